@@ -1,0 +1,107 @@
+package runfile
+
+import (
+	"math"
+	"reflect"
+)
+
+// convert turns a decoded YAML value into a field's type without losing
+// anything: a fraction is no whole number and null is no value, except where
+// the field is a pointer or a list. One value where a list is wanted is a list
+// of one.
+func convert(v any, t reflect.Type) (reflect.Value, bool) {
+	out := reflect.New(t).Elem()
+	switch t.Kind() {
+	case reflect.Int:
+		n, ok := integer(v)
+		if ok = ok && n >= math.MinInt32 && n <= math.MaxInt32; ok {
+			out.SetInt(int64(n))
+		}
+		return out, ok
+	case reflect.Uint64:
+		if n, ok := v.(uint64); ok {
+			out.SetUint(n)
+			return out, true
+		}
+		n, ok := integer(v)
+		if ok = ok && n >= 0; ok {
+			out.SetUint(uint64(n))
+		}
+		return out, ok
+	case reflect.Float64:
+		if f, ok := v.(float64); ok {
+			out.SetFloat(f)
+			return out, true
+		}
+		n, ok := integer(v)
+		out.SetFloat(n)
+		return out, ok
+	case reflect.Bool:
+		b, ok := v.(bool)
+		out.SetBool(b)
+		return out, ok
+	case reflect.String:
+		s, ok := v.(string)
+		out.SetString(s)
+		return out, ok
+	case reflect.Pointer:
+		if v == nil {
+			return out, true
+		}
+		elem, ok := convert(v, t.Elem())
+		out.Set(reflect.New(t.Elem()))
+		out.Elem().Set(elem)
+		return out, ok
+	case reflect.Slice:
+		list, ok := v.([]any)
+		if !ok && v != nil {
+			list = []any{v}
+		}
+		for _, item := range list {
+			elem, ok := convert(item, t.Elem())
+			if !ok {
+				return out, false
+			}
+			out = reflect.Append(out, elem)
+		}
+		return out, true
+	}
+	return out, false
+}
+
+// integer reads a whole number in any of the types the parser gives; 1e3 is
+// one, 1.5 is not.
+func integer(v any) (float64, bool) {
+	switch n := v.(type) {
+	case uint64:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case int:
+		return float64(n), true
+	case float64:
+		return n, n == math.Trunc(n)
+	}
+	return 0, false
+}
+
+func kindName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Uint64:
+		return "a whole number of 0 or more"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "text"
+	case reflect.Pointer:
+		return kindName(t.Elem()) + " or null"
+	case reflect.Slice:
+		return "a list, each " + kindName(t.Elem())
+	default:
+		return t.String()
+	}
+}

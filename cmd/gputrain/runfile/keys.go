@@ -1,0 +1,66 @@
+package runfile
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// A field is one key of the run file: its dotted name and where its value
+// lives in a Run.
+type field struct {
+	key   string // "train.steps"
+	doc   string
+	index []int
+	typ   reflect.Type
+}
+
+// fields lists every key that takes a value, in the order of the structs.
+var fields = collect(reflect.TypeFor[Run](), "", nil)
+
+func collect(t reflect.Type, prefix string, index []int) []field {
+	var out []field
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := prefix + f.Tag.Get("yaml")
+		at := append(append([]int(nil), index...), i)
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, collect(f.Type, key+".", at)...)
+			continue
+		}
+		out = append(out, field{key: key, doc: f.Tag.Get("doc"), index: at, typ: f.Type})
+	}
+	return out
+}
+
+func find(key string) (field, bool) {
+	for _, f := range fields {
+		if f.key == key {
+			return f, true
+		}
+	}
+	return field{}, false
+}
+
+// isSection tells whether key names a group of keys, such as "train".
+func isSection(key string) bool {
+	for _, f := range fields {
+		if strings.HasPrefix(f.key, key+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// unknownKey is the error for a key that does not exist, with the nearest one
+// that does.
+func unknownKey(key string) error {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.key
+	}
+	if near := Nearest(key, names); near != "" {
+		return fmt.Errorf("unknown key %q, did you mean %q?", key, near)
+	}
+	return fmt.Errorf("unknown key %q (gputrain config template lists them all)", key)
+}

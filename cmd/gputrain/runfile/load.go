@@ -1,0 +1,272 @@
+package runfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// Origin says where a value came from: "default", "runs/a.yaml:12",
+// "GPUTRAIN_TRAIN_STEPS" or "--set".
+type Origin string
+
+// Config is a run with the origin of each of its values.
+type Config struct {
+	Run
+	origin map[string]Origin
+}
+
+// New returns the defaults.
+func New() *Config {
+	c := &Config{Run: Default(), origin: map[string]Origin{}}
+	for _, f := range fields {
+		c.origin[f.key] = "default"
+	}
+	return c
+}
+
+// Origin returns where the value of a key came from; a parameter of the
+// optimizer is named "optimizer.parameters.b1".
+func (c *Config) Origin(key string) Origin {
+	if o, ok := c.origin[key]; ok {
+		return o
+	}
+	return c.origin["optimizer.parameters"]
+}
+
+// File lays the values of a YAML file over the present ones.
+func (c *Config) File(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("run file: %w", err)
+	}
+	return c.Parse(path, text)
+}
+
+// Parse lays YAML text over the present values; name stands for the file in
+// errors and origins.
+func (c *Config) Parse(name string, text []byte) error {
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return fmt.Errorf("run file: %s: %s", name, yaml.FormatError(err, false, false))
+	}
+	if len(file.Docs) > 1 {
+		return fmt.Errorf("run file: %s: found %d documents, wanted one", name, len(file.Docs))
+	}
+	for _, doc := range file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.NullType || doc.Body.Type() == ast.CommentType {
+			continue
+		}
+		if err := c.walk(name, "", doc.Body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) walk(name, prefix string, node ast.Node) error {
+	m, ok := mapping(node)
+	if !ok {
+		what := "the file"
+		if prefix != "" {
+			what = fmt.Sprintf("%q", strings.TrimSuffix(prefix, "."))
+		}
+		return fmt.Errorf("run file: %s:%d: %s: found %s, wanted keys with values", name, line(node), what, strings.ToLower(node.Type().String()))
+	}
+	seen := map[string]bool{}
+	for _, kv := range m {
+		key := prefix + kv.Key.GetToken().Value
+		at := fmt.Sprintf("%s:%d", name, kv.Key.GetToken().Position.Line)
+		if seen[key] {
+			return fmt.Errorf("run file: %s: key %q stands twice", at, key)
+		}
+		seen[key] = true
+		if isSection(key) {
+			if kv.Value.Type() == ast.NullType {
+				continue
+			}
+			if err := c.walk(name, key+".", kv.Value); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.assign(key, kv.Value, Origin(at)); err != nil {
+			return fmt.Errorf("run file: %s: %w", at, err)
+		}
+	}
+	return nil
+}
+
+// mapping returns the pairs of a mapping, which the parser gives another type
+// when there is only one.
+func mapping(node ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+func line(node ast.Node) int {
+	if t := node.GetToken(); t != nil && t.Position != nil {
+		return t.Position.Line
+	}
+	return 0
+}
+
+// assign decodes a node into the field of a key. An unknown key below
+// optimizer is a parameter of the optimizer itself.
+func (c *Config) assign(key string, node ast.Node, from Origin) error {
+	f, ok := find(key)
+	if !ok {
+		name, own := strings.CutPrefix(key, "optimizer.")
+		name = strings.TrimPrefix(name, "parameters.")
+		if !own || strings.Contains(name, ".") {
+			return unknownKey(key)
+		}
+		return c.parameter(name, node, from)
+	}
+	if f.key == "optimizer.parameters" {
+		pairs, ok := mapping(node)
+		if !ok {
+			return fmt.Errorf("%s: found %q, wanted names with values", key, node.String())
+		}
+		for _, kv := range pairs {
+			if err := c.parameter(kv.Key.GetToken().Value, kv.Value, from); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var plain any
+	if err := yaml.NodeToValue(node, &plain); err != nil {
+		return errors.New(yaml.FormatError(err, false, false))
+	}
+	value, ok := convert(plain, f.typ)
+	if !ok {
+		return fmt.Errorf("%s: found %s, wanted %s", key, strings.TrimSpace(node.String()), kindName(f.typ))
+	}
+	reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(value)
+	c.origin[key] = from
+	return nil
+}
+
+func (c *Config) parameter(name string, node ast.Node, from Origin) error {
+	var v any
+	if err := yaml.NodeToValue(node, &v); err != nil {
+		return fmt.Errorf("optimizer.%s: %s", name, yaml.FormatError(err, false, false))
+	}
+	if c.Optimizer.Parameters == nil {
+		c.Optimizer.Parameters = map[string]any{}
+	}
+	c.Optimizer.Parameters[name] = v
+	c.origin["optimizer.parameters."+name] = from
+	return nil
+}
+
+// Environment lays variables such as GPUTRAIN_TRAIN_STEPS over the present
+// values; environ is as os.Environ gives it. Variables that name no key, among
+// them GPUTRAIN_ADAPTER, are left alone.
+func (c *Config) Environment(environ []string) error {
+	for _, f := range fields {
+		name := "GPUTRAIN_" + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
+		for _, e := range environ {
+			if value, ok := strings.CutPrefix(e, name+"="); ok {
+				if err := c.set(f.key, value, Origin(name)); err != nil {
+					return fmt.Errorf("environment: %s: %w", name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// Set lays one key=value over the present values, the value in YAML.
+func (c *Config) Set(assignment string) error {
+	key, value, ok := strings.Cut(assignment, "=")
+	if !ok {
+		return fmt.Errorf("--set %s: found no '=', wanted key=value", assignment)
+	}
+	if err := c.set(strings.TrimSpace(key), value, "--set"); err != nil {
+		return fmt.Errorf("--set %s: %w", assignment, err)
+	}
+	return nil
+}
+
+func (c *Config) set(key, value string, from Origin) error {
+	if isSection(key) {
+		return fmt.Errorf("%q is a group of keys, wanted one key such as %q", key, firstIn(key))
+	}
+	if f, ok := find(key); ok && (f.typ.Kind() == reflect.String || f.typ == reflect.TypeFor[[]string]()) && !strings.HasPrefix(value, "[") && !strings.HasPrefix(value, `"`) {
+		// Plain text, also where YAML would read something else into it
+		// ('*.txt' is an alias there).
+		v := reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index)
+		if f.typ.Kind() == reflect.String {
+			v.SetString(value)
+		} else {
+			v.Set(reflect.ValueOf([]string{value}))
+		}
+		c.origin[key] = from
+		return nil
+	}
+	file, err := parser.ParseBytes([]byte(value), 0)
+	if err != nil {
+		return errors.New(yaml.FormatError(err, false, false))
+	}
+	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
+		return fmt.Errorf("%s: found nothing, wanted a value", key)
+	}
+	return c.assign(key, file.Docs[0].Body, from)
+}
+
+func firstIn(section string) string {
+	for _, f := range fields {
+		if strings.HasPrefix(f.key, section+".") {
+			return f.key
+		}
+	}
+	return section
+}
+
+// Changed lists the keys whose value is not the default's, in order, with
+// their values as text: what tells two runs apart.
+func (c *Config) Changed() []string {
+	var out []string
+	for _, f := range fields {
+		if c.origin[f.key] != "default" {
+			out = append(out, f.key+"="+c.text(f))
+		}
+	}
+	for _, name := range sortedKeys(c.Optimizer.Parameters) {
+		out = append(out, fmt.Sprintf("optimizer.%s=%v", name, c.Optimizer.Parameters[name]))
+	}
+	return out
+}
+
+// ReadAll loads the files in order, then the environment, then the
+// assignments.
+func ReadAll(files []string, environ, sets []string) (*Config, error) {
+	c := New()
+	for _, f := range files {
+		if err := c.File(f); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.Environment(environ); err != nil {
+		return nil, err
+	}
+	for _, s := range sets {
+		if err := c.Set(s); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.Validate()
+}

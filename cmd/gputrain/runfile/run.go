@@ -1,0 +1,110 @@
+// Package runfile reads the run file: YAML, strict, layered. A value comes from
+// the defaults, then the files, then the environment, then --set; the last
+// layer that names a key wins, and every key remembers where its value came
+// from. Nothing unknown is accepted: a misspelt key is an error that names the
+// file, the line and the nearest key that exists.
+package runfile
+
+// Run is the whole run file. Field tags: yaml is the key, doc the line that
+// `gputrain config template` prints above it.
+type Run struct {
+	Model     Model     `yaml:"model" doc:"the network"`
+	Data      Data      `yaml:"data" doc:"what it learns from"`
+	Optimizer Optimizer `yaml:"optimizer" doc:"how it learns"`
+	Train     Train     `yaml:"train" doc:"how long, how often, where to"`
+	Pipeline  Pipeline  `yaml:"pipeline" doc:"stages and adapters"`
+}
+
+// Model chooses a network by kind and size, or takes one from a directory.
+type Model struct {
+	From         string  `yaml:"from" doc:"directory in the Hugging Face layout (config.json, model.safetensors); empty = a new model of the kind below"`
+	Kind         string  `yaml:"kind" doc:"gpt2 or llama"`
+	Layers       int     `yaml:"layers" doc:"transformer blocks"`
+	Heads        int     `yaml:"heads" doc:"attention heads a block"`
+	KVHeads      int     `yaml:"kv_heads" doc:"llama: key/value heads, a divisor of heads; 0 = heads"`
+	Width        int     `yaml:"width" doc:"embedding width, a multiple of heads"`
+	Intermediate int     `yaml:"intermediate" doc:"width of the feed-forward layer; 0 = 4 x width (gpt2), 8/3 x width rounded up to 16 (llama)"`
+	Context      int     `yaml:"context" doc:"tokens a sequence"`
+	Vocab        int     `yaml:"vocab" doc:"vocabulary; 0 = what the data has (256 for bytes)"`
+	Dropout      float64 `yaml:"dropout" doc:"gpt2: probability of dropping an activation"`
+	TieHead      bool    `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2's always does)"`
+	RopeTheta    float64 `yaml:"rope_theta" doc:"llama: base of the rotary frequencies"`
+}
+
+// Data names the text. With neither text nor bin the built-in corpus is the Go
+// source of the toolchain at hand.
+type Data struct {
+	Text       []string `yaml:"text" doc:"text files or globs (** crosses folders); empty = the Go source of the toolchain at hand"`
+	Tokens     string   `yaml:"tokens" doc:"how text becomes tokens: bytes; or what a .bin file holds: u16 or u32"`
+	Bin        []string `yaml:"bin" doc:"pre-tokenised .bin files, instead of text"`
+	Validation float64  `yaml:"validation" doc:"share kept for validation, by file where there are several"`
+	Prefetch   int      `yaml:"prefetch" doc:"batches made ahead in the background"`
+}
+
+// Optimizer names an optimizer and what all of them share; its own parameters
+// stand beside, as `gputrain optimizers NAME` lists them.
+type Optimizer struct {
+	Name         string         `yaml:"name" doc:"see gputrain optimizers"`
+	LearningRate float64        `yaml:"learning_rate" doc:"peak learning rate"`
+	Schedule     Schedule       `yaml:"schedule" doc:"the rate over the run"`
+	WeightDecay  float64        `yaml:"weight_decay" doc:"decoupled weight decay, scaled by the rate"`
+	DecayMask    []string       `yaml:"decay_mask" doc:"regular expressions of parameter paths that decay; empty = every matrix, no vector"`
+	ClipGrad     *float64       `yaml:"clip_grad" doc:"largest global gradient norm; null = no clipping"`
+	Numerics     string         `yaml:"numerics" doc:"stable or eformer"`
+	Parameters   map[string]any `yaml:"parameters" doc:"the optimizer's own parameters, by name"`
+}
+
+// Schedule is the learning rate as a function of the update.
+type Schedule struct {
+	Type            string  `yaml:"type" doc:"constant, linear or cosine"`
+	WarmupSteps     int     `yaml:"warmup_steps" doc:"updates from almost 0 to the peak"`
+	Steps           int     `yaml:"steps" doc:"updates until the end value; 0 = train.steps"`
+	LearningRateEnd float64 `yaml:"learning_rate_end" doc:"rate at the end"`
+	Exponent        float64 `yaml:"exponent" doc:"cosine: exponent of the decay"`
+}
+
+// Train is the loop.
+type Train struct {
+	Steps        int     `yaml:"steps" doc:"optimizer updates"`
+	Batch        int     `yaml:"batch" doc:"sequences a micro-batch"`
+	Accumulate   int     `yaml:"accumulate" doc:"micro-batches an update"`
+	EvalEvery    int     `yaml:"eval_every" doc:"updates between evaluations; 0 = only at the end"`
+	EvalTokens   int     `yaml:"eval_tokens" doc:"validation tokens an evaluation reads at most; 0 = all of them"`
+	SaveEvery    int     `yaml:"save_every" doc:"updates between checkpoints; 0 = only at the end"`
+	Keep         int     `yaml:"keep" doc:"checkpoints kept, the best besides"`
+	SampleEvery  int     `yaml:"sample_every" doc:"updates between samples; 0 = only at the end"`
+	SampleTokens int     `yaml:"sample_tokens" doc:"tokens of a sample"`
+	Prompt       string  `yaml:"prompt" doc:"what a sample begins with"`
+	Temperature  float64 `yaml:"temperature" doc:"of sampling; 0 = always the likeliest token"`
+	TopK         int     `yaml:"top_k" doc:"sample among the k likeliest tokens; 0 = all"`
+	LogEvery     int     `yaml:"log_every" doc:"updates between lines of metrics.jsonl"`
+	NaNPatience  int     `yaml:"nan_patience" doc:"updates in a row with a loss or gradient that is not finite until the run stops as diverged"`
+	Seed         uint64  `yaml:"seed" doc:"of initialisation, order, dropout and samples"`
+	MemoryLimit  string  `yaml:"memory_limit" doc:"most device memory to take, such as 6GiB; empty = what the adapter has"`
+}
+
+// Pipeline binds stages to adapters.
+type Pipeline struct {
+	Stages       int    `yaml:"stages" doc:"stages the model is cut into; only 1 is supported so far"`
+	Adapters     []int  `yaml:"adapters" doc:"adapter of each stage, as numbered by gputrain devices; empty = --adapter, or the fastest"`
+	Schedule     string `yaml:"schedule" doc:"order of microbatches: 1f1b"`
+	Microbatches int    `yaml:"microbatches" doc:"microbatches a batch; only 1 is supported so far"`
+}
+
+// Default is the built-in run: a byte-level GPT-2 on the Go source.
+func Default() Run {
+	clip := 1.0
+	return Run{
+		Model: Model{Kind: "gpt2", Layers: 4, Heads: 4, Width: 128, Context: 128, RopeTheta: 10000},
+		Data:  Data{Tokens: "bytes", Validation: 0.05, Prefetch: 4},
+		Optimizer: Optimizer{
+			Name: "adamw", LearningRate: 0.003, WeightDecay: 0.1, ClipGrad: &clip, Numerics: "stable",
+			Schedule: Schedule{Type: "cosine", WarmupSteps: 50, LearningRateEnd: 0.0003, Exponent: 1},
+		},
+		Train: Train{
+			Steps: 600, Batch: 8, Accumulate: 1, EvalEvery: 100, EvalTokens: 65536, SaveEvery: 100, Keep: 3,
+			SampleTokens: 240, Prompt: "func ", Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, Seed: 42,
+		},
+		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1},
+	}
+}
