@@ -1,0 +1,53 @@
+# gputrain: `make train` learns, `make test` proves, `make check` is what a change must pass.
+
+GO      ?= go
+BIN     := bin/gputrain
+TOOL    := $(GO) tool -modfile=tools/go.mod
+SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' | grep -v '^./tools/') go.mod go.sum
+
+.PHONY: build train test check fmt fuzz soak bench adapter clean
+
+build: $(BIN)
+
+$(BIN): $(SOURCES)
+	@command -v $${CC:-cc} >/dev/null || { echo "gputrain: no C compiler found, wanted gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)" >&2; exit 1; }
+	$(GO) build -o $@ ./cmd/gputrain
+
+# adapter makes sure that WebGPU finds something to run on, if need be Mesa's software driver.
+adapter: $(BIN)
+	@tools/adapter.sh $(BIN)
+
+train: adapter
+	$(BIN) train $(ARGS)
+
+# A missing adapter fails the device tests instead of skipping them.
+test: adapter
+	GPUTRAIN_REQUIRE_ADAPTER=1 $(GO) test ./...
+
+check: test
+	$(GO) vet ./...
+	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofumpt: not formatted:" $$files >&2; exit 1; }
+	$(TOOL) staticcheck ./...
+	@tools/shaders.sh $(BIN)
+
+fmt:
+	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')
+
+# fuzz runs every fuzz target for FUZZTIME each; `make test` runs their kept inputs.
+FUZZTIME ?= 5m
+fuzz:
+	@for pkg in $$($(GO) list ./...); do \
+	  for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done
+
+# soak runs the long forms: 100,000 read-backs, 2,000 steps with flat memory, ten kills.
+soak: adapter
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_SOAK=1 $(GO) test -count=1 -timeout 60m -run 'Soak|Kill' ./...
+
+bench: adapter
+	$(BIN) bench $(ARGS)
+
+clean:
+	rm -rf bin

@@ -1,0 +1,77 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// layers is the order of ARCHITECTURE.md, top first: a package imports from
+// layers below its own only, or from its own folder.
+var layers = []string{"cmd", "train", "pipeline", "state", "data", "model", "graph", "optim", "kron", "buffers", "gpu", "shaders"}
+
+// imported is what `go list -json` says of a package.
+type imported struct {
+	ImportPath                          string
+	Imports, TestImports, XTestImports []string
+}
+
+func TestImportsPointDown(t *testing.T) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "gputrain/...").Output()
+	require.NoError(t, err)
+	packages := 0
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; packages++ {
+		var p imported
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		for _, to := range p.Imports {
+			assert.NoError(t, edge(p.ImportPath, to))
+		}
+		for _, to := range slices.Concat(p.TestImports, p.XTestImports) {
+			// Any test may open a device.
+			if to != "gputrain/gpu/gputest" {
+				assert.NoError(t, edge(p.ImportPath, to))
+			}
+		}
+	}
+	assert.Greater(t, packages, 10)
+}
+
+func edge(from, to string) error {
+	if !strings.HasPrefix(to, "gputrain/") {
+		return nil
+	}
+	a, b := folder(from), folder(to)
+	if a == "tests" || a == b {
+		return nil
+	}
+	i, j := slices.Index(layers, a), slices.Index(layers, b)
+	switch {
+	case i < 0 || j < 0:
+		return errors.New(from + " imports " + to + ": a folder that ARCHITECTURE.md does not have")
+	case i >= j:
+		return errors.New(from + " imports " + to + ": wanted imports that point down the list of ARCHITECTURE.md")
+	}
+	return nil
+}
+
+func folder(path string) string {
+	return strings.Split(strings.TrimPrefix(path, "gputrain/"), "/")[0]
+}
+
+func TestEdgeRefusesWhatPointsUp(t *testing.T) {
+	assert.NoError(t, edge("gputrain/graph", "gputrain/buffers/prng"))
+	assert.NoError(t, edge("gputrain/cmd/gputrain", "gputrain/cmd/gputrain/runfile"))
+	assert.Error(t, edge("gputrain/gpu", "gputrain/buffers"))
+	assert.Error(t, edge("gputrain/gpu", "gputrain/util"))
+}
