@@ -1,0 +1,201 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// tensorFile is a small safetensors file made by hand, whose values depend on the step.
+func tensorFile(step int64) []byte {
+	header := `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"empty":{"dtype":"F32","shape":[0],"data_offsets":[8,8]},` +
+		`"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]},"__metadata__":{"x":"y"}}`
+	out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	out = append(out, header...)
+	for i := range 3 {
+		out = binary.LittleEndian.AppendUint32(out, uint32(step)*7+uint32(i))
+	}
+	return out
+}
+
+// sources are three files in pieces, so that there are several writes to be stopped in.
+func sources(step int64) []source {
+	return []source{
+		{name: "model.safetensors", bytes: 300, write: func(w io.Writer) error {
+			for _, b := range tensorFile(step) {
+				if _, err := w.Write([]byte{b}); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{name: "big.bin", bytes: 3 << 20, write: func(w io.Writer) error {
+			_, err := w.Write(bytes.Repeat([]byte{byte(step)}, 3<<20))
+			return err
+		}},
+		{name: "state.json", bytes: 20, write: writeJSON(map[string]int64{"step": step})},
+	}
+}
+
+func mustCommit(t *testing.T, root string, steps ...int64) Checkpoints {
+	t.Helper()
+	for _, s := range steps {
+		require.NoError(t, commit(OS, filepath.Join(root, DirName(s)), s, sources(s)))
+	}
+	return Checkpoints{FS: OS, Dir: root}
+}
+
+func requireContent(t *testing.T, found Found) {
+	t.Helper()
+	got, err := os.ReadFile(filepath.Join(found.Path, "model.safetensors"))
+	require.NoError(t, err)
+	require.Equal(t, tensorFile(found.Step), got)
+}
+
+func TestCommitAndFind(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "checkpoints")
+	c := Checkpoints{FS: OS, Dir: root}
+	found, err := c.Newest()
+	require.NoError(t, err)
+	assert.Empty(t, found.Path, "nothing was ever saved")
+
+	mustCommit(t, root, 9, 100, 20)
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "step-7"), 0o777), "not a name of ours")
+	found, err = c.Newest()
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, found.Step, "the step decides, not the time")
+	assert.Equal(t, filepath.Join(root, "step-00000100"), found.Path)
+	assert.Empty(t, found.Rejected)
+	requireContent(t, found)
+
+	m, err := readManifest(OS, found.Path)
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, m.Step)
+	assert.Len(t, m.Files, 3)
+	assert.Len(t, m.Files["model.safetensors"].Tensors, 3)
+	assert.Equal(t, checksum("00000000"), m.Files["model.safetensors"].Tensors["empty"])
+	assert.NotEqual(t, m.Files["model.safetensors"].Tensors["a"], m.Files["model.safetensors"].Tensors["b"])
+
+	// The same step again takes the place of the first.
+	mustCommit(t, root, 100)
+	names, err := OS.ReadDir(root)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"step-00000009", "step-00000020", "step-00000100", "step-7"}, names)
+}
+
+// A stop between any two calls, or in the middle of a write, of a process or of the machine, of a first save of a step or of one that
+// replaces another, leaves a whole checkpoint to be found.
+func TestStopAtAnyCall(t *testing.T) {
+	for _, replacing := range []bool{false, true} {
+		for _, power := range []bool{false, true} {
+			calls := 0
+			for n := 1; ; n++ {
+				root := t.TempDir()
+				older := mustCommit(t, root, 10)
+				if replacing {
+					mustCommit(t, root, 20)
+				}
+				f := newFaultFS(n, false)
+				err := commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
+				name := fmt.Sprintf("replacing %v, power %v, call %d of %v", replacing, power, n, f.calls)
+				if err == nil {
+					require.Less(t, len(f.calls), n, name)
+					calls = len(f.calls)
+					break
+				}
+				require.ErrorIs(t, err, errStopped, name)
+				if power {
+					require.NoError(t, f.powerLoss(), name)
+				}
+				for _, clean := range []bool{false, true} {
+					if clean {
+						_, err := older.Clean()
+						require.NoError(t, err, name)
+					}
+					found, err := older.Newest()
+					require.NoError(t, err, name)
+					require.Contains(t, []int64{10, 20}, found.Step, name)
+					if replacing {
+						require.EqualValues(t, 20, found.Step, name)
+					}
+					require.Empty(t, found.Rejected, name)
+					requireContent(t, found)
+				}
+				names, err := OS.ReadDir(root)
+				require.NoError(t, err)
+				for _, left := range names {
+					require.NotContains(t, left, ".tmp", name)
+					require.NotContains(t, left, ".old", name)
+				}
+				// And the next attempt succeeds.
+				mustCommit(t, root, 20)
+				found, err := older.Newest()
+				require.NoError(t, err, name)
+				require.EqualValues(t, 20, found.Step, name)
+			}
+			require.Greater(t, calls, 12, "the test must have stopped at many calls")
+		}
+	}
+}
+
+// A file system that loses what was not synced makes a checkpoint that skips a sync fail this test's fellow above; this is the proof.
+func TestPowerLossSeesMissingSync(t *testing.T) {
+	root := t.TempDir()
+	f := newFaultFS(0, false)
+	path := filepath.Join(root, "x")
+	file, err := f.Create(path)
+	require.NoError(t, err)
+	_, err = file.Write([]byte("abc"))
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	require.NoError(t, f.Rename(path, path+"2"))
+	require.NoError(t, f.powerLoss())
+	size, err := OS.Size(path)
+	require.NoError(t, err, "the rename is undone")
+	require.Zero(t, size, "the bytes are gone")
+}
+
+func TestFullDiskAtAnyCall(t *testing.T) {
+	for n := 1; ; n++ {
+		root := t.TempDir()
+		c := mustCommit(t, root, 10)
+		f := newFaultFS(n, true)
+		err := commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
+		if err == nil && n > len(f.calls) {
+			require.Greater(t, n, 20)
+			return
+		}
+		if err != nil {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			names, e := OS.ReadDir(root)
+			require.NoError(t, e)
+			require.Equal(t, []string{DirName(10)}, names, "nothing is left of the failed one")
+		}
+		found, e := c.Newest()
+		require.NoError(t, e)
+		requireContent(t, found)
+	}
+}
+
+func TestFreeSpaceIsCheckedFirst(t *testing.T) {
+	root := t.TempDir()
+	f := newFaultFS(0, false)
+	f.free = 1 << 20
+	err := commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
+	var space *SpaceError
+	require.ErrorAs(t, err, &space)
+	assert.EqualValues(t, 1<<20, space.Free)
+	assert.Greater(t, space.Wanted, uint64(3<<20))
+	assert.Contains(t, err.Error(), "1048576 bytes free")
+	names, err := OS.ReadDir(root)
+	require.NoError(t, err)
+	assert.Empty(t, names)
+}

@@ -1,0 +1,67 @@
+package state
+
+import (
+	"io"
+	"os"
+)
+
+// FileSystem is every call that writing, finding and removing checkpoints makes, so that a test can stop or fail it between
+// any two calls. Paths are the operating system's.
+type FileSystem interface {
+	MkdirAll(dir string) error
+	// Create makes or truncates a file for writing.
+	Create(path string) (File, error)
+	Open(path string) (io.ReadCloser, error)
+	// ReadDir lists the names in a directory, sorted.
+	ReadDir(dir string) ([]string, error)
+	// Size is the length of a regular file in bytes, or an error matching fs.ErrNotExist.
+	Size(path string) (int64, error)
+	Rename(from, to string) error
+	RemoveAll(path string) error
+	// SyncDir makes the entries of a directory durable.
+	SyncDir(dir string) error
+	// Free is the number of bytes that this process may still write below dir.
+	Free(dir string) (uint64, error)
+}
+
+// File is a file open for writing.
+type File interface {
+	io.WriteCloser
+	// Sync makes what was written durable.
+	Sync() error
+}
+
+// OS is the file system of the machine.
+var OS FileSystem = osFileSystem{}
+
+type osFileSystem struct{}
+
+func (osFileSystem) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o777) }
+
+func (osFileSystem) Create(path string) (File, error) { return os.Create(path) }
+
+func (osFileSystem) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
+
+func (osFileSystem) ReadDir(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (osFileSystem) Size(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (osFileSystem) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (osFileSystem) RemoveAll(path string) error { return os.RemoveAll(path) }

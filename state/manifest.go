@@ -1,0 +1,128 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"maps"
+)
+
+// manifestName is the file written last: a directory with a manifest that agrees with its files is a whole checkpoint.
+const manifestName = "manifest.json"
+
+// manifestFormat is the version of manifest.json that this program writes and reads.
+const manifestFormat = 1
+
+// manifest lists what a checkpoint consists of.
+type manifest struct {
+	Format int                     `json:"format"`
+	Step   int64                   `json:"step"`
+	Files  map[string]manifestFile `json:"files"`
+}
+
+// manifestFile is one file's length and checksums.
+type manifestFile struct {
+	Bytes   int64               `json:"bytes"`
+	CRC32C  checksum            `json:"crc32c"`
+	Tensors map[string]checksum `json:"tensors,omitempty"` // of a safetensors file, by tensor name
+}
+
+func isSafetensors(name string) bool { return strings.HasSuffix(name, ".safetensors") }
+
+// readManifest reads dir/manifest.json and compares the sizes of the files it lists; their contents are not read.
+func readManifest(fsys FileSystem, dir string) (manifest, error) {
+	path := filepath.Join(dir, manifestName)
+	data, err := readFile(fsys, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return manifest{}, fmt.Errorf("state: load %q: %s: not there: %w", dir, manifestName, ErrCorrupt)
+	}
+	if err != nil {
+		return manifest{}, fmt.Errorf("state: load %q: %w", dir, err)
+	}
+	var m manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return manifest{}, fmt.Errorf("state: load %q: %s: %v: %w", dir, manifestName, err, ErrCorrupt)
+	}
+	if m.Format != manifestFormat {
+		return manifest{}, fmt.Errorf("state: load %q: %s: format %d, want %d: %w", dir, manifestName, m.Format, manifestFormat, ErrVersion)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		if name != filepath.Base(name) {
+			return manifest{}, fmt.Errorf("state: load %q: %s: file %q is not inside the checkpoint: %w", dir, manifestName, name, ErrCorrupt)
+		}
+		size, err := fsys.Size(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return manifest{}, fmt.Errorf("state: load %q: %s: not there: %w", dir, name, ErrCorrupt)
+		}
+		if err != nil {
+			return manifest{}, fmt.Errorf("state: load %q: %w", dir, err)
+		}
+		if want := m.Files[name].Bytes; size != want {
+			return manifest{}, fmt.Errorf("state: load %q: %s: %d bytes, want %d: %w", dir, name, size, want, ErrCorrupt)
+		}
+	}
+	return m, nil
+}
+
+// Verify reads the whole checkpoint in dir and compares every file and tensor with the manifest. The error wraps ErrCorrupt and names
+// the first tensor, or else the first file, that differs.
+func Verify(fsys FileSystem, dir string) error {
+	m, err := readManifest(fsys, dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
+		want := m.Files[name]
+		found, err := sumFile(fsys, filepath.Join(dir, name))
+		if err != nil {
+			return fmt.Errorf("state: load %q: %s: %w", dir, name, err)
+		}
+		if found.CRC32C == want.CRC32C {
+			continue
+		}
+		for _, tensor := range slices.Sorted(maps.Keys(want.Tensors)) {
+			if f, w := found.Tensors[tensor], want.Tensors[tensor]; f != w {
+				return fmt.Errorf("state: load %q: %s: tensor %q: crc32c %s, want %s: %w", dir, name, tensor, f, w, ErrCorrupt)
+			}
+		}
+		return fmt.Errorf("state: load %q: %s: crc32c %s, want %s: %w", dir, name, found.CRC32C, want.CRC32C, ErrCorrupt)
+	}
+	return nil
+}
+
+// sumFile reads a file once for all its checksums.
+func sumFile(fsys FileSystem, path string) (manifestFile, error) {
+	r, err := fsys.Open(path)
+	if err != nil {
+		return manifestFile{}, err
+	}
+	defer r.Close()
+	sums := newFileSums(isSafetensors(path))
+	if _, err := io.CopyBuffer(sums, onlyReader{r}, make([]byte, 1<<20)); err != nil {
+		return manifestFile{}, err
+	}
+	f, err := sums.file()
+	if err != nil {
+		return manifestFile{}, fmt.Errorf("%w: %w", err, ErrCorrupt)
+	}
+	return f, nil
+}
+
+// onlyReader hides a file's WriterTo, which would copy in small pieces.
+type onlyReader struct{ io.Reader }
+
+// readFile reads a small file.
+func readFile(fsys FileSystem, path string) ([]byte, error) {
+	r, err := fsys.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
