@@ -1,0 +1,44 @@
+package buffers
+
+import "fmt"
+
+// DType is the storage type of a tree's elements. Arithmetic on the device is f32 whatever the storage.
+type DType uint8
+
+// The storage types. BF16 lives two to a u32, the element of the lower index in the low half.
+const (
+	F32 DType = iota
+	BF16
+	I32
+	U32
+)
+
+var dtypes = [...]struct {
+	name string
+	bits uint64
+}{F32: {"f32", 32}, BF16: {"bf16", 16}, I32: {"i32", 32}, U32: {"u32", 32}}
+
+func (d DType) valid() bool { return int(d) < len(dtypes) }
+
+func (d DType) String() string {
+	if !d.valid() {
+		return fmt.Sprintf("DType(%d)", uint8(d))
+	}
+	return dtypes[d].name
+}
+
+// Bits is the size of one element in bits.
+func (d DType) Bits() int { return int(dtypes[d].bits) }
+
+// bytes is the size of n elements in bytes, rounded up to whole bytes.
+func (d DType) bytes(n uint64) uint64 { return (n*dtypes[d].bits + 7) / 8 }
+
+// ParseDType reads "f32", "bf16", "i32" or "u32".
+func ParseDType(name string) (DType, error) {
+	for d, t := range dtypes {
+		if t.name == name {
+			return DType(d), nil
+		}
+	}
+	return 0, fmt.Errorf("buffers: parse dtype: %q, want f32, bf16, i32 or u32", name)
+}

@@ -1,0 +1,99 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+
+	"golang.org/x/exp/mmap"
+)
+
+// File is an open file whose header has passed every check. Its methods may be called from several goroutines.
+type File struct {
+	name   string
+	data   io.ReaderAt
+	closer io.Closer
+	base   int64 // of the tensors' data
+	header header
+}
+
+// Open maps the file and checks its header.
+func Open(path string) (*File, error) {
+	r, err := mmap.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: open: %w", err)
+	}
+	f, err := newFile(path, r, uint64(r.Len()))
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	f.closer = r
+	return f, nil
+}
+
+// Parse checks a file that is in memory, which stays the caller's and must not change.
+func Parse(data []byte) (*File, error) {
+	return newFile("memory", bytes.NewReader(data), uint64(len(data)))
+}
+
+func newFile(name string, r io.ReaderAt, size uint64) (*File, error) {
+	var prefix [8]byte
+	if size < uint64(len(prefix)) {
+		return nil, fmt.Errorf("safetensors: open %q: %d bytes, want at least 8", name, size)
+	}
+	if _, err := r.ReadAt(prefix[:], 0); err != nil {
+		return nil, fmt.Errorf("safetensors: open %q: %w", name, err)
+	}
+	length := binary.LittleEndian.Uint64(prefix[:])
+	if length > maxHeader {
+		return nil, fmt.Errorf("safetensors: open %q: header of %d bytes, want at most %d", name, length, maxHeader)
+	}
+	if length > size-8 {
+		return nil, fmt.Errorf("safetensors: open %q: header of %d bytes, the file has %d after its length", name, length, size-8)
+	}
+	text := make([]byte, length)
+	if _, err := r.ReadAt(text, 8); err != nil && length > 0 {
+		return nil, fmt.Errorf("safetensors: open %q: %w", name, err)
+	}
+	h, err := parseHeader(text, size-8-length)
+	if err != nil {
+		return nil, fmt.Errorf("safetensors: open %q: %w", name, err)
+	}
+	return &File{name: name, data: r, base: int64(8 + length), header: h}, nil
+}
+
+// Close unmaps the file. Nothing may be read afterwards.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}
+
+// Names lists the tensors, sorted.
+func (f *File) Names() []string { return f.header.names() }
+
+// Metadata is a copy of the header's __metadata__, empty when it has none.
+func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
+
+// Info gives a tensor's element type in the format's words ("F32", "BF16", "I64", ...) and its shape.
+func (f *File) Info(name string) (dtype string, shape []int, ok bool) {
+	e, ok := f.header.entries[name]
+	return e.dtype, e.shape, ok
+}
+
+// Bytes opens a tensor's stored bytes.
+func (f *File) Bytes(name string) (*io.SectionReader, error) {
+	e, ok := f.header.entries[name]
+	if !ok {
+		return nil, f.errorf(name, "no such tensor")
+	}
+	return io.NewSectionReader(f.data, f.base+int64(e.begin), int64(e.end-e.begin)), nil
+}
+
+func (f *File) errorf(name, format string, args ...any) error {
+	return fmt.Errorf("safetensors: read %q: tensor %q: %w", f.name, name, fmt.Errorf(format, args...))
+}
