@@ -108,6 +108,12 @@ func TestStopAtAnyCall(t *testing.T) {
 				name := fmt.Sprintf("replacing %v, power %v, call %d of %v", replacing, power, n, f.calls)
 				if err == nil {
 					require.Less(t, len(f.calls), n, name)
+					if power {
+						require.NoError(t, f.powerLoss(), name)
+					}
+					found, err := older.Newest()
+					require.NoError(t, err, name)
+					require.EqualValues(t, 20, found.Step, "a save that returned is durable")
 					calls = len(f.calls)
 					break
 				}
@@ -156,6 +162,7 @@ func TestPowerLossSeesMissingSync(t *testing.T) {
 	_, err = file.Write([]byte("abc"))
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
+	require.NoError(t, f.SyncDir(root))
 	require.NoError(t, f.Rename(path, path+"2"))
 	require.NoError(t, f.powerLoss())
 	size, err := OS.Size(path)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,13 +25,13 @@ type faultFS struct {
 	failed bool
 	free   uint64 // what Free reports; 0 asks the machine
 
+	entries map[string]bool             // files whose directory entry is not durable
 	synced  map[string]int64            // file -> bytes that are durable
 	renames []struct{ from, to string } // not yet durable
-	removed []string
 }
 
 func newFaultFS(failAt int, full bool) *faultFS {
-	return &faultFS{FileSystem: OS, failAt: failAt, full: full, synced: map[string]int64{}}
+	return &faultFS{FileSystem: OS, failAt: failAt, full: full, synced: map[string]int64{}, entries: map[string]bool{}}
 }
 
 // step counts a changing call and says whether it may go on.
@@ -64,6 +65,7 @@ func (f *faultFS) Create(path string) (File, error) {
 	}
 	file, err := f.FileSystem.Create(path)
 	f.synced[path] = 0
+	f.entries[path] = true
 	return &faultFile{File: file, fs: f, path: path}, err
 }
 
@@ -74,10 +76,14 @@ func (f *faultFS) Rename(from, to string) error {
 	err := f.FileSystem.Rename(from, to)
 	if err == nil {
 		f.renames = append(f.renames, struct{ from, to string }{from, to})
-		for path, n := range f.synced {
+		for path, n := range maps.Clone(f.synced) {
 			if rest, ok := strings.CutPrefix(path, from+string(filepath.Separator)); ok {
 				delete(f.synced, path)
 				f.synced[filepath.Join(to, rest)] = n
+				if f.entries[path] {
+					delete(f.entries, path)
+					f.entries[filepath.Join(to, rest)] = true
+				}
 			}
 		}
 	}
@@ -103,6 +109,11 @@ func (f *faultFS) SyncDir(dir string) error {
 		}
 	}
 	f.renames = kept
+	for path := range f.entries {
+		if filepath.Dir(path) == dir {
+			delete(f.entries, path)
+		}
+	}
 	return f.FileSystem.SyncDir(dir)
 }
 
@@ -125,12 +136,17 @@ func (f *faultFS) powerLoss() error {
 		back[r.to] = r.from
 	}
 	for path, n := range f.synced {
+		lost := f.entries[path]
 		for to, from := range back {
 			if rest, ok := strings.CutPrefix(path, to+string(filepath.Separator)); ok {
 				path = filepath.Join(from, rest)
 			}
 		}
-		if err := os.Truncate(path, n); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if lost {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		} else if err := os.Truncate(path, n); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
