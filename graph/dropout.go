@@ -1,0 +1,32 @@
+package graph
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+)
+
+// Dropout takes x and key [2] (u32) to x/(1-P) where uniform(fold_in(key, Salt), i) >= P, i the linear index, and to 0 elsewhere.
+// Salt tells the dropouts of one step apart.
+type Dropout struct {
+	P    float64 `json:"p"`
+	Salt uint32  `json:"salt"`
+}
+
+func (Dropout) Kind() string { return "dropout" }
+
+func (o Dropout) Infer(in []*Value) ([]Type, error) {
+	if err := arity(in, 2, 1); err != nil {
+		return nil, err
+	}
+	if !(o.P >= 0 && o.P < 1) {
+		return nil, fmt.Errorf("p %g, want 0 or more and less than 1", o.P)
+	}
+	if err := wantDType("key", in[1], buffers.U32); err != nil {
+		return nil, err
+	}
+	return []Type{f32(in[0].Shape()...)}, wantShape("key", in[1], 2)
+}
+
+// FLOPs is one an element.
+func (Dropout) FLOPs(n *Node) int64 { return int64(n.Outputs[0].typ.Elements()) }

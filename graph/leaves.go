@@ -1,0 +1,59 @@
+package graph
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+)
+
+// Input is a value that is written before each run of the program.
+type Input struct {
+	Name string `json:"name"`
+	Type Type   `json:"type"`
+}
+
+func (Input) Kind() string { return "input" }
+
+func (o Input) Infer(in []*Value) ([]Type, error) {
+	if err := arity(in, 0); err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		return nil, fmt.Errorf("it has no name")
+	}
+	if err := checkShape(o.Type.Shape); err != nil {
+		return nil, err
+	}
+	switch o.Type.DType {
+	case buffers.F32, buffers.I32, buffers.U32:
+		return []Type{o.Type}, nil
+	}
+	return nil, fmt.Errorf("dtype %v, want %v, %v or %v", o.Type.DType, buffers.F32, buffers.I32, buffers.U32)
+}
+
+// Param is a leaf of the tree of parameters, f32 to the graph whatever it is stored as.
+type Param struct {
+	Path  string `json:"path"`
+	Shape []int  `json:"shape"`
+}
+
+func (Param) Kind() string { return "param" }
+
+func (o Param) Infer(in []*Value) ([]Type, error) {
+	if err := arity(in, 0); err != nil {
+		return nil, err
+	}
+	if o.Path == "" {
+		return nil, fmt.Errorf("it has no path")
+	}
+	return []Type{f32(o.Shape...)}, checkShape(o.Shape)
+}
+
+// Constant is a scalar number, which ends up in the text of the kernels that use it.
+type Constant struct {
+	Value float64 `json:"value"`
+}
+
+func (Constant) Kind() string { return "constant" }
+
+func (Constant) Infer(in []*Value) ([]Type, error) { return []Type{f32()}, arity(in, 0) }

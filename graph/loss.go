@@ -1,0 +1,114 @@
+package graph
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+)
+
+// IgnoreLabel marks a position that does not count in the loss.
+const IgnoreLabel = -100
+
+// CrossEntropy takes logits [N,V] and labels [N] (i32, 0 to V-1 or IgnoreLabel) to the sum over the counted rows of
+// lse - logits[label], and to lse [N], the logarithm of the sum of the exponentials of a row.
+type CrossEntropy struct{}
+
+func (CrossEntropy) Kind() string { return "cross_entropy" }
+
+func (CrossEntropy) Infer(in []*Value) ([]Type, error) {
+	if err := arity(in, 2, 1); err != nil {
+		return nil, err
+	}
+	n, err := labelled(in[0], "logits", in[1])
+	return []Type{f32(), f32(n)}, err
+}
+
+// labelled checks a matrix and the labels of its rows.
+func labelled(x *Value, what string, labels *Value) (n int, err error) {
+	if len(x.Shape()) != 2 {
+		return 0, fmt.Errorf("%s has shape %v, want 2 dimensions", what, x.Shape())
+	}
+	if err := wantDType("labels", labels, buffers.I32); err != nil {
+		return 0, err
+	}
+	n = x.Shape()[0]
+	return n, wantShape("labels", labels, n)
+}
+
+// FLOPs is 4 a logit.
+func (CrossEntropy) FLOPs(n *Node) int64 { return 4 * int64(n.Inputs[0].typ.Elements()) }
+
+// CrossEntropyGrad takes (logits, labels, lse, dloss []) to dlogits = dloss (exp(logits - lse) - 1 at the label), 0 in ignored rows.
+type CrossEntropyGrad struct{}
+
+func (CrossEntropyGrad) Kind() string { return "cross_entropy_grad" }
+
+func (CrossEntropyGrad) Infer(in []*Value) ([]Type, error) {
+	if err := arity(in, 4, 1); err != nil {
+		return nil, err
+	}
+	n, err := labelled(in[0], "logits", in[1])
+	if err != nil {
+		return nil, err
+	}
+	if err := wantShape("lse", in[2], n); err != nil {
+		return nil, err
+	}
+	return []Type{in[0].typ}, wantShape("dloss", in[3])
+}
+
+// FLOPs is 3 a logit.
+func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.Elements()) }
+
+// HeadLoss is the cross entropy of the logits x W^T, which it never holds whole: x [N,D], W [V,D], labels [N] to the sum over
+// the counted rows, and lse [N].
+type HeadLoss struct{}
+
+func (HeadLoss) Kind() string { return "head_loss" }
+
+func (HeadLoss) Infer(in []*Value) ([]Type, error) {
+	if err := arity(in, 3, 2); err != nil {
+		return nil, err
+	}
+	n, err := headInputs(in[0], in[1], in[2])
+	return []Type{f32(), f32(n)}, err
+}
+
+func headInputs(x, w, labels *Value) (n int, err error) {
+	if n, err = labelled(x, "x", labels); err != nil {
+		return 0, err
+	}
+	if len(w.Shape()) != 2 || w.Shape()[1] != x.Shape()[1] {
+		return 0, fmt.Errorf("weight has shape %v, want [vocab %d]", w.Shape(), x.Shape()[1])
+	}
+	return n, nil
+}
+
+// FLOPs is 2 N V D of the product and 4 a logit.
+func (HeadLoss) FLOPs(n *Node) int64 { return headLogits(n) * int64(2*n.Inputs[0].Shape()[1]+4) }
+
+func headLogits(n *Node) int64 {
+	return int64(n.Inputs[0].Shape()[0]) * int64(n.Inputs[1].Shape()[0])
+}
+
+// HeadLossGrad takes (x, W, labels, lse, dloss []) to dx [N,D] and dW [V,D].
+type HeadLossGrad struct{}
+
+func (HeadLossGrad) Kind() string { return "head_loss_grad" }
+
+func (HeadLossGrad) Infer(in []*Value) ([]Type, error) {
+	if err := arity(in, 5, 2); err != nil {
+		return nil, err
+	}
+	n, err := headInputs(in[0], in[1], in[2])
+	if err != nil {
+		return nil, err
+	}
+	if err := wantShape("lse", in[3], n); err != nil {
+		return nil, err
+	}
+	return []Type{in[0].typ, in[1].typ}, wantShape("dloss", in[4])
+}
+
+// FLOPs is 4 N V D of the two products and 3 a logit; the logits that are made again do not count.
+func (HeadLossGrad) FLOPs(n *Node) int64 { return headLogits(n) * int64(4*n.Inputs[0].Shape()[1]+3) }
