@@ -167,7 +167,20 @@ func (g *Graph) addLabelled(op Op, label string, inputs ...*Value) *Node {
 		n.Outputs = append(n.Outputs, &Value{node: n, index: i, typ: t})
 	}
 	g.nodes = append(g.nodes, n)
+	g.index(n)
 	return n
+}
+
+// index lets the builders find the leaves that exist.
+func (g *Graph) index(n *Node) {
+	switch op := n.Op.(type) {
+	case Input:
+		g.inputs[op.Name] = n.Outputs[0]
+	case Param:
+		g.params[op.Path] = n.Outputs[0]
+	case Constant:
+		g.constants[op.Value] = n.Outputs[0]
+	}
 }
 
 // one adds a node of one output.
