@@ -1,0 +1,69 @@
+package data
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// generated is the line by which generated Go files are known (go help generate).
+var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.\r?$`)
+
+// goSource lists the built-in corpus: the Go source of the toolchain at hand,
+// src/**/*.go without tests and without generated files.
+func goSource() ([]file, error) {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("data: built-in text: go env GOROOT: %w: install Go, or name text of your own: data.text='books/*.txt'", err)
+	}
+	return goSourceBelow(strings.TrimSpace(string(out)))
+}
+
+func goSourceBelow(goroot string) ([]file, error) {
+	files, err := findFiles([]string{filepath.ToSlash(goroot) + "/src/**/*.go"})
+	if err != nil {
+		return nil, fmt.Errorf("data: built-in text: GOROOT %q: %w", goroot, err)
+	}
+	kept := files[:0]
+	for _, f := range files {
+		if strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		content, err := os.ReadFile(f.path)
+		if err != nil {
+			return nil, fmt.Errorf("data: built-in text: %w", err)
+		}
+		if !generated.Match(header(content)) {
+			f.content, f.size = content, int64(len(content))
+			kept = append(kept, f)
+		}
+	}
+	return kept, nil
+}
+
+// header returns the comments and blank lines before the first line of code:
+// only there does the line count, so that a generator's own template does not.
+func header(src []byte) []byte {
+	rest := src
+	for len(rest) > 0 {
+		line, after, _ := bytes.Cut(rest, []byte("\n"))
+		trimmed := bytes.TrimSpace(line)
+		switch {
+		case len(trimmed) == 0, bytes.HasPrefix(trimmed, []byte("//")):
+			rest = after
+		case bytes.HasPrefix(trimmed, []byte("/*")):
+			_, closed, ok := bytes.Cut(rest, []byte("*/"))
+			if !ok {
+				return src
+			}
+			rest = closed
+		default:
+			return src[:len(src)-len(rest)]
+		}
+	}
+	return src
+}

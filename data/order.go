@@ -1,0 +1,43 @@
+package data
+
+import "math/bits"
+
+// order is a keyed permutation of [0, n): a Feistel network over the next even
+// number of bits, walked until it lands inside. It needs no memory and any
+// position is found directly.
+type order struct {
+	n    uint64
+	half uint   // bits of each half
+	key  uint64 // of seed and epoch
+}
+
+const feistelRounds = 6
+
+func newOrder(n, seed, epoch uint64) order {
+	half := uint(bits.Len64(n-1)+1) / 2
+	return order{n: n, half: max(1, half), key: mix(mix(seed+0x9e3779b97f4a7c15) ^ epoch)}
+}
+
+// at returns the index that stands at position i < n. A walk takes less than
+// four steps on average, as the network's domain is less than 4n.
+func (o order) at(i uint64) uint64 {
+	mask := uint64(1)<<o.half - 1
+	for {
+		left, right := i>>o.half, i&mask
+		for r := range uint64(feistelRounds) {
+			left, right = right, left^mix(right^o.key+r*0xd1342543de82ef95)&mask
+		}
+		if i = left<<o.half | right; i < o.n {
+			return i
+		}
+	}
+}
+
+// mix is the finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection of 64 bits.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,159 @@
+package data
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"sort"
+
+	"golang.org/x/exp/mmap"
+)
+
+// Tokens is a sequence of token ids with random access: the tokens of its files,
+// one after the other. Reading is safe from several goroutines; nothing may be
+// read after the corpus it came from is closed.
+type Tokens struct {
+	segments []segment
+	starts   []int64 // of each segment, then the whole length
+	vocab    int
+}
+
+// segment is a run of tokens of one file.
+type segment struct {
+	name   string
+	bytes  io.ReaderAt
+	mapped bool  // bytes is a memory-mapped file
+	offset int64 // of the first token, bytes
+	width  int   // bytes a token: 1, 2 or 4, little-endian
+	count  int64 // tokens
+}
+
+// heapLimit is the size from which a text file is mapped instead of read.
+const heapLimit = 16 << 20
+
+func newTokens(vocab int, segments []segment) *Tokens {
+	t := &Tokens{vocab: vocab, starts: []int64{0}}
+	for _, s := range segments {
+		if s.count == 0 {
+			continue
+		}
+		t.segments = append(t.segments, s)
+		t.starts = append(t.starts, t.Len()+s.count)
+	}
+	return t
+}
+
+// Len is the number of tokens.
+func (t *Tokens) Len() int64 { return t.starts[len(t.starts)-1] }
+
+// Vocab is one more than the largest token id that can come.
+func (t *Tokens) Vocab() int { return t.vocab }
+
+// Read fills dst with the tokens from offset on. It fails when the range leaves
+// the sequence, when a file has shrunk since it was opened, and when a token is
+// not below the vocabulary.
+func (t *Tokens) Read(dst []int32, offset int64) error {
+	if offset < 0 || offset+int64(len(dst)) > t.Len() {
+		return fmt.Errorf("data: read: tokens [%d, %d): outside of [0, %d)", offset, offset+int64(len(dst)), t.Len())
+	}
+	i := sort.Search(len(t.segments), func(i int) bool { return t.starts[i+1] > offset })
+	for len(dst) > 0 {
+		s := t.segments[i]
+		within := offset - t.starts[i]
+		n := min(int64(len(dst)), s.count-within)
+		if err := s.read(dst[:n], within, t.vocab); err != nil {
+			return err
+		}
+		dst, offset, i = dst[n:], offset+n, i+1
+	}
+	return nil
+}
+
+func (s segment) read(dst []int32, at int64, vocab int) error {
+	raw := make([]byte, len(dst)*s.width)
+	if err := s.readBytes(raw, s.offset+at*int64(s.width)); err != nil {
+		return fmt.Errorf("data: read %q: tokens [%d, %d): %w", s.name, at, at+int64(len(dst)), err)
+	}
+	for i := range dst {
+		var v uint32
+		switch s.width {
+		case 1:
+			v = uint32(raw[i])
+		case 2:
+			v = uint32(binary.LittleEndian.Uint16(raw[2*i:]))
+		default:
+			v = binary.LittleEndian.Uint32(raw[4*i:])
+		}
+		if uint64(v) >= uint64(vocab) {
+			return fmt.Errorf("data: read %q: token %d: is %d, want less than the vocabulary %d", s.name, at+int64(i), v, vocab)
+		}
+		dst[i] = int32(v)
+	}
+	return nil
+}
+
+// readBytes turns the fault of reading a mapped file that somebody has cut into
+// an error; without it the process would end.
+func (s segment) readBytes(dst []byte, offset int64) (err error) {
+	if s.mapped {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer func() {
+			if r := recover(); r != nil {
+				err = fmt.Errorf("the file shrank while it was in use: %v", r)
+			}
+		}()
+	}
+	_, err = s.bytes.ReadAt(dst, offset)
+	return err
+}
+
+// slice returns the tokens [from, to) as a sequence of their own.
+func (t *Tokens) slice(from, to int64) *Tokens {
+	var cut []segment
+	for i, s := range t.segments {
+		lo, hi := max(from, t.starts[i]), min(to, t.starts[i+1])
+		if lo < hi {
+			s.offset += (lo - t.starts[i]) * int64(s.width)
+			s.count = hi - lo
+			cut = append(cut, s)
+		}
+	}
+	return newTokens(t.vocab, cut)
+}
+
+// mapFile maps a file for reading and checks that its size is still the one
+// found before.
+func mapFile(f file) (*mmap.ReaderAt, error) {
+	r, err := mmap.Open(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("data: open %q: %w", f.path, err)
+	}
+	if int64(r.Len()) != f.size {
+		r.Close()
+		return nil, fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", f.path, r.Len(), f.size)
+	}
+	return r, nil
+}
+
+// EncodeBytes turns text into byte tokens, one a byte, ids 0 to 255.
+func EncodeBytes(text string) []int32 {
+	tokens := make([]int32, len(text))
+	for i := range len(text) {
+		tokens[i] = int32(text[i])
+	}
+	return tokens
+}
+
+// DecodeBytes is the inverse of [EncodeBytes]; ids outside 0 to 255, which a
+// larger vocabulary can produce, become '?'.
+func DecodeBytes(tokens []int32) string {
+	text := make([]byte, len(tokens))
+	for i, t := range tokens {
+		text[i] = '?'
+		if t >= 0 && t < 256 {
+			text[i] = byte(t)
+		}
+	}
+	return string(text)
+}
