@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"gputrain/shaders/suggest"
 )
 
 // A field is one key of the run file: its dotted name and where its value
@@ -59,8 +61,8 @@ func unknownKey(key string) error {
 	for i, f := range fields {
 		names[i] = f.key
 	}
-	if near := Nearest(key, names); near != "" {
-		return fmt.Errorf("unknown key %q, did you mean %q?", key, near)
+	if near := suggest.DidYouMean(key, names); near != "" {
+		return fmt.Errorf("unknown key %q%s", key, near)
 	}
 	return fmt.Errorf("unknown key %q (gputrain config template lists them all)", key)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gputrain/shaders/suggest"
 )
 
 // Validate checks what can be checked without data or device; an error names
@@ -54,10 +56,7 @@ func (c *Config) Validate() error {
 	for _, n := range names {
 		if !slices.Contains(n.known, n.value) {
 			want := "one of " + strings.Join(n.known, ", ")
-			if near := Nearest(n.value, n.known); near != "" {
-				want += fmt.Sprintf("; did you mean %q?", near)
-			}
-			return c.invalid(n.key, strconv.Quote(n.value), want)
+			return c.invalid(n.key, strconv.Quote(n.value), want+suggest.DidYouMean(n.value, n.known))
 		}
 	}
 	if c.Optimizer.ClipGrad != nil && !(*c.Optimizer.ClipGrad > 0) {
