@@ -1,0 +1,233 @@
+package buffers
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"gputrain/gpu"
+)
+
+// Write stores a leaf's elements, row-major, in an F32 or BF16 tree, rounding to nearest even. The write is ordered before
+// the next submit.
+func (t *Tree) Write(path string, data []float32) error {
+	leaf, err := t.floatLeaf("write", path)
+	if err != nil {
+		return err
+	}
+	if len(data) != leaf.Elements() {
+		return fmt.Errorf("buffers: write: tree %q: leaf %q: %d elements, want %d of shape %v",
+			t.label, path, len(data), leaf.Elements(), leaf.Shape)
+	}
+	raw := make([]byte, t.dtype.bytes(uint64(len(data))))
+	encode(t.dtype, raw, data)
+	return t.WriteRaw(path, raw)
+}
+
+// WriteInts stores a leaf of an I32 or U32 tree; U32 takes the bits as they are.
+func (t *Tree) WriteInts(path string, data []int32) error {
+	if t.dtype != I32 && t.dtype != U32 {
+		return fmt.Errorf("buffers: write ints: tree %q: dtype %v, want i32 or u32", t.label, t.dtype)
+	}
+	raw := make([]byte, 0, 4*len(data))
+	for _, v := range data {
+		raw = binary.LittleEndian.AppendUint32(raw, uint32(v))
+	}
+	return t.WriteRaw(path, raw)
+}
+
+// WriteRaw stores a leaf's bytes as the tree keeps them: little-endian, row-major, two bytes an element for BF16.
+func (t *Tree) WriteRaw(path string, raw []byte) error {
+	leaf, err := t.leaf("write", path)
+	if err != nil {
+		return err
+	}
+	if want := t.dtype.bytes(uint64(leaf.Elements())); uint64(len(raw)) != want {
+		return fmt.Errorf("buffers: write: tree %q: leaf %q: %d bytes, want %d of %v %v",
+			t.label, path, len(raw), want, t.dtype, leaf.Shape)
+	}
+	for _, p := range leaf.Parts {
+		dst := t.Part(p)
+		n := t.dtype.bytes(uint64(p.Count))
+		part := raw[:n]
+		raw = raw[n:]
+		if n < dst.Bytes { // an odd number of halves: the padding after it is written too
+			part = append(slices.Clip(part), make([]byte, dst.Bytes-n)...)
+		}
+		if err := t.device.Write(dst, part); err != nil {
+			return fmt.Errorf("buffers: write: tree %q: leaf %q: %w", t.label, path, err)
+		}
+	}
+	return nil
+}
+
+// Read waits for submitted work and gives a leaf of an F32 or BF16 tree.
+func (t *Tree) Read(ctx context.Context, path string) ([]float32, error) {
+	leaf, err := t.floatLeaf("read", path)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := t.ReadRaw(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]float32, leaf.Elements())
+	decode(t.dtype, data, raw)
+	return data, nil
+}
+
+// ReadInts gives a leaf of an I32 or U32 tree, U32 as its bits.
+func (t *Tree) ReadInts(ctx context.Context, path string) ([]int32, error) {
+	if t.dtype != I32 && t.dtype != U32 {
+		return nil, fmt.Errorf("buffers: read ints: tree %q: dtype %v, want i32 or u32", t.label, t.dtype)
+	}
+	raw, err := t.ReadRaw(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	data := make([]int32, len(raw)/4)
+	for i := range data {
+		data[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return data, nil
+}
+
+// ReadRaw gives a leaf's bytes as the tree keeps them.
+func (t *Tree) ReadRaw(ctx context.Context, path string) ([]byte, error) {
+	leaf, err := t.leaf("read", path)
+	if err != nil {
+		return nil, err
+	}
+	// One word more than the leaf, for the last part of an odd number of halves.
+	raw := make([]byte, t.dtype.bytes(uint64(leaf.Elements())), t.dtype.bytes(uint64(leaf.Elements()))+4)
+	at := uint64(0)
+	for _, p := range leaf.Parts {
+		src := t.Part(p)
+		n := t.dtype.bytes(uint64(p.Count))
+		part := raw[at : at+n]
+		if n < src.Bytes {
+			part = make([]byte, src.Bytes)
+		}
+		if err := t.device.Read(ctx, part, src); err != nil {
+			return nil, fmt.Errorf("buffers: read: tree %q: leaf %q: %w", t.label, path, err)
+		}
+		copy(raw[at:at+n], part)
+		at += n
+	}
+	return raw, nil
+}
+
+func (t *Tree) leaf(operation, path string) (Leaf, error) {
+	leaf, ok := t.layout.Leaf(path)
+	if !ok {
+		return leaf, fmt.Errorf("buffers: %s: tree %q: no leaf %q", operation, t.label, path)
+	}
+	return leaf, nil
+}
+
+func (t *Tree) floatLeaf(operation, path string) (Leaf, error) {
+	if t.dtype != F32 && t.dtype != BF16 {
+		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want f32 or bf16", operation, t.label, path, t.dtype)
+	}
+	return t.leaf(operation, path)
+}
+
+// Host is an array in the memory of the host, row-major.
+type Host struct {
+	Path  string
+	Shape []int
+	Data  []float32
+}
+
+// Upload makes a tree of the arrays, in F32 or BF16, with one transfer a slab.
+func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, error) {
+	specs := make([]Spec, len(hosts))
+	for i, h := range hosts {
+		specs[i] = Spec{Path: h.Path, Shape: h.Shape}
+	}
+	layout, err := NewLayout(specs, dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	t, err := NewTree(dev, label, layout, dtype)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.WriteAll(hosts); err != nil {
+		t.Release()
+		return nil, err
+	}
+	return t, nil
+}
+
+// WriteAll stores every leaf of an F32 or BF16 tree, in any order, with one transfer a slab. Nothing is written unless the
+// arrays are exactly the tree's leaves.
+func (t *Tree) WriteAll(hosts []Host) error {
+	byLeaf := make([][]float32, len(t.layout.leaves))
+	given := make([]bool, len(byLeaf))
+	for _, h := range hosts {
+		leaf, err := t.floatLeaf("write all", h.Path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case given[leaf.Index]:
+			return fmt.Errorf("buffers: write all: tree %q: leaf %q: given twice", t.label, h.Path)
+		case !slices.Equal(h.Shape, leaf.Shape):
+			return fmt.Errorf("buffers: write all: tree %q: leaf %q: shape %v, want %v", t.label, h.Path, h.Shape, leaf.Shape)
+		case len(h.Data) != leaf.Elements():
+			return fmt.Errorf("buffers: write all: tree %q: leaf %q: %d elements, want %d of shape %v",
+				t.label, h.Path, len(h.Data), leaf.Elements(), leaf.Shape)
+		}
+		byLeaf[leaf.Index], given[leaf.Index] = h.Data, true
+	}
+	if i := slices.Index(given, false); i >= 0 {
+		return fmt.Errorf("buffers: write all: tree %q: leaf %q is missing", t.label, t.layout.leaves[i].Path)
+	}
+	for s := range t.slabs {
+		image := make([]byte, t.slabs[s].Bytes())
+		t.eachPart(s, func(leaf Leaf, p Part, bytes []byte) {
+			first := p.Row * leaf.rowElements()
+			encode(t.dtype, bytes, byLeaf[leaf.Index][first:first+p.Count])
+		}, image)
+		if err := t.device.Write(t.Slab(s), image); err != nil {
+			return fmt.Errorf("buffers: write all: tree %q: slab %d: %w", t.label, s, err)
+		}
+	}
+	return nil
+}
+
+// Download waits for submitted work and gives every leaf of an F32 or BF16 tree in canonical order, with one transfer a slab.
+func (t *Tree) Download(ctx context.Context) ([]Host, error) {
+	out := make([]Host, len(t.layout.leaves))
+	for i, leaf := range t.layout.leaves {
+		if _, err := t.floatLeaf("download", leaf.Path); err != nil {
+			return nil, err
+		}
+		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), Data: make([]float32, leaf.Elements())}
+	}
+	for s := range t.slabs {
+		image := make([]byte, t.slabs[s].Bytes())
+		if err := t.device.Read(ctx, image, t.Slab(s)); err != nil {
+			return nil, fmt.Errorf("buffers: download: tree %q: slab %d: %w", t.label, s, err)
+		}
+		t.eachPart(s, func(leaf Leaf, p Part, bytes []byte) {
+			first := p.Row * leaf.rowElements()
+			decode(t.dtype, out[leaf.Index].Data[first:first+p.Count], bytes)
+		}, image)
+	}
+	return out, nil
+}
+
+// eachPart calls f with every part in slab s and its bytes in the slab's image.
+func (t *Tree) eachPart(s int, f func(leaf Leaf, p Part, bytes []byte), image []byte) {
+	for _, leaf := range t.layout.leaves {
+		for _, p := range leaf.Parts {
+			if p.Slab == s {
+				at := t.dtype.bytes(uint64(p.Offset))
+				f(leaf, p, image[at:at+t.dtype.bytes(uint64(p.Count))])
+			}
+		}
+	}
+}

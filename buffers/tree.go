@@ -1,0 +1,94 @@
+package buffers
+
+import (
+	"fmt"
+
+	"gputrain/gpu"
+)
+
+// Tree is a set of named arrays of one dtype on a device, in a few slabs: one gpu buffer each. What lies between the leaves is
+// zero and stays zero under every operation of this package, so that sums may run over whole slabs. A Tree is not safe for concurrent use.
+type Tree struct {
+	device *gpu.Device
+	label  string
+	layout *Layout
+	dtype  DType
+	slabs  []*gpu.Buffer
+
+	extents  tables // elements in use of each block, for slabs with padding
+	rounding tables // counters of stochastic rounding
+}
+
+// NewTree makes a zero-filled tree. Errors: a slab larger than a binding of the device, no memory.
+func NewTree(dev *gpu.Device, label string, layout *Layout, dtype DType) (*Tree, error) {
+	if !dtype.valid() {
+		return nil, fmt.Errorf("buffers: tree %q: dtype %v is unknown", label, dtype)
+	}
+	t := &Tree{device: dev, label: label, layout: layout, dtype: dtype}
+	for i, n := range layout.Slabs() {
+		b, err := t.newSlab(i, dtype.bytes(uint64(n)))
+		if err != nil {
+			t.Release()
+			return nil, fmt.Errorf("buffers: tree %q: %d bytes in %d slabs of %v: %w",
+				label, layout.Bytes(dtype), len(layout.Slabs()), dtype, err)
+		}
+		t.slabs = append(t.slabs, b)
+	}
+	return t, nil
+}
+
+func (t *Tree) newSlab(i int, bytes uint64) (*gpu.Buffer, error) {
+	label := fmt.Sprintf("gputrain.buffers.%s.%d", t.label, i)
+	if limit := t.device.Limits().BindingBytes; bytes > limit {
+		return nil, &gpu.LimitError{Subject: fmt.Sprintf("slab %q", label), Bytes: bytes, Limit: limit, Name: "BindingBytes"}
+	}
+	return t.device.NewBuffer(label, bytes)
+}
+
+// Layout says where the leaves are.
+func (t *Tree) Layout() *Layout { return t.layout }
+
+// DType is the storage type of every leaf.
+func (t *Tree) DType() DType { return t.dtype }
+
+// Device is where the tree lives.
+func (t *Tree) Device() *gpu.Device { return t.device }
+
+// Label is the label given to NewTree.
+func (t *Tree) Label() string { return t.label }
+
+// Bytes is what the tree takes on the device, padding included.
+func (t *Tree) Bytes() uint64 { return t.layout.Bytes(t.dtype) }
+
+// Slab is the whole of slab i.
+func (t *Tree) Slab(i int) gpu.Range { return t.slabs[i].All() }
+
+// Part is the range of a part, which can be bound on its own. For BF16 it is rounded up to whole words: the upper half of
+// the last one is padding when the count is odd, and a kernel that writes it must write zero.
+func (t *Tree) Part(p Part) gpu.Range {
+	return t.slabs[p.Slab].Range(t.dtype.bytes(uint64(p.Offset)), wordBytes(t.dtype, p.Count))
+}
+
+// wordBytes is the size of n elements, rounded up to the four bytes that transfers and bindings go by.
+func wordBytes(d DType, n int) uint64 { return (d.bytes(uint64(n)) + 3) / 4 * 4 }
+
+// Release gives the memory back.
+func (t *Tree) Release() {
+	for _, b := range t.slabs {
+		b.Release()
+	}
+	t.slabs = nil
+	t.extents.release()
+	t.rounding.release()
+}
+
+// same refuses a tree that cannot go elementwise with t.
+func (t *Tree) same(operation string, other *Tree) error {
+	if t.device != other.device {
+		return fmt.Errorf("buffers: %s: tree %q: on another device than %q", operation, other.label, t.label)
+	}
+	if d := t.layout.difference(other.layout); d != "" {
+		return fmt.Errorf("buffers: %s: tree %q does not match %q: %s", operation, other.label, t.label, d)
+	}
+	return nil
+}
