@@ -1,0 +1,169 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func status(step int64) Status {
+	return Status{Step: step, Steps: 100, Loss: 2.5, LearningRate: 1e-3, TokensPerSecond: 12345.6, Left: 61 * time.Second}
+}
+
+func TestPlainProgress(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	p := &plainProgress{w: &out, interval: 10 * time.Second, now: func() time.Time { return now }}
+	for step := int64(1); step <= 100; step++ {
+		p.Step(status(step))
+		now = now.Add(time.Second / 2)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	assert.Len(t, lines, 6, "the first, one every ten seconds, the last")
+	assert.Equal(t, "step 1/100  loss 2.5000  lr 0.001  12,346 tokens/s  1m01s left", lines[0])
+	assert.Contains(t, lines[5], "step 100/100")
+}
+
+func TestJSONProgress(t *testing.T) {
+	var out bytes.Buffer
+	p, err := newProgress("json", &out, 0)
+	require.NoError(t, err)
+	p.Line("hello")
+	p.Phase("compile", 1, 2)
+	s := status(3)
+	s.Loss = Number(math.NaN())
+	p.Step(s)
+	p.Close()
+	var events []map[string]any
+	for d := json.NewDecoder(&out); ; {
+		var e map[string]any
+		if err := d.Decode(&e); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		events = append(events, e)
+	}
+	require.Len(t, events, 3)
+	assert.Equal(t, "hello", events[0]["text"])
+	assert.EqualValues(t, 2, events[1]["total"])
+	assert.Equal(t, "NaN", events[2]["loss"])
+	assert.EqualValues(t, 61, events[2]["seconds_left"])
+}
+
+func TestBarProgress(t *testing.T) {
+	var out bytes.Buffer
+	p, err := newProgress("bar", &out, 0)
+	require.NoError(t, err)
+	p.Line("before")
+	p.Phase("compile kernels", 1, 2)
+	p.Phase("compile kernels", 2, 2)
+	p.Step(status(1))
+	p.Line("between")
+	p.Step(status(100))
+	p.Close()
+	p.Line("after")
+	text := out.String()
+	for _, want := range []string{"before\n", "between", "step 100/100", "12,346 tokens/s", "1m01s left", "after\n"} {
+		assert.Contains(t, text, want)
+	}
+}
+
+func TestProgressKinds(t *testing.T) {
+	for _, kind := range append(ProgressKinds, "") {
+		p, err := newProgress(kind, io.Discard, time.Second)
+		require.NoError(t, err, kind)
+		p.Step(status(1))
+		p.Close()
+	}
+	_, err := newProgress("tqdm", io.Discard, 0)
+	assert.ErrorContains(t, err, `"tqdm"`)
+	auto, err := newProgress("auto", io.Discard, 0)
+	require.NoError(t, err)
+	assert.IsType(t, &plainProgress{}, auto, "not a terminal")
+}
+
+func TestTexts(t *testing.T) {
+	assert.Equal(t, "999", grouped(999))
+	assert.Equal(t, "1,000", grouped(1000))
+	assert.Equal(t, "12,345,678", grouped(12345678))
+	assert.Equal(t, "?", leftText(-1))
+	assert.Equal(t, "0m05s", leftText(5*time.Second))
+	assert.Equal(t, "2h03m", leftText(2*time.Hour+3*time.Minute+4*time.Second))
+	assert.Equal(t, "-", rate(math.NaN()))
+}
+
+func TestChart(t *testing.T) {
+	var steep []point
+	for i := range 5000 {
+		y := 5.5 * math.Exp(-float64(i)/1000)
+		switch i {
+		case 2500:
+			y = 40 // a spike that thinning must not lose
+		case 3000:
+			y = math.NaN()
+		case 3001:
+			y = math.Inf(1)
+		}
+		steep = append(steep, point{float64(i), y})
+	}
+	c := chart{
+		title: "a < b & c", xLabel: "step", yLabel: "loss",
+		series: []series{{name: "training", color: "#1f77b4", points: steep}, {name: "validation", color: "#d62728", dots: true, points: []point{{1, 5}, {5000, 1}}}},
+	}
+	var out bytes.Buffer
+	require.NoError(t, c.write(&out))
+	d := xml.NewDecoder(bytes.NewReader(out.Bytes()))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err, "the picture is well-formed")
+	}
+	text := out.String()
+	assert.NotContains(t, text, "NaN")
+	assert.NotContains(t, text, "Inf")
+	assert.Contains(t, text, "a &lt; b &amp; c")
+	box := c.bounds()
+	assert.Contains(t, text, px(box.px(2500))+","+px(box.py(40)), "the spike is drawn")
+	assert.Less(t, len(thin(steep, 0, 5000)), 2*maxColumns+2)
+
+	// Nothing, one point, a flat line.
+	for _, s := range [][]point{nil, {{3, 2}}, {{1, 2}, {2, 2}}} {
+		out.Reset()
+		require.NoError(t, chart{series: []series{{name: "x", points: s}}}.write(&out))
+		assert.NotContains(t, out.String(), "NaN")
+	}
+}
+
+func TestTicks(t *testing.T) {
+	assert.Equal(t, []float64{0, 100, 200, 300, 400, 500, 600}, ticks(0, 600, 6))
+	for _, r := range [][2]float64{{1, 2}, {-3, 5}, {2.1e-5, 2.2e-5}, {0, 7e9}} {
+		got := ticks(r[0], r[1], 6)
+		assert.GreaterOrEqual(t, len(got), 2)
+		assert.LessOrEqual(t, len(got), 8)
+	}
+}
+
+func TestHooksAreFunctions(t *testing.T) {
+	wrong := errors.New("no")
+	var h Hook = HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == Saved {
+			return wrong
+		}
+		return nil
+	})
+	assert.NoError(t, h.Event(t.Context(), Event{Kind: Stepped}))
+	assert.ErrorIs(t, h.Event(t.Context(), Event{Kind: Saved}), wrong)
+}

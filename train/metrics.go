@@ -1,0 +1,94 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Number is a float64 whose JSON form also has "NaN", "Infinity" and "-Infinity", as strings: a measured value is never replaced.
+type Number float64
+
+// MarshalJSON writes the shortest number that reads back as n.
+func (n Number) MarshalJSON() ([]byte, error) {
+	v := float64(n)
+	switch {
+	case math.IsNaN(v):
+		return []byte(`"NaN"`), nil
+	case math.IsInf(v, 1):
+		return []byte(`"Infinity"`), nil
+	case math.IsInf(v, -1):
+		return []byte(`"-Infinity"`), nil
+	}
+	return json.Marshal(v)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Number) UnmarshalJSON(data []byte) error {
+	text := string(data)
+	if len(data) > 1 && data[0] == '"' {
+		text = text[1 : len(text)-1]
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return fmt.Errorf("train: metrics: number %s: %w", data, err)
+	}
+	*n = Number(v)
+	return nil
+}
+
+// Metrics is one line of metrics.jsonl: what is known of one training step. "Step n" is the step that led to the state after n updates.
+// Of two runs that end in the same bits these lines differ in TokensPerSecond and StepMS alone.
+type Metrics struct {
+	Step            int64  `json:"step"`
+	Loss            Number `json:"loss"` // nats a token, the mean over the tokens of the step
+	LearningRate    Number `json:"learning_rate"`
+	GradNorm        Number `json:"grad_norm"` // global L2 norm before clipping
+	Tokens          int64  `json:"tokens"`    // tokens that counted in the loss, since step 0
+	TokensPerSecond Number `json:"tokens_per_second"`
+	StepMS          Number `json:"step_ms"`           // from this step's metrics to those of the step before, without evaluation and saving
+	Skipped         int64  `json:"skipped,omitempty"` // updates left out since step 0 because loss or gradient was not finite
+}
+
+// EvalMetrics is a line of metrics.jsonl: an evaluation on the validation text.
+type EvalMetrics struct {
+	Step   int64  `json:"step"`
+	Loss   Number `json:"eval_loss"`   // nats a token, the mean over all tokens evaluated
+	Tokens int64  `json:"eval_tokens"` // how many they were
+	MS     Number `json:"eval_ms"`
+}
+
+// Sample is one line of samples.jsonl.
+type Sample struct {
+	Step        int64   `json:"step"`
+	Prompt      string  `json:"prompt"`
+	Text        string  `json:"text"` // what the model wrote after the prompt
+	Temperature float64 `json:"temperature"`
+	TopK        int     `json:"top_k"`
+	Seed        uint64  `json:"seed"`
+}
+
+// windowSize is the number of steps that the mean loss of the progress line covers.
+const windowSize = 32
+
+// window is the losses of the last steps. It is kept in checkpoints, so that the mean does not jump at a resume.
+type window struct {
+	Losses []Number `json:"losses"` // oldest first
+}
+
+func (w *window) add(loss Number) {
+	if len(w.Losses) == windowSize {
+		w.Losses = append(w.Losses[:0], w.Losses[1:]...)
+	}
+	w.Losses = append(w.Losses, loss)
+}
+
+// mean is NaN when nothing has been added.
+func (w *window) mean() float64 {
+	sum := 0.0
+	for _, l := range w.Losses {
+		sum += float64(l)
+	}
+	return sum / float64(len(w.Losses))
+}

@@ -1,0 +1,83 @@
+package train
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestNumberKeepsWhatWasMeasured(t *testing.T) {
+	for _, v := range []float64{0, 1.5, 1e-300, -3, math.NaN(), math.Inf(1), math.Inf(-1), 0.1} {
+		data, err := json.Marshal(Number(v))
+		require.NoError(t, err)
+		var back Number
+		require.NoError(t, json.Unmarshal(data, &back))
+		assert.Equal(t, math.Float64bits(v), math.Float64bits(float64(back)), "%v", v)
+	}
+	var n Number
+	assert.Error(t, json.Unmarshal([]byte(`"much"`), &n))
+}
+
+func TestLinesAreRewound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.jsonl")
+	l, last, err := openLines(path, 0)
+	require.NoError(t, err)
+	assert.EqualValues(t, -1, last)
+	for step := int64(1); step <= 5; step++ {
+		require.NoError(t, l.write(Metrics{Step: step, Loss: Number(step)}))
+		if step%2 == 0 {
+			require.NoError(t, l.write(EvalMetrics{Step: step, Loss: 9}))
+		}
+	}
+	require.NoError(t, l.sync())
+	require.NoError(t, l.close())
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	for keep := int64(0); keep <= 6; keep++ {
+		// A kill in the middle of a line.
+		torn := append(append([]byte{}, whole...), `{"step": 6, "lo`...)
+		require.NoError(t, os.WriteFile(path, torn, 0o666))
+		l, last, err := openLines(path, keep)
+		require.NoError(t, err)
+		if keep > 0 {
+			assert.Equal(t, min(keep, 5), last)
+		}
+		for step := keep + 1; step <= 5; step++ {
+			require.NoError(t, l.write(Metrics{Step: step, Loss: Number(step)}))
+			if step%2 == 0 {
+				require.NoError(t, l.write(EvalMetrics{Step: step, Loss: 9}))
+			}
+		}
+		require.NoError(t, l.close())
+		again, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, string(whole), string(again), "kept to step %d", keep)
+	}
+	steps, evals, err := readMetrics(path)
+	require.NoError(t, err)
+	assert.Len(t, steps, 5)
+	assert.Len(t, evals, 2)
+
+	require.NoError(t, os.WriteFile(path, []byte("{}\nnonsense\n"), 0o666))
+	_, _, err = readMetrics(path)
+	assert.ErrorContains(t, err, "line 2")
+	steps, _, err = readMetrics(path + ".none")
+	assert.NoError(t, err)
+	assert.Empty(t, steps)
+}
+
+func TestWindow(t *testing.T) {
+	var w window
+	assert.True(t, math.IsNaN(w.mean()))
+	for i := range 40 {
+		w.add(Number(i))
+	}
+	assert.Len(t, w.Losses, windowSize)
+	assert.InDelta(t, 23.5, w.mean(), 1e-12, "mean of 8 .. 39")
+}

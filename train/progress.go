@@ -1,0 +1,183 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Progress shows a run to a person or a program. The methods are called from one goroutine.
+type Progress interface {
+	// Line says something that is to stay: what was restored, an evaluation, a decision.
+	Line(text string)
+	// Phase shows work before the first step, such as the compilation of kernels.
+	Phase(name string, done, total int)
+	// Step shows where training is.
+	Step(s Status)
+	// Close ends the display. Lines can still be written.
+	Close()
+}
+
+// Status is where training is.
+type Status struct {
+	Step            int64         `json:"step"`
+	Steps           int64         `json:"steps"`
+	Loss            Number        `json:"loss"` // mean of the last steps, nats a token
+	LearningRate    Number        `json:"learning_rate"`
+	TokensPerSecond Number        `json:"tokens_per_second"` // mean of the last steps
+	Left            time.Duration `json:"-"`                 // negative when not known
+}
+
+// ProgressKinds are the values of Config.Progress.
+var ProgressKinds = []string{"auto", "bar", "plain", "json", "none"}
+
+// newProgress makes the display named kind on w; plain shows a line at most every interval. auto (also "") is a bar when w is a
+// terminal and plain otherwise.
+func newProgress(kind string, w io.Writer, interval time.Duration) (Progress, error) {
+	if kind == "" || kind == "auto" {
+		kind = "plain"
+		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+			kind = "bar"
+		}
+	}
+	switch kind {
+	case "bar":
+		return newBarProgress(w), nil
+	case "plain":
+		return &plainProgress{w: w, interval: interval, now: time.Now}, nil
+	case "json":
+		return &jsonProgress{w: w}, nil
+	case "none":
+		return lineProgress{w}, nil
+	}
+	return nil, fmt.Errorf("train: progress: %q, want one of %q", kind, ProgressKinds)
+}
+
+// text is the status in one line.
+func (s Status) text() string {
+	return fmt.Sprintf("step %d/%d  loss %.4f  lr %.3g  %s tokens/s  %s left",
+		s.Step, s.Steps, float64(s.Loss), float64(s.LearningRate), rate(float64(s.TokensPerSecond)), leftText(s.Left))
+}
+
+func rate(v float64) string {
+	if v != v || v < 0 {
+		return "-"
+	}
+	return grouped(int64(v + .5))
+}
+
+// grouped writes n with commas between thousands.
+func grouped(n int64) string {
+	digits := fmt.Sprint(n)
+	var out []string
+	for len(digits) > 3 {
+		out = append(out, digits[len(digits)-3:])
+		digits = digits[:len(digits)-3]
+	}
+	out = append(out, digits)
+	slices.Reverse(out)
+	return strings.Join(out, ",")
+}
+
+func leftText(d time.Duration) string {
+	if d < 0 {
+		return "?"
+	}
+	d = d.Round(time.Second)
+	if d >= time.Hour {
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+// lineProgress shows lines only.
+type lineProgress struct{ w io.Writer }
+
+func (p lineProgress) Line(text string)     { fmt.Fprintln(p.w, text) }
+func (lineProgress) Phase(string, int, int) {}
+func (lineProgress) Step(Status)            {}
+func (lineProgress) Close()                 {}
+
+// plainProgress shows the first step, the last and one every interval, a line each: for logs.
+type plainProgress struct {
+	w        io.Writer
+	interval time.Duration
+	now      func() time.Time
+	last     time.Time
+}
+
+func (p *plainProgress) Line(text string) { fmt.Fprintln(p.w, text) }
+func (p *plainProgress) Close()           {}
+
+func (p *plainProgress) due(always bool) bool {
+	now := p.now()
+	if !always && !p.last.IsZero() && now.Sub(p.last) < p.interval {
+		return false
+	}
+	p.last = now
+	return true
+}
+
+func (p *plainProgress) Phase(name string, done, total int) {
+	if done == total || p.due(false) {
+		fmt.Fprintf(p.w, "%s %d/%d\n", name, done, total)
+	}
+	if done == total {
+		p.last = time.Time{}
+	}
+}
+
+func (p *plainProgress) Step(s Status) {
+	if p.due(s.Step == s.Steps) {
+		fmt.Fprintln(p.w, s.text())
+	}
+}
+
+// jsonProgress writes one object a line.
+type jsonProgress struct {
+	w  io.Writer
+	mu sync.Mutex
+}
+
+func (p *jsonProgress) write(v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		data = fmt.Appendf(nil, `{"event":"line","text":%q}`, err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = p.w.Write(append(data, '\n'))
+}
+
+func (p *jsonProgress) Close() {}
+
+func (p *jsonProgress) Line(text string) {
+	p.write(struct {
+		Event string `json:"event"`
+		Text  string `json:"text"`
+	}{"line", text})
+}
+
+func (p *jsonProgress) Phase(name string, done, total int) {
+	p.write(struct {
+		Event string `json:"event"`
+		Name  string `json:"name"`
+		Done  int    `json:"done"`
+		Total int    `json:"total"`
+	}{"phase", name, done, total})
+}
+
+func (p *jsonProgress) Step(s Status) {
+	p.write(struct {
+		Event string `json:"event"`
+		Status
+		Left float64 `json:"seconds_left"`
+	}{"step", s, s.Left.Seconds()})
+}

@@ -1,0 +1,80 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+)
+
+// barProgress shows one bar in a terminal, redrawn several times a second; lines appear above it.
+type barProgress struct {
+	w    io.Writer
+	draw *mpb.Progress // nil while nothing is shown
+	bar  *mpb.Bar
+	name string
+
+	mu     sync.Mutex
+	status string // shown behind the bar
+}
+
+func newBarProgress(w io.Writer) *barProgress { return &barProgress{w: w} }
+
+// Line writes above the bar.
+func (b *barProgress) Line(text string) {
+	if b.draw != nil {
+		fmt.Fprintln(b.draw, text)
+		return
+	}
+	fmt.Fprintln(b.w, text)
+}
+
+// Phase shows a bar of its own, which goes away when the phase is over.
+func (b *barProgress) Phase(name string, done, total int) {
+	b.show(name, int64(done), int64(total), fmt.Sprintf("%d/%d", done, total))
+	if done == total {
+		b.end(true)
+	}
+}
+
+// Step moves the bar.
+func (b *barProgress) Step(s Status) {
+	b.show("train", s.Step, s.Steps, s.text())
+}
+
+// Close leaves the bar as it is on the screen.
+func (b *barProgress) Close() { b.end(false) }
+
+func (b *barProgress) show(name string, done, total int64, status string) {
+	b.mu.Lock()
+	b.status = status
+	b.mu.Unlock()
+	if b.name != name {
+		b.end(true)
+		b.name = name
+		b.draw = mpb.New(mpb.WithOutput(b.w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(150*time.Millisecond))
+		// One more than the total: the bar must not complete by itself, since lines may follow the last step.
+		b.bar = b.draw.New(total+1, mpb.BarStyle(),
+			mpb.PrependDecorators(decor.Name(name)),
+			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return b.status
+			})),
+			mpb.BarWidth(24))
+	}
+	b.bar.SetCurrent(done)
+}
+
+// end takes the bar from the screen, or leaves its last picture there.
+func (b *barProgress) end(drop bool) {
+	if b.draw == nil {
+		return
+	}
+	b.bar.Abort(drop)
+	b.draw.Wait()
+	b.draw, b.bar, b.name = nil, nil, ""
+}

@@ -1,0 +1,105 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gputrain/buffers/prng"
+)
+
+// SampleConfig says how text is drawn from a model.
+type SampleConfig struct {
+	Prompt      string  // at least one token long
+	Tokens      int     // how many to draw
+	Temperature float64 // 0 takes the most probable token each time
+	TopK        int     // only the K most probable tokens; 0 all
+	Seed        uint64
+}
+
+// Validate reports the first value that cannot be meant.
+func (c SampleConfig) Validate() error {
+	switch {
+	case c.Prompt == "":
+		return fmt.Errorf("train: sample: prompt: empty, want at least one token")
+	case c.Tokens < 1:
+		return fmt.Errorf("train: sample: tokens: %d, want at least 1", c.Tokens)
+	case !(c.Temperature >= 0) || math.IsInf(c.Temperature, 1):
+		return fmt.Errorf("train: sample: temperature: %v, want 0 or more", c.Temperature)
+	case c.TopK < 0:
+		return fmt.Errorf("train: sample: top_k: %d, want 0 or more", c.TopK)
+	}
+	return nil
+}
+
+// Tokenizer turns text into tokens and back.
+type Tokenizer interface {
+	Encode(text string) []int32
+	Decode(tokens []int32) string
+}
+
+// Logits gives, for a window of tokens, the logits of the token that follows the window's last.
+type Logits func(ctx context.Context, window []int32) ([]float32, error)
+
+// GenerateTokens draws tokens after a prompt. The model sees the last context of them at every step (a sliding window). Random numbers are a
+// function of the seed and the token's number alone, so sampling changes nothing of a run. yield gets every token as it is drawn and may
+// end the drawing by returning false.
+func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, context int, logits Logits, yield func(int32) bool) error {
+	if len(prompt) == 0 {
+		return fmt.Errorf("train: sample: prompt: 0 tokens, want at least 1")
+	}
+	key := prng.NewKey(c.Seed).FoldIn(sampleStream)
+	tokens := slices.Clone(prompt)
+	for i := range c.Tokens {
+		values, err := logits(ctx, tokens[max(0, len(tokens)-context):])
+		if err != nil {
+			return err
+		}
+		next, err := choose(values, c.Temperature, c.TopK, key.Uniform(uint64(i)))
+		if err != nil {
+			return err
+		}
+		tokens = append(tokens, next)
+		if !yield(next) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// sampleStream keeps the random numbers of sampling apart from all others of a run.
+const sampleStream = 0x5a3b1e
+
+// choose draws a token: probabilities are softmax(logits/temperature) over the topK highest, and the token is the one in whose
+// share of [0, 1) u falls, most probable first. Equal logits stand in the order of their ids.
+func choose(logits []float32, temperature float64, topK int, u float32) (int32, error) {
+	order := make([]int32, len(logits))
+	for i, l := range logits {
+		if !finite(float64(l)) {
+			return 0, fmt.Errorf("train: sample: logit %d: %v, want a finite number", i, l)
+		}
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
+	if temperature == 0 {
+		return order[0], nil
+	}
+	if topK > 0 {
+		order = order[:min(topK, len(order))]
+	}
+	weights := make([]float64, len(order))
+	total := 0.0
+	for i, token := range order {
+		weights[i] = math.Exp((float64(logits[token]) - float64(logits[order[0]])) / temperature)
+		total += weights[i]
+	}
+	rest := float64(u) * total
+	for i, w := range weights {
+		if rest -= w; rest < 0 {
+			return order[i], nil
+		}
+	}
+	return order[len(order)-1], nil
+}

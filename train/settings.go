@@ -1,0 +1,161 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Setting is one value in force, as run.yaml records it.
+type Setting struct {
+	Key    string // "optimizer.learning_rate"
+	Value  any    // what JSON can hold
+	Origin string // where the value came from: "default", "run.yaml:12", "--set"
+	// Free says that the value may change when a run is resumed: how often to save, how many checkpoints to keep. A run directory
+	// in which any other value differs is refused.
+	Free bool
+}
+
+// runFile is the name of the record of the settings in a run directory.
+const runFile = "run.yaml"
+
+// ChangedError says that a run directory belongs to a run with other settings.
+type ChangedError struct {
+	Dir, Key      string
+	Found, Wanted string // JSON; "" when the key is absent
+}
+
+// Error names the first key that differs and the way out.
+func (e *ChangedError) Error() string {
+	show := func(s string) string {
+		if s == "" {
+			return "not set"
+		}
+		return s
+	}
+	return fmt.Sprintf("train: run directory %q: %s: found %s, wanted %s; choose another directory, restore the value, or start over with --fresh",
+		e.Dir, e.Key, show(e.Found), show(e.Wanted))
+}
+
+// settingsText is run.yaml: the settings in their order, nested by the dots of their keys, each with its origin behind it. Values
+// are JSON, which YAML contains.
+func settingsText(settings []Setting) ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteString("# Every value in force and where it came from. Written by gputrain; not read as a run file by resuming, only compared.\n")
+	var open []string
+	seen := map[string]bool{}
+	for _, s := range settings {
+		if seen[s.Key] {
+			return nil, fmt.Errorf("train: settings: key %q: given twice", s.Key)
+		}
+		seen[s.Key] = true
+		path := strings.Split(s.Key, ".")
+		sections, name := path[:len(path)-1], path[len(path)-1]
+		common := 0
+		for common < len(open) && common < len(sections) && open[common] == sections[common] {
+			common++
+		}
+		for depth := common; depth < len(sections); depth++ {
+			section := strings.Join(sections[:depth+1], ".")
+			if seen[section+"."] {
+				return nil, fmt.Errorf("train: settings: key %q: the section %q is not in one piece", s.Key, section)
+			}
+			seen[section+"."] = true
+			fmt.Fprintf(&out, "%s%s:\n", strings.Repeat("  ", depth), sections[depth])
+		}
+		open = sections
+		value, err := json.Marshal(s.Value)
+		if err != nil {
+			return nil, fmt.Errorf("train: settings: key %q: %w", s.Key, err)
+		}
+		line := fmt.Sprintf("%s%s: %s", strings.Repeat("  ", len(sections)), name, value)
+		if s.Origin != "" {
+			line = fmt.Sprintf("%-40s # %s", line, strings.ReplaceAll(s.Origin, "\n", " "))
+		}
+		out.WriteString(line + "\n")
+	}
+	return out.Bytes(), nil
+}
+
+// flatten turns run.yaml into dotted keys with values in JSON.
+func flatten(text []byte) (map[string]string, error) {
+	var tree map[string]any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	flat := map[string]string{}
+	var walk func(prefix string, v any) error
+	walk = func(prefix string, v any) error {
+		if section, ok := v.(map[string]any); ok && len(section) > 0 {
+			for _, k := range slices.Sorted(maps.Keys(section)) {
+				if err := walk(strings.TrimPrefix(prefix+"."+k, "."), section[k]); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		value, err := json.Marshal(v)
+		flat[prefix] = string(value)
+		return err
+	}
+	return flat, walk("", tree)
+}
+
+// compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
+// *ChangedError of the first setting, in their order, that is not free and differs. A directory without run.yaml has none.
+func compareSettings(dir string, settings []Setting) error {
+	stored, err := os.ReadFile(filepath.Join(dir, runFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("train: run directory: %w", err)
+	}
+	old, err := flatten(stored)
+	if err != nil {
+		return fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
+	}
+	text, err := settingsText(settings)
+	if err != nil {
+		return err
+	}
+	now, err := flatten(text)
+	if err != nil {
+		return err
+	}
+	covered := func(keys map[string]string, setting string) []string {
+		var under []string
+		for _, k := range slices.Sorted(maps.Keys(keys)) {
+			if k == setting || strings.HasPrefix(k, setting+".") {
+				under = append(under, k)
+			}
+		}
+		return under
+	}
+	known := map[string]bool{}
+	for _, s := range settings {
+		keys := append(covered(old, s.Key), covered(now, s.Key)...)
+		slices.Sort(keys)
+		for _, k := range keys {
+			known[k] = true
+			if !s.Free && old[k] != now[k] {
+				return &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k]}
+			}
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(old)) {
+		if !known[k] {
+			return &ChangedError{Dir: dir, Key: k, Found: old[k]}
+		}
+	}
+	return nil
+}

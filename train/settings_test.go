@@ -1,0 +1,93 @@
+package train
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func sampleSettings() []Setting {
+	return []Setting{
+		{Key: "model.kind", Value: "gpt2", Origin: "default"},
+		{Key: "model.layers", Value: 4, Origin: "run.yaml:3"},
+		{Key: "data.text", Value: []string{"a # b.txt", `c"d\`}, Origin: "--set"},
+		{Key: "optimizer.learning_rate", Value: 1e-7},
+		{Key: "optimizer.schedule.type", Value: "cosine"},
+		{Key: "optimizer.schedule.warmup_steps", Value: 50},
+		{Key: "optimizer.numerics", Value: nil},
+		{Key: "train.save_every", Value: 100, Free: true},
+	}
+}
+
+func writeSettings(t *testing.T, dir string, s []Setting) {
+	t.Helper()
+	text, err := settingsText(s)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), text, 0o666))
+}
+
+func TestSettingsRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, compareSettings(dir, sampleSettings()), "nothing there yet")
+	writeSettings(t, dir, sampleSettings())
+	require.NoError(t, compareSettings(dir, sampleSettings()))
+	text, err := os.ReadFile(filepath.Join(dir, runFile))
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^  layers: 4 +# run.yaml:3$`, string(text))
+	flat, err := flatten(text)
+	require.NoError(t, err)
+	assert.Equal(t, `["a # b.txt","c\"d\\"]`, flat["data.text"])
+	assert.Equal(t, "50", flat["optimizer.schedule.warmup_steps"])
+}
+
+func TestChangedSettingsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		name, key string
+		edit      func([]Setting) []Setting
+	}{
+		{"value", "model.layers", func(s []Setting) []Setting { s[1].Value = 5; return s }},
+		{"small number", "optimizer.learning_rate", func(s []Setting) []Setting { s[3].Value = 1.0000001e-7; return s }},
+		{"list", "data.text", func(s []Setting) []Setting { s[2].Value = []string{"a # b.txt"}; return s }},
+		{"null", "optimizer.numerics", func(s []Setting) []Setting { s[6].Value = "eformer"; return s }},
+		{"new key", "optimizer.clip", func(s []Setting) []Setting { return append(s[:7:7], Setting{Key: "optimizer.clip", Value: 1}) }},
+		{"key gone", "model.kind", func(s []Setting) []Setting { return s[1:] }},
+		{"free", "", func(s []Setting) []Setting { s[7].Value = 7; return s }},
+		{"other origin", "", func(s []Setting) []Setting { s[0].Origin = "--set"; return s }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeSettings(t, dir, sampleSettings())
+			err := compareSettings(dir, c.edit(sampleSettings()))
+			if c.key == "" {
+				require.NoError(t, err)
+				return
+			}
+			var changed *ChangedError
+			require.ErrorAs(t, err, &changed)
+			assert.Equal(t, c.key, changed.Key)
+			assert.Contains(t, err.Error(), "--fresh")
+		})
+	}
+}
+
+func TestSettingsInPieces(t *testing.T) {
+	_, err := settingsText([]Setting{{Key: "a.x"}, {Key: "b"}, {Key: "a.y"}})
+	assert.ErrorContains(t, err, `section "a" is not in one piece`)
+	_, err = settingsText([]Setting{{Key: "a.x"}, {Key: "a.x"}})
+	assert.ErrorContains(t, err, "given twice")
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lockDir(dir)
+	require.NoError(t, err)
+	_, err = lockDir(dir)
+	assert.ErrorContains(t, err, "another process")
+	require.NoError(t, unlock())
+	unlock, err = lockDir(dir)
+	require.NoError(t, err)
+	require.NoError(t, unlock())
+}

@@ -1,0 +1,104 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gputrain/gpu"
+	"gputrain/state"
+)
+
+// Reason says why a run ended.
+type Reason string
+
+// The reasons. Every run ends for exactly one of them.
+const (
+	Done          Reason = "done"          // all steps were made
+	Stopped       Reason = "stopped"       // by a signal or the caller's context; saved, the same run goes on from here
+	Diverged      Reason = "diverged"      // loss or gradient was not finite for too many steps
+	OutOfMemory   Reason = "out of memory" // planned or met
+	BadCheckpoint Reason = "checkpoint"    // one could not be written or read
+	Failed        Reason = "error"         // anything else
+)
+
+// ExitCode is the process exit code that belongs to r.
+func (r Reason) ExitCode() int {
+	switch r {
+	case Done:
+		return 0
+	case Stopped:
+		return 3
+	case Diverged:
+		return 4
+	case OutOfMemory:
+		return 5
+	case BadCheckpoint:
+		return 6
+	}
+	return 1
+}
+
+// DivergedError says where a run lost its numbers.
+type DivergedError struct {
+	Step     int64  // the last step that was tried
+	Skipped  int64  // steps in a row, up to it, whose update was left out
+	Tensor   string // the first bad tensor, "params/h.0.attn.c_attn.weight" or "grads/..."; "" when only the loss is bad
+	Loss     float64
+	GradNorm float64
+}
+
+// Error names the step and the tensor.
+func (e *DivergedError) Error() string {
+	tensor := "the loss alone"
+	if e.Tensor != "" {
+		tensor = fmt.Sprintf("tensor %q", e.Tensor)
+	}
+	return fmt.Sprintf("train: diverged: step %d: loss %v, gradient norm %v, %d updates in a row left out; first not finite: %s; lower the learning rate, lengthen the warm-up or clip the gradient",
+		e.Step, e.Loss, e.GradNorm, e.Skipped, tensor)
+}
+
+// checkpointError marks the errors of writing and reading checkpoints.
+type checkpointError struct{ error }
+
+func (e checkpointError) Unwrap() error { return e.error }
+
+// stopError is the cause of a wanted stop.
+type stopError struct{ cause error }
+
+func (e stopError) Error() string { return "train: stopped: " + e.cause.Error() }
+func (e stopError) Unwrap() error { return e.cause }
+
+// stopRequested returns a stopError when ctx is over.
+func stopRequested(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return stopError{cause: context.Cause(ctx)}
+}
+
+// reasonOf finds the reason in an error. Only what is known is named: a bug of ours is Failed.
+func reasonOf(err error) Reason {
+	var (
+		stop       stopError
+		diverged   *DivergedError
+		checkpoint checkpointError
+		memory     *state.MemoryError
+		space      *state.SpaceError
+	)
+	switch {
+	case err == nil:
+		return Done
+	case errors.As(err, &diverged), errors.Is(err, state.ErrNonFinite):
+		return Diverged
+	case errors.As(err, &memory), errors.Is(err, gpu.ErrOutOfMemory):
+		return OutOfMemory
+	case errors.As(err, &checkpoint), errors.As(err, &space):
+		return BadCheckpoint
+	case errors.Is(err, state.ErrCorrupt), errors.Is(err, state.ErrVersion), errors.Is(err, state.ErrMismatch):
+		return BadCheckpoint
+	case errors.As(err, &stop):
+		return Stopped
+	}
+	return Failed
+}
