@@ -113,15 +113,15 @@ func slabCapacity(lim gpu.Limits) (int, error) {
 
 // elementCount multiplies a shape out, with every intermediate product below maxLeafElements.
 func elementCount(shape []int) (int, error) {
-	n := uint64(1)
 	for _, d := range shape {
 		if d < 0 {
 			return 0, fmt.Errorf("shape %v: dimension %d is negative", shape, d)
 		}
-		if d == 0 {
-			return 0, nil
-		}
 	}
+	if slices.Contains(shape, 0) {
+		return 0, nil
+	}
+	n := uint64(1)
 	for _, d := range shape {
 		high, low := bits.Mul64(n, uint64(d))
 		if n = low; high != 0 || n > maxLeafElements {
