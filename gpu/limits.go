@@ -1,5 +1,7 @@
 package gpu
 
+import "cmp"
+
 // Limits are those of an adapter, or smaller ones enforced in Go (Options.Limits). Sizes in bytes.
 type Limits struct {
 	BufferBytes    uint64 // one buffer
@@ -54,8 +56,8 @@ type Grid struct{ X, Y, Z uint32 }
 // Linear is the grid for items handled perWorkgroup at a time, folded to X*Y above Limits.Workgroups.
 // The kernel finds its first item at (wg.y*num_workgroups.x + wg.x) * perWorkgroup, see shared/grid.wgsl,
 // and must ignore what lies past the end.
-func Linear(items, perWorkgroup uint64, lim Limits) Grid {
-	groups := ceilDiv(items, perWorkgroup)
+func Linear(items uint64, perWorkgroup int, lim Limits) Grid {
+	groups := ceilDiv(items, uint64(perWorkgroup))
 	if groups == 0 {
 		return Grid{}
 	}
@@ -71,3 +73,15 @@ func Linear(items, perWorkgroup uint64, lim Limits) Grid {
 func ceilDiv(a, b uint64) uint64 { return (a + b - 1) / b }
 
 func alignUp(n, align uint64) uint64 { return (n + align - 1) / align * align }
+
+// orDefault fills zero fields from DefaultLimits.
+func (l Limits) orDefault() Limits {
+	def := DefaultLimits()
+	return Limits{
+		BufferBytes: cmp.Or(l.BufferBytes, def.BufferBytes), BindingBytes: cmp.Or(l.BindingBytes, def.BindingBytes),
+		UniformBytes: cmp.Or(l.UniformBytes, def.UniformBytes), StorageBuffers: cmp.Or(l.StorageBuffers, def.StorageBuffers),
+		Invocations: cmp.Or(l.Invocations, def.Invocations), WorkgroupBytes: cmp.Or(l.WorkgroupBytes, def.WorkgroupBytes),
+		WorkgroupSize: cmp.Or(l.WorkgroupSize, def.WorkgroupSize), Workgroups: cmp.Or(l.Workgroups, def.Workgroups),
+		StorageAlign: cmp.Or(l.StorageAlign, def.StorageAlign), UniformAlign: cmp.Or(l.UniformAlign, def.UniformAlign),
+	}
+}

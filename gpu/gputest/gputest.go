@@ -2,7 +2,12 @@
 package gputest
 
 import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"gputrain/gpu"
 )
@@ -13,15 +18,74 @@ type Option func(*gpu.Options)
 // WithLimits enforces smaller limits than the adapter's.
 func WithLimits(l gpu.Limits) Option { return func(o *gpu.Options) { o.Limits = &l } }
 
-// Device is a device on the first software adapter, else on any; released when the test ends.
-func Device(t testing.TB, options ...Option) *gpu.Device {
+// WithProfile times passes.
+func WithProfile() Option { return func(o *gpu.Options) { o.Profile = true } }
+
+// WithMemoryLimit bounds the bytes of all buffers.
+func WithMemoryLimit(bytes uint64) Option { return func(o *gpu.Options) { o.MemoryLimit = bytes } }
+
+// WithTimeout bounds every wait.
+func WithTimeout(t time.Duration) Option { return func(o *gpu.Options) { o.Timeout = t } }
+
+// Adapters are the machine's adapters, those for tests first: $GPUTRAIN_ADAPTER where it is set, software before hardware,
+// Vulkan before OpenGL. Without any the test is skipped, or fails where GPUTRAIN_REQUIRE_ADAPTER=1.
+func Adapters(t testing.TB) []gpu.Adapter {
 	t.Helper()
-	t.Skip("gputest: not written yet")
-	return nil
+	all, err := gpu.Adapters()
+	if err != nil {
+		if os.Getenv("GPUTRAIN_REQUIRE_ADAPTER") == "1" {
+			t.Fatalf("GPUTRAIN_REQUIRE_ADAPTER=1: %v", err)
+		}
+		t.Skipf("skipped, needs an adapter: %v", err)
+	}
+	if os.Getenv("GPUTRAIN_ADAPTER") != "" {
+		a, err := gpu.Select("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []gpu.Adapter{a}
+	}
+	rank := func(a gpu.Adapter) int {
+		r := 0
+		if a.Type != "cpu" {
+			r += 2
+		}
+		if a.Backend == "gl" {
+			r++
+		}
+		return r
+	}
+	slices.SortStableFunc(all, func(a, b gpu.Adapter) int { return cmp.Compare(rank(a), rank(b)) })
+	return all
 }
 
-// Each runs test on every adapter.
-func Each(t *testing.T, test func(t *testing.T, d *gpu.Device)) {
+// Device is a device on the first of Adapters, released when the test ends.
+func Device(t testing.TB, options ...Option) *gpu.Device {
 	t.Helper()
-	t.Skip("gputest: not written yet")
+	return open(t, Adapters(t)[0], options)
+}
+
+// Each runs the test on every adapter, each as a subtest with a device of its own.
+func Each(t *testing.T, test func(t *testing.T, d *gpu.Device), options ...Option) {
+	t.Helper()
+	for _, a := range Adapters(t) {
+		t.Run(a.Backend+" "+a.Name, func(t *testing.T) { test(t, open(t, a, options)) })
+	}
+}
+
+func open(t testing.TB, a gpu.Adapter, options []Option) *gpu.Device {
+	t.Helper()
+	o := gpu.Options{Timeout: time.Minute}
+	for _, f := range options {
+		f(&o)
+	}
+	if os.Getenv("GPUTRAIN_REQUIRE_ADAPTER") == "1" {
+		t.Logf("adapter %s, driver %s", a, a.Driver)
+	}
+	d, err := gpu.Open(context.Background(), a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Release)
+	return d
 }

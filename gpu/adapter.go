@@ -1,0 +1,151 @@
+package gpu
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Adapter is one way to reach one device: the same card can be there once for each backend.
+type Adapter struct {
+	Index      int    // in Adapters()
+	Name       string // "llvmpipe (LLVM 15.0.6, 256 bits)"
+	Backend    string // vulkan, metal, d3d12, gl
+	Type       string // discrete, integrated, cpu, other
+	Driver     string
+	Vendor     string
+	Limits     Limits
+	Timestamps bool // can profile
+
+	order int // among the adapters of its backend, as the driver lists them
+}
+
+// String is "1: llvmpipe (LLVM 15.0.6, 256 bits), gl, cpu".
+func (a Adapter) String() string {
+	return fmt.Sprintf("%d: %s, %s, %s", a.Index, a.Name, a.Backend, a.Type)
+}
+
+var enumerate sync.Mutex
+
+// Adapters lists every adapter of every backend, in an order that stays while the machine and its drivers do: by backend,
+// then as the driver lists them. Without one: ErrNoAdapter and what to install.
+func Adapters() ([]Adapter, error) {
+	enumerate.Lock()
+	defer enumerate.Unlock()
+	quietRuntimeDir()
+	startLog()
+	var out []Adapter
+	for _, n := range listNative("") {
+		n.adapter.order = n.order
+		out = append(out, n.adapter)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("gpu: adapters: %w: %s", ErrNoAdapter, installHint())
+	}
+	slices.SortStableFunc(out, func(a, b Adapter) int { return cmp.Compare(backendRank(a.Backend), backendRank(b.Backend)) })
+	for i := range out {
+		out[i].Index = i
+	}
+	return out, nil
+}
+
+func backendRank(b string) int {
+	return slices.Index([]string{"other", "gl", "d3d12", "metal", "vulkan"}, b) * -1
+}
+
+func typeRank(t string) int {
+	return slices.Index([]string{"other", "cpu", "integrated", "discrete"}, t) * -1
+}
+
+// Select finds one adapter. The selector is an index, a part of a name or "backend:part" (letter case is ignored); "" is
+// $GPUTRAIN_ADAPTER, and without that the best: discrete before integrated before software, native APIs before OpenGL.
+func Select(selector string) (Adapter, error) {
+	all, err := Adapters()
+	if err != nil {
+		return Adapter{}, err
+	}
+	if selector == "" {
+		selector = os.Getenv("GPUTRAIN_ADAPTER")
+	}
+	return choose(all, selector)
+}
+
+func choose(all []Adapter, selector string) (Adapter, error) {
+	if selector == "" {
+		return slices.MinFunc(all, func(a, b Adapter) int {
+			return cmp.Or(cmp.Compare(typeRank(a.Type), typeRank(b.Type)),
+				cmp.Compare(backendRank(a.Backend), backendRank(b.Backend)), cmp.Compare(a.Index, b.Index))
+		}), nil
+	}
+	if i, err := strconv.Atoi(selector); err == nil {
+		if i < 0 || i >= len(all) {
+			return Adapter{}, fmt.Errorf("gpu: select adapter %q: no such index, there are:\n%s", selector, listing(all))
+		}
+		return all[i], nil
+	}
+	var matches []Adapter
+	for _, a := range all {
+		if selects(selector, a) {
+			matches = append(matches, a)
+		}
+	}
+	switch len(matches) {
+	case 0:
+		return Adapter{}, fmt.Errorf("gpu: select adapter %q: matches none of:\n%s", selector, listing(all))
+	case 1:
+		return matches[0], nil
+	}
+	return Adapter{}, fmt.Errorf("gpu: select adapter %q: matches %d adapters, say which by index or backend:part:\n%s", selector, len(matches), listing(matches))
+}
+
+func selects(selector string, a Adapter) bool {
+	name, selector := strings.ToLower(a.Name), strings.ToLower(selector)
+	if strings.Contains(name, selector) {
+		return true
+	}
+	backend, part, ok := strings.Cut(selector, ":")
+	return ok && backend == a.Backend && strings.Contains(name, part)
+}
+
+func listing(all []Adapter) string {
+	lines := make([]string, len(all))
+	for i, a := range all {
+		lines[i] = "  " + a.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func installHint() string {
+	switch runtime.GOOS {
+	case "linux":
+		return "install a Vulkan driver, or the software one: sudo apt install mesa-vulkan-drivers libvulkan1"
+	case "darwin":
+		return "Metal needs macOS 10.13 or later and a desktop session"
+	case "windows":
+		return "install the graphics driver of your card's vendor (Direct3D 12 or Vulkan)"
+	}
+	return "install a Vulkan driver"
+}
+
+// quietRuntimeDir gives EGL a place to look for a display server; without one it complains on standard error.
+func quietRuntimeDir() {
+	if runtime.GOOS == "linux" && os.Getenv("XDG_RUNTIME_DIR") == "" {
+		os.Setenv("XDG_RUNTIME_DIR", os.TempDir())
+	}
+}
+
+func vendorName(id uint32, fallback string) string {
+	names := map[uint32]string{
+		0x10de: "NVIDIA", 0x1002: "AMD", 0x8086: "Intel", 0x106b: "Apple", 0x13b5: "ARM", 0x5143: "Qualcomm",
+		0x10005: "Mesa", 0x1ae0: "Google", 0x1414: "Microsoft", 0x1010: "Imagination", 0x14e4: "Broadcom",
+	}
+	if n, ok := names[id]; ok {
+		return n
+	}
+	return fallback
+}

@@ -1,0 +1,113 @@
+package gpu
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// pipelineCache holds one pipeline for each source and list of bindings, for the life of the device.
+type pipelineCache struct {
+	mu    sync.Mutex
+	slots map[string]*pipelineSlot
+	made  atomic.Uint64
+}
+
+// pipelineSlot is filled once; whoever comes meanwhile waits for it.
+type pipelineSlot struct {
+	once   sync.Once
+	native nativePipeline
+	err    error
+}
+
+func (k *Kernel) key() string {
+	var b strings.Builder
+	for _, x := range k.Bindings {
+		b.WriteByte("urw"[x.Access])
+	}
+	b.WriteByte('\n')
+	b.WriteString(k.Source)
+	return b.String()
+}
+
+func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
+	key := k.key()
+	c := &d.pipelines
+	c.mu.Lock()
+	if c.slots == nil {
+		c.slots = map[string]*pipelineSlot{}
+	}
+	s := c.slots[key]
+	if s == nil {
+		s = &pipelineSlot{}
+		c.slots[key] = s
+	}
+	c.mu.Unlock()
+	s.once.Do(func() {
+		if s.err = k.check(d.limits); s.err != nil {
+			return
+		}
+		if s.native, s.err = d.native.pipeline(k); s.err == nil {
+			c.made.Add(1)
+		}
+	})
+	if s.err != nil {
+		return s.native, fmt.Errorf("kernel %q: %w", k.Label, s.err)
+	}
+	return s.native, nil
+}
+
+func (c *pipelineCache) release(d *Device) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.slots {
+		if s.err == nil {
+			d.native.releasePipeline(s.native)
+		}
+	}
+	c.slots = nil
+}
+
+// Compile makes the pipelines of kernels ahead of their use, in parallel. progress, when not nil, is called after each
+// with how many are done, never by two goroutines at once. The error is that of the first kernel in the list that fails: its
+// label and the compiler's message with the line of the source.
+func (d *Device) Compile(ctx context.Context, kernels []*Kernel, progress func(done, total int)) error {
+	if err := d.ready(); err != nil {
+		return fmt.Errorf("gpu: compile: %w", err)
+	}
+	errs := make([]error, len(kernels))
+	var next atomic.Int64
+	var done int
+	var report sync.Mutex
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(kernels)) {
+		workers.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= len(kernels) || ctx.Err() != nil {
+					return
+				}
+				_, errs[i] = d.pipeline(kernels[i])
+				report.Lock()
+				done++
+				if progress != nil {
+					progress(done, len(kernels))
+				}
+				report.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("gpu: compile: %w", err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("gpu: compile: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package gpu
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// Options for Open; the zero value is fine.
+type Options struct {
+	Limits      *Limits       // stricter limits to enforce in Go; zero fields mean the adapter's
+	Profile     bool          // time passes, where the adapter has timestamps
+	MemoryLimit uint64        // bytes of all buffers, 0 = none
+	Logger      *slog.Logger  // nil = slog.Default()
+	Timeout     time.Duration // of every wait, 0 = 5 minutes
+}
+
+// Device is an open adapter. Its methods may be called from several goroutines.
+type Device struct {
+	adapter Adapter
+	limits  Limits
+	native  *nativeDevice // nil in a dry device
+	logger  *slog.Logger
+	timeout time.Duration
+	account account
+	closed  atomic.Bool
+
+	pipelines pipelineCache
+	queue     queue
+	staging   staging
+	profiler  *profiler // nil unless profiling
+	tuner     tuner
+
+	counts struct {
+		bindGroups, dispatches, submits, readbacks, written, read atomic.Uint64
+	}
+}
+
+// Counters says what a device has done so far; a step that creates nothing leaves the first three as they were.
+type Counters struct {
+	Pipelines, BindGroups, Buffers    uint64 // made
+	Dispatches, Submits, Readbacks    uint64 // done
+	WrittenBytes, ReadBytes           uint64 // over the bus
+	LiveBytes, PeakBytes, LiveBuffers uint64 // of every buffer, staging and uniforms included
+}
+
+// Open opens an adapter with the adapter's own limits. Errors: ErrNoAdapter when it is gone, else the driver's.
+func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("gpu: open %s: %w", a, err)
+	}
+	if a.Backend == "" {
+		return nil, fmt.Errorf("gpu: open: %w: use an adapter from Select or Adapters", ErrNoAdapter)
+	}
+	d := newDevice(a.Limits, o)
+	d.adapter = a
+	d.account.host = a.Type == "cpu"
+
+	enumerate.Lock()
+	quietRuntimeDir()
+	startLog()
+	routeLog(o.Logger)
+	profile := o.Profile && a.Timestamps
+	native, err := openNative(a, a.order, "gputrain.gpu.device", profile)
+	enumerate.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("gpu: open %s: %w", a, err)
+	}
+	d.native = native
+	if profile {
+		if d.profiler, err = newProfiler(ctx, d); err != nil {
+			d.Release()
+			return nil, fmt.Errorf("gpu: open %s: profile: %w", a, err)
+		}
+	}
+	return d, nil
+}
+
+// Dry is a device without hardware: buffers have sizes but no memory, Write is checked and dropped, recordings and programs
+// can be made, checked, counted and compared as text; what would need the hardware fails with ErrNoAdapter. Zero fields of
+// the limits are DefaultLimits'.
+func Dry(lim Limits) *Device {
+	d := newDevice(DefaultLimits(), Options{Limits: &lim})
+	d.limits = lim.orDefault()
+	d.adapter = Adapter{Index: -1, Name: "none", Backend: "none", Type: "other", Limits: d.limits}
+	return d
+}
+
+func newDevice(lim Limits, o Options) *Device {
+	d := &Device{limits: lim, logger: o.Logger, timeout: o.Timeout}
+	if d.logger == nil {
+		d.logger = slog.Default()
+	}
+	if d.timeout == 0 {
+		d.timeout = 5 * time.Minute
+	}
+	if o.Limits != nil {
+		d.limits = lim.within(*o.Limits)
+	}
+	d.account.limit = o.MemoryLimit
+	return d
+}
+
+// Adapter is the adapter that was opened.
+func (d *Device) Adapter() Adapter { return d.adapter }
+
+// Limits are the limits in force.
+func (d *Device) Limits() Limits { return d.limits }
+
+// Counters is a snapshot.
+func (d *Device) Counters() Counters {
+	d.account.mu.Lock()
+	defer d.account.mu.Unlock()
+	return Counters{
+		Pipelines: d.pipelines.made.Load(), BindGroups: d.counts.bindGroups.Load(), Buffers: d.account.made,
+		Dispatches: d.counts.dispatches.Load(), Submits: d.counts.submits.Load(), Readbacks: d.counts.readbacks.Load(),
+		WrittenBytes: d.counts.written.Load(), ReadBytes: d.counts.read.Load(),
+		LiveBytes: d.account.live, PeakBytes: d.account.peak, LiveBuffers: d.account.buffers,
+	}
+}
+
+// Err is why the device can no longer be used: it was lost (ErrDeviceLost) or released. An error that the driver reported
+// outside of any call is returned once.
+func (d *Device) Err() error {
+	if d.closed.Load() {
+		return fmt.Errorf("the device is released")
+	}
+	if d.native == nil {
+		return nil
+	}
+	if err := d.native.failed(); err != nil {
+		return err
+	}
+	if err := d.native.pending(); err != nil {
+		return fmt.Errorf("reported by the driver: %w", err)
+	}
+	return nil
+}
+
+// Lose declares the device lost: every later call fails with ErrDeviceLost, waits end. For watchdogs and for tests of what
+// happens then.
+func (d *Device) Lose(reason string) {
+	if d.native != nil {
+		d.native.lose(reason)
+	}
+}
+
+// ready is Err for calls that need the hardware.
+func (d *Device) ready() error {
+	if d.native == nil {
+		return fmt.Errorf("%w: a dry device only records", ErrNoAdapter)
+	}
+	return d.Err()
+}
+
+// Release waits for submitted work and closes the device. Buffers and programs of it may still be released afterwards.
+func (d *Device) Release() {
+	if d.closed.Load() {
+		return
+	}
+	if d.native != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := d.Wait(ctx); err != nil {
+			d.logger.Warn("gpu: release: work was still under way", "adapter", d.adapter.Name, "error", err)
+		}
+	}
+	if d.closed.Swap(true) || d.native == nil {
+		return
+	}
+	d.profiler.release()
+	d.staging.release()
+	d.pipelines.release(d)
+	d.native.close()
+}

@@ -1,0 +1,342 @@
+// The steps of native.h. Two rules keep errors exact and the process alive:
+//
+// 1. The library calls the uncaptured-error callback on the thread of the failing call, before that call returns. So a call
+//    made between gt_enter and gt_leave finds its own error in thread-local memory, whatever other threads do on the device
+//    meanwhile (the library's error scopes are one stack for all threads).
+// 2. What the library keeps beyond a call (callback data) is C memory; Go sees it through functions only.
+#include "native_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct gt_fence {
+    atomic_int done;
+    atomic_uint status;
+};
+
+static _Thread_local gt_error *gt_current;
+
+static void gt_sleep(long us) {
+    struct timespec t = {us / 1000000, (us % 1000000) * 1000};
+    nanosleep(&t, NULL);
+}
+
+static void gt_spin(atomic_flag *f) {
+    while (atomic_flag_test_and_set(f)) gt_sleep(50);
+}
+
+static void gt_copy(char *dst, size_t size, char const *src) {
+    snprintf(dst, size, "%s", src ? src : "");
+}
+
+void gt_enter(gt_device *d, gt_error *e) {
+    if (e) {
+        e->type = 0;
+        e->message[0] = 0;
+    }
+    gt_current = e;
+    if (d->exclusive) gt_spin(&d->busy);
+}
+
+void gt_leave(gt_device *d) {
+    if (d->exclusive) atomic_flag_clear(&d->busy);
+    gt_current = NULL;
+}
+
+static void gt_on_error(uint32_t type, char const *message, void *userdata) {
+    gt_device *d = userdata;
+    if (type == WGPUErrorType_DeviceLost) gt_lose(d, message);
+    gt_error *e = gt_current;
+    if (e) {
+        if (e->type) return; // the first one tells the cause
+        e->type = type;
+        gt_copy(e->message, sizeof e->message, message);
+        return;
+    }
+    gt_spin(&d->guard);
+    if (!d->pending) {
+        d->pending = 1;
+        d->pending_error.type = type;
+        gt_copy(d->pending_error.message, sizeof d->pending_error.message, message);
+    }
+    atomic_flag_clear(&d->guard);
+}
+
+static void gt_on_lost(uint32_t reason, char const *message, void *userdata) {
+    (void)reason;
+    gt_lose(userdata, message);
+}
+
+void gt_lose(gt_device *d, char const *message) {
+    if (atomic_load(&d->closed)) return;
+    gt_spin(&d->guard);
+    if (!atomic_load(&d->lost)) {
+        gt_copy(d->lost_message, sizeof d->lost_message, message);
+        atomic_store(&d->lost, 1);
+    }
+    atomic_flag_clear(&d->guard);
+}
+
+int gt_lost(gt_device *d, char *message, size_t size) {
+    if (!atomic_load(&d->lost)) return 0;
+    gt_spin(&d->guard);
+    gt_copy(message, size, d->lost_message);
+    atomic_flag_clear(&d->guard);
+    return 1;
+}
+
+int gt_pending(gt_device *d, gt_error *e) {
+    gt_spin(&d->guard);
+    int had = d->pending;
+    if (had) *e = d->pending_error;
+    d->pending = 0;
+    atomic_flag_clear(&d->guard);
+    return had;
+}
+
+WGPUInstance gt_instance(WGPUFlags backends) {
+    WGPUInstanceExtras extras = {.chain = {NULL, WGPUSType_InstanceExtras}, .backends = backends};
+    WGPUInstanceDescriptor descriptor = {.nextInChain = &extras.chain};
+    return wgpuCreateInstance(&descriptor);
+}
+
+size_t gt_adapters(WGPUInstance instance, WGPUAdapter *out, size_t capacity) {
+    size_t n = wgpuInstanceEnumerateAdapters(instance, NULL, NULL);
+    if (n == 0) return 0;
+    WGPUAdapter *all = calloc(n, sizeof *all);
+    n = wgpuInstanceEnumerateAdapters(instance, NULL, all);
+    for (size_t i = 0; i < n; i++) {
+        if (i < capacity) {
+            out[i] = all[i];
+        } else {
+            wgpuAdapterRelease(all[i]);
+        }
+    }
+    free(all);
+    return n;
+}
+
+static void gt_limits(WGPUAdapter adapter, WGPULimits *limits, WGPUNativeLimits *native) {
+    WGPUSupportedLimitsExtras extras = {.chain = {NULL, WGPUSType_SupportedLimitsExtras}};
+    WGPUSupportedLimits supported = {.nextInChain = &extras.chain};
+    wgpuAdapterGetLimits(adapter, &supported);
+    *limits = supported.limits;
+    *native = extras.limits;
+}
+
+void gt_adapter_describe(WGPUAdapter adapter, gt_adapter_info *out) {
+    memset(out, 0, sizeof *out);
+    WGPUAdapterInfo info = {0};
+    wgpuAdapterGetInfo(adapter, &info);
+    gt_copy(out->name, sizeof out->name, info.device);
+    gt_copy(out->driver, sizeof out->driver, info.description);
+    gt_copy(out->vendor, sizeof out->vendor, info.vendor);
+    out->backend = info.backendType;
+    out->type = info.adapterType;
+    out->vendor_id = info.vendorID;
+    wgpuAdapterInfoFreeMembers(info);
+    WGPUNativeLimits native;
+    gt_limits(adapter, &out->limits, &native);
+    out->timestamps = wgpuAdapterHasFeature(adapter, WGPUFeatureName_TimestampQuery);
+}
+
+struct gt_request {
+    uint32_t status;
+    WGPUDevice device;
+    gt_error *error;
+};
+
+static void gt_on_device(uint32_t status, WGPUDevice device, char const *message, void *userdata) {
+    struct gt_request *r = userdata;
+    r->status = status;
+    r->device = device;
+    if (status != 0) {
+        r->error->type = WGPUErrorType_Unknown;
+        gt_copy(r->error->message, sizeof r->error->message, message);
+    }
+}
+
+gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int exclusive, gt_error *error) {
+    gt_device *d = calloc(1, sizeof *d);
+    d->exclusive = exclusive;
+    atomic_flag_clear(&d->busy);
+    atomic_flag_clear(&d->guard);
+
+    WGPURequiredLimitsExtras extras = {.chain = {NULL, WGPUSType_RequiredLimitsExtras}};
+    WGPURequiredLimits required = {.nextInChain = &extras.chain};
+    gt_limits(adapter, &required.limits, &extras.limits);
+    extras.limits.maxPushConstantSize = 0;
+
+    uint32_t feature = WGPUFeatureName_TimestampQuery;
+    WGPUDeviceDescriptor descriptor = {
+        .label = label,
+        .requiredFeatureCount = timestamps ? 1 : 0,
+        .requiredFeatures = &feature,
+        .requiredLimits = &required,
+        .deviceLostCallback = gt_on_lost,
+        .deviceLostUserdata = d,
+        .uncapturedErrorCallbackInfo = {.callback = gt_on_error, .userdata = d},
+    };
+    struct gt_request request = {.status = 1, .error = error};
+    gt_enter(d, error);
+    wgpuAdapterRequestDevice(adapter, &descriptor, gt_on_device, &request);
+    gt_leave(d);
+    if (request.status != 0 || !request.device) {
+        if (!error->type) error->type = WGPUErrorType_Unknown;
+        return NULL; // d stays: the library may hold its address
+    }
+    d->device = request.device;
+    d->queue = wgpuDeviceGetQueue(d->device);
+    return d;
+}
+
+// The few bytes of d stay: the library keeps its address until the last object of the device is gone.
+void gt_close(gt_device *d) {
+    atomic_store(&d->closed, 1);
+    gt_enter(d, NULL);
+    wgpuQueueRelease(d->queue);
+    wgpuDeviceRelease(d->device);
+    gt_leave(d);
+}
+
+WGPUBuffer gt_buffer(gt_device *d, char const *label, WGPUFlags usage, uint64_t bytes, gt_error *error) {
+    WGPUBufferDescriptor descriptor = {.label = label, .usage = usage, .size = bytes};
+    gt_enter(d, error);
+    WGPUBuffer buffer = wgpuDeviceCreateBuffer(d->device, &descriptor);
+    if (error->type && buffer) {
+        wgpuBufferRelease(buffer);
+        buffer = NULL;
+    }
+    gt_leave(d);
+    return buffer;
+}
+
+void gt_buffer_release(gt_device *d, WGPUBuffer buffer) {
+    gt_enter(d, NULL);
+    wgpuBufferDestroy(buffer);
+    wgpuBufferRelease(buffer);
+    gt_leave(d);
+}
+
+void gt_write(gt_device *d, WGPUBuffer buffer, uint64_t offset, void const *data, size_t bytes, gt_error *error) {
+    gt_enter(d, error);
+    wgpuQueueWriteBuffer(d->queue, buffer, offset, data, bytes);
+    gt_leave(d);
+}
+
+int gt_pipeline_make(gt_device *d, char const *label, char const *wgsl, size_t n, uint32_t const *types, gt_pipeline *out, gt_error *error) {
+    memset(out, 0, sizeof *out);
+    WGPUBindGroupLayoutEntry *entries = calloc(n + 1, sizeof *entries);
+    for (size_t i = 0; i < n; i++) {
+        entries[i].binding = (uint32_t)i;
+        entries[i].visibility = WGPUShaderStage_Compute;
+        entries[i].buffer.type = types[i];
+    }
+    WGPUShaderModuleWGSLDescriptor code = {.chain = {NULL, WGPUSType_ShaderModuleWGSLDescriptor}, .code = wgsl};
+    WGPUShaderModuleDescriptor module_descriptor = {.nextInChain = &code.chain, .label = label};
+    WGPUBindGroupLayoutDescriptor group_descriptor = {.label = label, .entryCount = n, .entries = entries};
+    WGPUShaderModule module = NULL;
+    WGPUPipelineLayout layout = NULL;
+
+    gt_enter(d, error);
+    module = wgpuDeviceCreateShaderModule(d->device, &module_descriptor);
+    if (!error->type) out->layout = wgpuDeviceCreateBindGroupLayout(d->device, &group_descriptor);
+    if (!error->type) {
+        WGPUPipelineLayoutDescriptor layout_descriptor = {.label = label, .bindGroupLayoutCount = 1, .bindGroupLayouts = &out->layout};
+        layout = wgpuDeviceCreatePipelineLayout(d->device, &layout_descriptor);
+    }
+    if (!error->type) {
+        WGPUComputePipelineDescriptor descriptor = {.label = label, .layout = layout, .compute = {.module = module, .entryPoint = "main"}};
+        out->pipeline = wgpuDeviceCreateComputePipeline(d->device, &descriptor);
+    }
+    if (layout) wgpuPipelineLayoutRelease(layout);
+    if (module) wgpuShaderModuleRelease(module);
+    if (error->type) {
+        if (out->pipeline) wgpuComputePipelineRelease(out->pipeline);
+        if (out->layout) wgpuBindGroupLayoutRelease(out->layout);
+        memset(out, 0, sizeof *out);
+    }
+    gt_leave(d);
+    free(entries);
+    return error->type == 0;
+}
+
+void gt_pipeline_release(gt_device *d, gt_pipeline p) {
+    gt_enter(d, NULL);
+    wgpuComputePipelineRelease(p.pipeline);
+    wgpuBindGroupLayoutRelease(p.layout);
+    gt_leave(d);
+}
+
+WGPUBindGroup gt_bind_group(gt_device *d, char const *label, WGPUBindGroupLayout layout, size_t n, WGPUBuffer const *buffers, uint64_t const *offsets, uint64_t const *sizes, gt_error *error) {
+    WGPUBindGroupEntry *entries = calloc(n + 1, sizeof *entries);
+    for (size_t i = 0; i < n; i++) {
+        entries[i].binding = (uint32_t)i;
+        entries[i].buffer = buffers[i];
+        entries[i].offset = offsets[i];
+        entries[i].size = sizes[i];
+    }
+    WGPUBindGroupDescriptor descriptor = {.label = label, .layout = layout, .entryCount = n, .entries = entries};
+    gt_enter(d, error);
+    WGPUBindGroup group = wgpuDeviceCreateBindGroup(d->device, &descriptor);
+    if (error->type && group) {
+        wgpuBindGroupRelease(group);
+        group = NULL;
+    }
+    gt_leave(d);
+    free(entries);
+    return group;
+}
+
+void gt_bind_group_release(gt_device *d, WGPUBindGroup group) {
+    gt_enter(d, NULL);
+    wgpuBindGroupRelease(group);
+    gt_leave(d);
+}
+
+gt_fence *gt_fence_make(void) { return calloc(1, sizeof(gt_fence)); }
+void gt_fence_release(gt_fence *f) { free(f); }
+uint32_t gt_fence_status(gt_fence *f) { return atomic_load(&f->status); }
+
+void gt_fence_reset(gt_fence *f) {
+    atomic_store(&f->status, 0);
+    atomic_store(&f->done, 0);
+}
+
+void gt_on_done(uint32_t status, void *userdata) {
+    gt_fence *f = userdata;
+    atomic_store(&f->status, status);
+    atomic_store(&f->done, 1);
+}
+
+void gt_poll(gt_device *d) {
+    gt_enter(d, NULL);
+    wgpuDevicePoll(d->device, 0, NULL);
+    gt_leave(d);
+}
+
+// A wait of the library's own would hold other threads' submits; so polls, with pauses that leave a software adapter its cores.
+int gt_wait(gt_device *d, gt_fence *f, uint32_t us) {
+    long pause = 20;
+    for (long slept = 0;;) {
+        if (atomic_load(&f->done)) return 1;
+        if (atomic_load(&d->lost)) return -1;
+        gt_poll(d);
+        if (atomic_load(&f->done)) return 1;
+        if (slept >= (long)us) return 0;
+        gt_sleep(pause);
+        slept += pause;
+        if (pause < 100) pause += 20;
+    }
+}
+
+int gt_mapped_read(gt_device *d, WGPUBuffer buffer, uint64_t bytes, void *dst) {
+    gt_enter(d, NULL);
+    void const *src = wgpuBufferGetConstMappedRange(buffer, 0, bytes);
+    if (src) memcpy(dst, src, bytes);
+    wgpuBufferUnmap(buffer);
+    gt_leave(d);
+    return src != NULL;
+}

@@ -1,0 +1,383 @@
+package gpu
+
+// The only Go file with cgo: thin wrappers that turn C errors into Go errors. The binding is imported for its static
+// library (wgpu-native); what it would do with callbacks is done in native.c.
+
+/*
+#include <stdlib.h>
+#include "native.h"
+
+void gputrain_log(uint32_t level, char *message);
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unsafe"
+
+	_ "github.com/cogentcore/webgpu/wgpu" // links libwgpu_native
+)
+
+type (
+	nativeBuffer   = C.WGPUBuffer
+	nativeGroup    = C.WGPUBindGroup
+	nativePipeline = C.gt_pipeline
+	nativeFence    = *C.gt_fence
+	nativeProfile  = *C.gt_profile
+	nativeStaging  = C.gt_staging
+	nativeList     = C.gt_list
+)
+
+// Usages of buffers.
+const (
+	usageStorage = C.WGPUBufferUsage_Storage | C.WGPUBufferUsage_CopySrc | C.WGPUBufferUsage_CopyDst
+	usageUniform = C.WGPUBufferUsage_Uniform | C.WGPUBufferUsage_CopyDst
+	usageStaging = C.WGPUBufferUsage_MapRead | C.WGPUBufferUsage_CopyDst
+)
+
+// nativeError is nil when the call went well.
+func nativeError(e *C.gt_error) error {
+	message := strings.TrimSpace(C.GoString(&e.message[0]))
+	switch e._type {
+	case 0:
+		return nil
+	case C.WGPUErrorType_OutOfMemory:
+		return fmt.Errorf("%w: %s", ErrOutOfMemory, message)
+	case C.WGPUErrorType_DeviceLost:
+		return fmt.Errorf("%w: %s", ErrDeviceLost, message)
+	}
+	return errors.New(message)
+}
+
+// nativeAdapter is an adapter as the library tells of it; order is its place among those of its backend.
+type nativeAdapter struct {
+	adapter Adapter
+	order   int
+}
+
+func backendBits(backend string) C.WGPUFlags {
+	switch backend {
+	case "vulkan":
+		return C.WGPUInstanceBackend_Vulkan
+	case "gl":
+		return C.WGPUInstanceBackend_GL
+	case "metal":
+		return C.WGPUInstanceBackend_Metal
+	case "d3d12":
+		return C.WGPUInstanceBackend_DX12
+	}
+	return C.WGPUInstanceBackend_All
+}
+
+// listNative asks an instance of its own for every adapter of a backend, "" for all.
+func listNative(backend string) []nativeAdapter {
+	instance := C.gt_instance(backendBits(backend))
+	defer C.wgpuInstanceRelease(instance)
+	var handles [64]C.WGPUAdapter
+	n := min(int(C.gt_adapters(instance, &handles[0], C.size_t(len(handles)))), len(handles))
+	var out []nativeAdapter
+	orders := map[string]int{}
+	for _, h := range handles[:n] {
+		a := describe(h)
+		C.wgpuAdapterRelease(h)
+		out = append(out, nativeAdapter{a, orders[a.Backend]})
+		orders[a.Backend]++
+	}
+	return out
+}
+
+func describe(h C.WGPUAdapter) Adapter {
+	var info C.gt_adapter_info
+	C.gt_adapter_describe(h, &info)
+	a := Adapter{
+		Name:       strings.TrimSpace(C.GoString(&info.name[0])),
+		Driver:     strings.TrimSpace(C.GoString(&info.driver[0])),
+		Vendor:     vendorName(uint32(info.vendor_id), strings.TrimSpace(C.GoString(&info.vendor[0]))),
+		Timestamps: info.timestamps != 0,
+	}
+	switch info.backend {
+	case C.WGPUBackendType_Vulkan:
+		a.Backend = "vulkan"
+	case C.WGPUBackendType_Metal:
+		a.Backend = "metal"
+	case C.WGPUBackendType_D3D12:
+		a.Backend = "d3d12"
+	case C.WGPUBackendType_OpenGL, C.WGPUBackendType_OpenGLES:
+		a.Backend = "gl"
+	default:
+		a.Backend = "other"
+	}
+	switch info._type {
+	case C.WGPUAdapterType_DiscreteGPU:
+		a.Type = "discrete"
+	case C.WGPUAdapterType_IntegratedGPU:
+		a.Type = "integrated"
+	case C.WGPUAdapterType_CPU:
+		a.Type = "cpu"
+	default:
+		a.Type = "other"
+	}
+	l := info.limits
+	a.Limits = Limits{
+		BufferBytes:    uint64(l.maxBufferSize),
+		BindingBytes:   uint64(l.maxStorageBufferBindingSize),
+		UniformBytes:   uint64(l.maxUniformBufferBindingSize),
+		StorageBuffers: int(l.maxStorageBuffersPerShaderStage),
+		Invocations:    int(l.maxComputeInvocationsPerWorkgroup),
+		WorkgroupBytes: int(l.maxComputeWorkgroupStorageSize),
+		WorkgroupSize:  [3]int{int(l.maxComputeWorkgroupSizeX), int(l.maxComputeWorkgroupSizeY), int(l.maxComputeWorkgroupSizeZ)},
+		Workgroups:     uint32(l.maxComputeWorkgroupsPerDimension),
+		StorageAlign:   uint64(l.minStorageBufferOffsetAlignment),
+		UniformAlign:   uint64(l.minUniformBufferOffsetAlignment),
+	}
+	return a
+}
+
+// nativeDevice is a device with the instance it came from: instances are not shared, so that devices of one OpenGL driver
+// have contexts of their own.
+type nativeDevice struct {
+	instance C.WGPUInstance
+	adapter  C.WGPUAdapter
+	device   *C.gt_device
+}
+
+// openNative opens the order-th adapter of a backend, which must still have that name.
+func openNative(a Adapter, order int, label string, timestamps bool) (*nativeDevice, error) {
+	n := &nativeDevice{instance: C.gt_instance(backendBits(a.Backend))}
+	var handles [64]C.WGPUAdapter
+	count := min(int(C.gt_adapters(n.instance, &handles[0], C.size_t(len(handles)))), len(handles))
+	k := 0
+	for _, h := range handles[:count] {
+		d := describe(h)
+		if d.Backend == a.Backend && n.adapter == nil {
+			if k == order && d.Name == a.Name {
+				n.adapter = h
+				k++
+				continue
+			}
+			k++
+		}
+		C.wgpuAdapterRelease(h)
+	}
+	if n.adapter == nil {
+		C.wgpuInstanceRelease(n.instance)
+		return nil, fmt.Errorf("%w: it is gone", ErrNoAdapter)
+	}
+	name := C.CString(label)
+	defer C.free(unsafe.Pointer(name))
+	var e C.gt_error
+	n.device = C.gt_open(n.adapter, name, cInt(timestamps), cInt(a.Backend == "gl"), &e)
+	if n.device == nil {
+		C.wgpuAdapterRelease(n.adapter)
+		C.wgpuInstanceRelease(n.instance)
+		return nil, nativeError(&e)
+	}
+	return n, nil
+}
+
+func cInt(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (n *nativeDevice) close() {
+	C.gt_close(n.device)
+	C.wgpuAdapterRelease(n.adapter)
+	C.wgpuInstanceRelease(n.instance)
+}
+
+// failed is the reason when the device is lost, or an error that the library reported outside any call.
+func (n *nativeDevice) failed() error {
+	var message [512]C.char
+	if C.gt_lost(n.device, &message[0], C.size_t(len(message))) != 0 {
+		return fmt.Errorf("%w: %s", ErrDeviceLost, C.GoString(&message[0]))
+	}
+	return nil
+}
+
+func (n *nativeDevice) pending() error {
+	var e C.gt_error
+	if C.gt_pending(n.device, &e) != 0 {
+		return nativeError(&e)
+	}
+	return nil
+}
+
+func (n *nativeDevice) lose(reason string) {
+	message := C.CString(reason)
+	defer C.free(unsafe.Pointer(message))
+	C.gt_lose(n.device, message)
+}
+
+func (n *nativeDevice) buffer(label string, usage uint32, bytes uint64) (nativeBuffer, error) {
+	name := C.CString(label)
+	defer C.free(unsafe.Pointer(name))
+	var e C.gt_error
+	b := C.gt_buffer(n.device, name, C.WGPUFlags(usage), C.uint64_t(bytes), &e)
+	return b, nativeError(&e)
+}
+
+func (n *nativeDevice) releaseBuffer(b nativeBuffer) { C.gt_buffer_release(n.device, b) }
+
+func (n *nativeDevice) write(b nativeBuffer, offset uint64, data []byte) error {
+	var e C.gt_error
+	C.gt_write(n.device, b, C.uint64_t(offset), unsafe.Pointer(unsafe.SliceData(data)), C.size_t(len(data)), &e)
+	return nativeError(&e)
+}
+
+func (n *nativeDevice) pipeline(k *Kernel) (nativePipeline, error) {
+	label := C.CString(k.Label)
+	defer C.free(unsafe.Pointer(label))
+	source := C.CString(k.Source)
+	defer C.free(unsafe.Pointer(source))
+	types := make([]C.uint32_t, len(k.Bindings)+1)
+	for i, b := range k.Bindings {
+		switch b.Access {
+		case Uniform:
+			types[i] = C.WGPUBufferBindingType_Uniform
+		case Read:
+			types[i] = C.WGPUBufferBindingType_ReadOnlyStorage
+		default:
+			types[i] = C.WGPUBufferBindingType_Storage
+		}
+	}
+	var p nativePipeline
+	var e C.gt_error
+	C.gt_pipeline_make(n.device, label, source, C.size_t(len(k.Bindings)), &types[0], &p, &e)
+	return p, nativeError(&e)
+}
+
+func (n *nativeDevice) releasePipeline(p nativePipeline) { C.gt_pipeline_release(n.device, p) }
+
+func (n *nativeDevice) group(label string, p nativePipeline, ranges []Range) (nativeGroup, error) {
+	name := C.CString(label)
+	defer C.free(unsafe.Pointer(name))
+	buffers := make([]C.WGPUBuffer, len(ranges)+1)
+	offsets := make([]C.uint64_t, len(ranges)+1)
+	sizes := make([]C.uint64_t, len(ranges)+1)
+	for i, r := range ranges {
+		buffers[i], offsets[i], sizes[i] = r.Buffer.native, C.uint64_t(r.Offset), C.uint64_t(r.Bytes)
+	}
+	var e C.gt_error
+	g := C.gt_bind_group(n.device, name, p.layout, C.size_t(len(ranges)), &buffers[0], &offsets[0], &sizes[0], &e)
+	return g, nativeError(&e)
+}
+
+func (n *nativeDevice) releaseGroup(g nativeGroup) { C.gt_bind_group_release(n.device, g) }
+
+// nativeCommand is a command with its handles resolved.
+type nativeCommand struct {
+	kind                 commandKind
+	grid                 Grid
+	pipeline             nativePipeline
+	group                nativeGroup
+	src, dst             nativeBuffer
+	srcOffset, dstOffset uint64
+	bytes                uint64
+	label                string
+}
+
+// makeList puts commands into C memory, where they stay until freeList.
+func makeList(commands []nativeCommand) nativeList {
+	if len(commands) == 0 {
+		return nativeList{}
+	}
+	p := (*C.gt_command)(C.calloc(C.size_t(len(commands)), C.sizeof_gt_command))
+	kinds := map[commandKind]C.uint32_t{
+		kindDispatch: C.GT_DISPATCH, kindCopy: C.GT_COPY, kindZero: C.GT_ZERO, kindReadBack: C.GT_READBACK, kindGroup: C.GT_GROUP,
+	}
+	for i, c := range unsafe.Slice(p, len(commands)) {
+		from := commands[i]
+		c.kind = kinds[from.kind]
+		c.grid = [3]C.uint32_t{C.uint32_t(from.grid.X), C.uint32_t(from.grid.Y), C.uint32_t(from.grid.Z)}
+		c.pipeline, c.group, c.src, c.dst = from.pipeline.pipeline, from.group, from.src, from.dst
+		c.src_offset, c.dst_offset, c.bytes = C.uint64_t(from.srcOffset), C.uint64_t(from.dstOffset), C.uint64_t(from.bytes)
+		if from.kind == kindGroup {
+			c.label = C.CString(from.label)
+		}
+		unsafe.Slice(p, len(commands))[i] = c
+	}
+	return nativeList{commands: p, count: C.size_t(len(commands))}
+}
+
+func freeList(l nativeList) {
+	if l.commands == nil {
+		return
+	}
+	for _, c := range unsafe.Slice(l.commands, l.count) {
+		C.free(unsafe.Pointer(c.label))
+	}
+	C.free(unsafe.Pointer(l.commands))
+}
+
+func makeStaging(b nativeBuffer, bytes uint64, f nativeFence) nativeStaging {
+	return nativeStaging{buffer: b, bytes: C.uint64_t(bytes), fence: f}
+}
+
+// submit encodes and submits the lists; done, when not nil, is set when the device has done all of it.
+func (n *nativeDevice) submit(label string, lists []nativeList, stagings []nativeStaging, done nativeFence, p nativeProfile) error {
+	name := C.CString(label)
+	defer C.free(unsafe.Pointer(name))
+	var e C.gt_error
+	C.gt_submit(n.device, name, C.size_t(len(lists)), unsafe.SliceData(lists),
+		C.size_t(len(stagings)), unsafe.SliceData(stagings), done, p, &e)
+	return nativeError(&e)
+}
+
+func (n *nativeDevice) poll() { C.gt_poll(n.device) }
+
+func makeFence() nativeFence               { return C.gt_fence_make() }
+func (n *nativeDevice) free(f nativeFence) { C.gt_fence_release(f) }
+func resetFence(f nativeFence)             { C.gt_fence_reset(f) }
+func fenceStatus(f nativeFence) uint32     { return uint32(C.gt_fence_status(f)) }
+
+// waitSlice waits for at most the given time, holding no lock that others need.
+func (n *nativeDevice) waitSlice(f nativeFence, most time.Duration) bool {
+	us := min(most.Microseconds(), math.MaxInt32)
+	return C.gt_wait(n.device, f, C.uint32_t(us)) == 1
+}
+
+// readMapped copies a mapped buffer out and unmaps it.
+func (n *nativeDevice) readMapped(b nativeBuffer, dst []byte) bool {
+	return C.gt_mapped_read(n.device, b, C.uint64_t(len(dst)), unsafe.Pointer(unsafe.SliceData(dst))) != 0
+}
+
+func (n *nativeDevice) makeProfile(passes int) (nativeProfile, error) {
+	var e C.gt_error
+	p := C.gt_profile_make(n.device, C.uint32_t(passes), &e)
+	return p, nativeError(&e)
+}
+
+func (n *nativeDevice) releaseProfile(p nativeProfile) { C.gt_profile_release(n.device, p) }
+
+// readProfile is the ticks and the group index of every pass of a finished submit.
+func (n *nativeDevice) readProfile(p nativeProfile) (ticks []uint64, groups []uint32) {
+	passes := int(p.passes)
+	if passes == 0 {
+		return nil, nil
+	}
+	raw := make([]byte, 16*passes)
+	if !n.readMapped(p.staging, raw) {
+		return nil, nil
+	}
+	ticks = unsafe.Slice((*uint64)(unsafe.Pointer(&raw[0])), 2*passes)
+	for _, g := range unsafe.Slice(p.group, passes) {
+		groups = append(groups, uint32(g))
+	}
+	return ticks, groups
+}
+
+func profilePasses(p nativeProfile) int        { return int(p.passes) }
+func profileFence(p nativeProfile) nativeFence { return p.fence }
+
+func setNativeLogLevel(level uint32) { C.gt_log_level(C.uint32_t(level)) }
+func initNativeLog()                 { C.gt_log_init() }
+
+//export gputrain_log
+func gputrain_log(level C.uint32_t, message *C.char) { logNative(uint32(level), C.GoString(message)) }

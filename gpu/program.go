@@ -1,0 +1,226 @@
+package gpu
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Program is a recording made ready: pipelines, bind groups, one uniform buffer for the params of all its dispatches.
+// Submitting it creates nothing. It keeps no memory of its own but the uniform buffer; the buffers it was recorded with
+// must live as long.
+type Program struct {
+	device     *Device
+	label      string
+	commands   []command
+	dispatches int
+	uniform    *Buffer
+	buffers    []*Buffer // every one it uses, once
+	readbacks  []*Readback
+	sizes      []uint64 // of the read-backs
+	groups     []string // names of its groups in order, for the profile
+	handles    []nativeGroup
+	list       nativeList
+	release    sync.Once
+	released   bool
+}
+
+// Program checks and compiles the recording. Errors: the recording's own, the compiler's with the kernel's label, those of NewBuffer.
+func (r *Recording) Program(ctx context.Context) (*Program, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("gpu: program %q: %w", r.label, err)
+	}
+	if err := r.device.Err(); err != nil {
+		return nil, fmt.Errorf("gpu: program %q: %w", r.label, err)
+	}
+	p := &Program{device: r.device, label: r.label, commands: append([]command(nil), r.commands...)}
+	p.collect()
+	if err := p.build(ctx); err != nil {
+		p.Release()
+		return nil, fmt.Errorf("gpu: program %q: %w", r.label, err)
+	}
+	return p, nil
+}
+
+func (p *Program) collect() {
+	seen := map[*Buffer]bool{}
+	use := func(ranges ...Range) {
+		for _, r := range ranges {
+			if r.Buffer != nil && !seen[r.Buffer] {
+				seen[r.Buffer] = true
+				p.buffers = append(p.buffers, r.Buffer)
+			}
+		}
+	}
+	for i := range p.commands {
+		c := &p.commands[i]
+		use(c.bind...)
+		use(c.src, c.dst)
+		switch c.kind {
+		case kindDispatch:
+			p.dispatches++
+		case kindReadBack:
+			p.readbacks = append(p.readbacks, c.readback)
+			p.sizes = append(p.sizes, c.src.Bytes)
+		}
+	}
+}
+
+// placeParams gives every distinct block of params an aligned place in one uniform buffer.
+func (p *Program) placeParams() (places []Range, err error) {
+	places = make([]Range, len(p.commands))
+	offsets := map[string]uint64{}
+	var blob []byte
+	for i := range p.commands {
+		params := p.commands[i].params
+		if params == nil {
+			continue
+		}
+		off, ok := offsets[string(params)]
+		if !ok {
+			off = alignUp(uint64(len(blob)), p.device.limits.UniformAlign)
+			blob = append(append(blob, make([]byte, off-uint64(len(blob)))...), params...)
+			offsets[string(params)] = off
+		}
+		places[i] = Range{Offset: off, Bytes: uint64(len(params))}
+	}
+	if len(blob) == 0 {
+		return places, nil
+	}
+	if p.uniform, err = p.device.newBuffer("gputrain.gpu.params "+p.label, uint64(len(blob)), usageUniform); err != nil {
+		return nil, err
+	}
+	for i := range places {
+		if places[i].Bytes > 0 {
+			places[i].Buffer = p.uniform
+		}
+	}
+	return places, p.device.Write(p.uniform.All(), blob)
+}
+
+func (p *Program) build(ctx context.Context) error {
+	d := p.device
+	places, err := p.placeParams()
+	if err != nil {
+		return err
+	}
+	if d.native == nil {
+		return nil
+	}
+	var kernels []*Kernel
+	for i := range p.commands {
+		if k := p.commands[i].kernel; k != nil {
+			kernels = append(kernels, k)
+		}
+	}
+	if err := d.Compile(ctx, kernels, nil); err != nil {
+		return err
+	}
+	// The first group carries the recording's label, for what comes before any Group call.
+	out := []nativeCommand{{kind: kindGroup, label: p.label}}
+	p.groups = []string{p.label}
+	shared := map[string]nativeGroup{}
+	for i := range p.commands {
+		c := &p.commands[i]
+		n := nativeCommand{kind: c.kind, grid: c.grid, label: c.label}
+		switch c.kind {
+		case kindDispatch:
+			if n.pipeline, n.group, err = p.bind(c, places[i], shared); err != nil {
+				return fmt.Errorf("command %d: %s: %w", i, c.label, err)
+			}
+		case kindGroup:
+			p.groups = append(p.groups, c.label)
+		default:
+			n.bytes = max(c.src.Bytes, c.dst.Bytes)
+			if c.src.Buffer != nil {
+				n.src, n.srcOffset = c.src.Buffer.native, c.src.Offset
+			}
+			if c.dst.Buffer != nil {
+				n.dst, n.dstOffset = c.dst.Buffer.native, c.dst.Offset
+			}
+		}
+		out = append(out, n)
+	}
+	p.list = makeList(out)
+	return nil
+}
+
+// bind makes the bind group of a dispatch, or finds one made for the same pipeline and ranges.
+func (p *Program) bind(c *command, params Range, shared map[string]nativeGroup) (nativePipeline, nativeGroup, error) {
+	d := p.device
+	pipeline, err := d.pipeline(c.kernel)
+	if err != nil {
+		return pipeline, nil, err
+	}
+	ranges := c.bind
+	if c.params != nil {
+		ranges = append([]Range{params}, c.bind...)
+	}
+	var key strings.Builder
+	fmt.Fprintf(&key, "%p", pipeline.layout)
+	for _, r := range ranges {
+		fmt.Fprintf(&key, " %p:%d:%d", r.Buffer, r.Offset, r.Bytes)
+	}
+	if g, ok := shared[key.String()]; ok {
+		return pipeline, g, nil
+	}
+	g, err := d.native.group(c.label, pipeline, ranges)
+	if err != nil {
+		return pipeline, nil, err
+	}
+	d.counts.bindGroups.Add(1)
+	p.handles = append(p.handles, g)
+	shared[key.String()] = g
+	return pipeline, g, nil
+}
+
+// Submit submits the program alone, see Device.Submit.
+func (p *Program) Submit(ctx context.Context) error { return p.device.Submit(ctx, p) }
+
+// String is the text form of the recording.
+func (p *Program) String() string { return describeCommands(p.label, p.commands) }
+
+// Dispatches is how many dispatches one submit does.
+func (p *Program) Dispatches() int { return p.dispatches }
+
+// UniformBytes is the size of the buffer that holds the params of all dispatches.
+func (p *Program) UniformBytes() uint64 {
+	if p.uniform == nil {
+		return 0
+	}
+	return p.uniform.bytes
+}
+
+// Release gives back what the program made. Submits under way are not harmed.
+func (p *Program) Release() {
+	if p == nil {
+		return
+	}
+	p.release.Do(func() {
+		p.released = true
+		if p.device.native != nil {
+			for _, g := range p.handles {
+				p.device.native.releaseGroup(g)
+			}
+			freeList(p.list)
+		}
+		p.uniform.Release()
+	})
+}
+
+// check tests what may have changed since the program was made.
+func (p *Program) check() error {
+	if p.released {
+		return fmt.Errorf("program %q: is released", p.label)
+	}
+	for _, b := range p.buffers {
+		if b.released.Load() {
+			return fmt.Errorf("program %q: buffer %q is released", p.label, b.label)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package gpu
+
+import (
+	"context"
+	"fmt"
+	"sync"
+)
+
+// Readback is a ring of staging buffers for small results that are read one or more submits late. Each submit of a program
+// that has a ReadBack of it fills the next buffer; Next takes the oldest.
+type Readback struct {
+	device *Device
+	label  string
+	bytes  uint64
+
+	mu      sync.Mutex
+	slots   []*readbackSlot
+	head    int // the oldest outstanding
+	pending int
+}
+
+type readbackSlot struct {
+	ring   *Readback
+	buffer *Buffer
+	fence  nativeFence
+	used   uint64
+}
+
+// NewReadback makes a ring of depth buffers of the given size. A ring takes depth results before Next must be called.
+func (d *Device) NewReadback(label string, bytes uint64, depth int) (*Readback, error) {
+	if depth < 1 {
+		return nil, fmt.Errorf("gpu: new readback %q: depth %d, want at least 1", label, depth)
+	}
+	rb := &Readback{device: d, label: label, bytes: alignUp(max(bytes, 4), 4)}
+	for range depth {
+		b, err := d.newBuffer(label, rb.bytes, usageStaging)
+		if err != nil {
+			rb.Release()
+			return nil, err
+		}
+		s := &readbackSlot{ring: rb, buffer: b}
+		if d.native != nil {
+			s.fence = makeFence()
+		}
+		rb.slots = append(rb.slots, s)
+	}
+	return rb, nil
+}
+
+func (rb *Readback) take(bytes uint64) (*readbackSlot, error) {
+	rb.mu.Lock()
+	defer rb.mu.Unlock()
+	if len(rb.slots) == 0 {
+		return nil, fmt.Errorf("readback %q: is released", rb.label)
+	}
+	if rb.pending == len(rb.slots) {
+		return nil, fmt.Errorf("readback %q: all %d buffers hold results not yet taken with Next", rb.label, rb.pending)
+	}
+	s := rb.slots[(rb.head+rb.pending)%len(rb.slots)]
+	rb.pending++
+	s.used = bytes
+	resetFence(s.fence)
+	return s, nil
+}
+
+// untake gives back the slot taken last.
+func (rb *Readback) untake() {
+	rb.mu.Lock()
+	defer rb.mu.Unlock()
+	rb.pending--
+}
+
+// takeSlots takes one slot for each ReadBack of the programs, all or none.
+func takeSlots(programs []*Program) ([]*readbackSlot, error) {
+	var taken []*readbackSlot
+	for _, p := range programs {
+		for i, rb := range p.readbacks {
+			s, err := rb.take(p.sizes[i])
+			if err != nil {
+				for j := len(taken) - 1; j >= 0; j-- {
+					taken[j].ring.untake()
+				}
+				return nil, err
+			}
+			taken = append(taken, s)
+		}
+	}
+	return taken, nil
+}
+
+// Next waits for the oldest outstanding result and returns its bytes. With none outstanding: an error.
+func (rb *Readback) Next(ctx context.Context) ([]byte, error) {
+	out, err := rb.next(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("gpu: readback %q: %w", rb.label, err)
+	}
+	return out, nil
+}
+
+func (rb *Readback) next(ctx context.Context) ([]byte, error) {
+	d := rb.device
+	if err := d.ready(); err != nil {
+		return nil, err
+	}
+	rb.mu.Lock()
+	defer rb.mu.Unlock()
+	if rb.pending == 0 {
+		return nil, fmt.Errorf("nothing outstanding")
+	}
+	s := rb.slots[rb.head]
+	if err := d.wait(ctx, s.fence, "wait for the result"); err != nil {
+		return nil, err
+	}
+	out := make([]byte, s.used)
+	if !d.native.readMapped(s.buffer.native, out) {
+		return nil, fmt.Errorf("the staging buffer is not mapped")
+	}
+	rb.head = (rb.head + 1) % len(rb.slots)
+	rb.pending--
+	d.counts.readbacks.Add(1)
+	d.counts.read.Add(uint64(len(out)))
+	return out, nil
+}
+
+// Pending is how many results are outstanding.
+func (rb *Readback) Pending() int {
+	rb.mu.Lock()
+	defer rb.mu.Unlock()
+	return rb.pending
+}
+
+// Release gives the ring's buffers back; results outstanding are dropped.
+func (rb *Readback) Release() {
+	rb.mu.Lock()
+	defer rb.mu.Unlock()
+	for _, s := range rb.slots {
+		s.buffer.Release() // its fence stays with the library, which may still set it
+	}
+	rb.slots, rb.pending, rb.head = nil, 0, 0
+}

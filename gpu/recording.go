@@ -1,0 +1,122 @@
+package gpu
+
+import (
+	"context"
+	"fmt"
+)
+
+type commandKind int
+
+const (
+	kindDispatch commandKind = iota
+	kindCopy
+	kindZero
+	kindReadBack
+	kindGroup
+)
+
+// command is one entry of a recording.
+type command struct {
+	kind     commandKind
+	label    string // of the kernel or the group
+	kernel   *Kernel
+	grid     Grid
+	params   []byte // contents of binding 0, nil when the caller binds all
+	bind     []Range
+	dst, src Range
+	readback *Readback
+}
+
+// Recording lists commands. Every command is checked when it is recorded; the first error is kept with the index and the
+// label of its command and returned by Err, Program and Submit. Not for several goroutines at once.
+type Recording struct {
+	device   *Device
+	label    string
+	commands []command
+	err      error
+}
+
+// Record starts a recording.
+func (d *Device) Record(label string) *Recording { return &Recording{device: d, label: label} }
+
+// Device is the device that it records for.
+func (r *Recording) Device() *Device { return r.device }
+
+func (r *Recording) add(c command, err error) {
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("gpu: record %q: command %d: %s: %w", r.label, len(r.commands), c.label, err)
+	}
+	r.commands = append(r.commands, c)
+}
+
+// Dispatch runs a kernel over a grid. With params not nil they become the kernel's constant uniform at binding 0 (one
+// shared buffer a program) and bind lists the bindings from 1 on; otherwise bind lists all of them. A grid with a zero is skipped.
+func (r *Recording) Dispatch(k *Kernel, g Grid, params []byte, bind ...Range) {
+	if k == nil {
+		r.add(command{label: "dispatch"}, fmt.Errorf("no kernel"))
+		return
+	}
+	if g.X == 0 || g.Y == 0 || g.Z == 0 {
+		return
+	}
+	c := command{kind: kindDispatch, label: k.Label, kernel: k, grid: g, bind: append([]Range(nil), bind...)}
+	if params != nil {
+		// A uniform binding is a multiple of 16 bytes, as WGSL lays structs out.
+		c.params = make([]byte, alignUp(max(uint64(len(params)), 16), 16))
+		copy(c.params, params)
+	}
+	r.add(c, r.checkDispatch(&c))
+}
+
+// Copy copies src to dst, of equal size, in multiples of 4 bytes; within one buffer it is refused.
+func (r *Recording) Copy(dst, src Range) {
+	if dst.Bytes == 0 && src.Bytes == 0 {
+		return
+	}
+	c := command{kind: kindCopy, label: "copy", dst: dst, src: src}
+	r.add(c, r.checkCopy(dst, src))
+}
+
+// Zero fills a range with zero bytes.
+func (r *Recording) Zero(dst Range) {
+	if dst.Bytes == 0 {
+		return
+	}
+	r.add(command{kind: kindZero, label: "zero", dst: dst}, dst.check(r.device))
+}
+
+// ReadBack copies src into the next free staging buffer of the ring, at each submit.
+func (r *Recording) ReadBack(rb *Readback, src Range) {
+	c := command{kind: kindReadBack, label: "readback", readback: rb, src: src}
+	err := src.check(r.device)
+	switch {
+	case rb == nil:
+		err = fmt.Errorf("no readback")
+	case err != nil:
+	case rb.device != r.device:
+		err = fmt.Errorf("readback %q: belongs to another device", rb.label)
+	case src.Bytes > rb.bytes:
+		err = fmt.Errorf("readback %q: %d bytes do not fit its %d", rb.label, src.Bytes, rb.bytes)
+	case src.Buffer.usage&usageStorage != usageStorage:
+		err = fmt.Errorf("%s: a uniform buffer cannot be read", src)
+	}
+	r.add(c, err)
+}
+
+// Group names the commands that follow, for the profile and for debuggers.
+func (r *Recording) Group(name string) {
+	r.add(command{kind: kindGroup, label: name}, nil)
+}
+
+// Err is the first error of the commands recorded so far.
+func (r *Recording) Err() error { return r.err }
+
+// Submit makes a program, submits it once and releases it: for work done once.
+func (r *Recording) Submit(ctx context.Context) error {
+	p, err := r.Program(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	return p.Submit(ctx)
+}
