@@ -72,7 +72,9 @@ func (g *Graph) Div(a, b *Value) *Value { return g.Apply("div", a, b) }
 func (g *Graph) Maximum(a, b *Value) *Value { return g.Apply("max", a, b) }
 
 // Scale is x times a number.
-func (g *Graph) Scale(x *Value, by float64) *Value { return g.one(Elementwise{Fn: "scale", Arg: by}, x) }
+func (g *Graph) Scale(x *Value, by float64) *Value {
+	return g.one(Elementwise{Fn: "scale", Arg: by}, x)
+}
 
 // AddConst is x plus a number.
 func (g *Graph) AddConst(x *Value, c float64) *Value {
@@ -109,33 +111,58 @@ func axesTo(n int) []int {
 	return axes
 }
 
-// BroadcastTo repeats x to a shape under numpy's rules.
+// BroadcastTo repeats x to a shape under numpy's rules. Where it has that shape, it is x itself; so too for
+// Reshape, Transpose, Slice, Pad and Concat.
 func (g *Graph) BroadcastTo(x *Value, shape ...int) *Value {
+	if g.isWhole(x, shape) {
+		return x
+	}
 	return g.one(BroadcastTo{Shape: slices.Clone(shape)}, x)
 }
 
 // Reshape gives x another shape of as many elements.
 func (g *Graph) Reshape(x *Value, shape ...int) *Value {
+	if g.isWhole(x, shape) {
+		return x
+	}
 	return g.one(Reshape{Shape: slices.Clone(shape)}, x)
 }
 
 // Transpose orders the axes anew: axis i of the result is axis perm[i] of x.
 func (g *Graph) Transpose(x *Value, perm ...int) *Value {
+	if x.node != nil && slices.Equal(perm, axesTo(len(x.Shape()))) {
+		return x
+	}
 	return g.one(Transpose{Perm: slices.Clone(perm)}, x)
 }
 
 // Slice takes length entries from start on along axis.
 func (g *Graph) Slice(x *Value, axis, start, length int) *Value {
+	if axis >= 0 && axis < len(x.Shape()) && start == 0 && length == x.Shape()[axis] {
+		return x
+	}
 	return g.one(Slice{Axis: axis, Start: start, Length: length}, x)
 }
 
 // Pad puts zeros around x along axis.
 func (g *Graph) Pad(x *Value, axis, before, after int) *Value {
+	if axis >= 0 && axis < len(x.Shape()) && before == 0 && after == 0 {
+		return x
+	}
 	return g.one(Pad{Axis: axis, Before: before, After: after}, x)
 }
 
 // Concat joins values along axis.
-func (g *Graph) Concat(axis int, x ...*Value) *Value { return g.one(Concat{Axis: axis}, x...) }
+func (g *Graph) Concat(axis int, x ...*Value) *Value {
+	if len(x) == 1 && axis >= 0 && axis < len(x[0].Shape()) {
+		return x[0]
+	}
+	return g.one(Concat{Axis: axis}, x...)
+}
+
+func (g *Graph) isWhole(x *Value, shape []int) bool {
+	return x.node != nil && slices.Equal(x.Shape(), shape)
+}
 
 // Softmax is over the last axis.
 func (g *Graph) Softmax(x *Value) *Value { return g.one(Softmax{}, x) }

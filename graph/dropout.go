@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/buffers/prng"
 )
 
 // Dropout takes x and key [2] (u32) to x/(1-P) where uniform(fold_in(key, Salt), i) >= P, i the linear index, and to 0 elsewhere.
@@ -30,3 +31,20 @@ func (o Dropout) Infer(in []*Value) ([]Type, error) {
 
 // FLOPs is one an element.
 func (Dropout) FLOPs(n *Node) int64 { return int64(n.Outputs[0].typ.Elements()) }
+
+// Gradient is the same dropout of dy.
+func (o Dropout) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	return []*Value{g.one(o, dy[0], n.Inputs[1]), nil}
+}
+
+// Eval is the definition; P is compared as the f32 that the device has.
+func (o Dropout) Eval(n *Node, in []*Array, _ *Env) []*Array {
+	x, y := in[0], newArray(n.Outputs[0].Shape())
+	key := prng.Key{uint32(in[1].Data[0]), uint32(in[1].Data[1])}.FoldIn(o.Salt)
+	for i := range y.Data {
+		if key.Uniform(uint64(i)) >= float32(o.P) {
+			y.Data[i] = x.Data[i] / (1 - o.P)
+		}
+	}
+	return []*Array{y}
+}

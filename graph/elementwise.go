@@ -1,9 +1,6 @@
 package graph
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Elementwise applies the function Fn (see functions.go) to one, two or three values under numpy's broadcasting.
 // Arg is the number of scale, add_const and pow_const (and of pow_const_grad), 0 for the others.
@@ -38,71 +35,73 @@ func (o Elementwise) Infer(in []*Value) ([]Type, error) {
 // FLOPs is one an element.
 func (Elementwise) FLOPs(n *Node) int64 { return int64(n.Outputs[0].typ.Elements()) }
 
-// Reduce takes the sum, mean or max over Axes (ascending); Keep leaves them in the shape as 1.
-type Reduce struct {
-	Fn   string `json:"fn"`
-	Axes []int  `json:"axes"`
-	Keep bool   `json:"keep,omitempty"`
-}
-
-func (Reduce) Kind() string { return "reduce" }
-
-func (o Reduce) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	if names := []string{"sum", "mean", "max"}; !slices.Contains(names, o.Fn) {
-		return nil, fmt.Errorf("unknown function %q%s", o.Fn, suggest(o.Fn, names))
-	}
-	for i, a := range o.Axes {
-		if err := checkAxis(a, len(in[0].Shape())); err != nil {
-			return nil, err
+// Gradient is the chain rule, summed over the axes along which an operand was broadcast. Where it is the same, that sum comes
+// first.
+func (o Elementwise) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	d, y := dy[0], n.Outputs[0]
+	in := make([]*Value, len(n.Inputs))
+	pass := func(i int, sum func() *Value) *Value {
+		if !g.wants(n.Inputs[i]) {
+			return nil
 		}
-		if i > 0 && o.Axes[i-1] >= a {
-			return nil, fmt.Errorf("axes %v, want them ascending", o.Axes)
+		return g.unbroadcast(sum(), y.Shape(), n.Inputs[i].Shape())
+	}
+	whole := func() *Value { return d }
+	x := n.Inputs
+	switch o.Fn {
+	case "neg":
+		in[0] = g.scaled(d, -1)
+	case "exp":
+		in[0] = g.times(d, y)
+	case "log":
+		in[0] = g.Div(d, x[0])
+	case "scale":
+		in[0] = g.scaled(d, o.Arg)
+	case "add_const":
+		in[0] = d
+	case "pow_const":
+		in[0] = g.one(Elementwise{Fn: "pow_const_grad", Arg: o.Arg}, x[0], d)
+	case "sqrt", "rsqrt", "square", "tanh", "sigmoid", "relu", "gelu_tanh", "gelu_erf", "silu", "recip", "abs":
+		in[0] = g.Apply(o.Fn+"_grad", x[0], d)
+	case "add":
+		in[0], in[1] = pass(0, whole), pass(1, whole)
+	case "sub":
+		in[0], in[1] = pass(0, whole), pass(1, whole)
+		if in[1] != nil {
+			in[1] = g.scaled(in[1], -1)
 		}
-		if in[0].Shape()[a] == 0 && o.Fn != "sum" {
-			return nil, fmt.Errorf("%s over axis %d of shape %v: no elements", o.Fn, a, in[0].Shape())
+	case "mul":
+		in[0] = pass(0, func() *Value { return g.times(d, x[1]) })
+		in[1] = pass(1, func() *Value { return g.times(d, x[0]) })
+	case "div":
+		in[0] = pass(0, func() *Value { return g.Div(d, x[1]) })
+		if in[1] = pass(1, func() *Value { return g.times(d, y) }); in[1] != nil { // -sum(dy y)/b
+			in[1] = g.scaled(g.Div(in[1], x[1]), -1)
 		}
+	case "max":
+		in[0] = pass(0, func() *Value { return g.Apply("max_grad", x[0], x[1], d) })
+		in[1] = pass(1, func() *Value { return g.Apply("max_grad", x[1], x[0], d) })
+	case "equal": // a step: no gradient
+	default:
+		return g.noGradient(n)
 	}
-	return []Type{f32(reducedShape(in[0].Shape(), o.Axes, o.Keep)...)}, nil
+	return in
 }
 
-func reducedShape(shape, axes []int, keep bool) []int {
-	out := []int{}
-	for i, d := range shape {
-		switch {
-		case !slices.Contains(axes, i):
-			out = append(out, d)
-		case keep:
-			out = append(out, 1)
+// Eval applies the function element by element.
+func (o Elementwise) Eval(n *Node, in []*Array, _ *Env) []*Array {
+	y := newArray(n.Outputs[0].Shape())
+	var x [3][]float64
+	for i, a := range in {
+		x[i] = expand(a, y.Shape)
+	}
+	f := functions[o.Fn].eval
+	var operands [3]float64
+	for i := range y.Data {
+		for j := range in {
+			operands[j] = x[j][i]
 		}
+		y.Data[i] = f(operands, o.Arg)
 	}
-	return out
+	return []*Array{y}
 }
-
-// FLOPs is one an element of the input.
-func (Reduce) FLOPs(n *Node) int64 { return int64(n.Inputs[0].typ.Elements()) }
-
-// BroadcastTo repeats a value to Shape under numpy's rules.
-type BroadcastTo struct {
-	Shape []int `json:"shape"`
-}
-
-func (BroadcastTo) Kind() string { return "broadcast" }
-
-func (o BroadcastTo) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
-		return nil, err
-	}
-	if err := checkShape(o.Shape); err != nil {
-		return nil, err
-	}
-	if s, err := broadcast(in[0].Shape(), o.Shape); err != nil || !slices.Equal(s, o.Shape) {
-		return nil, fmt.Errorf("shape %v does not broadcast to %v", in[0].Shape(), o.Shape)
-	}
-	return []Type{f32(o.Shape...)}, nil
-}
-
-// FLOPs is 0.
-func (BroadcastTo) FLOPs(*Node) int64 { return 0 }

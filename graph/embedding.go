@@ -54,3 +54,46 @@ func (o EmbeddingGrad) Infer(in []*Value) ([]Type, error) {
 
 // FLOPs is one an element of dy.
 func (EmbeddingGrad) FLOPs(n *Node) int64 { return int64(n.Inputs[0].typ.Elements()) }
+
+// Gradient is EmbeddingGrad for the table.
+func (Embedding) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	return []*Value{g.one(EmbeddingGrad{Vocab: n.Inputs[0].Shape()[0]}, dy[0], n.Inputs[1]), nil}
+}
+
+// Eval is the definition.
+func (Embedding) Eval(n *Node, in []*Array, e *Env) []*Array {
+	table, ids, y := in[0], in[1], newArray(n.Outputs[0].Shape())
+	v, d := rows(table.Shape)
+	for i, id := range ids.Data {
+		if !e.inRange(n, "id", i, id, v) {
+			return nil
+		}
+		copy(y.Data[i*d:(i+1)*d], table.Data[int(id)*d:])
+	}
+	return []*Array{y}
+}
+
+// inRange fails where the i-th index is not one of v.
+func (e *Env) inRange(n *Node, what string, i int, index float64, v int) bool {
+	if index < 0 || index >= float64(v) {
+		e.fail(n, "%s %d is %g, want 0 to %d", what, i, index, v-1)
+		return false
+	}
+	return true
+}
+
+// Gradient fails.
+func (EmbeddingGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
+
+// Eval is the definition.
+func (o EmbeddingGrad) Eval(n *Node, in []*Array, e *Env) []*Array {
+	dy, ids, dw := in[0], in[1], newArray(n.Outputs[0].Shape())
+	d := dw.Shape[1]
+	for i, id := range ids.Data {
+		if !e.inRange(n, "id", i, id, o.Vocab) {
+			return nil
+		}
+		addScaled(dw.Data[int(id)*d:(int(id)+1)*d], 1, dy.Data[i*d:(i+1)*d])
+	}
+	return []*Array{dw}
+}

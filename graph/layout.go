@@ -28,6 +28,16 @@ func (o Reshape) Infer(in []*Value) ([]Type, error) {
 // FLOPs is 0.
 func (Reshape) FLOPs(*Node) int64 { return 0 }
 
+// Gradient is the reshape back.
+func (Reshape) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	return []*Value{g.Reshape(dy[0], n.Inputs[0].Shape()...)}
+}
+
+// Eval is the definition.
+func (o Reshape) Eval(_ *Node, in []*Array, _ *Env) []*Array {
+	return []*Array{{Shape: o.Shape, Data: in[0].Data}}
+}
+
 // Transpose orders the axes anew: axis i of the result is axis Perm[i] of x.
 type Transpose struct {
 	Perm []int `json:"perm"`
@@ -59,6 +69,27 @@ func (o Transpose) Infer(in []*Value) ([]Type, error) {
 // FLOPs is 0.
 func (Transpose) FLOPs(*Node) int64 { return 0 }
 
+// Gradient is the transposition back.
+func (o Transpose) Gradient(g *Graph, _ *Node, dy []*Value) []*Value {
+	back := make([]int, len(o.Perm))
+	for i, p := range o.Perm {
+		back[p] = i
+	}
+	return []*Value{g.Transpose(dy[0], back...)}
+}
+
+// Eval is the definition.
+func (o Transpose) Eval(n *Node, in []*Array, _ *Env) []*Array {
+	y := newArray(n.Outputs[0].Shape())
+	from := strides(in[0].Shape)
+	steps := make([]int, len(o.Perm))
+	for i, p := range o.Perm {
+		steps[i] = from[p]
+	}
+	walk(y.Shape, steps, func(i, j int) { y.Data[i] = in[0].Data[j] })
+	return []*Array{y}
+}
+
 // Slice takes Length entries from Start on along Axis.
 type Slice struct {
 	Axis   int `json:"axis"`
@@ -86,6 +117,18 @@ func (o Slice) Infer(in []*Value) ([]Type, error) {
 // FLOPs is 0.
 func (Slice) FLOPs(*Node) int64 { return 0 }
 
+// Gradient puts dy in its place among zeros; Gradients itself handles several slices of one value.
+func (o Slice) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	return []*Value{g.Pad(dy[0], o.Axis, o.Start, n.Inputs[0].Shape()[o.Axis]-o.Start-o.Length)}
+}
+
+// Eval is the definition.
+func (o Slice) Eval(n *Node, in []*Array, _ *Env) []*Array {
+	y := newArray(n.Outputs[0].Shape())
+	copyAlong(o.Axis, y, 0, in[0], o.Start, o.Length)
+	return []*Array{y}
+}
+
 // Pad puts Before and After zeros around x along Axis: the gradient of Slice.
 type Pad struct {
 	Axis   int `json:"axis"`
@@ -112,6 +155,18 @@ func (o Pad) Infer(in []*Value) ([]Type, error) {
 
 // FLOPs is 0.
 func (Pad) FLOPs(*Node) int64 { return 0 }
+
+// Gradient is the slice without the zeros.
+func (o Pad) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	return []*Value{g.Slice(dy[0], o.Axis, o.Before, n.Inputs[0].Shape()[o.Axis])}
+}
+
+// Eval is the definition.
+func (o Pad) Eval(n *Node, in []*Array, _ *Env) []*Array {
+	y := newArray(n.Outputs[0].Shape())
+	copyAlong(o.Axis, y, o.Before, in[0], 0, in[0].Shape[o.Axis])
+	return []*Array{y}
+}
 
 // Concat joins one or more values along Axis; their other dimensions are equal.
 type Concat struct {
@@ -145,3 +200,36 @@ func (o Concat) Infer(in []*Value) ([]Type, error) {
 
 // FLOPs is 0.
 func (Concat) FLOPs(*Node) int64 { return 0 }
+
+// Gradient is a slice for each input.
+func (o Concat) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	dx, start := make([]*Value, len(n.Inputs)), 0
+	for i, x := range n.Inputs {
+		length := x.Shape()[o.Axis]
+		if g.wants(x) {
+			dx[i] = g.Slice(dy[0], o.Axis, start, length)
+		}
+		start += length
+	}
+	return dx
+}
+
+// Eval is the definition.
+func (o Concat) Eval(n *Node, in []*Array, _ *Env) []*Array {
+	y, start := newArray(n.Outputs[0].Shape()), 0
+	for _, x := range in {
+		copyAlong(o.Axis, y, start, x, 0, x.Shape[o.Axis])
+		start += x.Shape[o.Axis]
+	}
+	return []*Array{y}
+}
+
+// copyAlong copies length entries along axis from src, from entry from on, to dst, from entry to on.
+func copyAlong(axis int, dst *Array, to int, src *Array, from, length int) {
+	inner := elements(dst.Shape[axis+1:])
+	for outer := range elements(dst.Shape[:axis]) {
+		d := (outer*dst.Shape[axis] + to) * inner
+		s := (outer*src.Shape[axis] + from) * inner
+		copy(dst.Data[d:d+length*inner], src.Data[s:])
+	}
+}

@@ -64,3 +64,101 @@ func (o MatMul) FLOPs(n *Node) int64 {
 	_, k, _ := matrix(n.Inputs[0].Shape(), o.TransA)
 	return 2 * int64(k) * int64(n.Outputs[0].typ.Elements())
 }
+
+// Gradient takes the form that needs no transposed copy: for A B, dA = dY B^T and dB = A^T dY. The gradient of a matrix shared by
+// a batch is one product over all rows of the batch; where these are the last axis, a batched product summed over the batch.
+func (o MatMul) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	a, b, d := n.Inputs[0], n.Inputs[1], dy[0]
+	batch := len(d.Shape()) - 2
+	var da, db *Value
+	if g.wants(a) {
+		switch {
+		case o.TransA:
+			da = g.MatMul(b, d, false, true)
+		case o.TransB:
+			da = g.MatMul(d, b, false, false)
+		default:
+			da = g.MatMul(d, b, false, true)
+		}
+		da = g.sumBatch(da, len(a.Shape())-2)
+	}
+	if g.wants(b) {
+		if batch > 0 && len(b.Shape()) == 2 && !o.TransA {
+			a, d = g.flattened(a), g.flattened(d)
+		}
+		switch {
+		case o.TransA:
+			db = g.MatMul(a, d, false, false)
+		case o.TransB:
+			db = g.MatMul(d, a, true, false)
+		default:
+			db = g.MatMul(a, d, true, false)
+		}
+		db = g.sumBatch(db, len(b.Shape())-2)
+	}
+	return []*Value{da, db}
+}
+
+// sumBatch sums over the leading axes down to the given number of batch axes.
+func (g *Graph) sumBatch(v *Value, batch int) *Value {
+	if extra := len(v.Shape()) - 2 - batch; v.node != nil && extra > 0 {
+		return g.Sum(v, axesTo(extra)...)
+	}
+	return v
+}
+
+// flattened is [..,K] as [rows,K].
+func (g *Graph) flattened(v *Value) *Value {
+	if v.node == nil {
+		return v
+	}
+	n, k := rows(v.Shape())
+	return g.Reshape(v, n, k)
+}
+
+// Eval is the definition.
+func (o MatMul) Eval(node *Node, in []*Array, _ *Env) []*Array {
+	a, b, y := in[0], in[1], newArray(node.Outputs[0].Shape())
+	m, k, batchA := matrix(a.Shape, o.TransA)
+	_, n, batchB := matrix(b.Shape, o.TransB)
+	for i := range elements(y.Shape[:len(y.Shape)-2]) {
+		ai, bi := i*m*k, i*k*n
+		if len(batchA) == 0 {
+			ai = 0
+		}
+		if len(batchB) == 0 {
+			bi = 0
+		}
+		product(y.Data[i*m*n:(i+1)*m*n], a.Data[ai:ai+m*k], b.Data[bi:bi+k*n], m, k, n, o.TransA, o.TransB)
+	}
+	return []*Array{y}
+}
+
+// product adds A B to y [m,n]: y[i,j] += sum over l of A[i,l] B[l,j].
+func product(y, a, b []float64, m, k, n int, transA, transB bool) {
+	if transB {
+		b = swapped(b, n, k)
+	}
+	if transA {
+		a = swapped(a, k, m)
+	}
+	for i := range m {
+		row := y[i*n : (i+1)*n]
+		for l, x := range a[i*k : (i+1)*k] {
+			for j, z := range b[l*n : (l+1)*n] {
+				row[j] += x * z
+			}
+		}
+	}
+}
+
+// swapped is the transpose of x [m,n].
+func swapped(x []float64, m, n int) []float64 {
+	t := make([]float64, len(x))
+	for i := range m {
+		for j := range n {
+			t[j*m+i] = x[i*n+j]
+		}
+	}
+	return t
+}

@@ -1,0 +1,109 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+)
+
+// onlyFirst tells whether nothing but the first output of n has a gradient; the other outputs are for the backward pass only, and a
+// loss that depends on them fails.
+func (g *Graph) onlyFirst(n *Node, dy []*Value) bool {
+	for i, d := range dy[1:] {
+		if d != nil {
+			g.fail(fmt.Errorf("graph: gradients: %v: output %d has no gradient", n, i+1))
+			return false
+		}
+	}
+	return dy[0] != nil
+}
+
+// Gradient is CrossEntropyGrad for the logits.
+func (CrossEntropy) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	if !g.onlyFirst(n, dy) {
+		return make([]*Value, 2)
+	}
+	return []*Value{g.one(CrossEntropyGrad{}, n.Inputs[0], n.Inputs[1], n.Outputs[1], dy[0]), nil}
+}
+
+// Gradient is HeadLossGrad.
+func (HeadLoss) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+	if !g.onlyFirst(n, dy) {
+		return make([]*Value, 3)
+	}
+	grad := g.add(HeadLossGrad{}, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Outputs[1], dy[0])
+	return []*Value{grad.Outputs[0], grad.Outputs[1], nil}
+}
+
+// Gradient fails.
+func (CrossEntropyGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
+
+// Gradient fails.
+func (HeadLossGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
+
+// Eval is the definition.
+func (CrossEntropy) Eval(node *Node, in []*Array, e *Env) []*Array {
+	logits, labels := in[0], in[1]
+	n, v := rows(logits.Shape)
+	loss, lse := newArray([]int{}), newArray([]int{n})
+	for r := range n {
+		row := logits.Data[r*v : (r+1)*v]
+		lse.Data[r] = logSumExp(row)
+		if labels.Data[r] == IgnoreLabel {
+			continue
+		}
+		if !e.inRange(node, "label", r, labels.Data[r], v) {
+			return nil
+		}
+		loss.Data[0] += lse.Data[r] - row[int(labels.Data[r])]
+	}
+	return []*Array{loss, lse}
+}
+
+// Eval is the definition.
+func (CrossEntropyGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
+	logits, labels, lse, dloss := in[0], in[1], in[2], in[3].Data[0]
+	n, v := rows(logits.Shape)
+	d := newArray(logits.Shape)
+	for r := range n {
+		if labels.Data[r] == IgnoreLabel {
+			continue
+		}
+		if !e.inRange(node, "label", r, labels.Data[r], v) {
+			return nil
+		}
+		for i := r * v; i < (r+1)*v; i++ {
+			d.Data[i] = dloss * math.Exp(logits.Data[i]-lse.Data[r])
+		}
+		d.Data[r*v+int(labels.Data[r])] -= dloss
+	}
+	return []*Array{d}
+}
+
+// headOf is the logits x W^T.
+func headOf(x, w *Array) *Array {
+	n, d := rows(x.Shape)
+	v := w.Shape[0]
+	logits := newArray([]int{n, v})
+	product(logits.Data, x.Data, w.Data, n, d, v, false, true)
+	return logits
+}
+
+// Eval is the definition.
+func (HeadLoss) Eval(node *Node, in []*Array, e *Env) []*Array {
+	return CrossEntropy{}.Eval(node, []*Array{headOf(in[0], in[1]), in[2]}, e)
+}
+
+// Eval is dx = dlogits W and dW = dlogits^T x.
+func (HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
+	x, w := in[0], in[1]
+	d := CrossEntropyGrad{}.Eval(node, []*Array{headOf(x, w), in[2], in[3], in[4]}, e)
+	if d == nil {
+		return nil
+	}
+	n, width := rows(x.Shape)
+	v := w.Shape[0]
+	dx, dw := newArray(x.Shape), newArray(w.Shape)
+	product(dx.Data, d[0].Data, w.Data, n, v, width, false, false)
+	product(dw.Data, d[0].Data, x.Data, v, n, width, true, false)
+	return []*Array{dx, dw}
+}
