@@ -14,7 +14,7 @@ import (
 )
 
 // Kinds are the values of Config.Tokens.
-var Kinds = []string{"bytes", "bin", "u16", "u32"}
+var Kinds = []string{"bytes", "u16", "u32"}
 
 // Config says which tokens to read.
 type Config struct {
@@ -22,10 +22,10 @@ type Config struct {
 	// the Go source of the toolchain at hand.
 	Text []string
 	// Tokens is how files become tokens: "bytes" (also ""), one a byte, vocabulary 256;
-	// "bin", token files with a header; "u16", "u32", bare little-endian tokens.
+	// "u16", "u32", files of little-endian tokens, bare or after the header of bin.go.
 	Tokens string
 	// Vocab is the vocabulary of bare tokens: every id is below it. 0 is 65536 for
-	// u16 and an error for u32. The other kinds know their own.
+	// u16 and an error for u32. Text and files with a header know their own.
 	Vocab int
 	// Validation is the share of the tokens kept for validation, in [0, 1).
 	Validation float64
@@ -45,8 +45,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: context: %d, want at least 1", c.Context)
 	case c.Vocab < 0 || c.Vocab > 1<<31-1 || kind == "u16" && c.Vocab > 1<<16:
 		return fmt.Errorf("data: vocab: %d: does not suit tokens %q", c.Vocab, kind)
-	case kind == "u32" && c.Vocab == 0:
-		return errors.New("data: vocab: 0, want the vocabulary of the u32 tokens")
 	case len(c.Text) == 0 && kind != "bytes":
 		return fmt.Errorf("data: text: none, want the files of the %q tokens", kind)
 	}
@@ -153,7 +151,7 @@ func (c *Corpus) segment(config Config, f file) (segment, int, error) {
 		s := segment{name: f.path, width: 1, count: f.size}
 		err := c.attach(&s, f, f.size >= heapLimit)
 		if err == nil && s.looksLikeTokens() {
-			err = fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to bin", f.path)
+			err = fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", f.path)
 		}
 		return s, 256, err
 	}
@@ -164,20 +162,7 @@ func (c *Corpus) segment(config Config, f file) (segment, int, error) {
 	if err := c.attach(&s, f, true); err != nil {
 		return s, 0, err
 	}
-	var h binHeader
-	var err error
-	switch c.Tokens {
-	case "u16":
-		vocab := config.Vocab
-		if vocab == 0 {
-			vocab = 1 << 16
-		}
-		h, err = bareHeader(f.size, 2, vocab)
-	case "u32":
-		h, err = bareHeader(f.size, 4, config.Vocab)
-	default:
-		h, err = readBinHeader(s.bytes, f.size)
-	}
+	h, err := tokenHeader(s.bytes, f.size, c.width(), config.Vocab)
 	if err != nil {
 		return s, 0, fmt.Errorf("data: tokens %q: %w", f.path, err)
 	}
@@ -211,8 +196,12 @@ func (c *Corpus) attach(s *segment, f file, mapped bool) error {
 }
 
 func (s segment) looksLikeTokens() bool {
-	var magic [len(binMagic)]byte
-	return s.count >= binHeaderSize && s.readBytes(magic[:], 0) == nil && string(magic[:]) == binMagic
+	return s.count >= binHeaderSize && hasMagic(s.bytes)
+}
+
+// width is the number of bytes a token.
+func (c *Corpus) width() int {
+	return map[string]int{"bytes": 1, "u16": 2, "u32": 4}[c.Tokens]
 }
 
 // hashLimit is the size above which a file's content hash is a sample: the first,

@@ -96,13 +96,12 @@ func TestOpenErrors(t *testing.T) {
 		"validation: 1, want a share":                                 {Text: []string{root + "/long.txt"}, Context: 128, Validation: 1},
 		"validation: NaN, want a share":                               {Text: []string{root + "/long.txt"}, Context: 128, Validation: nan()},
 		"context: 0, want at least 1":                                 {Text: []string{root + "/long.txt"}},
-		`tokens: "byte", want one of ["bytes" "bin" "u16" "u32"]`:     {Text: []string{root + "/long.txt"}, Tokens: "byte", Context: 8},
-		"vocab: 0, want the vocabulary of the u32 tokens":             {Text: []string{root + "/long.txt"}, Tokens: "u32", Context: 8},
+		`tokens: "byte", want one of ["bytes" "u16" "u32"]`:           {Text: []string{root + "/long.txt"}, Tokens: "byte", Context: 8},
+		"vocabulary 0, want that of the tokens":                       {Text: []string{root + "/long.txt"}, Tokens: "u32", Context: 8},
 		`vocab: 65537: does not suit tokens "u16"`:                    {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 65537, Context: 8},
 		`text: none, want the files of the "u16" tokens`:              {Tokens: "u16", Context: 8},
 		"no file matches":                                             {Text: []string{root + "/books/*.txt"}, Context: 8},
 		`data: tokens "` + root + `/empty.txt": 0 bytes: empty`:       {Text: []string{root + "/empty.txt"}, Tokens: "u16", Context: 8},
-		`magic "xxxxxxxx", want "GTTOKENS"`:                           {Text: []string{root + "/long.txt"}, Tokens: "bin", Context: 8},
 		"token 0: is 30840, want less than the vocabulary 1000":       {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 1000, Context: 8},
 		"token 0: is 2021161080, want less than the vocabulary 50257": {Text: []string{root + "/long.txt"}, Tokens: "u32", Vocab: 50257, Context: 8},
 	} {
@@ -144,18 +143,23 @@ func TestTokenFiles(t *testing.T) {
 		"a.bin": string(two), "b.bin": string(four),
 		"bare.u16": string(two[binHeaderSize:]), "bare.u32": string(four[binHeaderSize:]),
 	})
-	c := open(t, Config{Text: []string{root + "/*.bin"}, Tokens: "bin", Context: 2})
-	assert.Equal(t, []int32{1, 2, 3, 59999, 99999, 5, 6}, read(t, c.Train), "widths may differ from file to file")
-	assert.Equal(t, 100000, c.Train.Vocab())
+	c := open(t, Config{Text: []string{root + "/a.bin"}, Tokens: "u16", Context: 2})
+	assert.Equal(t, []int32{1, 2, 3, 59999}, read(t, c.Train))
+	assert.Equal(t, 60000, c.Train.Vocab())
+	c = open(t, Config{Text: []string{root + "/b.*", root + "/bare.u32"}, Tokens: "u32", Vocab: 200000, Context: 2})
+	assert.Equal(t, []int32{99999, 5, 6, 99999, 5, 6}, read(t, c.Train), "with and without a header")
+	assert.Equal(t, 200000, c.Train.Vocab())
+	_, err := Open(Config{Text: []string{root + "/*.bin"}, Tokens: "u16", Context: 2})
+	require.ErrorContains(t, err, "tokens of 4 bytes, want 2: set data.tokens to u32")
 	c = open(t, Config{Text: []string{root + "/bare.u16"}, Tokens: "u16", Context: 2})
 	assert.Equal(t, []int32{1, 2, 3, 59999}, read(t, c.Train))
 	assert.Equal(t, 65536, c.Train.Vocab())
 	c = open(t, Config{Text: []string{root + "/bare.u32"}, Tokens: "u32", Vocab: 100000, Context: 1})
 	assert.Equal(t, []int32{99999, 5, 6}, read(t, c.Train))
-	_, err := Open(Config{Text: []string{root + "/bare.u32"}, Tokens: "u32", Vocab: 100000, Context: 1, Validation: 0.3})
+	_, err = Open(Config{Text: []string{root + "/bare.u32"}, Tokens: "u32", Vocab: 100000, Context: 1, Validation: 0.3})
 	require.ErrorContains(t, err, "of 3 tokens: leaves 1 for validation, want at least 2")
 	_, err = Open(Config{Text: []string{root + "/a.bin"}, Context: 2})
-	require.ErrorContains(t, err, "set data.tokens to bin")
+	require.ErrorContains(t, err, "set data.tokens to u16 or u32")
 }
 
 func TestHostileTokenFiles(t *testing.T) {
@@ -166,7 +170,7 @@ func TestHostileTokenFiles(t *testing.T) {
 	}
 	good := binFile(2, 100, 1, 2, 3)
 	for want, raw := range map[string][]byte{
-		"5 bytes found, want at least 32": []byte("hello"),
+		"9 bytes found, want at least 32": []byte(binMagic + "1"),
 		"truncated or corrupted":          good[:len(good)-1],
 		"says 3 tokens of 2 bytes":        good[:len(good)-2],
 		"the file holds 8 bytes":          append(binFile(2, 100, 1, 2, 3), 0, 0),
@@ -181,7 +185,7 @@ func TestHostileTokenFiles(t *testing.T) {
 	} {
 		name := filepath.Join(t.TempDir(), "x.bin")
 		require.NoError(t, os.WriteFile(name, raw, 0o644))
-		_, err := Open(Config{Text: []string{name}, Tokens: "bin", Context: 1})
+		_, err := Open(Config{Text: []string{name}, Tokens: "u16", Context: 1})
 		require.ErrorContains(t, err, want)
 		assert.ErrorContains(t, err, name)
 	}
