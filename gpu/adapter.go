@@ -40,8 +40,11 @@ func Adapters() ([]Adapter, error) {
 	quietRuntimeDir()
 	startLog()
 	var out []Adapter
-	for _, n := range listNative("") {
-		n.adapter.order = n.order
+	var found []nativeAdapter
+	lines := tapped(func() { found = listNative("") })
+	drivers := parseDrivers(lines, len(found))
+	for i, n := range found {
+		n.adapter.order, n.adapter.Driver = n.order, drivers[i]
 		out = append(out, n.adapter)
 	}
 	if len(out) == 0 {

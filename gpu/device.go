@@ -63,7 +63,9 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 	startLog()
 	routeLog(o.Logger)
 	profile := o.Profile && a.Timestamps
-	native, err := openNative(a, a.order, "gputrain.gpu.device", profile)
+	var native *nativeDevice
+	var err error
+	tapped(func() { native, err = openNative(a, a.order, "gputrain.gpu.device", profile) })
 	enumerate.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("gpu: open %s: %w", a, err)

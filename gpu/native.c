@@ -130,8 +130,8 @@ void gt_adapter_describe(WGPUAdapter adapter, gt_adapter_info *out) {
     memset(out, 0, sizeof *out);
     WGPUAdapterInfo info = {0};
     wgpuAdapterGetInfo(adapter, &info);
-    gt_copy(out->name, sizeof out->name, info.device);
-    gt_copy(out->driver, sizeof out->driver, info.description);
+    // This version of the library puts the name into description and the device's number into device.
+    gt_copy(out->name, sizeof out->name, info.description && info.description[0] ? info.description : info.device);
     gt_copy(out->vendor, sizeof out->vendor, info.vendor);
     out->backend = info.backendType;
     out->type = info.adapterType;

@@ -14,7 +14,6 @@ typedef struct gt_error {
 
 typedef struct gt_adapter_info {
     char name[256];
-    char driver[256];
     char vendor[64];
     uint32_t backend, type, vendor_id, timestamps;
     WGPULimits limits;
