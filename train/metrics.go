@@ -72,23 +72,27 @@ type Sample struct {
 // windowSize is the number of steps that the mean loss of the progress line covers.
 const windowSize = 32
 
-// window is the losses of the last steps. It is kept in checkpoints, so that the mean does not jump at a resume.
-type window struct {
-	Losses []Number `json:"losses"` // oldest first
-}
+// window is the losses of the last steps, oldest first. It is kept in checkpoints, so that the mean does not jump at a resume. What is
+// not finite is not added: it stands in the metrics of its step, and would hide the others here.
+type window struct{ losses []float64 }
 
-func (w *window) add(loss Number) {
-	if len(w.Losses) == windowSize {
-		w.Losses = append(w.Losses[:0], w.Losses[1:]...)
+func (w *window) add(loss float64) {
+	if !finite(loss) {
+		return
 	}
-	w.Losses = append(w.Losses, loss)
+	if len(w.losses) == windowSize {
+		w.losses = append(w.losses[:0], w.losses[1:]...)
+	}
+	w.losses = append(w.losses, loss)
 }
 
 // mean is NaN when nothing has been added.
 func (w *window) mean() float64 {
 	sum := 0.0
-	for _, l := range w.Losses {
-		sum += float64(l)
+	for _, l := range w.losses {
+		sum += l
 	}
-	return sum / float64(len(w.Losses))
+	return sum / float64(len(w.losses))
 }
+
+func perplexity(loss Number) float64 { return math.Exp(float64(loss)) }

@@ -76,8 +76,9 @@ func TestWindow(t *testing.T) {
 	var w window
 	assert.True(t, math.IsNaN(w.mean()))
 	for i := range 40 {
-		w.add(Number(i))
+		w.add(float64(i))
+		w.add(math.Inf(1))
 	}
-	assert.Len(t, w.Losses, windowSize)
+	assert.Len(t, w.losses, windowSize)
 	assert.InDelta(t, 23.5, w.mean(), 1e-12, "mean of 8 .. 39")
 }

@@ -1,0 +1,56 @@
+package train
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	log, _, err := openLines(filepath.Join(dir, metricsFile), 0)
+	require.NoError(t, err)
+	for step := int64(1); step <= 50; step++ {
+		m := Metrics{Step: step, Loss: Number(5.5 / math.Sqrt(float64(step))), Tokens: step * 1024, StepMS: 100}
+		if step >= 20 {
+			m.Skipped = 1
+		}
+		if step == 20 {
+			m.Loss = Number(math.NaN())
+		}
+		require.NoError(t, log.write(m))
+		if step%25 == 0 {
+			require.NoError(t, log.write(EvalMetrics{Step: step, Loss: Number(6 / math.Sqrt(float64(step))), Tokens: 5000}))
+		}
+	}
+	require.NoError(t, log.close())
+	samples, _, err := openLines(filepath.Join(dir, samplesFile), 0)
+	require.NoError(t, err)
+	require.NoError(t, samples.write(Sample{Step: 50, Prompt: "func ", Text: "main() {\n\x00}\n```\n", Temperature: .8, TopK: 40}))
+	require.NoError(t, samples.close())
+
+	var known facts
+	known.add("adapter", "a|b")
+	for range 2 { // a report is replaced
+		require.NoError(t, writeReport(dir, "GPT-2 on text", known, sampleSettings()))
+	}
+	text, err := os.ReadFile(filepath.Join(dir, reportFile))
+	require.NoError(t, err)
+	for _, want := range []string{
+		"# GPT-2 on text", "](loss.svg)", `| adapter | a\|b |`, "| steps | 50 |", "| tokens | 51,200 |",
+		"| tokens a second in steps | 10,240 |", "| updates left out (not finite) | 1 |",
+		"0.8485 at step 50; best 0.8485 at step 50", "| 25 | 1.2000 | 3.320 | 5,000 |", "    func main() {\n    \ufffd}\n    ```", "layers: 4",
+	} {
+		assert.Contains(t, string(text), want)
+	}
+	names, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Len(t, names, 4)
+
+	empty := t.TempDir()
+	require.NoError(t, writeReport(empty, "nothing yet", nil, nil))
+}
