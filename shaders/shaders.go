@@ -1,18 +1,66 @@
-// Package shaders holds the WGSL sources and their preprocessor; it runs nothing.
+// Package shaders holds the WGSL sources and specialises them by text; it runs nothing.
+//
+// A kernel is one file with the entry point main. The preprocessor knows, each on a line of its own:
+//
+//	#import "shared/x.wgsl"       the file, once however often it is imported
+//	#if FLAG, #if !FLAG           with #else and #endif, nested at will
+//	#for I in A..B                with #end: the lines between for I = A, A+1, ..., B-1; A and B integers or names of constants
+//
+// and {{NAME}} anywhere: a constant of the variant, which may be several lines long and hold other constants, or the
+// variable of a #for. Everything else is an error that names file and line: an unknown directive, a flag or constant that
+// the variant does not give, one that it gives and the file never uses.
 package shaders
 
-import "errors"
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"strings"
+)
 
-// Variant is what a kernel is specialised by.
+//go:embed *.wgsl shared/*.wgsl
+var sources embed.FS
+
+// Variant is what a kernel is specialised by. Every flag that decides something must be given, true or false.
 type Variant struct {
 	Flags     map[string]bool
 	Constants map[string]string
 }
 
-// Source is the final WGSL of a kernel file ("matmul.wgsl") for a variant.
-func Source(name string, v Variant) (string, error) {
-	return "", errors.New("shaders: not written yet")
+// Source is the final WGSL of a kernel file, "matmul.wgsl", for a variant.
+func Source(name string, v Variant) (string, error) { return process(sources, name, v) }
+
+// Names lists the kernel files, without those in shared, in order.
+func Names() []string {
+	names, err := fs.Glob(sources, "*.wgsl")
+	if err != nil {
+		panic(err) // the pattern is constant
+	}
+	return names
 }
 
-// Names lists the kernel files.
-func Names() []string { return nil }
+func process(files fs.FS, name string, v Variant) (string, error) {
+	p := &preprocessor{
+		files: files, variant: v,
+		imported: map[string]bool{name: true}, flags: map[string]bool{}, constants: map[string]bool{},
+	}
+	nodes, err := p.load(name)
+	if err != nil {
+		return "", fmt.Errorf("shaders: %w", err)
+	}
+	var out strings.Builder
+	if err := p.emit(&out, nodes, nil); err != nil {
+		return "", fmt.Errorf("shaders: %w", err)
+	}
+	for _, f := range sortedKeys(v.Flags) {
+		if !p.flags[f] {
+			return "", fmt.Errorf("shaders: %s: flag %s given, but never used", name, f)
+		}
+	}
+	for _, c := range sortedKeys(v.Constants) {
+		if !p.constants[c] {
+			return "", fmt.Errorf("shaders: %s: constant %s given, but never used", name, c)
+		}
+	}
+	return out.String(), nil
+}

@@ -1,0 +1,245 @@
+package shaders
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// node is a line of text, or a directive with the nodes it governs.
+type node struct {
+	file string
+	line int
+	kind string // "text", "import", "if", "for"
+	text string // the line, the imported file or the flag
+
+	negated        bool   // if
+	body, other    []node // if and for; other is the #else part
+	variable, a, b string // for
+}
+
+func (n *node) errorf(format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %w", n.file, n.line, fmt.Errorf(format, args...))
+}
+
+type preprocessor struct {
+	files            fs.FS
+	variant          Variant
+	imported         map[string]bool
+	flags, constants map[string]bool // that the files use, in whatever branch
+}
+
+var (
+	placeholder = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
+	importForm  = regexp.MustCompile(`^#import\s+"([^"]+)"$`)
+	ifForm      = regexp.MustCompile(`^#if\s+(!?)\s*([A-Za-z_]\w*)$`)
+	forForm     = regexp.MustCompile(`^#for\s+([A-Za-z_]\w*)\s+in\s+(\S+?)\.\.(\S+)$`)
+)
+
+func (p *preprocessor) load(name string) ([]node, error) {
+	raw, err := fs.ReadFile(p.files, name)
+	if err != nil {
+		return nil, fmt.Errorf("no file %q", name)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
+	at := 0
+	nodes, end, err := p.parse(name, lines, &at)
+	if err == nil && end != "" {
+		err = fmt.Errorf("%s:%d: %s without its beginning", name, at, end)
+	}
+	return nodes, err
+}
+
+// parse reads nodes up to the directive that ends the block it is in, which it returns.
+func (p *preprocessor) parse(file string, lines []string, at *int) (nodes []node, end string, err error) {
+	for *at < len(lines) {
+		text := lines[*at]
+		*at++
+		n := node{file: file, line: *at, kind: "text", text: text}
+		for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
+			p.constants[m[1]] = true
+		}
+		directive := strings.TrimSpace(text)
+		if i := strings.Index(directive, "//"); i > 0 && strings.HasPrefix(directive, "#") {
+			directive = strings.TrimSpace(directive[:i])
+		}
+		switch {
+		case !strings.HasPrefix(directive, "#"):
+		case directive == "#else" || directive == "#endif" || directive == "#end":
+			return nodes, directive, nil
+		case importForm.MatchString(directive):
+			n.kind, n.text = "import", importForm.FindStringSubmatch(directive)[1]
+		case ifForm.MatchString(directive):
+			err = p.parseIf(&n, ifForm.FindStringSubmatch(directive), lines, at)
+		case forForm.MatchString(directive):
+			err = p.parseFor(&n, forForm.FindStringSubmatch(directive), lines, at)
+		default:
+			err = n.errorf("unknown directive %q, want #import \"file\", #if [!]FLAG, #else, #endif, #for I in A..B or #end", directive)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, "", nil
+}
+
+func (p *preprocessor) parseIf(n *node, form, lines []string, at *int) (err error) {
+	n.kind, n.negated, n.text = "if", form[1] == "!", form[2]
+	p.flags[n.text] = true
+	var end string
+	if n.body, end, err = p.parse(n.file, lines, at); err != nil {
+		return err
+	}
+	if end == "#else" {
+		if n.other, end, err = p.parse(n.file, lines, at); err != nil {
+			return err
+		}
+	}
+	if end != "#endif" {
+		return n.errorf("#if %s ends with %q, want #endif", n.text, end)
+	}
+	return nil
+}
+
+func (p *preprocessor) parseFor(n *node, form, lines []string, at *int) (err error) {
+	n.kind, n.variable, n.a, n.b = "for", form[1], form[2], form[3]
+	for _, bound := range []string{n.a, n.b} {
+		p.constants[strings.Trim(bound, "{} ")] = true
+	}
+	var end string
+	if n.body, end, err = p.parse(n.file, lines, at); err != nil {
+		return err
+	}
+	if end != "#end" {
+		return n.errorf("#for %s ends with %q, want #end", n.variable, end)
+	}
+	return nil
+}
+
+// emit writes nodes; vars are the variables of the loops around them.
+func (p *preprocessor) emit(out *strings.Builder, nodes []node, vars map[string]string) error {
+	for i := range nodes {
+		n := &nodes[i]
+		var err error
+		switch n.kind {
+		case "text":
+			var text string
+			if text, err = p.expand(n, n.text, vars, 0); err == nil {
+				out.WriteString(text)
+				out.WriteByte('\n')
+			}
+		case "import":
+			err = p.emitImport(out, n)
+		case "if":
+			set, known := p.variant.Flags[n.text]
+			if !known {
+				return n.errorf("unknown flag %s, the variant gives %v", n.text, sortedKeys(p.variant.Flags))
+			}
+			if set != n.negated {
+				err = p.emit(out, n.body, vars)
+			} else {
+				err = p.emit(out, n.other, vars)
+			}
+		case "for":
+			err = p.emitFor(out, n, vars)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *preprocessor) emitImport(out *strings.Builder, n *node) error {
+	if p.imported[n.text] {
+		return nil
+	}
+	p.imported[n.text] = true
+	nodes, err := p.load(n.text)
+	if err != nil {
+		return n.errorf("import: %w", err)
+	}
+	return p.emit(out, nodes, nil)
+}
+
+func (p *preprocessor) emitFor(out *strings.Builder, n *node, vars map[string]string) error {
+	a, err := p.bound(n, n.a, vars)
+	if err != nil {
+		return err
+	}
+	b, err := p.bound(n, n.b, vars)
+	if err != nil {
+		return err
+	}
+	if _, taken := vars[n.variable]; taken {
+		return n.errorf("%s is the variable of a #for around this one", n.variable)
+	}
+	if b-a > 4096 {
+		return n.errorf("%d iterations, at most 4096", b-a)
+	}
+	for i := a; i < b; i++ {
+		inner := map[string]string{n.variable: strconv.Itoa(i)}
+		maps.Copy(inner, vars)
+		if err := p.emit(out, n.body, inner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *preprocessor) bound(n *node, text string, vars map[string]string) (int, error) {
+	text, err := p.expand(n, text, vars, 0)
+	if err != nil {
+		return 0, err
+	}
+	if v, err := strconv.Atoi(text); err == nil {
+		return v, nil
+	}
+	value, err := p.expand(n, "{{"+text+"}}", vars, 0)
+	if err != nil {
+		return 0, err
+	}
+	v, err := strconv.Atoi(strings.TrimSuffix(value, "u"))
+	if err != nil {
+		return 0, n.errorf("bound %s is %q, want an integer", text, value)
+	}
+	return v, nil
+}
+
+// expand puts constants and loop variables into a line.
+func (p *preprocessor) expand(n *node, text string, vars map[string]string, depth int) (string, error) {
+	if !strings.Contains(text, "{{") {
+		return text, nil
+	}
+	if depth > 8 {
+		return "", n.errorf("constants that hold each other")
+	}
+	var err error
+	text = placeholder.ReplaceAllStringFunc(text, func(match string) string {
+		name := placeholder.FindStringSubmatch(match)[1]
+		p.constants[name] = true
+		value, ok := vars[name]
+		if !ok {
+			value, ok = p.variant.Constants[name]
+		}
+		if !ok && err == nil {
+			err = n.errorf("unknown constant %s, the variant gives %v", name, sortedKeys(p.variant.Constants))
+		}
+		value, inner := p.expand(n, value, vars, depth+1)
+		if err == nil {
+			err = inner
+		}
+		return value
+	})
+	if err == nil && strings.Contains(text, "{{") {
+		err = n.errorf("%q: want {{NAME}}", strings.TrimSpace(text))
+	}
+	return text, err
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
