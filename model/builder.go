@@ -1,0 +1,111 @@
+package model
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/graph"
+)
+
+// builder holds what the parts of one graph share. N = batch*seq rows of activations.
+type builder struct {
+	*graph.Graph
+	def        Definition
+	batch, seq int
+	o          Options
+	shapes     map[string][]int
+	salt       uint32 // of the last dropout
+}
+
+func newBuilder(def Definition, batch, seq int, o Options) (*builder, error) {
+	switch {
+	case !o.Loss && !o.Logits:
+		return nil, fmt.Errorf("model: %s: build: %w", def.Kind(), errNothing)
+	case batch < 1 || seq < 1:
+		return nil, fmt.Errorf("model: %s: build: batch %d, sequence %d: want at least 1", def.Kind(), batch, seq)
+	case seq > def.Context():
+		return nil, fmt.Errorf("model: %s: build: sequence %d, want at most the context %d", def.Kind(), seq, def.Context())
+	case o.Rows < 0 || o.Rows > 0 && !o.Logits:
+		return nil, fmt.Errorf("model: %s: build: rows %d: want 0 or more, with logits", def.Kind(), o.Rows)
+	}
+	b := &builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}}
+	for _, p := range def.Params() {
+		b.shapes[p.Path] = p.Shape
+	}
+	return b, nil
+}
+
+// param is the parameter at path; a path that the definition does not list is a bug of ours.
+func (b *builder) param(path string) *graph.Value {
+	shape, ok := b.shapes[path]
+	if !ok {
+		panic(fmt.Sprintf("model: %s: no parameter %q", b.def.Kind(), path))
+	}
+	return b.Param(path, shape...)
+}
+
+// tokens are the rows of table for the input tokens, [batch, seq, width].
+func (b *builder) tokens(table *graph.Value) *graph.Value {
+	ids := b.Input(InputTokens, graph.Type{Shape: []int{b.batch, b.seq}, DType: buffers.I32})
+	return b.Embedding(table, ids)
+}
+
+// flat makes rows [batch*seq, width] of x, sequences makes [batch, seq, width] of them.
+func (b *builder) flat(x *graph.Value, width int) *graph.Value {
+	return b.Reshape(x, b.batch*b.seq, width)
+}
+
+func (b *builder) sequences(x *graph.Value, width int) *graph.Value {
+	return b.Reshape(x, b.batch, b.seq, width)
+}
+
+// linear is x W^T, W [out, in], as torch.nn.Linear stores it.
+func (b *builder) linear(x *graph.Value, path string) *graph.Value {
+	return b.MatMul(x, b.param(path), false, true)
+}
+
+// conv1d is x W + bias, W [in, out], as GPT-2 stores it.
+func (b *builder) conv1d(x *graph.Value, path string) *graph.Value {
+	return b.Add(b.MatMul(x, b.param(path+".weight"), false, false), b.param(path+".bias"))
+}
+
+// dropout is x in evaluation. Every call in a graph has a salt of its own.
+func (b *builder) dropout(x *graph.Value, p float64) *graph.Value {
+	b.salt++
+	if !b.o.Training || p == 0 {
+		return x
+	}
+	key := b.Input(InputDropoutKey, graph.Type{Shape: []int{2}, DType: buffers.U32})
+	return b.Dropout(x, key, p, b.salt)
+}
+
+// finish puts the output head W [vocab, width] on x [N, width].
+func (b *builder) finish(x, head *graph.Value) (*Built, error) {
+	built := &Built{Graph: b.Graph}
+	if b.o.Loss {
+		labels := b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: buffers.I32})
+		b.scaled(built, b.HeadLoss(x, head, labels))
+	}
+	if b.o.Logits {
+		if b.o.Rows > 0 {
+			x = b.Embedding(x, b.Input(InputRows, graph.Type{Shape: []int{b.o.Rows}, DType: buffers.I32}))
+		}
+		built.Logits = b.MatMul(x, head, false, true)
+	}
+	return b.end(built)
+}
+
+func (b *builder) scaled(built *Built, sum *graph.Value) {
+	built.LossSum = sum
+	built.Loss = b.Mul(sum, b.Input(InputLossScale, graph.Type{DType: buffers.F32}))
+}
+
+func (b *builder) end(built *Built) (*Built, error) {
+	for _, p := range b.def.Params() {
+		built.Params = append(built.Params, b.param(p.Path))
+	}
+	if err := b.Err(); err != nil {
+		return nil, fmt.Errorf("model: %s: build: batch %d, sequence %d: %w", b.def.Kind(), b.batch, b.seq, err)
+	}
+	return built, nil
+}

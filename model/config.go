@@ -1,0 +1,221 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Families are the values of model_type that ParseConfig knows, and Kind in this package.
+var Families = []string{"gpt2", "llama", "mlp"}
+
+// configLimit bounds config.json: real ones have a few kilobytes.
+const configLimit = 1 << 20
+
+// ReadConfig reads config.json in dir.
+func ReadConfig(dir string) (Definition, error) {
+	name := filepath.Join(dir, "config.json")
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("model: read config: %w", err)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, configLimit+1))
+	if err != nil {
+		return nil, fmt.Errorf("model: read config: %w", err)
+	}
+	def, err := ParseConfig(raw)
+	if err != nil {
+		return nil, fmt.Errorf("model: read config %q: %w", name, err)
+	}
+	return def, nil
+}
+
+// ParseConfig makes a definition of a config.json in the Hugging Face layout. Keys
+// that are absent have Hugging Face's defaults, except sizes, which must be there. An
+// unknown model_type, and a setting that asks for what this package does not do, are errors;
+// keys that this package has no use for are kept and come back in ConfigJSON.
+func ParseConfig(raw []byte) (Definition, error) {
+	if len(raw) > configLimit {
+		return nil, fmt.Errorf("model: config: more than %d bytes", configLimit)
+	}
+	var fields map[string]json.RawMessage
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if err := d.Decode(&fields); err != nil {
+		return nil, fmt.Errorf("model: config: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("model: config: something follows the object")
+	}
+	if fields == nil {
+		return nil, errors.New("model: config: null, want an object")
+	}
+	c := newConfigReader(fields)
+	kind := c.text("model_type", "")
+	var def Definition
+	var err error
+	switch kind {
+	case "gpt2":
+		def, err = readGPT2(c)
+	case "llama":
+		def, err = readLlama(c)
+	case "mlp":
+		def, err = readMLP(c)
+	default:
+		return nil, fmt.Errorf("model: config: model_type: %q, want one of %q", kind, Families)
+	}
+	if err := errors.Join(c.errs...); err != nil {
+		return nil, fmt.Errorf("model: config: %s: %w", kind, err)
+	}
+	return def, err
+}
+
+// ConfigJSON is def as a config.json; dtype is what the weights beside it are stored as:
+// "F32", "BF16" or "F16".
+func ConfigJSON(def Definition, dtype string) ([]byte, error) {
+	names := map[string]string{"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+	if names[dtype] == "" {
+		return nil, errExportDType(dtype)
+	}
+	settings := map[string]any{}
+	if def.Vocab() > 0 { // no token begins or ends a text, unless the imported file named them
+		settings["bos_token_id"], settings["eos_token_id"] = nil, nil
+	}
+	own, passed := def.settings()
+	for key, value := range passed {
+		settings[key] = value
+	}
+	maps.Copy(settings, own)
+	settings["model_type"] = def.Kind()
+	settings["torch_dtype"] = names[dtype]
+	delete(settings, "dtype") // the newer name of the same
+	raw, err := json.MarshalIndent(settings, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("model: config: %w", err)
+	}
+	return append(raw, '\n'), nil
+}
+
+// configReader takes typed values out of an object and collects what is wrong.
+type configReader struct {
+	fields map[string]json.RawMessage
+	used   map[string]bool
+	errs   []error
+}
+
+func newConfigReader(fields map[string]json.RawMessage) *configReader {
+	return &configReader{fields: fields, used: map[string]bool{}}
+}
+
+// unused are the fields that nobody has asked for.
+func (c *configReader) unused() map[string]json.RawMessage {
+	rest := map[string]json.RawMessage{}
+	for key, value := range c.fields {
+		if !c.used[key] {
+			rest[key] = value
+		}
+	}
+	return rest
+}
+
+// has tells whether key is there with a value other than null.
+func (c *configReader) has(key string) bool {
+	c.used[key] = true
+	raw, ok := c.fields[key]
+	return ok && string(raw) != "null"
+}
+
+func (c *configReader) wrong(key, want string) {
+	found := string(c.fields[key])
+	if len(found) > 80 {
+		found = strings.ToValidUTF8(found[:77], "") + "..."
+	}
+	if found == "" {
+		found = "missing"
+	}
+	c.errs = append(c.errs, fmt.Errorf("%s: %s, want %s", key, found, want))
+}
+
+// size is a whole number from 1; keys are names for the same, of which one must be there.
+func (c *configReader) size(keys ...string) int {
+	for _, key := range keys {
+		if c.has(key) {
+			return c.optionalSize(key, 0)
+		}
+	}
+	c.wrong(keys[0], "a whole number from 1")
+	return 1
+}
+
+func (c *configReader) optionalSize(key string, absent int) int {
+	if !c.has(key) {
+		return absent
+	}
+	var v int64
+	if err := json.Unmarshal(c.fields[key], &v); err != nil || v < 1 || v > largest {
+		c.wrong(key, fmt.Sprintf("a whole number from 1 to %d", largest))
+		return 1
+	}
+	return int(v)
+}
+
+// number is above 0, or from 0 on where zero is allowed.
+func (c *configReader) number(key string, absent float64, zero bool) float64 {
+	if !c.has(key) {
+		return absent
+	}
+	var v float64
+	if err := json.Unmarshal(c.fields[key], &v); err != nil || math.IsInf(v, 0) || v < 0 || v == 0 && !zero {
+		c.wrong(key, map[bool]string{true: "a number from 0", false: "a number above 0"}[zero])
+		return 1
+	}
+	return v
+}
+
+func (c *configReader) text(key, absent string) string {
+	if !c.has(key) {
+		return absent
+	}
+	var v string
+	if err := json.Unmarshal(c.fields[key], &v); err != nil {
+		c.wrong(key, "a string")
+	}
+	return v
+}
+
+func (c *configReader) flag(key string, absent bool) bool {
+	if !c.has(key) {
+		return absent
+	}
+	var v bool
+	if err := json.Unmarshal(c.fields[key], &v); err != nil {
+		c.wrong(key, "true or false")
+	}
+	return v
+}
+
+// mustBe refuses a flag that asks for what is not supported.
+func (c *configReader) mustBe(want bool, absent bool, keys ...string) {
+	for _, key := range keys {
+		if c.flag(key, absent) != want {
+			c.wrong(key, fmt.Sprintf("%v: the other is not supported", want))
+		}
+	}
+}
+
+// mustBeNull refuses settings that only exist to ask for more; empty counts as nothing.
+func (c *configReader) mustBeNull(keys ...string) {
+	for _, key := range keys {
+		if c.has(key) && !slices.Contains([]string{"{}", "[]", "false"}, string(c.fields[key])) {
+			c.wrong(key, "null: not supported")
+		}
+	}
+}

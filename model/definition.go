@@ -1,0 +1,176 @@
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/graph"
+)
+
+// Definition is a validated network. NewGPT2, NewLlama, NewMLP and ParseConfig make one.
+type Definition interface {
+	// Kind is "gpt2", "llama" or "mlp".
+	Kind() string
+	// Vocab is the number of token ids; 0 for an MLP.
+	Vocab() int
+	// Context is the greatest number of positions; 1 for an MLP.
+	Context() int
+	// Params lists the parameters, sorted by path.
+	Params() []Param
+	// Build makes the graph for batch sequences of seq tokens.
+	Build(batch, seq int, o Options) (*Built, error)
+
+	// settings are the content of config.json: what this package knows, and what an imported file had besides.
+	settings() (own map[string]any, passed map[string]json.RawMessage)
+	// withDropout is the same network with dropout p in training.
+	withDropout(p float64) (Definition, error)
+}
+
+// Param is one parameter and how it begins: normal with mean 0 and deviation Std, or, when
+// Std is 0, Value everywhere.
+type Param struct {
+	Path  string
+	Shape []int
+	Std   float64
+	Value float64
+}
+
+// Options says what a graph computes. Loss or Logits is needed; both may be.
+type Options struct {
+	Loss bool
+	// Logits makes Built.Logits.
+	Logits bool
+	// Rows restricts the logits to so many positions, which the input InputRows names. 0 is all.
+	Rows int
+	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
+	Training bool
+}
+
+// Names of the inputs of a graph. Which of them there are follows from Options.
+const (
+	InputTokens     = "tokens"      // i32 [batch, seq]
+	InputLabels     = "labels"      // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
+	InputLossScale  = "loss_scale"  // f32 []: 1 over the labels counted in a whole update; with Loss
+	InputDropoutKey = "dropout_key" // u32 [2], another for each micro-batch; when Training and dropout > 0
+	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
+	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
+	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
+)
+
+// Built is a graph and its ends.
+type Built struct {
+	Graph *graph.Graph
+	// LossSum [] is the sum of the losses of the counted labels, Loss [] is LossSum times InputLossScale.
+	LossSum, Loss *graph.Value
+	// Logits is [batch*seq, vocab], or [Rows, vocab].
+	Logits *graph.Value
+	// Params are the parameters, in the order of Definition.Params.
+	Params []*graph.Value
+}
+
+// Specs are the parameters of def as a layout takes them.
+func Specs(def Definition) []buffers.Spec {
+	var specs []buffers.Spec
+	for _, p := range def.Params() {
+		specs = append(specs, buffers.Spec{Path: p.Path, Shape: p.Shape})
+	}
+	return specs
+}
+
+// Parameters is the number of elements of all parameters.
+func Parameters(def Definition) int64 {
+	total := int64(0)
+	for _, p := range def.Params() {
+		total += elements(p.Shape)
+	}
+	return total
+}
+
+// FLOPsPerToken is the work of forward and backward pass for one token of a sequence of
+// seq: three times the forward pass, whose attention is counted for the positions
+// that see each other. For an MLP, seq is 1 and a token is an example.
+func FLOPsPerToken(def Definition, seq int) (float64, error) {
+	built, err := def.Build(1, seq, Options{Loss: true})
+	if err != nil {
+		return 0, err
+	}
+	total := int64(0)
+	for _, n := range built.Graph.Nodes() {
+		total += n.Op.FLOPs(n)
+	}
+	return 3 * float64(total) / float64(seq), nil
+}
+
+// WithDropout is def with dropout p, 0 <= p < 1, in training: for GPT-2 after the embeddings
+// and after each residual projection, none inside attention. Llama and MLP have none
+// and take only 0.
+func WithDropout(def Definition, p float64) (Definition, error) {
+	if !(p >= 0 && p < 1) {
+		return nil, fmt.Errorf("model: dropout: %v, want a probability in [0, 1)", p)
+	}
+	return def.withDropout(p)
+}
+
+// sortParams puts parameters into the canonical order.
+func sortParams(params []Param) []Param {
+	slices.SortFunc(params, func(a, b Param) int { return cmp.Compare(a.Path, b.Path) })
+	return params
+}
+
+func elements(shape []int) int64 {
+	n := int64(1)
+	for _, d := range shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// largest bounds every size in a configuration, so that the elements of all parameters fit an int64.
+const largest = 1 << 20
+
+// sizes checks named sizes: each from 1 to largest.
+func sizes(model string, named ...any) error {
+	for i := 0; i < len(named); i += 2 {
+		if v := named[i+1].(int); v < 1 || v > largest {
+			return fmt.Errorf("model: %s: %s: %d, want 1 to %d", model, named[i], v, largest)
+		}
+	}
+	return nil
+}
+
+// deepest bounds the layers of a configuration that came from a stranger.
+const deepest = 10000
+
+func depth(model string, layers int) error {
+	if layers > deepest {
+		return fmt.Errorf("model: %s: layers: %d, want at most %d", model, layers, deepest)
+	}
+	return nil
+}
+
+func dividesBy(model, what string, a int, by string, b int) error {
+	if a%b != 0 {
+		return fmt.Errorf("model: %s: %s: %d, want a multiple of %s %d", model, what, a, by, b)
+	}
+	return nil
+}
+
+func probability(model, what string, p float64) error {
+	if !(p >= 0 && p < 1) {
+		return fmt.Errorf("model: %s: %s: %v, want a probability in [0, 1)", model, what, p)
+	}
+	return nil
+}
+
+func positive(model, what string, v float64) error {
+	if !(v > 0 && v < 1e30) {
+		return fmt.Errorf("model: %s: %s: %v, want a number above 0", model, what, v)
+	}
+	return nil
+}
+
+var errNothing = errors.New("options: neither loss nor logits, want one of them or both")

@@ -1,0 +1,232 @@
+package model
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/buffers/safetensors"
+)
+
+// gpt2Prefix is what Hugging Face puts before every name but lm_head.weight when a GPT-2
+// is saved together with its head.
+const gpt2Prefix = "transformer."
+
+// constants are tensors of other programs' files that hold no parameters: causal masks
+// and rotary frequencies, which follow from the configuration.
+var constants = regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$|(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$`)
+
+// ReadHF reads a directory in the Hugging Face layout: config.json, and model.safetensors or the
+// files that model.safetensors.index.json names. Weights of type F32, BF16 and F16 are
+// widened. The arrays are in canonical order.
+func ReadHF(dir string) (Definition, []buffers.Host, error) {
+	def, err := ReadConfig(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	hosts, err := ReadWeights(dir, def)
+	return def, hosts, err
+}
+
+// ReadWeights reads the weights of def in dir. Every parameter must be there with its shape, and
+// nothing else but known constants and, with a tied head, a copy of the embedding as lm_head.weight.
+func ReadWeights(dir string, def Definition) ([]buffers.Host, error) {
+	w, err := openWeights(dir)
+	if err != nil {
+		return nil, fmt.Errorf("model: read weights: %w", err)
+	}
+	defer w.close()
+	hosts, err := w.read(def)
+	if err != nil {
+		return nil, fmt.Errorf("model: read weights %q: %w", dir, err)
+	}
+	return hosts, nil
+}
+
+// weights are the open files of a model, and the file that holds each tensor, by its full name.
+type weights struct {
+	files  []*safetensors.File
+	holder map[string]*safetensors.File
+}
+
+func (w *weights) close() {
+	for _, f := range w.files {
+		f.Close()
+	}
+}
+
+func openWeights(dir string) (*weights, error) {
+	w := &weights{holder: map[string]*safetensors.File{}}
+	names := []string{"model.safetensors"}
+	index, err := readIndex(filepath.Join(dir, "model.safetensors.index.json"))
+	switch {
+	case err == nil:
+		names = names[:0]
+		for _, file := range index {
+			if !slices.Contains(names, file) {
+				names = append(names, file)
+			}
+		}
+		slices.Sort(names)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	for _, name := range names {
+		f, err := safetensors.Open(filepath.Join(dir, name))
+		if err != nil {
+			w.close()
+			return nil, err
+		}
+		w.files = append(w.files, f)
+		for _, tensor := range f.Names() {
+			if w.holder[tensor] != nil {
+				w.close()
+				return nil, fmt.Errorf("%q: tensor %q is in another file too", filepath.Join(dir, name), tensor)
+			}
+			w.holder[tensor] = f
+		}
+	}
+	return w, nil
+}
+
+// indexLimit bounds model.safetensors.index.json.
+const indexLimit = 64 << 20
+
+// readIndex returns the file that holds each tensor. Files must lie in the same directory.
+func readIndex(name string) (map[string]string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > indexLimit {
+		return nil, fmt.Errorf("%q: %d bytes, want at most %d", name, info.Size(), indexLimit)
+	}
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	var index struct {
+		Files map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	if len(index.Files) == 0 {
+		return nil, fmt.Errorf("%q: weight_map is empty", name)
+	}
+	for tensor, file := range index.Files {
+		if file != filepath.Base(file) || strings.ContainsAny(file, `/\`) || file == ".." || file == "." {
+			return nil, fmt.Errorf("%q: tensor %q: file %q, want a name in the same directory", name, tensor, file)
+		}
+	}
+	return index.Files, nil
+}
+
+func (w *weights) read(def Definition) ([]buffers.Host, error) {
+	stored, err := w.names(def)
+	if err != nil {
+		return nil, err
+	}
+	params := def.Params()
+	var wrong []string
+	for _, p := range params {
+		name, ok := stored[p.Path]
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf("%q is missing", p.Path))
+		} else if _, shape, _ := w.holder[name].Info(name); !slices.Equal(shape, p.Shape) {
+			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, shape, p.Shape))
+		}
+	}
+	if err := complain(append(wrong, extra(params, stored)...)); err != nil {
+		return nil, err
+	}
+	hosts := make([]buffers.Host, len(params))
+	for i, p := range params {
+		data, err := w.holder[stored[p.Path]].Float32(stored[p.Path])
+		if err != nil {
+			return nil, err
+		}
+		hosts[i] = buffers.Host{Path: p.Path, Shape: p.Shape, Data: data}
+	}
+	return hosts, nil
+}
+
+// names maps the paths of this package to the names in the files: without prefix, without
+// constants, without a tied head's copy.
+func (w *weights) names(def Definition) (map[string]string, error) {
+	stored := map[string]string{}
+	for name := range w.holder {
+		if constants.MatchString(name) {
+			continue
+		}
+		path := name
+		if def.Kind() == "gpt2" {
+			path = strings.TrimPrefix(name, gpt2Prefix)
+		}
+		if other, ok := stored[path]; ok {
+			return nil, fmt.Errorf("%q and %q are the same parameter", min(name, other), max(name, other))
+		}
+		stored[path] = name
+	}
+	return stored, w.dropTiedCopy(def, stored)
+}
+
+// dropTiedCopy takes lm_head.weight out of stored when def has no such parameter and it equals
+// the embedding.
+func (w *weights) dropTiedCopy(def Definition, stored map[string]string) error {
+	const head = "lm_head.weight"
+	embedding := map[string]string{"gpt2": "wte.weight", "llama": "model.embed_tokens.weight"}[def.Kind()]
+	copied, original := stored[head], stored[embedding]
+	if copied == "" || original == "" || slices.ContainsFunc(def.Params(), func(p Param) bool { return p.Path == head }) {
+		return nil
+	}
+	a, err := w.holder[copied].Float32(copied)
+	if err != nil {
+		return err
+	}
+	b, err := w.holder[original].Float32(original)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(a, b) {
+		return fmt.Errorf("%q differs from %q, but config.json ties them: set tie_word_embeddings to false", copied, original)
+	}
+	delete(stored, head)
+	return nil
+}
+
+func extra(params []Param, stored map[string]string) []string {
+	known := map[string]bool{}
+	for _, p := range params {
+		known[p.Path] = true
+	}
+	var lines []string
+	for path, name := range stored {
+		if !known[path] {
+			lines = append(lines, fmt.Sprintf("%q is no parameter of this model", name))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// complain joins what is wrong, the first few and the number of the rest.
+func complain(wrong []string) error {
+	const most = 8
+	if len(wrong) == 0 {
+		return nil
+	}
+	rest := ""
+	if len(wrong) > most {
+		rest = fmt.Sprintf("; and %d more", len(wrong)-most)
+		wrong = wrong[:most]
+	}
+	return errors.New(strings.Join(wrong, "; ") + rest)
+}
