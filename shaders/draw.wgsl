@@ -1,0 +1,26 @@
+// draw: element i of the streams of a key, to check the generator on an adapter: random words, and as f32 the uniform, the
+// normal and the bfloat16 normal draw. Twin: package buffers/prng.
+#import "shared/grid.wgsl"
+#import "shared/threefry.wgsl"
+#import "shared/normal.wgsl"
+
+struct Params {
+    key: vec2<u32>,
+    first: vec2<u32>, // index of element 0: high and low word; the low one must not wrap
+    count: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+// Four words an element.
+@group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    if (i < params.count) {
+        let bits = threefry_bits(params.key, params.first + vec2<u32>(0u, i));
+        out[i] = vec4<u32>(bits, bitcast<u32>(threefry_uniform(bits)), bitcast<u32>(normal_f32(bits)),
+            bitcast<u32>(normal_bf16(bits)));
+    }
+}

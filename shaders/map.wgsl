@@ -1,0 +1,30 @@
+// map: dst[i] = expression(a[i], b[i], ...) over one slab of trees, four elements an invocation; fill is a map of no trees.
+// Twin: the expression itself, in Go. Bindings, loads and the expression come from buffers/map.go.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+
+struct Params {
+    quads: u32, // of four elements
+    value: u32, // bits of the value of fill
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+{{BINDINGS}}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    if (i < params.quads) {
+        {{LOADS}}
+        var value: {{TYPE}} = {{EXPRESSION}};
+#if PADDED
+        // A byte of extents says how many elements of a block of 128 are in use; the others stay zero.
+        let block = i >> 5u;
+        let used = (extents[block >> 2u] >> ((block & 3u) * 8u)) & 0xffu;
+        let element = vec4<u32>((i & 31u) * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+        value = select({{TYPE}}(), value, element < vec4<u32>(used));
+#endif
+        dst[i] = {{STORE}};
+    }
+}
