@@ -72,7 +72,7 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 	}
 	d.native = native
 	if profile {
-		if d.profiler, err = newProfiler(ctx, d); err != nil {
+		if d.profiler, err = newProfiler(d); err != nil {
 			d.Release()
 			return nil, fmt.Errorf("gpu: open %s: profile: %w", a, err)
 		}

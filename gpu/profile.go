@@ -1,49 +1,173 @@
 package gpu
 
 import (
-	"context"
+	"math"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Span is the time of one pass on the device, from an arbitrary origin that all spans of a device share.
+// Span is the time that one pass took on the device; the origin is the device's own.
 type Span struct {
-	Group      string // the last Group before it, or the recording's label
+	Label      string // of the recording
+	Group      string // the last Group before the pass, "" for none
 	Begin, End time.Duration
 }
 
-const profileCapacity = 1024 // passes a submit; those beyond are not timed
+// name is what a span is shown as.
+func (s Span) name() string {
+	if s.Group == "" {
+		return s.Label
+	}
+	return s.Group
+}
 
+const (
+	profilePassLimit = 2048    // passes of a submit that are timed: a query set holds 4096 timestamps
+	profileSpanLimit = 1 << 18 // spans kept between two calls of Profile
+)
+
+// spanName is what a pass belongs to.
+type spanName struct{ label, group string }
+
+// profiler collects timestamps of passes: one query set for each submit that may be under way, read when it is done.
 type profiler struct {
 	device *Device
-	period float64 // nanoseconds a tick
 
-	mu    sync.Mutex
-	free  []*profileSlot
-	spans []Span
+	mu       sync.Mutex
+	all      []*profileSlot
+	free     []*profileSlot
+	passes   []timedPass
+	dropped  int
+	first    tickAt // for the length of a tick, which the library does not tell
+	last     tickAt
+	haveTick bool
 }
 
 type profileSlot struct {
 	native nativeProfile
-	groups []string
+	names  []spanName
 }
 
-func newProfiler(ctx context.Context, d *Device) (*profiler, error) {
-	p := &profiler{device: d, period: 1}
+type timedPass struct {
+	name       spanName
+	begin, end uint64 // ticks
+}
+
+type tickAt struct {
+	tick uint64
+	at   time.Time
+}
+
+func newProfiler(d *Device) (*profiler, error) {
+	p := &profiler{device: d}
 	for range inFlight {
-		native, err := d.native.makeProfile(profileCapacity)
+		native, err := d.native.makeProfile(profilePassLimit)
 		if err != nil {
 			p.release()
 			return nil, err
 		}
-		p.free = append(p.free, &profileSlot{native: native})
+		p.all = append(p.all, &profileSlot{native: native})
 	}
+	p.free = slices.Clone(p.all)
 	return p, nil
 }
 
-func (p *profiler) slot(groups []string) *profileSlot { return nil }
-func (p *profiler) giveBack(s *profileSlot)           {}
-func (p *profiler) harvest(s *profileSlot)            {}
-func (p *profiler) release()                          {}
+// slot is where a submit puts its timestamps; nil when nobody asked for a profile.
+func (p *profiler) slot(names []spanName) *profileSlot {
+	if p == nil || len(names) == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) == 0 {
+		return nil
+	}
+	s := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	s.names = names
+	resetFence(profileFence(s.native))
+	return s
+}
 
-func (d *Device) Profile() []Span { return nil }
+func (p *profiler) giveBack(s *profileSlot) {
+	if s == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, s)
+}
+
+// harvest reads the timestamps of a submit that is done; their map was asked for before its fence.
+func (p *profiler) harvest(s *profileSlot, done func(nativeFence) error) {
+	if s == nil {
+		return
+	}
+	defer p.giveBack(s)
+	if profilePasses(s.native) == 0 || done(profileFence(s.native)) != nil {
+		return
+	}
+	ticks, groups := p.device.native.readProfile(s.native)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, g := range groups {
+		begin, end := ticks[2*i], ticks[2*i+1]
+		if len(p.passes) >= profileSpanLimit || end < begin {
+			p.dropped++
+			continue
+		}
+		p.passes = append(p.passes, timedPass{s.names[g], begin, end})
+		p.last = tickAt{end, time.Now()}
+		if !p.haveTick {
+			p.first, p.haveTick = p.last, true
+		}
+	}
+}
+
+// period is nanoseconds a tick, measured against the clock; a nanosecond where that is near or there is too little to say.
+func (p *profiler) period() float64 {
+	elapsed := p.last.at.Sub(p.first.at)
+	if elapsed < 50*time.Millisecond || p.last.tick <= p.first.tick {
+		return 1
+	}
+	ns := float64(elapsed.Nanoseconds()) / float64(p.last.tick-p.first.tick)
+	if math.Abs(ns-1) < 0.2 {
+		return 1
+	}
+	return ns
+}
+
+// Profile takes the spans of submits that are done (Wait first for all of them), in order of their beginning. It is empty
+// unless the device was opened with Options.Profile on an adapter with timestamps.
+func (d *Device) Profile() []Span {
+	p := d.profiler
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dropped > 0 {
+		d.logger.Warn("gpu: profile: passes without a time", "passes", p.dropped)
+		p.dropped = 0
+	}
+	period := p.period()
+	// Ticks are unsigned, their difference may be negative.
+	at := func(tick uint64) time.Duration { return time.Duration(float64(int64(tick-p.first.tick)) * period) }
+	spans := make([]Span, len(p.passes))
+	for i, t := range p.passes {
+		spans[i] = Span{Label: t.name.label, Group: t.name.group, Begin: at(t.begin), End: at(t.end)}
+	}
+	p.passes = p.passes[:0]
+	slices.SortStableFunc(spans, func(a, b Span) int { return int(a.Begin - b.Begin) })
+	return spans
+}
+
+func (p *profiler) release() {
+	if p == nil {
+		return
+	}
+	for _, s := range p.all {
+		p.device.native.releaseProfile(s.native)
+	}
+}

@@ -19,7 +19,7 @@ type Program struct {
 	buffers    []*Buffer // every one it uses, once
 	readbacks  []*Readback
 	sizes      []uint64 // of the read-backs
-	groups     []string // names of its groups in order, for the profile
+	names      []spanName // of its groups in order, for the profile
 	handles    []nativeGroup
 	list       nativeList
 	release    sync.Once
@@ -122,7 +122,7 @@ func (p *Program) build(ctx context.Context) error {
 	}
 	// The first group carries the recording's label, for what comes before any Group call.
 	out := []nativeCommand{{kind: kindGroup, label: p.label}}
-	p.groups = []string{p.label}
+	p.names = []spanName{{p.label, ""}}
 	shared := map[string]nativeGroup{}
 	for i := range p.commands {
 		c := &p.commands[i]
@@ -133,7 +133,7 @@ func (p *Program) build(ctx context.Context) error {
 				return fmt.Errorf("command %d: %s: %w", i, c.label, err)
 			}
 		case kindGroup:
-			p.groups = append(p.groups, c.label)
+			p.names = append(p.names, spanName{p.label, c.label})
 		default:
 			n.bytes = max(c.src.Bytes, c.dst.Bytes)
 			if c.src.Buffer != nil {

@@ -89,19 +89,17 @@ func (d *Device) drain(ctx context.Context, left int) error {
 		q.flight = q.flight[1:]
 		q.spare = append(q.spare, oldest.fence)
 		q.mu.Unlock()
-		d.profiler.harvest(oldest.profile)
+		d.profiler.harvest(oldest.profile, func(f nativeFence) error { return d.wait(ctx, f, "wait for timestamps") })
 	}
 }
 
 // launch submits lists and puts the submit among those under way. The caller holds turn.
-func (d *Device) launch(label string, lists []nativeList, stagings []nativeStaging, groups []string) error {
+func (d *Device) launch(label string, lists []nativeList, stagings []nativeStaging, names []spanName) error {
 	fence := d.queue.fence()
-	var slot *profileSlot
+	slot := d.profiler.slot(names)
 	var native nativeProfile
-	if len(groups) > 0 {
-		if slot = d.profiler.slot(groups); slot != nil {
-			native = slot.native
-		}
+	if slot != nil {
+		native = slot.native
 	}
 	if err := d.native.submit(label, lists, stagings, fence, native); err != nil {
 		d.queue.keep(fence)
@@ -151,19 +149,19 @@ func (d *Device) submit(ctx context.Context, programs []*Program) error {
 	}
 	lists := make([]nativeList, len(programs))
 	stagings := make([]nativeStaging, len(taken))
-	var groups []string
+	var names []spanName
 	dispatches := 0
 	for i, p := range programs {
 		lists[i] = p.list
 		dispatches += p.dispatches
 		if d.profiler != nil {
-			groups = append(groups, p.groups...)
+			names = append(names, p.names...)
 		}
 	}
 	for i, s := range taken {
 		stagings[i] = makeStaging(s.buffer.native, s.used, s.fence)
 	}
-	if err := d.launch(programs[0].label, lists, stagings, groups); err != nil {
+	if err := d.launch(programs[0].label, lists, stagings, names); err != nil {
 		for i := len(taken) - 1; i >= 0; i-- {
 			taken[i].ring.untake()
 		}

@@ -1,0 +1,94 @@
+package gpu
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// traceEvent is one of the Trace Event Format, which Perfetto and chrome://tracing open; times in microseconds.
+type traceEvent struct {
+	Name  string         `json:"name"`
+	Phase string         `json:"ph"`
+	Time  float64        `json:"ts"`
+	Dur   float64        `json:"dur,omitempty"`
+	PID   int            `json:"pid"`
+	TID   int            `json:"tid"`
+	Args  map[string]any `json:"args,omitempty"`
+}
+
+// WriteTrace writes spans as a JSON file for Perfetto.
+func WriteTrace(w io.Writer, spans []Span) error {
+	out := bufio.NewWriter(w)
+	events := []traceEvent{{Name: "thread_name", Phase: "M", PID: 1, TID: 1, Args: map[string]any{"name": "gpu"}}}
+	var origin time.Duration
+	if len(spans) > 0 {
+		origin = slices.MinFunc(spans, func(a, b Span) int { return cmp.Compare(a.Begin, b.Begin) }).Begin
+	}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	for _, s := range spans {
+		events = append(events, traceEvent{
+			Name: s.name(), Phase: "X", Time: us(s.Begin - origin), Dur: us(s.End - s.Begin), PID: 1, TID: 1,
+			Args: map[string]any{"recording": s.Label},
+		})
+	}
+	trace := struct {
+		Events []traceEvent `json:"traceEvents"`
+		Unit   string       `json:"displayTimeUnit"`
+	}{events, "ms"}
+	if err := json.NewEncoder(out).Encode(trace); err != nil {
+		return fmt.Errorf("gpu: write trace: %w", err)
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("gpu: write trace: %w", err)
+	}
+	return nil
+}
+
+// ProfileTable writes a table of spans: a line a group, the longest first.
+func ProfileTable(w io.Writer, spans []Span) error {
+	type row struct {
+		name         string
+		passes       int
+		total, worst time.Duration
+	}
+	rows := map[string]*row{}
+	var total time.Duration
+	for _, s := range spans {
+		r := rows[s.name()]
+		if r == nil {
+			r = &row{name: s.name()}
+			rows[s.name()] = r
+		}
+		took := s.End - s.Begin
+		r.passes++
+		r.total += took
+		r.worst = max(r.worst, took)
+		total += took
+	}
+	sorted := slices.SortedFunc(maps.Values(rows), func(a, b *row) int {
+		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.name, b.name))
+	})
+	width := len("group")
+	for _, r := range sorted {
+		width = max(width, len(r.name))
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprintf(out, "%-*s  %8s  %10s  %6s  %10s  %10s\n", width, "group", "passes", "total ms", "share", "mean us", "worst us")
+	for _, r := range sorted {
+		share := 100 * float64(r.total) / float64(max(total, 1))
+		mean := float64(r.total.Nanoseconds()) / float64(r.passes) / 1e3
+		fmt.Fprintf(out, "%-*s  %8d  %10.3f  %5.1f%%  %10.1f  %10.1f\n", width, r.name, r.passes,
+			float64(r.total.Nanoseconds())/1e6, share, mean, float64(r.worst.Nanoseconds())/1e3)
+	}
+	fmt.Fprintf(out, "%-*s  %8d  %10.3f\n", width, "all", len(spans), float64(total.Nanoseconds())/1e6)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("gpu: profile table: %w", err)
+	}
+	return nil
+}
