@@ -1,0 +1,106 @@
+package graph
+
+import (
+	"context"
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
+
+// Target is a value a program must produce.
+type Target struct {
+	Name  string // of a value without a Leaf, for Program.Output; optional otherwise
+	Value *Value
+	Leaf  string // a path in the grads tree that receives the value; "" for a buffer of the program's own
+}
+
+// CompileOptions say where a program's params live and where its results go.
+type CompileOptions struct {
+	Label      string        // of buffers and profile groups; "program" when empty
+	Params     *buffers.Tree // f32; may be nil for a graph without params
+	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
+	Targets    []Target
+	Accumulate bool                  // leaf targets add to Grads instead of overwriting
+	Progress   func(done, total int) // of pipeline compilation; may be nil
+}
+
+// Compile lowers what the targets need of a graph to a fixed list of dispatches over planned buffers, allocates those
+// and compiles every kernel. Errors name the node or tensor at fault; gpu.LimitError when one does not fit a binding,
+// gpu.ErrOutOfMemory from the allocation.
+func Compile(ctx context.Context, dev *gpu.Device, g *Graph, o CompileOptions) (*Program, error) {
+	c, err := newCompiler(g, o.Targets, dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	c.dev, c.cpu, c.materialize, c.accumulate = dev, dev.Adapter().Type == "cpu", true, o.Accumulate
+	if o.Params != nil {
+		c.params = o.Params.Layout()
+		if o.Params.DType() != buffers.F32 {
+			return nil, fmt.Errorf("graph: compile: params: dtype %v, want f32", o.Params.DType())
+		}
+	}
+	if o.Grads != nil {
+		c.grads = o.Grads.Layout()
+		if o.Grads.DType() != buffers.F32 {
+			return nil, fmt.Errorf("graph: compile: grads: dtype %v, want f32", o.Grads.DType())
+		}
+	}
+	if err := c.run(); err != nil {
+		return nil, err
+	}
+	return newProgram(ctx, c, o)
+}
+
+// Plan is the memory a program takes beyond its params and grads, in bytes.
+type Plan struct {
+	Inputs      uint64 // written by the host: inputs, what is derived from them, constant tables
+	Activations uint64 // values, in buffers shared over time with workspace
+	Workspace   uint64 // what workspaces add to that: the growth of the shared buffers over the plan without them
+	Outputs     uint64 // named outputs
+	Dispatches  int
+	Largest     []TensorBytes // the largest storages, descending, at most ten
+}
+
+// Total is the bytes of every buffer of the program.
+func (p Plan) Total() uint64 { return p.Inputs + p.Activations + p.Workspace + p.Outputs }
+
+// TensorBytes is one storage of a plan.
+type TensorBytes struct {
+	Label string
+	Bytes uint64
+}
+
+// PlanFor is what Compile would take for these targets on a device with these limits; it needs no device. A tensor that
+// does not fit a binding is a gpu.LimitError naming it.
+func PlanFor(g *Graph, targets []Target, lim gpu.Limits) (Plan, error) {
+	c, err := newCompiler(g, targets, lim)
+	if err != nil {
+		return Plan{}, err
+	}
+	if c.params, err = paramLayout(c.live, lim); err != nil {
+		return Plan{}, err
+	}
+	c.grads = c.params
+	if err := c.run(); err != nil {
+		return Plan{}, err
+	}
+	return c.plan, nil
+}
+
+// paramLayout lays out the params among nodes as a tree of them alone would.
+func paramLayout(nodes []*Node, lim gpu.Limits) (*buffers.Layout, error) {
+	var specs []buffers.Spec
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		if p, ok := n.Op.(Param); ok && !seen[p.Path] {
+			seen[p.Path] = true
+			specs = append(specs, buffers.Spec{Path: p.Path, Shape: p.Shape})
+		}
+	}
+	layout, err := buffers.NewLayout(specs, lim)
+	if err != nil {
+		return nil, fmt.Errorf("graph: plan: %w", err)
+	}
+	return layout, nil
+}

@@ -1,0 +1,86 @@
+package graph
+
+// A view is a value that lives in another value's storage: a reshape, or a slice along the first axis (not counting axes
+// of length one before it) that starts at an aligned offset. Views cost nothing.
+
+// viewed is the value that v is a view of, nil when v has memory of its own.
+func (c *compiler) viewed(v *Value) *Value {
+	n := v.node
+	if _, ok := n.Op.(Reshape); ok {
+		return n.Inputs[0]
+	}
+	if s, ok := n.Op.(Slice); ok && c.alignedSlice(s, n.Inputs[0]) {
+		return n.Inputs[0]
+	}
+	return nil
+}
+
+// root follows views to the value that owns the storage.
+func (c *compiler) root(v *Value) *Value {
+	for {
+		under := c.viewed(v)
+		if under == nil {
+			return v
+		}
+		v = under
+	}
+}
+
+// alignedSlice is whether rows [Start, Start+Length) of x can be bound where they lie.
+func (c *compiler) alignedSlice(s Slice, x *Value) bool {
+	shape := x.Shape()
+	if elements(shape[:s.Axis]) != 1 {
+		return false
+	}
+	return typeBytes(shape[s.Axis+1:], x.DType())*uint64(s.Start)%c.limits.StorageAlign == 0
+}
+
+// view is the tensor of a value that is a view.
+func (c *compiler) view(v *Value) (tensor, bool) {
+	under := c.viewed(v)
+	if under == nil {
+		return tensor{}, false
+	}
+	in := c.place(under)
+	t := tensor{Shape: v.Shape(), DType: v.DType()}
+	if elements(t.Shape) == 0 {
+		return t, true
+	}
+	s, isSlice := v.node.Op.(Slice)
+	if !isSlice {
+		if len(in.Parts) > 1 && t.rows() != in.rows() {
+			c.fail("reshape of %v split into %d row parts to %v: the first axis must stay", in.Shape, len(in.Parts), t.Shape)
+			return t, true
+		}
+		t.Parts = append(t.Parts, in.Parts...)
+		if len(t.Parts) == 1 {
+			t.Parts[0].Rows = t.rows()
+		}
+		return t, true
+	}
+	rowBytes := typeBytes(in.Shape[s.Axis+1:], in.DType)
+	if len(in.Parts) == 1 {
+		from := in.Parts[0].Span.at(rowBytes*uint64(s.Start), rowBytes*uint64(s.Length))
+		t.Parts = []tensorPart{{Rows: t.rows(), Span: from}}
+		return t, true
+	}
+	for _, p := range in.Parts { // the sliced axis is the first one: a param of several parts has longer rows than 1
+		from, to := max(p.Row, s.Start), min(p.Row+p.Rows, s.Start+s.Length)
+		if from >= to {
+			continue
+		}
+		t.Parts = append(t.Parts, tensorPart{Row: from - s.Start, Rows: to - from,
+			Span: p.Span.at(rowBytes*uint64(from-p.Row), rowBytes*uint64(to-from))})
+	}
+	return t, true
+}
+
+// inputOf is the program input behind a value that is an Input or a view of all of one.
+func (c *compiler) inputOf(v *Value) *programInput {
+	root := c.root(v)
+	in, ok := root.node.Op.(Input)
+	if !ok || elements(root.Shape()) != elements(v.Shape()) {
+		return nil
+	}
+	return c.input(in.Name, root)
+}
