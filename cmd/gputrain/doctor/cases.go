@@ -1,0 +1,211 @@
+// Package doctor checks this program on an adapter: golden cases, made by an independent float64 implementation.
+package doctor
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+
+	"gputrain/buffers/safetensors"
+	"gputrain/gpu"
+	"gputrain/shaders/suggest"
+)
+
+//go:embed cases
+var embedded embed.FS
+
+// Cases lists the golden cases that are part of the program, each a folder for RunCase.
+func Cases() (map[string]fs.FS, error) {
+	entries, err := embedded.ReadDir("cases")
+	if err != nil {
+		return nil, fmt.Errorf("doctor: cases: %w", err)
+	}
+	cases := map[string]fs.FS{}
+	for _, e := range entries {
+		if cases[e.Name()], err = fs.Sub(embedded, "cases/"+e.Name()); err != nil {
+			return nil, fmt.Errorf("doctor: cases: %w", err)
+		}
+	}
+	return cases, nil
+}
+
+// Result is how a case went. MaxError and Tolerance are those of the element that came nearest to its tolerance, or
+// passed it by most: Worst. An unsupported case has neither passed nor failed.
+type Result struct {
+	Case, Adapter       string
+	Pass                bool
+	MaxError, Tolerance float64
+	Worst               string
+	Unsupported         bool
+}
+
+// MarshalJSON leaves out what an unsupported case does not have.
+func (r Result) MarshalJSON() ([]byte, error) {
+	if r.Unsupported {
+		return json.Marshal(struct {
+			Case        string `json:"case"`
+			Adapter     string `json:"adapter"`
+			Unsupported bool   `json:"unsupported"`
+		}{r.Case, r.Adapter, true})
+	}
+	return json.Marshal(struct {
+		Case      string  `json:"case"`
+		Adapter   string  `json:"adapter"`
+		Pass      bool    `json:"pass"`
+		MaxError  float64 `json:"max_error"`
+		Tolerance float64 `json:"tolerance"`
+		Worst     string  `json:"worst"`
+	}{r.Case, r.Adapter, r.Pass, r.MaxError, r.Tolerance, r.Worst})
+}
+
+// header is what every case.json has.
+type header struct {
+	FormatVersion int    `json:"format_version"`
+	Name          string `json:"name"`
+	Kind          string `json:"kind"`
+}
+
+// kinds that the format has.
+var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model"}
+
+// RunCase runs the case in dir on dev. A kind or optimizer that the format has and this program has not is reported as
+// unsupported; an unknown one, another format version or a damaged case is an error.
+func RunCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (Result, error) {
+	c, err := loadCase(dir)
+	if err != nil {
+		return Result{}, fmt.Errorf("doctor: case: %w", err)
+	}
+	r := Result{Case: c.Name, Adapter: dev.Adapter().Name + " " + dev.Adapter().Backend}
+	var seen *comparison
+	switch c.Kind {
+	case "optimizer":
+		seen, err = runOptimizer(ctx, dev, c)
+	case "clip":
+		seen, err = runClip(ctx, dev, c)
+	case "schedule":
+		seen, err = runSchedule(c)
+	default:
+		r.Unsupported = true
+		return r, nil
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("doctor: case %s: %w", c.Name, err)
+	}
+	if seen == nil {
+		r.Unsupported = true
+		return r, nil
+	}
+	r.Pass, r.MaxError, r.Tolerance, r.Worst = seen.result()
+	return r, nil
+}
+
+// goldenCase is a case as it lies in its folder.
+type goldenCase struct {
+	header
+	raw     []byte
+	tensors *safetensors.File // nil for schedules
+}
+
+func loadCase(dir fs.FS) (*goldenCase, error) {
+	raw, err := fs.ReadFile(dir, "case.json")
+	if err != nil {
+		return nil, err
+	}
+	c := &goldenCase{raw: raw}
+	if err := json.Unmarshal(raw, &c.header); err != nil {
+		return nil, fmt.Errorf("case.json: %w", err)
+	}
+	if c.FormatVersion != 1 {
+		return nil, fmt.Errorf("%s: format_version %d, want 1", c.Name, c.FormatVersion)
+	}
+	if !slices.Contains(kinds, c.Kind) {
+		return nil, fmt.Errorf("%s: kind %q, want one of %s%s", c.Name, c.Kind, strings.Join(kinds, ", "), suggest.DidYouMean(c.Kind, kinds))
+	}
+	if c.Kind == "schedule" {
+		return c, nil
+	}
+	data, err := fs.ReadFile(dir, "tensors.safetensors")
+	if err != nil {
+		return nil, err
+	}
+	if c.tensors, err = safetensors.Parse(data); err != nil {
+		return nil, fmt.Errorf("%s: tensors.safetensors: %w", c.Name, err)
+	}
+	return c, nil
+}
+
+// decode reads case.json into the fields of a kind. Keys that are for people are ignored.
+func (c *goldenCase) decode(into any) error {
+	if err := json.Unmarshal(c.raw, into); err != nil {
+		return fmt.Errorf("case.json: %w", err)
+	}
+	return nil
+}
+
+// tolerance of an element: atol + rtol |want| + atol_rel_max max|want over the tensor|.
+type tolerance struct {
+	RTol       float64 `json:"rtol"`
+	ATol       float64 `json:"atol"`
+	ATolRelMax float64 `json:"atol_rel_max"`
+}
+
+// comparison keeps the element that is worst in relation to its tolerance.
+type comparison struct {
+	ratio, found, allowed float64
+	where                 string
+	failed                bool
+}
+
+// tensor compares every element; a NaN, or another number of elements, never passes.
+func (c *comparison) tensor(where string, got, want []float32, tol tolerance) {
+	if len(got) != len(want) {
+		c.fail(fmt.Sprintf("%s: %d elements, want %d", where, len(got), len(want)))
+		return
+	}
+	largest := 0.0
+	for _, w := range want {
+		largest = max(largest, math.Abs(float64(w)))
+	}
+	for i, w := range want {
+		c.number(where, float64(got[i]), float64(w), tol.ATol+tol.RTol*math.Abs(float64(w))+tol.ATolRelMax*largest)
+	}
+}
+
+// number compares one number.
+func (c *comparison) number(where string, got, want, allowed float64) {
+	diff := math.Abs(got - want)
+	if got == want {
+		diff = 0 // equal infinities too
+	}
+	if !(diff <= allowed) {
+		c.failed = true
+	}
+	ratio := diff / allowed
+	switch {
+	case diff == 0:
+		ratio = 0
+	case math.IsNaN(ratio) || math.IsInf(ratio, 0):
+		ratio, diff = math.Inf(1), min(diff, math.MaxFloat64)
+	}
+	if math.IsNaN(diff) {
+		diff = math.MaxFloat64 // JSON has no NaN
+	}
+	if c.where == "" || ratio > c.ratio {
+		c.ratio, c.found, c.allowed, c.where = ratio, diff, allowed, where
+	}
+}
+
+// fail records something that no number measures.
+func (c *comparison) fail(what string) {
+	c.failed = true
+	c.ratio, c.found, c.allowed, c.where = math.Inf(1), math.MaxFloat64, 0, what
+}
+
+func (c *comparison) result() (pass bool, found, allowed float64, where string) {
+	return !c.failed && c.where != "", c.found, c.allowed, c.where
+}

@@ -1,0 +1,184 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+)
+
+// twinRun is an optimizer at work in float64, without a device.
+type twinRun struct {
+	*optim.Twin
+}
+
+func (r twinRun) call(grads []buffers.Host) error           { return r.Update(grads) }
+func (r twinRun) params() ([]buffers.Host, error)           { return r.Params(), nil }
+func (r twinRun) state(slot string) ([]buffers.Host, error) { return r.State(slot), nil }
+func (r twinRun) updates() int64                            { return r.Counts()["updates"] }
+
+func loadEmbedded(t *testing.T, name string) *goldenCase {
+	cases, err := Cases()
+	require.NoError(t, err)
+	require.Contains(t, cases, name)
+	c, err := loadCase(cases[name])
+	require.NoError(t, err)
+	return c
+}
+
+func runTwin(t *testing.T, c *goldenCase, o *optimizerCase) *comparison {
+	tx, supported, err := o.transform()
+	require.NoError(t, err)
+	require.True(t, supported)
+	params, err := c.leaves(o.Params, "params")
+	require.NoError(t, err)
+	twin, err := optim.NewTwin(tx, params)
+	require.NoError(t, err)
+	seen, err := c.follow(o, twinRun{twin})
+	require.NoError(t, err)
+	return seen
+}
+
+func TestTwinFollowsGoldenOptimizers(t *testing.T) {
+	for _, name := range []string{"adamw_basic", "adamw_accum4", "adamw_bf16mu_cosine"} {
+		t.Run(name, func(t *testing.T) {
+			c, o := loadEmbedded(t, name), &optimizerCase{}
+			require.NoError(t, c.decode(o))
+			seen := runTwin(t, c, o)
+			pass, found, allowed, where := seen.result()
+			t.Logf("worst %s: %g of %g", where, found, allowed)
+			assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+			// The twin is float64 throughout: far inside what f32 is allowed, except where bf16 rounds.
+			if !strings.Contains(name, "bf16") {
+				assert.Less(t, seen.ratio, 0.1)
+			}
+		})
+	}
+}
+
+// Deviations that a golden case must catch.
+func TestGoldenCasesCatchWrongOptimizers(t *testing.T) {
+	for name, spoil := range map[string]func(o *optimizerCase){
+		"b2":           func(o *optimizerCase) { o.Config = json.RawMessage(`{"b1":0.9,"b2":0.998,"eps":1e-8}`) },
+		"nesterov":     func(o *optimizerCase) { o.Config = json.RawMessage(`{"b1":0.9,"b2":0.999,"eps":1e-8,"nesterov":true}`) },
+		"no clip":      func(o *optimizerCase) { o.ClipGrad = nil },
+		"no decay":     func(o *optimizerCase) { o.WeightDecay = 0 },
+		"decay of all": func(o *optimizerCase) { o.WeightDecayMask = nil },
+		"rate":         func(o *optimizerCase) { o.Schedule.LearningRate *= 1.0001 },
+		"mu in bf16": func(o *optimizerCase) {
+			o.Config = json.RawMessage(`{"b1":0.9,"b2":0.999,"eps":1e-8,"mu_dtype":"bfloat16"}`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, o := loadEmbedded(t, "adamw_basic"), &optimizerCase{}
+			require.NoError(t, c.decode(o))
+			spoil(o)
+			pass, _, _, _ := runTwin(t, c, o).result()
+			assert.False(t, pass)
+		})
+	}
+}
+
+func TestSchedules(t *testing.T) {
+	c := loadEmbedded(t, "schedules")
+	seen, err := runSchedule(c)
+	require.NoError(t, err)
+	pass, found, allowed, where := seen.result()
+	assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+
+	spoiled := *c
+	spoiled.raw = []byte(strings.Replace(string(c.raw), "0.09604", "0.09605", 1))
+	seen, err = runSchedule(&spoiled)
+	require.NoError(t, err)
+	pass, _, _, where = seen.result()
+	assert.False(t, pass)
+	assert.Equal(t, "schedules[1] linear update 2", where)
+}
+
+func TestCasesOnDevice(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		cases, err := Cases()
+		require.NoError(t, err)
+		for _, name := range []string{"adamw_basic", "adamw_accum4", "adamw_bf16mu_cosine", "clip", "schedules"} {
+			r, err := RunCase(t.Context(), d, cases[name])
+			require.NoError(t, err)
+			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
+			assert.Equal(t, name, r.Case)
+			assert.Contains(t, r.Adapter, d.Adapter().Backend)
+			t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
+		}
+	})
+}
+
+func TestComparisonRejects(t *testing.T) {
+	tol := tolerance{RTol: 1e-3, ATol: 1e-6, ATolRelMax: 1e-4}
+	want := []float32{1, -2, 0}
+	for name, got := range map[string][]float32{
+		"too far": {1, -2.01, 0}, "nan": {float32(math.NaN()), -2, 0}, "infinite": {1, -2, float32(math.Inf(1))}, "short": {1, -2},
+	} {
+		c := &comparison{}
+		c.tensor(name, got, want, tol)
+		pass, found, _, where := c.result()
+		assert.False(t, pass, name)
+		assert.True(t, strings.HasPrefix(where, name))
+		_, err := json.Marshal(Result{MaxError: found})
+		assert.NoError(t, err)
+	}
+	c := &comparison{}
+	c.tensor("near", []float32{1.001, -2.002, 0.0002}, want, tol)
+	pass, _, _, _ := c.result()
+	assert.True(t, pass, "atol_rel_max counts")
+	pass, _, _, _ = (&comparison{}).result()
+	assert.False(t, pass, "nothing compared is no pass")
+}
+
+func TestExactBF16(t *testing.T) {
+	assert.True(t, exactBF16([]float32{0, 1.5, -0.0078125}))
+	assert.False(t, exactBF16([]float32{1.001}))
+}
+
+func TestResultJSON(t *testing.T) {
+	data, err := json.Marshal(Result{Case: "a", Adapter: "b", Pass: true, MaxError: 1, Tolerance: 2, Worst: "w"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"case":"a","adapter":"b","pass":true,"max_error":1,"tolerance":2,"worst":"w"}`, string(data))
+	data, err = json.Marshal(Result{Case: "a", Adapter: "b", Unsupported: true})
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"case":"a","adapter":"b","unsupported":true}`, string(data))
+}
+
+func TestRunCaseRefuses(t *testing.T) {
+	dry := gpu.Dry(gpu.DefaultLimits())
+	for text, want := range map[string]string{
+		`{"format_version":2,"name":"x","kind":"clip"}`: "format_version 2, want 1",
+		`{"format_version":1,"name":"x","kind":"clop"}`: `did you mean "clip"?`,
+		`{"format_version":1,"name":"x","kind":"clip"}`: "tensors.safetensors",
+		`{"format_version":1,`:                          "case.json",
+	} {
+		_, err := RunCase(t.Context(), dry, fstest.MapFS{"case.json": {Data: []byte(text)}})
+		assert.ErrorContains(t, err, want)
+	}
+	empty := &fstest.MapFile{Data: append([]byte{8, 0, 0, 0, 0, 0, 0, 0}, "{}      "...)}
+	run := func(text string) (Result, error) {
+		return RunCase(context.Background(), dry, fstest.MapFS{"case.json": {Data: []byte(text)}, "tensors.safetensors": empty})
+	}
+	_, err := run(`{"format_version":1,"name":"x","kind":"optimizer","optimizer":"adamv"}`)
+	assert.ErrorContains(t, err, `did you mean "adamw"?`)
+	for _, text := range []string{
+		`{"format_version":1,"name":"x","kind":"optimizer","optimizer":"skew"}`, `{"format_version":1,"name":"x","kind":"prng"}`,
+	} {
+		r, err := run(text)
+		require.NoError(t, err)
+		assert.True(t, r.Unsupported)
+		assert.False(t, r.Pass)
+	}
+}

@@ -1,0 +1,203 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"gputrain/gpu"
+	"gputrain/optim"
+	"gputrain/shaders/suggest"
+)
+
+// optimizerCase is case.json of kind optimizer.
+type optimizerCase struct {
+	Optimizer         string               `json:"optimizer"`
+	Config            json.RawMessage      `json:"config"`
+	Schedule          optim.ScheduleConfig `json:"schedule"`
+	LearningRates     []float64            `json:"learning_rates"`
+	ClipGrad          *float64             `json:"clip_grad"`
+	WeightDecay       float64              `json:"weight_decay"`
+	WeightDecayMask   map[string]bool      `json:"weight_decay_mask"`
+	AccumulationSteps int                  `json:"gradient_accumulation_steps"`
+	Steps             int                  `json:"steps"`
+	Semantics         string               `json:"semantics"`
+	Params            []paramSpec          `json:"params"`
+	Expect            []expectation        `json:"expect"`
+	StateSlots        map[string][]string  `json:"state_slots"`
+	StateDTypes       map[string]string    `json:"state_dtypes"`
+	Tolerance         struct {
+		Params tolerance            `json:"params"`
+		State  map[string]tolerance `json:"state"`
+	} `json:"tolerance"`
+}
+
+// expectation is what is to be compared after call Step, counted from 0.
+type expectation struct {
+	Step        int   `json:"step"`
+	UpdatesDone int64 `json:"updates_done"`
+	State       bool  `json:"state"`
+}
+
+// optimizers that the format has.
+var formatOptimizers = []string{"adamw", "adafactor", "lion", "rmsprop", "muon", "mars", "quad", "skew"}
+
+// translations turn a case's config, in eformer's names, into an optimizer's parameters, for those there are.
+var translations = map[string]func(config map[string]any){
+	"adamw": func(config map[string]any) { config["mu_dtype"] = dtypeName(config["mu_dtype"]) },
+}
+
+// dtypeName turns numpy's name of a dtype into ours; null is f32.
+func dtypeName(v any) any {
+	switch v {
+	case nil, "float32":
+		return "f32"
+	case "bfloat16":
+		return "bf16"
+	}
+	return v
+}
+
+// transform builds the optimizer of the case; false where there is none of that name yet.
+func (o *optimizerCase) transform() (optim.Transform, bool, error) {
+	if !slices.Contains(formatOptimizers, o.Optimizer) {
+		return optim.Transform{}, false, fmt.Errorf("optimizer %q, want one of %s%s", o.Optimizer,
+			strings.Join(formatOptimizers, ", "), suggest.DidYouMean(o.Optimizer, formatOptimizers))
+	}
+	translate, ok := translations[o.Optimizer]
+	if !ok {
+		return optim.Transform{}, false, nil
+	}
+	options := optim.Options{
+		Schedule: o.Schedule, ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay,
+		AccumulationSteps: o.AccumulationSteps, Numerics: optim.EFormer,
+	}
+	if o.ClipGrad != nil && *o.ClipGrad == 0 {
+		options.ClipGrad = nil // eformer tests for truth
+	}
+	if o.WeightDecayMask != nil {
+		options.WeightDecayMask = optim.MaskPaths(o.WeightDecayMask)
+	}
+	config := map[string]any{}
+	if raw := bytes.TrimSpace(o.Config); len(raw) > 0 {
+		if err := json.Unmarshal(raw, &config); err != nil {
+			return optim.Transform{}, false, fmt.Errorf("config: %w", err)
+		}
+	}
+	translate(config)
+	parameters, err := json.Marshal(config)
+	if err != nil {
+		return optim.Transform{}, false, fmt.Errorf("config: %w", err)
+	}
+	tx, err := optim.Build(o.Optimizer, options, parameters)
+	return tx, true, err
+}
+
+// runOptimizer makes all calls of a case on the device; nil where the optimizer is not there yet.
+func runOptimizer(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, error) {
+	o := &optimizerCase{}
+	if err := c.decode(o); err != nil {
+		return nil, err
+	}
+	tx, supported, err := o.transform()
+	if err != nil || !supported {
+		return nil, err
+	}
+	params, err := c.leaves(o.Params, "params")
+	if err != nil {
+		return nil, err
+	}
+	run, err := newDeviceRun(ctx, dev, tx, params)
+	if err != nil {
+		return nil, err
+	}
+	defer run.release()
+	return c.follow(o, run)
+}
+
+// follow makes the calls of a case and compares what is expected after each.
+func (c *goldenCase) follow(o *optimizerCase, run optimizerRun) (*comparison, error) {
+	seen := &comparison{}
+	schedule, err := o.Schedule.Build(optim.EFormer)
+	if err != nil {
+		return nil, err
+	}
+	for i, lr := range o.LearningRates {
+		seen.number(fmt.Sprintf("learning_rates[%d]", i), schedule(int64(i)), lr, 1e-5*math.Abs(lr)+3e-7*o.Schedule.LearningRate)
+	}
+	for step := range o.Steps {
+		grads, err := c.leaves(o.Params, fmt.Sprintf("grads/%d", step))
+		if err != nil {
+			return nil, err
+		}
+		if err := run.call(grads); err != nil {
+			return nil, fmt.Errorf("call %d: %w", step, err)
+		}
+		for _, e := range o.Expect {
+			if e.Step != step {
+				continue
+			}
+			if err := c.compare(o, run, e, seen); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return seen, nil
+}
+
+// compare compares params and state after a call.
+func (c *goldenCase) compare(o *optimizerCase, run optimizerRun, e expectation, seen *comparison) error {
+	if done := run.updates(); done != e.UpdatesDone {
+		seen.fail(fmt.Sprintf("step %d: %d updates done, want %d", e.Step, done, e.UpdatesDone))
+	}
+	prefix := fmt.Sprintf("expect/%d", e.Step)
+	got, err := run.params()
+	if err != nil {
+		return err
+	}
+	want, err := c.leaves(o.Params, prefix+"/params")
+	if err != nil {
+		return err
+	}
+	seen.leaves(fmt.Sprintf("step %d params", e.Step), got, want, o.Tolerance.Params)
+	if !e.State {
+		return nil
+	}
+	for _, slot := range slices.Sorted(maps.Keys(o.StateSlots)) {
+		got, err := run.state(slot)
+		if err != nil {
+			return err
+		}
+		where := fmt.Sprintf("step %d state/%s", e.Step, slot)
+		for _, leaf := range o.StateSlots[slot] {
+			want, err := c.tensors.Float32(prefix + "/state/" + slot + "/" + leaf)
+			if err != nil {
+				return err
+			}
+			found := false
+			for _, g := range got {
+				if g.Path != leaf {
+					continue
+				}
+				found = true
+				seen.tensor(where+"/"+leaf, g.Data, want, o.Tolerance.State[slot])
+				if o.StateDTypes[slot] == "bfloat16" && !exactBF16(g.Data) {
+					seen.fail(where + "/" + leaf + ": not exactly bf16")
+				}
+			}
+			if !found {
+				seen.fail(where + "/" + leaf + ": missing")
+			}
+		}
+	}
+	return nil
+}
+
+func exactBF16(data []float32) bool {
+	return !slices.ContainsFunc(data, func(v float32) bool { return math.Float32bits(v)&0xffff != 0 })
+}

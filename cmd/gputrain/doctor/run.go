@@ -1,0 +1,98 @@
+package doctor
+
+import (
+	"context"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/optim"
+)
+
+// optimizerRun is an optimizer at work on the leaves of a case.
+type optimizerRun interface {
+	call(grads []buffers.Host) error // one call, with the gradients of all leaves
+	params() ([]buffers.Host, error)
+	state(slot string) ([]buffers.Host, error) // nil where there is no such slot
+	updates() int64
+}
+
+// deviceRun is one on a device, by programs made once.
+type deviceRun struct {
+	ctx      context.Context
+	tree     *buffers.Tree
+	grads    *buffers.Tree
+	opt      *optim.State
+	programs map[optim.Phase]*gpu.Program
+}
+
+func newDeviceRun(ctx context.Context, dev *gpu.Device, tx optim.Transform, params []buffers.Host) (*deviceRun, error) {
+	r := &deviceRun{ctx: ctx, programs: map[optim.Phase]*gpu.Program{}}
+	if err := r.prepare(dev, tx, params); err != nil {
+		r.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *deviceRun) prepare(dev *gpu.Device, tx optim.Transform, params []buffers.Host) error {
+	var err error
+	if r.tree, err = buffers.Upload(dev, "case.params", params, buffers.F32); err != nil {
+		return err
+	}
+	if r.grads, err = buffers.NewTree(dev, "case.grads", r.tree.Layout(), buffers.F32); err != nil {
+		return err
+	}
+	if r.opt, err = tx.Init(r.tree); err != nil {
+		return err
+	}
+	for _, phase := range r.opt.Phases() {
+		rec := dev.Record("gputrain.doctor." + phase.String())
+		if err := tx.Record(rec, phase, r.grads, r.opt, r.tree); err != nil {
+			return err
+		}
+		program, err := rec.Program(r.ctx)
+		if err != nil {
+			return err
+		}
+		r.programs[phase] = program
+	}
+	return nil
+}
+
+func (r *deviceRun) call(grads []buffers.Host) error {
+	if err := r.grads.WriteAll(grads); err != nil {
+		return err
+	}
+	phase, err := r.opt.Prepare()
+	if err != nil {
+		return err
+	}
+	return r.programs[phase].Submit(r.ctx)
+}
+
+func (r *deviceRun) params() ([]buffers.Host, error) { return r.tree.Download(r.ctx) }
+
+func (r *deviceRun) state(slot string) ([]buffers.Host, error) {
+	for _, t := range r.opt.Trees() {
+		if t.Name == slot {
+			return t.Tree.Download(r.ctx)
+		}
+	}
+	return nil, nil
+}
+
+func (r *deviceRun) updates() int64 { return r.opt.Counts()["updates"] }
+
+func (r *deviceRun) release() {
+	for _, p := range r.programs {
+		p.Release()
+	}
+	if r.opt != nil {
+		r.opt.Release()
+	}
+	for _, t := range []*buffers.Tree{r.tree, r.grads} {
+		if t != nil {
+			t.Release()
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package optim
+
+import (
+	"math"
+
+	"gputrain/buffers"
+)
+
+// AdamOptions are the parameters of ScaleByAdam; the zero values of MuDType, EpsRoot and Nesterov are optax's
+// defaults.
+type AdamOptions struct {
+	B1, B2, Eps, EpsRoot float64
+	MuDType              buffers.DType
+	Nesterov             bool
+	Numerics             Numerics
+}
+
+// ScaleByAdam is optax.scale_by_adam. With n = t+1 the number of this update, counted from 1:
+//
+//	mu <- (1-b1) u + b1 mu
+//	nu <- (1-b2) u² + b2 nu
+//	m  =  mu/(1-b1ⁿ)                              nesterov: b1 mu/(1-b1ⁿ⁺¹) + (1-b1) u/(1-b1ⁿ)
+//	v  =  nu/(1-b2ⁿ)
+//	u  <- m / (sqrt(v + eps_root) + eps)          eps outside of the root, eps_root inside
+//
+// mu is rounded to MuDType only after its use; nu is f32 in both numerics. Rounding of a bf16 mu is stochastic in
+// Stable; in EFormer it is to nearest even, and b1 and the product b1 mu are rounded to bf16 as well.
+// State: "mu", "nu".
+func ScaleByAdam(o AdamOptions) Transform {
+	const name = "scale_by_adam"
+	for _, b := range []float64{o.B1, o.B2} {
+		if !(b >= 0 && b < 1) {
+			return failed(name, "b1, b2: found %g, wanted 0 to less than 1", b)
+		}
+	}
+	if !(o.Eps >= 0) || !(o.EpsRoot >= 0) {
+		return failed(name, "eps %g, eps_root %g: wanted neither below 0", o.Eps, o.EpsRoot)
+	}
+	if o.MuDType != buffers.F32 && o.MuDType != buffers.BF16 {
+		return failed(name, "mu_dtype: found %s, wanted f32 or bf16", o.MuDType)
+	}
+	half := o.MuDType == buffers.BF16
+	rounded := half && o.Numerics == EFormer
+	keep, product, shrink := o.B1, "$b1 * $mu", func(x float64) float64 { return x }
+	if rounded {
+		keep, product, shrink = roundBF16(o.B1), "optim_nearest($b1 * $mu)", roundBF16
+	}
+	correction := func(b float64, ahead int64) func(int64) float64 {
+		return func(t int64) float64 { return 1 - math.Pow(b, float64(t+1+ahead)) }
+	}
+	e := element{
+		name:  name,
+		slots: []slot{{"mu", o.MuDType, half && !rounded}, {name: "nu", dtype: buffers.F32}},
+		scalars: []scalar{
+			fixed("b1", keep), fixed("b1c", 1-o.B1), fixed("b2", o.B2), fixed("b2c", 1-o.B2),
+			fixed("eps", o.Eps), fixed("eps_root", o.EpsRoot),
+			{"mu_correction", correction(o.B1, 0)}, {"nu_correction", correction(o.B2, 0)},
+		},
+		flops: 14,
+	}
+	m := "$mu / $mu_correction"
+	if o.Nesterov {
+		e.scalars = append(e.scalars, fixed("b1_exact", o.B1), scalar{"mu_correction_ahead", correction(o.B1, 1)})
+		m = "$b1_exact * ($mu / $mu_correction_ahead) + $b1c * (u / $mu_correction)"
+		e.flops = 18
+	}
+	e.wgsl = "$mu = $b1c * u + " + product + `;
+$nu = $b2c * (u * u) + $b2 * $nu;
+let m = ` + m + `;
+let v = $nu / $nu_correction;
+u = m / (sqrt(v + $eps_root) + $eps);`
+	e.twin = func(c *cell) {
+		s, g := c.scalars, c.u
+		b1, b1c, b2, b2c, eps, epsRoot := s[0], s[1], s[2], s[3], s[4], s[5]
+		mu := b1c*g + shrink(b1*c.slots[0])
+		nu := b2c*g*g + b2*c.slots[1]
+		m := mu / s[6]
+		if o.Nesterov {
+			m = s[8]*mu/s[9] + b1c*g/s[6]
+		}
+		c.slots[0], c.slots[1] = mu, nu
+		c.u = m / (math.Sqrt(nu/s[7]+epsRoot) + eps)
+	}
+	return single(e)
+}

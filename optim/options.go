@@ -1,0 +1,73 @@
+package optim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Options are what all optimizers have in common. The zero value is a rate of 0 and nothing else.
+type Options struct {
+	Schedule          ScheduleConfig `json:"schedule" doc:"learning rate by update"`
+	ClipGrad          *float64       `json:"clip_grad" doc:"largest global norm of the gradient; null = no clip"`
+	WeightDecay       float64        `json:"weight_decay" doc:"p -= lr(t) weight_decay p, outside of the optimizer"`
+	WeightDecayMask   *Mask          `json:"weight_decay_mask" doc:"leaves that decay: patterns, paths or \"matrices\"; null = all"`
+	AccumulationSteps int            `json:"accumulation_steps" doc:"calls an update, whose gradients are averaged; 0 = 1"`
+	SkipNonFinite     bool           `json:"skip_non_finite" doc:"an update whose gradient is not finite changes nothing"`
+	MeasureNorm       bool           `json:"measure_norm" doc:"measure the global norm of the gradient also where nothing needs it"`
+	Numerics          Numerics       `json:"numerics" doc:"stable (default) or eformer"`
+	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by pattern of the path; the first match holds"`
+}
+
+// Validate checks everything that can be checked without the paths of a tree.
+func (o Options) Validate() error {
+	if err := o.Numerics.Validate(); err != nil {
+		return err
+	}
+	if err := o.Schedule.Validate(); err != nil {
+		return err
+	}
+	if o.ClipGrad != nil && (!(*o.ClipGrad > 0) || math.IsInf(*o.ClipGrad, 0)) {
+		return fmt.Errorf("clip_grad: found %g, wanted more than 0, or null for no clip", *o.ClipGrad)
+	}
+	if !(o.WeightDecay >= 0) || math.IsInf(o.WeightDecay, 0) {
+		return fmt.Errorf("weight_decay: found %g, wanted 0 or more", o.WeightDecay)
+	}
+	if o.AccumulationSteps < 0 {
+		return fmt.Errorf("accumulation_steps: found %d, wanted 1 or more", o.AccumulationSteps)
+	}
+	return nil
+}
+
+// assemble puts the parts that all optimizers share around the one that makes the update, rate included:
+//
+//	accumulate(k, skip_non_finite(chain(global_norm, clip, inner, scheduled decay)))
+func (o Options) assemble(lr Schedule, inner Transform) Transform {
+	var parts []Transform
+	if o.MeasureNorm {
+		parts = append(parts, GlobalNorm())
+	}
+	if o.ClipGrad != nil {
+		parts = append(parts, ClipByGlobalNorm(*o.ClipGrad))
+	}
+	parts = append(parts, inner)
+	if o.WeightDecay > 0 {
+		parts = append(parts, AddScheduledDecay(lr, o.WeightDecay, o.WeightDecayMask, o.Rates...))
+	}
+	t := Chain(parts...)
+	if o.SkipNonFinite {
+		t = SkipNonFinite(t)
+	}
+	return Accumulate(max(o.AccumulationSteps, 1), t)
+}
+
+// oneDecay refuses a decay inside the optimizer beside the one outside, which stable numerics have not.
+func (o Options) oneDecay(inner float64) error {
+	if !(inner >= 0) || math.IsInf(inner, 0) {
+		return fmt.Errorf("parameters: weight_decay: found %g, wanted 0 or more", inner)
+	}
+	if inner > 0 && o.WeightDecay > 0 && o.Numerics != EFormer {
+		return errors.New("weight_decay: found one in the options and one in the parameters, wanted one (eformer numerics allow both)")
+	}
+	return nil
+}

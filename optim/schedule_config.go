@@ -1,0 +1,147 @@
+package optim
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"gputrain/shaders/suggest"
+)
+
+// warmupBegin is the rate of update 0 where there is a warm-up, as eformer's factory has it.
+const warmupBegin = 1e-8
+
+// ScheduleConfig describes a schedule in numbers. The zero Type is "constant"; null in JSON is the zero value.
+type ScheduleConfig struct {
+	Type            string  `json:"type" doc:"constant, linear, cosine or polynomial"`
+	LearningRate    float64 `json:"learning_rate" doc:"peak rate"`
+	LearningRateEnd float64 `json:"learning_rate_end" doc:"rate at and beyond the end"`
+	WarmupSteps     int64   `json:"warmup_steps" doc:"updates from almost 0 to the peak; 0 = none"`
+	Steps           int64   `json:"steps" doc:"updates until the end, the warm-up counted"`
+	Exponent        float64 `json:"exponent" doc:"of cosine and polynomial; 0 = 1"`
+}
+
+// ScheduleBuilder makes a schedule of a validated configuration.
+type ScheduleBuilder func(c ScheduleConfig, n Numerics) (Schedule, error)
+
+var schedules = struct {
+	sync.RWMutex
+	byName map[string]ScheduleBuilder
+}{byName: map[string]ScheduleBuilder{
+	"constant": buildConstant, "linear": buildLinear, "cosine": buildCosine, "polynomial": buildPolynomial,
+}}
+
+// RegisterSchedule adds a type of schedule under a name that is not yet taken.
+func RegisterSchedule(name string, b ScheduleBuilder) error {
+	schedules.Lock()
+	defer schedules.Unlock()
+	if _, taken := schedules.byName[name]; taken || name == "" || b == nil {
+		return fmt.Errorf("optim: register schedule: found %q, wanted a name not yet taken and a builder", name)
+	}
+	schedules.byName[name] = b
+	return nil
+}
+
+// ScheduleNames lists the registered types of schedule in order.
+func ScheduleNames() []string {
+	schedules.RLock()
+	defer schedules.RUnlock()
+	return slices.Sorted(maps.Keys(schedules.byName))
+}
+
+// Validate checks what holds for every type: a known type, finite rates, steps beyond the warm-up.
+func (c ScheduleConfig) Validate() error {
+	if _, err := c.builder(); err != nil {
+		return err
+	}
+	for _, v := range []struct {
+		name  string
+		value float64
+	}{{"learning_rate", c.LearningRate}, {"learning_rate_end", c.LearningRateEnd}, {"exponent", c.Exponent}} {
+		if !(v.value >= 0) || math.IsInf(v.value, 0) {
+			return fmt.Errorf("schedule: %s: found %g, wanted a finite number not below 0", v.name, v.value)
+		}
+	}
+	if c.WarmupSteps < 0 || c.Steps < 0 {
+		return fmt.Errorf("schedule: found steps %d and warmup_steps %d, wanted neither below 0", c.Steps, c.WarmupSteps)
+	}
+	if c.Type == "" || c.Type == "constant" {
+		return nil
+	}
+	if c.Steps <= c.WarmupSteps {
+		return fmt.Errorf("schedule: %s: steps: found %d, wanted more than warmup_steps %d (steps counts the warm-up)", c.Type, c.Steps, c.WarmupSteps)
+	}
+	return nil
+}
+
+// Build makes the schedule. The numerics differ in one thing: in EFormer a cosine without warm-up ignores its
+// exponent, and a constant rate takes no warm-up.
+func (c ScheduleConfig) Build(n Numerics) (Schedule, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("optim: %w", err)
+	}
+	build, err := c.builder()
+	if err != nil {
+		return nil, fmt.Errorf("optim: %w", err)
+	}
+	if c.Exponent == 0 {
+		c.Exponent = 1
+	}
+	s, err := build(c, n)
+	if err != nil {
+		return nil, fmt.Errorf("optim: schedule: %s: %w", c.Type, err)
+	}
+	return s, nil
+}
+
+func (c ScheduleConfig) builder() (ScheduleBuilder, error) {
+	name := c.Type
+	if name == "" {
+		name = "constant"
+	}
+	schedules.RLock()
+	b, ok := schedules.byName[name]
+	schedules.RUnlock()
+	if !ok {
+		return nil, fmt.Errorf("schedule: type: found %q, wanted one of %s%s", name, strings.Join(ScheduleNames(), ", "), suggest.DidYouMean(name, ScheduleNames()))
+	}
+	return b, nil
+}
+
+func buildConstant(c ScheduleConfig, n Numerics) (Schedule, error) {
+	if c.WarmupSteps == 0 {
+		return Constant(c.LearningRate), nil
+	}
+	if n == EFormer {
+		return nil, fmt.Errorf("found warmup_steps %d, wanted none in eformer numerics", c.WarmupSteps)
+	}
+	return WarmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.WarmupSteps+1, c.LearningRate), nil
+}
+
+func buildLinear(c ScheduleConfig, _ Numerics) (Schedule, error) {
+	if c.WarmupSteps == 0 {
+		return Linear(c.LearningRate, c.LearningRateEnd, c.Steps), nil
+	}
+	return WarmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.LearningRateEnd), nil
+}
+
+func buildCosine(c ScheduleConfig, n Numerics) (Schedule, error) {
+	if c.WarmupSteps > 0 {
+		return WarmupCosine(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.LearningRateEnd, c.Exponent), nil
+	}
+	if n == EFormer {
+		c.Exponent = 1
+	}
+	return WarmupCosine(c.LearningRate, c.LearningRate, 0, c.Steps, c.LearningRateEnd, c.Exponent), nil
+}
+
+func buildPolynomial(c ScheduleConfig, _ Numerics) (Schedule, error) {
+	decay := Polynomial(c.LearningRate, c.LearningRateEnd, c.Exponent, c.Steps-c.WarmupSteps, 0)
+	if c.WarmupSteps == 0 {
+		return decay, nil
+	}
+	return Join([]Schedule{Linear(warmupBegin, c.LearningRate, c.WarmupSteps), decay}, []int64{c.WarmupSteps}), nil
+}

@@ -1,0 +1,57 @@
+package optim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// StatisticsBytes is the size of one entry of State.Statistics.
+const StatisticsBytes = 16
+
+// Statistics is what an update measured of its gradient: the mean gradient where it accumulates, before any clip. On the
+// device it is four little-endian words: norm (f32), non-finite flag (u32, 0 or 1), sum of squares (f32), skipped (u32).
+type Statistics struct {
+	Norm         float32 // global norm
+	NonFinite    bool    // some element is infinite or not a number
+	SumOfSquares float32
+	Skipped      uint32 // updates that SkipNonFinite has dropped since Init
+}
+
+// ParseStatistics reads what was read back from State.Statistics.
+func ParseStatistics(data []byte) (Statistics, error) {
+	if len(data) < StatisticsBytes {
+		return Statistics{}, fmt.Errorf("optim: statistics: found %d bytes, wanted %d", len(data), StatisticsBytes)
+	}
+	word := func(i int) uint32 { return binary.LittleEndian.Uint32(data[4*i:]) }
+	return Statistics{
+		Norm: math.Float32frombits(word(0)), NonFinite: word(1) != 0,
+		SumOfSquares: math.Float32frombits(word(2)), Skipped: word(3),
+	}, nil
+}
+
+// Bytes is the form on the device, for writing back what several stages measured together.
+func (s Statistics) Bytes() []byte {
+	flag := uint32(0)
+	if s.NonFinite {
+		flag = 1
+	}
+	var out []byte
+	for _, word := range []uint32{math.Float32bits(s.Norm), flag, math.Float32bits(s.SumOfSquares), s.Skipped} {
+		out = binary.LittleEndian.AppendUint32(out, word)
+	}
+	return out
+}
+
+// Combine puts the measurements of the stages of one model together. All stages must have skipped alike.
+func Combine(stages ...Statistics) Statistics {
+	var out Statistics
+	sum := 0.0
+	for _, s := range stages {
+		sum += float64(s.SumOfSquares)
+		out.NonFinite = out.NonFinite || s.NonFinite
+		out.Skipped = max(out.Skipped, s.Skipped)
+	}
+	out.SumOfSquares, out.Norm = float32(sum), float32(math.Sqrt(sum))
+	return out
+}

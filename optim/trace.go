@@ -1,0 +1,33 @@
+package optim
+
+import "gputrain/buffers"
+
+// Trace is momentum, as optax.trace has it:
+//
+//	trace <- u + decay trace
+//	u     <- trace                 (nesterov: u + decay trace)
+//
+// State: "trace".
+func Trace(decay float64, nesterov bool) Transform {
+	if !(decay >= 0 && decay < 1) {
+		return failed("trace", "decay: found %g, wanted 0 to less than 1", decay)
+	}
+	e := element{
+		name: "trace", slots: []slot{{name: "trace", dtype: buffers.F32}},
+		scalars: []scalar{fixed("decay", decay)}, flops: 2,
+		wgsl: "$trace = u + $decay * $trace;\nu = $trace;",
+		twin: func(c *cell) {
+			c.slots[0] = c.u + c.scalars[0]*c.slots[0]
+			c.u = c.slots[0]
+		},
+	}
+	if nesterov {
+		e.flops = 4
+		e.wgsl = "$trace = u + $decay * $trace;\nu = u + $decay * $trace;"
+		e.twin = func(c *cell) {
+			c.slots[0] = c.u + c.scalars[0]*c.slots[0]
+			c.u += c.scalars[0] * c.slots[0]
+		}
+	}
+	return single(e)
+}

@@ -1,0 +1,57 @@
+// Sum of squares and non-finite flag of the update u as it stands before an element of a chain, over one slab, one
+// pair a workgroup. Twin: (*optim.Twin).measure. The elements and loads are put in by optim/fuse.go.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/threefry.wgsl"
+#import "shared/optim.wgsl"
+
+struct Params {
+    vecs: u32,   // of the slab, four elements each
+    values: u32, // where in table the values of the leaves begin
+    base: u32,   // place in partials of this slab's first pair
+    groups: u32, // pairs of this slab
+}
+
+// The scalars of this call, f32 bits, and last the index of the update.
+struct Scalars {
+    words: array<vec4<u32>, {{SCALARS}}>,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> scalars: Scalars;
+{{BINDINGS}}
+var<workgroup> sums: array<f32, {{LANES}}>;
+var<workgroup> flags: array<u32, {{LANES}}>;
+
+@compute @workgroup_size({{LANES}})
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let group = workgroup.y * workgroups.x + workgroup.x;
+    var total = vec4<f32>(0.0);
+    var flag = 0u;
+    for (var step = 0u; step < {{STEPS}}u; step++) {
+        let i = (group * {{STEPS}}u + step) * {{LANES}}u + lane;
+        if (i < params.vecs) {
+            let block = table[(i >> 5u) * {{STRIDE}}u];
+            let used = i32(block & 0xffu) - i32((i & 31u) * 4u);
+            let values = params.values + (block >> 8u) * {{COLUMNS}}u;
+{{LOADS}}
+{{BODY}}
+            u = select(vec4<f32>(0.0), u, vec4<i32>(used) > vec4<i32>(0, 1, 2, 3));
+            total = total + u * u;
+            flag = flag | optim_nonfinite(u);
+        }
+    }
+    sums[lane] = (total.x + total.y) + (total.z + total.w);
+    flags[lane] = flag;
+    for (var width = {{LANES}}u / 2u; width > 0u; width = width / 2u) {
+        workgroupBarrier();
+        if (lane < width) {
+            sums[lane] = sums[lane] + sums[lane + width];
+            flags[lane] = flags[lane] | flags[lane + width];
+        }
+    }
+    if (lane == 0u && group < params.groups) {
+        partials[params.base + group] = vec2<u32>(bitcast<u32>(sums[0]), flags[0]);
+    }
+}
