@@ -8,13 +8,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // account counts the bytes of a device's buffers, its own staging and uniform buffers included.
 type account struct {
 	mu         sync.Mutex
-	limit      uint64 // 0 = none
-	host       bool   // the buffers are the machine's own memory
+	limit      uint64        // 0 = none
+	available  func() uint64 // for software adapters: what the machine can still give; nil = not known
 	live, peak uint64
 	buffers    uint64 // live
 	made       uint64
@@ -30,10 +31,13 @@ func (a *account) take(label string, bytes uint64) error {
 	if a.limit > 0 && (a.live+bytes > a.limit || a.live+bytes < bytes) {
 		return fmt.Errorf("%q: %w: %d bytes wanted, %d live, memory limit %d", label, ErrOutOfMemory, bytes, a.live, a.limit)
 	}
-	if a.host && bytes >= hostCheckBytes {
-		if free := availableMemory(); bytes > free {
+	if a.available != nil && bytes >= hostCheckBytes {
+		if free := a.available(); bytes > free {
 			return fmt.Errorf("%q: %w: %d bytes wanted, %d live, %d bytes of the machine's memory available", label, ErrOutOfMemory, bytes, a.live, free)
 		}
+	}
+	if a.available != nil {
+		hostLive.Add(int64(bytes))
 	}
 	a.live += bytes
 	a.peak = max(a.peak, a.live)
@@ -45,6 +49,9 @@ func (a *account) take(label string, bytes uint64) error {
 func (a *account) free(bytes uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.available != nil {
+		hostLive.Add(-int64(bytes))
+	}
 	a.live -= bytes
 	a.buffers--
 }
@@ -55,17 +62,48 @@ func (a *account) liveBytes() uint64 {
 	return a.live
 }
 
-// availableMemory is what the machine, or the control group this process is in, can still give; unknown = no bound.
+// hostLive is the bytes of the buffers of all software devices of this process.
+var hostLive atomic.Int64
+
+// availableMemory is what the machine, or the control group this process is in, can still give to buffers; unknown = no
+// bound. Buffers take their pages when they are first used, so what is live beyond this process's resident pages is already promised.
 func availableMemory() uint64 {
-	free := meminfo("/proc/meminfo", "MemAvailable")
-	limit, errLimit := readUint("/sys/fs/cgroup/memory.max")
-	used, errUsed := readUint("/sys/fs/cgroup/memory.current")
-	if errLimit == nil && errUsed == nil && limit > used {
-		free = min(free, limit-used)
+	free := min(meminfo("/proc/meminfo", "MemAvailable"), groupAvailable("/sys/fs/cgroup"))
+	resident, err := residentBytes()
+	if err != nil || free == math.MaxUint64 {
+		return free
 	}
-	return free
+	promised := uint64(max(hostLive.Load()-int64(resident), 0))
+	return free - min(promised, free)
 }
 
+// groupAvailable is what the control group (version 2) of that folder can still take; file pages it can drop count as free.
+func groupAvailable(dir string) uint64 {
+	limit, errLimit := readUint(dir + "/memory.max") // "max" is no number, hence no bound
+	used, errUsed := readUint(dir + "/memory.current")
+	if errLimit != nil || errUsed != nil {
+		return math.MaxUint64
+	}
+	if droppable := meminfo(dir+"/memory.stat", "inactive_file"); droppable <= used {
+		used -= droppable
+	}
+	return limit - min(used, limit)
+}
+
+func residentBytes() (uint64, error) {
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(raw))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("statm has %d fields", len(fields))
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	return pages * uint64(os.Getpagesize()), err
+}
+
+// meminfo is a field of a file of lines "Name: 12 kB" or "name 12"; MaxUint64 when it is not there.
 func meminfo(path, field string) uint64 {
 	f, err := os.Open(path)
 	if err != nil {
@@ -73,15 +111,18 @@ func meminfo(path, field string) uint64 {
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		if name != field {
+		words := strings.Fields(lines.Text())
+		if len(words) < 2 || strings.TrimSuffix(words[0], ":") != field {
 			continue
 		}
-		kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		n, err := strconv.ParseUint(words[1], 10, 64)
 		if err != nil {
 			break
 		}
-		return kib << 10
+		if len(words) == 3 && words[2] == "kB" {
+			n <<= 10
+		}
+		return n
 	}
 	return math.MaxUint64
 }

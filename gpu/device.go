@@ -56,7 +56,9 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 	}
 	d := newDevice(a.Limits, o)
 	d.adapter = a
-	d.account.host = a.Type == "cpu"
+	if a.Type == "cpu" {
+		d.account.available = availableMemory
+	}
 
 	enumerate.Lock()
 	quietRuntimeDir()

@@ -23,8 +23,9 @@ func (s Span) name() string {
 }
 
 const (
-	profilePassLimit = 2048    // passes of a submit that are timed: a query set holds 4096 timestamps
-	profileSpanLimit = 1 << 18 // spans kept between two calls of Profile
+	profileBytes     = 2 * 16 * profilePassLimit // of the buffers of a slot
+	profilePassLimit = 2048                      // passes of a submit that are timed: a query set holds 4096 timestamps
+	profileSpanLimit = 1 << 18                   // spans kept between two calls of Profile
 )
 
 // spanName is what a pass belongs to.
@@ -62,6 +63,10 @@ type tickAt struct {
 func newProfiler(d *Device) (*profiler, error) {
 	p := &profiler{device: d}
 	for range inFlight {
+		if err := d.account.take("gputrain.gpu.profile", profileBytes); err != nil {
+			p.release()
+			return nil, err
+		}
 		native, err := d.native.makeProfile(profilePassLimit)
 		if err != nil {
 			p.release()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 )
 
 // Program is a recording made ready: pipelines, bind groups, one uniform buffer for the params of all its dispatches.
@@ -18,12 +18,11 @@ type Program struct {
 	uniform    *Buffer
 	buffers    []*Buffer // every one it uses, once
 	readbacks  []*Readback
-	sizes      []uint64 // of the read-backs
+	sizes      []uint64   // of the read-backs
 	names      []spanName // of its groups in order, for the profile
 	handles    []nativeGroup
 	list       nativeList
-	release    sync.Once
-	released   bool
+	released   atomic.Bool
 }
 
 // Program checks and compiles the recording. Errors: the recording's own, the compiler's with the kernel's label, those of NewBuffer.
@@ -111,13 +110,8 @@ func (p *Program) build(ctx context.Context) error {
 	if d.native == nil {
 		return nil
 	}
-	var kernels []*Kernel
-	for i := range p.commands {
-		if k := p.commands[i].kernel; k != nil {
-			kernels = append(kernels, k)
-		}
-	}
-	if err := d.Compile(ctx, kernels, nil); err != nil {
+	pipelines, err := p.compile(ctx)
+	if err != nil {
 		return err
 	}
 	// The first group carries the recording's label, for what comes before any Group call.
@@ -129,7 +123,8 @@ func (p *Program) build(ctx context.Context) error {
 		n := nativeCommand{kind: c.kind, grid: c.grid, label: c.label}
 		switch c.kind {
 		case kindDispatch:
-			if n.pipeline, n.group, err = p.bind(c, places[i], shared); err != nil {
+			n.pipeline = pipelines[c.kernel]
+			if n.group, err = p.bind(c, n.pipeline, places[i], shared); err != nil {
 				return fmt.Errorf("command %d: %s: %w", i, c.label, err)
 			}
 		case kindGroup:
@@ -149,13 +144,31 @@ func (p *Program) build(ctx context.Context) error {
 	return nil
 }
 
-// bind makes the bind group of a dispatch, or finds one made for the same pipeline and ranges.
-func (p *Program) bind(c *command, params Range, shared map[string]nativeGroup) (nativePipeline, nativeGroup, error) {
-	d := p.device
-	pipeline, err := d.pipeline(c.kernel)
-	if err != nil {
-		return pipeline, nil, err
+func (p *Program) compile(ctx context.Context) (map[*Kernel]nativePipeline, error) {
+	var kernels []*Kernel
+	pipelines := map[*Kernel]nativePipeline{}
+	for i := range p.commands {
+		k := p.commands[i].kernel
+		if _, seen := pipelines[k]; k != nil && !seen {
+			kernels = append(kernels, k)
+			pipelines[k] = nativePipeline{}
+		}
 	}
+	if err := p.device.Compile(ctx, kernels, nil); err != nil {
+		return nil, err
+	}
+	for _, k := range kernels {
+		var err error
+		if pipelines[k], err = p.device.pipeline(k); err != nil {
+			return nil, err
+		}
+	}
+	return pipelines, nil
+}
+
+// bind makes the bind group of a dispatch, or finds one made for the same pipeline and ranges.
+func (p *Program) bind(c *command, pipeline nativePipeline, params Range, shared map[string]nativeGroup) (nativeGroup, error) {
+	d := p.device
 	ranges := c.bind
 	if c.params != nil {
 		ranges = append([]Range{params}, c.bind...)
@@ -166,16 +179,16 @@ func (p *Program) bind(c *command, params Range, shared map[string]nativeGroup) 
 		fmt.Fprintf(&key, " %p:%d:%d", r.Buffer, r.Offset, r.Bytes)
 	}
 	if g, ok := shared[key.String()]; ok {
-		return pipeline, g, nil
+		return g, nil
 	}
 	g, err := d.native.group(c.label, pipeline, ranges)
 	if err != nil {
-		return pipeline, nil, err
+		return nil, err
 	}
 	d.counts.bindGroups.Add(1)
 	p.handles = append(p.handles, g)
 	shared[key.String()] = g
-	return pipeline, g, nil
+	return g, nil
 }
 
 // Submit submits the program alone, see Device.Submit.
@@ -197,24 +210,21 @@ func (p *Program) UniformBytes() uint64 {
 
 // Release gives back what the program made. Submits under way are not harmed.
 func (p *Program) Release() {
-	if p == nil {
+	if p == nil || p.released.Swap(true) {
 		return
 	}
-	p.release.Do(func() {
-		p.released = true
-		if p.device.native != nil {
-			for _, g := range p.handles {
-				p.device.native.releaseGroup(g)
-			}
-			freeList(p.list)
+	if p.device.native != nil {
+		for _, g := range p.handles {
+			p.device.native.releaseGroup(g)
 		}
-		p.uniform.Release()
-	})
+		freeList(p.list)
+	}
+	p.uniform.Release()
 }
 
 // check tests what may have changed since the program was made.
 func (p *Program) check() error {
-	if p.released {
+	if p.released.Load() {
 		return fmt.Errorf("program %q: is released", p.label)
 	}
 	for _, b := range p.buffers {

@@ -13,7 +13,8 @@ type Readback struct {
 	label  string
 	bytes  uint64
 
-	mu      sync.Mutex
+	turn    sync.Mutex // one Next at a time; a Submit may go on meanwhile
+	mu      sync.Mutex // of what follows
 	slots   []*readbackSlot
 	head    int // the oldest outstanding
 	pending int
@@ -102,12 +103,12 @@ func (rb *Readback) next(ctx context.Context) ([]byte, error) {
 	if err := d.ready(); err != nil {
 		return nil, err
 	}
-	rb.mu.Lock()
-	defer rb.mu.Unlock()
-	if rb.pending == 0 {
+	rb.turn.Lock()
+	defer rb.turn.Unlock()
+	s := rb.oldest()
+	if s == nil {
 		return nil, fmt.Errorf("nothing outstanding")
 	}
-	s := rb.slots[rb.head]
 	if err := d.wait(ctx, s.fence, "wait for the result"); err != nil {
 		return nil, err
 	}
@@ -115,11 +116,22 @@ func (rb *Readback) next(ctx context.Context) ([]byte, error) {
 	if !d.native.readMapped(s.buffer.native, out) {
 		return nil, fmt.Errorf("the staging buffer is not mapped")
 	}
+	rb.mu.Lock()
 	rb.head = (rb.head + 1) % len(rb.slots)
 	rb.pending--
+	rb.mu.Unlock()
 	d.counts.readbacks.Add(1)
 	d.counts.read.Add(uint64(len(out)))
 	return out, nil
+}
+
+func (rb *Readback) oldest() *readbackSlot {
+	rb.mu.Lock()
+	defer rb.mu.Unlock()
+	if rb.pending == 0 {
+		return nil
+	}
+	return rb.slots[rb.head]
 }
 
 // Pending is how many results are outstanding.
@@ -131,6 +143,8 @@ func (rb *Readback) Pending() int {
 
 // Release gives the ring's buffers back; results outstanding are dropped.
 func (rb *Readback) Release() {
+	rb.turn.Lock()
+	defer rb.turn.Unlock()
 	rb.mu.Lock()
 	defer rb.mu.Unlock()
 	for _, s := range rb.slots {

@@ -106,7 +106,7 @@ func (d *Device) measure(ctx context.Context, key string, candidates []Candidate
 			if t.best > tuneGiveUp*best.best {
 				continue
 			}
-			took, err := d.time(ctx, t.program, t.repeats)
+			took, err := d.timed(ctx, t.program, t.repeats)
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", t.name, err)
 			}
@@ -132,7 +132,7 @@ func (d *Device) warm(ctx context.Context, key string, c Candidate) (*trial, err
 	}
 	t := &trial{name: c.Name, program: p}
 	for range 2 {
-		if t.best, err = d.time(ctx, p, 1); err != nil {
+		if t.best, err = d.timed(ctx, p, 1); err != nil {
 			p.Release()
 			return nil, err
 		}
@@ -141,8 +141,8 @@ func (d *Device) warm(ctx context.Context, key string, c Candidate) (*trial, err
 	return t, nil
 }
 
-// time is how long one of several runs in one submit takes, from an idle device.
-func (d *Device) time(ctx context.Context, p *Program, repeats int) (time.Duration, error) {
+// timed is how long one of several runs in one submit takes, from an idle device.
+func (d *Device) timed(ctx context.Context, p *Program, repeats int) (time.Duration, error) {
 	if err := d.Wait(ctx); err != nil {
 		return 0, err
 	}

@@ -1,0 +1,16 @@
+package gpu
+
+// Available is how many more bytes of buffers the device can give and what bounds them: Options.MemoryLimit, or for a
+// software adapter the machine's own memory. known is false where nothing tells: WebGPU has no query for a card's memory.
+func (d *Device) Available() (bytes uint64, bound string, known bool) {
+	live := d.account.liveBytes()
+	if limit := d.account.limit; limit > 0 {
+		bytes, bound, known = limit-min(limit, live), "the memory limit", true
+	}
+	if d.account.available != nil {
+		if free := d.account.available(); !known || free < bytes {
+			bytes, bound, known = free, "the machine's available memory", true
+		}
+	}
+	return bytes, bound, known
+}
