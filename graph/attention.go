@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Attention is softmax(q k^T / sqrt(HeadDim)) v, head by head; query head j uses key and value head j/(Heads/KVHeads).
 // Inputs: q [B,T,Heads HeadDim], k and v [B,T,KVHeads HeadDim], or Packed one [B,T,(Heads+2 KVHeads) HeadDim] of q, k, v in
@@ -120,7 +123,7 @@ func (o Rope) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	x := in[0].Shape()
-	if o.HeadDim < 2 || o.HeadDim%2 != 0 || !(o.Theta > 0) {
+	if o.HeadDim < 2 || o.HeadDim%2 != 0 || !(o.Theta > 0) || math.IsInf(o.Theta, 0) {
 		return nil, fmt.Errorf("head dim %d, theta %g: want an even head dim and theta above 0", o.HeadDim, o.Theta)
 	}
 	if len(x) != 3 || x[2]%o.HeadDim != 0 {

@@ -19,6 +19,9 @@ func (o Elementwise) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, f.arity); err != nil {
 		return nil, err
 	}
+	if err := finite("arg", o.Arg); err != nil {
+		return nil, err
+	}
 	if o.Arg != 0 && !f.arg {
 		return nil, fmt.Errorf("arg %g, but %s takes none", o.Arg, o.Fn)
 	}

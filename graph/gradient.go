@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gputrain/buffers"
 )
@@ -28,14 +29,13 @@ func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
 
 	adjoints := map[*Value][]*Value{}
 	slicesOf := map[*Value][]sliceGradient{}
-	g.override = "loss/grad"
 	adjoints[loss] = []*Value{g.Constant(1)}
 	for id := loss.node.ID; id >= 0 && g.err == nil; id-- {
 		n := g.nodes[id]
 		if !slices.ContainsFunc(n.Inputs, g.wants) && !slices.ContainsFunc(n.Outputs, g.wants) {
 			continue
 		}
-		g.override = n.Label + "/grad"
+		g.override = strings.TrimPrefix(n.Label+"/grad", "/")
 		dy := make([]*Value, len(n.Outputs))
 		arrived := false
 		for i, v := range n.Outputs {
@@ -75,7 +75,7 @@ func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
 		if g.err != nil {
 			return nil, g.err
 		}
-		g.override = v.node.Label + "/grad"
+		g.override = strings.TrimPrefix(v.node.Label+"/grad", "/")
 		out[i] = g.spread(adjoints[v][0], v.Shape())
 	}
 	return out, g.err

@@ -11,8 +11,8 @@ import (
 
 // Type is the shape and element type of a value. Shapes are row-major; [] is a scalar.
 type Type struct {
-	Shape []int         `json:"shape"`
-	DType buffers.DType `json:"dtype"`
+	Shape []int
+	DType buffers.DType
 }
 
 func (t Type) String() string { return fmt.Sprintf("%v %v", t.DType, t.Shape) }
@@ -51,7 +51,7 @@ type Node struct {
 	Op      Op
 	Inputs  []*Value
 	Outputs []*Value
-	Label   string // where in the model, "h.0.attn.c_attn"; nodes of the backward pass end in "/grad"
+	Label   string // where in the model, "h.0.attn.c_attn"; in the backward pass "h.0.attn.c_attn/grad"
 }
 
 // String is the node's name in errors: its kind, and its label or else its number.
@@ -159,6 +159,11 @@ func (g *Graph) addLabelled(op Op, label string, inputs ...*Value) *Node {
 		n.Label = g.label(inputs)
 	}
 	types, err := op.Infer(inputs)
+	for _, t := range types {
+		if err == nil {
+			err = checkShape(t.Shape)
+		}
+	}
 	if err != nil {
 		g.fail(fmt.Errorf("graph: %v: %w", n, err))
 		return poisoned

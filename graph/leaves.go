@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"gputrain/buffers"
 )
@@ -56,7 +58,17 @@ type Constant struct {
 
 func (Constant) Kind() string { return "constant" }
 
-func (Constant) Infer(in []*Value) ([]Type, error) { return []Type{f32()}, arity(in, 0) }
+func (o Constant) Infer(in []*Value) ([]Type, error) {
+	return []Type{f32()}, errors.Join(arity(in, 0), finite("value", o.Value))
+}
+
+// finite refuses what neither JSON nor the text of a kernel can say.
+func finite(what string, x float64) error {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return fmt.Errorf("%s %g, want a finite number", what, x)
+	}
+	return nil
+}
 
 // FLOPs is 0.
 func (Input) FLOPs(*Node) int64 { return 0 }

@@ -1,6 +1,9 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // LayerNorm takes x [..,D], gamma [D], beta [D] to y = (x - mean) rstd gamma + beta, rstd = 1/sqrt(var + Eps) with the biased
 // variance of a row, and to stats [rows,2] = (mean, rstd) for the backward pass.
@@ -50,7 +53,7 @@ func normInputs(in []*Value, count int, eps float64) error {
 	if d == 0 {
 		return fmt.Errorf("x has shape %v, want a last dimension of 1 or more", in[0].Shape())
 	}
-	if !(eps >= 0) {
+	if !(eps >= 0) || math.IsInf(eps, 0) {
 		return fmt.Errorf("eps %g, want 0 or more", eps)
 	}
 	return wantShape("gamma", in[1], d)

@@ -1,12 +1,15 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// suggest is `, did you mean "x"?` for the known name nearest to name, empty when none is near.
+// suggest is `, did you mean "x"?` for the known name (lower case) nearest to name, empty when none is near.
 func suggest(name string, known []string) string {
 	best, limit := "", len(name)/3+2
 	for _, k := range known {
-		if d := distance(name, k); d < limit {
+		if d := distance(strings.ToLower(name), k); d < limit {
 			best, limit = k, d
 		}
 	}
