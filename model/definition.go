@@ -98,11 +98,7 @@ func FLOPsPerToken(def Definition, seq int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	total := int64(0)
-	for _, n := range built.Graph.Nodes() {
-		total += n.Op.FLOPs(n)
-	}
-	return 3 * float64(total) / float64(seq), nil
+	return 3 * float64(built.Graph.FLOPs(built.Loss)) / float64(seq), nil
 }
 
 // WithDropout is def with dropout p, 0 <= p < 1, in training: for GPT-2 after the embeddings

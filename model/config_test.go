@@ -1,0 +1,186 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// hubGPT2 is the config.json of "gpt2" on the hub, in its essentials.
+const hubGPT2 = `{"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+ "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024,
+ "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "summary_activation": null, "summary_use_proj": true,
+ "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257}`
+
+// tinyLlama is that of TinyLlama 1.1B.
+const tinyLlama = `{"architectures": ["LlamaForCausalLM"], "attention_bias": false, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+ "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 5632, "max_position_embeddings": 2048, "model_type": "llama",
+ "num_attention_heads": 32, "num_hidden_layers": 22, "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+ "rope_scaling": null, "rope_theta": 10000.0, "tie_word_embeddings": false, "torch_dtype": "float32", "use_cache": true, "vocab_size": 32000}`
+
+func TestConfigsOfTheHub(t *testing.T) {
+	def, err := ParseConfig([]byte(hubGPT2))
+	require.NoError(t, err)
+	assert.Equal(t, int64(124439808), Parameters(def))
+	assert.Equal(t, GPT2Config{Layers: 12, Heads: 12, Width: 768, Vocab: 50257, Context: 1024, Intermediate: 3072, Activation: "gelu_tanh",
+		Eps: 1e-5, InitStd: 0.02, EmbeddingDropout: 0.1, ResidualDropout: 0.1, AttentionDropout: 0.1}, def.(gpt2).c)
+	def, err = ParseConfig([]byte(tinyLlama))
+	require.NoError(t, err)
+	assert.Equal(t, int64(1100048384), Parameters(def), "as published")
+	assert.Equal(t, LlamaConfig{Layers: 22, Heads: 32, KVHeads: 4, HeadDim: 64, Width: 2048, Vocab: 32000, Context: 2048, Intermediate: 5632,
+		RopeTheta: 10000, Eps: 1e-5, InitStd: 0.02}, def.(llama).c)
+}
+
+func TestConfigRoundTrip(t *testing.T) {
+	for _, def := range smallDefinitions(t) {
+		raw, err := ConfigJSON(def, "BF16")
+		require.NoError(t, err)
+		assert.Contains(t, string(raw), `"torch_dtype": "bfloat16"`)
+		back, err := ParseConfig(raw)
+		require.NoError(t, err)
+		again, err := ConfigJSON(back, "BF16")
+		require.NoError(t, err)
+		assert.Equal(t, string(raw), string(again))
+		assert.Equal(t, def.Params(), back.Params())
+	}
+	_, err := ConfigJSON(byteGPT(t), "F64")
+	require.ErrorContains(t, err, `dtype "F64"`)
+}
+
+// What this package does not use comes back: token ids, parameters of tasks.
+func TestConfigKeepsWhatItDoesNotUse(t *testing.T) {
+	def, err := ParseConfig([]byte(strings.Replace(hubGPT2, `"n_ctx"`, `"dtype": "float16", "n_ctx"`, 1)))
+	require.NoError(t, err)
+	raw, err := ConfigJSON(def, "F32")
+	require.NoError(t, err)
+	var before, after map[string]any
+	require.NoError(t, json.Unmarshal([]byte(hubGPT2), &before))
+	require.NoError(t, json.Unmarshal(raw, &after))
+	for key, value := range before {
+		assert.Equal(t, value, after[key], key)
+	}
+	assert.NotContains(t, after, "dtype")
+	fresh, err := ConfigJSON(byteGPT(t), "F32")
+	require.NoError(t, err)
+	assert.Contains(t, string(fresh), `"eos_token_id": null`, "the default 50256 would not be a token")
+}
+
+func TestGoldenConfigsComeBack(t *testing.T) {
+	for _, name := range goldenNames {
+		raw, err := os.ReadFile(filepath.Join(goldens, name, "config.json"))
+		require.NoError(t, err)
+		def, err := ParseConfig(raw)
+		require.NoError(t, err)
+		written, err := ConfigJSON(def, "F32")
+		require.NoError(t, err)
+		var before, after map[string]any
+		require.NoError(t, json.Unmarshal(raw, &before))
+		require.NoError(t, json.Unmarshal(written, &after))
+		if _, ok := before["head_dim"]; !ok { // written out where it was left to its default
+			delete(after, "head_dim")
+		}
+		assert.Equal(t, before, after)
+	}
+}
+
+func TestHostileConfigs(t *testing.T) {
+	change := func(base string, fields map[string]any) string {
+		var m map[string]any
+		require.NoError(t, json.Unmarshal([]byte(base), &m))
+		maps.Copy(m, fields)
+		for key, v := range m {
+			if v == "absent" {
+				delete(m, key)
+			}
+		}
+		raw, err := json.Marshal(m)
+		require.NoError(t, err)
+		return string(raw)
+	}
+	type edit = map[string]any
+	for want, raw := range map[string]string{
+		`model_type: "mamba", want one of ["gpt2" "llama" "mlp"]`: change(hubGPT2, edit{"model_type": "mamba"}),
+		`model_type: "", want one of`:                             change(hubGPT2, edit{"model_type": "absent"}),
+		`unexpected EOF`:                                          hubGPT2[:len(hubGPT2)-1],
+		"null, want an object":                                    "null",
+		"cannot unmarshal array":                                  "[]",
+		"something follows":                                       tinyLlama + "{}",
+		"more than 1048576 bytes":                                 strings.Repeat(" ", 1<<20) + hubGPT2,
+		"n_embd: missing, want a whole number":                    change(hubGPT2, edit{"n_embd": "absent"}),
+		`n_embd: "768", want a whole number`:                      change(hubGPT2, edit{"n_embd": "768"}),
+		"n_head: -12, want a whole number":                        change(hubGPT2, edit{"n_head": -12}),
+		"n_layer: 1e+300, want":                                   change(hubGPT2, edit{"n_layer": 1e300}),
+		"n_layer: 12.5, want":                                     change(hubGPT2, edit{"n_layer": 12.5}),
+		"vocab_size: 99999999999, want":                           change(hubGPT2, edit{"vocab_size": 99999999999}),
+		"layers: 1000000, want at most 10000":                     change(hubGPT2, edit{"n_layer": 1000000}),
+		"multiple of heads 7":                                     change(hubGPT2, edit{"n_head": 7}),
+		`activation_function: "relu", want`:                       change(hubGPT2, edit{"activation_function": "relu"}),
+		`activation_function: 3, want a string`:                   change(hubGPT2, edit{"activation_function": 3}),
+		"scale_attn_weights: false, want true":                    change(hubGPT2, edit{"scale_attn_weights": false}),
+		"scale_attn_by_inverse_layer_idx: true, want":             change(hubGPT2, edit{"scale_attn_by_inverse_layer_idx": true}),
+		"add_cross_attention: true, want false":                   change(hubGPT2, edit{"add_cross_attention": true}),
+		`tie_word_embeddings: "yes", want true or false`:          change(hubGPT2, edit{"tie_word_embeddings": "yes"}),
+		`pruned_heads: {"1":[0]}, want null`:                      change(hubGPT2, edit{"pruned_heads": edit{"1": []int{0}}}),
+		"layer_norm_epsilon: 0, want a number above 0":            change(hubGPT2, edit{"layer_norm_epsilon": 0}),
+		"resid_pdrop: -0.1, want a number from 0":                 change(hubGPT2, edit{"resid_pdrop": -0.1}),
+		"residual dropout: 1.5, want a probability":               change(hubGPT2, edit{"resid_pdrop": 1.5}),
+		`rope_scaling: {"factor":8,"rope_type":"llama3"}, want`:   change(tinyLlama, edit{"rope_scaling": edit{"rope_type": "llama3", "factor": 8}}),
+		`rope_parameters: {"rope_type":"yarn"}, want`:             change(tinyLlama, edit{"rope_parameters": edit{"rope_type": "yarn"}}),
+		`rope_parameters: {"factor":2}, want`:                     change(tinyLlama, edit{"rope_parameters": edit{"factor": 2}}),
+		"attention_bias: true, want false":                        change(tinyLlama, edit{"attention_bias": true}),
+		"mlp_bias: true, want false":                              change(tinyLlama, edit{"mlp_bias": true}),
+		`hidden_act: "gelu", want silu`:                           change(tinyLlama, edit{"hidden_act": "gelu"}),
+		"sliding_window: 4096, want null":                         change(tinyLlama, edit{"sliding_window": 4096}),
+		`quantization_config: {"bits":4}, want null`:              change(tinyLlama, edit{"quantization_config": edit{"bits": 4}}),
+		"partial_rotary_factor: 0.5, want 1":                      change(tinyLlama, edit{"partial_rotary_factor": 0.5}),
+		"rope_theta: 0, want a number above 0":                    change(tinyLlama, edit{"rope_theta": 0}),
+		"intermediate_size: missing":                              change(tinyLlama, edit{"intermediate_size": "absent"}),
+		"want a multiple of kv heads 5":                           change(tinyLlama, edit{"num_key_value_heads": 5}),
+		"head dim: 63":                                            change(tinyLlama, edit{"head_dim": 63}),
+		"sizes: missing":                                          `{"model_type": "mlp"}`,
+		"sizes: [1]":                                              `{"model_type": "mlp", "sizes": [1]}`,
+	} {
+		_, err := ParseConfig([]byte(raw))
+		require.ErrorContains(t, err, want)
+	}
+	def, err := ParseConfig([]byte(change(tinyLlama, edit{"rope_theta": "absent", "rope_parameters": edit{"rope_type": "default", "rope_theta": 5e5}})))
+	require.NoError(t, err)
+	assert.Equal(t, 5e5, def.(llama).c.RopeTheta)
+	_, err = ParseConfig([]byte(change(hubGPT2, edit{"n_head": 0, "n_layer": 0})))
+	require.ErrorContains(t, err, "n_head")
+	require.ErrorContains(t, err, "n_layer", "all that is wrong is told at once")
+}
+
+func TestReadConfigErrors(t *testing.T) {
+	dir := t.TempDir()
+	_, err := ReadConfig(dir)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"model_type": "t5"}`), 0o644))
+	_, err = ReadConfig(dir)
+	require.ErrorContains(t, err, fmt.Sprintf("%q", filepath.Join(dir, "config.json")))
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte(hubGPT2))
+	f.Add([]byte(tinyLlama))
+	f.Add([]byte(`{"model_type": "mlp", "sizes": [2, 3]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		def, err := ParseConfig(raw)
+		if err != nil {
+			return
+		}
+		require.Positive(t, Parameters(def))
+		written, err := ConfigJSON(def, "F32")
+		require.NoError(t, err)
+		back, err := ParseConfig(written)
+		require.NoError(t, err)
+		require.Equal(t, def.Params(), back.Params())
+	})
+}

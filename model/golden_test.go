@@ -1,0 +1,226 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers/safetensors"
+	"gputrain/graph"
+)
+
+// goldens are models whose losses, logits and gradients an independent float64 program made.
+const goldens = "../cmd/gputrain/doctor/cases"
+
+var goldenNames = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
+
+type golden struct {
+	dir     string
+	def     Definition
+	tensors *safetensors.File
+	params  map[string][]float32
+	Batch   int
+	SeqLen  int `json:"seq_len"`
+	Losses  []float64
+}
+
+func readGolden(t *testing.T, name string) golden {
+	t.Helper()
+	g := golden{dir: filepath.Join(goldens, name), params: map[string][]float32{}}
+	raw, err := os.ReadFile(filepath.Join(g.dir, "case.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &g))
+	def, hosts, err := ReadHF(g.dir)
+	require.NoError(t, err)
+	g.def = def
+	for _, h := range hosts {
+		g.params[h.Path] = h.Data
+	}
+	g.tensors, err = safetensors.Open(filepath.Join(g.dir, "tensors.safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { g.tensors.Close() })
+	return g
+}
+
+// batch is the first step's tokens [batch, seq] and labels [batch*seq].
+func (g golden) batch(t *testing.T) (tokens, labels []int32) {
+	t.Helper()
+	all, err := g.tensors.Int32("tokens")
+	require.NoError(t, err)
+	for row := range g.Batch {
+		window := all[row*(g.SeqLen+1) : (row+1)*(g.SeqLen+1)]
+		tokens = append(tokens, window[:g.SeqLen]...)
+		labels = append(labels, window[1:]...)
+	}
+	return tokens, labels
+}
+
+func array[T int32 | float32 | uint32](shape []int, data []T) *graph.Array {
+	a := &graph.Array{Shape: shape, Data: make([]float64, len(data))}
+	for i, v := range data {
+		a.Data[i] = float64(v)
+	}
+	return a
+}
+
+func (g golden) feeds(t *testing.T, scale float32) map[string]*graph.Array {
+	tokens, labels := g.batch(t)
+	feeds := map[string]*graph.Array{
+		InputTokens:    array([]int{g.Batch, g.SeqLen}, tokens),
+		InputLabels:    array([]int{g.Batch * g.SeqLen}, labels),
+		InputLossScale: array([]int{}, []float32{scale}),
+	}
+	for _, p := range g.def.Params() {
+		feeds[p.Path] = array(p.Shape, g.params[p.Path])
+	}
+	return feeds
+}
+
+// near compares with want relative to its largest element: the goldens are float64
+// rounded to float32, the evaluation is float64 of the same float32 weights.
+func near(t *testing.T, name string, want []float32, got *graph.Array) {
+	t.Helper()
+	require.Len(t, got.Data, len(want), name)
+	largest, worst, at := 0.0, 0.0, 0
+	for _, w := range want {
+		largest = math.Max(largest, math.Abs(float64(w)))
+	}
+	for i, w := range want {
+		if diff := math.Abs(got.Data[i] - float64(w)); !(diff <= worst) {
+			worst, at = diff, i
+		}
+	}
+	// 1e-8: the key bias of GPT-2 has an exactly zero gradient, of which rounding is left.
+	assert.True(t, worst <= 2e-7*largest+1e-8, "%s[%d]: got %v, want %v, largest %v", name, at, got.Data[at], want[at], largest)
+}
+
+func TestGoldenLossLogitsAndGradients(t *testing.T) {
+	for _, name := range goldenNames {
+		t.Run(name, func(t *testing.T) {
+			g := readGolden(t, name)
+			built, err := g.def.Build(g.Batch, g.SeqLen, Options{Loss: true, Logits: true})
+			require.NoError(t, err)
+			grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+			require.NoError(t, err)
+			n := float64(g.Batch * g.SeqLen)
+			feeds := g.feeds(t, 1)
+			feeds[InputLossScale].Data[0] = 1 / n
+			results, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss, built.LossSum, built.Logits}, grads...)...)
+			require.NoError(t, err)
+			assert.InDelta(t, g.Losses[0], results[0].Data[0], 1e-9)
+			assert.InDelta(t, g.Losses[0]*n, results[1].Data[0], 1e-7)
+			logits, err := g.tensors.Float32("expect/0/logits")
+			require.NoError(t, err)
+			near(t, "logits", logits, results[2])
+			for i, p := range g.def.Params() {
+				want, err := g.tensors.Float32("expect/0/grads/" + p.Path)
+				require.NoError(t, err)
+				near(t, p.Path, want, results[3+i])
+			}
+		})
+	}
+}
+
+// An ignored label takes its row out of the loss; the loss counts the others.
+func TestIgnoredLabels(t *testing.T) {
+	g := readGolden(t, "gpt2_tied")
+	built, err := g.def.Build(g.Batch, g.SeqLen, Options{Loss: true, Logits: true})
+	require.NoError(t, err)
+	feeds := g.feeds(t, 1)
+	labels := feeds[InputLabels].Data
+	for i := range labels {
+		if i%3 != 1 {
+			labels[i] = graph.IgnoreLabel
+		}
+	}
+	got, err := graph.Eval(built.Graph, feeds, built.LossSum, built.Logits)
+	require.NoError(t, err)
+	want, vocab := 0.0, g.def.Vocab()
+	for i := 1; i < len(labels); i += 3 {
+		row, sum := got[1].Data[i*vocab:(i+1)*vocab], 0.0
+		for _, v := range row {
+			sum += math.Exp(v)
+		}
+		want += math.Log(sum) - row[int(labels[i])]
+	}
+	assert.InDelta(t, want, got[0].Data[0], 1e-9)
+}
+
+// Chosen rows of the logits are the rows of all logits.
+func TestRowsOfLogits(t *testing.T) {
+	for _, name := range goldenNames {
+		g := readGolden(t, name)
+		all, err := g.def.Build(1, g.SeqLen, Options{Logits: true})
+		require.NoError(t, err)
+		some, err := g.def.Build(1, g.SeqLen, Options{Logits: true, Rows: 2})
+		require.NoError(t, err)
+		feeds := g.feeds(t, 1)
+		feeds[InputTokens] = &graph.Array{Shape: []int{1, g.SeqLen}, Data: feeds[InputTokens].Data[:g.SeqLen]}
+		feeds[InputRows] = array([]int{2}, []int32{7, 3})
+		want, err := graph.Eval(all.Graph, feeds, all.Logits)
+		require.NoError(t, err)
+		got, err := graph.Eval(some.Graph, feeds, some.Logits)
+		require.NoError(t, err)
+		v := g.def.Vocab()
+		assert.Equal(t, want[0].Data[7*v:8*v], got[0].Data[:v])
+		assert.Equal(t, want[0].Data[3*v:4*v], got[0].Data[v:])
+	}
+}
+
+// What the goldens lack: an untied GPT-2, a tied Llama, a head dimension of its own, the
+// erf form. Their loss is compared with the cross entropy of their logits, and their gradients with
+// central differences at a few elements of every parameter.
+func TestVariantsAgainstFiniteDifferences(t *testing.T) {
+	must := func(def Definition, err error) Definition {
+		require.NoError(t, err)
+		return def
+	}
+	for i, def := range []Definition{
+		must(NewGPT2(GPT2Config{Layers: 1, Heads: 2, Width: 6, Vocab: 11, Context: 5, Untied: true, Activation: "gelu_erf", Intermediate: 7})),
+		must(NewLlama(LlamaConfig{Layers: 1, Heads: 4, KVHeads: 2, Width: 6, HeadDim: 4, Vocab: 11, Context: 5, Intermediate: 7, Tied: true, RopeTheta: 100})),
+	} {
+		t.Run(def.Kind(), func(t *testing.T) {
+			built, err := def.Build(2, 4, Options{Loss: true})
+			require.NoError(t, err)
+			grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+			require.NoError(t, err)
+			feeds := map[string]*graph.Array{
+				InputTokens:    array([]int{2, 4}, []int32{1, 2, 3, 4, 10, 0, 10, 2}),
+				InputLabels:    array([]int{8}, []int32{2, 3, 4, -100, 0, 10, 2, 5}),
+				InputLossScale: array([]int{}, []float32{0.25}),
+			}
+			for _, h := range Init(def, uint64(i)) {
+				feeds[h.Path] = array(h.Shape, h.Data)
+				for j := range feeds[h.Path].Data { // larger than at the beginning, so that all parts count
+					feeds[h.Path].Data[j] *= 10
+				}
+			}
+			exact, err := graph.Eval(built.Graph, feeds, grads...)
+			require.NoError(t, err)
+			loss := func() float64 {
+				v, err := graph.Eval(built.Graph, feeds, built.Loss)
+				require.NoError(t, err)
+				return v[0].Data[0]
+			}
+			for k, p := range def.Params() {
+				data := feeds[p.Path].Data
+				for _, j := range []int{0, len(data) / 2, len(data) - 1} {
+					const h = 1e-6
+					was := data[j]
+					data[j] = was + h
+					up := loss()
+					data[j] = was - h
+					down := loss()
+					data[j] = was
+					assert.InDelta(t, (up-down)/(2*h), exact[k].Data[j], 1e-7, fmt.Sprintf("%s[%d]", p.Path, j))
+				}
+			}
+		})
+	}
+}
