@@ -128,6 +128,12 @@ func (c *compiler) run() error {
 		c.group = c.groupName(u)
 		u.lower(c)
 	}
+	c.group = ""
+	for _, t := range c.targets { // one may be an input that no unit reads
+		if t.Leaf == "" {
+			c.place(t.Value)
+		}
+	}
 	if c.err == nil {
 		c.allocate()
 	}

@@ -2,7 +2,10 @@ package graph
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+
+	"gputrain/shaders"
 )
 
 // Nodes that compute an element from a bounded number of operand elements fuse: arithmetic, and the moves (broadcast,
@@ -227,8 +230,9 @@ func (f *fused) dispatch(root *ir) {
 	f.vec = f.vec && start%4 == 0
 	f.chooseBindings(root, 1)
 	part = f.takeOver(part)
-	k := f.kernel("elementwise", f.suffix(root), root, map[string]bool{"ACCUMULATE": f.out.Accumulate}, map[string]int{
-		"START": start / f.lanes(), "COUNT": f.items()})
+	k := f.kernel("elementwise", f.suffix(root), root, shaders.Variant{
+		Flags:     map[string]bool{"ACCUMULATE": f.out.Accumulate},
+		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())}})
 	c.dispatch(k, c.linear(f.items()), nil, append(f.spans(), part.Span)...)
 }
 

@@ -196,16 +196,10 @@ func (f *fused) spans() []span {
 	return out
 }
 
-// kernel specialises a shader that calls value(i) for the i-th item of the domain.
-func (f *fused) kernel(name, suffix string, root *ir, flags map[string]bool, numbers map[string]int) *gpu.Kernel {
-	v := shaders.Variant{Flags: map[string]bool{"DROPOUT": false}, Constants: map[string]string{}}
+// kernel specialises a shader that calls value(i) for the i-th item of the domain; v has what else the shader wants.
+func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) *gpu.Kernel {
+	v.Flags["DROPOUT"] = false
 	f.visit(root, func(x *ir) { v.Flags["DROPOUT"] = v.Flags["DROPOUT"] || x.kind == irDropout })
-	for flag, on := range flags {
-		v.Flags[flag] = on
-	}
-	for n, value := range numbers {
-		v.Constants[n] = strconv.Itoa(value)
-	}
 	v.Constants["T"] = f.typeName(f.vec)
 	v.Constants["RESULT"] = strconv.Itoa(len(f.bound))
 	var decl strings.Builder

@@ -1,0 +1,52 @@
+package graph
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/shaders"
+)
+
+func init() { lowerings["rope"] = lowering{lower: lowerRope} }
+
+// Params of rope.wgsl.
+type ropeParams struct{ Pairs, Half, Heads, Positions uint32 }
+
+func lowerRope(c *compiler, n *Node) {
+	op := n.Op.(Rope)
+	shape := n.Inputs[0].Shape()
+	positions, half := shape[1], op.HeadDim/2
+	suffix, t, items := "", "f32", half
+	if half%4 == 0 {
+		t, items = "vec4<f32>", half/4
+	}
+	if op.Inverse {
+		suffix = "_inverse"
+	}
+	pairs := elements(shape) / op.HeadDim * items
+	k := c.kernel("rope", suffix, shaders.Variant{Flags: map[string]bool{"INVERSE": op.Inverse}, Constants: map[string]string{"T": t}})
+	c.dispatch(k, c.linear(pairs), ropeParams{uint32(pairs), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)},
+		c.one(c.in(n.Inputs[0]), "x"),
+		c.one(c.ropeTable("cosines", positions, op, math.Cos), "cosines"),
+		c.one(c.ropeTable("sines", positions, op, math.Sin), "sines"),
+		c.one(c.out(n.Outputs[0]), "y"))
+}
+
+// ropeTable is f(t Theta^(-2i/HeadDim)) over [positions, HeadDim/2], computed in float64: angles of thousands of radians
+// are beyond what devices' own sines are good for.
+func (c *compiler) ropeTable(name string, positions int, op Rope, f func(float64) float64) tensor {
+	half := op.HeadDim / 2
+	label := fmt.Sprintf("rope.%s.%d.%d.%g", name, positions, op.HeadDim, op.Theta)
+	return c.constant(label, buffers.F32, []int{positions, half}, func() []byte {
+		data := make([]byte, 0, 4*positions*half)
+		for t := range positions {
+			for i := range half {
+				angle := float64(t) * math.Pow(op.Theta, -2*float64(i)/float64(op.HeadDim))
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(f(angle))))
+			}
+		}
+		return data
+	})
+}

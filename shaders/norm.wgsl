@@ -1,0 +1,61 @@
+// y = (x - mean) rstd gamma + beta, rstd = 1/sqrt(variance + eps); RMS: y = x rstd gamma, rstd = 1/sqrt(mean x^2 + eps).
+// Twins: graph.LayerNorm.Eval, graph.RMSNorm.Eval.
+
+struct Params {
+    rows: u32,
+    width: u32,      // of a row, in items of T
+    reciprocal: f32, // of the width in elements
+    eps: f32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> x: array<{{T}}>;
+@group(0) @binding(2) var<storage, read> gamma: array<{{T}}>;
+#if RMS
+@group(0) @binding(3) var<storage, read_write> y: array<{{T}}>;
+@group(0) @binding(4) var<storage, read_write> stats: array<f32>;
+#else
+@group(0) @binding(3) var<storage, read> beta: array<{{T}}>;
+@group(0) @binding(4) var<storage, read_write> y: array<{{T}}>;
+@group(0) @binding(5) var<storage, read_write> stats: array<f32>;
+#endif
+
+#import "shared/row.wgsl"
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let row = row_index(workgroup, workgroups, local);
+    let lane = row_lane(local);
+    if (row < params.rows) {
+        let first = row * params.width;
+        var total = {{T}}(0.0);
+#if RMS
+        let mean = 0.0;
+#else
+        for (var k = lane; k < params.width; k += row_lanes) { total += x[first + k]; }
+        let mean = row_sum(total, lane) * params.reciprocal;
+        total = {{T}}(0.0);
+#endif
+        for (var k = lane; k < params.width; k += row_lanes) {
+            let d = x[first + k] - mean;
+            total += d * d;
+        }
+        let rstd = 1.0 / sqrt(row_sum(total, lane) * params.reciprocal + params.eps);
+        for (var k = lane; k < params.width; k += row_lanes) {
+#if RMS
+            y[first + k] = x[first + k] * rstd * gamma[k];
+#else
+            y[first + k] = (x[first + k] - mean) * rstd * gamma[k] + beta[k];
+#endif
+        }
+        if (lane == 0u) {
+#if RMS
+            stats[row] = rstd;
+#else
+            stats[2u * row] = mean;
+            stats[2u * row + 1u] = rstd;
+#endif
+        }
+    }
+}

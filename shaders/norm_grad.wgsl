@@ -1,0 +1,52 @@
+// dx = rstd (g - mean g - xhat mean(g xhat)), g = dy gamma, xhat = (x - mean) rstd; RMS: dx = rstd (g - xhat mean(g xhat)),
+// xhat = x rstd. Twins: graph.LayerNormGrad.Eval, graph.RMSNormGrad.Eval.
+
+struct Params {
+    rows: u32,
+    width: u32,      // of a row, in items of T
+    reciprocal: f32, // of the width in elements
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> x: array<{{T}}>;
+@group(0) @binding(2) var<storage, read> gamma: array<{{T}}>;
+@group(0) @binding(3) var<storage, read> stats: array<f32>;
+@group(0) @binding(4) var<storage, read> dy: array<{{T}}>;
+@group(0) @binding(5) var<storage, read_write> dx: array<{{T}}>;
+
+#import "shared/row.wgsl"
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let row = row_index(workgroup, workgroups, local);
+    let lane = row_lane(local);
+    if (row < params.rows) {
+        let first = row * params.width;
+#if RMS
+        let mean = 0.0;
+        let rstd = stats[row];
+#else
+        let mean = stats[2u * row];
+        let rstd = stats[2u * row + 1u];
+        var total = {{T}}(0.0);
+#endif
+        var moment = {{T}}(0.0);
+        for (var k = lane; k < params.width; k += row_lanes) {
+            let g = dy[first + k] * gamma[k];
+            moment += g * (x[first + k] - mean);
+#if !RMS
+            total += g;
+#endif
+        }
+        let along = row_sum(moment, lane) * params.reciprocal * rstd * rstd;
+#if RMS
+        let level = 0.0;
+#else
+        let level = row_sum(total, lane) * params.reciprocal;
+#endif
+        for (var k = lane; k < params.width; k += row_lanes) {
+            dx[first + k] = rstd * (dy[first + k] * gamma[k] - level - (x[first + k] - mean) * along);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+// One level of a sum or maximum over the middle axis of [O, R, I]; twin: graph.Reduce.Eval. An invocation reduces a fixed part
+// of R, so the result has the same bits on every run; more levels follow until one part is left.
+// COLUMNS (I > 1): result[o,p,i] = reduction of value(o,r,i) over r in [p CHUNK, (p+1) CHUNK), i in items of T.
+// else (I = 1): result[o,p] = reduction of value(o,r) over r = p, p + PARTS, ..., r in items of T.
+
+{{BINDINGS}}
+@group(0) @binding({{RESULT}}) var<storage, read_write> result: array<{{OUT}}>;
+
+#import "shared/grid.wgsl"
+#import "shared/functions.wgsl"
+#if DROPOUT
+#import "shared/dropout.wgsl"
+#endif
+
+fn value(i: u32) -> {{T}} {
+{{BODY}}
+}
+
+fn join(a: {{T}}, b: {{T}}) -> {{T}} {
+#if MAXIMUM
+    return max(a, b);
+#else
+    return a + b;
+#endif
+}
+
+const parts = {{PARTS}}u;
+const length = {{LENGTH}}u; // R, in items where COLUMNS is not set
+#if COLUMNS
+const inner = {{INNER}}u; // I, in items
+#endif
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let item = grid_index(workgroup, workgroups, local, 64u);
+    if (item < {{COUNT}}u) {
+        var total = {{T}}({{START}});
+#if COLUMNS
+        let i = item % inner;
+        let part = (item / inner) % parts;
+        let first = item / (inner * parts) * length;
+        let end = min(length, (part + 1u) * {{CHUNK}}u);
+        for (var r = part * {{CHUNK}}u; r < end; r++) {
+            total = join(total, value((first + r) * inner + i));
+        }
+        let whole = total;
+#else
+        let part = item % parts;
+        let first = item / parts * length;
+        for (var r = part; r < length; r += parts) {
+            total = join(total, value(first + r));
+        }
+#if VECTOR
+#if MAXIMUM
+        let whole = max(max(total.x, total.y), max(total.z, total.w));
+#else
+        let whole = (total.x + total.y) + (total.z + total.w);
+#endif
+#else
+        let whole = total;
+#endif
+#endif
+#if ACCUMULATE
+        result[item] += whole * {{SCALE}};
+#else
+        result[item] = whole * {{SCALE}};
+#endif
+    }
+}

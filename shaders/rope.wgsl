@@ -1,0 +1,39 @@
+// The pair (x[i], x[i + head/2]) of each head is turned by the angle of its position: table[t, i] = (cos, sin).
+// Twin: graph.Rope.Eval.
+
+struct Params {
+    pairs: u32,     // of all rows, in items of T
+    half: u32,      // of a head, in items
+    heads: u32,     // a row
+    positions: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> x: array<{{T}}>;
+@group(0) @binding(2) var<storage, read> cosines: array<{{T}}>;
+@group(0) @binding(3) var<storage, read> sines: array<{{T}}>;
+@group(0) @binding(4) var<storage, read_write> y: array<{{T}}>;
+
+#import "shared/grid.wgsl"
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let pair = grid_index(workgroup, workgroups, local, 64u);
+    if (pair < params.pairs) {
+        let head = pair / params.half;
+        let at = pair % params.half;
+        let low = head * 2u * params.half + at;
+        let high = low + params.half;
+        let angle = (head / params.heads) % params.positions * params.half + at;
+        let a = x[low];
+        let b = x[high];
+#if INVERSE
+        y[low] = a * cosines[angle] + b * sines[angle];
+        y[high] = b * cosines[angle] - a * sines[angle];
+#else
+        y[low] = a * cosines[angle] - b * sines[angle];
+        y[high] = b * cosines[angle] + a * sines[angle];
+#endif
+    }
+}

@@ -1,0 +1,27 @@
+// dx = y (dy - sum y dy) over each row. Twin: graph.SoftmaxGrad.Eval.
+
+struct Params {
+    rows: u32,
+    width: u32, // of a row, in items of T
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> y: array<{{T}}>;
+@group(0) @binding(2) var<storage, read> dy: array<{{T}}>;
+@group(0) @binding(3) var<storage, read_write> dx: array<{{T}}>;
+
+#import "shared/row.wgsl"
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let row = row_index(workgroup, workgroups, local);
+    let lane = row_lane(local);
+    if (row < params.rows) {
+        let first = row * params.width;
+        var total = {{T}}(0.0);
+        for (var k = lane; k < params.width; k += row_lanes) { total += y[first + k] * dy[first + k]; }
+        let level = row_sum(total, lane);
+        for (var k = lane; k < params.width; k += row_lanes) { dx[first + k] = y[first + k] * (dy[first + k] - level); }
+    }
+}
