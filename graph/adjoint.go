@@ -69,8 +69,7 @@ func (g *Graph) unbroadcast(v *Value, from, to []int) *Value {
 		}
 	}
 	if len(axes) > 0 {
-		plain := reducedShape(v.Shape(), axes, false)
-		v = g.one(Reduce{Fn: "sum", Axes: axes, Keep: !slices.Equal(trimmed(plain), trimmed(kept))}, v)
+		v = g.one(Reduce{Fn: "sum", Axes: axes}, v)
 	}
 	return g.scaled(g.aligned(v, kept), factor)
 }

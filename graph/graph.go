@@ -124,7 +124,7 @@ func (g *Graph) label(inputs []*Value) string {
 			if i := strings.LastIndexByte(dir, '.'); i > 0 {
 				dir = dir[:i]
 			}
-			if strings.HasPrefix(dir, scope) {
+			if scope == "" || dir == scope || strings.HasPrefix(dir, scope+".") {
 				return dir
 			}
 		}

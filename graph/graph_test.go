@@ -182,3 +182,14 @@ func TestFLOPsOfAttentionAndHead(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 8*5*(2*3+4+4*3+3), p.FLOPs(grads...))
 }
+
+func TestPackageExample(t *testing.T) {
+	g := New()
+	x := g.Input("x", Type{Shape: []int{8, 784}, DType: buffers.F32})
+	h := g.Apply("relu", g.Add(g.MatMul(x, g.Param("fc1.weight", 784, 64), false, false), g.Param("fc1.bias", 64)))
+	labels := g.Input("labels", Type{Shape: []int{8}, DType: buffers.I32})
+	loss := g.Scale(g.HeadLoss(h, g.Param("fc2.weight", 10, 64), labels), 1.0/8)
+	grads, err := Gradients(g, loss, []*Value{g.Param("fc1.weight", 784, 64)})
+	require.NoError(t, err)
+	assert.Equal(t, []int{784, 64}, grads[0].Shape())
+}
