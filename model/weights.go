@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -38,62 +39,61 @@ func ReadHF(dir string) (Definition, []buffers.Host, error) {
 // ReadWeights reads the weights of def in dir. Every parameter must be there with its shape, and
 // nothing else but known constants and, with a tied head, a copy of the embedding as lm_head.weight.
 func ReadWeights(dir string, def Definition) ([]buffers.Host, error) {
-	w, err := openWeights(dir)
+	names, err := weightFiles(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model: read weights: %w", err)
 	}
-	defer w.close()
-	hosts, err := w.read(def)
+	var files []*safetensors.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for _, name := range names {
+		f, err := safetensors.Open(filepath.Join(dir, name))
+		if err != nil {
+			return nil, fmt.Errorf("model: read weights: %w", err)
+		}
+		files = append(files, f)
+	}
+	hosts, err := Weights(def, files...)
 	if err != nil {
-		return nil, fmt.Errorf("model: read weights %q: %w", dir, err)
+		return nil, fmt.Errorf("%w (%s)", err, dir)
 	}
 	return hosts, nil
 }
 
-// weights are the open files of a model, and the file that holds each tensor, by its full name.
-type weights struct {
-	files  []*safetensors.File
-	holder map[string]*safetensors.File
-}
-
-func (w *weights) close() {
-	for _, f := range w.files {
-		f.Close()
-	}
-}
-
-func openWeights(dir string) (*weights, error) {
-	w := &weights{holder: map[string]*safetensors.File{}}
-	names := []string{"model.safetensors"}
-	index, err := readIndex(filepath.Join(dir, "model.safetensors.index.json"))
-	switch {
-	case err == nil:
-		names = names[:0]
-		for _, file := range index {
-			if !slices.Contains(names, file) {
-				names = append(names, file)
+// Weights is ReadWeights of open files, which stay the caller's.
+func Weights(def Definition, files ...*safetensors.File) ([]buffers.Host, error) {
+	w := weights{}
+	for _, f := range files {
+		for _, tensor := range f.Names() {
+			if w[tensor] != nil {
+				return nil, fmt.Errorf("model: weights: tensor %q is in two files", tensor)
 			}
+			w[tensor] = f
 		}
-		slices.Sort(names)
-	case !errors.Is(err, fs.ErrNotExist):
+	}
+	hosts, err := w.read(def)
+	if err != nil {
+		return nil, fmt.Errorf("model: weights: %w", err)
+	}
+	return hosts, nil
+}
+
+// weights is the file that holds each tensor, by its full name.
+type weights map[string]*safetensors.File
+
+// weightFiles are the names of the files with the weights in dir, sorted.
+func weightFiles(dir string) ([]string, error) {
+	index, err := readIndex(filepath.Join(dir, "model.safetensors.index.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return []string{"model.safetensors"}, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		f, err := safetensors.Open(filepath.Join(dir, name))
-		if err != nil {
-			w.close()
-			return nil, err
-		}
-		w.files = append(w.files, f)
-		for _, tensor := range f.Names() {
-			if w.holder[tensor] != nil {
-				w.close()
-				return nil, fmt.Errorf("%q: tensor %q is in another file too", filepath.Join(dir, name), tensor)
-			}
-			w.holder[tensor] = f
-		}
-	}
-	return w, nil
+	return slices.Compact(slices.Sorted(maps.Values(index))), nil
 }
 
 // indexLimit bounds model.safetensors.index.json.
@@ -129,7 +129,7 @@ func readIndex(name string) (map[string]string, error) {
 	return index.Files, nil
 }
 
-func (w *weights) read(def Definition) ([]buffers.Host, error) {
+func (w weights) read(def Definition) ([]buffers.Host, error) {
 	stored, err := w.names(def)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (w *weights) read(def Definition) ([]buffers.Host, error) {
 		name, ok := stored[p.Path]
 		if !ok {
 			wrong = append(wrong, fmt.Sprintf("%q is missing", p.Path))
-		} else if _, shape, _ := w.holder[name].Info(name); !slices.Equal(shape, p.Shape) {
+		} else if _, shape, _ := w[name].Info(name); !slices.Equal(shape, p.Shape) {
 			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, shape, p.Shape))
 		}
 	}
@@ -149,7 +149,7 @@ func (w *weights) read(def Definition) ([]buffers.Host, error) {
 	}
 	hosts := make([]buffers.Host, len(params))
 	for i, p := range params {
-		data, err := w.holder[stored[p.Path]].Float32(stored[p.Path])
+		data, err := w[stored[p.Path]].Float32(stored[p.Path])
 		if err != nil {
 			return nil, err
 		}
@@ -160,9 +160,9 @@ func (w *weights) read(def Definition) ([]buffers.Host, error) {
 
 // names maps the paths of this package to the names in the files: without prefix, without
 // constants, without a tied head's copy.
-func (w *weights) names(def Definition) (map[string]string, error) {
+func (w weights) names(def Definition) (map[string]string, error) {
 	stored := map[string]string{}
-	for name := range w.holder {
+	for name := range w {
 		if constants.MatchString(name) {
 			continue
 		}
@@ -180,18 +180,18 @@ func (w *weights) names(def Definition) (map[string]string, error) {
 
 // dropTiedCopy takes lm_head.weight out of stored when def has no such parameter and it equals
 // the embedding.
-func (w *weights) dropTiedCopy(def Definition, stored map[string]string) error {
+func (w weights) dropTiedCopy(def Definition, stored map[string]string) error {
 	const head = "lm_head.weight"
 	embedding := map[string]string{"gpt2": "wte.weight", "llama": "model.embed_tokens.weight"}[def.Kind()]
 	copied, original := stored[head], stored[embedding]
 	if copied == "" || original == "" || slices.ContainsFunc(def.Params(), func(p Param) bool { return p.Path == head }) {
 		return nil
 	}
-	a, err := w.holder[copied].Float32(copied)
+	a, err := w[copied].Float32(copied)
 	if err != nil {
 		return err
 	}
-	b, err := w.holder[original].Float32(original)
+	b, err := w[original].Float32(original)
 	if err != nil {
 		return err
 	}

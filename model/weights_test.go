@@ -179,6 +179,11 @@ func TestImportUnderstandsOtherProgramsFiles(t *testing.T) {
 		index(where)
 		_, _, err = ReadHF(dir)
 		require.ErrorIs(t, err, os.ErrNotExist)
+		where["wte.weight"] = "model-00002-of-00002.safetensors"
+		store(t, def, "model-00001-of-00002.safetensors", dir, hub(hosts[:8], ""))
+		index(where)
+		_, _, err = ReadHF(dir)
+		require.ErrorContains(t, err, fmt.Sprintf("tensor %q is in two files", hosts[7].Path))
 		index(nil)
 		_, _, err = ReadHF(dir)
 		require.ErrorContains(t, err, "weight_map is empty")
