@@ -32,14 +32,30 @@ const spaceMargin = 64 << 10
 //  3. a checkpoint of the same name steps aside to path.old;
 //  4. path.tmp is renamed to path and the parent is synced; path.old is removed.
 //
-// When it fails the temporary directory is removed again, if that is still possible.
-func commit(fsys FileSystem, path string, step int64, sources []source) (err error) {
-	parent, temporary := filepath.Dir(path), path+temporarySuffix
-	if err := fsys.MkdirAll(parent); err != nil {
-		return fmt.Errorf("state: save %q: %w", path, err)
+// When it fails, always with a *SaveError, the temporary directory is removed again, if that is still possible.
+func commit(fsys FileSystem, path string, step int64, sources []source) error {
+	if err := makeRoom(fsys, path, sources); err != nil {
+		return &SaveError{path, err}
 	}
-	if err := fsys.RemoveAll(temporary); err != nil {
-		return fmt.Errorf("state: save %q: %w", path, err)
+	temporary := path + temporarySuffix
+	err := writeAll(fsys, temporary, step, sources)
+	if err == nil {
+		err = replace(fsys, temporary, path)
+	}
+	if err != nil {
+		return &SaveError{path, errors.Join(err, fsys.RemoveAll(temporary))}
+	}
+	return nil
+}
+
+// makeRoom removes an earlier attempt and compares the bytes wanted with the bytes free.
+func makeRoom(fsys FileSystem, path string, sources []source) error {
+	parent := filepath.Dir(path)
+	if err := fsys.MkdirAll(parent); err != nil {
+		return err
+	}
+	if err := fsys.RemoveAll(path + temporarySuffix); err != nil {
+		return err
 	}
 	wanted := uint64(spaceMargin)
 	for _, s := range sources {
@@ -47,35 +63,31 @@ func commit(fsys FileSystem, path string, step int64, sources []source) (err err
 	}
 	free, err := fsys.Free(parent)
 	if err != nil {
-		return fmt.Errorf("state: save %q: %w", path, err)
+		return err
 	}
 	if free < wanted {
-		return &SpaceError{Path: path, Wanted: wanted, Free: free}
+		return &SpaceError{Wanted: wanted, Free: free}
 	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("state: save %q: %w", path, err)
-			if e := fsys.RemoveAll(temporary); e != nil {
-				err = errors.Join(err, e)
-			}
-		}
-	}()
-	if err := fsys.MkdirAll(temporary); err != nil {
+	return nil
+}
+
+// writeAll writes the files and the manifest into a new directory, all synced.
+func writeAll(fsys FileSystem, dir string, step int64, sources []source) error {
+	if err := fsys.MkdirAll(dir); err != nil {
 		return err
 	}
 	m := manifest{Format: manifestFormat, Step: step, Files: map[string]manifestFile{}}
 	for _, s := range sources {
-		if m.Files[s.name], err = writeFile(fsys, filepath.Join(temporary, s.name), s.write); err != nil {
+		f, err := writeFile(fsys, filepath.Join(dir, s.name), s.write)
+		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
+		m.Files[s.name] = f
 	}
-	if _, err := writeFile(fsys, filepath.Join(temporary, manifestName), writeJSON(m)); err != nil {
+	if _, err := writeFile(fsys, filepath.Join(dir, manifestName), writeJSON(m)); err != nil {
 		return fmt.Errorf("%s: %w", manifestName, err)
 	}
-	if err := fsys.SyncDir(temporary); err != nil {
-		return err
-	}
-	return replace(fsys, temporary, path)
+	return fsys.SyncDir(dir)
 }
 
 // replace puts the directory from in the place of to.

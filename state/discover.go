@@ -49,7 +49,7 @@ func (c Checkpoints) entries() ([]entry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state: discover %q: %w", c.Dir, err)
+		return nil, checkpointError{fmt.Errorf("state: discover %q: %w", c.Dir, err)}
 	}
 	var found []entry
 	for _, name := range names {

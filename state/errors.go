@@ -5,38 +5,54 @@ import (
 	"fmt"
 )
 
-// Sentinels of this package; the errors returned wrap them with the file, the tensor, what was found and what was wanted.
+// ErrCheckpoint is wrapped by every error of writing, finding and reading checkpoints, the ones below included.
+var ErrCheckpoint = errors.New("checkpoint")
+
+// What can be wrong with a checkpoint; the errors returned wrap these with the file, the tensor, what was found and what was wanted.
 var (
 	// ErrCorrupt says that a checkpoint's bytes are not the ones that were written.
-	ErrCorrupt = errors.New("checkpoint is corrupt")
+	ErrCorrupt = fmt.Errorf("%w is corrupt", ErrCheckpoint)
 	// ErrVersion says that a checkpoint was written in a format this program does not read.
-	ErrVersion = errors.New("checkpoint format not supported")
+	ErrVersion = fmt.Errorf("%w has another format", ErrCheckpoint)
 	// ErrMismatch says that a whole checkpoint belongs to another model, optimizer or schedule.
-	ErrMismatch = errors.New("checkpoint belongs to another run")
-	// ErrNonFinite says that a state with a NaN or an infinity in it was about to be saved.
-	ErrNonFinite = errors.New("state is not finite")
+	ErrMismatch = fmt.Errorf("%w belongs to another run", ErrCheckpoint)
 )
+
+// ErrNonFinite says that a state with a NaN or an infinity in it was about to be saved.
+var ErrNonFinite = errors.New("not finite, not saved")
+
+// SaveError is the failure to write a checkpoint.
+type SaveError struct {
+	Path string
+	Err  error
+}
+
+// Error names the checkpoint.
+func (e *SaveError) Error() string { return fmt.Sprintf("state: save %q: %v", e.Path, e.Err) }
+
+// Unwrap gives ErrCheckpoint beside the cause.
+func (e *SaveError) Unwrap() []error { return []error{ErrCheckpoint, e.Err} }
 
 // SpaceError says that a checkpoint does not fit the disk. Nothing was written.
 type SpaceError struct {
-	Path         string
 	Wanted, Free uint64 // bytes
 }
 
 // Error names the bytes wanted and the bytes free.
 func (e *SpaceError) Error() string {
-	return fmt.Sprintf("state: save %q: %d bytes wanted, %d bytes free on the disk", e.Path, e.Wanted, e.Free)
+	return fmt.Sprintf("%d bytes wanted, %d bytes free on the disk", e.Wanted, e.Free)
 }
 
-// MemoryError says that a training state does not fit the memory of its adapter. Nothing was taken.
-type MemoryError struct {
-	Plan   MemoryPlan
-	Limit  uint64 // bytes
-	Source string // where the limit comes from
-	Hint   string // what to lower, with figures
+// loadError is an error of reading the checkpoint in dir; it wraps err, and ErrCheckpoint through it or beside it.
+func loadError(dir, format string, args ...any) error {
+	err := fmt.Errorf("state: load %q: "+format, append([]any{dir}, args...)...)
+	if errors.Is(err, ErrCheckpoint) {
+		return err
+	}
+	return checkpointError{err}
 }
 
-// Error gives the plan's figures and what to lower.
-func (e *MemoryError) Error() string {
-	return fmt.Sprintf("state: memory: %s: wanted %d bytes, %s is %d bytes; %s", e.Plan, e.Plan.Total(), e.Source, e.Limit, e.Hint)
-}
+// checkpointError adds ErrCheckpoint to an error without changing its text.
+type checkpointError struct{ error }
+
+func (e checkpointError) Unwrap() []error { return []error{ErrCheckpoint, e.error} }

@@ -40,31 +40,31 @@ func readManifest(fsys FileSystem, dir string) (manifest, error) {
 	path := filepath.Join(dir, manifestName)
 	data, err := readFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return manifest{}, fmt.Errorf("state: load %q: %s: not there: %w", dir, manifestName, ErrCorrupt)
+		return manifest{}, loadError(dir, "%s: not there: %w", manifestName, ErrCorrupt)
 	}
 	if err != nil {
-		return manifest{}, fmt.Errorf("state: load %q: %w", dir, err)
+		return manifest{}, loadError(dir, "%w", err)
 	}
 	var m manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return manifest{}, fmt.Errorf("state: load %q: %s: %v: %w", dir, manifestName, err, ErrCorrupt)
+		return manifest{}, loadError(dir, "%s: %v: %w", manifestName, err, ErrCorrupt)
 	}
 	if m.Format != manifestFormat {
-		return manifest{}, fmt.Errorf("state: load %q: %s: format %d, want %d: %w", dir, manifestName, m.Format, manifestFormat, ErrVersion)
+		return manifest{}, loadError(dir, "%s: format %d, want %d: %w", manifestName, m.Format, manifestFormat, ErrVersion)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		if name != filepath.Base(name) {
-			return manifest{}, fmt.Errorf("state: load %q: %s: file %q is not inside the checkpoint: %w", dir, manifestName, name, ErrCorrupt)
+			return manifest{}, loadError(dir, "%s: file %q is not inside the checkpoint: %w", manifestName, name, ErrCorrupt)
 		}
 		size, err := fsys.Size(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return manifest{}, fmt.Errorf("state: load %q: %s: not there: %w", dir, name, ErrCorrupt)
+			return manifest{}, loadError(dir, "%s: not there: %w", name, ErrCorrupt)
 		}
 		if err != nil {
-			return manifest{}, fmt.Errorf("state: load %q: %w", dir, err)
+			return manifest{}, loadError(dir, "%w", err)
 		}
 		if want := m.Files[name].Bytes; size != want {
-			return manifest{}, fmt.Errorf("state: load %q: %s: %d bytes, want %d: %w", dir, name, size, want, ErrCorrupt)
+			return manifest{}, loadError(dir, "%s: %d bytes, want %d: %w", name, size, want, ErrCorrupt)
 		}
 	}
 	return m, nil
@@ -81,17 +81,17 @@ func Verify(fsys FileSystem, dir string) error {
 		want := m.Files[name]
 		found, err := sumFile(fsys, filepath.Join(dir, name))
 		if err != nil {
-			return fmt.Errorf("state: load %q: %s: %w", dir, name, err)
+			return loadError(dir, "%s: %w", name, err)
 		}
 		if found.CRC32C == want.CRC32C {
 			continue
 		}
 		for _, tensor := range slices.Sorted(maps.Keys(want.Tensors)) {
 			if f, w := found.Tensors[tensor], want.Tensors[tensor]; f != w {
-				return fmt.Errorf("state: load %q: %s: tensor %q: crc32c %s, want %s: %w", dir, name, tensor, f, w, ErrCorrupt)
+				return loadError(dir, "%s: tensor %q: crc32c %s, want %s: %w", name, tensor, f, w, ErrCorrupt)
 			}
 		}
-		return fmt.Errorf("state: load %q: %s: crc32c %s, want %s: %w", dir, name, found.CRC32C, want.CRC32C, ErrCorrupt)
+		return loadError(dir, "%s: crc32c %s, want %s: %w", name, found.CRC32C, want.CRC32C, ErrCorrupt)
 	}
 	return nil
 }

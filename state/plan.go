@@ -1,9 +1,192 @@
 package state
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+	"strings"
 
-// MemoryPlan is what a training state takes of its adapter's memory, in bytes.
-type MemoryPlan struct{ A uint64 }
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+)
 
-func (p MemoryPlan) Total() uint64  { return 0 }
-func (p MemoryPlan) String() string { return fmt.Sprint(p.A) }
+// MemoryPlan is what a training state takes of its device, in bytes, known before anything is taken.
+type MemoryPlan struct {
+	Params, Gradients, Optimizer uint64
+	Step                         uint64 // inputs, activations and workspace of a micro-batch
+	Evaluation, Sampling         uint64 // the same of these, where they are planned for
+	Transfer                     uint64 // buffers for reading back
+	Largest                      []graph.TensorBytes
+}
+
+// Total is the sum.
+func (p MemoryPlan) Total() uint64 {
+	return p.Params + p.Gradients + p.Optimizer + p.Step + p.Evaluation + p.Sampling + p.Transfer
+}
+
+// String is the plan in one line.
+func (p MemoryPlan) String() string {
+	parts := []string{}
+	for _, f := range []struct {
+		name  string
+		bytes uint64
+	}{
+		{"params", p.Params}, {"gradients", p.Gradients}, {"optimizer", p.Optimizer}, {"activations and workspace", p.Step},
+		{"evaluation", p.Evaluation}, {"sampling", p.Sampling}, {"transfer", p.Transfer},
+	} {
+		if f.bytes > 0 {
+			parts = append(parts, f.name+" "+bytesText(f.bytes))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// bytesText is a size for people.
+func bytesText(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}
+
+// Plan computes what Create would take on a device with these limits; it needs none. A tensor that no binding of the device can hold
+// is a *gpu.LimitError.
+func Plan(c Config, lim gpu.Limits) (MemoryPlan, error) {
+	if err := c.Validate(); err != nil {
+		return MemoryPlan{}, err
+	}
+	p, err := c.withDefaults().plan(lim)
+	if err != nil {
+		return MemoryPlan{}, fmt.Errorf("state: plan: %w", err)
+	}
+	return p, nil
+}
+
+func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
+	layout, err := buffers.NewLayout(model.Specs(c.Definition), lim)
+	if err != nil {
+		return p, err
+	}
+	tx, err := c.transform()
+	if err != nil {
+		return p, err
+	}
+	p.Params = layout.Bytes(buffers.F32)
+	p.Gradients = p.Params
+	if p.Optimizer, err = tx.Bytes(layout); err != nil {
+		return p, err
+	}
+	step, err := planned(lim)(c.step())
+	if err != nil {
+		return p, err
+	}
+	p.Step, p.Largest = step.Total(), step.Largest
+	if c.Evaluation {
+		e, err := planned(lim)(evaluation(c.Definition, c.Batch, c.Sequence))
+		if err != nil {
+			return p, err
+		}
+		p.Evaluation = e.Total()
+	}
+	if c.Sampling {
+		s, err := planned(lim)(sampling(c.Definition, c.Sequence))
+		if err != nil {
+			return p, err
+		}
+		p.Sampling = s.Total()
+	}
+	p.Transfer = transferBytes(layout)
+	return p, nil
+}
+
+// planned plans what a function that makes a graph returns.
+func planned(lim gpu.Limits) func(*graph.Graph, []graph.Target, error) (graph.Plan, error) {
+	return func(g *graph.Graph, targets []graph.Target, err error) (graph.Plan, error) {
+		if err != nil {
+			return graph.Plan{}, err
+		}
+		return graph.PlanFor(g, targets, lim)
+	}
+}
+
+// transferBytes is the staging buffer that a device keeps for reading the largest part of a leaf: a power of two from 64 KiB to 32 MiB.
+func transferBytes(layout *buffers.Layout) uint64 {
+	largest := uint64(0)
+	for _, leaf := range layout.Leaves() {
+		for _, part := range leaf.Parts {
+			largest = max(largest, 4*uint64(part.Count))
+		}
+	}
+	if largest <= 64<<10 {
+		return 64 << 10
+	}
+	return min(uint64(1)<<bits.Len64(largest-1), 32<<20)
+}
+
+// MemoryError says that a training state does not fit the memory of its device. Nothing was taken.
+type MemoryError struct {
+	Plan      MemoryPlan
+	Available uint64 // bytes
+	Bound     string // what bounds them
+	Hint      string // what to lower, with figures
+}
+
+// Error gives the plan's figures and what to lower.
+func (e *MemoryError) Error() string {
+	return fmt.Sprintf("state: memory: %s wanted (%s), %s is %s: %s", bytesText(e.Plan.Total()), e.Plan, e.Bound, bytesText(e.Available), e.Hint)
+}
+
+// Unwrap is gpu.ErrOutOfMemory.
+func (e *MemoryError) Unwrap() error { return gpu.ErrOutOfMemory }
+
+// fits compares the plan with the device before anything is taken.
+func (c Config) fits(dev *gpu.Device) (MemoryPlan, error) {
+	p, err := Plan(c, dev.Limits())
+	if err != nil {
+		return p, err
+	}
+	available, bound, known := dev.Available()
+	if !known || p.Total() <= available {
+		return p, nil
+	}
+	return p, &MemoryError{Plan: p, Available: available, Bound: bound, Hint: c.withDefaults().hint(p, available, dev.Limits())}
+}
+
+// hint finds what would fit: a smaller micro-batch with the same update, else a shorter sequence beside it.
+func (c Config) hint(p MemoryPlan, available uint64, lim gpu.Limits) string {
+	rest := p.Params + p.Gradients + p.Optimizer
+	if rest >= available {
+		return fmt.Sprintf("params, gradients and optimizer alone take %s: choose a smaller model", bytesText(rest))
+	}
+	smaller := c
+	for smaller.Sequence = c.Sequence; smaller.Sequence >= 1; smaller.Sequence /= 2 {
+		for batch := c.Batch; batch >= 1; batch-- {
+			if c.Batch%batch != 0 || batch == c.Batch && smaller.Sequence == c.Sequence {
+				continue
+			}
+			smaller.Batch = batch
+			q, err := smaller.plan(lim)
+			if err != nil || q.Total() > available {
+				continue
+			}
+			text := fmt.Sprintf("lower batch from %d to %d", c.Batch, batch)
+			if k := c.Batch / batch; k > 1 {
+				text += fmt.Sprintf(" (and raise accumulate from %d to %d for the same updates)", c.Accumulate, c.Accumulate*k)
+			} else {
+				text = ""
+			}
+			if smaller.Sequence < c.Sequence {
+				if text != "" {
+					text += " and "
+				}
+				text += fmt.Sprintf("lower context from %d to %d", c.Sequence, smaller.Sequence)
+			}
+			return text + ", which takes " + bytesText(q.Total())
+		}
+	}
+	return "choose a smaller model"
+}

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 
 	"gputrain/data"
+	"gputrain/optim"
 )
 
 // Files of a checkpoint beside model.safetensors and config.json, which are in the Hugging Face layout.
@@ -32,51 +32,49 @@ type Record struct {
 
 // OptimizerRecord says which transformation the tensors of optimizer.safetensors belong to.
 type OptimizerRecord struct {
-	Name     string           `json:"name"`
-	Config   json.RawMessage  `json:"config,omitempty"` // of the registered builder: rates, schedule, numerics
-	Chain    string           `json:"chain"`            // the transformation as it names itself
-	Counts   map[string]int64 `json:"counts"`
-	Trees    []string         `json:"trees"`
-	Numerics string           `json:"numerics,omitempty"`
+	Config optim.Config     `json:"config"` // name, rates, schedule, numerics, parameters
+	Counts map[string]int64 `json:"counts"`
 }
 
 // Run is what a loop around a training state keeps with it.
 type Run struct {
-	Data     data.State `json:"data"` // where the next batch begins
-	Seed     uint64     `json:"seed"`
-	Tokens   int64      `json:"tokens"`              // that counted in the loss so far
-	Window   []float64  `json:"window,omitempty"`    // losses of the last steps, oldest first
-	InARow   int64      `json:"in_a_row,omitempty"`  // updates skipped in a row up to this step
-	BestStep int64      `json:"best_step,omitempty"` // of the lowest validation loss
-	BestLoss float64    `json:"best_loss,omitempty"` // that loss, nats a token; no evaluation yet: BestStep 0
+	Data data.State `json:"data"` // where the next batch begins
+	// Fingerprint tells one text from another, "" where none is compared.
+	Fingerprint string    `json:"fingerprint,omitempty"`
+	Seed        uint64    `json:"seed"`
+	Tokens      int64     `json:"tokens"`              // that counted in the loss so far
+	Window      []float64 `json:"window,omitempty"`    // losses of the last steps, oldest first
+	InARow      int64     `json:"in_a_row,omitempty"`  // updates skipped in a row up to this step
+	BestStep    int64     `json:"best_step,omitempty"` // of the lowest validation loss
+	BestLoss    float64   `json:"best_loss,omitempty"` // that loss, nats a token; no evaluation yet: BestStep 0
 }
 
 // ReadRecord reads the state.json of the checkpoint in dir. Verify has been, or is, the caller's business.
 func ReadRecord(fsys FileSystem, dir string) (Record, error) {
 	raw, err := readFile(fsys, filepath.Join(dir, recordName))
 	if err != nil {
-		return Record{}, fmt.Errorf("state: load %q: %w", dir, err)
+		return Record{}, loadError(dir, "%w", err)
 	}
 	var version struct {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(raw, &version); err != nil {
-		return Record{}, fmt.Errorf("state: load %q: %s: %v: %w", dir, recordName, err, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: %v: %w", recordName, err, ErrCorrupt)
 	}
 	if version.Format != recordFormat {
-		return Record{}, fmt.Errorf("state: load %q: %s: format %d, want %d: %w", dir, recordName, version.Format, recordFormat, ErrVersion)
+		return Record{}, loadError(dir, "%s: format %d, want %d: %w", recordName, version.Format, recordFormat, ErrVersion)
 	}
 	var r Record
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return Record{}, fmt.Errorf("state: load %q: %s: %v: %w", dir, recordName, err, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: %v: %w", recordName, err, ErrCorrupt)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, fmt.Errorf("state: load %q: %s: text after the object: %w", dir, recordName, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: text after the object: %w", recordName, ErrCorrupt)
 	}
 	if r.Step < 0 {
-		return Record{}, fmt.Errorf("state: load %q: %s: step %d: %w", dir, recordName, r.Step, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: step %d: %w", recordName, r.Step, ErrCorrupt)
 	}
 	return r, nil
 }

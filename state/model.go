@@ -1,0 +1,253 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+)
+
+// Model is a language model on a device: its definition and its parameters, and the programs that evaluate and continue text, each made
+// on first use. It is used from one goroutine.
+type Model struct {
+	device *gpu.Device
+	def    model.Definition
+	params *buffers.Tree
+
+	evaluator *forward
+	rows      int // of the evaluator's batches
+	continuer *forward
+	sequence  int // tokens the continuer sees at most
+}
+
+// forward is a program without gradients and the ring that its result is read back through.
+type forward struct {
+	graph *graph.Program
+	run   *gpu.Program
+	ring  *gpu.Readback
+}
+
+// NewModel uploads parameters in f32.
+func NewModel(dev *gpu.Device, def model.Definition, params []buffers.Host) (*Model, error) {
+	if def.Vocab() == 0 {
+		return nil, fmt.Errorf("state: new model: %s has no tokens, want a language model", def.Kind())
+	}
+	tree, err := buffers.Upload(dev, "params", params, buffers.F32)
+	if err != nil {
+		return nil, fmt.Errorf("state: new model: %w", err)
+	}
+	return &Model{device: dev, def: def, params: tree, sequence: def.Context()}, nil
+}
+
+// LoadModel reads any directory in the Hugging Face layout, a checkpoint for one. What a checkpoint's manifest says is compared first.
+func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
+	if _, err := OS.Size(manifestPath(dir)); err == nil {
+		if err := Verify(OS, dir); err != nil {
+			return nil, err
+		}
+	}
+	def, hosts, err := model.ReadHF(dir)
+	if err != nil {
+		return nil, loadError(dir, "%w", err)
+	}
+	return NewModel(dev, def, hosts)
+}
+
+// Definition is the model's.
+func (m *Model) Definition() model.Definition { return m.def }
+
+// Device is where the model lives.
+func (m *Model) Device() *gpu.Device { return m.device }
+
+// Params is the device-resident tree of parameters, f32. Writing to it changes the model.
+func (m *Model) Params() *buffers.Tree { return m.params }
+
+// Release gives the memory back.
+func (m *Model) Release() {
+	m.params.Release()
+	m.evaluator.release()
+	m.continuer.release()
+	m.evaluator, m.continuer = nil, nil
+}
+
+func (f *forward) release() {
+	if f == nil {
+		return
+	}
+	if f.run != nil {
+		f.run.Release()
+	}
+	if f.ring != nil {
+		f.ring.Release()
+	}
+	f.graph.Release()
+}
+
+// forward compiles a graph whose target is read back through a ring of that depth.
+func (m *Model) forward(ctx context.Context, label, target string, depth int, g *graph.Graph, targets []graph.Target) (*forward, error) {
+	p, err := graph.Compile(ctx, m.device, g, graph.CompileOptions{Label: label, Params: m.params, Targets: targets})
+	if err != nil {
+		return nil, err
+	}
+	f := &forward{graph: p}
+	out := p.Output(target)
+	if f.ring, err = m.device.NewReadback("gputrain.state."+label, out.Bytes, depth); err != nil {
+		f.release()
+		return nil, err
+	}
+	rec := m.device.Record("gputrain.state." + label)
+	p.Record(rec)
+	rec.ReadBack(f.ring, out)
+	if f.run, err = rec.Program(ctx); err != nil {
+		f.release()
+		return nil, err
+	}
+	return f, nil
+}
+
+// EvalResult is a loss on a text.
+type EvalResult struct {
+	Loss   float64 // nats a token, the mean over all tokens that count
+	Tokens int64
+}
+
+// Evaluate computes the loss of the model on a text: the sum over all tokens that count, divided by their number, whatever the size of
+// the batches. Between two batches it looks whether ctx is over.
+func (m *Model) Evaluate(ctx context.Context, e *data.Evaluation) (EvalResult, error) {
+	result, err := m.evaluate(ctx, e)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // also where a compilation noticed it first
+	}
+	if err != nil {
+		return EvalResult{}, fmt.Errorf("state: evaluate: %w", err)
+	}
+	return result, nil
+}
+
+func (m *Model) evaluate(ctx context.Context, e *data.Evaluation) (result EvalResult, err error) {
+	sum := 0.0
+	read := func() error {
+		raw, err := m.evaluator.ring.Next(context.WithoutCancel(ctx))
+		if err == nil {
+			sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+		}
+		return err
+	}
+	for i := range e.Batches() {
+		batch, err := e.Batch(i)
+		if err != nil {
+			return result, err
+		}
+		if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
+			return result, err
+		}
+		if err := m.submitEvaluation(ctx, batch); err != nil {
+			return result, err
+		}
+		result.Tokens += int64(batch.Count)
+		if i > 0 {
+			if err := read(); err != nil {
+				return result, err
+			}
+		}
+		if err := context.Cause(ctx); err != nil {
+			_ = read() // leave the ring empty for the next evaluation
+			return result, err
+		}
+	}
+	if e.Batches() > 0 {
+		if err := read(); err != nil {
+			return result, err
+		}
+	}
+	if result.Tokens == 0 {
+		return result, fmt.Errorf("0 tokens count in the loss")
+	}
+	result.Loss = sum / float64(result.Tokens)
+	return result, nil
+}
+
+func (m *Model) submitEvaluation(ctx context.Context, batch data.Batch) error {
+	if err := m.evaluator.graph.WriteInts(model.InputTokens, batch.Tokens); err != nil {
+		return err
+	}
+	if err := m.evaluator.graph.WriteInts(model.InputLabels, batch.Labels); err != nil {
+		return err
+	}
+	return m.evaluator.run.Submit(context.WithoutCancel(ctx))
+}
+
+func (m *Model) prepareEvaluation(ctx context.Context, rows, sequence int) error {
+	if m.evaluator != nil && m.rows == rows {
+		return nil
+	}
+	m.evaluator.release()
+	m.evaluator = nil
+	g, targets, err := evaluation(m.def, rows, sequence)
+	if err != nil {
+		return err
+	}
+	m.evaluator, err = m.forward(ctx, "evaluation", lossTarget, 2, g, targets)
+	m.rows = rows
+	return err
+}
+
+// Window is the number of tokens that Logits sees at most.
+func (m *Model) Window() int { return m.sequence }
+
+// Logits gives the logits of the token that follows a window of 1 to Window tokens.
+func (m *Model) Logits(ctx context.Context, window []int32) ([]float32, error) {
+	logits, err := m.logits(ctx, window)
+	if err != nil {
+		return nil, fmt.Errorf("state: logits: %w", err)
+	}
+	return logits, nil
+}
+
+func (m *Model) logits(ctx context.Context, window []int32) ([]float32, error) {
+	if len(window) < 1 || len(window) > m.sequence {
+		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), m.sequence)
+	}
+	if err := m.prepareSampling(ctx); err != nil {
+		return nil, err
+	}
+	tokens := make([]int32, m.sequence)
+	copy(tokens, window)
+	if err := m.continuer.graph.WriteInts(model.InputTokens, tokens); err != nil {
+		return nil, err
+	}
+	if err := m.continuer.graph.WriteInts(model.InputRows, []int32{int32(len(window) - 1)}); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := m.continuer.run.Submit(ctx); err != nil {
+		return nil, err
+	}
+	raw, err := m.continuer.ring.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	logits := make([]float32, m.def.Vocab())
+	for i := range logits {
+		logits[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return logits, nil
+}
+
+func (m *Model) prepareSampling(ctx context.Context) error {
+	if m.continuer != nil {
+		return nil
+	}
+	g, targets, err := sampling(m.def, m.sequence)
+	if err != nil {
+		return err
+	}
+	m.continuer, err = m.forward(ctx, "sampling", logitsTarget, 1, g, targets)
+	return err
+}

@@ -1,0 +1,171 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"gputrain/buffers/prng"
+	"gputrain/data"
+	"gputrain/graph"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// inFlight is the number of steps that may be submitted and not yet read.
+const inFlight = 2
+
+// dropoutStream keeps the random numbers of dropout apart from all others of a run.
+const dropoutStream = 0xd20907
+
+// Metrics is what is known of one step.
+type Metrics struct {
+	Step         int64
+	Loss         float64 // nats a token: the sum over the tokens that count, divided by their number
+	Tokens       int64   // that count
+	LearningRate float64
+	GradNorm     float64 // global L2 norm of the gradient of Loss, before any clip
+	// Finite is false when the loss or an element of the gradient is not finite; the update was then left out.
+	Finite  bool
+	Skipped int64 // updates left out up to this step
+}
+
+// pendingStep is a step whose results are on their way.
+type pendingStep struct {
+	step, tokens int64
+	rate         float64
+}
+
+// TrainStep makes one update with a batch of Batch x Accumulate sequences. It does not wait for the device unless two steps are already in
+// flight, and returns the metrics that have become available: none at first, then those of the step before. An error leaves the
+// state unusable, but for one that says so by coming before anything was submitted: a batch of another shape.
+func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics, error) {
+	if s.broken != nil {
+		return nil, fmt.Errorf("state: step %d: the state is not usable after: %w", s.step+1, s.broken)
+	}
+	count, err := s.counted(batch)
+	if err != nil {
+		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
+	}
+	if err := s.trainStep(ctx, batch, count); err != nil {
+		s.broken = err
+		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
+	}
+	return s.take(), nil
+}
+
+// counted checks a batch and counts the labels that are not ignored.
+func (s *TrainState) counted(b data.Batch) (int64, error) {
+	rows, seq := s.config.Batch*s.config.Accumulate, s.config.Sequence
+	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
+		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x accumulate %d)",
+			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, s.config.Batch, s.config.Accumulate)
+	}
+	count := int64(0)
+	for _, label := range b.Labels {
+		if label != graph.IgnoreLabel {
+			count++
+		}
+	}
+	if count == 0 {
+		return 0, errors.New("batch: 0 labels count in the loss")
+	}
+	return count, nil
+}
+
+func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
+	// A step once begun is finished: whoever wants to stop does so between steps.
+	ctx = context.WithoutCancel(ctx)
+	if _, err := s.opt.Prepare(); err != nil {
+		return err
+	}
+	k, tokens := s.config.Accumulate, s.config.Batch*s.config.Sequence
+	for i := range k {
+		if err := s.write(batch.Tokens[i*tokens:(i+1)*tokens], batch.Labels[i*tokens:(i+1)*tokens], count, i); err != nil {
+			return err
+		}
+		programs := append(s.begin[:0:0], s.compute, s.collect[i])
+		if i == 0 {
+			programs = append(append(programs[:0:0], s.begin...), programs...)
+		}
+		if i == k-1 {
+			// The ring has room for the steps in flight only.
+			if err := s.read(ctx, inFlight-1); err != nil {
+				return err
+			}
+			programs = append(programs, s.update)
+		}
+		if err := s.device.Submit(ctx, programs...); err != nil {
+			return err
+		}
+	}
+	s.step++
+	s.pending = append(s.pending, pendingStep{step: s.step, tokens: count, rate: s.opt.LearningRate()})
+	return nil
+}
+
+// write sets the inputs of micro-batch i.
+func (s *TrainState) write(tokens, labels []int32, count int64, i int) error {
+	if err := s.micro.WriteInts(model.InputTokens, tokens); err != nil {
+		return err
+	}
+	if err := s.micro.WriteInts(model.InputLabels, labels); err != nil {
+		return err
+	}
+	if err := s.micro.WriteFloats(model.InputLossScale, []float32{float32(1 / float64(count))}); err != nil {
+		return err
+	}
+	if _, ok := s.micro.Inputs()[model.InputDropoutKey]; !ok {
+		return nil
+	}
+	key := prng.NewKey(s.config.Seed).FoldIn(dropoutStream).FoldIn(uint32(s.step)).FoldIn(uint32(i))
+	return s.micro.WriteUints(model.InputDropoutKey, key[:])
+}
+
+// read takes the results of the oldest steps until at most left are outstanding.
+func (s *TrainState) read(ctx context.Context, left int) error {
+	for len(s.pending) > left {
+		raw, err := s.ring.Next(ctx)
+		if err != nil {
+			return err
+		}
+		p := s.pending[0]
+		s.pending = append(s.pending[:0], s.pending[1:]...)
+		loss := 0.0
+		for i := range s.config.Accumulate {
+			loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		}
+		statistics, err := optim.ParseStatistics(raw[s.lossBytes():])
+		if err != nil {
+			return err
+		}
+		if statistics.NonFinite {
+			s.skipped++
+		}
+		s.ready = append(s.ready, Metrics{
+			Step: p.step, Loss: loss / float64(p.tokens), Tokens: p.tokens, LearningRate: p.rate, GradNorm: float64(statistics.Norm),
+			Finite: !statistics.NonFinite && !math.IsNaN(loss) && !math.IsInf(loss, 0), Skipped: s.skipped,
+		})
+	}
+	return nil
+}
+
+func (s *TrainState) take() []Metrics {
+	m := s.ready
+	s.ready = nil
+	return m
+}
+
+// Drain waits for the steps in flight and returns the metrics not yet returned.
+func (s *TrainState) Drain(ctx context.Context) ([]Metrics, error) {
+	if s.broken != nil {
+		return nil, fmt.Errorf("state: drain: the state is not usable after: %w", s.broken)
+	}
+	if err := s.read(context.WithoutCancel(ctx), 0); err != nil {
+		s.broken = err
+		return nil, fmt.Errorf("state: drain: %w", err)
+	}
+	return s.take(), nil
+}

@@ -1,0 +1,571 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// The tiny model of these tests: vocabulary V, context T.
+const testV, testT = 32, 16
+
+func tinyModel(t testing.TB, dropout float64) model.Definition {
+	t.Helper()
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: testV, Context: testT, EmbeddingDropout: dropout, ResidualDropout: dropout})
+	require.NoError(t, err)
+	return def
+}
+
+func tinyOptimizer() optim.Config {
+	clip := 1.0
+	return optim.Config{Name: "adamw", Options: optim.Options{
+		Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 1e-2, LearningRateEnd: 1e-3, WarmupSteps: 2, Steps: 20},
+		ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(),
+	}}
+}
+
+func tinyConfig(t testing.TB) Config {
+	return Config{Definition: tinyModel(t, 0), Optimizer: tinyOptimizer(), Batch: 4, Seed: 7}
+}
+
+// tinyBatch is a batch that is a function of its number: a sequence that can be learned, in which, when ragged, more and more labels of
+// each row are ignored.
+func tinyBatch(number, rows int, ragged bool) data.Batch {
+	b := data.Batch{Rows: rows}
+	for r := range rows {
+		for i := range testT {
+			b.Tokens = append(b.Tokens, int32((number*7+r*5+i*3)%testV))
+			label := int32((number*7 + r*5 + i*3 + 3) % testV)
+			if ragged && i > testT-2*r {
+				label = graph.IgnoreLabel
+			} else {
+				b.Count++
+			}
+			b.Labels = append(b.Labels, label)
+		}
+	}
+	return b
+}
+
+func create(t *testing.T, dev *gpu.Device, c Config) *TrainState {
+	t.Helper()
+	s, err := Create(t.Context(), dev, c)
+	require.NoError(t, err)
+	t.Cleanup(s.Release)
+	return s
+}
+
+// train makes steps up to a number and returns all their metrics.
+func train(t *testing.T, s *TrainState, to int64) []Metrics {
+	t.Helper()
+	var all []Metrics
+	for s.Step() < to {
+		m, err := s.TrainStep(t.Context(), tinyBatch(int(s.Step()), s.config.Batch*s.config.Accumulate, false))
+		require.NoError(t, err)
+		all = append(all, m...)
+	}
+	m, err := s.Drain(t.Context())
+	require.NoError(t, err)
+	return append(all, m...)
+}
+
+// contents are the bytes of every file of a checkpoint.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	names, err := OS.ReadDir(dir)
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		out[name] = string(raw)
+	}
+	return out
+}
+
+func TestTrainStepLearns(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		s := create(t, dev, tinyConfig(t))
+		got := train(t, s, 20)
+		require.Len(t, got, 20)
+		for i, m := range got {
+			assert.EqualValues(t, i+1, m.Step)
+			assert.EqualValues(t, 4*testT, m.Tokens)
+			assert.True(t, m.Finite)
+			assert.Greater(t, m.GradNorm, 0.0)
+		}
+		assert.InDelta(t, math.Log(testV), got[0].Loss, 0.1, "an untrained model knows nothing")
+		assert.Less(t, got[19].Loss, got[0].Loss-1)
+		assert.InDelta(t, 1e-3, got[19].LearningRate, 5e-4)
+		assert.Contains(t, s.String(), "gpt2 with")
+	})
+}
+
+// The loss and the gradient norm of the first step are those of the graph's float64 twin.
+func TestFirstStepAgainstTwin(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	s := create(t, dev, c)
+	batch := tinyBatch(0, c.Batch, true)
+	_, err := s.TrainStep(t.Context(), batch)
+	require.NoError(t, err)
+	got, err := s.Drain(t.Context())
+	require.NoError(t, err)
+
+	built, err := c.Definition.Build(c.Batch, testT, model.Options{Loss: true})
+	require.NoError(t, err)
+	grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	require.NoError(t, err)
+	feeds := map[string]*graph.Array{model.InputLossScale: {Data: []float64{1 / float64(batch.Count)}}}
+	feeds[model.InputTokens] = &graph.Array{Shape: []int{c.Batch, testT}}
+	feeds[model.InputLabels] = &graph.Array{Shape: []int{c.Batch * testT}}
+	for i := range batch.Tokens {
+		feeds[model.InputTokens].Data = append(feeds[model.InputTokens].Data, float64(batch.Tokens[i]))
+		feeds[model.InputLabels].Data = append(feeds[model.InputLabels].Data, float64(batch.Labels[i]))
+	}
+	for _, h := range model.Init(c.Definition, c.Seed) {
+		a := &graph.Array{Shape: h.Shape}
+		for _, v := range h.Data {
+			a.Data = append(a.Data, float64(v))
+		}
+		feeds[h.Path] = a
+	}
+	want, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss}, grads...)...)
+	require.NoError(t, err)
+	square := 0.0
+	for _, g := range want[1:] {
+		for _, v := range g.Data {
+			square += v * v
+		}
+	}
+	// f32 sums of some thousand terms: a few eps of 6e-8 each.
+	assert.InEpsilon(t, want[0].Data[0], got[0].Loss, 1e-5)
+	assert.InEpsilon(t, math.Sqrt(square), got[0].GradNorm, 1e-5)
+	assert.EqualValues(t, batch.Count, got[0].Tokens)
+	assert.NotEqual(t, c.Batch*testT, batch.Count, "the batch is ragged")
+}
+
+// k micro-batches are one large batch, token by token, on data whose micro-batches have different numbers of labels.
+func TestAccumulationIsTokenWeighted(t *testing.T) {
+	dev := gputest.Device(t)
+	type outcome struct {
+		metrics []Metrics
+		params  []buffers.Host
+	}
+	run := func(batch, accumulate int) outcome {
+		c := tinyConfig(t)
+		c.Batch, c.Accumulate = batch, accumulate
+		s := create(t, dev, c)
+		var o outcome
+		for i := range 3 {
+			m, err := s.TrainStep(t.Context(), tinyBatch(i, 4, true))
+			require.NoError(t, err)
+			o.metrics = append(o.metrics, m...)
+		}
+		m, err := s.Drain(t.Context())
+		require.NoError(t, err)
+		o.metrics = append(o.metrics, m...)
+		o.params, err = s.Params().Download(t.Context())
+		require.NoError(t, err)
+		return o
+	}
+	one := run(4, 1)
+	for _, k := range []int{2, 4} {
+		other := run(4/k, k)
+		for i, m := range other.metrics {
+			// The sums are grouped otherwise, and steps of Adam divide by small second moments.
+			assert.InEpsilon(t, one.metrics[i].Loss, m.Loss, 1e-5, "k %d step %d", k, i+1)
+			assert.InEpsilon(t, one.metrics[i].GradNorm, m.GradNorm, 1e-4, "k %d step %d", k, i+1)
+			assert.Equal(t, one.metrics[i].Tokens, m.Tokens)
+		}
+		worst := 0.0
+		for i, h := range other.params {
+			for j, v := range h.Data {
+				worst = max(worst, math.Abs(float64(v)-float64(one.params[i].Data[j])))
+			}
+		}
+		assert.Less(t, worst, 2e-3, "k %d: parameters after three steps of up to 0.01", k)
+	}
+}
+
+// A step after the second makes nothing, and does the same amount of work every time.
+func TestStepCreatesNothing(t *testing.T) {
+	for _, accumulate := range []int{1, 3} {
+		t.Run(fmt.Sprint(accumulate), func(t *testing.T) {
+			dev := gputest.Device(t)
+			c := tinyConfig(t)
+			c.Accumulate = accumulate
+			s := create(t, dev, c)
+			step := func() gpu.Counters {
+				before := dev.Counters()
+				_, err := s.TrainStep(t.Context(), tinyBatch(int(s.Step()), c.Batch*accumulate, false))
+				require.NoError(t, err)
+				after := dev.Counters()
+				assert.Equal(t, before.LiveBytes, after.LiveBytes)
+				return gpu.Counters{
+					Pipelines: after.Pipelines - before.Pipelines, BindGroups: after.BindGroups - before.BindGroups, Buffers: after.Buffers - before.Buffers,
+					Dispatches: after.Dispatches - before.Dispatches, Submits: after.Submits - before.Submits, Readbacks: after.Readbacks - before.Readbacks,
+					WrittenBytes: after.WrittenBytes - before.WrittenBytes, ReadBytes: after.ReadBytes - before.ReadBytes,
+				}
+			}
+			step()
+			step()
+			third := step()
+			assert.Zero(t, third.Pipelines)
+			assert.Zero(t, third.BindGroups)
+			assert.Zero(t, third.Buffers)
+			assert.EqualValues(t, accumulate, third.Submits, "one a micro-batch")
+			assert.EqualValues(t, 1, third.Readbacks)
+			assert.EqualValues(t, s.results.Bytes(), third.ReadBytes)
+			assert.EqualValues(t, uint64(accumulate*s.compute.Dispatches()+s.update.Dispatches()), third.Dispatches)
+			// Norm of each slab, their total, and one update a slab.
+			slabs := len(s.Params().Layout().Slabs())
+			assert.Equal(t, 2*slabs+1, s.update.Dispatches())
+			assert.Less(t, third.WrittenBytes, uint64(accumulate*4*testT*4*10), "inputs and what is derived from them")
+			for range 3 {
+				assert.Equal(t, third, step())
+			}
+		})
+	}
+}
+
+func TestMetricsComeOneStepLate(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	for i := range 5 {
+		m, err := s.TrainStep(t.Context(), tinyBatch(i, 4, false))
+		require.NoError(t, err)
+		if i < 2 {
+			require.LessOrEqual(t, len(m), i)
+		}
+		require.LessOrEqual(t, s.ring.Pending(), inFlight)
+		for _, x := range m {
+			assert.GreaterOrEqual(t, x.Step, s.Step()-inFlight)
+		}
+	}
+	rest, err := s.Drain(t.Context())
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, rest[len(rest)-1].Step)
+	again, err := s.Drain(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, again)
+}
+
+// Stopping at every step and loading gives the same bytes at the end, and the same metrics, as never stopping.
+func TestSaveAndLoadAreExact(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		c := tinyConfig(t)
+		c.Definition = tinyModel(t, 0.1)
+		c.Accumulate = 2
+		const steps = 12
+		dir := t.TempDir()
+		whole := create(t, dev, c)
+		var want []Metrics
+		for step := int64(1); step <= steps; step++ {
+			want = append(want, train(t, whole, step)...)
+			require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, DirName(step)), Run{Tokens: step}))
+		}
+		wanted := contents(t, filepath.Join(dir, DirName(steps)))
+		require.Len(t, wanted, 5)
+		for at := int64(1); at < steps; at++ {
+			s, record, err := Load(t.Context(), dev, c, filepath.Join(dir, DirName(at)))
+			require.NoError(t, err)
+			assert.Equal(t, at, record.Step)
+			assert.Equal(t, at, record.Run.Tokens)
+			assert.Equal(t, at, s.Step())
+			got := train(t, s, steps)
+			require.Equal(t, want[at:], got)
+			again := filepath.Join(dir, "again")
+			require.NoError(t, s.Save(t.Context(), again, Run{Tokens: steps}))
+			require.Equal(t, wanted, contents(t, again), "stopped at step %d", at)
+			s.Release()
+		}
+		// Without the optimizer's state the end would be another: the comparison can fail.
+		cold, err := CreateFrom(t.Context(), dev, c, mustWeights(t, filepath.Join(dir, DirName(6)), c.Definition))
+		require.NoError(t, err)
+		defer cold.Release()
+		cold.step = 6
+		assert.NotEqual(t, want[steps-1].Loss, train(t, cold, steps)[steps-7].Loss)
+	})
+}
+
+func mustWeights(t *testing.T, dir string, def model.Definition) []buffers.Host {
+	t.Helper()
+	hosts, err := model.ReadWeights(dir, def)
+	require.NoError(t, err)
+	return hosts
+}
+
+func TestSaveWithMetricsOutstanding(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	_, err := s.TrainStep(t.Context(), tinyBatch(0, 4, false))
+	require.NoError(t, err)
+	require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), Run{}))
+	m, err := s.Drain(t.Context())
+	require.NoError(t, err)
+	require.Len(t, m, 1, "the metrics that saving waited for are not lost")
+}
+
+func TestLoadOfAnotherRun(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	dir := filepath.Join(t.TempDir(), DirName(1))
+	s := create(t, dev, c)
+	train(t, s, 1)
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+
+	for name, change := range map[string]struct {
+		edit func(*Config)
+		says string
+	}{
+		"layers": {func(c *Config) {
+			def, err := model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT})
+			require.NoError(t, err)
+			c.Definition = def
+		}, "model: n_layer: found 2, wanted 3"},
+		"optimizer": {func(c *Config) { c.Optimizer.Name = "sgd" }, `optimizer: name: found "adamw", wanted "sgd"`},
+		"rate":      {func(c *Config) { c.Optimizer.Options.Schedule.LearningRate = 0.5 }, "optimizer: options.schedule.learning_rate: found 0.01, wanted 0.5"},
+		"parameter": {func(c *Config) { c.Optimizer.Parameters = json.RawMessage(`{"b1":0.8}`) }, "optimizer: parameters.b1: found 0.9, wanted 0.8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := c
+			change.edit(&other)
+			_, _, err := Load(t.Context(), dev, other, dir)
+			require.ErrorIs(t, err, ErrMismatch)
+			require.ErrorIs(t, err, ErrCheckpoint)
+			assert.ErrorContains(t, err, change.says)
+		})
+	}
+	// Parameters written out or left to their defaults are the same.
+	same := c
+	same.Optimizer.Parameters = json.RawMessage(`{"b1":0.9}`)
+	loaded, _, err := Load(t.Context(), dev, same, dir)
+	require.NoError(t, err)
+	loaded.Release()
+	// Left out altogether, they come from the checkpoint.
+	loaded, _, err = Load(t.Context(), dev, Config{Batch: 4, Seed: 7}, dir)
+	require.NoError(t, err)
+	defer loaded.Release()
+	assert.Equal(t, train(t, s, 3), train(t, loaded, 3))
+}
+
+func TestLoadOfDamaged(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	s := create(t, dev, c)
+	for name, damage := range map[string]struct {
+		file string
+		edit func([]byte) []byte
+		is   error
+		says string
+	}{
+		"optimizer":      {optimizerName, func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, ErrCorrupt, `tensor "nu/wte.weight"`},
+		"weights":        {"model.safetensors", func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, ErrCorrupt, `tensor "wte.weight"`},
+		"record version": {recordName, func(d []byte) []byte { return bytes.Replace(d, []byte(`"format": 1`), []byte(`"format": 9`), 1) }, ErrVersion, "format 9, want 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), DirName(0))
+			require.NoError(t, s.Save(t.Context(), dir, Run{}))
+			change(t, filepath.Join(dir, damage.file), damage.edit)
+			if damage.is == ErrVersion { // an old, whole checkpoint has a manifest that agrees with it
+				m, err := readManifest(OS, dir)
+				require.NoError(t, err)
+				m.Files[damage.file], err = sumFile(OS, filepath.Join(dir, damage.file))
+				require.NoError(t, err)
+				_, err = writeFile(OS, manifestPath(dir), writeJSON(m))
+				require.NoError(t, err)
+			}
+			_, _, err := Load(t.Context(), dev, c, dir)
+			require.ErrorIs(t, err, damage.is)
+			assert.ErrorContains(t, err, damage.says)
+		})
+	}
+}
+
+func TestNonFiniteIsLeftOutAndNotSaved(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		s := create(t, dev, tinyConfig(t))
+		train(t, s, 3)
+		bad, err := s.FirstNonFinite(t.Context())
+		require.NoError(t, err)
+		assert.Empty(t, bad)
+		const path = "h.1.mlp.c_fc.bias"
+		before, err := s.Params().Read(t.Context(), path)
+		require.NoError(t, err)
+		poisoned := append([]float32{}, before...)
+		poisoned[3] = float32(math.NaN())
+		require.NoError(t, s.Params().Write(path, poisoned))
+		kept, err := s.Params().Read(t.Context(), "wte.weight")
+		require.NoError(t, err)
+
+		got := train(t, s, 5)
+		require.Len(t, got, 2)
+		for i, m := range got {
+			assert.False(t, m.Finite)
+			assert.True(t, math.IsNaN(m.Loss), "reported as it is")
+			assert.EqualValues(t, i+1, m.Skipped)
+		}
+		after, err := s.Params().Read(t.Context(), "wte.weight")
+		require.NoError(t, err)
+		assert.Equal(t, kept, after, "the update is left out")
+		bad, err = s.FirstNonFinite(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, "params/"+path, bad)
+		dir := filepath.Join(t.TempDir(), "x")
+		err = s.Save(t.Context(), dir, Run{})
+		require.ErrorIs(t, err, ErrNonFinite)
+		assert.ErrorContains(t, err, "element 3")
+		assert.NoDirExists(t, dir)
+
+		// Mended, training goes on.
+		require.NoError(t, s.Params().Write(path, before))
+		m := train(t, s, 6)
+		assert.True(t, m[0].Finite)
+		require.NoError(t, s.Save(t.Context(), dir, Run{}))
+		record, err := ReadRecord(OS, dir)
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, record.Skipped)
+	})
+}
+
+func TestSaveToFullDisk(t *testing.T) {
+	c := tinyConfig(t)
+	f := newFaultFS(0, false)
+	f.free = 1000
+	c.FS = f
+	s := create(t, gputest.Device(t), c)
+	err := s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), Run{})
+	var space *SpaceError
+	require.ErrorAs(t, err, &space)
+	require.ErrorIs(t, err, ErrCheckpoint)
+	params, optimizer := s.Size()
+	assert.Greater(t, space.Wanted, params+optimizer/2)
+}
+
+// The size that is asked for beforehand is near what is then written.
+func TestSizesOfSources(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	dir := filepath.Join(t.TempDir(), "x")
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	list, err := s.sources(t.Context(), Run{})
+	require.NoError(t, err)
+	for _, source := range list {
+		size, err := OS.Size(filepath.Join(dir, source.name))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, uint64(size), source.bytes, source.name)
+	}
+}
+
+func TestWrongBatches(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	_, err := s.TrainStep(t.Context(), tinyBatch(0, 3, false))
+	assert.ErrorContains(t, err, "3 rows")
+	ignored := tinyBatch(0, 4, false)
+	for i := range ignored.Labels {
+		ignored.Labels[i] = graph.IgnoreLabel
+	}
+	_, err = s.TrainStep(t.Context(), ignored)
+	assert.ErrorContains(t, err, "0 labels")
+	train(t, s, 1) // and the state is still good
+}
+
+func TestConfigErrors(t *testing.T) {
+	for says, edit := range map[string]func(*Config){
+		"definition":         func(c *Config) { c.Definition = nil },
+		"batch: 0":           func(c *Config) { c.Batch = 0 },
+		"accumulate: -1":     func(c *Config) { c.Accumulate = -1 },
+		"sequence: 17":       func(c *Config) { c.Sequence = 17 },
+		"accumulation_steps": func(c *Config) { c.Optimizer.Options.AccumulationSteps = 2 },
+		`"adamm"`:            func(c *Config) { c.Optimizer.Name = "adamm" },
+	} {
+		c := tinyConfig(t)
+		edit(&c)
+		assert.ErrorContains(t, c.Validate(), says)
+	}
+	mlp, err := model.NewMLP(model.MLPConfig{Sizes: []int{4, 8, 3}})
+	require.NoError(t, err)
+	c := tinyConfig(t)
+	c.Definition = mlp
+	assert.ErrorContains(t, c.Validate(), "want a language model")
+}
+
+// corpus writes a text and opens it as bytes below the vocabulary of the tiny model.
+func corpus(t *testing.T, bytes int) *data.Corpus {
+	t.Helper()
+	text := make([]byte, bytes)
+	for i := range text {
+		text[i] = byte(i * i % testV)
+	}
+	path := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(path, text, 0o666))
+	c, err := data.Open(data.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: testT})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+func TestEvaluationDoesNotDependOnTheBatch(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	text := corpus(t, 500)
+	results := map[int]EvalResult{}
+	for _, batch := range []int{1, 3, 4, 16} {
+		e, err := data.NewEvaluation(text.Validation, testT, batch, 0)
+		require.NoError(t, err)
+		results[batch], err = s.Evaluate(t.Context(), e)
+		require.NoError(t, err)
+		assert.EqualValues(t, text.Validation.Len()-1, results[batch].Tokens, "every token counts once")
+		assert.InEpsilon(t, results[1].Loss, results[batch].Loss, 1e-6)
+	}
+	assert.InDelta(t, math.Log(testV), results[1].Loss, 0.2)
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(assert.AnError)
+	e, err := data.NewEvaluation(text.Validation, testT, 4, 0)
+	require.NoError(t, err)
+	_, err = s.Evaluate(ctx, e)
+	require.ErrorIs(t, err, assert.AnError)
+	again, err := s.Evaluate(t.Context(), e)
+	require.NoError(t, err, "an interrupted evaluation leaves nothing behind")
+	assert.Equal(t, results[4], again)
+}
+
+func TestLogits(t *testing.T) {
+	dev := gputest.Device(t)
+	s := create(t, dev, tinyConfig(t))
+	dir := filepath.Join(t.TempDir(), "x")
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	m, err := LoadModel(dev, dir)
+	require.NoError(t, err)
+	defer m.Release()
+	window := tinyBatch(0, 1, false).Tokens
+	for _, n := range []int{1, 5, testT} {
+		a, err := s.Logits(t.Context(), window[:n])
+		require.NoError(t, err)
+		b, err := m.Logits(t.Context(), window[:n])
+		require.NoError(t, err)
+		assert.Equal(t, a, b)
+		assert.Len(t, a, testV)
+	}
+	_, err = s.Logits(t.Context(), nil)
+	assert.ErrorContains(t, err, "0 tokens")
+	_, err = s.Logits(t.Context(), make([]int32, testT+1))
+	assert.ErrorContains(t, err, "17 tokens")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o666))
+	_, err = LoadModel(dev, dir)
+	require.ErrorIs(t, err, ErrCorrupt)
+}
