@@ -58,24 +58,25 @@ func (f *fused) collapse(root *ir, pad bool) {
 // fitsVectors is whether an invocation may compute four neighbours along the last axis.
 func (f *fused) fitsVectors(root *ir, pad bool) bool {
 	end := len(f.dims) - 1
-	if f.dims[end]%4 != 0 {
-		if !pad || end > 0 {
-			return false
-		}
-		for _, l := range f.linears { // every operand from its start, or constant: the padding is there to read
-			if l.off != 0 || l.coef[end] > 1 {
-				return false
-			}
-		}
-		return f.dims[end] > 1
-	}
+	whole := f.dims[end]%4 == 0
 	fits := true
 	f.visit(root, func(x *ir) {
-		if x.kind == irGuard && f.merged[x.dim] == end && (x.lo%4 != 0 || x.hi%4 != 0) {
+		if x.kind == irGuard && (!whole || f.merged[x.dim] == end && (x.lo%4 != 0 || x.hi%4 != 0)) {
 			fits = false
 		}
 	})
-	return fits
+	if whole || !fits {
+		return fits
+	}
+	if !pad || end > 0 || f.dims[end] == 1 {
+		return false
+	}
+	for _, l := range f.linears { // every operand from its start, or constant: the padding is there to read
+		if l.off != 0 || l.coef[end] > 1 {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *fused) lanes() int {
