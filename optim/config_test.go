@@ -1,0 +1,117 @@
+package optim_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/optim"
+)
+
+func TestConfigRoundTrip(t *testing.T) {
+	for _, text := range []string{
+		`{"name":"adamw"}`,
+		`{"name":"sgd","options":{"schedule":{"learning_rate":0.1,"learning_rate_end":null}},"parameters":{"momentum":0.9,"nesterov":true}}`,
+		`{"name":"adamw","options":{"schedule":{"type":"cosine","learning_rate":0.001,"steps":10,"warmup_steps":2},"clip_grad":1,
+		  "weight_decay":0.1,"weight_decay_mask":["^w"],"accumulation_steps":4,"skip_non_finite":true,"measure_norm":true,
+		  "numerics":"eformer","rates":[{"pattern":"wte","multiplier":0.5}]},"parameters":{"b1":0.8,"mu_dtype":"bf16"}}`,
+		`{"name":"adamw","options":{"weight_decay_mask":{"a":true,"b":false}}}`,
+		`{"name":"adamw","options":{"weight_decay_mask":"matrices"},"parameters":null}`,
+	} {
+		first, err := optim.ParseConfig([]byte(text))
+		require.NoError(t, err, text)
+		data, err := json.Marshal(first)
+		require.NoError(t, err)
+		second, err := optim.ParseConfig(data)
+		require.NoError(t, err)
+		assert.Equal(t, first, second)
+		_, err = second.Build()
+		assert.NoError(t, err)
+	}
+	c, err := optim.ParseConfig([]byte(`{"name":"adamw","parameters":{"b1":0.8}}`))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"b1":0.8,"b2":0.999,"eps":1e-8,"eps_root":0,"mu_dtype":"f32","nesterov":false,"weight_decay":0}`, string(c.Parameters))
+}
+
+func TestConfigRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"name":"adamv"}`:                                    `found "adamv", wanted one of adamw`,
+		`{"nam":"adamw"}`:                                     `unknown key "nam", did you mean "name"?`,
+		`{"name":"adamw","options":{"clip":1}}`:               `unknown key "options.clip"`,
+		`{"name":"adamw","options":{"schedule":{"stesp":1}}}`: `unknown key "options.schedule.stesp", did you mean "steps"?`,
+		`{"name":"adamw","options":{"rates":[{"pattern":"a","multiplyer":1}]}}`: `unknown key "options.rates[0].multiplyer", did you mean "multiplier"?`,
+		`{"name":"adamw","parameters":{"beta1":1}}`:                             `unknown key "beta1"`,
+		`{"name":"adamw","parameters":{"B1":1}}`:                                `unknown key "B1"`,
+		`{"name":"adamw","parameters":{"b1":"x"}}`:                              "cannot unmarshal",
+		`{"name":"adamw","options":{"weight_decay_mask":3}}`:                    "mask: found 3",
+		`{"name":"adamw"} {}`:                                                   "after top-level value",
+	} {
+		_, err := optim.ParseConfig([]byte(text))
+		assert.ErrorContains(t, err, want, text)
+	}
+	for text, want := range map[string]string{
+		`{"name":"adamw","parameters":{"b1":1}}`:                                        "b1, b2: found 1",
+		`{"name":"adamw","parameters":{"eps":-1}}`:                                      "eps -1",
+		`{"name":"adamw","parameters":{"mu_dtype":"f16"}}`:                              "mu_dtype",
+		`{"name":"adamw","parameters":{"mu_dtype":"i32"}}`:                              "mu_dtype: found i32",
+		`{"name":"adamw","options":{"numerics":"stabel"}}`:                              `did you mean "stable"?`,
+		`{"name":"adamw","options":{"clip_grad":0}}`:                                    "clip_grad: found 0, wanted more than 0",
+		`{"name":"adamw","options":{"clip_grad":-1}}`:                                   "clip_grad: found -1",
+		`{"name":"adamw","options":{"weight_decay":-1}}`:                                "weight_decay: found -1",
+		`{"name":"adamw","options":{"accumulation_steps":-1}}`:                          "accumulation_steps: found -1",
+		`{"name":"adamw","options":{"weight_decay":1},"parameters":{"weight_decay":1}}`: "wanted one",
+		`{"name":"adamw","parameters":{"weight_decay":-1}}`:                             "parameters: weight_decay: found -1",
+		`{"name":"sgd","parameters":{"momentum":1}}`:                                    "decay: found 1",
+		`{"name":"sgd","options":{"schedule":{"type":"linear"}}}`:                       "steps: found 0",
+	} {
+		c, err := optim.ParseConfig([]byte(text))
+		require.NoError(t, err, text)
+		_, err = c.Build()
+		assert.ErrorContains(t, err, want, text)
+		assert.ErrorContains(t, err, "optim: "+c.Name+": ", text)
+	}
+	both, err := optim.ParseConfig([]byte(`{"name":"sgd","options":{"weight_decay":1,"numerics":"eformer"},"parameters":{"weight_decay":1}}`))
+	require.NoError(t, err)
+	_, err = both.Build()
+	assert.NoError(t, err, "eformer decays twice if asked to")
+}
+
+func TestRegistry(t *testing.T) {
+	assert.Subset(t, optim.Names(), []string{"adamw", "sgd"})
+	sgd := func() optim.Parameters { return &optim.SGDConfig{Momentum: 0.5} }
+	assert.ErrorContains(t, optim.Register("sgd", "", sgd), "not yet taken")
+	require.NoError(t, optim.Register("test-heavy", "sgd with momentum", sgd))
+	d, err := optim.Describe("test-heavy")
+	require.NoError(t, err)
+	assert.Equal(t, "sgd with momentum", d.Doc)
+	assert.Equal(t, optim.Parameter{Name: "momentum", Type: "float64", Default: 0.5, Doc: "decay of the trace; 0 = no momentum and no state"}, d.Parameters[0])
+	_, err = optim.Describe("nothing")
+	assert.ErrorContains(t, err, `found "nothing"`)
+	tx, err := optim.Build("test-heavy", optim.Options{}, []byte(`{"nesterov":true}`))
+	require.NoError(t, err)
+	assert.Equal(t, "test-heavy", tx.Name())
+}
+
+// The figures of optimizers.md, section 0.
+func TestCosts(t *testing.T) {
+	cost := func(c optim.AdamWConfig, o optim.Options) optim.Cost {
+		tx, err := optim.AdamW(c, o)
+		require.NoError(t, err)
+		return tx.Cost()
+	}
+	c := optim.DefaultAdamW()
+	clip := 1.0
+	assert.Equal(t, 28.0, cost(c, optim.Options{WeightDecay: 0.1}).TrafficBytes)
+	assert.Equal(t, 8.0, cost(c, optim.Options{}).StateBytes)
+	assert.Equal(t, 32.0, cost(c, optim.Options{ClipGrad: &clip}).TrafficBytes, "the norm reads the gradient once more")
+	assert.Equal(t, 32.0, cost(c, optim.Options{ClipGrad: &clip, SkipNonFinite: true, MeasureNorm: true}).TrafficBytes, "and once for all")
+	c.MuDType = "bf16"
+	assert.Equal(t, 24.0, cost(c, optim.Options{}).TrafficBytes)
+	assert.Greater(t, cost(c, optim.Options{}).FLOPs, 10.0)
+	sgd, err := optim.SGD(optim.SGDConfig{Momentum: 0.9}, optim.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, 20.0, sgd.Cost().TrafficBytes)
+	assert.Zero(t, optim.ClipByGlobalNorm(0).Cost())
+}

@@ -1,0 +1,424 @@
+package optim_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+)
+
+func adamw(t testing.TB, o optim.Options) optim.Transform {
+	tx, err := optim.AdamW(optim.DefaultAdamW(), o)
+	require.NoError(t, err)
+	return tx
+}
+
+func rate(lr float64) optim.ScheduleConfig { return optim.ScheduleConfig{LearningRate: lr} }
+
+func TestDispatches(t *testing.T) {
+	d := gputest.Device(t, small)
+	params := randomTree(rand.New(rand.NewPCG(1, 1)), oddSpecs, 1)
+	clip := 1.0
+	for name, c := range map[string]struct {
+		options optim.Options
+		emit    func(slabs int) int
+		collect func(slabs int) int
+	}{
+		"plain":      {optim.Options{Schedule: rate(1), WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()}, func(n int) int { return n }, nil},
+		"norm":       {optim.Options{Schedule: rate(1), ClipGrad: &clip, MeasureNorm: true, SkipNonFinite: true}, func(n int) int { return 2*n + 1 }, nil},
+		"accumulate": {optim.Options{Schedule: rate(1), ClipGrad: &clip, AccumulationSteps: 3}, func(n int) int { return 2*n + 1 }, func(n int) int { return n }},
+	} {
+		r := newRig(t, d, adamw(t, c.options), params, buffers.F32)
+		slabs := len(r.params.Layout().Slabs())
+		require.Greater(t, slabs, 2)
+		assert.Equal(t, c.emit(slabs), r.programs[optim.Emit].Dispatches(), name)
+		if c.collect != nil {
+			assert.Equal(t, c.collect(slabs), r.programs[optim.Collect].Dispatches(), name)
+		}
+	}
+}
+
+func TestNothingIsMadeAfterTheFirstCalls(t *testing.T) {
+	d := gputest.Device(t, small)
+	r := rand.New(rand.NewPCG(1, 1))
+	clip := 1.0
+	rig := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, AccumulationSteps: 2}), randomTree(r, oddSpecs, 1), buffers.F32)
+	grads := randomTree(r, oddSpecs, 1)
+	for range 2 {
+		rig.call(grads)
+	}
+	before := d.Counters()
+	for range 4 {
+		rig.call(grads)
+	}
+	counted := d.Counters()
+	assert.Equal(t, before.Pipelines, counted.Pipelines)
+	assert.Equal(t, before.BindGroups, counted.BindGroups)
+	assert.Equal(t, before.Buffers, counted.Buffers)
+	assert.Equal(t, before.LiveBytes, counted.LiveBytes)
+	assert.Equal(t, before.Submits+4, counted.Submits)
+}
+
+func TestRateZeroLeavesEveryBit(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		r := rand.New(rand.NewPCG(1, 1))
+		params := randomTree(r, oddSpecs, 1)
+		params[7].Data[3] = float32(math.Copysign(0, -1)) // the sum with an update of +0 would be +0
+		rig := newRig(t, d, adamw(t, optim.Options{WeightDecay: 0.1}), params, buffers.F32)
+		want := rig.download(rig.params)
+		for range 3 {
+			rig.call(randomTree(r, oddSpecs, 1))
+		}
+		sameBits(t, want, rig.download(rig.params))
+	}, small)
+}
+
+// sameBits tells -0 from 0, and takes a NaN for the same NaN.
+func sameBits(t testing.TB, want, got []buffers.Host) {
+	require.Len(t, got, len(want))
+	for i, w := range want {
+		require.Equal(t, w.Path, got[i].Path)
+		require.Len(t, got[i].Data, len(w.Data))
+		for k, v := range w.Data {
+			require.Equal(t, math.Float32bits(v), math.Float32bits(got[i].Data[k]), "%s[%d]", w.Path, k)
+		}
+	}
+}
+
+func TestTwoRunsHaveTheSameBits(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		clip := 0.5
+		config := optim.DefaultAdamW()
+		config.MuDType = "bf16"
+		tx, err := optim.AdamW(config, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, Rates: []optim.PathRate{{Pattern: "w", Multiplier: 2}}})
+		require.NoError(t, err)
+		run := func() map[string][]buffers.Host {
+			r := rand.New(rand.NewPCG(7, 7))
+			rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
+			for range 3 {
+				rig.call(randomTree(r, oddSpecs, 1))
+			}
+			return rig.everything()
+		}
+		first, second := run(), run()
+		for name := range first {
+			sameBits(t, first[name], second[name])
+		}
+	}, small)
+}
+
+// Params and state come back as they were written: the rest of a run has the same bits.
+func TestRestoredStateGoesOnAlike(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		clip := 0.5
+		config := optim.DefaultAdamW()
+		config.MuDType = "bf16"
+		tx, err := optim.AdamW(config, optim.Options{
+			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
+		})
+		require.NoError(t, err)
+		r := rand.New(rand.NewPCG(8, 8))
+		first := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
+		var grads [][]buffers.Host
+		for range 7 {
+			grads = append(grads, randomTree(r, oddSpecs, 1))
+		}
+		for _, g := range grads[:3] {
+			first.call(g)
+		}
+		second := newRig(t, d, tx, first.download(first.params), buffers.F32)
+		for i, tree := range first.state.Trees() {
+			require.NoError(t, second.state.Trees()[i].Tree.WriteAll(first.download(tree.Tree)))
+		}
+		require.NoError(t, second.state.SetCounts(first.state.Counts()))
+		for _, g := range grads[3:] {
+			first.call(g)
+			second.call(g)
+		}
+		want, got := first.everything(), second.everything()
+		for name := range want {
+			sameBits(t, want[name], got[name])
+		}
+		assert.Equal(t, first.state.Counts(), second.state.Counts())
+		assert.Equal(t, int64(3), first.state.Counts()["updates"])
+		assert.Equal(t, int64(1), first.state.Counts()["mini_step"])
+		assert.Equal(t, first.state.LearningRate(), second.state.LearningRate())
+		assert.InDelta(t, 0.1*(1-2.0/5), first.state.LearningRate(), 1e-15)
+	}, small)
+}
+
+func TestSetCountsRefuses(t *testing.T) {
+	d := gpu.Dry(gpu.DefaultLimits())
+	params, err := buffers.NewTree(d, "params", layoutOf(t, d), buffers.F32)
+	require.NoError(t, err)
+	s, err := adamw(t, optim.Options{AccumulationSteps: 2}).Init(params)
+	require.NoError(t, err)
+	counts := s.Counts()
+	assert.Equal(t, map[string]int64{"updates": 0, "mini_step": 0, "scale_by_adam": 0, "scale_by_learning_rate": 0}, counts)
+	counts["scale_by_adam"] = -1
+	assert.ErrorContains(t, s.SetCounts(counts), `"scale_by_adam": found -1`)
+	counts = s.Counts()
+	counts["mini_step"] = 2
+	assert.ErrorContains(t, s.SetCounts(counts), "less than the 2 calls")
+	counts = s.Counts()
+	counts["other"] = 2
+	assert.ErrorContains(t, s.SetCounts(counts), `found "other"`)
+	delete(counts, "other")
+	delete(counts, "updates")
+	assert.ErrorContains(t, s.SetCounts(counts), `"updates"`)
+}
+
+func layoutOf(t testing.TB, d *gpu.Device) *buffers.Layout {
+	layout, err := buffers.NewLayout(oddSpecs, d.Limits())
+	require.NoError(t, err)
+	return layout
+}
+
+func TestOneNaNChangesNothing(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		clip := 0.5
+		tx := adamw(t, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, SkipNonFinite: true})
+		r := rand.New(rand.NewPCG(9, 9))
+		rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
+		rig.call(randomTree(r, oddSpecs, 1))
+		before := rig.everything()
+		for i, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			grads := randomTree(r, oddSpecs, 1)
+			leaf := grads[[]int{0, 2, 6}[i]].Data // the scalar, the row, the last element of the split leaf
+			leaf[len(leaf)-1] = float32(v)
+			rig.call(grads)
+			after := rig.everything()
+			for name := range before {
+				sameBits(t, before[name], after[name])
+			}
+			assert.True(t, rig.statistics().NonFinite)
+			assert.Equal(t, uint32(i+1), rig.statistics().Skipped)
+		}
+		rig.call(randomTree(r, oddSpecs, 1))
+		assert.False(t, rig.statistics().NonFinite)
+		assert.Equal(t, uint32(3), rig.statistics().Skipped)
+		assert.NotEqual(t, before["params"], rig.download(rig.params))
+	}, small)
+}
+
+// A gradient that is not a number in one of k calls drops that window, leaves an accumulation of zeros and no trace in
+// the next.
+func TestAccumulationForgetsNaN(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		tx := adamw(t, optim.Options{Schedule: rate(0.1), SkipNonFinite: true, AccumulationSteps: 2})
+		r := rand.New(rand.NewPCG(10, 10))
+		params := randomTree(r, oddSpecs, 1)
+		rig := newRig(t, d, tx, params, buffers.F32)
+		bad, good := randomTree(r, oddSpecs, 1), randomTree(r, oddSpecs, 1)
+		bad[6].Data[5] = float32(math.NaN())
+		rig.call(bad)
+		rig.call(good)
+		want := rig.everything()
+		for _, h := range want["acc"] {
+			for _, v := range h.Data {
+				require.Zero(t, math.Float32bits(v))
+			}
+		}
+		sameBits(t, newRig(t, d, optim.Identity(), params, buffers.F32).everything()["params"], want["params"])
+		rig.call(good)
+		rig.call(good)
+		assert.False(t, rig.statistics().NonFinite)
+		for _, h := range rig.download(rig.params) {
+			for _, v := range h.Data {
+				require.False(t, math.IsNaN(float64(v)))
+			}
+		}
+	}, small)
+}
+
+// k gradients are their mean, to the rounding of the mean.
+func TestAccumulationIsTheMean(t *testing.T) {
+	d := gputest.Device(t, small)
+	r := rand.New(rand.NewPCG(11, 11))
+	params := randomTree(r, oddSpecs, 1)
+	whole := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1)}), params, buffers.F32)
+	parts := newRig(t, d, adamw(t, optim.Options{Schedule: rate(0.1), AccumulationSteps: 4}), params, buffers.F32)
+	for range 2 {
+		mean := randomTree(r, oddSpecs, 0)
+		for call := range 4 {
+			before := parts.download(parts.params)
+			grads := randomTree(r, oddSpecs, 1)
+			for i := range grads {
+				for k, v := range grads[i].Data {
+					mean[i].Data[k] += v / 4
+				}
+			}
+			parts.call(grads)
+			if call < 3 {
+				sameBits(t, before, parts.download(parts.params))
+			}
+		}
+		whole.call(mean)
+		got, want := parts.download(parts.state.Trees()[1].Tree), whole.download(whole.state.Trees()[0].Tree)
+		for i := range want {
+			// Gradients are a few units at most, the mean takes eight roundings, the moment a tenth of it.
+			require.True(t, slices.EqualFunc(got[i].Data, want[i].Data, func(a, b float32) bool { return math.Abs(float64(a-b)) <= 2e-7 }), want[i].Path)
+		}
+	}
+	assert.Equal(t, "acc", parts.state.Trees()[0].Name)
+	assert.Equal(t, "mu", parts.state.Trees()[1].Name)
+}
+
+func TestClipKeepsBitsBelowAndDividesFromTheNormOn(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		grads := []buffers.Host{vector("a", 3, 0, 0, 0, 0), vector("b", 0, 4)}
+		zero := []buffers.Host{vector("a", 0, 0, 0, 0, 0), vector("b", 0, 0)}
+		for _, c := range []struct {
+			max  float64
+			want float32
+		}{{5.0001, 3}, {5, 3}, {4.9999, 2.99994}, {2.5, 1.5}} {
+			rig := newRig(t, d, optim.ClipByGlobalNorm(c.max), zero, buffers.F32)
+			rig.call(grads)
+			got := rig.download(rig.params)[0].Data[0]
+			assert.Equal(t, float32(5), rig.statistics().Norm)
+			assert.Equal(t, float32(25), rig.statistics().SumOfSquares)
+			if c.max > 5 {
+				assert.Equal(t, c.want, got, "every bit")
+			} else {
+				assert.InEpsilon(t, c.want, got, 3e-7)
+			}
+		}
+	})
+}
+
+// What lies between leaves stays zero, and is not counted if it should not be.
+func TestPadding(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		params := []buffers.Host{vector("a", 1, 2, 3), vector("b", 1, 1, 1, 1, 1)}
+		// Without eps the update of an element with a gradient of zero is 0/0.
+		rig := newRig(t, d, optim.Chain(optim.GlobalNorm(), optim.ScaleByAdam(optim.AdamOptions{B1: 0.9, B2: 0.9})), params, buffers.F32)
+		image := make([]byte, rig.grads.Slab(0).Bytes)
+		for i := range image {
+			image[i] = 0xff // NaN everywhere
+		}
+		require.NoError(t, d.Write(rig.grads.Slab(0), image))
+		rig.call([]buffers.Host{vector("a", 3, 0, 0), vector("b", 0, 0, 0, 0, 4)})
+		assert.Equal(t, float32(5), rig.statistics().Norm)
+		for _, tree := range []*buffers.Tree{rig.params, rig.state.Trees()[0].Tree, rig.state.Trees()[1].Tree} {
+			require.NoError(t, d.Read(t.Context(), image, tree.Slab(0)))
+			for i, b := range image {
+				element := i / 4
+				if inside := element < 3 || element >= 128 && element < 133; !inside {
+					require.Zero(t, b, "element %d", element)
+				}
+			}
+		}
+	})
+}
+
+// Two stages with their statistics put together are the whole model, to the rounding of the norm.
+func TestStagesAreTheWhole(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		clip := 0.5
+		config := optim.DefaultAdamW()
+		config.MuDType = "bf16" // the random bits of a leaf do not depend on its stage
+		tx, err := optim.AdamW(config, optim.Options{
+			Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("split", "scalar"), SkipNonFinite: true,
+		})
+		require.NoError(t, err)
+		r := rand.New(rand.NewPCG(12, 12))
+		params := randomTree(r, oddSpecs, 1)
+		whole := newRig(t, d, tx, params, buffers.F32)
+		var all []string
+		for _, p := range params {
+			all = append(all, p.Path)
+		}
+		stages := []*rig{newStage(t, d, tx, params[:4], all), newStage(t, d, tx, params[4:], all)}
+		for range 3 {
+			grads := randomTree(r, oddSpecs, 1)
+			whole.call(grads)
+			var found []optim.Statistics
+			for i, s := range stages {
+				require.NoError(t, s.grads.WriteAll([][]buffers.Host{grads[:4], grads[4:]}[i]))
+				_, err := s.state.Prepare()
+				require.NoError(t, err)
+				require.NoError(t, s.programs[optim.Measure].Submit(t.Context()))
+				found = append(found, s.statistics())
+			}
+			together := optim.Combine(found...)
+			assert.InEpsilon(t, whole.statistics().Norm, together.Norm, 1e-6)
+			var got []buffers.Host
+			for _, s := range stages {
+				require.NoError(t, d.Write(s.state.Statistics(), together.Bytes()))
+				require.NoError(t, s.programs[optim.Apply].Submit(t.Context()))
+				got = append(got, s.download(s.params)...)
+			}
+			want := map[string][]buffers.Host{}
+			for _, h := range whole.download(whole.params) {
+				want[h.Path] = []buffers.Host{h}
+			}
+			for _, h := range got {
+				near(t, "params", []buffers.Host{h}, want[h.Path], 1e-6, 1e-6)
+			}
+		}
+	}, small)
+}
+
+func newStage(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Host, whole []string) *rig {
+	r := &rig{t: t, dev: d, tx: tx, programs: map[optim.Phase]*gpu.Program{}}
+	var err error
+	r.params, err = buffers.Upload(d, "params", params, buffers.F32)
+	require.NoError(t, err)
+	r.grads, err = buffers.NewTree(d, "grads", r.params.Layout(), buffers.F32)
+	require.NoError(t, err)
+	_, err = tx.Init(r.params)
+	require.ErrorContains(t, err, "matches none of the", "the mask speaks of the whole model")
+	r.state, err = tx.InitStage(r.params, whole)
+	require.NoError(t, err)
+	for _, release := range []func(){r.params.Release, r.grads.Release, r.state.Release} {
+		t.Cleanup(release)
+	}
+	for _, phase := range []optim.Phase{optim.Measure, optim.Apply} {
+		r.programs[phase] = r.record(phase)
+	}
+	return r
+}
+
+func TestUpdateRefuses(t *testing.T) {
+	d, other := gpu.Dry(gpu.DefaultLimits()), gpu.Dry(gpu.DefaultLimits())
+	tree := func(d *gpu.Device, dtype buffers.DType, specs ...buffers.Spec) *buffers.Tree {
+		layout, err := buffers.NewLayout(specs, d.Limits())
+		require.NoError(t, err)
+		tree, err := buffers.NewTree(d, "t", layout, dtype)
+		require.NoError(t, err)
+		return tree
+	}
+	a, b := buffers.Spec{Path: "a", Shape: []int{2, 3}}, buffers.Spec{Path: "b", Shape: []int{4}}
+	params := tree(d, buffers.F32, a, b)
+	tx := optim.Chain(optim.ClipByGlobalNorm(1), optim.Scale(2), optim.ClipByGlobalNorm(1))
+	s, err := tx.Init(params)
+	require.NoError(t, err)
+	rec := d.Record("test")
+	for want, grads := range map[string]*buffers.Tree{
+		`grads: leaf "b" is missing`:                  tree(d, buffers.F32, a),
+		`grads: leaf "c" is not one`:                  tree(d, buffers.F32, a, b, buffers.Spec{Path: "c"}),
+		`grads: leaf "a": shape [3 2] does not match`: tree(d, buffers.F32, buffers.Spec{Path: "a", Shape: []int{3, 2}}, b),
+		"grads: dtype i32":                            tree(d, buffers.I32, a, b),
+		"grads: found a tree of another device":       tree(other, buffers.F32, a, b),
+	} {
+		assert.ErrorContains(t, tx.Update(rec, grads, s, params), want)
+	}
+	grads := tree(d, buffers.F32, a, b)
+	assert.ErrorContains(t, tx.Record(rec, optim.Collect, grads, s, params), "needs an accumulation")
+	assert.ErrorContains(t, tx.Record(rec, optim.Measure, grads, s, params), "it has no stage-local path")
+	assert.ErrorContains(t, optim.Scale(1).Update(rec, grads, s, params), "state: found that of chain(")
+	_, err = tx.Init(tree(d, buffers.U32, a))
+	assert.ErrorContains(t, err, "params: dtype u32")
+	require.NoError(t, tx.Update(rec, grads, s, params))
+	assert.NoError(t, rec.Err())
+	_, err = optim.ParseStatistics(make([]byte, 15))
+	assert.ErrorContains(t, err, "found 15 bytes")
+}

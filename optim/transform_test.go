@@ -1,0 +1,170 @@
+package optim_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/optim"
+)
+
+// vector is a leaf of one dimension.
+func vector(path string, data ...float32) buffers.Host {
+	return buffers.Host{Path: path, Shape: []int{len(data)}, Data: data}
+}
+
+// after gives the param "w" after calls with these gradients.
+func after(t *testing.T, tx optim.Transform, w float32, grads ...float32) float32 {
+	twin, err := optim.NewTwin(tx, []buffers.Host{vector("w", w)})
+	require.NoError(t, err)
+	for _, g := range grads {
+		require.NoError(t, twin.Update([]buffers.Host{vector("w", g)}))
+	}
+	return twin.Params()[0].Data[0]
+}
+
+func TestTransformsByHand(t *testing.T) {
+	nothing := optim.AdamOptions{}
+	for name, c := range map[string]struct {
+		tx    optim.Transform
+		grads []float32
+		want  float64 // of a param that began at 10
+	}{
+		"identity":              {optim.Identity(), []float32{1, 2}, 13},
+		"empty chain":           {optim.Chain(), []float32{1, 2}, 13},
+		"scale":                 {optim.Scale(-2), []float32{1, 2}, 4},
+		"order":                 {optim.Chain(optim.Scale(2), optim.AddDecayedWeights(1, nil)), []float32{1}, 22},
+		"other order":           {optim.Chain(optim.AddDecayedWeights(1, nil), optim.Scale(2)), []float32{1}, 32},
+		"trace":                 {optim.Trace(0.5, false), []float32{1, 1, 0}, 10 + 1 + 1.5 + 0.75},
+		"nesterov":              {optim.Trace(0.5, true), []float32{1, 1}, 10 + 1.5 + 1.75},
+		"rate before increment": {optim.ScaleByLearningRate(optim.Linear(1, 0, 2)), []float32{1, 1, 1}, 10 - 1 - 0.5},
+		"scheduled decay":       {optim.AddScheduledDecay(optim.Linear(1, 0, 2), 0.5, nil), []float32{0, 0}, 10 - 5 - 0.25*5},
+		"decay of p before":     {optim.Chain(optim.Scale(-1), optim.AddScheduledDecay(optim.Constant(1), 0.5, nil)), []float32{4}, 10 - 4 - 5},
+		"adam, sign":            {optim.Chain(optim.ScaleByAdam(nothing), optim.Scale(-1)), []float32{3, -7}, 10},
+		"adam, step 1":          {optim.ScaleByAdam(optim.AdamOptions{B1: 0.9, B2: 0.999}), []float32{-5}, 9},
+		"adam, eps outside":     {optim.ScaleByAdam(optim.AdamOptions{B1: 0.9, B2: 0.99, Eps: 1}), []float32{1}, 10.5},
+		"adam, eps inside":      {optim.ScaleByAdam(optim.AdamOptions{B1: 0.9, B2: 0.99, EpsRoot: 3}), []float32{1}, 10.5},
+		"adam, nesterov":        {optim.ScaleByAdam(optim.AdamOptions{B1: 0.5, B2: 0.5, Nesterov: true}), []float32{1}, 10 + 0.5*0.5/0.75 + 0.5/0.5},
+		"clip":                  {optim.ClipByGlobalNorm(2), []float32{4, -8, 1.5}, 10 + 2 - 2 + 1.5},
+		"clip at the norm":      {optim.ClipByGlobalNorm(3), []float32{3}, 13},
+		"clip stage-local":      {optim.ClipStageLocal(2), []float32{4, 1}, 10 + 4*2/(4+1e-6) + 1},
+		"accumulate":            {optim.Accumulate(3, optim.Scale(1)), []float32{1, 2, 6, 5, 5}, 13},
+		"accumulate one":        {optim.Accumulate(1, optim.Scale(1)), []float32{1, 2}, 13},
+		"clip of the mean":      {optim.Accumulate(2, optim.ClipByGlobalNorm(2)), []float32{10, -4, 1, 2}, 10 + 2 + 1.5},
+		"counts of updates":     {optim.Accumulate(2, optim.ScaleByLearningRate(optim.Linear(1, 0, 2))), []float32{1, 1, 1, 1}, 10 - 1 - 0.5},
+	} {
+		assert.InDelta(t, c.want, after(t, c.tx, 10, c.grads...), 3e-6, name)
+	}
+}
+
+func TestSkipNonFinite(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	sum := optim.Chain(optim.Trace(0.5, false))
+	assert.True(t, math.IsNaN(float64(after(t, sum, 10, 1, nan))))
+	assert.InDelta(t, 12.5, after(t, optim.SkipNonFinite(sum), 10, 1, nan, 1), 1e-6, "trace stands still")
+	assert.InDelta(t, 11, after(t, optim.SkipNonFinite(sum), 10, 1, inf), 1e-6)
+	// A window with such a gradient is dropped whole and leaves nothing behind; without skipping it reaches params once.
+	windows := optim.Accumulate(2, optim.SkipNonFinite(optim.Scale(1)))
+	assert.InDelta(t, 10+2+4, after(t, windows, 10, 1, 3, nan, 5, 4, 4), 1e-6)
+	twin, err := optim.NewTwin(windows, []buffers.Host{vector("w", 10)})
+	require.NoError(t, err)
+	for _, g := range []float32{1, nan} {
+		require.NoError(t, twin.Update([]buffers.Host{vector("w", g)}))
+	}
+	assert.Equal(t, []float32{0}, twin.State("acc")[0].Data, "exact zeros")
+	assert.Equal(t, uint32(1), twin.Statistics().Skipped)
+	assert.True(t, twin.Statistics().NonFinite)
+}
+
+func TestMasksAndRates(t *testing.T) {
+	params := []buffers.Host{
+		{Path: "wte", Shape: []int{1, 1}, Data: []float32{1}}, vector("h.0.bias", 1), {Path: "h.0.w", Shape: []int{1, 1}, Data: []float32{1}}, {Path: "scale", Data: []float32{1}},
+	}
+	decayed := func(mask *optim.Mask, rates ...optim.PathRate) map[string]float32 {
+		twin, err := optim.NewTwin(optim.AddScheduledDecay(optim.Constant(0.5), 0.5, mask, rates...), params)
+		require.NoError(t, err)
+		require.NoError(t, twin.Update([]buffers.Host{
+			{Path: "wte", Data: []float32{0}}, vector("h.0.bias", 0), {Path: "h.0.w", Data: []float32{0}}, {Path: "scale", Data: []float32{0}},
+		}))
+		out := map[string]float32{}
+		for _, h := range twin.Params() {
+			out[h.Path] = h.Data[0]
+		}
+		return out
+	}
+	const no, yes = 1, 0.75
+	assert.Equal(t, map[string]float32{"wte": yes, "h.0.bias": yes, "h.0.w": yes, "scale": yes}, decayed(nil))
+	assert.Equal(t, map[string]float32{"wte": yes, "h.0.bias": no, "h.0.w": yes, "scale": no}, decayed(optim.MaskMatrices()))
+	assert.Equal(t, map[string]float32{"wte": no, "h.0.bias": yes, "h.0.w": yes, "scale": yes}, decayed(optim.MaskPatterns(`^h\.`, "scale$")))
+	assert.Equal(t, map[string]float32{"wte": no, "h.0.bias": no, "h.0.w": no, "scale": no}, decayed(optim.MaskPatterns()), "an empty list chooses nothing")
+	assert.Equal(t, map[string]float32{"wte": yes, "h.0.bias": no, "h.0.w": no, "scale": yes},
+		decayed(optim.MaskPaths(map[string]bool{"wte": true, "h.0.bias": false, "h.0.w": false, "scale": true})))
+	rates := []optim.PathRate{{Pattern: "bias", Multiplier: 2}, {Pattern: `^h\.`, Multiplier: 0}}
+	assert.Equal(t, map[string]float32{"wte": yes, "h.0.bias": 0.5, "h.0.w": no, "scale": yes}, decayed(nil, rates...), "the first match holds")
+
+	for want, tx := range map[string]optim.Transform{
+		`mask: pattern "bais": matches none of the 4 paths`:        optim.AddDecayedWeights(1, optim.MaskPatterns("w", "bais")),
+		"mask: pattern \"(\": error parsing":                       optim.AddDecayedWeights(1, optim.MaskPatterns("(")),
+		`mask: path "wt": found no such leaf, did you mean "wte"?`: optim.AddDecayedWeights(1, optim.MaskPaths(map[string]bool{"wt": true})),
+		`mask: leaf "h.0.bias": found no entry`:                    optim.AddDecayedWeights(1, optim.MaskPaths(map[string]bool{"wte": true})),
+		`rates: pattern "x": matches none`:                         optim.ScaleByLearningRate(optim.Constant(1), optim.PathRate{Pattern: "x"}),
+		`rates: pattern "w": found multiplier -1`:                  optim.ScaleByLearningRate(optim.Constant(1), optim.PathRate{Pattern: "w", Multiplier: -1}),
+	} {
+		_, err := optim.NewTwin(tx, params)
+		assert.ErrorContains(t, err, want)
+	}
+	// A stage has a part of the paths that rules speak of.
+	whole := []string{"wte", "h.0.bias", "h.0.w", "scale"}
+	_, err := optim.NewTwin(optim.AddDecayedWeights(1, optim.MaskPatterns("scale")), params[:1], whole...)
+	assert.NoError(t, err)
+}
+
+func TestConstructionErrorsComeOut(t *testing.T) {
+	ok := optim.Scale(1)
+	for want, tx := range map[string]optim.Transform{
+		"clip_by_global_norm: max: found 0":              optim.Chain(ok, optim.ClipByGlobalNorm(0)),
+		"clip_stage_local: max: found -1":                optim.SkipNonFinite(optim.ClipStageLocal(-1)),
+		"trace: decay: found 1":                          optim.Accumulate(2, optim.Trace(1, false)),
+		"scale_by_adam: b1, b2: found 1":                 optim.ScaleByAdam(optim.AdamOptions{B2: 1}),
+		"scale_by_adam: mu_dtype: found u32":             optim.ScaleByAdam(optim.AdamOptions{MuDType: buffers.U32}),
+		"accumulate: calls an update: found 0":           optim.Accumulate(0, ok),
+		"accumulate: inner: found accumulate":            optim.Accumulate(2, optim.Accumulate(2, ok)),
+		"chain: part 1: found accumulate(scale) inside":  optim.Chain(ok, optim.Accumulate(2, ok)),
+		"chain: part 0: found skip_non_finite(scale)":    optim.Chain(optim.SkipNonFinite(ok)),
+		"skip_non_finite: inner: found accumulate(scale": optim.SkipNonFinite(optim.Accumulate(2, ok)),
+	} {
+		_, err := optim.NewTwin(tx, nil)
+		assert.ErrorContains(t, err, want)
+		_, err = tx.Bytes(&buffers.Layout{})
+		assert.ErrorContains(t, err, want)
+	}
+	assert.Equal(t, "accumulate(skip_non_finite(chain(scale, trace)))",
+		optim.Accumulate(2, optim.SkipNonFinite(optim.Chain(ok, optim.Trace(0.5, true)))).Name())
+}
+
+func TestTwinRefusesOtherLeaves(t *testing.T) {
+	twin, err := optim.NewTwin(optim.Scale(1), []buffers.Host{vector("a", 1, 2), vector("b", 1)})
+	require.NoError(t, err)
+	assert.ErrorContains(t, twin.Update([]buffers.Host{vector("a", 1), vector("b", 1)}), `leaf "a": found 1 elements`)
+	assert.ErrorContains(t, twin.Update([]buffers.Host{vector("a", 1, 2)}), `leaf "b": found none`)
+	assert.ErrorContains(t, twin.Update([]buffers.Host{vector("c", 1, 2)}), `leaf "c"`)
+	assert.Nil(t, twin.State("mu"))
+}
+
+// SGD and AdamW as their configurations make them, on a parabola.
+func TestOptimizersConverge(t *testing.T) {
+	for name, parameters := range map[string]string{"sgd": `{}`, "adamw": `{"nesterov":true}`} {
+		tx, err := optim.Build(name, optim.Options{Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 0.3, Steps: 150}}, []byte(parameters))
+		require.NoError(t, err)
+		twin, err := optim.NewTwin(tx, []buffers.Host{vector("w", 5, -3)})
+		require.NoError(t, err)
+		for range 150 {
+			w := twin.Params()[0].Data
+			require.NoError(t, twin.Update([]buffers.Host{vector("w", w[0]-1, 0.5*(w[1]-2))}))
+		}
+		assert.InDeltaSlice(t, []float32{1, 2}, twin.Params()[0].Data, 1e-2, name)
+	}
+}
