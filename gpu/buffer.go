@@ -33,12 +33,14 @@ func (b *Buffer) Release() {
 	if b == nil || b.released.Swap(true) {
 		return
 	}
-	d := b.device
-	if d.native != nil {
-		d.native.releaseBuffer(b.native)
-		d.native.poll() // the library frees when polled
-	}
-	d.account.free(b.bytes)
+	b.device.owned.remove(b)
+	b.device.account.free(b.bytes)
+}
+
+func (b *Buffer) releaseNative() {
+	n := b.device.native
+	n.releaseBuffer(b.native)
+	n.poll() // the library frees when polled
 }
 
 // Range is a part of a buffer, in bytes. A binding needs Offset to be a multiple of Limits.StorageAlign.
@@ -112,6 +114,7 @@ func (d *Device) newBuffer(label string, bytes uint64, usage uint32) (*Buffer, e
 			return nil, fmt.Errorf("gpu: new buffer %q: %d bytes, %d live: %w", label, bytes, d.account.liveBytes(), err)
 		}
 		b.native = native
+		d.owned.add(b)
 	}
 	return b, nil
 }

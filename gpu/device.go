@@ -25,6 +25,7 @@ type Device struct {
 	logger  *slog.Logger
 	timeout time.Duration
 	account account
+	owned   owned
 	closed  atomic.Bool
 
 	pipelines pipelineCache
@@ -159,7 +160,8 @@ func (d *Device) ready() error {
 	return d.Err()
 }
 
-// Release waits for submitted work and closes the device. Buffers and programs of it may still be released afterwards.
+// Release waits for submitted work, releases what the device made and closes it. Buffers and programs of it may be released
+// before or after.
 func (d *Device) Release() {
 	if d.closed.Load() {
 		return
@@ -174,8 +176,8 @@ func (d *Device) Release() {
 	if d.closed.Swap(true) || d.native == nil {
 		return
 	}
+	d.owned.removeAll()
 	d.profiler.release()
-	d.staging.release()
 	d.pipelines.release(d)
 	d.native.close()
 }

@@ -38,6 +38,9 @@ func (r *Recording) Program(ctx context.Context) (*Program, error) {
 	}
 	p := &Program{device: r.device, label: r.label, commands: append([]command(nil), r.commands...)}
 	p.collect()
+	if p.device.native != nil {
+		p.device.owned.add(p)
+	}
 	if err := p.build(ctx); err != nil {
 		p.Release()
 		return nil, fmt.Errorf("gpu: program %q: %w", r.label, err)
@@ -213,13 +216,15 @@ func (p *Program) Release() {
 	if p == nil || p.released.Swap(true) {
 		return
 	}
-	if p.device.native != nil {
-		for _, g := range p.handles {
-			p.device.native.releaseGroup(g)
-		}
-		freeList(p.list)
-	}
+	p.device.owned.remove(p)
 	p.uniform.Release()
+}
+
+func (p *Program) releaseNative() {
+	for _, g := range p.handles {
+		p.device.native.releaseGroup(g)
+	}
+	freeList(p.list)
 }
 
 // check tests what may have changed since the program was made.

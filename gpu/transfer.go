@@ -73,10 +73,6 @@ type staging struct {
 // Reads go in pieces of this size, so that reading a model does not take its size again.
 const readPiece = 32 << 20
 
-func (s *staging) release() {
-	s.buffer.Release()
-}
-
 func (s *staging) grow(d *Device, bytes uint64) error {
 	if s.fence == nil {
 		s.fence = makeFence()
