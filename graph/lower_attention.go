@@ -1,0 +1,171 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+func init() {
+	lowerings["attention"] = lowering{lower: lowerAttention}
+	lowerings["attention_grad"] = lowering{lower: lowerAttentionGrad}
+}
+
+// attentionParams is Params of attention.wgsl, attention_dq.wgsl and attention_dkv.wgsl.
+type attentionParams struct {
+	T, Heads, Group, Count uint32
+	QS, KS, VS, OS         uint32
+	K0, V0, Head           uint32
+	Scale                  float32
+}
+
+// attentionKernel says how one of the three kernels is made and called for a node.
+type attentionKernel struct {
+	op    Attention
+	batch int
+	t     int
+	heads int // that invocations are counted by
+	rows  int // positions, or keys, an invocation
+	cpu   bool
+}
+
+// scalar is whether heads do not consist of whole vec4.
+func (a attentionKernel) scalar() bool { return a.op.HeadDim%4 != 0 }
+
+// byHead is whether neighbouring invocations take different heads.
+func (a attentionKernel) byHead() bool { return a.cpu && a.batch*a.heads >= 8 }
+
+// width is the number of invocations a workgroup: one SIMD group of a software adapter.
+func (a attentionKernel) width() int {
+	if a.cpu {
+		return 8
+	}
+	return 64
+}
+
+// params are those of the node, with strides in the unit of the arrays.
+func (a attentionKernel) params() attentionParams {
+	unit := 4
+	if a.scalar() {
+		unit = 1
+	}
+	q, kv, packed := a.op.widths()
+	p := attentionParams{T: uint32(a.t), Heads: uint32(a.op.Heads), Group: uint32(a.op.Heads / a.op.KVHeads),
+		Count: uint32(a.batch * a.heads), QS: uint32(q / unit), KS: uint32(kv / unit), VS: uint32(kv / unit), OS: uint32(q / unit),
+		Head: uint32(a.op.HeadDim / unit), Scale: float32(1 / math.Sqrt(float64(a.op.HeadDim)))}
+	if a.op.Packed {
+		p.QS, p.KS, p.VS = uint32(packed/unit), uint32(packed/unit), uint32(packed/unit)
+		p.K0, p.V0 = uint32(q/unit), uint32((q+kv)/unit)
+	}
+	return p
+}
+
+// grid covers every head and block of rows.
+func (a attentionKernel) grid() gpu.Grid {
+	blocks, count := (a.t+a.rows-1)/a.rows, a.batch*a.heads
+	if a.byHead() {
+		return gpu.Grid{X: tiles(count, a.width()), Y: uint32(blocks), Z: 1}
+	}
+	return gpu.Grid{X: tiles(blocks, a.width()), Y: uint32(count), Z: 1}
+}
+
+// variant has what the three kernels have in common.
+func (a attentionKernel) variant(names map[string]string) shaders.Variant {
+	element := "vec4<f32>"
+	if a.scalar() {
+		element = "f32"
+	}
+	constants := map[string]string{"ELEMENT": element, "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa((a.op.HeadDim + 3) / 4),
+		"ROWS": strconv.Itoa(a.rows), "WX": strconv.Itoa(a.width())}
+	for constant, name := range names {
+		constants[constant] = name
+	}
+	return shaders.Variant{Constants: constants, Flags: map[string]bool{"PACKED": a.op.Packed, "CAUSAL": a.op.Causal,
+		"SCALAR": a.scalar(), "BY_HEAD": a.byHead()}}
+}
+
+func (a attentionKernel) suffix() string { return fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows) }
+
+// kernelFor sets the heads and the rows that fit in the registers: state is the number of vectors of HeadDim a row keeps.
+// A software adapter keeps them in its first-level cache, and the more rows share a load the better; a GPU wants many
+// invocations.
+func (a attentionKernel) kernelFor(heads, state int) attentionKernel {
+	a.heads, a.rows = heads, 1
+	if a.cpu {
+		for a.rows < 8 && a.rows*2*state*a.op.HeadDim <= 1024 && a.rows < a.t {
+			a.rows *= 2
+		}
+	}
+	return a
+}
+
+// arrays names the arrays that hold q, k and v, or their gradients, in the kernels.
+func arrays(packed bool, names ...string) map[string]string {
+	m := map[string]string{}
+	for i, constant := range []string{"Q", "K", "V"} {
+		m[constant] = []string{"q", "k", "v"}[i]
+		if packed {
+			m[constant] = "qkv"
+		}
+	}
+	for _, name := range names {
+		m[name] = map[string]string{"DQ": "dq", "DK": "dk", "DV": "dv"}[name]
+		if packed {
+			m[name] = "dqkv"
+		}
+	}
+	return m
+}
+
+// operandSpans are the spans of the first n values, each in one binding.
+func (c *compiler) spans(values []*Value) []span {
+	out := make([]span, len(values))
+	for i, v := range values {
+		out[i] = c.one(c.place(v), fmt.Sprintf("operand %d", i))
+	}
+	return out
+}
+
+func lowerAttention(c *compiler, n *Node) {
+	op := n.Op.(Attention)
+	shape := n.Inputs[0].Shape()
+	if n.Outputs[0].typ.Elements() == 0 {
+		return
+	}
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 2)
+	keys := 4
+	names := arrays(op.Packed)
+	names["KEYS"] = strconv.Itoa(keys)
+	k := c.kernel("attention", a.suffix(), a.variant(names))
+	c.dispatch(k, a.grid(), a.params(), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
+}
+
+func lowerAttentionGrad(c *compiler, n *Node) {
+	op := Attention(n.Op.(AttentionGrad))
+	shape := n.Inputs[0].Shape()
+	if n.Outputs[0].typ.Elements() == 0 {
+		return
+	}
+	in, out := c.spans(n.Inputs), c.spans(n.Outputs)
+	qkv, rest := in[:op.operands()], in[op.operands():]
+	o, lse, dout := rest[0], rest[1], rest[2]
+	delta := c.one(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
+
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 3)
+	k := c.kernel("attention_dq", a.suffix(), a.variant(arrays(op.Packed, "DQ")))
+	c.dispatch(k, a.grid(), a.params(), append(append([]span{}, qkv...), o, lse, dout, out[0], delta)...)
+
+	a = a.kernelFor(op.KVHeads, 4)
+	k = c.kernel("attention_dkv", a.suffix(), a.variant(arrays(op.Packed, "DK", "DV")))
+	bind := append(append([]span{}, qkv...), lse, dout, delta)
+	if op.Packed {
+		bind = append(bind, out[0])
+	} else {
+		bind = append(bind, out[1], out[2])
+	}
+	c.dispatch(k, a.grid(), a.params(), bind...)
+}

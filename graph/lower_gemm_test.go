@@ -1,0 +1,146 @@
+package graph
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+)
+
+const (
+	sentinel    = 3.5 // around C, and in it before the product
+	productEdge = 64  // elements before and after C
+)
+
+// productMatrix is an operand on the host, as it lies.
+type productMatrix struct {
+	data []float64
+	row  int
+}
+
+func newProductMatrix(rng *rand.Rand, rows, cols int, transposed bool) productMatrix {
+	if transposed {
+		rows, cols = cols, rows
+	}
+	x := productMatrix{row: cols, data: make([]float64, rows*cols)}
+	for i := range x.data {
+		x.data[i] = float64(float32(rng.NormFloat64()))
+	}
+	return x
+}
+
+func (x productMatrix) at(transposed bool, i, j int) float64 {
+	if transposed {
+		i, j = j, i
+	}
+	return x.data[i*x.row+j]
+}
+
+// productRun is one gemm in a program of its own, without a graph.
+type productRun struct {
+	a, b    productMatrix
+	out     *storage
+	program *Program
+}
+
+func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool) productRun {
+	t.Helper()
+	m, n, k := s[0], s[1], s[2]
+	r := productRun{a: newProductMatrix(rng, m, k, form[0]), b: newProductMatrix(rng, k, n, form[1])}
+	c, err := newCompiler(New(), nil, d.Limits())
+	require.NoError(t, err)
+	c.dev, c.cpu, c.group = d, cpu, "test"
+	place := func(label string, elements int) span {
+		st := c.newStorage(outputStorage, label, uint64(4*elements))
+		return span{st: st, Bytes: st.bytes}
+	}
+	a, b, out := place("a", len(r.a.data)), place("b", len(r.b.data)), place("c", m*n+2*productEdge)
+	r.out = out.st
+	c.gemm(gemm{m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
+		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n}})
+	c.allocate()
+	require.NoError(t, c.err)
+	r.program, err = newProgram(context.Background(), c, CompileOptions{})
+	require.NoError(t, err)
+	t.Cleanup(r.program.Release)
+	fill := make([]float64, m*n+2*productEdge)
+	for i := range fill {
+		fill[i] = sentinel
+	}
+	for st, data := range map[*storage][]float64{a.st: r.a.data, b.st: r.b.data, out.st: fill} {
+		raw := make([]byte, st.bytes)
+		for i, v := range data {
+			binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(float32(v)))
+		}
+		require.NoError(t, d.Write(r.program.ranges[st], raw))
+	}
+	return r
+}
+
+// run submits the product once and reads C with what is around it.
+func (r productRun) run(t testing.TB, d *gpu.Device) []float64 {
+	t.Helper()
+	rec := d.Record("product")
+	r.program.Record(rec)
+	require.NoError(t, rec.Submit(context.Background()), rec.String())
+	raw := make([]byte, r.out.bytes)
+	require.NoError(t, d.Read(context.Background(), raw, r.program.ranges[r.out]))
+	out := make([]float64, len(raw)/4)
+	for i := range out {
+		out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	}
+	return out
+}
+
+// The table is a function of the shape; what it chooses for the shapes that matter is written down here.
+func TestGemmVariants(t *testing.T) {
+	c := &compiler{cpu: true}
+	big := gemm{m: 1024, n: 384, k: 128, count: 1}
+	big.a.row, big.b.row, big.c.row = 128, 384, 384
+	v := c.chooseGemm(big)
+	require.Equal(t, gemmVariant{file: "matmul", tileM: 16, tileN: 128, rows: 16, cols: 4, wx: 8, wy: 1}, v)
+	c.cpu = false
+	require.Equal(t, "matmul_tiled", c.chooseGemm(big).file)
+	one := big
+	one.m = 1
+	require.Equal(t, 1, c.chooseGemm(one).rows)
+	odd := big
+	odd.b.row = 383
+	require.Equal(t, "matmul_scalar", c.chooseGemm(odd).file)
+	require.Equal(t, 1, big.slices())
+	long := gemm{m: 128, n: 128, k: 1024, count: 1, transA: true}
+	require.Equal(t, 4, long.slices())
+}
+
+// checkAsGPU is twin.check for a graph without params, with the variants that a GPU would get.
+func (w *twin) checkAsGPU(t *testing.T, d *gpu.Device, tolerance float64) {
+	t.Helper()
+	var targets []Target
+	for i, v := range w.values {
+		targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
+	}
+	c, err := newCompiler(w.graph, targets, d.Limits())
+	require.NoError(t, err)
+	c.dev, c.materialize = d, true
+	require.NoError(t, c.run())
+	p, err := newProgram(context.Background(), c, CompileOptions{Targets: targets})
+	require.NoError(t, err)
+	t.Cleanup(p.Release)
+	for name, typ := range p.Inputs() {
+		w.write(t, p, name, typ)
+	}
+	rec := d.Record("test")
+	p.Record(rec)
+	require.NoError(t, rec.Submit(context.Background()), rec.String())
+	want, err := Eval(w.graph, w.feeds, w.values...)
+	require.NoError(t, err)
+	for i, v := range w.values {
+		requireClose(t, fmt.Sprint(i), readRange(t, d, p.Output(fmt.Sprint(i)), v.typ.Elements()), want[i].Data, tolerance)
+	}
+}

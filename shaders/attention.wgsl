@@ -1,0 +1,192 @@
+// attention: o = softmax(scale q k^T) v head by head, and lse = log(sum(exp(scale q k^T))) a position, by online softmax: no
+// matrix of scores is kept. An invocation owns ROWS positions of one head and goes through the keys, KEYS at a time, that any
+// of them sees. -3e38 stands for minus infinity. Twin: graph.Attention.Eval.
+struct Params {
+    t: u32,           // positions
+    heads: u32,       // query heads
+    group: u32,       // query heads a key head
+    count: u32,       // batch * heads, of the heads that invocations are counted by
+    qs: u32, ks: u32, vs: u32, os: u32, // strides of a position, in the unit of the arrays
+    k0: u32, v0: u32, // where k and v start in a position
+    head: u32,        // stride of a head
+    scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+#if PACKED
+@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read_write> o: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read_write> lse: array<f32>;
+#else
+@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
+@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
+@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
+#endif
+
+const HEAD_DIM = {{HEAD_DIM}}u;
+const LOWEST = -3.0e38;
+
+fn load_q(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{Q}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{Q}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{Q}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{Q}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{Q}}[at + d / 4u];
+#endif
+}
+
+fn load_k(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{K}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{K}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{K}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{K}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{K}}[at + d / 4u];
+#endif
+}
+
+fn load_v(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{V}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{V}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{V}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{V}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{V}}[at + d / 4u];
+#endif
+}
+
+fn store_o(at: u32, d: u32, r: vec4<f32>) {
+#if SCALAR
+    o[at + d] = r.x;
+    if (d + 1u < HEAD_DIM) {
+        o[at + d + 1u] = r.y;
+    }
+    if (d + 2u < HEAD_DIM) {
+        o[at + d + 2u] = r.z;
+    }
+    if (d + 3u < HEAD_DIM) {
+        o[at + d + 3u] = r.w;
+    }
+#else
+    o[at + d / 4u] = r;
+#endif
+}
+
+@compute @workgroup_size({{WX}}, 1, 1)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    // Neighbours work on one block of positions in several heads where there are enough of these, since they then see the
+    // same number of keys; else on neighbouring blocks of one head.
+#if BY_HEAD
+    let index = id.x;
+    let first = id.y * {{ROWS}}u;
+#else
+    let index = id.y;
+    let first = id.x * {{ROWS}}u;
+#endif
+    if (index >= p.count || first >= p.t) {
+        return;
+    }
+    let b = index / p.heads;
+    let h = index % p.heads;
+    let kat = b * p.t * p.ks + p.k0 + h / p.group * p.head;
+    let vat = b * p.t * p.vs + p.v0 + h / p.group * p.head;
+    // Positions past the end repeat the last one and are not stored.
+#for R in 0..ROWS
+    let t_{{R}} = min(first + {{R}}u, p.t - 1u);
+#if CAUSAL
+    let sees_{{R}} = t_{{R}} + 1u;
+#else
+    let sees_{{R}} = p.t;
+#endif
+    let qat_{{R}} = (b * p.t + t_{{R}}) * p.qs + h * p.head;
+    var m_{{R}} = LOWEST;
+    var l_{{R}} = 0.0;
+#for D in 0..QUADS
+    let q_{{R}}_{{D}} = load_q(qat_{{R}}, {{D}}u * 4u) * p.scale;
+    var o_{{R}}_{{D}} = vec4<f32>();
+#end
+#end
+#if CAUSAL
+    let end = min(first + {{ROWS}}u, p.t);
+#else
+    let end = p.t;
+#endif
+    for (var j = 0u; j < end; j += {{KEYS}}u) {
+#for J in 0..KEYS
+        let j_{{J}} = min(j + {{J}}u, p.t - 1u);
+#for R in 0..ROWS
+        var s_{{R}}_{{J}} = 0.0;
+#end
+#for D in 0..QUADS
+        {
+            let kk = load_k(kat + j_{{J}} * p.ks, {{D}}u * 4u);
+#for R in 0..ROWS
+            s_{{R}}_{{J}} += dot(q_{{R}}_{{D}}, kk);
+#end
+        }
+#end
+#end
+#for R in 0..ROWS
+        let old_{{R}} = m_{{R}};
+#for J in 0..KEYS
+        s_{{R}}_{{J}} = select(LOWEST, s_{{R}}_{{J}}, j + {{J}}u < sees_{{R}});
+        m_{{R}} = max(m_{{R}}, s_{{R}}_{{J}});
+#end
+        let shrink_{{R}} = exp(old_{{R}} - m_{{R}});
+        l_{{R}} *= shrink_{{R}};
+#for J in 0..KEYS
+        s_{{R}}_{{J}} = exp(s_{{R}}_{{J}} - m_{{R}});
+        l_{{R}} += s_{{R}}_{{J}};
+#end
+#end
+#for D in 0..QUADS
+        {
+#for J in 0..KEYS
+            let v_{{J}} = load_v(vat + j_{{J}} * p.vs, {{D}}u * 4u);
+#end
+#for R in 0..ROWS
+            o_{{R}}_{{D}} *= shrink_{{R}};
+#for J in 0..KEYS
+            o_{{R}}_{{D}} += s_{{R}}_{{J}} * v_{{J}};
+#end
+#end
+        }
+#end
+    }
+#for R in 0..ROWS
+    if (first + {{R}}u < p.t) {
+        let oat = (b * p.t + t_{{R}}) * p.os + h * p.head;
+        let scale = 1.0 / l_{{R}};
+#for D in 0..QUADS
+        store_o(oat, {{D}}u * 4u, o_{{R}}_{{D}} * scale);
+#end
+        lse[index * p.t + t_{{R}}] = m_{{R}} + log(l_{{R}});
+    }
+#end
+}

@@ -1,0 +1,216 @@
+// attention_dkv: the gradients of attention for k and v, after attention_dq has written delta. With P = exp(scale q k^T - lse)
+// and dS = P * (dout v^T - delta): dv = P^T dout, dk = scale dS^T q, summed over the query heads that share the key head. An
+// invocation owns ROWS keys of one key head and goes through the positions that see any of them. Twin: graph.AttentionGrad.Eval.
+struct Params {
+    t: u32,           // positions
+    heads: u32,       // query heads
+    group: u32,       // query heads a key head
+    count: u32,       // batch * heads, of the heads that invocations are counted by
+    qs: u32, ks: u32, vs: u32, os: u32, // strides of a position, in the unit of the arrays
+    k0: u32, v0: u32, // where k and v start in a position
+    head: u32,        // stride of a head
+    scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+#if PACKED
+@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> lse: array<f32>;
+@group(0) @binding(3) var<storage, read> dout: array<{{ELEMENT}}>;
+@group(0) @binding(4) var<storage, read> delta: array<f32>;
+@group(0) @binding(5) var<storage, read_write> dqkv: array<{{ELEMENT}}>;
+#else
+@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
+@group(0) @binding(4) var<storage, read> lse: array<f32>;
+@group(0) @binding(5) var<storage, read> dout: array<{{ELEMENT}}>;
+@group(0) @binding(6) var<storage, read> delta: array<f32>;
+@group(0) @binding(7) var<storage, read_write> dk: array<{{ELEMENT}}>;
+@group(0) @binding(8) var<storage, read_write> dv: array<{{ELEMENT}}>;
+#endif
+
+const HEAD_DIM = {{HEAD_DIM}}u;
+
+fn load_q(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{Q}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{Q}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{Q}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{Q}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{Q}}[at + d / 4u];
+#endif
+}
+
+fn load_k(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{K}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{K}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{K}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{K}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{K}}[at + d / 4u];
+#endif
+}
+
+fn load_v(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{V}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{V}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{V}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{V}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{V}}[at + d / 4u];
+#endif
+}
+
+fn load_dout(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>(dout[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = dout[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = dout[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = dout[at + d + 3u];
+    }
+    return r;
+#else
+    return dout[at + d / 4u];
+#endif
+}
+
+fn store_dk(at: u32, d: u32, r: vec4<f32>) {
+#if SCALAR
+    {{DK}}[at + d] = r.x;
+    if (d + 1u < HEAD_DIM) {
+        {{DK}}[at + d + 1u] = r.y;
+    }
+    if (d + 2u < HEAD_DIM) {
+        {{DK}}[at + d + 2u] = r.z;
+    }
+    if (d + 3u < HEAD_DIM) {
+        {{DK}}[at + d + 3u] = r.w;
+    }
+#else
+    {{DK}}[at + d / 4u] = r;
+#endif
+}
+
+fn store_dv(at: u32, d: u32, r: vec4<f32>) {
+#if SCALAR
+    {{DV}}[at + d] = r.x;
+    if (d + 1u < HEAD_DIM) {
+        {{DV}}[at + d + 1u] = r.y;
+    }
+    if (d + 2u < HEAD_DIM) {
+        {{DV}}[at + d + 2u] = r.z;
+    }
+    if (d + 3u < HEAD_DIM) {
+        {{DV}}[at + d + 3u] = r.w;
+    }
+#else
+    {{DV}}[at + d / 4u] = r;
+#endif
+}
+
+@compute @workgroup_size({{WX}}, 1, 1)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    // Neighbours work on one block of positions in several heads where there are enough of these, since they then see the
+    // same number of keys; else on neighbouring blocks of one head.
+#if BY_HEAD
+    let index = id.x;
+    let first = id.y * {{ROWS}}u;
+#else
+    let index = id.y;
+    let first = id.x * {{ROWS}}u;
+#endif
+    if (index >= p.count || first >= p.t) {
+        return;
+    }
+    let kvheads = p.heads / p.group;
+    let b = index / kvheads;
+    let kv = index % kvheads;
+    // Keys past the end repeat the last one and are not stored.
+#for R in 0..ROWS
+    let j_{{R}} = min(first + {{R}}u, p.t - 1u);
+    let kat_{{R}} = (b * p.t + j_{{R}}) * p.ks + p.k0 + kv * p.head;
+    let vat_{{R}} = (b * p.t + j_{{R}}) * p.vs + p.v0 + kv * p.head;
+#for D in 0..QUADS
+    let k_{{R}}_{{D}} = load_k(kat_{{R}}, {{D}}u * 4u);
+    let v_{{R}}_{{D}} = load_v(vat_{{R}}, {{D}}u * 4u);
+    var dk_{{R}}_{{D}} = vec4<f32>();
+    var dv_{{R}}_{{D}} = vec4<f32>();
+#end
+#end
+#if CAUSAL
+    let begin = first;
+#else
+    let begin = 0u;
+#endif
+    for (var g = 0u; g < p.group; g++) {
+        let h = kv * p.group + g;
+        for (var i = begin; i < p.t; i++) {
+            let row = (b * p.heads + h) * p.t + i;
+            let lse_i = lse[row];
+            let delta_i = delta[row];
+            let qat = (b * p.t + i) * p.qs + h * p.head;
+            let oat = (b * p.t + i) * p.os + h * p.head;
+#for R in 0..ROWS
+            var s_{{R}} = 0.0;
+            var e_{{R}} = 0.0;
+#end
+#for D in 0..QUADS
+            let q_{{D}} = load_q(qat, {{D}}u * 4u) * p.scale;
+            let g_{{D}} = load_dout(oat, {{D}}u * 4u);
+#for R in 0..ROWS
+            s_{{R}} += dot(q_{{D}}, k_{{R}}_{{D}});
+            e_{{R}} += dot(g_{{D}}, v_{{R}}_{{D}});
+#end
+#end
+#for R in 0..ROWS
+#if CAUSAL
+            let w_{{R}} = select(0.0, exp(s_{{R}} - lse_i), i >= first + {{R}}u);
+#else
+            let w_{{R}} = exp(s_{{R}} - lse_i);
+#endif
+            let ds_{{R}} = w_{{R}} * (e_{{R}} - delta_i);
+#for D in 0..QUADS
+            dk_{{R}}_{{D}} += ds_{{R}} * q_{{D}};
+            dv_{{R}}_{{D}} += w_{{R}} * g_{{D}};
+#end
+#end
+        }
+    }
+#for R in 0..ROWS
+    if (first + {{R}}u < p.t) {
+#for D in 0..QUADS
+        store_dk(kat_{{R}}, {{D}}u * 4u, dk_{{R}}_{{D}});
+        store_dv(vat_{{R}}, {{D}}u * 4u, dv_{{R}}_{{D}});
+#end
+    }
+#end
+}

@@ -1,0 +1,212 @@
+// attention_dq: the gradient of attention for q. With P = exp(scale q k^T - lse), dP = dout v^T and delta = rowsum(dout * o):
+// dS = P * (dP - delta), dq = scale dS k. Writes delta for attention_dkv. An invocation owns ROWS positions of one head and
+// goes through the keys that any of them sees. Twin: graph.AttentionGrad.Eval.
+struct Params {
+    t: u32,           // positions
+    heads: u32,       // query heads
+    group: u32,       // query heads a key head
+    count: u32,       // batch * heads, of the heads that invocations are counted by
+    qs: u32, ks: u32, vs: u32, os: u32, // strides of a position, in the unit of the arrays
+    k0: u32, v0: u32, // where k and v start in a position
+    head: u32,        // stride of a head
+    scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+#if PACKED
+@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> o: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read> lse: array<f32>;
+@group(0) @binding(4) var<storage, read> dout: array<{{ELEMENT}}>;
+@group(0) @binding(5) var<storage, read_write> dqkv: array<{{ELEMENT}}>;
+@group(0) @binding(6) var<storage, read_write> delta: array<f32>;
+#else
+@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
+@group(0) @binding(4) var<storage, read> o: array<{{ELEMENT}}>;
+@group(0) @binding(5) var<storage, read> lse: array<f32>;
+@group(0) @binding(6) var<storage, read> dout: array<{{ELEMENT}}>;
+@group(0) @binding(7) var<storage, read_write> dq: array<{{ELEMENT}}>;
+@group(0) @binding(8) var<storage, read_write> delta: array<f32>;
+#endif
+
+const HEAD_DIM = {{HEAD_DIM}}u;
+
+fn load_q(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{Q}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{Q}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{Q}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{Q}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{Q}}[at + d / 4u];
+#endif
+}
+
+fn load_k(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{K}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{K}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{K}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{K}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{K}}[at + d / 4u];
+#endif
+}
+
+fn load_v(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>({{V}}[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = {{V}}[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = {{V}}[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = {{V}}[at + d + 3u];
+    }
+    return r;
+#else
+    return {{V}}[at + d / 4u];
+#endif
+}
+
+fn load_o(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>(o[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = o[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = o[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = o[at + d + 3u];
+    }
+    return r;
+#else
+    return o[at + d / 4u];
+#endif
+}
+
+fn load_dout(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>(dout[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = dout[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = dout[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = dout[at + d + 3u];
+    }
+    return r;
+#else
+    return dout[at + d / 4u];
+#endif
+}
+
+fn store_dq(at: u32, d: u32, r: vec4<f32>) {
+#if SCALAR
+    {{DQ}}[at + d] = r.x;
+    if (d + 1u < HEAD_DIM) {
+        {{DQ}}[at + d + 1u] = r.y;
+    }
+    if (d + 2u < HEAD_DIM) {
+        {{DQ}}[at + d + 2u] = r.z;
+    }
+    if (d + 3u < HEAD_DIM) {
+        {{DQ}}[at + d + 3u] = r.w;
+    }
+#else
+    {{DQ}}[at + d / 4u] = r;
+#endif
+}
+
+@compute @workgroup_size({{WX}}, 1, 1)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    // Neighbours work on one block of positions in several heads where there are enough of these, since they then see the
+    // same number of keys; else on neighbouring blocks of one head.
+#if BY_HEAD
+    let index = id.x;
+    let first = id.y * {{ROWS}}u;
+#else
+    let index = id.y;
+    let first = id.x * {{ROWS}}u;
+#endif
+    if (index >= p.count || first >= p.t) {
+        return;
+    }
+    let b = index / p.heads;
+    let h = index % p.heads;
+    let kat = b * p.t * p.ks + p.k0 + h / p.group * p.head;
+    let vat = b * p.t * p.vs + p.v0 + h / p.group * p.head;
+#for R in 0..ROWS
+    let t_{{R}} = min(first + {{R}}u, p.t - 1u);
+#if CAUSAL
+    let sees_{{R}} = t_{{R}} + 1u;
+#else
+    let sees_{{R}} = p.t;
+#endif
+    let qat_{{R}} = (b * p.t + t_{{R}}) * p.qs + h * p.head;
+    let oat_{{R}} = (b * p.t + t_{{R}}) * p.os + h * p.head;
+    let lse_{{R}} = lse[index * p.t + t_{{R}}];
+    var delta_{{R}} = 0.0;
+#for D in 0..QUADS
+    let q_{{R}}_{{D}} = load_q(qat_{{R}}, {{D}}u * 4u) * p.scale;
+    let g_{{R}}_{{D}} = load_dout(oat_{{R}}, {{D}}u * 4u);
+    delta_{{R}} += dot(g_{{R}}_{{D}}, load_o(oat_{{R}}, {{D}}u * 4u));
+    var dq_{{R}}_{{D}} = vec4<f32>();
+#end
+#end
+#if CAUSAL
+    let end = min(first + {{ROWS}}u, p.t);
+#else
+    let end = p.t;
+#endif
+    for (var j = 0u; j < end; j++) {
+#for R in 0..ROWS
+        var s_{{R}} = 0.0;
+        var e_{{R}} = 0.0;
+#end
+#for D in 0..QUADS
+        let k_{{D}} = load_k(kat + j * p.ks, {{D}}u * 4u);
+        let v_{{D}} = load_v(vat + j * p.vs, {{D}}u * 4u);
+#for R in 0..ROWS
+        s_{{R}} += dot(q_{{R}}_{{D}}, k_{{D}});
+        e_{{R}} += dot(g_{{R}}_{{D}}, v_{{D}});
+#end
+#end
+#for R in 0..ROWS
+        let w_{{R}} = select(0.0, exp(s_{{R}} - lse_{{R}}), j < sees_{{R}});
+        let ds_{{R}} = w_{{R}} * (e_{{R}} - delta_{{R}}) * p.scale;
+#for D in 0..QUADS
+        dq_{{R}}_{{D}} += ds_{{R}} * k_{{D}};
+#end
+#end
+    }
+#for R in 0..ROWS
+    if (first + {{R}}u < p.t) {
+#for D in 0..QUADS
+        store_dq(qat_{{R}}, {{D}}u * 4u, dq_{{R}}_{{D}});
+#end
+        delta[index * p.t + t_{{R}}] = delta_{{R}};
+    }
+#end
+}

@@ -1,0 +1,120 @@
+// cross_entropy: lse = log(sum(exp(logits))) and loss = lse - logits[label] a row; 0 for the label -100. The columns may come
+// in several runs, one dispatch each, which carry (maximum, sum of exponentials, logit of the label) on in `carried`. A row an
+// invocation, or with GROUP a row a workgroup of 64. -3e38 stands for minus infinity. Twin: graph.CrossEntropy.Eval.
+#import "shared/grid.wgsl"
+struct Params {
+    rows: u32,
+    columns: u32,  // of this run
+    stride: u32,   // of a row, in the unit of logits
+    column0: u32,  // the first of this run
+    row0: u32,     // of the chunk, in labels, lse and losses
+    first: u32,    // 1: the first run
+    last: u32,     // 1: the last run
+    pad: u32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> logits: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> labels: array<i32>;
+@group(0) @binding(3) var<storage, read_write> carried: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> lse: array<f32>;
+@group(0) @binding(5) var<storage, read_write> losses: array<f32>;
+
+const LOWEST = -3.0e38;
+#if GROUP
+const STEP = 64u;
+var<workgroup> maxima: array<f32, 64>;
+var<workgroup> sums: array<f32, 64>;
+#else
+const STEP = 1u;
+#endif
+
+fn load(row: u32, quad: u32) -> vec4<f32> {
+    var v = vec4<f32>(LOWEST);
+    let column = quad * 4u;
+#if SCALAR
+    let at = row * p.stride + column;
+#for E in 0..4
+    if (column + {{E}}u < p.columns) {
+        v[{{E}}] = logits[at + {{E}}u];
+    }
+#end
+#else
+    v = logits[row * p.stride + quad];
+#for E in 1..4
+    if (column + {{E}}u >= p.columns) {
+        v[{{E}}] = LOWEST;
+    }
+#end
+#endif
+    return v;
+}
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+#if GROUP
+    let group = wg.y * wgs.x + wg.x;
+    let row = min(group, p.rows - 1u); // past the end the last row again, not stored: barriers want uniform control flow
+    let start = local;
+#else
+    let row = grid_index(wg, wgs, local, 64u);
+    let start = 0u;
+    if (row >= p.rows) {
+        return;
+    }
+#endif
+    var m = LOWEST;
+    var l = 0.0;
+    let quads = (p.columns + 3u) / 4u;
+    for (var i = start; i < quads; i += STEP) {
+        let v = load(row, i);
+        let n = max(max(m, max(v.x, v.y)), max(v.z, v.w));
+        let e = exp(v - n);
+        l = l * exp(m - n) + ((e.x + e.y) + (e.z + e.w));
+        m = n;
+    }
+#if GROUP
+    maxima[local] = m;
+    sums[local] = l;
+    for (var half = 32u; half > 0u; half /= 2u) {
+        workgroupBarrier();
+        if (local < half) {
+            let other = maxima[local + half];
+            let n = max(maxima[local], other);
+            sums[local] = sums[local] * exp(maxima[local] - n) + sums[local + half] * exp(other - n);
+            maxima[local] = n;
+        }
+    }
+    workgroupBarrier();
+    if (local > 0u || group >= p.rows) {
+        return;
+    }
+    m = maxima[0];
+    l = sums[0];
+#endif
+    let at = p.row0 + row;
+    let label = labels[at];
+    var picked = 0.0;
+    if (p.first == 0u) {
+        let c = carried[at];
+        let n = max(m, c.x);
+        l = c.y * exp(c.x - n) + l * exp(m - n);
+        m = n;
+        picked = c.z;
+    }
+    let column = u32(label) - p.column0; // wraps for what lies before the run
+    if (label >= 0 && column < p.columns) {
+        let v = load(row, column / 4u);
+        picked = v[column % 4u];
+    }
+    if (p.last == 0u) {
+        carried[at] = vec4<f32>(m, l, picked, 0.0);
+    } else {
+        let total = m + log(l);
+        lse[at] = total;
+        var loss = 0.0;
+        if (label != -100) {
+            loss = total - picked;
+        }
+        losses[at] = loss;
+    }
+}

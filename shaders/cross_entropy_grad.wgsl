@@ -1,0 +1,53 @@
+// cross_entropy_grad: dlogits = dloss (exp(logits - lse) - [column = label]), 0 in rows of label -100; IN_PLACE over the
+// logits, padding set to 0. A quad of columns an invocation. Twin: graph.CrossEntropyGrad.Eval.
+#import "shared/grid.wgsl"
+struct Params {
+    rows: u32,
+    columns: u32,
+    stride: u32,  // of a row, in the unit of logits
+    column0: u32, // the first, of the label's
+    row0: u32,    // of the chunk, in labels and lse
+    pad0: u32, pad1: u32, pad2: u32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> labels: array<i32>;
+@group(0) @binding(2) var<storage, read> lse: array<f32>;
+@group(0) @binding(3) var<storage, read> dloss: array<f32>;
+#if IN_PLACE
+@group(0) @binding(4) var<storage, read_write> logits: array<{{ELEMENT}}>;
+#else
+@group(0) @binding(4) var<storage, read> logits: array<{{ELEMENT}}>;
+@group(0) @binding(5) var<storage, read_write> dlogits: array<{{ELEMENT}}>;
+#endif
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(wg, wgs, local, 64u);
+    let quads = (p.columns + 3u) / 4u;
+    if (i >= p.rows * quads) {
+        return;
+    }
+    let row = i / quads;
+    let column = i % quads * 4u;
+    let label = labels[p.row0 + row];
+    let total = lse[p.row0 + row];
+    var scale = dloss[0];
+    if (label == -100) {
+        scale = 0.0;
+    }
+    let hit = u32(label) - p.column0 - column; // the label's place in the quad, above 3 when it is elsewhere
+#if SCALAR
+    let at = row * p.stride + column;
+#for E in 0..4
+    if (column + {{E}}u < p.columns) {
+        {{OUT}}[at + {{E}}u] = scale * (exp(logits[at + {{E}}u] - total) - select(0.0, 1.0, hit == {{E}}u));
+    }
+#end
+#else
+    let at = row * p.stride + i % quads;
+    let lane = vec4<u32>(0u, 1u, 2u, 3u);
+    let one = select(vec4<f32>(0.0), vec4<f32>(1.0), lane == vec4<u32>(hit));
+    let d = scale * (exp(logits[at] - total) - one);
+    {{OUT}}[at] = select(vec4<f32>(0.0), d, vec4<u32>(column) + lane < vec4<u32>(p.columns));
+#endif
+}

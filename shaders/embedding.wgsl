@@ -1,0 +1,25 @@
+// embedding: y[i] = W[ids[i]] for the ids in rows [row0, row0+rows) of W, which this part of W holds; other rows of y are left
+// as they are. ELEMENT by element, or a vec4 an invocation. Twin: graph.Embedding.Eval.
+#import "shared/grid.wgsl"
+struct Params {
+    count: u32, // ids
+    width: u32, // of a row, in elements
+    row0: u32,
+    rows: u32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> weight: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> ids: array<i32>;
+@group(0) @binding(3) var<storage, read_write> y: array<{{ELEMENT}}>;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(wg, wgs, local, 64u);
+    if (i >= p.count * p.width) {
+        return;
+    }
+    let row = u32(ids[i / p.width]) - p.row0; // wraps for what lies before the part
+    if (row < p.rows) {
+        y[i] = weight[row * p.width + i % p.width];
+    }
+}

@@ -1,0 +1,41 @@
+// embedding_grad: dW[r] = sum of the rows of dy whose id is r, or dW[r] += it, for rows [row0, row0+rows) of dW. The rows of
+// dy come sorted by id, in their order: order[offsets[r]] to order[offsets[r+1]-1] are those of id r, so that the sum has one
+// order. An ELEMENT an invocation. Twin: graph.EmbeddingGrad.Eval.
+#import "shared/grid.wgsl"
+struct Params {
+    width: u32, // of a row, in elements
+    row0: u32,
+    rows: u32,
+    pad: u32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> dy: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> order: array<u32>;
+@group(0) @binding(3) var<storage, read> offsets: array<u32>;
+@group(0) @binding(4) var<storage, read_write> dweight: array<{{ELEMENT}}>;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(wg, wgs, local, 64u);
+    if (i >= p.rows * p.width) {
+        return;
+    }
+    let row = p.row0 + i / p.width;
+    let column = i % p.width;
+    let begin = offsets[row];
+    let end = offsets[row + 1u];
+#if ACCUMULATE
+    if (begin == end) {
+        return;
+    }
+#endif
+    var sum = {{ELEMENT}}();
+    for (var j = begin; j < end; j++) {
+        sum += dy[order[j] * p.width + column];
+    }
+#if ACCUMULATE
+    dweight[i] += sum;
+#else
+    dweight[i] = sum;
+#endif
+}

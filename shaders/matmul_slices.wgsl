@@ -1,0 +1,50 @@
+// matmul_slices: C[M,N] = sum over the slices of K of partial[slice,M,N] in order, or C += it. Twin: graph.MatMul.Eval.
+#import "shared/grid.wgsl"
+struct Params {
+    m: u32,
+    n4: u32,     // columns in vec4, of partial
+    n: u32,
+    slices: u32,
+    c0: u32,     // offset and row stride of C, in vec4 (in f32 with STORE_SCALAR)
+    ldc: u32,
+    pad0: u32, pad1: u32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> partial: array<vec4<f32>>;
+#if STORE_SCALAR
+@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+#else
+@group(0) @binding(2) var<storage, read_write> c: array<vec4<f32>>;
+#endif
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(wg, wgs, local, 64u);
+    if (i >= p.m * p.n4) {
+        return;
+    }
+    var sum = partial[i];
+    for (var s = 1u; s < p.slices; s++) {
+        sum += partial[s * p.m * p.n4 + i];
+    }
+    let row = i / p.n4;
+    let col = i % p.n4;
+#if STORE_SCALAR
+    let line = p.c0 + row * p.ldc + 4u * col;
+#for E in 0..4
+    if (4u * col + {{E}}u < p.n) {
+#if ACCUMULATE
+        c[line + {{E}}u] += sum[{{E}}];
+#else
+        c[line + {{E}}u] = sum[{{E}}];
+#endif
+    }
+#end
+#else
+#if ACCUMULATE
+    c[p.c0 + row * p.ldc + col] += sum;
+#else
+    c[p.c0 + row * p.ldc + col] = sum;
+#endif
+#endif
+}
