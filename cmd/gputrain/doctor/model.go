@@ -1,0 +1,187 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/buffers/safetensors"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+)
+
+// modelCase is case.json of kind model: how it is optimized is told as in an optimizer case.
+type modelCase struct {
+	optimizerCase
+	Batch      int       `json:"batch"`
+	SeqLen     int       `json:"seq_len"`
+	NamePrefix string    `json:"name_prefix"`
+	Losses     []float64 `json:"losses"`
+	Tolerance  struct {
+		Loss        tolerance `json:"loss"`
+		Logits      tolerance `json:"logits"`
+		Grads       tolerance `json:"grads"`
+		FinalParams tolerance `json:"final_params"`
+	} `json:"tolerance"`
+
+	def     model.Definition
+	initial []buffers.Host
+	tokens  []int32 // [steps, batch, seq_len+1]
+	labels  []int32 // [steps, batch, seq_len]; nil: the tokens, shifted by one
+}
+
+// modelRun is a model and its optimizer at work on the batches of a case.
+type modelRun interface {
+	logits(tokens []int32) ([]float32, error)                           // [batch*seq_len, vocab]
+	step(tokens, labels []int32, scale float32) (loss float32, e error) // one forward and backward pass, one update
+	gradients() ([]buffers.Host, error)                                 // of the last step
+	params() ([]buffers.Host, error)
+}
+
+// runModel trains the model of a case on the device; nil where its optimizer is not there yet.
+func runModel(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+	m, err := loadModel(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	run, err := newDeviceModel(ctx, dev, m)
+	if err != nil || run == nil {
+		return nil, err
+	}
+	defer run.release()
+	return c.train(m, run)
+}
+
+func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
+	m := &modelCase{}
+	if err := c.decode(m); err != nil {
+		return nil, err
+	}
+	config, err := fs.ReadFile(dir, "config.json")
+	if err != nil {
+		return nil, err
+	}
+	if m.def, err = model.ParseConfig(config); err != nil {
+		return nil, err
+	}
+	data, err := fs.ReadFile(dir, "model.safetensors")
+	if err != nil {
+		return nil, err
+	}
+	weights, err := safetensors.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("model.safetensors: %w", err)
+	}
+	if m.initial, err = model.Weights(m.def, weights); err != nil {
+		return nil, err
+	}
+	if m.WeightDecayMask != nil {
+		mask := map[string]bool{}
+		for name, decays := range m.WeightDecayMask {
+			mask[m.path(name)] = decays
+		}
+		m.WeightDecayMask = mask
+	}
+	return m, m.loadBatches(c)
+}
+
+// path is what package model calls the tensor name.
+func (m *modelCase) path(name string) string { return strings.TrimPrefix(name, m.NamePrefix) }
+
+func (m *modelCase) loadBatches(c *goldenCase) error {
+	if m.Steps < 1 || m.Batch < 1 || m.SeqLen < 1 || len(m.Losses) != m.Steps {
+		return fmt.Errorf("case.json: %d steps of batch %d and seq_len %d, %d losses: want all positive, a loss a step",
+			m.Steps, m.Batch, m.SeqLen, len(m.Losses))
+	}
+	if len(m.Params) != len(m.initial) {
+		return fmt.Errorf("case.json: %d params, want the model's %d", len(m.Params), len(m.initial))
+	}
+	var err error
+	if m.tokens, err = c.integers("tokens", m.Steps, m.Batch, m.SeqLen+1); err != nil {
+		return err
+	}
+	if slices.Contains(c.tensors.Names(), "labels") {
+		m.labels, err = c.integers("labels", m.Steps, m.Batch, m.SeqLen)
+	}
+	return err
+}
+
+// integers reads a tensor that must have the given shape.
+func (c *goldenCase) integers(name string, shape ...int) ([]int32, error) {
+	if _, found, ok := c.tensors.Info(name); ok && !slices.Equal(found, shape) {
+		return nil, fmt.Errorf("tensor %s: shape %v, want %v", name, found, shape)
+	}
+	return c.tensors.Int32(name)
+}
+
+// batch is the input of a step: tokens [batch, seq_len], labels [batch*seq_len], and 1 over the labels that count.
+func (m *modelCase) batch(step int) (tokens, labels []int32, scale float32) {
+	for row := step * m.Batch; row < (step+1)*m.Batch; row++ {
+		window := m.tokens[row*(m.SeqLen+1) : (row+1)*(m.SeqLen+1)]
+		tokens = append(tokens, window[:m.SeqLen]...)
+		if m.labels != nil {
+			labels = append(labels, m.labels[row*m.SeqLen:(row+1)*m.SeqLen]...)
+		} else {
+			labels = append(labels, window[1:]...)
+		}
+	}
+	counted := 0
+	for _, label := range labels {
+		if label != graph.IgnoreLabel {
+			counted++
+		}
+	}
+	return tokens, labels, 1 / float32(max(1, counted))
+}
+
+// train makes all steps of a case and compares what is expected of the first, of the losses and at the end.
+func (c *goldenCase) train(m *modelCase, run modelRun) (*comparison, error) {
+	seen := &comparison{}
+	for step := range m.Steps {
+		tokens, labels, scale := m.batch(step)
+		if step == 0 {
+			got, err := run.logits(tokens)
+			if err != nil {
+				return nil, err
+			}
+			want, err := c.tensors.Float32("expect/0/logits")
+			if err != nil {
+				return nil, err
+			}
+			seen.tensor("step 0 logits", got, want, m.Tolerance.Logits)
+		}
+		loss, err := run.step(tokens, labels, scale)
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", step, err)
+		}
+		tol := m.Tolerance.Loss
+		want := m.Losses[step]
+		seen.number(fmt.Sprintf("step %d loss", step), float64(loss), want, tol.ATol+(tol.RTol+tol.ATolRelMax)*want)
+		if step == 0 {
+			if err := c.compareTree(m, seen, "step 0 grads", "expect/0/grads", run.gradients, m.Tolerance.Grads); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return seen, c.compareTree(m, seen, "final params", "expect/final/params", run.params, m.Tolerance.FinalParams)
+}
+
+func (c *goldenCase) compareTree(m *modelCase, seen *comparison, where, prefix string, read func() ([]buffers.Host, error), tol tolerance) error {
+	got, err := read()
+	if err != nil {
+		return err
+	}
+	want, err := c.leaves(m.Params, prefix)
+	if err != nil {
+		return err
+	}
+	for i := range want {
+		want[i].Path = m.path(want[i].Path)
+	}
+	seen.leaves(where, got, want, tol)
+	return nil
+}

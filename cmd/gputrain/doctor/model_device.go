@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+)
+
+// deviceModel is a modelRun on a device: one program for the loss and all gradients, submitted together with the
+// optimizer's, and one for the logits.
+type deviceModel struct {
+	*deviceRun
+	dev           *gpu.Device
+	loss, forward *graph.Program
+	backward      *gpu.Program
+}
+
+// newDeviceModel is nil where there is no such optimizer yet.
+func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*deviceModel, error) {
+	tx, supported, err := m.transform()
+	if err != nil || !supported {
+		return nil, err
+	}
+	run, err := newDeviceRun(ctx, dev, tx, m.initial)
+	if err != nil {
+		return nil, err
+	}
+	d := &deviceModel{deviceRun: run, dev: dev}
+	if err := d.compile(m); err != nil {
+		d.release()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *deviceModel) compile(m *modelCase) error {
+	built, err := m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true})
+	if err != nil {
+		return err
+	}
+	grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	if err != nil {
+		return err
+	}
+	targets := []graph.Target{{Name: "loss", Value: built.Loss}}
+	for i, p := range m.def.Params() {
+		targets = append(targets, graph.Target{Value: grads[i], Leaf: p.Path})
+	}
+	if d.loss, err = graph.Compile(d.ctx, d.dev, built.Graph, graph.CompileOptions{
+		Label: "doctor.loss", Params: d.tree, Grads: d.deviceRun.grads, Targets: targets,
+	}); err != nil {
+		return err
+	}
+	rec := d.dev.Record("gputrain.doctor.loss")
+	d.loss.Record(rec)
+	if d.backward, err = rec.Program(d.ctx); err != nil {
+		return err
+	}
+	if built, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Logits: true}); err != nil {
+		return err
+	}
+	d.forward, err = graph.Compile(d.ctx, d.dev, built.Graph, graph.CompileOptions{
+		Label: "doctor.logits", Params: d.tree, Targets: []graph.Target{{Name: "logits", Value: built.Logits}},
+	})
+	return err
+}
+
+func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
+	if err := d.forward.WriteInts(model.InputTokens, tokens); err != nil {
+		return nil, err
+	}
+	rec := d.dev.Record("gputrain.doctor.logits")
+	d.forward.Record(rec)
+	if err := rec.Submit(d.ctx); err != nil {
+		return nil, err
+	}
+	return d.read(d.forward.Output("logits"))
+}
+
+func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, error) {
+	if err := d.loss.WriteInts(model.InputTokens, tokens); err != nil {
+		return 0, err
+	}
+	if err := d.loss.WriteInts(model.InputLabels, labels); err != nil {
+		return 0, err
+	}
+	if err := d.loss.WriteFloats(model.InputLossScale, []float32{scale}); err != nil {
+		return 0, err
+	}
+	phase, err := d.opt.Prepare()
+	if err != nil {
+		return 0, err
+	}
+	if err := d.dev.Submit(d.ctx, d.backward, d.programs[phase]); err != nil {
+		return 0, err
+	}
+	loss, err := d.read(d.loss.Output("loss"))
+	if err != nil {
+		return 0, err
+	}
+	return loss[0], nil
+}
+
+func (d *deviceModel) gradients() ([]buffers.Host, error) { return d.deviceRun.grads.Download(d.ctx) }
+
+func (d *deviceModel) read(r gpu.Range) ([]float32, error) {
+	raw := make([]byte, r.Bytes)
+	if err := d.dev.Read(d.ctx, raw, r); err != nil {
+		return nil, err
+	}
+	values := make([]float32, len(raw)/4)
+	for i := range values {
+		values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return values, nil
+}
+
+func (d *deviceModel) release() {
+	if d.backward != nil {
+		d.backward.Release()
+	}
+	for _, p := range []*graph.Program{d.loss, d.forward} {
+		if p != nil {
+			p.Release()
+		}
+	}
+	d.deviceRun.release()
+}
