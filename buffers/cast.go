@@ -75,7 +75,7 @@ func recordCast(rec *gpu.Recording, dst, src *Tree, flag string, more func(slab 
 		if more != nil {
 			bind = append(bind, more(i)...)
 		}
-		rec.Dispatch(k, gpu.Linear(quads, lanes, dst.device.Limits()), binary.LittleEndian.AppendUint32(nil, uint32(quads)), bind...)
+		rec.Dispatch(k, gpu.Linear(quads, quadsPerGroup, dst.device.Limits()), binary.LittleEndian.AppendUint32(nil, uint32(quads)), bind...)
 	}
 	return nil
 }

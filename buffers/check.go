@@ -252,9 +252,9 @@ func drawn(ctx context.Context, dev *gpu.Device, key prng.Key, first uint64, cou
 	}
 	rec := dev.Record("buffers.check.draw")
 	rec.Dispatch(&gpu.Kernel{
-		Label: "gputrain.buffers.draw", Source: source, Workgroup: [3]int{lanes, 1, 1},
+		Label: "gputrain.buffers.draw", Source: source, Workgroup: [3]int{64, 1, 1},
 		Bindings: []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "out", Access: gpu.ReadWrite}},
-	}, gpu.Linear(uint64(count), lanes, dev.Limits()), append(params, make([]byte, 12)...), out.All())
+	}, gpu.Linear(uint64(count), 64, dev.Limits()), append(params, make([]byte, 12)...), out.All())
 	if err := rec.Submit(ctx); err != nil {
 		return nil, err
 	}

@@ -107,6 +107,13 @@ func TestLayoutPlaces(t *testing.T) {
 	assert.Empty(t, l.Filter(regexp.MustCompile(`x`)))
 }
 
+func TestLayoutFillsSlabs(t *testing.T) {
+	l, err := NewLayout([]Spec{{"a", []int{256}}, {"b", []int{255}}, {"c", []int{384}}, {"d", nil}}, limits(4*512))
+	require.NoError(t, err)
+	requireSound(t, l, limits(4*512))
+	assert.Equal(t, []int{512, 512}, l.Slabs())
+}
+
 // The embedding of GPT-2 in the 128 MiB bindings of software adapters: 43690 rows fit, 43648 is the multiple of 64 below.
 func TestLayoutOfEmbedding(t *testing.T) {
 	lim := limits(128 << 20)

@@ -1,5 +1,5 @@
-// cast: dst[i] = src[i] over one slab, four elements an invocation, by integers alone: f32 to bf16 to nearest even or
-// stochastically, bf16 to f32 without loss. Twins: buffers.EncodeBF16, stochasticBF16, DecodeBF16.
+// cast: dst[i] = src[i] over one slab, by quads of four elements, four quads an invocation, and by integers alone: f32 to
+// bf16 to nearest even or stochastically, bf16 to f32 without loss. Twins: buffers.EncodeBF16, stochasticBF16, DecodeBF16.
 #import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #if STOCHASTIC
@@ -7,7 +7,7 @@
 #endif
 
 struct Params {
-    quads: u32, // of four elements
+    quads: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -24,11 +24,12 @@ struct Params {
 @group(0) @binding(4) var<uniform> key: vec4<u32>; // in xy
 #endif
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
-    if (i < params.quads) {
+    let first = grid_index(workgroup, workgroups, local, 1024u);
+    let end = min(params.quads, first + 1024u);
+    for (var i = first; i < end; i = i + 256u) {
 #if WIDEN
         dst[i] = bf16_split(src[i]);
 #else

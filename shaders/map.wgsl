@@ -1,21 +1,23 @@
-// map: dst[i] = expression(a[i], b[i], ...) over one slab of trees, four elements an invocation; fill is a map of no trees.
+// map: dst[i] = expression(a[i], b[i], ...) over one slab of trees, by quads of four elements, four quads an
+// invocation; fill is a map of no trees.
 // Twin: the expression itself, in Go. Bindings, loads and the expression come from buffers/map.go.
 #import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 
 struct Params {
-    quads: u32, // of four elements
+    quads: u32,
     value: u32, // bits of the value of fill
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
 {{BINDINGS}}
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
-    if (i < params.quads) {
+    let first = grid_index(workgroup, workgroups, local, 1024u);
+    let end = min(params.quads, first + 1024u);
+    for (var i = first; i < end; i = i + 256u) {
         {{LOADS}}
         var value: {{TYPE}} = {{EXPRESSION}};
 #if PADDED
