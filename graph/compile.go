@@ -29,11 +29,16 @@ type CompileOptions struct {
 // and compiles every kernel. Errors name the node or tensor at fault; gpu.LimitError when one does not fit a binding,
 // gpu.ErrOutOfMemory from the allocation.
 func Compile(ctx context.Context, dev *gpu.Device, g *Graph, o CompileOptions) (*Program, error) {
+	return compileFor(ctx, dev, g, o, dev.Adapter().Type == "cpu")
+}
+
+// compileFor compiles the kernels' variants for software adapters or those for hardware.
+func compileFor(ctx context.Context, dev *gpu.Device, g *Graph, o CompileOptions, cpu bool) (*Program, error) {
 	c, err := newCompiler(g, o.Targets, dev.Limits())
 	if err != nil {
 		return nil, err
 	}
-	c.dev, c.cpu, c.materialize, c.accumulate = dev, dev.Adapter().Type == "cpu", true, o.Accumulate
+	c.dev, c.cpu, c.materialize, c.accumulate = dev, cpu, true, o.Accumulate
 	if o.Params != nil {
 		c.params = o.Params.Layout()
 		if o.Params.DType() != buffers.F32 {

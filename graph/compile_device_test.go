@@ -21,7 +21,7 @@ type twin struct {
 	values     []*Value
 	leaves     map[string]*Value // leaf targets by path
 	accumulate bool
-	limits     gpu.Limits
+	hardware   bool // compile the variants for hardware adapters
 }
 
 // eps is the distance from 1 to the next f32.
@@ -88,7 +88,7 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 	plan, err := PlanFor(w.graph, o.Targets, d.Limits())
 	require.NoError(t, err)
 	before := d.Counters().LiveBytes
-	p, err = Compile(ctx, d, w.graph, o)
+	p, err = compileFor(ctx, d, w.graph, o, !w.hardware && d.Adapter().Type == "cpu")
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
 	require.Equal(t, plan.Total(), d.Counters().LiveBytes-before, "planned and actual bytes")

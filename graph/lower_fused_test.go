@@ -30,10 +30,32 @@ func TestFunctionsOnDevice(t *testing.T) {
 					switch fn {
 					case "log", "sqrt", "rsqrt", "sqrt_grad", "rsqrt_grad":
 						w.feeds["x0"].Data[i] = v*v + 0.01
+					case "equal", "max", "max_grad":
+						if i%2 == 0 {
+							w.feeds["x0"].Data[i] = w.feeds["x1"].Data[i]
+						}
 					}
 				}
 				t.Run(fmt.Sprintf("%s/%d", fn, size), func(t *testing.T) { w.check(t, d, 8*eps) })
 			}
+		}
+	})
+}
+
+// TestFunctionsAtExtremes: what saturates does so at both ends, without NaN and without infinities.
+func TestFunctionsAtExtremes(t *testing.T) {
+	at := []float64{0, 1e-30, -1e-30, 9, -9, 20, -20, 90, -90, 1e4, -1e4, 1e30, -1e30}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, fn := range []string{"tanh", "sigmoid", "gelu_tanh", "gelu_erf", "silu", "relu", "abs",
+			"tanh_grad", "sigmoid_grad", "gelu_tanh_grad", "gelu_erf_grad", "silu_grad", "relu_grad", "abs_grad"} {
+			g := New()
+			args := []*Value{x(g, "x0", len(at))}
+			w := &twin{graph: g, feeds: map[string]*Array{"x0": {Shape: []int{len(at)}, Data: at}}}
+			if functions[fn].arity == 2 {
+				args = append(args, g.Constant(1.5))
+			}
+			w.values = []*Value{g.Apply(fn, args...)}
+			t.Run(fn, func(t *testing.T) { w.check(t, d, 8*eps) })
 		}
 	})
 }

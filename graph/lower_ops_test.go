@@ -105,6 +105,8 @@ func TestOperationsOnDevice(t *testing.T) {
 				forward.values = c.build(forward.graph)
 				forward.feed(rng)
 				forward.check(t, d, c.tolerance)
+				forward.hardware = true
+				forward.check(t, d, c.tolerance)
 
 				// The loss weighs every element of every value differently.
 				g := New()
@@ -135,6 +137,8 @@ func TestOperationsOnDevice(t *testing.T) {
 					}
 				}
 				w.feed(rng)
+				w.check(t, d, 4*c.tolerance)
+				w.hardware = true
 				w.check(t, d, 4*c.tolerance)
 			})
 		}
