@@ -124,6 +124,7 @@ func TestTwinFollowsGoldenModels(t *testing.T) {
 
 func TestDeviceFollowsGoldenModels(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		dev.SetAutotune(false)
 		cases, err := Cases()
 		require.NoError(t, err)
 		for _, name := range modelCases {
@@ -233,6 +234,7 @@ func unseenModels(t *testing.T) map[string]fs.FS {
 func TestDeviceFollowsOtherModels(t *testing.T) {
 	cases := unseenModels(t)
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		dev.SetAutotune(false)
 		for name, dir := range cases {
 			r, err := RunCase(context.Background(), dev, dir)
 			require.NoError(t, err, name)

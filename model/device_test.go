@@ -1,0 +1,170 @@
+package model
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+)
+
+// onDevice runs a built graph once and returns its named values and its gradients by path.
+func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts []buffers.Host, feeds map[string]*graph.Array) (named, grads map[string][]float32) {
+	t.Helper()
+	tree, err := buffers.Upload(dev, "test.params", hosts, buffers.F32)
+	require.NoError(t, err)
+	defer tree.Release()
+	into, err := buffers.NewTree(dev, "test.grads", tree.Layout(), buffers.F32)
+	require.NoError(t, err)
+	defer into.Release()
+	var targets []graph.Target
+	if built.Loss != nil {
+		gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+		require.NoError(t, err)
+		targets = append(targets, graph.Target{Name: "loss", Value: built.Loss})
+		for i, p := range def.Params() {
+			targets = append(targets, graph.Target{Value: gradients[i], Leaf: p.Path})
+		}
+	}
+	if built.Logits != nil {
+		targets = append(targets, graph.Target{Name: "logits", Value: built.Logits})
+	}
+	p, err := graph.Compile(t.Context(), dev, built.Graph, graph.CompileOptions{Params: tree, Grads: into, Targets: targets})
+	require.NoError(t, err)
+	defer p.Release()
+	for name, typ := range p.Inputs() {
+		data := feeds[name].Data
+		floats, ints, uints := make([]float32, len(data)), make([]int32, len(data)), make([]uint32, len(data))
+		for i, v := range data {
+			floats[i], ints[i], uints[i] = float32(v), int32(v), uint32(v)
+		}
+		switch typ.DType {
+		case buffers.F32:
+			require.NoError(t, p.WriteFloats(name, floats))
+		case buffers.I32:
+			require.NoError(t, p.WriteInts(name, ints))
+		default:
+			require.NoError(t, p.WriteUints(name, uints))
+		}
+	}
+	rec := dev.Record("test")
+	p.Record(rec)
+	require.NoError(t, rec.Submit(t.Context()))
+	named, grads = map[string][]float32{}, map[string][]float32{}
+	for _, target := range targets {
+		if target.Leaf != "" {
+			continue
+		}
+		r := p.Output(target.Name)
+		raw := make([]byte, r.Bytes)
+		require.NoError(t, dev.Read(t.Context(), raw, r))
+		for i := range len(raw) / 4 {
+			named[target.Name] = append(named[target.Name], math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		}
+	}
+	down, err := into.Download(t.Context())
+	require.NoError(t, err)
+	for _, h := range down {
+		grads[h.Path] = h.Data
+	}
+	return named, grads
+}
+
+// close32 compares f32 with float64: sums of at most a few hundred products of numbers near 1.
+func close32(t *testing.T, name string, got []float32, want *graph.Array) {
+	t.Helper()
+	require.Len(t, got, len(want.Data), name)
+	largest := 0.0
+	for _, w := range want.Data {
+		largest = math.Max(largest, math.Abs(w))
+	}
+	for i, w := range want.Data {
+		if diff := math.Abs(float64(got[i]) - w); !(diff <= 1e-5*largest+1e-8) {
+			assert.Failf(t, "differs", "%s[%d]: got %v, want %v", name, i, got[i], w)
+			return
+		}
+	}
+}
+
+// Every definition, in training with dropout where it has it, with its loss, chosen rows of its logits and
+// all gradients, against the float64 evaluation of the same graph.
+func TestDeviceFollowsTheReference(t *testing.T) {
+	dev := gputest.Device(t)
+	dev.SetAutotune(false)
+	for _, def := range smallDefinitions(t) {
+		if def.Kind() == "gpt2" {
+			var err error
+			def, err = WithDropout(def, 0.25)
+			require.NoError(t, err)
+		}
+		batch, seq, rows := 2, 5, 2
+		if def.Kind() == "mlp" {
+			batch, seq, rows = 6, 1, 0
+		}
+		built, err := def.Build(batch, seq, Options{Loss: true, Logits: true, Rows: rows, Training: true})
+		require.NoError(t, err)
+		hosts := Init(def, 5)
+		feeds := map[string]*graph.Array{
+			InputTokens:     array([]int{2, 5}, []int32{1, 2, 3, 4, 12, 0, 12, 2, 2, 2}),
+			InputLabels:     array([]int{10}, []int32{2, 3, -100, 12, 0, 12, 2, 2, 2, 1}),
+			InputLossScale:  array([]int{}, []float32{1. / 9}),
+			InputDropoutKey: array([]int{2}, []uint32{3, 4000000000}),
+			InputRows:       array([]int{2}, []int32{9, 4}),
+		}
+		if def.Kind() == "mlp" {
+			feeds[InputFeatures] = &graph.Array{Shape: []int{6, 5}}
+			feeds[InputTargets] = &graph.Array{Shape: []int{6, 3}}
+			for i := range 30 {
+				feeds[InputFeatures].Data = append(feeds[InputFeatures].Data, float64(float32(math.Sin(float64(i)))))
+			}
+			for i := range 18 {
+				feeds[InputTargets].Data = append(feeds[InputTargets].Data, float64(float32(math.Cos(float64(i)))))
+			}
+		}
+		for _, h := range hosts {
+			feeds[h.Path] = array(h.Shape, h.Data)
+		}
+		named, grads := onDevice(t, dev, def, built, hosts, feeds)
+		gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+		require.NoError(t, err)
+		want, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss, built.Logits}, gradients...)...)
+		require.NoError(t, err)
+		close32(t, def.Kind()+" loss", named["loss"], want[0])
+		close32(t, def.Kind()+" logits", named["logits"], want[1])
+		for i, p := range def.Params() {
+			close32(t, def.Kind()+" "+p.Path, grads[p.Path], want[2+i])
+		}
+	}
+}
+
+// The default byte model begins at ln 256 nats on the device.
+func TestDefaultModelBeginsAtLn256(t *testing.T) {
+	dev := gputest.Device(t)
+	dev.SetAutotune(false)
+	def := byteGPT(t)
+	built, err := def.Build(1, 128, Options{Loss: true})
+	require.NoError(t, err)
+	feeds := map[string]*graph.Array{
+		InputTokens: {Shape: []int{1, 128}}, InputLabels: {Shape: []int{128}}, InputLossScale: array([]int{}, []float32{1. / 128}),
+	}
+	for i := range 128 {
+		feeds[InputTokens].Data = append(feeds[InputTokens].Data, float64(i*i%251))
+		feeds[InputLabels].Data = append(feeds[InputLabels].Data, float64((i+1)*(i+1)%251))
+	}
+	named, grads := onDevice(t, dev, def, built, Init(def, 42), feeds)
+	assert.InDelta(t, math.Log(256), float64(named["loss"][0]), 0.1)
+	norm := 0.0
+	for _, g := range grads {
+		for _, v := range g {
+			norm += float64(v) * float64(v)
+		}
+	}
+	assert.Greater(t, norm, 0.01)
+	assert.Less(t, norm, 1e4)
+}
