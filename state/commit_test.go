@@ -48,7 +48,7 @@ func sources(step int64) []source {
 func mustCommit(t *testing.T, root string, steps ...int64) Checkpoints {
 	t.Helper()
 	for _, s := range steps {
-		require.NoError(t, commit(OS, filepath.Join(root, DirName(s)), s, sources(s)))
+		require.NoError(t, commit(newFaultFS(0, false), filepath.Join(root, DirName(s)), s, sources(s)))
 	}
 	return Checkpoints{FS: OS, Dir: root}
 }
@@ -69,6 +69,9 @@ func TestCommitAndFind(t *testing.T) {
 
 	mustCommit(t, root, 9, 100, 20)
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "step-7"), 0o777), "not a name of ours")
+	steps, err := c.Steps()
+	require.NoError(t, err)
+	assert.Equal(t, []int64{100, 20, 9}, steps)
 	found, err = c.Newest()
 	require.NoError(t, err)
 	assert.EqualValues(t, 100, found.Step, "the step decides, not the time")

@@ -79,6 +79,16 @@ func (c Checkpoints) entries() ([]entry, error) {
 	return found, nil
 }
 
+// Steps lists the steps that there are checkpoints of, whole or not, newest first.
+func (c Checkpoints) Steps() ([]int64, error) {
+	all, err := c.entries()
+	var steps []int64
+	for _, e := range all {
+		steps = append(steps, e.step)
+	}
+	return slices.Compact(steps), err
+}
+
 // Newest finds the checkpoint of the highest step whose files and tensors all agree with its manifest. Newer ones that do not are
 // listed in Rejected. When there are checkpoints and none is whole the error wraps ErrCorrupt (or ErrVersion): nothing is
 // started afresh behind the user's back.

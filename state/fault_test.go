@@ -114,7 +114,7 @@ func (f *faultFS) SyncDir(dir string) error {
 			delete(f.entries, path)
 		}
 	}
-	return f.FileSystem.SyncDir(dir)
+	return nil
 }
 
 func (f *faultFS) Free(dir string) (uint64, error) {
@@ -175,7 +175,7 @@ func (f *faultFile) Sync() error {
 		return err
 	}
 	f.fs.synced[f.path] = f.written
-	return f.File.Sync()
+	return nil // this machine does not stop: nothing needs to reach its disk
 }
 
 var _ io.Writer = (*faultFile)(nil)

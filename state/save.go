@@ -11,6 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
+	"gputrain/gpu"
 	"gputrain/model"
 )
 
@@ -61,7 +62,7 @@ func (s *TrainState) sources(ctx context.Context, run Run) ([]source, error) {
 	}
 	record := Record{
 		Format: recordFormat, Step: s.step, Optimizer: OptimizerRecord{Config: s.config.Optimizer, Counts: s.opt.Counts()},
-		Skipped: s.skipped, Adapter: s.device.Adapter().String(), Run: run,
+		Skipped: s.skipped, Adapter: AdapterName(s.device), Run: run,
 	}
 	leaves := uint64(len(weights))
 	elements := uint64(s.params.Layout().Elements())
@@ -221,4 +222,10 @@ func differ(at string, a, b any) (key, found, wanted string) {
 		}
 	}
 	return "", "", ""
+}
+
+// AdapterName tells adapters and their drivers apart, wherever they stand in the list.
+func AdapterName(dev *gpu.Device) string {
+	a := dev.Adapter()
+	return fmt.Sprintf("%s, %s, %s", a.Name, a.Backend, a.Driver)
 }

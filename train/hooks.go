@@ -1,6 +1,10 @@
 package train
 
-import "context"
+import (
+	"context"
+
+	"gputrain/state"
+)
 
 // Hook is told what happens in a run. Hooks are called in the order of Config.Hooks, on the goroutine of the loop, between steps; an error
 // from one ends the run with it. What a hook changes is its own responsibility.
@@ -22,7 +26,7 @@ type Event struct {
 	Eval       *EvalMetrics // Evaluated
 	Sample     *Sample      // Sampled
 	Checkpoint string       // Saved: its directory
-
+	State      *state.TrainState
 }
 
 // EventKind tells events apart.

@@ -170,10 +170,18 @@ func indented(s string) string {
 // replaceFile puts a file in place in one go.
 func replaceFile(path string, data []byte) error {
 	temporary := path + ".tmp"
-	if err := os.WriteFile(temporary, data, 0o666); err != nil {
+	f, err := os.Create(temporary)
+	if err != nil {
 		return fmt.Errorf("train: write: %w", err)
 	}
-	if err := os.Rename(temporary, path); err != nil {
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
 		return fmt.Errorf("train: write: %w", err)
 	}
 	return nil

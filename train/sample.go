@@ -43,17 +43,20 @@ type Tokenizer interface {
 // Logits gives, for a window of tokens, the logits of the token that follows the window's last.
 type Logits func(ctx context.Context, window []int32) ([]float32, error)
 
-// GenerateTokens draws tokens after a prompt. The model sees the last context of them at every step (a sliding window). Random numbers are a
+// GenerateTokens draws tokens after a prompt. The model sees the last width of them at every step (a sliding window). Random numbers are a
 // function of the seed and the token's number alone, so sampling changes nothing of a run. yield gets every token as it is drawn and may
 // end the drawing by returning false.
-func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, context int, logits Logits, yield func(int32) bool) error {
+func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, width int, logits Logits, yield func(int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("train: sample: prompt: 0 tokens, want at least 1")
 	}
 	key := prng.NewKey(c.Seed).FoldIn(sampleStream)
 	tokens := slices.Clone(prompt)
 	for i := range c.Tokens {
-		values, err := logits(ctx, tokens[max(0, len(tokens)-context):])
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		values, err := logits(ctx, tokens[max(0, len(tokens)-width):])
 		if err != nil {
 			return err
 		}

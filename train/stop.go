@@ -39,6 +39,12 @@ func (r Reason) ExitCode() int {
 	return 1
 }
 
+// Sentinels that the errors of Run match.
+var (
+	ErrStopped  = errors.New("train: stopped")
+	ErrDiverged = errors.New("train: diverged")
+)
+
 // DivergedError says where a run lost its numbers.
 type DivergedError struct {
 	Step     int64  // the last step that was tried
@@ -58,16 +64,14 @@ func (e *DivergedError) Error() string {
 		e.Step, e.Loss, e.GradNorm, e.Skipped, tensor)
 }
 
-// checkpointError marks the errors of writing and reading checkpoints.
-type checkpointError struct{ error }
-
-func (e checkpointError) Unwrap() error { return e.error }
+// Unwrap is ErrDiverged.
+func (e *DivergedError) Unwrap() error { return ErrDiverged }
 
 // stopError is the cause of a wanted stop.
 type stopError struct{ cause error }
 
-func (e stopError) Error() string { return "train: stopped: " + e.cause.Error() }
-func (e stopError) Unwrap() error { return e.cause }
+func (e stopError) Error() string   { return "train: stopped: " + e.cause.Error() }
+func (e stopError) Unwrap() []error { return []error{ErrStopped, e.cause} }
 
 // stopRequested returns a stopError when ctx is over.
 func stopRequested(ctx context.Context) error {
@@ -79,25 +83,17 @@ func stopRequested(ctx context.Context) error {
 
 // reasonOf finds the reason in an error. Only what is known is named: a bug of ours is Failed.
 func reasonOf(err error) Reason {
-	var (
-		stop       stopError
-		diverged   *DivergedError
-		checkpoint checkpointError
-		memory     *state.MemoryError
-		space      *state.SpaceError
-	)
+	var limit *gpu.LimitError
 	switch {
 	case err == nil:
 		return Done
-	case errors.As(err, &diverged), errors.Is(err, state.ErrNonFinite):
+	case errors.Is(err, ErrDiverged):
 		return Diverged
-	case errors.As(err, &memory), errors.Is(err, gpu.ErrOutOfMemory):
+	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):
 		return OutOfMemory
-	case errors.As(err, &checkpoint), errors.As(err, &space):
+	case errors.Is(err, state.ErrCheckpoint):
 		return BadCheckpoint
-	case errors.Is(err, state.ErrCorrupt), errors.Is(err, state.ErrVersion), errors.Is(err, state.ErrMismatch):
-		return BadCheckpoint
-	case errors.As(err, &stop):
+	case errors.Is(err, ErrStopped):
 		return Stopped
 	}
 	return Failed

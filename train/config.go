@@ -1,0 +1,159 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/data"
+	"gputrain/state"
+)
+
+// Config is a run. The zero value of a field marked "default" takes it.
+type Config struct {
+	// State is the model, the optimizer, the batch, the accumulation, the sequence length and the seed. Evaluation and Sampling are
+	// set by Run.
+	State  state.Config
+	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
+
+	Train       *data.Tokens
+	Validation  *data.Tokens // nil: no evaluation
+	Fingerprint string       // of the text (data.Corpus.Fingerprint); a resumed run compares it
+	Prefetch    int          // batches read ahead
+
+	Steps       int64 // updates
+	EvalEvery   int64 // updates between evaluations; 0: at the end only
+	EvalTokens  int64 // of an evaluation at most, in whole windows spread over the text; 0: all
+	SaveEvery   int64 // updates between checkpoints; 0: at the end only
+	Keep        int   // checkpoints kept, the one with the best validation loss besides; 0: all
+	SampleEvery int64 // updates between samples; 0: at the end only
+	// Sample is what is drawn; Tokens 0: no samples. Tokenizer turns it to text and back; default: bytes.
+	Sample    SampleConfig
+	Tokenizer Tokenizer
+	LogEvery  int64 // updates between lines of metrics.jsonl; default 1
+	// Patience is the number of updates in a row that may be left out because they are not finite; with the last of them the run
+	// has diverged. Default 3.
+	Patience int64
+
+	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
+	Dir   string
+	Fresh bool // remove what an earlier run has left in Dir, and begin at step 0
+	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
+	Settings []Setting
+	Title    string // of the report; default: the model's kind
+
+	Progress string        // one of ProgressKinds; default auto
+	Output   io.Writer     // of lines and progress; default os.Stderr
+	Interval time.Duration // between lines of plain progress; default 10 s
+	Hooks    []Hook
+}
+
+func (c Config) withDefaults() Config {
+	if c.Tokenizer == nil {
+		c.Tokenizer = byteTokenizer{}
+	}
+	if c.LogEvery == 0 {
+		c.LogEvery = 1
+	}
+	if c.Patience == 0 {
+		c.Patience = 3
+	}
+	if c.Output == nil {
+		c.Output = os.Stderr
+	}
+	if c.Interval == 0 {
+		c.Interval = 10 * time.Second
+	}
+	if c.State.FS == nil {
+		c.State.FS = state.OS
+	}
+	if c.State.Accumulate == 0 {
+		c.State.Accumulate = 1
+	}
+	if c.State.Sequence == 0 && c.State.Definition != nil {
+		c.State.Sequence = c.State.Definition.Context()
+	}
+	if c.Title == "" && c.State.Definition != nil {
+		c.Title = c.State.Definition.Kind()
+	}
+	c.State.Evaluation, c.State.Sampling = c.Validation != nil, c.Sample.Tokens > 0
+	if c.Settings == nil {
+		c.Settings = c.settings()
+	}
+	return c
+}
+
+// Validate reports the first value that cannot be meant.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if err := c.State.Validate(); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+		least int64
+	}{
+		{"steps", c.Steps, 1}, {"eval_every", c.EvalEvery, 0}, {"eval_tokens", c.EvalTokens, 0}, {"save_every", c.SaveEvery, 0},
+		{"keep", int64(c.Keep), 0}, {"sample_every", c.SampleEvery, 0}, {"log_every", c.LogEvery, 1}, {"patience", c.Patience, 1},
+		{"prefetch", int64(c.Prefetch), 0},
+	} {
+		if f.value < f.least {
+			return fmt.Errorf("train: config: %s: %d, want at least %d", f.name, f.value, f.least)
+		}
+	}
+	switch {
+	case c.Dir == "":
+		return fmt.Errorf("train: config: run directory: none")
+	case c.Train == nil:
+		return fmt.Errorf("train: config: training text: none")
+	}
+	vocab := c.State.Definition.Vocab()
+	for _, t := range []struct {
+		name   string
+		tokens *data.Tokens
+	}{{"training", c.Train}, {"validation", c.Validation}} {
+		if t.tokens != nil && t.tokens.Vocab() > vocab {
+			return fmt.Errorf("train: config: %s text: a vocabulary of %d tokens, the model has %d", t.name, t.tokens.Vocab(), vocab)
+		}
+	}
+	if c.Sample.Tokens != 0 {
+		return c.Sample.Validate()
+	}
+	return nil
+}
+
+// settings describes a configuration that came without Settings.
+func (c Config) settings() []Setting {
+	if c.State.Definition == nil {
+		return nil
+	}
+	var s []Setting
+	add := func(key string, value any, free bool) {
+		s = append(s, Setting{Key: key, Value: value, Origin: "program", Free: free})
+	}
+	add("model.kind", c.State.Definition.Kind(), false)
+	add("model.params", len(c.State.Definition.Params()), false)
+	add("optimizer", c.State.Optimizer, false)
+	add("train.steps", c.Steps, false)
+	add("train.batch", c.State.Batch, false)
+	add("train.accumulate", c.State.Accumulate, false)
+	add("train.context", c.State.Sequence, false)
+	add("train.seed", c.State.Seed, false)
+	add("train.eval_every", c.EvalEvery, false)
+	add("train.eval_tokens", c.EvalTokens, false)
+	add("train.save_every", c.SaveEvery, true)
+	add("train.keep", c.Keep, true)
+	add("train.sample_every", c.SampleEvery, true)
+	add("train.log_every", c.LogEvery, true)
+	add("train.nan_patience", c.Patience, true)
+	return s
+}
+
+// byteTokenizer has a token for each byte.
+type byteTokenizer struct{}
+
+func (byteTokenizer) Encode(text string) []int32   { return data.EncodeBytes(text) }
+func (byteTokenizer) Decode(tokens []int32) string { return data.DecodeBytes(tokens) }

@@ -1,0 +1,236 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+// Result is how a run ended.
+type Result struct {
+	Reason     Reason
+	Step       int64   // of the state at the end
+	Resumed    int64   // the step that this run went on from; 0: it began
+	Loss       float64 // mean of the last steps' training loss, nats a token
+	EvalLoss   float64 // of the last evaluation; NaN without one
+	BestLoss   float64 // the lowest of all evaluations; NaN without one
+	BestStep   int64
+	Checkpoint string // the newest checkpoint; "" without one
+	Elapsed    time.Duration
+}
+
+// checkpointsDir is the directory of a run's checkpoints.
+const checkpointsDir = "checkpoints"
+
+// Run trains on a device until all steps are made, ctx ends (see Signals) or something stops it: Result.Reason says which, and the error,
+// nil when all steps are made, more: it matches ErrStopped, ErrDiverged, gpu.ErrOutOfMemory or state.ErrCheckpoint.
+//
+// The same call again goes on where the newest whole checkpoint of the run directory stands, to the same bits as if it had never
+// stopped. A directory of a run with other settings is a *ChangedError.
+func Run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
+	started := time.Now()
+	result, err := run(ctx, dev, c)
+	if stop := stopRequested(ctx); err != nil && stop != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		err = stop
+	}
+	result.Reason, result.Elapsed = reasonOf(err), time.Since(started)
+	return result, err
+}
+
+func run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
+	nothing := Result{Loss: math.NaN(), EvalLoss: math.NaN(), BestLoss: math.NaN()}
+	if err := c.Validate(); err != nil {
+		return nothing, err
+	}
+	c = c.withDefaults()
+	progress, err := newProgress(c.Progress, c.Output, c.Interval)
+	if err != nil {
+		return nothing, err
+	}
+	defer progress.Close()
+	c.State.Progress = progress.Phase
+	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
+		return nothing, fmt.Errorf("train: run directory: %w", err)
+	}
+	unlock, err := lockDir(c.Dir)
+	if err != nil {
+		return nothing, err
+	}
+	defer func() { _ = unlock() }()
+	if c.Fresh {
+		if err := clearDir(c.Dir); err != nil {
+			return nothing, err
+		}
+	}
+	store := state.Checkpoints{FS: c.State.FS, Dir: filepath.Join(c.Dir, checkpointsDir)}
+	if steps, err := store.Steps(); err != nil {
+		return nothing, err
+	} else if len(steps) > 0 {
+		if err := compareSettings(c.Dir, c.Settings); err != nil {
+			return nothing, err
+		}
+	}
+	t := &trainer{config: c, device: dev, progress: progress, store: store, evalLoss: math.NaN()}
+	defer t.release()
+	if err := t.open(ctx); err != nil {
+		return nothing, err
+	}
+	err = t.loop(ctx)
+	progress.Close()
+	if reportErr := t.report(reasonOf(err)); err == nil {
+		err = reportErr
+	}
+	return t.result(), err
+}
+
+// clearDir removes what a run leaves in its directory, and nothing else.
+func clearDir(dir string) error {
+	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, reportFile, chartFile} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("train: fresh start: %w", err)
+		}
+	}
+	return nil
+}
+
+// open makes or restores everything that the loop needs, and says what it found.
+func (t *trainer) open(ctx context.Context) error {
+	c := t.config
+	text, err := settingsText(c.Settings)
+	if err != nil {
+		return err
+	}
+	t.say("adapter %s, driver %s", t.device.Adapter(), t.device.Adapter().Driver)
+	plan, err := state.Plan(c.State, t.device.Limits())
+	if err != nil {
+		return err
+	}
+	parameters := model.Parameters(c.State.Definition)
+	t.say("model %s, %s parameters; memory planned %.1f MiB: %s", c.State.Definition.Kind(), grouped(parameters), float64(plan.Total())/(1<<20), plan)
+	t.facts.add("adapter", "%s, driver %s", t.device.Adapter(), t.device.Adapter().Driver)
+	t.facts.add("model", "%s, %s parameters", c.State.Definition.Kind(), grouped(parameters))
+	t.facts.add("memory planned", "%s", plan)
+	t.facts.add("batch", "%d sequences x %d micro-batches x %d tokens", c.State.Batch, c.State.Accumulate, c.State.Sequence)
+	removed, err := t.store.Clean()
+	if err != nil {
+		return err
+	}
+	for _, name := range removed {
+		t.say("removed %s, left by an interrupted save", name)
+	}
+	if err := t.restore(ctx); err != nil {
+		return err
+	}
+	if err := replaceFile(filepath.Join(c.Dir, runFile), text); err != nil {
+		return err
+	}
+	if err := t.openLogs(); err != nil {
+		return err
+	}
+	t.loader, err = data.NewLoader(c.Train, data.LoaderConfig{
+		Context: c.State.Sequence, Batch: c.State.Batch * c.State.Accumulate, Seed: c.State.Seed, Prefetch: c.Prefetch, State: t.run.Data,
+	})
+	if err != nil {
+		return err
+	}
+	if c.Validation != nil {
+		windows := (c.EvalTokens + int64(c.State.Sequence) - 1) / int64(c.State.Sequence)
+		t.validation, err = data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Batch, int(windows))
+	}
+	return err
+}
+
+// restore finds the newest whole checkpoint and goes on from it, or begins.
+func (t *trainer) restore(ctx context.Context) error {
+	c := t.config
+	found, err := t.store.Newest()
+	for _, r := range found.Rejected {
+		t.say("warning: %s", r)
+	}
+	if err != nil {
+		return err
+	}
+	if found.Path == "" {
+		t.run = state.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
+		t.state, err = state.CreateFrom(ctx, t.device, c.State, c.Params)
+		return err
+	}
+	begin := time.Now()
+	record, err := state.ReadRecord(c.State.FS, found.Path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case record.Run.Fingerprint != c.Fingerprint:
+		return &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint}
+	case record.Run.Seed != c.State.Seed:
+		return &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)}
+	}
+	if t.state, record, err = state.Load(ctx, t.device, c.State, found.Path); err != nil {
+		return err
+	}
+	t.run, t.saved, t.resumed, t.checkpoint = record.Run, record.Step, record.Step, found.Path
+	t.window.losses = record.Run.Window
+	t.say("resumed from %s: parameters, optimizer state, counts, place in the text (epoch %d, window %d) and metrics of step %d, in %.2f s",
+		found.Path, record.Run.Data.Epoch, record.Run.Data.Position, record.Step, time.Since(begin).Seconds())
+	if len(found.Rejected) > 0 {
+		t.say("warning: going on from step %d, since %d newer checkpoints are not whole", record.Step, len(found.Rejected))
+	}
+	if here := state.AdapterName(t.device); record.Adapter != here {
+		t.say("warning: the checkpoint was computed on %q, this is %q: the run goes on, but not to the same bits", record.Adapter, here)
+	}
+	if record.Step > c.Steps {
+		return fmt.Errorf("train: run directory %q: is at step %d, wanted %d steps", c.Dir, record.Step, c.Steps)
+	}
+	return nil
+}
+
+// openLogs rewinds the logs to the state's step.
+func (t *trainer) openLogs() (err error) {
+	step, last := t.state.Step(), int64(0)
+	path := filepath.Join(t.config.Dir, metricsFile)
+	if t.metrics, _, err = openLines(path, step); err != nil {
+		return err
+	}
+	if t.samples, t.sampled, err = openLines(filepath.Join(t.config.Dir, samplesFile), step); err != nil {
+		return err
+	}
+	steps, evals, err := readMetrics(path)
+	if err != nil {
+		return err
+	}
+	if len(steps) > 0 {
+		last = steps[len(steps)-1].Step
+	}
+	if last+t.config.LogEvery <= step {
+		t.say("warning: %s ends at step %d: its lines up to step %d are missing", metricsFile, last, step)
+	}
+	if len(evals) > 0 {
+		e := evals[len(evals)-1]
+		t.evaluated, t.evalLoss = e.Step, float64(e.Loss)
+	}
+	return nil
+}
+
+// report writes report.md once the run has ended.
+func (t *trainer) report(reason Reason) error {
+	known := t.facts
+	known.add("ended", "%s at step %s of %s", reason, grouped(t.state.Step()), grouped(t.config.Steps))
+	if t.resumed > 0 {
+		known.add("resumed", "from step %s", grouped(t.resumed))
+	}
+	if t.checkpoint != "" {
+		known.add("checkpoint", "%s", t.checkpoint)
+	}
+	known.add("device memory", "%.1f MiB at most", float64(t.device.Counters().PeakBytes)/(1<<20))
+	return writeReport(t.config.Dir, t.config.Title, known, t.config.Settings)
+}

@@ -1,0 +1,524 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/state"
+)
+
+// tinyRun is a run of 12 steps on a text of its own, with everything on.
+func tinyRun(t testing.TB, dir string) Config {
+	t.Helper()
+	var text strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&text, "line %d of %d\n", i*i%97, i)
+	}
+	file := filepath.Join(t.TempDir(), "text.txt")
+	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
+	corpus, err := data.Open(data.Config{Text: []string{file}, Tokens: "bytes", Validation: 0.1, Context: 16})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 256, Context: 16, ResidualDropout: 0.1})
+	require.NoError(t, err)
+	clip := 1.0
+	return Config{
+		State: state.Config{Definition: def, Batch: 2, Accumulate: 2, Seed: 11, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
+			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 1e-2, WarmupSteps: 2, Steps: 12}, ClipGrad: &clip,
+			WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(),
+		}}},
+		// The fingerprint of this test's file has its name in it, and that changes.
+		Train: corpus.Train, Validation: corpus.Validation, Fingerprint: "tiny", Prefetch: 2,
+		Steps: 12, EvalEvery: 4, EvalTokens: 100, SaveEvery: 3, Keep: 2, SampleEvery: 6,
+		Sample: SampleConfig{Prompt: "line", Tokens: 5, Temperature: 0.8, TopK: 20, Seed: 3},
+		Dir:    dir, Progress: "plain", Output: io.Discard,
+	}
+}
+
+// outcome is what a finished run leaves that must not depend on how often it was stopped.
+type outcome struct {
+	checkpoint map[string]string
+	metrics    []string
+	samples    string
+}
+
+func outcomeOf(t *testing.T, dir string) outcome {
+	t.Helper()
+	o := outcome{checkpoint: map[string]string{}}
+	newest := filepath.Join(dir, checkpointsDir, state.DirName(12))
+	names, err := os.ReadDir(newest)
+	require.NoError(t, err)
+	for _, n := range names {
+		raw, err := os.ReadFile(filepath.Join(newest, n.Name()))
+		require.NoError(t, err)
+		o.checkpoint[n.Name()] = string(raw)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, metricsFile))
+	require.NoError(t, err)
+	for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &fields))
+		for _, timing := range []string{"tokens_per_second", "step_ms", "eval_ms"} {
+			delete(fields, timing)
+		}
+		text, err := json.Marshal(fields)
+		require.NoError(t, err)
+		o.metrics = append(o.metrics, string(text))
+	}
+	raw, err = os.ReadFile(filepath.Join(dir, samplesFile))
+	require.NoError(t, err)
+	o.samples = string(raw)
+	return o
+}
+
+func undisturbed(t *testing.T, dev *gpu.Device) outcome {
+	t.Helper()
+	dir := t.TempDir()
+	result, err := Run(t.Context(), dev, tinyRun(t, dir))
+	require.NoError(t, err)
+	require.Equal(t, Done, result.Reason)
+	return outcomeOf(t, dir)
+}
+
+func TestRun(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		dir := t.TempDir()
+		var out bytes.Buffer
+		var events []EventKind
+		c := tinyRun(t, dir)
+		c.Output = &out
+		c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+			events = append(events, e.Kind)
+			return nil
+		})}
+		result, err := Run(t.Context(), dev, c)
+		require.NoError(t, err)
+		assert.Equal(t, Done, result.Reason)
+		assert.Zero(t, result.Reason.ExitCode())
+		assert.EqualValues(t, 12, result.Step)
+		assert.Less(t, result.EvalLoss, 5.5)
+		assert.Equal(t, result.BestLoss, result.EvalLoss)
+		assert.Equal(t, filepath.Join(dir, checkpointsDir, state.DirName(12)), result.Checkpoint)
+
+		count := map[EventKind]int{}
+		for _, e := range events {
+			count[e]++
+		}
+		assert.Equal(t, map[EventKind]int{Started: 1, StepBegin: 12, Stepped: 12, Evaluated: 3, Sampled: 2, Saved: 4}, count)
+		for _, want := range []string{"adapter ", "parameters; memory planned", "validation loss", "step 12/12", "a sample:", "tokens/s"} {
+			assert.Contains(t, out.String(), want)
+		}
+		o := outcomeOf(t, dir)
+		assert.Len(t, o.metrics, 15)
+		assert.Len(t, o.checkpoint, 5)
+		steps, _, err := readMetrics(filepath.Join(dir, metricsFile))
+		require.NoError(t, err)
+		assert.InDelta(t, math.Log(256), float64(steps[0].Loss), 0.2)
+		assert.EqualValues(t, 12*4*16, steps[11].Tokens)
+		names, err := os.ReadDir(filepath.Join(dir, checkpointsDir))
+		require.NoError(t, err)
+		assert.Len(t, names, 2, "rotated")
+		report, err := os.ReadFile(filepath.Join(dir, reportFile))
+		require.NoError(t, err)
+		assert.Contains(t, string(report), "done at step 12 of 12")
+		assert.FileExists(t, filepath.Join(dir, chartFile))
+
+		// The same again has nothing left to do.
+		out.Reset()
+		again, err := Run(t.Context(), dev, c)
+		require.NoError(t, err)
+		assert.EqualValues(t, 12, again.Resumed)
+		assert.Contains(t, out.String(), "all 12 steps are made")
+		assert.Equal(t, o, outcomeOf(t, dir))
+	})
+}
+
+// stopAt ends the context at an event.
+func stopAt(kind EventKind, step int64) (ctx context.Context, hook Hook) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return ctx, HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == kind && e.Step == step {
+			cancel(errors.New("enough"))
+		}
+		return nil
+	})
+}
+
+func TestResumeAtEveryStep(t *testing.T) {
+	dev := gputest.Device(t)
+	want := undisturbed(t, dev)
+	for step := int64(0); step < 12; step++ {
+		dir := t.TempDir()
+		c := tinyRun(t, dir)
+		ctx, hook := stopAt(StepBegin, step)
+		c.Hooks = []Hook{hook}
+		result, err := Run(ctx, dev, c)
+		require.ErrorIs(t, err, ErrStopped)
+		require.ErrorContains(t, err, "enough")
+		require.Equal(t, Stopped, result.Reason)
+		require.Equal(t, 3, result.Reason.ExitCode())
+		require.LessOrEqual(t, result.Step, step+1, "the step in flight is finished, no other begun")
+
+		var out bytes.Buffer
+		c = tinyRun(t, dir)
+		c.Output = &out
+		c.Prefetch = 5 // how far the loader reads ahead changes nothing
+		resumed, err := Run(t.Context(), dev, c)
+		require.NoError(t, err)
+		require.Equal(t, result.Step, resumed.Resumed)
+		if result.Step > 0 {
+			require.Contains(t, out.String(), "resumed from")
+		}
+		require.Equal(t, want, outcomeOf(t, dir), "stopped at step %d", step)
+	}
+}
+
+// Stopped while it evaluates, samples, saves or has just read metrics, a run still ends the same.
+func TestStopInEveryPhase(t *testing.T) {
+	dev := gputest.Device(t)
+	want := undisturbed(t, dev)
+	for _, phase := range []struct {
+		kind EventKind
+		step int64
+	}{{Started, 0}, {Stepped, 4}, {Evaluated, 4}, {Evaluated, 12}, {Sampled, 6}, {Sampled, 12}, {Saved, 6}, {Saved, 12}} {
+		dir := t.TempDir()
+		c := tinyRun(t, dir)
+		ctx, hook := stopAt(phase.kind, phase.step)
+		c.Hooks = []Hook{hook}
+		result, err := Run(ctx, dev, c)
+		if err != nil {
+			require.ErrorIs(t, err, ErrStopped, "%v", phase)
+			require.LessOrEqual(t, result.Step, phase.step+1)
+		}
+		_, err = Run(t.Context(), dev, tinyRun(t, dir))
+		require.NoError(t, err)
+		require.Equal(t, want, outcomeOf(t, dir), "%v", phase)
+	}
+	// Before anything: not even a kernel is compiled.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	dir := t.TempDir()
+	result, err := Run(ctx, dev, tinyRun(t, dir))
+	require.ErrorIs(t, err, ErrStopped)
+	require.Equal(t, Stopped, result.Reason)
+	require.Zero(t, result.Step)
+}
+
+// A sampler that is stopped between two tokens.
+func TestStopWhileSampling(t *testing.T) {
+	dev := gputest.Device(t)
+	want := undisturbed(t, dev)
+	dir := t.TempDir()
+	c := tinyRun(t, dir)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c.Tokenizer = stoppingTokenizer{stop: func() { cancel(errors.New("enough")) }}
+	result, err := Run(ctx, dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	require.EqualValues(t, 6, result.Step)
+	_, err = Run(t.Context(), dev, tinyRun(t, dir))
+	require.NoError(t, err)
+	require.Equal(t, want, outcomeOf(t, dir))
+}
+
+type stoppingTokenizer struct {
+	byteTokenizer
+	stop func()
+}
+
+func (s stoppingTokenizer) Encode(text string) []int32 {
+	s.stop()
+	return s.byteTokenizer.Encode(text)
+}
+
+// A process killed at any time, ten times over, ends with the same bits. The saves of every step make it likely that some of the kills
+// meet one.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv("GPUTRAIN_TEST_KILLED"); dir != "" {
+		c := killedRun(t, dir)
+		_, err := Run(t.Context(), gputest.Device(t), c)
+		require.NoError(t, err)
+		return
+	}
+	dev := gputest.Device(t)
+	whole := t.TempDir()
+	_, err := Run(t.Context(), dev, killedRun(t, whole))
+	require.NoError(t, err)
+	want := outcomeOf(t, whole)
+
+	dir := t.TempDir()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	kills, seen := 0, map[int64]bool{}
+	for try := 0; kills < 10; try++ {
+		require.Less(t, try, 40)
+		cmd := exec.Command(program, "-test.run=^TestKilled$", "-test.v")
+		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_KILLED="+dir)
+		require.NoError(t, cmd.Start())
+		over := make(chan error, 1)
+		go func() { over <- cmd.Wait() }()
+		// Let it get as far as one more checkpoint, and a bit, which differs each time.
+		before := newestStep(t, dir)
+		deadline := time.Now().Add(time.Minute)
+		for newestStep(t, dir) <= before && len(over) == 0 && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(try*try*3%17) * time.Millisecond)
+		if len(over) == 0 {
+			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
+			kills++
+		}
+		<-over
+		seen[newestStep(t, dir)] = true
+		if newestStep(t, dir) == 12 {
+			break // it was faster than the kills; what it has been through counts
+		}
+	}
+	t.Logf("%d kills, found at steps %v", kills, seen)
+	require.Greater(t, kills, 3)
+	_, err = Run(t.Context(), dev, killedRun(t, dir))
+	require.NoError(t, err)
+	require.Equal(t, want, outcomeOf(t, dir))
+}
+
+func killedRun(t testing.TB, dir string) Config {
+	c := tinyRun(t, dir)
+	c.SaveEvery = 1
+	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == StepBegin {
+			time.Sleep(5 * time.Millisecond)
+		}
+		return nil
+	})}
+	return c
+}
+
+func newestStep(t *testing.T, dir string) int64 {
+	t.Helper()
+	steps, err := state.Checkpoints{FS: state.OS, Dir: filepath.Join(dir, checkpointsDir)}.Steps()
+	require.NoError(t, err)
+	if len(steps) == 0 {
+		return 0
+	}
+	return steps[0]
+}
+
+// poison makes a parameter infinite before the step after step.
+func poison(step int64) Hook {
+	return HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == StepBegin && e.Step == step {
+			return e.State.Params().Write("h.0.mlp.c_proj.bias", append([]float32{float32(math.Inf(1))}, make([]float32, 15)...))
+		}
+		return nil
+	})
+}
+
+func TestDivergence(t *testing.T) {
+	dev := gputest.Device(t)
+	dir := t.TempDir()
+	var out bytes.Buffer
+	c := tinyRun(t, dir)
+	c.Output, c.SaveEvery, c.Hooks = &out, 6, []Hook{poison(6)}
+	result, err := Run(t.Context(), dev, c)
+	require.ErrorIs(t, err, ErrDiverged)
+	var diverged *DivergedError
+	require.ErrorAs(t, err, &diverged)
+	assert.Equal(t, "params/h.0.mlp.c_proj.bias", diverged.Tensor)
+	assert.EqualValues(t, 9, diverged.Step, "the third bad step of 7, 8, 9")
+	assert.EqualValues(t, 3, diverged.Skipped)
+	assert.Equal(t, Diverged, result.Reason)
+	assert.Equal(t, 4, result.Reason.ExitCode())
+	assert.Contains(t, out.String(), "step 7: loss NaN")
+	assert.EqualValues(t, 6, newestStep(t, dir))
+	steps, evals, err := readMetrics(filepath.Join(dir, metricsFile))
+	require.NoError(t, err)
+	assert.True(t, math.IsNaN(float64(steps[6].Loss)), "what was measured is logged")
+	assert.EqualValues(t, 3, steps[8].Skipped)
+	assert.True(t, math.IsNaN(float64(evals[1].Loss)))
+
+	// From the last good checkpoint it goes on.
+	c.Hooks = nil
+	result, err = Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.EqualValues(t, 6, result.Resumed)
+	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
+}
+
+func TestWhatIsNotFiniteIsNotSaved(t *testing.T) {
+	dev := gputest.Device(t)
+	dir := t.TempDir()
+	c := tinyRun(t, dir)
+	c.Hooks = []Hook{poison(7)} // a save is due at step 9, before patience ends
+	result, err := Run(t.Context(), dev, c)
+	require.ErrorIs(t, err, ErrDiverged)
+	require.ErrorIs(t, err, state.ErrNonFinite)
+	assert.ErrorContains(t, err, `first not finite: tensor "params/h.0.mlp.c_proj.bias"`)
+	assert.Equal(t, Diverged, result.Reason)
+	assert.EqualValues(t, 9, result.Step)
+	assert.EqualValues(t, 6, newestStep(t, dir))
+}
+
+func TestCorruptCheckpointOfARun(t *testing.T) {
+	dev := gputest.Device(t)
+	dir := t.TempDir()
+	c := tinyRun(t, dir)
+	ctx, hook := stopAt(StepBegin, 7)
+	c.Hooks = []Hook{hook}
+	_, err := Run(ctx, dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	damage := func(step int64) {
+		path := filepath.Join(dir, checkpointsDir, state.DirName(step), "optimizer.safetensors")
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		raw[len(raw)-5] ^= 4
+		require.NoError(t, os.WriteFile(path, raw, 0o666))
+	}
+	newest := newestStep(t, dir)
+	damage(newest)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, checkpointsDir, state.DirName(99)+".tmp"), 0o777))
+	var out bytes.Buffer
+	c = tinyRun(t, dir)
+	c.Output = &out
+	result, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.EqualValues(t, 6, result.Resumed)
+	assert.Contains(t, out.String(), "warning: passed over")
+	assert.Contains(t, out.String(), `tensor "nu/`)
+	assert.Contains(t, out.String(), "left by an interrupted save")
+	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
+
+	for _, step := range []int64{9, 12} {
+		damage(step)
+	}
+	result, err = Run(t.Context(), dev, c)
+	require.ErrorIs(t, err, state.ErrCorrupt)
+	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.Equal(t, 6, result.Reason.ExitCode())
+	c.Fresh = true
+	_, err = Run(t.Context(), dev, c)
+	require.NoError(t, err)
+}
+
+func TestOtherSettingsAreRefused(t *testing.T) {
+	dev := gputest.Device(t)
+	dir := t.TempDir()
+	ctx, hook := stopAt(StepBegin, 4)
+	c := tinyRun(t, dir)
+	c.Hooks = []Hook{hook}
+	_, err := Run(ctx, dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	for key, edit := range map[string]func(*Config){
+		"train.seed": func(c *Config) { c.State.Seed++ },
+		"optimizer.options.schedule.learning_rate": func(c *Config) { c.State.Optimizer.Options.Schedule.LearningRate = 1 },
+		"train.batch":                    func(c *Config) { c.State.Batch = 4 },
+		"data (fingerprint of the text)": func(c *Config) { c.Fingerprint = "other" },
+	} {
+		c := tinyRun(t, dir)
+		edit(&c)
+		_, err := Run(t.Context(), dev, c)
+		var changed *ChangedError
+		require.ErrorAs(t, err, &changed, key)
+		assert.Equal(t, key, changed.Key)
+		assert.ErrorContains(t, err, "--fresh")
+	}
+	// Settings of one's own do not hide another model from the checkpoint.
+	other := tinyRun(t, dir)
+	other.Settings = []Setting{{Key: "note", Value: 1}}
+	require.NoError(t, os.Remove(filepath.Join(dir, runFile)))
+	other.State.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
+	require.NoError(t, err)
+	_, err = Run(t.Context(), dev, other)
+	require.ErrorIs(t, err, state.ErrMismatch)
+}
+
+func TestFullDisk(t *testing.T) {
+	dev := gputest.Device(t)
+	dir := t.TempDir()
+	c := tinyRun(t, dir)
+	c.State.FS = fullAfter{FileSystem: state.OS, path: state.DirName(6)}
+	result, err := Run(t.Context(), dev, c)
+	require.ErrorIs(t, err, state.ErrCheckpoint)
+	require.ErrorContains(t, err, "bytes free")
+	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.Equal(t, 6, result.Reason.ExitCode())
+	assert.EqualValues(t, 3, newestStep(t, dir))
+	_, err = Run(t.Context(), dev, tinyRun(t, dir))
+	require.NoError(t, err)
+	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
+}
+
+// fullAfter has no room once a checkpoint of that name is to be written.
+type fullAfter struct {
+	state.FileSystem
+	path string
+}
+
+func (f fullAfter) RemoveAll(path string) error {
+	if strings.Contains(path, f.path) {
+		return &state.SpaceError{Wanted: 10, Free: 1}
+	}
+	return f.FileSystem.RemoveAll(path)
+}
+
+func TestOutOfMemoryBeforeTheFirstStep(t *testing.T) {
+	dev := gputest.Device(t, gputest.WithMemoryLimit(300<<10))
+	result, err := Run(t.Context(), dev, tinyRun(t, t.TempDir()))
+	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+	assert.Equal(t, OutOfMemory, result.Reason)
+	assert.Equal(t, 5, result.Reason.ExitCode())
+	assert.ErrorContains(t, err, "lower")
+}
+
+func TestHookErrorEndsTheRun(t *testing.T) {
+	wrong := errors.New("no more")
+	c := tinyRun(t, t.TempDir())
+	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == Evaluated {
+			return wrong
+		}
+		return nil
+	})}
+	result, err := Run(t.Context(), gputest.Device(t), c)
+	require.ErrorIs(t, err, wrong)
+	assert.Equal(t, Failed, result.Reason)
+	assert.Equal(t, 1, result.Reason.ExitCode())
+}
+
+func TestConfigErrors(t *testing.T) {
+	for says, edit := range map[string]func(*Config){
+		"steps: 0":            func(c *Config) { c.Steps = 0 },
+		"eval_every: -1":      func(c *Config) { c.EvalEvery = -1 },
+		"run directory: none": func(c *Config) { c.Dir = "" },
+		"training text":       func(c *Config) { c.Train = nil },
+		"temperature":         func(c *Config) { c.Sample.Temperature = -1 },
+		"batch: 0":            func(c *Config) { c.State.Batch = 0 },
+		"the model has 100": func(c *Config) {
+			def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 100, Context: 16})
+			require.NoError(t, err)
+			c.State.Definition = def
+		},
+	} {
+		c := tinyRun(t, t.TempDir())
+		edit(&c)
+		assert.ErrorContains(t, c.Validate(), says)
+	}
+}

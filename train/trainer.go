@@ -1,0 +1,297 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"time"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/state"
+)
+
+// trainer is a run under way.
+type trainer struct {
+	config     Config
+	device     *gpu.Device
+	progress   Progress
+	state      *state.TrainState
+	store      state.Checkpoints
+	loader     *data.Loader
+	validation *data.Evaluation
+	metrics    *lineLog
+	samples    *lineLog
+	facts      facts
+
+	run        state.Run // as of the last metrics read; Data as of the last batch given to a step
+	window     window
+	last       Metrics   // the last metrics read
+	mark       time.Time // when they came, or training went on after an evaluation or a save
+	began      time.Time // of the first step of this process
+	resumed    int64     // the step that this process went on from
+	saved      int64     // the step of the newest checkpoint
+	evaluated  int64     // the step of the newest evaluation
+	sampled    int64     // and of the newest sample
+	evalLoss   float64
+	checkpoint string
+}
+
+func (t *trainer) say(format string, args ...any) { t.progress.Line(fmt.Sprintf(format, args...)) }
+
+func (t *trainer) tell(ctx context.Context, e Event) error {
+	e.Step, e.State = t.state.Step(), t.state
+	for _, h := range t.config.Hooks {
+		if err := h.Event(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loop makes the steps that are left. What is due at a step (evaluation, sample, checkpoint) comes between it and the next, also when the
+// run was stopped in between, so that the logs of a resumed run are those of an undisturbed one. A wanted stop saves.
+func (t *trainer) loop(ctx context.Context) error {
+	err := t.tell(ctx, Event{Kind: Started})
+	if t.state.Step() == t.config.Steps && err == nil {
+		t.say("all %d steps are made", t.config.Steps)
+	}
+	t.began = time.Now()
+	t.mark = t.began
+	for err == nil {
+		if err = t.due(ctx); err != nil || t.state.Step() >= t.config.Steps {
+			break
+		}
+		if err = stopRequested(ctx); err == nil {
+			err = t.step(ctx)
+		}
+	}
+	if stop := stopRequested(ctx); err != nil && stop != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+		if saveErr := t.stopped(ctx); saveErr != nil {
+			return saveErr
+		}
+		t.say("stopped at step %d; the same run goes on from %s", t.state.Step(), t.resumePoint())
+		return stop
+	}
+	return err
+}
+
+func (t *trainer) resumePoint() string {
+	if t.checkpoint == "" {
+		return "the beginning"
+	}
+	return t.checkpoint
+}
+
+// stopped saves what has been reached.
+func (t *trainer) stopped(ctx context.Context) error {
+	if err := t.drain(ctx); err != nil {
+		return err
+	}
+	return t.save(ctx)
+}
+
+// step makes one update.
+func (t *trainer) step(ctx context.Context) error {
+	if err := t.tell(ctx, Event{Kind: StepBegin}); err != nil {
+		return err
+	}
+	batch, err := t.loader.Next(ctx)
+	if err != nil {
+		return err
+	}
+	metrics, err := t.state.TrainStep(ctx, batch)
+	if err != nil {
+		return err
+	}
+	t.run.Data = batch.State
+	return t.take(ctx, metrics)
+}
+
+// drain waits for the steps in flight and takes their metrics.
+func (t *trainer) drain(ctx context.Context) error {
+	metrics, err := t.state.Drain(ctx)
+	if err != nil {
+		return err
+	}
+	return t.take(ctx, metrics)
+}
+
+// take logs metrics and looks for divergence.
+func (t *trainer) take(ctx context.Context, metrics []state.Metrics) error {
+	for _, m := range metrics {
+		now := time.Now()
+		ms := float64(now.Sub(t.mark)) / float64(time.Millisecond)
+		t.mark = now
+		t.run.Tokens += m.Tokens
+		t.window.add(m.Loss)
+		t.run.Window = t.window.losses
+		t.last = Metrics{
+			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), Tokens: t.run.Tokens,
+			TokensPerSecond: Number(float64(m.Tokens) / ms * 1000), StepMS: Number(ms), Skipped: m.Skipped,
+		}
+		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps {
+			if err := t.metrics.write(t.last); err != nil {
+				return err
+			}
+		}
+		t.progress.Step(t.status())
+		if err := t.tell(ctx, Event{Kind: Stepped, Metrics: &t.last}); err != nil {
+			return err
+		}
+		if m.Finite {
+			t.run.InARow = 0
+			continue
+		}
+		if t.run.InARow++; t.run.InARow >= t.config.Patience {
+			return t.diverged(ctx, m)
+		}
+		t.say("step %d: loss %v, gradient norm %v: the update is left out (%d in a row, %d is the end)", m.Step, m.Loss, m.GradNorm, t.run.InARow, t.config.Patience)
+	}
+	return nil
+}
+
+// diverged finds the first tensor that is not finite, by reading them all once.
+func (t *trainer) diverged(ctx context.Context, m state.Metrics) error {
+	tensor, err := t.state.FirstNonFinite(ctx)
+	if err != nil {
+		return err
+	}
+	return &DivergedError{Step: m.Step, Skipped: t.run.InARow, Tensor: tensor, Loss: m.Loss, GradNorm: m.GradNorm}
+}
+
+func (t *trainer) status() Status {
+	s := Status{Step: t.last.Step, Steps: t.config.Steps, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate, TokensPerSecond: t.last.TokensPerSecond, Left: -1}
+	elapsed := time.Since(t.began)
+	if made := t.last.Step - t.resumed; made > 1 {
+		s.Left = time.Duration(float64(elapsed) / float64(made) * float64(s.Steps-s.Step))
+	}
+	return s
+}
+
+// due evaluates, samples and saves where the state's step asks for it and it has not been done.
+func (t *trainer) due(ctx context.Context) error {
+	c, step := t.config, t.state.Step()
+	at := func(every, done int64) bool {
+		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
+	}
+	evaluate := t.validation != nil && at(c.EvalEvery, t.evaluated)
+	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled)
+	save := at(c.SaveEvery, t.saved)
+	if !evaluate && !sample && !save {
+		return nil
+	}
+	if err := t.drain(ctx); err != nil {
+		return err
+	}
+	defer func() { t.mark = time.Now() }()
+	if evaluate {
+		if err := t.evaluate(ctx); err != nil {
+			return err
+		}
+	}
+	if sample {
+		if err := t.sample(ctx); err != nil {
+			return err
+		}
+	}
+	if at(c.SaveEvery, t.saved) {
+		return t.save(ctx)
+	}
+	return nil
+}
+
+func (t *trainer) evaluate(ctx context.Context) error {
+	begin := time.Now()
+	r, err := t.state.Evaluate(ctx, t.validation)
+	if err != nil {
+		return err
+	}
+	step := t.state.Step()
+	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(float64(time.Since(begin)) / float64(time.Millisecond))}
+	if err := t.metrics.write(m); err != nil {
+		return err
+	}
+	t.evaluated, t.evalLoss = step, r.Loss
+	if finite(r.Loss) && (t.run.BestStep == 0 || r.Loss < t.run.BestLoss) {
+		t.run.BestStep, t.run.BestLoss = step, r.Loss
+	}
+	if t.saved == step {
+		t.saved = 0 // what was saved before a stop does not know of this evaluation
+	}
+	t.say("step %d: validation loss %.4f (perplexity %.3f, %s tokens)", step, r.Loss, perplexity(m.Loss), grouped(r.Tokens))
+	return t.tell(ctx, Event{Kind: Evaluated, Eval: &m})
+}
+
+func (t *trainer) sample(ctx context.Context) error {
+	c := t.config
+	var drawn []int32
+	err := GenerateTokens(ctx, c.Sample, c.Tokenizer.Encode(c.Sample.Prompt), t.state.Window(), t.state.Logits, func(token int32) bool {
+		drawn = append(drawn, token)
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	s := Sample{
+		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: c.Tokenizer.Decode(drawn),
+		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, Seed: c.Sample.Seed,
+	}
+	if err := t.samples.write(s); err != nil {
+		return err
+	}
+	t.sampled = s.Step
+	t.say("step %d: a sample:\n%s", s.Step, indented(s.Prompt+s.Text))
+	return t.tell(ctx, Event{Kind: Sampled, Sample: &s})
+}
+
+// save writes a checkpoint of this step, unless there is one or nothing has been learned, and removes those that are too many. The logs
+// up to here are made durable first: a checkpoint never knows more than they.
+func (t *trainer) save(ctx context.Context) error {
+	step := t.state.Step()
+	if step == 0 || step == t.saved {
+		return nil
+	}
+	if err := errors.Join(t.metrics.sync(), t.samples.sync()); err != nil {
+		return err
+	}
+	path := filepath.Join(t.store.Dir, state.DirName(step))
+	if err := t.state.Save(ctx, path, t.run); err != nil {
+		if errors.Is(err, state.ErrNonFinite) {
+			return errors.Join(t.diverged(ctx, state.Metrics{Step: step, Loss: float64(t.last.Loss), GradNorm: float64(t.last.GradNorm)}), err)
+		}
+		return err
+	}
+	t.saved, t.checkpoint = step, path
+	if _, err := t.store.Rotate(t.config.Keep, t.run.BestStep); err != nil {
+		return err
+	}
+	return t.tell(ctx, Event{Kind: Saved, Checkpoint: path})
+}
+
+func (t *trainer) result() Result {
+	r := Result{
+		Step: t.state.Step(), Resumed: t.resumed, Loss: t.window.mean(), EvalLoss: t.evalLoss, BestLoss: math.NaN(),
+		BestStep: t.run.BestStep, Checkpoint: t.checkpoint,
+	}
+	if r.BestStep > 0 {
+		r.BestLoss = t.run.BestLoss
+	}
+	return r
+}
+
+func (t *trainer) release() {
+	if t.loader != nil {
+		t.loader.Close()
+	}
+	for _, l := range []*lineLog{t.metrics, t.samples} {
+		if l != nil {
+			_ = l.close()
+		}
+	}
+	if t.state != nil {
+		t.state.Release()
+	}
+}
