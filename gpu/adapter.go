@@ -41,7 +41,7 @@ func Adapters() ([]Adapter, error) {
 	startLog()
 	var out []Adapter
 	var found []nativeAdapter
-	lines := tapped(func() { found = listNative("") })
+	lines := tapped(func() { found = listNative() })
 	drivers := parseDrivers(lines, len(found))
 	for i, n := range found {
 		n.adapter.order, n.adapter.Driver = n.order, drivers[i]

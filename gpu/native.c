@@ -45,6 +45,8 @@ void gt_leave(gt_device *d) {
     gt_current = NULL;
 }
 
+int gt_collecting(void) { return gt_current != NULL; }
+
 static void gt_on_error(uint32_t type, char const *message, void *userdata) {
     gt_device *d = userdata;
     if (type == WGPUErrorType_DeviceLost) gt_lose(d, message);

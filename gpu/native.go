@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -73,10 +74,37 @@ func backendBits(backend string) C.WGPUFlags {
 	return C.WGPUInstanceBackend_All
 }
 
-// listNative asks an instance of its own for every adapter of a backend, "" for all.
-func listNative(backend string) []nativeAdapter {
-	instance := C.gt_instance(backendBits(backend))
-	defer C.wgpuInstanceRelease(instance)
+// Instances are never released: releasing one ends the process's OpenGL display for all others. Each is used by one device
+// at a time, so that devices of one OpenGL driver have contexts of their own, and by the next one after that.
+var instances struct {
+	mu    sync.Mutex
+	spare map[string][]C.WGPUInstance // by backend
+}
+
+func takeInstance(backend string) C.WGPUInstance {
+	instances.mu.Lock()
+	defer instances.mu.Unlock()
+	if s := instances.spare[backend]; len(s) > 0 {
+		instances.spare[backend] = s[:len(s)-1]
+		return s[len(s)-1]
+	}
+	return C.gt_instance(backendBits(backend))
+}
+
+func keepInstance(backend string, i C.WGPUInstance) {
+	instances.mu.Lock()
+	defer instances.mu.Unlock()
+	if instances.spare == nil {
+		instances.spare = map[string][]C.WGPUInstance{}
+	}
+	instances.spare[backend] = append(instances.spare[backend], i)
+}
+
+// listNative is every adapter of every backend, in the library's order.
+func listNative() []nativeAdapter {
+	const all = ""
+	instance := takeInstance(all)
+	defer keepInstance(all, instance)
 	var handles [64]C.WGPUAdapter
 	n := min(int(C.gt_adapters(instance, &handles[0], C.size_t(len(handles)))), len(handles))
 	var out []nativeAdapter
@@ -136,9 +164,9 @@ func describe(h C.WGPUAdapter) Adapter {
 	return a
 }
 
-// nativeDevice is a device with the instance it came from: instances are not shared, so that devices of one OpenGL driver
-// have contexts of their own.
+// nativeDevice is a device with the instance and adapter it came from.
 type nativeDevice struct {
+	backend  string
 	instance C.WGPUInstance
 	adapter  C.WGPUAdapter
 	device   *C.gt_device
@@ -146,7 +174,7 @@ type nativeDevice struct {
 
 // openNative opens the order-th adapter of a backend, which must still have that name.
 func openNative(a Adapter, order int, label string, timestamps bool) (*nativeDevice, error) {
-	n := &nativeDevice{instance: C.gt_instance(backendBits(a.Backend))}
+	n := &nativeDevice{backend: a.Backend, instance: takeInstance(a.Backend)}
 	var handles [64]C.WGPUAdapter
 	count := min(int(C.gt_adapters(n.instance, &handles[0], C.size_t(len(handles)))), len(handles))
 	k := 0
@@ -163,7 +191,7 @@ func openNative(a Adapter, order int, label string, timestamps bool) (*nativeDev
 		C.wgpuAdapterRelease(h)
 	}
 	if n.adapter == nil {
-		C.wgpuInstanceRelease(n.instance)
+		keepInstance(n.backend, n.instance)
 		return nil, fmt.Errorf("%w: it is gone", ErrNoAdapter)
 	}
 	name := C.CString(label)
@@ -172,7 +200,7 @@ func openNative(a Adapter, order int, label string, timestamps bool) (*nativeDev
 	n.device = C.gt_open(n.adapter, name, cInt(timestamps), cInt(a.Backend == "gl"), &e)
 	if n.device == nil {
 		C.wgpuAdapterRelease(n.adapter)
-		C.wgpuInstanceRelease(n.instance)
+		keepInstance(n.backend, n.instance)
 		return nil, nativeError(&e)
 	}
 	return n, nil
@@ -188,7 +216,7 @@ func cInt(b bool) C.int {
 func (n *nativeDevice) close() {
 	C.gt_close(n.device)
 	C.wgpuAdapterRelease(n.adapter)
-	C.wgpuInstanceRelease(n.instance)
+	keepInstance(n.backend, n.instance)
 }
 
 // failed is the reason when the device is lost, or an error that the library reported outside any call.

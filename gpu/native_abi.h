@@ -334,7 +334,6 @@ typedef struct WGPUQuerySetDescriptor {
 } WGPUQuerySetDescriptor;
 
 WGPUInstance wgpuCreateInstance(WGPUInstanceDescriptor const *);
-void wgpuInstanceRelease(WGPUInstance);
 size_t wgpuInstanceEnumerateAdapters(WGPUInstance, void const *options, WGPUAdapter *);
 void wgpuAdapterGetInfo(WGPUAdapter, WGPUAdapterInfo *);
 void wgpuAdapterInfoFreeMembers(WGPUAdapterInfo);

@@ -22,6 +22,7 @@ struct gt_device {
 
 void gt_enter(gt_device *, gt_error *);
 void gt_leave(gt_device *);
+int gt_collecting(void); // whether this thread is in a call that returns its error
 void gt_on_done(uint32_t status, void *fence); // the callback of maps and submits
 
 #endif

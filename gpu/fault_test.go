@@ -1,0 +1,123 @@
+package gpu_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+// slowKernel keeps the device busy: rounds of arithmetic in each of many invocations.
+var slowKernel = &gpu.Kernel{
+	Label: "gputrain.test.slow",
+	Source: `
+@group(0) @binding(0) var<uniform> rounds: vec4<u32>;
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    var x = id.x;
+    for (var i = 0u; i < rounds.x; i++) { x = x * 1664525u + 1013904223u; }
+    out[id.x & 63u] = x;
+}
+`,
+	Bindings:  []gpu.Binding{{"rounds", gpu.Uniform}, {"out", gpu.ReadWrite}},
+	Workgroup: [3]int{64, 1, 1},
+}
+
+func slow(t testing.TB, d *gpu.Device) *gpu.Program {
+	t.Helper()
+	out := storage(t, d, "out", make([]float32, 64)...)
+	rec := d.Record("slow")
+	rec.Dispatch(slowKernel, gpu.Grid{X: 4096, Y: 1, Z: 1}, []byte{0, 64, 0, 0}, out.All())
+	p, err := rec.Program(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(p.Release)
+	return p
+}
+
+func TestWaitsEnd(t *testing.T) {
+	d := gputest.Device(t, gputest.WithTimeout(time.Millisecond))
+	p := slow(t, d)
+	for {
+		err := d.Wait(t.Context())
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, gpu.ErrTimeout)
+	}
+	start := time.Now()
+	require.NoError(t, p.Submit(t.Context()))
+	require.NoError(t, p.Submit(t.Context()), "the second does not wait")
+	require.ErrorIs(t, p.Submit(t.Context()), gpu.ErrTimeout, "the third waits for the first")
+	require.ErrorIs(t, d.Wait(t.Context()), gpu.ErrTimeout)
+	for errors.Is(d.Wait(t.Context()), gpu.ErrTimeout) {
+		require.Less(t, time.Since(start), time.Minute)
+	}
+	require.NoError(t, d.Wait(t.Context()), "the device works on after a time-out")
+	require.Equal(t, uint64(2), d.Counters().Dispatches)
+}
+
+func TestContextEndsWaits(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		p := slow(t, d)
+		require.NoError(t, d.Wait(t.Context()))
+		a := storage(t, d, "a", 7)
+		require.NoError(t, p.Submit(t.Context()))
+		require.NoError(t, p.Submit(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		<-ctx.Done()
+		// The driver may already be done where it runs work in the submit itself (OpenGL).
+		if err := d.Read(ctx, make([]byte, 4), a.All()); err != nil {
+			require.ErrorIs(t, err, gpu.ErrTimeout)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		canceled, stop := context.WithCancel(t.Context())
+		stop()
+		if err := d.Wait(canceled); err != nil {
+			require.ErrorIs(t, err, context.Canceled)
+			require.NotErrorIs(t, err, gpu.ErrTimeout)
+		}
+		require.Equal(t, []float32{7}, read(t, d, a.All()))
+	})
+}
+
+func TestLostDevice(t *testing.T) {
+	d := gputest.Device(t)
+	p, rb := counting(t, d, 3)
+	a := storage(t, d, "a", 1)
+	require.NoError(t, p.Submit(t.Context()))
+	d.Lose("pulled out")
+	_, errBuffer := d.NewBuffer("b", 4)
+	_, errNext := rb.Next(t.Context())
+	_, errProgram := d.Record("r").Program(t.Context())
+	for name, err := range map[string]error{
+		"new buffer": errBuffer, "next": errNext, "program": errProgram, "submit": p.Submit(t.Context()),
+		"write": d.Write(a.All(), raw(1)), "read": d.Read(t.Context(), make([]byte, 4), a.All()),
+		"wait": d.Wait(t.Context()), "compile": d.Compile(t.Context(), variants(1), nil), "err": d.Err(),
+	} {
+		require.ErrorIs(t, err, gpu.ErrDeviceLost, name)
+		require.ErrorContains(t, err, "pulled out", name)
+	}
+	// Another device of the same adapter is not harmed.
+	other := gputest.Device(t)
+	q, ring := counting(t, other, 1)
+	require.NoError(t, q.Submit(t.Context()))
+	_, err := ring.Next(t.Context())
+	require.NoError(t, err)
+}
+
+// A wait under way ends when the device is lost meanwhile.
+func TestLostWhileWaiting(t *testing.T) {
+	d := gputest.Device(t)
+	p := slow(t, d)
+	require.NoError(t, p.Submit(t.Context()))
+	require.NoError(t, p.Submit(t.Context()))
+	time.AfterFunc(2*time.Millisecond, func() { d.Lose("pulled out") })
+	require.ErrorIs(t, d.Wait(t.Context()), gpu.ErrDeviceLost)
+}
