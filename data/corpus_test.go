@@ -103,6 +103,7 @@ func TestOpenErrors(t *testing.T) {
 		"no file matches":                                             {Text: []string{root + "/books/*.txt"}, Context: 8},
 		`data: tokens "` + root + `/empty.txt": 0 bytes: empty`:       {Text: []string{root + "/empty.txt"}, Tokens: "u16", Context: 8},
 		"token 0: is 30840, want less than the vocabulary 1000":       {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 1000, Context: 8},
+		"token 0: is 30840, want less than the vocabulary 30840":      {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 30840, Context: 8},
 		"token 0: is 2021161080, want less than the vocabulary 50257": {Text: []string{root + "/long.txt"}, Tokens: "u32", Vocab: 50257, Context: 8},
 	} {
 		corpus, err := Open(c)
