@@ -13,8 +13,8 @@ import (
 	"golang.org/x/exp/mmap"
 )
 
-// Kinds are the values of Config.Tokens.
-var Kinds = []string{"bytes", "u16", "u32"}
+// kinds are the values of Config.Tokens.
+var kinds = []string{"bytes", "u16", "u32"}
 
 // Config says which tokens to read.
 type Config struct {
@@ -37,8 +37,8 @@ type Config struct {
 func (c Config) Validate() error {
 	kind := c.kind()
 	switch {
-	case !slices.Contains(Kinds, kind):
-		return fmt.Errorf("data: tokens: %q, want one of %q", c.Tokens, Kinds)
+	case !slices.Contains(kinds, kind):
+		return fmt.Errorf("data: tokens: %q, want one of %q", c.Tokens, kinds)
 	case !(c.Validation >= 0 && c.Validation < 1):
 		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)
 	case c.Context < 1:

@@ -34,8 +34,8 @@ type LoaderConfig struct {
 	State    State  // where to begin
 }
 
-// ErrClosed is what Next returns after Close.
-var ErrClosed = errors.New("data: loader is closed")
+// errClosed is what Next returns after Close.
+var errClosed = errors.New("data: loader is closed")
 
 // Loader hands out the windows of a text in a shuffled order, for ever: epoch after
 // epoch, each a new permutation of all windows. In epoch e > 0 the windows begin up to
@@ -94,7 +94,7 @@ func (l *Loader) Next(ctx context.Context) (Batch, error) {
 		return Batch{}, l.err
 	}
 	if l.stopped.Err() != nil {
-		return Batch{}, ErrClosed
+		return Batch{}, errClosed
 	}
 	if err := ctx.Err(); err != nil {
 		return Batch{}, err
@@ -106,7 +106,7 @@ func (l *Loader) Next(ctx context.Context) (Batch, error) {
 		select {
 		case r = <-l.queue:
 		case <-l.stopped.Done():
-			return Batch{}, ErrClosed
+			return Batch{}, errClosed
 		case <-ctx.Done():
 			return Batch{}, ctx.Err()
 		}
@@ -119,7 +119,7 @@ func (l *Loader) Next(ctx context.Context) (Batch, error) {
 	return r.batch, nil
 }
 
-// Close ends reading ahead and waits for it; Next then returns [ErrClosed].
+// Close ends reading ahead and waits for it; Next then returns an error.
 func (l *Loader) Close() {
 	l.stop()
 	if l.done != nil {

@@ -188,7 +188,7 @@ func TestCloseEndsPrefetching(t *testing.T) {
 		l.Close()
 		l.Close()
 		_, err = l.Next(t.Context())
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, errClosed)
 	}
 }
 

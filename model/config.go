@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Families are the values of model_type that ParseConfig knows, and Kind in this package.
-var Families = []string{"gpt2", "llama", "mlp"}
+// families are the values of model_type that ParseConfig knows, and Kind in this package.
+var families = []string{"gpt2", "llama", "mlp"}
 
 // configLimit bounds config.json: real ones have a few kilobytes.
 const configLimit = 1 << 20
@@ -70,7 +70,7 @@ func ParseConfig(raw []byte) (Definition, error) {
 	case "mlp":
 		def, err = readMLP(c)
 	default:
-		return nil, fmt.Errorf("model: config: model_type: %q, want one of %q", kind, Families)
+		return nil, fmt.Errorf("model: config: model_type: %q, want one of %q", kind, families)
 	}
 	if err := errors.Join(c.errs...); err != nil {
 		return nil, fmt.Errorf("model: config: %s: %w", kind, err)
