@@ -31,7 +31,7 @@ const (
 
 const (
 	lanes     = 64 // invocations a workgroup, a vec4 each
-	normSteps = 16 // vec4s that an invocation of the norm kernel sums
+	normSteps = 32 // vec4s that an invocation of the norm kernel sums
 )
 
 // operand is a tree as a kernel binds it. Gradients and params have places below those of the state.

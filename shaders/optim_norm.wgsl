@@ -44,14 +44,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     }
     sums[lane] = (total.x + total.y) + (total.z + total.w);
     flags[lane] = flag;
-    for (var width = {{LANES}}u / 2u; width > 0u; width = width / 2u) {
-        workgroupBarrier();
-        if (lane < width) {
-            sums[lane] = sums[lane] + sums[lane + width];
-            flags[lane] = flags[lane] | flags[lane + width];
-        }
-    }
+    workgroupBarrier(); // one, and lane 0 adds up: on software adapters a barrier costs as much as hundreds of loads
     if (lane == 0u && group < params.groups) {
-        partials[params.base + group] = vec2<u32>(bitcast<u32>(sums[0]), flags[0]);
+        var sum = 0.0;
+        var bad = 0u;
+        for (var k = 0u; k < {{LANES}}u; k++) {
+            sum = sum + sums[k];
+            bad = bad | flags[k];
+        }
+        partials[params.base + group] = vec2<u32>(bitcast<u32>(sum), bad);
     }
 }

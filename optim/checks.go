@@ -1,0 +1,133 @@
+package optim
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/buffers/prng"
+	"gputrain/gpu"
+)
+
+// Checks compares every kind of fused kernel with its twin, over a small tree with leaves of odd sizes. Errors are relative
+// to the largest number of a leaf.
+func Checks() []gpu.Check {
+	lr := WarmupCosine(warmupBegin, 0.05, 1, 4, 0.01, 1)
+	adam := func(dtype buffers.DType, n Numerics) Transform {
+		return ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: dtype, Nesterov: true, Numerics: n})
+	}
+	rate := ScaleByLearningRate(lr, PathRate{Pattern: "^b", Multiplier: 2})
+	// Ten roundings or so of 2^-24 a call; a bf16 moment may fall to the other side of a rounding, which is one of 2^-8.
+	const single, half = 1e-5, 0x1p-6
+	var checks []gpu.Check
+	for _, c := range []struct {
+		name      string
+		tx        Transform
+		tolerance float64
+	}{
+		{"adamw", Chain(adam(buffers.F32, Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), single},
+		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam(buffers.F32, Stable), rate), single},
+		{"adamw_bf16_stochastic", Chain(adam(buffers.BF16, Stable), rate), half},
+		{"adamw_bf16_nearest", Chain(adam(buffers.BF16, EFormer), rate), half},
+		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), single},
+		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), single},
+	} {
+		checks = append(checks, gpu.Check{Name: "optim." + c.name, Run: func(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
+			r, err := follow(ctx, d, c.tx)
+			r.Tolerance = c.tolerance
+			if err != nil {
+				return r, fmt.Errorf("optim: check %s: %w", c.name, err)
+			}
+			return r, nil
+		}})
+	}
+	return checks
+}
+
+// follow runs four calls on the device and in the twin.
+func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error) {
+	var result gpu.Result
+	draw := func(call uint32) []buffers.Host {
+		key := prng.NewKey(7).FoldIn(call)
+		var out []buffers.Host
+		for i, shape := range [][]int{{}, {129}, {7, 33}, {3, 1, 700}} {
+			h := buffers.Host{Path: string(rune('a' + i)), Shape: shape, Data: make([]float32, buffers.Leaf{Shape: shape}.Elements())}
+			for k := range h.Data {
+				h.Data[k] = key.FoldIn(uint32(i)).Normal(uint64(k))
+			}
+			out = append(out, h)
+		}
+		return out
+	}
+	start := draw(0)
+	params, err := buffers.Upload(d, "optim.check.params", start, buffers.F32)
+	if err != nil {
+		return result, err
+	}
+	defer params.Release()
+	grads, err := buffers.NewTree(d, "optim.check.grads", params.Layout(), buffers.F32)
+	if err != nil {
+		return result, err
+	}
+	defer grads.Release()
+	s, err := tx.Init(params)
+	if err != nil {
+		return result, err
+	}
+	defer s.Release()
+	twin, err := NewTwin(tx, start)
+	if err != nil {
+		return result, err
+	}
+	for call := uint32(1); call <= 4; call++ {
+		g := draw(call)
+		rec := d.Record("gputrain.optim.check")
+		if err := grads.WriteAll(g); err != nil {
+			return result, err
+		}
+		if err := tx.Update(rec, grads, s, params); err != nil {
+			return result, err
+		}
+		if _, err := s.Prepare(); err != nil {
+			return result, err
+		}
+		if err := rec.Submit(ctx); err != nil {
+			return result, err
+		}
+		if err := twin.Update(g); err != nil {
+			return result, err
+		}
+		for _, tree := range append([]NamedTree{{"params", params}}, s.Trees()...) {
+			want := twin.Params()
+			if tree.Tree != params {
+				want = twin.State(tree.Name)
+			}
+			got, err := tree.Tree.Download(ctx)
+			if err != nil {
+				return result, err
+			}
+			worst(&result, fmt.Sprintf("call %d %s", call, tree.Name), got, want)
+		}
+	}
+	return result, nil
+}
+
+// worst keeps the largest error in relation to the largest number of its leaf.
+func worst(r *gpu.Result, where string, got, want []buffers.Host) {
+	for i, w := range want {
+		largest := 0.0
+		for _, v := range w.Data {
+			largest = max(largest, math.Abs(float64(v)))
+		}
+		for k, v := range w.Data {
+			diff := math.Abs(float64(got[i].Data[k]) - float64(v))
+			if diff > 0 {
+				diff /= largest
+			}
+			if !(diff <= r.MaxError) && !math.IsNaN(r.MaxError) {
+				r.MaxError, r.Worst = diff, fmt.Sprintf("%s/%s[%d]", where, w.Path, k)
+			}
+		}
+	}
+}

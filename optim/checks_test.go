@@ -1,0 +1,134 @@
+package optim
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/shaders"
+)
+
+func TestChecksPass(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, c := range Checks() {
+			r, err := c.Run(t.Context(), d)
+			require.NoError(t, err)
+			assert.True(t, r.MaxError <= r.Tolerance, "%s: %s: %g, allowed %g", c.Name, r.Worst, r.MaxError, r.Tolerance)
+			t.Logf("%s: %s: %g of %g", c.Name, r.Worst, r.MaxError, r.Tolerance)
+		}
+	})
+}
+
+func TestWorstFindsOneFlippedElement(t *testing.T) {
+	leaf := func(data ...float32) []buffers.Host { return []buffers.Host{{Path: "w", Data: data}} }
+	var r gpu.Result
+	worst(&r, "x", leaf(1, 4, 2), leaf(1, 4, 2))
+	assert.Zero(t, r)
+	worst(&r, "x", leaf(1, 4, 2.5), leaf(1, 4, 2))
+	assert.Equal(t, gpu.Result{MaxError: 0.125, Worst: "x/w[2]"}, r)
+	worst(&r, "x", leaf(float32(math.NaN()), 4, 2), leaf(1, 4, 2))
+	worst(&r, "x", leaf(1, 4, 9), leaf(1, 4, 2))
+	assert.True(t, math.IsNaN(r.MaxError), "a NaN stays the worst")
+}
+
+// One element of the chain spoiled, and a check fails.
+func TestChecksFailOnAWrongKernel(t *testing.T) {
+	d := gputest.Device(t)
+	tx := Trace(0.9, false)
+	tx.elements[0].wgsl = "$trace = u + 0.9001 * $trace;\nu = $trace;"
+	r, err := follow(t.Context(), d, tx)
+	require.NoError(t, err)
+	assert.Greater(t, r.MaxError, 1e-5)
+}
+
+func TestFusedText(t *testing.T) {
+	p, err := newPlan(Accumulate(2, SkipNonFinite(Chain(ClipByGlobalNorm(1), Trace(0.5, false), AddDecayedWeights(1, MaskMatrices())))))
+	require.NoError(t, err)
+	assert.Equal(t, []int{1}, p.norms, "skip and clip share the measurement of the mean")
+	update, err := p.fuse(job{kind: updateJob})
+	require.NoError(t, err)
+	var places []int
+	for _, o := range update.operands {
+		places = append(places, o.place)
+	}
+	assert.Equal(t, []int{gradsPlace, paramsPlace, 0, 1}, places)
+	assert.Contains(t, update.kernel.Source, "acc_data[i] = select(vec4<f32>(0.0), acc, live);\nif (statistics[0].y == 0u) { trace_data[i]",
+		"the accumulation is stored on a skipped update too, other state is not")
+	norm, err := p.fuse(job{kind: normJob})
+	require.NoError(t, err)
+	require.Len(t, norm.operands, 2, "gradient and accumulation, neither stored")
+	assert.NotContains(t, norm.kernel.Source, "_data[i] =")
+	for _, b := range norm.kernel.Bindings[:len(norm.kernel.Bindings)-1] {
+		assert.NotEqual(t, gpu.ReadWrite, b.Access, b.Name)
+	}
+	again, err := p.fuse(job{kind: updateJob})
+	require.NoError(t, err)
+	assert.Equal(t, update.kernel, again.kernel, "one source, one pipeline")
+}
+
+func TestUnknownNameInAnElementIsABug(t *testing.T) {
+	p, err := newPlan(single(element{name: "odd", wgsl: "u = $nothing;", twin: func(*cell) {}}))
+	require.NoError(t, err)
+	assert.PanicsWithValue(t, "optim: fuse: odd: unknown name $nothing", func() { _, _ = p.fuse(job{kind: updateJob}) })
+}
+
+func TestMeasurementsAreShared(t *testing.T) {
+	clip, scale := ClipByGlobalNorm(1), Scale(2)
+	for name, c := range map[string]struct {
+		tx   Transform
+		want []int
+	}{
+		"none":            {scale, nil},
+		"statistics only": {GlobalNorm(), []int{0}},
+		"shared":          {SkipNonFinite(Chain(GlobalNorm(), clip)), []int{0}},
+		"after a change":  {Chain(GlobalNorm(), scale, clip, scale), []int{0, 2}},
+		"after a clip":    {Chain(clip, clip), []int{0, 1}},
+		"skip first":      {SkipNonFinite(Chain(scale, clip)), []int{0, 1}},
+	} {
+		p, err := newPlan(c.tx)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, p.norms, name)
+	}
+}
+
+func TestTableOfLeaves(t *testing.T) {
+	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "a", Shape: []int{130}}, {Path: "b", Shape: []int{300, 5}}},
+		gpu.Limits{BindingBytes: 4 * 1024})
+	require.NoError(t, err)
+	p, err := newPlan(Chain(ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.9, MuDType: buffers.BF16}), AddDecayedWeights(1, MaskMatrices())))
+	require.NoError(t, err)
+	columns, err := p.resolve(layout.Leaves(), paths(layout.Leaves()))
+	require.NoError(t, err)
+	assert.Equal(t, []float32{0, 1}, columns)
+	var rows [][]uint32
+	for slab := range layout.Slabs() {
+		words, values := p.table(layout, slab, columns)
+		assert.Equal(t, []uint32{0, 0x3f800000}, words[values:])
+		for i := uint32(0); i < values; i += 3 {
+			rows = append(rows, words[i:i+3])
+		}
+	}
+	a, b := pathKey("a"), pathKey("b")
+	assert.NotEqual(t, a, b)
+	require.Equal(t, []uint32{0<<8 | 128, a, 0}, rows[0])
+	require.Equal(t, []uint32{0<<8 | 2, a, 32}, rows[1])
+	last, elements := rows[len(rows)-1], uint32(0)
+	for _, r := range rows {
+		if r[1] == b {
+			elements += r[0] & 0xff
+			assert.Equal(t, uint32(1), r[0]>>8)
+		}
+	}
+	assert.Equal(t, uint32(1500), elements)
+	assert.Equal(t, b, last[1])
+}
+
+// Every kernel file of this package is found under its name.
+func TestShaderNames(t *testing.T) {
+	assert.Subset(t, shaders.Names(), []string{"optim_update.wgsl", "optim_norm.wgsl", "optim_norm_total.wgsl"})
+}
