@@ -3,8 +3,10 @@ package runfile
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -236,17 +238,38 @@ func firstIn(section string) string {
 	return section
 }
 
-// Changed lists the keys whose value is not the default's, in order, with
-// their values as text: what tells two runs apart.
-func (c *Config) Changed() []string {
-	var out []string
-	for _, f := range fields {
-		if c.origin[f.key] != "default" {
-			out = append(out, f.key+"="+c.text(f))
+// Values yields every key with its value, in the order of the file; the
+// optimizer's own parameters as "optimizer.parameters.NAME".
+func (c *Config) Values() iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) {
+		for _, f := range fields {
+			if f.key == "optimizer.parameters" {
+				for _, name := range sortedKeys(c.Optimizer.Parameters) {
+					if !yield(f.key+"."+name, c.Optimizer.Parameters[name]) {
+						return
+					}
+				}
+				continue
+			}
+			if !yield(f.key, c.value(f)) {
+				return
+			}
 		}
 	}
-	for _, name := range sortedKeys(c.Optimizer.Parameters) {
-		out = append(out, fmt.Sprintf("optimizer.%s=%v", name, c.Optimizer.Parameters[name]))
+}
+
+func (c *Config) value(f field) any { return reflect.ValueOf(c.Run).FieldByIndex(f.index).Interface() }
+
+// Laid lists key=value for what neither the defaults nor one of files say: what
+// tells two runs of the same files apart.
+func (c *Config) Laid(files []string) []string {
+	var out []string
+	for key, value := range c.Values() {
+		from := string(c.Origin(key))
+		said := from == "default" || slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(from, file+":") })
+		if !said {
+			out = append(out, key+"="+inline(value))
+		}
 	}
 	return out
 }

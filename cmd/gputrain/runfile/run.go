@@ -25,18 +25,16 @@ type Model struct {
 	Width        int     `yaml:"width" doc:"embedding width, a multiple of heads"`
 	Intermediate int     `yaml:"intermediate" doc:"width of the feed-forward layer; 0 = 4 x width (gpt2), 8/3 x width rounded up to 16 (llama)"`
 	Context      int     `yaml:"context" doc:"tokens a sequence"`
-	Vocab        int     `yaml:"vocab" doc:"vocabulary; 0 = what the data has (256 for bytes)"`
-	Dropout      float64 `yaml:"dropout" doc:"gpt2: probability of dropping an activation"`
+	Vocab        int     `yaml:"vocab" doc:"vocabulary; 0 = what the data has (256 for bytes, 65536 for bare u16)"`
+	Dropout      float64 `yaml:"dropout" doc:"gpt2: probability of dropping an activation in training, also with from, whose own is not used"`
 	TieHead      bool    `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2's always does)"`
 	RopeTheta    float64 `yaml:"rope_theta" doc:"llama: base of the rotary frequencies"`
 }
 
-// Data names the text. With neither text nor bin the built-in corpus is the Go
-// source of the toolchain at hand.
+// Data names the text; with none it is the Go source of the toolchain at hand.
 type Data struct {
-	Text       []string `yaml:"text" doc:"text files or globs (** crosses folders); empty = the Go source of the toolchain at hand"`
-	Tokens     string   `yaml:"tokens" doc:"how text becomes tokens: bytes; or what a .bin file holds: u16 or u32"`
-	Bin        []string `yaml:"bin" doc:"pre-tokenised .bin files, instead of text"`
+	Text       []string `yaml:"text" doc:"files or globs (** crosses folders); empty = the Go source of the toolchain at hand"`
+	Tokens     string   `yaml:"tokens" doc:"what the files are: text whose bytes are the tokens (bytes), or little-endian tokens (u16, u32)"`
 	Validation float64  `yaml:"validation" doc:"share kept for validation, by file where there are several"`
 	Prefetch   int      `yaml:"prefetch" doc:"batches made ahead in the background"`
 }
@@ -74,7 +72,7 @@ type Train struct {
 	Keep         int     `yaml:"keep" doc:"checkpoints kept, the best besides"`
 	SampleEvery  int     `yaml:"sample_every" doc:"updates between samples; 0 = only at the end"`
 	SampleTokens int     `yaml:"sample_tokens" doc:"tokens of a sample"`
-	Prompt       string  `yaml:"prompt" doc:"what a sample begins with"`
+	Prompt       string  `yaml:"prompt" doc:"what a sample begins with; empty = what suits the text"`
 	Temperature  float64 `yaml:"temperature" doc:"of sampling; 0 = always the likeliest token"`
 	TopK         int     `yaml:"top_k" doc:"sample among the k likeliest tokens; 0 = all"`
 	LogEvery     int     `yaml:"log_every" doc:"updates between lines of metrics.jsonl"`
@@ -103,7 +101,7 @@ func Default() Run {
 		},
 		Train: Train{
 			Steps: 600, Batch: 8, Accumulate: 1, EvalEvery: 100, EvalTokens: 65536, SaveEvery: 100, Keep: 3,
-			SampleTokens: 240, Prompt: "func ", Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, Seed: 42,
+			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, Seed: 42,
 		},
 		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1},
 	}

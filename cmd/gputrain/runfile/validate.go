@@ -17,14 +17,28 @@ func (c *Config) Validate() error {
 		key        string
 		value, min int
 	}{
-		{"model.layers", c.Model.Layers, 1}, {"model.heads", c.Model.Heads, 1}, {"model.width", c.Model.Width, 1},
-		{"model.kv_heads", c.Model.KVHeads, 0}, {"model.intermediate", c.Model.Intermediate, 0},
-		{"model.context", c.Model.Context, 1}, {"model.vocab", c.Model.Vocab, 0}, {"data.prefetch", c.Data.Prefetch, 0},
-		{"optimizer.schedule.warmup_steps", c.Optimizer.Schedule.WarmupSteps, 0}, {"optimizer.schedule.steps", c.Optimizer.Schedule.Steps, 0},
-		{"train.steps", c.Train.Steps, 1}, {"train.batch", c.Train.Batch, 1}, {"train.accumulate", c.Train.Accumulate, 1},
-		{"train.eval_every", c.Train.EvalEvery, 0}, {"train.eval_tokens", c.Train.EvalTokens, 0}, {"train.save_every", c.Train.SaveEvery, 0},
-		{"train.keep", c.Train.Keep, 1}, {"train.sample_every", c.Train.SampleEvery, 0}, {"train.sample_tokens", c.Train.SampleTokens, 0},
-		{"train.top_k", c.Train.TopK, 0}, {"train.log_every", c.Train.LogEvery, 1}, {"train.nan_patience", c.Train.NaNPatience, 1},
+		{"model.layers", c.Model.Layers, 1},
+		{"model.heads", c.Model.Heads, 1},
+		{"model.width", c.Model.Width, 1},
+		{"model.kv_heads", c.Model.KVHeads, 0},
+		{"model.intermediate", c.Model.Intermediate, 0},
+		{"model.context", c.Model.Context, 1},
+		{"model.vocab", c.Model.Vocab, 0},
+		{"data.prefetch", c.Data.Prefetch, 0},
+		{"optimizer.schedule.warmup_steps", c.Optimizer.Schedule.WarmupSteps, 0},
+		{"optimizer.schedule.steps", c.Optimizer.Schedule.Steps, 0},
+		{"train.steps", c.Train.Steps, 1},
+		{"train.batch", c.Train.Batch, 1},
+		{"train.accumulate", c.Train.Accumulate, 1},
+		{"train.eval_every", c.Train.EvalEvery, 0},
+		{"train.eval_tokens", c.Train.EvalTokens, 0},
+		{"train.save_every", c.Train.SaveEvery, 0},
+		{"train.keep", c.Train.Keep, 1},
+		{"train.sample_every", c.Train.SampleEvery, 0},
+		{"train.sample_tokens", c.Train.SampleTokens, 0},
+		{"train.top_k", c.Train.TopK, 0},
+		{"train.log_every", c.Train.LogEvery, 1},
+		{"train.nan_patience", c.Train.NaNPatience, 1},
 	}
 	for _, w := range whole {
 		if w.value < w.min {
@@ -35,11 +49,14 @@ func (c *Config) Validate() error {
 		key        string
 		value, max float64
 	}{
-		{"model.dropout", c.Model.Dropout, 0.999}, {"data.validation", c.Data.Validation, 0.9},
-		{"optimizer.learning_rate", c.Optimizer.LearningRate, 1e6}, {"optimizer.weight_decay", c.Optimizer.WeightDecay, 1e6},
+		{"model.dropout", c.Model.Dropout, 0.999},
+		{"data.validation", c.Data.Validation, 0.9},
+		{"optimizer.learning_rate", c.Optimizer.LearningRate, 1e6},
+		{"optimizer.weight_decay", c.Optimizer.WeightDecay, 1e6},
 		{"optimizer.schedule.learning_rate_end", c.Optimizer.Schedule.LearningRateEnd, 1e6},
 		{"optimizer.schedule.exponent", c.Optimizer.Schedule.Exponent, 100},
-		{"train.temperature", c.Train.Temperature, 100}, {"model.rope_theta", c.Model.RopeTheta, math.MaxFloat64},
+		{"train.temperature", c.Train.Temperature, 100},
+		{"model.rope_theta", c.Model.RopeTheta, math.MaxFloat64},
 	}
 	for _, n := range numbers {
 		if !(n.value >= 0 && n.value <= n.max) {
@@ -50,8 +67,10 @@ func (c *Config) Validate() error {
 		key, value string
 		known      []string
 	}{
-		{"model.kind", c.Model.Kind, []string{"gpt2", "llama"}}, {"data.tokens", c.Data.Tokens, []string{"bytes", "u16", "u32"}},
-		{"optimizer.numerics", c.Optimizer.Numerics, []string{"stable", "eformer"}}, {"pipeline.schedule", c.Pipeline.Schedule, []string{"1f1b"}},
+		{"model.kind", c.Model.Kind, []string{"gpt2", "llama"}},
+		{"data.tokens", c.Data.Tokens, []string{"bytes", "u16", "u32"}},
+		{"optimizer.numerics", c.Optimizer.Numerics, []string{"stable", "eformer"}},
+		{"pipeline.schedule", c.Pipeline.Schedule, []string{"1f1b"}},
 	}
 	for _, n := range names {
 		if !slices.Contains(n.known, n.value) {
@@ -71,11 +90,8 @@ func (c *Config) Validate() error {
 	if len(c.Pipeline.Adapters) > 1 {
 		return c.invalid("pipeline.adapters", c.Pipeline.Adapters, "one adapter for the one stage")
 	}
-	if len(c.Data.Text) > 0 && len(c.Data.Bin) > 0 {
-		return c.invalid("data.bin", c.Data.Bin, "either data.text or data.bin, not both")
-	}
-	if (len(c.Data.Bin) > 0) == (c.Data.Tokens == "bytes") {
-		return c.invalid("data.tokens", strconv.Quote(c.Data.Tokens), "bytes for text, u16 or u32 for data.bin")
+	if len(c.Data.Text) == 0 && c.Data.Tokens != "bytes" {
+		return c.invalid("data.tokens", strconv.Quote(c.Data.Tokens), "bytes, or files in data.text")
 	}
 	if _, err := ParseBytes(c.Train.MemoryLimit); err != nil {
 		return c.invalid("train.memory_limit", strconv.Quote(c.Train.MemoryLimit), "bytes such as 800MB or 6GiB")

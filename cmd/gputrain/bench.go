@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"gputrain/gpu"
+	"gputrain/optim"
+	"gputrain/shaders/suggest"
+)
+
+type benchCmd struct {
+	Name    string `arg:"" optional:"" help:"Only one: copy, matmul, train, or an optimizer; none = all."`
+	Adapter string `help:"Index, part of a name, backend:part, or all." placeholder:"SEL"`
+	JSON    bool   `help:"One JSON object a figure on standard output."`
+}
+
+// figure is one measurement. Ratio is to what Of names, both of the same run.
+type figure struct {
+	Bench      string  `json:"bench"`
+	Adapter    string  `json:"adapter"`
+	Value      float64 `json:"value"`
+	Unit       string  `json:"unit"`
+	Millis     float64 `json:"ms,omitempty"`
+	Dispatches int     `json:"dispatches,omitempty"`
+	Bytes      uint64  `json:"bytes,omitempty"` // moved between host and device
+	Ratio      float64 `json:"ratio,omitempty"`
+	Of         string  `json:"of,omitempty"`
+}
+
+// benchShapes are the products that are measured: the square one, and those of
+// the default model's step (1,024 tokens, width 128).
+var benchShapes = []matmulShape{
+	{1024, 1024, 1024, "nn"}, {1024, 1024, 1024, "nt"}, {1024, 1024, 1024, "tn"},
+	{1024, 128, 384, "nn"}, {1024, 128, 128, "nn"}, {1024, 128, 512, "nn"}, {1024, 512, 128, "nn"}, {1024, 128, 256, "nt"},
+	{1024, 384, 128, "nt"}, {1024, 512, 128, "nt"}, {128, 1024, 384, "tn"}, {128, 1024, 512, "tn"}, {512, 1024, 128, "tn"},
+}
+
+func (c *benchCmd) Run(ctx context.Context) error {
+	names := slices.Concat([]string{"copy", "matmul", "train"}, optim.Names())
+	if c.Name != "" && !slices.Contains(names, c.Name) {
+		return usageError{fmt.Errorf("bench: found %q, wanted one of %s%s", c.Name, strings.Join(names, ", "), suggest.DidYouMean(c.Name, names))}
+	}
+	adapters, err := chosenAdapters(c.Adapter)
+	if err != nil {
+		return err
+	}
+	for _, a := range adapters {
+		if err := c.measure(ctx, a); err != nil {
+			return fmt.Errorf("bench: %s: %w", a, err)
+		}
+	}
+	return nil
+}
+
+func (c *benchCmd) wants(name string) bool { return c.Name == "" || c.Name == name }
+
+func (c *benchCmd) measure(ctx context.Context, a gpu.Adapter) error {
+	dev, err := gpu.Open(ctx, a, gpu.Options{})
+	if err != nil {
+		return err
+	}
+	defer dev.Release()
+	dev.SetAutotune(false)
+	if !c.JSON {
+		fmt.Printf("%s, driver %s\n", a, a.Driver)
+	}
+	report := func(f figure) error {
+		f.Adapter = a.Name + " " + a.Backend
+		return c.print(f)
+	}
+	if c.wants("matmul") {
+		for _, s := range benchShapes {
+			rate, err := measureMatmul(ctx, dev, s)
+			if err != nil {
+				return err
+			}
+			if err := report(figure{Bench: "matmul " + s.String(), Value: rate, Unit: "GFLOP/s"}); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.memory(ctx, dev, report); err != nil {
+		return err
+	}
+	if !c.wants("train") {
+		return nil
+	}
+	return benchTraining(ctx, dev, report)
+}
+
+// memory measures the copy and, as ratios to it, the optimizers.
+func (c *benchCmd) memory(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
+	var wanted []string
+	for _, name := range optim.Names() {
+		if c.wants(name) {
+			wanted = append(wanted, name)
+		}
+	}
+	if len(wanted) == 0 && !c.wants("copy") {
+		return nil
+	}
+	rate, err := measureCopy(ctx, dev)
+	if err != nil {
+		return err
+	}
+	if err := report(figure{Bench: "copy", Value: rate, Unit: "GB/s"}); err != nil {
+		return err
+	}
+	for _, name := range wanted {
+		f, err := measureOptimizer(ctx, dev, name)
+		if err != nil {
+			return err
+		}
+		if err := report(figure{Bench: name, Value: f.GBPerSecond, Unit: "GB/s", Millis: f.Millis, Dispatches: f.Dispatches, Ratio: f.GBPerSecond / rate, Of: "copy"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *benchCmd) print(f figure) error {
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(f)
+	}
+	line := fmt.Sprintf("  %-26s %9.1f %s", f.Bench, f.Value, f.Unit)
+	if f.Millis > 0 {
+		line += fmt.Sprintf(", %.1f ms", f.Millis)
+	}
+	if f.Dispatches > 0 {
+		line += fmt.Sprintf(", %d dispatches", f.Dispatches)
+	}
+	if f.Bytes > 0 {
+		line += fmt.Sprintf(", %s moved", size(f.Bytes))
+	}
+	if f.Of != "" {
+		line += fmt.Sprintf(", %.2f of %s", f.Ratio, f.Of)
+	}
+	_, err := fmt.Println(line)
+	return err
+}

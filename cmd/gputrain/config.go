@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+
+	"gputrain/cmd/gputrain/runfile"
+)
+
+type configCmd struct {
+	Template configTemplateCmd `cmd:"" help:"Write a run file with every key, its default and what it means."`
+	Explain  configExplainCmd  `cmd:"" help:"Show every value in force and where it came from."`
+}
+
+type configTemplateCmd struct{}
+
+func (*configTemplateCmd) Run() error { return runfile.Template(os.Stdout) }
+
+type configExplainCmd struct {
+	runFlags
+}
+
+func (c *configExplainCmd) Run() error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	return cfg.Explain(os.Stdout)
+}
+
+// runFlags are the layers of a run's values.
+type runFlags struct {
+	Files []string `arg:"" optional:"" name:"run.yaml" help:"Run files, later ones over earlier ones; none = the built-in default run."`
+	Set   []string `help:"Lay one value over the run file, such as --set train.steps=100." placeholder:"KEY=VALUE" sep:"none"`
+}
+
+func (f *runFlags) load() (*runfile.Config, error) {
+	cfg, err := runfile.ReadAll(f.Files, os.Environ(), f.Set)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return cfg, nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// definition is the model that a run file describes, with its parameters where
+// it takes them from a directory.
+func definition(cfg *runfile.Config) (model.Definition, []buffers.Host, error) {
+	m := cfg.Model
+	if m.From != "" {
+		dir, err := modelDir(m.From)
+		if err != nil {
+			return nil, nil, err
+		}
+		def, params, err := model.ReadHF(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		if def, err = model.WithDropout(def, m.Dropout); err != nil {
+			return nil, nil, usageError{err}
+		}
+		return def, params, nil
+	}
+	vocab := m.Vocab
+	if vocab == 0 {
+		vocab = map[string]int{"bytes": 256, "u16": 1 << 16}[cfg.Data.Tokens]
+	}
+	var def model.Definition
+	var err error
+	switch m.Kind {
+	case "gpt2":
+		def, err = model.NewGPT2(model.GPT2Config{
+			Layers: m.Layers, Heads: m.Heads, Width: m.Width, Vocab: vocab, Context: m.Context, Intermediate: m.Intermediate,
+			EmbeddingDropout: m.Dropout, ResidualDropout: m.Dropout,
+		})
+	case "llama":
+		def, err = model.NewLlama(model.LlamaConfig{
+			Layers: m.Layers, Heads: m.Heads, KVHeads: m.KVHeads, Width: m.Width, Vocab: vocab, Context: m.Context, Intermediate: m.Intermediate,
+			RopeTheta: m.RopeTheta, Tied: m.TieHead,
+		})
+		if err == nil {
+			def, err = model.WithDropout(def, m.Dropout)
+		}
+	}
+	if err != nil {
+		return nil, nil, usageError{err}
+	}
+	return def, nil, nil
+}
+
+// optimizerConfig is the optimizer that a run file describes. A schedule without
+// an end of its own ends with the run.
+func optimizerConfig(cfg *runfile.Config) (optim.Config, error) {
+	o := cfg.Optimizer
+	s := o.Schedule
+	steps := s.Steps
+	if steps == 0 {
+		steps = cfg.Train.Steps
+	}
+	mask := optim.MaskMatrices()
+	if len(o.DecayMask) > 0 {
+		mask = optim.MaskPatterns(o.DecayMask...)
+	}
+	parameters, err := json.Marshal(o.Parameters)
+	if err != nil {
+		return optim.Config{}, fmt.Errorf("run file: optimizer: parameters: %w", err)
+	}
+	c := optim.Config{
+		Name:       o.Name,
+		Parameters: parameters,
+		Options: optim.Options{
+			Schedule: optim.ScheduleConfig{
+				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: int64(s.WarmupSteps), Steps: int64(steps), Exponent: s.Exponent,
+			},
+			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Numerics: optim.Numerics(o.Numerics),
+		},
+	}
+	if _, err := c.Build(); err != nil {
+		return c, fmt.Errorf("run file: optimizer (%s): %w", cfg.Origin("optimizer.name"), err)
+	}
+	return c, nil
+}
+
+// runName names the directory of a run: the run file's name, and a short hash
+// of what was laid over it.
+func runName(files []string, cfg *runfile.Config) string {
+	name := "default"
+	if len(files) > 0 {
+		base := filepath.Base(files[len(files)-1])
+		name = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	laid := cfg.Laid(files)
+	if len(laid) == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%08x", name, crc32.ChecksumIEEE([]byte(strings.Join(laid, "\n"))))
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"text/tabwriter"
+
+	"gputrain/gpu"
+)
+
+type devicesCmd struct {
+	JSON bool `help:"One JSON array on standard output."`
+}
+
+// deviceLine is an adapter as `devices --json` shows it. Sizes in bytes.
+type deviceLine struct {
+	Index             int    `json:"index"`
+	Name              string `json:"name"`
+	Backend           string `json:"backend"`
+	Type              string `json:"type"`
+	Driver            string `json:"driver"`
+	Default           bool   `json:"default"` // taken when nothing else is said
+	MaxBufferBytes    uint64 `json:"max_buffer_bytes"`
+	MaxBindingBytes   uint64 `json:"max_binding_bytes"`
+	MaxStorageBuffers int    `json:"max_storage_buffers"`
+	MaxInvocations    int    `json:"max_invocations_per_workgroup"`
+	MaxWorkgroupBytes int    `json:"max_workgroup_bytes"`
+	MaxWorkgroupsADim uint32 `json:"max_workgroups_per_dimension"`
+	Timestamps        bool   `json:"timestamps"`
+}
+
+func (c *devicesCmd) Run() error {
+	adapters, err := gpu.Adapters()
+	if err != nil {
+		return err
+	}
+	best, bestErr := gpu.Select("")
+	lines := make([]deviceLine, len(adapters))
+	for i, a := range adapters {
+		l := a.Limits
+		lines[i] = deviceLine{
+			Index: a.Index, Name: a.Name, Backend: a.Backend, Type: a.Type, Driver: a.Driver,
+			Default:        bestErr == nil && best.Index == a.Index,
+			MaxBufferBytes: l.BufferBytes, MaxBindingBytes: l.BindingBytes, MaxStorageBuffers: l.StorageBuffers,
+			MaxInvocations: l.Invocations, MaxWorkgroupBytes: l.WorkgroupBytes, MaxWorkgroupsADim: l.Workgroups,
+			Timestamps: a.Timestamps,
+		}
+	}
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(lines)
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\tINDEX\tNAME\tBACKEND\tTYPE\tDRIVER\tBUFFER\tBINDING\tSTORAGE BUFFERS\tINVOCATIONS\tTIMESTAMPS")
+	for _, l := range lines {
+		mark := ""
+		if l.Default {
+			mark = "*"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%v\n", mark, l.Index, l.Name, l.Backend, l.Type, l.Driver,
+			size(l.MaxBufferBytes), size(l.MaxBindingBytes), l.MaxStorageBuffers, l.MaxInvocations, l.Timestamps)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if bestErr != nil {
+		return bestErr
+	}
+	fmt.Println("* taken unless --adapter or GPUTRAIN_ADAPTER says otherwise: an index, a part of a name, or backend:part")
+	return nil
+}
+
+// size writes bytes with a binary unit.
+func size(b uint64) string {
+	const unit = 1024
+	if b < unit {
+		return fmt.Sprintf("%d B", b)
+	}
+	v, i := float64(b), -1
+	for v >= unit && i < 4 {
+		v /= unit
+		i++
+	}
+	return fmt.Sprintf("%.4g %ciB", v, "KMGTP"[i])
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/cmd/gputrain/doctor"
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+type doctorCmd struct {
+	Adapter string `help:"Index, part of a name, backend:part, or all." placeholder:"SEL"`
+	Cases   string `help:"Folder of golden cases, or one case, instead of the built-in ones." type:"existingdir" placeholder:"DIR"`
+	JSON    bool   `help:"One JSON object a case on standard output."`
+	Shaders string `help:"Write the WGSL of every kernel that was compiled into this folder." type:"path" placeholder:"DIR"`
+}
+
+// doctorLine is a case, with a figure where it measures speed.
+type doctorLine struct {
+	doctor.Result
+	Figure string // "21.4 GB/s"; "" for cases that prove numbers
+}
+
+func (c *doctorCmd) Run(ctx context.Context) error {
+	cases, err := c.cases()
+	if err != nil {
+		return err
+	}
+	adapters, err := chosenAdapters(c.Adapter)
+	if err != nil {
+		return err
+	}
+	failed, passed, unsupported := 0, 0, 0
+	for _, a := range adapters {
+		report := func(l doctorLine) error {
+			switch {
+			case l.Unsupported:
+				unsupported++
+			case l.Pass:
+				passed++
+			default:
+				failed++
+			}
+			return c.print(l)
+		}
+		if err := c.examine(ctx, a, cases, report); err != nil {
+			return fmt.Errorf("doctor: %s: %w", a.Name, err)
+		}
+	}
+	if !c.JSON {
+		fmt.Printf("%d passed, %d failed, %d not yet supported\n", passed, failed, unsupported)
+	}
+	if failed > 0 {
+		return fmt.Errorf("doctor: %d cases failed", failed)
+	}
+	return nil
+}
+
+// cases are the built-in golden cases, the folders below --cases, or that
+// folder itself where it is a case.
+func (c *doctorCmd) cases() (map[string]fs.FS, error) {
+	if c.Cases == "" {
+		return doctor.Cases()
+	}
+	if _, err := os.Stat(filepath.Join(c.Cases, "case.json")); err == nil {
+		return map[string]fs.FS{filepath.Base(c.Cases): os.DirFS(c.Cases)}, nil
+	}
+	found, err := filepath.Glob(filepath.Join(c.Cases, "*", "case.json"))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, usageError{fmt.Errorf("doctor: --cases %s: found no case.json, wanted a case or folders that hold one each", c.Cases)}
+	}
+	cases := map[string]fs.FS{}
+	for _, f := range found {
+		cases[filepath.Base(filepath.Dir(f))] = os.DirFS(filepath.Dir(f))
+	}
+	return cases, nil
+}
+
+// chosenAdapters are all of them, or the one that is meant by sel.
+func chosenAdapters(sel string) ([]gpu.Adapter, error) {
+	if sel == "all" {
+		return gpu.Adapters()
+	}
+	a, err := selectAdapter(sel)
+	return []gpu.Adapter{a}, err
+}
+
+// selectAdapter finds one adapter; a selector that names none is a usage error.
+func selectAdapter(sel string) (gpu.Adapter, error) {
+	a, err := gpu.Select(sel)
+	if err != nil && !errors.Is(err, gpu.ErrNoAdapter) {
+		return a, usageError{err}
+	}
+	return a, err
+}
+
+// examine runs the golden cases, every kernel's check and the speed figures on
+// one adapter.
+func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string]fs.FS, report func(doctorLine) error) error {
+	dev, err := gpu.Open(ctx, a, gpu.Options{})
+	if err != nil {
+		return err
+	}
+	defer dev.Release()
+	dev.SetAutotune(false)
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		r, err := doctor.RunCase(ctx, dev, cases[name])
+		if err != nil {
+			return fmt.Errorf("case %s: %w", name, err)
+		}
+		if err := report(doctorLine{Result: r}); err != nil {
+			return err
+		}
+	}
+	for _, check := range slices.Concat(buffers.Checks(), graph.Checks()) {
+		r, err := check.Run(ctx, dev)
+		if err != nil {
+			return fmt.Errorf("kernel %s: %w", check.Name, err)
+		}
+		line := doctorLine{Result: doctor.Result{
+			Case: "kernel/" + check.Name, Adapter: a.Name + " " + a.Backend, Pass: r.MaxError <= r.Tolerance,
+			MaxError: r.MaxError, Tolerance: r.Tolerance, Worst: r.Worst,
+		}}
+		if err := report(line); err != nil {
+			return err
+		}
+	}
+	if c.Shaders != "" {
+		if err := writeShaders(dev, c.Shaders); err != nil {
+			return err
+		}
+	}
+	return speeds(ctx, dev, func(name, figure string) error {
+		return report(doctorLine{Result: doctor.Result{Case: "speed/" + name, Adapter: a.Name + " " + a.Backend, Pass: true}, Figure: figure})
+	})
+}
+
+// writeShaders writes each compiled kernel as LABEL-N.wgsl.
+func writeShaders(dev *gpu.Device, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for i, k := range []*gpu.Kernel{} {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.wgsl", k.Label, i)), []byte(k.Source), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *doctorCmd) print(l doctorLine) error {
+	if c.JSON {
+		raw, err := json.Marshal(l.Result)
+		if err != nil {
+			return err
+		}
+		if l.Figure != "" {
+			figure, _ := json.Marshal(l.Figure)
+			raw = append(raw[:len(raw)-1], fmt.Sprintf(`,"figure":%s}`, figure)...)
+		}
+		_, err = fmt.Println(string(raw))
+		return err
+	}
+	var err error
+	switch {
+	case l.Unsupported:
+		_, err = fmt.Printf("  --  %-28s not yet supported\n", l.Case)
+	case l.Figure != "":
+		_, err = fmt.Printf("      %-28s %s\n", l.Case, l.Figure)
+	case l.Pass:
+		_, err = fmt.Printf("  ok  %-28s error %.2g of %.2g\n", l.Case, l.MaxError, l.Tolerance)
+	default:
+		_, err = fmt.Printf("FAIL  %-28s error %.3g, tolerance %.3g at %s\n", l.Case, l.MaxError, l.Tolerance, l.Worst)
+	}
+	return err
+}

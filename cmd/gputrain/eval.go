@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"gputrain/data"
+)
+
+type evalCmd struct {
+	modelFlags
+	Text  []string `help:"Text files or globs; none = the validation part of the run's own text." placeholder:"GLOB"`
+	Batch int      `help:"Sequences at once; the loss does not depend on it." default:"8"`
+	Limit int      `help:"Tokens to read at most, evenly spaced; 0 = all." default:"0"`
+	JSON  bool     `help:"One JSON object on standard output."`
+}
+
+func (c *evalCmd) Run(ctx context.Context) error {
+	m, release, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	window := m.Definition().Context()
+	text, err := corpus(c.Model, c.Text, window)
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	tokens := text.Validation
+	if len(c.Text) > 0 {
+		tokens = text.Train
+	}
+	if tokens.Vocab() > m.Definition().Vocab() {
+		return usageError{fmt.Errorf("eval: text has tokens up to %d, the model %d", tokens.Vocab()-1, m.Definition().Vocab()-1)}
+	}
+	windows := 0
+	if c.Limit > 0 {
+		windows = max(1, c.Limit/window)
+	}
+	evaluation, err := data.NewEvaluation(tokens, window, c.Batch, windows)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	r, err := m.Evaluate(ctx, evaluation)
+	if err != nil {
+		return err
+	}
+	seconds := time.Since(start).Seconds()
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(map[string]any{
+			"eval_loss": r.Loss, "perplexity": math.Exp(r.Loss), "tokens": r.Tokens, "tokens_per_second": float64(r.Tokens) / seconds,
+		})
+	}
+	_, err = fmt.Printf("loss %.4f nats a token, perplexity %.3f, %d tokens in %.1f s\n", r.Loss, math.Exp(r.Loss), r.Tokens, seconds)
+	return err
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+
+	"gputrain/gpu"
+	"gputrain/state"
+	"gputrain/train"
+)
+
+// Exit codes that scripts may rely on.
+const (
+	exitFailure    = 1
+	exitUsage      = 2
+	exitStopped    = 3 // stopped and saved: run the same command again
+	exitDiverged   = 4
+	exitMemory     = 5
+	exitCheckpoint = 6
+	exitNoAdapter  = 7
+)
+
+// A usageError is a mistake on the command line or in the run file.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// exitCode maps an error to the code of its kind.
+func exitCode(err error) int {
+	var usage usageError
+	var limit *gpu.LimitError
+	switch {
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.Is(err, train.ErrStopped):
+		return exitStopped
+	case errors.Is(err, train.ErrDiverged):
+		return exitDiverged
+	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):
+		return exitMemory
+	case errors.Is(err, state.ErrCheckpoint):
+		return exitCheckpoint
+	case errors.Is(err, gpu.ErrNoAdapter):
+		return exitNoAdapter
+	}
+	return exitFailure
+}

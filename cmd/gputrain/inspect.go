@@ -1,0 +1,130 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"gputrain/buffers/safetensors"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+type inspectCmd struct {
+	Path      string `arg:"" help:"Run directory, checkpoint, model directory, or a .safetensors file." type:"path"`
+	Optimizer bool   `help:"The optimizer's state instead of the parameters."`
+	JSON      bool   `help:"One JSON object a tensor on standard output."`
+}
+
+// tensorLine is a tensor as `inspect` shows it: figures are of all elements.
+type tensorLine struct {
+	Name      string  `json:"name"`
+	DType     string  `json:"dtype"`
+	Shape     []int   `json:"shape"`
+	Mean      float64 `json:"mean"`
+	RMS       float64 `json:"rms"`
+	MaxAbs    float64 `json:"max_abs"`
+	NonFinite int     `json:"non_finite"`
+}
+
+func (c *inspectCmd) Run() error {
+	info, err := os.Stat(c.Path)
+	if err != nil {
+		return usageError{fmt.Errorf("inspect: %w", err)}
+	}
+	file := c.Path
+	if info.IsDir() {
+		dir, err := modelDir(c.Path)
+		if err != nil {
+			return err
+		}
+		if !c.JSON {
+			if err := describe(dir); err != nil {
+				return err
+			}
+		}
+		file = filepath.Join(dir, "model.safetensors")
+		if c.Optimizer {
+			file = filepath.Join(dir, "optimizer.safetensors")
+		}
+	}
+	f, err := safetensors.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return c.tensors(f)
+}
+
+// describe prints what a checkpoint or a model directory is.
+func describe(dir string) error {
+	def, err := model.ReadConfig(dir)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
+	if _, err := os.Stat(filepath.Join(dir, "state.json")); err != nil {
+		return nil
+	}
+	if err := state.Verify(state.OS, dir); err != nil {
+		return err
+	}
+	r, err := state.ReadRecord(state.OS, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("step %d, %d tokens, seed %d, computed on %s\n", r.Step, r.Run.Tokens, r.Run.Seed, r.Adapter)
+	o := r.Optimizer.Config
+	fmt.Printf("optimizer %s %s, numerics %s, %d updates left out; every checksum holds\n", o.Name, o.Parameters, o.Options.Numerics, r.Skipped)
+	return nil
+}
+
+func (c *inspectCmd) tensors(f *safetensors.File) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	if !c.JSON {
+		fmt.Fprintln(w, "TENSOR\tDTYPE\tSHAPE\tMEAN\tRMS\tMAX\tNOT FINITE")
+	}
+	for _, name := range f.Names() {
+		dtype, shape, _ := f.Info(name)
+		l := tensorLine{Name: name, DType: dtype, Shape: shape}
+		if strings.HasPrefix(dtype, "F") || strings.HasPrefix(dtype, "BF") {
+			values, err := f.Float32(name)
+			if err != nil {
+				return err
+			}
+			l.measure(values)
+		}
+		if c.JSON {
+			if err := json.NewEncoder(os.Stdout).Encode(l); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", l.Name, l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
+	}
+	return w.Flush()
+}
+
+// measure sets the figures; elements that are not finite are counted and left
+// out of the others.
+func (l *tensorLine) measure(values []float32) {
+	sum, squares, n := 0.0, 0.0, 0
+	for _, v := range values {
+		x := float64(v)
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			l.NonFinite++
+			continue
+		}
+		sum += x
+		squares += x * x
+		l.MaxAbs = max(l.MaxAbs, math.Abs(x))
+		n++
+	}
+	if n > 0 {
+		l.Mean, l.RMS = sum/float64(n), math.Sqrt(squares/float64(n))
+	}
+}

@@ -1,0 +1,49 @@
+// Command gputrain trains neural networks on any GPU that speaks Vulkan,
+// Metal, Direct3D 12 or OpenGL.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli is the command line. Documents and figures go to standard output, logs
+// and progress to standard error.
+type cli struct {
+	Train      trainCmd      `cmd:"" help:"Train a model; the same command again goes on where it stopped."`
+	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
+	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
+	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`
+	Devices    devicesCmd    `cmd:"" help:"List the adapters."`
+	Doctor     doctorCmd     `cmd:"" help:"Prove the numbers on an adapter: every kernel against its twin, the golden cases, and speed."`
+	Bench      benchCmd      `cmd:"" help:"Measure copy, matmul, optimizers and training."`
+	Config     configCmd     `cmd:"" help:"Write a commented run file, or say where each value comes from."`
+	Optimizers optimizersCmd `cmd:"" help:"List the optimizers with their parameters and defaults."`
+
+	LogLevel slog.Level `help:"Least level of log lines on standard error: DEBUG, INFO, WARN or ERROR." default:"WARN" env:"GPUTRAIN_LOG_LEVEL"`
+}
+
+func main() {
+	var c cli
+	parser := kong.Must(&c,
+		kong.Name("gputrain"),
+		kong.Description("Trains neural networks on any GPU that speaks Vulkan, Metal, Direct3D 12 or OpenGL."),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	ctx, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		os.Exit(exitUsage)
+	}
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.LogLevel})))
+	ctx.BindTo(context.Background(), (*context.Context)(nil))
+	if err := ctx.Run(); err != nil {
+		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		os.Exit(exitCode(err))
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/optim"
+)
+
+// best runs a program a few times and returns the shortest time of one run:
+// what the machine can do when nothing else disturbs it.
+func best(ctx context.Context, dev *gpu.Device, p *gpu.Program, runs int) (time.Duration, error) {
+	var shortest time.Duration
+	for i := range runs + 1 {
+		start := time.Now()
+		if err := p.Submit(ctx); err != nil {
+			return 0, err
+		}
+		if err := dev.Wait(ctx); err != nil {
+			return 0, err
+		}
+		// The first run warms up.
+		if d := time.Since(start); i > 0 && (shortest == 0 || d < shortest) {
+			shortest = d
+		}
+	}
+	return shortest, nil
+}
+
+// figureElements is the size of the trees in the figures of memory speed:
+// 16.8 million f32, 64 MiB a tree.
+const figureElements = 1 << 24
+
+func figureTree(dev *gpu.Device, label string) (*buffers.Tree, error) {
+	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: []int{figureElements / 4096, 4096}}}, dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	return buffers.NewTree(dev, label, layout, buffers.F32)
+}
+
+// measureCopy is the speed of a copying kernel, bytes read and written, in
+// GB/s.
+func measureCopy(ctx context.Context, dev *gpu.Device) (float64, error) {
+	src, err := figureTree(dev, "bench.src")
+	if err != nil {
+		return 0, err
+	}
+	defer src.Release()
+	dst, err := figureTree(dev, "bench.dst")
+	if err != nil {
+		return 0, err
+	}
+	defer dst.Release()
+	rec := dev.Record("gputrain.bench.copy")
+	if err := buffers.Map(rec, dst, "a", src); err != nil {
+		return 0, err
+	}
+	p, err := rec.Program(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	d, err := best(ctx, dev, p, 7)
+	return 2 * 4 * figureElements / d.Seconds() / 1e9, err
+}
+
+// A matmulShape is C[M,N] = A B with A and B stored as the form says: nn, nt
+// or tn.
+type matmulShape struct {
+	M, K, N int
+	form    string
+}
+
+func (s matmulShape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form, s.M, s.K, s.N) }
+
+func (s matmulShape) flops() float64 { return 2 * float64(s.M) * float64(s.K) * float64(s.N) }
+
+// measureMatmul is in GFLOP/s, several products a submit.
+func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape) (float64, error) {
+	g := graph.New()
+	a, b := []int{s.M, s.K}, []int{s.K, s.N}
+	if s.form == "tn" {
+		a = []int{s.K, s.M}
+	}
+	if s.form == "nt" {
+		b = []int{s.N, s.K}
+	}
+	c := g.MatMul(g.Input("a", graph.Type{Shape: a, DType: buffers.F32}), g.Input("b", graph.Type{Shape: b, DType: buffers.F32}), s.form == "tn", s.form == "nt")
+	p, err := graph.Compile(ctx, dev, g, graph.CompileOptions{Label: "bench", Targets: []graph.Target{{Name: "c", Value: c}}})
+	if err != nil {
+		return 0, err
+	}
+	defer p.Release()
+	rec := dev.Record("gputrain.bench.matmul")
+	repeat := max(1, int(2e9/s.flops()))
+	for range repeat {
+		p.Record(rec)
+	}
+	program, err := rec.Program(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer program.Release()
+	d, err := best(ctx, dev, program, 7)
+	return float64(repeat) * s.flops() / d.Seconds() / 1e9, err
+}
+
+// optimizerFigure is an optimizer's update of figureElements parameters.
+type optimizerFigure struct {
+	GBPerSecond float64 // of the bytes that its cost counts
+	Millis      float64
+	Dispatches  int
+}
+
+func measureOptimizer(ctx context.Context, dev *gpu.Device, name string) (optimizerFigure, error) {
+	var f optimizerFigure
+	tx, err := optim.Build(name, optim.Options{Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 1e-3}, WeightDecay: 0.1}, nil)
+	if err != nil {
+		return f, err
+	}
+	params, err := figureTree(dev, "bench.params")
+	if err != nil {
+		return f, err
+	}
+	defer params.Release()
+	grads, err := figureTree(dev, "bench.grads")
+	if err != nil {
+		return f, err
+	}
+	defer grads.Release()
+	fill := dev.Record("gputrain.bench.fill")
+	if err := buffers.Fill(fill, grads, 0.25); err != nil {
+		return f, err
+	}
+	if err := fill.Submit(ctx); err != nil {
+		return f, err
+	}
+	opt, err := tx.Init(params)
+	if err != nil {
+		return f, err
+	}
+	defer opt.Release()
+	phase, err := opt.Prepare()
+	if err != nil {
+		return f, err
+	}
+	rec := dev.Record("gputrain.bench." + name)
+	if err := tx.Record(rec, phase, grads, opt, params); err != nil {
+		return f, err
+	}
+	p, err := rec.Program(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer p.Release()
+	d, err := best(ctx, dev, p, 7)
+	f.Millis = d.Seconds() * 1e3
+	f.GBPerSecond = tx.Cost().TrafficBytes * figureElements / d.Seconds() / 1e9
+	f.Dispatches = p.Dispatches()
+	return f, err
+}
+
+// speeds reports the two figures of the doctor.
+func speeds(ctx context.Context, dev *gpu.Device, report func(name, figure string) error) error {
+	rate, err := measureCopy(ctx, dev)
+	if err != nil {
+		return err
+	}
+	if err := report("copy", fmt.Sprintf("%.1f GB/s", rate)); err != nil {
+		return err
+	}
+	s := matmulShape{512, 512, 512, "nn"}
+	if rate, err = measureMatmul(ctx, dev, s); err != nil {
+		return err
+	}
+	return report("matmul "+s.String(), fmt.Sprintf("%.1f GFLOP/s", rate))
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"gputrain/data"
+	"gputrain/train"
+)
+
+type sampleCmd struct {
+	modelFlags
+	Prompt      string  `help:"What the text begins with." default:"func "`
+	Tokens      int     `help:"Tokens to write." default:"240"`
+	Temperature float64 `help:"0 = always the likeliest token." default:"0.8"`
+	TopK        int     `help:"Choose among the k likeliest tokens; 0 = all." default:"40"`
+	Seed        uint64  `help:"The same seed writes the same text on the same adapter." default:"42"`
+}
+
+func (c *sampleCmd) Run(ctx context.Context) error {
+	sampling := train.SampleConfig{Prompt: c.Prompt, Tokens: c.Tokens, Temperature: c.Temperature, TopK: c.TopK, Seed: c.Seed}
+	if err := sampling.Validate(); err != nil {
+		return usageError{err}
+	}
+	m, release, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if v := m.Definition().Vocab(); v != 256 {
+		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d, wanted 256: only bytes can be written as text so far", c.Model, v)}
+	}
+	if _, err := fmt.Print(c.Prompt); err != nil {
+		return err
+	}
+	err = train.GenerateTokens(ctx, sampling, data.EncodeBytes(c.Prompt), m.Window(), m.Logits, func(token int32) bool {
+		_, err := os.Stdout.WriteString(string([]byte{byte(token)}))
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Println()
+	return err
+}

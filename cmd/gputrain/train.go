@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/train"
+)
+
+type trainCmd struct {
+	runFlags
+	RunDir   string `help:"Run directory; by default one below runs/ named for the run file and for what --set changes in it, so that the same command goes on with its run." type:"path" placeholder:"DIR"`
+	Adapter  string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
+	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
+	Fresh    bool   `help:"Start over: remove what an earlier run has left in the run directory."`
+	Profile  bool   `help:"Time every pass on the device: a table at the end, and profile.json in the run directory for ui.perfetto.dev."`
+	Autotune string `help:"on measures the variants of hot kernels once for each adapter; off takes those of a table, the same on every machine." default:"off" enum:"on,off"`
+}
+
+func (c *trainCmd) Run(ctx context.Context) error {
+	ctx, stop := train.Signals(ctx, os.Stderr, os.Exit)
+	defer stop()
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	dir := c.RunDir
+	if dir == "" {
+		dir = filepath.Join("runs", runName(c.Files, cfg))
+	}
+	run, release, err := trainConfig(cfg)
+	if err != nil {
+		return err
+	}
+	defer release()
+	run.Dir, run.Fresh, run.Progress = dir, c.Fresh, c.Progress
+	dev, err := c.device(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer dev.Release()
+	fmt.Fprintf(os.Stderr, "run directory %s\n", dir)
+	result, err := train.Run(ctx, dev, run)
+	if c.Profile {
+		err = errors.Join(err, writeProfile(dev, filepath.Join(dir, "profile.json")))
+	}
+	if result.Checkpoint != "" {
+		fmt.Fprintf(os.Stderr, "%s at step %d; model in %s, report in %s\n", result.Reason, result.Step, result.Checkpoint, filepath.Join(dir, "report.md"))
+	}
+	var changed *train.ChangedError
+	if errors.As(err, &changed) {
+		return usageError{err}
+	}
+	return err
+}
+
+// device opens the adapter that --adapter names, else the one of the run file,
+// else GPUTRAIN_ADAPTER's or the fastest.
+func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device, error) {
+	sel := c.Adapter
+	if sel == "" && len(cfg.Pipeline.Adapters) == 1 {
+		sel = strconv.Itoa(cfg.Pipeline.Adapters[0])
+	}
+	adapter, err := selectAdapter(sel)
+	if err != nil {
+		return nil, err
+	}
+	if c.Profile && !adapter.Timestamps {
+		return nil, usageError{fmt.Errorf("--profile: adapter %s has no timestamps; gputrain devices lists those that have", adapter)}
+	}
+	limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	dev, err := gpu.Open(ctx, adapter, gpu.Options{Profile: c.Profile, MemoryLimit: limit})
+	if err != nil {
+		return nil, err
+	}
+	dev.SetAutotune(c.Autotune == "on")
+	return dev, nil
+}
+
+// trainConfig turns a run file into a run: its text is opened, its model and
+// optimizer are checked. Nothing is taken of a device yet.
+func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
+	var run train.Config
+	def, params, err := definition(cfg)
+	if err != nil {
+		return run, nil, err
+	}
+	sequence := def.Context()
+	if cfg.Origin("model.context") != "default" {
+		sequence = min(sequence, cfg.Model.Context)
+	}
+	optimizer, err := optimizerConfig(cfg)
+	if err != nil {
+		return run, nil, usageError{err}
+	}
+	text, err := data.Open(data.Config{
+		Text: cfg.Data.Text, Tokens: cfg.Data.Tokens, Vocab: cfg.Model.Vocab, Validation: cfg.Data.Validation, Context: sequence,
+	})
+	if err != nil {
+		return run, nil, usageError{err}
+	}
+	t := cfg.Train
+	run = train.Config{
+		Params: params, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens), SaveEvery: int64(t.SaveEvery), Keep: t.Keep,
+		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience),
+		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", def.Kind(), text.Name),
+	}
+	run.State.Definition, run.State.Optimizer = def, optimizer
+	run.State.Batch, run.State.Accumulate, run.State.Sequence, run.State.Seed = t.Batch, t.Accumulate, sequence, t.Seed
+	// Only bytes can be written as text so far.
+	if t.SampleTokens > 0 && cfg.Data.Tokens == "bytes" {
+		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
+	}
+	if err := run.Validate(); run.Dir == "" && err != nil && run.State.Validate() != nil {
+		text.Close()
+		return run, nil, usageError{err}
+	}
+	return run, func() { text.Close() }, nil
+}
+
+// prompt is what samples begin with: something that the text itself has.
+func prompt(cfg *runfile.Config) string {
+	if cfg.Train.Prompt != "" {
+		return cfg.Train.Prompt
+	}
+	if len(cfg.Data.Text) == 0 {
+		return "func "
+	}
+	return "\n"
+}
+
+// settings are the values that a resumed run must share, and those it may
+// change.
+func settings(cfg *runfile.Config) []train.Setting {
+	free := map[string]bool{
+		"data.prefetch": true, "train.save_every": true, "train.keep": true, "train.log_every": true, "train.nan_patience": true,
+		"train.memory_limit": true, "pipeline.adapters": true,
+	}
+	var out []train.Setting
+	for key, value := range cfg.Values() {
+		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: free[key]})
+	}
+	return out
+}
+
+// writeProfile prints the time of each group of passes and writes the trace.
+func writeProfile(dev *gpu.Device, path string) error {
+	spans := dev.Profile()
+	if err := gpu.ProfileTable(os.Stderr, spans); err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := bufio.NewWriter(f)
+	if err := gpu.WriteTrace(w, spans); err != nil {
+		return err
+	}
+	return errors.Join(w.Flush(), f.Close())
+}
