@@ -1,9 +1,11 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ type pipelineCache struct {
 
 // pipelineSlot is filled once; whoever comes meanwhile waits for it.
 type pipelineSlot struct {
+	kernel *Kernel
 	once   sync.Once
 	native nativePipeline
 	err    error
@@ -42,7 +45,7 @@ func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
 	}
 	s := c.slots[key]
 	if s == nil {
-		s = &pipelineSlot{}
+		s = &pipelineSlot{kernel: k}
 		c.slots[key] = s
 	}
 	c.mu.Unlock()
@@ -58,6 +61,19 @@ func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
 		return s.native, fmt.Errorf("kernel %q: %w", k.Label, s.err)
 	}
 	return s.native, nil
+}
+
+// Kernels lists the kernels that have been compiled, by label and source.
+func (d *Device) Kernels() []*Kernel {
+	c := &d.pipelines
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kernels := make([]*Kernel, 0, len(c.slots))
+	for _, s := range c.slots {
+		kernels = append(kernels, s.kernel)
+	}
+	slices.SortFunc(kernels, func(a, b *Kernel) int { return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Source, b.Source)) })
+	return kernels
 }
 
 func (c *pipelineCache) release(d *Device) {

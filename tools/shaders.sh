@@ -4,7 +4,7 @@ set -eu
 bin=$1
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-"$bin" shaders --out "$dir"
+"$bin" doctor --shaders "$dir" >/dev/null
 found=
 for validator in naga tint; do
 	if ! command -v "$validator" >/dev/null; then

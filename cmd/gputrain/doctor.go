@@ -15,6 +15,7 @@ import (
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/optim"
 )
 
 type doctorCmd struct {
@@ -124,7 +125,7 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 			return err
 		}
 	}
-	for _, check := range slices.Concat(buffers.Checks(), graph.Checks()) {
+	for _, check := range slices.Concat(buffers.Checks(), optim.Checks(), graph.Checks()) {
 		r, err := check.Run(ctx, dev)
 		if err != nil {
 			return fmt.Errorf("kernel %s: %w", check.Name, err)
@@ -152,7 +153,7 @@ func writeShaders(dev *gpu.Device, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for i, k := range []*gpu.Kernel{} {
+	for i, k := range dev.Kernels() {
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.wgsl", k.Label, i)), []byte(k.Source), 0o644); err != nil {
 			return err
 		}
