@@ -39,6 +39,9 @@ func (b *Buffer) Release() {
 
 func (b *Buffer) releaseNative() {
 	n := b.device.native
+	if n.dead() {
+		return
+	}
 	n.releaseBuffer(b.native)
 	n.poll() // the library frees when polled
 }

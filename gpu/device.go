@@ -148,7 +148,7 @@ func (d *Device) Err() error {
 // happens then.
 func (d *Device) Lose(reason string) {
 	if d.native != nil {
-		d.native.lose(reason)
+		d.native.lose(reason, false)
 	}
 }
 
@@ -160,24 +160,42 @@ func (d *Device) ready() error {
 	return d.Err()
 }
 
+// releaseTime is how long Release waits for work under way. The library itself gives up after five seconds and then frees
+// what the device still uses.
+const releaseTime = time.Minute
+
 // Release waits for submitted work, releases what the device made and closes it. Buffers and programs of it may be released
-// before or after.
+// before or after. A device that the driver lost, or whose work does not end, is left to the end of the process.
 func (d *Device) Release() {
-	if d.closed.Load() {
+	d.queue.turn.Lock()
+	defer d.queue.turn.Unlock()
+	if d.closed.Swap(true) || d.native == nil {
 		return
 	}
-	if d.native != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		if err := d.Wait(ctx); err != nil {
-			d.logger.Warn("gpu: release: work was still under way", "adapter", d.adapter.Name, "error", err)
-		}
-	}
-	if d.closed.Swap(true) || d.native == nil {
+	if !d.settle(releaseTime) {
+		d.logger.Warn("gpu: release: left open", "adapter", d.adapter.Name, "reason", d.native.failed())
+		d.owned.forget()
 		return
 	}
 	d.owned.removeAll()
 	d.profiler.release()
 	d.pipelines.release(d)
 	d.native.close()
+}
+
+// settle waits until the device is idle; false when it never will be, or cannot be asked.
+func (d *Device) settle(limit time.Duration) bool {
+	if d.native.dead() {
+		return false
+	}
+	idle := makeFence()
+	if err := d.native.submit("gputrain.gpu.release", nil, nil, idle, nil); err != nil {
+		return false
+	}
+	for start := time.Now(); !d.native.settled(idle); time.Sleep(time.Millisecond) {
+		if d.native.dead() || time.Since(start) > limit {
+			return false
+		}
+	}
+	return true
 }

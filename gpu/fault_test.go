@@ -33,7 +33,7 @@ func slow(t testing.TB, d *gpu.Device) *gpu.Program {
 	t.Helper()
 	out := storage(t, d, "out", make([]float32, 64)...)
 	rec := d.Record("slow")
-	rec.Dispatch(slowKernel, gpu.Grid{X: 4096, Y: 1, Z: 1}, []byte{0, 64, 0, 0}, out.All())
+	rec.Dispatch(slowKernel, gpu.Grid{X: 512, Y: 1, Z: 1}, []byte{0, 16, 0, 0}, out.All())
 	p, err := rec.Program(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
@@ -52,14 +52,13 @@ func TestWaitsEnd(t *testing.T) {
 	}
 	start := time.Now()
 	require.NoError(t, p.Submit(t.Context()))
-	require.NoError(t, p.Submit(t.Context()), "the second does not wait")
-	require.ErrorIs(t, p.Submit(t.Context()), gpu.ErrTimeout, "the third waits for the first")
 	require.ErrorIs(t, d.Wait(t.Context()), gpu.ErrTimeout)
 	for errors.Is(d.Wait(t.Context()), gpu.ErrTimeout) {
 		require.Less(t, time.Since(start), time.Minute)
 	}
 	require.NoError(t, d.Wait(t.Context()), "the device works on after a time-out")
-	require.Equal(t, uint64(2), d.Counters().Dispatches)
+	require.Equal(t, uint64(1), d.Counters().Dispatches)
+	require.NoError(t, p.Submit(t.Context())) // and is released with work under way
 }
 
 func TestContextEndsWaits(t *testing.T) {

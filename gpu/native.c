@@ -31,17 +31,38 @@ static void gt_copy(char *dst, size_t size, char const *src) {
     snprintf(dst, size, "%s", src ? src : "");
 }
 
-void gt_enter(gt_device *d, gt_error *e) {
+static void gt_collect(gt_error *e) {
     if (e) {
         e->type = 0;
         e->message[0] = 0;
     }
     gt_current = e;
-    if (d->exclusive) gt_spin(&d->busy);
+}
+
+void gt_enter(gt_device *d, gt_error *e) {
+    for (int none = 0; !atomic_compare_exchange_weak(&d->busy, &none, -1); none = 0) gt_sleep(20);
+    gt_collect(e);
+}
+
+void gt_enter_shared(gt_device *d, gt_error *e) {
+    if (d->alone) {
+        gt_enter(d, e);
+        return;
+    }
+    for (;;) {
+        int n = atomic_load(&d->busy);
+        if (n >= 0 && atomic_compare_exchange_weak(&d->busy, &n, n + 1)) break;
+        gt_sleep(20);
+    }
+    gt_collect(e);
 }
 
 void gt_leave(gt_device *d) {
-    if (d->exclusive) atomic_flag_clear(&d->busy);
+    if (atomic_load(&d->busy) < 0) {
+        atomic_store(&d->busy, 0);
+    } else {
+        atomic_fetch_sub(&d->busy, 1);
+    }
     gt_current = NULL;
 }
 
@@ -49,7 +70,7 @@ int gt_collecting(void) { return gt_current != NULL; }
 
 static void gt_on_error(uint32_t type, char const *message, void *userdata) {
     gt_device *d = userdata;
-    if (type == WGPUErrorType_DeviceLost) gt_lose(d, message);
+    if (type == WGPUErrorType_DeviceLost) gt_lose(d, message, 1);
     gt_error *e = gt_current;
     if (e) {
         if (e->type) return; // the first one tells the cause
@@ -68,25 +89,28 @@ static void gt_on_error(uint32_t type, char const *message, void *userdata) {
 
 static void gt_on_lost(uint32_t reason, char const *message, void *userdata) {
     (void)reason;
-    gt_lose(userdata, message);
+    gt_lose(userdata, message, 1);
 }
 
-void gt_lose(gt_device *d, char const *message) {
+void gt_lose(gt_device *d, char const *message, int by_driver) {
     if (atomic_load(&d->closed)) return;
     gt_spin(&d->guard);
-    if (!atomic_load(&d->lost)) {
-        gt_copy(d->lost_message, sizeof d->lost_message, message);
+    if (!atomic_load(&d->lost)) gt_copy(d->lost_message, sizeof d->lost_message, message);
+    if (by_driver) {
+        atomic_store(&d->lost, 2);
+    } else if (!atomic_load(&d->lost)) {
         atomic_store(&d->lost, 1);
     }
     atomic_flag_clear(&d->guard);
 }
 
 int gt_lost(gt_device *d, char *message, size_t size) {
-    if (!atomic_load(&d->lost)) return 0;
+    int lost = atomic_load(&d->lost);
+    if (!lost) return 0;
     gt_spin(&d->guard);
     gt_copy(message, size, d->lost_message);
     atomic_flag_clear(&d->guard);
-    return 1;
+    return lost;
 }
 
 int gt_pending(gt_device *d, gt_error *e) {
@@ -160,10 +184,9 @@ static void gt_on_device(uint32_t status, WGPUDevice device, char const *message
     }
 }
 
-gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int exclusive, gt_error *error) {
+gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int alone, gt_error *error) {
     gt_device *d = calloc(1, sizeof *d);
-    d->exclusive = exclusive;
-    atomic_flag_clear(&d->busy);
+    d->alone = alone;
     atomic_flag_clear(&d->guard);
 
     WGPURequiredLimitsExtras extras = {.chain = {NULL, WGPUSType_RequiredLimitsExtras}};
@@ -242,7 +265,7 @@ int gt_pipeline_make(gt_device *d, char const *label, char const *wgsl, size_t n
     WGPUShaderModule module = NULL;
     WGPUPipelineLayout layout = NULL;
 
-    gt_enter(d, error);
+    gt_enter_shared(d, error);
     module = wgpuDeviceCreateShaderModule(d->device, &module_descriptor);
     if (!error->type) out->layout = wgpuDeviceCreateBindGroupLayout(d->device, &group_descriptor);
     if (!error->type) {
@@ -317,6 +340,11 @@ void gt_poll(gt_device *d) {
     gt_enter(d, NULL);
     wgpuDevicePoll(d->device, 0, NULL);
     gt_leave(d);
+}
+
+int gt_settled(gt_device *d, gt_fence *f) {
+    if (!atomic_load(&f->done)) gt_poll(d);
+    return atomic_load(&f->done);
 }
 
 // A wait of the library's own would hold other threads' submits; so polls, with pauses that leave a software adapter its cores.

@@ -236,11 +236,20 @@ func (n *nativeDevice) pending() error {
 	return nil
 }
 
-func (n *nativeDevice) lose(reason string) {
+func (n *nativeDevice) lose(reason string, byDriver bool) {
 	message := C.CString(reason)
 	defer C.free(unsafe.Pointer(message))
-	C.gt_lose(n.device, message)
+	C.gt_lose(n.device, message, cInt(byDriver))
 }
+
+// dead says that the driver lost the device: the library aborts the process when it is then asked for anything.
+func (n *nativeDevice) dead() bool {
+	var message [1]C.char
+	return C.gt_lost(n.device, &message[0], 1) == 2
+}
+
+// settled polls once and says whether the fence is set, whether the device is lost or not.
+func (n *nativeDevice) settled(f nativeFence) bool { return C.gt_settled(n.device, f) != 0 }
 
 func (n *nativeDevice) buffer(label string, usage uint32, bytes uint64) (nativeBuffer, error) {
 	name := C.CString(label)

@@ -68,10 +68,10 @@ WGPUInstance gt_instance(WGPUFlags backends);
 size_t gt_adapters(WGPUInstance, WGPUAdapter *out, size_t capacity); // returns how many there are
 void gt_adapter_describe(WGPUAdapter, gt_adapter_info *);
 
-gt_device *gt_open(WGPUAdapter, char const *label, int timestamps, int exclusive, gt_error *);
+gt_device *gt_open(WGPUAdapter, char const *label, int timestamps, int alone, gt_error *);
 void gt_close(gt_device *);
-int gt_lost(gt_device *, char *message, size_t size);
-void gt_lose(gt_device *, char const *message);
+int gt_lost(gt_device *, char *message, size_t size); // 0 no, 1 declared by gt_lose, 2 by the driver
+void gt_lose(gt_device *, char const *message, int by_driver);
 int gt_pending(gt_device *, gt_error *); // an error that came outside a call of ours, taken
 
 WGPUBuffer gt_buffer(gt_device *, char const *label, WGPUFlags usage, uint64_t bytes, gt_error *);
@@ -94,6 +94,7 @@ void gt_fence_release(gt_fence *);
 void gt_fence_reset(gt_fence *);
 uint32_t gt_fence_status(gt_fence *);             // of the library's callback, 0 for success
 int gt_wait(gt_device *, gt_fence *, uint32_t us); // polls with pauses: 1 done, 0 not yet, -1 the device is lost
+int gt_settled(gt_device *, gt_fence *);           // polls once, lost or not
 void gt_poll(gt_device *);
 
 int gt_mapped_read(gt_device *, WGPUBuffer, uint64_t bytes, void *dst); // copies out and unmaps; 0 when it is not mapped

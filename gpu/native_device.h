@@ -9,9 +9,11 @@
 struct gt_device {
     WGPUDevice device;
     WGPUQueue queue;
-    // OpenGL has one context a device and panics when a thread waits for it longer than a second: one call at a time.
-    int exclusive;
-    atomic_flag busy;
+    // Who is in a call: -1 one thread alone, n threads that make pipelines. The library takes its own locks in different
+    // orders in submits, polls and releases, and deadlocks when threads do these at once on one device; OpenGL, with its
+    // one context, panics even when a thread waits for it longer than a second.
+    atomic_int busy;
+    int alone; // pipelines too are made by one thread at a time
 
     atomic_int lost, closed;
     atomic_flag guard; // of what follows
@@ -21,6 +23,7 @@ struct gt_device {
 };
 
 void gt_enter(gt_device *, gt_error *);
+void gt_enter_shared(gt_device *, gt_error *); // for making pipelines
 void gt_leave(gt_device *);
 int gt_collecting(void); // whether this thread is in a call that returns its error
 void gt_on_done(uint32_t status, void *fence); // the callback of maps and submits

@@ -31,6 +31,13 @@ func (o *owned) remove(r releaser) {
 	}
 }
 
+// forget leaves everything as it is.
+func (o *owned) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.live = nil
+}
+
 func (o *owned) removeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

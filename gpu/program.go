@@ -221,8 +221,10 @@ func (p *Program) Release() {
 }
 
 func (p *Program) releaseNative() {
-	for _, g := range p.handles {
-		p.device.native.releaseGroup(g)
+	if !p.device.native.dead() {
+		for _, g := range p.handles {
+			p.device.native.releaseGroup(g)
+		}
 	}
 	freeList(p.list)
 }
