@@ -61,7 +61,12 @@ func makeRoom(fsys FileSystem, path string, sources []source) error {
 	for _, s := range sources {
 		wanted += s.bytes
 	}
-	free, err := fsys.Free(parent)
+	return enough(fsys, parent, wanted)
+}
+
+// enough compares bytes wanted with bytes free below dir.
+func enough(fsys FileSystem, dir string, wanted uint64) error {
+	free, err := fsys.Free(dir)
 	if err != nil {
 		return err
 	}

@@ -70,25 +70,23 @@ func (c Config) reconcile(dir string, record Record) (Config, error) {
 		c.Optimizer = record.Optimizer.Config
 		return c, nil
 	}
-	if found, err = canonical(record.Optimizer.Config); err != nil {
+	stored, err := canonical(record.Optimizer.Config)
+	if err != nil {
 		return c, loadError(dir, "%s: %w", recordName, err)
 	}
-	if wanted, err = canonical(c.Optimizer); err != nil {
+	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
 		return c, err
 	}
-	return c, mismatch(dir, "optimizer", found, wanted)
+	return c, mismatch(dir, "optimizer", jsonText(stored), jsonText(c.Optimizer))
 }
 
 // canonical is an optimizer's configuration with every parameter written out.
-func canonical(c optim.Config) ([]byte, error) {
+func canonical(c optim.Config) (optim.Config, error) {
 	raw, err := json.Marshal(c)
 	if err != nil {
-		return nil, fmt.Errorf("state: optimizer: %w", err)
+		return c, fmt.Errorf("state: optimizer: %w", err)
 	}
-	if c, err = optim.ParseConfig(raw); err != nil {
-		return nil, err
-	}
-	return json.Marshal(c)
+	return optim.ParseConfig(raw)
 }
 
 func mismatch(dir, what string, found, wanted []byte) error {
@@ -162,7 +160,7 @@ func unionOfKeys(a, b map[string]any) []string {
 	return slices.Compact(keys)
 }
 
-// jsonText is v in JSON; v came out of json.Unmarshal.
+// jsonText is v in JSON; v came out of it.
 func jsonText(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -38,6 +38,23 @@ func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
 	return commit(s.config.FS, path, s.step, sources)
 }
 
+// CheckSpace tells, before training begins, whether a checkpoint below dir, which is there, would fit the disk: a *SaveError with a
+// *SpaceError where it would not.
+func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
+	sources, err := s.sources(ctx, Run{})
+	if err != nil {
+		return &SaveError{dir, err}
+	}
+	wanted := uint64(spaceMargin)
+	for _, f := range sources {
+		wanted += f.bytes
+	}
+	if err := enough(s.config.FS, dir, wanted); err != nil {
+		return &SaveError{dir, err}
+	}
+	return nil
+}
+
 // headerBytes is about what a tensor takes of a safetensors header and of the manifest.
 const headerBytes = 400
 

@@ -40,9 +40,6 @@ type TrainState struct {
 // Create makes the state of step 0 with parameters drawn from the configuration's seed. Nothing is taken of a device that the plan does not
 // fit: a *MemoryError with the figures.
 func Create(ctx context.Context, dev *gpu.Device, c Config) (*TrainState, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
 	return CreateFrom(ctx, dev, c, nil)
 }
 
@@ -53,6 +50,9 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 		return nil, err
 	}
 	c = c.withDefaults()
+	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
+		return nil, err
+	}
 	if params == nil {
 		params = model.Init(c.Definition, c.Seed)
 	}

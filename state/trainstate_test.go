@@ -453,6 +453,9 @@ func TestSaveToFullDisk(t *testing.T) {
 	var space *SpaceError
 	require.ErrorAs(t, err, &space)
 	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &space)
+	f.free = 1 << 30
+	require.NoError(t, s.CheckSpace(t.Context(), t.TempDir()))
 	params, optimizer := s.Size()
 	assert.Greater(t, space.Wanted, params+optimizer/2)
 }

@@ -47,7 +47,7 @@ type Metrics struct {
 	GradNorm        Number `json:"grad_norm"` // global L2 norm before clipping
 	Tokens          int64  `json:"tokens"`    // tokens that counted in the loss, since step 0
 	TokensPerSecond Number `json:"tokens_per_second"`
-	StepMS          Number `json:"step_ms"`           // from this step's metrics to those of the step before, without evaluation and saving
+	StepMS          Number `json:"step_ms"`           // between the arrival of metrics, without evaluation and saving
 	Skipped         int64  `json:"skipped,omitempty"` // updates left out since step 0 because loss or gradient was not finite
 }
 
@@ -93,6 +93,28 @@ func (w *window) mean() float64 {
 		sum += l
 	}
 	return sum / float64(len(w.losses))
+}
+
+// pace is the speed of the last windowSize steps of this process.
+type pace struct {
+	tokens []int64
+	ms     []float64
+}
+
+func (p *pace) add(tokens int64, ms float64) {
+	if len(p.ms) == windowSize {
+		p.tokens, p.ms = append(p.tokens[:0], p.tokens[1:]...), append(p.ms[:0], p.ms[1:]...)
+	}
+	p.tokens, p.ms = append(p.tokens, tokens), append(p.ms, ms)
+}
+
+// rate is in tokens a second; NaN before the first step.
+func (p *pace) rate() float64 {
+	tokens, ms := int64(0), 0.0
+	for i, n := range p.tokens {
+		tokens, ms = tokens+n, ms+p.ms[i]
+	}
+	return float64(tokens) / ms * 1000
 }
 
 func perplexity(loss Number) float64 { return math.Exp(float64(loss)) }

@@ -82,3 +82,13 @@ func TestWindow(t *testing.T) {
 	assert.Len(t, w.losses, windowSize)
 	assert.InDelta(t, 23.5, w.mean(), 1e-12, "mean of 8 .. 39")
 }
+
+func TestPace(t *testing.T) {
+	var p pace
+	assert.True(t, math.IsNaN(p.rate()))
+	p.add(1000, 1) // forgotten after windowSize more
+	for range windowSize {
+		p.add(50, 100)
+	}
+	assert.InDelta(t, 500, p.rate(), 1e-9)
+}

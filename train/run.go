@@ -130,6 +130,9 @@ func (t *trainer) open(ctx context.Context) error {
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
+	if err := t.state.CheckSpace(ctx, c.Dir); err != nil {
+		return err
+	}
 	if err := replaceFile(filepath.Join(c.Dir, runFile), text); err != nil {
 		return err
 	}

@@ -9,12 +9,9 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -250,68 +247,6 @@ func (s stoppingTokenizer) Encode(text string) []int32 {
 	return s.byteTokenizer.Encode(text)
 }
 
-// A process killed at any time, ten times over, ends with the same bits. The saves of every step make it likely that some of the kills
-// meet one.
-func TestKilled(t *testing.T) {
-	if dir := os.Getenv("GPUTRAIN_TEST_KILLED"); dir != "" {
-		c := killedRun(t, dir)
-		_, err := Run(t.Context(), gputest.Device(t), c)
-		require.NoError(t, err)
-		return
-	}
-	dev := gputest.Device(t)
-	whole := t.TempDir()
-	_, err := Run(t.Context(), dev, killedRun(t, whole))
-	require.NoError(t, err)
-	want := outcomeOf(t, whole)
-
-	dir := t.TempDir()
-	program, err := os.Executable()
-	require.NoError(t, err)
-	kills, seen := 0, map[int64]bool{}
-	for try := 0; kills < 10; try++ {
-		require.Less(t, try, 40)
-		cmd := exec.Command(program, "-test.run=^TestKilled$", "-test.v")
-		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_KILLED="+dir)
-		require.NoError(t, cmd.Start())
-		over := make(chan error, 1)
-		go func() { over <- cmd.Wait() }()
-		// Let it get as far as one more checkpoint, and a bit, which differs each time.
-		before := newestStep(t, dir)
-		deadline := time.Now().Add(time.Minute)
-		for newestStep(t, dir) <= before && len(over) == 0 && time.Now().Before(deadline) {
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Duration(try*try*3%17) * time.Millisecond)
-		if len(over) == 0 {
-			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
-			kills++
-		}
-		<-over
-		seen[newestStep(t, dir)] = true
-		if newestStep(t, dir) == 12 {
-			break // it was faster than the kills; what it has been through counts
-		}
-	}
-	t.Logf("%d kills, found at steps %v", kills, seen)
-	require.Greater(t, kills, 3)
-	_, err = Run(t.Context(), dev, killedRun(t, dir))
-	require.NoError(t, err)
-	require.Equal(t, want, outcomeOf(t, dir))
-}
-
-func killedRun(t testing.TB, dir string) Config {
-	c := tinyRun(t, dir)
-	c.SaveEvery = 1
-	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
-		if e.Kind == StepBegin {
-			time.Sleep(5 * time.Millisecond)
-		}
-		return nil
-	})}
-	return c
-}
-
 func newestStep(t *testing.T, dir string) int64 {
 	t.Helper()
 	steps, err := state.Checkpoints{FS: state.OS, Dir: filepath.Join(dir, checkpointsDir)}.Steps()
@@ -465,6 +400,21 @@ func TestFullDisk(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
 }
+
+func TestNoRoomForTheFirstCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	c := tinyRun(t, dir)
+	c.State.FS = noRoom{state.OS}
+	result, err := Run(t.Context(), gputest.Device(t), c)
+	var space *state.SpaceError
+	require.ErrorAs(t, err, &space)
+	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.Zero(t, result.Step, "said before any work is done")
+}
+
+type noRoom struct{ state.FileSystem }
+
+func (noRoom) Free(string) (uint64, error) { return 1000, nil }
 
 // fullAfter has no room once a checkpoint of that name is to be written.
 type fullAfter struct {

@@ -28,6 +28,7 @@ type trainer struct {
 
 	run        state.Run // as of the last metrics read; Data as of the last batch given to a step
 	window     window
+	pace       pace
 	last       Metrics   // the last metrics read
 	mark       time.Time // when they came, or training went on after an evaluation or a save
 	began      time.Time // of the first step of this process
@@ -121,10 +122,15 @@ func (t *trainer) drain(ctx context.Context) error {
 
 // take logs metrics and looks for divergence.
 func (t *trainer) take(ctx context.Context, metrics []state.Metrics) error {
+	if len(metrics) == 0 {
+		return nil
+	}
+	// Steps whose metrics come together share the time since the last ones.
+	now := time.Now()
+	ms := float64(now.Sub(t.mark)) / float64(time.Millisecond) / float64(len(metrics))
+	t.mark = now
 	for _, m := range metrics {
-		now := time.Now()
-		ms := float64(now.Sub(t.mark)) / float64(time.Millisecond)
-		t.mark = now
+		t.pace.add(m.Tokens, ms)
 		t.run.Tokens += m.Tokens
 		t.window.add(m.Loss)
 		t.run.Window = t.window.losses
@@ -163,7 +169,7 @@ func (t *trainer) diverged(ctx context.Context, m state.Metrics) error {
 }
 
 func (t *trainer) status() Status {
-	s := Status{Step: t.last.Step, Steps: t.config.Steps, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate, TokensPerSecond: t.last.TokensPerSecond, Left: -1}
+	s := Status{Step: t.last.Step, Steps: t.config.Steps, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate, TokensPerSecond: Number(t.pace.rate()), Left: -1}
 	elapsed := time.Since(t.began)
 	if made := t.last.Step - t.resumed; made > 1 {
 		s.Left = time.Duration(float64(elapsed) / float64(made) * float64(s.Steps-s.Step))

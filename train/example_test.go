@@ -1,0 +1,44 @@
+package train_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/state"
+	"gputrain/train"
+)
+
+// A program of one's own that trains, stops at Ctrl-C and goes on when it is started again.
+func ExampleRun() {
+	check := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	adapter, err := gpu.Select("") // the best there is
+	check(err)
+	dev, err := gpu.Open(context.Background(), adapter, gpu.Options{})
+	check(err)
+	defer dev.Release()
+	text, err := data.Open(data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
+	check(err)
+	defer text.Close()
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})
+	check(err)
+	ctx, stop := train.Signals(context.Background(), os.Stderr, os.Exit)
+	defer stop()
+	result, err := train.Run(ctx, dev, train.Config{
+		State: state.Config{Definition: def, Batch: 8, Seed: 42, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
+			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, WarmupSteps: 50, Steps: 600}, WeightDecay: 0.1,
+		}}},
+		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: 4,
+		Steps: 600, EvalEvery: 100, SaveEvery: 100, Keep: 3, Dir: "runs/books",
+	})
+	fmt.Println(result.Reason, result.Step, result.EvalLoss, err)
+	os.Exit(result.Reason.ExitCode())
+}

@@ -1,0 +1,144 @@
+//go:build unix
+
+package train
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+)
+
+// A process killed at any time, ten times over, ends with the same bits. The saves of every step make it likely that some of the kills
+// meet one.
+func TestKilled(t *testing.T) {
+	if dir := os.Getenv("GPUTRAIN_TEST_KILLED"); dir != "" {
+		c := killedRun(t, dir)
+		_, err := Run(t.Context(), gputest.Device(t), c)
+		require.NoError(t, err)
+		return
+	}
+	dev := gputest.Device(t)
+	whole := t.TempDir()
+	_, err := Run(t.Context(), dev, killedRun(t, whole))
+	require.NoError(t, err)
+	want := outcomeOf(t, whole)
+
+	dir := t.TempDir()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	kills, seen := 0, map[int64]bool{}
+	for try := 0; kills < 10; try++ {
+		require.Less(t, try, 40)
+		cmd := exec.Command(program, "-test.run=^TestKilled$", "-test.v")
+		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_KILLED="+dir)
+		require.NoError(t, cmd.Start())
+		over := make(chan error, 1)
+		go func() { over <- cmd.Wait() }()
+		// Let it get as far as one more checkpoint, and a bit, which differs each time.
+		before := newestStep(t, dir)
+		deadline := time.Now().Add(time.Minute)
+		for newestStep(t, dir) <= before && len(over) == 0 && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(try*try*3%17) * time.Millisecond)
+		if len(over) == 0 {
+			require.NoError(t, cmd.Process.Signal(syscall.SIGKILL))
+			kills++
+		}
+		<-over
+		seen[newestStep(t, dir)] = true
+		if newestStep(t, dir) == 12 {
+			break // it was faster than the kills; what it has been through counts
+		}
+	}
+	t.Logf("%d kills, found at steps %v", kills, seen)
+	require.Greater(t, kills, 3)
+	_, err = Run(t.Context(), dev, killedRun(t, dir))
+	require.NoError(t, err)
+	require.Equal(t, want, outcomeOf(t, dir))
+}
+
+// A process that gets a signal finishes its step, saves and exits with 3, whatever it is doing; in the end the bits are the same.
+func TestSignalled(t *testing.T) {
+	if dir := os.Getenv("GPUTRAIN_TEST_SIGNALLED"); dir != "" {
+		ctx, stop := Signals(context.Background(), os.Stderr, os.Exit)
+		defer stop()
+		result, err := Run(ctx, gputest.Device(t), killedRun(t, dir))
+		fmt.Fprintln(os.Stderr, result, err)
+		os.Exit(result.Reason.ExitCode())
+	}
+	dev := gputest.Device(t)
+	whole := t.TempDir()
+	_, err := Run(t.Context(), dev, killedRun(t, whole))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	for i, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, stopSignals[len(stopSignals)-1].(syscall.Signal), syscall.SIGTERM} {
+		cmd := exec.Command(program, "-test.run=^TestSignalled$")
+		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_SIGNALLED="+dir)
+		out := &lockedBuffer{}
+		cmd.Stderr = out
+		require.NoError(t, cmd.Start())
+		// The first signal comes while kernels are being compiled, the others later and later.
+		before := newestStep(t, dir)
+		deadline := time.Now().Add(time.Minute)
+		for time.Now().Before(deadline) {
+			if _, err := os.Stat(filepath.Join(dir, ".lock")); err == nil && newestStep(t, dir) >= before+min(int64(i), 1) {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(7*i) * time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(s))
+		var exit *exec.ExitError
+		require.ErrorAs(t, cmd.Wait(), &exit, out.String())
+		require.Equal(t, 3, exit.ExitCode(), out.String())
+		require.Contains(t, out.String(), s.String()+": finishing the step")
+	}
+	_, err = Run(t.Context(), dev, killedRun(t, dir))
+	require.NoError(t, err)
+	require.Equal(t, outcomeOf(t, whole), outcomeOf(t, dir))
+}
+
+// lockedBuffer takes what a process writes while it is looked at.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func killedRun(t testing.TB, dir string) Config {
+	c := tinyRun(t, dir)
+	c.SaveEvery = 1
+	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == StepBegin {
+			time.Sleep(5 * time.Millisecond)
+		}
+		return nil
+	})}
+	return c
+}
+
