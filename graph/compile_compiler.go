@@ -155,14 +155,39 @@ func (c *compiler) failErr(err error) {
 
 func (c *compiler) append(cmd command) { c.commands = append(c.commands, cmd) }
 
-// groupName is the profile group of a unit: the label of its first labelled node, else its kind.
+// groupName is the profile group of a unit: the label of its first labelled node, of what is computed in its kernel, or of
+// what it reads; the kind of its operation where none has one.
 func (c *compiler) groupName(u *unit) string {
 	for _, n := range u.nodes {
-		if n.Label != "" {
+		if placeName(n) != "" {
 			return n.Label
 		}
 	}
+	for _, n := range u.nodes {
+		for _, v := range n.Inputs {
+			if c.expands(v) && placeName(v.node) != "" {
+				return v.node.Label
+			}
+		}
+	}
+	for _, v := range u.reads {
+		switch v.node.Op.(type) {
+		case Input, Param, Constant:
+			continue
+		}
+		if placeName(v.node) != "" {
+			return v.node.Label
+		}
+	}
 	return u.nodes[0].Op.Kind()
+}
+
+// placeName is a node's label if it says where in the model the node is; gradients of unlabelled nodes are called "grad".
+func placeName(n *Node) string {
+	if n.Label == "grad" {
+		return ""
+	}
+	return n.Label
 }
 
 // newStorage makes a storage of at least the given bytes, refusing one that no binding can hold.

@@ -125,15 +125,16 @@ func (c *compiler) check(source *Value, label string, test func(src []int32) err
 // kernel is the named shader of package shaders in one variant. Its bindings and workgroup size are read from the
 // source. suffix distinguishes variants in profiles: the label is gputrain.graph.<name><suffix>.
 func (c *compiler) kernel(name, suffix string, v shaders.Variant) *gpu.Kernel {
+	key := fmt.Sprint(name, suffix, v.Flags, v.Constants) // maps print in the order of their keys
+	if known, ok := c.kernels[key]; ok {
+		return known
+	}
 	k, err := newKernel(name, suffix, v)
 	if err != nil {
 		c.failErr(err)
 		return nil
 	}
-	if known, ok := c.kernels[k.Source]; ok {
-		return known
-	}
-	c.kernels[k.Source] = k
+	c.kernels[key] = k
 	return k
 }
 

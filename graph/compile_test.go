@@ -265,3 +265,45 @@ func TestWriteErrors(t *testing.T) {
 	require.EqualError(t, p.WriteFloats("tokens", []float32{1}), `graph: write: input "tokens": 1 elements of f32, want f32 [3]`)
 	require.EqualError(t, p.WriteInts("tokens", []int32{1, 2, 3}), `graph: write: input "tokens": 3 elements of i32, want f32 [3]`)
 }
+
+// TestEmptyBatch: values without elements take no dispatch; a sum over them is zero.
+func TestEmptyBatch(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		g := New()
+		in, p, q := x(g, "x", 0, 4), g.Param("p", 4), g.Param("q", 0, 4)
+		h := g.LayerNorm(g.Mul(in, p), p, p, 1e-5)
+		h = g.Softmax(g.Concat(0, h, g.Apply("tanh", in)))
+		total := g.Sum(h)
+		grads, err := Gradients(g, total, []*Value{p})
+		require.NoError(t, err)
+		w := &twin{graph: g, values: []*Value{h, total, g.AddConst(g.Sum(h, 0), 1), g.Pad(in, 0, 1, 1)}, leaves: map[string]*Value{"p": grads[0], "q": q}}
+		w.feed(rand.New(rand.NewPCG(8, 8)))
+		w.check(t, d, eps)
+	})
+}
+
+// TestSmallDevice: few storage bindings split fused kernels, few workgroups fold grids.
+func TestSmallDevice(t *testing.T) {
+	lim := gputest.WithLimits(gpu.Limits{StorageBuffers: 4, Workgroups: 9})
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		g := New()
+		sum := x(g, "x", 7, 300)
+		for i := range 6 {
+			sum = g.Add(g.Scale(sum, 0.5), g.Apply("tanh", x(g, fmt.Sprint("x", i), 7, 300)))
+		}
+		w := &twin{graph: g, values: []*Value{sum, g.Sum(g.Apply("square", sum), 0), g.Softmax(sum), g.Concat(1, sum, x(g, "x", 7, 300), g.Slice(sum, 1, 4, 3))}}
+		w.feed(rand.New(rand.NewPCG(9, 9)))
+		w.check(t, d, 64*eps)
+	}, lim)
+}
+
+// TestInPlace: a chain of elementwise kernels that nothing else reads lives in one buffer, and a value that is read later
+// keeps its own.
+func TestInPlace(t *testing.T) {
+	g := New()
+	a := g.MatMul(x(g, "x", 8, 8), x(g, "y", 8, 8), false, false)
+	b := g.Apply("exp", a)
+	c := g.Softmax(b)
+	text := commandText(t, g, []Target{{Name: "v", Value: g.Sum(g.Mul(c, g.Softmax(g.Add(c, c))))}}, gpu.DefaultLimits())
+	requireGolden(t, "inplace.txt", text)
+}

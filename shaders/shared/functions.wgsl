@@ -25,9 +25,16 @@ fn f_sigmoid_slope(x: {{T}}) -> {{T}} {
     return e / ((1.0 + e) * (1.0 + e));
 }
 
+// sigmoid(u) + t sigmoid'(u), by one exponential; t is finite where sigmoid' vanishes.
+fn f_sigmoid_and_slope(u: {{T}}, t: {{T}}) -> {{T}} {
+    let e = exp(-min(abs(u), {{T}}(87.0)));
+    let r = 1.0 / (1.0 + e);
+    return r * (select(e, {{T}}(1.0), u > {{T}}(0.0)) + t * e * r);
+}
+
 // d/dx of x sigmoid(x).
 fn f_silu_slope(x: {{T}}) -> {{T}} {
-    return f_sigmoid(x) + clamp(x, {{T}}(-87.0), {{T}}(87.0)) * f_sigmoid_slope(x);
+    return f_sigmoid_and_slope(x, clamp(x, {{T}}(-87.0), {{T}}(87.0)));
 }
 
 // sqrt(2/pi) (x + 0.044715 x^3); |x| is bounded where the result is saturated long since.
@@ -39,8 +46,7 @@ fn f_gelu_inner(a: {{T}}) -> {{T}} {
 // d/dx of x sigmoid(2 inner(x)), which is x/2 (1 + tanh(inner(x))).
 fn f_gelu_tanh_slope(a: {{T}}) -> {{T}} {
     let x = clamp(a, {{T}}(-16.0), {{T}}(16.0));
-    let u = 2.0 * f_gelu_inner(x);
-    return f_sigmoid(u) + x * f_sigmoid_slope(u) * (1.5957691216 * (1.0 + 0.134145 * x * x));
+    return f_sigmoid_and_slope(2.0 * f_gelu_inner(x), x * (1.5957691216 * (1.0 + 0.134145 * x * x)));
 }
 
 // The distribution function of the standard normal, (1 + erf(x / sqrt 2)) / 2, erf as a ratio of polynomials (the
