@@ -15,8 +15,8 @@ import (
 	"gputrain/optim"
 )
 
-// small makes several slabs of a little tree: 16,384 f32 elements each.
-var small = gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10})
+// small makes several slabs of a little tree, 16,384 f32 elements each, and folds grids of more than nine workgroups.
+var small = gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10, Workgroups: 9})
 
 // oddSpecs are leaves of every kind: none, one, odd numbers of elements, and one that is split by rows.
 var oddSpecs = []buffers.Spec{
