@@ -71,7 +71,11 @@ func backendBits(backend string) C.WGPUFlags {
 	case "d3d12":
 		return C.WGPUInstanceBackend_DX12
 	}
-	return C.WGPUInstanceBackend_All
+	all := C.WGPUFlags(C.WGPUInstanceBackend_Vulkan | C.WGPUInstanceBackend_Metal | C.WGPUInstanceBackend_DX12)
+	if C.gt_opengl_usable() != 0 {
+		all |= C.WGPUInstanceBackend_GL
+	}
+	return all
 }
 
 // Instances are never released: releasing one ends the process's OpenGL display for all others. Each is used by one device

@@ -64,6 +64,7 @@ typedef struct gt_profile {
 void gt_log_init(void);
 void gt_log_level(uint32_t level);
 
+int gt_opengl_usable(void);
 WGPUInstance gt_instance(WGPUFlags backends);
 size_t gt_adapters(WGPUInstance, WGPUAdapter *out, size_t capacity); // returns how many there are
 void gt_adapter_describe(WGPUAdapter, gt_adapter_info *);

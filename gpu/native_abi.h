@@ -39,7 +39,6 @@ enum {
     WGPUBackendType_OpenGL = 7,
     WGPUBackendType_OpenGLES = 8,
 
-    WGPUInstanceBackend_All = 0,
     WGPUInstanceBackend_Vulkan = 1,
     WGPUInstanceBackend_GL = 2,
     WGPUInstanceBackend_Metal = 4,

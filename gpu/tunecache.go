@@ -65,14 +65,14 @@ func loadChoices(a Adapter, log *slog.Logger) map[string]string {
 }
 
 // saveChoice adds a choice to the file, keeping what other processes put there, in one atomic step.
-func saveChoice(a Adapter, key, name string, log *slog.Logger) error {
+func saveChoice(a Adapter, key, name string) error {
 	path := tunePath(a)
 	if path == "" {
 		return nil
 	}
 	tuneFiles.Lock()
 	defer tuneFiles.Unlock()
-	f := tuneFile{Version: tuneVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, Choices: loadChoices(a, log)}
+	f := tuneFile{Version: tuneVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, Choices: loadChoices(a, slog.New(slog.DiscardHandler))}
 	f.Choices[key] = name
 	raw, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {

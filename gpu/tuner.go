@@ -56,7 +56,7 @@ func (d *Device) Choose(ctx context.Context, key string, candidates []Candidate)
 		return "", fmt.Errorf("gpu: choose %q: %w", key, err)
 	}
 	t.choices[key] = name
-	if err := saveChoice(d.adapter, key, name, d.logger); err != nil {
+	if err := saveChoice(d.adapter, key, name); err != nil {
 		d.logger.Warn("gpu: choose: not remembered", "key", key, "error", err)
 	}
 	return name, nil

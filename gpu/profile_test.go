@@ -1,0 +1,122 @@
+package gpu_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+func TestProfile(t *testing.T) {
+	d := gputest.Device(t, gputest.WithProfile())
+	if !d.Adapter().Timestamps {
+		t.Skip("skipped, needs an adapter with timestamps")
+	}
+	a, b, out := storage(t, d, "a", ramp(4096)...), storage(t, d, "b", ramp(4096)...), storage(t, d, "out", ramp(4096)...)
+	sink := storage(t, d, "sink", make([]float32, 64)...)
+	rec := d.Record("step")
+	add(rec, d, out, a, b, 1) // before any group
+	rec.Group("forward")
+	add(rec, d, out, a, b, 1)
+	add(rec, d, out, a, b, 2)
+	rec.Copy(a.All(), out.All())
+	add(rec, d, out, a, b, 3)
+	rec.Group("heavy")
+	rec.Dispatch(slowKernel, gpu.Grid{X: 64, Y: 1, Z: 1}, []byte{0, 16, 0, 0}, sink.All())
+	p, err := rec.Program(t.Context())
+	require.NoError(t, err)
+	defer p.Release()
+	require.NoError(t, d.Submit(t.Context(), p, p))
+	require.NoError(t, p.Submit(t.Context()))
+	start := time.Now()
+	require.NoError(t, d.Wait(t.Context()))
+	require.Less(t, time.Since(start), time.Minute)
+	spans := d.Profile()
+	var names []string
+	total := map[string]time.Duration{}
+	for i, s := range spans {
+		names = append(names, s.Group)
+		require.Equal(t, "step", s.Label)
+		require.GreaterOrEqual(t, s.End, s.Begin)
+		require.Less(t, s.End-s.Begin, time.Minute)
+		if i > 0 {
+			require.GreaterOrEqual(t, s.Begin, spans[i-1].Begin)
+		}
+		total[s.Group] += s.End - s.Begin
+	}
+	// Each run: one pass before the groups, forward cut in two by its copy, heavy.
+	require.Equal(t, strings.Repeat(" forward forward heavy", 3), " "+strings.Join(strings.Fields(strings.Join(names, " ")), " "))
+	require.Len(t, names, 12)
+	require.Greater(t, total["heavy"], total["forward"])
+	require.Empty(t, d.Profile(), "taken once")
+	require.Empty(t, gputest.Device(t).Profile(), "nobody asked")
+}
+
+// Without timestamps (OpenGL) a profile is empty, not an error.
+func TestProfileEverywhere(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		p, rb := counting(t, d, 1)
+		require.NoError(t, p.Submit(t.Context()))
+		_, err := rb.Next(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, d.Wait(t.Context()))
+		require.Equal(t, d.Adapter().Timestamps, len(d.Profile()) > 0)
+	}, gputest.WithProfile())
+}
+
+var someSpans = []gpu.Span{
+	{Label: "step", Group: "forward", Begin: 1000 * time.Microsecond, End: 3000 * time.Microsecond},
+	{Label: "step", Group: "update", Begin: 3000 * time.Microsecond, End: 3500 * time.Microsecond},
+	{Label: "step", Group: "forward", Begin: 4000 * time.Microsecond, End: 5000 * time.Microsecond},
+	{Label: "sample", Begin: 6000 * time.Microsecond, End: 6500 * time.Microsecond},
+}
+
+func TestProfileTable(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, gpu.ProfileTable(&out, someSpans))
+	require.Equal(t, strings.TrimLeft(`
+group      passes    total ms   share     mean us    worst us
+forward         2       3.000   75.0%      1500.0      2000.0
+sample          1       0.500   12.5%       500.0       500.0
+update          1       0.500   12.5%       500.0       500.0
+all             4       4.000
+`, "\n"), out.String())
+	require.NoError(t, gpu.ProfileTable(&out, nil))
+	require.ErrorIs(t, gpu.ProfileTable(brokenWriter{}, someSpans), errBroken)
+}
+
+func TestWriteTrace(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, gpu.WriteTrace(&out, someSpans))
+	var trace struct {
+		Events []struct {
+			Name, Ph string
+			Ts, Dur  float64
+			Pid, Tid int
+		} `json:"traceEvents"`
+	}
+	require.NoError(t, json.Unmarshal(out.Bytes(), &trace))
+	require.Len(t, trace.Events, 5)
+	require.Equal(t, "M", trace.Events[0].Ph)
+	forward := trace.Events[1]
+	require.Equal(t, "forward", forward.Name)
+	require.Equal(t, "X", forward.Ph)
+	require.Zero(t, forward.Ts)
+	require.InDelta(t, 2000, forward.Dur, 1e-9)
+	require.Equal(t, "sample", trace.Events[4].Name)
+	require.InDelta(t, 5000, trace.Events[4].Ts, 1e-9)
+	require.ErrorIs(t, gpu.WriteTrace(brokenWriter{}, someSpans), errBroken)
+}
+
+var errBroken = errors.New("broken")
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
