@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"maps"
 )
 
 // manifestName is the file written last: a directory with a manifest that agrees with its files is a whole checkpoint.

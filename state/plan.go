@@ -32,8 +32,13 @@ func (p MemoryPlan) String() string {
 		name  string
 		bytes uint64
 	}{
-		{"params", p.Params}, {"gradients", p.Gradients}, {"optimizer", p.Optimizer}, {"activations and workspace", p.Step},
-		{"evaluation", p.Evaluation}, {"sampling", p.Sampling}, {"transfer", p.Transfer},
+		{"params", p.Params},
+		{"gradients", p.Gradients},
+		{"optimizer", p.Optimizer},
+		{"activations and workspace", p.Step},
+		{"evaluation", p.Evaluation},
+		{"sampling", p.Sampling},
+		{"transfer", p.Transfer},
 	} {
 		if f.bytes > 0 {
 			parts = append(parts, f.name+" "+bytesText(f.bytes))

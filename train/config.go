@@ -96,8 +96,14 @@ func (c Config) Validate() error {
 		value int64
 		least int64
 	}{
-		{"steps", c.Steps, 1}, {"eval_every", c.EvalEvery, 0}, {"eval_tokens", c.EvalTokens, 0}, {"save_every", c.SaveEvery, 0},
-		{"keep", int64(c.Keep), 0}, {"sample_every", c.SampleEvery, 0}, {"log_every", c.LogEvery, 1}, {"patience", c.Patience, 1},
+		{"steps", c.Steps, 1},
+		{"eval_every", c.EvalEvery, 0},
+		{"eval_tokens", c.EvalTokens, 0},
+		{"save_every", c.SaveEvery, 0},
+		{"keep", int64(c.Keep), 0},
+		{"sample_every", c.SampleEvery, 0},
+		{"log_every", c.LogEvery, 1},
+		{"patience", c.Patience, 1},
 		{"prefetch", int64(c.Prefetch), 0},
 	} {
 		if f.value < f.least {

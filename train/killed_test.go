@@ -141,4 +141,3 @@ func killedRun(t testing.TB, dir string) Config {
 	})}
 	return c
 }
-

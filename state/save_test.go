@@ -1,0 +1,193 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+)
+
+// contents are the bytes of every file of a checkpoint.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	names, err := OS.ReadDir(dir)
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, name := range names {
+		raw, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		out[name] = string(raw)
+	}
+	return out
+}
+
+// Stopping at every step and loading gives the same bytes at the end, and the same metrics, as never stopping.
+func TestSaveAndLoadAreExact(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		c := tinyConfig(t)
+		c.Definition = tinyModel(t, 0.1)
+		c.Accumulate = 2
+		const steps = 12
+		dir := t.TempDir()
+		whole := create(t, dev, c)
+		var want []Metrics
+		for step := int64(1); step <= steps; step++ {
+			want = append(want, train(t, whole, step)...)
+			require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, DirName(step)), Run{Tokens: step}))
+		}
+		wanted := contents(t, filepath.Join(dir, DirName(steps)))
+		require.Len(t, wanted, 5)
+		for at := int64(1); at < steps; at++ {
+			s, record, err := Load(t.Context(), dev, c, filepath.Join(dir, DirName(at)))
+			require.NoError(t, err)
+			assert.Equal(t, at, record.Step)
+			assert.Equal(t, at, record.Run.Tokens)
+			assert.Equal(t, at, s.Step())
+			got := train(t, s, steps)
+			require.Equal(t, want[at:], got)
+			again := filepath.Join(dir, "again")
+			require.NoError(t, s.Save(t.Context(), again, Run{Tokens: steps}))
+			require.Equal(t, wanted, contents(t, again), "stopped at step %d", at)
+			s.Release()
+		}
+		// Without the optimizer's state the end would be another: the comparison can fail.
+		cold, err := CreateFrom(t.Context(), dev, c, mustWeights(t, filepath.Join(dir, DirName(6)), c.Definition))
+		require.NoError(t, err)
+		defer cold.Release()
+		cold.step = 6
+		assert.NotEqual(t, want[steps-1].Loss, train(t, cold, steps)[steps-7].Loss)
+	})
+}
+
+func mustWeights(t *testing.T, dir string, def model.Definition) []buffers.Host {
+	t.Helper()
+	hosts, err := model.ReadWeights(dir, def)
+	require.NoError(t, err)
+	return hosts
+}
+
+func TestSaveWithMetricsOutstanding(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	_, err := s.TrainStep(t.Context(), tinyBatch(0, 4, false))
+	require.NoError(t, err)
+	require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), Run{}))
+	m, err := s.Drain(t.Context())
+	require.NoError(t, err)
+	require.Len(t, m, 1, "the metrics that saving waited for are not lost")
+}
+
+func TestLoadOfAnotherRun(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	dir := filepath.Join(t.TempDir(), DirName(1))
+	s := create(t, dev, c)
+	train(t, s, 1)
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+
+	for name, change := range map[string]struct {
+		edit func(*Config)
+		says string
+	}{
+		"layers": {func(c *Config) {
+			def, err := model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT})
+			require.NoError(t, err)
+			c.Definition = def
+		}, "model: n_layer: found 2, wanted 3"},
+		"optimizer": {func(c *Config) { c.Optimizer.Name = "sgd" }, `optimizer: name: found "adamw", wanted "sgd"`},
+		"rate":      {func(c *Config) { c.Optimizer.Options.Schedule.LearningRate = 0.5 }, "optimizer: options.schedule.learning_rate: found 0.01, wanted 0.5"},
+		"parameter": {func(c *Config) { c.Optimizer.Parameters = json.RawMessage(`{"b1":0.8}`) }, "optimizer: parameters.b1: found 0.9, wanted 0.8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := c
+			change.edit(&other)
+			_, _, err := Load(t.Context(), dev, other, dir)
+			require.ErrorIs(t, err, ErrMismatch)
+			require.ErrorIs(t, err, ErrCheckpoint)
+			assert.ErrorContains(t, err, change.says)
+		})
+	}
+	// Parameters written out or left to their defaults are the same.
+	same := c
+	same.Optimizer.Parameters = json.RawMessage(`{"b1":0.9}`)
+	loaded, _, err := Load(t.Context(), dev, same, dir)
+	require.NoError(t, err)
+	loaded.Release()
+	// Left out altogether, they come from the checkpoint.
+	loaded, _, err = Load(t.Context(), dev, Config{Batch: 4, Seed: 7}, dir)
+	require.NoError(t, err)
+	defer loaded.Release()
+	assert.Equal(t, train(t, s, 3), train(t, loaded, 3))
+}
+
+func TestLoadOfDamaged(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	s := create(t, dev, c)
+	for name, damage := range map[string]struct {
+		file string
+		edit func([]byte) []byte
+		is   error
+		says string
+	}{
+		"optimizer":      {optimizerName, func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, ErrCorrupt, `tensor "nu/wte.weight"`},
+		"weights":        {"model.safetensors", func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, ErrCorrupt, `tensor "wte.weight"`},
+		"record version": {recordName, func(d []byte) []byte { return bytes.Replace(d, []byte(`"format": 1`), []byte(`"format": 9`), 1) }, ErrVersion, "format 9, want 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), DirName(0))
+			require.NoError(t, s.Save(t.Context(), dir, Run{}))
+			change(t, filepath.Join(dir, damage.file), damage.edit)
+			if damage.is == ErrVersion { // an old, whole checkpoint has a manifest that agrees with it
+				m, err := readManifest(OS, dir)
+				require.NoError(t, err)
+				m.Files[damage.file], err = sumFile(OS, filepath.Join(dir, damage.file))
+				require.NoError(t, err)
+				_, err = writeFile(OS, manifestPath(dir), writeJSON(m))
+				require.NoError(t, err)
+			}
+			_, _, err := Load(t.Context(), dev, c, dir)
+			require.ErrorIs(t, err, damage.is)
+			assert.ErrorContains(t, err, damage.says)
+		})
+	}
+}
+
+func TestSaveToFullDisk(t *testing.T) {
+	c := tinyConfig(t)
+	f := newFaultFS(0, false)
+	f.free = 1000
+	c.FS = f
+	s := create(t, gputest.Device(t), c)
+	err := s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), Run{})
+	var space *SpaceError
+	require.ErrorAs(t, err, &space)
+	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &space)
+	f.free = 1 << 30
+	require.NoError(t, s.CheckSpace(t.Context(), t.TempDir()))
+	params, optimizer := s.Size()
+	assert.Greater(t, space.Wanted, params+optimizer/2)
+}
+
+// The size that is asked for beforehand is near what is then written.
+func TestSizesOfSources(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	dir := filepath.Join(t.TempDir(), "x")
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	list, err := s.sources(t.Context(), Run{})
+	require.NoError(t, err)
+	for _, source := range list {
+		size, err := OS.Size(filepath.Join(dir, source.name))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, uint64(size), source.bytes, source.name)
+	}
+}
