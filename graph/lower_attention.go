@@ -90,13 +90,14 @@ func (a attentionKernel) variant(names map[string]string) shaders.Variant {
 
 func (a attentionKernel) suffix() string { return fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows) }
 
-// kernelFor sets the heads and the rows that fit in the registers: state is the number of vectors of HeadDim a row keeps.
-// A software adapter keeps them in its first-level cache, and the more rows share a load the better; a GPU wants many
-// invocations.
+// kernelFor sets the heads and the rows an invocation: state is the number of vectors of HeadDim that a row keeps. A software
+// adapter keeps them in its first-level cache, and the more rows share a load the better, but it compiles the unrolled code
+// slowly: on lavapipe twice the backward pass's rows took a quarter less time and three times the compilation. A GPU wants
+// many invocations.
 func (a attentionKernel) kernelFor(heads, state int) attentionKernel {
 	a.heads, a.rows = heads, 1
 	if a.cpu {
-		for a.rows < 8 && a.rows*2*state*a.op.HeadDim <= 1024 && a.rows < a.t {
+		for a.rows < 8 && a.rows*2*state*a.op.HeadDim <= 512 && a.rows < a.t {
 			a.rows *= 2
 		}
 	}
@@ -121,7 +122,7 @@ func arrays(packed bool, names ...string) map[string]string {
 	return m
 }
 
-// operandSpans are the spans of the first n values, each in one binding.
+// spans are the spans of the first n values, each in one binding.
 func (c *compiler) spans(values []*Value) []span {
 	out := make([]span, len(values))
 	for i, v := range values {
@@ -137,7 +138,7 @@ func lowerAttention(c *compiler, n *Node) {
 		return
 	}
 	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 2)
-	keys := 4
+	keys := max(1, min(4, 256/(a.rows*op.HeadDim))) // enough to overlap, no more code than that
 	names := arrays(op.Packed)
 	names["KEYS"] = strconv.Itoa(keys)
 	k := c.kernel("attention", a.suffix(), a.variant(names))

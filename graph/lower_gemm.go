@@ -193,11 +193,11 @@ func registerTile(g gemm, lanes int) gemmVariant {
 	n4 := (g.n + 3) / 4
 	var best gemmVariant
 	var least float64
-	for _, rows := range []int{16, 8, 4, 2, 1} {
+	for _, rows := range []int{16, 8, 4, 1} {
 		if g.transA && rows < 4 {
 			break // A comes four rows a load
 		}
-		for cols := 4; cols >= 1; cols-- {
+		for cols := 4; cols >= 1; cols /= 2 {
 			if lanes == 64 && cols > 1 {
 				continue
 			}

@@ -144,10 +144,8 @@ func TestMatMulVariants(t *testing.T) {
 		rng := rand.New(rand.NewPCG(11, 12))
 		for _, cpu := range []bool{true, false} {
 			for _, form := range forms {
-				for _, s := range [][3]int{{64, 64, 32}, {100, 72, 52}, {36, 50, 16}, {40, 44, 18}, {200, 130, 8}, {8, 260, 64}} {
-					for _, accumulate := range []bool{false, true} {
-						checkProduct(t, d, rng, cpu, form, s, accumulate)
-					}
+				for i, s := range [][3]int{{64, 128, 32}, {100, 72, 52}, {36, 50, 16}, {40, 44, 18}, {200, 130, 8}, {8, 260, 64}} {
+					checkProduct(t, d, rng, cpu, form, s, i%2 == 1)
 				}
 			}
 		}
