@@ -3,7 +3,39 @@ package runfile
 import (
 	"math"
 	"reflect"
+	"regexp"
+	"strconv"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 )
+
+// exponent matches the numbers of YAML 1.2 that the parser takes for text.
+var exponent = regexp.MustCompile(`^[-+]?[0-9]+[eE][-+]?[0-9]+$`)
+
+// decode is a node's value: text, a number, true or false, null, a list of such
+// values, or whatever else stands there, for convert to refuse.
+func decode(node ast.Node) (any, error) {
+	switch n := node.(type) {
+	case *ast.SequenceNode:
+		list := make([]any, len(n.Values))
+		for i, item := range n.Values {
+			var err error
+			if list[i], err = decode(item); err != nil {
+				return nil, err
+			}
+		}
+		return list, nil
+	case *ast.StringNode:
+		if n.Token.Type == token.StringType && exponent.MatchString(n.Value) {
+			return strconv.ParseFloat(n.Value, 64)
+		}
+	}
+	var v any
+	err := yaml.NodeToValue(node, &v)
+	return v, err
+}
 
 // convert turns a decoded YAML value into a field's type without losing
 // anything: a fraction is no whole number and null is no value, except where

@@ -148,8 +148,8 @@ func (c *Config) assign(key string, node ast.Node, from Origin) error {
 		}
 		return nil
 	}
-	var plain any
-	if err := yaml.NodeToValue(node, &plain); err != nil {
+	plain, err := decode(node)
+	if err != nil {
 		return errors.New(yaml.FormatError(err, false, false))
 	}
 	value, ok := convert(plain, f.typ)
@@ -162,8 +162,8 @@ func (c *Config) assign(key string, node ast.Node, from Origin) error {
 }
 
 func (c *Config) parameter(name string, node ast.Node, from Origin) error {
-	var v any
-	if err := yaml.NodeToValue(node, &v); err != nil {
+	v, err := decode(node)
+	if err != nil {
 		return fmt.Errorf("optimizer.%s: %s", name, yaml.FormatError(err, false, false))
 	}
 	if c.Optimizer.Parameters == nil {

@@ -132,6 +132,22 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// People write rates as 1e-3, and Go writes small ones as 1e-05.
+func TestExponentsAreNumbers(t *testing.T) {
+	c := New()
+	require.NoError(t, c.Parse("run.yaml", []byte("optimizer: {learning_rate: 1e-3, clip_grad: 1E+1, eps: 1e-08, b: [1e-1, 0.5]}\ntrain: {steps: 1e3, prompt: '1e3'}\n")))
+	assert.InDelta(t, 0.001, c.Optimizer.LearningRate, 0)
+	assert.InDelta(t, 10, *c.Optimizer.ClipGrad, 0)
+	assert.Equal(t, map[string]any{"eps": 1e-8, "b": []any{0.1, 0.5}}, c.Optimizer.Parameters)
+	assert.Equal(t, 1000, c.Train.Steps)
+	assert.Equal(t, "1e3", c.Train.Prompt)
+	require.NoError(t, c.Set("optimizer.learning_rate=3e-4"))
+	assert.InDelta(t, 3e-4, c.Optimizer.LearningRate, 0)
+
+	assert.ErrorContains(t, New().Set("optimizer.learning_rate='1e-3'"), "wanted a number")
+	assert.ErrorContains(t, New().Set("train.steps=1e-3"), "wanted a whole number")
+}
+
 func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]uint64{"": 0, "12": 12, "800MB": 800e6, "6GiB": 6 << 30, "1.5 KiB": 1536} {
 		got, err := ParseBytes(text)
