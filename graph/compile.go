@@ -17,7 +17,7 @@ type Target struct {
 
 // CompileOptions say where a program's params live and where its results go.
 type CompileOptions struct {
-	Label      string        // of buffers and profile groups; "program" when empty
+	Label      string        // of the buffers; "program" when empty
 	Params     *buffers.Tree // f32; may be nil for a graph without params
 	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
 	Targets    []Target

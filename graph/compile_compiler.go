@@ -11,7 +11,6 @@ import (
 // compiler lowers the live nodes of a graph to commands over symbolic storages, then plans the buffers behind them.
 // It needs no device: Compile and PlanFor run the same code.
 type compiler struct {
-	graph   *Graph
 	targets []Target
 	limits  gpu.Limits
 
@@ -35,14 +34,12 @@ type compiler struct {
 
 	places    map[*Value]tensor
 	inputs    map[string]*programInput
-	inputList []*programInput
 	constants map[string]tensor
 	kernels   map[string]*gpu.Kernel
 	slabs     map[[2]int]*storage // {kind, slab}
 	storages  []*storage
 	commands  []command
 	group     string
-	groups    map[string]int // how often a group name has been given out, for the labels of anonymous nodes
 
 	planned []uint64 // bytes of the shared buffers
 	plan    Plan
@@ -60,10 +57,10 @@ func newCompiler(g *Graph, targets []Target, lim gpu.Limits) (*compiler, error) 
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	c := &compiler{graph: g, targets: targets, limits: lim,
+	c := &compiler{targets: targets, limits: lim,
 		readers: map[*Value][]*Node{}, names: map[*Value]bool{}, pins: map[*Value]bool{}, sinks: map[*Value][]*sink{}, dropped: map[*Node]bool{},
 		inlined: map[*Node]bool{}, lastUse: map[*Value]int{}, places: map[*Value]tensor{}, inputs: map[string]*programInput{},
-		constants: map[string]tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{}, groups: map[string]int{}}
+		constants: map[string]tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{}}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()
 	}

@@ -84,15 +84,6 @@ func (t tensor) width() int {
 	return elements(t.Shape[1:])
 }
 
-// last2D is the tensor's 2-D view along its last axis: rows of the last dimension.
-func (t tensor) last2D() (rows, width int) {
-	if len(t.Shape) == 0 {
-		return 1, 1
-	}
-	width = t.Shape[len(t.Shape)-1]
-	return elements(t.Shape[:len(t.Shape)-1]), width
-}
-
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 // typeBytes is the size of a contiguous tensor in bytes, unrounded.

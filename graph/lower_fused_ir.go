@@ -22,8 +22,8 @@ type fused struct {
 	merged []int // the index in dims of each axis of the domain, -1 for axes of length one
 	vec    bool  // an invocation computes four elements along the last of dims
 
-	bound []*load // the loads that the expression uses, one a binding
-	taken *load   // the operand whose storage the result takes over, nil when none
+	bound []operandBinding // what the expression reads, in the order of the kernel's bindings
+	taken *storage         // the operand's storage that the result takes over, nil when none
 }
 
 func newFused(c *compiler, domain []int) *fused {
@@ -57,7 +57,6 @@ type load struct {
 	index  *linear
 	vector bool // bound as vec4s
 	raw    bool // bound as u32s
-	name   string
 }
 
 type irKind uint8

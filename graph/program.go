@@ -20,7 +20,6 @@ type Program struct {
 	label    string
 	dev      *gpu.Device
 	commands []boundCommand
-	kernels  []*gpu.Kernel
 	inputs   map[string]*programInput
 	ranges   map[*storage]gpu.Range
 	outputs  map[string]gpu.Range
@@ -75,14 +74,14 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 		label = "program"
 	}
 	p := &Program{label: label, dev: c.dev, inputs: c.inputs, plan: c.plan, ranges: map[*storage]gpu.Range{}, outputs: map[string]gpu.Range{}}
-	p.kernels = slices.SortedFunc(maps.Values(c.kernels), func(a, b *gpu.Kernel) int {
+	kernels := slices.SortedFunc(maps.Values(c.kernels), func(a, b *gpu.Kernel) int {
 		return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Source, b.Source))
 	})
 	if err := p.bind(c, o); err != nil {
 		p.Release()
 		return nil, err
 	}
-	if err := c.dev.Compile(ctx, p.kernels, o.Progress); err != nil {
+	if err := c.dev.Compile(ctx, kernels, o.Progress); err != nil {
 		p.Release()
 		return nil, fmt.Errorf("graph: compile: %w", err)
 	}
@@ -176,9 +175,6 @@ func (p *Program) Record(rec *gpu.Recording) {
 		rec.Dispatch(cmd.kernel, cmd.grid, cmd.params, cmd.ranges...)
 	}
 }
-
-// Kernels are those of the program, each once, for compiling several programs together.
-func (p *Program) Kernels() []*gpu.Kernel { return p.kernels }
 
 // Plan is the memory the program took.
 func (p *Program) Plan() Plan { return p.plan }

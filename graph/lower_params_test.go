@@ -1,0 +1,40 @@
+package graph
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/shaders"
+)
+
+var (
+	paramsPattern = regexp.MustCompile(`(?s)struct Params \{(.*?)\}`)
+	fieldPattern  = regexp.MustCompile(`(?m)^\s*(\w+): (u32|i32|f32),`)
+)
+
+// TestParamsMatchShaders compares the fields of each params struct with those of the kernel's uniform, in order: all are
+// four bytes, so the order is the layout. A struct may have more fields than a shader that shares it reads.
+func TestParamsMatchShaders(t *testing.T) {
+	rows := shaders.Variant{Flags: map[string]bool{"VECTOR": false, "GROUP": false}, Constants: map[string]string{"T": "f32"}}
+	norms := shaders.Variant{Flags: map[string]bool{"VECTOR": false, "GROUP": false, "RMS": false}, Constants: map[string]string{"T": "f32"}}
+	rope := shaders.Variant{Flags: map[string]bool{"INVERSE": false}, Constants: map[string]string{"T": "f32"}}
+	for _, k := range []struct {
+		shader  string
+		variant shaders.Variant
+		params  any
+	}{{"norm", norms, normParams{}}, {"norm_grad", norms, normParams{}}, {"softmax", rows, rowParams{}}, {"softmax_grad", rows, rowParams{}}, {"rope", rope, ropeParams{}}} {
+		source, err := shaders.Source(k.shader+".wgsl", k.variant)
+		require.NoError(t, err)
+		fields := fieldPattern.FindAllStringSubmatch(paramsPattern.FindStringSubmatch(source)[1], -1)
+		require.NotEmpty(t, fields)
+		typ := reflect.TypeOf(k.params)
+		for i, f := range fields {
+			require.Equal(t, f[1], strings.ToLower(typ.Field(i).Name), k.shader)
+			require.Equal(t, map[string]string{"u32": "uint32", "f32": "float32"}[f[2]], typ.Field(i).Type.Name(), k.shader)
+		}
+	}
+}
