@@ -248,10 +248,10 @@ func TestCompileErrors(t *testing.T) {
 		`graph: compile: target "a": given twice`:                                  {{Name: "a", Value: v}, {Name: "a", Value: v}},
 		`graph: compile: target leaf "q": not in the grads tree`:                   {{Leaf: "q", Value: v}},
 		`graph: compile: target leaf "p": shape [3] in the tree, the value has []`: {{Leaf: "p", Value: g.Sum(v)}},
-		`graph: compile: elementwise.3: constant 1e+99: not a finite f32`:          {{Name: "a", Value: g.Scale(v, 1e99)}},
+		`graph: compile: p: constant 1e+99: not a finite f32`:                      {{Name: "a", Value: g.Scale(v, 1e99)}},
 	} {
 		_, err := PlanFor(g, targets, lim)
-		require.ErrorContains(t, err, strings.SplitN(want, ".3: ", 2)[0])
+		require.EqualError(t, err, want)
 	}
 }
 
