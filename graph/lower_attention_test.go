@@ -32,17 +32,8 @@ func (s attentionCase) String() string {
 // graph has the outputs of the attention and the gradients of its inputs for a given do.
 func (s attentionCase) graph() *twin {
 	g := New()
-	var in []*Value
-	if s.packed {
-		in = []*Value{g.Input("qkv", f32(s.b, s.t, (s.heads+2*s.kvHeads)*s.headDim))}
-	} else {
-		in = []*Value{g.Input("q", f32(s.b, s.t, s.heads*s.headDim)), g.Input("k", f32(s.b, s.t, s.kvHeads*s.headDim)),
-			g.Input("v", f32(s.b, s.t, s.kvHeads*s.headDim))}
-	}
 	op := Attention{Heads: s.heads, KVHeads: s.kvHeads, HeadDim: s.headDim, Packed: s.packed, Causal: s.causal}
-	n := g.add(op, in...)
-	grad := g.add(AttentionGrad(op), append(in, n.Outputs[0], n.Outputs[1], g.Input("do", f32(s.b, s.t, s.heads*s.headDim)))...)
-	return &twin{graph: g, values: append(append([]*Value{}, n.Outputs[:2]...), grad.Outputs[:len(in)]...)}
+	return &twin{graph: g, values: checkedAttention(g, op, s.b, s.t)}
 }
 
 func TestAttention(t *testing.T) {

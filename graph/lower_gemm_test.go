@@ -125,11 +125,7 @@ func (w *twin) checkAsGPU(t *testing.T, d *gpu.Device, tolerance float64) {
 	for i, v := range w.values {
 		targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
 	}
-	c, err := newCompiler(w.graph, targets, d.Limits())
-	require.NoError(t, err)
-	c.dev, c.materialize = d, true
-	require.NoError(t, c.run())
-	p, err := newProgram(context.Background(), c, CompileOptions{Targets: targets})
+	p, err := compileFor(context.Background(), d, w.graph, CompileOptions{Targets: targets}, false)
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
 	for name, typ := range p.Inputs() {
