@@ -18,10 +18,21 @@ struct gt_fence {
 
 static _Thread_local gt_error *gt_current;
 
+#ifdef _WIN32
+#include <windows.h>
+static void gt_sleep(long us) {
+    if (us < 100) {
+        SwitchToThread();
+    } else {
+        Sleep(1);
+    }
+}
+#else
 static void gt_sleep(long us) {
     struct timespec t = {us / 1000000, (us % 1000000) * 1000};
     nanosleep(&t, NULL);
 }
+#endif
 
 static void gt_spin(atomic_flag *f) {
     while (atomic_flag_test_and_set(f)) gt_sleep(50);

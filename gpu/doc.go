@@ -1,0 +1,23 @@
+// Package gpu runs compute kernels written in WGSL on any adapter that speaks Vulkan, Metal, Direct3D 12 or OpenGL. It knows
+// bytes and bindings, not shapes and trees.
+//
+// An Adapter is opened as a Device. A Kernel is a plain value: source and the list of what it binds. A Recording lists
+// dispatches and copies and checks each in Go as it is recorded; made into a Program it has its pipelines, bind groups and
+// one uniform buffer, and submitting it, once or a million times, makes nothing more. Results come back by Read, which waits,
+// or by a Readback, a ring from which results are taken one or more submits late.
+//
+// Invariants, which tests hold:
+//
+//  1. Nothing that the driver would refuse is submitted: its answer would be to end the process. What the library still
+//     finds while encoding comes back as an error, and nothing of that submit has run.
+//  2. Submitting a Program creates no pipeline, bind group or buffer (Counters).
+//  3. Every wait ends: done, ErrTimeout, the context's end, or ErrDeviceLost.
+//  4. Every byte of every buffer is in the account (Counters.LiveBytes), the package's own staging included.
+//  5. Commands take effect in the order recorded, programs in the order submitted, a Write before the next submit.
+//  6. At most two submits are under way.
+//
+// A Device without hardware, Dry, checks and prints recordings; tests of other packages compare them as text.
+//
+// The library underneath is wgpu-native 0.19 as github.com/cogentcore/webgpu links it. Of that binding only the library is
+// used: its callbacks give C the addresses of Go variables. native.go and the C files beside it are what replaces it.
+package gpu
