@@ -21,7 +21,7 @@ type Model struct {
 	params *buffers.Tree
 
 	evaluator *forward
-	rows      int // of the evaluator's batches
+	shape     [2]int // of the evaluator's batches, rows and tokens
 	continuer *forward
 	sequence  int // tokens the continuer sees at most
 }
@@ -184,7 +184,7 @@ func (m *Model) submitEvaluation(ctx context.Context, batch data.Batch) error {
 }
 
 func (m *Model) prepareEvaluation(ctx context.Context, rows, sequence int) error {
-	if m.evaluator != nil && m.rows == rows {
+	if m.evaluator != nil && m.shape == [2]int{rows, sequence} {
 		return nil
 	}
 	m.evaluator.release()
@@ -194,7 +194,7 @@ func (m *Model) prepareEvaluation(ctx context.Context, rows, sequence int) error
 		return err
 	}
 	m.evaluator, err = m.forward(ctx, "evaluation", lossTarget, 2, g, targets)
-	m.rows = rows
+	m.shape = [2]int{rows, sequence}
 	return err
 }
 

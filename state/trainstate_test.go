@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -293,6 +294,10 @@ func TestNonFiniteIsLeftOutAndNotSaved(t *testing.T) {
 		record, err := ReadRecord(OS, dir)
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, record.Skipped)
+		loaded, _, err := Load(t.Context(), dev, tinyConfig(t), dir)
+		require.NoError(t, err)
+		defer loaded.Release()
+		assert.EqualValues(t, 2, loaded.Skipped())
 	})
 }
 
@@ -393,4 +398,25 @@ func TestLogits(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o666))
 	_, err = LoadModel(dev, dir)
 	require.ErrorIs(t, err, ErrCorrupt)
+}
+
+// Memory, on the device and in the process, does not grow with the number of steps.
+func TestSoak(t *testing.T) {
+	dev := gputest.Device(t)
+	s := create(t, dev, tinyConfig(t))
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	train(t, s, 100)
+	device, before := dev.Counters(), heap()
+	got := train(t, s, 2000)
+	require.Len(t, got, 1900)
+	after := dev.Counters()
+	assert.Equal(t, device.LiveBytes, after.LiveBytes)
+	assert.Equal(t, device.Buffers, after.Buffers)
+	got = nil
+	assert.Less(t, heap(), before+256<<10)
 }

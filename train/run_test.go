@@ -197,7 +197,7 @@ func TestStopInEveryPhase(t *testing.T) {
 	for _, phase := range []struct {
 		kind EventKind
 		step int64
-	}{{Started, 0}, {Stepped, 4}, {Evaluated, 4}, {Evaluated, 12}, {Sampled, 6}, {Sampled, 12}, {Saved, 6}, {Saved, 12}} {
+	}{{Started, 0}, {Stepped, 4}, {Stepped, 12}, {Evaluated, 4}, {Evaluated, 12}, {Sampled, 6}, {Sampled, 12}, {Saved, 6}, {Saved, 12}} {
 		dir := t.TempDir()
 		c := tinyRun(t, dir)
 		ctx, hook := stopAt(phase.kind, phase.step)
@@ -296,6 +296,35 @@ func TestDivergence(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 6, result.Resumed)
 	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
+}
+
+// Bad steps with good ones between them are no divergence.
+func TestPatienceCountsInARow(t *testing.T) {
+	const path = "h.0.mlp.c_proj.bias"
+	c := tinyRun(t, t.TempDir())
+	c.SaveEvery = 0
+	var good []float32
+	c.Hooks = []Hook{HookFunc(func(ctx context.Context, e Event) (err error) {
+		if e.Kind != StepBegin {
+			return nil
+		}
+		switch e.Step {
+		case 4, 8: // steps 5 and 6, 9 and 10 are bad
+			if good, err = e.State.Params().Read(ctx, path); err != nil {
+				return err
+			}
+			return e.State.Params().Write(path, append([]float32{float32(math.NaN())}, good[1:]...))
+		case 6, 10:
+			return e.State.Params().Write(path, good)
+		}
+		return nil
+	})}
+	result, err := Run(t.Context(), gputest.Device(t), c)
+	require.NoError(t, err)
+	record, err := state.ReadRecord(state.OS, result.Checkpoint)
+	require.NoError(t, err)
+	assert.EqualValues(t, 4, record.Skipped)
+	assert.Zero(t, record.Run.InARow)
 }
 
 func TestWhatIsNotFiniteIsNotSaved(t *testing.T) {

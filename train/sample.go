@@ -3,6 +3,7 @@ package train
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -72,6 +73,9 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, width i
 	return nil
 }
 
+// errLogits says that the model's answer is not numbers.
+var errLogits = errors.New("not finite")
+
 // sampleStream keeps the random numbers of sampling apart from all others of a run.
 const sampleStream = 0x5a3b1e
 
@@ -81,7 +85,7 @@ func choose(logits []float32, temperature float64, topK int, u float32) (int32, 
 	order := make([]int32, len(logits))
 	for i, l := range logits {
 		if !finite(float64(l)) {
-			return 0, fmt.Errorf("train: sample: logit %d: %v, want a finite number", i, l)
+			return 0, fmt.Errorf("train: sample: logit %d: %v: %w", i, l, errLogits)
 		}
 		order[i] = int32(i)
 	}

@@ -238,6 +238,11 @@ func (t *trainer) sample(ctx context.Context) error {
 		drawn = append(drawn, token)
 		return true
 	})
+	if errors.Is(err, errLogits) { // whether the run has diverged is for its steps to say
+		t.sampled = t.state.Step()
+		t.say("step %d: no sample: %v", t.sampled, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
