@@ -38,7 +38,7 @@ static void gt_spin(atomic_flag *f) {
     while (atomic_flag_test_and_set(f)) gt_sleep(50);
 }
 
-static void gt_copy(char *dst, size_t size, char const *src) {
+void gt_copy(char *dst, size_t size, char const *src) {
     snprintf(dst, size, "%s", src ? src : "");
 }
 
@@ -79,7 +79,7 @@ void gt_leave(gt_device *d) {
 
 int gt_collecting(void) { return gt_current != NULL; }
 
-static void gt_on_error(uint32_t type, char const *message, void *userdata) {
+void gt_on_error(uint32_t type, char const *message, void *userdata) {
     gt_device *d = userdata;
     if (type == WGPUErrorType_DeviceLost) gt_lose(d, message, 1);
     gt_error *e = gt_current;
@@ -98,7 +98,7 @@ static void gt_on_error(uint32_t type, char const *message, void *userdata) {
     atomic_flag_clear(&d->guard);
 }
 
-static void gt_on_lost(uint32_t reason, char const *message, void *userdata) {
+void gt_on_lost(uint32_t reason, char const *message, void *userdata) {
     (void)reason;
     gt_lose(userdata, message, 1);
 }
@@ -131,110 +131,6 @@ int gt_pending(gt_device *d, gt_error *e) {
     d->pending = 0;
     atomic_flag_clear(&d->guard);
     return had;
-}
-
-WGPUInstance gt_instance(WGPUFlags backends) {
-    WGPUInstanceExtras extras = {.chain = {NULL, WGPUSType_InstanceExtras}, .backends = backends};
-    WGPUInstanceDescriptor descriptor = {.nextInChain = &extras.chain};
-    return wgpuCreateInstance(&descriptor);
-}
-
-size_t gt_adapters(WGPUInstance instance, WGPUAdapter *out, size_t capacity) {
-    size_t n = wgpuInstanceEnumerateAdapters(instance, NULL, NULL);
-    if (n == 0) return 0;
-    WGPUAdapter *all = calloc(n, sizeof *all);
-    n = wgpuInstanceEnumerateAdapters(instance, NULL, all);
-    for (size_t i = 0; i < n; i++) {
-        if (i < capacity) {
-            out[i] = all[i];
-        } else {
-            wgpuAdapterRelease(all[i]);
-        }
-    }
-    free(all);
-    return n;
-}
-
-static void gt_limits(WGPUAdapter adapter, WGPULimits *limits, WGPUNativeLimits *native) {
-    WGPUSupportedLimitsExtras extras = {.chain = {NULL, WGPUSType_SupportedLimitsExtras}};
-    WGPUSupportedLimits supported = {.nextInChain = &extras.chain};
-    wgpuAdapterGetLimits(adapter, &supported);
-    *limits = supported.limits;
-    *native = extras.limits;
-}
-
-void gt_adapter_describe(WGPUAdapter adapter, gt_adapter_info *out) {
-    memset(out, 0, sizeof *out);
-    WGPUAdapterInfo info = {0};
-    wgpuAdapterGetInfo(adapter, &info);
-    // This version of the library puts the name into description and the device's number into device.
-    gt_copy(out->name, sizeof out->name, info.description && info.description[0] ? info.description : info.device);
-    gt_copy(out->vendor, sizeof out->vendor, info.vendor);
-    out->backend = info.backendType;
-    out->type = info.adapterType;
-    out->vendor_id = info.vendorID;
-    wgpuAdapterInfoFreeMembers(info);
-    WGPUNativeLimits native;
-    gt_limits(adapter, &out->limits, &native);
-    out->timestamps = wgpuAdapterHasFeature(adapter, WGPUFeatureName_TimestampQuery);
-}
-
-struct gt_request {
-    uint32_t status;
-    WGPUDevice device;
-    gt_error *error;
-};
-
-static void gt_on_device(uint32_t status, WGPUDevice device, char const *message, void *userdata) {
-    struct gt_request *r = userdata;
-    r->status = status;
-    r->device = device;
-    if (status != 0) {
-        r->error->type = WGPUErrorType_Unknown;
-        gt_copy(r->error->message, sizeof r->error->message, message);
-    }
-}
-
-gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int alone, gt_error *error) {
-    gt_device *d = calloc(1, sizeof *d);
-    d->alone = alone;
-    atomic_flag_clear(&d->guard);
-
-    WGPURequiredLimitsExtras extras = {.chain = {NULL, WGPUSType_RequiredLimitsExtras}};
-    WGPURequiredLimits required = {.nextInChain = &extras.chain};
-    gt_limits(adapter, &required.limits, &extras.limits);
-    extras.limits.maxPushConstantSize = 0;
-
-    uint32_t feature = WGPUFeatureName_TimestampQuery;
-    WGPUDeviceDescriptor descriptor = {
-        .label = label,
-        .requiredFeatureCount = timestamps ? 1 : 0,
-        .requiredFeatures = &feature,
-        .requiredLimits = &required,
-        .deviceLostCallback = gt_on_lost,
-        .deviceLostUserdata = d,
-        .uncapturedErrorCallbackInfo = {.callback = gt_on_error, .userdata = d},
-    };
-    struct gt_request request = {.status = 1, .error = error};
-    gt_enter(d, error);
-    wgpuAdapterRequestDevice(adapter, &descriptor, gt_on_device, &request);
-    gt_leave(d);
-    if (request.status != 0 || !request.device) {
-        if (!error->type) error->type = WGPUErrorType_Unknown;
-        return NULL; // d stays: the library may hold its address
-    }
-    d->device = request.device;
-    d->queue = wgpuDeviceGetQueue(d->device);
-    return d;
-}
-
-// The few bytes of d stay: the library keeps its address until the last object of the device is gone.
-void gt_close(gt_device *d) {
-    atomic_store(&d->closed, 1);
-    gt_enter(d, NULL);
-    wgpuQueueRelease(d->queue);
-    wgpuDeviceRelease(d->device);
-    gt_leave(d);
 }
 
 WGPUBuffer gt_buffer(gt_device *d, char const *label, WGPUFlags usage, uint64_t bytes, gt_error *error) {

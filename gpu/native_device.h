@@ -26,6 +26,9 @@ void gt_enter(gt_device *, gt_error *);
 void gt_enter_shared(gt_device *, gt_error *); // for making pipelines
 void gt_leave(gt_device *);
 int gt_collecting(void); // whether this thread is in a call that returns its error
+void gt_copy(char *dst, size_t size, char const *src); // as much as fits
+void gt_on_error(uint32_t type, char const *message, void *device);
+void gt_on_lost(uint32_t reason, char const *message, void *device);
 void gt_on_done(uint32_t status, void *fence); // the callback of maps and submits
 
 #endif

@@ -39,9 +39,6 @@ type Recording struct {
 // Record starts a recording.
 func (d *Device) Record(label string) *Recording { return &Recording{device: d, label: label} }
 
-// Device is the device that it records for.
-func (r *Recording) Device() *Device { return r.device }
-
 func (r *Recording) add(c command, err error) {
 	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("gpu: record %q: command %d: %s: %w", r.label, len(r.commands), c.label, err)
