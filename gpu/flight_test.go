@@ -8,10 +8,7 @@ import (
 
 // However fast programs are submitted, no more than inFlight are under way, and their fences are used again.
 func TestSubmitsInFlight(t *testing.T) {
-	a, err := Select("")
-	if err != nil {
-		t.Skipf("skipped, needs an adapter: %v", err)
-	}
+	a := anyAdapter(t)
 	d, err := Open(t.Context(), a, Options{})
 	require.NoError(t, err)
 	defer d.Release()

@@ -49,10 +49,7 @@ func TestLogLevels(t *testing.T) {
 // The library's own log arrives.
 func TestNativeLogArrives(t *testing.T) {
 	var out bytes.Buffer
-	a, err := Select("")
-	if err != nil {
-		t.Skipf("skipped, needs an adapter: %v", err)
-	}
+	a := anyAdapter(t)
 	d, err := Open(t.Context(), a, Options{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	require.NoError(t, err)
 	defer routeLog(nil)

@@ -29,7 +29,7 @@ func TestProfile(t *testing.T) {
 	rec.Copy(a.All(), out.All())
 	add(rec, d, out, a, b, 3)
 	rec.Group("heavy")
-	rec.Dispatch(slowKernel, gpu.Grid{X: 64, Y: 1, Z: 1}, []byte{0, 16, 0, 0}, sink.All())
+	rec.Dispatch(slowKernel, gpu.Grid{X: 4, Y: 1, Z: 1}, []byte{0, 255, 0, 0}, sink.All())
 	p, err := rec.Program(t.Context())
 	require.NoError(t, err)
 	defer p.Release()

@@ -22,7 +22,7 @@ func choices(t *testing.T, d *gpu.Device, runs map[string]int) []gpu.Candidate {
 			return nil
 		}}
 	}
-	return []gpu.Candidate{candidate("slow", 64, 64), candidate("fast", 1, 1)}
+	return []gpu.Candidate{candidate("slow", 16, 255), candidate("fast", 1, 1)}
 }
 
 func TestChoose(t *testing.T) {

@@ -1,0 +1,20 @@
+package gpu
+
+import (
+	"os"
+	"testing"
+)
+
+// anyAdapter is what gputest does for tests inside the package: the adapter at hand, a skip without one, a failure where one
+// is required.
+func anyAdapter(t *testing.T) Adapter {
+	t.Helper()
+	a, err := Select("")
+	if err != nil && os.Getenv("GPUTRAIN_REQUIRE_ADAPTER") == "1" {
+		t.Fatalf("GPUTRAIN_REQUIRE_ADAPTER=1: %v", err)
+	}
+	if err != nil {
+		t.Skipf("skipped, needs an adapter: %v", err)
+	}
+	return a
+}
