@@ -1,0 +1,82 @@
+package tests
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// quoted is the part of the example that README.md shows: everything from main on.
+func quoted(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile("embedding/main.go")
+	require.NoError(t, err)
+	_, after, ok := strings.Cut(string(source), "\nfunc main() {\n")
+	require.True(t, ok)
+	return "func main() {\n" + after
+}
+
+// The example trains, and leaves a model that the program reads.
+func TestEmbeddingExample(t *testing.T) {
+	p := newPlace(t)
+	example := filepath.Join(p.dir, "embedding")
+	out, err := exec.Command("go", "build", "-o", example, "./embedding").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NoError(t, os.Mkdir(filepath.Join(p.dir, "books"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(p.dir, "books", "lines.txt"), []byte(lines(2000)), 0o666))
+
+	r := p.command().with(func(c *command) { c.program = example }).run(t)
+	require.Zero(t, r.code, r.err)
+	steps := regexp.MustCompile(`step (\d+): loss (\d+\.\d+)\n`).FindAllStringSubmatch(r.out, -1)
+	require.Greater(t, len(steps), 50)
+	assert.InDelta(t, 5.5, number(t, steps[0][2]), 0.2, "an untrained model knows nothing: ln 256")
+	assert.Less(t, number(t, steps[len(steps)-1][2]), 2.5)
+
+	r = p.command("inspect", "trained").run(t)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.out, "every checksum holds")
+}
+
+func TestEmbeddingExampleIsShort(t *testing.T) {
+	body, _, ok := strings.Cut(quoted(t), "\n}\n")
+	require.True(t, ok)
+	assert.LessOrEqual(t, strings.Count(body, "\n"), 26)
+}
+
+// README.md shows the example as it stands.
+func TestReadmeQuotesTheExample(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("no README.md")
+	}
+	require.NoError(t, err)
+	assert.NoError(t, quotes(string(readme), quoted(t)))
+	// The comparison can fail.
+	assert.Error(t, quotes("```go\nfunc main() {\n}\n```\n", quoted(t)))
+	assert.Error(t, quotes("no block", quoted(t)))
+	assert.NoError(t, quotes("text\n\n```go\n"+quoted(t)+"```\n", quoted(t)))
+}
+
+// quotes looks for the block of Go that begins as code does, and compares it with code.
+func quotes(text, code string) error {
+	first, _, _ := strings.Cut(code, "\n")
+	for _, block := range strings.Split(text, "```go\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		if !strings.HasPrefix(block, first+"\n") {
+			continue
+		}
+		if block != code {
+			return errors.New("the block of Go that begins with " + first + " is not tests/embedding/main.go from there on:\n" + block)
+		}
+		return nil
+	}
+	return errors.New("found no block of Go that begins with " + first + ", wanted tests/embedding/main.go from there on")
+}

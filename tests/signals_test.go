@@ -1,0 +1,80 @@
+//go:build unix
+
+package tests
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A run that is told to stop, by each signal and in each phase, ends with code 3, saved. The same command goes on from there, says so, and the
+// end is that of a run that was left alone.
+func TestSignalsStopAndSave(t *testing.T) {
+	p, want := undisturbedRun(t)
+	runDir := p.path("stopped")
+	expected := int64(0)
+	for _, stop := range []struct {
+		signal syscall.Signal
+		name   string // as the program writes it
+		phase  string
+		wait   func(run *process)
+		saves  bool
+	}{
+		{syscall.SIGTERM, "terminated", "compiling", func(run *process) { run.says(t, "compile kernels 1/") }, false},
+		{syscall.SIGINT, "interrupt", "stepping", func(run *process) {
+			run.until(t, "steps", func() bool { return lastStep(t, runDir) > 9 })
+		}, true},
+		{syscall.SIGUSR1, "user defined signal 1", "sampling", func(run *process) {
+			run.says(t, ": validation loss") // the next is a sample
+		}, true},
+		{syscall.SIGTERM, "terminated", "saving", func(run *process) {
+			at := lastStep(t, runDir)
+			run.until(t, "a save", func() bool { return lastStep(t, runDir) > at && len(unfinished(t, runDir)) > 0 })
+		}, true},
+	} {
+		run := p.train("stopped").start(t)
+		stop.wait(run)
+		require.True(t, run.running(), "%s: has ended:\n%s", stop.phase, run.err)
+		require.NoError(t, run.cmd.Process.Signal(stop.signal))
+		ended := run.wait(t)
+		require.Equal(t, 3, ended.code, "%s: %s", stop.phase, ended.err)
+		assert.Contains(t, ended.err, stop.name+": finishing the step and saving")
+		assert.Contains(t, ended.err, "gputrain: train: stopped: signal "+stop.name)
+		requireResumed(t, ended.err, expected)
+		reached := newest(t, runDir)
+		t.Logf("%v while %s: at step %d, from step %d", stop.signal, stop.phase, reached, expected)
+		assert.Equal(t, stop.saves, reached > expected, "%s: saved", stop.phase)
+		assert.Equal(t, reached, lastStep(t, runDir), "%s: what is saved is all that has been computed", stop.phase)
+		assert.Empty(t, unfinished(t, runDir))
+		expected = reached
+	}
+	ended := p.train("stopped").run(t)
+	require.Zero(t, ended.code, ended.err)
+	require.Contains(t, ended.err, "resumed from")
+	requireResumed(t, ended.err, expected)
+	requireSame(t, want, outcomeOf(t, runDir))
+}
+
+// Who cannot wait for the step to end signals twice.
+func TestSecondSignalLeavesAtOnce(t *testing.T) {
+	p := newPlace(t)
+	// A step of a second or so.
+	run := p.train("run", "--set", "train.accumulate=400").start(t)
+	// The metrics of a step are read while the next one is under way.
+	run.until(t, "a step", func() bool { return lastStep(t, p.path("run")) > 0 })
+	require.NoError(t, run.cmd.Process.Signal(syscall.SIGINT))
+	run.says(t, "once more to leave at once")
+	require.True(t, run.running())
+	begin := time.Now()
+	require.NoError(t, run.cmd.Process.Signal(syscall.SIGINT))
+	ended := run.wait(t)
+	assert.Equal(t, 1, ended.code, ended.err)
+	assert.Less(t, time.Since(begin), 2*time.Second)
+	assert.False(t, strings.Contains(ended.err, "stopped at step"), ended.err)
+	assert.Zero(t, newest(t, p.path("run")), "nothing is saved")
+}
