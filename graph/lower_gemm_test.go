@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -60,7 +61,7 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 		st := c.newStorage(outputStorage, label, uint64(4*elements))
 		return span{st: st, Bytes: st.bytes}
 	}
-	a, b, out := place("a", len(r.a.data)), place("b", len(r.b.data)), place("c", m*n+2*productEdge)
+	a, b, out := place("a", len(r.a.data)+productEdge), place("b", len(r.b.data)+productEdge), place("c", m*n+2*productEdge)
 	r.out = out.st
 	c.gemm(gemm{m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
 		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n}})
@@ -74,7 +75,7 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 		fill[i] = sentinel
 	}
 	for st, data := range map[*storage][]float64{a.st: r.a.data, b.st: r.b.data, out.st: fill} {
-		raw := make([]byte, st.bytes)
+		raw := bytes.Repeat([]byte{0, 0, 0xc0, 0x7f}, int(st.bytes)/4) // NaN behind the operands
 		for i, v := range data {
 			binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(float32(v)))
 		}
@@ -118,14 +119,14 @@ func TestGemmVariants(t *testing.T) {
 	require.Equal(t, 4, long.slices())
 }
 
-// checkAsGPU is twin.check for a graph without params, with the variants that a GPU would get.
-func (w *twin) checkAsGPU(t *testing.T, d *gpu.Device, tolerance float64) {
+// checkAs is twin.check for a graph without params, with the variants of software adapters or of GPUs.
+func (w *twin) checkAs(t *testing.T, d *gpu.Device, cpu bool, tolerance float64) {
 	t.Helper()
 	var targets []Target
 	for i, v := range w.values {
 		targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
 	}
-	p, err := compileFor(context.Background(), d, w.graph, CompileOptions{Targets: targets}, false)
+	p, err := compileFor(context.Background(), d, w.graph, CompileOptions{Targets: targets}, cpu)
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
 	for name, typ := range p.Inputs() {

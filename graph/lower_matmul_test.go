@@ -176,3 +176,19 @@ func checkProduct(t *testing.T, d *gpu.Device, rng *rand.Rand, cpu bool, form [2
 		require.Equal(t, sentinel, got[productEdge+m*n+i], "after C: %d", i)
 	}
 }
+
+// TestMatMulSmallGrids has more products and more rows than a grid can count.
+func TestMatMulSmallGrids(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		rng := rand.New(rand.NewPCG(13, 14))
+		for _, form := range forms {
+			for _, s := range [][4]int{{9, 4, 8, 4}, {9, 3, 5, 7}, {1, 1000, 4, 8}, {1, 301, 3, 5}, {1, 300, 32, 8}} {
+				w := matmulGraph([]int{s[0]}, []int{s[0]}, s[1], s[2], s[3], form[0], form[1])
+				w.feed(rng)
+				for _, cpu := range []bool{true, false} {
+					w.checkAs(t, d, cpu, matmulTolerance(s[3]))
+				}
+			}
+		}
+	}, gputest.WithLimits(gpu.Limits{Workgroups: 4}))
+}
