@@ -63,8 +63,8 @@ func TestSignalsStopAndSave(t *testing.T) {
 // Who cannot wait for the step to end signals twice.
 func TestSecondSignalLeavesAtOnce(t *testing.T) {
 	p := newPlace(t)
-	// A step of a second or so.
-	run := p.train("run", "--set", "train.accumulate=400").start(t)
+	// A step of a good part of a second.
+	run := p.train("run", "--set", "train.accumulate=150").start(t)
 	// The metrics of a step are read while the next one is under way.
 	run.until(t, "a step", func() bool { return lastStep(t, p.path("run")) > 0 })
 	require.NoError(t, run.cmd.Process.Signal(syscall.SIGINT))

@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"gputrain/state"
 )
 
 // lineLog is a file of JSON objects, one a line, each with a "step" that never goes down: metrics.jsonl, samples.jsonl.
@@ -65,7 +67,7 @@ func (l *lineLog) write(v any) error {
 		return fmt.Errorf("train: log: %w", err)
 	}
 	if _, err := l.file.Write(append(data, '\n')); err != nil {
-		return fmt.Errorf("train: log: %w", err)
+		return logError{err}
 	}
 	return nil
 }
@@ -73,10 +75,17 @@ func (l *lineLog) write(v any) error {
 // sync makes the lines durable. It comes before the checkpoint that they belong to.
 func (l *lineLog) sync() error {
 	if err := l.file.Sync(); err != nil {
-		return fmt.Errorf("train: log: %w", err)
+		return logError{err}
 	}
 	return nil
 }
+
+// logError says that the disk does not take a log. Checkpoints belong to the lines before them: the error is one of writing checkpoints,
+// whichever of the two a full disk refuses first.
+type logError struct{ err error }
+
+func (e logError) Error() string   { return "train: log: " + e.err.Error() }
+func (e logError) Unwrap() []error { return []error{state.ErrCheckpoint, e.err} }
 
 func (l *lineLog) close() error { return l.file.Close() }
 

@@ -72,6 +72,16 @@ func TestLinesAreRewound(t *testing.T) {
 	assert.Empty(t, steps)
 }
 
+func TestLogThatIsRefused(t *testing.T) {
+	l, _, err := openLines(filepath.Join(t.TempDir(), metricsFile), 0)
+	require.NoError(t, err)
+	require.NoError(t, l.close())
+	for _, err := range []error{l.write(Metrics{Step: 1}), l.sync()} {
+		require.ErrorIs(t, err, os.ErrClosed)
+		assert.Equal(t, BadCheckpoint, reasonOf(err))
+	}
+}
+
 func TestWindow(t *testing.T) {
 	var w window
 	assert.True(t, math.IsNaN(w.mean()))

@@ -18,7 +18,7 @@ const (
 	Stopped       Reason = "stopped"       // by a signal or the caller's context; saved, the same run goes on from here
 	Diverged      Reason = "diverged"      // loss or gradient was not finite for too many steps
 	OutOfMemory   Reason = "out of memory" // planned or met
-	BadCheckpoint Reason = "checkpoint"    // one could not be written or read
+	BadCheckpoint Reason = "checkpoint"    // one, or the logs that belong to it, could not be written or read
 	Failed        Reason = "error"         // anything else
 )
 

@@ -1,0 +1,81 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// mountSmall puts a file system of its own on dir, where the machine lets us.
+func mountSmall(t *testing.T, dir, size string) bool {
+	t.Helper()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Logf("no file system to mount: %v", err)
+		return false
+	}
+	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, 0)) })
+	return true
+}
+
+func resize(t *testing.T, dir, size string) {
+	t.Helper()
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size="+size))
+}
+
+// readOnly makes dir a file system that cannot be written to.
+func readOnly(t *testing.T, dir string) bool {
+	t.Helper()
+	if !mountSmall(t, dir, "1m") {
+		return false
+	}
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	return true
+}
+
+// A disk that fills up: a checkpoint takes some 430 KB, and two are kept while the third is written.
+func TestDiskFillsUp(t *testing.T) {
+	p, want := undisturbedRun(t)
+	runDir := p.path("full")
+	require.NoError(t, os.Mkdir(runDir, 0o777))
+	if !mountSmall(t, runDir, "200k") {
+		t.Skip("skipped, needs a small file system")
+	}
+	r := p.train("full").run(t)
+	require.Equal(t, 6, r.code, r.err)
+	assert.Regexp(t, `\d+ bytes wanted, \d+ bytes free on the disk`, r.err)
+	assert.Zero(t, lastStep(t, runDir), "refused before the first step")
+
+	resize(t, runDir, "1200k")
+	r = p.train("full").run(t)
+	fullDisk(t, runDir, r, 2*saveEvery, "bytes free on the disk")
+	// Again, and it is as full as before.
+	r = p.train("full").run(t)
+	require.Equal(t, 6, r.code, r.err)
+	require.Equal(t, int64(2*saveEvery), newest(t, runDir))
+
+	// Another program takes all that is left, the blocks of the logs too.
+	resize(t, runDir, "64m")
+	run := p.train("full").start(t)
+	run.until(t, "more checkpoints", func() bool { return lastStep(t, runDir) > 5*saveEvery })
+	resize(t, runDir, "1300k")
+	other, err := os.Create(filepath.Join(runDir, "other"))
+	require.NoError(t, err)
+	_, err = other.Write(make([]byte, 2<<20))
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.NoError(t, other.Close())
+	r = run.wait(t)
+	assert.Equal(t, 6, r.code, r.err)
+	whole := newest(t, runDir)
+	assert.Greater(t, whole, int64(3*saveEvery))
+
+	require.NoError(t, os.Remove(other.Name()))
+	resize(t, runDir, "64m")
+	r = p.train("full").run(t)
+	require.Zero(t, r.code, r.err)
+	requireResumed(t, r.err, whole)
+	requireSame(t, want, outcomeOf(t, runDir))
+}
