@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
@@ -55,6 +57,9 @@ func TestAttention(t *testing.T) {
 				w := s.graph()
 				w.feed(rand.New(rand.NewPCG(21, 22)))
 				w.check(t, d, attentionTolerance)
+				first, _ := w.run(t, d)
+				second, _ := w.run(t, d)
+				require.Equal(t, first, second, "the same bits")
 			})
 		}
 	})

@@ -58,8 +58,10 @@ type slicesParams struct {
 }
 
 // gemm appends the dispatches of g in the variant chosen for its shape.
-func (c *compiler) gemm(g gemm) {
-	v := c.chooseGemm(g)
+func (c *compiler) gemm(g gemm) { c.gemmAs(g, c.tuned(g, c.chooseGemm(g))) }
+
+// gemmAs appends the dispatches of g in one variant.
+func (c *compiler) gemmAs(g gemm, v gemmVariant) {
 	slices := g.slices()
 	if slices == 1 {
 		c.gemmSlice(g, v, g.k)
@@ -159,7 +161,7 @@ type gemmVariant struct {
 	wx, wy       int // of matmul.wgsl: its workgroup
 }
 
-// chooseGemm is the table of variants.
+// chooseGemm is the table of variants, a function of the kind of adapter and the shape.
 func (c *compiler) chooseGemm(g gemm) gemmVariant {
 	switch {
 	case !g.loadsVec4():

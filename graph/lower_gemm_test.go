@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 )
 
 const (
@@ -50,7 +51,8 @@ type productRun struct {
 	program *Program
 }
 
-func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool) productRun {
+// newProductRun takes the table's variant of a kind of adapter, or the one given.
+func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool, as ...gemmVariant) productRun {
 	t.Helper()
 	m, n, k := s[0], s[1], s[2]
 	r := productRun{a: newProductMatrix(rng, m, k, form[0]), b: newProductMatrix(rng, k, n, form[1])}
@@ -63,8 +65,12 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 	}
 	a, b, out := place("a", len(r.a.data)+productEdge), place("b", len(r.b.data)+productEdge), place("c", m*n+2*productEdge)
 	r.out = out.st
-	c.gemm(gemm{m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
-		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n}})
+	g := gemm{m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
+		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n}}
+	if len(as) == 0 {
+		as = append(as, c.chooseGemm(g))
+	}
+	c.gemmAs(g, as[0])
 	c.allocate()
 	require.NoError(t, c.err)
 	r.program, err = newProgram(context.Background(), c, CompileOptions{})
@@ -140,4 +146,25 @@ func (w *twin) checkAs(t *testing.T, d *gpu.Device, cpu bool, tolerance float64)
 	for i, v := range w.values {
 		requireClose(t, fmt.Sprint(i), readRange(t, d, p.Output(fmt.Sprint(i)), v.typ.Elements()), want[i].Data, tolerance)
 	}
+}
+
+// TestGemmMeasured lets the device choose among the candidates of GPUs.
+func TestGemmMeasured(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	d := gputest.Device(t)
+	g := gemm{m: 64, n: 64, k: 48, count: 1, a: operand{row: 48}, b: operand{row: 64}, c: operand{row: 64}}
+	c, err := newCompiler(New(), nil, d.Limits())
+	require.NoError(t, err)
+	c.dev = d
+	for _, o := range []*operand{&g.a, &g.b, &g.c} {
+		o.span = span{st: c.newStorage(outputStorage, "operand", 4*64*64), Bytes: 4 * 64 * 64}
+	}
+	variants := append([]gemmVariant{c.chooseGemm(g)}, gpuCandidates(g)...)
+	chosen := c.measured(g, variants)
+	require.NoError(t, c.err)
+	require.Contains(t, variants, chosen)
+	require.Equal(t, chosen, c.measured(g, variants), "remembered")
+	d.SetAutotune(false)
+	require.Equal(t, variants[0], c.measured(g, variants), "off: the table's")
+	require.Equal(t, variants[0], c.tuned(g, variants[0]), "a software adapter has the table alone")
 }

@@ -152,11 +152,23 @@ func TestMatMulVariants(t *testing.T) {
 	})
 }
 
+// TestMatMulCandidates runs what a GPU may be given instead of the table's variant.
+func TestMatMulCandidates(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		rng := rand.New(rand.NewPCG(17, 18))
+		for _, form := range forms {
+			for _, v := range gpuCandidates(gemm{m: 4, n: 4, k: 4}) {
+				checkProduct(t, d, rng, false, form, [3]int{68, 72, 12}, false, v)
+			}
+		}
+	})
+}
+
 // checkProduct runs one gemm outside of a graph, in buffers with sentinels around C, against float64.
-func checkProduct(t *testing.T, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool) {
+func checkProduct(t *testing.T, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool, as ...gemmVariant) {
 	t.Helper()
 	m, n, k := s[0], s[1], s[2]
-	p := newProductRun(t, d, rng, cpu, form, s, accumulate)
+	p := newProductRun(t, d, rng, cpu, form, s, accumulate, as...)
 	got := p.run(t, d)
 	for i := range m {
 		for j := range n {
