@@ -3,8 +3,10 @@ package tests
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,9 +95,21 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
+// watched makes go test notice when the program's own sources change, so that it does not answer with a cached result: these tests import
+// the packages below cmd, and of other files go test knows those that a test has looked at.
+var watched = sync.OnceValue(func() error {
+	return filepath.WalkDir("../cmd", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+})
+
 // start starts the command; it is killed at the end of the test, should it still run.
 func (c command) start(t *testing.T) *process {
 	t.Helper()
+	require.NoError(t, watched())
 	p := &process{cmd: exec.Command(c.program, c.args...), out: &output{}, err: &output{}, over: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = c.dir, c.environment(t)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err

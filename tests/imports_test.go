@@ -19,7 +19,7 @@ var layers = []string{"cmd", "train", "pipeline", "state", "data", "model", "gra
 
 // imported is what `go list -json` says of a package.
 type imported struct {
-	ImportPath                          string
+	ImportPath                         string
 	Imports, TestImports, XTestImports []string
 }
 

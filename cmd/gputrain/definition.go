@@ -24,7 +24,7 @@ func definition(cfg *runfile.Config) (model.Definition, []buffers.Host, error) {
 		}
 		def, params, err := model.ReadHF(dir)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, modelError{err}
 		}
 		if def, err = model.WithDropout(def, m.Dropout); err != nil {
 			return nil, nil, usageError{err}

@@ -24,9 +24,15 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// A modelError is a model directory or file that cannot be read.
+type modelError struct{ error }
+
+func (e modelError) Unwrap() error { return e.error }
+
 // exitCode maps an error to the code of its kind.
 func exitCode(err error) int {
 	var usage usageError
+	var unreadable modelError
 	var limit *gpu.LimitError
 	switch {
 	case errors.As(err, &usage):
@@ -37,7 +43,7 @@ func exitCode(err error) int {
 		return exitDiverged
 	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):
 		return exitMemory
-	case errors.Is(err, state.ErrCheckpoint):
+	case errors.Is(err, state.ErrCheckpoint), errors.As(err, &unreadable):
 		return exitCheckpoint
 	case errors.Is(err, gpu.ErrNoAdapter):
 		return exitNoAdapter

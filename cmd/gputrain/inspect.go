@@ -54,7 +54,7 @@ func (c *inspectCmd) Run() error {
 	}
 	f, err := safetensors.Open(file)
 	if err != nil {
-		return err
+		return modelError{err}
 	}
 	defer f.Close()
 	return c.tensors(f)
@@ -64,7 +64,7 @@ func (c *inspectCmd) Run() error {
 func describe(dir string) error {
 	def, err := model.ReadConfig(dir)
 	if err != nil {
-		return err
+		return modelError{err}
 	}
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
 	if _, err := os.Stat(filepath.Join(dir, "state.json")); err != nil {

@@ -1,0 +1,290 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+)
+
+// refused runs a command that cannot be meant and asserts its exit code and what it says. It never says it with a stack, and never writes
+// to standard output.
+func refused(t *testing.T, c command, code int, says ...string) ended {
+	t.Helper()
+	r := c.run(t)
+	assert.Equal(t, code, r.code, r.err)
+	assert.Empty(t, r.out)
+	said := strings.Split(strings.TrimSpace(r.err), "\n")
+	assert.Regexp(t, `(?m)^gputrain: `, r.err)
+	for _, s := range says {
+		assert.Contains(t, r.err, s)
+	}
+	for _, line := range said {
+		assert.NotRegexp(t, `^(goroutine |panic:|thread '|fatal )`, line)
+	}
+	return r
+}
+
+func TestBadRunFilesAndFlags(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, "misspelt.yaml", "train:\n  steps: 3\n  sav_every: 3\n")
+	p.write(t, "unknown.yaml", "train: {steps: 3}\nzebra: 4\n")
+	p.write(t, "type.yaml", "train:\n\n  steps: many\n")
+	p.write(t, "torn.yaml", "train: {steps: 3\n")
+	p.write(t, "optimizer.yaml", "optimizer:\n  name: adamw\n  b3: 0.9\n")
+	p.write(t, "empty.txt", "")
+	p.write(t, "short.txt", "too short for a window")
+	p.write(t, "odd.bin", "abc")
+	set := func(values ...string) []string {
+		args := []string{"train", "run.yaml", "--run-dir", "run"}
+		for _, v := range values {
+			args = append(args, "--set", v)
+		}
+		return args
+	}
+	for name, c := range map[string]struct {
+		args []string
+		says []string
+	}{
+		"misspelt key":      {[]string{"train", "misspelt.yaml"}, []string{`misspelt.yaml:3: unknown key "train.sav_every", did you mean "train.save_every"?`}},
+		"unknown key":       {[]string{"train", "unknown.yaml"}, []string{`unknown.yaml:2: unknown key "zebra"`}},
+		"wrong type":        {[]string{"train", "type.yaml"}, []string{"type.yaml:3: train.steps: found many, wanted a whole number"}},
+		"no yaml":           {[]string{"train", "torn.yaml"}, []string{"torn.yaml"}},
+		"no run file":       {[]string{"train", "absent.yaml"}, []string{"absent.yaml", "no such file"}},
+		"explain too":       {[]string{"config", "explain", "misspelt.yaml"}, []string{"misspelt.yaml:3:"}},
+		"unknown parameter": {[]string{"train", "run.yaml", "optimizer.yaml"}, []string{`"b3"`, "b1, b2"}},
+		"unknown command":   {[]string{"trian"}, []string{`did you mean "train"?`}},
+		"unknown flag":      {[]string{"train", "--run-dri", "x"}, []string{"--run-dri", `did you mean "--run-dir"?`}},
+		"progress":          {[]string{"train", "run.yaml", "--progress", "loud"}, []string{"auto", "bar", "plain", "json", "none"}},
+		"set misspelt":      {set("train.stpes=3"), []string{`did you mean "train.steps"?`}},
+		"set nothing":       {set("train.steps"), []string{"found no '='"}},
+		"batch 0":           {set("train.batch=0"), []string{"train.batch (--set): found 0, wanted 1 or more"}},
+		"steps -1":          {set("train.steps=-1"), []string{"found -1, wanted 1 or more"}},
+		"rate 1e30":         {set("optimizer.learning_rate=1e30"), []string{"optimizer.learning_rate", "1e+30", "wanted 0 to 1e+06"}},
+		"rate NaN":          {set("optimizer.learning_rate=.nan"), []string{"found NaN"}},
+		"optimizer":         {set("optimizer.name=adamx"), []string{`did you mean "adamw"?`}},
+		"schedule":          {set("optimizer.schedule.type=cosin"), []string{`did you mean "cosine"?`}},
+		"warm-up too long":  {set("optimizer.schedule.warmup_steps=500"), []string{"warmup_steps 500", "found 120"}},
+		"odd heads":         {set("model.heads=3"), []string{"width: 32, want a multiple of heads 3"}},
+		"kind":              {set("model.kind=gtp2"), []string{`did you mean "gpt2"?`}},
+		"memory limit":      {set("train.memory_limit=lots"), []string{"train.memory_limit", "wanted bytes such as"}},
+		"no text":           {set("data.text=absent.txt"), []string{`"absent.txt"`, "does not exist"}},
+		"no match":          {set("data.text=books/*.md"), []string{`"books/*.md"`, "no file matches"}},
+		"empty text":        {set("data.text=empty.txt"), []string{"empty.txt: empty: 0 bytes"}},
+		"short text":        {set("data.text=short.txt", "data.validation=0"), []string{"short.txt: 22 bytes found, want at least 33"}},
+		"short validation":  {set("data.validation=0.001"), []string{"for validation, want at least 33"}},
+		"a folder":          {set("data.text=."), []string{"is a directory"}},
+		"half a token":      {set("data.text=odd.bin", "data.tokens=u16"), []string{"odd.bin", "3 bytes"}},
+		"no model":          {set("model.from=absent"), []string{"absent", "config.json"}},
+		"eval of nothing":   {[]string{"eval", "."}, []string{"found neither config.json nor checkpoints"}},
+		"sample of nothing": {[]string{"sample", "."}, []string{"found neither config.json nor checkpoints"}},
+		"inspect nothing":   {[]string{"inspect", "absent"}, []string{"absent", "no such file"}},
+		"no case":           {[]string{"doctor", "--cases", "."}, []string{"found no case.json"}},
+		"optimizers":        {[]string{"optimizers", "adamx"}, []string{`did you mean "adamw"?`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused(t, p.command(c.args...).withoutAdapter(), 2, c.says...)
+		})
+	}
+	assert.NoDirExists(t, p.path("run"), "nothing is begun")
+	assert.NoDirExists(t, p.path("runs"))
+}
+
+func TestBadAdapters(t *testing.T) {
+	p := newPlace(t)
+	adapters := gputest.Adapters(t)
+	for _, c := range [][]string{{"train", "run.yaml", "--run-dir", "run"}, {"doctor"}, {"bench"}} {
+		r := refused(t, p.command(append(c, "--adapter", "no such card")...), 2, `"no such card": matches none of:`)
+		for _, a := range adapters {
+			assert.Contains(t, r.err, a.String(), "they are listed")
+		}
+	}
+	refused(t, p.train("run", "--adapter", "99"), 2, `"99": no such index`)
+	refused(t, p.train("run").with(func(c *command) { c.env = []string{"GPUTRAIN_ADAPTER=no such card"} }), 2, "matches none of")
+	assert.NoDirExists(t, p.path("run"))
+	if len(adapters) > 1 && adapters[0].Name == adapters[1].Name {
+		refused(t, p.train("run", "--adapter", adapters[0].Name), 2, "matches ", "say which by index or backend:part", adapters[1].String())
+	}
+}
+
+// Without any driver the program says what to install.
+func TestNoAdapter(t *testing.T) {
+	p := newPlace(t)
+	for name, env := range map[string][]string{
+		"Mesa without drivers":    {"LIBGL_DRIVERS_PATH=/nonexistent"},
+		"no OpenGL driver at all": {"__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hidden := p.command("devices").withoutAdapter().with(func(c *command) {
+				c.env = append(env, "VK_ICD_FILENAMES=/nonexistent", "VK_DRIVER_FILES=/nonexistent", "EGL_LOG_LEVEL=fatal")
+			})
+			if r := hidden.run(t); r.code == 0 {
+				t.Skipf("skipped, the adapters of this machine cannot be hidden:\n%s", r.out)
+			}
+			for _, args := range [][]string{{"devices"}, {"devices", "--json"}, {"train", "run.yaml"}, {"doctor"}, {"bench"}} {
+				refused(t, hidden.with(func(c *command) { c.args = args }), 7, "no usable adapter", "install a Vulkan driver, or the software one: sudo apt install mesa-vulkan-drivers")
+			}
+		})
+	}
+	assert.NoDirExists(t, p.path("runs"))
+}
+
+// A model that does not fit is refused before the first step, with the figures and what to lower.
+func TestModelsThatDoNotFit(t *testing.T) {
+	p := newPlace(t)
+	for name, c := range map[string]struct {
+		set  []string
+		says []string
+	}{
+		"limit, smaller batch": {[]string{"train.memory_limit=2MiB", "train.batch=32"}, []string{
+			"MiB wanted (params ", "activations and workspace", "the memory limit is 2.0 MiB", "lower batch from 32 to ", "raise accumulate from 2 to ", "which takes ",
+		}},
+		"limit, no batch helps": {[]string{"train.memory_limit=100KiB"}, []string{"the memory limit is 100.0 KiB", "params, gradients and optimizer alone take", "choose a smaller model"}},
+		"more than any machine": {[]string{"model.layers=100", "model.width=8192", "model.heads=64"}, []string{
+			"TiB|GiB wanted", "the machine's available memory|the adapter", "params, gradients and optimizer alone take", "choose a smaller model",
+		}},
+		"one tensor": {[]string{"train.batch=30000", "model.width=256"}, []string{"limit", "lower the batch or the context"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"train", "run.yaml", "--run-dir", "run", "--progress", "plain"}
+			for _, s := range c.set {
+				args = append(args, "--set", s)
+			}
+			r := refused(t, p.command(args...), 5)
+			for _, s := range c.says {
+				assert.Regexp(t, strings.ReplaceAll(strings.ReplaceAll(s, "(", `\(`), ".", `\.`), r.err)
+			}
+			assert.NotContains(t, r.err, "compile kernels", "before any work")
+			assert.Empty(t, metricsOf(t, p.path("run")))
+		})
+	}
+	// What it says to lower does fit.
+	r := p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch=32").run(t)
+	lower := regexp.MustCompile(`lower batch from 32 to (\d+) \(and raise accumulate from 2 to (\d+)`).FindStringSubmatch(r.err)
+	require.NotNil(t, lower, r.err)
+	r = p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch="+lower[1], "--set", "train.accumulate="+lower[2],
+		"--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
+	assert.Zero(t, r.code, r.err)
+}
+
+// A run whose numbers are lost ends with code 4 after the patience, names the step and the first bad tensor, and saves none of it.
+func TestDivergedRuns(t *testing.T) {
+	p := newPlace(t)
+	for name, set := range map[string][]string{
+		"sgd":   {"optimizer.name=sgd", "optimizer.learning_rate=1e6", "optimizer.clip_grad=null"},
+		"adamw": {"optimizer.learning_rate=1e6", "optimizer.weight_decay=1e6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := p.train(name, "--set", "train.save_every=1", "--set", "train.eval_every=0", "--set", "train.keep=100", "--set", "train.nan_patience=2")
+			for _, s := range set {
+				c.args = append(c.args, "--set", s)
+			}
+			r := refused(t, c, 4, "the update is left out (1 in a row, 2 is the end)", "train: diverged: step ", "2 updates in a row left out", "lower the learning rate")
+			assert.Regexp(t, `first not finite: tensor "(params|grads)/[a-z0-9_.]+"`, r.err)
+			dirs, err := filepath.Glob(p.path(name, "checkpoints", "step-*"))
+			require.NoError(t, err)
+			require.NotEmpty(t, dirs)
+			for _, dir := range dirs {
+				requireFinite(t, p, dir)
+			}
+			// What was measured is logged as it is.
+			assert.Regexp(t, `"(loss|grad_norm)":"(NaN|Infinity)"`, read(t, p.path(name, "metrics.jsonl")))
+			assert.FileExists(t, p.path(name, "report.md"))
+		})
+	}
+}
+
+// requireFinite asserts that no element of a checkpoint is a NaN or an infinity.
+func requireFinite(t *testing.T, p *place, dir string) {
+	t.Helper()
+	for _, more := range [][]string{nil, {"--optimizer"}} {
+		r := p.command(append([]string{"inspect", "--json", dir}, more...)...).withoutAdapter().run(t)
+		require.Zero(t, r.code, r.err)
+		for _, l := range objects(t, r.out) {
+			require.EqualValues(t, 0, l["non_finite"], "%s: %v", dir, l["name"])
+		}
+	}
+}
+
+func TestRunDirectoryOfAnotherRun(t *testing.T) {
+	p := newPlace(t)
+	short := []string{"--set", "train.steps=6"}
+	r := p.train("run", short...).run(t)
+	require.Zero(t, r.code, r.err)
+	before := read(t, p.path("run", "checkpoints", "step-00000006", "model.safetensors")) + read(t, p.path("run", "metrics.jsonl"))
+
+	refused(t, p.train("run", append(short, "--set", "train.batch=1")...), 2, "train.batch: found 2, wanted 1", "--fresh", p.path("run"))
+	refused(t, p.train("run", append(short, "--set", "model.width=16")...), 2, "model.width: found 32, wanted 16")
+	p.write(t, "text.txt", lines(300))
+	refused(t, p.train("run", short...), 2, "fingerprint of the text")
+	p.write(t, "text.txt", lines(400))
+	assert.Equal(t, before, read(t, p.path("run", "checkpoints", "step-00000006", "model.safetensors"))+read(t, p.path("run", "metrics.jsonl")), "nothing is lost")
+
+	// What only says how often to save may change.
+	r = p.train("run", append(short, "--set", "train.save_every=1")...).run(t)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.err, "all 6 steps are made")
+
+	// A checkpoint of another model among the settings of this one.
+	r = p.train("other", append(short, "--set", "model.layers=1")...).run(t)
+	require.Zero(t, r.code, r.err)
+	require.NoError(t, os.RemoveAll(p.path("run", "checkpoints")))
+	require.NoError(t, os.Rename(p.path("other", "checkpoints"), p.path("run", "checkpoints")))
+	refused(t, p.train("run", short...), 6, "n_layer: found 1, wanted 2", "belongs to another run")
+	assert.DirExists(t, p.path("run", "checkpoints", "step-00000006"))
+
+	// A file in its place.
+	refused(t, p.train("text.txt"), 1, p.path("text.txt"), "not a directory")
+}
+
+// Two processes never train in one directory.
+func TestRunDirectoryInUse(t *testing.T) {
+	p := newPlace(t)
+	run := p.train("run").start(t)
+	run.says(t, "compile kernels")
+	refused(t, p.train("run"), 1, "another process is training in it", p.path("run"))
+	require.True(t, run.running())
+}
+
+// A damaged checkpoint is passed over, with a warning that names the tensor; a run with damaged ones alone does not begin again behind
+// the user's back.
+func TestDamagedCheckpoints(t *testing.T) {
+	p, want := undisturbedRun(t)
+	run := p.train("damaged").start(t)
+	runDir := p.path("damaged")
+	require.True(t, run.until(t, "checkpoints", func() bool { return newest(t, runDir) >= 2*saveEvery }))
+	require.NoError(t, run.cmd.Process.Kill())
+	run.wait(t)
+	dirs, err := filepath.Glob(filepath.Join(runDir, "checkpoints", "step-????????"))
+	require.NoError(t, err)
+	require.Greater(t, len(dirs), 1)
+	whole := map[string]string{}
+	damage := func(dir string, change func(string) string) {
+		file := filepath.Join(dir, "optimizer.safetensors")
+		whole[file] = read(t, file)
+		require.NoError(t, os.WriteFile(file, []byte(change(whole[file])), 0o666))
+	}
+	last := dirs[len(dirs)-1]
+	damage(last, func(s string) string { return s[:len(s)-1] + string(s[len(s)-1]^1) })
+	for _, dir := range dirs[:len(dirs)-1] {
+		damage(dir, func(s string) string { return s[:len(s)/2] })
+	}
+	r := refused(t, p.train("damaged"), 6, "none of ", "checkpoints is whole", `tensor "nu/`)
+	assert.NotContains(t, r.err, "compile kernels")
+	refused(t, p.command("eval", "damaged").withoutAdapter(), 6, "none of ")
+	refused(t, p.command("inspect", "damaged").withoutAdapter(), 6, "none of ")
+
+	older := dirs[len(dirs)-2]
+	require.NoError(t, os.WriteFile(filepath.Join(older, "optimizer.safetensors"), []byte(whole[filepath.Join(older, "optimizer.safetensors")]), 0o666))
+	r = p.train("damaged").run(t)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.err, "warning: passed over "+last)
+	assert.Contains(t, r.err, "resumed from "+older)
+	requireSame(t, want, outcomeOf(t, runDir))
+}
