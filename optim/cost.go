@@ -5,9 +5,9 @@ import "gputrain/buffers"
 // Cost is what an optimizer takes a parameter, with f32 params and gradients. Traffic is what an update reads and
 // writes, measurements included.
 type Cost struct {
-	StateBytes   float64
-	TrafficBytes float64
-	FLOPs        float64
+	StateBytes   float64 `json:"state_bytes"`
+	TrafficBytes float64 `json:"traffic_bytes"`
+	FLOPs        float64 `json:"flops"`
 }
 
 // Cost tells what the transformation takes a parameter; nothing where its construction failed.

@@ -138,9 +138,10 @@ func build(name string, p Parameters, o Options) (Transform, error) {
 
 // Description is what there is to tell of an optimizer.
 type Description struct {
-	Name, Doc  string
-	Parameters []Parameter
-	Cost       Cost // with the defaults
+	Name       string      `json:"name"`
+	Doc        string      `json:"doc"`
+	Parameters []Parameter `json:"parameters"`
+	Cost       Cost        `json:"cost"` // with the defaults
 }
 
 // Parameter is one of an optimizer's own parameters.

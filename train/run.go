@@ -146,7 +146,10 @@ func (t *trainer) open(ctx context.Context) error {
 		return err
 	}
 	if c.Validation != nil {
-		windows := (c.EvalTokens + int64(c.State.Sequence) - 1) / int64(c.State.Sequence)
+		windows := int64(0)
+		if c.EvalTokens > 0 {
+			windows = max(1, c.EvalTokens/int64(c.State.Sequence))
+		}
 		t.validation, err = data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Batch, int(windows))
 	}
 	return err

@@ -67,6 +67,10 @@ func optimizerConfig(cfg *runfile.Config) (optim.Config, error) {
 	if steps == 0 {
 		steps = cfg.Train.Steps
 	}
+	warmup := s.WarmupSteps
+	if warmup < 0 {
+		warmup = min(steps/12, 50)
+	}
 	mask := optim.MaskMatrices()
 	if len(o.DecayMask) > 0 {
 		mask = optim.MaskPatterns(o.DecayMask...)
@@ -80,7 +84,7 @@ func optimizerConfig(cfg *runfile.Config) (optim.Config, error) {
 		Parameters: parameters,
 		Options: optim.Options{
 			Schedule: optim.ScheduleConfig{
-				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: int64(s.WarmupSteps), Steps: int64(steps), Exponent: s.Exponent,
+				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: int64(warmup), Steps: int64(steps), Exponent: s.Exponent,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Numerics: optim.Numerics(o.Numerics),
 		},

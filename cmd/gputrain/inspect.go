@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -79,7 +80,11 @@ func describe(dir string) error {
 	}
 	fmt.Printf("step %d, %d tokens, seed %d, computed on %s\n", r.Step, r.Run.Tokens, r.Run.Seed, r.Adapter)
 	o := r.Optimizer.Config
-	fmt.Printf("optimizer %s %s, numerics %s, %d updates left out; every checksum holds\n", o.Name, o.Parameters, o.Options.Numerics, r.Skipped)
+	var parameters bytes.Buffer
+	if err := json.Compact(&parameters, o.Parameters); err != nil {
+		return err
+	}
+	fmt.Printf("optimizer %s %s, numerics %s, %d updates left out; every checksum holds\n", o.Name, &parameters, o.Options.Numerics, r.Skipped)
 	return nil
 }
 

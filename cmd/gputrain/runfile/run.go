@@ -55,7 +55,7 @@ type Optimizer struct {
 // Schedule is the learning rate as a function of the update.
 type Schedule struct {
 	Type            string  `yaml:"type" doc:"constant, linear or cosine"`
-	WarmupSteps     int     `yaml:"warmup_steps" doc:"updates from almost 0 to the peak"`
+	WarmupSteps     int     `yaml:"warmup_steps" doc:"updates from almost 0 to the peak; -1 = a twelfth of the steps, at most 50"`
 	Steps           int     `yaml:"steps" doc:"updates until the end value; 0 = train.steps"`
 	LearningRateEnd float64 `yaml:"learning_rate_end" doc:"rate at the end"`
 	Exponent        float64 `yaml:"exponent" doc:"cosine: exponent of the decay"`
@@ -97,7 +97,7 @@ func Default() Run {
 		Data:  Data{Tokens: "bytes", Validation: 0.05, Prefetch: 4},
 		Optimizer: Optimizer{
 			Name: "adamw", LearningRate: 0.003, WeightDecay: 0.1, ClipGrad: &clip, Numerics: "stable",
-			Schedule: Schedule{Type: "cosine", WarmupSteps: 50, LearningRateEnd: 0.0003, Exponent: 1},
+			Schedule: Schedule{Type: "cosine", WarmupSteps: -1, LearningRateEnd: 0.0003, Exponent: 1},
 		},
 		Train: Train{
 			Steps: 600, Batch: 8, Accumulate: 1, EvalEvery: 100, EvalTokens: 65536, SaveEvery: 100, Keep: 3,

@@ -25,7 +25,7 @@ func (c *Config) Validate() error {
 		{"model.context", c.Model.Context, 1},
 		{"model.vocab", c.Model.Vocab, 0},
 		{"data.prefetch", c.Data.Prefetch, 0},
-		{"optimizer.schedule.warmup_steps", c.Optimizer.Schedule.WarmupSteps, 0},
+		{"optimizer.schedule.warmup_steps", c.Optimizer.Schedule.WarmupSteps, -1},
 		{"optimizer.schedule.steps", c.Optimizer.Schedule.Steps, 0},
 		{"train.steps", c.Train.Steps, 1},
 		{"train.batch", c.Train.Batch, 1},
