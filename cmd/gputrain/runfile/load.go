@@ -89,7 +89,7 @@ func (c *Config) walk(name, prefix string, node ast.Node) error {
 			return fmt.Errorf("run file: %s: key %q stands twice", at, key)
 		}
 		seen[key] = true
-		if isSection(key) {
+		if isSection(key) || key == "optimizer.parameters" {
 			if kv.Value.Type() == ast.NullType {
 				continue
 			}

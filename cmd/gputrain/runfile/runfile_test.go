@@ -132,6 +132,16 @@ func TestBadInput(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+func TestParametersKnowTheirLines(t *testing.T) {
+	c := New()
+	require.NoError(t, c.Parse("run.yaml", []byte("optimizer:\n  b1: 0.8\n  parameters:\n    b2: 0.9\n    eps: 1e-6\n")))
+	assert.Equal(t, map[string]any{"b1": 0.8, "b2": 0.9, "eps": 1e-6}, c.Optimizer.Parameters)
+	assert.Equal(t, Origin("run.yaml:2"), c.Origin("optimizer.parameters.b1"))
+	assert.Equal(t, Origin("run.yaml:5"), c.Origin("optimizer.parameters.eps"))
+	require.NoError(t, New().Parse("run.yaml", []byte("optimizer: {parameters: {}}")))
+	assert.ErrorContains(t, New().Parse("run.yaml", []byte("optimizer:\n  parameters: 3\n")), "run.yaml:2: \"optimizer.parameters\": found integer, wanted keys with values")
+}
+
 // People write rates as 1e-3, and Go writes small ones as 1e-05.
 func TestExponentsAreNumbers(t *testing.T) {
 	c := New()

@@ -1,0 +1,217 @@
+package tests
+
+import (
+	"encoding/json"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+	"gputrain/state"
+)
+
+// ok runs a command that must do what it says.
+func ok(t *testing.T, c command) ended {
+	t.Helper()
+	r := c.run(t)
+	require.Zero(t, r.code, r.err)
+	return r
+}
+
+func TestDevices(t *testing.T) {
+	p := newPlace(t)
+	adapters := gputest.Adapters(t)
+	var found []map[string]any
+	r := ok(t, p.command("devices", "--json"))
+	require.NoError(t, json.Unmarshal([]byte(r.out), &found))
+	require.GreaterOrEqual(t, len(found), len(adapters))
+	defaults := 0
+	for i, d := range found {
+		assert.EqualValues(t, i, d["index"])
+		for _, key := range []string{"name", "backend", "type", "driver"} {
+			assert.NotEmpty(t, d[key], key)
+		}
+		for _, key := range []string{"max_buffer_bytes", "max_binding_bytes", "max_storage_buffers", "max_invocations_per_workgroup"} {
+			assert.Positive(t, d[key], key)
+		}
+		if d["default"] == true {
+			defaults++
+		}
+		assert.Contains(t, ok(t, p.command("devices")).out, d["name"])
+	}
+	assert.Equal(t, 1, defaults)
+	a := adapters[0]
+	assert.Equal(t, a.Name, found[a.Index]["name"])
+	assert.Equal(t, true, found[a.Index]["default"], "GPUTRAIN_ADAPTER says so")
+}
+
+// What the template writes is a run file, the default one.
+func TestConfigTemplateTrains(t *testing.T) {
+	p := newPlace(t)
+	template := ok(t, p.command("config", "template").withoutAdapter())
+	p.write(t, "template.yaml", template.out)
+	value := regexp.MustCompile(`(?m) +#[^#]*$`)
+	plain := ok(t, p.command("config", "explain").withoutAdapter())
+	written := ok(t, p.command("config", "explain", "template.yaml").withoutAdapter())
+	assert.Equal(t, value.ReplaceAllString(plain.out, ""), value.ReplaceAllString(written.out, ""))
+	assert.NotContains(t, written.out, "# default")
+
+	r := ok(t, p.command("train", "template.yaml", "--set", "train.steps=2", "--set", "data.text=text.txt", "--set", "train.eval_tokens=128", "--set", "train.sample_tokens=2"))
+	assert.Contains(t, r.err, "done at step 2")
+	// The same command finds its directory again.
+	r = ok(t, p.command("train", "template.yaml", "--set", "train.steps=2", "--set", "data.text=text.txt", "--set", "train.eval_tokens=128", "--set", "train.sample_tokens=2"))
+	assert.Contains(t, r.err, "all 2 steps are made")
+}
+
+func TestConfigExplain(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, "more.yaml", "train:\n  batch: 3\noptimizer: {b1: 0.8}\n")
+	explain := p.command("config", "explain", "run.yaml", "more.yaml", "--set", "train.steps=9").withoutAdapter().with(func(c *command) {
+		c.env = []string{"GPUTRAIN_TRAIN_SEED=5"}
+	})
+	out := ok(t, explain).out
+	for _, line := range []string{
+		`train\.steps += 9 +# --set`,
+		`train\.seed += 5 +# GPUTRAIN_TRAIN_SEED`,
+		`train\.batch += 3 +# more\.yaml:2`,
+		`optimizer\.parameters\.b1 += 0\.8 +# more\.yaml:3`,
+		`model\.width += 32 +# run\.yaml:2`,
+		`optimizer\.learning_rate += 0\.01 +# run\.yaml:4`,
+		`train\.log_every += 1 +# default`,
+	} {
+		assert.Regexp(t, `(?m)^`+line+`$`, out)
+	}
+}
+
+func TestOptimizers(t *testing.T) {
+	p := newPlace(t)
+	var all []struct {
+		Name       string
+		Parameters []map[string]any
+	}
+	require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("optimizers", "--json").withoutAdapter()).out), &all))
+	require.NotEmpty(t, all)
+	table := ok(t, p.command("optimizers").withoutAdapter()).out
+	for _, o := range all {
+		assert.Contains(t, table, o.Name)
+		// What it prints for one is a piece of a run file.
+		one := ok(t, p.command("optimizers", o.Name).withoutAdapter()).out
+		p.write(t, o.Name+".yaml", one)
+		explained := ok(t, p.command("config", "explain", o.Name+".yaml").withoutAdapter()).out
+		for _, parameter := range o.Parameters {
+			assert.Regexp(t, `(?m)^optimizer\.parameters\.`+parameter["name"].(string)+` .*# `+o.Name+`\.yaml:\d+$`, explained)
+		}
+	}
+	assert.Contains(t, table, "adamw")
+	assert.Contains(t, table, "sgd")
+}
+
+// A run directory holds what design.md and README.md say, and its run.yaml is a run file that makes the same run.
+func TestRunDirectory(t *testing.T) {
+	p, _ := undisturbedRun(t)
+	run := p.path("whole")
+	for _, name := range []string{
+		"run.yaml", "metrics.jsonl", "samples.jsonl", "report.md", "checkpoints/step-00000120/model.safetensors", "checkpoints/step-00000120/config.json",
+		"checkpoints/step-00000120/optimizer.safetensors", "checkpoints/step-00000120/state.json", "checkpoints/step-00000120/manifest.json",
+	} {
+		assert.NotEmpty(t, read(t, p.path("whole", name)), name)
+	}
+	made, evaluated := 0, 0
+	for _, m := range metricsOf(t, run) {
+		if _, ok := m["eval_loss"]; ok {
+			evaluated++
+			assert.Contains(t, m, "step")
+			continue
+		}
+		made++
+		assert.EqualValues(t, made, m["step"])
+		for _, key := range []string{"loss", "learning_rate", "grad_norm", "tokens", "tokens_per_second", "step_ms"} {
+			v, ok := m[key].(float64)
+			assert.True(t, ok && v > 0, "%s: %v", key, m[key])
+		}
+	}
+	assert.Equal(t, steps, made)
+	assert.Equal(t, steps/8, evaluated)
+	assert.Len(t, objects(t, read(t, p.path("whole", "samples.jsonl"))), steps/12)
+	var config map[string]any
+	require.NoError(t, json.Unmarshal([]byte(read(t, p.path("whole", "checkpoints", "step-00000120", "config.json"))), &config))
+	assert.Equal(t, "gpt2", config["model_type"])
+	assert.EqualValues(t, 32, config["n_embd"])
+
+	value := regexp.MustCompile(`(?m) +#[^#]*$`)
+	was := ok(t, p.command("config", "explain", "run.yaml").withoutAdapter())
+	is := ok(t, p.command("config", "explain", "whole/run.yaml").withoutAdapter())
+	assert.Equal(t, value.ReplaceAllString(was.out, ""), value.ReplaceAllString(is.out, ""))
+	ok(t, p.command("train", "whole/run.yaml", "--run-dir", "once-more", "--progress", "none"))
+	requireSame(t, undisturbed.outcome, outcomeOf(t, p.path("once-more")))
+}
+
+// eval reads the same loss from the checkpoint as the run has read from its state.
+func TestEvalAgreesWithTheRun(t *testing.T) {
+	p, _ := undisturbedRun(t)
+	all := metricsOf(t, p.path("whole"))
+	last := all[len(all)-1]
+	require.Contains(t, last, "eval_loss")
+	eval := func(args ...string) map[string]any {
+		return objects(t, ok(t, p.command(append([]string{"eval", "whole", "--json"}, args...)...)).out)[0]
+	}
+	// The sums are made in the same order, batch by batch: the same bits.
+	same := eval("--batch", "2", "--limit", "200")
+	assert.Equal(t, last["eval_loss"], same["eval_loss"])
+	assert.Equal(t, last["eval_tokens"], same["tokens"])
+	assert.InEpsilon(t, math.Exp(same["eval_loss"].(float64)), same["perplexity"], 1e-12)
+	// In other batches they are rounded otherwise.
+	assert.InEpsilon(t, last["eval_loss"], eval("--batch", "5", "--limit", "200")["eval_loss"], 1e-5)
+	// Other tokens have another loss.
+	whole := eval()
+	assert.Greater(t, whole["tokens"], last["eval_tokens"])
+	assert.NotEqual(t, last["eval_loss"], whole["eval_loss"])
+	text := eval("--text", "text.txt")
+	assert.Greater(t, text["tokens"], whole["tokens"])
+	assert.Less(t, text["eval_loss"], 2.5)
+	assert.Contains(t, ok(t, p.command("eval", "whole")).out, "nats a token")
+}
+
+func TestSampleIsAFunctionOfItsSeed(t *testing.T) {
+	p, _ := undisturbedRun(t)
+	sample := func(args ...string) string {
+		return ok(t, p.command(append([]string{"sample", "whole", "--prompt", "line ", "--tokens", "40"}, args...)...)).out
+	}
+	first := sample()
+	assert.Equal(t, first, sample())
+	assert.NotEqual(t, first, sample("--seed", "43"))
+	assert.Len(t, first, len("line ")+40+1)
+	assert.True(t, strings.HasPrefix(first, "line "))
+	greedy := sample("--temperature", "0")
+	assert.Equal(t, greedy, sample("--temperature", "0", "--seed", "43"))
+	// A checkpoint and its run are the same model.
+	assert.Equal(t, first, ok(t, p.command("sample", p.path("whole", "checkpoints", state.DirName(steps)), "--prompt", "line ", "--tokens", "40")).out)
+}
+
+func TestInspect(t *testing.T) {
+	p, _ := undisturbedRun(t)
+	inspect := func(args ...string) string { return ok(t, p.command(append([]string{"inspect"}, args...)...).withoutAdapter()).out }
+	out := inspect("whole")
+	for _, want := range []string{"step-00000120\n", "gpt2, 34688 parameters", "step 120, ", "optimizer adamw {", "every checksum holds", "h.1.mlp.c_fc.weight"} {
+		assert.Contains(t, out, want)
+	}
+	elements := 0.0
+	for _, l := range objects(t, inspect("whole", "--json")) {
+		size := 1.0
+		for _, d := range l["shape"].([]any) {
+			size *= d.(float64)
+		}
+		elements += size
+		assert.Equal(t, "F32", l["dtype"])
+		assert.EqualValues(t, 0, l["non_finite"])
+		assert.Positive(t, l["rms"], l["name"])
+	}
+	assert.EqualValues(t, 34688, elements)
+	state := inspect("whole", "--optimizer", "--json")
+	assert.Contains(t, state, `"mu/wte.weight"`)
+	assert.Contains(t, state, `"nu/wte.weight"`)
+}
