@@ -115,8 +115,8 @@ func TestRunDirectory(t *testing.T) {
 	p, _ := undisturbedRun(t)
 	run := p.path("whole")
 	for _, name := range []string{
-		"run.yaml", "metrics.jsonl", "samples.jsonl", "report.md", "checkpoints/step-00000120/model.safetensors", "checkpoints/step-00000120/config.json",
-		"checkpoints/step-00000120/optimizer.safetensors", "checkpoints/step-00000120/state.json", "checkpoints/step-00000120/manifest.json",
+		"run.yaml", "metrics.jsonl", "samples.jsonl", "report.md", "checkpoints/step-00000080/model.safetensors", "checkpoints/step-00000080/config.json",
+		"checkpoints/step-00000080/optimizer.safetensors", "checkpoints/step-00000080/state.json", "checkpoints/step-00000080/manifest.json",
 	} {
 		assert.NotEmpty(t, read(t, p.path("whole", name)), name)
 	}
@@ -136,9 +136,9 @@ func TestRunDirectory(t *testing.T) {
 	}
 	assert.Equal(t, steps, made)
 	assert.Equal(t, steps/8, evaluated)
-	assert.Len(t, objects(t, read(t, p.path("whole", "samples.jsonl"))), steps/12)
+	assert.Len(t, objects(t, read(t, p.path("whole", "samples.jsonl"))), steps/16)
 	var config map[string]any
-	require.NoError(t, json.Unmarshal([]byte(read(t, p.path("whole", "checkpoints", "step-00000120", "config.json"))), &config))
+	require.NoError(t, json.Unmarshal([]byte(read(t, p.path("whole", "checkpoints", "step-00000080", "config.json"))), &config))
 	assert.Equal(t, "gpt2", config["model_type"])
 	assert.EqualValues(t, 32, config["n_embd"])
 
@@ -194,9 +194,11 @@ func TestSampleIsAFunctionOfItsSeed(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	p, _ := undisturbedRun(t)
-	inspect := func(args ...string) string { return ok(t, p.command(append([]string{"inspect"}, args...)...).withoutAdapter()).out }
+	inspect := func(args ...string) string {
+		return ok(t, p.command(append([]string{"inspect"}, args...)...).withoutAdapter()).out
+	}
 	out := inspect("whole")
-	for _, want := range []string{"step-00000120\n", "gpt2, 34688 parameters", "step 120, ", "optimizer adamw {", "every checksum holds", "h.1.mlp.c_fc.weight"} {
+	for _, want := range []string{"step-00000080\n", "gpt2, 34688 parameters", "step 80, ", "optimizer adamw {", "every checksum holds", "h.1.mlp.c_fc.weight"} {
 		assert.Contains(t, out, want)
 	}
 	elements := 0.0

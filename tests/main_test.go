@@ -57,21 +57,21 @@ model:     {kind: gpt2, layers: 2, heads: 2, width: 32, context: 32, dropout: 0.
 data:      {text: text.txt, validation: 0.1}
 optimizer: {name: adamw, learning_rate: 1e-2, schedule: {type: cosine, warmup_steps: 5}, weight_decay: 0.1, clip_grad: 1.0}
 train:
-  steps: 120
+  steps: 80
   batch: 2
   accumulate: 2
   eval_every: 8
   eval_tokens: 200
   save_every: 4
   keep: 2
-  sample_every: 12
+  sample_every: 16
   sample_tokens: 12
   seed: 7
 `
 
 // steps, saveEvery are those of tinyRun.
 const (
-	steps     = 120
+	steps     = 80
 	saveEvery = 4
 )
 

@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/state"
+)
+
+// The default model: B sequences of T tokens, V tokens in the vocabulary.
+const defaultLayers, defaultB, defaultT, defaultV = 4, 8, 128, 256
+
+// The dispatches of a step of the default model. Who fuses more, or less, changes them here.
+const (
+	// Forwards: 2 norms, 4 products and the sum of the slices that one of them is cut into, attention, and the biases: alone, with the
+	// activation, and twice with the residual. Backwards: 2 norms, 4 products for what goes further back and the sum of one's slices, 4 for
+	// weights with the sums of theirs, 2 of attention, the activation, 2 additions to the residual; and the sums over rows, in two dispatches
+	// each, for 4 biases and twice gamma and beta.
+	dispatchesOfLayer = (2 + 4 + 1 + 1 + 4) + (2 + 4 + 1 + 4 + 4 + 2 + 1 + 2 + 2*(4+2*2))
+	// Tokens, positions, the last norm; logits, their loss and its gradient in place, the two products from there with the sum of
+	// one's slices, the sum of the losses; the last norm's gradient with gamma and beta, and those of positions and tokens.
+	dispatchesOfRest = 3 + (1 + 2 + 2 + 1 + 1) + (1 + 2*2 + 1 + 1)
+	// The sum of squares of each of 1 slab, their total, and one update of each slab.
+	dispatchesOfAdamW = 1 + 1 + 1
+)
+
+// defaultState is the training state of the built-in default run, with more of these where a test wants it.
+func defaultState(t *testing.T, dev *gpu.Device, layers, accumulate int) *state.TrainState {
+	t.Helper()
+	def, err := model.NewGPT2(model.GPT2Config{Layers: layers, Heads: 4, Width: 128, Vocab: defaultV, Context: defaultT})
+	require.NoError(t, err)
+	clip := 1.0
+	s, err := state.Create(t.Context(), dev, state.Config{
+		Definition: def, Batch: defaultB, Accumulate: accumulate, Seed: 42,
+		Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
+			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, LearningRateEnd: 3e-4, WarmupSteps: 50, Steps: 600},
+			ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(),
+		}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(s.Release)
+	return s
+}
+
+func defaultBatch(accumulate int) data.Batch {
+	n := defaultB * accumulate * defaultT
+	b := data.Batch{Rows: defaultB * accumulate, Count: n}
+	for i := range n {
+		b.Tokens = append(b.Tokens, int32(i*31%defaultV))
+		b.Labels = append(b.Labels, int32((i*31+31)%defaultV))
+	}
+	return b
+}
+
+// work is what the device has been asked for between two moments.
+func work(before, after gpu.Counters) gpu.Counters {
+	return gpu.Counters{
+		Pipelines: after.Pipelines - before.Pipelines, BindGroups: after.BindGroups - before.BindGroups, Buffers: after.Buffers - before.Buffers,
+		Dispatches: after.Dispatches - before.Dispatches, Submits: after.Submits - before.Submits, Readbacks: after.Readbacks - before.Readbacks,
+		WrittenBytes: after.WrittenBytes - before.WrittenBytes, ReadBytes: after.ReadBytes - before.ReadBytes,
+	}
+}
+
+// A step of the default model, after the first, makes nothing on the device and asks for exactly this much.
+func TestStepOfTheDefaultModel(t *testing.T) {
+	for _, c := range []struct{ layers, accumulate uint64 }{{defaultLayers, 1}, {2, 2}} {
+		t.Run(fmt.Sprintf("%d layers, accumulate %d", c.layers, c.accumulate), func(t *testing.T) {
+			accumulate := c.accumulate
+			dev := gputest.Device(t)
+			dev.SetAutotune(false)
+			s := defaultState(t, dev, int(c.layers), int(accumulate))
+			require.Len(t, s.Params().Layout().Slabs(), 1)
+			batch := defaultBatch(int(accumulate))
+			step := func() gpu.Counters {
+				before := dev.Counters()
+				_, err := s.TrainStep(t.Context(), batch)
+				require.NoError(t, err)
+				after := dev.Counters()
+				assert.Equal(t, before.LiveBytes, after.LiveBytes)
+				assert.Equal(t, before.LiveBuffers, after.LiveBuffers)
+				return work(before, after)
+			}
+			first := step()
+			assert.Zero(t, first.Pipelines+first.BindGroups+first.Buffers, "all is made before the first step")
+			assert.Zero(t, first.Readbacks, "metrics come late")
+			for step().Readbacks == 0 {
+			}
+			want := gpu.Counters{
+				Dispatches: accumulate*(c.layers*dispatchesOfLayer+dispatchesOfRest) + dispatchesOfAdamW,
+				Submits:    accumulate, // one a micro-batch
+				Readbacks:  1,          // loss and norm of an earlier step, together
+				// In: tokens and labels of B x T; for the gradient of the embedding, the places of the tokens in the order of their ids, B x T, and
+				// where each of V ids begins there, V+1; the scale of the loss, 1; each of 4 bytes an element and up to 16 in all. Once a step, 48
+				// bytes of scalars for the optimizer.
+				WrittenBytes: accumulate*(3*4*defaultB*defaultT+4*(defaultV+4)+16) + 48,
+				// Out: a loss for each micro-batch, 4 bytes, up to 16; the optimizer's statistics, 16.
+				ReadBytes: 16 + 16,
+			}
+			for range 2 {
+				assert.Equal(t, want, step())
+			}
+			// The staging buffer that saving takes is planned too.
+			require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), state.DirName(s.Step())), state.Run{}))
+			assert.InEpsilon(t, s.Plan().Total(), dev.Counters().LiveBytes, 0.05, "planned and taken: %v", s.Plan())
+		})
+	}
+}
