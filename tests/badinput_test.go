@@ -256,8 +256,8 @@ func TestRunDirectoryInUse(t *testing.T) {
 // the user's back.
 func TestDamagedCheckpoints(t *testing.T) {
 	p, want := undisturbedRun(t)
+	runDir := p.runDir(t, "damaged")
 	run := p.train("damaged").start(t)
-	runDir := p.path("damaged")
 	require.True(t, run.until(t, "checkpoints", func() bool { return newest(t, runDir) >= 2*saveEvery }))
 	require.NoError(t, run.cmd.Process.Kill())
 	run.wait(t)

@@ -70,6 +70,14 @@ func (c command) run(t *testing.T) ended {
 	return c.start(t).wait(t)
 }
 
+// ok runs a command that must do what it says.
+func ok(t *testing.T, c command) ended {
+	t.Helper()
+	r := c.run(t)
+	require.Zero(t, r.code, r.err)
+	return r
+}
+
 // process is a command under way.
 type process struct {
 	cmd      *exec.Cmd

@@ -14,14 +14,6 @@ import (
 	"gputrain/state"
 )
 
-// ok runs a command that must do what it says.
-func ok(t *testing.T, c command) ended {
-	t.Helper()
-	r := c.run(t)
-	require.Zero(t, r.code, r.err)
-	return r
-}
-
 func TestDevices(t *testing.T) {
 	p := newPlace(t)
 	adapters := gputest.Adapters(t)
@@ -146,8 +138,9 @@ func TestRunDirectory(t *testing.T) {
 	was := ok(t, p.command("config", "explain", "run.yaml").withoutAdapter())
 	is := ok(t, p.command("config", "explain", "whole/run.yaml").withoutAdapter())
 	assert.Equal(t, value.ReplaceAllString(was.out, ""), value.ReplaceAllString(is.out, ""))
-	ok(t, p.command("train", "whole/run.yaml", "--run-dir", "once-more", "--progress", "none"))
-	requireSame(t, undisturbed.outcome, outcomeOf(t, p.path("once-more")))
+	again := p.runDir(t, "from its own run.yaml")
+	ok(t, p.command("train", "whole/run.yaml", "--run-dir", again, "--progress", "none"))
+	requireSame(t, undisturbed.outcome, outcomeOf(t, again))
 }
 
 // eval reads the same loss from the checkpoint as the run has read from its state.

@@ -39,7 +39,7 @@ func readOnly(t *testing.T, dir string) bool {
 // A disk that fills up: a checkpoint takes some 430 KB, and two are kept while the third is written.
 func TestDiskFillsUp(t *testing.T) {
 	p, want := undisturbedRun(t)
-	runDir := p.path("full")
+	runDir := p.runDir(t, "full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))
 	if !mountSmall(t, runDir, "200k") {
 		t.Skip("skipped, needs a small file system")

@@ -41,7 +41,7 @@ func (c command) limited(t *testing.T) command {
 // The file system refuses in the middle of a checkpoint. Needs no privilege.
 func TestDiskRefusesHalfACheckpoint(t *testing.T) {
 	p, want := undisturbedRun(t)
-	runDir := p.path("limited")
+	runDir := p.runDir(t, "limited")
 	r := p.train("limited").limited(t).run(t)
 	fullDisk(t, runDir, r, 0, "file too large")
 

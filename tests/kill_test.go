@@ -55,7 +55,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	const seed = 20260729
 	t.Logf("seed %d", seed)
 	chance := rand.New(rand.NewPCG(seed, 0))
-	runDir := p.path("killed")
+	runDir := p.runDir(t, "killed")
 	expected, inside := int64(0), 0
 	for kill := range kills {
 		moment := moments[kill%len(moments)]

@@ -97,6 +97,14 @@ func (p *place) path(name ...string) string {
 	return filepath.Join(append([]string{p.dir}, name...)...)
 }
 
+// runDir is the path of the run directory of that name, which is removed at the end of the test.
+func (p *place) runDir(t *testing.T, name string) string {
+	t.Helper()
+	dir := p.path(name)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
 // command is one of the program's, to be run in the place.
 func (p *place) command(args ...string) command {
 	return command{program: program, dir: p.dir, args: args}

@@ -164,13 +164,13 @@ func TestDifferNoticesOneFlippedBit(t *testing.T) {
 // The bits are the seed's: they are the same in a second run, and others with another seed.
 func TestRunsAreDeterministic(t *testing.T) {
 	p, want := undisturbedRun(t)
-	r := p.train("again", "--set", "data.prefetch=1", "--set", "train.save_every=50").run(t)
-	require.Zero(t, r.code, r.err)
-	requireSame(t, want, outcomeOf(t, p.path("again")))
+	again := p.runDir(t, "again")
+	ok(t, p.train(again, "--set", "data.prefetch=1", "--set", "train.save_every=50"))
+	requireSame(t, want, outcomeOf(t, again))
 
-	r = p.train("other", "--set", "train.seed=8").run(t)
-	require.Zero(t, r.code, r.err)
-	other := outcomeOf(t, p.path("other"))
+	otherSeed := p.runDir(t, "other seed")
+	ok(t, p.train(otherSeed, "--set", "train.seed=8"))
+	other := outcomeOf(t, otherSeed)
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors", "metrics.jsonl"} {
 		assert.NotEqual(t, want[name], other[name], name)
 	}

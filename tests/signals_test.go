@@ -16,7 +16,7 @@ import (
 // end is that of a run that was left alone.
 func TestSignalsStopAndSave(t *testing.T) {
 	p, want := undisturbedRun(t)
-	runDir := p.path("stopped")
+	runDir := p.runDir(t, "stopped")
 	expected := int64(0)
 	for _, stop := range []struct {
 		signal syscall.Signal
