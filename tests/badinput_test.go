@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu/gputest"
+	"gputrain/state"
 )
 
 // refused runs a command that cannot be meant and asserts its exit code and what it says. It never says it with a stack, and never writes
@@ -198,6 +199,22 @@ func TestDivergedRuns(t *testing.T) {
 			assert.FileExists(t, p.path(name, "report.md"))
 		})
 	}
+}
+
+// Where an update overflows in a parameter that no loss sees, here the last position of a model trained on shorter sequences, it is the
+// checkpoint that is refused.
+func TestOverflowIsNotSaved(t *testing.T) {
+	from, _ := undisturbedRun(t)
+	p := newPlace(t)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		p.write(t, "model/"+name, read(t, from.path("whole", "checkpoints", state.DirName(steps), name)))
+	}
+	p.change(t, "model/model.safetensors", "wpe.weight", 31*32, 3e38) // finite, until weight decay multiplies it with -99
+	r := refused(t, p.train("run", "--set", "model.from=model", "--set", "model.context=16", "--set", "optimizer.weight_decay=1e4",
+		"--set", "optimizer.schedule.warmup_steps=0", "--set", "train.save_every=2"), 4, "train: diverged: step 2: loss ", "not finite, not saved", `first not finite: tensor "params/wpe.weight"`)
+	assert.NotContains(t, r.err, "left out (")
+	assert.Zero(t, newest(t, p.path("run")))
+	assert.Empty(t, unfinished(t, p.path("run")))
 }
 
 // requireFinite asserts that no element of a checkpoint is a NaN or an infinity.
