@@ -94,7 +94,7 @@ func TestRegistry(t *testing.T) {
 	assert.Equal(t, "test-heavy", tx.Name())
 }
 
-// The figures of optimizers.md, section 0.
+// Bytes a parameter as counted by hand: each array read or written once.
 func TestCosts(t *testing.T) {
 	cost := func(c optim.AdamWConfig, o optim.Options) optim.Cost {
 		tx, err := optim.AdamW(c, o)

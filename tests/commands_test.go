@@ -102,7 +102,7 @@ func TestOptimizers(t *testing.T) {
 	assert.Contains(t, table, "sgd")
 }
 
-// A run directory holds what design.md and README.md say, and its run.yaml is a run file that makes the same run.
+// A run directory holds what README.md says, and its run.yaml is a run file that makes the same run.
 func TestRunDirectory(t *testing.T) {
 	p, _ := undisturbedRun(t)
 	run := p.path("whole")

@@ -85,6 +85,9 @@ func run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
 		return nothing, err
 	}
 	err = t.loop(ctx)
+	if t.checkpoint != "" {
+		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, filepath.Join(c.Dir, reportFile))
+	}
 	progress.Close()
 	if reportErr := t.report(reasonOf(err)); err == nil {
 		err = reportErr
@@ -109,6 +112,7 @@ func (t *trainer) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.say("run directory %s", c.Dir)
 	t.say("adapter %s, driver %s", t.device.Adapter(), t.device.Adapter().Driver)
 	plan, err := state.Plan(c.State, t.device.Limits())
 	if err != nil {

@@ -47,13 +47,9 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer dev.Release()
-	fmt.Fprintf(os.Stderr, "run directory %s\n", dir)
-	result, err := train.Run(ctx, dev, run)
+	_, err = train.Run(ctx, dev, run)
 	if c.Profile {
 		err = errors.Join(err, writeProfile(dev, filepath.Join(dir, "profile.json")))
-	}
-	if result.Checkpoint != "" {
-		fmt.Fprintf(os.Stderr, "%s at step %d; model in %s, report in %s\n", result.Reason, result.Step, result.Checkpoint, filepath.Join(dir, "report.md"))
 	}
 	var changed *train.ChangedError
 	if errors.As(err, &changed) {
