@@ -37,7 +37,8 @@ func measureTraining(ctx context.Context, dev *gpu.Device) (trainFigure, error) 
 	if err != nil {
 		return f, err
 	}
-	batch, sequence := cfg.Train.Batch, cfg.Model.Context
+	const batch = 8 // as torch_gpt.py has it
+	sequence := cfg.Model.Context
 	s, err := state.Create(ctx, dev, state.Config{Definition: def, Optimizer: optimizer, Batch: batch, Sequence: sequence, Seed: 1})
 	if err != nil {
 		return f, err

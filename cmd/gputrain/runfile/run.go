@@ -96,11 +96,11 @@ func Default() Run {
 		Model: Model{Kind: "gpt2", Layers: 4, Heads: 4, Width: 128, Context: 128, RopeTheta: 10000},
 		Data:  Data{Tokens: "bytes", Validation: 0.05, Prefetch: 4},
 		Optimizer: Optimizer{
-			Name: "adamw", LearningRate: 0.003, WeightDecay: 0.1, ClipGrad: &clip, Numerics: "stable",
-			Schedule: Schedule{Type: "cosine", WarmupSteps: -1, LearningRateEnd: 0.0003, Exponent: 1},
+			Name: "adamw", LearningRate: 0.0015, WeightDecay: 0.1, ClipGrad: &clip, Numerics: "stable",
+			Schedule: Schedule{Type: "cosine", WarmupSteps: -1, LearningRateEnd: 0.00015, Exponent: 1},
 		},
 		Train: Train{
-			Steps: 600, Batch: 8, Accumulate: 1, EvalEvery: 100, EvalTokens: 65536, SaveEvery: 100, Keep: 3,
+			Steps: 2000, Batch: 2, Accumulate: 1, EvalEvery: 500, EvalTokens: 32768, SaveEvery: 250, Keep: 3,
 			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, Seed: 42,
 		},
 		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1},
