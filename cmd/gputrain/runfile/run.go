@@ -100,7 +100,7 @@ func Default() Run {
 			Schedule: Schedule{Type: "cosine", WarmupSteps: -1, LearningRateEnd: 0.00015, Exponent: 1},
 		},
 		Train: Train{
-			Steps: 2000, Batch: 2, Accumulate: 1, EvalEvery: 500, EvalTokens: 32768, SaveEvery: 250, Keep: 3,
+			Steps: 1600, Batch: 2, Accumulate: 1, EvalEvery: 400, EvalTokens: 32768, SaveEvery: 200, Keep: 3,
 			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, Seed: 42,
 		},
 		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1},
