@@ -161,8 +161,13 @@ func TestLinear(t *testing.T) {
 		items uint64
 		want  gpu.Grid
 	}{
-		{0, gpu.Grid{}}, {1, gpu.Grid{X: 1, Y: 1, Z: 1}}, {64, gpu.Grid{X: 1, Y: 1, Z: 1}}, {65, gpu.Grid{X: 2, Y: 1, Z: 1}},
-		{640, gpu.Grid{X: 10, Y: 1, Z: 1}}, {641, gpu.Grid{X: 6, Y: 2, Z: 1}}, {6400, gpu.Grid{X: 10, Y: 10, Z: 1}},
+		{0, gpu.Grid{}},
+		{1, gpu.Grid{X: 1, Y: 1, Z: 1}},
+		{64, gpu.Grid{X: 1, Y: 1, Z: 1}},
+		{65, gpu.Grid{X: 2, Y: 1, Z: 1}},
+		{640, gpu.Grid{X: 10, Y: 1, Z: 1}},
+		{641, gpu.Grid{X: 6, Y: 2, Z: 1}},
+		{6400, gpu.Grid{X: 10, Y: 10, Z: 1}},
 	}
 	for _, c := range cases {
 		g := gpu.Linear(c.items, 64, lim)

@@ -13,8 +13,10 @@ func init() {
 		kernelCheck{name: "matmul", tolerance: 256, build: func(g *Graph) []*Value {
 			a, b, bt := input(g, "a", 70, 68), input(g, "b", 68, 132), input(g, "bt", 132, 68)
 			at, wide := input(g, "at", 70, 132), input(g, "wide", 3, 20, 24)
-			return []*Value{g.MatMul(a, b, false, false), g.MatMul(a, bt, false, true), g.MatMul(a, at, true, false),
-				g.MatMul(wide, input(g, "c", 3, 24, 36), false, false), g.MatMul(wide, wide, false, true)}
+			return []*Value{
+				g.MatMul(a, b, false, false), g.MatMul(a, bt, false, true), g.MatMul(a, at, true, false),
+				g.MatMul(wide, input(g, "c", 3, 24, 36), false, false), g.MatMul(wide, wide, false, true),
+			}
 		}},
 		kernelCheck{name: "matmul odd sizes", tolerance: 128, build: func(g *Graph) []*Value {
 			a, b, bt := input(g, "a", 7, 13), input(g, "b", 13, 35), input(g, "bt", 35, 13)
@@ -52,8 +54,10 @@ func init() {
 		}},
 		kernelCheck{name: "embedding", tolerance: 64, below: 9, build: func(g *Graph) []*Value {
 			ids := ints(g, "ids", 2, 35)
-			return []*Value{g.Embedding(input(g, "w", 9, 12), ids), g.Embedding(input(g, "odd", 9, 5), ids),
-				g.one(EmbeddingGrad{Vocab: 9}, input(g, "dy", 2, 35, 12), ids), g.one(EmbeddingGrad{Vocab: 9}, input(g, "dodd", 2, 35, 5), ids)}
+			return []*Value{
+				g.Embedding(input(g, "w", 9, 12), ids), g.Embedding(input(g, "odd", 9, 5), ids),
+				g.one(EmbeddingGrad{Vocab: 9}, input(g, "dy", 2, 35, 12), ids), g.one(EmbeddingGrad{Vocab: 9}, input(g, "dodd", 2, 35, 5), ids),
+			}
 		}},
 	)
 }

@@ -57,10 +57,12 @@ func newCompiler(g *Graph, targets []Target, lim gpu.Limits) (*compiler, error) 
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	c := &compiler{targets: targets, limits: lim,
+	c := &compiler{
+		targets: targets, limits: lim,
 		readers: map[*Value][]*Node{}, names: map[*Value]bool{}, pins: map[*Value]bool{}, sinks: map[*Value][]*sink{}, dropped: map[*Node]bool{},
 		inlined: map[*Node]bool{}, lastUse: map[*Value]int{}, places: map[*Value]tensor{}, inputs: map[string]*programInput{},
-		constants: map[string]tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{}}
+		constants: map[string]tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{},
+	}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()
 	}
@@ -258,8 +260,10 @@ func (c *compiler) leafTensor(layout *buffers.Layout, kind storageKind, path str
 	}
 	for _, p := range leaf.Parts {
 		st := c.slab(layout, kind, p.Slab)
-		t.Parts = append(t.Parts, tensorPart{Row: p.Row, Rows: p.Rows,
-			Span: span{st: st, Offset: uint64(p.Offset) * 4, Bytes: roundUp(uint64(p.Count)*4, spanAlign)}})
+		t.Parts = append(t.Parts, tensorPart{
+			Row: p.Row, Rows: p.Rows,
+			Span: span{st: st, Offset: uint64(p.Offset) * 4, Bytes: roundUp(uint64(p.Count)*4, spanAlign)},
+		})
 	}
 	return t
 }
@@ -273,8 +277,10 @@ func (c *compiler) slab(layout *buffers.Layout, kind storageKind, index int) *st
 	if kind == gradStorage {
 		name = "grads"
 	}
-	st := &storage{kind: kind, label: fmt.Sprintf("%s.%d", name, index), bytes: uint64(layout.Slabs()[index]) * 4, slab: index,
-		first: -1, last: -1, buffer: -1}
+	st := &storage{
+		kind: kind, label: fmt.Sprintf("%s.%d", name, index), bytes: uint64(layout.Slabs()[index]) * 4, slab: index,
+		first: -1, last: -1, buffer: -1,
+	}
 	c.slabs[key] = st
 	return st
 }

@@ -207,8 +207,10 @@ func newKernel(name, suffix string, v shaders.Variant) (*gpu.Kernel, error) {
 		return nil, fmt.Errorf("graph: kernel %q: %w", name+suffix, err)
 	}
 	k := &gpu.Kernel{Label: "gputrain.graph." + name + suffix, Source: source, Workgroup: [3]int{1, 1, 1}}
-	access := map[string]gpu.Access{"uniform": gpu.Uniform, "storage": gpu.Read, "storage, read": gpu.Read, "storage,read": gpu.Read,
-		"storage, read_write": gpu.ReadWrite, "storage,read_write": gpu.ReadWrite}
+	access := map[string]gpu.Access{
+		"uniform": gpu.Uniform, "storage": gpu.Read, "storage, read": gpu.Read, "storage,read": gpu.Read,
+		"storage, read_write": gpu.ReadWrite, "storage,read_write": gpu.ReadWrite,
+	}
 	for i, m := range bindingPattern.FindAllStringSubmatch(source, -1) {
 		a, ok := access[m[2]]
 		if !ok || m[1] != strconv.Itoa(i) {

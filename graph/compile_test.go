@@ -127,15 +127,19 @@ func TestAccumulate(t *testing.T) {
 		feeds := map[string]*Array{}
 		w := &twin{graph: g, feeds: feeds}
 		w.feed(rand.New(rand.NewPCG(5, 5)))
-		params, err := buffers.Upload(d, "params", []buffers.Host{{Path: "p", Shape: p.Shape(), Data: f32Data(feeds["p"])},
-			{Path: "q", Shape: q.Shape(), Data: f32Data(feeds["q"])}}, buffers.F32)
+		params, err := buffers.Upload(d, "params", []buffers.Host{
+			{Path: "p", Shape: p.Shape(), Data: f32Data(feeds["p"])},
+			{Path: "q", Shape: q.Shape(), Data: f32Data(feeds["q"])},
+		}, buffers.F32)
 		require.NoError(t, err)
 		defer params.Release()
 		grads, err := buffers.NewTree(d, "grads", params.Layout(), buffers.F32)
 		require.NoError(t, err)
 		defer grads.Release()
-		program, err := Compile(ctx, d, g, CompileOptions{Params: params, Grads: grads, Accumulate: true,
-			Targets: []Target{{Leaf: "p", Value: both}, {Leaf: "q", Value: sum}, {Name: "x", Value: in}}})
+		program, err := Compile(ctx, d, g, CompileOptions{
+			Params: params, Grads: grads, Accumulate: true,
+			Targets: []Target{{Leaf: "p", Value: both}, {Leaf: "q", Value: sum}, {Name: "x", Value: in}},
+		})
 		require.NoError(t, err)
 		defer program.Release()
 		require.NoError(t, program.WriteFloats("x", f32Data(feeds["x"])))

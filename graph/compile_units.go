@@ -206,8 +206,10 @@ func (c *compiler) deliveries() []*unit {
 				continue
 			}
 			for _, s := range c.sinks[v] {
-				out = append(out, &unit{nodes: []*Node{n}, reads: []*Value{v}, key: n.ID, delivers: s,
-					lower: func(c *compiler) { c.deliver(v, s) }})
+				out = append(out, &unit{
+					nodes: []*Node{n}, reads: []*Value{v}, key: n.ID, delivers: s,
+					lower: func(c *compiler) { c.deliver(v, s) },
+				})
 			}
 		}
 	}

@@ -69,8 +69,10 @@ func (c *compiler) view(v *Value) (tensor, bool) {
 		if from >= to {
 			continue
 		}
-		t.Parts = append(t.Parts, tensorPart{Row: from - s.Start, Rows: to - from,
-			Span: p.Span.at(rowBytes*uint64(from-p.Row), rowBytes*uint64(to-from))})
+		t.Parts = append(t.Parts, tensorPart{
+			Row: from - s.Start, Rows: to - from,
+			Span: p.Span.at(rowBytes*uint64(from-p.Row), rowBytes*uint64(to-from)),
+		})
 	}
 	return t, true
 }

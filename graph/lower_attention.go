@@ -54,9 +54,11 @@ func (a attentionKernel) params() attentionParams {
 		unit = 1
 	}
 	q, kv, packed := a.op.widths()
-	p := attentionParams{T: uint32(a.t), Heads: uint32(a.op.Heads), Group: uint32(a.op.Heads / a.op.KVHeads),
+	p := attentionParams{
+		T: uint32(a.t), Heads: uint32(a.op.Heads), Group: uint32(a.op.Heads / a.op.KVHeads),
 		Count: uint32(a.batch * a.heads), QS: uint32(q / unit), KS: uint32(kv / unit), VS: uint32(kv / unit), OS: uint32(q / unit),
-		Head: uint32(a.op.HeadDim / unit), Scale: float32(1 / math.Sqrt(float64(a.op.HeadDim)))}
+		Head: uint32(a.op.HeadDim / unit), Scale: float32(1 / math.Sqrt(float64(a.op.HeadDim))),
+	}
 	if a.op.Packed {
 		p.QS, p.KS, p.VS = uint32(packed/unit), uint32(packed/unit), uint32(packed/unit)
 		p.K0, p.V0 = uint32(q/unit), uint32((q+kv)/unit)
@@ -79,13 +81,17 @@ func (a attentionKernel) variant(names map[string]string) shaders.Variant {
 	if a.scalar() {
 		element = "f32"
 	}
-	constants := map[string]string{"ELEMENT": element, "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa((a.op.HeadDim + 3) / 4),
-		"ROWS": strconv.Itoa(a.rows), "WX": strconv.Itoa(a.width())}
+	constants := map[string]string{
+		"ELEMENT": element, "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa((a.op.HeadDim + 3) / 4),
+		"ROWS": strconv.Itoa(a.rows), "WX": strconv.Itoa(a.width()),
+	}
 	for constant, name := range names {
 		constants[constant] = name
 	}
-	return shaders.Variant{Constants: constants, Flags: map[string]bool{"PACKED": a.op.Packed, "CAUSAL": a.op.Causal,
-		"SCALAR": a.scalar(), "BY_HEAD": a.byHead()}}
+	return shaders.Variant{Constants: constants, Flags: map[string]bool{
+		"PACKED": a.op.Packed, "CAUSAL": a.op.Causal,
+		"SCALAR": a.scalar(), "BY_HEAD": a.byHead(),
+	}}
 }
 
 func (a attentionKernel) suffix() string { return fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows) }

@@ -68,8 +68,10 @@ func lowerEmbeddingGrad(c *compiler, n *Node) {
 		return nil
 	})
 	kind, units := element(dw.width())
-	k := c.kernel("embedding_grad", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind},
-		Flags: map[string]bool{"ACCUMULATE": dw.Accumulate}})
+	k := c.kernel("embedding_grad", "", shaders.Variant{
+		Constants: map[string]string{"ELEMENT": kind},
+		Flags:     map[string]bool{"ACCUMULATE": dw.Accumulate},
+	})
 	for _, p := range dw.Parts {
 		c.dispatch(k, c.linear(p.Rows*units), embeddingGradParams{Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
 			c.one(dy, "dy"), c.one(order, "order"), c.one(offsets, "offsets"), p.Span)

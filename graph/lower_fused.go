@@ -232,7 +232,8 @@ func (f *fused) dispatch(root *ir) {
 	part = f.takeOver(part)
 	k := f.kernel("elementwise", f.suffix(root), root, shaders.Variant{
 		Flags:     map[string]bool{"ACCUMULATE": f.out.Accumulate},
-		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())}})
+		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())},
+	})
 	c.dispatch(k, c.linear(f.items()), nil, append(f.spans(), part.Span)...)
 }
 

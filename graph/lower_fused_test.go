@@ -46,8 +46,10 @@ func TestFunctionsOnDevice(t *testing.T) {
 func TestFunctionsAtExtremes(t *testing.T) {
 	at := []float64{0, 1e-30, -1e-30, 9, -9, 20, -20, 90, -90, 1e4, -1e4, 1e30, -1e30}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, fn := range []string{"tanh", "sigmoid", "gelu_tanh", "gelu_erf", "silu", "relu", "abs",
-			"tanh_grad", "sigmoid_grad", "gelu_tanh_grad", "gelu_erf_grad", "silu_grad", "relu_grad", "abs_grad"} {
+		for _, fn := range []string{
+			"tanh", "sigmoid", "gelu_tanh", "gelu_erf", "silu", "relu", "abs",
+			"tanh_grad", "sigmoid_grad", "gelu_tanh_grad", "gelu_erf_grad", "silu_grad", "relu_grad", "abs_grad",
+		} {
 			g := New()
 			args := []*Value{x(g, "x0", len(at))}
 			w := &twin{graph: g, feeds: map[string]*Array{"x0": {Shape: []int{len(at)}, Data: at}}}

@@ -85,8 +85,10 @@ func (c *compiler) gemmAs(g gemm, v gemmVariant) {
 		unit = 1
 	}
 	k := c.kernel("matmul_slices", "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "STORE_SCALAR": scalar}})
-	c.dispatch(k, c.linear(g.m*n4), slicesParams{M: uint32(g.m), N4: uint32(n4), N: uint32(g.n), Slices: uint32(slices),
-		C0: uint32(g.c.offset / unit), LDC: uint32(g.c.row / unit)}, partial, g.c.span)
+	c.dispatch(k, c.linear(g.m*n4), slicesParams{
+		M: uint32(g.m), N4: uint32(n4), N: uint32(g.n), Slices: uint32(slices),
+		C0: uint32(g.c.offset / unit), LDC: uint32(g.c.row / unit),
+	}, partial, g.c.span)
 }
 
 // gemmSlice appends the product kernel; depth below K makes the products of the slices of K instead of those of a batch.
@@ -113,9 +115,11 @@ func (c *compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 	for z := 0; z < g.count; z += limit {
 		grid.Z = uint32(min(limit, g.count-z))
 		if v.file == "matmul_scalar" {
-			p := scalarParams{M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth), AM: uint32(g.a.row), AK: 1,
+			p := scalarParams{
+				M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth), AM: uint32(g.a.row), AK: 1,
 				BK: uint32(g.b.row), BN: 1, LDC: uint32(g.c.row), Slices: sliced, A0: uint32(g.a.offset), B0: uint32(g.b.offset),
-				C0: uint32(g.c.offset), Z0: uint32(z), SA: uint32(g.a.batch), SB: uint32(g.b.batch), SC: uint32(g.c.batch)}
+				C0: uint32(g.c.offset), Z0: uint32(z), SA: uint32(g.a.batch), SB: uint32(g.b.batch), SC: uint32(g.c.batch),
+			}
 			if g.transA {
 				p.AM, p.AK = p.AK, p.AM
 			}
@@ -129,10 +133,12 @@ func (c *compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 		if !g.storesVec4() {
 			unit = 1
 		}
-		c.dispatch(v.kernel(c, g), grid, gemmParams{M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth),
+		c.dispatch(v.kernel(c, g), grid, gemmParams{
+			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth),
 			LDA: uint32(g.a.row / 4), LDB: uint32(g.b.row / 4), LDC: uint32(g.c.row / unit), Slices: sliced,
 			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
-			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit)},
+			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit),
+		},
 			g.a.span, g.b.span, g.c.span)
 	}
 }
@@ -207,8 +213,10 @@ func registerTile(g gemm, lanes int) gemmVariant {
 			for wx < lanes && wx*cols < n4 {
 				wx *= 2
 			}
-			v := gemmVariant{file: "matmul", rows: rows, cols: cols, wx: wx, wy: lanes / wx,
-				tileM: rows * lanes / wx, tileN: 4 * cols * wx}
+			v := gemmVariant{
+				file: "matmul", rows: rows, cols: cols, wx: wx, wy: lanes / wx,
+				tileM: rows * lanes / wx, tileN: 4 * cols * wx,
+			}
 			groups := float64(tiles(g.m, v.tileM)) * float64(tiles(g.n, v.tileN)) * float64(g.count)
 			if groups < cores {
 				groups = cores // the others wait
@@ -242,5 +250,6 @@ func (v gemmVariant) kernel(c *compiler, g gemm) *gpu.Kernel {
 	lanes := min(v.rows, 4)
 	return c.kernel(v.file, fmt.Sprintf("%s_%dx%d", form, v.rows, v.cols), shaders.Variant{Flags: flags, Constants: map[string]string{
 		"QUADS": strconv.Itoa(v.rows / lanes), "LANES": strconv.Itoa(lanes), "COLS": strconv.Itoa(v.cols),
-		"WX": strconv.Itoa(v.wx), "WY": strconv.Itoa(v.wy)}})
+		"WX": strconv.Itoa(v.wx), "WY": strconv.Itoa(v.wy),
+	}})
 }

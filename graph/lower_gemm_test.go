@@ -65,8 +65,10 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 	}
 	a, b, out := place("a", len(r.a.data)+productEdge), place("b", len(r.b.data)+productEdge), place("c", m*n+2*productEdge)
 	r.out = out.st
-	g := gemm{m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
-		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n}}
+	g := gemm{
+		m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
+		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n},
+	}
 	if len(as) == 0 {
 		as = append(as, c.chooseGemm(g))
 	}

@@ -12,10 +12,12 @@ func init() {
 	lowerings["cross_entropy_grad"] = lowering{lower: lowerCrossEntropyGrad}
 	lowerings["head_loss"] = lowering{lower: func(c *compiler, n *Node) { lowerHead(c, n, nil) }}
 	lowerings["head_loss_grad"] = lowering{leaf: true, lower: func(c *compiler, n *Node) { lowerHead(c, nil, n) }}
-	pairLowerings = append(pairLowerings, pairLowering{forward: "head_loss", gradient: "head_loss_grad", leaf: true, lower: lowerHead,
+	pairLowerings = append(pairLowerings, pairLowering{
+		forward: "head_loss", gradient: "head_loss_grad", leaf: true, lower: lowerHead,
 		match: func(f, g *Node) bool {
 			return g.Inputs[0] == f.Inputs[0] && g.Inputs[1] == f.Inputs[1] && g.Inputs[2] == f.Inputs[2] && g.Inputs[3] == f.Outputs[1]
-		}})
+		},
+	})
 }
 
 // logitsBytes is what the logits of one chunk of rows may take.
@@ -56,8 +58,10 @@ type rowLosses struct{ labels, carried, lse, losses span }
 
 func (c *compiler) rowLosses(labels, lse *Value) rowLosses {
 	n := labels.Shape()[0]
-	return rowLosses{labels: c.one(c.in(labels), "labels"), lse: c.one(c.out(lse), "lse"),
-		carried: c.one(c.workspace("carried", buffers.F32, n, 4), "carried"), losses: c.one(c.workspace("losses", buffers.F32, n), "losses")}
+	return rowLosses{
+		labels: c.one(c.in(labels), "labels"), lse: c.one(c.out(lse), "lse"),
+		carried: c.one(c.workspace("carried", buffers.F32, n, 4), "carried"), losses: c.one(c.workspace("losses", buffers.F32, n), "losses"),
+	}
 }
 
 // rowLoss appends the loss of the rows over one run of columns.
@@ -74,8 +78,10 @@ func (c *compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	if group {
 		grid = c.linear(64 * l.rows)
 	}
-	k := c.kernel("cross_entropy", "", shaders.Variant{Constants: map[string]string{"ELEMENT": l.element()},
-		Flags: map[string]bool{"SCALAR": l.scalar(), "GROUP": group}})
+	k := c.kernel("cross_entropy", "", shaders.Variant{
+		Constants: map[string]string{"ELEMENT": l.element()},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group},
+	})
 	c.dispatch(k, grid, p, l.span, r.labels, r.carried, r.lse, r.losses)
 }
 
@@ -93,8 +99,10 @@ func (c *compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits span) {
 	if inPlace {
 		name, bind = "logits", bind[:4]
 	}
-	k := c.kernel("cross_entropy_grad", "", shaders.Variant{Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
-		Flags: map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace}})
+	k := c.kernel("cross_entropy_grad", "", shaders.Variant{
+		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace},
+	})
 	c.dispatch(k, c.linear(l.rows*((l.columns+3)/4)), p, bind...)
 }
 
@@ -218,9 +226,11 @@ func (h *head) run(chunk run, i int) logitsRun {
 // product makes the logits of a chunk for part i of W.
 func (h *head) product(c *compiler, chunk run, i int) gemm {
 	p := h.w.Parts[i]
-	return gemm{m: chunk.length, n: p.Rows, k: h.d, count: 1, transB: true, paddedC: true,
+	return gemm{
+		m: chunk.length, n: p.Rows, k: h.d, count: 1, transB: true, paddedC: true,
 		a: operand{span: c.one(h.x, "x"), offset: chunk.start * h.d, row: h.d},
-		b: operand{span: p.Span, row: h.d}, c: operand{span: h.logits[i], row: h.strides[i]}}
+		b: operand{span: p.Span, row: h.d}, c: operand{span: h.logits[i], row: h.strides[i]},
+	}
 }
 
 // backward turns the logits of a chunk to their gradient, in place, and appends dx and what the chunk adds to dW.
@@ -230,9 +240,11 @@ func (h *head) backward(c *compiler, gradient *Node, chunk run, r rowLosses) {
 	for i, p := range h.w.Parts {
 		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, span{})
 		if c.used(gradient.Outputs[0]) {
-			c.gemm(gemm{m: chunk.length, n: h.d, k: p.Rows, count: 1, paddedA: true, accumulate: dx.Accumulate || i > 0,
+			c.gemm(gemm{
+				m: chunk.length, n: h.d, k: p.Rows, count: 1, paddedA: true, accumulate: dx.Accumulate || i > 0,
 				a: operand{span: h.logits[i], row: h.strides[i]}, b: operand{span: p.Span, row: h.d},
-				c: operand{span: c.one(dx, "dx"), offset: chunk.start * h.d, row: h.d}})
+				c: operand{span: c.one(dx, "dx"), offset: chunk.start * h.d, row: h.d},
+			})
 		}
 		if !c.used(gradient.Outputs[1]) {
 			continue
@@ -242,10 +254,12 @@ func (h *head) backward(c *compiler, gradient *Node, chunk run, r rowLosses) {
 			if from >= to {
 				continue
 			}
-			c.gemm(gemm{m: to - from, n: h.d, k: chunk.length, count: 1, transA: true, accumulate: dw.Accumulate || chunk.start > 0,
+			c.gemm(gemm{
+				m: to - from, n: h.d, k: chunk.length, count: 1, transA: true, accumulate: dw.Accumulate || chunk.start > 0,
 				a: operand{span: h.logits[i], offset: from - p.Row, row: h.strides[i]},
 				b: operand{span: c.one(h.x, "x"), offset: chunk.start * h.d, row: h.d},
-				c: operand{span: out.Span, offset: (from - out.Row) * h.d, row: h.d}})
+				c: operand{span: out.Span, offset: (from - out.Row) * h.d, row: h.d},
+			})
 		}
 	}
 }

@@ -49,8 +49,26 @@ func b2i(b bool) int {
 
 // TestMatMul goes through sizes around the tiles of every variant, odd ones included.
 func TestMatMul(t *testing.T) {
-	sizes := [][3]int{{0, 4, 4}, {4, 0, 4}, {4, 4, 0}, {1, 1, 1}, {1, 8, 4}, {3, 5, 7}, {4, 4, 4}, {5, 12, 8}, {7, 16, 20}, {8, 33, 16},
-		{15, 64, 8}, {16, 64, 4}, {17, 68, 12}, {31, 32, 36}, {33, 36, 5}, {64, 128, 16}, {65, 132, 20}, {20, 24, 18}}
+	sizes := [][3]int{
+		{0, 4, 4},
+		{4, 0, 4},
+		{4, 4, 0},
+		{1, 1, 1},
+		{1, 8, 4},
+		{3, 5, 7},
+		{4, 4, 4},
+		{5, 12, 8},
+		{7, 16, 20},
+		{8, 33, 16},
+		{15, 64, 8},
+		{16, 64, 4},
+		{17, 68, 12},
+		{31, 32, 36},
+		{33, 36, 5},
+		{64, 128, 16},
+		{65, 132, 20},
+		{20, 24, 18},
+	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		for _, form := range forms {

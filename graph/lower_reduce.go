@@ -126,8 +126,11 @@ func (c *compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 		}
 		v := shaders.Variant{
 			Flags: map[string]bool{"COLUMNS": columns, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate && parts == 1},
-			Constants: map[string]string{"PARTS": strconv.Itoa(parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
-				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * parts * inner)}}
+			Constants: map[string]string{
+				"PARTS": strconv.Itoa(parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
+				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * parts * inner),
+			},
+		}
 		if columns {
 			v.Constants["INNER"], v.Constants["CHUNK"] = strconv.Itoa(inner), strconv.Itoa((length+parts-1)/parts)
 		}

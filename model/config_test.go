@@ -29,13 +29,17 @@ func TestConfigsOfTheHub(t *testing.T) {
 	def, err := ParseConfig([]byte(hubGPT2))
 	require.NoError(t, err)
 	assert.Equal(t, int64(124439808), Parameters(def))
-	assert.Equal(t, GPT2Config{Layers: 12, Heads: 12, Width: 768, Vocab: 50257, Context: 1024, Intermediate: 3072, Activation: "gelu_tanh",
-		Eps: 1e-5, InitStd: 0.02, EmbeddingDropout: 0.1, ResidualDropout: 0.1, AttentionDropout: 0.1}, def.(gpt2).c)
+	assert.Equal(t, GPT2Config{
+		Layers: 12, Heads: 12, Width: 768, Vocab: 50257, Context: 1024, Intermediate: 3072, Activation: "gelu_tanh",
+		Eps: 1e-5, InitStd: 0.02, EmbeddingDropout: 0.1, ResidualDropout: 0.1, AttentionDropout: 0.1,
+	}, def.(gpt2).c)
 	def, err = ParseConfig([]byte(tinyLlama))
 	require.NoError(t, err)
 	assert.Equal(t, int64(1100048384), Parameters(def), "as published")
-	assert.Equal(t, LlamaConfig{Layers: 22, Heads: 32, KVHeads: 4, HeadDim: 64, Width: 2048, Vocab: 32000, Context: 2048, Intermediate: 5632,
-		RopeTheta: 10000, Eps: 1e-5, InitStd: 0.02}, def.(llama).c)
+	assert.Equal(t, LlamaConfig{
+		Layers: 22, Heads: 32, KVHeads: 4, HeadDim: 64, Width: 2048, Vocab: 32000, Context: 2048, Intermediate: 5632,
+		RopeTheta: 10000, Eps: 1e-5, InitStd: 0.02,
+	}, def.(llama).c)
 }
 
 func TestConfigRoundTrip(t *testing.T) {

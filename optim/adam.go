@@ -54,7 +54,8 @@ func ScaleByAdam(o AdamOptions) Transform {
 		scalars: []scalar{
 			fixed("b1", keep), fixed("b1c", 1-o.B1), fixed("b2", o.B2), fixed("b2c", 1-o.B2),
 			fixed("eps", o.Eps), fixed("eps_root", o.EpsRoot),
-			{"mu_correction", correction(o.B1, 0)}, {"nu_correction", correction(o.B2, 0)},
+			{"mu_correction", correction(o.B1, 0)},
+			{"nu_correction", correction(o.B2, 0)},
 		},
 		flops: 14,
 	}

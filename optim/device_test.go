@@ -20,8 +20,14 @@ var small = gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10, Workgroups: 9}
 
 // oddSpecs are leaves of every kind: none, one, odd numbers of elements, and one that is split by rows.
 var oddSpecs = []buffers.Spec{
-	{Path: "scalar"}, {Path: "empty", Shape: []int{0, 3}}, {Path: "row", Shape: []int{1, 7}}, {Path: "four", Shape: []int{2, 3, 1, 5}},
-	{Path: "w.block", Shape: []int{128}}, {Path: "w.past", Shape: []int{43, 3}}, {Path: "w.split", Shape: []int{900, 37}}, {Path: "b", Shape: []int{257}},
+	{Path: "scalar"},
+	{Path: "empty", Shape: []int{0, 3}},
+	{Path: "row", Shape: []int{1, 7}},
+	{Path: "four", Shape: []int{2, 3, 1, 5}},
+	{Path: "w.block", Shape: []int{128}},
+	{Path: "w.past", Shape: []int{43, 3}},
+	{Path: "w.split", Shape: []int{900, 37}},
+	{Path: "b", Shape: []int{257}},
 }
 
 func randomTree(r *rand.Rand, specs []buffers.Spec, scale float64) []buffers.Host {
