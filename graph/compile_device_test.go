@@ -62,10 +62,8 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 	ctx := context.Background()
 	require.NoError(t, w.graph.Err())
 	var params []buffers.Host
-	var specs []buffers.Spec
 	for _, n := range w.graph.nodes {
 		if op, ok := n.Op.(Param); ok {
-			specs = append(specs, buffers.Spec{Path: op.Path, Shape: op.Shape})
 			params = append(params, buffers.Host{Path: op.Path, Shape: op.Shape, Data: f32Data(w.feeds[op.Path])})
 		}
 	}
