@@ -1,6 +1,10 @@
 package graph
 
-import "fmt"
+import (
+	"fmt"
+
+	"gputrain/shaders/suggest"
+)
 
 // Elementwise applies the function Fn (see functions.go) to one, two or three values under numpy's broadcasting.
 // Arg is the number of scale, add_const and pow_const (and of pow_const_grad), 0 for the others.
@@ -14,7 +18,7 @@ func (Elementwise) Kind() string { return "elementwise" }
 func (o Elementwise) Infer(in []*Value) ([]Type, error) {
 	f, ok := functions[o.Fn]
 	if !ok {
-		return nil, fmt.Errorf("unknown function %q%s", o.Fn, suggest(o.Fn, functionNames()))
+		return nil, fmt.Errorf("unknown function %q%s", o.Fn, suggest.DidYouMean(o.Fn, functionNames()))
 	}
 	if err := arity(in, f.arity); err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/shaders/suggest"
 )
 
 // operations are all operations by kind: what Unmarshal knows.
@@ -122,7 +123,7 @@ func (g *Graph) decodeNode(data []byte) error {
 	}
 	zero, ok := operations[j.Kind]
 	if !ok {
-		return fmt.Errorf("unknown kind %q%s", j.Kind, suggest(j.Kind, slices.Sorted(maps.Keys(operations))))
+		return fmt.Errorf("unknown kind %q%s", j.Kind, suggest.DidYouMean(j.Kind, slices.Sorted(maps.Keys(operations))))
 	}
 	op := reflect.New(reflect.TypeOf(zero))
 	if j.Attr != nil {
@@ -179,7 +180,7 @@ func decodeStrictly(data []byte, to any) error {
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if !slices.Contains(known, key) {
-			return fmt.Errorf("unknown key %q%s", key, suggest(key, known))
+			return fmt.Errorf("unknown key %q%s", key, suggest.DidYouMean(key, known))
 		}
 	}
 	d := json.NewDecoder(bytes.NewReader(data))

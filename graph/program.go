@@ -11,6 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/shaders/suggest"
 )
 
 // Program is a compiled graph: a fixed list of dispatches over buffers that were made when it was compiled. Record
@@ -238,7 +239,7 @@ func (p *Program) WriteUints(name string, data []uint32) error {
 func (p *Program) checked(name string, d buffers.DType, n int) (*programInput, error) {
 	in, ok := p.inputs[name]
 	if !ok {
-		return nil, fmt.Errorf("graph: write: input %q: not one of the program%s", name, suggest(name, slices.Sorted(maps.Keys(p.inputs))))
+		return nil, fmt.Errorf("graph: write: input %q: not one of the program%s", name, suggest.DidYouMean(name, slices.Sorted(maps.Keys(p.inputs))))
 	}
 	if in.typ.DType != d || in.typ.Elements() != n {
 		return nil, fmt.Errorf("graph: write: input %q: %d elements of %v, want %v", name, n, d, in.typ)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"gputrain/shaders/suggest"
 )
 
 // Reduce takes the sum, mean or max over Axes (ascending); Keep leaves them in the shape as 1.
@@ -20,7 +22,7 @@ func (o Reduce) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	if names := []string{"sum", "mean", "max"}; !slices.Contains(names, o.Fn) {
-		return nil, fmt.Errorf("unknown function %q%s", o.Fn, suggest(o.Fn, names))
+		return nil, fmt.Errorf("unknown function %q%s", o.Fn, suggest.DidYouMean(o.Fn, names))
 	}
 	for i, a := range o.Axes {
 		if err := checkAxis(a, len(in[0].Shape())); err != nil {

@@ -119,7 +119,7 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	if t.SampleTokens > 0 && cfg.Data.Tokens == "bytes" {
 		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
 	}
-	if err := run.Validate(); run.Dir == "" && err != nil && run.State.Validate() != nil {
+	if err := run.State.Validate(); err != nil {
 		text.Close()
 		return run, nil, usageError{err}
 	}

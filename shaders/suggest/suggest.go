@@ -3,14 +3,17 @@
 // flags can all be misspelt.
 package suggest
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// Nearest returns the known name closest to word by edit distance, the first
-// of several, or "" when none is close enough to be meant.
+// Nearest returns the known name closest to word by edit distance, upper
+// and lower case alike, the first of several, or "" when none is close enough to be meant.
 func Nearest(word string, known []string) string {
 	best, nearest := len(word)/3+2, ""
 	for _, name := range known {
-		if d := distance(word, name); d < best {
+		if d := distance(strings.ToLower(word), strings.ToLower(name)); d < best {
 			best, nearest = d, name
 		}
 	}

@@ -10,6 +10,7 @@ func TestNearest(t *testing.T) {
 	known := []string{"train.steps", "train.batch", "model.layers"}
 	for word, want := range map[string]string{
 		"train.stpes": "train.steps", "trainsteps": "train.steps", "model.layer": "model.layers", "train.batch": "train.batch",
+		"Train.Batch": "train.batch", "TRAIN.STEPS": "train.steps",
 		"xyz": "", "": "", "completely.different": "",
 	} {
 		assert.Equal(t, want, Nearest(word, known), word)
