@@ -1,0 +1,182 @@
+package kron
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Leaf is a parameter as the plan sees it.
+type Leaf struct {
+	Path    string
+	Shape   []int
+	Scanned bool // the first axis counts independent matrices
+}
+
+// Kind is how a leaf is preconditioned.
+type Kind int
+
+const (
+	// Empty has no elements and no state.
+	Empty Kind = iota
+	// Vector has one diagonal factor a row.
+	Vector
+	// Dense has two dense factors a block; all dense leaves share one stack.
+	Dense
+	// DiagonalBoth has two diagonals a matrix.
+	DiagonalBoth
+	// DiagonalLeft has a diagonal on the left and blocks of columns with a dense factor on the right.
+	DiagonalLeft
+	// DiagonalRight has blocks of rows with a dense factor on the left and a diagonal on the right.
+	DiagonalRight
+)
+
+func (k Kind) String() string {
+	return [...]string{"empty", "vector", "dense", "diagonal both", "diagonal left", "diagonal right"}[k]
+}
+
+// Matrix is a leaf merged to Batch matrices of Rows by Cols, row-major one after the other: element (b, r, c) is element
+// (b*Rows + r)*Cols + c of the leaf. A vector is one row.
+type Matrix struct {
+	Leaf
+	Index             int // of the leaf in the plan
+	Kind              Kind
+	Batch, Rows, Cols int
+	First, Blocks     int // blocks of the leaf: Plan.Blocks[First : First+Blocks]
+}
+
+// Block is a part of a leaf that has factors of its own.
+type Block struct {
+	Leaf       int // index in Plan.Leaves
+	Batch      int
+	Row, Col   int // where it begins in its matrix
+	Rows, Cols int // its valid size
+	// Stack is its place among the blocks that draw with the same base key: the global index among all dense blocks of the model,
+	// or the place in the stack of its leaf.
+	Stack int
+}
+
+// Plan is the blocks of a model: leaves in order of their paths, blocks by leaf, batch, block row, block column. It is
+// immutable and knows of no device.
+type Plan struct {
+	Config Config
+	Leaves []Matrix
+	Blocks []Block
+	dense  int
+}
+
+// NewPlan lays out all leaves of a model. Errors: a configuration out of range, a path given twice, a scanned leaf without
+// dimensions.
+func NewPlan(leaves []Leaf, c Config) (*Plan, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("kron: %w", err)
+	}
+	leaves = slices.Clone(leaves)
+	slices.SortFunc(leaves, func(a, b Leaf) int { return strings.Compare(a.Path, b.Path) })
+	p := &Plan{Config: c}
+	for i, leaf := range leaves {
+		if i > 0 && leaf.Path == leaves[i-1].Path {
+			return nil, fmt.Errorf("kron: plan: leaf %q: given twice", leaf.Path)
+		}
+		if leaf.Scanned && len(leaf.Shape) == 0 {
+			return nil, fmt.Errorf("kron: plan: leaf %q: scanned, but a scalar has no axis to scan", leaf.Path)
+		}
+		m := merge(leaf, c.MaxSizeDense)
+		m.Index, m.First = i, len(p.Blocks)
+		p.cut(m)
+		m.Blocks = len(p.Blocks) - m.First
+		p.Leaves = append(p.Leaves, m)
+	}
+	return p, nil
+}
+
+// DenseBlocks is the number of blocks in the dense stack of the model.
+func (p *Plan) DenseBlocks() int { return p.dense }
+
+// Leaf finds a leaf by its path.
+func (p *Plan) Leaf(path string) (Matrix, bool) {
+	i, ok := slices.BinarySearchFunc(p.Leaves, path, func(m Matrix, path string) int { return strings.Compare(m.Path, path) })
+	if !ok {
+		return Matrix{}, false
+	}
+	return p.Leaves[i], true
+}
+
+// BlocksOf lists the blocks of a leaf.
+func (p *Plan) BlocksOf(m Matrix) []Block { return p.Blocks[m.First : m.First+m.Blocks] }
+
+// merge makes a leaf a matrix: fewer than two dimensions, or all but one of size one, is a vector; two stay; more are split where
+// the sides are nearest to each other, the first such split.
+func merge(leaf Leaf, maxDense int) Matrix {
+	m := Matrix{Leaf: leaf, Batch: 1}
+	shape := leaf.Shape
+	if leaf.Scanned {
+		m.Batch, shape = shape[0], shape[1:]
+	}
+	total, longest := 1, 1
+	for _, d := range shape {
+		total *= d
+		longest = max(longest, d)
+	}
+	switch {
+	case m.Batch*total == 0:
+		return m
+	case len(shape) < 2 || total == longest:
+		m.Kind, m.Rows, m.Cols = Vector, 1, total
+		return m
+	}
+	best, left := 0.0, 1
+	for _, d := range shape[:len(shape)-1] {
+		left *= d
+		right := total / left
+		ratio := float64(max(left, right)) / float64(min(left, right))
+		if best == 0 || ratio < best {
+			best, m.Rows, m.Cols = ratio, left, right
+		}
+	}
+	tall, wide := m.Rows > maxDense, m.Cols > maxDense
+	switch {
+	case tall && wide:
+		m.Kind = DiagonalBoth
+	case tall:
+		m.Kind = DiagonalLeft
+	case wide:
+		m.Kind = DiagonalRight
+	default:
+		m.Kind = Dense
+	}
+	return m
+}
+
+// cut appends the blocks of a leaf.
+func (p *Plan) cut(m Matrix) {
+	height, width := p.Config.BlockSize, p.Config.BlockSize
+	switch m.Kind {
+	case Empty:
+		return
+	case Vector, DiagonalBoth:
+		height, width = m.Rows, m.Cols
+	case DiagonalLeft:
+		height = m.Rows
+	case DiagonalRight:
+		width = m.Cols
+	}
+	stack := 0
+	if m.Kind == Dense {
+		stack = p.dense
+	}
+	for batch := range m.Batch {
+		for row := 0; row < m.Rows; row += height {
+			for col := 0; col < m.Cols; col += width {
+				p.Blocks = append(p.Blocks, Block{
+					Leaf: m.Index, Batch: batch, Row: row, Col: col,
+					Rows: min(height, m.Rows-row), Cols: min(width, m.Cols-col), Stack: stack,
+				})
+				stack++
+			}
+		}
+	}
+	if m.Kind == Dense {
+		p.dense = stack
+	}
+}
