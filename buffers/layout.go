@@ -215,6 +215,31 @@ func (l *Layout) Filter(re *regexp.Regexp) []Leaf {
 	return out
 }
 
+// Subset is the layout of some of the leaves: each stays in its slab, closer together. Slab i of a subset goes with slab i of the whole, so
+// that one kernel can take both. A slab without any of them keeps one block of padding, as no binding may be empty.
+func (l *Layout) Subset(keep func(Leaf) bool) *Layout {
+	out := &Layout{index: map[string]int{}, slabs: make([]int, len(l.slabs))}
+	for _, leaf := range l.leaves {
+		if !keep(leaf) {
+			continue
+		}
+		leaf.Index = len(out.leaves)
+		leaf.Parts = slices.Clone(leaf.Parts)
+		for i := range leaf.Parts {
+			p := &leaf.Parts[i]
+			p.Offset = out.slabs[p.Slab]
+			out.slabs[p.Slab] += roundUp(p.Count)
+		}
+		out.index[leaf.Path] = leaf.Index
+		out.leaves = append(out.leaves, leaf)
+		out.elements += leaf.Elements()
+	}
+	for i := range out.slabs {
+		out.slabs[i] = max(out.slabs[i], BlockElements)
+	}
+	return out
+}
+
 // Equal says whether both layouts place the same leaves at the same elements.
 func (l *Layout) Equal(other *Layout) bool { return l.difference(other) == "" }
 

@@ -217,3 +217,38 @@ func TestDType(t *testing.T) {
 	assert.Equal(t, 16, BF16.Bits())
 	assert.Equal(t, "DType(9)", DType(9).String())
 }
+
+func TestSubsetKeepsSlabs(t *testing.T) {
+	limits := gpu.DefaultLimits()
+	limits.BindingBytes = 4 * 1024
+	specs := []Spec{{"a", []int{600}}, {"b", []int{40, 64}}, {"c", nil}, {"d", []int{0, 3}}, {"e", []int{130}}}
+	whole, err := NewLayout(specs, limits)
+	require.NoError(t, err)
+	require.Greater(t, len(whole.Slabs()), 2)
+	some := whole.Subset(func(l Leaf) bool { return l.Path != "a" && l.Path != "c" })
+	require.Len(t, some.Slabs(), len(whole.Slabs()))
+	assert.Equal(t, 40*64+130, some.Elements())
+	used := make([]int, len(some.Slabs()))
+	for i, leaf := range some.Leaves() {
+		old, ok := whole.Leaf(leaf.Path)
+		require.True(t, ok)
+		assert.Equal(t, i, leaf.Index)
+		found, ok := some.Leaf(leaf.Path)
+		assert.True(t, ok)
+		assert.Equal(t, leaf, found)
+		require.Len(t, leaf.Parts, len(old.Parts))
+		for k, p := range leaf.Parts {
+			q := old.Parts[k]
+			assert.Equal(t, []int{q.Slab, q.Count, q.Row, q.Rows}, []int{p.Slab, p.Count, p.Row, p.Rows})
+			assert.Equal(t, used[p.Slab], p.Offset, "no gap, no overlap")
+			used[p.Slab] += roundUp(p.Count)
+		}
+	}
+	for i, n := range some.Slabs() {
+		assert.Equal(t, max(used[i], BlockElements), n)
+	}
+	none := whole.Subset(func(Leaf) bool { return false })
+	assert.Equal(t, BlockElements, none.Slabs()[0], "a binding is never empty")
+	_, ok := some.Leaf("a")
+	assert.False(t, ok)
+}
