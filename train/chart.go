@@ -5,161 +5,186 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
+	"slices"
 	"strings"
 )
 
-// series is one curve of a chart.
-type series struct {
-	name   string
-	color  string
-	dots   bool // mark the points: for curves of few
-	points []point
+// Chart is a picture of curves, drawn as SVG without anything from outside: light or dark as its reader prefers.
+type Chart struct {
+	Title  string
+	Panels []Panel // side by side
 }
 
-type point struct{ x, y float64 }
-
-// chart is a picture of curves over one horizontal axis, drawn as SVG without anything from outside.
-type chart struct {
-	title, xLabel, yLabel string
-	series                []series
+// Panel is one pair of axes with its curves.
+type Panel struct {
+	XLabel, YLabel string
+	Series         []Series
+	// Direct writes names at the ends of the curves, instead of into a legend above the panel.
+	Direct bool
+	Top    float64 // what lies above it is cut off; 0: nothing is
 }
 
-// The picture's size and margins in pixels.
+// Series is one curve.
+type Series struct {
+	Name   string // "": neither in the legend nor at the end
+	Color  string
+	Dots   bool // mark the points: for curves of few
+	Faint  bool // thin and pale: for what stands behind another curve
+	Dashed bool
+	Points []Point
+}
+
+// Point is a value of a curve.
+type Point struct{ X, Y float64 }
+
+// The picture's size and margins in pixels; a panel of several is narrower than a single one.
 const (
-	chartWidth, chartHeight = 800, 420
-	chartLeft, chartRight   = 64, 20
-	chartTop, chartBottom   = 44, 50
+	chartHeight              = 420
+	singleWidth, severalEach = 800, 560
+	chartLeft, chartRight    = 64, 20
+	chartTop, chartBottom    = 44, 50
+	labelHeight, letterWidth = 14, 7 // of the text at the end of a curve
 )
+
+// chartStyle colours all but the curves.
+const chartStyle = `<style>.paper{fill:#ffffff}.ink{fill:#222222}.soft{fill:#555555}.grid{stroke:#e4e4e4}.frame{stroke:#999999;fill:none}` +
+	`@media (prefers-color-scheme:dark){.paper{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9da7b3}.grid{stroke:#272e38}.frame{stroke:#6e7681}}</style>`
 
 // maxColumns is the number of horizontal places a curve is thinned out to; the highest and the lowest value of each stay, so that no
 // spike is lost.
 const maxColumns = 720
 
-// write draws the chart. Points that are not finite are left out.
-func (c chart) write(w io.Writer) error {
-	box := c.bounds()
+// Write draws the chart. Points that are not finite are left out.
+func (c Chart) Write(w io.Writer) error {
+	each := singleWidth
+	if len(c.Panels) > 1 {
+		each = severalEach
+	}
+	width := each * max(1, len(c.Panels))
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n",
-		chartWidth, chartHeight, chartWidth, chartHeight)
-	fmt.Fprintf(out, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", chartWidth, chartHeight)
-	fmt.Fprintf(out, `<text x="%d" y="24" font-size="15" fill="#222222">%s</text>`+"\n", chartLeft, escape(c.title))
-	box.grid(out, c.xLabel, c.yLabel)
-	legend := float64(chartWidth - chartRight)
-	for _, s := range c.series {
-		box.curve(out, s)
-		legend -= 30 + 7*float64(len(s.name))
-		fmt.Fprintf(out, `<line x1="%s" y1="20" x2="%s" y2="20" stroke="%s" stroke-width="3"/><text x="%s" y="24" fill="#222222">%s</text>`+"\n",
-			px(legend), px(legend+16), s.color, px(legend+20), escape(s.name))
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n%s\n",
+		width, chartHeight, width, chartHeight, chartStyle)
+	fmt.Fprintf(out, `<rect class="paper" width="%d" height="%d"/>`+"\n", width, chartHeight)
+	fmt.Fprintf(out, `<text class="ink" x="%d" y="24" font-size="15">%s</text>`+"\n", chartLeft, escape(c.Title))
+	for i, p := range c.Panels {
+		p.draw(out, i, each)
 	}
 	fmt.Fprintln(out, "</svg>")
 	return out.Flush()
 }
 
-// plot maps values to pixels.
-type plot struct {
-	x0, x1, y0, y1 float64 // values at the edges
-	xs, ys         []float64
-}
-
-func (c chart) bounds() plot {
-	p := plot{x0: math.Inf(1), x1: math.Inf(-1), y0: math.Inf(1), y1: math.Inf(-1)}
-	for _, s := range c.series {
-		for _, q := range s.points {
-			if !finite(q.x) || !finite(q.y) {
-				continue
-			}
-			p.x0, p.x1 = min(p.x0, q.x), max(p.x1, q.x)
-			p.y0, p.y1 = min(p.y0, q.y), max(p.y1, q.y)
+// box is where panel number i of that width has its axes.
+func (p Panel) box(i, width int) plot {
+	right := chartRight
+	if p.Direct {
+		for _, s := range p.Series {
+			right = max(right, 26+letterWidth*len(s.Name))
 		}
 	}
-	if p.x0 > p.x1 {
-		p.x0, p.x1, p.y0, p.y1 = 0, 1, 0, 1
-	}
-	if p.x0 == p.x1 {
-		p.x1++
-	}
-	if p.y0 == p.y1 {
-		p.y0, p.y1 = p.y0-.5, p.y1+.5
-	}
-	p.xs = ticks(p.x0, p.x1, 8)
-	p.ys = ticks(p.y0, p.y1, 6)
-	// The vertical axis ends on ticks, so that a curve does not run along the frame.
-	step := p.ys[1] - p.ys[0]
-	p.y0, p.y1 = math.Floor(p.y0/step)*step, math.Ceil(p.y1/step)*step
-	p.ys = ticks(p.y0, p.y1, 6)
-	return p
+	b := plot{left: float64(i*width + chartLeft), right: float64((i+1)*width - right), top: chartTop, bottom: chartHeight - chartBottom}
+	b.scale(p)
+	return b
 }
 
-// ticks returns at least two round values in about [a, b], about n of them.
-func ticks(a, b float64, n int) []float64 {
-	raw := (b - a) / float64(n)
-	step := math.Pow(10, math.Floor(math.Log10(raw)))
-	for _, m := range []float64{1, 2, 2.5, 5, 10} {
-		if m*step >= raw {
-			step *= m
-			break
+func (p Panel) draw(out io.Writer, i, width int) {
+	box := p.box(i, width)
+	box.grid(out, p.XLabel, p.YLabel)
+	fmt.Fprintf(out, `<clipPath id="panel%d"><rect x="%s" y="%s" width="%s" height="%s"/></clipPath><g clip-path="url(#panel%d)">`+"\n",
+		i, px(box.left-4), px(box.top-4), px(box.right-box.left+8), px(box.bottom-box.top+8), i)
+	for _, s := range p.Series {
+		box.curve(out, s)
+	}
+	fmt.Fprintln(out, "</g>")
+	if p.Direct {
+		box.names(out, p.Series)
+		return
+	}
+	legend := float64((i+1)*width - chartRight)
+	for _, s := range p.Series {
+		if s.Name == "" {
+			continue
+		}
+		legend -= float64(30 + letterWidth*len(s.Name))
+		fmt.Fprintf(out, `<line x1="%s" y1="20" x2="%s" y2="20" stroke="%s" stroke-width="3"/><text class="ink" x="%s" y="24">%s</text>`+"\n",
+			px(legend), px(legend+16), s.Color, px(legend+20), escape(s.Name))
+	}
+}
+
+// names writes each name in the right margin, as near to the end of its curve as the others allow, with a line between the two.
+func (p plot) names(out io.Writer, series []Series) {
+	type place struct {
+		Series
+		x, y, at float64 // the end of the curve, and where the name stands
+	}
+	var places []place
+	for _, s := range series {
+		points := thin(s.Points, p.x0, p.x1)
+		if s.Name == "" || len(points) == 0 {
+			continue
+		}
+		end := points[len(points)-1]
+		y := min(max(p.py(end.Y), p.top), p.bottom)
+		places = append(places, place{s, p.px(end.X), y, y})
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return sign(a.y - b.y) })
+	// Downwards each keeps clear of the one above it; what has come too low goes back up.
+	for i := range places {
+		if i > 0 {
+			places[i].at = max(places[i].at, places[i-1].at+labelHeight)
 		}
 	}
-	var out []float64
-	for i := math.Ceil(a/step - 1e-9); i*step <= b+step*1e-9; i++ {
-		out = append(out, i*step)
+	limit := p.bottom
+	for i := len(places) - 1; i >= 0; i-- {
+		places[i].at = min(places[i].at, limit)
+		limit = places[i].at - labelHeight
 	}
-	for len(out) < 2 {
-		out = append(out, a+float64(len(out))*step)
+	for _, l := range places {
+		fmt.Fprintf(out, `<polyline fill="none" stroke="%s" stroke-opacity="0.6" stroke-dasharray="2 2" points="%s,%s %s,%s %s,%s"/>`+"\n",
+			l.Color, px(l.x), px(l.y), px(p.right), px(l.y), px(p.right+12), px(l.at))
+		fmt.Fprintf(out, `<text x="%s" y="%s" font-weight="bold" fill="%s">%s</text>`+"\n", px(p.right+15), px(l.at+4), l.Color, escape(l.Name))
 	}
-	return out
 }
 
-func (p plot) px(x float64) float64 {
-	return chartLeft + (x-p.x0)/(p.x1-p.x0)*(chartWidth-chartLeft-chartRight)
-}
-
-func (p plot) py(y float64) float64 {
-	return chartTop + (p.y1-y)/(p.y1-p.y0)*(chartHeight-chartTop-chartBottom)
-}
-
-func (p plot) grid(out io.Writer, xLabel, yLabel string) {
-	const bottom = chartHeight - chartBottom
-	for _, x := range p.xs {
-		fmt.Fprintf(out, `<line x1="%[1]s" y1="%[2]d" x2="%[1]s" y2="%[3]d" stroke="#e4e4e4"/><text x="%[1]s" y="%[4]d" text-anchor="middle" fill="#555555">%[5]s</text>`+"\n",
-			px(p.px(x)), chartTop, bottom, bottom+16, label(x))
+func sign(v float64) int {
+	switch {
+	case v < 0:
+		return -1
+	case v > 0:
+		return 1
 	}
-	for _, y := range p.ys {
-		fmt.Fprintf(out, `<line x1="%[1]d" y1="%[2]s" x2="%[3]d" y2="%[2]s" stroke="#e4e4e4"/><text x="%[4]d" y="%[5]s" text-anchor="end" fill="#555555">%[6]s</text>`+"\n",
-			chartLeft, px(p.py(y)), chartWidth-chartRight, chartLeft-6, px(p.py(y)+4), label(y))
-	}
-	fmt.Fprintf(out, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#999999"/>`+"\n",
-		chartLeft, chartTop, chartWidth-chartLeft-chartRight, bottom-chartTop)
-	fmt.Fprintf(out, `<text x="%d" y="%d" text-anchor="middle" fill="#222222">%s</text>`+"\n",
-		(chartLeft+chartWidth-chartRight)/2, chartHeight-14, escape(xLabel))
-	middle := (chartTop + bottom) / 2
-	fmt.Fprintf(out, `<text x="16" y="%[1]d" text-anchor="middle" fill="#222222" transform="rotate(-90 16 %[1]d)">%[2]s</text>`+"\n", middle, escape(yLabel))
+	return 0
 }
 
-func (p plot) curve(out io.Writer, s series) {
-	points := thin(s.points, p.x0, p.x1)
+func (p plot) curve(out io.Writer, s Series) {
+	points := thin(s.Points, p.x0, p.x1)
 	if len(points) == 0 {
 		return
 	}
-	fmt.Fprintf(out, `<polyline fill="none" stroke="%s" stroke-width="1.5" stroke-linejoin="round" points="`, s.color)
+	style := ` stroke-width="1.8"`
+	if s.Faint {
+		style = ` stroke-width="1" stroke-opacity="0.4"`
+	}
+	if s.Dashed {
+		style += ` stroke-dasharray="6 4"`
+	}
+	fmt.Fprintf(out, `<polyline fill="none" stroke="%s"%s stroke-linejoin="round" points="`, s.Color, style)
 	for i, q := range points {
 		if i > 0 {
 			fmt.Fprint(out, " ")
 		}
-		fmt.Fprintf(out, "%s,%s", px(p.px(q.x)), px(p.py(q.y)))
+		fmt.Fprintf(out, "%s,%s", px(p.px(q.X)), px(p.py(q.Y)))
 	}
 	fmt.Fprintln(out, `"/>`)
-	if s.dots {
+	if s.Dots {
 		for _, q := range points {
-			fmt.Fprintf(out, `<circle cx="%s" cy="%s" r="3" fill="%s"/>`+"\n", px(p.px(q.x)), px(p.py(q.y)), s.color)
+			fmt.Fprintf(out, `<circle cx="%s" cy="%s" r="3" fill="%s"/>`+"\n", px(p.px(q.X)), px(p.py(q.Y)), s.Color)
 		}
 	}
 }
 
 // thin keeps the finite points and, of many that fall into one column, the lowest and the highest in their order.
-func thin(points []point, x0, x1 float64) []point {
-	var out []point
+func thin(points []Point, x0, x1 float64) []Point {
+	var out []Point
 	column, low, high := -1, -1, -1
 	flush := func() {
 		if column < 0 {
@@ -172,19 +197,19 @@ func thin(points []point, x0, x1 float64) []point {
 		}
 	}
 	for i, q := range points {
-		if !finite(q.x) || !finite(q.y) {
+		if !finite(q.X) || !finite(q.Y) {
 			continue
 		}
-		c := int((q.x - x0) / (x1 - x0) * maxColumns)
+		c := int((q.X - x0) / (x1 - x0) * maxColumns)
 		if c != column {
 			flush()
 			column, low, high = c, i, i
 			continue
 		}
-		if q.y < points[low].y {
+		if q.Y < points[low].Y {
 			low = i
 		}
-		if q.y > points[high].y {
+		if q.Y > points[high].Y {
 			high = i
 		}
 	}
@@ -193,12 +218,6 @@ func thin(points []point, x0, x1 float64) []point {
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
-// px is a coordinate with a tenth of a pixel.
-func px(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
-
-// label is a tick's value without noise in its last digits.
-func label(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
 

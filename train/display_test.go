@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"math"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +106,7 @@ func TestTexts(t *testing.T) {
 }
 
 func TestChart(t *testing.T) {
-	var steep []point
+	var steep []Point
 	for i := range 5000 {
 		y := 5.5 * math.Exp(-float64(i)/1000)
 		switch i {
@@ -115,36 +117,69 @@ func TestChart(t *testing.T) {
 		case 3001:
 			y = math.Inf(1)
 		}
-		steep = append(steep, point{float64(i), y})
+		steep = append(steep, Point{float64(i), y})
 	}
-	c := chart{
-		title: "a < b & c", xLabel: "step", yLabel: "loss",
-		series: []series{{name: "training", color: "#1f77b4", points: steep}, {name: "validation", color: "#d62728", dots: true, points: []point{{1, 5}, {5000, 1}}}},
-	}
+	c := Chart{Title: "a < b & c", Panels: []Panel{{XLabel: "step", YLabel: "loss", Series: []Series{
+		{Name: "training", Color: "#1f77b4", Points: steep}, {Name: "validation", Color: "#d62728", Dots: true, Points: []Point{{1, 5}, {5000, 1}}},
+	}}}}
 	var out bytes.Buffer
-	require.NoError(t, c.write(&out))
-	d := xml.NewDecoder(bytes.NewReader(out.Bytes()))
-	for {
-		_, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(t, err, "the picture is well-formed")
-	}
+	require.NoError(t, c.Write(&out))
+	requireXML(t, out.Bytes())
 	text := out.String()
 	assert.NotContains(t, text, "NaN")
 	assert.NotContains(t, text, "Inf")
 	assert.Contains(t, text, "a &lt; b &amp; c")
-	box := c.bounds()
+	box := c.Panels[0].box(0, singleWidth)
 	assert.Contains(t, text, px(box.px(2500))+","+px(box.py(40)), "the spike is drawn")
 	assert.Less(t, len(thin(steep, 0, 5000)), 2*maxColumns+2)
 
 	// Nothing, one point, a flat line.
-	for _, s := range [][]point{nil, {{3, 2}}, {{1, 2}, {2, 2}}} {
+	for _, s := range [][]Point{nil, {{3, 2}}, {{1, 2}, {2, 2}}} {
 		out.Reset()
-		require.NoError(t, chart{series: []series{{name: "x", points: s}}}.write(&out))
+		require.NoError(t, Chart{Panels: []Panel{{Direct: true, Series: []Series{{Name: "x", Points: s}}}}}.Write(&out))
 		assert.NotContains(t, out.String(), "NaN")
 	}
+}
+
+// requireXML fails where a picture is not well-formed.
+func requireXML(t *testing.T, picture []byte) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(picture))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err)
+	}
+}
+
+// Names at the ends of curves that end together keep clear of each other and inside the panel, in the order of the curves.
+func TestNamesOfCurvesKeepClear(t *testing.T) {
+	panel := Panel{Direct: true, Top: 4}
+	for i, name := range []string{"c", "a", "b", "off"} {
+		end := []float64{2.002, 2, 2.001, 900}[i]
+		panel.Series = append(panel.Series, Series{Name: name, Color: "#123456", Points: []Point{{0, 5}, {100, end}}})
+	}
+	var out bytes.Buffer
+	require.NoError(t, Chart{Panels: []Panel{panel, panel}}.Write(&out))
+	requireXML(t, out.Bytes())
+	box := panel.box(1, severalEach)
+	assert.Equal(t, 4.0, box.y1, "what is above the top does not stretch the axis")
+	at := map[string]float64{}
+	for _, m := range regexp.MustCompile(`<text x="([\d.]+)" y="([\d.]+)" font-weight="bold" fill="#123456">(\w+)<`).FindAllStringSubmatch(out.String(), -1) {
+		x, err := strconv.ParseFloat(m[1], 64)
+		require.NoError(t, err)
+		y, err := strconv.ParseFloat(m[2], 64)
+		require.NoError(t, err)
+		assert.Less(t, x, float64(2*severalEach-letterWidth*len(m[3])))
+		at[m[3]] = y
+	}
+	require.Len(t, at, 4)
+	assert.InDelta(t, box.top+4, at["off"], 0.1, "a curve that leaves the panel has its name at the top")
+	assert.GreaterOrEqual(t, at["b"]-at["c"], float64(labelHeight))
+	assert.GreaterOrEqual(t, at["a"]-at["b"], float64(labelHeight))
+	assert.LessOrEqual(t, at["a"], box.bottom+4)
 }
 
 func TestTicks(t *testing.T) {

@@ -41,7 +41,7 @@ func writeReport(dir, title string, known facts, settings []Setting) error {
 		return err
 	}
 	var picture, out bytes.Buffer
-	if err := lossChart(title, steps, evals).write(&picture); err != nil {
+	if err := lossChart(title, steps, evals).Write(&picture); err != nil {
 		return fmt.Errorf("train: report: %w", err)
 	}
 	fmt.Fprintf(&out, "# %s\n\n![loss over steps](%s)\n\n", title, chartFile)
@@ -75,25 +75,25 @@ func writeReport(dir, title string, known facts, settings []Setting) error {
 }
 
 // lossChart draws training loss, its running mean and validation loss over steps.
-func lossChart(title string, steps []Metrics, evals []EvalMetrics) chart {
-	var raw, mean, validation []point
+func lossChart(title string, steps []Metrics, evals []EvalMetrics) Chart {
+	var raw, mean, validation []Point
 	var w window
 	for _, m := range steps {
-		raw = append(raw, point{float64(m.Step), float64(m.Loss)})
+		raw = append(raw, Point{float64(m.Step), float64(m.Loss)})
 		w.add(float64(m.Loss))
-		mean = append(mean, point{float64(m.Step), w.mean()})
+		mean = append(mean, Point{float64(m.Step), w.mean()})
 	}
 	for _, e := range evals {
-		validation = append(validation, point{float64(e.Step), float64(e.Loss)})
+		validation = append(validation, Point{float64(e.Step), float64(e.Loss)})
 	}
-	c := chart{title: title, xLabel: "step", yLabel: "loss, nats a token", series: []series{
-		{name: "training", color: "#b5cfe8", points: raw},
-		{name: fmt.Sprintf("mean of %d", windowSize), color: "#1f5fa8", points: mean},
+	panel := Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []Series{
+		{Name: "training", Color: "#3d8bd9", Faint: true, Points: raw},
+		{Name: fmt.Sprintf("mean of %d", windowSize), Color: "#2f7fd0", Points: mean},
 	}}
 	if len(validation) > 0 {
-		c.series = append(c.series, series{name: "validation", color: "#d1495b", dots: true, points: validation})
+		panel.Series = append(panel.Series, Series{Name: "validation", Color: "#d1495b", Dots: true, Points: validation})
 	}
-	return c
+	return Chart{Title: title, Panels: []Panel{panel}}
 }
 
 // figures are the rows that come from the metrics.

@@ -1,0 +1,92 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// plot maps values to pixels inside the axes of a panel.
+type plot struct {
+	left, right, top, bottom float64 // the box
+	x0, x1, y0, y1           float64 // values at its edges
+	xs, ys                   []float64
+}
+
+// scale finds the range of all finite points, below the panel's top.
+func (p *plot) scale(panel Panel) {
+	p.x0, p.x1, p.y0, p.y1 = math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	for _, s := range panel.Series {
+		for _, q := range s.Points {
+			if !finite(q.X) || !finite(q.Y) {
+				continue
+			}
+			p.x0, p.x1 = min(p.x0, q.X), max(p.x1, q.X)
+			p.y0, p.y1 = min(p.y0, q.Y), max(p.y1, q.Y)
+		}
+	}
+	if p.x0 > p.x1 {
+		p.x0, p.x1, p.y0, p.y1 = 0, 1, 0, 1
+	}
+	if panel.Top != 0 && panel.Top > p.y0 {
+		p.y1 = min(p.y1, panel.Top)
+	}
+	if p.x0 == p.x1 {
+		p.x1++
+	}
+	if p.y0 == p.y1 {
+		p.y0, p.y1 = p.y0-.5, p.y1+.5
+	}
+	p.xs = ticks(p.x0, p.x1, 8)
+	p.ys = ticks(p.y0, p.y1, 6)
+	// The vertical axis ends on ticks, so that a curve does not run along the frame.
+	step := p.ys[1] - p.ys[0]
+	p.y0, p.y1 = math.Floor(p.y0/step)*step, math.Ceil(p.y1/step)*step
+	p.ys = ticks(p.y0, p.y1, 6)
+}
+
+// ticks returns at least two round values in about [a, b], about n of them.
+func ticks(a, b float64, n int) []float64 {
+	raw := (b - a) / float64(n)
+	step := math.Pow(10, math.Floor(math.Log10(raw)))
+	for _, m := range []float64{1, 2, 2.5, 5, 10} {
+		if m*step >= raw {
+			step *= m
+			break
+		}
+	}
+	var out []float64
+	for i := math.Ceil(a/step - 1e-9); i*step <= b+step*1e-9; i++ {
+		out = append(out, i*step)
+	}
+	for len(out) < 2 {
+		out = append(out, a+float64(len(out))*step)
+	}
+	return out
+}
+
+func (p plot) px(x float64) float64 { return p.left + (x-p.x0)/(p.x1-p.x0)*(p.right-p.left) }
+
+func (p plot) py(y float64) float64 { return p.top + (p.y1-y)/(p.y1-p.y0)*(p.bottom-p.top) }
+
+func (p plot) grid(out io.Writer, xLabel, yLabel string) {
+	for _, x := range p.xs {
+		fmt.Fprintf(out, `<line class="grid" x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s"/><text class="soft" x="%[1]s" y="%[4]s" text-anchor="middle">%[5]s</text>`+"\n",
+			px(p.px(x)), px(p.top), px(p.bottom), px(p.bottom+16), label(x))
+	}
+	for _, y := range p.ys {
+		fmt.Fprintf(out, `<line class="grid" x1="%[1]s" y1="%[2]s" x2="%[3]s" y2="%[2]s"/><text class="soft" x="%[4]s" y="%[5]s" text-anchor="end">%[6]s</text>`+"\n",
+			px(p.left), px(p.py(y)), px(p.right), px(p.left-6), px(p.py(y)+4), label(y))
+	}
+	fmt.Fprintf(out, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`+"\n", px(p.left), px(p.top), px(p.right-p.left), px(p.bottom-p.top))
+	fmt.Fprintf(out, `<text class="ink" x="%s" y="%s" text-anchor="middle">%s</text>`+"\n", px((p.left+p.right)/2), px(p.bottom+36), escape(xLabel))
+	x, y := px(p.left-48), px((p.top+p.bottom)/2)
+	fmt.Fprintf(out, `<text class="ink" x="%[1]s" y="%[2]s" text-anchor="middle" transform="rotate(-90 %[1]s %[2]s)">%[3]s</text>`+"\n", x, y, escape(yLabel))
+}
+
+// px is a coordinate with a tenth of a pixel.
+func px(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
+
+// label is a tick's value without noise in its last digits.
+func label(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
