@@ -1,0 +1,393 @@
+package kron
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/buffers/prng"
+	"gputrain/buffers/safetensors"
+)
+
+// goldenCase is a case of an independent float64 oracle in the numerics of eformer.
+type goldenCase struct {
+	Kind              string
+	FormatVersion     int `json:"format_version"`
+	Optimizer         string
+	Config            goldenConfig
+	LearningRates     []float64       `json:"learning_rates"`
+	ClipGrad          float64         `json:"clip_grad"`
+	WeightDecay       float64         `json:"weight_decay"`
+	WeightDecayMask   map[string]bool `json:"weight_decay_mask"`
+	AccumulationSteps int             `json:"gradient_accumulation_steps"`
+	Steps             int
+	Params            []struct {
+		Name    string
+		Shape   []int
+		Scanned bool
+	}
+	Expect []struct {
+		Step        int
+		UpdatesDone int64 `json:"updates_done"`
+		State       bool
+	}
+	StateSlots  map[string][]string `json:"state_slots"`
+	StateDTypes map[string]string   `json:"state_dtypes"`
+	Layout      struct {
+		DenseBlocks [][]any `json:"dense_blocks"`
+	}
+
+	tensors *safetensors.File
+}
+
+type goldenConfig struct {
+	Style            string `json:"lr_style"`
+	B1               float64
+	NormalizeGrads   bool    `json:"normalize_grads"`
+	MaxSizeDense     int     `json:"max_size_dense"`
+	PreconditionerLR float64 `json:"preconditioner_lr"`
+	InitScale        float64 `json:"preconditioner_init_scale"`
+	DType            string
+	BlockSize        int             `json:"block_size"`
+	NoiseScale       float64         `json:"noise_scale"`
+	WeightDecay      float64         `json:"weight_decay"`
+	WeightDecayMask  map[string]bool `json:"weight_decay_mask"`
+}
+
+type goldenTolerance struct {
+	Rtol, Atol float64
+	RelMax     float64 `json:"atol_rel_max"`
+}
+
+// compare returns the worst ratio of error to tolerance; more than 1 fails, and so does NaN.
+func (tol goldenTolerance) compare(got, want []float32) float64 {
+	if len(got) != len(want) {
+		return math.Inf(1)
+	}
+	size := 0.0
+	for _, w := range want {
+		size = max(size, math.Abs(float64(w)))
+	}
+	worst := 0.0
+	for i, w := range want {
+		diff := math.Abs(float64(got[i]) - float64(w))
+		if allowed := tol.Atol + tol.Rtol*math.Abs(float64(w)) + tol.RelMax*size; math.IsNaN(diff) {
+			return math.Inf(1)
+		} else if diff > 0 {
+			worst = max(worst, diff/allowed)
+		}
+	}
+	return worst
+}
+
+func TestGoldenToleranceRejects(t *testing.T) {
+	tol := goldenTolerance{Rtol: 1e-3, Atol: 1e-6, RelMax: 1e-4}
+	want := []float32{1, 0, -2}
+	assert.LessOrEqual(t, tol.compare([]float32{1.001, 0.0002, -2}, want), 1.0)
+	assert.Greater(t, tol.compare([]float32{1.002, 0, -2}, want), 1.0)
+	assert.Greater(t, tol.compare([]float32{1, 0, 2}, want), 1.0)
+	assert.Greater(t, tol.compare([]float32{1, float32(math.NaN()), -2}, want), 1.0)
+	assert.Greater(t, tol.compare(want[:2], want), 1.0)
+}
+
+func readGolden(t *testing.T, folder, kind string, out any) *safetensors.File {
+	text, err := os.ReadFile(filepath.Join(folder, "case.json"))
+	require.NoError(t, err)
+	var head struct {
+		Kind          string
+		FormatVersion int `json:"format_version"`
+	}
+	require.NoError(t, json.Unmarshal(text, &head))
+	require.Equal(t, kind, head.Kind)
+	require.Equal(t, 1, head.FormatVersion)
+	require.NoError(t, json.Unmarshal(text, out))
+	file, err := safetensors.Open(filepath.Join(folder, "tensors.safetensors"))
+	require.NoError(t, err)
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+func float32Tensor(t *testing.T, file *safetensors.File, name string) []float32 {
+	data, err := file.Float32(name)
+	require.NoError(t, err)
+	return data
+}
+
+func float64Tensor(t *testing.T, file *safetensors.File, name string) []float64 {
+	var out []float64
+	for _, x := range float32Tensor(t, file, name) {
+		out = append(out, float64(x))
+	}
+	return out
+}
+
+// TestTwinFollowsGoldenCases puts the plain surroundings of the two optimizers around the twin: mean of gradients, clip, momentum, RMS
+// limit, decay, rate.
+func TestTwinFollowsGoldenCases(t *testing.T) {
+	folders, err := filepath.Glob("testdata/*")
+	require.NoError(t, err)
+	ran := 0
+	for _, folder := range folders {
+		if filepath.Base(folder) == "wk_unit" {
+			continue
+		}
+		ran++
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			var c goldenCase
+			var tolerances struct {
+				Tolerance struct {
+					Params goldenTolerance
+					State  map[string]goldenTolerance
+				}
+			}
+			c.tensors = readGolden(t, folder, "optimizer", &c)
+			readGolden(t, folder, "optimizer", &tolerances)
+			r := newGoldenRun(t, &c)
+			worst := 0.0
+			check := func(name string, tol goldenTolerance, got []float32) {
+				ratio := tol.compare(got, float32Tensor(t, c.tensors, name))
+				assert.LessOrEqual(t, ratio, 1.0, name)
+				worst = max(worst, ratio)
+			}
+			for step := range c.Steps {
+				r.call(t, step)
+				for _, e := range c.Expect {
+					if e.Step != step {
+						continue
+					}
+					prefix := fmt.Sprintf("expect/%d/", step)
+					require.Equal(t, e.UpdatesDone, r.updates)
+					for _, p := range c.Params {
+						check(prefix+"params/"+p.Name, tolerances.Tolerance.Params, narrow(r.params[p.Name]))
+					}
+					if !e.State {
+						continue
+					}
+					state := r.state()
+					for _, slot := range slices.Sorted(maps.Keys(c.StateSlots)) {
+						for _, leaf := range c.StateSlots[slot] {
+							got, ok := state[slot+"/"+leaf]
+							require.True(t, ok, "%s of %s", slot, leaf)
+							check(prefix+"state/"+slot+"/"+leaf, tolerances.Tolerance.State[slot], got)
+							if c.StateDTypes[slot] == "bfloat16" {
+								assert.Equal(t, exactBF16(got), got)
+							}
+						}
+					}
+				}
+			}
+			t.Logf("worst error: %.3g of what is allowed", worst)
+		})
+	}
+	assert.NotZero(t, ran)
+}
+
+func narrow(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i := range x {
+		out[i] = float32(x[i])
+	}
+	return out
+}
+
+func bf16(x float64) float64 { return float64(buffers.DecodeBF16(buffers.EncodeBF16(float32(x)))) }
+
+func exactBF16(x []float32) []float32 {
+	out := make([]float32, len(x))
+	for i := range x {
+		out[i] = float32(bf16(float64(x[i])))
+	}
+	return out
+}
+
+// goldenRun is an optimizer around the twin.
+type goldenRun struct {
+	*goldenCase
+	twin            *Twin
+	plan            *Plan
+	params, mu, acc map[string][]float64
+	updates         int64
+}
+
+func newGoldenRun(t *testing.T, c *goldenCase) *goldenRun {
+	r := &goldenRun{goldenCase: c, params: map[string][]float64{}, mu: map[string][]float64{}, acc: map[string][]float64{}}
+	var leaves []Leaf
+	for _, p := range c.Params {
+		leaves = append(leaves, Leaf{Path: p.Name, Shape: p.Shape, Scanned: p.Scanned})
+		r.params[p.Name] = float64Tensor(t, c.tensors, "params/"+p.Name)
+		r.mu[p.Name] = make([]float64, len(r.params[p.Name]))
+		r.acc[p.Name] = make([]float64, len(r.params[p.Name]))
+	}
+	config := Config{
+		Method: Method(c.Optimizer), BlockSize: c.Config.BlockSize, MaxSizeDense: c.Config.MaxSizeDense, PreconditionerLR: c.Config.PreconditionerLR,
+		InitScale: c.Config.InitScale, DType: buffers.F32, NoiseScale: c.Config.NoiseScale,
+	}
+	if c.Config.DType == "bfloat16" {
+		config.DType = buffers.BF16
+	}
+	var err error
+	r.plan, err = NewPlan(leaves, config)
+	require.NoError(t, err)
+	r.twin, err = NewTwin(r.plan, nil)
+	require.NoError(t, err)
+	return r
+}
+
+// call takes one gradient; every k-th makes an update.
+func (r *goldenRun) call(t *testing.T, step int) {
+	k := max(r.AccumulationSteps, 1)
+	grads := map[string][]float64{}
+	for name, acc := range r.acc {
+		g := float64Tensor(t, r.tensors, fmt.Sprintf("grads/%d/%s", step, name))
+		for i := range acc {
+			acc[i] += (g[i] - acc[i]) / float64(step%k+1)
+			grads[name] = append(grads[name], acc[i])
+			acc[i] = float64(float32(acc[i]))
+		}
+	}
+	if step%k != k-1 {
+		return
+	}
+	for _, acc := range r.acc {
+		clear(acc)
+	}
+	if r.ClipGrad > 0 {
+		squares := 0.0
+		for _, name := range slices.Sorted(maps.Keys(grads)) {
+			squares += rowSquares(grads[name], 1)[0]
+		}
+		if norm := math.Sqrt(squares); norm >= r.ClipGrad {
+			for _, g := range grads {
+				for i := range g {
+					g[i] *= r.ClipGrad / norm
+				}
+			}
+		}
+	}
+	r.updates++
+	for name := range grads {
+		grads[name] = r.momentum(name, grads[name])
+	}
+	require.NoError(t, r.twin.Update(r.updates, grads, false, false))
+	lr := r.LearningRates[r.updates-1]
+	for name, u := range grads {
+		limit := 1.1 / max(rootMeanSquare(u), 1.1)
+		p := r.params[name]
+		for i := range u {
+			u[i] *= limit
+			if r.Config.Style == "adam" {
+				u[i] /= 5
+			}
+			if masked(r.Config.WeightDecayMask, name) {
+				u[i] += r.Config.WeightDecay * p[i]
+			}
+			external := 0.0
+			if masked(r.WeightDecayMask, name) {
+				external = r.WeightDecay * p[i]
+			}
+			p[i] = float64(float32(p[i] - lr*(u[i]+external)))
+		}
+	}
+}
+
+func masked(mask map[string]bool, name string) bool { return mask == nil || mask[name] }
+
+// momentum is the mean of gradients with its bias corrected, of norm one with normalize_grads.
+func (r *goldenRun) momentum(name string, g []float64) []float64 {
+	store, b1 := func(x float64) float64 { return float64(float32(x)) }, r.Config.B1
+	if r.plan.Config.isBF16() {
+		store, b1 = bf16, bf16(b1)
+	}
+	if r.Config.B1 > 0 {
+		for i := range g {
+			mean := (1-r.Config.B1)*g[i] + store(b1*r.mu[name][i])
+			r.mu[name][i] = store(mean)
+			g[i] = store(mean / (1 - math.Pow(r.Config.B1, float64(r.updates))))
+		}
+	}
+	if r.Config.NormalizeGrads {
+		norm := math.Sqrt(rowSquares(g, 1)[0])
+		for i := range g {
+			g[i] /= norm + 1e-6
+		}
+	}
+	return g
+}
+
+// state has the names of the cases: slot/leaf, slot/dense with blocks padded to the block size.
+func (r *goldenRun) state() map[string][]float32 {
+	out := map[string][]float32{}
+	for name := range r.mu {
+		out["mu/"+name], out["acc/"+name] = narrow(r.mu[name]), narrow(r.acc[name])
+	}
+	for _, h := range r.twin.Tensors() {
+		for _, slot := range []string{"Ql", "Qr", "Ll", "Lr"} {
+			if h.Path == "dense/"+slot {
+				out[slot+"/dense"] = padMatrices(h, r.plan.Config.BlockSize)
+			}
+			for _, m := range r.plan.Leaves {
+				if h.Path == "leaf/"+m.Path+"/"+slot {
+					out[slot+"/"+m.Path] = padMatrices(h, r.plan.Config.BlockSize)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// padMatrices pads the matrices of a stack with zeros; stacks of vectors stay.
+func padMatrices(h buffers.Host, size int) []float32 {
+	if len(h.Shape) != 3 {
+		return h.Data
+	}
+	out := make([]float32, h.Shape[0]*size*size)
+	for i := range h.Shape[0] {
+		for r := range h.Shape[1] {
+			copy(out[(i*size+r)*size:], h.Data[(i*h.Shape[1]+r)*h.Shape[2]:][:h.Shape[2]])
+		}
+	}
+	return out
+}
+
+// TestBoundAndProcrustesGolden runs single matrices.
+func TestBoundAndProcrustesGolden(t *testing.T) {
+	var c struct {
+		Entries []struct {
+			Index, N, Valid int
+			Key             prng.Key
+		}
+		Tolerance goldenTolerance
+	}
+	file := readGolden(t, "testdata/wk_unit", "wk_unit", &c)
+	require.NotEmpty(t, c.Entries)
+	for _, e := range c.Entries {
+		config := Config{BlockSize: e.N, DType: buffers.F32}
+		load := func(name string) []float64 {
+			padded := float64Tensor(t, file, fmt.Sprintf("%s/%d", name, e.Index))
+			var out []float64
+			for _, row := range rowsOf(padded, e.N)[:e.Valid] {
+				out = append(out, row[:e.Valid]...)
+			}
+			return out
+		}
+		check := func(name string, got []float32) {
+			want := float32Tensor(t, file, fmt.Sprintf("expect/%d/%s", e.Index, name))
+			assert.LessOrEqual(t, c.Tolerance.compare(got, want), 1.0, "%s of %d", name, e.Index)
+		}
+		check("norm_lower_bound_sym", []float32{float32(Bound(e.Key, load("sym"), e.Valid, false, config))})
+		if e.Valid > 1 {
+			check("norm_lower_bound_skew", []float32{float32(Bound(e.Key, load("skew"), e.Valid, true, config))})
+		}
+		turned := ProcrustesTwin(e.Key, load("q"), e.Valid, config)
+		check("procrustes", padMatrices(buffers.Host{Shape: []int{1, e.Valid, e.Valid}, Data: narrow(turned)}, e.N))
+	}
+}
