@@ -50,7 +50,7 @@ func ScaleByAdam(o AdamOptions) Transform {
 	}
 	e := element{
 		name:  name,
-		slots: []slot{{"mu", o.MuDType, half && !rounded}, {name: "nu", dtype: buffers.F32}},
+		slots: []slot{{name: "mu", dtype: o.MuDType, dither: half && !rounded}, {name: "nu", dtype: buffers.F32}},
 		scalars: []scalar{
 			fixed("b1", keep), fixed("b1c", 1-o.B1), fixed("b2", o.B2), fixed("b2c", 1-o.B2),
 			fixed("eps", o.Eps), fixed("eps_root", o.EpsRoot),

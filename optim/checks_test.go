@@ -102,12 +102,12 @@ func TestTableOfLeaves(t *testing.T) {
 	require.NoError(t, err)
 	p, err := newPlan(Chain(ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.9, MuDType: buffers.BF16}), AddDecayedWeights(1, MaskMatrices())))
 	require.NoError(t, err)
-	columns, err := p.resolve(layout.Leaves(), paths(layout.Leaves()))
+	r, err := p.resolve(layout.Leaves(), specs(layout.Leaves()))
 	require.NoError(t, err)
-	assert.Equal(t, []float32{0, 1}, columns)
+	assert.Equal(t, []float32{0, 1}, r.values)
 	var rows [][]uint32
 	for slab := range layout.Slabs() {
-		words, values := p.table(layout, slab, columns)
+		words, values := p.table(layout, slab, r, nil)
 		assert.Equal(t, []uint32{0, 0x3f800000}, words[values:])
 		for i := uint32(0); i < values; i += 3 {
 			rows = append(rows, words[i:i+3])

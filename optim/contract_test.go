@@ -363,9 +363,9 @@ func TestStagesAreTheWhole(t *testing.T) {
 		r := rand.New(rand.NewPCG(12, 12))
 		params := randomTree(r, oddSpecs, 1)
 		whole := newRig(t, d, tx, params, buffers.F32)
-		var all []string
+		var all []buffers.Spec
 		for _, p := range params {
-			all = append(all, p.Path)
+			all = append(all, buffers.Spec{Path: p.Path, Shape: p.Shape})
 		}
 		stages := []*rig{newStage(t, d, tx, params[:4], all), newStage(t, d, tx, params[4:], all)}
 		for range 3 {
@@ -398,7 +398,7 @@ func TestStagesAreTheWhole(t *testing.T) {
 	}, small)
 }
 
-func newStage(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Host, whole []string) *rig {
+func newStage(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Host, whole []buffers.Spec) *rig {
 	r := &rig{t: t, dev: d, tx: tx, programs: map[optim.Phase]*gpu.Program{}}
 	var err error
 	r.params, err = buffers.Upload(d, "params", params, buffers.F32)

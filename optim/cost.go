@@ -1,6 +1,12 @@
 package optim
 
-import "gputrain/buffers"
+import (
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
 
 // Cost is what an optimizer takes a parameter, with f32 params and gradients. Traffic is what an update reads and
 // writes, measurements included.
@@ -26,34 +32,42 @@ func (t Transform) Cost() Cost {
 	}
 	c.TrafficBytes += 2 * c.StateBytes
 	c.FLOPs++ // p + u
-	for _, before := range p.norms {
+	measured := slices.Clone(p.norms)
+	for _, s := range p.sums {
+		measured = append(measured, s.before)
+	}
+	for _, before := range measured {
 		c.TrafficBytes += word
 		c.FLOPs += 2
-		for _, s := range p.steps[:before] {
+		for _, s := range p.steps[p.segments[p.segmentOf(before)].first:before] {
 			for _, slot := range s.slots {
 				c.TrafficBytes += float64(slot.dtype.Bits()) / 8
 			}
 		}
 	}
+	for _, s := range p.steps {
+		if s.operator == nil {
+			continue
+		}
+		o := s.operator.cost()
+		c.StateBytes += o.StateBytes
+		c.TrafficBytes += o.TrafficBytes + 2*word // the update is stored before it and loaded behind it
+		c.FLOPs += o.FLOPs
+	}
 	return c
 }
 
-// Bytes is what a state for params of that layout takes on the device: State.Bytes without a device.
-func (t Transform) Bytes(layout *buffers.Layout) (uint64, error) {
-	p, err := newPlan(t)
+// Bytes is what a state for params of that layout takes on a device with these limits: State.Bytes, planned on none.
+func (t Transform) Bytes(layout *buffers.Layout, limits gpu.Limits) (uint64, error) {
+	params, err := buffers.NewTree(gpu.Dry(limits), "params", layout, buffers.F32)
+	if err != nil {
+		return 0, fmt.Errorf("optim: %s: %w", t.name, err)
+	}
+	defer params.Release()
+	s, err := t.Init(params)
 	if err != nil {
 		return 0, err
 	}
-	n := p.uniformBytes()
-	_, slots := p.state()
-	for _, s := range slots {
-		n += layout.Bytes(s.dtype)
-	}
-	for _, elements := range layout.Slabs() {
-		n += 4 * uint64(elements/buffers.BlockElements*p.stride()+len(layout.Leaves())*p.columns)
-	}
-	if len(p.norms) > 0 {
-		n += uint64(len(p.norms))*StatisticsBytes + partialBytes(normGroups(layout))
-	}
-	return n, nil
+	defer s.Release()
+	return s.Bytes(), nil
 }

@@ -186,7 +186,7 @@ func TestFusedKernelsFollowTheTwin(t *testing.T) {
 					}
 				}
 				assert.Equal(t, twin.Counts(), dev.state.Counts())
-				planned, err := tx.Bytes(dev.params.Layout())
+				planned, err := tx.Bytes(dev.params.Layout(), d.Limits())
 				require.NoError(t, err)
 				assert.Equal(t, planned, dev.state.Bytes())
 			})

@@ -2,7 +2,9 @@ package optim
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gputrain/buffers"
@@ -17,16 +19,17 @@ import (
 // job says which kernel of a plan is wanted, for trees of which dtypes.
 type job struct {
 	kind          jobKind
-	norm          int // of a normJob: which
+	index         int // of an updateJob: the segment; of a normJob and a sumJob: which
 	grads, params buffers.DType
 }
 
 type jobKind int
 
 const (
-	updateJob  jobKind = iota // all elements; stores state and params
+	updateJob  jobKind = iota // all elements of a segment; stores state and the update, the last one params
 	collectJob                // the accumulation alone; stores it
 	normJob                   // the elements before a norm; stores partial sums
+	sumJob                    // the elements before a sum by leaf; stores a partial sum a block
 )
 
 const (
@@ -34,54 +37,88 @@ const (
 	normSteps = 32 // vec4s that an invocation of the norm kernel sums
 )
 
-// operand is a tree as a kernel binds it. Gradients and params have places below those of the state.
+// operand is a tree as a kernel binds it. Gradients, params and the update between segments have places below those of the state.
 type operand struct {
-	name   string
-	place  int
-	dtype  buffers.DType
-	stored bool
-	dither bool
+	name    string
+	place   int
+	dtype   buffers.DType
+	route   int // whose own layout the tree has; -1: that of the params
+	stored  bool
+	written bool // not read
+	dither  bool
 }
 
 const (
-	paramsPlace = -2
-	gradsPlace  = -1
+	updatesPlace = -3
+	paramsPlace  = -2
+	gradsPlace   = -1
 )
 
-// fused is a kernel and what it binds after its params: scalars, trees, table, statistics, partial sums.
+// fused is a kernel and what it binds after its params: scalars, trees, table, statistics, sums by leaf, partial sums.
 type fused struct {
 	kernel     *gpu.Kernel
 	operands   []operand
 	statistics bool
-	partials   bool
+	leafSums   bool
 }
 
 // A fusion is a fused kernel in the making.
 type fusion struct {
 	plan       *plan
 	job        job
+	segment    segment
 	operands   []operand
+	routes     map[int]bool
 	body       strings.Builder
 	statistics bool
+	leafSums   bool
 }
 
 var placeholder = regexp.MustCompile(`\$[a-z0-9_]+`)
 
 // fuse writes the kernel of a job.
 func (p *plan) fuse(j job) (*fused, error) {
-	f := &fusion{plan: p, job: j}
-	f.use(operand{name: "g", place: gradsPlace, dtype: j.grads})
+	f := &fusion{plan: p, job: j, routes: map[int]bool{}}
+	before := 0
 	switch j.kind {
 	case updateJob:
-		f.use(operand{name: "p", place: paramsPlace, dtype: j.params, stored: true})
-		f.add(p.steps, true)
+		f.segment = p.segments[j.index]
+	case normJob:
+		before = p.norms[j.index]
+	case sumJob:
+		before = p.sums[j.index].before
+	}
+	if j.kind == normJob || j.kind == sumJob {
+		f.segment = p.segments[p.segmentOf(before)]
+	}
+	switch {
+	case j.kind == sumJob && p.sums[j.index].params:
+		f.use(operand{name: "g", place: paramsPlace, dtype: j.params, route: -1})
+	case f.segment.first == 0:
+		f.use(operand{name: "g", place: gradsPlace, dtype: j.grads, route: -1})
+	default:
+		f.use(operand{name: "g", place: updatesPlace, dtype: buffers.F32, route: -1})
+	}
+	switch j.kind {
+	case updateJob:
+		if f.segment.last {
+			f.use(operand{name: "p", place: paramsPlace, dtype: j.params, route: -1, stored: true})
+		}
+		f.add(p.steps[f.segment.first:f.segment.end], true)
+		if !f.segment.last {
+			f.use(operand{name: "next", place: updatesPlace, dtype: buffers.F32, route: -1, stored: true, written: true})
+		}
 		f.statistics = f.statistics || p.transform.skip
 	case collectJob:
 		only := p.steps[0]
 		only.wgsl = collect
 		f.add([]step{only}, true)
 	case normJob:
-		f.add(p.steps[:p.norms[j.norm]], false)
+		f.add(p.steps[f.segment.first:before], false)
+	case sumJob:
+		if !p.sums[j.index].params {
+			f.add(p.steps[f.segment.first:before], false)
+		}
 	}
 	return f.kernel()
 }
@@ -90,7 +127,12 @@ func (p *plan) fuse(j job) (*fused, error) {
 func (f *fusion) add(steps []step, stored bool) {
 	for _, s := range steps {
 		text := placeholder.ReplaceAllStringFunc(s.wgsl, func(name string) string { return f.replace(s, name[1:], stored) })
-		fmt.Fprintf(&f.body, "{ // %s\n%s\n}\n", s.name, text)
+		condition := ""
+		if s.route >= 0 {
+			f.routes[s.route] = true
+			condition = fmt.Sprintf("if (route_%d) ", s.route)
+		}
+		fmt.Fprintf(&f.body, "%s{ // %s\n%s\n}\n", condition, s.name, text)
 	}
 }
 
@@ -98,17 +140,23 @@ func (f *fusion) add(steps []step, stored bool) {
 func (f *fusion) replace(s step, name string, stored bool) string {
 	switch name {
 	case "p":
-		return f.use(operand{name: "p", place: paramsPlace, dtype: f.job.params})
+		return f.use(operand{name: "p", place: paramsPlace, dtype: f.job.params, route: -1})
 	case "norm":
 		f.statistics = true
 		return fmt.Sprintf("bitcast<f32>(statistics[%d].x)", s.norm)
 	case "bad":
 		f.statistics = true
 		return fmt.Sprintf("(statistics[%d].y != 0u)", s.norm)
+	case "leaf_squares":
+		return f.leafSum(s.leafSum)
+	case "param_squares":
+		return f.leafSum(s.paramSum)
 	}
 	for i, slot := range s.slots {
 		if slot.name == name {
-			return f.use(operand{name: s.slotNames[i], place: s.firstSlot + i, dtype: slot.dtype, stored: stored, dither: slot.dither})
+			return f.use(operand{
+				name: s.slotNames[i], place: s.firstSlot + i, dtype: slot.dtype, route: s.route, stored: stored, dither: slot.dither,
+			})
 		}
 	}
 	for i, c := range s.scalars {
@@ -124,12 +172,17 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 	panic("optim: fuse: " + s.name + ": unknown name $" + name)
 }
 
+func (f *fusion) leafSum(sum int) string {
+	f.leafSums = true
+	return fmt.Sprintf("leaf_sums[%du * params.leaves + (block >> 8u)]", sum)
+}
+
 // use binds a tree, once, and gives the variable that holds it.
 func (f *fusion) use(o operand) string {
 	for i, have := range f.operands {
 		if have.place == o.place {
 			f.operands[i].stored = have.stored || o.stored
-			return o.name
+			return have.name
 		}
 	}
 	f.operands = append(f.operands, o)
@@ -141,11 +194,8 @@ func scalarWord(i int) string { return fmt.Sprintf("scalars.words[%d].%c", i/4, 
 
 // kernel puts the parts into the source file of the job's kind.
 func (f *fusion) kernel() (*fused, error) {
-	file := "optim_update.wgsl"
-	if f.job.kind == normJob {
-		file = "optim_norm.wgsl"
-	}
-	out := &fused{operands: f.operands, statistics: f.statistics, partials: f.job.kind == normJob}
+	kind := f.job.kind
+	out := &fused{statistics: f.statistics, leafSums: f.leafSums}
 	bindings := []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "scalars", Access: gpu.Uniform}}
 	loads, stores := "var u = g;\n", ""
 	for _, o := range f.operands {
@@ -155,28 +205,33 @@ func (f *fusion) kernel() (*fused, error) {
 			stores += f.store(o)
 		}
 		bindings = append(bindings, gpu.Binding{Name: o.name + "_data", Access: access})
-		value := o.name + "_data[i]"
-		if o.dtype == buffers.BF16 {
-			value = "bf16_unpack4(" + value + ")"
+		if !o.written {
+			loads = load(o) + loads
 		}
-		keyword := "var"
-		if o.place < 0 {
-			keyword = "let"
-		}
-		loads = fmt.Sprintf("%s %s = %s;\n", keyword, o.name, value) + loads
 	}
+	out.operands = f.operands
 	bindings = append(bindings, gpu.Binding{Name: "table", Access: gpu.Read})
 	if f.statistics {
 		bindings = append(bindings, gpu.Binding{Name: "statistics", Access: gpu.Read})
 	}
-	constants := map[string]string{
-		"LOADS": loads, "BODY": f.body.String(), "LANES": fmt.Sprint(lanes),
-		"SCALARS": fmt.Sprint(f.plan.uniformBytes() / 16), "STRIDE": fmt.Sprint(f.plan.stride()), "COLUMNS": fmt.Sprint(f.plan.columns),
+	if f.leafSums {
+		bindings = append(bindings, gpu.Binding{Name: "leaf_sums", Access: gpu.Read})
 	}
-	if out.partials {
-		bindings = append(bindings, gpu.Binding{Name: "partials", Access: gpu.ReadWrite})
+	constants := map[string]string{
+		"LOADS": f.memberships() + loads, "BODY": f.body.String(), "LANES": fmt.Sprint(lanes),
+		"SCALARS": fmt.Sprint(f.plan.uniformBytes() / 16), "STRIDE": fmt.Sprint(f.plan.stride()),
+		"VALUES": fmt.Sprint(f.plan.columns + len(f.plan.routes)),
+	}
+	file := "optim_update.wgsl"
+	switch kind {
+	case normJob:
+		file = "optim_norm.wgsl"
 		constants["STEPS"] = fmt.Sprint(normSteps)
-	} else {
+		bindings = append(bindings, gpu.Binding{Name: "partials", Access: gpu.ReadWrite})
+	case sumJob:
+		file = "optim_leaf_sum.wgsl"
+		bindings = append(bindings, gpu.Binding{Name: "block_sums", Access: gpu.ReadWrite})
+	default:
 		constants["STORES"] = stores
 	}
 	constants["BINDINGS"] = declare(bindings[2:], f.operands)
@@ -191,14 +246,48 @@ func (f *fusion) kernel() (*fused, error) {
 }
 
 func (f *fusion) label() string {
-	return [...]string{updateJob: "update", collectJob: "collect", normJob: "norm"}[f.job.kind]
+	return [...]string{updateJob: "update", collectJob: "collect", normJob: "norm", sumJob: "leaf_sum"}[f.job.kind]
+}
+
+// memberships declares, for each route that the kernel's elements are on, whether the leaf at hand is on it, and which vec4 of the
+// route's own trees goes with i.
+func (f *fusion) memberships() string {
+	var b strings.Builder
+	for _, route := range slices.Sorted(maps.Keys(f.routes)) {
+		fmt.Fprintf(&b, "let route_%d = table[values + %du] != 0u;\n", route, f.plan.columns+route)
+		fmt.Fprintf(&b, "let i_%d = table[entry + %du] * 32u + (i & 31u);\n", route, f.plan.routeWord(route))
+	}
+	return b.String()
+}
+
+// place is the index of an operand's vec4.
+func (o operand) at() string {
+	if o.route >= 0 {
+		return fmt.Sprintf("i_%d", o.route)
+	}
+	return "i"
+}
+
+func load(o operand) string {
+	value := fmt.Sprintf("%s_data[%s]", o.name, o.at())
+	if o.dtype == buffers.BF16 {
+		value = "bf16_unpack4(" + value + ")"
+	}
+	keyword := "var"
+	if o.place < 0 {
+		keyword = "let"
+	}
+	return fmt.Sprintf("%s %s = %s;\n", keyword, o.name, value)
 }
 
 // store writes a tree back. Padding stays zero, and a parameter that gets no update keeps every bit.
 func (f *fusion) store(o operand) string {
 	value := o.name
-	if o.place == paramsPlace {
+	switch o.place {
+	case paramsPlace:
 		value = "select(p + u, p, u == vec4<f32>(0.0))"
+	case updatesPlace:
+		value = "u"
 	}
 	value = "select(vec4<f32>(0.0), " + value + ", live)"
 	switch {
@@ -208,9 +297,12 @@ func (f *fusion) store(o operand) string {
 	case o.dtype == buffers.BF16:
 		value = "bf16_pack4(" + value + ")"
 	}
-	text := fmt.Sprintf("%s_data[i] = %s;\n", o.name, value)
+	text := fmt.Sprintf("%s_data[%s] = %s;\n", o.name, o.at(), value)
+	if o.route >= 0 {
+		text = fmt.Sprintf("if (route_%d) { %s}\n", o.route, text)
+	}
 	accumulation := f.plan.transform.accumulate > 1 && o.place == 0 // is reset all the same
-	if f.plan.transform.skip && f.job.kind == updateJob && !accumulation {
+	if f.plan.transform.skip && f.job.kind == updateJob && !accumulation && o.place != updatesPlace {
 		text = "if (statistics[0].y == 0u) { " + text + "}\n"
 	}
 	return text
@@ -218,9 +310,12 @@ func (f *fusion) store(o operand) string {
 
 // declare writes the storage bindings, which follow the two uniforms.
 func declare(bindings []gpu.Binding, operands []operand) string {
+	kinds := map[string]string{
+		"table": "u32", "statistics": "vec4<u32>", "partials": "vec2<u32>", "leaf_sums": "f32", "block_sums": "f32",
+	}
 	var b strings.Builder
 	for i, binding := range bindings {
-		kind := map[string]string{"table": "u32", "statistics": "vec4<u32>", "partials": "vec2<u32>"}[binding.Name]
+		kind := kinds[binding.Name]
 		if i < len(operands) {
 			kind = "vec4<f32>"
 			if operands[i].dtype == buffers.BF16 {

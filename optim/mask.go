@@ -18,6 +18,8 @@ type Mask struct {
 	Patterns []string
 	Paths    map[string]bool
 	Matrices bool
+
+	choose func(buffers.Leaf) bool // an optimizer's own rule; has no form in JSON
 }
 
 // MaskPatterns chooses the leaves of which a pattern matches the path.
@@ -34,6 +36,10 @@ func MaskMatrices() *Mask { return &Mask{Matrices: true} }
 func (m *Mask) resolve(leaves []buffers.Leaf, whole []string) ([]bool, error) {
 	chosen := make([]bool, len(leaves))
 	switch {
+	case m.choose != nil:
+		for i, l := range leaves {
+			chosen[i] = m.choose(l)
+		}
 	case m.Matrices:
 		for i, l := range leaves {
 			chosen[i] = len(l.Shape) >= 2
@@ -82,13 +88,7 @@ func maskColumn(m *Mask) column {
 		if err != nil {
 			return nil, err
 		}
-		values := make([]float32, len(leaves))
-		for i, c := range chosen {
-			if c {
-				values[i] = 1
-			}
-		}
-		return values, nil
+		return asFloats(chosen), nil
 	}}
 }
 

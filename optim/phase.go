@@ -14,6 +14,9 @@ const (
 	// puts the statistics of all stages together (State.Statistics) and writes them back.
 	Measure
 	Apply
+	// Reuse is Emit, and ReuseApply Apply, for an update that keeps what is costly to refresh: preconditioners with a cadence.
+	Reuse
+	ReuseApply
 )
 
 func (p Phase) String() string {
@@ -26,6 +29,10 @@ func (p Phase) String() string {
 		return "measure"
 	case Apply:
 		return "apply"
+	case Reuse:
+		return "reuse"
+	case ReuseApply:
+		return "reuse apply"
 	}
 	return fmt.Sprintf("Phase(%d)", int(p))
 }

@@ -14,10 +14,26 @@ import (
 type plan struct {
 	transform Transform
 	steps     []step
-	norms     []int // norm j measures the update before step norms[j]
+	segments  []segment
+	routes    [][]membership
+	norms     []int     // norm j measures the update before step norms[j]
+	sums      []leafSum // sum j likewise, leaf by leaf
 	slots     int
 	scalars   int
 	columns   int
+}
+
+// A segment is a run of elementwise steps, first to before end, and the operator that ends it: step end, but for the last
+// segment. Each is one fused kernel; between two lies the update in a tree of its own.
+type segment struct {
+	first, end int
+	last       bool
+}
+
+// A leafSum is the sum of squares over each leaf of the update before a step, or of the parameters.
+type leafSum struct {
+	before int
+	params bool
 }
 
 // A step is an element with its places among all slots, scalars and columns, and the name of its count.
@@ -26,7 +42,9 @@ type step struct {
 	count                               string
 	slotNames                           []string
 	firstSlot, firstScalar, firstColumn int
+	route                               int // which of the plan's routes; -1 where it acts on every leaf
 	norm                                int // which norm $norm is; -1 where it asks for none
+	leafSum, paramSum                   int // which sums $leaf_squares and $param_squares are; -1 likewise
 }
 
 // Names of the counts that every state has: emitted updates, and calls collected since the last one.
@@ -46,12 +64,14 @@ func newPlan(t Transform) (*plan, error) {
 	p := &plan{transform: t}
 	counts := map[string]bool{updatesCount: true}
 	slots := map[string]bool{}
-	unchanged := -1 // the norm that still holds for the running update
+	norm, sum, paramSum := -1, -1, -1 // the measurements that still hold for the running update
 	if t.skip && t.accumulate <= 1 {
-		unchanged = p.addNorm(0)
+		norm = p.addNorm(0)
 	}
+	begin := 0
 	for i, e := range elements {
-		s := step{element: e, norm: -1, firstSlot: p.slots, firstScalar: p.scalars, firstColumn: p.columns}
+		s := step{element: e, norm: -1, leafSum: -1, paramSum: -1, firstSlot: p.slots, firstScalar: p.scalars, firstColumn: p.columns}
+		s.route = p.route(e.routes)
 		if t.accumulate > 1 && i == 0 {
 			s.count = miniStepCount
 			counts[s.count] = true
@@ -62,28 +82,80 @@ func newPlan(t Transform) (*plan, error) {
 			s.slotNames = append(s.slotNames, unique(slots, slot.name))
 		}
 		if e.measures() {
-			if unchanged < 0 {
-				unchanged = p.addNorm(i)
+			if norm < 0 {
+				norm = p.addNorm(i)
 			}
-			s.norm = unchanged
+			s.norm = norm
+		}
+		if e.asks("$leaf_squares") {
+			if sum < 0 {
+				sum = p.addSum(leafSum{before: i})
+			}
+			s.leafSum = sum
+		}
+		if e.asks("$param_squares") {
+			if paramSum < 0 {
+				paramSum = p.addSum(leafSum{before: i, params: true})
+			}
+			s.paramSum = paramSum
+		}
+		if e.asks("$leaf_elements") {
+			s.columns = append(slices.Clone(s.columns), column{"leaf_elements", leafElements})
 		}
 		if !e.keeps {
-			unchanged = -1
+			norm, sum = -1, -1
 		}
-		p.slots += len(e.slots)
-		p.scalars += len(e.scalars)
-		p.columns += len(e.columns)
+		p.slots += len(s.slots)
+		p.scalars += len(s.scalars)
+		p.columns += len(s.columns)
 		p.steps = append(p.steps, s)
+		if e.operator != nil {
+			p.segments = append(p.segments, segment{first: begin, end: i})
+			begin = i + 1
+		}
 		if t.skip && t.accumulate > 1 && i == 0 {
-			unchanged = p.addNorm(1)
+			norm = p.addNorm(1)
 		}
 	}
+	p.segments = append(p.segments, segment{first: begin, end: len(p.steps), last: true})
 	return p, nil
 }
 
 func (p *plan) addNorm(before int) int {
 	p.norms = append(p.norms, before)
 	return len(p.norms) - 1
+}
+
+func (p *plan) addSum(s leafSum) int {
+	p.sums = append(p.sums, s)
+	return len(p.sums) - 1
+}
+
+// route finds the route of an element among those of the plan.
+func (p *plan) route(r []membership) int {
+	if len(r) == 0 {
+		return -1
+	}
+	for i, have := range p.routes {
+		if slices.Equal(have, r) {
+			return i
+		}
+	}
+	p.routes = append(p.routes, r)
+	return len(p.routes) - 1
+}
+
+// segmentOf is the segment in which what is measured before a step is measured.
+func (p *plan) segmentOf(before int) int {
+	return slices.IndexFunc(p.segments, func(s segment) bool { return before <= s.end })
+}
+
+func leafElements(leaves []buffers.Leaf, _ []string) ([]float32, error) {
+	out := make([]float32, len(leaves))
+	for i, l := range leaves {
+		out[i] = float32(l.Elements())
+	}
+	return out, nil
 }
 
 // unique returns name, or name_2, name_3 where it is taken, and takes it.
@@ -100,14 +172,14 @@ func unique(taken map[string]bool, name string) string {
 func (p *plan) newCounts() map[string]int64 {
 	counts := map[string]int64{updatesCount: 0}
 	for _, s := range p.steps {
-		if len(s.scalars) > 0 {
+		if len(s.scalars) > 0 || s.operator != nil {
 			counts[s.count] = 0
 		}
 	}
 	return counts
 }
 
-// phase is what the next call does.
+// phase is what the next call does; whether it is Reuse, operators tell when it is prepared.
 func (p *plan) phase(counts map[string]int64) Phase {
 	if k := int64(p.transform.accumulate); k > 1 && counts[miniStepCount] < k-1 {
 		return Collect
@@ -140,21 +212,53 @@ func (p *plan) evaluate(counts map[string]int64) []float64 {
 	return values
 }
 
-// resolve gives the columns of each leaf: values[leaf*columns + column].
-func (p *plan) resolve(leaves []buffers.Leaf, whole []string) ([]float32, error) {
-	table := make([]float32, len(leaves)*p.columns)
+// resolved is what the masks and columns of a plan come to for the leaves at hand.
+type resolved struct {
+	values []float32 // those of leaf l at l*width: the columns, then one for each route, 1 where the leaf is on it
+	width  int
+	chosen [][]bool // by route and leaf
+}
+
+func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, error) {
+	var all []string
+	for _, s := range whole {
+		all = append(all, s.Path)
+	}
+	r := &resolved{width: p.columns + len(p.routes)}
+	r.values = make([]float32, len(leaves)*r.width)
+	set := func(column int, values []float32) {
+		for leaf, v := range values {
+			r.values[leaf*r.width+column] = v
+		}
+	}
 	for _, s := range p.steps {
 		for c, col := range s.columns {
-			values, err := col.values(leaves, whole)
+			values, err := col.values(leaves, all)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %w", s.name, err)
 			}
-			for leaf, v := range values {
-				table[leaf*p.columns+s.firstColumn+c] = v
-			}
+			set(s.firstColumn+c, values)
 		}
 	}
-	return table, nil
+	for i, route := range p.routes {
+		in, err := chosen(route, leaves, all)
+		if err != nil {
+			return nil, fmt.Errorf("optim: route: %w", err)
+		}
+		r.chosen = append(r.chosen, in)
+		set(p.columns+i, asFloats(in))
+	}
+	return r, nil
+}
+
+func asFloats(in []bool) []float32 {
+	out := make([]float32, len(in))
+	for i, x := range in {
+		if x {
+			out[i] = 1
+		}
+	}
+	return out
 }
 
 // state describes the trees that the state has: name and dtype, in order.
@@ -170,11 +274,14 @@ func (p *plan) state() (names []string, slots []slot) {
 func (p *plan) uniformBytes() uint64 { return uint64(p.scalars+1+3) / 4 * 16 }
 
 // stride is the number of words that a block of elements has in the table.
-func (p *plan) stride() int {
+func (p *plan) stride() int { return p.routeWord(len(p.routes)) }
+
+// routeWord is where the table says which block of a route's own trees belongs to a block.
+func (p *plan) routeWord(route int) int {
 	if p.dithers() {
-		return 3
+		return 3 + route
 	}
-	return 1
+	return 1 + route
 }
 
 func (p *plan) dithers() bool {
@@ -183,9 +290,9 @@ func (p *plan) dithers() bool {
 }
 
 // measures tells whether the element asks for the statistics of the update before it.
-func (e element) measures() bool {
-	return strings.Contains(e.wgsl, "$norm") || strings.Contains(e.wgsl, "$bad")
-}
+func (e element) measures() bool { return e.asks("$norm") || e.asks("$bad") }
+
+func (e element) asks(name string) bool { return strings.Contains(e.wgsl, name) }
 
 // rate finds the learning rate among the scalars of a call.
 func (p *plan) rate(values []float64) float64 {

@@ -8,17 +8,18 @@ import (
 
 // table is what the kernels of a plan read about one slab: stride words a block of elements (leaf << 8 | elements in
 // use; where the plan rounds stochastically also the key of the path and the index in the leaf of the block's first
-// vec4), then the columns of each leaf as f32 bits. values tells where those begin.
-func (p *plan) table(layout *buffers.Layout, slab int, columns []float32) (words []uint32, values uint32) {
+// vec4; for each route the block in the trees of the route's own layout), then the values of each leaf as f32 bits. values
+// tells where those begin.
+func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*buffers.Layout) (words []uint32, values uint32) {
 	blocks := layout.Slabs()[slab] / buffers.BlockElements
 	stride := p.stride()
-	words = make([]uint32, blocks*stride, blocks*stride+len(columns))
+	words = make([]uint32, blocks*stride, blocks*stride+len(r.values))
 	for _, leaf := range layout.Leaves() {
 		rows := 1
 		if len(leaf.Shape) > 0 {
 			rows = max(leaf.Shape[0], 1)
 		}
-		for _, part := range leaf.Parts {
+		for at, part := range leaf.Parts {
 			if part.Slab != slab {
 				continue
 			}
@@ -26,15 +27,20 @@ func (p *plan) table(layout *buffers.Layout, slab int, columns []float32) (words
 			for b, left := 0, part.Count; left > 0; b, left = b+1, left-buffers.BlockElements {
 				entry := words[(part.Offset/buffers.BlockElements+b)*stride:]
 				entry[0] = uint32(leaf.Index)<<8 | uint32(min(left, buffers.BlockElements))
-				if stride > 1 {
+				if p.dithers() {
 					entry[1] = pathKey(leaf.Path)
 					entry[2] = uint32(first) + uint32(b*buffers.BlockElements/4)
+				}
+				for route, subset := range subsets {
+					if own, ok := subset.Leaf(leaf.Path); ok {
+						entry[p.routeWord(route)] = uint32(own.Parts[at].Offset/buffers.BlockElements + b)
+					}
 				}
 			}
 		}
 	}
 	values = uint32(len(words))
-	for _, v := range columns {
+	for _, v := range r.values {
 		words = append(words, math.Float32bits(v))
 	}
 	return words, values

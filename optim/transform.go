@@ -20,27 +20,32 @@ type Transform struct {
 // Name tells what the transformation is made of: "chain(clip_by_global_norm, scale_by_adam)".
 func (t Transform) Name() string { return t.name }
 
-// An element is one elementwise step of a chain: it maps the running update u, given the parameter p from
+// An element is one step of a chain. If it is elementwise, it maps the running update u, given the parameter p from
 // before the update, its state, the scalars of this update and its values of the leaf at hand. wgsl and twin are
 // the same equation: in wgsl u and every slot are vec4<f32> variables, $name is a slot, a scalar or a column of
-// this element, $p the parameter, $norm and $bad the statistics of u before this element.
+// this element, $p the parameter, $norm and $bad the statistics of u before this element over all leaves, $leaf_squares
+// the sum of squares of u before this element over the leaf at hand, $param_squares that of the leaf's parameter, $leaf_elements
+// the size of the leaf. With an operator, the element is that, and has neither slots nor equations.
 type element struct {
-	name    string
-	slots   []slot
-	scalars []scalar
-	columns []column
-	keeps   bool // u is left as it is
-	wgsl    string
-	twin    func(c *cell)
-	flops   int // a parameter
+	name     string
+	slots    []slot
+	scalars  []scalar
+	columns  []column
+	keeps    bool // u is left as it is
+	wgsl     string
+	twin     func(c *cell)
+	flops    int // a parameter
+	operator operator
+	routes   []membership // all of which a leaf must meet for the element to act on it
 }
 
-// A slot is a tree of state, zero at first and shaped like the params.
+// A slot is a tree of state, shaped like the params that the element acts on, and initial everywhere at first.
 type slot struct {
 	name  string
 	dtype buffers.DType
 	// dither rounds stochastically when storing bf16; the random bits depend on path, element and count alone.
-	dither bool
+	dither  bool
+	initial float64
 }
 
 // A scalar is the same for all leaves and may change by the update: at in float64, rounded to f32 on the way to
@@ -69,6 +74,8 @@ type cell struct {
 	columns []float64 // of this element and leaf
 	norm    float64
 	bad     bool
+
+	leafSquares, paramSquares, leafElements float64
 }
 
 func single(e element) Transform { return Transform{name: e.name, elements: []element{e}} }

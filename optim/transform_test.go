@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/gpu"
 	"gputrain/optim"
 )
 
@@ -117,7 +118,7 @@ func TestMasksAndRates(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 	// A stage has a part of the paths that rules speak of.
-	whole := []string{"wte", "h.0.bias", "h.0.w", "scale"}
+	whole := []buffers.Spec{{Path: "wte"}, {Path: "h.0.bias"}, {Path: "h.0.w"}, {Path: "scale"}}
 	_, err := optim.NewTwin(optim.AddDecayedWeights(1, optim.MaskPatterns("scale")), params[:1], whole...)
 	assert.NoError(t, err)
 }
@@ -138,7 +139,7 @@ func TestConstructionErrorsComeOut(t *testing.T) {
 	} {
 		_, err := optim.NewTwin(tx, nil)
 		assert.ErrorContains(t, err, want)
-		_, err = tx.Bytes(&buffers.Layout{})
+		_, err = tx.Bytes(&buffers.Layout{}, gpu.DefaultLimits())
 		assert.ErrorContains(t, err, want)
 	}
 	assert.Equal(t, "accumulate(skip_non_finite(chain(scale, trace)))",

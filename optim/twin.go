@@ -18,21 +18,23 @@ type Twin struct {
 	leaves  []buffers.Leaf
 	params  [][]float64
 	state   [][][]float64 // slot, leaf
-	columns []float32
+	table   *resolved
+	twins   []operatorTwin // one a segment but the last
 	counts  map[string]int64
 	update  uint32 // index of the update in hand
 	norms   []float64
 	bad     []bool
+	sums    [][]float64 // sum, leaf
 	skipped int
 }
 
-// NewTwin copies params; whole is the paths of the model that they are a stage of, none if they are all of it.
-func NewTwin(t Transform, params []buffers.Host, whole ...string) (*Twin, error) {
+// NewTwin copies params; whole is the leaves of the model that they are a stage of, none if they are all of it.
+func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, error) {
 	p, err := newPlan(t)
 	if err != nil {
 		return nil, err
 	}
-	w := &Twin{plan: p, counts: p.newCounts(), norms: make([]float64, len(p.norms)), bad: make([]bool, len(p.norms))}
+	w := &Twin{plan: p, counts: p.newCounts(), norms: make([]float64, len(p.norms)), bad: make([]bool, len(p.norms)), sums: make([][]float64, len(p.sums))}
 	params = slices.Clone(params)
 	slices.SortFunc(params, func(a, b buffers.Host) int { return strings.Compare(a.Path, b.Path) })
 	for i, h := range params {
@@ -40,15 +42,28 @@ func NewTwin(t Transform, params []buffers.Host, whole ...string) (*Twin, error)
 		w.params = append(w.params, widen(h.Data))
 	}
 	if len(whole) == 0 {
-		whole = paths(w.leaves)
+		whole = specs(w.leaves)
 	}
-	if w.columns, err = p.resolve(w.leaves, whole); err != nil {
+	if w.table, err = p.resolve(w.leaves, whole); err != nil {
 		return nil, err
 	}
-	w.state = make([][][]float64, p.slots)
-	for i := range w.state {
-		for _, x := range w.params {
-			w.state[i] = append(w.state[i], make([]float64, len(x)))
+	for _, s := range p.steps {
+		for _, slot := range s.slots {
+			w.state = append(w.state, nil)
+			for _, x := range w.params {
+				data := make([]float64, len(x))
+				for k := range data {
+					data[k] = store(slot.initial, slot.dtype)
+				}
+				w.state[len(w.state)-1] = append(w.state[len(w.state)-1], data)
+			}
+		}
+		if s.operator != nil {
+			o, err := s.operator.twin(p.scene(s, nil, nil, w.leaves, whole, w.table))
+			if err != nil {
+				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.name, err)
+			}
+			w.twins = append(w.twins, o)
 		}
 	}
 	return w, nil
@@ -72,6 +87,7 @@ func (w *Twin) Update(grads []buffers.Host) error {
 	phase := w.plan.phase(w.counts)
 	scalars := w.plan.evaluate(w.counts)
 	w.update = uint32(w.counts[updatesCount])
+	at := maps.Clone(w.counts)
 	w.plan.advance(w.counts, phase)
 	if phase == Collect {
 		s := w.plan.steps[0]
@@ -82,12 +98,12 @@ func (w *Twin) Update(grads []buffers.Host) error {
 		}
 		return nil
 	}
-	w.emit(u, scalars)
+	w.emit(u, scalars, at)
 	return nil
 }
 
 // emit runs the chain over u and stores what it made, unless what is not finite is to be skipped.
-func (w *Twin) emit(u [][]float64, scalars []float64) {
+func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	next := make([][][]float64, len(w.state))
 	for i := range next {
 		next[i] = make([][]float64, len(w.leaves))
@@ -95,9 +111,15 @@ func (w *Twin) emit(u [][]float64, scalars []float64) {
 			next[i][leaf] = slices.Clone(w.state[i][leaf])
 		}
 	}
+	operators := w.twins
 	for i, s := range w.plan.steps {
 		w.measure(i, u)
-		w.run(s, u, next, scalars)
+		if s.operator == nil {
+			w.run(s, u, next, scalars)
+			continue
+		}
+		operators[0].update(counts[s.count], u, w.params, w.plan.transform.skip && w.bad[0])
+		operators = operators[1:]
 	}
 	w.measure(len(w.plan.steps), u)
 	skip := w.plan.transform.skip && w.bad[0]
@@ -135,8 +157,18 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 		c.norm, c.bad = w.norms[s.norm], w.bad[s.norm]
 	}
 	for leaf := range w.leaves {
+		if s.route >= 0 && !w.table.chosen[s.route][leaf] {
+			continue
+		}
 		for i := range c.columns {
-			c.columns[i] = float64(w.columns[leaf*w.plan.columns+s.firstColumn+i])
+			c.columns[i] = float64(w.table.values[leaf*w.table.width+s.firstColumn+i])
+		}
+		c.leafElements = float64(len(u[leaf]))
+		if s.leafSum >= 0 {
+			c.leafSquares = w.sums[s.leafSum][leaf]
+		}
+		if s.paramSum >= 0 {
+			c.paramSquares = w.sums[s.paramSum][leaf]
 		}
 		for k := range u[leaf] {
 			c.u, c.p = u[leaf][k], w.params[leaf][k]
@@ -152,7 +184,7 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 	}
 }
 
-// measure takes the norms that stand before a step.
+// measure takes the norms and the sums by leaf that stand before a step.
 func (w *Twin) measure(before int, u [][]float64) {
 	for j, at := range w.plan.norms {
 		if at != before {
@@ -167,19 +199,51 @@ func (w *Twin) measure(before int, u [][]float64) {
 		}
 		w.norms[j], w.bad[j] = math.Sqrt(sum), bad
 	}
+	for j, at := range w.plan.sums {
+		if at.before != before {
+			continue
+		}
+		of := u
+		if at.params {
+			of = w.params
+		}
+		w.sums[j] = make([]float64, len(of))
+		for leaf, values := range of {
+			for _, x := range values {
+				w.sums[j][leaf] += x * x
+			}
+		}
+	}
 }
 
 // Params gives the params as they are stored.
-func (w *Twin) Params() []buffers.Host { return w.host(w.params) }
+func (w *Twin) Params() []buffers.Host { return w.host(w.params, -1) }
 
-// State gives a tree of the state as it is stored; nil if there is none of that name.
+// State gives a tree of the elementwise state as it is stored; nil if there is none of that name.
 func (w *Twin) State(name string) []buffers.Host {
-	names, _ := w.plan.state()
-	i := slices.Index(names, name)
-	if i < 0 {
-		return nil
+	for _, s := range w.plan.steps {
+		if i := slices.Index(s.slotNames, name); i >= 0 {
+			return w.host(w.state[s.firstSlot+i], s.route)
+		}
 	}
-	return w.host(w.state[i])
+	return nil
+}
+
+// Tensors gives all state as it is stored, by the names of State.Tensors.
+func (w *Twin) Tensors() []buffers.Host {
+	var out []buffers.Host
+	for _, s := range w.plan.steps {
+		for _, name := range s.slotNames {
+			for _, h := range w.State(name) {
+				h.Path = name + "/" + h.Path
+				out = append(out, h)
+			}
+		}
+	}
+	for _, o := range w.twins {
+		out = append(out, o.tensors()...)
+	}
+	return out
 }
 
 // Statistics are those of the last update.
@@ -191,14 +255,18 @@ func (w *Twin) Statistics() Statistics {
 	return s
 }
 
-func (w *Twin) host(values [][]float64) []buffers.Host {
-	out := make([]buffers.Host, len(w.leaves))
+// host gives values of the leaves on a route, of all for -1.
+func (w *Twin) host(values [][]float64, route int) []buffers.Host {
+	var out []buffers.Host
 	for i, l := range w.leaves {
+		if route >= 0 && !w.table.chosen[route][i] {
+			continue
+		}
 		data := make([]float32, len(values[i]))
 		for k, v := range values[i] {
 			data[k] = float32(v)
 		}
-		out[i] = buffers.Host{Path: l.Path, Shape: l.Shape, Data: data}
+		out = append(out, buffers.Host{Path: l.Path, Shape: l.Shape, Data: data})
 	}
 	return out
 }
@@ -221,14 +289,6 @@ func store(x float64, d buffers.DType) float64 {
 
 // roundBF16 rounds to the nearest bf16, ties to even.
 func roundBF16(x float64) float64 { return float64(buffers.DecodeBF16(buffers.EncodeBF16(float32(x)))) }
-
-func paths(leaves []buffers.Leaf) []string {
-	out := make([]string, len(leaves))
-	for i, l := range leaves {
-		out[i] = l.Path
-	}
-	return out
-}
 
 // Counts are those of State.Counts.
 func (w *Twin) Counts() map[string]int64 { return maps.Clone(w.counts) }

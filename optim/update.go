@@ -14,7 +14,8 @@ import (
 // varies from call to call is read from the device, so the recording, or a program made of it, serves for every later
 // call of the same phase. Before each submit comes State.Prepare.
 //
-// An update is one dispatch a slab; where something is measured, one a slab and one more before it.
+// An update is one dispatch a slab, and one more a slab behind each operator; where something is measured, one a slab and one
+// more before it.
 func (t Transform) Update(rec *gpu.Recording, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	return t.Record(rec, s.Phase(), grads, s, params)
 }
@@ -24,28 +25,86 @@ func (t Transform) Record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 	if err := t.check(phase, grads, s, params); err != nil {
 		return fmt.Errorf("optim: %s: %w", t.name, err)
 	}
-	base := job{grads: grads.DType(), params: params.DType()}
 	rec.Group("optim." + phase.String())
+	trees := job{grads: grads.DType(), params: params.DType()}
 	if phase == Collect {
-		base.kind = collectJob
-		return s.dispatch(rec, base, grads, params)
+		trees.kind = collectJob
+		return s.dispatch(rec, trees, grads, params)
 	}
-	if phase != Apply {
-		for j := range s.plan.norms {
-			base.kind, base.norm = normJob, j
-			if err := s.dispatch(rec, base, grads, params); err != nil {
+	flag := gpu.Range{}
+	if t.skip {
+		flag = s.statistics.Range(0, StatisticsBytes)
+	}
+	for i, segment := range s.plan.segments {
+		if err := s.measure(rec, phase, i, trees, grads, params); err != nil {
+			return err
+		}
+		if phase == Measure {
+			return nil // the only norm is in the first segment
+		}
+		trees.kind, trees.index = updateJob, i
+		if err := s.dispatch(rec, trees, grads, params); err != nil {
+			return err
+		}
+		if segment.last {
+			break
+		}
+		name := s.plan.steps[segment.end].name
+		rec.Group("optim." + name)
+		call := operatorCall{updates: s.updates, params: params, flag: flag, reuse: phase == Reuse || phase == ReuseApply}
+		if err := s.operations[i].record(rec, call); err != nil {
+			return fmt.Errorf("optim: %s: %s: %w", t.name, name, err)
+		}
+	}
+	return nil
+}
+
+// measure records the norms and the sums by leaf of a segment, in the order of the steps that they stand before.
+func (s *State) measure(rec *gpu.Recording, phase Phase, segment int, trees job, grads, params *buffers.Tree) error {
+	for before := s.plan.segments[segment].first; before <= s.plan.segments[segment].end; before++ {
+		for j, at := range s.plan.norms {
+			if at != before || phase == Apply || phase == ReuseApply {
+				continue
+			}
+			trees.kind, trees.index = normJob, j
+			if err := s.dispatch(rec, trees, grads, params); err != nil {
 				return err
 			}
 			if err := s.total(rec, j); err != nil {
 				return err
 			}
 		}
+		for j, sum := range s.plan.sums {
+			if sum.before != before || phase == Measure {
+				continue
+			}
+			trees.kind, trees.index = sumJob, j
+			if err := s.dispatch(rec, trees, grads, params); err != nil {
+				return err
+			}
+			if err := s.leafSums.total(rec, j, s.device.Limits()); err != nil {
+				return err
+			}
+		}
 	}
-	if phase == Measure {
-		return nil
+	return nil
+}
+
+// stageLocal refuses what cannot be halved into Measure and Apply.
+func (p *plan) stageLocal(phase Phase) error {
+	if len(p.norms) > 1 {
+		return fmt.Errorf("phase: found %s, but this measures %d times in a row: it has no stage-local path", phase, len(p.norms))
 	}
-	base.kind, base.norm = updateJob, 0
-	return s.dispatch(rec, base, grads, params)
+	for _, before := range p.norms {
+		late := p.segmentOf(before) > 0
+		for _, s := range p.sums {
+			late = late || s.before < before
+		}
+		if late {
+			return fmt.Errorf("phase: found %s, but this measures the norm of an update that other leaves' norms went into: it has no stage-local path", phase)
+		}
+	}
+	return nil
 }
 
 // check is the tree boundary: everything is compared once, here.
@@ -70,8 +129,11 @@ func (t Transform) check(phase Phase, grads *buffers.Tree, s *State, params *buf
 	if phase == Collect && t.accumulate <= 1 {
 		return fmt.Errorf("phase: found collect, which needs an accumulation")
 	}
-	if (phase == Measure || phase == Apply) && len(s.plan.norms) > 1 {
-		return fmt.Errorf("phase: found %s, but this measures %d times in a row: it has no stage-local path", phase, len(s.plan.norms))
+	switch {
+	case (phase == Reuse || phase == ReuseApply) && !slices.Contains(s.Phases(), Reuse):
+		return fmt.Errorf("phase: found %s, but this has nothing to reuse", phase)
+	case phase == Measure || phase == Apply || phase == ReuseApply:
+		return s.plan.stageLocal(phase)
 	}
 	return nil
 }
@@ -117,6 +179,7 @@ func (s *State) dispatch(rec *gpu.Recording, j job, grads, params *buffers.Tree)
 		return err
 	}
 	base := uint32(0)
+	leaves := uint32(len(s.layout.Leaves()))
 	for slab, n := range s.layout.Slabs() {
 		vecs := uint64(n / 4)
 		constants := words(uint32(vecs), s.tables[slab].values)
@@ -128,6 +191,8 @@ func (s *State) dispatch(rec *gpu.Recording, j job, grads, params *buffers.Tree)
 				bind = append(bind, grads.Slab(slab))
 			case paramsPlace:
 				bind = append(bind, params.Slab(slab))
+			case updatesPlace:
+				bind = append(bind, s.updates.Slab(slab))
 			default:
 				bind = append(bind, s.trees[o.place].Tree.Slab(slab))
 			}
@@ -136,12 +201,21 @@ func (s *State) dispatch(rec *gpu.Recording, j job, grads, params *buffers.Tree)
 		if f.statistics {
 			bind = append(bind, s.statistics.All())
 		}
-		if f.partials {
+		if f.leafSums {
+			bind = append(bind, s.leafSums.sums.All())
+		}
+		switch j.kind {
+		case normJob:
 			constants = append(constants, words(base, s.groups[slab])...)
 			grid = gpu.Linear(uint64(s.groups[slab]), 1, s.device.Limits())
 			bind = append(bind, s.partials.All())
 			base += s.groups[slab]
+		case sumJob:
+			constants = append(constants, words(s.leafSums.first[slab])...)
+			grid = gpu.Linear(uint64(n/buffers.BlockElements), lanes, s.device.Limits())
+			bind = append(bind, s.leafSums.blocks.All())
 		}
+		constants = append(constants, words(leaves)...)
 		rec.Dispatch(f.kernel, grid, constants, bind...)
 	}
 	return nil

@@ -10,6 +10,7 @@ struct Params {
     values: u32, // where in table the values of the leaves begin
     base: u32,   // place in partials of this slab's first pair
     groups: u32, // pairs of this slab
+    leaves: u32, // entries of each sum in leaf_sums
 }
 
 // The scalars of this call, f32 bits, and last the index of the update.
@@ -32,9 +33,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     for (var step = 0u; step < {{STEPS}}u; step++) {
         let i = (group * {{STEPS}}u + step) * {{LANES}}u + lane;
         if (i < params.vecs) {
-            let block = table[(i >> 5u) * {{STRIDE}}u];
+            let entry = (i >> 5u) * {{STRIDE}}u;
+            let block = table[entry];
             let used = i32(block & 0xffu) - i32((i & 31u) * 4u);
-            let values = params.values + (block >> 8u) * {{COLUMNS}}u;
+            let values = params.values + (block >> 8u) * {{VALUES}}u;
 {{LOADS}}
 {{BODY}}
             u = select(vec4<f32>(0.0), u, vec4<i32>(used) > vec4<i32>(0, 1, 2, 3));

@@ -82,7 +82,7 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 	}
 	p.Params = layout.Bytes(buffers.F32)
 	p.Gradients = p.Params
-	if p.Optimizer, err = tx.Bytes(layout); err != nil {
+	if p.Optimizer, err = tx.Bytes(layout, lim); err != nil {
 		return p, err
 	}
 	step, err := planned(lim)(c.step())

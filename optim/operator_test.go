@@ -1,0 +1,285 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+// summing is an operator that is easy to know: its state is the sum of all updates of its leaves, and so is its output. On the
+// even updates it reuses: the output is the sum as it was.
+type summing struct{}
+
+type summingTwin struct {
+	scene
+	sums [][]float64
+}
+
+func (summing) cost() Cost { return Cost{StateBytes: 4, TrafficBytes: 16, FLOPs: 1} }
+
+func (summing) twin(s scene) (operatorTwin, error) {
+	w := &summingTwin{scene: s}
+	for _, l := range s.leaves {
+		w.sums = append(w.sums, make([]float64, l.Elements()))
+	}
+	return w, nil
+}
+
+func (w *summingTwin) update(t int64, u, _ [][]float64, skip bool) {
+	for leaf := range u {
+		if !w.chosen[leaf] {
+			continue
+		}
+		for i, x := range u[leaf] {
+			sum := w.sums[leaf][i]
+			if t%2 == 1 {
+				sum += x
+			}
+			u[leaf][i] = sum
+			if !skip {
+				w.sums[leaf][i] = store(sum, buffers.F32)
+			}
+		}
+	}
+}
+
+func (w *summingTwin) tensors() []buffers.Host {
+	var out []buffers.Host
+	for i, l := range w.leaves {
+		if w.chosen[i] {
+			h := buffers.Host{Path: "sum/" + l.Path, Shape: l.Shape}
+			for _, x := range w.sums[i] {
+				h.Data = append(h.Data, float32(x))
+			}
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+type summingState struct {
+	scene
+	sum *buffers.Tree
+	in  *buffers.Tree // 1 where the leaf is chosen
+}
+
+func (summing) open(s scene) (operation, error) {
+	sum, err := buffers.NewTree(s.device, "sum", s.layout, buffers.F32)
+	if err != nil {
+		return nil, err
+	}
+	in, err := buffers.NewTree(s.device, "in", s.layout, buffers.F32)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range s.leaves {
+		data := make([]float32, l.Elements())
+		for i := range data {
+			if s.chosen[l.Index] {
+				data[i] = 1
+			}
+		}
+		if err := in.Write(l.Path, data); err != nil {
+			return nil, err
+		}
+	}
+	return &summingState{s, sum, in}, nil
+}
+
+func (s *summingState) reuses() bool                  { return true }
+func (s *summingState) prepare(t int64) (bool, error) { return t%2 == 0, nil }
+func (s *summingState) bytes() uint64                 { return s.sum.Bytes() + s.in.Bytes() }
+func (s *summingState) release()                      { s.sum.Release(); s.in.Release() }
+func (s *summingState) record(rec *gpu.Recording, c operatorCall) error {
+	if !c.reuse {
+		// Without a kernel of its own it cannot obey the flag: the tests below let it see no skipped update.
+		if err := buffers.Map(rec, s.sum, "a + b * c", s.sum, c.updates, s.in); err != nil {
+			return err
+		}
+	}
+	return buffers.Map(rec, c.updates, "select(a, b, c != vec4<f32>(0.0))", c.updates, s.sum, s.in)
+}
+
+func (s *summingState) tensors() []buffers.Tensor {
+	var out []buffers.Tensor
+	for _, l := range s.leaves {
+		if s.chosen[l.Index] {
+			out = append(out, treeTensor("sum", s.sum, l))
+		}
+	}
+	return out
+}
+
+// normalized divides by the leaf's root mean square plus a hundredth of the parameter's.
+func normalized() Transform {
+	return single(element{
+		name: "normalized", flops: 4,
+		wgsl: "u = u / (sqrt($leaf_squares / $leaf_elements) + 0.01 * sqrt($param_squares / $leaf_elements));",
+		twin: func(c *cell) {
+			c.u /= math.Sqrt(c.leafSquares/c.leafElements) + 0.01*math.Sqrt(c.paramSquares/c.leafElements)
+		},
+	})
+}
+
+func sum() Transform { return single(element{name: "sum", operator: summing{}}) }
+
+func mixedLeaves(r *rand.Rand, scale float64) []buffers.Host {
+	var out []buffers.Host
+	for _, s := range []buffers.Spec{{Path: "b", Shape: []int{129}}, {Path: "m", Shape: []int{7, 33}}, {Path: "s"}, {Path: "w", Shape: []int{3, 1, 900}}, {Path: "z", Shape: []int{0, 4}}} {
+		h := buffers.Host{Path: s.Path, Shape: s.Shape, Data: make([]float32, buffers.Leaf{Shape: s.Shape}.Elements())}
+		for i := range h.Data {
+			h.Data[i] = float32(scale * r.NormFloat64())
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
+	adam := ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: buffers.BF16})
+	trace, rate := Trace(0.9, true), ScaleByLearningRate(Constant(0.05))
+	matrices := MaskMatrices()
+	small := func(t *testing.T, d *gpu.Device, name string, tx Transform, calls int) {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(4, 5))
+			start := mixedLeaves(r, 1)
+			params, err := buffers.Upload(d, "params", start, buffers.F32)
+			require.NoError(t, err)
+			require.Greater(t, len(params.Layout().Slabs()), 2)
+			grads, err := buffers.NewTree(d, "grads", params.Layout(), buffers.F32)
+			require.NoError(t, err)
+			s, err := tx.Init(params)
+			require.NoError(t, err)
+			twin, err := NewTwin(tx, start)
+			require.NoError(t, err)
+			programs := map[Phase]*gpu.Program{}
+			for _, phase := range s.Phases() {
+				rec := d.Record(phase.String())
+				require.NoError(t, tx.Record(rec, phase, grads, s, params))
+				programs[phase], err = rec.Program(t.Context())
+				require.NoError(t, err)
+			}
+			for call := range calls {
+				g := mixedLeaves(r, 0.3)
+				require.NoError(t, grads.WriteAll(g))
+				phase, err := s.Prepare()
+				require.NoError(t, err)
+				require.NoError(t, programs[phase].Submit(t.Context()))
+				require.NoError(t, twin.Update(g))
+				got, err := params.Download(t.Context())
+				require.NoError(t, err)
+				var result gpu.Result
+				worst(&result, "params", got, twin.Params())
+				require.LessOrEqual(t, result.MaxError, 4e-6, "call %d %s", call, result.Worst)
+				tensors, want := s.Tensors(), twin.Tensors()
+				require.Len(t, tensors, len(want))
+				for i, tensor := range tensors {
+					require.Equal(t, want[i].Path, tensor.Name)
+					require.Equal(t, want[i].Shape, tensor.Shape)
+				}
+				for _, tree := range s.Trees() {
+					got, err := tree.Tree.Download(t.Context())
+					require.NoError(t, err)
+					want := twin.State(tree.Name)
+					require.Len(t, got, len(want))
+					worst(&result, tree.Name, got, want)
+					require.LessOrEqual(t, result.MaxError, 0x1p-7, "call %d %s", call, result.Worst)
+				}
+			}
+			assert.Equal(t, twin.Counts(), s.Counts())
+			planned, err := tx.Bytes(params.Layout(), d.Limits())
+			require.NoError(t, err)
+			assert.Equal(t, planned, s.Bytes())
+			s.Release()
+			params.Release()
+			grads.Release()
+			for _, p := range programs {
+				p.Release()
+			}
+		})
+	}
+	limits := gpu.Limits{BindingBytes: 4 * 1024}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		small(t, d, "sums", Chain(normalized(), rate), 3)
+		small(t, d, "sums behind state", Chain(trace, normalized(), Scale(2), normalized(), rate), 3)
+		small(t, d, "route", Chain(Route(matrices, adam, trace), rate), 4)
+		small(t, d, "route of routes", Chain(Route(matrices, Route(MaskPatterns("w"), trace, adam), Scale(0.5)), rate), 4)
+		small(t, d, "operator", Chain(trace, sum(), adam, rate), 4)
+		small(t, d, "operator first and last", Chain(sum(), rate, sum()), 4)
+		small(t, d, "two operators, a norm between", Chain(sum(), ClipByGlobalNorm(1), sum(), normalized(), rate), 4)
+		small(t, d, "operator on a route", Chain(Route(matrices, Chain(trace, sum(), normalized()), adam), rate), 5)
+		small(t, d, "accumulated", Accumulate(2, Chain(ClipByGlobalNorm(1), Route(MaskPatterns("m"), sum(), trace), rate)), 6)
+		small(t, d, "initial", Chain(single(element{
+			name: "initial", slots: []slot{{name: "x", initial: 2.5}}, wgsl: "$x = $x + u; u = $x;",
+			twin: func(c *cell) { c.slots[0] += c.u; c.u = c.slots[0] },
+		}), rate), 2)
+	}, gputest.WithLimits(limits))
+}
+
+func TestReuseIsAPhaseOfItsOwn(t *testing.T) {
+	d := gpu.Dry(gpu.DefaultLimits())
+	params, err := buffers.Upload(d, "params", mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1), buffers.F32)
+	require.NoError(t, err)
+	s, err := Accumulate(2, sum()).Init(params)
+	require.NoError(t, err)
+	assert.Equal(t, []Phase{Collect, Emit, Reuse}, s.Phases())
+	var seen []Phase
+	for range 6 {
+		phase, err := s.Prepare()
+		require.NoError(t, err)
+		seen = append(seen, phase)
+	}
+	assert.Equal(t, []Phase{Collect, Reuse, Collect, Emit, Collect, Reuse}, seen)
+	plain := Scale(2)
+	s, err = plain.Init(params)
+	require.NoError(t, err)
+	assert.ErrorContains(t, plain.Record(d.Record("x"), Reuse, params, s, params), "nothing to reuse")
+}
+
+func TestRouteRefuses(t *testing.T) {
+	for want, tx := range map[string]Transform{
+		"takes a norm of all leaves":   Route(MaskMatrices(), ClipByGlobalNorm(1), Scale(1)),
+		"mask: found none":             Route(nil, Scale(1), Scale(1)),
+		"trace: decay: found 2":        Route(MaskMatrices(), Scale(1), Trace(2, false)),
+		"found accumulate(scale) insi": Route(MaskMatrices(), Accumulate(2, Scale(1)), Scale(1)),
+	} {
+		_, err := newPlan(tx)
+		assert.ErrorContains(t, err, want)
+	}
+	_, err := NewTwin(Route(MaskPatterns("nothing"), Scale(1), Scale(2)), mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1))
+	assert.ErrorContains(t, err, `"nothing": matches none`)
+}
+
+func TestStageLocalRefusesNormsOfWhatOperatorsMade(t *testing.T) {
+	d := gpu.Dry(gpu.DefaultLimits())
+	params, err := buffers.Upload(d, "params", mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1), buffers.F32)
+	require.NoError(t, err)
+	for _, tx := range []Transform{Chain(sum(), ClipByGlobalNorm(1)), Chain(normalized(), ClipByGlobalNorm(1))} {
+		s, err := tx.Init(params)
+		require.NoError(t, err)
+		assert.ErrorContains(t, tx.Record(d.Record("x"), Measure, params, s, params), "no stage-local path")
+	}
+	good := Chain(ClipByGlobalNorm(1), sum(), normalized())
+	s, err := good.Init(params)
+	require.NoError(t, err)
+	for phase, dispatches := range map[Phase]string{Measure: "norm norm_total", Apply: "update map map leaf_sum leaf_total leaf_sum leaf_total update", ReuseApply: "update map leaf_sum leaf_total leaf_sum leaf_total update"} {
+		rec := d.Record("x")
+		require.NoError(t, good.Record(rec, phase, params, s, params))
+		var names []string
+		for _, line := range strings.Split(rec.String(), "\n") {
+			if fields := strings.Fields(line); len(fields) > 2 && fields[1] == "dispatch" {
+				names = append(names, fields[2][strings.LastIndex(fields[2], ".")+1:])
+			}
+		}
+		assert.Equal(t, dispatches, strings.Join(names, " "), fmt.Sprint(phase))
+	}
+}
