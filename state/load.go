@@ -114,32 +114,29 @@ func (s *TrainState) restore(dir string, record Record) error {
 	}
 	defer f.Close()
 	known := map[string]bool{}
-	for _, t := range s.opt.Trees() {
-		dtype, err := storedType(t.Tree.DType())
+	for _, t := range s.opt.Tensors() {
+		dtype, err := storedType(t.DType)
 		if err != nil {
 			return err
 		}
-		for _, leaf := range t.Tree.Layout().Leaves() {
-			name := t.Name + "/" + leaf.Path
-			known[name] = true
-			stored, shape, ok := f.Info(name)
-			switch {
-			case !ok:
-				return fmt.Errorf("%s: tensor %q is missing: %w", optimizerName, name, ErrMismatch)
-			case stored != dtype || !slices.Equal(shape, leaf.Shape):
-				return fmt.Errorf("%s: tensor %q: %s %v, want %s %v: %w", optimizerName, name, stored, shape, dtype, leaf.Shape, ErrMismatch)
-			}
-			section, err := f.Bytes(name)
-			if err != nil {
-				return err
-			}
-			raw := make([]byte, section.Size())
-			if _, err := io.ReadFull(section, raw); err != nil {
-				return fmt.Errorf("%s: tensor %q: %w", optimizerName, name, err)
-			}
-			if err := t.Tree.WriteRaw(leaf.Path, raw); err != nil {
-				return err
-			}
+		known[t.Name] = true
+		stored, shape, ok := f.Info(t.Name)
+		switch {
+		case !ok:
+			return fmt.Errorf("%s: tensor %q is missing: %w", optimizerName, t.Name, ErrMismatch)
+		case stored != dtype || !slices.Equal(shape, t.Shape):
+			return fmt.Errorf("%s: tensor %q: %s %v, want %s %v: %w", optimizerName, t.Name, stored, shape, dtype, t.Shape, ErrMismatch)
+		}
+		section, err := f.Bytes(t.Name)
+		if err != nil {
+			return err
+		}
+		raw := make([]byte, section.Size())
+		if _, err := io.ReadFull(section, raw); err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", optimizerName, t.Name, err)
+		}
+		if err := t.Write(raw); err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", optimizerName, t.Name, err)
 		}
 	}
 	for _, name := range f.Names() {

@@ -73,7 +73,7 @@ func (s *TrainState) sources(ctx context.Context, run Run) ([]source, error) {
 	if err != nil {
 		return nil, err
 	}
-	optimizer, err := s.optimizerTensors(ctx)
+	optimizer, stored, err := s.optimizerTensors(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,45 +88,38 @@ func (s *TrainState) sources(ctx context.Context, run Run) ([]source, error) {
 		{"model.safetensors", 4*elements + leaves*headerBytes, func(w io.Writer) error {
 			return safetensors.Write(w, weights, model.Metadata())
 		}},
-		{optimizerName, s.treeBytes() + uint64(len(optimizer))*headerBytes, func(w io.Writer) error {
+		{optimizerName, stored + uint64(len(optimizer))*headerBytes, func(w io.Writer) error {
 			return safetensors.Write(w, optimizer, nil)
 		}},
 		{recordName, 16 << 10, writeJSON(record)},
 	}, nil
 }
 
-// treeBytes is the size of the optimizer's trees in a file.
-func (s *TrainState) treeBytes() uint64 {
-	n := uint64(0)
-	for _, t := range s.opt.Trees() {
-		n += uint64(t.Tree.Layout().Elements()) * uint64(t.Tree.DType().Bits()) / 8
-	}
-	return n
-}
-
-// optimizerTensors are the optimizer's trees, "mu/h.0.ln_1.weight", in the type they are kept in.
-func (s *TrainState) optimizerTensors(ctx context.Context) ([]safetensors.Tensor, error) {
-	var tensors []safetensors.Tensor
-	for _, t := range s.opt.Trees() {
-		dtype, err := storedType(t.Tree.DType())
+// optimizerTensors are the optimizer's, "mu/h.0.ln_1.weight", in the type they are kept in, and their size in bytes.
+func (s *TrainState) optimizerTensors(ctx context.Context) (tensors []safetensors.Tensor, stored uint64, err error) {
+	for _, t := range s.opt.Tensors() {
+		dtype, err := storedType(t.DType)
 		if err != nil {
-			return nil, fmt.Errorf("optimizer: %s: %w", t.Name, err)
+			return nil, 0, fmt.Errorf("optimizer: %s: %w", t.Name, err)
 		}
-		for _, leaf := range t.Tree.Layout().Leaves() {
-			tensors = append(tensors, safetensors.Tensor{Name: t.Name + "/" + leaf.Path, DType: dtype, Shape: leaf.Shape, Data: func(w io.Writer) error {
-				raw, err := t.Tree.ReadRaw(ctx, leaf.Path)
-				if err != nil {
-					return err
-				}
-				if err := finiteBytes(t.Tree.DType(), raw); err != nil {
-					return err
-				}
-				_, err = w.Write(raw)
+		size := uint64(t.DType.Bits()) / 8
+		for _, d := range t.Shape {
+			size *= uint64(d)
+		}
+		stored += size
+		tensors = append(tensors, safetensors.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape, Data: func(w io.Writer) error {
+			raw, err := t.Read(ctx)
+			if err != nil {
 				return err
-			}})
-		}
+			}
+			if err := finiteBytes(t.DType, raw); err != nil {
+				return err
+			}
+			_, err = w.Write(raw)
+			return err
+		}})
 	}
-	return tensors, nil
+	return tensors, stored, nil
 }
 
 // storedType is a tree's type in the words of safetensors.
@@ -168,17 +161,16 @@ func finiteBytes(d buffers.DType, raw []byte) error {
 }
 
 // FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite: parameters in the
-// order of their paths ("params/h.0.ln_1.weight"), then the last gradients ("grads/..."), then the optimizer's trees. "" for none.
+// order of their paths ("params/h.0.ln_1.weight"), then the last gradients ("grads/..."), then the optimizer's. "" for none.
 func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 	ctx = context.WithoutCancel(ctx)
 	if err := s.read(ctx, 0); err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
-	trees := []namedTree{{"params", s.params}, {"grads", s.grads}}
-	for _, t := range s.opt.Trees() {
-		trees = append(trees, namedTree{t.Name, t.Tree})
-	}
-	for _, t := range trees {
+	for _, t := range []struct {
+		name string
+		tree *buffers.Tree
+	}{{"params", s.params}, {"grads", s.grads}} {
 		for _, leaf := range t.tree.Layout().Leaves() {
 			raw, err := t.tree.ReadRaw(ctx, leaf.Path)
 			if err != nil {
@@ -189,12 +181,16 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 			}
 		}
 	}
+	for _, t := range s.opt.Tensors() {
+		raw, err := t.Read(ctx)
+		if err != nil {
+			return "", fmt.Errorf("state: scan: %w", err)
+		}
+		if finiteBytes(t.DType, raw) != nil {
+			return t.Name, nil
+		}
+	}
 	return "", nil
-}
-
-type namedTree struct {
-	name string
-	tree *buffers.Tree
 }
 
 // firstDifference compares two JSON values and names the first key, in order, in which they differ; found and wanted are JSON, "" where

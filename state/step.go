@@ -78,7 +78,8 @@ func (s *TrainState) counted(b data.Batch) (int64, error) {
 func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	ctx = context.WithoutCancel(ctx)
-	if _, err := s.opt.Prepare(); err != nil {
+	phase, err := s.opt.Prepare()
+	if err != nil {
 		return err
 	}
 	k, tokens := s.config.Accumulate, s.config.Batch*s.config.Sequence
@@ -95,7 +96,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 			if err := s.read(ctx, inFlight-1); err != nil {
 				return err
 			}
-			programs = append(programs, s.update)
+			programs = append(programs, s.update[phase])
 		}
 		if err := s.device.Submit(ctx, programs...); err != nil {
 			return err

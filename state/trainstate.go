@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -30,7 +32,7 @@ type TrainState struct {
 	begin   []*gpu.Program // before the first micro-batch of an update
 	compute *gpu.Program
 	collect []*gpu.Program // puts the loss of micro-batch i into results
-	update  *gpu.Program
+	update  map[optim.Phase]*gpu.Program
 
 	pending []pendingStep // submitted, results not read
 	ready   []Metrics     // read, not yet handed out
@@ -119,6 +121,7 @@ func (s *TrainState) lossBytes() uint64 { return (4*uint64(s.config.Accumulate) 
 //
 //	begin?  compute  collect 0 | compute  collect 1 | ... | compute  collect k-1  update
 //
+// update is one of several where the optimizer does not do the same in every one.
 // With k > 1 micro-batches begin clears the gradients, which compute then adds to; otherwise compute overwrites them. update ends with the
 // results' way back.
 func (s *TrainState) programs(ctx context.Context) (err error) {
@@ -166,15 +169,21 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 		}
 		s.collect = append(s.collect, p)
 	}
-	s.update, err = program("update", func(rec *gpu.Recording) error {
-		if err := s.tx.Record(rec, optim.Emit, s.grads, s.opt, s.params); err != nil {
+	s.update = map[optim.Phase]*gpu.Program{}
+	for _, phase := range s.opt.Phases() {
+		s.update[phase], err = program(phase.String(), func(rec *gpu.Recording) error {
+			if err := s.tx.Record(rec, phase, s.grads, s.opt, s.params); err != nil {
+				return err
+			}
+			rec.Copy(s.results.Range(s.lossBytes(), optim.StatisticsBytes), statistics.Buffer.Range(statistics.Offset, optim.StatisticsBytes))
+			rec.ReadBack(s.ring, s.results.All())
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		rec.Copy(s.results.Range(s.lossBytes(), optim.StatisticsBytes), statistics.Buffer.Range(statistics.Offset, optim.StatisticsBytes))
-		rec.ReadBack(s.ring, s.results.All())
-		return nil
-	})
-	return err
+	}
+	return nil
 }
 
 // Step is the number of updates that led to the state, those in flight counted.
@@ -204,7 +213,7 @@ func (s *TrainState) String() string {
 
 // Release gives the memory back.
 func (s *TrainState) Release() {
-	for _, p := range append(append(append([]*gpu.Program{}, s.begin...), s.collect...), s.compute, s.update) {
+	for _, p := range append(append(append(append([]*gpu.Program{}, s.begin...), s.collect...), s.compute), slices.Collect(maps.Values(s.update))...) {
 		if p != nil {
 			p.Release()
 		}
