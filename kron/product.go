@@ -1,0 +1,209 @@
+package kron
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+// Stack is a batch of equal row-major matrices in one buffer, one after the other. Rows and Cols are multiples of four: what pads a
+// smaller matrix has to be zero, and is zero in a product.
+type Stack struct {
+	Range             gpu.Range
+	Count, Rows, Cols int
+	DType             buffers.DType // F32, the zero value, or BF16
+}
+
+// elements is the size of all matrices.
+func (s Stack) elements() int { return s.Count * s.Rows * s.Cols }
+
+// Product is a batch of products of one shape, in one dispatch:
+//
+//	C_i = alpha_i op(A_i) op(B_i) + beta_i D_i
+//
+// A and B are read, and may be one stack; D may be one of them; C is another buffer than all of them. A stack of a single matrix is
+// multiplied with every one of the other.
+type Product struct {
+	A, B, C        Stack
+	TransA, TransB bool // op is a transposition; not both
+	// Symmetric promises that C is symmetric: the tiles on and above its diagonal are computed and mirrored, so that it is symmetric
+	// to the last bit, for half the work.
+	Symmetric   bool
+	D           *Stack // of the shape of C; nil for none
+	Alpha, Beta float32
+	// Coefficients, where it has bytes, takes the place of Alpha and Beta: alpha and beta of each matrix, two f32.
+	Coefficients gpu.Range
+}
+
+// productParams is Params of kron_product.wgsl.
+type productParams struct {
+	M, N, K, Count    uint32
+	LDA, LDB, LDC     uint32
+	Across            uint32
+	SA, SB, SC, Tiles uint32
+	Alpha, Beta       float32
+}
+
+// Record records the product. Errors: shapes that do not fit each other, sides that are not multiples of four, ranges too small.
+func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
+	if err := p.check(); err != nil {
+		return fmt.Errorf("kron: product: %w", err)
+	}
+	if p.C.elements() == 0 {
+		return nil
+	}
+	k := p.A.Cols
+	if p.TransA {
+		k = p.A.Rows
+	}
+	tile, lanes := p.tile(dev)
+	down, across := (p.C.Rows/4+tile-1)/tile, (p.C.Cols/4+tile-1)/tile
+	params := productParams{
+		M: uint32(p.C.Rows / 4), N: uint32(p.C.Cols / 4), K: uint32(k), Count: uint32(p.C.Count),
+		LDA: uint32(p.A.Cols / 4), LDB: uint32(p.B.Cols / 4), LDC: uint32(p.C.Cols / 4), Across: uint32(across),
+		SA: p.A.stride(), SB: p.B.stride(), SC: uint32(p.C.Rows * p.C.Cols / 4), Tiles: uint32(p.tiles(down, across)),
+		Alpha: p.Alpha, Beta: p.Beta,
+	}
+	kernel, err := p.kernel(tile, lanes)
+	if err != nil {
+		return err
+	}
+	bind := []gpu.Range{p.A.bound(), p.B.bound(), p.C.bound()}
+	if p.D != nil {
+		bind = append(bind, p.D.bound())
+	}
+	if p.Coefficients.Bytes > 0 {
+		bind = append(bind, p.Coefficients)
+	}
+	rec.Dispatch(kernel, gpu.Linear(uint64(params.Tiles)*uint64(params.Count), lanes, dev.Limits()), paramBytes(params), bind...)
+	return rec.Err()
+}
+
+func (p Product) tiles(down, across int) int {
+	if p.Symmetric {
+		return across * (across + 1) / 2
+	}
+	return down * across
+}
+
+// stride is from matrix to matrix in quads; a single matrix stays.
+func (s Stack) stride() uint32 {
+	if s.Count == 1 {
+		return 0
+	}
+	return uint32(s.Rows * s.Cols / 4)
+}
+
+func (s Stack) bytes() uint64 { return uint64(s.elements()) * uint64(s.DType.Bits()) / 8 }
+
+// bound is the part of the range that the matrices take.
+func (s Stack) bound() gpu.Range { return s.Range.Buffer.Range(s.Range.Offset, s.bytes()) }
+
+func (p Product) check() error {
+	stacks := []struct {
+		name string
+		s    Stack
+	}{{"A", p.A}, {"B", p.B}, {"C", p.C}}
+	if p.D != nil {
+		stacks = append(stacks, struct {
+			name string
+			s    Stack
+		}{"D", *p.D})
+	}
+	for _, x := range stacks {
+		switch s := x.s; {
+		case s.Rows%4 != 0 || s.Cols%4 != 0 || s.Rows < 0 || s.Cols < 0 || s.Count < 0:
+			return fmt.Errorf("%s: %d of [%d, %d], wanted sides that are multiples of 4", x.name, s.Count, s.Rows, s.Cols)
+		case s.DType != buffers.F32 && s.DType != buffers.BF16:
+			return fmt.Errorf("%s: dtype %s, wanted f32 or bf16", x.name, s.DType)
+		case s.Range.Bytes < s.bytes():
+			return fmt.Errorf("%s: %d of [%d, %d] in %d bytes, wanted %d", x.name, s.Count, s.Rows, s.Cols, s.Range.Bytes, s.bytes())
+		case x.name != "C" && s.Count != p.C.Count && (s.Count != 1 || x.name == "D"):
+			return fmt.Errorf("%s: %d matrices, wanted %d as C has", x.name, s.Count, p.C.Count)
+		}
+	}
+	m, k := p.A.Rows, p.A.Cols
+	if p.TransA {
+		m, k = k, m
+	}
+	inner, n := p.B.Rows, p.B.Cols
+	if p.TransB {
+		inner, n = n, inner
+	}
+	switch {
+	case p.TransA && p.TransB:
+		return fmt.Errorf("both operands transposed, wanted at most one")
+	case k != inner || m != p.C.Rows || n != p.C.Cols:
+		return fmt.Errorf("[%d, %d] times [%d, %d] to [%d, %d]", m, k, inner, n, p.C.Rows, p.C.Cols)
+	case p.D != nil && (p.D.Rows != m || p.D.Cols != n):
+		return fmt.Errorf("D: [%d, %d], wanted [%d, %d]", p.D.Rows, p.D.Cols, m, n)
+	case p.Symmetric && m != n:
+		return fmt.Errorf("symmetric, but C is [%d, %d]", m, n)
+	case p.Coefficients.Bytes > 0 && p.Coefficients.Bytes < uint64(8*p.C.Count):
+		return fmt.Errorf("coefficients: %d bytes, wanted %d", p.Coefficients.Bytes, 8*p.C.Count)
+	}
+	return nil
+}
+
+// tile is how many quads of rows and of columns an invocation makes, and how many invocations a workgroup has; a function of the type
+// of adapter and the shape. On a software adapter a vec4 load costs about 80 cycles for eight invocations and a multiply-add a little
+// over one (docs/benchmarks.md), so the largest tile that does not stick out too far is the fastest.
+func (p Product) tile(dev *gpu.Device) (tile, lanes int) {
+	if !isSoftware(dev) {
+		if min(p.C.Rows, p.C.Cols) >= 32 {
+			return 2, 64
+		}
+		return 1, 64
+	}
+	const load, step, cores = 80, 1.3, 4
+	best, least := 1, 0.0
+	for tile := 1; tile <= 4; tile *= 2 {
+		across := (p.C.Cols/4 + tile - 1) / tile
+		count := p.C.Count * p.tiles((p.C.Rows/4+tile-1)/tile, across)
+		groups := max((count+7)/8, cores) // fewer leave cores idle
+		cost := float64(groups) * (float64(8*tile)*load + float64(64*tile*tile)*step)
+		if tile == 1 || cost < least {
+			best, least = tile, cost
+		}
+	}
+	return best, 8
+}
+
+// kernel is the specialisation for the form of the product.
+func (p Product) kernel(tile, lanes int) (*gpu.Kernel, error) {
+	memory := map[buffers.DType]struct{ element, load, store string }{
+		buffers.F32:  {"vec4<f32>", "", ""},
+		buffers.BF16: {"vec2<u32>", "bf16_unpack4", "bf16_pack4"},
+	}
+	flags := map[string]bool{
+		"TRANS_A": p.TransA, "TRANS_B": p.TransB, "SYMMETRIC": p.Symmetric, "ADD": p.D != nil, "COEFFICIENTS": p.Coefficients.Bytes > 0,
+		"BF16": p.A.DType == buffers.BF16 || p.B.DType == buffers.BF16 || p.C.DType == buffers.BF16,
+	}
+	d, more := "", []string(nil)
+	declare := func(name, element string) {
+		more = append(more, fmt.Sprintf("@group(0) @binding(%d) var<storage, read> %s: array<%s>;", 4+len(more), name, element))
+	}
+	if p.D != nil {
+		d = memory[p.D.DType].load
+		flags["BF16"] = flags["BF16"] || p.D.DType == buffers.BF16
+		declare("d", memory[p.D.DType].element)
+	}
+	if p.Coefficients.Bytes > 0 {
+		declare("coefficients", "vec2<f32>")
+	}
+	suffix := "_" + map[bool]string{false: "n", true: "t"}[p.TransA] + map[bool]string{false: "n", true: "t"}[p.TransB]
+	if p.Symmetric {
+		suffix += "_symmetric"
+	}
+	constants := map[string]string{
+		"TILE": strconv.Itoa(tile), "LANES": strconv.Itoa(lanes), "MORE": strings.Join(more, "\n"),
+		"A_TYPE": memory[p.A.DType].element, "A_LOAD": memory[p.A.DType].load,
+		"B_TYPE": memory[p.B.DType].element, "B_LOAD": memory[p.B.DType].load,
+		"C_TYPE": memory[p.C.DType].element, "C_STORE": memory[p.C.DType].store, "D_LOAD": d,
+	}
+	return kernelOf("product", fmt.Sprintf("%s_%d", suffix, 4*tile), shaders.Variant{Flags: flags, Constants: constants})
+}

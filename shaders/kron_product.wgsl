@@ -1,0 +1,154 @@
+// kron_product: C_i = alpha_i op(A_i) op(B_i) + beta_i D_i, a batch of equal matrices whose sides are multiples of four.
+// An invocation keeps a square tile of 4*TILE rows and columns of one C in registers and goes along K four at a time; nothing goes
+// through workgroup memory. Tiles of all matrices are counted in one row, so that no lane idles. SYMMETRIC: the tiles on and above the
+// diagonal, each stored twice. Op is a transposition with TRANS_A, TRANS_B. Twin: plain sums in the test.
+#import "shared/grid.wgsl"
+#if BF16
+#import "shared/bf16.wgsl"
+#endif
+
+struct Params {
+    m: u32, n: u32, k: u32,       // C is [m, n], in quads; k in elements
+    count: u32,                   // of matrices
+    lda: u32, ldb: u32, ldc: u32, // row strides in quads
+    across: u32,                  // tiles in a row of tiles
+    sa: u32, sb: u32, sc: u32,    // strides from matrix to matrix in quads, D like C
+    tiles: u32,                   // of a matrix
+    alpha: f32, beta: f32,
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> a: array<{{A_TYPE}}>;
+@group(0) @binding(2) var<storage, read> b: array<{{B_TYPE}}>;
+@group(0) @binding(3) var<storage, read_write> c: array<{{C_TYPE}}>;
+{{MORE}}
+
+@compute @workgroup_size({{LANES}}, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let item = grid_index(workgroup, workgroups, local, {{LANES}}u);
+    let z = item / p.tiles;
+    if (z >= p.count) {
+        return;
+    }
+    let t = item % p.tiles;
+#if SYMMETRIC
+    // Tile t of the upper triangle, column by column.
+    var right = u32((sqrt(8.0 * f32(t) + 1.0) - 1.0) * 0.5);
+    if (right * (right + 1u) / 2u > t) { right = right - 1u; }
+    if ((right + 1u) * (right + 2u) / 2u <= t) { right = right + 1u; }
+    let row = (t - right * (right + 1u) / 2u) * {{TILE}}u; // in quads
+    let col = right * {{TILE}}u;
+#else
+    let row = (t / p.across) * {{TILE}}u;
+    let col = (t % p.across) * {{TILE}}u;
+#endif
+    // Quads past the edge read the last ones and are not stored.
+#for Q in 0..TILE
+#if TRANS_A
+    let a_{{Q}} = z * p.sa + min(row + {{Q}}u, p.m - 1u);
+#else
+#for I in 0..4
+    let a_{{Q}}_{{I}} = z * p.sa + (4u * min(row + {{Q}}u, p.m - 1u) + {{I}}u) * p.lda;
+#end
+#endif
+#if TRANS_B
+#for I in 0..4
+    let b_{{Q}}_{{I}} = z * p.sb + (4u * min(col + {{Q}}u, p.n - 1u) + {{I}}u) * p.ldb;
+#end
+#else
+    let b_{{Q}} = z * p.sb + min(col + {{Q}}u, p.n - 1u);
+#endif
+#for I in 0..4
+#for J in 0..TILE
+    var c{{Q}}_{{I}}_{{J}} = vec4<f32>();
+#end
+#end
+#end
+    for (var k = 0u; k < p.k; k += 4u) {
+        let k4 = k / 4u;
+        // ra_q_i is along K for row i of quad q; with TRANS_A along M, quad q, for k+i.
+#for Q in 0..TILE
+#for I in 0..4
+#if TRANS_A
+        let ra{{Q}}_{{I}} = {{A_LOAD}}(a[a_{{Q}} + (k + {{I}}u) * p.lda]);
+#else
+        let ra{{Q}}_{{I}} = {{A_LOAD}}(a[a_{{Q}}_{{I}} + k4]);
+#endif
+#end
+#end
+#for J in 0..TILE
+#if TRANS_B
+#for I in 0..4
+        let t{{J}}_{{I}} = {{B_LOAD}}(b[b_{{J}}_{{I}} + k4]);
+#end
+#for K in 0..4
+        let rb{{J}}_{{K}} = vec4<f32>(t{{J}}_0[{{K}}], t{{J}}_1[{{K}}], t{{J}}_2[{{K}}], t{{J}}_3[{{K}}]);
+#end
+#else
+#for K in 0..4
+        let rb{{J}}_{{K}} = {{B_LOAD}}(b[b_{{J}} + (k + {{K}}u) * p.ldb]);
+#end
+#endif
+#for Q in 0..TILE
+#for I in 0..4
+#for K in 0..4
+#if TRANS_A
+        c{{Q}}_{{I}}_{{J}} += ra{{Q}}_{{K}}[{{I}}] * rb{{J}}_{{K}};
+#else
+        c{{Q}}_{{I}}_{{J}} += ra{{Q}}_{{I}}[{{K}}] * rb{{J}}_{{K}};
+#endif
+#end
+#end
+#end
+#end
+    }
+#if COEFFICIENTS
+    let alpha = coefficients[z].x;
+    let beta = coefficients[z].y;
+#else
+    let alpha = p.alpha;
+    let beta = p.beta;
+#endif
+#for Q in 0..TILE
+#for J in 0..TILE
+#if SYMMETRIC
+    if (row + {{Q}}u <= col + {{J}}u && col + {{J}}u < p.n) {
+#else
+    if (row + {{Q}}u < p.m && col + {{J}}u < p.n) {
+#endif
+        let at = z * p.sc + 4u * (row + {{Q}}u) * p.ldc + col + {{J}}u;
+#for I in 0..4
+#if ADD
+        var v{{I}} = alpha * c{{Q}}_{{I}}_{{J}} + beta * {{D_LOAD}}(d[at + {{I}}u * p.ldc]);
+#else
+        var v{{I}} = alpha * c{{Q}}_{{I}}_{{J}};
+#endif
+#end
+#if SYMMETRIC
+        let diagonal = row + {{Q}}u == col + {{J}}u;
+        if (diagonal) {
+            v1.x = v0.y;
+            v2.x = v0.z;
+            v2.y = v1.z;
+            v3.x = v0.w;
+            v3.y = v1.w;
+            v3.z = v2.w;
+        }
+#endif
+#for I in 0..4
+        let s{{I}} = {{C_STORE}}(v{{I}});
+        c[at + {{I}}u * p.ldc] = s{{I}};
+#end
+#if SYMMETRIC
+        if (!diagonal) {
+            let mirror = z * p.sc + 4u * (col + {{J}}u) * p.ldc + row + {{Q}}u;
+#for I in 0..4
+            c[mirror + {{I}}u * p.ldc] = {{C_STORE}}(vec4<f32>(v0[{{I}}], v1[{{I}}], v2[{{I}}], v3[{{I}}]));
+#end
+        }
+#endif
+    }
+#end
+#end
+}
