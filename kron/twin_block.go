@@ -66,8 +66,8 @@ func (b *twinBlock) refresh(n int64, g []float64) {
 	if b.config.Rules.RelativeDamping {
 		r := rootMeanSquare(g)
 		b.rms = float64(float32(max(r, rmsDecay*b.rms)))
-		if r == 0 || b.rms == 0 {
-			return
+		if !(r*r > tiny) {
+			return // no gradient: noise alone would make the factors grow without bound
 		}
 		noise = b.config.Damping * b.rms
 	}
