@@ -29,8 +29,11 @@ var optimizers = struct {
 	sync.RWMutex
 	byName map[string]entry
 }{byName: map[string]entry{
-	"adamw": {adamwDoc, func() Parameters { c := DefaultAdamW(); return &c }},
-	"sgd":   {sgdDoc, func() Parameters { return &SGDConfig{} }},
+	"adamw":   {adamwDoc, func() Parameters { c := DefaultAdamW(); return &c }},
+	"lion":    {lionDoc, func() Parameters { c := DefaultLion(); return &c }},
+	"mars":    {marsDoc, func() Parameters { c := DefaultMars(); return &c }},
+	"rmsprop": {rmspropDoc, func() Parameters { c := DefaultRMSProp(); return &c }},
+	"sgd":     {sgdDoc, func() Parameters { return &SGDConfig{} }},
 }}
 
 // Register adds an optimizer under a name that is not yet taken: defaults makes its parameters, freshly each time.

@@ -1,0 +1,129 @@
+package optim_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+)
+
+// built makes a registered optimizer.
+func built(t testing.TB, name string, o optim.Options, parameters string) optim.Transform {
+	tx, err := optim.Build(name, o, []byte(parameters))
+	require.NoError(t, err)
+	return tx
+}
+
+// followTwin makes calls on a device and in the twin and compares params and all state after each; allowed is relative to an element
+// and to the largest of its leaf.
+func followTwin(t testing.TB, d *gpu.Device, tx optim.Transform, specs []buffers.Spec, calls int, allowed float64) {
+	r := rand.New(rand.NewPCG(21, 22))
+	params := randomTree(r, specs, 1)
+	dev := newRig(t, d, tx, params, buffers.F32)
+	twin, err := optim.NewTwin(tx, params)
+	require.NoError(t, err)
+	for call := range calls {
+		grads := randomTree(r, specs, 0.1)
+		dev.call(grads)
+		require.NoError(t, twin.Update(grads))
+		where := fmt.Sprintf("call %d", call)
+		near(t, where+" params", dev.download(dev.params), twin.Params(), allowed, allowed)
+		got := dev.tensors()
+		want := twin.Tensors()
+		require.Len(t, got, len(want))
+		for _, w := range want {
+			near(t, where+" state", []buffers.Host{{Path: w.Path, Data: got[w.Path]}}, []buffers.Host{w}, allowed, allowed)
+		}
+	}
+	assert.Equal(t, twin.Counts(), dev.state.Counts())
+	planned, err := tx.Bytes(dev.params.Layout(), d.Limits())
+	require.NoError(t, err)
+	assert.Equal(t, planned, dev.state.Bytes())
+}
+
+func TestElementwiseOptimizersFollowTheTwin(t *testing.T) {
+	clip, schedule := 3.0, optim.ScheduleConfig{Type: "cosine", LearningRate: 0.05, Steps: 8, WarmupSteps: 2}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for name, tx := range map[string]optim.Transform{
+			"rmsprop":            built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"eps":1e-6}`),
+			"rmsprop outside":    built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"eps_in_sqrt":false,"bias_correction":true}`),
+			"rmsprop centered":   built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"centered":true,"bias_correction":true,"eps":1e-3,"momentum":0.9}`),
+			"rmsprop from scale": built(t, "rmsprop", optim.Options{Schedule: schedule}, `{"initial_scale":0.25,"momentum":0.8,"nesterov":true}`),
+			"mars":               built(t, "mars", optim.Options{Schedule: schedule, WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()}, `{}`),
+			"mars, no clip":      built(t, "mars", optim.Options{Schedule: schedule, ClipGrad: &clip, AccumulationSteps: 2}, `{"max_grad_norm":null}`),
+			"mars, skip":         built(t, "mars", optim.Options{Schedule: schedule, SkipNonFinite: true}, `{"max_grad_norm":2}`),
+		} {
+			// Some ten roundings of 2^-24 a call, more where sums cancel.
+			t.Run(name, func(t *testing.T) { followTwin(t, d, tx, oddSpecs, 5, 5e-6) })
+		}
+	}, small)
+}
+
+// A rate of 0 leaves every bit, that of -0 too.
+func TestRateZeroLeavesEveryBitOfAllOptimizers(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for name, parameters := range map[string]string{
+			"lion": `{}`, "mars": `{}`, "rmsprop": `{"momentum":0.9,"nesterov":true}`,
+		} {
+			r := rand.New(rand.NewPCG(1, 1))
+			params := randomTree(r, oddSpecs, 1)
+			params[7].Data[3] = float32(math.Copysign(0, -1))
+			rig := newRig(t, d, built(t, name, optim.Options{WeightDecay: 0.1}, parameters), params, buffers.F32)
+			want := rig.download(rig.params)
+			for range 2 {
+				rig.call(randomTree(r, oddSpecs, 1))
+			}
+			sameBits(t, want, rig.download(rig.params))
+		}
+	}, small)
+}
+
+// What a configuration refuses, by name.
+func TestOptimizersRefuse(t *testing.T) {
+	for parameters, want := range map[[2]string]string{
+		{"lion", `{"b1":1}`}:                "b1: found 1, wanted 0 to less than 1",
+		{"lion", `{"b2":-0.1}`}:             "b2: found -0.1",
+		{"lion", `{"mu_dtype":"i32"}`}:      "mu_dtype: found i32, wanted f32 or bf16",
+		{"rmsprop", `{"decay":1.5}`}:        "decay: found 1.5",
+		{"rmsprop", `{"eps":-1}`}:           "eps: found -1, wanted 0 or more",
+		{"rmsprop", `{"initial_scale":-1}`}: "initial_scale: found -1",
+		{"rmsprop", `{"momentum":1}`}:       "momentum: found 1",
+		{"mars", `{"beta1":1}`}:             "beta1: found 1",
+		{"mars", `{"beta2":2}`}:             "beta2: found 2",
+		{"mars", `{"gamma":-1}`}:            "gamma: found -1",
+		{"mars", `{"epsilon":-1}`}:          "epsilon: found -1",
+		{"mars", `{"max_grad_norm":0}`}:     "max_grad_norm: found 0, wanted more than 0",
+		{"mars", `{"mu_dtype":"u8"}`}:       "mu_dtype",
+		{"mars", `{"weight_decay":0.1}`}:    `unknown key "weight_decay"`,
+		{"lion", `{"weight_decay":0.001}`}:  `unknown key "weight_decay"`,
+	} {
+		_, err := optim.Build(parameters[0], optim.Options{}, []byte(parameters[1]))
+		assert.ErrorContains(t, err, want, parameters)
+		assert.ErrorContains(t, err, "optim: "+parameters[0]+": ", parameters)
+	}
+}
+
+// Bytes a parameter as counted by hand: each array read or written once.
+func TestOptimizersCost(t *testing.T) {
+	for parameters, want := range map[[2]string]optim.Cost{
+		{"lion", `{}`}:                     {StateBytes: 4, TrafficBytes: 20},
+		{"lion", `{"mu_dtype":"bf16"}`}:    {StateBytes: 2, TrafficBytes: 16},
+		{"rmsprop", `{}`}:                  {StateBytes: 4, TrafficBytes: 20},
+		{"rmsprop", `{"momentum":0.9}`}:    {StateBytes: 8, TrafficBytes: 28},
+		{"mars", `{"max_grad_norm":null}`}: {StateBytes: 12, TrafficBytes: 36},
+		{"mars", `{}`}:                     {StateBytes: 12, TrafficBytes: 44}, // the norm reads gradient and mog once more
+	} {
+		got := built(t, parameters[0], optim.Options{}, parameters[1]).Cost()
+		assert.InDelta(t, 12, got.FLOPs, 12, parameters)
+		got.FLOPs = 0
+		assert.Equal(t, want, got, parameters)
+	}
+}
