@@ -22,15 +22,15 @@ type scene struct {
 	layout *buffers.Layout
 	leaves []buffers.Leaf // of layout, or the same without places
 	chosen []bool         // by index: the operator is for this leaf
-	whole  []buffers.Spec // the whole model, of which leaves may be a stage
+	whole  []buffers.Spec // those of the whole model that the operator is for; leaves may be a stage
 }
 
 // An operation is an operator at work on a device.
 type operation interface {
-	// phases tells what recordings update t, counted from 0, may need beside the full one; see Phase.
+	// reuses tells whether some updates keep what is costly to refresh, which is recorded with reuse.
 	reuses() bool
-	// prepare writes what changes from update to update, ordered before the next submit; t counts completed updates. reuse tells
-	// that this update keeps what is costly to refresh.
+	// prepare writes what changes from update to update, ordered before the next submit; t counts completed updates. It tells whether
+	// this update reuses.
 	prepare(t int64) (reuse bool, err error)
 	// record records one update.
 	record(rec *gpu.Recording, c operatorCall) error

@@ -210,6 +210,9 @@ func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 	limits := gpu.Limits{BindingBytes: 4 * 1024}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		small(t, d, "sums", Chain(normalized(), rate), 3)
+		ema := EMA(EMAOptions{Decay: 0.9, Debias: true})
+		small(t, d, "leaf norms", Chain(ema, NormalizeByLeaf(1e-6), Scale(40), ClipByLeafRMS(1.1), rate), 4)
+		small(t, d, "means", Chain(EMA(EMAOptions{Decay: 0.5}), EMA(EMAOptions{Decay: 0.9, Debias: true, DType: buffers.BF16}), EMA(EMAOptions{Decay: 0.95, DType: buffers.BF16, Numerics: EFormer}), rate), 3)
 		small(t, d, "sums behind state", Chain(trace, normalized(), Scale(2), normalized(), rate), 3)
 		small(t, d, "route", Chain(Route(matrices, adam, trace), rate), 4)
 		small(t, d, "route of routes", Chain(Route(matrices, Route(MaskPatterns("w"), trace, adam), Scale(0.5)), rate), 4)
@@ -281,5 +284,31 @@ func TestStageLocalRefusesNormsOfWhatOperatorsMade(t *testing.T) {
 			}
 		}
 		assert.Equal(t, dispatches, strings.Join(names, " "), fmt.Sprint(phase))
+	}
+}
+
+// The first debiased mean is the update itself, and a leaf is limited as a whole: algebra on the twin.
+func TestEMAAndLeafNorms(t *testing.T) {
+	one := func(tx Transform, data ...float32) []float32 {
+		h := buffers.Host{Path: "w", Shape: []int{len(data)}, Data: make([]float32, len(data))}
+		twin, err := NewTwin(tx, []buffers.Host{h})
+		require.NoError(t, err)
+		h.Data = data
+		require.NoError(t, twin.Update([]buffers.Host{h}))
+		return twin.Params()[0].Data
+	}
+	assert.InDeltaSlice(t, []float32{3, -4}, one(EMA(EMAOptions{Decay: 0.95, Debias: true}), 3, -4), 1e-6)
+	assert.InDeltaSlice(t, []float32{0.15, -0.2}, one(EMA(EMAOptions{Decay: 0.95}), 3, -4), 1e-6)
+	assert.InDeltaSlice(t, []float32{0.6, -0.8}, one(NormalizeByLeaf(1e-6), 3, -4), 1e-6)
+	assert.InDeltaSlice(t, []float32{3, -4}, one(ClipByLeafRMS(4), 3, -4), 1e-6)
+	assert.InDeltaSlice(t, []float32{3 * math.Sqrt2 / 5, -4 * math.Sqrt2 / 5}, one(ClipByLeafRMS(1), 3, -4), 1e-6)
+	for want, tx := range map[string]Transform{
+		"ema: decay: found 1":            EMA(EMAOptions{Decay: 1}),
+		"ema: dtype: found u32":          EMA(EMAOptions{DType: buffers.U32}),
+		"clip_by_leaf_rms: limit: found": ClipByLeafRMS(0),
+		"normalize_by_leaf: eps: found":  NormalizeByLeaf(0),
+	} {
+		_, err := newPlan(tx)
+		assert.ErrorContains(t, err, want)
 	}
 }

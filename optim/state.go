@@ -92,7 +92,11 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			s.trees = append(s.trees, NamedTree{step.slotNames[i], tree})
 		}
 		if step.operator != nil {
-			o, err := step.operator.open(s.plan.scene(step, s.device, s.layout, s.layout.Leaves(), whole, r))
+			on, err := s.plan.scene(step, s.device, s.layout, s.layout.Leaves(), whole, r)
+			if err != nil {
+				return fmt.Errorf("%s: %w", step.name, err)
+			}
+			o, err := step.operator.open(on)
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.name, err)
 			}
@@ -155,12 +159,27 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s slot) (*buf
 }
 
 // scene is what the operator of a step works on.
-func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) scene {
-	in := make([]bool, len(leaves))
-	for i := range in {
-		in[i] = s.route < 0 || r.chosen[s.route][i]
+func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (scene, error) {
+	c := scene{device: dev, layout: layout, leaves: leaves, whole: whole, chosen: make([]bool, len(leaves))}
+	for i := range c.chosen {
+		c.chosen[i] = s.route < 0 || r.chosen[s.route][i]
 	}
-	return scene{device: dev, layout: layout, leaves: leaves, chosen: in, whole: whole}
+	if s.route < 0 {
+		return c, nil
+	}
+	all := make([]buffers.Leaf, len(whole))
+	paths := make([]string, len(whole))
+	for i, spec := range whole {
+		all[i], paths[i] = buffers.Leaf{Path: spec.Path, Shape: spec.Shape, Index: i}, spec.Path
+	}
+	in, err := chosen(p.routes[s.route], all, paths)
+	c.whole = nil
+	for i, spec := range whole {
+		if in[i] {
+			c.whole = append(c.whole, spec)
+		}
+	}
+	return c, err
 }
 
 func specs(leaves []buffers.Leaf) []buffers.Spec {

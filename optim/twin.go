@@ -59,7 +59,11 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 			}
 		}
 		if s.operator != nil {
-			o, err := s.operator.twin(p.scene(s, nil, nil, w.leaves, whole, w.table))
+			on, err := p.scene(s, nil, nil, w.leaves, whole, w.table)
+			if err != nil {
+				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.name, err)
+			}
+			o, err := s.operator.twin(on)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.name, err)
 			}

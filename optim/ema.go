@@ -1,0 +1,53 @@
+package optim
+
+import (
+	"math"
+
+	"gputrain/buffers"
+)
+
+// EMAOptions are the parameters of EMA.
+type EMAOptions struct {
+	Decay    float64
+	Debias   bool // divide by what the weights come to so far
+	DType    buffers.DType
+	Numerics Numerics
+}
+
+// EMA is optax.ema, the running mean of updates. With n = t+1 the number of this update, counted from 1:
+//
+//	mu <- (1-decay) u + decay mu
+//	u  <- mu / (1-decayⁿ)           with Debias, else mu
+//
+// mu is rounded to DType only after its use: stochastically in Stable, in EFormer to nearest even, where decay and the product
+// decay mu are rounded to bf16 as well. State: "mu".
+func EMA(o EMAOptions) Transform {
+	const name = "ema"
+	if !(o.Decay >= 0 && o.Decay < 1) {
+		return failed(name, "decay: found %g, wanted 0 to less than 1", o.Decay)
+	}
+	if o.DType != buffers.F32 && o.DType != buffers.BF16 {
+		return failed(name, "dtype: found %s, wanted f32 or bf16", o.DType)
+	}
+	half := o.DType == buffers.BF16
+	rounded := half && o.Numerics == EFormer
+	keep, product, shrink := o.Decay, "$decay * $mu", func(x float64) float64 { return x }
+	if rounded {
+		keep, product, shrink = roundBF16(o.Decay), "optim_nearest($decay * $mu)", roundBF16
+	}
+	correction := func(t int64) float64 {
+		if !o.Debias {
+			return 1
+		}
+		return 1 - math.Pow(o.Decay, float64(t+1))
+	}
+	return single(element{
+		name: name, slots: []slot{{name: "mu", dtype: o.DType, dither: half && !rounded}}, flops: 4,
+		scalars: []scalar{fixed("decay", keep), fixed("decayc", 1-o.Decay), {"correction", correction}},
+		wgsl:    "$mu = $decayc * u + " + product + ";\nu = $mu / $correction;",
+		twin: func(c *cell) {
+			c.slots[0] = c.scalars[1]*c.u + shrink(c.scalars[0]*c.slots[0])
+			c.u = c.slots[0] / c.scalars[2]
+		},
+	})
+}
