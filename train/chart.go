@@ -43,7 +43,8 @@ const (
 	singleWidth, severalEach = 800, 560
 	chartLeft, chartRight    = 64, 20
 	chartTop, chartBottom    = 44, 50
-	labelHeight, letterWidth = 14, 7 // of the text at the end of a curve
+	letterWidth              = 7
+	labelHeight, boldWidth   = 14, 9 // of the text at the end of a curve
 )
 
 // chartStyle colours all but the curves.
@@ -78,7 +79,7 @@ func (p Panel) box(i, width int) plot {
 	right := chartRight
 	if p.Direct {
 		for _, s := range p.Series {
-			right = max(right, 26+letterWidth*len(s.Name))
+			right = max(right, 26+boldWidth*len(s.Name))
 		}
 	}
 	b := plot{left: float64(i*width + chartLeft), right: float64((i+1)*width - right), top: chartTop, bottom: chartHeight - chartBottom}

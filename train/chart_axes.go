@@ -58,7 +58,7 @@ func ticks(a, b float64, n int) []float64 {
 	}
 	var out []float64
 	for i := math.Ceil(a/step - 1e-9); i*step <= b+step*1e-9; i++ {
-		out = append(out, i*step)
+		out = append(out, i*step+0) // no -0
 	}
 	for len(out) < 2 {
 		out = append(out, a+float64(len(out))*step)

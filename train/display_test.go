@@ -157,8 +157,8 @@ func requireXML(t *testing.T, picture []byte) {
 // Names at the ends of curves that end together keep clear of each other and inside the panel, in the order of the curves.
 func TestNamesOfCurvesKeepClear(t *testing.T) {
 	panel := Panel{Direct: true, Top: 4}
-	for i, name := range []string{"c", "a", "b", "off"} {
-		end := []float64{2.002, 2, 2.001, 900}[i]
+	for i, name := range []string{"c", "a", "b", "off", "far"} {
+		end := []float64{2.002, 2, 2.001, 900, 800}[i]
 		panel.Series = append(panel.Series, Series{Name: name, Color: "#123456", Points: []Point{{0, 5}, {100, end}}})
 	}
 	var out bytes.Buffer
@@ -172,17 +172,19 @@ func TestNamesOfCurvesKeepClear(t *testing.T) {
 		require.NoError(t, err)
 		y, err := strconv.ParseFloat(m[2], 64)
 		require.NoError(t, err)
-		assert.Less(t, x, float64(2*severalEach-letterWidth*len(m[3])))
+		assert.Less(t, x, float64(2*severalEach-boldWidth*len(m[3])))
 		at[m[3]] = y
 	}
-	require.Len(t, at, 4)
+	require.Len(t, at, 5)
 	assert.InDelta(t, box.top+4, at["off"], 0.1, "a curve that leaves the panel has its name at the top")
+	assert.InDelta(t, at["off"]+labelHeight, at["far"], 0.1)
 	assert.GreaterOrEqual(t, at["b"]-at["c"], float64(labelHeight))
 	assert.GreaterOrEqual(t, at["a"]-at["b"], float64(labelHeight))
 	assert.LessOrEqual(t, at["a"], box.bottom+4)
 }
 
 func TestTicks(t *testing.T) {
+	assert.Equal(t, "0", label(ticks(0, 5, 6)[0]), "not -0")
 	assert.Equal(t, []float64{0, 100, 200, 300, 400, 500, 600}, ticks(0, 600, 6))
 	for _, r := range [][2]float64{{1, 2}, {-3, 5}, {2.1e-5, 2.2e-5}, {0, 7e9}} {
 		got := ticks(r[0], r[1], 6)

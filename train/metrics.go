@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strconv"
 )
 
@@ -118,3 +119,8 @@ func (p *pace) rate() float64 {
 }
 
 func perplexity(loss Number) float64 { return math.Exp(float64(loss)) }
+
+// ReadMetrics reads what the run of a run directory has measured, in order. A directory without metrics has none.
+func ReadMetrics(dir string) ([]Metrics, []EvalMetrics, error) {
+	return readMetrics(filepath.Join(dir, metricsFile))
+}

@@ -15,6 +15,7 @@ import (
 // and progress to standard error.
 type cli struct {
 	Train      trainCmd      `cmd:"" help:"Train a model; the same command again goes on where it stopped."`
+	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds: a table and a picture; the same command again goes on."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`

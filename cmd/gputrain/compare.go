@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"gputrain/cmd/gputrain/compare"
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/gpu"
+	"gputrain/train"
+)
+
+type compareCmd struct {
+	runFlags
+	Optimizers []string `help:"Optimizers, each NAME with built-in settings or NAME=FILE with a run file of its own that has nothing but the optimizer; NAME may then be anything." default:"adamw,lion,muon,mars,quad,skew" placeholder:"NAME,..."`
+	Rate       []string `help:"Peak learning rates by name, over all others." placeholder:"NAME=RATE"`
+	Seeds      int      `help:"Runs of each optimizer, with seeds from train.seed upwards." default:"3"`
+	Steps      int      `help:"Updates of each run; 0 = train.steps." default:"0"`
+	EvalEvery  int      `help:"Updates between evaluations; 0 = train.eval_every, a twentieth of the steps where nothing says it." default:"0"`
+	Out        string   `help:"Folder for the table, the picture and a run directory each." default:"runs/compare" type:"path" placeholder:"DIR"`
+	Adapter    string   `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
+	Progress   string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
+	Fresh      bool     `help:"Start over: remove what earlier runs have left in their run directories."`
+}
+
+// Run trains one run after the other, all optimizers with the first seed before the second, and writes what is known after each. A run
+// that is finished is not repeated, one that was interrupted goes on.
+func (c *compareCmd) Run(ctx context.Context) error {
+	ctx, stop := train.Signals(ctx, os.Stderr, os.Exit)
+	defer stop()
+	all, configs, err := c.entrants()
+	if err != nil {
+		return usageError{err}
+	}
+	result, err := c.comparison(all, configs)
+	if err != nil {
+		return err
+	}
+	dev, err := (&trainCmd{Adapter: c.Adapter, Autotune: "off"}).device(ctx, configs[0])
+	if err != nil {
+		return err
+	}
+	defer dev.Release()
+	result.Adapter = fmt.Sprintf("%s, driver %s", dev.Adapter(), dev.Adapter().Driver)
+	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+		return err
+	}
+	for i, seed := range result.Seeds {
+		for k, e := range all {
+			fmt.Fprintf(os.Stderr, "gputrain: compare: run %d of %d: %s, seed %d\n", i*len(all)+k+1, len(all)*len(result.Seeds), e.label, seed)
+			run, err := c.one(ctx, dev, configs[k], filepath.Join(c.Out, fmt.Sprintf("%s-%d", e.label, seed)), seed)
+			if err != nil {
+				return err
+			}
+			result.Entrants[k].Runs = append(result.Entrants[k].Runs, run)
+			if err := result.Write(c.Out); err != nil {
+				return err
+			}
+		}
+	}
+	if err := result.Table(os.Stdout); err != nil {
+		return err
+	}
+	_, err = fmt.Printf("picture and settings in %s, curves in %s\n", filepath.Join(c.Out, "compare.md"), filepath.Join(c.Out, "compare.json"))
+	return err
+}
+
+// entrants reads the command line: every run is checked, as far as it can be without a device, before the first begins.
+func (c *compareCmd) entrants() ([]entrant, []*runfile.Config, error) {
+	if c.Seeds < 1 || c.Steps < 0 || c.EvalEvery < 0 {
+		return nil, nil, fmt.Errorf("compare: --seeds %d, --steps %d, --eval-every %d: wanted 1 seed or more, and nothing below 0", c.Seeds, c.Steps, c.EvalEvery)
+	}
+	all, err := entrants(c.Optimizers, c.Rate)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(all) == 0 {
+		return nil, nil, errNoOptimizers
+	}
+	configs := make([]*runfile.Config, len(all))
+	for i, e := range all {
+		if configs[i], err = c.config(e); err != nil {
+			return nil, nil, err
+		}
+		if _, err := optimizerConfig(configs[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return all, configs, nil
+}
+
+// comparison is the frame of the result, without runs.
+func (c *compareCmd) comparison(all []entrant, configs []*runfile.Config) (*compare.Comparison, error) {
+	common, err := c.common()
+	if err != nil {
+		return nil, usageError{err}
+	}
+	run, release, err := trainConfig(configs[0])
+	if err != nil {
+		return nil, err
+	}
+	release()
+	result := &compare.Comparison{
+		Title: run.Title, Steps: run.Steps, EvalEvery: run.EvalEvery, Baseline: all[0].label,
+		Settings: map[string]any{}, Origins: map[string]string{},
+	}
+	for i := range c.Seeds {
+		result.Seeds = append(result.Seeds, common.Train.Seed+uint64(i))
+	}
+	for i, e := range all {
+		if e.label == "adamw" {
+			result.Baseline = e.label
+		}
+		result.Entrants = append(result.Entrants, e.describe(configs[i]))
+	}
+	for key, value := range common.Values() {
+		if own(key) || key == "optimizer.schedule.learning_rate_end" {
+			continue
+		}
+		result.Settings[key] = value
+		if from := common.Origin(key); from != "default" {
+			result.Origins[key] = string(from)
+		}
+	}
+	return result, nil
+}
+
+// one makes one run, or what is left of it, and reads its curve. Divergence is a result.
+func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Config, dir string, seed uint64) (compare.Run, error) {
+	if err := cfg.Lay("train.seed", strconv.FormatUint(seed, 10), "--seeds"); err != nil {
+		return compare.Run{}, err
+	}
+	run, release, err := trainConfig(cfg)
+	if err != nil {
+		return compare.Run{}, err
+	}
+	defer release()
+	run.Dir, run.Fresh, run.Progress = dir, c.Fresh, c.Progress
+	_, err = train.Run(ctx, dev, run)
+	var diverged *train.DivergedError
+	var changed *train.ChangedError
+	switch {
+	case errors.As(err, &diverged):
+		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+	case errors.As(err, &changed):
+		return compare.Run{}, usageError{err}
+	case err != nil:
+		return compare.Run{}, err
+	}
+	return compare.ReadRun(dir, seed, diverged)
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gputrain/cmd/gputrain/compare"
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/optim"
+	"gputrain/shaders/suggest"
+)
+
+// entrant is one optimizer of a comparison, as the command line names it.
+type entrant struct {
+	label string
+	file  string // a run file of its own, of nothing but the optimizer; "" where it has none
+	rate  string // of --rate
+}
+
+// labelled is what a label may be: it names a directory.
+var labelled = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+
+// entrants reads --optimizers (NAME, or LABEL=FILE) and --rate (LABEL=RATE).
+func entrants(optimizers, rates []string) ([]entrant, error) {
+	var all []entrant
+	var labels []string
+	for _, o := range optimizers {
+		label, file, given := strings.Cut(strings.TrimSpace(o), "=")
+		switch {
+		case !labelled.MatchString(label):
+			return nil, fmt.Errorf("--optimizers %s: found the name %q, wanted letters, digits, '.', '_' and '-'", o, label)
+		case given && file == "":
+			return nil, fmt.Errorf("--optimizers %s: found no file, wanted NAME or NAME=FILE", o)
+		case slices.Contains(labels, label):
+			return nil, fmt.Errorf("--optimizers: %s stands twice, wanted another name for the second, as in %s2=FILE", label, label)
+		}
+		labels = append(labels, label)
+		all = append(all, entrant{label: label, file: file})
+	}
+	for _, r := range rates {
+		label, rate, _ := strings.Cut(strings.TrimSpace(r), "=")
+		i := slices.Index(labels, label)
+		if i < 0 {
+			return nil, fmt.Errorf("--rate %s: found %q, wanted one of %s%s", r, label, strings.Join(labels, ", "), suggest.DidYouMean(label, labels))
+		}
+		if v, err := strconv.ParseFloat(rate, 64); err != nil || !(v > 0) {
+			return nil, fmt.Errorf("--rate %s: found %q, wanted a rate of more than 0", r, rate)
+		}
+		if all[i].rate != "" {
+			return nil, fmt.Errorf("--rate: %s stands twice", label)
+		}
+		all[i].rate = rate
+	}
+	return all, nil
+}
+
+// own tells whether a key belongs to the optimizer itself, and cannot be common to all.
+func own(key string) bool {
+	return key == "optimizer.name" || key == "optimizer.learning_rate" || strings.HasPrefix(key, "optimizer.parameters.")
+}
+
+// common is the run that all entrants share. What the environment or --set say holds for all of them, and so may not be of one optimizer.
+func (c *compareCmd) common() (*runfile.Config, error) {
+	cfg, err := runfile.ReadAll(c.Files, os.Environ(), c.Set)
+	if err != nil {
+		return nil, err
+	}
+	for key := range cfg.Values() {
+		if from := string(cfg.Origin(key)); own(key) && from != "default" && !c.inFiles(from) {
+			return nil, fmt.Errorf("%s (%s): is of one optimizer, but what is laid over a comparison is common to all; wanted --rate NAME=RATE, or --optimizers NAME=FILE with a file of its own", key, from)
+		}
+	}
+	for _, o := range []struct {
+		flag, key string
+		value     int
+	}{{"--steps", "train.steps", c.Steps}, {"--eval-every", "train.eval_every", c.EvalEvery}} {
+		if o.value == 0 {
+			continue
+		}
+		if from := cfg.Origin(o.key); from != "default" && !c.inFiles(string(from)) && integerOf(cfg, o.key) != o.value {
+			return nil, fmt.Errorf("%s %d: %s says %s=%d, wanted one of the two", o.flag, o.value, from, o.key, integerOf(cfg, o.key))
+		}
+		if err := cfg.Lay(o.key, strconv.Itoa(o.value), runfile.Origin(o.flag)); err != nil {
+			return nil, err
+		}
+	}
+	// What a comparison does otherwise than a single run, unless the user has said how.
+	for key, value := range map[string]int{"train.sample_tokens": 0, "train.keep": 1, "train.eval_every": max(1, cfg.Train.Steps/20)} {
+		if cfg.Origin(key) == "default" {
+			if err := cfg.Lay(key, strconv.Itoa(value), "compare"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if cfg.Train.LogEvery != 1 {
+		return nil, fmt.Errorf("train.log_every (%s): found %d, wanted 1: a comparison needs the time of every step", cfg.Origin("train.log_every"), cfg.Train.LogEvery)
+	}
+	if cfg.Data.Validation == 0 {
+		return nil, fmt.Errorf("data.validation (%s): found 0, wanted a part of the text to compare by", cfg.Origin("data.validation"))
+	}
+	return cfg, cfg.Validate()
+}
+
+// inFiles tells whether a value came from one of the run files.
+func (c *compareCmd) inFiles(from string) bool {
+	return slices.ContainsFunc(c.Files, func(file string) bool { return strings.HasPrefix(from, file+":") })
+}
+
+func integerOf(cfg *runfile.Config, key string) int {
+	for k, v := range cfg.Values() {
+		if n, ok := v.(int); k == key && ok {
+			return n
+		}
+	}
+	return 0
+}
+
+// config is the common run with an entrant's own settings: those of its file, else those of the run files where they are of that
+// optimizer, else the built-in ones. Its rate ends where the common run's would, as a part of the peak.
+func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
+	cfg, err := c.common()
+	if err != nil {
+		return nil, err
+	}
+	theirs := cfg.Optimizer // of the run files
+	rateFrom, part := cfg.Origin("optimizer.learning_rate"), 0.0
+	if theirs.LearningRate > 0 {
+		part = theirs.Schedule.LearningRateEnd / theirs.LearningRate
+	}
+	name := e.label
+	if e.file != "" {
+		if name, err = optimizerIn(e); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := optim.Describe(name); err != nil {
+		return nil, err
+	}
+	if name != theirs.Name {
+		cfg.ClearParameters()
+	}
+	if err := cfg.Lay("optimizer.name", name, "--optimizers"); err != nil {
+		return nil, err
+	}
+	if name != theirs.Name || rateFrom == "default" {
+		rate, ok := defaultRates[name]
+		if !ok && e.rate == "" && e.file == "" {
+			return nil, fmt.Errorf("compare: %s has no built-in learning rate, wanted --rate %s=RATE", name, e.label)
+		}
+		if ok {
+			if err := cfg.Lay("optimizer.learning_rate", strconv.FormatFloat(rate, 'g', -1, 64), "built-in"); err != nil {
+				return nil, err
+			}
+		}
+	}
+	endFrom := runfile.Origin("")
+	if e.file != "" {
+		if err := c.ownFile(cfg, e); err != nil {
+			return nil, err
+		}
+		if from := cfg.Origin("optimizer.schedule.learning_rate_end"); strings.HasPrefix(string(from), e.file+":") {
+			endFrom = from
+		}
+	}
+	if e.rate != "" {
+		if err := cfg.Lay("optimizer.learning_rate", e.rate, "--rate"); err != nil {
+			return nil, err
+		}
+	}
+	if endFrom == "" {
+		end := strconv.FormatFloat(part*cfg.Optimizer.LearningRate, 'g', 6, 64)
+		if err := cfg.Lay("optimizer.schedule.learning_rate_end", end, "compare"); err != nil {
+			return nil, err
+		}
+	}
+	return cfg, cfg.Validate()
+}
+
+// optimizerIn is the name in an entrant's file; a file that names none is of the optimizer that the entrant is called.
+func optimizerIn(e entrant) (string, error) {
+	cfg := runfile.New()
+	if err := cfg.File(e.file); err != nil {
+		return "", err
+	}
+	if cfg.Origin("optimizer.name") == "default" {
+		return e.label, nil
+	}
+	return cfg.Optimizer.Name, nil
+}
+
+// ownFile lays an entrant's file over its run. It may say nothing that the runs of a comparison have in common.
+func (c *compareCmd) ownFile(cfg *runfile.Config, e entrant) error {
+	if slices.Contains(c.Files, e.file) {
+		return fmt.Errorf("--optimizers %s=%s: is a run file of the comparison too, wanted a file of the optimizer alone", e.label, e.file)
+	}
+	if err := cfg.File(e.file); err != nil {
+		return err
+	}
+	for key := range cfg.Values() {
+		if from := string(cfg.Origin(key)); strings.HasPrefix(from, e.file+":") && !strings.HasPrefix(key, "optimizer.") {
+			return fmt.Errorf("%s: %s: is common to all runs of a comparison, wanted it in the run file or in --set", from, key)
+		}
+	}
+	return nil
+}
+
+// describe is the entrant as the comparison records it.
+func (e entrant) describe(cfg *runfile.Config) *compare.Entrant {
+	o := cfg.Optimizer
+	return &compare.Entrant{
+		Label: e.label, Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.Schedule.LearningRateEnd,
+		RateFrom: string(cfg.Origin("optimizer.learning_rate")), Parameters: maps.Clone(o.Parameters),
+	}
+}
+
+var errNoOptimizers = errors.New("--optimizers: found none, wanted names such as adamw,muon")

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/optim"
+)
+
+// files writes run files into a new folder and returns the path of each.
+func files(t *testing.T, texts map[string]string) func(name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range texts {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+	}
+	return func(name string) string { return filepath.Join(dir, name) }
+}
+
+func TestEntrantsHaveTheirOwnSettings(t *testing.T) {
+	path := files(t, map[string]string{
+		"run.yaml": "optimizer: {name: adamw, learning_rate: 0.002, b1: 0.8, schedule: {learning_rate_end: 0.001}, weight_decay: 0.2}\ntrain: {steps: 100}\n",
+		"sgd.yaml": "optimizer: {name: sgd, learning_rate: 0.05, momentum: 0.9}\n",
+		"own.yaml": "optimizer: {learning_rate: 0.5, schedule: {learning_rate_end: 0}, clip_grad: null}\n",
+	})
+	c := &compareCmd{
+		runFlags: runFlags{Files: []string{path("run.yaml")}}, Seeds: 1, Steps: 60,
+		Optimizers: []string{"adamw", "slow=" + path("sgd.yaml"), "sgd=" + path("own.yaml"), "fast=" + path("sgd.yaml")}, Rate: []string{"fast=0.4"},
+	}
+	all, configs, err := c.entrants()
+	require.NoError(t, err)
+	require.Len(t, configs, 4)
+	for i, want := range []struct {
+		label, name, from string
+		rate, end         float64
+		parameters        map[string]any
+		clipped           bool
+	}{
+		{"adamw", "adamw", "run.yaml:1", 0.002, 0.001, map[string]any{"b1": 0.8}, true},
+		{"slow", "sgd", "sgd.yaml:1", 0.05, 0.025, map[string]any{"momentum": 0.9}, true},
+		{"sgd", "sgd", "own.yaml:1", 0.5, 0, nil, false},
+		{"fast", "sgd", "--rate", 0.4, 0.2, map[string]any{"momentum": 0.9}, true},
+	} {
+		e := all[i].describe(configs[i])
+		assert.Equal(t, want.label, e.Label)
+		assert.Equal(t, want.name, e.Optimizer)
+		assert.InDelta(t, want.rate, e.LearningRate, 0)
+		assert.InDelta(t, want.end, e.RateEnd, 1e-15, "the same part of the peak for all, unless a file says otherwise")
+		assert.Equal(t, want.from, filepath.Base(e.RateFrom))
+		assert.Equal(t, want.parameters, e.Parameters)
+		assert.Equal(t, want.clipped, configs[i].Optimizer.ClipGrad != nil)
+		assert.InDelta(t, 0.2, configs[i].Optimizer.WeightDecay, 0)
+		assert.Equal(t, 60, configs[i].Train.Steps)
+		assert.Equal(t, 3, configs[i].Train.EvalEvery, "a twentieth")
+		assert.Zero(t, configs[i].Train.SampleTokens)
+	}
+
+	// Without a file that says it, each has the built-in rate, and ends at a tenth of it as the built-in run.
+	_, configs, err = (&compareCmd{Seeds: 1, Optimizers: []string{"adamw", "sgd"}}).entrants()
+	require.NoError(t, err)
+	for i, name := range []string{"adamw", "sgd"} {
+		assert.InDelta(t, defaultRates[name], configs[i].Optimizer.LearningRate, 0)
+		assert.InEpsilon(t, defaultRates[name]/10, configs[i].Optimizer.Schedule.LearningRateEnd, 1e-6)
+	}
+}
+
+func TestEveryOptimizerHasADefaultRate(t *testing.T) {
+	for _, name := range optim.Names() {
+		assert.Positive(t, defaultRates[name], name)
+	}
+}
+
+func TestContradictionsAreRefused(t *testing.T) {
+	path := files(t, map[string]string{
+		"run.yaml":   "train: {steps: 100, eval_every: 9}\n",
+		"logs.yaml":  "train: {log_every: 5}\n",
+		"blind.yaml": "data: {validation: 0}\n",
+		"wide.yaml":  "optimizer: {name: sgd}\nmodel: {width: 64}\n",
+		"typo.yaml":  "optimizer: {name: sgd, momentun: 0.9}\n",
+	})
+	for want, c := range map[string]compareCmd{
+		`"adamv", wanted one of`: {Optimizers: []string{"adamv"}},
+		"sgd stands twice":       {Optimizers: []string{"sgd", "sgd"}},
+		`found the name "../x"`:  {Optimizers: []string{"../x"}},
+		"found no file":          {Optimizers: []string{"sgd="}},
+		"no such file":           {Optimizers: []string{"sgd=absent.yaml"}},
+		`did you mean "adamw"?`:  {Optimizers: []string{"adamw"}, Rate: []string{"adamv=1"}},
+		"a rate of more than 0":  {Optimizers: []string{"adamw"}, Rate: []string{"adamw=0"}},
+		"--rate: adamw stands":   {Optimizers: []string{"adamw"}, Rate: []string{"adamw=1", "adamw=2"}},
+		"1 seed or more":         {Optimizers: []string{"adamw"}, Seeds: -1},
+		"optimizer.learning_rate (--set): is of one optimizer": {Optimizers: []string{"adamw"}, runFlags: runFlags{Set: []string{"optimizer.learning_rate=1"}}},
+		"optimizer.parameters.b1 (--set): is of one optimizer": {Optimizers: []string{"adamw"}, runFlags: runFlags{Set: []string{"optimizer.b1=0.5"}}},
+		"optimizer.name (--set): is of one optimizer":          {Optimizers: []string{"adamw"}, runFlags: runFlags{Set: []string{"optimizer.name=sgd"}}},
+		"--set says train.steps=7":                             {Optimizers: []string{"adamw"}, Steps: 8, runFlags: runFlags{Set: []string{"train.steps=7"}}},
+		"--set says train.eval_every=7":                        {Optimizers: []string{"adamw"}, EvalEvery: 8, runFlags: runFlags{Set: []string{"train.eval_every=7"}}},
+		"needs the time of every step":                         {Optimizers: []string{"adamw"}, runFlags: runFlags{Files: []string{path("logs.yaml")}}},
+		"a part of the text to compare by":                     {Optimizers: []string{"adamw"}, runFlags: runFlags{Files: []string{path("blind.yaml")}}},
+		"model.width: is common to all runs":                   {Optimizers: []string{"adamw", "sgd=" + path("wide.yaml")}},
+		"a file of the optimizer alone":                        {Optimizers: []string{"sgd=" + path("run.yaml")}, runFlags: runFlags{Files: []string{path("run.yaml")}}},
+		`"momentum"`:                                           {Optimizers: []string{"x=" + path("typo.yaml")}},
+	} {
+		if c.Seeds == 0 {
+			c.Seeds = 1
+		}
+		_, _, err := c.entrants()
+		if assert.Error(t, err, want) {
+			assert.Contains(t, strings.ReplaceAll(err.Error(), `\"`, `"`), want)
+		}
+	}
+	// What a run file says gives way to a flag; what is said twice alike is no contradiction.
+	for _, c := range []compareCmd{
+		{Seeds: 1, Optimizers: []string{"adamw"}, Steps: 8, runFlags: runFlags{Files: []string{path("run.yaml")}}},
+		{Seeds: 1, Optimizers: []string{"adamw"}, Steps: 8, runFlags: runFlags{Set: []string{"train.steps=8"}}},
+	} {
+		_, configs, err := c.entrants()
+		require.NoError(t, err)
+		assert.Equal(t, 8, configs[0].Train.Steps)
+	}
+}
