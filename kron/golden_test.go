@@ -43,7 +43,12 @@ type goldenCase struct {
 	StateSlots  map[string][]string `json:"state_slots"`
 	StateDTypes map[string]string   `json:"state_dtypes"`
 	Layout      struct {
-		DenseBlocks [][]any `json:"dense_blocks"`
+		Leaves map[string]struct {
+			Path              string
+			Batch, Size, M, N int
+			Valid             [][2]int // of the blocks of a large leaf
+		}
+		DenseBlocks [][]any `json:"dense_blocks"` // leaf, batch, block row, block column, valid rows, valid columns
 	}
 
 	tensors *safetensors.File
@@ -152,6 +157,7 @@ func TestTwinFollowsGoldenCases(t *testing.T) {
 			c.tensors = readGolden(t, folder, "optimizer", &c)
 			readGolden(t, folder, "optimizer", &tolerances)
 			r := newGoldenRun(t, &c)
+			requireLayout(t, r.plan, &c)
 			worst := 0.0
 			check := func(name string, tol goldenTolerance, got []float32) {
 				ratio := tol.compare(got, float32Tensor(t, c.tensors, name))

@@ -23,41 +23,37 @@ import (
 // A diagonal side has the diagonal of T for T and its largest element for a bound; Quad multiplies q by (1 - rate/(2L) (T - s))²,
 // Skew by 1 - rate/L (T - s). A vector is a matrix of one column that has a left factor only, which is diagonal.
 type Twin struct {
-	plan   *Plan
-	leaves []Matrix       // those at hand that have a state of their own: not empty, not dense
-	own    [][]*twinBlock // their blocks
-	dense  []*twinBlock   // in order of their global index
+	plan  *Plan
+	part  Part
+	own   [][]*twinBlock // of part.Own
+	dense []*twinBlock   // of part.Dense
 }
 
 // NewTwin makes the state before the first update for the leaves at hand: all of the plan, or those of a stage; nil means all.
 // Errors: a path that is not in the plan, or given twice.
 func NewTwin(p *Plan, leaves []string) (*Twin, error) {
-	t := &Twin{plan: p}
-	have := map[string]bool{}
-	for _, path := range leaves {
-		if _, ok := p.Leaf(path); !ok {
-			return nil, fmt.Errorf("kron: twin: leaf %q: not in the plan", path)
-		}
-		if have[path] {
-			return nil, fmt.Errorf("kron: twin: leaf %q: given twice", path)
-		}
-		have[path] = true
+	part, err := p.Part(leaves)
+	if err != nil {
+		return nil, err
 	}
-	for _, m := range p.Leaves {
-		if leaves != nil && !have[m.Path] || m.Kind == Empty {
-			continue
-		}
-		var parts []*twinBlock
-		for _, b := range p.BlocksOf(m) {
-			parts = append(parts, newTwinBlock(p.Config, m, b))
-		}
-		if m.Kind == Dense {
-			t.dense = append(t.dense, parts...)
-			continue
-		}
-		t.leaves, t.own = append(t.leaves, m), append(t.own, parts)
+	return NewTwinOf(p, part), nil
+}
+
+// NewTwinOf makes the state of a part. Update then leaves alone what of a leaf is not in the part's blocks. Padding is of the identity
+// and is never updated.
+func NewTwinOf(p *Plan, part Part) *Twin {
+	t := &Twin{plan: p, part: part}
+	for _, b := range part.Dense {
+		t.dense = append(t.dense, newTwinBlock(p.Config, p.Leaves[p.Blocks[b].Leaf], p.Blocks[b]))
 	}
-	return t, nil
+	for _, i := range part.Own {
+		var own []*twinBlock
+		for _, b := range p.BlocksOf(p.Leaves[i]) {
+			own = append(own, newTwinBlock(p.Config, p.Leaves[i], b))
+		}
+		t.own = append(t.own, own)
+	}
+	return t
 }
 
 // Update rewrites the leaves at hand in u, row-major gradients, as update n counted from 1; other leaves of u are left alone.
@@ -88,48 +84,48 @@ func (t *Twin) Update(n int64, u map[string][]float64, reuse, skip bool) error {
 // Tensors is the state as it is saved. dense/Ql [N, r, r] and dense/Qr [N, c, c] are padded with zeros to the largest valid sizes
 // among the blocks at hand. Vectors have one factor, Ql.
 func (t *Twin) Tensors() []buffers.Host {
-	out := tensorsOf("dense/", t.dense, true)
-	for i, m := range t.leaves {
-		out = append(out, tensorsOf("leaf/"+m.Path+"/", t.own[i], false)...)
+	var out []buffers.Host
+	for _, s := range t.plan.tensors(t.part) {
+		blocks := t.dense
+		if s.own >= 0 {
+			blocks = t.own[s.own]
+		}
+		h := buffers.Host{Path: s.prefix + s.slot, Shape: s.shape}
+		for i := range s.shape[0] {
+			b := paddingBlock(t.part)
+			if i < len(blocks) {
+				b = blocks[i]
+			}
+			h.Data = append(h.Data, b.tensor(s.slot, s.shape[1:])...)
+		}
+		out = append(out, h)
 	}
 	return out
 }
 
-func tensorsOf(prefix string, parts []*twinBlock, valid bool) []buffers.Host {
-	if len(parts) == 0 {
-		return nil
+// paddingBlock is what stands in the dense stack where there is no block.
+func paddingBlock(part Part) *twinBlock {
+	c := Config{InitScale: 1}
+	b := &twinBlock{left: newFactor(c, part.Rows, false), right: newFactor(c, part.Cols, false)}
+	b.left.l, b.right.l = 1, 1
+	return b
+}
+
+// tensor is the block's part of a tensor.
+func (b *twinBlock) tensor(slot string, shape []int) []float32 {
+	switch slot {
+	case "Ql":
+		return b.left.padded(shape)
+	case "Qr":
+		return b.right.padded(shape)
+	case "Ll":
+		return []float32{float32(b.left.l)}
+	case "Lr":
+		return []float32{float32(b.right.l)}
+	case "rms":
+		return []float32{float32(b.rms)}
+	case "valid_rows":
+		return []float32{float32(b.block.Rows)}
 	}
-	var out []buffers.Host
-	perBlock := func(name string, value func(*twinBlock) float64) {
-		h := buffers.Host{Path: prefix + name, Shape: []int{len(parts)}}
-		for _, b := range parts {
-			h.Data = append(h.Data, float32(value(b)))
-		}
-		out = append(out, h)
-	}
-	factors := func(name string, side func(*twinBlock) *factor) {
-		size := 0
-		for _, b := range parts {
-			size = max(size, side(b).n)
-		}
-		h := buffers.Host{Path: prefix + name, Shape: append([]int{len(parts)}, side(parts[0]).shape(size)...)}
-		for _, b := range parts {
-			h.Data = append(h.Data, side(b).padded(size)...)
-		}
-		out = append(out, h)
-	}
-	factors("Ql", func(b *twinBlock) *factor { return b.left })
-	perBlock("Ll", func(b *twinBlock) float64 { return b.left.l })
-	if parts[0].right != nil {
-		factors("Qr", func(b *twinBlock) *factor { return b.right })
-		perBlock("Lr", func(b *twinBlock) float64 { return b.right.l })
-	}
-	if parts[0].config.Rules.RelativeDamping {
-		perBlock("rms", func(b *twinBlock) float64 { return b.rms })
-	}
-	if valid {
-		perBlock("valid_rows", func(b *twinBlock) float64 { return float64(b.block.Rows) })
-		perBlock("valid_cols", func(b *twinBlock) float64 { return float64(b.block.Cols) })
-	}
-	return out
+	return []float32{float32(b.block.Cols)} // valid_cols
 }

@@ -28,24 +28,11 @@ func newFactor(c Config, n int, diagonal bool) *factor {
 	return f
 }
 
-func (f *factor) shape(size int) []int {
-	if f.diagonal {
-		return []int{size}
-	}
-	return []int{size, size}
-}
-
-// padded is Q in f32 with zeros to a size.
-func (f *factor) padded(size int) []float32 {
-	rows := 1
-	if !f.diagonal {
-		rows = f.n
-	}
-	out := make([]float32, product(f.shape(size)))
-	for r := range rows {
-		for c := range f.n {
-			out[r*size+c] = float32(f.q[r*f.n+c])
-		}
+// padded is Q in f32 with zeros to a shape.
+func (f *factor) padded(shape []int) []float32 {
+	out := make([]float32, product(shape))
+	for i, q := range f.q {
+		out[i/f.n*shape[len(shape)-1]+i%f.n] = float32(q)
 	}
 	return out
 }
