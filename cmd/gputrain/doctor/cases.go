@@ -89,6 +89,8 @@ func RunCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (Result, error) {
 		seen, err = runClip(ctx, dev, c)
 	case "schedule":
 		seen, err = runSchedule(c)
+	case "prng":
+		seen, err = runPRNG(ctx, dev, c)
 	case "model":
 		seen, err = runModel(ctx, dev, c, dir)
 	default:

@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -24,7 +26,14 @@ type twinRun struct {
 
 func (r twinRun) call(grads []buffers.Host) error           { return r.Update(grads) }
 func (r twinRun) params() ([]buffers.Host, error)           { return r.Params(), nil }
-func (r twinRun) state(slot string) ([]buffers.Host, error) { return r.State(slot), nil }
+
+func (r twinRun) tensors() (map[string]buffers.Host, error) {
+	out := map[string]buffers.Host{}
+	for _, h := range r.Tensors() {
+		out[h.Path] = h
+	}
+	return out, nil
+}
 func (r twinRun) updates() int64                            { return r.Counts()["updates"] }
 
 func loadEmbedded(t *testing.T, name string) *goldenCase {
@@ -34,6 +43,20 @@ func loadEmbedded(t *testing.T, name string) *goldenCase {
 	c, err := loadCase(cases[name])
 	require.NoError(t, err)
 	return c
+}
+
+// embeddedOf lists the cases of these kinds.
+func embeddedOf(t *testing.T, kinds ...string) []string {
+	cases, err := Cases()
+	require.NoError(t, err)
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		if slices.Contains(kinds, loadEmbedded(t, name).Kind) {
+			names = append(names, name)
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
 }
 
 func runTwin(t *testing.T, c *goldenCase, o *optimizerCase) *comparison {
@@ -50,10 +73,13 @@ func runTwin(t *testing.T, c *goldenCase, o *optimizerCase) *comparison {
 }
 
 func TestTwinFollowsGoldenOptimizers(t *testing.T) {
-	for _, name := range []string{"adamw_basic", "adamw_accum4", "adamw_bf16mu_cosine"} {
+	for _, name := range embeddedOf(t, "optimizer") {
 		t.Run(name, func(t *testing.T) {
 			c, o := loadEmbedded(t, name), &optimizerCase{}
 			require.NoError(t, c.decode(o))
+			if !slices.Contains(optim.Names(), o.Optimizer) {
+				t.Skipf("no optimizer %q yet", o.Optimizer)
+			}
 			seen := runTwin(t, c, o)
 			pass, found, allowed, where := seen.result()
 			t.Logf("worst %s: %g of %g", where, found, allowed)
@@ -109,9 +135,13 @@ func TestCasesOnDevice(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		cases, err := Cases()
 		require.NoError(t, err)
-		for _, name := range []string{"adamw_basic", "adamw_accum4", "adamw_bf16mu_cosine", "clip", "schedules"} {
+		for _, name := range embeddedOf(t, "optimizer", "clip", "schedule", "prng", "wk_unit") {
 			r, err := RunCase(t.Context(), d, cases[name])
 			require.NoError(t, err)
+			if r.Unsupported {
+				t.Logf("%s: not yet supported", name)
+				continue
+			}
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 			assert.Equal(t, name, r.Case)
 			assert.Contains(t, r.Adapter, d.Adapter().Backend)
@@ -173,12 +203,58 @@ func TestRunCaseRefuses(t *testing.T) {
 	}
 	_, err := run(`{"format_version":1,"name":"x","kind":"optimizer","optimizer":"adamv"}`)
 	assert.ErrorContains(t, err, `did you mean "adamw"?`)
-	for _, text := range []string{
-		`{"format_version":1,"name":"x","kind":"optimizer","optimizer":"skew"}`, `{"format_version":1,"name":"x","kind":"prng"}`,
+	_, err = run(`{"format_version":1,"name":"x","kind":"prng"}`)
+	assert.ErrorContains(t, err, "entries: found none")
+	_, err = run(`{"format_version":1,"name":"x","kind":"prng","entries":[{"op":"fold_im"}]}`)
+	assert.ErrorContains(t, err, `did you mean "fold_in"?`)
+	r, err := run(`{"format_version":1,"name":"x","kind":"wk_unit"}`)
+	require.NoError(t, err)
+	assert.True(t, r.Unsupported)
+	assert.False(t, r.Pass)
+}
+
+// Factors are kept without the padding that cases have.
+func TestPad(t *testing.T) {
+	got, ok := pad(buffers.Host{Shape: []int{2, 1, 2}, Data: []float32{1, 2, 3, 4}}, []int{2, 2, 3})
+	require.True(t, ok)
+	assert.Equal(t, []float32{1, 2, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0}, got)
+	for _, shape := range [][]int{{2, 1, 1}, {2, 2}, {1, 1, 2}} {
+		_, ok = pad(buffers.Host{Shape: []int{2, 1, 2}, Data: make([]float32, 4)}, shape)
+		assert.False(t, ok, "%v", shape)
+	}
+}
+
+func TestStateTensorsAreFound(t *testing.T) {
+	state := map[string]buffers.Host{}
+	for _, name := range []string{"mu/w", "dense/Ql", "leaf/w/Ql", "leaf/emb.x/Lr"} {
+		state[name] = buffers.Host{Path: name}
+	}
+	for want, ask := range map[string][2]string{"mu/w": {"mu", "w"}, "dense/Ql": {"Ql", "dense"}, "leaf/w/Ql": {"Ql", "w"}, "leaf/emb.x/Lr": {"Lr", "emb.x"}} {
+		got, ok := find(state, ask[0], ask[1])
+		assert.True(t, ok)
+		assert.Equal(t, want, got.Path)
+	}
+	_, ok := find(state, "Qr", "dense")
+	assert.False(t, ok)
+}
+
+// A case that differs in one place does not pass.
+func TestWrongDrawsAreCaught(t *testing.T) {
+	dev := gputest.Device(t)
+	c := loadEmbedded(t, "prng")
+	for what, change := range map[string][2]string{
+		"key": {`"seed": 42`, `"seed": 41`}, "fold_in": {`"data": 100`, `"data": 101`}, "bits": {"2486066623", "2486066622"},
+		"split": {"3152301319", "3152301318"}, "table": {`"bf16_table": [
+  -2.890625`, `"bf16_table": [
+  -2.790625`},
 	} {
-		r, err := run(text)
+		spoiled := *c
+		spoiled.raw = []byte(strings.Replace(string(c.raw), change[0], change[1], 1))
+		require.NotEqual(t, c.raw, spoiled.raw, what)
+		seen, err := runPRNG(t.Context(), dev, &spoiled)
 		require.NoError(t, err)
-		assert.True(t, r.Unsupported)
-		assert.False(t, r.Pass)
+		pass, _, _, where := seen.result()
+		assert.False(t, pass, what)
+		t.Log(what, where)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/optim"
 	"gputrain/shaders/suggest"
@@ -47,20 +48,21 @@ type expectation struct {
 // optimizers that the format has.
 var formatOptimizers = []string{"adamw", "adafactor", "lion", "rmsprop", "muon", "mars", "quad", "skew"}
 
-// translations turn a case's config, in eformer's names, into an optimizer's parameters, for those there are.
-var translations = map[string]func(config map[string]any){
-	"adamw": func(config map[string]any) { config["mu_dtype"] = dtypeName(config["mu_dtype"]) },
-}
-
-// dtypeName turns numpy's name of a dtype into ours; null is f32.
-func dtypeName(v any) any {
-	switch v {
-	case nil, "float32":
-		return "f32"
-	case "bfloat16":
-		return "bf16"
+// translate turns a case's config, in eformer's names, into an optimizer's parameters: types have other names, and what has no effect in
+// eformer is no parameter here.
+func translate(optimizer string, config map[string]any) {
+	for key, value := range config {
+		switch value {
+		case "float32":
+			config[key] = "f32"
+		case "bfloat16":
+			config[key] = "bf16"
+		}
 	}
-	return v
+	switch optimizer {
+	case "mars":
+		delete(config, "weight_decay")
+	}
 }
 
 // transform builds the optimizer of the case; false where there is none of that name yet.
@@ -69,8 +71,7 @@ func (o *optimizerCase) transform() (optim.Transform, bool, error) {
 		return optim.Transform{}, false, fmt.Errorf("optimizer %q, want one of %s%s", o.Optimizer,
 			strings.Join(formatOptimizers, ", "), suggest.DidYouMean(o.Optimizer, formatOptimizers))
 	}
-	translate, ok := translations[o.Optimizer]
-	if !ok {
+	if !slices.Contains(optim.Names(), o.Optimizer) {
 		return optim.Transform{}, false, nil
 	}
 	options := optim.Options{
@@ -89,7 +90,7 @@ func (o *optimizerCase) transform() (optim.Transform, bool, error) {
 			return optim.Transform{}, false, fmt.Errorf("config: %w", err)
 		}
 	}
-	translate(config)
+	translate(o.Optimizer, config)
 	parameters, err := json.Marshal(config)
 	if err != nil {
 		return optim.Transform{}, false, fmt.Errorf("config: %w", err)
@@ -168,34 +169,75 @@ func (c *goldenCase) compare(o *optimizerCase, run optimizerRun, e expectation, 
 	if !e.State {
 		return nil
 	}
+	state, err := run.tensors()
+	if err != nil {
+		return err
+	}
 	for _, slot := range slices.Sorted(maps.Keys(o.StateSlots)) {
-		got, err := run.state(slot)
-		if err != nil {
-			return err
-		}
-		where := fmt.Sprintf("step %d state/%s", e.Step, slot)
 		for _, leaf := range o.StateSlots[slot] {
-			want, err := c.tensors.Float32(prefix + "/state/" + slot + "/" + leaf)
+			where := fmt.Sprintf("step %d state/%s/%s", e.Step, slot, leaf)
+			name := prefix + "/state/" + slot + "/" + leaf
+			want, err := c.tensors.Float32(name)
 			if err != nil {
 				return err
 			}
-			found := false
-			for _, g := range got {
-				if g.Path != leaf {
-					continue
-				}
-				found = true
-				seen.tensor(where+"/"+leaf, g.Data, want, o.Tolerance.State[slot])
-				if o.StateDTypes[slot] == "bfloat16" && !exactBF16(g.Data) {
-					seen.fail(where + "/" + leaf + ": not exactly bf16")
-				}
+			_, shape, _ := c.tensors.Info(name)
+			got, ok := find(state, slot, leaf)
+			if !ok {
+				seen.fail(where + ": missing")
+				continue
 			}
-			if !found {
-				seen.fail(where + "/" + leaf + ": missing")
+			padded, ok := pad(got, shape)
+			if !ok {
+				seen.fail(fmt.Sprintf("%s: shape %v, want %v", where, got.Shape, shape))
+				continue
+			}
+			seen.tensor(where, padded, want, o.Tolerance.State[slot])
+			if o.StateDTypes[slot] == "bfloat16" && !exactBF16(got.Data) {
+				seen.fail(where + ": not exactly bf16")
 			}
 		}
 	}
 	return nil
+}
+
+// find is the tensor of a slot and leaf. The factors of quad and skew lie by leaf, and dense ones in one stack.
+func find(state map[string]buffers.Host, slot, leaf string) (buffers.Host, bool) {
+	for _, name := range []string{slot + "/" + leaf, "leaf/" + leaf + "/" + slot, leaf + "/" + slot} {
+		if t, ok := state[name]; ok {
+			return t, true
+		}
+	}
+	return buffers.Host{}, false
+}
+
+// pad lays a tensor into a larger one of zeros, at its beginning in each dimension: cases keep blocks of full size. False where it does
+// not fit.
+func pad(t buffers.Host, shape []int) ([]float32, bool) {
+	if slices.Equal(t.Shape, shape) {
+		return t.Data, true
+	}
+	if len(t.Shape) != len(shape) {
+		return nil, false
+	}
+	elements := 1
+	for i, d := range shape {
+		if t.Shape[i] > d {
+			return nil, false
+		}
+		elements *= d
+	}
+	out := make([]float32, elements)
+	for i, v := range t.Data {
+		at, stride, rest := 0, 1, i
+		for k := len(shape) - 1; k >= 0; k-- {
+			at += rest % t.Shape[k] * stride
+			rest /= t.Shape[k]
+			stride *= shape[k]
+		}
+		out[at] = v
+	}
+	return out, true
 }
 
 func exactBF16(data []float32) bool {

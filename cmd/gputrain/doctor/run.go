@@ -2,6 +2,9 @@ package doctor
 
 import (
 	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -12,7 +15,7 @@ import (
 type optimizerRun interface {
 	call(grads []buffers.Host) error // one call, with the gradients of all leaves
 	params() ([]buffers.Host, error)
-	state(slot string) ([]buffers.Host, error) // nil where there is no such slot
+	tensors() (map[string]buffers.Host, error) // the optimizer's state as it is saved, by name
 	updates() int64
 }
 
@@ -72,13 +75,38 @@ func (r *deviceRun) call(grads []buffers.Host) error {
 
 func (r *deviceRun) params() ([]buffers.Host, error) { return r.tree.Download(r.ctx) }
 
-func (r *deviceRun) state(slot string) ([]buffers.Host, error) {
-	for _, t := range r.opt.Trees() {
-		if t.Name == slot {
-			return t.Tree.Download(r.ctx)
+func (r *deviceRun) tensors() (map[string]buffers.Host, error) {
+	out := map[string]buffers.Host{}
+	for _, t := range r.opt.Tensors() {
+		raw, err := t.Read(r.ctx)
+		if err != nil {
+			return nil, err
+		}
+		values, err := floats(t.DType, raw)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
+		}
+		out[t.Name] = buffers.Host{Path: t.Name, Shape: t.Shape, Data: values}
+	}
+	return out, nil
+}
+
+// floats widens a tensor's bytes.
+func floats(d buffers.DType, raw []byte) ([]float32, error) {
+	values := make([]float32, 8*len(raw)/d.Bits())
+	for i := range values {
+		switch d {
+		case buffers.F32:
+			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+		case buffers.BF16:
+			values[i] = buffers.DecodeBF16(binary.LittleEndian.Uint16(raw[2*i:]))
+		case buffers.I32:
+			values[i] = float32(int32(binary.LittleEndian.Uint32(raw[4*i:])))
+		default:
+			return nil, fmt.Errorf("dtype %s, want f32, bf16 or i32", d)
 		}
 	}
-	return nil, nil
+	return values, nil
 }
 
 func (r *deviceRun) updates() int64 { return r.opt.Counts()["updates"] }
