@@ -33,8 +33,8 @@ type Config struct {
 // Rules are the differences between the two numerics, each with a test of what it mends. All false is eformer's.
 type Rules struct {
 	// AlignedBound starts the power iteration of the norm bound from rows that cannot cancel: their random part is given
-	// the sign of its product with the strongest row. Both sides of a block draw with one key, so that transposed gradients give
-	// transposed updates.
+	// the sign of its product with the strongest row. Both sides of a dense block draw with one key, so that transposed gradients give
+	// transposed updates where there is no noise.
 	AlignedBound bool
 	// NoRateFloor lets the preconditioner's rate fall below 0.4 where PreconditionerLR is below it: the floor is
 	// min(0.4, PreconditionerLR).
@@ -43,7 +43,8 @@ type Rules struct {
 	// pair is no contraction otherwise (a 2-cycle).
 	HalvedPair bool
 	// RelativeDamping makes the noise relative to a running RMS of the block's gradient, and leaves a block alone that has no
-	// gradient, so that dead parameters do not grow without bound.
+	// gradient (its mean square is not above 1e-30), so that dead parameters do not grow without bound: the gain of a dead row in a block that
+	// is alive comes to about one over Damping.
 	RelativeDamping bool
 	// IndependentNoise gives leaves outside the dense stack noise of their own.
 	IndependentNoise bool

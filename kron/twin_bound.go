@@ -20,7 +20,7 @@ const (
 //	σ = max diag(A), with skew max|A|; A ← A/σ;  a matrix with σ of zero has bound 0
 //	j = the row with the largest mean square ms over BlockSize elements, the first of equals
 //	x_i = (A_j/sqrt(ms) + r_i) A, for 4 rows r_i of draws (i, 0..BlockSize); with Rules.AlignedBound r_i has the sign of <r_i, A_j>
-//	5 times:  x ← x/max|x| A, the maximum over all rows, with Rules.AlignedBound over each
+//	5 times:  x ← x/max|x| A, the maximum over all rows, with Rules.AlignedBound over each, which keeps small rows in range
 //	max_i |x_i/|x_i| A| σ, norms of rows
 func Bound(key prng.Key, a []float64, n int, skew bool, c Config) float64 {
 	sigma := largest(a)
