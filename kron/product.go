@@ -23,20 +23,26 @@ func (s Stack) elements() int { return s.Count * s.Rows * s.Cols }
 
 // Product is a batch of products of one shape, in one dispatch:
 //
-//	C_i = alpha_i op(A_i) op(B_i) + beta_i D_i
+//	C_i = alpha_i op(A_i) op(B_i) + beta_i D_i + E_i
 //
-// A and B are read, and may be one stack; D may be one of them; C is another buffer than all of them. A stack of a single matrix is
-// multiplied with every one of the other.
+// A and B are read, and may be one stack; D and E may be one of them; C is another buffer than all of them. A stack of a single matrix
+// is multiplied with every one of the other.
 type Product struct {
 	A, B, C        Stack
 	TransA, TransB bool // op is a transposition; not both
 	// Symmetric promises that C is symmetric: the tiles on and above its diagonal are computed and mirrored, so that it is symmetric
 	// to the last bit, for half the work.
 	Symmetric   bool
-	D           *Stack // of the shape of C; nil for none
+	D, E        *Stack // of the shape of C, E in f32; nil for none
 	Alpha, Beta float32
 	// Coefficients, where it has bytes, takes the place of Alpha and Beta: alpha and beta of each matrix, two f32.
 	Coefficients gpu.Range
+	// Keep, where it has bytes, is a u32 of each matrix: where that is not zero, C_i stays as it is.
+	Keep gpu.Range
+
+	update    gpu.Range // the uniform, for the two below
+	balancing bool      // the product is made in updates that balance only
+	sides     gpu.Range // of C, a stack of factors in bf16, which are rounded at random
 }
 
 // productParams is Params of kron_product.wgsl.
@@ -73,11 +79,15 @@ func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
 		return err
 	}
 	bind := []gpu.Range{p.A.bound(), p.B.bound(), p.C.bound()}
-	if p.D != nil {
-		bind = append(bind, p.D.bound())
+	for _, s := range []*Stack{p.D, p.E} {
+		if s != nil {
+			bind = append(bind, s.bound())
+		}
 	}
-	if p.Coefficients.Bytes > 0 {
-		bind = append(bind, p.Coefficients)
+	for _, r := range []gpu.Range{p.Coefficients, p.Keep, p.update, p.sides} {
+		if r.Bytes > 0 {
+			bind = append(bind, r)
+		}
 	}
 	rec.Dispatch(kernel, gpu.Linear(uint64(params.Tiles)*uint64(params.Count), lanes, dev.Limits()), paramBytes(params), bind...)
 	return rec.Err()
@@ -108,11 +118,13 @@ func (p Product) check() error {
 		name string
 		s    Stack
 	}{{"A", p.A}, {"B", p.B}, {"C", p.C}}
-	if p.D != nil {
-		stacks = append(stacks, struct {
-			name string
-			s    Stack
-		}{"D", *p.D})
+	for i, s := range []*Stack{p.D, p.E} {
+		if s != nil {
+			stacks = append(stacks, struct {
+				name string
+				s    Stack
+			}{"DE"[i : i+1], *s})
+		}
 	}
 	for _, x := range stacks {
 		switch s := x.s; {
@@ -122,8 +134,10 @@ func (p Product) check() error {
 			return fmt.Errorf("%s: dtype %s, wanted f32 or bf16", x.name, s.DType)
 		case s.Range.Bytes < s.bytes():
 			return fmt.Errorf("%s: %d of [%d, %d] in %d bytes, wanted %d", x.name, s.Count, s.Rows, s.Cols, s.Range.Bytes, s.bytes())
-		case x.name != "C" && s.Count != p.C.Count && (s.Count != 1 || x.name == "D"):
+		case x.name != "C" && s.Count != p.C.Count && (s.Count != 1 || x.name > "C"):
 			return fmt.Errorf("%s: %d matrices, wanted %d as C has", x.name, s.Count, p.C.Count)
+		case x.name > "C" && (s.Rows != p.C.Rows || s.Cols != p.C.Cols):
+			return fmt.Errorf("%s: [%d, %d], wanted [%d, %d]", x.name, s.Rows, s.Cols, p.C.Rows, p.C.Cols)
 		}
 	}
 	m, k := p.A.Rows, p.A.Cols
@@ -139,12 +153,14 @@ func (p Product) check() error {
 		return fmt.Errorf("both operands transposed, wanted at most one")
 	case k != inner || m != p.C.Rows || n != p.C.Cols:
 		return fmt.Errorf("[%d, %d] times [%d, %d] to [%d, %d]", m, k, inner, n, p.C.Rows, p.C.Cols)
-	case p.D != nil && (p.D.Rows != m || p.D.Cols != n):
-		return fmt.Errorf("D: [%d, %d], wanted [%d, %d]", p.D.Rows, p.D.Cols, m, n)
 	case p.Symmetric && m != n:
 		return fmt.Errorf("symmetric, but C is [%d, %d]", m, n)
 	case p.Coefficients.Bytes > 0 && p.Coefficients.Bytes < uint64(8*p.C.Count):
 		return fmt.Errorf("coefficients: %d bytes, wanted %d", p.Coefficients.Bytes, 8*p.C.Count)
+	case p.Keep.Bytes > 0 && p.Keep.Bytes < uint64(4*p.C.Count):
+		return fmt.Errorf("keep: %d bytes, wanted %d", p.Keep.Bytes, 4*p.C.Count)
+	case p.E != nil && p.E.DType != buffers.F32:
+		return fmt.Errorf("E: dtype %s, wanted f32", p.E.DType)
 	}
 	return nil
 }
@@ -175,35 +191,45 @@ func (p Product) tile(dev *gpu.Device) (tile, lanes int) {
 
 // kernel is the specialisation for the form of the product.
 func (p Product) kernel(tile, lanes int) (*gpu.Kernel, error) {
-	memory := map[buffers.DType]struct{ element, load, store string }{
-		buffers.F32:  {"vec4<f32>", "", ""},
-		buffers.BF16: {"vec2<u32>", "bf16_unpack4", "bf16_pack4"},
+	memory := map[buffers.DType]struct{ element, load, round, value, store string }{
+		buffers.F32:  {"vec4<f32>", "", "", "vec4<f32>", ""},
+		buffers.BF16: {"vec2<u32>", "bf16_unpack4", "bf16_round4", "vec4<u32>", "bf16_join"},
 	}
 	flags := map[string]bool{
-		"TRANS_A": p.TransA, "TRANS_B": p.TransB, "SYMMETRIC": p.Symmetric, "ADD": p.D != nil, "COEFFICIENTS": p.Coefficients.Bytes > 0,
-		"BF16": p.A.DType == buffers.BF16 || p.B.DType == buffers.BF16 || p.C.DType == buffers.BF16,
+		"TRANS_A": p.TransA, "TRANS_B": p.TransB, "SYMMETRIC": p.Symmetric,
+		"ADD": p.D != nil, "ADD_E": p.E != nil, "COEFFICIENTS": p.Coefficients.Bytes > 0, "KEEP": p.Keep.Bytes > 0,
+		"UPDATE": p.update.Bytes > 0, "BALANCING": p.balancing, "DITHER": p.sides.Bytes > 0,
 	}
-	d, more := "", []string(nil)
-	declare := func(name, element string) {
-		more = append(more, fmt.Sprintf("@group(0) @binding(%d) var<storage, read> %s: array<%s>;", 4+len(more), name, element))
+	for _, s := range []*Stack{&p.A, &p.B, &p.C, p.D} {
+		flags["BF16"] = flags["BF16"] || s != nil && s.DType == buffers.BF16 || p.update.Bytes > 0
 	}
+	var more []string
+	declare := func(there bool, space, name, element string) {
+		if there {
+			more = append(more, fmt.Sprintf("@group(0) @binding(%d) var<%s> %s: %s;", 4+len(more), space, name, element))
+		}
+	}
+	d := memory[buffers.F32]
 	if p.D != nil {
-		d = memory[p.D.DType].load
-		flags["BF16"] = flags["BF16"] || p.D.DType == buffers.BF16
-		declare("d", memory[p.D.DType].element)
+		d = memory[p.D.DType]
 	}
-	if p.Coefficients.Bytes > 0 {
-		declare("coefficients", "vec2<f32>")
-	}
+	const read = "storage, read"
+	declare(p.D != nil, read, "d", "array<"+d.element+">")
+	declare(p.E != nil, read, "e", "array<vec4<f32>>")
+	declare(p.Coefficients.Bytes > 0, read, "coefficients", "array<vec2<f32>>")
+	declare(p.Keep.Bytes > 0, read, "keep", "array<u32>")
+	declare(p.update.Bytes > 0, "uniform", "update", "Update")
+	declare(p.sides.Bytes > 0, read, "sides", "array<vec4<u32>>")
 	suffix := "_" + map[bool]string{false: "n", true: "t"}[p.TransA] + map[bool]string{false: "n", true: "t"}[p.TransB]
 	if p.Symmetric {
 		suffix += "_symmetric"
 	}
+	c := memory[p.C.DType]
 	constants := map[string]string{
 		"TILE": strconv.Itoa(tile), "LANES": strconv.Itoa(lanes), "MORE": strings.Join(more, "\n"),
 		"A_TYPE": memory[p.A.DType].element, "A_LOAD": memory[p.A.DType].load,
 		"B_TYPE": memory[p.B.DType].element, "B_LOAD": memory[p.B.DType].load,
-		"C_TYPE": memory[p.C.DType].element, "C_STORE": memory[p.C.DType].store, "D_LOAD": d,
+		"C_TYPE": c.element, "C_ROUND": c.round, "C_VALUE": c.value, "C_STORE": c.store, "D_LOAD": d.load,
 	}
 	return kernelOf("product", fmt.Sprintf("%s_%d", suffix, 4*tile), shaders.Variant{Flags: flags, Constants: constants})
 }

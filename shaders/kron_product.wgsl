@@ -1,10 +1,15 @@
-// kron_product: C_i = alpha_i op(A_i) op(B_i) + beta_i D_i, a batch of equal matrices whose sides are multiples of four.
+// kron_product: C_i = alpha_i op(A_i) op(B_i) + beta_i D_i + E_i, a batch of equal matrices whose sides are multiples of four.
 // An invocation keeps a square tile of 4*TILE rows and columns of one C in registers and goes along K four at a time; nothing goes
 // through workgroup memory. Tiles of all matrices are counted in one row, so that no lane idles. SYMMETRIC: the tiles on and above the
-// diagonal, each stored twice. Op is a transposition with TRANS_A, TRANS_B. Twin: plain sums in the test.
+// diagonal, each stored twice. Op is a transposition with TRANS_A, TRANS_B. KEEP: matrices that are not stored. BALANCING: nothing is done
+// in updates that do not balance. DITHER: rounded at random, as a factor. Twin: plain sums in the test.
 #import "shared/grid.wgsl"
 #if BF16
 #import "shared/bf16.wgsl"
+#endif
+#if UPDATE
+#import "shared/threefry.wgsl"
+#import "shared/kron.wgsl"
 #endif
 
 struct Params {
@@ -21,16 +26,31 @@ struct Params {
 @group(0) @binding(1) var<storage, read> a: array<{{A_TYPE}}>;
 @group(0) @binding(2) var<storage, read> b: array<{{B_TYPE}}>;
 @group(0) @binding(3) var<storage, read_write> c: array<{{C_TYPE}}>;
+// d, e, coefficients (alpha, beta), keep (not zero: not stored), update, sides (as in kron_bound.wgsl), those that there are.
 {{MORE}}
+
+#if BF16
+fn bf16_round4(x: vec4<f32>) -> vec4<u32> { return bf16_round_bits(bitcast<vec4<u32>>(x)); }
+#endif
 
 @compute @workgroup_size({{LANES}}, 1, 1)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
+#if BALANCING
+    if (update.balance == 0u) {
+        return;
+    }
+#endif
     let item = grid_index(workgroup, workgroups, local, {{LANES}}u);
     let z = item / p.tiles;
     if (z >= p.count) {
         return;
     }
+#if KEEP
+    if (keep[z] != 0u) {
+        return;
+    }
+#endif
     let t = item % p.tiles;
 #if SYMMETRIC
     // Tile t of the upper triangle, column by column.
@@ -110,6 +130,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let alpha = p.alpha;
     let beta = p.beta;
 #endif
+#if DITHER
+    let key = kron_rounding_key(kron_block_key(update.dense, sides[z].z), sides[z].y);
+#endif
 #for Q in 0..TILE
 #for J in 0..TILE
 #if SYMMETRIC
@@ -119,32 +142,38 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #endif
         let at = z * p.sc + 4u * (row + {{Q}}u) * p.ldc + col + {{J}}u;
 #for I in 0..4
-#if ADD
-        var v{{I}} = alpha * c{{Q}}_{{I}}_{{J}} + beta * {{D_LOAD}}(d[at + {{I}}u * p.ldc]);
-#else
         var v{{I}} = alpha * c{{Q}}_{{I}}_{{J}};
+#if ADD
+        v{{I}} += beta * {{D_LOAD}}(d[at + {{I}}u * p.ldc]);
+#endif
+#if ADD_E
+        v{{I}} += e[at + {{I}}u * p.ldc];
+#endif
+#if DITHER
+        var s{{I}} = kron_round_bits(v{{I}}, key, 4u * (row + {{Q}}u) + {{I}}u, col + {{J}}u);
+#else
+        var s{{I}} = {{C_ROUND}}(v{{I}});
 #endif
 #end
 #if SYMMETRIC
         let diagonal = row + {{Q}}u == col + {{J}}u;
         if (diagonal) {
-            v1.x = v0.y;
-            v2.x = v0.z;
-            v2.y = v1.z;
-            v3.x = v0.w;
-            v3.y = v1.w;
-            v3.z = v2.w;
+            s1.x = s0.y;
+            s2.x = s0.z;
+            s2.y = s1.z;
+            s3.x = s0.w;
+            s3.y = s1.w;
+            s3.z = s2.w;
         }
 #endif
 #for I in 0..4
-        let s{{I}} = {{C_STORE}}(v{{I}});
-        c[at + {{I}}u * p.ldc] = s{{I}};
+        c[at + {{I}}u * p.ldc] = {{C_STORE}}(s{{I}});
 #end
 #if SYMMETRIC
         if (!diagonal) {
             let mirror = z * p.sc + 4u * (col + {{J}}u) * p.ldc + row + {{Q}}u;
 #for I in 0..4
-            c[mirror + {{I}}u * p.ldc] = {{C_STORE}}(vec4<f32>(v0[{{I}}], v1[{{I}}], v2[{{I}}], v3[{{I}}]));
+            c[mirror + {{I}}u * p.ldc] = {{C_STORE}}({{C_VALUE}}(s0[{{I}}], s1[{{I}}], s2[{{I}}], s3[{{I}}]));
 #end
         }
 #endif
