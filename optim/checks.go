@@ -98,16 +98,21 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 		if err := twin.Update(g); err != nil {
 			return result, err
 		}
-		for _, tree := range append([]NamedTree{{"params", params}}, s.Trees()...) {
-			want := twin.Params()
-			if tree.Tree != params {
-				want = twin.State(tree.Name)
-			}
-			got, err := tree.Tree.Download(ctx)
+		got, err := params.Download(ctx)
+		if err != nil {
+			return result, err
+		}
+		worst(&result, fmt.Sprintf("call %d params", call), got, twin.Params())
+		want := twin.Tensors()
+		for i, tensor := range s.Tensors() {
+			values, err := tensor.Floats(ctx)
 			if err != nil {
 				return result, err
 			}
-			worst(&result, fmt.Sprintf("call %d %s", call, tree.Name), got, want)
+			if tensor.Name != want[i].Path || len(values) != len(want[i].Data) {
+				return result, fmt.Errorf("tensor %q: %d numbers, the twin has %q of %d", tensor.Name, len(values), want[i].Path, len(want[i].Data))
+			}
+			worst(&result, fmt.Sprintf("call %d", call), []buffers.Host{{Data: values}}, want[i:i+1])
 		}
 	}
 	return result, nil

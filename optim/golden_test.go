@@ -1,7 +1,6 @@
 package optim_test
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -214,26 +213,9 @@ func TestDeviceFollowsGoldenCases(t *testing.T) {
 func (r *rig) tensors() map[string][]float32 {
 	out := map[string][]float32{}
 	for _, tensor := range r.state.Tensors() {
-		raw, err := tensor.Read(r.t.Context())
+		values, err := tensor.Floats(r.t.Context())
 		require.NoError(r.t, err)
-		out[tensor.Name] = decode(r.t, tensor.DType, raw)
-	}
-	return out
-}
-
-func decode(t testing.TB, d buffers.DType, raw []byte) []float32 {
-	var out []float32
-	switch d {
-	case buffers.F32:
-		for ; len(raw) > 0; raw = raw[4:] {
-			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(raw)))
-		}
-	case buffers.BF16:
-		for ; len(raw) > 0; raw = raw[2:] {
-			out = append(out, buffers.DecodeBF16(binary.LittleEndian.Uint16(raw)))
-		}
-	default:
-		require.Fail(t, "unknown dtype", d)
+		out[tensor.Name] = values
 	}
 	return out
 }

@@ -2,9 +2,6 @@ package doctor
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
-	"math"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -78,35 +75,13 @@ func (r *deviceRun) params() ([]buffers.Host, error) { return r.tree.Download(r.
 func (r *deviceRun) tensors() (map[string]buffers.Host, error) {
 	out := map[string]buffers.Host{}
 	for _, t := range r.opt.Tensors() {
-		raw, err := t.Read(r.ctx)
+		values, err := t.Floats(r.ctx)
 		if err != nil {
 			return nil, err
-		}
-		values, err := floats(t.DType, raw)
-		if err != nil {
-			return nil, fmt.Errorf("tensor %s: %w", t.Name, err)
 		}
 		out[t.Name] = buffers.Host{Path: t.Name, Shape: t.Shape, Data: values}
 	}
 	return out, nil
-}
-
-// floats widens a tensor's bytes.
-func floats(d buffers.DType, raw []byte) ([]float32, error) {
-	values := make([]float32, 8*len(raw)/d.Bits())
-	for i := range values {
-		switch d {
-		case buffers.F32:
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-		case buffers.BF16:
-			values[i] = buffers.DecodeBF16(binary.LittleEndian.Uint16(raw[2*i:]))
-		case buffers.I32:
-			values[i] = float32(int32(binary.LittleEndian.Uint32(raw[4*i:])))
-		default:
-			return nil, fmt.Errorf("dtype %s, want f32, bf16 or i32", d)
-		}
-	}
-	return values, nil
 }
 
 func (r *deviceRun) updates() int64 { return r.opt.Counts()["updates"] }

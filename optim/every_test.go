@@ -1,0 +1,299 @@
+package optim_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+)
+
+// What every registered optimizer promises, each at odd leaves and with several slabs. Parameters make small leaves take the paths of
+// large ones; rates are for the valleys below.
+var every = map[string]struct {
+	parameters           string
+	parabola, rosenbrock float64
+}{
+	"adafactor": {`{"min_dim_size_to_factor":16}`, 0.3, 0.1},
+	"adamw":     {`{}`, 0.3, 0.05},
+	"lion":      {`{}`, 0.1, 0.01},
+	"mars":      {`{}`, 0.3, 0.05},
+	"muon":      {`{}`, 0.3, 0.05},
+	"quad":      {`{"block_size":32,"max_size_dense":300}`, 0.5, 0.05},
+	"rmsprop":   {`{}`, 0.1, 0.02},
+	"sgd":       {`{"momentum":0.9}`, 0.05, 0.0003},
+	"skew":      {`{"block_size":32,"max_size_dense":300}`, 0.5, 0.05},
+}
+
+// everySpecs are a leaf of each kind: none, one, rows, columns, four dimensions, a vector, a matrix above the binding limit, and one
+// with a side above max_size_dense.
+var everySpecs = []buffers.Spec{
+	{Path: "col", Shape: []int{19, 1}},
+	{Path: "empty", Shape: []int{0, 3}},
+	{Path: "four", Shape: []int{2, 3, 4, 5}},
+	{Path: "row", Shape: []int{1, 17}},
+	{Path: "scalar"},
+	{Path: "tall", Shape: []int{310, 9}},
+	{Path: "vector", Shape: []int{130}},
+	{Path: "w", Shape: []int{257, 255}},
+}
+
+func eachOptimizer(t *testing.T, test func(t *testing.T, d *gpu.Device, name string), options ...gputest.Option) {
+	for _, name := range optim.Names() {
+		require.Contains(t, every, name)
+	}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, name := range optim.Names() {
+			t.Run(name, func(t *testing.T) { test(t, d, name) })
+		}
+	}, append(options, small)...)
+}
+
+func TestEveryOptimizerKeepsTheTree(t *testing.T) {
+	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
+		r := rand.New(rand.NewPCG(31, 32))
+		for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
+			rig := newRig(t, d, built(t, name, optim.Options{Schedule: rate(0.01), WeightDecay: 0.1}, every[name].parameters), randomTree(r, everySpecs, 1), dtype)
+			before := rig.download(rig.params)
+			for range 2 {
+				rig.call(randomTree(r, everySpecs, 0.1))
+			}
+			assert.Equal(t, dtype, rig.params.DType())
+			after := rig.download(rig.params)
+			require.Len(t, after, len(before))
+			for i, h := range after {
+				require.Equal(t, before[i].Path, h.Path)
+				require.Equal(t, before[i].Shape, h.Shape)
+				for k, v := range h.Data {
+					require.False(t, math.IsNaN(float64(v)) || math.IsInf(float64(v), 0), "%s[%d]", h.Path, k)
+				}
+				if len(h.Data) > 0 {
+					assert.NotEqual(t, before[i].Data, h.Data, h.Path)
+				}
+			}
+		}
+	})
+}
+
+func TestEveryOptimizerLeavesParamsAtRateZero(t *testing.T) {
+	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
+		r := rand.New(rand.NewPCG(33, 34))
+		rig := newRig(t, d, built(t, name, optim.Options{WeightDecay: 0.1}, every[name].parameters), randomTree(r, everySpecs, 1), buffers.F32)
+		before := rig.download(rig.params)
+		for range 3 {
+			rig.call(randomTree(r, everySpecs, 0.1))
+		}
+		sameBits(t, before, rig.download(rig.params))
+	})
+}
+
+// The mean of two gradients of small whole numbers is exact, and so all that follows from it.
+func TestEveryOptimizerAccumulatesExactly(t *testing.T) {
+	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
+		r := rand.New(rand.NewPCG(35, 36))
+		options := optim.Options{Schedule: rate(0.01), WeightDecay: 0.1}
+		params := randomTree(r, everySpecs, 1)
+		whole := newRig(t, d, built(t, name, options, every[name].parameters), params, buffers.F32)
+		options.AccumulationSteps = 2
+		parts := newRig(t, d, built(t, name, options, every[name].parameters), params, buffers.F32)
+		for range 3 {
+			a, b, mean := randomTree(r, everySpecs, 1), randomTree(r, everySpecs, 1), randomTree(r, everySpecs, 1)
+			for i := range a {
+				for k := range a[i].Data {
+					x, y := float32(r.IntN(9)-4), float32(r.IntN(9)-4)
+					a[i].Data[k], b[i].Data[k], mean[i].Data[k] = x, y, (x+y)/2
+				}
+			}
+			before := parts.download(parts.params)
+			parts.call(a)
+			sameBits(t, before, parts.download(parts.params))
+			parts.call(b)
+			whole.call(mean)
+		}
+		sameBits(t, whole.download(whole.params), parts.download(parts.params))
+		want := whole.tensors()
+		for tensor, got := range parts.tensors() {
+			if !strings.HasPrefix(tensor, "acc/") {
+				sameBits(t, []buffers.Host{vector(tensor, want[tensor]...)}, []buffers.Host{vector(tensor, got...)})
+			}
+		}
+	})
+}
+
+func TestEveryOptimizerIsRestoredInTheMiddleOfAnAccumulation(t *testing.T) {
+	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
+		clip := 0.5
+		tx := built(t, name, optim.Options{
+			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, Steps: 9}, ClipGrad: &clip, AccumulationSteps: 2, SkipNonFinite: true,
+		}, every[name].parameters)
+		r := rand.New(rand.NewPCG(37, 38))
+		first := newRig(t, d, tx, randomTree(r, everySpecs, 1), buffers.F32)
+		for range 5 {
+			first.call(randomTree(r, everySpecs, 1))
+		}
+		second := newRig(t, d, tx, first.download(first.params), buffers.F32)
+		to := second.state.Tensors()
+		for i, tensor := range first.state.Tensors() {
+			raw, err := tensor.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, tensor.Name, to[i].Name)
+			require.NoError(t, to[i].Write(raw))
+		}
+		require.NoError(t, second.state.SetCounts(first.state.Counts()))
+		for range 4 {
+			g := randomTree(r, everySpecs, 1)
+			first.call(g)
+			second.call(g)
+		}
+		sameBits(t, first.download(first.params), second.download(second.params))
+		want := first.tensors()
+		for tensor, got := range second.tensors() {
+			sameBits(t, []buffers.Host{vector(tensor, want[tensor]...)}, []buffers.Host{vector(tensor, got...)})
+		}
+	})
+}
+
+func TestEveryOptimizerSkipsOneNaN(t *testing.T) {
+	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
+		r := rand.New(rand.NewPCG(39, 40))
+		rig := newRig(t, d, built(t, name, optim.Options{Schedule: rate(0.1), SkipNonFinite: true}, every[name].parameters), randomTree(r, everySpecs, 1), buffers.F32)
+		rig.call(randomTree(r, everySpecs, 1))
+		params, state := rig.download(rig.params), rig.tensors()
+		for leaf := range everySpecs {
+			grads := randomTree(r, everySpecs, 1)
+			if n := len(grads[leaf].Data); n > 0 {
+				grads[leaf].Data[n-1] = float32(math.NaN())
+				rig.call(grads)
+				sameBits(t, params, rig.download(rig.params))
+			}
+		}
+		for tensor, got := range rig.tensors() {
+			sameBits(t, []buffers.Host{vector(tensor, state[tensor]...)}, []buffers.Host{vector(tensor, got...)})
+		}
+		assert.Equal(t, uint32(len(everySpecs)-1), rig.statistics().Skipped)
+		rig.call(randomTree(r, everySpecs, 1))
+		assert.NotEqual(t, params, rig.download(rig.params), "it goes on")
+	})
+}
+
+func TestEveryOptimizerMakesNothingAfterTheSecondStep(t *testing.T) {
+	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
+		r := rand.New(rand.NewPCG(41, 42))
+		rig := newRig(t, d, built(t, name, optim.Options{Schedule: rate(0.1)}, every[name].parameters), randomTree(r, everySpecs, 1), buffers.F32)
+		g := randomTree(r, everySpecs, 1)
+		for range 2 {
+			rig.call(g)
+		}
+		before := d.Counters()
+		for range 3 {
+			rig.call(g)
+		}
+		after := d.Counters()
+		assert.Equal(t, []any{before.Pipelines, before.BindGroups, before.Buffers, before.LiveBytes, before.Submits + 3},
+			[]any{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes, after.Submits})
+	})
+}
+
+// A parabola with a different slope in every direction, on the device, gradients too.
+func TestEveryOptimizerConvergesOnAParabola(t *testing.T) {
+	eachOptimizer(t, func(t *testing.T, d *gpu.Device, name string) {
+		const steps = 150
+		tx := built(t, name, optim.Options{Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: every[name].parabola, Steps: steps}}, every[name].parameters)
+		r := rand.New(rand.NewPCG(43, 44))
+		specs := []buffers.Spec{{Path: "m", Shape: []int{24, 40}}, {Path: "v", Shape: []int{33}}}
+		rig := newRig(t, d, tx, randomTree(r, specs, 1), buffers.F32)
+		target, err := buffers.Upload(d, "target", randomTree(r, specs, 2), buffers.F32)
+		require.NoError(t, err)
+		defer target.Release()
+		rec := d.Record("gradient")
+		require.NoError(t, buffers.Map(rec, rig.grads, "(a - b) * vec4<f32>(0.5, 1.0, 1.5, 2.0)", rig.params, target))
+		gradient := programOf(t, rec)
+		loss := func() float64 {
+			sum, want := 0.0, rig.download(target)
+			for i, h := range rig.download(rig.params) {
+				for k, v := range h.Data {
+					sum += math.Pow(float64(v-want[i].Data[k]), 2)
+				}
+			}
+			return sum
+		}
+		first := loss()
+		for range steps {
+			phase, err := rig.state.Prepare()
+			require.NoError(t, err)
+			require.NoError(t, d.Submit(t.Context(), gradient, rig.programs[phase]))
+		}
+		assert.Less(t, loss(), 1e-2*first)
+	})
+}
+
+// Rosenbrock's valley in every pair (x, y) of two leaves, from the usual start: what takes many turns.
+func TestEveryOptimizerFollowsRosenbrock(t *testing.T) {
+	for _, name := range optim.Names() {
+		t.Run(name, func(t *testing.T) {
+			const steps = 1500
+			tx := built(t, name, optim.Options{Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: every[name].rosenbrock, Steps: steps}}, every[name].parameters)
+			at := []buffers.Host{{Path: "x", Shape: []int{3, 2}, Data: []float32{-1.2, 0, 0.5, -1, 2, 1.5}}, {Path: "y", Shape: []int{3, 2}, Data: []float32{1, 1, -1, 0, 0, 2}}}
+			twin, err := optim.NewTwin(tx, at)
+			require.NoError(t, err)
+			valley := func() (loss float64, grads []buffers.Host) {
+				p := twin.Params()
+				grads = []buffers.Host{{Path: "x", Shape: at[0].Shape, Data: make([]float32, 6)}, {Path: "y", Shape: at[1].Shape, Data: make([]float32, 6)}}
+				for i := range 6 {
+					x, y := float64(p[0].Data[i]), float64(p[1].Data[i])
+					loss += (1-x)*(1-x) + 100*(y-x*x)*(y-x*x)
+					grads[0].Data[i] = float32(-2*(1-x) - 400*x*(y-x*x))
+					grads[1].Data[i] = float32(200 * (y - x*x))
+				}
+				return loss, grads
+			}
+			first, _ := valley()
+			for range steps {
+				_, grads := valley()
+				require.NoError(t, twin.Update(grads))
+			}
+			last, _ := valley()
+			t.Log(fmt.Sprintf("%s: %.4g to %.4g", name, first, last))
+			assert.Less(t, last, 1e-3*first)
+		})
+	}
+}
+
+// The update of the transposed gradient is the transposed update, where there is no noise.
+func TestKroneckerUpdatesTranspose(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, name := range []string{"quad", "skew"} {
+			tx := built(t, name, optim.Options{Schedule: rate(0.1)}, `{"block_size":16,"damping":0}`)
+			r := rand.New(rand.NewPCG(45, 46))
+			zero := func(m, n int) []buffers.Host {
+				return []buffers.Host{{Path: "w", Shape: []int{m, n}, Data: make([]float32, m*n)}}
+			}
+			a, b := newRig(t, d, tx, zero(40, 21), buffers.F32), newRig(t, d, tx, zero(21, 40), buffers.F32)
+			for range 5 {
+				g, h := zero(40, 21), zero(21, 40)
+				for i := range 40 {
+					for j := range 21 {
+						v := float32(r.NormFloat64())
+						g[0].Data[i*21+j], h[0].Data[j*40+i] = v, v
+					}
+				}
+				a.call(g)
+				b.call(h)
+			}
+			got, want := a.download(a.params)[0].Data, b.download(b.params)[0].Data
+			for i := range 40 {
+				for j := range 21 {
+					require.InDelta(t, want[j*40+i], got[i*21+j], 2e-5, "%s %d %d", name, i, j)
+				}
+			}
+		}
+	}, small)
+}
