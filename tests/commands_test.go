@@ -206,7 +206,19 @@ func TestInspect(t *testing.T) {
 		assert.Positive(t, l["rms"], l["name"])
 	}
 	assert.EqualValues(t, 34688, elements)
-	state := inspect("whole", "--optimizer", "--json")
-	assert.Contains(t, state, `"mu/wte.weight"`)
-	assert.Contains(t, state, `"nu/wte.weight"`)
+	parameters := map[string]bool{}
+	for _, l := range objects(t, inspect("whole", "--optimizer", "--json")) {
+		parameters[l["leaf"].(string)] = true
+		for _, slot := range []string{"mu", "nu"} {
+			figures := l["state"].(map[string]any)[slot].(map[string]any)
+			assert.Positive(t, figures["norm"], l["leaf"])
+			assert.EqualValues(t, 0, figures["non_finite"])
+		}
+		assert.NotContains(t, l, "kron")
+	}
+	assert.True(t, parameters["wte.weight"] && parameters["h.1.mlp.c_fc.weight"], "%v", parameters)
+	assert.Regexp(t, `(?m)^wte\.weight +\[256 32\] +\d.* +\d`, inspect("whole", "--optimizer"))
+	none := p.command("inspect", "whole", "--optimizer", "--plot", p.path("x.svg")).withoutAdapter().run(t)
+	assert.Equal(t, 2, none.code)
+	assert.Contains(t, none.err, "found no Kronecker factors")
 }

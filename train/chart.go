@@ -47,8 +47,8 @@ const (
 	labelHeight, boldWidth   = 14, 9 // of the text at the end of a curve
 )
 
-// chartStyle colours all but the curves.
-const chartStyle = `<style>.paper{fill:#ffffff}.ink{fill:#222222}.soft{fill:#555555}.grid{stroke:#e4e4e4}.frame{stroke:#999999;fill:none}` +
+// ChartStyle colours all of a picture but its curves, in SVG: classes paper, ink, soft (text), grid and frame (lines), light and dark.
+const ChartStyle = `<style>.paper{fill:#ffffff}.ink{fill:#222222}.soft{fill:#555555}.grid{stroke:#e4e4e4}.frame{stroke:#999999;fill:none}` +
 	`@media (prefers-color-scheme:dark){.paper{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9da7b3}.grid{stroke:#272e38}.frame{stroke:#6e7681}}</style>`
 
 // maxColumns is the number of horizontal places a curve is thinned out to; the highest and the lowest value of each stay, so that no
@@ -64,7 +64,7 @@ func (c Chart) Write(w io.Writer) error {
 	width := each * max(1, len(c.Panels))
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n%s\n",
-		width, chartHeight, width, chartHeight, chartStyle)
+		width, chartHeight, width, chartHeight, ChartStyle)
 	fmt.Fprintf(out, `<rect class="paper" width="%d" height="%d"/>`+"\n", width, chartHeight)
 	fmt.Fprintf(out, `<text class="ink" x="%d" y="24" font-size="15">%s</text>`+"\n", chartLeft, escape(c.Title))
 	for i, p := range c.Panels {

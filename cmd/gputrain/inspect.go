@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -11,14 +12,16 @@ import (
 	"text/tabwriter"
 
 	"gputrain/buffers/safetensors"
+	"gputrain/cmd/gputrain/inspect"
 	"gputrain/model"
 	"gputrain/state"
 )
 
 type inspectCmd struct {
 	Path      string `arg:"" help:"Run directory, checkpoint, model directory, or a .safetensors file." type:"path"`
-	Optimizer bool   `help:"The optimizer's state instead of the parameters."`
-	JSON      bool   `help:"One JSON object a tensor on standard output."`
+	Optimizer bool   `help:"The optimizer's state instead of the parameters: a line a parameter."`
+	JSON      bool   `help:"One JSON object a tensor, or a parameter with --optimizer, on standard output."`
+	Plot      string `help:"With --optimizer of quad or skew: a picture of the Lipschitz estimates and conditions of the factors." type:"path" placeholder:"FILE.svg"`
 }
 
 // tensorLine is a tensor as `inspect` shows it: figures are of all elements.
@@ -37,6 +40,9 @@ func (c *inspectCmd) Run() error {
 	if err != nil {
 		return usageError{fmt.Errorf("inspect: %w", err)}
 	}
+	if c.Plot != "" && !c.Optimizer {
+		return usageError{errors.New("inspect: --plot: found no --optimizer, whose factors it draws")}
+	}
 	file := c.Path
 	if info.IsDir() {
 		dir, err := modelDir(c.Path)
@@ -48,10 +54,12 @@ func (c *inspectCmd) Run() error {
 				return err
 			}
 		}
-		file = filepath.Join(dir, "model.safetensors")
 		if c.Optimizer {
-			file = filepath.Join(dir, "optimizer.safetensors")
+			return c.optimizer(dir)
 		}
+		file = filepath.Join(dir, "model.safetensors")
+	} else if c.Optimizer {
+		return usageError{fmt.Errorf("inspect: %s: found a file, wanted a run directory or a checkpoint for --optimizer", c.Path)}
 	}
 	f, err := safetensors.Open(file)
 	if err != nil {
@@ -59,6 +67,51 @@ func (c *inspectCmd) Run() error {
 	}
 	defer f.Close()
 	return c.tensors(f)
+}
+
+// optimizer shows what the optimizer of a checkpoint remembers of each parameter.
+func (c *inspectCmd) optimizer(dir string) error {
+	record, err := state.ReadRecord(state.OS, dir)
+	if err != nil {
+		return err
+	}
+	def, err := model.ReadConfig(dir)
+	if err != nil {
+		return modelError{err}
+	}
+	plan, err := kronPlan(record.Optimizer.Config, model.Specs(def))
+	if err != nil {
+		return err
+	}
+	f, err := safetensors.Open(filepath.Join(dir, "optimizer.safetensors"))
+	if err != nil {
+		return modelError{err}
+	}
+	defer f.Close()
+	leaves, err := inspect.Optimizer(f, model.Specs(def), plan)
+	if err != nil {
+		return modelError{err}
+	}
+	if c.Plot != "" {
+		var picture bytes.Buffer
+		title := fmt.Sprintf("%s, step %d: factors of %s", def.Kind(), record.Step, record.Optimizer.Config.Name)
+		if err := inspect.Plot(&picture, title, leaves); err != nil {
+			return usageError{err}
+		}
+		if err := os.WriteFile(c.Plot, picture.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	if !c.JSON {
+		return inspect.Table(os.Stdout, leaves)
+	}
+	out := json.NewEncoder(os.Stdout)
+	for _, l := range leaves {
+		if err := out.Encode(l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // describe prints what a checkpoint or a model directory is.

@@ -24,8 +24,8 @@ type twinRun struct {
 	*optim.Twin
 }
 
-func (r twinRun) call(grads []buffers.Host) error           { return r.Update(grads) }
-func (r twinRun) params() ([]buffers.Host, error)           { return r.Params(), nil }
+func (r twinRun) call(grads []buffers.Host) error { return r.Update(grads) }
+func (r twinRun) params() ([]buffers.Host, error) { return r.Params(), nil }
 
 func (r twinRun) tensors() (map[string]buffers.Host, error) {
 	out := map[string]buffers.Host{}
@@ -34,7 +34,7 @@ func (r twinRun) tensors() (map[string]buffers.Host, error) {
 	}
 	return out, nil
 }
-func (r twinRun) updates() int64                            { return r.Counts()["updates"] }
+func (r twinRun) updates() int64 { return r.Counts()["updates"] }
 
 func loadEmbedded(t *testing.T, name string) *goldenCase {
 	cases, err := Cases()
