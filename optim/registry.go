@@ -29,11 +29,12 @@ var optimizers = struct {
 	sync.RWMutex
 	byName map[string]entry
 }{byName: map[string]entry{
-	"adamw":   {adamwDoc, func() Parameters { c := DefaultAdamW(); return &c }},
-	"lion":    {lionDoc, func() Parameters { c := DefaultLion(); return &c }},
-	"mars":    {marsDoc, func() Parameters { c := DefaultMars(); return &c }},
-	"rmsprop": {rmspropDoc, func() Parameters { c := DefaultRMSProp(); return &c }},
-	"sgd":     {sgdDoc, func() Parameters { return &SGDConfig{} }},
+	"adafactor": {adafactorDoc, func() Parameters { c := DefaultAdafactor(); return &c }},
+	"adamw":     {adamwDoc, func() Parameters { c := DefaultAdamW(); return &c }},
+	"lion":      {lionDoc, func() Parameters { c := DefaultLion(); return &c }},
+	"mars":      {marsDoc, func() Parameters { c := DefaultMars(); return &c }},
+	"rmsprop":   {rmspropDoc, func() Parameters { c := DefaultRMSProp(); return &c }},
+	"sgd":       {sgdDoc, func() Parameters { return &SGDConfig{} }},
 }}
 
 // Register adds an optimizer under a name that is not yet taken: defaults makes its parameters, freshly each time.

@@ -1,0 +1,257 @@
+package optim
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+// factoredState is factoredRMS at work. An update is, for each group, in each slab the partial sums of all tiles and their folding
+// into the statistics; then the means by which rows are divided; then in each slab the scaling of all tiles.
+type factoredState struct {
+	factoredRMS
+	device           *gpu.Device
+	groups           []factoredBuffers
+	scalars          *gpu.Buffer // beta, 1-beta, eps
+	rowSums, colSums *gpu.Buffer // partial sums of one slab of one group
+	buffers          []*gpu.Buffer
+}
+
+// factoredBuffers is a group with what it has on the device.
+type factoredBuffers struct {
+	factoredGroup
+	values, carry, means, matrices *gpu.Buffer
+	vector, scalar, folds          []*gpu.Buffer // a slab; nil where there are none
+}
+
+func (f factoredRMS) open(s scene) (operation, error) {
+	w := &factoredState{factoredRMS: f, device: s.device}
+	groups, err := groupLeaves(s.leaves, s.chosen, len(s.layout.Slabs()), s.device.Limits())
+	if err != nil {
+		return nil, err
+	}
+	if err := w.allocate(groups); err != nil {
+		w.release()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *factoredState) allocate(groups []factoredGroup) error {
+	var failed error
+	buffer := func(name string, n int) *gpu.Buffer {
+		if failed != nil {
+			return nil
+		}
+		limit := w.device.Limits().BindingBytes
+		if bytes := 4 * uint64(n); bytes > limit {
+			failed = &gpu.LimitError{Subject: "adafactor's " + name, Bytes: bytes, Limit: limit, Name: "BindingBytes"}
+			return nil
+		}
+		var b *gpu.Buffer
+		if b, failed = w.device.NewBuffer("gputrain.optim.adafactor."+name, 4*uint64(max(n, 1))); failed == nil {
+			w.buffers = append(w.buffers, b)
+		}
+		return b
+	}
+	table := func(name string, data []uint32) *gpu.Buffer {
+		if len(data) == 0 {
+			return nil
+		}
+		b := buffer(name, len(data))
+		if failed == nil {
+			failed = w.device.Write(b.All(), words(data...))
+		}
+		return b
+	}
+	rowSums, colSums := 0, 0
+	for _, g := range groups {
+		b := factoredBuffers{factoredGroup: g, values: buffer("values", g.size), means: buffer("means", len(g.matrices)/4)}
+		carry := 0
+		if g.carries {
+			carry = g.size
+		}
+		b.carry, b.matrices = buffer("carry", carry), table("matrices", g.matrices)
+		for _, s := range g.slabs {
+			b.vector = append(b.vector, table("tiles", s.vector))
+			b.scalar = append(b.scalar, table("tiles", s.scalar))
+			b.folds = append(b.folds, table("folds", s.folds))
+			rowSums, colSums = max(rowSums, s.rowSums), max(colSums, s.colSums)
+		}
+		w.groups = append(w.groups, b)
+	}
+	w.rowSums, w.colSums = buffer("row_sums", rowSums), buffer("col_sums", colSums)
+	if failed != nil {
+		return failed
+	}
+	var err error
+	w.scalars, err = w.device.NewUniform("gputrain.optim.adafactor.scalars", 16)
+	return err
+}
+
+func (w *factoredState) reuses() bool { return false }
+
+func (w *factoredState) prepare(t int64) (bool, error) {
+	var data []byte
+	for _, x := range []float64{1 - w.rest(t), w.rest(t), w.Eps, 0} {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(x)))
+	}
+	return false, w.device.Write(w.scalars.All(), data)
+}
+
+func (w *factoredState) record(rec *gpu.Recording, c operatorCall) error {
+	for _, g := range w.groups {
+		for slab := range g.slabs {
+			if err := w.recordTiles(rec, g, slab, "sums", c.updates, w.rowSums.All(), w.colSums.All()); err != nil {
+				return err
+			}
+			if err := w.recordFolds(rec, g, slab, c.flag); err != nil {
+				return err
+			}
+		}
+		if err := w.recordMeans(rec, g); err != nil {
+			return err
+		}
+		for slab := range g.slabs {
+			if err := w.recordTiles(rec, g, slab, "scale", c.updates, g.values.All(), g.means.All()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// adafactorKernel specialises shaders/optim_adafactor_<name>.wgsl, which binds params and what follows.
+func adafactorKernel(name string, flags map[string]bool, constants map[string]string, bindings ...gpu.Binding) (*gpu.Kernel, error) {
+	constants["LANES"] = fmt.Sprint(lanes)
+	source, err := shaders.Source("optim_adafactor_"+name+".wgsl", shaders.Variant{Flags: flags, Constants: constants})
+	if err != nil {
+		return nil, fmt.Errorf("optim: adafactor: %w", err)
+	}
+	return &gpu.Kernel{
+		Label: "gputrain.optim.adafactor_" + name, Source: source, Workgroup: [3]int{lanes, 1, 1},
+		Bindings: append([]gpu.Binding{{Name: "params", Access: gpu.Uniform}}, bindings...),
+	}, nil
+}
+
+// recordTiles records a kernel over all tiles of a group in a slab: "sums", which writes two arrays, or "scale", which reads two.
+func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab int, name string, updates *buffers.Tree, first, second gpu.Range) error {
+	for _, vector := range []bool{true, false} {
+		table, tiles, constants := g.vector[slab], len(g.slabs[slab].vector)/tileWords, map[string]string{"T": "vec4<f32>", "ACROSS": fmt.Sprint(vectorTile)}
+		if !vector {
+			table, tiles, constants = g.scalar[slab], len(g.slabs[slab].scalar)/tileWords, map[string]string{"T": "f32", "ACROSS": fmt.Sprint(scalarTile)}
+		}
+		if table == nil {
+			continue
+		}
+		bindings := []gpu.Binding{{Name: "update", Access: gpu.Read}, {Name: "table", Access: gpu.Read}, {Name: "row_sums", Access: gpu.ReadWrite}, {Name: "col_sums", Access: gpu.ReadWrite}}
+		if name == "scale" {
+			bindings = []gpu.Binding{{Name: "update", Access: gpu.ReadWrite}, {Name: "table", Access: gpu.Read}, {Name: "values", Access: gpu.Read}, {Name: "means", Access: gpu.Read}}
+		}
+		k, err := adafactorKernel(name, map[string]bool{"VECTOR": vector}, constants, bindings...)
+		if err != nil {
+			return err
+		}
+		rec.Dispatch(k, gpu.Linear(uint64(tiles), lanes, w.device.Limits()), words(uint32(tiles)), updates.Slab(slab), table.All(), first, second)
+	}
+	return nil
+}
+
+// recordFolds records the folding of a slab's partial sums.
+func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab int, flag gpu.Range) error {
+	if g.folds[slab] == nil {
+		return nil
+	}
+	skip := flag.Bytes > 0
+	bindings := []gpu.Binding{
+		{Name: "scalars", Access: gpu.Uniform},
+		{Name: "table", Access: gpu.Read},
+		{Name: "row_sums", Access: gpu.Read},
+		{Name: "col_sums", Access: gpu.Read},
+		{Name: "carry", Access: gpu.ReadWrite},
+		{Name: "values", Access: gpu.ReadWrite},
+	}
+	bind := []gpu.Range{w.scalars.All(), g.folds[slab].All(), w.rowSums.All(), w.colSums.All(), g.carry.All(), g.values.All()}
+	if skip {
+		bindings, bind = append(bindings, gpu.Binding{Name: "statistics", Access: gpu.Read}), append(bind, flag)
+	}
+	k, err := adafactorKernel("fold", map[string]bool{"SKIP": skip}, map[string]string{}, bindings...)
+	if err != nil {
+		return err
+	}
+	blocks := uint64(len(g.slabs[slab].folds) / foldWords)
+	rec.Dispatch(k, gpu.Linear(blocks, 1, w.device.Limits()), words(uint32(blocks)), bind...)
+	return nil
+}
+
+// recordMeans records the means of all matrices: of an invocation each on software adapters, of a workgroup each elsewhere.
+func (w *factoredState) recordMeans(rec *gpu.Recording, g factoredBuffers) error {
+	group := w.device.Adapter().Type != "cpu"
+	k, err := adafactorKernel("means", map[string]bool{"GROUP": group, "VECTOR": false}, map[string]string{"T": "f32"},
+		gpu.Binding{Name: "matrices", Access: gpu.Read}, gpu.Binding{Name: "values", Access: gpu.Read}, gpu.Binding{Name: "means", Access: gpu.ReadWrite})
+	if err != nil {
+		return err
+	}
+	matrices, each := uint64(len(g.factoredGroup.matrices)/4), lanes
+	if group {
+		each = 1
+	}
+	rec.Dispatch(k, gpu.Linear(matrices, each, w.device.Limits()), words(uint32(matrices)), g.matrices.All(), g.values.All(), g.means.All())
+	return nil
+}
+
+func (w *factoredState) tensors() []buffers.Tensor {
+	var out []buffers.Tensor
+	for _, g := range w.groups {
+		for _, l := range g.leaves {
+			first, second := largestAxes(l.Shape)
+			row := w.tensor("v_row/"+l.Path, without(l.Shape, first), g.values, l.byRow)
+			col := w.tensor("v_col/"+l.Path, without(l.Shape, second), g.values, l.byCol)
+			if !l.rowsFirst {
+				row = w.tensor("v_row/"+l.Path, without(l.Shape, first), g.values, l.byCol)
+				col = w.tensor("v_col/"+l.Path, without(l.Shape, second), g.values, l.byRow)
+			}
+			out = append(out, row, col)
+		}
+	}
+	return out
+}
+
+func (w *factoredState) tensor(name string, shape []int, b *gpu.Buffer, at int) buffers.Tensor {
+	r := b.Range(4*uint64(at), 4*uint64(buffers.Leaf{Shape: shape}.Elements()))
+	return buffers.Tensor{
+		Name: name, DType: buffers.F32, Shape: shape,
+		Read: func(ctx context.Context) ([]byte, error) {
+			data := make([]byte, r.Bytes)
+			return data, w.device.Read(ctx, data, r)
+		},
+		Write: func(raw []byte) error {
+			if uint64(len(raw)) != r.Bytes {
+				return fmt.Errorf("optim: tensor %q: found %d bytes, wanted %d", name, len(raw), r.Bytes)
+			}
+			return w.device.Write(r, raw)
+		},
+	}
+}
+
+func (w *factoredState) bytes() uint64 {
+	n := w.scalars.Bytes()
+	for _, b := range w.buffers {
+		n += b.Bytes()
+	}
+	return n
+}
+
+func (w *factoredState) release() {
+	for _, b := range w.buffers {
+		b.Release()
+	}
+	if w.scalars != nil {
+		w.scalars.Release()
+	}
+}

@@ -1,0 +1,190 @@
+package optim_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+)
+
+// factoredSpecs have all orders of their two largest axes, with others before, between and behind; rows of whole vec4s and others; leaves
+// in one slab of 16,384 elements and in several; sides of one tile, of several, and beyond a block of sums.
+var factoredSpecs = []buffers.Spec{
+	{Path: "batch", Shape: []int{3, 20, 40}},
+	{Path: "between", Shape: []int{40, 3, 36}},
+	{Path: "bias", Shape: []int{100}},
+	{Path: "conv", Shape: []int{24, 17, 3, 2}},
+	{Path: "cube", Shape: []int{20, 20, 20}},
+	{Path: "empty", Shape: []int{0, 64, 64}},
+	{Path: "flat", Shape: []int{3, 60}},
+	{Path: "four", Shape: []int{2, 19, 3, 17}},
+	{Path: "middle", Shape: []int{17, 5, 16, 4}},
+	{Path: "scalar"},
+	{Path: "sq", Shape: []int{64, 64}},
+	{Path: "tall", Shape: []int{700, 68}},            // three slabs, whole vec4s
+	{Path: "tall.odd", Shape: []int{1300, 31}},       // the largest axis is cut
+	{Path: "wide", Shape: []int{150, 260}},           // the second largest axis is cut
+	{Path: "wide.scanned", Shape: []int{70, 16, 48}}, // matrices in several slabs
+}
+
+func factoredRMS(least int) optim.Transform {
+	return optim.ScaleByFactoredRMS(optim.FactoredRMSOptions{MinDimSizeToFactor: least, DecayRate: 0.8, Eps: 1e-30})
+}
+
+func TestFactoredRMSFollowsTheTwin(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		// Sums of up to 1,300 squares, of partial sums; roots halve their errors.
+		followTwin(t, d, optim.Chain(factoredRMS(16), optim.Scale(-0.01)), factoredSpecs, 3, 1e-5)
+	}, small)
+}
+
+func TestAdafactorFollowsTheTwin(t *testing.T) {
+	schedule := optim.ScheduleConfig{Type: "cosine", LearningRate: 0.05, Steps: 8, WarmupSteps: 2}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for name, tx := range map[string]optim.Transform{
+			"defaults": built(t, "adafactor", optim.Options{Schedule: schedule, SkipNonFinite: true}, `{"min_dim_size_to_factor":16}`),
+			"momentum": built(t, "adafactor", optim.Options{Schedule: schedule, WeightDecayMask: optim.MaskMatrices()},
+				`{"min_dim_size_to_factor":16,"momentum":0.9,"weight_decay_rate":0.01,"decay_offset":-3}`),
+			"accumulated": built(t, "adafactor", optim.Options{Schedule: schedule, AccumulationSteps: 2}, `{"min_dim_size_to_factor":16,"clipping_threshold":0.5}`),
+			"nothing":     built(t, "adafactor", optim.Options{Schedule: schedule}, `{}`),
+		} {
+			t.Run(name, func(t *testing.T) { followTwin(t, d, tx, factoredSpecs, 4, 1e-5) })
+		}
+	}, small)
+}
+
+func TestAdafactorByHand(t *testing.T) {
+	// G = [[1, 4], [9, 16]], means over columns 2.5, 12.5, of which the mean is 7.5, over rows 5, 10; of equal axes the later is the largest.
+	m := buffers.Host{Path: "m", Shape: []int{1, 2, 2}, Data: []float32{0, 0, 0, 0}}
+	g := buffers.Host{Path: "m", Data: []float32{1, -2, 3, 4}}
+	twin, err := optim.NewTwin(factoredRMS(2), []buffers.Host{m})
+	require.NoError(t, err)
+	require.NoError(t, twin.Update([]buffers.Host{g}))
+	root := func(row, col float64) float32 { return float32(1 / math.Sqrt(row/7.5*col)) }
+	assert.InDeltaSlice(t, []float32{root(2.5, 5), -2 * root(2.5, 10), 3 * root(12.5, 5), 4 * root(12.5, 10)}, twin.Params()[0].Data, 1e-6)
+	assert.Equal(t, []buffers.Host{{Path: "v_row/m", Shape: []int{1, 2}, Data: []float32{2.5, 12.5}}, {Path: "v_col/m", Shape: []int{1, 2}, Data: []float32{5, 10}}},
+		twin.Tensors())
+	// beta of the second update is 1 - 2^-0.8.
+	require.NoError(t, twin.Update([]buffers.Host{{Path: "m", Data: []float32{0, 0, 0, 0}}}))
+	assert.InDelta(t, 2.5*0.425650823, twin.Tensors()[0].Data[0], 1e-6)
+	// Unfactored: the sign at first, then g over the root of a mean with weight 2^-0.8.
+	assert.InDelta(t, 10+1-3/math.Sqrt(0.425650823*4+0.574349177*9), after(t, factoredRMS(1), 10, 2, -3), 1e-6)
+	assert.InDelta(t, 20, after(t, optim.ScaleByParamBlockRMS(5), 10, 1), 1e-5)
+	assert.InDelta(t, 13, after(t, optim.Chain(optim.ScaleByParamBlockRMS(25), optim.Scale(0.12)), 10, 1), 1e-5)
+}
+
+// What is factored: the second largest side decides, and a leaf without elements is not.
+func TestFactoredLeaves(t *testing.T) {
+	var params []buffers.Host
+	for path, shape := range map[string][]int{
+		"vector": {200}, "matrix": {128, 130}, "narrow": {127, 5000}, "third": {2, 128, 128}, "first": {300, 2, 128}, "empty": {0, 128, 128}, "scalar": {},
+	} {
+		params = append(params, buffers.Host{Path: path, Shape: shape, Data: make([]float32, buffers.Leaf{Shape: shape}.Elements())})
+	}
+	shapes := func(tx optim.Transform) map[string][]int {
+		twin, err := optim.NewTwin(tx, params)
+		require.NoError(t, err)
+		out := map[string][]int{}
+		for _, h := range twin.Tensors() {
+			out[h.Path] = h.Shape
+		}
+		return out
+	}
+	assert.Equal(t, map[string][]int{
+		"v/vector": {200}, "v/narrow": {127, 5000}, "v/empty": {0, 128, 128}, "v/scalar": {},
+		"v_row/matrix": {128}, "v_col/matrix": {130},
+		"v_row/third": {2, 128}, "v_col/third": {2, 128},
+		"v_row/first": {2, 128}, "v_col/first": {300, 2},
+	}, shapes(built(t, "adafactor", optim.Options{}, `{}`)))
+	for name := range shapes(built(t, "adafactor", optim.Options{}, `{"factored":false,"momentum":0.5}`)) {
+		assert.True(t, strings.HasPrefix(name, "v/") || strings.HasPrefix(name, "ema/"), name)
+	}
+}
+
+// A decay inside is of all leaves in eformer's numerics, of those of the mask in stable ones.
+func TestAdafactorDecayInside(t *testing.T) {
+	run := func(n optim.Numerics) float32 {
+		tx := built(t, "adafactor", optim.Options{Schedule: rate(0.5), WeightDecayMask: optim.MaskPatterns("a"), Numerics: n}, `{"weight_decay_rate":0.25}`)
+		twin, err := optim.NewTwin(tx, []buffers.Host{vector("a", 8), vector("b", 8)})
+		require.NoError(t, err)
+		require.NoError(t, twin.Update([]buffers.Host{vector("a", 0), vector("b", 0)}))
+		assert.Equal(t, float32(6), twin.Params()[0].Data[0], "whatever the rate")
+		return twin.Params()[1].Data[0]
+	}
+	assert.Equal(t, float32(8), run(optim.Stable))
+	assert.Equal(t, float32(6), run(optim.EFormer))
+}
+
+// Dispatches depend on slabs, not on leaves: sums and foldings and scalings a slab, and one of means.
+func TestFactoredDispatches(t *testing.T) {
+	d := gpu.Dry(gpu.DefaultLimits())
+	count := func(leaves int) (dispatches int) {
+		var specs []buffers.Spec
+		for i := range leaves {
+			specs = append(specs, buffers.Spec{Path: string(rune('a' + i)), Shape: []int{256, 128}})
+		}
+		rig := newRig(t, d, factoredRMS(128), randomTree(rand.New(rand.NewPCG(1, 1)), specs, 1), buffers.F32)
+		return rig.programs[optim.Emit].Dispatches()
+	}
+	assert.Equal(t, 4+2, count(1)) // and the update to and from the sums
+	assert.Equal(t, 4+2, count(20))
+}
+
+// State comes back as it was written, and a leaf without a gradient is no division by zero.
+func TestFactoredStateIsRestored(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		r := rand.New(rand.NewPCG(8, 8))
+		tx := built(t, "adafactor", optim.Options{Schedule: rate(0.1)}, `{"min_dim_size_to_factor":16,"momentum":0.5}`)
+		first := newRig(t, d, tx, randomTree(r, factoredSpecs, 1), buffers.F32)
+		for range 2 {
+			first.call(randomTree(r, factoredSpecs, 1))
+		}
+		second := newRig(t, d, tx, first.download(first.params), buffers.F32)
+		for i, tensor := range first.state.Tensors() {
+			raw, err := tensor.Read(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, second.state.Tensors()[i].Write(raw))
+			require.Error(t, second.state.Tensors()[i].Write(append(raw, 0, 0, 0, 0)))
+		}
+		require.NoError(t, second.state.SetCounts(first.state.Counts()))
+		grads := randomTree(r, factoredSpecs, 1)
+		first.call(grads)
+		second.call(grads)
+		sameBits(t, first.download(first.params), second.download(second.params))
+		assert.Equal(t, first.tensors(), second.tensors())
+
+		third := newRig(t, d, tx, first.download(first.params), buffers.F32)
+		third.call(randomTree(r, factoredSpecs, 0))
+		sameBits(t, first.download(first.params), third.download(third.params))
+	}, small)
+}
+
+// A skipped update leaves the statistics alone.
+func TestFactoredSkips(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		tx := built(t, "adafactor", optim.Options{Schedule: rate(0.1), SkipNonFinite: true}, `{"min_dim_size_to_factor":16}`)
+		r := rand.New(rand.NewPCG(9, 9))
+		rig := newRig(t, d, tx, randomTree(r, factoredSpecs, 1), buffers.F32)
+		rig.call(randomTree(r, factoredSpecs, 1))
+		params, state := rig.download(rig.params), rig.tensors()
+		grads := randomTree(r, factoredSpecs, 1)
+		for i := range grads {
+			if grads[i].Path == "tall" {
+				grads[i].Data[3] = float32(math.Inf(1))
+			}
+		}
+		rig.call(grads)
+		sameBits(t, params, rig.download(rig.params))
+		assert.Equal(t, state, rig.tensors())
+		rig.call(randomTree(r, factoredSpecs, 1))
+		assert.NotEqual(t, state["v_row/tall"], rig.tensors()["v_row/tall"])
+	}, small)
+}

@@ -1,0 +1,83 @@
+// Partial sums of optim_adafactor_sums to statistics: with S the sum of squares over n elements,
+//     v <- beta v + (1 - beta) (S/n + eps)
+// A leaf whose columns go on in other slabs carries S from slab to slab. Twin: (*optim.factoredTwin).update.
+struct Params {
+    blocks: u32,
+}
+
+struct Scalars {
+    beta: f32,
+    rest: f32, // 1 - beta
+    eps: f32,
+}
+
+// Up to {{LANES}} sums, one an invocation. Filled in by optim/adafactor_tiles.go.
+struct Block {
+    partial: u32, // place of the first one's first partial sum
+    count: u32,   // partial sums of each
+    stride: u32,  // from one to the next
+    entries: u32, // how many sums
+    out: u32,     // place of the first in values
+    flags: u32,   // 1: of columns, else of rows; 2: add what was carried; 4: carry on
+    over_n: f32,
+    pad: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> scalars: Scalars;
+@group(0) @binding(2) var<storage, read> table: array<Block>;
+@group(0) @binding(3) var<storage, read> row_sums: array<f32>;
+@group(0) @binding(4) var<storage, read> col_sums: array<f32>;
+@group(0) @binding(5) var<storage, read_write> carry: array<f32>;
+@group(0) @binding(6) var<storage, read_write> values: array<f32>;
+#if SKIP
+@group(0) @binding(7) var<storage, read> statistics: array<vec4<u32>>;
+#endif
+
+// Four running sums: shorter chains of additions, each less rounding.
+fn rows(at: u32, stride: u32, count: u32) -> f32 {
+    var s = vec4<f32>(0.0);
+    let fours = count / 4u * 4u;
+    for (var k = 0u; k < fours; k += 4u) {
+        let i = at + k * stride;
+        s += vec4<f32>(row_sums[i], row_sums[i + stride], row_sums[i + 2u * stride], row_sums[i + 3u * stride]);
+    }
+    for (var k = fours; k < count; k++) { s.x += row_sums[at + k * stride]; }
+    return (s.x + s.y) + (s.z + s.w);
+}
+
+fn cols(at: u32, stride: u32, count: u32) -> f32 {
+    var s = vec4<f32>(0.0);
+    let fours = count / 4u * 4u;
+    for (var k = 0u; k < fours; k += 4u) {
+        let i = at + k * stride;
+        s += vec4<f32>(col_sums[i], col_sums[i + stride], col_sums[i + 2u * stride], col_sums[i + 3u * stride]);
+    }
+    for (var k = fours; k < count; k++) { s.x += col_sums[at + k * stride]; }
+    return (s.x + s.y) + (s.z + s.w);
+}
+
+@compute @workgroup_size({{LANES}})
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = workgroup.y * workgroups.x + workgroup.x;
+    if (i >= params.blocks) { return; }
+    let block = table[i];
+    if (lane >= block.entries) { return; }
+    var total = 0.0;
+    if ((block.flags & 1u) == 0u) {
+        total = rows(block.partial + lane, block.stride, block.count);
+    } else {
+        total = cols(block.partial + lane, block.stride, block.count);
+    }
+    let out = block.out + lane;
+    if ((block.flags & 2u) != 0u) { total += carry[out]; }
+    if ((block.flags & 4u) != 0u) {
+        carry[out] = total;
+        return;
+    }
+#if SKIP
+    if (statistics[0].y != 0u) { return; }
+#endif
+    values[out] = scalars.beta * values[out] + scalars.rest * (total * block.over_n + scalars.eps);
+}

@@ -1,0 +1,33 @@
+// The mean of the row statistics of each matrix, by which they are divided. Twin: (*optim.factoredTwin).update.
+#import "shared/row.wgsl"
+
+struct Params {
+    matrices: u32,
+}
+
+// Statistics of one matrix. Filled in by optim/adafactor_tiles.go.
+struct Matrix {
+    first: u32,
+    stride: u32,
+    count: u32,
+    over_n: f32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> matrices: array<Matrix>;
+@group(0) @binding(2) var<storage, read> values: array<f32>;
+@group(0) @binding(3) var<storage, read_write> means: array<f32>;
+
+@compute @workgroup_size({{LANES}})
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = row_index(workgroup, workgroups, local);
+    let lane = row_lane(local);
+    if (i < params.matrices) {
+        let m = matrices[i];
+        var total = 0.0;
+        for (var k = lane; k < m.count; k += row_lanes) { total += values[m.first + k * m.stride]; }
+        let sum = row_sum(total, lane);
+        if (lane == 0u) { means[i] = sum * m.over_n; }
+    }
+}

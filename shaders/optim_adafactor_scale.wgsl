@@ -1,0 +1,45 @@
+// u <- u (r / mean)^-1/2 c^-1/2 over tiles of matrices, an invocation a tile; r and c are the statistics of its rows and its columns, of
+// which either may be v_row: the product is the same. Twin: (*optim.factoredTwin).update.
+#import "shared/grid.wgsl"
+#import "shared/adafactor.wgsl"
+
+struct Params {
+    tiles: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read_write> update: array<{{T}}>;
+@group(0) @binding(2) var<storage, read> table: array<Tile>;
+@group(0) @binding(3) var<storage, read> values: array<f32>;
+@group(0) @binding(4) var<storage, read> means: array<f32>;
+
+@compute @workgroup_size({{LANES}})
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = grid_index(workgroup, workgroups, lane, {{LANES}}u);
+    if (i >= params.tiles) { return; }
+    let tile = table[i];
+    let mean = means[tile.mean];
+#for J in 0..{{ACROSS}}
+    var c{{J}} = {{T}}(1.0);
+    if ({{J}}u < tile.cols) {
+#if VECTOR
+        let at = tile.by_col + {{J}}u * 4u;
+        c{{J}} = 1.0 / sqrt(vec4<f32>(values[at], values[at + 1u], values[at + 2u], values[at + 3u]));
+#else
+        c{{J}} = 1.0 / sqrt(values[tile.by_col + {{J}}u * tile.inner]);
+#endif
+    }
+#end
+    var line = tile.first;
+    for (var r = 0u; r < tile.rows; r++) {
+        let factor = 1.0 / sqrt(values[tile.by_row + r * tile.row_step] / mean);
+#for J in 0..{{ACROSS}}
+        if ({{J}}u < tile.cols) {
+            let at = line + {{J}}u * tile.inner;
+            update[at] = update[at] * factor * c{{J}};
+        }
+#end
+        line += tile.line;
+    }
+}

@@ -1,0 +1,47 @@
+// Sums of squares of tiles of matrices over their rows and over their columns, an invocation a tile: each element is read once. What is
+// left, one number a row and tile across, and one a column and tile down, optim_adafactor_fold adds up. Twin: (*optim.factoredTwin).update.
+#import "shared/grid.wgsl"
+#import "shared/adafactor.wgsl"
+
+struct Params {
+    tiles: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> update: array<{{T}}>;
+@group(0) @binding(2) var<storage, read> table: array<Tile>;
+@group(0) @binding(3) var<storage, read_write> row_sums: array<f32>;
+@group(0) @binding(4) var<storage, read_write> col_sums: array<{{T}}>;
+
+@compute @workgroup_size({{LANES}})
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let i = grid_index(workgroup, workgroups, lane, {{LANES}}u);
+    if (i >= params.tiles) { return; }
+    let tile = table[i];
+    var line = tile.first;
+    var out = tile.row_sum;
+#for J in 0..{{ACROSS}}
+    var s{{J}} = {{T}}(0.0);
+#end
+    for (var r = 0u; r < tile.rows; r++) {
+        var total = {{T}}(0.0);
+#for J in 0..{{ACROSS}}
+        if ({{J}}u < tile.cols) {
+            let x = update[line + {{J}}u * tile.inner];
+            s{{J}} += x * x;
+            total += x * x;
+        }
+#end
+#if VECTOR
+        row_sums[out] = (total.x + total.y) + (total.z + total.w);
+#else
+        row_sums[out] = total;
+#endif
+        line += tile.line;
+        out += tile.row_step;
+    }
+#for J in 0..{{ACROSS}}
+    if ({{J}}u < tile.cols) { col_sums[tile.col_sum + {{J}}u * tile.inner] = s{{J}}; }
+#end
+}
