@@ -1,0 +1,210 @@
+package kron
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/buffers/prng"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+// TestUnitsFollowGoldenCases has the values of an independent oracle for single matrices on a device.
+func TestUnitsFollowGoldenCases(t *testing.T) {
+	var c struct {
+		Entries []struct {
+			Index, N, Valid int
+			Key             prng.Key
+		}
+		Tolerance goldenTolerance
+	}
+	file := readGolden(t, "testdata/wk_unit", "wk_unit", &c)
+	require.NotEmpty(t, c.Entries)
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, e := range c.Entries {
+			load := func(name string) [][]float32 {
+				return [][]float32{float32Tensor(t, file, fmt.Sprintf("%s/%d", name, e.Index))}
+			}
+			expect := func(name string, got []float32) {
+				want := float32Tensor(t, file, fmt.Sprintf("expect/%d/%s", e.Index, name))
+				assert.LessOrEqual(t, c.Tolerance.compare(got, want), 1.0, "%d %s: %v, want %v", e.Index, name, got, want)
+			}
+			keys := []prng.Key{e.Key}
+			bounds, err := Bounds(t.Context(), d, load("sym"), e.N, keys, false)
+			require.NoError(t, err)
+			expect("norm_lower_bound_sym", bounds)
+			if e.Valid > 1 {
+				bounds, err = Bounds(t.Context(), d, load("skew"), e.N, keys, true)
+				require.NoError(t, err)
+				expect("norm_lower_bound_skew", bounds)
+			}
+			turned, err := Procrustes(t.Context(), d, load("q"), e.N, keys)
+			require.NoError(t, err)
+			expect("procrustes", turned[0])
+		}
+	})
+}
+
+// gramOf is a symmetric positive semidefinite matrix of a size, with a strongest direction.
+func gramOf(r *rand.Rand, n int, scale float64) []float64 {
+	a := randomMatrices(r, n*n, buffers.F32)
+	for i := range n {
+		a[i] *= 3
+	}
+	out := matmul(a, transpose(a, n, n), n)
+	for i := range out {
+		out[i] = float64(float32(out[i] * scale))
+	}
+	return out
+}
+
+func skewOf(r *rand.Rand, n int, scale float64) []float64 {
+	a := randomMatrices(r, n*n, buffers.F32)
+	out := transpose(a, n, n)
+	for i := range out {
+		out[i] = float64(float32((out[i] - a[i]) * scale))
+	}
+	return out
+}
+
+// stackOf pads matrices of side n to a stack.
+func stackOf(t testing.TB, d *gpu.Device, n int, matrices ...[]float64) Stack {
+	side := roundUp(n, 4)
+	data := make([]float64, len(matrices)*side*side)
+	for i, m := range matrices {
+		for k, x := range m {
+			data[(i*side+k/n)*side+k%n] = x
+		}
+	}
+	return uploadStack(t, d, len(matrices), side, side, buffers.F32, data)
+}
+
+func rangeOf(t testing.TB, d *gpu.Device, words ...float64) Stack {
+	return uploadStack(t, d, 1, 1, len(words), buffers.F32, words)
+}
+
+func TestBoundFollowsTheTwin(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, n := range []int{1, 3, 8, 21, 33, 64, 100, 130} {
+			for _, config := range []Config{
+				{BlockSize: max(n, 16), DType: buffers.F32},
+				{BlockSize: max(n, 16), DType: buffers.F32, Rules: Rules{AlignedBound: true}},
+				{BlockSize: max(n, 16), DType: buffers.BF16, Rules: Rules{AlignedBound: true}},
+			} {
+				r := rand.New(rand.NewPCG(uint64(n), 5))
+				matrices := [][]float64{gramOf(r, n, 1), gramOf(r, n, 1e-27), make([]float64, n*n), gramOf(r, n, 1e30)}
+				skews := [][]float64{skewOf(r, n, 1), skewOf(r, n, 1e-28), make([]float64, n*n), skewOf(r, n, 1e30)}
+				var words []byte
+				var keys []prng.Key
+				for i := range matrices {
+					keys = append(keys, prng.NewKey(uint64(i)).FoldIn(7))
+				}
+				words = appendKeys(words, keys)
+				table, err := newTable(d, "keys", words)
+				require.NoError(t, err)
+				for _, skew := range []bool{false, true} {
+					if skew {
+						matrices = skews
+					}
+					out := rangeOf(t, d, 0, 0, 0, 0)
+					side := stackOf(t, d, n, matrices...)
+					rec := d.Record("test")
+					b := bounding{t: side, skew: skew, keys: table.All(), bounds: out.Range}
+					require.NoError(t, b.record(rec, d, config))
+					require.NoError(t, rec.Submit(t.Context()))
+					got := downloadStack(t, d, out)
+					for i, m := range matrices {
+						want := Bound(keys[i], m, n, skew, config)
+						// Seven products of n terms, six quotients: some 1e-6; nothing amplifies.
+						assert.True(t, math.Abs(got[i]-want) <= 2e-5*want, "n %d skew %v matrix %d: %g, want %g", n, skew, i, got[i], want)
+					}
+				}
+				table.Release()
+			}
+		}
+	})
+}
+
+func appendKeys(words []byte, keys []prng.Key) []byte {
+	for _, k := range keys {
+		words = append(words, paramBytes([2]uint32{k[0], k[1]})[:8]...)
+	}
+	return words
+}
+
+// TestBoundInStorage has rows that do not fit the memory of a workgroup.
+func TestBoundInStorage(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, n := range []int{37, 64} {
+			r := rand.New(rand.NewPCG(3, 4))
+			matrices, keys := [][]float32(nil), []prng.Key(nil)
+			for i := range 5 {
+				m := gramOf(r, n, 1)
+				narrow := make([]float32, len(m))
+				for k, x := range m {
+					narrow[k] = float32(x)
+				}
+				matrices, keys = append(matrices, narrow), append(keys, prng.NewKey(uint64(i)))
+			}
+			got, err := Bounds(t.Context(), d, matrices, n, keys, false)
+			require.NoError(t, err)
+			for i, m := range matrices {
+				wide := make([]float64, len(m))
+				for k, x := range m {
+					wide[k] = float64(x)
+				}
+				assert.InEpsilon(t, Bound(keys[i], wide, n, false, Config{BlockSize: n}), got[i], 2e-5)
+			}
+		}
+	}, gputest.WithLimits(gpu.Limits{WorkgroupBytes: 1024, Workgroups: 3}))
+}
+
+func TestProcrustesFollowsTheTwin(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, n := range []int{1, 3, 16, 33, 70} {
+			r := rand.New(rand.NewPCG(uint64(n), 6))
+			random := randomMatrices(r, n*n, buffers.F32)
+			symmetric := gramOf(r, n, 1)
+			small := gramOf(r, n, 1)
+			for i := range small {
+				small[i] = float64(float32(small[i] + 0.01*random[i]))
+			}
+			turned := make([]float64, n*n) // a rotation by a quarter in each pair: no symmetric part at all
+			for i := 0; i+1 < n; i += 2 {
+				turned[i*n+i+1], turned[(i+1)*n+i] = 1, -1
+			}
+			cases := [][]float64{random, symmetric, small, turned, make([]float64, n*n)}
+			matrices, keys := [][]float32(nil), []prng.Key(nil)
+			for i, m := range cases {
+				narrow := make([]float32, len(m))
+				for k, x := range m {
+					narrow[k] = float32(x)
+				}
+				matrices, keys = append(matrices, narrow), append(keys, prng.NewKey(uint64(i)))
+			}
+			got, err := Procrustes(t.Context(), d, matrices, n, keys)
+			require.NoError(t, err)
+			for i, m := range cases {
+				wide := make([]float64, n*n)
+				for k, x := range got[i] {
+					wide[k] = float64(x)
+				}
+				requireNear(t, fmt.Sprintf("n %d matrix %d", n, i), wide, ProcrustesTwin(keys[i], m, n, Config{BlockSize: n}), 3e-5)
+			}
+		}
+	})
+}
+
+func TestUnitsRefuse(t *testing.T) {
+	d := gpu.Dry(gpu.Limits{})
+	_, err := Bounds(t.Context(), d, [][]float32{{1}}, 1, nil, false)
+	assert.ErrorContains(t, err, "a key for each")
+	_, err = Procrustes(t.Context(), d, [][]float32{{1}}, 2, make([]prng.Key, 1))
+	assert.ErrorContains(t, err, "1 elements, wanted 4")
+}

@@ -1,0 +1,137 @@
+package kron
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/buffers/prng"
+	"gputrain/gpu"
+)
+
+// Bounds bounds the spectral norm of n by n matrices from below on a device, as Bound does in the numerics of eformer with blocks of n:
+// symmetric positive semidefinite ones, or with skew those whose transpose is their negative. There is a key a matrix.
+func Bounds(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key, skew bool) ([]float32, error) {
+	u, err := newUnits(dev, matrices, n, keys)
+	defer u.release()
+	if err != nil {
+		return nil, fmt.Errorf("kron: bounds: %w", err)
+	}
+	rec := dev.Record("gputrain.kron.bounds")
+	b := bounding{t: u.stack(u.q), skew: skew, keys: u.keys.All(), bounds: u.turns.All(), spare: u.rq.All()}
+	out := make([]float32, len(matrices))
+	if err = b.record(rec, dev, u.config); err == nil {
+		err = u.submit(ctx, rec, u.turns, func(i int, x float32) {
+			if i < len(out) {
+				out[i] = x
+			}
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kron: bounds: %w", err)
+	}
+	return out, nil
+}
+
+// Procrustes turns n by n matrices towards symmetric ones on a device, as ProcrustesTwin does in the numerics of eformer with blocks of
+// n. There is a key a matrix.
+func Procrustes(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) ([][]float32, error) {
+	u, err := newUnits(dev, matrices, n, keys)
+	defer u.release()
+	if err != nil {
+		return nil, fmt.Errorf("kron: procrustes: %w", err)
+	}
+	rec := dev.Record("gputrain.kron.procrustes")
+	p := procrustes{
+		q: u.stack(u.q), out: u.stack(u.out), r: u.stack(u.r), rq: u.stack(u.rq),
+		turns: u.turns.All(), coefficients: u.coefficients.All(), keys: u.keys.All(),
+	}
+	out := make([][]float32, len(matrices))
+	for i := range out {
+		out[i] = make([]float32, n*n)
+	}
+	if err = p.record(rec, dev, u.config); err == nil {
+		err = u.submit(ctx, rec, u.out, func(i int, x float32) {
+			if row, col := i/u.side%u.side, i%u.side; row < n && col < n {
+				out[i/(u.side*u.side)][row*n+col] = x
+			}
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kron: procrustes: %w", err)
+	}
+	return out, nil
+}
+
+// units is a stack of matrices with all that their bounds and turns need.
+type units struct {
+	device              *gpu.Device
+	config              Config
+	count, side         int
+	q, r, rq, out       *gpu.Buffer
+	turns, coefficients *gpu.Buffer
+	keys                *gpu.Buffer
+}
+
+func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*units, error) {
+	u := &units{device: dev, config: Config{BlockSize: n}, count: len(matrices), side: roundUp(n, 4)}
+	if len(keys) != u.count || u.count == 0 || n < 1 {
+		return u, fmt.Errorf("%d matrices of side %d, %d keys: wanted a matrix or more, and a key for each", u.count, n, len(keys))
+	}
+	raw, words := make([]byte, 4*u.count*u.side*u.side), []byte(nil)
+	for i, m := range matrices {
+		if len(m) != n*n {
+			return u, fmt.Errorf("matrix %d: %d elements, wanted %d", i, len(m), n*n)
+		}
+		for k, x := range m {
+			at := (i*u.side+k/n)*u.side + k%n
+			binary.LittleEndian.PutUint32(raw[4*at:], math.Float32bits(x))
+		}
+		words = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(words, keys[i][0]), keys[i][1])
+	}
+	for _, b := range []struct {
+		at  **gpu.Buffer
+		raw []byte
+	}{
+		{&u.q, raw},
+		{&u.r, make([]byte, len(raw))},
+		{&u.rq, make([]byte, max(len(raw), 32*u.count*u.side))},
+		{&u.out, make([]byte, len(raw))},
+		{&u.turns, make([]byte, 16*u.count)},
+		{&u.coefficients, make([]byte, 8*u.count)},
+		{&u.keys, words},
+	} {
+		var err error
+		if *b.at, err = newTable(dev, "unit", b.raw); err != nil {
+			return u, err
+		}
+	}
+	return u, nil
+}
+
+func (u *units) stack(b *gpu.Buffer) Stack {
+	return Stack{Range: b.All(), Count: u.count, Rows: u.side, Cols: u.side, DType: buffers.F32}
+}
+
+// submit runs the recording and gives every number of a buffer.
+func (u *units) submit(ctx context.Context, rec *gpu.Recording, from *gpu.Buffer, each func(i int, x float32)) error {
+	if err := rec.Submit(ctx); err != nil {
+		return err
+	}
+	raw := make([]byte, from.Bytes())
+	if err := u.device.Read(ctx, raw, from.All()); err != nil {
+		return err
+	}
+	for i := range len(raw) / 4 {
+		each(i, math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	}
+	return nil
+}
+
+func (u *units) release() {
+	for _, b := range []*gpu.Buffer{u.q, u.r, u.rq, u.out, u.turns, u.coefficients, u.keys} {
+		b.Release()
+	}
+}

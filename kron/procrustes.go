@@ -1,0 +1,56 @@
+package kron
+
+import (
+	"strconv"
+
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+// procrustes turns every matrix of a stack towards a symmetric one, as ProcrustesTwin: Q + a (R Q + a/2 R R Q) with R = Qᵀ - Q divided
+// by its largest element.
+type procrustes struct {
+	q, out       Stack
+	r, rq        Stack     // scratch
+	turns        gpu.Range // scratch, 16 bytes a matrix
+	coefficients gpu.Range // scratch, 8 bytes a matrix
+	keep         gpu.Range // of the last product
+
+	update, sides, keys gpu.Range // of the bound
+	rounding            bool      // out is rounded at random by update and sides
+}
+
+func (p procrustes) record(rec *gpu.Recording, dev *gpu.Device, c Config) error {
+	n, lim := p.q.Rows, dev.Limits()
+	tiles := n / 4 * (n/4 + 1) / 2
+	k, err := kernelOf("skew", "", shaders.Variant{})
+	if err != nil {
+		return err
+	}
+	rec.Dispatch(k, gpu.Linear(uint64(p.q.Count*tiles), 64, lim), paramBytes([3]uint32{uint32(p.q.Count), uint32(n / 4), uint32(tiles)}),
+		p.q.bound(), p.r.bound())
+	err = bounding{
+		t: p.r, skew: true, use: boundTurn, update: p.update, sides: p.sides, keys: p.keys,
+		turns: p.turns, coefficients: p.coefficients, spare: p.rq.bound(),
+	}.record(rec, dev, c)
+	if err != nil {
+		return err
+	}
+	if err := (Product{A: p.r, B: p.q, C: p.rq, Coefficients: p.coefficients}).Record(rec, dev); err != nil {
+		return err
+	}
+	lanes := 64
+	if isSoftware(dev) {
+		lanes = 8 // one vector, for which a barrier is nearly free
+	}
+	if k, err = kernelOf("turn", "", shaders.Variant{Constants: map[string]string{"LANES": strconv.Itoa(lanes)}}); err != nil {
+		return err
+	}
+	rec.Dispatch(k, gpu.Linear(uint64(p.q.Count), 1, lim), paramBytes([2]uint32{uint32(p.q.Count), uint32(n * n / 4)}),
+		p.r.bound(), p.rq.bound(), p.turns, p.coefficients)
+	last := Product{A: p.r, B: p.rq, C: p.out, D: &p.rq, E: &p.q, Coefficients: p.coefficients, Keep: p.keep}
+	if p.rounding {
+		last.update, last.sides = p.update, p.sides
+	}
+	return last.Record(rec, dev)
+}

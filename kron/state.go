@@ -1,0 +1,189 @@
+package kron
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/buffers/prng"
+	"gputrain/gpu"
+)
+
+// State is an engine at work on a device. It is not safe for concurrent use.
+type State struct {
+	device *gpu.Device
+	plan   *Plan
+	layout *buffers.Layout
+	update *gpu.Buffer // the uniform of an update, Update in shaders/shared/kron.wgsl
+	never  *gpu.Buffer // a flag that is never set
+	paths  []path
+	stale  bool // tensors were written since what is derived from them was
+}
+
+// A path treats the leaves of some kinds.
+type path interface {
+	// record records one update of its leaves.
+	record(rec *gpu.Recording, c call) error
+	// derive recomputes what is derived from the tensors.
+	derive(rec *gpu.Recording) error
+	tensors() []buffers.Tensor
+	bytes() uint64
+	release()
+}
+
+// A call is one recording of an update.
+type call struct {
+	updates *buffers.Tree // f32: gradients in, preconditioned gradients out
+	flag    gpu.Range     // 16 bytes of storage; word 1 not zero: all state keeps every bit
+	reuse   bool          // factors are applied, not refreshed
+	scalars gpu.Range     // the uniform
+}
+
+const updateBytes = 64 // of Update
+
+// NewState makes the state before the first update for the leaves of a layout, that of the updates; leaves that the plan does not have
+// are left alone. Errors: a leaf whose shape is not the plan's, a block larger than a binding, no memory.
+func NewState(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (*State, error) {
+	s := &State{device: dev, plan: plan, layout: layout}
+	if err := s.open(); err != nil {
+		s.Release()
+		return nil, fmt.Errorf("kron: %w", err)
+	}
+	return s, nil
+}
+
+func (s *State) open() error {
+	for _, leaf := range s.layout.Leaves() {
+		if m, ok := s.plan.Leaf(leaf.Path); ok && !slices.Equal(m.Shape, leaf.Shape) {
+			return fmt.Errorf("leaf %q: shape %v, wanted the plan's %v", leaf.Path, leaf.Shape, m.Shape)
+		}
+	}
+	var err error
+	if s.update, err = s.device.NewUniform("gputrain.kron.update", updateBytes); err != nil {
+		return err
+	}
+	if s.never, err = s.device.NewBuffer("gputrain.kron.never", 16); err != nil {
+		return err
+	}
+	for _, open := range []func(*gpu.Device, *Plan, *buffers.Layout) (path, error){newDense, newDiagonals, newVectors} {
+		p, err := open(s.device, s.plan, s.layout)
+		if err != nil {
+			return err
+		}
+		if p != nil {
+			s.paths = append(s.paths, p)
+		}
+	}
+	return nil
+}
+
+// Prepare begins update n, counted from 1: it writes what changes from update to update, ordered before the next submit, and after a
+// restore brings what is derived from the tensors up to date.
+func (s *State) Prepare(n int64) error {
+	if n < 1 || n > math.MaxUint32 {
+		return fmt.Errorf("kron: update %d: they count from 1 to %d", n, uint32(math.MaxUint32))
+	}
+	if err := s.device.Write(s.update.All(), updateWords(s.plan.Config, n)); err != nil {
+		return fmt.Errorf("kron: %w", err)
+	}
+	if !s.stale {
+		return nil
+	}
+	rec := s.device.Record("gputrain.kron.derive")
+	for _, p := range s.paths {
+		if err := p.derive(rec); err != nil {
+			return fmt.Errorf("kron: derive: %w", err)
+		}
+	}
+	if err := rec.Submit(context.Background()); err != nil {
+		return fmt.Errorf("kron: derive: %w", err)
+	}
+	s.stale = false
+	return nil
+}
+
+// updateWords is Update of update n.
+func updateWords(c Config, n int64) []byte {
+	balance := uint32(0)
+	if Balances(n) {
+		balance = 1
+	}
+	words := []uint32{uint32(n), balance, math.Float32bits(float32(c.Rate(n))), 0}
+	for seed := uint64(42); seed <= 46; seed++ {
+		key := prng.NewKey(seed).FoldIn(uint32(n))
+		words = append(words, key[0], key[1])
+	}
+	raw := make([]byte, 0, updateBytes)
+	for _, w := range words {
+		raw = binary.LittleEndian.AppendUint32(raw, w)
+	}
+	return raw[:updateBytes]
+}
+
+// Record records one update: updates, f32 and of the state's layout, have gradients and get preconditioned gradients. With word 1
+// of flag (16 bytes of storage, or none) not zero all state keeps every bit, and what the updates get is not defined. With reuse the
+// factors are applied and not refreshed. Prepare goes before each submit.
+func (s *State) Record(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range, reuse bool) error {
+	switch {
+	case updates.DType() != buffers.F32:
+		return fmt.Errorf("kron: record: updates: dtype %s, wanted f32", updates.DType())
+	case !updates.Layout().Equal(s.layout):
+		return fmt.Errorf("kron: record: updates: wanted the layout of the state")
+	case updates.Device() != s.device:
+		return fmt.Errorf("kron: record: updates: on another device than the state")
+	}
+	if flag.Bytes == 0 {
+		flag = s.never.All()
+	}
+	c := call{updates: updates, flag: flag.Buffer.Range(flag.Offset, 16), reuse: reuse, scalars: s.update.All()}
+	for _, p := range s.paths {
+		if err := p.record(rec, c); err != nil {
+			return fmt.Errorf("kron: record: %w", err)
+		}
+	}
+	return nil
+}
+
+// Tensors is the state as it is saved: factors and bounds of the dense stack and of the other leaves, names and shapes as the Twin's
+// tensors. What Write has changed counts from the next Prepare on.
+func (s *State) Tensors() []buffers.Tensor {
+	var out []buffers.Tensor
+	for _, p := range s.paths {
+		for _, t := range p.tensors() {
+			write := t.Write
+			t.Write = func(raw []byte) error {
+				s.stale = true
+				return write(raw)
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// Bytes is what the state takes on the device, scratch included.
+func (s *State) Bytes() uint64 {
+	n := s.update.Bytes() + s.never.Bytes()
+	for _, p := range s.paths {
+		n += p.bytes()
+	}
+	return n
+}
+
+// Release gives the memory back.
+func (s *State) Release() {
+	for _, p := range s.paths {
+		p.release()
+	}
+	s.update.Release()
+	s.never.Release()
+	s.paths = nil
+}
+
+// newDiagonals and newVectors are nil where the layout has no leaves of their kinds.
+func newDiagonals(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) { return nil, nil }
+
+func newVectors(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) { return nil, nil }

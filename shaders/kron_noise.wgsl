@@ -1,0 +1,63 @@
+// kron_noise: noisy = G + deviation normal(k2, (row, column)) on the valid elements of the dense blocks; rows are counted as if blocks
+// were padded to full ones. A workgroup handles one tile. BLOCKWISE: a deviation a block. Twin: (*twinBlock).refresh.
+#import "shared/threefry.wgsl"
+#import "shared/normal.wgsl"
+#import "shared/kron.wgsl"
+#import "shared/kron_spot.wgsl"
+#import "shared/kron_tile.wgsl"
+
+struct Params {
+    count: u32,  // of tiles
+    stride: u32, // BlockSize
+    deviation: f32,
+}
+
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<uniform> update: Update;
+@group(0) @binding(2) var<storage, read> tiles: array<Tile>;
+@group(0) @binding(3) var<storage, read> spots: array<Spot>;
+@group(0) @binding(4) var<storage, read> g: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> noisy: array<vec4<f32>>;
+#if BLOCKWISE
+@group(0) @binding(6) var<storage, read> deviation: array<f32>;
+#endif
+
+const lanes = 64u;
+
+fn draw(key: vec2<u32>, index: u32) -> f32 { return {{NORMAL}}(threefry_bits(key, vec2<u32>(0u, index))); }
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let number = workgroup.y * workgroups.x + workgroup.x;
+    if (number >= p.count) {
+        return;
+    }
+    let t = tiles[number];
+    let key = threefry_fold(kron_block_key(update.dense, spots[t.spot].stack), 1u);
+#if BLOCKWISE
+    let scale = deviation[t.spot];
+#else
+    let scale = p.deviation;
+#endif
+    let down = lanes / t.width;
+    let across = lanes % t.width;
+    var row = lane / t.width;
+    var col = lane % t.width;
+    for (var i = lane; i < t.quads; i += lanes) {
+        let at = (t.row + row) * p.stride + 4u * col;
+        let left = i32(t.cols) - i32(4u * col);
+        var n = vec4<f32>();
+        if (row < t.rows && left > 0) {
+            n = vec4<f32>(draw(key, at), draw(key, at + 1u), draw(key, at + 2u), draw(key, at + 3u));
+            n = select(vec4<f32>(), n, vec4<i32>(left) > vec4<i32>(0, 1, 2, 3));
+        }
+        noisy[t.at + i] = g[t.at + i] + scale * n;
+        row += down;
+        col += across;
+        if (col >= t.width) {
+            col -= t.width;
+            row += 1u;
+        }
+    }
+}
