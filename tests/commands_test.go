@@ -100,6 +100,7 @@ func TestOptimizers(t *testing.T) {
 	}
 	assert.Contains(t, table, "adamw")
 	assert.Contains(t, table, "sgd")
+	assert.NotContains(t, table, "0x", "a parameter that may be null is shown by its value")
 }
 
 // A run directory holds what README.md says, and its run.yaml is a run file that makes the same run.

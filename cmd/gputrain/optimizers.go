@@ -4,8 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 
+	"gputrain/buffers"
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/gpu"
+	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -14,18 +19,36 @@ type optimizersCmd struct {
 	JSON bool   `help:"JSON on standard output."`
 }
 
+// optimizerLine is an optimizer with what its state takes of some shapes: second moments of matrices can be two vectors, and factors have the
+// sides of their blocks.
+type optimizerLine struct {
+	optim.Description
+	StateOf []shapedState `json:"state_of"`
+}
+
+// shapedState is an optimizer's state for some parameters, in bytes a parameter.
+type shapedState struct {
+	Of     string  `json:"of"`
+	Saved  float64 `json:"saved"`  // what a checkpoint has of it
+	Device float64 `json:"device"` // the memory it takes, with what is derived from it and what updates need in between
+}
+
 func (c *optimizersCmd) Run() error {
 	names := optim.Names()
 	if c.Name != "" {
 		names = []string{c.Name}
 	}
-	var all []optim.Description
+	var all []optimizerLine
 	for _, name := range names {
 		d, err := optim.Describe(name)
 		if err != nil {
 			return usageError{err}
 		}
-		all = append(all, d)
+		states, err := statesOf(name)
+		if err != nil {
+			return err
+		}
+		all = append(all, optimizerLine{d, states})
 	}
 	switch {
 	case c.JSON:
@@ -34,28 +57,88 @@ func (c *optimizersCmd) Run() error {
 		return optimizerTemplate(all[0])
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tSTATE BYTES\tTRAFFIC BYTES\tFLOPS\tPARAMETERS\t")
+	fmt.Fprint(w, "NAME\tTRAFFIC BYTES\tFLOPS")
+	for _, s := range all[0].StateOf {
+		fmt.Fprintf(w, "\tSTATE OF %s", strings.ToUpper(s.Of))
+	}
+	fmt.Fprintln(w, "\tPARAMETERS\t")
 	for _, d := range all {
-		fmt.Fprintf(w, "%s\t%g\t%g\t%g\t", d.Name, d.Cost.StateBytes, d.Cost.TrafficBytes, d.Cost.FLOPs)
+		fmt.Fprintf(w, "%s\t%g\t%g", d.Name, d.Cost.TrafficBytes, d.Cost.FLOPs)
+		for _, s := range d.StateOf {
+			fmt.Fprintf(w, "\t%.4g", s.Saved)
+		}
 		for i, p := range d.Parameters {
-			if i > 0 {
-				fmt.Fprint(w, " ")
+			value, err := json.Marshal(p.Default)
+			if err != nil {
+				return err
 			}
-			fmt.Fprintf(w, "%s=%v", p.Name, p.Default)
+			separator := " "
+			if i == 0 {
+				separator = "\t"
+			}
+			fmt.Fprintf(w, "%s%s=%s", separator, p.Name, value)
 		}
 		fmt.Fprintln(w, "\t")
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Println("bytes and operations a parameter and update; gputrain optimizers NAME tells what the parameters mean")
+	fmt.Println("bytes and operations a parameter and update, in large matrices where they depend on shapes; gputrain optimizers NAME tells what the parameters mean")
 	return nil
 }
 
+// statesOf plans the state of an optimizer with its defaults, on no device.
+func statesOf(name string) ([]shapedState, error) {
+	tx, err := optim.Build(name, optim.Options{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	def, _, err := definition(runfile.New())
+	if err != nil {
+		return nil, err
+	}
+	var out []shapedState
+	limits := gpu.DefaultLimits()
+	for _, of := range []struct {
+		name  string
+		specs []buffers.Spec
+	}{
+		{"a 1024x1024 matrix", []buffers.Spec{{Path: "w", Shape: []int{1024, 1024}}}},
+		{"a vector", []buffers.Spec{{Path: "b", Shape: []int{1 << 20}}}},
+		{"the default model", model.Specs(def)},
+	} {
+		layout, err := buffers.NewLayout(of.specs, limits)
+		if err != nil {
+			return nil, err
+		}
+		params, err := buffers.NewTree(gpu.Dry(limits), "params", layout, buffers.F32)
+		if err != nil {
+			return nil, err
+		}
+		state, err := tx.Init(params)
+		if err != nil {
+			return nil, err
+		}
+		saved, each := 0, float64(layout.Elements())
+		for _, t := range state.Tensors() {
+			elements := 1
+			for _, d := range t.Shape {
+				elements *= d
+			}
+			saved += elements * t.DType.Bits() / 8
+		}
+		out = append(out, shapedState{of.name, float64(saved) / each, float64(state.Bytes()) / each})
+	}
+	return out, nil
+}
+
 // optimizerTemplate writes what stands below `optimizer:` in a run file.
-func optimizerTemplate(d optim.Description) error {
-	fmt.Printf("# %s\n# %g bytes of state, %g bytes of traffic, %g operations a parameter and update\noptimizer:\n  name: %s\n  parameters:\n",
-		d.Doc, d.Cost.StateBytes, d.Cost.TrafficBytes, d.Cost.FLOPs, d.Name)
+func optimizerTemplate(d optimizerLine) error {
+	fmt.Printf("# %s\n# %g bytes of traffic, %g operations a parameter and update\n", d.Doc, d.Cost.TrafficBytes, d.Cost.FLOPs)
+	for _, s := range d.StateOf {
+		fmt.Printf("# %.4g bytes of state a parameter of %s, %.4g of device memory\n", s.Saved, s.Of, s.Device)
+	}
+	fmt.Printf("optimizer:\n  name: %s\n  parameters:\n", d.Name)
 	for _, p := range d.Parameters {
 		value, err := json.Marshal(p.Default)
 		if err != nil {

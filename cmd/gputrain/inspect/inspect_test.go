@@ -208,6 +208,7 @@ func TestIllFactorsAreCounted(t *testing.T) {
 		"dense/Ql":         func(v []float32) { v[16] = 100 },                                  // block 1: diag(100, 1)
 		"dense/Qr":         func(v []float32) { v[2*16] = nan },                                // block 2, of m.dense
 		"leaf/tall/Ql":     func(v []float32) { v[3] = 1e-3 },                                  // a thousand times smaller
+		"leaf/both/Ll":     func(v []float32) { v[0] = 0 },                                     // the other side has been refreshed
 		"leaf/both/Qr":     func(v []float32) { v[4] = 0 },                                     // singular
 		"leaf/z.vector/Ql": func(v []float32) { v[0] = 1e8 },                                   // extreme
 		"leaf/scanned/Ql":  func(v []float32) { v[0], v[1], v[2], v[3] = 1e-7, 0, 1e-7, 1e-7 }, // extreme in row 0
@@ -226,6 +227,7 @@ func TestIllFactorsAreCounted(t *testing.T) {
 	assert.True(t, math.IsNaN(float64(m.Right.Condition.Max)))
 	assert.InEpsilon(t, 1000, float64(by["tall"].Kron.Left.Condition.Max), 1e-6)
 	assert.True(t, math.IsInf(float64(by["both"].Kron.Right.Condition.Max), 1))
+	assert.Zero(t, by["both"].Kron.NeverUpdated)
 	assert.Equal(t, 1, by["z.vector"].Kron.Extreme)
 	assert.Equal(t, 1, by["scanned"].Kron.Extreme)
 	assert.Equal(t, 2, by["wide"].State["mu"].NonFinite)
