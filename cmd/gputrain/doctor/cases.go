@@ -91,6 +91,8 @@ func RunCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (Result, error) {
 		seen, err = runSchedule(c)
 	case "prng":
 		seen, err = runPRNG(ctx, dev, c)
+	case "wk_unit":
+		seen, err = runUnit(ctx, dev, c)
 	case "model":
 		seen, err = runModel(ctx, dev, c, dir)
 	default:

@@ -207,10 +207,10 @@ func TestRunCaseRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "entries: found none")
 	_, err = run(`{"format_version":1,"name":"x","kind":"prng","entries":[{"op":"fold_im"}]}`)
 	assert.ErrorContains(t, err, `did you mean "fold_in"?`)
-	r, err := run(`{"format_version":1,"name":"x","kind":"wk_unit"}`)
-	require.NoError(t, err)
-	assert.True(t, r.Unsupported)
-	assert.False(t, r.Pass)
+	_, err = run(`{"format_version":1,"name":"x","kind":"wk_unit"}`)
+	assert.ErrorContains(t, err, "entries: found none")
+	_, err = run(`{"format_version":1,"name":"x","kind":"wk_unit","entries":[{"n":4}]}`)
+	assert.ErrorContains(t, err, "q/0")
 }
 
 // Factors are kept without the padding that cases have.
@@ -257,4 +257,18 @@ func TestWrongDrawsAreCaught(t *testing.T) {
 		assert.False(t, pass, what)
 		t.Log(what, where)
 	}
+}
+
+// The random rows of the bound come from the key: another key gives another bound.
+func TestWrongUnitsAreCaught(t *testing.T) {
+	dev := gputest.Device(t)
+	c := loadEmbedded(t, "wk_unit")
+	spoiled := *c
+	spoiled.raw = []byte(strings.Replace(string(c.raw), "3266265133", "3266265134", 1))
+	require.NotEqual(t, c.raw, spoiled.raw)
+	seen, err := runUnit(t.Context(), dev, &spoiled)
+	require.NoError(t, err)
+	pass, _, _, where := seen.result()
+	assert.False(t, pass)
+	assert.Contains(t, where, "expect/3/")
 }

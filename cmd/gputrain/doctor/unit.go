@@ -1,0 +1,76 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+
+	"gputrain/buffers/prng"
+	"gputrain/gpu"
+	"gputrain/kron"
+)
+
+// unitCase is case.json of kind wk_unit: the norm bound of symmetric and of skew matrices, and the turn towards a symmetric one.
+type unitCase struct {
+	Entries []struct {
+		Index int      `json:"index"`
+		N     int      `json:"n"`
+		Key   prng.Key `json:"key"`
+	} `json:"entries"`
+	Tolerance tolerance `json:"tolerance"`
+}
+
+// runUnit gives each matrix of a case to the device.
+func runUnit(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, error) {
+	var file unitCase
+	if err := c.decode(&file); err != nil {
+		return nil, err
+	}
+	if len(file.Entries) == 0 {
+		return nil, fmt.Errorf("entries: found none")
+	}
+	seen := &comparison{}
+	for _, e := range file.Entries {
+		matrix := func(name string) ([]float32, error) {
+			values, err := c.tensors.Float32(fmt.Sprintf("%s/%d", name, e.Index))
+			if err == nil && len(values) != e.N*e.N {
+				err = fmt.Errorf("tensor %s/%d: %d elements, want a square of %d", name, e.Index, len(values), e.N)
+			}
+			return values, err
+		}
+		keys := []prng.Key{e.Key}
+		for _, form := range []string{"sym", "skew"} {
+			name := fmt.Sprintf("expect/%d/norm_lower_bound_%s", e.Index, form)
+			if _, _, ok := c.tensors.Info(name); !ok {
+				continue // a single number is its own transpose, and skew only if it is 0
+			}
+			a, err := matrix(form)
+			if err != nil {
+				return nil, err
+			}
+			want, err := c.tensors.Float32(name)
+			if err != nil {
+				return nil, err
+			}
+			got, err := kron.Bounds(ctx, dev, [][]float32{a}, e.N, keys, form == "skew")
+			if err != nil {
+				return nil, err
+			}
+			seen.tensor(name, got, want, file.Tolerance)
+		}
+		q, err := matrix("q")
+		if err != nil {
+			return nil, err
+		}
+		name := fmt.Sprintf("expect/%d/procrustes", e.Index)
+		want, err := c.tensors.Float32(name)
+		if err != nil {
+			return nil, err
+		}
+		got, err := kron.Procrustes(ctx, dev, [][]float32{q}, e.N, keys)
+		if err != nil {
+			return nil, err
+		}
+		seen.tensor(name, got[0], want, file.Tolerance)
+	}
+	return seen, nil
+}
