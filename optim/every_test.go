@@ -27,10 +27,10 @@ var every = map[string]struct {
 	"lion":      {`{}`, 0.1, 0.01},
 	"mars":      {`{}`, 0.3, 0.05},
 	"muon":      {`{}`, 0.3, 0.05},
-	"quad":      {`{"block_size":32,"max_size_dense":300}`, 0.5, 0.05},
+	"quad":      {`{"block_size":32,"max_size_dense":300}`, 0.5, 0.2},
 	"rmsprop":   {`{}`, 0.1, 0.02},
 	"sgd":       {`{"momentum":0.9}`, 0.05, 0.0003},
-	"skew":      {`{"block_size":32,"max_size_dense":300}`, 0.5, 0.05},
+	"skew":      {`{"block_size":32,"max_size_dense":300}`, 0.5, 0.2},
 }
 
 // everySpecs are a leaf of each kind: none, one, rows, columns, four dimensions, a vector, a matrix above the binding limit, and one
