@@ -1,9 +1,210 @@
 package kron
 
 import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
 	"gputrain/buffers"
 	"gputrain/gpu"
 )
 
+// dense is the path of leaves with two dense factors a block.
+//
+// Bytes on the device for a parameter in a block that fills its class, m by n, with r = (m/n + n/m): r is 2 for a square.
+//
+//	state    factors Q             4r in f32, 2r in bf16
+//	         their squares QᵀQ     4r, derived
+//	scratch  G, G + N and P, P Qr  12
+//	         T, W Q                8r, with Skew R Q: 12r
+//
+// A square block takes 16 bytes (bf16: 12) a parameter of state, and of scratch 28 (Skew 36), but that not for more than 2^22 elements
+// of factors: 72 MiB (Skew 88) serve any model, one chunk after the other. Blocks that do not fill their class take up to 25 % more a
+// side. The tables take one to two words for a row of 1,024 elements.
+type dense struct {
+	device *gpu.Device
+	plan   *Plan
+	part   Part
+	dtype  buffers.DType
+	chunks []*denseChunk
+	at     []place // of each of part.Dense
+
+	// Scratch, as large as the largest chunk wants.
+	gradient, work, half *gpu.Buffer // stacks of blocks: G; G + N, then P and the output; what lies between two products
+	gram, moved, turned  *gpu.Buffer // stacks of sides: T, with Skew then R; W Q; with Skew R Q
+	coefficients         *gpu.Buffer // by side: two f32
+	keep                 *gpu.Buffer // by side: not zero where the state stays
+	turns                *gpu.Buffer // by side, with Skew: four f32
+	deviation            *gpu.Buffer // by block, with RelativeDamping: of the noise
+}
+
+// place is where a block is.
+type place struct{ chunk, spot int }
+
+// denseChunk is a chunk with its state.
+type denseChunk struct {
+	chunk
+	carrier    *transport
+	spotTable  *gpu.Buffer
+	sideTable  *gpu.Buffer
+	q, squares *gpu.Buffer // stacks of sides
+	lipschitz  *gpu.Buffer // by side
+	rms        *gpu.Buffer // by block, with RelativeDamping
+}
+
 // newDense is nil where the layout has no dense leaves.
-func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) { return nil, nil }
+func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) {
+	paths := []string{}
+	for _, leaf := range layout.Leaves() {
+		if _, ok := plan.Leaf(leaf.Path); ok {
+			paths = append(paths, leaf.Path)
+		}
+	}
+	part, err := plan.Part(paths)
+	if err != nil || len(part.Dense) == 0 {
+		return nil, err
+	}
+	d := &dense{device: dev, plan: plan, part: part, dtype: plan.Config.DType}
+	if err := d.open(layout); err != nil {
+		d.release()
+		return nil, fmt.Errorf("dense: %w", err)
+	}
+	return d, nil
+}
+
+func (d *dense) open(layout *buffers.Layout) error {
+	blocks := make([]Block, len(d.part.Dense))
+	order := map[int]int{} // of the blocks in the tensors, by global index
+	for i, b := range d.part.Dense {
+		blocks[i] = d.plan.Blocks[b]
+		order[blocks[i].Stack] = i
+	}
+	blockSize := d.plan.Config.BlockSize
+	chunks, err := newChunks(byClass(blocks, blockSize), blockSize, d.device.Limits())
+	if err != nil {
+		return err
+	}
+	d.at = make([]place, len(blocks))
+	for i, c := range chunks {
+		for k, s := range c.spots {
+			d.at[order[s.block.Stack]] = place{chunk: i, spot: k}
+		}
+		ch := &denseChunk{chunk: c}
+		d.chunks = append(d.chunks, ch)
+		if err := d.openChunk(ch, layout); err != nil {
+			return err
+		}
+	}
+	return d.openScratch()
+}
+
+// openChunk makes the state before the first update: factors InitScale times the identity, bounds of zero.
+func (d *dense) openChunk(ch *denseChunk, layout *buffers.Layout) error {
+	var err error
+	if ch.carrier, err = newTransport(d.device, layout, d.plan, ch.spots); err != nil {
+		return err
+	}
+	q, squares := make([]byte, ch.sideElements*d.dtype.Bits()/8), make([]byte, 4*ch.sideElements)
+	start := float32(d.plan.Config.nearest(d.plan.Config.InitScale))
+	ch.eachSide(func(_, _ int, r run, valid int) {
+		for i := range valid {
+			at := r.at + i*(r.size+1)
+			putElement(d.dtype, q, at, start)
+			putElement(buffers.F32, squares, at, start*start)
+		}
+	})
+	for _, b := range []struct {
+		buffer **gpu.Buffer
+		name   string
+		raw    []byte
+	}{
+		{&ch.spotTable, "spots", ch.chunk.spotTable()},
+		{&ch.sideTable, "sides", ch.chunk.sideTable()},
+		{&ch.q, "q", q},
+		{&ch.squares, "squares", squares},
+	} {
+		if *b.buffer, err = newTable(d.device, b.name, b.raw); err != nil {
+			return err
+		}
+	}
+	if ch.lipschitz, err = d.device.NewBuffer("gputrain.kron.lipschitz", uint64(4*ch.sides)); err != nil {
+		return err
+	}
+	if d.plan.Config.Rules.RelativeDamping {
+		ch.rms, err = d.device.NewBuffer("gputrain.kron.rms", uint64(4*len(ch.spots)))
+	}
+	return err
+}
+
+func (d *dense) openScratch() error {
+	blocks, sides, side, spots := 0, 0, 0, 0
+	for _, ch := range d.chunks {
+		blocks, sides = max(blocks, ch.blockElements), max(sides, ch.sideElements)
+		side, spots = max(side, ch.sides), max(spots, len(ch.spots))
+	}
+	skew := d.plan.Config.Method == Skew
+	for _, b := range []struct {
+		buffer **gpu.Buffer
+		name   string
+		words  int
+		want   bool
+	}{
+		{&d.gradient, "gradient", blocks, true},
+		{&d.work, "work", blocks, true},
+		{&d.half, "half", blocks, true},
+		{&d.gram, "gram", sides, true},
+		{&d.moved, "moved", sides, true},
+		{&d.turned, "turned", sides, skew},
+		{&d.coefficients, "coefficients", 2 * side, true},
+		{&d.keep, "keep", side, true},
+		{&d.turns, "turns", 4 * side, skew},
+		{&d.deviation, "deviation", spots, d.plan.Config.Rules.RelativeDamping},
+	} {
+		if !b.want {
+			continue
+		}
+		var err error
+		if *b.buffer, err = d.device.NewBuffer("gputrain.kron."+b.name, uint64(4*b.words)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putElement stores a number, rounded to nearest.
+func putElement(dtype buffers.DType, raw []byte, at int, x float32) {
+	if dtype == buffers.BF16 {
+		binary.LittleEndian.PutUint16(raw[2*at:], buffers.EncodeBF16(x))
+		return
+	}
+	binary.LittleEndian.PutUint32(raw[4*at:], math.Float32bits(x))
+}
+
+// own are the buffers of all chunks, and the scratch; nil for those that are not needed.
+func (d *dense) own() []*gpu.Buffer {
+	all := []*gpu.Buffer{d.gradient, d.work, d.half, d.gram, d.moved, d.turned, d.coefficients, d.keep, d.turns, d.deviation}
+	for _, ch := range d.chunks {
+		all = append(all, ch.spotTable, ch.sideTable, ch.q, ch.squares, ch.lipschitz, ch.rms)
+		if ch.carrier != nil {
+			all = append(all, ch.carrier.table)
+		}
+	}
+	return all
+}
+
+func (d *dense) bytes() uint64 {
+	n := uint64(0)
+	for _, b := range d.own() {
+		if b != nil {
+			n += b.Bytes()
+		}
+	}
+	return n
+}
+
+func (d *dense) release() {
+	for _, b := range d.own() {
+		b.Release()
+	}
+	d.chunks = nil
+}

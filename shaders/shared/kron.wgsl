@@ -1,4 +1,6 @@
 // What the kernels of blocked Kronecker preconditioning share. Twins: Twin and (*twinBlock).keys in package kron.
+#import "shared/bf16.wgsl"
+#import "shared/threefry.wgsl"
 
 // Update is the uniform of one update: kron.State.Prepare writes it.
 struct Update {

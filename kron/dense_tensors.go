@@ -1,0 +1,187 @@
+package kron
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
+
+// tensors has the dense stack in order of the global index, padded with zeros to the largest valid sizes.
+func (d *dense) tensors() []buffers.Tensor {
+	var out []buffers.Tensor
+	for _, spec := range d.plan.tensors(d.part) {
+		if spec.own >= 0 {
+			continue
+		}
+		t := buffers.Tensor{Name: spec.prefix + spec.slot, DType: buffers.F32, Shape: spec.shape}
+		var move mover
+		switch spec.slot {
+		case "Ql", "Qr":
+			t.DType, move = d.dtype, d.factorMover(spec.shape, spec.slot == "Qr")
+		case "Ll", "Lr":
+			move = d.boundMover(spec.slot == "Lr")
+		case "rms":
+			move = d.rmsMover()
+		default:
+			t.DType = buffers.I32
+			out = append(out, d.validTensor(t))
+			continue
+		}
+		size := product(spec.shape) * t.DType.Bits() / 8
+		t.Read = func(ctx context.Context) ([]byte, error) {
+			raw := make([]byte, size)
+			return raw, d.readTensor(ctx, raw, move)
+		}
+		t.Write = func(raw []byte) error {
+			if len(raw) != size {
+				return fmt.Errorf("kron: write %s: %d bytes, want %d of %v", t.Name, len(raw), size, spec.shape)
+			}
+			if err := d.writeTensor(raw, move); err != nil {
+				return fmt.Errorf("kron: write %s: %w", t.Name, err)
+			}
+			return nil
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// A mover tells how a tensor lies in chunks: the buffer of a chunk, the ranges of it that are the tensor's, and for a block the runs of
+// bytes that go from the tensor to the buffer.
+type mover struct {
+	buffer func(ch *denseChunk) *gpu.Buffer
+	ranges func(ch *denseChunk) [][2]int // begin and length in bytes
+	rows   func(block int, at place, f func(tensor, buffer, bytes int))
+}
+
+// side finds a side of a block.
+func (d *dense) side(at place, right bool) (r run, valid int) {
+	ch := d.chunks[at.chunk]
+	for _, g := range ch.groups {
+		if i := at.spot - g.first; i >= 0 && i < g.count {
+			r, valid = g.left, ch.spots[at.spot].block.Rows
+			if right {
+				r, valid = g.right, ch.spots[at.spot].block.Cols
+			}
+			return run{size: r.size, number: r.number + i, at: r.at + i*r.size*r.size}, valid
+		}
+	}
+	panic("kron: a block outside of every group")
+}
+
+func (d *dense) factorMover(shape []int, right bool) mover {
+	bytes := d.dtype.Bits() / 8
+	return mover{
+		buffer: func(ch *denseChunk) *gpu.Buffer { return ch.q },
+		ranges: func(ch *denseChunk) [][2]int {
+			var out [][2]int
+			for _, g := range ch.groups {
+				r := g.left
+				if right {
+					r = g.right
+				}
+				out = append(out, [2]int{r.at * bytes, g.count * r.size * r.size * bytes})
+			}
+			return out
+		},
+		rows: func(block int, at place, f func(tensor, buffer, bytes int)) {
+			r, valid := d.side(at, right)
+			for row := range valid {
+				f((block*shape[1]+row)*shape[2]*bytes, (r.at+row*r.size)*bytes, valid*bytes)
+			}
+		},
+	}
+}
+
+func (d *dense) boundMover(right bool) mover {
+	return mover{
+		buffer: func(ch *denseChunk) *gpu.Buffer { return ch.lipschitz },
+		ranges: func(ch *denseChunk) [][2]int {
+			var out [][2]int
+			for _, g := range ch.groups {
+				r := g.left
+				if right {
+					r = g.right
+				}
+				out = append(out, [2]int{4 * r.number, 4 * g.count})
+			}
+			return out
+		},
+		rows: func(block int, at place, f func(tensor, buffer, bytes int)) {
+			r, _ := d.side(at, right)
+			f(4*block, 4*r.number, 4)
+		},
+	}
+}
+
+func (d *dense) rmsMover() mover {
+	return mover{
+		buffer: func(ch *denseChunk) *gpu.Buffer { return ch.rms },
+		ranges: func(ch *denseChunk) [][2]int { return [][2]int{{0, 4 * len(ch.spots)}} },
+		rows: func(block int, at place, f func(tensor, buffer, bytes int)) {
+			f(4*block, 4*at.spot, 4)
+		},
+	}
+}
+
+func (d *dense) readTensor(ctx context.Context, raw []byte, m mover) error {
+	for i, ch := range d.chunks {
+		b := m.buffer(ch)
+		image := make([]byte, b.Bytes())
+		if err := d.device.Read(ctx, image, b.All()); err != nil {
+			return fmt.Errorf("kron: read: %w", err)
+		}
+		for block, at := range d.at {
+			if at.chunk == i {
+				m.rows(block, at, func(tensor, buffer, bytes int) {
+					copy(raw[tensor:tensor+bytes], image[buffer:])
+				})
+			}
+		}
+	}
+	return nil
+}
+
+func (d *dense) writeTensor(raw []byte, m mover) error {
+	for i, ch := range d.chunks {
+		b := m.buffer(ch)
+		image := make([]byte, b.Bytes())
+		for block, at := range d.at {
+			if at.chunk == i {
+				m.rows(block, at, func(tensor, buffer, bytes int) {
+					copy(image[buffer:buffer+bytes], raw[tensor:])
+				})
+			}
+		}
+		for _, r := range m.ranges(ch) {
+			if err := d.device.Write(b.Range(uint64(r[0]), uint64(r[1])), image[r[0]:r[0]+r[1]]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// validTensor has the valid sizes of the blocks; what is written has to be equal.
+func (d *dense) validTensor(t buffers.Tensor) buffers.Tensor {
+	var want []byte
+	for _, b := range d.part.Dense {
+		n := d.plan.Blocks[b].Rows
+		if t.Name == "dense/valid_cols" {
+			n = d.plan.Blocks[b].Cols
+		}
+		want = binary.LittleEndian.AppendUint32(want, uint32(n))
+	}
+	t.Read = func(context.Context) ([]byte, error) { return slices.Clone(want), nil }
+	t.Write = func(raw []byte) error {
+		if !slices.Equal(raw, want) {
+			return fmt.Errorf("kron: write %s: found other sizes of blocks than the model's", t.Name)
+		}
+		return nil
+	}
+	return t
+}

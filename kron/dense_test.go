@@ -1,0 +1,295 @@
+package kron
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+// denseLeaves are matrices of all kinds in blocks of 16: odd remainders, smaller than a block, merged, scanned, several slabs.
+var denseLeaves = []Leaf{
+	{Path: "a.odd", Shape: []int{33, 47}},
+	{Path: "b.small", Shape: []int{3, 5}},
+	{Path: "c.merged", Shape: []int{5, 4, 3, 2}},
+	{Path: "d.scanned", Shape: []int{3, 9, 21}, Scanned: true},
+}
+
+func denseConfig(method Method, dtype buffers.DType, rules Rules) Config {
+	return Config{
+		Method: method, BlockSize: 16, MaxSizeDense: 20000, PreconditionerLR: 0.7, InitScale: 1.25, DType: dtype,
+		NoiseScale: 1e-3, Damping: 1e-2, Rules: rules,
+	}
+}
+
+// everyRule is none, all, and each alone.
+func everyRule() map[string]Rules {
+	return map[string]Rules{
+		"eformer": {}, "stable": Stable(), "aligned": {AlignedBound: true}, "floor": {NoRateFloor: true}, "halved": {HalvedPair: true},
+		"damping": {RelativeDamping: true}, "independent": {IndependentNoise: true}, "stochastic": {StochasticRounding: true},
+	}
+}
+
+func TestDenseFollowsTheTwin(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, method := range []Method{Quad, Skew} {
+			for name, rules := range everyRule() {
+				t.Run(fmt.Sprint(method, " ", name), func(t *testing.T) {
+					r := newRig(t, d, denseConfig(method, buffers.F32, rules), denseLeaves...)
+					for n := int64(1); n <= 3; n++ {
+						r.update(n, r.gradientsOf(n, 0.1), false, 1e-4, "dense/", Dense)
+					}
+					r.update(4, r.gradientsOf(4, 0.1), true, 1e-4, "dense/", Dense)
+					r.update(100, r.gradientsOf(5, 1), false, 1e-4, "dense/", Dense)
+				})
+			}
+		}
+	})
+}
+
+// In bf16 device and twin round to different sides now and then; so each update begins with the twin's state.
+func TestDenseInBF16FollowsTheTwin(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, method := range []Method{Quad, Skew} {
+			for _, name := range []string{"eformer", "stable"} {
+				t.Run(fmt.Sprint(method, " ", name), func(t *testing.T) {
+					r := newRig(t, d, denseConfig(method, buffers.BF16, everyRule()[name]), denseLeaves...)
+					differ, total := 0, 0
+					for _, n := range []int64{1, 2, 3, 100} {
+						r.followTwin()
+						// One of 2^8, of the largest; the output has the factors four times.
+						r.update(n, r.gradientsOf(n, 0.1), false, 0x1p-6, "dense/", Dense)
+						got := r.tensors()
+						for _, h := range r.twin.Tensors() {
+							if h.Path == "dense/Ql" || h.Path == "dense/Qr" {
+								for i, w := range h.Data {
+									total++
+									if got[h.Path][i] != w {
+										differ++
+									}
+								}
+							}
+						}
+					}
+					assert.Less(t, differ, total/100, "%d of %d differ: the same random bits on both sides", differ, total)
+				})
+			}
+		}
+	})
+}
+
+// TestDenseInSlabs has blocks of a leaf in two parts, and two slabs, and chunks of few blocks.
+func TestDenseInSlabs(t *testing.T) {
+	leaves := []Leaf{{Path: "a", Shape: []int{300, 71}}, {Path: "b", Shape: []int{257, 255}}, {Path: "c", Shape: []int{7, 5000}}}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		c := denseConfig(Quad, buffers.F32, Stable())
+		c.BlockSize = 50
+		r := newRig(t, d, c, leaves...)
+		require.Greater(t, len(r.tree.Layout().Slabs()), 6)
+		require.Greater(t, len(r.state.paths[0].(*dense).chunks), 3)
+		for n := int64(1); n <= 2; n++ {
+			r.update(n, r.gradientsOf(n, 0.1), false, 1e-4, "dense/", Dense)
+		}
+		r.update(3, r.gradientsOf(3, 0.1), true, 1e-4, "dense/", Dense)
+	}, gputest.WithLimits(gpu.Limits{BindingBytes: 256 << 10, Workgroups: 100}))
+}
+
+// TestDenseSkips: with the flag set all state keeps every bit, also in an update that balances and with gradients that are not finite.
+func TestDenseSkips(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, method := range []Method{Quad, Skew} {
+			for _, rules := range []Rules{{}, Stable()} {
+				for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
+					a := newRig(t, d, denseConfig(method, dtype, rules), denseLeaves...)
+					b := newRig(t, d, denseConfig(method, dtype, rules), denseLeaves...)
+					g := a.gradientsOf(1, 0.1)
+					a.run(1, g, false, false)
+					b.run(1, g, false, false)
+					before := a.raw()
+					bad := a.gradientsOf(2, 0.1)
+					bad["a.odd"][5] = float32(math.NaN())
+					bad["b.small"][1] = float32(math.Inf(1))
+					a.run(100, bad, false, true)
+					a.run(101, bad, true, true)
+					require.Equal(t, before, a.raw(), "%s %+v", method, rules)
+					// What is derived kept its bits as well.
+					assert.Equal(t, b.run(2, g, false, false), a.run(2, g, false, false))
+					assert.Equal(t, b.raw(), a.raw())
+					assert.NotEqual(t, before, a.raw(), "without the flag it moves")
+				}
+			}
+		}
+	})
+}
+
+// TestDenseRestores: a state that was written into another goes on with the same bits, from any update on.
+func TestDenseRestores(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, method := range []Method{Quad, Skew} {
+			c := denseConfig(method, buffers.BF16, Stable())
+			a, b := newRig(t, d, c, denseLeaves...), newRig(t, d, c, denseLeaves...)
+			for n := int64(98); n <= 100; n++ {
+				a.run(n, a.gradientsOf(n, 0.1), false, false)
+			}
+			saved := a.raw()
+			b.restore(saved)
+			require.Equal(t, saved, b.raw())
+			for n := int64(101); n <= 103; n++ {
+				reuse := n == 101
+				require.Equal(t, a.run(n, a.gradientsOf(n, 0.1), reuse, false), b.run(n, b.gradientsOf(n, 0.1), reuse, false))
+				require.Equal(t, a.raw(), b.raw())
+			}
+			tensors := b.state.Tensors()
+			assert.ErrorContains(t, tensors[0].Write(nil), "dense/Ql: 0 bytes, want")
+			for _, x := range tensors {
+				if x.Name == "dense/valid_rows" {
+					saved[x.Name][0]++
+					assert.ErrorContains(t, x.Write(saved[x.Name]), "other sizes")
+				}
+			}
+		}
+	})
+}
+
+// TestDenseBlocksAreIndependent: another gradient of one block changes no bit of the others, their factors or their outputs, and two
+// runs have the same bits.
+func TestDenseBlocksAreIndependent(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, method := range []Method{Quad, Skew} {
+			c := denseConfig(method, buffers.F32, Stable())
+			a, b, same := newRig(t, d, c, denseLeaves...), newRig(t, d, c, denseLeaves...), newRig(t, d, c, denseLeaves...)
+			m, _ := a.plan.Leaf("a.odd")
+			changed := a.plan.BlocksOf(m)[4] // rows 16 to 31, columns 16 to 31
+			var outA, outB, outSame map[string][]float32
+			for n := int64(1); n <= 2; n++ {
+				g := a.gradientsOf(n, 0.1)
+				outA, outSame = a.run(n, g, false, false), same.run(n, g, false, false)
+				for r := range changed.Rows {
+					for col := range changed.Cols {
+						g["a.odd"][(changed.Row+r)*m.Cols+changed.Col+col] += 0.5
+					}
+				}
+				outB = b.run(n, g, false, false)
+			}
+			require.Equal(t, outA, outSame)
+			require.Equal(t, a.raw(), same.raw())
+			moved := 0
+			for path := range outA {
+				for i := range outA[path] {
+					row, col := i/m.Cols, i%m.Cols
+					if path == "a.odd" && row/16 == 1 && col/16 == 1 {
+						if outA[path][i] != outB[path][i] {
+							moved++
+						}
+						continue
+					}
+					require.Equal(t, outA[path][i], outB[path][i], "%s[%d]", path, i)
+				}
+			}
+			require.Greater(t, moved, 200)
+			stateA, stateB := a.tensors(), b.tensors()
+			for name, x := range stateA {
+				size := len(x) / a.plan.DenseBlocks()
+				for block := range a.plan.DenseBlocks() {
+					was, is := x[block*size:(block+1)*size], stateB[name][block*size:(block+1)*size]
+					if block == changed.Stack && !strings.HasPrefix(name, "dense/valid") {
+						assert.NotEqual(t, was, is, name)
+					} else {
+						assert.Equal(t, was, is, name)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestDenseDispatches: their number follows the classes of blocks, not the leaves; and a dry device plans the bytes that are taken.
+func TestDenseDispatches(t *testing.T) {
+	count := func(layers int, method Method) (dispatches int) {
+		var leaves []Leaf
+		for i := range layers {
+			for _, l := range denseLeaves {
+				leaves = append(leaves, Leaf{Path: fmt.Sprintf("%d.%s", i, l.Path), Shape: l.Shape, Scanned: l.Scanned})
+			}
+		}
+		d := gpu.Dry(gpu.Limits{})
+		c := denseConfig(method, buffers.BF16, Stable())
+		plan, err := NewPlan(leaves, c)
+		require.NoError(t, err)
+		var specs []buffers.Spec
+		for _, l := range leaves {
+			specs = append(specs, buffers.Spec{Path: l.Path, Shape: l.Shape})
+		}
+		layout, err := buffers.NewLayout(specs, d.Limits())
+		require.NoError(t, err)
+		tree, err := buffers.NewTree(d, "test", layout, buffers.F32)
+		require.NoError(t, err)
+		before := d.Counters().LiveBytes
+		s, err := NewState(d, plan, layout)
+		require.NoError(t, err)
+		assert.Equal(t, s.Bytes(), d.Counters().LiveBytes-before)
+		rec := d.Record("test")
+		require.NoError(t, s.Record(rec, tree, gpu.Range{}, false))
+		s.Release()
+		assert.Equal(t, before, d.Counters().LiveBytes)
+		return strings.Count(rec.String(), " dispatch ")
+	}
+	for _, method := range []Method{Quad, Skew} {
+		one, many := count(1, method), count(40, method)
+		assert.Equal(t, one, many)
+		assert.Greater(t, one, 10)
+	}
+
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		before := d.Counters().LiveBytes
+		tree := numbered(t, d, denseLeaves)
+		plan, err := NewPlan(denseLeaves, denseConfig(Skew, buffers.F32, Rules{}))
+		require.NoError(t, err)
+		taken := d.Counters().LiveBytes - before
+		s, err := NewState(d, plan, tree.Layout())
+		require.NoError(t, err)
+		assert.Equal(t, s.Bytes(), d.Counters().LiveBytes-before-taken)
+		dry := gpu.Dry(d.Limits())
+		planned, err := NewState(dry, plan, tree.Layout())
+		require.NoError(t, err)
+		assert.Equal(t, planned.Bytes(), s.Bytes())
+		s.Release()
+	})
+}
+
+func TestStateRefuses(t *testing.T) {
+	d := gpu.Dry(gpu.Limits{})
+	plan, err := NewPlan([]Leaf{{Path: "w", Shape: []int{8, 8}}}, denseConfig(Quad, buffers.F32, Rules{}))
+	require.NoError(t, err)
+	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: []int{4, 16}}}, d.Limits())
+	require.NoError(t, err)
+	_, err = NewState(d, plan, layout)
+	assert.ErrorContains(t, err, `leaf "w": shape [4 16], wanted the plan's [8 8]`)
+	layout, err = buffers.NewLayout([]buffers.Spec{{Path: "v", Shape: []int{4}}, {Path: "w", Shape: []int{8, 8}}}, d.Limits())
+	require.NoError(t, err)
+	s, err := NewState(d, plan, layout)
+	require.NoError(t, err)
+	half, err := buffers.NewTree(d, "half", layout, buffers.BF16)
+	require.NoError(t, err)
+	assert.ErrorContains(t, s.Record(d.Record("test"), half, gpu.Range{}, false), "dtype bf16")
+	assert.Error(t, s.Prepare(0))
+	tiny := gpu.Dry(gpu.Limits{BindingBytes: 1024})
+	small, err := buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: []int{8, 8}}}, tiny.Limits())
+	require.NoError(t, err)
+	c := denseConfig(Quad, buffers.F32, Rules{})
+	_, err = NewState(tiny, plan, small)
+	require.NoError(t, err)
+	plan, err = NewPlan([]Leaf{{Path: "w", Shape: []int{16, 16}}}, c)
+	require.NoError(t, err)
+	small, err = buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: []int{16, 16}}}, tiny.Limits())
+	require.NoError(t, err)
+	_, err = NewState(tiny, plan, small)
+	assert.ErrorContains(t, err, "block of 16 by 16: its factors take 2048 bytes, a binding has 1024")
+}
