@@ -182,8 +182,3 @@ func (s *State) Release() {
 	s.never.Release()
 	s.paths = nil
 }
-
-// newDiagonals and newVectors are nil where the layout has no leaves of their kinds.
-func newDiagonals(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) { return nil, nil }
-
-func newVectors(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) { return nil, nil }

@@ -1,0 +1,195 @@
+package kron
+
+import (
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
+
+// oneScratch is what batches use one after the other.
+type oneScratch struct {
+	x, y, slices               *gpu.Buffer // strips, and the Gram matrices of their slices
+	gram, first, next, r, rq   *gpu.Buffer // as large as the dense factors of a batch
+	bounds, coefficients, keep *gpu.Buffer // for each block an f32, two, a u32
+	boundKeys, turnKeys, turns *gpu.Buffer // for each block two u32, two, four f32
+}
+
+func (s *oneScratch) allocate(d *diagonals, strip, slices, square, blocks int) {
+	n, q := uint64(blocks), 4*uint64(square)
+	s.x, s.y, s.slices = d.zeros("x", 4*uint64(strip)), d.zeros("y", 4*uint64(strip)), d.zeros("slices", 4*uint64(slices))
+	s.gram, s.first, s.next = d.zeros("gram", q), d.zeros("first", q), d.zeros("next", q)
+	s.bounds, s.coefficients, s.keep, s.boundKeys = d.zeros("bounds", 4*n), d.zeros("coefficients", 8*n), d.zeros("keep", 4*n), d.zeros("keys", 8*n)
+	s.rq = d.zeros("rq", q) // which Quad uses for large bounds only
+	if d.config.Method == Skew {
+		s.r, s.turnKeys, s.turns = d.zeros("r", q), d.zeros("turn_keys", 8*n), d.zeros("turns", 16*n)
+	}
+}
+
+// shares records a kernel for all workgroups of a strip.
+func (b *oneBatch) shares(d *diagonals, rec *gpu.Recording, s *oneStrip, name string, flags map[string]bool, bind func(g *stripShares) []gpu.Range) error {
+	for _, g := range s.shares {
+		if err := d.dispatch(rec, name, flags, d.groups(len(g.items)), wordList{}.with(uint32(len(g.items))), bind(g)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure records the sums of squares of the gradients.
+func (o *oneDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) error {
+	for _, b := range o.batches {
+		for _, s := range b.strips {
+			err := b.shares(d, rec, s, "diagonal_strip_squares", nil, func(g *stripShares) []gpu.Range {
+				return []gpu.Range{g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.squares.All()}
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// load records x, with noise or without, and y = x DᵀD.
+func (o *oneDiagonal) load(d *diagonals, rec *gpu.Recording, c call, b *oneBatch, s *oneStrip, noise bool) error {
+	flags := map[string]bool{"NOISE": false}
+	if noise {
+		flags = d.drawing()
+	}
+	if !flags["NOISE"] {
+		flags = map[string]bool{"NOISE": false}
+	}
+	err := b.shares(d, rec, s, "diagonal_gather", flags, func(g *stripShares) []gpu.Range {
+		return []gpu.Range{c.scalars, g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.amplitude.All(), o.scratch.x.All()}
+	})
+	if err != nil {
+		return err
+	}
+	n := len(b.sides)
+	return Product{
+		A: b.stack(o.scratch.x, n, s.rows, buffers.F32), B: b.stack(b.p, n, b.width, buffers.F32),
+		C: b.stack(o.scratch.y, n, s.rows, buffers.F32), Alpha: 1,
+	}.Record(rec, d.dev)
+}
+
+// follow records T of the diagonal sides and its maxima, and the step of the dense ones.
+func (o *oneDiagonal) follow(d *diagonals, rec *gpu.Recording, c call) error {
+	for _, b := range o.batches {
+		for i, s := range b.strips {
+			if err := o.load(d, rec, c, b, s, true); err != nil {
+				return err
+			}
+			if err := o.square(d, rec, b, s, i > 0); err != nil {
+				return err
+			}
+		}
+		if err := o.refresh(d, rec, c, b); err != nil {
+			return err
+		}
+	}
+	for _, f := range o.folds {
+		if err := d.fold(rec, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// square records what follows from y: P, T of the diagonal sides, the Gram matrices of the dense ones.
+func (o *oneDiagonal) square(d *diagonals, rec *gpu.Recording, b *oneBatch, s *oneStrip, add bool) error {
+	n, bank := len(b.sides), d.banks[b.bank]
+	params := wordList{}.with(uint32(n), uint32(s.rows), uint32(s.longs), uint32(s.first), uint32(b.width/4))
+	err := d.dispatch(rec, "diagonal_scale", map[string]bool{"BF16": d.bf16()}, d.each(n*s.rows), params,
+		b.places.All(), bank.q.All(), o.scratch.y.All(), bank.t.All())
+	if err != nil {
+		return err
+	}
+	slices := s.rows / b.slice
+	y := b.stack(o.scratch.y, n*slices, b.slice, buffers.F32)
+	err = Product{A: y, B: y, C: b.stack(o.scratch.slices, n*slices, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}.Record(rec, d.dev)
+	if err != nil {
+		return err
+	}
+	fours, added := b.width*b.width/4, uint32(0)
+	if add {
+		added = 1
+	}
+	return d.dispatch(rec, "diagonal_gram", nil, d.each(n*fours), wordList{}.with(uint32(n), uint32(slices), uint32(fours), added),
+		o.scratch.slices.All(), o.scratch.gram.All())
+}
+
+// refresh records the step of the dense factors of a batch, after their Gram matrices.
+func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBatch) error {
+	n, z := len(b.sides), o.scratch
+	square := func(from *gpu.Buffer) Stack { return b.stack(from, n, b.width, buffers.F32) }
+	skew := d.config.Method == Skew
+	flags := map[string]bool{"SPLIT": skew, "BF16": d.bf16(), "INDEPENDENT": d.config.Rules.IndependentNoise}
+	bind := []gpu.Range{c.scalars, b.table.All(), z.boundKeys.All()}
+	if skew {
+		bind = append(bind, z.turnKeys.All())
+	}
+	if err := d.dispatch(rec, "diagonal_keys", flags, d.each(n), wordList{}.with(uint32(n)), bind...); err != nil {
+		return err
+	}
+	gram := square(z.gram)
+	bound := bounding{t: gram, keys: z.boundKeys.All(), bounds: z.bounds.All(), spare: z.rq.All()}
+	if err := bound.record(rec, d.dev, d.config); err != nil {
+		return err
+	}
+	err := d.dispatch(rec, "diagonal_side", nil, d.each(n), wordList{}.with(uint32(n), math.Float32bits(float32(d.share(true)))),
+		c.scalars, b.table.All(), z.bounds.All(), d.amplitude.All(), c.flag, o.lipschitz.All(), z.coefficients.All(), z.keep.All())
+	if err != nil {
+		return err
+	}
+	old, first, next := b.stack(b.q, n, b.width, d.config.DType), square(z.first), square(z.next)
+	coefficients := z.coefficients.Range(0, 8*uint64(n))
+	if err := (Product{A: gram, B: old, C: first, D: &old, Coefficients: coefficients}).Record(rec, d.dev); err != nil {
+		return err
+	}
+	if skew {
+		err = procrustes{
+			q: first, out: next, r: square(z.r), rq: square(z.rq), turns: z.turns.All(), coefficients: z.coefficients.All(), keys: z.turnKeys.All(),
+		}.record(rec, d.dev, d.config)
+	} else {
+		err = Product{A: first, B: gram, C: next, D: &first, Coefficients: coefficients, Symmetric: true}.Record(rec, d.dev)
+	}
+	if err != nil {
+		return err
+	}
+	flags = map[string]bool{"BF16": d.bf16(), "DITHER": d.dithers()}
+	if d.dithers() {
+		flags["INDEPENDENT"], flags["SYMMETRIC"] = d.config.Rules.IndependentNoise, !skew
+	}
+	err = d.dispatch(rec, "diagonal_store", flags, d.each(n*b.width*b.width/4), wordList{}.with(uint32(n), uint32(b.width/4)),
+		c.scalars, b.table.All(), z.keep.All(), z.next.All(), b.q.All())
+	if err != nil {
+		return err
+	}
+	return b.derive(d, rec)
+}
+
+// derive records DᵀD.
+func (b *oneBatch) derive(d *diagonals, rec *gpu.Recording) error {
+	n := len(b.sides)
+	q := b.stack(b.q, n, b.width, d.config.DType)
+	return Product{A: q, B: q, C: b.stack(b.p, n, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}.Record(rec, d.dev)
+}
+
+// apply records the updates.
+func (o *oneDiagonal) apply(d *diagonals, rec *gpu.Recording, c call) error {
+	for _, b := range o.batches {
+		for _, s := range b.strips {
+			if err := o.load(d, rec, c, b, s, false); err != nil {
+				return err
+			}
+			err := b.shares(d, rec, s, "diagonal_scatter", map[string]bool{"BF16": d.bf16()}, func(g *stripShares) []gpu.Range {
+				return []gpu.Range{g.table.All(), b.patchTable.All(), d.banks[b.bank].q.All(), o.scratch.y.All(), c.updates.Slab(g.slab)}
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+// The updates of matrices whose factors are both diagonal: u <- ql^2 u qr^2. Twin: apply in kron/twin_factor.go.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/kron_area.wgsl"
+
+struct Params {
+    groups: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> groups: array<Group>;
+@group(0) @binding(2) var<storage, read> areas: array<Area>;
+#if BF16
+@group(0) @binding(3) var<storage, read> q: array<vec2<u32>>;
+#else
+@group(0) @binding(3) var<storage, read> q: array<vec4<f32>>;
+#endif
+@group(0) @binding(4) var<storage, read_write> updates: array<f32>;
+
+fn four(i: u32) -> vec4<f32> {
+#if BF16
+    return bf16_unpack4(q[i]);
+#else
+    return q[i];
+#endif
+}
+
+// What a parameter may get that had no gradient for so long that its factors are as large as can be: finite, and so is its square.
+const largest = 1e15;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    if (index >= params.groups) { return; }
+    let group = groups[index];
+    let area = areas[group.area];
+    let first = (group.first + lane) / area.across * tile_rows;
+    let across = (group.first + lane) % area.across;
+    for (var k = 0u; k < tile_fours; k++) {
+        let col = 4u * (across + k * area.across);
+        if (col < area.cols) {
+            let right = four(area.right + col / 4u);
+            for (var r = first; r < min(first + tile_rows, area.rows); r++) {
+                let i = area.left + area.row + r;
+                let left = four(i / 4u)[i % 4u];
+#for C in 0..4
+                if (col + {{C}}u < area.cols) {
+                    let at = area.place + r * area.cols + col + {{C}}u;
+                    let x = left * (left * (right[{{C}}] * (right[{{C}}] * updates[at])));
+                    updates[at] = select(x, sign(x) * largest, abs(x) > largest);
+                }
+#end
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// The running RMS of the gradient of each block, and the standard deviation of its noise; -1 where the block is to be left alone.
+//
+//     r = sqrt(mean G^2);  rms <- max(r, decay rms);  amplitude = damping rms, -1 where r or rms is 0
+//
+// Twin: (*twinBlock).refresh.
+#import "shared/grid.wgsl"
+#import "shared/kron_rms.wgsl"
+
+struct Params {
+    blocks: u32,
+    damping: f32,
+    decay: f32,
+}
+
+struct Block {
+    first: u32, // its first sum of squares
+    sums: u32,
+    inverse: f32, // 1 over its elements
+    unused: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> blocks: array<Block>;
+@group(0) @binding(2) var<storage, read> squares: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
+@group(0) @binding(4) var<storage, read_write> rms: array<f32>;
+@group(0) @binding(5) var<storage, read_write> amplitude: array<f32>;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    if (i < params.blocks && skip[1] == 0u) {
+        let block = blocks[i];
+        var sum = vec4<f32>();
+        for (var k = 0u; k < block.sums; k++) { sum = rms_join(sum, squares[block.first + k]); }
+        let r = rms_root(sum, block.inverse);
+        let running = max(r, params.decay * rms[i]);
+        rms[i] = running;
+        amplitude[i] = select(-1.0, params.damping * running, r > 0.0 && running > 0.0);
+    }
+}

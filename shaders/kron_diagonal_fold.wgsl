@@ -1,0 +1,44 @@
+// The largest element of T of diagonal factors in each chunk; PARTIALS: and T itself, out of partial sums, in a fixed order. Twin: rowSquares in
+// kron/twin_matrix.go.
+#import "shared/grid.wgsl"
+#import "shared/kron_factor.wgsl"
+
+struct Params {
+    items: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> items: array<Item>;
+@group(0) @binding(2) var<storage, read_write> maxima: array<f32>;
+@group(0) @binding(3) var<storage, read_write> t: array<f32>;
+#if PARTIALS
+@group(0) @binding(4) var<storage, read> partials: array<f32>;
+#endif
+
+var<workgroup> tops: array<f32, 64>;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    var top = 0.0;
+    if (index < params.items) {
+        let item = items[index];
+        for (var i = lane; i < item.count; i += 64u) {
+#if PARTIALS
+            var sum = 0.0;
+            for (var k = 0u; k < item.sums; k++) { sum += partials[item.place + i * item.step + k * item.stride]; }
+            t[4u * item.four + i] = sum;
+#else
+            let sum = t[4u * item.four + i];
+#endif
+            top = max(top, sum);
+        }
+    }
+    tops[lane] = top;
+    workgroupBarrier(); // one, and lane 0 goes through them
+    if (lane == 0u && index < params.items) {
+        for (var k = 1u; k < 64u; k++) { top = max(top, tops[k]); }
+        maxima[items[index].chunk] = top;
+    }
+}

@@ -1,0 +1,59 @@
+// Strips of matrices with one diagonal side, out of a slab: x = G + N; zeros where a strip is padding. What a patch does not have of a
+// four stays: another patch has it. Twin: (*twinBlock).read, refresh.
+#import "shared/grid.wgsl"
+#import "shared/threefry.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/kron.wgsl"
+#import "shared/kron_strip.wgsl"
+
+struct Params {
+    shares: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> update: Update;
+@group(0) @binding(2) var<storage, read> shares: array<Share>;
+@group(0) @binding(3) var<storage, read> patches: array<Patch>;
+@group(0) @binding(4) var<storage, read> updates: array<f32>;
+@group(0) @binding(5) var<storage, read> amplitude: array<f32>; // of the noise of each block
+@group(0) @binding(6) var<storage, read_write> x: array<vec4<f32>>;
+
+#if NOISE
+#import "shared/kron_draw.wgsl"
+#endif
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    if (index >= params.shares) { return; }
+    let share = shares[index];
+    let p = patches[share.patch_];
+    let across = (p.fill + 3u) / 4u - p.begin / 4u;
+#if NOISE
+    let scale = amplitude[p.block];
+    let key = threefry_fold(block_key(p.kind, p.stack, p.leaf), 1u);
+#endif
+    for (var i = share.first + lane; i < min(share.first + share_fours, across * p.rows); i += 64u) {
+        let row = i / across;
+        let four = p.begin / 4u + i % across;
+        var v = vec4<f32>(0.0);
+#for C in 0..4
+        {
+            let c = 4u * four + {{C}}u;
+            if (row < p.longs && c >= p.begin && c < p.end) {
+                v[{{C}}] = updates[p.place + row * p.long + c * p.dense];
+#if NOISE
+                v[{{C}}] += scale * draw(key, p.draw + row * p.draw_long + c * p.draw_dense);
+#endif
+            }
+        }
+#end
+        let at = p.at + row * p.width + four;
+        if (4u * four < p.begin || 4u * four + 4u > p.fill) {
+            let c = vec4<u32>(4u * four) + vec4<u32>(0u, 1u, 2u, 3u);
+            v = select(x[at], v, (c >= vec4<u32>(p.begin)) & (c < vec4<u32>(p.fill)));
+        }
+        x[at] = v;
+    }
+}

@@ -1,0 +1,28 @@
+// Gram matrices out of those of slices, in a fixed order; of a strip that is not the first, added to those of the strips before it.
+
+struct Params {
+    blocks: u32,
+    slices: u32, // of a block
+    fours: u32,  // of a matrix
+    add: u32,    // 1: to what is there
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> partials: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> grams: array<vec4<f32>>;
+
+#import "shared/grid.wgsl"
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    let block = i / params.fours;
+    if (block < params.blocks) {
+        var sum = vec4<f32>(0.0);
+        if (params.add == 1u) { sum = grams[i]; }
+        let first = block * params.slices * params.fours + i % params.fours;
+        for (var k = 0u; k < params.slices; k++) { sum += partials[first + k * params.fours]; }
+        grams[i] = sum;
+    }
+}

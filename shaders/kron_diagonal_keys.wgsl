@@ -1,0 +1,32 @@
+// The keys of the dense sides of blocks with one diagonal side: of the norm bound, and with SPLIT of that of the Procrustes step.
+// Twin: (*twinBlock).keys, (*factor).update.
+#import "shared/grid.wgsl"
+#import "shared/kron_side.wgsl"
+#import "shared/kron_draw.wgsl"
+
+struct Params {
+    count: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> update: Update;
+@group(0) @binding(2) var<storage, read> sides: array<Side>;
+@group(0) @binding(3) var<storage, read_write> bounds: array<vec2<u32>>;
+#if SPLIT
+@group(0) @binding(4) var<storage, read_write> turns: array<vec2<u32>>;
+#endif
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    if (i < params.count) {
+        let key = threefry_fold(block_key(sides[i].kind, sides[i].stack, sides[i].leaf), 0u);
+#if SPLIT
+        bounds[i] = threefry_fold(key, 0u);
+        turns[i] = threefry_fold(key, 1u);
+#else
+        bounds[i] = key;
+#endif
+    }
+}

@@ -1,0 +1,51 @@
+// The diagonal side of strips of matrices, row by row: y <- q^2 y, which makes it P, and T = the sum of the row's squares. Twin:
+// (*factor).applyLeft, rowSquares.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+
+struct Params {
+    blocks: u32,
+    rows: u32,  // of the strip of a block,
+    longs: u32, // of which are valid
+    first: u32, // of the long side
+    width: u32, // fours of a row
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> places: array<u32>; // of the diagonal factor of each block, in fours of q and t
+#if BF16
+@group(0) @binding(2) var<storage, read> q: array<vec2<u32>>;
+#else
+@group(0) @binding(2) var<storage, read> q: array<vec4<f32>>;
+#endif
+@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read_write> t: array<f32>;
+
+const largest = vec4<f32>(1e12); // so that Gram matrices, times factors that are as large as can be, stay finite
+
+fn element(i: u32) -> f32 {
+#if BF16
+    return bf16_unpack4(q[i / 4u])[i % 4u];
+#else
+    return q[i / 4u][i % 4u];
+#endif
+}
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    let block = i / params.rows;
+    let row = i % params.rows;
+    if (block < params.blocks && row < params.longs) { // what is below is zero
+        let at = 4u * places[block] + params.first + row;
+        let f = element(at);
+        var sum = vec4<f32>(0.0);
+        for (var k = 0u; k < params.width; k++) {
+            let v = clamp(f * (f * y[i * params.width + k]), -largest, largest);
+            y[i * params.width + k] = v;
+            sum += v * v;
+        }
+        t[at] = (sum.x + sum.y) + (sum.z + sum.w);
+    }
+}

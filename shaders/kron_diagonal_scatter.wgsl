@@ -1,0 +1,57 @@
+// Strips of matrices with one diagonal side, back to a slab, times the square of the diagonal factor: u = q^2 y. Twin: apply in
+// kron/twin_factor.go, (*twinBlock).write.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/kron_strip.wgsl"
+
+struct Params {
+    shares: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> shares: array<Share>;
+@group(0) @binding(2) var<storage, read> patches: array<Patch>;
+#if BF16
+@group(0) @binding(3) var<storage, read> q: array<vec2<u32>>;
+#else
+@group(0) @binding(3) var<storage, read> q: array<vec4<f32>>;
+#endif
+@group(0) @binding(4) var<storage, read> y: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> updates: array<f32>;
+
+// What a parameter may get that had no gradient for so long that its factors are as large as can be: finite, and so is its square.
+const largest = 1e15;
+
+fn element(i: u32) -> f32 {
+#if BF16
+    return bf16_unpack4(q[i / 4u])[i % 4u];
+#else
+    return q[i / 4u][i % 4u];
+#endif
+}
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    if (index >= params.shares) { return; }
+    let share = shares[index];
+    let p = patches[share.patch_];
+    let across = (p.fill + 3u) / 4u - p.begin / 4u;
+    for (var i = share.first + lane; i < min(share.first + share_fours, across * p.rows); i += 64u) {
+        let row = i / across;
+        if (row < p.longs) {
+            let four = p.begin / 4u + i % across;
+            let f = element(p.q + row);
+            let v = f * (f * y[p.at + row * p.width + four]);
+#for C in 0..4
+            {
+                let c = 4u * four + {{C}}u;
+                if (c >= p.begin && c < p.end) {
+                    updates[p.place + row * p.long + c * p.dense] = select(v[{{C}}], sign(v[{{C}}]) * largest, abs(v[{{C}}]) > largest);
+                }
+            }
+#end
+        }
+    }
+}

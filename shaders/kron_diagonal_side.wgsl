@@ -1,0 +1,44 @@
+// L of the dense sides of blocks with one diagonal side, whether they keep every bit, and the coefficients of W Q:
+//
+//     l = bound + s;  L <- max(0.95 L + 0.05 l, l);  z = share rate / L;  W Q = -z T Q + (1 + z s) Q
+//
+// Twin: (*factor).update.
+#import "shared/grid.wgsl"
+#import "shared/threefry.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/kron.wgsl"
+#import "shared/kron_side.wgsl"
+
+struct Params {
+    count: u32,
+    share: f32, // of the preconditioner's rate
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> update: Update;
+@group(0) @binding(2) var<storage, read> sides: array<Side>;
+@group(0) @binding(3) var<storage, read> bounds: array<f32>;
+@group(0) @binding(4) var<storage, read> amplitude: array<f32>; // of each block, below 0 where it is to be left alone
+@group(0) @binding(5) var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
+@group(0) @binding(6) var<storage, read_write> lipschitz: array<f32>;
+@group(0) @binding(7) var<storage, read_write> coefficients: array<vec2<f32>>;
+@group(0) @binding(8) var<storage, read_write> keep: array<u32>;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    if (i < params.count) {
+        let side = sides[i];
+        let l = bounds[i] + side.s;
+        let next = max(0.95 * lipschitz[side.place] + 0.05 * l, l);
+        let z = params.share * update.rate / next;
+        coefficients[i] = vec2<f32>(-z, 1.0 + z * side.s);
+        if (skip[1] != 0u || amplitude[side.block] < 0.0) {
+            keep[i] = 1u;
+        } else {
+            keep[i] = 0u;
+            lipschitz[side.place] = next;
+        }
+    }
+}

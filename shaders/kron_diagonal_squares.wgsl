@@ -1,0 +1,45 @@
+// Sums of squares of the gradients of matrices whose factors are both diagonal, one a workgroup. Twin: rootMeanSquare in
+// kron/twin_matrix.go.
+#import "shared/grid.wgsl"
+#import "shared/kron_rms.wgsl"
+#import "shared/kron_area.wgsl"
+
+struct Params {
+    groups: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> groups: array<Group>;
+@group(0) @binding(2) var<storage, read> areas: array<Area>;
+@group(0) @binding(3) var<storage, read> updates: array<f32>;
+@group(0) @binding(4) var<storage, read_write> squares: array<vec4<f32>>;
+
+var<workgroup> sums: array<vec4<f32>, 64>;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    var sum = vec4<f32>();
+    if (index < params.groups) {
+        let group = groups[index];
+        let area = areas[group.area];
+        let first = (group.first + lane) / area.across * tile_rows;
+        let across = (group.first + lane) % area.across;
+        for (var r = first; r < min(first + tile_rows, area.rows); r++) {
+            for (var k = 0u; k < tile_fours; k++) {
+                let col = 4u * (across + k * area.across);
+                for (var c = col; c < min(col + 4u, area.cols); c++) {
+                    sum = rms_join(sum, rms_of(updates[area.place + r * area.cols + c]));
+                }
+            }
+        }
+    }
+    sums[lane] = sum;
+    workgroupBarrier(); // one, and lane 0 adds up: on software adapters a barrier costs as much as hundreds of loads
+    if (lane == 0u && index < params.groups) {
+        var total = vec4<f32>();
+        for (var k = 0u; k < 64u; k++) { total = rms_join(total, sums[k]); }
+        squares[groups[index].sum] = total;
+    }
+}

@@ -1,0 +1,68 @@
+// The step of diagonal factors:
+//
+//     q <- q (1 - z (T - s)), QUAD: q (1 - z (T - s))^2
+//
+// Twin: (*factor).update; of the rounding Config.round.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/threefry.wgsl"
+#import "shared/kron.wgsl"
+#import "shared/kron_factor.wgsl"
+
+struct Params {
+    items: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> update: Update;
+@group(0) @binding(2) var<storage, read> items: array<Item>;
+@group(0) @binding(3) var<storage, read> factors: array<Factor>;
+@group(0) @binding(4) var<storage, read> t: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read> rates: array<f32>;
+#if BF16
+@group(0) @binding(6) var<storage, read_write> q: array<vec2<u32>>;
+#else
+@group(0) @binding(6) var<storage, read_write> q: array<vec4<f32>>;
+#endif
+
+#if DITHER
+#import "shared/kron_draw.wgsl"
+#endif
+
+const largest = 1e18; // so that what never has a gradient stays finite, and its square too
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    if (index >= params.items) { return; }
+    let item = items[index];
+    let z = rates[item.factor];
+    if (z < 0.0) { return; }
+    let factor = factors[item.factor];
+#if DITHER
+    let key = kron_rounding_key(block_key(factor.kind, factor.stack, factor.leaf), factor.side);
+#endif
+    for (var i = 4u * lane; i < item.count; i += 256u) {
+        let four = item.four + i / 4u;
+        var w = 1.0 - z * (t[four] - factor.s);
+#if QUAD
+        w = w * w;
+#endif
+#if BF16
+        var x = bf16_unpack4(q[four]) * w;
+#else
+        var x = q[four] * w;
+#endif
+        x = select(x, vec4<f32>(largest), x > vec4<f32>(largest));
+#if DITHER
+        q[four] = bf16_join(kron_round_bits(x, key, 0u, (item.first + i) / 4u));
+#else
+#if BF16
+        q[four] = bf16_pack4(x);
+#else
+        q[four] = x;
+#endif
+#endif
+    }
+}

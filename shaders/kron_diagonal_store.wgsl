@@ -1,0 +1,61 @@
+// Dense factors of blocks with one diagonal side, rounded to their storage: q = next, where the block does not keep every bit. Twin:
+// Config.round.
+#import "shared/grid.wgsl"
+#import "shared/threefry.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/kron.wgsl"
+#import "shared/kron_side.wgsl"
+
+struct Params {
+    count: u32,
+    width: u32, // fours of a row
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> update: Update;
+@group(0) @binding(2) var<storage, read> sides: array<Side>;
+@group(0) @binding(3) var<storage, read> keep: array<u32>;
+@group(0) @binding(4) var<storage, read> next: array<vec4<f32>>;
+#if BF16
+@group(0) @binding(5) var<storage, read_write> q: array<vec2<u32>>;
+#else
+@group(0) @binding(5) var<storage, read_write> q: array<vec4<f32>>;
+#endif
+
+#if DITHER
+#import "shared/kron_draw.wgsl"
+#endif
+
+const largest = vec4<f32>(1e9); // so that what never has a gradient stays finite, and its products with Gram matrices too
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    let block = i / (4u * params.width * params.width);
+    if (block < params.count && keep[block] == 0u) {
+#if DITHER
+        let side = sides[block];
+        let key = kron_rounding_key(block_key(side.kind, side.stack, side.leaf), side.side);
+        let row = i / params.width % (4u * params.width);
+        let four = i % params.width;
+        let x = clamp(next[i], -largest, largest);
+        var bits = kron_round_bits(x, key, row, four);
+#if SYMMETRIC
+        // What is below the diagonal is rounded as its mirror image above, so that what is stored is symmetric.
+        if (row > 4u * four) {
+#for C in 0..4
+            if (row > 4u * four + {{C}}u) { bits[{{C}}] = kron_round_bits(vec4<f32>(x[{{C}}]), key, 4u * four + {{C}}u, row / 4u)[row % 4u]; }
+#end
+        }
+#endif
+        q[i] = bf16_join(bits);
+#else
+#if BF16
+        q[i] = bf16_pack4(clamp(next[i], -largest, largest));
+#else
+        q[i] = clamp(next[i], -largest, largest);
+#endif
+#endif
+    }
+}

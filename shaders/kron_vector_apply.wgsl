@@ -1,0 +1,43 @@
+// The updates of vectors: u <- q^2 u. Twin: apply in kron/twin_factor.go.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/kron_factor.wgsl"
+
+struct Params {
+    items: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> items: array<Item>;
+#if BF16
+@group(0) @binding(2) var<storage, read> q: array<vec2<u32>>;
+#else
+@group(0) @binding(2) var<storage, read> q: array<vec4<f32>>;
+#endif
+@group(0) @binding(3) var<storage, read_write> updates: array<f32>;
+
+// What a parameter may get that had no gradient for so long that its factor is as large as can be: finite, and so is its square.
+const largest = 1e15;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    if (index >= params.items) { return; }
+    let item = items[index];
+    for (var i = 4u * lane; i < item.count; i += 256u) {
+#if BF16
+        let f = bf16_unpack4(q[item.four + i / 4u]);
+#else
+        let f = q[item.four + i / 4u];
+#endif
+        let left = item.count - i;
+#for K in 0..4
+        if (left > {{K}}u) {
+            let at = item.place + i + {{K}}u;
+            let x = f[{{K}}] * (f[{{K}}] * updates[at]);
+            updates[at] = select(x, sign(x) * largest, abs(x) > largest);
+        }
+#end
+    }
+}

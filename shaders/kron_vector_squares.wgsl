@@ -1,0 +1,35 @@
+// Sums of squares of the gradients of vectors, one a chunk. Twin: rootMeanSquare in kron/twin_matrix.go.
+#import "shared/grid.wgsl"
+#import "shared/kron_rms.wgsl"
+#import "shared/kron_factor.wgsl"
+
+struct Params {
+    items: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> items: array<Item>;
+@group(0) @binding(2) var<storage, read> updates: array<f32>;
+@group(0) @binding(3) var<storage, read_write> squares: array<vec4<f32>>;
+
+var<workgroup> sums: array<vec4<f32>, 64>;
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let index = grid_index(workgroup, workgroups, 0u, 1u);
+    var sum = vec4<f32>();
+    if (index < params.items) {
+        let item = items[index];
+        for (var i = lane; i < item.count; i += 64u) {
+            sum = rms_join(sum, rms_of(updates[item.place + i]));
+        }
+    }
+    sums[lane] = sum;
+    workgroupBarrier(); // one, and lane 0 adds up: on software adapters a barrier costs as much as hundreds of loads
+    if (lane == 0u && index < params.items) {
+        var total = vec4<f32>();
+        for (var k = 0u; k < 64u; k++) { total = rms_join(total, sums[k]); }
+        squares[items[index].chunk] = total;
+    }
+}
