@@ -24,7 +24,7 @@ var every = map[string]struct {
 }{
 	"adafactor": {`{"min_dim_size_to_factor":16}`, 0.3, 0.1},
 	"adamw":     {`{}`, 0.3, 0.05},
-	"lion":      {`{}`, 0.1, 0.01},
+	"lion":      {`{}`, 0.2, 0.01},
 	"mars":      {`{}`, 0.3, 0.05},
 	"muon":      {`{}`, 0.3, 0.05},
 	"quad":      {`{"block_size":32,"max_size_dense":300}`, 0.5, 0.2},
@@ -267,31 +267,32 @@ func TestEveryOptimizerFollowsRosenbrock(t *testing.T) {
 	}
 }
 
-// The update of the transposed gradient is the transposed update, where there is no noise.
+// The update of the transposed gradient is the transposed update, where there is no noise and one block: several stand in another order and
+// draw other numbers.
 func TestKroneckerUpdatesTranspose(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, name := range []string{"quad", "skew"} {
-			tx := built(t, name, optim.Options{Schedule: rate(0.1)}, `{"block_size":16,"damping":0}`)
+			tx := built(t, name, optim.Options{Schedule: rate(0.1)}, `{"block_size":32,"damping":0}`)
 			r := rand.New(rand.NewPCG(45, 46))
 			zero := func(m, n int) []buffers.Host {
 				return []buffers.Host{{Path: "w", Shape: []int{m, n}, Data: make([]float32, m*n)}}
 			}
-			a, b := newRig(t, d, tx, zero(40, 21), buffers.F32), newRig(t, d, tx, zero(21, 40), buffers.F32)
+			a, b := newRig(t, d, tx, zero(29, 21), buffers.F32), newRig(t, d, tx, zero(21, 29), buffers.F32)
 			for range 5 {
-				g, h := zero(40, 21), zero(21, 40)
-				for i := range 40 {
+				g, h := zero(29, 21), zero(21, 29)
+				for i := range 29 {
 					for j := range 21 {
 						v := float32(r.NormFloat64())
-						g[0].Data[i*21+j], h[0].Data[j*40+i] = v, v
+						g[0].Data[i*21+j], h[0].Data[j*29+i] = v, v
 					}
 				}
 				a.call(g)
 				b.call(h)
 			}
 			got, want := a.download(a.params)[0].Data, b.download(b.params)[0].Data
-			for i := range 40 {
+			for i := range 29 {
 				for j := range 21 {
-					require.InDelta(t, want[j*40+i], got[i*21+j], 2e-5, "%s %d %d", name, i, j)
+					require.InDelta(t, want[j*29+i], got[i*21+j], 1e-6, "%s %d %d", name, i, j)
 				}
 			}
 		}

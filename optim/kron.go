@@ -1,0 +1,259 @@
+package optim
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/kron"
+)
+
+const (
+	quadDoc = "blocked Kronecker factors on both sides of each matrix, followed by a quadratic step (PSGD Quad)"
+	skewDoc = "blocked Kronecker factors on both sides of each matrix, followed by a step and a rotation (PSGD Procrustes)"
+)
+
+// KronConfig are the parameters of Quad and Skew; see ScaleByKron for the equations.
+type KronConfig struct {
+	B1               float64      `json:"b1" doc:"decay of the momentum that is preconditioned; 0 = no momentum and no mu"`
+	BlockSize        int          `json:"block_size" doc:"largest side of a block; cost and state of dense factors grow with it"`
+	MaxSizeDense     int          `json:"max_size_dense" doc:"a longer side of a matrix has a diagonal factor"`
+	PreconditionerLR float64      `json:"preconditioner_lr" doc:"step of the factors"`
+	InitScale        float64      `json:"preconditioner_init_scale" doc:"factors begin as this times the identity"`
+	DType            string       `json:"dtype" doc:"storage of the factors, in eformer numerics of the momentum too: f32 or bf16; \"\" = f32, in eformer numerics bf16"`
+	Damping          float64      `json:"damping" doc:"stable numerics: noise on the gradient, as a part of its running RMS"`
+	NoiseScale       float64      `json:"noise_scale" doc:"eformer numerics: standard deviation of the noise on the gradient"`
+	NormalizeGrads   bool         `json:"normalize_grads" doc:"divide the momentum of each leaf by its norm first"`
+	LRStyle          string       `json:"lr_style" doc:"\"adam\" divides updates by 5, so that rates are like Adam's; \"none\" does not"`
+	Refresh          kron.Cadence `json:"refresh" doc:"which updates refresh the factors; the others apply them as they are"`
+	ScannedLayers    *Mask        `json:"scanned_layers" doc:"leaves whose first axis counts independent matrices: patterns or paths; null = none"`
+	WeightDecay      *float64     `json:"weight_decay" doc:"eformer's decay inside, before the rate; null = 0, in eformer numerics 0.1; use the options' own"`
+	WeightDecayMask  *Mask        `json:"weight_decay_mask" doc:"leaves that decay inside; null = all"`
+}
+
+// QuadConfig and SkewConfig are KronConfig under two names.
+type (
+	QuadConfig KronConfig
+	SkewConfig KronConfig
+)
+
+// DefaultQuad is eformer's, but for the block size.
+func DefaultQuad() QuadConfig {
+	return QuadConfig{
+		B1: 0.95, BlockSize: 128, MaxSizeDense: 16384, PreconditionerLR: 0.7, InitScale: 1, Damping: 0.03, NoiseScale: 1e-9, LRStyle: "adam",
+		Refresh: kron.DefaultCadence(),
+	}
+}
+
+// DefaultSkew is DefaultQuad.
+func DefaultSkew() SkewConfig { return SkewConfig(DefaultQuad()) }
+
+// Quad is eformer's optimizer of that name, with what Options adds around it.
+func Quad(c QuadConfig, o Options) (Transform, error) { return build("quad", &c, o) }
+
+// Skew is eformer's optimizer of that name, with what Options adds around it.
+func Skew(c SkewConfig, o Options) (Transform, error) { return build("skew", &c, o) }
+
+// Transform is chain(scale_by_quad, add_decayed_weights, scale_by_learning_rate).
+func (c *QuadConfig) Transform(lr Schedule, o Options) (Transform, error) {
+	return KronConfig(*c).transform(kron.Quad, lr, o)
+}
+
+// Transform is chain(scale_by_skew, add_decayed_weights, scale_by_learning_rate).
+func (c *SkewConfig) Transform(lr Schedule, o Options) (Transform, error) {
+	return KronConfig(*c).transform(kron.Skew, lr, o)
+}
+
+func (c KronConfig) transform(method kron.Method, lr Schedule, o Options) (Transform, error) {
+	decay := 0.0
+	switch {
+	case c.WeightDecay != nil:
+		decay = *c.WeightDecay
+	case o.Numerics == EFormer:
+		decay = 0.1
+	}
+	if err := o.oneDecay(decay); err != nil {
+		return Transform{}, err
+	}
+	parts := []Transform{ScaleByKron(method, c, o.Numerics)}
+	if decay > 0 {
+		parts = append(parts, AddDecayedWeights(decay, c.WeightDecayMask))
+	}
+	t := Chain(append(parts, ScaleByLearningRate(lr, o.Rates...))...)
+	return t, t.err
+}
+
+// ScaleByQuad is ScaleByKron with the quadratic step.
+func ScaleByQuad(c QuadConfig, n Numerics) Transform { return ScaleByKron(kron.Quad, KronConfig(c), n) }
+
+// ScaleBySkew is ScaleByKron with the rotation.
+func ScaleBySkew(c SkewConfig, n Numerics) Transform { return ScaleByKron(kron.Skew, KronConfig(c), n) }
+
+// ScaleByKron preconditions a momentum by Kronecker factors (eformer's scale_by_quad and scale_by_skew):
+//
+//	u <- EMA(u), divided by what its weights come to         without b1: u as it is
+//	u <- u / (|u| + 1e-6) of each leaf                       with normalize_grads
+//	u <- QlᵀQl u QrᵀQr of each block, as package kron has it
+//	u <- u 1.1 / max(RMS(u), 1.1) of each leaf
+//	u <- u / 5                                               with lr_style "adam"
+//
+// State: "mu", and that of the factors.
+func ScaleByKron(method kron.Method, c KronConfig, n Numerics) Transform {
+	name := "scale_by_" + string(method)
+	config, err := c.kron(method, n)
+	if err != nil {
+		return failed(name, "%w", err)
+	}
+	var parts []Transform
+	switch {
+	case !(c.B1 >= 0 && c.B1 < 1):
+		return failed(name, "b1: found %g, wanted 0 to less than 1", c.B1)
+	case c.B1 > 0:
+		ema := EMAOptions{Decay: c.B1, Debias: true, DType: buffers.F32, Numerics: n}
+		if n == EFormer {
+			ema.DType = config.DType
+		}
+		parts = append(parts, EMA(ema))
+	}
+	if c.NormalizeGrads {
+		parts = append(parts, NormalizeByLeaf(1e-6))
+	}
+	parts = append(parts, single(element{name: "precondition", operator: kronOperator{config, c.Refresh, c.ScannedLayers}}), ClipByLeafRMS(1.1))
+	switch c.LRStyle {
+	case "adam", "":
+		parts = append(parts, Scale(1.0/5))
+	case "none":
+	default:
+		return failed(name, "lr_style: found %q, wanted adam or none", c.LRStyle)
+	}
+	t := Chain(parts...)
+	t.name = name
+	return t
+}
+
+// kron is the configuration of the engine.
+func (c KronConfig) kron(method kron.Method, n Numerics) (kron.Config, error) {
+	out := kron.Config{
+		Method: method, BlockSize: c.BlockSize, MaxSizeDense: c.MaxSizeDense, PreconditionerLR: c.PreconditionerLR, InitScale: c.InitScale,
+		NoiseScale: c.NoiseScale, Damping: c.Damping, Rules: kron.Stable(), DType: buffers.F32,
+	}
+	if n == EFormer {
+		out.Rules, out.DType = kron.Rules{}, buffers.BF16
+	}
+	if c.DType != "" {
+		var err error
+		if out.DType, err = buffers.ParseDType(c.DType); err != nil {
+			return out, fmt.Errorf("dtype: %w", err)
+		}
+	}
+	if err := c.Refresh.Validate(); err != nil {
+		return out, fmt.Errorf("refresh: %w", err)
+	}
+	return out, out.Validate()
+}
+
+// kronOperator puts package kron between two fused kernels.
+type kronOperator struct {
+	config  kron.Config
+	cadence kron.Cadence
+	scanned *Mask
+}
+
+func (o kronOperator) plan(s scene) (*kron.Plan, error) {
+	leaves := make([]kron.Leaf, len(s.whole))
+	for i, spec := range s.whole {
+		leaves[i] = kron.Leaf{Path: spec.Path, Shape: spec.Shape}
+	}
+	if o.scanned != nil {
+		all := make([]buffers.Leaf, len(s.whole))
+		paths := make([]string, len(s.whole))
+		for i, spec := range s.whole {
+			all[i], paths[i] = buffers.Leaf{Path: spec.Path, Shape: spec.Shape, Index: i}, spec.Path
+		}
+		in, err := o.scanned.resolve(all, paths)
+		if err != nil {
+			return nil, fmt.Errorf("scanned_layers: %w", err)
+		}
+		for i := range leaves {
+			leaves[i].Scanned = in[i]
+		}
+	}
+	return kron.NewPlan(leaves, o.config)
+}
+
+func (o kronOperator) open(s scene) (operation, error) {
+	plan, err := o.plan(s)
+	if err != nil {
+		return nil, err
+	}
+	state, err := kron.NewState(s.device, plan, s.layout)
+	if err != nil {
+		return nil, err
+	}
+	return &kronOperation{o.cadence, state}, nil
+}
+
+type kronOperation struct {
+	cadence kron.Cadence
+	state   *kron.State
+}
+
+func (o *kronOperation) reuses() bool { return o.cadence.Anneal || o.cadence.Every > 1 }
+
+func (o *kronOperation) prepare(t int64) (bool, error) {
+	return !o.cadence.Refreshes(t + 1), o.state.Prepare(t + 1)
+}
+
+func (o *kronOperation) record(rec *gpu.Recording, c operatorCall) error {
+	return o.state.Record(rec, c.updates, c.flag, c.reuse)
+}
+
+func (o *kronOperation) tensors() []buffers.Tensor { return o.state.Tensors() }
+func (o *kronOperation) bytes() uint64             { return o.state.Bytes() }
+func (o *kronOperation) release()                  { o.state.Release() }
+
+func (o kronOperator) twin(s scene) (operatorTwin, error) {
+	plan, err := o.plan(s)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for i, l := range s.leaves {
+		if s.chosen[i] {
+			paths = append(paths, l.Path)
+		}
+	}
+	t, err := kron.NewTwin(plan, paths)
+	return &kronTwin{s, o.cadence, t}, err
+}
+
+type kronTwin struct {
+	scene
+	cadence kron.Cadence
+	*kron.Twin
+}
+
+func (w *kronTwin) update(t int64, u, _ [][]float64, skip bool) {
+	leaves := map[string][]float64{}
+	for i, l := range w.leaves {
+		if w.chosen[i] {
+			leaves[l.Path] = u[i]
+		}
+	}
+	if err := w.Update(t+1, leaves, !w.cadence.Refreshes(t+1), skip); err != nil {
+		panic("optim: twin: " + err.Error()) // leaves are those that the twin was made for
+	}
+}
+
+func (w *kronTwin) tensors() []buffers.Host { return w.Tensors() }
+
+// cost is that of full blocks: both factors and their squares b² each a block of b² parameters, 10 b³ multiply-adds a block of Quad
+// where every update refreshes.
+func (o kronOperator) cost() Cost {
+	b, factor := float64(o.config.BlockSize), float64(o.config.DType.Bits())/8
+	c := Cost{StateBytes: 2 * factor, FLOPs: 2 * 10 * b}
+	if o.config.Method == kron.Skew {
+		c.FLOPs = 2 * 12 * b
+	}
+	return c
+}
