@@ -48,9 +48,9 @@ type expectation struct {
 // optimizers that the format has.
 var formatOptimizers = []string{"adamw", "adafactor", "lion", "rmsprop", "muon", "mars", "quad", "skew"}
 
-// translate turns a case's config, in eformer's names, into an optimizer's parameters: types have other names, and what has no effect in
-// eformer is no parameter here.
-func translate(optimizer string, config map[string]any) {
+// translate turns the case's config, in eformer's names, into an optimizer's parameters: types have other names, null chooses nothing where
+// ours has a word for it, and what has no effect in eformer is no parameter here.
+func (o *optimizerCase) translate(config map[string]any) {
 	for key, value := range config {
 		switch value {
 		case "float32":
@@ -59,9 +59,20 @@ func translate(optimizer string, config map[string]any) {
 			config[key] = "bf16"
 		}
 	}
-	switch optimizer {
+	switch o.Optimizer {
 	case "mars":
 		delete(config, "weight_decay")
+	case "quad", "skew":
+		if config["lr_style"] == nil {
+			config["lr_style"] = "none"
+		}
+		if names, ok := config["scanned_layers"].([]any); ok {
+			scanned := map[string]bool{}
+			for _, p := range o.Params {
+				scanned[p.Name] = slices.Contains(names, any(p.Name))
+			}
+			config["scanned_layers"] = scanned
+		}
 	}
 }
 
@@ -90,7 +101,7 @@ func (o *optimizerCase) transform() (optim.Transform, bool, error) {
 			return optim.Transform{}, false, fmt.Errorf("config: %w", err)
 		}
 	}
-	translate(o.Optimizer, config)
+	o.translate(config)
 	parameters, err := json.Marshal(config)
 	if err != nil {
 		return optim.Transform{}, false, fmt.Errorf("config: %w", err)

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/buffers/prng"
+	"gputrain/gpu"
+	"gputrain/kron"
+)
+
+// kronSide and kronBlock make 64 dense blocks: one parameter of 1024x1024 in blocks of 128.
+const kronSide, kronBlock = 1024, 128
+
+// kronConfig is an engine as the optimizers make it of their defaults.
+func kronConfig(method kron.Method) kron.Config {
+	return kron.Config{
+		Method: method, BlockSize: kronBlock, MaxSizeDense: 16384, PreconditionerLR: 0.7, InitScale: 1, DType: buffers.F32,
+		NoiseScale: 1e-9, Damping: 1e-3, Rules: kron.Stable(),
+	}
+}
+
+// kronFlops is the work of one block, a multiply-add as two. A refresh is counted as its definition has it, 14 b³ multiply-adds for quad and
+// 16 for skew; symmetry and what is kept from the last refresh save a part of them. Where the factors are only applied there are 2 b³.
+func kronFlops(method kron.Method, reuse bool) float64 {
+	products := 14.
+	switch {
+	case reuse:
+		products = 2
+	case method == kron.Skew:
+		products = 16
+	}
+	return 2 * products * kronBlock * kronBlock * kronBlock
+}
+
+// benchKron reports refreshes of 64 dense blocks, and updates that apply what they have, as ratios to the square product.
+func benchKron(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
+	square := benchShapes[0]
+	rate, err := measureMatmul(ctx, dev, square)
+	if err != nil {
+		return err
+	}
+	for _, method := range []kron.Method{kron.Quad, kron.Skew} {
+		for _, reuse := range []bool{false, true} {
+			d, dispatches, err := measureKron(ctx, dev, method, reuse)
+			if err != nil {
+				return err
+			}
+			plan, err := kronPlanOfBench(method)
+			if err != nil {
+				return err
+			}
+			blocks := plan.DenseBlocks()
+			what := "refresh"
+			if reuse {
+				what = "apply"
+			}
+			gflops := float64(blocks) * kronFlops(method, reuse) / d.Seconds() / 1e9
+			f := figure{
+				Bench: fmt.Sprintf("kron %s %s, %dx%d", method, what, blocks, kronBlock), Value: gflops, Unit: "GFLOP/s",
+				Millis: d.Seconds() * 1e3, Dispatches: dispatches, Ratio: gflops / rate, Of: fmt.Sprintf("matmul %s's %.1f", square, rate),
+			}
+			if err := report(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func kronPlanOfBench(method kron.Method) (*kron.Plan, error) {
+	return kron.NewPlan([]kron.Leaf{{Path: "w", Shape: []int{kronSide, kronSide}}}, kronConfig(method))
+}
+
+// measureKron is the shortest time of one update, and its dispatches. Gradients are copied in anew for each.
+func measureKron(ctx context.Context, dev *gpu.Device, method kron.Method, reuse bool) (time.Duration, int, error) {
+	plan, err := kronPlanOfBench(method)
+	if err != nil {
+		return 0, 0, err
+	}
+	gradient := buffers.Host{Path: "w", Shape: []int{kronSide, kronSide}, Data: make([]float32, kronSide*kronSide)}
+	key := prng.NewKey(1)
+	for i := range gradient.Data {
+		gradient.Data[i] = key.Normal(uint64(i))
+	}
+	grads, err := buffers.Upload(dev, "bench.kron.grads", []buffers.Host{gradient}, buffers.F32)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer grads.Release()
+	updates, err := buffers.NewTree(dev, "bench.kron.updates", grads.Layout(), buffers.F32)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer updates.Release()
+	s, err := kron.NewState(dev, plan, updates.Layout())
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Release()
+	program := func(label string, reuse bool) (*gpu.Program, error) {
+		rec := dev.Record(label)
+		if err := buffers.Copy(rec, updates, grads); err != nil {
+			return nil, err
+		}
+		if err := s.Record(rec, updates, gpu.Range{}, reuse); err != nil {
+			return nil, err
+		}
+		return rec.Program(ctx)
+	}
+	refresh, err := program("gputrain.bench.kron.refresh", false)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer refresh.Release()
+	// A few refreshes bring the factors to where they stay.
+	for n := range int64(4) {
+		if err := s.Prepare(n + 1); err != nil {
+			return 0, 0, err
+		}
+		if err := refresh.Submit(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
+	p := refresh
+	if reuse {
+		if p, err = program("gputrain.bench.kron.apply", true); err != nil {
+			return 0, 0, err
+		}
+		defer p.Release()
+	}
+	d, err := best(ctx, dev, p, 7)
+	return d, p.Dispatches() - 1, err
+}
