@@ -33,6 +33,7 @@ var optimizers = struct {
 	"adamw":     {adamwDoc, func() Parameters { c := DefaultAdamW(); return &c }},
 	"lion":      {lionDoc, func() Parameters { c := DefaultLion(); return &c }},
 	"mars":      {marsDoc, func() Parameters { c := DefaultMars(); return &c }},
+	"muon":      {muonDoc, func() Parameters { c := DefaultMuon(); return &c }},
 	"quad":      {quadDoc, func() Parameters { c := DefaultQuad(); return &c }},
 	"skew":      {skewDoc, func() Parameters { c := DefaultSkew(); return &c }},
 	"rmsprop":   {rmspropDoc, func() Parameters { c := DefaultRMSProp(); return &c }},

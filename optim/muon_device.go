@@ -1,0 +1,228 @@
+package optim
+
+import (
+	"fmt"
+	"maps"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+// orthogonalState is orthogonal at work: for each chunk its matrices are gathered from the update to stacks, measured, stepped and
+// scattered back. It has no state of its own; buffers are shared by all chunks.
+type orthogonalState struct {
+	orthogonal
+	device *gpu.Device
+	chunks []muonChunk
+	tables [][][]*gpu.Buffer // by chunk, tile and slab; nil where there is nothing to move
+	// stacks of tiles: the momentum, and two sets that steps go between; without Adaptive the first is one of the two.
+	stacks [3][]*gpu.Buffer
+	grams  [2][]*gpu.Buffer // of tiles on and above the diagonal: A, and b A + c A²
+	sums   [2]*gpu.Buffer   // that products of several tiles go between
+	scales [3]*gpu.Buffer   // of a matrix, in the first step: (s², 1), (s, a s), (s, 1) with s = 1/(|M| + eps)
+
+	partial, factors *gpu.Buffer // sums of products of elements; <M, X> of a matrix
+	all              []*gpu.Buffer
+}
+
+func (o orthogonal) open(s scene) (operation, error) {
+	if err := s.matrices(); err != nil {
+		return nil, err
+	}
+	w := &orthogonalState{orthogonal: o, device: s.device, chunks: muonChunks(s, s.device.Limits())}
+	if err := w.allocate(); err != nil {
+		w.release()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *orthogonalState) allocate() error {
+	var failed error
+	buffer := func(name string, n int) *gpu.Buffer {
+		if failed != nil {
+			return nil
+		}
+		var b *gpu.Buffer
+		if b, failed = w.device.NewBuffer("gputrain.optim.muon."+name, 4*uint64(n)); failed == nil {
+			w.all = append(w.all, b)
+		}
+		return b
+	}
+	buffersOf := func(name string, sizes []int) (out []*gpu.Buffer) {
+		for _, n := range sizes {
+			out = append(out, buffer(name, n))
+		}
+		return out
+	}
+	var stacks, grams []int // sizes, by tile
+	largest := func(sizes []int, count, n int) []int {
+		for i := range count {
+			if i == len(sizes) {
+				sizes = append(sizes, 0)
+			}
+			sizes[i] = max(sizes[i], n)
+		}
+		return sizes
+	}
+	sum, partial, count := 0, 0, 0
+	for _, c := range w.chunks {
+		stacks = largest(stacks, c.down*c.across, c.stackSize())
+		grams = largest(grams, c.down*(c.down+1)/2, c.gramSize())
+		if c.down*c.across > 1 {
+			sum = max(sum, c.stackSize(), c.gramSize())
+		}
+		partial, count = max(partial, c.down*c.across*c.count*c.groups()*lanes), max(count, c.count)
+		var tables [][]*gpu.Buffer
+		for _, slabs := range c.moves {
+			row := make([]*gpu.Buffer, len(slabs))
+			for slab, runs := range slabs {
+				if len(runs) > 0 {
+					if row[slab] = buffer("moves", len(runs)); failed == nil {
+						failed = w.device.Write(row[slab].All(), words(runs...))
+					}
+				}
+			}
+			tables = append(tables, row)
+		}
+		w.tables = append(w.tables, tables)
+	}
+	w.stacks = [3][]*gpu.Buffer{buffersOf("stack", stacks), buffersOf("stack", stacks), nil}
+	w.stacks[2] = w.stacks[0]
+	if w.Adaptive {
+		w.stacks[2] = buffersOf("stack", stacks)
+	}
+	w.grams = [2][]*gpu.Buffer{buffersOf("gram", grams), buffersOf("gram", grams)}
+	w.sums = [2]*gpu.Buffer{buffer("sum", sum), buffer("sum", sum)}
+	w.scales = [3]*gpu.Buffer{buffer("scales", 2*count), buffer("scales", 2*count), buffer("scales", 2*count)}
+	w.partial, w.factors = buffer("partial", partial), buffer("factors", count)
+	return failed
+}
+
+func (w *orthogonalState) reuses() bool                { return false }
+func (w *orthogonalState) prepare(int64) (bool, error) { return false, nil }
+
+func (w *orthogonalState) record(rec *gpu.Recording, c operatorCall) error {
+	for i, chunk := range w.chunks {
+		if chunk.padded {
+			for _, b := range w.stacks[0][:chunk.down*chunk.across] {
+				rec.Zero(b.Range(0, 4*uint64(chunk.stackSize())))
+			}
+		}
+		if err := w.recordMoves(rec, i, "gather", c.updates, w.stacks[0]); err != nil {
+			return err
+		}
+		if err := w.recordDots(rec, chunk, w.stacks[0], true); err != nil {
+			return err
+		}
+		from := w.stacks[0]
+		for step := range w.Steps {
+			to := w.stacks[1+step%2]
+			if err := w.recordStep(rec, chunk, from, to, step == 0); err != nil {
+				return err
+			}
+			from = to
+		}
+		if w.Adaptive {
+			if err := w.recordDots(rec, chunk, from, false); err != nil {
+				return err
+			}
+		}
+		if err := w.recordMoves(rec, i, "scatter", c.updates, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// muonKernel specialises shaders/optim_muon_<name>.wgsl, which binds params and what follows.
+func muonKernel(name, label string, flags map[string]bool, constants map[string]string, bindings ...gpu.Binding) (*gpu.Kernel, error) {
+	all := map[string]string{"LANES": fmt.Sprint(lanes)}
+	maps.Copy(all, constants)
+	source, err := shaders.Source("optim_muon_"+name+".wgsl", shaders.Variant{Flags: flags, Constants: all})
+	if err != nil {
+		return nil, fmt.Errorf("optim: muon: %w", err)
+	}
+	return &gpu.Kernel{
+		Label: "gputrain.optim.muon_" + label, Source: source, Workgroup: [3]int{lanes, 1, 1},
+		Bindings: append([]gpu.Binding{{Name: "params", Access: gpu.Uniform}}, bindings...),
+	}, nil
+}
+
+// recordMoves records "gather", from the update to stacks, or "scatter", back.
+func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string, updates *buffers.Tree, stacks []*gpu.Buffer) error {
+	gather := name == "gather"
+	access := map[bool]gpu.Access{true: gpu.Read, false: gpu.ReadWrite}
+	bindings := []gpu.Binding{{Name: "table", Access: gpu.Read}, {Name: "update", Access: access[gather]}, {Name: "stack", Access: access[!gather]}}
+	adaptive := !gather && w.Adaptive
+	if adaptive {
+		bindings = append(bindings, gpu.Binding{Name: "factors", Access: gpu.Read})
+	}
+	k, err := muonKernel("move", name, map[string]bool{"GATHER": gather, "ADAPTIVE": adaptive}, nil, bindings...)
+	if err != nil {
+		return err
+	}
+	c := w.chunks[chunk]
+	for tile, slabs := range w.tables[chunk] {
+		for slab, table := range slabs {
+			if table == nil {
+				continue
+			}
+			runs := uint64(len(c.moves[tile][slab]) / moveWords)
+			bind := []gpu.Range{table.All(), updates.Slab(slab), stacks[tile].All()}
+			if adaptive {
+				bind = append(bind, w.factors.All())
+			}
+			rec.Dispatch(k, gpu.Linear(runs, 1, w.device.Limits()), words(uint32(runs), uint32(c.height*c.width)), bind...)
+		}
+	}
+	return nil
+}
+
+// recordDots records, for each matrix of a chunk, the product of all elements with those of the momentum: for the norm of the momentum
+// to the scales of the first step, else to the factors.
+func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gpu.Buffer, norm bool) error {
+	dots, err := muonKernel("dots", "dots", nil, map[string]string{"STEPS": fmt.Sprint(dotSteps)},
+		gpu.Binding{Name: "a", Access: gpu.Read}, gpu.Binding{Name: "b", Access: gpu.Read}, gpu.Binding{Name: "partial", Access: gpu.ReadWrite})
+	if err != nil {
+		return err
+	}
+	groups := uint32(c.groups() * c.count)
+	for tile := range c.down * c.across { // of several tiles there is one matrix: its sums lie one after the other
+		params := words(uint32(c.height*c.width/4), uint32(c.groups()), groups, uint32(tile)*groups)
+		rec.Dispatch(dots, gpu.Linear(uint64(groups), 1, w.device.Limits()), params, w.stacks[0][tile].All(), with[tile].All(), w.partial.All())
+	}
+	bindings := []gpu.Binding{{Name: "partial", Access: gpu.Read}, {Name: "factors", Access: gpu.ReadWrite}}
+	bind := []gpu.Range{w.partial.All(), w.factors.All()}
+	if norm {
+		bindings = []gpu.Binding{
+			{Name: "partial", Access: gpu.Read}, {Name: "grams", Access: gpu.ReadWrite}, {Name: "steps", Access: gpu.ReadWrite}, {Name: "sums", Access: gpu.ReadWrite},
+		}
+		bind = []gpu.Range{w.partial.All(), w.scales[0].All(), w.scales[1].All(), w.scales[2].All()}
+	}
+	total, err := muonKernel("total", "total", map[string]bool{"NORM": norm}, nil, bindings...)
+	if err != nil {
+		return err
+	}
+	params := words(uint32(c.down*c.across*c.groups()*lanes), uint32(c.count), math.Float32bits(float32(w.Eps)), math.Float32bits(float32(w.Coefficients[0])))
+	rec.Dispatch(total, gpu.Linear(uint64(c.count), 1, w.device.Limits()), params, bind...)
+	return nil
+}
+
+func (w *orthogonalState) tensors() []buffers.Tensor { return nil }
+
+func (w *orthogonalState) bytes() uint64 {
+	n := uint64(0)
+	for _, b := range w.all {
+		n += b.Bytes()
+	}
+	return n
+}
+
+func (w *orthogonalState) release() {
+	for _, b := range w.all {
+		b.Release()
+	}
+}

@@ -1,0 +1,106 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+
+	"gputrain/buffers"
+)
+
+// MuonOptions are the parameters of ScaleByMuon. A ConsistentRMS of 0 is off.
+type MuonOptions struct {
+	Coefficients       [3]float64 // a, b, c
+	Steps              int
+	Beta, Eps          float64
+	MuDType            buffers.DType
+	Nesterov, Adaptive bool
+	ConsistentRMS      float64
+	Numerics           Numerics
+}
+
+// ScaleByMuon is optax.contrib.scale_by_muon and scale_by_shape, for leaves of two dimensions only; Route sends it those. With n the number
+// of this update, from 1:
+//
+//	mu <- (1-beta) u + beta mu
+//	M  =  mu/(1-betaⁿ)                     nesterov: beta mu/(1-betaⁿ⁺¹) + (1-beta) u/(1-betaⁿ)
+//	X  =  M / (|M| + eps)                  Frobenius norm; transposed where M has more rows than columns
+//	X  <- a X + (b A + c A²) X             A = X Xᵀ; Steps times
+//	X  <- <M, X> X                         adaptive
+//	u  <- X sqrt(max(1, columns/rows))     consistent RMS: X consistent_rms sqrt(max(rows, columns))
+//
+// mu is rounded to MuDType only after its use: stochastically in Stable; in EFormer to nearest even, and beta and its product with mu are
+// rounded as well. The shape's factor takes rows for inputs and columns for outputs. State: "mu".
+func ScaleByMuon(o MuonOptions) Transform {
+	const name = "scale_by_muon"
+	if err := o.validate(); err != nil {
+		return failed(name, "%w", err)
+	}
+	t := Chain(o.momentum(), single(element{name: "orthogonalize", operator: orthogonal{o}}), o.shape())
+	t.name = name
+	return t
+}
+
+func (o MuonOptions) validate() error {
+	for _, x := range o.Coefficients {
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return fmt.Errorf("ns_coeffs: found %v, wanted finite numbers", o.Coefficients)
+		}
+	}
+	if o.Steps < 1 || o.Steps > 100 {
+		return fmt.Errorf("ns_steps: found %d, wanted 1 to 100", o.Steps)
+	}
+	if !(o.Eps >= 1e-15) || math.IsInf(o.Eps, 0) {
+		return fmt.Errorf("eps: found %g, wanted 1e-15 or more: a momentum of zero is divided by it", o.Eps)
+	}
+	return firstError(decayRate("beta", o.Beta), notNegative("consistent_rms", o.ConsistentRMS), momentDType("mu_dtype", o.MuDType))
+}
+
+// momentum is the element before the operator.
+func (o MuonOptions) momentum() Transform {
+	correction := func(ahead int64) func(int64) float64 {
+		return func(t int64) float64 { return 1 - math.Pow(o.Beta, float64(t+1+ahead)) }
+	}
+	mu := moment("mu", o.MuDType, "beta", o.Beta, o.Numerics)
+	e := element{
+		name: "momentum", slots: []slot{mu.slot}, flops: 4,
+		scalars: []scalar{fixed("beta", mu.keep), fixed("rest", 1-o.Beta), {"correction", correction(0)}},
+		wgsl:    "$mu = $rest * u + " + mu.product + ";\nu = $mu / $correction;",
+	}
+	if o.Nesterov {
+		e.flops = 8
+		e.scalars = append(e.scalars, fixed("exact", o.Beta), scalar{"correction_ahead", correction(1)})
+		e.wgsl = "$mu = $rest * u + " + mu.product + ";\nu = $exact * ($mu / $correction_ahead) + $rest * (u / $correction);"
+	}
+	e.twin = func(c *cell) {
+		s, g := c.scalars, c.u
+		c.slots[0] = s[1]*g + mu.shrink(s[0]*c.slots[0])
+		c.u = c.slots[0] / s[2]
+		if o.Nesterov {
+			c.u = s[3]*c.slots[0]/s[4] + s[1]*g/s[2]
+		}
+	}
+	return single(e)
+}
+
+// shape is the element behind the operator.
+func (o MuonOptions) shape() Transform {
+	return single(element{
+		name: "scale_by_shape", flops: 1,
+		columns: []column{{"factor", func(leaves []buffers.Leaf, _ []string) ([]float32, error) {
+			factors := make([]float32, len(leaves))
+			for i, l := range leaves {
+				if len(l.Shape) != 2 || l.Elements() == 0 {
+					continue
+				}
+				rows, cols := float64(l.Shape[0]), float64(l.Shape[1])
+				factors[i] = float32(math.Sqrt(max(1, cols/rows)))
+				if o.ConsistentRMS > 0 {
+					factors[i] = float32(o.ConsistentRMS * math.Sqrt(max(rows, cols)))
+				}
+			}
+			return factors, nil
+		}}},
+		wgsl: "u = u * $factor;",
+		twin: func(c *cell) { c.u *= c.columns[0] },
+	})
+}

@@ -1,0 +1,112 @@
+package optim
+
+import (
+	"cmp"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
+
+// A muonChunk is matrices of one shape that are stepped together, rows not above cols: a leaf with more rows than columns is in it
+// transposed. A matrix is cut into down*across tiles, each with its own stack of all count matrices: one tile, but for a matrix that is
+// larger than a binding.
+type muonChunk struct {
+	rows, cols, count int
+	down, across      int
+	height, width     int          // of a tile, multiples of four; what sticks out is zero
+	padded            bool         // something does
+	moves             [][][]uint32 // by tile, row by row, and by slab: runs of elements of leaves; see Run in optim_muon_move.wgsl
+}
+
+const (
+	moveElements = 1024     // of a run
+	moveWords    = 8        // of a run in its table
+	chunkBytes   = 64 << 20 // that the stack of more than one matrix keeps within
+)
+
+// muonChunks deals the chosen leaves out to chunks, by shape and then by their order.
+func muonChunks(s scene, limits gpu.Limits) []muonChunk {
+	room := int(min(limits.BindingBytes, limits.BufferBytes, 1<<33) / 4)
+	var leaves []buffers.Leaf
+	for i, l := range s.leaves {
+		if s.chosen[i] && l.Elements() > 0 {
+			leaves = append(leaves, l)
+		}
+	}
+	slices.SortStableFunc(leaves, func(a, b buffers.Leaf) int {
+		x, y := newMuonChunk(a, room), newMuonChunk(b, room)
+		return cmp.Or(x.rows-y.rows, x.cols-y.cols)
+	})
+	var chunks []muonChunk
+	for _, l := range leaves {
+		c := newMuonChunk(l, room)
+		most := max(1, min(room, chunkBytes/4)/(c.rows*c.cols))
+		if n := len(chunks) - 1; n < 0 || chunks[n].rows != c.rows || chunks[n].cols != c.cols || chunks[n].count == most {
+			for range c.down * c.across {
+				c.moves = append(c.moves, make([][]uint32, len(s.layout.Slabs())))
+			}
+			chunks = append(chunks, c)
+		}
+		chunks[len(chunks)-1].add(l)
+	}
+	return chunks
+}
+
+// newMuonChunk is the shape of a chunk for a leaf; room is what a binding holds.
+func newMuonChunk(l buffers.Leaf, room int) muonChunk {
+	a, b := roundUp4(l.Shape[0]), roundUp4(l.Shape[1])
+	c := muonChunk{rows: min(a, b), cols: max(a, b), down: 1, across: 1}
+	c.height, c.width = c.rows, c.cols
+	if c.rows*c.cols <= room {
+		return c
+	}
+	side := 4 // the largest square that fits
+	for (side+4)*(side+4) <= room {
+		side += 4
+	}
+	c.down = (c.rows + side - 1) / side
+	c.height = roundUp4((c.rows + c.down - 1) / c.down)
+	widest := room / c.height / 4 * 4
+	c.across = (c.cols + widest - 1) / widest
+	c.width = roundUp4((c.cols + c.across - 1) / c.across)
+	return c
+}
+
+// add makes a leaf the next matrix.
+func (c *muonChunk) add(l buffers.Leaf) {
+	rows, cols := l.Shape[0], l.Shape[1]
+	transposed := rows > cols
+	c.padded = c.padded || rows*cols != c.down*c.across*c.height*c.width
+	for tile, slabs := range c.moves {
+		top, left := tile/c.across*c.height, tile%c.across*c.width
+		high, wide, down, across := c.height, c.width, c.width, 1
+		if transposed { // element (i, j) of the tile's part of the leaf is at down*i + across*j
+			top, left, high, wide, down, across = left, top, wide, high, 1, c.width
+		}
+		high, wide = min(high, rows-top), min(wide, cols-left)
+		for _, p := range l.Parts {
+			from, to := max(top, p.Row), min(top+high, p.Row+p.Rows)
+			for at := 0; at < (to-from)*wide; at += moveElements {
+				slabs[p.Slab] = append(slabs[p.Slab],
+					uint32(p.Offset+(from-p.Row)*cols+left), uint32(cols), uint32(wide), uint32(at), uint32(min(moveElements, (to-from)*wide-at)),
+					uint32(c.count*c.height*c.width+(from-top)*down), uint32(down), uint32(across))
+			}
+		}
+	}
+	c.count++
+}
+
+// tile is the place of tile (i, j) among the moves; triangle that of block (i, j), i not above j, of a symmetric matrix of tiles.
+func (c muonChunk) tile(i, j int) int     { return i*c.across + j }
+func (c muonChunk) triangle(i, j int) int { return j*(j+1)/2 + i }
+
+// stackSize, gramSize and groups are numbers of elements, and the workgroups that a product of all elements of a tile takes.
+func (c muonChunk) stackSize() int { return c.count * c.height * c.width }
+func (c muonChunk) gramSize() int  { return c.count * c.height * c.height }
+func (c muonChunk) groups() int {
+	const each = 4 * lanes * dotSteps
+	return (c.height*c.width + each - 1) / each
+}
+
+const dotSteps = 32 // vec4s that an invocation multiplies

@@ -1,0 +1,27 @@
+// Partial sums of the products of all elements of two matrices, for each pair of two stacks. Twin: (*optim.orthogonalTwin).step.
+struct Params {
+    vecs: u32,   // of a matrix, four elements each
+    groups: u32, // workgroups a matrix
+    total: u32,  // workgroups
+    base: u32,   // of theirs in partial
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read_write> partial: array<f32>; // one an invocation
+
+@compute @workgroup_size({{LANES}})
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let group = workgroup.y * workgroups.x + workgroup.x;
+    if (group >= params.total) { return; }
+    let matrix = group / params.groups;
+    let first = (group - matrix * params.groups) * {{STEPS}}u * {{LANES}}u + lane;
+    var sum = vec4<f32>(0.0);
+    for (var step = 0u; step < {{STEPS}}u; step++) {
+        let i = first + step * {{LANES}}u;
+        if (i < params.vecs) { sum += a[matrix * params.vecs + i] * b[matrix * params.vecs + i]; }
+    }
+    partial[(params.base + group) * {{LANES}}u + lane] = (sum.x + sum.y) + (sum.z + sum.w);
+}
