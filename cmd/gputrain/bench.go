@@ -142,7 +142,7 @@ func (c *benchCmd) print(f figure) error {
 	if c.JSON {
 		return json.NewEncoder(os.Stdout).Encode(f)
 	}
-	line := fmt.Sprintf("  %-26s %9.1f %s", f.Bench, f.Value, f.Unit)
+	line := fmt.Sprintf("  %-34s %9.1f %s", f.Bench, f.Value, f.Unit)
 	if f.Millis > 0 {
 		line += fmt.Sprintf(", %.1f ms", f.Millis)
 	}

@@ -26,6 +26,7 @@ type trainVariant struct {
 
 // trainFigure is a training step, the median of many.
 type trainFigure struct {
+	Name            string
 	TokensPerSecond float64
 	Millis          float64
 	Dispatches      int
@@ -117,11 +118,13 @@ func measureTraining(ctx context.Context, dev *gpu.Device, variants []trainVaria
 		}
 	}
 	var figures []trainFigure
-	for _, s := range all {
+	for i, s := range all {
 		if _, err := s.state.Drain(ctx); err != nil {
 			return nil, err
 		}
-		figures = append(figures, s.figure())
+		f := s.figure()
+		f.Name = variants[i].name
+		figures = append(figures, f)
 	}
 	return figures, nil
 }
@@ -132,16 +135,15 @@ const torchBatch, largeBatch = 8, 64
 // benchTraining reports the training step with AdamW, as a ratio to PyTorch's on the processor of this machine where Python has it, and with
 // other optimizers as ratios to that.
 func benchTraining(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
-	variants := trainVariants()
 	for _, size := range []struct{ batch, warm, steps int }{{torchBatch, 3, 15}, {largeBatch, 2, 3}} {
-		figures, err := measureTraining(ctx, dev, variants, size.batch, size.warm, size.steps)
+		figures, err := measureTraining(ctx, dev, trainVariants, size.batch, size.warm, size.steps)
 		if err != nil {
 			return err
 		}
-		tokens := fmt.Sprintf(", %d tokens", size.batch*runfile.New().Model.Context)
+		figures = append(figures, annealed(figures[1], figures[2]))
 		for i, f := range figures {
 			line := figure{
-				Bench: "train " + variants[i].name + tokens, Value: f.TokensPerSecond, Unit: "tokens/s", Millis: f.Millis, Dispatches: f.Dispatches, Bytes: f.Bytes,
+				Bench: fmt.Sprintf("train %s, %d tokens", f.Name, size.batch*runfile.New().Model.Context), Value: f.TokensPerSecond, Unit: "tokens/s", Millis: f.Millis, Dispatches: f.Dispatches, Bytes: f.Bytes,
 			}
 			switch {
 			case i > 0:
@@ -163,9 +165,22 @@ func benchTraining(ctx context.Context, dev *gpu.Device, report func(figure) err
 	return nil
 }
 
-// trainVariants are AdamW, which the others are held to, and what costs more than memory.
-func trainVariants() []trainVariant {
-	return []trainVariant{{name: "adamw", optimizer: "adamw"}}
+// trainVariants are AdamW, which the others are held to, and Quad: with a refresh in every update, and with none in the steps that are timed.
+var trainVariants = []trainVariant{
+	{name: "adamw", optimizer: "adamw"},
+	{name: "quad", optimizer: "quad", parameters: `{"refresh": {"every": 1}}`},
+	{name: "quad applied", optimizer: "quad", parameters: `{"refresh": {"every": 1000000}}`},
+}
+
+// refreshed is the share of updates that refresh where Quad's cadence is annealed, once it has settled (kron.DefaultCadence).
+const refreshed = 0.03
+
+// annealed is what a step takes on average where that share of the updates refreshes.
+func annealed(each, none trainFigure) trainFigure {
+	mix := func(a, b float64) float64 { return refreshed*a + (1-refreshed)*b }
+	f := trainFigure{Name: fmt.Sprintf("quad %.0f %%", 100*refreshed), Millis: mix(each.Millis, none.Millis), Dispatches: none.Dispatches, Bytes: none.Bytes}
+	f.TokensPerSecond = each.TokensPerSecond * each.Millis / f.Millis
+	return f
 }
 
 //go:embed torch_gpt.py
