@@ -25,12 +25,13 @@ func (p patch) appended(w wordList) wordList {
 		p.draw, p.drawLong, p.drawDense, p.block, p.kind, p.stack, p.leaf, p.q)
 }
 
-// stripShares is the workgroups of a strip for one slab: Share in shared/kron_strip.wgsl. Patches of a block that have elements of the same
-// four are in different ones, by order.
+// stripShares is the workgroups of a strip for one slab: Share in shared/kron_strip.wgsl. Two patches of a block may have elements of the
+// same four, where a slab holds fewer than four rows; they are in different slabs then, as what is left of a slab has no room for the
+// next part.
 type stripShares struct {
-	slab, order int
-	items       [][3]uint32
-	table       *gpu.Buffer
+	slab  int
+	items [][3]uint32
+	table *gpu.Buffer
 }
 
 const shareFours = 256 // as in shared/kron_strip.wgsl
@@ -59,11 +60,7 @@ func (b *oneBatch) cut(d *diagonals, capacity int, squares uint32) uint32 {
 					continue
 				}
 				q.at += uint32(i * strip.rows * b.width / 4)
-				order := 0
-				if q.begin%4 != 0 {
-					order = k
-				}
-				squares = strip.share(p.Slab, order, uint32(len(b.patches)), q, squares)
+				squares = strip.share(p.Slab, uint32(len(b.patches)), q, squares)
 				b.patches = append(b.patches, s.named(d, q))
 			}
 		}
@@ -121,11 +118,11 @@ func (s *oneSide) named(d *diagonals, p patch) patch {
 }
 
 // share adds the workgroups of a patch.
-func (s *oneStrip) share(slab, order int, number uint32, p patch, squares uint32) uint32 {
-	i := slices.IndexFunc(s.shares, func(g *stripShares) bool { return g.slab == slab && g.order == order })
+func (s *oneStrip) share(slab int, number uint32, p patch, squares uint32) uint32 {
+	i := slices.IndexFunc(s.shares, func(g *stripShares) bool { return g.slab == slab })
 	if i < 0 {
 		i = len(s.shares)
-		s.shares = append(s.shares, &stripShares{slab: slab, order: order})
+		s.shares = append(s.shares, &stripShares{slab: slab})
 	}
 	across := (p.fill+3)/4 - p.begin/4
 	for first := uint32(0); first < across*p.rows; first += shareFours {

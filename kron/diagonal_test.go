@@ -1,6 +1,7 @@
 package kron
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/prng"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
@@ -46,6 +48,7 @@ var pathCases = []struct {
 		{Path: "h.right", Shape: []int{11, 45}},
 		{Path: "i.right", Shape: []int{2, 5, 70}, Scanned: true},
 		{Path: "j.right", Shape: []int{4, 2, 2, 23}},
+		{Path: "k.right", Shape: []int{3, 17}},
 		{Path: "h.dense", Shape: []int{3, 5}},
 		{Path: "l.none", Shape: []int{0, 40}},
 		{Path: "m.elsewhere", Shape: []int{19, 20}},
@@ -154,7 +157,7 @@ func TestPathsOfLeavesInParts(t *testing.T) {
 				leaves := []Leaf{
 					{Path: "a", Shape: []int{3001, 13}}, // several parts, and strips
 					{Path: "b", Shape: []int{15, 3001}}, // four rows in a slab
-					{Path: "c", Shape: []int{3, 5003}},  // two rows in a slab
+					{Path: "c", Shape: []int{7, 5003}},  // two rows in a slab
 					{Path: "d", Shape: []int{9, 70, 6}, Scanned: true},
 				}
 				r := newPathRig(t, dev, newDiagonals, config, leaves, nil)
@@ -183,17 +186,20 @@ func TestPathsKeepTheirState(t *testing.T) {
 		before := r.raw()
 		broken := r.gradients(random)
 		for _, h := range broken {
-			if len(h.Data) > 0 {
-				h.Data[len(h.Data)/2] = float32(math.NaN())
+			for k := range h.Data {
+				h.Data[k] = float32(math.NaN())
 			}
 		}
 		r.update(broken, false, true)
 		assert.Equal(t, before, r.raw(), "flag")
+		got, want := r.update(r.gradients(random), false, false)
+		near(t, "after the flag", got, want, 0.02) // as nothing of it is left in any scratch
+		near(t, "after the flag", r.state(), r.twin.Tensors(), 0.02)
+		before = r.raw()
 		r.update(r.gradients(random), true, false)
 		assert.Equal(t, before, r.raw(), "reuse")
 		r.update(r.gradients(random), false, false)
 		assert.NotEqual(t, before, r.raw())
-		near(t, "after the flag", r.state(), r.twin.Tensors(), 0.02)
 	})
 }
 
@@ -249,10 +255,10 @@ func TestPathsLeaveDeadBlocks(t *testing.T) {
 	})
 }
 
-// Without noise a parameter that never has a gradient would leave the range of f32 in about 75 updates.
+// Without noise the factor of a parameter that never has a gradient grows by 1.8 in each update, and leaves the range of f32.
 func TestFactorsStayFinite(t *testing.T) {
 	config := configs()["quad f32 eformer"]
-	config.NoiseScale = 0
+	config.NoiseScale, config.InitScale = 0, 1e16
 	eachPath(t, map[string]Config{"no noise": config}, func(t *testing.T, r *pathRig) {
 		grads := r.gradients(rand.New(rand.NewPCG(9, 10)))
 		alive := grads[0].Data[0]
@@ -274,5 +280,82 @@ func TestFactorsStayFinite(t *testing.T) {
 		run(90)
 		grads[0].Data[0] = alive
 		run(3)
+	})
+}
+
+// The dense sides draw with k1 of their blocks, Skew with its two halves.
+func TestKeysOfDenseSides(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		for name, config := range some("quad f32 eformer", "skew f32 stable") {
+			t.Run(name, func(t *testing.T) {
+				leaves := []Leaf{{Path: "a", Shape: []int{4, 30}}, {Path: "b", Shape: []int{2, 30, 5}, Scanned: true}}
+				r := newPathRig(t, dev, newDiagonals, config, leaves, nil)
+				r.update(r.gradients(rand.New(rand.NewPCG(1, 1))), false, false)
+				read := func(b *gpu.Buffer) []uint32 {
+					raw := make([]byte, b.Bytes())
+					require.NoError(t, dev.Read(t.Context(), raw, b.All()))
+					var out []uint32
+					for ; len(raw) > 0; raw = raw[4:] {
+						out = append(out, binary.LittleEndian.Uint32(raw))
+					}
+					return out
+				}
+				// The batch of the scanned leaf is the last one.
+				one := r.path.(*diagonalPath).one
+				var bounds, turns []uint32
+				for i := range 2 {
+					key := prng.NewKey(44).FoldIn(1)
+					if config.Rules.IndependentNoise {
+						key = key.FoldIn(1)
+					}
+					key = key.Split(2)[i].Split(2)[0]
+					if config.Method == Skew {
+						halves := key.Split(2)
+						key, turns = halves[0], append(turns, halves[1][:]...)
+					}
+					bounds = append(bounds, key[:]...)
+				}
+				assert.Equal(t, bounds, read(one.scratch.boundKeys))
+				if config.Method == Skew {
+					assert.Equal(t, turns, read(one.scratch.turnKeys))
+				}
+			})
+		}
+	})
+}
+
+// The number of dispatches is that of kinds, slabs and shapes, whatever the number of leaves; plans on a dry device are those of a real one.
+func TestDispatchesOfManyLeaves(t *testing.T) {
+	for name, config := range configs() {
+		t.Run(name, func(t *testing.T) {
+			dispatches := func(layers int) (vectors, diagonals int) {
+				var leaves []Leaf
+				for i := range layers {
+					for k, shape := range [][]int{{33}, {7}, {40, 37}, {50, 13}, {11, 45}} {
+						leaves = append(leaves, Leaf{Path: fmt.Sprintf("%02d.%d", i, k), Shape: shape})
+					}
+				}
+				r := newPathRig(t, gpu.Dry(gpu.Limits{}), newVectors, config, leaves, nil)
+				vectors = r.program(false).Dispatches()
+				r = newPathRig(t, gpu.Dry(gpu.Limits{}), newDiagonals, config, leaves, nil)
+				return vectors, r.program(false).Dispatches()
+			}
+			v1, d1 := dispatches(1)
+			v, d := dispatches(40)
+			assert.Equal(t, []int{v1, d1}, []int{v, d})
+			want := 4 // T, L, q, u
+			if config.Rules.RelativeDamping {
+				want += 2
+			}
+			assert.Equal(t, want, v)
+		})
+	}
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		for _, c := range pathCases {
+			dry := newPathRig(t, gpu.Dry(dev.Limits()), c.make, configs()["skew bf16 stable"], c.leaves, nil)
+			there := newPathRig(t, dev, c.make, configs()["skew bf16 stable"], c.leaves, nil)
+			assert.Equal(t, there.path.bytes(), dry.path.bytes())
+			assert.Equal(t, there.program(false).Dispatches(), dry.program(false).Dispatches())
+		}
 	})
 }
