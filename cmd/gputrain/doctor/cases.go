@@ -35,32 +35,14 @@ func Cases() (map[string]fs.FS, error) {
 }
 
 // Result is how a case went. MaxError and Tolerance are those of the element that came nearest to its tolerance, or
-// passed it by most: Worst. An unsupported case has neither passed nor failed.
+// passed it by most: Worst.
 type Result struct {
-	Case, Adapter       string
-	Pass                bool
-	MaxError, Tolerance float64
-	Worst               string
-	Unsupported         bool
-}
-
-// MarshalJSON leaves out what an unsupported case does not have.
-func (r Result) MarshalJSON() ([]byte, error) {
-	if r.Unsupported {
-		return json.Marshal(struct {
-			Case        string `json:"case"`
-			Adapter     string `json:"adapter"`
-			Unsupported bool   `json:"unsupported"`
-		}{r.Case, r.Adapter, true})
-	}
-	return json.Marshal(struct {
-		Case      string  `json:"case"`
-		Adapter   string  `json:"adapter"`
-		Pass      bool    `json:"pass"`
-		MaxError  float64 `json:"max_error"`
-		Tolerance float64 `json:"tolerance"`
-		Worst     string  `json:"worst"`
-	}{r.Case, r.Adapter, r.Pass, r.MaxError, r.Tolerance, r.Worst})
+	Case      string  `json:"case"`
+	Adapter   string  `json:"adapter"`
+	Pass      bool    `json:"pass"`
+	MaxError  float64 `json:"max_error"`
+	Tolerance float64 `json:"tolerance"`
+	Worst     string  `json:"worst"`
 }
 
 // header is what every case.json has.
@@ -73,8 +55,7 @@ type header struct {
 // kinds that the format has.
 var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model"}
 
-// RunCase runs the case in dir on dev. A kind or optimizer that the format has and this program has not is reported as
-// unsupported; an unknown one, another format version or a damaged case is an error.
+// RunCase runs the case in dir on dev. An unknown kind or optimizer, another format version or a damaged case is an error.
 func RunCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (Result, error) {
 	c, err := loadCase(dir)
 	if err != nil {
@@ -95,16 +76,9 @@ func RunCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (Result, error) {
 		seen, err = runUnit(ctx, dev, c)
 	case "model":
 		seen, err = runModel(ctx, dev, c, dir)
-	default:
-		r.Unsupported = true
-		return r, nil
 	}
 	if err != nil {
 		return Result{}, fmt.Errorf("doctor: case %s: %w", c.Name, err)
-	}
-	if seen == nil {
-		r.Unsupported = true
-		return r, nil
 	}
 	r.Pass, r.MaxError, r.Tolerance, r.Worst = seen.result()
 	return r, nil

@@ -42,14 +42,14 @@ type modelRun interface {
 	params() ([]buffers.Host, error)
 }
 
-// runModel trains the model of a case on the device; nil where its optimizer is not there yet.
+// runModel trains the model of a case on the device.
 func runModel(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
 	m, err := loadModel(c, dir)
 	if err != nil {
 		return nil, err
 	}
 	run, err := newDeviceModel(ctx, dev, m)
-	if err != nil || run == nil {
+	if err != nil {
 		return nil, err
 	}
 	defer run.release()

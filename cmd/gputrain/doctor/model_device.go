@@ -20,10 +20,9 @@ type deviceModel struct {
 	backward      *gpu.Program
 }
 
-// newDeviceModel is nil where there is no such optimizer yet.
 func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*deviceModel, error) {
-	tx, supported, err := m.transform()
-	if err != nil || !supported {
+	tx, err := m.transform()
+	if err != nil {
 		return nil, err
 	}
 	run, err := newDeviceRun(ctx, dev, tx, m.initial)

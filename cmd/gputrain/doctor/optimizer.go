@@ -76,14 +76,11 @@ func (o *optimizerCase) translate(config map[string]any) {
 	}
 }
 
-// transform builds the optimizer of the case; false where there is none of that name yet.
-func (o *optimizerCase) transform() (optim.Transform, bool, error) {
+// transform builds the optimizer of the case.
+func (o *optimizerCase) transform() (optim.Transform, error) {
 	if !slices.Contains(formatOptimizers, o.Optimizer) {
-		return optim.Transform{}, false, fmt.Errorf("optimizer %q, want one of %s%s", o.Optimizer,
+		return optim.Transform{}, fmt.Errorf("optimizer %q, want one of %s%s", o.Optimizer,
 			strings.Join(formatOptimizers, ", "), suggest.DidYouMean(o.Optimizer, formatOptimizers))
-	}
-	if !slices.Contains(optim.Names(), o.Optimizer) {
-		return optim.Transform{}, false, nil
 	}
 	options := optim.Options{
 		Schedule: o.Schedule, ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay,
@@ -98,26 +95,25 @@ func (o *optimizerCase) transform() (optim.Transform, bool, error) {
 	config := map[string]any{}
 	if raw := bytes.TrimSpace(o.Config); len(raw) > 0 {
 		if err := json.Unmarshal(raw, &config); err != nil {
-			return optim.Transform{}, false, fmt.Errorf("config: %w", err)
+			return optim.Transform{}, fmt.Errorf("config: %w", err)
 		}
 	}
 	o.translate(config)
 	parameters, err := json.Marshal(config)
 	if err != nil {
-		return optim.Transform{}, false, fmt.Errorf("config: %w", err)
+		return optim.Transform{}, fmt.Errorf("config: %w", err)
 	}
-	tx, err := optim.Build(o.Optimizer, options, parameters)
-	return tx, true, err
+	return optim.Build(o.Optimizer, options, parameters)
 }
 
-// runOptimizer makes all calls of a case on the device; nil where the optimizer is not there yet.
+// runOptimizer makes all calls of a case on the device.
 func runOptimizer(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, error) {
 	o := &optimizerCase{}
 	if err := c.decode(o); err != nil {
 		return nil, err
 	}
-	tx, supported, err := o.transform()
-	if err != nil || !supported {
+	tx, err := o.transform()
+	if err != nil {
 		return nil, err
 	}
 	params, err := c.leaves(o.Params, "params")
