@@ -359,3 +359,66 @@ func TestDispatchesOfManyLeaves(t *testing.T) {
 		}
 	})
 }
+
+// A leaf gives the same bits alone and among others, of which some share its dispatches.
+func TestPathsOfStages(t *testing.T) {
+	eachPath(t, some("quad f32 stable", "skew bf16 stable"), func(t *testing.T, r *pathRig) {
+		random := rand.New(rand.NewPCG(11, 12))
+		var grads [][]buffers.Host
+		for range 2 {
+			grads = append(grads, r.gradients(random))
+		}
+		outputs := map[string][]float32{}
+		for _, g := range grads {
+			got, _ := r.update(g, false, false)
+			for _, h := range got {
+				outputs[h.Path] = h.Data
+			}
+		}
+		whole := r.raw()
+		for i, leaf := range r.leaves {
+			if product(leaf.Shape) == 0 {
+				continue
+			}
+			alone := newPathRig(t, r.dev, r.make, r.plan.Config, r.whole, r.leaves[i:i+1])
+			var got []buffers.Host
+			for _, g := range grads {
+				got, _ = alone.update(g[i:i+1], false, false)
+			}
+			assert.Equal(t, outputs[leaf.Path], got[0].Data, leaf.Path)
+			for name, raw := range alone.raw() {
+				assert.Equal(t, whole[name], raw, name)
+			}
+		}
+	})
+}
+
+// All kinds at once, through the state.
+func TestStateOfAllKinds(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		leaves := []Leaf{
+			{Path: "a", Shape: []int{13, 7}},
+			{Path: "b", Shape: []int{40, 37}},
+			{Path: "c", Shape: []int{50, 13}},
+			{Path: "d", Shape: []int{11, 45}},
+			{Path: "e", Shape: []int{3, 29}, Scanned: true},
+			{Path: "f", Shape: []int{2, 9, 5}, Scanned: true},
+			{Path: "g"},
+		}
+		for name, config := range some("quad f32 eformer", "skew f32 stable") {
+			t.Run(name, func(t *testing.T) {
+				r := newRig(t, dev, config, leaves...)
+				kinds := []Kind{Vector, Dense, DiagonalBoth, DiagonalLeft, DiagonalRight}
+				for n := int64(1); n <= 4; n++ {
+					r.update(n, r.gradientsOf(n, 1), n == 3, 1e-4, "", kinds...)
+				}
+				raw := r.raw()
+				again := newRig(t, dev, config, leaves...)
+				again.restore(raw)
+				g := r.gradientsOf(5, 1)
+				assert.Equal(t, r.run(5, g, false, false), again.run(5, g, false, false))
+				assert.Equal(t, r.raw(), again.raw())
+			})
+		}
+	})
+}
