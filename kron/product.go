@@ -43,6 +43,23 @@ type Product struct {
 	update    gpu.Range // the uniform, for the two below
 	balancing bool      // the product is made in updates that balance only
 	sides     gpu.Range // of C, a stack of factors in bf16, which are rounded at random
+
+	as *productVariant // instead of what the shape asks for
+}
+
+// productVariant is a specialisation of kron_product.wgsl.
+type productVariant struct {
+	tile      int  // quads of rows and of columns that an invocation makes
+	lanes     int  // of a workgroup
+	workgroup bool // a workgroup makes one tile of 64 by 64
+}
+
+// side is that of the tiles that are counted, in quads.
+func (v productVariant) side() int {
+	if v.workgroup {
+		return 16
+	}
+	return v.tile
 }
 
 // productParams is Params of kron_product.wgsl.
@@ -66,15 +83,18 @@ func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
 	if p.TransA {
 		k = p.A.Rows
 	}
-	tile, lanes := p.tile(dev)
-	down, across := (p.C.Rows/4+tile-1)/tile, (p.C.Cols/4+tile-1)/tile
+	v := p.variant(dev)
+	if p.as != nil {
+		v = *p.as
+	}
+	down, across := (p.C.Rows/4+v.side()-1)/v.side(), (p.C.Cols/4+v.side()-1)/v.side()
 	params := productParams{
 		M: uint32(p.C.Rows / 4), N: uint32(p.C.Cols / 4), K: uint32(k), Count: uint32(p.C.Count),
 		LDA: uint32(p.A.Cols / 4), LDB: uint32(p.B.Cols / 4), LDC: uint32(p.C.Cols / 4), Across: uint32(across),
 		SA: p.A.stride(), SB: p.B.stride(), SC: uint32(p.C.Rows * p.C.Cols / 4), Tiles: uint32(p.tiles(down, across)),
 		Alpha: p.Alpha, Beta: p.Beta,
 	}
-	kernel, err := p.kernel(tile, lanes)
+	kernel, err := p.kernel(v)
 	if err != nil {
 		return err
 	}
@@ -89,7 +109,11 @@ func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
 			bind = append(bind, r)
 		}
 	}
-	rec.Dispatch(kernel, gpu.Linear(uint64(params.Tiles)*uint64(params.Count), lanes, dev.Limits()), paramBytes(params), bind...)
+	each := v.lanes
+	if v.workgroup {
+		each = 1
+	}
+	rec.Dispatch(kernel, gpu.Linear(uint64(params.Tiles)*uint64(params.Count), each, dev.Limits()), paramBytes(params), bind...)
 	return rec.Err()
 }
 
@@ -165,15 +189,19 @@ func (p Product) check() error {
 	return nil
 }
 
-// tile is how many quads of rows and of columns an invocation makes, and how many invocations a workgroup has; a function of the type
-// of adapter and the shape. On a software adapter a vec4 load costs about 80 cycles for eight invocations and a multiply-add a little
-// over one (docs/benchmarks.md), so the largest tile that does not stick out too far is the fastest.
-func (p Product) tile(dev *gpu.Device) (tile, lanes int) {
-	if !isSoftware(dev) {
-		if min(p.C.Rows, p.C.Cols) >= 32 {
-			return 2, 64
-		}
-		return 1, 64
+// variant is a function of the type of adapter and the shape. On a software adapter a vec4 load costs about 80 cycles for eight
+// invocations and a multiply-add a little over one (docs/benchmarks.md), so the largest tile that does not stick out too far is the
+// fastest. GPUs share operands through workgroup memory; small matrices would leave most of its tile empty.
+func (p Product) variant(dev *gpu.Device) productVariant {
+	smaller := min(p.C.Rows, p.C.Cols)
+	switch {
+	case isSoftware(dev):
+	case smaller >= 48:
+		return productVariant{tile: 2, lanes: 64, workgroup: true}
+	case smaller >= 16:
+		return productVariant{tile: 2, lanes: 64}
+	default:
+		return productVariant{tile: 1, lanes: 64}
 	}
 	const load, step, cores = 80, 1.3, 4
 	best, least := 1, 0.0
@@ -186,11 +214,11 @@ func (p Product) tile(dev *gpu.Device) (tile, lanes int) {
 			best, least = tile, cost
 		}
 	}
-	return best, 8
+	return productVariant{tile: best, lanes: 8}
 }
 
 // kernel is the specialisation for the form of the product.
-func (p Product) kernel(tile, lanes int) (*gpu.Kernel, error) {
+func (p Product) kernel(v productVariant) (*gpu.Kernel, error) {
 	memory := map[buffers.DType]struct{ element, load, round, value, store string }{
 		buffers.F32:  {"vec4<f32>", "", "", "vec4<f32>", ""},
 		buffers.BF16: {"vec2<u32>", "bf16_unpack4", "bf16_round4", "vec4<u32>", "bf16_join"},
@@ -199,6 +227,7 @@ func (p Product) kernel(tile, lanes int) (*gpu.Kernel, error) {
 		"TRANS_A": p.TransA, "TRANS_B": p.TransB, "SYMMETRIC": p.Symmetric,
 		"ADD": p.D != nil, "ADD_E": p.E != nil, "COEFFICIENTS": p.Coefficients.Bytes > 0, "KEEP": p.Keep.Bytes > 0,
 		"UPDATE": p.update.Bytes > 0, "BALANCING": p.balancing, "DITHER": p.sides.Bytes > 0,
+		"WORKGROUP": v.workgroup,
 	}
 	for _, s := range []*Stack{&p.A, &p.B, &p.C, p.D} {
 		flags["BF16"] = flags["BF16"] || s != nil && s.DType == buffers.BF16 || p.update.Bytes > 0
@@ -226,10 +255,10 @@ func (p Product) kernel(tile, lanes int) (*gpu.Kernel, error) {
 	}
 	c := memory[p.C.DType]
 	constants := map[string]string{
-		"TILE": strconv.Itoa(tile), "LANES": strconv.Itoa(lanes), "MORE": strings.Join(more, "\n"),
+		"TILE": strconv.Itoa(v.tile), "APART": strconv.Itoa(v.side() / v.tile), "LANES": strconv.Itoa(v.lanes), "MORE": strings.Join(more, "\n"),
 		"A_TYPE": memory[p.A.DType].element, "A_LOAD": memory[p.A.DType].load,
 		"B_TYPE": memory[p.B.DType].element, "B_LOAD": memory[p.B.DType].load,
 		"C_TYPE": c.element, "C_ROUND": c.round, "C_VALUE": c.value, "C_STORE": c.store, "D_LOAD": d.load,
 	}
-	return kernelOf("product", fmt.Sprintf("%s_%d", suffix, 4*tile), shaders.Variant{Flags: flags, Constants: constants})
+	return kernelOf("product", fmt.Sprintf("%s_%d", suffix, 4*v.side()), shaders.Variant{Flags: flags, Constants: constants})
 }

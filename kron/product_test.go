@@ -107,6 +107,20 @@ func requireNear(t testing.TB, where string, got, want []float64, tolerance floa
 	}
 }
 
+// variantsOf are the adapter's own and those of GPUs; OpenGL compiles each in seconds, there the first will do.
+func variantsOf(d *gpu.Device) []*productVariant {
+	all := []*productVariant{nil, {tile: 1, lanes: 64}, {tile: 2, lanes: 64}, {tile: 2, lanes: 64, workgroup: true}}
+	if d.Adapter().Backend == "gl" {
+		return all[:1]
+	}
+	return all
+}
+
+// zero clears the matrices of a stack.
+func zero(t testing.TB, d *gpu.Device, s Stack) {
+	require.NoError(t, d.Write(s.bound(), make([]byte, s.bytes())))
+}
+
 func TestProduct(t *testing.T) {
 	const f32, bf16 = buffers.F32, buffers.BF16
 	type form struct {
@@ -156,23 +170,26 @@ func TestProduct(t *testing.T) {
 				if f.each {
 					p.Coefficients = uploadStack(t, d, 1, 2, f.count, f32, coefficients).Range
 				}
-				rec := d.Record("test")
-				require.NoError(t, p.Record(rec, d))
-				require.NoError(t, rec.Submit(t.Context()))
-				got := downloadStack(t, d, p.C)
-				for i := range f.count {
-					alpha, beta := 0.5, -2.0
-					if f.each {
-						alpha, beta = coefficients[2*i], coefficients[2*i+1]
+				for _, p.as = range variantsOf(d) {
+					rec := d.Record("test")
+					require.NoError(t, p.Record(rec, d))
+					require.NoError(t, rec.Submit(t.Context()))
+					got := downloadStack(t, d, p.C)
+					for i := range f.count {
+						alpha, beta := 0.5, -2.0
+						if f.each {
+							alpha, beta = coefficients[2*i], coefficients[2*i+1]
+						}
+						var di []float64
+						if f.add {
+							di = matrixOf(*p.D, added, i)
+						}
+						want := productTwin(p, matrixOf(p.A, a, i), matrixOf(p.B, b, i), di, alpha, beta)
+						// Sums of up to 28 terms in f32; bf16 has 8 bits.
+						requireNear(t, fmt.Sprintf("matrix %d", i), matrixOf(p.C, got, i), want,
+							map[buffers.DType]float64{f32: 4e-6, bf16: 0x1p-8}[f.types[2]])
 					}
-					var di []float64
-					if f.add {
-						di = matrixOf(*p.D, added, i)
-					}
-					want := productTwin(p, matrixOf(p.A, a, i), matrixOf(p.B, b, i), di, alpha, beta)
-					// Sums of up to 28 terms in f32; bf16 has 8 bits.
-					requireNear(t, fmt.Sprintf("matrix %d", i), matrixOf(p.C, got, i), want,
-						map[buffers.DType]float64{f32: 4e-6, bf16: 0x1p-8}[f.types[2]])
+					zero(t, d, p.C)
 				}
 			})
 		}
@@ -181,9 +198,12 @@ func TestProduct(t *testing.T) {
 
 func TestSymmetricProduct(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, n := range []int{4, 8, 12, 20, 36, 64, 68} {
+		for _, n := range []int{4, 12, 36, 68, 132} {
 			for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
 				for _, transA := range []bool{false, true} {
+					if dtype == buffers.BF16 && transA {
+						continue
+					}
 					const count, k = 3, 12
 					r := rand.New(rand.NewPCG(uint64(n), 2))
 					a, added := randomMatrices(r, count*n*k, buffers.F32), randomMatrices(r, count*n*n, buffers.F32)
@@ -197,20 +217,23 @@ func TestSymmetricProduct(t *testing.T) {
 					p.C = uploadStack(t, d, count, n, n, dtype, nil)
 					s := uploadStack(t, d, count, n, n, buffers.F32, added)
 					p.D = &s
-					rec := d.Record("test")
-					require.NoError(t, p.Record(rec, d))
-					require.NoError(t, rec.Submit(t.Context()))
-					got := downloadStack(t, d, p.C)
-					for i := range count {
-						want := productTwin(p, matrixOf(p.A, a, i), matrixOf(p.B, a, i), matrixOf(s, added, i), 0.25, 2)
-						m := matrixOf(p.C, got, i)
-						for r := range n { // what lies below the diagonal counts from above
-							for c := range r {
-								want[r*n+c] = want[c*n+r]
+					for _, p.as = range variantsOf(d) {
+						rec := d.Record("test")
+						require.NoError(t, p.Record(rec, d))
+						require.NoError(t, rec.Submit(t.Context()))
+						got := downloadStack(t, d, p.C)
+						for i := range count {
+							want := productTwin(p, matrixOf(p.A, a, i), matrixOf(p.B, a, i), matrixOf(s, added, i), 0.25, 2)
+							m := matrixOf(p.C, got, i)
+							for r := range n { // what lies below the diagonal counts from above
+								for c := range r {
+									want[r*n+c] = want[c*n+r]
+								}
 							}
+							requireNear(t, fmt.Sprintf("%d %s", n, dtype), m, want, map[buffers.DType]float64{buffers.F32: 4e-6, buffers.BF16: 0x1p-8}[dtype])
+							assert.Equal(t, m, transpose(m, n, n), "symmetric to the last bit")
 						}
-						requireNear(t, fmt.Sprintf("%d %s", n, dtype), m, want, map[buffers.DType]float64{buffers.F32: 4e-6, buffers.BF16: 0x1p-8}[dtype])
-						assert.Equal(t, m, transpose(m, n, n), "symmetric to the last bit")
+						zero(t, d, p.C)
 					}
 				}
 			}

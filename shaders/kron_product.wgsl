@@ -1,8 +1,9 @@
 // kron_product: C_i = alpha_i op(A_i) op(B_i) + beta_i D_i + E_i, a batch of equal matrices whose sides are multiples of four.
 // An invocation keeps a square tile of 4*TILE rows and columns of one C in registers and goes along K four at a time; nothing goes
-// through workgroup memory. Tiles of all matrices are counted in one row, so that no lane idles. SYMMETRIC: the tiles on and above the
-// diagonal, each stored twice. Op is a transposition with TRANS_A, TRANS_B. KEEP: matrices that are not stored. BALANCING: nothing is done
-// in updates that do not balance. DITHER: rounded at random, as a factor. Twin: plain sums in the test.
+// through workgroup memory. Tiles of all matrices are counted in one row, so that no lane idles. WORKGROUP, for GPUs: 8x8 invocations make a
+// tile of 64x64 through workgroup memory, sixteen of K at a time, as matmul_tiled.wgsl does.
+// SYMMETRIC: the tiles on and above the diagonal, each stored twice. Op is a transposition with TRANS_A, TRANS_B. KEEP: matrices that are
+// not stored. BALANCING: nothing is done in updates that do not balance. DITHER: rounded at random, as a factor. Twin: plain sums in the test.
 #import "shared/grid.wgsl"
 #if BF16
 #import "shared/bf16.wgsl"
@@ -33,6 +34,12 @@ struct Params {
 fn bf16_round4(x: vec4<f32>) -> vec4<u32> { return bf16_round_bits(bitcast<vec4<u32>>(x)); }
 #endif
 
+#if WORKGROUP
+// 16 rows (k) of 16 quads, one quad of padding against bank conflicts.
+var<workgroup> tile_a: array<vec4<f32>, 272>;
+var<workgroup> tile_b: array<vec4<f32>, 272>;
+#endif
+
 @compute @workgroup_size({{LANES}}, 1, 1)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
@@ -41,28 +48,123 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         return;
     }
 #endif
+#if WORKGROUP
+    let item = grid_index(workgroup, workgroups, 0u, 1u);
+#else
     let item = grid_index(workgroup, workgroups, local, {{LANES}}u);
+#endif
     let z = item / p.tiles;
     if (z >= p.count) {
         return;
     }
-#if KEEP
-    if (keep[z] != 0u) {
-        return;
-    }
-#endif
     let t = item % p.tiles;
 #if SYMMETRIC
     // Tile t of the upper triangle, column by column.
     var right = u32((sqrt(8.0 * f32(t) + 1.0) - 1.0) * 0.5);
     if (right * (right + 1u) / 2u > t) { right = right - 1u; }
     if ((right + 1u) * (right + 2u) / 2u <= t) { right = right + 1u; }
-    let row = (t - right * (right + 1u) / 2u) * {{TILE}}u; // in quads
-    let col = right * {{TILE}}u;
+    let down = t - right * (right + 1u) / 2u;
 #else
-    let row = (t / p.across) * {{TILE}}u;
-    let col = (t % p.across) * {{TILE}}u;
+    let down = t / p.across;
+    let right = t % p.across;
 #endif
+#if WORKGROUP
+    let row = down * 16u + local / 8u; // quads row, row+8 and col, col+8 are the invocation's
+    let col = right * 16u + local % 8u;
+#else
+#if KEEP
+    if (keep[z] != 0u) {
+        return;
+    }
+#endif
+    let row = down * {{TILE}}u; // quads row, row+1, ... and col, col+1, ... are the invocation's
+    let col = right * {{TILE}}u;
+#endif
+#for Q in 0..TILE
+#for I in 0..4
+#for J in 0..TILE
+    var c{{Q}}_{{I}}_{{J}} = vec4<f32>();
+#end
+#end
+#end
+#if WORKGROUP
+    // An invocation brings in four vec4 of each operand: along K, quad `slow` of four rows at k = 4*fast; else quad `lane` of rows
+    // k = part, part+4, ...
+    let fast = local % 4u;
+    let slow = local / 4u;
+    let lane = local % 16u;
+    let part = local / 16u;
+    for (var k = 0u; k < p.k; k += 16u) {
+#if TRANS_A
+#for I in 0..4
+        {
+            let kk = part + {{I}}u * 4u;
+            var v = vec4<f32>();
+            if (k + kk < p.k) {
+                v = {{A_LOAD}}(a[z * p.sa + (k + kk) * p.lda + min(down * 16u + lane, p.m - 1u)]);
+            }
+            tile_a[kk * 17u + lane] = v;
+        }
+#end
+#else
+        {
+#for I in 0..4
+            var v{{I}} = vec4<f32>();
+            if (k + 4u * fast < p.k) {
+                v{{I}} = {{A_LOAD}}(a[z * p.sa + (4u * min(down * 16u + slow, p.m - 1u) + {{I}}u) * p.lda + k / 4u + fast]);
+            }
+#end
+#for I in 0..4
+            tile_a[(4u * fast + {{I}}u) * 17u + slow] = vec4<f32>(v0[{{I}}], v1[{{I}}], v2[{{I}}], v3[{{I}}]);
+#end
+        }
+#endif
+#if TRANS_B
+        {
+#for I in 0..4
+            var v{{I}} = vec4<f32>();
+            if (k + 4u * fast < p.k) {
+                v{{I}} = {{B_LOAD}}(b[z * p.sb + (4u * min(right * 16u + slow, p.n - 1u) + {{I}}u) * p.ldb + k / 4u + fast]);
+            }
+#end
+#for I in 0..4
+            tile_b[(4u * fast + {{I}}u) * 17u + slow] = vec4<f32>(v0[{{I}}], v1[{{I}}], v2[{{I}}], v3[{{I}}]);
+#end
+        }
+#else
+#for I in 0..4
+        {
+            let kk = part + {{I}}u * 4u;
+            var v = vec4<f32>();
+            if (k + kk < p.k) {
+                v = {{B_LOAD}}(b[z * p.sb + (k + kk) * p.ldb + min(right * 16u + lane, p.n - 1u)]);
+            }
+            tile_b[kk * 17u + lane] = v;
+        }
+#end
+#endif
+        workgroupBarrier();
+        for (var i = 0u; i < 16u; i++) {
+#for Q in 0..2
+            let ra{{Q}} = tile_a[i * 17u + local / 8u + {{Q}}u * 8u];
+            let rb{{Q}} = tile_b[i * 17u + local % 8u + {{Q}}u * 8u];
+#end
+#for Q in 0..2
+#for I in 0..4
+#for J in 0..2
+            c{{Q}}_{{I}}_{{J}} += ra{{Q}}[{{I}}] * rb{{J}};
+#end
+#end
+#end
+        }
+        workgroupBarrier();
+    }
+#if KEEP
+    if (keep[z] != 0u) {
+        return;
+    }
+#endif
+#else
     // Quads past the edge read the last ones and are not stored.
 #for Q in 0..TILE
 #if TRANS_A
@@ -79,11 +181,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #else
     let b_{{Q}} = z * p.sb + min(col + {{Q}}u, p.n - 1u);
 #endif
-#for I in 0..4
-#for J in 0..TILE
-    var c{{Q}}_{{I}}_{{J}} = vec4<f32>();
-#end
-#end
 #end
     for (var k = 0u; k < p.k; k += 4u) {
         let k4 = k / 4u;
@@ -123,6 +220,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #end
 #end
     }
+#endif
 #if COEFFICIENTS
     let alpha = coefficients[z].x;
     let beta = coefficients[z].y;
@@ -134,13 +232,17 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let key = kron_rounding_key(kron_block_key(update.dense, sides[z].z), sides[z].y);
 #endif
 #for Q in 0..TILE
+    let row_{{Q}} = row + {{Q}}u * {{APART}}u;
+    let col_{{Q}} = col + {{Q}}u * {{APART}}u;
+#end
+#for Q in 0..TILE
 #for J in 0..TILE
 #if SYMMETRIC
-    if (row + {{Q}}u <= col + {{J}}u && col + {{J}}u < p.n) {
+    if (row_{{Q}} <= col_{{J}} && col_{{J}} < p.n) {
 #else
-    if (row + {{Q}}u < p.m && col + {{J}}u < p.n) {
+    if (row_{{Q}} < p.m && col_{{J}} < p.n) {
 #endif
-        let at = z * p.sc + 4u * (row + {{Q}}u) * p.ldc + col + {{J}}u;
+        let at = z * p.sc + 4u * row_{{Q}} * p.ldc + col_{{J}};
 #for I in 0..4
         var v{{I}} = alpha * c{{Q}}_{{I}}_{{J}};
 #if ADD
@@ -150,13 +252,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         v{{I}} += e[at + {{I}}u * p.ldc];
 #endif
 #if DITHER
-        var s{{I}} = kron_round_bits(v{{I}}, key, 4u * (row + {{Q}}u) + {{I}}u, col + {{J}}u);
+        var s{{I}} = kron_round_bits(v{{I}}, key, 4u * row_{{Q}} + {{I}}u, col_{{J}});
 #else
         var s{{I}} = {{C_ROUND}}(v{{I}});
 #endif
 #end
 #if SYMMETRIC
-        let diagonal = row + {{Q}}u == col + {{J}}u;
+        let diagonal = row_{{Q}} == col_{{J}};
         if (diagonal) {
             s1.x = s0.y;
             s2.x = s0.z;
@@ -171,7 +273,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #end
 #if SYMMETRIC
         if (!diagonal) {
-            let mirror = z * p.sc + 4u * (col + {{J}}u) * p.ldc + row + {{Q}}u;
+            let mirror = z * p.sc + 4u * col_{{J}} * p.ldc + row_{{Q}};
 #for I in 0..4
             c[mirror + {{I}}u * p.ldc] = {{C_STORE}}({{C_VALUE}}(s0[{{I}}], s1[{{I}}], s2[{{I}}], s3[{{I}}]));
 #end
