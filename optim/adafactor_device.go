@@ -17,6 +17,7 @@ type factoredState struct {
 	factoredRMS
 	device           *gpu.Device
 	groups           []factoredBuffers
+	grouped          bool        // a mean is of a workgroup, not of an invocation, which software adapters prefer
 	scalars          *gpu.Buffer // beta, 1-beta, eps
 	rowSums, colSums *gpu.Buffer // partial sums of one slab of one group
 	buffers          []*gpu.Buffer
@@ -30,7 +31,7 @@ type factoredBuffers struct {
 }
 
 func (f factoredRMS) open(s scene) (operation, error) {
-	w := &factoredState{factoredRMS: f, device: s.device}
+	w := &factoredState{factoredRMS: f, device: s.device, grouped: f.grouped || s.device.Adapter().Type != "cpu"}
 	groups, err := groupLeaves(s.leaves, s.chosen, len(s.layout.Slabs()), s.device.Limits())
 	if err != nil {
 		return nil, err
@@ -189,16 +190,15 @@ func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab 
 	return nil
 }
 
-// recordMeans records the means of all matrices: of an invocation each on software adapters, of a workgroup each elsewhere.
+// recordMeans records the means of all matrices.
 func (w *factoredState) recordMeans(rec *gpu.Recording, g factoredBuffers) error {
-	group := w.device.Adapter().Type != "cpu"
-	k, err := adafactorKernel("means", map[string]bool{"GROUP": group, "VECTOR": false}, map[string]string{"T": "f32"},
+	k, err := adafactorKernel("means", map[string]bool{"GROUP": w.grouped, "VECTOR": false}, map[string]string{"T": "f32"},
 		gpu.Binding{Name: "matrices", Access: gpu.Read}, gpu.Binding{Name: "values", Access: gpu.Read}, gpu.Binding{Name: "means", Access: gpu.ReadWrite})
 	if err != nil {
 		return err
 	}
 	matrices, each := uint64(len(g.factoredGroup.matrices)/4), lanes
-	if group {
+	if w.grouped {
 		each = 1
 	}
 	rec.Dispatch(k, gpu.Linear(matrices, each, w.device.Limits()), words(uint32(matrices)), g.matrices.All(), g.values.All(), g.means.All())

@@ -8,7 +8,10 @@ import (
 )
 
 // factoredRMS is the operator of ScaleByFactoredRMS, for leaves that it factors.
-type factoredRMS struct{ FactoredRMSOptions }
+type factoredRMS struct {
+	FactoredRMSOptions
+	grouped bool // take the kernel that is for hardware
+}
 
 // cost is of large matrices, whose two vectors do not count: the sums read the update, and its scaling reads and writes it.
 func (f factoredRMS) cost() Cost { return Cost{TrafficBytes: 12, FLOPs: 6} }

@@ -4,6 +4,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 )
 
 // The last two of numpy.argsort(shape, kind="stable"), worked out by hand: of equal sides the later axis is the larger.
@@ -25,4 +29,17 @@ func TestLargestAxes(t *testing.T) {
 		first, second := largestAxes(c.shape)
 		assert.Equal(t, c.want, []int{first, second}, c.shape)
 	}
+}
+
+// The kernel of means that only hardware takes, on the adapters at hand.
+func TestGroupedMeans(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		o := FactoredRMSOptions{MinDimSizeToFactor: 3, DecayRate: 0.8, Eps: 1e-30}
+		tx := ScaleByFactoredRMS(o)
+		require.NotNil(t, tx.elements[0].operator)
+		tx.elements[0].operator = factoredRMS{o, true}
+		r, err := follow(t.Context(), d, Chain(tx, Scale(-0.1)))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, r.MaxError, 1e-5, r.Worst)
+	})
 }
