@@ -97,6 +97,9 @@ func (c *benchCmd) measure(ctx context.Context, a gpu.Adapter) error {
 	if err := c.memory(ctx, dev, report); err != nil {
 		return err
 	}
+	if err := c.arithmetic(ctx, dev, report); err != nil {
+		return err
+	}
 	if c.wants("kron") {
 		if err := benchKron(ctx, dev, report); err != nil {
 			return err
@@ -108,16 +111,30 @@ func (c *benchCmd) measure(ctx context.Context, a gpu.Adapter) error {
 	return benchTraining(ctx, dev, report)
 }
 
-// memory measures the copy and, as ratios to it, the optimizers.
-func (c *benchCmd) memory(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
-	var wanted []string
+// memoryBound tells optimizers that wait for memory from those that wait for arithmetic, by their operations a parameter: an update
+// moves some 30 bytes, and adapters make 1 to 10 operations in the time that a byte takes.
+func memoryBound(d optim.Description) bool { return d.Cost.FLOPs < 300 }
+
+// chosen lists the optimizers that are wanted, of one kind.
+func (c *benchCmd) chosen(memory bool) ([]optim.Description, error) {
+	var out []optim.Description
 	for _, name := range optim.Names() {
-		if c.wants(name) {
-			wanted = append(wanted, name)
+		d, err := optim.Describe(name)
+		if err != nil {
+			return nil, err
+		}
+		if c.wants(name) && memoryBound(d) == memory {
+			out = append(out, d)
 		}
 	}
-	if len(wanted) == 0 && !c.wants("copy") {
-		return nil
+	return out, nil
+}
+
+// memory measures the copy and, as ratios to it, the optimizers that wait for memory.
+func (c *benchCmd) memory(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
+	wanted, err := c.chosen(true)
+	if err != nil || len(wanted) == 0 && !c.wants("copy") {
+		return err
 	}
 	rate, err := measureCopy(ctx, dev)
 	if err != nil {
@@ -126,12 +143,41 @@ func (c *benchCmd) memory(ctx context.Context, dev *gpu.Device, report func(figu
 	if err := report(figure{Bench: "copy", Value: rate, Unit: "GB/s"}); err != nil {
 		return err
 	}
-	for _, name := range wanted {
-		f, err := measureOptimizer(ctx, dev, name)
+	for _, d := range wanted {
+		f, err := measureOptimizer(ctx, dev, d.Name, figureElements/4096, 4096)
 		if err != nil {
 			return err
 		}
-		if err := report(figure{Bench: name, Value: f.GBPerSecond, Unit: "GB/s", Millis: f.Millis, Dispatches: f.Dispatches, Ratio: f.GBPerSecond / rate, Of: "copy"}); err != nil {
+		value := d.Cost.TrafficBytes * figureElements / f.Seconds / 1e9
+		if err := report(figure{Bench: d.Name, Value: value, Unit: "GB/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches, Ratio: value / rate, Of: "copy"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arithmetic measures the optimizers that wait for arithmetic on one matrix, as ratios to the square product.
+func (c *benchCmd) arithmetic(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
+	wanted, err := c.chosen(false)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	const side = 768 // of the matrices that muon's operations are counted for
+	rate, err := measureMatmul(ctx, dev, benchShapes[0])
+	if err != nil {
+		return err
+	}
+	for _, d := range wanted {
+		f, err := measureOptimizer(ctx, dev, d.Name, side, side)
+		if err != nil {
+			return err
+		}
+		value := d.Cost.FLOPs * side * side / f.Seconds / 1e9
+		line := figure{
+			Bench: fmt.Sprintf("%s, %dx%d", d.Name, side, side), Value: value, Unit: "GFLOP/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches,
+			Ratio: value / rate, Of: fmt.Sprintf("matmul %s's %.1f", benchShapes[0], rate),
+		}
+		if err := report(line); err != nil {
 			return err
 		}
 	}

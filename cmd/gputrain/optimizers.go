@@ -83,8 +83,21 @@ func (c *optimizersCmd) Run() error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Println("bytes and operations a parameter and update, in large matrices where they depend on shapes; gputrain optimizers NAME tells what the parameters mean")
+	fmt.Println("bytes and operations a parameter and update; gputrain optimizers NAME tells what the parameters mean")
+	for _, d := range all {
+		if of := countedFor[d.Name]; of != "" {
+			fmt.Printf("%s: operations and traffic of %s\n", d.Name, of)
+		}
+	}
 	return nil
+}
+
+// countedFor says for which shapes operations are counted, where they depend on them.
+var countedFor = map[string]string{
+	"adafactor": "large matrices",
+	"muon":      "matrices of side 768",
+	"quad":      "full blocks of 128, with a refresh in every update",
+	"skew":      "full blocks of 128, with a refresh in every update",
 }
 
 // statesOf plans the state of an optimizer with its defaults, on no device.
@@ -134,7 +147,11 @@ func statesOf(name string) ([]shapedState, error) {
 
 // optimizerTemplate writes what stands below `optimizer:` in a run file.
 func optimizerTemplate(d optimizerLine) error {
-	fmt.Printf("# %s\n# %g bytes of traffic, %g operations a parameter and update\n", d.Doc, d.Cost.TrafficBytes, d.Cost.FLOPs)
+	of := ""
+	if countedFor[d.Name] != "" {
+		of = ", of " + countedFor[d.Name]
+	}
+	fmt.Printf("# %s\n# %g bytes of traffic, %g operations a parameter and update%s\n", d.Doc, d.Cost.TrafficBytes, d.Cost.FLOPs, of)
 	for _, s := range d.StateOf {
 		fmt.Printf("# %.4g bytes of state a parameter of %s, %.4g of device memory\n", s.Saved, s.Of, s.Device)
 	}

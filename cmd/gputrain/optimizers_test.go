@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,23 +9,39 @@ import (
 	"gputrain/optim"
 )
 
+// Every optimizer is one that the table knows: its cost holds for all shapes, or for those that are named.
+func TestCostsSayWhatTheyAreOf(t *testing.T) {
+	for name := range countedFor {
+		assert.Contains(t, optim.Names(), name)
+	}
+	for _, name := range optim.Names() {
+		d, err := optim.Describe(name)
+		require.NoError(t, err)
+		assert.Positive(t, d.Cost.TrafficBytes, name)
+		if !memoryBound(d) {
+			assert.Contains(t, countedFor, name)
+		}
+	}
+}
+
 // Bytes of state a parameter, as their definitions have them: of a 1024x1024 matrix and of a vector.
 func TestStatesOf(t *testing.T) {
 	for name, want := range map[string][2]float64{
 		"adamw": {8, 8}, "sgd": {0, 0}, "lion": {4, 4}, "rmsprop": {4, 4}, "mars": {12, 12},
 		"adafactor": {2 * 4 * 1024. / (1 << 20), 4}, // a row and a column; a vector is not factored
+		"muon":      {4, 8},                         // a vector is AdamW's
+		"quad":      {12, 8}, "skew": {12, 8},       // a momentum, and two factors as large as their block or one diagonal
 	} {
-		if !slices.Contains(optim.Names(), name) {
-			continue
-		}
 		states, err := statesOf(name)
 		require.NoError(t, err)
 		require.Len(t, states, 3)
-		assert.InDelta(t, want[0], states[0].Saved, 1e-9, name)
-		assert.InDelta(t, want[1], states[1].Saved, 1e-9, name)
+		// Estimates and sizes of blocks are a few bytes a block.
+		assert.InDelta(t, want[0], states[0].Saved, 0.002, name)
+		assert.InDelta(t, want[1], states[1].Saved, 0.002, name)
 		for _, s := range states {
 			assert.GreaterOrEqual(t, s.Device, s.Saved, "%s of %s", name, s.Of)
-			assert.Less(t, s.Device, s.Saved+10, "%s of %s: a tree of updates and tables", name, s.Of)
+			// A tree of updates, sums and tables; for factors their squares and what a refresh needs in between.
+			assert.Less(t, s.Device, s.Saved+50, "%s of %s", name, s.Of)
 		}
 	}
 }

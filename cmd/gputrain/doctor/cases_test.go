@@ -117,11 +117,23 @@ func TestGoldenCasesCatchWrongParameters(t *testing.T) {
 		name, key string
 		value     any
 	}{
-		{"lion_basic", "b2", 0.98}, {"rmsprop_nesterov", "initial_scale", 0.4}, {"mars_clip", "gamma", 0.03}, {"adafactor_momentum", "decay_rate", 0.8},
-		{"adafactor_factored", "min_dim_size_to_factor", 128}, {"muon_basic", "ns_steps", 4}, {"muon_adaptive", "adaptive", false},
-		{"quad_dense_f32", "preconditioner_lr", 0.69}, {"quad_dense_f32", "lr_style", nil}, {"quad_dense_f32", "block_size", 8}, {"quad_accum4", "b1", 0.9},
-		{"quad_noise_prng", "noise_scale", 0.31}, {"quad_scanned_norm", "scanned_layers", nil}, {"quad_scanned_norm", "normalize_grads", false},
-		{"skew_dense_f32", "weight_decay", 0.11}, {"skew_large_f32", "max_size_dense", 1000}, {"skew_noise_bf16", "dtype", "float32"},
+		{"lion_basic", "b2", 0.98},
+		{"rmsprop_nesterov", "initial_scale", 0.4},
+		{"mars_clip", "gamma", 0.03},
+		{"adafactor_momentum", "decay_rate", 0.8},
+		{"adafactor_factored", "min_dim_size_to_factor", 128},
+		{"muon_basic", "ns_steps", 4},
+		{"muon_adaptive", "adaptive", false},
+		{"quad_dense_f32", "preconditioner_lr", 0.69},
+		{"quad_dense_f32", "lr_style", nil},
+		{"quad_dense_f32", "block_size", 8},
+		{"quad_accum4", "b1", 0.9},
+		{"quad_noise_prng", "noise_scale", 0.31},
+		{"quad_scanned_norm", "scanned_layers", nil},
+		{"quad_scanned_norm", "normalize_grads", false},
+		{"skew_dense_f32", "weight_decay", 0.11},
+		{"skew_large_f32", "max_size_dense", 1000},
+		{"skew_noise_bf16", "dtype", "float32"},
 	} {
 		c, o := loadEmbedded(t, change.name), &optimizerCase{}
 		require.NoError(t, c.decode(o))
