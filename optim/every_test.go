@@ -2,8 +2,10 @@ package optim_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,10 +50,12 @@ var everySpecs = []buffers.Spec{
 
 func eachOptimizer(t *testing.T, test func(t *testing.T, d *gpu.Device, name string), options ...gputest.Option) {
 	for _, name := range optim.Names() {
-		require.Contains(t, every, name)
+		if !strings.HasPrefix(name, "test") { // what other tests register
+			require.Contains(t, every, name)
+		}
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, name := range optim.Names() {
+		for _, name := range slices.Sorted(maps.Keys(every)) {
 			t.Run(name, func(t *testing.T) { test(t, d, name) })
 		}
 	}, append(options, small)...)
@@ -237,7 +241,7 @@ func TestEveryOptimizerConvergesOnAParabola(t *testing.T) {
 
 // Rosenbrock's valley in every pair (x, y) of two leaves, from the usual start: what takes many turns.
 func TestEveryOptimizerFollowsRosenbrock(t *testing.T) {
-	for _, name := range optim.Names() {
+	for _, name := range slices.Sorted(maps.Keys(every)) {
 		t.Run(name, func(t *testing.T) {
 			const steps = 1500
 			tx := built(t, name, optim.Options{Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: every[name].rosenbrock, Steps: steps}}, every[name].parameters)
