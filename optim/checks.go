@@ -10,6 +10,22 @@ import (
 	"gputrain/gpu"
 )
 
+// checked is a transformation that is held to its twin.
+type checked struct {
+	name      string
+	tx        Transform
+	tolerance float64
+}
+
+// named is a registered optimizer.
+func named(name, parameters string, tolerance float64) checked {
+	tx, err := Build(name, Options{Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.1}, []byte(parameters))
+	if err != nil {
+		tx = failed(name, "%w", err) // comes out when the check is run
+	}
+	return checked{name, tx, tolerance}
+}
+
 // Checks compares every kind of fused kernel with its twin, over a small tree with leaves of odd sizes. Errors are relative
 // to the largest number of a leaf.
 func Checks() []gpu.Check {
@@ -21,17 +37,22 @@ func Checks() []gpu.Check {
 	// Ten roundings or so of 2^-24 a call; a bf16 moment may fall to the other side of a rounding, which is one of 2^-8.
 	const single, half = 1e-5, 0x1p-6
 	var checks []gpu.Check
-	for _, c := range []struct {
-		name      string
-		tx        Transform
-		tolerance float64
-	}{
+	for _, c := range []checked{
 		{"adamw", Chain(adam(buffers.F32, Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), single},
 		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam(buffers.F32, Stable), rate), single},
 		{"adamw_bf16_stochastic", Chain(adam(buffers.BF16, Stable), rate), half},
 		{"adamw_bf16_nearest", Chain(adam(buffers.BF16, EFormer), rate), half},
 		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), single},
 		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), single},
+		{"route", Chain(Route(MaskMatrices(), adam(buffers.F32, Stable), Trace(0.9, false)), NormalizeByLeaf(1e-6), rate), single},
+		named("lion", `{"mu_dtype":"f32"}`, single),
+		named("rmsprop", `{"momentum":0.9}`, single),
+		named("mars", `{}`, single),
+		named("adafactor", `{"min_dim_size_to_factor":4,"momentum":0.9}`, single),
+		// Five products of matrices whose singular values are near one, and what four calls of them add up to.
+		named("muon", `{}`, 1e-4),
+		named("quad", `{"block_size":16}`, 2e-4),
+		named("skew", `{"block_size":16}`, 2e-4),
 	} {
 		checks = append(checks, gpu.Check{Name: "optim." + c.name, Run: func(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 			r, err := follow(ctx, d, c.tx)

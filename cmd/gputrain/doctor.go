@@ -15,6 +15,7 @@ import (
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/kron"
 	"gputrain/optim"
 )
 
@@ -122,7 +123,7 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 			return err
 		}
 	}
-	for _, check := range slices.Concat(buffers.Checks(), optim.Checks(), graph.Checks()) {
+	for _, check := range slices.Concat(buffers.Checks(), kron.Checks(), optim.Checks(), graph.Checks()) {
 		r, err := check.Run(ctx, dev)
 		if err != nil {
 			return fmt.Errorf("kernel %s: %w", check.Name, err)
