@@ -44,10 +44,10 @@ func TestDenseFollowsTheTwin(t *testing.T) {
 				t.Run(fmt.Sprint(method, " ", name), func(t *testing.T) {
 					r := newRig(t, d, denseConfig(method, buffers.F32, rules), denseLeaves...)
 					for n := int64(1); n <= 3; n++ {
-						r.update(n, r.gradientsOf(n, 0.1), false, 1e-4, "dense/", Dense)
+						r.update(n, r.gradientsOf(n, 0.1), false, 2e-5, "dense/", Dense)
 					}
-					r.update(4, r.gradientsOf(4, 0.1), true, 1e-4, "dense/", Dense)
-					r.update(100, r.gradientsOf(5, 1), false, 1e-4, "dense/", Dense)
+					r.update(4, r.gradientsOf(4, 0.1), true, 2e-5, "dense/", Dense)
+					r.update(100, r.gradientsOf(5, 1), false, 2e-5, "dense/", Dense)
 				})
 			}
 		}
@@ -95,9 +95,9 @@ func TestDenseInSlabs(t *testing.T) {
 		require.Greater(t, len(r.tree.Layout().Slabs()), 6)
 		require.Greater(t, len(r.state.paths[0].(*dense).chunks), 3)
 		for n := int64(1); n <= 2; n++ {
-			r.update(n, r.gradientsOf(n, 0.1), false, 1e-4, "dense/", Dense)
+			r.update(n, r.gradientsOf(n, 0.1), false, 2e-5, "dense/", Dense)
 		}
-		r.update(3, r.gradientsOf(3, 0.1), true, 1e-4, "dense/", Dense)
+		r.update(3, r.gradientsOf(3, 0.1), true, 2e-5, "dense/", Dense)
 	}, gputest.WithLimits(gpu.Limits{BindingBytes: 256 << 10, Workgroups: 100}))
 }
 

@@ -1,9 +1,7 @@
 package kron
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -136,17 +134,7 @@ func (r *rig) tensors() map[string][]float32 {
 	out := map[string][]float32{}
 	raw := r.raw()
 	for _, t := range r.state.Tensors() {
-		data := make([]float32, product(t.Shape))
-		for i := range data {
-			switch t.DType {
-			case buffers.BF16:
-				data[i] = buffers.DecodeBF16(binary.LittleEndian.Uint16(raw[t.Name][2*i:]))
-			case buffers.I32:
-				data[i] = float32(int32(binary.LittleEndian.Uint32(raw[t.Name][4*i:])))
-			default:
-				data[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[t.Name][4*i:]))
-			}
-		}
+		data := decodeTensor(t.DType, raw[t.Name])
 		out[t.Name] = data
 	}
 	return out
@@ -154,22 +142,6 @@ func (r *rig) tensors() map[string][]float32 {
 
 // followTwin puts the twin's state into the device's.
 func (r *rig) followTwin() {
-	byName := map[string]buffers.Host{}
-	for _, h := range r.twin.Tensors() {
-		byName[h.Path] = h
-	}
-	for _, t := range r.state.Tensors() {
-		var raw []byte
-		for _, x := range byName[t.Name].Data {
-			switch t.DType {
-			case buffers.BF16:
-				raw = binary.LittleEndian.AppendUint16(raw, buffers.EncodeBF16(x))
-			case buffers.I32:
-				raw = binary.LittleEndian.AppendUint32(raw, uint32(int32(x)))
-			default:
-				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
-			}
-		}
-		require.NoError(r.t, t.Write(raw), t.Name)
-	}
+	f := follower{state: r.state, twin: r.twin}
+	require.NoError(r.t, f.restoreTwin())
 }

@@ -1,0 +1,33 @@
+package kron
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+func TestChecks(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		checks := Checks()
+		require.Len(t, checks, 8)
+		for _, c := range checks {
+			r, err := c.Run(t.Context(), d)
+			require.NoError(t, err)
+			assert.True(t, r.MaxError <= r.Tolerance, "%s: %+v", c.Name, r)
+			t.Logf("%s: %.2g of %.2g at %s", c.Name, r.MaxError, r.Tolerance, r.Worst)
+		}
+	})
+}
+
+func TestChecksTellOneElement(t *testing.T) {
+	for _, got := range [][]float32{{1, 2.01}, {1}, {float32(math.NaN()), 2}} {
+		var f follower
+		f.compare("x", got, []float32{1, 2})
+		assert.False(t, f.result.MaxError <= 1e-3, got)
+	}
+}
