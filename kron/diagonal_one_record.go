@@ -26,9 +26,10 @@ func (s *oneScratch) allocate(d *diagonals, strip, slices, square, blocks int) {
 	}
 }
 
-// shares records a kernel for all workgroups of a strip.
+// shares records a kernel for all workgroups of a strip; flags get ALIGNED.
 func (b *oneBatch) shares(d *diagonals, rec *gpu.Recording, s *oneStrip, name string, flags map[string]bool, bind func(g *stripShares) []gpu.Range) error {
 	for _, g := range s.shares {
+		flags["ALIGNED"] = g.aligned
 		if err := d.dispatch(rec, name, flags, d.groups(len(g.items)), wordList{}.with(uint32(len(g.items))), bind(g)...); err != nil {
 			return err
 		}
@@ -40,7 +41,7 @@ func (b *oneBatch) shares(d *diagonals, rec *gpu.Recording, s *oneStrip, name st
 func (o *oneDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) error {
 	for _, b := range o.batches {
 		for _, s := range b.strips {
-			err := b.shares(d, rec, s, "diagonal_strip_squares", nil, func(g *stripShares) []gpu.Range {
+			err := b.shares(d, rec, s, "diagonal_strip_squares", map[string]bool{}, func(g *stripShares) []gpu.Range {
 				return []gpu.Range{g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.squares.All()}
 			})
 			if err != nil {
@@ -53,12 +54,9 @@ func (o *oneDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) error {
 
 // load records x, with noise or without, and y = x DᵀD.
 func (o *oneDiagonal) load(d *diagonals, rec *gpu.Recording, c call, b *oneBatch, s *oneStrip, noise bool) error {
-	flags := map[string]bool{"NOISE": false}
-	if noise {
-		flags = d.drawing()
-	}
-	if !flags["NOISE"] {
-		flags = map[string]bool{"NOISE": false}
+	flags := map[string]bool{"NOISE": noise && d.noise()}
+	if flags["NOISE"] {
+		flags["BF16"], flags["INDEPENDENT"] = d.bf16(), d.config.Rules.IndependentNoise
 	}
 	err := b.shares(d, rec, s, "diagonal_gather", flags, func(g *stripShares) []gpu.Range {
 		return []gpu.Range{c.scalars, g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.amplitude.All(), o.scratch.x.All()}

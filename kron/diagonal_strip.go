@@ -29,12 +29,13 @@ func (p patch) appended(w wordList) wordList {
 // same four, where a slab holds fewer than four rows; they are in different slabs then, as what is left of a slab has no room for the
 // next part.
 type stripShares struct {
-	slab  int
-	items [][3]uint32
-	table *gpu.Buffer
+	slab    int
+	aligned bool // fours of the patches are fours of the slab too
+	items   [][3]uint32
+	table   *gpu.Buffer
 }
 
-const shareFours = 256 // as in shared/kron_strip.wgsl
+const shareFours = 1024 // as in shared/kron_strip.wgsl
 
 // cut makes the strips of a batch, each of as many slices as the scratch has room for, and numbers the sums of squares of their shares:
 // those of a block follow each other.
@@ -119,10 +120,11 @@ func (s *oneSide) named(d *diagonals, p patch) patch {
 
 // share adds the workgroups of a patch.
 func (s *oneStrip) share(slab int, number uint32, p patch, squares uint32) uint32 {
-	i := slices.IndexFunc(s.shares, func(g *stripShares) bool { return g.slab == slab })
+	aligned := p.dense == 1 && p.place%4 == 0 && p.long%4 == 0 && p.end%4 == 0
+	i := slices.IndexFunc(s.shares, func(g *stripShares) bool { return g.slab == slab && g.aligned == aligned })
 	if i < 0 {
 		i = len(s.shares)
-		s.shares = append(s.shares, &stripShares{slab: slab})
+		s.shares = append(s.shares, &stripShares{slab: slab, aligned: aligned})
 	}
 	across := (p.fill+3)/4 - p.begin/4
 	for first := uint32(0); first < across*p.rows; first += shareFours {

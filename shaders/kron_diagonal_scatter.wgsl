@@ -1,5 +1,5 @@
-// Strips of matrices with one diagonal side, back to a slab, times the square of the diagonal factor: u = q^2 y. Twin: apply in
-// kron/twin_factor.go, (*twinBlock).write.
+// Strips of matrices with one diagonal side, back to a slab, times the square of the diagonal factor: u = q^2 y. ALIGNED: the fours of
+// the patches are fours of the slab too. Twin: apply in kron/twin_factor.go, (*twinBlock).write.
 #import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/kron_strip.wgsl"
@@ -17,7 +17,11 @@ struct Params {
 @group(0) @binding(3) var<storage, read> q: array<vec4<f32>>;
 #endif
 @group(0) @binding(4) var<storage, read> y: array<vec4<f32>>;
+#if ALIGNED
+@group(0) @binding(5) var<storage, read_write> updates: array<vec4<f32>>;
+#else
 @group(0) @binding(5) var<storage, read_write> updates: array<f32>;
+#endif
 
 // What a parameter may get that had no gradient for so long that its factors are as large as can be: finite, and so is its square.
 const largest = 1e15;
@@ -37,13 +41,17 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     if (index >= params.shares) { return; }
     let share = shares[index];
     let p = patches[share.patch_];
-    let across = (p.fill + 3u) / 4u - p.begin / 4u;
-    for (var i = share.first + lane; i < min(share.first + share_fours, across * p.rows); i += 64u) {
-        let row = i / across;
-        if (row < p.longs) {
-            let four = p.begin / 4u + i % across;
+    let step = place_step(p);
+    var here = place_first(p, share.first + lane);
+    for (var i = share.first + lane; i < place_end(p, share.first); i += 64u) {
+        let row = here.row;
+        let four = here.four;
+        if (row < p.longs && 4u * four < p.end) {
             let f = element(p.q + row);
             let v = f * (f * y[p.at + row * p.width + four]);
+#if ALIGNED
+            updates[(p.place + row * p.long) / 4u + four] = select(v, sign(v) * largest, abs(v) > vec4<f32>(largest));
+#else
 #for C in 0..4
             {
                 let c = 4u * four + {{C}}u;
@@ -52,6 +60,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
                 }
             }
 #end
+#endif
         }
+        here = place_next(here, p, step);
     }
 }

@@ -1,4 +1,5 @@
-// Sums of squares of the gradients of matrices with one diagonal side, one a workgroup. Twin: rootMeanSquare in kron/twin_matrix.go.
+// Sums of squares of the gradients of matrices with one diagonal side, one a workgroup. ALIGNED: the fours of the patches are fours of the
+// slab too. Twin: rootMeanSquare in kron/twin_matrix.go.
 #import "shared/grid.wgsl"
 #import "shared/kron_rms.wgsl"
 #import "shared/kron_strip.wgsl"
@@ -10,7 +11,11 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> shares: array<Share>;
 @group(0) @binding(2) var<storage, read> patches: array<Patch>;
+#if ALIGNED
+@group(0) @binding(3) var<storage, read> updates: array<vec4<f32>>;
+#else
 @group(0) @binding(3) var<storage, read> updates: array<f32>;
+#endif
 @group(0) @binding(4) var<storage, read_write> squares: array<vec4<f32>>;
 
 var<workgroup> sums: array<vec4<f32>, 64>;
@@ -23,13 +28,19 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     if (index < params.shares) {
         let share = shares[index];
         let p = patches[share.patch_];
-        let across = (p.fill + 3u) / 4u - p.begin / 4u;
-        for (var i = share.first + lane; i < min(share.first + share_fours, across * p.rows); i += 64u) {
-            let row = i / across;
-            let first = 4u * (p.begin / 4u + i % across);
-            for (var c = max(first, p.begin); c < min(first + 4u, p.end) && row < p.longs; c++) {
-                sum = rms_join(sum, rms_of(updates[p.place + row * p.long + c * p.dense]));
+        let step = place_step(p);
+        var here = place_first(p, share.first + lane);
+        for (var i = share.first + lane; i < place_end(p, share.first); i += 64u) {
+#if ALIGNED
+            if (here.row < p.longs && 4u * here.four < p.end) {
+                sum = rms_join(sum, rms_of4(updates[(p.place + here.row * p.long) / 4u + here.four]));
             }
+#else
+            for (var c = max(4u * here.four, p.begin); c < min(4u * here.four + 4u, p.end) && here.row < p.longs; c++) {
+                sum = rms_join(sum, rms_of(updates[p.place + here.row * p.long + c * p.dense]));
+            }
+#endif
+            here = place_next(here, p, step);
         }
     }
     sums[lane] = sum;

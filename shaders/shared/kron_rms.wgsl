@@ -7,6 +7,13 @@ fn rms_of(x: f32) -> vec4<f32> {
     return vec4<f32>(low * low, x * x, high * high, abs(x));
 }
 
+fn rms_of4(x: vec4<f32>) -> vec4<f32> {
+    let low = x * 0x1p-64;
+    let high = x * 0x1p+64;
+    let size = max(abs(x.xy), abs(x.zw));
+    return vec4<f32>(dot(low, low), dot(x, x), dot(high, high), max(size.x, size.y));
+}
+
 fn rms_join(a: vec4<f32>, b: vec4<f32>) -> vec4<f32> { return vec4<f32>(a.xyz + b.xyz, max(a.w, b.w)); }
 
 // inverse is 1 over the number of elements.

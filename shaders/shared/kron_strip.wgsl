@@ -29,4 +29,36 @@ struct Share {
     sum: u32, // place of its sum of squares
 }
 
-const share_fours = 256u; // of a workgroup
+const share_fours = 1024u; // of a workgroup: 16 a lane, as a patch is long to read
+
+// Place is where a lane is in its share: a row of the patch, and a four of the dense side.
+struct Place {
+    row: u32,
+    four: u32,
+}
+
+fn place_first(p: Patch, i: u32) -> Place {
+    let across = (p.fill + 3u) / 4u - p.begin / 4u;
+    return Place(i / across, p.begin / 4u + i % across);
+}
+
+// place_next is 64 further, without a division: those are slow where vectors of integers have none.
+fn place_next(s: Place, p: Patch, step: vec2<u32>) -> Place {
+    let end = (p.fill + 3u) / 4u;
+    var next = Place(s.row + step.x, s.four + step.y);
+    if (next.four >= end) {
+        next.four -= end - p.begin / 4u;
+        next.row += 1u;
+    }
+    return next;
+}
+
+fn place_step(p: Patch) -> vec2<u32> {
+    let across = (p.fill + 3u) / 4u - p.begin / 4u;
+    return vec2<u32>(64u / across, 64u % across);
+}
+
+// place_end is one past the last four of a share.
+fn place_end(p: Patch, first: u32) -> u32 {
+    return min(first + share_fours, ((p.fill + 3u) / 4u - p.begin / 4u) * p.rows);
+}
