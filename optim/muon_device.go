@@ -20,6 +20,7 @@ type orthogonalState struct {
 	// stacks of tiles: the momentum, and two sets that steps go between; without Adaptive the first is one of the two.
 	stacks [3][]*gpu.Buffer
 	grams  [2][]*gpu.Buffer // of tiles on and above the diagonal: A, and b A + c A²
+	small  [2]*gpu.Buffer   // more of them, for chunks of small steps
 	sums   [2]*gpu.Buffer   // that products of several tiles go between
 	scales [3]*gpu.Buffer   // of a matrix, in the first step: (s², 1), (s, a s), (s, 1) with s = 1/(|M| + eps)
 
@@ -67,10 +68,13 @@ func (w *orthogonalState) allocate() error {
 		}
 		return sizes
 	}
-	sum, partial, count := 0, 0, 0
+	small, sum, partial, count := 0, 0, 0, 0
 	for _, c := range w.chunks {
 		stacks = largest(stacks, c.down*c.across, c.stackSize())
 		grams = largest(grams, c.down*(c.down+1)/2, c.gramSize())
+		if c.small(w.Steps) {
+			small = max(small, c.gramSize())
+		}
 		if c.down*c.across > 1 {
 			sum = max(sum, c.stackSize(), c.gramSize())
 		}
@@ -95,6 +99,7 @@ func (w *orthogonalState) allocate() error {
 		w.stacks[2] = buffersOf("stack", stacks)
 	}
 	w.grams = [2][]*gpu.Buffer{buffersOf("gram", grams), buffersOf("gram", grams)}
+	w.small = [2]*gpu.Buffer{buffer("gram", small), buffer("gram", small)}
 	w.sums = [2]*gpu.Buffer{buffer("sum", sum), buffer("sum", sum)}
 	w.scales = [3]*gpu.Buffer{buffer("scales", 2*count), buffer("scales", 2*count), buffer("scales", 2*count)}
 	w.partial, w.factors = buffer("partial", partial), buffer("factors", count)
@@ -117,20 +122,16 @@ func (w *orthogonalState) record(rec *gpu.Recording, c operatorCall) error {
 		if err := w.recordDots(rec, chunk, w.stacks[0], true); err != nil {
 			return err
 		}
-		from := w.stacks[0]
-		for step := range w.Steps {
-			to := w.stacks[1+step%2]
-			if err := w.recordStep(rec, chunk, from, to, step == 0); err != nil {
-				return err
-			}
-			from = to
+		x, err := w.recordSteps(rec, chunk)
+		if err != nil {
+			return err
 		}
 		if w.Adaptive {
-			if err := w.recordDots(rec, chunk, from, false); err != nil {
+			if err := w.recordDots(rec, chunk, x, false); err != nil {
 				return err
 			}
 		}
-		if err := w.recordMoves(rec, i, "scatter", c.updates, from); err != nil {
+		if err := w.recordMoves(rec, i, "scatter", c.updates, x); err != nil {
 			return err
 		}
 	}

@@ -97,6 +97,13 @@ func (c *muonChunk) add(l buffers.Leaf) {
 	c.count++
 }
 
+// small tells whether steps are taken on A alone, as recordSmall does: where that saves a fifth of the multiply-adds. Products that are
+// symmetric count half; rows are one tile.
+func (c muonChunk) small(steps int) bool {
+	long, k := float64(c.cols)/float64(c.rows), float64(steps)
+	return c.down == 1 && 1.2*(1.5*long+2*k-1.5) <= k*(1.5*long+0.5)
+}
+
 // tile is the place of tile (i, j) among the moves; triangle that of block (i, j), i not above j, of a symmetric matrix of tiles.
 func (c muonChunk) tile(i, j int) int     { return i*c.across + j }
 func (c muonChunk) triangle(i, j int) int { return j*(j+1)/2 + i }
