@@ -51,7 +51,7 @@ func newDiagonals(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, er
 }
 
 func (p *diagonalPath) allocate() error {
-	if err := p.one.gather(&p.diagonals, p.both.squares); err != nil {
+	if err := p.one.arrange(&p.diagonals, p.both.squares); err != nil {
 		return err
 	}
 	p.both.allocate(&p.diagonals)
@@ -64,8 +64,8 @@ func (d *diagonals) room(m Matrix, blocks, each int) (func(block int) int, error
 	capacity := int(d.dev.Limits().BindingBytes / 16)
 	per := capacity / each
 	if per == 0 {
-		return nil, fmt.Errorf("leaf %q: diagonal factors: %w", m.Path,
-			&gpu.LimitError{Subject: "factors of a block", Bytes: 16 * uint64(each), Limit: d.dev.Limits().BindingBytes, Name: "BindingBytes"})
+		return nil, fmt.Errorf("leaf %q: %w", m.Path,
+			&gpu.LimitError{Subject: "diagonal factors of a block", Bytes: 16 * uint64(each), Limit: d.dev.Limits().BindingBytes, Name: "BindingBytes"})
 	}
 	if last := len(d.banks) - 1; last >= 0 && d.banks[last].fours+blocks*each <= capacity {
 		return func(int) int { return last }, nil

@@ -144,6 +144,7 @@ func (w *bothDiagonal) cover(d *diagonals, l diagonalLeaf, b Block, pieces []pie
 	}
 }
 
+// groupsOf are the workgroups of a slab and a bank.
 func (w *wave) groupsOf(slab, bank int) *areaGroups {
 	for _, g := range w.groups {
 		if g.slab == slab && g.bank == bank {

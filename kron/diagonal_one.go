@@ -93,8 +93,8 @@ func (p *diagonalPath) addOne(plan *Plan, m Matrix, leaf buffers.Leaf) error {
 	return nil
 }
 
-// gather makes batches and their strips. number is that of the first sum of squares that is free.
-func (o *oneDiagonal) gather(d *diagonals, squares uint32) error {
+// arrange makes batches and their strips. squares is the number of sums of squares that there are already.
+func (o *oneDiagonal) arrange(d *diagonals, squares uint32) error {
 	lim := d.dev.Limits()
 	capacity := int(min(scratchElements, lim.BindingBytes/4, lim.BufferBytes/4))
 	width := func(s *oneSide) int {
@@ -113,8 +113,8 @@ func (o *oneDiagonal) gather(d *diagonals, squares uint32) error {
 			// A Gram matrix of a slice takes at most a quarter of what the slice does.
 			slice := min(max(64, 4*width(s)), roundUp(long(s), 4), capacity/width(s)/4*4)
 			if slice == 0 || width(s)*width(s) > capacity {
-				return fmt.Errorf("leaf %q: dense factor: %w", s.matrix.Path, &gpu.LimitError{
-					Subject: "it", Bytes: 4 * uint64(width(s)*width(s)), Limit: 4 * uint64(capacity), Name: "BindingBytes",
+				return fmt.Errorf("leaf %q: %w", s.matrix.Path, &gpu.LimitError{
+					Subject: "a dense factor", Bytes: 4 * uint64(width(s)*width(s)), Limit: 4 * uint64(capacity), Name: "BindingBytes",
 				})
 			}
 			o.batches = append(o.batches, &oneBatch{long: long(s), width: width(s), bank: bank(s), slice: slice})
