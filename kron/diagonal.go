@@ -81,6 +81,9 @@ func (p *diagonalPath) record(rec *gpu.Recording, c call) error {
 	var steps []func() error
 	d := &p.diagonals
 	if !c.reuse {
+		steps = append(steps,
+			func() error { return p.both.balance(d, rec, c) },
+			func() error { return p.one.balance(d, rec, c) })
 		if p.config.Rules.RelativeDamping {
 			steps = append(steps,
 				func() error { return p.both.measure(d, rec, c) },
@@ -106,7 +109,7 @@ func (p *diagonalPath) record(rec *gpu.Recording, c call) error {
 // derive is needed by dense factors only: what diagonal ones do is computed from q as it is stored.
 func (p *diagonalPath) derive(rec *gpu.Recording) error {
 	for _, b := range p.one.batches {
-		if err := b.derive(&p.diagonals, rec); err != nil {
+		if err := b.square(&p.diagonals).Record(rec, p.dev); err != nil {
 			return err
 		}
 	}

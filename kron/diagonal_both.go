@@ -12,11 +12,13 @@ import (
 // folded to T. The partial sums take an eighth of the matrices, so that this goes in waves, whose sums fit their buffer; a model of
 // ordinary size has one.
 //
+//	balance, a dispatch (for each bank), which does something in updates that balance
 //	for each wave: tiles' sums, a dispatch for each slab (and bank); fold, one (for each bank)
 //	apply: for each wave and slab
 type bothDiagonal struct {
 	areas    []area
 	waves    []*wave
+	pairs    []*pairs
 	squares  uint32 // sums of squares: one a workgroup
 	partials *gpu.Buffer
 	table    *gpu.Buffer // of the areas
@@ -39,6 +41,13 @@ type areaGroups struct {
 	slab, bank int
 	items      [][3]uint32
 	table      *gpu.Buffer
+}
+
+// pairs is the two factors of each block in a bank: Pair in kron_diagonal_balance.wgsl.
+type pairs struct {
+	bank  int
+	items [][4]uint32
+	table *gpu.Buffer
 }
 
 // fold is the items of a bank whose T is in partial sums.
@@ -138,10 +147,22 @@ func (w *bothDiagonal) cover(d *diagonals, l diagonalLeaf, b Block, pieces []pie
 		tiles += down
 	}
 	block.sums = w.squares - block.squares
+	w.pair(in, left, right)
 	for _, f := range []diagonalFactor{left, right} {
 		v := w.waves[s.wave]
 		v.folds = foldInto(v.folds, in, d.banks[in].items[f.runs[0].item:][:f.chunks])
 	}
+}
+
+// pair adds the factors of a block to those of their bank.
+func (w *bothDiagonal) pair(in int, left, right diagonalFactor) {
+	i := slices.IndexFunc(w.pairs, func(p *pairs) bool { return p.bank == in })
+	if i < 0 {
+		i = len(w.pairs)
+		w.pairs = append(w.pairs, &pairs{bank: in})
+	}
+	a, b := left.runs[0], right.runs[0]
+	w.pairs[i].items = append(w.pairs[i].items, [4]uint32{uint32(a.four), uint32(fours(a.count)), uint32(b.four), uint32(fours(b.count))})
 }
 
 // groupsOf are the workgroups of a slab and a bank.
@@ -187,6 +208,13 @@ func (w *bothDiagonal) allocate(d *diagonals) {
 			f.table = d.filled(fmt.Sprintf("folds.%d.%d", i, k), itemTable(f.items))
 		}
 	}
+	for i, p := range w.pairs {
+		var items wordList
+		for _, it := range p.items {
+			items = items.with(it[:]...)
+		}
+		p.table = d.filled(fmt.Sprintf("pairs.%d", i), items)
+	}
 	if len(w.waves) > 0 {
 		w.table = d.filled("areas", areas)
 		w.partials = d.zeros("partials", 4*uint64(sums))
@@ -197,6 +225,18 @@ func (w *bothDiagonal) allocate(d *diagonals) {
 func (w *bothDiagonal) each(d *diagonals, rec *gpu.Recording, v *wave, name string, flags map[string]bool, bind func(g *areaGroups) []gpu.Range) error {
 	for _, g := range v.groups {
 		if err := d.dispatch(rec, name, flags, d.groups(len(g.items)), wordList{}.with(uint32(len(g.items))), bind(g)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// balance records what updates that balance begin with.
+func (w *bothDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) error {
+	for _, p := range w.pairs {
+		err := d.dispatch(rec, "diagonal_balance", map[string]bool{"BF16": d.bf16(), "DENSE": false}, d.groups(len(p.items)),
+			wordList{}.with(uint32(len(p.items))), c.scalars, p.table.All(), c.flag, d.banks[p.bank].q.All())
+		if err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 // treated in batches of one length and one class of the dense side, with the long side going down whichever way it goes in the leaf, and
 // a batch in strips of the long side that fit the scratch. With D the dense factor and q the diagonal one a refresh is, for each batch,
 //
+//	in updates that balance: q and D get one largest magnitude;  DᵀD
 //	for each strip: x = G + N (a dispatch for each slab);  y = x DᵀD;  y <- q² y, which is P, and T of the diagonal side;
 //	                the Gram matrices of slices of y;  their sums, added to those of the strips before
 //	keys;  the bounds of the Gram matrices;  L;  two products for Quad, one and a turn for Skew;  D;  DᵀD
@@ -63,6 +64,7 @@ type oneBatch struct {
 	patches     []patch
 
 	table, places, patchTable *gpu.Buffer
+	pairs                     *gpu.Buffer // the factors of each block: Pair in kron_diagonal_balance.wgsl
 	q, p                      *gpu.Buffer // D as it is stored, and DᵀD in f32
 }
 
@@ -142,22 +144,25 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 		return
 	}
 	o.lipschitz = d.zeros("dense.lipschitz", 4*uint64(len(o.sides)))
-	strip, slices, square, blocks := 0, 0, 0, 0
+	strip, slices, squares, blocks := 0, 0, 0, 0
 	for i, b := range o.batches {
 		name := func(what string) string { return fmt.Sprintf("batch.%d.%s", i, what) }
-		var table, places, patches wordList
-		for _, s := range b.sides {
+		var table, places, pairs, patches wordList
+		square := uint32(b.width * b.width / 4)
+		for k, s := range b.sides {
 			f, dense := d.factors[s.factor], uint32(1)
 			if !s.left() {
 				dense = 0
 			}
 			table = table.with(f.block, f.kind, f.stack, f.leaf, math.Float32bits(float32(b.long)), dense, uint32(s.place))
 			places = places.with(uint32(f.runs[0].four))
+			pairs = pairs.with(uint32(f.runs[0].four), uint32(fours(b.long)), uint32(k)*square, square)
 		}
 		for _, p := range b.patches {
 			patches = p.appended(patches)
 		}
 		b.table, b.places, b.patchTable = d.filled(name("sides"), table), d.filled(name("places"), places), d.filled(name("patches"), patches)
+		b.pairs = d.filled(name("pairs"), pairs)
 		n := len(b.sides)
 		b.q = d.filled(name("q"), b.initial(d))
 		b.p = d.filled(name("p"), b.initialSquare(d))
@@ -172,9 +177,9 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 			strip = max(strip, n*s.rows*b.width)
 			slices = max(slices, n*s.rows/b.slice*b.width*b.width)
 		}
-		square, blocks = max(square, n*b.width*max(b.width, 8)), max(blocks, n) // 32 bytes a row for the bound
+		squares, blocks = max(squares, n*b.width*max(b.width, 8)), max(blocks, n) // 32 bytes a row for the bound
 	}
-	o.scratch.allocate(d, strip, slices, square, blocks)
+	o.scratch.allocate(d, strip, slices, squares, blocks)
 	for i, f := range o.folds {
 		f.table = d.filled(fmt.Sprintf("folds.one.%d", i), itemTable(f.items))
 	}

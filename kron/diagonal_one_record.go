@@ -37,6 +37,24 @@ func (b *oneBatch) shares(d *diagonals, rec *gpu.Recording, s *oneStrip, name st
 	return nil
 }
 
+// balance records what updates that balance begin with.
+func (o *oneDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) error {
+	for _, b := range o.batches {
+		n := len(b.sides)
+		err := d.dispatch(rec, "diagonal_balance", map[string]bool{"BF16": d.bf16(), "DENSE": true}, d.groups(n), wordList{}.with(uint32(n)),
+			c.scalars, b.pairs.All(), c.flag, d.banks[b.bank].q.All(), b.q.All())
+		if err == nil {
+			square := b.square(d)
+			square.update, square.balancing = c.scalars, true
+			err = square.Record(rec, d.dev)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // measure records the sums of squares of the gradients.
 func (o *oneDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) error {
 	for _, b := range o.batches {
@@ -78,7 +96,7 @@ func (o *oneDiagonal) follow(d *diagonals, rec *gpu.Recording, c call) error {
 			if err := o.load(d, rec, c, b, s, true); err != nil {
 				return err
 			}
-			if err := o.square(d, rec, b, s, i > 0); err != nil {
+			if err := o.gather(d, rec, b, s, i > 0); err != nil {
 				return err
 			}
 		}
@@ -94,8 +112,8 @@ func (o *oneDiagonal) follow(d *diagonals, rec *gpu.Recording, c call) error {
 	return nil
 }
 
-// square records what follows from y: P, T of the diagonal sides, the Gram matrices of the dense ones.
-func (o *oneDiagonal) square(d *diagonals, rec *gpu.Recording, b *oneBatch, s *oneStrip, add bool) error {
+// gather records what follows from y: P, T of the diagonal sides, the Gram matrices of the dense ones.
+func (o *oneDiagonal) gather(d *diagonals, rec *gpu.Recording, b *oneBatch, s *oneStrip, add bool) error {
 	n, bank := len(b.sides), d.banks[b.bank]
 	params := wordList{}.with(uint32(n), uint32(s.rows), uint32(s.longs), uint32(s.first), uint32(b.width/4))
 	err := d.dispatch(rec, "diagonal_scale", map[string]bool{"BF16": d.bf16()}, d.each(n*s.rows), params,
@@ -164,14 +182,14 @@ func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBa
 	if err != nil {
 		return err
 	}
-	return b.derive(d, rec)
+	return b.square(d).Record(rec, d.dev)
 }
 
-// derive records DᵀD.
-func (b *oneBatch) derive(d *diagonals, rec *gpu.Recording) error {
+// square is DᵀD.
+func (b *oneBatch) square(d *diagonals) Product {
 	n := len(b.sides)
 	q := b.stack(b.q, n, b.width, d.config.DType)
-	return Product{A: q, B: q, C: b.stack(b.p, n, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}.Record(rec, d.dev)
+	return Product{A: q, B: q, C: b.stack(b.p, n, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}
 }
 
 // apply records the updates.

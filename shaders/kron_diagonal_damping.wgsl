@@ -1,6 +1,6 @@
 // The running RMS of the gradient of each block, and the standard deviation of its noise; -1 where the block is to be left alone.
 //
-//     r = sqrt(mean G^2);  rms <- max(r, decay rms);  amplitude = damping rms, -1 where r or rms is 0
+//     r = sqrt(mean G^2);  rms <- max(r, decay rms);  amplitude = damping rms, -1 where r is next to 0
 //
 // Twin: (*twinBlock).refresh.
 #import "shared/grid.wgsl"
@@ -26,6 +26,8 @@ struct Block {
 @group(0) @binding(4) var<storage, read_write> rms: array<f32>;
 @group(0) @binding(5) var<storage, read_write> amplitude: array<f32>;
 
+const least = 1e-15; // a gradient whose squares are next to zero is none: noise alone would make the factors grow without bound
+
 @compute @workgroup_size(64, 1, 1)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
         @builtin(local_invocation_index) local: u32) {
@@ -37,6 +39,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         let r = rms_root(sum, block.inverse);
         let running = max(r, params.decay * rms[i]);
         rms[i] = running;
-        amplitude[i] = select(-1.0, params.damping * running, r > 0.0 && running > 0.0);
+        amplitude[i] = select(-1.0, params.damping * running, r > least);
     }
 }

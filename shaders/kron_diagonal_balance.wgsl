@@ -1,0 +1,91 @@
+// In updates that balance, the two factors of blocks with a diagonal side get one largest magnitude, a workgroup a block:
+//
+//     q <- q sqrt(l r)/l, o <- o sqrt(l r)/r,  l = max|q|, r = max|o|
+//
+// where q is a diagonal one and o the other, which is diagonal too, or DENSE. Twin: balance in kron/twin_block.go.
+#import "shared/grid.wgsl"
+#import "shared/bf16.wgsl"
+#import "shared/threefry.wgsl"
+#import "shared/kron.wgsl"
+
+struct Params {
+    pairs: u32,
+}
+
+// Pair is where the two factors of a block lie, in fours.
+struct Pair {
+    first: u32,
+    fours: u32,
+    other: u32,
+    others: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<uniform> update: Update;
+@group(0) @binding(2) var<storage, read> pairs: array<Pair>;
+@group(0) @binding(3) var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
+#if BF16
+@group(0) @binding(4) var<storage, read_write> q: array<vec2<u32>>;
+#else
+@group(0) @binding(4) var<storage, read_write> q: array<vec4<f32>>;
+#endif
+#if DENSE
+#if BF16
+@group(0) @binding(5) var<storage, read_write> o: array<vec2<u32>>;
+#else
+@group(0) @binding(5) var<storage, read_write> o: array<vec4<f32>>;
+#endif
+#endif
+
+var<workgroup> tops: array<vec2<f32>, 64>;
+
+fn size(v: vec4<f32>) -> f32 {
+    let a = abs(v);
+    return max(max(a.x, a.y), max(a.z, a.w));
+}
+
+#if BF16
+fn factor(i: u32) -> vec4<f32> { return bf16_unpack4(q[i]); }
+
+fn keep(i: u32, v: vec4<f32>) { q[i] = bf16_pack4(v); }
+#else
+fn factor(i: u32) -> vec4<f32> { return q[i]; }
+
+fn keep(i: u32, v: vec4<f32>) { q[i] = v; }
+#endif
+#if !DENSE
+fn other(i: u32) -> vec4<f32> { return factor(i); }
+
+fn keep_other(i: u32, v: vec4<f32>) { keep(i, v); }
+#else
+#if BF16
+fn other(i: u32) -> vec4<f32> { return bf16_unpack4(o[i]); }
+
+fn keep_other(i: u32, v: vec4<f32>) { o[i] = bf16_pack4(v); }
+#else
+fn other(i: u32) -> vec4<f32> { return o[i]; }
+
+fn keep_other(i: u32, v: vec4<f32>) { o[i] = v; }
+#endif
+#endif
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    if (update.balance != 0u) {
+        let index = grid_index(workgroup, workgroups, 0u, 1u);
+        let pair = pairs[min(index, params.pairs - 1u)];
+        var top = vec2<f32>(0.0);
+        for (var i = lane; i < pair.fours; i += 64u) { top.x = max(top.x, size(factor(pair.first + i))); }
+        for (var i = lane; i < pair.others; i += 64u) { top.y = max(top.y, size(other(pair.other + i))); }
+        tops[lane] = top;
+        workgroupBarrier();
+        for (var k = 0u; k < 64u; k++) { top = max(top, tops[k]); }
+        if (top.x > kron_tiny && top.y > kron_tiny && skip[1] == 0u && index < params.pairs) {
+            // sqrt(l r) of large factors overflows, the quotient of the roots does not.
+            let roots = sqrt(top);
+            for (var i = lane; i < pair.fours; i += 64u) { keep(pair.first + i, factor(pair.first + i) * (roots.y / roots.x)); }
+            for (var i = lane; i < pair.others; i += 64u) { keep_other(pair.other + i, other(pair.other + i) * (roots.x / roots.y)); }
+        }
+    }
+}
