@@ -16,7 +16,7 @@ type Cost struct {
 	FLOPs        float64 `json:"flops"`
 }
 
-// Cost tells what the transformation takes a parameter; nothing where its construction failed.
+// Cost tells what the transformation takes a parameter, on a route one of the leaves of its mask; nothing where its construction failed.
 func (t Transform) Cost() Cost {
 	p, err := newPlan(t)
 	if err != nil {
@@ -25,36 +25,52 @@ func (t Transform) Cost() Cost {
 	const word = 4
 	c := Cost{TrafficBytes: 3 * word} // gradient read, parameter read and written
 	for _, s := range p.steps {
+		if s.offRoute() {
+			continue
+		}
 		c.FLOPs += float64(s.flops)
-		for _, slot := range s.slots {
-			c.StateBytes += float64(slot.dtype.Bits()) / 8
+		c.StateBytes += s.slotBytes()
+		c.TrafficBytes += 2 * s.slotBytes()
+		if s.operator != nil {
+			o := s.operator.cost()
+			c.StateBytes += o.StateBytes
+			c.TrafficBytes += o.TrafficBytes + 2*word // the update is stored before it and loaded behind it
+			c.FLOPs += o.FLOPs
 		}
 	}
-	c.TrafficBytes += 2 * c.StateBytes
 	c.FLOPs++ // p + u
 	measured := slices.Clone(p.norms)
 	for _, s := range p.sums {
-		measured = append(measured, s.before)
+		at := s.before
+		if s.params { // is read alone
+			at = p.segments[p.segmentOf(at)].first
+		}
+		measured = append(measured, at)
 	}
 	for _, before := range measured {
 		c.TrafficBytes += word
 		c.FLOPs += 2
 		for _, s := range p.steps[p.segments[p.segmentOf(before)].first:before] {
-			for _, slot := range s.slots {
-				c.TrafficBytes += float64(slot.dtype.Bits()) / 8
+			if !s.offRoute() {
+				c.TrafficBytes += s.slotBytes()
 			}
 		}
 	}
-	for _, s := range p.steps {
-		if s.operator == nil {
-			continue
-		}
-		o := s.operator.cost()
-		c.StateBytes += o.StateBytes
-		c.TrafficBytes += o.TrafficBytes + 2*word // the update is stored before it and loaded behind it
-		c.FLOPs += o.FLOPs
-	}
 	return c
+}
+
+// slotBytes is what the element keeps a parameter.
+func (e element) slotBytes() float64 {
+	n := 0.0
+	for _, slot := range e.slots {
+		n += float64(slot.dtype.Bits()) / 8
+	}
+	return n
+}
+
+// offRoute tells whether the element is for the leaves outside of a route's mask.
+func (e element) offRoute() bool {
+	return slices.ContainsFunc(e.routes, func(m membership) bool { return !m.inside })
 }
 
 // Bytes is what a state for params of that layout takes on a device with these limits: State.Bytes, planned on none.

@@ -1,7 +1,6 @@
 package optim_test
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -265,7 +264,7 @@ func TestEveryOptimizerFollowsRosenbrock(t *testing.T) {
 				require.NoError(t, twin.Update(grads))
 			}
 			last, _ := valley()
-			t.Log(fmt.Sprintf("%s: %.4g to %.4g", name, first, last))
+			t.Logf("%s: %.4g to %.4g", name, first, last)
 			assert.Less(t, last, 1e-3*first)
 		})
 	}

@@ -312,3 +312,13 @@ func TestEMAAndLeafNorms(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+func TestCostOfARouteIsThatOfItsMask(t *testing.T) {
+	adam := ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.99})
+	both := Chain(Route(MaskMatrices(), Chain(Trace(0.9, false), sum()), adam), Scale(2)).Cost()
+	// Gradient, params twice, the trace twice, the update stored and loaded again, and what the operator says of itself.
+	assert.Equal(t, Cost{StateBytes: 4 + 4, TrafficBytes: 12 + 8 + 8 + 16, FLOPs: 2 + 1 + 1 + 1}, both)
+	assert.Equal(t, adam.Cost().StateBytes, Route(MaskMatrices(), adam, Trace(0.9, false)).Cost().StateBytes)
+	// A sum by leaf reads the gradient once more, and the state of the elements before it.
+	assert.Equal(t, 12.0+8+4+4+4, Chain(Trace(0.9, false), normalized()).Cost().TrafficBytes)
+}

@@ -16,7 +16,7 @@ import (
 
 type compareCmd struct {
 	runFlags
-	Optimizers []string `help:"Optimizers, each NAME with built-in settings or NAME=FILE with a run file of its own that has nothing but the optimizer; NAME may then be anything." default:"adamw,lion,muon,mars,quad,skew" placeholder:"NAME,..."`
+	Optimizers []string `help:"Optimizers, each NAME with built-in settings or NAME=FILE with a run file of its own that has nothing but the optimizer; NAME may then be anything. NAME@0.7 makes 0.7 of the steps, in a schedule of its own." default:"adamw,lion,muon,mars,quad,skew" placeholder:"NAME,..."`
 	Rate       []string `help:"Peak learning rates by name, over all others." placeholder:"NAME=RATE"`
 	Seeds      int      `help:"Runs of each optimizer, with seeds from train.seed upwards." default:"3"`
 	Steps      int      `help:"Updates of each run; 0 = train.steps." default:"0"`
@@ -105,7 +105,7 @@ func (c *compareCmd) comparison(all []entrant, configs []*runfile.Config) (*comp
 	}
 	release()
 	result := &compare.Comparison{
-		Title: run.Title, Steps: run.Steps, EvalEvery: run.EvalEvery, Baseline: all[0].label,
+		Title: run.Title, Steps: int64(common.Train.Steps), EvalEvery: run.EvalEvery, Baseline: all[0].label,
 		Settings: map[string]any{}, Origins: map[string]string{},
 	}
 	for i := range c.Seeds {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"regexp"
 	"slices"
@@ -19,19 +20,31 @@ import (
 // entrant is one optimizer of a comparison, as the command line names it.
 type entrant struct {
 	label string
-	file  string // a run file of its own, of nothing but the optimizer; "" where it has none
-	rate  string // of --rate
+	name  string  // of the optimizer, where no file names it
+	file  string  // a run file of its own, of nothing but the optimizer; "" where it has none
+	rate  string  // of --rate
+	part  float64 // of the comparison's steps that it has, in a schedule of its own
 }
 
 // labelled is what a label may be: it names a directory.
 var labelled = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// entrants reads --optimizers (NAME, or LABEL=FILE) and --rate (LABEL=RATE).
+// entrants reads --optimizers (NAME, or LABEL=FILE, either with @PART behind the name) and --rate (LABEL=RATE).
 func entrants(optimizers, rates []string) ([]entrant, error) {
 	var all []entrant
 	var labels []string
 	for _, o := range optimizers {
 		label, file, given := strings.Cut(strings.TrimSpace(o), "=")
+		label, part, shorter := strings.Cut(label, "@")
+		e := entrant{label: label, name: label, file: file, part: 1}
+		if shorter {
+			var err error
+			if e.part, err = strconv.ParseFloat(part, 64); err != nil || !(e.part > 0 && e.part <= 1) {
+				return nil, fmt.Errorf("--optimizers %s: found %q behind the @, wanted the part of the steps, more than 0 and at most 1", o, part)
+			}
+			e.label += "-" + part
+		}
+		label = e.label
 		switch {
 		case !labelled.MatchString(label):
 			return nil, fmt.Errorf("--optimizers %s: found the name %q, wanted letters, digits, '.', '_' and '-'", o, label)
@@ -41,7 +54,7 @@ func entrants(optimizers, rates []string) ([]entrant, error) {
 			return nil, fmt.Errorf("--optimizers: %s stands twice, wanted another name for the second, as in %s2=FILE", label, label)
 		}
 		labels = append(labels, label)
-		all = append(all, entrant{label: label, file: file})
+		all = append(all, e)
 	}
 	for _, r := range rates {
 		label, rate, _ := strings.Cut(strings.TrimSpace(r), "=")
@@ -133,7 +146,13 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	if theirs.LearningRate > 0 {
 		part = theirs.Schedule.LearningRateEnd / theirs.LearningRate
 	}
-	name := e.label
+	name := e.name
+	if e.part < 1 {
+		steps := max(1, int(math.Round(e.part*float64(cfg.Train.Steps))))
+		if err := cfg.Lay("train.steps", strconv.Itoa(steps), "--optimizers"); err != nil {
+			return nil, err
+		}
+	}
 	if e.file != "" {
 		if name, err = optimizerIn(e); err != nil {
 			return nil, err
@@ -189,7 +208,7 @@ func optimizerIn(e entrant) (string, error) {
 		return "", err
 	}
 	if cfg.Origin("optimizer.name") == "default" {
-		return e.label, nil
+		return e.name, nil
 	}
 	return cfg.Optimizer.Name, nil
 }
@@ -214,7 +233,7 @@ func (c *compareCmd) ownFile(cfg *runfile.Config, e entrant) error {
 func (e entrant) describe(cfg *runfile.Config) *compare.Entrant {
 	o := cfg.Optimizer
 	return &compare.Entrant{
-		Label: e.label, Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.Schedule.LearningRateEnd,
+		Label: e.label, Steps: int64(cfg.Train.Steps), Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.Schedule.LearningRateEnd,
 		RateFrom: string(cfg.Origin("optimizer.learning_rate")), Parameters: maps.Clone(o.Parameters),
 	}
 }

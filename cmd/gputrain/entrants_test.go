@@ -88,6 +88,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		"sgd stands twice":       {Optimizers: []string{"sgd", "sgd"}},
 		`found the name "../x"`:  {Optimizers: []string{"../x"}},
 		"found no file":          {Optimizers: []string{"sgd="}},
+		"found \"1.5\" behind":   {Optimizers: []string{"sgd@1.5"}},
+		"sgd-0.5 stands twice":   {Optimizers: []string{"sgd@0.5", "sgd@0.5"}},
 		"no such file":           {Optimizers: []string{"sgd=absent.yaml"}},
 		`did you mean "adamw"?`:  {Optimizers: []string{"adamw"}, Rate: []string{"adamv=1"}},
 		"a rate of more than 0":  {Optimizers: []string{"adamw"}, Rate: []string{"adamw=0"}},
@@ -121,4 +123,26 @@ func TestContradictionsAreRefused(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 8, configs[0].Train.Steps)
 	}
+}
+
+func TestEntrantsWithAPartOfTheSteps(t *testing.T) {
+	path := files(t, map[string]string{"own.yaml": "optimizer: {name: sgd, learning_rate: 0.5}\n"})
+	c := &compareCmd{Seeds: 1, Steps: 50, Optimizers: []string{"sgd", "sgd@0.7", "own@0.01=" + path("own.yaml")}, Rate: []string{"sgd-0.7=0.4"}}
+	all, configs, err := c.entrants()
+	require.NoError(t, err)
+	for i, want := range []struct {
+		label string
+		steps int
+		rate  float64
+	}{{"sgd", 50, defaultRates["sgd"]}, {"sgd-0.7", 35, 0.4}, {"own-0.01", 1, 0.5}} {
+		assert.Equal(t, want.label, all[i].label)
+		assert.Equal(t, want.steps, configs[i].Train.Steps)
+		assert.Equal(t, configs[0].Train.EvalEvery, configs[i].Train.EvalEvery)
+		assert.InDelta(t, want.rate, configs[i].Optimizer.LearningRate, 0)
+		assert.Equal(t, "sgd", configs[i].Optimizer.Name)
+		assert.EqualValues(t, want.steps, all[i].describe(configs[i]).Steps)
+	}
+	result, err := c.comparison(all[1:], configs[1:])
+	require.NoError(t, err)
+	assert.EqualValues(t, 50, result.Steps, "the comparison's, whatever its first entrant has")
 }

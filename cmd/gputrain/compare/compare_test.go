@@ -89,7 +89,7 @@ func three(t *testing.T) (*Comparison, string) {
 		{"slow", 1000, [][]float64{{6, 5.5, 5, 4}, {6, 5.5, 5, 4.5}}},
 		{"lost", 1000, [][]float64{{6, 900, math.Inf(1)}, {6, 5, 3.5, 3.25}}},
 	} {
-		entrant := &Entrant{Label: e.label, Optimizer: e.label, LearningRate: 0.01, RateFrom: "built-in"}
+		entrant := &Entrant{Label: e.label, Steps: 8, Optimizer: e.label, LearningRate: 0.01, RateFrom: "built-in"}
 		for i, losses := range e.runs {
 			run := filepath.Join(dir, fmt.Sprintf("%s-%d", e.label, c.Seeds[i]))
 			writeRun(t, run, e.ms, losses...)
@@ -161,10 +161,10 @@ func TestWrite(t *testing.T) {
 
 	text := read("compare.md")
 	for _, want := range []string{
-		"| adamw | 0.01 | 3.0000 ± 0.7071 | 8 | 1.00 | 1.0000 | 8.0 | 1.00 |",
-		"| fast | 0.01 | 2.0000 ± 0.0000 | 6 | 0.75 | 1.5000 | 9.0 | 1.12 |",
-		"| slow | 0.01 | 4.2500 ± 0.3536 | - | - | 1.0000 | - | - |",
-		"| lost | 0.01 | 3.2500, 1 of 2 diverged | - | - | 1.0000 | - | - |",
+		"| adamw | 8 | 0.01 | 3.0000 ± 0.7071 | 8 | 1.00 | 1.0000 | 8.0 | 1.00 |",
+		"| fast | 8 | 0.01 | 2.0000 ± 0.0000 | 6 | 0.75 | 1.5000 | 9.0 | 1.12 |",
+		"| slow | 8 | 0.01 | 4.2500 ± 0.3536 | - | - | 1.0000 | - | - |",
+		"| lost | 8 | 0.01 | 3.2500, 1 of 2 diverged | - | - | 1.0000 | - | - |",
 		"seeds 5, 6", "every 2 steps", "- `train.steps: 8` (--steps)", "`{\"b1\":0.8}`", "| [lost-5](lost-5/report.md) | 5 | diverged at step 6 |",
 	} {
 		assert.Contains(t, text, want)
@@ -173,8 +173,8 @@ func TestWrite(t *testing.T) {
 
 	var table bytes.Buffer
 	require.NoError(t, c.Table(&table))
-	assert.Regexp(t, `(?m)^OPTIMIZER +LEARNING RATE +VALIDATION LOSS +STEPS TO ADAMW'S LOSS`, table.String())
-	assert.Regexp(t, `(?m)^fast +0\.01 +2\.0000 ± 0\.0000 +6 +0\.75`, table.String())
+	assert.Regexp(t, `(?m)^OPTIMIZER +STEPS +LEARNING RATE +VALIDATION LOSS +STEPS TO ADAMW'S LOSS`, table.String())
+	assert.Regexp(t, `(?m)^fast +8 +0\.01 +2\.0000 ± 0\.0000 +6 +0\.75`, table.String())
 }
 
 func TestPicture(t *testing.T) {

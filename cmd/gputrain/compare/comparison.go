@@ -34,6 +34,7 @@ type Comparison struct {
 // Entrant is an optimizer with the settings that are its own.
 type Entrant struct {
 	Label        string         `json:"label"`
+	Steps        int64          `json:"steps"` // of each run, and of its schedule
 	Optimizer    string         `json:"optimizer"`
 	LearningRate float64        `json:"learning_rate"` // peak
 	RateEnd      float64        `json:"learning_rate_end"`

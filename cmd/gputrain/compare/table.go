@@ -17,7 +17,7 @@ import (
 // rows are the table, its head first.
 func (c *Comparison) rows() [][]string {
 	goal := c.Baseline + "'s loss"
-	rows := [][]string{{"optimizer", "learning rate", "validation loss", "steps to " + goal, "of its steps", "s a step", "s to " + goal, "of its s"}}
+	rows := [][]string{{"optimizer", "steps", "learning rate", "validation loss", "steps to " + goal, "of its steps", "s a step", "s to " + goal, "of its s"}}
 	for _, e := range c.Entrants {
 		s := e.Summary
 		loss := figure("%.4f", s.FinalLoss)
@@ -32,7 +32,7 @@ func (c *Comparison) rows() [][]string {
 			reached = fmt.Sprint(s.ReachedStep)
 		}
 		rows = append(rows, []string{
-			e.Label, fmt.Sprintf("%g", e.LearningRate), loss, reached, figure("%.2f", s.StepFraction), figure("%.4f", s.StepSeconds),
+			e.Label, fmt.Sprint(e.Steps), fmt.Sprintf("%g", e.LearningRate), loss, reached, figure("%.2f", s.StepFraction), figure("%.4f", s.StepSeconds),
 			figure("%.1f", s.ReachedSeconds), figure("%.2f", s.SecondsFraction),
 		})
 	}
@@ -70,7 +70,7 @@ func (c *Comparison) markdown() []byte {
 			out.WriteString("|---|" + strings.Repeat("---:|", len(row)-1) + "\n")
 		}
 	}
-	fmt.Fprintf(&out, "\nValidation loss in nats a token after %d steps: mean ± standard deviation over the seeds %s. ", c.Steps, seeds(c.Seeds))
+	fmt.Fprintf(&out, "\nValidation loss in nats a token after the last step, %d where nothing else stands: mean ± standard deviation over the seeds %s. ", c.Steps, seeds(c.Seeds))
 	fmt.Fprintf(&out, "An optimizer has reached %s's loss at the first evaluation (%s) at which its mean curve is at %s's last mean or below. ",
 		c.Baseline, every(c.EvalEvery), c.Baseline)
 	fmt.Fprintf(&out, "Seconds are those of training steps, the median of a step and the sum up to there, without evaluation and saving; the first step, and any of more than %d medians, count as a median one (drivers build kernels at first use). ", stalled)
