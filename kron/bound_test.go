@@ -138,6 +138,31 @@ func appendKeys(words []byte, keys []prng.Key) []byte {
 	return words
 }
 
+// TestBoundBeginsWithTheFirstOfEqualRows, whichever invocation has it: two equal blocks, whose strongest rows are 40 and 150.
+func TestBoundBeginsWithTheFirstOfEqualRows(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		const half, n = 110, 220
+		r := rand.New(rand.NewPCG(8, 9))
+		a := randomMatrices(r, half*half, buffers.F32)
+		for i := range half {
+			a[40*half+i] *= 2
+		}
+		b := matmul(a, transpose(a, half, half), half)
+		m, narrow := make([]float64, n*n), make([]float32, n*n)
+		for i := range half {
+			for k := range half {
+				x := float32(b[i*half+k])
+				narrow[i*n+k], narrow[(i+half)*n+k+half] = x, x
+				m[i*n+k], m[(i+half)*n+k+half] = float64(x), float64(x)
+			}
+		}
+		key := prng.NewKey(5)
+		got, err := Bounds(t.Context(), d, [][]float32{narrow}, n, []prng.Key{key}, false)
+		require.NoError(t, err)
+		assert.InEpsilon(t, Bound(key, m, n, false, Config{BlockSize: n}), got[0], 2e-5)
+	})
+}
+
 // TestBoundInStorage has rows that do not fit the memory of a workgroup.
 func TestBoundInStorage(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {

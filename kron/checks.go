@@ -62,7 +62,7 @@ type follower struct {
 	result gpu.Result
 }
 
-// compareWithTwin does three refreshes and one update without, on the device and in the twin.
+// compareWithTwin does three refreshes, one update without, and one that balances, on the device and in the twin.
 func compareWithTwin(ctx context.Context, d *gpu.Device, c Config) (gpu.Result, error) {
 	f := &follower{device: d}
 	plan, err := NewPlan(checkLeaves, c)
@@ -87,7 +87,7 @@ func compareWithTwin(ctx context.Context, d *gpu.Device, c Config) (gpu.Result, 
 	for _, u := range []struct {
 		n     int64
 		reuse bool
-	}{{1, false}, {2, false}, {3, false}, {4, true}} {
+	}{{1, false}, {2, false}, {3, false}, {4, true}, {100, false}} {
 		if err := f.update(ctx, u.n, u.reuse); err != nil {
 			return f.result, fmt.Errorf("update %d: %w", u.n, err)
 		}

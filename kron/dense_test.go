@@ -54,6 +54,42 @@ func TestDenseFollowsTheTwin(t *testing.T) {
 	})
 }
 
+// TestDenseDamping has gradients of all sizes, and blocks that are dead: these keep their factors.
+func TestDenseDamping(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, method := range []Method{Quad, Skew} {
+			for _, scale := range []float64{1e-26, 1e-14, 1e13} {
+				r := newRig(t, d, denseConfig(method, buffers.F32, Stable()), denseLeaves...)
+				g := r.gradientsOf(1, scale)
+				clear(g["b.small"])
+				r.update(1, g, false, 2e-5, "dense/", Dense)
+				g = r.gradientsOf(2, scale)
+				for i := range 16 * 47 { // the first row of blocks
+					g["a.odd"][i] = 0
+				}
+				r.update(2, g, false, 2e-5, "dense/", Dense)
+			}
+			r := newRig(t, d, denseConfig(method, buffers.F32, Stable()), denseLeaves...)
+			r.run(1, r.gradientsOf(1, 0.1), false, false)
+			before := r.tensors()
+			dead := map[string][]float32{}
+			for path, data := range r.gradientsOf(1, 1) {
+				dead[path] = make([]float32, len(data))
+			}
+			r.run(2, dead, false, false)
+			for name, data := range r.tensors() {
+				if name != "dense/rms" {
+					assert.Equal(t, before[name], data, name)
+					continue
+				}
+				for i := range data {
+					assert.InEpsilon(t, 0.999*before[name][i], data[i], 1e-6)
+				}
+			}
+		}
+	})
+}
+
 // In bf16 device and twin round to different sides now and then; so each update begins with the twin's state.
 func TestDenseInBF16FollowsTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {

@@ -1,6 +1,7 @@
 // kron_begin: what comes before a refresh of the dense blocks, a workgroup a block: whether their state keeps every bit, and in updates
 // that balance, Ql <- Ql sqrt(l r)/l and Qr <- Qr sqrt(l r)/r with l = max|Ql|, r = max|Qr|. RMS: the running RMS of the gradient,
-// rms <- max(RMS(G), decay rms), and the standard deviation of the noise, damping rms; a block without a gradient keeps its state.
+// rms <- max(RMS(G), decay rms), and the standard deviation of the noise, damping rms; a block with next to no gradient keeps its
+// state.
 // Twins: balance and (*twinBlock).refresh.
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
@@ -66,7 +67,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         if (size < 0x1p-40) { r = sqrt(sums.z / count) * 0x1p-64; }
         if (here) {
             let next = max(r, p.decay * rms[number]);
-            let still = skip || r == 0.0 || next == 0.0;
+            let still = skip || !(r * r > kron_tiny);
             keep[spot.left] = select(0u, 1u, still);
             keep[spot.right] = select(0u, 1u, still);
             if (!skip) { rms[number] = next; }

@@ -1,5 +1,6 @@
-// kron_noise: noisy = G + deviation normal(k2, (row, column)) on the valid elements of the dense blocks; rows are counted as if blocks
-// were padded to full ones. A workgroup handles one tile. BLOCKWISE: a deviation a block. Twin: (*twinBlock).refresh.
+// kron_noise: noisy = G + deviation normal(k2, (row, column)) for the dense blocks; rows are counted as if blocks were padded to full ones.
+// Of the padding the last quads of rows get noise too: the factors are zero there. A workgroup handles one tile. BLOCKWISE: a deviation a
+// block. Twin: (*twinBlock).refresh.
 #import "shared/threefry.wgsl"
 #import "shared/normal.wgsl"
 #import "shared/kron.wgsl"
@@ -46,11 +47,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     var col = lane % t.width;
     for (var i = lane; i < t.quads; i += lanes) {
         let at = (t.row + row) * p.stride + 4u * col;
-        let left = i32(t.cols) - i32(4u * col);
         var n = vec4<f32>();
-        if (row < t.rows && left > 0) {
+        if (row < t.rows && 4u * col < t.cols) {
             n = vec4<f32>(draw(key, at), draw(key, at + 1u), draw(key, at + 2u), draw(key, at + 3u));
-            n = select(vec4<f32>(), n, vec4<i32>(left) > vec4<i32>(0, 1, 2, 3));
         }
         noisy[t.at + i] = g[t.at + i] + scale * n;
         row += down;
