@@ -15,6 +15,7 @@ import (
 	"gputrain/gpu/gputest"
 )
 
+// The dense sides draw with k1 of their blocks, Skew with its two halves.
 func TestKeysOfDenseSides(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for name, config := range some("quad f32 eformer", "skew f32 stable") {
@@ -55,6 +56,7 @@ func TestKeysOfDenseSides(t *testing.T) {
 	})
 }
 
+// The number of dispatches is that of kinds, slabs and shapes, whatever the number of leaves; plans on a dry device are those of a real one.
 func TestDispatchesOfManyLeaves(t *testing.T) {
 	for name, config := range configs() {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +92,7 @@ func TestDispatchesOfManyLeaves(t *testing.T) {
 	})
 }
 
+// All kinds at once, through the state.
 func TestStateOfAllKinds(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		leaves := []Leaf{

@@ -11,6 +11,7 @@ import (
 	"gputrain/buffers"
 )
 
+// A set flag, as of a gradient that is not finite, and an update that reuses factors leave every bit of the state.
 func TestPathsKeepTheirState(t *testing.T) {
 	eachPath(t, some("quad f32 eformer", "skew bf16 stable"), func(t *testing.T, r *pathRig) {
 		random := rand.New(rand.NewPCG(3, 4))
@@ -35,6 +36,7 @@ func TestPathsKeepTheirState(t *testing.T) {
 	})
 }
 
+// A state that is read, and written to a new one, goes on with the same bits; and so does a second run from the start.
 func TestPathsAreRestored(t *testing.T) {
 	eachPath(t, some("quad f32 stable", "skew bf16 stable", "quad bf16 eformer"), func(t *testing.T, r *pathRig) {
 		again := newPathRig(t, r.dev, r.make, r.plan.Config, r.whole, r.leaves)
@@ -60,6 +62,19 @@ func TestPathsAreRestored(t *testing.T) {
 	})
 }
 
+// Before update 100 both factors of a block get one magnitude, which vectors have no use for.
+func TestPathsBalance(t *testing.T) {
+	eachPath(t, some("quad f32 eformer", "skew f32 stable", "quad bf16 stable"), func(t *testing.T, r *pathRig) {
+		r.n = 97 // so that the third of these is update 100
+		followTwin(t, r, 5)
+		r.n = 99
+		before := r.raw()
+		r.update(r.gradients(rand.New(rand.NewPCG(1, 1))), false, true)
+		assert.Equal(t, before, r.raw(), "flag")
+	})
+}
+
+// Blocks without a gradient are left alone where noise is relative; their running RMS falls.
 func TestPathsLeaveDeadBlocks(t *testing.T) {
 	eachPath(t, some("quad f32 stable", "skew bf16 stable"), func(t *testing.T, r *pathRig) {
 		random := rand.New(rand.NewPCG(7, 8))
@@ -90,6 +105,7 @@ func TestPathsLeaveDeadBlocks(t *testing.T) {
 	})
 }
 
+// Without noise the factor of a parameter that never has a gradient grows by 1.8 in each update, and leaves the range of f32.
 func TestFactorsStayFinite(t *testing.T) {
 	config := configs()["quad f32 eformer"]
 	config.NoiseScale, config.InitScale = 0, 1e16
@@ -120,6 +136,7 @@ func TestFactorsStayFinite(t *testing.T) {
 	})
 }
 
+// A leaf gives the same bits alone and among others, of which some share its dispatches.
 func TestPathsOfStages(t *testing.T) {
 	eachPath(t, some("quad f32 stable", "skew bf16 stable"), func(t *testing.T, r *pathRig) {
 		random := rand.New(rand.NewPCG(11, 12))

@@ -53,7 +53,6 @@ var pathCases = []struct {
 }
 
 // eachPath runs a test for each path and config on each adapter, with a rig of the leaves of its own kind that are not elsewhere: a stage.
-
 func eachPath(t *testing.T, configs map[string]Config, test func(t *testing.T, r *pathRig), options ...gputest.Option) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for _, c := range pathCases {
@@ -73,7 +72,6 @@ func eachPath(t *testing.T, configs map[string]Config, test func(t *testing.T, r
 }
 
 // configs are both methods, both numerics and both ways of storage.
-
 func configs() map[string]Config {
 	out := map[string]Config{}
 	for _, method := range []Method{Quad, Skew} {
@@ -90,7 +88,6 @@ func configs() map[string]Config {
 }
 
 // some is a few of the configs.
-
 func some(names ...string) map[string]Config {
 	out := map[string]Config{}
 	for _, name := range names {
@@ -100,7 +97,6 @@ func some(names ...string) map[string]Config {
 }
 
 // followTwin does updates on both sides, the last but one of which reuses its factors, and compares after each.
-
 func followTwin(t *testing.T, r *pathRig, updates int) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for n := range updates {
@@ -121,7 +117,6 @@ func followTwin(t *testing.T, r *pathRig, updates int) {
 }
 
 // differing counts elements of Q that are not equal.
-
 func differing(got, want []buffers.Host) (differing, total int) {
 	for i, w := range want {
 		if w.Path[len(w.Path)-2] != 'Q' {
@@ -142,7 +137,6 @@ func TestPathsFollowTheTwin(t *testing.T) {
 }
 
 // Each rule alone, and no noise, on blocks of ordinary size.
-
 func TestPathsOfEachRule(t *testing.T) {
 	dev := gputest.Device(t)
 	configs := map[string]Config{}
@@ -169,7 +163,6 @@ func TestPathsOfEachRule(t *testing.T) {
 }
 
 // Small bindings split leaves into several parts, and a small grid is folded.
-
 func TestPathsOfLeavesInParts(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for name, config := range some("quad f32 stable", "skew bf16 stable", "skew f32 eformer") {
@@ -207,19 +200,3 @@ func TestPathsOfLeavesInParts(t *testing.T) {
 		}
 	}, gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10, Workgroups: 60}))
 }
-
-// A set flag, as of a gradient that is not finite, and an update that reuses factors leave every bit of the state.
-
-// A state that is read, and written to a new one, goes on with the same bits; and so does a second run from the start.
-
-// Blocks without a gradient are left alone where noise is relative; their running RMS falls.
-
-// Without noise the factor of a parameter that never has a gradient grows by 1.8 in each update, and leaves the range of f32.
-
-// The dense sides draw with k1 of their blocks, Skew with its two halves.
-
-// The number of dispatches is that of kinds, slabs and shapes, whatever the number of leaves; plans on a dry device are those of a real one.
-
-// A leaf gives the same bits alone and among others, of which some share its dispatches.
-
-// All kinds at once, through the state.
