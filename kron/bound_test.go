@@ -159,7 +159,7 @@ func TestBoundBeginsWithTheFirstOfEqualRows(t *testing.T) {
 		key := prng.NewKey(5)
 		got, err := Bounds(t.Context(), d, [][]float32{narrow}, n, []prng.Key{key}, false)
 		require.NoError(t, err)
-		assert.InEpsilon(t, Bound(key, m, n, false, Config{BlockSize: n}), got[0], 2e-5)
+		assert.InEpsilon(t, Bound(key, m, n, false, Config{BlockSize: n}), got[0], 3e-6, "from row 150 it is 1.6e-5 more")
 	})
 }
 

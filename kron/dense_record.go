@@ -39,9 +39,12 @@ func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) error {
 	if err := d.begin(rec, c, ch); err != nil {
 		return err
 	}
-	for _, s := range ch.stacks {
-		if err := d.square(rec, ch, s, c.scalars); err != nil {
-			return err
+	if d.dtype == buffers.BF16 {
+		// Balancing rounds anew. Without rounding QlᵀQl and QrᵀQr change by factors that cancel in P.
+		for _, s := range ch.stacks {
+			if err := d.square(rec, ch, s, c.scalars); err != nil {
+				return err
+			}
 		}
 	}
 	rec.Group("kron.noise")
