@@ -184,7 +184,7 @@ func (p Product) check() error {
 	case p.Keep.Bytes > 0 && p.Keep.Bytes < uint64(4*p.C.Count):
 		return fmt.Errorf("keep: %d bytes, wanted %d", p.Keep.Bytes, 4*p.C.Count)
 	case p.E != nil && p.E.DType != buffers.F32:
-		return fmt.Errorf("E: dtype %s, wanted f32", p.E.DType)
+		return fmt.Errorf("dtype of E: %s, wanted f32", p.E.DType)
 	}
 	return nil
 }

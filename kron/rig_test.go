@@ -21,7 +21,6 @@ type rig struct {
 	tree   *buffers.Tree
 	flag   *gpu.Buffer
 	twin   *Twin
-	want   map[string][]float64 // the twin's last output
 }
 
 // newRig lays the leaves out in slabs of 16,384 f32.

@@ -151,9 +151,6 @@ func newTable(dev *gpu.Device, name string, raw []byte) (*gpu.Buffer, error) {
 	return b, nil
 }
 
-// tileLanes is the workgroup of the kernels that go by tiles.
-const tileLanes = 64
-
 // gather copies the blocks out of a tree into the stacks, and zeros around them; scatter copies them back.
 func (t *transport) gather(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tree) error {
 	return t.carry(rec, stacks, tree, false)
@@ -175,8 +172,6 @@ func (t *transport) carry(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tr
 	}
 	return rec.Err()
 }
-
-func (t *transport) bytes() uint64 { return t.table.Bytes() }
 
 func (t *transport) release() { t.table.Release() }
 
