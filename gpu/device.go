@@ -93,6 +93,9 @@ func Dry(lim Limits) *Device {
 	return d
 }
 
+// Dry tells whether the device is without hardware: what is written to it is dropped, and need not be made.
+func (d *Device) Dry() bool { return d.native == nil }
+
 func newDevice(lim Limits, o Options) *Device {
 	d := &Device{limits: lim, logger: o.Logger, timeout: o.Timeout}
 	if d.logger == nil {

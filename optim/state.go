@@ -113,13 +113,16 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 		return err
 	}
 	for slab := range s.layout.Slabs() {
-		table, values := s.plan.table(s.layout, slab, r, subsets)
-		b, err := s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*uint64(len(table)))
+		values := s.plan.tableValues(s.layout, slab)
+		b, err := s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*(uint64(values)+uint64(len(r.values))))
 		if err != nil {
 			return err
 		}
 		s.tables = append(s.tables, slabTable{b, values})
-		if err := s.device.Write(b.All(), words(table...)); err != nil {
+		if s.device.Dry() {
+			continue
+		}
+		if err := s.device.Write(b.All(), words(s.plan.table(s.layout, slab, r, subsets)...)); err != nil {
 			return err
 		}
 	}
@@ -142,7 +145,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 // newSlot makes a tree of state with its initial value.
 func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s slot) (*buffers.Tree, error) {
 	tree, err := buffers.NewTree(dev, "optim."+name, layout, s.dtype)
-	if err != nil || s.initial == 0 {
+	if err != nil || s.initial == 0 || dev.Dry() {
 		return tree, err
 	}
 	for _, leaf := range layout.Leaves() {

@@ -8,12 +8,10 @@ import (
 
 // table is what the kernels of a plan read about one slab: stride words a block of elements (leaf << 8 | elements in
 // use; where the plan rounds stochastically also the key of the path and the index in the leaf of the block's first
-// vec4; for each route the block in the trees of the route's own layout), then the values of each leaf as f32 bits. values
-// tells where those begin.
-func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*buffers.Layout) (words []uint32, values uint32) {
-	blocks := layout.Slabs()[slab] / buffers.BlockElements
-	stride := p.stride()
-	words = make([]uint32, blocks*stride, blocks*stride+len(r.values))
+// vec4; for each route the block in the trees of the route's own layout), then, from tableValues on, the values of each leaf as f32 bits.
+func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*buffers.Layout) []uint32 {
+	stride, values := p.stride(), p.tableValues(layout, slab)
+	words := make([]uint32, values, int(values)+len(r.values))
 	for _, leaf := range layout.Leaves() {
 		rows := 1
 		if len(leaf.Shape) > 0 {
@@ -39,9 +37,13 @@ func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*b
 			}
 		}
 	}
-	values = uint32(len(words))
 	for _, v := range r.values {
 		words = append(words, math.Float32bits(v))
 	}
-	return words, values
+	return words
+}
+
+// tableValues is where the values of the leaves begin in the table of a slab.
+func (p *plan) tableValues(layout *buffers.Layout, slab int) uint32 {
+	return uint32(layout.Slabs()[slab] / buffers.BlockElements * p.stride())
 }

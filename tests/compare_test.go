@@ -49,8 +49,8 @@ func TestCompare(t *testing.T) {
 	p.write(t, "tiny.yaml", "model: {layers: 1, heads: 2, width: 16, context: 16}\ndata: {text: text.txt, validation: 0.1}\ntrain: {batch: 2, eval_tokens: 160, save_every: 4}\n")
 	args := []string{"compare", "tiny.yaml", "--optimizers", "adamw,sgd", "--seeds", "2", "--steps", "12", "--eval-every", "3", "--rate", "adamw=0.01", "--out", "out", "--progress", "none"}
 	r := ok(t, p.command(args...))
-	assert.Regexp(t, `(?m)^adamw +0\.01 +\d\.\d{4} ± \d\.\d{4} +12 +1\.00`, r.out)
-	assert.Regexp(t, `(?m)^sgd +0\.1 +\d\.\d{4} ± \d\.\d{4}`, r.out)
+	assert.Regexp(t, `(?m)^adamw +12 +0\.01 +\d\.\d{4} ± \d\.\d{4} +12 +1\.00`, r.out)
+	assert.Regexp(t, `(?m)^sgd +12 +0\.1 +\d\.\d{4} ± \d\.\d{4}`, r.out)
 	c := p.comparison(t, "out/compare.json")
 	assert.Equal(t, "adamw", c.Baseline)
 	assert.Equal(t, []uint64{42, 43}, c.Seeds)
