@@ -17,7 +17,7 @@ type boundUse int
 const (
 	boundAlone  boundUse = iota // out: a bound a matrix
 	boundFactor                 // of Grams: keep, L, and the coefficients of the update of the sides
-	boundTurn                   // of R in Procrustes: turns, and the coefficients of R Q
+	boundTurn                   // of R in Procrustes: turns, and the coefficients of R Rᵀ
 )
 
 // bounding bounds the spectral norm of the matrices of a stack, one dispatch. Ranges are by matrix.

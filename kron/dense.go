@@ -16,7 +16,7 @@ import (
 //	state    factors Q             4r in f32, 2r in bf16
 //	         their squares QᵀQ     4r, derived
 //	scratch  G, G + N and P, P Qr  12
-//	         T, W Q                8r, with Skew R Q: 12r
+//	         T, W Q                8r, with Skew R R: 12r
 //
 // A square block takes 16 bytes (bf16: 12) a parameter of state, and of scratch 28 (Skew 36), but that not for more than 2^22 elements
 // of factors: 72 MiB (Skew 88) serve any model, one chunk after the other. Blocks that do not fill their class take up to 25 % more a
@@ -31,7 +31,7 @@ type dense struct {
 
 	// Scratch, as large as the largest chunk wants.
 	gradient, work, half *gpu.Buffer // stacks of blocks: G; G + N, then P and the output; what lies between two products
-	gram, moved, turned  *gpu.Buffer // stacks of sides: T, with Skew then R; W Q; with Skew R Q
+	gram, moved, turned  *gpu.Buffer // stacks of sides: T, with Skew then R; W Q; with Skew R R
 	coefficients         *gpu.Buffer // by side: two f32
 	keep                 *gpu.Buffer // by side: not zero where the state stays
 	turns                *gpu.Buffer // by side, with Skew: four f32

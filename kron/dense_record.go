@@ -178,7 +178,7 @@ func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) er
 	rounding := config.Rules.StochasticRounding && d.dtype == buffers.BF16
 	if config.Method == Skew {
 		return procrustes{
-			q: moved, out: q, r: t, rq: d.sides(d.turned, s), turns: number(d.turns, 16), coefficients: coefficients, keep: keep,
+			q: moved, out: q, r: t, rr: d.sides(d.turned, s), turns: number(d.turns, 16), coefficients: coefficients, keep: keep,
 			update: c.scalars, sides: sides, rounding: rounding,
 		}.record(rec, d.device, config)
 	}

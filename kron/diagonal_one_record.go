@@ -165,7 +165,7 @@ func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBa
 	}
 	if skew {
 		err = procrustes{
-			q: first, out: next, r: square(z.r), rq: square(z.rq), turns: z.turns.All(), coefficients: z.coefficients.All(), keys: z.turnKeys.All(),
+			q: first, out: next, r: square(z.r), rr: square(z.rq), turns: z.turns.All(), coefficients: z.coefficients.All(), keys: z.turnKeys.All(),
 		}.record(rec, d.dev, d.config)
 	} else {
 		err = Product{A: first, B: gram, C: next, D: &first, Coefficients: coefficients, Symmetric: true}.Record(rec, d.dev)

@@ -20,7 +20,7 @@ func Bounds(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, k
 		return nil, fmt.Errorf("kron: bounds: %w", err)
 	}
 	rec := dev.Record("gputrain.kron.bounds")
-	b := bounding{t: u.stack(u.q), skew: skew, keys: u.keys.All(), bounds: u.turns.All(), spare: u.rq.All()}
+	b := bounding{t: u.stack(u.q), skew: skew, keys: u.keys.All(), bounds: u.turns.All(), spare: u.rr.All()}
 	out := make([]float32, len(matrices))
 	if err = b.record(rec, dev, u.config); err == nil {
 		err = u.submit(ctx, rec, u.turns, func(i int, x float32) {
@@ -45,7 +45,7 @@ func Procrustes(ctx context.Context, dev *gpu.Device, matrices [][]float32, n in
 	}
 	rec := dev.Record("gputrain.kron.procrustes")
 	p := procrustes{
-		q: u.stack(u.q), out: u.stack(u.out), r: u.stack(u.r), rq: u.stack(u.rq),
+		q: u.stack(u.q), out: u.stack(u.out), r: u.stack(u.r), rr: u.stack(u.rr),
 		turns: u.turns.All(), coefficients: u.coefficients.All(), keys: u.keys.All(),
 	}
 	out := make([][]float32, len(matrices))
@@ -70,7 +70,7 @@ type units struct {
 	device              *gpu.Device
 	config              Config
 	count, side         int
-	q, r, rq, out       *gpu.Buffer
+	q, r, rr, out       *gpu.Buffer
 	turns, coefficients *gpu.Buffer
 	keys                *gpu.Buffer
 }
@@ -97,7 +97,7 @@ func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*u
 	}{
 		{&u.q, raw},
 		{&u.r, make([]byte, len(raw))},
-		{&u.rq, make([]byte, max(len(raw), 32*u.count*u.side))},
+		{&u.rr, make([]byte, max(len(raw), 32*u.count*u.side))},
 		{&u.out, make([]byte, len(raw))},
 		{&u.turns, make([]byte, 16*u.count)},
 		{&u.coefficients, make([]byte, 8*u.count)},
@@ -131,7 +131,7 @@ func (u *units) submit(ctx context.Context, rec *gpu.Recording, from *gpu.Buffer
 }
 
 func (u *units) release() {
-	for _, b := range []*gpu.Buffer{u.q, u.r, u.rq, u.out, u.turns, u.coefficients, u.keys} {
+	for _, b := range []*gpu.Buffer{u.q, u.r, u.rr, u.out, u.turns, u.coefficients, u.keys} {
 		b.Release()
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"gputrain/shaders"
 )
 
-// procrustes turns every matrix of a stack towards a symmetric one, as ProcrustesTwin: Q + a (R Q + a/2 R R Q) with R = Qᵀ - Q divided
-// by its largest element.
+// procrustes turns every matrix of a stack towards a symmetric one, as ProcrustesTwin: Q + (a R + a²/2 R R) Q with R = Qᵀ - Q divided
+// by its largest element. R R = -R Rᵀ is symmetric and so half a product; the definition's R (R Q) would be a whole one.
 type procrustes struct {
 	q, out       Stack
-	r, rq        Stack     // scratch
+	r, rr        Stack     // scratch
 	turns        gpu.Range // scratch, 16 bytes a matrix
 	coefficients gpu.Range // scratch, 8 bytes a matrix
 	keep         gpu.Range // of the last product
@@ -31,12 +31,13 @@ func (p procrustes) record(rec *gpu.Recording, dev *gpu.Device, c Config) error 
 		p.q.bound(), p.r.bound())
 	err = bounding{
 		t: p.r, skew: true, use: boundTurn, update: p.update, sides: p.sides, keys: p.keys,
-		turns: p.turns, coefficients: p.coefficients, spare: p.rq.bound(),
+		turns: p.turns, coefficients: p.coefficients, spare: p.rr.bound(),
 	}.record(rec, dev, c)
 	if err != nil {
 		return err
 	}
-	if err := (Product{A: p.r, B: p.q, C: p.rq, Coefficients: p.coefficients}).Record(rec, dev); err != nil {
+	square := Product{A: p.r, B: p.r, TransB: true, C: p.rr, Symmetric: true, Coefficients: p.coefficients}
+	if err := square.Record(rec, dev); err != nil {
 		return err
 	}
 	lanes := 64
@@ -47,8 +48,8 @@ func (p procrustes) record(rec *gpu.Recording, dev *gpu.Device, c Config) error 
 		return err
 	}
 	rec.Dispatch(k, gpu.Linear(uint64(p.q.Count), 1, lim), paramBytes([2]uint32{uint32(p.q.Count), uint32(n * n / 4)}),
-		p.r.bound(), p.rq.bound(), p.turns, p.coefficients)
-	last := Product{A: p.r, B: p.rq, C: p.out, D: &p.rq, E: &p.q, Coefficients: p.coefficients, Keep: p.keep}
+		p.r.bound(), p.q.bound(), p.turns, p.rr.bound())
+	last := Product{A: p.rr, B: p.q, C: p.out, D: &p.q, Alpha: 1, Beta: 1, Keep: p.keep}
 	if p.rounding {
 		last.update, last.sides = p.update, p.sides
 	}

@@ -23,9 +23,9 @@ func (s Stack) elements() int { return s.Count * s.Rows * s.Cols }
 
 // Product is a batch of products of one shape, in one dispatch:
 //
-//	C_i = alpha_i op(A_i) op(B_i) + beta_i D_i + E_i
+//	C_i = alpha_i op(A_i) op(B_i) + beta_i D_i
 //
-// A and B are read, and may be one stack; D and E may be one of them; C is another buffer than all of them. A stack of a single matrix
+// A and B are read, and may be one stack; D may be one of them; C is another buffer than all of them. A stack of a single matrix
 // is multiplied with every one of the other.
 type Product struct {
 	A, B, C        Stack
@@ -33,7 +33,7 @@ type Product struct {
 	// Symmetric promises that C is symmetric: the tiles on and above its diagonal are computed and mirrored, so that it is symmetric
 	// to the last bit, for half the work.
 	Symmetric   bool
-	D, E        *Stack // of the shape of C, E in f32; nil for none
+	D           *Stack // of the shape of C; nil for none
 	Alpha, Beta float32
 	// Coefficients, where it has bytes, takes the place of Alpha and Beta: alpha and beta of each matrix, two f32.
 	Coefficients gpu.Range
@@ -99,10 +99,8 @@ func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
 		return err
 	}
 	bind := []gpu.Range{p.A.bound(), p.B.bound(), p.C.bound()}
-	for _, s := range []*Stack{p.D, p.E} {
-		if s != nil {
-			bind = append(bind, s.bound())
-		}
+	if p.D != nil {
+		bind = append(bind, p.D.bound())
 	}
 	for _, r := range []gpu.Range{p.Coefficients, p.Keep, p.update, p.sides} {
 		if r.Bytes > 0 {
@@ -142,13 +140,11 @@ func (p Product) check() error {
 		name string
 		s    Stack
 	}{{"A", p.A}, {"B", p.B}, {"C", p.C}}
-	for i, s := range []*Stack{p.D, p.E} {
-		if s != nil {
-			stacks = append(stacks, struct {
-				name string
-				s    Stack
-			}{"DE"[i : i+1], *s})
-		}
+	if p.D != nil {
+		stacks = append(stacks, struct {
+			name string
+			s    Stack
+		}{"D", *p.D})
 	}
 	for _, x := range stacks {
 		switch s := x.s; {
@@ -158,9 +154,9 @@ func (p Product) check() error {
 			return fmt.Errorf("%s: dtype %s, wanted f32 or bf16", x.name, s.DType)
 		case s.Range.Bytes < s.bytes():
 			return fmt.Errorf("%s: %d of [%d, %d] in %d bytes, wanted %d", x.name, s.Count, s.Rows, s.Cols, s.Range.Bytes, s.bytes())
-		case x.name != "C" && s.Count != p.C.Count && (s.Count != 1 || x.name > "C"):
+		case x.name != "C" && s.Count != p.C.Count && (s.Count != 1 || x.name == "D"):
 			return fmt.Errorf("%s: %d matrices, wanted %d as C has", x.name, s.Count, p.C.Count)
-		case x.name > "C" && (s.Rows != p.C.Rows || s.Cols != p.C.Cols):
+		case x.name == "D" && (s.Rows != p.C.Rows || s.Cols != p.C.Cols):
 			return fmt.Errorf("%s: [%d, %d], wanted [%d, %d]", x.name, s.Rows, s.Cols, p.C.Rows, p.C.Cols)
 		}
 	}
@@ -183,8 +179,6 @@ func (p Product) check() error {
 		return fmt.Errorf("coefficients: %d bytes, wanted %d", p.Coefficients.Bytes, 8*p.C.Count)
 	case p.Keep.Bytes > 0 && p.Keep.Bytes < uint64(4*p.C.Count):
 		return fmt.Errorf("keep: %d bytes, wanted %d", p.Keep.Bytes, 4*p.C.Count)
-	case p.E != nil && p.E.DType != buffers.F32:
-		return fmt.Errorf("dtype of E: %s, wanted f32", p.E.DType)
 	}
 	return nil
 }
@@ -225,7 +219,7 @@ func (p Product) kernel(v productVariant) (*gpu.Kernel, error) {
 	}
 	flags := map[string]bool{
 		"TRANS_A": p.TransA, "TRANS_B": p.TransB, "SYMMETRIC": p.Symmetric,
-		"ADD": p.D != nil, "ADD_E": p.E != nil, "COEFFICIENTS": p.Coefficients.Bytes > 0, "KEEP": p.Keep.Bytes > 0,
+		"ADD": p.D != nil, "COEFFICIENTS": p.Coefficients.Bytes > 0, "KEEP": p.Keep.Bytes > 0,
 		"UPDATE": p.update.Bytes > 0, "BALANCING": p.balancing, "DITHER": p.sides.Bytes > 0,
 		"WORKGROUP": v.workgroup,
 	}
@@ -244,7 +238,6 @@ func (p Product) kernel(v productVariant) (*gpu.Kernel, error) {
 	}
 	const read = "storage, read"
 	declare(p.D != nil, read, "d", "array<"+d.element+">")
-	declare(p.E != nil, read, "e", "array<vec4<f32>>")
 	declare(p.Coefficients.Bytes > 0, read, "coefficients", "array<vec2<f32>>")
 	declare(p.Keep.Bytes > 0, read, "keep", "array<u32>")
 	declare(p.update.Bytes > 0, "uniform", "update", "Update")

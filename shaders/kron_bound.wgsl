@@ -227,7 +227,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         let trace = 0.5 * squares * size;
         let turning = some && bound > kron_tiny && trace > 0.0;
         turns[number] = vec4<f32>(inverse, 0.125 / max(bound, kron_tiny), trace, select(0.0, 1.0, turning));
-        coefficients[number] = vec2<f32>(select(0.0, inverse, turning), 0.0);
+        coefficients[number] = vec2<f32>(select(0.0, -inverse, turning), 0.0); // of R R' = -R R
 #else
         bound = select(0.0, bound * size, some);
 #if FACTOR

@@ -1,4 +1,4 @@
-// kron_product: C_i = alpha_i op(A_i) op(B_i) + beta_i D_i + E_i, a batch of equal matrices whose sides are multiples of four.
+// kron_product: C_i = alpha_i op(A_i) op(B_i) + beta_i D_i, a batch of equal matrices whose sides are multiples of four.
 // An invocation keeps a square tile of 4*TILE rows and columns of one C in registers and goes along K four at a time; nothing goes
 // through workgroup memory. Tiles of all matrices are counted in one row, so that no lane idles. WORKGROUP, for GPUs: 8x8 invocations make a
 // tile of 64x64 through workgroup memory, sixteen of K at a time, as matmul_tiled.wgsl does.
@@ -27,7 +27,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> a: array<{{A_TYPE}}>;
 @group(0) @binding(2) var<storage, read> b: array<{{B_TYPE}}>;
 @group(0) @binding(3) var<storage, read_write> c: array<{{C_TYPE}}>;
-// d, e, coefficients (alpha, beta), keep (not zero: not stored), update, sides (as in kron_bound.wgsl), those that there are.
+// d, coefficients (alpha, beta), keep (not zero: not stored), update, sides (as in kron_bound.wgsl), those that there are.
 {{MORE}}
 
 #if BF16
@@ -247,9 +247,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         var v{{I}} = alpha * c{{Q}}_{{I}}_{{J}};
 #if ADD
         v{{I}} += beta * {{D_LOAD}}(d[at + {{I}}u * p.ldc]);
-#endif
-#if ADD_E
-        v{{I}} += e[at + {{I}}u * p.ldc];
 #endif
 #if DITHER
         var s{{I}} = kron_round_bits(v{{I}}, key, 4u * row_{{Q}} + {{I}}u, col_{{J}});
