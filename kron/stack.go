@@ -2,7 +2,6 @@ package kron
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -67,11 +66,17 @@ const (
 	tileQuads = 1024 // of a tile, where a row is not longer
 )
 
-// A slabTiles is the tiles of one slab: entries [first, first+count) of the table.
-type slabTiles struct{ slab, first, count int }
+// A slabTiles is tiles of one slab: entries [first, first+count) of the table. Those whose rows are whole vec4 of the slab go apart.
+type slabTiles struct {
+	slab, first, count int
+	vector             bool
+}
+
+// isVector tells whether every row begins at a vec4 of the slab and ends with one.
+func (t tile) isVector() bool { return t.Source%4 == 0 && t.Stride%4 == 0 && t.Cols%4 == 0 }
 
 // A transport carries blocks between the slabs of trees of one layout and a buffer of stacks, whatever the blocks' classes: one
-// dispatch a slab. Its table is on the device.
+// dispatch a slab, two where not all rows are whole vec4. Its table is on the device.
 type transport struct {
 	device *gpu.Device
 	table  *gpu.Buffer
@@ -100,15 +105,14 @@ func newTransport(dev *gpu.Device, layout *buffers.Layout, plan *Plan, spots []s
 	t := &transport{device: dev}
 	var raw []byte
 	for slab := range layout.Slabs() {
-		tiles := bySlab[slab]
-		if len(tiles) == 0 {
-			continue
-		}
-		t.slabs = append(t.slabs, slabTiles{slab: slab, first: t.tiles, count: len(tiles)})
-		t.tiles += len(tiles)
-		var err error
-		if raw, err = binary.Append(raw, binary.LittleEndian, tiles); err != nil {
-			return nil, err
+		for _, vector := range []bool{true, false} {
+			tiles := slices.DeleteFunc(slices.Clone(bySlab[slab]), func(t tile) bool { return t.isVector() != vector })
+			if len(tiles) == 0 {
+				continue
+			}
+			t.slabs = append(t.slabs, slabTiles{slab: slab, first: t.tiles, count: len(tiles), vector: vector})
+			t.tiles += len(tiles)
+			raw = append(raw, words(tiles)...)
 		}
 	}
 	var err error
@@ -162,11 +166,15 @@ func (t *transport) scatter(rec *gpu.Recording, tree *buffers.Tree, stacks gpu.R
 
 func (t *transport) carry(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tree, back bool) error {
 	suffix := map[bool]string{false: "_gather", true: "_scatter"}[back]
-	k, err := kernelOf("carry", suffix, shaders.Variant{Flags: map[string]bool{"SCATTER": back}})
-	if err != nil {
-		return err
-	}
 	for _, s := range t.slabs {
+		element := "f32"
+		if s.vector {
+			element = "vec4<f32>"
+		}
+		k, err := kernelOf("carry", suffix, shaders.Variant{Flags: map[string]bool{"SCATTER": back, "VECTOR": s.vector}, Constants: map[string]string{"ELEMENT": element}})
+		if err != nil {
+			return err
+		}
 		rec.Dispatch(k, gpu.Linear(uint64(s.count), 1, t.device.Limits()), paramBytes([2]uint32{uint32(s.first), uint32(s.count)}),
 			t.table.All(), tree.Slab(s.slab), stacks)
 	}

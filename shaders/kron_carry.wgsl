@@ -1,4 +1,5 @@
-// kron_carry: blocks of leaves, out of a slab into stacks with zeros around them, or SCATTER back. A workgroup carries one tile.
+// kron_carry: blocks of leaves, out of a slab into stacks with zeros around them, or SCATTER back. A workgroup carries one tile. VECTOR: all
+// rows are whole vec4 of the slab.
 // Twin: piecesOf in kron/stack.go.
 #import "shared/kron_tile.wgsl"
 
@@ -10,10 +11,10 @@ struct Params {
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> tiles: array<Tile>;
 #if SCATTER
-@group(0) @binding(2) var<storage, read_write> slab: array<f32>;
+@group(0) @binding(2) var<storage, read_write> slab: array<{{ELEMENT}}>;
 @group(0) @binding(3) var<storage, read> stacks: array<vec4<f32>>;
 #else
-@group(0) @binding(2) var<storage, read> slab: array<f32>;
+@group(0) @binding(2) var<storage, read> slab: array<{{ELEMENT}}>;
 @group(0) @binding(3) var<storage, read_write> stacks: array<vec4<f32>>;
 #endif
 
@@ -35,6 +36,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     for (var q = lane; q < t.quads; q += lanes) {
         let e = t.source + row * t.stride + 4u * col;
         let left = i32(t.cols) - i32(4u * col); // valid elements from here on
+#if VECTOR
+#if SCATTER
+        if (row < t.rows && left > 0) { slab[e / 4u] = stacks[t.at + q]; }
+#else
+        var v = vec4<f32>();
+        if (row < t.rows && left > 0) { v = slab[e / 4u]; }
+        stacks[t.at + q] = v;
+#endif
+#else
 #if SCATTER
         if (row < t.rows && left > 0) {
             let v = stacks[t.at + q];
@@ -52,6 +62,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
             if (left > 3) { v.w = slab[e + 3u]; }
         }
         stacks[t.at + q] = v;
+#endif
 #endif
         row += down;
         col += across;
