@@ -194,12 +194,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #end
             let at{{V}} = base + min(g + {{V}}u, n4 - 1u);
 #end
-            for (var i = 0u; i < n; i++) {
-                let xi = x[from_ + i];
+            for (var i = 0u; i < n; i += 4u) {
+#for R in 0..4
+                let x{{R}} = x[from_ + i + {{R}}u];
 #for V in 0..QUADS
-                let v{{V}} = t[at{{V}} + i * n4];
+                let v{{R}}_{{V}} = t[at{{V}} + (i + {{R}}u) * n4];
 #for I in 0..4
-                y{{V}}_{{I}} += xi * v{{V}}[{{I}}];
+                y{{V}}_{{I}} += x{{R}} * v{{R}}_{{V}}[{{I}}];
+#end
 #end
 #end
             }
