@@ -11,11 +11,11 @@ import (
 	"gputrain/gpu"
 )
 
-// Checks compares updates of every kind of leaf with the twin, over a small model with sides of odd sizes. Errors are relative to the
-// largest number of a leaf or a tensor.
+// Checks compares updates of every kind of leaf with the twin, over a small model with sides of odd sizes, and single kernels at a larger
+// one. Errors are relative to the largest number of a leaf or a tensor.
 func Checks() []gpu.Check {
-	// f32: some hundred roundings of 2^-24 on top of each other. bf16: a rounding to the other
-	// side, 2^-8, in factors that an output has four times.
+	// f32: some hundred roundings of 2^-24 on top of each other. bf16: a rounding to the other side, 2^-8, in factors that an output has
+	// four times.
 	tolerances := map[buffers.DType]float64{buffers.F32: 2e-5, buffers.BF16: 0x1p-6}
 	var checks []gpu.Check
 	for _, method := range []Method{Quad, Skew} {
@@ -40,7 +40,7 @@ func Checks() []gpu.Check {
 			}
 		}
 	}
-	return checks
+	return append(checks, unitChecks()...)
 }
 
 // checkLeaves are a leaf of each kind with MaxSizeDense of 40.

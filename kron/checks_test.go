@@ -14,7 +14,7 @@ import (
 func TestChecks(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		checks := Checks()
-		require.Len(t, checks, 8)
+		require.Len(t, checks, 12)
 		for _, c := range checks {
 			r, err := c.Run(t.Context(), d)
 			require.NoError(t, err)
