@@ -6,10 +6,10 @@ var defaultRates = map[string]float64{
 	"adafactor": 0.03,
 	"adamw":     0.0015,
 	"lion":      0.0003,
-	"mars":      0.0015,
+	"mars":      0.002,
 	"muon":      0.01,
-	"quad":      0.005,
+	"quad":      0.006,
 	"rmsprop":   0.001,
 	"sgd":       0.1,
-	"skew":      0.005,
+	"skew":      0.006,
 }
