@@ -2,11 +2,15 @@ package optim_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
+	"gputrain/gpu"
 	"gputrain/optim"
 )
 
@@ -114,4 +118,69 @@ func TestCosts(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 20.0, sgd.Cost().TrafficBytes)
 	assert.Zero(t, optim.ClipByGlobalNorm(0).Cost())
+}
+
+// Every optimizer's configuration comes back from JSON as it was written, complete.
+func TestEveryConfigRoundTrips(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(every)) {
+		first, err := optim.ParseConfig([]byte(`{"name":"` + name + `"}`))
+		require.NoError(t, err)
+		data, err := json.Marshal(first)
+		require.NoError(t, err)
+		second, err := optim.ParseConfig(data)
+		require.NoError(t, err)
+		assert.Equal(t, first, second)
+		d, err := optim.Describe(name)
+		require.NoError(t, err)
+		var parameters map[string]any
+		require.NoError(t, json.Unmarshal(second.Parameters, &parameters))
+		for _, p := range d.Parameters {
+			assert.Contains(t, parameters, p.Name, name)
+			assert.NotEmpty(t, p.Doc, "%s: %s", name, p.Name)
+		}
+		assert.Len(t, parameters, len(d.Parameters))
+	}
+}
+
+func TestKronConfigRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"block_size":0}`:                "block_size: found 0, wanted 1 to",
+		`{"block_size":5000}`:             "block_size: found 5000",
+		`{"max_size_dense":-1}`:           "max_size_dense: found -1",
+		`{"preconditioner_lr":0}`:         "preconditioner_lr: found 0, wanted more than 0",
+		`{"preconditioner_init_scale":0}`: "preconditioner_init_scale: found 0",
+		`{"damping":1}`:                   "damping: found 1, wanted 0 to less than 1",
+		`{"noise_scale":-1}`:              "noise_scale: found -1",
+		`{"b1":1}`:                        "b1: found 1, wanted 0 to less than 1",
+		`{"dtype":"f16"}`:                 "dtype",
+		`{"dtype":"u32"}`:                 "dtype: found u32, wanted f32 or bf16",
+		`{"lr_style":"sgd"}`:              `lr_style: found "sgd", wanted adam or none`,
+		`{"refresh":{"every":-1}}`:        "every: found -1",
+		`{"refresh":{"evry":2}}`:          `unknown key "refresh.evry", did you mean "every"?`,
+		`{"blocksize":64}`:                `unknown key "blocksize", did you mean "block_size"?`,
+		`{"weight_decay":-1}`:             "weight_decay: found -1",
+	} {
+		for _, name := range []string{"quad", "skew"} {
+			_, err := optim.Build(name, optim.Options{}, []byte(text))
+			assert.ErrorContains(t, err, want, "%s %s", name, text)
+			assert.ErrorContains(t, err, name)
+		}
+	}
+	inside := 0.1
+	c := optim.DefaultQuad()
+	c.WeightDecay = &inside
+	_, err := optim.Quad(c, optim.Options{WeightDecay: 0.1})
+	assert.ErrorContains(t, err, "weight_decay: found one in the options and one in the parameters")
+	_, err = optim.Quad(c, optim.Options{WeightDecay: 0.1, Numerics: optim.EFormer})
+	assert.NoError(t, err)
+	// Stacked leaves that are none: the rule is named.
+	tx, err := optim.Build("quad", optim.Options{}, []byte(`{"scanned_layers":["^blocks"]}`))
+	require.NoError(t, err)
+	params := []buffers.Host{vector("w", 1, 2)}
+	_, err = optim.NewTwin(tx, params)
+	assert.ErrorContains(t, err, `scanned_layers: mask: pattern "^blocks": matches none of the 1 paths`)
+	tree, err := buffers.Upload(gpu.Dry(gpu.DefaultLimits()), "params", params, buffers.F32)
+	require.NoError(t, err)
+	_, err = tx.Init(tree)
+	assert.ErrorContains(t, err, `scanned_layers: mask: pattern "^blocks": matches none of the 1 paths`)
 }

@@ -14,6 +14,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
+	"gputrain/optim"
 )
 
 // contents are the bytes of every file of a checkpoint.
@@ -66,6 +67,65 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 		cold.step = 6
 		assert.NotEqual(t, want[steps-1].Loss, train(t, cold, steps)[steps-7].Loss)
 	})
+}
+
+// The same where state is more than trees shaped like the params, and updates are of two kinds: factors, their bounds and the cadence of
+// their refreshes go on as if nothing had happened.
+func TestOperatorsAreResumedExactly(t *testing.T) {
+	for name, parameters := range map[string]string{
+		"quad":      `{"block_size":12,"max_size_dense":40,"refresh":{"every":1,"anneal":true,"min_probability":0.2,"decay":0.3,"flat_start":1}}`,
+		"skew":      `{"block_size":12,"dtype":"bf16","refresh":{"every":3}}`,
+		"muon":      `{}`,
+		"adafactor": `{"min_dim_size_to_factor":16,"momentum":0.9}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dev := gputest.Device(t)
+			c := tinyConfig(t)
+			c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(parameters)
+			const steps = 9
+			dir := t.TempDir()
+			whole := create(t, dev, c)
+			assert.Equal(t, whole.Optimizer().Bytes(), whole.Plan().Optimizer)
+			for step := int64(1); step <= steps; step++ {
+				train(t, whole, step)
+				require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, DirName(step)), Run{}))
+			}
+			wanted := contents(t, filepath.Join(dir, DirName(steps)))
+			for _, at := range []int64{1, 4, 6} {
+				s, _, err := Load(t.Context(), dev, c, filepath.Join(dir, DirName(at)))
+				require.NoError(t, err)
+				train(t, s, steps)
+				again := filepath.Join(dir, "again")
+				require.NoError(t, s.Save(t.Context(), again, Run{}))
+				require.Equal(t, wanted, contents(t, again), "stopped at step %d", at)
+				s.Release()
+			}
+		})
+	}
+}
+
+// Factors of other blocks, another optimizer or other numerics are refused by the name of what differs.
+func TestLoadOfOtherFactors(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	c.Optimizer.Name, c.Optimizer.Parameters = "quad", json.RawMessage(`{"block_size":12}`)
+	dir := filepath.Join(t.TempDir(), DirName(1))
+	s := create(t, dev, c)
+	train(t, s, 1)
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	for says, edit := range map[string]func(*optim.Config){
+		"optimizer: parameters.block_size: found 12, wanted 16":   func(o *optim.Config) { o.Parameters = json.RawMessage(`{"block_size":16}`) },
+		`optimizer: name: found "quad", wanted "skew"`:            func(o *optim.Config) { o.Name = "skew" },
+		`optimizer: options.numerics: found "", wanted "eformer"`: func(o *optim.Config) { o.Options.Numerics = optim.EFormer },
+		`optimizer: parameters.dtype: found "", wanted "bf16"`:    func(o *optim.Config) { o.Parameters = json.RawMessage(`{"block_size":12,"dtype":"bf16"}`) },
+		"optimizer: parameters.refresh.every: found 1, wanted 5":  func(o *optim.Config) { o.Parameters = json.RawMessage(`{"block_size":12,"refresh":{"every":5}}`) },
+	} {
+		other := c
+		edit(&other.Optimizer)
+		_, _, err := Load(t.Context(), dev, other, dir)
+		require.ErrorIs(t, err, ErrMismatch)
+		assert.ErrorContains(t, err, says)
+	}
 }
 
 func mustWeights(t *testing.T, dir string, def model.Definition) []buffers.Host {
