@@ -52,17 +52,10 @@ type denseChunk struct {
 	rms        *gpu.Buffer // by block, with RelativeDamping
 }
 
-// newDense is nil where the layout has no dense leaves.
-func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) {
-	paths := []string{}
-	for _, leaf := range layout.Leaves() {
-		if _, ok := plan.Leaf(leaf.Path); ok {
-			paths = append(paths, leaf.Path)
-		}
-	}
-	part, err := plan.Part(paths)
-	if err != nil || len(part.Dense) == 0 {
-		return nil, err
+// newDense is nil where the part has no dense blocks.
+func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout, part Part) (path, error) {
+	if len(part.Dense)+part.Padding == 0 {
+		return nil, nil
 	}
 	d := &dense{device: dev, plan: plan, part: part, dtype: plan.Config.DType}
 	if err := d.open(layout); err != nil {
@@ -137,6 +130,9 @@ func (d *dense) openChunk(ch *denseChunk, layout *buffers.Layout) error {
 }
 
 func (d *dense) openScratch() error {
+	if len(d.chunks) == 0 {
+		return nil // padding alone
+	}
 	blocks, sides, side, spots := 0, 0, 0, 0
 	for _, ch := range d.chunks {
 		blocks, sides = max(blocks, ch.blockElements), max(sides, ch.sideElements)

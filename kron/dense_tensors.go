@@ -34,6 +34,7 @@ func (d *dense) tensors() []buffers.Tensor {
 		size := product(spec.shape) * t.DType.Bits() / 8
 		t.Read = func(ctx context.Context) ([]byte, error) {
 			raw := make([]byte, size)
+			d.pad(raw, t.DType, spec)
 			return raw, d.readTensor(ctx, raw, move)
 		}
 		t.Write = func(raw []byte) error {
@@ -48,6 +49,22 @@ func (d *dense) tensors() []buffers.Tensor {
 		out = append(out, t)
 	}
 	return out
+}
+
+// pad writes what stands where a part has no block: identities, bounds of 1.
+func (d *dense) pad(raw []byte, dtype buffers.DType, spec tensorSpec) {
+	if spec.slot == "rms" {
+		return
+	}
+	for block := len(d.part.Dense); block < spec.shape[0]; block++ {
+		if len(spec.shape) == 1 {
+			putElement(dtype, raw, block, 1)
+			continue
+		}
+		for i := range spec.shape[1] {
+			putElement(dtype, raw, (block*spec.shape[1]+i)*spec.shape[2]+i, 1)
+		}
+	}
 }
 
 // A mover tells how a tensor lies in chunks: the buffer of a chunk, the ranges of it that are the tensor's, and for a block the runs of
@@ -176,6 +193,7 @@ func (d *dense) validTensor(t buffers.Tensor) buffers.Tensor {
 		}
 		want = binary.LittleEndian.AppendUint32(want, uint32(n))
 	}
+	want = append(want, make([]byte, 4*d.part.Padding)...)
 	t.Read = func(context.Context) ([]byte, error) { return slices.Clone(want), nil }
 	t.Write = func(raw []byte) error {
 		if !slices.Equal(raw, want) {

@@ -102,6 +102,18 @@ func (p *Plan) Leaf(path string) (Matrix, bool) {
 	return p.Leaves[i], true
 }
 
+// only is the plan with the state of some of the leaves that are not dense; the others are as if they were empty.
+func (p *Plan) only(own []int) *Plan {
+	out := *p
+	out.Leaves = slices.Clone(p.Leaves)
+	for i := range out.Leaves {
+		if !slices.Contains(own, i) {
+			out.Leaves[i].Kind = Empty
+		}
+	}
+	return &out
+}
+
 // BlocksOf lists the blocks of a leaf.
 func (p *Plan) BlocksOf(m Matrix) []Block { return p.Blocks[m.First : m.First+m.Blocks] }
 
