@@ -247,11 +247,14 @@ func (w *kronTwin) update(t int64, u, _ [][]float64, skip bool) {
 
 func (w *kronTwin) tensors() []buffers.Host { return w.Tensors() }
 
-// cost is that of full blocks: both factors and their squares b² each a block of b² parameters, 10 b³ multiply-adds a block of Quad
-// where every update refreshes.
+// cost is that of full blocks of b² parameters, with a refresh in every update: what products read and write once (not what tiles read
+// again), 10 b³ multiply-adds of Quad, 12 of Skew.
+//
+//	gather 8, noise 8, two products each before and after the refresh 2 (16 + 8 of squares), two Grams 12
+//	bounds 8, W Q 24, W Q W or the turn 32, squares 16, scatter 8
 func (o kronOperator) cost() Cost {
 	b, factor := float64(o.config.BlockSize), float64(o.config.DType.Bits())/8
-	c := Cost{StateBytes: 2 * factor, FLOPs: 2 * 10 * b}
+	c := Cost{StateBytes: 2 * factor, TrafficBytes: 8 + 8 + 2*24 + 12 + 8 + 24 + 32 + 16 + 8, FLOPs: 2 * 10 * b}
 	if o.config.Method == kron.Skew {
 		c.FLOPs = 2 * 12 * b
 	}
