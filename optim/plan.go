@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"gputrain/buffers"
 )
 
 // A plan is a transformation laid out for running: names made unique, the measurements that it needs found. It
@@ -150,14 +148,6 @@ func (p *plan) segmentOf(before int) int {
 	return slices.IndexFunc(p.segments, func(s segment) bool { return before <= s.end })
 }
 
-func leafElements(leaves []buffers.Leaf, _ []string) ([]float32, error) {
-	out := make([]float32, len(leaves))
-	for i, l := range leaves {
-		out[i] = float32(l.Elements())
-	}
-	return out, nil
-}
-
 // unique returns name, or name_2, name_3 where it is taken, and takes it.
 func unique(taken map[string]bool, name string) string {
 	free := name
@@ -210,55 +200,6 @@ func (p *plan) evaluate(counts map[string]int64) []float64 {
 		}
 	}
 	return values
-}
-
-// resolved is what the masks and columns of a plan come to for the leaves at hand.
-type resolved struct {
-	values []float32 // those of leaf l at l*width: the columns, then one for each route, 1 where the leaf is on it
-	width  int
-	chosen [][]bool // by route and leaf
-}
-
-func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, error) {
-	var all []string
-	for _, s := range whole {
-		all = append(all, s.Path)
-	}
-	r := &resolved{width: p.columns + len(p.routes)}
-	r.values = make([]float32, len(leaves)*r.width)
-	set := func(column int, values []float32) {
-		for leaf, v := range values {
-			r.values[leaf*r.width+column] = v
-		}
-	}
-	for _, s := range p.steps {
-		for c, col := range s.columns {
-			values, err := col.values(leaves, all)
-			if err != nil {
-				return nil, fmt.Errorf("optim: %s: %w", s.name, err)
-			}
-			set(s.firstColumn+c, values)
-		}
-	}
-	for i, route := range p.routes {
-		in, err := chosen(route, leaves, all)
-		if err != nil {
-			return nil, fmt.Errorf("optim: route: %w", err)
-		}
-		r.chosen = append(r.chosen, in)
-		set(p.columns+i, asFloats(in))
-	}
-	return r, nil
-}
-
-func asFloats(in []bool) []float32 {
-	out := make([]float32, len(in))
-	for i, x := range in {
-		if x {
-			out[i] = 1
-		}
-	}
-	return out
 }
 
 // state describes the trees that the state has: name and dtype, in order.

@@ -1,0 +1,76 @@
+package optim
+
+import (
+	"fmt"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
+
+// at is the index of an operand's vec4.
+func (o operand) at() string {
+	if o.route >= 0 {
+		return fmt.Sprintf("i_%d", o.route)
+	}
+	return "i"
+}
+
+func load(o operand) string {
+	value := fmt.Sprintf("%s_data[%s]", o.name, o.at())
+	if o.dtype == buffers.BF16 {
+		value = "bf16_unpack4(" + value + ")"
+	}
+	keyword := "var"
+	if o.place < 0 {
+		keyword = "let"
+	}
+	return fmt.Sprintf("%s %s = %s;\n", keyword, o.name, value)
+}
+
+// store writes a tree back. Padding stays zero, and a parameter that gets no update keeps every bit.
+func (f *fusion) store(o operand) string {
+	value := o.name
+	switch o.place {
+	case paramsPlace:
+		value = "select(p + u, p, u == vec4<f32>(0.0))"
+	case updatesPlace:
+		value = "u"
+	}
+	value = "select(vec4<f32>(0.0), " + value + ", live)"
+	switch {
+	case o.dither:
+		value = fmt.Sprintf("optim_dither(%s, table[entry + 1u], %s, %du, table[entry + 2u] + (i & 31u))",
+			value, scalarWord(f.plan.scalars), o.place)
+	case o.dtype == buffers.BF16:
+		value = "bf16_pack4(" + value + ")"
+	}
+	text := fmt.Sprintf("%s_data[%s] = %s;\n", o.name, o.at(), value)
+	if o.route >= 0 {
+		text = fmt.Sprintf("if (route_%d) { %s}\n", o.route, text)
+	}
+	accumulation := f.plan.transform.accumulate > 1 && o.place == 0 // is reset all the same
+	if f.plan.transform.skip && f.job.kind == updateJob && !accumulation && o.place != updatesPlace {
+		text = "if (statistics[0].y == 0u) { " + text + "}\n"
+	}
+	return text
+}
+
+// declare writes the storage bindings, which follow the two uniforms.
+func declare(bindings []gpu.Binding, operands []operand) string {
+	kinds := map[string]string{
+		"table": "u32", "statistics": "vec4<u32>", "partials": "vec2<u32>", "leaf_sums": "f32", "block_sums": "f32",
+	}
+	var b strings.Builder
+	for i, binding := range bindings {
+		kind := kinds[binding.Name]
+		if i < len(operands) {
+			kind = "vec4<f32>"
+			if operands[i].dtype == buffers.BF16 {
+				kind = "vec2<u32>"
+			}
+		}
+		fmt.Fprintf(&b, "@group(0) @binding(%d) var<storage, %s> %s: array<%s>;\n", i+2, binding.Access, binding.Name, kind)
+	}
+	return b.String()
+}

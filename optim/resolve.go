@@ -1,0 +1,64 @@
+package optim
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+)
+
+// resolved is what the masks and columns of a plan come to for the leaves at hand.
+type resolved struct {
+	values []float32 // those of leaf l at l*width: the columns, then one for each route, 1 where the leaf is on it
+	width  int
+	chosen [][]bool // by route and leaf
+}
+
+func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, error) {
+	var all []string
+	for _, s := range whole {
+		all = append(all, s.Path)
+	}
+	r := &resolved{width: p.columns + len(p.routes)}
+	r.values = make([]float32, len(leaves)*r.width)
+	set := func(column int, values []float32) {
+		for leaf, v := range values {
+			r.values[leaf*r.width+column] = v
+		}
+	}
+	for _, s := range p.steps {
+		for c, col := range s.columns {
+			values, err := col.values(leaves, all)
+			if err != nil {
+				return nil, fmt.Errorf("optim: %s: %w", s.name, err)
+			}
+			set(s.firstColumn+c, values)
+		}
+	}
+	for i, route := range p.routes {
+		in, err := chosen(route, leaves, all)
+		if err != nil {
+			return nil, fmt.Errorf("optim: route: %w", err)
+		}
+		r.chosen = append(r.chosen, in)
+		set(p.columns+i, asFloats(in))
+	}
+	return r, nil
+}
+
+func asFloats(in []bool) []float32 {
+	out := make([]float32, len(in))
+	for i, x := range in {
+		if x {
+			out[i] = 1
+		}
+	}
+	return out
+}
+
+func leafElements(leaves []buffers.Leaf, _ []string) ([]float32, error) {
+	out := make([]float32, len(leaves))
+	for i, l := range leaves {
+		out[i] = float32(l.Elements())
+	}
+	return out, nil
+}
