@@ -13,6 +13,36 @@ func (t Transform) Init(params *buffers.Tree) (*State, error) {
 	return t.InitStage(params, specs(params.Layout().Leaves()))
 }
 
+// Check is Init without a tree: what is wrong with the transformation for a model of these leaves, as far as rules and shapes tell.
+func (t Transform) Check(model []buffers.Spec) error {
+	p, err := newPlan(t)
+	if err != nil {
+		return err
+	}
+	leaves := make([]buffers.Leaf, len(model))
+	for i, spec := range model {
+		leaves[i] = buffers.Leaf{Path: spec.Path, Shape: spec.Shape, Index: i}
+	}
+	r, err := p.resolve(leaves, model)
+	if err != nil {
+		return err
+	}
+	for _, step := range p.steps {
+		o, ok := step.operator.(interface{ check(s scene) error })
+		if !ok {
+			continue
+		}
+		on, err := p.scene(step, nil, nil, leaves, model, r)
+		if err == nil {
+			err = o.check(on)
+		}
+		if err != nil {
+			return fmt.Errorf("optim: %s: %s: %w", t.name, step.name, err)
+		}
+	}
+	return nil
+}
+
 // InitStage is Init for a tree that is one stage of a model; whole is the leaves of all stages, which masks and rates
 // speak of, and by which blocks are counted.
 func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State, error) {

@@ -177,6 +177,10 @@ func TestKronConfigRefuses(t *testing.T) {
 	tx, err := optim.Build("quad", optim.Options{}, []byte(`{"scanned_layers":["^blocks"]}`))
 	require.NoError(t, err)
 	params := []buffers.Host{vector("w", 1, 2)}
+	assert.ErrorContains(t, tx.Check([]buffers.Spec{{Path: "w", Shape: []int{2}}}), `scanned_layers: mask: pattern "^blocks": matches none of the 1 paths`)
+	assert.NoError(t, tx.Check([]buffers.Spec{{Path: "blocks.w", Shape: []int{2, 3}}}))
+	assert.ErrorContains(t, tx.Check([]buffers.Spec{{Path: "blocks.scalar"}}), `leaf "blocks.scalar": scanned, but a scalar`)
+	assert.ErrorContains(t, optim.AddDecayedWeights(1, optim.MaskPatterns("^x")).Check([]buffers.Spec{{Path: "w"}}), `pattern "^x": matches none`)
 	_, err = optim.NewTwin(tx, params)
 	assert.ErrorContains(t, err, `scanned_layers: mask: pattern "^blocks": matches none of the 1 paths`)
 	tree, err := buffers.Upload(gpu.Dry(gpu.DefaultLimits()), "params", params, buffers.F32)

@@ -181,6 +181,12 @@ func (o kronOperator) plan(s scene) (*kron.Plan, error) {
 	return kron.NewPlan(leaves, o.config)
 }
 
+// check finds stacked leaves that are none.
+func (o kronOperator) check(s scene) error {
+	_, err := o.plan(s)
+	return err
+}
+
 func (o kronOperator) open(s scene) (operation, error) {
 	plan, err := o.plan(s)
 	if err != nil {

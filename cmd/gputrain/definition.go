@@ -95,6 +95,22 @@ func optimizerConfig(cfg *runfile.Config) (optim.Config, error) {
 	return c, nil
 }
 
+// fittingOptimizer is optimizerConfig for a model, whose paths its rules have to match.
+func fittingOptimizer(cfg *runfile.Config, def model.Definition) (optim.Config, error) {
+	c, err := optimizerConfig(cfg)
+	if err != nil {
+		return c, err
+	}
+	tx, err := c.Build()
+	if err == nil {
+		err = tx.Check(model.Specs(def))
+	}
+	if err != nil {
+		return c, fmt.Errorf("run file: optimizer (%s): %w", cfg.Origin("optimizer.name"), err)
+	}
+	return c, nil
+}
+
 // runName names the directory of a run: the run file's name, and a short hash
 // of what was laid over it.
 func runName(files []string, cfg *runfile.Config) string {

@@ -96,7 +96,7 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	if cfg.Origin("model.context") != "default" {
 		sequence = min(sequence, cfg.Model.Context)
 	}
-	optimizer, err := optimizerConfig(cfg)
+	optimizer, err := fittingOptimizer(cfg, def)
 	if err != nil {
 		return run, nil, usageError{err}
 	}
