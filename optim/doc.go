@@ -13,7 +13,7 @@
 //	err = tx.Update(rec, grads, s, params)
 //	program, err := rec.Program(ctx)
 //	for each gradient {
-//		_, err = s.Prepare()        // this update's rate and bias corrections
+//		_, err = s.Prepare()        // this update's rate and bias corrections; with several State.Phases, which program to submit
 //		err = program.Submit(ctx)
 //	}
 //
@@ -28,6 +28,7 @@
 //  5. A leaf is known by its path: masks, rates and random bits go by it, so that a stage of a model updates its leaves as
 //     the whole model would.
 //
-// New elements are values of type element; what is not elementwise (factored, orthogonal and Kronecker steps) ends one fused
-// kernel and begins the next, with the update in a tree of its own between them.
+// New elements are values of type element. What is not elementwise is an operator (factored statistics, orthogonal steps, the factors of
+// package kron): it ends one fused kernel and begins the next, with the update in a tree of its own between them. Route sends
+// leaves to one of two transformations, and elements may ask for sums over the leaf at hand.
 package optim
