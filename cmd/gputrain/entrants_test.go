@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/cmd/gputrain/runfile"
 	"gputrain/optim"
 )
 
@@ -145,4 +146,19 @@ func TestEntrantsWithAPartOfTheSteps(t *testing.T) {
 	result, err := c.comparison(all[1:], configs[1:])
 	require.NoError(t, err)
 	assert.EqualValues(t, 50, result.Steps, "the comparison's, whatever its first entrant has")
+}
+
+// The run files of the documentation are run files.
+func TestDocumentedRunFiles(t *testing.T) {
+	paths, err := filepath.Glob("../../docs/*.yaml")
+	require.NoError(t, err)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		cfg, err := runfile.ReadAll([]string{path}, nil, nil)
+		require.NoError(t, err)
+		c, err := optimizerConfig(cfg)
+		require.NoError(t, err)
+		assert.Equal(t, "quad", c.Name)
+		assert.Contains(t, string(c.Parameters), "anneal")
+	}
 }
