@@ -28,31 +28,24 @@ type AdamOptions struct {
 // State: "mu", "nu".
 func ScaleByAdam(o AdamOptions) Transform {
 	const name = "scale_by_adam"
-	for _, b := range []float64{o.B1, o.B2} {
-		if !(b >= 0 && b < 1) {
-			return failed(name, "b1, b2: found %g, wanted 0 to less than 1", b)
-		}
+	if err := firstError(decayRate("b1, b2", o.B1), decayRate("b1, b2", o.B2)); err != nil {
+		return failed(name, "%w", err)
 	}
 	if !(o.Eps >= 0) || !(o.EpsRoot >= 0) {
 		return failed(name, "eps %g, eps_root %g: wanted neither below 0", o.Eps, o.EpsRoot)
 	}
-	if o.MuDType != buffers.F32 && o.MuDType != buffers.BF16 {
-		return failed(name, "mu_dtype: found %s, wanted f32 or bf16", o.MuDType)
+	if err := momentDType("mu_dtype", o.MuDType); err != nil {
+		return failed(name, "%w", err)
 	}
-	half := o.MuDType == buffers.BF16
-	rounded := half && o.Numerics == EFormer
-	keep, product, shrink := o.B1, "$b1 * $mu", func(x float64) float64 { return x }
-	if rounded {
-		keep, product, shrink = roundBF16(o.B1), "optim_nearest($b1 * $mu)", roundBF16
-	}
+	first := moment("mu", o.MuDType, "b1", o.B1, o.Numerics)
 	correction := func(b float64, ahead int64) func(int64) float64 {
 		return func(t int64) float64 { return 1 - math.Pow(b, float64(t+1+ahead)) }
 	}
 	e := element{
 		name:  name,
-		slots: []slot{{name: "mu", dtype: o.MuDType, dither: half && !rounded}, {name: "nu", dtype: buffers.F32}},
+		slots: []slot{first.slot, {name: "nu", dtype: buffers.F32}},
 		scalars: []scalar{
-			fixed("b1", keep), fixed("b1c", 1-o.B1), fixed("b2", o.B2), fixed("b2c", 1-o.B2),
+			fixed("b1", first.keep), fixed("b1c", 1-o.B1), fixed("b2", o.B2), fixed("b2c", 1-o.B2),
 			fixed("eps", o.Eps), fixed("eps_root", o.EpsRoot),
 			{"mu_correction", correction(o.B1, 0)},
 			{"nu_correction", correction(o.B2, 0)},
@@ -65,7 +58,7 @@ func ScaleByAdam(o AdamOptions) Transform {
 		m = "$b1_exact * ($mu / $mu_correction_ahead) + $b1c * (u / $mu_correction)"
 		e.flops = 18
 	}
-	e.wgsl = "$mu = $b1c * u + " + product + `;
+	e.wgsl = "$mu = $b1c * u + " + first.product + `;
 $nu = $b2c * (u * u) + $b2 * $nu;
 let m = ` + m + `;
 let v = $nu / $nu_correction;
@@ -73,7 +66,7 @@ u = m / (sqrt(v + $eps_root) + $eps);`
 	e.twin = func(c *cell) {
 		s, g := c.scalars, c.u
 		b1, b1c, b2, b2c, eps, epsRoot := s[0], s[1], s[2], s[3], s[4], s[5]
-		mu := b1c*g + shrink(b1*c.slots[0])
+		mu := b1c*g + first.shrink(b1*c.slots[0])
 		nu := b2c*g*g + b2*c.slots[1]
 		m := mu / s[6]
 		if o.Nesterov {

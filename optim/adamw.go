@@ -1,11 +1,5 @@
 package optim
 
-import (
-	"fmt"
-
-	"gputrain/buffers"
-)
-
 const adamwDoc = "Adam with decoupled weight decay: per-element first and second moments"
 
 // AdamWConfig are the parameters of AdamW; see ScaleByAdam for the equations.
@@ -27,12 +21,9 @@ func AdamW(c AdamWConfig, o Options) (Transform, error) { return build("adamw", 
 
 // Transform is chain(scale_by_adam, add_decayed_weights, scale_by_learning_rate).
 func (c *AdamWConfig) Transform(lr Schedule, o Options) (Transform, error) {
-	dtype := buffers.F32
-	if c.MuDType != "" {
-		var err error
-		if dtype, err = buffers.ParseDType(c.MuDType); err != nil {
-			return Transform{}, fmt.Errorf("mu_dtype: %w", err)
-		}
+	dtype, err := parseMoment("mu_dtype", c.MuDType)
+	if err != nil {
+		return Transform{}, err
 	}
 	if err := o.oneDecay(c.WeightDecay); err != nil {
 		return Transform{}, err

@@ -23,18 +23,10 @@ type EMAOptions struct {
 // decay mu are rounded to bf16 as well. State: "mu".
 func EMA(o EMAOptions) Transform {
 	const name = "ema"
-	if !(o.Decay >= 0 && o.Decay < 1) {
-		return failed(name, "decay: found %g, wanted 0 to less than 1", o.Decay)
+	if err := firstError(decayRate("decay", o.Decay), momentDType("dtype", o.DType)); err != nil {
+		return failed(name, "%w", err)
 	}
-	if o.DType != buffers.F32 && o.DType != buffers.BF16 {
-		return failed(name, "dtype: found %s, wanted f32 or bf16", o.DType)
-	}
-	half := o.DType == buffers.BF16
-	rounded := half && o.Numerics == EFormer
-	keep, product, shrink := o.Decay, "$decay * $mu", func(x float64) float64 { return x }
-	if rounded {
-		keep, product, shrink = roundBF16(o.Decay), "optim_nearest($decay * $mu)", roundBF16
-	}
+	mu := moment("mu", o.DType, "decay", o.Decay, o.Numerics)
 	correction := func(t int64) float64 {
 		if !o.Debias {
 			return 1
@@ -42,11 +34,11 @@ func EMA(o EMAOptions) Transform {
 		return 1 - math.Pow(o.Decay, float64(t+1))
 	}
 	return single(element{
-		name: name, slots: []slot{{name: "mu", dtype: o.DType, dither: half && !rounded}}, flops: 4,
-		scalars: []scalar{fixed("decay", keep), fixed("decayc", 1-o.Decay), {"correction", correction}},
-		wgsl:    "$mu = $decayc * u + " + product + ";\nu = $mu / $correction;",
+		name: name, slots: []slot{mu.slot}, flops: 4,
+		scalars: []scalar{fixed("decay", mu.keep), fixed("decayc", 1-o.Decay), {"correction", correction}},
+		wgsl:    "$mu = $decayc * u + " + mu.product + ";\nu = $mu / $correction;",
 		twin: func(c *cell) {
-			c.slots[0] = c.scalars[1]*c.u + shrink(c.scalars[0]*c.slots[0])
+			c.slots[0] = c.scalars[1]*c.u + mu.shrink(c.scalars[0]*c.slots[0])
 			c.u = c.slots[0] / c.scalars[2]
 		},
 	})
