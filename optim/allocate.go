@@ -19,10 +19,7 @@ func (t Transform) Check(model []buffers.Spec) error {
 	if err != nil {
 		return err
 	}
-	leaves := make([]buffers.Leaf, len(model))
-	for i, spec := range model {
-		leaves[i] = buffers.Leaf{Path: spec.Path, Shape: spec.Shape, Index: i}
-	}
+	leaves, _ := unplaced(model)
 	r, err := p.resolve(leaves, model)
 	if err != nil {
 		return err
@@ -161,19 +158,18 @@ func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []b
 	if s.route < 0 {
 		return c, nil
 	}
-	all := make([]buffers.Leaf, len(whole))
-	paths := make([]string, len(whole))
-	for i, spec := range whole {
-		all[i], paths[i] = buffers.Leaf{Path: spec.Path, Shape: spec.Shape, Index: i}, spec.Path
-	}
+	all, paths := unplaced(whole)
 	in, err := chosen(p.routes[s.route], all, paths)
+	if err != nil {
+		return c, err
+	}
 	c.whole = nil
 	for i, spec := range whole {
 		if in[i] {
 			c.whole = append(c.whole, spec)
 		}
 	}
-	return c, err
+	return c, nil
 }
 
 func specs(leaves []buffers.Leaf) []buffers.Spec {
@@ -200,4 +196,13 @@ func partialBytes(groups []uint32) uint64 {
 		pairs += uint64(g)
 	}
 	return 8 * pairs
+}
+
+// unplaced is the leaves of a model without their places on a device, and their paths.
+func unplaced(model []buffers.Spec) (leaves []buffers.Leaf, paths []string) {
+	for i, s := range model {
+		leaves = append(leaves, buffers.Leaf{Path: s.Path, Shape: s.Shape, Index: i})
+		paths = append(paths, s.Path)
+	}
+	return leaves, paths
 }

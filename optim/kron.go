@@ -142,8 +142,8 @@ func (c KronConfig) kron(method kron.Method, n Numerics) (kron.Config, error) {
 	}
 	if c.DType != "" {
 		var err error
-		if out.DType, err = buffers.ParseDType(c.DType); err != nil {
-			return out, fmt.Errorf("dtype: %w", err)
+		if out.DType, err = parseMoment("dtype", c.DType); err != nil {
+			return out, err
 		}
 	}
 	if err := c.Refresh.Validate(); err != nil {
@@ -165,12 +165,7 @@ func (o kronOperator) plan(s scene) (*kron.Plan, error) {
 		leaves[i] = kron.Leaf{Path: spec.Path, Shape: spec.Shape}
 	}
 	if o.scanned != nil {
-		all := make([]buffers.Leaf, len(s.whole))
-		paths := make([]string, len(s.whole))
-		for i, spec := range s.whole {
-			all[i], paths[i] = buffers.Leaf{Path: spec.Path, Shape: spec.Shape, Index: i}, spec.Path
-		}
-		in, err := o.scanned.resolve(all, paths)
+		in, err := o.scanned.resolve(unplaced(s.whole))
 		if err != nil {
 			return nil, fmt.Errorf("scanned_layers: %w", err)
 		}

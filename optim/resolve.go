@@ -14,10 +14,7 @@ type resolved struct {
 }
 
 func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, error) {
-	var all []string
-	for _, s := range whole {
-		all = append(all, s.Path)
-	}
+	_, all := unplaced(whole)
 	r := &resolved{width: p.columns + len(p.routes)}
 	r.values = make([]float32, len(leaves)*r.width)
 	set := func(column int, values []float32) {
