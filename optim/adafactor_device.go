@@ -8,7 +8,6 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/shaders"
 )
 
 // factoredState is factoredRMS at work. An update is, for each group, in each slab the partial sums of all tiles and their folding
@@ -127,19 +126,6 @@ func (w *factoredState) record(rec *gpu.Recording, c operatorCall) error {
 	return nil
 }
 
-// adafactorKernel specialises shaders/optim_adafactor_<name>.wgsl, which binds params and what follows.
-func adafactorKernel(name string, flags map[string]bool, constants map[string]string, bindings ...gpu.Binding) (*gpu.Kernel, error) {
-	constants["LANES"] = fmt.Sprint(lanes)
-	source, err := shaders.Source("optim_adafactor_"+name+".wgsl", shaders.Variant{Flags: flags, Constants: constants})
-	if err != nil {
-		return nil, fmt.Errorf("optim: adafactor: %w", err)
-	}
-	return &gpu.Kernel{
-		Label: "gputrain.optim.adafactor_" + name, Source: source, Workgroup: [3]int{lanes, 1, 1},
-		Bindings: append([]gpu.Binding{{Name: "params", Access: gpu.Uniform}}, bindings...),
-	}, nil
-}
-
 // recordTiles records a kernel over all tiles of a group in a slab: "sums", which writes two arrays, or "scale", which reads two.
 func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab int, name string, updates *buffers.Tree, first, second gpu.Range) error {
 	for _, vector := range []bool{true, false} {
@@ -154,7 +140,7 @@ func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab 
 		if name == "scale" {
 			bindings = []gpu.Binding{{Name: "update", Access: gpu.ReadWrite}, {Name: "table", Access: gpu.Read}, {Name: "values", Access: gpu.Read}, {Name: "means", Access: gpu.Read}}
 		}
-		k, err := adafactorKernel(name, map[string]bool{"VECTOR": vector}, constants, bindings...)
+		k, err := operatorKernel("adafactor_"+name, "adafactor_"+name, map[string]bool{"VECTOR": vector}, constants, bindings...)
 		if err != nil {
 			return err
 		}
@@ -181,7 +167,7 @@ func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab 
 	if skip {
 		bindings, bind = append(bindings, gpu.Binding{Name: "statistics", Access: gpu.Read}), append(bind, flag)
 	}
-	k, err := adafactorKernel("fold", map[string]bool{"SKIP": skip}, map[string]string{}, bindings...)
+	k, err := operatorKernel("adafactor_fold", "adafactor_fold", map[string]bool{"SKIP": skip}, nil, bindings...)
 	if err != nil {
 		return err
 	}
@@ -192,7 +178,7 @@ func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab 
 
 // recordMeans records the means of all matrices.
 func (w *factoredState) recordMeans(rec *gpu.Recording, g factoredBuffers) error {
-	k, err := adafactorKernel("means", map[string]bool{"GROUP": w.grouped, "VECTOR": false}, map[string]string{"T": "f32"},
+	k, err := operatorKernel("adafactor_means", "adafactor_means", map[string]bool{"GROUP": w.grouped, "VECTOR": false}, map[string]string{"T": "f32"},
 		gpu.Binding{Name: "matrices", Access: gpu.Read}, gpu.Binding{Name: "values", Access: gpu.Read}, gpu.Binding{Name: "means", Access: gpu.ReadWrite})
 	if err != nil {
 		return err

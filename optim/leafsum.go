@@ -1,11 +1,8 @@
 package optim
 
 import (
-	"fmt"
-
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/shaders"
 )
 
 // leafSums holds the sums of squares over leaves that elements ask for, and what they are made of: one number a block of
@@ -66,18 +63,10 @@ func (l *leafSums) release() {
 
 // total records the kernel that puts the blocks of one sum together.
 func (l *leafSums) total(rec *gpu.Recording, sum int, limits gpu.Limits) error {
-	source, err := shaders.Source("optim_leaf_total.wgsl", shaders.Variant{Constants: map[string]string{"LANES": fmt.Sprint(lanes)}})
+	k, err := operatorKernel("leaf_total", "leaf_total", nil, nil,
+		gpu.Binding{Name: "runs", Access: gpu.Read}, gpu.Binding{Name: "block_sums", Access: gpu.Read}, gpu.Binding{Name: "leaf_sums", Access: gpu.ReadWrite})
 	if err != nil {
-		return fmt.Errorf("optim: leaf sums: %w", err)
-	}
-	k := &gpu.Kernel{
-		Label: "gputrain.optim.leaf_total", Source: source, Workgroup: [3]int{lanes, 1, 1},
-		Bindings: []gpu.Binding{
-			{Name: "params", Access: gpu.Uniform},
-			{Name: "runs", Access: gpu.Read},
-			{Name: "block_sums", Access: gpu.Read},
-			{Name: "leaf_sums", Access: gpu.ReadWrite},
-		},
+		return err
 	}
 	rec.Dispatch(k, gpu.Linear(uint64(l.leaves), 1, limits), words(l.leaves, uint32(sum)), l.runs.All(), l.blocks.All(), l.sums.All())
 	return nil

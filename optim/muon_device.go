@@ -2,12 +2,10 @@ package optim
 
 import (
 	"fmt"
-	"maps"
 	"math"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/shaders"
 )
 
 // orthogonalState is orthogonal at work: for each chunk its matrices are gathered from the update to stacks, measured, stepped and
@@ -138,20 +136,6 @@ func (w *orthogonalState) record(rec *gpu.Recording, c operatorCall) error {
 	return nil
 }
 
-// muonKernel specialises shaders/optim_muon_<name>.wgsl, which binds params and what follows.
-func muonKernel(name, label string, flags map[string]bool, constants map[string]string, bindings ...gpu.Binding) (*gpu.Kernel, error) {
-	all := map[string]string{"LANES": fmt.Sprint(lanes)}
-	maps.Copy(all, constants)
-	source, err := shaders.Source("optim_muon_"+name+".wgsl", shaders.Variant{Flags: flags, Constants: all})
-	if err != nil {
-		return nil, fmt.Errorf("optim: muon: %w", err)
-	}
-	return &gpu.Kernel{
-		Label: "gputrain.optim.muon_" + label, Source: source, Workgroup: [3]int{lanes, 1, 1},
-		Bindings: append([]gpu.Binding{{Name: "params", Access: gpu.Uniform}}, bindings...),
-	}, nil
-}
-
 // recordMoves records "gather", from the update to stacks, or "scatter", back.
 func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string, updates *buffers.Tree, stacks []*gpu.Buffer) error {
 	gather := name == "gather"
@@ -161,7 +145,7 @@ func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string
 	if adaptive {
 		bindings = append(bindings, gpu.Binding{Name: "factors", Access: gpu.Read})
 	}
-	k, err := muonKernel("move", name, map[string]bool{"GATHER": gather, "ADAPTIVE": adaptive}, nil, bindings...)
+	k, err := operatorKernel("muon_move", "muon_"+name, map[string]bool{"GATHER": gather, "ADAPTIVE": adaptive}, nil, bindings...)
 	if err != nil {
 		return err
 	}
@@ -185,7 +169,7 @@ func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string
 // recordDots records, for each matrix of a chunk, the product of all elements with those of the momentum: for the norm of the momentum
 // to the scales of the first step, else to the factors.
 func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gpu.Buffer, norm bool) error {
-	dots, err := muonKernel("dots", "dots", nil, map[string]string{"STEPS": fmt.Sprint(dotSteps)},
+	dots, err := operatorKernel("muon_dots", "muon_dots", nil, map[string]string{"STEPS": fmt.Sprint(dotSteps)},
 		gpu.Binding{Name: "a", Access: gpu.Read}, gpu.Binding{Name: "b", Access: gpu.Read}, gpu.Binding{Name: "partial", Access: gpu.ReadWrite})
 	if err != nil {
 		return err
@@ -203,7 +187,7 @@ func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gp
 		}
 		bind = []gpu.Range{w.partial.All(), w.scales[0].All(), w.scales[1].All(), w.scales[2].All()}
 	}
-	total, err := muonKernel("total", "total", map[string]bool{"NORM": norm}, nil, bindings...)
+	total, err := operatorKernel("muon_total", "muon_total", map[string]bool{"NORM": norm}, nil, bindings...)
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (w *orthogonalState) recordSmall(rec *gpu.Recording, c muonChunk, from, to 
 
 // recordDiagonal adds the first coefficient to the diagonals of a stack.
 func (w *orthogonalState) recordDiagonal(rec *gpu.Recording, c muonChunk, q kron.Stack) error {
-	k, err := muonKernel("diagonal", "diagonal", nil, nil, gpu.Binding{Name: "stack", Access: gpu.ReadWrite})
+	k, err := operatorKernel("muon_diagonal", "muon_diagonal", nil, nil, gpu.Binding{Name: "stack", Access: gpu.ReadWrite})
 	if err != nil {
 		return err
 	}
