@@ -1,7 +1,5 @@
 package optim
 
-import "math"
-
 // ClipByGlobalNorm is optax.clip_by_global_norm, N the norm of all leaves of the update together:
 //
 //	u <- u                 if N < max (every bit as it was)
@@ -9,8 +7,8 @@ import "math"
 //
 // What is not finite poisons everything: wrap in SkipNonFinite where that is not wanted.
 func ClipByGlobalNorm(max float64) Transform {
-	if !(max > 0) || math.IsInf(max, 0) {
-		return failed("clip_by_global_norm", "max: found %g, wanted more than 0", max)
+	if err := positive("max", max); err != nil {
+		return failed("clip_by_global_norm", "%w", err)
 	}
 	return single(element{
 		name: "clip_by_global_norm", scalars: []scalar{fixed("max", max)}, flops: 2,
@@ -29,8 +27,8 @@ func ClipByGlobalNorm(max float64) Transform {
 //
 // A norm that is not a number leaves u as it is.
 func ClipStageLocal(max float64) Transform {
-	if !(max > 0) || math.IsInf(max, 0) {
-		return failed("clip_stage_local", "max: found %g, wanted more than 0", max)
+	if err := positive("max", max); err != nil {
+		return failed("clip_stage_local", "%w", err)
 	}
 	return single(element{
 		name: "clip_stage_local", scalars: []scalar{fixed("max", max)}, flops: 1,

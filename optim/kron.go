@@ -105,10 +105,10 @@ func ScaleByKron(method kron.Method, c KronConfig, n Numerics) Transform {
 		return failed(name, "%w", err)
 	}
 	var parts []Transform
-	switch {
-	case !(c.B1 >= 0 && c.B1 < 1):
-		return failed(name, "b1: found %g, wanted 0 to less than 1", c.B1)
-	case c.B1 > 0:
+	if err := decayRate("b1", c.B1); err != nil {
+		return failed(name, "%w", err)
+	}
+	if c.B1 > 0 {
 		ema := EMAOptions{Decay: c.B1, Debias: true, DType: buffers.F32, Numerics: n}
 		if n == EFormer {
 			ema.DType = config.DType

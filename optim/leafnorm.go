@@ -20,8 +20,8 @@ func NormalizeByLeaf(eps float64) Transform {
 //
 //	u <- u limit / max(RMS(u), limit)
 func ClipByLeafRMS(limit float64) Transform {
-	if !(limit > 0) || math.IsInf(limit, 0) {
-		return failed("clip_by_leaf_rms", "limit: found %g, wanted more than 0", limit)
+	if err := positive("limit", limit); err != nil {
+		return failed("clip_by_leaf_rms", "%w", err)
 	}
 	return single(element{
 		name: "clip_by_leaf_rms", scalars: []scalar{fixed("limit", limit)}, flops: 1,

@@ -30,8 +30,8 @@ func (o Options) Validate() error {
 	if o.ClipGrad != nil && (!(*o.ClipGrad > 0) || math.IsInf(*o.ClipGrad, 0)) {
 		return fmt.Errorf("clip_grad: found %g, wanted more than 0, or null for no clip", *o.ClipGrad)
 	}
-	if !(o.WeightDecay >= 0) || math.IsInf(o.WeightDecay, 0) {
-		return fmt.Errorf("weight_decay: found %g, wanted 0 or more", o.WeightDecay)
+	if err := notNegative("weight_decay", o.WeightDecay); err != nil {
+		return err
 	}
 	if o.AccumulationSteps < 0 {
 		return fmt.Errorf("accumulation_steps: found %d, wanted 1 or more", o.AccumulationSteps)
@@ -63,8 +63,8 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 
 // oneDecay refuses a decay inside the optimizer beside the one outside, which stable numerics have not.
 func (o Options) oneDecay(inner float64) error {
-	if !(inner >= 0) || math.IsInf(inner, 0) {
-		return fmt.Errorf("parameters: weight_decay: found %g, wanted 0 or more", inner)
+	if err := notNegative("parameters: weight_decay", inner); err != nil {
+		return err
 	}
 	if inner > 0 && o.WeightDecay > 0 && o.Numerics != EFormer {
 		return errors.New("weight_decay: found one in the options and one in the parameters, wanted one (eformer numerics allow both)")

@@ -9,8 +9,8 @@ import "gputrain/buffers"
 //
 // State: "trace".
 func Trace(decay float64, nesterov bool) Transform {
-	if !(decay >= 0 && decay < 1) {
-		return failed("trace", "decay: found %g, wanted 0 to less than 1", decay)
+	if err := decayRate("decay", decay); err != nil {
+		return failed("trace", "%w", err)
 	}
 	e := element{
 		name: "trace", slots: []slot{{name: "trace", dtype: buffers.F32}},
