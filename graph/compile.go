@@ -22,6 +22,9 @@ type CompileOptions struct {
 	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
 	Targets    []Target
 	Accumulate bool                  // leaf targets add to Grads instead of overwriting
+	Mirrors    *buffers.Tree         // params that are not among Params: copies of another device's; may be nil
+	Bind       map[string]gpu.Range  // f32 inputs and named targets that lie in buffers of the caller's, Type.Bytes long
+	Arena      *Arena                // scratch shared with other programs; nil for buffers of the program's own
 	Progress   func(done, total int) // of pipeline compilation; may be nil
 }
 
@@ -39,6 +42,10 @@ func compileFor(ctx context.Context, dev *gpu.Device, g *Graph, o CompileOptions
 		return nil, err
 	}
 	c.dev, c.cpu, c.materialize, c.accumulate = dev, cpu, true, o.Accumulate
+	c.bound = o.Bind
+	if o.Mirrors != nil {
+		c.mirrors = o.Mirrors.Layout()
+	}
 	if o.Params != nil {
 		c.params = o.Params.Layout()
 		if o.Params.DType() != buffers.F32 {
@@ -64,6 +71,7 @@ type Plan struct {
 	Workspace   uint64 // what workspaces add to that: the growth of the shared buffers over the plan without them
 	Outputs     uint64 // named outputs
 	Dispatches  int
+	Shared      []uint64      // the buffers of Activations and Workspace, the largest first: what an Arena must have
 	Largest     []TensorBytes // the largest storages, descending, at most ten
 }
 
@@ -76,12 +84,16 @@ type TensorBytes struct {
 	Bytes uint64
 }
 
-// PlanFor is what Compile would take for these targets on a device with these limits; it needs no device. A tensor that
-// does not fit a binding is a gpu.LimitError naming it.
-func PlanFor(g *Graph, targets []Target, lim gpu.Limits) (Plan, error) {
+// PlanFor is what Compile would take for these targets on a device with these limits, inputs and targets of the bound names left out; it
+// needs no device. A tensor that does not fit a binding is a gpu.LimitError naming it.
+func PlanFor(g *Graph, targets []Target, lim gpu.Limits, bound ...string) (Plan, error) {
 	c, err := newCompiler(g, targets, lim)
 	if err != nil {
 		return Plan{}, err
+	}
+	c.bound = map[string]gpu.Range{}
+	for _, name := range bound {
+		c.bound[name] = gpu.Range{}
 	}
 	if c.params, err = paramLayout(c.live, lim); err != nil {
 		return Plan{}, err

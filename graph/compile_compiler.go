@@ -19,7 +19,9 @@ type compiler struct {
 	materialize bool        // constant tables are wanted, not just their sizes
 	accumulate  bool        // leaf targets add
 	params      *buffers.Layout
+	mirrors     *buffers.Layout // may be nil
 	grads       *buffers.Layout
+	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
 
 	live    []*Node            // what the targets need, in graph order
 	readers map[*Value][]*Node // live readers of a value, without eliminated adds
@@ -229,6 +231,9 @@ func (c *compiler) placeNew(v *Value) tensor {
 			c.fail("param %q: no params tree", p.Path)
 			return tensor{}
 		}
+		if _, ok := c.params.Leaf(p.Path); !ok && c.mirrors != nil {
+			return c.leafTensor(c.mirrors, mirrorStorage, p.Path, p.Shape)
+		}
 		return c.leafTensor(c.params, paramStorage, p.Path, p.Shape)
 	}
 	if t, ok := c.view(v); ok {
@@ -238,6 +243,9 @@ func (c *compiler) placeNew(v *Value) tensor {
 		t := c.leafTensor(c.grads, gradStorage, s.path, s.leaf.Shape)
 		t.Accumulate = s.accumulate
 		return t
+	}
+	if name := c.boundTarget(v); name != "" {
+		return wholeTensor(c.newStorage(boundStorage, name, typeBytes(v.Shape(), v.DType())), v.Shape(), v.DType())
 	}
 	kind := transientStorage
 	if c.pinned(v) {
@@ -273,10 +281,7 @@ func (c *compiler) slab(layout *buffers.Layout, kind storageKind, index int) *st
 	if st, ok := c.slabs[key]; ok {
 		return st
 	}
-	name := "params"
-	if kind == gradStorage {
-		name = "grads"
-	}
+	name := map[storageKind]string{paramStorage: "params", mirrorStorage: "mirrors", gradStorage: "grads"}[kind]
 	st := &storage{
 		kind: kind, label: fmt.Sprintf("%s.%d", name, index), bytes: uint64(layout.Slabs()[index]) * 4, slab: index,
 		first: -1, last: -1, buffer: -1,

@@ -19,7 +19,9 @@ const (
 	outputStorage                       // a named target without a leaf: its own buffer
 	inputStorage                        // an Input, or something derived from one: its own buffer, written by Program.Write
 	constantStorage                     // a table computed at compile time: its own buffer, written once
+	boundStorage                        // an input or a target in a buffer of the caller's
 	paramStorage                        // a slab of the params tree
+	mirrorStorage                       // a slab of the mirrors tree
 	gradStorage                         // a slab of the grads tree
 )
 

@@ -24,7 +24,7 @@ func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
 	if err := g.checkGradients(loss, wrt); err != nil {
 		return nil, fmt.Errorf("graph: gradients: %w", err)
 	}
-	defer func() { g.wanted, g.override = nil, "" }()
+	defer func() { g.wanted, g.override, g.origin = nil, "", nil }()
 	g.wanted = onTheWay(g.nodes[:loss.node.ID+1], wrt)
 
 	adjoints := map[*Value][]*Value{}
@@ -47,18 +47,12 @@ func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
 		if !arrived || !slices.ContainsFunc(n.Inputs, g.wants) {
 			continue
 		}
-		switch op := n.Op.(type) {
-		case Elementwise, Reduce, BroadcastTo:
-		case Slice:
+		if op, ok := n.Op.(Slice); ok {
 			x := n.Inputs[0]
 			slicesOf[x] = append(slicesOf[x], sliceGradient{op, g.spread(dy[0], n.Outputs[0].Shape())})
 			continue
-		default:
-			for i, v := range dy {
-				dy[i] = g.spread(v, n.Outputs[i].Shape())
-			}
 		}
-		for i, dx := range n.Op.Gradient(g, n, dy) {
+		for i, dx := range g.gradientOf(n, dy) {
 			if x := n.Inputs[i]; dx != nil && g.err == nil && g.wants(x) {
 				if s, err := broadcast(dx.Shape(), x.Shape()); err != nil || !slices.Equal(s, x.Shape()) {
 					panic(fmt.Sprintf("graph: gradients: %v: gradient of input %d has shape %v, input %v", n, i, dx.Shape(), x.Shape()))
@@ -79,6 +73,20 @@ func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
 		out[i] = g.spread(adjoints[v][0], v.Shape())
 	}
 	return out, g.err
+}
+
+// gradientOf adds the nodes of the gradient of one node.
+func (g *Graph) gradientOf(n *Node, dy []*Value) []*Value {
+	g.origin = n
+	defer func() { g.origin = nil }()
+	switch n.Op.(type) {
+	case Elementwise, Reduce, BroadcastTo:
+	default:
+		for i, v := range dy {
+			dy[i] = g.spread(v, n.Outputs[i].Shape())
+		}
+	}
+	return n.Op.Gradient(g, n, dy)
 }
 
 func (g *Graph) checkGradients(loss *Value, wrt []*Value) error {

@@ -52,6 +52,7 @@ type Node struct {
 	Inputs  []*Value
 	Outputs []*Value
 	Label   string // where in the model, "h.0.attn.c_attn"; in the backward pass "h.0.attn.c_attn/grad"
+	Of      *Node  // in a backward pass: the node whose gradient needs this one; nil for sums of gradients, and in a forward pass
 }
 
 // String is the node's name in errors: its kind, and its label or else its number.
@@ -86,6 +87,7 @@ type Graph struct {
 	nodes     []*Node
 	scopes    []string
 	override  string // the label of every new node, while a gradient is built
+	origin    *Node  // Node.Of of every new node, likewise
 	inputs    map[string]*Value
 	params    map[string]*Value
 	constants map[float64]*Value
@@ -154,7 +156,7 @@ func (g *Graph) addLabelled(op Op, label string, inputs ...*Value) *Node {
 	if g.err != nil {
 		return poisoned
 	}
-	n := &Node{ID: len(g.nodes), Op: op, Inputs: inputs, Label: label}
+	n := &Node{ID: len(g.nodes), Op: op, Inputs: inputs, Label: label, Of: g.origin}
 	if label == "" {
 		n.Label = g.label(inputs)
 	}

@@ -26,6 +26,7 @@ func (c *compiler) allocate() {
 	for _, size := range c.planned {
 		shared += size
 	}
+	c.plan.Shared = c.planned // in the order they were opened in, the largest first
 	c.plan.Activations = min(values, shared)
 	c.plan.Workspace = shared - c.plan.Activations
 	for _, st := range c.storages {

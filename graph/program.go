@@ -62,7 +62,14 @@ func (c *compiler) input(name string, v *Value) *programInput {
 	if in, ok := c.inputs[name]; ok {
 		return in
 	}
-	st := c.newStorage(inputStorage, name, typeBytes(v.Shape(), v.DType()))
+	kind := inputStorage
+	if _, ok := c.bound[name]; ok {
+		kind = boundStorage
+		if v.DType() != buffers.F32 {
+			c.fail("bound input %q: %v, want %v", name, v.DType(), buffers.F32)
+		}
+	}
+	st := c.newStorage(kind, name, typeBytes(v.Shape(), v.DType()))
 	in := &programInput{name: name, typ: v.Type(), storage: st, tensor: wholeTensor(st, v.Shape(), v.DType())}
 	c.inputs[name] = in
 	return in
@@ -82,6 +89,7 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 		p.Release()
 		return nil, err
 	}
+	maps.DeleteFunc(p.inputs, func(_ string, in *programInput) bool { return in.storage.kind == boundStorage })
 	if err := c.dev.Compile(ctx, kernels, o.Progress); err != nil {
 		p.Release()
 		return nil, fmt.Errorf("graph: compile: %w", err)
@@ -91,19 +99,19 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 
 // bind makes the buffers and resolves every span.
 func (p *Program) bind(c *compiler, o CompileOptions) error {
-	shared := make([]gpu.Range, len(c.planned))
-	for i, size := range c.planned {
-		b, err := p.buffer(fmt.Sprintf("shared.%d", i), size)
-		if err != nil {
-			return err
-		}
-		shared[i] = b
+	shared, err := p.scratch(c.planned, o.Arena)
+	if err != nil {
+		return err
 	}
 	for _, st := range c.storages {
 		switch {
 		case st.kind == transientStorage && st.buffer >= 0:
 			p.ranges[st] = shared[st.buffer]
 		case st.kind == transientStorage: // never used
+		case st.kind == boundStorage:
+			if p.ranges[st], err = bound(st, o.Bind[st.label]); err != nil {
+				return err
+			}
 		default:
 			r, err := p.buffer(st.label, st.bytes)
 			if err != nil {
@@ -120,10 +128,7 @@ func (p *Program) bind(c *compiler, o CompileOptions) error {
 		}
 	}
 	for key, st := range c.slabs {
-		tree := o.Params
-		if storageKind(key[0]) == gradStorage {
-			tree = o.Grads
-		}
+		tree := map[storageKind]*buffers.Tree{paramStorage: o.Params, mirrorStorage: o.Mirrors, gradStorage: o.Grads}[storageKind(key[0])]
 		p.ranges[st] = tree.Slab(st.slab)
 	}
 	for _, cmd := range c.commands {
