@@ -140,13 +140,9 @@ func prompt(cfg *runfile.Config) string {
 // settings are the values that a resumed run must share, and those it may
 // change.
 func settings(cfg *runfile.Config) []train.Setting {
-	free := map[string]bool{
-		"data.prefetch": true, "train.save_every": true, "train.keep": true, "train.log_every": true, "train.nan_patience": true,
-		"train.memory_limit": true, "pipeline.adapters": true,
-	}
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: free[key]})
+		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: runfile.Free(key)})
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -40,7 +41,7 @@ func decode(node ast.Node) (any, error) {
 // convert turns a decoded YAML value into a field's type without losing
 // anything: a fraction is no whole number and null is no value, except where
 // the field is a pointer or a list. One value where a list is wanted is a list
-// of one.
+// of one. A mapping has every key of its struct and no other.
 func convert(v any, t reflect.Type) (reflect.Value, bool) {
 	out := reflect.New(t).Elem()
 	switch t.Kind() {
@@ -97,6 +98,23 @@ func convert(v any, t reflect.Type) (reflect.Value, bool) {
 			out = reflect.Append(out, elem)
 		}
 		return out, true
+	case reflect.Struct:
+		values, ok := v.(map[string]any)
+		if !ok || len(values) != t.NumField() {
+			return out, false
+		}
+		for i := range t.NumField() {
+			value, ok := values[t.Field(i).Tag.Get("yaml")]
+			if !ok {
+				return out, false
+			}
+			field, ok := convert(value, t.Field(i).Type)
+			if !ok {
+				return out, false
+			}
+			out.Field(i).Set(field)
+		}
+		return out, true
 	}
 	return out, false
 }
@@ -133,6 +151,12 @@ func kindName(t reflect.Type) string {
 		return kindName(t.Elem()) + " or null"
 	case reflect.Slice:
 		return "a list, each " + kindName(t.Elem())
+	case reflect.Struct:
+		var keys []string
+		for i := range t.NumField() {
+			keys = append(keys, t.Field(i).Tag.Get("yaml")+": "+kindName(t.Field(i).Type))
+		}
+		return "{" + strings.Join(keys, ", ") + "}"
 	default:
 		return t.String()
 	}

@@ -61,6 +61,10 @@ func inline(v any) string {
 		if len(v) == 0 {
 			return "[]"
 		}
+	case []Rule:
+		if len(v) == 0 {
+			return "[]"
+		}
 	case map[string]any:
 		if len(v) == 0 {
 			return "{}"

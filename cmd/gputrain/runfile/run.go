@@ -64,7 +64,7 @@ type Schedule struct {
 // Train is the loop.
 type Train struct {
 	Steps        int     `yaml:"steps" doc:"optimizer updates"`
-	Batch        int     `yaml:"batch" doc:"sequences a micro-batch"`
+	Batch        int     `yaml:"batch" doc:"sequences a micro-batch; pipeline.microbatches cuts it further"`
 	Accumulate   int     `yaml:"accumulate" doc:"micro-batches an update"`
 	EvalEvery    int     `yaml:"eval_every" doc:"updates between evaluations; 0 = only at the end"`
 	EvalTokens   int     `yaml:"eval_tokens" doc:"validation tokens an evaluation reads at most; 0 = all of them"`
@@ -81,12 +81,37 @@ type Train struct {
 	MemoryLimit  string  `yaml:"memory_limit" doc:"most device memory to take, such as 6GiB; empty = what the adapter has"`
 }
 
-// Pipeline binds stages to adapters.
+// Pipeline cuts the model into stages and binds them to adapters.
 type Pipeline struct {
-	Stages       int    `yaml:"stages" doc:"stages the model is cut into; only 1 is supported so far"`
-	Adapters     []int  `yaml:"adapters" doc:"adapter of each stage, as numbered by gputrain devices; empty = --adapter, or the fastest"`
-	Schedule     string `yaml:"schedule" doc:"order of microbatches: 1f1b"`
-	Microbatches int    `yaml:"microbatches" doc:"microbatches a batch; only 1 is supported so far"`
+	Stages       int    `yaml:"stages" doc:"stages the model is cut into, each on a device of its own; 1 = not cut"`
+	Adapters     []int  `yaml:"adapters" doc:"adapter of each stage, as numbered by gputrain devices, or one for all; empty = --adapter, or the fastest"`
+	Schedule     string `yaml:"schedule" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
+	Microbatches int    `yaml:"microbatches" doc:"pieces that a micro-batch is cut into so that stages work at the same time, a divisor of train.batch; it changes the rounding, so a run keeps it"`
+	Chunks       int    `yaml:"chunks" doc:"parts of the model a stage has with the interleaved schedule; 0 = 2 (other schedules: 1)"`
+	Ahead        int    `yaml:"ahead" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, so that slow links are hidden; each takes the memory of a microbatch"`
+	Recompute    bool   `yaml:"recompute" doc:"backward passes compute the activations again instead of keeping them: less memory, a forward pass more"`
+	Devices      string `yaml:"devices" doc:"adapter (stages that name one adapter share a device) or stage (a device for every stage)"`
+	Rules        []Rule `yaml:"rules" doc:"stage of parameters by path, the first rule that matches, such as [{match: 'h\\.[01]\\.|wte|wpe', stage: 0}, {match: '.*', stage: 1}]; empty = cut where the slowest stage is fastest"`
+}
+
+// Rule puts parameters on a stage.
+type Rule struct {
+	Match string `yaml:"match" json:"match"` // regular expression on parameter paths
+	Stage int    `yaml:"stage" json:"stage"` // from 0
+}
+
+// Interleaved is the schedule in which a stage has several parts of the model.
+const Interleaved = "interleaved"
+
+// PartsPerStage is Chunks in force.
+func (p Pipeline) PartsPerStage() int {
+	switch {
+	case p.Chunks > 0:
+		return p.Chunks
+	case p.Schedule == Interleaved:
+		return 2
+	}
+	return 1
 }
 
 // Default is the built-in run: a byte-level GPT-2 on the Go source.
@@ -103,6 +128,6 @@ func Default() Run {
 			Steps: 1600, Batch: 2, Accumulate: 1, EvalEvery: 400, EvalTokens: 32768, SaveEvery: 200, Keep: 3,
 			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, Seed: 42,
 		},
-		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1},
+		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1, Devices: "adapter"},
 	}
 }

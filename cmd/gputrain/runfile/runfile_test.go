@@ -31,7 +31,7 @@ func TestTemplateGivesTheDefaultsBack(t *testing.T) {
 
 // normal makes empty lists and maps nil, as the defaults have them.
 func normal(r Run) Run {
-	for _, s := range []any{&r.Data.Text, &r.Optimizer.DecayMask, &r.Pipeline.Adapters} {
+	for _, s := range []any{&r.Data.Text, &r.Optimizer.DecayMask, &r.Pipeline.Adapters, &r.Pipeline.Rules} {
 		if v := reflect.ValueOf(s).Elem(); v.Len() == 0 {
 			v.SetZero()
 		}
@@ -80,6 +80,7 @@ func TestEveryKeyCanBeSet(t *testing.T) {
 		reflect.TypeFor[int](): "7", reflect.TypeFor[uint64](): "7", reflect.TypeFor[float64](): "0.5", reflect.TypeFor[bool](): "true",
 		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]int](): "[1, 2]",
 		reflect.TypeFor[*float64](): "2.5", reflect.TypeFor[map[string]any](): "{b1: 0.5}",
+		reflect.TypeFor[[]Rule](): "[{match: a, stage: 1}]",
 	}
 	for _, f := range fields {
 		c := New()
@@ -118,7 +119,6 @@ func TestBadInput(t *testing.T) {
 		"optimizer.clip_grad=0":        "found 0, wanted more than 0, or null",
 		"optimizer.learning_rate=.nan": "found NaN, wanted 0 to",
 		"model.kind=gpt3":              `did you mean "gpt2"?`,
-		"pipeline.stages=2":            "models are not cut into stages yet",
 		"train.memory_limit=lots":      "wanted bytes such as",
 		"data.tokens=u16":              "wanted bytes, or files in data.text",
 	}

@@ -39,6 +39,10 @@ func (c *Config) Validate() error {
 		{"train.top_k", c.Train.TopK, 0},
 		{"train.log_every", c.Train.LogEvery, 1},
 		{"train.nan_patience", c.Train.NaNPatience, 1},
+		{"pipeline.stages", c.Pipeline.Stages, 1},
+		{"pipeline.microbatches", c.Pipeline.Microbatches, 1},
+		{"pipeline.chunks", c.Pipeline.Chunks, 0},
+		{"pipeline.ahead", c.Pipeline.Ahead, 0},
 	}
 	for _, w := range whole {
 		if w.value < w.min {
@@ -70,7 +74,8 @@ func (c *Config) Validate() error {
 		{"model.kind", c.Model.Kind, []string{"gpt2", "llama"}},
 		{"data.tokens", c.Data.Tokens, []string{"bytes", "u16", "u32"}},
 		{"optimizer.numerics", c.Optimizer.Numerics, []string{"stable", "eformer"}},
-		{"pipeline.schedule", c.Pipeline.Schedule, []string{"1f1b"}},
+		{"pipeline.schedule", c.Pipeline.Schedule, []string{"gpipe", "1f1b", Interleaved}},
+		{"pipeline.devices", c.Pipeline.Devices, []string{"adapter", "stage"}},
 	}
 	for _, n := range names {
 		if !slices.Contains(n.known, n.value) {
@@ -81,14 +86,8 @@ func (c *Config) Validate() error {
 	if c.Optimizer.ClipGrad != nil && !(*c.Optimizer.ClipGrad > 0) {
 		return c.invalid("optimizer.clip_grad", *c.Optimizer.ClipGrad, "more than 0, or null for no clipping")
 	}
-	if c.Pipeline.Stages != 1 {
-		return c.invalid("pipeline.stages", c.Pipeline.Stages, "1: models are not cut into stages yet")
-	}
-	if c.Pipeline.Microbatches != 1 {
-		return c.invalid("pipeline.microbatches", c.Pipeline.Microbatches, "1: use train.accumulate")
-	}
-	if len(c.Pipeline.Adapters) > 1 {
-		return c.invalid("pipeline.adapters", c.Pipeline.Adapters, "one adapter for the one stage")
+	if err := c.validatePipeline(); err != nil {
+		return err
 	}
 	if len(c.Data.Text) == 0 && c.Data.Tokens != "bytes" {
 		return c.invalid("data.tokens", strconv.Quote(c.Data.Tokens), "bytes, or files in data.text")

@@ -1,0 +1,102 @@
+package runfile
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPipelineKeys(t *testing.T) {
+	c, err := ReadAll(nil, nil, []string{
+		"pipeline.stages=3", "pipeline.adapters=[0,1,2]", "pipeline.schedule=interleaved", "pipeline.microbatches=4", "train.batch=8",
+		"pipeline.recompute=true", "pipeline.devices=stage",
+	})
+	require.NoError(t, err)
+	assert.Equal(t, Pipeline{
+		Stages: 3, Adapters: []int{0, 1, 2}, Schedule: "interleaved", Microbatches: 4, Recompute: true, Devices: "stage",
+	}, c.Pipeline)
+	assert.Equal(t, 2, c.Pipeline.PartsPerStage())
+	require.NoError(t, c.Set("pipeline.chunks=3"))
+	require.NoError(t, c.Validate())
+	assert.Equal(t, 3, c.Pipeline.PartsPerStage())
+	assert.Equal(t, 1, New().Pipeline.PartsPerStage())
+
+	_, err = ReadAll(nil, nil, []string{"pipeline.stages=3", "pipeline.adapters=1", "pipeline.ahead=2", "pipeline.schedule=1f1b", "pipeline.chunks=1"})
+	assert.NoError(t, err)
+	_, err = ReadAll(nil, nil, []string{"pipeline.stages=2", "pipeline.schedule=gpipe"})
+	assert.NoError(t, err)
+}
+
+// Rules are a list of mappings, in a file and on the command line, and come back from what the template and explain print.
+func TestRules(t *testing.T) {
+	want := []Rule{{Match: `h\.[01]\.|wte`, Stage: 0}, {Match: ".*", Stage: 1}}
+	c := New()
+	require.NoError(t, c.Parse("run.yaml", []byte(`
+pipeline:
+  stages: 2
+  rules:
+    - match: 'h\.[01]\.|wte'
+      stage: 0
+    - {match: '.*', stage: 1}
+`)))
+	require.NoError(t, c.Validate())
+	assert.Equal(t, want, c.Pipeline.Rules)
+	again := New()
+	require.NoError(t, again.Set("pipeline.rules="+inline(c.Pipeline.Rules)))
+	assert.Equal(t, want, again.Pipeline.Rules)
+	var explained bytes.Buffer
+	require.NoError(t, c.Explain(&explained))
+	assert.Contains(t, explained.String(), `"stage": 1`)
+
+	const wanted = "wanted a list, each {match: text, stage: a whole number}"
+	for _, bad := range []string{"[{match: a}]", "[{mtch: a, stage: 0}]", "[{match: a, stage: 0, part: 1}]", "[a]", "[{match: a, stage: 0.5}]", "[{match: a, stage: null}]"} {
+		assert.ErrorContains(t, New().Set("pipeline.rules="+bad), wanted, bad)
+	}
+}
+
+func TestPipelineErrorsNameKeyFoundAndWanted(t *testing.T) {
+	for _, f := range []struct {
+		want string
+		sets []string
+	}{
+		{"pipeline.stages (--set): found 0, wanted 1 or more", []string{"pipeline.stages=0"}},
+		{"pipeline.microbatches (--set): found 0, wanted 1 or more", []string{"pipeline.microbatches=0"}},
+		{"pipeline.microbatches (--set): found 3, wanted a divisor of the 4 sequences of train.batch", []string{"pipeline.microbatches=3", "train.batch=4"}},
+		{"pipeline.microbatches (--set): found 4, wanted a divisor of the 2 sequences", []string{"pipeline.microbatches=4", "train.batch=2"}},
+		{"pipeline.chunks (--set): found 2, wanted 1 with pipeline.schedule 1f1b", []string{"pipeline.stages=2", "pipeline.chunks=2"}},
+		{"pipeline.chunks (--set): found 1, wanted 2 or more with the interleaved schedule", []string{"pipeline.chunks=1", "pipeline.schedule=interleaved"}},
+		{"pipeline.chunks (--set): found -1, wanted 0 or more", []string{"pipeline.chunks=-1"}},
+		{"pipeline.ahead (--set): found -1, wanted 0 or more", []string{"pipeline.ahead=-1"}},
+		{"pipeline.ahead (--set): found 1, wanted 0 with pipeline.schedule gpipe", []string{"pipeline.ahead=1", "pipeline.schedule=gpipe"}},
+		{`pipeline.schedule (--set): found "1f1", wanted one of gpipe, 1f1b, interleaved, did you mean "1f1b"?`, []string{"pipeline.schedule=1f1"}},
+		{`pipeline.devices (--set): found "stages", wanted one of adapter, stage, did you mean "stage"?`, []string{"pipeline.devices=stages"}},
+		{"pipeline.adapters (--set): found [0 1], wanted one adapter for the one stage", []string{"pipeline.adapters=[0,1]"}},
+		{"pipeline.adapters (--set): found [0 1], wanted one for each of the 3 stages of pipeline.stages, or one for all", []string{"pipeline.adapters=[0,1]", "pipeline.stages=3"}},
+		{"pipeline.adapters (--set): found [-1], wanted numbers of adapters", []string{"pipeline.adapters=-1"}},
+		{"rule 1 of pipeline.rules (--set): found stage 2, wanted 0 to 1, the last of pipeline.stages", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: 0}, {match: b, stage: 2}]"}},
+		{"rule 0 of pipeline.rules (--set): found stage -1, wanted 0 to 1", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: -1}]"}},
+		{`rule 0 of pipeline.rules (--set): found match "h(", wanted a regular expression: `, []string{"pipeline.rules=[{match: 'h(', stage: 0}]"}},
+		{"rule 0 of pipeline.rules (--set): found an empty match, wanted a regular expression", []string{"pipeline.rules=[{match: '', stage: 0}]"}},
+		{`unknown key "pipeline.stage", did you mean "pipeline.stages"?`, []string{"pipeline.stage=2"}},
+	} {
+		_, err := ReadAll(nil, nil, f.sets)
+		assert.ErrorContains(t, err, f.want, f.sets)
+	}
+}
+
+// What a run computes may not change when it goes on; where it is computed may.
+func TestFreeKeys(t *testing.T) {
+	for key := range free {
+		_, ok := find(key)
+		assert.True(t, ok, key)
+	}
+	for key, want := range map[string]bool{
+		"pipeline.stages": true, "pipeline.adapters": true, "pipeline.schedule": true, "pipeline.chunks": true, "pipeline.ahead": true,
+		"pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true,
+		"pipeline.microbatches": false, "train.batch": false, "train.accumulate": false, "train.seed": false,
+	} {
+		assert.Equal(t, want, Free(key), key)
+	}
+}
