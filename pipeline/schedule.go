@@ -1,0 +1,136 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gputrain/shaders/suggest"
+)
+
+// The names of the schedules.
+const (
+	// GPipe runs all forwards of an update, then all backwards: every part keeps all microbatches in flight.
+	GPipe = "gpipe"
+	// OneForwardOneBackward runs a backward as soon as there is one: as short as GPipe, with no more microbatches in flight than
+	// there are parts from here to the last.
+	OneForwardOneBackward = "1f1b"
+	// Interleaved is 1F1B with several parts a stage, which divides the bubble by their number and multiplies what crosses links.
+	Interleaved = "interleaved"
+)
+
+// forwardOnly names the schedules of ForwardOnly, which NewSchedule does not make.
+const forwardOnly = "forward"
+
+// ScheduleNames are the names that NewSchedule knows.
+func ScheduleNames() []string { return []string{GPipe, OneForwardOneBackward, Interleaved} }
+
+// ScheduleConfig says which schedule NewSchedule makes.
+type ScheduleConfig struct {
+	// Name is one of ScheduleNames.
+	Name string
+	// Stages is the number of stages, 1 or more.
+	Stages int
+	// Chunks is the number of parts a stage: 1 (0 means 1) but for Interleaved.
+	Chunks int
+	// Microbatches is the number of microbatches of an update, 1 or more.
+	Microbatches int
+	// Ahead is how many more forwards every stage but the last runs before its first backward, and so how many more microbatches
+	// it keeps, to compute while links carry what it waits for. A stage runs at most 2 more ahead than the next, which is what a
+	// link can use and what one of two messages can hold. 0 for GPipe, whose stages are ahead already.
+	Ahead int
+}
+
+// Validate reports the first field that no schedule can be made from: what it holds and what was wanted.
+func (c ScheduleConfig) Validate() error {
+	if !slices.Contains(ScheduleNames(), c.Name) {
+		return fmt.Errorf("pipeline: schedule: found %q, wanted one of %s%s", c.Name, strings.Join(ScheduleNames(), ", "), suggest.DidYouMean(c.Name, ScheduleNames()))
+	}
+	if c.Stages < 1 {
+		return fmt.Errorf("pipeline: stages: found %d, wanted 1 or more", c.Stages)
+	}
+	if c.Chunks < 0 {
+		return fmt.Errorf("pipeline: chunks: found %d, wanted 1 or more", c.Chunks)
+	}
+	if c.Chunks > 1 && c.Name != Interleaved {
+		return fmt.Errorf("pipeline: chunks: found %d with schedule %s, wanted 1, or schedule %s", c.Chunks, c.Name, Interleaved)
+	}
+	if c.Microbatches < 1 {
+		return fmt.Errorf("pipeline: microbatches: found %d, wanted 1 or more", c.Microbatches)
+	}
+	if c.Ahead < 0 {
+		return fmt.Errorf("pipeline: ahead: found %d, wanted 0 or more", c.Ahead)
+	}
+	if c.Ahead > 0 && c.Name == GPipe {
+		return fmt.Errorf("pipeline: ahead: found %d with schedule %s, whose forwards all run ahead; wanted 0, or another schedule", c.Ahead, c.Name)
+	}
+	return nil
+}
+
+// Schedule is the order in which each stage runs its actions, laid down before anything runs. Part p lives on stage p mod Stages. Within a part and a kind microbatches ascend, so that gradients add up as they do without a pipeline.
+type Schedule struct {
+	Name                        string
+	Stages, Parts, Microbatches int
+	// Actions holds the actions of each stage, in order.
+	Actions [][]Action
+}
+
+// NewSchedule makes the schedule of one update. With parts that all take a time f forward and b backward, S stages, M microbatches and links that take no time, stages
+// stand idle for (S-1)/(M+S-1) of the time with GPipe and 1F1B, and with v chunks that take f/v and b/v for a time of (S-1)(f+b)/v where S divides M, and never for longer than with 1F1B.
+// Links that keep order and hold two messages carry every schedule. The error is that of ScheduleConfig.Validate.
+func NewSchedule(c ScheduleConfig) (*Schedule, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	chunks := max(c.Chunks, 1)
+	s := &Schedule{Name: c.Name, Stages: c.Stages, Parts: c.Stages * chunks, Microbatches: c.Microbatches}
+	for stage := range c.Stages {
+		forward, backward := s.passes(stage, Forward), s.passes(stage, Backward)
+		s.Actions = append(s.Actions, alternate(forward, backward, c.warmup(stage)))
+	}
+	return s, nil
+}
+
+// ForwardOnly is the order of an evaluation: every microbatch forward through every part, without a backward. It takes any number of parts
+// from 1 up.
+func ForwardOnly(stages, parts, microbatches int) *Schedule {
+	s := &Schedule{Name: forwardOnly, Stages: stages, Parts: parts, Microbatches: microbatches}
+	for stage := range stages {
+		s.Actions = append(s.Actions, s.passes(stage, Forward))
+	}
+	return s
+}
+
+// Slots is the number of microbatches that are in flight in a part at most, from a forward to its backward, both included. Without backwards it is 1.
+func (s *Schedule) Slots(part int) int {
+	if s.Name == forwardOnly {
+		return 1
+	}
+	flying, most := 0, 0
+	for _, a := range s.Actions[part%s.Stages] {
+		switch {
+		case a.Part != part:
+		case a.Kind == Forward:
+			flying++
+			most = max(most, flying)
+		default:
+			flying--
+		}
+	}
+	return most
+}
+
+// Merged reports whether a part's forward and backward can be one program: it is the last part, which waits for nobody's gradient, and each of its
+// forwards is directly followed by its backward.
+func (s *Schedule) Merged(part int) bool {
+	if part != s.Parts-1 || s.Name == forwardOnly {
+		return false
+	}
+	actions := s.Actions[part%s.Stages]
+	for i, a := range actions {
+		if a.Part == part && a.Kind == Forward && (i+1 == len(actions) || actions[i+1] != Action{Backward, part, a.Microbatch}) {
+			return false
+		}
+	}
+	return true
+}
