@@ -25,4 +25,6 @@ type Action struct {
 	Part, Microbatch int
 }
 
-func (a Action) String() string { return fmt.Sprintf("%s of part %d, microbatch %d", a.Kind, a.Part, a.Microbatch) }
+func (a Action) String() string {
+	return fmt.Sprintf("%s of part %d, microbatch %d", a.Kind, a.Part, a.Microbatch)
+}
