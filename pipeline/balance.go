@@ -1,0 +1,165 @@
+package pipeline
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Power is what a stage can do.
+type Power struct {
+	FLOPS          float64 // operations a second
+	BytesPerSecond float64 // of what it sends and receives
+	Memory         uint64  // bytes; 0 is unknown
+}
+
+// Cost is the time of one microbatch in a stage's parts, forward and backward, in seconds.
+type Cost struct {
+	Compute float64
+	Move    float64 // activations and their gradients, in and out
+}
+
+// Seconds is the whole time.
+func (c Cost) Seconds() float64 { return c.Compute + c.Move }
+
+// backwardWork is what a backward pass costs in forward passes: a product has two gradients.
+const backwardWork = 2
+
+// AssignAuto cuts a model so that the slowest stage takes as little time as possible, in computing and in moving activations (Cost), and no stage
+// is given more than its memory, as far as Unit.Memory and Power.Memory tell. With one part a stage the cut is the best there is, and among
+// the best one whose stages are as even as possible. With several parts a stage (chunks) it begins with parts as even as possible and moves
+// cuts until no shift of neighbouring cuts by one unit makes the slowest stage faster. Nil power is stages that are all alike.
+// An error says how many parts the units allow, or what memory there is and what is wanted.
+func AssignAuto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
+	if err := enough(units, stages, chunks); err != nil {
+		return Assignment{}, err
+	}
+	if power == nil {
+		power = slices.Repeat([]Power{{FLOPS: 1e10, BytesPerSecond: 1e10}}, stages)
+	}
+	if len(power) != stages {
+		return Assignment{}, fmt.Errorf("pipeline: balance: found the power of %d stages, wanted %d", len(power), stages)
+	}
+	for s, p := range power {
+		if !(p.FLOPS > 0 && p.BytesPerSecond > 0) {
+			return Assignment{}, fmt.Errorf("pipeline: balance: stage %d: found %g FLOP/s and %g bytes/s, wanted more than 0", s, p.FLOPS, p.BytesPerSecond)
+		}
+	}
+	b := balance{units: units, stages: stages, parts: stages * chunks, power: power}
+	ends := b.contiguous()
+	if chunks > 1 {
+		b.shift(ends)
+	}
+	if ends == nil || b.score(ends).over > 0 {
+		return Assignment{}, b.tooLarge()
+	}
+	return assignment(units, ends, stages), nil
+}
+
+// CostOf is the time of part p of an assignment on a stage of the given power.
+func (a Assignment) CostOf(units []Unit, p int, power Power) Cost {
+	from := slices.IndexFunc(units, func(u Unit) bool { return a.Part[u.Params[0]] == p })
+	to := from
+	for to < len(units) && a.Part[units[to].Params[0]] == p {
+		to++
+	}
+	return costOf(units, from, to, power)
+}
+
+// costOf is the time of units[from:to] as one part.
+func costOf(units []Unit, from, to int, power Power) Cost {
+	work, moved := 0.0, 0.0
+	for _, u := range units[from:to] {
+		work += float64(u.FLOPs)
+	}
+	if from > 0 {
+		moved += float64(units[from-1].Activation)
+	}
+	moved += float64(units[to-1].Activation) // 0 behind the last
+	return Cost{Compute: (1 + backwardWork) * work / power.FLOPS, Move: 2 * moved / power.BytesPerSecond}
+}
+
+// balance is one search for a cut.
+type balance struct {
+	units         []Unit
+	stages, parts int
+	power         []Power
+}
+
+// seconds is the time of units[from:to] as part p.
+func (b balance) seconds(p, from, to int) float64 {
+	return costOf(b.units, from, to, b.power[p%b.stages]).Seconds()
+}
+
+// fits tells whether units[from:to] alone exceed the memory of the stage of part p.
+func (b balance) fits(p, from, to int) bool {
+	limit := b.power[p%b.stages].Memory
+	return limit == 0 || memory(b.units[from:to]) <= limit
+}
+
+func memory(units []Unit) uint64 {
+	total := uint64(0)
+	for _, u := range units {
+		total += u.Memory
+	}
+	return total
+}
+
+// contiguous finds the ends of the parts: the time of the slowest part is the least there is, and below it the sum of the squares of
+// the times. nil where no cut keeps every part within its stage's memory.
+func (b balance) contiguous() []int {
+	slowest, _ := b.cheapest(math.Inf(1), math.Max, func(x float64) float64 { return x })
+	if math.IsInf(slowest, 1) {
+		return nil
+	}
+	_, ends := b.cheapest(slowest, func(x, y float64) float64 { return x + y }, func(x float64) float64 { return x * x })
+	return ends
+}
+
+// cheapest minimises a total over the parts of which none takes longer than limit, by dynamic programming over (part, its end).
+func (b balance) cheapest(limit float64, join func(x, y float64) float64, of func(float64) float64) (float64, []int) {
+	n := len(b.units)
+	best := make([][]float64, b.parts+1) // best[p][i]: the first p parts hold the first i units
+	begin := make([][]int, b.parts+1)
+	for p := range best {
+		best[p], begin[p] = slices.Repeat([]float64{math.Inf(1)}, n+1), make([]int, n+1)
+	}
+	best[0][0] = 0
+	for p := range b.parts {
+		for to := p + 1; to <= n; to++ {
+			for from := p; from < to; from++ {
+				t := b.seconds(p, from, to)
+				if math.IsInf(best[p][from], 1) || t > limit || !b.fits(p, from, to) {
+					continue
+				}
+				if total := join(best[p][from], of(t)); total < best[p+1][to] {
+					best[p+1][to], begin[p+1][to] = total, from
+				}
+			}
+		}
+	}
+	ends := make([]int, b.parts)
+	for p, to := b.parts, n; p > 0; p-- {
+		ends[p-1], to = to, begin[p][to]
+	}
+	return best[b.parts][n], ends
+}
+
+// tooLarge says what memory there is and what is wanted.
+func (b balance) tooLarge() error {
+	largest := b.units[0]
+	for _, u := range b.units {
+		if u.Memory > largest.Memory {
+			largest = u
+		}
+	}
+	have := make([]string, b.stages)
+	for s, p := range b.power {
+		have[s] = "unknown"
+		if p.Memory > 0 {
+			have[s] = fmt.Sprint(p.Memory)
+		}
+	}
+	return fmt.Errorf("pipeline: balance: no cut in %d parts found that fits: parameters, gradients and optimizer take %d bytes (%q alone %d), the stages have %v: more stages, or adapters with more memory",
+		b.parts, memory(b.units), largest.Name, largest.Memory, have)
+}
