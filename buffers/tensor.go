@@ -8,10 +8,15 @@ import (
 
 // Tensor is one array of something's state as it is saved: its name, what it is, and the way to its bytes, which are little-endian,
 // row-major and in DType. Write replaces all of it.
+//
+// It may be rows of a tensor that lies in several places, which Join puts together: row i is then row Rows[i] of the whole one, whose shape
+// is Whole. The other axes of the whole may be longer; what is past this tensor's is zero. A row of -1 is none of the whole: padding.
 type Tensor struct {
 	Name  string // like "mu/h.0.ln_1.weight", "dense/Ql"
 	DType DType
 	Shape []int
+	Rows  []int // nil: this is the whole tensor
+	Whole []int // nil where Rows is
 	Read  func(ctx context.Context) ([]byte, error)
 	Write func(raw []byte) error
 }
@@ -22,14 +27,10 @@ func (t Tensor) Floats(ctx context.Context) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := 1
-	for _, d := range t.Shape {
-		n *= d
+	if len(raw) != t.size() {
+		return nil, fmt.Errorf("buffers: tensor %q: %d bytes, want %d for %v of %v", t.Name, len(raw), t.size(), t.Shape, t.DType)
 	}
-	if want := n * t.DType.Bits() / 8; len(raw) != want {
-		return nil, fmt.Errorf("buffers: tensor %q: %d bytes, want %d for %v of %v", t.Name, len(raw), want, t.Shape, t.DType)
-	}
-	out := make([]float32, n)
+	out := make([]float32, elements(t.Shape))
 	switch t.DType {
 	case I32:
 		for i := range out {

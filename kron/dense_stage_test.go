@@ -43,8 +43,52 @@ func TestDenseStagesHaveTheSameBits(t *testing.T) {
 				}
 				assert.Equal(t, whole.tensors()[name], parts, name)
 			}
+			requireJoined(t, whole, stages)
 		}
 	})
+}
+
+// requireJoined compares the tensors of several states, put together, with those of the whole one; then it writes other values into the
+// whole through each and compares again.
+func requireJoined(t *testing.T, whole *rig, parts []*rig) {
+	t.Helper()
+	var pieces []buffers.Tensor
+	for _, r := range parts {
+		pieces = append(pieces, r.state.Tensors()...)
+	}
+	joined, err := buffers.Join(pieces)
+	require.NoError(t, err)
+	want := map[string]buffers.Tensor{}
+	for _, tensor := range whole.state.Tensors() {
+		require.Nil(t, tensor.Rows, tensor.Name)
+		want[tensor.Name] = tensor
+	}
+	require.Len(t, joined, len(want))
+	for _, got := range joined {
+		w := want[got.Name]
+		require.Equal(t, w.Shape, got.Shape, got.Name)
+		require.Equal(t, w.DType, got.DType, got.Name)
+		a, err := w.Read(t.Context())
+		require.NoError(t, err)
+		b, err := got.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, a, b, got.Name)
+		if got.DType == buffers.I32 {
+			require.NoError(t, got.Write(a))
+			continue
+		}
+		for i := range a {
+			a[i] ^= byte(i) & 0x3f
+		}
+		require.NoError(t, w.Write(a))
+		require.NoError(t, got.Write(a))
+		a, err = w.Read(t.Context())
+		require.NoError(t, err)
+		c, err := got.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, a, c, got.Name)
+		require.NotEqual(t, b, c, got.Name)
+	}
 }
 
 // TestDividedStackOnDevices: one dense stack over several devices, in runs of its global index and padded to one length, other leaves
@@ -110,6 +154,7 @@ func TestDividedStackOnDevices(t *testing.T) {
 				for i, r := range devices {
 					require.Equal(t, tensorsByName(NewTwinOf(whole.plan, placement.Parts[i]).Tensors())["dense/valid_rows"].Data, r.tensors()["dense/valid_rows"])
 				}
+				requireJoined(t, whole, devices)
 			}
 		}
 	})

@@ -10,14 +10,20 @@ import (
 	"gputrain/gpu"
 )
 
-// tensors has the dense stack in order of the global index, padded with zeros to the largest valid sizes.
+// tensors has the dense stack in order of the global index, padded with zeros to the largest valid sizes; where it has not all dense
+// blocks of the model, as rows of the stack that has.
 func (d *dense) tensors() []buffers.Tensor {
 	var out []buffers.Tensor
-	for _, spec := range d.plan.tensors(d.part) {
+	whole := d.plan.tensors(d.plan.all())
+	rows := d.rows()
+	for i, spec := range d.plan.tensors(d.part) {
 		if spec.own >= 0 {
 			continue
 		}
 		t := buffers.Tensor{Name: spec.prefix + spec.slot, DType: buffers.F32, Shape: spec.shape}
+		if rows != nil {
+			t.Rows, t.Whole = rows, whole[i].shape // the dense stack comes first in both
+		}
 		var move mover
 		switch spec.slot {
 		case "Ql", "Qr":
@@ -49,6 +55,21 @@ func (d *dense) tensors() []buffers.Tensor {
 		out = append(out, t)
 	}
 	return out
+}
+
+// rows are the places of the blocks in the stack of the model, -1 for padding; nil where the part is that stack.
+func (d *dense) rows() []int {
+	if len(d.part.Dense) == d.plan.dense && d.part.Padding == 0 {
+		return nil
+	}
+	rows := make([]int, 0, len(d.part.Dense)+d.part.Padding)
+	for _, b := range d.part.Dense {
+		rows = append(rows, d.plan.Blocks[b].Stack)
+	}
+	for range d.part.Padding {
+		rows = append(rows, -1)
+	}
+	return rows
 }
 
 // pad writes what stands where a part has no block: identities, bounds of 1.

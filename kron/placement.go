@@ -18,11 +18,19 @@ type Part struct {
 
 // Part is all state of some leaves, those of a stage; nil means all leaves. Errors: a path that is not in the plan, or given twice.
 func (p *Plan) Part(leaves []string) (Part, error) {
-	part := Part{}
 	have, err := p.chosen(leaves)
 	if err != nil {
-		return part, err
+		return Part{}, err
 	}
+	return p.part(have), nil
+}
+
+// all is the state of all leaves.
+func (p *Plan) all() Part { return p.part(slices.Repeat([]bool{true}, len(p.Leaves))) }
+
+// part is all state of the leaves that it has.
+func (p *Plan) part(have []bool) Part {
+	part := Part{}
 	for i, m := range p.Leaves {
 		switch {
 		case !have[i] || m.Kind == Empty:
@@ -37,7 +45,7 @@ func (p *Plan) Part(leaves []string) (Part, error) {
 	for _, b := range part.Dense {
 		part.Rows, part.Cols = max(part.Rows, p.Blocks[b].Rows), max(part.Cols, p.Blocks[b].Cols)
 	}
-	return part, nil
+	return part
 }
 
 // Run is the state of the dense blocks of global index first to first+count-1, whatever leaf they are of, and of those of the
@@ -47,10 +55,7 @@ func (p *Plan) Run(leaves []string, first, count int) (Part, error) {
 	if first < 0 || count < 0 {
 		return Part{}, fmt.Errorf("kron: run: blocks from %d, %d of them: wanted 0 or more", first, count)
 	}
-	all, err := p.Part(nil)
-	if err != nil {
-		return Part{}, err
-	}
+	all := p.all()
 	part, err := p.Part(leaves)
 	if leaves == nil {
 		part.Own = nil

@@ -1,0 +1,141 @@
+package buffers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Join lists the whole tensors of something whose state lies in several places, in order of their names: those of one name that are rows of
+// one tensor become that tensor, whose Read gathers and whose Write divides. Errors: a name given twice, rows that do not make up the
+// whole or are of different ones.
+func Join(tensors []Tensor) ([]Tensor, error) {
+	byName := map[string][]Tensor{}
+	for _, t := range tensors {
+		byName[t.Name] = append(byName[t.Name], t)
+	}
+	var out []Tensor
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		pieces := byName[name]
+		if len(pieces) == 1 && pieces[0].Rows == nil {
+			out = append(out, pieces[0])
+			continue
+		}
+		if err := complete(pieces); err != nil {
+			return nil, fmt.Errorf("buffers: join: tensor %q: %w", name, err)
+		}
+		out = append(out, joined(pieces))
+	}
+	return out, nil
+}
+
+// complete checks that pieces have each row of one whole once.
+func complete(pieces []Tensor) error {
+	first := pieces[0]
+	var seen []bool
+	for i, t := range pieces {
+		switch {
+		case t.Rows == nil:
+			return fmt.Errorf("given more than once, not as rows")
+		case t.DType != first.DType || !slices.Equal(t.Whole, first.Whole):
+			return fmt.Errorf("rows of %v %v and of %v %v", first.DType, first.Whole, t.DType, t.Whole)
+		case len(t.Whole) == 0 || len(t.Shape) != len(t.Whole) || t.Shape[0] != len(t.Rows):
+			return fmt.Errorf("shape %v and %d rows of %v", t.Shape, len(t.Rows), t.Whole)
+		case i == 0:
+			seen = make([]bool, t.Whole[0])
+		}
+		for axis := 1; axis < len(t.Shape); axis++ {
+			if t.Shape[axis] > t.Whole[axis] {
+				return fmt.Errorf("shape %v does not fit the rows of %v", t.Shape, t.Whole)
+			}
+		}
+		for _, row := range t.Rows {
+			switch {
+			case row == -1:
+			case row < 0 || row >= len(seen):
+				return fmt.Errorf("row %d of %d", row, len(seen))
+			case seen[row]:
+				return fmt.Errorf("row %d is given twice", row)
+			default:
+				seen[row] = true
+			}
+		}
+	}
+	if row := slices.Index(seen, false); row >= 0 {
+		return fmt.Errorf("row %d of %d is missing", row, len(seen))
+	}
+	return nil
+}
+
+// joined is the tensor that pieces make up.
+func joined(pieces []Tensor) Tensor {
+	whole := Tensor{Name: pieces[0].Name, DType: pieces[0].DType, Shape: pieces[0].Whole}
+	whole.Read = func(ctx context.Context) ([]byte, error) {
+		out := make([]byte, whole.size())
+		for _, t := range pieces {
+			raw, err := t.Read(ctx)
+			if err != nil {
+				return nil, err
+			}
+			if len(raw) != t.size() {
+				return nil, fmt.Errorf("buffers: join: tensor %q: %d bytes, want %d of %v %v", t.Name, len(raw), t.size(), t.DType, t.Shape)
+			}
+			t.eachRun(func(at, in, bytes int) { copy(out[at:at+bytes], raw[in:]) })
+		}
+		return out, nil
+	}
+	whole.Write = func(raw []byte) error {
+		if len(raw) != whole.size() {
+			return fmt.Errorf("buffers: join: tensor %q: %d bytes, want %d of %v %v", whole.Name, len(raw), whole.size(), whole.DType, whole.Shape)
+		}
+		for _, t := range pieces {
+			part := make([]byte, t.size())
+			t.eachRun(func(at, in, bytes int) { copy(part[in:in+bytes], raw[at:]) })
+			if err := t.Write(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return whole
+}
+
+// size is what the tensor takes, in bytes.
+func (t Tensor) size() int { return elements(t.Shape) * t.DType.Bits() / 8 }
+
+func elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// eachRun calls f with each run of bytes of the tensor's rows: where it begins in the whole and in the tensor, and its length.
+func (t Tensor) eachRun(f func(at, in, bytes int)) {
+	size := t.DType.Bits() / 8
+	there, here := elements(t.Whole[1:]), elements(t.Shape[1:])
+	for i, row := range t.Rows {
+		if row >= 0 {
+			runs(t.Whole[1:], t.Shape[1:], func(at, in, count int) {
+				f((row*there+at)*size, (i*here+in)*size, count*size)
+			})
+		}
+	}
+}
+
+// runs calls f with the runs of an array of shape inner that lies at the origin of one of shape outer, in elements.
+func runs(outer, inner []int, f func(at, in, count int)) {
+	switch len(inner) {
+	case 0:
+		f(0, 0, 1)
+	case 1:
+		f(0, 0, inner[0])
+	default:
+		there, here := elements(outer[1:]), elements(inner[1:])
+		for i := range inner[0] {
+			runs(outer[1:], inner[1:], func(at, in, count int) { f(i*there+at, i*here+in, count) })
+		}
+	}
+}
