@@ -26,8 +26,9 @@ const tuneVersion = 1
 // Two devices of one process write the same file.
 var tuneFiles sync.Mutex
 
-// tunePath is "" when the user has no cache folder: nothing is remembered then.
-func tunePath(a Adapter) string {
+// CacheFile is the path of a file for what is remembered of an adapter under its driver, in $GPUTRAIN_CACHE or else the user's cache
+// folder; adapters of one name, backend and driver share it. It is "" when there is no cache folder: nothing is remembered then.
+func (a Adapter) CacheFile(what string) string {
 	dir := os.Getenv("GPUTRAIN_CACHE")
 	if dir == "" {
 		user, err := os.UserCacheDir()
@@ -37,8 +38,10 @@ func tunePath(a Adapter) string {
 		dir = filepath.Join(user, "gputrain")
 	}
 	sum := sha256.Sum256([]byte(a.Name + "\n" + a.Backend + "\n" + a.Driver))
-	return filepath.Join(dir, fmt.Sprintf("choices-%x.json", sum[:6]))
+	return filepath.Join(dir, fmt.Sprintf("%s-%x.json", what, sum[:6]))
 }
+
+func tunePath(a Adapter) string { return a.CacheFile("choices") }
 
 // loadChoices never fails: a file that cannot be read counts as none, with a line in the log, and is written anew.
 func loadChoices(a Adapter, log *slog.Logger) map[string]string {

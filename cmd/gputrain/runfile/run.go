@@ -91,7 +91,7 @@ type Pipeline struct {
 	Ahead        int    `yaml:"ahead" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, so that slow links are hidden; each takes the memory of a microbatch"`
 	Recompute    bool   `yaml:"recompute" doc:"backward passes compute the activations again instead of keeping them: less memory, a forward pass more"`
 	Devices      string `yaml:"devices" doc:"adapter (stages that name one adapter share a device) or stage (a device for every stage)"`
-	Rules        []Rule `yaml:"rules" doc:"stage of parameters by path, the first rule that matches, such as [{match: 'h\\.[01]\\.|wte|wpe', stage: 0}, {match: '.*', stage: 1}]; empty = cut where the slowest stage is fastest"`
+	Rules        []Rule `yaml:"rules" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}], where each parameter has one; empty = cut where the slowest stage is fastest"`
 }
 
 // Rule puts parameters on a stage.

@@ -1,0 +1,124 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gputrain/gpu"
+)
+
+// Powers tells what the devices of the stages can do, one a stage. Stages whose adapters are equal (name, backend and driver) are not measured:
+// a table tells what such adapters do, for only ratios count. Else each kind of adapter is measured once, for less than half a second, and the
+// figures are kept on disk by adapter and driver (gpu.Adapter.CacheFile), so that a run that goes on is cut alike. Stages on one
+// adapter share its speed. Memory is what each device has to give; stages that take of the same memory each have all of it here. Errors are the device's.
+func Powers(ctx context.Context, stages []*gpu.Device) ([]Power, error) {
+	sharing := map[int]float64{} // stages by the index of their adapter
+	equal := true
+	for _, d := range stages {
+		sharing[d.Adapter().Index]++
+		equal = equal && kindOf(d.Adapter()) == kindOf(stages[0].Adapter())
+	}
+	powers := make([]Power, len(stages))
+	measured := map[adapterKind]Power{}
+	for i, d := range stages {
+		a := d.Adapter()
+		p, known := measured[kindOf(a)]
+		switch {
+		case equal:
+			p = typical(a)
+		case !known:
+			var err error
+			if p, err = remembered(ctx, d); err != nil {
+				return nil, fmt.Errorf("pipeline: power of adapter %s: %w", a, err)
+			}
+			measured[kindOf(a)] = p
+		}
+		p.FLOPS /= sharing[a.Index]
+		p.BytesPerSecond /= sharing[a.Index]
+		if bytes, _, ok := d.Available(); ok {
+			p.Memory = bytes
+		}
+		powers[i] = p
+	}
+	return powers, nil
+}
+
+// adapterKind is what adapters of the same speed have in common.
+type adapterKind struct{ name, backend, driver string }
+
+func kindOf(a gpu.Adapter) adapterKind { return adapterKind{a.Name, a.Backend, a.Driver} }
+
+// typical is the order of magnitude of f32 products and of the way through the host's memory.
+func typical(a gpu.Adapter) Power {
+	switch a.Type {
+	case "discrete":
+		return Power{FLOPS: 5e12, BytesPerSecond: 5e9}
+	case "integrated":
+		return Power{FLOPS: 5e11, BytesPerSecond: 5e9}
+	}
+	return Power{FLOPS: 3e10, BytesPerSecond: 5e9}
+}
+
+// powerFile is what was measured on one adapter with one driver.
+type powerFile struct {
+	Version        int     `json:"version"`
+	Adapter        string  `json:"adapter"`
+	Backend        string  `json:"backend"`
+	Driver         string  `json:"driver"`
+	FLOPS          float64 `json:"flops_per_second"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+}
+
+const powerVersion = 1
+
+// remembered is the power of a device's adapter as it was measured once, now if it never was.
+func remembered(ctx context.Context, dev *gpu.Device) (Power, error) {
+	a := dev.Adapter()
+	path := a.CacheFile("power")
+	if p, ok := readPower(path); ok {
+		return p, nil
+	}
+	p, err := measurePower(ctx, dev)
+	if err != nil || path == "" {
+		return p, err
+	}
+	return p, writePower(path, powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, FLOPS: p.FLOPS, BytesPerSecond: p.BytesPerSecond})
+}
+
+// readPower takes a file that is absent, damaged or of another version for none: it is measured and written anew.
+func readPower(path string) (Power, bool) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return Power{}, false
+	}
+	var f powerFile
+	if json.Unmarshal(raw, &f) != nil || f.Version != powerVersion || !(f.FLOPS > 0 && f.BytesPerSecond > 0) {
+		return Power{}, false
+	}
+	return Power{FLOPS: f.FLOPS, BytesPerSecond: f.BytesPerSecond}, true
+}
+
+// writePower replaces the file in one step.
+func writePower(path string, f powerFile) error {
+	raw, err := json.MarshalIndent(f, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("remember it: %w", err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "power-*.tmp")
+	if err != nil {
+		return fmt.Errorf("remember it: %w", err)
+	}
+	defer os.Remove(temp.Name())
+	_, err = temp.Write(append(raw, '\n'))
+	if err := errors.Join(err, temp.Close()); err != nil {
+		return fmt.Errorf("remember it: %w", err)
+	}
+	return os.Rename(temp.Name(), path)
+}

@@ -1,0 +1,87 @@
+package pipeline
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dev := gputest.Device(t)
+	start := time.Now()
+	first, err := remembered(context.Background(), dev)
+	took := time.Since(start)
+	require.NoError(t, err)
+	assert.Greater(t, first.FLOPS, 1e8)
+	assert.Less(t, first.FLOPS, 1e15)
+	assert.Greater(t, first.BytesPerSecond, 1e7)
+	assert.Less(t, first.BytesPerSecond, 1e13)
+	t.Logf("%s: %.1f GFLOP/s, %.2f GB/s, measured in %v", dev.Adapter(), first.FLOPS/1e9, first.BytesPerSecond/1e9, took)
+
+	path := dev.Adapter().CacheFile("power")
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(path), "power-*"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{path}, files)
+	again, err := remembered(context.Background(), dev)
+	require.NoError(t, err)
+	assert.Equal(t, first, again, "a second measurement would differ")
+
+	for _, damaged := range []string{"", "{", `{"version": 2, "flops_per_second": 1, "bytes_per_second": 1}`, `{"version": 1, "flops_per_second": 0, "bytes_per_second": 1}`} {
+		require.NoError(t, os.WriteFile(path, []byte(damaged), 0o644))
+		_, ok := readPower(path)
+		assert.False(t, ok, damaged)
+	}
+	anew, err := remembered(context.Background(), dev)
+	require.NoError(t, err)
+	kept, ok := readPower(path)
+	assert.True(t, ok)
+	assert.Equal(t, anew, kept)
+}
+
+func TestEqualAdaptersAreNotMeasured(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dev := gputest.Device(t)
+	before := dev.Counters().Submits
+	powers, err := Powers(context.Background(), []*gpu.Device{dev, dev, dev})
+	require.NoError(t, err)
+	assert.Equal(t, before, dev.Counters().Submits)
+	assert.Len(t, powers, 3)
+	for _, p := range powers {
+		assert.InEpsilon(t, typical(dev.Adapter()).FLOPS/3, p.FLOPS, 1e-12)
+		assert.Equal(t, powers[0].BytesPerSecond, p.BytesPerSecond)
+	}
+	assert.NoFileExists(t, dev.Adapter().CacheFile("power"))
+}
+
+// Stages on adapters of different kinds have the power of theirs; two on one adapter share it.
+func TestMixedAdaptersHaveThePowerOfTheirKind(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	all := gputest.Adapters(t)
+	if len(all) < 2 {
+		t.Skip("skipped, needs two kinds of adapters")
+	}
+	var devs []*gpu.Device
+	for i, a := range all[:2] {
+		d, err := gpu.Open(context.Background(), a, gpu.Options{MemoryLimit: 1 << 28, Timeout: time.Minute})
+		require.NoError(t, err)
+		t.Cleanup(d.Release)
+		devs = append(devs, d)
+		require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e9 * float64(i+1), BytesPerSecond: 4e6}))
+	}
+	powers, err := Powers(context.Background(), []*gpu.Device{devs[0], devs[1], devs[1]})
+	require.NoError(t, err)
+	for i, want := range []Power{{FLOPS: 1e9, BytesPerSecond: 4e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}} {
+		assert.Equal(t, want, Power{FLOPS: powers[i].FLOPS, BytesPerSecond: powers[i].BytesPerSecond}, i)
+		assert.LessOrEqual(t, powers[i].Memory, uint64(1<<28))
+		assert.NotZero(t, powers[i].Memory)
+	}
+}
