@@ -27,8 +27,8 @@ const backwardWork = 2
 
 // AssignAuto cuts a model so that the slowest stage takes as little time as possible, in computing and in moving activations (Cost), and no stage
 // is given more than its memory, as far as Unit.Memory and Power.Memory tell. With one part a stage the cut is the best there is, and among
-// the best one whose stages are as even as possible. With several parts a stage (chunks) it begins with parts as even as possible and moves
-// cuts until no shift of neighbouring cuts by one unit makes the slowest stage faster. Nil power is stages that are all alike.
+// the best one whose stages are as even as possible. With several parts a stage (chunks) it is the best there is for models of some twenty
+// units; beyond, a search of bounded length improves on parts as even as possible. Nil power is stages that are all alike.
 // An error says how many parts the units allow, or what memory there is and what is wanted.
 func AssignAuto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
 	if err := enough(units, stages, chunks); err != nil {
@@ -48,6 +48,8 @@ func AssignAuto(units []Unit, stages, chunks int, power []Power) (Assignment, er
 	b := balance{units: units, stages: stages, parts: stages * chunks, power: power}
 	ends := b.contiguous()
 	if chunks > 1 {
+		b.shift(ends)
+		ends = b.search(ends)
 		b.shift(ends)
 	}
 	if ends == nil || b.score(ends).over > 0 {

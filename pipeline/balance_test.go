@@ -1,0 +1,230 @@
+package pipeline
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// randomUnits have whole numbers for everything, so that sums are exact and there are ties.
+func randomUnits(rng *rand.Rand, n int) []Unit {
+	units := make([]Unit, n)
+	for i := range units {
+		units[i] = Unit{Name: fmt.Sprint("u", i), Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: rng.Int64N(20), Activation: rng.Uint64N(6), Memory: 1 + rng.Uint64N(9)}
+	}
+	units[n-1].Activation = 0
+	return units
+}
+
+func randomPower(rng *rand.Rand, stages int, memory uint64) []Power {
+	power := make([]Power, stages)
+	for i := range power {
+		power[i] = Power{FLOPS: float64(int(1) << rng.IntN(3)), BytesPerSecond: float64(int(1) << rng.IntN(3))}
+		if memory > 0 && rng.IntN(2) == 0 {
+			power[i].Memory = memory + rng.Uint64N(memory)
+		}
+	}
+	return power
+}
+
+// everyCut calls f with the ends of each way to divide n units into parts.
+func everyCut(n, parts int, f func(ends []int)) {
+	var extend func(ends []int, last int)
+	extend = func(ends []int, last int) {
+		if len(ends) == parts-1 {
+			f(append(slices.Clone(ends), n))
+			return
+		}
+		for e := last + 1; e <= n-(parts-1-len(ends)); e++ {
+			extend(append(ends, e), e)
+		}
+	}
+	extend(nil, 0)
+}
+
+// slowestStage is the time of the slowest stage by the definition: three passes of work, each activation at the part's two ends there and
+// its gradient back. ok tells whether no stage has more than its memory.
+func slowestStage(units []Unit, ends []int, power []Power) (slowest float64, ok bool) {
+	times, bytes := make([]float64, len(power)), make([]uint64, len(power))
+	part := 0
+	for i, u := range units {
+		if i == ends[part] {
+			part++
+			times[part%len(power)] += 2 * float64(units[i-1].Activation) / power[part%len(power)].BytesPerSecond
+		}
+		s := part % len(power)
+		times[s] += 3 * float64(u.FLOPs) / power[s].FLOPS
+		bytes[s] += u.Memory
+		if i+1 == ends[part] {
+			times[s] += 2 * float64(u.Activation) / power[s].BytesPerSecond
+		}
+	}
+	for s, p := range power {
+		if p.Memory > 0 && bytes[s] > p.Memory {
+			return 0, false
+		}
+	}
+	return slices.Max(times), true
+}
+
+// endsOf reads the cut off an assignment, and fails where parts are not runs of units in order.
+func endsOf(t *testing.T, a Assignment, units []Unit) []int {
+	t.Helper()
+	var ends []int
+	last := 0
+	for i, u := range units {
+		p := a.Part[u.Params[0]]
+		if p != last {
+			require.Equal(t, last+1, p)
+			ends = append(ends, i)
+			last = p
+		}
+	}
+	require.Equal(t, a.Parts-1, last)
+	return append(ends, len(units))
+}
+
+func TestBalanceIsTheBestThereIs(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 7))
+	refused, bounded := 0, 0
+	for range 3000 {
+		n := 1 + rng.IntN(9)
+		stages := 1 + rng.IntN(min(n, 5))
+		units, power := randomUnits(rng, n), randomPower(rng, stages, uint64(rng.IntN(2)*(5*n/stages)))
+		free, _ := AssignAuto(units, stages, 1, slices.Collect(func(yield func(Power) bool) {
+			for _, p := range power {
+				p.Memory = 0
+				if !yield(p) {
+					return
+				}
+			}
+		}))
+		best := math.Inf(1)
+		everyCut(n, stages, func(ends []int) {
+			if slowest, ok := slowestStage(units, ends, power); ok {
+				best = min(best, slowest)
+			}
+		})
+		a, err := AssignAuto(units, stages, 1, power)
+		if math.IsInf(best, 1) {
+			require.ErrorContains(t, err, "no cut in")
+			refused++
+			continue
+		}
+		require.NoError(t, err)
+		slowest, ok := slowestStage(units, endsOf(t, a, units), power)
+		require.True(t, ok, "memory")
+		require.InDelta(t, best, slowest, 1e-9, "%v %v", units, power)
+		if fmt.Sprint(free) != fmt.Sprint(a) {
+			bounded++
+		}
+	}
+	assert.Greater(t, refused, 50, "cases that do not fit")
+	assert.Greater(t, bounded, 50, "cases in which memory moves the cut")
+}
+
+func TestBalanceOfSeveralPartsAStageIsTheBestToo(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	refused := 0
+	for range 500 {
+		stages, chunks := 2+rng.IntN(2), 2+rng.IntN(2)
+		n := stages*chunks + rng.IntN(5)
+		units, power := randomUnits(rng, n), randomPower(rng, stages, uint64(rng.IntN(2)*(4*n/stages)))
+		best := math.Inf(1)
+		everyCut(n, stages*chunks, func(ends []int) {
+			if slowest, ok := slowestStage(units, ends, power); ok {
+				best = min(best, slowest)
+			}
+		})
+		a, err := AssignAuto(units, stages, chunks, power)
+		if math.IsInf(best, 1) {
+			require.ErrorContains(t, err, "no cut in")
+			refused++
+			continue
+		}
+		require.NoError(t, err)
+		slowest, ok := slowestStage(units, endsOf(t, a, units), power)
+		require.True(t, ok, "memory")
+		require.InDelta(t, best, slowest, 1e-9)
+	}
+	assert.Greater(t, refused, 10)
+}
+
+// A model that is too deep for the search to end gets a good cut all the same: with alike layers, the best.
+func TestBalanceOfADeepModel(t *testing.T) {
+	units := make([]Unit, 82)
+	for i := range units {
+		units[i] = Unit{Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: 100, Activation: 1}
+	}
+	power := slices.Repeat([]Power{{FLOPS: 1e9, BytesPerSecond: 1e12}}, 8)
+	a, err := AssignAuto(units, 8, 4, power)
+	require.NoError(t, err)
+	slowest, _ := slowestStage(units, endsOf(t, a, units), power)
+	assert.InEpsilon(t, 3*100*11/1e9, slowest, 1e-3, "11 of 82 layers on the fullest of 8 stages")
+}
+
+// Alike layers on alike stages are divided evenly, and the rest is spread.
+func TestBalanceOfAlikeLayers(t *testing.T) {
+	layers := make([]Unit, 10)
+	for i := range layers {
+		layers[i] = Unit{Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: 100, Activation: 1}
+	}
+	sizes := func(stages, chunks int) (out []int) {
+		a, err := AssignAuto(layers, stages, chunks, nil)
+		require.NoError(t, err)
+		for _, part := range a.Units(layers) {
+			out = append(out, len(part))
+		}
+		return out
+	}
+	assert.Equal(t, []int{10}, sizes(1, 1))
+	assert.Equal(t, []int{5, 5}, sizes(2, 1))
+	assert.ElementsMatch(t, []int{3, 3, 2, 2}, sizes(4, 1))
+	assert.Equal(t, slices.Repeat([]int{1}, 10), sizes(10, 1))
+	eight := sizes(4, 2)
+	assert.ElementsMatch(t, []int{1, 1, 1, 1, 1, 1, 2, 2}, eight)
+	for s := range 4 {
+		assert.LessOrEqual(t, eight[s]+eight[s+4], 3, "no stage has both large parts")
+	}
+}
+
+// The stage three times as fast gets three times as much; a costly cut is avoided; memory pushes layers off a stage.
+func TestBalanceFollowsPower(t *testing.T) {
+	units := make([]Unit, 8)
+	for i := range units {
+		units[i] = Unit{Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: 1e6, Activation: 8, Memory: 10}
+	}
+	cut := func(power ...Power) []int {
+		a, err := AssignAuto(units, 2, 1, power)
+		require.NoError(t, err)
+		return endsOf(t, a, units)
+	}
+	assert.Equal(t, []int{2, 8}, cut(Power{FLOPS: 1e9, BytesPerSecond: 1e9}, Power{FLOPS: 3e9, BytesPerSecond: 1e9}))
+	assert.Equal(t, []int{5, 8}, cut(Power{FLOPS: 1e9, BytesPerSecond: 1e9}, Power{FLOPS: 1e9, BytesPerSecond: 1e9, Memory: 30}))
+	units[3].Activation = 1e7
+	assert.Equal(t, []int{3, 8}, cut(Power{FLOPS: 1e9, BytesPerSecond: 1e9}, Power{FLOPS: 1.1e9, BytesPerSecond: 1e9}))
+}
+
+func TestBalanceErrors(t *testing.T) {
+	units := unitsOf(t, gpt2(t, 2, false))
+	fast := Power{FLOPS: 1, BytesPerSecond: 1}
+	for _, c := range []struct {
+		want   string
+		stages int
+		power  []Power
+	}{
+		{"5 stages: the model has 4 pieces to give away (embedding, h.0, h.1, head), wanted at least 5", 5, nil},
+		{"found the power of 1 stages, wanted 2", 2, []Power{fast}},
+		{"stage 1: found 0 FLOP/s and 1 bytes/s, wanted more than 0", 2, []Power{fast, {BytesPerSecond: 1}}},
+		{"stage 0: found NaN FLOP/s", 2, []Power{{FLOPS: math.NaN(), BytesPerSecond: 1}, fast}},
+		{`no cut in 2 parts found that fits`, 2, []Power{{FLOPS: 1, BytesPerSecond: 1, Memory: 100}, fast}},
+	} {
+		_, err := AssignAuto(units, c.stages, 1, c.power)
+		assert.ErrorContains(t, err, c.want)
+	}
+}
