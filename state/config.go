@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"gputrain/buffers/prng"
+	"gputrain/data"
 	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/optim"
@@ -27,7 +29,7 @@ type Config struct {
 
 // Validate reports the first value that cannot be meant, after the defaults.
 func (c Config) Validate() error {
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	switch {
 	case c.Definition == nil:
 		return errors.New("state: config: definition: none")
@@ -42,11 +44,12 @@ func (c Config) Validate() error {
 	case c.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use accumulate here, which weighs by tokens", c.Optimizer.Options.AccumulationSteps)
 	}
-	_, err := c.transform()
+	_, err := c.Transform()
 	return err
 }
 
-func (c Config) withDefaults() Config {
+// WithDefaults is the configuration with every value that was left out, but for those of the optimizer.
+func (c Config) WithDefaults() Config {
 	if c.Accumulate == 0 {
 		c.Accumulate = 1
 	}
@@ -62,12 +65,40 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// transform is the optimizer with what a training state needs of it.
-func (c Config) transform() (optim.Transform, error) {
+// Transform is the optimizer with what a training state needs of it.
+func (c Config) Transform() (optim.Transform, error) {
 	o := c.Optimizer
 	o.Options.SkipNonFinite, o.Options.MeasureNorm = true, true
 	return o.Build()
 }
+
+// CountLabels checks the shape of a batch and counts the labels that are not ignored.
+func (c Config) CountLabels(b data.Batch) (int64, error) {
+	c = c.WithDefaults()
+	rows, seq := c.Batch*c.Accumulate, c.Sequence
+	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
+		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x accumulate %d)",
+			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, c.Accumulate)
+	}
+	count := int64(0)
+	for _, label := range b.Labels {
+		if label != graph.IgnoreLabel {
+			count++
+		}
+	}
+	if count == 0 {
+		return 0, errors.New("batch: 0 labels count in the loss")
+	}
+	return count, nil
+}
+
+// DropoutKey is what dropout draws with in a micro-batch of the update that follows step.
+func (c Config) DropoutKey(step int64, micro int) prng.Key {
+	return prng.NewKey(c.Seed).FoldIn(dropoutStream).FoldIn(uint32(step)).FoldIn(uint32(micro))
+}
+
+// dropoutStream keeps the random numbers of dropout apart from all others of a run.
+const dropoutStream = 0xd20907
 
 // step is the graph of one micro-batch and what is wanted of it: the sum of the losses as "loss", and each parameter's gradient.
 func (c Config) step() (*graph.Graph, []graph.Target, error) {

@@ -15,6 +15,8 @@ import (
 // manifestName is the file written last: a directory with a manifest that agrees with its files is a whole checkpoint.
 const manifestName = "manifest.json"
 
+func manifestPath(dir string) string { return filepath.Join(dir, manifestName) }
+
 // manifestFormat is the version of manifest.json that this program writes and reads.
 const manifestFormat = 1
 
@@ -36,7 +38,7 @@ func isSafetensors(name string) bool { return strings.HasSuffix(name, ".safetens
 
 // readManifest reads dir/manifest.json and compares the sizes of the files it lists; their contents are not read.
 func readManifest(fsys FileSystem, dir string) (manifest, error) {
-	path := filepath.Join(dir, manifestName)
+	path := manifestPath(dir)
 	data, err := readFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return manifest{}, loadError(dir, "%s: not there: %w", manifestName, ErrCorrupt)

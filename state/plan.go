@@ -64,7 +64,7 @@ func Plan(c Config, lim gpu.Limits) (MemoryPlan, error) {
 	if err := c.Validate(); err != nil {
 		return MemoryPlan{}, err
 	}
-	p, err := c.withDefaults().plan(lim)
+	p, err := c.WithDefaults().plan(lim)
 	if err != nil {
 		return MemoryPlan{}, fmt.Errorf("state: plan: %w", err)
 	}
@@ -76,7 +76,7 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 	if err != nil {
 		return p, err
 	}
-	tx, err := c.transform()
+	tx, err := c.Transform()
 	if err != nil {
 		return p, err
 	}
@@ -158,7 +158,7 @@ func (c Config) fits(dev *gpu.Device) (MemoryPlan, error) {
 	if !known || p.Total() <= available {
 		return p, nil
 	}
-	return p, &MemoryError{Plan: p, Available: available, Bound: bound, Hint: c.withDefaults().hint(p, available, dev.Limits())}
+	return p, &MemoryError{Plan: p, Available: available, Bound: bound, Hint: c.WithDefaults().hint(p, available, dev.Limits())}
 }
 
 // hint finds what would fit: a smaller micro-batch with the same update, else a shorter sequence beside it.

@@ -11,8 +11,9 @@ import (
 	"gputrain/optim"
 )
 
-// Files of a checkpoint beside model.safetensors and config.json, which are in the Hugging Face layout.
+// Files of a checkpoint beside model.safetensors; that and config.json are in the Hugging Face layout.
 const (
+	configName    = "config.json"
 	recordName    = "state.json"
 	optimizerName = "optimizer.safetensors"
 )

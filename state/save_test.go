@@ -243,7 +243,7 @@ func TestSizesOfSources(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
 	dir := filepath.Join(t.TempDir(), "x")
 	require.NoError(t, s.Save(t.Context(), dir, Run{}))
-	list, err := s.sources(t.Context(), Run{})
+	list, err := s.snapshot().sources(t.Context(), Run{})
 	require.NoError(t, err)
 	for _, source := range list {
 		size, err := OS.Size(filepath.Join(dir, source.name))

@@ -3,22 +3,16 @@ package state
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
-	"gputrain/buffers/prng"
 	"gputrain/data"
-	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/optim"
 )
 
 // inFlight is the number of steps that may be submitted and not yet read.
 const inFlight = 2
-
-// dropoutStream keeps the random numbers of dropout apart from all others of a run.
-const dropoutStream = 0xd20907
 
 // Metrics is what is known of one step.
 type Metrics struct {
@@ -30,6 +24,13 @@ type Metrics struct {
 	// Finite is false when the loss or an element of the gradient is not finite; the update was then left out.
 	Finite  bool
 	Skipped int64 // updates left out up to this step
+}
+
+// StageUse is how the stages of a pipeline spent the time of a step.
+type StageUse struct {
+	Busy     []float64 // share of the time in which each stage computed, 0 to 1
+	Bubble   float64   // share of the time in which stages had nothing to do: 1 - the mean of Busy
+	Transfer float64   // share of the time in which something was under way between stages
 }
 
 // pendingStep is a step whose results are on their way.
@@ -45,7 +46,7 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	if s.broken != nil {
 		return nil, fmt.Errorf("state: step %d: the state is not usable after: %w", s.step+1, s.broken)
 	}
-	count, err := s.counted(batch)
+	count, err := s.config.CountLabels(batch)
 	if err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
 	}
@@ -54,25 +55,6 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
 	}
 	return s.take(), nil
-}
-
-// counted checks a batch and counts the labels that are not ignored.
-func (s *TrainState) counted(b data.Batch) (int64, error) {
-	rows, seq := s.config.Batch*s.config.Accumulate, s.config.Sequence
-	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
-		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x accumulate %d)",
-			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, s.config.Batch, s.config.Accumulate)
-	}
-	count := int64(0)
-	for _, label := range b.Labels {
-		if label != graph.IgnoreLabel {
-			count++
-		}
-	}
-	if count == 0 {
-		return 0, errors.New("batch: 0 labels count in the loss")
-	}
-	return count, nil
 }
 
 func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
@@ -121,7 +103,7 @@ func (s *TrainState) write(tokens, labels []int32, count int64, i int) error {
 	if _, ok := s.micro.Inputs()[model.InputDropoutKey]; !ok {
 		return nil
 	}
-	key := prng.NewKey(s.config.Seed).FoldIn(dropoutStream).FoldIn(uint32(s.step)).FoldIn(uint32(i))
+	key := s.config.DropoutKey(s.step, i)
 	return s.micro.WriteUints(model.InputDropoutKey, key[:])
 }
 

@@ -51,7 +51,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	if err != nil {
 		return nil, err
 	}
-	c = c.withDefaults()
+	c = c.WithDefaults()
 	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (s *TrainState) build(ctx context.Context) (err error) {
 	if !s.params.Layout().Equal(want) {
 		return fmt.Errorf("params: not those of the definition")
 	}
-	if s.tx, err = c.transform(); err != nil {
+	if s.tx, err = c.Transform(); err != nil {
 		return err
 	}
 	if s.opt, err = s.tx.Init(s.params); err != nil {

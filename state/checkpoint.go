@@ -1,0 +1,183 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/buffers/safetensors"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// Checkpoint is a whole checkpoint, read but for the optimizer's tensors. It does not know how many stages wrote it, or how many will go on
+// from it.
+type Checkpoint struct {
+	Dir    string
+	Config Config // the given one, with what it left out
+	Record Record
+	Params []buffers.Host // in the order of the definition
+}
+
+// ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration: the checkpoint's own
+// are used. Where they are given and differ the error wraps ErrMismatch and names the first difference; a file or tensor that is not
+// as it was written is ErrCorrupt.
+func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
+	c = c.WithDefaults()
+	if err := Verify(c.FS, dir); err != nil {
+		return nil, err
+	}
+	record, err := ReadRecord(c.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	if c, err = c.reconcile(dir, record); err != nil {
+		return nil, err
+	}
+	hosts, err := model.ReadWeights(dir, c.Definition)
+	if err != nil {
+		return nil, loadError(dir, "%w", err)
+	}
+	return &Checkpoint{Dir: dir, Config: c, Record: record, Params: hosts}, nil
+}
+
+// Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of
+// another type or shape, or none of theirs is an error that wraps ErrMismatch; what the states then hold is not defined.
+func (c *Checkpoint) Restore(states ...*optim.State) error {
+	if err := c.restore(states); err != nil {
+		return loadError(c.Dir, "%w", err)
+	}
+	return nil
+}
+
+func (c *Checkpoint) restore(states []*optim.State) error {
+	f, err := safetensors.Open(filepath.Join(c.Dir, optimizerName))
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, ErrCorrupt)
+	}
+	defer f.Close()
+	tensors, err := tensorsOf(states)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, t := range tensors {
+		known[t.Name] = true
+		if err := restoreTensor(f, t); err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", optimizerName, t.Name, err)
+		}
+	}
+	for _, name := range f.Names() {
+		if !known[name] {
+			return fmt.Errorf("%s: tensor %q is not one of this optimizer's: %w", optimizerName, name, ErrMismatch)
+		}
+	}
+	for _, s := range states {
+		if err := s.SetCounts(c.Record.Optimizer.Counts); err != nil {
+			return fmt.Errorf("%s: %w: %w", recordName, err, ErrMismatch)
+		}
+	}
+	return nil
+}
+
+func restoreTensor(f *safetensors.File, t buffers.Tensor) error {
+	dtype, err := storedType(t.DType)
+	if err != nil {
+		return err
+	}
+	stored, shape, ok := f.Info(t.Name)
+	switch {
+	case !ok:
+		return fmt.Errorf("missing: %w", ErrMismatch)
+	case stored != dtype || !slices.Equal(shape, t.Shape):
+		return fmt.Errorf("%s %v, want %s %v: %w", stored, shape, dtype, t.Shape, ErrMismatch)
+	}
+	section, err := f.Bytes(t.Name)
+	if err != nil {
+		return err
+	}
+	raw := make([]byte, section.Size())
+	if _, err := io.ReadFull(section, raw); err != nil {
+		return err
+	}
+	return t.Write(raw)
+}
+
+// storedType is a tree's type in the words of safetensors.
+func storedType(d buffers.DType) (string, error) {
+	switch d {
+	case buffers.F32:
+		return "F32", nil
+	case buffers.BF16:
+		return "BF16", nil
+	case buffers.I32:
+		return "I32", nil
+	case buffers.U32:
+		return "U32", nil
+	}
+	return "", fmt.Errorf("dtype %v: not known to safetensors", d)
+}
+
+// reconcile fills in what the configuration leaves out and compares the rest.
+func (c Config) reconcile(dir string, record Record) (Config, error) {
+	saved, err := model.ReadConfig(dir)
+	if err != nil {
+		return c, loadError(dir, "%w", err)
+	}
+	if c.Definition == nil {
+		c.Definition = saved
+		c = c.WithDefaults()
+	}
+	found, err := model.ConfigJSON(saved, "F32")
+	if err != nil {
+		return c, loadError(dir, "%w", err)
+	}
+	wanted, err := model.ConfigJSON(c.Definition, "F32")
+	if err != nil {
+		return c, loadError(dir, "%w", err)
+	}
+	if err := mismatch(dir, "model", found, wanted); err != nil {
+		return c, err
+	}
+	if c.Optimizer.Name == "" {
+		c.Optimizer = record.Optimizer.Config
+		return c, nil
+	}
+	stored, err := canonical(record.Optimizer.Config)
+	if err != nil {
+		return c, loadError(dir, "%s: %w", recordName, err)
+	}
+	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
+		return c, err
+	}
+	return c, mismatch(dir, "optimizer", jsonText(stored), jsonText(c.Optimizer))
+}
+
+// canonical is an optimizer's configuration with every parameter written out.
+func canonical(c optim.Config) (optim.Config, error) {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return c, fmt.Errorf("state: optimizer: %w", err)
+	}
+	return optim.ParseConfig(raw)
+}
+
+func mismatch(dir, what string, found, wanted []byte) error {
+	key, f, w, err := firstDifference(found, wanted)
+	if err != nil {
+		return loadError(dir, "%s: %w", what, err)
+	}
+	if key == "" {
+		return nil
+	}
+	show := func(s string) string {
+		if s == "" {
+			return "nothing"
+		}
+		return s
+	}
+	return loadError(dir, "%s: %s: found %s, wanted %s: %w", what, key, show(f), show(w), ErrMismatch)
+}
