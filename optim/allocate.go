@@ -2,6 +2,8 @@ package optim
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -50,11 +52,15 @@ func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State
 	if d := params.DType(); d != buffers.F32 && d != buffers.BF16 {
 		return nil, fmt.Errorf("optim: %s: params: dtype %s, wanted f32 or bf16", t.name, d)
 	}
+	whole = byPath(whole)
 	r, err := p.resolve(params.Layout().Leaves(), whole)
 	if err != nil {
 		return nil, err
 	}
 	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}}
+	if s.whole, s.places, err = places(params.Layout().Leaves(), whole); err != nil {
+		return nil, fmt.Errorf("optim: %s: params: %w", t.name, err)
+	}
 	if err := s.allocate(r, whole); err != nil {
 		s.Release()
 		return nil, fmt.Errorf("optim: %s: %w", t.name, err)
@@ -100,33 +106,27 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 	if s.scalars, err = s.device.NewUniform("gputrain.optim.scalars", s.plan.uniformBytes()); err != nil {
 		return err
 	}
+	groups := make([][]uint32, len(s.layout.Slabs()))
+	if len(s.plan.measured) > 0 {
+		groups, _ = groupTables(s.layout)
+	}
 	for slab := range s.layout.Slabs() {
-		values := s.plan.tableValues(s.layout, slab)
-		b, err := s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*(uint64(values)+uint64(len(r.values))))
-		if err != nil {
+		at := slabTable{values: s.plan.tableValues(s.layout, slab)}
+		at.groups = at.values + uint32(len(r.values))
+		if at.buffer, err = s.device.NewBuffer(fmt.Sprintf("gputrain.optim.table.%d", slab), 4*(uint64(at.groups)+uint64(len(groups[slab])))); err != nil {
 			return err
 		}
-		s.tables = append(s.tables, slabTable{b, values})
+		s.tables = append(s.tables, at)
 		if s.device.Dry() {
 			continue
 		}
-		if err := s.device.Write(b.All(), words(s.plan.table(s.layout, slab, r, subsets)...)); err != nil {
+		if err := s.device.Write(at.buffer.All(), words(append(s.plan.table(s.layout, slab, r, subsets), groups[slab]...)...)); err != nil {
 			return err
 		}
 	}
-	if len(s.plan.sums) > 0 {
-		if s.leafSums, err = newLeafSums(s.device, s.layout, len(s.plan.sums)); err != nil {
-			return err
-		}
+	if len(s.plan.measured) > 0 {
+		s.measurements, err = newMeasurements(s.device, s.plan, s.layout, len(whole))
 	}
-	if len(s.plan.norms) == 0 {
-		return nil
-	}
-	if s.statistics, err = s.device.NewBuffer("gputrain.optim.statistics", uint64(len(s.plan.norms))*StatisticsBytes); err != nil {
-		return err
-	}
-	s.groups = normGroups(s.layout)
-	s.partials, err = s.device.NewBuffer("gputrain.optim.partials", partialBytes(s.groups))
 	return err
 }
 
@@ -180,24 +180,6 @@ func specs(leaves []buffers.Leaf) []buffers.Spec {
 	return out
 }
 
-// normGroups is the number of workgroups that measure each slab.
-func normGroups(layout *buffers.Layout) []uint32 {
-	var groups []uint32
-	for _, n := range layout.Slabs() {
-		const each = 4 * lanes * normSteps
-		groups = append(groups, uint32((n+each-1)/each))
-	}
-	return groups
-}
-
-func partialBytes(groups []uint32) uint64 {
-	pairs := uint64(1)
-	for _, g := range groups {
-		pairs += uint64(g)
-	}
-	return 8 * pairs
-}
-
 // unplaced is the leaves of a model without their places on a device, and their paths.
 func unplaced(model []buffers.Spec) (leaves []buffers.Leaf, paths []string) {
 	for i, s := range model {
@@ -205,4 +187,22 @@ func unplaced(model []buffers.Spec) (leaves []buffers.Leaf, paths []string) {
 		paths = append(paths, s.Path)
 	}
 	return leaves, paths
+}
+
+// byPath is the canonical order of a model's leaves.
+func byPath(whole []buffers.Spec) []buffers.Spec {
+	return slices.SortedFunc(slices.Values(whole), func(a, b buffers.Spec) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// places tells where the leaves of a stage stand among those of the whole model, and the paths of these.
+func places(leaves []buffers.Leaf, whole []buffers.Spec) (paths []string, places []int, err error) {
+	_, paths = unplaced(whole)
+	for _, l := range leaves {
+		at, found := slices.BinarySearch(paths, l.Path)
+		if !found || !slices.Equal(whole[at].Shape, l.Shape) {
+			return nil, nil, fmt.Errorf("leaf %q of shape %v: found no such leaf in the whole model of %d", l.Path, l.Shape, len(whole))
+		}
+		places = append(places, at)
+	}
+	return paths, places, nil
 }

@@ -49,7 +49,7 @@ func TestChecksFailOnAWrongKernel(t *testing.T) {
 func TestFusedText(t *testing.T) {
 	p, err := newPlan(Accumulate(2, SkipNonFinite(Chain(ClipByGlobalNorm(1), Trace(0.5, false), AddDecayedWeights(1, MaskMatrices())))))
 	require.NoError(t, err)
-	assert.Equal(t, []int{1}, p.norms, "skip and clip share the measurement of the mean")
+	assert.Equal(t, []int{1}, normsBefore(p), "skip and clip share the measurement of the mean")
 	update, err := p.fuse(job{kind: updateJob})
 	require.NoError(t, err)
 	var places []int
@@ -59,7 +59,7 @@ func TestFusedText(t *testing.T) {
 	assert.Equal(t, []int{gradsPlace, paramsPlace, 0, 1}, places)
 	assert.Contains(t, update.kernel.Source, "acc_data[i] = select(vec4<f32>(0.0), acc, live);\nif (statistics[0].y == 0u) { trace_data[i]",
 		"the accumulation is stored on a skipped update too, other state is not")
-	norm, err := p.fuse(job{kind: normJob})
+	norm, err := p.fuse(job{kind: measureJob})
 	require.NoError(t, err)
 	require.Len(t, norm.operands, 2, "gradient and accumulation, neither stored")
 	assert.NotContains(t, norm.kernel.Source, "_data[i] =")
@@ -77,6 +77,14 @@ func TestUnknownNameInAnElementIsABug(t *testing.T) {
 	assert.PanicsWithValue(t, "optim: fuse: odd: unknown name $nothing", func() { _, _ = p.fuse(job{kind: updateJob}) })
 }
 
+// normsBefore lists the steps that norms are taken before.
+func normsBefore(p *plan) (before []int) {
+	for _, m := range p.norms {
+		before = append(before, p.measured[m].before)
+	}
+	return before
+}
+
 func TestMeasurementsAreShared(t *testing.T) {
 	clip, scale := ClipByGlobalNorm(1), Scale(2)
 	for name, c := range map[string]struct {
@@ -89,10 +97,12 @@ func TestMeasurementsAreShared(t *testing.T) {
 		"after a change":  {Chain(GlobalNorm(), scale, clip, scale), []int{0, 2}},
 		"after a clip":    {Chain(clip, clip), []int{0, 1}},
 		"skip first":      {SkipNonFinite(Chain(scale, clip)), []int{0, 1}},
+		"with leaves":     {Chain(scale, NormalizeByLeaf(1), GlobalNorm(), ClipByLeafRMS(1)), []int{2}},
 	} {
 		p, err := newPlan(c.tx)
 		require.NoError(t, err)
-		assert.Equal(t, c.want, p.norms, name)
+		assert.Equal(t, c.want, normsBefore(p), name)
+		assert.Len(t, p.measured, len(c.want)+map[bool]int{true: 1}[name == "with leaves"], "leaves share them too")
 	}
 }
 
@@ -130,5 +140,5 @@ func TestTableOfLeaves(t *testing.T) {
 
 // Every kernel file of this package is found under its name.
 func TestShaderNames(t *testing.T) {
-	assert.Subset(t, shaders.Names(), []string{"optim_update.wgsl", "optim_norm.wgsl", "optim_norm_total.wgsl"})
+	assert.Subset(t, shaders.Names(), []string{"optim_update.wgsl", "optim_norm.wgsl", "optim_norm_leaf.wgsl", "optim_norm_total.wgsl"})
 }

@@ -33,8 +33,8 @@ func TestDispatches(t *testing.T) {
 		collect func(slabs int) int
 	}{
 		"plain":      {optim.Options{Schedule: rate(1), WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices()}, func(n int) int { return n }, nil},
-		"norm":       {optim.Options{Schedule: rate(1), ClipGrad: &clip, MeasureNorm: true, SkipNonFinite: true}, func(n int) int { return 2*n + 1 }, nil},
-		"accumulate": {optim.Options{Schedule: rate(1), ClipGrad: &clip, AccumulationSteps: 3}, func(n int) int { return 2*n + 1 }, func(n int) int { return n }},
+		"norm":       {optim.Options{Schedule: rate(1), ClipGrad: &clip, MeasureNorm: true, SkipNonFinite: true}, func(n int) int { return 2*n + 2 }, nil},
+		"accumulate": {optim.Options{Schedule: rate(1), ClipGrad: &clip, AccumulationSteps: 3}, func(n int) int { return 2*n + 2 }, func(n int) int { return n }},
 	} {
 		r := newRig(t, d, adamw(t, c.options), params, buffers.F32)
 		slabs := len(r.params.Layout().Slabs())
@@ -350,74 +350,6 @@ func TestPadding(t *testing.T) {
 	})
 }
 
-// Two stages with their statistics put together are the whole model, to the rounding of the norm.
-func TestStagesAreTheWhole(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		clip := 0.5
-		config := optim.DefaultAdamW()
-		config.MuDType = "bf16" // the random bits of a leaf do not depend on its stage
-		tx, err := optim.AdamW(config, optim.Options{
-			Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("split", "scalar"), SkipNonFinite: true,
-		})
-		require.NoError(t, err)
-		r := rand.New(rand.NewPCG(12, 12))
-		params := randomTree(r, oddSpecs, 1)
-		whole := newRig(t, d, tx, params, buffers.F32)
-		var all []buffers.Spec
-		for _, p := range params {
-			all = append(all, buffers.Spec{Path: p.Path, Shape: p.Shape})
-		}
-		stages := []*rig{newStage(t, d, tx, params[:4], all), newStage(t, d, tx, params[4:], all)}
-		for range 3 {
-			grads := randomTree(r, oddSpecs, 1)
-			whole.call(grads)
-			var found []optim.Statistics
-			for i, s := range stages {
-				require.NoError(t, s.grads.WriteAll([][]buffers.Host{grads[:4], grads[4:]}[i]))
-				_, err := s.state.Prepare()
-				require.NoError(t, err)
-				require.NoError(t, s.programs[optim.Measure].Submit(t.Context()))
-				found = append(found, s.statistics())
-			}
-			together := optim.Combine(found...)
-			assert.InEpsilon(t, whole.statistics().Norm, together.Norm, 1e-6)
-			var got []buffers.Host
-			for _, s := range stages {
-				require.NoError(t, d.Write(s.state.Statistics(), together.Bytes()))
-				require.NoError(t, s.programs[optim.Apply].Submit(t.Context()))
-				got = append(got, s.download(s.params)...)
-			}
-			want := map[string][]buffers.Host{}
-			for _, h := range whole.download(whole.params) {
-				want[h.Path] = []buffers.Host{h}
-			}
-			for _, h := range got {
-				near(t, "params", []buffers.Host{h}, want[h.Path], 1e-6, 1e-6)
-			}
-		}
-	}, small)
-}
-
-func newStage(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Host, whole []buffers.Spec) *rig {
-	r := &rig{t: t, dev: d, tx: tx, programs: map[optim.Phase]*gpu.Program{}}
-	var err error
-	r.params, err = buffers.Upload(d, "params", params, buffers.F32)
-	require.NoError(t, err)
-	r.grads, err = buffers.NewTree(d, "grads", r.params.Layout(), buffers.F32)
-	require.NoError(t, err)
-	_, err = tx.Init(r.params)
-	require.ErrorContains(t, err, "matches none of the", "the mask speaks of the whole model")
-	r.state, err = tx.InitStage(r.params, whole)
-	require.NoError(t, err)
-	for _, release := range []func(){r.params.Release, r.grads.Release, r.state.Release} {
-		t.Cleanup(release)
-	}
-	for _, phase := range []optim.Phase{optim.Measure, optim.Apply} {
-		r.programs[phase] = r.record(phase)
-	}
-	return r
-}
-
 func TestUpdateRefuses(t *testing.T) {
 	d, other := gpu.Dry(gpu.DefaultLimits()), gpu.Dry(gpu.DefaultLimits())
 	tree := func(d *gpu.Device, dtype buffers.DType, specs ...buffers.Spec) *buffers.Tree {
@@ -444,7 +376,15 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 	grads := tree(d, buffers.F32, a, b)
 	assert.ErrorContains(t, tx.Record(rec, optim.Collect, grads, s, params), "needs an accumulation")
-	assert.ErrorContains(t, tx.Record(rec, optim.Measure, grads, s, params), "it has no stage-local path")
+	assert.ErrorContains(t, tx.RecordRound(rec, optim.Collect, 0, grads, s, params), "needs an accumulation")
+	assert.ErrorContains(t, tx.RecordRound(rec, optim.Reuse, 0, grads, s, params), "nothing to reuse")
+	assert.ErrorContains(t, tx.RecordRound(rec, optim.Emit, 3, grads, s, params), "round: found 3 of emit, wanted one of 0 to 2")
+	assert.ErrorContains(t, tx.RecordRound(rec, optim.Emit, -1, grads, s, params), "round: found -1")
+	stage, err := tx.InitStage(params, []buffers.Spec{b, {Path: "c"}, a})
+	require.NoError(t, err)
+	assert.ErrorContains(t, tx.Update(rec, grads, stage, params), "state: found 2 of the 3 leaves of a model whose norm is measured")
+	_, err = tx.InitStage(params, []buffers.Spec{a, {Path: "b", Shape: []int{5}}})
+	assert.ErrorContains(t, err, `params: leaf "b" of shape [4]: found no such leaf in the whole model of 2`)
 	assert.ErrorContains(t, optim.Scale(1).Update(rec, grads, s, params), "state: found that of chain(")
 	_, err = tx.Init(tree(d, buffers.U32, a))
 	assert.ErrorContains(t, err, "params: dtype u32")

@@ -39,17 +39,13 @@ func (t Transform) Cost() Cost {
 		}
 	}
 	c.FLOPs++ // p + u
-	measured := slices.Clone(p.norms)
-	for _, s := range p.sums {
-		at := s.before
-		if s.params { // is read alone
-			at = p.segments[p.segmentOf(at)].first
-		}
-		measured = append(measured, at)
-	}
-	for _, before := range measured {
+	for _, m := range p.measured {
 		c.TrafficBytes += word
 		c.FLOPs += 2
+		before := m.before
+		if m.params { // is read alone
+			before = p.segments[p.segmentOf(before)].first
+		}
 		for _, s := range p.steps[p.segments[p.segmentOf(before)].first:before] {
 			if !s.offRoute() {
 				c.TrafficBytes += s.slotBytes()

@@ -19,7 +19,7 @@ import (
 // job says which kernel of a plan is wanted, for trees of which dtypes.
 type job struct {
 	kind          jobKind
-	index         int // of an updateJob: the segment; of a normJob and a sumJob: which
+	index         int // of an updateJob: the segment; of a measureJob: which
 	grads, params buffers.DType
 }
 
@@ -28,13 +28,12 @@ type jobKind int
 const (
 	updateJob  jobKind = iota // all elements of a segment; stores state and the update, the last one params
 	collectJob                // the accumulation alone; stores it
-	normJob                   // the elements before a norm; stores partial sums
-	sumJob                    // the elements before a sum by leaf; stores a partial sum a block
+	measureJob                // the elements before a measurement; stores partial sums
 )
 
 const (
 	lanes     = 64 // invocations a workgroup, a vec4 each
-	normSteps = 32 // vec4s that an invocation of the norm kernel sums
+	normSteps = 32 // vec4s that an invocation of the norm kernel sums at most
 )
 
 // operand is a tree as a kernel binds it. Gradients, params and the update between segments have places below those of the state.
@@ -54,12 +53,12 @@ const (
 	gradsPlace   = -1
 )
 
-// fused is a kernel and what it binds after its params: scalars, trees, table, statistics, sums by leaf, partial sums.
+// fused is a kernel and what it binds after its params: scalars, trees, table, statistics, pairs of leaves, partial sums.
 type fused struct {
 	kernel     *gpu.Kernel
 	operands   []operand
 	statistics bool
-	leafSums   bool
+	pairs      bool
 }
 
 // A fusion is a fused kernel in the making.
@@ -71,7 +70,7 @@ type fusion struct {
 	routes     map[int]bool
 	body       strings.Builder
 	statistics bool
-	leafSums   bool
+	pairs      bool
 }
 
 var placeholder = regexp.MustCompile(`\$[a-z0-9_]+`)
@@ -83,16 +82,13 @@ func (p *plan) fuse(j job) (*fused, error) {
 	switch j.kind {
 	case updateJob:
 		f.segment = p.segments[j.index]
-	case normJob:
-		before = p.norms[j.index]
-	case sumJob:
-		before = p.sums[j.index].before
-	}
-	if j.kind == normJob || j.kind == sumJob {
+	case measureJob:
+		before = p.measured[j.index].before
 		f.segment = p.segments[p.segmentOf(before)]
 	}
+	ofParams := j.kind == measureJob && p.measured[j.index].params
 	switch {
-	case j.kind == sumJob && p.sums[j.index].params:
+	case ofParams:
 		f.use(operand{name: "g", place: paramsPlace, dtype: j.params, route: -1})
 	case f.segment.first == 0:
 		f.use(operand{name: "g", place: gradsPlace, dtype: j.grads, route: -1})
@@ -113,10 +109,8 @@ func (p *plan) fuse(j job) (*fused, error) {
 		only := p.steps[0]
 		only.wgsl = collect
 		f.add([]step{only}, true)
-	case normJob:
-		f.add(p.steps[f.segment.first:before], false)
-	case sumJob:
-		if !p.sums[j.index].params {
+	case measureJob:
+		if !ofParams {
 			f.add(p.steps[f.segment.first:before], false)
 		}
 	}
@@ -148,9 +142,9 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 		f.statistics = true
 		return fmt.Sprintf("(statistics[%d].y != 0u)", s.norm)
 	case "leaf_squares":
-		return f.leafSum(s.leafSum)
+		return f.leafSquares(s.leafSum)
 	case "param_squares":
-		return f.leafSum(s.paramSum)
+		return f.leafSquares(s.paramSum)
 	}
 	for i, slot := range s.slots {
 		if slot.name == name {
@@ -172,9 +166,9 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 	panic("optim: fuse: " + s.name + ": unknown name $" + name)
 }
 
-func (f *fusion) leafSum(sum int) string {
-	f.leafSums = true
-	return fmt.Sprintf("leaf_sums[%du * params.leaves + (block >> 8u)]", sum)
+func (f *fusion) leafSquares(measurement int) string {
+	f.pairs = true
+	return fmt.Sprintf("bitcast<f32>(pairs[%du * params.leaves + (block >> 8u)].x)", measurement)
 }
 
 // use binds a tree, once, and gives the variable that holds it.
@@ -194,8 +188,7 @@ func scalarWord(i int) string { return fmt.Sprintf("scalars.words[%d].%c", i/4, 
 
 // kernel puts the parts into the source file of the job's kind.
 func (f *fusion) kernel() (*fused, error) {
-	kind := f.job.kind
-	out := &fused{statistics: f.statistics, leafSums: f.leafSums}
+	out := &fused{statistics: f.statistics, pairs: f.pairs}
 	bindings := []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "scalars", Access: gpu.Uniform}}
 	loads, stores := "var u = g;\n", ""
 	for _, o := range f.operands {
@@ -214,8 +207,8 @@ func (f *fusion) kernel() (*fused, error) {
 	if f.statistics {
 		bindings = append(bindings, gpu.Binding{Name: "statistics", Access: gpu.Read})
 	}
-	if f.leafSums {
-		bindings = append(bindings, gpu.Binding{Name: "leaf_sums", Access: gpu.Read})
+	if f.pairs {
+		bindings = append(bindings, gpu.Binding{Name: "pairs", Access: gpu.Read})
 	}
 	constants := map[string]string{
 		"LOADS": f.memberships() + loads, "BODY": f.body.String(), "LANES": fmt.Sprint(lanes),
@@ -223,15 +216,10 @@ func (f *fusion) kernel() (*fused, error) {
 		"VALUES": fmt.Sprint(f.plan.columns + len(f.plan.routes)),
 	}
 	file := "optim_update.wgsl"
-	switch kind {
-	case normJob:
+	if f.job.kind == measureJob {
 		file = "optim_norm.wgsl"
-		constants["STEPS"] = fmt.Sprint(normSteps)
 		bindings = append(bindings, gpu.Binding{Name: "partials", Access: gpu.ReadWrite})
-	case sumJob:
-		file = "optim_leaf_sum.wgsl"
-		bindings = append(bindings, gpu.Binding{Name: "block_sums", Access: gpu.ReadWrite})
-	default:
+	} else {
 		constants["STORES"] = stores
 	}
 	constants["BINDINGS"] = declare(bindings[2:], f.operands)
@@ -246,7 +234,7 @@ func (f *fusion) kernel() (*fused, error) {
 }
 
 func (f *fusion) label() string {
-	return [...]string{updateJob: "update", collectJob: "collect", normJob: "norm", sumJob: "leaf_sum"}[f.job.kind]
+	return [...]string{updateJob: "update", collectJob: "collect", measureJob: "norm"}[f.job.kind]
 }
 
 // memberships declares, for each route that the kernel's elements are on, whether the leaf at hand is on it, and which vec4 of the

@@ -59,7 +59,7 @@ func (f *fusion) store(o operand) string {
 // declare writes the storage bindings, which follow the two uniforms.
 func declare(bindings []gpu.Binding, operands []operand) string {
 	kinds := map[string]string{
-		"table": "u32", "statistics": "vec4<u32>", "partials": "vec2<u32>", "leaf_sums": "f32", "block_sums": "f32",
+		"table": "u32", "statistics": "vec4<u32>", "partials": "vec2<u32>", "pairs": "vec2<u32>",
 	}
 	var b strings.Builder
 	for i, binding := range bindings {

@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -262,28 +261,52 @@ func TestRouteRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, `"nothing": matches none`)
 }
 
-func TestStageLocalRefusesNormsOfWhatOperatorsMade(t *testing.T) {
+// The pieces of an update are cut behind the pairs of each norm, also where operators and norms of leaves stand before it.
+func TestRoundsAreCutAtNorms(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
 	params, err := buffers.Upload(d, "params", mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1), buffers.F32)
 	require.NoError(t, err)
-	for _, tx := range []Transform{Chain(sum(), ClipByGlobalNorm(1)), Chain(normalized(), ClipByGlobalNorm(1))} {
-		s, err := tx.Init(params)
-		require.NoError(t, err)
-		assert.ErrorContains(t, tx.Record(d.Record("x"), Measure, params, s, params), "no stage-local path")
-	}
-	good := Chain(ClipByGlobalNorm(1), sum(), normalized())
-	s, err := good.Init(params)
-	require.NoError(t, err)
-	for phase, dispatches := range map[Phase]string{Measure: "norm norm_total", Apply: "update map map leaf_sum leaf_total leaf_sum leaf_total update", ReuseApply: "update map leaf_sum leaf_total leaf_sum leaf_total update"} {
+	dispatches := func(record func(rec *gpu.Recording) error) string {
 		rec := d.Record("x")
-		require.NoError(t, good.Record(rec, phase, params, s, params))
+		require.NoError(t, record(rec))
 		var names []string
 		for _, line := range strings.Split(rec.String(), "\n") {
 			if fields := strings.Fields(line); len(fields) > 2 && fields[1] == "dispatch" {
 				names = append(names, fields[2][strings.LastIndex(fields[2], ".")+1:])
 			}
 		}
-		assert.Equal(t, dispatches, strings.Join(names, " "), fmt.Sprint(phase))
+		return strings.Join(names, " ")
+	}
+	const sums = "norm norm_leaf norm norm_leaf"
+	for _, c := range []struct {
+		tx          Transform
+		emit, reuse []string
+	}{
+		{Scale(1), []string{"update"}, nil},
+		{
+			Chain(ClipByGlobalNorm(1), sum(), normalized()),
+			[]string{"norm norm_leaf", "norm_total update map map " + sums + " update"},
+			[]string{"norm norm_leaf", "norm_total update map " + sums + " update"},
+		},
+		{
+			Chain(normalized(), ClipByGlobalNorm(1), sum(), ClipByGlobalNorm(1)),
+			[]string{sums + " norm norm_leaf", "norm_total update map map norm norm_leaf", "norm_total update"},
+			[]string{sums + " norm norm_leaf", "norm_total update map norm norm_leaf", "norm_total update"},
+		},
+		{Chain(NormalizeByLeaf(1), ClipByGlobalNorm(1)), []string{"norm norm_leaf norm norm_leaf", "norm_total update"}, nil},
+		{Chain(GlobalNorm(), NormalizeByLeaf(1)), []string{"norm norm_leaf", "norm_total update"}, nil},
+	} {
+		s, err := c.tx.Init(params)
+		require.NoError(t, err)
+		require.Equal(t, len(c.emit), s.Rounds())
+		for phase, want := range map[Phase][]string{Emit: c.emit, Reuse: c.reuse} {
+			for round := range want {
+				assert.Equal(t, want[round], dispatches(func(rec *gpu.Recording) error { return c.tx.RecordRound(rec, phase, round, params, s, params) }))
+			}
+			if want != nil {
+				assert.Equal(t, strings.Join(want, " "), dispatches(func(rec *gpu.Recording) error { return c.tx.Record(rec, phase, params, s, params) }))
+			}
+		}
 	}
 }
 

@@ -14,8 +14,8 @@ type plan struct {
 	steps     []step
 	segments  []segment
 	routes    [][]membership
-	norms     []int     // norm j measures the update before step norms[j]
-	sums      []leafSum // sum j likewise, leaf by leaf
+	measured  []measurement
+	norms     []int // norm j is of measurement norms[j]; they ascend
 	slots     int
 	scalars   int
 	columns   int
@@ -28,10 +28,12 @@ type segment struct {
 	last       bool
 }
 
-// A leafSum is the sum of squares over each leaf of the update before a step, or of the parameters.
-type leafSum struct {
+// A measurement is the sum of squares over each leaf of the update before a step, or of the parameters, and whether something is not
+// finite. A norm is what all leaves come to together.
+type measurement struct {
 	before int
 	params bool
+	norm   int // -1 where only leaves are asked for
 }
 
 // A step is an element with its places among all slots, scalars and columns, and the name of its count.
@@ -42,7 +44,7 @@ type step struct {
 	firstSlot, firstScalar, firstColumn int
 	route                               int // which of the plan's routes; -1 where it acts on every leaf
 	norm                                int // which norm $norm is; -1 where it asks for none
-	leafSum, paramSum                   int // which sums $leaf_squares and $param_squares are; -1 likewise
+	leafSum, paramSum                   int // which measurements $leaf_squares and $param_squares are of; -1 likewise
 }
 
 // Names of the counts that every state has: emitted updates, and calls collected since the last one.
@@ -62,9 +64,9 @@ func newPlan(t Transform) (*plan, error) {
 	p := &plan{transform: t}
 	counts := map[string]bool{updatesCount: true}
 	slots := map[string]bool{}
-	norm, sum, paramSum := -1, -1, -1 // the measurements that still hold for the running update
+	update, params := -1, -1 // the measurements that still hold
 	if t.skip && t.accumulate <= 1 {
-		norm = p.addNorm(0)
+		p.norm(&update, 0)
 	}
 	begin := 0
 	for i, e := range elements {
@@ -80,28 +82,19 @@ func newPlan(t Transform) (*plan, error) {
 			s.slotNames = append(s.slotNames, unique(slots, slot.name))
 		}
 		if e.measures() {
-			if norm < 0 {
-				norm = p.addNorm(i)
-			}
-			s.norm = norm
+			s.norm = p.norm(&update, i)
 		}
 		if e.asks("$leaf_squares") {
-			if sum < 0 {
-				sum = p.addSum(leafSum{before: i})
-			}
-			s.leafSum = sum
+			s.leafSum = p.measure(&update, measurement{before: i})
 		}
 		if e.asks("$param_squares") {
-			if paramSum < 0 {
-				paramSum = p.addSum(leafSum{before: i, params: true})
-			}
-			s.paramSum = paramSum
+			s.paramSum = p.measure(&params, measurement{before: i, params: true})
 		}
 		if e.asks("$leaf_elements") {
 			s.columns = append(slices.Clone(s.columns), column{"leaf_elements", leafElements})
 		}
 		if !e.keeps {
-			norm, sum = -1, -1
+			update = -1
 		}
 		p.slots += len(s.slots)
 		p.scalars += len(s.scalars)
@@ -112,21 +105,31 @@ func newPlan(t Transform) (*plan, error) {
 			begin = i + 1
 		}
 		if t.skip && t.accumulate > 1 && i == 0 {
-			norm = p.addNorm(1)
+			p.norm(&update, 1)
 		}
 	}
 	p.segments = append(p.segments, segment{first: begin, end: len(p.steps), last: true})
 	return p, nil
 }
 
-func (p *plan) addNorm(before int) int {
-	p.norms = append(p.norms, before)
-	return len(p.norms) - 1
+// measure gives the measurement that holds, or adds it.
+func (p *plan) measure(holds *int, m measurement) int {
+	if *holds < 0 {
+		m.norm = -1
+		p.measured = append(p.measured, m)
+		*holds = len(p.measured) - 1
+	}
+	return *holds
 }
 
-func (p *plan) addSum(s leafSum) int {
-	p.sums = append(p.sums, s)
-	return len(p.sums) - 1
+// norm is the norm of the update before a step, whose measurement may have been there for its leaves.
+func (p *plan) norm(holds *int, before int) int {
+	m := &p.measured[p.measure(holds, measurement{before: before})]
+	if m.norm < 0 {
+		m.norm = len(p.norms)
+		p.norms = append(p.norms, *holds)
+	}
+	return m.norm
 }
 
 // route finds the route of an element among those of the plan.

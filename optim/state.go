@@ -27,12 +27,12 @@ type State struct {
 	operations []operation   // one a segment but the last
 	updates    *buffers.Tree // the update between segments; nil where there is one only
 
-	scalars    *gpu.Buffer
-	statistics *gpu.Buffer
-	partials   *gpu.Buffer
-	tables     []slabTable
-	groups     []uint32 // pairs of partial sums of each slab
-	leafSums   *leafSums
+	scalars      *gpu.Buffer
+	tables       []slabTable
+	measurements *measurements // nil where nothing is measured
+
+	whole  []string // paths of the whole model
+	places []int    // of the leaves among them
 }
 
 // NamedTree is one kind of elementwise state: "mu", "nu", "trace", "acc". It has the leaves that its element acts on.
@@ -41,9 +41,10 @@ type NamedTree struct {
 	Tree *buffers.Tree
 }
 
+// slabTable is what kernels read about a slab, and where in it the values of the leaves and the groups begin.
 type slabTable struct {
-	buffer *gpu.Buffer
-	values uint32
+	buffer         *gpu.Buffer
+	values, groups uint32
 }
 
 // Trees lists the elementwise state, in a fixed order.
@@ -168,10 +169,10 @@ func (s *State) LearningRate() float64 { return s.rate }
 // Statistics is where updates leave what they measured, StatisticsBytes for each place in the chain that measures: the
 // first is the gradient's. It has no bytes where nothing measures.
 func (s *State) Statistics() gpu.Range {
-	if s.statistics == nil {
+	if s.measurements == nil || s.measurements.statistics == nil {
 		return gpu.Range{}
 	}
-	return s.statistics.All()
+	return s.measurements.statistics.All()
 }
 
 // Bytes is what the state takes on the device, the tables beside it included: Transform.Bytes of the layout.
@@ -183,17 +184,14 @@ func (s *State) Bytes() uint64 {
 	for _, t := range s.tables {
 		n += t.buffer.Bytes()
 	}
-	if s.statistics != nil {
-		n += s.statistics.Bytes() + s.partials.Bytes()
-	}
 	for _, o := range s.operations {
 		n += o.bytes()
 	}
 	if s.updates != nil {
 		n += s.updates.Bytes()
 	}
-	if s.leafSums != nil {
-		n += s.leafSums.bytes()
+	if s.measurements != nil {
+		n += s.measurements.bytes()
 	}
 	return n
 }
@@ -206,19 +204,15 @@ func (s *State) Release() {
 	for _, t := range s.tables {
 		t.buffer.Release()
 	}
-	for _, b := range []*gpu.Buffer{s.scalars, s.statistics, s.partials} {
-		if b != nil {
-			b.Release()
-		}
-	}
+	s.scalars.Release()
 	for _, o := range s.operations {
 		o.release()
 	}
 	if s.updates != nil {
 		s.updates.Release()
 	}
-	if s.leafSums != nil {
-		s.leafSums.release()
+	if s.measurements != nil {
+		s.measurements.release()
 	}
 	s.trees, s.tables, s.operations = nil, nil, nil
 }

@@ -29,29 +29,3 @@ func ParseStatistics(data []byte) (Statistics, error) {
 		SumOfSquares: math.Float32frombits(word(2)), Skipped: word(3),
 	}, nil
 }
-
-// Bytes is the form on the device, for writing back what several stages measured together.
-func (s Statistics) Bytes() []byte {
-	flag := uint32(0)
-	if s.NonFinite {
-		flag = 1
-	}
-	var out []byte
-	for _, word := range []uint32{math.Float32bits(s.Norm), flag, math.Float32bits(s.SumOfSquares), s.Skipped} {
-		out = binary.LittleEndian.AppendUint32(out, word)
-	}
-	return out
-}
-
-// Combine puts the measurements of the stages of one model together. All stages must have skipped alike.
-func Combine(stages ...Statistics) Statistics {
-	var out Statistics
-	sum := 0.0
-	for _, s := range stages {
-		sum += float64(s.SumOfSquares)
-		out.NonFinite = out.NonFinite || s.NonFinite
-		out.Skipped = max(out.Skipped, s.Skipped)
-	}
-	out.SumOfSquares, out.Norm = float32(sum), float32(math.Sqrt(sum))
-	return out
-}

@@ -24,7 +24,7 @@ type Twin struct {
 	update  uint32 // index of the update in hand
 	norms   []float64
 	bad     []bool
-	sums    [][]float64 // sum, leaf
+	sums    [][]float64 // measurement, leaf
 	skipped int
 }
 
@@ -34,7 +34,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 	if err != nil {
 		return nil, err
 	}
-	w := &Twin{plan: p, counts: p.newCounts(), norms: make([]float64, len(p.norms)), bad: make([]bool, len(p.norms)), sums: make([][]float64, len(p.sums))}
+	w := &Twin{plan: p, counts: p.newCounts(), norms: make([]float64, len(p.norms)), bad: make([]bool, len(p.norms)), sums: make([][]float64, len(p.measured))}
 	params = slices.Clone(params)
 	slices.SortFunc(params, func(a, b buffers.Host) int { return strings.Compare(a.Path, b.Path) })
 	for i, h := range params {
@@ -44,6 +44,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 	if len(whole) == 0 {
 		whole = specs(w.leaves)
 	}
+	whole = byPath(whole)
 	if w.table, err = p.resolve(w.leaves, whole); err != nil {
 		return nil, err
 	}
@@ -190,32 +191,25 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 
 // measure takes the norms and the sums by leaf that stand before a step.
 func (w *Twin) measure(before int, u [][]float64) {
-	for j, at := range w.plan.norms {
-		if at != before {
-			continue
-		}
-		sum, bad := 0.0, false
-		for _, leaf := range u {
-			for _, x := range leaf {
-				sum += x * x
-				bad = bad || math.IsNaN(x) || math.IsInf(x, 0)
-			}
-		}
-		w.norms[j], w.bad[j] = math.Sqrt(sum), bad
-	}
-	for j, at := range w.plan.sums {
-		if at.before != before {
+	for j, m := range w.plan.measured {
+		if m.before != before {
 			continue
 		}
 		of := u
-		if at.params {
+		if m.params {
 			of = w.params
 		}
 		w.sums[j] = make([]float64, len(of))
+		all, bad := 0.0, false
 		for leaf, values := range of {
 			for _, x := range values {
 				w.sums[j][leaf] += x * x
+				bad = bad || math.IsNaN(x) || math.IsInf(x, 0)
 			}
+			all += w.sums[j][leaf]
+		}
+		if m.norm >= 0 {
+			w.norms[m.norm], w.bad[m.norm] = math.Sqrt(all), bad
 		}
 	}
 }

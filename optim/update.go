@@ -7,7 +7,6 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/shaders"
 )
 
 // Update records the next call of the state (State.Phase): grads are read, state and params are updated in place. What
@@ -15,43 +14,73 @@ import (
 // call of the same phase. Before each submit comes State.Prepare.
 //
 // An update is one dispatch a slab, and one more a slab behind each operator; where something is measured, one a slab and one
-// more before it.
+// more before it, and one more for a norm.
 func (t Transform) Update(rec *gpu.Recording, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	return t.Record(rec, s.Phase(), grads, s, params)
 }
 
-// Record records one phase of a call. Errors: trees that do not match, a phase that the transformation does not have.
+// Record records one phase of a call. Errors: trees that do not match, a phase that the transformation does not have, an update of one
+// stage of a model that measures norms: RecordRound records its pieces.
 func (t Transform) Record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	if err := t.check(phase, grads, s, params); err != nil {
 		return fmt.Errorf("optim: %s: %w", t.name, err)
 	}
+	if phase != Collect && s.Rounds() > 1 && len(s.places) < len(s.whole) {
+		return fmt.Errorf("optim: %s: state: found %d of the %d leaves of a model whose norm is measured, wanted all, or rounds",
+			t.name, len(s.places), len(s.whole))
+	}
+	return t.record(rec, phase, grads, s, params, func(int) bool { return true })
+}
+
+// RecordRound records piece round of an update, one of State.Rounds; phase is Emit or Reuse. A piece but the last ends with the norm of the
+// leaves at hand in State.Measured(round), and before the next one runs, the pairs of all leaves of the model are written to
+// State.Combined(round) (GatherNorms). All pieces together have the bits of Record, however the leaves are divided over states. Errors are those of
+// Record.
+func (t Transform) RecordRound(rec *gpu.Recording, phase Phase, round int, grads *buffers.Tree, s *State, params *buffers.Tree) error {
+	if err := t.check(phase, grads, s, params); err != nil {
+		return fmt.Errorf("optim: %s: %w", t.name, err)
+	}
+	if phase == Collect || round < 0 || round >= s.Rounds() {
+		return fmt.Errorf("optim: %s: round: found %d of %s, wanted one of 0 to %d of emit or reuse", t.name, round, phase, s.Rounds()-1)
+	}
+	return t.record(rec, phase, grads, s, params, func(r int) bool { return r == round })
+}
+
+// A recorder goes through the commands of an update and records those of the wanted rounds.
+type recorder struct {
+	*State
+	rec           *gpu.Recording
+	round         int
+	wanted        func(round int) bool
+	grads, params *buffers.Tree
+}
+
+func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, s *State, params *buffers.Tree, wanted func(round int) bool) error {
 	rec.Group("optim." + phase.String())
-	trees := job{grads: grads.DType(), params: params.DType()}
+	r := &recorder{State: s, rec: rec, wanted: wanted, grads: grads, params: params}
 	if phase == Collect {
-		trees.kind = collectJob
-		return s.dispatch(rec, trees, grads, params)
+		return r.dispatch(collectJob, 0)
 	}
 	flag := gpu.Range{}
 	if t.skip {
-		flag = s.statistics.Range(0, StatisticsBytes)
+		flag = s.Statistics().Buffer.Range(0, StatisticsBytes)
 	}
 	for i, segment := range s.plan.segments {
-		if err := s.measure(rec, phase, i, trees, grads, params); err != nil {
+		if err := r.measure(segment); err != nil {
 			return err
 		}
-		if phase == Measure {
-			return nil // the only norm is in the first segment
-		}
-		trees.kind, trees.index = updateJob, i
-		if err := s.dispatch(rec, trees, grads, params); err != nil {
+		if err := r.dispatch(updateJob, i); err != nil {
 			return err
 		}
 		if segment.last {
 			break
 		}
+		if !wanted(r.round) {
+			continue
+		}
 		name := s.plan.steps[segment.end].name
 		rec.Group("optim." + name)
-		call := operatorCall{updates: s.updates, params: params, flag: flag, reuse: phase == Reuse || phase == ReuseApply}
+		call := operatorCall{updates: s.updates, params: params, flag: flag, reuse: phase == Reuse}
 		if err := s.operations[i].record(rec, call); err != nil {
 			return fmt.Errorf("optim: %s: %s: %w", t.name, name, err)
 		}
@@ -59,49 +88,28 @@ func (t Transform) Record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 	return nil
 }
 
-// measure records the norms and the sums by leaf of a segment, in the order of the steps that they stand before.
-func (s *State) measure(rec *gpu.Recording, phase Phase, segment int, trees job, grads, params *buffers.Tree) error {
-	for before := s.plan.segments[segment].first; before <= s.plan.segments[segment].end; before++ {
-		for j, at := range s.plan.norms {
-			if at != before || phase == Apply || phase == ReuseApply {
-				continue
-			}
-			trees.kind, trees.index = normJob, j
-			if err := s.dispatch(rec, trees, grads, params); err != nil {
-				return err
-			}
-			if err := s.total(rec, j); err != nil {
+// measure records what a segment measures, in order. The next round begins behind the pairs of a norm, with what they come to.
+func (r *recorder) measure(s segment) error {
+	for i, m := range r.plan.measured {
+		if m.before < s.first || m.before > s.end {
+			continue
+		}
+		if err := r.dispatch(measureJob, i); err != nil {
+			return err
+		}
+		if r.wanted(r.round) {
+			if err := r.measurements.byLeaf(r.rec, i, r.device.Limits()); err != nil {
 				return err
 			}
 		}
-		for j, sum := range s.plan.sums {
-			if sum.before != before || phase == Measure {
-				continue
-			}
-			trees.kind, trees.index = sumJob, j
-			if err := s.dispatch(rec, trees, grads, params); err != nil {
+		if m.norm < 0 {
+			continue
+		}
+		r.round++
+		if r.wanted(r.round) {
+			if err := r.measurements.total(r.rec, r.plan, m.norm); err != nil {
 				return err
 			}
-			if err := s.leafSums.total(rec, j, s.device.Limits()); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// stageLocal refuses what cannot be halved into Measure and Apply.
-func (p *plan) stageLocal(phase Phase) error {
-	if len(p.norms) > 1 {
-		return fmt.Errorf("phase: found %s, but this measures %d times in a row: it has no stage-local path", phase, len(p.norms))
-	}
-	for _, before := range p.norms {
-		late := p.segmentOf(before) > 0
-		for _, s := range p.sums {
-			late = late || s.before < before
-		}
-		if late {
-			return fmt.Errorf("phase: found %s, but this measures the norm of an update that other leaves' norms went into: it has no stage-local path", phase)
 		}
 	}
 	return nil
@@ -129,11 +137,8 @@ func (t Transform) check(phase Phase, grads *buffers.Tree, s *State, params *buf
 	if phase == Collect && t.accumulate <= 1 {
 		return fmt.Errorf("phase: found collect, which needs an accumulation")
 	}
-	switch {
-	case (phase == Reuse || phase == ReuseApply) && !slices.Contains(s.Phases(), Reuse):
+	if phase == Reuse && !slices.Contains(s.Phases(), Reuse) {
 		return fmt.Errorf("phase: found %s, but this has nothing to reuse", phase)
-	case phase == Measure || phase == Apply || phase == ReuseApply:
-		return s.plan.stageLocal(phase)
 	}
 	return nil
 }
@@ -173,73 +178,47 @@ func (s *State) kernel(j job) (*fused, error) {
 }
 
 // dispatch records the kernel of a job once a slab.
-func (s *State) dispatch(rec *gpu.Recording, j job, grads, params *buffers.Tree) error {
-	f, err := s.kernel(j)
+func (r *recorder) dispatch(kind jobKind, index int) error {
+	if !r.wanted(r.round) {
+		return nil
+	}
+	f, err := r.kernel(job{kind: kind, index: index, grads: r.grads.DType(), params: r.params.DType()})
 	if err != nil {
 		return err
 	}
-	base := uint32(0)
-	leaves := uint32(len(s.layout.Leaves()))
-	for slab, n := range s.layout.Slabs() {
+	leaves := uint32(len(r.layout.Leaves()))
+	for slab, n := range r.layout.Slabs() {
 		vecs := uint64(n / 4)
-		constants := words(uint32(vecs), s.tables[slab].values)
-		grid := gpu.Linear(vecs, lanes, s.device.Limits())
-		bind := []gpu.Range{s.scalars.All()}
+		constants := words(uint32(vecs), r.tables[slab].values, leaves)
+		grid := gpu.Linear(vecs, lanes, r.device.Limits())
+		bind := []gpu.Range{r.scalars.All()}
 		for _, o := range f.operands {
 			switch o.place {
 			case gradsPlace:
-				bind = append(bind, grads.Slab(slab))
+				bind = append(bind, r.grads.Slab(slab))
 			case paramsPlace:
-				bind = append(bind, params.Slab(slab))
+				bind = append(bind, r.params.Slab(slab))
 			case updatesPlace:
-				bind = append(bind, s.updates.Slab(slab))
+				bind = append(bind, r.updates.Slab(slab))
 			default:
-				bind = append(bind, s.trees[o.place].Tree.Slab(slab))
+				bind = append(bind, r.trees[o.place].Tree.Slab(slab))
 			}
 		}
-		bind = append(bind, s.tables[slab].buffer.All())
+		bind = append(bind, r.tables[slab].buffer.All())
 		if f.statistics {
-			bind = append(bind, s.statistics.All())
+			bind = append(bind, r.measurements.statistics.All())
 		}
-		if f.leafSums {
-			bind = append(bind, s.leafSums.sums.All())
+		if f.pairs {
+			bind = append(bind, r.measurements.pairs.All())
 		}
-		switch j.kind {
-		case normJob:
-			constants = append(constants, words(base, s.groups[slab])...)
-			grid = gpu.Linear(uint64(s.groups[slab]), 1, s.device.Limits())
-			bind = append(bind, s.partials.All())
-			base += s.groups[slab]
-		case sumJob:
-			constants = append(constants, words(s.leafSums.first[slab])...)
-			grid = gpu.Linear(uint64(n/buffers.BlockElements), lanes, s.device.Limits())
-			bind = append(bind, s.leafSums.blocks.All())
+		if kind == measureJob {
+			groups := r.measurements.groups[slab]
+			constants = append(constants, words(r.tables[slab].groups, groups)...)
+			grid = gpu.Linear(uint64(groups), 1, r.device.Limits())
+			bind = append(bind, r.measurements.partials.All())
 		}
-		constants = append(constants, words(leaves)...)
-		rec.Dispatch(f.kernel, grid, constants, bind...)
+		r.rec.Dispatch(f.kernel, grid, constants, bind...)
 	}
-	return nil
-}
-
-// total records the kernel that puts partial sums together.
-func (s *State) total(rec *gpu.Recording, norm int) error {
-	const invocations = 256
-	source, err := shaders.Source("optim_norm_total.wgsl", shaders.Variant{Constants: map[string]string{"LANES": fmt.Sprint(invocations)}})
-	if err != nil {
-		return fmt.Errorf("optim: norm: %w", err)
-	}
-	pairs, skips := uint32(0), uint32(0)
-	for _, g := range s.groups {
-		pairs += g
-	}
-	if s.plan.transform.skip && norm == 0 {
-		skips = 1
-	}
-	k := &gpu.Kernel{
-		Label: "gputrain.optim.norm_total", Source: source, Workgroup: [3]int{invocations, 1, 1},
-		Bindings: []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "partials", Access: gpu.Read}, {Name: "statistics", Access: gpu.ReadWrite}},
-	}
-	rec.Dispatch(k, gpu.Grid{X: 1, Y: 1, Z: 1}, words(pairs, uint32(norm), skips), s.partials.All(), s.statistics.All())
 	return nil
 }
 

@@ -1,5 +1,5 @@
-// Sum of squares and non-finite flag of the update u as it stands before an element of a chain, over one slab, one
-// pair a workgroup. Twin: (*optim.Twin).measure. The elements and loads are put in by optim/fuse.go.
+// Sum of squares and non-finite flag of the update u as it stands before an element of a chain, or of the parameters, over one slab: a
+// pair a group of elements, which never has two leaves. Twin: (*optim.Twin).measure. The elements and loads are put in by optim/fuse.go.
 #import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
@@ -8,9 +8,9 @@
 struct Params {
     vecs: u32,   // of the slab, four elements each
     values: u32, // where in table the values of the leaves begin
-    base: u32,   // place in partials of this slab's first pair
-    groups: u32, // pairs of this slab
-    leaves: u32, // entries of each sum in leaf_sums
+    leaves: u32, // entries of each measurement in pairs
+    first: u32,  // where in table the groups begin: first vec4, number of them, place in partials
+    groups: u32, // of this slab
 }
 
 // The scalars of this call, f32 bits, and last the index of the update.
@@ -28,11 +28,14 @@ var<workgroup> flags: array<u32, {{LANES}}>;
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
         @builtin(local_invocation_index) lane: u32) {
     let group = workgroup.y * workgroups.x + workgroup.x;
+    let words = params.first + group * 3u;
+    var vecs = 0u;
     var total = vec4<f32>(0.0);
     var flag = 0u;
-    for (var step = 0u; step < {{STEPS}}u; step++) {
-        let i = (group * {{STEPS}}u + step) * {{LANES}}u + lane;
-        if (i < params.vecs) {
+    if (group < params.groups) {
+        vecs = table[words + 1u];
+        for (var k = lane; k < vecs; k += {{LANES}}u) {
+            let i = table[words] + k;
             let entry = (i >> 5u) * {{STRIDE}}u;
             let block = table[entry];
             let used = i32(block & 0xffu) - i32((i & 31u) * 4u);
@@ -50,10 +53,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     if (lane == 0u && group < params.groups) {
         var sum = 0.0;
         var bad = 0u;
-        for (var k = 0u; k < {{LANES}}u; k++) {
+        for (var k = 0u; k < min({{LANES}}u, vecs); k++) {
             sum = sum + sums[k];
             bad = bad | flags[k];
         }
-        partials[params.base + group] = vec2<u32>(bitcast<u32>(sum), bad);
+        partials[table[words + 2u]] = vec2<u32>(bitcast<u32>(sum), bad);
     }
 }

@@ -8,7 +8,7 @@
 struct Params {
     vecs: u32,   // of the slab, four elements each
     values: u32, // where in table the values of the leaves begin
-    leaves: u32, // entries of each sum in leaf_sums
+    leaves: u32, // entries of each measurement in pairs
 }
 
 // The scalars of this call, f32 bits, and last the index of the update.
@@ -18,7 +18,7 @@ struct Scalars {
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> scalars: Scalars;
-// g_data and the other trees, slab by slab; table: a few words a block of 128 elements, then the values of the leaves:
+// g_data and the other trees, slab by slab; table: a few words a block of 128 elements, then the values of the leaves, then groups:
 // word 0 = leaf << 8 | elements in use; then, where something is rounded at random, the key of the path and the index in the leaf of
 // the block's first vec4; then, for each route, the block of the route's own trees.
 {{BINDINGS}}

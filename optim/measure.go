@@ -1,0 +1,185 @@
+package optim
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
+
+// measurements is where a state keeps what it measures. Each measurement is a pair a leaf: sum of squares (f32) and non-finite flag
+// (u32). A pair is put together of groups of the leaf's elements, counted from the start of each part of the leaf, so that it has the same bits
+// wherever the leaf lies and whatever lies beside it. A norm puts the pairs of all leaves of the model together, in the order of their paths.
+type measurements struct {
+	leaves, whole uint32
+	groups        []uint32    // of each slab
+	firsts        *gpu.Buffer // the first group of each leaf among all, and behind the last
+	partials      *gpu.Buffer // a pair a group
+	pairs         *gpu.Buffer // of each measurement, by leaf
+	combined      *gpu.Buffer // of each norm, by leaf of the whole model; nil where pairs has them all
+	statistics    *gpu.Buffer // of each norm; nil where there is none
+}
+
+const (
+	pairBytes  = 8
+	groupWords = 3 // in a table: first vec4 in the slab, number of them, place among all groups
+	groupVecs  = lanes * normSteps
+)
+
+// groupTables cuts leaves into groups: the words of each slab's table, and the first group of each leaf.
+func groupTables(layout *buffers.Layout) (tables [][]uint32, firsts []uint32) {
+	tables = make([][]uint32, len(layout.Slabs()))
+	next := uint32(0)
+	for _, leaf := range layout.Leaves() {
+		firsts = append(firsts, next)
+		for _, part := range leaf.Parts {
+			vecs := (part.Count + 3) / 4
+			for at := 0; at < vecs; at += groupVecs {
+				tables[part.Slab] = append(tables[part.Slab], uint32(part.Offset/4+at), uint32(min(vecs-at, groupVecs)), next)
+				next++
+			}
+		}
+	}
+	return tables, append(firsts, next)
+}
+
+func newMeasurements(dev *gpu.Device, p *plan, layout *buffers.Layout, whole int) (*measurements, error) {
+	m := &measurements{leaves: uint32(len(layout.Leaves())), whole: uint32(whole)}
+	tables, firsts := groupTables(layout)
+	for _, t := range tables {
+		m.groups = append(m.groups, uint32(len(t)/groupWords))
+	}
+	type wanted struct {
+		buffer **gpu.Buffer
+		name   string
+		bytes  int
+	}
+	all := []wanted{
+		{&m.firsts, "firsts", 4 * len(firsts)},
+		{&m.partials, "partials", pairBytes * int(firsts[len(firsts)-1])},
+		{&m.pairs, "pairs", pairBytes * len(p.measured) * int(m.leaves)},
+	}
+	if len(p.norms) > 0 {
+		all = append(all, wanted{&m.statistics, "statistics", StatisticsBytes * len(p.norms)})
+		if m.leaves != m.whole {
+			all = append(all, wanted{&m.combined, "combined", pairBytes * len(p.norms) * whole})
+		}
+	}
+	for _, b := range all {
+		var err error
+		if *b.buffer, err = dev.NewBuffer("gputrain.optim."+b.name, uint64(max(b.bytes, pairBytes))); err != nil {
+			m.release()
+			return nil, err
+		}
+	}
+	if dev.Dry() {
+		return m, nil
+	}
+	if err := dev.Write(m.firsts.Range(0, 4*uint64(len(firsts))), words(firsts...)); err != nil {
+		m.release()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *measurements) buffers() []*gpu.Buffer {
+	return []*gpu.Buffer{m.firsts, m.partials, m.pairs, m.combined, m.statistics}
+}
+
+func (m *measurements) bytes() uint64 {
+	n := uint64(0)
+	for _, b := range m.buffers() {
+		if b != nil {
+			n += b.Bytes()
+		}
+	}
+	return n
+}
+
+func (m *measurements) release() {
+	for _, b := range m.buffers() {
+		b.Release()
+	}
+}
+
+// byLeaf records the kernel that puts the groups of a measurement together.
+func (m *measurements) byLeaf(rec *gpu.Recording, measurement int, limits gpu.Limits) error {
+	k, err := operatorKernel("norm_leaf", "norm_leaf", nil, nil, gpu.Binding{Name: "firsts", Access: gpu.Read},
+		gpu.Binding{Name: "partials", Access: gpu.Read}, gpu.Binding{Name: "pairs", Access: gpu.ReadWrite})
+	if err != nil {
+		return err
+	}
+	rec.Dispatch(k, gpu.Linear(uint64(m.leaves), 1, limits), words(m.leaves, uint32(measurement)*m.leaves),
+		m.firsts.All(), m.partials.All(), m.pairs.All())
+	return nil
+}
+
+// total records the kernel that puts the leaves of a norm together.
+func (m *measurements) total(rec *gpu.Recording, p *plan, norm int) error {
+	k, err := operatorKernel("norm_total", "norm_total", nil, nil,
+		gpu.Binding{Name: "pairs", Access: gpu.Read}, gpu.Binding{Name: "statistics", Access: gpu.ReadWrite})
+	if err != nil {
+		return err
+	}
+	from, base := m.pairs, uint32(p.norms[norm])*m.leaves
+	if m.combined != nil {
+		from, base = m.combined, uint32(norm)*m.whole
+	}
+	skips := uint32(0)
+	if p.transform.skip && norm == 0 {
+		skips = 1
+	}
+	rec.Dispatch(k, gpu.Grid{X: 1, Y: 1, Z: 1}, words(m.whole, base, uint32(norm), skips), from.All(), m.statistics.All())
+	return nil
+}
+
+// Rounds is the number of pieces in which a stage's update is recorded: one more than the norms that it measures.
+func (s *State) Rounds() int { return len(s.plan.norms) + 1 }
+
+// Measured is where piece round of an update, but for the last, leaves its norm: eight bytes a leaf of this state, in their order.
+func (s *State) Measured(round int) gpu.Range {
+	bytes := pairBytes * uint64(s.measurements.leaves)
+	return s.measurements.pairs.Range(uint64(s.plan.norms[round])*bytes, bytes)
+}
+
+// Combined is where piece round+1 expects the norm of piece round: eight bytes a leaf of the whole model, in the order of their paths.
+// Where the state is of the whole model, it is Measured.
+func (s *State) Combined(round int) gpu.Range {
+	if s.measurements.combined == nil {
+		return s.Measured(round)
+	}
+	bytes := pairBytes * uint64(s.measurements.whole)
+	return s.measurements.combined.Range(uint64(round)*bytes, bytes)
+}
+
+// GatherNorms puts what each stage measured in a round (the bytes of State.Measured) together, as every one of them is to have it in
+// State.Combined; dst is of that size. Errors: sizes that do not match, a leaf of the model that is in no stage or in two.
+func GatherNorms(dst []byte, stages []*State, measured [][]byte) error {
+	if len(stages) == 0 || len(stages) != len(measured) {
+		return fmt.Errorf("optim: gather norms: found the measurements of %d stages, wanted those of %d, at least 1", len(measured), len(stages))
+	}
+	whole := stages[0].whole
+	if len(dst) != pairBytes*len(whole) {
+		return fmt.Errorf("optim: gather norms: found room for %d bytes, wanted %d: %d for each of %d leaves", len(dst), pairBytes*len(whole), pairBytes, len(whole))
+	}
+	seen := make([]bool, len(whole))
+	for i, s := range stages {
+		if len(s.whole) != len(whole) || len(measured[i]) != pairBytes*len(s.places) {
+			return fmt.Errorf("optim: gather norms: stage %d: found %d bytes of a model of %d leaves, wanted %d of one of %d",
+				i, len(measured[i]), len(s.whole), pairBytes*len(s.places), len(whole))
+		}
+		for leaf, place := range s.places {
+			if seen[place] {
+				return fmt.Errorf("optim: gather norms: stage %d: leaf %q: found it in two stages, wanted it in one", i, whole[place])
+			}
+			seen[place] = true
+			copy(dst[pairBytes*place:], measured[i][pairBytes*leaf:pairBytes*(leaf+1)])
+		}
+	}
+	for place, found := range seen {
+		if !found {
+			return fmt.Errorf("optim: gather norms: leaf %q: found it in none of %d stages, wanted all leaves of the model", whole[place], len(stages))
+		}
+	}
+	return nil
+}

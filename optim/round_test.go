@@ -1,0 +1,205 @@
+package optim_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+)
+
+// stage is a part of a model's leaves, its update in pieces.
+type stage struct {
+	*rig
+	in     func(path string) bool
+	rounds map[optim.Phase][]*gpu.Program
+}
+
+// newStages divides leaves by index of leaf: of[i] is the stage of params[i].
+func newStages(t testing.TB, d *gpu.Device, tx optim.Transform, params []buffers.Host, of []int) []*stage {
+	var whole []buffers.Spec
+	at := map[string]int{}
+	for i, p := range params {
+		whole = append(whole, buffers.Spec{Path: p.Path, Shape: p.Shape})
+		at[p.Path] = of[i]
+	}
+	var stages []*stage
+	for n := range slices.Max(of) + 1 {
+		s := &stage{
+			rig: &rig{t: t, dev: d, tx: tx, programs: map[optim.Phase]*gpu.Program{}},
+			in:  func(path string) bool { return at[path] == n }, rounds: map[optim.Phase][]*gpu.Program{},
+		}
+		var err error
+		s.params, err = buffers.Upload(d, "params", s.of(params), buffers.F32)
+		require.NoError(t, err)
+		s.grads, err = buffers.NewTree(d, "grads", s.params.Layout(), buffers.F32)
+		require.NoError(t, err)
+		s.state, err = tx.InitStage(s.params, whole)
+		require.NoError(t, err)
+		for _, release := range []func(){s.params.Release, s.grads.Release, s.state.Release} {
+			t.Cleanup(release)
+		}
+		for _, phase := range s.state.Phases() {
+			if phase == optim.Collect {
+				s.programs[phase] = s.record(phase)
+				continue
+			}
+			for round := range s.state.Rounds() {
+				rec := d.Record("round")
+				require.NoError(t, tx.RecordRound(rec, phase, round, s.grads, s.state, s.params))
+				s.rounds[phase] = append(s.rounds[phase], programOf(t, rec))
+			}
+		}
+		stages = append(stages, s)
+	}
+	return stages
+}
+
+func (s *stage) of(all []buffers.Host) []buffers.Host {
+	return slices.DeleteFunc(slices.Clone(all), func(h buffers.Host) bool { return !s.in(h.Path) })
+}
+
+// callStages makes one call on all stages.
+func callStages(t testing.TB, stages []*stage, grads []buffers.Host) {
+	var programs [][]*gpu.Program
+	var states []*optim.State
+	for _, s := range stages {
+		require.NoError(t, s.grads.WriteAll(s.of(grads)))
+		phase, err := s.state.Prepare()
+		require.NoError(t, err)
+		states = append(states, s.state)
+		if phase == optim.Collect {
+			require.NoError(t, s.programs[phase].Submit(t.Context()))
+			continue
+		}
+		programs = append(programs, s.rounds[phase])
+	}
+	if len(programs) == 0 {
+		return
+	}
+	for round := range states[0].Rounds() {
+		for _, p := range programs {
+			require.NoError(t, p[round].Submit(t.Context()))
+		}
+		if round+1 == states[0].Rounds() {
+			return
+		}
+		var measured [][]byte
+		for _, s := range stages {
+			from := s.state.Measured(round)
+			measured = append(measured, make([]byte, from.Bytes))
+			require.NoError(t, s.dev.Read(t.Context(), measured[len(measured)-1], from))
+		}
+		all := make([]byte, states[0].Combined(round).Bytes)
+		require.NoError(t, optim.GatherNorms(all, states, measured))
+		for _, s := range stages {
+			require.NoError(t, s.dev.Write(s.state.Combined(round), all))
+		}
+	}
+}
+
+// sameAsWhole compares params, state by name and statistics.
+func sameAsWhole(t testing.TB, whole *rig, stages []*stage) {
+	want := map[string][]float32{}
+	for _, h := range whole.download(whole.params) {
+		want[h.Path] = h.Data
+	}
+	state := whole.tensors()
+	seen := 0
+	for _, s := range stages {
+		for _, h := range s.download(s.params) {
+			seen++
+			sameBits(t, []buffers.Host{vector(h.Path, want[h.Path]...)}, []buffers.Host{vector(h.Path, h.Data...)})
+		}
+		for name, data := range s.tensors() {
+			sameBits(t, []buffers.Host{vector(name, state[name]...)}, []buffers.Host{vector(name, data...)})
+			delete(state, name)
+		}
+		if whole.state.Rounds() > 1 {
+			require.Equal(t, fmt.Sprint(whole.statistics()), fmt.Sprint(s.statistics()), "a NaN equals itself here")
+		}
+		require.Equal(t, whole.state.Counts(), s.state.Counts())
+	}
+	require.Len(t, want, seen)
+	require.Empty(t, state)
+}
+
+// Stages whose norms are gathered are the whole model in every bit, wherever norms stand in the chain.
+func TestStagesAreTheWhole(t *testing.T) {
+	clip := 0.5
+	by := optim.ScaleByLearningRate(optim.Constant(0.05))
+	mars := optim.ScaleByMars(optim.MarsOptions{B1: 0.95, B2: 0.99, Gamma: 0.025, Eps: 1e-8, MaxGradNorm: 1})
+	for name, tx := range map[string]optim.Transform{
+		"adamw": built(t, "adamw", optim.Options{
+			Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("split", "scalar"), SkipNonFinite: true,
+		}, `{"mu_dtype":"bf16"}`),
+		"norms in a row":        optim.Accumulate(2, optim.SkipNonFinite(optim.Chain(optim.ClipByGlobalNorm(3), mars, by))),
+		"norms of leaves first": optim.Chain(optim.NormalizeByLeaf(1e-6), optim.ClipByGlobalNorm(1), optim.ClipByLeafRMS(0.01), optim.ClipStageLocal(0.5), by),
+		"behind an operator": optim.Chain(optim.ScaleByFactoredRMS(optim.FactoredRMSOptions{DecayRate: 0.8, MinDimSizeToFactor: 16, Eps: 1e-30}),
+			optim.ClipByGlobalNorm(2), by),
+	} {
+		t.Run(name, func(t *testing.T) {
+			gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+				for _, of := range [][]int{{0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}, {2, 0, 1, 0, 2, 1, 0, 2}, {1, 0, 0, 0, 0, 0, 0, 0}} {
+					r := rand.New(rand.NewPCG(12, 12))
+					params := randomTree(r, oddSpecs, 1)
+					whole, stages := newRig(t, d, tx, params, buffers.F32), newStages(t, d, tx, params, of)
+					for range 4 {
+						grads := randomTree(r, oddSpecs, 1)
+						whole.call(grads)
+						callStages(t, stages, grads)
+						sameAsWhole(t, whole, stages)
+					}
+					bad := randomTree(r, oddSpecs, 1)
+					bad[7].Data[256] = float32(math.NaN())
+					for range 2 {
+						whole.call(bad)
+						callStages(t, stages, bad)
+					}
+					sameAsWhole(t, whole, stages)
+				}
+			}, small)
+		})
+	}
+}
+
+func TestGatherNormsRefuses(t *testing.T) {
+	d := gpu.Dry(gpu.DefaultLimits())
+	tx := optim.ClipByGlobalNorm(1)
+	whole := []buffers.Spec{{Path: "b"}, {Path: "c"}, {Path: "a"}}
+	state := func(paths ...string) *optim.State {
+		var specs []buffers.Spec
+		for _, p := range paths {
+			specs = append(specs, buffers.Spec{Path: p})
+		}
+		layout, err := buffers.NewLayout(specs, d.Limits())
+		require.NoError(t, err)
+		params, err := buffers.NewTree(d, "params", layout, buffers.F32)
+		require.NoError(t, err)
+		s, err := tx.InitStage(params, whole)
+		require.NoError(t, err)
+		return s
+	}
+	dst := make([]byte, 24)
+	a, b, c := []byte("aaaaaaaa"), []byte("bbbbbbbb"), []byte("cccccccc")
+	require.NoError(t, optim.GatherNorms(dst, []*optim.State{state("b"), state("c", "a")}, [][]byte{b, slices.Concat(a, c)}))
+	assert.Equal(t, "aaaaaaaabbbbbbbbcccccccc", string(dst), "in the order of the whole model's paths")
+	for want, err := range map[string]error{
+		`leaf "b": found it in none of 1 stages`:             optim.GatherNorms(dst, []*optim.State{state("a", "c")}, [][]byte{slices.Concat(a, c)}),
+		`stage 1: leaf "a": found it in two stages`:          optim.GatherNorms(dst, []*optim.State{state("a"), state("a", "b", "c")}, [][]byte{a, slices.Concat(a, b, c)}),
+		"found room for 16 bytes, wanted 24":                 optim.GatherNorms(dst[:16], []*optim.State{state("a")}, [][]byte{a}),
+		"stage 0: found 7 bytes of a model of 3 leaves":      optim.GatherNorms(dst, []*optim.State{state("a")}, [][]byte{a[1:]}),
+		"found the measurements of 0 stages, wanted those":   optim.GatherNorms(dst, nil, nil),
+		"found the measurements of 1 stages, wanted those o": optim.GatherNorms(dst, []*optim.State{state("a"), state("b")}, [][]byte{a}),
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}
