@@ -17,6 +17,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state"
 	"gputrain/train"
 )
 
@@ -32,7 +33,7 @@ type footprint struct {
 func footprintOf(t *testing.T, e train.Event) footprint {
 	t.Helper()
 	debug.FreeOSMemory() // collects, and gives back what is free
-	c := e.State.Device().Counters()
+	c := e.State.(*state.TrainState).Device().Counters()
 	f := footprint{device: c.LiveBytes, buffers: c.LiveBuffers, pipelines: c.Pipelines, bindings: c.BindGroups, goroutines: runtime.NumGoroutine()}
 	if raw, err := os.ReadFile("/proc/self/statm"); err == nil {
 		pages, err := strconv.ParseUint(string(bytes.Fields(raw)[1]), 10, 64)

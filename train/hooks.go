@@ -1,10 +1,6 @@
 package train
 
-import (
-	"context"
-
-	"gputrain/state"
-)
+import "context"
 
 // Hook is told what happens in a run. Hooks are called in the order of Config.Hooks, on the goroutine of the loop, between steps; an error
 // from one ends the run with it. What a hook changes is its own responsibility.
@@ -26,7 +22,7 @@ type Event struct {
 	Eval       *EvalMetrics // Evaluated
 	Sample     *Sample      // Sampled
 	Checkpoint string       // Saved: its directory
-	State      *state.TrainState
+	State      State        // a *state.TrainState in a run on one device
 }
 
 // EventKind tells events apart.

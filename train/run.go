@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"gputrain/data"
@@ -37,8 +38,13 @@ const checkpointsDir = "checkpoints"
 // The same call again goes on where the newest whole checkpoint of the run directory stands, to the same bits as if it had never
 // stopped. A directory of a run with other settings is a *ChangedError.
 func Run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
+	return RunOn(ctx, oneDevice{dev}, c)
+}
+
+// RunOn is Run on any target. The same run may go on on another one.
+func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 	started := time.Now()
-	result, err := run(ctx, dev, c)
+	result, err := run(ctx, target, c)
 	if stop := stopRequested(ctx); err != nil && stop != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
 		err = stop
 	}
@@ -46,7 +52,7 @@ func Run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
 	return result, err
 }
 
-func run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
+func run(ctx context.Context, target Target, c Config) (Result, error) {
 	nothing := Result{Loss: math.NaN(), EvalLoss: math.NaN(), BestLoss: math.NaN()}
 	if err := c.Validate(); err != nil {
 		return nothing, err
@@ -79,7 +85,7 @@ func run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
 			return nothing, err
 		}
 	}
-	t := &trainer{config: c, device: dev, progress: progress, store: store, evalLoss: math.NaN()}
+	t := &trainer{config: c, target: target, progress: progress, store: store, evalLoss: math.NaN()}
 	defer t.release()
 	if err := t.open(ctx); err != nil {
 		return nothing, err
@@ -113,16 +119,9 @@ func (t *trainer) open(ctx context.Context) error {
 		return err
 	}
 	t.say("run directory %s", c.Dir)
-	t.say("adapter %s, driver %s", t.device.Adapter(), t.device.Adapter().Driver)
-	plan, err := state.Plan(c.State, t.device.Limits())
-	if err != nil {
+	if err := t.plan(); err != nil {
 		return err
 	}
-	parameters := model.Parameters(c.State.Definition)
-	t.say("model %s, %s parameters; memory planned %.1f MiB: %s", c.State.Definition.Kind(), grouped(parameters), float64(plan.Total())/(1<<20), plan)
-	t.facts.add("adapter", "%s, driver %s", t.device.Adapter(), t.device.Adapter().Driver)
-	t.facts.add("model", "%s, %s parameters", c.State.Definition.Kind(), grouped(parameters))
-	t.facts.add("memory planned", "%s", plan)
 	t.facts.add("batch", "%d sequences x %d micro-batches x %d tokens", c.State.Batch, c.State.Accumulate, c.State.Sequence)
 	removed, err := t.store.Clean()
 	if err != nil {
@@ -159,6 +158,39 @@ func (t *trainer) open(ctx context.Context) error {
 	return err
 }
 
+// plan says where the run is to be and what it is to take.
+func (t *trainer) plan() error {
+	def := t.config.State.Definition
+	stages, err := t.target.Plan(t.config.State)
+	if err != nil {
+		return err
+	}
+	parameters, total := grouped(model.Parameters(def)), uint64(0)
+	for _, s := range stages {
+		total += s.Bytes
+	}
+	where := stages[0].Memory
+	if len(stages) == 1 {
+		t.say("adapter %s", stages[0].Adapter)
+		t.facts.add("adapter", "%s", stages[0].Adapter)
+	} else {
+		where = fmt.Sprintf("on %d stages", len(stages))
+		for i, s := range stages {
+			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, mebibytes(s.Bytes), s.Memory)
+			t.say("stage %d, %s", i, text)
+			t.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
+		}
+	}
+	t.say("model %s, %s parameters; memory planned %s: %s", def.Kind(), parameters, mebibytes(total), where)
+	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
+	if len(stages) == 1 {
+		t.facts.add("memory planned", "%s", where)
+	}
+	return nil
+}
+
+func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
 // restore finds the newest whole checkpoint and goes on from it, or begins.
 func (t *trainer) restore(ctx context.Context) error {
 	c := t.config
@@ -171,7 +203,10 @@ func (t *trainer) restore(ctx context.Context) error {
 	}
 	if found.Path == "" {
 		t.run = state.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
-		t.state, err = state.CreateFrom(ctx, t.device, c.State, c.Params)
+		created, err := t.target.Create(ctx, c.State, c.Params)
+		if err == nil {
+			t.state = created
+		}
 		return err
 	}
 	begin := time.Now()
@@ -185,9 +220,11 @@ func (t *trainer) restore(ctx context.Context) error {
 	case record.Run.Seed != c.State.Seed:
 		return &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)}
 	}
-	if t.state, record, err = state.Load(ctx, t.device, c.State, found.Path); err != nil {
+	loaded, record, err := t.target.Load(ctx, c.State, found.Path)
+	if err != nil {
 		return err
 	}
+	t.state = loaded
 	t.run, t.saved, t.resumed, t.checkpoint = record.Run, record.Step, record.Step, found.Path
 	t.window.losses = record.Run.Window
 	t.say("resumed from %s: parameters, optimizer state, counts, place in the text (epoch %d, window %d) and metrics of step %d, in %.2f s",
@@ -195,7 +232,7 @@ func (t *trainer) restore(ctx context.Context) error {
 	if len(found.Rejected) > 0 {
 		t.say("warning: going on from step %d, since %d newer checkpoints are not whole", record.Step, len(found.Rejected))
 	}
-	if here := state.AdapterName(t.device); record.Adapter != here {
+	if here := t.target.Adapter(); record.Adapter != here {
 		t.say("warning: the checkpoint was computed on %q, this is %q: the run goes on, but not to the same bits", record.Adapter, here)
 	}
 	if record.Step > c.Steps {
@@ -241,6 +278,10 @@ func (t *trainer) report(reason Reason) error {
 	if t.checkpoint != "" {
 		known.add("checkpoint", "%s", t.checkpoint)
 	}
-	known.add("device memory", "%.1f MiB at most", float64(t.device.Counters().PeakBytes)/(1<<20))
+	var peaks []string
+	for _, bytes := range t.target.PeakBytes() {
+		peaks = append(peaks, mebibytes(bytes))
+	}
+	known.add("device memory", "%s at most", strings.Join(peaks, ", "))
 	return writeReport(t.config.Dir, t.config.Title, known, t.config.Settings)
 }

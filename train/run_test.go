@@ -261,7 +261,7 @@ func newestStep(t *testing.T, dir string) int64 {
 func poison(step int64) Hook {
 	return HookFunc(func(_ context.Context, e Event) error {
 		if e.Kind == StepBegin && e.Step == step {
-			return e.State.Params().Write("h.0.mlp.c_proj.bias", append([]float32{float32(math.Inf(1))}, make([]float32, 15)...))
+			return e.State.(*state.TrainState).Params().Write("h.0.mlp.c_proj.bias", append([]float32{float32(math.Inf(1))}, make([]float32, 15)...))
 		}
 		return nil
 	})
@@ -310,12 +310,12 @@ func TestPatienceCountsInARow(t *testing.T) {
 		}
 		switch e.Step {
 		case 4, 8: // steps 5 and 6, 9 and 10 are bad
-			if good, err = e.State.Params().Read(ctx, path); err != nil {
+			if good, err = e.State.(*state.TrainState).Params().Read(ctx, path); err != nil {
 				return err
 			}
-			return e.State.Params().Write(path, append([]float32{float32(math.NaN())}, good[1:]...))
+			return e.State.(*state.TrainState).Params().Write(path, append([]float32{float32(math.NaN())}, good[1:]...))
 		case 6, 10:
-			return e.State.Params().Write(path, good)
+			return e.State.(*state.TrainState).Params().Write(path, good)
 		}
 		return nil
 	})}

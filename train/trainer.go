@@ -9,16 +9,15 @@ import (
 	"time"
 
 	"gputrain/data"
-	"gputrain/gpu"
 	"gputrain/state"
 )
 
 // trainer is a run under way.
 type trainer struct {
 	config     Config
-	device     *gpu.Device
+	target     Target
 	progress   Progress
-	state      *state.TrainState
+	state      State
 	store      state.Checkpoints
 	loader     *data.Loader
 	validation *data.Evaluation

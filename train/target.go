@@ -1,0 +1,84 @@
+package train
+
+import (
+	"context"
+
+	"gputrain/buffers"
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/state"
+)
+
+// State is a model in training as a run sees it: a *state.TrainState on one device, or one whose tensors lie on several. It is used from one
+// goroutine, and its methods do what those of *state.TrainState do. One that is cut into stages may also have
+//
+//	StageUse() (state.StageUse, bool)
+//
+// which tells how the stages spent the time of the newest step whose metrics TrainStep or Drain has returned.
+type State interface {
+	Step() int64
+	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
+	Drain(ctx context.Context) ([]state.Metrics, error)
+	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
+	Window() int
+	Logits(ctx context.Context, window []int32) ([]float32, error)
+	Save(ctx context.Context, path string, run state.Run) error
+	CheckSpace(ctx context.Context, dir string) error
+	FirstNonFinite(ctx context.Context) (string, error)
+	Release()
+}
+
+// Target is what a run trains on: one device (Run makes it), or several. It belongs to the caller, and outlives the states it makes.
+type Target interface {
+	// Plan tells what a state would take, stage by stage, before anything is taken; one stage where the model is not cut. An error is one
+	// of the configuration; what does not fit is for Create and Load to refuse.
+	Plan(c state.Config) ([]StagePlan, error)
+	// Adapter names the adapters as state.AdapterName does: checkpoints of another name were computed with other bits.
+	Adapter() string
+	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
+	Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error)
+	// Load makes the state that a checkpoint has, whatever target wrote it.
+	Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error)
+	// PeakBytes is the most memory taken so far of each device.
+	PeakBytes() []uint64
+}
+
+// StagePlan says in words and figures what a stage is to take.
+type StagePlan struct {
+	Adapter string // with its driver
+	Holds   string // of the model, "wte to h.3"; "" for all of it
+	Bytes   uint64 // of device memory
+	Memory  string // these in their parts, "params 1.0 MiB, gradients 1.0 MiB, ..."
+}
+
+// oneDevice is the target of Run.
+type oneDevice struct{ device *gpu.Device }
+
+func (o oneDevice) Plan(c state.Config) ([]StagePlan, error) {
+	plan, err := state.Plan(c, o.device.Limits())
+	if err != nil {
+		return nil, err
+	}
+	a := o.device.Adapter()
+	return []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: plan.Total(), Memory: plan.String()}}, nil
+}
+
+func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }
+
+func (o oneDevice) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
+	s, err := state.CreateFrom(ctx, o.device, c, params)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (o oneDevice) Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error) {
+	s, record, err := state.Load(ctx, o.device, c, dir)
+	if err != nil {
+		return nil, record, err
+	}
+	return s, record, nil
+}
+
+func (o oneDevice) PeakBytes() []uint64 { return []uint64{o.device.Counters().PeakBytes} }
