@@ -32,7 +32,7 @@ func Accumulate(k int, inner Transform) Transform {
 func collector(k int) element {
 	return element{
 		name: "accumulate", slots: []slot{{name: "acc", dtype: buffers.F32}}, flops: 3,
-		scalars: []scalar{{"calls", func(i int64) float64 { return float64(min(i, int64(k-1)) + 1) }}},
+		scalars: []scalar{{name: "calls", at: func(i int64) float64 { return float64(min(i, int64(k-1)) + 1) }}},
 		wgsl:    collect + "u = $acc;\n$acc = vec4<f32>(0.0);",
 		twin: func(c *cell) {
 			c.u = c.slots[0] + (c.u-c.slots[0])/c.scalars[0]

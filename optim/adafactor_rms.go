@@ -37,7 +37,7 @@ func ScaleByFactoredRMS(o FactoredRMSOptions) Transform {
 	whole := single(element{
 		name: "scale_by_whole_rms", flops: 6,
 		slots:   []slot{{name: "v", dtype: buffers.F32}},
-		scalars: []scalar{{"beta", func(t int64) float64 { return 1 - o.rest(t) }}, {"rest", o.rest}, fixed("eps", o.Eps)},
+		scalars: []scalar{{name: "beta", at: func(t int64) float64 { return 1 - o.rest(t) }}, {name: "rest", at: o.rest}, fixed("eps", o.Eps)},
 		wgsl:    "$v = $beta * $v + $rest * (u * u + $eps);\nu = u / sqrt($v);",
 		twin: func(c *cell) {
 			c.slots[0] = c.scalars[0]*c.slots[0] + c.scalars[1]*(c.u*c.u+c.scalars[2])

@@ -47,14 +47,14 @@ func ScaleByAdam(o AdamOptions) Transform {
 		scalars: []scalar{
 			fixed("b1", first.keep), fixed("b1c", 1-o.B1), fixed("b2", o.B2), fixed("b2c", 1-o.B2),
 			fixed("eps", o.Eps), fixed("eps_root", o.EpsRoot),
-			{"mu_correction", correction(o.B1, 0)},
-			{"nu_correction", correction(o.B2, 0)},
+			{name: "mu_correction", at: correction(o.B1, 0)},
+			{name: "nu_correction", at: correction(o.B2, 0)},
 		},
 		flops: 14,
 	}
 	m := "$mu / $mu_correction"
 	if o.Nesterov {
-		e.scalars = append(e.scalars, fixed("b1_exact", o.B1), scalar{"mu_correction_ahead", correction(o.B1, 1)})
+		e.scalars = append(e.scalars, fixed("b1_exact", o.B1), scalar{name: "mu_correction_ahead", at: correction(o.B1, 1)})
 		m = "$b1_exact * ($mu / $mu_correction_ahead) + $b1c * (u / $mu_correction)"
 		e.flops = 18
 	}

@@ -28,7 +28,7 @@ func AddDecayedWeights(decay float64, mask *Mask) Transform {
 func AddScheduledDecay(lr Schedule, decay float64, mask *Mask, rates ...PathRate) Transform {
 	e := element{
 		name: "add_scheduled_decay", flops: 2,
-		scalars: []scalar{{"decay", func(t int64) float64 { return lr(t) * decay }}},
+		scalars: []scalar{rated("decay", lr, decay)},
 	}
 	factor, column := "$decay", 0
 	multiplier := func(*cell) float64 { return 1 }

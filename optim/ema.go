@@ -35,7 +35,7 @@ func EMA(o EMAOptions) Transform {
 	}
 	return single(element{
 		name: name, slots: []slot{mu.slot}, flops: 4,
-		scalars: []scalar{fixed("decay", mu.keep), fixed("decayc", 1-o.Decay), {"correction", correction}},
+		scalars: []scalar{fixed("decay", mu.keep), fixed("decayc", 1-o.Decay), {name: "correction", at: correction}},
 		wgsl:    "$mu = $decayc * u + " + mu.product + ";\nu = $mu / $correction;",
 		twin: func(c *cell) {
 			c.slots[0] = c.scalars[1]*c.u + mu.shrink(c.scalars[0]*c.slots[0])

@@ -63,12 +63,12 @@ func (o MuonOptions) momentum() Transform {
 	mu := moment("mu", o.MuDType, "beta", o.Beta, o.Numerics)
 	e := element{
 		name: "momentum", slots: []slot{mu.slot}, flops: 4,
-		scalars: []scalar{fixed("beta", mu.keep), fixed("rest", 1-o.Beta), {"correction", correction(0)}},
+		scalars: []scalar{fixed("beta", mu.keep), fixed("rest", 1-o.Beta), {name: "correction", at: correction(0)}},
 		wgsl:    "$mu = $rest * u + " + mu.product + ";\nu = $mu / $correction;",
 	}
 	if o.Nesterov {
 		e.flops = 8
-		e.scalars = append(e.scalars, fixed("exact", o.Beta), scalar{"correction_ahead", correction(1)})
+		e.scalars = append(e.scalars, fixed("exact", o.Beta), scalar{name: "correction_ahead", at: correction(1)})
 		e.wgsl = "$mu = $rest * u + " + mu.product + ";\nu = $exact * ($mu / $correction_ahead) + $rest * (u / $correction);"
 	}
 	e.twin = func(c *cell) {

@@ -194,11 +194,15 @@ func (p *plan) advance(counts map[string]int64, phase Phase) {
 	}
 }
 
-// evaluate gives the scalars of a call, in float64.
-func (p *plan) evaluate(counts map[string]int64) []float64 {
+// evaluate gives the scalars of a call, in float64; lr, unless it is nil, is the rate of this call.
+func (p *plan) evaluate(counts map[string]int64, lr Schedule) []float64 {
 	values := make([]float64, 0, p.scalars)
 	for _, s := range p.steps {
 		for _, c := range s.scalars {
+			if lr != nil && c.of != nil {
+				values = append(values, c.of(lr(counts[s.count])))
+				continue
+			}
 			values = append(values, c.at(counts[s.count]))
 		}
 	}

@@ -5,7 +5,7 @@ package optim
 //	u <- -lr(t) m u        m: the leaf's multiplier, 1 without rates
 func ScaleByLearningRate(lr Schedule, rates ...PathRate) Transform {
 	e := element{
-		name: "scale_by_learning_rate", scalars: []scalar{{rateScalar, lr}}, flops: 1,
+		name: "scale_by_learning_rate", scalars: []scalar{rated(rateScalar, lr, 1)}, flops: 1,
 		wgsl: "u = -$lr * u;",
 		twin: func(c *cell) { c.u *= -c.scalars[0] },
 	}

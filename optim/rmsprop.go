@@ -36,7 +36,7 @@ func ScaleByRMS(o RMSOptions) Transform {
 	}
 	correct, root := "", "u = u / sqrt(v + $eps);"
 	if o.BiasCorrection {
-		e.scalars = append(e.scalars, scalar{"correction", func(t int64) float64 { return 1 - math.Pow(o.Decay, float64(t+1)) }})
+		e.scalars = append(e.scalars, scalar{name: "correction", at: func(t int64) float64 { return 1 - math.Pow(o.Decay, float64(t+1)) }})
 		correct = " / $correction"
 		e.flops++
 	}

@@ -115,9 +115,13 @@ func (s *State) Phases() []Phase {
 
 // Prepare begins a call: it writes the call's scalars to the device, ordered before the next submit, advances the counts
 // and tells what recording to submit. Rates and bias corrections are evaluated in float64.
-func (s *State) Prepare() (Phase, error) {
+func (s *State) Prepare() (Phase, error) { return s.PrepareAt(nil) }
+
+// PrepareAt is Prepare with another learning rate for this call, at the counts of those that it stands for: in the step and in decays that
+// are scheduled with it. Multipliers of leaves stay. A nil schedule is the state's own.
+func (s *State) PrepareAt(lr Schedule) (Phase, error) {
 	phase := s.Phase()
-	values := s.plan.evaluate(s.counts)
+	values := s.plan.evaluate(s.counts, lr)
 	data := make([]byte, 0, s.plan.uniformBytes())
 	for _, v := range values {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)))

@@ -53,11 +53,18 @@ type slot struct {
 type scalar struct {
 	name string
 	at   func(count int64) float64
+	of   func(rate float64) float64 // what it is of the learning rate; nil where it is nothing of it
 }
 
 // fixed is a scalar that does not change.
 func fixed(name string, value float64) scalar {
-	return scalar{name, func(int64) float64 { return value }}
+	return scalar{name: name, at: func(int64) float64 { return value }}
+}
+
+// rated is a multiple of the learning rate.
+func rated(name string, lr Schedule, factor float64) scalar {
+	of := func(rate float64) float64 { return rate * factor }
+	return scalar{name: name, at: func(t int64) float64 { return of(lr(t)) }, of: of}
 }
 
 // A column is a value of each leaf.
