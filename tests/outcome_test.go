@@ -23,7 +23,7 @@ import (
 type outcome map[string]string
 
 // timing are the fields of metrics.jsonl that tell time.
-var timing = []string{"tokens_per_second", "step_ms", "eval_ms"}
+var timing = []string{"tokens_per_second", "step_ms", "eval_ms", "stage_busy", "bubble", "transfer"}
 
 func outcomeOf(t *testing.T, runDir string) outcome {
 	t.Helper()

@@ -40,7 +40,7 @@ func (n *Number) UnmarshalJSON(data []byte) error {
 }
 
 // Metrics is one line of metrics.jsonl: what is known of one training step. "Step n" is the step that led to the state after n updates.
-// Of two runs that end in the same bits these lines differ in TokensPerSecond and StepMS alone.
+// Of two runs that end in the same bits these lines differ in TokensPerSecond, StepMS and what follows Skipped alone.
 type Metrics struct {
 	Step            int64  `json:"step"`
 	Loss            Number `json:"loss"` // nats a token, the mean over the tokens of the step
@@ -50,6 +50,11 @@ type Metrics struct {
 	TokensPerSecond Number `json:"tokens_per_second"`
 	StepMS          Number `json:"step_ms"`           // between the arrival of metrics, without evaluation and saving
 	Skipped         int64  `json:"skipped,omitempty"` // updates left out since step 0 because loss or gradient was not finite
+
+	// Where the model is cut into stages, shares of the time of the step, from 0 to 1.
+	StageBusy []Number `json:"stage_busy,omitempty"` // in which each stage computed
+	Bubble    Number   `json:"bubble,omitempty"`     // in which stages had nothing to do: 1 - the mean of StageBusy
+	Transfer  Number   `json:"transfer,omitempty"`   // in which something was under way between stages
 }
 
 // EvalMetrics is a line of metrics.jsonl: an evaluation on the validation text.

@@ -31,8 +31,9 @@ type Status struct {
 	Steps           int64         `json:"steps"`
 	Loss            Number        `json:"loss"` // mean of the last steps, nats a token
 	LearningRate    Number        `json:"learning_rate"`
-	TokensPerSecond Number        `json:"tokens_per_second"` // mean of the last steps
-	Left            time.Duration `json:"-"`                 // negative when not known
+	TokensPerSecond Number        `json:"tokens_per_second"`    // mean of the last steps
+	StageBusy       []Number      `json:"stage_busy,omitempty"` // share of the time in which each stage computed, mean of the last steps; none where the model is not cut
+	Left            time.Duration `json:"-"`                    // negative when not known
 }
 
 // ProgressKinds are the values of Config.Progress.
@@ -62,8 +63,12 @@ func newProgress(kind string, w io.Writer, interval time.Duration) (Progress, er
 
 // text is the status in one line.
 func (s Status) text() string {
-	return fmt.Sprintf("step %d/%d  loss %.4f  lr %.3g  %s tokens/s  %s left",
-		s.Step, s.Steps, float64(s.Loss), float64(s.LearningRate), rate(float64(s.TokensPerSecond)), leftText(s.Left))
+	stages := ""
+	if len(s.StageBusy) > 0 {
+		stages = "stages " + busyText(s.StageBusy) + "  "
+	}
+	return fmt.Sprintf("step %d/%d  loss %.4f  lr %.3g  %s tokens/s  %s%s left",
+		s.Step, s.Steps, float64(s.Loss), float64(s.LearningRate), rate(float64(s.TokensPerSecond)), stages, leftText(s.Left))
 }
 
 func rate(v float64) string {

@@ -112,6 +112,9 @@ func figures(steps []Metrics, evals []EvalMetrics) facts {
 		if ms > 0 {
 			f.add("tokens a second in steps", "%s", grouped(int64(float64(last.Tokens)/ms*1000)))
 		}
+		if use := meanUse(steps); use.Busy != nil {
+			f.add("stages", "busy %s of the time in steps; nothing to do %s, transfers %s", busyText(use.Busy), percent(use.Bubble), percent(use.Transfer))
+		}
 		if last.Skipped > 0 {
 			f.add("updates left out (not finite)", "%s", grouped(last.Skipped))
 		}

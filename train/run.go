@@ -169,22 +169,22 @@ func (t *trainer) plan() error {
 	for _, s := range stages {
 		total += s.Bytes
 	}
-	where := stages[0].Memory
+	where := ": " + stages[0].Memory
 	if len(stages) == 1 {
 		t.say("adapter %s", stages[0].Adapter)
 		t.facts.add("adapter", "%s", stages[0].Adapter)
 	} else {
-		where = fmt.Sprintf("on %d stages", len(stages))
+		where = fmt.Sprintf(" on %d stages", len(stages))
 		for i, s := range stages {
 			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, mebibytes(s.Bytes), s.Memory)
 			t.say("stage %d, %s", i, text)
 			t.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
 		}
 	}
-	t.say("model %s, %s parameters; memory planned %s: %s", def.Kind(), parameters, mebibytes(total), where)
+	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, mebibytes(total), where)
 	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
 	if len(stages) == 1 {
-		t.facts.add("memory planned", "%s", where)
+		t.facts.add("memory planned", "%s", stages[0].Memory)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func outcomeOf(t *testing.T, dir string) outcome {
 	for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
 		var fields map[string]any
 		require.NoError(t, json.Unmarshal([]byte(line), &fields))
-		for _, timing := range []string{"tokens_per_second", "step_ms", "eval_ms"} {
+		for _, timing := range []string{"tokens_per_second", "step_ms", "eval_ms", "stage_busy", "bubble", "transfer"} {
 			delete(fields, timing)
 		}
 		text, err := json.Marshal(fields)

@@ -28,6 +28,7 @@ type trainer struct {
 	run        state.Run // as of the last metrics read; Data as of the last batch given to a step
 	window     window
 	pace       pace
+	staged     []Metrics // the last windowSize metrics of this process, where the model is cut into stages
 	last       Metrics   // the last metrics read
 	mark       time.Time // when they came, or training went on after an evaluation or a save
 	began      time.Time // of the first step of this process
@@ -128,6 +129,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) error {
 	now := time.Now()
 	ms := float64(now.Sub(t.mark)) / float64(time.Millisecond) / float64(len(metrics))
 	t.mark = now
+	use := useOf(t.state)
 	for _, m := range metrics {
 		t.pace.add(m.Tokens, ms)
 		t.run.Tokens += m.Tokens
@@ -136,6 +138,11 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) error {
 		t.last = Metrics{
 			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), Tokens: t.run.Tokens,
 			TokensPerSecond: Number(float64(m.Tokens) / ms * 1000), StepMS: Number(ms), Skipped: m.Skipped,
+		}
+		if use != nil {
+			t.last.put(*use)
+			t.staged = append(t.staged, t.last)
+			t.staged = t.staged[max(0, len(t.staged)-windowSize):]
 		}
 		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps {
 			if err := t.metrics.write(t.last); err != nil {
@@ -169,6 +176,9 @@ func (t *trainer) diverged(ctx context.Context, m state.Metrics) error {
 
 func (t *trainer) status() Status {
 	s := Status{Step: t.last.Step, Steps: t.config.Steps, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate, TokensPerSecond: Number(t.pace.rate()), Left: -1}
+	for _, share := range meanUse(t.staged).Busy {
+		s.StageBusy = append(s.StageBusy, Number(share))
+	}
 	elapsed := time.Since(t.began)
 	if made := t.last.Step - t.resumed; made > 1 {
 		s.Left = time.Duration(float64(elapsed) / float64(made) * float64(s.Steps-s.Step))
