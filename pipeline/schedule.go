@@ -36,15 +36,17 @@ type ScheduleConfig struct {
 	// Microbatches is the number of microbatches of an update, 1 or more.
 	Microbatches int
 	// Ahead is how many more forwards every stage but the last runs before its first backward, and so how many more microbatches
-	// it keeps, to compute while links carry what it waits for. A stage runs at most 2 more ahead than the next, which is what a
-	// link can use and what one of two messages can hold. 0 for GPipe, whose stages are ahead already.
+	// it keeps, to compute while links carry what it waits for. A stage runs at most 2 more ahead than the next, which is what
+	// transfers as long as the passes themselves take, and what a link of two messages can hold. 1F1B alone has a use for it: stages of
+	// the others are ahead already, and further ahead interleaved ones only come out of step.
 	Ahead int
 }
 
 // Validate reports the first field that no schedule can be made from: what it holds and what was wanted.
 func (c ScheduleConfig) Validate() error {
 	if !slices.Contains(ScheduleNames(), c.Name) {
-		return fmt.Errorf("pipeline: schedule: found %q, wanted one of %s%s", c.Name, strings.Join(ScheduleNames(), ", "), suggest.DidYouMean(c.Name, ScheduleNames()))
+		names := ScheduleNames()
+		return fmt.Errorf("pipeline: schedule: found %q, wanted one of %s%s", c.Name, strings.Join(names, ", "), suggest.DidYouMean(c.Name, names))
 	}
 	if c.Stages < 1 {
 		return fmt.Errorf("pipeline: stages: found %d, wanted 1 or more", c.Stages)
@@ -61,13 +63,15 @@ func (c ScheduleConfig) Validate() error {
 	if c.Ahead < 0 {
 		return fmt.Errorf("pipeline: ahead: found %d, wanted 0 or more", c.Ahead)
 	}
-	if c.Ahead > 0 && c.Name == GPipe {
-		return fmt.Errorf("pipeline: ahead: found %d with schedule %s, whose forwards all run ahead; wanted 0, or another schedule", c.Ahead, c.Name)
+	if c.Ahead > 0 && c.Name != OneForwardOneBackward {
+		return fmt.Errorf("pipeline: ahead: found %d with schedule %s, whose stages run ahead already; wanted 0, or schedule %s",
+			c.Ahead, c.Name, OneForwardOneBackward)
 	}
 	return nil
 }
 
-// Schedule is the order in which each stage runs its actions, laid down before anything runs. Part p lives on stage p mod Stages. Within a part and a kind microbatches ascend, so that gradients add up as they do without a pipeline.
+// Schedule is the order in which each stage runs its actions, laid down before anything runs. Part p lives on stage p mod Stages. Within a
+// part and a kind microbatches ascend, so that gradients add up as they do without a pipeline.
 type Schedule struct {
 	Name                        string
 	Stages, Parts, Microbatches int
@@ -75,33 +79,37 @@ type Schedule struct {
 	Actions [][]Action
 }
 
-// NewSchedule makes the schedule of one update. With parts that all take a time f forward and b backward, S stages, M microbatches and links that take no time, stages
-// stand idle for (S-1)/(M+S-1) of the time with GPipe and 1F1B, and with v chunks that take f/v and b/v for a time of (S-1)(f+b)/v where S divides M, and never for longer than with 1F1B.
-// Links that keep order and hold two messages carry every schedule. The error is that of ScheduleConfig.Validate.
+// linkMessages is the number of messages that a link has to hold at least for every schedule made here.
+const linkMessages = 2
+
+// NewSchedule makes the schedule of one update. Let a stage's parts together take a time f forward and b backward of one microbatch, the same on
+// each of S stages, with M microbatches, v chunks, and links that take no time. Then a stage stands idle for (S-1)(f+b) of an
+// update with GPipe and 1F1B, a share of (S-1)/(M+S-1); interleaved for (S-1)(f+b)/v where the remainder of M by S is at most M/S (none at
+// best), and otherwise for no longer than with 1F1B. Links that keep order and hold two messages carry all of them without a
+// deadlock. The error is that of ScheduleConfig.Validate.
 func NewSchedule(c ScheduleConfig) (*Schedule, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	chunks := max(c.Chunks, 1)
-	s := &Schedule{Name: c.Name, Stages: c.Stages, Parts: c.Stages * chunks, Microbatches: c.Microbatches}
-	for stage := range c.Stages {
-		forward, backward := s.passes(stage, Forward), s.passes(stage, Backward)
-		s.Actions = append(s.Actions, alternate(forward, backward, c.warmup(stage)))
+	s := c.arrange(groups(c.Microbatches, c.Stages))
+	if c.Chunks > 1 && s.Check(linkMessages) != nil {
+		s = c.arrange(fullGroups(c.Microbatches, c.Stages))
 	}
 	return s, nil
 }
 
-// ForwardOnly is the order of an evaluation: every microbatch forward through every part, without a backward. It takes any number of parts
-// from 1 up.
+// ForwardOnly is the order of an evaluation: every microbatch forward through every part, without a backward. Stages, parts and
+// microbatches are 1 or more; parts need not be a multiple of stages.
 func ForwardOnly(stages, parts, microbatches int) *Schedule {
 	s := &Schedule{Name: forwardOnly, Stages: stages, Parts: parts, Microbatches: microbatches}
 	for stage := range stages {
-		s.Actions = append(s.Actions, s.passes(stage, Forward))
+		s.Actions = append(s.Actions, s.passes(stage, Forward, groups(microbatches, stages)))
 	}
 	return s
 }
 
-// Slots is the number of microbatches that are in flight in a part at most, from a forward to its backward, both included. Without backwards it is 1.
+// Slots is the number of microbatches that are in flight in a part at most, from a forward to its backward, both included. Without
+// backwards it is 1.
 func (s *Schedule) Slots(part int) int {
 	if s.Name == forwardOnly {
 		return 1
@@ -120,8 +128,8 @@ func (s *Schedule) Slots(part int) int {
 	return most
 }
 
-// Merged reports whether a part's forward and backward can be one program: it is the last part, which waits for nobody's gradient, and each of its
-// forwards is directly followed by its backward.
+// Merged reports whether a part's forward and backward can be one program: it is the last part, which waits for nobody's gradient,
+// and each of its forwards is directly followed by its backward.
 func (s *Schedule) Merged(part int) bool {
 	if part != s.Parts-1 || s.Name == forwardOnly {
 		return false

@@ -1,0 +1,149 @@
+package pipeline
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// wellFormed is what Check says of the actions, in another way: of each part and kind a stage has exactly 0, 1, 2, ... and each backward
+// stands behind its forward.
+func wellFormed(s *Schedule) bool {
+	for stage, actions := range s.Actions {
+		found := 0
+		for p := stage; p < s.Parts; p += s.Stages {
+			for m := range s.Microbatches {
+				f, b := slices.Index(actions, Action{Forward, p, m}), slices.Index(actions, Action{Backward, p, m})
+				later := m == 0 || slices.Index(actions, Action{Forward, p, m - 1}) < f && slices.Index(actions, Action{Backward, p, m - 1}) < b
+				if f < 0 || b < f || !later {
+					return false
+				}
+				found += 2
+			}
+		}
+		if found != len(actions) {
+			return false
+		}
+	}
+	return true
+}
+
+func small(t *testing.T) *Schedule {
+	t.Helper()
+	s, err := NewSchedule(ScheduleConfig{OneForwardOneBackward, 2, 1, 3, 0})
+	require.NoError(t, err)
+	return s // stage 0: F0 F1 B0 F2 B1 B2; stage 1: F0 B0 F1 B1 F2 B2
+}
+
+func TestCheckFindsBrokenActions(t *testing.T) {
+	require.NoError(t, small(t).Check(1))
+	for want, change := range map[string]func(s *Schedule){
+		"stage 0: action 4: found backward of part 0, microbatch 2 before its forward":   func(s *Schedule) { s.Actions[0] = slices.Delete(s.Actions[0], 3, 4) },
+		"stage 0: forward of part 0, microbatch 2 not found":                             func(s *Schedule) { s.Actions[0] = slices.Delete(s.Actions[0][:5], 3, 4) },
+		"stage 0: backward of part 0, microbatch 2 not found":                            func(s *Schedule) { s.Actions[0] = s.Actions[0][:5] },
+		"stage 0: action 6: found backward of part 0, microbatch 2 after all 3":          func(s *Schedule) { s.Actions[0] = append(s.Actions[0], s.Actions[0][5]) },
+		"stage 0: action 0: found forward of part 0, microbatch 1, wanted microbatch 0":  func(s *Schedule) { swap(s, 0, 0, 1) },
+		"stage 0: action 4: found backward of part 0, microbatch 2, wanted microbatch 1": func(s *Schedule) { swap(s, 0, 4, 5) },
+		"stage 1: action 0: found backward of part 1, microbatch 0 before its forward":   func(s *Schedule) { swap(s, 1, 0, 1) },
+		"stage 0: action 0: found forward of part 1, microbatch 0, wanted it on stage 1": func(s *Schedule) { s.Actions[0][0].Part = 1 },
+		"stage 0: action 0: found forward of part 2, microbatch 0, wanted a part of 2":   func(s *Schedule) { s.Actions[0][0].Part = 2 },
+		"stage 0: action 0: found forward of part -1, microbatch 0, wanted a part of 2":  func(s *Schedule) { s.Actions[0][0].Part = -1 },
+		"stage 0: action 0: found an action of kind 2, wanted one of this schedule":      func(s *Schedule) { s.Actions[0][0].Kind = 2 },
+		"found actions of 1 stages, wanted 2":                                            func(s *Schedule) { s.Actions = s.Actions[:1] },
+		"found 0 stages, 2 parts, 3 microbatches, wanted 1 or more of each":              func(s *Schedule) { s.Stages = 0 },
+	} {
+		s := small(t)
+		change(s)
+		require.EqualError(t, s.Check(2), "pipeline: schedule 1f1b: "+want)
+	}
+	assert.EqualError(t, small(t).Check(0), "pipeline: schedule 1f1b: capacity of links: found 0, wanted 1 or more")
+	assert.EqualError(t, small(t).Check(1, Edge{1, 1}), "pipeline: schedule 1f1b: edge: found part 1 to part 1, wanted a part to a later one of 2")
+
+	s := ForwardOnly(2, 2, 2)
+	s.Actions[1] = append(s.Actions[1], Action{Backward, 1, 0})
+	assert.EqualError(t, s.Check(1), "pipeline: schedule forward: stage 1: action 2: found an action of kind 1, wanted one of this schedule")
+}
+
+func swap(s *Schedule, stage, i, j int) {
+	actions := s.Actions[stage]
+	actions[i], actions[j] = actions[j], actions[i]
+}
+
+func TestCheckFindsDeadlocks(t *testing.T) {
+	f, b := func(p, m int) Action { return Action{Forward, p, m} }, func(p, m int) Action { return Action{Backward, p, m} }
+	crossed := &Schedule{OneForwardOneBackward, 2, 2, 2, [][]Action{{f(0, 0), b(0, 0), f(0, 1), b(0, 1)}, {f(1, 0), f(1, 1), b(1, 0), b(1, 1)}}}
+	assert.EqualError(t, crossed.Check(100), "pipeline: schedule 1f1b: deadlock with links of 100: "+
+		"stage 0 waits in backward of part 0, microbatch 0, for part 1; stage 1 waits in forward of part 1, microbatch 1, for part 0")
+
+	// The first stage sends 7 before it takes; the second sends a gradient for each that it takes. With links of 2 the second
+	// takes 3, its third gradient has no room, and 2 more lie in the link: the sixth has none.
+	eager := &Schedule{OneForwardOneBackward, 2, 2, 7, make([][]Action, 2)}
+	for m := range 7 {
+		eager.Actions[0] = append(eager.Actions[0], f(0, m))
+		eager.Actions[1] = append(eager.Actions[1], f(1, m), b(1, m))
+	}
+	for m := range 7 {
+		eager.Actions[0] = append(eager.Actions[0], b(0, m))
+	}
+	assert.EqualError(t, eager.Check(2), "pipeline: schedule 1f1b: deadlock with links of 2: "+
+		"stage 0 waits to send forward of part 0, microbatch 5, to part 1; stage 1 waits to send backward of part 1, microbatch 2, to part 0")
+	assert.NoError(t, eager.Check(3))
+
+	// The first stage runs all its forwards; the others take three of four and leave one in a link of one. A link from the first to
+	// the last as well is full at the third: the last has taken two, and has no room for its second gradient.
+	long := &Schedule{OneForwardOneBackward, 3, 3, 4, [][]Action{
+		{f(0, 0), f(0, 1), f(0, 2), f(0, 3), b(0, 0), b(0, 1), b(0, 2), b(0, 3)},
+		{f(1, 0), f(1, 1), b(1, 0), f(1, 2), b(1, 1), f(1, 3), b(1, 2), b(1, 3)},
+		{f(2, 0), b(2, 0), f(2, 1), b(2, 1), f(2, 2), b(2, 2), f(2, 3), b(2, 3)},
+	}}
+	assert.NoError(t, long.Check(1))
+	assert.ErrorContains(t, long.Check(1, Edge{0, 2}), "deadlock with links of 1: stage 0 waits to send forward of part 0, microbatch 3, to part 2;")
+	assert.NoError(t, long.Check(2, Edge{0, 2}))
+
+	// What stays on a stage needs no link: it may send to itself what it takes later.
+	alone := &Schedule{Interleaved, 1, 2, 3, [][]Action{{
+		f(0, 0), f(0, 1), f(0, 2), f(1, 0), f(1, 1), f(1, 2), b(1, 0), b(1, 1), b(1, 2), b(0, 0), b(0, 1), b(0, 2),
+	}}}
+	assert.NoError(t, alone.Check(1))
+}
+
+// Stages that are goroutines and links that are channels get through what Check lets pass.
+func TestCheckedScheduleRuns(t *testing.T) {
+	shapes(t, func(c ScheduleConfig, s *Schedule) {
+		if c.Microbatches%5 != 4 || c.Stages < 2 || c.Stages > 5 {
+			return
+		}
+		links := map[[2]int]chan int{}
+		for p := range s.Parts - 1 {
+			links[[2]int{p, p + 1}], links[[2]int{p + 1, p}] = make(chan int, 2), make(chan int, 2)
+		}
+		var stages sync.WaitGroup
+		for _, actions := range s.Actions {
+			stages.Go(func() {
+				for _, a := range actions {
+					from, to := a.Part-1, a.Part+1
+					if a.Kind == Backward {
+						from, to = to, from
+					}
+					if link, ok := links[[2]int{from, a.Part}]; ok {
+						assert.Equal(t, a.Microbatch, <-link, "%+v: %s", c, a)
+					}
+					if link, ok := links[[2]int{a.Part, to}]; ok {
+						link <- a.Microbatch
+					}
+				}
+			})
+		}
+		done := make(chan struct{})
+		go func() { stages.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			require.Fail(t, "deadlock", "%+v", c)
+		}
+	})
+}
