@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"gputrain/gpu"
 )
 
 // Power is what a stage can do.
@@ -162,6 +164,6 @@ func (b balance) tooLarge() error {
 			have[s] = fmt.Sprint(p.Memory)
 		}
 	}
-	return fmt.Errorf("pipeline: balance: no cut in %d parts found that fits: parameters, gradients and optimizer take %d bytes (%q alone %d), the stages have %v: more stages, or adapters with more memory",
-		b.parts, memory(b.units), largest.Name, largest.Memory, have)
+	return fmt.Errorf("pipeline: balance: no cut in %d parts found that fits: parameters, gradients and optimizer take %d bytes (%q alone %d), the stages have %v: more stages, or adapters with more memory: %w",
+		b.parts, memory(b.units), largest.Name, largest.Memory, have, gpu.ErrOutOfMemory)
 }

@@ -11,6 +11,7 @@ import (
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/state"
 )
 
 // definition is the model that a run file describes, with its parameters where
@@ -56,6 +57,28 @@ func definition(cfg *runfile.Config) (model.Definition, []buffers.Host, error) {
 		return nil, nil, usageError{err}
 	}
 	return def, nil, nil
+}
+
+// stateConfig is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,
+// and the rows of a microbatch.
+func stateConfig(cfg *runfile.Config) (state.Config, []buffers.Host, error) {
+	def, params, err := definition(cfg)
+	if err != nil {
+		return state.Config{}, nil, err
+	}
+	optimizer, err := fittingOptimizer(cfg, def)
+	if err != nil {
+		return state.Config{}, nil, usageError{err}
+	}
+	t, n := cfg.Train, cfg.Pipeline.Microbatches
+	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Accumulate: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
+	if cfg.Origin("model.context") != "default" {
+		c.Sequence = min(c.Sequence, cfg.Model.Context)
+	}
+	if err := c.Validate(); err != nil {
+		return state.Config{}, nil, usageError{err}
+	}
+	return c, params, nil
 }
 
 // optimizerConfig is the optimizer that a run file describes. A schedule without

@@ -15,6 +15,7 @@ import (
 // and progress to standard error.
 type cli struct {
 	Train      trainCmd      `cmd:"" help:"Train a model; the same command again goes on where it stopped."`
+	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, the schedule."`
 	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds: a table and a picture; the same command again goes on."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`

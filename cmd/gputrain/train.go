@@ -88,40 +88,26 @@ func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device
 // optimizer are checked. Nothing is taken of a device yet.
 func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	var run train.Config
-	def, params, err := definition(cfg)
+	c, params, err := stateConfig(cfg)
 	if err != nil {
 		return run, nil, err
 	}
-	sequence := def.Context()
-	if cfg.Origin("model.context") != "default" {
-		sequence = min(sequence, cfg.Model.Context)
-	}
-	optimizer, err := fittingOptimizer(cfg, def)
-	if err != nil {
-		return run, nil, usageError{err}
-	}
 	text, err := data.Open(data.Config{
-		Text: cfg.Data.Text, Tokens: cfg.Data.Tokens, Vocab: cfg.Model.Vocab, Validation: cfg.Data.Validation, Context: sequence,
+		Text: cfg.Data.Text, Tokens: cfg.Data.Tokens, Vocab: cfg.Model.Vocab, Validation: cfg.Data.Validation, Context: c.Sequence,
 	})
 	if err != nil {
 		return run, nil, usageError{err}
 	}
 	t := cfg.Train
 	run = train.Config{
-		Params: params, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		State: c, Params: params, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens), SaveEvery: int64(t.SaveEvery), Keep: t.Keep,
 		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience),
-		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", def.Kind(), text.Name),
+		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
-	run.State.Definition, run.State.Optimizer = def, optimizer
-	run.State.Batch, run.State.Accumulate, run.State.Sequence, run.State.Seed = t.Batch, t.Accumulate, sequence, t.Seed
 	// Only bytes can be written as text so far.
 	if t.SampleTokens > 0 && cfg.Data.Tokens == "bytes" {
 		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
-	}
-	if err := run.State.Validate(); err != nil {
-		text.Close()
-		return run, nil, usageError{err}
 	}
 	return run, func() { text.Close() }, nil
 }

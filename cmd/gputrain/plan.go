@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/pipeline"
+)
+
+type planCmd struct {
+	runFlags
+	Adapter string `help:"Index, part of a name, or backend:part; of every stage." placeholder:"SEL"`
+	JSON    bool   `help:"One JSON object on standard output."`
+}
+
+// planned is how a run is laid out, before it takes anything of a device. Sizes in bytes.
+type planned struct {
+	Model        string         `json:"model"`
+	Parameters   int64          `json:"parameters"`
+	Schedule     string         `json:"schedule"`
+	Microbatches int            `json:"microbatches"` // of an update
+	Rows         int            `json:"rows"`         // sequences a microbatch
+	Sequence     int            `json:"sequence"`     // tokens
+	Bubble       float64        `json:"bubble"`       // mean share of a step in which stages wait, as expected
+	Stages       []plannedStage `json:"stages"`
+	Picture      string         `json:"picture"`
+}
+
+// plannedStage is one stage of it.
+type plannedStage struct {
+	Stage     int        `json:"stage"`
+	Adapter   string     `json:"adapter"`
+	Parts     [][]string `json:"parts"` // the units of each
+	Params    int64      `json:"parameters"`
+	Planned   uint64     `json:"planned_bytes"`
+	Available *uint64    `json:"available_bytes"` // null where nothing tells
+	Busy      float64    `json:"busy"`            // share of a step, as expected
+}
+
+func (c *planCmd) Run(ctx context.Context) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	p, err := c.plan(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = json.NewEncoder(os.Stdout).Encode(p)
+	} else {
+		err = p.write(os.Stdout)
+	}
+	if err != nil {
+		return err
+	}
+	return p.fits()
+}
+
+func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, error) {
+	st, _, err := stateConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	units, err := modelUnits(cfg, st)
+	if err != nil {
+		return nil, err
+	}
+	adapters, err := stageAdapters(cfg, c.Adapter)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	devices, release, err := openStages(ctx, cfg, adapters, gpu.Options{MemoryLimit: limit})
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	cut, powers, err := cutModel(ctx, cfg, st, units, devices)
+	if err != nil {
+		return nil, err
+	}
+	schedule, err := pipeline.NewSchedule(pipeline.ScheduleConfig{
+		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: st.Accumulate, Ahead: cfg.Pipeline.Ahead,
+	})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	out := &planned{
+		Model: st.Definition.Kind(), Parameters: model.Parameters(st.Definition), Schedule: schedule.Name, Microbatches: schedule.Microbatches, Rows: st.Batch,
+		Sequence: st.Sequence, Picture: schedule.Picture(pictureWidth),
+	}
+	played := cut.Expect(schedule, units, powers, cfg.Pipeline.Recompute)
+	parts := cut.Units(units)
+	for i, d := range devices {
+		s := plannedStage{Stage: i, Adapter: d.Adapter().String(), Busy: 1 - played.Idle[i]}
+		for part := i; part < cut.Parts; part += cut.Stages {
+			names := []string{}
+			for _, u := range parts[part] {
+				names = append(names, u.Name)
+				s.Params += int64(u.Bytes / 4)
+				s.Planned += u.Memory
+			}
+			s.Parts = append(s.Parts, names)
+		}
+		if bytes, _, known := d.Available(); known {
+			s.Available = &bytes
+		}
+		out.Bubble += played.Idle[i] / float64(len(devices))
+		out.Stages = append(out.Stages, s)
+	}
+	return out, nil
+}
+
+const pictureWidth = 120
+
+// fits refuses a plan with a stage that is too large.
+func (p *planned) fits() error {
+	for _, s := range p.Stages {
+		if s.Available != nil && s.Planned > *s.Available {
+			return fmt.Errorf("plan: stage %d (%s): %s wanted, %s available: %w", s.Stage, s.Adapter, size(s.Planned), size(*s.Available), gpu.ErrOutOfMemory)
+		}
+	}
+	return nil
+}
+
+func (p *planned) write(out io.Writer) error {
+	fmt.Fprintf(out, "%s, %d parameters; microbatches an update: %d, of %d x %d tokens; schedule %s, %.0f %% bubble expected\n\n",
+		p.Model, p.Parameters, p.Microbatches, p.Rows, p.Sequence, p.Schedule, 100*p.Bubble)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STAGE\tADAPTER\tLAYERS\tPARAMETERS\tPLANNED\tOF\tBUSY")
+	for _, s := range p.Stages {
+		available := "unknown"
+		if s.Available != nil {
+			available = size(*s.Available)
+		}
+		var parts []string
+		for _, names := range s.Parts {
+			parts = append(parts, span(names))
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%.0f %%\n", s.Stage, s.Adapter, strings.Join(parts, " | "), s.Params, size(s.Planned), available, 100*s.Busy)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%s", p.Picture)
+	return err
+}
+
+// span writes the names of units that follow each other: "embedding, h.0 to h.3".
+func span(names []string) string {
+	from, to := 0, len(names)
+	if names[0] == "embedding" {
+		from++
+	}
+	if to > from && names[to-1] == "head" {
+		to--
+	}
+	layers := names[from:to]
+	if n := len(layers); n > 2 {
+		layers = []string{layers[0] + " to " + layers[n-1]}
+	}
+	return strings.Join(slices.Concat(names[:from], layers, names[to:]), ", ")
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+func TestSpan(t *testing.T) {
+	for want, names := range map[string]string{
+		"embedding":                    "embedding",
+		"head":                         "head",
+		"embedding, head":              "embedding head",
+		"h.0":                          "h.0",
+		"h.0, h.1":                     "h.0 h.1",
+		"h.0 to h.2":                   "h.0 h.1 h.2",
+		"embedding, h.0":               "embedding h.0",
+		"embedding, h.0 to h.3, head":  "embedding h.0 h.1 h.2 h.3 head",
+		"h.9, h.10, head":              "h.9 h.10 head",
+		"layers.0 to layers.2":         "layers.0 layers.1 layers.2",
+		"model.layers.3, head":         "model.layers.3 head",
+		"embedding, h.0, h.1":          "embedding h.0 h.1",
+		"embedding, h.0 to h.11, head": "embedding h.0 h.1 h.11 head",
+	} {
+		assert.Equal(t, want, span(strings.Fields(names)))
+	}
+}
+
+func TestPlanAsText(t *testing.T) {
+	available := uint64(3 << 20)
+	p := planned{
+		Model: "gpt2", Parameters: 1000, Schedule: "interleaved", Microbatches: 4, Rows: 2, Sequence: 16, Bubble: 0.25, Picture: "stage 0  00'\n",
+		Stages: []plannedStage{
+			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8},
+			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7},
+		},
+	}
+	var out bytes.Buffer
+	require.NoError(t, p.write(&out))
+	assert.Equal(t, strings.Join([]string{
+		"gpt2, 1000 parameters; microbatches an update: 4, of 2 x 16 tokens; schedule interleaved, 25 % bubble expected",
+		"",
+		"STAGE  ADAPTER     LAYERS           PARAMETERS  PLANNED  OF       BUSY",
+		"0      0: one      embedding | h.1  600         1 MiB    3 MiB    80 %",
+		"1      1: another  h.0 | h.2, head  400         2 KiB    unknown  70 %",
+		"",
+		"stage 0  00'",
+		"",
+	}, "\n"), out.String())
+	require.NoError(t, p.fits())
+	p.Stages[0].Planned = available + 1
+	err := p.fits()
+	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+	assert.ErrorContains(t, err, "plan: stage 0 (0: one): 3 MiB wanted, 3 MiB available")
+	assert.Equal(t, exitMemory, exitCode(err))
+}
+
+func TestPlanOfARun(t *testing.T) {
+	gputest.Adapters(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	plan := func(sets ...string) (*planned, error) {
+		c := planCmd{runFlags: runFlags{Set: append([]string{"model.width=16", "model.layers=4", "train.batch=4", "train.accumulate=2"}, sets...)}}
+		cfg, err := c.load()
+		if err != nil {
+			return nil, err
+		}
+		return c.plan(t.Context(), cfg)
+	}
+	p, err := plan("pipeline.stages=2", "pipeline.microbatches=2")
+	require.NoError(t, err)
+	assert.Equal(t, 4, p.Microbatches)
+	assert.Equal(t, 2, p.Rows)
+	require.Len(t, p.Stages, 2)
+	assert.Equal(t, p.Parameters, p.Stages[0].Params+p.Stages[1].Params)
+	for _, s := range p.Stages {
+		assert.GreaterOrEqual(t, s.Planned, 16*uint64(s.Params), "parameters, gradients and two moments")
+		assert.Greater(t, s.Busy, 0.3)
+		assert.LessOrEqual(t, s.Busy, 1.0)
+	}
+	assert.Equal(t, 2, strings.Count(p.Picture, "\n"))
+
+	p, err = plan("pipeline.stages=2", "pipeline.schedule=interleaved", "pipeline.devices=stage")
+	require.NoError(t, err)
+	assert.Len(t, p.Stages[0].Parts, 2)
+
+	p, err = plan("pipeline.stages=2", `pipeline.rules=[{match: '^w|^h\.0', stage: 0}, {match: '^h\.[123]|^ln_f', stage: 1}]`)
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"embedding", "h.0"}}, p.Stages[0].Parts)
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `"parts":[["h.1","h.2","h.3","head"]]`)
+
+	for want, sets := range map[string][]string{
+		"7 stages: the model has 6 pieces":                                   {"pipeline.stages=7"},
+		`pipeline (--set): pipeline: rules: pattern "lm_head" matches no`:    {"pipeline.stages=2", `pipeline.rules=[{match: '^w|^h\.[01]', stage: 0}, {match: '^h\.[23]|^ln_f', stage: 1}, {match: lm_head, stage: 1}]`},
+		"pipeline.adapters (--set): found adapter 99, wanted 0 to":           {"pipeline.stages=2", "pipeline.adapters=[0,99]"},
+		"no cut in 2 parts found that fits: parameters, gradients and optim": {"pipeline.stages=2", "train.memory_limit=64KiB"},
+	} {
+		_, err := plan(sets...)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = plan("pipeline.stages=7")
+	assert.Equal(t, exitUsage, exitCode(err))
+	_, err = plan("pipeline.stages=2", "train.memory_limit=64KiB")
+	assert.Equal(t, exitMemory, exitCode(err))
+}
+
+// A run that says where its text is needs none to be planned.
+func TestPlanReadsNoText(t *testing.T) {
+	gputest.Adapters(t)
+	file := filepath.Join(t.TempDir(), "run.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("model: {width: 16, layers: 2}\ndata: {text: absent.txt}\n"), 0o644))
+	c := planCmd{runFlags: runFlags{Files: []string{file}}}
+	cfg, err := c.load()
+	require.NoError(t, err)
+	p, err := c.plan(t.Context(), cfg)
+	require.NoError(t, err)
+	assert.Len(t, p.Stages, 1)
+}

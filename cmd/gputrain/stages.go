@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/state"
+)
+
+// stageAdapters is the adapter of each stage: those of the run file, or for all one that --adapter names, else GPUTRAIN_ADAPTER's or the
+// fastest.
+func stageAdapters(cfg *runfile.Config, sel string) ([]gpu.Adapter, error) {
+	p := cfg.Pipeline
+	out := make([]gpu.Adapter, p.Stages)
+	if sel != "" || len(p.Adapters) == 0 {
+		a, err := selectAdapter(sel)
+		for i := range out {
+			out[i] = a
+		}
+		return out, err
+	}
+	all, err := gpu.Adapters()
+	if err != nil {
+		return nil, err
+	}
+	for i := range out {
+		index := p.Adapters[min(i, len(p.Adapters)-1)]
+		if index >= len(all) {
+			return nil, usageError{fmt.Errorf("run file: pipeline.adapters (%s): found adapter %d, wanted 0 to %d: gputrain devices lists them", cfg.Origin("pipeline.adapters"), index, len(all)-1)}
+		}
+		out[i] = all[index]
+	}
+	return out, nil
+}
+
+// openStages opens a device for each stage; stages of one adapter share it, unless pipeline.devices is stage.
+func openStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter, o gpu.Options) (devices []*gpu.Device, release func(), err error) {
+	var opened []*gpu.Device
+	release = func() {
+		for _, d := range opened {
+			d.Release()
+		}
+	}
+	shared := map[int]*gpu.Device{}
+	for _, a := range adapters {
+		d := shared[a.Index]
+		if d == nil || cfg.Pipeline.Devices == "stage" {
+			if d, err = gpu.Open(ctx, a, o); err != nil {
+				release()
+				return nil, nil, err
+			}
+			opened = append(opened, d)
+			shared[a.Index] = d
+		}
+		devices = append(devices, d)
+	}
+	return devices, release, nil
+}
+
+// modelUnits is what a run's model can be cut into. It refuses rules that do not cut it, and more stages than there are units, before any
+// device is open.
+func modelUnits(cfg *runfile.Config, c state.Config) ([]pipeline.Unit, error) {
+	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	units, err := pipeline.Units(built)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := assign(cfg, units, nil); err != nil {
+		return nil, usageError{fmt.Errorf("run file: pipeline (%s): %w", cfg.Origin("pipeline.stages"), err)}
+	}
+	return units, nil
+}
+
+// cutModel cuts a model for the devices of its stages, whose powers it returns too; units get the memory of the run's optimizer.
+func cutModel(ctx context.Context, cfg *runfile.Config, c state.Config, units []pipeline.Unit, devices []*gpu.Device) (pipeline.Assignment, []pipeline.Power, error) {
+	tx, err := c.Transform()
+	if err == nil {
+		err = pipeline.AddOptimizer(units, tx, model.Specs(c.Definition), devices[0].Limits())
+	}
+	if err != nil {
+		return pipeline.Assignment{}, nil, err
+	}
+	powers, err := pipeline.Powers(ctx, devices)
+	if err != nil {
+		return pipeline.Assignment{}, nil, err
+	}
+	a, err := assign(cfg, units, powers)
+	return a, powers, err
+}
+
+// assign cuts a model by the run file's rules, else so that the slowest stage is fastest; nil powers are stages that are all alike.
+func assign(cfg *runfile.Config, units []pipeline.Unit, powers []pipeline.Power) (pipeline.Assignment, error) {
+	p := cfg.Pipeline
+	if len(p.Rules) == 0 {
+		return pipeline.AssignAuto(units, p.Stages, p.PartsPerStage(), powers)
+	}
+	var rules []pipeline.Rule
+	for _, r := range p.Rules {
+		rules = append(rules, pipeline.Rule(r))
+	}
+	return pipeline.AssignByRules(units, rules, p.Stages, p.PartsPerStage())
+}

@@ -1,0 +1,80 @@
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// Two parts of 100 operations on stages of 100 and 50 a second: a microbatch takes 1 s forward and 2 s backward on the first, 2 s and 4 s on
+// the second, and 60 bytes cross at the slower end's 30 bytes a second, 2 s each way.
+func TestExpectedStep(t *testing.T) {
+	units := []Unit{{Params: []string{"h.0.w"}, FLOPs: 100, Activation: 60}, {Params: []string{"h.1.w"}, FLOPs: 100}}
+	powers := []Power{{FLOPS: 100, BytesPerSecond: 30}, {FLOPS: 50, BytesPerSecond: 300}}
+	a, err := AssignAuto(units, 2, 1, powers)
+	require.NoError(t, err)
+	assert.Equal(t, Cost{Compute: 3, Move: 4}, a.CostOf(units, 0, powers[0]))
+	assert.Equal(t, Cost{Compute: 6, Move: 0.4}, a.CostOf(units, 1, powers[1]))
+
+	one, err := NewSchedule(ScheduleConfig{Name: OneForwardOneBackward, Stages: 2, Microbatches: 1})
+	require.NoError(t, err)
+	played := a.Expect(one, units, powers, false)
+	assert.InDelta(t, 1+2+2+4+2+2, played.Makespan, 1e-9)
+	assert.InDelta(t, 1-3.0/13, played.Idle[0], 1e-9)
+	assert.InDelta(t, 1-6.0/13, played.Idle[1], 1e-9)
+	assert.InDelta(t, 1+2+2+6+2+3, a.Expect(one, units, powers, true).Makespan, 1e-9, "a backward pass that computes the forward again")
+}
+
+// With equal parts and links of no time a step has the bubble of its schedule.
+func TestExpectedBubbleOfEqualParts(t *testing.T) {
+	const stages, microbatches = 4, 12
+	units := make([]Unit, 8)
+	for i := range units {
+		units[i] = Unit{Params: []string{string(rune('a' + i))}, FLOPs: 1000}
+	}
+	for _, c := range []struct {
+		name   string
+		chunks int
+		bubble float64
+	}{
+		{GPipe, 1, 3.0 / (12 + 3)},
+		{OneForwardOneBackward, 1, 3.0 / (12 + 3)},
+		{Interleaved, 2, 1.5 / (12 + 1.5)},
+	} {
+		a, err := AssignAuto(units, stages, c.chunks, nil)
+		require.NoError(t, err)
+		s, err := NewSchedule(ScheduleConfig{Name: c.name, Stages: stages, Chunks: c.chunks, Microbatches: microbatches})
+		require.NoError(t, err)
+		powers := make([]Power, stages)
+		for i := range powers {
+			powers[i] = Power{FLOPS: 1, BytesPerSecond: 1}
+		}
+		for _, idle := range a.Expect(s, units, powers, false).Idle {
+			assert.InDelta(t, c.bubble, idle, 1e-9, c.name)
+		}
+	}
+}
+
+// AdamW has two moments of a parameter's size, and a little besides.
+func TestMemoryOfUnitsWithAnOptimizer(t *testing.T) {
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 64, Vocab: 512, Context: 16})
+	b := built(t, def, err)
+	units := unitsOf(t, b)
+	tx, err := optim.Build("adamw", optim.Options{Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 1e-3}}, nil)
+	require.NoError(t, err)
+	require.NoError(t, AddOptimizer(units, tx, b.Graph.Parameters(), gpu.DefaultLimits()))
+	for _, u := range units {
+		assert.GreaterOrEqual(t, u.Memory, 4*u.Bytes, u.Name)
+		if u.Name != "head" { // two vectors
+			assert.Less(t, u.Memory, 9*u.Bytes/2, u.Name)
+		}
+	}
+	err = AddOptimizer(units, tx, []buffers.Spec{{Path: "wte.weight", Shape: []int{32, 8}}}, gpu.DefaultLimits())
+	assert.ErrorContains(t, err, `parameter "wpe.weight" of "embedding" is not one of the model's 1`)
+}
