@@ -93,6 +93,13 @@ func Dry(lim Limits) *Device {
 	return d
 }
 
+// DryOf is a dry device that is in all else like one on that adapter, opened with these limits: what is planned on it is what that one takes.
+func DryOf(a Adapter, lim Limits) *Device {
+	d := Dry(lim)
+	d.adapter = a
+	return d
+}
+
 // Dry tells whether the device is without hardware: what is written to it is dropped, and need not be made.
 func (d *Device) Dry() bool { return d.native == nil }
 

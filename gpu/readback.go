@@ -91,38 +91,60 @@ func takeSlots(programs []*Program) ([]*readbackSlot, error) {
 
 // Next waits for the oldest outstanding result and returns its bytes. With none outstanding: an error.
 func (rb *Readback) Next(ctx context.Context) ([]byte, error) {
-	out, err := rb.next(ctx)
-	if err != nil {
+	var out []byte
+	if _, err := rb.next(ctx, func(n int) ([]byte, error) {
+		out = make([]byte, n)
+		return out, nil
+	}); err != nil {
 		return nil, fmt.Errorf("gpu: readback %q: %w", rb.label, err)
 	}
 	return out, nil
 }
 
-func (rb *Readback) next(ctx context.Context) ([]byte, error) {
+// NextInto is Next into memory of the caller's: it allocates nothing. It returns the bytes of the result; where dst is shorter that is
+// an error, and the result stays outstanding.
+func (rb *Readback) NextInto(ctx context.Context, dst []byte) (int, error) {
+	n, err := rb.next(ctx, func(n int) ([]byte, error) {
+		if n > len(dst) {
+			return nil, fmt.Errorf("room for %d bytes, wanted %d", len(dst), n)
+		}
+		return dst[:n], nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("gpu: readback %q: %w", rb.label, err)
+	}
+	return n, nil
+}
+
+// next copies the oldest outstanding result to where room, called with its size once it is there, says.
+func (rb *Readback) next(ctx context.Context, room func(int) ([]byte, error)) (int, error) {
 	d := rb.device
 	if err := d.ready(); err != nil {
-		return nil, err
+		return 0, err
 	}
 	rb.turn.Lock()
 	defer rb.turn.Unlock()
 	s := rb.oldest()
 	if s == nil {
-		return nil, fmt.Errorf("nothing outstanding")
+		return 0, fmt.Errorf("nothing outstanding")
 	}
 	if err := d.wait(ctx, s.fence, "wait for the result"); err != nil {
-		return nil, err
+		return 0, err
 	}
-	out := make([]byte, s.used)
-	if !d.native.readMapped(s.buffer.native, out) {
-		return nil, fmt.Errorf("the staging buffer is not mapped")
+	dst, err := room(int(s.used))
+	if err != nil {
+		return 0, err
+	}
+	if !d.native.readMapped(s.buffer.native, dst) {
+		return 0, fmt.Errorf("the staging buffer is not mapped")
 	}
 	rb.mu.Lock()
 	rb.head = (rb.head + 1) % len(rb.slots)
 	rb.pending--
 	rb.mu.Unlock()
 	d.counts.readbacks.Add(1)
-	d.counts.read.Add(uint64(len(out)))
-	return out, nil
+	d.counts.read.Add(s.used)
+	return len(dst), nil
 }
 
 func (rb *Readback) oldest() *readbackSlot {

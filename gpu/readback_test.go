@@ -100,3 +100,41 @@ func TestSoakReadbacks(t *testing.T) {
 	require.Equal(t, before.LiveBytes, after.LiveBytes)
 	require.Equal(t, before.Buffers, after.Buffers)
 }
+
+func TestNextInto(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		p, rb := counting(t, d, 2)
+		require.NoError(t, p.Submit(t.Context()))
+		require.NoError(t, p.Submit(t.Context()))
+		dst := []byte{9, 9, 9, 9, 9, 9}
+		_, err := rb.NextInto(t.Context(), dst[:3])
+		require.ErrorContains(t, err, `gpu: readback "count": room for 3 bytes, wanted 4`)
+		require.Equal(t, 2, rb.Pending(), "the result stays")
+		n, err := rb.NextInto(t.Context(), dst)
+		require.NoError(t, err)
+		require.Equal(t, 4, n)
+		require.Equal(t, []float32{1}, floats(dst[:4]))
+		require.Equal(t, []byte{9, 9}, dst[4:], "beyond the result")
+		got, err := rb.Next(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []float32{2}, floats(got))
+		_, err = rb.NextInto(t.Context(), dst)
+		require.ErrorContains(t, err, "nothing outstanding")
+	})
+}
+
+// What a pipeline does for every microbatch must not make garbage.
+func TestNextIntoAllocatesNothing(t *testing.T) {
+	d := gputest.Device(t)
+	p, rb := counting(t, d, 11)
+	for range 11 {
+		require.NoError(t, p.Submit(t.Context()))
+	}
+	dst := make([]byte, 4)
+	require.Zero(t, testing.AllocsPerRun(10, func() { // once more to warm up
+		if _, err := rb.NextInto(t.Context(), dst); err != nil {
+			t.Error(err)
+		}
+	}))
+	require.Equal(t, []float32{11}, floats(dst))
+}

@@ -73,6 +73,15 @@ type staging struct {
 // Reads go in pieces of this size, so that reading a model does not take its size again.
 const readPiece = 32 << 20
 
+// StagingBytes is the size of the buffer that a device keeps once it has read that many bytes.
+func StagingBytes(bytes uint64) uint64 {
+	size := uint64(64 << 10)
+	for size < min(bytes, readPiece) {
+		size *= 2
+	}
+	return size
+}
+
 func (s *staging) grow(d *Device, bytes uint64) error {
 	if s.fence == nil {
 		s.fence = makeFence()
@@ -80,13 +89,9 @@ func (s *staging) grow(d *Device, bytes uint64) error {
 	if s.buffer != nil && s.buffer.bytes >= bytes {
 		return nil
 	}
-	size := uint64(64 << 10)
-	for size < bytes {
-		size *= 2
-	}
 	s.buffer.Release()
 	s.buffer = nil
-	b, err := d.newBuffer("gputrain.gpu.staging", min(size, d.limits.BufferBytes), usageStaging)
+	b, err := d.newBuffer("gputrain.gpu.staging", min(StagingBytes(bytes), d.limits.BufferBytes), usageStaging)
 	if err != nil {
 		return err
 	}

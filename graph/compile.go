@@ -95,7 +95,7 @@ func PlanFor(g *Graph, targets []Target, lim gpu.Limits, bound ...string) (Plan,
 	for _, name := range bound {
 		c.bound[name] = gpu.Range{}
 	}
-	if c.params, err = paramLayout(c.live, lim); err != nil {
+	if c.params, err = leafLayout(c.live, targets, lim); err != nil {
 		return Plan{}, err
 	}
 	c.grads = c.params
@@ -105,15 +105,23 @@ func PlanFor(g *Graph, targets []Target, lim gpu.Limits, bound ...string) (Plan,
 	return c.plan, nil
 }
 
-// paramLayout lays out the params among nodes as a tree of them alone would.
-func paramLayout(nodes []*Node, lim gpu.Limits) (*buffers.Layout, error) {
+// leafLayout lays out the params among nodes, and those whose gradients are wanted, as a tree of them alone would.
+func leafLayout(nodes []*Node, targets []Target, lim gpu.Limits) (*buffers.Layout, error) {
 	var specs []buffers.Spec
-	seen := map[string]bool{}
-	for _, n := range nodes {
-		if p, ok := n.Op.(Param); ok && !seen[p.Path] {
-			seen[p.Path] = true
-			specs = append(specs, buffers.Spec{Path: p.Path, Shape: p.Shape})
+	seen := map[string]bool{"": true}
+	add := func(path string, shape []int) {
+		if !seen[path] {
+			seen[path] = true
+			specs = append(specs, buffers.Spec{Path: path, Shape: shape})
 		}
+	}
+	for _, n := range nodes {
+		if p, ok := n.Op.(Param); ok {
+			add(p.Path, p.Shape)
+		}
+	}
+	for _, t := range targets {
+		add(t.Leaf, t.Value.Shape())
 	}
 	layout, err := buffers.NewLayout(specs, lim)
 	if err != nil {

@@ -25,7 +25,7 @@ func commandText(t *testing.T, g *Graph, targets []Target, lim gpu.Limits) strin
 	c, err := newCompiler(g, targets, lim)
 	require.NoError(t, err)
 	c.cpu = true
-	c.params, err = paramLayout(c.live, lim)
+	c.params, err = leafLayout(c.live, nil, lim)
 	require.NoError(t, err)
 	c.grads = c.params
 	require.NoError(t, c.run())

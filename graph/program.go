@@ -90,6 +90,9 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 		return nil, err
 	}
 	maps.DeleteFunc(p.inputs, func(_ string, in *programInput) bool { return in.storage.kind == boundStorage })
+	if c.dev.Dry() {
+		return p, nil
+	}
 	if err := c.dev.Compile(ctx, kernels, o.Progress); err != nil {
 		p.Release()
 		return nil, fmt.Errorf("graph: compile: %w", err)

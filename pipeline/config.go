@@ -1,0 +1,163 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/state"
+)
+
+// Config says what a pipeline trains and how.
+type Config struct {
+	// State is what one device would train: Batch is the rows of a microbatch and Accumulate the microbatches of an update.
+	State      state.Config
+	Assignment Assignment
+	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
+	Ahead      int    // see ScheduleConfig
+	// Recompute computes the activations of a microbatch again in its backward pass, so that only what came from other parts is kept in between.
+	Recompute bool
+	// Timeout is how long a stage waits for another one; 0 is ten minutes. A device's own waits end by its Options.Timeout.
+	Timeout time.Duration
+	// NewLink makes the link between two devices for messages of the given sizes; nil is a HostLink.
+	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
+}
+
+// options is what building a line needs to know of a configuration.
+func (c Config) options() options {
+	o := options{progress: c.State.Progress, newLink: c.NewLink}
+	if o.progress == nil {
+		o.progress = func(string, int, int) {}
+	}
+	if o.newLink == nil {
+		o.newLink = func(name string, capacity int, sizes []uint64) (Link, error) {
+			return NewHostLink(name, capacity, sizes)
+		}
+	}
+	return o
+}
+
+// options is what building a line needs to know.
+type options struct {
+	progress func(what string, done, total int)
+	newLink  func(name string, capacity int, sizes []uint64) (Link, error)
+}
+
+func (c Config) withDefaults() Config {
+	c.State = c.State.WithDefaults()
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Minute
+	}
+	if c.Schedule == "" {
+		c.Schedule = OneForwardOneBackward
+	}
+	return c
+}
+
+// Validate reports the first value that cannot be meant, after the defaults.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if err := c.State.Validate(); err != nil {
+		return err
+	}
+	if c.Assignment.Stages < 1 || c.Assignment.Parts < c.Assignment.Stages || c.Assignment.Parts%c.Assignment.Stages != 0 {
+		return fmt.Errorf("pipeline: assignment: %d parts on %d stages, want a multiple", c.Assignment.Parts, c.Assignment.Stages)
+	}
+	for _, p := range c.State.Definition.Params() {
+		if at, ok := c.Assignment.Part[p.Path]; !ok || at < 0 || at >= c.Assignment.Parts {
+			return fmt.Errorf("pipeline: assignment: parameter %q: no part of %d", p.Path, c.Assignment.Parts)
+		}
+	}
+	_, err := c.schedule()
+	return err
+}
+
+// schedule is the order of an update.
+func (c Config) schedule() (*Schedule, error) {
+	return NewSchedule(ScheduleConfig{
+		Name: c.Schedule, Stages: c.Assignment.Stages, Chunks: c.Assignment.Parts / c.Assignment.Stages, Microbatches: c.State.Accumulate, Ahead: c.Ahead,
+	})
+}
+
+// Names of outputs.
+const (
+	lossOutput   = "loss"
+	logitsOutput = "logits"
+)
+
+// training is the line of an update.
+func (c Config) training() (*line, error) {
+	built, err := c.State.Definition.Build(c.State.Batch, c.State.Sequence, model.Options{Loss: true, Training: true})
+	if err != nil {
+		return nil, err
+	}
+	forward := len(built.Graph.Nodes())
+	values, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	if err != nil {
+		return nil, err
+	}
+	var grads []leaf
+	for i, p := range c.State.Definition.Params() {
+		grads = append(grads, leaf{p.Path, values[i]})
+	}
+	cut, err := newCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []output{{lossOutput, built.LossSum}}, c.Recompute)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.schedule()
+	if err != nil {
+		return nil, err
+	}
+	return newLine("training", cut, s), nil
+}
+
+// forwardLine is the line of a pass without gradients over up to n microbatches.
+func (c Config) forwardLine(label string, n, batch, sequence int, o model.Options) (*line, error) {
+	built, err := c.State.Definition.Build(batch, sequence, o)
+	if err != nil {
+		return nil, err
+	}
+	wanted := output{lossOutput, built.LossSum}
+	if o.Logits {
+		wanted = output{logitsOutput, built.Logits}
+	}
+	cut, err := newCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []output{wanted}, false)
+	if err != nil {
+		return nil, err
+	}
+	return newLine(label, cut, ForwardOnly(c.Assignment.Stages, c.Assignment.Parts, n)), nil
+}
+
+// evaluated is how many batches of an evaluation are under way at once.
+const evaluated = 8
+
+func (c Config) evaluation() (*line, error) {
+	return c.forwardLine("evaluation", evaluated, c.State.Batch, c.State.Sequence, model.Options{Loss: true})
+}
+
+func (c Config) sampling() (*line, error) {
+	return c.forwardLine("sampling", 1, 1, c.State.Sequence, model.Options{Logits: true, Rows: 1})
+}
+
+// transform is the optimizer of a stage.
+func (c Config) transform() (optim.Transform, error) { return c.State.Transform() }
+
+// check compares devices with the assignment.
+func (c Config) check(devices []*gpu.Device) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if len(devices) != c.Assignment.Stages {
+		return fmt.Errorf("pipeline: devices: found %d, wanted one for each of %d stages", len(devices), c.Assignment.Stages)
+	}
+	for i, d := range devices {
+		if d == nil {
+			return errors.New("pipeline: devices: none for stage " + fmt.Sprint(i))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// linkDepth is how many messages are under way on a link at once: one travels while the next is computed.
+const linkDepth = 2
+
+// A line is a cut with a schedule, and, once it is built, its programs on the stages: it takes the microbatches of a batch through all parts.
+type line struct {
+	label      string
+	cut        *cut
+	schedule   *Schedule
+	accumulate bool // gradients are added to
+
+	stages  []*stage
+	parts   []*linePart
+	ways    []*way
+	results []*gpu.Buffer // of each named output, a place a microbatch
+	collect [][]*gpu.Program
+	ticks   []*tick
+	buffers []*gpu.Buffer
+}
+
+// linePart is a part at work. A value that is read later than in the pass that it came with, or was made by, has a place for each microbatch in
+// flight, a slot; any other has one place.
+type linePart struct {
+	*part
+	index    int
+	merged   bool // forward and backward are one program
+	slots    int
+	places   map[*graph.Value][]gpu.Range
+	programs map[*pass][]*passProgram // by slot
+}
+
+// passProgram is a pass of a part for one slot.
+type passProgram struct {
+	program *graph.Program
+	run     *gpu.Program
+}
+
+// newLine puts a cut and a schedule together; it takes nothing of a device.
+func newLine(label string, c *cut, s *Schedule) *line {
+	l := &line{label: label, cut: c, schedule: s, accumulate: s.Microbatches > 1}
+	for i, p := range c.parts {
+		l.parts = append(l.parts, &linePart{part: p, index: i, merged: p.backward != nil && s.Merged(i), slots: max(1, s.Slots(i))})
+	}
+	return l
+}
+
+// passes are those that a part runs.
+func (p *linePart) passes() []*pass {
+	switch {
+	case p.backward == nil:
+		return []*pass{p.forward}
+	case p.merged:
+		return []*pass{p.whole}
+	}
+	return []*pass{p.forward, p.backward}
+}
+
+// copies is the number of programs of each pass, and of places of a saved value.
+func (p *linePart) copies() int {
+	if p.backward == nil || p.merged {
+		return 1
+	}
+	return p.slots
+}
+
+// placesOf is how many places a value has in a part.
+func (p *linePart) placesOf(v *graph.Value) int {
+	if !p.merged && slices.Contains(p.saved, v) {
+		return p.slots
+	}
+	return 1
+}
+
+// values are those with places: given to a pass or made by one.
+func (p *linePart) values() []*graph.Value {
+	var out []*graph.Value
+	for _, pass := range p.passes() {
+		for _, v := range slices.Concat(pass.given, pass.made) {
+			if !slices.Contains(out, v) {
+				out = append(out, v)
+			}
+		}
+	}
+	return out
+}
+
+// stageOf is where a part lives.
+func (l *line) stageOf(part int) *stage { return l.stages[part%len(l.stages)] }
+
+// build makes everything that running the line needs on its stages.
+func (l *line) build(ctx context.Context, stages []*stage, o options) error {
+	l.stages = stages
+	for _, p := range l.parts {
+		if err := l.buildPart(ctx, p, o); err != nil {
+			return fmt.Errorf("%s: part %d: %w", l.stageOf(p.index).name(), p.index, err)
+		}
+	}
+	for _, e := range l.cut.edges {
+		w, err := l.newWay(ctx, e, o)
+		if err != nil {
+			return fmt.Errorf("pipeline: %v: %w", e, err)
+		}
+		l.ways = append(l.ways, w)
+	}
+	if err := l.buildResults(ctx); err != nil {
+		return err
+	}
+	for _, s := range stages {
+		t, err := newTick(ctx, l.label, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name(), err)
+		}
+		l.taken(s, tickBytes)
+		l.ticks = append(l.ticks, t)
+	}
+	return nil
+}
+
+// buffer makes a buffer that lives as long as the line.
+func (l *line) buffer(s *stage, label string, bytes uint64) (*gpu.Buffer, error) {
+	b, err := s.device.NewBuffer("gputrain.pipeline."+l.label+"."+label, bytes)
+	if err == nil {
+		l.buffers = append(l.buffers, b)
+		s.memory.Activations += b.Bytes()
+	}
+	return b, err
+}
+
+// plans are the memory plans of the passes that run on a stage.
+func (l *line) plans(s *stage) ([]graph.Plan, error) {
+	var out []graph.Plan
+	for _, p := range l.parts {
+		if p.index%l.schedule.Stages != s.index {
+			continue
+		}
+		for _, pass := range p.passes() {
+			plan, err := graph.PlanFor(pass.piece.Graph, pass.targets(), s.device.Limits(), pass.crossing()...)
+			if err != nil {
+				return nil, fmt.Errorf("part %d: %w", p.index, err)
+			}
+			out = append(out, plan)
+		}
+	}
+	return out, nil
+}
+
+// taken counts what the line takes of a stage beside activations.
+func (l *line) taken(s *stage, bytes uint64) {
+	if l.parts[0].backward != nil {
+		s.memory.Step += bytes
+	} else {
+		s.memory.Forward += bytes
+	}
+}
+
+func (l *line) buildPart(ctx context.Context, p *linePart, o options) error {
+	s := l.stageOf(p.index)
+	p.places, p.programs = map[*graph.Value][]gpu.Range{}, map[*pass][]*passProgram{}
+	for _, v := range p.values() {
+		for range p.placesOf(v) {
+			b, err := l.buffer(s, valueName(v), v.Type().Bytes())
+			if err != nil {
+				return err
+			}
+			p.places[v] = append(p.places[v], b.All())
+		}
+	}
+	for slot := range p.copies() {
+		for _, pass := range p.passes() {
+			program, err := l.compile(ctx, s, p, pass, slot, o)
+			if err != nil {
+				return err
+			}
+			p.programs[pass] = append(p.programs[pass], program)
+		}
+	}
+	return nil
+}
+
+// place is where a value lies for a microbatch.
+func (p *linePart) place(v *graph.Value, microbatch int) gpu.Range {
+	places := p.places[v]
+	return places[microbatch%len(places)]
+}
+
+func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, slot int, o options) (*passProgram, error) {
+	bind := map[string]gpu.Range{}
+	for _, v := range slices.Concat(pass.given, pass.made) {
+		bind[valueName(v)] = p.place(v, slot)
+	}
+	program, err := graph.Compile(ctx, s.device, pass.piece.Graph, graph.CompileOptions{
+		Label: l.label, Params: s.params, Mirrors: s.mirrors, Grads: s.grads, Targets: pass.targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
+		Progress: func(done, total int) { o.progress(fmt.Sprintf("compile kernels of stage %d", s.index), done, total) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &passProgram{program: program}
+	plan := program.Plan()
+	l.taken(s, plan.Inputs+plan.Outputs)
+	rec := s.device.Record(fmt.Sprintf("gputrain.pipeline.%s.part.%d", l.label, p.index))
+	program.Record(rec)
+	if out.run, err = rec.Program(ctx); err != nil {
+		program.Release()
+		return nil, err
+	}
+	l.taken(s, out.run.UniformBytes())
+	return out, nil
+}
+
+// pass is what an action runs for a microbatch; none for the forward pass of a part that runs it with its backward pass.
+func (p *linePart) pass(a Action) *passProgram {
+	pass := p.backward
+	switch {
+	case p.merged && a.Kind == Forward:
+		return nil
+	case p.merged:
+		pass = p.whole
+	case a.Kind == Forward:
+		pass = p.forward
+	}
+	programs := p.programs[pass]
+	return programs[a.Microbatch%len(programs)]
+}
+
+// outputBytes is the room of a microbatch's share of a named output.
+func outputBytes(o output) uint64 { return (uint64(o.value.Type().Elements())*4 + 3) / 4 * 4 }
+
+// buildResults makes the places of the named outputs and the programs that put them there.
+func (l *line) buildResults(ctx context.Context) error {
+	for _, o := range l.cut.outputs {
+		for _, p := range l.parts {
+			from := p.outputPlace(o, 0)
+			if from.Buffer == nil {
+				continue
+			}
+			s := l.stageOf(p.index)
+			size := outputBytes(o)
+			b, err := l.buffer(s, "results."+o.name, size*uint64(l.schedule.Microbatches))
+			if err != nil {
+				return err
+			}
+			var programs []*gpu.Program
+			for i := range l.schedule.Microbatches {
+				slot := p.outputPlace(o, i)
+				rec := s.device.Record("gputrain.pipeline.collect")
+				rec.Copy(b.Range(size*uint64(i), size), slot.Buffer.Range(slot.Offset, size))
+				program, err := rec.Program(ctx)
+				if err != nil {
+					return err
+				}
+				programs = append(programs, program)
+			}
+			l.results = append(l.results, b)
+			l.collect = append(l.collect, programs)
+		}
+	}
+	return nil
+}
+
+// outputPlace is where a part leaves a named output for a microbatch, nothing where it does not make it.
+func (p *linePart) outputPlace(o output, microbatch int) gpu.Range {
+	pass := p.forward
+	if p.merged {
+		pass = p.whole
+	}
+	programs := p.programs[pass]
+	return programs[microbatch%len(programs)].program.Output(o.name)
+}
+
+// release gives the line's memory back.
+func (l *line) release() {
+	for _, p := range l.parts {
+		for _, programs := range p.programs {
+			for _, x := range programs {
+				x.run.Release()
+				x.program.Release()
+			}
+		}
+	}
+	for _, w := range l.ways {
+		w.release()
+	}
+	for _, programs := range l.collect {
+		for _, p := range programs {
+			p.Release()
+		}
+	}
+	for _, t := range l.ticks {
+		t.release()
+	}
+	for _, b := range l.buffers {
+		b.Release()
+	}
+}

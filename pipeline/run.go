@@ -1,0 +1,325 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// graceTime is how long the stages of a run that has failed are waited for. What has not come back by then is inside the driver, and left.
+const graceTime = 20 * time.Second
+
+// StageError says which stage a run failed at.
+type StageError struct {
+	Stage   int
+	Adapter string
+	Doing   string // what it was about: "forward of part 1, microbatch 3"
+	Err     error
+}
+
+// Error names stage and adapter.
+func (e *StageError) Error() string {
+	return fmt.Sprintf("pipeline: stage %d (%s): %s: %v", e.Stage, e.Adapter, e.Doing, e.Err)
+}
+
+// Unwrap is the cause: gpu.ErrDeviceLost, gpu.ErrTimeout, gpu.ErrOutOfMemory and others.
+func (e *StageError) Unwrap() error { return e.Err }
+
+func (s *stage) failed(doing string, err error) error {
+	var already *StageError
+	if err == nil || errors.As(err, &already) {
+		return err
+	}
+	return &StageError{Stage: s.index, Adapter: s.device.Adapter().String(), Doing: doing, Err: err}
+}
+
+// crew is the goroutines of one run: the first error ends the others.
+type crew struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	wg     sync.WaitGroup
+}
+
+func newCrew(ctx context.Context) *crew {
+	c := &crew{}
+	c.ctx, c.cancel = context.WithCancelCause(ctx)
+	return c
+}
+
+// do runs f on a goroutine of its own; subject names an error's stage.
+func (c *crew) do(s *stage, doing string, f func() error) {
+	c.wg.Go(func() {
+		if err := f(); err != nil {
+			c.cancel(s.failed(doing, err))
+		}
+	})
+}
+
+// wait returns the first error. After one it waits no longer than graceTime for the rest.
+func (c *crew) wait() error {
+	done := make(chan struct{})
+	go func() {
+		c.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-c.ctx.Done():
+		select {
+		case <-done:
+		case <-time.After(graceTime):
+		}
+	}
+	err := context.Cause(c.ctx)
+	c.cancel(nil)
+	return err
+}
+
+// feed writes the inputs of a program for a microbatch.
+type feed func(p *graph.Program, microbatch int) error
+
+// run takes the microbatches of a schedule, the line's or one of fewer, through all parts. begin is what each stage submits before its first action.
+func (l *line) run(ctx context.Context, schedule *Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {
+	c := newCrew(ctx)
+	for i, s := range l.stages {
+		w := &worker{line: l, stage: s, tick: l.ticks[i], write: write, timeout: timeout, note: note}
+		if begin != nil && begin[i] != nil {
+			w.begin = []*gpu.Program{begin[i]}
+		}
+		c.do(s, "run", func() error { return w.run(c.ctx, schedule.Actions[i]) })
+		c.do(s, "compute", func() error {
+			return w.tick.watch(c.ctx, l.submits(schedule.Actions[i]), func(a Action, begin, end time.Time) { note.computed(s, a, begin, end) })
+		})
+	}
+	for _, w := range l.ways {
+		if w.link != nil {
+			c.do(w.source, "send over link "+w.name(), func() error { return w.carry(c.ctx, schedule.Microbatches, note) })
+		}
+	}
+	return c.wait()
+}
+
+// submits is the number of actions of a stage that are submits of their own.
+func (l *line) submits(actions []Action) int {
+	n := 0
+	for _, a := range actions {
+		if l.parts[a.Part].pass(a) != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// worker is the goroutine of a stage.
+type worker struct {
+	line    *line
+	stage   *stage
+	tick    *tick
+	write   feed
+	begin   []*gpu.Program
+	timeout time.Duration
+	note    *notes
+}
+
+func (w *worker) run(ctx context.Context, actions []Action) error {
+	for _, a := range actions {
+		pass := w.line.parts[a.Part].pass(a)
+		if pass == nil {
+			continue
+		}
+		if err := w.act(ctx, a, pass); err != nil {
+			return w.stage.failed(a.String(), err)
+		}
+	}
+	return nil
+}
+
+// ends tells which edges an action receives or sends on: a part that runs both passes at once has those of both.
+func (l *line) ends(a Action, kind Kind) bool { return kind == a.Kind || l.parts[a.Part].merged }
+
+// act runs one action: it takes what other parts have made for it, submits the pass, and hands on what that makes.
+func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
+	l := w.line
+	submit := w.begin
+	w.begin = nil
+	var taken []*way
+	for _, in := range l.ways {
+		if in.edge.to != a.Part || !l.ends(a, in.kind) {
+			continue
+		}
+		copied, err := w.receive(ctx, in, a)
+		if err != nil {
+			return err
+		}
+		if copied != nil {
+			submit = append(submit, copied)
+			taken = append(taken, in)
+		}
+	}
+	if err := w.write(pass.program, a.Microbatch); err != nil {
+		return err
+	}
+	submit = append(submit, pass.run)
+	for i, o := range l.collect {
+		if l.outputPart(i) == a.Part && (a.Kind == Forward || l.parts[a.Part].merged) {
+			submit = append(submit, o[a.Microbatch])
+		}
+	}
+	var sending []*way
+	for _, out := range l.ways {
+		if out.edge.from != a.Part || !l.ends(a, out.kind) {
+			continue
+		}
+		if err := w.acquire(ctx, out.free, out, a); err != nil {
+			return err
+		}
+		submit = append(submit, out.leaving(a.Microbatch))
+		sending = append(sending, out)
+	}
+	if err := take(ctx, w.tick.free); err != nil {
+		return err
+	}
+	at := time.Now()
+	if err := w.stage.device.Submit(ctx, append(submit, w.tick.run)...); err != nil {
+		return err
+	}
+	w.tick.under <- submitted{a, at}
+	for _, in := range taken {
+		in.free <- struct{}{}
+	}
+	for _, out := range sending {
+		out.submitted(a.Microbatch)
+	}
+	return nil
+}
+
+// take takes a token.
+func take(ctx context.Context, tokens chan struct{}) error {
+	select {
+	case <-tokens:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// acquire waits for room on a way.
+func (w *worker) acquire(ctx context.Context, free chan struct{}, out *way, a Action) error {
+	return w.waiting(ctx, out, a, fmt.Sprintf("for room on link %s", out.name()), func(ctx context.Context) error { return take(ctx, free) })
+}
+
+// waiting runs f, which waits for another stage, with the time that a device has for its own work, and notes how long it took.
+func (w *worker) waiting(ctx context.Context, on *way, a Action, what string, f func(context.Context) error) error {
+	limited, cancel := context.WithTimeoutCause(ctx, w.timeout, fmt.Errorf("%w: waited %s %s", gpu.ErrTimeout, w.timeout, what))
+	defer cancel()
+	begin := time.Now()
+	err := f(limited)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		err = context.Cause(limited)
+	}
+	w.note.waited(w.stage, on, a, begin, time.Now())
+	return err
+}
+
+// receive gets a message of a way to its place. On one device that is a copy to be submitted before the pass.
+func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, error) {
+	what := fmt.Sprintf("for %s on link %s", a, in.name())
+	if in.link == nil {
+		err := w.waiting(ctx, in, a, what, func(ctx context.Context) error {
+			select {
+			case <-in.arrived:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		return in.taking(a.Microbatch), err
+	}
+	var m Message
+	if err := w.waiting(ctx, in, a, what, func(ctx context.Context) (err error) {
+		m, err = in.link.Receive(ctx)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	defer in.link.Free(m)
+	if m.Microbatch != a.Microbatch || len(m.Tensors) != len(in.values) {
+		return nil, fmt.Errorf("link %s: found microbatch %d of %d tensors, wanted %d of %d", in.name(), m.Microbatch, len(m.Tensors), a.Microbatch, len(in.values))
+	}
+	begin := time.Now()
+	for i, v := range in.values {
+		if err := w.stage.device.Write(in.reader.place(v, a.Microbatch), m.Tensors[i]); err != nil {
+			return nil, err
+		}
+	}
+	w.note.moved(in, a.Microbatch, begin, time.Now())
+	return nil, nil
+}
+
+// outputPart is the part that makes named output i.
+func (l *line) outputPart(i int) int {
+	for _, p := range l.parts {
+		if p.outputPlace(l.cut.outputs[i], 0).Buffer != nil {
+			return p.index
+		}
+	}
+	return -1
+}
+
+// leaving is the copy that goes behind the pass that made a message.
+func (w *way) leaving(microbatch int) *gpu.Program {
+	if w.link == nil {
+		programs := w.leave[microbatch%linkDepth]
+		return programs[microbatch%len(programs)]
+	}
+	return w.export[microbatch%len(w.export)]
+}
+
+// taking is the copy that goes before the pass that reads a message.
+func (w *way) taking(microbatch int) *gpu.Program {
+	programs := w.take[microbatch%linkDepth]
+	return programs[microbatch%len(programs)]
+}
+
+// submitted tells the other end that a message is on its way.
+func (w *way) submitted(microbatch int) {
+	if w.link == nil {
+		w.arrived <- microbatch
+		return
+	}
+	w.made <- microbatch
+}
+
+// carry takes n messages from the source's device to the link.
+func (w *way) carry(ctx context.Context, n int, note *notes) error {
+	for range n {
+		microbatch := 0
+		select {
+		case microbatch = <-w.made:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		m, err := w.link.Buffer(ctx)
+		if err != nil {
+			return err
+		}
+		m.Microbatch = microbatch
+		begin := time.Now()
+		for i, ring := range w.rings {
+			if _, err := ring.NextInto(ctx, m.Tensors[i]); err != nil {
+				return err
+			}
+		}
+		note.moved(w, microbatch, begin, time.Now())
+		w.free <- struct{}{}
+		if err := w.link.Send(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

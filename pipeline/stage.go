@@ -1,0 +1,91 @@
+package pipeline
+
+import (
+	"fmt"
+	"maps"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/optim"
+)
+
+// A stage is a device and what lives there of the model: the parameters of its parts, their gradients, the optimizer's state for them,
+// copies of parameters that other stages own, and scratch that all of its programs share.
+type stage struct {
+	index   int
+	device  *gpu.Device
+	params  *buffers.Tree
+	mirrors *buffers.Tree // nil without any
+	grads   *buffers.Tree // nil where nothing is trained
+	opt     *optim.State
+	arena   *graph.Arena
+	memory  StageMemory // taken so far
+}
+
+// name tells a stage in errors and reports.
+func (s *stage) name() string { return fmt.Sprintf("stage %d (%s)", s.index, s.device.Adapter()) }
+
+func (s *stage) release() {
+	for _, t := range []*buffers.Tree{s.params, s.mirrors, s.grads} {
+		if t != nil {
+			t.Release()
+		}
+	}
+	if s.opt != nil {
+		s.opt.Release()
+	}
+	s.arena.Release()
+}
+
+// residence is the leaves that live on one stage of a cut, sorted: its own, and those that it has copies of.
+type residence struct{ own, mirrored []buffers.Spec }
+
+// residences divides a model's leaves over the stages of a cut.
+func residences(c *cut, specs []buffers.Spec, stages int) []residence {
+	out := make([]residence, stages)
+	for i := range out {
+		own, mirrored := map[string]bool{}, map[string]bool{}
+		for p := i; p < len(c.parts); p += stages {
+			for _, path := range c.parts[p].params {
+				own[path] = true
+			}
+			for _, path := range c.parts[p].mirrors {
+				mirrored[path] = true
+			}
+		}
+		maps.DeleteFunc(mirrored, func(path string, _ bool) bool { return own[path] })
+		for _, s := range specs {
+			if own[s.Path] {
+				out[i].own = append(out[i].own, s)
+			}
+			if mirrored[s.Path] {
+				out[i].mirrored = append(out[i].mirrored, s)
+			}
+		}
+	}
+	return out
+}
+
+// upload makes a tree of some leaves of a model; a dry device gets none of their numbers.
+func (s *stage) upload(label string, specs []buffers.Spec, params []buffers.Host) (*buffers.Tree, error) {
+	layout, err := buffers.NewLayout(specs, s.device.Limits())
+	if err != nil {
+		return nil, err
+	}
+	tree, err := buffers.NewTree(s.device, label, layout, buffers.F32)
+	if err != nil || s.device.Dry() {
+		return tree, err
+	}
+	var chosen []buffers.Host
+	for _, h := range params {
+		if _, ok := layout.Leaf(h.Path); ok {
+			chosen = append(chosen, h)
+		}
+	}
+	if err := tree.WriteAll(chosen); err != nil {
+		tree.Release()
+		return nil, err
+	}
+	return tree, nil
+}

@@ -1,0 +1,252 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"gputrain/data"
+	"gputrain/graph"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/state"
+)
+
+// inFlight is the number of steps whose results may be unread.
+const inFlight = 2
+
+// pendingStep is a step whose results are on their way.
+type pendingStep struct {
+	step, tokens int64
+	rate         float64
+}
+
+// TrainStep makes one update with a batch of Batch x Accumulate sequences, as state.TrainState does: an error leaves the state unusable,
+// but for one that comes before anything was submitted.
+func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
+	if s.broken != nil {
+		return nil, fmt.Errorf("pipeline: step %d: the state is not usable after: %w", s.step+1, s.broken)
+	}
+	count, err := s.config.State.CountLabels(batch)
+	if err != nil {
+		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
+	}
+	if err := s.trainStep(context.WithoutCancel(ctx), batch, count); err != nil {
+		s.broken = err
+		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
+	}
+	return s.take(), nil
+}
+
+func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) error {
+	phases := make([]optim.Phase, len(s.stages))
+	for i, st := range s.stages {
+		var err error
+		if phases[i], err = st.opt.Prepare(); err != nil {
+			return st.failed("update", err)
+		}
+		if phases[i] != phases[0] {
+			return st.failed("update", fmt.Errorf("phase %v, wanted %v as stage 0", phases[i], phases[0]))
+		}
+	}
+	note := s.newNotes()
+	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, note); err != nil {
+		return err
+	}
+	if err := s.read(ctx, inFlight-1); err != nil {
+		return err
+	}
+	if err := s.update(ctx, phases); err != nil {
+		return err
+	}
+	s.use = note.use()
+	s.step++
+	s.pending = append(s.pending, pendingStep{step: s.step, tokens: count, rate: s.stages[0].opt.LearningRate()})
+	return nil
+}
+
+// feed writes the inputs of microbatch i to whatever program asks for them.
+func (s *State) feed(batch data.Batch, count int64) feed {
+	tokens := s.config.State.Batch * s.config.State.Sequence
+	scale := []float32{float32(1 / float64(count))}
+	return func(p *graph.Program, i int) error {
+		for name := range p.Inputs() {
+			var err error
+			switch name {
+			case model.InputTokens:
+				err = p.WriteInts(name, batch.Tokens[i*tokens:(i+1)*tokens])
+			case model.InputLabels:
+				err = p.WriteInts(name, batch.Labels[i*tokens:(i+1)*tokens])
+			case model.InputLossScale:
+				err = p.WriteFloats(name, scale)
+			case model.InputDropoutKey:
+				key := s.config.State.DropoutKey(s.step, i)
+				err = p.WriteUints(name, key[:])
+			default:
+				err = fmt.Errorf("input %q: nothing to write", name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// read takes the results of the oldest steps until at most left are outstanding.
+func (s *State) read(ctx context.Context, left int) error {
+	for len(s.pending) > left {
+		raw, err := s.results.Next(ctx)
+		if err != nil {
+			return s.last.failed("results", err)
+		}
+		p := s.pending[0]
+		s.pending = append(s.pending[:0], s.pending[1:]...)
+		loss := 0.0
+		for i := range s.config.State.Accumulate {
+			loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		}
+		statistics, err := optim.ParseStatistics(raw[len(raw)-optim.StatisticsBytes:])
+		if err != nil {
+			return err
+		}
+		if statistics.NonFinite {
+			s.skipped++
+		}
+		s.ready = append(s.ready, state.Metrics{
+			Step: p.step, Loss: loss / float64(p.tokens), Tokens: p.tokens, LearningRate: p.rate, GradNorm: float64(statistics.Norm),
+			Finite: !statistics.NonFinite && !math.IsNaN(loss) && !math.IsInf(loss, 0), Skipped: s.skipped,
+		})
+	}
+	return nil
+}
+
+func (s *State) take() []state.Metrics {
+	m := s.ready
+	s.ready = nil
+	return m
+}
+
+// Drain waits for the steps in flight and returns the metrics not yet returned.
+func (s *State) Drain(ctx context.Context) ([]state.Metrics, error) {
+	if s.broken != nil {
+		return nil, fmt.Errorf("pipeline: drain: the state is not usable after: %w", s.broken)
+	}
+	if err := s.read(context.WithoutCancel(ctx), 0); err != nil {
+		s.broken = err
+		return nil, fmt.Errorf("pipeline: drain: %w", err)
+	}
+	return s.take(), nil
+}
+
+// Evaluate computes the loss of the model on a text, several batches under way at once; see state.Model. Between groups of batches it looks
+// whether ctx is over.
+func (s *State) Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error) {
+	result, err := s.evaluate(ctx, e)
+	if err != nil {
+		return state.EvalResult{}, fmt.Errorf("pipeline: evaluate: %w", err)
+	}
+	return result, nil
+}
+
+func (s *State) evaluate(ctx context.Context, e *data.Evaluation) (result state.EvalResult, err error) {
+	if s.evaluation == nil {
+		return result, errors.New("the configuration has no evaluation")
+	}
+	l, sum := s.evaluation, 0.0
+	raw := make([]byte, l.results[0].Bytes())
+	for first := 0; first < e.Batches(); first += evaluated {
+		if err := context.Cause(ctx); err != nil {
+			return result, err
+		}
+		var batches []data.Batch
+		for i := first; i < min(first+evaluated, e.Batches()); i++ {
+			b, err := e.Batch(i)
+			if err != nil {
+				return result, err
+			}
+			if b.Rows != s.config.State.Batch || len(b.Tokens) != b.Rows*s.config.State.Sequence {
+				return result, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), s.config.State.Batch, s.config.State.Sequence)
+			}
+			batches = append(batches, b)
+			result.Tokens += int64(b.Count)
+		}
+		write := func(p *graph.Program, i int) error {
+			for name := range p.Inputs() {
+				ints := batches[i].Tokens
+				if name == model.InputLabels {
+					ints = batches[i].Labels
+				}
+				if err := p.WriteInts(name, ints); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		whole := context.WithoutCancel(ctx)
+		if err := l.run(whole, ForwardOnly(len(s.stages), s.config.Assignment.Parts, len(batches)), write, nil, s.config.Timeout, nil); err != nil {
+			return result, err
+		}
+		if err := s.last.device.Read(whole, raw, l.results[0].All()); err != nil {
+			return result, s.last.failed("losses", err)
+		}
+		for i := range batches {
+			sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+		}
+	}
+	if result.Tokens == 0 {
+		return result, errors.New("0 tokens count in the loss")
+	}
+	result.Loss = sum / float64(result.Tokens)
+	return result, nil
+}
+
+// Window is the number of tokens that Logits sees at most.
+func (s *State) Window() int { return s.config.State.Sequence }
+
+// Logits gives the logits of the token that follows a window of 1 to Window tokens.
+func (s *State) Logits(ctx context.Context, window []int32) ([]float32, error) {
+	logits, err := s.logits(context.WithoutCancel(ctx), window)
+	if err != nil {
+		return nil, fmt.Errorf("pipeline: logits: %w", err)
+	}
+	return logits, nil
+}
+
+func (s *State) logits(ctx context.Context, window []int32) ([]float32, error) {
+	if s.sampling == nil {
+		return nil, errors.New("the configuration has no sampling")
+	}
+	if len(window) < 1 || len(window) > s.Window() {
+		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), s.Window())
+	}
+	tokens := make([]int32, s.Window())
+	copy(tokens, window)
+	write := func(p *graph.Program, _ int) error {
+		for name := range p.Inputs() {
+			ints := tokens
+			if name == model.InputRows {
+				ints = []int32{int32(len(window) - 1)}
+			}
+			if err := p.WriteInts(name, ints); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	l := s.sampling
+	if err := l.run(ctx, l.schedule, write, nil, s.config.Timeout, nil); err != nil {
+		return nil, err
+	}
+	raw := make([]byte, l.results[0].Bytes())
+	if err := s.last.device.Read(ctx, raw, l.results[0].All()); err != nil {
+		return nil, s.last.failed("logits", err)
+	}
+	logits := make([]float32, s.config.State.Definition.Vocab())
+	for i := range logits {
+		logits[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return logits, nil
+}

@@ -1,0 +1,86 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gputrain/gpu"
+)
+
+// tickDepth bounds the actions of a stage that are submitted and not known to be done.
+const tickDepth = 4
+
+// A tick tells when the actions of a stage are done: a word read back behind each of them.
+type tick struct {
+	word  *gpu.Buffer
+	ring  *gpu.Readback
+	run   *gpu.Program
+	free  chan struct{}
+	under chan submitted // actions that are submitted, in order
+}
+
+// submitted is an action on its way through a device.
+type submitted struct {
+	action Action
+	at     time.Time
+}
+
+func newTick(ctx context.Context, label string, s *stage) (*tick, error) {
+	t := &tick{free: make(chan struct{}, tickDepth), under: make(chan submitted, tickDepth)}
+	for range tickDepth {
+		t.free <- struct{}{}
+	}
+	var err error
+	if t.word, err = s.device.NewBuffer("gputrain.pipeline."+label+".tick", 16); err != nil {
+		return nil, err
+	}
+	if t.ring, err = s.device.NewReadback("gputrain.pipeline."+label+".tick", 4, tickDepth); err != nil {
+		return nil, err
+	}
+	rec := s.device.Record("gputrain.pipeline.tick")
+	rec.ReadBack(t.ring, t.word.Range(0, 4))
+	t.run, err = rec.Program(ctx)
+	return t, err
+}
+
+// tickBytes is what a tick takes of a device.
+const tickBytes = 16 + 4*tickDepth
+
+// watch follows n submitted actions until they are done, and tells of each when the device was at work on it.
+func (t *tick) watch(ctx context.Context, n int, done func(a Action, begin, end time.Time)) error {
+	var last time.Time
+	var word [4]byte
+	for range n {
+		var s submitted
+		select {
+		case s = <-t.under:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if _, err := t.ring.NextInto(ctx, word[:]); err != nil {
+			return fmt.Errorf("%v: %w", s.action, err)
+		}
+		end := time.Now()
+		begin := s.at
+		if begin.Before(last) {
+			begin = last
+		}
+		last = end
+		done(s.action, begin, end)
+		t.free <- struct{}{}
+	}
+	return nil
+}
+
+func (t *tick) release() {
+	if t.run != nil {
+		t.run.Release()
+	}
+	if t.ring != nil {
+		t.ring.Release()
+	}
+	if t.word != nil {
+		t.word.Release()
+	}
+}

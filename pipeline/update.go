@@ -1,0 +1,180 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"gputrain/gpu"
+	"gputrain/optim"
+)
+
+// An updater is a stage's half of an update: the optimizer's pieces, cut where a norm of the whole model is needed, and the ways by which
+// its leaves' share of each norm comes to the host.
+type updater struct {
+	stage    *stage
+	pieces   map[optim.Phase][]*gpu.Program
+	rings    []*gpu.Readback // of each norm
+	measured []byte
+}
+
+// buildUpdate makes the programs of an update.
+func (s *State) buildUpdate(ctx context.Context) error {
+	last := s.training.stageOf(s.config.Assignment.Parts - 1)
+	s.last = last
+	s.combined = make([]byte, pairBytes*len(s.specs))
+	losses := s.training.results[0]
+	var err error
+	if s.results, err = last.device.NewReadback("gputrain.pipeline.metrics", losses.Bytes()+optim.StatisticsBytes, inFlight); err != nil {
+		return err
+	}
+	s.training.taken(last, inFlight*(losses.Bytes()+optim.StatisticsBytes))
+	metrics, err := s.training.buffer(last, "metrics", losses.Bytes()+optim.StatisticsBytes)
+	if err != nil {
+		return err
+	}
+	for _, st := range s.stages {
+		u := &updater{stage: st, pieces: map[optim.Phase][]*gpu.Program{}, measured: make([]byte, pairBytes*len(st.params.Layout().Leaves()))}
+		s.updates = append(s.updates, u)
+		finish := func(*gpu.Recording) {}
+		if st == last {
+			finish = func(rec *gpu.Recording) {
+				statistics := st.opt.Statistics()
+				rec.Copy(metrics.Range(0, losses.Bytes()), losses.All())
+				rec.Copy(metrics.Range(losses.Bytes(), optim.StatisticsBytes), statistics.Buffer.Range(statistics.Offset, optim.StatisticsBytes))
+				rec.ReadBack(s.results, metrics.All())
+			}
+		}
+		if err := u.build(ctx, s.tx, finish); err != nil {
+			return fmt.Errorf("%s: update: %w", st.name(), err)
+		}
+		s.training.taken(st, u.bytes())
+		var begin *gpu.Program
+		if s.training.accumulate {
+			rec := st.device.Record("gputrain.pipeline.begin")
+			for i := range st.grads.Layout().Slabs() {
+				rec.Zero(st.grads.Slab(i))
+			}
+			if begin, err = rec.Program(ctx); err != nil {
+				return fmt.Errorf("%s: %w", st.name(), err)
+			}
+		}
+		s.begin = append(s.begin, begin)
+	}
+	return nil
+}
+
+// pairBytes is what a leaf contributes to a norm.
+const pairBytes = 8
+
+func (u *updater) build(ctx context.Context, tx optim.Transform, finish func(*gpu.Recording)) error {
+	st := u.stage
+	rounds := st.opt.Rounds()
+	for range rounds - 1 {
+		ring, err := st.device.NewReadback("gputrain.pipeline.norm", uint64(len(u.measured)), 1)
+		if err != nil {
+			return err
+		}
+		u.rings = append(u.rings, ring)
+	}
+	for _, phase := range st.opt.Phases() {
+		for round := range rounds {
+			rec := st.device.Record("gputrain.pipeline.update")
+			if err := tx.RecordRound(rec, phase, round, st.grads, st.opt, st.params); err != nil {
+				return err
+			}
+			if round < rounds-1 {
+				rec.ReadBack(u.rings[round], st.opt.Measured(round))
+			} else {
+				finish(rec)
+			}
+			p, err := rec.Program(ctx)
+			if err != nil {
+				return err
+			}
+			u.pieces[phase] = append(u.pieces[phase], p)
+		}
+	}
+	return nil
+}
+
+// update applies the gradients, every stage its own. A norm of the whole model crosses as one number a leaf, which each stage adds up in the
+// order of the model's leaves: the sum that one device would come to.
+func (s *State) update(ctx context.Context, phases []optim.Phase) error {
+	states := s.optimizers()
+	measured := make([][]byte, len(s.updates))
+	rounds := s.stages[0].opt.Rounds()
+	for round := range rounds {
+		c := newCrew(ctx)
+		for i, u := range s.updates {
+			c.do(u.stage, "update", func() error {
+				if err := u.stage.device.Submit(c.ctx, u.pieces[phases[i]][round]); err != nil {
+					return err
+				}
+				if round == rounds-1 {
+					return nil
+				}
+				measured[i] = u.measured
+				_, err := u.rings[round].NextInto(c.ctx, u.measured)
+				return err
+			})
+		}
+		if err := c.wait(); err != nil {
+			return err
+		}
+		if round == rounds-1 {
+			break
+		}
+		if err := optim.GatherNorms(s.combined, states, measured); err != nil {
+			return err
+		}
+		for _, u := range s.updates {
+			if err := u.stage.device.Write(u.stage.opt.Combined(round), s.combined); err != nil {
+				return u.stage.failed("update", err)
+			}
+		}
+	}
+	return s.mirror(ctx)
+}
+
+// mirror brings the copies of parameters that other stages own up to date.
+func (s *State) mirror(ctx context.Context) error {
+	c := newCrew(ctx)
+	for _, st := range s.stages {
+		if st.mirrors == nil {
+			continue
+		}
+		for _, leaf := range st.mirrors.Layout().Leaves() {
+			owner := s.training.stageOf(s.config.Assignment.Part[leaf.Path])
+			c.do(st, "copy of "+leaf.Path, func() error {
+				raw, err := owner.params.ReadRaw(c.ctx, leaf.Path)
+				if err != nil {
+					return owner.failed("read of "+leaf.Path, err)
+				}
+				return st.mirrors.WriteRaw(leaf.Path, raw)
+			})
+		}
+	}
+	return c.wait()
+}
+
+// bytes is what the updater takes of its device.
+func (u *updater) bytes() uint64 {
+	n := uint64(len(u.rings) * len(u.measured))
+	for _, pieces := range u.pieces {
+		for _, p := range pieces {
+			n += p.UniformBytes()
+		}
+	}
+	return n
+}
+
+func (u *updater) release() {
+	for _, pieces := range u.pieces {
+		for _, p := range pieces {
+			p.Release()
+		}
+	}
+	for _, r := range u.rings {
+		r.Release()
+	}
+}

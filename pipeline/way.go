@@ -1,0 +1,150 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// A way is an edge at work: how the values of an edge come from the device of one stage to that of another. Between devices they are copied to
+// pinned host memory behind the pass that made them, handed over a link, and written to the other device while that computes
+// something else. On one device they are copied to memory that the way keeps, and from there by the pass that reads them. Either way two
+// messages may be under way at once.
+type way struct {
+	edge
+	source, sink  *stage
+	maker, reader *linePart
+	free          chan struct{} // places of messages that are not under way
+
+	// Between devices.
+	link   Link
+	rings  []*gpu.Readback
+	made   chan int // microbatches submitted, in order
+	export []*gpu.Program
+
+	// On one device: by place of the message, then by place of the values.
+	kept    [][]gpu.Range
+	leave   [][]*gpu.Program
+	take    [][]*gpu.Program
+	arrived chan int
+}
+
+// local tells whether both ends are one device.
+func (w *way) local() bool { return w.source.device == w.sink.device }
+
+// copiesOf is the number of different places that the values of an edge have in a part.
+func copiesOf(p *linePart, values []*graph.Value) int {
+	n := 1
+	for _, v := range values {
+		n = max(n, p.placesOf(v))
+	}
+	return n
+}
+
+func (l *line) newWay(ctx context.Context, e edge, o options) (*way, error) {
+	w := &way{edge: e, maker: l.parts[e.from], reader: l.parts[e.to], source: l.stageOf(e.from), sink: l.stageOf(e.to), free: make(chan struct{}, linkDepth)}
+	for range linkDepth {
+		w.free <- struct{}{}
+	}
+	if w.local() {
+		return w, w.openLocal(ctx, l)
+	}
+	return w, w.openLink(ctx, l, o)
+}
+
+// openLink makes the way between two devices.
+func (w *way) openLink(ctx context.Context, l *line, o options) error {
+	var sizes []uint64
+	for _, v := range w.values {
+		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), v.Type().Bytes(), linkDepth)
+		if err != nil {
+			return err
+		}
+		w.rings = append(w.rings, ring)
+		l.taken(w.source, linkDepth*v.Type().Bytes())
+		sizes = append(sizes, v.Type().Bytes())
+	}
+	for i := range copiesOf(w.maker, w.values) {
+		rec := w.source.device.Record("gputrain.pipeline.send")
+		for j, v := range w.values {
+			rec.ReadBack(w.rings[j], w.maker.place(v, i))
+		}
+		p, err := rec.Program(ctx)
+		if err != nil {
+			return err
+		}
+		w.export = append(w.export, p)
+	}
+	var err error
+	w.link, err = o.newLink(w.name(), linkDepth, sizes)
+	w.made = make(chan int, linkDepth)
+	return err
+}
+
+// openLocal makes the way on one device.
+func (w *way) openLocal(ctx context.Context, l *line) error {
+	w.arrived = make(chan int, linkDepth)
+	copied := func(n int, p *linePart, out bool, kept []gpu.Range) ([]*gpu.Program, error) {
+		var programs []*gpu.Program
+		for i := range n {
+			rec := w.source.device.Record("gputrain.pipeline.hand")
+			for j, v := range w.values {
+				if out {
+					rec.Copy(kept[j], p.place(v, i))
+				} else {
+					rec.Copy(p.place(v, i), kept[j])
+				}
+			}
+			program, err := rec.Program(ctx)
+			if err != nil {
+				return nil, err
+			}
+			programs = append(programs, program)
+		}
+		return programs, nil
+	}
+	for range linkDepth {
+		var kept []gpu.Range
+		for _, v := range w.values {
+			b, err := l.buffer(w.source, "handed", v.Type().Bytes())
+			if err != nil {
+				return err
+			}
+			kept = append(kept, b.All())
+		}
+		leave, err := copied(copiesOf(w.maker, w.values), w.maker, true, kept)
+		if err != nil {
+			return err
+		}
+		take, err := copied(copiesOf(w.reader, w.values), w.reader, false, kept)
+		if err != nil {
+			return err
+		}
+		w.kept, w.leave, w.take = append(w.kept, kept), append(w.leave, leave), append(w.take, take)
+	}
+	return nil
+}
+
+// name tells the way in errors and traces.
+func (w *way) name() string {
+	return fmt.Sprintf("%s, stage %d to %d, part %d to %d", w.kind, w.source.index, w.sink.index, w.edge.from, w.edge.to)
+}
+
+func (w *way) release() {
+	if w.link != nil {
+		_ = w.link.Close()
+	}
+	for _, r := range w.rings {
+		r.Release()
+	}
+	for _, p := range w.export {
+		p.Release()
+	}
+	for _, programs := range append(w.leave, w.take...) {
+		for _, p := range programs {
+			p.Release()
+		}
+	}
+}
