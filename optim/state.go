@@ -64,6 +64,9 @@ func (s *State) Tensors() []buffers.Tensor {
 	return out
 }
 
+// ModelLeaves counts the leaves of the whole model, of which the state may have some.
+func (s *State) ModelLeaves() int { return len(s.whole) }
+
 // Counts tells how often what has happened: "updates", "mini_step" where gradients are accumulated, and one count for each
 // element of the chain that has scalars.
 func (s *State) Counts() map[string]int64 { return maps.Clone(s.counts) }

@@ -1,0 +1,113 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/optim"
+)
+
+// StageLocal is a gradient transformation with a path by which stages apply gradients, each its own, wherever they live (eformer's
+// StageLocalGradientTransformation). It needs several devices and no graph. The path of a tree that is whole stays: Init, Update and the other
+// methods of the transformation.
+//
+//	tx, err := pipeline.NewStageLocal(config, nil)
+//	for i, s := range stages {
+//		stages[i].State, err = tx.InitStage(s.Params, model) // model: the leaves of all stages
+//	}
+//	err = tx.ApplyGradientsStageLocal(ctx, pipeline.Application{Stages: stages})
+type StageLocal struct {
+	optim.Transform
+	metadata Metadata
+	apply    ApplyFunc
+}
+
+// Residents is what one stage has of a model, on one device.
+type Residents struct {
+	Params *buffers.Tree
+	// Grads are f32 or bf16 gradients of the params. A leaf that it lacks has a gradient of zero, which is not the same as no update: moments
+	// and decay go on. Nil is zero for all of them.
+	Grads *buffers.Tree
+	State *optim.State // of StageLocal.InitStage
+}
+
+// An Application is one call: the gradients of one or more stages. Where a norm of the whole model is measured, these are all its stages.
+type Application struct {
+	Stages           []Residents
+	LearningRate     optim.Schedule // for this call instead of the optimizer's own; nil: its own
+	ReleaseGradients bool           // give the memory of Grads back as soon as they are used
+}
+
+// An ApplyFunc is a stage-local path: it updates the params and states of all stages in place. Metadata is that of MakeStageLocal. To release
+// gradients is its caller's.
+type ApplyFunc func(ctx context.Context, m Metadata, a Application) error
+
+// NewStageLocal builds an optimizer with its stage-local path: that of whole trees in rounds, so that stages come to the bits of the whole model.
+// Clip, accumulation and masks are the optimizer's own. Errors are those of NewMetadata.
+func NewStageLocal(c optim.Config, extra map[string]any) (StageLocal, error) {
+	m, err := NewMetadata(c, extra)
+	if err != nil {
+		return StageLocal{}, err
+	}
+	tx, err := c.Build()
+	if err != nil {
+		return StageLocal{}, err
+	}
+	return StageLocal{Transform: tx, metadata: m, apply: InRounds(tx)}, nil
+}
+
+// MakeStageLocal gives any transformation a stage-local path of one's own. Where metadata has a clip, apply gets gradients that are clipped by
+// the norm of the whole model, in f32; tx is then without. Errors: no function, metadata that accumulate, which is apply's to do.
+func MakeStageLocal(tx optim.Transform, m Metadata, apply ApplyFunc) (StageLocal, error) {
+	if apply == nil {
+		return StageLocal{}, fmt.Errorf("pipeline: stage local: %s: apply: found none, wanted a function", tx.Name())
+	}
+	if n := m.AccumulationSteps(); n > 1 {
+		return StageLocal{}, fmt.Errorf("pipeline: stage local: %s: accumulation_steps: found %d, wanted 1: apply is called with the gradients of each "+
+			"call, collect them in it, or wrap tx in optim.Accumulate and use InRounds", tx.Name(), n)
+	}
+	s := StageLocal{Transform: tx, metadata: m, apply: apply}
+	if limit, clips := m.ClipGrad(); clips {
+		s.apply = clipped(limit, apply)
+	}
+	return s, nil
+}
+
+// Unsupported is a transformation whose stage-local path is an error that names the optimizer, the reason if there is one, and what to do. It
+// wraps errors.ErrUnsupported. All else works as before.
+func Unsupported(tx optim.Transform, optimizer, reason string) StageLocal {
+	if reason != "" {
+		reason = " (" + reason + ")"
+	}
+	return StageLocal{Transform: tx, apply: func(context.Context, Metadata, Application) error {
+		return fmt.Errorf("pipeline: stage local: optimizer %q: found no stage-local path%s, wanted one: make it with NewStageLocal of a registered optimizer, "+
+			"or implement an ApplyFunc and attach it with MakeStageLocal: %w", optimizer, reason, errors.ErrUnsupported)
+	}}
+}
+
+// Metadata tells what the optimizer was built of; the zero value where it was made without.
+func (s StageLocal) Metadata() Metadata { return s.metadata }
+
+// ApplyGradientsStageLocal makes one call on all stages of an application: their params and states are updated in place, by work that the devices may still
+// be at when it returns. The stages run at the same time and meet only where a norm of the whole model is measured, with eight bytes a leaf.
+//
+// Errors: a stage that lacks a tree or whose trees do not match, states whose counts differ, stages that are not the whole model where its norm
+// is measured, found before anything has changed; and those of the devices. The gradients are released only by a call that succeeds.
+func (s StageLocal) ApplyGradientsStageLocal(ctx context.Context, a Application) error {
+	if s.apply == nil {
+		return fmt.Errorf("pipeline: stage local: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported")
+	}
+	if err := s.apply(ctx, s.metadata, a); err != nil {
+		return err
+	}
+	if a.ReleaseGradients {
+		for _, r := range a.Stages {
+			if r.Grads != nil {
+				r.Grads.Release()
+			}
+		}
+	}
+	return nil
+}
