@@ -47,9 +47,6 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) er
 		if phases[i], err = st.opt.Prepare(); err != nil {
 			return st.failed("update", err)
 		}
-		if phases[i] != phases[0] {
-			return st.failed("update", fmt.Errorf("phase %v, wanted %v as stage 0", phases[i], phases[0]))
-		}
 	}
 	note := s.newNotes()
 	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, note); err != nil {

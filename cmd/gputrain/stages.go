@@ -107,3 +107,9 @@ func assign(cfg *runfile.Config, units []pipeline.Unit, powers []pipeline.Power)
 	}
 	return pipeline.AssignByRules(units, rules, p.Stages, p.PartsPerStage())
 }
+
+// pipelineConfig is what a run file says of its pipeline; what is trained is the run's to say.
+func pipelineConfig(cfg *runfile.Config, cut pipeline.Assignment) pipeline.Config {
+	p := cfg.Pipeline
+	return pipeline.Config{Assignment: cut, Schedule: p.Schedule, Ahead: p.Ahead, Recompute: p.Recompute}
+}

@@ -42,6 +42,20 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	}
 	defer release()
 	run.Dir, run.Fresh, run.Progress = dir, c.Fresh, c.Progress
+	if cfg.Pipeline.Stages == 1 {
+		err = c.onOne(ctx, cfg, run)
+	} else {
+		err = c.onStages(ctx, cfg, run)
+	}
+	var changed *train.ChangedError
+	if errors.As(err, &changed) {
+		return usageError{err}
+	}
+	return err
+}
+
+// onOne trains on one device.
+func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Config) error {
 	dev, err := c.device(ctx, cfg)
 	if err != nil {
 		return err
@@ -49,12 +63,41 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	defer dev.Release()
 	_, err = train.Run(ctx, dev, run)
 	if c.Profile {
-		err = errors.Join(err, writeProfile(dev, filepath.Join(dir, "profile.json")))
+		err = errors.Join(err, writeProfile(dev, filepath.Join(run.Dir, profileFile)))
 	}
-	var changed *train.ChangedError
-	if errors.As(err, &changed) {
+	return err
+}
+
+// profileFile is the trace in a run directory.
+const profileFile = "profile.json"
+
+// onStages trains a model that is cut into stages.
+func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.Config) error {
+	units, err := modelUnits(cfg, run.State)
+	if err != nil {
+		return err
+	}
+	adapters, err := stageAdapters(cfg, c.Adapter)
+	if err != nil {
+		return err
+	}
+	limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit)
+	if err != nil {
 		return usageError{err}
 	}
+	devices, release, err := openStages(ctx, cfg, adapters, gpu.Options{MemoryLimit: limit})
+	if err != nil {
+		return err
+	}
+	defer release()
+	for _, d := range devices {
+		d.SetAutotune(c.Autotune == "on")
+	}
+	cut, _, err := cutModel(ctx, cfg, run.State, units, devices)
+	if err != nil {
+		return err
+	}
+	_, err = train.RunOn(ctx, train.Pipelined(devices, pipelineConfig(cfg, cut)), run)
 	return err
 }
 

@@ -1,0 +1,100 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/state"
+)
+
+// Pipelined is the target of a run whose model is cut into stages: devices[i] is stage i's, and may be several stages'. Of the configuration
+// State is left out; it is the run's.
+func Pipelined(devices []*gpu.Device, c pipeline.Config) Target { return pipelined{devices, c} }
+
+type pipelined struct {
+	devices []*gpu.Device
+	config  pipeline.Config
+}
+
+func (p pipelined) with(c state.Config) pipeline.Config {
+	p.config.State = c
+	return p.config
+}
+
+// Plan tells what the stages are to take, in their order.
+func (p pipelined) Plan(c state.Config) ([]StagePlan, error) {
+	var adapters []gpu.Adapter
+	var limits []gpu.Limits
+	for _, d := range p.devices {
+		adapters, limits = append(adapters, d.Adapter()), append(limits, d.Limits())
+	}
+	memory, err := pipeline.PlanMemory(context.Background(), p.with(c), adapters, limits)
+	if err != nil {
+		return nil, err
+	}
+	var out []StagePlan
+	for i, m := range memory {
+		a := adapters[i]
+		out = append(out, StagePlan{Adapter: a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
+	}
+	return out, nil
+}
+
+// holds names what a stage has of the model, part by part.
+func (p pipelined) holds(c state.Config, stage int) string {
+	built, err := c.Definition.Build(1, 1, model.Options{Loss: true})
+	if err != nil {
+		return ""
+	}
+	units, err := pipeline.Units(built)
+	if err != nil {
+		return ""
+	}
+	var parts []string
+	for part, units := range p.config.Assignment.Units(units) {
+		if part%p.config.Assignment.Stages != stage || len(units) == 0 {
+			continue
+		}
+		text := units[0].Name
+		if n := len(units); n > 1 {
+			text = fmt.Sprintf("%s to %s", text, units[n-1].Name)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (p pipelined) Adapter() string { return state.AdapterName(p.devices...) }
+
+func (p pipelined) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
+	s, err := pipeline.Create(ctx, p.devices, p.with(c), params)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (p pipelined) Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error) {
+	s, record, err := pipeline.Load(ctx, p.devices, p.with(c), dir)
+	if err != nil {
+		return nil, record, err
+	}
+	return s, record, nil
+}
+
+func (p pipelined) PeakBytes() []uint64 {
+	var out []uint64
+	seen := map[*gpu.Device]bool{}
+	for _, d := range p.devices {
+		if !seen[d] {
+			seen[d] = true
+			out = append(out, d.Counters().PeakBytes)
+		}
+	}
+	return out
+}
