@@ -20,6 +20,9 @@
 //	state.json                       step, counts, the optimizer's configuration, what the loop keeps ([Run]), the adapter
 //	manifest.json                    size and CRC32C of every file, CRC32C of every tensor; written last
 //
+// It says nothing of how many devices the tensors lay on: [Snapshot] writes it from any number of them, and [ReadCheckpoint] gives it back to
+// any other, each with some of the leaves and some rows of what the leaves share.
+//
 // It is written beside its place, synced, and renamed; [Checkpoints] finds, verifies and rotates them.
 //
 // Invariants, each held by a test:
@@ -30,4 +33,5 @@
 //  3. After the second step a step makes no pipeline, bind group or buffer.
 //  4. An update whose loss or gradient is not finite changes nothing; a state that is not finite is not saved.
 //  5. What the plan says and what is taken agree within 5 %.
+//  6. A state divided over several devices saves the bytes that it would save undivided, and is restored from them.
 package state

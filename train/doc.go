@@ -1,7 +1,8 @@
 // Package train runs a training from the first step to the report: data, steps, evaluation, samples, checkpoints, metrics and what a person
 // sees of them.
 //
-// [Run] is the one entry. Everything it does is in [Config], everything it leaves is in the run directory:
+// [Run] trains on one device, [RunOn] on any [Target]: several devices with a stage of the model on each. Everything a run does is in
+// [Config], everything it leaves is in the run directory:
 //
 //	run.yaml             every value in force and where it came from
 //	metrics.jsonl        a line a step, a line an evaluation
@@ -15,7 +16,7 @@
 // Invariants, each held by a test:
 //
 //  1. The same call again goes on from the newest whole checkpoint. Its end has the bits of a run that never stopped: parameters, optimizer
-//     state, record, samples, and metrics but for the fields that measure time.
+//     state, record, samples, and metrics but for the fields that measure time. It may go on on a target with other stages.
 //  2. What is due at a step (evaluation, sample, checkpoint, in this order) is done once, stopped or not.
 //  3. A run ends for one [Reason], and its error says more.
 //  4. Nothing that is not finite is saved; nothing measured is replaced.

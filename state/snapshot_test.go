@@ -1,0 +1,287 @@
+package state
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+)
+
+// parts is a training state whose leaves lie in several trees, dealt out in turn, so that the rows of the dense stack are interleaved.
+type parts struct {
+	t             *testing.T
+	dev           *gpu.Device
+	tx            optim.Transform
+	params, grads []*buffers.Tree
+	states        []*optim.State
+}
+
+// newParts makes the first parts of n, and all of them where most is n.
+func newParts(t *testing.T, dev *gpu.Device, c Config, hosts []buffers.Host, n, most int) *parts {
+	t.Helper()
+	p := &parts{t: t, dev: dev}
+	var err error
+	p.tx, err = c.Transform()
+	require.NoError(t, err)
+	whole := make([]buffers.Spec, len(hosts))
+	for i, h := range hosts {
+		whole[i] = buffers.Spec{Path: h.Path, Shape: h.Shape}
+	}
+	for part := range most {
+		var own []buffers.Host
+		for i, h := range hosts {
+			if i%n == part {
+				own = append(own, h)
+			}
+		}
+		params, err := buffers.Upload(dev, "params", own, buffers.F32)
+		require.NoError(t, err)
+		t.Cleanup(params.Release)
+		grads, err := buffers.NewTree(dev, "grads", params.Layout(), buffers.F32)
+		require.NoError(t, err)
+		t.Cleanup(grads.Release)
+		s, err := p.tx.InitStage(params, whole)
+		require.NoError(t, err)
+		t.Cleanup(s.Release)
+		p.params, p.grads, p.states = append(p.params, params), append(p.grads, grads), append(p.states, s)
+	}
+	return p
+}
+
+func (p *parts) snapshot(of Snapshot) Snapshot {
+	of.Params, of.Grads, of.States = p.params, p.grads, p.states
+	return of
+}
+
+// update makes an update with the gradients of a whole tree.
+func (p *parts) update(grads *buffers.Tree) {
+	p.t.Helper()
+	var phases []optim.Phase
+	for i, tree := range p.grads {
+		for _, leaf := range tree.Layout().Leaves() {
+			raw, err := grads.ReadRaw(p.t.Context(), leaf.Path)
+			require.NoError(p.t, err)
+			require.NoError(p.t, tree.WriteRaw(leaf.Path, raw))
+		}
+		phase, err := p.states[i].Prepare()
+		require.NoError(p.t, err)
+		phases = append(phases, phase)
+	}
+	for round := range p.states[0].Rounds() {
+		if round > 0 {
+			p.combine(round - 1)
+		}
+		for i, s := range p.states {
+			rec := p.dev.Record("round")
+			require.NoError(p.t, p.tx.RecordRound(rec, phases[i], round, p.grads[i], s, p.params[i]))
+			require.NoError(p.t, rec.Submit(p.t.Context()))
+		}
+	}
+}
+
+func (p *parts) combine(round int) {
+	var measured [][]byte
+	for _, s := range p.states {
+		raw := make([]byte, s.Measured(round).Bytes)
+		require.NoError(p.t, p.dev.Read(p.t.Context(), raw, s.Measured(round)))
+		measured = append(measured, raw)
+	}
+	all := make([]byte, p.states[0].Combined(round).Bytes)
+	require.NoError(p.t, optim.GatherNorms(all, p.states, measured))
+	for _, s := range p.states {
+		require.NoError(p.t, p.dev.Write(s.Combined(round), all))
+	}
+}
+
+// partOptimizers are those with every kind of state: trees in f32 and bf16, factors of leaves, the dense stack with blocks of several
+// sizes in f32 and bf16, rows and columns, none.
+var partOptimizers = map[string]string{
+	"adamw":     `{"mu_dtype":"bf16"}`,
+	"quad":      `{"block_size":20,"max_size_dense":40}`,
+	"skew":      `{"block_size":12,"dtype":"bf16","refresh":{"every":2}}`,
+	"muon":      `{}`,
+	"adafactor": `{"min_dim_size_to_factor":16,"momentum":0.9}`,
+}
+
+// A checkpoint does not know how many states wrote it: what three parts load from a whole one they save as the same bytes, and after one
+// more update of both they still do.
+func TestCheckpointsOfParts(t *testing.T) {
+	for name, parameters := range partOptimizers {
+		t.Run(name, func(t *testing.T) {
+			dev := gputest.Device(t)
+			c := tinyConfig(t)
+			c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(parameters)
+			s := create(t, dev, c)
+			train(t, s, 3)
+			dir := t.TempDir()
+			at := func(name string) string { return filepath.Join(dir, name) }
+			run := Run{Tokens: 17, Seed: 7}
+			require.NoError(t, s.Save(t.Context(), at("whole"), run))
+			want := contents(t, at("whole"))
+
+			saved, err := ReadCheckpoint(Config{}, at("whole"))
+			require.NoError(t, err)
+			require.EqualValues(t, 3, saved.Record.Step)
+			require.Equal(t, name, saved.Config.Optimizer.Name)
+			p := newParts(t, dev, saved.Config, saved.Params, 3, 3)
+			require.NotEqual(t, p.states[0].Counts(), s.opt.Counts())
+			require.NoError(t, saved.Restore(p.states...))
+			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))
+			require.Equal(t, want, contents(t, at("parts")))
+
+			phase, err := s.opt.Prepare()
+			require.NoError(t, err)
+			rec := dev.Record("update")
+			require.NoError(t, s.tx.Record(rec, phase, s.grads, s.opt, s.params))
+			require.NoError(t, rec.Submit(t.Context()))
+			p.update(s.grads)
+			s.step++
+			require.NoError(t, s.Save(t.Context(), at("whole"), run))
+			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))
+			require.Equal(t, contents(t, at("whole")), contents(t, at("parts")))
+			require.NotEqual(t, want, contents(t, at("whole")))
+
+			// And back into one.
+			again, _, err := Load(t.Context(), dev, c, at("parts"))
+			require.NoError(t, err)
+			defer again.Release()
+			require.Equal(t, train(t, s, 6), train(t, again, 6))
+		})
+	}
+}
+
+// Tensors that are missing, that nobody asked for, or that are of other blocks are refused over all states together.
+func TestRestoreIntoTheWrongParts(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	c.Optimizer.Name, c.Optimizer.Parameters = "quad", json.RawMessage(`{"block_size":12}`)
+	s := create(t, dev, c)
+	train(t, s, 1)
+	dir := filepath.Join(t.TempDir(), DirName(1))
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	saved, err := ReadCheckpoint(c, dir)
+	require.NoError(t, err)
+
+	some := newParts(t, dev, c, saved.Params, 3, 2)
+	err = saved.Restore(some.states...)
+	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorContains(t, err, `tensor "dense/Ll": row `)
+	require.ErrorContains(t, err, "is missing")
+
+	adam := c
+	adam.Optimizer = tinyOptimizer()
+	other := newParts(t, dev, adam, saved.Params, 3, 3)
+	require.ErrorIs(t, saved.Restore(other.states...), ErrMismatch)
+	require.ErrorContains(t, saved.Restore(other.states...), `tensor "nu/h.0.attn.c_attn.bias": missing`)
+
+	blocks := c
+	blocks.Optimizer.Parameters = json.RawMessage(`{"block_size":13}`)
+	smaller := newParts(t, dev, blocks, saved.Params, 3, 3)
+	require.ErrorIs(t, saved.Restore(smaller.states...), ErrMismatch)
+	require.ErrorContains(t, saved.Restore(smaller.states...), `tensor "dense/Ll": F32 [`)
+
+	sgd := c
+	sgd.Optimizer.Name, sgd.Optimizer.Parameters = "sgd", nil
+	none := newParts(t, dev, sgd, saved.Params, 3, 3)
+	require.ErrorIs(t, saved.Restore(none.states...), ErrMismatch)
+	require.ErrorContains(t, saved.Restore(none.states...), `is not one of this optimizer's`)
+}
+
+// What does not belong together is not saved as if it did.
+func TestSnapshotsThatAreNotOneState(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	s := create(t, dev, c)
+	p := newParts(t, dev, c, mustHosts(t, s), 3, 3)
+	path := filepath.Join(t.TempDir(), DirName(0))
+	good := p.snapshot(s.snapshot())
+	for want, edit := range map[string]func(*Snapshot){
+		`params: "h.0.attn.c_attn.weight" is missing`:       func(s *Snapshot) { s.Params = s.Params[:1] },
+		`params: "h.0.attn.c_attn.bias" is in two trees`:    func(s *Snapshot) { s.Params = append(s.Params[:3:3], s.Params...) },
+		`optimizer: no state`:                               func(s *Snapshot) { s.States = nil },
+		`tensor "mu/h.0.attn.c_attn.bias": given more than`: func(s *Snapshot) { s.States = append(s.States[:3:3], s.States...) },
+	} {
+		bad := good
+		edit(&bad)
+		var save *SaveError
+		err := bad.Save(t.Context(), path, Run{})
+		require.ErrorAs(t, err, &save, want)
+		assert.ErrorContains(t, err, want)
+	}
+	_, err := p.states[2].Prepare()
+	require.NoError(t, err)
+	err = good.Save(t.Context(), path, Run{})
+	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorContains(t, err, "in state 2: they are not of one step")
+	require.NoDirExists(t, path)
+}
+
+func mustHosts(t *testing.T, s *TrainState) []buffers.Host {
+	t.Helper()
+	hosts, err := s.params.Download(t.Context())
+	require.NoError(t, err)
+	return hosts
+}
+
+// The first tensor that is not finite, the refusal to save it and the room that a checkpoint takes are those of the whole.
+func TestSnapshotOfPartsIsScannedAndMeasuredAsTheWhole(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	c.FS = &faultFS{FileSystem: OS, free: 1}
+	s := create(t, dev, c)
+	p := newParts(t, dev, c, mustHosts(t, s), 3, 3)
+	got := p.snapshot(s.snapshot())
+	var whole, divided *SpaceError
+	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &whole)
+	require.ErrorAs(t, got.CheckSpace(t.Context(), t.TempDir()), &divided)
+	assert.Equal(t, whole, divided)
+
+	first := func() string {
+		t.Helper()
+		name, err := got.FirstNonFinite(t.Context())
+		require.NoError(t, err)
+		return name
+	}
+	assert.Empty(t, first())
+	nan := float32(math.NaN())
+	poison := func(trees []*buffers.Tree, path string) {
+		t.Helper()
+		for _, tree := range trees {
+			if leaf, ok := tree.Layout().Leaf(path); ok {
+				data := make([]float32, leaf.Elements())
+				data[len(data)-1] = nan
+				require.NoError(t, tree.Write(path, data))
+				return
+			}
+		}
+		t.Fatalf("no leaf %q", path)
+	}
+	for _, tensor := range p.states[1].Tensors() {
+		if strings.HasPrefix(tensor.Name, "nu/") {
+			raw, err := tensor.Read(t.Context())
+			require.NoError(t, err)
+			copy(raw[len(raw)-4:], []byte{0, 0, 0x80, 0x7f})
+			require.NoError(t, tensor.Write(raw))
+			assert.Equal(t, tensor.Name, first())
+			break
+		}
+	}
+	got.FS = nil
+	require.ErrorIs(t, got.Save(context.Background(), filepath.Join(t.TempDir(), DirName(0)), Run{}), ErrNonFinite)
+	poison(p.grads, "wte.weight")
+	assert.Equal(t, "grads/wte.weight", first())
+	poison(p.grads, "h.1.mlp.c_proj.weight")
+	assert.Equal(t, "grads/h.1.mlp.c_proj.weight", first(), "in the order of the paths, in whatever part they are")
+	poison(p.params, "ln_f.bias")
+	assert.Equal(t, "params/ln_f.bias", first())
+}
