@@ -117,7 +117,7 @@ void gt_lose(gt_device *d, char const *message, int by_driver) {
 
 int gt_lost(gt_device *d, char *message, size_t size) {
     int lost = atomic_load(&d->lost);
-    if (!lost) return 0;
+    if (!lost || !message) return lost;
     gt_spin(&d->guard);
     gt_copy(message, size, d->lost_message);
     atomic_flag_clear(&d->guard);
@@ -127,8 +127,10 @@ int gt_lost(gt_device *d, char *message, size_t size) {
 int gt_pending(gt_device *d, gt_error *e) {
     gt_spin(&d->guard);
     int had = d->pending;
-    if (had) *e = d->pending_error;
-    d->pending = 0;
+    if (had && e) {
+        *e = d->pending_error;
+        d->pending = 0;
+    }
     atomic_flag_clear(&d->guard);
     return had;
 }

@@ -66,21 +66,25 @@ func (n *nativeDevice) close() {
 	keepInstance(n.backend, n.instance)
 }
 
-// failed is the reason when the device is lost, or an error that the library reported outside any call.
+// failed is the reason when the device is lost. Like pending it is asked before every call, so it makes garbage only where
+// there is something to tell.
 func (n *nativeDevice) failed() error {
-	var message [512]C.char
-	if C.gt_lost(n.device, &message[0], C.size_t(len(message))) != 0 {
-		return fmt.Errorf("%w: %s", ErrDeviceLost, C.GoString(&message[0]))
+	if C.gt_lost(n.device, nil, 0) == 0 {
+		return nil
 	}
-	return nil
+	var message [512]C.char
+	C.gt_lost(n.device, &message[0], C.size_t(len(message)))
+	return fmt.Errorf("%w: %s", ErrDeviceLost, C.GoString(&message[0]))
 }
 
+// pending is an error that the library reported outside any call; it is told once.
 func (n *nativeDevice) pending() error {
-	var e C.gt_error
-	if C.gt_pending(n.device, &e) != 0 {
-		return nativeError(&e)
+	if C.gt_pending(n.device, nil) == 0 {
+		return nil
 	}
-	return nil
+	var e C.gt_error
+	C.gt_pending(n.device, &e)
+	return nativeError(&e)
 }
 
 func (n *nativeDevice) lose(reason string, byDriver bool) {
@@ -91,8 +95,7 @@ func (n *nativeDevice) lose(reason string, byDriver bool) {
 
 // dead says that the driver lost the device: the library aborts the process when it is then asked for anything.
 func (n *nativeDevice) dead() bool {
-	var message [1]C.char
-	return C.gt_lost(n.device, &message[0], 1) == 2
+	return C.gt_lost(n.device, nil, 0) == 2
 }
 
 // settled polls once and says whether the fence is set, whether the device is lost or not.

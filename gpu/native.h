@@ -71,9 +71,9 @@ void gt_adapter_describe(WGPUAdapter, gt_adapter_info *);
 
 gt_device *gt_open(WGPUAdapter, char const *label, int timestamps, int alone, gt_error *);
 void gt_close(gt_device *);
-int gt_lost(gt_device *, char *message, size_t size); // 0 no, 1 declared by gt_lose, 2 by the driver
+int gt_lost(gt_device *, char *message, size_t size); // 0 no, 1 declared by gt_lose, 2 by the driver; message may be NULL
 void gt_lose(gt_device *, char const *message, int by_driver);
-int gt_pending(gt_device *, gt_error *); // an error that came outside a call of ours, taken
+int gt_pending(gt_device *, gt_error *); // an error that came outside a call of ours, taken unless NULL
 
 WGPUBuffer gt_buffer(gt_device *, char const *label, WGPUFlags usage, uint64_t bytes, gt_error *);
 void gt_buffer_release(gt_device *, WGPUBuffer);

@@ -47,6 +47,7 @@ func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
 		for _, size := range sizes {
 			l.frames[i].tensors = append(l.frames[i].tensors, make([]byte, size))
 		}
+		l.frames[i].turn.Store(1) // so that the ticket of a zero message is nobody's
 		l.empty <- i
 	}
 	return l, nil
@@ -69,7 +70,7 @@ func (l *HostLink) Buffer(ctx context.Context) (Message, error) {
 	start := time.Now()
 	select {
 	case i := <-l.empty:
-		l.frames[i].turn.Add(1) // so that no ticket is 0
+		l.frames[i].turn.Add(1) // from nobody to the sender
 		return l.message(sent{frame: i}), nil
 	case <-l.closed:
 		return Message{}, l.fail("buffer", ErrLinkClosed)
