@@ -1,0 +1,200 @@
+package pipeline_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+	"gputrain/pipeline"
+)
+
+var halves = []int{0, 0, 0, 0, 1, 1, 1, 1}
+
+// A gradient that is absent is zero: moments and decay go on, on a stage that has some of them and on one that has none.
+func TestStageLocalTakesAbsentGradientsForZero(t *testing.T) {
+	devices := several(t, 2)
+	clip := 0.5
+	for name, o := range map[string]optim.Options{
+		"emitted":   {Schedule: optim.ScheduleConfig{LearningRate: 0.05}, ClipGrad: &clip, WeightDecay: 0.1},
+		"collected": {Schedule: optim.ScheduleConfig{LearningRate: 0.05}, AccumulationSteps: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tx := stageLocal(t, "adamw", o, `{}`)
+			r := rand.New(rand.NewPCG(1, 2))
+			start := draw(r, 1)
+			zeros, absent := newStaged(t, devices, tx, start, halves), newStaged(t, devices, tx, start, halves)
+			for call := range 4 {
+				grads := draw(r, 1)
+				var present []buffers.Host
+				for i, h := range grads {
+					if call%2 == 1 && i != 1 && i != 3 {
+						clear(h.Data)
+					} else {
+						present = append(present, h)
+					}
+				}
+				zeros.call(grads)
+				a := pipeline.Application{Stages: slices.Clone(absent.stages), ReleaseGradients: true}
+				for i := range a.Stages {
+					a.Stages[i].Grads = nil
+					if some := absent.on(i, present); len(some) > 0 {
+						var err error
+						a.Stages[i].Grads, err = buffers.Upload(devices[i], "grads", some, buffers.F32)
+						require.NoError(t, err)
+					}
+				}
+				require.NoError(t, tx.ApplyGradientsStageLocal(t.Context(), a))
+			}
+			sameState(t, zeros.bits(), absent.bits())
+		})
+	}
+}
+
+// A window of accumulation is the mean of its gradients, in every optimizer: the mean of two small whole numbers is exact.
+func TestStageLocalAccumulatesExactly(t *testing.T) {
+	devices := several(t, 2)
+	clip := 0.5
+	eachStageLocalOptimizer(t, func(t *testing.T, name string, parameters [2]string) {
+		r := rand.New(rand.NewPCG(3, 4))
+		start := draw(r, 1)
+		o := optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 0.05}, ClipGrad: &clip, WeightDecay: 0.1}
+		once := newStaged(t, devices, stageLocal(t, name, o, parameters[0]), start, halves)
+		o.AccumulationSteps = 2
+		twice := newStaged(t, devices, stageLocal(t, name, o, parameters[0]), start, halves)
+		for range 3 {
+			a, b, mean := draw(r, 1), draw(r, 1), draw(r, 1)
+			for i := range a {
+				for k := range a[i].Data {
+					x, y := float32(r.IntN(9)-4), float32(r.IntN(9)-4)
+					a[i].Data[k], b[i].Data[k], mean[i].Data[k] = x, y, (x+y)/2
+				}
+			}
+			once.call(mean)
+			twice.call(a)
+			twice.call(b)
+		}
+		want, got := once.bits(), twice.bits()
+		for tensor, bits := range want {
+			require.Equal(t, bits, got[tensor], tensor)
+		}
+	})
+}
+
+// Without weight decay nothing decays, and with it only the leaves of the mask: a gradient of zero leaves the params of a fresh state alone.
+func TestStageLocalDecaysWhatItIsToldTo(t *testing.T) {
+	devices := several(t, 2)
+	eachStageLocalOptimizer(t, func(t *testing.T, name string, parameters [2]string) {
+		start := draw(rand.New(rand.NewPCG(7, 8)), 1)
+		o := optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 0.25}}
+		for _, decay := range []float64{0, 0.5} {
+			if o.WeightDecay = decay; decay > 0 {
+				o.WeightDecayMask = optim.MaskPatterns("weight")
+			}
+			s := newStaged(t, devices, stageLocal(t, name, o, parameters[0]), start, halves)
+			s.call(draw(r1(), 0))
+			for i, h := range s.params() {
+				factor := float32(1)
+				if decay > 0 && len(h.Path) > 7 { // "a.weight", "c.weight", "f.weight"
+					factor = 1 - 0.125
+				}
+				for k, v := range h.Data {
+					require.Equal(t, factor*start[i].Data[k], v, "%s[%d] with decay %g", h.Path, k, decay)
+				}
+			}
+		}
+	})
+}
+
+// The clip is that of whole trees: the norm of all stages, no eps, and not there where there is none to be.
+func TestStageLocalClipsByTheNormOfAllStages(t *testing.T) {
+	devices := several(t, 2)
+	grads := draw(r1(), 0)
+	grads[1].Data[5], grads[6].Data[9] = 3, -4
+	zero := draw(r1(), 0)
+	for _, c := range []struct {
+		clip float64
+		want float32
+	}{{5.5, -3}, {2.5, -1.5}} {
+		s := newStaged(t, devices, stageLocal(t, "sgd", optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 1}, ClipGrad: &c.clip}, `{}`), zero, halves)
+		s.call(grads)
+		assert.Equal(t, float32(5), s.statistics().Norm)
+		assert.Equal(t, c.want, s.params()[1].Data[5])
+	}
+	none := 0.0
+	_, err := pipeline.NewStageLocal(optim.Config{Name: "sgd", Options: optim.Options{ClipGrad: &none}}, nil)
+	assert.ErrorContains(t, err, "clip_grad: found 0, wanted more than 0, or null")
+}
+
+func TestStageLocalTakesAnotherRate(t *testing.T) {
+	devices := several(t, 2)
+	r := rand.New(rand.NewPCG(9, 9))
+	start, grads := draw(r, 1), draw(r, 1)
+	at := func(lr float64) *staged {
+		return newStaged(t, devices, stageLocal(t, "adamw", optim.Options{Schedule: optim.ScheduleConfig{LearningRate: lr}, WeightDecay: 0.1}, `{}`), start, halves)
+	}
+	want, got := at(0.125), at(0.5)
+	want.call(grads)
+	got.write(grads)
+	require.NoError(t, got.tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: got.stages, LearningRate: optim.Constant(0.125)}))
+	sameState(t, want.bits(), got.bits())
+	assert.Equal(t, 0.125, got.stages[1].State.LearningRate())
+}
+
+// Gradients go when a call that is asked to has used them, and stay when it fails. Nothing else is left behind.
+func TestStageLocalReleasesGradients(t *testing.T) {
+	devices := several(t, 2)
+	clip := 1.0
+	s := newStaged(t, devices, stageLocal(t, "quad", optim.Options{ClipGrad: &clip}, stageLocalOptimizers["quad"][0]), draw(r1(), 1), halves)
+	live := func() uint64 { return devices[0].Counters().LiveBytes + devices[1].Counters().LiveBytes }
+	a := pipeline.Application{Stages: s.stages}
+	require.NoError(t, s.tx.ApplyGradientsStageLocal(t.Context(), a))
+	before, held := live(), s.stages[0].Grads.Bytes()+s.stages[1].Grads.Bytes()
+	require.NoError(t, s.tx.ApplyGradientsStageLocal(t.Context(), a))
+	assert.Equal(t, before, live())
+	a.ReleaseGradients = true
+	require.Error(t, s.tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: s.stages[:1], ReleaseGradients: true}))
+	assert.Equal(t, before, live())
+	require.NoError(t, s.tx.ApplyGradientsStageLocal(t.Context(), a))
+	assert.Equal(t, before-held, live())
+}
+
+// Adapters of several kinds together come to what one of them does, but for the rounding of their arithmetic.
+func TestMixedStageLocal(t *testing.T) {
+	var devices []*gpu.Device
+	for _, a := range gputest.Adapters(t) {
+		d, err := gpu.Open(t.Context(), a, gpu.Options{Limits: &gpu.Limits{BindingBytes: 8 << 10, Workgroups: 9}})
+		require.NoError(t, err)
+		t.Cleanup(d.Release)
+		devices = append(devices, d)
+	}
+	if len(devices) < 2 {
+		t.Skip("skipped, needs two adapters")
+	}
+	clip := 0.5
+	eachStageLocalOptimizer(t, func(t *testing.T, name string, parameters [2]string) {
+		tx := stageLocal(t, name, optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 0.02}, ClipGrad: &clip, WeightDecay: 0.1}, parameters[0])
+		r := rand.New(rand.NewPCG(15, 16))
+		start := draw(r, 1)
+		whole, stages := newWhole(t, devices[0], tx, start), newStaged(t, devices, tx, start, divisions["three, mixed"])
+		for range 4 {
+			grads := draw(r, 1)
+			whole.call(grads)
+			stages.call(grads)
+		}
+		assert.InEpsilon(t, whole.statistics().Norm, stages.statistics().Norm, 1e-6)
+		want := whole.params()
+		for i, h := range stages.params() {
+			for k, v := range h.Data {
+				// The tolerance of the optimizers' own checks, 1e-5 to 2e-4 of the largest number, which is about 4.
+				require.InDelta(t, want[i].Data[k], v, 2e-4, "%s[%d]", h.Path, k)
+			}
+		}
+	})
+}
