@@ -25,13 +25,11 @@ type State struct {
 	begin                          []*gpu.Program // of each stage, before the first microbatch of an update
 	updates                        []*updater     // of each stage
 	combined                       []byte         // a norm of the whole model
-	results                        *gpu.Readback  // losses and statistics of the steps in flight
+	results                        *gpu.Readback  // losses and statistics of a step
 	last                           *stage         // where the loss is
 
 	step    int64
-	skipped int64 // updates left out because they were not finite, of those whose metrics have been read
-	pending []pendingStep
-	ready   []state.Metrics
+	skipped int64 // updates left out because they were not finite
 	broken  error // a step that failed half way: what the devices hold is not known
 	use     *state.StageUse
 }
@@ -170,10 +168,10 @@ func (s *State) optimizers() []*optim.State {
 	return out
 }
 
-// Step is the number of updates that led to the state, those in flight counted.
+// Step is the number of updates that led to the state.
 func (s *State) Step() int64 { return s.step }
 
-// Skipped is the number of updates left out because they were not finite, of those whose metrics have been read.
+// Skipped is the number of updates left out because they were not finite.
 func (s *State) Skipped() int64 { return s.skipped }
 
 // Config is the configuration of what is trained, defaults filled in.
@@ -227,12 +225,7 @@ func (s *State) Save(ctx context.Context, path string, run state.Run) error {
 	if s.broken != nil {
 		return &state.SaveError{Path: path, Err: fmt.Errorf("the state is not usable after: %w", s.broken)}
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.read(ctx, 0); err != nil {
-		s.broken = err
-		return fmt.Errorf("pipeline: save %q: %w", path, err)
-	}
-	return s.snapshot().Save(ctx, path, run)
+	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
 
 // CheckSpace tells, before training begins, whether a checkpoint below dir would fit the disk; see state.Snapshot.
@@ -240,13 +233,9 @@ func (s *State) CheckSpace(ctx context.Context, dir string) error {
 	return s.snapshot().CheckSpace(ctx, dir)
 }
 
-// FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite; see state.Snapshot.
+// FirstNonFinite names the first tensor that has an element that is not finite; see state.Snapshot.
 func (s *State) FirstNonFinite(ctx context.Context) (string, error) {
-	ctx = context.WithoutCancel(ctx)
-	if err := s.read(ctx, 0); err != nil {
-		return "", fmt.Errorf("pipeline: scan: %w", err)
-	}
-	return s.snapshot().FirstNonFinite(ctx)
+	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))
 }
 
 // Release gives the memory back.

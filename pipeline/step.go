@@ -14,17 +14,8 @@ import (
 	"gputrain/state"
 )
 
-// inFlight is the number of steps whose results may be unread.
-const inFlight = 2
-
-// pendingStep is a step whose results are on their way.
-type pendingStep struct {
-	step, tokens int64
-	rate         float64
-}
-
-// TrainStep makes one update with a batch of Batch x Accumulate sequences, as state.TrainState does: an error leaves the state unusable,
-// but for one that comes before anything was submitted.
+// TrainStep makes one update with a batch of Batch x Accumulate sequences and returns its metrics. An error leaves the state unusable, but for
+// one that comes before anything was submitted.
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
 	if s.broken != nil {
 		return nil, fmt.Errorf("pipeline: step %d: the state is not usable after: %w", s.step+1, s.broken)
@@ -33,35 +24,36 @@ func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metric
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
 	}
-	if err := s.trainStep(context.WithoutCancel(ctx), batch, count); err != nil {
+	// A step once begun is finished: whoever wants to stop does so between steps.
+	m, err := s.trainStep(context.WithoutCancel(ctx), batch, count)
+	if err != nil {
 		s.broken = err
 		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
 	}
-	return s.take(), nil
+	return []state.Metrics{m}, nil
 }
 
-func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) error {
+func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (state.Metrics, error) {
 	phases := make([]optim.Phase, len(s.stages))
 	for i, st := range s.stages {
 		var err error
 		if phases[i], err = st.opt.Prepare(); err != nil {
-			return st.failed("update", err)
+			return state.Metrics{}, st.failed("update", err)
 		}
 	}
 	note := s.newNotes()
 	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, note); err != nil {
-		return err
-	}
-	if err := s.read(ctx, inFlight-1); err != nil {
-		return err
+		return state.Metrics{}, err
 	}
 	if err := s.update(ctx, phases); err != nil {
-		return err
+		return state.Metrics{}, err
+	}
+	m, err := s.metrics(ctx, count)
+	if err == nil {
+		s.step++
 	}
 	s.use = note.use()
-	s.step++
-	s.pending = append(s.pending, pendingStep{step: s.step, tokens: count, rate: s.stages[0].opt.LearningRate()})
-	return nil
+	return m, err
 }
 
 // feed writes the inputs of microbatch i to whatever program asks for them.
@@ -92,50 +84,35 @@ func (s *State) feed(batch data.Batch, count int64) feed {
 	}
 }
 
-// read takes the results of the oldest steps until at most left are outstanding.
-func (s *State) read(ctx context.Context, left int) error {
-	for len(s.pending) > left {
-		raw, err := s.results.Next(ctx)
-		if err != nil {
-			return s.last.failed("results", err)
-		}
-		p := s.pending[0]
-		s.pending = append(s.pending[:0], s.pending[1:]...)
-		loss := 0.0
-		for i := range s.config.State.Accumulate {
-			loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
-		}
-		statistics, err := optim.ParseStatistics(raw[len(raw)-optim.StatisticsBytes:])
-		if err != nil {
-			return err
-		}
-		if statistics.NonFinite {
-			s.skipped++
-		}
-		s.ready = append(s.ready, state.Metrics{
-			Step: p.step, Loss: loss / float64(p.tokens), Tokens: p.tokens, LearningRate: p.rate, GradNorm: float64(statistics.Norm),
-			Finite: !statistics.NonFinite && !math.IsNaN(loss) && !math.IsInf(loss, 0), Skipped: s.skipped,
-		})
+// metrics reads what a step has left: the loss of each microbatch, and the optimizer's statistics.
+func (s *State) metrics(ctx context.Context, tokens int64) (state.Metrics, error) {
+	raw, err := s.results.Next(ctx)
+	if err != nil {
+		return state.Metrics{}, s.last.failed("results", err)
 	}
-	return nil
+	loss := 0.0
+	for i := range s.config.State.Accumulate {
+		loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	}
+	statistics, err := optim.ParseStatistics(raw[len(raw)-optim.StatisticsBytes:])
+	if err != nil {
+		return state.Metrics{}, err
+	}
+	if statistics.NonFinite {
+		s.skipped++
+	}
+	return state.Metrics{
+		Step: s.step + 1, Loss: loss / float64(tokens), Tokens: tokens, LearningRate: s.stages[0].opt.LearningRate(), GradNorm: float64(statistics.Norm),
+		Finite: !statistics.NonFinite && !math.IsNaN(loss) && !math.IsInf(loss, 0), Skipped: s.skipped,
+	}, nil
 }
 
-func (s *State) take() []state.Metrics {
-	m := s.ready
-	s.ready = nil
-	return m
-}
-
-// Drain waits for the steps in flight and returns the metrics not yet returned.
-func (s *State) Drain(ctx context.Context) ([]state.Metrics, error) {
+// Drain is what loops call before they read a state; no step of a pipeline is ever in flight.
+func (s *State) Drain(context.Context) ([]state.Metrics, error) {
 	if s.broken != nil {
 		return nil, fmt.Errorf("pipeline: drain: the state is not usable after: %w", s.broken)
 	}
-	if err := s.read(context.WithoutCancel(ctx), 0); err != nil {
-		s.broken = err
-		return nil, fmt.Errorf("pipeline: drain: %w", err)
-	}
-	return s.take(), nil
+	return nil, nil
 }
 
 // Evaluate computes the loss of the model on a text, several batches under way at once; see state.Model. Between groups of batches it looks

@@ -24,10 +24,10 @@ func (s *State) buildUpdate(ctx context.Context) error {
 	s.combined = make([]byte, pairBytes*len(s.specs))
 	losses := s.training.results[0]
 	var err error
-	if s.results, err = last.device.NewReadback("gputrain.pipeline.metrics", losses.Bytes()+optim.StatisticsBytes, inFlight); err != nil {
+	if s.results, err = last.device.NewReadback("gputrain.pipeline.metrics", losses.Bytes()+optim.StatisticsBytes, 1); err != nil {
 		return err
 	}
-	s.training.taken(last, inFlight*(losses.Bytes()+optim.StatisticsBytes))
+	s.training.taken(last, losses.Bytes()+optim.StatisticsBytes)
 	metrics, err := s.training.buffer(last, "metrics", losses.Bytes()+optim.StatisticsBytes)
 	if err != nil {
 		return err
