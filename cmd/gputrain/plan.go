@@ -12,8 +12,6 @@ import (
 
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/gpu"
-	"gputrain/model"
-	"gputrain/pipeline"
 )
 
 type planCmd struct {
@@ -39,9 +37,11 @@ type planned struct {
 type plannedStage struct {
 	Stage     int        `json:"stage"`
 	Adapter   string     `json:"adapter"`
+	Index     int        `json:"adapter_index"`
 	Parts     [][]string `json:"parts"` // the units of each
 	Params    int64      `json:"parameters"`
 	Planned   uint64     `json:"planned_bytes"`
+	Memory    string     `json:"memory"`          // what they are for
 	Available *uint64    `json:"available_bytes"` // null where nothing tells
 	Busy      float64    `json:"busy"`            // share of a step, as expected
 }
@@ -92,48 +92,12 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err != nil {
 		return nil, err
 	}
-	schedule, err := pipeline.NewSchedule(pipeline.ScheduleConfig{
-		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: st.Accumulate, Ahead: cfg.Pipeline.Ahead,
-	})
+	st.Evaluation, st.Sampling = cfg.Data.Validation > 0, cfg.Train.SampleTokens > 0
+	out, err := layOut(cfg, st, units, cut, powers)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	out := &planned{
-		Model: st.Definition.Kind(), Parameters: model.Parameters(st.Definition), Schedule: schedule.Name, Microbatches: schedule.Microbatches, Rows: st.Batch,
-		Sequence: st.Sequence, Picture: schedule.Picture(pictureWidth),
-	}
-	played := cut.Expect(schedule, units, powers, cfg.Pipeline.Recompute)
-	parts := cut.Units(units)
-	for i, d := range devices {
-		s := plannedStage{Stage: i, Adapter: d.Adapter().String(), Busy: 1 - played.Idle[i]}
-		for part := i; part < cut.Parts; part += cut.Stages {
-			names := []string{}
-			for _, u := range parts[part] {
-				names = append(names, u.Name)
-				s.Params += int64(u.Bytes / 4)
-				s.Planned += u.Memory
-			}
-			s.Parts = append(s.Parts, names)
-		}
-		if bytes, _, known := d.Available(); known {
-			s.Available = &bytes
-		}
-		out.Bubble += played.Idle[i] / float64(len(devices))
-		out.Stages = append(out.Stages, s)
-	}
-	return out, nil
-}
-
-const pictureWidth = 120
-
-// fits refuses a plan with a stage that is too large.
-func (p *planned) fits() error {
-	for _, s := range p.Stages {
-		if s.Available != nil && s.Planned > *s.Available {
-			return fmt.Errorf("plan: stage %d (%s): %s wanted, %s available: %w", s.Stage, s.Adapter, size(s.Planned), size(*s.Available), gpu.ErrOutOfMemory)
-		}
-	}
-	return nil
+	return out, out.addMemory(ctx, cfg, st, cut, devices)
 }
 
 func (p *planned) write(out io.Writer) error {
@@ -155,7 +119,10 @@ func (p *planned) write(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s", p.Picture)
+	for _, s := range p.Stages {
+		fmt.Fprintf(out, "\nstage %d: %s", s.Stage, s.Memory)
+	}
+	_, err := fmt.Fprintf(out, "\n\n%s", p.Picture)
 	return err
 }
 

@@ -40,8 +40,8 @@ func TestPlanAsText(t *testing.T) {
 	p := planned{
 		Model: "gpt2", Parameters: 1000, Schedule: "interleaved", Microbatches: 4, Rows: 2, Sequence: 16, Bubble: 0.25, Picture: "stage 0  00'\n",
 		Stages: []plannedStage{
-			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8},
-			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7},
+			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8, Memory: "params 1.0 MiB"},
+			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7, Index: 1, Memory: "params 2.0 KiB"},
 		},
 	}
 	var out bytes.Buffer
@@ -53,6 +53,9 @@ func TestPlanAsText(t *testing.T) {
 		"0      0: one      embedding | h.1  600         1 MiB    3 MiB    80 %",
 		"1      1: another  h.0 | h.2, head  400         2 KiB    unknown  70 %",
 		"",
+		"stage 0: params 1.0 MiB",
+		"stage 1: params 2.0 KiB",
+		"",
 		"stage 0  00'",
 		"",
 	}, "\n"), out.String())
@@ -60,8 +63,10 @@ func TestPlanAsText(t *testing.T) {
 	p.Stages[0].Planned = available + 1
 	err := p.fits()
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	assert.ErrorContains(t, err, "plan: stage 0 (0: one): 3 MiB wanted, 3 MiB available")
+	assert.ErrorContains(t, err, "plan: stage 0: the stages on 0: one take 3 MiB, wanted at most 3 MiB")
 	assert.Equal(t, exitMemory, exitCode(err))
+	p.Stages[0].Planned, p.Stages[1].Planned, p.Stages[1].Index, p.Stages[1].Available = available/2, available/2+2, 0, &available
+	assert.ErrorContains(t, p.fits(), "plan: stage 1: the stages on 1: another take 3 MiB", "both on one adapter")
 }
 
 func TestPlanOfARun(t *testing.T) {
@@ -82,7 +87,8 @@ func TestPlanOfARun(t *testing.T) {
 	require.Len(t, p.Stages, 2)
 	assert.Equal(t, p.Parameters, p.Stages[0].Params+p.Stages[1].Params)
 	for _, s := range p.Stages {
-		assert.GreaterOrEqual(t, s.Planned, 16*uint64(s.Params), "parameters, gradients and two moments")
+		assert.Greater(t, s.Planned, 16*uint64(s.Params), "parameters, gradients, two moments, and activations")
+		assert.Contains(t, s.Memory, "activations")
 		assert.Greater(t, s.Busy, 0.3)
 		assert.LessOrEqual(t, s.Busy, 1.0)
 	}
