@@ -116,25 +116,41 @@ func (rb *Readback) NextInto(ctx context.Context, dst []byte) (int, error) {
 	return n, nil
 }
 
-// next copies the oldest outstanding result to where room, called with its size once it is there, says.
-func (rb *Readback) next(ctx context.Context, room func(int) ([]byte, error)) (int, error) {
-	d := rb.device
-	if err := d.ready(); err != nil {
-		return 0, err
-	}
+// Wait waits until the oldest outstanding result is there, and leaves it: the next NextInto only copies.
+func (rb *Readback) Wait(ctx context.Context) error {
 	rb.turn.Lock()
 	defer rb.turn.Unlock()
+	if _, err := rb.arrive(ctx); err != nil {
+		return fmt.Errorf("gpu: readback %q: %w", rb.label, err)
+	}
+	return nil
+}
+
+// arrive waits for the oldest outstanding result. The caller holds turn.
+func (rb *Readback) arrive(ctx context.Context) (*readbackSlot, error) {
+	if err := rb.device.ready(); err != nil {
+		return nil, err
+	}
 	s := rb.oldest()
 	if s == nil {
-		return 0, fmt.Errorf("nothing outstanding")
+		return nil, fmt.Errorf("nothing outstanding")
 	}
-	if err := d.wait(ctx, s.fence, "wait for the result"); err != nil {
+	return s, rb.device.wait(ctx, s.fence, "wait for the result")
+}
+
+// next copies the oldest outstanding result to where room, called with its size once it is there, says.
+func (rb *Readback) next(ctx context.Context, room func(int) ([]byte, error)) (int, error) {
+	rb.turn.Lock()
+	defer rb.turn.Unlock()
+	s, err := rb.arrive(ctx)
+	if err != nil {
 		return 0, err
 	}
 	dst, err := room(int(s.used))
 	if err != nil {
 		return 0, err
 	}
+	d := rb.device
 	if !d.native.readMapped(s.buffer.native, dst) {
 		return 0, fmt.Errorf("the staging buffer is not mapped")
 	}

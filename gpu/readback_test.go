@@ -110,6 +110,9 @@ func TestNextInto(t *testing.T) {
 		_, err := rb.NextInto(t.Context(), dst[:3])
 		require.ErrorContains(t, err, `gpu: readback "count": room for 3 bytes, wanted 4`)
 		require.Equal(t, 2, rb.Pending(), "the result stays")
+		require.NoError(t, rb.Wait(t.Context()))
+		require.NoError(t, rb.Wait(t.Context()))
+		require.Equal(t, 2, rb.Pending(), "waited for, not taken")
 		n, err := rb.NextInto(t.Context(), dst)
 		require.NoError(t, err)
 		require.Equal(t, 4, n)
@@ -120,6 +123,7 @@ func TestNextInto(t *testing.T) {
 		require.Equal(t, []float32{2}, floats(got))
 		_, err = rb.NextInto(t.Context(), dst)
 		require.ErrorContains(t, err, "nothing outstanding")
+		require.ErrorContains(t, rb.Wait(t.Context()), `gpu: readback "count": nothing outstanding`)
 	})
 }
 
