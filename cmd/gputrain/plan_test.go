@@ -106,10 +106,10 @@ func TestPlanOfARun(t *testing.T) {
 	assert.Contains(t, string(text), `"parts":[["h.1","h.2","h.3","head"]]`)
 
 	for want, sets := range map[string][]string{
-		"7 stages: the model has 6 pieces":                                   {"pipeline.stages=7"},
-		`pipeline (--set): pipeline: rules: pattern "lm_head" matches no`:    {"pipeline.stages=2", `pipeline.rules=[{match: '^w|^h\.[01]', stage: 0}, {match: '^h\.[23]|^ln_f', stage: 1}, {match: lm_head, stage: 1}]`},
-		"pipeline.adapters (--set): found adapter 99, wanted 0 to":           {"pipeline.stages=2", "pipeline.adapters=[0,99]"},
-		"no cut in 2 parts found that fits: parameters, gradients and optim": {"pipeline.stages=2", "train.memory_limit=64KiB"},
+		"pipeline.stages (--set): pipeline: 7 stages: the model has 6 pieces":   {"pipeline.stages=7"},
+		`pipeline.rules (--set): pipeline: rules: pattern "lm_head" matches no`: {"pipeline.stages=2", `pipeline.rules=[{match: '^w|^h\.[01]', stage: 0}, {match: '^h\.[23]|^ln_f', stage: 1}, {match: lm_head, stage: 1}]`},
+		"pipeline.adapters (--set): found adapter 99, wanted 0 to":              {"pipeline.stages=2", "pipeline.adapters=[0,99]"},
+		"no cut in 2 parts found that fits: parameters, gradients and optim":    {"pipeline.stages=2", "train.memory_limit=64KiB"},
 	} {
 		_, err := plan(sets...)
 		require.ErrorContains(t, err, want)

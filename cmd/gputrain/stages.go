@@ -73,7 +73,11 @@ func modelUnits(cfg *runfile.Config, c state.Config) ([]pipeline.Unit, error) {
 		return nil, err
 	}
 	if _, err := assign(cfg, units, nil); err != nil {
-		return nil, usageError{fmt.Errorf("run file: pipeline (%s): %w", cfg.Origin("pipeline.stages"), err)}
+		key := "pipeline.stages"
+		if len(cfg.Pipeline.Rules) > 0 {
+			key = "pipeline.rules"
+		}
+		return nil, usageError{fmt.Errorf("run file: %s (%s): %w", key, cfg.Origin(key), err)}
 	}
 	return units, nil
 }
