@@ -50,6 +50,7 @@ func TestCheckFindsBrokenActions(t *testing.T) {
 		"stage 0: action 4: found backward of part 0, microbatch 2, wanted microbatch 1": func(s *Schedule) { swap(s, 0, 4, 5) },
 		"stage 1: action 0: found backward of part 1, microbatch 0 before its forward":   func(s *Schedule) { swap(s, 1, 0, 1) },
 		"stage 0: action 0: found forward of part 1, microbatch 0, wanted it on stage 1": func(s *Schedule) { s.Actions[0][0].Part = 1 },
+		"stage 1: action 0: found forward of part 0, microbatch 0, wanted it on stage 0": func(s *Schedule) { s.Actions[1][0].Part = 0 },
 		"stage 0: action 0: found forward of part 2, microbatch 0, wanted a part of 2":   func(s *Schedule) { s.Actions[0][0].Part = 2 },
 		"stage 0: action 0: found forward of part -1, microbatch 0, wanted a part of 2":  func(s *Schedule) { s.Actions[0][0].Part = -1 },
 		"stage 0: action 0: found an action of kind 2, wanted one of this schedule":      func(s *Schedule) { s.Actions[0][0].Kind = 2 },

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,8 +66,8 @@ func TestScheduleSlots(t *testing.T) {
 				want = c.Microbatches
 			case s.Parts == s.Stages && below == 0:
 				want = 1
-			case s.Parts == s.Stages && c.Ahead <= 2:
-				want = min(c.Microbatches, s.Parts-p+c.Ahead)
+			case s.Parts == s.Stages:
+				want = min(c.Microbatches, s.Parts-p+min(c.Ahead, 2*below))
 			}
 			require.Equal(t, want, s.Slots(p), "%+v part %d", c, p)
 		}
@@ -172,5 +171,5 @@ func TestScheduleConfigIsRefused(t *testing.T) {
 	s, err := NewSchedule(ScheduleConfig{Name: Interleaved, Stages: 2, Microbatches: 1})
 	require.NoError(t, err)
 	assert.Equal(t, 2, s.Parts, "no chunks are one")
-	assert.Equal(t, "[[forward of part 0, microbatch 0 backward of part 0, microbatch 0] [forward of part 1, microbatch 0 backward of part 1, microbatch 0]]", fmt.Sprint(s.Actions))
+	assert.Equal(t, [][]Action{{{Forward, 0, 0}, {Backward, 0, 0}}, {{Forward, 1, 0}, {Backward, 1, 0}}}, s.Actions)
 }
