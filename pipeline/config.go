@@ -23,6 +23,8 @@ type Config struct {
 	Recompute bool
 	// Timeout is how long a stage waits for another one; 0 is ten minutes. A device's own waits end by its Options.Timeout.
 	Timeout time.Duration
+	// Profile keeps the timeline of every step, for State.Recorder; otherwise only that of the newest.
+	Profile bool
 	// NewLink makes the link between two devices for messages of the given sizes; nil is a HostLink.
 	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
 }

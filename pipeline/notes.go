@@ -1,17 +1,66 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"gputrain/state"
 )
 
-// notes is what is remembered of one step.
-type notes struct{}
+// notes puts what stages and links do in a step on the recorder's timeline. A nil one takes none: evaluation and sampling are not timed.
+type notes struct {
+	recorder *Recorder
+	ways     []*way // those with a link, in the order of their lanes
+}
 
-func (s *State) newNotes() *notes { return nil }
+// newNotes makes the timeline of a training line. With all it keeps every step, else the last one.
+func newNotes(l *line, all bool) *notes {
+	n := &notes{}
+	lanes := Lanes{}
+	for _, s := range l.stages {
+		lanes.Stages = append(lanes.Stages, s.name())
+	}
+	for _, w := range l.ways {
+		if !w.local() {
+			n.ways = append(n.ways, w)
+			lanes.Links = append(lanes.Links, LinkLane{Name: w.name(), From: w.source.index, To: w.sink.index})
+		}
+	}
+	keep := 1
+	if all {
+		keep = 0
+	}
+	n.recorder = NewRecorder(lanes, keep)
+	return n
+}
 
-func (n *notes) computed(s *stage, a Action, begin, end time.Time)        {}
-func (n *notes) waited(s *stage, on *way, a Action, begin, end time.Time) {}
-func (n *notes) moved(on *way, microbatch int, begin, end time.Time)      {}
-func (n *notes) use() *state.StageUse                                     { return nil }
+func (n *notes) computed(s *stage, a Action, begin, end time.Time) {
+	if n != nil {
+		n.recorder.Add(Span{Kind: Compute, Stage: s.index, Link: -1, Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
+	}
+}
+
+func (n *notes) waited(s *stage, on *way, a Action, begin, end time.Time) {
+	if n != nil {
+		n.recorder.Add(Span{Kind: Wait, Stage: s.index, Link: slices.Index(n.ways, on), Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
+	}
+}
+
+func (n *notes) moved(on *way, microbatch int, begin, end time.Time) {
+	if n != nil {
+		n.recorder.Add(Span{
+			Kind: Transfer, Stage: on.source.index, Link: slices.Index(n.ways, on), Name: on.kind.String(), Part: on.edge.from, Microbatch: microbatch,
+		}, begin, end)
+	}
+}
+
+// Use is how stages and links spent the time of the newest step.
+func (s *State) Use() Use { return s.use }
+
+// StageUse is the part of Use that every step's metrics have; false before the first step.
+func (s *State) StageUse() (state.StageUse, bool) {
+	return state.StageUse{Busy: s.use.Busy, Bubble: s.use.Bubble, Transfer: s.use.Transfer}, s.use.Busy != nil
+}
+
+// Recorder has the timeline of the newest step, or of all where Config.Profile says so.
+func (s *State) Recorder() *Recorder { return s.notes.recorder }

@@ -309,6 +309,9 @@ func (w *way) carry(ctx context.Context, n int, note *notes) error {
 			return err
 		}
 		m.Microbatch = microbatch
+		if err := w.rings[0].Wait(ctx); err != nil {
+			return err
+		}
 		begin := time.Now()
 		for i, ring := range w.rings {
 			if _, err := ring.NextInto(ctx, m.Tensors[i]); err != nil {

@@ -31,7 +31,8 @@ type State struct {
 	step    int64
 	skipped int64 // updates left out because they were not finite
 	broken  error // a step that failed half way: what the devices hold is not known
-	use     *state.StageUse
+	notes   *notes
+	use     Use
 }
 
 // Create makes the state of step 0 on the devices of the stages, in their order; one device may be several stages'. params are all of the
@@ -108,6 +109,7 @@ func (s *State) build(ctx context.Context, params []buffers.Host) error {
 			return err
 		}
 	}
+	s.notes = newNotes(s.training, c.Profile)
 	return s.buildUpdate(ctx)
 }
 

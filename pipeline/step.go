@@ -41,8 +41,8 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 			return state.Metrics{}, st.failed("update", err)
 		}
 	}
-	note := s.newNotes()
-	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, note); err != nil {
+	s.notes.recorder.Begin()
+	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, s.notes); err != nil {
 		return state.Metrics{}, err
 	}
 	if err := s.update(ctx, phases); err != nil {
@@ -52,7 +52,7 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 	if err == nil {
 		s.step++
 	}
-	s.use = note.use()
+	s.use = s.notes.recorder.End()
 	return m, err
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/buffers/prng"
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/gpu"
@@ -57,14 +56,7 @@ func newStepper(ctx context.Context, dev *gpu.Device, v trainVariant, batch int)
 		optimizer.Parameters = []byte(v.parameters)
 	}
 	sequence := cfg.Model.Context
-	s := &stepper{tokens: data.Batch{
-		Tokens: make([]int32, batch*sequence), Labels: make([]int32, batch*sequence), Rows: batch, Count: batch * sequence,
-	}}
-	key := prng.NewKey(1)
-	for i := range s.tokens.Tokens {
-		s.tokens.Tokens[i] = int32(key.Bits32(uint64(i)) % uint32(def.Vocab()))
-		s.tokens.Labels[i] = int32(key.Bits32(uint64(i+1)) % uint32(def.Vocab()))
-	}
+	s := &stepper{tokens: randomBatch(batch, sequence, def.Vocab())}
 	s.state, err = state.Create(ctx, dev, state.Config{Definition: def, Optimizer: optimizer, Batch: batch, Sequence: sequence, Seed: 1})
 	return s, err
 }

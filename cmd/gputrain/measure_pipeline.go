@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"gputrain/buffers/prng"
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/state"
+)
+
+// The pipeline that is measured: the default model with twice its layers, cut in two, and microbatches of the default batch.
+const (
+	benchLayers       = 8
+	benchMicrobatches = 4
+	benchPipelineRuns = 7
+)
+
+// pipelineBench is that pipeline, and two independent models of half its layers on the same devices, which run at the same time and so show
+// what the machine allows.
+type pipelineBench struct {
+	whole  *pipeline.State
+	halves []*state.TrainState
+	batch  data.Batch
+	// Operations of a step, as model.FLOPsPerToken counts them.
+	wholeWork, halvesWork float64
+}
+
+func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*pipelineBench, error) {
+	b := &pipelineBench{}
+	c, work, err := b.config(benchLayers)
+	if err != nil {
+		return nil, err
+	}
+	b.wholeWork = work
+	b.batch = randomBatch(c.Batch*c.Accumulate, c.Sequence, c.Definition.Vocab())
+	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
+	if err != nil {
+		return nil, err
+	}
+	units, err := pipeline.Units(built)
+	if err != nil {
+		return nil, err
+	}
+	cut, err := pipeline.AssignAuto(units, len(devices), 1, nil)
+	if err != nil {
+		return nil, err
+	}
+	if b.whole, err = pipeline.Create(ctx, devices, pipeline.Config{State: c, Assignment: cut, Ahead: ahead}, nil); err != nil {
+		return nil, err
+	}
+	for _, dev := range devices {
+		c, work, err := b.config(benchLayers / len(devices))
+		if err != nil {
+			return b, err
+		}
+		half, err := state.Create(ctx, dev, c)
+		if err != nil {
+			return b, err
+		}
+		b.halves = append(b.halves, half)
+		b.halvesWork += work
+	}
+	return b, nil
+}
+
+// config is the default run with so many layers, and the operations of a step.
+func (b *pipelineBench) config(layers int) (state.Config, float64, error) {
+	cfg := runfile.New()
+	cfg.Model.Layers = layers
+	c, _, err := stateConfig(cfg)
+	if err != nil {
+		return c, 0, err
+	}
+	c.Accumulate = benchMicrobatches
+	perToken, err := model.FLOPsPerToken(c.Definition, c.Sequence)
+	return c, perToken * float64(c.Batch*c.Accumulate*c.Sequence), err
+}
+
+func (b *pipelineBench) release() {
+	if b.whole != nil {
+		b.whole.Release()
+	}
+	for _, h := range b.halves {
+		h.Release()
+	}
+}
+
+// randomBatch has tokens that are all alike to a model.
+func randomBatch(rows, sequence, vocab int) data.Batch {
+	n := rows * sequence
+	b := data.Batch{Tokens: make([]int32, n), Labels: make([]int32, n), Rows: rows, Count: n}
+	key := prng.NewKey(1)
+	for i := range n {
+		b.Tokens[i] = int32(key.Bits32(uint64(i)) % uint32(vocab))
+		b.Labels[i] = int32(key.Bits32(uint64(i+1)) % uint32(vocab))
+	}
+	return b
+}
+
+// stepWhole is the time of a step of the pipeline.
+func (b *pipelineBench) stepWhole(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	_, err := b.whole.TrainStep(ctx, b.batch)
+	return time.Since(start), err
+}
+
+// stepHalves is the time of a step of each of the halves, all at once.
+func (b *pipelineBench) stepHalves(ctx context.Context) (time.Duration, error) {
+	start := time.Now()
+	var wg sync.WaitGroup
+	errs := make([]error, len(b.halves))
+	for i, h := range b.halves {
+		wg.Go(func() {
+			if _, errs[i] = h.TrainStep(ctx, b.batch); errs[i] == nil {
+				_, errs[i] = h.Drain(ctx)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start), nil
+}
+
+// benchPipeline reports the work a second of a pipeline of two stages on two devices of one adapter, as a ratio to that of two independent models of half
+// the layers at the same time, and what links take of it.
+func benchPipeline(ctx context.Context, a gpu.Adapter, report func(figure) error) error {
+	var devices []*gpu.Device
+	for range 2 {
+		dev, err := gpu.Open(ctx, a, gpu.Options{})
+		if err != nil {
+			return err
+		}
+		defer dev.Release()
+		dev.SetAutotune(false)
+		devices = append(devices, dev)
+	}
+	for ahead := range 2 {
+		if err := benchAhead(ctx, devices, ahead, report); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report func(figure) error) error {
+	b, err := newPipelineBench(ctx, devices, ahead)
+	if b != nil {
+		defer b.release()
+	}
+	if err != nil {
+		return err
+	}
+	var whole, halves []time.Duration
+	var uses []pipeline.Use
+	for i := range benchPipelineRuns + 1 {
+		w, err := b.stepWhole(ctx)
+		if err != nil {
+			return err
+		}
+		use := b.whole.Use()
+		h, err := b.stepHalves(ctx)
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first is for warming up
+			whole, halves, uses = append(whole, w), append(halves, h), append(uses, use)
+		}
+	}
+	median := func(times []time.Duration) float64 {
+		slices.Sort(times)
+		return times[len(times)/2].Seconds()
+	}
+	rate, allowed := b.wholeWork/median(whole), b.halvesWork/median(halves)
+	name := fmt.Sprintf("pipeline, 2 stages, %d microbatches, ahead %d", benchMicrobatches, ahead)
+	err = report(figure{
+		Bench: name, Value: rate / 1e9, Unit: "GFLOP/s", Millis: median(whole) * 1e3, Ratio: rate / allowed, Of: fmt.Sprintf("the %.1f of two half models at once", allowed/1e9),
+	})
+	if err != nil {
+		return err
+	}
+	for _, share := range []struct {
+		name string
+		of   func(pipeline.Use) float64
+	}{
+		{"transfer hidden", func(u pipeline.Use) float64 { return u.Hidden }}, {"transfer beside compute", func(u pipeline.Use) float64 { return u.Overlapped }},
+		{"transfer", func(u pipeline.Use) float64 { return u.Transfer }}, {"bubble", func(u pipeline.Use) float64 { return u.Bubble }},
+	} {
+		var values []float64
+		for _, u := range uses {
+			values = append(values, share.of(u))
+		}
+		slices.Sort(values)
+		if err := report(figure{Bench: name + ", " + share.name, Value: 100 * values[len(values)/2], Unit: "%"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
