@@ -194,8 +194,10 @@ func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report fu
 		name string
 		of   func(pipeline.Use) float64
 	}{
-		{"transfer hidden", func(u pipeline.Use) float64 { return u.Hidden }}, {"transfer beside compute", func(u pipeline.Use) float64 { return u.Overlapped }},
-		{"transfer", func(u pipeline.Use) float64 { return u.Transfer }}, {"bubble", func(u pipeline.Use) float64 { return u.Bubble }},
+		{"transfer hidden", func(u pipeline.Use) float64 { return u.Hidden }},
+		{"transfer beside compute", func(u pipeline.Use) float64 { return u.Overlapped }},
+		{"transfer", func(u pipeline.Use) float64 { return u.Transfer }},
+		{"bubble", func(u pipeline.Use) float64 { return u.Bubble }},
 	} {
 		var values []float64
 		for _, u := range uses {
