@@ -11,9 +11,9 @@ type Edge struct{ From, To int }
 // Check reports what would keep a schedule from running to its end with the results of an unpipelined step: an action that is
 // missing, on a wrong stage, or there twice; microbatches of a part and kind that do not ascend, whose gradients would add up in
 // another order; a backward before its forward; stages that wait for each other for ever. A link runs each way between neighbouring
-// parts, and between those of each extra edge; it keeps order and holds capacity messages, between parts of one stage any number. An
-// action first takes its messages, that of the neighbour before those of the extra edges in the order given, then computes, then
-// sends in the same order, and waits where a link is full.
+// parts, and between those of each extra edge, on one stage too; it keeps order and holds capacity messages. An action first takes its
+// messages, that of the neighbour before those of the extra edges in the order given, then computes, then sends in the same order,
+// and waits where a link is full.
 func (s *Schedule) Check(capacity int, extra ...Edge) error {
 	if capacity < 1 {
 		return fmt.Errorf("pipeline: schedule %s: capacity of links: found %d, wanted 1 or more", s.Name, capacity)
@@ -28,9 +28,7 @@ func (s *Schedule) Check(capacity int, extra ...Edge) error {
 	}
 	r := s.rehearse(extra)
 	for i := range r.wires {
-		if w := &r.wires[i]; w.from%s.Stages != w.to%s.Stages {
-			w.capacity = capacity
-		}
+		r.wires[i].capacity = capacity
 	}
 	r.toEnd()
 	if stuck := r.stuck(); len(stuck) > 0 {

@@ -105,11 +105,12 @@ func TestCheckFindsDeadlocks(t *testing.T) {
 	assert.ErrorContains(t, long.Check(1, Edge{0, 2}), "deadlock with links of 1: stage 0 waits to send forward of part 0, microbatch 3, to part 2;")
 	assert.NoError(t, long.Check(2, Edge{0, 2}))
 
-	// What stays on a stage needs no link: it may send to itself what it takes later.
+	// A stage that hands to itself waits for itself where its link is full.
 	alone := &Schedule{Interleaved, 1, 2, 3, [][]Action{{
 		f(0, 0), f(0, 1), f(0, 2), f(1, 0), f(1, 1), f(1, 2), b(1, 0), b(1, 1), b(1, 2), b(0, 0), b(0, 1), b(0, 2),
 	}}}
-	assert.NoError(t, alone.Check(1))
+	assert.EqualError(t, alone.Check(2), "pipeline: schedule interleaved: deadlock with links of 2: stage 0 waits to send forward of part 0, microbatch 2, to part 1")
+	assert.NoError(t, alone.Check(3))
 }
 
 // Stages that are goroutines and links that are channels get through what Check lets pass.

@@ -58,8 +58,8 @@ func longestPath(s *Schedule, capacity int, extra []Edge, cost func(Action) floa
 		}
 	}
 	for i, w := range wires {
-		local, length := w.from%s.Stages == w.to%s.Stages, 0.0
-		if !local {
+		length := 0.0
+		if w.from%s.Stages != w.to%s.Stages {
 			length = transfer(w.from, w.to, w.kind)
 		}
 		for m := range s.Microbatches {
@@ -68,7 +68,7 @@ func longestPath(s *Schedule, capacity int, extra []Edge, cost func(Action) floa
 				later := number[event{Action{w.kind, w.to, n}, i, false}]
 				arcs = append(arcs, arc{sent, later, float64(n-m+1) * length})
 			}
-			if room := m + capacity; capacity > 0 && !local && room < s.Microbatches {
+			if room := m + capacity; capacity > 0 && room < s.Microbatches {
 				arcs = append(arcs, arc{taken, number[event{Action{w.kind, w.from, room}, i, true}], 0})
 			}
 		}
