@@ -26,6 +26,8 @@ const (
 	profileBytes     = 2 * 16 * profilePassLimit // of the buffers of a slot
 	profilePassLimit = 2048                      // passes of a submit that are timed: a query set holds 4096 timestamps
 	profileSpanLimit = 1 << 18                   // spans kept between two calls of Profile
+
+	profileLaunchLimit = 1 << 12 // submits that tell how the clocks of device and host lie to each other
 )
 
 // spanName is what a pass belongs to.
@@ -43,11 +45,13 @@ type profiler struct {
 	first    tickAt // for the length of a tick, which the library does not tell
 	last     tickAt
 	haveTick bool
+	launched []tickAt // the first tick of submits, and when they were launched
 }
 
 type profileSlot struct {
 	native nativeProfile
 	names  []spanName
+	at     time.Time // of the submit
 }
 
 type timedPass struct {
@@ -90,7 +94,7 @@ func (p *profiler) slot(names []spanName) *profileSlot {
 	}
 	s := p.free[len(p.free)-1]
 	p.free = p.free[:len(p.free)-1]
-	s.names = names
+	s.names, s.at = names, time.Now()
 	resetFence(profileFence(s.native))
 	return s
 }
@@ -128,6 +132,9 @@ func (p *profiler) harvest(s *profileSlot, done func(nativeFence) error) {
 			p.first, p.haveTick = p.last, true
 		}
 	}
+	if len(ticks) > 0 && len(p.launched) < profileLaunchLimit {
+		p.launched = append(p.launched, tickAt{ticks[0], s.at})
+	}
 }
 
 // period is nanoseconds a tick, measured against the clock; a nanosecond where that is near or there is too little to say.
@@ -157,15 +164,38 @@ func (d *Device) Profile() []Span {
 		p.dropped = 0
 	}
 	period := p.period()
-	// Ticks are unsigned, their difference may be negative.
-	at := func(tick uint64) time.Duration { return time.Duration(float64(int64(tick-p.first.tick)) * period) }
 	spans := make([]Span, len(p.passes))
 	for i, t := range p.passes {
-		spans[i] = Span{Label: t.name.label, Group: t.name.group, Begin: at(t.begin), End: at(t.end)}
+		spans[i] = Span{Label: t.name.label, Group: t.name.group, Begin: p.since(t.begin, period), End: p.since(t.end, period)}
 	}
 	p.passes = p.passes[:0]
 	slices.SortStableFunc(spans, func(a, b Span) int { return int(a.Begin - b.Begin) })
 	return spans
+}
+
+// since is the time of a tick. Ticks are unsigned, their difference may be negative.
+func (p *profiler) since(tick uint64, period float64) time.Duration {
+	return time.Duration(float64(int64(tick-p.first.tick)) * period)
+}
+
+// ProfileOrigin is when, by the host's clock, the times of Profile's spans begin: work cannot have begun before it was submitted, and the
+// submit that waited the least tells how the clocks lie to each other. It is never late, and early by what passed
+// between a submit and its first pass where that was least: some 100 us where a device was idle. Ask after Profile. The zero time
+// without a span.
+func (d *Device) ProfileOrigin() time.Time {
+	p := d.profiler
+	if p == nil {
+		return time.Time{}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var origin time.Time
+	for i, l := range p.launched {
+		if at := l.at.Add(-p.since(l.tick, p.period())); i == 0 || at.After(origin) {
+			origin = at
+		}
+	}
+	return origin
 }
 
 func (p *profiler) release() {

@@ -120,3 +120,30 @@ var errBroken = errors.New("broken")
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
+
+// By the host's clock a pass lies between its submit and the end of a wait for it, however long the device rested before.
+func TestProfileOrigin(t *testing.T) {
+	d := gputest.Device(t, gputest.WithProfile())
+	if !d.Adapter().Timestamps {
+		t.Skip("skipped, needs an adapter with timestamps")
+	}
+	require.Zero(t, d.ProfileOrigin(), "nothing ran")
+	p := slow(t, d)
+	d.Profile()
+	var submitted, done []time.Time
+	for range 3 {
+		time.Sleep(5 * time.Millisecond)
+		submitted = append(submitted, time.Now())
+		require.NoError(t, p.Submit(t.Context()))
+		require.NoError(t, d.Wait(t.Context()))
+		done = append(done, time.Now())
+	}
+	spans, origin := d.Profile(), d.ProfileOrigin()
+	require.Len(t, spans, 3)
+	const slack = time.Millisecond // for a clock of the device that is not quite the host's
+	for i, s := range spans {
+		require.WithinRange(t, origin.Add(s.Begin), submitted[i].Add(-slack), done[i])
+		require.WithinRange(t, origin.Add(s.End), submitted[i], done[i].Add(slack))
+	}
+	require.Zero(t, gputest.Device(t).ProfileOrigin(), "nobody asked")
+}

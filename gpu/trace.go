@@ -22,25 +22,41 @@ type traceEvent struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
+// TraceLane is a row of a trace. Lanes of one process stand together.
+type TraceLane struct {
+	Process string // "" for none
+	Name    string
+	Spans   []TraceSpan // not overlapping
+}
+
+// TraceSpan is a bar in a lane; the origin of time is the same for all lanes of a trace.
+type TraceSpan struct {
+	Name       string
+	Begin, End time.Duration
+	Args       map[string]any // shown when the bar is chosen
+}
+
+// PassLane is the lane of a profile, its times moved by shift.
+func PassLane(process, name string, spans []Span, shift time.Duration) TraceLane {
+	lane := TraceLane{Process: process, Name: name}
+	for _, s := range spans {
+		lane.Spans = append(lane.Spans, TraceSpan{s.name(), s.Begin + shift, s.End + shift, map[string]any{"recording": s.Label}})
+	}
+	return lane
+}
+
 // WriteTrace writes spans as a JSON file for Perfetto.
 func WriteTrace(w io.Writer, spans []Span) error {
+	return WriteLanes(w, []TraceLane{PassLane("", "gpu", spans, 0)})
+}
+
+// WriteLanes writes lanes as a JSON file for Perfetto. It begins with the first span.
+func WriteLanes(w io.Writer, lanes []TraceLane) error {
 	out := bufio.NewWriter(w)
-	events := []traceEvent{{Name: "thread_name", Phase: "M", PID: 1, TID: 1, Args: map[string]any{"name": "gpu"}}}
-	var origin time.Duration
-	if len(spans) > 0 {
-		origin = slices.MinFunc(spans, func(a, b Span) int { return cmp.Compare(a.Begin, b.Begin) }).Begin
-	}
-	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-	for _, s := range spans {
-		events = append(events, traceEvent{
-			Name: s.name(), Phase: "X", Time: us(s.Begin - origin), Dur: us(s.End - s.Begin), PID: 1, TID: 1,
-			Args: map[string]any{"recording": s.Label},
-		})
-	}
 	trace := struct {
 		Events []traceEvent `json:"traceEvents"`
 		Unit   string       `json:"displayTimeUnit"`
-	}{events, "ms"}
+	}{traceEvents(lanes), "ms"}
 	if err := json.NewEncoder(out).Encode(trace); err != nil {
 		return fmt.Errorf("gpu: write trace: %w", err)
 	}
@@ -48,6 +64,43 @@ func WriteTrace(w io.Writer, spans []Span) error {
 		return fmt.Errorf("gpu: write trace: %w", err)
 	}
 	return nil
+}
+
+func traceEvents(lanes []TraceLane) []traceEvent {
+	var origin time.Duration
+	seen := false
+	for _, lane := range lanes {
+		for _, s := range lane.Spans {
+			if !seen || s.Begin < origin {
+				origin, seen = s.Begin, true
+			}
+		}
+	}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	processes := map[string]int{}
+	var events []traceEvent
+	for i, lane := range lanes {
+		process, known := processes[lane.Process]
+		if !known {
+			process = len(processes) + 1
+			processes[lane.Process] = process
+			if lane.Process != "" {
+				events = append(
+					events,
+					traceEvent{Name: "process_name", Phase: "M", PID: process, Args: map[string]any{"name": lane.Process}},
+					traceEvent{Name: "process_sort_index", Phase: "M", PID: process, Args: map[string]any{"sort_index": process}},
+				)
+			}
+		}
+		thread := i + 1
+		events = append(events, traceEvent{Name: "thread_name", Phase: "M", PID: process, TID: thread, Args: map[string]any{"name": lane.Name}})
+		for _, s := range lane.Spans {
+			events = append(events, traceEvent{
+				Name: s.Name, Phase: "X", Time: us(s.Begin - origin), Dur: us(s.End - s.Begin), PID: process, TID: thread, Args: s.Args,
+			})
+		}
+	}
+	return events
 }
 
 // ProfileTable writes a table of spans: a line a group, the longest first.
