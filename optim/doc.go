@@ -24,9 +24,10 @@
 //  2. Counts live on the host and advance in Prepare, scalars are evaluated there in float64 with the count before it
 //     advances, bias corrections with the number of the update.
 //  3. Arithmetic is f32 whatever the storage. Padding between leaves is never written but with zeros.
-//  4. Sums have a fixed shape; the same calls give the same bits.
-//  5. A leaf is known by its path: masks, rates and random bits go by it, so that a stage of a model updates its leaves as
-//     the whole model would.
+//  4. Sums have a fixed shape; the same calls give the same bits. A norm is summed leaf by leaf, then over the leaves in the order of their
+//     paths, so that where a leaf lies does not matter.
+//  5. A leaf is known by its path: masks, rates and random bits go by it, so that a stage of a model (InitStage) updates its leaves as
+//     the whole model would, in every bit. Its update is cut at each norm of the whole model (RecordRound).
 //
 // New elements are values of type element. What is not elementwise is an operator (factored statistics, orthogonal steps, the factors of
 // package kron): it ends one fused kernel and begins the next, with the update in a tree of its own between them. Route sends

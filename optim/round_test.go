@@ -203,3 +203,36 @@ func TestGatherNormsRefuses(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+// More leaves than a workgroup has invocations, and more groups of one leaf: the norm is theirs all, and one number that is not finite is
+// found wherever it stands.
+func TestNormOfManyLeavesAndGroups(t *testing.T) {
+	specs := []buffers.Spec{{Path: "large", Shape: []int{140, 8192}}}
+	for i := range 150 {
+		specs = append(specs, buffers.Spec{Path: fmt.Sprintf("l%03d", i), Shape: []int{1 + i%7}})
+	}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		r := rand.New(rand.NewPCG(3, 3))
+		grads := randomTree(r, specs, 1)
+		rig := newRig(t, d, optim.GlobalNorm(), grads, buffers.F32)
+		rig.call(grads)
+		sum := 0.0
+		for _, h := range grads {
+			for _, v := range h.Data {
+				sum += float64(v) * float64(v)
+			}
+		}
+		assert.InEpsilon(t, math.Sqrt(sum), rig.statistics().Norm, 2e-6, "sums over a million squares in f32")
+		assert.False(t, rig.statistics().NonFinite)
+		for _, at := range [][2]int{{0, 0}, {0, 70 * 8192}, {0, 140*8192 - 1}, {1, 0}, {75, 0}, {150, 0}} {
+			leaf := &grads[at[0]].Data[at[1]]
+			was := *leaf
+			*leaf = float32(math.Inf(-1))
+			rig.call(grads)
+			assert.True(t, rig.statistics().NonFinite, at)
+			*leaf = was
+		}
+		rig.call(grads)
+		assert.False(t, rig.statistics().NonFinite)
+	})
+}

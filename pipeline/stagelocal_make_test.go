@@ -58,8 +58,10 @@ func TestStageLocalRefuses(t *testing.T) {
 		assert.Equal(t, int64(0), s.stages[0].State.Counts()["updates"], want)
 	}
 	assert.ErrorContains(t, pipeline.StageLocal{}.ApplyGradientsStageLocal(t.Context(), pipeline.Application{}), "found the zero value")
-	devices[1].Lose("pulled out")
-	err := tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: s.stages})
+	err := tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: s.stages, LearningRate: func(int64) float64 {
+		devices[1].Lose("pulled out") // when stage 0 is asked for its rate
+		return 1
+	}})
 	require.ErrorIs(t, err, gpu.ErrDeviceLost)
 	assert.ErrorContains(t, err, "stage 1")
 	assert.Equal(t, int64(0), s.stages[0].State.Counts()["updates"], "no stage has begun")
