@@ -106,12 +106,16 @@ func (c Config) training() (*line, error) {
 	for i, p := range c.State.Definition.Params() {
 		grads = append(grads, leaf{p.Path, values[i]})
 	}
-	cut, err := newCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []output{{lossOutput, built.LossSum}}, c.Recompute)
+	cut, err := newCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []output{{name: lossOutput, value: built.LossSum}}, c.Recompute)
 	if err != nil {
 		return nil, err
 	}
 	s, err := c.schedule()
 	if err != nil {
+		return nil, err
+	}
+	// A tied head makes parts exchange what are no neighbours, which the schedule was not made for.
+	if err := s.Check(linkDepth, cut.detours()...); err != nil {
 		return nil, err
 	}
 	return newLine("training", cut, s), nil
@@ -123,9 +127,9 @@ func (c Config) forwardLine(label string, n, batch, sequence int, o model.Option
 	if err != nil {
 		return nil, err
 	}
-	wanted := output{lossOutput, built.LossSum}
+	wanted := output{name: lossOutput, value: built.LossSum}
 	if o.Logits {
-		wanted = output{logitsOutput, built.Logits}
+		wanted = output{name: logitsOutput, value: built.Logits}
 	}
 	cut, err := newCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []output{wanted}, false)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type cut struct {
 	parts   []*part
 	edges   []edge
-	outputs []output // named results, in the part that computes them
+	outputs []output
 }
 
 // part is one piece of the model.
@@ -36,10 +36,22 @@ type edge struct {
 
 func (e edge) String() string { return fmt.Sprintf("%s from part %d to part %d", e.kind, e.from, e.to) }
 
-// output is a named result.
+// detours are the edges between parts that are no neighbours.
+func (c *cut) detours() []Edge {
+	var out []Edge
+	for _, e := range c.edges {
+		if span(e.from, e.to) > 1 {
+			out = append(out, Edge{e.from, e.to, e.kind})
+		}
+	}
+	return out
+}
+
+// output is a named result, and the part that computes it.
 type output struct {
 	name  string
 	value *graph.Value
+	part  int
 }
 
 // pass is what a part does in one program: the piece of the graph, what it is given and what it makes, in values of the whole graph.
@@ -79,7 +91,7 @@ type edgeKey struct {
 // instead of keeping them. Errors: an operation whose parameters are all of earlier parts, that is, an assignment that goes backwards.
 func newCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []leaf, outputs []output, recompute bool) (*cut, error) {
 	c := &cutting{
-		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &cut{outputs: outputs}, edges: map[edgeKey][]*graph.Value{},
+		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &cut{outputs: slices.Clone(outputs)}, edges: map[edgeKey][]*graph.Value{},
 		saved: make([]map[*graph.Value]bool, parts), mirrors: make([]map[string]bool, parts),
 	}
 	for p := range parts {
@@ -99,6 +111,9 @@ func newCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads 
 	nodes := ancestors(g, wanted)
 	for _, n := range nodes {
 		c.assign(n)
+	}
+	for i, o := range outputs {
+		c.cut.outputs[i].part = c.place[o.value.Node()]
 	}
 	for _, l := range grads {
 		if at, ok := c.place[l.value.Node()]; !ok || at != owner[l.path] {
@@ -251,7 +266,7 @@ func (c *cutting) finish(grads []leaf, recompute bool) (*cut, error) {
 		part.mirrors = slices.Sorted(maps.Keys(c.mirrors[p]))
 		var named []output
 		for _, o := range c.cut.outputs {
-			if c.place[o.value.Node()] == p {
+			if o.part == p {
 				named = append(named, o)
 			}
 		}

@@ -176,7 +176,7 @@ func TestCutComputesTheWhole(t *testing.T) {
 					"last": func(p int) bool { return p == parts-1 }, "none": func(int) bool { return false },
 				} {
 					t.Run(fmt.Sprintf("%s/%d/recompute=%v/merged=%s", name, parts, recompute, which), func(t *testing.T) {
-						c, err := newCut(built.Graph, forward, owners(def, 4, parts), parts, grads, []output{{"loss", built.LossSum}}, recompute)
+						c, err := newCut(built.Graph, forward, owners(def, 4, parts), parts, grads, []output{{name: "loss", value: built.LossSum}}, recompute)
 						require.NoError(t, err)
 						got := runCut(t, c, in, merged, recompute)
 						require.Len(t, got, len(grads)+1)
@@ -195,7 +195,7 @@ func TestCutComputesTheWhole(t *testing.T) {
 func TestCutHandsOnWhatItMust(t *testing.T) {
 	def := definitions(t)["gpt2"]
 	built, forward, grads := wholeGraph(t, def, 2, 5)
-	c, err := newCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []output{{"loss", built.LossSum}}, false)
+	c, err := newCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []output{{name: "loss", value: built.LossSum}}, false)
 	require.NoError(t, err)
 	var seen []string
 	for _, e := range c.edges {
@@ -219,6 +219,6 @@ func TestCutRefusesToGoBackwards(t *testing.T) {
 	owner := owners(def, 4, 2)
 	owner["model.layers.1.mlp.up_proj.weight"] = 1
 	owner["model.layers.1.mlp.down_proj.weight"] = 0
-	_, err := newCut(built.Graph, forward, owner, 2, grads, []output{{"loss", built.LossSum}}, false)
+	_, err := newCut(built.Graph, forward, owner, 2, grads, []output{{name: "loss", value: built.LossSum}}, false)
 	require.ErrorContains(t, err, `parameter "model.layers.1.mlp.down_proj.weight" of part 0 is first read in part 1`)
 }

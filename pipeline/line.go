@@ -9,8 +9,11 @@ import (
 	"gputrain/graph"
 )
 
-// linkDepth is how many messages are under way on a link at once: one travels while the next is computed.
+// linkDepth is how many messages are under way between neighbours at once: one travels while the next is computed.
 const linkDepth = 2
+
+// depth is how many messages are under way on an edge at once.
+func (e edge) depth() int { return max(linkDepth, span(e.from, e.to)) }
 
 // A line is a cut with a schedule, and, once it is built, its programs on the stages: it takes the microbatches of a batch through all parts.
 type line struct {
@@ -22,8 +25,7 @@ type line struct {
 	stages  []*stage
 	parts   []*linePart
 	ways    []*way
-	results []*gpu.Buffer // of each named output, a place a microbatch
-	collect [][]*gpu.Program
+	results []*result
 	ticks   []*tick
 	buffers []*gpu.Buffer
 }
@@ -233,42 +235,40 @@ func (p *linePart) pass(a Action) *passProgram {
 	return programs[a.Microbatch%len(programs)]
 }
 
-// outputBytes is the room of a microbatch's share of a named output.
-func outputBytes(o output) uint64 { return (uint64(o.value.Type().Elements())*4 + 3) / 4 * 4 }
+// result is where a named output is collected, microbatch by microbatch.
+type result struct {
+	part    int // that makes it
+	buffer  *gpu.Buffer
+	collect []*gpu.Program // by microbatch
+}
 
 // buildResults makes the places of the named outputs and the programs that put them there.
 func (l *line) buildResults(ctx context.Context) error {
 	for _, o := range l.cut.outputs {
-		for _, p := range l.parts {
-			from := p.outputPlace(o, 0)
-			if from.Buffer == nil {
-				continue
-			}
-			s := l.stageOf(p.index)
-			size := outputBytes(o)
-			b, err := l.buffer(s, "results."+o.name, size*uint64(l.schedule.Microbatches))
+		p := l.parts[o.part]
+		s := l.stageOf(o.part)
+		size := uint64(o.value.Type().Elements()) * 4
+		b, err := l.buffer(s, "results."+o.name, size*uint64(l.schedule.Microbatches))
+		if err != nil {
+			return err
+		}
+		r := &result{part: o.part, buffer: b}
+		l.results = append(l.results, r)
+		for i := range l.schedule.Microbatches {
+			from := p.outputPlace(o, i)
+			rec := s.device.Record("gputrain.pipeline.collect")
+			rec.Copy(b.Range(size*uint64(i), size), from.Buffer.Range(from.Offset, size))
+			program, err := rec.Program(ctx)
 			if err != nil {
 				return err
 			}
-			var programs []*gpu.Program
-			for i := range l.schedule.Microbatches {
-				slot := p.outputPlace(o, i)
-				rec := s.device.Record("gputrain.pipeline.collect")
-				rec.Copy(b.Range(size*uint64(i), size), slot.Buffer.Range(slot.Offset, size))
-				program, err := rec.Program(ctx)
-				if err != nil {
-					return err
-				}
-				programs = append(programs, program)
-			}
-			l.results = append(l.results, b)
-			l.collect = append(l.collect, programs)
+			r.collect = append(r.collect, program)
 		}
 	}
 	return nil
 }
 
-// outputPlace is where a part leaves a named output for a microbatch, nothing where it does not make it.
+// outputPlace is where a part leaves a named output of its own for a microbatch.
 func (p *linePart) outputPlace(o output, microbatch int) gpu.Range {
 	pass := p.forward
 	if p.merged {
@@ -291,8 +291,8 @@ func (l *line) release() {
 	for _, w := range l.ways {
 		w.release()
 	}
-	for _, programs := range l.collect {
-		for _, p := range programs {
+	for _, r := range l.results {
+		for _, p := range r.collect {
 			p.Release()
 		}
 	}

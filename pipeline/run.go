@@ -165,9 +165,9 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 		return err
 	}
 	submit = append(submit, pass.run)
-	for i, o := range l.collect {
-		if l.outputPart(i) == a.Part && (a.Kind == Forward || l.parts[a.Part].merged) {
-			submit = append(submit, o[a.Microbatch])
+	for _, r := range l.results {
+		if r.part == a.Part && l.ends(a, Forward) {
+			submit = append(submit, r.collect[a.Microbatch])
 		}
 	}
 	var sending []*way
@@ -261,20 +261,10 @@ func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, 
 	return nil, nil
 }
 
-// outputPart is the part that makes named output i.
-func (l *line) outputPart(i int) int {
-	for _, p := range l.parts {
-		if p.outputPlace(l.cut.outputs[i], 0).Buffer != nil {
-			return p.index
-		}
-	}
-	return -1
-}
-
 // leaving is the copy that goes behind the pass that made a message.
 func (w *way) leaving(microbatch int) *gpu.Program {
 	if w.link == nil {
-		programs := w.leave[microbatch%linkDepth]
+		programs := w.leave[microbatch%w.depth()]
 		return programs[microbatch%len(programs)]
 	}
 	return w.export[microbatch%len(w.export)]
@@ -282,7 +272,7 @@ func (w *way) leaving(microbatch int) *gpu.Program {
 
 // taking is the copy that goes before the pass that reads a message.
 func (w *way) taking(microbatch int) *gpu.Program {
-	programs := w.take[microbatch%linkDepth]
+	programs := w.take[microbatch%w.depth()]
 	return programs[microbatch%len(programs)]
 }
 

@@ -5,13 +5,21 @@ import (
 	"strings"
 )
 
-// Edge says that part To reads something of part From's other than what each part hands to the next. Its gradient goes the other way.
-type Edge struct{ From, To int }
+// Edge says that part From hands something to part To in passes of a kind, where they are no neighbours: forward to a later part,
+// backward to an earlier one.
+type Edge struct {
+	From, To int
+	Kind     Kind
+}
+
+// span is how many parts an edge goes: so many microbatches may lie between what both ends are at, and a link has to hold.
+func span(from, to int) int { return max(from-to, to-from) }
 
 // Check reports what would keep a schedule from running to its end with the results of an unpipelined step: an action that is
 // missing, on a wrong stage, or there twice; microbatches of a part and kind that do not ascend, whose gradients would add up in
 // another order; a backward before its forward; stages that wait for each other for ever. A link runs each way between neighbouring
-// parts, and between those of each extra edge, on one stage too; it keeps order and holds capacity messages. An action first takes its
+// parts, and one for each extra edge, on one stage too; it keeps order and holds capacity messages, that of an edge as many as it spans parts if
+// they are more. An action first takes its
 // messages, that of the neighbour before those of the extra edges in the order given, then computes, then sends in the same order,
 // and waits where a link is full.
 func (s *Schedule) Check(capacity int, extra ...Edge) error {
@@ -22,13 +30,17 @@ func (s *Schedule) Check(capacity int, extra ...Edge) error {
 		return fmt.Errorf("pipeline: schedule %s: %w", s.Name, err)
 	}
 	for _, e := range extra {
-		if e.From < 0 || e.From >= e.To || e.To >= s.Parts {
-			return fmt.Errorf("pipeline: schedule %s: edge: found part %d to part %d, wanted a part to a later one of %d", s.Name, e.From, e.To, s.Parts)
+		low, high := e.From, e.To
+		if e.Kind == Backward {
+			low, high = high, low
+		}
+		if low < 0 || low >= high || high >= s.Parts {
+			return fmt.Errorf("pipeline: schedule %s: edge: found %s from part %d to part %d, wanted a later one forward, an earlier one backward, of %d", s.Name, e.Kind, e.From, e.To, s.Parts)
 		}
 	}
 	r := s.rehearse(extra)
 	for i := range r.wires {
-		r.wires[i].capacity = capacity
+		r.wires[i].capacity = max(capacity, span(r.wires[i].from, r.wires[i].to))
 	}
 	r.toEnd()
 	if stuck := r.stuck(); len(stuck) > 0 {

@@ -62,7 +62,8 @@ func TestCheckFindsBrokenActions(t *testing.T) {
 		require.EqualError(t, s.Check(2), "pipeline: schedule 1f1b: "+want)
 	}
 	assert.EqualError(t, small(t).Check(0), "pipeline: schedule 1f1b: capacity of links: found 0, wanted 1 or more")
-	assert.EqualError(t, small(t).Check(1, Edge{1, 1}), "pipeline: schedule 1f1b: edge: found part 1 to part 1, wanted a part to a later one of 2")
+	assert.EqualError(t, small(t).Check(1, Edge{1, 1, Forward}), "pipeline: schedule 1f1b: edge: found forward from part 1 to part 1, wanted a later one forward, an earlier one backward, of 2")
+	assert.ErrorContains(t, small(t).Check(1, Edge{0, 1, Backward}), "edge: found backward from part 0 to part 1")
 
 	s := ForwardOnly(2, 2, 2)
 	s.Actions[1] = append(s.Actions[1], Action{Backward, 1, 0})
@@ -94,16 +95,17 @@ func TestCheckFindsDeadlocks(t *testing.T) {
 		"stage 0 waits to send forward of part 0, microbatch 5, to part 1; stage 1 waits to send backward of part 1, microbatch 2, to part 0")
 	assert.NoError(t, eager.Check(3))
 
-	// The first stage runs all its forwards; the others take three of four and leave one in a link of one. A link from the first to
-	// the last as well is full at the third: the last has taken two, and has no room for its second gradient.
-	long := &Schedule{OneForwardOneBackward, 3, 3, 4, [][]Action{
-		{f(0, 0), f(0, 1), f(0, 2), f(0, 3), b(0, 0), b(0, 1), b(0, 2), b(0, 3)},
-		{f(1, 0), f(1, 1), b(1, 0), f(1, 2), b(1, 1), f(1, 3), b(1, 2), b(1, 3)},
-		{f(2, 0), b(2, 0), f(2, 1), b(2, 1), f(2, 2), b(2, 2), f(2, 3), b(2, 3)},
+	// The first stage runs all its forwards; the second takes four of six, when the link for its gradients is full, and leaves two in a
+	// link of two. With links between the first and the last as well the last takes three, and no more than two are under way to it.
+	long := &Schedule{OneForwardOneBackward, 3, 3, 6, [][]Action{
+		{f(0, 0), f(0, 1), f(0, 2), f(0, 3), f(0, 4), f(0, 5), b(0, 0), b(0, 1), b(0, 2), b(0, 3), b(0, 4), b(0, 5)},
+		{f(1, 0), f(1, 1), b(1, 0), f(1, 2), b(1, 1), f(1, 3), b(1, 2), f(1, 4), b(1, 3), f(1, 5), b(1, 4), b(1, 5)},
+		{f(2, 0), b(2, 0), f(2, 1), b(2, 1), f(2, 2), b(2, 2), f(2, 3), b(2, 3), f(2, 4), b(2, 4), f(2, 5), b(2, 5)},
 	}}
-	assert.NoError(t, long.Check(1))
-	assert.ErrorContains(t, long.Check(1, Edge{0, 2}), "deadlock with links of 1: stage 0 waits to send forward of part 0, microbatch 3, to part 2;")
-	assert.NoError(t, long.Check(2, Edge{0, 2}))
+	detours := []Edge{{0, 2, Forward}, {2, 0, Backward}}
+	assert.NoError(t, long.Check(2))
+	assert.ErrorContains(t, long.Check(2, detours...), "deadlock with links of 2: stage 0 waits to send forward of part 0, microbatch 5, to part 2;")
+	assert.NoError(t, long.Check(3, detours...))
 
 	// A stage that hands to itself waits for itself where its link is full.
 	alone := &Schedule{Interleaved, 1, 2, 3, [][]Action{{
@@ -148,4 +150,27 @@ func TestCheckedScheduleRuns(t *testing.T) {
 			require.Fail(t, "deadlock", "%+v", c)
 		}
 	})
+}
+
+// The gradient of a tied head goes from the last part to the first, over a link of the room that Check gives it.
+func TestTiedHeadsKeepSchedulesRunning(t *testing.T) {
+	for _, name := range ScheduleNames() {
+		for stages := 2; stages <= 8; stages++ {
+			for chunks := 1; chunks <= 4; chunks++ {
+				for m := 1; m <= 24; m++ {
+					for ahead := range 3 {
+						c := ScheduleConfig{name, stages, chunks, m, ahead}
+						if c.Validate() != nil {
+							continue
+						}
+						s, err := NewSchedule(c)
+						require.NoError(t, err)
+						if s.Parts > 2 {
+							require.NoError(t, s.Check(linkDepth, Edge{s.Parts - 1, 0, Backward}), "%+v", c)
+						}
+					}
+				}
+			}
+		}
+	}
 }

@@ -37,7 +37,11 @@ func tryShape(t *testing.T, seed uint64) (refused, deadlocked bool) {
 	var extra []Edge
 	for range random.IntN(3) {
 		if from := random.IntN(s.Parts); from+2 < s.Parts {
-			extra = append(extra, Edge{from, from + 2 + random.IntN(s.Parts-from-2)})
+			e := Edge{from, from + 2 + random.IntN(s.Parts-from-2), Forward}
+			if random.IntN(2) == 0 {
+				e = Edge{e.To, e.From, Backward}
+			}
+			extra = append(extra, e)
 		}
 	}
 	capacity := 1 + random.IntN(3)

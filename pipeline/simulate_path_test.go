@@ -21,7 +21,7 @@ func longestPath(s *Schedule, capacity int, extra []Edge, cost func(Action) floa
 		wires = append(wires, wire{p, p + 1, Forward}, wire{p + 1, p, Backward})
 	}
 	for _, e := range extra {
-		wires = append(wires, wire{e.From, e.To, Forward}, wire{e.To, e.From, Backward})
+		wires = append(wires, wire{e.From, e.To, e.Kind})
 	}
 	type arc struct {
 		from, to int
@@ -68,7 +68,7 @@ func longestPath(s *Schedule, capacity int, extra []Edge, cost func(Action) floa
 				later := number[event{Action{w.kind, w.to, n}, i, false}]
 				arcs = append(arcs, arc{sent, later, float64(n-m+1) * length})
 			}
-			if room := m + capacity; capacity > 0 && room < s.Microbatches {
+			if room := m + max(capacity, w.from-w.to, w.to-w.from); capacity > 0 && room < s.Microbatches {
 				arcs = append(arcs, arc{taken, number[event{Action{w.kind, w.from, room}, i, true}], 0})
 			}
 		}

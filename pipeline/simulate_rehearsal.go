@@ -36,21 +36,20 @@ func (s *Schedule) rehearse(extra []Edge) *rehearsal {
 		r.in[kind], r.out[kind] = make([][]int, s.Parts), make([][]int, s.Parts)
 	}
 	for p := range s.Parts - 1 {
-		r.connect(p, p+1)
+		r.connect(Edge{p, p + 1, Forward})
+		r.connect(Edge{p + 1, p, Backward}) // without backwards nothing goes this way
 	}
 	for _, e := range extra {
-		r.connect(e.From, e.To)
+		r.connect(e)
 	}
 	return r
 }
 
-// connect puts a wire each way between two parts; without backwards nothing goes the second way.
-func (r *rehearsal) connect(from, to int) {
-	for kind, w := range []wire{{from: from, to: to, kind: Forward}, {from: to, to: from, kind: Backward}} {
-		r.out[kind][w.from] = append(r.out[kind][w.from], len(r.wires))
-		r.in[kind][w.to] = append(r.in[kind][w.to], len(r.wires))
-		r.wires = append(r.wires, w)
-	}
+// connect puts a wire from one part to another.
+func (r *rehearsal) connect(e Edge) {
+	r.out[e.Kind][e.From] = append(r.out[e.Kind][e.From], len(r.wires))
+	r.in[e.Kind][e.To] = append(r.in[e.Kind][e.To], len(r.wires))
+	r.wires = append(r.wires, wire{from: e.From, to: e.To, kind: e.Kind})
 }
 
 // toEnd plays until no stage comes further.

@@ -64,7 +64,7 @@ func TestSimulateByHand(t *testing.T) {
 
 	// Parts 0 and 2 on stage 0, 1 on stage 1, and part 0's result goes to part 2 as well, for which no link is needed.
 	s = ForwardOnly(2, 3, 1)
-	played := s.Simulate(costs(1, 1), func(from, to int, _ Kind) float64 { return float64(10*from + to) }, Edge{0, 2})
+	played := s.Simulate(costs(1, 1), func(from, to int, _ Kind) float64 { return float64(10*from + to) }, Edge{0, 2, Forward})
 	assert.Equal(t, [][]float64{{0, 1 + 1 + 1 + 12}, {1 + 1}}, played.Start)
 
 	s = small(t)

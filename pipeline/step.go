@@ -130,7 +130,7 @@ func (s *State) evaluate(ctx context.Context, e *data.Evaluation) (result state.
 		return result, errors.New("the configuration has no evaluation")
 	}
 	l, sum := s.evaluation, 0.0
-	raw := make([]byte, l.results[0].Bytes())
+	raw := make([]byte, l.results[0].buffer.Bytes())
 	for first := 0; first < e.Batches(); first += evaluated {
 		if err := context.Cause(ctx); err != nil {
 			return result, err
@@ -163,7 +163,7 @@ func (s *State) evaluate(ctx context.Context, e *data.Evaluation) (result state.
 		if err := l.run(whole, ForwardOnly(len(s.stages), s.config.Assignment.Parts, len(batches)), write, nil, s.config.Timeout, nil); err != nil {
 			return result, err
 		}
-		if err := s.last.device.Read(whole, raw, l.results[0].All()); err != nil {
+		if err := s.last.device.Read(whole, raw, l.results[0].buffer.All()); err != nil {
 			return result, s.last.failed("losses", err)
 		}
 		for i := range batches {
@@ -214,8 +214,8 @@ func (s *State) logits(ctx context.Context, window []int32) ([]float32, error) {
 	if err := l.run(ctx, l.schedule, write, nil, s.config.Timeout, nil); err != nil {
 		return nil, err
 	}
-	raw := make([]byte, l.results[0].Bytes())
-	if err := s.last.device.Read(ctx, raw, l.results[0].All()); err != nil {
+	raw := make([]byte, l.results[0].buffer.Bytes())
+	if err := s.last.device.Read(ctx, raw, l.results[0].buffer.All()); err != nil {
 		return nil, s.last.failed("logits", err)
 	}
 	logits := make([]float32, s.config.State.Definition.Vocab())

@@ -22,7 +22,7 @@ func (s *State) buildUpdate(ctx context.Context) error {
 	last := s.training.stageOf(s.config.Assignment.Parts - 1)
 	s.last = last
 	s.combined = make([]byte, pairBytes*len(s.specs))
-	losses := s.training.results[0]
+	losses := s.training.results[0].buffer
 	var err error
 	if s.results, err = last.device.NewReadback("gputrain.pipeline.metrics", losses.Bytes()+optim.StatisticsBytes, 1); err != nil {
 		return err

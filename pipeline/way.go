@@ -44,8 +44,8 @@ func copiesOf(p *linePart, values []*graph.Value) int {
 }
 
 func (l *line) newWay(ctx context.Context, e edge, o options) (*way, error) {
-	w := &way{edge: e, maker: l.parts[e.from], reader: l.parts[e.to], source: l.stageOf(e.from), sink: l.stageOf(e.to), free: make(chan struct{}, linkDepth)}
-	for range linkDepth {
+	w := &way{edge: e, maker: l.parts[e.from], reader: l.parts[e.to], source: l.stageOf(e.from), sink: l.stageOf(e.to), free: make(chan struct{}, e.depth())}
+	for range e.depth() {
 		w.free <- struct{}{}
 	}
 	if w.local() {
@@ -58,12 +58,12 @@ func (l *line) newWay(ctx context.Context, e edge, o options) (*way, error) {
 func (w *way) openLink(ctx context.Context, l *line, o options) error {
 	var sizes []uint64
 	for _, v := range w.values {
-		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), v.Type().Bytes(), linkDepth)
+		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), v.Type().Bytes(), w.depth())
 		if err != nil {
 			return err
 		}
 		w.rings = append(w.rings, ring)
-		l.taken(w.source, linkDepth*v.Type().Bytes())
+		l.taken(w.source, uint64(w.depth())*v.Type().Bytes())
 		sizes = append(sizes, v.Type().Bytes())
 	}
 	for i := range copiesOf(w.maker, w.values) {
@@ -78,14 +78,14 @@ func (w *way) openLink(ctx context.Context, l *line, o options) error {
 		w.export = append(w.export, p)
 	}
 	var err error
-	w.link, err = o.newLink(w.name(), linkDepth, sizes)
-	w.made = make(chan int, linkDepth)
+	w.link, err = o.newLink(w.name(), w.depth(), sizes)
+	w.made = make(chan int, w.depth())
 	return err
 }
 
 // openLocal makes the way on one device.
 func (w *way) openLocal(ctx context.Context, l *line) error {
-	w.arrived = make(chan int, linkDepth)
+	w.arrived = make(chan int, w.depth())
 	copied := func(n int, p *linePart, out bool, kept []gpu.Range) ([]*gpu.Program, error) {
 		var programs []*gpu.Program
 		for i := range n {
@@ -105,7 +105,7 @@ func (w *way) openLocal(ctx context.Context, l *line) error {
 		}
 		return programs, nil
 	}
-	for range linkDepth {
+	for range w.depth() {
 		var kept []gpu.Range
 		for _, v := range w.values {
 			b, err := l.buffer(w.source, "handed", v.Type().Bytes())
