@@ -2,7 +2,6 @@ package gpu_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
@@ -13,56 +12,10 @@ import (
 	"gputrain/gpu/gputest"
 )
 
-// slowKernel keeps the device busy: rounds of arithmetic in each of many invocations.
-var slowKernel = &gpu.Kernel{
-	Label: "gputrain.test.slow",
-	Source: `
-@group(0) @binding(0) var<uniform> rounds: vec4<u32>;
-@group(0) @binding(1) var<storage, read_write> out: array<u32>;
-@compute @workgroup_size(64)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    var x = id.x;
-    for (var i = 0u; i < rounds.x; i++) { x = x * 1664525u + 1013904223u; }
-    out[id.x & 63u] = x;
-}
-`,
-	Bindings:  []gpu.Binding{{"rounds", gpu.Uniform}, {"out", gpu.ReadWrite}},
-	Workgroup: [3]int{64, 1, 1},
-}
-
-// slow is a program that keeps this adapter busy for 50 ms or more.
-func slow(t testing.TB, d *gpu.Device) *gpu.Program {
-	t.Helper()
-	out := storage(t, d, "out", make([]float32, 64)...)
-	for rounds := uint32(4096); ; rounds *= 4 {
-		rec := d.Record("slow")
-		rec.Dispatch(slowKernel, gpu.Grid{X: 512, Y: 1, Z: 1}, binary.LittleEndian.AppendUint32(nil, rounds), out.All())
-		p, err := rec.Program(t.Context())
-		require.NoError(t, err)
-		t.Cleanup(p.Release)
-		start := time.Now()
-		require.NoError(t, p.Submit(t.Context()))
-		for d.Wait(t.Context()) != nil {
-			require.Less(t, time.Since(start), time.Minute)
-		}
-		if time.Since(start) > 50*time.Millisecond {
-			return p
-		}
-	}
-}
-
-// asynchronous skips where the driver runs the work in the submit itself, so that nothing is left to wait for.
-func asynchronous(t testing.TB, d *gpu.Device) {
-	t.Helper()
-	if d.Adapter().Backend == "gl" {
-		t.Skip("skipped, needs an adapter whose submits return before the work is done")
-	}
-}
-
 func TestWaitsEnd(t *testing.T) {
 	d := gputest.Device(t, gputest.WithTimeout(time.Millisecond))
-	asynchronous(t, d)
-	p := slow(t, d)
+	gputest.Asynchronous(t, d)
+	p := gputest.Busy(t, d)
 	before := d.Counters().Dispatches
 	start := time.Now()
 	require.NoError(t, p.Submit(t.Context()))
@@ -77,7 +30,7 @@ func TestWaitsEnd(t *testing.T) {
 
 func TestContextEndsWaits(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		p := slow(t, d)
+		p := gputest.Busy(t, d)
 		require.NoError(t, d.Wait(t.Context()))
 		a := storage(t, d, "a", 7)
 		require.NoError(t, p.Submit(t.Context()))
@@ -128,8 +81,8 @@ func TestLostDevice(t *testing.T) {
 // A wait under way ends when the device is lost meanwhile.
 func TestLostWhileWaiting(t *testing.T) {
 	d := gputest.Device(t)
-	asynchronous(t, d)
-	p := slow(t, d)
+	gputest.Asynchronous(t, d)
+	p := gputest.Busy(t, d)
 	require.NoError(t, p.Submit(t.Context()))
 	time.AfterFunc(2*time.Millisecond, func() { d.Lose("pulled out") })
 	require.ErrorIs(t, d.Wait(t.Context()), gpu.ErrDeviceLost)

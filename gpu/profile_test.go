@@ -29,7 +29,7 @@ func TestProfile(t *testing.T) {
 	rec.Copy(a.All(), out.All())
 	add(rec, d, out, a, b, 3)
 	rec.Group("heavy")
-	rec.Dispatch(slowKernel, gpu.Grid{X: 4, Y: 1, Z: 1}, []byte{0, 255, 0, 0}, sink.All())
+	rec.Dispatch(gputest.BusyKernel, gpu.Grid{X: 32, Y: 1, Z: 1}, []byte{0, 255, 0, 0}, sink.All())
 	p, err := rec.Program(t.Context())
 	require.NoError(t, err)
 	defer p.Release()
@@ -128,7 +128,7 @@ func TestProfileOrigin(t *testing.T) {
 		t.Skip("skipped, needs an adapter with timestamps")
 	}
 	require.Zero(t, d.ProfileOrigin(), "nothing ran")
-	p := slow(t, d)
+	p := gputest.Busy(t, d)
 	d.Profile()
 	var submitted, done []time.Time
 	for range 3 {

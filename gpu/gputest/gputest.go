@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,14 +28,24 @@ func WithMemoryLimit(bytes uint64) Option { return func(o *gpu.Options) { o.Memo
 // WithTimeout bounds every wait.
 func WithTimeout(t time.Duration) Option { return func(o *gpu.Options) { o.Timeout = t } }
 
+// required is how many adapters GPUTRAIN_REQUIRE_ADAPTER wants: a test that finds fewer than it needs, and than this, fails instead of
+// being skipped.
+func required() int {
+	n, err := strconv.Atoi(os.Getenv("GPUTRAIN_REQUIRE_ADAPTER"))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Adapters are the machine's adapters, those for tests first: $GPUTRAIN_ADAPTER where it is set, software before hardware,
-// Vulkan before OpenGL. Without any the test is skipped, or fails where GPUTRAIN_REQUIRE_ADAPTER=1.
+// Vulkan before OpenGL. Without any the test is skipped, or fails where GPUTRAIN_REQUIRE_ADAPTER is 1 or more.
 func Adapters(t testing.TB) []gpu.Adapter {
 	t.Helper()
 	all, err := gpu.Adapters()
 	if err != nil {
-		if os.Getenv("GPUTRAIN_REQUIRE_ADAPTER") == "1" {
-			t.Fatalf("GPUTRAIN_REQUIRE_ADAPTER=1: %v", err)
+		if n := required(); n > 0 {
+			t.Fatalf("GPUTRAIN_REQUIRE_ADAPTER=%d: %v", n, err)
 		}
 		t.Skipf("skipped, needs an adapter: %v", err)
 	}
@@ -65,6 +76,35 @@ func Device(t testing.TB, options ...Option) *gpu.Device {
 	return open(t, Adapters(t)[0], options)
 }
 
+// Several are n devices of the first of Adapters, released when the test ends.
+func Several(t testing.TB, n int, options ...Option) []*gpu.Device {
+	t.Helper()
+	first := Adapters(t)[0]
+	devices := make([]*gpu.Device, n)
+	for i := range devices {
+		devices[i] = open(t, first, options)
+	}
+	return devices
+}
+
+// Mixed is a device on each of Adapters, for tests of devices that differ, released when the test ends. With fewer than two the test is
+// skipped, or fails where GPUTRAIN_REQUIRE_ADAPTER is more than there are.
+func Mixed(t testing.TB, options ...Option) []*gpu.Device {
+	t.Helper()
+	all := Adapters(t)
+	if n := required(); n > 1 && len(all) < n {
+		t.Fatalf("GPUTRAIN_REQUIRE_ADAPTER=%d: found %d adapters: %v", n, len(all), all)
+	}
+	if len(all) < 2 {
+		t.Skipf("skipped, needs adapters of two kinds, found %s", all[0])
+	}
+	devices := make([]*gpu.Device, len(all))
+	for i, a := range all {
+		devices[i] = open(t, a, options)
+	}
+	return devices
+}
+
 // Each runs the test on every adapter, each as a subtest with a device of its own.
 func Each(t *testing.T, test func(t *testing.T, d *gpu.Device), options ...Option) {
 	t.Helper()
@@ -79,7 +119,7 @@ func open(t testing.TB, a gpu.Adapter, options []Option) *gpu.Device {
 	for _, f := range options {
 		f(&o)
 	}
-	if os.Getenv("GPUTRAIN_REQUIRE_ADAPTER") == "1" {
+	if required() > 0 {
 		t.Logf("adapter %s, driver %s", a, a.Driver)
 	}
 	d, err := gpu.Open(context.Background(), a, o)

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,28 +33,92 @@ func TestEach(t *testing.T) {
 	assert.Len(t, seen, len(gputest.Adapters(t)))
 }
 
+func TestSeveral(t *testing.T) {
+	devices := gputest.Several(t, 3)
+	require.Len(t, devices, 3)
+	first := gputest.Adapters(t)[0]
+	seen := map[*gpu.Device]bool{}
+	for _, d := range devices {
+		seen[d] = true
+		require.Equal(t, first, d.Adapter())
+		require.NoError(t, d.Err())
+	}
+	require.Len(t, seen, 3)
+}
+
+func TestMixed(t *testing.T) {
+	all := gputest.Adapters(t)
+	var opened []gpu.Adapter
+	t.Run("open", func(t *testing.T) {
+		for _, d := range gputest.Mixed(t, gputest.WithMemoryLimit(1<<20)) {
+			opened = append(opened, d.Adapter())
+			bytes, _, known := d.Available()
+			require.True(t, known)
+			require.LessOrEqual(t, bytes, uint64(1<<20), "with the options")
+		}
+	})
+	if len(all) > 1 {
+		require.Equal(t, all, opened)
+	} else {
+		require.Empty(t, opened)
+	}
+}
+
+func TestHang(t *testing.T) {
+	const hung, timeout = 600 * time.Millisecond, 100 * time.Millisecond
+	d := gputest.Device(t, gputest.WithTimeout(timeout))
+	hang := gputest.Hang(t, d)
+	require.NoError(t, d.Wait(t.Context()), "prepared, not hung")
+	start := time.Now()
+	hang(hung)
+	require.ErrorIs(t, d.Wait(t.Context()), gpu.ErrTimeout)
+	require.Less(t, time.Since(start), hung)
+	for d.Wait(t.Context()) != nil {
+		require.Less(t, time.Since(start), time.Minute)
+	}
+	require.GreaterOrEqual(t, time.Since(start), hung)
+}
+
 // Without an adapter a device test is skipped, and fails where one is required.
 func TestWithoutAnAdapter(t *testing.T) {
-	if os.Getenv("GPUTEST_CHILD") == "1" {
+	switch os.Getenv("GPUTEST_CHILD") {
+	case "device":
 		gputest.Device(t)
+		return
+	case "mixed":
+		gputest.Mixed(t)
 		return
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped, hides the drivers by variables of Linux's loaders")
 	}
-	run := func(extra ...string) string {
+	run := func(child string, env ...string) string {
 		cmd := exec.Command(os.Args[0], "-test.run", "TestWithoutAnAdapter", "-test.v")
-		// A loader that finds no driver, and an OpenGL that is not there.
-		cmd.Env = append(os.Environ(), "GPUTEST_CHILD=1", "VK_ICD_FILENAMES=/nonexistent.json", "VK_DRIVER_FILES=/nonexistent.json",
-			"__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent.json", "GPUTRAIN_ADAPTER=", "GPUTRAIN_REQUIRE_ADAPTER=")
-		cmd.Env = append(cmd.Env, extra...)
+		cmd.Env = append(append(os.Environ(), "GPUTEST_CHILD="+child), env...)
 		out, _ := cmd.CombinedOutput()
 		return string(out[:min(len(out), 2000)])
 	}
-	out := run()
+	// A loader that finds no driver, and an OpenGL that is not there.
+	without := func(child, require string) string {
+		return run(child, "VK_ICD_FILENAMES=/nonexistent.json", "VK_DRIVER_FILES=/nonexistent.json",
+			"__EGL_VENDOR_LIBRARY_FILENAMES=/nonexistent.json", "GPUTRAIN_ADAPTER=", "GPUTRAIN_REQUIRE_ADAPTER="+require)
+	}
+	out := without("device", "")
 	assert.Contains(t, out, "--- SKIP: TestWithoutAnAdapter")
 	assert.Contains(t, out, "no usable adapter: ")
-	out = run("GPUTRAIN_REQUIRE_ADAPTER=1")
+	out = without("device", "1")
 	assert.Contains(t, out, "--- FAIL: TestWithoutAnAdapter")
 	assert.Contains(t, out, "GPUTRAIN_REQUIRE_ADAPTER=1: gpu: adapters: no usable adapter")
+	assert.Contains(t, without("mixed", ""), "--- SKIP: TestWithoutAnAdapter")
+	assert.Contains(t, without("mixed", "2"), "GPUTRAIN_REQUIRE_ADAPTER=2: gpu: adapters: no usable adapter")
+	// One adapter is enough for most tests, and not for those of several kinds.
+	if _, err := gpu.Select("0"); err != nil {
+		return
+	}
+	out = run("mixed", "GPUTRAIN_ADAPTER=0", "GPUTRAIN_REQUIRE_ADAPTER=1")
+	assert.Contains(t, out, "--- SKIP: TestWithoutAnAdapter")
+	assert.Contains(t, out, "needs adapters of two kinds")
+	out = run("mixed", "GPUTRAIN_ADAPTER=0", "GPUTRAIN_REQUIRE_ADAPTER=2")
+	assert.Contains(t, out, "--- FAIL: TestWithoutAnAdapter")
+	assert.Contains(t, out, "GPUTRAIN_REQUIRE_ADAPTER=2: found 1 adapters")
 }

@@ -1,0 +1,85 @@
+package gputest
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"gputrain/gpu"
+)
+
+// BusyKernel keeps a device busy: rounds.x rounds of arithmetic in each invocation. out takes 64 words.
+var BusyKernel = &gpu.Kernel{
+	Label: "gputrain.test.busy",
+	Source: `
+@group(0) @binding(0) var<uniform> rounds: vec4<u32>;
+@group(0) @binding(1) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    var x = id.x;
+    for (var i = 0u; i < rounds.x; i++) { x = x * 1664525u + 1013904223u; }
+    out[id.x & 63u] = x;
+}
+`,
+	Bindings:  []gpu.Binding{{Name: "rounds", Access: gpu.Uniform}, {Name: "out", Access: gpu.ReadWrite}},
+	Workgroup: [3]int{64, 1, 1},
+}
+
+// busyTime is how long a run of Busy takes at least.
+const busyTime = 50 * time.Millisecond
+
+// Busy is a program that keeps this device busy for 50 ms or more.
+func Busy(t testing.TB, d *gpu.Device) *gpu.Program {
+	t.Helper()
+	out, err := d.NewBuffer("gputrain.test.busy", 4*64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(out.Release)
+	for rounds := uint32(4096); ; rounds *= 4 {
+		rec := d.Record("busy")
+		rec.Dispatch(BusyKernel, gpu.Grid{X: 512, Y: 1, Z: 1}, binary.LittleEndian.AppendUint32(nil, rounds), out.All())
+		p, err := rec.Program(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Release)
+		start := time.Now()
+		if err := p.Submit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for err = d.Wait(t.Context()); err != nil; err = d.Wait(t.Context()) {
+			if time.Since(start) > time.Minute {
+				t.Fatalf("a submit has not ended after %s: %v", time.Since(start), err)
+			}
+		}
+		if time.Since(start) > busyTime {
+			return p
+		}
+	}
+}
+
+// Hang prepares a device to hang. What it returns, called at any time and from any goroutine, submits work that takes the given time or
+// more: whatever is submitted after it waits behind it, or times out. A test on OpenGL, where the submit itself would take the time, is skipped.
+func Hang(t testing.TB, d *gpu.Device) func(time.Duration) {
+	t.Helper()
+	Asynchronous(t, d)
+	p := Busy(t, d)
+	return func(wanted time.Duration) {
+		programs := make([]*gpu.Program, (wanted+busyTime-1)/busyTime)
+		for i := range programs {
+			programs[i] = p
+		}
+		if err := d.Submit(t.Context(), programs...); err != nil {
+			t.Errorf("hang: %v", err)
+		}
+	}
+}
+
+// Asynchronous skips where the driver runs the work in the submit itself, so that nothing is left to wait for.
+func Asynchronous(t testing.TB, d *gpu.Device) {
+	t.Helper()
+	if d.Adapter().Backend == "gl" {
+		t.Skip("skipped, needs an adapter whose submits return before the work is done")
+	}
+}
