@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/gpu"
+	"gputrain/pipeline"
 	"gputrain/train"
 )
 
@@ -21,7 +21,7 @@ type trainCmd struct {
 	Adapter  string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
 	Fresh    bool   `help:"Start over: remove what an earlier run has left in the run directory."`
-	Profile  bool   `help:"Time every pass on the device: a table at the end, and profile.json in the run directory for ui.perfetto.dev."`
+	Profile  bool   `help:"Time every pass on the device: a table at the end, and profile.json in the run directory for ui.perfetto.dev; of a pipeline, with a lane for each stage and link."`
 	Autotune string `help:"on measures the variants of hot kernels once for each adapter; off takes those of a table, the same on every machine." default:"off" enum:"on,off"`
 }
 
@@ -68,9 +68,6 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 	return err
 }
 
-// profileFile is the trace in a run directory.
-const profileFile = "profile.json"
-
 // onStages trains a model that is cut into stages.
 func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.Config) error {
 	units, err := modelUnits(cfg, run.State)
@@ -85,7 +82,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	if err != nil {
 		return usageError{err}
 	}
-	devices, release, err := openStages(ctx, cfg, adapters, gpu.Options{MemoryLimit: limit})
+	devices, release, err := openStages(ctx, cfg, adapters, gpu.Options{MemoryLimit: limit, Profile: c.Profile})
 	if err != nil {
 		return err
 	}
@@ -97,7 +94,19 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	if err != nil {
 		return err
 	}
-	_, err = train.RunOn(ctx, train.Pipelined(devices, pipelineConfig(cfg, cut)), run)
+	p := pipelineConfig(cfg, cut)
+	p.Profile = c.Profile
+	var timeline *pipeline.Recorder
+	run.Hooks = append(run.Hooks, train.HookFunc(func(_ context.Context, e train.Event) error {
+		if s, ok := e.State.(*pipeline.State); ok && e.Kind == train.Started {
+			timeline = s.Recorder()
+		}
+		return nil
+	}))
+	_, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
+	if c.Profile && timeline != nil {
+		err = errors.Join(err, writeTimeline(timeline, devices, filepath.Join(run.Dir, profileFile)))
+	}
 	return err
 }
 
@@ -174,22 +183,4 @@ func settings(cfg *runfile.Config) []train.Setting {
 		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: runfile.Free(key)})
 	}
 	return out
-}
-
-// writeProfile prints the time of each group of passes and writes the trace.
-func writeProfile(dev *gpu.Device, path string) error {
-	spans := dev.Profile()
-	if err := gpu.ProfileTable(os.Stderr, spans); err != nil {
-		return err
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := bufio.NewWriter(f)
-	if err := gpu.WriteTrace(w, spans); err != nil {
-		return err
-	}
-	return errors.Join(w.Flush(), f.Close())
 }
