@@ -175,7 +175,7 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 		if out.edge.from != a.Part || !l.ends(a, out.kind) {
 			continue
 		}
-		if err := w.acquire(ctx, out.free, out, a); err != nil {
+		if err := w.acquire(ctx, out, a); err != nil {
 			return err
 		}
 		submit = append(submit, out.leaving(a.Microbatch))
@@ -209,28 +209,32 @@ func take(ctx context.Context, tokens chan struct{}) error {
 }
 
 // acquire waits for room on a way.
-func (w *worker) acquire(ctx context.Context, free chan struct{}, out *way, a Action) error {
-	return w.waiting(ctx, out, a, fmt.Sprintf("for room on link %s", out.name()), func(ctx context.Context) error { return take(ctx, free) })
+func (w *worker) acquire(ctx context.Context, out *way, a Action) error {
+	begin := time.Now()
+	err := w.waiting(ctx, "for room on link "+out.name(), func(ctx context.Context) error { return take(ctx, out.free) })
+	w.note.waited(w.stage, out, a, begin, time.Now())
+	return err
 }
 
-// waiting runs f, which waits for another stage, with the time that a device has for its own work, and notes how long it took.
-func (w *worker) waiting(ctx context.Context, on *way, a Action, what string, f func(context.Context) error) error {
+// waiting runs f, which waits for another stage, for no longer than the pipeline's time-out.
+func (w *worker) waiting(ctx context.Context, what string, f func(context.Context) error) error {
 	limited, cancel := context.WithTimeoutCause(ctx, w.timeout, fmt.Errorf("%w: waited %s %s", gpu.ErrTimeout, w.timeout, what))
 	defer cancel()
-	begin := time.Now()
 	err := f(limited)
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		err = context.Cause(limited)
 	}
-	w.note.waited(w.stage, on, a, begin, time.Now())
 	return err
 }
 
-// receive gets a message of a way to its place. On one device that is a copy to be submitted before the pass.
+// receive gets a message of a way to its place. On one device that is a copy to be submitted before the pass. The wait for a message lasts
+// until its bytes are on the device.
 func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, error) {
+	begin := time.Now()
+	defer func() { w.note.waited(w.stage, in, a, begin, time.Now()) }()
 	what := fmt.Sprintf("for %s on link %s", a, in.name())
 	if in.link == nil {
-		err := w.waiting(ctx, in, a, what, func(ctx context.Context) error {
+		return in.taking(a.Microbatch), w.waiting(ctx, what, func(ctx context.Context) error {
 			select {
 			case <-in.arrived:
 				return nil
@@ -238,10 +242,9 @@ func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, 
 				return context.Cause(ctx)
 			}
 		})
-		return in.taking(a.Microbatch), err
 	}
 	var m Message
-	if err := w.waiting(ctx, in, a, what, func(ctx context.Context) (err error) {
+	if err := w.waiting(ctx, what, func(ctx context.Context) (err error) {
 		m, err = in.link.Receive(ctx)
 		return err
 	}); err != nil {
@@ -251,13 +254,13 @@ func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, 
 	if m.Microbatch != a.Microbatch || len(m.Tensors) != len(in.values) {
 		return nil, fmt.Errorf("link %s: found microbatch %d of %d tensors, wanted %d of %d", in.name(), m.Microbatch, len(m.Tensors), a.Microbatch, len(in.values))
 	}
-	begin := time.Now()
+	arrived := time.Now()
 	for i, v := range in.values {
 		if err := w.stage.device.Write(in.reader.place(v, a.Microbatch), m.Tensors[i]); err != nil {
 			return nil, err
 		}
 	}
-	w.note.moved(in, a.Microbatch, begin, time.Now())
+	w.note.moved(in, a.Microbatch, arrived, time.Now())
 	return nil, nil
 }
 
