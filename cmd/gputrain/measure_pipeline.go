@@ -19,8 +19,8 @@ import (
 // The pipeline that is measured: the default model with twice its layers, cut in two, and microbatches of the default batch.
 const (
 	benchLayers       = 8
-	benchMicrobatches = 4
-	benchPipelineRuns = 7
+	benchMicrobatches = 8
+	benchPipelineRuns = 5
 )
 
 // pipelineBench is that pipeline, and two independent models of half its layers on the same devices, which run at the same time and so show
@@ -163,19 +163,21 @@ func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report fu
 		return err
 	}
 	var whole, halves []time.Duration
-	var uses []pipeline.Use
+	shares := make([][]float64, len(pipelineShares))
 	for i := range benchPipelineRuns + 1 {
 		w, err := b.stepWhole(ctx)
 		if err != nil {
 			return err
 		}
-		use := b.whole.Use()
 		h, err := b.stepHalves(ctx)
 		if err != nil {
 			return err
 		}
 		if i > 0 { // the first is for warming up
-			whole, halves, uses = append(whole, w), append(halves, h), append(uses, use)
+			whole, halves = append(whole, w), append(halves, h)
+			for j, share := range pipelineShares {
+				shares[j] = append(shares[j], 100*share.of(b.whole))
+			}
 		}
 	}
 	median := func(times []time.Duration) float64 {
@@ -190,23 +192,23 @@ func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report fu
 	if err != nil {
 		return err
 	}
-	for _, share := range []struct {
-		name string
-		of   func(pipeline.Use) float64
-	}{
-		{"transfer hidden", func(u pipeline.Use) float64 { return u.Hidden }},
-		{"transfer beside compute", func(u pipeline.Use) float64 { return u.Overlapped }},
-		{"transfer", func(u pipeline.Use) float64 { return u.Transfer }},
-		{"bubble", func(u pipeline.Use) float64 { return u.Bubble }},
-	} {
-		var values []float64
-		for _, u := range uses {
-			values = append(values, share.of(u))
-		}
-		slices.Sort(values)
-		if err := report(figure{Bench: name + ", " + share.name, Value: 100 * values[len(values)/2], Unit: "%"}); err != nil {
+	for j, share := range pipelineShares {
+		slices.Sort(shares[j])
+		if err := report(figure{Bench: name + ", " + share.name, Value: shares[j][len(shares[j])/2], Unit: "%"}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pipelineShares are shares of a step, or of what its links carried.
+var pipelineShares = []struct {
+	name string
+	of   func(*pipeline.State) float64
+}{
+	{"transfer that did not lengthen the step", (*pipeline.State).OffPath},
+	{"transfer beside compute", func(s *pipeline.State) float64 { return s.Use().Overlapped }},
+	{"transfer that nobody stood still for", func(s *pipeline.State) float64 { return s.Use().Hidden }},
+	{"transfer", func(s *pipeline.State) float64 { return s.Use().Transfer }},
+	{"bubble", func(s *pipeline.State) float64 { return s.Use().Bubble }},
 }

@@ -1,0 +1,39 @@
+package pipeline
+
+import "time"
+
+// OffPath is the share of the newest step's transfer time that did not lengthen it: the step is played again (Schedule.Simulate) with the times that
+// its actions and transfers took, and with links that take no time; what the links cost is the difference. 1 where nothing was carried.
+//
+// It differs from Use.Hidden in that a stage with time to spare may wait for a message without harm.
+func (s *State) OffPath() float64 {
+	spans, _ := s.notes.recorder.Spans()
+	compute := map[Action]time.Duration{}
+	carried := map[edgeKey]time.Duration{}
+	total := time.Duration(0)
+	for _, span := range spans {
+		switch span.Kind {
+		case Compute:
+			kind := Backward
+			if span.Name == Forward.String() {
+				kind = Forward
+			}
+			compute[Action{kind, span.Part, span.Microbatch}] += span.End - span.Start
+		case Transfer:
+			e := s.notes.ways[span.Link].edge
+			carried[edgeKey{e.from, e.to, e.kind}] += span.End - span.Start
+			total += span.End - span.Start
+		}
+	}
+	if total == 0 {
+		return 1
+	}
+	cost := func(a Action) float64 { return compute[a].Seconds() }
+	transfer := func(from, to int, k Kind) float64 {
+		return carried[edgeKey{from, to, k}].Seconds() / float64(s.training.schedule.Microbatches)
+	}
+	detours := s.training.cut.detours()
+	with := s.training.schedule.Simulate(cost, transfer, detours...)
+	without := s.training.schedule.Simulate(cost, nil, detours...)
+	return 1 - (with.Makespan-without.Makespan)/total.Seconds()
+}
