@@ -32,7 +32,7 @@ func Powers(ctx context.Context, stages []*gpu.Device) ([]Power, error) {
 			p = typical(a)
 		case !known:
 			var err error
-			if p, err = remembered(ctx, d); err != nil {
+			if p, err = remembered(ctx, a); err != nil {
 				return nil, fmt.Errorf("pipeline: power of adapter %s: %w", a, err)
 			}
 			measured[kindOf(a)] = p
@@ -75,13 +75,17 @@ type powerFile struct {
 
 const powerVersion = 1
 
-// remembered is the power of a device's adapter as it was measured once, now if it never was.
-func remembered(ctx context.Context, dev *gpu.Device) (Power, error) {
-	a := dev.Adapter()
+// remembered is the power of an adapter as it was measured once, now if it never was, on a device of its own.
+func remembered(ctx context.Context, a gpu.Adapter) (Power, error) {
 	path := a.CacheFile("power")
 	if p, ok := readPower(path); ok {
 		return p, nil
 	}
+	dev, err := gpu.Open(ctx, a, gpu.Options{})
+	if err != nil {
+		return Power{}, err
+	}
+	defer dev.Release()
 	p, err := measurePower(ctx, dev)
 	if err != nil || path == "" {
 		return p, err
