@@ -30,12 +30,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let group = workgroup.y * workgroups.x + workgroup.x;
     let words = params.first + group * 3u;
     var vecs = 0u;
+    var begin = 0u;
     var total = vec4<f32>(0.0);
     var flag = 0u;
     if (group < params.groups) {
+        begin = table[words];
         vecs = table[words + 1u];
         for (var k = lane; k < vecs; k += {{LANES}}u) {
-            let i = table[words] + k;
+            let i = begin + k;
             let entry = (i >> 5u) * {{STRIDE}}u;
             let block = table[entry];
             let used = i32(block & 0xffu) - i32((i & 31u) * 4u);
