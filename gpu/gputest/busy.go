@@ -36,7 +36,7 @@ func Busy(t testing.TB, d *gpu.Device) *gpu.Program {
 		t.Fatal(err)
 	}
 	t.Cleanup(out.Release)
-	for rounds := uint32(4096); ; rounds *= 4 {
+	for rounds := uint32(4096); ; rounds *= 2 {
 		rec := d.Record("busy")
 		rec.Dispatch(BusyKernel, gpu.Grid{X: 512, Y: 1, Z: 1}, binary.LittleEndian.AppendUint32(nil, rounds), out.All())
 		p, err := rec.Program(t.Context())
@@ -44,23 +44,31 @@ func Busy(t testing.TB, d *gpu.Device) *gpu.Program {
 			t.Fatal(err)
 		}
 		t.Cleanup(p.Release)
-		start := time.Now()
-		if err := p.Submit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for err = d.Wait(t.Context()); err != nil; err = d.Wait(t.Context()) {
-			if time.Since(start) > time.Minute {
-				t.Fatalf("a submit has not ended after %s: %v", time.Since(start), err)
-			}
-		}
-		if time.Since(start) > busyTime {
+		// The quickest of three, lest what else the machine does makes it look longer than it is.
+		if min(timed(t, d, p), timed(t, d, p), timed(t, d, p)) > busyTime {
 			return p
 		}
 	}
 }
 
+// timed is how long a program takes, whatever time the device gives its waits.
+func timed(t testing.TB, d *gpu.Device, p *gpu.Program) time.Duration {
+	t.Helper()
+	start := time.Now()
+	if err := p.Submit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for err := d.Wait(t.Context()); err != nil; err = d.Wait(t.Context()) {
+		if time.Since(start) > time.Minute {
+			t.Fatalf("a submit has not ended after %s: %v", time.Since(start), err)
+		}
+	}
+	return time.Since(start)
+}
+
 // Hang prepares a device to hang. What it returns, called at any time and from any goroutine, submits work that takes the given time or
-// more: whatever is submitted after it waits behind it, or times out. A test on OpenGL, where the submit itself would take the time, is skipped.
+// more: whatever is submitted after it waits behind it, or times out. Lavapipe takes one submit behind it, and keeps the next in the driver,
+// where no time-out reaches, until the work is done. A test on OpenGL, where the submit itself would take the time, is skipped.
 func Hang(t testing.TB, d *gpu.Device) func(time.Duration) {
 	t.Helper()
 	Asynchronous(t, d)
