@@ -25,6 +25,9 @@ type Setting struct {
 	Free bool
 }
 
+// defaultOrigin is the origin of a value that nobody has given.
+const defaultOrigin = "default"
+
 // runFile is the name of the record of the settings in a run directory.
 const runFile = "run.yaml"
 
@@ -111,7 +114,8 @@ func flatten(text []byte) (map[string]string, error) {
 }
 
 // compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
-// *ChangedError of the first setting, in their order, that is not free and differs. A directory without run.yaml has none.
+// *ChangedError of the first setting, in their order, that is not free and differs. A directory without run.yaml has none, and one of an
+// older program lacks settings that came later: at its default such a setting is what the run has always had.
 func compareSettings(dir string, settings []Setting) error {
 	stored, err := os.ReadFile(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -147,6 +151,9 @@ func compareSettings(dir string, settings []Setting) error {
 		slices.Sort(keys)
 		for _, k := range keys {
 			known[k] = true
+			if _, stored := old[k]; !stored && s.Origin == defaultOrigin {
+				continue
+			}
 			if !s.Free && old[k] != now[k] {
 				return &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k]}
 			}
