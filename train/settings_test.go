@@ -3,6 +3,7 @@ package train
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,9 +55,12 @@ func TestChangedSettingsAreRefused(t *testing.T) {
 		{"null", "optimizer.numerics", func(s []Setting) []Setting { s[6].Value = "eformer"; return s }},
 		{"new key", "optimizer.clip", func(s []Setting) []Setting { return append(s[:7:7], Setting{Key: "optimizer.clip", Value: 1}) }},
 		{"new key at its default", "", func(s []Setting) []Setting {
-			return append(s[:7:7], Setting{Key: "optimizer.clip", Value: 1, Origin: "default"})
+			return slices.Insert(s, 7, Setting{Key: "optimizer.clip", Value: 1, Origin: "default"})
 		}},
-		{"known key at its default", "model.layers", func(s []Setting) []Setting { s[1] = Setting{Key: "model.layers", Value: 6, Origin: "default"}; return s }},
+		{"known key at its default", "model.layers", func(s []Setting) []Setting {
+			s[1] = Setting{Key: "model.layers", Value: 6, Origin: "default"}
+			return s
+		}},
 		{"key gone", "model.kind", func(s []Setting) []Setting { return s[1:] }},
 		{"free", "", func(s []Setting) []Setting { s[7].Value = 7; return s }},
 		{"other origin", "", func(s []Setting) []Setting { s[0].Origin = "--set"; return s }},
