@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build train test check fmt fuzz soak bench adapter clean
+.PHONY: build train test check mixed fmt fuzz soak bench adapter clean
 
 build: $(BIN)
 
@@ -29,6 +29,10 @@ check: test
 	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofumpt: not formatted:" $$files >&2; exit 1; }
 	$(TOOL) staticcheck ./...
 	@tools/shaders.sh $(BIN)
+
+# mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
+mixed: adapter
+	@GO="$(GO)" tools/mixed.sh -v
 
 fmt:
 	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')
