@@ -20,7 +20,7 @@ var (
 	abiFunction = regexp.MustCompile(`(?m)^[\w *]+?(wgpu[A-Z]\w+)\((.*)\);$`)
 )
 
-// TestABI compares native_abi.h with the headers that come with the linked library: sizes, offsets and constants by a C
+// TestABI compares native_abi.h and surface_abi.h with the headers that come with the linked library: sizes, offsets and constants by a C
 // program compiled against either, and the declarations of functions by assigning one to the other.
 func TestABI(t *testing.T) {
 	cc := os.Getenv("CC")
@@ -33,8 +33,12 @@ func TestABI(t *testing.T) {
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cogentcore/webgpu").Output()
 	require.NoError(t, err)
 	lib := filepath.Join(strings.TrimSpace(string(dir)), "wgpu", "lib")
-	ours, err := os.ReadFile("native_abi.h")
-	require.NoError(t, err)
+	var ours []byte
+	for _, name := range []string{"native_abi.h", "surface_abi.h"} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		ours = append(ours, text...)
+	}
 	here, err := filepath.Abs(".")
 	require.NoError(t, err)
 
@@ -72,15 +76,18 @@ func TestABI(t *testing.T) {
 		return strings.Split(strings.TrimSpace(string(out)), "\n")
 	}
 	want := run("theirs", fmt.Sprintf("#include %q", filepath.Join(lib, "wgpu.h")))
-	got := run("ours", fmt.Sprintf("#include %q", filepath.Join(here, "native_abi.h")))
+	got := run("ours", fmt.Sprintf("#include %q", filepath.Join(here, "surface_abi.h")))
 	require.Greater(t, len(want), 200)
 	assert.Equal(t, want, got)
 }
 
 // abiArguments passes a zeroed structure where a function takes one by value.
 func abiArguments(name, zeros string) string {
-	if name == "wgpuAdapterInfoFreeMembers" {
+	switch name {
+	case "wgpuAdapterInfoFreeMembers":
 		return "(WGPUAdapterInfo){0}"
+	case "wgpuSurfaceCapabilitiesFreeMembers":
+		return "(WGPUSurfaceCapabilities){0}"
 	}
 	return zeros
 }
