@@ -9,77 +9,31 @@ import (
 	"io"
 	"os"
 	"slices"
-
-	"golang.org/x/exp/mmap"
 )
-
-// kinds are the values of Config.Tokens.
-var kinds = []string{"bytes", "u16", "u32"}
-
-// Config says which tokens to read.
-type Config struct {
-	// Text are file names or patterns (see [Open]); none is the built-in corpus,
-	// the Go source of the toolchain at hand.
-	Text []string
-	// Tokens is how files become tokens: "bytes" (also ""), one a byte, vocabulary 256;
-	// "u16", "u32", files of little-endian tokens, bare or after the header of bin.go.
-	Tokens string
-	// Vocab is the vocabulary of bare tokens: every id is below it. 0 is 65536 for
-	// u16 and an error for u32. Text and files with a header know their own.
-	Vocab int
-	// Validation is the share of the tokens kept for validation, in [0, 1).
-	Validation float64
-	// Context is the length of a window; both parts must hold one and a token more.
-	Context int
-}
-
-// Validate reports the first value that cannot be meant.
-func (c Config) Validate() error {
-	kind := c.kind()
-	switch {
-	case !slices.Contains(kinds, kind):
-		return fmt.Errorf("data: tokens: %q, want one of %q", c.Tokens, kinds)
-	case !(c.Validation >= 0 && c.Validation < 1):
-		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)
-	case c.Context < 1:
-		return fmt.Errorf("data: context: %d, want at least 1", c.Context)
-	case c.Vocab < 0 || c.Vocab > 1<<31-1 || kind == "u16" && c.Vocab > 1<<16:
-		return fmt.Errorf("data: vocab: %d: does not suit tokens %q", c.Vocab, kind)
-	case len(c.Text) == 0 && kind != "bytes":
-		return fmt.Errorf("data: text: none, want the files of the %q tokens", kind)
-	}
-	return nil
-}
-
-func (c Config) kind() string {
-	if c.Tokens == "" {
-		return "bytes"
-	}
-	return c.Tokens
-}
 
 // Corpus is what [Open] found. Close it when nothing reads from it any more.
 type Corpus struct {
-	Train      *Tokens
-	Validation *Tokens // nil when Config.Validation is 0
-	Name       string  // for people: "go source", or the patterns
-	Tokens     string  // the kind in force
+	Train      Source
+	Validation Source // nil when Config.Validation is 0
+	Name       string // for people: "go source", or the patterns
+	Tokens     string // the kind of tokens: one of Config.Tokens, or "ids" where a JSONL file lists them
 	Files      int
-	Split      string // how validation was parted: "by file", "tail", "none"
+	Split      string   // how validation was parted: "by file", "tail", "by document", "none"
+	Notes      []string // what a person should know of it, such as documents without a label
 	// Fingerprint is the SHA-256, in hexadecimal, of names, sizes and contents of
-	// the files and of the split: a resumed run compares it.
+	// the files, of the split and of what else decides the windows: a resumed run compares it.
 	Fingerprint string
 
-	maps []*mmap.ReaderAt
+	files []io.Closer
 }
 
-// Close unmaps the files.
+// Close closes the files and removes the temporary ones.
 func (c *Corpus) Close() error {
 	var errs []error
-	for _, m := range c.maps {
-		errs = append(errs, m.Close())
+	for _, f := range c.files {
+		errs = append(errs, f.Close())
 	}
-	c.maps = nil
+	c.files = nil
 	return errors.Join(errs...)
 }
 
@@ -92,12 +46,19 @@ func Open(c Config) (*Corpus, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	if len(c.Mixture) > 0 {
+		return openMixture(c)
+	}
 	files, name, err := c.find()
 	if err != nil {
 		return nil, err
 	}
 	corpus := &Corpus{Name: name, Tokens: c.kind(), Files: len(files)}
-	if err := corpus.load(c, files); err != nil {
+	load := corpus.load
+	if len(c.JSONL) > 0 {
+		load = corpus.loadDocuments
+	}
+	if err := load(c, files); err != nil {
 		corpus.Close()
 		return nil, err
 	}
@@ -105,15 +66,16 @@ func Open(c Config) (*Corpus, error) {
 }
 
 func (c Config) find() (files []file, name string, err error) {
-	if len(c.Text) == 0 {
+	patterns := slices.Concat(c.Text, c.JSONL)
+	if len(patterns) == 0 {
 		files, err = goSource()
 		return files, "Go source of the toolchain", err
 	}
-	files, err = findFiles(c.Text)
-	if len(c.Text) == 1 {
-		return files, c.Text[0], err
+	files, err = findFiles(patterns)
+	if len(patterns) == 1 {
+		return files, patterns[0], err
 	}
-	return files, fmt.Sprintf("%q", c.Text), err
+	return files, fmt.Sprintf("%q", patterns), err
 }
 
 func (c *Corpus) load(config Config, files []file) error {
@@ -137,10 +99,15 @@ func (c *Corpus) load(config Config, files []file) error {
 	if all.Len() == 0 {
 		return fmt.Errorf("data: text %s: empty: 0 bytes in %d files found, want at least %d", c.Name, len(files), config.Context+1)
 	}
-	if err := c.split(config, all, segments); err != nil {
+	train, validation, err := c.split(config, all, segments)
+	if err != nil {
 		return err
 	}
-	fmt.Fprintf(hash, "%s %d\n", c.Split, c.Train.Len())
+	c.Train = train
+	if validation != nil {
+		c.Validation = validation
+	}
+	fmt.Fprintf(hash, "%s %d\n", c.Split, train.Len())
 	c.Fingerprint = hex.EncodeToString(hash.Sum(nil))
 	return nil
 }
@@ -159,7 +126,7 @@ func (c *Corpus) segment(config Config, f file) (segment, int, error) {
 	if f.size == 0 {
 		return s, 0, fmt.Errorf("data: tokens %q: 0 bytes: empty, want %s tokens", f.path, c.Tokens)
 	}
-	if err := c.attach(&s, f, true); err != nil {
+	if err := c.attach(&s, f, f.size >= heapLimit); err != nil {
 		return s, 0, err
 	}
 	h, err := tokenHeader(s.bytes, f.size, c.width(), config.Vocab)
@@ -170,15 +137,22 @@ func (c *Corpus) segment(config Config, f file) (segment, int, error) {
 	return s, h.vocab, nil
 }
 
-// attach gives s the bytes of f: mapped, or in memory.
-func (c *Corpus) attach(s *segment, f file, mapped bool) error {
-	if mapped {
-		m, err := mapFile(f)
+// attach gives s the bytes of f: on the disk, or in memory.
+func (c *Corpus) attach(s *segment, f file, onDisk bool) error {
+	if onDisk {
+		r, err := os.Open(f.path)
 		if err != nil {
-			return err
+			return fmt.Errorf("data: open %q: %w", f.path, err)
 		}
-		c.maps = append(c.maps, m)
-		s.bytes, s.mapped = m, true
+		c.files = append(c.files, r)
+		info, err := r.Stat()
+		if err != nil {
+			return fmt.Errorf("data: open %q: %w", f.path, err)
+		}
+		if info.Size() != f.size {
+			return fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", f.path, info.Size(), f.size)
+		}
+		s.bytes = r
 		return nil
 	}
 	content := f.content
@@ -221,7 +195,7 @@ func contentHash(s segment, size int64) ([]byte, error) {
 			if i == hashBlocks-1 {
 				at = size - hashBlock
 			}
-			if err := s.readBytes(block, at); err != nil {
+			if err := readBytes(s.bytes, block, at); err != nil {
 				return nil, fmt.Errorf("data: read %q: %w", s.name, err)
 			}
 			hash.Write(block)
@@ -231,7 +205,7 @@ func contentHash(s segment, size int64) ([]byte, error) {
 	block := make([]byte, min(size, 1<<20))
 	for at := int64(0); at < size; at += int64(len(block)) {
 		block = block[:min(int64(len(block)), size-at)]
-		if err := s.readBytes(block, at); err != nil && !errors.Is(err, io.EOF) {
+		if err := readBytes(s.bytes, block, at); err != nil {
 			return nil, fmt.Errorf("data: read %q: %w", s.name, err)
 		}
 		hash.Write(block)

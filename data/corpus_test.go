@@ -12,8 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func read(t *testing.T, tokens *Tokens) []int32 {
+// text is a source that is known to be one.
+func text(s Source) *Tokens { return s.(*Tokens) }
+
+func read(t *testing.T, source Source) []int32 {
 	t.Helper()
+	tokens := text(source)
 	all := make([]int32, tokens.Len())
 	require.NoError(t, tokens.Read(all, 0))
 	return all
@@ -35,15 +39,15 @@ func TestOpenJoinsFilesInPathOrder(t *testing.T) {
 	assert.Nil(t, c.Validation)
 	assert.Equal(t, 256, c.Train.Vocab())
 	assert.Equal(t, "none", c.Split)
-	for from := int64(0); from < c.Train.Len(); from++ {
-		for to := from; to <= c.Train.Len(); to++ {
+	for from := int64(0); from < text(c.Train).Len(); from++ {
+		for to := from; to <= text(c.Train).Len(); to++ {
 			dst := make([]int32, to-from)
-			require.NoError(t, c.Train.Read(dst, from))
+			require.NoError(t, text(c.Train).Read(dst, from))
 			require.Equal(t, read(t, c.Train)[from:to], dst)
 		}
 	}
-	require.Error(t, c.Train.Read(make([]int32, 2), c.Train.Len()-1))
-	require.Error(t, c.Train.Read(make([]int32, 1), -1))
+	require.Error(t, text(c.Train).Read(make([]int32, 2), text(c.Train).Len()-1))
+	require.Error(t, text(c.Train).Read(make([]int32, 1), -1))
 }
 
 func TestSplitByFileIsCloseToTheShare(t *testing.T) {
@@ -57,10 +61,10 @@ func TestSplitByFileIsCloseToTheShare(t *testing.T) {
 	root := tree(t, files)
 	c := open(t, Config{Text: []string{root + "/*"}, Context: 8, Validation: 0.05})
 	assert.Equal(t, "by file", c.Split)
-	assert.InDelta(t, 0.05*float64(total), float64(c.Validation.Len()), 0.01*float64(total))
-	assert.Equal(t, int64(total), c.Train.Len()+c.Validation.Len())
-	assert.Len(t, c.Validation.segments, 10)
-	assert.Len(t, c.Train.segments, 190)
+	assert.InDelta(t, 0.05*float64(total), float64(text(c.Validation).Len()), 0.01*float64(total))
+	assert.Equal(t, int64(total), text(c.Train).Len()+text(c.Validation).Len())
+	assert.Len(t, text(c.Validation).segments, 10)
+	assert.Len(t, text(c.Train).segments, 190)
 	again := open(t, Config{Text: []string{root + "/*"}, Context: 8, Validation: 0.05})
 	assert.Equal(t, read(t, c.Validation), read(t, again.Validation))
 }
@@ -83,7 +87,7 @@ func TestSplitTakesTheTailWhereFilesAreTooCoarse(t *testing.T) {
 		assert.Equal(t, tt.validation, DecodeBytes(read(t, c.Validation)), tt.share)
 	}
 	one := open(t, Config{Text: []string{root + "/a.txt"}, Context: 8, Validation: 0.1})
-	assert.Equal(t, int64(90), one.Validation.Len())
+	assert.Equal(t, int64(90), text(one.Validation).Len())
 }
 
 func TestOpenErrors(t *testing.T) {
@@ -108,7 +112,7 @@ func TestOpenErrors(t *testing.T) {
 	} {
 		corpus, err := Open(c)
 		if err == nil { // tokens out of the vocabulary show when they are read
-			err = corpus.Train.Read(make([]int32, 4), 0)
+			err = text(corpus.Train).Read(make([]int32, 4), 0)
 			require.NoError(t, corpus.Close())
 		}
 		require.ErrorContains(t, err, want)
@@ -209,15 +213,15 @@ func FuzzBinHeader(f *testing.F) {
 	})
 }
 
-func TestShrunkMappedFileIsAnError(t *testing.T) {
+func TestShrunkFileIsAnError(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "big.txt")
 	require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("0123456789abcdef", heapLimit/16)), 0o644))
 	c := open(t, Config{Text: []string{name}, Context: 8})
-	require.True(t, c.Train.segments[0].mapped)
-	require.NoError(t, c.Train.Read(make([]int32, 16), heapLimit-16))
+	require.IsType(t, &os.File{}, text(c.Train).segments[0].bytes, "not in memory")
+	require.NoError(t, text(c.Train).Read(make([]int32, 16), heapLimit-16))
 	require.NoError(t, os.Truncate(name, 4096))
-	require.NoError(t, c.Train.Read(make([]int32, 16), 0))
-	require.ErrorContains(t, c.Train.Read(make([]int32, 16), heapLimit-16), "shrank")
+	require.NoError(t, text(c.Train).Read(make([]int32, 16), 0))
+	require.ErrorContains(t, text(c.Train).Read(make([]int32, 16), heapLimit-16), "shrank")
 }
 
 func TestFingerprintSeesEveryChange(t *testing.T) {
@@ -245,10 +249,10 @@ func TestBuiltInCorpus(t *testing.T) {
 		t.Skip("reads the source of the toolchain")
 	}
 	c := open(t, Config{Context: 128, Validation: 0.05})
-	total := c.Train.Len() + c.Validation.Len()
-	t.Logf("%d files, %d bytes, validation %.3f %%, %s", c.Files, total, 100*float64(c.Validation.Len())/float64(total), c.Fingerprint)
+	total := text(c.Train).Len() + text(c.Validation).Len()
+	t.Logf("%d files, %d bytes, validation %.3f %%, %s", c.Files, total, 100*float64(text(c.Validation).Len())/float64(total), c.Fingerprint)
 	assert.Greater(t, c.Files, 2000)
 	assert.Greater(t, total, int64(20<<20))
 	assert.Equal(t, "by file", c.Split)
-	assert.InDelta(t, 0.05, float64(c.Validation.Len())/float64(total), 0.002)
+	assert.InDelta(t, 0.05, float64(text(c.Validation).Len())/float64(total), 0.002)
 }

@@ -2,33 +2,29 @@ package data
 
 import "fmt"
 
-// Evaluation walks over a text once: windows side by side, in order, the last one
-// shorter; what is missing to a full window or batch has token 0 and label
-// [Ignored]. The sum of the batches' counts is the number of tokens but one,
-// whatever the batch size. Batches are a pure function of their index.
+// Evaluation walks over a source once: windows side by side, in order; what is missing to a full window or batch has token 0 and label
+// [Ignored]. The sum of the batches' counts is the number of labels of the source, for a text its tokens but one, whatever the batch size.
+// Batches are a pure function of their index.
 type Evaluation struct {
-	tokens  *Tokens
+	shelf   shelf
 	context int
 	batch   int
-	windows int64 // of the text
-	used    int64 // of these, evenly spaced
+	used    int64 // windows read, evenly spaced
 }
 
-// NewEvaluation evaluates tokens in batches of batch windows of context tokens. When
-// limit is above 0 and the text has more windows, limit of them, evenly spaced, stand
-// for the whole.
-func NewEvaluation(tokens *Tokens, context, batch, limit int) (*Evaluation, error) {
-	switch {
-	case context < 1 || batch < 1 || limit < 0:
+// NewEvaluation evaluates a source in batches of batch windows of context tokens. When limit is above 0 and the source has more windows,
+// limit of them, evenly spaced, stand for the whole.
+func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error) {
+	if context < 1 || batch < 1 || limit < 0 {
 		return nil, fmt.Errorf("data: evaluation: context %d, batch %d, limit %d: want at least 1, 1, 0", context, batch, limit)
-	case tokens.Len() < 2:
-		return nil, fmt.Errorf("data: evaluation: %d tokens found, want at least 2", tokens.Len())
 	}
-	e := &Evaluation{tokens: tokens, context: context, batch: batch}
-	e.windows = (tokens.Len() - 1 + int64(context) - 1) / int64(context)
-	e.used = e.windows
+	shelf, err := source.shelf(context)
+	if err != nil {
+		return nil, fmt.Errorf("data: evaluation: %w", err)
+	}
+	e := &Evaluation{shelf: shelf, context: context, batch: batch, used: shelf.windows()}
 	if limit > 0 {
-		e.used = min(e.windows, int64(limit))
+		e.used = min(e.used, int64(limit))
 	}
 	return e, nil
 }
@@ -49,9 +45,7 @@ func (e *Evaluation) Batch(i int) (Batch, error) {
 		if w >= e.used {
 			break
 		}
-		start := w * e.windows / e.used * int64(e.context)
-		n := min(int64(e.context), e.tokens.Len()-1-start)
-		if err := b.fill(e.tokens, row, start, int(n)); err != nil {
+		if err := e.shelf.fill(&b, row, w*e.shelf.windows()/e.used); err != nil {
 			return Batch{}, fmt.Errorf("data: evaluation: batch %d: %w", i, err)
 		}
 	}

@@ -4,19 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
-
-// Ignored is the label of positions that do not count.
-const Ignored = -100
-
-// Batch holds Rows windows of Context tokens each, row-major.
-type Batch struct {
-	Tokens []int32 // [Rows, Context]
-	Labels []int32 // [Rows, Context]: the next token, or Ignored
-	Rows   int
-	Count  int   // labels that are not Ignored
-	State  State // where the loader stands after this batch
-}
 
 // State is a place in the endless sequence of windows: Position windows of epoch
 // Epoch have been handed out. The zero value is the beginning.
@@ -32,21 +21,24 @@ type LoaderConfig struct {
 	Seed     uint64 // of the order
 	Prefetch int    // batches read ahead; 0 reads when asked
 	State    State  // where to begin
+	// Timeout is how long Next waits for a batch until it fails with a *TimeoutError; 0: as long as it takes.
+	Timeout time.Duration
+	// Slow, where there is one, is called by Next while it waits: after 10 seconds, 20, 40 and so on.
+	Slow func(waited time.Duration)
 }
 
 // errClosed is what Next returns after Close.
 var errClosed = errors.New("data: loader is closed")
 
-// Loader hands out the windows of a text in a shuffled order, for ever: epoch after
-// epoch, each a new permutation of all windows. In epoch e > 0 the windows begin up to
-// a context later, so that they are cut elsewhere. One goroutine may call Next.
+// Loader hands out the windows of a source in a shuffled order, for ever: epoch after
+// epoch, each a new permutation of all windows. One goroutine may call Next.
 type Loader struct {
-	tokens  *Tokens
 	config  LoaderConfig
-	windows uint64
-	state   State // after the last batch handed out
-	ahead   State // after the last batch read
-	queue   chan result
+	walk    walk
+	state   State       // after the last batch handed out
+	ahead   State       // after the last batch read
+	queue   chan result // of batches read ahead
+	asked   chan result // the batch that is being read where none is read ahead, else nil
 	stop    context.CancelFunc
 	stopped context.Context
 	done    chan struct{}
@@ -58,19 +50,19 @@ type result struct {
 	err   error
 }
 
-// NewLoader begins at config.State. It fails when the text is shorter than a
-// window, or the state is not one of this text.
-func NewLoader(tokens *Tokens, config LoaderConfig) (*Loader, error) {
-	switch {
-	case config.Context < 1 || config.Batch < 1 || config.Prefetch < 0:
-		return nil, fmt.Errorf("data: loader: context %d, batch %d, prefetch %d: want at least 1, 1, 0", config.Context, config.Batch, config.Prefetch)
-	case tokens.Len() <= int64(config.Context):
-		return nil, fmt.Errorf("data: loader: %d tokens found, want at least %d (a context of %d and one more)", tokens.Len(), config.Context+1, config.Context)
+// NewLoader begins at config.State. It fails when the source is shorter than a
+// window, or the state is not one of this source.
+func NewLoader(source Source, config LoaderConfig) (*Loader, error) {
+	if config.Context < 1 || config.Batch < 1 || config.Prefetch < 0 || config.Timeout < 0 {
+		return nil, fmt.Errorf("data: loader: context %d, batch %d, prefetch %d, timeout %v: want at least 1, 1, 0, 0", config.Context, config.Batch, config.Prefetch, config.Timeout)
 	}
-	l := &Loader{tokens: tokens, config: config, state: config.State, ahead: config.State}
-	l.windows = uint64(tokens.Len()-1) / uint64(config.Context)
-	if config.State.Position >= l.windows {
-		return nil, fmt.Errorf("data: loader: state: position %d, want less than the %d windows of an epoch: the text or the context has changed", config.State.Position, l.windows)
+	walk, err := source.walk(config.Context, config.Seed)
+	if err != nil {
+		return nil, fmt.Errorf("data: loader: %w", err)
+	}
+	l := &Loader{config: config, walk: walk, state: config.State, ahead: config.State}
+	if n := walk.length(config.State.Epoch); config.State.Position >= n {
+		return nil, fmt.Errorf("data: loader: state: position %d, want less than the %d windows of an epoch: the text or the context has changed", config.State.Position, n)
 	}
 	l.stopped, l.stop = context.WithCancel(context.Background())
 	if config.Prefetch > 0 {
@@ -81,14 +73,11 @@ func NewLoader(tokens *Tokens, config LoaderConfig) (*Loader, error) {
 	return l, nil
 }
 
-// Windows is the number of windows in an epoch.
-func (l *Loader) Windows() uint64 { return l.windows }
-
 // State is where the next batch begins.
 func (l *Loader) State() State { return l.state }
 
-// Next returns the next batch. It waits as long as reading takes: a slow disk
-// never ends the data; ctx ends the waiting. An error is final.
+// Next returns the next batch. A slow disk never ends the data: Next waits, says so to Slow, and fails after Timeout; ctx ends the
+// waiting, not the reading, so that a later Next loses nothing. An error of reading, or of waiting too long, is final.
 func (l *Loader) Next(ctx context.Context) (Batch, error) {
 	if l.err != nil {
 		return Batch{}, l.err
@@ -99,18 +88,20 @@ func (l *Loader) Next(ctx context.Context) (Batch, error) {
 	if err := ctx.Err(); err != nil {
 		return Batch{}, err
 	}
-	var r result
-	if l.queue == nil {
-		r.batch, r.err = l.read()
-	} else {
-		select {
-		case r = <-l.queue:
-		case <-l.stopped.Done():
-			return Batch{}, errClosed
-		case <-ctx.Done():
-			return Batch{}, ctx.Err()
+	queue := l.queue
+	if queue == nil {
+		if l.asked == nil {
+			asked := make(chan result, 1)
+			l.asked = asked
+			go func() { asked <- l.read() }()
 		}
+		queue = l.asked
 	}
+	r, err := l.wait(ctx, queue)
+	if err != nil {
+		return Batch{}, err
+	}
+	l.asked = nil
 	if r.err != nil {
 		l.err = r.err
 		return Batch{}, r.err
@@ -119,73 +110,33 @@ func (l *Loader) Next(ctx context.Context) (Batch, error) {
 	return r.batch, nil
 }
 
-// Close ends reading ahead and waits for it; Next then returns an error.
-func (l *Loader) Close() {
-	l.stop()
-	if l.done != nil {
-		<-l.done
-	}
-}
-
 func (l *Loader) prefetch() {
 	defer close(l.done)
 	for {
-		batch, err := l.read()
+		r := l.read()
 		select {
-		case l.queue <- result{batch, err}:
+		case l.queue <- r:
 		case <-l.stopped.Done():
 			return
 		}
-		if err != nil {
+		if r.err != nil {
 			return
 		}
 	}
 }
 
 // read makes the batch that begins at l.ahead and moves l.ahead behind it.
-func (l *Loader) read() (Batch, error) {
+func (l *Loader) read() result {
 	b := newBatch(l.config.Batch, l.config.Context)
 	s := l.ahead
 	for row := range l.config.Batch {
-		if err := b.fill(l.tokens, row, l.start(s), l.config.Context); err != nil {
-			return Batch{}, fmt.Errorf("data: loader: epoch %d, position %d: %w", s.Epoch, s.Position, err)
+		if err := l.walk.fill(&b, row, s); err != nil {
+			return result{err: fmt.Errorf("data: loader: epoch %d, position %d: %w", s.Epoch, s.Position, err)}
 		}
-		if s.Position++; s.Position == l.windows {
+		if s.Position++; s.Position == l.walk.length(s.Epoch) {
 			s = State{Epoch: s.Epoch + 1}
 		}
 	}
 	l.ahead, b.State = s, s
-	return b, nil
-}
-
-// start returns the first token of the window at s.
-func (l *Loader) start(s State) int64 {
-	o := newOrder(l.windows, l.config.Seed, s.Epoch)
-	size := int64(l.config.Context)
-	start := int64(o.at(s.Position)) * size
-	if s.Epoch > 0 {
-		start += int64(mix(o.key) % uint64(size))
-	}
-	return min(start, l.tokens.Len()-size-1)
-}
-
-func newBatch(rows, size int) Batch {
-	b := Batch{Tokens: make([]int32, rows*size), Labels: make([]int32, rows*size), Rows: rows}
-	for i := range b.Labels {
-		b.Labels[i] = Ignored
-	}
-	return b
-}
-
-// fill reads one window of n <= size labels that begins at token start into a row.
-func (b *Batch) fill(tokens *Tokens, row int, start int64, n int) error {
-	size := len(b.Tokens) / b.Rows
-	window := make([]int32, n+1)
-	if err := tokens.Read(window, start); err != nil {
-		return err
-	}
-	copy(b.Tokens[row*size:], window[:n])
-	copy(b.Labels[row*size:], window[1:])
-	b.Count += n
-	return nil
+	return result{batch: b}
 }

@@ -20,7 +20,7 @@ func counting(n int) *Tokens {
 	return newTokens(1<<16, []segment{{name: "counting", bytes: strings.NewReader(string(raw)), width: 2, count: int64(n)}})
 }
 
-func batches(t *testing.T, tokens *Tokens, c LoaderConfig, n int) []Batch {
+func batches(t *testing.T, tokens Source, c LoaderConfig, n int) []Batch {
 	t.Helper()
 	l, err := NewLoader(tokens, c)
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestEveryWindowOnceAnEpoch(t *testing.T) {
 	c := LoaderConfig{Context: size, Batch: 1, Seed: 3}
 	l, err := NewLoader(counting(n), c)
 	require.NoError(t, err)
-	require.Equal(t, uint64(23), l.Windows())
+	require.Equal(t, uint64(23), l.walk.length(0))
 	all := batches(t, counting(n), c, 3*23)
 	var orders [3][]int32
 	var shifts []int32

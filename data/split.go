@@ -11,42 +11,42 @@ import (
 // closest to the share; so validation is drawn evenly from the whole path order. Where
 // that misses the share by more than a factor of two (few files, or one that
 // dwarfs the others), the tail of the text in path order is taken instead.
-func (c *Corpus) split(config Config, all *Tokens, files []segment) error {
+func (c *Corpus) split(config Config, all *Tokens, files []segment) (train, validation *Tokens, err error) {
 	window := int64(config.Context) + 1
 	if all.Len() < window {
-		return fmt.Errorf("data: text %s: %d %s found, want at least %d (a context of %d and one more)", c.Name, all.Len(), c.unit(), window, config.Context)
+		return nil, nil, fmt.Errorf("data: text %s: %d %s found, want at least %d (a context of %d and one more)", c.Name, all.Len(), c.unit(), window, config.Context)
 	}
 	if config.Validation == 0 {
-		c.Train, c.Split = all, "none"
-		return nil
+		c.Split = "none"
+		return all, nil, nil
 	}
 	want := config.Validation * float64(all.Len())
 	k := max(1, int(math.Round(1/config.Validation)))
 	phase, found := bestPhase(files, k, want)
 	if k > 1 && len(files) > 1 && float64(found) >= want/2 && float64(found) <= want*2 {
-		var train, validation []segment
+		var kept, apart []segment
 		for i, s := range files {
 			if i%k == phase {
-				validation = append(validation, s)
+				apart = append(apart, s)
 			} else {
-				train = append(train, s)
+				kept = append(kept, s)
 			}
 		}
-		c.Train, c.Validation, c.Split = newTokens(all.vocab, train), newTokens(all.vocab, validation), "by file"
+		train, validation, c.Split = newTokens(all.vocab, kept), newTokens(all.vocab, apart), "by file"
 	} else {
 		cut := all.Len() - int64(math.Round(want))
-		c.Train, c.Validation, c.Split = all.slice(0, cut), all.slice(cut, all.Len()), "tail"
+		train, validation, c.Split = all.slice(0, cut), all.slice(cut, all.Len()), "tail"
 	}
 	for _, part := range []struct {
 		name   string
 		tokens *Tokens
-	}{{"training", c.Train}, {"validation", c.Validation}} {
+	}{{"training", train}, {"validation", validation}} {
 		if part.tokens.Len() < window {
-			return fmt.Errorf("data: validation %v of %d %s: leaves %d for %s, want at least %d (a context of %d and one more): more text, a shorter context or another share",
+			return nil, nil, fmt.Errorf("data: validation %v of %d %s: leaves %d for %s, want at least %d (a context of %d and one more): more text, a shorter context or another share",
 				config.Validation, all.Len(), c.unit(), part.tokens.Len(), part.name, window, config.Context)
 		}
 	}
-	return nil
+	return train, validation, nil
 }
 
 // bestPhase returns the phase r in [0, k) whose files r, r+k, r+2k, ... hold the

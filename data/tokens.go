@@ -2,12 +2,10 @@ package data
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"sort"
-
-	"golang.org/x/exp/mmap"
 )
 
 // Tokens is a sequence of token ids with random access: the tokens of its files,
@@ -23,13 +21,12 @@ type Tokens struct {
 type segment struct {
 	name   string
 	bytes  io.ReaderAt
-	mapped bool  // bytes is a memory-mapped file
 	offset int64 // of the first token, bytes
 	width  int   // bytes a token: 1, 2 or 4, little-endian
 	count  int64 // tokens
 }
 
-// heapLimit is the size from which a text file is mapped instead of read.
+// heapLimit is the size from which a file stays on the disk instead of being read at once.
 const heapLimit = 16 << 20
 
 func newTokens(vocab int, segments []segment) *Tokens {
@@ -72,7 +69,7 @@ func (t *Tokens) Read(dst []int32, offset int64) error {
 
 func (s segment) read(dst []int32, at int64, vocab int) error {
 	raw := make([]byte, len(dst)*s.width)
-	if err := s.readBytes(raw, s.offset+at*int64(s.width)); err != nil {
+	if err := readBytes(s.bytes, raw, s.offset+at*int64(s.width)); err != nil {
 		return fmt.Errorf("data: read %q: tokens [%d, %d): %w", s.name, at, at+int64(len(dst)), err)
 	}
 	for i := range dst {
@@ -93,18 +90,13 @@ func (s segment) read(dst []int32, at int64, vocab int) error {
 	return nil
 }
 
-// readBytes turns the fault of reading a mapped file that somebody has cut into
-// an error; without it the process would end.
-func (s segment) readBytes(dst []byte, offset int64) (err error) {
-	if s.mapped {
-		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		defer func() {
-			if r := recover(); r != nil {
-				err = fmt.Errorf("the file shrank while it was in use: %v", r)
-			}
-		}()
+// readBytes fills dst from offset on. Files are read with calls and not mapped: a disk that hangs, or a file that somebody has cut, is
+// then an affair of the reader and not of the whole process.
+func readBytes(r io.ReaderAt, dst []byte, offset int64) error {
+	_, err := r.ReadAt(dst, offset)
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the file shrank while it was in use: %w", io.ErrUnexpectedEOF)
 	}
-	_, err = s.bytes.ReadAt(dst, offset)
 	return err
 }
 
@@ -120,20 +112,6 @@ func (t *Tokens) slice(from, to int64) *Tokens {
 		}
 	}
 	return newTokens(t.vocab, cut)
-}
-
-// mapFile maps a file for reading and checks that its size is still the one
-// found before.
-func mapFile(f file) (*mmap.ReaderAt, error) {
-	r, err := mmap.Open(f.path)
-	if err != nil {
-		return nil, fmt.Errorf("data: open %q: %w", f.path, err)
-	}
-	if int64(r.Len()) != f.size {
-		r.Close()
-		return nil, fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", f.path, r.Len(), f.size)
-	}
-	return r, nil
 }
 
 // EncodeBytes turns text into byte tokens, one a byte, ids 0 to 255.

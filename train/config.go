@@ -18,10 +18,14 @@ type Config struct {
 	State  state.Config
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
 
-	Train       *data.Tokens
-	Validation  *data.Tokens // nil: no evaluation
-	Fingerprint string       // of the text (data.Corpus.Fingerprint); a resumed run compares it
-	Prefetch    int          // batches read ahead
+	Train       data.Source
+	Validation  data.Source   // nil: no evaluation
+	Fingerprint string        // of the text (data.Corpus.Fingerprint); a resumed run compares it
+	Prefetch    int           // batches read ahead
+	DataTimeout time.Duration // that a batch may take to be read, or the run ends with a *data.TimeoutError; 0: as long as it takes
+	// Batches makes batches of the caller's own instead of those of Train, from a place on: what it hands out has to be a function of that
+	// place if a stopped run is to go on to the same bits.
+	Batches func(from data.State) (BatchSource, error)
 
 	Steps       int64 // updates
 	EvalEvery   int64 // updates between evaluations; 0: at the end only
@@ -113,16 +117,18 @@ func (c Config) Validate() error {
 	switch {
 	case c.Dir == "":
 		return fmt.Errorf("train: config: run directory: none")
-	case c.Train == nil:
+	case c.DataTimeout < 0:
+		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
+	case c.Train == nil && c.Batches == nil:
 		return fmt.Errorf("train: config: training text: none")
 	}
 	vocab := c.State.Definition.Vocab()
 	for _, t := range []struct {
 		name   string
-		tokens *data.Tokens
+		source data.Source
 	}{{"training", c.Train}, {"validation", c.Validation}} {
-		if t.tokens != nil && t.tokens.Vocab() > vocab {
-			return fmt.Errorf("train: config: %s text: a vocabulary of %d tokens, the model has %d", t.name, t.tokens.Vocab(), vocab)
+		if t.source != nil && t.source.Vocab() > vocab {
+			return fmt.Errorf("train: config: %s text: a vocabulary of %d tokens, the model has %d", t.name, t.source.Vocab(), vocab)
 		}
 	}
 	if c.Sample.Tokens != 0 {

@@ -142,10 +142,7 @@ func (t *trainer) open(ctx context.Context) error {
 	if err := t.openLogs(); err != nil {
 		return err
 	}
-	t.loader, err = data.NewLoader(c.Train, data.LoaderConfig{
-		Context: c.State.Sequence, Batch: c.State.Batch * c.State.Accumulate, Seed: c.State.Seed, Prefetch: c.Prefetch, State: t.run.Data,
-	})
-	if err != nil {
+	if err := t.openBatches(); err != nil {
 		return err
 	}
 	if c.Validation != nil {

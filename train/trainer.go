@@ -19,7 +19,7 @@ type trainer struct {
 	progress   Progress
 	state      State
 	store      state.Checkpoints
-	loader     *data.Loader
+	loader     BatchSource
 	validation *data.Evaluation
 	metrics    *lineLog
 	samples    *lineLog

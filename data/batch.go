@@ -1,0 +1,43 @@
+package data
+
+// Ignored is the label of positions that do not count.
+const Ignored = -100
+
+// Batch holds Rows windows of the same number of tokens each, row-major. What a window lacks has token 0 and label [Ignored].
+type Batch struct {
+	Tokens []int32 // [Rows, Context]
+	Labels []int32 // [Rows, Context]: the next token, or Ignored
+	Rows   int
+	Count  int   // labels that are not Ignored
+	State  State // where the loader stands after this batch
+}
+
+func newBatch(rows, size int) Batch {
+	b := Batch{Tokens: make([]int32, rows*size), Labels: make([]int32, rows*size), Rows: rows}
+	for i := range b.Labels {
+		b.Labels[i] = Ignored
+	}
+	return b
+}
+
+// put lays tokens and their labels into a row from a place on.
+func (b *Batch) put(row, at int, tokens, labels []int32) {
+	at += row * (len(b.Tokens) / b.Rows)
+	copy(b.Tokens[at:], tokens)
+	copy(b.Labels[at:], labels)
+	for _, label := range labels {
+		if label != Ignored {
+			b.Count++
+		}
+	}
+}
+
+// cut reads a window of n labels that begins at token start of a text into a row.
+func (b *Batch) cut(tokens *Tokens, row int, start int64, n int) error {
+	window := make([]int32, n+1)
+	if err := tokens.Read(window, start); err != nil {
+		return err
+	}
+	b.put(row, 0, window[:n], window[1:])
+	return nil
+}

@@ -1,0 +1,83 @@
+package data
+
+import (
+	"fmt"
+	"slices"
+)
+
+// kinds are the values of Config.Tokens.
+var kinds = []string{"bytes", "u16", "u32"}
+
+// Config says which tokens to read. Of Text, JSONL and Mixture one is set, or none for the built-in corpus, the Go source of the
+// toolchain at hand.
+type Config struct {
+	// Text are file names or patterns (see [Open]).
+	Text []string
+	// JSONL are those of files with a JSON object a line, each a document; names that end with .gz are compressed.
+	JSONL []string
+	// Mixture are several of both, with weights.
+	Mixture []Part
+	// MixtureEnd is when an epoch of the mixture is over: never, as each source begins again when it is used up (EndRestart, also ""),
+	// or with the first (EndFirstExhausted) or the last source (EndAllExhausted) to be used up.
+	MixtureEnd string
+	// Tokens is how files become tokens: "bytes" (also ""), one a byte, vocabulary 256;
+	// "u16", "u32", files of little-endian tokens, bare or after the header of bin.go.
+	Tokens string
+	// Vocab is the vocabulary of bare tokens and of lists of tokens: every id is below it. 0 is 65536 for
+	// u16, an error for u32, 256 for lists. Text and files with a header know their own.
+	Vocab  int
+	Fields Fields // of JSONL
+	Layout Layout // of JSONL
+	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
+	Validation float64
+	// Context is the length of a window; both parts must hold one and a token more.
+	Context int
+}
+
+// Part is one source of a mixture: Text or JSONL as in Config.
+type Part struct {
+	Text, JSONL []string
+	Fields      Fields
+	// Weight is the share of windows that come from here, beside the weights of the others.
+	Weight float64
+}
+
+// Validate reports the first value that cannot be meant.
+func (c Config) Validate() error {
+	kind := c.kind()
+	given := 0
+	for _, list := range []int{len(c.Text), len(c.JSONL), len(c.Mixture)} {
+		if list > 0 {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return fmt.Errorf("data: text, jsonl, mixture: %d of them given, want one: a mixture has both", given)
+	case !slices.Contains(kinds, kind):
+		return fmt.Errorf("data: tokens: %q, want one of %q", c.Tokens, kinds)
+	case c.MixtureEnd != "" && !slices.Contains(Ends, c.MixtureEnd):
+		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, Ends)
+	case !(c.Validation >= 0 && c.Validation < 1):
+		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)
+	case c.Context < 1:
+		return fmt.Errorf("data: context: %d, want at least 1", c.Context)
+	case c.Vocab < 0 || c.Vocab > 1<<31-1 || kind == "u16" && c.Vocab > 1<<16:
+		return fmt.Errorf("data: vocab: %d: does not suit tokens %q", c.Vocab, kind)
+	case given == 0 && kind != "bytes":
+		return fmt.Errorf("data: text: none, want the files of the %q tokens", kind)
+	}
+	for i, p := range c.Mixture {
+		if (len(p.Text) > 0) == (len(p.JSONL) > 0) {
+			return fmt.Errorf("data: mixture: source %d: text %q, jsonl %q: want one of them", i, p.Text, p.JSONL)
+		}
+	}
+	return c.Layout.validate()
+}
+
+func (c Config) kind() string {
+	if c.Tokens == "" {
+		return "bytes"
+	}
+	return c.Tokens
+}

@@ -1,0 +1,149 @@
+package data
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Values of Layout.Packing and Layout.Long.
+const (
+	PackStream   = "stream"
+	PackGreedy   = "greedy"
+	PackFirstFit = "first_fit"
+	PackNone     = "none"
+
+	LongSplit     = "split"
+	LongKeepStart = "keep_start"
+	LongKeepEnd   = "keep_end"
+)
+
+// Packings and Longs are the values of Layout.Packing and Layout.Long.
+var (
+	Packings = []string{PackFirstFit, PackGreedy, PackStream, PackNone}
+	Longs    = []string{LongSplit, LongKeepStart, LongKeepEnd}
+)
+
+// Layout says how documents become windows. The zero value is first_fit and split, with the end token that suits the documents.
+type Layout struct {
+	// End is the token put behind every document: nil is 0 behind text and none behind lists of tokens, which bring their own; below 0: none.
+	End *int
+	// Packing puts whole documents into a window as long as they fit: into the first of many open windows that has room (first_fit, also
+	// ""), or into the newest only (greedy). stream fills every window and goes on with the document in the next. none gives every
+	// document windows of its own. The last token of a document has no label: nothing predicts over a border.
+	Packing string
+	// Long is what happens to a document that is longer than a window: it takes several (split, also ""), or only its first
+	// (keep_start) or last (keep_end) window of tokens is kept. It means nothing to stream.
+	Long string
+}
+
+func (l Layout) withDefaults() Layout {
+	if l.Packing == "" {
+		l.Packing = PackFirstFit
+	}
+	if l.Long == "" {
+		l.Long = LongSplit
+	}
+	return l
+}
+
+func (l Layout) validate() error {
+	l = l.withDefaults()
+	switch {
+	case !slices.Contains(Packings, l.Packing):
+		return fmt.Errorf("data: packing: %q, want one of %q", l.Packing, Packings)
+	case !slices.Contains(Longs, l.Long):
+		return fmt.Errorf("data: long documents: %q, want one of %q", l.Long, Longs)
+	case l.Packing == PackStream && l.Long != LongSplit:
+		return fmt.Errorf("data: long documents: %q, want %q with packing %q, which fills every window", l.Long, LongSplit, PackStream)
+	}
+	return nil
+}
+
+// Documents is a sequence of documents with random access, cut into windows so that no label crosses from one into the next: every
+// token but a document's first is a label once, unless its document masks it or Layout.Long leaves it out.
+type Documents struct {
+	store  store
+	spans  []span
+	vocab  int
+	layout Layout
+	laid   *packed // into the windows that Open was asked for
+}
+
+// span is the tokens of one document.
+type span struct {
+	start  int64
+	count  int32
+	masked bool // some of its tokens are no labels
+}
+
+// Len is the number of documents.
+func (d *Documents) Len() int { return len(d.spans) }
+
+// Vocab is one more than the largest token id that can come.
+func (d *Documents) Vocab() int { return d.vocab }
+
+// split parts documents into training and validation: every n-th document, where n is one over the share.
+func (d *Documents) split(share float64) (train, validation *Documents) {
+	first, second := *d, *d
+	first.spans, second.spans = nil, nil
+	for i, s := range d.spans {
+		if int64(float64(i+1)*share) > int64(float64(i)*share) {
+			second.spans = append(second.spans, s)
+		} else {
+			first.spans = append(first.spans, s)
+		}
+	}
+	return &first, &second
+}
+
+// tokens is the number of tokens of all documents.
+func (d *Documents) tokens() (n int64) {
+	for _, s := range d.spans {
+		n += int64(s.count)
+	}
+	return n
+}
+
+// documentWalk takes the packed windows in a shuffled order.
+type documentWalk struct {
+	*packed
+	seed uint64
+}
+
+func (d *Documents) walk(context int, seed uint64) (walk, error) {
+	p, err := d.pack(context)
+	if err != nil {
+		return nil, err
+	}
+	return documentWalk{p, seed}, nil
+}
+
+func (w documentWalk) length(uint64) uint64 { return uint64(w.windows()) }
+
+func (w documentWalk) fill(b *Batch, row int, s State) error {
+	return w.packed.fill(b, row, int64(newOrder(uint64(w.windows()), w.seed, s.Epoch).at(s.Position)))
+}
+
+func (d *Documents) shelf(context int) (shelf, error) { return d.pack(context) }
+
+// unlabelled marks a stored token that is not to be predicted.
+const unlabelled = 1 << 31
+
+// store holds tokens as little-endian numbers of two or four bytes, whose highest bit is unlabelled.
+type store struct {
+	bytes io.ReaderAt
+	width int
+}
+
+// read fills dst with the tokens from at on, each with its bit unlabelled.
+func (s store) read(dst []uint32, at int64) error {
+	raw := make([]byte, len(dst)*s.width)
+	if _, err := s.bytes.ReadAt(raw, at*int64(s.width)); err != nil {
+		return fmt.Errorf("data: read documents: tokens [%d, %d): %w", at, at+int64(len(dst)), err)
+	}
+	for i := range dst {
+		dst[i] = s.decode(raw[i*s.width:])
+	}
+	return nil
+}

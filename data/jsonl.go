@@ -1,0 +1,252 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Fields names what the lines of a JSONL file have.
+type Fields struct {
+	// Text is the field of the document: text, whose bytes are the tokens, or a list of tokens. "": "text", or "input_ids" where a line
+	// lacks that.
+	Text string
+	// Prompt is a field of the same form that stands before it and is not to be predicted. "": none.
+	Prompt string
+	// Mask is a list as long as that of the tokens: 1 for those to be predicted, 0 for those not. "": none.
+	Mask string
+}
+
+// maxLine is the length of the longest line that is read.
+const maxLine = 64 << 20
+
+// jsonl turns lines of JSON into documents.
+type jsonl struct {
+	fields Fields
+	end    *int
+	vocab  int  // every token is below it
+	text   bool // text may be given: its bytes are tokens
+	limit  int  // bytes a line
+
+	spool *spool
+	spans []span
+	lists bool // a line had a list of tokens
+	line  []uint32
+}
+
+// file reads the documents of one file. Compression is known by the name.
+func (j *jsonl) file(name string, r io.Reader) error {
+	if strings.HasSuffix(name, ".gz") {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return fmt.Errorf("data: jsonl %q: %w", name, err)
+		}
+		r = z
+	}
+	lines := bufio.NewReaderSize(r, 1<<20)
+	for number := 1; ; number++ {
+		line, err := readLine(lines, j.limit)
+		if len(bytes.TrimSpace(line)) > 0 && (err == nil || errors.Is(err, io.EOF)) {
+			if docErr := j.document(line); docErr != nil {
+				return fmt.Errorf("data: jsonl %q: line %d: %w", name, number, docErr)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("data: jsonl %q: line %d: %w", name, number, err)
+		}
+	}
+}
+
+// readLine returns the next line; with the last, which may lack its end, comes io.EOF.
+func readLine(r *bufio.Reader, limit int) ([]byte, error) {
+	var long []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(long)+len(part) > limit {
+			return nil, fmt.Errorf("longer than %d bytes: is it JSON, one document a line?", limit)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			long = append(long, part...)
+		case long == nil:
+			return part, err
+		default:
+			return append(long, part...), err
+		}
+	}
+}
+
+// document adds what one line says.
+func (j *jsonl) document(line []byte) error {
+	if !utf8.Valid(line) {
+		return errors.New("not UTF-8")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(line, &object); err != nil {
+		return err
+	}
+	if object == nil {
+		return errors.New("found null, wanted an object")
+	}
+	name, err := j.fieldOf(object)
+	if err != nil {
+		return err
+	}
+	tokens := j.line[:0]
+	if j.fields.Prompt != "" {
+		raw, ok := object[j.fields.Prompt]
+		if !ok {
+			return missing(j.fields.Prompt, object)
+		}
+		if tokens, err = j.tokens(tokens, raw); err != nil {
+			return fmt.Errorf("field %q: %w", j.fields.Prompt, err)
+		}
+		for i := range tokens {
+			tokens[i] |= unlabelled
+		}
+	}
+	masked, prompt := len(tokens) > 0, len(tokens)
+	if tokens, err = j.tokens(tokens, object[name]); err != nil {
+		return fmt.Errorf("field %q: %w", name, err)
+	}
+	if j.fields.Mask != "" {
+		raw, ok := object[j.fields.Mask]
+		if !ok {
+			return missing(j.fields.Mask, object)
+		}
+		if err := mask(tokens[prompt:], raw); err != nil {
+			return fmt.Errorf("field %q: %w", j.fields.Mask, err)
+		}
+		masked = true
+	}
+	tokens = j.ended(tokens, object[name])
+	j.line = tokens
+	j.spans = append(j.spans, span{start: j.spool.count, count: int32(len(tokens)), masked: masked})
+	return j.spool.add(tokens)
+}
+
+// fieldOf is the field that has the document.
+func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
+	wanted := []string{j.fields.Text}
+	if j.fields.Text == "" {
+		wanted = []string{"text", "input_ids"}
+	}
+	for _, name := range wanted {
+		if _, ok := object[name]; ok {
+			return name, nil
+		}
+	}
+	return "", missing(strings.Join(wanted, `" or "`), object)
+}
+
+// ended puts the end token behind a document; it counts where the token before it does.
+func (j *jsonl) ended(tokens []uint32, raw json.RawMessage) []uint32 {
+	end := -1
+	switch {
+	case j.end != nil:
+		end = *j.end
+	case raw[0] == '"':
+		end = 0
+	}
+	if end < 0 {
+		return tokens
+	}
+	last := uint32(0)
+	if len(tokens) > 0 {
+		last = tokens[len(tokens)-1] & unlabelled
+	}
+	return append(tokens, uint32(end)|last)
+}
+
+// tokens appends the tokens of a field.
+func (j *jsonl) tokens(dst []uint32, raw json.RawMessage) ([]uint32, error) {
+	if raw[0] != '"' {
+		j.lists = true
+		return list(dst, raw, j.vocab)
+	}
+	if !j.text {
+		return dst, errors.New("found text, wanted a list of tokens, as data.tokens says")
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		return dst, err
+	}
+	if strings.Count(text, "\ufffd") > bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
+		return dst, errors.New(`half of a surrogate pair (\ud800 to \udfff), which is no character`)
+	}
+	for i := range len(text) {
+		dst = append(dst, uint32(text[i]))
+	}
+	return dst, nil
+}
+
+// list appends the whole numbers of a JSON list, each below limit.
+func list(dst []uint32, raw json.RawMessage, limit int) ([]uint32, error) {
+	inner, ok := bytes.CutPrefix(raw, []byte("["))
+	if !ok {
+		return dst, fmt.Errorf("found %s, wanted text or a list of tokens", short(raw))
+	}
+	inner = bytes.TrimSpace(bytes.TrimSuffix(inner, []byte("]")))
+	if len(inner) == 0 {
+		return dst, nil
+	}
+	for i := 0; inner != nil; i++ {
+		item, rest, more := bytes.Cut(inner, []byte(","))
+		inner = rest
+		if !more {
+			inner = nil
+		}
+		item = bytes.TrimSpace(item)
+		n, err := strconv.ParseInt(string(item), 10, 64)
+		if err != nil {
+			return dst, fmt.Errorf("token %d: found %s, wanted a whole number", i, short(item))
+		}
+		if n < 0 || n >= int64(limit) {
+			return dst, fmt.Errorf("token %d: is %d, want less than the vocabulary %d (model.vocab)", i, n, limit)
+		}
+		dst = append(dst, uint32(n))
+	}
+	return dst, nil
+}
+
+// mask marks the tokens that are not to be predicted.
+func mask(tokens []uint32, raw json.RawMessage) error {
+	counts, err := list(nil, raw, 2)
+	if err != nil {
+		return err
+	}
+	if len(counts) != len(tokens) {
+		return fmt.Errorf("%d values, wanted one for each of the %d tokens", len(counts), len(tokens))
+	}
+	for i, c := range counts {
+		if c == 0 {
+			tokens[i] |= unlabelled
+		}
+	}
+	return nil
+}
+
+func missing(field string, object map[string]json.RawMessage) error {
+	return fmt.Errorf("no field %q, found %q", field, slices.Sorted(maps.Keys(object)))
+}
+
+// short is the beginning of a JSON value, for messages.
+func short(raw []byte) string {
+	const most = 40
+	if len(raw) > most {
+		return string(raw[:most]) + "..."
+	}
+	return string(raw)
+}
