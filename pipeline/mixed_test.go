@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -31,31 +32,58 @@ func TestMixedPipeline(t *testing.T) {
 	})
 }
 
-// requireClose wants the same numbers but for rounding. A sum of n numbers of magnitude m is right within n m eps whatever its order; the
-// longest here have 16 x 4 numbers and follow one another through four layers, there and back.
+// requireClose wants the same numbers but for rounding.
 func requireClose(t *testing.T, want, got trained) {
 	t.Helper()
+	require.Len(t, got.losses, len(want.losses))
+	require.Len(t, got.params, len(want.params))
+	require.Empty(t, apart(want, got), "not within rounding")
+}
+
+// apart names the first number that is not within rounding, "" for none. A sum of n numbers of magnitude m is right within n m eps whatever its
+// order; the longest here have 16 x 4 numbers and follow one another through four layers, there and back.
+func apart(want, got trained) string {
 	const eps = 1.0 / (1 << 23)
 	const tolerance = 64 * 8 * eps
-	near := func(what string, w, g, scale float64) {
-		if !(math.Abs(w-g) <= tolerance*scale) {
-			require.Failf(t, "not within rounding", "%s: %v, want %v", what, g, w)
+	far := func(w, g, scale float64) bool { return !(math.Abs(w-g) <= tolerance*scale) }
+	for i, w := range want.losses {
+		if far(w, got.losses[i], w) || far(want.norms[i], got.norms[i], want.norms[i]) {
+			return fmt.Sprintf("step %d: loss %v and norm %v, want %v and %v", i+1, got.losses[i], got.norms[i], w, want.norms[i])
 		}
 	}
-	require.Len(t, got.losses, len(want.losses))
-	for i := range want.losses {
-		near("loss", want.losses[i], got.losses[i], want.losses[i])
-		near("norm", want.norms[i], got.norms[i], want.norms[i])
-	}
-	require.Len(t, got.params, len(want.params))
 	for path, w := range want.params {
 		largest := 0.0
 		for _, x := range w {
 			largest = max(largest, math.Abs(float64(x)))
 		}
-		require.Len(t, got.params[path], len(w), path)
 		for i := range w {
-			near(path, float64(w[i]), float64(got.params[path][i]), largest)
+			if g := got.params[path][i]; far(float64(w[i]), float64(g), largest) {
+				return fmt.Sprintf("%s element %d: %v, want %v", path, i, g, w[i])
+			}
 		}
+	}
+	return ""
+}
+
+func TestApart(t *testing.T) {
+	numbers := func() trained {
+		return trained{[]float64{3, 2}, []float64{0.5, 0.25}, map[string][]float32{"a": {1, -2, 0}, "b": {0}}}
+	}
+	want := numbers()
+	require.Empty(t, apart(want, numbers()))
+	near := numbers()
+	near.losses[1] *= 1 + 1e-5
+	near.params["a"][2] += 1e-5
+	require.Empty(t, apart(want, near))
+	for name, change := range map[string]func(*trained){
+		"step 2: loss":  func(r *trained) { r.losses[1] *= 1 + 1e-4 },
+		"step 1: loss":  func(r *trained) { r.norms[0] = math.NaN() },
+		"a element 0":   func(r *trained) { r.params["a"][0] += 2e-4 },
+		"a element 2: ": func(r *trained) { r.params["a"][2] = float32(math.NaN()) },
+		"b element 0":   func(r *trained) { r.params["b"][0] = 1e-20 },
+	} {
+		changed := numbers()
+		change(&changed)
+		require.Contains(t, apart(want, changed), name)
 	}
 }
