@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,16 +172,18 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 			submit = append(submit, r.collect[a.Microbatch])
 		}
 	}
-	var sending []*way
+	var sending, later []*way
 	for _, out := range l.ways {
 		if out.edge.from != a.Part || !l.ends(a, out.kind) {
 			continue
 		}
-		if err := w.acquire(ctx, out, a); err != nil {
-			return err
+		select {
+		case <-out.free:
+			submit = append(submit, out.leaving(a.Microbatch))
+			sending = append(sending, out)
+		default:
+			later = append(later, out)
 		}
-		submit = append(submit, out.leaving(a.Microbatch))
-		sending = append(sending, out)
 	}
 	if err := take(ctx, w.tick.free); err != nil {
 		return err
@@ -193,6 +197,22 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 		in.free <- struct{}{}
 	}
 	for _, out := range sending {
+		out.submitted(a.Microbatch)
+	}
+	return w.sendLater(ctx, a, later)
+}
+
+// sendLater hands on what there was no room for when the pass was submitted. Neighbours come first, as in Schedule.Check: what makes room
+// on the other ways may wait for them.
+func (w *worker) sendLater(ctx context.Context, a Action, ways []*way) error {
+	slices.SortStableFunc(ways, func(x, y *way) int { return cmp.Compare(span(x.edge.from, x.edge.to), span(y.edge.from, y.edge.to)) })
+	for _, out := range ways {
+		if err := w.acquire(ctx, out, a); err != nil {
+			return err
+		}
+		if err := w.stage.device.Submit(ctx, out.leaving(a.Microbatch)); err != nil {
+			return err
+		}
 		out.submitted(a.Microbatch)
 	}
 	return nil
