@@ -252,6 +252,9 @@ func (l *line) buildResults(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if p.backward == nil { // read through the device's own buffer; those of training come with a step's metrics
+			s.memory.Transfer = max(s.memory.Transfer, gpu.StagingBytes(b.Bytes()))
+		}
 		r := &result{part: o.part, buffer: b}
 		l.results = append(l.results, r)
 		for i := range l.schedule.Microbatches {

@@ -50,6 +50,9 @@ const (
 	mostMicrobatches = 8
 )
 
+// full tells whether all combinations are asked for.
+func full() bool { return os.Getenv("GPUTRAIN_FULL") == "1" }
+
 // cell is a place of the matrix: indices of optimizers and orders, and numbers.
 type cell struct{ optimizer, order, stages, microbatches int }
 
@@ -215,8 +218,8 @@ func sameBits(t *testing.T, want, got learnt) {
 // Whatever the schedule, the number of stages and of microbatches, and the optimizer: stages of one kind of adapter learn what one device does.
 // GPUTRAIN_FULL=1 takes all combinations through 20 steps (about half an hour), otherwise each two values meet in some run of 3.
 func TestMatrix(t *testing.T) {
-	all, steps := os.Getenv("GPUTRAIN_FULL") == "1", 3
-	if all {
+	steps := 3
+	if full() {
 		steps = 20
 	}
 	devices := fleet(t, mostStages)
@@ -228,7 +231,7 @@ func TestMatrix(t *testing.T) {
 				with := batches(c, steps)
 				want := alone(t, devices[0], c, with)
 				moved(t, c, want)
-				for _, cell := range cells(o, m, all) {
+				for _, cell := range cells(o, m, full()) {
 					t.Run(cell.String(), func(t *testing.T) {
 						order := orders[cell.order]
 						sameBits(t, want, together(t, devices[:cell.stages], pipeline.Config{

@@ -18,7 +18,7 @@ type StageMemory struct {
 	Scratch                               uint64 // shared by all programs of the stage
 	Step                                  uint64 // inputs and results of training and updates, and buffers for reading back
 	Forward                               uint64 // the same of evaluation and sampling
-	Transfer                              uint64 // for reading a parameter back
+	Transfer                              uint64 // for reading back a parameter, or logits
 }
 
 // Total is the sum.

@@ -1,0 +1,119 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/data"
+	"gputrain/pipeline"
+	"gputrain/state"
+)
+
+// tokens is a text of n tokens, all in the vocabulary.
+func tokens(t testing.TB, n int) *data.Corpus {
+	t.Helper()
+	text := make([]byte, n)
+	for i := range text {
+		text[i] = byte((i*i + 3*i/5) % tinyVocab)
+	}
+	path := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(path, text, 0o666))
+	c, err := data.Open(data.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: 4})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	return c
+}
+
+// Losses of texts and logits of windows are those of one device, bit by bit, between steps too, which they do not change. The texts have fewer
+// batches than are under way at once, as many, and more; the last batch is not full.
+func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
+	devices := fleet(t, 3)
+	for i, name := range []string{"gpt2 dropout", "llama tied", "llama"} {
+		c := steep(families(t)[name], "adamw", `{}`, 2, 3)
+		c.Evaluation, c.Sampling = true, true
+		with := batches(c, 3)
+		for o, schedule := range pipeline.ScheduleNames() {
+			if !full() && o != (i+2)%3 {
+				continue
+			}
+			t.Run(name+"/"+schedule, func(t *testing.T) {
+				whole, err := state.Create(t.Context(), devices[0], c)
+				require.NoError(t, err)
+				defer whole.Release()
+				s := create(t, devices, order(t, c, schedule, 3))
+				defer s.Release()
+				require.Equal(t, whole.Window(), s.Window())
+				seen := map[string]bool{}
+				for _, b := range with {
+					for _, n := range []int{11, 130, 170} {
+						text := tokens(t, n).Validation
+						e, err := data.NewEvaluation(text, 4, c.Batch, 0)
+						require.NoError(t, err)
+						want, err := whole.Evaluate(t.Context(), e)
+						require.NoError(t, err)
+						got, err := s.Evaluate(t.Context(), e)
+						require.NoError(t, err)
+						require.Equal(t, want, got)
+						seen[fmt.Sprint(want)] = true
+					}
+					for _, window := range [][]int32{{5}, {5, 7, 1}, {28, 0, 3, 3}} {
+						want, err := whole.Logits(t.Context(), window)
+						require.NoError(t, err)
+						got, err := s.Logits(t.Context(), window)
+						require.NoError(t, err)
+						require.Equal(t, want, got)
+						seen[fmt.Sprint(want)] = true
+					}
+					want, got := learn(t, whole, []data.Batch{b}), learn(t, s, []data.Batch{b})
+					require.Equal(t, want, got)
+				}
+				assert.Len(t, seen, 6*len(with), "different texts, windows and steps")
+			})
+		}
+	}
+}
+
+// What cannot be evaluated is refused, and an evaluation that is called off leaves the state as it was.
+func TestEvaluationsRefused(t *testing.T) {
+	devices := fleet(t, 2)
+	c := steep(families(t)["llama"], "sgd", `{}`, 2, 2)
+	text := tokens(t, 130).Validation
+	e, err := data.NewEvaluation(text, 4, c.Batch, 0)
+	require.NoError(t, err)
+	plain := create(t, devices, order(t, c, pipeline.GPipe, 2))
+	defer plain.Release()
+	_, err = plain.Evaluate(t.Context(), e)
+	require.EqualError(t, err, "pipeline: evaluate: the configuration has no evaluation")
+	_, err = plain.Logits(t.Context(), []int32{1})
+	require.EqualError(t, err, "pipeline: logits: the configuration has no sampling")
+
+	c.Evaluation, c.Sampling = true, true
+	s := create(t, devices, order(t, c, pipeline.GPipe, 2))
+	defer s.Release()
+	want, err := s.Evaluate(t.Context(), e)
+	require.NoError(t, err)
+	for _, window := range [][]int32{nil, {1, 2, 3, 4, 5}} {
+		_, err = s.Logits(t.Context(), window)
+		require.EqualError(t, err, fmt.Sprintf("pipeline: logits: window: %d tokens, want 1 to 4", len(window)))
+	}
+	_, err = s.Logits(t.Context(), []int32{tinyVocab})
+	require.ErrorContains(t, err, "tokens")
+	other, err := data.NewEvaluation(text, 4, c.Batch+1, 0)
+	require.NoError(t, err)
+	_, err = s.Evaluate(t.Context(), other)
+	require.ErrorContains(t, err, "batch 0: 3 rows of 12 tokens in all, want 2 rows of 4")
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(assert.AnError)
+	_, err = s.Evaluate(over, e)
+	require.ErrorIs(t, err, assert.AnError)
+	got, err := s.Evaluate(t.Context(), e)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	learn(t, s, batches(c, 1))
+}
