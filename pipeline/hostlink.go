@@ -53,15 +53,6 @@ func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
 	return l, nil
 }
 
-// Bytes is the host memory of the link.
-func (l *HostLink) Bytes() uint64 {
-	var sum uint64
-	for _, s := range l.sizes {
-		sum += s
-	}
-	return sum * uint64(len(l.frames))
-}
-
 // Buffer implements Link.
 func (l *HostLink) Buffer(ctx context.Context) (Message, error) {
 	if l.isClosed() {

@@ -70,9 +70,6 @@ func NewRecorder(lanes Lanes, steps int) *Recorder {
 	return &Recorder{lanes: lanes, keep: steps, origin: time.Now()}
 }
 
-// Lanes are what the recorder was made with.
-func (r *Recorder) Lanes() Lanes { return r.lanes }
-
 // Begin begins a step. Spans that are added before the first one are dropped.
 func (r *Recorder) Begin() {
 	r.mu.Lock()
