@@ -37,6 +37,8 @@ type Config struct {
 	Sample    SampleConfig
 	Tokenizer Tokenizer
 	LogEvery  int64 // updates between lines of metrics.jsonl; default 1
+	// TimeLimit is how long this call may take until it stops and saves; 0: as long as the steps take.
+	TimeLimit time.Duration
 	// Patience is the number of updates in a row that may be left out because they are not finite; with the last of them the run
 	// has diverged. Default 3.
 	Patience int64
@@ -108,6 +110,7 @@ func (c Config) Validate() error {
 		{"sample_every", c.SampleEvery, 0},
 		{"log_every", c.LogEvery, 1},
 		{"patience", c.Patience, 1},
+		{"time_limit", int64(c.TimeLimit), 0},
 		{"prefetch", int64(c.Prefetch), 0},
 	} {
 		if f.value < f.least {

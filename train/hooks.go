@@ -1,9 +1,14 @@
 package train
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+)
 
-// Hook is told what happens in a run. Hooks are called in the order of Config.Hooks, on the goroutine of the loop, between steps; an error
-// from one ends the run with it. What a hook changes is its own responsibility.
+// Hook is told what happens in a run. Hooks are called in the order of Config.Hooks, on the goroutine of the loop, between steps. An error
+// from one ends the run with it, after the steps in flight have been finished and what has been reached is saved; one that matches
+// ErrStopped is a wanted stop. After an error hooks are told of Ended alone.
 type Hook interface {
 	Event(ctx context.Context, e Event) error
 }
@@ -14,15 +19,29 @@ type HookFunc func(ctx context.Context, e Event) error
 // Event calls f.
 func (f HookFunc) Event(ctx context.Context, e Event) error { return f(ctx, e) }
 
-// Event is one thing that happened. The field that belongs to its kind is set.
+// Event is one thing that happened. The field that belongs to its kind is set. Metrics, Eval and Sample are not yet written: what a hook
+// changes in them is what hooks after it see and what is written; the run itself goes by what was measured.
 type Event struct {
 	Kind       EventKind
-	Step       int64        // steps submitted so far
+	Step       int64        // steps submitted so far; Saved: that of the checkpoint, which may be some steps back
 	Metrics    *Metrics     // Stepped: of a step up to two before Step, since metrics are read late
 	Eval       *EvalMetrics // Evaluated
 	Sample     *Sample      // Sampled
 	Checkpoint string       // Saved: its directory
+	Reason     Reason       // Ended
+	Err        error        // Ended: what the run ends with; nil when it is done
 	State      State        // a *state.TrainState in a run on one device
+
+	replace func(ctx context.Context, with State) error
+}
+
+// Replace lets the run go on with another state of the same step, which it releases at its end. It waits for the steps of the former one,
+// which belongs to the caller from then on; their metrics come as Stepped after this event.
+func (e Event) Replace(ctx context.Context, with State) error {
+	if e.replace == nil {
+		return fmt.Errorf("train: replace the state: found none in this event, wanted one of a run under way")
+	}
+	return e.replace(ctx, with)
 }
 
 // EventKind tells events apart.
@@ -30,10 +49,48 @@ type EventKind int
 
 // The kinds, in the order in which a run first meets them.
 const (
-	Started   EventKind = iota // before the first step
-	StepBegin                  // before every step
-	Stepped                    // the metrics of a step have been read
+	Started    EventKind = iota // before the first step
+	StepBegin                   // before every step
+	StepEnd                     // a step has been submitted: the device's trees of gradients are its, once it has been waited for
+	Stepped                     // the metrics of a step have been read
+	Evaluating                  // before an evaluation
 	Evaluated
 	Sampled
-	Saved
+	Saved // a checkpoint is there and durable
+	Ended // nothing more will happen but the report; of a run that Started, once, however it ends
 )
+
+// tell tells all hooks, each with the state that those before it have left.
+func (t *trainer) tell(ctx context.Context, e Event) error {
+	if t.deaf && e.Kind != Ended {
+		return nil
+	}
+	if e.Kind != Saved {
+		e.Step = t.state.Step()
+	}
+	e.replace = t.replace
+	for _, h := range t.config.Hooks {
+		e.State = t.state
+		if err := h.Event(ctx, e); err != nil {
+			t.deaf = true
+			return soundError{fmt.Errorf("train: hook: %w", err)}
+		}
+	}
+	return nil
+}
+
+// replace makes the run go on with another state. What was measured of the former waits for the next take.
+func (t *trainer) replace(ctx context.Context, with State) error {
+	switch {
+	case with == nil:
+		return fmt.Errorf("train: replace the state: found none, wanted one of step %d", t.state.Step())
+	case with.Step() != t.state.Step():
+		return fmt.Errorf("train: replace the state: found one of step %d, wanted step %d", with.Step(), t.state.Step())
+	}
+	metrics, err := t.state.Drain(ctx)
+	if err != nil {
+		return err
+	}
+	t.state, t.late = with, slices.Concat(t.late, metrics)
+	return nil
+}

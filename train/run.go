@@ -33,7 +33,7 @@ type Result struct {
 const checkpointsDir = "checkpoints"
 
 // Run trains on a device until all steps are made, ctx ends (see Signals) or something stops it: Result.Reason says which, and the error,
-// nil when all steps are made, more: it matches ErrStopped, ErrDiverged, gpu.ErrOutOfMemory or state.ErrCheckpoint.
+// nil when all steps are made, more: it matches ErrStopped (and is a *TimeLimitError where that was it), ErrDiverged, gpu.ErrOutOfMemory or state.ErrCheckpoint.
 //
 // The same call again goes on where the newest whole checkpoint of the run directory stands, to the same bits as if it had never
 // stopped. A directory of a run with other settings is a *ChangedError.
@@ -44,8 +44,13 @@ func Run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
 // RunOn is Run on any target. The same run may go on on another one.
 func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 	started := time.Now()
+	if c.TimeLimit > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, c.TimeLimit, &TimeLimitError{Limit: c.TimeLimit})
+		defer cancel()
+		ctx = limited
+	}
 	result, err := run(ctx, target, c)
-	if stop := stopRequested(ctx); err != nil && stop != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
+	if stop := stopOf(ctx, err); stop != nil {
 		err = stop
 	}
 	result.Reason, result.Elapsed = reasonOf(err), time.Since(started)
@@ -91,6 +96,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return nothing, err
 	}
 	err = t.loop(ctx)
+	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: reasonOf(err), Err: err}))
 	if t.checkpoint != "" {
 		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, filepath.Join(c.Dir, reportFile))
 	}

@@ -121,7 +121,9 @@ func TestRun(t *testing.T) {
 		for _, e := range events {
 			count[e]++
 		}
-		assert.Equal(t, map[EventKind]int{Started: 1, StepBegin: 12, Stepped: 12, Evaluated: 3, Sampled: 2, Saved: 4}, count)
+		assert.Equal(t, map[EventKind]int{
+			Started: 1, StepBegin: 12, StepEnd: 12, Stepped: 12, Evaluating: 3, Evaluated: 3, Sampled: 2, Saved: 4, Ended: 1,
+		}, count)
 		for _, want := range []string{"adapter ", "parameters; memory planned", "validation loss", "step 12/12", "a sample:", "tokens/s"} {
 			assert.Contains(t, out.String(), want)
 		}
@@ -465,21 +467,6 @@ func TestOutOfMemoryBeforeTheFirstStep(t *testing.T) {
 	assert.Equal(t, OutOfMemory, result.Reason)
 	assert.Equal(t, 5, result.Reason.ExitCode())
 	assert.ErrorContains(t, err, "lower")
-}
-
-func TestHookErrorEndsTheRun(t *testing.T) {
-	wrong := errors.New("no more")
-	c := tinyRun(t, t.TempDir())
-	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
-		if e.Kind == Evaluated {
-			return wrong
-		}
-		return nil
-	})}
-	result, err := Run(t.Context(), gputest.Device(t), c)
-	require.ErrorIs(t, err, wrong)
-	assert.Equal(t, Failed, result.Reason)
-	assert.Equal(t, 1, result.Reason.ExitCode())
 }
 
 func TestConfigErrors(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"gputrain/gpu"
 	"gputrain/state"
@@ -15,9 +17,11 @@ type Reason string
 // The reasons. Every run ends for exactly one of them.
 const (
 	Done          Reason = "done"          // all steps were made
-	Stopped       Reason = "stopped"       // by a signal or the caller's context; saved, the same run goes on from here
+	Stopped       Reason = "stopped"       // by a signal, a hook or the caller's context; saved, the same run goes on from here
+	TimeLimit     Reason = "time limit"    // Config.TimeLimit has passed; saved likewise
 	Diverged      Reason = "diverged"      // loss or gradient was not finite for too many steps
 	OutOfMemory   Reason = "out of memory" // planned or met
+	DeviceLost    Reason = "device lost"   // by a driver or a cable; the same run goes on from the newest checkpoint
 	BadCheckpoint Reason = "checkpoint"    // one, or the logs that belong to it, could not be written or read
 	Failed        Reason = "error"         // anything else
 )
@@ -27,7 +31,7 @@ func (r Reason) ExitCode() int {
 	switch r {
 	case Done:
 		return 0
-	case Stopped:
+	case Stopped, TimeLimit:
 		return 3
 	case Diverged:
 		return 4
@@ -67,6 +71,12 @@ func (e *DivergedError) Error() string {
 // Unwrap is ErrDiverged.
 func (e *DivergedError) Unwrap() error { return ErrDiverged }
 
+// TimeLimitError says that a run has had its time.
+type TimeLimitError struct{ Limit time.Duration }
+
+// Error gives the limit.
+func (e *TimeLimitError) Error() string { return fmt.Sprintf("time limit of %v", e.Limit) }
+
 // stopError is the cause of a wanted stop.
 type stopError struct{ cause error }
 
@@ -81,9 +91,37 @@ func stopRequested(ctx context.Context) error {
 	return stopError{cause: context.Cause(ctx)}
 }
 
+// stopOf tells whether err is how a wanted stop shows: it is ctx's end, or asks for one. Anything else is an error, also when ctx is over.
+func stopOf(ctx context.Context, err error) error {
+	if errors.Is(err, ErrStopped) {
+		return err
+	}
+	if stop := stopRequested(ctx); stop != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		return stop
+	}
+	return nil
+}
+
+// soundError is an error that has nothing to do with the state, which can be saved.
+type soundError struct{ err error }
+
+func (e soundError) Error() string { return e.err.Error() }
+func (e soundError) Unwrap() error { return e.err }
+
+// isSound tells whether err is sound in all its parts.
+func isSound(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		_, ok = err.(soundError)
+		return ok
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(part error) bool { return !isSound(part) })
+}
+
 // reasonOf finds the reason in an error. Only what is known is named: a bug of ours is Failed.
 func reasonOf(err error) Reason {
 	var limit *gpu.LimitError
+	var late *TimeLimitError
 	switch {
 	case err == nil:
 		return Done
@@ -93,6 +131,10 @@ func reasonOf(err error) Reason {
 		return OutOfMemory
 	case errors.Is(err, state.ErrCheckpoint):
 		return BadCheckpoint
+	case errors.Is(err, gpu.ErrDeviceLost):
+		return DeviceLost
+	case errors.As(err, &late):
+		return TimeLimit
 	case errors.Is(err, ErrStopped):
 		return Stopped
 	}

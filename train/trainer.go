@@ -25,7 +25,9 @@ type trainer struct {
 	samples    *lineLog
 	facts      facts
 
-	run        state.Run // as of the last metrics read; Data as of the last batch given to a step
+	run        state.Run       // as of the last metrics read; Data as of the last batch given to a step
+	late       []state.Metrics // read, not yet taken
+	deaf       bool            // a hook has failed: they are told of the end alone
 	window     window
 	pace       pace
 	staged     []Metrics // the last windowSize metrics of this process, where the model is cut into stages
@@ -42,19 +44,28 @@ type trainer struct {
 
 func (t *trainer) say(format string, args ...any) { t.progress.Line(fmt.Sprintf(format, args...)) }
 
-func (t *trainer) tell(ctx context.Context, e Event) error {
-	e.Step, e.State = t.state.Step(), t.state
-	for _, h := range t.config.Hooks {
-		if err := h.Event(ctx, e); err != nil {
-			return err
-		}
+// loop makes the steps that are left and takes leave: a wanted stop, and what leaves the state sound, saves what has been reached.
+func (t *trainer) loop(ctx context.Context) error {
+	err := t.steps(ctx)
+	wanted := stopOf(ctx, err)
+	if wanted == nil && !isSound(err) {
+		return err
 	}
-	return nil
+	if failed := t.stopped(ctx); wanted != nil && failed != nil {
+		return failed
+	} else if failed != nil {
+		return errors.Join(err, failed)
+	}
+	t.say("stopped at step %d; the same run goes on from %s", t.state.Step(), t.resumePoint())
+	if wanted != nil {
+		return wanted
+	}
+	return err
 }
 
-// loop makes the steps that are left. What is due at a step (evaluation, sample, checkpoint) comes between it and the next, also when the
-// run was stopped in between, so that the logs of a resumed run are those of an undisturbed one. A wanted stop saves.
-func (t *trainer) loop(ctx context.Context) error {
+// steps makes the steps that are left. What is due at a step (evaluation, sample, checkpoint) comes between it and the next, also when the
+// run was stopped in between, so that the logs of a resumed run are those of an undisturbed one.
+func (t *trainer) steps(ctx context.Context) error {
 	err := t.tell(ctx, Event{Kind: Started})
 	if t.state.Step() == t.config.Steps && err == nil {
 		t.say("all %d steps are made", t.config.Steps)
@@ -69,13 +80,6 @@ func (t *trainer) loop(ctx context.Context) error {
 			err = t.step(ctx)
 		}
 	}
-	if stop := stopRequested(ctx); err != nil && stop != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
-		if saveErr := t.stopped(ctx); saveErr != nil {
-			return saveErr
-		}
-		t.say("stopped at step %d; the same run goes on from %s", t.state.Step(), t.resumePoint())
-		return stop
-	}
 	return err
 }
 
@@ -86,12 +90,13 @@ func (t *trainer) resumePoint() string {
 	return t.checkpoint
 }
 
-// stopped saves what has been reached.
+// stopped saves what has been reached. An error of a hook does not keep it from that.
 func (t *trainer) stopped(ctx context.Context) error {
-	if err := t.drain(ctx); err != nil {
+	err := t.drain(ctx)
+	if err != nil && !isSound(err) {
 		return err
 	}
-	return t.save(ctx)
+	return errors.Join(err, t.save(ctx))
 }
 
 // step makes one update.
@@ -101,14 +106,14 @@ func (t *trainer) step(ctx context.Context) error {
 	}
 	batch, err := t.loader.Next(ctx)
 	if err != nil {
-		return err
+		return soundError{err}
 	}
 	metrics, err := t.state.TrainStep(ctx, batch)
 	if err != nil {
 		return err
 	}
 	t.run.Data = batch.State
-	return t.take(ctx, metrics)
+	return errors.Join(t.tell(ctx, Event{Kind: StepEnd}), t.take(ctx, metrics))
 }
 
 // drain waits for the steps in flight and takes their metrics.
@@ -120,17 +125,20 @@ func (t *trainer) drain(ctx context.Context) error {
 	return t.take(ctx, metrics)
 }
 
-// take logs metrics and looks for divergence.
-func (t *trainer) take(ctx context.Context, metrics []state.Metrics) error {
-	if len(metrics) == 0 {
+// take logs metrics and looks for divergence. The error of a hook comes when all are taken.
+func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks error) {
+	t.late = append(t.late, metrics...)
+	if len(t.late) == 0 {
 		return nil
 	}
 	// Steps whose metrics come together share the time since the last ones.
 	now := time.Now()
-	ms := float64(now.Sub(t.mark)) / float64(time.Millisecond) / float64(len(metrics))
+	ms := float64(now.Sub(t.mark)) / float64(time.Millisecond) / float64(len(t.late))
 	t.mark = now
 	use := useOf(t.state)
-	for _, m := range metrics {
+	for len(t.late) > 0 {
+		m := t.late[0]
+		t.late = t.late[1:]
 		t.pace.add(m.Tokens, ms)
 		t.run.Tokens += m.Tokens
 		t.window.add(m.Loss)
@@ -144,15 +152,14 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) error {
 			t.staged = append(t.staged, t.last)
 			t.staged = t.staged[max(0, len(t.staged)-windowSize):]
 		}
+		line := t.last
+		hooks = errors.Join(hooks, t.tell(ctx, Event{Kind: Stepped, Metrics: &line}))
 		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps {
-			if err := t.metrics.write(t.last); err != nil {
+			if err := t.metrics.write(line); err != nil {
 				return err
 			}
 		}
 		t.progress.Step(t.status())
-		if err := t.tell(ctx, Event{Kind: Stepped, Metrics: &t.last}); err != nil {
-			return err
-		}
 		if m.Finite {
 			t.run.InARow = 0
 			continue
@@ -162,7 +169,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) error {
 		}
 		t.say("step %d: loss %v, gradient norm %v: the update is left out (%d in a row, %d is the end)", m.Step, m.Loss, m.GradNorm, t.run.InARow, t.config.Patience)
 	}
-	return nil
+	return hooks
 }
 
 // diverged finds the first tensor that is not finite, by reading them all once.
@@ -219,6 +226,9 @@ func (t *trainer) due(ctx context.Context) error {
 }
 
 func (t *trainer) evaluate(ctx context.Context) error {
+	if err := t.tell(ctx, Event{Kind: Evaluating}); err != nil {
+		return err
+	}
 	begin := time.Now()
 	r, err := t.state.Evaluate(ctx, t.validation)
 	if err != nil {
@@ -226,6 +236,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	}
 	step := t.state.Step()
 	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(float64(time.Since(begin)) / float64(time.Millisecond))}
+	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m})
 	if err := t.metrics.write(m); err != nil {
 		return err
 	}
@@ -237,7 +248,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		t.saved = 0 // what was saved before a stop does not know of this evaluation
 	}
 	t.say("step %d: validation loss %.4f (perplexity %.3f, %s tokens)", step, r.Loss, perplexity(m.Loss), grouped(r.Tokens))
-	return t.tell(ctx, Event{Kind: Evaluated, Eval: &m})
+	return hooks
 }
 
 func (t *trainer) sample(ctx context.Context) error {
@@ -259,12 +270,13 @@ func (t *trainer) sample(ctx context.Context) error {
 		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: c.Tokenizer.Decode(drawn),
 		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, Seed: c.Sample.Seed,
 	}
+	hooks := t.tell(ctx, Event{Kind: Sampled, Sample: &s})
 	if err := t.samples.write(s); err != nil {
 		return err
 	}
 	t.sampled = s.Step
 	t.say("step %d: a sample:\n%s", s.Step, indented(s.Prompt+s.Text))
-	return t.tell(ctx, Event{Kind: Sampled, Sample: &s})
+	return hooks
 }
 
 // save writes a checkpoint of this step, unless there is one or nothing has been learned, and removes those that are too many. The logs
@@ -288,7 +300,7 @@ func (t *trainer) save(ctx context.Context) error {
 	if _, err := t.store.Rotate(t.config.Keep, t.run.BestStep); err != nil {
 		return err
 	}
-	return t.tell(ctx, Event{Kind: Saved, Checkpoint: path})
+	return t.tell(ctx, Event{Kind: Saved, Step: step, Checkpoint: path})
 }
 
 func (t *trainer) result() Result {

@@ -1,0 +1,167 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+	"gputrain/state"
+)
+
+// on is a hook for one event.
+func on(kind EventKind, step int64, do func(ctx context.Context, e Event) error) Hook {
+	return HookFunc(func(ctx context.Context, e Event) error {
+		if e.Kind == kind && e.Step == step {
+			return do(ctx, e)
+		}
+		return nil
+	})
+}
+
+func TestHooksAreCalledInOrder(t *testing.T) {
+	var seen []string
+	note := func(name string) Hook {
+		return HookFunc(func(_ context.Context, e Event) error {
+			if e.Kind != Stepped { // metrics come late
+				seen = append(seen, fmt.Sprintf("%s%d@%d", name, e.Kind, e.Step))
+			}
+			assert.NotNil(t, e.State)
+			return nil
+		})
+	}
+	c := tinyRun(t, t.TempDir())
+	c.Steps, c.EvalEvery, c.SampleEvery, c.SaveEvery = 1, 0, 0, 0
+	c.Hooks = []Hook{note("a"), note("b")}
+	_, err := Run(t.Context(), gputest.Device(t), c)
+	require.NoError(t, err)
+	var want []string
+	for _, at := range []struct {
+		kind EventKind
+		step int
+	}{{Started, 0}, {StepBegin, 0}, {StepEnd, 1}, {Evaluating, 1}, {Evaluated, 1}, {Sampled, 1}, {Saved, 1}, {Ended, 1}} {
+		want = append(want, fmt.Sprintf("a%d@%d", at.kind, at.step), fmt.Sprintf("b%d@%d", at.kind, at.step))
+	}
+	assert.Equal(t, want, seen)
+}
+
+func TestHooksMayReplaceMetrics(t *testing.T) {
+	c := tinyRun(t, t.TempDir())
+	c.Hooks = []Hook{
+		HookFunc(func(_ context.Context, e Event) error {
+			switch e.Kind {
+			case Stepped:
+				e.Metrics.Loss = Number(1000 + e.Metrics.Step)
+			case Evaluated:
+				e.Eval.Loss = 7
+			case Sampled:
+				e.Sample.Text = "mine"
+			}
+			return nil
+		}),
+		HookFunc(func(_ context.Context, e Event) error {
+			if e.Kind == Stepped {
+				assert.EqualValues(t, 1000+e.Metrics.Step, e.Metrics.Loss, "the second sees what the first has written")
+			}
+			return nil
+		}),
+	}
+	result, err := Run(t.Context(), gputest.Device(t), c)
+	require.NoError(t, err)
+	steps, evals, err := ReadMetrics(c.Dir)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1003, steps[2].Loss)
+	assert.EqualValues(t, 7, evals[0].Loss)
+	assert.Contains(t, outcomeOf(t, c.Dir).samples, `"mine"`)
+	assert.Less(t, result.Loss, 6.0, "the run goes by what was measured")
+	assert.NotEqual(t, 7.0, result.BestLoss)
+}
+
+// A state that is replaced by one loaded from a checkpoint of the same step changes no bit, and none of its metrics is lost.
+func TestHooksMayReplaceTheState(t *testing.T) {
+	dev := gputest.Device(t)
+	want := undisturbed(t, dev)
+	c := tinyRun(t, t.TempDir())
+	c.Hooks = []Hook{on(StepBegin, 4, func(ctx context.Context, e Event) error {
+		former := e.State.(*state.TrainState)
+		path := filepath.Join(t.TempDir(), "former")
+		require.NoError(t, former.Save(ctx, path, state.Run{}))
+		other, _, err := state.Load(ctx, dev, former.Config(), path)
+		require.NoError(t, err)
+		defer former.Release()
+		return e.Replace(ctx, other)
+	})}
+	_, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.Equal(t, want, outcomeOf(t, c.Dir))
+
+	c = tinyRun(t, t.TempDir())
+	c.Hooks = []Hook{on(StepBegin, 4, func(ctx context.Context, e Event) error {
+		assert.ErrorContains(t, e.Replace(ctx, nil), "found none")
+		fresh, err := state.Create(ctx, dev, c.State)
+		require.NoError(t, err)
+		defer fresh.Release()
+		return e.Replace(ctx, fresh)
+	})}
+	_, err = Run(t.Context(), dev, c)
+	assert.ErrorContains(t, err, "found one of step 0, wanted step 4")
+	assert.Error(t, Event{}.Replace(t.Context(), nil))
+}
+
+// What a hook ends is saved, and goes on as if nothing had been.
+func TestHookErrorsEndTheRunCleanly(t *testing.T) {
+	dev := gputest.Device(t)
+	want := undisturbed(t, dev)
+	wrong := errors.New("no more")
+	for _, at := range []struct {
+		kind EventKind
+		step int64
+	}{{StepBegin, 5}, {StepEnd, 5}, {Stepped, 6}, {Evaluating, 4}, {Evaluated, 4}, {Sampled, 6}, {Saved, 6}} {
+		for _, cause := range []error{wrong, fmt.Errorf("had enough: %w", ErrStopped)} {
+			c := tinyRun(t, t.TempDir())
+			var after []EventKind
+			var ended Event
+			c.Hooks = []Hook{
+				on(at.kind, at.step, func(context.Context, Event) error { after = []EventKind{at.kind}; return cause }),
+				HookFunc(func(_ context.Context, e Event) error {
+					if after != nil {
+						after = append(after, e.Kind)
+					}
+					ended = e
+					return nil
+				}),
+			}
+			result, err := Run(t.Context(), dev, c)
+			require.ErrorIs(t, err, cause, "%v", at)
+			reason := Failed
+			if cause != wrong {
+				reason = Stopped
+			}
+			assert.Equal(t, reason, result.Reason)
+			assert.Equal(t, []EventKind{at.kind, Ended}, after, "told of the end alone")
+			assert.Equal(t, reason, ended.Reason)
+			assert.ErrorIs(t, ended.Err, cause)
+			assert.Equal(t, result.Step, newestStep(t, c.Dir), "saved")
+			c.Hooks = nil
+			_, err = Run(t.Context(), dev, c)
+			require.NoError(t, err)
+			assert.Equal(t, want, outcomeOf(t, c.Dir), "%v", at)
+		}
+	}
+	c := tinyRun(t, t.TempDir())
+	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == Ended {
+			return wrong
+		}
+		return nil
+	})}
+	result, err := Run(t.Context(), dev, c)
+	assert.ErrorIs(t, err, wrong)
+	assert.Equal(t, Failed, result.Reason)
+	assert.EqualValues(t, 12, newestStep(t, c.Dir))
+}

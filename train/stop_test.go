@@ -1,0 +1,83 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/state"
+)
+
+func TestTimeLimit(t *testing.T) {
+	dev := gputest.Device(t)
+	want := undisturbed(t, dev)
+	c := tinyRun(t, t.TempDir())
+	c.TimeLimit = time.Nanosecond // has passed before a kernel is compiled
+	result, err := Run(t.Context(), dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	assert.Equal(t, TimeLimit, result.Reason)
+	assert.Zero(t, result.Step)
+
+	c.TimeLimit = 300 * time.Millisecond // of which much passes between two steps
+	c.Hooks = []Hook{on(StepBegin, 2, func(ctx context.Context, _ Event) error {
+		<-ctx.Done()
+		return nil
+	})}
+	result, err = Run(t.Context(), dev, c)
+	var limit *TimeLimitError
+	require.ErrorAs(t, err, &limit)
+	require.ErrorIs(t, err, ErrStopped)
+	assert.ErrorContains(t, err, "train: stopped: time limit of 300ms")
+	assert.Equal(t, TimeLimit, result.Reason)
+	assert.Equal(t, 3, result.Reason.ExitCode())
+	assert.Equal(t, result.Step, newestStep(t, c.Dir))
+	c.TimeLimit, c.Hooks = 0, nil
+	_, err = Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.Equal(t, want, outcomeOf(t, c.Dir))
+}
+
+// A mistake is never taken for the end of a run, whether or not somebody wants to stop it.
+func TestReasons(t *testing.T) {
+	over, cancel := context.WithCancelCause(context.Background())
+	cancel(errors.New("enough"))
+	late, release := context.WithTimeoutCause(context.Background(), 0, &TimeLimitError{Limit: time.Hour})
+	defer release()
+	for _, c := range []struct {
+		ctx  context.Context
+		err  error
+		want Reason
+		code int
+	}{
+		{t.Context(), nil, Done, 0},
+		{t.Context(), errors.New("a mistake"), Failed, 1},
+		{over, errors.New("a mistake"), Failed, 1},
+		{late, errors.New("a mistake"), Failed, 1},
+		{t.Context(), context.Canceled, Failed, 1},
+		{over, fmt.Errorf("evaluate: %w", context.Canceled), Stopped, 3},
+		{over, context.Cause(over), Stopped, 3},
+		{over, context.DeadlineExceeded, Failed, 1},
+		{late, fmt.Errorf("evaluate: %w", context.DeadlineExceeded), TimeLimit, 3},
+		{late, context.Cause(late), TimeLimit, 3},
+		{over, &DivergedError{}, Diverged, 4},
+		{over, &state.MemoryError{}, OutOfMemory, 5},
+		{over, &gpu.LimitError{}, OutOfMemory, 5},
+		{over, &state.SaveError{Err: errors.New("full")}, BadCheckpoint, 6},
+		{over, fmt.Errorf("step 3: %w", gpu.ErrDeviceLost), DeviceLost, 1},
+	} {
+		err := c.err
+		if stop := stopOf(c.ctx, err); stop != nil {
+			err = stop
+		}
+		reason := reasonOf(err)
+		assert.Equal(t, c.want, reason, "%v", c.err)
+		assert.Equal(t, c.code, reason.ExitCode(), "%v", c.err)
+	}
+}
