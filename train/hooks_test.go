@@ -36,7 +36,7 @@ func TestHooksAreCalledInOrder(t *testing.T) {
 		})
 	}
 	c := tinyRun(t, t.TempDir())
-	c.Steps, c.EvalEvery, c.SampleEvery, c.SaveEvery = 1, 0, 0, 0
+	c.Steps, c.EvalEvery, c.SampleEvery = 1, 0, 0
 	c.Hooks = []Hook{note("a"), note("b")}
 	_, err := Run(t.Context(), gputest.Device(t), c)
 	require.NoError(t, err)
