@@ -124,6 +124,9 @@ func (d *Device) Adapter() Adapter { return d.adapter }
 // Limits are the limits in force.
 func (d *Device) Limits() Limits { return d.limits }
 
+// Timeout is how long a wait for the device may last.
+func (d *Device) Timeout() time.Duration { return d.timeout }
+
 // Counters is a snapshot.
 func (d *Device) Counters() Counters {
 	d.account.mu.Lock()

@@ -145,6 +145,9 @@ func (l *line) plans(s *stage) ([]graph.Plan, error) {
 		if p.index%l.schedule.Stages != s.index {
 			continue
 		}
+		if err := l.crosses(s, p); err != nil {
+			return nil, err
+		}
 		for _, pass := range p.passes() {
 			plan, err := graph.PlanFor(pass.piece.Graph, pass.targets(), s.device.Limits(), pass.crossing()...)
 			if err != nil {
@@ -154,6 +157,21 @@ func (l *line) plans(s *stage) ([]graph.Plan, error) {
 		}
 	}
 	return out, nil
+}
+
+// crosses refuses what is handed on and does not fit a binding of the device: the gradient of a tied parameter is as large as that is, which may
+// lie in several bindings.
+func (l *line) crosses(s *stage, p *linePart) error {
+	limit := min(s.device.Limits().BindingBytes, s.device.Limits().BufferBytes)
+	for _, e := range l.cut.edges {
+		for _, v := range e.values {
+			if (e.from == p.index || e.to == p.index) && v.Type().Bytes() > limit {
+				err := &gpu.LimitError{Subject: fmt.Sprintf("%v %v", v.Node(), v.Shape()), Bytes: v.Type().Bytes(), Limit: limit, Name: "BindingBytes"}
+				return fmt.Errorf("%v: %w; use adapters with larger bindings, fewer stages, or if it belongs to a tied head, a model whose head is its own", e, error(err))
+			}
+		}
+	}
+	return nil
 }
 
 // taken counts what the line takes of a stage beside activations.

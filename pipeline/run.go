@@ -89,7 +89,7 @@ type feed func(p *graph.Program, microbatch int) error
 func (l *line) run(ctx context.Context, schedule *Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {
 	c := newCrew(ctx)
 	for i, s := range l.stages {
-		w := &worker{line: l, stage: s, tick: l.ticks[i], write: write, timeout: timeout, note: note}
+		w := &worker{line: l, stage: s, tick: l.ticks[i], write: write, timeout: timeout, note: note, cancel: c.cancel}
 		if begin != nil && begin[i] != nil {
 			w.begin = []*gpu.Program{begin[i]}
 		}
@@ -126,6 +126,7 @@ type worker struct {
 	begin   []*gpu.Program
 	timeout time.Duration
 	note    *notes
+	cancel  context.CancelCauseFunc // ends the run
 }
 
 func (w *worker) run(ctx context.Context, actions []Action) error {
@@ -189,7 +190,7 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 		return err
 	}
 	at := time.Now()
-	if err := w.stage.device.Submit(ctx, append(submit, w.tick.run)...); err != nil {
+	if err := w.submit(ctx, a, append(submit, w.tick.run)...); err != nil {
 		return err
 	}
 	w.tick.under <- submitted{a, at}
@@ -210,12 +211,23 @@ func (w *worker) sendLater(ctx context.Context, a Action, ways []*way) error {
 		if err := w.acquire(ctx, out, a); err != nil {
 			return err
 		}
-		if err := w.stage.device.Submit(ctx, out.leaving(a.Microbatch)); err != nil {
+		if err := w.submit(ctx, a, out.leaving(a.Microbatch)); err != nil {
 			return err
 		}
 		out.submitted(a.Microbatch)
 	}
 	return nil
+}
+
+// submit gives programs to the device. A driver may hold on to a submit until the one before is done, and where that never is, to this
+// goroutine; the run then ends without it.
+func (w *worker) submit(ctx context.Context, a Action, programs ...*gpu.Program) error {
+	limit := w.stage.device.Timeout()
+	watchdog := time.AfterFunc(limit, func() {
+		w.cancel(w.stage.failed(a.String(), fmt.Errorf("%w: the driver has not taken a submit for %s", gpu.ErrTimeout, limit)))
+	})
+	defer watchdog.Stop()
+	return w.stage.device.Submit(ctx, programs...)
 }
 
 // take takes a token.
