@@ -108,7 +108,7 @@ func (j *jsonl) document(line []byte) error {
 	if j.fields.Prompt != "" {
 		raw, ok := object[j.fields.Prompt]
 		if !ok {
-			return missing(j.fields.Prompt, object)
+			return missing(object, j.fields.Prompt)
 		}
 		if tokens, err = j.tokens(tokens, raw); err != nil {
 			return fmt.Errorf("field %q: %w", j.fields.Prompt, err)
@@ -124,7 +124,7 @@ func (j *jsonl) document(line []byte) error {
 	if j.fields.Mask != "" {
 		raw, ok := object[j.fields.Mask]
 		if !ok {
-			return missing(j.fields.Mask, object)
+			return missing(object, j.fields.Mask)
 		}
 		if err := mask(tokens[prompt:], raw); err != nil {
 			return fmt.Errorf("field %q: %w", j.fields.Mask, err)
@@ -148,7 +148,7 @@ func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
 			return name, nil
 		}
 	}
-	return "", missing(strings.Join(wanted, `" or "`), object)
+	return "", missing(object, wanted...)
 }
 
 // ended puts the end token behind a document; it counts where the token before it does.
@@ -238,8 +238,8 @@ func mask(tokens []uint32, raw json.RawMessage) error {
 	return nil
 }
 
-func missing(field string, object map[string]json.RawMessage) error {
-	return fmt.Errorf("no field %q, found %q", field, slices.Sorted(maps.Keys(object)))
+func missing(object map[string]json.RawMessage, wanted ...string) error {
+	return fmt.Errorf("found fields %q, wanted %q", slices.Sorted(maps.Keys(object)), wanted)
 }
 
 // short is the beginning of a JSON value, for messages.
