@@ -17,6 +17,10 @@ type BatchSource interface {
 // openBatches makes what the loop takes its batches from, from the run's place on.
 func (t *trainer) openBatches() (err error) {
 	c := t.config
+	for _, note := range c.Notes {
+		t.say("data: %s", note)
+		t.facts.add("data", "%s", note)
+	}
 	if c.Batches != nil {
 		t.loader, err = c.Batches(t.run.Data)
 		return err

@@ -21,6 +21,7 @@ type Config struct {
 	Train       data.Source
 	Validation  data.Source   // nil: no evaluation
 	Fingerprint string        // of the text (data.Corpus.Fingerprint); a resumed run compares it
+	Notes       []string      // what is said of the text at the start, and in the report (data.Corpus.Notes)
 	Prefetch    int           // batches read ahead
 	DataTimeout time.Duration // that a batch may take to be read, or the run ends with a *data.TimeoutError; 0: as long as it takes
 	// Batches makes batches of the caller's own instead of those of Train, from a place on: what it hands out has to be a function of that

@@ -35,6 +35,9 @@ func definition(cfg *runfile.Config) (model.Definition, []buffers.Host, error) {
 	vocab := m.Vocab
 	if vocab == 0 {
 		vocab = map[string]int{"bytes": 256, "u16": 1 << 16}[cfg.Data.Tokens]
+		if end := cfg.Data.EOS; end != nil && cfg.Data.Tokens == "bytes" {
+			vocab = max(vocab, *end+1)
+		}
 	}
 	var def model.Definition
 	var err error

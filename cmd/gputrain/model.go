@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
-	"gputrain/cmd/gputrain/runfile"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/state"
 )
@@ -63,23 +60,4 @@ func modelDir(path string) (string, error) {
 
 func checkpoints(runDir string) state.Checkpoints {
 	return state.Checkpoints{FS: state.OS, Dir: filepath.Join(runDir, "checkpoints")}
-}
-
-// corpus opens the text that a model is measured on: the one given, else the
-// one its run learned from.
-func corpus(path string, text []string, context int) (*data.Corpus, error) {
-	cfg := runfile.New()
-	if len(text) > 0 {
-		cfg.Data.Text, cfg.Data.Validation = text, 0
-	} else {
-		file := filepath.Join(path, "run.yaml")
-		if err := cfg.File(file); errors.Is(err, os.ErrNotExist) {
-			return nil, usageError{fmt.Errorf("eval: %s: found no run.yaml that names a text, wanted --text", path)}
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	return data.Open(data.Config{
-		Text: cfg.Data.Text, Tokens: cfg.Data.Tokens, Vocab: cfg.Model.Vocab, Validation: cfg.Data.Validation, Context: context,
-	})
 }

@@ -144,24 +144,38 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	if err != nil {
 		return run, nil, err
 	}
-	text, err := data.Open(data.Config{
-		Text: cfg.Data.Text, Tokens: cfg.Data.Tokens, Vocab: cfg.Model.Vocab, Validation: cfg.Data.Validation, Context: c.Sequence,
-	})
+	timeout, err := runfile.ParseDuration(cfg.Data.Timeout)
 	if err != nil {
 		return run, nil, usageError{err}
+	}
+	text, err := data.Open(dataConfig(cfg, c.Definition, c.Sequence))
+	if err != nil {
+		return run, nil, usageError{err}
+	}
+	release := func() { _ = text.Close() }
+	if cfg.Data.Epochs > 0 {
+		if err := layEpochs(cfg, text, c); err != nil {
+			release()
+			return run, nil, usageError{err}
+		}
+		if c.Optimizer, err = fittingOptimizer(cfg, c.Definition); err != nil { // its schedule ends with the run
+			release()
+			return run, nil, usageError{err}
+		}
 	}
 	t := cfg.Train
 	run = train.Config{
 		State: c, Params: params, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		DataTimeout: timeout, Notes: text.Notes,
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens), SaveEvery: int64(t.SaveEvery), Keep: t.Keep,
 		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience),
 		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	// Only bytes can be written as text so far.
-	if t.SampleTokens > 0 && cfg.Data.Tokens == "bytes" {
+	if t.SampleTokens > 0 && text.Tokens == "bytes" {
 		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
 	}
-	return run, func() { text.Close() }, nil
+	return run, release, nil
 }
 
 // prompt is what samples begin with: something that the text itself has.
@@ -169,7 +183,7 @@ func prompt(cfg *runfile.Config) string {
 	if cfg.Train.Prompt != "" {
 		return cfg.Train.Prompt
 	}
-	if len(cfg.Data.Text) == 0 {
+	if d := cfg.Data; len(d.Text)+len(d.JSONL)+len(d.Mixture) == 0 {
 		return "func "
 	}
 	return "\n"

@@ -41,7 +41,7 @@ func decode(node ast.Node) (any, error) {
 // convert turns a decoded YAML value into a field's type without losing
 // anything: a fraction is no whole number and null is no value, except where
 // the field is a pointer or a list. One value where a list is wanted is a list
-// of one. A mapping has every key of its struct and no other.
+// of one. A mapping has every key of its struct, but for those that are optional, and no other.
 func convert(v any, t reflect.Type) (reflect.Value, bool) {
 	out := reflect.New(t).Elem()
 	switch t.Kind() {
@@ -100,24 +100,29 @@ func convert(v any, t reflect.Type) (reflect.Value, bool) {
 		return out, true
 	case reflect.Struct:
 		values, ok := v.(map[string]any)
-		if !ok || len(values) != t.NumField() {
+		if !ok {
 			return out, false
 		}
+		known := 0
 		for i := range t.NumField() {
-			value, ok := values[t.Field(i).Tag.Get("yaml")]
-			if !ok {
-				return out, false
+			value, given := values[t.Field(i).Tag.Get("yaml")]
+			if !given && isOptional(t.Field(i)) {
+				continue
 			}
 			field, ok := convert(value, t.Field(i).Type)
-			if !ok {
+			if !given || !ok {
 				return out, false
 			}
 			out.Field(i).Set(field)
+			known++
 		}
-		return out, true
+		return out, known == len(values)
 	}
 	return out, false
 }
+
+// isOptional tells whether a mapping may leave out a field of its struct.
+func isOptional(f reflect.StructField) bool { return f.Tag.Get("optional") == "true" }
 
 // integer reads a whole number in any of the types the parser gives; 1e3 is
 // one, 1.5 is not.
@@ -154,7 +159,11 @@ func kindName(t reflect.Type) string {
 	case reflect.Struct:
 		var keys []string
 		for i := range t.NumField() {
-			keys = append(keys, t.Field(i).Tag.Get("yaml")+": "+kindName(t.Field(i).Type))
+			key := t.Field(i).Tag.Get("yaml") + ": " + kindName(t.Field(i).Type)
+			if isOptional(t.Field(i)) {
+				key = "[" + key + "]"
+			}
+			keys = append(keys, key)
 		}
 		return "{" + strings.Join(keys, ", ") + "}"
 	default:

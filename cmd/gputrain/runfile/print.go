@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -65,6 +66,11 @@ func inline(v any) string {
 		if len(v) == 0 {
 			return "[]"
 		}
+	case []Source:
+		if out, err := json.Marshal(v); err == nil && len(v) > 0 { // fields that are left out stay so
+			return string(out)
+		}
+		return "[]"
 	case map[string]any:
 		if len(v) == 0 {
 			return "{}"

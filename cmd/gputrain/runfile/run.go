@@ -5,6 +5,8 @@
 // file, the line and the nearest key that exists.
 package runfile
 
+import "gputrain/data"
+
 // Run is the whole run file. Field tags: yaml is the key, doc the line that
 // `gputrain config template` prints above it.
 type Run struct {
@@ -33,10 +35,21 @@ type Model struct {
 
 // Data names the text; with none it is the Go source of the toolchain at hand.
 type Data struct {
-	Text       []string `yaml:"text" doc:"files or globs (** crosses folders); empty = the Go source of the toolchain at hand"`
-	Tokens     string   `yaml:"tokens" doc:"what the files are: text whose bytes are the tokens (bytes), or little-endian tokens (u16, u32)"`
-	Validation float64  `yaml:"validation" doc:"share kept for validation, by file where there are several"`
-	Prefetch   int      `yaml:"prefetch" doc:"batches made ahead in the background"`
+	Text        []string `yaml:"text" doc:"files or globs (** crosses folders); empty = the Go source of the toolchain at hand"`
+	JSONL       []string `yaml:"jsonl" doc:"files or globs with a JSON object a line, each a document, also compressed (.jsonl.gz); instead of text"`
+	Mixture     []Source `yaml:"mixture" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
+	MixtureEnd  string   `yaml:"mixture_end" doc:"when an epoch of the mixture ends: never, as a source that is used up begins again (restart), or with the first or the last source to be used up (first_exhausted, all_exhausted)"`
+	Tokens      string   `yaml:"tokens" doc:"what the files are: text whose bytes are the tokens (bytes), or little-endian tokens (u16, u32)"`
+	Field       string   `yaml:"field" doc:"jsonl: field of the document, text or a list of tokens; empty = text, or input_ids where a line has no text"`
+	PromptField string   `yaml:"prompt_field" doc:"jsonl: field that stands before it and is not to be predicted; empty = none"`
+	MaskField   string   `yaml:"mask_field" doc:"jsonl: field with a list of 1 and 0 for the tokens that are to be predicted and those that are not; empty = none"`
+	EOS         *int     `yaml:"eos" doc:"jsonl: token put behind every document, below model.vocab; null = 0 behind text and none behind lists of tokens; -1 = none"`
+	Packing     string   `yaml:"packing" doc:"jsonl: how documents share a window: whole ones wherever there is room (first_fit), in turn (greedy), on into the next window (stream), or not at all (none); nothing is predicted over a border"`
+	Long        string   `yaml:"long" doc:"jsonl: a document longer than a window takes several (split), or keeps what fits of its beginning (keep_start) or end (keep_end)"`
+	Validation  float64  `yaml:"validation" doc:"share kept for validation, by file where there are several, by document of jsonl"`
+	Epochs      int      `yaml:"epochs" doc:"passes over the training data, which then give train.steps; 0 = train.steps says how long"`
+	Prefetch    int      `yaml:"prefetch" doc:"batches made ahead in the background"`
+	Timeout     string   `yaml:"timeout" doc:"time that a batch may take to be read until the run ends with an error, such as 10m; empty = for ever"`
 }
 
 // Optimizer names an optimizer and what all of them share; its own parameters
@@ -119,7 +132,9 @@ func Default() Run {
 	clip := 1.0
 	return Run{
 		Model: Model{Kind: "gpt2", Layers: 4, Heads: 4, Width: 128, Context: 128, RopeTheta: 10000},
-		Data:  Data{Tokens: "bytes", Validation: 0.05, Prefetch: 4},
+		Data: Data{
+			Tokens: "bytes", MixtureEnd: data.EndRestart, Packing: data.PackFirstFit, Long: data.LongSplit, Validation: 0.05, Prefetch: 4, Timeout: "10m",
+		},
 		Optimizer: Optimizer{
 			Name: "adamw", LearningRate: 0.0015, WeightDecay: 0.1, ClipGrad: &clip, Numerics: "stable",
 			Schedule: Schedule{Type: "cosine", WarmupSteps: -1, LearningRateEnd: 0.00015, Exponent: 1},

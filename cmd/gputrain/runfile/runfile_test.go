@@ -31,7 +31,7 @@ func TestTemplateGivesTheDefaultsBack(t *testing.T) {
 
 // normal makes empty lists and maps nil, as the defaults have them.
 func normal(r Run) Run {
-	for _, s := range []any{&r.Data.Text, &r.Optimizer.DecayMask, &r.Pipeline.Adapters, &r.Pipeline.Rules} {
+	for _, s := range []any{&r.Data.Text, &r.Data.JSONL, &r.Data.Mixture, &r.Optimizer.DecayMask, &r.Pipeline.Adapters, &r.Pipeline.Rules} {
 		if v := reflect.ValueOf(s).Elem(); v.Len() == 0 {
 			v.SetZero()
 		}
@@ -80,7 +80,7 @@ func TestEveryKeyCanBeSet(t *testing.T) {
 		reflect.TypeFor[int](): "7", reflect.TypeFor[uint64](): "7", reflect.TypeFor[float64](): "0.5", reflect.TypeFor[bool](): "true",
 		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]int](): "[1, 2]",
 		reflect.TypeFor[*float64](): "2.5", reflect.TypeFor[map[string]any](): "{b1: 0.5}",
-		reflect.TypeFor[[]Rule](): "[{match: a, stage: 1}]",
+		reflect.TypeFor[[]Rule](): "[{match: a, stage: 1}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
 	}
 	for _, f := range fields {
 		c := New()

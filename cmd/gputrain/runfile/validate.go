@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/data"
 	"gputrain/shaders/suggest"
 )
 
@@ -24,6 +25,7 @@ func (c *Config) Validate() error {
 		{"model.intermediate", c.Model.Intermediate, 0},
 		{"model.context", c.Model.Context, 1},
 		{"model.vocab", c.Model.Vocab, 0},
+		{"data.epochs", c.Data.Epochs, 0},
 		{"data.prefetch", c.Data.Prefetch, 0},
 		{"optimizer.schedule.warmup_steps", c.Optimizer.Schedule.WarmupSteps, -1},
 		{"optimizer.schedule.steps", c.Optimizer.Schedule.Steps, 0},
@@ -73,6 +75,9 @@ func (c *Config) Validate() error {
 	}{
 		{"model.kind", c.Model.Kind, []string{"gpt2", "llama"}},
 		{"data.tokens", c.Data.Tokens, []string{"bytes", "u16", "u32"}},
+		{"data.mixture_end", c.Data.MixtureEnd, data.Ends},
+		{"data.packing", c.Data.Packing, data.Packings},
+		{"data.long", c.Data.Long, data.Longs},
 		{"optimizer.numerics", c.Optimizer.Numerics, []string{"stable", "eformer"}},
 		{"pipeline.schedule", c.Pipeline.Schedule, []string{"gpipe", "1f1b", Interleaved}},
 		{"pipeline.devices", c.Pipeline.Devices, []string{"adapter", "stage"}},
@@ -89,8 +94,8 @@ func (c *Config) Validate() error {
 	if err := c.validatePipeline(); err != nil {
 		return err
 	}
-	if len(c.Data.Text) == 0 && c.Data.Tokens != "bytes" {
-		return c.invalid("data.tokens", strconv.Quote(c.Data.Tokens), "bytes, or files in data.text")
+	if err := c.validateData(); err != nil {
+		return err
 	}
 	if _, err := ParseBytes(c.Train.MemoryLimit); err != nil {
 		return c.invalid("train.memory_limit", strconv.Quote(c.Train.MemoryLimit), "bytes such as 800MB or 6GiB")

@@ -1,0 +1,82 @@
+package runfile
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Source is one source of a mixture. A field that is left out has its zero value.
+type Source struct {
+	Text        []string `yaml:"text" json:"text,omitempty" optional:"true"`
+	JSONL       []string `yaml:"jsonl" json:"jsonl,omitempty" optional:"true"`
+	Weight      float64  `yaml:"weight" json:"weight"`
+	Field       string   `yaml:"field" json:"field,omitempty" optional:"true"`
+	PromptField string   `yaml:"prompt_field" json:"prompt_field,omitempty" optional:"true"`
+	MaskField   string   `yaml:"mask_field" json:"mask_field,omitempty" optional:"true"`
+}
+
+// validateData checks what the keys below data say together; each alone is in its range.
+func (c *Config) validateData() error {
+	d, kept := c.Data, Default().Data
+	given := map[string]bool{"data.text": len(d.Text) > 0, "data.jsonl": len(d.JSONL) > 0, "data.mixture": len(d.Mixture) > 0}
+	for _, pair := range [][2]string{{"data.text", "data.jsonl"}, {"data.text", "data.mixture"}, {"data.jsonl", "data.mixture"}} {
+		if given[pair[0]] && given[pair[1]] {
+			return fmt.Errorf("run file: %s (%s) and %s (%s): found both, wanted one of them: a mixture has several sources, and %s=[] takes one away",
+				pair[0], c.Origin(pair[0]), pair[1], c.Origin(pair[1]), pair[0])
+		}
+	}
+	if d.Tokens != "bytes" && !given["data.text"] && !given["data.jsonl"] && !given["data.mixture"] {
+		return c.invalid("data.tokens", strconv.Quote(d.Tokens), "bytes, or files in data.text")
+	}
+	documents := given["data.jsonl"] || slices.ContainsFunc(d.Mixture, func(s Source) bool { return len(s.JSONL) > 0 })
+	for _, only := range []struct {
+		key     string
+		changed bool
+		where   bool
+		wanted  string
+	}{
+		{"data.field", d.Field != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
+		{"data.prompt_field", d.PromptField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
+		{"data.mask_field", d.MaskField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
+		{"data.eos", d.EOS != nil, documents, "null without documents (data.jsonl)"},
+		{"data.packing", d.Packing != kept.Packing, documents, kept.Packing + " without documents (data.jsonl)"},
+		{"data.long", d.Long != kept.Long, documents, kept.Long + " without documents (data.jsonl)"},
+		{"data.mixture_end", d.MixtureEnd != kept.MixtureEnd, given["data.mixture"], kept.MixtureEnd + " without data.mixture"},
+	} {
+		if only.changed && !only.where {
+			f, _ := find(only.key)
+			return c.invalid(only.key, inline(c.value(f)), only.wanted)
+		}
+	}
+	switch {
+	case d.EOS != nil && *d.EOS < -1:
+		return c.invalid("data.eos", *d.EOS, "a token, -1 for none, or null")
+	case d.Packing == "stream" && d.Long != kept.Long:
+		return c.invalid("data.long", d.Long, kept.Long+" with data.packing stream, which fills every window")
+	case d.Epochs > 0 && given["data.mixture"] && d.MixtureEnd == kept.MixtureEnd:
+		return c.invalid("data.epochs", d.Epochs, "0 with data.mixture_end restart, whose epochs have no end")
+	}
+	if _, err := ParseDuration(d.Timeout); err != nil {
+		return c.invalid("data.timeout", strconv.Quote(d.Timeout), "a time such as 90s or 10m, or nothing")
+	}
+	return c.validateSources()
+}
+
+func (c *Config) validateSources() error {
+	for i, s := range c.Data.Mixture {
+		invalid := func(found any, wanted string) error {
+			return fmt.Errorf("run file: source %d of data.mixture (%s): found %v, wanted %s", i, c.Origin("data.mixture"), found, wanted)
+		}
+		switch {
+		case (len(s.Text) > 0) == (len(s.JSONL) > 0):
+			return invalid(fmt.Sprintf("text %s and jsonl %s", inline(s.Text), inline(s.JSONL)), "files in one of them")
+		case !(s.Weight > 0) || math.IsInf(s.Weight, 1):
+			return invalid(fmt.Sprintf("weight %v", s.Weight), "more than 0")
+		case len(s.JSONL) == 0 && s.Field+s.PromptField+s.MaskField != "":
+			return invalid("field, prompt_field or mask_field", "none of them for text")
+		}
+	}
+	return nil
+}

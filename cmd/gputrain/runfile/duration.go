@@ -1,0 +1,36 @@
+package runfile
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// durations are numbers with units, each unit once and from the longest to the shortest.
+var durations = regexp.MustCompile(`^(?:([0-9]+(?:\.[0-9]+)?)d)?(?:([0-9]+(?:\.[0-9]+)?)h)?(?:([0-9]+(?:\.[0-9]+)?)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?$`)
+
+// ParseDuration reads a time such as "1d2h30m", "90s" or "1.5h"; "" is 0. All of the text must be one.
+func ParseDuration(s string) (time.Duration, error) {
+	wrong := fmt.Errorf("found %q, wanted a time such as 90s, 15m or 1d2h30m", s)
+	parts := durations.FindStringSubmatch(s)
+	if parts == nil {
+		return 0, wrong
+	}
+	total := 0.0
+	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		if parts[i+1] == "" {
+			continue
+		}
+		n, err := strconv.ParseFloat(parts[i+1], 64)
+		if err != nil {
+			return 0, wrong
+		}
+		total += n * float64(unit)
+	}
+	if total >= math.MaxInt64 {
+		return 0, wrong
+	}
+	return time.Duration(math.Round(total)), nil
+}
