@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -174,19 +175,25 @@ func (d *Device) ready() error {
 }
 
 // releaseTime is how long Release waits for work under way. The library itself gives up after five seconds and then frees
-// what the device still uses.
-const releaseTime = time.Minute
+// what the device still uses. Tests shorten it.
+var releaseTime = time.Minute
 
 // Release waits for submitted work, releases what the device made and closes it. Buffers and programs of it may be released
 // before or after. A device that the driver lost, or whose work does not end, is left to the end of the process.
 func (d *Device) Release() {
-	d.queue.turn.Lock()
-	defer d.queue.turn.Unlock()
+	free := d.queue.enter(releaseTime)
+	if free {
+		defer d.queue.turn.Unlock()
+	}
 	if d.closed.Swap(true) || d.native == nil {
 		return
 	}
-	if !d.settle(releaseTime) {
-		d.logger.Warn("gpu: release: left open", "adapter", d.adapter.Name, "reason", d.native.failed())
+	if !free || !d.settle(releaseTime) {
+		reason := d.native.failed()
+		if !free {
+			reason = errors.New("a submit has not come back from the driver")
+		}
+		d.logger.Warn("gpu: release: left open", "adapter", d.adapter.Name, "reason", reason)
 		d.owned.forget()
 		return
 	}

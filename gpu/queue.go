@@ -25,6 +25,16 @@ type flight struct {
 	profile *profileSlot
 }
 
+// enter takes the turn; false when a submit holds it for longer than the limit.
+func (q *queue) enter(limit time.Duration) bool {
+	for start := time.Now(); !q.turn.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > limit {
+			return false
+		}
+	}
+	return true
+}
+
 func (q *queue) fence() nativeFence {
 	q.mu.Lock()
 	defer q.mu.Unlock()

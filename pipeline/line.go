@@ -28,6 +28,7 @@ type line struct {
 	results []*result
 	ticks   []*tick
 	buffers []*gpu.Buffer
+	workers []*worker // of the run under way, by stage
 }
 
 // linePart is a part at work. A value that is read later than in the pass that it came with, or was made by, has a place for each microbatch in
@@ -104,13 +105,13 @@ func (l *line) build(ctx context.Context, stages []*stage, o options) error {
 	l.stages = stages
 	for _, p := range l.parts {
 		if err := l.buildPart(ctx, p, o); err != nil {
-			return fmt.Errorf("%s: part %d: %w", l.stageOf(p.index).name(), p.index, err)
+			return l.stageOf(p.index).failed(fmt.Sprintf("%s of part %d", l.label, p.index), err)
 		}
 	}
 	for _, e := range l.cut.edges {
 		w, err := l.newWay(ctx, e, o)
 		if err != nil {
-			return fmt.Errorf("pipeline: %v: %w", e, err)
+			return l.stageOf(e.from).failed(fmt.Sprintf("%s to part %d", e.kind, e.to), err)
 		}
 		l.ways = append(l.ways, w)
 	}
@@ -120,7 +121,7 @@ func (l *line) build(ctx context.Context, stages []*stage, o options) error {
 	for _, s := range stages {
 		t, err := newTick(ctx, l.label, s)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name(), err)
+			return s.failed(l.label, err)
 		}
 		l.taken(s, tickBytes)
 		l.ticks = append(l.ticks, t)

@@ -85,7 +85,10 @@ func bytesText(n uint64) string {
 	if n >= 1<<30 {
 		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
 	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	if n >= 1<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
 
 // MemoryError says that the stages on one device do not fit its memory. Nothing was taken.

@@ -3,107 +3,50 @@ package pipeline
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"gputrain/gpu"
 	"gputrain/graph"
 )
 
-// graceTime is how long the stages of a run that has failed are waited for. What has not come back by then is inside the driver, and left.
-const graceTime = 20 * time.Second
-
-// StageError says which stage a run failed at.
-type StageError struct {
-	Stage   int
-	Adapter string
-	Doing   string // what it was about: "forward of part 1, microbatch 3"
-	Err     error
-}
-
-// Error names stage and adapter.
-func (e *StageError) Error() string {
-	return fmt.Sprintf("pipeline: stage %d (%s): %s: %v", e.Stage, e.Adapter, e.Doing, e.Err)
-}
-
-// Unwrap is the cause: gpu.ErrDeviceLost, gpu.ErrTimeout, gpu.ErrOutOfMemory and others.
-func (e *StageError) Unwrap() error { return e.Err }
-
-func (s *stage) failed(doing string, err error) error {
-	var already *StageError
-	if err == nil || errors.As(err, &already) {
-		return err
-	}
-	return &StageError{Stage: s.index, Adapter: s.device.Adapter().String(), Doing: doing, Err: err}
-}
-
-// crew is the goroutines of one run: the first error ends the others.
-type crew struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	wg     sync.WaitGroup
-}
-
-func newCrew(ctx context.Context) *crew {
-	c := &crew{}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	return c
-}
-
-// do runs f on a goroutine of its own; subject names an error's stage.
-func (c *crew) do(s *stage, doing string, f func() error) {
-	c.wg.Go(func() {
-		if err := f(); err != nil {
-			c.cancel(s.failed(doing, err))
-		}
-	})
-}
-
-// wait returns the first error. After one it waits no longer than graceTime for the rest.
-func (c *crew) wait() error {
-	done := make(chan struct{})
-	go func() {
-		c.wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-c.ctx.Done():
-		select {
-		case <-done:
-		case <-time.After(graceTime):
-		}
-	}
-	err := context.Cause(c.ctx)
-	c.cancel(nil)
-	return err
-}
-
 // feed writes the inputs of a program for a microbatch.
 type feed func(p *graph.Program, microbatch int) error
 
 // run takes the microbatches of a schedule, the line's or one of fewer, through all parts. begin is what each stage submits before its first action.
 func (l *line) run(ctx context.Context, schedule *Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {
-	c := newCrew(ctx)
+	c := newCrew(ctx, timeout)
+	l.workers = make([]*worker, len(l.stages))
 	for i, s := range l.stages {
-		w := &worker{line: l, stage: s, tick: l.ticks[i], write: write, timeout: timeout, note: note, cancel: c.cancel}
+		w := &worker{line: l, stage: s, tick: l.ticks[i], write: write, crew: c, note: note}
 		if begin != nil && begin[i] != nil {
 			w.begin = []*gpu.Program{begin[i]}
 		}
-		c.do(s, "run", func() error { return w.run(c.ctx, schedule.Actions[i]) })
-		c.do(s, "compute", func() error {
-			return w.tick.watch(c.ctx, l.submits(schedule.Actions[i]), func(a Action, begin, end time.Time) { note.computed(s, a, begin, end) })
-		})
+		l.workers[i] = w
+	}
+	for _, w := range l.ways {
+		w.traffic.reset()
+	}
+	for i, w := range l.workers {
+		c.do(w.stage, "run", func() error { return w.run(c.ctx, schedule.Actions[i]) })
+		c.do(w.stage, "compute", func() error { return w.watch(c.ctx, l.submits(schedule.Actions[i])) })
 	}
 	for _, w := range l.ways {
 		if w.link != nil {
-			c.do(w.source, "send over link "+w.name(), func() error { return w.carry(c.ctx, schedule.Microbatches, note) })
+			c.do(w.source, "send over link "+w.name(), func() error { return w.carry(c.ctx, schedule.Microbatches, note, c.moved) })
 		}
 	}
-	return c.wait()
+	return c.wait(l.culprit, l.closeLinks)
+}
+
+// closeLinks ends every link: after a failure the other ends have nothing to wait for.
+func (l *line) closeLinks() {
+	for _, w := range l.ways {
+		if w.link != nil {
+			_ = w.link.Close()
+		}
+	}
 }
 
 // submits is the number of actions of a stage that are submits of their own.
@@ -119,22 +62,24 @@ func (l *line) submits(actions []Action) int {
 
 // worker is the goroutine of a stage.
 type worker struct {
-	line    *line
-	stage   *stage
-	tick    *tick
-	write   feed
-	begin   []*gpu.Program
-	timeout time.Duration
-	note    *notes
-	cancel  context.CancelCauseFunc // ends the run
+	line  *line
+	stage *stage
+	tick  *tick
+	write feed
+	begin []*gpu.Program
+	crew  *crew
+	note  *notes
+	at    position
 }
 
 func (w *worker) run(ctx context.Context, actions []Action) error {
+	defer w.at.set(Action{}, nil, true)
 	for _, a := range actions {
 		pass := w.line.parts[a.Part].pass(a)
 		if pass == nil {
 			continue
 		}
+		w.at.set(a, nil, false)
 		if err := w.act(ctx, a, pass); err != nil {
 			return w.stage.failed(a.String(), err)
 		}
@@ -193,6 +138,7 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 	if err := w.submit(ctx, a, append(submit, w.tick.run)...); err != nil {
 		return err
 	}
+	w.crew.moved()
 	w.tick.under <- submitted{a, at}
 	for _, in := range taken {
 		in.free <- struct{}{}
@@ -224,7 +170,7 @@ func (w *worker) sendLater(ctx context.Context, a Action, ways []*way) error {
 func (w *worker) submit(ctx context.Context, a Action, programs ...*gpu.Program) error {
 	limit := w.stage.device.Timeout()
 	watchdog := time.AfterFunc(limit, func() {
-		w.cancel(w.stage.failed(a.String(), fmt.Errorf("%w: the driver has not taken a submit for %s", gpu.ErrTimeout, limit)))
+		w.crew.cancel(w.stage.failed(a.String(), fmt.Errorf("%w: the driver has not taken a submit for %s", gpu.ErrTimeout, limit)))
 	})
 	defer watchdog.Stop()
 	return w.stage.device.Submit(ctx, programs...)
@@ -243,19 +189,17 @@ func take(ctx context.Context, tokens chan struct{}) error {
 // acquire waits for room on a way.
 func (w *worker) acquire(ctx context.Context, out *way, a Action) error {
 	begin := time.Now()
-	err := w.waiting(ctx, "for room on link "+out.name(), func(ctx context.Context) error { return take(ctx, out.free) })
+	err := w.waiting(out, a, func() error { return take(ctx, out.free) })
 	w.note.waited(w.stage, out, a, begin, time.Now())
 	return err
 }
 
-// waiting runs f, which waits for another stage, for no longer than the pipeline's time-out.
-func (w *worker) waiting(ctx context.Context, what string, f func(context.Context) error) error {
-	limited, cancel := context.WithTimeoutCause(ctx, w.timeout, fmt.Errorf("%w: waited %s %s", gpu.ErrTimeout, w.timeout, what))
-	defer cancel()
-	err := f(limited)
-	if err != nil && ctx.Err() == nil && limited.Err() != nil {
-		err = context.Cause(limited)
-	}
+// waiting runs f, which waits for another stage.
+func (w *worker) waiting(on *way, a Action, f func() error) error {
+	w.at.set(a, on, false)
+	err := f()
+	w.at.set(a, nil, false)
+	w.crew.moved()
 	return err
 }
 
@@ -264,9 +208,8 @@ func (w *worker) waiting(ctx context.Context, what string, f func(context.Contex
 func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, error) {
 	begin := time.Now()
 	defer func() { w.note.waited(w.stage, in, a, begin, time.Now()) }()
-	what := fmt.Sprintf("for %s on link %s", a, in.name())
 	if in.link == nil {
-		return in.taking(a.Microbatch), w.waiting(ctx, what, func(ctx context.Context) error {
+		return in.taking(a.Microbatch), w.waiting(in, a, func() error {
 			select {
 			case <-in.arrived:
 				return nil
@@ -276,9 +219,12 @@ func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, 
 		})
 	}
 	var m Message
-	if err := w.waiting(ctx, what, func(ctx context.Context) (err error) {
-		m, err = in.link.Receive(ctx)
-		return err
+	if err := w.waiting(in, a, func() (err error) {
+		if m, err = in.link.Receive(ctx); err != nil {
+			return fmt.Errorf("link %s: %w", in.name(), err)
+		}
+		in.traffic.received.Add(1)
+		return nil
 	}); err != nil {
 		return nil, err
 	}
@@ -289,7 +235,7 @@ func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, 
 	arrived := time.Now()
 	for i, v := range in.values {
 		if err := w.stage.device.Write(in.reader.place(v, a.Microbatch), m.Tensors[i]); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("link %s: %w", in.name(), err)
 		}
 	}
 	w.note.moved(in, a.Microbatch, arrived, time.Now())
@@ -321,7 +267,7 @@ func (w *way) submitted(microbatch int) {
 }
 
 // carry takes n messages from the source's device to the link.
-func (w *way) carry(ctx context.Context, n int, note *notes) error {
+func (w *way) carry(ctx context.Context, n int, note *notes, moved func()) error {
 	for range n {
 		microbatch := 0
 		select {
@@ -329,7 +275,9 @@ func (w *way) carry(ctx context.Context, n int, note *notes) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		w.traffic.inside.Store(true)
 		m, err := w.link.Buffer(ctx)
+		w.traffic.inside.Store(false)
 		if err != nil {
 			return err
 		}
@@ -344,10 +292,16 @@ func (w *way) carry(ctx context.Context, n int, note *notes) error {
 			}
 		}
 		note.moved(w, microbatch, begin, time.Now())
+		moved()
 		w.free <- struct{}{}
-		if err := w.link.Send(ctx, m); err != nil {
+		w.traffic.inside.Store(true)
+		err = w.link.Send(ctx, m)
+		w.traffic.inside.Store(false)
+		if err != nil {
 			return err
 		}
+		w.traffic.sent.Add(1)
+		moved()
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"gputrain/buffers"
@@ -30,7 +31,7 @@ type State struct {
 
 	step    int64
 	skipped int64 // updates left out because they were not finite
-	broken  error // a step that failed half way: what the devices hold is not known
+	broken  error // a step, or a pass, that failed half way: what the devices hold is not known
 	notes   *notes
 	use     Use
 }
@@ -101,7 +102,7 @@ func (s *State) build(ctx context.Context, params []buffers.Host) error {
 		st := &stage{index: i, device: dev}
 		s.stages = append(s.stages, st)
 		if err := s.furnish(st, homes[i], params); err != nil {
-			return fmt.Errorf("%s: %w", st.name(), err)
+			return st.failed("parameters and optimizer", err)
 		}
 	}
 	for _, l := range s.lines() {
@@ -221,11 +222,19 @@ func (s *State) snapshot() state.Snapshot {
 	return out
 }
 
+// usable says why the state is not.
+func (s *State) usable() error {
+	if s.broken == nil {
+		return nil
+	}
+	return fmt.Errorf("the state is not usable after: %w", s.broken)
+}
+
 // Save writes the state of this step to the checkpoint directory path, as state.TrainState does: the same files with the same bytes,
 // whatever the number of stages.
 func (s *State) Save(ctx context.Context, path string, run state.Run) error {
-	if s.broken != nil {
-		return &state.SaveError{Path: path, Err: fmt.Errorf("the state is not usable after: %w", s.broken)}
+	if err := s.usable(); err != nil {
+		return &state.SaveError{Path: path, Err: err}
 	}
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
@@ -240,8 +249,20 @@ func (s *State) FirstNonFinite(ctx context.Context) (string, error) {
 	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))
 }
 
-// Release gives the memory back.
+// Release gives the memory back. After a failure that has left something of a run inside a driver, it does so once that has come back.
 func (s *State) Release() {
+	var left *leftError
+	if !errors.As(s.broken, &left) {
+		s.release()
+		return
+	}
+	go func() {
+		<-left.ended
+		s.release()
+	}()
+}
+
+func (s *State) release() {
 	for _, u := range s.updates {
 		u.release()
 	}

@@ -17,8 +17,8 @@ import (
 // TrainStep makes one update with a batch of Batch x Accumulate sequences and returns its metrics. An error leaves the state unusable, but for
 // one that comes before anything was submitted.
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
-	if s.broken != nil {
-		return nil, fmt.Errorf("pipeline: step %d: the state is not usable after: %w", s.step+1, s.broken)
+	if err := s.usable(); err != nil {
+		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
 	}
 	count, err := s.config.State.CountLabels(batch)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *State) metrics(ctx context.Context, tokens int64) (state.Metrics, error
 
 // Drain is what loops call before they read a state; no step of a pipeline is ever in flight.
 func (s *State) Drain(context.Context) ([]state.Metrics, error) {
-	if s.broken != nil {
-		return nil, fmt.Errorf("pipeline: drain: the state is not usable after: %w", s.broken)
+	if err := s.usable(); err != nil {
+		return nil, fmt.Errorf("pipeline: drain: %w", err)
 	}
 	return nil, nil
 }
@@ -160,7 +160,7 @@ func (s *State) evaluate(ctx context.Context, e *data.Evaluation) (result state.
 			return nil
 		}
 		whole := context.WithoutCancel(ctx)
-		if err := l.run(whole, ForwardOnly(len(s.stages), s.config.Assignment.Parts, len(batches)), write, nil, s.config.Timeout, nil); err != nil {
+		if err := s.pass(whole, l, ForwardOnly(len(s.stages), s.config.Assignment.Parts, len(batches)), write); err != nil {
 			return result, err
 		}
 		if err := s.last.device.Read(whole, raw, l.results[0].buffer.All()); err != nil {
@@ -175,6 +175,18 @@ func (s *State) evaluate(ctx context.Context, e *data.Evaluation) (result state.
 	}
 	result.Loss = sum / float64(result.Tokens)
 	return result, nil
+}
+
+// pass runs a line without gradients. One that fails half way leaves messages on the links, and the state unusable.
+func (s *State) pass(ctx context.Context, l *line, schedule *Schedule, write feed) error {
+	if err := s.usable(); err != nil {
+		return err
+	}
+	err := l.run(ctx, schedule, write, nil, s.config.Timeout, nil)
+	if err != nil {
+		s.broken = err
+	}
+	return err
 }
 
 // Window is the number of tokens that Logits sees at most.
@@ -211,7 +223,7 @@ func (s *State) logits(ctx context.Context, window []int32) ([]float32, error) {
 		return nil
 	}
 	l := s.sampling
-	if err := l.run(ctx, l.schedule, write, nil, s.config.Timeout, nil); err != nil {
+	if err := s.pass(ctx, l, l.schedule, write); err != nil {
 		return nil, err
 	}
 	raw := make([]byte, l.results[0].buffer.Bytes())

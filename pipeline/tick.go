@@ -2,7 +2,7 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
+	"sync/atomic"
 	"time"
 
 	"gputrain/gpu"
@@ -18,6 +18,8 @@ type tick struct {
 	run   *gpu.Program
 	free  chan struct{}
 	under chan submitted // actions that are submitted, in order
+
+	current atomic.Pointer[submitted] // the oldest that is not known to be done
 }
 
 // submitted is an action on its way through a device.
@@ -47,8 +49,9 @@ func newTick(ctx context.Context, label string, s *stage) (*tick, error) {
 // tickBytes is what a tick takes of a device.
 const tickBytes = 16 + 4*tickDepth
 
-// watch follows n submitted actions until they are done, and tells of each when the device was at work on it.
-func (t *tick) watch(ctx context.Context, n int, done func(a Action, begin, end time.Time)) error {
+// watch follows n submitted actions of a worker until they are done, and notes when the device was at work on each.
+func (w *worker) watch(ctx context.Context, n int) error {
+	t := w.tick
 	var last time.Time
 	var word [4]byte
 	for range n {
@@ -58,16 +61,19 @@ func (t *tick) watch(ctx context.Context, n int, done func(a Action, begin, end 
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		t.current.Store(&s)
 		if _, err := t.ring.NextInto(ctx, word[:]); err != nil {
-			return fmt.Errorf("%v: %w", s.action, err)
+			return w.stage.failed(s.action.String(), err)
 		}
+		t.current.Store(nil)
+		w.crew.moved()
 		end := time.Now()
 		begin := s.at
 		if begin.Before(last) {
 			begin = last
 		}
 		last = end
-		done(s.action, begin, end)
+		w.note.computed(w.stage, s.action, begin, end)
 		t.free <- struct{}{}
 	}
 	return nil

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
 
 	"gputrain/gpu"
 	"gputrain/optim"
@@ -45,7 +44,7 @@ func (s *State) buildUpdate(ctx context.Context) error {
 			}
 		}
 		if err := u.build(ctx, s.tx, finish); err != nil {
-			return fmt.Errorf("%s: update: %w", st.name(), err)
+			return st.failed("update", err)
 		}
 		s.training.taken(st, u.bytes())
 		var begin *gpu.Program
@@ -55,7 +54,7 @@ func (s *State) buildUpdate(ctx context.Context) error {
 				rec.Zero(st.grads.Slab(i))
 			}
 			if begin, err = rec.Program(ctx); err != nil {
-				return fmt.Errorf("%s: %w", st.name(), err)
+				return st.failed("update", err)
 			}
 		}
 		s.begin = append(s.begin, begin)
@@ -104,7 +103,7 @@ func (s *State) update(ctx context.Context, phases []optim.Phase) error {
 	measured := make([][]byte, len(s.updates))
 	rounds := s.stages[0].opt.Rounds()
 	for round := range rounds {
-		c := newCrew(ctx)
+		c := newCrew(ctx, s.config.Timeout)
 		for i, u := range s.updates {
 			c.do(u.stage, "update", func() error {
 				if err := u.stage.device.Submit(c.ctx, u.pieces[phases[i]][round]); err != nil {
@@ -118,7 +117,7 @@ func (s *State) update(ctx context.Context, phases []optim.Phase) error {
 				return err
 			})
 		}
-		if err := c.wait(); err != nil {
+		if err := c.wait(nobody, func() {}); err != nil {
 			return err
 		}
 		if round == rounds-1 {
@@ -136,9 +135,12 @@ func (s *State) update(ctx context.Context, phases []optim.Phase) error {
 	return s.mirror(ctx)
 }
 
+// nobody is the culprit where every stage works by itself: whoever has not ended.
+func nobody(error) error { return nil }
+
 // mirror brings the copies of parameters that other stages own up to date.
 func (s *State) mirror(ctx context.Context) error {
-	c := newCrew(ctx)
+	c := newCrew(ctx, s.config.Timeout)
 	for _, st := range s.stages {
 		if st.mirrors == nil {
 			continue
@@ -154,7 +156,7 @@ func (s *State) mirror(ctx context.Context) error {
 			})
 		}
 	}
-	return c.wait()
+	return c.wait(nobody, func() {})
 }
 
 // bytes is what the updater takes of its device.

@@ -19,10 +19,11 @@ type way struct {
 	free          chan struct{} // places of messages that are not under way
 
 	// Between devices.
-	link   Link
-	rings  []*gpu.Readback
-	made   chan int // microbatches submitted, in order
-	export []*gpu.Program
+	link    Link
+	rings   []*gpu.Readback
+	made    chan int // microbatches submitted, in order
+	export  []*gpu.Program
+	traffic traffic
 
 	// On one device: by place of the message, then by place of the values.
 	kept    [][]gpu.Range
@@ -77,9 +78,12 @@ func (w *way) openLink(ctx context.Context, l *line, o options) error {
 		}
 		w.export = append(w.export, p)
 	}
+	w.made = make(chan int, w.depth())
+	if w.source.device.Dry() {
+		return nil // a plan opens no links
+	}
 	var err error
 	w.link, err = o.newLink(w.name(), w.depth(), sizes)
-	w.made = make(chan int, w.depth())
 	return err
 }
 

@@ -1,0 +1,93 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+)
+
+func idle(t *testing.T, patience time.Duration) (*crew, *stage) {
+	t.Helper()
+	return newCrew(t.Context(), patience), &stage{index: 3, device: gpu.Dry(gpu.Limits{})}
+}
+
+func TestCrewReturnsTheFirstError(t *testing.T) {
+	c, s := idle(t, time.Minute)
+	cut := errors.New("cut")
+	woken := make(chan struct{})
+	c.do(s, "saw", func() error { return cut })
+	c.do(s, "wait", func() error { <-c.ctx.Done(); return context.Cause(c.ctx) })
+	c.do(s, "listen", func() error { <-woken; return errors.New("another") })
+	err := c.wait(nobody, func() { close(woken) })
+	require.ErrorIs(t, err, cut)
+	var failed *StageError
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, StageError{Stage: 3, Adapter: s.device.Adapter().String(), Doing: "saw", Err: cut}, *failed)
+	require.NoError(t, newCrew(t.Context(), time.Minute).wait(nobody, func() {}))
+}
+
+// A crew that gets on may take long; one that stands still may not, and tells whom the others wait for.
+func TestCrewThatStandsStill(t *testing.T) {
+	const patience = 200 * time.Millisecond
+	c, s := idle(t, patience)
+	c.do(s, "crawl", func() error {
+		for range 20 {
+			time.Sleep(patience / 10)
+			c.moved()
+		}
+		return nil
+	})
+	require.NoError(t, c.wait(nobody, func() {}))
+
+	stand := func(culprit func(error) error) *StageError {
+		c, s := idle(t, patience)
+		c.do(s, "done", func() error { return nil })
+		c.do(s, "hang", func() error { <-c.ctx.Done(); return nil })
+		err := c.wait(culprit, func() {})
+		require.ErrorIs(t, err, gpu.ErrTimeout)
+		var failed *StageError
+		require.ErrorAs(t, err, &failed)
+		return failed
+	}
+	assert.Equal(t, "hang", stand(nobody).Doing)
+	assert.Equal(t, "dawdle", stand(func(late error) error { return s.failed("dawdle", late) }).Doing)
+}
+
+// What does not come back is left, and what it uses is kept until it does.
+func TestCrewLeavesWhatDoesNotComeBack(t *testing.T) {
+	c, s := idle(t, time.Minute)
+	c.grace = 50 * time.Millisecond
+	back, cut := make(chan struct{}), errors.New("cut")
+	c.do(s, "hang in a driver", func() error { <-back; return nil })
+	c.do(s, "fail", func() error { return cut })
+	err := c.wait(nobody, func() {})
+	require.ErrorIs(t, err, cut)
+	var left *leftError
+	require.ErrorAs(t, err, &left)
+
+	released := make(chan struct{})
+	freed := &freeing{Link: nil, freed: released}
+	state := State{broken: err, training: &line{ways: []*way{{link: freed}}}}
+	state.Release()
+	select {
+	case <-released:
+		require.Fail(t, "released under a goroutine that is at work")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(back)
+	<-released
+}
+
+// freeing tells when it is closed, as releasing a state does.
+type freeing struct {
+	Link
+	freed chan struct{}
+}
+
+func (f *freeing) Close() error { close(f.freed); return nil }

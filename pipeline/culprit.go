@@ -1,0 +1,74 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// position is where a worker is: at an action, and there maybe waiting for another stage.
+type position struct {
+	mu     sync.Mutex
+	action Action
+	on     *way // waited for; nil at work
+	ended  bool
+}
+
+func (p *position) set(a Action, on *way, ended bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.action, p.on, p.ended = a, on, ended
+}
+
+func (p *position) get() (a Action, on *way, ended bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.action, p.on, p.ended
+}
+
+// traffic is what has become of the messages of a way in a run.
+type traffic struct {
+	sent, received atomic.Int64
+	inside         atomic.Bool // the sender is in a call of the link's
+}
+
+func (t *traffic) reset() {
+	t.sent.Store(0)
+	t.received.Store(0)
+	t.inside.Store(false)
+}
+
+// culprit is the stage that keeps the others waiting when a run stands still; nil where nothing tells. First come links that hold a message, or the sender of one,
+// although the receiver waits for it; then devices with work under way, the oldest first; then stages that wait for nobody.
+func (l *line) culprit(late error) error {
+	for _, w := range l.ways {
+		if w.link == nil {
+			continue
+		}
+		a, on, _ := l.workers[w.sink.index].at.get()
+		sent, received := w.traffic.sent.Load(), w.traffic.received.Load()
+		if on == w && l.receives(w, a) && (sent > received || w.traffic.inside.Load()) {
+			return w.sink.failed(a.String(), fmt.Errorf("link %s: %d messages sent, %d received: %w", w.name(), sent, received, late))
+		}
+	}
+	var oldest *submitted
+	var slow *stage
+	for _, w := range l.workers {
+		if s := w.tick.current.Load(); s != nil && (oldest == nil || s.at.Before(oldest.at)) {
+			oldest, slow = s, w.stage
+		}
+	}
+	if oldest != nil {
+		return slow.failed(oldest.action.String(), fmt.Errorf("submitted %s ago and not done: %w", time.Since(oldest.at).Round(time.Millisecond), late))
+	}
+	for _, w := range l.workers {
+		if a, on, ended := w.at.get(); on == nil && !ended {
+			return w.stage.failed(a.String(), fmt.Errorf("not submitted: %w", late))
+		}
+	}
+	return nil
+}
+
+// receives tells whether an action takes messages of a way.
+func (l *line) receives(w *way, a Action) bool { return w.edge.to == a.Part && l.ends(a, w.kind) }
