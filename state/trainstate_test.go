@@ -358,7 +358,7 @@ func TestEvaluationDoesNotDependOnTheBatch(t *testing.T) {
 		require.NoError(t, err)
 		results[batch], err = s.Evaluate(t.Context(), e)
 		require.NoError(t, err)
-		assert.EqualValues(t, text.Validation.Len()-1, results[batch].Tokens, "every token counts once")
+		assert.EqualValues(t, text.Validation.(*data.Tokens).Len()-1, results[batch].Tokens, "every token counts once")
 		assert.InEpsilon(t, results[1].Loss, results[batch].Loss, 1e-6)
 	}
 	assert.InDelta(t, math.Log(testV), results[1].Loss, 0.2)
