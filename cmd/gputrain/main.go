@@ -17,6 +17,7 @@ type cli struct {
 	Train      trainCmd      `cmd:"" help:"Train a model; the same command again goes on where it stopped."`
 	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, the schedule."`
 	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds: a table and a picture; the same command again goes on."`
+	Serve      serveCmd      `cmd:"" help:"Show runs as a live page in the browser: curves, stages, histograms, samples, settings."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`

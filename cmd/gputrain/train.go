@@ -17,6 +17,7 @@ import (
 
 type trainCmd struct {
 	runFlags
+	serveFlags
 	RunDir   string `help:"Run directory; by default one below runs/ named for the run file and for what --set changes in it, so that the same command goes on with its run." type:"path" placeholder:"DIR"`
 	Adapter  string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
@@ -42,6 +43,11 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	}
 	defer release()
 	run.Dir, run.Fresh, run.Progress = dir, c.Fresh, c.Progress
+	unserve, err := c.serveFlags.start(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unserve()
 	if cfg.Pipeline.Stages == 1 {
 		err = c.onOne(ctx, cfg, run)
 	} else {

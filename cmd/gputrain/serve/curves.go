@@ -1,0 +1,79 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// mostBuckets bounds what one request may cost.
+const mostBuckets = 20_000
+
+// serveCurves answers run, x (step, tokens, time), from, to (of x; all by default), bucket (width in x), span (of the mean, in points) and
+// keys (names of series, separated by commas; all by default).
+func serveCurves(r *run, q *http.Request) ([]byte, error) {
+	query := q.URL.Query()
+	x, err := r.table.axis(query.Get("x"))
+	if err != nil {
+		return nil, err
+	}
+	low, high := 0.0, 0.0
+	if len(x) > 0 {
+		low, high = x[0], x[len(x)-1]
+	}
+	v := view{from: low, to: high}
+	for name, into := range map[string]*float64{"from": &v.from, "to": &v.to, "bucket": &v.bucket, "span": &v.span} {
+		text := query.Get(name)
+		if text == "" {
+			continue
+		}
+		if *into, err = strconv.ParseFloat(text, 64); err != nil || math.IsNaN(*into) || math.IsInf(*into, 0) {
+			return nil, fmt.Errorf("serve: %s: found %s, wanted a number", name, quoted(text))
+		}
+	}
+	if v.bucket == 0 {
+		v.bucket = max((v.to-v.from)/1000, 1e-9)
+	}
+	if !(v.bucket > 0) || (min(v.to, high)-max(v.from, low))/v.bucket > mostBuckets {
+		return nil, fmt.Errorf("serve: bucket: found %g, wanted at most %d of them from %g to %g", v.bucket, mostBuckets, v.from, v.to)
+	}
+	names := r.table.names
+	if keys := query.Get("keys"); keys != "" {
+		names = strings.Split(keys, ",")
+	}
+	out := fmt.Appendf(nil, `{"version":%d,"rewound":%d,"low":%s,"high":%s,"series":{`, r.version, r.rewound, appendNumber(nil, low, 12), appendNumber(nil, high, 12))
+	written := 0
+	for _, name := range names {
+		points := r.table.series[name]
+		if points == nil {
+			continue
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		if written++; written > 1 {
+			out = append(out, ',')
+		}
+		c := decimate(x, points.line, points.value, v)
+		out = append(append(out, key...), ":{\"x\":"...)
+		out = append(appendNumbers(out, c.x, 12), ",\"y\":"...)
+		out = append(appendNumbers(out, c.y, 7), ",\"bad\":"...)
+		out = append(appendNumbers(out, c.bad, 12), '}')
+	}
+	return append(out, "}}"...), nil
+}
+
+func appendNumbers(out []byte, values []float64, digits int) []byte {
+	out = append(out, '[')
+	for i, v := range values {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendNumber(out, v, digits)
+	}
+	return append(out, ']')
+}

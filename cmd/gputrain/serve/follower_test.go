@@ -1,0 +1,113 @@
+package serve
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// reading is a follower with the lines it has handed over and not taken back.
+type reading struct {
+	follower
+	lines   []string
+	rewinds []int
+}
+
+func (r *reading) poll(t *testing.T, dir string) {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	require.NoError(t, r.follower.poll(root, func(keep int) {
+		r.lines, r.rewinds = r.lines[:keep], append(r.rewinds, keep)
+	}, func(line []byte, offset int64) {
+		assert.EqualValues(t, len(strings.Join(r.lines, "")), offset)
+		r.lines = append(r.lines, string(line))
+	}))
+}
+
+func TestFollowerSeesWhatStandsInTheFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	r := &reading{follower: follower{name: "f"}}
+	random := rand.New(rand.NewPCG(1, 2))
+	content := ""
+	r.poll(t, dir)
+	for round := range 400 {
+		lines := strings.SplitAfter(content, "\n")
+		switch random.IntN(5) {
+		case 0: // resumed: cut back, maybe in a torn line, and written on to any length before the next look
+			content = strings.Join(lines[:random.IntN(len(lines)+1)], "")
+			fallthrough
+		case 1, 2:
+			if !strings.HasSuffix(content, "\n") && content != "" {
+				content = content[:strings.LastIndex(content, "\n")+1]
+			}
+			for range random.IntN(6) {
+				content += fmt.Sprintf(`{"step":%d,"ms":%d}`+"\n", len(content), random.Uint32())
+			}
+			if random.IntN(3) == 0 {
+				content += `{"step":1`
+			}
+		case 3: // replaced by another file of the same length
+			content = strings.ReplaceAll(content, "ms", "sm")
+		case 4: // gone
+			if random.IntN(4) == 0 {
+				content = ""
+				_ = os.Remove(path)
+			}
+		}
+		if content != "" {
+			to := path
+			if random.IntN(2) == 0 {
+				to = path + "2"
+			}
+			require.NoError(t, os.WriteFile(to, []byte(content), 0o666))
+			require.NoError(t, os.Rename(to, path))
+		}
+		r.poll(t, dir)
+		whole := content[:strings.LastIndex(content, "\n")+1]
+		require.Equal(t, whole, strings.Join(r.lines, ""), "round %d", round)
+	}
+	assert.NotEmpty(t, r.rewinds)
+}
+
+func TestFollowerKeepsWhatIsTheSame(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	r := &reading{follower: follower{name: "f"}}
+	require.NoError(t, os.WriteFile(path, []byte("a\nb\nc\nd\n"), 0o666))
+	r.poll(t, dir)
+	require.NoError(t, os.WriteFile(path, []byte("a\nb\nx\nd\n"), 0o666)) // the last line stands where it stood
+	r.poll(t, dir)
+	assert.Empty(t, r.rewinds, "only the last line is looked at")
+	require.NoError(t, os.WriteFile(path, []byte("a\nb\nx\ny\nz\n"), 0o666))
+	r.poll(t, dir)
+	assert.Equal(t, []int{2}, r.rewinds)
+	assert.Equal(t, []string{"a\n", "b\n", "x\n", "y\n", "z\n"}, r.lines)
+}
+
+func TestFollowerRefuses(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	poll := func(name string) error {
+		f := follower{name: name}
+		return f.poll(root, func(int) {}, func([]byte, int64) {})
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "long"), []byte(strings.Repeat("x", longestLine+64<<10+1)), 0o666))
+	assert.ErrorContains(t, poll("long"), "wanted lines of JSON")
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o777))
+	assert.ErrorContains(t, poll("folder"), "wanted a file")
+	outside := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(outside, []byte("secret\n"), 0o666))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))
+	assert.ErrorContains(t, poll("link"), "escapes")
+}

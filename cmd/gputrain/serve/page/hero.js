@@ -1,0 +1,41 @@
+// The chosen run in a few figures.
+
+import { duration, fixed, h, number, short, whole } from './format.js';
+import { stateOf } from './runs.js';
+
+export function drawHero(into, run) {
+  if (!run) { into.replaceChildren(); return; }
+  const [text, kind] = stateOf(run), share = run.steps ? Math.min(1, run.step / run.steps) : 0;
+  const fact = (label, value, unit, under, more = '') => h('div', { class: `fact ${more}`, 'data-fact': label }, h('div', { class: 'label' }, label),
+    h('div', { class: 'value' }, value, unit ? h('small', {}, unit) : null), h('div', { class: 'under' }, under || ' '));
+  const l = run.last, facts = [], best = bestOf(run);
+  const loss = run.curves?.mean.loss?.y.at(-1) ?? l.loss;
+  facts.push(fact('step', run.step ? whole(run.step) : '–', run.steps ? `of ${whole(run.steps)}` : '', left(run, kind)));
+  if (l.loss !== undefined) facts.push(fact('training loss', fixed(loss), '', l.loss === null ? 'last step not finite' : `last step ${fixed(l.loss)}`, l.loss === null ? 'bad' : ''));
+  if (l.eval_loss !== undefined) facts.push(fact('validation loss', fixed(l.eval_loss), '', best !== null && best < l.eval_loss - 5e-4 ? `best was ${fixed(best)}` : `perplexity ${number(Math.exp(l.eval_loss), 4)}`));
+  if (l.tokens_per_second !== undefined) {
+    const rate = run.curves?.mean.tokens_per_second?.y.at(-1) ?? l.tokens_per_second;
+    facts.push(fact('throughput', short(rate), 'tokens/s', `${short(l.tokens || 0)} tokens seen`));
+  }
+  if (l.step_ms !== undefined) {
+    const ms = run.curves?.mean.step_ms?.y.at(-1) ?? l.step_ms;
+    facts.push(fact('step time', number(ms, 3), 'ms', l.mfu !== undefined ? `${number(l.mfu * 100, 3)} % of the adapter's peak` : l.data_wait_ms !== undefined ? `waits ${number(l.data_wait_ms, 2)} ms for data` : `${duration(run.time)} in steps`));
+  }
+  if (l.skipped > 0) facts.push(fact('left out', whole(l.skipped), l.skipped === 1 ? 'update' : 'updates', 'loss or gradient not finite', 'bad'));
+  into.replaceChildren(
+    h('div', { class: 'head' }, h('h1', {}, run.label), h('span', { class: 'state' }, h('i', { class: `dot ${kind}` }), text), h('span', { class: 'path' }, run.dir)),
+    run.steps ? h('div', { class: 'progress', role: 'progressbar', 'aria-valuenow': String(Math.round(share * 100)), 'aria-label': 'steps made' }, h('i', { style: { width: `${share * 100}%` } })) : '',
+    h('div', { class: 'facts' }, facts));
+}
+
+// left is how long the steps that are left will take, at the pace of now.
+function left(run, kind) {
+  const ms = run.curves?.mean.step_ms?.y.at(-1) ?? run.last.step_ms;
+  if (kind === 'live' && run.steps && ms) return `about ${duration((run.steps - run.step) * ms / 1000)} left`;
+  return run.time ? `${duration(run.time)} in steps` : '';
+}
+
+function bestOf(run) {
+  const s = run.curves?.raw.eval_loss;
+  return s && s.y.length ? Math.min(...s.y) : null;
+}

@@ -1,0 +1,141 @@
+// The page: what is chosen, what is drawn when something comes.
+
+import { about, colour, css, h } from './format.js';
+import { Chart } from './chart.js';
+import { ask, asking, listen, listeners, range, refresh, runs, view } from './data.js';
+import { drawRuns, nameRuns, stateOf } from './runs.js';
+import { drawHero } from './hero.js';
+import { Stages } from './stages.js';
+import { Histograms } from './histograms.js';
+import { Samples } from './samples.js';
+import { Papers } from './papers.js';
+
+const $ = (id) => document.getElementById(id);
+const charts = new Map(), spans = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+let chosen = null, due = false, first = true;
+
+const share = {
+  cross: null, range, axis: () => view.x,
+  hover(x) { share.cross = x; for (const c of charts.values()) c.overlay(); stages.draw(); },
+  zoom(from, to) { Object.assign(view, { from, to }); $('reset').hidden = from === null; load(); later(); },
+};
+const stages = new Stages($('stages'), share), histograms = new Histograms($('histograms')), samples = new Samples($('samples')), papers = new Papers($('papers'));
+
+function load() { for (const r of runs.values()) refresh(r); }
+
+// later draws at the next frame, however much has come until then. A page that is not seen has no frames.
+function later() {
+  if (due) return;
+  due = true;
+  (document.hidden ? setTimeout : requestAnimationFrame)(draw);
+}
+
+function choose(run) { chosen = run.id; run.shown = true; refresh(run); later(); }
+
+function draw() {
+  due = false;
+  const all = [...runs.values()];
+  nameRuns(all);
+  all.forEach((r) => { r.colour = colour(r.id); });
+  if (!runs.has(chosen)) chosen = newest(all)?.id ?? null;
+  const run = runs.get(chosen), shown = all.filter((r) => r.shown);
+  document.querySelector('main').classList.toggle('single', all.length < 2);
+  $('empty').hidden = all.length > 0;
+  $('empty').textContent = 'No run here yet. This page fills as soon as one begins.';
+  document.title = run ? `${run.label} – gputrain` : 'gputrain';
+  drawRuns($('runs'), all, chosen, { choose, toggle(r) { r.shown = !r.shown; if (r.shown) refresh(r); later(); }, every(on) { all.forEach((r) => { r.shown = on || r.id === chosen; refresh(r); }); later(); } });
+  drawHero($('hero'), run);
+  $('warnings').replaceChildren(...all.flatMap((r) => r.warnings.map((w) => h('span', { class: 'warning' }, all.length > 1 ? `${r.label}: ${w}` : w))));
+  drawCharts(shown, run);
+  stages.set(run);
+  histograms.set(run);
+  samples.set(run);
+  papers.set(run, shown);
+  document.body.dataset.ready = all.every((r) => !r.shown || !r.series.length || r.curves && !asking(r)) ? 'yes' : '';
+}
+
+const newest = (all) => all.reduce((a, b) => !a || b.changed > a.changed ? b : a, null);
+
+function drawCharts(shown, run) {
+  const specs = new Map(), single = shown.length === 1;
+  for (const r of shown) for (const name of r.series) { const s = about(name); if (s) specs.set(name, s); }
+  const overlaid = single && specs.has('loss') && specs.delete('eval_loss');
+  for (const key of charts.keys()) if (!specs.has(key)) { charts.get(key).element.remove(); charts.delete(key); }
+  const order = [...specs.values()].sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title));
+  const marks = marksOf(shown), pair = specs.has('loss') && specs.has('eval_loss'); // side by side where runs are compared
+  order.forEach((s, i) => {
+    if (!charts.has(s.key)) charts.set(s.key, new Chart(s, share));
+    const c = charts.get(s.key), at = $('charts').children[i];
+    const halves = order[0].wide && !pair ? order.length - 1 : order.length;
+    c.element.classList.toggle('wide', Boolean(s.wide) && !pair);
+    c.element.classList.toggle('tall', pair && i < 2);
+    c.element.classList.toggle('row', halves % 2 === 1 && i > 0 && i === order.length - 1);
+    if (at !== c.element) $('charts').insertBefore(c.element, at || null);
+    const lines = shown.flatMap((r) => line(r, s, r === run || single, shown.length > 4));
+    if (s.key === 'loss' && overlaid) {
+      lines.forEach((l) => Object.assign(l, { name: 'training', own: true }));
+      lines.push(...line(shown[0], about('eval_loss'), true, false).map((l) => ({ ...l, name: 'validation', own: true, colour: css('--warm'), fill: false, live: false })));
+    }
+    c.set(lines, marks);
+  });
+}
+
+function line(r, s, focus, many) {
+  const raw = r.curves?.x === view.x && r.curves.raw[s.key];
+  if (!raw) return [];
+  const mean = view.span > 1 && !s.raw ? r.curves.mean[s.key] : null;
+  const live = stateOf(r)[1] === 'live';
+  return [{ name: r.label, colour: r.colour, raw, mean, dots: s.dots, focus, many, live, fill: focus && !many && s.key === 'loss' }];
+}
+
+// marksOf are the steps from which runs went on; other axes have no place for them.
+function marksOf(shown) {
+  if (view.x !== 'step') return [];
+  return shown.flatMap((r) => r.resumes.map((x) => ({ x, text: 'resumed', colour: shown.length > 1 ? r.colour : css('--soft') })));
+}
+
+function controls() {
+  for (const x of ['step', 'tokens', 'time']) {
+    $('axis').append(h('button', { 'aria-pressed': String(x === view.x), onclick(e) {
+      for (const b of $('axis').children) b.setAttribute('aria-pressed', String(b === e.target));
+      Object.assign(view, { x, from: null, to: null });
+      share.cross = null;
+      $('reset').hidden = true;
+      load();
+    } }, x));
+  }
+  const smooth = $('smooth');
+  const show = () => { $('smooth-value').textContent = view.span || 'off'; };
+  smooth.value = spans.indexOf(view.span);
+  smooth.addEventListener('input', () => { view.span = spans[smooth.value]; show(); load(); });
+  show();
+  $('reset').addEventListener('click', () => share.zoom(null, null));
+  addEventListener('keydown', (e) => { if (e.key === 'Escape') share.zoom(null, null); });
+  $('theme').addEventListener('click', () => window.toggleTheme());
+  const theme = () => { $('theme').textContent = document.documentElement.dataset.theme === 'dark' ? '☀' : '☾'; later(); };
+  addEventListener('theme', theme);
+  theme();
+}
+
+listeners.run.push((run, isNew) => {
+  if (isNew && first && run.id > 0 && runs.size > 12) run.shown = false;
+  refresh(run);
+  later();
+});
+listeners.gone.push(later);
+listeners.curves.push(later);
+listeners.link.push((how) => {
+  $('link').className = `link ${how}`;
+  $('link').lastElementChild.textContent = how === 'on' ? 'connected' : 'not connected';
+  later();
+});
+setInterval(later, 5000); // "12 s ago" grows older
+controls();
+// Which runs are shown first is decided once all are known.
+ask('api/runs').then((all) => {
+  const order = all.map((r) => r).sort((a, b) => b.changed - a.changed).slice(0, 12).map((r) => r.id);
+  first = false;
+  for (const r of all) runs.set(r.id, Object.assign(r, { shown: order.includes(r.id), curves: null, skew: Date.now() - r.now }));
+  load();
+  later();
+}).catch(() => {}).finally(listen);

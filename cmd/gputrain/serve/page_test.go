@@ -1,0 +1,187 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const ready = "document.body?.dataset.ready === 'yes' && document.querySelector('[data-series=loss]')"
+
+// TestPage looks at the page in a real browser.
+func TestPage(t *testing.T) {
+	b := newBrowser(t)
+	for name, test := range map[string]func(*testing.T, *browser){
+		"shows what was measured": pageShowsWhatWasMeasured, "follows a run": pageFollowsARun,
+		"draws a spike": pageDrawsTheSpike, "fits a phone": pageOfManyRunsFitsAPhone,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, b) })
+	}
+}
+
+// hover moves the pointer over a chart, to a share of the width of its axis.
+func (b *browser) hover(series string, share float64) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf(`(() => { const p = document.querySelector('[data-series=%s] .plot'), r = p.getBoundingClientRect();
+		p.dispatchEvent(new PointerEvent('pointermove', {clientX: r.left + 50 + %g * (r.width - 60), clientY: r.top + 60, bubbles: true})) })()`, series, share))
+}
+
+func (b *browser) text(selector string) string {
+	b.t.Helper()
+	return strings.TrimSpace(b.eval("document.querySelector(" + fmt.Sprintf("%q", selector) + ")?.innerText"))
+}
+
+func pageShowsWhatWasMeasured(t *testing.T, b *browser) {
+	dir := filepath.Join(t.TempDir(), "first")
+	writeRun(t, dir, 1001, 0) // loss 5 - s/1001
+	writeFile(t, dir, samplesFile, `{"step":500,"prompt":"once ","text":"<img src=x onerror=\"document.title='broken'\"> upon","temperature":0.5,"top_k":7,"seed":42}`+"\n")
+	writeFile(t, dir, histogramsFile, `{"step":5,"name":"params/<b>","min":-2,"max":2,"mean":0.25,"std":1,"counts":[1,2,3,4]}`+"\n"+
+		`{"step":900,"name":"params/<b>","min":-3,"max":1,"mean":0.5,"std":1,"counts":[4,2,2,4]}`+"\n")
+	writeFile(t, dir, reportFile, "# A title\n\n| | |\n|---|---|\n| adapter | a\\|b <i> |\n\n    code\n")
+	url := serveTest(t, dir)
+	b = b.tab(t, 1280, 900, "light")
+	b.open(url)
+	b.until(ready)
+	b.eval("(document.getElementById('smooth').value = 0, document.getElementById('smooth').dispatchEvent(new Event('input')))")
+	assert.Equal(t, "off", b.text("#smooth-value"))
+
+	b.until("document.querySelector('[data-fact=step] .value')?.innerText.startsWith('1,001')")
+	assert.Equal(t, "1,001of 2,002", b.text("[data-fact=step] .value"))
+	assert.Contains(t, b.text("[data-fact='training loss']"), "4.000")
+	b.until("document.querySelector('[data-series=loss] .now')?.innerText.includes('4.000 training')")
+
+	// The axis goes from step 1 to 1001: its middle is step 501.
+	b.hover("loss", 0.5)
+	assert.Contains(t, b.text("[data-series=loss] .tip"), "step 501")
+	assert.Contains(t, b.text("[data-series=loss] .now"), fmt.Sprintf("%.3f training", 5-501.0/1001))
+	assert.Contains(t, b.text("[data-series=loss] .now"), fmt.Sprintf("%.3f validation", 5-500.0/1001+0.125))
+	assert.Equal(t, "1.5", b.text("[data-series=grad_norm] .now"), "the other charts follow")
+	assert.Equal(t, "90 %", b.text("[data-series='stage_busy.0'] b"))
+	assert.Equal(t, "60 %", b.text("[data-series='stage_busy.1'] b"))
+
+	// What comes from files is text.
+	assert.Equal(t, "once <img src=x onerror=\"document.title='broken'\"> upon", b.text("#samples .sample"))
+	assert.Equal(t, "params/<b>", b.text("#histograms option"))
+	assert.Contains(t, b.text("#histograms dl"), "0.5")
+	assert.Contains(t, b.text("#papers"), "width\t96\trun.yaml:2")
+	assert.NotContains(t, b.text("#papers"), "default", "given values first")
+	b.eval("document.querySelector('[data-tab=report]').click()")
+	assert.Equal(t, "a|b <i>", b.text(".report td:last-child"))
+	assert.Equal(t, "first – gputrain", b.eval("document.title"))
+	b.hover("loss", 0.25)
+	b.shot("test-light")
+	assert.Empty(t, b.console, "neither errors nor anything that the policy refuses")
+	assert.Equal(t, "true", b.eval("performance.getEntriesByType('resource').every((e) => e.name.startsWith(location.origin))"))
+}
+
+func pageFollowsARun(t *testing.T, b *browser) {
+	dir := t.TempDir()
+	writeRun(t, dir, 100, 0)
+	b = b.tab(t, 1280, 900, "dark")
+	b.open(serveTest(t, dir))
+	b.until(ready)
+	before, err := os.ReadFile(filepath.Join(dir, metricsFile))
+	require.NoError(t, err)
+	b.until("document.querySelector('[data-fact=step] .value')?.innerText.startsWith('100')")
+	for step := 101; step <= 140; step++ {
+		appendFile(t, dir, metricsFile, fmt.Sprintf(`{"step":%d,"loss":2.5,"grad_norm":9}`+"\n", step))
+	}
+	b.until("document.querySelector('[data-fact=step] .value').innerText.startsWith('140')")
+	b.until("document.querySelector('[data-fact=\"training loss\"]').innerText.includes('last step 2.500')")
+	b.hover("grad_norm", 1)
+	b.until("document.querySelector('[data-series=grad_norm] .tip').innerText.includes('9')")
+
+	// A new process goes on from step 60.
+	lines := strings.SplitAfter(string(before), "\n")
+	writeFile(t, dir, metricsFile, strings.Join(lines[:60], "")+`{"step":61,"loss":1.75,"grad_norm":2}`+"\n")
+	b.until("document.querySelector('[data-fact=step] .value').innerText.startsWith('61')")
+	b.until("document.querySelector('[data-series=loss] .plot').dataset.marks === '60'")
+	b.hover("loss", 1)
+	b.until("document.querySelector('[data-series=loss] .tip').innerText.includes('1.750')")
+	b.shot("test-dark")
+
+	// And one that was never seen begins beside it.
+	require.NoError(t, os.Rename(filepath.Join(dir, metricsFile), filepath.Join(dir, "away")))
+	b.until("document.querySelector('.state').innerText.includes('waiting')")
+	assert.Empty(t, b.console)
+}
+
+// pageDrawsTheSpike looks at the pixels: of 100,000 steps one has ten times the loss of the others.
+func pageDrawsTheSpike(t *testing.T, b *browser) {
+	dir := t.TempDir()
+	const n, spike = 100_000, 61_803
+	writeRun(t, dir, n, spike)
+	b = b.tab(t, 1280, 900, "light")
+	b.open(serveTest(t, dir))
+	b.until(ready)
+	for _, zoom := range []string{"", "60000,65000", "61750,61850"} {
+		from, to := 1.0, float64(n)
+		if zoom != "" {
+			_, err := fmt.Sscanf(zoom, "%g,%g", &from, &to)
+			require.NoError(t, err)
+			// As a drag over the chart does.
+			b.eval(`(() => { const p = document.querySelector('[data-series=loss] .plot'), r = p.getBoundingClientRect();
+				const now = p.dataset.range.split(',').map(Number), x = (v) => r.left + 50 + (v - now[0]) / (now[1] - now[0]) * (r.width - 60);
+				p.setPointerCapture = () => {};
+				for (const [kind, v] of [['pointerdown', ` + fmt.Sprint(from) + `], ['pointermove', ` + fmt.Sprint(to) + `], ['pointerup', ` + fmt.Sprint(to) + `]])
+					p.dispatchEvent(new PointerEvent(kind, {clientX: x(v), clientY: r.top + 60, bubbles: true, button: 0, pointerId: 1, pointerType: 'mouse'})) })()`)
+			b.until(fmt.Sprintf("Math.abs(document.querySelector('[data-series=loss] .plot').dataset.range.split(',')[0] - %g) < 1", from))
+			b.until("document.body.dataset.ready === 'yes'")
+		}
+		picture, err := png.Decode(bytes.NewReader(b.shot("test-spike-" + strings.ReplaceAll(zoom, ",", "-"))))
+		require.NoError(t, err)
+		var left, top, width float64
+		_, err = fmt.Sscan(b.eval(`(() => { const r = document.querySelector('[data-series=loss] .plot').getBoundingClientRect(); return [r.left, r.top + scrollY, r.width].join(' ') })()`), &left, &top, &width)
+		require.NoError(t, err)
+		at := int(left + 50 + (spike-from)/(to-from)*(width-60))
+		// Half way up there is nothing but the spike.
+		assert.True(t, coloured(picture, at-6, at+6, int(top)+60), "zoom %q", zoom)
+		assert.False(t, coloured(picture, at+30, at+200, int(top)+60), "zoom %q", zoom)
+	}
+}
+
+// coloured says whether a row of pixels has one with a hue.
+func coloured(p image.Image, from, to, y int) bool {
+	for x := from; x <= to; x++ {
+		r, g, b, _ := p.At(x, y).RGBA()
+		if max(r, g, b)-min(r, g, b) > 0x1800 {
+			return true
+		}
+	}
+	return false
+}
+
+func pageOfManyRunsFitsAPhone(t *testing.T, b *browser) {
+	dir := t.TempDir()
+	for _, name := range []string{"adamw-with-a-very-long-name-that-has-no-space", "quad", "skew"} {
+		writeRun(t, filepath.Join(dir, name), 300, 0)
+	}
+	b = b.tab(t, 390, 844, "light")
+	b.open(serveTest(t, dir))
+	b.until(ready)
+	b.until("document.querySelectorAll('.run').length === 3")
+	assert.Equal(t, "true", b.eval("document.documentElement.scrollWidth <= innerWidth"), "no scrolling to the side")
+	b.hover("eval_loss", 0.5)
+	for _, name := range []string{"quad", "skew"} {
+		assert.Contains(t, b.text("[data-series=eval_loss] .tip"), name)
+	}
+	b.eval("[...document.querySelectorAll('.run input')][1].click()")
+	b.until("[...document.querySelectorAll('.run')][1].classList.contains('off')")
+	b.hover("eval_loss", 0.5)
+	assert.NotContains(t, b.text("[data-series=eval_loss] .tip"), "quad")
+	assert.Contains(t, b.text("#papers"), "same settings")
+	b.eval("[...document.querySelectorAll('#axis button')][2].click()")
+	b.until("document.querySelector('[data-series=loss] .plot').dataset.range === '0.02,6'") // 300 steps of 20 ms
+	b.hover("loss", 0.5)
+	assert.Contains(t, b.text("[data-series=loss] .tip"), "3 s")
+	b.shot("test-phone")
+	assert.Empty(t, b.console)
+}

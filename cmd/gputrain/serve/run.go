@@ -1,0 +1,216 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Files of a run directory, the only ones that are read.
+const (
+	metricsFile    = "metrics.jsonl"
+	samplesFile    = "samples.jsonl"
+	histogramsFile = "histograms.jsonl"
+	settingsFile   = "run.yaml"
+	reportFile     = "report.md"
+	checkpointsDir = "checkpoints"
+)
+
+// run is one run directory and what has been read of it.
+type run struct {
+	id  int
+	dir string
+
+	mu          sync.Mutex
+	metrics     follower
+	samples     list
+	histograms  list
+	table       table
+	resumes     []float64 // steps from which the run went on since we look
+	settings    []setting
+	settingsAge time.Time // of the run file
+	reportAge   time.Time
+	changed     time.Time // when metrics.jsonl last grew, by its file
+	warnings    []string
+	version     int64 // goes up with every change
+	rewound     int64 // the version at which something was last taken back
+}
+
+func newRun(id int, dir string) *run {
+	return &run{
+		id: id, dir: dir, metrics: follower{name: metricsFile},
+		samples: list{follower: follower{name: samplesFile}}, histograms: list{follower: follower{name: histogramsFile}},
+	}
+}
+
+// isRun says whether a directory looks like a run's.
+func isRun(dir string) bool {
+	for _, name := range []string{settingsFile, metricsFile} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+// poll reads what is new. Version next is taken where something is.
+func (r *run) poll(next func() int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	root, err := os.OpenRoot(r.dir)
+	if err != nil {
+		r.warn(next, []string{err.Error()})
+		return
+	}
+	defer root.Close()
+	var warnings []string
+	failed := func(err error) {
+		if err != nil && len(warnings) < 5 {
+			warnings = append(warnings, err.Error())
+		}
+	}
+	changed := false
+	failed(r.metrics.poll(root, func(keep int) {
+		r.table.rewind(keep)
+		r.resumed()
+		r.version = next()
+		r.rewound = r.version
+	}, func(line []byte, _ int64) {
+		if err := r.table.add(line); err != nil {
+			failed(fmt.Errorf("%s: line %d: %w", metricsFile, len(r.table.steps), err))
+		}
+		changed = true
+	}))
+	for _, l := range []*list{&r.samples, &r.histograms} {
+		grown, err := l.poll(root)
+		failed(err)
+		changed = changed || grown
+	}
+	if info, err := root.Stat(metricsFile); err == nil && info.ModTime().After(r.changed) {
+		r.changed = info.ModTime()
+	}
+	if info, err := root.Stat(settingsFile); err == nil && !info.ModTime().Equal(r.settingsAge) {
+		text, err := readSmall(root, settingsFile)
+		failed(err)
+		r.settings, err = parseSettings(text)
+		failed(err)
+		if !r.settingsAge.IsZero() {
+			r.resumed() // the run file is written whenever a process begins
+		}
+		r.settingsAge, changed = info.ModTime(), true
+	}
+	if info, err := root.Stat(reportFile); err == nil && !info.ModTime().Equal(r.reportAge) {
+		r.reportAge, changed = info.ModTime(), true
+	}
+	if changed {
+		r.version = next()
+	}
+	if len(warnings) > 0 || changed {
+		r.warn(next, warnings)
+	}
+}
+
+// warn replaces the warnings.
+func (r *run) warn(next func() int64, warnings []string) {
+	if strings.Join(warnings, "\n") != strings.Join(r.warnings, "\n") {
+		r.warnings, r.version = warnings, next()
+	}
+}
+
+func (r *run) lastStep() float64 {
+	if n := len(r.table.steps); n > 0 {
+		return r.table.steps[n-1]
+	}
+	return 0
+}
+
+// resumed puts a marker where the run goes on from, and takes away those behind it.
+func (r *run) resumed() {
+	step := r.lastStep()
+	for len(r.resumes) > 0 && r.resumes[len(r.resumes)-1] >= step {
+		r.resumes = r.resumes[:len(r.resumes)-1]
+	}
+	if step > 0 {
+		r.resumes = append(r.resumes, step)
+	}
+}
+
+// summary is what the list of runs shows, and what an event carries.
+type summary struct {
+	ID         int              `json:"id"`
+	Dir        string           `json:"dir"`
+	Version    int64            `json:"version"`
+	Rewound    int64            `json:"rewound"`
+	Step       float64          `json:"step"`
+	Steps      float64          `json:"steps"`   // wanted; 0: not known
+	Changed    int64            `json:"changed"` // when it last measured something, in ms since 1970
+	Now        int64            `json:"now"`
+	Time       float64          `json:"time"` // in steps, in seconds
+	Series     []string         `json:"series"`
+	Last       map[string]value `json:"last"`
+	Resumes    []float64        `json:"resumes"`
+	Samples    int              `json:"samples"`
+	Histograms int              `json:"histograms"`
+	Report     int64            `json:"report"` // its age; 0: none yet
+	Settings   int64            `json:"settings"`
+	Warnings   []string         `json:"warnings"`
+}
+
+func (r *run) summary() summary {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := summary{
+		ID: r.id, Dir: r.dir, Version: r.version, Rewound: r.rewound, Step: r.lastStep(), Now: time.Now().UnixMilli(), Last: map[string]value{},
+		Series: append([]string{}, r.table.names...), Resumes: append([]float64{}, r.resumes...),
+		Samples: len(r.samples.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
+		Changed: stamp(r.changed), Report: stamp(r.reportAge), Settings: stamp(r.settingsAge),
+	}
+	if n := len(r.table.time); n > 0 {
+		s.Time = r.table.time[n-1]
+	}
+	for _, name := range s.Series {
+		v, _ := r.table.last(name)
+		s.Last[name] = value(v)
+	}
+	for _, set := range r.settings {
+		if set.Key == "train.steps" {
+			_ = json.Unmarshal(set.Value, &s.Steps) // what is no number is not known
+		}
+	}
+	return s
+}
+
+func (r *run) at() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.version
+}
+
+func stamp(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// value is a number in JSON; null where it is not finite.
+type value float64
+
+// MarshalJSON writes seven digits, as many as a float32 has.
+func (v value) MarshalJSON() ([]byte, error) { return appendNumber(nil, float64(v), 7), nil }
+
+func appendNumber(out []byte, v float64, digits int) []byte {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return append(out, "null"...)
+	}
+	if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+		digits = 17
+	}
+	return strconv.AppendFloat(out, v, 'g', digits, 64)
+}

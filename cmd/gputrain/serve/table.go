@@ -1,0 +1,176 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+)
+
+// table is the numbers of metrics.jsonl by name. What a line means is not known here: every number of it, but its step, is a point of the
+// series of its name, and the n-th number of an array one of the series name.n. A run that measures more is shown without a change.
+type table struct {
+	steps  []float64 // of each line
+	tokens []float64 // seen in training up to the line
+	time   []float64 // in steps, in seconds, up to the line
+	names  []string  // of the series, in the order in which they came
+	series map[string]*series
+}
+
+// series is the points of one name: the line each comes from, and its value.
+type series struct {
+	line  []int32
+	value []float64
+}
+
+var errNoStep = errors.New(`found no "step", wanted one in every line`)
+
+// add takes a line. Where it is none, nothing is taken of it but its place.
+func (t *table) add(line []byte) error {
+	if t.series == nil {
+		t.series = map[string]*series{}
+	}
+	n := len(t.steps)
+	step, tokens, seconds := 0.0, 0.0, 0.0
+	if n > 0 {
+		step, tokens, seconds = t.steps[n-1], t.tokens[n-1], t.time[n-1]
+	}
+	before := step
+	fields, err := numbers(line)
+	if err == nil {
+		i := slices.IndexFunc(fields, func(f field) bool { return f.name == "step" })
+		switch {
+		case i < 0:
+			err, fields = errNoStep, nil
+		case !(fields[i].value >= step) || math.IsInf(fields[i].value, 0):
+			err, fields = fmt.Errorf("found step %v, wanted one that is not below %v", fields[i].value, step), nil
+		default:
+			step = fields[i].value
+		}
+	}
+	for _, f := range fields {
+		switch {
+		case f.name == "step":
+			continue
+		case f.name == "tokens" && f.value >= tokens:
+			tokens = f.value
+		case f.name == "step_ms" && f.value >= 0 && !math.IsInf(f.value, 0):
+			seconds += f.value / 1000 * max(1, step-before)
+		}
+		s := t.series[f.name]
+		if s == nil {
+			s = &series{}
+			t.series[f.name] = s
+			t.names = append(t.names, f.name)
+		}
+		s.line, s.value = append(s.line, int32(n)), append(s.value, f.value)
+	}
+	t.steps, t.tokens, t.time = append(t.steps, step), append(t.tokens, tokens), append(t.time, seconds)
+	return err
+}
+
+// rewind forgets all but the first lines.
+func (t *table) rewind(keep int) {
+	t.steps, t.tokens, t.time = t.steps[:keep], t.tokens[:keep], t.time[:keep]
+	names := t.names[:0]
+	for _, name := range t.names {
+		s := t.series[name]
+		n := sort.Search(len(s.line), func(i int) bool { return int(s.line[i]) >= keep })
+		if s.line, s.value = s.line[:n], s.value[:n]; n == 0 {
+			delete(t.series, name)
+			continue
+		}
+		names = append(names, name)
+	}
+	t.names = names
+}
+
+// last is the newest value of a series.
+func (t *table) last(name string) (float64, bool) {
+	s := t.series[name]
+	if s == nil {
+		return 0, false
+	}
+	return s.value[len(s.value)-1], true
+}
+
+// axis is where the lines stand on the axis of that name.
+func (t *table) axis(name string) ([]float64, error) {
+	switch name {
+	case "", "step":
+		return t.steps, nil
+	case "tokens":
+		return t.tokens, nil
+	case "time":
+		return t.time, nil
+	}
+	return nil, fmt.Errorf("serve: x: found %q, wanted step, tokens or time", name)
+}
+
+type field struct {
+	name  string
+	value float64
+}
+
+// numbers are the numbers of a flat JSON object, in their order, also those written "NaN", "Infinity" and "-Infinity". Other texts, truth
+// values, nulls and what is nested deeper are left out.
+func numbers(line []byte) ([]field, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if t, err := d.Token(); err != nil {
+		return nil, err
+	} else if t != json.Delim('{') {
+		return nil, fmt.Errorf("found %v, wanted an object", t)
+	}
+	var out []field
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
+		}
+		name := key.(string)
+		if v, ok := number(raw); ok {
+			out = append(out, field{name, v})
+			continue
+		}
+		if raw[0] != '[' {
+			continue
+		}
+		var many []json.RawMessage
+		if err := json.Unmarshal(raw, &many); err != nil {
+			return nil, err
+		}
+		for i, r := range many {
+			if v, ok := number(r); ok {
+				out = append(out, field{name + "." + strconv.Itoa(i), v})
+			}
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func number(raw []byte) (float64, bool) {
+	switch string(raw) {
+	case `"NaN"`:
+		return math.NaN(), true
+	case `"Infinity"`:
+		return math.Inf(1), true
+	case `"-Infinity"`:
+		return math.Inf(-1), true
+	}
+	if c := raw[0]; c != '-' && (c < '0' || c > '9') {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(string(raw), 64)
+	return v, err == nil
+}
