@@ -44,6 +44,7 @@ func Checks() []gpu.Check {
 		{"adamw_bf16_nearest", Chain(adam(buffers.BF16, EFormer), rate), half},
 		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), single},
 		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), single},
+		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), single},
 		{"route", Chain(Route(MaskMatrices(), adam(buffers.F32, Stable), Trace(0.9, false)), NormalizeByLeaf(1e-6), rate), single},
 		named("lion", `{"mu_dtype":"f32"}`, single),
 		named("rmsprop", `{"momentum":0.9}`, single),

@@ -18,6 +18,7 @@ type measurements struct {
 	pairs         *gpu.Buffer // of each measurement, by leaf
 	combined      *gpu.Buffer // of each norm, by leaf of the whole model; nil where pairs has them all
 	statistics    *gpu.Buffer // of each norm; nil where there is none
+	guard         *gpu.Buffer // limits and losses; nil where there is no guard
 }
 
 const (
@@ -64,6 +65,9 @@ func newMeasurements(dev *gpu.Device, p *plan, layout *buffers.Layout, whole int
 		if m.leaves != m.whole {
 			all = append(all, wanted{&m.combined, "combined", pairBytes * len(p.norms) * whole})
 		}
+		if n := p.transform.guard.Losses; n > 0 {
+			all = append(all, wanted{&m.guard, "guard", guardLimits + 4*n})
+		}
 	}
 	for _, b := range all {
 		var err error
@@ -83,7 +87,7 @@ func newMeasurements(dev *gpu.Device, p *plan, layout *buffers.Layout, whole int
 }
 
 func (m *measurements) buffers() []*gpu.Buffer {
-	return []*gpu.Buffer{m.firsts, m.partials, m.pairs, m.combined, m.statistics}
+	return []*gpu.Buffer{m.firsts, m.partials, m.pairs, m.combined, m.statistics, m.guard}
 }
 
 func (m *measurements) bytes() uint64 {

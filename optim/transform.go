@@ -14,6 +14,7 @@ type Transform struct {
 	elements   []element
 	accumulate int  // calls an update; 0 and 1 are the same
 	skip       bool // nothing changes where a gradient is not finite
+	guard      Guard
 	err        error
 }
 

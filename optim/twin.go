@@ -26,6 +26,9 @@ type Twin struct {
 	bad     []bool
 	sums    [][]float64 // measurement, leaf
 	skipped int
+	left    uint32 // why the update in hand is left out, as Statistics has it on the device
+	limits  Limits
+	losses  []float64
 }
 
 // NewTwin copies params; whole is the leaves of the model that they are a stage of, none if they are all of it.
@@ -116,26 +119,31 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 			next[i][leaf] = slices.Clone(w.state[i][leaf])
 		}
 	}
-	operators := w.twins
+	operators, early := w.twins, uint32(0)
+	w.left = 0
 	for i, s := range w.plan.steps {
 		w.measure(i, u)
 		if s.operator == nil {
 			w.run(s, u, next, scalars)
 			continue
 		}
-		operators[0].update(counts[s.count], u, w.params, w.plan.transform.skip && w.bad[0])
-		operators = operators[1:]
+		operators[0].update(counts[s.count], u, w.params, w.left != 0)
+		operators, early = operators[1:], w.left
 	}
 	w.measure(len(w.plan.steps), u)
-	skip := w.plan.transform.skip && w.bad[0]
-	if skip {
+	if w.left != 0 {
 		w.skipped++
 	}
+	last := w.plan.steps[w.plan.segments[len(w.plan.segments)-1].first:] // what is stored when all is known
 	_, slots := w.plan.state()
 	for i := range next {
 		kept := i == 0 && w.plan.transform.accumulate > 1 // the accumulation is reset all the same
+		left := w.left
+		if len(last) == 0 || i < last[0].firstSlot {
+			left = early
+		}
 		for leaf := range w.leaves {
-			if skip && !kept {
+			if left != 0 && !kept {
 				continue
 			}
 			for k, v := range next[i][leaf] {
@@ -148,7 +156,7 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	}
 	for leaf, p := range w.params {
 		for k := range p {
-			if !skip {
+			if w.left == 0 {
 				p[k] = store(p[k]+u[leaf][k], buffers.F32)
 			}
 		}
@@ -210,6 +218,7 @@ func (w *Twin) measure(before int, u [][]float64) {
 		}
 		if m.norm >= 0 {
 			w.norms[m.norm], w.bad[m.norm] = math.Sqrt(all), bad
+			w.guarded(m.norm)
 		}
 	}
 }
@@ -246,9 +255,9 @@ func (w *Twin) Tensors() []buffers.Host {
 
 // Statistics are those of the last update.
 func (w *Twin) Statistics() Statistics {
-	s := Statistics{Skipped: uint32(w.skipped)}
+	s := Statistics{Skipped: uint32(w.skipped), Spikes: Spike(w.left &^ 1)}
 	if len(w.norms) > 0 {
-		s.Norm, s.NonFinite = float32(w.norms[0]), w.bad[0]
+		s.Norm, s.NonFinite = float32(w.norms[0]), w.bad[0] || w.left&1 != 0
 	}
 	return s
 }

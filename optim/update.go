@@ -110,6 +110,9 @@ func (r *recorder) measure(s segment) error {
 			if err := r.measurements.total(r.rec, r.plan, m.norm); err != nil {
 				return err
 			}
+			if err := r.measurements.guarded(r.rec, r.plan, m.norm); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
