@@ -239,6 +239,14 @@ func (s *State) Save(ctx context.Context, path string, run state.Run) error {
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
 
+// Stage copies the state of this step to the host, to be written while training goes on; see state.Snapshot.
+func (s *State) Stage(ctx context.Context, run state.Run) (*state.Staged, error) {
+	if s.broken != nil {
+		return nil, fmt.Errorf("pipeline: copy of step %d: the state is not usable after: %w", s.step, s.broken)
+	}
+	return s.snapshot().Stage(context.WithoutCancel(ctx), run)
+}
+
 // CheckSpace tells, before training begins, whether a checkpoint below dir would fit the disk; see state.Snapshot.
 func (s *State) CheckSpace(ctx context.Context, dir string) error {
 	return s.snapshot().CheckSpace(ctx, dir)

@@ -136,14 +136,20 @@ func writeFile(fsys FileSystem, path string, write func(io.Writer) error) (manif
 	return sums.file()
 }
 
-// writeJSON writes v indented, with a line feed at its end.
+// writeJSON writes v as indented gives it.
 func writeJSON(v any) func(io.Writer) error {
 	return func(w io.Writer) error {
-		data, err := json.MarshalIndent(v, "", "  ")
+		text, err := indented(v)
 		if err != nil {
 			return err
 		}
-		_, err = w.Write(append(data, '\n'))
+		_, err = w.Write(text)
 		return err
 	}
+}
+
+// indented is v in JSON, indented, with a line feed at its end.
+func indented(v any) ([]byte, error) {
+	text, err := json.MarshalIndent(v, "", "  ")
+	return append(text, '\n'), err
 }

@@ -41,7 +41,7 @@ func sources(step int64) []source {
 			_, err := w.Write(bytes.Repeat([]byte{byte(step)}, 3<<20))
 			return err
 		}},
-		{name: "state.json", bytes: 20, write: writeJSON(map[string]int64{"step": step})},
+		{name: "state.json", bytes: 500, write: writeJSON(Record{Format: recordFormat, Step: step})},
 	}
 }
 

@@ -93,23 +93,11 @@ func (c Checkpoints) Steps() ([]int64, error) {
 // listed in Rejected. When there are checkpoints and none is whole the error wraps ErrCorrupt (or ErrVersion): nothing is
 // started afresh behind the user's back.
 func (c Checkpoints) Newest() (Found, error) {
-	all, err := c.entries()
+	found, release, err := c.Hold()
 	if err != nil {
-		return Found{}, err
+		return found, err
 	}
-	var found Found
-	for _, e := range all {
-		if err := Verify(c.FS, e.path); err != nil {
-			found.Rejected = append(found.Rejected, Rejection{Path: e.path, Err: err})
-			continue
-		}
-		found.Path, found.Step = e.path, e.step
-		return found, nil
-	}
-	if len(found.Rejected) > 0 {
-		return found, fmt.Errorf("state: discover %q: none of %d checkpoints is whole: %w", c.Dir, len(all), found.Rejected[0].Err)
-	}
-	return found, nil
+	return found, release()
 }
 
 // Clean removes what an interrupted save or removal has left: temporary directories, and checkpoints that stepped aside for one that
@@ -142,38 +130,6 @@ func (c Checkpoints) Clean() ([]string, error) {
 			return removed, fmt.Errorf("state: clean %q: %w", c.Dir, err)
 		}
 		removed = append(removed, name)
-	}
-	return removed, nil
-}
-
-// Rotate removes the oldest whole checkpoints until keep are left (keep 0 keeps all), never the newest whole one and never one of the
-// steps in protect. Call it after a commit. It returns the names removed. Checkpoints that are not whole are left for a person to see.
-func (c Checkpoints) Rotate(keep int, protect ...int64) ([]string, error) {
-	if keep <= 0 {
-		return nil, nil
-	}
-	all, err := c.entries()
-	if err != nil {
-		return nil, err
-	}
-	var removed []string
-	whole := 0
-	for _, e := range all {
-		if _, err := readManifest(c.FS, e.path); err != nil || e.aside {
-			continue
-		}
-		if whole++; whole <= keep || slices.Contains(protect, e.step) {
-			continue
-		}
-		// Renamed first, so that an interrupted removal leaves no half checkpoint under a checkpoint's name.
-		doomed := e.path + temporarySuffix
-		if err := c.FS.Rename(e.path, doomed); err != nil {
-			return removed, fmt.Errorf("state: rotate %q: %w", e.path, err)
-		}
-		if err := c.FS.RemoveAll(doomed); err != nil {
-			return removed, fmt.Errorf("state: rotate %q: %w", e.path, err)
-		}
-		removed = append(removed, filepath.Base(e.path))
 	}
 	return removed, nil
 }

@@ -83,11 +83,11 @@ func TestRotate(t *testing.T) {
 	store := mustCommit(t, root, 1, 2, 3, 4, 5)
 	change(t, filepath.Join(root, DirName(5), "big.bin"), func(d []byte) []byte { return d[1:] })
 
-	removed, err := store.Rotate(0)
+	removed, err := store.Rotate(Keep{})
 	require.NoError(t, err)
 	assert.Empty(t, removed, "0 keeps all")
 
-	removed, err = store.Rotate(1, 2)
+	removed, err = store.Rotate(Keep{Last: 1, Protect: []int64{2}})
 	require.NoError(t, err)
 	assert.Equal(t, []string{DirName(3), DirName(1)}, removed, "4 is the newest whole one, 2 is protected, 5 is left to be seen")
 	names, err := OS.ReadDir(root)
@@ -101,7 +101,7 @@ func TestRotateStopped(t *testing.T) {
 		root := t.TempDir()
 		mustCommit(t, root, 1, 2, 3)
 		f := newFaultFS(n, false)
-		_, err := Checkpoints{FS: f, Dir: root}.Rotate(1)
+		_, err := Checkpoints{FS: f, Dir: root}.Rotate(Keep{Last: 1})
 		require.ErrorIs(t, err, errStopped)
 		store := Checkpoints{FS: OS, Dir: root}
 		_, err = store.Clean()

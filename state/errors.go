@@ -21,6 +21,23 @@ var (
 // ErrNonFinite says that a state with a NaN or an infinity in it was about to be saved.
 var ErrNonFinite = errors.New("not finite, not saved")
 
+// ErrInUse says that another reads a checkpoint, or removes it.
+var ErrInUse = errors.New("in use")
+
+// NonFiniteError is ErrNonFinite with the tensor, named as Snapshot.FirstNonFinite does.
+type NonFiniteError struct {
+	Tensor  string
+	Element int
+}
+
+// Error names the element.
+func (e *NonFiniteError) Error() string {
+	return fmt.Sprintf("%q: element %d: %v", e.Tensor, e.Element, ErrNonFinite)
+}
+
+// Unwrap is ErrNonFinite.
+func (e *NonFiniteError) Unwrap() error { return ErrNonFinite }
+
 // SaveError is the failure to write a checkpoint.
 type SaveError struct {
 	Path string

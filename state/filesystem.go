@@ -22,6 +22,9 @@ type FileSystem interface {
 	SyncDir(dir string) error
 	// Free is the number of bytes that this process may still write below dir.
 	Free(dir string) (uint64, error)
+	// Lock takes a lock of a file that is there, shared with other readers or exclusive, until it is closed or the process ends. It does
+	// not wait: where another has the file, ErrInUse. A file system without locks gives locks that exclude nobody.
+	Lock(path string, exclusive bool) (io.Closer, error)
 }
 
 // File is a file open for writing.

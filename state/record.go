@@ -48,6 +48,10 @@ type Run struct {
 	InARow      int64     `json:"in_a_row,omitempty"`  // updates skipped in a row up to this step
 	BestStep    int64     `json:"best_step,omitempty"` // of the lowest validation loss
 	BestLoss    float64   `json:"best_loss,omitempty"` // that loss, nats a token; no evaluation yet: BestStep 0
+	EvalStep    int64     `json:"eval_step,omitempty"` // of the newest evaluation with a finite loss; none yet: 0
+	EvalLoss    float64   `json:"eval_loss,omitempty"` // that loss
+	// Temporary says that the checkpoint only bridges the time to the next one: Checkpoints.Rotate then removes it.
+	Temporary bool `json:"temporary,omitempty"`
 }
 
 // ReadRecord reads the state.json of the checkpoint in dir. Verify has been, or is, the caller's business.

@@ -25,6 +25,20 @@ func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
 	return s.snapshot().Save(ctx, path, run)
 }
 
+// Stage copies the state of this step to the host, to be written while training goes on; see Snapshot.Stage. It waits for the steps in
+// flight.
+func (s *TrainState) Stage(ctx context.Context, run Run) (*Staged, error) {
+	if s.broken != nil {
+		return nil, fmt.Errorf("state: copy of step %d: the state is not usable after: %w", s.step, s.broken)
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := s.read(ctx, 0); err != nil {
+		s.broken = err
+		return nil, fmt.Errorf("state: copy of step %d: %w", s.step, err)
+	}
+	return s.snapshot().Stage(ctx, run)
+}
+
 // CheckSpace tells, before training begins, whether a checkpoint below dir, which is there, would fit the disk: a *SaveError with a
 // *SpaceError where it would not.
 func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {

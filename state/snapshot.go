@@ -57,6 +57,7 @@ func (s Snapshot) CheckSpace(ctx context.Context, dir string) error {
 // FirstNonFinite names the first tensor that has an element that is not finite: parameters in the order of their paths
 // ("params/h.0.ln_1.weight"), then gradients ("grads/..."), then the optimizer's in the order of their names. "" for none.
 func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
+	var all []stored
 	for _, kind := range []struct {
 		name  string
 		trees []*buffers.Tree
@@ -66,26 +67,20 @@ func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("state: scan: %s: %w", kind.name, err)
 		}
 		for _, path := range slices.Sorted(maps.Keys(owners)) {
-			raw, err := owners[path].ReadRaw(ctx, path)
-			if err != nil {
-				return "", fmt.Errorf("state: scan: %w", err)
-			}
-			if finiteBytes(owners[path].DType(), raw) != nil {
-				return kind.name + "/" + path, nil
-			}
+			all = append(all, leafOf(owners[path], path, kind.name))
 		}
 	}
-	tensors, err := tensorsOf(s.States)
+	optimizer, err := s.optimizer()
 	if err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
-	for _, t := range tensors {
-		raw, err := t.Read(ctx)
+	for _, t := range append(all, optimizer...) {
+		raw, err := t.read(ctx)
 		if err != nil {
 			return "", fmt.Errorf("state: scan: %w", err)
 		}
-		if finiteBytes(t.DType, raw) != nil {
-			return t.Name, nil
+		if nonFinite(t.dtype, raw) >= 0 {
+			return t.scan, nil
 		}
 	}
 	return "", nil
@@ -103,15 +98,20 @@ const headerBytes = 400
 
 // sources are the files of the checkpoint; tensors are read when their turn to be written comes.
 func (s Snapshot) sources(ctx context.Context, run Run) ([]source, error) {
+	weights, err := s.weights()
+	if err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	optimizer, err := s.optimizer()
+	if err != nil {
+		return nil, fmt.Errorf("optimizer: %w", err)
+	}
+	return s.files(ctx, weights, optimizer, run)
+}
+
+// files are the sources of a checkpoint of these tensors.
+func (s Snapshot) files(ctx context.Context, weights, optimizer []stored, run Run) ([]source, error) {
 	config, err := model.ConfigJSON(s.Definition, "F32")
-	if err != nil {
-		return nil, err
-	}
-	weights, elements, err := s.weights(ctx)
-	if err != nil {
-		return nil, err
-	}
-	optimizer, stored, err := s.optimizerTensors(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,16 +119,36 @@ func (s Snapshot) sources(ctx context.Context, run Run) ([]source, error) {
 	if err != nil {
 		return nil, err
 	}
+	// As text, since what run refers to goes on changing.
+	text, err := indented(record)
+	if err != nil {
+		return nil, err
+	}
 	return []source{
-		{configName, uint64(len(config)), func(w io.Writer) error { _, err := w.Write(config); return err }},
-		{"model.safetensors", 4*elements + uint64(len(weights))*headerBytes, func(w io.Writer) error {
-			return safetensors.Write(w, weights, model.Metadata())
-		}},
-		{optimizerName, stored + uint64(len(optimizer))*headerBytes, func(w io.Writer) error {
-			return safetensors.Write(w, optimizer, nil)
-		}},
-		{recordName, 16 << 10, writeJSON(record)},
+		textFile(configName, config),
+		safetensorsFile(ctx, "model.safetensors", weights, model.Metadata()),
+		safetensorsFile(ctx, optimizerName, optimizer, nil),
+		textFile(recordName, text),
 	}, nil
+}
+
+func textFile(name string, text []byte) source {
+	return source{name, uint64(len(text)), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}}
+}
+
+// safetensorsFile is a safetensors file.
+func safetensorsFile(ctx context.Context, name string, tensors []stored, metadata map[string]string) source {
+	bytes := uint64(0)
+	var list []safetensors.Tensor
+	for _, t := range tensors {
+		bytes += t.bytes() + headerBytes
+		t.Data = func(w io.Writer) error { return t.write(ctx, w) }
+		list = append(list, t.Tensor)
+	}
+	return source{name, bytes, func(w io.Writer) error { return safetensors.Write(w, list, metadata) }}
 }
 
 func (s Snapshot) record(run Run) (Record, error) {
@@ -149,82 +169,4 @@ func (s Snapshot) record(run Run) (Record, error) {
 		Format: recordFormat, Step: s.Step, Optimizer: OptimizerRecord{Config: config, Counts: counts},
 		Skipped: s.Skipped, Adapter: s.Adapter, Run: run,
 	}, nil
-}
-
-// weights are the parameters and the number of their elements.
-func (s Snapshot) weights(ctx context.Context) (tensors []safetensors.Tensor, elements uint64, err error) {
-	owners, err := leavesOf(s.Params)
-	if err != nil {
-		return nil, 0, fmt.Errorf("params: %w", err)
-	}
-	for _, p := range s.Definition.Params() {
-		tree, ok := owners[p.Path]
-		if !ok {
-			return nil, 0, fmt.Errorf("params: %q is missing", p.Path)
-		}
-		leaf, _ := tree.Layout().Leaf(p.Path)
-		elements += uint64(leaf.Elements())
-	}
-	tensors, err = model.Tensors(s.Definition, "F32", func(path string) ([]float32, error) {
-		data, err := owners[path].Read(ctx, path)
-		if err == nil {
-			err = allFinite(data)
-		}
-		return data, err
-	})
-	return tensors, elements, err
-}
-
-// optimizerTensors are the optimizer's, "mu/h.0.ln_1.weight", in the type they are kept in, and their size in bytes.
-func (s Snapshot) optimizerTensors(ctx context.Context) (tensors []safetensors.Tensor, stored uint64, err error) {
-	whole, err := tensorsOf(s.States)
-	if err != nil {
-		return nil, 0, fmt.Errorf("optimizer: %w", err)
-	}
-	for _, t := range whole {
-		dtype, err := storedType(t.DType)
-		if err != nil {
-			return nil, 0, fmt.Errorf("optimizer: %s: %w", t.Name, err)
-		}
-		size := uint64(t.DType.Bits()) / 8
-		for _, d := range t.Shape {
-			size *= uint64(d)
-		}
-		stored += size
-		tensors = append(tensors, safetensors.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape, Data: func(w io.Writer) error {
-			raw, err := t.Read(ctx)
-			if err != nil {
-				return err
-			}
-			if err := finiteBytes(t.DType, raw); err != nil {
-				return err
-			}
-			_, err = w.Write(raw)
-			return err
-		}})
-	}
-	return tensors, stored, nil
-}
-
-// leavesOf finds the tree of each path; one that is in two trees is refused.
-func leavesOf(trees []*buffers.Tree) (map[string]*buffers.Tree, error) {
-	owners := map[string]*buffers.Tree{}
-	for _, tree := range trees {
-		for _, leaf := range tree.Layout().Leaves() {
-			if owners[leaf.Path] != nil {
-				return nil, fmt.Errorf("%q is in two trees", leaf.Path)
-			}
-			owners[leaf.Path] = tree
-		}
-	}
-	return owners, nil
-}
-
-// tensorsOf are the whole tensors of states that may each have some of their rows.
-func tensorsOf(states []*optim.State) ([]buffers.Tensor, error) {
-	var pieces []buffers.Tensor
-	for _, s := range states {
-		pieces = append(pieces, s.Tensors()...)
-	}
-	return buffers.Join(pieces)
 }

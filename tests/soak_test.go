@@ -65,7 +65,7 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 
 	var early, late footprint
 	config := train.Config{
-		Train: corpus.Train, Validation: corpus.Validation, Prefetch: 2, Steps: total, EvalEvery: 20, EvalTokens: 64, SaveEvery: 25, Keep: 2,
+		Train: corpus.Train, Validation: corpus.Validation, Prefetch: 2, Steps: total, EvalEvery: 20, EvalTokens: 64, SaveEvery: train.Every(25), Keep: 2,
 		SampleEvery: 50, Sample: train.SampleConfig{Prompt: "line", Tokens: 4, Temperature: 1, Seed: 3},
 		Dir: p.path("run"), Progress: "none", Output: io.Discard,
 		Hooks: []train.Hook{train.HookFunc(func(_ context.Context, e train.Event) error {

@@ -28,12 +28,17 @@ type Config struct {
 	// place if a stopped run is to go on to the same bits.
 	Batches func(from data.State) (BatchSource, error)
 
-	Steps       int64 // updates
-	EvalEvery   int64 // updates between evaluations; 0: at the end only
-	EvalTokens  int64 // of an evaluation at most, in whole windows spread over the text; 0: all
-	SaveEvery   int64 // updates between checkpoints; 0: at the end only
-	Keep        int   // checkpoints kept, the one with the best validation loss besides; 0: all
-	SampleEvery int64 // updates between samples; 0: at the end only
+	Steps      int64 // updates
+	EvalEvery  int64 // updates between evaluations; 0: at the end only
+	EvalTokens int64 // of an evaluation at most, in whole windows spread over the text; 0: all
+	// SaveEvery says of which steps a permanent checkpoint is made; the last step has one in any case. SaveInterval makes temporary ones, each
+	// removed when the next checkpoint is there, as is that of a wanted stop; 0: none.
+	SaveEvery    Intervals
+	SaveInterval time.Duration
+	SaveSync     bool  // training waits while a checkpoint is written
+	Keep         int   // permanent checkpoints kept, the best besides; 0: all
+	KeepBest     int   // checkpoints with the lowest validation losses that are kept; default 1
+	SampleEvery  int64 // updates between samples; 0: at the end only
 	// Sample is what is drawn; Tokens 0: no samples. Tokenizer turns it to text and back; default: bytes.
 	Sample    SampleConfig
 	Tokenizer Tokenizer
@@ -63,6 +68,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.LogEvery == 0 {
 		c.LogEvery = 1
+	}
+	if c.KeepBest == 0 {
+		c.KeepBest = 1
 	}
 	if c.Patience == 0 {
 		c.Patience = 3
@@ -106,8 +114,9 @@ func (c Config) Validate() error {
 		{"steps", c.Steps, 1},
 		{"eval_every", c.EvalEvery, 0},
 		{"eval_tokens", c.EvalTokens, 0},
-		{"save_every", c.SaveEvery, 0},
+		{"save_interval", int64(c.SaveInterval), 0},
 		{"keep", int64(c.Keep), 0},
+		{"keep_best", int64(c.KeepBest), 1},
 		{"sample_every", c.SampleEvery, 0},
 		{"log_every", c.LogEvery, 1},
 		{"patience", c.Patience, 1},
@@ -117,6 +126,9 @@ func (c Config) Validate() error {
 		if f.value < f.least {
 			return fmt.Errorf("train: config: %s: %d, want at least %d", f.name, f.value, f.least)
 		}
+	}
+	if err := c.SaveEvery.Validate(); err != nil {
+		return fmt.Errorf("train: config: save_every: %w", err)
 	}
 	switch {
 	case c.Dir == "":
@@ -161,7 +173,9 @@ func (c Config) settings() []Setting {
 	add("train.eval_every", c.EvalEvery, false)
 	add("train.eval_tokens", c.EvalTokens, false)
 	add("train.save_every", c.SaveEvery, true)
+	add("train.save_interval", c.SaveInterval.String(), true)
 	add("train.keep", c.Keep, true)
+	add("train.keep_best", c.KeepBest, true)
 	add("train.sample_every", c.SampleEvery, true)
 	add("train.log_every", c.LogEvery, true)
 	add("train.nan_patience", c.Patience, true)

@@ -37,7 +37,7 @@ func ExampleRun() {
 			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, WarmupSteps: 50, Steps: 600}, WeightDecay: 0.1,
 		}}},
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: 4,
-		Steps: 600, EvalEvery: 100, SaveEvery: 100, Keep: 3, Dir: "runs/books",
+		Steps: 600, EvalEvery: 100, SaveEvery: train.Every(100), Keep: 3, Dir: "runs/books",
 	})
 	fmt.Println(result.Reason, result.Step, result.EvalLoss, err)
 	os.Exit(result.Reason.ExitCode())

@@ -132,7 +132,7 @@ func (l *lockedBuffer) String() string {
 
 func killedRun(t testing.TB, dir string) Config {
 	c := tinyRun(t, dir)
-	c.SaveEvery = 1
+	c.SaveEvery = Every(1)
 	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
 		if e.Kind == StepBegin {
 			time.Sleep(5 * time.Millisecond)

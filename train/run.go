@@ -90,7 +90,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 			return nothing, err
 		}
 	}
-	t := &trainer{config: c, target: target, progress: progress, store: store, evalLoss: math.NaN()}
+	t := &trainer{config: c, target: target, progress: progress, store: store, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN()}
 	defer t.release()
 	if err := t.open(ctx); err != nil {
 		return nothing, err
@@ -228,7 +228,8 @@ func (t *trainer) restore(ctx context.Context) error {
 		return err
 	}
 	t.state = loaded
-	t.run, t.saved, t.resumed, t.checkpoint = record.Run, record.Step, record.Step, found.Path
+	t.run, t.resumed, t.checkpoint = record.Run, record.Step, found.Path
+	t.saves.found(record)
 	t.window.losses = record.Run.Window
 	t.say("resumed from %s: parameters, optimizer state, counts, place in the text (epoch %d, window %d) and metrics of step %d, in %.2f s",
 		found.Path, record.Run.Data.Epoch, record.Run.Data.Position, record.Step, time.Since(begin).Seconds())

@@ -22,7 +22,7 @@ type State interface {
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
 	Window() int
 	Logits(ctx context.Context, window []int32) ([]float32, error)
-	Save(ctx context.Context, path string, run state.Run) error
+	Stage(ctx context.Context, run state.Run) (*state.Staged, error)
 	CheckSpace(ctx context.Context, dir string) error
 	FirstNonFinite(ctx context.Context) (string, error)
 	Release()

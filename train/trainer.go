@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"time"
 
 	"gputrain/data"
@@ -35,9 +34,9 @@ type trainer struct {
 	mark       time.Time // when they came, or training went on after an evaluation or a save
 	began      time.Time // of the first step of this process
 	resumed    int64     // the step that this process went on from
-	saved      int64     // the step of the newest checkpoint
-	evaluated  int64     // the step of the newest evaluation
-	sampled    int64     // and of the newest sample
+	saves      saves
+	evaluated  int64 // the step of the newest evaluation
+	sampled    int64 // and of the newest sample
 	evalLoss   float64
 	checkpoint string
 }
@@ -49,7 +48,7 @@ func (t *trainer) loop(ctx context.Context) error {
 	err := t.steps(ctx)
 	wanted := stopOf(ctx, err)
 	if wanted == nil && !isSound(err) {
-		return err
+		return errors.Join(err, t.settle(ctx, true))
 	}
 	if failed := t.stopped(ctx); wanted != nil && failed != nil {
 		return failed
@@ -71,7 +70,7 @@ func (t *trainer) steps(ctx context.Context) error {
 		t.say("all %d steps are made", t.config.Steps)
 	}
 	t.began = time.Now()
-	t.mark = t.began
+	t.mark, t.saves.begun = t.began, t.began
 	for err == nil {
 		if err = t.due(ctx); err != nil || t.state.Step() >= t.config.Steps {
 			break
@@ -96,7 +95,7 @@ func (t *trainer) stopped(ctx context.Context) error {
 	if err != nil && !isSound(err) {
 		return err
 	}
-	return errors.Join(err, t.save(ctx))
+	return errors.Join(err, t.save(ctx, true), t.settle(ctx, true))
 }
 
 // step makes one update.
@@ -195,13 +194,16 @@ func (t *trainer) status() Status {
 
 // due evaluates, samples and saves where the state's step asks for it and it has not been done.
 func (t *trainer) due(ctx context.Context) error {
+	if err := t.settle(ctx, false); err != nil {
+		return err
+	}
 	c, step := t.config, t.state.Step()
 	at := func(every, done int64) bool {
 		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
 	}
 	evaluate := t.validation != nil && at(c.EvalEvery, t.evaluated)
 	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled)
-	save := at(c.SaveEvery, t.saved)
+	save, _ := t.saveDue()
 	if !evaluate && !sample && !save {
 		return nil
 	}
@@ -219,8 +221,9 @@ func (t *trainer) due(ctx context.Context) error {
 			return err
 		}
 	}
-	if at(c.SaveEvery, t.saved) {
-		return t.save(ctx)
+	// An evaluation makes a step due again that was saved without it.
+	if due, temporary := t.saveDue(); due {
+		return t.save(ctx, temporary)
 	}
 	return nil
 }
@@ -244,9 +247,10 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	if finite(r.Loss) && (t.run.BestStep == 0 || r.Loss < t.run.BestLoss) {
 		t.run.BestStep, t.run.BestLoss = step, r.Loss
 	}
-	if t.saved == step {
-		t.saved = 0 // what was saved before a stop does not know of this evaluation
+	if finite(r.Loss) {
+		t.run.EvalStep, t.run.EvalLoss = step, r.Loss
 	}
+	t.saves.forget(step) // what was saved before a stop does not know of this evaluation
 	t.say("step %d: validation loss %.4f (perplexity %.3f, %s tokens)", step, r.Loss, perplexity(m.Loss), grouped(r.Tokens))
 	return hooks
 }
@@ -279,30 +283,6 @@ func (t *trainer) sample(ctx context.Context) error {
 	return hooks
 }
 
-// save writes a checkpoint of this step, unless there is one or nothing has been learned, and removes those that are too many. The logs
-// up to here are made durable first: a checkpoint never knows more than they.
-func (t *trainer) save(ctx context.Context) error {
-	step := t.state.Step()
-	if step == 0 || step == t.saved {
-		return nil
-	}
-	if err := errors.Join(t.metrics.sync(), t.samples.sync()); err != nil {
-		return err
-	}
-	path := filepath.Join(t.store.Dir, state.DirName(step))
-	if err := t.state.Save(ctx, path, t.run); err != nil {
-		if errors.Is(err, state.ErrNonFinite) {
-			return errors.Join(t.diverged(ctx, state.Metrics{Step: step, Loss: float64(t.last.Loss), GradNorm: float64(t.last.GradNorm)}), err)
-		}
-		return err
-	}
-	t.saved, t.checkpoint = step, path
-	if _, err := t.store.Rotate(t.config.Keep, t.run.BestStep); err != nil {
-		return err
-	}
-	return t.tell(ctx, Event{Kind: Saved, Step: step, Checkpoint: path})
-}
-
 func (t *trainer) result() Result {
 	r := Result{
 		Step: t.state.Step(), Resumed: t.resumed, Loss: t.window.mean(), EvalLoss: t.evalLoss, BestLoss: math.NaN(),
@@ -315,6 +295,7 @@ func (t *trainer) result() Result {
 }
 
 func (t *trainer) release() {
+	t.saves.saver.Wait()
 	if t.loader != nil {
 		t.loader.Close()
 	}

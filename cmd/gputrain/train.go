@@ -150,6 +150,10 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	if err != nil {
 		return run, nil, err
 	}
+	interval, err := runfile.ParseDuration(cfg.Train.SaveInterval)
+	if err != nil {
+		return run, nil, usageError{err}
+	}
 	timeout, err := runfile.ParseDuration(cfg.Data.Timeout)
 	if err != nil {
 		return run, nil, usageError{err}
@@ -173,7 +177,8 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	run = train.Config{
 		State: c, Params: params, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: timeout, Notes: text.Notes,
-		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens), SaveEvery: int64(t.SaveEvery), Keep: t.Keep,
+		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
+		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
 		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience),
 		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
@@ -182,6 +187,15 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
 	}
 	return run, release, nil
+}
+
+// saveEvery is when permanent checkpoints are made.
+func saveEvery(intervals runfile.Intervals) train.Intervals {
+	var out train.Intervals
+	for _, i := range intervals {
+		out = append(out, train.Interval{Every: int64(i.Every), Until: int64(i.Until)})
+	}
+	return out
 }
 
 // prompt is what samples begin with: something that the text itself has.

@@ -38,12 +38,21 @@ func decode(node ast.Node) (any, error) {
 	return v, err
 }
 
+// converter is a field with a form of its own.
+type converter interface {
+	take(v any) bool // as convert
+	kind() string    // as kindName
+}
+
 // convert turns a decoded YAML value into a field's type without losing
 // anything: a fraction is no whole number and null is no value, except where
 // the field is a pointer or a list. One value where a list is wanted is a list
 // of one. A mapping has every key of its struct, but for those that are optional, and no other.
 func convert(v any, t reflect.Type) (reflect.Value, bool) {
 	out := reflect.New(t).Elem()
+	if own, ok := out.Addr().Interface().(converter); ok {
+		return out, own.take(v)
+	}
 	switch t.Kind() {
 	case reflect.Int:
 		n, ok := integer(v)
@@ -141,6 +150,9 @@ func integer(v any) (float64, bool) {
 }
 
 func kindName(t reflect.Type) string {
+	if own, ok := reflect.New(t).Interface().(converter); ok {
+		return own.kind()
+	}
 	switch t.Kind() {
 	case reflect.Int:
 		return "a whole number"

@@ -66,6 +66,8 @@ func inline(v any) string {
 		if len(v) == 0 {
 			return "[]"
 		}
+	case Intervals:
+		return v.String()
 	case []Source:
 		if out, err := json.Marshal(v); err == nil && len(v) > 0 { // fields that are left out stay so
 			return string(out)

@@ -81,11 +81,16 @@ func TestEveryKeyCanBeSet(t *testing.T) {
 		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]int](): "[1, 2]",
 		reflect.TypeFor[*float64](): "2.5", reflect.TypeFor[map[string]any](): "{b1: 0.5}",
 		reflect.TypeFor[[]Rule](): "[{match: a, stage: 1}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
+		reflect.TypeFor[Intervals](): "[{every: 3, until: 9}]",
 	}
 	for _, f := range fields {
 		c := New()
 		require.Contains(t, values, f.typ, f.key)
-		require.NoError(t, c.Set(f.key+"="+values[f.typ]), f.key)
+		value := values[f.typ]
+		if c.value(f) == true {
+			value = "false"
+		}
+		require.NoError(t, c.Set(f.key+"="+value), f.key)
 		assert.NotEqual(t, Default(), c.Run, f.key)
 		assert.Len(t, c.Laid(nil), 1, f.key)
 	}

@@ -34,8 +34,8 @@ func (c *Config) Validate() error {
 		{"train.accumulate", c.Train.Accumulate, 1},
 		{"train.eval_every", c.Train.EvalEvery, 0},
 		{"train.eval_tokens", c.Train.EvalTokens, 0},
-		{"train.save_every", c.Train.SaveEvery, 0},
 		{"train.keep", c.Train.Keep, 1},
+		{"train.keep_best", c.Train.KeepBest, 1},
 		{"train.sample_every", c.Train.SampleEvery, 0},
 		{"train.sample_tokens", c.Train.SampleTokens, 0},
 		{"train.top_k", c.Train.TopK, 0},
@@ -99,6 +99,12 @@ func (c *Config) Validate() error {
 	}
 	if _, err := ParseBytes(c.Train.MemoryLimit); err != nil {
 		return c.invalid("train.memory_limit", strconv.Quote(c.Train.MemoryLimit), "bytes such as 800MB or 6GiB")
+	}
+	if err := c.Train.SaveEvery.validate(); err != nil {
+		return c.invalid("train.save_every", c.Train.SaveEvery, err.Error())
+	}
+	if _, err := ParseDuration(c.Train.SaveInterval); err != nil {
+		return c.invalid("train.save_interval", strconv.Quote(c.Train.SaveInterval), "a time such as 90s, 15m or 1d2h30m")
 	}
 	return nil
 }

@@ -1,0 +1,48 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// Hold keeps rotation, of this process or another one, from the checkpoint in dir until release is called: for those who read it. A directory
+// without a manifest, which is a model and no checkpoint, needs no holding. One that is being removed is ErrInUse.
+func Hold(fsys FileSystem, dir string) (release func() error, err error) {
+	nothing := func() error { return nil }
+	if _, err := fsys.Size(manifestPath(dir)); errors.Is(err, fs.ErrNotExist) {
+		return nothing, nil
+	}
+	lock, err := fsys.Lock(manifestPath(dir), false)
+	if err != nil {
+		return nil, loadError(dir, "%w", err)
+	}
+	// What was removed before it was locked has another name by now.
+	if _, err := fsys.Size(manifestPath(dir)); err != nil {
+		return nil, errors.Join(loadError(dir, "%w: %w", ErrInUse, err), lock.Close())
+	}
+	return lock.Close, nil
+}
+
+// Hold is Newest, and holds what it has found until release is called.
+func (c Checkpoints) Hold() (found Found, release func() error, err error) {
+	all, err := c.entries()
+	if err != nil {
+		return Found{}, nil, err
+	}
+	for _, e := range all {
+		release, err := Hold(c.FS, e.path)
+		if err == nil {
+			if err = Verify(c.FS, e.path); err == nil {
+				found.Path, found.Step = e.path, e.step
+				return found, release, nil
+			}
+			err = errors.Join(err, release())
+		}
+		found.Rejected = append(found.Rejected, Rejection{Path: e.path, Err: err})
+	}
+	if len(found.Rejected) > 0 {
+		return found, nil, fmt.Errorf("state: discover %q: none of %d checkpoints is whole: %w", c.Dir, len(all), found.Rejected[0].Err)
+	}
+	return found, func() error { return nil }, nil
+}

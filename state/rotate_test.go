@@ -1,0 +1,135 @@
+package state
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// commitRun commits a checkpoint whose record has that run.
+func commitRun(t *testing.T, root string, step int64, run Run) {
+	t.Helper()
+	files := []source{{"state.json", 0, writeJSON(Record{Format: recordFormat, Step: step, Run: run})}}
+	require.NoError(t, commit(OS, filepath.Join(root, DirName(step)), step, files))
+}
+
+func names(t *testing.T, root string) []string {
+	t.Helper()
+	out, err := OS.ReadDir(root)
+	require.NoError(t, err)
+	return out
+}
+
+func TestRotateTemporary(t *testing.T) {
+	root := t.TempDir()
+	store := Checkpoints{FS: OS, Dir: root}
+	for step, temporary := range map[int64]bool{10: false, 12: true, 20: false, 25: true, 27: true} {
+		commitRun(t, root, step, Run{Temporary: temporary})
+	}
+	removed, err := store.Rotate(Keep{Last: 0})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(25), DirName(12)}, removed, "the newest stays until there is a newer one")
+	_, err = store.Rotate(Keep{Last: 2})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(10), DirName(20), DirName(27)}, names(t, root), "it does not count among the permanent ones")
+	commitRun(t, root, 30, Run{})
+	removed, err = store.Rotate(Keep{Last: 2})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(27), DirName(10)}, removed)
+}
+
+func TestRotateKeepsTheBest(t *testing.T) {
+	root := t.TempDir()
+	store := Checkpoints{FS: OS, Dir: root}
+	for step, loss := range map[int64]float64{1: 3, 2: 1, 3: 2, 4: 1.5, 6: 5} {
+		commitRun(t, root, step, Run{EvalStep: step, EvalLoss: loss})
+	}
+	commitRun(t, root, 5, Run{EvalStep: 4, EvalLoss: 0.5}) // a loss of another step than its own
+	removed, err := store.Rotate(Keep{Last: 1, Best: 2})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(5), DirName(3), DirName(1)}, removed)
+	removed, err = store.Rotate(Keep{Last: 1, Best: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(4)}, removed)
+	removed, err = store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(2)}, removed)
+}
+
+// What is being read, in this process or another, is left, and removed by the next rotation.
+func TestRotateLeavesWhatIsRead(t *testing.T) {
+	root := t.TempDir()
+	store := mustCommit(t, root, 1, 2, 3)
+	release, err := Hold(OS, filepath.Join(root, DirName(1)))
+	require.NoError(t, err)
+	second, err := Hold(OS, filepath.Join(root, DirName(1)))
+	require.NoError(t, err, "readers share")
+	removed, err := store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(2)}, removed)
+	require.NoError(t, release())
+	removed, err = store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Empty(t, removed, "one of two readers is left")
+	require.NoError(t, Verify(OS, filepath.Join(root, DirName(1))))
+	require.NoError(t, second())
+	removed, err = store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(1)}, removed)
+
+	// In another process.
+	flock, err := exec.LookPath("flock")
+	if err != nil {
+		t.Skip("no flock command")
+	}
+	mustCommit(t, root, 4)
+	ready := filepath.Join(t.TempDir(), "ready")
+	reader := exec.Command(flock, "--shared", manifestPath(filepath.Join(root, DirName(3))), "sh", "-c", "touch "+ready+"; read line")
+	in, err := reader.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, reader.Start())
+	require.Eventually(t, func() bool { _, err := os.Stat(ready); return err == nil }, 10e9, 1e6)
+	removed, err = store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Empty(t, removed)
+	require.NoError(t, in.Close())
+	_ = reader.Wait()
+	removed, err = store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(3)}, removed)
+}
+
+func TestHold(t *testing.T) {
+	root := t.TempDir()
+	store := mustCommit(t, root, 1, 2)
+	change(t, filepath.Join(root, DirName(2), "big.bin"), func(d []byte) []byte { d[7] ^= 1; return d })
+	found, release, err := store.Hold()
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, found.Step)
+	require.Len(t, found.Rejected, 1)
+	_, err = OS.Lock(manifestPath(found.Path), true)
+	require.ErrorIs(t, err, ErrInUse)
+	require.NoError(t, release())
+	for _, step := range []int64{1, 2} { // neither the found nor the rejected one is held any more
+		lock, err := OS.Lock(manifestPath(filepath.Join(root, DirName(step))), true)
+		require.NoError(t, err)
+		if step == 1 { // as while it is being removed
+			_, err = Hold(OS, found.Path)
+			require.ErrorIs(t, err, ErrInUse)
+			require.ErrorIs(t, err, ErrCheckpoint)
+		}
+		require.NoError(t, lock.Close())
+	}
+
+	release, err = Hold(OS, t.TempDir())
+	require.NoError(t, err, "a directory without a manifest")
+	require.NoError(t, release())
+	found, release, err = Checkpoints{FS: OS, Dir: filepath.Join(root, "none")}.Hold()
+	require.NoError(t, err)
+	assert.Empty(t, found.Path)
+	require.NoError(t, release())
+}

@@ -1,0 +1,78 @@
+package state
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// Saver writes checkpoints while training goes on, one at a time. It is used from one goroutine. Every outcome is given out once, by Wait, Done
+// or Close: an error of a save is never lost.
+type Saver struct {
+	store Checkpoints
+	under chan Saving // the save under way; nil where there is none
+}
+
+// Saving is the outcome of a save.
+type Saving struct {
+	Path    string // of the checkpoint
+	Step    int64
+	Removed []string // by the rotation that followed
+	Err     error    // of the save, or of the rotation
+}
+
+// NewSaver makes a saver of checkpoints in store.
+func NewSaver(store Checkpoints) *Saver { return &Saver{store: store} }
+
+// Start begins to write a checkpoint, and to rotate once it is committed. before, where there is one, comes first: what must be durable
+// before the checkpoint is. While a save is under way, or its outcome not taken, it refuses.
+func (s *Saver) Start(staged *Staged, keep Keep, before func() error) error {
+	if s.under != nil {
+		return fmt.Errorf("state: saver: step %d: the save before is under way, or its outcome not taken", staged.step)
+	}
+	// Its own, with room: the writer ends also where nobody takes the outcome.
+	under := make(chan Saving, 1)
+	s.under = under
+	go func() { under <- s.write(staged, keep, before) }()
+	return nil
+}
+
+func (s *Saver) write(staged *Staged, keep Keep, before func() error) Saving {
+	out := Saving{Path: filepath.Join(s.store.Dir, DirName(staged.step)), Step: staged.step}
+	if before != nil {
+		out.Err = before()
+	}
+	if out.Err == nil {
+		out.Err = staged.Save(out.Path)
+	}
+	if out.Err == nil {
+		out.Removed, out.Err = s.store.Rotate(keep)
+	}
+	return out
+}
+
+// Wait waits for the save under way; false: there is none.
+func (s *Saver) Wait() (Saving, bool) {
+	if s.under == nil {
+		return Saving{}, false
+	}
+	out := <-s.under
+	s.under = nil
+	return out, true
+}
+
+// Done is Wait that does not wait; false also where the save is not done.
+func (s *Saver) Done() (Saving, bool) {
+	select {
+	case out := <-s.under: // never, where there is none
+		s.under = nil
+		return out, true
+	default:
+		return Saving{}, false
+	}
+}
+
+// Close waits for the save under way and returns its error.
+func (s *Saver) Close() error {
+	out, _ := s.Wait()
+	return out.Err
+}

@@ -1,0 +1,113 @@
+package state
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// stagedSources is a copy of the state of a step, made by hand.
+func stagedSources(fsys FileSystem, step int64) *Staged {
+	return &Staged{fs: fsys, step: step, sources: sources(step)}
+}
+
+// Every single call of an asynchronous save and of the rotation behind it is broken in turn, by a stop of the process or the machine or by a
+// full disk: the error comes out, and discovery finds a whole checkpoint.
+func TestSaverStoppedAtAnyCall(t *testing.T) {
+	for _, kind := range []string{"stop", "power", "full"} {
+		calls := 0
+		for n := 1; ; n++ {
+			root := t.TempDir()
+			mustCommit(t, root, 10, 20)
+			f := newFaultFS(n, kind == "full")
+			saver := NewSaver(Checkpoints{FS: f, Dir: root})
+			require.NoError(t, saver.Start(stagedSources(f, 30), Keep{Last: 1}, nil))
+			err := saver.Close()
+			name := fmt.Sprintf("%s at call %d of %v", kind, n, f.calls)
+			if kind == "power" {
+				require.NoError(t, f.powerLoss(), name)
+			}
+			store := Checkpoints{FS: OS, Dir: root}
+			if err == nil && len(f.calls) < n {
+				calls = len(f.calls)
+				found, err := store.Newest()
+				require.NoError(t, err, name)
+				require.EqualValues(t, 30, found.Step, "what was said to be saved is there")
+				names, err := OS.ReadDir(root)
+				require.NoError(t, err)
+				require.Contains(t, names, DirName(30))
+				break
+			}
+			if kind != "full" { // a full disk does not refuse a rename or a removal
+				require.ErrorIs(t, err, errStopped, name)
+				require.ErrorIs(t, err, ErrCheckpoint, name)
+			}
+			for range 2 { // as it is, and cleaned
+				found, err := store.Newest()
+				require.NoError(t, err, name)
+				require.Contains(t, []int64{20, 30}, found.Step, name)
+				require.Empty(t, found.Rejected, name)
+				requireContent(t, found)
+				_, err = store.Clean()
+				require.NoError(t, err, name)
+			}
+		}
+		require.Greater(t, calls, 15, "the test must have broken many calls")
+	}
+}
+
+// blockedFS keeps the first save waiting.
+type blockedFS struct {
+	FileSystem
+	once  *sync.Once
+	begun chan struct{}
+	free  chan struct{}
+}
+
+func (b blockedFS) Create(path string) (File, error) {
+	b.once.Do(func() {
+		close(b.begun)
+		<-b.free
+	})
+	return b.FileSystem.Create(path)
+}
+
+func TestSaverWritesOneAtATime(t *testing.T) {
+	root := t.TempDir()
+	fsys := blockedFS{OS, &sync.Once{}, make(chan struct{}), make(chan struct{})}
+	saver := NewSaver(Checkpoints{FS: fsys, Dir: root})
+	_, ok := saver.Done()
+	assert.False(t, ok, "nothing begun")
+	_, ok = saver.Wait()
+	assert.False(t, ok)
+
+	synced := false
+	require.NoError(t, saver.Start(stagedSources(fsys, 1), Keep{}, func() error { synced = true; return nil }))
+	<-fsys.begun
+	_, ok = saver.Done()
+	assert.False(t, ok, "under way")
+	require.ErrorContains(t, saver.Start(stagedSources(fsys, 2), Keep{}, nil), "step 2: the save before is under way")
+	close(fsys.free)
+	out, ok := saver.Wait()
+	require.True(t, ok)
+	assert.Equal(t, Saving{Path: filepath.Join(root, DirName(1)), Step: 1}, out)
+	assert.True(t, synced)
+	_, ok = saver.Wait()
+	assert.False(t, ok, "given out once")
+
+	require.NoError(t, saver.Start(stagedSources(fsys, 2), Keep{Last: 1}, nil))
+	out, _ = saver.Wait()
+	assert.Equal(t, []string{DirName(1)}, out.Removed)
+
+	require.NoError(t, saver.Start(stagedSources(fsys, 3), Keep{}, func() error { return os.ErrPermission }))
+	require.ErrorIs(t, saver.Close(), os.ErrPermission)
+	names, err := OS.ReadDir(root)
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(2)}, names, "what comes before a save comes before all of it")
+	require.NoError(t, saver.Close())
+}

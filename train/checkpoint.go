@@ -1,0 +1,153 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gputrain/state"
+)
+
+// Interval is how often a run saves while its step is at most Until: at every multiple of Every.
+type Interval struct {
+	Every int64 // updates
+	Until int64 // the last step it is for; 0: all that are left
+}
+
+// Intervals follow on each other: a step has the first one that it is not beyond. Of a step that is beyond all nothing is saved, but for the
+// last of a run.
+type Intervals []Interval
+
+// Every is one interval for the whole run; none for 0.
+func Every(n int64) Intervals {
+	if n == 0 {
+		return nil
+	}
+	return Intervals{{Every: n}}
+}
+
+// Due tells whether the intervals have step.
+func (v Intervals) Due(step int64) bool {
+	for _, i := range v {
+		if i.Until == 0 || step <= i.Until {
+			return step > 0 && step%i.Every == 0
+		}
+	}
+	return false
+}
+
+// Validate wants positive intervals in ascending order, of which only the last may be open.
+func (v Intervals) Validate() error {
+	for n, i := range v {
+		switch {
+		case i.Every < 1:
+			return fmt.Errorf("every %d updates, want at least 1", i.Every)
+		case i.Until < 0:
+			return fmt.Errorf("every %d until step %d, want a step", i.Every, i.Until)
+		case i.Until == 0 && n < len(v)-1:
+			return fmt.Errorf("every %d has no end, want one, since another follows", i.Every)
+		case n > 0 && i.Until != 0 && i.Until <= v[n-1].Until:
+			return fmt.Errorf("every %d until step %d, want a step after %d, the end of the one before", i.Every, i.Until, v[n-1].Until)
+		}
+	}
+	return nil
+}
+
+// saves is what a run knows of its checkpoints.
+type saves struct {
+	saver     *state.Saver
+	permanent int64     // the step of the newest permanent checkpoint, begun or found
+	temporary int64     // and of the newest temporary one
+	begun     time.Time // when the newest of both was begun, or the run
+}
+
+// found takes note of the checkpoint that the run goes on from.
+func (s *saves) found(r state.Record) {
+	if r.Run.Temporary {
+		s.temporary = r.Step
+	} else {
+		s.permanent = r.Step
+	}
+}
+
+// forget makes step be saved again: what was saved of it is no longer all that is known.
+func (s *saves) forget(step int64) {
+	if s.permanent == step {
+		s.permanent = 0
+	}
+	if s.temporary == step {
+		s.temporary = 0
+	}
+}
+
+// saveDue tells whether the present step is to be saved: for good, because the intervals have it or it is the last, or for the time being,
+// because SaveInterval has passed.
+func (t *trainer) saveDue() (due, temporary bool) {
+	c, step := t.config, t.state.Step()
+	switch {
+	case step == 0 || step == t.saves.permanent:
+		return false, false
+	case step == c.Steps || c.SaveEvery.Due(step):
+		return true, false
+	}
+	late := c.SaveInterval > 0 && step != t.saves.temporary && time.Since(t.saves.begun) >= c.SaveInterval
+	return late, late
+}
+
+// save begins a checkpoint of this step, unless there is one, and nothing has to be learned: it takes a copy, and a goroutine writes it. It
+// waits for the save before, whose error it returns.
+func (t *trainer) save(ctx context.Context, temporary bool) error {
+	step := t.state.Step()
+	if step == 0 || step == t.saves.permanent || temporary && step == t.saves.temporary {
+		return nil
+	}
+	if err := t.settle(ctx, true); err != nil {
+		return err
+	}
+	run := t.run
+	run.Temporary = temporary
+	staged, err := t.state.Stage(ctx, run)
+	if err != nil {
+		return err
+	}
+	// A checkpoint never knows more than the logs.
+	durable := func() error { return errors.Join(t.metrics.sync(), t.samples.sync()) }
+	keep := state.Keep{Last: t.config.Keep, Best: t.config.KeepBest, Protect: []int64{t.run.BestStep}}
+	if err := t.saves.saver.Start(staged, keep, durable); err != nil {
+		return err
+	}
+	t.saves.begun = time.Now()
+	if temporary {
+		t.saves.temporary = step
+	} else {
+		t.saves.permanent = step
+	}
+	if t.config.SaveSync {
+		return t.settle(ctx, true)
+	}
+	return nil
+}
+
+// settle takes the outcome of the save under way, if it is done or wait is set.
+func (t *trainer) settle(ctx context.Context, wait bool) error {
+	take := t.saves.saver.Done
+	if wait {
+		take = t.saves.saver.Wait
+	}
+	saving, ok := take()
+	if !ok {
+		return nil
+	}
+	var bad *state.NonFiniteError
+	if errors.As(saving.Err, &bad) {
+		return errors.Join(&DivergedError{
+			Step: saving.Step, Skipped: t.run.InARow, Tensor: bad.Tensor, Loss: float64(t.last.Loss), GradNorm: float64(t.last.GradNorm),
+		}, saving.Err)
+	}
+	if saving.Err != nil {
+		return saving.Err
+	}
+	t.checkpoint = saving.Path
+	return t.tell(ctx, Event{Kind: Saved, Step: saving.Step, Checkpoint: saving.Path})
+}
