@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/histogram"
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -123,7 +124,7 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 			return err
 		}
 	}
-	for _, check := range slices.Concat(buffers.Checks(), kron.Checks(), optim.Checks(), graph.Checks()) {
+	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), graph.Checks()) {
 		r, err := check.Run(ctx, dev)
 		if err != nil {
 			return fmt.Errorf("kernel %s: %w", check.Name, err)

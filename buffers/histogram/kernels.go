@@ -1,0 +1,128 @@
+package histogram
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+const (
+	lanes       = 64             // invocations a workgroup
+	groupVecs   = lanes * 16     // vec4s of a group at most
+	groupWords  = 4              // of the table: first vec4 in the slab, elements, leaf, spare
+	partialSize = 16             // bytes a group leaves
+	leafSize    = 4 * leafWords  // and a leaf
+	groupSize   = 4 * groupWords // of the table
+)
+
+// kernel specialises shaders/histogram_<name>.wgsl, which binds params first.
+func kernel(name string, bindings ...gpu.Binding) (*gpu.Kernel, error) {
+	source, err := shaders.Source("histogram_"+name+".wgsl", shaders.Variant{Constants: map[string]string{
+		"LANES": fmt.Sprint(lanes), "BINS": fmt.Sprint(Bins), "WORDS": fmt.Sprint(leafWords),
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("histogram: %s: %w", name, err)
+	}
+	return &gpu.Kernel{
+		Label: "gputrain.histogram." + name, Source: source, Workgroup: [3]int{lanes, 1, 1},
+		Bindings: append([]gpu.Binding{{Name: "params", Access: gpu.Uniform}}, bindings...),
+	}, nil
+}
+
+// A job is the groups of one slab: words first to first+count of the table.
+type job struct {
+	slab         gpu.Range
+	first, count uint32
+}
+
+// layOut chooses leaves and cuts them into groups of consecutive elements: the table of all groups, the first group of each leaf and behind
+// the last, and what is to be dispatched: groups that follow on each other in the table and lie in one slab.
+func (c *Counter) layOut(sources []Source, match func(string) bool) (table, firsts []uint32, jobs []job) {
+	groups := uint32(0)
+	for _, s := range sources {
+		for _, leaf := range s.Tree.Layout().Leaves() {
+			name := s.Name + "/" + leaf.Path
+			if len(leaf.Parts) == 0 || match != nil && !match(name) {
+				continue
+			}
+			firsts = append(firsts, groups)
+			for _, part := range leaf.Parts {
+				begin := groups
+				for at := 0; at < part.Count; at += 4 * groupVecs {
+					table = append(table, uint32((part.Offset+at)/4), uint32(min(part.Count-at, 4*groupVecs)), uint32(len(c.leaves)), 0)
+					groups++
+				}
+				slab := s.Tree.Slab(part.Slab)
+				if n := len(jobs); n > 0 && jobs[n-1].slab == slab {
+					jobs[n-1].count += groups - begin
+				} else {
+					jobs = append(jobs, job{slab, begin, groups - begin})
+				}
+			}
+			c.leaves = append(c.leaves, counted{name, uint64(leaf.Elements())})
+		}
+	}
+	return table, append(firsts, groups), jobs
+}
+
+// record records a count of everything, and its way back.
+func (c *Counter) record(jobs []job) (*gpu.Recording, error) {
+	groups, data := gpu.Binding{Name: "groups", Access: gpu.Read}, gpu.Binding{Name: "data", Access: gpu.Read}
+	leaves, partials := gpu.Binding{Name: "leaves", Access: gpu.ReadWrite}, gpu.Binding{Name: "partials", Access: gpu.ReadWrite}
+	ranges, err := kernel("range", groups, data, leaves)
+	if err != nil {
+		return nil, err
+	}
+	bins, err := kernel("bins", groups, data, leaves, partials)
+	if err != nil {
+		return nil, err
+	}
+	partials.Access = gpu.Read
+	fold, err := kernel("fold", gpu.Binding{Name: "firsts", Access: gpu.Read}, partials, leaves)
+	if err != nil {
+		return nil, err
+	}
+	rec, limits := c.device.Record("gputrain.histogram"), c.device.Limits()
+	rec.Group("histogram")
+	rec.Zero(c.words.All())
+	for _, j := range jobs {
+		rec.Dispatch(ranges, gpu.Linear(uint64(j.count), 1, limits), words(j.first, j.count), c.table.All(), j.slab, c.words.All())
+	}
+	for _, j := range jobs {
+		rec.Dispatch(bins, gpu.Linear(uint64(j.count), 1, limits), words(j.first, j.count), c.table.All(), j.slab, c.words.All(), c.partials.All())
+	}
+	n := uint32(len(c.leaves))
+	rec.Dispatch(fold, gpu.Linear(uint64(n), 1, limits), words(n), c.firsts.All(), c.partials.All(), c.words.All())
+	rec.ReadBack(c.ring, c.words.All())
+	return rec, nil
+}
+
+// words is numbers as a device has them.
+func words(list ...uint32) []byte {
+	out := make([]byte, 0, 4*len(list))
+	for _, w := range list {
+		out = binary.LittleEndian.AppendUint32(out, w)
+	}
+	return out
+}
+
+// check refuses trees that the kernels cannot read.
+func check(sources []Source) error {
+	for _, s := range sources {
+		if d := s.Tree.DType(); d != buffers.F32 {
+			return fmt.Errorf("histogram: %s: found dtype %v, wanted %v", s.Name, d, buffers.F32)
+		}
+		if s.Tree.Device() != sources[0].Tree.Device() {
+			return fmt.Errorf("histogram: %s: found a tree of another device than that of %s, wanted one device", s.Name, sources[0].Name)
+		}
+		for _, leaf := range s.Tree.Layout().Leaves() {
+			if leaf.Elements() > 1<<32-1 {
+				return fmt.Errorf("histogram: %s/%s: found %d elements, wanted at most 2^32 - 1", s.Name, leaf.Path, leaf.Elements())
+			}
+		}
+	}
+	return nil
+}
