@@ -43,7 +43,8 @@ type Layer struct {
 	Vertices, Instances int
 }
 
-var errSurfaceReleased = errors.New("the surface is released")
+// ErrSurfaceReleased says that a surface, or its device, has been released.
+var ErrSurfaceReleased = errors.New("the surface is released")
 
 // NewSurface makes a surface of a window, which must outlive it. Resize it before the first frame. An adapter that cannot show on
 // the window is an error; another may.
@@ -73,7 +74,7 @@ func (s *Surface) Resize(ctx context.Context, width, height int) error {
 	d.queue.turn.Lock()
 	defer d.queue.turn.Unlock()
 	if d.closed.Load() {
-		return fmt.Errorf("gpu: surface: resize: %w", errSurfaceReleased)
+		return fmt.Errorf("gpu: surface: resize: %w", ErrSurfaceReleased)
 	}
 	if err := d.drain(ctx, 0); err != nil {
 		return fmt.Errorf("gpu: surface: resize: %w", err)
@@ -81,7 +82,7 @@ func (s *Surface) Resize(ctx context.Context, width, height int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released {
-		return fmt.Errorf("gpu: surface: resize: %w", errSurfaceReleased)
+		return fmt.Errorf("gpu: surface: resize: %w", ErrSurfaceReleased)
 	}
 	if err := s.device.native.configure(s.native, width, height); err != nil {
 		return fmt.Errorf("gpu: surface: resize: %w", err)
@@ -111,7 +112,7 @@ func (s *Surface) NewSheet(k *Kernel, bind ...Range) (*Sheet, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released {
-		return nil, fmt.Errorf("gpu: sheet %q: %w", k.Label, errSurfaceReleased)
+		return nil, fmt.Errorf("gpu: sheet %q: %w", k.Label, ErrSurfaceReleased)
 	}
 	var err error
 	if sheet.native, err = s.device.native.sheet(s.native, k, bind); err != nil {
@@ -119,6 +120,16 @@ func (s *Surface) NewSheet(k *Kernel, bind ...Range) (*Sheet, error) {
 	}
 	s.sheets = append(s.sheets, sheet)
 	return sheet, nil
+}
+
+// Write is Device.Write, safe while the device is released.
+func (s *Surface) Write(dst Range, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		return fmt.Errorf("gpu: write: %w", ErrSurfaceReleased)
+	}
+	return s.device.Write(dst, data)
 }
 
 // Idle says whether the newest frame has been drawn: Show would not wait for it.
@@ -134,7 +145,7 @@ func (s *Surface) Show(background [3]float64, layers ...Layer) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released {
-		return false, fmt.Errorf("gpu: show: %w", errSurfaceReleased)
+		return false, fmt.Errorf("gpu: show: %w", ErrSurfaceReleased)
 	}
 	// Not Err: what the driver reports outside of any call is for whoever computes.
 	if err := s.device.native.failed(); err != nil {

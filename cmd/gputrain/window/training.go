@@ -1,0 +1,133 @@
+//go:build window
+
+package window
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/train"
+)
+
+// Training is a train.Hook that shows a run of this process on a View: figures as they come, and histograms that are counted on the devices
+// of the parameters between steps.
+type Training struct {
+	view    *View
+	dir     string
+	trees   []*buffers.Tree
+	tallies []*Tally
+	every   time.Duration // at most a count in this time
+	counted time.Time
+	step    int64 // of the newest count
+	behind  int   // steps since
+}
+
+// NewTraining shows the run of a run directory.
+func NewTraining(view *View, dir string) *Training { return &Training{view: view, dir: dir} }
+
+// Event shows what happened.
+func (t *Training) Event(ctx context.Context, e train.Event) error {
+	if t.view.closed.Load() {
+		return nil
+	}
+	board := t.view.board
+	switch e.Kind {
+	case train.Started:
+		return t.begin(ctx, e)
+	case train.Stepped:
+		board.Add(*e.Metrics)
+		return t.count(ctx, e)
+	case train.Evaluated:
+		board.Evaluated(*e.Eval)
+	case train.Sampled:
+		board.Sampled(*e.Sample)
+	}
+	return nil
+}
+
+// begin shows what earlier processes of the run have done, and prepares the histograms.
+func (t *Training) begin(ctx context.Context, e train.Event) error {
+	if err := NewFiles(t.dir, t.view.board).Read(); err != nil {
+		return err
+	}
+	t.view.board.Status("training")
+	t.every = 250 * time.Millisecond
+	var devices []*gpu.Device
+	for _, tree := range parameters(e.State) {
+		devices = append(devices, tree.Device())
+	}
+	if err := t.view.Show(ctx, devices...); err != nil {
+		return err
+	}
+	return t.prepare(ctx, e)
+}
+
+// prepare makes the histograms of a state's parameters, and counts for the first time.
+func (t *Training) prepare(ctx context.Context, e train.Event) error {
+	t.trees, t.tallies = parameters(e.State), nil
+	most := max(1, maxPanels/max(1, len(t.trees)))
+	for stage, tree := range t.trees {
+		tally, err := NewTally(ctx, tree, most)
+		if err != nil {
+			return err
+		}
+		if len(t.trees) > 1 {
+			for i := range tally.groups {
+				tally.groups[i].label = fmt.Sprintf("%d: %s", stage, tally.groups[i].label)
+			}
+		}
+		t.tallies = append(t.tallies, tally)
+	}
+	if err := t.view.Weights(t.tallies); err != nil {
+		return err
+	}
+	return t.submit(ctx, e.Step)
+}
+
+// parameters are the trees of a state's parameters, stage by stage.
+func parameters(s train.State) []*buffers.Tree {
+	switch s := s.(type) {
+	case interface{ Params() *buffers.Tree }:
+		return []*buffers.Tree{s.Params()}
+	case interface{ Params() []*buffers.Tree }:
+		return s.Params()
+	}
+	return nil
+}
+
+// lateness is after how many steps counts are taken: those that were under way when they were submitted are done by then.
+const lateness = 3
+
+// count takes counts that are done, and submits the next.
+func (t *Training) count(ctx context.Context, e train.Event) error {
+	if !slices.Equal(t.trees, parameters(e.State)) { // another hook has replaced the state
+		return t.prepare(ctx, e)
+	}
+	if t.behind++; t.behind < lateness || time.Since(t.counted) < t.every {
+		return nil
+	}
+	var all []Histogram
+	for _, tally := range t.tallies {
+		found, err := tally.Take(ctx)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	t.view.board.Counted(all, "after step "+grouped(t.step))
+	return t.submit(ctx, e.Step)
+}
+
+func (t *Training) submit(ctx context.Context, step int64) error {
+	for _, tally := range t.tallies {
+		if err := tally.Count(ctx); err != nil {
+			return err
+		}
+	}
+	t.counted, t.step, t.behind = time.Now(), step, 0
+	return nil
+}
