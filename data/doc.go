@@ -1,12 +1,11 @@
 // Package data turns files into batches of tokens, in an order that can be
 // resumed anywhere.
 //
-// [Open] finds the files (text as bytes, or tokens stored as u16 or u32), splits
-// them into a training and a validation part and returns both as [Tokens]: a
-// sequence of token ids with random access. A [Loader] cuts the training part
-// into windows of context+1 tokens and hands them out in a shuffled order, batch
-// by batch, for ever. An [Evaluation] walks the windows of the validation part
-// from the first to the last, once.
+// [Open] finds the files, splits them into a training and a validation part and returns both as a [Source]: [Tokens], a text whose bytes are
+// tokens or tokens stored as u16 or u32, one long sequence; [Documents], the lines of JSONL files, packed into windows so that nothing is
+// predicted over a border; or a [Mixture] of several by weights. A [Loader] hands out the windows of the training part in a shuffled order,
+// batch by batch, for ever. An [Evaluation] walks the windows of the validation part from the first to the last, once. A [Collator] makes
+// batches of documents that the caller has.
 //
 //	corpus, err := data.Open(data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
 //	loader, err := data.NewLoader(corpus.Train, data.LoaderConfig{Context: 128, Batch: 8, Seed: 42, Prefetch: 4})
@@ -16,10 +15,13 @@
 // Invariants, each held by a test:
 //
 //  1. The window at (seed, epoch, position) is a pure function of these three and
-//     of the tokens: nothing is shuffled in memory, seeking costs the same anywhere.
-//  2. The depth of prefetching changes nothing but waiting.
+//     of the source: nothing is shuffled in memory, seeking costs the same anywhere.
+//  2. The depth of prefetching changes nothing but waiting. A slow disk is waited for
+//     and spoken of; one that hangs is a [TimeoutError]; neither looks like an end.
 //  3. Within an epoch every window comes exactly once; a batch may span two epochs.
-//  4. An evaluation counts every token but the first exactly once, whatever the
+//  4. An evaluation counts every token but the first of a text, or of a document, exactly once, whatever the
 //     batch size; padding carries the label [Ignored].
-//  5. The fingerprint changes when a file's name, size or content does, or the split.
+//  5. Packing loses nothing: every token of a document but the first is the label of the token before it, once, in whatever window.
+//  6. Every thousand windows of a mixture have the windows of each source in proportion to its weight.
+//  7. The fingerprint changes when a file's name, size or content does, or the split, or how documents are read.
 package data

@@ -77,9 +77,6 @@ type span struct {
 	masked bool // some of its tokens are no labels
 }
 
-// Len is the number of documents.
-func (d *Documents) Len() int { return len(d.spans) }
-
 // Vocab is one more than the largest token id that can come.
 func (d *Documents) Vocab() int { return d.vocab }
 

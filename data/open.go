@@ -109,7 +109,7 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 		}
 		laid, err := part.documents.pack(config.Context)
 		if err != nil {
-			return fmt.Errorf("data: jsonl %s: validation %v of %d documents leaves %d for %s: %w", c.Name, config.Validation, all.Len(), part.documents.Len(), part.name, err)
+			return fmt.Errorf("data: jsonl %s: validation %v of %d documents leaves %d for %s: %w", c.Name, config.Validation, len(all.spans), len(part.documents.spans), part.name, err)
 		}
 		part.documents.laid = laid
 		left += laid.left
@@ -118,7 +118,7 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 	if validation != nil {
 		c.Validation = validation
 	}
-	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d documents of %d tokens in %d windows of %d", c.Name, all.Len(), all.tokens(), train.laid.windows(), config.Context))
+	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d documents of %d tokens in %d windows of %d", c.Name, len(all.spans), all.tokens(), train.laid.windows(), config.Context))
 	if left > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s: %d documents have no label that counts and are left out", c.Name, left))
 	}

@@ -1,0 +1,205 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/data"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+// documents opens 30 documents of very different lengths, each with a prompt that does not count, or mixes them with a text.
+func documents(t *testing.T, mixed bool) *data.Corpus {
+	t.Helper()
+	random := rand.New(rand.NewPCG(1, 2))
+	var lines strings.Builder
+	for i := range 30 {
+		line, err := json.Marshal(map[string]string{"question": strings.Repeat("?", 1+random.IntN(4)), "text": strings.Repeat(fmt.Sprint(i), 1+random.IntN(12))})
+		require.NoError(t, err)
+		fmt.Fprintf(&lines, "%s\n", line)
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte(lines.String()), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b.txt"), []byte(strings.Repeat("some text. ", 80)), 0o666))
+	c := data.Config{JSONL: []string{filepath.Join(dir, "a.jsonl")}, Fields: data.Fields{Prompt: "question"}, Validation: 0.2, Context: 16}
+	if mixed {
+		c.Mixture = []data.Part{{JSONL: c.JSONL, Fields: c.Fields, Weight: 2}, {Text: []string{filepath.Join(dir, "b.txt")}, Weight: 1}}
+		c.JSONL, c.MixtureEnd = nil, data.EndFirstExhausted
+	}
+	corpus, err := data.Open(c)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
+	return corpus
+}
+
+// However often it stops within an epoch, and however far it reads ahead, a run on documents or on a mixture ends the same.
+func TestResumeOnEverySource(t *testing.T) {
+	dev := gputest.Device(t)
+	for _, mixed := range []bool{false, true} {
+		corpus := documents(t, mixed)
+		run := func(dir string) Config {
+			c := tinyRun(t, dir)
+			c.Train, c.Validation = corpus.Train, corpus.Validation
+			return c
+		}
+		dir := t.TempDir()
+		_, err := Run(t.Context(), dev, run(dir))
+		require.NoError(t, err)
+		want := outcomeOf(t, dir)
+		var record struct{ Run state.Run }
+		require.NoError(t, json.Unmarshal([]byte(want.checkpoint["state.json"]), &record))
+		require.Positive(t, record.Run.Data.Epoch, "the run is longer than an epoch")
+
+		dir = t.TempDir()
+		for depth, step := range []int64{2, 5, 11} {
+			c := run(dir)
+			ctx, hook := stopAt(StepBegin, step)
+			c.Hooks, c.Prefetch = []Hook{hook}, 4*depth
+			_, err := Run(ctx, dev, c)
+			require.ErrorIs(t, err, ErrStopped)
+		}
+		_, err = Run(t.Context(), dev, run(dir))
+		require.NoError(t, err)
+		assert.Equal(t, want, outcomeOf(t, dir), "mixed %v", mixed)
+	}
+}
+
+// Windows of documents have few labels or many. A step of 8 of them has the same loss and gradient in 1, 2, 4 or 8 pieces, and an
+// evaluation the same loss in batches of 1 to 16.
+func TestRaggedBatchesAreTokenWeighted(t *testing.T) {
+	dev := gputest.Device(t)
+	corpus := documents(t, false)
+	type result struct {
+		loss, norm float64
+		tokens     int64
+	}
+	var first result
+	for _, k := range []int{1, 2, 4, 8} {
+		c := tinyRun(t, t.TempDir()).State
+		c.Batch, c.Accumulate, c.Evaluation = 8/k, k, true
+		c.Definition = undropped(t)
+		s, err := state.Create(t.Context(), dev, c)
+		require.NoError(t, err)
+		defer s.Release()
+		loader, err := data.NewLoader(corpus.Train, data.LoaderConfig{Context: 16, Batch: 8, Seed: 1})
+		require.NoError(t, err)
+		defer loader.Close()
+		batch, err := loader.Next(t.Context())
+		require.NoError(t, err)
+		counts := map[int]bool{}
+		for row := range 8 {
+			n := 0
+			for _, label := range batch.Labels[16*row : 16*row+16] {
+				if label != data.Ignored {
+					n++
+				}
+			}
+			counts[n] = true
+		}
+		require.Greater(t, len(counts), 2, "the batch is ragged")
+		_, err = s.TrainStep(t.Context(), batch)
+		require.NoError(t, err)
+		m, err := s.Drain(t.Context())
+		require.NoError(t, err)
+		got := result{m[0].Loss, m[0].GradNorm, m[0].Tokens}
+		if k == 1 {
+			first = got
+			assert.EqualValues(t, batch.Count, got.tokens)
+			var losses []float64
+			for size := 1; size <= 16; size++ {
+				e, err := data.NewEvaluation(corpus.Validation, 16, size, 0)
+				require.NoError(t, err)
+				r, err := s.Evaluate(t.Context(), e)
+				require.NoError(t, err)
+				losses = append(losses, r.Loss)
+				assert.InEpsilon(t, losses[0], r.Loss, 1e-6, "batches of %d", size) // sums of some hundred f32, grouped otherwise
+			}
+			continue
+		}
+		// The sums of the loss and of each gradient are grouped otherwise: some eps of f32 (6e-8) apart.
+		assert.InEpsilon(t, first.loss, got.loss, 1e-6, "%d pieces", k)
+		assert.InEpsilon(t, first.norm, got.norm, 1e-5, "%d pieces", k)
+		assert.Equal(t, first.tokens, got.tokens)
+	}
+}
+
+// collated are batches of a caller's own: documents with the number of the batch, one a row.
+type collated struct {
+	*data.Collator
+	state  data.State
+	closed *int
+}
+
+func (c *collated) Next(context.Context) (data.Batch, error) {
+	var rows []data.Document
+	for row := range 4 {
+		rows = append(rows, data.Document{Tokens: data.EncodeBytes(fmt.Sprintf("batch %d of %d", c.state.Position, row))})
+	}
+	batch, err := c.Collate(rows...)
+	c.state.Position++
+	batch.State = c.state
+	return batch, err
+}
+
+func (c *collated) Close() { *c.closed++ }
+
+func TestBatchesOfOnesOwn(t *testing.T) {
+	dev := gputest.Device(t)
+	closed, froms := 0, []data.State(nil)
+	run := func(dir string) Config {
+		c := tinyRun(t, dir)
+		c.Train = nil
+		c.Batches = func(from data.State) (BatchSource, error) {
+			froms = append(froms, from)
+			collator, err := data.NewCollator(16, data.LongKeepEnd)
+			return &collated{collator, from, &closed}, err
+		}
+		return c
+	}
+	dir := t.TempDir()
+	_, err := Run(t.Context(), dev, run(dir))
+	require.NoError(t, err)
+	want := outcomeOf(t, dir)
+
+	dir = t.TempDir()
+	c := run(dir)
+	ctx, hook := stopAt(StepBegin, 4)
+	c.Hooks = []Hook{hook}
+	stopped, err := Run(ctx, dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	_, err = Run(t.Context(), dev, run(dir))
+	require.NoError(t, err)
+	assert.Equal(t, want, outcomeOf(t, dir))
+	assert.Equal(t, []data.State{{}, {}, {Position: uint64(stopped.Step)}}, froms)
+	assert.Equal(t, 3, closed)
+}
+
+// undropped is the tiny model without dropout, whose masks are drawn for each piece of a step.
+func undropped(t *testing.T) model.Definition {
+	t.Helper()
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 256, Context: 16})
+	require.NoError(t, err)
+	return def
+}
+
+func TestConfigOfData(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"training text: none":                 func(c *Config) { c.Train = nil },
+		"data timeout: -1ns, want at least 0": func(c *Config) { c.DataTimeout = -1 },
+	} {
+		c := tinyRun(t, t.TempDir())
+		change(&c)
+		assert.ErrorContains(t, c.Validate(), want)
+	}
+}
