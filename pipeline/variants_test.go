@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +76,37 @@ func TestFamilies(t *testing.T) {
 						sameBits(t, want, together(t, homes[home], p, with))
 					})
 				}
+			}
+		}
+	}
+}
+
+// A cut may go through a layer: then several values cross in a message, and the part that makes one may need it again itself.
+func TestCutsThroughLayers(t *testing.T) {
+	devices := fleet(t, 3)
+	c := steep(families(t)["gpt2 dropout"], "adamw", `{}`, 2, 5)
+	with := batches(c, 3)
+	want := alone(t, devices[0], c, with)
+	a := pipeline.Assignment{Stages: 3, Parts: 3, Part: map[string]int{}}
+	for _, p := range c.Definition.Params() {
+		switch {
+		case strings.HasPrefix(p.Path, "h.1.attn.c_proj"), strings.HasPrefix(p.Path, "h.1.ln_2"), strings.HasPrefix(p.Path, "h.1.mlp"):
+			a.Part[p.Path] = 1 // from behind the attention of layer 1
+		case strings.HasPrefix(p.Path, "h.2.mlp.c_proj"), strings.HasPrefix(p.Path, "h.3"), strings.HasPrefix(p.Path, "ln_f"):
+			a.Part[p.Path] = 2 // from behind the activation of layer 2
+		case strings.HasPrefix(p.Path, "h.2"):
+			a.Part[p.Path] = 1
+		default:
+			a.Part[p.Path] = 0
+		}
+	}
+	for _, schedule := range []string{pipeline.GPipe, pipeline.OneForwardOneBackward} {
+		for home, devices := range map[string][]*gpu.Device{"apart": devices, "on one": slices.Repeat(devices[:1], 3)} {
+			for _, recompute := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/recompute=%v", schedule, home, recompute), func(t *testing.T) {
+					p := pipeline.Config{State: c, Assignment: a, Schedule: schedule, Recompute: recompute, Timeout: 20 * time.Second}
+					sameBits(t, want, together(t, devices, p, with))
+				})
 			}
 		}
 	}
