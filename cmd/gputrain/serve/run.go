@@ -49,14 +49,10 @@ func newRun(id int, dir string) *run {
 	}
 }
 
-// isRun says whether a directory looks like a run's.
+// isRun says whether a directory is a run's. A run file alone may be one that somebody wrote.
 func isRun(dir string) bool {
-	for _, name := range []string{settingsFile, metricsFile} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
-			return true
-		}
-	}
-	return false
+	info, err := os.Stat(filepath.Join(dir, metricsFile))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // poll reads what is new. Version next is taken where something is.

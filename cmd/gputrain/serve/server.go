@@ -141,7 +141,10 @@ func (s *Server) discover() {
 	}
 	s.mu.Lock()
 	gone := len(s.runs)
-	s.runs = slices.DeleteFunc(s.runs, func(r *run) bool { return !slices.Contains(dirs, r.dir) })
+	s.runs = slices.DeleteFunc(s.runs, func(r *run) bool {
+		_, err := os.Stat(r.dir) // a run that starts over has no metrics for a while
+		return err != nil
+	})
 	gone -= len(s.runs)
 	for _, dir := range dirs {
 		if !slices.ContainsFunc(s.runs, func(r *run) bool { return r.dir == dir }) {

@@ -12,7 +12,8 @@ import (
 )
 
 // table is the numbers of metrics.jsonl by name. What a line means is not known here: every number of it, but its step, is a point of the
-// series of its name, and the n-th number of an array one of the series name.n. A run that measures more is shown without a change.
+// series of its name, the n-th number of an array one of the series name.n, and one that stands under a key of an object one of name.key. A
+// run that measures more is shown without a change.
 type table struct {
 	steps  []float64 // of each line
 	tokens []float64 // seen in training up to the line
@@ -116,8 +117,8 @@ type field struct {
 	value float64
 }
 
-// numbers are the numbers of a flat JSON object, in their order, also those written "NaN", "Infinity" and "-Infinity". Other texts, truth
-// values, nulls and what is nested deeper are left out.
+// numbers are the numbers of a JSON object, in their order, also those written "NaN", "Infinity" and "-Infinity". Other texts, truth
+// values, nulls and what is nested deeper than one array or object are left out.
 func numbers(line []byte) ([]field, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if t, err := d.Token(); err != nil {
@@ -126,37 +127,49 @@ func numbers(line []byte) ([]field, error) {
 		return nil, fmt.Errorf("found %v, wanted an object", t)
 	}
 	var out []field
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
+	err := members(d, true, func(name string, raw json.RawMessage) error {
+		if v, ok := number(raw); ok {
+			out = append(out, field{name, v})
+			return nil
+		}
+		if raw[0] != '[' && raw[0] != '{' {
+			return nil
+		}
+		inner := json.NewDecoder(bytes.NewReader(raw))
+		if _, err := inner.Token(); err != nil {
+			return err
+		}
+		return members(inner, raw[0] == '{', func(key string, raw json.RawMessage) error {
+			if v, ok := number(raw); ok {
+				out = append(out, field{name + "." + key, v})
+			}
+			return nil
+		})
+	})
+	return out, err
+}
+
+// members hands over what is in the object or array that a decoder stands in: its key or place, and its text.
+func members(d *json.Decoder, keys bool, use func(key string, raw json.RawMessage) error) error {
+	for n := 0; d.More(); n++ {
+		key := strconv.Itoa(n)
+		if keys {
+			token, err := d.Token()
+			if err != nil {
+				return err
+			}
+			key = token.(string)
 		}
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
-			return nil, err
+			return err
 		}
-		name := key.(string)
-		if v, ok := number(raw); ok {
-			out = append(out, field{name, v})
-			continue
-		}
-		if raw[0] != '[' {
-			continue
-		}
-		var many []json.RawMessage
-		if err := json.Unmarshal(raw, &many); err != nil {
-			return nil, err
-		}
-		for i, r := range many {
-			if v, ok := number(r); ok {
-				out = append(out, field{name + "." + strconv.Itoa(i), v})
-			}
+		if err := use(key, raw); err != nil {
+			return err
 		}
 	}
-	if _, err := d.Token(); err != nil {
-		return nil, err
-	}
-	return out, nil
+	_, err := d.Token()
+	return err
 }
 
 func number(raw []byte) (float64, bool) {

@@ -14,13 +14,13 @@ func TestTableTakesEveryNumber(t *testing.T) {
 	var tab table
 	for _, line := range []string{
 		`{"step":1,"loss":5.5,"tokens":100,"step_ms":500,"stage_busy":[0.5,0.25]}`,
-		`{"step":2,"loss":"NaN","tokens":200,"step_ms":250,"note":"text","deep":{"x":1},"on":true,"none":null}`,
+		`{"step":2,"loss":"NaN","tokens":200,"step_ms":250,"note":"text","deep":{"x":[1]},"on":true,"none":null}`,
 		`{"step":2,"eval_loss":4.5,"eval_tokens":1000}`,
-		`{"step":6,"loss":4,"tokens":600,"step_ms":1000,"new_metric":-1e-3}`,
+		`{"step":6,"loss":4,"tokens":600,"step_ms":1000,"new_metric":-1e-3,"watched":{"norm/params/a.b":2.5,"deep":{"x":1}}}`,
 	} {
 		require.NoError(t, tab.add([]byte(line)))
 	}
-	assert.Equal(t, []string{"loss", "tokens", "step_ms", "stage_busy.0", "stage_busy.1", "eval_loss", "eval_tokens", "new_metric"}, tab.names)
+	assert.Equal(t, []string{"loss", "tokens", "step_ms", "stage_busy.0", "stage_busy.1", "eval_loss", "eval_tokens", "new_metric", "watched.norm/params/a.b"}, tab.names)
 	assert.Equal(t, []float64{1, 2, 2, 6}, tab.steps)
 	assert.Equal(t, []float64{100, 200, 200, 600}, tab.tokens)
 	assert.Equal(t, []float64{0.5, 0.75, 0.75, 4.75}, tab.time, "each of four steps took a second")

@@ -69,12 +69,13 @@ const hidden = new Set(['tokens', 'skipped', 'eval_tokens', 'eval_ms', 'bubble',
 export function about(name) {
   if (known[name]) return { key: name, write: number, ...known[name] };
   if (hidden.has(name) || name.startsWith('stage_busy.')) return null;
+  if (name.startsWith('watched.')) return { key: name, title: name.slice(8), unit: 'watched', write: number, rank: 60, more: true };
   let unit = '', text = name, write = number;
   for (const [tail, meaning, how] of [['_per_second', 'a second', short], ['_ms', 'ms'], ['_seconds', 's'], ['_bytes', '', bytes]]) {
     if (name.endsWith(tail)) [text, unit, write] = [name.slice(0, -tail.length), meaning, how || number];
   }
-  text = text.replace(/[_.]/g, ' ');
-  return { key: name, title: text[0].toUpperCase() + text.slice(1), unit, write, rank: 50, dots: name.startsWith('eval_'), raw: name.startsWith('eval_') };
+  text = text.replace(/_/g, ' ');
+  return { key: name, title: text[0].toUpperCase() + text.slice(1), unit, write, rank: 50, more: true, dots: name.startsWith('eval_'), raw: name.startsWith('eval_') };
 }
 
 // h makes an element: h('a', {class: 'x', onclick: f}, 'text', child).

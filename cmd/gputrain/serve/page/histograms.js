@@ -65,7 +65,7 @@ export class Histograms {
     [[low, 'left'], [(low + high) / 2, 'center'], [high, 'right']].forEach(([v, align]) => { c.textAlign = align; c.fillText(number(v, 3), px(v), hgt - 6); });
     const last = this.list.at(-1);
     this.note.textContent = `${n} of steps ${whole(this.list[0].step)} to ${whole(last.step)}`;
-    this.facts.replaceChildren(...[['step', whole(last.step)], ['least', number(last.min)], ['mean', number(last.mean)], ['greatest', number(last.max)], ['deviation', number(last.std)], ['values', whole(last.counts.reduce((a, b) => a + b, 0))]]
+    this.facts.replaceChildren(...[['step', whole(last.step)], ['least', number(last.min)], ['mean', number(last.mean)], ['greatest', number(last.max)], ['deviation', number(last.std)], ['values', whole(last.elements ?? last.counts.reduce((a, b) => a + b, 0))], ...(last.nonfinite ? [['not finite', whole(last.nonfinite)]] : [])]
       .flatMap(([k, v]) => [h('dt', {}, k), h('dd', {}, v)]));
   }
 }

@@ -12,7 +12,7 @@ import { Papers } from './papers.js';
 
 const $ = (id) => document.getElementById(id);
 const charts = new Map(), spans = [0, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
-let chosen = null, due = false, first = true;
+let chosen = null, due = false, first = true, opened = false;
 
 const share = {
   cross: null, range, axis: () => view.x,
@@ -63,6 +63,9 @@ function drawCharts(shown, run) {
   for (const key of charts.keys()) if (!specs.has(key)) { charts.get(key).element.remove(); charts.delete(key); }
   const order = [...specs.values()].sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title));
   const marks = marksOf(shown), pair = specs.has('loss') && specs.has('eval_loss'); // side by side where runs are compared
+  const rest = order.filter((s) => s.more).length > 6 ? order.filter((s) => s.more) : [];
+  drawMore(rest);
+  for (const s of rest) if (!opened || !matches(s)) { order.splice(order.indexOf(s), 1); charts.get(s.key)?.element.remove(); charts.delete(s.key); }
   order.forEach((s, i) => {
     if (!charts.has(s.key)) charts.set(s.key, new Chart(s, share));
     const c = charts.get(s.key), at = $('charts').children[i];
@@ -79,6 +82,15 @@ function drawCharts(shown, run) {
     c.set(lines, marks);
   });
 }
+
+// drawMore offers the curves that a run has beside the usual ones, where they are many.
+function drawMore(rest) {
+  $('more').hidden = !rest.length;
+  $('more-button').textContent = opened ? 'hide further curves' : `${rest.length} further curves`;
+  $('more-filter').hidden = !opened;
+}
+
+const matches = (s) => s.key.toLowerCase().includes($('more-filter').value.trim().toLowerCase());
 
 function line(r, s, focus, many) {
   const raw = r.curves?.x === view.x && r.curves.raw[s.key];
@@ -111,6 +123,8 @@ function controls() {
   show();
   $('reset').addEventListener('click', () => share.zoom(null, null));
   addEventListener('keydown', (e) => { if (e.key === 'Escape') share.zoom(null, null); });
+  $('more-button').addEventListener('click', () => { opened = !opened; later(); });
+  $('more-filter').addEventListener('input', later);
   $('theme').addEventListener('click', () => window.toggleTheme());
   const theme = () => { $('theme').textContent = document.documentElement.dataset.theme === 'dark' ? '☀' : '☾'; later(); };
   addEventListener('theme', theme);
