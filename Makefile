@@ -5,13 +5,22 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build train test check mixed fmt fuzz soak bench adapter clean
+.PHONY: build window train test test-window check mixed fmt fuzz soak bench adapter clean
 
 build: $(BIN)
 
 $(BIN): $(SOURCES)
 	@command -v $${CC:-cc} >/dev/null || { echo "gputrain: no C compiler found, wanted gcc or clang (Debian, Ubuntu: apt-get install gcc libc6-dev)" >&2; exit 1; }
 	$(GO) build -o $@ ./cmd/gputrain
+
+# window builds bin/gputrain-window, which is gputrain with `train --window` and `watch`. It needs the headers of the window system.
+WINDOW := bin/gputrain-window
+
+window: $(WINDOW)
+
+$(WINDOW): $(SOURCES)
+	@test "$$(uname)" != Linux || echo '#include <X11/Xcursor/Xcursor.h>\n#include <X11/extensions/Xrandr.h>\n#include <X11/extensions/Xinerama.h>\n#include <X11/extensions/XInput2.h>\n#include <X11/extensions/xf86vmode.h>\n#include <GL/gl.h>' | $${CC:-cc} -E - >/dev/null 2>&1 || { echo "gputrain: no headers of X11 found (Debian, Ubuntu: apt-get install libx11-dev libxcursor-dev libxrandr-dev libxinerama-dev libxi-dev libgl1-mesa-dev libxxf86vm-dev)" >&2; exit 1; }
+	$(GO) build -tags window -o $@ ./cmd/gputrain
 
 # adapter makes sure that WebGPU finds something to run on, if need be Mesa's software driver.
 adapter: $(BIN)
@@ -23,6 +32,11 @@ train: adapter
 # A missing adapter fails the device tests instead of skipping them.
 test: adapter
 	GPUTRAIN_REQUIRE_ADAPTER=1 $(GO) test ./...
+
+# test-window runs the tests that look at a window, on an X server without hardware (Xvfb).
+test-window: adapter $(WINDOW)
+	$(GO) vet -tags window ./gpu ./gpu/gputest ./cmd/gputrain/... ./tests
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_REQUIRE_WINDOW=1 $(GO) test -tags window -run 'Surface|ABI|View|Window' ./gpu ./cmd/gputrain/window ./tests
 
 check: test
 	$(GO) vet ./...

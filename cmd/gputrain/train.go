@@ -18,6 +18,7 @@ import (
 type trainCmd struct {
 	runFlags
 	serveFlags
+	windowFlags
 	RunDir   string `help:"Run directory; by default one below runs/ named for the run file and for what --set changes in it, so that the same command goes on with its run." type:"path" placeholder:"DIR"`
 	Adapter  string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
@@ -48,11 +49,12 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer unserve()
-	if cfg.Pipeline.Stages == 1 {
-		err = c.onOne(ctx, cfg, run)
-	} else {
-		err = c.onStages(ctx, cfg, run)
-	}
+	err = c.around(run, func(run train.Config) error {
+		if cfg.Pipeline.Stages == 1 {
+			return c.onOne(ctx, cfg, run)
+		}
+		return c.onStages(ctx, cfg, run)
+	})
 	var changed *train.ChangedError
 	if errors.As(err, &changed) {
 		return usageError{err}

@@ -1,12 +1,9 @@
 package window
 
 import (
-	_ "embed"
 	"encoding/binary"
 	"math"
 	"unicode/utf8"
-
-	"gputrain/gpu"
 )
 
 // Color is red, green and blue, 0 to 255.
@@ -22,11 +19,6 @@ func (c Color) mix(d Color, share float64) Color {
 
 // Box is a part of the window in pixels, from the top left.
 type Box struct{ X, Y, W, H float64 }
-
-// inset is b without a margin.
-func (b Box) inset(margin float64) Box {
-	return Box{b.X + margin, b.Y + margin, b.W - 2*margin, b.H - 2*margin}
-}
 
 // Contains says whether a point is in b.
 func (b Box) Contains(x, y float64) bool {
@@ -82,20 +74,3 @@ func (c *Canvas) Text(x, y, size float64, color Color, text string) {
 func (c *Canvas) Width(size float64, text string) float64 {
 	return c.Unit * size * (letterAdvance*float64(utf8.RuneCountInString(text)) - 2)
 }
-
-//go:embed shapes.wgsl
-var shapesSource string
-
-//go:embed histogram.wgsl
-var histogramSource string
-
-var (
-	shapesShader = &gpu.Kernel{
-		Label: "gputrain.window.shapes", Source: shapesSource,
-		Bindings: []gpu.Binding{{Name: "view", Access: gpu.Uniform}, {Name: "shapes", Access: gpu.Read}},
-	}
-	histogramShader = &gpu.Kernel{
-		Label: "gputrain.window.histogram", Source: places(histogramSource),
-		Bindings: []gpu.Binding{{Name: "view", Access: gpu.Uniform}, {Name: "panels", Access: gpu.Read}, {Name: "counts", Access: gpu.Read}},
-	}
-)

@@ -4,6 +4,7 @@ package window
 
 import (
 	"context"
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,28 @@ import (
 	"time"
 
 	"gputrain/gpu"
+)
+
+//go:embed shapes.wgsl
+var shapesSource string
+
+//go:embed histogram.wgsl
+var histogramSource string
+
+var (
+	shapesShader = &gpu.Kernel{
+		Label: "gputrain.window.shapes", Source: shapesSource,
+		Bindings: []gpu.Binding{{Name: "view", Access: gpu.Uniform}, {Name: "shapes", Access: gpu.Read}},
+	}
+	histogramShader = &gpu.Kernel{
+		Label: "gputrain.window.histogram", Source: places(histogramSource),
+		Bindings: []gpu.Binding{{Name: "view", Access: gpu.Uniform}, {Name: "panels", Access: gpu.Read}, {Name: "counts", Access: gpu.Read}},
+	}
+)
+
+var (
+	backColor   = Color{13, 17, 23}
+	weightColor = Color{190, 148, 235}
 )
 
 // maxPanels is how many histograms are drawn.

@@ -7,16 +7,14 @@ import (
 )
 
 var (
-	backColor   = Color{13, 17, 23}
-	panelColor  = Color{22, 27, 34}
-	gridColor   = Color{36, 43, 53}
-	textColor   = Color{222, 228, 236}
-	dimColor    = Color{130, 141, 156}
-	lossColor   = Color{88, 166, 255}
-	validColor  = Color{255, 179, 84}
-	normColor   = Color{126, 214, 150}
-	weightColor = Color{190, 148, 235}
-	alarmColor  = Color{255, 92, 92}
+	panelColor = Color{22, 27, 34}
+	gridColor  = Color{36, 43, 53}
+	textColor  = Color{222, 228, 236}
+	dimColor   = Color{130, 141, 156}
+	lossColor  = Color{88, 166, 255}
+	validColor = Color{255, 179, 84}
+	normColor  = Color{126, 214, 150}
+	alarmColor = Color{255, 92, 92}
 )
 
 // Picture is a Scene laid out: shapes, and over them the bars of the histograms in their boxes.
@@ -121,10 +119,10 @@ func histograms(c *Canvas, b Box, s Seen) []Box {
 	}
 	in := Box{b.X + 8*u, b.Y + 24*u, b.W - 16*u, b.H - 28*u}
 	columns := max(1, min(n, int(in.W/(170*u))))
-	rows := (n + columns - 1) / columns
-	w, h := math.Floor(in.W/float64(columns)), math.Floor(in.H/float64(rows))
-	var bars []Box
-	for i, g := range s.Histograms {
+	rows := max(0, min((n+columns-1)/columns, int(in.H/(34*u))))
+	w, h := math.Floor(in.W/float64(columns)), math.Floor(in.H/float64(max(1, rows)))
+	bars := make([]Box, n) // those that there is no room for have none
+	for i, g := range s.Histograms[:min(n, rows*columns)] {
 		cell := Box{in.X + float64(i%columns)*w, in.Y + float64(i/columns)*h, w - 8*u, h}
 		limit := "±" + number(g.Range())
 		label := shorten(g.Label, int((cell.W-c.Width(0.9, limit))/(0.9*u*letterAdvance))-2)
@@ -136,7 +134,7 @@ func histograms(c *Canvas, b Box, s Seen) []Box {
 		if bad := g.NonFinite(); bad > 0 {
 			c.Text(box.X, box.Y, 0.9, alarmColor, grouped(int64(bad))+" not finite")
 		}
-		bars = append(bars, box)
+		bars[i] = box
 	}
 	return bars
 }

@@ -90,13 +90,14 @@ func (t *Training) prepare(ctx context.Context, e train.Event) error {
 
 // parameters are the trees of a state's parameters, stage by stage.
 func parameters(s train.State) []*buffers.Tree {
-	switch s := s.(type) {
-	case interface{ Params() *buffers.Tree }:
-		return []*buffers.Tree{s.Params()}
-	case interface{ Params() []*buffers.Tree }:
-		return s.Params()
+	lying, ok := s.(interface {
+		Trees() (params, grads []*buffers.Tree)
+	})
+	if !ok {
+		return nil // of another kind: no histograms
 	}
-	return nil
+	params, _ := lying.Trees()
+	return params
 }
 
 // lateness is after how many steps counts are taken: those that were under way when they were submitted are done by then.
