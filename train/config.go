@@ -43,6 +43,12 @@ type Config struct {
 	Sample    SampleConfig
 	Tokenizer Tokenizer
 	LogEvery  int64 // updates between lines of metrics.jsonl; default 1
+	// HistogramEvery is the number of updates between histograms of parameters and gradients, which are computed on the device
+	// (histograms.jsonl); the last step has them too. 0: none. Histograms are regular expressions on params/PATH and grads/PATH: those that
+	// match one; nil: all.
+	HistogramEvery int64
+	Histograms     []string
+	Watchers       []Watcher
 	// TimeLimit is how long this call may take until it stops and saves; 0: as long as the steps take.
 	TimeLimit time.Duration
 	// Patience is the number of updates in a row that may be left out because they are not finite; with the last of them the run
@@ -119,6 +125,7 @@ func (c Config) Validate() error {
 		{"keep_best", int64(c.KeepBest), 1},
 		{"sample_every", c.SampleEvery, 0},
 		{"log_every", c.LogEvery, 1},
+		{"histogram_every", c.HistogramEvery, 0},
 		{"patience", c.Patience, 1},
 		{"time_limit", int64(c.TimeLimit), 0},
 		{"prefetch", int64(c.Prefetch), 0},
@@ -137,6 +144,12 @@ func (c Config) Validate() error {
 		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
 	case c.Train == nil && c.Batches == nil:
 		return fmt.Errorf("train: config: training text: none")
+	}
+	if err := CheckNames(c.Histograms, c.State.Definition); err != nil {
+		return fmt.Errorf("train: config: histograms: %w", err)
+	}
+	if err := validateWatchers(c.Watchers, c.State.Definition); err != nil {
+		return fmt.Errorf("train: config: %w", err)
 	}
 	vocab := c.State.Definition.Vocab()
 	for _, t := range []struct {
@@ -177,6 +190,8 @@ func (c Config) settings() []Setting {
 	add("train.keep", c.Keep, true)
 	add("train.keep_best", c.KeepBest, true)
 	add("train.sample_every", c.SampleEvery, true)
+	add("train.histogram_every", c.HistogramEvery, true)
+	add("train.histogram_match", c.Histograms, true)
 	add("train.log_every", c.LogEvery, true)
 	add("train.nan_patience", c.Patience, true)
 	return s

@@ -88,9 +88,15 @@ func (t *trainer) replace(ctx context.Context, with State) error {
 		return fmt.Errorf("train: replace the state: found one of step %d, wanted step %d", with.Step(), t.state.Step())
 	}
 	metrics, err := t.state.Drain(ctx)
+	if err == nil {
+		err = t.takeCounts(ctx)
+	}
 	if err != nil {
 		return err
 	}
 	t.state, t.late = with, slices.Concat(t.late, metrics)
-	return nil
+	if t.config.HistogramEvery > 0 {
+		_, _, err = t.buildCounters(ctx)
+	}
+	return err
 }

@@ -51,6 +51,8 @@ type Metrics struct {
 	StepMS          Number `json:"step_ms"`           // between the arrival of metrics, without evaluation and saving
 	Skipped         int64  `json:"skipped,omitempty"` // updates left out since step 0 because loss or gradient was not finite
 
+	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
+
 	// Where the model is cut into stages, shares of the time of the step, from 0 to 1.
 	StageBusy []Number `json:"stage_busy,omitempty"` // in which each stage computed
 	Bubble    Number   `json:"bubble,omitempty"`     // in which stages had nothing to do: 1 - the mean of StageBusy

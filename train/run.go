@@ -90,7 +90,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 			return nothing, err
 		}
 	}
-	t := &trainer{config: c, target: target, progress: progress, store: store, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN()}
+	t := &trainer{config: c, target: target, progress: progress, store: store, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(), watched: map[int64]map[string]Number{}}
 	defer t.release()
 	if err := t.open(ctx); err != nil {
 		return nothing, err
@@ -109,7 +109,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 
 // clearDir removes what a run leaves in its directory, and nothing else.
 func clearDir(dir string) error {
-	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, reportFile, chartFile} {
+	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, reportFile, chartFile} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("train: fresh start: %w", err)
 		}
@@ -146,6 +146,9 @@ func (t *trainer) open(ctx context.Context) error {
 		return err
 	}
 	if err := t.openLogs(); err != nil {
+		return err
+	}
+	if err := t.openHistograms(ctx); err != nil {
 		return err
 	}
 	if err := t.openBatches(); err != nil {

@@ -22,6 +22,8 @@ type trainer struct {
 	validation *data.Evaluation
 	metrics    *lineLog
 	samples    *lineLog
+	histograms histograms
+	watched    map[int64]map[string]Number // figures of steps whose metrics have not been taken
 	facts      facts
 
 	run        state.Run       // as of the last metrics read; Data as of the last batch given to a step
@@ -112,16 +114,16 @@ func (t *trainer) step(ctx context.Context) error {
 		return err
 	}
 	t.run.Data = batch.State
-	return errors.Join(t.tell(ctx, Event{Kind: StepEnd}), t.take(ctx, metrics))
+	return errors.Join(t.look(ctx), t.tell(ctx, Event{Kind: StepEnd}), t.take(ctx, metrics))
 }
 
-// drain waits for the steps in flight and takes their metrics.
+// drain waits for the steps in flight and takes their metrics and histograms.
 func (t *trainer) drain(ctx context.Context) error {
 	metrics, err := t.state.Drain(ctx)
 	if err != nil {
 		return err
 	}
-	return t.take(ctx, metrics)
+	return errors.Join(t.take(ctx, metrics), t.takeCounts(ctx))
 }
 
 // take logs metrics and looks for divergence. The error of a hook comes when all are taken.
@@ -146,6 +148,8 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), Tokens: t.run.Tokens,
 			TokensPerSecond: Number(float64(m.Tokens) / ms * 1000), StepMS: Number(ms), Skipped: m.Skipped,
 		}
+		t.last.Watched = t.watched[m.Step]
+		delete(t.watched, m.Step)
 		if use != nil {
 			t.last.put(*use)
 			t.staged = append(t.staged, t.last)
@@ -153,7 +157,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		}
 		line := t.last
 		hooks = errors.Join(hooks, t.tell(ctx, Event{Kind: Stepped, Metrics: &line}))
-		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps {
+		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil {
 			if err := t.metrics.write(line); err != nil {
 				return err
 			}
@@ -299,7 +303,8 @@ func (t *trainer) release() {
 	if t.loader != nil {
 		t.loader.Close()
 	}
-	for _, l := range []*lineLog{t.metrics, t.samples} {
+	t.releaseCounters()
+	for _, l := range []*lineLog{t.metrics, t.samples, t.histograms.log} {
 		if l != nil {
 			_ = l.close()
 		}
