@@ -160,6 +160,9 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	if err != nil {
 		return run, nil, usageError{err}
 	}
+	if err := train.CheckNames(cfg.Train.HistogramMatch, c.Definition); err != nil {
+		return run, nil, usageError{fmt.Errorf("run file: train.histogram_match (%s): %w", cfg.Origin("train.histogram_match"), err)}
+	}
 	text, err := data.Open(dataConfig(cfg, c.Definition, c.Sequence))
 	if err != nil {
 		return run, nil, usageError{err}
@@ -182,6 +185,7 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
 		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience),
+		HistogramEvery: int64(t.HistogramEvery), Histograms: t.HistogramMatch,
 		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	// Only bytes can be written as text so far.

@@ -3,6 +3,7 @@ package runfile
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,7 @@ func (c *Config) Validate() error {
 		{"train.sample_every", c.Train.SampleEvery, 0},
 		{"train.sample_tokens", c.Train.SampleTokens, 0},
 		{"train.top_k", c.Train.TopK, 0},
+		{"train.histogram_every", c.Train.HistogramEvery, 0},
 		{"train.log_every", c.Train.LogEvery, 1},
 		{"train.nan_patience", c.Train.NaNPatience, 1},
 		{"pipeline.stages", c.Pipeline.Stages, 1},
@@ -99,6 +101,11 @@ func (c *Config) Validate() error {
 	}
 	if _, err := ParseBytes(c.Train.MemoryLimit); err != nil {
 		return c.invalid("train.memory_limit", strconv.Quote(c.Train.MemoryLimit), "bytes such as 800MB or 6GiB")
+	}
+	for _, match := range c.Train.HistogramMatch {
+		if _, err := regexp.Compile(match); err != nil {
+			return c.invalid("train.histogram_match", strconv.Quote(match), fmt.Sprintf("a regular expression: %v", err))
+		}
 	}
 	if err := c.Train.SaveEvery.validate(); err != nil {
 		return c.invalid("train.save_every", c.Train.SaveEvery, err.Error())
