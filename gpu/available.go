@@ -1,5 +1,7 @@
 package gpu
 
+import "math"
+
 // Available is how many more bytes of buffers the device can give and what bounds them: Options.MemoryLimit, or for a
 // software adapter the machine's own memory. known is false where nothing tells: WebGPU has no query for a card's memory.
 func (d *Device) Available() (bytes uint64, bound string, known bool) {
@@ -13,4 +15,11 @@ func (d *Device) Available() (bytes uint64, bound string, known bool) {
 		}
 	}
 	return bytes, bound, known
+}
+
+// MachineMemory is how many more bytes of buffers the machine itself can give, to all software adapters together; known is false where
+// nothing tells.
+func MachineMemory() (bytes uint64, known bool) {
+	bytes = availableMemory()
+	return bytes, bytes != math.MaxUint64
 }

@@ -26,6 +26,7 @@ type Program struct {
 	outputs  map[string]gpu.Range
 	buffers  []*gpu.Buffer
 	plan     Plan
+	kernels  []*gpu.Kernel
 }
 
 // boundCommand is a command with its spans resolved.
@@ -90,6 +91,7 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 		return nil, err
 	}
 	maps.DeleteFunc(p.inputs, func(_ string, in *programInput) bool { return in.storage.kind == boundStorage })
+	p.kernels = kernels
 	if c.dev.Dry() {
 		return p, nil
 	}
@@ -99,6 +101,10 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 	}
 	return p, nil
 }
+
+// Kernels are those that the program runs, by label and source; what compiles them ahead, for several programs at once, has nothing left for
+// Compile to do.
+func (p *Program) Kernels() []*gpu.Kernel { return p.kernels }
 
 // bind makes the buffers and resolves every span.
 func (p *Program) bind(c *compiler, o CompileOptions) error {

@@ -30,24 +30,16 @@ type Config struct {
 	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
 }
 
-// options is what building a line needs to know of a configuration.
-func (c Config) options() options {
-	o := options{progress: c.State.Progress, newLink: c.NewLink}
-	if o.progress == nil {
-		o.progress = func(string, int, int) {}
-	}
-	if o.newLink == nil {
-		o.newLink = func(name string, capacity int, sizes []uint64) (Link, error) {
-			return NewHostLink(name, capacity, sizes)
-		}
-	}
-	return o
-}
+// linkMaker makes the link between two devices.
+type linkMaker func(name string, capacity int, sizes []uint64) (Link, error)
 
-// options is what building a line needs to know.
-type options struct {
-	progress func(what string, done, total int)
-	newLink  func(name string, capacity int, sizes []uint64) (Link, error)
+func (c Config) linkMaker() linkMaker {
+	if c.NewLink != nil {
+		return c.NewLink
+	}
+	return func(name string, capacity int, sizes []uint64) (Link, error) {
+		return NewHostLink(name, capacity, sizes)
+	}
 }
 
 func (c Config) withDefaults() Config {

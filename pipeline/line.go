@@ -101,15 +101,15 @@ func (p *linePart) values() []*graph.Value {
 func (l *line) stageOf(part int) *stage { return l.stages[part%len(l.stages)] }
 
 // build makes everything that running the line needs on its stages.
-func (l *line) build(ctx context.Context, stages []*stage, o options) error {
+func (l *line) build(ctx context.Context, stages []*stage, newLink linkMaker) error {
 	l.stages = stages
 	for _, p := range l.parts {
-		if err := l.buildPart(ctx, p, o); err != nil {
+		if err := l.buildPart(ctx, p); err != nil {
 			return l.stageOf(p.index).failed(fmt.Sprintf("%s of part %d", l.label, p.index), err)
 		}
 	}
 	for _, e := range l.cut.edges {
-		w, err := l.newWay(ctx, e, o)
+		w, err := l.newWay(ctx, e, newLink)
 		if err != nil {
 			return l.stageOf(e.from).failed(fmt.Sprintf("%s to part %d", e.kind, e.to), err)
 		}
@@ -184,7 +184,7 @@ func (l *line) taken(s *stage, bytes uint64) {
 	}
 }
 
-func (l *line) buildPart(ctx context.Context, p *linePart, o options) error {
+func (l *line) buildPart(ctx context.Context, p *linePart) error {
 	s := l.stageOf(p.index)
 	p.places, p.programs = map[*graph.Value][]gpu.Range{}, map[*pass][]*passProgram{}
 	for _, v := range p.values() {
@@ -198,7 +198,7 @@ func (l *line) buildPart(ctx context.Context, p *linePart, o options) error {
 	}
 	for slot := range p.copies() {
 		for _, pass := range p.passes() {
-			program, err := l.compile(ctx, s, p, pass, slot, o)
+			program, err := l.compile(ctx, s, p, pass, slot)
 			if err != nil {
 				return err
 			}
@@ -214,14 +214,13 @@ func (p *linePart) place(v *graph.Value, microbatch int) gpu.Range {
 	return places[microbatch%len(places)]
 }
 
-func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, slot int, o options) (*passProgram, error) {
+func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, slot int) (*passProgram, error) {
 	bind := map[string]gpu.Range{}
 	for _, v := range slices.Concat(pass.given, pass.made) {
 		bind[valueName(v)] = p.place(v, slot)
 	}
 	program, err := graph.Compile(ctx, s.device, pass.piece.Graph, graph.CompileOptions{
 		Label: l.label, Params: s.params, Mirrors: s.mirrors, Grads: s.grads, Targets: pass.targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
-		Progress: func(done, total int) { o.progress(fmt.Sprintf("compile kernels of stage %d", s.index), done, total) },
 	})
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"gputrain/buffers"
@@ -52,6 +51,16 @@ func (m StageMemory) String() string {
 // PlanMemory is what Create would take of each stage's device: it builds everything on dry devices of the same adapters and limits. A tensor
 // that no binding of a device can hold is a *gpu.LimitError.
 func PlanMemory(ctx context.Context, c Config, adapters []gpu.Adapter, limits []gpu.Limits) ([]StageMemory, error) {
+	s, err := c.rehearse(ctx, adapters, limits)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	return s.Memory(), nil
+}
+
+// rehearse builds everything on dry devices.
+func (c Config) rehearse(ctx context.Context, adapters []gpu.Adapter, limits []gpu.Limits) (*State, error) {
 	dry := make([]*gpu.Device, len(adapters))
 	for i, a := range adapters {
 		dry[i] = gpu.DryOf(a, limits[i])
@@ -60,13 +69,12 @@ func PlanMemory(ctx context.Context, c Config, adapters []gpu.Adapter, limits []
 		return nil, err
 	}
 	c = c.withDefaults()
-	c.State.Progress = nil
 	s := &State{config: c, devices: dry, specs: model.Specs(c.State.Definition)}
-	defer s.Release()
 	if err := s.build(ctx, nil); err != nil {
+		s.Release()
 		return nil, fmt.Errorf("pipeline: plan: %w", err)
 	}
-	return s.Memory(), nil
+	return s, nil
 }
 
 // transferBytes is the buffer that a device keeps for reading the largest part of a parameter.
@@ -89,70 +97,4 @@ func bytesText(n uint64) string {
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	}
 	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-}
-
-// MemoryError says that the stages on one device do not fit its memory. Nothing was taken.
-type MemoryError struct {
-	Stages    []int // on the device
-	Adapter   string
-	Memory    []StageMemory // of these stages
-	Available uint64
-	Bound     string // what bounds it
-}
-
-// Error gives the figures and what to change.
-func (e *MemoryError) Error() string {
-	total := uint64(0)
-	var each []string
-	for i, m := range e.Memory {
-		total += m.Total()
-		each = append(each, fmt.Sprintf("stage %d: %s (%s)", e.Stages[i], bytesText(m.Total()), m))
-	}
-	hint := "lower train.batch, raise pipeline.microbatches, set pipeline.recompute, or use more stages"
-	if len(e.Stages) > 1 {
-		hint = "give one of the stages another adapter (pipeline.adapters), or " + hint
-	}
-	return fmt.Sprintf("pipeline: memory of %s: %s wanted for %d stages, %s is %s; %s: %s",
-		e.Adapter, bytesText(total), len(e.Stages), e.Bound, bytesText(e.Available), strings.Join(each, "; "), hint)
-}
-
-// Unwrap is gpu.ErrOutOfMemory.
-func (e *MemoryError) Unwrap() error { return gpu.ErrOutOfMemory }
-
-// fits compares the plan with the devices before anything is taken.
-func (c Config) fits(devices []*gpu.Device) error {
-	var adapters []gpu.Adapter
-	var limits []gpu.Limits
-	for _, d := range devices {
-		adapters, limits = append(adapters, d.Adapter()), append(limits, d.Limits())
-	}
-	memory, err := PlanMemory(context.Background(), c, adapters, limits)
-	if err != nil {
-		return err
-	}
-	return compare(devices, memory)
-}
-
-// compare finds a device that its stages do not fit. Devices of one adapter share what it has.
-func compare(devices []*gpu.Device, memory []StageMemory) error {
-	var done []int
-	for i, d := range devices {
-		if slices.Contains(done, i) {
-			continue
-		}
-		e := &MemoryError{Adapter: d.Adapter().String()}
-		total := uint64(0)
-		for j, other := range devices {
-			if other.Adapter().Index == d.Adapter().Index {
-				e.Stages, e.Memory = append(e.Stages, j), append(e.Memory, memory[j])
-				total += memory[j].Total()
-				done = append(done, j)
-			}
-		}
-		var known bool
-		if e.Available, e.Bound, known = d.Available(); known && total > e.Available {
-			return e
-		}
-	}
-	return nil
 }

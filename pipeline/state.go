@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -43,14 +44,18 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 		return nil, err
 	}
 	c = c.withDefaults()
-	if err := c.fits(devices); err != nil {
+	kernels, err := c.fits(ctx, devices)
+	if err != nil {
 		return nil, err
 	}
 	if params == nil {
 		params = model.Init(c.State.Definition, c.State.Seed)
 	}
 	s := &State{config: c, devices: devices, specs: model.Specs(c.State.Definition)}
-	if err := s.build(ctx, params); err != nil {
+	if err = s.compile(ctx, kernels); err == nil {
+		err = s.build(ctx, params)
+	}
+	if err != nil {
 		s.Release()
 		return nil, fmt.Errorf("pipeline: create: %w", err)
 	}
@@ -75,6 +80,39 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 	}
 	s.step, s.skipped = found.Record.Step, found.Record.Skipped
 	return s, found.Record, nil
+}
+
+// compile makes the kernels of each stage ahead of the programs that run them, all at once.
+func (s *State) compile(ctx context.Context, kernels [][]*gpu.Kernel) error {
+	for i, dev := range s.devices {
+		progress := func(done, total int) {
+			s.config.State.Progress(fmt.Sprintf("compile kernels of stage %d", i), done, total)
+		}
+		if err := dev.Compile(ctx, kernels[i], progress); err != nil {
+			return (&stage{index: i, device: dev}).failed("compile", err)
+		}
+	}
+	return nil
+}
+
+// kernels are those of all lines, by stage.
+func (s *State) kernels() [][]*gpu.Kernel {
+	out := make([][]*gpu.Kernel, len(s.stages))
+	for _, l := range s.lines() {
+		for _, p := range l.parts {
+			st := l.stageOf(p.index).index
+			for _, programs := range p.programs {
+				for _, x := range programs {
+					for _, k := range x.program.Kernels() {
+						if !slices.ContainsFunc(out[st], func(o *gpu.Kernel) bool { return o.Source == k.Source && o.Label == k.Label }) {
+							out[st] = append(out[st], k)
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
 }
 
 // build makes everything that a step needs. On dry devices it takes no memory and says how much it would take.
@@ -106,7 +144,7 @@ func (s *State) build(ctx context.Context, params []buffers.Host) error {
 		}
 	}
 	for _, l := range s.lines() {
-		if err := l.build(ctx, s.stages, c.options()); err != nil {
+		if err := l.build(ctx, s.stages, c.linkMaker()); err != nil {
 			return err
 		}
 	}

@@ -44,7 +44,7 @@ func copiesOf(p *linePart, values []*graph.Value) int {
 	return n
 }
 
-func (l *line) newWay(ctx context.Context, e edge, o options) (*way, error) {
+func (l *line) newWay(ctx context.Context, e edge, newLink linkMaker) (*way, error) {
 	w := &way{edge: e, maker: l.parts[e.from], reader: l.parts[e.to], source: l.stageOf(e.from), sink: l.stageOf(e.to), free: make(chan struct{}, e.depth())}
 	for range e.depth() {
 		w.free <- struct{}{}
@@ -52,11 +52,11 @@ func (l *line) newWay(ctx context.Context, e edge, o options) (*way, error) {
 	if w.local() {
 		return w, w.openLocal(ctx, l)
 	}
-	return w, w.openLink(ctx, l, o)
+	return w, w.openLink(ctx, l, newLink)
 }
 
 // openLink makes the way between two devices.
-func (w *way) openLink(ctx context.Context, l *line, o options) error {
+func (w *way) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 	var sizes []uint64
 	for _, v := range w.values {
 		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), v.Type().Bytes(), w.depth())
@@ -83,7 +83,7 @@ func (w *way) openLink(ctx context.Context, l *line, o options) error {
 		return nil // a plan opens no links
 	}
 	var err error
-	w.link, err = o.newLink(w.name(), w.depth(), sizes)
+	w.link, err = newLink(w.name(), w.depth(), sizes)
 	return err
 }
 

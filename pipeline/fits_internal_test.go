@@ -1,0 +1,54 @@
+package pipeline
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+)
+
+// Stages on one adapter share what it has, on one device or on several; software adapters share the machine's memory.
+func TestCompareSharesMemory(t *testing.T) {
+	software, other, card := gpu.Adapter{Index: 0, Name: "a", Type: "cpu"}, gpu.Adapter{Index: 1, Name: "b", Type: "cpu"}, gpu.Adapter{Index: 2, Name: "c", Type: "discrete"}
+	const limit, machine = "the memory limit", "the machine's available memory"
+	at := func(bytes uint64) room { return room{bytes, limit, true} }
+	unknown := room{}
+	for name, c := range map[string]struct {
+		adapters []gpu.Adapter
+		rooms    []room
+		machine  room
+		bytes    []uint64
+		stages   []int // that do not fit; nil: all do
+		bound    string
+		says     string
+	}{
+		"just":                    {[]gpu.Adapter{card, card}, []room{at(10), at(10)}, unknown, []uint64{4, 6}, nil, "", ""},
+		"two devices of one card": {[]gpu.Adapter{card, card}, []room{at(10), at(10)}, unknown, []uint64{4, 7}, []int{0, 1}, limit, "give one of the stages another adapter"},
+		"less on the second":      {[]gpu.Adapter{card, card}, []room{at(10), at(3)}, unknown, []uint64{2, 2}, []int{0, 1}, limit, "wanted for 2 stages"},
+		"alone":                   {[]gpu.Adapter{card, software}, []room{unknown, at(3)}, unknown, []uint64{9, 4}, []int{1}, limit, "wanted for 1 stage, "},
+		"not known":               {[]gpu.Adapter{card, card}, []room{unknown, unknown}, room{1, machine, true}, []uint64{4, 7}, nil, "", ""},
+		"another adapter's":       {[]gpu.Adapter{card, software}, []room{at(10), at(10)}, unknown, []uint64{10, 10}, nil, "", ""},
+		"two software adapters":   {[]gpu.Adapter{software, card, other}, []room{at(10), unknown, at(10)}, room{15, machine, true}, []uint64{8, 100, 8}, []int{0, 2}, machine, "smaller model"},
+		"two that fit":            {[]gpu.Adapter{software, card, other}, []room{at(10), unknown, at(10)}, room{16, machine, true}, []uint64{8, 100, 8}, nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var memory []StageMemory
+			for _, b := range c.bytes {
+				memory = append(memory, StageMemory{Params: b})
+			}
+			err := compare(c.adapters, c.rooms, c.machine, memory)
+			if c.stages == nil {
+				require.NoError(t, err)
+				return
+			}
+			var e *MemoryError
+			require.ErrorAs(t, err, &e)
+			require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+			assert.Equal(t, c.stages, e.Stages)
+			assert.Equal(t, c.bound, e.Bound)
+			assert.ErrorContains(t, err, c.says)
+		})
+	}
+}
