@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -92,4 +93,32 @@ func TestNoTimeout(t *testing.T) {
 		require.NoError(t, err)
 		l.Close()
 	})
+}
+
+// Who stops waiting loses nothing: the batch that was being read is the next one.
+func TestNothingIsLostByGivingUp(t *testing.T) {
+	for _, depth := range []int{0, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			text := slowText(time.Minute)
+			file := &counted{ReaderAt: text.segments[0].bytes}
+			text.segments[0].bytes = file
+			c := LoaderConfig{Context: 10, Batch: 1, Prefetch: depth, Seed: 3}
+			l, err := NewLoader(text, c)
+			require.NoError(t, err)
+			for range 5 {
+				ctx, cancel := context.WithTimeout(t.Context(), 11*time.Second)
+				_, err := l.Next(ctx)
+				cancel()
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			}
+			got, err := l.Next(t.Context())
+			require.NoError(t, err)
+			if depth == 0 {
+				assert.Equal(t, 1, file.n, "the window was read once")
+			}
+			l.Close()
+			time.Sleep(time.Hour)
+			assert.Equal(t, batches(t, slowText(0), c, 1)[0], got)
+		})
+	}
 }

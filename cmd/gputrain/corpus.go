@@ -48,24 +48,48 @@ func layEpochs(cfg *runfile.Config, text *data.Corpus, c state.Config) error {
 	return cfg.Lay("train.steps", strconv.FormatInt(steps, 10), "data.epochs")
 }
 
-// measured opens the text that a model is measured on: the one given, else the
-// one its run learned from.
-func measured(path string, text, jsonl []string, def model.Definition) (*data.Corpus, error) {
+// textFlags name what a model is measured on.
+type textFlags struct {
+	Text        []string `help:"Text files or globs; none = the validation part of the run's own text." placeholder:"GLOB" xor:"text"`
+	JSONL       []string `name:"jsonl" help:"Files or globs of documents, a JSON object a line, instead of text." placeholder:"GLOB" xor:"text"`
+	Field       string   `help:"Of --jsonl: field of the document; none = as the run has it." placeholder:"NAME"`
+	PromptField string   `help:"Of --jsonl: field that stands before it and does not count." placeholder:"NAME"`
+	MaskField   string   `help:"Of --jsonl: field with a list of 1 and 0 for the tokens that count and those that do not." placeholder:"NAME"`
+}
+
+// open opens what the flags name, else the text that the run at path learned from. Files are read as the run reads its own, as far as
+// it has such.
+func (f *textFlags) open(path string, def model.Definition) (text *data.Corpus, tokens data.Source, err error) {
 	cfg := runfile.New()
-	file := filepath.Join(path, "run.yaml")
-	err := cfg.File(file)
-	given := len(text)+len(jsonl) > 0
+	err = cfg.File(filepath.Join(path, "run.yaml"))
+	given := len(f.Text)+len(f.JSONL) > 0
 	switch {
 	case errors.Is(err, os.ErrNotExist) && given:
 	case errors.Is(err, os.ErrNotExist):
-		return nil, usageError{fmt.Errorf("eval: %s: found no run.yaml that names a text, wanted --text or --jsonl", path)}
+		return nil, nil, usageError{fmt.Errorf("eval: %s: found no run.yaml that names a text, wanted --text or --jsonl", path)}
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
 	config := dataConfig(cfg, def, def.Context())
-	if given {
-		// Files given are read as the run's own are, as far as it has such.
-		config.Text, config.JSONL, config.Mixture, config.Validation = text, jsonl, nil, 0
+	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
+		if len(f.JSONL) == 0 {
+			return nil, nil, usageError{fmt.Errorf("eval: found --field, --prompt-field or --mask-field, wanted --jsonl with them")}
+		}
+		config.Fields = fields
 	}
-	return data.Open(config)
+	if given {
+		config.Text, config.JSONL, config.Mixture, config.Validation = f.Text, f.JSONL, nil, 0
+	}
+	if text, err = data.Open(config); err != nil {
+		return nil, nil, usageError{err}
+	}
+	tokens = text.Validation
+	if given {
+		tokens = text.Train
+	}
+	if tokens == nil {
+		text.Close()
+		return nil, nil, usageError{fmt.Errorf("eval: %s: the run kept nothing for validation, wanted --text or --jsonl", path)}
+	}
+	return text, tokens, nil
 }

@@ -13,32 +13,24 @@ import (
 
 type evalCmd struct {
 	modelFlags
-	Text  []string `help:"Text files or globs; none = the validation part of the run's own text." placeholder:"GLOB" xor:"text"`
-	JSONL []string `name:"jsonl" help:"Files or globs of documents, a JSON object a line, instead of text." placeholder:"GLOB" xor:"text"`
-	Batch int      `help:"Sequences at once; the loss does not depend on it." default:"8"`
-	Limit int      `help:"Tokens to read at most, evenly spaced; 0 = all." default:"0"`
-	JSON  bool     `help:"One JSON object on standard output."`
+	textFlags
+	Batch int  `help:"Sequences at once; the loss does not depend on it." default:"8"`
+	Limit int  `help:"Tokens to read at most, evenly spaced; 0 = all." default:"0"`
+	JSON  bool `help:"One JSON object on standard output."`
 }
 
 func (c *evalCmd) Run(ctx context.Context) error {
-	m, release, err := c.open(ctx)
+	m, release, err := c.modelFlags.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
 	window := m.Definition().Context()
-	text, err := measured(c.Model, c.Text, c.JSONL, m.Definition())
+	text, tokens, err := c.textFlags.open(c.Model, m.Definition())
 	if err != nil {
 		return err
 	}
 	defer text.Close()
-	tokens := text.Validation
-	if len(c.Text)+len(c.JSONL) > 0 {
-		tokens = text.Train
-	}
-	if tokens == nil {
-		return usageError{fmt.Errorf("eval: %s: the run kept nothing for validation, wanted --text or --jsonl", c.Model)}
-	}
 	if tokens.Vocab() > m.Definition().Vocab() {
 		return usageError{fmt.Errorf("eval: text has tokens up to %d, the model %d", tokens.Vocab()-1, m.Definition().Vocab()-1)}
 	}
