@@ -19,7 +19,7 @@ WINDOW := bin/gputrain-window
 window: $(WINDOW)
 
 $(WINDOW): $(SOURCES)
-	@test "$$(uname)" != Linux || echo '#include <X11/Xcursor/Xcursor.h>\n#include <X11/extensions/Xrandr.h>\n#include <X11/extensions/Xinerama.h>\n#include <X11/extensions/XInput2.h>\n#include <X11/extensions/xf86vmode.h>\n#include <GL/gl.h>' | $${CC:-cc} -E - >/dev/null 2>&1 || { echo "gputrain: no headers of X11 found (Debian, Ubuntu: apt-get install libx11-dev libxcursor-dev libxrandr-dev libxinerama-dev libxi-dev libgl1-mesa-dev libxxf86vm-dev)" >&2; exit 1; }
+	@test "$$(uname)" != Linux || printf '#include <X11/Xcursor/Xcursor.h>\n#include <X11/extensions/Xrandr.h>\n#include <X11/extensions/Xinerama.h>\n#include <X11/extensions/XInput2.h>\n#include <X11/extensions/xf86vmode.h>\n#include <GL/gl.h>\n' | $${CC:-cc} -E - >/dev/null 2>&1 || { echo "gputrain: no headers of X11 found (Debian, Ubuntu: apt-get install libx11-dev libxcursor-dev libxrandr-dev libxinerama-dev libxi-dev libgl1-mesa-dev libxxf86vm-dev)" >&2; exit 1; }
 	$(GO) build -tags window -o $@ ./cmd/gputrain
 
 # adapter makes sure that WebGPU finds something to run on, if need be Mesa's software driver.

@@ -92,7 +92,8 @@ void gt_surface_release(gt_device *d, gt_surface *s) {
     gt_enter(d, NULL);
     wgpuSurfaceRelease(s->surface);
     gt_leave(d);
-    gt_fence_release(s->done);
+    // A fence that the library may still set stays with it.
+    if (gt_settled(d, s->done)) gt_fence_release(s->done);
     free(s);
 }
 

@@ -112,7 +112,7 @@ func TestSurfaceShowsABufferOfTheDevice(t *testing.T) {
 				}
 			}
 			assert.Zero(t, dev.Counters().ReadBytes)
-			screen.Keep(t, "surface-"+adapter.Backend)
+			gputest.Keep(t, screen.Picture(t), "surface-"+adapter.Backend)
 		})
 	}
 }

@@ -82,8 +82,8 @@ func (s *Screen) Picture(t testing.TB) *image.RGBA {
 	return out
 }
 
-// Keep writes the screen to $GPUTRAIN_SCREENSHOTS/name.png, where that is set.
-func (s *Screen) Keep(t testing.TB, name string) {
+// Keep writes a picture to $GPUTRAIN_SCREENSHOTS/name.png, where that is set.
+func Keep(t testing.TB, picture image.Image, name string) {
 	t.Helper()
 	dir := os.Getenv("GPUTRAIN_SCREENSHOTS")
 	if dir == "" {
@@ -94,7 +94,7 @@ func (s *Screen) Keep(t testing.TB, name string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := png.Encode(f, s.Picture(t)); err != nil {
+	if err := png.Encode(f, picture); err != nil {
 		t.Fatal(err)
 	}
 }
