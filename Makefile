@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window train test test-window check mixed fmt fuzz soak bench adapter clean
+.PHONY: build window train test test-window check mixed fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -63,6 +63,10 @@ fuzz:
 # soak runs the long forms: 100,000 read-backs, 2,000 steps with flat memory, ten kills.
 soak: adapter
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_SOAK=1 $(GO) test -count=1 -timeout 60m -run 'Soak|Kill' ./...
+
+# matrix holds pipelines to one device, bit by bit: 1 to 4 stages, every schedule, 1 to 8 microbatches, every optimizer. An hour on two cores.
+matrix: adapter
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_FULL=1 $(GO) test -count=1 -timeout 3h -run 'TestMatrix$$|TestFamilies|TestUpdatesThatAreNotFinite|TestEvaluationAnd' ./pipeline
 
 bench: adapter
 	$(BIN) bench $(ARGS)
