@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -170,83 +169,6 @@ func (j *jsonl) ended(tokens []uint32, raw json.RawMessage) []uint32 {
 	return append(tokens, uint32(end)|last)
 }
 
-// tokens appends the tokens of a field.
-func (j *jsonl) tokens(dst []uint32, raw json.RawMessage) ([]uint32, error) {
-	if raw[0] != '"' {
-		j.lists = true
-		return list(dst, raw, j.vocab)
-	}
-	if !j.text {
-		return dst, errors.New("found text, wanted a list of tokens, as data.tokens says")
-	}
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return dst, err
-	}
-	if strings.Count(text, "\ufffd") > bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
-		return dst, errors.New(`half of a surrogate pair (\ud800 to \udfff), which is no character`)
-	}
-	for i := range len(text) {
-		dst = append(dst, uint32(text[i]))
-	}
-	return dst, nil
-}
-
-// list appends the whole numbers of a JSON list, each below limit.
-func list(dst []uint32, raw json.RawMessage, limit int) ([]uint32, error) {
-	inner, ok := bytes.CutPrefix(raw, []byte("["))
-	if !ok {
-		return dst, fmt.Errorf("found %s, wanted text or a list of tokens", short(raw))
-	}
-	inner = bytes.TrimSpace(bytes.TrimSuffix(inner, []byte("]")))
-	if len(inner) == 0 {
-		return dst, nil
-	}
-	for i := 0; inner != nil; i++ {
-		item, rest, more := bytes.Cut(inner, []byte(","))
-		inner = rest
-		if !more {
-			inner = nil
-		}
-		item = bytes.TrimSpace(item)
-		n, err := strconv.ParseInt(string(item), 10, 64)
-		if err != nil {
-			return dst, fmt.Errorf("token %d: found %s, wanted a whole number", i, short(item))
-		}
-		if n < 0 || n >= int64(limit) {
-			return dst, fmt.Errorf("token %d: is %d, want less than the vocabulary %d (model.vocab)", i, n, limit)
-		}
-		dst = append(dst, uint32(n))
-	}
-	return dst, nil
-}
-
-// mask marks the tokens that are not to be predicted.
-func mask(tokens []uint32, raw json.RawMessage) error {
-	counts, err := list(nil, raw, 2)
-	if err != nil {
-		return err
-	}
-	if len(counts) != len(tokens) {
-		return fmt.Errorf("%d values, wanted one for each of the %d tokens", len(counts), len(tokens))
-	}
-	for i, c := range counts {
-		if c == 0 {
-			tokens[i] |= unlabelled
-		}
-	}
-	return nil
-}
-
 func missing(object map[string]json.RawMessage, wanted ...string) error {
 	return fmt.Errorf("found fields %q, wanted %q", slices.Sorted(maps.Keys(object)), wanted)
-}
-
-// short is the beginning of a JSON value, for messages.
-func short(raw []byte) string {
-	const most = 40
-	if len(raw) > most {
-		return string(raw[:most]) + "..."
-	}
-	return string(raw)
 }
