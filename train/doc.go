@@ -7,6 +7,7 @@
 //	run.yaml             every value in force and where it came from
 //	metrics.jsonl        a line a step, a line an evaluation
 //	samples.jsonl        what the model wrote
+//	histograms.jsonl     how parameters and gradients are distributed, where Config.HistogramEvery asks for it
 //	checkpoints/         step-00000100 and so on, see package state
 //	report.md, loss.svg  the end, in figures and a picture
 //
@@ -20,6 +21,6 @@
 //  2. What is due at a step (evaluation, sample, checkpoint, in this order) is done once, stopped or not.
 //  3. A run ends for one [Reason], and its error says more.
 //  4. Nothing that is not finite is saved; nothing measured is replaced.
-//  5. Neither sampling, nor evaluation, nor how far the loader reads ahead changes a bit of the training.
+//  5. Neither sampling, nor evaluation, nor histograms, nor how far the loader reads ahead changes a bit of the training.
 //  6. A decision that the caller did not make, such as to pass over a corrupt checkpoint, is said on Output.
 package train

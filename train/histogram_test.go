@@ -183,9 +183,16 @@ func TestHistogramsOfSomeTensors(t *testing.T) {
 	}
 	assert.Equal(t, []string{"grads/wpe.weight", "params/ln_f.bias", "params/ln_f.weight"}, names)
 
+	weights := func() string {
+		raw, err := os.ReadFile(filepath.Join(c.Dir, checkpointsDir, state.DirName(1), "optimizer.safetensors"))
+		require.NoError(t, err)
+		return string(raw)
+	}
+	with := weights()
 	c.Fresh, c.HistogramEvery = true, 0
 	_, err = Run(t.Context(), dev, c)
 	require.NoError(t, err)
+	assert.True(t, with == weights(), "counting changes no bit")
 	assert.NoFileExists(t, filepath.Join(c.Dir, histogramsFile))
 	for pattern, wrong := range map[string]string{"(": "missing closing", "^parms/": "found no tensor of the model, wanted one such as params/"} {
 		c.Histograms = []string{pattern}
