@@ -27,11 +27,14 @@ type State struct {
 	begin                          []*gpu.Program // of each stage, before the first microbatch of an update
 	updates                        []*updater     // of each stage
 	combined                       []byte         // a norm of the whole model
-	results                        *gpu.Readback  // losses and statistics of a step
+	losses, results                *gpu.Readback  // of a step: losses of its microbatches, statistics of its update
+	lossBytes                      []byte         // losses as they came
 	last                           *stage         // where the loss is
 
 	step    int64
 	skipped int64 // updates left out because they were not finite
+	limits  state.Limits
+	limited optim.Limits // as the devices have them
 	broken  error // a step, or a pass, that failed half way: what the devices hold is not known
 	notes   *notes
 	use     Use
@@ -215,6 +218,9 @@ func (s *State) Step() int64 { return s.step }
 // Skipped is the number of updates left out because they were not finite.
 func (s *State) Skipped() int64 { return s.skipped }
 
+// SetLimits sets what the steps from the next one on may have.
+func (s *State) SetLimits(l state.Limits) { s.limits = l }
+
 // Config is the configuration of what is trained, defaults filled in.
 func (s *State) Config() state.Config { return s.config.State }
 
@@ -317,8 +323,10 @@ func (s *State) release() {
 			p.Release()
 		}
 	}
-	if s.results != nil {
-		s.results.Release()
+	for _, r := range []*gpu.Readback{s.losses, s.results} {
+		if r != nil {
+			r.Release()
+		}
 	}
 	for _, l := range s.lines() {
 		l.release()

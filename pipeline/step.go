@@ -41,6 +41,14 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 			return state.Metrics{}, st.failed("update", err)
 		}
 	}
+	if l := s.limits.Of(count); l != s.limited {
+		for _, st := range s.stages {
+			if err := st.opt.SetLimits(l); err != nil {
+				return state.Metrics{}, st.failed("update", err)
+			}
+		}
+		s.limited = l
+	}
 	s.notes.recorder.Begin()
 	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, s.notes); err != nil {
 		return state.Metrics{}, err
@@ -90,21 +98,15 @@ func (s *State) metrics(ctx context.Context, tokens int64) (state.Metrics, error
 	if err != nil {
 		return state.Metrics{}, s.last.failed("results", err)
 	}
-	loss := 0.0
-	for i := range s.config.State.Accumulate {
-		loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
-	}
-	statistics, err := optim.ParseStatistics(raw[len(raw)-optim.StatisticsBytes:])
-	if err != nil {
+	m := state.Metrics{Step: s.step + 1, Tokens: tokens, LearningRate: s.stages[0].opt.LearningRate()}
+	if err := m.Parse(s.lossBytes, raw); err != nil {
 		return state.Metrics{}, err
 	}
-	if statistics.NonFinite {
+	if !m.Finite {
 		s.skipped++
 	}
-	return state.Metrics{
-		Step: s.step + 1, Loss: loss / float64(tokens), Tokens: tokens, LearningRate: s.stages[0].opt.LearningRate(), GradNorm: float64(statistics.Norm),
-		Finite: !statistics.NonFinite && !math.IsNaN(loss) && !math.IsInf(loss, 0), Skipped: s.skipped,
-	}, nil
+	m.Skipped = s.skipped
+	return m, nil
 }
 
 // Drain is what loops call before they read a state; no step of a pipeline is ever in flight.

@@ -5,6 +5,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/optim"
+	"gputrain/state"
 )
 
 // An updater is a stage's half of an update: the optimizer's pieces, cut where a norm of the whole model is needed, and the ways by which
@@ -21,29 +22,36 @@ func (s *State) buildUpdate(ctx context.Context) error {
 	last := s.training.stageOf(s.config.Assignment.Parts - 1)
 	s.last = last
 	s.combined = make([]byte, pairBytes*len(s.specs))
-	losses := s.training.results[0].buffer
+	losses, room := s.training.results[0].buffer, s.config.State.StatisticsBytes()
+	s.lossBytes = make([]byte, losses.Bytes())
 	var err error
-	if s.results, err = last.device.NewReadback("gputrain.pipeline.metrics", losses.Bytes()+optim.StatisticsBytes, 1); err != nil {
+	if s.losses, err = last.device.NewReadback("gputrain.pipeline.losses", losses.Bytes(), 1); err != nil {
 		return err
 	}
-	s.training.taken(last, losses.Bytes()+optim.StatisticsBytes)
-	metrics, err := s.training.buffer(last, "metrics", losses.Bytes()+optim.StatisticsBytes)
+	if s.results, err = last.device.NewReadback("gputrain.pipeline.metrics", room, 1); err != nil {
+		return err
+	}
+	s.training.taken(last, losses.Bytes()+room)
+	metrics, err := s.training.buffer(last, "metrics", room)
 	if err != nil {
 		return err
 	}
 	for _, st := range s.stages {
 		u := &updater{stage: st, pieces: map[optim.Phase][]*gpu.Program{}, measured: make([]byte, pairBytes*len(st.params.Layout().Leaves()))}
 		s.updates = append(s.updates, u)
-		finish := func(*gpu.Recording) {}
+		ends := func(*gpu.Recording, int) {}
 		if st == last {
-			finish = func(rec *gpu.Recording) {
-				statistics := st.opt.Statistics()
-				rec.Copy(metrics.Range(0, losses.Bytes()), losses.All())
-				rec.Copy(metrics.Range(losses.Bytes(), optim.StatisticsBytes), statistics.Buffer.Range(statistics.Offset, optim.StatisticsBytes))
-				rec.ReadBack(s.results, metrics.All())
+			ends = func(rec *gpu.Recording, round int) {
+				switch round {
+				case 0:
+					rec.ReadBack(s.losses, losses.All())
+				case st.opt.Rounds() - 1:
+					state.CopyStatistics(rec, metrics, 0, st.opt)
+					rec.ReadBack(s.results, metrics.All())
+				}
 			}
 		}
-		if err := u.build(ctx, s.tx, finish); err != nil {
+		if err := u.build(ctx, s.tx, ends); err != nil {
 			return st.failed("update", err)
 		}
 		s.training.taken(st, u.bytes())
@@ -65,7 +73,8 @@ func (s *State) buildUpdate(ctx context.Context) error {
 // pairBytes is what a leaf contributes to a norm.
 const pairBytes = 8
 
-func (u *updater) build(ctx context.Context, tx optim.Transform, finish func(*gpu.Recording)) error {
+// build makes the programs; ends is called at the end of each piece.
+func (u *updater) build(ctx context.Context, tx optim.Transform, ends func(rec *gpu.Recording, round int)) error {
 	st := u.stage
 	rounds := st.opt.Rounds()
 	for range rounds - 1 {
@@ -83,9 +92,8 @@ func (u *updater) build(ctx context.Context, tx optim.Transform, finish func(*gp
 			}
 			if round < rounds-1 {
 				rec.ReadBack(u.rings[round], st.opt.Measured(round))
-			} else {
-				finish(rec)
 			}
+			ends(rec, round)
 			p, err := rec.Program(ctx)
 			if err != nil {
 				return err
@@ -96,7 +104,8 @@ func (u *updater) build(ctx context.Context, tx optim.Transform, finish func(*gp
 	return nil
 }
 
-// update applies the gradients, every stage its own. A norm of the whole model crosses as one number a leaf, which each stage adds up in the
+// update applies the gradients, every stage its own. The losses, which the last stage has, go to all stages: each decides by itself whether
+// the update is left out, and by the same numbers. A norm of the whole model crosses as one number a leaf, which each stage adds up in the
 // order of the model's leaves: the sum that one device would come to.
 func (s *State) update(ctx context.Context, phases []optim.Phase) error {
 	states := s.optimizers()
@@ -113,7 +122,10 @@ func (s *State) update(ctx context.Context, phases []optim.Phase) error {
 					return nil
 				}
 				measured[i] = u.measured
-				_, err := u.rings[round].NextInto(c.ctx, u.measured)
+				if _, err := u.rings[round].NextInto(c.ctx, u.measured); err != nil || round > 0 || u.stage != s.last {
+					return err
+				}
+				_, err := s.losses.NextInto(c.ctx, s.lossBytes)
 				return err
 			})
 		}
@@ -128,6 +140,12 @@ func (s *State) update(ctx context.Context, phases []optim.Phase) error {
 		}
 		for _, u := range s.updates {
 			if err := u.stage.device.Write(u.stage.opt.Combined(round), s.combined); err != nil {
+				return u.stage.failed("update", err)
+			}
+			if round > 0 {
+				continue
+			}
+			if err := u.stage.device.Write(u.stage.opt.Losses(), s.lossBytes); err != nil {
 				return u.stage.failed("update", err)
 			}
 		}

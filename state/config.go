@@ -14,12 +14,14 @@ import (
 // Config is what a training state is made of.
 type Config struct {
 	Definition model.Definition // a language model
-	// Optimizer is built with the gradient norm measured and updates that are not finite left out, whatever it says of these.
+	// Optimizer is built with the gradient norm measured and updates left out that are not finite or beyond Limits, whatever it says of these.
 	Optimizer  optim.Config
 	Batch      int    // sequences a micro-batch
 	Accumulate int    // micro-batches an update; 0 is 1
 	Sequence   int    // tokens a sequence; 0 is the definition's context
 	Seed       uint64 // of the first parameters and of dropout
+	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
+	MeasureUpdates bool
 	// Evaluation and Sampling are planned for: their buffers count in the memory plan.
 	Evaluation, Sampling bool
 
@@ -69,7 +71,11 @@ func (c Config) WithDefaults() Config {
 func (c Config) Transform() (optim.Transform, error) {
 	o := c.Optimizer
 	o.Options.SkipNonFinite, o.Options.MeasureNorm = true, true
-	return o.Build()
+	t, err := o.Build()
+	if err != nil {
+		return t, err
+	}
+	return optim.GuardUpdates(optim.Guard{Losses: max(c.Accumulate, 1), Update: c.MeasureUpdates}, t), nil
 }
 
 // CountLabels checks the shape of a batch and counts the labels that are not ignored.

@@ -2,9 +2,7 @@ package state
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"gputrain/data"
 	"gputrain/model"
@@ -21,9 +19,11 @@ type Metrics struct {
 	Tokens       int64   // that count
 	LearningRate float64
 	GradNorm     float64 // global L2 norm of the gradient of Loss, before any clip
-	// Finite is false when the loss or an element of the gradient is not finite; the update was then left out.
+	UpdateNorm   float64 // global L2 norm of the update; 0 where it is not measured
+	// Finite is false when the loss or an element of the gradient or of a measured update is not finite; the update was then left out.
 	Finite  bool
-	Skipped int64 // updates left out up to this step
+	Skipped int64       // updates left out up to this step because they were not finite
+	Spikes  optim.Spike // which Limits the step was beyond; if any, the update was left out
 }
 
 // StageUse is how the stages of a pipeline spent the time of a step.
@@ -63,6 +63,12 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 	phase, err := s.opt.Prepare()
 	if err != nil {
 		return err
+	}
+	if l := s.limits.Of(count); l != s.limited {
+		if err := s.opt.SetLimits(l); err != nil {
+			return err
+		}
+		s.limited = l
 	}
 	k, tokens := s.config.Accumulate, s.config.Batch*s.config.Sequence
 	for i := range k {
@@ -116,21 +122,15 @@ func (s *TrainState) read(ctx context.Context, left int) error {
 		}
 		p := s.pending[0]
 		s.pending = append(s.pending[:0], s.pending[1:]...)
-		loss := 0.0
-		for i := range s.config.Accumulate {
-			loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
-		}
-		statistics, err := optim.ParseStatistics(raw[s.lossBytes():])
-		if err != nil {
+		m := Metrics{Step: p.step, Tokens: p.tokens, LearningRate: p.rate}
+		if err := m.Parse(raw[:4*s.config.Accumulate], raw[s.lossBytes():]); err != nil {
 			return err
 		}
-		if statistics.NonFinite {
+		if !m.Finite {
 			s.skipped++
 		}
-		s.ready = append(s.ready, Metrics{
-			Step: p.step, Loss: loss / float64(p.tokens), Tokens: p.tokens, LearningRate: p.rate, GradNorm: float64(statistics.Norm),
-			Finite: !statistics.NonFinite && !math.IsNaN(loss) && !math.IsInf(loss, 0), Skipped: s.skipped,
-		})
+		m.Skipped = s.skipped
+		s.ready = append(s.ready, m)
 	}
 	return nil
 }

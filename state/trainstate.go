@@ -25,13 +25,15 @@ type TrainState struct {
 
 	step    int64
 	skipped int64 // updates left out because they were not finite
+	limits  Limits
+	limited optim.Limits // as the device has them
 
 	micro   *graph.Program
-	results *gpu.Buffer    // what a step leaves to be read: the loss of each micro-batch, then the optimizer's statistics
+	results *gpu.Buffer    // what a step leaves to be read: the loss of each micro-batch, then what the optimizer has measured
 	ring    *gpu.Readback  // results of the steps in flight
 	begin   []*gpu.Program // before the first micro-batch of an update
 	compute *gpu.Program
-	collect []*gpu.Program // puts the loss of micro-batch i into results
+	collect []*gpu.Program // puts the loss of micro-batch i where the optimizer looks for it
 	update  map[optim.Phase]*gpu.Program
 
 	pending []pendingStep // submitted, results not read
@@ -129,7 +131,7 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 	if statistics.Bytes < optim.StatisticsBytes {
 		return fmt.Errorf("optimizer %s: measures no gradient norm", s.tx.Name())
 	}
-	size := s.lossBytes() + optim.StatisticsBytes
+	size := s.lossBytes() + s.config.StatisticsBytes()
 	if s.results, err = s.device.NewBuffer("gputrain.state.results", size); err != nil {
 		return err
 	}
@@ -161,7 +163,8 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 	loss := s.micro.Output(lossTarget)
 	for i := range s.config.Accumulate {
 		p, err := program("collect", func(rec *gpu.Recording) error {
-			rec.Copy(s.results.Range(4*uint64(i), 4), loss.Buffer.Range(loss.Offset, 4))
+			losses := s.opt.Losses()
+			rec.Copy(losses.Buffer.Range(losses.Offset+4*uint64(i), 4), loss.Buffer.Range(loss.Offset, 4))
 			return nil
 		})
 		if err != nil {
@@ -175,7 +178,8 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 			if err := s.tx.Record(rec, phase, s.grads, s.opt, s.params); err != nil {
 				return err
 			}
-			rec.Copy(s.results.Range(s.lossBytes(), optim.StatisticsBytes), statistics.Buffer.Range(statistics.Offset, optim.StatisticsBytes))
+			rec.Copy(s.results.Range(0, s.opt.Losses().Bytes), s.opt.Losses())
+			CopyStatistics(rec, s.results, s.lossBytes(), s.opt)
 			rec.ReadBack(s.ring, s.results.All())
 			return nil
 		})

@@ -29,8 +29,8 @@ const (
 	// Tokens, positions, the last norm; logits, their loss and its gradient in place, the two products from there with the sum of
 	// one's slices, the sum of the losses; the last norm's gradient with gamma and beta, and those of positions and tokens.
 	dispatchesOfRest = 3 + (1 + 2 + 2 + 1 + 1) + (1 + 2*2 + 1 + 1)
-	// The sums of squares of groups in each of 1 slab, of each leaf, their total, and one update of each slab.
-	dispatchesOfAdamW = 1 + 1 + 1 + 1
+	// The sums of squares of groups in each of 1 slab, of each leaf, their total, what it is held to, and one update of each slab.
+	dispatchesOfAdamW = 1 + 1 + 1 + 1 + 1
 )
 
 // defaultState is the training state of the built-in default run, with more of these where a test wants it.
