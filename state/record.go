@@ -50,6 +50,7 @@ type Run struct {
 	BestLoss    float64   `json:"best_loss,omitempty"` // that loss, nats a token; no evaluation yet: BestStep 0
 	EvalStep    int64     `json:"eval_step,omitempty"` // of the newest evaluation with a finite loss; none yet: 0
 	EvalLoss    float64   `json:"eval_loss,omitempty"` // that loss
+	Guard       *Guard    `json:"guard,omitempty"`     // of a loop that leaves out updates beyond the usual
 	// Temporary says that the checkpoint only bridges the time to the next one: Checkpoints.Rotate then removes it.
 	Temporary bool `json:"temporary,omitempty"`
 }

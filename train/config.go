@@ -13,8 +13,8 @@ import (
 
 // Config is a run. The zero value of a field marked "default" takes it.
 type Config struct {
-	// State is the model, the optimizer, the batch, the accumulation, the sequence length and the seed. Evaluation and Sampling are
-	// set by Run.
+	// State is the model, the optimizer, the batch, the accumulation, the sequence length and the seed. MeasureUpdates, Evaluation and
+	// Sampling are set by Run.
 	State  state.Config
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
 
@@ -54,6 +54,7 @@ type Config struct {
 	// Patience is the number of updates in a row that may be left out because they are not finite; with the last of them the run
 	// has diverged. Default 3.
 	Patience int64
+	Spikes   SpikeConfig // default: nothing that is finite is left out
 
 	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
 	Dir   string
@@ -81,6 +82,7 @@ func (c Config) withDefaults() Config {
 	if c.Patience == 0 {
 		c.Patience = 3
 	}
+	c.Spikes = c.Spikes.withDefaults()
 	if c.Output == nil {
 		c.Output = os.Stderr
 	}
@@ -99,6 +101,7 @@ func (c Config) withDefaults() Config {
 	if c.Title == "" && c.State.Definition != nil {
 		c.Title = c.State.Definition.Kind()
 	}
+	c.State.MeasureUpdates = c.Spikes.UpdateNorm > 0
 	c.State.Evaluation, c.State.Sampling = c.Validation != nil, c.Sample.Tokens > 0
 	if c.Settings == nil {
 		c.Settings = c.settings()
@@ -136,6 +139,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.SaveEvery.Validate(); err != nil {
 		return fmt.Errorf("train: config: save_every: %w", err)
+	}
+	if err := c.Spikes.Validate(); err != nil {
+		return err
 	}
 	switch {
 	case c.Dir == "":
@@ -194,6 +200,11 @@ func (c Config) settings() []Setting {
 	add("train.histogram_match", c.Histograms, true)
 	add("train.log_every", c.LogEvery, true)
 	add("train.nan_patience", c.Patience, true)
+	add("train.spike_loss", c.Spikes.Loss, false)
+	add("train.spike_grad_norm", c.Spikes.GradNorm, false)
+	add("train.spike_update_norm", c.Spikes.UpdateNorm, false)
+	add("train.spike_window", c.Spikes.Window, false)
+	add("train.spike_patience", c.Spikes.Patience, true)
 	return s
 }
 

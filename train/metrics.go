@@ -48,8 +48,11 @@ type Metrics struct {
 	GradNorm        Number `json:"grad_norm"` // global L2 norm before clipping
 	Tokens          int64  `json:"tokens"`    // tokens that counted in the loss, since step 0
 	TokensPerSecond Number `json:"tokens_per_second"`
-	StepMS          Number `json:"step_ms"`           // between the arrival of metrics, without evaluation and saving
-	Skipped         int64  `json:"skipped,omitempty"` // updates left out since step 0 because loss or gradient was not finite
+	StepMS          Number `json:"step_ms"`               // between the arrival of metrics, without evaluation and saving
+	Skipped         int64  `json:"skipped,omitempty"`     // updates left out since step 0 because loss or gradient was not finite
+	Spikes          int64  `json:"spikes,omitempty"`      // and because they were beyond the usual, see SpikeConfig
+	LeftOut         string `json:"left_out,omitempty"`    // why this step's update was: "not finite", or what was beyond: "loss, gradient norm"
+	UpdateNorm      Number `json:"update_norm,omitempty"` // global L2 norm of the update, where SpikeConfig asks for it
 
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 

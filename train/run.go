@@ -279,6 +279,9 @@ func (t *trainer) openLogs() (err error) {
 func (t *trainer) report(reason Reason) error {
 	known := t.facts
 	known.add("ended", "%s at step %s of %s", reason, grouped(t.state.Step()), grouped(t.config.Steps))
+	if t.last.Skipped+t.last.Spikes > 0 {
+		known.add("left out", "%s updates that were not finite, %s beyond the usual", grouped(t.last.Skipped), grouped(t.last.Spikes))
+	}
 	if t.resumed > 0 {
 		known.add("resumed", "from step %s", grouped(t.resumed))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
+	"gputrain/optim"
 	"gputrain/state"
 )
 
@@ -51,15 +52,20 @@ var (
 
 // DivergedError says where a run lost its numbers.
 type DivergedError struct {
-	Step     int64  // the last step that was tried
-	Skipped  int64  // steps in a row, up to it, whose update was left out
-	Tensor   string // the first bad tensor, "params/h.0.attn.c_attn.weight" or "grads/..."; "" when only the loss is bad
+	Step     int64       // the last step that was tried
+	Skipped  int64       // steps in a row, up to it, whose update was left out
+	Spikes   optim.Spike // which limits the last of them was beyond; 0: it was not finite
+	Tensor   string      // the first bad tensor, "params/h.0.attn.c_attn.weight" or "grads/..."; "" when only the loss is bad
 	Loss     float64
 	GradNorm float64
 }
 
 // Error names the step and the tensor.
 func (e *DivergedError) Error() string {
+	if e.Spikes != 0 {
+		return fmt.Sprintf("train: diverged: step %d: loss %v, gradient norm %v, %d updates in a row left out, the last for its %s: go on from an earlier checkpoint at a lower learning rate, or raise the spike limits or their patience",
+			e.Step, e.Loss, e.GradNorm, e.Skipped, e.Spikes)
+	}
 	tensor := "the loss alone"
 	if e.Tensor != "" {
 		tensor = fmt.Sprintf("tensor %q", e.Tensor)

@@ -18,6 +18,7 @@ import (
 type State interface {
 	Step() int64
 	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
+	SetLimits(l state.Limits)
 	Drain(ctx context.Context) ([]state.Metrics, error)
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
 	Window() int

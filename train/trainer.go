@@ -109,6 +109,7 @@ func (t *trainer) step(ctx context.Context) error {
 	if err != nil {
 		return soundError{err}
 	}
+	t.state.SetLimits(t.config.Spikes.limits(t.run.Guard, t.state.Step()+1))
 	metrics, err := t.state.TrainStep(ctx, batch)
 	if err != nil {
 		return err
@@ -147,6 +148,11 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		t.last = Metrics{
 			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), Tokens: t.run.Tokens,
 			TokensPerSecond: Number(float64(m.Tokens) / ms * 1000), StepMS: Number(ms), Skipped: m.Skipped,
+			UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
+		}
+		limits := t.config.Spikes.limits(t.run.Guard, m.Step)
+		if t.run.Guard = t.config.Spikes.after(t.run.Guard, m); t.run.Guard != nil {
+			t.last.Spikes = t.run.Guard.Spikes
 		}
 		t.last.Watched = t.watched[m.Step]
 		delete(t.watched, m.Step)
@@ -157,31 +163,17 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		}
 		line := t.last
 		hooks = errors.Join(hooks, t.tell(ctx, Event{Kind: Stepped, Metrics: &line}))
-		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil {
+		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.LeftOut != "" {
 			if err := t.metrics.write(line); err != nil {
 				return err
 			}
 		}
 		t.progress.Step(t.status())
-		if m.Finite {
-			t.run.InARow = 0
-			continue
+		if err := t.judge(ctx, m, limits); err != nil {
+			return err
 		}
-		if t.run.InARow++; t.run.InARow >= t.config.Patience {
-			return t.diverged(ctx, m)
-		}
-		t.say("step %d: loss %v, gradient norm %v: the update is left out (%d in a row, %d is the end)", m.Step, m.Loss, m.GradNorm, t.run.InARow, t.config.Patience)
 	}
 	return hooks
-}
-
-// diverged finds the first tensor that is not finite, by reading them all once.
-func (t *trainer) diverged(ctx context.Context, m state.Metrics) error {
-	tensor, err := t.state.FirstNonFinite(ctx)
-	if err != nil {
-		return err
-	}
-	return &DivergedError{Step: m.Step, Skipped: t.run.InARow, Tensor: tensor, Loss: m.Loss, GradNorm: m.GradNorm}
 }
 
 func (t *trainer) status() Status {
