@@ -28,8 +28,8 @@ func planned(t *testing.T, devices []*gpu.Device, c pipeline.Config) []pipeline.
 	return m
 }
 
-// lossBytes is what the last stage keeps of a microbatch whatever the schedule: its loss, and that again on its way to all stages.
-const lossBytes = 8
+// lossBytes is what the last stage keeps of a microbatch whatever the schedule: its loss.
+const lossBytes = 4
 
 // GPipe keeps the activations of all microbatches, 1F1B of no more than there are parts from a part to the last. What it keeps of the last
 // part, whose passes are one program, does not grow at all.
