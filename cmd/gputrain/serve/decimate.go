@@ -68,18 +68,20 @@ func decimate(x []float64, line []int32, value []float64, v view) curve {
 	return c
 }
 
-// smooth is the exponential mean of all values up to each, with a weight of 2/(span+1) and without the bias of its beginning. A value that
-// is not finite stays what it is, and out of the mean.
+// smooth is the exponential mean of all values up to each: value n weighs 2/(s+1) against what was before it, where s grows by a quarter with
+// each value until it is span, so that the fall at the beginning of a run is not smoothed away. A value that is not finite stays what it
+// is, and out of the mean.
 func smooth(value []float64, span float64) []float64 {
 	out := make([]float64, len(value))
-	keep, mean, weight := (span-1)/(span+1), 0.0, 0.0
+	mean, n := 0.0, 0
 	for i, v := range value {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			out[i] = v
 			continue
 		}
-		mean, weight = keep*mean+(1-keep)*v, keep*weight+(1-keep)
-		out[i] = mean / weight
+		mean += (v - mean) * 2 / (min(span, 1+float64(n)/4) + 1)
+		out[i] = mean
+		n++
 	}
 	return out
 }

@@ -114,17 +114,25 @@ func TestWhatIsNotFiniteIsMarkedAndNotDrawn(t *testing.T) {
 	assert.Empty(t, empty.x)
 }
 
-// TestSmooth compares with the definition: the sum of all values with weights that fall by the same factor, over the sum of the weights.
+// TestSmooth compares with the definition: a sum of all values, each with its own weight and what the later ones leave of it.
 func TestSmooth(t *testing.T) {
-	_, _, value := walk(60, rand.New(rand.NewPCG(9, 10)))
+	_, _, value := walk(90, rand.New(rand.NewPCG(9, 10)))
 	const span = 8
 	got := smooth(value, span)
+	weight := func(i int) float64 { return 2 / (min(span, 1+float64(i)/4) + 1) }
 	for n := range value {
 		sum, weights := 0.0, 0.0
-		for i := 0; i <= n; i++ {
-			w := math.Pow(1-2/(span+1.0), float64(n-i))
+		for i := range n + 1 {
+			w := weight(i)
+			for later := i + 1; later <= n; later++ {
+				w *= 1 - weight(later)
+			}
 			sum, weights = sum+w*value[i], weights+w
 		}
-		assert.InDelta(t, sum/weights, got[n], 1e-12)
+		assert.InDelta(t, 1, weights, 1e-12)
+		assert.InDelta(t, sum, got[n], 1e-12)
 	}
+	got = smooth([]float64{2, math.NaN(), 2}, span)
+	assert.True(t, math.IsNaN(got[1]))
+	assert.Equal(t, 2.0, got[2])
 }

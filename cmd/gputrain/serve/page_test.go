@@ -92,10 +92,14 @@ func pageFollowsARun(t *testing.T, b *browser) {
 	require.NoError(t, err)
 	b.until("document.querySelector('[data-fact=step] .value')?.innerText.startsWith('100')")
 	for step := 101; step <= 140; step++ {
-		appendFile(t, dir, metricsFile, fmt.Sprintf(`{"step":%d,"loss":2.5,"grad_norm":9}`+"\n", step))
+		appendFile(t, dir, metricsFile, fmt.Sprintf(`{"step":%d,"loss":2.5,"grad_norm":9,"learning_rate":%g}`+"\n", step, float64(step)/1000))
 	}
 	b.until("document.querySelector('[data-fact=step] .value').innerText.startsWith('140')")
 	b.until("document.querySelector('[data-fact=\"training loss\"]').innerText.includes('last step 2.500')")
+	for _, step := range []float64{139, 125, 102} { // values of the new end stand at their steps
+		b.hover("learning_rate", (step-1)/139)
+		b.until(fmt.Sprintf("document.querySelector('[data-series=learning_rate] .now').innerText.trim() === '%g'", step/1000))
+	}
 	b.hover("grad_norm", 1)
 	b.until("document.querySelector('[data-series=grad_norm] .tip').innerText.includes('9')")
 
