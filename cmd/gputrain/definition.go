@@ -75,6 +75,7 @@ func stateConfig(cfg *runfile.Config) (state.Config, []buffers.Host, error) {
 	}
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Accumulate: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
+	c.MeasureUpdates = t.SpikeUpdateNorm > 0
 	if cfg.Origin("model.context") != "default" {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}

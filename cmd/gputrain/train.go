@@ -156,6 +156,10 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	if err != nil {
 		return run, nil, usageError{err}
 	}
+	limit, err := runfile.ParseDuration(cfg.Train.TimeLimit)
+	if err != nil {
+		return run, nil, usageError{err}
+	}
 	timeout, err := runfile.ParseDuration(cfg.Data.Timeout)
 	if err != nil {
 		return run, nil, usageError{err}
@@ -184,7 +188,10 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 		DataTimeout: timeout, Notes: text.Notes,
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
-		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience),
+		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience), TimeLimit: limit,
+		Spikes: train.SpikeConfig{
+			Loss: t.SpikeLoss, GradNorm: t.SpikeGradNorm, UpdateNorm: t.SpikeUpdateNorm, Window: t.SpikeWindow, Patience: int64(t.SpikePatience),
+		},
 		HistogramEvery: int64(t.HistogramEvery), Histograms: t.HistogramMatch,
 		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}

@@ -66,7 +66,9 @@ func TestParseDuration(t *testing.T) {
 		_, err := ParseDuration(text)
 		assert.ErrorContains(t, err, fmt.Sprintf("found %q, wanted a time such as", text))
 	}
-	c := New()
-	require.NoError(t, c.Set("train.save_interval=15"))
-	assert.ErrorContains(t, c.Validate(), `train.save_interval (--set): found "15", wanted a time such as 90s, 15m or 1d2h30m`)
+	for _, key := range []string{"train.save_interval", "train.time_limit"} {
+		c := New()
+		require.NoError(t, c.Set(key+"=15"))
+		assert.ErrorContains(t, c.Validate(), key+` (--set): found "15", wanted a time such as 90s, 15m or 1d2h30m`)
+	}
 }

@@ -53,6 +53,7 @@ func (c *Config) validatePipeline() error {
 // free are the keys whose values may change when a run goes on: they do not change what it computes.
 var free = map[string]bool{
 	"data.prefetch": true, "data.timeout": true, "train.log_every": true, "train.nan_patience": true,
+	"train.spike_patience": true, "train.time_limit": true,
 	"train.histogram_every": true, "train.histogram_match": true,
 	"train.save_every": true, "train.save_interval": true, "train.save_async": true, "train.keep": true, "train.keep_best": true,
 	"train.memory_limit": true, "pipeline.stages": true, "pipeline.adapters": true, "pipeline.schedule": true, "pipeline.chunks": true,

@@ -76,27 +76,33 @@ type Schedule struct {
 
 // Train is the loop.
 type Train struct {
-	Steps          int       `yaml:"steps" doc:"optimizer updates"`
-	Batch          int       `yaml:"batch" doc:"sequences a micro-batch; pipeline.microbatches cuts it further"`
-	Accumulate     int       `yaml:"accumulate" doc:"micro-batches an update"`
-	EvalEvery      int       `yaml:"eval_every" doc:"updates between evaluations; 0 = only at the end"`
-	EvalTokens     int       `yaml:"eval_tokens" doc:"validation tokens an evaluation reads at most; 0 = all of them"`
-	SaveEvery      Intervals `yaml:"save_every" doc:"updates between permanent checkpoints, such as 200, or [{every: 100, until: 1000}, {every: 1000}]; 0 = only at the end"`
-	SaveInterval   string    `yaml:"save_interval" doc:"time between temporary checkpoints, such as 15m, each removed once there is a newer one; empty = none"`
-	SaveAsync      bool      `yaml:"save_async" doc:"training goes on while a checkpoint is written; it takes as much host memory as the checkpoint has bytes"`
-	Keep           int       `yaml:"keep" doc:"permanent checkpoints kept, the best besides"`
-	KeepBest       int       `yaml:"keep_best" doc:"checkpoints with the lowest validation losses that are kept besides"`
-	SampleEvery    int       `yaml:"sample_every" doc:"updates between samples; 0 = only at the end"`
-	SampleTokens   int       `yaml:"sample_tokens" doc:"tokens of a sample"`
-	Prompt         string    `yaml:"prompt" doc:"what a sample begins with; empty = what suits the text"`
-	Temperature    float64   `yaml:"temperature" doc:"of sampling; 0 = always the likeliest token"`
-	TopK           int       `yaml:"top_k" doc:"sample among the k likeliest tokens; 0 = all"`
-	HistogramEvery int       `yaml:"histogram_every" doc:"updates between histograms of parameters and gradients, computed on the device (histograms.jsonl); 0 = none"`
-	HistogramMatch []string  `yaml:"histogram_match" doc:"regular expressions on params/PATH and grads/PATH that have histograms; empty = all"`
-	LogEvery       int       `yaml:"log_every" doc:"updates between lines of metrics.jsonl"`
-	NaNPatience    int       `yaml:"nan_patience" doc:"updates in a row with a loss or gradient that is not finite until the run stops as diverged"`
-	Seed           uint64    `yaml:"seed" doc:"of initialisation, order, dropout and samples"`
-	MemoryLimit    string    `yaml:"memory_limit" doc:"most device memory to take, such as 6GiB; empty = what the adapter has"`
+	Steps           int       `yaml:"steps" doc:"optimizer updates"`
+	Batch           int       `yaml:"batch" doc:"sequences a micro-batch; pipeline.microbatches cuts it further"`
+	Accumulate      int       `yaml:"accumulate" doc:"micro-batches an update"`
+	EvalEvery       int       `yaml:"eval_every" doc:"updates between evaluations; 0 = only at the end"`
+	EvalTokens      int       `yaml:"eval_tokens" doc:"validation tokens an evaluation reads at most; 0 = all of them"`
+	SaveEvery       Intervals `yaml:"save_every" doc:"updates between permanent checkpoints, such as 200, or [{every: 100, until: 1000}, {every: 1000}]; 0 = only at the end"`
+	SaveInterval    string    `yaml:"save_interval" doc:"time between temporary checkpoints, such as 15m, each removed once there is a newer one; empty = none"`
+	SaveAsync       bool      `yaml:"save_async" doc:"training goes on while a checkpoint is written; it takes as much host memory as the checkpoint has bytes"`
+	Keep            int       `yaml:"keep" doc:"permanent checkpoints kept, the best besides"`
+	KeepBest        int       `yaml:"keep_best" doc:"checkpoints with the lowest validation losses that are kept besides"`
+	SampleEvery     int       `yaml:"sample_every" doc:"updates between samples; 0 = only at the end"`
+	SampleTokens    int       `yaml:"sample_tokens" doc:"tokens of a sample"`
+	Prompt          string    `yaml:"prompt" doc:"what a sample begins with; empty = what suits the text"`
+	Temperature     float64   `yaml:"temperature" doc:"of sampling; 0 = always the likeliest token"`
+	TopK            int       `yaml:"top_k" doc:"sample among the k likeliest tokens; 0 = all"`
+	HistogramEvery  int       `yaml:"histogram_every" doc:"updates between histograms of parameters and gradients, computed on the device (histograms.jsonl); 0 = none"`
+	HistogramMatch  []string  `yaml:"histogram_match" doc:"regular expressions on params/PATH and grads/PATH that have histograms; empty = all"`
+	LogEvery        int       `yaml:"log_every" doc:"updates between lines of metrics.jsonl"`
+	NaNPatience     int       `yaml:"nan_patience" doc:"updates in a row with a loss or gradient that is not finite until the run stops as diverged"`
+	SpikeLoss       float64   `yaml:"spike_loss" doc:"leave out updates whose loss is so many standard deviations above its mean over the last updates; 0 = none"`
+	SpikeGradNorm   float64   `yaml:"spike_grad_norm" doc:"the same of the norm of the gradient"`
+	SpikeUpdateNorm float64   `yaml:"spike_update_norm" doc:"the same of the norm of the update itself, which takes one more pass over the optimizer's state"`
+	SpikeWindow     int       `yaml:"spike_window" doc:"updates that mean and standard deviation are of; before so many are made none is left out"`
+	SpikePatience   int       `yaml:"spike_patience" doc:"updates in a row left out as spikes until the run stops as diverged"`
+	TimeLimit       string    `yaml:"time_limit" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command; the same command again goes on; empty = none"`
+	Seed            uint64    `yaml:"seed" doc:"of initialisation, order, dropout and samples"`
+	MemoryLimit     string    `yaml:"memory_limit" doc:"most device memory to take, such as 6GiB; empty = what the adapter has"`
 }
 
 // Pipeline cuts the model into stages and binds them to adapters.
@@ -146,7 +152,7 @@ func Default() Run {
 		},
 		Train: Train{
 			Steps: 1600, Batch: 2, Accumulate: 1, EvalEvery: 400, EvalTokens: 32768, SaveEvery: Intervals{{Every: 200}}, SaveAsync: true, Keep: 3, KeepBest: 1,
-			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, Seed: 42,
+			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, SpikeWindow: 128, SpikePatience: 10, Seed: 42,
 		},
 		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1, Devices: "adapter"},
 	}

@@ -43,6 +43,8 @@ func (c *Config) Validate() error {
 		{"train.histogram_every", c.Train.HistogramEvery, 0},
 		{"train.log_every", c.Train.LogEvery, 1},
 		{"train.nan_patience", c.Train.NaNPatience, 1},
+		{"train.spike_window", c.Train.SpikeWindow, 2},
+		{"train.spike_patience", c.Train.SpikePatience, 1},
 		{"pipeline.stages", c.Pipeline.Stages, 1},
 		{"pipeline.microbatches", c.Pipeline.Microbatches, 1},
 		{"pipeline.chunks", c.Pipeline.Chunks, 0},
@@ -64,6 +66,9 @@ func (c *Config) Validate() error {
 		{"optimizer.schedule.learning_rate_end", c.Optimizer.Schedule.LearningRateEnd, 1e6},
 		{"optimizer.schedule.exponent", c.Optimizer.Schedule.Exponent, 100},
 		{"train.temperature", c.Train.Temperature, 100},
+		{"train.spike_loss", c.Train.SpikeLoss, 1e6},
+		{"train.spike_grad_norm", c.Train.SpikeGradNorm, 1e6},
+		{"train.spike_update_norm", c.Train.SpikeUpdateNorm, 1e6},
 		{"model.rope_theta", c.Model.RopeTheta, math.MaxFloat64},
 	}
 	for _, n := range numbers {
@@ -110,8 +115,10 @@ func (c *Config) Validate() error {
 	if err := c.Train.SaveEvery.validate(); err != nil {
 		return c.invalid("train.save_every", c.Train.SaveEvery, err.Error())
 	}
-	if _, err := ParseDuration(c.Train.SaveInterval); err != nil {
-		return c.invalid("train.save_interval", strconv.Quote(c.Train.SaveInterval), "a time such as 90s, 15m or 1d2h30m")
+	for _, t := range []struct{ key, text string }{{"train.save_interval", c.Train.SaveInterval}, {"train.time_limit", c.Train.TimeLimit}} {
+		if _, err := ParseDuration(t.text); err != nil {
+			return c.invalid(t.key, strconv.Quote(t.text), "a time such as 90s, 15m or 1d2h30m")
+		}
 	}
 	return nil
 }
