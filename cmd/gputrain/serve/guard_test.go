@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io/fs"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,7 +20,9 @@ import (
 
 func ask(s *Server, method, host, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	r := httptest.NewRequest(method, path, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // events have no end
+	defer cancel()
+	r := httptest.NewRequest(method, path, nil).WithContext(ctx)
 	r.Host = host
 	s.handler().ServeHTTP(w, r)
 	return w
