@@ -116,3 +116,50 @@ func TestSurfaceShowsABufferOfTheDevice(t *testing.T) {
 		})
 	}
 }
+
+// What would end the process, and what comes after the device, is an error.
+func TestSurfaceRefuses(t *testing.T) {
+	gputest.NewScreen(t, 400, 300)
+	window := newWindow(t, 400, 200)
+	ctx := context.Background()
+	dev, err := gpu.Open(ctx, gputest.Adapters(t)[0], gpu.Options{})
+	require.NoError(t, err)
+	defer dev.Release()
+	s, err := dev.NewSurface(window)
+	require.NoError(t, err)
+	counts, err := dev.NewBuffer("counts", 16)
+	require.NoError(t, err)
+	shown, err := s.Show([3]float64{})
+	require.NoError(t, err)
+	assert.False(t, shown, "before Resize")
+	for _, size := range [][2]int{{0, 10}, {10, 0}, {-1, 10}, {10, 10000}} {
+		assert.ErrorContains(t, s.Resize(ctx, size[0], size[1]), "size: found")
+	}
+	require.NoError(t, s.Resize(ctx, 400, 200))
+	wrong := *bars
+	wrong.Source = "fn nothing() {}"
+	_, err = s.NewSheet(&wrong, counts.All())
+	assert.ErrorContains(t, err, `sheet "test.bars"`)
+	_, err = s.NewSheet(count, counts.All())
+	assert.ErrorContains(t, err, "read_write")
+	_, err = s.NewSheet(bars)
+	assert.ErrorContains(t, err, "0 ranges bound, want 1")
+	sheet, err := s.NewSheet(bars, counts.All())
+	require.NoError(t, err)
+	show(t, s, gpu.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
+	counts.Release()
+	_, err = s.Show([3]float64{}, gpu.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
+	assert.ErrorContains(t, err, `buffer "counts" is released`)
+
+	dev.Release()
+	s.Release()
+	_, err = s.Show([3]float64{})
+	assert.ErrorIs(t, err, gpu.ErrSurfaceReleased)
+	assert.ErrorIs(t, s.Resize(ctx, 10, 10), gpu.ErrSurfaceReleased)
+	assert.ErrorIs(t, s.Write(counts.All(), make([]byte, 16)), gpu.ErrSurfaceReleased)
+	_, err = s.NewSheet(&wrong, counts.All())
+	assert.Error(t, err)
+	assert.False(t, s.Idle())
+	_, err = dev.NewSurface(window)
+	assert.Error(t, err)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -36,7 +37,17 @@ type View struct {
 }
 
 // Open opens a window, empty until Show.
-func Open(board *Board) (*View, error) {
+func Open(board *Board) (v *View, err error) {
+	// Without a window system Init fails and says nothing of it; what is called next panics.
+	defer func() {
+		if p := recover(); p != nil {
+			failure, ok := p.(*glfw.Error)
+			if !ok {
+				panic(p)
+			}
+			v, err = nil, fmt.Errorf("window: found no window system (DISPLAY is %q), wanted one: %w", os.Getenv("DISPLAY"), failure)
+		}
+	}()
 	if err := glfw.Init(); err != nil {
 		return nil, fmt.Errorf("window: %w", err)
 	}
@@ -46,7 +57,7 @@ func Open(board *Board) (*View, error) {
 		glfw.Terminate()
 		return nil, fmt.Errorf("window: %w", err)
 	}
-	v := &View{board: board, glass: glass}
+	v = &View{board: board, glass: glass}
 	d := wgpuglfw.GetSurfaceDescriptor(glass)
 	switch {
 	case d.XlibWindow != nil:

@@ -186,6 +186,13 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 	}
 }
 
+// Without a window system there is an error.
+func TestViewNeedsAWindowSystem(t *testing.T) {
+	t.Setenv("DISPLAY", "")
+	_, err := Open(NewBoard("a test", 0))
+	assert.ErrorContains(t, err, "no window system")
+}
+
 // A device that is released while the window draws ends the drawing and nothing else.
 func TestViewOutlivesItsDevice(t *testing.T) {
 	gputest.NewScreen(t, 1280, 800)
