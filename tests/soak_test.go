@@ -14,27 +14,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
+	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/state"
 	"gputrain/train"
 )
 
 // footprint is what a process holds.
 type footprint struct {
 	resident            uint64 // bytes of the process, C and driver included; 0 where the system does not tell
-	device, buffers     uint64 // bytes and number of buffers on the device
+	device, buffers     uint64 // bytes and number of buffers on the devices
 	pipelines, bindings uint64 // made so far
 	goroutines          int
 	files               int // open; 0 where the system does not tell
 }
 
-func footprintOf(t *testing.T, e train.Event) footprint {
+func footprintOf(t *testing.T, devices ...*gpu.Device) footprint {
 	t.Helper()
 	debug.FreeOSMemory() // collects, and gives back what is free
-	c := e.State.(*state.TrainState).Device().Counters()
-	f := footprint{device: c.LiveBytes, buffers: c.LiveBuffers, pipelines: c.Pipelines, bindings: c.BindGroups, goroutines: runtime.NumGoroutine()}
+	f := footprint{goroutines: runtime.NumGoroutine()}
+	for _, d := range devices {
+		c := d.Counters()
+		f.device, f.buffers, f.pipelines, f.bindings = f.device+c.LiveBytes, f.buffers+c.LiveBuffers, f.pipelines+c.Pipelines, f.bindings+c.BindGroups
+	}
 	if raw, err := os.ReadFile("/proc/self/statm"); err == nil {
 		pages, err := strconv.ParseUint(string(bytes.Fields(raw)[1]), 10, 64)
 		require.NoError(t, err)
@@ -71,9 +74,9 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 		Hooks: []train.Hook{train.HookFunc(func(_ context.Context, e train.Event) error {
 			switch {
 			case e.Kind == train.StepBegin && e.Step == total/10:
-				early = footprintOf(t, e)
+				early = footprintOf(t, dev)
 			case e.Kind == train.StepBegin && e.Step == total-1:
-				late = footprintOf(t, e)
+				late = footprintOf(t, dev)
 			}
 			return nil
 		})},
@@ -83,6 +86,13 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 	_, err = train.Run(t.Context(), dev, config)
 	require.NoError(t, err)
 
+	requireFlat(t, early, late)
+	assert.LessOrEqual(t, dev.Counters().LiveBytes, staging, "the run has given everything back")
+}
+
+// requireFlat asserts that a long run holds no more at its end than early on.
+func requireFlat(t *testing.T, early, late footprint) {
+	t.Helper()
 	t.Logf("after a tenth %+v", early)
 	t.Logf("at the end    %+v", late)
 	require.NotZero(t, early.device)
@@ -94,5 +104,4 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 	assert.LessOrEqual(t, late.files, early.files)
 	// The driver and the allocators keep some of what they once had. A leak of 2 KB a step would be 4 MB in the long form.
 	assert.Less(t, late.resident, early.resident+4<<20)
-	assert.LessOrEqual(t, dev.Counters().LiveBytes, staging, "the run has given everything back")
 }

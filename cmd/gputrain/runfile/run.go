@@ -102,7 +102,7 @@ type Train struct {
 	SpikePatience   int       `yaml:"spike_patience" doc:"updates in a row left out as spikes until the run stops as diverged"`
 	TimeLimit       string    `yaml:"time_limit" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command; the same command again goes on; empty = none"`
 	Seed            uint64    `yaml:"seed" doc:"of initialisation, order, dropout and samples"`
-	MemoryLimit     string    `yaml:"memory_limit" doc:"most device memory to take, such as 6GiB; empty = what the adapter has"`
+	MemoryLimit     string    `yaml:"memory_limit" doc:"most device memory to take of an adapter, such as 6GiB, by however many stages; empty = what it has"`
 }
 
 // Pipeline cuts the model into stages and binds them to adapters.

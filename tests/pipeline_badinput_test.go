@@ -1,0 +1,122 @@
+package tests
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+)
+
+// staged is the command that trains run.yaml in stages, with values set.
+func (p *place) staged(dir string, values ...string) command {
+	c := p.train(dir)
+	for _, v := range values {
+		c.args = append(c.args, "--set", v)
+	}
+	return c
+}
+
+// Pipelines that cannot be meant are refused before a device is open, with what was found, what is wanted and what to change.
+func TestBadPipelines(t *testing.T) {
+	p := newPlace(t)
+	rules := func(text string) []string { return []string{"pipeline.stages=2", "pipeline.rules=[" + text + "]"} }
+	for name, c := range map[string]struct{ set, says []string }{
+		"no stage":            {[]string{"pipeline.stages=0"}, []string{"pipeline.stages (--set): found 0, wanted 1 or more"}},
+		"too many stages":     {[]string{"pipeline.stages=9"}, []string{"pipeline.stages (--set)", "9 stages: the model has 4 pieces", "embedding, h.0, h.1, head", "lower pipeline.stages"}},
+		"too many chunks":     {[]string{"pipeline.stages=2", "pipeline.schedule=interleaved", "pipeline.chunks=3"}, []string{"2 stages of 3 parts", "wanted at least 6", "lower pipeline.stages or pipeline.chunks"}},
+		"no rule for one":     {rules(`{match: "^h|^wte", stage: 0}, {match: ^ln_f, stage: 1}`), []string{"pipeline.rules (--set)", `parameter "wpe.weight": no pattern matches it`, "add a rule"}},
+		"two rules for one":   {rules(`{match: "^h|^w", stage: 0}, {match: "^ln_f|^wte", stage: 1}`), []string{`parameter "wte.weight"`, "stage 0", "stage 1", "make one of the patterns narrower"}},
+		"half a layer":        {rules(`{match: "^w|^h.0|^h.1.attn|^h.1.ln", stage: 0}, {match: "^h.1.mlp|^ln_f", stage: 1}`), []string{`parameter "h.1.mlp`, `both are of "h.1", which is not cut`}},
+		"backwards":           {rules(`{match: "^w|^h.0|^ln_f", stage: 0}, {match: ^h.1, stage: 1}`), []string{`"head" on stage 0 comes back behind "h.1" on stage 1`, "move one of them"}},
+		"begins in the midst": {rules(`{match: "^w|^h.0", stage: 1}, {match: "^h.1|^ln_f", stage: 0}`), []string{`"embedding", where the forward pass begins, is on stage 1, wanted stage 0`}},
+		"rule of nothing":     {rules(`{match: "^w|^h.0", stage: 0}, {match: "^h.1|^ln_f", stage: 1}, {match: nope, stage: 1}`), []string{`pattern "nope" matches no parameter`, "drop the rule or mend it"}},
+		"rule for no stage":   {rules(`{match: "^w|^h", stage: 0}, {match: ^ln_f, stage: 2}`), []string{"rule 1 of pipeline.rules (--set): found stage 2, wanted 0 to 1"}},
+		"nothing on a stage":  {rules(`{match: ., stage: 0}`), []string{"stage 1 has no parameters", "lower pipeline.stages"}},
+		"no expression":       {rules(`{match: "h(", stage: 0}`), []string{"rule 0 of pipeline.rules (--set)", "wanted a regular expression"}},
+		"microbatches":        {[]string{"pipeline.stages=2", "pipeline.microbatches=3"}, []string{"pipeline.microbatches (--set): found 3, wanted a divisor of the 2 sequences of train.batch"}},
+		"schedule":            {[]string{"pipeline.stages=2", "pipeline.schedule=1fb1"}, []string{`found "1fb1"`, `did you mean "1f1b"?`}},
+		"chunks":              {[]string{"pipeline.stages=2", "pipeline.chunks=2"}, []string{"pipeline.chunks (--set): found 2, wanted 1 with pipeline.schedule 1f1b"}},
+		"interleaved of one":  {[]string{"pipeline.stages=2", "pipeline.schedule=interleaved", "pipeline.chunks=1"}, []string{"pipeline.chunks (--set): found 1, wanted 2 or more"}},
+		"ahead":               {[]string{"pipeline.stages=2", "pipeline.schedule=gpipe", "pipeline.ahead=1"}, []string{"pipeline.ahead (--set): found 1, wanted 0 with pipeline.schedule gpipe"}},
+		"devices":             {[]string{"pipeline.stages=2", "pipeline.devices=stages"}, []string{`found "stages"`, `did you mean "stage"?`}},
+		"adapters, too many":  {[]string{"pipeline.stages=2", "pipeline.adapters=[0,0,0]"}, []string{"pipeline.adapters (--set): found [0 0 0], wanted one for each of the 2 stages"}},
+		"adapters, too few":   {[]string{"pipeline.stages=3", "pipeline.adapters=[0,0]"}, []string{"pipeline.adapters (--set): found [0 0], wanted one for each of the 3 stages"}},
+		"no such number":      {[]string{"pipeline.stages=2", "pipeline.adapters=[0,-1]"}, []string{"pipeline.adapters (--set)", "wanted numbers of adapters, 0 or more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused(t, p.staged("run", c.set...).withoutAdapter(), 2, c.says...)
+		})
+	}
+	assert.NoDirExists(t, p.path("run"), "nothing is begun")
+}
+
+// An adapter that is not there, or no longer there when a run goes on.
+func TestPipelinesWithoutTheirAdapters(t *testing.T) {
+	p := newPlace(t)
+	all := len(adaptersOf(t, p))
+	refused(t, p.staged("run", "pipeline.stages=2", "pipeline.adapters=[0,99]"), 2,
+		"pipeline.adapters (--set): found adapter 99, wanted 0 to "+strconv.Itoa(all-1), "gputrain devices lists them")
+	assert.NoDirExists(t, p.path("run"))
+	if all < 2 {
+		t.Skip("skipped, needs two adapters: one to lose")
+	}
+	last := strconv.Itoa(all - 1)
+	short := []string{"train.steps=6", "train.save_every=3", "pipeline.stages=2"}
+	ok(t, p.staged("run", append(short, "pipeline.adapters=["+last+"]")...))
+	removeCheckpoint(t, p.path("run"), 6)
+	// The driver of the first adapters is away, the others move up.
+	gone := func(c *command) {
+		c.env = append(c.env, "VK_ICD_FILENAMES=/nonexistent", "VK_DRIVER_FILES=/nonexistent", "EGL_LOG_LEVEL=fatal")
+	}
+	left := len(adaptersOf(t, p, gone))
+	if left == 0 || left >= all {
+		t.Skipf("skipped, needs a machine with an adapter that can be hidden and one that cannot: %d of %d are left", left, all)
+	}
+	r := refused(t, p.staged("run", append(short, "pipeline.adapters=["+last+"]")...).with(gone), 2, "found adapter "+last+", wanted 0 to "+strconv.Itoa(left-1))
+	assert.NotContains(t, r.err, "compile kernels")
+	assert.EqualValues(t, 3, newest(t, p.path("run")), "nothing is lost")
+	resumed := ok(t, p.staged("run", append(short, "pipeline.adapters=[0]")...).with(gone))
+	requireResumed(t, resumed.err, 3)
+}
+
+// adaptersOf are the lines that gputrain devices prints of adapters.
+func adaptersOf(t *testing.T, p *place, changes ...func(*command)) []string {
+	t.Helper()
+	gputest.Adapters(t) // skips without any
+	c := p.command("devices").withoutAdapter()
+	for _, change := range changes {
+		c = c.with(change)
+	}
+	return regexp.MustCompile(`(?m)^[* ] +\d+ .*$`).FindAllString(c.run(t).out, -1)
+}
+
+// The stages of one adapter share its memory, on one device or on one each: two that fit alone and not together are refused before anything is
+// compiled, and what the error says helps.
+func TestPipelinesThatDoNotFit(t *testing.T) {
+	p := newPlace(t)
+	for _, devices := range []string{"adapter", "stage"} {
+		r := refused(t, p.staged("run", "pipeline.stages=2", "pipeline.devices="+devices, "train.memory_limit=900KiB"), 5,
+			"wanted for 2 stages, the memory limit is 900.0 KiB", "stage 0: ", "stage 1: ", "params ", "optimizer ", "give one of the stages another adapter (pipeline.adapters)", "lower train.batch")
+		assert.NotContains(t, r.err, "compile kernels", "before any work")
+		sizes := regexp.MustCompile(`stage \d: (\d+\.\d) KiB \(`).FindAllStringSubmatch(r.err, -1)
+		require.Len(t, sizes, 2, r.err)
+		for _, s := range sizes {
+			assert.Less(t, number(t, s[1]), 900.0, "alone it would fit")
+		}
+	}
+	r := refused(t, p.staged("run", "pipeline.stages=2", "train.memory_limit=300KiB"), 5, "no cut in 2 parts found that fits", "more memory")
+	assert.NotContains(t, r.err, "compile kernels")
+	assert.Empty(t, metricsOf(t, p.path("run")))
+	// The limit is the adapter's: what is planned in all does fit.
+	r = refused(t, p.staged("run", "pipeline.stages=2", "pipeline.devices=stage", "train.memory_limit=900KiB"), 5)
+	total := regexp.MustCompile(`: (\d+\.\d) MiB wanted for 2 stages`).FindStringSubmatch(r.err)
+	require.NotNil(t, total, r.err)
+	enough := strconv.Itoa(int((number(t, total[1])+0.05)*1024)+1) + "KiB"
+	for _, devices := range []string{"adapter", "stage"} {
+		ok(t, p.staged(devices, "pipeline.stages=2", "pipeline.devices="+devices, "train.memory_limit="+enough, "train.steps=6", "train.eval_every=2", "train.sample_every=2"))
+	}
+}
