@@ -3,8 +3,10 @@ package model
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,54 +18,101 @@ import (
 // Metadata is what Hugging Face wants to find in the header of model.safetensors.
 func Metadata() map[string]string { return map[string]string{"format": "pt"} }
 
-// WriteHF writes config.json and model.safetensors into dir, which it makes if need be. hosts are
-// the parameters of def in any order; dtype is "F32", "BF16" or "F16". Files that are there are
-// replaced.
-func WriteHF(dir string, def Definition, hosts []buffers.Host, dtype string) error {
-	byPath := map[string][]float32{}
-	for _, h := range hosts {
-		byPath[h.Path] = h.Data
-	}
-	tensors, err := Tensors(def, dtype, func(path string) ([]float32, error) {
-		data, ok := byPath[path]
-		if !ok {
-			return nil, fmt.Errorf("model: export: parameter %q is missing", path)
-		}
-		return data, nil
-	})
-	if err != nil {
-		return err
-	}
-	config, err := ConfigJSON(def, dtype)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("model: export: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o644); err != nil {
-		return fmt.Errorf("model: export: %w", err)
-	}
-	return writeWeights(filepath.Join(dir, "model.safetensors"), tensors)
+// ExportOptions say how a model is written. The zero value is F32 in files of at most 5 GB.
+type ExportOptions struct {
+	DType      string // "F32", "BF16" or "F16"
+	ShardBytes uint64 // weights that take more are split, with an index
 }
 
-func writeWeights(name string, tensors []safetensors.Tensor) error {
+// Export writes a model in the Hugging Face layout into the new directory dir, all of it or nothing: config.json and model.safetensors, or
+// model-00001-of-0000N.safetensors with model.safetensors.index.json. read is called for each parameter of def when its turn comes, so that
+// one at a time is in memory.
+func Export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
+	if err := export(dir, def, read, o); err != nil {
+		return fmt.Errorf("model: export %q: %w", dir, err)
+	}
+	return nil
+}
+
+func export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
+	if o.DType == "" {
+		o.DType = "F32"
+	}
+	if o.ShardBytes == 0 {
+		o.ShardBytes = safetensors.DefaultShardBytes
+	}
+	if found, err := os.ReadDir(dir); err == nil && len(found) > 0 {
+		return fmt.Errorf("found %d files there, wanted a new or empty directory: %w", len(found), fs.ErrExist)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	tensors, err := Tensors(def, o.DType, read)
+	if err != nil {
+		return err
+	}
+	config, err := ConfigJSON(def, o.DType)
+	if err != nil {
+		return err
+	}
+	shards, index, err := safetensors.Split(weightsStem, tensors, o.ShardBytes)
+	if err != nil {
+		return err
+	}
+	temporary := filepath.Clean(dir) + ".tmp"
+	if err := os.RemoveAll(temporary); err != nil {
+		return err
+	}
+	err = writeFiles(temporary, config, shards, index)
+	if err == nil {
+		_ = os.Remove(dir) // where it is there and empty
+		err = os.Rename(temporary, dir)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(temporary))
+	}
+	return nil
+}
+
+func writeFiles(dir string, config []byte, shards []safetensors.Shard, index []byte) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	text := func(raw []byte) func(io.Writer) error {
+		return func(w io.Writer) error {
+			_, err := w.Write(raw)
+			return err
+		}
+	}
+	if err := writeFile(filepath.Join(dir, "config.json"), text(config)); err != nil {
+		return err
+	}
+	for _, s := range shards {
+		err := writeFile(filepath.Join(dir, s.Name), func(w io.Writer) error { return safetensors.Write(w, s.Tensors, Metadata()) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	if index == nil {
+		return nil
+	}
+	return writeFile(filepath.Join(dir, weightsStem+indexSuffix), text(index))
+}
+
+// writeFile writes and syncs one file.
+func writeFile(name string, write func(io.Writer) error) error {
 	f, err := os.Create(name)
 	if err != nil {
-		return fmt.Errorf("model: export: %w", err)
+		return err
 	}
 	w := bufio.NewWriterSize(f, 1<<20)
-	err = safetensors.Write(w, tensors, Metadata())
+	err = write(w)
 	if err == nil {
 		err = w.Flush()
 	}
-	if closed := f.Close(); err == nil {
-		err = closed
+	if err == nil {
+		err = f.Sync()
 	}
-	if err != nil {
-		return fmt.Errorf("model: export %q: %w", name, err)
-	}
-	return nil
+	return errors.Join(err, f.Close())
 }
 
 // Tensors are the parameters of def as model.safetensors holds them. read is called for
@@ -98,7 +147,7 @@ func Tensors(def Definition, dtype string, read func(path string) ([]float32, er
 }
 
 func errExportDType(dtype string) error {
-	return fmt.Errorf("model: export: dtype %q, want F32, BF16 or F16", dtype)
+	return fmt.Errorf("dtype %q, want F32, BF16 or F16", dtype)
 }
 
 // encoders append one value to bytes, rounded to nearest, ties to even.

@@ -36,64 +36,48 @@ func ReadHF(dir string) (Definition, []buffers.Host, error) {
 	return def, hosts, err
 }
 
-// ReadWeights reads the weights of def in dir. Every parameter must be there with its shape, and
-// nothing else but known constants and, with a tied head, a copy of the embedding as lm_head.weight.
+// ReadWeights reads the weights of def in dir, as OpenWeights does.
 func ReadWeights(dir string, def Definition) ([]buffers.Host, error) {
-	names, err := weightFiles(dir)
+	open, err := OpenWeights(dir, def)
 	if err != nil {
-		return nil, fmt.Errorf("model: read weights: %w", err)
+		return nil, err
 	}
-	var files []*safetensors.File
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
-	for _, name := range names {
-		f, err := safetensors.Open(filepath.Join(dir, name))
-		if err != nil {
-			return nil, fmt.Errorf("model: read weights: %w", err)
-		}
-		files = append(files, f)
-	}
-	hosts, err := Weights(def, files...)
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s)", err, dir)
-	}
-	return hosts, nil
+	hosts, err := open.all()
+	return hosts, errors.Join(err, open.Close())
 }
 
 // Weights is ReadWeights of open files, which stay the caller's.
 func Weights(def Definition, files ...*safetensors.File) ([]buffers.Host, error) {
-	w := weights{}
-	for _, f := range files {
-		for _, tensor := range f.Names() {
-			if w[tensor] != nil {
-				return nil, fmt.Errorf("model: weights: tensor %q is in two files", tensor)
-			}
-			w[tensor] = f
-		}
-	}
-	hosts, err := w.read(def)
+	s, err := storedIn(def, files)
 	if err != nil {
-		return nil, fmt.Errorf("model: weights: %w", err)
+		return nil, err
 	}
-	return hosts, nil
+	return s.all()
 }
 
 // weights is the file that holds each tensor, by its full name.
 type weights map[string]*safetensors.File
 
-// weightFiles are the names of the files with the weights in dir, sorted.
-func weightFiles(dir string) ([]string, error) {
-	index, err := readIndex(filepath.Join(dir, "model.safetensors.index.json"))
+// Names of the files with the weights.
+const (
+	weightsStem = "model"
+	indexSuffix = ".safetensors.index.json"
+)
+
+// WeightFiles are the files with the weights in dir: model.safetensors, or those that model.safetensors.index.json names, sorted.
+func WeightFiles(dir string) ([]string, error) {
+	index, err := readIndex(filepath.Join(dir, weightsStem+indexSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
-		return []string{"model.safetensors"}, nil
+		return []string{filepath.Join(dir, weightsStem+".safetensors")}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return slices.Compact(slices.Sorted(maps.Values(index))), nil
+	names := slices.Compact(slices.Sorted(maps.Values(index)))
+	for i, name := range names {
+		names[i] = filepath.Join(dir, name)
+	}
+	return names, nil
 }
 
 // indexLimit bounds model.safetensors.index.json.
@@ -129,7 +113,8 @@ func readIndex(name string) (map[string]string, error) {
 	return index.Files, nil
 }
 
-func (w weights) read(def Definition) ([]buffers.Host, error) {
+// match maps the paths of def to the names in the files.
+func (w weights) match(def Definition) (map[string]string, error) {
 	stored, err := w.names(def)
 	if err != nil {
 		return nil, err
@@ -144,18 +129,7 @@ func (w weights) read(def Definition) ([]buffers.Host, error) {
 			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, shape, p.Shape))
 		}
 	}
-	if err := complain(append(wrong, extra(params, stored)...)); err != nil {
-		return nil, err
-	}
-	hosts := make([]buffers.Host, len(params))
-	for i, p := range params {
-		data, err := w[stored[p.Path]].Float32(stored[p.Path])
-		if err != nil {
-			return nil, err
-		}
-		hosts[i] = buffers.Host{Path: p.Path, Shape: p.Shape, Data: data}
-	}
-	return hosts, nil
+	return stored, complain(append(wrong, extra(params, stored)...))
 }
 
 // names maps the paths of this package to the names in the files: without prefix, without

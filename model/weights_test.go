@@ -18,13 +18,25 @@ import (
 	"gputrain/buffers/safetensors"
 )
 
+// writeHF exports arrays of the host.
+func writeHF(dir string, def Definition, hosts []buffers.Host, dtype string) error {
+	return Export(dir, def, func(path string) ([]float32, error) {
+		for _, h := range hosts {
+			if h.Path == path {
+				return h.Data, nil
+			}
+		}
+		return nil, fmt.Errorf("parameter %q is missing", path)
+	}, ExportOptions{DType: dtype})
+}
+
 func TestImportExportIsByteEqual(t *testing.T) {
 	for _, name := range goldenNames {
 		g := readGolden(t, name)
 		_, hosts, err := ReadHF(g.dir)
 		require.NoError(t, err)
 		dir := t.TempDir()
-		require.NoError(t, WriteHF(dir, g.def, hosts, "F32"))
+		require.NoError(t, writeHF(dir, g.def, hosts, "F32"))
 		want, err := os.ReadFile(filepath.Join(g.dir, "model.safetensors"))
 		require.NoError(t, err)
 		got, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
@@ -41,7 +53,7 @@ func TestNarrowExportsAreRounded(t *testing.T) {
 		hosts := Init(def, 3)
 		for dtype, step := range map[string]float64{"BF16": 0x1p-8, "F16": 0x1p-11} {
 			dir := t.TempDir()
-			require.NoError(t, WriteHF(dir, def, hosts, dtype))
+			require.NoError(t, writeHF(dir, def, hosts, dtype))
 			_, back, err := ReadHF(dir)
 			require.NoError(t, err)
 			for i, h := range hosts {
@@ -51,7 +63,7 @@ func TestNarrowExportsAreRounded(t *testing.T) {
 				}
 			}
 			second := t.TempDir()
-			require.NoError(t, WriteHF(second, def, back, dtype))
+			require.NoError(t, writeHF(second, def, back, dtype))
 			a, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
 			require.NoError(t, err)
 			b, err := os.ReadFile(filepath.Join(second, "model.safetensors"))
@@ -89,7 +101,7 @@ func TestEncodeF16(t *testing.T) {
 	def := byteGPT(t)
 	hosts := Init(def, 1)
 	hosts[3].Data[5] = 70000
-	err := WriteHF(t.TempDir(), def, hosts, "F16")
+	err := writeHF(t.TempDir(), def, hosts, "F16")
 	require.ErrorContains(t, err, "value 70000 does not fit F16")
 	require.ErrorContains(t, err, hosts[3].Path)
 }
@@ -226,11 +238,11 @@ func TestImportErrorsNameTheTensors(t *testing.T) {
 func TestExportErrors(t *testing.T) {
 	def := smallDefinitions(t)[1]
 	hosts := Init(def, 1)
-	require.ErrorContains(t, WriteHF(t.TempDir(), def, hosts[1:], "F32"), fmt.Sprintf("parameter %q is missing", hosts[0].Path))
-	require.ErrorContains(t, WriteHF(t.TempDir(), def, hosts, "F8"), `dtype "F8", want F32, BF16 or F16`)
+	require.ErrorContains(t, writeHF(t.TempDir(), def, hosts[1:], "F32"), fmt.Sprintf("parameter %q is missing", hosts[0].Path))
+	require.ErrorContains(t, writeHF(t.TempDir(), def, hosts, "F8"), `dtype "F8", want F32, BF16 or F16`)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	require.Error(t, WriteHF(file, def, hosts, "F32"))
+	require.Error(t, writeHF(file, def, hosts, "F32"))
 	tensors, err := Tensors(def, "F32", func(string) ([]float32, error) { return nil, errors.New("no such disk") })
 	require.NoError(t, err)
 	require.ErrorContains(t, safetensors.Write(io.Discard, tensors, nil), "no such disk")

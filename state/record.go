@@ -14,6 +14,7 @@ import (
 // Files of a checkpoint beside model.safetensors; that and config.json are in the Hugging Face layout.
 const (
 	configName    = "config.json"
+	indexName     = "model.safetensors.index.json" // where the weights are in several files
 	recordName    = "state.json"
 	optimizerName = "optimizer.safetensors"
 )

@@ -251,3 +251,50 @@ func TestSizesOfSources(t *testing.T) {
 		assert.LessOrEqual(t, uint64(size), source.bytes, source.name)
 	}
 }
+
+// Weights of more bytes than a file may have are in several, with an index, and are restored from them.
+func TestSaveInShards(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	s := create(t, dev, c)
+	train(t, s, 2)
+	dir := t.TempDir()
+	whole, sharded := filepath.Join(dir, "whole"), filepath.Join(dir, "sharded")
+	require.NoError(t, s.Save(t.Context(), whole, Run{}))
+	snapshot := s.snapshot()
+	snapshot.shardBytes = 4 << 10
+	require.NoError(t, snapshot.Save(t.Context(), sharded, Run{}))
+	files := contents(t, sharded)
+	assert.NotContains(t, files, "model.safetensors")
+	assert.Contains(t, files, indexName)
+	found, err := model.WeightFiles(sharded)
+	require.NoError(t, err)
+	require.Greater(t, len(found), 2)
+	assert.Len(t, files, 5+len(found), "config, optimizer, record, manifest, index, shards")
+	loaded, _, err := Load(t.Context(), dev, c, sharded)
+	require.NoError(t, err)
+	defer loaded.Release()
+	again := filepath.Join(dir, "again")
+	require.NoError(t, loaded.Save(t.Context(), again, Run{}))
+	assert.Equal(t, contents(t, whole), contents(t, again))
+	require.NoError(t, os.Remove(found[1]))
+	require.ErrorIs(t, Verify(OS, sharded), ErrCorrupt)
+}
+
+// What was copied to the host is what was saved at that moment, however training has gone on since.
+func TestStagedIsTheStateOfItsStep(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		s := create(t, dev, tinyConfig(t))
+		train(t, s, 2)
+		dir := t.TempDir()
+		run := Run{Tokens: 5, Window: []float64{1, 2}}
+		require.NoError(t, s.Save(t.Context(), filepath.Join(dir, "now"), run))
+		staged, err := s.Stage(t.Context(), run)
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, staged.step)
+		train(t, s, 4)
+		run.Window[0] = 7 // as a loop goes on to do
+		require.NoError(t, staged.Save(filepath.Join(dir, "later")))
+		assert.Equal(t, contents(t, filepath.Join(dir, "now")), contents(t, filepath.Join(dir, "later")))
+	})
+}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type Snapshot struct {
 	Grads         []*buffers.Tree // of the last step, for FirstNonFinite; none where there are none
 	States        []*optim.State  // of one transformation, in the same step
 	FS            FileSystem      // of checkpoints; nil is OS
+
+	shardBytes uint64 // weights that take more are in several files; 0: as Hugging Face does it
 }
 
 // Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run
@@ -124,12 +127,18 @@ func (s Snapshot) files(ctx context.Context, weights, optimizer []stored, run Ru
 	if err != nil {
 		return nil, err
 	}
-	return []source{
-		textFile(configName, config),
-		safetensorsFile(ctx, "model.safetensors", weights, model.Metadata()),
-		safetensorsFile(ctx, optimizerName, optimizer, nil),
-		textFile(recordName, text),
-	}, nil
+	shards, index, err := safetensors.Split("model", tensorsIn(ctx, weights), cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
+	if err != nil {
+		return nil, err
+	}
+	out := []source{textFile(configName, config)}
+	for _, shard := range shards {
+		out = append(out, safetensorsFile(shard.Name, shard.Tensors, model.Metadata()))
+	}
+	if index != nil {
+		out = append(out, textFile(indexName, index))
+	}
+	return append(out, safetensorsFile(optimizerName, tensorsIn(ctx, optimizer), nil), textFile(recordName, text)), nil
 }
 
 func textFile(name string, text []byte) source {
@@ -139,16 +148,12 @@ func textFile(name string, text []byte) source {
 	}}
 }
 
-// safetensorsFile is a safetensors file.
-func safetensorsFile(ctx context.Context, name string, tensors []stored, metadata map[string]string) source {
+func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[string]string) source {
 	bytes := uint64(0)
-	var list []safetensors.Tensor
 	for _, t := range tensors {
-		bytes += t.bytes() + headerBytes
-		t.Data = func(w io.Writer) error { return t.write(ctx, w) }
-		list = append(list, t.Tensor)
+		bytes += t.Bytes() + headerBytes
 	}
-	return source{name, bytes, func(w io.Writer) error { return safetensors.Write(w, list, metadata) }}
+	return source{name, bytes, func(w io.Writer) error { return safetensors.Write(w, tensors, metadata) }}
 }
 
 func (s Snapshot) record(run Run) (Record, error) {

@@ -45,8 +45,5 @@ func (s Snapshot) stage(ctx context.Context, run Run) (*Staged, error) {
 	return out, err
 }
 
-// Step is the step of the state that was copied.
-func (s *Staged) Step() int64 { return s.step }
-
 // Save writes the checkpoint directory path as Snapshot.Save does.
 func (s *Staged) Save(path string) error { return commit(s.fs, path, s.step, s.sources) }

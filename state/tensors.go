@@ -19,15 +19,6 @@ type stored struct {
 	read  func(ctx context.Context) ([]byte, error)
 }
 
-// bytes is the tensor's size.
-func (t stored) bytes() uint64 {
-	size := uint64(t.dtype.Bits()) / 8
-	for _, d := range t.Shape {
-		size *= uint64(d)
-	}
-	return size
-}
-
 // write reads the tensor and writes it, unless an element is not finite.
 func (t stored) write(ctx context.Context, w io.Writer) error {
 	raw, err := t.read(ctx)
@@ -39,6 +30,16 @@ func (t stored) write(ctx context.Context, w io.Writer) error {
 	}
 	_, err = w.Write(raw)
 	return err
+}
+
+// tensorsIn are tensors to be written, each read when its turn comes.
+func tensorsIn(ctx context.Context, list []stored) []safetensors.Tensor {
+	var out []safetensors.Tensor
+	for _, t := range list {
+		t.Data = func(w io.Writer) error { return t.write(ctx, w) }
+		out = append(out, t.Tensor)
+	}
+	return out
 }
 
 // weights are the parameters, named as in the Hugging Face layout.

@@ -22,6 +22,15 @@ type Tensor struct {
 	Data  func(w io.Writer) error
 }
 
+// Bytes is what the tensor's data takes; 0 where dtype or shape are not ones that Write accepts.
+func (t Tensor) Bytes() uint64 {
+	n, err := byteLength(t.DType, t.Shape)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Float32s makes an F32 tensor of values in memory.
 func Float32s(name string, shape []int, values []float32) Tensor {
 	return words(name, "F32", shape, values, math.Float32bits)

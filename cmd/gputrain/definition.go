@@ -19,10 +19,11 @@ import (
 func definition(cfg *runfile.Config) (model.Definition, []buffers.Host, error) {
 	m := cfg.Model
 	if m.From != "" {
-		dir, err := modelDir(m.From)
+		dir, release, err := holdModel(m.From)
 		if err != nil {
 			return nil, nil, err
 		}
+		defer release()
 		def, params, err := model.ReadHF(dir)
 		if err != nil {
 			return nil, nil, modelError{err}

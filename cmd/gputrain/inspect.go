@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -43,12 +44,13 @@ func (c *inspectCmd) Run() error {
 	if c.Plot != "" && !c.Optimizer {
 		return usageError{errors.New("inspect: --plot: found no --optimizer, whose factors it draws")}
 	}
-	file := c.Path
+	names := []string{c.Path}
 	if info.IsDir() {
-		dir, err := modelDir(c.Path)
+		dir, release, err := holdModel(c.Path)
 		if err != nil {
 			return err
 		}
+		defer release()
 		if !c.JSON {
 			if err := describe(dir); err != nil {
 				return err
@@ -57,16 +59,27 @@ func (c *inspectCmd) Run() error {
 		if c.Optimizer {
 			return c.optimizer(dir)
 		}
-		file = filepath.Join(dir, "model.safetensors")
+		if names, err = model.WeightFiles(dir); err != nil {
+			return modelError{err}
+		}
 	} else if c.Optimizer {
 		return usageError{fmt.Errorf("inspect: %s: found a file, wanted a run directory or a checkpoint for --optimizer", c.Path)}
 	}
-	f, err := safetensors.Open(file)
-	if err != nil {
-		return modelError{err}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	if !c.JSON {
+		fmt.Fprintln(w, "TENSOR\tDTYPE\tSHAPE\tMEAN\tRMS\tMAX\tNOT FINITE")
 	}
-	defer f.Close()
-	return c.tensors(f)
+	for _, name := range names {
+		f, err := safetensors.Open(name)
+		if err != nil {
+			return modelError{err}
+		}
+		err = c.tensors(w, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
 }
 
 // optimizer shows what the optimizer of a checkpoint remembers of each parameter.
@@ -141,11 +154,8 @@ func describe(dir string) error {
 	return nil
 }
 
-func (c *inspectCmd) tensors(f *safetensors.File) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	if !c.JSON {
-		fmt.Fprintln(w, "TENSOR\tDTYPE\tSHAPE\tMEAN\tRMS\tMAX\tNOT FINITE")
-	}
+// tensors writes a line for each tensor of a file.
+func (c *inspectCmd) tensors(w io.Writer, f *safetensors.File) error {
 	for _, name := range f.Names() {
 		dtype, shape, _ := f.Info(name)
 		l := tensorLine{Name: name, DType: dtype, Shape: shape}
@@ -164,7 +174,7 @@ func (c *inspectCmd) tensors(f *safetensors.File) error {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", l.Name, l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
 	}
-	return w.Flush()
+	return nil
 }
 
 // measure sets the figures; elements that are not finite are counted and left

@@ -18,10 +18,11 @@ type modelFlags struct {
 
 // open finds the model's directory and puts the model on its adapter.
 func (f *modelFlags) open(ctx context.Context) (*state.Model, func(), error) {
-	dir, err := modelDir(f.Model)
+	dir, unhold, err := holdModel(f.Model)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer unhold() // what is read is in memory by then
 	adapter, err := selectAdapter(f.Adapter)
 	if err != nil {
 		return nil, nil, err
@@ -39,23 +40,28 @@ func (f *modelFlags) open(ctx context.Context) (*state.Model, func(), error) {
 	return m, func() { m.Release(); dev.Release() }, nil
 }
 
-// modelDir is path itself where it holds a config.json, the newest whole
-// checkpoint where path is a run directory.
-func modelDir(path string) (string, error) {
-	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
-		return path, nil
+// holdModel is path itself where it holds a config.json, the newest whole
+// checkpoint where path is a run directory. A training run that goes on leaves
+// the checkpoint until release.
+func holdModel(path string) (dir string, release func(), err error) {
+	let := func(unlock func() error) func() {
+		return func() { _ = unlock() } // nothing was written
 	}
-	found, err := checkpoints(path).Newest()
+	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
+		unlock, err := state.Hold(state.OS, path)
+		return path, let(unlock), err
+	}
+	found, unlock, err := checkpoints(path).Hold()
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if found.Path == "" {
-		return "", usageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory", path)}
+		return "", nil, usageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory", path)}
 	}
 	for _, r := range found.Rejected {
 		fmt.Fprintf(os.Stderr, "gputrain: %s\n", r)
 	}
-	return found.Path, nil
+	return found.Path, let(unlock), nil
 }
 
 func checkpoints(runDir string) state.Checkpoints {

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"gputrain/cmd/gputrain/runfile"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+type exportCmd struct {
+	Model     string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout." type:"existingdir"`
+	To        string `help:"Directory to make; it may be there if it is empty." required:"" type:"path" placeholder:"DIR"`
+	DType     string `name:"dtype" help:"Type of the weights: f32, bf16 or f16, rounded to the nearest, ties to even." default:"f32" enum:"f32,bf16,f16"`
+	ShardSize string `help:"Most that a file of weights may take; more are split, with an index." default:"5GB" placeholder:"SIZE"`
+}
+
+func (c *exportCmd) Run() error {
+	shard, err := runfile.ParseBytes(c.ShardSize)
+	if err != nil || shard == 0 {
+		return usageError{fmt.Errorf("export: --shard-size: found %q, wanted a size such as 5GB or 800MiB", c.ShardSize)}
+	}
+	dir, release, err := holdModel(c.Model)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := state.VerifyModel(dir); err != nil {
+		return err
+	}
+	def, err := model.ReadConfig(dir)
+	if err != nil {
+		return modelError{err}
+	}
+	weights, err := model.OpenWeights(dir, def)
+	if err != nil {
+		return modelError{err}
+	}
+	err = model.Export(c.To, def, weights.Read, model.ExportOptions{DType: strings.ToUpper(c.DType), ShardBytes: shard})
+	if errors.Is(err, fs.ErrExist) {
+		err = usageError{err}
+	}
+	if err = errors.Join(err, weights.Close()); err != nil {
+		return err
+	}
+	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), c.DType, dir, c.To)
+	return err
+}

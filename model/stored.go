@@ -1,0 +1,92 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/buffers/safetensors"
+)
+
+// Stored are the weights of a model in its files.
+type Stored struct {
+	params []Param
+	names  map[string]string // in the files, by path
+	in     weights
+	files  []*safetensors.File
+}
+
+// OpenWeights opens the weights of def in dir. Every parameter must be there with its shape, and nothing else but known constants and, with
+// a tied head, a copy of the embedding as lm_head.weight.
+func OpenWeights(dir string, def Definition) (*Stored, error) {
+	names, err := WeightFiles(dir)
+	if err != nil {
+		return nil, fmt.Errorf("model: read weights: %w", err)
+	}
+	var files []*safetensors.File
+	for _, name := range names {
+		f, err := safetensors.Open(name)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("model: read weights: %w", err), closeAll(files))
+		}
+		files = append(files, f)
+	}
+	s, err := storedIn(def, files)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w (%s)", err, dir), closeAll(files))
+	}
+	return s, nil
+}
+
+func storedIn(def Definition, files []*safetensors.File) (*Stored, error) {
+	s := &Stored{params: def.Params(), in: weights{}, files: files}
+	for _, f := range files {
+		for _, tensor := range f.Names() {
+			if s.in[tensor] != nil {
+				return nil, fmt.Errorf("model: weights: tensor %q is in two files", tensor)
+			}
+			s.in[tensor] = f
+		}
+	}
+	var err error
+	if s.names, err = s.in.match(def); err != nil {
+		return nil, fmt.Errorf("model: weights: %w", err)
+	}
+	return s, nil
+}
+
+// Read reads a parameter; F16 and BF16 are widened.
+func (s *Stored) Read(path string) ([]float32, error) {
+	name, ok := s.names[path]
+	if !ok {
+		return nil, fmt.Errorf("model: weights: %q is no parameter of this model", path)
+	}
+	data, err := s.in[name].Float32(name)
+	if err != nil {
+		return nil, fmt.Errorf("model: weights: %w", err)
+	}
+	return data, nil
+}
+
+func (s *Stored) all() ([]buffers.Host, error) {
+	hosts := make([]buffers.Host, len(s.params))
+	for i, p := range s.params {
+		data, err := s.Read(p.Path)
+		if err != nil {
+			return nil, err
+		}
+		hosts[i] = buffers.Host{Path: p.Path, Shape: p.Shape, Data: data}
+	}
+	return hosts, nil
+}
+
+// Close closes the files.
+func (s *Stored) Close() error { return closeAll(s.files) }
+
+func closeAll(files []*safetensors.File) error {
+	var wrong []error
+	for _, f := range files {
+		wrong = append(wrong, f.Close())
+	}
+	return errors.Join(wrong...)
+}

@@ -1,0 +1,85 @@
+package tests
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers/safetensors"
+)
+
+// A run's model in f32 is the checkpoint's, byte for byte; in bf16 and in several files it is read like any other, by us and by its index.
+func TestExport(t *testing.T) {
+	p := newPlace(t)
+	ok(t, p.train("run"))
+	f32 := ok(t, p.command("export", p.path("run"), "--to", p.path("f32")).withoutAdapter())
+	assert.Contains(t, f32.out, "parameters in f32, from ")
+	weights := func(dir string) []byte {
+		raw, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
+		require.NoError(t, err)
+		return raw
+	}
+	found, err := filepath.Glob(p.path("run", "checkpoints", "step-*"))
+	require.NoError(t, err)
+	newest := found[len(found)-1]
+	assert.Equal(t, weights(newest), weights(p.path("f32")))
+
+	ok(t, p.command("export", newest, "--to", p.path("bf16"), "--dtype", "bf16", "--shard-size", "20KiB").withoutAdapter())
+	shards, err := filepath.Glob(p.path("bf16", "model-0000?-of-*.safetensors"))
+	require.NoError(t, err)
+	require.Greater(t, len(shards), 1)
+	whole, err := safetensors.Parse(weights(newest))
+	require.NoError(t, err)
+	var index struct {
+		Files map[string]string `json:"weight_map"`
+	}
+	raw, err := os.ReadFile(p.path("bf16", "model.safetensors.index.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(raw, &index))
+	require.Len(t, index.Files, len(whole.Names()))
+	for _, name := range whole.Names() {
+		f, err := safetensors.Open(p.path("bf16", index.Files[name]))
+		require.NoError(t, err)
+		dtype, shape, _ := f.Info(name)
+		_, want, _ := whole.Info(name)
+		assert.Equal(t, "BF16", dtype)
+		assert.Equal(t, want, shape)
+		a, err := whole.Float32(name)
+		require.NoError(t, err)
+		b, err := f.Float32(name)
+		require.NoError(t, err)
+		for i := range a {
+			require.InDelta(t, a[i], b[i], 0x1p-8*max(float64(a[i]), -float64(a[i])), name)
+		}
+		require.NoError(t, f.Close())
+	}
+	assert.Equal(t, len(whole.Names()), strings.Count(ok(t, p.command("inspect", p.path("bf16"), "--json").withoutAdapter()).out, `"dtype":"BF16"`))
+	loss := func(dir string) float64 {
+		var figures map[string]float64
+		r := ok(t, p.command("eval", dir, "--text", p.path("text.txt"), "--limit", "512", "--json"))
+		require.NoError(t, json.Unmarshal([]byte(r.out), &figures))
+		return figures["eval_loss"]
+	}
+	assert.InDelta(t, loss(newest), loss(p.path("bf16")), 0.02)
+
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"there already": {[]string{p.path("run"), "--to", p.path("f32")}, 2, "wanted a new or empty directory"},
+		"no such size":  {[]string{p.path("run"), "--to", p.path("x"), "--shard-size", "many"}, 2, `--shard-size: found "many"`},
+		"no model":      {[]string{p.dir, "--to", p.path("x")}, 2, "found neither config.json nor checkpoints"},
+		"no such type":  {[]string{p.path("run"), "--to", p.path("x"), "--dtype", "f64"}, 2, "--dtype"},
+	} {
+		r := p.command(append([]string{"export"}, c.args...)...).withoutAdapter().run(t)
+		assert.Equal(t, c.code, r.code, name)
+		assert.Contains(t, r.err, c.says, name)
+	}
+	assert.NoDirExists(t, p.path("x"))
+}
