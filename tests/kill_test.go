@@ -45,7 +45,7 @@ func unfinished(t *testing.T, runDir string) []string {
 var resumedFrom = regexp.MustCompile(`(?m)^resumed from .*checkpoints/step-0*(\d+): .* metrics of step (\d+),`)
 
 // A run killed at random moments, three times in the short form and ten in the long one, always goes on from the newest checkpoint, which
-// is never further back than the steps between two, and ends with the bits of a run that was left alone.
+// is never further back than twice the steps between two, and ends with the bits of a run that was left alone.
 func TestKilledAtRandomMoments(t *testing.T) {
 	p, want := undisturbedRun(t)
 	kills := 3
@@ -71,7 +71,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		reached := lastStep(t, runDir)
 		expected = newest(t, runDir)
 		t.Logf("kill %d, %s: at step %d, checkpoint of step %d, %d unfinished", kill, moment.name, reached, expected, left)
-		assert.LessOrEqual(t, reached-expected, int64(saveEvery), "no more is lost than the steps since the last checkpoint")
+		assert.LessOrEqual(t, reached-expected, int64(2*saveEvery), "no more is lost than the steps since the last checkpoint and those made while the next was written, which end when another is due")
 	}
 	assert.Positive(t, inside, "no kill has met a checkpoint being written")
 	ended := p.train("killed").run(t)

@@ -1,0 +1,58 @@
+package train
+
+import (
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+)
+
+// Saving a state of 100 MB makes the slowest step at most 1.3 times the median. It is measured where GPUTRAIN_SAVE_RATIO is set, since it
+// needs a machine that does nothing else.
+func TestStepsThatSaveAreNotSlow(t *testing.T) {
+	if os.Getenv("GPUTRAIN_SAVE_RATIO") == "" {
+		t.Skip("skipped, measured with GPUTRAIN_SAVE_RATIO=1 only")
+	}
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 10, Heads: 4, Width: 264, Vocab: 256, Context: 64})
+	require.NoError(t, err)
+	bytes := 12 * model.Parameters(def)
+	require.Greater(t, bytes, int64(100e6))
+	for _, every := range []int64{0, 4} {
+		c := tinyRun(t, t.TempDir())
+		c.State.Definition, c.State.Batch, c.State.Accumulate = def, 2, 1
+		c.Validation, c.Sample.Tokens, c.Steps, c.SaveEvery, c.Keep = nil, 0, 18, Every(every), 1
+		var steps []time.Duration
+		var last time.Time // when metrics came
+		c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+			now := time.Now()
+			switch n := len(steps); {
+			case e.Kind != Stepped:
+				return nil
+			case n > 0 && now.Sub(last) < time.Millisecond: // read together with the one before
+				half := steps[n-1] / 2
+				steps = append(steps[:n-1], half, half)
+			case e.Metrics.Step > 3: // the first are those of a cold device
+				steps = append(steps, now.Sub(last))
+			}
+			last = now
+			return nil
+		})}
+		_, err = Run(t.Context(), gputest.Device(t), c)
+		require.NoError(t, err)
+		t.Logf("%v", steps)
+		slices.Sort(steps)
+		median, slowest := steps[len(steps)/2], steps[len(steps)-1]
+		ratio := float64(slowest) / float64(median)
+		t.Logf("%d MB, saved every %d steps: median %v, slowest %v, %.2f times that", bytes/1e6, every, median, slowest, ratio)
+		if every > 0 {
+			assert.LessOrEqual(t, ratio, 1.3)
+		}
+	}
+}
