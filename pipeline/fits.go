@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,18 +17,19 @@ type MemoryError struct {
 	Memory    []StageMemory // of these stages
 	Available uint64
 	Bound     string // what bounds it
+	Hint      string // what to change, with figures; "" where nothing was found that fits
 }
 
 // Error gives the figures and what to change.
 func (e *MemoryError) Error() string {
-	total := uint64(0)
 	var each []string
 	for i, m := range e.Memory {
-		total += m.Total()
 		each = append(each, fmt.Sprintf("stage %d: %s (%s)", e.Stages[i], bytesText(m.Total()), m))
 	}
 	of, hint := "", "lower train.batch, raise pipeline.microbatches or set pipeline.recompute"
 	switch {
+	case e.Hint != "":
+		hint = e.Hint
 	case e.Adapter == "":
 		hint += ", or choose a smaller model"
 	case len(e.Stages) > 1:
@@ -39,7 +41,16 @@ func (e *MemoryError) Error() string {
 		of = " of " + e.Adapter
 	}
 	return fmt.Sprintf("pipeline: memory%s: %s wanted for %s, %s is %s; %s: %s",
-		of, bytesText(total), stagesText(len(e.Stages)), e.Bound, bytesText(e.Available), strings.Join(each, "; "), hint)
+		of, bytesText(e.total()), stagesText(len(e.Stages)), e.Bound, bytesText(e.Available), strings.Join(each, "; "), hint)
+}
+
+// total is what the stages take together.
+func (e *MemoryError) total() uint64 {
+	total := uint64(0)
+	for _, m := range e.Memory {
+		total += m.Total()
+	}
+	return total
 }
 
 func stagesText(n int) string {
@@ -70,7 +81,13 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) ([][]*gpu.Kerne
 	}
 	machine := room{bound: "the machine's available memory"}
 	machine.bytes, machine.known = gpu.MachineMemory()
-	return rehearsal.kernels(), compare(adapters, rooms, machine, rehearsal.Memory())
+	fit := func(memory []StageMemory) error { return compare(adapters, rooms, machine, memory) }
+	err = fit(rehearsal.Memory())
+	var e *MemoryError
+	if errors.As(err, &e) {
+		e.Hint = c.hint(ctx, adapters, limits, e, fit)
+	}
+	return rehearsal.kernels(), err
 }
 
 // room is what a device has left to give.
@@ -123,10 +140,6 @@ func together(memory []StageMemory, in func(stage int) bool) *MemoryError {
 
 // exceeds tells whether the stages take more than there is, which it notes.
 func (e *MemoryError) exceeds(r room) bool {
-	total := uint64(0)
-	for _, m := range e.Memory {
-		total += m.Total()
-	}
 	e.Available, e.Bound = r.bytes, r.bound
-	return r.known && total > r.bytes
+	return r.known && e.total() > r.bytes
 }

@@ -35,7 +35,7 @@ type State struct {
 	skipped int64 // updates left out because they were not finite
 	limits  state.Limits
 	limited optim.Limits // as the devices have them
-	broken  error // a step, or a pass, that failed half way: what the devices hold is not known
+	broken  error        // a step, or a pass, that failed half way: what the devices hold is not known
 	notes   *notes
 	use     Use
 }
