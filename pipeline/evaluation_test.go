@@ -103,7 +103,7 @@ func TestEvaluationsRefused(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("pipeline: logits: window: %d tokens, want 1 to 4", len(window)))
 	}
 	_, err = s.Logits(t.Context(), []int32{tinyVocab})
-	require.ErrorContains(t, err, "tokens")
+	require.EqualError(t, err, "pipeline: logits: token id at position 0: 29, want 0 to 28")
 	other, err := data.NewEvaluation(text, 4, c.Batch+1, 0)
 	require.NoError(t, err)
 	_, err = s.Evaluate(t.Context(), other)
@@ -115,5 +115,9 @@ func TestEvaluationsRefused(t *testing.T) {
 	got, err := s.Evaluate(t.Context(), e)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
+	bad := batch(c, 0)
+	bad.Tokens[7] = -1
+	_, err = s.TrainStep(t.Context(), bad)
+	require.EqualError(t, err, "pipeline: step 1: token id at position 7: -1, want 0 to 28")
 	learn(t, s, batches(c, 1))
 }

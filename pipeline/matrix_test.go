@@ -263,6 +263,6 @@ func moved(t *testing.T, c state.Config, r learnt) {
 	}
 	for _, m := range r.metrics {
 		require.True(t, m.Finite)
-		require.Greater(t, m.GradNorm, 0.3, "the clip is at work")
 	}
+	require.Greater(t, r.metrics[0].GradNorm, *c.Optimizer.Options.ClipGrad, "the clip is at work at first")
 }

@@ -24,6 +24,9 @@ func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metric
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
 	}
+	if err := s.config.known(batch.Tokens); err != nil {
+		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
+	}
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	m, err := s.trainStep(context.WithoutCancel(ctx), batch, count)
 	if err != nil {
@@ -109,6 +112,17 @@ func (s *State) metrics(ctx context.Context, tokens int64) (state.Metrics, error
 	return m, nil
 }
 
+// known refuses what the model has no embedding for before any stage has begun with it.
+func (c Config) known(tokens []int32) error {
+	vocab := c.State.Definition.Vocab()
+	for i, token := range tokens {
+		if token < 0 || int(token) >= vocab {
+			return fmt.Errorf("token id at position %d: %d, want 0 to %d", i, token, vocab-1)
+		}
+	}
+	return nil
+}
+
 // Drain is what loops call before they read a state; no step of a pipeline is ever in flight.
 func (s *State) Drain(context.Context) ([]state.Metrics, error) {
 	if err := s.usable(); err != nil {
@@ -145,6 +159,9 @@ func (s *State) evaluate(ctx context.Context, e *data.Evaluation) (result state.
 			}
 			if b.Rows != s.config.State.Batch || len(b.Tokens) != b.Rows*s.config.State.Sequence {
 				return result, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), s.config.State.Batch, s.config.State.Sequence)
+			}
+			if err := s.config.known(b.Tokens); err != nil {
+				return result, fmt.Errorf("batch %d: %w", i, err)
 			}
 			batches = append(batches, b)
 			result.Tokens += int64(b.Count)
@@ -209,6 +226,9 @@ func (s *State) logits(ctx context.Context, window []int32) ([]float32, error) {
 	}
 	if len(window) < 1 || len(window) > s.Window() {
 		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), s.Window())
+	}
+	if err := s.config.known(window); err != nil {
+		return nil, err
 	}
 	tokens := make([]int32, s.Window())
 	copy(tokens, window)
