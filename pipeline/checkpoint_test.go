@@ -78,6 +78,40 @@ func TestCheckpointsDoNotKnowTheStages(t *testing.T) {
 	}
 }
 
+// A copy of the stages is written while they go on learning, and has the bytes of its step. Weights alone and the optimizer alone are loaded
+// into stages as into one device.
+func TestStagesAreCopiedAndLoadedInParts(t *testing.T) {
+	devices := fleet(t, 2)
+	c := steep(families(t)["gpt2"], "quad", `{"block_size":12}`, 1, 3)
+	with := batches(c, 5)
+	how := order(t, c, pipeline.ScheduleNames()[0], 2)
+	s := create(t, devices, how)
+	learn(t, s, with[:3])
+	dir := t.TempDir()
+	want := saved(t, s, filepath.Join(dir, "now"))
+	staged, err := s.Stage(t.Context(), state.Run{Tokens: 5, Seed: 7})
+	require.NoError(t, err)
+	learn(t, s, with[3:])
+	later := filepath.Join(dir, "later")
+	require.NoError(t, staged.Save(later))
+	for name, text := range want {
+		raw, err := os.ReadFile(filepath.Join(later, name))
+		require.NoError(t, err)
+		require.Equal(t, text, string(raw), name)
+	}
+
+	half, err := pipeline.LoadWeights(t.Context(), devices, how, later)
+	require.NoError(t, err)
+	t.Cleanup(half.Release)
+	assert.Zero(t, half.Step())
+	got := saved(t, half, filepath.Join(dir, "half"))
+	assert.Equal(t, want["model.safetensors"], got["model.safetensors"])
+	assert.NotEqual(t, want["optimizer.safetensors"], got["optimizer.safetensors"])
+	require.NoError(t, half.LoadOptimizer(t.Context(), later))
+	got = saved(t, half, filepath.Join(dir, "whole"))
+	assert.Equal(t, want["optimizer.safetensors"], got["optimizer.safetensors"])
+}
+
 // load is state.Load for one device, and pipeline.Load for several.
 func load(t *testing.T, devices []*gpu.Device, c state.Config, how func(stages int) pipeline.Config, dir string) (interface {
 	saver

@@ -118,6 +118,32 @@ func (s *State) kernels() [][]*gpu.Kernel {
 	return out
 }
 
+// LoadWeights makes a state of step 0 with the parameters of a checkpoint or model; see state.LoadWeights.
+func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*State, error) {
+	found, params, err := state.ReadWeights(c.State, dir)
+	if err != nil {
+		return nil, err
+	}
+	c.State = found
+	return Create(ctx, devices, c, params)
+}
+
+// LoadOptimizer replaces what the optimizer remembers by what a checkpoint has, whatever number of stages wrote it; see state.TrainState.
+func (s *State) LoadOptimizer(_ context.Context, dir string) error {
+	if s.broken != nil {
+		return fmt.Errorf("pipeline: load %q: the state is not usable after: %w", dir, s.broken)
+	}
+	found, err := state.ReadOptimizer(s.config.State, dir)
+	if err != nil {
+		return err
+	}
+	if err := found.Restore(s.optimizers()...); err != nil {
+		s.broken = err
+		return err
+	}
+	return nil
+}
+
 // build makes everything that a step needs. On dry devices it takes no memory and says how much it would take.
 func (s *State) build(ctx context.Context, params []buffers.Host) error {
 	c := s.config

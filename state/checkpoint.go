@@ -26,6 +26,18 @@ type Checkpoint struct {
 // are used. Where they are given and differ the error wraps ErrMismatch and names the first difference; a file or tensor that is not
 // as it was written is ErrCorrupt.
 func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
+	out, err := ReadOptimizer(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	if out.Params, err = model.ReadWeights(dir, out.Config.Definition); err != nil {
+		return nil, loadError(dir, "%w", err)
+	}
+	return out, nil
+}
+
+// ReadOptimizer is ReadCheckpoint without the parameters: for Restore alone.
+func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
 	c = c.WithDefaults()
 	if err := Verify(c.FS, dir); err != nil {
 		return nil, err
@@ -37,11 +49,24 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	if c, err = c.reconcile(dir, record); err != nil {
 		return nil, err
 	}
+	return &Checkpoint{Dir: dir, Config: c, Record: record}, nil
+}
+
+// ReadWeights verifies and reads the parameters alone, of a checkpoint or of any directory in the Hugging Face layout, whatever trained them.
+// The definition may be left out of the configuration: the directory's own is used.
+func ReadWeights(c Config, dir string) (Config, []buffers.Host, error) {
+	if err := VerifyModel(dir); err != nil {
+		return c, nil, err
+	}
+	c, err := c.reconcileModel(dir)
+	if err != nil {
+		return c, nil, err
+	}
 	hosts, err := model.ReadWeights(dir, c.Definition)
 	if err != nil {
-		return nil, loadError(dir, "%w", err)
+		return c, nil, loadError(dir, "%w", err)
 	}
-	return &Checkpoint{Dir: dir, Config: c, Record: record, Params: hosts}, nil
+	return c, hosts, nil
 }
 
 // Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of
@@ -121,8 +146,8 @@ func storedType(d buffers.DType) (string, error) {
 	return "", fmt.Errorf("dtype %v: not known to safetensors", d)
 }
 
-// reconcile fills in what the configuration leaves out and compares the rest.
-func (c Config) reconcile(dir string, record Record) (Config, error) {
+// reconcileModel fills in the definition, or compares it.
+func (c Config) reconcileModel(dir string) (Config, error) {
 	saved, err := model.ReadConfig(dir)
 	if err != nil {
 		return c, loadError(dir, "%w", err)
@@ -139,7 +164,13 @@ func (c Config) reconcile(dir string, record Record) (Config, error) {
 	if err != nil {
 		return c, loadError(dir, "%w", err)
 	}
-	if err := mismatch(dir, "model", found, wanted); err != nil {
+	return c, mismatch(dir, "model", found, wanted)
+}
+
+// reconcile fills in what the configuration leaves out and compares the rest.
+func (c Config) reconcile(dir string, record Record) (Config, error) {
+	c, err := c.reconcileModel(dir)
+	if err != nil {
 		return c, err
 	}
 	if c.Optimizer.Name == "" {

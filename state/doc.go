@@ -15,7 +15,7 @@
 //
 // A checkpoint is a directory:
 //
-//	config.json, model.safetensors   the Hugging Face layout, f32
+//	config.json, model.safetensors   the Hugging Face layout, f32; above 5 GB in several files with an index
 //	optimizer.safetensors            "mu/PATH", "nu/PATH", as the device keeps them
 //	state.json                       step, counts, the optimizer's configuration, what the loop keeps ([Run]), the adapter
 //	manifest.json                    size and CRC32C of every file, CRC32C of every tensor; written last
@@ -23,15 +23,17 @@
 // It says nothing of how many devices the tensors lay on: [Snapshot] writes it from any number of them, and [ReadCheckpoint] gives it back to
 // any other, each with some of the leaves and some rows of what the leaves share.
 //
-// It is written beside its place, synced, and renamed; [Checkpoints] finds, verifies and rotates them.
+// It is written beside its place, synced, and renamed; [Checkpoints] finds, verifies and rotates them. [TrainState.Save] does so at once;
+// [TrainState.Stage] copies the state to the host, and a [Saver] writes the copy, and rotates, while training goes on.
 //
 // Invariants, each held by a test:
 //
 //  1. A stop of the process or the machine between any two calls to the file system, or in the middle of one, leaves a whole checkpoint to
-//     be found; so does a full disk.
+//     be found; so does a full disk. That holds of a save beside training, too, and of the rotation behind it.
 //  2. Load restores every bit that Save wrote; steps from there have the bits they would have had.
 //  3. After the second step a step makes no pipeline, bind group or buffer.
 //  4. An update whose loss or gradient is not finite changes nothing; a state that is not finite is not saved.
 //  5. What the plan says and what is taken agree within 5 %.
-//  6. A state divided over several devices saves the bytes that it would save undivided, and is restored from them.
+//  6. Rotation removes neither the newest whole checkpoint, nor the best, nor one that somebody reads ([Hold]).
+//  7. A state divided over several devices saves the bytes that it would save undivided, and is restored from them.
 package state

@@ -24,3 +24,35 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 	s.step, s.skipped = saved.Record.Step, saved.Record.Skipped
 	return s, saved.Record, nil
 }
+
+// LoadWeights makes a state of step 0 with the parameters of a checkpoint, or of any directory in the Hugging Face layout; the optimizer begins
+// anew. See ReadWeights.
+func LoadWeights(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainState, error) {
+	c, params, err := ReadWeights(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	return CreateFrom(ctx, dev, c, params)
+}
+
+// LoadOptimizer replaces what the optimizer remembers, counts included, by what a checkpoint of the same model and optimizer has. Parameters and
+// step stay. It waits for the steps in flight; an error leaves the state unusable, but for one that the checkpoint is not whole or not of
+// this model and optimizer.
+func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
+	if s.broken != nil {
+		return loadError(dir, "the state is not usable after: %w", s.broken)
+	}
+	saved, err := ReadOptimizer(s.config, dir)
+	if err != nil {
+		return err
+	}
+	if err := s.read(context.WithoutCancel(ctx), 0); err != nil {
+		s.broken = err
+		return loadError(dir, "%w", err)
+	}
+	if err := saved.Restore(s.opt); err != nil {
+		s.broken = err
+		return err
+	}
+	return nil
+}

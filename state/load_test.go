@@ -1,0 +1,71 @@
+package state
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+)
+
+// Weights alone, then the optimizer alone, are what a checkpoint has but for the step.
+func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	s := create(t, dev, c)
+	train(t, s, 3)
+	dir := t.TempDir()
+	saved, exported := filepath.Join(dir, "saved"), filepath.Join(dir, "exported")
+	require.NoError(t, s.Save(t.Context(), saved, Run{}))
+	want := contents(t, saved)
+
+	other := c // the weights do not mind what trained them
+	other.Optimizer.Name = "sgd"
+	cold, err := LoadWeights(t.Context(), dev, other, saved)
+	require.NoError(t, err)
+	t.Cleanup(cold.Release)
+	require.ErrorIs(t, cold.LoadOptimizer(t.Context(), saved), ErrMismatch)
+	train(t, cold, 1) // refused, it goes on
+
+	// From an export, which has no manifest, the same.
+	hosts := mustWeights(t, saved, c.Definition)
+	require.NoError(t, model.Export(exported, c.Definition, func(path string) ([]float32, error) {
+		for _, h := range hosts {
+			if h.Path == path {
+				return h.Data, nil
+			}
+		}
+		return nil, assert.AnError
+	}, model.ExportOptions{}))
+	for _, from := range []string{saved, exported} {
+		half, err := LoadWeights(t.Context(), dev, Config{Batch: c.Batch, Seed: c.Seed, Optimizer: c.Optimizer}, from)
+		require.NoError(t, err)
+		t.Cleanup(half.Release)
+		assert.Zero(t, half.Step())
+		path := filepath.Join(dir, "again")
+		require.NoError(t, half.Save(t.Context(), path, Run{}))
+		got := contents(t, path)
+		assert.Equal(t, want["model.safetensors"], got["model.safetensors"])
+		assert.NotEqual(t, want[optimizerName], got[optimizerName], "begins anew")
+
+		_, err = half.TrainStep(t.Context(), tinyBatch(0, 4, false)) // in flight while the optimizer is loaded
+		require.NoError(t, err)
+		require.NoError(t, half.LoadOptimizer(t.Context(), saved))
+		assert.EqualValues(t, 1, half.Step())
+		assert.Equal(t, s.opt.Counts(), half.opt.Counts())
+		require.NoError(t, half.Save(t.Context(), path, Run{}))
+		assert.Equal(t, want[optimizerName], contents(t, path)[optimizerName])
+	}
+	require.ErrorIs(t, s.LoadOptimizer(t.Context(), exported), ErrCorrupt, "a model has no optimizer")
+	wrong := c
+	wrong.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT})
+	require.NoError(t, err)
+	_, err = LoadWeights(t.Context(), dev, wrong, saved)
+	require.ErrorIs(t, err, ErrMismatch)
+	change(t, filepath.Join(saved, "model.safetensors"), func(d []byte) []byte { d[len(d)-1] ^= 1; return d })
+	_, err = LoadWeights(t.Context(), dev, c, saved)
+	require.ErrorIs(t, err, ErrCorrupt)
+}
