@@ -91,7 +91,7 @@ func (t *trainer) saveDue() (due, temporary bool) {
 	case step == c.Steps || c.SaveEvery.Due(step):
 		return true, false
 	}
-	late := c.SaveInterval > 0 && step != t.saves.temporary && time.Since(t.saves.begun) >= c.SaveInterval
+	late := c.SaveInterval > 0 && time.Since(t.saves.begun) >= c.SaveInterval
 	return late, late
 }
 

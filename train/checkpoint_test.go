@@ -200,6 +200,14 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 		assert.Equal(t, 6, result.Reason.ExitCode(), name)
 		assert.EqualValues(t, step-3, newestStep(t, c.Dir), name)
 	}
+	// That of a stop.
+	stopping, hook := stopAt(StepBegin, 4)
+	c := tinyRun(t, t.TempDir())
+	c.State.FS, c.Hooks = failing{failing{state.OS, state.DirName(4)}, state.DirName(5)}, []Hook{hook}
+	result, err := Run(stopping, dev, c)
+	require.ErrorContains(t, err, "the disk is gone")
+	assert.Equal(t, BadCheckpoint, result.Reason)
+	assert.EqualValues(t, 3, newestStep(t, c.Dir))
 	for name, hook := range map[string]func(cancel context.CancelCauseFunc) error{
 		"a stop":          func(cancel context.CancelCauseFunc) error { cancel(errors.New("enough")); return nil },
 		"another failure": func(context.CancelCauseFunc) error { return errors.New("no more") },
