@@ -250,13 +250,22 @@ func TestCompileErrors(t *testing.T) {
 		`graph: compile: target 0 "a": no value`:                                   {{Name: "a"}},
 		`graph: compile: target 0: neither a name nor a leaf`:                      {{Value: v}},
 		`graph: compile: target "a": given twice`:                                  {{Name: "a", Value: v}, {Name: "a", Value: v}},
-		`graph: compile: target leaf "q": not in the grads tree`:                   {{Leaf: "q", Value: v}},
 		`graph: compile: target leaf "p": shape [3] in the tree, the value has []`: {{Leaf: "p", Value: g.Sum(v)}},
 		`graph: compile: p: constant 1e+99: not a finite f32`:                      {{Name: "a", Value: g.Scale(v, 1e99)}},
 	} {
 		_, err := PlanFor(g, targets, lim)
 		require.EqualError(t, err, want)
 	}
+	// A plan lays out the leaves that are asked for; a tree has those that it has.
+	_, err := PlanFor(g, []Target{{Leaf: "q", Value: v}}, lim)
+	require.NoError(t, err)
+	dev := gpu.Dry(lim)
+	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "p", Shape: []int{3}}}, lim)
+	require.NoError(t, err)
+	params, err := buffers.NewTree(dev, "params", layout, buffers.F32)
+	require.NoError(t, err)
+	_, err = Compile(t.Context(), dev, g, CompileOptions{Params: params, Grads: params, Targets: []Target{{Leaf: "q", Value: v}}})
+	require.EqualError(t, err, `graph: compile: target leaf "q": not in the grads tree`)
 }
 
 func TestWriteErrors(t *testing.T) {
