@@ -20,6 +20,7 @@ func TestStepsThatSaveAreNotSlow(t *testing.T) {
 	if os.Getenv("GPUTRAIN_SAVE_RATIO") == "" {
 		t.Skip("skipped, measured with GPUTRAIN_SAVE_RATIO=1 only")
 	}
+	dev := gputest.Device(t)
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 10, Heads: 4, Width: 264, Vocab: 256, Context: 64})
 	require.NoError(t, err)
 	bytes := 12 * model.Parameters(def)
@@ -29,22 +30,20 @@ func TestStepsThatSaveAreNotSlow(t *testing.T) {
 		c.State.Definition, c.State.Batch, c.State.Accumulate = def, 2, 1
 		c.Validation, c.Sample.Tokens, c.Steps, c.SaveEvery, c.Keep = nil, 0, 18, Every(every), 1
 		var steps []time.Duration
-		var last time.Time // when metrics came
-		c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
-			now := time.Now()
-			switch n := len(steps); {
-			case e.Kind != Stepped:
-				return nil
-			case n > 0 && now.Sub(last) < time.Millisecond: // read together with the one before
-				half := steps[n-1] / 2
-				steps = append(steps[:n-1], half, half)
-			case e.Metrics.Step > 3: // the first are those of a cold device
-				steps = append(steps, now.Sub(last))
+		var last time.Time // when the last step began
+		c.Hooks = []Hook{HookFunc(func(ctx context.Context, e Event) error {
+			switch e.Kind {
+			case StepEnd: // one at a time, so that a step takes what it takes
+				return dev.Wait(ctx)
+			case StepBegin:
+				if e.Step > 2 { // the first are those of a cold device
+					steps = append(steps, time.Since(last))
+				}
+				last = time.Now()
 			}
-			last = now
 			return nil
 		})}
-		_, err = Run(t.Context(), gputest.Device(t), c)
+		_, err = Run(t.Context(), dev, c)
 		require.NoError(t, err)
 		t.Logf("%v", steps)
 		slices.Sort(steps)
