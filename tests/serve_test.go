@@ -96,7 +96,10 @@ func TestServe(t *testing.T) {
 		t.Fatalf("step %v is not shown: %+v", step, runs)
 		return servedRun{}
 	}
-	stop := wait(1, 0).Step
+	before, _, err := train.ReadMetrics(dir)
+	require.NoError(t, err)
+	stop := float64(before[len(before)-1].Step)
+	wait(stop, 0)
 	ok(t, p.train("run"))
 	run := wait(steps, steps/16)
 	assert.Equal(t, []float64{stop}, run.Resumes, "where the second process went on")

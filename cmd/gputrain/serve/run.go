@@ -72,6 +72,16 @@ func (r *run) poll(next func() int64) {
 		}
 	}
 	changed := false
+	if info, err := root.Stat(settingsFile); err == nil && !info.ModTime().Equal(r.settingsAge) {
+		text, err := readSmall(root, settingsFile)
+		failed(err)
+		r.settings, err = parseSettings(text)
+		failed(err)
+		if !r.settingsAge.IsZero() {
+			r.resumed() // the run file is written whenever a process begins, before its first line of metrics
+		}
+		r.settingsAge, changed = info.ModTime(), true
+	}
 	failed(r.metrics.poll(root, func(keep int) {
 		r.table.rewind(keep)
 		r.resumed()
@@ -90,16 +100,6 @@ func (r *run) poll(next func() int64) {
 	}
 	if info, err := root.Stat(metricsFile); err == nil && info.ModTime().After(r.changed) {
 		r.changed = info.ModTime()
-	}
-	if info, err := root.Stat(settingsFile); err == nil && !info.ModTime().Equal(r.settingsAge) {
-		text, err := readSmall(root, settingsFile)
-		failed(err)
-		r.settings, err = parseSettings(text)
-		failed(err)
-		if !r.settingsAge.IsZero() {
-			r.resumed() // the run file is written whenever a process begins
-		}
-		r.settingsAge, changed = info.ModTime(), true
 	}
 	if info, err := root.Stat(reportFile); err == nil && !info.ModTime().Equal(r.reportAge) {
 		r.reportAge, changed = info.ModTime(), true
