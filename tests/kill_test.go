@@ -71,7 +71,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		reached := lastStep(t, runDir)
 		expected = newest(t, runDir)
 		t.Logf("kill %d, %s: at step %d, checkpoint of step %d, %d unfinished", kill, moment.name, reached, expected, left)
-		assert.LessOrEqual(t, reached-expected, int64(2*saveEvery), "no more is lost than the steps since the last checkpoint and those made while the next was written, which end when another is due")
+		assert.LessOrEqual(t, reached-expected, int64(2*saveEvery), "no more is lost than the steps since the last checkpoint and those made while the next was written")
 	}
 	assert.Positive(t, inside, "no kill has met a checkpoint being written")
 	ended := p.train("killed").run(t)

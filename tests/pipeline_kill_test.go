@@ -50,7 +50,7 @@ func TestPipelineKilledAndResumedInOtherStages(t *testing.T) {
 		reached := lastStep(t, runDir)
 		expected = newest(t, runDir)
 		t.Logf("kill %d, %v, %s: at step %d, checkpoint of step %d", kill, cuts[kill%len(cuts)], moment.name, reached, expected)
-		assert.LessOrEqual(t, reached-expected, int64(saveEvery), "no more is lost than the steps since the last checkpoint")
+		assert.LessOrEqual(t, reached-expected, int64(2*saveEvery), "no more is lost than the steps since the last checkpoint and those made while the next was written")
 	}
 	ended := ok(t, p.staged("stages killed", cuts[kills%len(cuts)]...))
 	requireResumed(t, ended.err, expected)
