@@ -16,11 +16,12 @@ import (
 	"gputrain/state"
 )
 
-// The pipeline that is measured: the default model with twice its layers, cut in two, and microbatches of the default batch.
+// The pipeline that is measured: the default model with twice its layers, cut in two, and microbatches of 1,024 tokens.
 const (
 	benchLayers       = 8
+	benchRows         = 8
 	benchMicrobatches = 8
-	benchPipelineRuns = 5
+	benchPipelineRuns = 3
 )
 
 // pipelineBench is that pipeline, and two independent models of half its layers on the same devices, which run at the same time and so show
@@ -74,7 +75,7 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 // config is the default run with so many layers, and the operations of a step.
 func (b *pipelineBench) config(layers int) (state.Config, float64, error) {
 	cfg := runfile.New()
-	cfg.Model.Layers = layers
+	cfg.Model.Layers, cfg.Train.Batch = layers, benchRows
 	c, _, err := stateConfig(cfg)
 	if err != nil {
 		return c, 0, err
