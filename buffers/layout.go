@@ -270,6 +270,17 @@ func (l *Layout) difference(other *Layout) string {
 	return ""
 }
 
+// StagingBytes is the buffer that a device keeps once it has read every leaf of an F32 tree of this layout, a part at a time.
+func (l *Layout) StagingBytes() uint64 {
+	largest := uint64(0)
+	for _, leaf := range l.leaves {
+		for _, part := range leaf.Parts {
+			largest = max(largest, F32.bytes(uint64(part.Count)))
+		}
+	}
+	return gpu.StagingBytes(largest)
+}
+
 // BlockLeaf gives the index of the leaf of each block of BlockElements elements of a slab, for kernels that read a
 // per-leaf table. A block with padding belongs to the leaf before the padding.
 func (l *Layout) BlockLeaf(slab int) []uint32 {

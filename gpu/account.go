@@ -134,3 +134,14 @@ func readUint(path string) (uint64, error) {
 	}
 	return strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
 }
+
+// SizeText is a number of bytes for people.
+func SizeText(bytes uint64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+}

@@ -24,7 +24,7 @@ type MemoryError struct {
 func (e *MemoryError) Error() string {
 	var each []string
 	for i, m := range e.Memory {
-		each = append(each, fmt.Sprintf("stage %d: %s (%s)", e.Stages[i], bytesText(m.Total()), m))
+		each = append(each, fmt.Sprintf("stage %d: %s (%s)", e.Stages[i], gpu.SizeText(m.Total()), m))
 	}
 	of, hint := "", "lower train.batch, raise pipeline.microbatches or set pipeline.recompute"
 	switch {
@@ -41,7 +41,7 @@ func (e *MemoryError) Error() string {
 		of = " of " + e.Adapter
 	}
 	return fmt.Sprintf("pipeline: memory%s: %s wanted for %s, %s is %s; %s: %s",
-		of, bytesText(e.total()), stagesText(len(e.Stages)), e.Bound, bytesText(e.Available), strings.Join(each, "; "), hint)
+		of, gpu.SizeText(e.total()), stagesText(len(e.Stages)), e.Bound, gpu.SizeText(e.Available), strings.Join(each, "; "), hint)
 }
 
 // total is what the stages take together.

@@ -40,7 +40,7 @@ func (c Config) hint(ctx context.Context, adapters []gpu.Adapter, limits []gpu.L
 			for _, stage := range e.Stages {
 				total += memory[stage].Total()
 			}
-			return fmt.Sprintf("%s: %s instead of %s", text, bytesText(total), bytesText(e.total()))
+			return fmt.Sprintf("%s: %s instead of %s", text, gpu.SizeText(total), gpu.SizeText(e.total()))
 		}
 	}
 	return ""

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/model"
 )
@@ -42,7 +41,7 @@ func (m StageMemory) String() string {
 		{"transfer", m.Transfer},
 	} {
 		if f.bytes > 0 {
-			parts = append(parts, f.name+" "+bytesText(f.bytes))
+			parts = append(parts, f.name+" "+gpu.SizeText(f.bytes))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -75,26 +74,4 @@ func (c Config) rehearse(ctx context.Context, adapters []gpu.Adapter, limits []g
 		return nil, fmt.Errorf("pipeline: plan: %w", err)
 	}
 	return s, nil
-}
-
-// transferBytes is the buffer that a device keeps for reading the largest part of a parameter.
-func transferBytes(layout *buffers.Layout) uint64 {
-	largest := uint64(0)
-	for _, leaf := range layout.Leaves() {
-		for _, part := range leaf.Parts {
-			largest = max(largest, 4*uint64(part.Count))
-		}
-	}
-	return gpu.StagingBytes(largest)
-}
-
-// bytesText is a size for people.
-func bytesText(n uint64) string {
-	if n >= 1<<30 {
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	}
-	if n >= 1<<20 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }

@@ -130,8 +130,8 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 
 // LoadOptimizer replaces what the optimizer remembers by what a checkpoint has, whatever number of stages wrote it; see state.TrainState.
 func (s *State) LoadOptimizer(_ context.Context, dir string) error {
-	if s.broken != nil {
-		return fmt.Errorf("pipeline: load %q: the state is not usable after: %w", dir, s.broken)
+	if err := s.usable(); err != nil {
+		return fmt.Errorf("pipeline: load %q: %w", dir, err)
 	}
 	found, err := state.ReadOptimizer(s.config.State, dir)
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *State) furnish(st *stage, home residence, params []buffers.Host) error 
 		return err
 	}
 	m := &st.memory
-	m.Params, m.Gradients, m.Optimizer, m.Transfer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes(), transferBytes(st.params.Layout())
+	m.Params, m.Gradients, m.Optimizer, m.Transfer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes(), st.params.Layout().StagingBytes()
 	for _, size := range sizes {
 		m.Scratch += size
 	}
@@ -311,8 +311,8 @@ func (s *State) Save(ctx context.Context, path string, run state.Run) error {
 
 // Stage copies the state of this step to the host, to be written while training goes on; see state.Snapshot.
 func (s *State) Stage(ctx context.Context, run state.Run) (*state.Staged, error) {
-	if s.broken != nil {
-		return nil, fmt.Errorf("pipeline: copy of step %d: the state is not usable after: %w", s.step, s.broken)
+	if err := s.usable(); err != nil {
+		return nil, fmt.Errorf("pipeline: copy of step %d: %w", s.step, err)
 	}
 	return s.snapshot().Stage(context.WithoutCancel(ctx), run)
 }

@@ -26,7 +26,6 @@ type way struct {
 	traffic traffic
 
 	// On one device: by place of the message, then by place of the values.
-	kept    [][]gpu.Range
 	leave   [][]*gpu.Program
 	take    [][]*gpu.Program
 	arrived chan int
@@ -126,7 +125,7 @@ func (w *way) openLocal(ctx context.Context, l *line) error {
 		if err != nil {
 			return err
 		}
-		w.kept, w.leave, w.take = append(w.kept, kept), append(w.leave, leave), append(w.take, take)
+		w.leave, w.take = append(w.leave, leave), append(w.take, take)
 	}
 	return nil
 }

@@ -39,8 +39,8 @@ func LoadWeights(ctx context.Context, dev *gpu.Device, c Config, dir string) (*T
 // step stay. It waits for the steps in flight; an error leaves the state unusable, but for one that the checkpoint is not whole or not of
 // this model and optimizer.
 func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
-	if s.broken != nil {
-		return loadError(dir, "the state is not usable after: %w", s.broken)
+	if err := s.usable(); err != nil {
+		return loadError(dir, "%w", err)
 	}
 	saved, err := ReadOptimizer(s.config, dir)
 	if err != nil {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"fmt"
-	"math/bits"
 	"strings"
 
 	"gputrain/buffers"
@@ -41,21 +40,10 @@ func (p MemoryPlan) String() string {
 		{"transfer", p.Transfer},
 	} {
 		if f.bytes > 0 {
-			parts = append(parts, f.name+" "+bytesText(f.bytes))
+			parts = append(parts, f.name+" "+gpu.SizeText(f.bytes))
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// bytesText is a size for people.
-func bytesText(n uint64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
 
 // Plan computes what Create would take on a device with these limits; it needs none. A tensor that no binding of the device can hold
@@ -104,7 +92,7 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		}
 		p.Sampling = s.Total()
 	}
-	p.Transfer = transferBytes(layout)
+	p.Transfer = layout.StagingBytes()
 	return p, nil
 }
 
@@ -118,20 +106,6 @@ func planned(lim gpu.Limits) func(*graph.Graph, []graph.Target, error) (graph.Pl
 	}
 }
 
-// transferBytes is the staging buffer that a device keeps for reading the largest part of a leaf: a power of two from 64 KiB to 32 MiB.
-func transferBytes(layout *buffers.Layout) uint64 {
-	largest := uint64(0)
-	for _, leaf := range layout.Leaves() {
-		for _, part := range leaf.Parts {
-			largest = max(largest, 4*uint64(part.Count))
-		}
-	}
-	if largest <= 64<<10 {
-		return 64 << 10
-	}
-	return min(uint64(1)<<bits.Len64(largest-1), 32<<20)
-}
-
 // MemoryError says that a training state does not fit the memory of its device. Nothing was taken.
 type MemoryError struct {
 	Plan      MemoryPlan
@@ -142,7 +116,7 @@ type MemoryError struct {
 
 // Error gives the plan's figures and what to lower.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("state: memory: %s wanted (%s), %s is %s: %s", bytesText(e.Plan.Total()), e.Plan, e.Bound, bytesText(e.Available), e.Hint)
+	return fmt.Sprintf("state: memory: %s wanted (%s), %s is %s: %s", gpu.SizeText(e.Plan.Total()), e.Plan, e.Bound, gpu.SizeText(e.Available), e.Hint)
 }
 
 // Unwrap is gpu.ErrOutOfMemory.
@@ -165,7 +139,7 @@ func (c Config) fits(dev *gpu.Device) (MemoryPlan, error) {
 func (c Config) hint(p MemoryPlan, available uint64, lim gpu.Limits) string {
 	rest := p.Params + p.Gradients + p.Optimizer
 	if rest >= available {
-		return fmt.Sprintf("params, gradients and optimizer alone take %s: choose a smaller model", bytesText(rest))
+		return fmt.Sprintf("params, gradients and optimizer alone take %s: choose a smaller model", gpu.SizeText(rest))
 	}
 	smaller := c
 	for smaller.Sequence = c.Sequence; smaller.Sequence >= 1; smaller.Sequence /= 2 {
@@ -190,7 +164,7 @@ func (c Config) hint(p MemoryPlan, available uint64, lim gpu.Limits) string {
 				}
 				text += fmt.Sprintf("lower context from %d to %d", c.Sequence, smaller.Sequence)
 			}
-			return text + ", which takes " + bytesText(q.Total())
+			return text + ", which takes " + gpu.SizeText(q.Total())
 		}
 	}
 	return "choose a smaller model"

@@ -14,8 +14,8 @@ import (
 // Save writes the state of this step to the checkpoint directory path as Snapshot.Save does. It waits for the steps in flight; an error of
 // the device is no *SaveError.
 func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
-	if s.broken != nil {
-		return &SaveError{path, fmt.Errorf("the state is not usable after: %w", s.broken)}
+	if err := s.usable(); err != nil {
+		return &SaveError{path, err}
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := s.read(ctx, 0); err != nil {
@@ -28,8 +28,8 @@ func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
 // Stage copies the state of this step to the host, to be written while training goes on; see Snapshot.Stage. It waits for the steps in
 // flight.
 func (s *TrainState) Stage(ctx context.Context, run Run) (*Staged, error) {
-	if s.broken != nil {
-		return nil, fmt.Errorf("state: copy of step %d: the state is not usable after: %w", s.step, s.broken)
+	if err := s.usable(); err != nil {
+		return nil, fmt.Errorf("state: copy of step %d: %w", s.step, err)
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := s.read(ctx, 0); err != nil {

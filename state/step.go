@@ -43,8 +43,8 @@ type pendingStep struct {
 // flight, and returns the metrics that have become available: none at first, then those of the step before. An error leaves the
 // state unusable, but for one that says so by coming before anything was submitted: a batch of another shape.
 func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics, error) {
-	if s.broken != nil {
-		return nil, fmt.Errorf("state: step %d: the state is not usable after: %w", s.step+1, s.broken)
+	if err := s.usable(); err != nil {
+		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
 	}
 	count, err := s.config.CountLabels(batch)
 	if err != nil {
@@ -143,8 +143,8 @@ func (s *TrainState) take() []Metrics {
 
 // Drain waits for the steps in flight and returns the metrics not yet returned.
 func (s *TrainState) Drain(ctx context.Context) ([]Metrics, error) {
-	if s.broken != nil {
-		return nil, fmt.Errorf("state: drain: the state is not usable after: %w", s.broken)
+	if err := s.usable(); err != nil {
+		return nil, fmt.Errorf("state: drain: %w", err)
 	}
 	if err := s.read(context.WithoutCancel(ctx), 0); err != nil {
 		s.broken = err

@@ -190,6 +190,14 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 	return nil
 }
 
+// usable says why the state is not.
+func (s *TrainState) usable() error {
+	if s.broken == nil {
+		return nil
+	}
+	return fmt.Errorf("the state is not usable after: %w", s.broken)
+}
+
 // Step is the number of updates that led to the state, those in flight counted.
 func (s *TrainState) Step() int64 { return s.step }
 
@@ -212,7 +220,7 @@ func (s *TrainState) Size() (params, optimizer uint64) { return s.params.Bytes()
 func (s *TrainState) String() string {
 	params, optimizer := s.Size()
 	return fmt.Sprintf("%s with %d parameters at step %d, params %s, %s state %s",
-		s.def.Kind(), s.params.Layout().Elements(), s.step, bytesText(params), s.tx.Name(), bytesText(optimizer))
+		s.def.Kind(), s.params.Layout().Elements(), s.step, gpu.SizeText(params), s.tx.Name(), gpu.SizeText(optimizer))
 }
 
 // Release gives the memory back.
