@@ -3,7 +3,6 @@ package train
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,16 +71,7 @@ func outcomeOf(t *testing.T, dir string) outcome {
 	}
 	raw, err := os.ReadFile(filepath.Join(dir, metricsFile))
 	require.NoError(t, err)
-	for _, line := range strings.Split(strings.TrimSpace(string(raw)), "\n") {
-		var fields map[string]any
-		require.NoError(t, json.Unmarshal([]byte(line), &fields))
-		for _, timing := range []string{"tokens_per_second", "step_ms", "eval_ms", "stage_busy", "bubble", "transfer"} {
-			delete(fields, timing)
-		}
-		text, err := json.Marshal(fields)
-		require.NoError(t, err)
-		o.metrics = append(o.metrics, string(text))
-	}
+	o.metrics = untimed(t, raw)
 	raw, err = os.ReadFile(filepath.Join(dir, samplesFile))
 	require.NoError(t, err)
 	o.samples = string(raw)
@@ -161,35 +151,6 @@ func stopAt(kind EventKind, step int64) (ctx context.Context, hook Hook) {
 		}
 		return nil
 	})
-}
-
-func TestResumeAtEveryStep(t *testing.T) {
-	dev := gputest.Device(t)
-	want := undisturbed(t, dev)
-	for step := int64(0); step < 12; step++ {
-		dir := t.TempDir()
-		c := tinyRun(t, dir)
-		ctx, hook := stopAt(StepBegin, step)
-		c.Hooks = []Hook{hook}
-		result, err := Run(ctx, dev, c)
-		require.ErrorIs(t, err, ErrStopped)
-		require.ErrorContains(t, err, "enough")
-		require.Equal(t, Stopped, result.Reason)
-		require.Equal(t, 3, result.Reason.ExitCode())
-		require.LessOrEqual(t, result.Step, step+1, "the step in flight is finished, no other begun")
-
-		var out bytes.Buffer
-		c = tinyRun(t, dir)
-		c.Output = &out
-		c.Prefetch = 5 // how far the loader reads ahead changes nothing
-		resumed, err := Run(t.Context(), dev, c)
-		require.NoError(t, err)
-		require.Equal(t, result.Step, resumed.Resumed)
-		if result.Step > 0 {
-			require.Contains(t, out.String(), "resumed from")
-		}
-		require.Equal(t, want, outcomeOf(t, dir), "stopped at step %d", step)
-	}
 }
 
 // Stopped while it evaluates, samples, saves or has just read metrics, a run still ends the same.

@@ -1,0 +1,200 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/optim"
+	"gputrain/state"
+)
+
+// isTiming tells whether a number of metrics.jsonl says how fast a run was or what it took, and not what it has learned.
+func isTiming(key string) bool {
+	for _, suffix := range []string{"_ms", "_seconds", "_per_second", "_bytes"} {
+		if strings.HasSuffix(key, suffix) {
+			return true
+		}
+	}
+	return slices.Contains([]string{"mfu", "stage_busy", "bubble", "transfer"}, key)
+}
+
+// untimed is metrics.jsonl without the timings, line by line.
+func untimed(t *testing.T, raw []byte) (lines []string) {
+	t.Helper()
+	for line := range strings.Lines(string(raw)) {
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &fields))
+		maps.DeleteFunc(fields, func(key string, _ any) bool { return isTiming(key) })
+		text, err := json.Marshal(fields)
+		require.NoError(t, err)
+		lines = append(lines, string(text))
+	}
+	return lines
+}
+
+// leftBy is every byte that a run has left, by file: checkpoints, the record of the settings and all logs, metrics without timings. The
+// report and event files say when and how fast.
+func leftBy(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(dir, path)
+		if err != nil || d.IsDir() || strings.HasPrefix(name, "tensorboard") || strings.HasPrefix(name, ".") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		switch {
+		case name == metricsFile:
+			raw = []byte(strings.Join(untimed(t, raw), "\n"))
+		case name == reportFile || filepath.Ext(name) == ".svg":
+			raw = nil
+		}
+		files[name] = string(raw)
+		return err
+	}))
+	return files
+}
+
+// requireSame wants the files of two runs to be the same, byte by byte.
+func requireSame(t *testing.T, want, got map[string]string) {
+	t.Helper()
+	require.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got)))
+	for name, text := range want {
+		if got[name] == text {
+			continue
+		}
+		if filepath.Ext(name) == ".safetensors" {
+			t.Errorf("%s differs", name)
+		} else {
+			assert.Equal(t, text, got[name], name)
+		}
+	}
+	require.False(t, t.Failed())
+}
+
+// fullRun is a run with everything on that a resume might forget: accumulation, dropout, an order that is drawn anew in each of several
+// epochs, a schedule with a warm-up, evaluation, samples, histograms, spike guards and rotation, none of them in step with another.
+func fullRun(t *testing.T, dir string, corpus *data.Corpus, steps int64) Config {
+	c := tinyRun(t, dir)
+	c.Train, c.Validation = corpus.Train, corpus.Validation
+	c.Steps, c.EvalEvery, c.SampleEvery, c.HistogramEvery, c.SaveEvery, c.Keep = steps, 4, 6, 5, Every(7), 2
+	c.State.Optimizer.Options.Schedule.Steps = steps
+	c.Spikes = SpikeConfig{Loss: 100, GradNorm: 100, UpdateNorm: 100, Window: 16}
+	return c
+}
+
+// shortText is a text of about 70 windows.
+func shortText(t *testing.T) *data.Corpus {
+	t.Helper()
+	var text strings.Builder
+	for i := range 85 {
+		fmt.Fprintf(&text, "line %d of %d\n", i*i%97, i)
+	}
+	file := filepath.Join(t.TempDir(), "text.txt")
+	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
+	corpus, err := data.Open(data.Config{Text: []string{file}, Validation: 0.1, Context: 16})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
+	return corpus
+}
+
+// Stopped at any step, once or twice, and gone on with, a run leaves the bytes that an undisturbed one leaves. The first stop comes when a
+// step has been submitted, before what is due at it, the second one before a step is begun; with GPUTRAIN_SOAK every run has both.
+func TestResumeAtEveryStep(t *testing.T) {
+	dev := gputest.Device(t)
+	text, mixture := shortText(t), documents(t, true)
+	for _, form := range []struct {
+		name    string
+		steps   int64
+		corpus  *data.Corpus
+		adjust  func(*Config)
+		targets func(t *testing.T, c Config) []Target // of the run, and of its parts one after the other; default: dev
+	}{
+		{name: "a text", steps: 30, corpus: text},
+		{name: "a mixture with packed documents, Quad", steps: 7, corpus: mixture, adjust: func(c *Config) {
+			c.State.Optimizer = optim.Config{
+				Name: "quad", Options: c.State.Optimizer.Options, Parameters: json.RawMessage(`{"block_size":16,"refresh":{"every":2}}`),
+			}
+		}},
+		{name: "two stages", steps: 7, corpus: text, targets: func(t *testing.T, c Config) []Target {
+			two := Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
+			return []Target{two, two, two, two}
+		}},
+		{name: "one stage and two", steps: 7, corpus: text, targets: func(t *testing.T, c Config) []Target {
+			two := Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
+			return []Target{oneDevice{dev}, two, oneDevice{dev}, two}
+		}},
+	} {
+		t.Run(form.name, func(t *testing.T) {
+			run := func(dir string) Config {
+				c := fullRun(t, dir, form.corpus, form.steps)
+				if form.adjust != nil {
+					form.adjust(&c)
+				}
+				return c
+			}
+			whole := run(t.TempDir())
+			targets := []Target{oneDevice{dev}, oneDevice{dev}, oneDevice{dev}, oneDevice{dev}}
+			if form.targets != nil {
+				targets = form.targets(t, whole)
+			}
+			result, err := RunOn(t.Context(), targets[0], whole)
+			require.NoError(t, err)
+			require.Equal(t, Done, result.Reason)
+			want := leftBy(t, whole.Dir)
+			for _, name := range []string{metricsFile, samplesFile, histogramsFile, runFile} {
+				require.NotEmpty(t, want[name], name)
+			}
+			record, err := state.ReadRecord(state.OS, result.Checkpoint)
+			require.NoError(t, err)
+			require.NotNil(t, record.Run.Guard)
+			require.Len(t, record.Run.Window, int(form.steps))
+			require.Equal(t, form.steps*4 > 70, record.Run.Data.Epoch > 0)
+
+			for step := int64(1); step <= form.steps; step++ {
+				dir := t.TempDir()
+				from := int64(0)
+				for i, stop := range []struct {
+					kind EventKind
+					step int64
+				}{{StepEnd, step}, {StepBegin, step + step%4}} {
+					if i > 0 && step%3 != 1 && os.Getenv("GPUTRAIN_SOAK") == "" {
+						continue
+					}
+					c := run(dir)
+					c.Prefetch = int(step)%3 + 4*i // how far the loader reads ahead changes nothing
+					ctx, hook := stopAt(stop.kind, stop.step)
+					c.Hooks = []Hook{hook}
+					result, err := RunOn(ctx, targets[1+i], c)
+					require.Equal(t, from, result.Resumed)
+					if stop.step >= form.steps && stop.kind == StepBegin {
+						require.NoError(t, err) // there is no such step
+						continue
+					}
+					require.ErrorIs(t, err, ErrStopped)
+					require.Equal(t, 3, result.Reason.ExitCode())
+					require.GreaterOrEqual(t, result.Step, stop.step)
+					require.LessOrEqual(t, result.Step, stop.step+int64(i), "a step that has begun is finished, no other is begun")
+					from = result.Step
+				}
+				result, err := RunOn(t.Context(), targets[3], run(dir))
+				require.NoError(t, err)
+				require.Equal(t, Done, result.Reason)
+				requireSame(t, want, leftBy(t, dir))
+			}
+		})
+	}
+}
