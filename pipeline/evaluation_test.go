@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,6 +62,7 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 						require.NoError(t, err)
 						require.Equal(t, want, got)
 						seen[fmt.Sprint(want)] = true
+						require.Equal(t, results(t, whole.Evaluations(t.Context(), e)), results(t, s.Evaluations(t.Context(), e)))
 					}
 					for _, window := range [][]int32{{5}, {5, 7, 1}, {28, 0, 3, 3}} {
 						want, err := whole.Logits(t.Context(), window)
@@ -77,6 +79,16 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 			})
 		}
 	}
+}
+
+// results are all that an evaluation hands out, at least one.
+func results(t *testing.T, all iter.Seq2[state.EvalResult, error]) (out []state.EvalResult) {
+	for r, err := range all {
+		require.NoError(t, err)
+		out = append(out, r)
+	}
+	require.NotEmpty(t, out)
+	return out
 }
 
 // What cannot be evaluated is refused, and an evaluation that is called off leaves the state as it was.

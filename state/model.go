@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"gputrain/buffers"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
@@ -115,93 +114,6 @@ func (m *Model) forward(ctx context.Context, label, target string, depth int, g 
 		return nil, err
 	}
 	return f, nil
-}
-
-// EvalResult is a loss on a text.
-type EvalResult struct {
-	Loss   float64 // nats a token, the mean over all tokens that count
-	Tokens int64
-}
-
-// Evaluate computes the loss of the model on a text: the sum over all tokens that count, divided by their number, whatever the size of
-// the batches. Between two batches it looks whether ctx is over.
-func (m *Model) Evaluate(ctx context.Context, e *data.Evaluation) (EvalResult, error) {
-	result, err := m.evaluate(ctx, e)
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause // also where a compilation noticed it first
-	}
-	if err != nil {
-		return EvalResult{}, fmt.Errorf("state: evaluate: %w", err)
-	}
-	return result, nil
-}
-
-func (m *Model) evaluate(ctx context.Context, e *data.Evaluation) (result EvalResult, err error) {
-	sum := 0.0
-	read := func() error {
-		raw, err := m.evaluator.ring.Next(context.WithoutCancel(ctx))
-		if err == nil {
-			sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
-		}
-		return err
-	}
-	for i := range e.Batches() {
-		batch, err := e.Batch(i)
-		if err != nil {
-			return result, err
-		}
-		if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
-			return result, err
-		}
-		if err := m.submitEvaluation(ctx, batch); err != nil {
-			return result, err
-		}
-		result.Tokens += int64(batch.Count)
-		if i > 0 {
-			if err := read(); err != nil {
-				return result, err
-			}
-		}
-		if err := context.Cause(ctx); err != nil {
-			_ = read() // leave the ring empty for the next evaluation
-			return result, err
-		}
-	}
-	if e.Batches() > 0 {
-		if err := read(); err != nil {
-			return result, err
-		}
-	}
-	if result.Tokens == 0 {
-		return result, fmt.Errorf("0 tokens count in the loss")
-	}
-	result.Loss = sum / float64(result.Tokens)
-	return result, nil
-}
-
-func (m *Model) submitEvaluation(ctx context.Context, batch data.Batch) error {
-	if err := m.evaluator.graph.WriteInts(model.InputTokens, batch.Tokens); err != nil {
-		return err
-	}
-	if err := m.evaluator.graph.WriteInts(model.InputLabels, batch.Labels); err != nil {
-		return err
-	}
-	return m.evaluator.run.Submit(context.WithoutCancel(ctx))
-}
-
-func (m *Model) prepareEvaluation(ctx context.Context, rows, sequence int) error {
-	if m.evaluator != nil && m.shape == [2]int{rows, sequence} {
-		return nil
-	}
-	m.evaluator.release()
-	m.evaluator = nil
-	g, targets, err := evaluation(m.def, rows, sequence)
-	if err != nil {
-		return err
-	}
-	m.evaluator, err = m.forward(ctx, "evaluation", lossTarget, 2, g, targets)
-	m.shape = [2]int{rows, sequence}
-	return err
 }
 
 // Window is the number of tokens that Logits sees at most.
