@@ -184,6 +184,9 @@ func (c Config) reconcile(dir string, record Record) (Config, error) {
 	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
 		return c, err
 	}
+	if c.Reschedule {
+		stored.Options.Schedule = c.Optimizer.Options.Schedule
+	}
 	return c, mismatch(dir, "optimizer", jsonText(stored), jsonText(c.Optimizer))
 }
 

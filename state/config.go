@@ -20,6 +20,8 @@ type Config struct {
 	Accumulate int    // micro-batches an update; 0 is 1
 	Sequence   int    // tokens a sequence; 0 is the definition's context
 	Seed       uint64 // of the first parameters and of dropout
+	// Reschedule lets a checkpoint be of another schedule of the rate: from its step on that of Optimizer holds.
+	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
 	MeasureUpdates bool
 	// Evaluation and Sampling are planned for: their buffers count in the memory plan.

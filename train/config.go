@@ -59,6 +59,9 @@ type Config struct {
 	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
 	Dir   string
 	Fresh bool // remove what an earlier run has left in Dir, and begin at step 0
+	// Reschedule lets Steps and the schedule of the rate differ from those of the run in Dir, which there has to be: from the step it has
+	// reached on it goes on with these. Every other difference is refused as ever.
+	Reschedule bool
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
 	Settings []Setting
 	Title    string // of the report; default: the model's kind
@@ -146,6 +149,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Dir == "":
 		return fmt.Errorf("train: config: run directory: none")
+	case c.Fresh && c.Reschedule:
+		return fmt.Errorf("train: config: fresh and reschedule: found both, wanted one: a run that starts over has no schedule to leave")
 	case c.DataTimeout < 0:
 		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
 	case c.Train == nil && c.Batches == nil:
@@ -183,8 +188,8 @@ func (c Config) settings() []Setting {
 	}
 	add("model.kind", c.State.Definition.Kind(), false)
 	add("model.params", len(c.State.Definition.Params()), false)
-	add("optimizer", c.State.Optimizer, false)
-	add("train.steps", c.Steps, false)
+	s = append(s, optimizerSettings(c.State.Optimizer)...)
+	s = append(s, Setting{Key: "train.steps", Value: c.Steps, Origin: "program", Schedule: true})
 	add("train.batch", c.State.Batch, false)
 	add("train.accumulate", c.State.Accumulate, false)
 	add("train.context", c.State.Sequence, false)

@@ -83,14 +83,19 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		}
 	}
 	store := state.Checkpoints{FS: c.State.FS, Dir: filepath.Join(c.Dir, checkpointsDir)}
-	if steps, err := store.Steps(); err != nil {
+	steps, err := store.Steps()
+	if err != nil {
 		return nothing, err
-	} else if len(steps) > 0 {
-		if err := compareSettings(c.Dir, c.Settings); err != nil {
+	}
+	var plan reschedule
+	if len(steps) > 0 {
+		if plan, err = readReschedule(c); err != nil {
 			return nothing, err
 		}
+	} else if c.Reschedule {
+		return nothing, fmt.Errorf("train: run directory %q: reschedule: found no checkpoint, wanted a run to go on with", c.Dir)
 	}
-	t := &trainer{config: c, target: target, progress: progress, store: store, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(), watched: map[int64]map[string]Number{}}
+	t := &trainer{config: c, target: target, progress: progress, store: store, decided: plan, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(), watched: map[int64]map[string]Number{}}
 	defer t.release()
 	if err := t.open(ctx); err != nil {
 		return nothing, err
@@ -142,7 +147,7 @@ func (t *trainer) open(ctx context.Context) error {
 	if err := t.state.CheckSpace(ctx, c.Dir); err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(c.Dir, runFile), text); err != nil {
+	if err := replaceFile(filepath.Join(c.Dir, runFile), append(t.decided.text(), text...)); err != nil {
 		return err
 	}
 	if err := t.openLogs(); err != nil {
@@ -226,6 +231,7 @@ func (t *trainer) restore(ctx context.Context) error {
 	case record.Run.Seed != c.State.Seed:
 		return &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)}
 	}
+	c.State.Reschedule = t.reschedule(record.Step)
 	loaded, record, err := t.target.Load(ctx, c.State, found.Path)
 	if err != nil {
 		return err
@@ -284,6 +290,9 @@ func (t *trainer) report(reason Reason) error {
 	}
 	if t.resumed > 0 {
 		known.add("resumed", "from step %s", grouped(t.resumed))
+	}
+	for _, d := range t.decided.decisions {
+		known.add("schedule", "%s", d.text)
 	}
 	if t.checkpoint != "" {
 		known.add("checkpoint", "%s", t.checkpoint)

@@ -23,6 +23,8 @@ type Setting struct {
 	// Free says that the value may change when a run is resumed: how often to save, how many checkpoints to keep. A run directory
 	// in which any other value differs is refused.
 	Free bool
+	// Schedule says that the value decides how long the run is or what its rates are: Config.Reschedule lets it change.
+	Schedule bool
 }
 
 // defaultOrigin is the origin of a value that nobody has given.
@@ -35,6 +37,7 @@ const runFile = "run.yaml"
 type ChangedError struct {
 	Dir, Key      string
 	Found, Wanted string // JSON; "" when the key is absent
+	Schedule      bool   // Config.Reschedule would let it change
 }
 
 // Error names the first key that differs and the way out.
@@ -45,8 +48,11 @@ func (e *ChangedError) Error() string {
 		}
 		return s
 	}
-	return fmt.Sprintf("train: run directory %q: %s: found %s, wanted %s; choose another directory, restore the value, or start over with --fresh",
-		e.Dir, e.Key, show(e.Found), show(e.Wanted))
+	way := "choose another directory, restore the value, or start over with --fresh"
+	if e.Schedule {
+		way = "restore the value, let the schedule change with --reschedule, choose another directory, or start over with --fresh"
+	}
+	return fmt.Sprintf("train: run directory %q: %s: found %s, wanted %s; %s", e.Dir, e.Key, show(e.Found), show(e.Wanted), way)
 }
 
 // settingsText is run.yaml: the settings in their order, nested by the dots of their keys, each with its origin behind it. Values
@@ -114,27 +120,28 @@ func flatten(text []byte) (map[string]string, error) {
 }
 
 // compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
-// *ChangedError of the first setting, in their order, that is not free and differs. A directory without run.yaml has none, and one of an
-// older program lacks settings that came later: at its default such a setting is what the run has always had.
-func compareSettings(dir string, settings []Setting) error {
+// *ChangedError of the first setting, in their order, that is not free and differs; with reschedule those of the schedule may, and are
+// returned. A directory without run.yaml has none, and one of an older program lacks settings that came later: at its default such a setting
+// is what the run has always had.
+func compareSettings(dir string, settings []Setting, reschedule bool) (changes []change, err error) {
 	stored, err := os.ReadFile(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("train: run directory: %w", err)
+		return nil, fmt.Errorf("train: run directory: %w", err)
 	}
 	old, err := flatten(stored)
 	if err != nil {
-		return fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
+		return nil, fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
 	}
 	text, err := settingsText(settings)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now, err := flatten(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	covered := func(keys map[string]string, setting string) []string {
 		var under []string
@@ -149,20 +156,24 @@ func compareSettings(dir string, settings []Setting) error {
 	for _, s := range settings {
 		keys := append(covered(old, s.Key), covered(now, s.Key)...)
 		slices.Sort(keys)
-		for _, k := range keys {
+		for _, k := range slices.Compact(keys) {
 			known[k] = true
 			if _, stored := old[k]; !stored && s.Origin == defaultOrigin {
 				continue
 			}
-			if !s.Free && old[k] != now[k] {
-				return &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k]}
+			switch {
+			case s.Free || old[k] == now[k]:
+			case s.Schedule && reschedule:
+				changes = append(changes, change{k, old[k], now[k]})
+			default:
+				return nil, &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k], Schedule: s.Schedule}
 			}
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(old)) {
 		if !known[k] {
-			return &ChangedError{Dir: dir, Key: k, Found: old[k]}
+			return nil, &ChangedError{Dir: dir, Key: k, Found: old[k]}
 		}
 	}
-	return nil
+	return changes, nil
 }

@@ -32,9 +32,11 @@ func writeSettings(t *testing.T, dir string, s []Setting) {
 
 func TestSettingsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, compareSettings(dir, sampleSettings()), "nothing there yet")
+	_, err := compareSettings(dir, sampleSettings(), false)
+	require.NoError(t, err, "nothing there yet")
 	writeSettings(t, dir, sampleSettings())
-	require.NoError(t, compareSettings(dir, sampleSettings()))
+	_, err = compareSettings(dir, sampleSettings(), false)
+	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, runFile))
 	require.NoError(t, err)
 	assert.Regexp(t, `(?m)^  layers: 4 +# run.yaml:3$`, string(text))
@@ -68,7 +70,7 @@ func TestChangedSettingsAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeSettings(t, dir, sampleSettings())
-			err := compareSettings(dir, c.edit(sampleSettings()))
+			_, err := compareSettings(dir, c.edit(sampleSettings()), true)
 			if c.key == "" {
 				require.NoError(t, err)
 				return

@@ -25,6 +25,7 @@ type trainer struct {
 	histograms histograms
 	watched    map[int64]map[string]Number // figures of steps whose metrics have not been taken
 	facts      facts
+	decided    reschedule
 
 	run        state.Run       // as of the last metrics read; Data as of the last batch given to a step
 	late       []state.Metrics // read, not yet taken
