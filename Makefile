@@ -60,9 +60,9 @@ fuzz:
 	  done; \
 	done
 
-# soak runs the long forms: 100,000 read-backs, 2,000 steps with flat memory, ten kills.
+# soak runs the long forms: 100,000 read-backs, 20,000 steps with flat memory, a stop at every step, ten kills.
 soak: adapter
-	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_SOAK=1 $(GO) test -count=1 -timeout 60m -run 'Soak|Kill' ./...
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_SOAK=1 $(GO) test -count=1 -timeout 60m -run 'Soak|Kill|TestResumeAtEveryStep' ./...
 
 # matrix holds pipelines to one device, bit by bit: 1 to 4 stages, every schedule, 1 to 8 microbatches, every optimizer. An hour on two cores.
 matrix: adapter
