@@ -1,0 +1,43 @@
+package tensorboard
+
+// FileVersion is what the first event of a file says. A reader that finds it clears away what comes after a Start's step.
+const FileVersion = "brain.Event:2"
+
+// Event is a record of an event file: one of Version, Start and Values, or nothing of what this package knows.
+type Event struct {
+	WallTime float64 // seconds since 1970
+	Step     int64
+
+	Version string // FileVersion, of the first event of a file
+	// Start says that a process begins here: what an earlier one has written of Step and later is void.
+	Start  bool
+	Values []Value
+}
+
+// Value is a figure under a tag, such as train/loss.
+type Value struct {
+	Tag       string
+	Kind      Kind
+	Scalar    float32
+	Histogram *Histogram
+	Text      string // Markdown
+}
+
+// Kind says which field of a Value is its own.
+type Kind int
+
+// The kinds of values. Unknown is what another program has written, such as a picture; it is read, and cannot be written.
+const (
+	Unknown Kind = iota
+	Scalar
+	Distribution
+	Text
+)
+
+// Histogram says how numbers are distributed.
+type Histogram struct {
+	Min, Max, Count, Sum, SumOfSquares float64
+
+	Limits []float64 // right edges of the buckets, ascending; the first bucket begins at Min
+	Counts []float64 // of each bucket
+}

@@ -1,0 +1,97 @@
+package tensorboard
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// prefix begins the name of every event file.
+const prefix = "events.out.tfevents."
+
+// Files are the event files of a directory, in the order in which they were begun. A directory that is not there has none.
+func Files(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("tensorboard: %w", err)
+	}
+	var names []string
+	for _, e := range entries { // sorted by name
+		if strings.HasPrefix(e.Name(), prefix) {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
+	return names, nil
+}
+
+// Writer writes an event file. Every call of Write hands whole records to the system: what has been written is there also when the process is
+// killed.
+type Writer struct {
+	file *os.File
+}
+
+// Create begins an event file in a directory, which it makes if need be. Its name sorts behind those of the files that are there, as readers
+// of the directory expect of newer ones, also where the clock says otherwise.
+func Create(dir string) (*Writer, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("tensorboard: %w", err)
+	}
+	files, err := Files(dir)
+	if err != nil {
+		return nil, err
+	}
+	seconds := time.Now().Unix()
+	for _, name := range files {
+		begun, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(name), prefix), ".")
+		if n, err := strconv.ParseInt(begun, 10, 64); err == nil {
+			seconds = max(seconds, n+1)
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	name := fmt.Sprintf("%s%010d.%s.%d", prefix, seconds, host, os.Getpid())
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("tensorboard: %w", err)
+	}
+	return &Writer{file: f}, nil
+}
+
+// Write appends events.
+func (w *Writer) Write(events ...Event) error {
+	var records []byte
+	for _, e := range events {
+		message, err := encode(e)
+		if err != nil {
+			return err
+		}
+		records = appendRecord(records, message)
+	}
+	if _, err := w.file.Write(records); err != nil {
+		return fmt.Errorf("tensorboard: %w", err)
+	}
+	return nil
+}
+
+// Sync makes durable what has been written.
+func (w *Writer) Sync() error {
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("tensorboard: %w", err)
+	}
+	return nil
+}
+
+// Close ends the file.
+func (w *Writer) Close() error {
+	if err := w.file.Close(); err != nil {
+		return fmt.Errorf("tensorboard: %w", err)
+	}
+	return nil
+}
