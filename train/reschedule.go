@@ -16,6 +16,9 @@ import (
 	"gputrain/optim"
 )
 
+// ErrNoRun says that there is no run whose schedule could change.
+var ErrNoRun = errors.New("found no checkpoint, wanted a run to go on with")
+
 // A change is a setting that is not what it was, both in JSON.
 type change struct{ key, was, is string }
 

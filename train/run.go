@@ -93,7 +93,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 			return nothing, err
 		}
 	} else if c.Reschedule {
-		return nothing, fmt.Errorf("train: run directory %q: reschedule: found no checkpoint, wanted a run to go on with", c.Dir)
+		return nothing, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
 	}
 	t := &trainer{config: c, target: target, progress: progress, store: store, decided: plan, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(), watched: map[int64]map[string]Number{}}
 	defer t.release()

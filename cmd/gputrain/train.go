@@ -22,9 +22,11 @@ type trainCmd struct {
 	RunDir   string `help:"Run directory; by default one below runs/ named for the run file and for what --set changes in it, so that the same command goes on with its run." type:"path" placeholder:"DIR"`
 	Adapter  string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
-	Fresh    bool   `help:"Start over: remove what an earlier run has left in the run directory."`
+	Fresh    bool   `help:"Start over: remove what an earlier run has left in the run directory." xor:"start"`
 	Profile  bool   `help:"Time every pass on the device: a table at the end, and profile.json in the run directory for ui.perfetto.dev; of a pipeline, with a lane for each stage and link."`
 	Autotune string `help:"on measures the variants of hot kernels once for each adapter; off takes those of a table, the same on every machine." default:"off" enum:"on,off"`
+
+	Reschedule bool `help:"Go on with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule than the run in the run directory has; name it with --run-dir where --set changes them." xor:"start"`
 }
 
 func (c *trainCmd) Run(ctx context.Context) error {
@@ -43,7 +45,7 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	run.Dir, run.Fresh, run.Progress = dir, c.Fresh, c.Progress
+	run.Dir, run.Fresh, run.Reschedule, run.Progress = dir, c.Fresh, c.Reschedule, c.Progress
 	unserve, err := c.serveFlags.start(ctx, dir)
 	if err != nil {
 		return err
@@ -56,7 +58,7 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return c.onStages(ctx, cfg, run)
 	})
 	var changed *train.ChangedError
-	if errors.As(err, &changed) {
+	if errors.As(err, &changed) || errors.Is(err, train.ErrNoRun) {
 		return usageError{err}
 	}
 	return err
@@ -227,7 +229,7 @@ func prompt(cfg *runfile.Config) string {
 func settings(cfg *runfile.Config) []train.Setting {
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: runfile.Free(key)})
+		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: runfile.Free(key), Schedule: runfile.Scheduled(key)})
 	}
 	return out
 }
