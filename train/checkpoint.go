@@ -112,7 +112,9 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 		return err
 	}
 	// A checkpoint never knows more than the logs.
-	durable := func() error { return errors.Join(t.metrics.sync(), t.samples.sync(), t.histograms.sync()) }
+	durable := func() error {
+		return errors.Join(t.metrics.sync(), t.samples.sync(), t.histograms.sync(), t.syncHooks())
+	}
 	keep := state.Keep{Last: t.config.Keep, Best: t.config.KeepBest, Protect: []int64{t.run.BestStep}}
 	if err := t.saves.saver.Start(staged, keep, durable); err != nil {
 		return err

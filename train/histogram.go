@@ -19,9 +19,9 @@ import (
 // histogramsFile is the name of the log of histograms in a run directory. Runs without any have none.
 const histogramsFile = "histograms.jsonl"
 
-// histogramLine is one line of histograms.jsonl: how the elements of a tensor are distributed after a step. All figures but the first two
+// Histogram is one line of histograms.jsonl: how the elements of a tensor are distributed after a step. All figures but the first two
 // are of the finite elements.
-type histogramLine struct {
+type Histogram struct {
 	Step      int64    `json:"step"`
 	Name      string   `json:"name"` // "params/h.0.attn.c_attn.weight", or "grads/..." for its gradient
 	Elements  uint64   `json:"elements"`
@@ -93,6 +93,7 @@ type histograms struct {
 	log      *lineLog
 	counters []*histogram.Counter // of each device
 	step     int64                // of the counts that are under way; 0: none are
+	late     []Histogram          // read, not yet taken
 }
 
 // openHistograms rewinds the log, and makes everything that a count needs.
@@ -171,8 +172,24 @@ func (t *trainer) count(ctx context.Context) error {
 	return nil
 }
 
-// takeCounts logs the counts under way, by name: the order does not tell on how many devices the tensors lie.
+// takeCounts logs the counts under way. The error of a hook comes when all are logged.
 func (t *trainer) takeCounts(ctx context.Context) error {
+	if err := t.readCounts(ctx); err != nil || len(t.histograms.late) == 0 {
+		return err
+	}
+	list := t.histograms.late
+	t.histograms.late = nil
+	hooks := t.tell(ctx, Event{Kind: Counted, Histograms: list})
+	for _, line := range list {
+		if err := t.histograms.log.write(line); err != nil {
+			return err
+		}
+	}
+	return hooks
+}
+
+// readCounts waits for the counts under way. They are sorted by name: the order does not tell on how many devices the tensors lie.
+func (t *trainer) readCounts(ctx context.Context) error {
 	h := &t.histograms
 	if h.step == 0 {
 		return nil
@@ -187,13 +204,10 @@ func (t *trainer) takeCounts(ctx context.Context) error {
 	}
 	slices.SortFunc(list, func(a, b histogram.Histogram) int { return strings.Compare(a.Name, b.Name) })
 	for _, x := range list {
-		line := histogramLine{
+		h.late = append(h.late, Histogram{
 			Step: h.step, Name: x.Name, Elements: x.Elements, NonFinite: x.NonFinite,
 			Min: Number(x.Min), Max: Number(x.Max), Mean: Number(x.Mean), Deviation: Number(x.Deviation), Counts: x.Counts[:],
-		}
-		if err := h.log.write(line); err != nil {
-			return err
-		}
+		})
 	}
 	h.step = 0
 	return nil

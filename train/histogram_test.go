@@ -31,11 +31,11 @@ func histogramText(t *testing.T, dir string) string {
 	return string(raw)
 }
 
-func histogramLines(t *testing.T, dir string) (lines []histogramLine) {
+func histogramLines(t *testing.T, dir string) (lines []Histogram) {
 	t.Helper()
 	in := bufio.NewScanner(bytes.NewBufferString(histogramText(t, dir)))
 	for in.Scan() {
-		var line histogramLine
+		var line Histogram
 		require.NoError(t, json.Unmarshal(in.Bytes(), &line))
 		lines = append(lines, line)
 	}

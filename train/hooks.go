@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -9,6 +10,9 @@ import (
 // Hook is told what happens in a run. Hooks are called in the order of Config.Hooks, on the goroutine of the loop, between steps. An error
 // from one ends the run with it, after the steps in flight have been finished and what has been reached is saved; one that matches
 // ErrStopped is a wanted stop. After an error hooks are told of Ended alone.
+//
+// A hook that keeps a log of its own may have a method Sync() error besides. It is called before a checkpoint becomes one, on another
+// goroutine, so that the log is durable as far as a resumed run needs it.
 type Hook interface {
 	Event(ctx context.Context, e Event) error
 }
@@ -19,12 +23,14 @@ type HookFunc func(ctx context.Context, e Event) error
 // Event calls f.
 func (f HookFunc) Event(ctx context.Context, e Event) error { return f(ctx, e) }
 
-// Event is one thing that happened. The field that belongs to its kind is set. Metrics, Eval and Sample are not yet written: what a hook
+// Event is one thing that happened. The fields that belong to its kind are set. Metrics, Eval, Sample and Histograms are not yet written: what a hook
 // changes in them is what hooks after it see and what is written; the run itself goes by what was measured.
 type Event struct {
 	Kind       EventKind
 	Step       int64        // steps submitted so far; Saved: that of the checkpoint, which may be some steps back
 	Metrics    *Metrics     // Stepped: of a step up to two before Step, since metrics are read late
+	Written    bool         // Stepped: metrics.jsonl is to have a line of it, see Config.LogEvery
+	Histograms []Histogram  // Counted: of a step up to two before Step
 	Eval       *EvalMetrics // Evaluated
 	Sample     *Sample      // Sampled
 	Checkpoint string       // Saved: its directory
@@ -53,6 +59,7 @@ const (
 	StepBegin                   // before every step
 	StepEnd                     // a step has been submitted: the device's trees of gradients are its, once it has been waited for
 	Stepped                     // the metrics of a step have been read
+	Counted                     // the histograms of a step have been read
 	Evaluating                  // before an evaluation
 	Evaluated
 	Sampled
@@ -79,6 +86,18 @@ func (t *trainer) tell(ctx context.Context, e Event) error {
 	return nil
 }
 
+// syncHooks makes durable what hooks have logged.
+func (t *trainer) syncHooks() (err error) {
+	for _, h := range t.config.Hooks {
+		if s, ok := h.(interface{ Sync() error }); ok {
+			if failed := s.Sync(); failed != nil {
+				err = errors.Join(err, logError{failed})
+			}
+		}
+	}
+	return err
+}
+
 // replace makes the run go on with another state. What was measured of the former waits for the next take.
 func (t *trainer) replace(ctx context.Context, with State) error {
 	switch {
@@ -89,7 +108,7 @@ func (t *trainer) replace(ctx context.Context, with State) error {
 	}
 	metrics, err := t.state.Drain(ctx)
 	if err == nil {
-		err = t.takeCounts(ctx)
+		err = t.readCounts(ctx)
 	}
 	if err != nil {
 		return err

@@ -163,8 +163,9 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			t.staged = t.staged[max(0, len(t.staged)-windowSize):]
 		}
 		line := t.last
-		hooks = errors.Join(hooks, t.tell(ctx, Event{Kind: Stepped, Metrics: &line}))
-		if m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.LeftOut != "" {
+		written := m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.LeftOut != ""
+		hooks = errors.Join(hooks, t.tell(ctx, Event{Kind: Stepped, Metrics: &line, Written: written}))
+		if written {
 			if err := t.metrics.write(line); err != nil {
 				return err
 			}
