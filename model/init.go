@@ -19,16 +19,21 @@ func Init(def Definition, seed uint64) []buffers.Host {
 	params := def.Params()
 	hosts := make([]buffers.Host, len(params))
 	for i, p := range params {
-		hosts[i] = buffers.Host{Path: p.Path, Shape: p.Shape, Data: make([]float32, elements(p.Shape))}
-		if p.Std > 0 {
-			normal(hosts[i].Data, pathKey(seed, p.Path), float32(p.Std))
-			continue
-		}
-		for j := range hosts[i].Data {
-			hosts[i].Data[j] = float32(p.Value)
-		}
+		hosts[i] = p.init(seed)
 	}
 	return hosts
+}
+
+func (p Param) init(seed uint64) buffers.Host {
+	host := buffers.Host{Path: p.Path, Shape: p.Shape, Data: make([]float32, elements(p.Shape))}
+	if p.Std > 0 {
+		normal(host.Data, pathKey(seed, p.Path), float32(p.Std))
+		return host
+	}
+	for i := range host.Data {
+		host.Data[i] = float32(p.Value)
+	}
+	return host
 }
 
 // pathKey folds both halves of the seed and of the path's FNV-1a hash into a key.

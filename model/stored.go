@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
@@ -18,7 +19,9 @@ type Stored struct {
 
 // OpenWeights opens the weights of def in dir. Every parameter must be there with its shape, and nothing else but known constants and, with
 // a tied head, a copy of the embedding as lm_head.weight.
-func OpenWeights(dir string, def Definition) (*Stored, error) {
+func OpenWeights(dir string, def Definition) (*Stored, error) { return openWeights(dir, def, nil) }
+
+func openWeights(dir string, def Definition, allowed []*regexp.Regexp) (*Stored, error) {
 	names, err := WeightFiles(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model: read weights: %w", err)
@@ -31,14 +34,14 @@ func OpenWeights(dir string, def Definition) (*Stored, error) {
 		}
 		files = append(files, f)
 	}
-	s, err := storedIn(def, files)
+	s, err := storedIn(def, files, allowed)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (%s)", err, dir), closeAll(files))
 	}
 	return s, nil
 }
 
-func storedIn(def Definition, files []*safetensors.File) (*Stored, error) {
+func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regexp) (*Stored, error) {
 	s := &Stored{params: def.Params(), in: weights{}, files: files}
 	for _, f := range files {
 		for _, tensor := range f.Names() {
@@ -49,7 +52,7 @@ func storedIn(def Definition, files []*safetensors.File) (*Stored, error) {
 		}
 	}
 	var err error
-	if s.names, err = s.in.match(def); err != nil {
+	if s.names, err = s.in.match(def, allowed); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
 	return s, nil
@@ -68,16 +71,18 @@ func (s *Stored) Read(path string) ([]float32, error) {
 	return data, nil
 }
 
-func (s *Stored) all() ([]buffers.Host, error) {
-	hosts := make([]buffers.Host, len(s.params))
-	for i, p := range s.params {
-		data, err := s.Read(p.Path)
-		if err != nil {
-			return nil, err
+// all reads every parameter, and draws those that are not stored.
+func (s *Stored) all(seed uint64) (hosts []buffers.Host, drawn []string, err error) {
+	for _, p := range s.params {
+		host := buffers.Host{Path: p.Path, Shape: p.Shape}
+		if _, stored := s.names[p.Path]; !stored {
+			drawn, host = append(drawn, p.Path), p.init(seed)
+		} else if host.Data, err = s.Read(p.Path); err != nil {
+			return nil, nil, err
 		}
-		hosts[i] = buffers.Host{Path: p.Path, Shape: p.Shape, Data: data}
+		hosts = append(hosts, host)
 	}
-	return hosts, nil
+	return hosts, drawn, nil
 }
 
 // Close closes the files.

@@ -42,17 +42,18 @@ func ReadWeights(dir string, def Definition) ([]buffers.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts, err := open.all()
+	hosts, _, err := open.all(0)
 	return hosts, errors.Join(err, open.Close())
 }
 
 // Weights is ReadWeights of open files, which stay the caller's.
 func Weights(def Definition, files ...*safetensors.File) ([]buffers.Host, error) {
-	s, err := storedIn(def, files)
+	s, err := storedIn(def, files, nil)
 	if err != nil {
 		return nil, err
 	}
-	return s.all()
+	hosts, _, err := s.all(0)
+	return hosts, err
 }
 
 // weights is the file that holds each tensor, by its full name.
@@ -113,8 +114,8 @@ func readIndex(name string) (map[string]string, error) {
 	return index.Files, nil
 }
 
-// match maps the paths of def to the names in the files.
-func (w weights) match(def Definition) (map[string]string, error) {
+// match maps the paths of def to the names in the files, which may lack those that are allowed to be missing.
+func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]string, error) {
 	stored, err := w.names(def)
 	if err != nil {
 		return nil, err
@@ -124,7 +125,9 @@ func (w weights) match(def Definition) (map[string]string, error) {
 	for _, p := range params {
 		name, ok := stored[p.Path]
 		if !ok {
-			wrong = append(wrong, fmt.Sprintf("%q is missing", p.Path))
+			if !slices.ContainsFunc(allowed, func(r *regexp.Regexp) bool { return r.MatchString(p.Path) }) {
+				wrong = append(wrong, fmt.Sprintf("%q is missing", p.Path))
+			}
 		} else if _, shape, _ := w[name].Info(name); !slices.Equal(shape, p.Shape) {
 			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, shape, p.Shape))
 		}
