@@ -207,3 +207,6 @@ func (g *Graph) HeadLoss(x, w, labels *Value) *Value { return g.one(HeadLoss{}, 
 func (g *Graph) Dropout(x, key *Value, p float64, salt uint32) *Value {
 	return g.one(Dropout{P: p, Salt: salt}, x, key)
 }
+
+// Quantize takes x to the nearest numbers of a format of few bits, and the gradient straight through; see the operation Quantize.
+func (g *Graph) Quantize(x *Value, to Quantize) *Value { return g.one(to, x) }

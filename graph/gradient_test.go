@@ -228,6 +228,9 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"head loss fixed": func(p *problem) *Value {
 		return p.HeadLoss(p.x(2, 3), p.fixed(p.random.NormFloat64, 5, 3), p.integers([]int{2}, 1, 0))
 	},
+	"quantize": func(p *problem) *Value { // its own gradient is none that differences show
+		return p.Mul(p.x(3, 40), p.Quantize(p.fixed(p.random.NormFloat64, 3, 40), Quantize{Mode: "nf4", Group: 32}))
+	},
 	"dropout": func(p *problem) *Value { return p.Dropout(p.x(4, 6), p.key(), 0.4, 7) },
 	"tied": func(p *problem) *Value { // embedding and head share the matrix
 		w := p.x(5, 3)

@@ -48,6 +48,7 @@ var operations = func() map[string]Op {
 		HeadLoss{},
 		HeadLossGrad{},
 		Dropout{},
+		Quantize{},
 	} {
 		kinds[op.Kind()] = op
 	}

@@ -22,11 +22,19 @@ func TestParamsMatchShaders(t *testing.T) {
 	rows := shaders.Variant{Flags: map[string]bool{"VECTOR": false, "GROUP": false}, Constants: map[string]string{"T": "f32"}}
 	norms := shaders.Variant{Flags: map[string]bool{"VECTOR": false, "GROUP": false, "RMS": false}, Constants: map[string]string{"T": "f32"}}
 	rope := shaders.Variant{Flags: map[string]bool{"INVERSE": false}, Constants: map[string]string{"T": "f32"}}
+	quantize := Quantize{Mode: "affine", Bits: 4}.variant()
 	for _, k := range []struct {
 		shader  string
 		variant shaders.Variant
 		params  any
-	}{{"norm", norms, normParams{}}, {"norm_grad", norms, normParams{}}, {"softmax", rows, rowParams{}}, {"softmax_grad", rows, rowParams{}}, {"rope", rope, ropeParams{}}} {
+	}{
+		{"norm", norms, normParams{}},
+		{"norm_grad", norms, normParams{}},
+		{"softmax", rows, rowParams{}},
+		{"softmax_grad", rows, rowParams{}},
+		{"rope", rope, ropeParams{}},
+		{"quantize", quantize, quantizeParams{}},
+	} {
 		source, err := shaders.Source(k.shader+".wgsl", k.variant)
 		require.NoError(t, err)
 		fields := fieldPattern.FindAllStringSubmatch(paramsPattern.FindStringSubmatch(source)[1], -1)
