@@ -118,6 +118,17 @@ func (r *recorder) measure(s segment) error {
 	return nil
 }
 
+// Matches tells why s is not a state of the transformation for params, all of a model, if it is not.
+func (t Transform) Matches(s *State, params *buffers.Tree) error {
+	if err := t.check(Emit, params, s, params); err != nil {
+		return fmt.Errorf("optim: %s: %w", t.name, err)
+	}
+	if len(s.places) < len(s.whole) {
+		return fmt.Errorf("optim: %s: state: found %d of the %d leaves of a model, wanted all", t.name, len(s.places), len(s.whole))
+	}
+	return nil
+}
+
 // check is the tree boundary: everything is compared once, here.
 func (t Transform) check(phase Phase, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	if s.plan.transform.name != t.name {

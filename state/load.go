@@ -17,11 +17,11 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 	if err != nil {
 		return nil, saved.Record, err
 	}
-	if err := saved.Restore(s.opt); err != nil {
+	if err := saved.Restore(s.own.OptimizerState); err != nil {
 		s.Release()
 		return nil, saved.Record, err
 	}
-	s.step, s.skipped = saved.Record.Step, saved.Record.Skipped
+	s.own.Step, s.own.Skipped = saved.Record.Step, saved.Record.Skipped
 	return s, saved.Record, nil
 }
 
@@ -46,11 +46,10 @@ func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.read(context.WithoutCancel(ctx), 0); err != nil {
-		s.broken = err
+	if err := s.settle(ctx); err != nil {
 		return loadError(dir, "%w", err)
 	}
-	if err := saved.Restore(s.opt); err != nil {
+	if err := saved.Restore(s.own.OptimizerState); err != nil {
 		s.broken = err
 		return err
 	}

@@ -55,7 +55,7 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, half.LoadOptimizer(t.Context(), saved))
 		assert.EqualValues(t, 1, half.Step())
-		assert.Equal(t, s.opt.Counts(), half.opt.Counts())
+		assert.Equal(t, s.own.OptimizerState.Counts(), half.own.OptimizerState.Counts())
 		require.NoError(t, half.Save(t.Context(), path, Run{}))
 		assert.Equal(t, want[optimizerName], contents(t, path)[optimizerName])
 	}

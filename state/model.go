@@ -15,9 +15,10 @@ import (
 // Model is a language model on a device: its definition and its parameters, and the programs that evaluate and continue text, each made
 // on first use. It is used from one goroutine.
 type Model struct {
-	device *gpu.Device
-	def    model.Definition
-	params *buffers.Tree
+	device   *gpu.Device
+	def      model.Definition
+	params   *buffers.Tree
+	borrowed bool // params are another's to release
 
 	evaluator *forward
 	shape     [2]int // of the evaluator's batches, rows and tokens
@@ -42,6 +43,11 @@ func NewModel(dev *gpu.Device, def model.Definition, params []buffers.Host) (*Mo
 		return nil, fmt.Errorf("state: new model: %w", err)
 	}
 	return &Model{device: dev, def: def, params: tree, sequence: def.Context()}, nil
+}
+
+// borrowing is the model with parameters that stay another's.
+func borrowing(def model.Definition, params *buffers.Tree) *Model {
+	return &Model{device: params.Device(), def: def, params: params, borrowed: true, sequence: def.Context()}
 }
 
 // LoadModel reads any directory in the Hugging Face layout, a checkpoint for one. What a checkpoint's manifest says is compared first.
@@ -75,7 +81,9 @@ func (m *Model) Params() *buffers.Tree { return m.params }
 
 // Release gives the memory back.
 func (m *Model) Release() {
-	m.params.Release()
+	if !m.borrowed {
+		m.params.Release()
+	}
 	m.evaluator.release()
 	m.continuer.release()
 	m.evaluator, m.continuer = nil, nil

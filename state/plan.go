@@ -122,13 +122,14 @@ func (e *MemoryError) Error() string {
 // Unwrap is gpu.ErrOutOfMemory.
 func (e *MemoryError) Unwrap() error { return gpu.ErrOutOfMemory }
 
-// fits compares the plan with the device before anything is taken.
-func (c Config) fits(dev *gpu.Device) (MemoryPlan, error) {
+// fits compares the plan with the device before anything is taken, but for bytes that the plan has too.
+func (c Config) fits(dev *gpu.Device, taken uint64) (MemoryPlan, error) {
 	p, err := Plan(c, dev.Limits())
 	if err != nil {
 		return p, err
 	}
 	available, bound, known := dev.Available()
+	available += taken
 	if !known || p.Total() <= available {
 		return p, nil
 	}

@@ -8,7 +8,6 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/optim"
 )
 
 // Save writes the state of this step to the checkpoint directory path as Snapshot.Save does. It waits for the steps in flight; an error of
@@ -17,49 +16,43 @@ func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
 	if err := s.usable(); err != nil {
 		return &SaveError{path, err}
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.read(ctx, 0); err != nil {
-		s.broken = err
+	if err := s.settle(ctx); err != nil {
 		return fmt.Errorf("state: save %q: %w", path, err)
 	}
-	return s.snapshot().Save(ctx, path, run)
+	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
 
 // Stage copies the state of this step to the host, to be written while training goes on; see Snapshot.Stage. It waits for the steps in
 // flight.
 func (s *TrainState) Stage(ctx context.Context, run Run) (*Staged, error) {
-	if err := s.usable(); err != nil {
-		return nil, fmt.Errorf("state: copy of step %d: %w", s.step, err)
+	if err := s.settle(ctx); err != nil {
+		return nil, fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := s.read(ctx, 0); err != nil {
-		s.broken = err
-		return nil, fmt.Errorf("state: copy of step %d: %w", s.step, err)
-	}
-	return s.snapshot().Stage(ctx, run)
+	return s.snapshot().Stage(context.WithoutCancel(ctx), run)
 }
 
 // CheckSpace tells, before training begins, whether a checkpoint below dir, which is there, would fit the disk: a *SaveError with a
 // *SpaceError where it would not.
 func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
+	if err := s.usable(); err != nil {
+		return &SaveError{dir, err}
+	}
 	return s.snapshot().CheckSpace(ctx, dir)
 }
 
 // FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite, as
 // Snapshot.FirstNonFinite does.
 func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
-	ctx = context.WithoutCancel(ctx)
-	if err := s.read(ctx, 0); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
-	return s.snapshot().FirstNonFinite(ctx)
+	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))
 }
 
 func (s *TrainState) snapshot() Snapshot {
-	return Snapshot{
-		Definition: s.def, Optimizer: s.config.Optimizer, Step: s.step, Skipped: s.skipped, Adapter: AdapterName(s.device),
-		Params: []*buffers.Tree{s.params}, Grads: []*buffers.Tree{s.grads}, States: []*optim.State{s.opt}, FS: s.config.FS,
-	}
+	out := s.own.snapshot()
+	out.Grads, out.FS = []*buffers.Tree{s.grads}, s.config.FS
+	return out
 }
 
 // AdapterName tells adapters and their drivers apart, wherever they stand in the list. Of several devices each kind is named once, in

@@ -64,7 +64,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 		cold, err := CreateFrom(t.Context(), dev, c, mustWeights(t, filepath.Join(dir, DirName(6)), c.Definition))
 		require.NoError(t, err)
 		defer cold.Release()
-		cold.step = 6
+		cold.own.Step = 6
 		assert.NotEqual(t, want[steps-1].Loss, train(t, cold, steps)[steps-7].Loss)
 	})
 }

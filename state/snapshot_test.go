@@ -134,18 +134,18 @@ func TestCheckpointsOfParts(t *testing.T) {
 			require.EqualValues(t, 3, saved.Record.Step)
 			require.Equal(t, name, saved.Config.Optimizer.Name)
 			p := newParts(t, dev, saved.Config, saved.Params, 3, 3)
-			require.NotEqual(t, p.states[0].Counts(), s.opt.Counts())
+			require.NotEqual(t, p.states[0].Counts(), s.own.OptimizerState.Counts())
 			require.NoError(t, saved.Restore(p.states...))
 			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))
 			require.Equal(t, want, contents(t, at("parts")))
 
-			phase, err := s.opt.Prepare()
+			phase, err := s.own.OptimizerState.Prepare()
 			require.NoError(t, err)
 			rec := dev.Record("update")
-			require.NoError(t, s.tx.Record(rec, phase, s.grads, s.opt, s.params))
+			require.NoError(t, s.own.Transform.Record(rec, phase, s.grads, s.own.OptimizerState, s.params))
 			require.NoError(t, rec.Submit(t.Context()))
 			p.update(s.grads)
-			s.step++
+			s.own.Step++
 			require.NoError(t, s.Save(t.Context(), at("whole"), run))
 			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))
 			require.Equal(t, contents(t, at("whole")), contents(t, at("parts")))

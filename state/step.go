@@ -44,15 +44,15 @@ type pendingStep struct {
 // state unusable, but for one that says so by coming before anything was submitted: a batch of another shape.
 func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics, error) {
 	if err := s.usable(); err != nil {
-		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
+		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
 	count, err := s.config.CountLabels(batch)
 	if err != nil {
-		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
+		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
 	if err := s.trainStep(ctx, batch, count); err != nil {
 		s.broken = err
-		return nil, fmt.Errorf("state: step %d: %w", s.step+1, err)
+		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
 	return s.take(), nil
 }
@@ -60,12 +60,12 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	ctx = context.WithoutCancel(ctx)
-	phase, err := s.opt.Prepare()
+	phase, err := s.own.OptimizerState.Prepare()
 	if err != nil {
 		return err
 	}
 	if l := s.limits.Of(count); l != s.limited {
-		if err := s.opt.SetLimits(l); err != nil {
+		if err := s.own.OptimizerState.SetLimits(l); err != nil {
 			return err
 		}
 		s.limited = l
@@ -90,8 +90,8 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 			return err
 		}
 	}
-	s.step++
-	s.pending = append(s.pending, pendingStep{step: s.step, tokens: count, rate: s.opt.LearningRate()})
+	s.own.Step++
+	s.pending = append(s.pending, pendingStep{step: s.own.Step, tokens: count, rate: s.own.OptimizerState.LearningRate()})
 	return nil
 }
 
@@ -109,7 +109,7 @@ func (s *TrainState) write(tokens, labels []int32, count int64, i int) error {
 	if _, ok := s.micro.Inputs()[model.InputDropoutKey]; !ok {
 		return nil
 	}
-	key := s.config.DropoutKey(s.step, i)
+	key := s.config.DropoutKey(s.own.Step, i)
 	return s.micro.WriteUints(model.InputDropoutKey, key[:])
 }
 
@@ -127,9 +127,9 @@ func (s *TrainState) read(ctx context.Context, left int) error {
 			return err
 		}
 		if !m.Finite {
-			s.skipped++
+			s.own.Skipped++
 		}
-		m.Skipped = s.skipped
+		m.Skipped = s.own.Skipped
 		s.ready = append(s.ready, m)
 	}
 	return nil
@@ -143,12 +143,18 @@ func (s *TrainState) take() []Metrics {
 
 // Drain waits for the steps in flight and returns the metrics not yet returned.
 func (s *TrainState) Drain(ctx context.Context) ([]Metrics, error) {
-	if err := s.usable(); err != nil {
-		return nil, fmt.Errorf("state: drain: %w", err)
-	}
-	if err := s.read(context.WithoutCancel(ctx), 0); err != nil {
-		s.broken = err
+	if err := s.settle(ctx); err != nil {
 		return nil, fmt.Errorf("state: drain: %w", err)
 	}
 	return s.take(), nil
+}
+
+// settle waits for the steps in flight.
+func (s *TrainState) settle(ctx context.Context) error {
+	err := s.usable()
+	if err == nil {
+		err = s.read(context.WithoutCancel(ctx), 0)
+		s.broken = err
+	}
+	return err
 }

@@ -17,14 +17,11 @@ import (
 // the first step. "Step n" is the state after n updates. It is used from one goroutine.
 type TrainState struct {
 	*Model
+	own    *held // the Value that is trained
 	config Config
-	tx     optim.Transform
-	opt    *optim.State
 	grads  *buffers.Tree
 	plan   MemoryPlan
 
-	step    int64
-	skipped int64 // updates left out because they were not finite
 	limits  Limits
 	limited optim.Limits // as the device has them
 
@@ -49,25 +46,25 @@ func Create(ctx context.Context, dev *gpu.Device, c Config) (*TrainState, error)
 
 // CreateFrom is Create with given parameters, all of the definition's; nil draws them.
 func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers.Host) (*TrainState, error) {
-	plan, err := c.fits(dev)
+	plan, err := c.fits(dev, 0)
 	if err != nil {
-		return nil, err
-	}
-	c = c.WithDefaults()
-	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
 		return nil, err
 	}
 	if params == nil {
 		params = model.Init(c.Definition, c.Seed)
 	}
-	m, err := NewModel(dev, c.Definition, params)
+	tree, err := buffers.Upload(dev, "params", params, buffers.F32)
 	if err != nil {
+		return nil, fmt.Errorf("state: create: %w", err)
+	}
+	v, err := New(Fields{Definition: c.Definition, Params: tree})
+	if err != nil {
+		tree.Release()
 		return nil, err
 	}
-	m.sequence = c.Sequence
-	s := &TrainState{Model: m, config: c, plan: plan}
-	if err := s.build(ctx); err != nil {
-		s.Release()
+	s, err := start(ctx, v, c, plan)
+	if err != nil {
+		v.Release()
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
 	return s, nil
@@ -75,19 +72,6 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 
 func (s *TrainState) build(ctx context.Context) (err error) {
 	c := s.config
-	want, err := buffers.NewLayout(model.Specs(c.Definition), s.device.Limits())
-	if err != nil {
-		return err
-	}
-	if !s.params.Layout().Equal(want) {
-		return fmt.Errorf("params: not those of the definition")
-	}
-	if s.tx, err = c.Transform(); err != nil {
-		return err
-	}
-	if s.opt, err = s.tx.Init(s.params); err != nil {
-		return err
-	}
 	if s.grads, err = buffers.NewTree(s.device, "grads", s.params.Layout(), buffers.F32); err != nil {
 		return err
 	}
@@ -127,9 +111,9 @@ func (s *TrainState) lossBytes() uint64 { return (4*uint64(s.config.Accumulate) 
 // With k > 1 micro-batches begin clears the gradients, which compute then adds to; otherwise compute overwrites them. update ends with the
 // results' way back.
 func (s *TrainState) programs(ctx context.Context) (err error) {
-	statistics := s.opt.Statistics()
+	statistics := s.own.OptimizerState.Statistics()
 	if statistics.Bytes < optim.StatisticsBytes {
-		return fmt.Errorf("optimizer %s: measures no gradient norm", s.tx.Name())
+		return fmt.Errorf("optimizer %s: measures no gradient norm", s.own.Transform.Name())
 	}
 	size := s.lossBytes() + s.config.StatisticsBytes()
 	if s.results, err = s.device.NewBuffer("gputrain.state.results", size); err != nil {
@@ -163,7 +147,7 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 	loss := s.micro.Output(lossTarget)
 	for i := range s.config.Accumulate {
 		p, err := program("collect", func(rec *gpu.Recording) error {
-			losses := s.opt.Losses()
+			losses := s.own.OptimizerState.Losses()
 			rec.Copy(losses.Buffer.Range(losses.Offset+4*uint64(i), 4), loss.Buffer.Range(loss.Offset, 4))
 			return nil
 		})
@@ -173,13 +157,13 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 		s.collect = append(s.collect, p)
 	}
 	s.update = map[optim.Phase]*gpu.Program{}
-	for _, phase := range s.opt.Phases() {
+	for _, phase := range s.own.OptimizerState.Phases() {
 		s.update[phase], err = program(phase.String(), func(rec *gpu.Recording) error {
-			if err := s.tx.Record(rec, phase, s.grads, s.opt, s.params); err != nil {
+			if err := s.own.Transform.Record(rec, phase, s.grads, s.own.OptimizerState, s.params); err != nil {
 				return err
 			}
-			rec.Copy(s.results.Range(0, s.opt.Losses().Bytes), s.opt.Losses())
-			CopyStatistics(rec, s.results, s.lossBytes(), s.opt)
+			rec.Copy(s.results.Range(0, s.own.OptimizerState.Losses().Bytes), s.own.OptimizerState.Losses())
+			CopyStatistics(rec, s.results, s.lossBytes(), s.own.OptimizerState)
 			rec.ReadBack(s.ring, s.results.All())
 			return nil
 		})
@@ -199,37 +183,40 @@ func (s *TrainState) usable() error {
 }
 
 // Step is the number of updates that led to the state, those in flight counted.
-func (s *TrainState) Step() int64 { return s.step }
+func (s *TrainState) Step() int64 { return s.own.Step }
 
 // Skipped is the number of updates left out because they were not finite, of those whose metrics have been read.
-func (s *TrainState) Skipped() int64 { return s.skipped }
+func (s *TrainState) Skipped() int64 { return s.own.Skipped }
 
 // Config is the configuration in force, defaults filled in.
 func (s *TrainState) Config() Config { return s.config }
 
 // Optimizer is the optimizer's state on the device.
-func (s *TrainState) Optimizer() *optim.State { return s.opt }
+func (s *TrainState) Optimizer() *optim.State { return s.own.OptimizerState }
 
 // Plan is the memory plan that the state was made by.
 func (s *TrainState) Plan() MemoryPlan { return s.plan }
 
 // Size is what params and optimizer state take on the device, in bytes.
-func (s *TrainState) Size() (params, optimizer uint64) { return s.params.Bytes(), s.opt.Bytes() }
+func (s *TrainState) Size() (params, optimizer uint64) { return s.params.Bytes(), s.own.OptimizerState.Bytes() }
 
 // String tells what the state is in one line.
-func (s *TrainState) String() string {
-	params, optimizer := s.Size()
-	return fmt.Sprintf("%s with %d parameters at step %d, params %s, %s state %s",
-		s.def.Kind(), s.params.Layout().Elements(), s.step, gpu.SizeText(params), s.tx.Name(), gpu.SizeText(optimizer))
-}
+func (s *TrainState) String() string { return s.own.String() }
 
 // Release gives the memory back.
 func (s *TrainState) Release() {
-	for _, p := range append(append(append(append([]*gpu.Program{}, s.begin...), s.collect...), s.compute), slices.Collect(maps.Values(s.update))...) {
+	s.releaseStep()
+	s.own.release()
+}
+
+// releaseStep gives back all that is beside the value.
+func (s *TrainState) releaseStep() {
+	for _, p := range slices.Concat(s.begin, s.collect, []*gpu.Program{s.compute}, slices.Collect(maps.Values(s.update))) {
 		if p != nil {
 			p.Release()
 		}
 	}
+	s.begin, s.collect, s.compute, s.update = nil, nil, nil, nil
 	if s.ring != nil {
 		s.ring.Release()
 	}
@@ -239,11 +226,9 @@ func (s *TrainState) Release() {
 	if s.micro != nil {
 		s.micro.Release()
 	}
-	if s.opt != nil {
-		s.opt.Release()
-	}
 	if s.grads != nil {
 		s.grads.Release()
 	}
+	s.ring, s.results, s.micro, s.grads = nil, nil, nil, nil
 	s.Model.Release()
 }

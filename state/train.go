@@ -1,0 +1,102 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"gputrain/optim"
+)
+
+// Train takes a value over, to train it as the configuration says; Definition and Optimizer are the value's own where they are left out. Where
+// the value has an optimizer state, that goes on, also with other rates: what it remembers must be what the configuration's optimizer remembers;
+// otherwise it begins here. Nothing is taken of a device that the plan does not fit: a *MemoryError. After an error the value is as it was.
+func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
+	h, err := v.use("train")
+	if err != nil {
+		return nil, err
+	}
+	if c.Definition == nil {
+		c.Definition = h.Definition
+	}
+	if c.Optimizer.Name == "" {
+		c.Optimizer = h.Optimizer
+	}
+	params, optimizer, _ := h.size()
+	plan, err := c.fits(h.device(), params+optimizer)
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(ctx, v, c, plan)
+	if err != nil {
+		return nil, fmt.Errorf("state: train: %w", err)
+	}
+	return s, nil
+}
+
+// start makes everything that training needs beside the value, and takes that over.
+func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainState, err error) {
+	h := v.owner.held
+	c = c.WithDefaults()
+	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
+		return nil, err
+	}
+	f := h.Fields
+	f.Definition, f.Optimizer = c.Definition, c.Optimizer
+	if f.Transform, err = c.Transform(); err != nil {
+		return nil, err
+	}
+	if !h.remembersFor(c, f.Transform) {
+		f.OptimizerState, f.InitOptimizer = nil, true
+	}
+	if f, err = f.complete(); err != nil {
+		return nil, err
+	}
+	m := borrowing(f.Definition, f.Params)
+	m.sequence = c.Sequence
+	s := &TrainState{Model: m, own: &held{Fields: f}, config: c, plan: plan}
+	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
+		err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState})
+	}
+	if err == nil {
+		err = s.build(ctx)
+	}
+	if err != nil {
+		s.releaseStep()
+		f.releaseUnless(h.Fields)
+		return nil, err
+	}
+	v.owner.held = nil
+	h.forget()
+	h.releaseUnless(f)
+	return s, nil
+}
+
+// remembersFor tells whether the optimizer state serves a training state of that configuration and transformation as it is.
+func (h *held) remembersFor(c Config, tx optim.Transform) bool {
+	s := h.OptimizerState
+	return s != nil && h.Transform.Name() == tx.Name() && bytes.Equal(jsonText(h.Optimizer), jsonText(c.Optimizer)) &&
+		s.Losses().Bytes == 4*uint64(c.Accumulate) && (s.UpdateStatistics().Bytes > 0) == c.MeasureUpdates
+}
+
+// Value ends the training and gives back what was trained: the state itself is spent, as a Value is. It waits for the steps in flight, whose
+// metrics only a Drain before it returns. The transformation is that of Config.Transform, which leaves out an update that is not finite.
+func (s *TrainState) Value(ctx context.Context) (Value, error) {
+	if err := s.settle(ctx); err != nil {
+		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
+	}
+	// What the last step was held to is nothing to the gradients of others.
+	opt := s.own.OptimizerState
+	losses := opt.Losses()
+	err := opt.SetLimits(optim.Limits{})
+	if err == nil {
+		err = s.device.Write(losses, make([]byte, losses.Bytes))
+	}
+	if err != nil {
+		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
+	}
+	v := holding(s.own)
+	s.releaseStep()
+	s.own, s.broken = &held{}, ErrSpent
+	return v, nil
+}

@@ -1,0 +1,84 @@
+package state
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/optim"
+)
+
+// With is the value with other fields: change is given those it has, and what it makes of them must be what New takes. What is then no longer
+// among them is released. A step that was changed is the optimizer's too: its counts are set to it, but for calls collected towards an update.
+func (v Value) With(change func(f *Fields)) (Value, error) {
+	h, err := v.use("with")
+	if err != nil {
+		return Value{}, err
+	}
+	f := h.Fields
+	change(&f)
+	if f, err = f.complete(); err != nil {
+		return Value{}, fmt.Errorf("state: value: with: %w", err)
+	}
+	if f.Step != h.Step && f.OptimizerState != nil {
+		if err := f.OptimizerState.SetCounts(countsAt(f.OptimizerState, f.Step)); err != nil {
+			return Value{}, fmt.Errorf("state: value: with: step %d: %w", f.Step, err)
+		}
+	}
+	h.forget()
+	h.releaseUnless(f)
+	h.Fields = f
+	return v.pass(), nil
+}
+
+// countsAt are an optimizer's counts after that many updates.
+func countsAt(s *optim.State, step int64) map[string]int64 {
+	counts := s.Counts()
+	for name := range counts {
+		if name != "mini_step" {
+			counts[name] = step
+		}
+	}
+	return counts
+}
+
+// InitOptimizer is the value with a new optimizer, whose state is at its beginning. Transform.Bytes tells what that takes; what the device
+// cannot hold is a *MemoryError. For a transformation of one's own, see With and Fields.
+func (v Value) InitOptimizer(c optim.Config) (Value, error) {
+	return v.With(func(f *Fields) {
+		f.Optimizer, f.Transform, f.OptimizerState, f.InitOptimizer = c, optim.Transform{}, nil, true
+	})
+}
+
+// Model is the language model that the value trains: one that sees the parameters as they are, now and after each update. It is the value's, and
+// valid as long as nothing but updates happens to that.
+func (v Value) Model() (*Model, error) {
+	h, err := v.use("model")
+	if err != nil {
+		return nil, err
+	}
+	if h.view == nil {
+		if h.view, err = h.merge(h.Params); err != nil {
+			return nil, err
+		}
+	}
+	return h.view, nil
+}
+
+// Merge is the model with the value's definition and other parameters, which stay the caller's: releasing it leaves them.
+func (v Value) Merge(params *buffers.Tree) (*Model, error) {
+	h, err := v.use("merge")
+	if err != nil {
+		return nil, err
+	}
+	return h.merge(params)
+}
+
+func (h *held) merge(params *buffers.Tree) (*Model, error) {
+	if h.Definition == nil || h.Definition.Vocab() == 0 {
+		return nil, fmt.Errorf("state: value: model: %w", &FieldsError{"Definition", "none of a language model", "one"})
+	}
+	if err := (Fields{Definition: h.Definition, Params: params}).check(); err != nil {
+		return nil, fmt.Errorf("state: value: model: %w", err)
+	}
+	return borrowing(h.Definition, params), nil
+}

@@ -1,0 +1,154 @@
+package state
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// Fields are what a Value is made of. Given are a model, or parameters with or without a definition.
+type Fields struct {
+	Model      *Model           // whose definition and parameters to take; it is a view of the value then
+	Definition model.Definition // nil: the trees are of something that this package does not compute
+	Params     *buffers.Tree    // f32, or bf16 without a definition
+	Other      *buffers.Tree    // variables without gradients, of any type; nil for none
+
+	Optimizer      optim.Config    // a registered one, which makes Transform where that is left out; its zero value: Transform is one's own
+	Transform      optim.Transform // the zero value: none
+	OptimizerState *optim.State    // of Transform and Params; nil: there is none yet
+	InitOptimizer  bool            // make OptimizerState
+
+	Step    int64 // updates that led here
+	Skipped int64 // updates among these that changed nothing because they were not finite, as far as known
+}
+
+// FieldsError says that the fields of a value do not go together, or lack what an operation needs.
+type FieldsError struct {
+	Field         string // of Fields
+	Found, Wanted string
+}
+
+// Error names the field.
+func (e *FieldsError) Error() string {
+	return fmt.Sprintf("%s: found %s, wanted %s", e.Field, e.Found, e.Wanted)
+}
+
+// complete checks the fields and makes what they ask for.
+func (f Fields) complete() (Fields, error) {
+	if f.Model != nil {
+		if f.Model.borrowed {
+			return f, &FieldsError{"Model", "one whose parameters are another's", "one of NewModel or LoadModel"}
+		}
+		if f.Definition != nil || f.Params != nil {
+			return f, &FieldsError{"Model", "one beside Definition or Params", "one or the other"}
+		}
+		f.Definition, f.Params = f.Model.def, f.Model.params
+	}
+	if f.Optimizer.Name != "" && f.Transform.Name() == "" {
+		var err error
+		if f.Transform, err = f.Optimizer.Build(); err != nil {
+			return f, err
+		}
+	}
+	if err := f.check(); err != nil {
+		return f, err
+	}
+	if f.InitOptimizer {
+		var err error
+		if f.OptimizerState, err = f.initOptimizer(); err != nil {
+			return f, err
+		}
+	}
+	if f.Model != nil {
+		f.Model.borrowed = true
+	}
+	f.Model, f.InitOptimizer = nil, false
+	return f, nil
+}
+
+// check finds the first field that makes no sense beside the others.
+func (f Fields) check() error {
+	wrong := func(field, found, wanted string) error { return &FieldsError{field, found, wanted} }
+	switch {
+	case f.Step < 0:
+		return wrong("Step", fmt.Sprint(f.Step), "0 or more")
+	case f.Skipped < 0:
+		return wrong("Skipped", fmt.Sprint(f.Skipped), "0 or more")
+	case f.Params == nil && f.Definition == nil && f.Other == nil:
+		return wrong("Params", "none", "a tree, or a Model")
+	case f.Params == nil:
+		return wrong("Params", "none beside Definition or Other", "the parameters too")
+	case f.Params.DType() != buffers.F32 && (f.Params.DType() != buffers.BF16 || f.Definition != nil):
+		return wrong("Params", f.Params.DType().String(), "f32, or bf16 without a definition")
+	}
+	if f.Definition != nil {
+		layout, err := buffers.NewLayout(model.Specs(f.Definition), f.device().Limits())
+		if err != nil {
+			return err
+		}
+		if !f.Params.Layout().Equal(layout) {
+			return wrong("Params", "other leaves than those of the definition", "those of the "+f.Definition.Kind())
+		}
+	}
+	if f.Other != nil {
+		if f.Other.Device() != f.device() {
+			return wrong("Other", "a tree on another device than Params", "one on the same")
+		}
+		for _, leaf := range f.Other.Layout().Leaves() {
+			if _, both := f.Params.Layout().Leaf(leaf.Path); both {
+				return wrong("Other", fmt.Sprintf("%q, which is a parameter", leaf.Path), "other paths")
+			}
+		}
+	}
+	return f.checkOptimizer()
+}
+
+func (f Fields) checkOptimizer() error {
+	none := f.Transform.Name() == ""
+	switch {
+	case f.InitOptimizer && f.OptimizerState != nil:
+		return &FieldsError{"InitOptimizer", "set beside OptimizerState", "one or the other"}
+	case f.InitOptimizer && none:
+		return &FieldsError{"InitOptimizer", "set without Transform or Optimizer", "one of these too"}
+	case f.OptimizerState == nil:
+		return nil
+	case none:
+		return &FieldsError{"OptimizerState", "one without Transform or Optimizer", "the transformation that it is of"}
+	}
+	if err := f.Transform.Matches(f.OptimizerState, f.Params); err != nil {
+		return &FieldsError{"OptimizerState", "one of something else: " + err.Error(), "one of Transform and Params"}
+	}
+	return nil
+}
+
+func (f Fields) device() *gpu.Device { return f.Params.Device() }
+
+// initOptimizer makes the optimizer's state, unless it does not fit the device.
+func (f Fields) initOptimizer() (*optim.State, error) {
+	need, err := f.Transform.Bytes(f.Params.Layout(), f.device().Limits())
+	if err != nil {
+		return nil, err
+	}
+	if available, bound, known := f.device().Available(); known && need > available {
+		return nil, &MemoryError{
+			Plan: MemoryPlan{Optimizer: need}, Available: available, Bound: bound, Hint: "choose an optimizer that remembers less, or a smaller model",
+		}
+	}
+	return f.Transform.Init(f.Params)
+}
+
+// releaseUnless gives back what is not among others.
+func (f Fields) releaseUnless(others Fields) {
+	if f.Params != others.Params {
+		f.Params.Release()
+	}
+	if f.Other != nil && f.Other != others.Other {
+		f.Other.Release()
+	}
+	if f.OptimizerState != nil && f.OptimizerState != others.OptimizerState {
+		f.OptimizerState.Release()
+	}
+}

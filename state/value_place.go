@@ -1,0 +1,190 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/optim"
+)
+
+// Clone is a second value with the same numbers, on the same device. Trees are copied there; what optimizers keep beside trees goes by way of
+// the host.
+func (v Value) Clone(ctx context.Context) (Value, error) {
+	h, err := v.use("clone")
+	if err != nil {
+		return Value{}, err
+	}
+	f, err := h.copyTo(ctx, h.device())
+	if err != nil {
+		return Value{}, fmt.Errorf("state: value: clone: %w", err)
+	}
+	return holding(&held{Fields: f}), nil
+}
+
+// To is the value on a device, with every bit. What it took of the one before is given back. Several devices: package pipeline.
+func (v Value) To(ctx context.Context, dev *gpu.Device) (Value, error) {
+	h, err := v.use("to")
+	if err != nil {
+		return Value{}, err
+	}
+	if dev == h.device() {
+		return v.pass(), nil
+	}
+	f, err := h.copyTo(ctx, dev)
+	if err != nil {
+		return Value{}, fmt.Errorf("state: value: to: %w", err)
+	}
+	v.Release()
+	return holding(&held{Fields: f}), nil
+}
+
+// copyTo copies the trees and the optimizer's state.
+func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err error) {
+	out := f
+	out.Params, out.Other, out.OptimizerState = nil, nil, nil
+	defer func() {
+		if err != nil && out.Params != nil {
+			out.releaseUnless(Fields{})
+		}
+	}()
+	if out.Params, err = CopyTree(ctx, dev, f.Params.Layout().Leaves(), f.Params); err != nil {
+		return out, err
+	}
+	if f.Other != nil {
+		if out.Other, err = CopyTree(ctx, dev, f.Other.Layout().Leaves(), f.Other); err != nil {
+			return out, err
+		}
+	}
+	if f.OptimizerState != nil {
+		if out.OptimizerState, err = out.initOptimizer(); err != nil {
+			return out, err
+		}
+		err = CopyOptimizer(ctx, []*optim.State{out.OptimizerState}, []*optim.State{f.OptimizerState})
+	}
+	return out, err
+}
+
+// CopyTree makes a tree on a device of leaves that lie in the given trees, which are of one type.
+func CopyTree(ctx context.Context, dev *gpu.Device, leaves []buffers.Leaf, from ...*buffers.Tree) (*buffers.Tree, error) {
+	owners, err := leavesOf(from)
+	if err != nil {
+		return nil, err
+	}
+	var specs []buffers.Spec
+	for _, l := range leaves {
+		specs = append(specs, buffers.Spec{Path: l.Path, Shape: l.Shape})
+	}
+	layout, err := buffers.NewLayout(specs, dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	to, err := buffers.NewTree(dev, from[0].Label(), layout, from[0].DType())
+	if err != nil {
+		return nil, err
+	}
+	if from[0].Device() == dev && from[0].Layout().Equal(layout) {
+		err = copyOnDevice(ctx, to, from[0])
+	} else {
+		err = copyLeaves(ctx, to, owners)
+	}
+	if err != nil {
+		to.Release()
+		return nil, err
+	}
+	return to, nil
+}
+
+func copyLeaves(ctx context.Context, to *buffers.Tree, owners map[string]*buffers.Tree) error {
+	for _, leaf := range to.Layout().Leaves() {
+		raw, err := owners[leaf.Path].ReadRaw(ctx, leaf.Path)
+		if err != nil {
+			return err
+		}
+		if err := to.WriteRaw(leaf.Path, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyOnDevice(ctx context.Context, to, from *buffers.Tree) error {
+	rec := to.Device().Record("gputrain.state.copy")
+	if err := buffers.Copy(rec, to, from); err != nil {
+		return err
+	}
+	return rec.Submit(ctx)
+}
+
+// CopyOptimizer gives states that together are a model's all that others remember, counts included, wherever either lie. Errors: one that
+// remembers what the other does not; what dst then hold is not defined.
+func CopyOptimizer(ctx context.Context, dst, src []*optim.State) error {
+	to, err := tensorsOf(dst)
+	if err != nil {
+		return err
+	}
+	from, err := tensorsOf(src)
+	if err != nil {
+		return err
+	}
+	for i := range max(len(to), len(from)) {
+		switch {
+		case i >= len(from) || i < len(to) && to[i].Name < from[i].Name:
+			return fmt.Errorf("optimizer: tensor %q: found none to copy, wanted %v %v", to[i].Name, to[i].DType, to[i].Shape)
+		case i >= len(to) || to[i].Name > from[i].Name:
+			return fmt.Errorf("optimizer: tensor %q: found %v %v, wanted none", from[i].Name, from[i].DType, from[i].Shape)
+		case to[i].DType != from[i].DType || !slices.Equal(to[i].Shape, from[i].Shape):
+			return fmt.Errorf("optimizer: tensor %q: found %v %v, wanted %v %v", to[i].Name, from[i].DType, from[i].Shape, to[i].DType, to[i].Shape)
+		}
+	}
+	done, err := copyTrees(ctx, dst, src)
+	if err != nil {
+		return err
+	}
+	for i, t := range to {
+		if done[t.Name] {
+			continue
+		}
+		raw, err := from[i].Read(ctx)
+		if err == nil {
+			err = t.Write(raw)
+		}
+		if err != nil {
+			return fmt.Errorf("optimizer: tensor %q: %w", t.Name, err)
+		}
+	}
+	for _, s := range dst {
+		if err := s.SetCounts(src[0].Counts()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTrees copies what lies in like trees of one device, and tells which tensors these are.
+func copyTrees(ctx context.Context, dst, src []*optim.State) (done map[string]bool, err error) {
+	done = map[string]bool{}
+	if len(dst) != 1 || len(src) != 1 {
+		return done, nil
+	}
+	from := map[string]*buffers.Tree{}
+	for _, t := range src[0].Trees() {
+		from[t.Name] = t.Tree
+	}
+	for _, t := range dst[0].Trees() {
+		other := from[t.Name]
+		if other == nil || other.Device() != t.Tree.Device() || !other.Layout().Equal(t.Tree.Layout()) {
+			continue
+		}
+		if err := copyOnDevice(ctx, t.Tree, other); err != nil {
+			return nil, err
+		}
+		for _, leaf := range t.Tree.Layout().Leaves() {
+			done[t.Name+"/"+leaf.Path] = true
+		}
+	}
+	return done, nil
+}
+
