@@ -34,9 +34,9 @@ func TestBadPipelines(t *testing.T) {
 		"backwards":           {rules(`{match: "^w|^h.0|^ln_f", stage: 0}, {match: ^h.1, stage: 1}`), []string{`"head" on stage 0 comes back behind "h.1" on stage 1`, "move one of them"}},
 		"begins in the midst": {rules(`{match: "^w|^h.0", stage: 1}, {match: "^h.1|^ln_f", stage: 0}`), []string{`"embedding", where the forward pass begins, is on stage 1, wanted stage 0`}},
 		"rule of nothing":     {rules(`{match: "^w|^h.0", stage: 0}, {match: "^h.1|^ln_f", stage: 1}, {match: nope, stage: 1}`), []string{`pattern "nope" matches no parameter`, "drop the rule or mend it"}},
-		"rule for no stage":   {rules(`{match: "^w|^h", stage: 0}, {match: ^ln_f, stage: 2}`), []string{"rule 1 of pipeline.rules (--set): found stage 2, wanted 0 to 1"}},
+		"rule for no stage":   {rules(`{match: "^w|^h", stage: 0}, {match: ^ln_f, stage: 2}`), []string{"pipeline.rules[1].stage (--set): found 2, wanted 0 to 1"}},
 		"nothing on a stage":  {rules(`{match: ., stage: 0}`), []string{"stage 1 has no parameters", "lower pipeline.stages"}},
-		"no expression":       {rules(`{match: "h(", stage: 0}`), []string{"rule 0 of pipeline.rules (--set)", "wanted a regular expression"}},
+		"no expression":       {rules(`{match: "h(", stage: 0}`), []string{"pipeline.rules[0].match (--set)", "wanted a regular expression"}},
 		"microbatches":        {[]string{"pipeline.stages=2", "pipeline.microbatches=3"}, []string{"pipeline.microbatches (--set): found 3, wanted a divisor of the 2 sequences of train.batch"}},
 		"schedule":            {[]string{"pipeline.stages=2", "pipeline.schedule=1fb1"}, []string{`found "1fb1"`, `did you mean "1f1b"?`}},
 		"chunks":              {[]string{"pipeline.stages=2", "pipeline.chunks=2"}, []string{"pipeline.chunks (--set): found 2, wanted 1 with pipeline.schedule 1f1b"}},
@@ -45,7 +45,7 @@ func TestBadPipelines(t *testing.T) {
 		"devices":             {[]string{"pipeline.stages=2", "pipeline.devices=stages"}, []string{`found "stages"`, `did you mean "stage"?`}},
 		"adapters, too many":  {[]string{"pipeline.stages=2", "pipeline.adapters=[0,0,0]"}, []string{"pipeline.adapters (--set): found [0 0 0], wanted one for each of the 2 stages"}},
 		"adapters, too few":   {[]string{"pipeline.stages=3", "pipeline.adapters=[0,0]"}, []string{"pipeline.adapters (--set): found [0 0], wanted one for each of the 3 stages"}},
-		"no such number":      {[]string{"pipeline.stages=2", "pipeline.adapters=[0,-1]"}, []string{"pipeline.adapters (--set)", "wanted numbers of adapters, 0 or more"}},
+		"no such number":      {[]string{"pipeline.stages=2", "pipeline.adapters=[0,-1]"}, []string{"pipeline.adapters[1] (--set)", "wanted 0 or more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, p.staged("run", c.set...).withoutAdapter(), 2, c.says...)

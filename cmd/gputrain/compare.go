@@ -86,7 +86,7 @@ func (c *compareCmd) entrants() ([]entrant, []*runfile.Config, error) {
 		if configs[i], err = c.config(e); err != nil {
 			return nil, nil, err
 		}
-		if _, err := optimizerConfig(configs[i]); err != nil {
+		if _, err := configs[i].OptimizerConfig(); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -9,11 +9,16 @@ import (
 type configCmd struct {
 	Template configTemplateCmd `cmd:"" help:"Write a run file with every key, its default and what it means."`
 	Explain  configExplainCmd  `cmd:"" help:"Show every value in force and where it came from."`
+	Schema   configSchemaCmd   `cmd:"" help:"Write the JSON schema of run files. Editors that know it complete keys and mark what is wrong: put '# yaml-language-server: $$schema=FILE' first in a run file."`
 }
 
 type configTemplateCmd struct{}
 
 func (*configTemplateCmd) Run() error { return runfile.Template(os.Stdout) }
+
+type configSchemaCmd struct{}
+
+func (*configSchemaCmd) Run() error { return runfile.Schema(os.Stdout) }
 
 type configExplainCmd struct {
 	runFlags

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
@@ -86,46 +85,9 @@ func stateConfig(cfg *runfile.Config) (state.Config, []buffers.Host, error) {
 	return c, params, nil
 }
 
-// optimizerConfig is the optimizer that a run file describes. A schedule without
-// an end of its own ends with the run.
-func optimizerConfig(cfg *runfile.Config) (optim.Config, error) {
-	o := cfg.Optimizer
-	s := o.Schedule
-	steps := s.Steps
-	if steps == 0 {
-		steps = cfg.Train.Steps
-	}
-	warmup := s.WarmupSteps
-	if warmup < 0 {
-		warmup = min(steps/12, 50)
-	}
-	mask := optim.MaskMatrices()
-	if len(o.DecayMask) > 0 {
-		mask = optim.MaskPatterns(o.DecayMask...)
-	}
-	parameters, err := json.Marshal(o.Parameters)
-	if err != nil {
-		return optim.Config{}, fmt.Errorf("run file: optimizer: parameters: %w", err)
-	}
-	c := optim.Config{
-		Name:       o.Name,
-		Parameters: parameters,
-		Options: optim.Options{
-			Schedule: optim.ScheduleConfig{
-				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: int64(warmup), Steps: int64(steps), Exponent: s.Exponent,
-			},
-			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Numerics: optim.Numerics(o.Numerics),
-		},
-	}
-	if _, err := c.Build(); err != nil {
-		return c, fmt.Errorf("run file: optimizer (%s): %w", cfg.Origin("optimizer.name"), err)
-	}
-	return c, nil
-}
-
-// fittingOptimizer is optimizerConfig for a model, whose paths its rules have to match.
+// fittingOptimizer is the optimizer of a run file for a model, whose paths its rules have to match.
 func fittingOptimizer(cfg *runfile.Config, def model.Definition) (optim.Config, error) {
-	c, err := optimizerConfig(cfg)
+	c, err := cfg.OptimizerConfig()
 	if err != nil {
 		return c, err
 	}

@@ -156,7 +156,7 @@ func TestDocumentedRunFiles(t *testing.T) {
 	for _, path := range paths {
 		cfg, err := runfile.ReadAll([]string{path}, nil, nil)
 		require.NoError(t, err)
-		c, err := optimizerConfig(cfg)
+		c, err := cfg.OptimizerConfig()
 		require.NoError(t, err)
 		assert.Equal(t, "quad", c.Name)
 		assert.Contains(t, string(c.Parameters), "anneal")

@@ -47,7 +47,7 @@ func newStepper(ctx context.Context, dev *gpu.Device, v trainVariant, batch int)
 	if err != nil {
 		return nil, err
 	}
-	optimizer, err := optimizerConfig(cfg)
+	optimizer, err := cfg.OptimizerConfig()
 	if err != nil {
 		return nil, err
 	}

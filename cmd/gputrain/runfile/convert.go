@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"regexp"
@@ -10,10 +11,12 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"gputrain/optim"
 )
 
-// exponent matches the numbers of YAML 1.2 that the parser takes for text.
-var exponent = regexp.MustCompile(`^[-+]?[0-9]+[eE][-+]?[0-9]+$`)
+// number matches the numbers of YAML 1.2 that the parser takes for text: with an exponent and no fraction, and whole ones that are large.
+var number = regexp.MustCompile(`^[-+]?[0-9]+([eE][-+]?[0-9]+)?$`)
 
 // decode is a node's value: text, a number, true or false, null, a list of such
 // values, or whatever else stands there, for convert to refuse.
@@ -29,7 +32,7 @@ func decode(node ast.Node) (any, error) {
 		}
 		return list, nil
 	case *ast.StringNode:
-		if n.Token.Type == token.StringType && exponent.MatchString(n.Value) {
+		if n.Token.Type == token.StringType && number.MatchString(n.Value) {
 			return strconv.ParseFloat(n.Value, 64)
 		}
 	}
@@ -42,6 +45,7 @@ func decode(node ast.Node) (any, error) {
 type converter interface {
 	take(v any) bool // as convert
 	kind() string    // as kindName
+	schema() schema  // as schemaOf
 }
 
 // convert turns a decoded YAML value into a field's type without losing
@@ -66,7 +70,7 @@ func convert(v any, t reflect.Type) (reflect.Value, bool) {
 			return out, true
 		}
 		n, ok := integer(v)
-		if ok = ok && n >= 0; ok {
+		if ok = ok && n >= 0 && n < 1<<64; ok {
 			out.SetUint(uint64(n))
 		}
 		return out, ok
@@ -114,7 +118,7 @@ func convert(v any, t reflect.Type) (reflect.Value, bool) {
 		}
 		known := 0
 		for i := range t.NumField() {
-			value, given := values[t.Field(i).Tag.Get("yaml")]
+			value, given := values[keyOf(t.Field(i))]
 			if !given && isOptional(t.Field(i)) {
 				continue
 			}
@@ -130,8 +134,19 @@ func convert(v any, t reflect.Type) (reflect.Value, bool) {
 	return out, false
 }
 
-// isOptional tells whether a mapping may leave out a field of its struct.
-func isOptional(f reflect.StructField) bool { return f.Tag.Get("optional") == "true" }
+// keyOf is the name that a field of a struct has in the run file.
+func keyOf(f reflect.StructField) string {
+	if key := f.Tag.Get("yaml"); key != "" {
+		return key
+	}
+	key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return key
+}
+
+// isOptional tells whether a mapping may leave out a field of its struct: those of an optimizer's parameters have defaults.
+func isOptional(f reflect.StructField) bool {
+	return f.Tag.Get("optional") == "true" || f.Tag.Get("yaml") == ""
+}
 
 // integer reads a whole number in any of the types the parser gives; 1e3 is
 // one, 1.5 is not.
@@ -153,8 +168,11 @@ func kindName(t reflect.Type) string {
 	if own, ok := reflect.New(t).Interface().(converter); ok {
 		return own.kind()
 	}
+	if t == reflect.TypeFor[optim.Mask]() {
+		return `a list of patterns, paths with true or false, or "matrices"`
+	}
 	switch t.Kind() {
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number"
 	case reflect.Uint64:
 		return "a whole number of 0 or more"
@@ -168,10 +186,12 @@ func kindName(t reflect.Type) string {
 		return kindName(t.Elem()) + " or null"
 	case reflect.Slice:
 		return "a list, each " + kindName(t.Elem())
+	case reflect.Array:
+		return fmt.Sprintf("a list of %d, each %s", t.Len(), kindName(t.Elem()))
 	case reflect.Struct:
 		var keys []string
 		for i := range t.NumField() {
-			key := t.Field(i).Tag.Get("yaml") + ": " + kindName(t.Field(i).Type)
+			key := keyOf(t.Field(i)) + ": " + kindName(t.Field(i).Type)
 			if isOptional(t.Field(i)) {
 				key = "[" + key + "]"
 			}

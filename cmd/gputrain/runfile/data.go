@@ -2,7 +2,6 @@ package runfile
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 )
@@ -51,31 +50,22 @@ func (c *Config) validateData() error {
 		}
 	}
 	switch {
-	case d.EOS != nil && *d.EOS < -1:
-		return c.invalid("data.eos", *d.EOS, "a token, -1 for none, or null")
 	case d.Packing == "stream" && d.Long != kept.Long:
 		return c.invalid("data.long", d.Long, kept.Long+" with data.packing stream, which fills every window")
 	case d.Epochs > 0 && given["data.mixture"] && d.MixtureEnd == kept.MixtureEnd:
 		return c.invalid("data.epochs", d.Epochs, "0 with data.mixture_end restart, whose epochs have no end")
-	}
-	if _, err := ParseDuration(d.Timeout); err != nil {
-		return c.invalid("data.timeout", strconv.Quote(d.Timeout), "a time such as 90s or 10m, or nothing")
 	}
 	return c.validateSources()
 }
 
 func (c *Config) validateSources() error {
 	for i, s := range c.Data.Mixture {
-		invalid := func(found any, wanted string) error {
-			return fmt.Errorf("run file: source %d of data.mixture (%s): found %v, wanted %s", i, c.Origin("data.mixture"), found, wanted)
-		}
+		at := fmt.Sprintf("data.mixture[%d]", i)
 		switch {
 		case (len(s.Text) > 0) == (len(s.JSONL) > 0):
-			return invalid(fmt.Sprintf("text %s and jsonl %s", inline(s.Text), inline(s.JSONL)), "files in one of them")
-		case !(s.Weight > 0) || math.IsInf(s.Weight, 1):
-			return invalid(fmt.Sprintf("weight %v", s.Weight), "more than 0")
+			return c.invalid(at, fmt.Sprintf("text %s and jsonl %s", inline(s.Text), inline(s.JSONL)), "files in one of them")
 		case len(s.JSONL) == 0 && s.Field+s.PromptField+s.MaskField != "":
-			return invalid("field, prompt_field or mask_field", "none of them for text")
+			return c.invalid(at, "field, prompt_field or mask_field", "none of them for text")
 		}
 	}
 	return nil

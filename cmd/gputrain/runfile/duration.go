@@ -11,9 +11,11 @@ import (
 // durations are numbers with units, each unit once and from the longest to the shortest.
 var durations = regexp.MustCompile(`^(?:([0-9]+(?:\.[0-9]+)?)d)?(?:([0-9]+(?:\.[0-9]+)?)h)?(?:([0-9]+(?:\.[0-9]+)?)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?$`)
 
+const durationForm = "a time such as 90s, 15m or 1d2h30m, or nothing"
+
 // ParseDuration reads a time such as "1d2h30m", "90s" or "1.5h"; "" is 0. All of the text must be one.
 func ParseDuration(s string) (time.Duration, error) {
-	wrong := fmt.Errorf("found %q, wanted a time such as 90s, 15m or 1d2h30m", s)
+	wrong := fmt.Errorf("found %q, wanted %s", s, durationForm)
 	parts := durations.FindStringSubmatch(s)
 	if parts == nil {
 		return 0, wrong
@@ -33,4 +35,9 @@ func ParseDuration(s string) (time.Duration, error) {
 		return 0, wrong
 	}
 	return time.Duration(math.Round(total)), nil
+}
+
+func isDuration(s string) bool {
+	_, err := ParseDuration(s)
+	return err == nil
 }

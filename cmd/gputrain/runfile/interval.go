@@ -3,6 +3,7 @@ package runfile
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 )
@@ -61,6 +62,16 @@ func (i *Interval) take(from any) bool {
 }
 
 func (*Intervals) kind() string { return "a whole number, or a list, each {every: N, until: STEP}" }
+
+func (*Intervals) schema() schema {
+	whole := func(min int) schema { return schema{"type": "integer", "minimum": min, "maximum": math.MaxInt32} }
+	until := whole(0)
+	until["type"] = []string{"integer", "null"}
+	return schema{"anyOf": []schema{whole(0), {"type": "array", "items": schema{
+		"type": "object", "additionalProperties": false, "required": []string{"every"},
+		"properties": schema{"every": whole(1), "until": until},
+	}}}}
+}
 
 // plain is the value as it stands in the run file.
 func (v Intervals) plain() any {

@@ -24,7 +24,7 @@ func collect(t reflect.Type, prefix string, index []int) []field {
 	var out []field
 	for i := range t.NumField() {
 		f := t.Field(i)
-		key := prefix + f.Tag.Get("yaml")
+		key := prefix + keyOf(f)
 		at := append(append([]int(nil), index...), i)
 		if f.Type.Kind() == reflect.Struct {
 			out = append(out, collect(f.Type, key+".", at)...)

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"gputrain/shaders/suggest"
 )
 
 // Origin says where a value came from: "default", "runs/a.yaml:12",
@@ -72,28 +74,31 @@ func (c *Config) Parse(name string, text []byte) error {
 	return nil
 }
 
-func (c *Config) walk(name, prefix string, node ast.Node) error {
+func (c *Config) walk(file, prefix string, node ast.Node) error {
 	m, ok := mapping(node)
 	if !ok {
 		what := "the file"
 		if prefix != "" {
 			what = fmt.Sprintf("%q", strings.TrimSuffix(prefix, "."))
 		}
-		return fmt.Errorf("run file: %s:%d: %s: found %s, wanted keys with values", name, line(node), what, strings.ToLower(node.Type().String()))
+		return fmt.Errorf("run file: %s:%d: %s: found %s, wanted keys with values", file, line(node), what, strings.ToLower(node.Type().String()))
 	}
 	seen := map[string]bool{}
 	for _, kv := range m {
-		key := prefix + kv.Key.GetToken().Value
-		at := fmt.Sprintf("%s:%d", name, kv.Key.GetToken().Position.Line)
+		name, key := kv.Key.GetToken().Value, prefix+kv.Key.GetToken().Value
+		at := fmt.Sprintf("%s:%d", file, kv.Key.GetToken().Position.Line)
 		if seen[key] {
 			return fmt.Errorf("run file: %s: key %q stands twice", at, key)
 		}
 		seen[key] = true
+		if section, rest, dotted := strings.Cut(name, "."); dotted {
+			return fmt.Errorf("run file: %s: key %q: found a dot, wanted %s: {%s: ...}", at, key, section, rest)
+		}
 		if isSection(key) || key == "optimizer.parameters" {
 			if kv.Value.Type() == ast.NullType {
 				continue
 			}
-			if err := c.walk(name, key+".", kv.Value); err != nil {
+			if err := c.walk(file, key+".", kv.Value); err != nil {
 				return err
 			}
 			continue
@@ -175,20 +180,38 @@ func (c *Config) parameter(name string, node ast.Node, from Origin) error {
 }
 
 // Environment lays variables such as GPUTRAIN_TRAIN_STEPS over the present
-// values; environ is as os.Environ gives it. Variables that name no key, among
+// values; environ is as os.Environ gives it. Variables of no section, among
 // them GPUTRAIN_ADAPTER, are left alone.
 func (c *Config) Environment(environ []string) error {
+	keys := map[string]string{}
 	for _, f := range fields {
-		name := "GPUTRAIN_" + strings.ToUpper(strings.ReplaceAll(f.key, ".", "_"))
-		for _, e := range environ {
-			if value, ok := strings.CutPrefix(e, name+"="); ok {
-				if err := c.set(f.key, value, Origin(name)); err != nil {
-					return fmt.Errorf("environment: %s: %w", name, err)
-				}
-			}
+		keys[variable(f.key)] = f.key
+	}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		section := slices.IndexFunc(fields, func(f field) bool {
+			return strings.HasPrefix(name, variable(f.key[:strings.Index(f.key, ".")+1]))
+		})
+		if section < 0 {
+			continue
+		}
+		key, ok := keys[name]
+		if own := variable("optimizer."); !ok && strings.HasPrefix(name, own) {
+			key, ok = "optimizer."+strings.ToLower(name[len(own):]), true
+		}
+		if !ok {
+			return fmt.Errorf("environment: %s: unknown key%s", name, suggest.DidYouMean(name, sortedKeys(keys)))
+		}
+		if err := c.set(key, value, Origin(name)); err != nil {
+			return fmt.Errorf("environment: %s: %w", name, err)
 		}
 	}
 	return nil
+}
+
+// variable is the name of a key in the environment.
+func variable(key string) string {
+	return "GPUTRAIN_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
 // Set lays one key=value over the present values, the value in YAML.
@@ -207,7 +230,9 @@ func (c *Config) set(key, value string, from Origin) error {
 	if isSection(key) {
 		return fmt.Errorf("%q is a group of keys, wanted one key such as %q", key, firstIn(key))
 	}
-	if f, ok := find(key); ok && (f.typ.Kind() == reflect.String || f.typ == reflect.TypeFor[[]string]()) && !strings.HasPrefix(value, "[") && !strings.HasPrefix(value, `"`) {
+	f, ok := find(key)
+	texts := ok && f.typ == reflect.TypeFor[[]string]() && !strings.HasPrefix(value, "[")
+	if (ok && f.typ.Kind() == reflect.String || texts) && !strings.HasPrefix(value, `"`) {
 		// Plain text, also where YAML would read something else into it
 		// ('*.txt' is an alias there).
 		v := reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index)

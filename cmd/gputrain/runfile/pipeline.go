@@ -1,10 +1,6 @@
 package runfile
 
-import (
-	"fmt"
-	"regexp"
-	"strconv"
-)
+import "fmt"
 
 // validatePipeline checks what the keys below pipeline say together; each alone is in its range.
 func (c *Config) validatePipeline() error {
@@ -27,24 +23,9 @@ func (c *Config) validatePipeline() error {
 		}
 		return c.invalid("pipeline.adapters", p.Adapters, wanted)
 	}
-	for _, adapter := range p.Adapters {
-		if adapter < 0 {
-			return c.invalid("pipeline.adapters", p.Adapters, "numbers of adapters, 0 or more, as gputrain devices lists them")
-		}
-	}
 	for i, rule := range p.Rules {
-		key := fmt.Sprintf("rule %d of pipeline.rules", i)
-		invalid := func(found any, wanted string) error {
-			return fmt.Errorf("run file: %s (%s): found %v, wanted %s", key, c.Origin("pipeline.rules"), found, wanted)
-		}
-		if rule.Match == "" {
-			return invalid("an empty match", "a regular expression on parameter paths; .* matches all")
-		}
-		if _, err := regexp.Compile(rule.Match); err != nil {
-			return invalid("match "+strconv.Quote(rule.Match), fmt.Sprintf("a regular expression: %v", err))
-		}
-		if rule.Stage < 0 || rule.Stage >= p.Stages {
-			return invalid(fmt.Sprintf("stage %d", rule.Stage), fmt.Sprintf("0 to %d, the last of pipeline.stages", p.Stages-1))
+		if rule.Stage >= p.Stages {
+			return c.invalid(fmt.Sprintf("pipeline.rules[%d].stage", i), rule.Stage, fmt.Sprintf("0 to %d, the last of pipeline.stages", p.Stages-1))
 		}
 	}
 	return nil

@@ -74,11 +74,11 @@ func TestPipelineErrorsNameKeyFoundAndWanted(t *testing.T) {
 		{`pipeline.devices (--set): found "stages", wanted one of adapter, stage, did you mean "stage"?`, []string{"pipeline.devices=stages"}},
 		{"pipeline.adapters (--set): found [0 1], wanted one adapter for the one stage", []string{"pipeline.adapters=[0,1]"}},
 		{"pipeline.adapters (--set): found [0 1], wanted one for each of the 3 stages of pipeline.stages, or one for all", []string{"pipeline.adapters=[0,1]", "pipeline.stages=3"}},
-		{"pipeline.adapters (--set): found [-1], wanted numbers of adapters", []string{"pipeline.adapters=-1"}},
-		{"rule 1 of pipeline.rules (--set): found stage 2, wanted 0 to 1, the last of pipeline.stages", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: 0}, {match: b, stage: 2}]"}},
-		{"rule 0 of pipeline.rules (--set): found stage -1, wanted 0 to 1", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: -1}]"}},
-		{`rule 0 of pipeline.rules (--set): found match "h(", wanted a regular expression: `, []string{"pipeline.rules=[{match: 'h(', stage: 0}]"}},
-		{"rule 0 of pipeline.rules (--set): found an empty match, wanted a regular expression", []string{"pipeline.rules=[{match: '', stage: 0}]"}},
+		{"pipeline.adapters[0] (--set): found -1, wanted 0 or more", []string{"pipeline.adapters=-1"}},
+		{"pipeline.rules[1].stage (--set): found 2, wanted 0 to 1, the last of pipeline.stages", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: 0}, {match: b, stage: 2}]"}},
+		{"pipeline.rules[0].stage (--set): found -1, wanted 0 or more", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: -1}]"}},
+		{`pipeline.rules[0].match (--set): found "h(", wanted a regular expression: `, []string{"pipeline.rules=[{match: 'h(', stage: 0}]"}},
+		{"pipeline.rules[0].match (--set): found \"\", wanted a regular expression", []string{"pipeline.rules=[{match: '', stage: 0}]"}},
 		{`unknown key "pipeline.stage", did you mean "pipeline.stages"?`, []string{"pipeline.stage=2"}},
 	} {
 		_, err := ReadAll(nil, nil, f.sets)

@@ -85,4 +85,4 @@ func inline(v any) string {
 	return strings.TrimSpace(string(out))
 }
 
-func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -67,11 +67,11 @@ type Optimizer struct {
 
 // Schedule is the learning rate as a function of the update.
 type Schedule struct {
-	Type            string  `yaml:"type" doc:"constant, linear or cosine"`
+	Type            string  `yaml:"type" doc:"constant, linear, cosine or polynomial"`
 	WarmupSteps     int     `yaml:"warmup_steps" doc:"updates from almost 0 to the peak; -1 = a twelfth of the steps, at most 50"`
 	Steps           int     `yaml:"steps" doc:"updates until the end value; 0 = train.steps"`
 	LearningRateEnd float64 `yaml:"learning_rate_end" doc:"rate at the end"`
-	Exponent        float64 `yaml:"exponent" doc:"cosine: exponent of the decay"`
+	Exponent        float64 `yaml:"exponent" doc:"cosine, polynomial: exponent of the decay"`
 }
 
 // Train is the loop.

@@ -186,3 +186,79 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A name with a dot would go past the check for keys that stand twice.
+func TestKeysWithDotsAreRefused(t *testing.T) {
+	for _, text := range []string{"train.steps: 3", "train: {steps: 2}\n'train.steps': 3", "optimizer: {schedule.type: linear}", "optimizer: {parameters.b1: 0.5}"} {
+		assert.ErrorContains(t, New().Parse("run.yaml", []byte(text)), "found a dot, wanted ", text)
+	}
+}
+
+func TestParametersOfOptimizers(t *testing.T) {
+	for set, want := range map[string]string{
+		"optimizer.bta1=0.8":                          `--set: unknown key "optimizer.bta1" of adamw`,
+		"optimizer.learning_rte=0.8":                  `did you mean "learning_rate"?`,
+		"optimizer.b1=null":                           "optimizer.parameters.b1 (--set): found null, wanted a number",
+		"optimizer.b1=2":                              "b1, b2: found 2, wanted 0 to less than 1",
+		"optimizer.nesterov=1":                        "found 1, wanted true or false",
+		"optimizer.parameters={mu_dtype: 16}":         "optimizer.parameters.mu_dtype (--set): found 16, wanted text",
+		"optimizer.name=adam":                         "optimizer.name (--set): found \"adam\", wanted one of adafactor, adamw",
+		"optimizer.schedule.type=cosin":               `did you mean "cosine"?`,
+		"optimizer.schedule.warmup_steps=5000":        "wanted more than warmup_steps 5000",
+		"optimizer.parameters={weight_decay_mask: 3}": `unknown key "optimizer.weight_decay_mask" of adamw`,
+	} {
+		_, err := ReadAll(nil, nil, []string{set})
+		assert.ErrorContains(t, err, want, set)
+	}
+	for want, sets := range map[string][]string{
+		"found [1, 2], wanted a list of 3, each a number":             {"optimizer.name=muon", "optimizer.ns_coeffs=[1, 2]"},
+		`wanted a list of patterns, paths with true or false, or "ma`: {"optimizer.name=muon", "optimizer.weight_decay_mask=[null]"},
+		`found "wte", wanted a list, each text`:                       {"optimizer.name=muon", "optimizer.adamw=wte"},
+		`unknown key "refresh.evry"`:                                  {"optimizer.name=quad", "optimizer.refresh={evry: 3}"},
+		`found {"every": null}, wanted {[every: a whole`:              {"optimizer.name=quad", "optimizer.refresh={every: null}"},
+	} {
+		_, err := ReadAll(nil, nil, sets)
+		assert.ErrorContains(t, err, want, sets)
+	}
+	c, err := ReadAll(nil, nil, []string{"optimizer.name=quad", "optimizer.refresh={every: 3}", "optimizer.scanned_layers={h: true}", "optimizer.block_size=32"})
+	require.NoError(t, err)
+	o, err := c.OptimizerConfig()
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"block_size": 32, "refresh": {"every": 3}, "scanned_layers": {"h": true}}`, string(o.Parameters))
+}
+
+func TestEnvironment(t *testing.T) {
+	c, err := ReadAll(nil, []string{"GPUTRAIN_OPTIMIZER_MU_DTYPE=bf16", "GPUTRAIN_OPTIMIZER_SCHEDULE_TYPE=linear", "GPUTRAIN_ADAPTER=gl:x", "GPUTRAIN_TRAIN_PROMPT=[a"}, nil)
+	require.NoError(t, err)
+	assert.Equal(t, map[string]any{"mu_dtype": "bf16"}, c.Optimizer.Parameters)
+	assert.Equal(t, "linear", c.Optimizer.Schedule.Type)
+	assert.Equal(t, "[a", c.Train.Prompt, "text is no YAML there")
+	assert.Equal(t, Origin("GPUTRAIN_OPTIMIZER_MU_DTYPE"), c.Origin("optimizer.parameters.mu_dtype"))
+	for variable, want := range map[string]string{
+		"GPUTRAIN_TRAIN_STPES=3":         `GPUTRAIN_TRAIN_STPES: unknown key, did you mean "GPUTRAIN_TRAIN_STEPS"?`,
+		"GPUTRAIN_PIPELINE_=3":           "GPUTRAIN_PIPELINE_: unknown key",
+		"GPUTRAIN_TRAIN_STEPS=many":      "GPUTRAIN_TRAIN_STEPS: train.steps: found many",
+		"GPUTRAIN_TRAIN_STEPS=":          "found nothing",
+		"GPUTRAIN_OPTIMIZER_BTA1=1":      `GPUTRAIN_OPTIMIZER_BTA1: unknown key "optimizer.bta1" of adamw`,
+		"GPUTRAIN_OPTIMIZER_SCHEDULE_=1": `unknown key "optimizer.schedule_"`,
+	} {
+		_, err := ReadAll(nil, []string{variable}, nil)
+		assert.ErrorContains(t, err, want, variable)
+	}
+	seen := map[string]string{}
+	for _, f := range fields {
+		assert.Empty(t, seen[variable(f.key)], f.key)
+		seen[variable(f.key)] = f.key
+	}
+}
+
+// Whole numbers beyond 64 bits are numbers too, and none of a seed.
+func TestLargeNumbers(t *testing.T) {
+	c := New()
+	require.NoError(t, c.Parse("run.yaml", []byte("model: {rope_theta: 30000000000000000000}\ntrain: {seed: 18446744073709551615}")))
+	assert.InDelta(t, 3e19, c.Model.RopeTheta, 0)
+	assert.Equal(t, uint64(1<<64-1), c.Train.Seed)
+	for _, text := range []string{"train: {seed: 18446744073709551616}", "train: {seed: 3e19}", "model: {from: 30000000000000000000}"} {
+		assert.ErrorContains(t, New().Parse("run.yaml", []byte(text)), "wanted ", text)
+	}
+}

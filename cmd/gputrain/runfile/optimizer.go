@@ -1,0 +1,118 @@
+package runfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"gputrain/optim"
+	"gputrain/shaders/suggest"
+)
+
+// OptimizerConfig is the optimizer that a run file describes. A schedule without
+// an end of its own ends with the run.
+func (c *Config) OptimizerConfig() (optim.Config, error) {
+	o := c.Optimizer
+	s := o.Schedule
+	steps := s.Steps
+	if steps == 0 {
+		steps = c.Train.Steps
+	}
+	warmup := s.WarmupSteps
+	if warmup < 0 {
+		warmup = min(steps/12, 50)
+	}
+	mask := optim.MaskMatrices()
+	if len(o.DecayMask) > 0 {
+		mask = optim.MaskPatterns(o.DecayMask...)
+	}
+	parameters, err := json.Marshal(o.Parameters)
+	if err != nil {
+		return optim.Config{}, fmt.Errorf("run file: optimizer: parameters: %w", err)
+	}
+	out := optim.Config{
+		Name:       o.Name,
+		Parameters: parameters,
+		Options: optim.Options{
+			Schedule: optim.ScheduleConfig{
+				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: int64(warmup), Steps: int64(steps), Exponent: s.Exponent,
+			},
+			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Numerics: optim.Numerics(o.Numerics),
+		},
+	}
+	if _, err := out.Build(); err != nil {
+		return out, fmt.Errorf("run file: optimizer (%s): %w", c.Origin("optimizer.name"), err)
+	}
+	return out, nil
+}
+
+// parametersOf gives the types of an optimizer's own parameters.
+func parametersOf(d optim.Description) map[string]reflect.Type {
+	types := map[string]reflect.Type{}
+	for _, p := range d.Parameters {
+		types[p.Name] = reflect.TypeOf(p.Default)
+	}
+	return types
+}
+
+// validateOptimizer checks the optimizer's own parameters, and that all that is said of it can be meant.
+func (c *Config) validateOptimizer() error {
+	d, err := optim.Describe(c.Optimizer.Name)
+	if err != nil {
+		return fmt.Errorf("run file: optimizer (%s): %w", c.Origin("optimizer.name"), err)
+	}
+	types := parametersOf(d)
+	for _, name := range sortedKeys(c.Optimizer.Parameters) {
+		key, value := "optimizer.parameters."+name, c.Optimizer.Parameters[name]
+		t, known := types[name]
+		if !known {
+			names := sortedKeys(types)
+			for i := range reflect.TypeFor[Optimizer]().NumField() {
+				names = append(names, keyOf(reflect.TypeFor[Optimizer]().Field(i)))
+			}
+			return fmt.Errorf("run file: %s: unknown key %q of %s%s (gputrain optimizers %s lists its parameters)",
+				c.Origin(key), "optimizer."+name, d.Name, suggest.DidYouMean(name, names), d.Name)
+		}
+		if !fits(value, t) {
+			return c.invalid(key, inline(value), kindName(t))
+		}
+	}
+	_, err = c.OptimizerConfig()
+	return err
+}
+
+// fits tells whether a value is of the type of an optimizer's parameter, which is read as JSON: null is for pointers and lists, a list has
+// as many items as an array, and a mapping may leave out what is to have its default.
+func fits(v any, t reflect.Type) bool {
+	if t == reflect.TypeFor[optim.Mask]() {
+		paths, ok := v.(map[string]any)
+		for _, chosen := range paths {
+			_, is := chosen.(bool)
+			ok = ok && is
+		}
+		return ok || v == "matrices" || v != nil && fits(v, reflect.TypeFor[[]string]())
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return v == nil || fits(v, t.Elem())
+	case reflect.Slice, reflect.Array:
+		list, ok := v.([]any)
+		for _, item := range list {
+			ok = ok && fits(item, t.Elem())
+		}
+		return ok && (t.Kind() == reflect.Slice || len(list) == t.Len()) || v == nil && t.Kind() == reflect.Slice
+	case reflect.Struct:
+		values, ok := v.(map[string]any)
+		for i := range t.NumField() {
+			if value, given := values[keyOf(t.Field(i))]; given {
+				ok = ok && fits(value, t.Field(i).Type)
+			}
+		}
+		return ok // unknown keys are optim's to refuse
+	case reflect.Int64:
+		_, ok := integer(v)
+		return ok
+	}
+	_, ok := convert(v, t)
+	return ok
+}
