@@ -15,6 +15,7 @@ type builder struct {
 	o          Options
 	shapes     map[string][]int
 	salt       uint32 // of the last dropout
+	quantized  map[string]*graph.Value
 }
 
 func newBuilder(def Definition, batch, seq int, o Options) (*builder, error) {
@@ -28,15 +29,27 @@ func newBuilder(def Definition, batch, seq int, o Options) (*builder, error) {
 	case o.Rows < 0 || o.Rows > 0 && !o.Logits:
 		return nil, fmt.Errorf("model: %s: build: rows %d: want 0 or more, with logits", def.Kind(), o.Rows)
 	}
-	b := &builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}}
+	b := &builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}}
 	for _, p := range def.Params() {
 		b.shapes[p.Path] = p.Shape
 	}
 	return b, nil
 }
 
-// param is the parameter at path; a path that the definition does not list is a bug of ours.
+// param is the parameter at path, as the network reads it: quantized, once however often it is read, if that is asked for.
 func (b *builder) param(path string) *graph.Value {
+	q := b.o.quantized
+	if q == nil || !q.paths[path] {
+		return b.master(path)
+	}
+	if b.quantized[path] == nil {
+		b.quantized[path] = b.Quantize(b.master(path), q.q.op())
+	}
+	return b.quantized[path]
+}
+
+// master is the parameter at path; a path that the definition does not list is a bug of ours.
+func (b *builder) master(path string) *graph.Value {
 	shape, ok := b.shapes[path]
 	if !ok {
 		panic(fmt.Sprintf("model: %s: no parameter %q", b.def.Kind(), path))
@@ -102,7 +115,7 @@ func (b *builder) scaled(built *Built, sum *graph.Value) {
 
 func (b *builder) end(built *Built) (*Built, error) {
 	for _, p := range b.def.Params() {
-		built.Params = append(built.Params, b.param(p.Path))
+		built.Params = append(built.Params, b.master(p.Path))
 	}
 	if err := b.Err(); err != nil {
 		return nil, fmt.Errorf("model: %s: build: batch %d, sequence %d: %w", b.def.Kind(), b.batch, b.seq, err)

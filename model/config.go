@@ -60,6 +60,7 @@ func ParseConfig(raw []byte) (Definition, error) {
 	}
 	c := newConfigReader(fields)
 	kind := c.text("model_type", "")
+	quantized := c.has(quantizationKey)
 	var def Definition
 	var err error
 	switch kind {
@@ -74,6 +75,9 @@ func ParseConfig(raw []byte) (Definition, error) {
 	}
 	if err := errors.Join(c.errs...); err != nil {
 		return nil, fmt.Errorf("model: config: %s: %w", kind, err)
+	}
+	if err == nil && quantized {
+		return readQuantization(c, def)
 	}
 	return def, err
 }

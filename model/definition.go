@@ -48,6 +48,8 @@ type Options struct {
 	Rows int
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
 	Training bool
+
+	quantized *quantized // the network that builds through another; nil for none
 }
 
 // Names of the inputs of a graph. Which of them there are follows from Options.

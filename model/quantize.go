@@ -1,0 +1,125 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"gputrain/graph"
+)
+
+// Quantization says which parameters the network reads as the numbers of a format of few bits, while they are trained in all their bits; see
+// graph.Quantize for the modes. Mode, Bits and Group that are empty or 0 are none, and what is usual for the mode.
+type Quantization struct {
+	Mode  string `json:"mode"`
+	Bits  int    `json:"bits,omitempty"`
+	Group int    `json:"group"`
+	// Match are regular expressions on paths. Without any it is every matrix of a layer, that is below a number in the path: neither embeddings nor
+	// an output head of its own.
+	Match []string `json:"match,omitempty"`
+}
+
+// quantizationKey is where config.json has a Quantization. Other programs pass over it: the weights beside it are whole.
+const quantizationKey = "fake_quantization"
+
+// matrixOfLayer are the paths that are quantized unless a Quantization says otherwise; vectors among them are not.
+var matrixOfLayer = regexp.MustCompile(`(^|\.)[0-9]+\.`)
+
+// quantized is a network that reads some of its parameters through graph.Quantize.
+type quantized struct {
+	Definition
+	q     Quantization
+	paths map[string]bool
+}
+
+// WithQuantization is def with the parameters that q matches quantized wherever they are read, in training, evaluation and sampling; without a mode none
+// is. It takes the place of a quantization that def has. Each expression must match a parameter.
+func WithQuantization(def Definition, q Quantization) (Definition, error) {
+	if old, ok := def.(quantized); ok {
+		def = old.Definition
+	}
+	if q.Mode == "" {
+		if q.Bits != 0 || q.Group != 0 || len(q.Match) > 0 {
+			return nil, fmt.Errorf("model: quantize: bits %d, group %d, match %q without a mode", q.Bits, q.Group, q.Match)
+		}
+		return def, nil
+	}
+	op := q.op().Or()
+	if err := op.Validate(); err != nil {
+		return nil, fmt.Errorf("model: quantize: %w", err)
+	}
+	q.Bits, q.Group, q.Match = op.Bits, op.Group, slices.Clone(q.Match)
+	m := quantized{Definition: def, q: q, paths: map[string]bool{}}
+	for _, p := range def.Params() {
+		m.paths[p.Path] = len(q.Match) == 0 && len(p.Shape) > 1 && matrixOfLayer.MatchString(p.Path)
+	}
+	for _, match := range q.Match {
+		pattern, err := regexp.Compile(match)
+		if err != nil {
+			return nil, fmt.Errorf("model: quantize: match: %w", err)
+		}
+		found := false
+		for path := range m.paths {
+			if pattern.MatchString(path) {
+				m.paths[path], found = true, true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("model: quantize: match: %q matches no parameter", match)
+		}
+	}
+	return m, nil
+}
+
+func (q Quantization) op() graph.Quantize {
+	return graph.Quantize{Mode: q.Mode, Bits: q.Bits, Group: q.Group}
+}
+
+// QuantizationOf is the quantization of def, complete, and the number of parameters that it matches; the zero Quantization and 0 for none.
+func QuantizationOf(def Definition) (Quantization, int) {
+	m, ok := def.(quantized)
+	if !ok {
+		return Quantization{}, 0
+	}
+	count := 0
+	for _, matched := range m.paths {
+		if matched {
+			count++
+		}
+	}
+	return m.q, count
+}
+
+// Build reads the matched parameters through graph.Quantize.
+func (m quantized) Build(batch, seq int, o Options) (*Built, error) {
+	o.quantized = &m
+	return m.Definition.Build(batch, seq, o)
+}
+
+func (m quantized) settings() (own map[string]any, passed map[string]json.RawMessage) {
+	own, passed = m.Definition.settings()
+	own[quantizationKey] = m.q
+	return own, passed
+}
+
+func (m quantized) withDropout(p float64) (Definition, error) {
+	def, err := m.Definition.withDropout(p)
+	if err != nil {
+		return nil, err
+	}
+	m.Definition = def
+	return m, nil
+}
+
+// readQuantization is def with the quantization that a config.json asks for.
+func readQuantization(c *configReader, def Definition) (Definition, error) {
+	var q Quantization
+	d := json.NewDecoder(bytes.NewReader(c.fields[quantizationKey]))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return nil, fmt.Errorf("model: config: %s: %w", quantizationKey, err)
+	}
+	return WithQuantization(def, q)
+}
