@@ -8,6 +8,7 @@
 //	metrics.jsonl        a line a step, a line an evaluation
 //	samples.jsonl        what the model wrote
 //	histograms.jsonl     how parameters and gradients are distributed, where Config.HistogramEvery asks for it
+//	tensorboard/         the same for TensorBoard, where Config.Hooks has that of package train/tensorboard
 //	checkpoints/         step-00000100 and so on, see package state
 //	report.md, loss.svg  the end, in figures and a picture
 //

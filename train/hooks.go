@@ -11,8 +11,9 @@ import (
 // from one ends the run with it, after the steps in flight have been finished and what has been reached is saved; one that matches
 // ErrStopped is a wanted stop. After an error hooks are told of Ended alone.
 //
-// A hook that keeps a log of its own may have a method Sync() error besides. It is called before a checkpoint becomes one, on another
-// goroutine, so that the log is durable as far as a resumed run needs it.
+// A hook that keeps a log of its own has a method Sync() error besides. It is called before a checkpoint becomes one, on another goroutine,
+// so that the log is durable as far as a resumed run needs it; and such a hook is told of everything, also after an error of another, since
+// the steps in flight are still to be logged.
 type Hook interface {
 	Event(ctx context.Context, e Event) error
 }
@@ -68,29 +69,32 @@ const (
 )
 
 // tell tells all hooks, each with the state that those before it have left.
-func (t *trainer) tell(ctx context.Context, e Event) error {
-	if t.deaf && e.Kind != Ended {
-		return nil
-	}
+func (t *trainer) tell(ctx context.Context, e Event) (err error) {
 	if e.Kind != Saved {
 		e.Step = t.state.Step()
 	}
 	e.replace = t.replace
 	for _, h := range t.config.Hooks {
+		if _, logs := h.(logger); t.deaf && e.Kind != Ended && !logs {
+			continue
+		}
 		e.State = t.state
-		if err := h.Event(ctx, e); err != nil {
+		if failed := h.Event(ctx, e); failed != nil {
 			t.deaf = true
-			return soundError{fmt.Errorf("train: hook: %w", err)}
+			err = errors.Join(err, soundError{fmt.Errorf("train: hook: %w", failed)})
 		}
 	}
-	return nil
+	return err
 }
+
+// logger is a hook that keeps a log.
+type logger interface{ Sync() error }
 
 // syncHooks makes durable what hooks have logged.
 func (t *trainer) syncHooks() (err error) {
 	for _, h := range t.config.Hooks {
-		if s, ok := h.(interface{ Sync() error }); ok {
-			if failed := s.Sync(); failed != nil {
+		if l, ok := h.(logger); ok {
+			if failed := l.Sync(); failed != nil {
 				err = errors.Join(err, logError{failed})
 			}
 		}

@@ -32,6 +32,9 @@ type Result struct {
 // checkpointsDir is the directory of a run's checkpoints.
 const checkpointsDir = "checkpoints"
 
+// TensorBoardDir is the directory that package train/tensorboard makes in a run directory.
+const TensorBoardDir = "tensorboard"
+
 // Run trains on a device until all steps are made, ctx ends (see Signals) or something stops it: Result.Reason says which, and the error,
 // nil when all steps are made, more: it matches ErrStopped (and is a *TimeLimitError where that was it), ErrDiverged, gpu.ErrOutOfMemory or state.ErrCheckpoint.
 //
@@ -114,7 +117,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 
 // clearDir removes what a run leaves in its directory, and nothing else.
 func clearDir(dir string) error {
-	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, reportFile, chartFile} {
+	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, reportFile, chartFile, TensorBoardDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("train: fresh start: %w", err)
 		}
