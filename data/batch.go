@@ -10,6 +10,8 @@ type Batch struct {
 	Rows   int
 	Count  int   // labels that are not Ignored
 	State  State // where the loader stands after this batch
+	// Epochs is how often the source has been gone through after this batch: 1.5 in the middle of the second time. 0 where an epoch has no end.
+	Epochs float64
 }
 
 func newBatch(rows, size int) Batch {

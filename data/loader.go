@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -137,6 +138,15 @@ func (l *Loader) read() result {
 			s = State{Epoch: s.Epoch + 1}
 		}
 	}
-	l.ahead, b.State = s, s
+	l.ahead, b.State, b.Epochs = s, s, l.epochs(s)
 	return result{batch: b}
+}
+
+// epochs is how often the source has been gone through at s.
+func (l *Loader) epochs(s State) float64 {
+	n := l.walk.length(s.Epoch)
+	if n == math.MaxUint64 {
+		return 0
+	}
+	return float64(s.Epoch) + float64(s.Position)/float64(n)
 }

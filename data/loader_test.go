@@ -110,10 +110,12 @@ func TestEveryWindowOnceAnEpoch(t *testing.T) {
 func TestStateCountsWindowsAcrossEpochs(t *testing.T) {
 	got := batches(t, counting(7*10+1), LoaderConfig{Context: 7, Batch: 4, Seed: 1}, 5)
 	var states []State
+	var epochs []float64
 	for _, b := range got {
-		states = append(states, b.State)
+		states, epochs = append(states, b.State), append(epochs, b.Epochs)
 	}
 	assert.Equal(t, []State{{0, 4}, {0, 8}, {1, 2}, {1, 6}, {2, 0}}, states)
+	assert.InDeltaSlice(t, []float64{0.4, 0.8, 1.2, 1.6, 2}, epochs, 1e-12)
 }
 
 func TestResumeAnywhereGivesTheSameBatches(t *testing.T) {

@@ -158,7 +158,11 @@ func TestEndsOfAMixture(t *testing.T) {
 		}
 		assert.Equal(t, uint64(position), after.Position, end)
 	}
-	assert.Equal(t, uint64(math.MaxUint64), must(three(t, EndRestart, 1, 1, 1).walk(4, 1)).length(0))
+	endless := three(t, EndRestart, 1, 1, 1)
+	assert.Equal(t, uint64(math.MaxUint64), must(endless.walk(4, 1)).length(0))
+	for _, b := range batches(t, endless, LoaderConfig{Context: 4, Batch: 50, Seed: 1}, 3) {
+		assert.Zero(t, b.Epochs)
+	}
 }
 
 func must(w walk, err error) walk {
