@@ -47,6 +47,25 @@ func Powers(ctx context.Context, stages []*gpu.Device) ([]Power, error) {
 	return powers, nil
 }
 
+// Peak is the number of operations a second that devices make in f32 products, all together; an adapter counts once, however many of the devices
+// are its. It is measured and kept as Powers says.
+func Peak(ctx context.Context, devices []*gpu.Device) (float64, error) {
+	seen, sum := map[int]bool{}, 0.0
+	for _, d := range devices {
+		a := d.Adapter()
+		if seen[a.Index] {
+			continue
+		}
+		seen[a.Index] = true
+		p, err := remembered(ctx, a)
+		if err != nil {
+			return 0, fmt.Errorf("pipeline: peak of adapter %s: %w", a, err)
+		}
+		sum += p.FLOPS
+	}
+	return sum, nil
+}
+
 // adapterKind is what adapters of the same speed have in common.
 type adapterKind struct{ name, backend, driver string }
 

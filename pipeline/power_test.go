@@ -47,6 +47,34 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	assert.Equal(t, anew, kept)
 }
 
+// The peak of several devices is what was measured of each adapter, once an adapter; nothing is measured again.
+func TestPeakCountsAnAdapterOnce(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	dev := gputest.Device(t)
+	a := dev.Adapter()
+	require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 123e9, BytesPerSecond: 4e6}))
+	before := dev.Counters().Submits
+	for _, devices := range [][]*gpu.Device{{dev}, {dev, dev, dev}} {
+		peak, err := Peak(context.Background(), devices)
+		require.NoError(t, err)
+		assert.InEpsilon(t, 123e9, peak, 1e-12)
+	}
+	assert.Equal(t, before, dev.Counters().Submits)
+	for _, other := range gputest.Adapters(t) {
+		if kindOf(other) == kindOf(a) {
+			continue
+		}
+		d, err := gpu.Open(context.Background(), other, gpu.Options{Timeout: time.Minute})
+		require.NoError(t, err)
+		t.Cleanup(d.Release)
+		require.NoError(t, writePower(other.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e9, BytesPerSecond: 4e6}))
+		peak, err := Peak(context.Background(), []*gpu.Device{dev, d, dev})
+		require.NoError(t, err)
+		assert.InEpsilon(t, 124e9, peak, 1e-12)
+		break
+	}
+}
+
 func TestEqualAdaptersAreNotMeasured(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	dev := gputest.Device(t)
