@@ -62,5 +62,13 @@ func (s *State) StageUse() (state.StageUse, bool) {
 	return state.StageUse{Busy: s.use.Busy, Bubble: s.use.Bubble, Transfer: s.use.Transfer}, s.use.Busy != nil
 }
 
+// DeviceTime is how long the busiest stage computed in the newest step; 0 for any other step.
+func (s *State) DeviceTime(step int64) time.Duration {
+	if step != s.step || s.use.Busy == nil {
+		return 0
+	}
+	return time.Duration(slices.Max(s.use.Busy) * float64(s.took))
+}
+
 // Recorder has the timeline of the newest step, or of all where Config.Profile says so.
 func (s *State) Recorder() *Recorder { return s.notes.recorder }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -37,7 +38,8 @@ type State struct {
 	limited optim.Limits // as the devices have them
 	broken  error        // a step, or a pass, that failed half way: what the devices hold is not known
 	notes   *notes
-	use     Use
+	use     Use           // of the newest step
+	took    time.Duration // by it
 }
 
 // Create makes the state of step 0 on the devices of the stages, in their order; one device may be several stages'. params are all of the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"gputrain/data"
 	"gputrain/graph"
@@ -52,6 +53,7 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 		}
 		s.limited = l
 	}
+	begin := time.Now()
 	s.notes.recorder.Begin()
 	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, s.notes); err != nil {
 		return state.Metrics{}, err
@@ -63,7 +65,7 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 	if err == nil {
 		s.step++
 	}
-	s.use = s.notes.recorder.End()
+	s.use, s.took = s.notes.recorder.End(), time.Since(begin)
 	return m, err
 }
 

@@ -46,7 +46,7 @@ func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.settle(); err != nil {
 		return loadError(dir, "%w", err)
 	}
 	if err := saved.Restore(s.own.OptimizerState); err != nil {

@@ -16,7 +16,7 @@ func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
 	if err := s.usable(); err != nil {
 		return &SaveError{path, err}
 	}
-	if err := s.settle(ctx); err != nil {
+	if err := s.settle(); err != nil {
 		return fmt.Errorf("state: save %q: %w", path, err)
 	}
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
@@ -25,7 +25,7 @@ func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
 // Stage copies the state of this step to the host, to be written while training goes on; see Snapshot.Stage. It waits for the steps in
 // flight.
 func (s *TrainState) Stage(ctx context.Context, run Run) (*Staged, error) {
-	if err := s.settle(ctx); err != nil {
+	if err := s.settle(); err != nil {
 		return nil, fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
 	}
 	return s.snapshot().Stage(context.WithoutCancel(ctx), run)
@@ -43,7 +43,7 @@ func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
 // FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite, as
 // Snapshot.FirstNonFinite does.
 func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
-	if err := s.settle(ctx); err != nil {
+	if err := s.settle(); err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
 	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"gputrain/data"
 	"gputrain/model"
@@ -37,6 +38,15 @@ type StageUse struct {
 type pendingStep struct {
 	step, tokens int64
 	rate         float64
+	begun        time.Time // when its first submit was made
+	arrival      <-chan arrival
+}
+
+// arrival is what has come of a step, and when.
+type arrival struct {
+	raw []byte
+	err error
+	at  time.Time
 }
 
 // TrainStep makes one update with a batch of Batch x Accumulate sequences. It does not wait for the device unless two steps are already in
@@ -71,6 +81,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 		s.limited = l
 	}
 	k, tokens := s.config.Accumulate, s.config.Batch*s.config.Sequence
+	begun := time.Now()
 	for i := range k {
 		if err := s.write(batch.Tokens[i*tokens:(i+1)*tokens], batch.Labels[i*tokens:(i+1)*tokens], count, i); err != nil {
 			return err
@@ -81,7 +92,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 		}
 		if i == k-1 {
 			// The ring has room for the steps in flight only.
-			if err := s.read(ctx, inFlight-1); err != nil {
+			if err := s.read(inFlight - 1); err != nil {
 				return err
 			}
 			programs = append(programs, s.update[phase])
@@ -91,8 +102,26 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 		}
 	}
 	s.own.Step++
-	s.pending = append(s.pending, pendingStep{step: s.own.Step, tokens: count, rate: s.own.OptimizerState.LearningRate()})
+	s.pending = append(s.pending, pendingStep{
+		step: s.own.Step, tokens: count, rate: s.own.OptimizerState.LearningRate(), begun: begun, arrival: s.await(),
+	})
 	return nil
+}
+
+// await takes the results of the step just submitted as soon as they are there, after those of the steps before.
+func (s *TrainState) await() <-chan arrival {
+	out, before, done := make(chan arrival, 1), s.awaited, make(chan struct{})
+	ring, life := s.ring, s.life
+	s.awaited = done
+	go func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		raw, err := ring.Next(life)
+		out <- arrival{raw, err, time.Now()}
+	}()
+	return out
 }
 
 // write sets the inputs of micro-batch i.
@@ -114,16 +143,21 @@ func (s *TrainState) write(tokens, labels []int32, count int64, i int) error {
 }
 
 // read takes the results of the oldest steps until at most left are outstanding.
-func (s *TrainState) read(ctx context.Context, left int) error {
+func (s *TrainState) read(left int) error {
 	for len(s.pending) > left {
-		raw, err := s.ring.Next(ctx)
-		if err != nil {
-			return err
-		}
 		p := s.pending[0]
+		found := <-p.arrival
+		if found.err != nil {
+			return found.err
+		}
 		s.pending = append(s.pending[:0], s.pending[1:]...)
+		if s.done.Before(p.begun) {
+			s.done = p.begun
+		}
 		m := Metrics{Step: p.step, Tokens: p.tokens, LearningRate: p.rate}
-		if err := m.Parse(raw[:4*s.config.Accumulate], raw[s.lossBytes():]); err != nil {
+		s.took[p.step%timesKept] = found.at.Sub(s.done)
+		s.done = found.at
+		if err := m.Parse(found.raw[:4*s.config.Accumulate], found.raw[s.lossBytes():]); err != nil {
 			return err
 		}
 		if !m.Finite {
@@ -141,19 +175,26 @@ func (s *TrainState) take() []Metrics {
 	return m
 }
 
+// timesKept is the number of newest steps whose DeviceTime is known: no call returns the metrics of more.
+const timesKept = inFlight + 1
+
+// DeviceTime is how long the device was at work on a step, one of those whose metrics came last: from its first submit, or the end of the step
+// before where that was later, until its results were there. What else was submitted in between counts.
+func (s *TrainState) DeviceTime(step int64) time.Duration { return s.took[step%timesKept] }
+
 // Drain waits for the steps in flight and returns the metrics not yet returned.
-func (s *TrainState) Drain(ctx context.Context) ([]Metrics, error) {
-	if err := s.settle(ctx); err != nil {
+func (s *TrainState) Drain(context.Context) ([]Metrics, error) {
+	if err := s.settle(); err != nil {
 		return nil, fmt.Errorf("state: drain: %w", err)
 	}
 	return s.take(), nil
 }
 
 // settle waits for the steps in flight.
-func (s *TrainState) settle(ctx context.Context) error {
+func (s *TrainState) settle() error {
 	err := s.usable()
 	if err == nil {
-		err = s.read(context.WithoutCancel(ctx), 0)
+		err = s.read(0)
 		s.broken = err
 	}
 	return err

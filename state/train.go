@@ -82,7 +82,7 @@ func (h *held) remembersFor(c Config, tx optim.Transform) bool {
 // Value ends the training and gives back what was trained: the state itself is spent, as a Value is. It waits for the steps in flight, whose
 // metrics only a Drain before it returns. The transformation is that of Config.Transform, which leaves out an update that is not finite.
 func (s *TrainState) Value(ctx context.Context) (Value, error) {
-	if err := s.settle(ctx); err != nil {
+	if err := s.settle(); err != nil {
 		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
 	}
 	// What the last step was held to is nothing to the gradients of others.

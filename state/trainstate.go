@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -33,9 +34,14 @@ type TrainState struct {
 	collect []*gpu.Program // puts the loss of micro-batch i where the optimizer looks for it
 	update  map[optim.Phase]*gpu.Program
 
-	pending []pendingStep // submitted, results not read
-	ready   []Metrics     // read, not yet handed out
-	broken  error         // a step that failed half way: what the device holds is not known
+	pending []pendingStep   // submitted, results not read
+	awaited <-chan struct{} // closed once the results of the newest step have arrived; nil before the first
+	done    time.Time       // when the results of the newest step that was read had arrived
+	took    [timesKept]time.Duration
+	life    context.Context // until the ring is released
+	end     context.CancelFunc
+	ready   []Metrics // read, not yet handed out
+	broken  error     // a step that failed half way: what the device holds is not known
 }
 
 // Create makes the state of step 0 with parameters drawn from the configuration's seed. Nothing is taken of a device that the plan does not
@@ -129,6 +135,7 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 		}
 		return rec.Program(ctx)
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	if s.config.Accumulate > 1 {
 		p, err := program("begin", func(rec *gpu.Recording) error {
 			for i := range s.grads.Layout().Slabs() {
@@ -198,7 +205,9 @@ func (s *TrainState) Optimizer() *optim.State { return s.own.OptimizerState }
 func (s *TrainState) Plan() MemoryPlan { return s.plan }
 
 // Size is what params and optimizer state take on the device, in bytes.
-func (s *TrainState) Size() (params, optimizer uint64) { return s.params.Bytes(), s.own.OptimizerState.Bytes() }
+func (s *TrainState) Size() (params, optimizer uint64) {
+	return s.params.Bytes(), s.own.OptimizerState.Bytes()
+}
 
 // String tells what the state is in one line.
 func (s *TrainState) String() string { return s.own.String() }
@@ -217,6 +226,9 @@ func (s *TrainState) releaseStep() {
 		}
 	}
 	s.begin, s.collect, s.compute, s.update = nil, nil, nil, nil
+	if s.end != nil {
+		s.end() // whoever still waits for results
+	}
 	if s.ring != nil {
 		s.ring.Release()
 	}

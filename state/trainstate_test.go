@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -201,6 +202,7 @@ func TestStepCreatesNothing(t *testing.T) {
 				before := dev.Counters()
 				_, err := s.TrainStep(t.Context(), tinyBatch(int(s.Step()), c.Batch*accumulate, false))
 				require.NoError(t, err)
+				<-s.awaited
 				after := dev.Counters()
 				assert.Equal(t, before.LiveBytes, after.LiveBytes)
 				return gpu.Counters{
@@ -228,6 +230,28 @@ func TestStepCreatesNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The device is at work on a step from its submit on, and on one after the other.
+func TestDeviceTime(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	begin := time.Now()
+	for i := range 3 {
+		_, err := s.TrainStep(t.Context(), tinyBatch(i, 4, false))
+		require.NoError(t, err)
+	}
+	<-s.awaited
+	most := time.Since(begin)
+	time.Sleep(most) // in which the device has nothing to do
+	_, err := s.Drain(t.Context())
+	require.NoError(t, err)
+	sum := time.Duration(0)
+	for step := range int64(3) {
+		took := s.DeviceTime(step + 1)
+		assert.Positive(t, took, "step %d", step+1)
+		sum += took
+	}
+	assert.LessOrEqual(t, sum, most)
 }
 
 func TestMetricsComeOneStepLate(t *testing.T) {
