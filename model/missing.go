@@ -9,9 +9,17 @@ import (
 	"gputrain/buffers"
 )
 
+// PatternError says that an expression for parameters cannot be meant.
+type PatternError struct{ err error }
+
+// Error says which, and why.
+func (e *PatternError) Error() string {
+	return fmt.Sprintf("model: read weights: allowed to be missing: %v", e.err)
+}
+
 // ReadPartial is ReadHF of a directory that may lack parameters: those of whose paths one of allowed, regular expressions, matches are drawn as
-// Init draws them from seed, and drawn names them, in canonical order. An expression that matches no parameter of the model is an error, as are
-// another shape and a tensor that is no parameter, whatever is allowed.
+// Init draws them from seed, and drawn names them, in canonical order. An expression that matches no parameter of the model is a
+// *PatternError; another shape and a tensor that is no parameter are errors whatever is allowed.
 func ReadPartial(dir string, allowed []string, seed uint64) (def Definition, hosts []buffers.Host, drawn []string, err error) {
 	if def, err = ReadConfig(dir); err != nil {
 		return nil, nil, nil, err
@@ -19,11 +27,11 @@ func ReadPartial(dir string, allowed []string, seed uint64) (def Definition, hos
 	var expressions []*regexp.Regexp
 	for _, pattern := range allowed {
 		r, err := regexp.Compile(pattern)
-		if err != nil {
-			return nil, nil, nil, fmt.Errorf("model: read weights: allowed to be missing: %w", err)
+		if err == nil && !slices.ContainsFunc(def.Params(), func(p Param) bool { return r.MatchString(p.Path) }) {
+			err = fmt.Errorf("pattern %q: matches none of the %d parameters", pattern, len(def.Params()))
 		}
-		if !slices.ContainsFunc(def.Params(), func(p Param) bool { return r.MatchString(p.Path) }) {
-			return nil, nil, nil, fmt.Errorf("model: read weights: allowed to be missing: %q matches no parameter of the model in %s", pattern, dir)
+		if err != nil {
+			return nil, nil, nil, &PatternError{err}
 		}
 		expressions = append(expressions, r)
 	}

@@ -17,6 +17,7 @@ type Config struct {
 	// Sampling are set by Run.
 	State  state.Config
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
+	Drawn  []string       // those of Params that were not found where the others are from but drawn (model.ReadPartial), to be told
 
 	Train       data.Source
 	Validation  data.Source   // nil: no evaluation

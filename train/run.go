@@ -197,6 +197,11 @@ func (t *trainer) plan() error {
 	}
 	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, mebibytes(total), where)
 	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
+	if n := len(t.config.Drawn); n > 0 {
+		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.Params), strings.Join(t.config.Drawn, ", "))
+		t.say("parameters drawn anew, %s", text)
+		t.facts.add("parameters drawn anew", "%s", text)
+	}
 	if len(stages) == 1 {
 		t.facts.add("memory planned", "%s", stages[0].Memory)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"path/filepath"
@@ -13,24 +14,34 @@ import (
 	"gputrain/state"
 )
 
+// weights are the parameters that a run begins with.
+type weights struct {
+	params []buffers.Host // nil: all are drawn from the seed
+	drawn  []string       // those of them that model.from lacks
+}
+
 // definition is the model that a run file describes, with its parameters where
 // it takes them from a directory.
-func definition(cfg *runfile.Config) (model.Definition, []buffers.Host, error) {
-	m := cfg.Model
+func definition(cfg *runfile.Config) (model.Definition, weights, error) {
+	m, none := cfg.Model, weights{}
 	if m.From != "" {
 		dir, release, err := holdModel(m.From)
 		if err != nil {
-			return nil, nil, err
+			return nil, none, err
 		}
 		defer release()
-		def, params, err := model.ReadHF(dir)
+		def, params, drawn, err := model.ReadPartial(dir, m.AllowMissing, cfg.Train.Seed)
+		var pattern *model.PatternError
+		if errors.As(err, &pattern) {
+			return nil, none, usageError{fmt.Errorf("run file: model.allow_missing (%s): %w", cfg.Origin("model.allow_missing"), err)}
+		}
 		if err != nil {
-			return nil, nil, modelError{err}
+			return nil, none, modelError{err}
 		}
 		if def, err = model.WithDropout(def, m.Dropout); err != nil {
-			return nil, nil, usageError{err}
+			return nil, none, usageError{err}
 		}
-		return def, params, nil
+		return def, weights{params, drawn}, nil
 	}
 	vocab := m.Vocab
 	if vocab == 0 {
@@ -57,21 +68,21 @@ func definition(cfg *runfile.Config) (model.Definition, []buffers.Host, error) {
 		}
 	}
 	if err != nil {
-		return nil, nil, usageError{err}
+		return nil, none, usageError{err}
 	}
-	return def, nil, nil
+	return def, none, nil
 }
 
 // stateConfig is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,
 // and the rows of a microbatch.
-func stateConfig(cfg *runfile.Config) (state.Config, []buffers.Host, error) {
-	def, params, err := definition(cfg)
+func stateConfig(cfg *runfile.Config) (state.Config, weights, error) {
+	def, begin, err := definition(cfg)
 	if err != nil {
-		return state.Config{}, nil, err
+		return state.Config{}, weights{}, err
 	}
 	optimizer, err := fittingOptimizer(cfg, def)
 	if err != nil {
-		return state.Config{}, nil, usageError{err}
+		return state.Config{}, weights{}, usageError{err}
 	}
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Accumulate: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
@@ -80,9 +91,9 @@ func stateConfig(cfg *runfile.Config) (state.Config, []buffers.Host, error) {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}
 	if err := c.Validate(); err != nil {
-		return state.Config{}, nil, usageError{err}
+		return state.Config{}, weights{}, usageError{err}
 	}
-	return c, params, nil
+	return c, begin, nil
 }
 
 // fittingOptimizer is the optimizer of a run file for a model, whose paths its rules have to match.

@@ -150,7 +150,7 @@ func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device
 // optimizer are checked. Nothing is taken of a device yet.
 func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	var run train.Config
-	c, params, err := stateConfig(cfg)
+	c, begin, err := stateConfig(cfg)
 	if err != nil {
 		return run, nil, err
 	}
@@ -186,7 +186,7 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	}
 	t := cfg.Train
 	run = train.Config{
-		State: c, Params: params, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		State: c, Params: begin.params, Drawn: begin.drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: timeout, Notes: text.Notes,
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,

@@ -19,18 +19,19 @@ type Run struct {
 
 // Model chooses a network by kind and size, or takes one from a directory.
 type Model struct {
-	From         string  `yaml:"from" doc:"directory in the Hugging Face layout (config.json, model.safetensors); empty = a new model of the kind below"`
-	Kind         string  `yaml:"kind" doc:"gpt2 or llama"`
-	Layers       int     `yaml:"layers" doc:"transformer blocks"`
-	Heads        int     `yaml:"heads" doc:"attention heads a block"`
-	KVHeads      int     `yaml:"kv_heads" doc:"llama: key/value heads, a divisor of heads; 0 = heads"`
-	Width        int     `yaml:"width" doc:"embedding width, a multiple of heads"`
-	Intermediate int     `yaml:"intermediate" doc:"width of the feed-forward layer; 0 = 4 x width (gpt2), 8/3 x width rounded up to 16 (llama)"`
-	Context      int     `yaml:"context" doc:"tokens a sequence"`
-	Vocab        int     `yaml:"vocab" doc:"vocabulary; 0 = what the data has (256 for bytes, 65536 for bare u16)"`
-	Dropout      float64 `yaml:"dropout" doc:"gpt2: probability of dropping an activation in training, also with from, whose own is not used"`
-	TieHead      bool    `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2's always does)"`
-	RopeTheta    float64 `yaml:"rope_theta" doc:"llama: base of the rotary frequencies"`
+	From         string   `yaml:"from" doc:"directory in the Hugging Face layout (config.json, model.safetensors); empty = a new model of the kind below"`
+	AllowMissing []string `yaml:"allow_missing" doc:"with from: regular expressions of parameter paths that the directory may lack, such as [^lm_head]; they are drawn anew, and named; empty = every parameter has to be there"`
+	Kind         string   `yaml:"kind" doc:"gpt2 or llama"`
+	Layers       int      `yaml:"layers" doc:"transformer blocks"`
+	Heads        int      `yaml:"heads" doc:"attention heads a block"`
+	KVHeads      int      `yaml:"kv_heads" doc:"llama: key/value heads, a divisor of heads; 0 = heads"`
+	Width        int      `yaml:"width" doc:"embedding width, a multiple of heads"`
+	Intermediate int      `yaml:"intermediate" doc:"width of the feed-forward layer; 0 = 4 x width (gpt2), 8/3 x width rounded up to 16 (llama)"`
+	Context      int      `yaml:"context" doc:"tokens a sequence"`
+	Vocab        int      `yaml:"vocab" doc:"vocabulary; 0 = what the data has (256 for bytes, 65536 for bare u16)"`
+	Dropout      float64  `yaml:"dropout" doc:"gpt2: probability of dropping an activation in training, also with from, whose own is not used"`
+	TieHead      bool     `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2's always does)"`
+	RopeTheta    float64  `yaml:"rope_theta" doc:"llama: base of the rotary frequencies"`
 }
 
 // Data names the text; with none it is the Go source of the toolchain at hand.

@@ -155,6 +155,7 @@ var unknowable = []string{
 	"bytes, or files in data.text",      // data.tokens without files
 	"without documents (data.jsonl)",    // data.eos, data.packing, data.long
 	"nothing without data.jsonl",        // data.field
+	"nothing without model.from",        // model.allow_missing
 	"without data.mixture",              // data.mixture_end
 	"with data.packing stream",          // data.long
 	"restart, whose epochs have no end", // data.epochs

@@ -17,6 +17,9 @@ func (c *Config) Validate() error {
 	if err := c.Train.SaveEvery.validate(); err != nil {
 		return c.invalid("train.save_every", c.Train.SaveEvery, err.Error())
 	}
+	if m := c.Model; len(m.AllowMissing) > 0 && m.From == "" {
+		return c.invalid("model.allow_missing", m.AllowMissing, "nothing without model.from")
+	}
 	if err := c.validatePipeline(); err != nil {
 		return err
 	}
