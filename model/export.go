@@ -166,6 +166,15 @@ var encoders = map[string]func([]byte, float32) ([]byte, error){
 	},
 }
 
+// WriteFloats writes floats as files of weights have them: as "F32", "BF16" or "F16".
+func WriteFloats(w io.Writer, dtype string, data []float32) error {
+	encode, ok := encoders[dtype]
+	if !ok {
+		return errExportDType(dtype)
+	}
+	return writeFloats(w, data, encode)
+}
+
 func writeFloats(w io.Writer, data []float32, encode func([]byte, float32) ([]byte, error)) error {
 	const chunk = 1 << 14
 	raw := make([]byte, 0, 4*chunk)

@@ -177,6 +177,9 @@ func (c Config) reconcile(dir string, record Record) (Config, error) {
 		c.Optimizer = record.Optimizer.Config
 		return c, nil
 	}
+	if record.Optimizer.Config.Name == "" {
+		return c, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", recordName, c.Optimizer.Name, ErrMismatch)
+	}
 	stored, err := canonical(record.Optimizer.Config)
 	if err != nil {
 		return c, loadError(dir, "%s: %w", recordName, err)

@@ -17,6 +17,7 @@ const (
 	indexName     = "model.safetensors.index.json" // where the weights are in several files
 	recordName    = "state.json"
 	optimizerName = "optimizer.safetensors"
+	otherName     = "other.safetensors" // where there are variables without gradients
 )
 
 // recordFormat is the version of state.json that this program writes and reads.
@@ -34,8 +35,9 @@ type Record struct {
 
 // OptimizerRecord says which transformation the tensors of optimizer.safetensors belong to.
 type OptimizerRecord struct {
-	Config optim.Config     `json:"config"` // name, rates, schedule, numerics, parameters
-	Counts map[string]int64 `json:"counts"`
+	Config    optim.Config     `json:"config,omitzero"`     // name, rates, schedule, numerics, parameters
+	Transform string           `json:"transform,omitempty"` // the name of one that is not registered, and has no configuration
+	Counts    map[string]int64 `json:"counts"`              // null where there is no optimizer
 }
 
 // Run is what a loop around a training state keeps with it.

@@ -3,11 +3,9 @@ package state
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
@@ -18,13 +16,16 @@ import (
 // Snapshot is a training state as a checkpoint has it, wherever its tensors lie: on one device or over the stages of a pipeline, which the
 // files do not tell apart. While a method runs no step is in flight.
 type Snapshot struct {
-	Definition    model.Definition
-	Optimizer     optim.Config
+	Definition    model.Definition // nil: weights have the names of their leaves, and there is no config.json
+	Optimizer     optim.Config     // its zero value: Transform is no registered one
+	Transform     string           // its name, where Optimizer has none
 	Step, Skipped int64
 	Adapter       string          // AdapterName of all devices
-	Params        []*buffers.Tree // f32; each parameter of the definition is in one of them
+	Params        []*buffers.Tree // each parameter of the definition, f32, is in one of them
+	Other         []*buffers.Tree // variables without gradients
 	Grads         []*buffers.Tree // of the last step, for FirstNonFinite; none where there are none
-	States        []*optim.State  // of one transformation, in the same step
+	States        []*optim.State  // of one transformation, in the same step; none where nothing is remembered
+	DType         string          // "F32", "BF16" or "F16": how the weights are saved; "": as they are kept
 	FS            FileSystem      // of checkpoints; nil is OS
 
 	shardBytes uint64 // weights that take more are in several files; 0: as Hugging Face does it
@@ -58,20 +59,18 @@ func (s Snapshot) CheckSpace(ctx context.Context, dir string) error {
 }
 
 // FirstNonFinite names the first tensor that has an element that is not finite: parameters in the order of their paths
-// ("params/h.0.ln_1.weight"), then gradients ("grads/..."), then the optimizer's in the order of their names. "" for none.
+// ("params/h.0.ln_1.weight"), then gradients ("grads/..."), other variables ("other/..."), and the optimizer's in the order of their names. "" for none.
 func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
 	var all []stored
 	for _, kind := range []struct {
 		name  string
 		trees []*buffers.Tree
-	}{{"params", s.Params}, {"grads", s.Grads}} {
-		owners, err := leavesOf(kind.trees)
+	}{{"params", s.Params}, {"grads", s.Grads}, {"other", s.Other}} {
+		list, err := leaves(kind.trees, kind.name)
 		if err != nil {
 			return "", fmt.Errorf("state: scan: %s: %w", kind.name, err)
 		}
-		for _, path := range slices.Sorted(maps.Keys(owners)) {
-			all = append(all, leafOf(owners[path], path, kind.name))
-		}
+		all = append(all, list...)
 	}
 	optimizer, err := s.optimizer()
 	if err != nil {
@@ -101,23 +100,15 @@ const headerBytes = 400
 
 // sources are the files of the checkpoint; tensors are read when their turn to be written comes.
 func (s Snapshot) sources(ctx context.Context, run Run) ([]source, error) {
-	weights, err := s.weights()
-	if err != nil {
-		return nil, fmt.Errorf("params: %w", err)
-	}
-	optimizer, err := s.optimizer()
-	if err != nil {
-		return nil, fmt.Errorf("optimizer: %w", err)
-	}
-	return s.files(ctx, weights, optimizer, run)
-}
-
-// files are the sources of a checkpoint of these tensors.
-func (s Snapshot) files(ctx context.Context, weights, optimizer []stored, run Run) ([]source, error) {
-	config, err := model.ConfigJSON(s.Definition, "F32")
+	t, err := s.tensors()
 	if err != nil {
 		return nil, err
 	}
+	return s.files(ctx, t, run)
+}
+
+// files are the sources of a checkpoint of these tensors.
+func (s Snapshot) files(ctx context.Context, t tensors, run Run) ([]source, error) {
 	record, err := s.record(run)
 	if err != nil {
 		return nil, err
@@ -127,18 +118,31 @@ func (s Snapshot) files(ctx context.Context, weights, optimizer []stored, run Ru
 	if err != nil {
 		return nil, err
 	}
-	shards, index, err := safetensors.Split("model", tensorsIn(ctx, weights), cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
+	shards, index, err := safetensors.Split("model", tensorsIn(ctx, t.weights), cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
 	if err != nil {
 		return nil, err
 	}
-	out := []source{textFile(configName, config)}
+	var out []source
+	if s.Definition != nil {
+		config, err := model.ConfigJSON(s.Definition, cmp.Or(s.DType, "F32"))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, textFile(configName, config))
+	}
 	for _, shard := range shards {
 		out = append(out, safetensorsFile(shard.Name, shard.Tensors, model.Metadata()))
 	}
 	if index != nil {
 		out = append(out, textFile(indexName, index))
 	}
-	return append(out, safetensorsFile(optimizerName, tensorsIn(ctx, optimizer), nil), textFile(recordName, text)), nil
+	if len(s.Other) > 0 {
+		out = append(out, safetensorsFile(otherName, tensorsIn(ctx, t.other), nil))
+	}
+	if len(s.States) > 0 {
+		out = append(out, safetensorsFile(optimizerName, tensorsIn(ctx, t.optimizer), nil))
+	}
+	return append(out, textFile(recordName, text)), nil
 }
 
 func textFile(name string, text []byte) source {
@@ -157,21 +161,24 @@ func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[str
 }
 
 func (s Snapshot) record(run Run) (Record, error) {
-	config, err := canonical(s.Optimizer)
-	if err != nil {
-		return Record{}, err
-	}
+	out := Record{Format: recordFormat, Step: s.Step, Skipped: s.Skipped, Adapter: s.Adapter, Run: run}
 	if len(s.States) == 0 {
-		return Record{}, errors.New("optimizer: no state")
+		return out, nil
+	}
+	out.Optimizer.Transform = s.Transform
+	if s.Optimizer.Name != "" {
+		config, err := canonical(s.Optimizer)
+		if err != nil {
+			return out, err
+		}
+		out.Optimizer = OptimizerRecord{Config: config}
 	}
 	counts := s.States[0].Counts()
 	for i, other := range s.States[1:] {
 		if !maps.Equal(counts, other.Counts()) {
-			return Record{}, fmt.Errorf("optimizer: counts %v in the first state, %v in state %d: they are not of one step", counts, other.Counts(), i+1)
+			return out, fmt.Errorf("optimizer: counts %v in the first state, %v in state %d: they are not of one step", counts, other.Counts(), i+1)
 		}
 	}
-	return Record{
-		Format: recordFormat, Step: s.Step, Optimizer: OptimizerRecord{Config: config, Counts: counts},
-		Skipped: s.Skipped, Adapter: s.Adapter, Run: run,
-	}, nil
+	out.Optimizer.Counts = counts
+	return out, nil
 }

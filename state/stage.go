@@ -23,16 +23,12 @@ func (s Snapshot) Stage(ctx context.Context, run Run) (*Staged, error) {
 }
 
 func (s Snapshot) stage(ctx context.Context, run Run) (*Staged, error) {
-	weights, err := s.weights()
+	t, err := s.tensors()
 	if err != nil {
-		return nil, fmt.Errorf("params: %w", err)
-	}
-	optimizer, err := s.optimizer()
-	if err != nil {
-		return nil, fmt.Errorf("optimizer: %w", err)
+		return nil, err
 	}
 	out := &Staged{fs: s.fs(), step: s.Step}
-	for _, list := range [][]stored{weights, optimizer} {
+	for _, list := range [][]stored{t.weights, t.other, t.optimizer} {
 		for i, t := range list {
 			raw, err := t.read(ctx)
 			if err != nil {
@@ -41,7 +37,7 @@ func (s Snapshot) stage(ctx context.Context, run Run) (*Staged, error) {
 			list[i].read = func(context.Context) ([]byte, error) { return raw, nil }
 		}
 	}
-	out.sources, err = s.files(context.WithoutCancel(ctx), weights, optimizer, run)
+	out.sources, err = s.files(context.WithoutCancel(ctx), t, run)
 	return out, err
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
@@ -28,8 +30,16 @@ func (t stored) write(ctx context.Context, w io.Writer) error {
 	if i := nonFinite(t.dtype, raw); i >= 0 {
 		return &NonFiniteError{Tensor: t.scan, Element: i}
 	}
-	_, err = w.Write(raw)
-	return err
+	if kept, err := storedType(t.dtype); err != nil || kept == t.DType {
+		_, err = w.Write(raw)
+		return err
+	}
+	kept := buffers.Tensor{Name: t.Name, DType: t.dtype, Shape: t.Shape, Read: func(context.Context) ([]byte, error) { return raw, nil }}
+	floats, err := kept.Floats(ctx)
+	if err != nil {
+		return err
+	}
+	return model.WriteFloats(w, t.DType, floats)
 }
 
 // tensorsIn are tensors to be written, each read when its turn comes.
@@ -42,27 +52,61 @@ func tensorsIn(ctx context.Context, list []stored) []safetensors.Tensor {
 	return out
 }
 
-// weights are the parameters, named as in the Hugging Face layout.
+// tensors are all that a checkpoint has.
+type tensors struct{ weights, other, optimizer []stored }
+
+func (s Snapshot) tensors() (t tensors, err error) {
+	if t.weights, err = s.weights(); err != nil {
+		return t, fmt.Errorf("params: %w", err)
+	}
+	if t.other, err = leaves(s.Other, "other"); err != nil {
+		return t, fmt.Errorf("other: %w", err)
+	}
+	if t.optimizer, err = s.optimizer(); err != nil {
+		return t, fmt.Errorf("optimizer: %w", err)
+	}
+	return t, nil
+}
+
+// weights are the parameters, named as in the Hugging Face layout where there is a definition.
 func (s Snapshot) weights() ([]stored, error) {
-	owners, err := leavesOf(s.Params)
+	out, err := leaves(s.Params, "params")
 	if err != nil {
 		return nil, err
 	}
-	named, err := model.Tensors(s.Definition, "F32", nil)
+	if s.Definition != nil {
+		if out, err = s.named(out); err != nil {
+			return nil, err
+		}
+	}
+	if s.DType != "" {
+		for i := range out {
+			out[i].DType = s.DType
+		}
+	}
+	return out, nil
+}
+
+// named are the weights of the definition, in its order.
+func (s Snapshot) named(all []stored) ([]stored, error) {
+	byPath := map[string]stored{}
+	for _, t := range all {
+		byPath[t.Name] = t
+	}
+	names, err := model.Tensors(s.Definition, "F32", nil)
 	if err != nil {
 		return nil, err
 	}
 	var out []stored
 	for i, p := range s.Definition.Params() {
-		tree, ok := owners[p.Path]
-		if !ok {
+		t, ok := byPath[p.Path]
+		switch {
+		case !ok:
 			return nil, fmt.Errorf("%q is missing", p.Path)
+		case t.dtype != buffers.F32:
+			return nil, fmt.Errorf("%q: dtype %v, want f32", p.Path, t.dtype)
 		}
-		if tree.DType() != buffers.F32 {
-			return nil, fmt.Errorf("%q: dtype %v, want f32", p.Path, tree.DType())
-		}
-		t := leafOf(tree, p.Path, "params")
-		t.Tensor = named[i]
+		t.Tensor = names[i]
 		out = append(out, t)
 	}
 	return out, nil
@@ -88,12 +132,27 @@ func (s Snapshot) optimizer() ([]stored, error) {
 	return out, nil
 }
 
-// leafOf is a leaf of a tree, which is one of kind.
-func leafOf(tree *buffers.Tree, path, kind string) stored {
-	return stored{
-		scan: kind + "/" + path, dtype: tree.DType(),
-		read: func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) },
+// leaves are those of trees, of some kind, in the order of their paths and named by them.
+func leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
+	owners, err := leavesOf(trees)
+	if err != nil {
+		return nil, err
 	}
+	var out []stored
+	for _, path := range slices.Sorted(maps.Keys(owners)) {
+		tree := owners[path]
+		dtype, err := storedType(tree.DType())
+		if err != nil {
+			return nil, err
+		}
+		leaf, _ := tree.Layout().Leaf(path)
+		out = append(out, stored{
+			Tensor: safetensors.Tensor{Name: path, DType: dtype, Shape: leaf.Shape},
+			scan:   kind + "/" + path, dtype: tree.DType(),
+			read: func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) },
+		})
+	}
+	return out, nil
 }
 
 // leavesOf finds the tree of each path; one that is in two trees is refused.

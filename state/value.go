@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/optim"
 )
 
 // ErrSpent says that a value has been handed on: what it had is another's.
@@ -132,16 +130,4 @@ func (f Fields) String() string {
 		text += ", other variables " + gpu.SizeText(other)
 	}
 	return text
-}
-
-// snapshot is the value as a checkpoint has it.
-func (f Fields) snapshot() Snapshot {
-	out := Snapshot{
-		Definition: f.Definition, Optimizer: f.Optimizer, Step: f.Step, Skipped: f.Skipped, Adapter: AdapterName(f.device()),
-		Params: []*buffers.Tree{f.Params},
-	}
-	if f.OptimizerState != nil {
-		out.States = []*optim.State{f.OptimizerState}
-	}
-	return out
 }

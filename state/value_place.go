@@ -187,4 +187,3 @@ func copyTrees(ctx context.Context, dst, src []*optim.State) (done map[string]bo
 	}
 	return done, nil
 }
-

@@ -1,0 +1,130 @@
+package state
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// A state that has become a value and been trained on has the bits of one that was never disturbed, and nothing is left behind.
+func TestValueAndTrainState(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		c := tinyConfig(t)
+		whole := create(t, dev, c)
+		train(t, whole, 6)
+		want := filepath.Join(t.TempDir(), "want")
+		require.NoError(t, whole.Save(t.Context(), want, Run{}))
+		whole.Release()
+		before := dev.Counters().LiveBytes
+
+		s := create(t, dev, c)
+		train(t, s, 3)
+		opt := s.Optimizer()
+		v, err := s.Value(t.Context())
+		require.NoError(t, err)
+		_, err = s.TrainStep(t.Context(), tinyBatch(3, 4, false))
+		require.ErrorIs(t, err, ErrSpent)
+		_, err = s.Value(t.Context())
+		require.ErrorIs(t, err, ErrSpent)
+		require.ErrorIs(t, s.Save(t.Context(), want+"x", Run{}), ErrSpent)
+		_, err = s.FirstNonFinite(t.Context())
+		require.ErrorIs(t, err, ErrSpent)
+		s.Release()
+		assert.EqualValues(t, 3, fieldsOf(t, v).Step)
+
+		s, err = Train(t.Context(), v, Config{Batch: c.Batch, Seed: c.Seed})
+		require.NoError(t, err)
+		_, err = v.Fields()
+		require.ErrorIs(t, err, ErrSpent)
+		assert.Same(t, opt, s.Optimizer(), "the optimizer state was not copied")
+		assert.EqualValues(t, 3, s.Step())
+		train(t, s, 6)
+		got := filepath.Join(t.TempDir(), "got")
+		require.NoError(t, s.Save(t.Context(), got, Run{}))
+		assert.Equal(t, contents(t, want), contents(t, got))
+		// The value saves the same files.
+		v, err = s.Value(t.Context())
+		require.NoError(t, err)
+		got = filepath.Join(t.TempDir(), "value")
+		require.NoError(t, v.Save(t.Context(), got, SaveOptions{}))
+		assert.Equal(t, contents(t, want), contents(t, got))
+		v.Release()
+		assert.LessOrEqual(t, dev.Counters().LiveBytes, before+1<<10)
+	})
+}
+
+// Another batch, accumulation or rate goes on with what the optimizer remembers; another optimizer is refused, and the value stays.
+func TestTrainOfAnotherConfiguration(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	s := create(t, dev, c)
+	train(t, s, 3)
+	v, err := s.Value(t.Context())
+	require.NoError(t, err)
+	moments := func(v Value) []buffers.Host { return download(t, fieldsOf(t, v).OptimizerState.Trees()[0].Tree) }
+	want := moments(v)
+	other := c
+	other.Batch, other.Accumulate, other.MeasureUpdates = 2, 2, true
+	other.Optimizer.Options.Schedule = optim.ScheduleConfig{LearningRate: 3e-3}
+	before := dev.Counters().LiveBytes
+	wrong := c
+	wrong.Optimizer = optim.Config{Name: "lion", Options: c.Optimizer.Options}
+	_, err = Train(t.Context(), v, wrong)
+	require.ErrorContains(t, err, "optimizer: tensor")
+	wrong = c
+	wrong.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: testV, Context: testT})
+	require.NoError(t, err)
+	_, err = Train(t.Context(), v, wrong)
+	var fields *FieldsError
+	require.ErrorAs(t, err, &fields)
+	assert.LessOrEqual(t, dev.Counters().LiveBytes, before+1<<10)
+	assert.Equal(t, want, moments(v))
+
+	s, err = Train(t.Context(), v, other)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, s.Optimizer().Counts()["updates"])
+	assert.Equal(t, want, download(t, s.Optimizer().Trees()[0].Tree))
+	m, err := s.TrainStep(t.Context(), tinyBatch(3, 4, false))
+	require.NoError(t, err)
+	require.Empty(t, m)
+	m, err = s.Drain(t.Context())
+	require.NoError(t, err)
+	assert.InDelta(t, 3e-3, m[0].LearningRate, 1e-12)
+	assert.Positive(t, m[0].UpdateNorm)
+	s.Release()
+}
+
+// A value whose last step was left out for its loss takes the gradients of others: what that was held to is past.
+func TestValueAfterAStepThatWasLeftOut(t *testing.T) {
+	dev := gputest.Device(t)
+	s := create(t, dev, tinyConfig(t))
+	s.SetLimits(Limits{Loss: 1e-3, GradNorm: 1e-3})
+	m := train(t, s, 1)
+	require.NotZero(t, m[0].Spikes)
+	v, err := s.Value(t.Context())
+	require.NoError(t, err)
+	grads := upload(t, dev, model.Init(tinyModel(t, 0), 4), buffers.F32)
+	before := download(t, fieldsOf(t, v).Params)
+	v, err = v.ApplyGradients(t.Context(), grads)
+	require.NoError(t, err)
+	after := download(t, fieldsOf(t, v).Params)
+	assert.NotEqual(t, before, after)
+	// Gradients that are not finite are left out, as in training.
+	path := fieldsOf(t, v).Params.Layout().Leaves()[0].Path
+	bad := download(t, grads)[0].Data
+	bad[0] = float32(math.NaN())
+	require.NoError(t, grads.Write(path, bad))
+	v, err = v.ApplyGradients(t.Context(), grads)
+	require.NoError(t, err)
+	assert.Equal(t, after, download(t, fieldsOf(t, v).Params))
+	v.Release()
+}

@@ -1,0 +1,108 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"gputrain/buffers"
+	"gputrain/buffers/safetensors"
+	"gputrain/gpu"
+	"gputrain/model"
+)
+
+// loadTrees makes the trees of a checkpoint, and finds the definition where it has one.
+func loadTrees(dev *gpu.Device, dir string) (f Fields, err error) {
+	if present(dir, configName) {
+		var hosts []buffers.Host
+		if f.Definition, hosts, err = model.ReadHF(dir); err != nil {
+			return f, err
+		}
+		if f.Params, err = buffers.Upload(dev, "params", hosts, buffers.F32); err != nil {
+			return f, err
+		}
+	} else {
+		files, err := model.WeightFiles(dir)
+		if err != nil {
+			return f, err
+		}
+		if f.Params, err = loadTree(dev, "params", files...); err != nil {
+			return f, err
+		}
+	}
+	if present(dir, otherName) {
+		if f.Other, err = loadTree(dev, "other", filepath.Join(dir, otherName)); err != nil {
+			f.Params.Release()
+		}
+	}
+	return f, err
+}
+
+func present(dir, name string) bool {
+	_, err := OS.Size(filepath.Join(dir, name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// loadTree makes a tree of all tensors in files, of the type that they all have; F16 is widened.
+func loadTree(dev *gpu.Device, label string, paths ...string) (*buffers.Tree, error) {
+	owners := map[string]*safetensors.File{}
+	var specs []buffers.Spec
+	stored := ""
+	for _, path := range paths {
+		f, err := safetensors.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		for _, name := range f.Names() {
+			dtype, shape, _ := f.Info(name)
+			if stored != "" && dtype != stored {
+				return nil, fmt.Errorf("%s: tensor %q: found %s, wanted %s as the others: %w", filepath.Base(path), name, dtype, stored, ErrMismatch)
+			}
+			stored, owners[name] = dtype, f
+			specs = append(specs, buffers.Spec{Path: name, Shape: shape})
+		}
+	}
+	dtype := buffers.F32
+	for _, d := range []buffers.DType{buffers.BF16, buffers.I32, buffers.U32} {
+		if name, _ := storedType(d); name == stored {
+			dtype = d
+		}
+	}
+	layout, err := buffers.NewLayout(specs, dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	tree, err := buffers.NewTree(dev, label, layout, dtype)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range specs {
+		if err := loadLeaf(tree, s.Path, owners[s.Path]); err != nil {
+			tree.Release()
+			return nil, fmt.Errorf("tensor %q: %w", s.Path, err)
+		}
+	}
+	return tree, nil
+}
+
+func loadLeaf(tree *buffers.Tree, path string, from *safetensors.File) error {
+	if tree.DType() == buffers.F32 {
+		data, err := from.Float32(path)
+		if err != nil {
+			return err
+		}
+		return tree.Write(path, data)
+	}
+	section, err := from.Bytes(path)
+	if err != nil {
+		return err
+	}
+	raw, err := io.ReadAll(section)
+	if err != nil {
+		return err
+	}
+	return tree.WriteRaw(path, raw)
+}

@@ -1,0 +1,130 @@
+package state
+
+import (
+	"context"
+	"fmt"
+
+	"gputrain/gpu"
+	"gputrain/optim"
+)
+
+// LoadOptions say what of a checkpoint is loaded.
+type LoadOptions struct {
+	// Transform is the one whose state was saved, where that was one of one's own: its name and the tensors must agree. A registered one is
+	// made anew of what the checkpoint says of it.
+	Transform optim.Transform
+	// WeightsOnly leaves out what the optimizer remembers: the value is at step 0, and has no transformation.
+	WeightsOnly bool
+}
+
+// LoadValue makes the value that a checkpoint has, whoever saved it, on a device; the record is what else it says. All of it is verified: what is
+// not as it was written is ErrCorrupt, an optimizer state that is not of the transformation ErrMismatch.
+func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) (Value, Record, error) {
+	if err := Verify(OS, dir); err != nil {
+		return Value{}, Record{}, err
+	}
+	record, err := ReadRecord(OS, dir)
+	if err != nil {
+		return Value{}, record, err
+	}
+	f, err := loadTrees(dev, dir)
+	if err != nil {
+		return Value{}, record, loadError(dir, "%w", err)
+	}
+	if !o.WeightsOnly {
+		f.Transform = o.Transform
+		err = f.loadOptimizer(dir, record)
+		f.Step, f.Skipped = record.Step, record.Skipped
+	}
+	if err == nil {
+		f, err = f.complete()
+	}
+	if err != nil {
+		f.releaseUnless(Fields{})
+		return Value{}, record, loadError(dir, "%w", err)
+	}
+	return holding(&held{Fields: f}), record, nil
+}
+
+// LoadOptimizer is the value with what a checkpoint says that its transformation remembered, counts included. Parameters and step stay. Errors are
+// those of LoadValue.
+func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
+	h, err := v.use("load optimizer")
+	if err != nil {
+		return Value{}, err
+	}
+	if err := Verify(OS, dir); err != nil {
+		return Value{}, err
+	}
+	record, err := ReadRecord(OS, dir)
+	if err != nil {
+		return Value{}, err
+	}
+	f := h.Fields
+	f.OptimizerState = nil
+	if err := f.loadOptimizer(dir, record); err != nil {
+		return Value{}, loadError(dir, "%w", err)
+	}
+	if f.OptimizerState == nil {
+		return Value{}, loadError(dir, "optimizer: found none, wanted one: %w", ErrMismatch)
+	}
+	h.forget()
+	h.releaseUnless(f)
+	h.Fields = f
+	return v.pass(), nil
+}
+
+// loadOptimizer makes the optimizer state that a checkpoint has, if it has one: of the fields' transformation, where there is one, which must be
+// the checkpoint's.
+func (f *Fields) loadOptimizer(dir string, record Record) error {
+	saved := record.Optimizer
+	own := f.Transform.Name()
+	switch {
+	case saved.Counts == nil && own == "":
+		return nil
+	case saved.Counts == nil:
+		return fmt.Errorf("optimizer: found none, wanted %s: %w", own, ErrMismatch)
+	case saved.Config.Name == "" && saved.Transform != own:
+		return fmt.Errorf("optimizer: found %q, which is no registered one, wanted %q: %w", saved.Transform, own, ErrMismatch)
+	case own == "":
+		f.Optimizer = saved.Config
+		var err error
+		if f.Transform, err = saved.Config.Build(); err != nil {
+			return err
+		}
+	case saved.Config.Name != "":
+		if err := f.agrees(dir, saved.Config); err != nil {
+			return err
+		}
+	}
+	s, err := f.initOptimizer()
+	if err != nil {
+		return err
+	}
+	if err := (&Checkpoint{Dir: dir, Record: record}).restore([]*optim.State{s}); err != nil {
+		s.Release()
+		return err
+	}
+	f.OptimizerState = s
+	return nil
+}
+
+// agrees compares a saved configuration with that of the fields, or with the name of their transformation where they have none.
+func (f *Fields) agrees(dir string, saved optim.Config) error {
+	if f.Optimizer.Name == "" {
+		tx, err := saved.Build()
+		if err == nil && tx.Name() != f.Transform.Name() {
+			err = fmt.Errorf("optimizer: found %q, wanted %q: %w", tx.Name(), f.Transform.Name(), ErrMismatch)
+		}
+		return err
+	}
+	found, err := canonical(saved)
+	if err != nil {
+		return err
+	}
+	wanted, err := canonical(f.Optimizer)
+	if err != nil {
+		return err
+	}
+	return mismatch(dir, "optimizer", jsonText(found), jsonText(wanted))
+}
