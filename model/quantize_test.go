@@ -99,6 +99,9 @@ func TestQuantizedNetworkIsThatOfQuantizedParameters(t *testing.T) {
 				built, err := q.Build(batch, seq, Options{Loss: true, Logits: true})
 				require.NoError(t, err)
 				assert.Equal(t, changed, strings.Count(built.Graph.String(), "= quantize("), "each once")
+				for _, p := range built.Params {
+					assert.IsType(t, graph.Param{}, p.Node().Op, "what is trained has all its bits")
+				}
 				want, got := step(t, def, at), step(t, q, params)
 				assert.Equal(t, want, got, "%s %s %q", def.Kind(), mode, match)
 				assert.NotEqual(t, step(t, def, params)[0], got[0], "%s %s %q", def.Kind(), mode, match)

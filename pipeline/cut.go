@@ -185,7 +185,8 @@ func (c *cutting) placed(n *graph.Node) bool {
 	return ok
 }
 
-// base is the value behind reshapes and slices, which are made again wherever they are read: they are views, or cost one copy.
+// base is the value behind what is made again wherever it is read: reshapes and slices are views, or cost one copy, and the numbers of few bits of a
+// parameter take as much memory as the parameter, which a pass need not keep for every microbatch, nor hand on.
 func base(v *graph.Value) *graph.Value {
 	for isView(v.Node()) {
 		v = v.Node().Inputs[0]
@@ -195,7 +196,7 @@ func base(v *graph.Value) *graph.Value {
 
 func isView(n *graph.Node) bool {
 	switch n.Op.(type) {
-	case graph.Reshape, graph.Slice:
+	case graph.Reshape, graph.Slice, graph.Quantize:
 		return true
 	}
 	return false

@@ -86,7 +86,16 @@ func definitions(t *testing.T) map[string]model.Definition {
 		require.NoError(t, err)
 		return d
 	}
-	return map[string]model.Definition{"gpt2": gpt2(false, 0), "gpt2 untied": gpt2(true, 0), "gpt2 dropout": gpt2(false, 0.2), "llama": llama(false), "llama tied": llama(true)}
+	quantized := func(d model.Definition, q model.Quantization) model.Definition {
+		d, err := model.WithQuantization(d, q)
+		require.NoError(t, err)
+		return d
+	}
+	return map[string]model.Definition{
+		"gpt2": gpt2(false, 0), "gpt2 untied": gpt2(true, 0), "gpt2 dropout": gpt2(false, 0.2), "llama": llama(false), "llama tied": llama(true),
+		"gpt2 quantized":       quantized(gpt2(false, 0), model.Quantization{Mode: "nvfp4", Match: []string{"weight"}}),
+		"llama tied quantized": quantized(llama(true), model.Quantization{Mode: "affine", Match: []string{"."}}),
+	}
 }
 
 // runCut evaluates the passes of a cut by the definition of the operations, in float64, each knowing only what it is given.
@@ -210,6 +219,37 @@ func TestCutHandsOnWhatItMust(t *testing.T) {
 	assert.Equal(t, []string{"wte.weight"}, c.parts[2].mirrors)
 	assert.Empty(t, c.parts[0].mirrors)
 	assert.Empty(t, c.parts[1].mirrors)
+}
+
+// A quantized parameter is no activation: neither is it handed on nor kept for a backward pass, and a cut of units counts what it counts without.
+func TestCutMakesQuantizedParametersWhereTheyAreRead(t *testing.T) {
+	defs := definitions(t)
+	shapes := func(def model.Definition) (edges, saved []string, units []Unit) {
+		built, forward, grads := wholeGraph(t, def, 2, 5)
+		c, err := newCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []output{{name: "loss", value: built.LossSum}}, false)
+		require.NoError(t, err)
+		for _, e := range c.edges {
+			for _, v := range e.values {
+				edges = append(edges, fmt.Sprint(e, " ", v.Shape()))
+			}
+		}
+		for p, part := range c.parts {
+			saved = append(saved, fmt.Sprint(p, " ", part.mirrors))
+			for _, v := range part.saved {
+				saved = append(saved, fmt.Sprint(p, " ", v.Shape()))
+			}
+		}
+		units, err = Units(built)
+		require.NoError(t, err)
+		return edges, saved, units
+	}
+	for _, name := range []string{"gpt2", "llama tied"} {
+		edges, saved, units := shapes(defs[name])
+		quantizedEdges, quantizedSaved, quantizedUnits := shapes(defs[name+" quantized"])
+		assert.Equal(t, edges, quantizedEdges, name)
+		assert.Equal(t, saved, quantizedSaved, name)
+		assert.Equal(t, units, quantizedUnits, name)
+	}
 }
 
 // An assignment that goes backwards would make one stage wait for itself.

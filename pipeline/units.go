@@ -149,13 +149,14 @@ func name(units []Unit) {
 	}
 }
 
-// addActivations counts, behind each unit, the values made up to there that something behind needs. Parameters and inputs are not sent.
+// addActivations counts, behind each unit, the values made up to there that something behind needs. Parameters, whole or quantized, and inputs are not
+// sent.
 func addActivations(units []Unit, nodes []*graph.Node, place map[*graph.Node]int) {
 	until := map[*graph.Value]int{} // the last unit that needs a value
 	for _, n := range nodes {
 		for _, in := range n.Inputs {
 			switch in.Node().Op.(type) {
-			case graph.Param, graph.Input, graph.Constant:
+			case graph.Param, graph.Quantize, graph.Input, graph.Constant:
 			default:
 				until[in] = max(until[in], place[n])
 			}
