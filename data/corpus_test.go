@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/tests/frugal"
 )
 
 // text is a source that is known to be one.
@@ -205,11 +207,13 @@ func FuzzBinHeader(f *testing.F) {
 	f.Add(binFile(4, 1<<30, 7))
 	f.Add([]byte(binMagic))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		h, err := readBinHeader(strings.NewReader(string(raw)), int64(len(raw)))
-		if err == nil {
-			require.Equal(t, int64(len(raw)), h.offset+h.count*int64(h.width))
-			require.Positive(t, h.vocab)
-		}
+		frugal.Parse(t, len(raw), func() {
+			h, err := readBinHeader(strings.NewReader(string(raw)), int64(len(raw)))
+			if err == nil {
+				require.Equal(t, int64(len(raw)), h.offset+h.count*int64(h.width))
+				require.Positive(t, h.vocab)
+			}
+		})
 	})
 }
 

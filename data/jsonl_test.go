@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/tests/frugal"
 )
 
 // lines opens JSONL text.
@@ -163,41 +165,43 @@ func FuzzJSONL(f *testing.F) {
 	f.Add([]byte("{\"text\": \"\\ud800\"}\n\xff"), uint8(1))
 	f.Add([]byte(squeeze(f, `{"q": [3], "text": [1,2]}`)), uint8(7))
 	f.Fuzz(func(t *testing.T, raw []byte, how uint8) {
-		j := jsonl{vocab: 256, text: how&8 == 0, limit: 1 << 12, spool: newSpool(256, 1<<10)}
-		defer j.spool.Close()
-		if how&1 > 0 {
-			j.fields.Prompt = "q"
-		}
-		if how&2 > 0 {
-			j.fields.Mask = "m"
-		}
-		name := "a.jsonl"
-		if how&4 > 0 {
-			name += ".gz"
-		}
-		if j.file(name, bytes.NewReader(raw)) != nil {
-			return
-		}
-		total := int64(0)
-		for _, s := range j.spans {
-			require.Equal(t, total, s.start)
-			total += int64(s.count)
-		}
-		require.Equal(t, total, j.spool.count)
-		stored, err := j.spool.store()
-		require.NoError(t, err)
-		d := &Documents{store: stored, spans: j.spans, vocab: 256, layout: Layout{Packing: Packings[int(how>>4)%len(Packings)]}}
-		p, err := d.pack(7)
-		if err != nil {
-			return
-		}
-		for i := range p.windows() {
-			b := newBatch(1, 7)
-			require.NoError(t, p.fill(&b, 0, i))
-			require.Positive(t, b.Count)
-			for _, token := range b.Tokens {
-				require.Less(t, token, int32(256))
+		frugal.Parse(t, len(raw), func() {
+			j := jsonl{vocab: 256, text: how&8 == 0, limit: 1 << 12, spool: newSpool(256, 1<<10)}
+			defer j.spool.Close()
+			if how&1 > 0 {
+				j.fields.Prompt = "q"
 			}
-		}
+			if how&2 > 0 {
+				j.fields.Mask = "m"
+			}
+			name := "a.jsonl"
+			if how&4 > 0 {
+				name += ".gz"
+			}
+			if j.file(name, bytes.NewReader(raw)) != nil {
+				return
+			}
+			total := int64(0)
+			for _, s := range j.spans {
+				require.Equal(t, total, s.start)
+				total += int64(s.count)
+			}
+			require.Equal(t, total, j.spool.count)
+			stored, err := j.spool.store()
+			require.NoError(t, err)
+			d := &Documents{store: stored, spans: j.spans, vocab: 256, layout: Layout{Packing: Packings[int(how>>4)%len(Packings)]}}
+			p, err := d.pack(7)
+			if err != nil {
+				return
+			}
+			for i := range p.windows() {
+				b := newBatch(1, 7)
+				require.NoError(t, p.fill(&b, 0, i))
+				require.Positive(t, b.Count)
+				for _, token := range b.Tokens {
+					require.Less(t, token, int32(256))
+				}
+			}
+		})
 	})
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/tests/frugal"
 )
 
 // hubGPT2 is the config.json of "gpt2" on the hub, in its essentials.
@@ -176,15 +178,17 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(tinyLlama))
 	f.Add([]byte(`{"model_type": "mlp", "sizes": [2, 3]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		def, err := ParseConfig(raw)
-		if err != nil {
-			return
-		}
-		require.Positive(t, Parameters(def))
-		written, err := ConfigJSON(def, "F32")
-		require.NoError(t, err)
-		back, err := ParseConfig(written)
-		require.NoError(t, err)
-		require.Equal(t, def.Params(), back.Params())
+		frugal.Parse(t, len(raw), func() {
+			def, err := ParseConfig(raw)
+			if err != nil {
+				return
+			}
+			require.Positive(t, Parameters(def))
+			written, err := ConfigJSON(def, "F32")
+			require.NoError(t, err)
+			back, err := ParseConfig(written)
+			require.NoError(t, err)
+			require.Equal(t, def.Params(), back.Params())
+		})
 	})
 }

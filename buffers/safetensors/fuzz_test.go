@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"gputrain/tests/frugal"
 )
 
 // FuzzParse: whatever the bytes, Parse returns; what it accepts can be read whole, covers the data exactly, and survives
@@ -18,36 +20,38 @@ func FuzzParse(f *testing.F) {
 	f.Add(file(`{"a":{"dtype":"I32","shape":[0,9223372036854775807],"data_offsets":[0,0]}}`, nil))
 	f.Add(file(`{"a":{"dtype":"U32","shape":[-1],"data_offsets":[0,1e9]}}`, nil))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		parsed, err := Parse(data)
-		if err != nil {
-			return
-		}
-		total := 0
-		var tensors []Tensor
-		for _, name := range parsed.Names() {
-			raw, err := parsed.Bytes(name)
-			require.NoError(t, err)
-			all, err := io.ReadAll(raw)
-			require.NoError(t, err)
-			total += len(all)
-			dtype, shape, _ := parsed.Info(name)
-			if dtype == "F32" || dtype == "F16" || dtype == "BF16" {
-				values, err := parsed.Float32(name)
-				require.NoError(t, err)
-				require.Len(t, values, len(all)/int(elementBytes[dtype]))
+		frugal.Parse(t, len(data), func() {
+			parsed, err := Parse(data)
+			if err != nil {
+				return
 			}
-			tensors = append(tensors, Tensor{Name: name, DType: dtype, Shape: shape, Data: func(w io.Writer) error {
-				_, err := w.Write(all)
-				return err
-			}})
-		}
-		require.Equal(t, len(data)-int(parsed.base), total)
-		var out bytes.Buffer
-		if err := Write(&out, tensors, parsed.Metadata()); err != nil {
-			require.ErrorContains(t, err, "name is empty or reserved")
-			return
-		}
-		_, err = Parse(out.Bytes())
-		require.NoError(t, err)
+			total := 0
+			var tensors []Tensor
+			for _, name := range parsed.Names() {
+				raw, err := parsed.Bytes(name)
+				require.NoError(t, err)
+				all, err := io.ReadAll(raw)
+				require.NoError(t, err)
+				total += len(all)
+				dtype, shape, _ := parsed.Info(name)
+				if dtype == "F32" || dtype == "F16" || dtype == "BF16" {
+					values, err := parsed.Float32(name)
+					require.NoError(t, err)
+					require.Len(t, values, len(all)/int(elementBytes[dtype]))
+				}
+				tensors = append(tensors, Tensor{Name: name, DType: dtype, Shape: shape, Data: func(w io.Writer) error {
+					_, err := w.Write(all)
+					return err
+				}})
+			}
+			require.Equal(t, len(data)-int(parsed.base), total)
+			var out bytes.Buffer
+			if err := Write(&out, tensors, parsed.Metadata()); err != nil {
+				require.ErrorContains(t, err, "name is empty or reserved")
+				return
+			}
+			_, err = Parse(out.Bytes())
+			require.NoError(t, err)
+		})
 	})
 }

@@ -1,0 +1,85 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/tests/frugal"
+)
+
+// FuzzLines: a log is cut between two lines, and what is left of it is left again; figures and samples that are read are written as what is
+// read again.
+func FuzzLines(f *testing.F) {
+	f.Add([]byte(`{"step":1,"loss":5.5,"learning_rate":0.01,"grad_norm":"NaN","tokens":64,"tokens_per_second":800.5,"step_ms":80,"stage_busy":[0.5,0.25],"watched":{"norm/params/a":1}}`+"\n"+
+		`{"step":2,"eval_loss":5.25,"eval_tokens":99,"eval_ms":12}`+"\n"+`{"step":3,"lo`), int64(2))
+	f.Add([]byte(`{"step":6,"prompt":"line","text":"\u0000 5\ud800","temperature":0.8,"top_k":20,"seed":18446744073709551615}`+"\n\n"), int64(9))
+	f.Add([]byte(`{"step":5,"name":"params/h.0.ln_1.weight","elements":16,"nonfinite":3,"min":-0.1,"max":"Infinity","mean":0,"std":0.02,"counts":[16,0]}`+"\n"), int64(5))
+	f.Add([]byte(`{"step":1}`+"\n"+`{"step":"1"}`+"\n"+`{"step":-1,"loss":"""}`+"\nnull\n[]\n"), int64(-1))
+	name := filepath.Join(f.TempDir(), metricsFile)
+	f.Fuzz(func(t *testing.T, raw []byte, step int64) {
+		require.NoError(t, os.WriteFile(name, raw, 0o666))
+		frugal.Parse(t, len(raw), func() {
+			keep, last, err := linesUpTo(bytes.NewReader(raw), step)
+			require.NoError(t, err)
+			require.LessOrEqual(t, keep, int64(len(raw)))
+			require.True(t, keep == 0 || raw[keep-1] == '\n')
+			require.True(t, keep == 0 || last <= step)
+			again, lastAgain, err := linesUpTo(bytes.NewReader(raw[:keep]), step)
+			require.NoError(t, err)
+			require.Equal(t, []int64{keep, last}, []int64{again, lastAgain})
+
+			steps, evals, err := readMetrics(name)
+			samples, refused := readSamples(name)
+			if err == nil {
+				for _, m := range steps {
+					requireRoundTrip(t, m)
+				}
+				for _, m := range evals {
+					requireRoundTrip(t, m)
+				}
+			}
+			if refused == nil {
+				for _, s := range samples {
+					requireRoundTrip(t, s)
+				}
+			}
+		})
+	})
+}
+
+// requireRoundTrip writes v, reads it and writes it.
+func requireRoundTrip[T any](t *testing.T, v T) {
+	t.Helper()
+	text, err := json.Marshal(v)
+	require.NoError(t, err)
+	var back T
+	require.NoError(t, json.Unmarshal(text, &back))
+	twice, err := json.Marshal(back)
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(twice))
+}
+
+// FuzzSettings: whatever a run.yaml holds, comparing it with the settings of a run ends, and takes little.
+func FuzzSettings(f *testing.F) {
+	text, err := settingsText([]Setting{{Key: "model.kind", Value: "gpt2", Origin: "run.yaml:3"}, {Key: "train.steps", Value: 80, Origin: "default"}})
+	require.NoError(f, err)
+	f.Add(text)
+	f.Add([]byte("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"))
+	f.Add([]byte("a:\n  b: 1\n a: 2\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		frugal.Parse(t, len(text), func() {
+			flat, err := flatten(text)
+			if err != nil {
+				return
+			}
+			for _, value := range flat {
+				require.True(t, json.Valid([]byte(value)), value)
+			}
+		})
+	})
+}
