@@ -19,7 +19,7 @@ import (
 )
 
 type inspectCmd struct {
-	Path      string `arg:"" help:"Run directory, checkpoint, model directory, or a .safetensors file." type:"path"`
+	Path      string `arg:"" help:"Run directory, checkpoint, model directory, a .safetensors file, or what was written for TensorBoard: a run's folder tensorboard, or a file of it." type:"path"`
 	Optimizer bool   `help:"The optimizer's state instead of the parameters: a line a parameter."`
 	JSON      bool   `help:"One JSON object a tensor, or a parameter with --optimizer, on standard output."`
 	Plot      string `help:"With --optimizer of quad or skew: a picture of the Lipschitz estimates and conditions of the factors." type:"path" placeholder:"FILE.svg"`
@@ -43,6 +43,11 @@ func (c *inspectCmd) Run() error {
 	}
 	if c.Plot != "" && !c.Optimizer {
 		return usageError{errors.New("inspect: --plot: found no --optimizer, whose factors it draws")}
+	}
+	if events, err := eventFiles(c.Path, info); err != nil {
+		return err
+	} else if len(events) > 0 {
+		return c.events(events)
 	}
 	names := []string{c.Path}
 	if info.IsDir() {

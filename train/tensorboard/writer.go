@@ -22,12 +22,15 @@ func Files(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries { // sorted by name
-		if strings.HasPrefix(e.Name(), prefix) {
+		if IsEventFile(e.Name()) {
 			names = append(names, filepath.Join(dir, e.Name()))
 		}
 	}
 	return names, nil
 }
+
+// IsEventFile tells whether a path has the name of an event file.
+func IsEventFile(path string) bool { return strings.HasPrefix(filepath.Base(path), prefix) }
 
 // Writer writes an event file. Every call of Write hands whole records to the system: what has been written is there also when the process is
 // killed.
