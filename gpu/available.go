@@ -23,3 +23,15 @@ func MachineMemory() (bytes uint64, known bool) {
 	bytes = availableMemory()
 	return bytes, bytes != math.MaxUint64
 }
+
+// HostBytes is what this process has of the machine's memory, and the most that it had; known is false where nothing tells.
+func HostBytes() (now, most uint64, known bool) {
+	now, err := residentBytes()
+	if err != nil {
+		return 0, 0, false
+	}
+	if most = meminfo("/proc/self/status", "VmHWM"); most == math.MaxUint64 {
+		most = now
+	}
+	return now, max(now, most), true
+}

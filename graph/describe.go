@@ -22,15 +22,26 @@ func (g *Graph) Parameters() []buffers.Spec {
 // FLOPs counts the floating point operations that the given values need, all nodes if none is given: FLOPs(loss) is the forward
 // pass, and after Gradients FLOPs() is forward and backward.
 func (g *Graph) FLOPs(values ...*Value) int64 {
+	var total int64
+	for _, n := range g.FLOPsByKind(values...) {
+		total += n
+	}
+	return total
+}
+
+// FLOPsByKind is FLOPs by kind of operation, "matmul" for one; kinds without any are left out.
+func (g *Graph) FLOPsByKind(values ...*Value) map[string]int64 {
 	nodes := g.nodes
 	if len(values) > 0 {
 		nodes = g.ancestors(values)
 	}
-	var total int64
+	out := map[string]int64{}
 	for _, n := range nodes {
-		total += n.Op.FLOPs(n)
+		if flops := n.Op.FLOPs(n); flops > 0 {
+			out[n.Op.Kind()] += flops
+		}
 	}
-	return total
+	return out
 }
 
 // String is one line a node, for tests and for people:

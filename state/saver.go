@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"path/filepath"
+	"time"
 )
 
 // Saver writes checkpoints while training goes on, one at a time. It is used from one goroutine. Every outcome is given out once, by Wait, Done
@@ -17,7 +18,8 @@ type Saving struct {
 	Path    string // of the checkpoint
 	Step    int64
 	Removed []string // by the rotation that followed
-	Err     error    // of the save, or of the rotation
+	Took    time.Duration
+	Err     error // of the save, or of the rotation
 }
 
 // NewSaver makes a saver of checkpoints in store.
@@ -37,6 +39,7 @@ func (s *Saver) Start(staged *Staged, keep Keep, before func() error) error {
 }
 
 func (s *Saver) write(staged *Staged, keep Keep, before func() error) Saving {
+	begin := time.Now()
 	out := Saving{Path: filepath.Join(s.store.Dir, DirName(staged.step)), Step: staged.step}
 	if before != nil {
 		out.Err = before()
@@ -47,6 +50,7 @@ func (s *Saver) write(staged *Staged, keep Keep, before func() error) Saving {
 	if out.Err == nil {
 		out.Removed, out.Err = s.store.Rotate(keep)
 	}
+	out.Took = time.Since(begin)
 	return out
 }
 
