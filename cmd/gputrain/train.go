@@ -13,6 +13,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/pipeline"
 	"gputrain/train"
+	"gputrain/train/tensorboard"
 )
 
 type trainCmd struct {
@@ -45,6 +46,9 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	if cfg.Train.TensorBoard {
+		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
+	}
 	run.Dir, run.Fresh, run.Reschedule, run.Progress = dir, c.Fresh, c.Reschedule, c.Progress
 	unserve, err := c.serveFlags.start(ctx, dir)
 	if err != nil {

@@ -35,7 +35,7 @@ func (c *Config) validatePipeline() error {
 var free = map[string]bool{
 	"data.prefetch": true, "data.timeout": true, "train.log_every": true, "train.nan_patience": true,
 	"train.spike_patience": true, "train.time_limit": true,
-	"train.histogram_every": true, "train.histogram_match": true,
+	"train.histogram_every": true, "train.histogram_match": true, "train.tensorboard": true,
 	"train.save_every": true, "train.save_interval": true, "train.save_async": true, "train.keep": true, "train.keep_best": true,
 	"train.memory_limit": true, "pipeline.stages": true, "pipeline.adapters": true, "pipeline.schedule": true, "pipeline.chunks": true,
 	"pipeline.ahead": true, "pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true,

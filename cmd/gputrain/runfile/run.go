@@ -95,6 +95,7 @@ type Train struct {
 	HistogramEvery  int       `yaml:"histogram_every" doc:"updates between histograms of parameters and gradients, computed on the device (histograms.jsonl); 0 = none"`
 	HistogramMatch  []string  `yaml:"histogram_match" doc:"regular expressions on params/PATH and grads/PATH that have histograms; empty = all"`
 	LogEvery        int       `yaml:"log_every" doc:"updates between lines of metrics.jsonl"`
+	TensorBoard     bool      `yaml:"tensorboard" doc:"write figures, histograms and samples for TensorBoard too (folder tensorboard of the run directory)"`
 	NaNPatience     int       `yaml:"nan_patience" doc:"updates in a row with a loss or gradient that is not finite until the run stops as diverged"`
 	SpikeLoss       float64   `yaml:"spike_loss" doc:"leave out updates whose loss is so many standard deviations above its mean over the last updates; 0 = none"`
 	SpikeGradNorm   float64   `yaml:"spike_grad_norm" doc:"the same of the norm of the gradient"`
@@ -153,7 +154,7 @@ func Default() Run {
 		},
 		Train: Train{
 			Steps: 1600, Batch: 2, Accumulate: 1, EvalEvery: 400, EvalTokens: 32768, SaveEvery: Intervals{{Every: 200}}, SaveAsync: true, Keep: 3, KeepBest: 1,
-			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, NaNPatience: 3, SpikeWindow: 128, SpikePatience: 10, Seed: 42,
+			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, TensorBoard: true, NaNPatience: 3, SpikeWindow: 128, SpikePatience: 10, Seed: 42,
 		},
 		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1, Devices: "adapter"},
 	}
