@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -83,6 +85,7 @@ func TestRaggedBatchesAreTokenWeighted(t *testing.T) {
 	type result struct {
 		loss, norm float64
 		tokens     int64
+		grads      []buffers.Host
 	}
 	var first result
 	for _, k := range []int{1, 2, 4, 8} {
@@ -112,7 +115,10 @@ func TestRaggedBatchesAreTokenWeighted(t *testing.T) {
 		require.NoError(t, err)
 		m, err := s.Drain(t.Context())
 		require.NoError(t, err)
-		got := result{m[0].Loss, m[0].GradNorm, m[0].Tokens}
+		_, trees := s.Trees()
+		grads, err := trees[0].Download(t.Context())
+		require.NoError(t, err)
+		got := result{m[0].Loss, m[0].GradNorm, m[0].Tokens, grads}
 		if k == 1 {
 			first = got
 			assert.EqualValues(t, batch.Count, got.tokens)
@@ -130,6 +136,14 @@ func TestRaggedBatchesAreTokenWeighted(t *testing.T) {
 		// The sums of the loss and of each gradient are grouped otherwise: some eps of f32 (6e-8) apart.
 		assert.InEpsilon(t, first.loss, got.loss, 1e-6, "%d pieces", k)
 		assert.InEpsilon(t, first.norm, got.norm, 1e-5, "%d pieces", k)
+		for i, g := range got.grads {
+			largest, apart := 0.0, 0.0
+			for j, v := range first.grads[i].Data {
+				largest, apart = max(largest, math.Abs(float64(v))), max(apart, math.Abs(float64(v)-float64(g.Data[j])))
+			}
+			require.Positive(t, largest, g.Path)
+			assert.LessOrEqual(t, apart, 1e-5*largest, "%d pieces: gradient of %s", k, g.Path)
+		}
 		assert.Equal(t, first.tokens, got.tokens)
 	}
 }

@@ -1,12 +1,14 @@
 package train
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -197,4 +200,50 @@ func TestResumeAtEveryStep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What only looks changes nothing: with evaluation, samples, histograms, watchers, logs and checkpoints, or with none of them, a run learns the
+// same bits.
+func TestWhatOnlyLooksChangesNothing(t *testing.T) {
+	dev := gputest.Device(t)
+	corpus := shortText(t)
+	looks := fullRun(t, t.TempDir(), corpus, 12)
+	looks.Spikes = SpikeConfig{}
+	looks.Watchers = []Watcher{{Name: "size", Every: 2, Watch: func(h buffers.Host) (map[string]float64, error) {
+		return map[string]float64{"elements": float64(len(h.Data))}, nil
+	}}}
+	blind := looks
+	blind.Dir = t.TempDir()
+	blind.Validation, blind.Sample, blind.HistogramEvery, blind.Watchers, blind.SaveEvery = nil, SampleConfig{}, 0, nil, nil
+	blind.LogEvery = 12
+	var weights []map[string]string
+	for _, c := range []Config{looks, blind} {
+		_, err := Run(t.Context(), dev, c)
+		require.NoError(t, err)
+		weights = append(weights, outcomeOf(t, c.Dir).checkpoint)
+	}
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		require.NotEmpty(t, weights[0][name])
+		assert.True(t, weights[0][name] == weights[1][name], "%s differs", name)
+	}
+}
+
+// A run that goes on says from where, with what, and how long that took.
+func TestResumeTellsWhatItRestored(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyRun(t, t.TempDir())
+	ctx, hook := stopAt(StepEnd, 5)
+	c.Hooks = []Hook{hook}
+	_, err := Run(ctx, dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	var out bytes.Buffer
+	c.Hooks, c.Output = nil, &out
+	result, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, result.Resumed)
+	from := regexp.QuoteMeta(filepath.Join(c.Dir, checkpointsDir, state.DirName(5)))
+	assert.Regexp(t, `resumed from `+from+`: parameters, optimizer state, counts, place in the text \(epoch 0, window 20\) and metrics of step 5, in \d+\.\d\d s\n`, out.String())
+	report, err := os.ReadFile(filepath.Join(c.Dir, reportFile))
+	require.NoError(t, err)
+	assert.Contains(t, string(report), "| resumed | from step 5 |")
 }
