@@ -3,9 +3,16 @@ package state_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -42,7 +49,7 @@ func ExampleNew() {
 	}
 	f := must(v.Fields())
 	fmt.Printf("step %d: %.1f\n", f.Step, must(f.Params.Read(ctx, "point")))
-	// Output: step 200: [1.0 2.0]
+	// It prints step 200: [1.0 2.0]
 }
 
 // A value becomes a training state, and a value again.
@@ -63,5 +70,22 @@ func ExampleTrain() {
 	v = must(v.With(func(f *state.Fields) { f.Step = 100 }))
 	f := must(v.Fields())
 	fmt.Println(f.Definition.Kind(), f.Step, f.OptimizerState.Counts()["updates"])
-	// Output: gpt2 100 100
+	// It prints gpt2 100 100
+}
+
+// The examples need an adapter, which go test does not know of them.
+func TestExamplesOfValues(t *testing.T) {
+	gputest.Adapters(t)
+	for want, example := range map[string]func(){"step 200: [1.0 2.0]\n": ExampleNew, "gpt2 100 100\n": ExampleTrain} {
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		screen := os.Stdout
+		os.Stdout = w
+		example()
+		os.Stdout = screen
+		require.NoError(t, w.Close())
+		got, err := io.ReadAll(r)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(got))
+	}
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"gputrain/buffers"
@@ -50,11 +51,11 @@ func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err erro
 			out.releaseUnless(Fields{})
 		}
 	}()
-	if out.Params, err = CopyTree(ctx, dev, f.Params.Layout().Leaves(), f.Params); err != nil {
+	if out.Params, err = CopyTree(ctx, dev, []*buffers.Tree{f.Params}); err != nil {
 		return out, err
 	}
 	if f.Other != nil {
-		if out.Other, err = CopyTree(ctx, dev, f.Other.Layout().Leaves(), f.Other); err != nil {
+		if out.Other, err = CopyTree(ctx, dev, []*buffers.Tree{f.Other}); err != nil {
 			return out, err
 		}
 	}
@@ -67,15 +68,22 @@ func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err erro
 	return out, err
 }
 
-// CopyTree makes a tree on a device of leaves that lie in the given trees, which are of one type.
-func CopyTree(ctx context.Context, dev *gpu.Device, leaves []buffers.Leaf, from ...*buffers.Tree) (*buffers.Tree, error) {
+// CopyTree makes a tree on a device of leaves that lie in one or several, all of one type; without paths of all of them.
+func CopyTree(ctx context.Context, dev *gpu.Device, from []*buffers.Tree, paths ...string) (*buffers.Tree, error) {
 	owners, err := leavesOf(from)
 	if err != nil {
 		return nil, err
 	}
+	if len(paths) == 0 {
+		paths = slices.Collect(maps.Keys(owners))
+	}
 	var specs []buffers.Spec
-	for _, l := range leaves {
-		specs = append(specs, buffers.Spec{Path: l.Path, Shape: l.Shape})
+	for _, path := range paths {
+		if owners[path] == nil {
+			return nil, fmt.Errorf("leaf %q: found in none of %d trees", path, len(from))
+		}
+		leaf, _ := owners[path].Layout().Leaf(path)
+		specs = append(specs, buffers.Spec{Path: path, Shape: leaf.Shape})
 	}
 	layout, err := buffers.NewLayout(specs, dev.Limits())
 	if err != nil {
