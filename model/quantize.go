@@ -77,6 +77,15 @@ func (q Quantization) op() graph.Quantize {
 	return graph.Quantize{Mode: q.Mode, Bits: q.Bits, Group: q.Group}
 }
 
+// String is "affine of 4 bits in groups of 64".
+func (q Quantization) String() string {
+	bits := ""
+	if q.Bits > 0 {
+		bits = fmt.Sprintf(" of %d bits", q.Bits)
+	}
+	return fmt.Sprintf("%s%s in groups of %d", q.Mode, bits, q.Group)
+}
+
 // QuantizationOf is the quantization of def, complete, and the number of parameters that it matches; the zero Quantization and 0 for none.
 func QuantizationOf(def Definition) (Quantization, int) {
 	m, ok := def.(quantized)

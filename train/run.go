@@ -197,6 +197,11 @@ func (t *trainer) plan() error {
 	}
 	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, mebibytes(total), where)
 	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
+	if q, n := model.QuantizationOf(def); n > 0 {
+		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
+		t.say("parameters quantized, %s", text)
+		t.facts.add("parameters quantized", "%s", text)
+	}
 	if n := len(t.config.Drawn); n > 0 {
 		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.Params), strings.Join(t.config.Drawn, ", "))
 		t.say("parameters drawn anew, %s", text)

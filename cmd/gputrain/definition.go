@@ -41,6 +41,9 @@ func definition(cfg *runfile.Config) (model.Definition, weights, error) {
 		if def, err = model.WithDropout(def, m.Dropout); err != nil {
 			return nil, none, usageError{err}
 		}
+		if def, err = quantized(cfg, def); err != nil {
+			return nil, none, usageError{err}
+		}
 		return def, weights{params, drawn}, nil
 	}
 	vocab := m.Vocab
@@ -67,10 +70,26 @@ func definition(cfg *runfile.Config) (model.Definition, weights, error) {
 			def, err = model.WithDropout(def, m.Dropout)
 		}
 	}
+	if err == nil {
+		def, err = quantized(cfg, def)
+	}
 	if err != nil {
 		return nil, none, usageError{err}
 	}
 	return def, none, nil
+}
+
+// quantized is def with the quantization that a run file describes, or none.
+func quantized(cfg *runfile.Config, def model.Definition) (model.Definition, error) {
+	q := cfg.Model.Quantize
+	if q.Mode == runfile.NotQuantized {
+		return model.WithQuantization(def, model.Quantization{})
+	}
+	def, err := model.WithQuantization(def, model.Quantization{Mode: q.Mode, Bits: q.Bits, Group: q.Group, Match: q.Match})
+	if err != nil {
+		return nil, fmt.Errorf("run file: model.quantize (%s): %w", cfg.Origin("model.quantize.mode"), err)
+	}
+	return def, nil
 }
 
 // stateConfig is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,

@@ -36,6 +36,11 @@ var rules = map[string]rule{
 	"model.dropout":       atMost(0.999),
 	"model.rope_theta":    atMost(math.MaxFloat64),
 
+	"model.quantize.mode":  oneOf(quantizeModes),
+	"model.quantize.bits":  least(0),
+	"model.quantize.group": least(0),
+	"model.quantize.match": expression{},
+
 	"data.mixture.weight": positive{},
 	"data.mixture_end":    oneOf(data.Ends),
 	"data.tokens":         oneOf{"bytes", "u16", "u32"},

@@ -32,6 +32,7 @@ type Model struct {
 	Dropout      float64  `yaml:"dropout" doc:"gpt2: probability of dropping an activation in training, also with from, whose own is not used"`
 	TieHead      bool     `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2's always does)"`
 	RopeTheta    float64  `yaml:"rope_theta" doc:"llama: base of the rotary frequencies"`
+	Quantize     Quantize `yaml:"quantize" doc:"training for fewer bits"`
 }
 
 // Data names the text; with none it is the Go source of the toolchain at hand.
@@ -144,7 +145,7 @@ func (p Pipeline) PartsPerStage() int {
 func Default() Run {
 	clip := 1.0
 	return Run{
-		Model: Model{Kind: "gpt2", Layers: 4, Heads: 4, Width: 128, Context: 128, RopeTheta: 10000},
+		Model: Model{Kind: "gpt2", Layers: 4, Heads: 4, Width: 128, Context: 128, RopeTheta: 10000, Quantize: Quantize{Mode: NotQuantized}},
 		Data: Data{
 			Tokens: "bytes", MixtureEnd: data.EndRestart, Packing: data.PackFirstFit, Long: data.LongSplit, Validation: 0.05, Prefetch: 4, Timeout: "10m",
 		},

@@ -145,24 +145,26 @@ func TestSchemaRefusesWrongFiles(t *testing.T) {
 
 // unknowable are the errors of the program for files that the schema has: what Schema says that it does not know.
 var unknowable = []string{
-	"a divisor of",                      // pipeline.microbatches of train.batch
-	"with pipeline.schedule",            // pipeline.chunks, pipeline.ahead
-	"with the interleaved schedule",     // pipeline.chunks
-	"one for each of the",               // pipeline.adapters of pipeline.stages
-	"one adapter for the one stage",     // the same
-	"the last of pipeline.stages",       // pipeline.rules of pipeline.stages
-	"found both, wanted one of them",    // data.text, data.jsonl, data.mixture
-	"bytes, or files in data.text",      // data.tokens without files
-	"without documents (data.jsonl)",    // data.eos, data.packing, data.long
-	"nothing without data.jsonl",        // data.field
-	"nothing without model.from",        // model.allow_missing
-	"without data.mixture",              // data.mixture_end
-	"with data.packing stream",          // data.long
-	"restart, whose epochs have no end", // data.epochs
-	"files in one of them",              // text and jsonl of a source
-	"none of them for text",             // field of a source
-	"a regular expression: ",            // its syntax
-	"a time such as",                    // one too long
+	"a divisor of",                        // pipeline.microbatches of train.batch
+	"with pipeline.schedule",              // pipeline.chunks, pipeline.ahead
+	"with the interleaved schedule",       // pipeline.chunks
+	"one for each of the",                 // pipeline.adapters of pipeline.stages
+	"one adapter for the one stage",       // the same
+	"the last of pipeline.stages",         // pipeline.rules of pipeline.stages
+	"found both, wanted one of them",      // data.text, data.jsonl, data.mixture
+	"bytes, or files in data.text",        // data.tokens without files
+	"without documents (data.jsonl)",      // data.eos, data.packing, data.long
+	"nothing without data.jsonl",          // data.field
+	"nothing without model.from",          // model.allow_missing
+	"nothing without model.quantize.mode", // its other keys
+	"model.quantize (",                    // bits and group of model.quantize.mode
+	"without data.mixture",                // data.mixture_end
+	"with data.packing stream",            // data.long
+	"restart, whose epochs have no end",   // data.epochs
+	"files in one of them",                // text and jsonl of a source
+	"none of them for text",               // field of a source
+	"a regular expression: ",              // its syntax
+	"a time such as",                      // one too long
 	"intervals whose until ascends",
 	"an until in each interval but the last",
 	"wanted more than warmup_steps", // optimizer.schedule.steps
@@ -221,7 +223,9 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 	// What keys say together.
 	return append(out, "", "null", "3", "[]", "text", "data: {text: a, jsonl: b}", "data: {jsonl: a, packing: stream, long: keep_end}", "data: {jsonl: a, packing: stream}",
 		"data: {mixture: [{text: a, weight: 1}], epochs: 2}", "pipeline: {stages: 2, adapters: [0, 1, 2]}", "pipeline: {schedule: interleaved, chunks: 1}",
-		"optimizer: {schedule: {steps: 5, warmup_steps: 5}}", "optimizer: {parameters: {weight_decay: null}}", "data: {jsonl: a, field: x, eos: 3}", "train: {batch: 4}\npipeline: {microbatches: 3}")
+		"optimizer: {schedule: {steps: 5, warmup_steps: 5}}", "optimizer: {parameters: {weight_decay: null}}", "data: {jsonl: a, field: x, eos: 3}", "model: {quantize: {mode: affine, bits: 2, group: 32, match: [a]}}",
+		"model: {quantize: {mode: affine, bits: 9}}", "model: {quantize: {mode: nf4, bits: 4}}", "model: {quantize: {mode: mxfp4, group: 64}}", "model: {quantize: {mode: nvfp4}}",
+		"train: {batch: 4}\npipeline: {microbatches: 3}")
 }
 
 // A file that the program takes is one of the schema, and one that it refuses is none but for what a schema cannot know.

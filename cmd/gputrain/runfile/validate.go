@@ -20,6 +20,9 @@ func (c *Config) Validate() error {
 	if m := c.Model; len(m.AllowMissing) > 0 && m.From == "" {
 		return c.invalid("model.allow_missing", m.AllowMissing, "nothing without model.from")
 	}
+	if err := c.validateQuantize(); err != nil {
+		return err
+	}
 	if err := c.validatePipeline(); err != nil {
 		return err
 	}
