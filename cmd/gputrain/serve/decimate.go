@@ -3,6 +3,8 @@ package serve
 import (
 	"math"
 	"sort"
+
+	"gputrain/cmd/gputrain/follow"
 )
 
 // curve is what is drawn of a series: at most four points a bucket, in their order, and where values stand that are not finite.
@@ -18,9 +20,8 @@ type view struct {
 	span             float64 // of the mean in points; below 2: none
 }
 
-// decimate makes a curve of the points (x[line[i]], value[i]), x ascending. Each bucket [k w, (k+1) w) has its first, lowest, highest and
-// last finite point: drawn on pixels as wide as a bucket, they make the picture of all points. With them goes the first point
-// of the bucket that is not finite.
+// decimate makes a curve of the points (x[line[i]], value[i]), x ascending: the extremes of each bucket [k w, (k+1) w), and the first point of
+// it that is not finite.
 func decimate(x []float64, line []int32, value []float64, v view) curve {
 	at := func(i int) float64 { return x[line[i]] }
 	begin := sort.Search(len(line), func(i int) bool { return at(i) >= v.from })
@@ -30,39 +31,13 @@ func decimate(x []float64, line []int32, value []float64, v view) curve {
 		value = smooth(value[:end], v.span)
 	}
 	var c curve
-	for i := begin; i < end; {
-		k := math.Floor(at(i) / v.bucket)
-		first, low, high, last, bad := -1, -1, -1, -1, -1
-		for ; i < end && math.Floor(at(i)/v.bucket) == k; i++ {
-			y := value[i]
-			if math.IsNaN(y) || math.IsInf(y, 0) {
-				if bad < 0 {
-					bad = i
-				}
-				continue
-			}
-			if first < 0 {
-				first, low, high = i, i, i
-			}
-			if y < value[low] {
-				low = i
-			}
-			if y > value[high] {
-				high = i
-			}
-			last = i
-		}
+	bucket := func(i int) float64 { return math.Floor(at(i) / v.bucket) }
+	for kept, bad := range follow.Extremes(begin, end, bucket, func(i int) float64 { return value[i] }) {
 		if bad >= 0 {
 			c.bad = append(c.bad, at(bad))
 		}
-		if first < 0 {
-			continue
-		}
-		previous := -1
-		for _, i := range [4]int{first, min(low, high), max(low, high), last} {
-			if i > previous {
-				c.x, c.y, previous = append(c.x, at(i)), append(c.y, value[i]), i
-			}
+		for _, i := range kept {
+			c.x, c.y = append(c.x, at(i)), append(c.y, value[i])
 		}
 	}
 	return c

@@ -1,7 +1,7 @@
 // Package serve shows runs as a live page in a browser: curves of many runs laid over each other, the use of stages, histograms, samples,
 // the run file and the report. The page is part of the program and asks nothing of any other address.
 //
-//	run directories --follower--> run (table, lists) --decimate--> /api/curves
+//	run directories --follow--> run (table, lists) --decimate--> /api/curves
 //	                                    |                               ^
 //	                                    +--version--> /api/events --> the page
 //

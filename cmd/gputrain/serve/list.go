@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+
+	"gputrain/cmd/gputrain/follow"
 )
 
 // list is a file of JSON objects, one a line, of which only places are remembered: samples.jsonl, histograms.jsonl.
 type list struct {
-	follower follower
-	items    []item
+	lines follow.Lines
+	items []item
 }
 
 // item is where a line stands and what it is chosen by.
@@ -23,7 +25,7 @@ type item struct {
 // poll says whether anything came or went.
 func (l *list) poll(root *os.Root) (changed bool, err error) {
 	var first error
-	err = l.follower.poll(root, func(keep int) {
+	err = l.lines.Poll(root, func(keep int) {
 		l.items, changed = l.items[:keep], true
 	}, func(line []byte, offset int64) {
 		var head struct {
@@ -31,7 +33,7 @@ func (l *list) poll(root *os.Root) (changed bool, err error) {
 			Name string `json:"name"`
 		}
 		if err := json.Unmarshal(line, &head); err != nil && first == nil {
-			first = fmt.Errorf("%s: line %d: %w", l.follower.name, len(l.items)+1, err)
+			first = fmt.Errorf("%s: line %d: %w", l.lines.Name, len(l.items)+1, err)
 		}
 		l.items, changed = append(l.items, item{offset, offset + int64(len(line)), head.Step, head.Name}), true
 	})
@@ -55,7 +57,7 @@ func (l *list) read(root *os.Root, most int, want func(item) bool) ([]byte, erro
 		if n > 1 {
 			i = chosen[k*(len(chosen)-1)/(n-1)]
 		}
-		line, err := lineAt(root, l.follower.name, i.from, i.to)
+		line, err := follow.At(root, l.lines.Name, i.from, i.to)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gputrain/cmd/gputrain/follow"
 )
 
 // Files of a run directory, the only ones that are read.
@@ -28,7 +30,7 @@ type run struct {
 	dir string
 
 	mu          sync.Mutex
-	metrics     follower
+	metrics     follow.Lines
 	samples     list
 	histograms  list
 	table       table
@@ -44,8 +46,8 @@ type run struct {
 
 func newRun(id int, dir string) *run {
 	return &run{
-		id: id, dir: dir, metrics: follower{name: metricsFile},
-		samples: list{follower: follower{name: samplesFile}}, histograms: list{follower: follower{name: histogramsFile}},
+		id: id, dir: dir, metrics: follow.Lines{Name: metricsFile},
+		samples: list{lines: follow.Lines{Name: samplesFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}},
 	}
 }
 
@@ -82,7 +84,7 @@ func (r *run) poll(next func() int64) {
 		}
 		r.settingsAge, changed = info.ModTime(), true
 	}
-	failed(r.metrics.poll(root, func(keep int) {
+	failed(r.metrics.Poll(root, func(keep int) {
 		r.table.rewind(keep)
 		r.resumed()
 		r.version = next()

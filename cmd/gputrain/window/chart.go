@@ -155,7 +155,7 @@ func (h chart) grid(c *Canvas, plot Box, x, y axis) {
 
 func (s series) draw(c *Canvas, plot Box, x, y axis) {
 	width := s.width * max(1, c.Unit)
-	runs, broken := decimate(s.points, int(plot.W)+1, func(step int64) int { return int(x.at(float64(step)) - plot.X) })
+	runs, broken := decimate(s.points, func(step int64) int { return int(x.at(float64(step)) - plot.X) })
 	for _, run := range runs {
 		for i, p := range run {
 			from := run[max(0, i-1)]

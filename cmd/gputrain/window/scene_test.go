@@ -22,7 +22,7 @@ func TestDecimateKeepsSpikes(t *testing.T) {
 	}
 	points[spike].Value, points[dip].Value = 100, -100
 	for _, columns := range []int{1, 2, 77, 640, 4000} {
-		runs, broken := decimate(points, columns, func(step int64) int { return int(step) * columns / n })
+		runs, broken := decimate(points, func(step int64) int { return int(step) * columns / n })
 		require.Len(t, runs, 1)
 		assert.Empty(t, broken)
 		run := runs[0]
@@ -39,7 +39,7 @@ func TestDecimateKeepsSpikes(t *testing.T) {
 
 func TestDecimateBreaksAtWhatIsNotFinite(t *testing.T) {
 	points := []Point{{1, 1}, {2, 2}, {3, math.NaN()}, {4, math.Inf(1)}, {5, 5}}
-	runs, broken := decimate(points, 10, func(step int64) int { return int(step) })
+	runs, broken := decimate(points, func(step int64) int { return int(step) })
 	assert.Equal(t, [][]Point{{{1, 1}, {2, 2}}, {{5, 5}}}, runs)
 	require.Len(t, broken, 2)
 	assert.EqualValues(t, 3, broken[0].Step)

@@ -1,4 +1,4 @@
-package serve
+package follow
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reading is a follower with the lines it has handed over and not taken back.
+// reading is Lines with the lines it has handed over and not taken back.
 type reading struct {
-	follower
+	Lines
 	lines   []string
 	rewinds []int
 }
@@ -24,7 +24,7 @@ func (r *reading) poll(t *testing.T, dir string) {
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
-	require.NoError(t, r.follower.poll(root, func(keep int) {
+	require.NoError(t, r.Lines.Poll(root, func(keep int) {
 		r.lines, r.rewinds = r.lines[:keep], append(r.rewinds, keep)
 	}, func(line []byte, offset int64) {
 		assert.EqualValues(t, len(strings.Join(r.lines, "")), offset)
@@ -32,10 +32,10 @@ func (r *reading) poll(t *testing.T, dir string) {
 	}))
 }
 
-func TestFollowerSeesWhatStandsInTheFile(t *testing.T) {
+func TestLinesSeeWhatStandsInTheFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	r := &reading{follower: follower{name: "f"}}
+	r := &reading{Lines: Lines{Name: "f"}}
 	random := rand.New(rand.NewPCG(1, 2))
 	content := ""
 	r.poll(t, dir)
@@ -78,10 +78,10 @@ func TestFollowerSeesWhatStandsInTheFile(t *testing.T) {
 	assert.NotEmpty(t, r.rewinds)
 }
 
-func TestFollowerKeepsWhatIsTheSame(t *testing.T) {
+func TestLinesKeepWhatIsTheSame(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	r := &reading{follower: follower{name: "f"}}
+	r := &reading{Lines: Lines{Name: "f"}}
 	require.NoError(t, os.WriteFile(path, []byte("a\nb\nc\nd\n"), 0o666))
 	r.poll(t, dir)
 	require.NoError(t, os.WriteFile(path, []byte("a\nb\nx\nd\n"), 0o666)) // the last line stands where it stood
@@ -93,14 +93,14 @@ func TestFollowerKeepsWhatIsTheSame(t *testing.T) {
 	assert.Equal(t, []string{"a\n", "b\n", "x\n", "y\n", "z\n"}, r.lines)
 }
 
-func TestFollowerRefuses(t *testing.T) {
+func TestLinesRefuse(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
 	poll := func(name string) error {
-		f := follower{name: name}
-		return f.poll(root, func(int) {}, func([]byte, int64) {})
+		l := Lines{Name: name}
+		return l.Poll(root, func(int) {}, func([]byte, int64) {})
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "long"), []byte(strings.Repeat("x", longestLine+64<<10+1)), 0o666))
 	assert.ErrorContains(t, poll("long"), "wanted lines of JSON")

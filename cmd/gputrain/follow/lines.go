@@ -1,0 +1,154 @@
+// Package follow reads what a run writes while it is under way, and chooses what a picture of it needs. Nothing is written and nothing is
+// locked: the process that writes does not know of it.
+package follow
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// longestLine is the length in bytes beyond which a line is refused: a histogram of 64 bins has some 500.
+const longestLine = 1 << 20
+
+var lineSeed = maphash.MakeSeed()
+
+// Lines reads the lines that are new in a file to which another process appends, and which that process may cut back or replace.
+type Lines struct {
+	Name  string // below the directory of Poll
+	taken []mark
+}
+
+// mark is what is remembered of a line.
+type mark struct {
+	end  int64 // offset behind its newline
+	hash uint64
+}
+
+func (l *Lines) end() int64 {
+	if len(l.taken) == 0 {
+		return 0
+	}
+	return l.taken[len(l.taken)-1].end
+}
+
+// Poll hands over the whole lines behind those taken before. Where the file does not have those any more, rewind is called first with
+// the number of leading lines that it still has. The bytes of a line are valid during the call only. A file that is not there has no lines.
+func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte, offset int64)) error {
+	file, err := root.Open(l.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		l.cut(0, rewind)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("follow: open: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("follow: %q: %w", l.Name, err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("follow: %q: found %s, wanted a file", l.Name, info.Mode().Type())
+	}
+	if !l.unchanged(file) {
+		keep, err := l.common(file)
+		if err != nil {
+			return fmt.Errorf("follow: read %q: %w", l.Name, err)
+		}
+		l.cut(keep, rewind)
+	}
+	if _, err := file.Seek(l.end(), io.SeekStart); err != nil {
+		return fmt.Errorf("follow: read %q: %w", l.Name, err)
+	}
+	err = wholeLines(file, func(line []byte) bool {
+		offset := l.end()
+		l.taken = append(l.taken, mark{end: offset + int64(len(line)), hash: maphash.Bytes(lineSeed, line)})
+		take(line, offset)
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("follow: read %q: %w", l.Name, err)
+	}
+	return nil
+}
+
+// unchanged says whether the last line taken still stands where it stood. Lines carry times, so what was written anew differs.
+func (l *Lines) unchanged(file io.ReaderAt) bool {
+	if len(l.taken) == 0 {
+		return true
+	}
+	begin := int64(0)
+	if n := len(l.taken); n > 1 {
+		begin = l.taken[n-2].end
+	}
+	line := make([]byte, l.end()-begin)
+	_, err := file.ReadAt(line, begin)
+	return err == nil && maphash.Bytes(lineSeed, line) == l.taken[len(l.taken)-1].hash
+}
+
+// common is the number of leading lines that are those taken.
+func (l *Lines) common(file io.Reader) (int, error) {
+	keep := 0
+	err := wholeLines(file, func(line []byte) bool {
+		if keep == len(l.taken) || maphash.Bytes(lineSeed, line) != l.taken[keep].hash {
+			return false
+		}
+		keep++
+		return true
+	})
+	return keep, err
+}
+
+func (l *Lines) cut(keep int, rewind func(keep int)) {
+	if keep < len(l.taken) {
+		l.taken = l.taken[:keep]
+		rewind(keep)
+	}
+}
+
+// wholeLines hands over the lines that end in a newline, with it, until use says no.
+func wholeLines(r io.Reader, use func(line []byte) bool) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	var long []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			if long = append(long, part...); len(long) > longestLine {
+				return fmt.Errorf("found a line of more than %d bytes, wanted lines of JSON", longestLine)
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		if len(long) > 0 {
+			part = append(long, part...)
+			long = nil
+		}
+		if !use(part) {
+			return nil
+		}
+	}
+}
+
+// At reads a line that Poll has handed over before.
+func At(root *os.Root, name string, from, to int64) ([]byte, error) {
+	file, err := root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("follow: open: %w", err)
+	}
+	defer file.Close()
+	line := make([]byte, to-from)
+	if _, err := file.ReadAt(line, from); err != nil {
+		return nil, fmt.Errorf("follow: read %q: %w", name, err)
+	}
+	return bytes.TrimSpace(line), nil
+}
