@@ -1,6 +1,10 @@
 // Package state is a model in training: its parameters, gradients and optimizer state on one device, the step that advances them, and their
 // form on disk.
 //
+// A [Value] is what is trained, as a value with one owner: params, other variables, transformation and optimizer state. It is enough for who brings
+// gradients of their own, with or without a model of this module. [Train] makes a [TrainState] of it, with gradients, programs and metrics of
+// a language model, and [TrainState.Value] gives it back.
+//
 // [Create] plans the memory, refuses what does not fit, and makes every program and buffer of a step. [TrainState.TrainStep] then only writes
 // inputs and submits:
 //
@@ -18,6 +22,7 @@
 //	config.json, model.safetensors   the Hugging Face layout, f32; above 5 GB in several files with an index
 //	optimizer.safetensors            "mu/PATH", "nu/PATH", as the device keeps them
 //	state.json                       step, counts, the optimizer's configuration, what the loop keeps ([Run]), the adapter
+//	other.safetensors                variables without gradients, where a Value has any
 //	manifest.json                    size and CRC32C of every file, CRC32C of every tensor; written last
 //
 // It says nothing of how many devices the tensors lay on: [Snapshot] writes it from any number of them, and [ReadCheckpoint] gives it back to
@@ -36,4 +41,5 @@
 //  5. What the plan says and what is taken agree within 5 %.
 //  6. Rotation removes neither the newest whole checkpoint, nor the best, nor one that somebody reads ([Hold]).
 //  7. A state divided over several devices saves the bytes that it would save undivided, and is restored from them.
+//  8. A value that was handed on is ErrSpent in every copy; one that goes from device to device, or in and out of training, keeps every bit.
 package state
