@@ -16,7 +16,7 @@ import (
 // read again.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(`{"step":1,"loss":5.5,"learning_rate":0.01,"grad_norm":"NaN","tokens":64,"tokens_per_second":800.5,"step_ms":80,"stage_busy":[0.5,0.25],"watched":{"norm/params/a":1}}`+"\n"+
-		`{"step":2,"eval_loss":5.25,"eval_tokens":99,"eval_ms":12}`+"\n"+`{"step":3,"lo`), int64(2))
+		`{"step":2,"eval_loss":5.25,"eval_tokens":99,"eval_ms":12}`+"\n"+`{"step":3,"lo`), int64(1))
 	f.Add([]byte(`{"step":6,"prompt":"line","text":"\u0000 5\ud800","temperature":0.8,"top_k":20,"seed":18446744073709551615}`+"\n\n"), int64(9))
 	f.Add([]byte(`{"step":5,"name":"params/h.0.ln_1.weight","elements":16,"nonfinite":3,"min":-0.1,"max":"Infinity","mean":0,"std":0.02,"counts":[16,0]}`+"\n"), int64(5))
 	f.Add([]byte(`{"step":1}`+"\n"+`{"step":"1"}`+"\n"+`{"step":-1,"loss":"""}`+"\nnull\n[]\n"), int64(-1))
