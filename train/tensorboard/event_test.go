@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,6 +37,13 @@ var published = map[string]string{
 // eventOf is an empty Event for the protobuf library, which knows nothing of this package.
 func eventOf(t testing.TB) *dynamicpb.Message {
 	t.Helper()
+	event, err := descriptor()
+	require.NoError(t, err)
+	return dynamicpb.NewMessage(event)
+}
+
+// descriptor is that of the published Event.
+var descriptor = sync.OnceValues(func() (protoreflect.MessageDescriptor, error) {
 	file := &descriptorpb.FileDescriptorProto{Name: proto.String("event.proto"), Syntax: proto.String("proto3")}
 	for name, fields := range published {
 		message := &descriptorpb.DescriptorProto{Name: proto.String(name)}
@@ -44,7 +52,9 @@ func eventOf(t testing.TB) *dynamicpb.Message {
 			key, kind, _ := strings.Cut(f, ":")
 			key, number, _ := strings.Cut(key, "=")
 			n, err := strconv.Atoi(number)
-			require.NoError(t, err)
+			if err != nil {
+				return nil, err
+			}
 			d := &descriptorpb.FieldDescriptorProto{Name: proto.String(key), JsonName: proto.String(key), Number: proto.Int32(int32(n))}
 			d.Label = descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()
 			if repeated {
@@ -60,9 +70,11 @@ func eventOf(t testing.TB) *dynamicpb.Message {
 		file.MessageType = append(file.MessageType, message)
 	}
 	d, err := protodesc.NewFile(file, nil)
-	require.NoError(t, err)
-	return dynamicpb.NewMessage(d.Messages().ByName(protoreflect.Name("Event")))
-}
+	if err != nil {
+		return nil, err
+	}
+	return d.Messages().ByName("Event"), nil
+})
 
 // cases are events, and what they are in the JSON form of their messages.
 var cases = []struct {

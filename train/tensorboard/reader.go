@@ -22,7 +22,9 @@ func Events(r io.Reader, size int64) iter.Seq2[Event, error] {
 			}
 			var e Event
 			if err == nil {
-				e, err = decode(data)
+				if e, err = decode(data); err != nil {
+					err = fmt.Errorf("event: %v", err) // which is no end of the file, however a message ends
+				}
 			}
 			if err != nil {
 				yield(Event{}, fmt.Errorf("tensorboard: record at byte %d: %w", at, err))

@@ -63,6 +63,9 @@ func TestDamagedFiles(t *testing.T) {
 	_, err = ReadLog(names...)
 	assert.ErrorContains(t, err, names[0])
 	assert.ErrorContains(t, err, "record at byte")
+	require.NoError(t, os.WriteFile(names[0], appendRecord(nil, []byte("\x09\x00")), 0o666))
+	_, err = ReadLog(names...)
+	assert.ErrorContains(t, err, "event: field 1: unexpected EOF", "a record that is whole, with a message that is not")
 	_, err = ReadLog(filepath.Join(dir, "absent"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
