@@ -177,6 +177,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(hubGPT2))
 	f.Add([]byte(tinyLlama))
 	f.Add([]byte(`{"model_type": "mlp", "sizes": [2, 3]}`))
+	f.Add([]byte(`{"model_type": "mlp", "sizes": [2, 3], "fake_quantization": {"mode": "affine", "bits": 3, "group": 32, "match": ["weight"]}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		frugal.Parse(t, len(raw), func() {
 			def, err := ParseConfig(raw)

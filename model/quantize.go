@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"gputrain/graph"
 )
 
 // Quantization says which parameters the network reads as the numbers of a format of few bits, while they are trained in all their bits; see
-// graph.Quantize for the modes. Mode, Bits and Group that are empty or 0 are none, and what is usual for the mode.
+// graph.Quantize for the modes. Mode, Bits and Group that are empty or 0 are none, and what is usual for the mode. Groups lie along the last axis as
+// parameters are stored: the outputs of GPT-2's projections, the inputs of all others.
 type Quantization struct {
 	Mode  string `json:"mode"`
 	Bits  int    `json:"bits,omitempty"`
@@ -23,6 +25,9 @@ type Quantization struct {
 
 // quantizationKey is where config.json has a Quantization. Other programs pass over it: the weights beside it are whole.
 const quantizationKey = "fake_quantization"
+
+// longestMatch bounds the expressions of a config.json that came from a stranger, which are held against all paths.
+const longestMatch = 4096
 
 // matrixOfLayer are the paths that are quantized unless a Quantization says otherwise; vectors among them are not.
 var matrixOfLayer = regexp.MustCompile(`(^|\.)[0-9]+\.`)
@@ -54,6 +59,9 @@ func WithQuantization(def Definition, q Quantization) (Definition, error) {
 	m := quantized{Definition: def, q: q, paths: map[string]bool{}}
 	for _, p := range def.Params() {
 		m.paths[p.Path] = len(q.Match) == 0 && len(p.Shape) > 1 && matrixOfLayer.MatchString(p.Path)
+	}
+	if n := len(strings.Join(q.Match, "")); n > longestMatch {
+		return nil, fmt.Errorf("model: quantize: match: expressions of %d bytes, want at most %d", n, longestMatch)
 	}
 	for _, match := range q.Match {
 		pattern, err := regexp.Compile(match)

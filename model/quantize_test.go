@@ -203,6 +203,7 @@ func TestQuantizationErrors(t *testing.T) {
 		"model: quantize: group 64, want 32, which belongs to mxfp8": {Mode: "mxfp8", Group: 64},
 		`model: quantize: match: "h.9" matches no parameter`:         {Mode: "nf4", Match: []string{"h.0", "h.9"}},
 		"model: quantize: match: error parsing regexp":               {Mode: "nf4", Match: []string{"("}},
+		"match: expressions of 4097 bytes, want at most 4096":        {Mode: "nf4", Match: []string{"weight", strings.Repeat("w", 4091)}},
 		`model: quantize: bits 4, group 0, match [] without a mode`:  {Bits: 4},
 	} {
 		_, err := WithQuantization(byteGPT(t), q)
