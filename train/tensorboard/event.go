@@ -1,14 +1,14 @@
 package tensorboard
 
-// FileVersion is what the first event of a file says. A reader that finds it clears away what comes after a Start's step.
-const FileVersion = "brain.Event:2"
+// fileVersion is what the first event of a file says. A reader that finds it goes by Start.
+const fileVersion = "brain.Event:2"
 
 // Event is a record of an event file: one of Version, Start and Values, or nothing of what this package knows.
 type Event struct {
 	WallTime float64 // seconds since 1970
 	Step     int64
 
-	Version string // FileVersion, of the first event of a file
+	Version string // "brain.Event:2", of the first event of a file
 	// Start says that a process begins here: what an earlier one has written of Step and later is void.
 	Start  bool
 	Values []Value

@@ -81,7 +81,7 @@ var cases = []struct {
 	event Event
 	json  string
 }{
-	{Event{WallTime: 1.75, Version: FileVersion}, `{"wall_time": 1.75, "file_version": "brain.Event:2"}`},
+	{Event{WallTime: 1.75, Version: fileVersion}, `{"wall_time": 1.75, "file_version": "brain.Event:2"}`},
 	{Event{WallTime: 2, Step: 29, Start: true}, `{"wall_time": 2, "step": "29", "session_log": {"status": 1}}`},
 	{
 		Event{WallTime: 3, Step: -1, Values: []Value{{Tag: "train/loss", Kind: Scalar, Scalar: 2.5}, {Tag: "zero", Kind: Scalar}}},
@@ -178,7 +178,7 @@ func TestEventsOfOtherPrograms(t *testing.T) {
 	}
 	e, err := decode(message(`{"file_version": "brain.Event:2", "source_metadata": {"writer": "another"}}`))
 	require.NoError(t, err)
-	assert.Equal(t, Event{Version: FileVersion}, e)
+	assert.Equal(t, Event{Version: fileVersion}, e)
 	e, err = decode(message(`{"session_log": {"status": 3, "checkpoint_path": "x", "msg": "saved"}}`))
 	require.NoError(t, err)
 	assert.False(t, e.Start)

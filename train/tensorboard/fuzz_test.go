@@ -26,16 +26,16 @@ func FuzzReader(f *testing.F) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		var events []Event
-		for e, err := range Events(bytes.NewReader(data), int64(len(data))) {
+		var found []Event
+		for e, err := range events(bytes.NewReader(data), int64(len(data))) {
 			if err != nil {
 				break
 			}
-			events = append(events, e)
+			found = append(found, e)
 		}
 		runtime.ReadMemStats(&after)
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20+256*len(data)))
-		for _, e := range events {
+		for _, e := range found {
 			if slices.ContainsFunc(e.Values, func(v Value) bool { return v.Kind == Unknown }) {
 				continue
 			}

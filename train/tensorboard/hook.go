@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"time"
 
 	"gputrain/train"
 )
@@ -26,7 +25,11 @@ type hook struct {
 func (h *hook) Event(_ context.Context, e train.Event) error {
 	switch e.Kind {
 	case train.Started:
-		return h.begin(e.Step)
+		w, err := Create(h.dir, e.Step+1)
+		if err != nil {
+			return err
+		}
+		h.writer = w
 	case train.Stepped:
 		if e.Written {
 			return h.figures(e.Metrics.Step, e.Metrics)
@@ -53,14 +56,6 @@ func (h *hook) Event(_ context.Context, e train.Event) error {
 	return nil
 }
 
-// begin begins a file. Readers forget what earlier files hold of the first step that is made now, and of those after it.
-func (h *hook) begin(step int64) (err error) {
-	if h.writer, err = Create(h.dir); err != nil {
-		return err
-	}
-	return h.writer.Write(Event{WallTime: now(), Version: FileVersion}, Event{WallTime: now(), Step: step + 1, Start: true})
-}
-
 // figures writes the numbers of a line of metrics.jsonl.
 func (h *hook) figures(step int64, line any) error {
 	values, err := scalars(line)
@@ -72,10 +67,8 @@ func (h *hook) figures(step int64, line any) error {
 
 // Sync makes the events durable before the checkpoint that they belong to.
 func (h *hook) Sync() error {
-	if h.writer == nil { // a hook before this one has failed at the start
+	if h.writer == nil { // the run could not start
 		return nil
 	}
 	return h.writer.Sync()
 }
-
-func now() float64 { return float64(time.Now().UnixMicro()) / 1e6 }

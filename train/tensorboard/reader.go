@@ -9,10 +9,8 @@ import (
 	"os"
 )
 
-// Events are those of an event file of size bytes, in order. The first that is wrong comes as an error, and is the last: a checksum that
-// does not hold, a record longer than the file, a message that is none. Where the file ends within a record, as that of a killed process or of
-// one that is writing may, the error matches io.ErrUnexpectedEOF.
-func Events(r io.Reader, size int64) iter.Seq2[Event, error] {
+// events are those of an event file of size bytes, see EventsOf.
+func events(r io.Reader, size int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		at := int64(0)
 		for {
@@ -38,7 +36,9 @@ func Events(r io.Reader, size int64) iter.Seq2[Event, error] {
 	}
 }
 
-// EventsOf are the events of the file of a name, see Events.
+// EventsOf are the events of a file, in order. The first that is wrong comes as an error, and is the last: a checksum that does not hold, a
+// record longer than the file, a message that is none. Where the file ends within a record, as that of a killed process or of one that is
+// writing may, the error matches io.ErrUnexpectedEOF.
 func EventsOf(name string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f, err := os.Open(name)
@@ -52,7 +52,7 @@ func EventsOf(name string) iter.Seq2[Event, error] {
 			yield(Event{}, fmt.Errorf("tensorboard: %w", err))
 			return
 		}
-		for e, err := range Events(bufio.NewReader(f), info.Size()) {
+		for e, err := range events(bufio.NewReader(f), info.Size()) {
 			if err != nil {
 				err = fmt.Errorf("%s: %w", name, err)
 			}

@@ -35,12 +35,14 @@ func IsEventFile(path string) bool { return strings.HasPrefix(filepath.Base(path
 // Writer writes an event file. Every call of Write hands whole records to the system: what has been written is there also when the process is
 // killed.
 type Writer struct {
-	file *os.File
+	file   *os.File
+	failed error // of a write, after which the file may end within a record
 }
 
-// Create begins an event file in a directory, which it makes if need be. Its name sorts behind those of the files that are there, as readers
-// of the directory expect of newer ones, also where the clock says otherwise.
-func Create(dir string) (*Writer, error) {
+// Create begins an event file in a directory, which it makes if need be, for a process that makes step first: readers forget what earlier
+// files hold of that step and of those after it. Its name sorts behind those of the files that are there, as readers expect of newer ones, also
+// where the clock says otherwise.
+func Create(dir string, first int64) (*Writer, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
 	}
@@ -64,11 +66,20 @@ func Create(dir string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensorboard: %w", err)
 	}
-	return &Writer{file: f}, nil
+	w := &Writer{file: f}
+	if err := w.Write(Event{WallTime: now(), Version: fileVersion}, Event{WallTime: now(), Step: first, Start: true}); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return w, nil
 }
 
-// Write appends events.
+func now() float64 { return float64(time.Now().UnixMicro()) / 1e6 }
+
+// Write appends events. Nothing is written after an error, which comes again.
 func (w *Writer) Write(events ...Event) error {
+	if w.failed != nil {
+		return w.failed
+	}
 	var records []byte
 	for _, e := range events {
 		message, err := encode(e)
@@ -78,9 +89,9 @@ func (w *Writer) Write(events ...Event) error {
 		records = appendRecord(records, message)
 	}
 	if _, err := w.file.Write(records); err != nil {
-		return fmt.Errorf("tensorboard: %w", err)
+		w.failed = fmt.Errorf("tensorboard: %w", err)
 	}
-	return nil
+	return w.failed
 }
 
 // Sync makes durable what has been written.

@@ -20,9 +20,8 @@ func TestNamesSortInTime(t *testing.T) {
 	assert.Empty(t, names)
 	ahead := fmt.Sprintf("events.out.tfevents.%d.another.host.1", time.Now().Unix()+3600)
 	for i := range 4 {
-		w, err := Create(dir)
+		w, err := Create(dir, int64(i+1))
 		require.NoError(t, err)
-		require.NoError(t, w.Write(Event{Step: int64(i + 1), Start: true}))
 		require.NoError(t, w.Close())
 		if i == 1 {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, ahead), nil, 0o666))
@@ -41,7 +40,7 @@ func TestNamesSortInTime(t *testing.T) {
 // A file with a record that is wrong is refused; one that ends within a record is read as far as it goes.
 func TestDamagedFiles(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Create(dir)
+	w, err := Create(dir, 1)
 	require.NoError(t, err)
 	for step := range 3 {
 		require.NoError(t, w.Write(Event{Step: int64(step), Values: []Value{{Tag: "a", Kind: Scalar, Scalar: 1}}}))
@@ -68,4 +67,28 @@ func TestDamagedFiles(t *testing.T) {
 	assert.ErrorContains(t, err, "event: field 1: unexpected EOF", "a record that is whole, with a message that is not")
 	_, err = ReadLog(filepath.Join(dir, "absent"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// What follows half a record could not be read, so nothing does.
+func TestNothingIsWrittenAfterAnError(t *testing.T) {
+	dir := t.TempDir()
+	w, err := Create(dir, 1)
+	require.NoError(t, err)
+	file := w.file
+	closed, err := os.Create(filepath.Join(dir, "closed"))
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	w.file = closed
+	failed := w.Write(Event{Step: 1})
+	require.ErrorIs(t, failed, os.ErrClosed)
+	w.file = file
+	assert.Equal(t, failed, w.Write(Event{Step: 2}))
+	require.NoError(t, w.Close())
+	steps := 0
+	for e, err := range EventsOf(file.Name()) {
+		require.NoError(t, err)
+		steps++
+		assert.LessOrEqual(t, e.Step, int64(1))
+	}
+	assert.Equal(t, 2, steps)
 }

@@ -22,9 +22,7 @@ func eventFiles(t *testing.T) (dir string, files []string) {
 	scalar := func(v float64) []tensorboard.Value {
 		return []tensorboard.Value{{Tag: "train/loss", Kind: tensorboard.Scalar, Scalar: float32(v)}}
 	}
-	events := [][]tensorboard.Event{{
-		{Version: tensorboard.FileVersion},
-		{Step: 1, Start: true},
+	processes := [][]tensorboard.Event{{
 		{Step: 1, Values: scalar(8)},
 		{Step: 2, Values: scalar(7)},
 		{Step: 2, Values: []tensorboard.Value{
@@ -36,14 +34,12 @@ func eventFiles(t *testing.T) (dir string, files []string) {
 		{Step: 3, Values: scalar(6)},
 		{Step: 4, Values: append(scalar(5), tensorboard.Value{Tag: "lost", Kind: tensorboard.Scalar})},
 	}, {
-		{Version: tensorboard.FileVersion},
-		{Step: 3, Start: true},
 		{Step: 3, Values: scalar(math.NaN())},
 	}}
-	for _, e := range events {
-		w, err := tensorboard.Create(dir)
+	for _, events := range processes {
+		w, err := tensorboard.Create(dir, events[0].Step)
 		require.NoError(t, err)
-		require.NoError(t, w.Write(e...))
+		require.NoError(t, w.Write(events...))
 		require.NoError(t, w.Close())
 	}
 	files, err := tensorboard.Files(dir)
