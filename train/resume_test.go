@@ -49,7 +49,7 @@ func untimed(t *testing.T, raw []byte) (lines []string) {
 }
 
 // leftBy is every byte that a run has left, by file: checkpoints, the record of the settings and all logs, metrics without timings. The
-// report and event files say when and how fast.
+// report, the sessions and event files say when and how fast.
 func leftBy(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -62,7 +62,7 @@ func leftBy(t *testing.T, dir string) map[string]string {
 		switch {
 		case name == metricsFile:
 			raw = []byte(strings.Join(untimed(t, raw), "\n"))
-		case name == reportFile || filepath.Ext(name) == ".svg":
+		case name == reportFile || name == sessionsFile || filepath.Ext(name) == ".svg":
 			raw = nil
 		}
 		files[name] = string(raw)

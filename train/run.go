@@ -117,7 +117,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 
 // clearDir removes what a run leaves in its directory, and nothing else.
 func clearDir(dir string) error {
-	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, reportFile, chartFile, TensorBoardDir} {
+	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, sessionsFile, reportFile, chartFile, TensorBoardDir} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("train: fresh start: %w", err)
 		}
@@ -151,6 +151,9 @@ func (t *trainer) open(ctx context.Context) error {
 		return err
 	}
 	if err := replaceFile(filepath.Join(c.Dir, runFile), append(t.decided.text(), text...)); err != nil {
+		return err
+	}
+	if err := t.logSession(); err != nil {
 		return err
 	}
 	if err := t.openLogs(); err != nil {

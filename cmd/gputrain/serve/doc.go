@@ -13,5 +13,6 @@
 //  3. Every extreme is sent. A bucket of the curve has its first, lowest, highest and last point, so that a spike of one step is drawn at any zoom.
 //  4. Buckets are aligned to multiples of their width. Adding steps to a run changes its last bucket only, and a page that follows a run
 //     asks for what is behind it.
-//  5. A file that was cut back, as a resumed run does, is noticed by its content: what is gone goes from the page, and a marker stands there.
+//  5. A file that was cut back, as a resumed run does, is noticed by its content: what is gone goes from the page. Where a process went on
+//     there is a marker: sessions.jsonl says of which step.
 package serve

@@ -9,7 +9,7 @@ import (
 	"gputrain/cmd/gputrain/follow"
 )
 
-// list is a file of JSON objects, one a line, of which only places are remembered: samples.jsonl, histograms.jsonl.
+// list is a file of JSON objects, one a line, of which only places and steps are remembered: samples, histograms, sessions.
 type list struct {
 	lines follow.Lines
 	items []item

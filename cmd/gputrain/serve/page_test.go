@@ -105,6 +105,7 @@ func pageFollowsARun(t *testing.T, b *browser) {
 
 	// A new process goes on from step 60.
 	lines := strings.SplitAfter(string(before), "\n")
+	appendFile(t, dir, sessionsFile, `{"step":60,"time":"2026-01-02T03:04:05Z"}`+"\n")
 	writeFile(t, dir, metricsFile, strings.Join(lines[:60], "")+`{"step":61,"loss":1.75,"grad_norm":2}`+"\n")
 	b.until("document.querySelector('[data-fact=step] .value').innerText.startsWith('61')")
 	b.until("document.querySelector('[data-series=loss] .plot').dataset.marks === '60'")

@@ -19,6 +19,7 @@ const (
 	metricsFile    = "metrics.jsonl"
 	samplesFile    = "samples.jsonl"
 	histogramsFile = "histograms.jsonl"
+	sessionsFile   = "sessions.jsonl"
 	settingsFile   = "run.yaml"
 	reportFile     = "report.md"
 	checkpointsDir = "checkpoints"
@@ -34,7 +35,7 @@ type run struct {
 	samples     list
 	histograms  list
 	table       table
-	resumes     []float64 // steps from which the run went on since we look
+	sessions    list // of processes, each with the step that it went on from
 	settings    []setting
 	settingsAge time.Time // of the run file
 	reportAge   time.Time
@@ -47,7 +48,7 @@ type run struct {
 func newRun(id int, dir string) *run {
 	return &run{
 		id: id, dir: dir, metrics: follow.Lines{Name: metricsFile},
-		samples: list{lines: follow.Lines{Name: samplesFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}},
+		samples: list{lines: follow.Lines{Name: samplesFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}}, sessions: list{lines: follow.Lines{Name: sessionsFile}},
 	}
 }
 
@@ -79,14 +80,10 @@ func (r *run) poll(next func() int64) {
 		failed(err)
 		r.settings, err = parseSettings(text)
 		failed(err)
-		if !r.settingsAge.IsZero() {
-			r.resumed() // the run file is written whenever a process begins, before its first line of metrics
-		}
 		r.settingsAge, changed = info.ModTime(), true
 	}
 	failed(r.metrics.Poll(root, func(keep int) {
 		r.table.rewind(keep)
-		r.resumed()
 		r.version = next()
 		r.rewound = r.version
 	}, func(line []byte, _ int64) {
@@ -95,7 +92,7 @@ func (r *run) poll(next func() int64) {
 		}
 		changed = true
 	}))
-	for _, l := range []*list{&r.samples, &r.histograms} {
+	for _, l := range []*list{&r.samples, &r.histograms, &r.sessions} {
 		grown, err := l.poll(root)
 		failed(err)
 		changed = changed || grown
@@ -128,15 +125,19 @@ func (r *run) lastStep() float64 {
 	return 0
 }
 
-// resumed puts a marker where the run goes on from, and takes away those behind it.
-func (r *run) resumed() {
-	step := r.lastStep()
-	for len(r.resumes) > 0 && r.resumes[len(r.resumes)-1] >= step {
-		r.resumes = r.resumes[:len(r.resumes)-1]
+// resumes are the steps from which processes went on, but for what a later one has taken back.
+func (r *run) resumes() []float64 {
+	out := []float64{}
+	for _, s := range r.sessions.items {
+		step := float64(s.step)
+		for len(out) > 0 && out[len(out)-1] >= step {
+			out = out[:len(out)-1]
+		}
+		if step > 0 {
+			out = append(out, step)
+		}
 	}
-	if step > 0 {
-		r.resumes = append(r.resumes, step)
-	}
+	return out
 }
 
 // summary is what the list of runs shows, and what an event carries.
@@ -165,7 +166,7 @@ func (r *run) summary() summary {
 	defer r.mu.Unlock()
 	s := summary{
 		ID: r.id, Dir: r.dir, Version: r.version, Rewound: r.rewound, Step: r.lastStep(), Now: time.Now().UnixMilli(), Last: map[string]value{},
-		Series: append([]string{}, r.table.names...), Resumes: append([]float64{}, r.resumes...),
+		Series: append([]string{}, r.table.names...), Resumes: r.resumes(),
 		Samples: len(r.samples.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
 		Changed: stamp(r.changed), Report: stamp(r.reportAge), Settings: stamp(r.settingsAge),
 	}

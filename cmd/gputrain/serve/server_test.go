@@ -115,6 +115,7 @@ func TestResumedRunIsRewoundAndMarked(t *testing.T) {
 	dir := t.TempDir()
 	writeRun(t, dir, 100, 0)
 	s := open(t, dir)
+	writeFile(t, dir, sessionsFile, `{"step":0,"time":"2026-01-02T03:04:05Z"}`+"\n")
 	assert.Empty(t, s.list()[0].summary().Resumes)
 	first := s.list()[0].summary()
 
@@ -127,6 +128,7 @@ func TestResumedRunIsRewoundAndMarked(t *testing.T) {
 		grown += fmt.Sprintf(`{"step":%d,"loss":2}`+"\n", step)
 	}
 	writeFile(t, dir, metricsFile, grown)
+	appendFile(t, dir, sessionsFile, `{"step":60}`+"\n")
 	s.poll()
 	sum := s.list()[0].summary()
 	assert.Equal(t, []float64{60}, sum.Resumes)
@@ -136,14 +138,20 @@ func TestResumedRunIsRewoundAndMarked(t *testing.T) {
 	assert.Len(t, c.Series["loss"].X, 130)
 	assert.NotContains(t, sum.Series, "eval_loss", "the evaluation of step 100 is gone")
 
-	// Stopped and saved at the last line: nothing is cut, but the run file is new.
-	later := time.Now().Add(time.Minute)
-	require.NoError(t, os.Chtimes(filepath.Join(dir, settingsFile), later, later))
+	// Stopped and saved at the last line, and gone on before anybody looked: nothing is cut.
+	appendFile(t, dir, sessionsFile, `{"step":130}`+"\n")
+	appendFile(t, dir, metricsFile, `{"step":131,"loss":2}`+"\n"+`{"step":132,"loss":2}`+"\n")
 	s.poll()
 	assert.Equal(t, []float64{60, 130}, s.list()[0].summary().Resumes)
+	// Killed, and gone on from a checkpoint of before.
+	appendFile(t, dir, sessionsFile, `{"step":100}`+"\n")
+	s.poll()
+	assert.Equal(t, []float64{60, 100}, s.list()[0].summary().Resumes)
+	assert.Equal(t, []float64{60, 100}, open(t, dir).list()[0].summary().Resumes, "also for who looks later")
 
 	// Started over.
 	require.NoError(t, os.Remove(filepath.Join(dir, metricsFile)))
+	writeFile(t, dir, sessionsFile, `{"step":0}`+"\n")
 	s.poll()
 	sum = s.list()[0].summary()
 	assert.Empty(t, sum.Resumes)

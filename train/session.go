@@ -1,0 +1,42 @@
+package train
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// sessionsFile has a line for each process that made steps of a run. It says when, so it differs where all else is the same, and is never
+// taken back: what a process has computed beyond its last checkpoint is in no other file.
+const sessionsFile = "sessions.jsonl"
+
+// session is a line of it.
+type session struct {
+	Step    int64     `json:"step"` // that the process went on from; 0: it began
+	Time    time.Time `json:"time"`
+	Adapter string    `json:"adapter"`
+}
+
+// logSession adds a line for this process, unless there is nothing left for it to do.
+func (t *trainer) logSession() error {
+	step := t.state.Step()
+	if step == t.config.Steps {
+		return nil
+	}
+	path := filepath.Join(t.config.Dir, sessionsFile)
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("train: run directory: %w", err)
+	}
+	line, err := json.Marshal(session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.target.Adapter()})
+	if err != nil {
+		return fmt.Errorf("train: %s: %w", sessionsFile, err)
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	return replaceFile(path, append(append(text, line...), '\n'))
+}
