@@ -24,9 +24,9 @@ import (
 // e2m1 are the numbers 0, 0.5, 1, 1.5, 2, 3, 4, 6 and e4m3 those of OCP 8-bit floating point, at most 448, each with both signs; what is larger becomes
 // the largest. A group whose hi - lo or top is below 2^-100, for devices need not know smaller numbers, or whose s is 0, becomes lo, or 0.
 //
-// EasyDeL's affine and nf4 are these. Its others differ: mxfp4 and mxfp8 take s = 2^ceil(log2(top/6)) and 2^ceil(log2(top/448)), so that the largest element is
-// never cut off, and nvfp4 has no t, which leaves little of weights as small as a network begins with. Its nvfp8 is not here: no format of that
-// name is published.
+// EasyDeL's affine and nf4 are these. Its others differ: mxfp4 and mxfp8 take s = 2^ceil(log2(top/6)) and 2^ceil(log2(top/448)), so that the
+// largest element is never cut off, and nvfp4 has no t, which leaves little of weights as small as a network begins with. Its nvfp8 is not
+// here: no format of that name is published.
 type Quantize struct {
 	Mode  string `json:"mode"`
 	Bits  int    `json:"bits,omitempty"` // of affine; the other modes have a width of their own, and 0 here
