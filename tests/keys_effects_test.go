@@ -1,0 +1,181 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/model"
+)
+
+// apart are keys whose effect another test shows.
+var apart = map[string]string{
+	"data.prefetch":    "TestPrefetchReadsAhead",
+	"train.save_async": "TestSavingBesideAndInBetween",
+}
+
+// newRuns makes the files that effects read: texts, documents, a model.
+func newRuns(t *testing.T) *runs {
+	t.Helper()
+	r := &runs{place: newPlace(t), made: map[string]*made{}}
+	p := r.place
+	p.write(t, "keys.yaml", keysRun)
+	p.write(t, "other.txt", strings.Repeat("the quick brown fox jumps over the lazy dog; ", 100))
+	p.write(t, "epoch.txt", strings.Repeat("sixteen letters.", 16)+"!") // 16 windows of 16 and what comes behind the last
+	p.write(t, "even.txt", lines(400)[:4000])
+	var documents, others strings.Builder
+	for i := range 40 {
+		short, long := fmt.Sprintf("no %02d", i%9), strings.Repeat(fmt.Sprint(i%7), 3*16)
+		fmt.Fprintf(&documents, "{\"text\": %q, \"other\": %q, \"prompt\": \"what: \", \"ids\": [1, 2, 3, 4], \"mask\": [1, 0, 0, 1], \"long\": %q}\n", short, short+short, long)
+		fmt.Fprintf(&others, "{\"text\": %q}\n", short+short)
+	}
+	p.write(t, "documents.jsonl", documents.String())
+	p.write(t, "others.jsonl", others.String())
+	pretrained := r.run(t, pretrained, nil, inNone, "", "").newestCheckpoint(t)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		p.write(t, "pretrained/"+name, read(t, filepath.Join(pretrained, name)))
+	}
+	p.write(t, "lacking/model.safetensors", read(t, filepath.Join(r.run(t, nil, nil, inNone, "", "").newestCheckpoint(t), "model.safetensors")))
+	two, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
+	require.NoError(t, err)
+	config, err := model.ConfigJSON(two, "F32")
+	require.NoError(t, err)
+	p.write(t, "lacking/config.json", string(config))
+	return r
+}
+
+// pretrained is the run whose model others begin with; a rate of 0 keeps what it was drawn as.
+var pretrained = []string{"optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0", "model.kind=llama", "train.seed=5"}
+
+// Settings that several effects are seen over.
+var (
+	still     = []string{"optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0"}
+	constant  = []string{"optimizer.schedule.type=constant"}
+	linear    = []string{"optimizer.schedule.type=linear"}
+	llama     = []string{"model.kind=llama"}
+	wide      = []string{"model.width=32"}
+	affine    = []string{"model.width=32", "model.quantize.mode=affine"}
+	sgd       = []string{"optimizer.name=sgd"}
+	diverging = []string{"optimizer.name=sgd", "optimizer.learning_rate=1e6", "optimizer.clip_grad=null", "optimizer.schedule.type=constant", "train.steps=8", "train.save_every=0"}
+	jsonl     = []string{"data.jsonl=documents.jsonl"}
+	ids       = []string{"data.jsonl=documents.jsonl", "data.field=ids"}
+	epoch     = []string{"data.epochs=1", "data.text=epoch.txt", "data.validation=0"}
+	long      = []string{"data.jsonl=documents.jsonl", "data.field=long", "data.epochs=1"}
+	mixture   = []string{"data.mixture=[{text: text.txt, weight: 1}, {text: other.txt, weight: 1}]"}
+	spikes    = []string{"train.steps=12", "train.spike_window=3"}
+	losing    = []string{"train.steps=12", "train.spike_window=3", "train.spike_loss=0.001", "optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0"}
+	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
+	profile   = []string{"--profile"}
+)
+
+func with(settings []string, more ...string) []string {
+	return append(append([]string(nil), settings...), more...)
+}
+
+func list(items ...any) []any { return items }
+
+// effects are in the order of the run file.
+var effects = []effect{
+	{key: "model.from", value: "pretrained", over: still, sees: weights, like: pretrained},
+	{key: "model.allow_missing", value: "['^h.1[.]']", over: with(still, "model.from=lacking"), sees: exit, from: 6, want: 0},
+	{key: "model.kind", value: "llama", sees: parameters(`^model\.embed_tokens`), from: 0, want: 1},
+	{key: "model.layers", value: "2", sees: parameters(`^h\.\d+\.ln_1\.weight`), from: 1, want: 2},
+	{key: "model.heads", value: "1", sees: losses},
+	{key: "model.kv_heads", value: "1", over: llama, sees: shape("model.layers.0.self_attn.k_proj.weight"), from: "[16 16]", want: "[8 16]"},
+	{key: "model.width", value: "32", sees: shape("wte.weight"), from: "[256 16]", want: "[256 32]"},
+	{key: "model.intermediate", value: "24", sees: shape("h.0.mlp.c_fc.weight"), from: "[16 64]", want: "[16 24]"},
+	{key: "model.context", value: "8", sees: first(column("metrics.jsonl", "tokens")), from: 2 * 16, want: 2 * 8},
+	{key: "model.vocab", value: "300", sees: shape("wte.weight"), from: "[256 16]", want: "[300 16]"},
+	{key: "model.dropout", value: "0.5", sees: first(losses)},
+	{key: "model.tie_head", value: "true", over: llama, sees: parameters(`lm_head`), from: 1, want: 0},
+	{key: "model.rope_theta", value: "4", over: llama, sees: first(losses)},
+	{key: "model.quantize.mode", value: "nf4", over: wide, sees: first(losses)},
+	{key: "model.quantize.bits", value: "2", over: affine, sees: first(losses)},
+	{key: "model.quantize.group", value: "16", over: affine, sees: first(losses)},
+	{key: "model.quantize.match", value: "wte", over: affine, sees: first(losses)},
+
+	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
+	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},
+	{key: "data.mixture", value: "[{text: text.txt, weight: 1}, {text: other.txt, weight: 1000}]", over: mixture, sees: losses},
+	{key: "data.mixture_end", value: "all_exhausted", over: []string{"data.mixture=[{text: epoch.txt, weight: 1}, {text: text.txt, weight: 1}]", "data.mixture_end=first_exhausted", "data.epochs=1", "data.validation=0"}, sees: count(losses)},
+	{key: "data.tokens", value: "u16", over: []string{"data.text=even.txt"}, sees: shape("wte.weight"), from: "[256 16]", want: "[65536 16]"},
+	{key: "data.field", value: "other", over: jsonl, sees: losses, like: []string{"data.jsonl=others.jsonl"}},
+	{key: "data.prompt_field", value: "prompt", over: with(jsonl, "data.packing=none"), sees: first(losses)},
+	// One window a document: four tokens, of which the first has none before it; the second and third are masked.
+	{key: "data.mask_field", value: "mask", over: with(ids, "data.packing=none"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 3, want: 2 * 1},
+	{key: "data.eos", value: "300", over: jsonl, sees: shape("wte.weight"), from: "[256 16]", want: "[301 16]"},
+	{key: "data.packing", value: "none", over: with(ids, "data.packing=first_fit"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 4 * 3, want: 2 * 3},
+	// 40 documents of three windows each, two of them in a batch.
+	{key: "data.long", value: "keep_start", over: long, sees: count(losses)},
+	{key: "data.validation", value: "0.5", over: []string{"data.text=text.txt", "data.validation=0.1", "train.eval_tokens=0"}, sees: column("metrics.jsonl", "eval_tokens")},
+	{key: "data.epochs", value: "2", over: epoch, sees: count(losses), from: 16 / 2, want: 2 * 16 / 2},
+	{key: "data.timeout", value: "0.000001s", over: []string{"data.text=text.txt", "data.prefetch=0", "train.batch=512", "train.accumulate=32"}, sees: exit, from: 0, want: 1},
+
+	{key: "optimizer.name", value: "lion", sees: slots},
+	{key: "optimizer.learning_rate", value: "0.02", over: constant, sees: rates, from: list(0.01, 0.01, 0.01), want: list(0.02, 0.02, 0.02)},
+	{key: "optimizer.schedule.type", value: "linear", over: constant, sees: rates, from: list(0.01, 0.01, 0.01), want: list(0.01, 0.007, 0.004)},
+	{key: "optimizer.schedule.warmup_steps", value: "2", over: linear, sees: first(rates), from: 0.01},
+	{key: "optimizer.schedule.steps", value: "6", over: linear, sees: rates, want: list(0.01, 0.0085, 0.007)},
+	{key: "optimizer.schedule.learning_rate_end", value: "0.004", over: linear, sees: rates, want: list(0.01, 0.008, 0.006)},
+	{key: "optimizer.schedule.exponent", value: "2", sees: rates},
+	{key: "optimizer.weight_decay", value: "0.5", sees: weights},
+	{key: "optimizer.decay_mask", value: "ln_1", sees: weights},
+	{key: "optimizer.clip_grad", value: "0.1", over: sgd, sees: weights},
+	{key: "optimizer.numerics", value: "eformer", over: []string{"optimizer.name=quad"}, sees: weights},
+	{key: "optimizer.parameters", value: "{b1: 0.5}", sees: weights},
+
+	{key: "train.steps", value: "5", over: []string{"train.steps=2"}, sees: count(losses), from: 2, want: 5},
+	{key: "train.batch", value: "4", sees: first(column("metrics.jsonl", "tokens")), from: 2 * 16, want: 4 * 16},
+	{key: "train.accumulate", value: "3", sees: first(column("metrics.jsonl", "tokens")), from: 2 * 16, want: 3 * 2 * 16},
+	{key: "train.eval_every", value: "1", sees: stepsWith("eval_loss"), from: list(3), want: list(1, 2, 3)},
+	{key: "train.eval_tokens", value: "128", sees: column("metrics.jsonl", "eval_tokens"), from: list(64), want: list(128)},
+	{key: "train.save_every", value: "2", over: []string{"train.steps=5"}, sees: checkpoints, from: list(5), want: list(2, 4, 5)},
+	// A run that diverges makes no last checkpoint.
+	{key: "train.save_interval", value: "0.000001s", over: diverging, sees: checkpoints, from: list()},
+	{key: "train.keep", value: "1", over: []string{"train.save_every=1", "train.steps=5"}, sees: checkpoints, from: list(3, 4, 5), want: list(5)},
+	{key: "train.keep_best", value: "3", over: []string{"train.save_every=1", "train.steps=5", "train.keep=1", "train.eval_every=1"}, sees: checkpoints, from: list(5), want: list(3, 4, 5)},
+	{key: "train.sample_every", value: "1", sees: column("samples.jsonl", "step"), from: list(3), want: list(1, 2, 3)},
+	{key: "train.sample_tokens", value: "9", sees: column("samples.jsonl", "text")},
+	{key: "train.prompt", value: "line", sees: column("samples.jsonl", "text")},
+	{key: "train.temperature", value: "0", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text")},
+	{key: "train.top_k", value: "1", over: []string{"train.sample_tokens=20"}, sees: column("samples.jsonl", "text"), like: []string{"train.sample_tokens=20", "train.temperature=0"}},
+	{key: "train.histogram_every", value: "2", over: []string{"train.steps=4"}, sees: distinct(column("histograms.jsonl", "step")), want: list(2, 4)},
+	{key: "train.histogram_match", value: "^params/wte", over: []string{"train.histogram_every=1"}, sees: distinct(column("histograms.jsonl", "name")), want: list("params/wte.weight")},
+	{key: "train.log_every", value: "2", over: []string{"train.steps=4"}, sees: stepsWith("loss"), from: list(1, 2, 3, 4), want: list(2, 4)},
+	{key: "train.tensorboard", value: "false", sees: files("tensorboard/events.out.tfevents.*"), from: 1, want: 0},
+	{key: "train.nan_patience", value: "2", over: diverging, sees: count(column("metrics.jsonl", "left_out")), from: 3, want: 2},
+	{key: "train.spike_loss", value: "0.001", over: with(still, spikes...), sees: distinct(column("metrics.jsonl", "left_out")), want: list("loss")},
+	{key: "train.spike_grad_norm", value: "0.001", over: spikes, sees: distinct(column("metrics.jsonl", "left_out")), want: list("gradient norm")},
+	{key: "train.spike_update_norm", value: "0.001", over: spikes, sees: distinct(column("metrics.jsonl", "left_out")), want: list("update norm")},
+	{key: "train.spike_window", value: "11", over: losing, sees: leftOutBefore(12), from: true, want: false},
+	{key: "train.spike_patience", value: "1", over: losing, sees: exit, from: 0, want: 4},
+	{key: "train.time_limit", value: "0.001s", sees: exit, from: 0, want: 3},
+	{key: "train.seed", value: "8", sees: losses},
+	{key: "train.memory_limit", value: "100kB", sees: exit, from: 0, want: 5},
+
+	{key: "pipeline.stages", value: "2", over: []string{"model.layers=2"}, sees: count(says(`(?m)^stage (\d), `)), from: 0, want: 2},
+	{key: "pipeline.adapters", value: "99", sees: exit, from: 0, want: 2},
+	{key: "pipeline.schedule", value: "gpipe", over: stages, flags: profile, sees: order(0, 8), from: "0 1 0' 2 1' 3 2' 3'", want: "0 1 2 3 0' 1' 2' 3'"},
+	{key: "pipeline.microbatches", value: "2", over: []string{"pipeline.stages=2", "model.layers=2"}, flags: profile, sees: order(0, 3), from: "0 0' 0", want: "0 1 0'"},
+	{key: "pipeline.chunks", value: "3", over: with(stages, "pipeline.schedule=interleaved"), flags: profile, sees: parts(0), from: 2, want: 3},
+	{key: "pipeline.ahead", value: "1", over: stages, flags: profile, sees: order(0, 8), from: "0 1 0' 2 1' 3 2' 3'", want: "0 1 2 0' 3 1' 2' 3'"},
+	{key: "pipeline.recompute", value: "true", over: stages, sees: says(`(?m)^stage 0, .*activations ([0-9.]+ .iB)`)},
+	{key: "pipeline.devices", value: "stage", over: stages, flags: profile, sees: count(says(`(?m)^(group) +passes`)), from: 1, want: 2},
+	{key: "pipeline.rules", value: "[{match: '^w|^h.0', stage: 0}, {match: '^h.[1-3]|^ln_f', stage: 1}]", over: stages, sees: says(`(?m)^stage 1, (.*?):`), want: list("h.1 to head")},
+}
+
+// leftOutBefore tells whether an update before a step was left out.
+func leftOutBefore(step float64) func(*testing.T, look) any {
+	return func(t *testing.T, l look) any {
+		require.Zero(t, l.code, l.err)
+		for _, s := range stepsWith("left_out")(t, l).([]any) {
+			if s.(float64) < step {
+				return true
+			}
+		}
+		return false
+	}
+}
