@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"math"
 	"path/filepath"
 	"testing"
@@ -110,6 +111,8 @@ func TestValueAfterAStepThatWasLeftOut(t *testing.T) {
 	s.SetLimits(Limits{Loss: 1e-3, GradNorm: 1e-3})
 	m := train(t, s, 1)
 	require.NotZero(t, m[0].Spikes)
+	losses := s.Optimizer().Losses()
+	require.NoError(t, dev.Write(losses, bytes.Repeat([]byte{0xff}, int(losses.Bytes)))) // as a loss that is NaN leaves it
 	v, err := s.Value(t.Context())
 	require.NoError(t, err)
 	grads := upload(t, dev, model.Init(tinyModel(t, 0), 4), buffers.F32)
