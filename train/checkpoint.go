@@ -107,7 +107,9 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	}
 	run := t.run
 	run.Temporary = temporary
+	copied := t.times.span(spanCopy)
 	staged, err := t.state.Stage(ctx, run)
+	copied()
 	if err != nil {
 		return err
 	}
@@ -135,12 +137,14 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 func (t *trainer) settle(ctx context.Context, wait bool) error {
 	take := t.saves.saver.Done
 	if wait {
+		defer t.times.span(spanSaveWait)()
 		take = t.saves.saver.Wait
 	}
 	saving, ok := take()
 	if !ok {
 		return nil
 	}
+	t.times.beside[spanSaveWrite] += saving.Took
 	var bad *state.NonFiniteError
 	if errors.As(saving.Err, &bad) {
 		return errors.Join(&DivergedError{

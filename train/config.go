@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -65,7 +66,10 @@ type Config struct {
 	Reschedule bool
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
 	Settings []Setting
-	Title    string // of the report; default: the model's kind
+	// Peak is the number of operations a second that all devices together make at best (pipeline.Peak measures it); 0: lines of metrics have no
+	// MFU.
+	Peak  float64
+	Title string // of the report; default: the model's kind
 
 	Progress string        // one of ProgressKinds; default auto
 	Output   io.Writer     // of lines and progress; default os.Stderr
@@ -152,6 +156,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("train: config: run directory: none")
 	case c.Fresh && c.Reschedule:
 		return fmt.Errorf("train: config: fresh and reschedule: found both, wanted one: a run that starts over has no schedule to leave")
+	case !(c.Peak >= 0) || math.IsInf(c.Peak, 0):
+		return fmt.Errorf("train: config: peak: %v operations a second, want 0 or more", c.Peak)
 	case c.DataTimeout < 0:
 		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
 	case c.Train == nil && c.Batches == nil:

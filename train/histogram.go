@@ -163,6 +163,7 @@ func (t *trainer) count(ctx context.Context) error {
 	if every == 0 || step%every != 0 && step != t.config.Steps {
 		return nil
 	}
+	defer t.times.span(spanHistograms)()
 	for _, c := range t.histograms.counters {
 		if err := c.Submit(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("train: histograms of step %d: %w", step, err)
@@ -194,6 +195,7 @@ func (t *trainer) readCounts(ctx context.Context) error {
 	if h.step == 0 {
 		return nil
 	}
+	defer t.times.span(spanHistograms)()
 	var list []histogram.Histogram
 	for _, c := range h.counters {
 		found, err := c.Take(context.WithoutCancel(ctx))

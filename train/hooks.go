@@ -74,6 +74,9 @@ func (t *trainer) tell(ctx context.Context, e Event) (err error) {
 		e.Step = t.state.Step()
 	}
 	e.replace = t.replace
+	if len(t.config.Hooks) > 0 {
+		defer t.times.span(spanHooks)()
+	}
 	for _, h := range t.config.Hooks {
 		if _, logs := h.(logger); t.deaf && e.Kind != Ended && !logs {
 			continue

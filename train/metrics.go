@@ -40,26 +40,23 @@ func (n *Number) UnmarshalJSON(data []byte) error {
 }
 
 // Metrics is one line of metrics.jsonl: what is known of one training step. "Step n" is the step that led to the state after n updates.
-// Of two runs that end in the same bits these lines differ in TokensPerSecond, StepMS and what follows Skipped alone.
+// Of two runs that end in the same bits these lines differ in their Cost alone.
 type Metrics struct {
 	Step            int64  `json:"step"`
 	Loss            Number `json:"loss"` // nats a token, the mean over the tokens of the step
 	LearningRate    Number `json:"learning_rate"`
-	GradNorm        Number `json:"grad_norm"` // global L2 norm before clipping
-	Tokens          int64  `json:"tokens"`    // tokens that counted in the loss, since step 0
-	TokensPerSecond Number `json:"tokens_per_second"`
-	StepMS          Number `json:"step_ms"`               // between the arrival of metrics, without evaluation and saving
-	Skipped         int64  `json:"skipped,omitempty"`     // updates left out since step 0 because loss or gradient was not finite
-	Spikes          int64  `json:"spikes,omitempty"`      // and because they were beyond the usual, see SpikeConfig
-	LeftOut         string `json:"left_out,omitempty"`    // why this step's update was: "not finite", or what was beyond: "loss, gradient norm"
-	UpdateNorm      Number `json:"update_norm,omitempty"` // global L2 norm of the update, where SpikeConfig asks for it
+	GradNorm        Number `json:"grad_norm"`                   // global L2 norm before clipping
+	GradNormClipped Number `json:"grad_norm_clipped,omitempty"` // and after, where the optimizer clips by it
+	Tokens          int64  `json:"tokens"`                      // tokens that counted in the loss, since step 0
+	Epoch           Number `json:"epoch,omitempty"`             // how often the text has been gone through; none where it has no end
+	Skipped         int64  `json:"skipped,omitempty"`           // updates left out since step 0 because loss or gradient was not finite
+	Spikes          int64  `json:"spikes,omitempty"`            // and because they were beyond the usual, see SpikeConfig
+	LeftOut         string `json:"left_out,omitempty"`          // why this step's update was: "not finite", or what was beyond: "loss, gradient norm"
+	UpdateNorm      Number `json:"update_norm,omitempty"`       // global L2 norm of the update, where SpikeConfig asks for it
 
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 
-	// Where the model is cut into stages, shares of the time of the step, from 0 to 1.
-	StageBusy []Number `json:"stage_busy,omitempty"` // in which each stage computed
-	Bubble    Number   `json:"bubble,omitempty"`     // in which stages had nothing to do: 1 - the mean of StageBusy
-	Transfer  Number   `json:"transfer,omitempty"`   // in which something was under way between stages
+	Cost
 }
 
 // EvalMetrics is a line of metrics.jsonl: an evaluation on the validation text.
@@ -104,28 +101,6 @@ func (w *window) mean() float64 {
 		sum += l
 	}
 	return sum / float64(len(w.losses))
-}
-
-// pace is the speed of the last windowSize steps of this process.
-type pace struct {
-	tokens []int64
-	ms     []float64
-}
-
-func (p *pace) add(tokens int64, ms float64) {
-	if len(p.ms) == windowSize {
-		p.tokens, p.ms = append(p.tokens[:0], p.tokens[1:]...), append(p.ms[:0], p.ms[1:]...)
-	}
-	p.tokens, p.ms = append(p.tokens, tokens), append(p.ms, ms)
-}
-
-// rate is in tokens a second; NaN before the first step.
-func (p *pace) rate() float64 {
-	tokens, ms := int64(0), 0.0
-	for i, n := range p.tokens {
-		tokens, ms = tokens+n, ms+p.ms[i]
-	}
-	return float64(tokens) / ms * 1000
 }
 
 func perplexity(loss Number) float64 { return math.Exp(float64(loss)) }

@@ -93,12 +93,22 @@ func TestWindow(t *testing.T) {
 	assert.InDelta(t, 23.5, w.mean(), 1e-12, "mean of 8 .. 39")
 }
 
-func TestPace(t *testing.T) {
-	var p pace
-	assert.True(t, math.IsNaN(p.rate()))
-	p.add(1000, 1) // forgotten after windowSize more
-	for range windowSize {
-		p.add(50, 100)
+// Means are over the time of the steps, not over the steps.
+func TestMeanOfSteps(t *testing.T) {
+	line := func(ms, tokens, positions, wait, norm, clipped float64) Metrics {
+		return Metrics{GradNorm: Number(norm), GradNormClipped: Number(clipped), Cost: Cost{
+			StepMS: Number(ms), TokensPerSecond: Number(tokens / ms * 1000), PaddedTokensPerSecond: Number(positions / ms * 1000),
+			MFU: Number(3 / ms), DataWaitMS: Number(wait),
+		}}
 	}
-	assert.InDelta(t, 500, p.rate(), 1e-9)
+	var s Status
+	s.mean([]Metrics{line(100, 50, 80, 10, 2, 1), line(300, 50, 80, 90, 0.5, 0.5), line(100, 50, 80, 0, 1, 1), line(100, 50, 80, 20, 4, 1)})
+	assert.InDelta(t, 200/0.6, float64(s.TokensPerSecond), 1e-9)
+	assert.InDelta(t, 320/0.6, float64(s.PaddedTokensPerSecond), 1e-9)
+	assert.InDelta(t, 12./600, float64(s.MFU), 1e-12)
+	assert.InDelta(t, 0.2, float64(s.DataWait), 1e-12)
+	assert.InDelta(t, 0.5, float64(s.Clipped), 1e-12)
+	var none Status
+	none.mean(nil)
+	assert.True(t, math.IsNaN(float64(none.TokensPerSecond)))
 }

@@ -87,14 +87,4 @@ func (p pipelined) Load(ctx context.Context, c state.Config, dir string) (State,
 	return s, record, nil
 }
 
-func (p pipelined) PeakBytes() []uint64 {
-	var out []uint64
-	seen := map[*gpu.Device]bool{}
-	for _, d := range p.devices {
-		if !seen[d] {
-			seen[d] = true
-			out = append(out, d.Counters().PeakBytes)
-		}
-	}
-	return out
-}
+func (p pipelined) Devices() []*gpu.Device { return p.devices }

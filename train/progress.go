@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,19 +19,10 @@ type Progress interface {
 	Phase(name string, done, total int)
 	// Step shows where training is.
 	Step(s Status)
+	// Times tells, after the last step, where the time went.
+	Times(spans []Span)
 	// Close ends the display. Lines can still be written.
 	Close()
-}
-
-// Status is where training is.
-type Status struct {
-	Step            int64         `json:"step"`
-	Steps           int64         `json:"steps"`
-	Loss            Number        `json:"loss"` // mean of the last steps, nats a token
-	LearningRate    Number        `json:"learning_rate"`
-	TokensPerSecond Number        `json:"tokens_per_second"`    // mean of the last steps
-	StageBusy       []Number      `json:"stage_busy,omitempty"` // share of the time in which each stage computed, mean of the last steps; none where the model is not cut
-	Left            time.Duration `json:"-"`                    // negative when not known
 }
 
 // ProgressKinds are the values of Config.Progress.
@@ -61,51 +50,11 @@ func newProgress(kind string, w io.Writer, interval time.Duration) (Progress, er
 	return nil, fmt.Errorf("train: progress: %q, want one of %q", kind, ProgressKinds)
 }
 
-// text is the status in one line.
-func (s Status) text() string {
-	stages := ""
-	if len(s.StageBusy) > 0 {
-		stages = "stages " + busyText(s.StageBusy) + "  "
-	}
-	return fmt.Sprintf("step %d/%d  loss %.4f  lr %.3g  %s tokens/s  %s%s left",
-		s.Step, s.Steps, float64(s.Loss), float64(s.LearningRate), rate(float64(s.TokensPerSecond)), stages, leftText(s.Left))
-}
-
-func rate(v float64) string {
-	if v != v || v < 0 {
-		return "-"
-	}
-	return grouped(int64(v + .5))
-}
-
-// grouped writes n with commas between thousands.
-func grouped(n int64) string {
-	digits := fmt.Sprint(n)
-	var out []string
-	for len(digits) > 3 {
-		out = append(out, digits[len(digits)-3:])
-		digits = digits[:len(digits)-3]
-	}
-	out = append(out, digits)
-	slices.Reverse(out)
-	return strings.Join(out, ",")
-}
-
-func leftText(d time.Duration) string {
-	if d < 0 {
-		return "?"
-	}
-	d = d.Round(time.Second)
-	if d >= time.Hour {
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
-}
-
 // lineProgress shows lines only.
 type lineProgress struct{ w io.Writer }
 
 func (p lineProgress) Line(text string)     { fmt.Fprintln(p.w, text) }
+func (p lineProgress) Times(spans []Span)   { p.Line(timesText(spans)) }
 func (lineProgress) Phase(string, int, int) {}
 func (lineProgress) Step(Status)            {}
 func (lineProgress) Close()                 {}
@@ -118,8 +67,9 @@ type plainProgress struct {
 	last     time.Time
 }
 
-func (p *plainProgress) Line(text string) { fmt.Fprintln(p.w, text) }
-func (p *plainProgress) Close()           {}
+func (p *plainProgress) Line(text string)   { fmt.Fprintln(p.w, text) }
+func (p *plainProgress) Times(spans []Span) { p.Line(timesText(spans)) }
+func (p *plainProgress) Close()             {}
 
 func (p *plainProgress) due(always bool) bool {
 	now := p.now()
@@ -185,4 +135,21 @@ func (p *jsonProgress) Step(s Status) {
 		Status
 		Left float64 `json:"seconds_left"`
 	}{"step", s, s.Left.Seconds()})
+}
+
+func (p *jsonProgress) Times(spans []Span) {
+	type span struct {
+		Name    string  `json:"name"`
+		Seconds float64 `json:"seconds"`
+		Beside  bool    `json:"beside,omitempty"`
+	}
+	var out []span
+	for _, s := range spans {
+		out = append(out, span{s.Name, s.Spent.Seconds(), s.Beside})
+	}
+	p.write(struct {
+		Event   string  `json:"event"`
+		Seconds float64 `json:"seconds"`
+		Spans   []span  `json:"spans"`
+	}{"times", whole(spans).Seconds(), out})
 }

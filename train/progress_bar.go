@@ -45,6 +45,9 @@ func (b *barProgress) Step(s Status) {
 	b.show("train", s.Step, s.Steps, s.text())
 }
 
+// Times writes where the time went.
+func (b *barProgress) Times(spans []Span) { b.Line(timesText(spans)) }
+
 // Close leaves the bar as it is on the screen.
 func (b *barProgress) Close() { b.end(false) }
 

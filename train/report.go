@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
@@ -17,7 +17,6 @@ const (
 	metricsFile = "metrics.jsonl"
 	samplesFile = "samples.jsonl"
 	reportFile  = "report.md"
-	chartFile   = "loss.svg"
 )
 
 // facts are the lines of a report's table that are known before the first step.
@@ -29,9 +28,18 @@ func (f *facts) add(name, format string, args ...any) {
 	*f = append(*f, fact{name, fmt.Sprintf(format, args...)})
 }
 
-// writeReport writes loss.svg and report.md of a run directory, from its files and what the run knows of itself. It can be written
-// again at any time; an older one is replaced whole.
-func writeReport(dir, title string, known facts, settings []Setting) error {
+// report is what a run knows of itself at its end. Beside it a report has what the files of the run directory tell.
+type report struct {
+	title    string
+	facts    facts
+	work     []work
+	spans    []Span
+	memory   []memory
+	settings []Setting
+}
+
+// write writes report.md of a run directory and its pictures. It can be written again at any time; an older one is replaced whole.
+func (r report) write(dir string) error {
 	steps, evals, err := readMetrics(filepath.Join(dir, metricsFile))
 	if err != nil {
 		return err
@@ -40,96 +48,32 @@ func writeReport(dir, title string, known facts, settings []Setting) error {
 	if err != nil {
 		return err
 	}
-	var picture, out bytes.Buffer
-	if err := lossChart(title, steps, evals).Write(&picture); err != nil {
-		return fmt.Errorf("train: report: %w", err)
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "# %s\n\n", r.title)
+	if err := writePictures(&out, dir, r.title, steps, evals); err != nil {
+		return err
 	}
-	fmt.Fprintf(&out, "# %s\n\n![loss over steps](%s)\n\n", title, chartFile)
-	table := append(facts{}, known...)
-	table = append(table, figures(steps, evals)...)
+	table := append(slices.Clone(r.facts), figures(steps, evals)...)
 	out.WriteString("| | |\n|---|---|\n")
 	for _, f := range table {
 		fmt.Fprintf(&out, "| %s | %s |\n", cell(f.name), cell(f.value))
 	}
-	if len(evals) > 0 {
-		out.WriteString("\n## Validation\n\n| step | loss (nats a token) | perplexity | tokens |\n|---:|---:|---:|---:|\n")
-		for _, e := range evals {
-			fmt.Fprintf(&out, "| %d | %.4f | %.3f | %s |\n", e.Step, float64(e.Loss), perplexity(e.Loss), grouped(e.Tokens))
-		}
-	}
+	writeTimes(&out, r.spans)
+	writeMemory(&out, r.memory)
+	writeWork(&out, r.work)
+	writeEvals(&out, evals)
 	if len(samples) > 0 {
 		out.WriteString("\n## Samples\n")
 		for _, s := range samples[max(0, len(samples)-3):] {
 			fmt.Fprintf(&out, "\nStep %d, temperature %g, top %d, seed %d:\n\n%s\n", s.Step, s.Temperature, s.TopK, s.Seed, indented(s.Prompt+s.Text))
 		}
 	}
-	text, err := settingsText(settings)
+	text, err := settingsText(r.settings)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(&out, "\n## Settings\n\n```yaml\n%s```\n", text)
-	if err := replaceFile(filepath.Join(dir, chartFile), picture.Bytes()); err != nil {
-		return err
-	}
 	return replaceFile(filepath.Join(dir, reportFile), out.Bytes())
-}
-
-// lossChart draws training loss, its running mean and validation loss over steps.
-func lossChart(title string, steps []Metrics, evals []EvalMetrics) Chart {
-	var raw, mean, validation []Point
-	var w window
-	for _, m := range steps {
-		raw = append(raw, Point{float64(m.Step), float64(m.Loss)})
-		w.add(float64(m.Loss))
-		mean = append(mean, Point{float64(m.Step), w.mean()})
-	}
-	for _, e := range evals {
-		validation = append(validation, Point{float64(e.Step), float64(e.Loss)})
-	}
-	panel := Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []Series{
-		{Name: "training", Color: "#3d8bd9", Faint: true, Points: raw},
-		{Name: fmt.Sprintf("mean of %d", windowSize), Color: "#2f7fd0", Points: mean},
-	}}
-	if len(validation) > 0 {
-		panel.Series = append(panel.Series, Series{Name: "validation", Color: "#d1495b", Dots: true, Points: validation})
-	}
-	return Chart{Title: title, Panels: []Panel{panel}}
-}
-
-// figures are the rows that come from the metrics.
-func figures(steps []Metrics, evals []EvalMetrics) facts {
-	var f facts
-	if len(steps) > 0 {
-		first, last := steps[0], steps[len(steps)-1]
-		ms := 0.0
-		for _, m := range steps {
-			ms += float64(m.StepMS)
-		}
-		f.add("steps", "%s", grouped(last.Step))
-		f.add("tokens", "%s", grouped(last.Tokens))
-		f.add("training loss", "%.4f at step %d, %.4f at step %d (one step each)", float64(first.Loss), first.Step, float64(last.Loss), last.Step)
-		f.add("time in steps", "%s", leftText(time.Duration(ms*float64(time.Millisecond))))
-		if ms > 0 {
-			f.add("tokens a second in steps", "%s", grouped(int64(float64(last.Tokens)/ms*1000)))
-		}
-		if use := meanUse(steps); use.Busy != nil {
-			f.add("stages", "busy %s of the time in steps; nothing to do %s, transfers %s", busyText(use.Busy), percent(use.Bubble), percent(use.Transfer))
-		}
-		if last.Skipped > 0 {
-			f.add("updates left out (not finite)", "%s", grouped(last.Skipped))
-		}
-	}
-	if len(evals) > 0 {
-		best := evals[0]
-		for _, e := range evals {
-			if e.Loss < best.Loss {
-				best = e
-			}
-		}
-		last := evals[len(evals)-1]
-		f.add("validation loss", "%.4f at step %d; best %.4f at step %d", float64(last.Loss), last.Step, float64(best.Loss), best.Step)
-	}
-	return f
 }
 
 func readSamples(path string) ([]Sample, error) {

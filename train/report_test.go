@@ -15,7 +15,7 @@ func TestReport(t *testing.T) {
 	log, _, err := openLines(filepath.Join(dir, metricsFile), 0)
 	require.NoError(t, err)
 	for step := int64(1); step <= 50; step++ {
-		m := Metrics{Step: step, Loss: Number(5.5 / math.Sqrt(float64(step))), Tokens: step * 1024, StepMS: 100}
+		m := Metrics{Step: step, Loss: Number(5.5 / math.Sqrt(float64(step))), Tokens: step * 1024, Cost: Cost{StepMS: 100, TokensPerSecond: 10240, PaddedTokensPerSecond: 20480}}
 		if step >= 20 {
 			m.Skipped = 1
 		}
@@ -36,21 +36,21 @@ func TestReport(t *testing.T) {
 	var known facts
 	known.add("adapter", "a|b")
 	for range 2 { // a report is replaced
-		require.NoError(t, writeReport(dir, "GPT-2 on text", known, sampleSettings()))
+		require.NoError(t, report{title: "GPT-2 on text", facts: known, settings: sampleSettings()}.write(dir))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, reportFile))
 	require.NoError(t, err)
 	for _, want := range []string{
 		"# GPT-2 on text", "](loss.svg)", `| adapter | a\|b |`, "| steps | 50 |", "| tokens | 51,200 |",
-		"| tokens a second in steps | 10,240 |", "| updates left out (not finite) | 1 |",
+		"| tokens a second in steps | 10,240 in the loss, 20,480 computed |", "| updates left out (not finite) | 1 |",
 		"0.8485 at step 50; best 0.8485 at step 50", "| 25 | 1.2000 | 3.320 | 5,000 |", "    func main() {\n    \ufffd}\n    ```", "layers: 4",
 	} {
 		assert.Contains(t, string(text), want)
 	}
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	assert.Len(t, names, 4)
+	assert.Len(t, names, 6, "metrics, samples, report, pictures of loss, gradient and speed")
 
 	empty := t.TempDir()
-	require.NoError(t, writeReport(empty, "nothing yet", nil, nil))
+	require.NoError(t, report{title: "nothing yet"}.write(empty))
 }

@@ -7,12 +7,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"gputrain/data"
 	"gputrain/gpu"
-	"gputrain/model"
 	"gputrain/state"
 )
 
@@ -27,6 +26,7 @@ type Result struct {
 	BestStep   int64
 	Checkpoint string // the newest checkpoint; "" without one
 	Elapsed    time.Duration
+	Times      []Span // where the time went
 }
 
 // checkpointsDir is the directory of a run's checkpoints.
@@ -71,7 +71,8 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return nothing, err
 	}
 	defer progress.Close()
-	c.State.Progress = progress.Phase
+	spent := newTimes(time.Now)
+	c.State.Progress = spent.phase(progress.Phase)
 	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
 		return nothing, fmt.Errorf("train: run directory: %w", err)
 	}
@@ -98,7 +99,10 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	} else if c.Reschedule {
 		return nothing, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
 	}
-	t := &trainer{config: c, target: target, progress: progress, store: store, decided: plan, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(), watched: map[int64]map[string]Number{}}
+	t := &trainer{
+		config: c, target: target, progress: progress, store: store, decided: plan, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(),
+		watched: map[int64]map[string]Number{}, given: map[int64]given{}, times: spent,
+	}
 	defer t.release()
 	if err := t.open(ctx); err != nil {
 		return nothing, err
@@ -108,6 +112,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	if t.checkpoint != "" {
 		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, filepath.Join(c.Dir, reportFile))
 	}
+	progress.Times(t.times.list())
 	progress.Close()
 	if reportErr := t.report(reasonOf(err)); err == nil {
 		err = reportErr
@@ -117,7 +122,10 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 
 // clearDir removes what a run leaves in its directory, and nothing else.
 func clearDir(dir string) error {
-	for _, name := range []string{checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, sessionsFile, reportFile, chartFile, TensorBoardDir} {
+	for _, name := range []string{
+		checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, sessionsFile, reportFile, lossPicture, gradientPicture, speedPicture,
+		usePicture, TensorBoardDir,
+	} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("train: fresh start: %w", err)
 		}
@@ -175,49 +183,6 @@ func (t *trainer) open(ctx context.Context) error {
 	return err
 }
 
-// plan says where the run is to be and what it is to take.
-func (t *trainer) plan() error {
-	def := t.config.State.Definition
-	stages, err := t.target.Plan(t.config.State)
-	if err != nil {
-		return err
-	}
-	parameters, total := grouped(model.Parameters(def)), uint64(0)
-	for _, s := range stages {
-		total += s.Bytes
-	}
-	where := ": " + stages[0].Memory
-	if len(stages) == 1 {
-		t.say("adapter %s", stages[0].Adapter)
-		t.facts.add("adapter", "%s", stages[0].Adapter)
-	} else {
-		where = fmt.Sprintf(" on %d stages", len(stages))
-		for i, s := range stages {
-			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, mebibytes(s.Bytes), s.Memory)
-			t.say("stage %d, %s", i, text)
-			t.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
-		}
-	}
-	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, mebibytes(total), where)
-	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
-	if q, n := model.QuantizationOf(def); n > 0 {
-		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
-		t.say("parameters quantized, %s", text)
-		t.facts.add("parameters quantized", "%s", text)
-	}
-	if n := len(t.config.Drawn); n > 0 {
-		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.Params), strings.Join(t.config.Drawn, ", "))
-		t.say("parameters drawn anew, %s", text)
-		t.facts.add("parameters drawn anew", "%s", text)
-	}
-	if len(stages) == 1 {
-		t.facts.add("memory planned", "%s", stages[0].Memory)
-	}
-	return nil
-}
-
-func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
-
 // restore finds the newest whole checkpoint and goes on from it, or begins.
 func (t *trainer) restore(ctx context.Context) error {
 	c := t.config
@@ -229,6 +194,7 @@ func (t *trainer) restore(ctx context.Context) error {
 		return err
 	}
 	if found.Path == "" {
+		defer t.times.span(spanCreate)()
 		t.run = state.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
 		created, err := t.target.Create(ctx, c.State, c.Params)
 		if err == nil {
@@ -236,6 +202,7 @@ func (t *trainer) restore(ctx context.Context) error {
 		}
 		return err
 	}
+	defer t.times.span(spanRestore)()
 	begin := time.Now()
 	record, err := state.ReadRecord(c.State.FS, found.Path)
 	if err != nil {
@@ -299,7 +266,7 @@ func (t *trainer) openLogs() (err error) {
 
 // report writes report.md once the run has ended.
 func (t *trainer) report(reason Reason) error {
-	known := t.facts
+	known := slices.Clone(t.facts)
 	known.add("ended", "%s at step %s of %s", reason, grouped(t.state.Step()), grouped(t.config.Steps))
 	if t.last.Skipped+t.last.Spikes > 0 {
 		known.add("left out", "%s updates that were not finite, %s beyond the usual", grouped(t.last.Skipped), grouped(t.last.Spikes))
@@ -313,10 +280,6 @@ func (t *trainer) report(reason Reason) error {
 	if t.checkpoint != "" {
 		known.add("checkpoint", "%s", t.checkpoint)
 	}
-	var peaks []string
-	for _, bytes := range t.target.PeakBytes() {
-		peaks = append(peaks, mebibytes(bytes))
-	}
-	known.add("device memory", "%s at most", strings.Join(peaks, ", "))
-	return writeReport(t.config.Dir, t.config.Title, known, t.config.Settings)
+	r := report{title: t.config.Title, facts: known, work: t.work, spans: t.times.list(), memory: t.memory(), settings: t.config.Settings}
+	return r.write(t.config.Dir)
 }

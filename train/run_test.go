@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 		report, err := os.ReadFile(filepath.Join(dir, reportFile))
 		require.NoError(t, err)
 		assert.Contains(t, string(report), "done at step 12 of 12")
-		assert.FileExists(t, filepath.Join(dir, chartFile))
+		assert.FileExists(t, filepath.Join(dir, lossPicture))
 
 		// The same again has nothing left to do.
 		out.Reset()

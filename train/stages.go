@@ -20,11 +20,11 @@ func useOf(s State) *state.StageUse {
 }
 
 // put writes a use into a line of metrics.
-func (m *Metrics) put(use state.StageUse) {
+func (c *Cost) put(use state.StageUse) {
 	for _, share := range use.Busy {
-		m.StageBusy = append(m.StageBusy, Number(share))
+		c.StageBusy = append(c.StageBusy, Number(share))
 	}
-	m.Bubble, m.Transfer = Number(use.Bubble), Number(use.Transfer)
+	c.Bubble, c.Transfer = Number(use.Bubble), Number(use.Transfer)
 }
 
 // meanUse is the mean over the lines that have as many stages as the last one that has any: a run may go on with other stages. Busy is nil

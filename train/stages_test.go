@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,7 +56,7 @@ func (s stagedTarget) Load(ctx context.Context, c state.Config, dir string) (Sta
 	return stagedState{made.(*state.TrainState)}, record, nil
 }
 
-func (s stagedTarget) PeakBytes() []uint64 { return []uint64{1 << 20, 3 << 19} }
+func (s stagedTarget) Devices() []*gpu.Device { return []*gpu.Device{s.device, s.device} }
 
 // A run on one device goes on, on a target of the caller's, to the bits of one that never stopped, and tells what its stages did.
 func TestRunOnStages(t *testing.T) {
@@ -103,13 +104,15 @@ func TestRunOnStages(t *testing.T) {
 	report, err := os.ReadFile(filepath.Join(dir, reportFile))
 	require.NoError(t, err)
 	assert.Contains(t, string(report), "| stage 1 | ln_f: ")
-	assert.Contains(t, string(report), "| device memory | 1.0 MiB, 1.5 MiB at most |")
+	planned, err := stagedTarget{oneDevice{dev}}.Plan(c.withDefaults().State)
+	require.NoError(t, err)
+	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), mebibytes(planned[0].Bytes+planned[1].Bytes)), "two stages on one device")
 	assert.Contains(t, string(report), "| stages | busy ")
 }
 
 func TestMeanUse(t *testing.T) {
 	line := func(bubble, transfer Number, busy ...Number) Metrics {
-		return Metrics{StageBusy: busy, Bubble: bubble, Transfer: transfer}
+		return Metrics{Cost: Cost{StageBusy: busy, Bubble: bubble, Transfer: transfer}}
 	}
 	assert.Nil(t, meanUse(nil).Busy)
 	assert.Nil(t, meanUse([]Metrics{{}, {}}).Busy)

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/data"
@@ -40,8 +41,8 @@ type Target interface {
 	Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error)
 	// Load makes the state that a checkpoint has, whatever target wrote it.
 	Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error)
-	// PeakBytes is the most memory taken so far of each device.
-	PeakBytes() []uint64
+	// Devices are those of the stages, in their order; one may be several stages'.
+	Devices() []*gpu.Device
 }
 
 // StagePlan says in words and figures what a stage is to take.
@@ -82,4 +83,14 @@ func (o oneDevice) Load(ctx context.Context, c state.Config, dir string) (State,
 	return s, record, nil
 }
 
-func (o oneDevice) PeakBytes() []uint64 { return []uint64{o.device.Counters().PeakBytes} }
+func (o oneDevice) Devices() []*gpu.Device { return []*gpu.Device{o.device} }
+
+// distinct is each device once.
+func distinct(devices []*gpu.Device) (out []*gpu.Device) {
+	for _, d := range devices {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}

@@ -31,8 +31,12 @@ type trainer struct {
 	late       []state.Metrics // read, not yet taken
 	deaf       bool            // a hook has failed: they are told of the end alone
 	window     window
-	pace       pace
-	staged     []Metrics // the last windowSize metrics of this process, where the model is cut into stages
+	given      map[int64]given // of steps whose metrics have not been taken
+	recent     []Metrics       // the last windowSize metrics of this process
+	times      *times
+	flops      float64 // of an update, but for the optimizer's
+	work       []work
+	planned    []StagePlan
 	last       Metrics   // the last metrics read
 	mark       time.Time // when they came, or training went on after an evaluation or a save
 	began      time.Time // of the first step of this process
@@ -106,10 +110,12 @@ func (t *trainer) step(ctx context.Context) error {
 	if err := t.tell(ctx, Event{Kind: StepBegin}); err != nil {
 		return err
 	}
-	batch, err := t.loader.Next(ctx)
+	batch, wait, err := t.next(ctx)
 	if err != nil {
 		return soundError{err}
 	}
+	defer t.times.span(spanSteps)()
+	t.given[t.state.Step()+1] = given{epoch: batch.Epochs, positions: int64(len(batch.Tokens)), wait: wait}
 	t.state.SetLimits(t.config.Spikes.limits(t.run.Guard, t.state.Step()+1))
 	metrics, err := t.state.TrainStep(ctx, batch)
 	if err != nil {
@@ -119,8 +125,17 @@ func (t *trainer) step(ctx context.Context) error {
 	return errors.Join(t.look(ctx), t.tell(ctx, Event{Kind: StepEnd}), t.take(ctx, metrics))
 }
 
+// next waits for a batch, and tells how long.
+func (t *trainer) next(ctx context.Context) (data.Batch, time.Duration, error) {
+	defer t.times.span(spanData)()
+	begin := time.Now()
+	batch, err := t.loader.Next(ctx)
+	return batch, time.Since(begin), err
+}
+
 // drain waits for the steps in flight and takes their metrics and histograms.
 func (t *trainer) drain(ctx context.Context) error {
+	defer t.times.span(spanSteps)()
 	metrics, err := t.state.Drain(ctx)
 	if err != nil {
 		return err
@@ -136,32 +151,28 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 	}
 	// Steps whose metrics come together share the time since the last ones.
 	now := time.Now()
-	ms := float64(now.Sub(t.mark)) / float64(time.Millisecond) / float64(len(t.late))
+	ms := milliseconds(now.Sub(t.mark)) / float64(len(t.late))
 	t.mark = now
-	use := useOf(t.state)
 	for len(t.late) > 0 {
 		m := t.late[0]
 		t.late = t.late[1:]
-		t.pace.add(m.Tokens, ms)
 		t.run.Tokens += m.Tokens
 		t.window.add(m.Loss)
 		t.run.Window = t.window.losses
+		g := t.given[m.Step]
 		t.last = Metrics{
-			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), Tokens: t.run.Tokens,
-			TokensPerSecond: Number(float64(m.Tokens) / ms * 1000), StepMS: Number(ms), Skipped: m.Skipped,
-			UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
+			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), GradNormClipped: t.clipped(m.GradNorm),
+			Tokens: t.run.Tokens, Epoch: Number(g.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
+			Cost: t.cost(m, g, ms),
 		}
+		delete(t.given, m.Step)
 		limits := t.config.Spikes.limits(t.run.Guard, m.Step)
 		if t.run.Guard = t.config.Spikes.after(t.run.Guard, m); t.run.Guard != nil {
 			t.last.Spikes = t.run.Guard.Spikes
 		}
 		t.last.Watched = t.watched[m.Step]
 		delete(t.watched, m.Step)
-		if use != nil {
-			t.last.put(*use)
-			t.staged = append(t.staged, t.last)
-			t.staged = t.staged[max(0, len(t.staged)-windowSize):]
-		}
+		t.recent = append(t.recent[max(0, len(t.recent)+1-windowSize):], t.last)
 		line := t.last
 		written := m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.LeftOut != ""
 		hooks = errors.Join(hooks, t.tell(ctx, Event{Kind: Stepped, Metrics: &line, Written: written}))
@@ -176,18 +187,6 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		}
 	}
 	return hooks
-}
-
-func (t *trainer) status() Status {
-	s := Status{Step: t.last.Step, Steps: t.config.Steps, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate, TokensPerSecond: Number(t.pace.rate()), Left: -1}
-	for _, share := range meanUse(t.staged).Busy {
-		s.StageBusy = append(s.StageBusy, Number(share))
-	}
-	elapsed := time.Since(t.began)
-	if made := t.last.Step - t.resumed; made > 1 {
-		s.Left = time.Duration(float64(elapsed) / float64(made) * float64(s.Steps-s.Step))
-	}
-	return s
 }
 
 // due evaluates, samples and saves where the state's step asks for it and it has not been done.
@@ -230,13 +229,14 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	if err := t.tell(ctx, Event{Kind: Evaluating}); err != nil {
 		return err
 	}
+	defer t.times.span(spanEvaluation)()
 	begin := time.Now()
 	r, err := t.state.Evaluate(ctx, t.validation)
 	if err != nil {
 		return err
 	}
 	step := t.state.Step()
-	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(float64(time.Since(begin)) / float64(time.Millisecond))}
+	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(time.Since(begin)))}
 	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m})
 	if err := t.metrics.write(m); err != nil {
 		return err
@@ -254,6 +254,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 }
 
 func (t *trainer) sample(ctx context.Context) error {
+	defer t.times.span(spanSamples)()
 	c := t.config
 	var drawn []int32
 	err := GenerateTokens(ctx, c.Sample, c.Tokenizer.Encode(c.Sample.Prompt), t.state.Window(), t.state.Logits, func(token int32) bool {
@@ -284,7 +285,7 @@ func (t *trainer) sample(ctx context.Context) error {
 func (t *trainer) result() Result {
 	r := Result{
 		Step: t.state.Step(), Resumed: t.resumed, Loss: t.window.mean(), EvalLoss: t.evalLoss, BestLoss: math.NaN(),
-		BestStep: t.run.BestStep, Checkpoint: t.checkpoint,
+		BestStep: t.run.BestStep, Checkpoint: t.checkpoint, Times: t.times.list(),
 	}
 	if r.BestStep > 0 {
 		r.BestLoss = t.run.BestLoss

@@ -67,6 +67,7 @@ func (t *trainer) watch(ctx context.Context) error {
 }
 
 func (t *trainer) watchWith(ctx context.Context, w Watcher) error {
+	defer t.times.span(spanHistograms)()
 	m, err := newMatcher([]string{w.Match})
 	if err != nil {
 		return err

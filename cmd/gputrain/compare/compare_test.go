@@ -25,7 +25,7 @@ func writeRun(t *testing.T, dir string, ms float64, losses ...float64) {
 	var out bytes.Buffer
 	for i := range 2 * len(losses) {
 		step := int64(i + 1)
-		m := train.Metrics{Step: step, Loss: 4, StepMS: train.Number(ms)}
+		m := train.Metrics{Step: step, Loss: 4, Cost: train.Cost{StepMS: train.Number(ms)}}
 		if step == 1 {
 			m.StepMS = 1e6 // kernels are built
 		}
@@ -66,7 +66,7 @@ func TestReadRun(t *testing.T) {
 func TestStalledSteps(t *testing.T) {
 	var steps []train.Metrics
 	for _, ms := range []float64{90, 10, 30, 10, 5000, 10, 99} {
-		steps = append(steps, train.Metrics{StepMS: train.Number(ms)})
+		steps = append(steps, train.Metrics{Cost: train.Cost{StepMS: train.Number(ms)}})
 	}
 	times, typical := trainingTimes(steps)
 	assert.InDelta(t, 0.030, typical, 1e-12)

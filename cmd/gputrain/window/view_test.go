@@ -104,7 +104,7 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 		if step == 25 {
 			norm = 6
 		}
-		b.Add(train.Metrics{Step: step, Loss: train.Number(9 - float64(step)/20), GradNorm: train.Number(norm), TokensPerSecond: 12345, StepMS: 2})
+		b.Add(train.Metrics{Step: step, Loss: train.Number(9 - float64(step)/20), GradNorm: train.Number(norm), Cost: train.Cost{TokensPerSecond: 12345, StepMS: 2}})
 		if step%50 == 0 {
 			b.Evaluated(train.EvalMetrics{Step: step, Loss: train.Number(9 - 8*float64(step)/100)})
 		}

@@ -1,0 +1,76 @@
+package train
+
+import (
+	"time"
+
+	"gputrain/gpu"
+	"gputrain/state"
+)
+
+// Cost is what a step has taken of time and memory: all of a line of metrics that differs between two runs of the same bits. What cannot be
+// known is left out.
+type Cost struct {
+	TokensPerSecond       Number `json:"tokens_per_second"`        // that count in the loss
+	PaddedTokensPerSecond Number `json:"padded_tokens_per_second"` // that were computed: padding, and what the loss leaves out, as well
+	StepMS                Number `json:"step_ms"`                  // between the arrival of metrics, without evaluation and saving
+	DataWaitMS            Number `json:"data_wait_ms"`             // for which the loop waited for the batch of the step
+	// DeviceMS is how long the device was at work on the step, from when it could begin until its results were there; of a pipeline, how long
+	// its busiest stage computed.
+	DeviceMS Number `json:"device_ms,omitempty"`
+	// MFU is the share of Config.Peak that forward and backward pass made of StepMS, from 0 to 1: operations counted one by one at the shape of
+	// the batch, nothing that is computed twice, and not those of the optimizer.
+	MFU             Number `json:"mfu,omitempty"`
+	DeviceBytes     uint64 `json:"device_bytes"`         // of all buffers of the devices, as the allocator has them
+	DevicePeakBytes uint64 `json:"device_peak_bytes"`    // the most they were so far, in this process
+	HostBytes       uint64 `json:"host_bytes,omitempty"` // resident memory of the process; with a software adapter the buffers are in it
+
+	// Where the model is cut into stages, shares of the time of the step, from 0 to 1.
+	StageBusy []Number `json:"stage_busy,omitempty"` // in which each stage computed
+	Bubble    Number   `json:"bubble,omitempty"`     // in which stages had nothing to do: 1 - the mean of StageBusy
+	Transfer  Number   `json:"transfer,omitempty"`   // in which something was under way between stages
+}
+
+// given is what is known of a step before its metrics are.
+type given struct {
+	epoch     float64
+	positions int64 // tokens computed
+	wait      time.Duration
+}
+
+// timed is a State that tells how long its devices were at work on a step whose metrics it has just returned; 0: that is not known.
+type timed interface {
+	DeviceTime(step int64) time.Duration
+}
+
+// cost makes the account of a step that took ms milliseconds.
+func (t *trainer) cost(m state.Metrics, g given, ms float64) Cost {
+	c := Cost{
+		TokensPerSecond: Number(float64(m.Tokens) / ms * 1000), PaddedTokensPerSecond: Number(float64(g.positions) / ms * 1000),
+		StepMS: Number(ms), DataWaitMS: Number(milliseconds(g.wait)),
+	}
+	if s, ok := t.state.(timed); ok {
+		c.DeviceMS = Number(milliseconds(s.DeviceTime(m.Step)))
+	}
+	if t.config.Peak > 0 {
+		c.MFU = Number(t.flops / (ms / 1000) / t.config.Peak)
+	}
+	for _, d := range distinct(t.target.Devices()) {
+		counted := d.Counters()
+		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
+	}
+	c.HostBytes, _, _ = gpu.HostBytes()
+	if use := useOf(t.state); use != nil {
+		c.put(*use)
+	}
+	return c
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// clipped is the norm of a gradient after the optimizer's clip; 0 where it has none.
+func (t *trainer) clipped(norm float64) Number {
+	if limit := t.config.State.Optimizer.Options.ClipGrad; limit != nil {
+		return Number(min(norm, *limit))
+	}
+	return 0
+}

@@ -1,0 +1,143 @@
+package train
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"gputrain/gpu"
+	"gputrain/model"
+)
+
+// plan says where the run is to be, what it is to take and what it has to compute.
+func (t *trainer) plan() error {
+	def := t.config.State.Definition
+	stages, err := t.target.Plan(t.config.State)
+	if err != nil {
+		return err
+	}
+	t.planned = stages
+	parameters, total := grouped(model.Parameters(def)), uint64(0)
+	for _, s := range stages {
+		total += s.Bytes
+	}
+	where := ": " + stages[0].Memory
+	if len(stages) == 1 {
+		t.say("adapter %s", stages[0].Adapter)
+		t.facts.add("adapter", "%s", stages[0].Adapter)
+	} else {
+		where = fmt.Sprintf(" on %d stages", len(stages))
+		for i, s := range stages {
+			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, mebibytes(s.Bytes), s.Memory)
+			t.say("stage %d, %s", i, text)
+			t.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
+		}
+	}
+	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, mebibytes(total), where)
+	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
+	if q, n := model.QuantizationOf(def); n > 0 {
+		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
+		t.say("parameters quantized, %s", text)
+		t.facts.add("parameters quantized", "%s", text)
+	}
+	if n := len(t.config.Drawn); n > 0 {
+		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.Params), strings.Join(t.config.Drawn, ", "))
+		t.say("parameters drawn anew, %s", text)
+		t.facts.add("parameters drawn anew", "%s", text)
+	}
+	if len(stages) == 1 {
+		t.facts.add("memory planned", "%s", stages[0].Memory)
+	}
+	for _, d := range distinct(t.target.Devices()) {
+		t.facts.add("limits", "%s", limitsText(d.Limits()))
+	}
+	if t.config.Peak > 0 {
+		t.say("peak %s in f32 products, measured once for an adapter", flopsText(t.config.Peak))
+		t.facts.add("peak", "%s in f32 products", flopsText(t.config.Peak))
+	}
+	t.facts.add("program", "%s", programText())
+	return t.countWork()
+}
+
+// countWork counts the operations of an update.
+func (t *trainer) countWork() error {
+	flops, err := t.config.State.FLOPs()
+	if err != nil {
+		return err
+	}
+	c := t.config.State
+	positions := float64(c.Batch * c.Accumulate * c.Sequence)
+	for kind, n := range flops {
+		t.flops += float64(n)
+		t.work = append(t.work, work{kind, float64(n) / positions})
+	}
+	slices.SortFunc(t.work, func(a, b work) int { return cmp.Or(cmp.Compare(b.flops, a.flops), strings.Compare(a.kind, b.kind)) })
+	return nil
+}
+
+// memory is what was planned for every device, what it has given, and what the process takes of the machine.
+func (t *trainer) memory() (rows []memory) {
+	devices := t.target.Devices()
+	for i, d := range distinct(devices) {
+		m := memory{name: fmt.Sprintf("device %d: %s", i, d.Adapter())}
+		if len(distinct(devices)) == 1 {
+			m.name = fmt.Sprintf("device: %s", d.Adapter())
+		}
+		for stage, at := range devices {
+			if at == d {
+				m.planned += t.planned[stage].Bytes
+			}
+		}
+		counted := d.Counters()
+		m.now, m.most = counted.LiveBytes, counted.PeakBytes
+		rows = append(rows, m)
+	}
+	if now, most, known := gpu.HostBytes(); known {
+		rows = append(rows, memory{name: "process, in the machine's memory", now: now, most: most})
+	}
+	return rows
+}
+
+func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// flopsText is a number of operations a second for people.
+func flopsText(v float64) string {
+	if v >= 1e12 {
+		return fmt.Sprintf("%.2f TFLOP/s", v/1e12)
+	}
+	return fmt.Sprintf("%.1f GFLOP/s", v/1e9)
+}
+
+// limitsText has those limits of a device that decide how kernels are cut.
+func limitsText(l gpu.Limits) string {
+	return fmt.Sprintf("buffer %s, binding %s, %d storage buffers a kernel, %d invocations and %s of memory a workgroup",
+		gpu.SizeText(l.BufferBytes), gpu.SizeText(l.BindingBytes), l.StorageBuffers, l.Invocations, gpu.SizeText(uint64(l.WorkgroupBytes)))
+}
+
+// programText names what trains: the version of this module where it is known, and of Go.
+func programText() string {
+	version, revision := "of a source tree", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		own := info.Main
+		for _, d := range info.Deps {
+			if d.Path == modulePath {
+				own = *d
+			}
+		}
+		if own.Path == modulePath && own.Version != "" && own.Version != "(devel)" {
+			version = own.Version
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && info.Main.Path == modulePath {
+				revision = ", revision " + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return fmt.Sprintf("%s %s%s, %s, %s/%s", modulePath, version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// modulePath is the module that this package is of.
+const modulePath = "gputrain"

@@ -1,0 +1,170 @@
+package train
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Pictures of a report.
+const (
+	lossPicture     = "loss.svg"
+	gradientPicture = "gradient.svg"
+	speedPicture    = "speed.svg"
+	usePicture      = "use.svg"
+)
+
+// Colours of curves.
+const (
+	blue, pale   = "#2f7fd0", "#3d8bd9"
+	red, green   = "#d1495b", "#2e9e6b"
+	amber, plain = "#c98a1b", "#7b6cd0"
+)
+
+var stageColors = []string{blue, red, green, amber, plain}
+
+// writePictures writes the pictures that there is something to see in, and shows them.
+func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []EvalMetrics) error {
+	for _, p := range []struct {
+		name, alt string
+		panels    []Panel
+	}{
+		{lossPicture, "loss over steps", []Panel{lossPanel(steps, evals)}},
+		{gradientPicture, "learning rate and norm of the gradient over steps", gradientPanels(steps)},
+		{speedPicture, "tokens a second and time of a step over steps", speedPanels(steps)},
+		{usePicture, "use of the devices over steps", usePanels(steps)},
+	} {
+		path := filepath.Join(dir, p.name)
+		if len(p.panels) == 0 {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("train: report: %w", err)
+			}
+			continue
+		}
+		var picture bytes.Buffer
+		if err := (Chart{Title: title, Panels: p.panels}).Write(&picture); err != nil {
+			return fmt.Errorf("train: report: %w", err)
+		}
+		if err := replaceFile(path, picture.Bytes()); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "![%s](%s)\n\n", p.alt, p.name)
+	}
+	return nil
+}
+
+// lossPanel draws training loss, its running mean and validation loss over steps.
+func lossPanel(steps []Metrics, evals []EvalMetrics) Panel {
+	var mean, validation []Point
+	var w window
+	for _, m := range steps {
+		w.add(float64(m.Loss))
+		mean = append(mean, Point{float64(m.Step), w.mean()})
+	}
+	for _, e := range evals {
+		validation = append(validation, Point{float64(e.Step), float64(e.Loss)})
+	}
+	raw := points(steps, func(m Metrics) Number { return m.Loss })
+	panel := Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []Series{
+		{Name: "training", Color: pale, Faint: true, Points: raw},
+		{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: mean},
+	}}
+	if len(validation) > 0 {
+		panel.Series = append(panel.Series, Series{Name: "validation", Color: red, Dots: true, Points: validation})
+	}
+	return panel
+}
+
+func gradientPanels(steps []Metrics) []Panel {
+	if len(steps) == 0 {
+		return nil
+	}
+	norm := Panel{XLabel: "step", YLabel: "global norm of the gradient", Series: []Series{
+		{Name: "norm", Color: blue, Points: points(steps, func(m Metrics) Number { return m.GradNorm })},
+	}}
+	if steps[len(steps)-1].GradNormClipped > 0 {
+		norm.Series[0].Faint = true
+		norm.Series = append(norm.Series, Series{Name: "clipped", Color: blue, Points: points(steps, func(m Metrics) Number { return m.GradNormClipped })})
+	}
+	rate := Panel{XLabel: "step", YLabel: "learning rate", Series: []Series{
+		{Color: blue, Points: points(steps, func(m Metrics) Number { return m.LearningRate })},
+	}}
+	return []Panel{rate, norm}
+}
+
+func speedPanels(steps []Metrics) []Panel {
+	if len(steps) == 0 {
+		return nil
+	}
+	tokens := Panel{XLabel: "step", YLabel: "tokens a second", Series: []Series{
+		{Name: "computed", Color: plain, Faint: true, Points: points(steps, func(m Metrics) Number { return m.PaddedTokensPerSecond })},
+		{Name: "in the loss", Color: blue, Points: points(steps, func(m Metrics) Number { return m.TokensPerSecond })},
+	}}
+	step := points(steps, func(m Metrics) Number { return m.StepMS })
+	ms := Panel{XLabel: "step", YLabel: "milliseconds a step", Top: usual(step), Series: []Series{
+		{Name: "step", Color: blue, Points: step},
+		{Name: "device", Color: green, Points: points(steps, func(m Metrics) Number { return m.DeviceMS })},
+		{Name: "wait for data", Color: red, Points: points(steps, func(m Metrics) Number { return m.DataWaitMS })},
+	}}
+	return []Panel{tokens, ms}
+}
+
+// usePanels are how much of the peak is made use of, and how much of their time stages work, as far as either is known.
+func usePanels(steps []Metrics) (panels []Panel) {
+	if len(steps) == 0 {
+		return nil
+	}
+	share := func(of func(m Metrics) Number) []Point {
+		return points(steps, func(m Metrics) Number { return 100 * of(m) })
+	}
+	last := steps[len(steps)-1]
+	if last.MFU > 0 {
+		panels = append(panels, Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Series: []Series{
+			{Color: blue, Points: share(func(m Metrics) Number { return m.MFU })},
+		}})
+	}
+	if len(last.StageBusy) > 0 {
+		busy := Panel{XLabel: "step", YLabel: "% of the time in which a stage computes"}
+		for i := range last.StageBusy {
+			busy.Series = append(busy.Series, Series{
+				Name: fmt.Sprintf("stage %d", i), Color: stageColors[i%len(stageColors)], Dashed: i >= len(stageColors),
+				Points: share(func(m Metrics) Number {
+					if i >= len(m.StageBusy) {
+						return Number(math.NaN())
+					}
+					return m.StageBusy[i]
+				}),
+			})
+		}
+		panels = append(panels, busy)
+	}
+	return panels
+}
+
+func points(steps []Metrics, of func(m Metrics) Number) (out []Point) {
+	for _, m := range steps {
+		out = append(out, Point{float64(m.Step), float64(of(m))})
+	}
+	return out
+}
+
+// usual is what few of the values are above: steps that take many times as long as others would make all the others look alike.
+func usual(points []Point) float64 {
+	var values []float64
+	for _, p := range points {
+		if finite(p.Y) {
+			values = append(values, p.Y)
+		}
+	}
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return 2 * values[len(values)*95/100]
+}

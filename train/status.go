@@ -1,0 +1,112 @@
+package train
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Status is where training is. What is a mean is one of the last steps of this process.
+type Status struct {
+	Step                  int64         `json:"step"`
+	Steps                 int64         `json:"steps"`
+	Epoch                 Number        `json:"epoch,omitempty"`
+	Loss                  Number        `json:"loss"` // mean, nats a token
+	LearningRate          Number        `json:"learning_rate"`
+	TokensPerSecond       Number        `json:"tokens_per_second"`        // mean
+	PaddedTokensPerSecond Number        `json:"padded_tokens_per_second"` // mean
+	MFU                   Number        `json:"mfu,omitempty"`            // mean, see Cost
+	DataWait              Number        `json:"data_wait,omitempty"`      // share of the time in which the loop waited for data, mean
+	Clipped               Number        `json:"clipped,omitempty"`        // share of the last steps whose gradient was clipped
+	StageBusy             []Number      `json:"stage_busy,omitempty"`     // share of the time in which each stage computed, mean; none where the model is not cut
+	Left                  time.Duration `json:"-"`                        // negative when not known
+}
+
+// worthTelling is the share from which on a line has waits for data and clips: what is less is as it should be.
+const worthTelling = 0.05
+
+// text is the status in one line.
+func (s Status) text() string {
+	parts := []string{
+		fmt.Sprintf("step %d/%d", s.Step, s.Steps), fmt.Sprintf("loss %.4f", float64(s.Loss)), fmt.Sprintf("lr %.3g", float64(s.LearningRate)),
+		rate(float64(s.TokensPerSecond)) + " tokens/s",
+	}
+	if len(s.StageBusy) > 0 {
+		parts = append(parts, "stages "+busyText(s.StageBusy))
+	}
+	if s.MFU > 0 {
+		parts = append(parts, "mfu "+percent(float64(s.MFU)))
+	}
+	if s.DataWait >= worthTelling {
+		parts = append(parts, "data wait "+percent(float64(s.DataWait)))
+	}
+	if s.Clipped >= worthTelling {
+		parts = append(parts, "clipped "+percent(float64(s.Clipped)))
+	}
+	return strings.Join(append(parts, leftText(s.Left)+" left"), "  ")
+}
+
+// mean makes the means of lines of metrics; NaN and 0 where there are none.
+func (s *Status) mean(lines []Metrics) {
+	ms, tokens, padded, mfu, wait, clipped := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+	for _, m := range lines {
+		took := float64(m.StepMS)
+		ms += took
+		tokens += float64(m.TokensPerSecond) * took
+		padded += float64(m.PaddedTokensPerSecond) * took
+		mfu += float64(m.MFU) * took
+		wait += float64(m.DataWaitMS)
+		if m.GradNormClipped < m.GradNorm && m.GradNormClipped > 0 {
+			clipped++
+		}
+	}
+	s.TokensPerSecond, s.PaddedTokensPerSecond, s.MFU = Number(tokens/ms), Number(padded/ms), Number(mfu/ms)
+	s.DataWait, s.Clipped = Number(wait/ms), Number(clipped/float64(len(lines)))
+	for _, share := range meanUse(lines).Busy {
+		s.StageBusy = append(s.StageBusy, Number(share))
+	}
+}
+
+func (t *trainer) status() Status {
+	s := Status{
+		Step: t.last.Step, Steps: t.config.Steps, Epoch: t.last.Epoch, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate, Left: -1,
+	}
+	s.mean(t.recent)
+	elapsed := time.Since(t.began)
+	if made := t.last.Step - t.resumed; made > 1 {
+		s.Left = time.Duration(float64(elapsed) / float64(made) * float64(s.Steps-s.Step))
+	}
+	return s
+}
+
+func rate(v float64) string {
+	if v != v || v < 0 {
+		return "-"
+	}
+	return grouped(int64(v + .5))
+}
+
+// grouped writes n with commas between thousands.
+func grouped(n int64) string {
+	digits := fmt.Sprint(n)
+	var out []string
+	for len(digits) > 3 {
+		out = append(out, digits[len(digits)-3:])
+		digits = digits[:len(digits)-3]
+	}
+	out = append(out, digits)
+	slices.Reverse(out)
+	return strings.Join(out, ",")
+}
+
+func leftText(d time.Duration) string {
+	if d < 0 {
+		return "?"
+	}
+	d = d.Round(time.Second)
+	if d >= time.Hour {
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+}
