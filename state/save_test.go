@@ -234,7 +234,7 @@ func TestSaveToFullDisk(t *testing.T) {
 	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &space)
 	f.free = 1 << 30
 	require.NoError(t, s.CheckSpace(t.Context(), t.TempDir()))
-	params, optimizer := s.Size()
+	params, optimizer, _ := s.own.size()
 	assert.Greater(t, space.Wanted, params+optimizer/2)
 }
 

@@ -204,11 +204,6 @@ func (s *TrainState) Optimizer() *optim.State { return s.own.OptimizerState }
 // Plan is the memory plan that the state was made by.
 func (s *TrainState) Plan() MemoryPlan { return s.plan }
 
-// Size is what params and optimizer state take on the device, in bytes.
-func (s *TrainState) Size() (params, optimizer uint64) {
-	return s.params.Bytes(), s.own.OptimizerState.Bytes()
-}
-
 // String tells what the state is in one line.
 func (s *TrainState) String() string { return s.own.String() }
 
