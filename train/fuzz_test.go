@@ -3,10 +3,13 @@ package train
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gputrain/tests/frugal"
@@ -69,7 +72,8 @@ func FuzzSettings(f *testing.F) {
 	text, err := settingsText([]Setting{{Key: "model.kind", Value: "gpt2", Origin: "run.yaml:3"}, {Key: "train.steps", Value: 80, Origin: "default"}})
 	require.NoError(f, err)
 	f.Add(text)
-	f.Add([]byte("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"))
+	f.Add([]byte(laughs(7)))
+	f.Add([]byte("a: &"))
 	f.Add([]byte("a:\n  b: 1\n a: 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		frugal.Parse(t, len(text), func() {
@@ -82,4 +86,21 @@ func FuzzSettings(f *testing.F) {
 			}
 		})
 	})
+}
+
+// laughs is a YAML text of so many lines, each of which has the line before ten times.
+func laughs(lines int) string {
+	text := "a0: &a0 [" + strings.Repeat("x, ", 9) + "x]\n"
+	for i := 1; i < lines; i++ {
+		again := fmt.Sprintf("*a%d", i-1)
+		text += fmt.Sprintf("a%d: &a%d [%sx]\n", i, i, strings.Repeat(again+", ", 10))
+	}
+	return text
+}
+
+func TestNamesOfValuesAreRefused(t *testing.T) {
+	for text, says := range map[string]string{laughs(2): "line 1: found \"&\", wanted a value", "a: 1\nb: *x\n": "line 2: found \"*\", wanted a value"} {
+		_, err := flatten([]byte(text))
+		assert.ErrorContains(t, err, says)
+	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/token"
 )
 
 // Setting is one value in force, as run.yaml records it.
@@ -95,8 +97,14 @@ func settingsText(settings []Setting) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// flatten turns run.yaml into dotted keys with values in JSON.
+// flatten turns run.yaml into dotted keys with values in JSON. A name for a value, which settingsText never writes, is refused: a few lines
+// of them can stand for any number of values.
 func flatten(text []byte) (map[string]string, error) {
+	for _, t := range lexer.Tokenize(string(text)) {
+		if t.Type == token.AnchorType || t.Type == token.AliasType {
+			return nil, fmt.Errorf("line %d: found %q, wanted a value", t.Position.Line, t.Value)
+		}
+	}
 	var tree map[string]any
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, err
