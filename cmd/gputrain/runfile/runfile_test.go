@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/tests/frugal"
 )
 
 func TestDefaultsAreValid(t *testing.T) {
@@ -180,10 +182,12 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("optimizer:\n  schedule: {type: cosine}\n  b1: [1, {a: b}]\n"))
 	f.Add([]byte("a: &x [*x]\n? b\n: c"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c := New()
-		if c.Parse("fuzz", text) == nil {
-			_ = c.Validate()
-		}
+		frugal.Parse(t, len(text), func() {
+			c := New()
+			if c.Parse("fuzz", text) == nil {
+				_ = c.Validate()
+			}
+		})
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/tests/frugal"
 )
 
 func TestTableTakesEveryNumber(t *testing.T) {
@@ -45,22 +47,24 @@ func TestTableTakesEveryNumber(t *testing.T) {
 func FuzzNumbers(f *testing.F) {
 	f.Add([]byte(`{"step":1,"loss":"Infinity","a":[1,"NaN",{"b":[2]}],"c":null}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		got, err := numbers(line)
-		var all map[string]any
-		if json.Unmarshal(line, &all) != nil {
-			return // what stands behind an object is not looked at
-		}
-		if all == nil {
-			require.Error(t, err)
-			return
-		}
-		require.NoError(t, err)
-		for _, field := range got {
-			name, _, nested := strings.Cut(field.name, ".")
-			if v, ok := all[field.name].(float64); ok && !nested && !math.IsNaN(field.value) && strings.Count(string(line), `"`+name+`"`) == 1 {
-				assert.Equal(t, v, field.value)
+		frugal.Parse(t, len(line), func() {
+			got, err := numbers(line)
+			var all map[string]any
+			if json.Unmarshal(line, &all) != nil {
+				return // what stands behind an object is not looked at
 			}
-		}
+			if all == nil {
+				require.Error(t, err)
+				return
+			}
+			require.NoError(t, err)
+			for _, field := range got {
+				name, _, nested := strings.Cut(field.name, ".")
+				if v, ok := all[field.name].(float64); ok && !nested && !math.IsNaN(field.value) && strings.Count(string(line), `"`+name+`"`) == 1 {
+					assert.Equal(t, v, field.value)
+				}
+			}
+		})
 	})
 }
 
@@ -79,4 +83,21 @@ func TestSettings(t *testing.T) {
 		_, err := parseSettings([]byte(bad))
 		assert.Error(t, err, bad)
 	}
+}
+
+// FuzzSettings: whatever stands in run.yaml, reading it ends; what is read are keys with values in JSON.
+func FuzzSettings(f *testing.F) {
+	f.Add([]byte("# Every value in force\nmodel:\n  kind: \"gpt2 # no remark\"   # run.yaml:3\n  deep:\n    x: [1,2]  # --set\nseed: 3\n"))
+	f.Add([]byte("a:\n      b: 1\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		frugal.Parse(t, len(text), func() {
+			found, err := parseSettings(text)
+			if err != nil {
+				return
+			}
+			for _, s := range found {
+				require.True(t, json.Valid(s.Value), "%s: %s", s.Key, s.Value)
+			}
+		})
+	})
 }
