@@ -17,7 +17,7 @@ import (
 // files do not tell apart. While a method runs no step is in flight.
 type Snapshot struct {
 	Definition    model.Definition // nil: weights have the names of their leaves, and there is no config.json
-	Optimizer     optim.Config     // its zero value: Transform is no registered one
+	Optimizer     optim.Config     // its zero value: Transform is no registered one, or there is none
 	Transform     string           // its name, where Optimizer has none
 	Step, Skipped int64
 	Adapter       string          // AdapterName of all devices
@@ -163,6 +163,9 @@ func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[str
 func (s Snapshot) record(run Run) (Record, error) {
 	out := Record{Format: recordFormat, Step: s.Step, Skipped: s.Skipped, Adapter: s.Adapter, Run: run}
 	if len(s.States) == 0 {
+		if name := cmp.Or(s.Optimizer.Name, s.Transform); name != "" {
+			return out, fmt.Errorf("optimizer: no state of %s", name)
+		}
 		return out, nil
 	}
 	out.Optimizer.Transform = s.Transform

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"gputrain/buffers"
+	"gputrain/optim"
 )
 
 // SaveOptions say what of a value is saved, and how.
@@ -23,11 +24,11 @@ func (v Value) Save(ctx context.Context, path string, o SaveOptions) error {
 	return o.Of(h.snapshot()).Save(ctx, path, o.Run)
 }
 
-// Of is what the options leave of a snapshot.
+// Of is what the options leave of a snapshot, whose transformation may have no state yet.
 func (o SaveOptions) Of(s Snapshot) Snapshot {
 	s.DType = o.DType
-	if o.WithoutOptimizer {
-		s.States = nil
+	if o.WithoutOptimizer || len(s.States) == 0 {
+		s.Optimizer, s.Transform, s.States = optim.Config{}, "", nil
 	}
 	return s
 }

@@ -136,7 +136,16 @@ func TestSaveOfPartsOfAValue(t *testing.T) {
 		_, _, err = Load(t.Context(), dev, tinyConfig(t), dir)
 		require.ErrorIs(t, err, ErrMismatch)
 	}
-	dir := filepath.Join(t.TempDir(), "x")
+	// A transformation that has no state yet is not in the files.
+	bare := newValue(t, Fields{Params: upload(t, dev, ownTrees(1), buffers.F32), Optimizer: tinyOptimizer()})
+	dir := filepath.Join(t.TempDir(), "bare")
+	require.NoError(t, bare.Save(t.Context(), dir, SaveOptions{}))
+	got, _, err := LoadValue(t.Context(), dev, dir, LoadOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, fieldsOf(t, got).Transform.Name())
+	got.Release()
+
+	dir = filepath.Join(t.TempDir(), "x")
 	require.Error(t, v.Save(t.Context(), dir, SaveOptions{DType: "F8"}))
 	require.NoDirExists(t, dir)
 	v.Release()
