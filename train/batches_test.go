@@ -148,6 +148,36 @@ func TestRaggedBatchesAreTokenWeighted(t *testing.T) {
 	}
 }
 
+// Tokens a second are those that count, with and without padding; operations a second are those of the batches' shape, whatever counts in them.
+func TestRatesCountWhatTheySay(t *testing.T) {
+	c := tinyRun(t, t.TempDir())
+	corpus := documents(t, false)
+	c.Train, c.Validation, c.Peak = corpus.Train, corpus.Validation, 1e12
+	_, err := Run(t.Context(), gputest.Device(t), c)
+	require.NoError(t, err)
+	steps, _, err := ReadMetrics(c.Dir)
+	require.NoError(t, err)
+	tokens, operations := int64(0), 0.0
+	for _, m := range steps {
+		seconds := float64(m.StepMS) / 1000
+		assert.InEpsilon(t, 4*16, float64(m.PaddedTokensPerSecond)*seconds, 1e-9, "every position of 4 windows")
+		assert.InEpsilon(t, m.Tokens-tokens, float64(m.TokensPerSecond)*seconds, 1e-9, "the labels that count")
+		assert.Less(t, m.Tokens-tokens, int64(4*16))
+		if operations == 0 {
+			operations = float64(m.MFU) * c.Peak * seconds
+		}
+		assert.InEpsilon(t, operations, float64(m.MFU)*c.Peak*seconds, 1e-9)
+		tokens = m.Tokens
+	}
+	kinds, err := c.State.WithDefaults().FLOPs()
+	require.NoError(t, err)
+	counted := int64(0)
+	for _, n := range kinds {
+		counted += n
+	}
+	assert.InEpsilon(t, counted, operations, 1e-9)
+}
+
 // collated are batches of a caller's own: documents with the number of the batch, one a row.
 type collated struct {
 	*data.Collator

@@ -1,0 +1,134 @@
+package tests
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/cmd/gputrain/runfile"
+)
+
+// declared is what the Go files of this module declare: "train.Config", "train.Config.Steps", "train.TestRun", by the name of the folder.
+func declared(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && (strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2 || d.Name() == "tools") {
+			return filepath.SkipDir
+		}
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Abs(filepath.Dir(path))
+		name := func(parts ...string) { names[filepath.Base(dir)+"."+strings.Join(parts, ".")] = true }
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Recv == nil {
+					name(d.Name.Name)
+				} else {
+					name(receiver(d), d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					declare(s, name)
+				}
+			}
+		}
+		return err
+	}))
+	return names
+}
+
+// receiver is the name of the type that a method is of.
+func receiver(d *ast.FuncDecl) string {
+	of := d.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	return of.(*ast.Ident).Name
+}
+
+func declare(s ast.Spec, name func(...string)) {
+	switch s := s.(type) {
+	case *ast.ValueSpec:
+		for _, n := range s.Names {
+			name(n.Name)
+		}
+	case *ast.TypeSpec:
+		name(s.Name.Name)
+		if fields, ok := s.Type.(*ast.StructType); ok {
+			for _, f := range fields.Fields.List {
+				for _, n := range f.Names {
+					name(s.Name.Name, n.Name)
+				}
+			}
+		}
+	}
+}
+
+var (
+	inBackticks = regexp.MustCompile("`[^`]+`")
+	goName      = regexp.MustCompile(`\b[a-z][a-z0-9]*\.[A-Z]\w*(\.[A-Z]\w*)?`)
+	runKey      = regexp.MustCompile(`\b(model|data|optimizer|train|pipeline)\.[a-z_]+(\.[a-z_]+)*\b`)
+	rowID       = regexp.MustCompile(`(?m)^\| ([SCTLMPDR]\d+) \|`)
+)
+
+// What docs/coming-from-easydel.md names is there: tests, Go names and keys of the run file. Every row is there once, and those of defects and
+// wishes name the test that holds them.
+func TestComingFromEasyDeL(t *testing.T) {
+	text := read(t, filepath.Join("..", "docs", "coming-from-easydel.md"))
+	names, keys := declared(t), keysOf(reflect.TypeFor[runfile.Run](), "")
+	tests := 0
+	for _, quoted := range inBackticks.FindAllString(text, -1) {
+		for _, name := range goName.FindAllString(quoted, -1) {
+			assert.True(t, names[name], "%s is not there", name)
+			if strings.Contains(name, ".Test") || strings.Contains(name, ".Fuzz") {
+				tests++
+			}
+		}
+		for _, key := range runKey.FindAllString(quoted, -1) {
+			if !strings.HasSuffix(key, ".safetensors") && !strings.Contains(quoted, "easydel-") {
+				assert.Contains(t, keys, key)
+			}
+		}
+	}
+	assert.Greater(t, tests, 80)
+
+	rows := map[string]int{}
+	for _, m := range rowID.FindAllStringSubmatch(text, -1) {
+		rows[m[1]]++
+	}
+	for list, last := range map[string]int{"S": 18, "C": 19, "T": 20, "L": 20, "M": 12, "P": 9, "D": 22, "R": 22} {
+		for n := 1; n <= last; n++ {
+			id := fmt.Sprintf("%s%d", list, n)
+			wanted := 1
+			if id == "R18" || id == "R20" || id == "R21" {
+				wanted = 0
+			}
+			assert.Equal(t, wanted, rows[id], id)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "| D") || strings.HasPrefix(line, "| R") {
+			assert.Regexp(t, "`[a-z]+\\.(Test|Fuzz)", line)
+		}
+	}
+}
