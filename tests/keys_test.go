@@ -194,3 +194,19 @@ func TestEveryLayerReachesEveryKey(t *testing.T) {
 		assert.Equal(t, runfile.Origin("--set"), origin([]string{variable(e.key) + "=" + e.value}, []string{e.key + "=" + e.value}), e.key)
 	}
 }
+
+// The schema has every key, with what it means.
+func TestConfigSchema(t *testing.T) {
+	r := ok(t, newPlace(t).command("config", "schema").withoutAdapter())
+	root := objects(t, r.out)[0]
+	assert.Equal(t, "https://json-schema.org/draft/2020-12/schema", root["$schema"])
+	for _, key := range keysOf(reflect.TypeFor[runfile.Run](), "") {
+		at := root
+		for _, name := range strings.Split(key, ".") {
+			properties, _ := at["properties"].(map[string]any)
+			at, _ = properties[name].(map[string]any)
+		}
+		assert.NotEmpty(t, at["description"], key)
+		assert.Contains(t, at, "default", key)
+	}
+}

@@ -49,7 +49,7 @@ func TestSavingBesideAndInBetween(t *testing.T) {
 	p.write(t, "keys.yaml", keysRun)
 	for _, async := range []bool{true, false} {
 		// 12 MB a checkpoint, of which a step reads little.
-		c := p.command("train", "keys.yaml", "--run-dir", fmt.Sprint(async), "--progress", "plain", "--set", "train.steps=21", "--set", "train.batch=1", "--set", "model.vocab=65536",
+		c := p.command("train", "keys.yaml", "--run-dir", fmt.Sprint(async), "--progress", "plain", "--set", "train.steps=21", "--set", "train.batch=1", "--set", "model.vocab=65536", "--set", "model.context=4",
 			"--set", "data.text=text.txt", "--set", "train.save_every=4", "--set", "train.keep=100", "--set", fmt.Sprintf("train.save_async=%v", async))
 		run, beside := c.start(t), 0
 		run.until(t, "its end", func() bool {
