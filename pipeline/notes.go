@@ -62,12 +62,12 @@ func (s *State) StageUse() (state.StageUse, bool) {
 	return state.StageUse{Busy: s.use.Busy, Bubble: s.use.Bubble, Transfer: s.use.Transfer}, s.use.Busy != nil
 }
 
-// DeviceTime is how long the busiest stage computed in the newest step; 0 for any other step.
-func (s *State) DeviceTime(step int64) time.Duration {
+// DeviceTime is how long the busiest stage computed in the newest step, and when that was done; nothing is known of other steps.
+func (s *State) DeviceTime(step int64) (worked time.Duration, done time.Time) {
 	if step != s.step || s.use.Busy == nil {
-		return 0
+		return 0, time.Time{}
 	}
-	return time.Duration(slices.Max(s.use.Busy) * float64(s.took))
+	return time.Duration(slices.Max(s.use.Busy) * float64(s.ended.Sub(s.begun))), s.ended
 }
 
 // Recorder has the timeline of the newest step, or of all where Config.Profile says so.

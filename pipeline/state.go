@@ -38,8 +38,9 @@ type State struct {
 	limited optim.Limits // as the devices have them
 	broken  error        // a step, or a pass, that failed half way: what the devices hold is not known
 	notes   *notes
-	use     Use           // of the newest step
-	took    time.Duration // by it
+	use     Use // of the newest step
+
+	begun, ended time.Time // of the newest step
 }
 
 // Create makes the state of step 0 on the devices of the stages, in their order; one device may be several stages'. params are all of the

@@ -53,7 +53,7 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 		}
 		s.limited = l
 	}
-	begin := time.Now()
+	s.begun = time.Now()
 	s.notes.recorder.Begin()
 	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, s.notes); err != nil {
 		return state.Metrics{}, err
@@ -65,7 +65,7 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 	if err == nil {
 		s.step++
 	}
-	s.use, s.took = s.notes.recorder.End(), time.Since(begin)
+	s.use, s.ended = s.notes.recorder.End(), time.Now()
 	return m, err
 }
 

@@ -155,7 +155,7 @@ func (s *TrainState) read(left int) error {
 			s.done = p.begun
 		}
 		m := Metrics{Step: p.step, Tokens: p.tokens, LearningRate: p.rate}
-		s.took[p.step%timesKept] = found.at.Sub(s.done)
+		s.times[p.step%timesKept] = deviceTime{found.at.Sub(s.done), found.at}
 		s.done = found.at
 		if err := m.Parse(found.raw[:4*s.config.Accumulate], found.raw[s.lossBytes():]); err != nil {
 			return err
@@ -178,9 +178,18 @@ func (s *TrainState) take() []Metrics {
 // timesKept is the number of newest steps whose DeviceTime is known: no call returns the metrics of more.
 const timesKept = inFlight + 1
 
-// DeviceTime is how long the device was at work on a step, one of those whose metrics came last: from its first submit, or the end of the step
-// before where that was later, until its results were there. What else was submitted in between counts.
-func (s *TrainState) DeviceTime(step int64) time.Duration { return s.took[step%timesKept] }
+// deviceTime is how long the device was at work on a step, and when it was done.
+type deviceTime struct {
+	worked time.Duration
+	done   time.Time
+}
+
+// DeviceTime is how long the device was at work on a step, one of those whose metrics came last, and when its results were there: from its
+// first submit, or the end of the step before where that was later, until then. What else was submitted in between counts.
+func (s *TrainState) DeviceTime(step int64) (worked time.Duration, done time.Time) {
+	t := s.times[step%timesKept]
+	return t.worked, t.done
+}
 
 // Drain waits for the steps in flight and returns the metrics not yet returned.
 func (s *TrainState) Drain(context.Context) ([]Metrics, error) {

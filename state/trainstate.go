@@ -37,7 +37,7 @@ type TrainState struct {
 	pending []pendingStep   // submitted, results not read
 	awaited <-chan struct{} // closed once the results of the newest step have arrived; nil before the first
 	done    time.Time       // when the results of the newest step that was read had arrived
-	took    [timesKept]time.Duration
+	times   [timesKept]deviceTime
 	life    context.Context // until the ring is released
 	end     context.CancelFunc
 	ready   []Metrics // read, not yet handed out

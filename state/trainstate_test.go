@@ -247,9 +247,10 @@ func TestDeviceTime(t *testing.T) {
 	require.NoError(t, err)
 	sum := time.Duration(0)
 	for step := range int64(3) {
-		took := s.DeviceTime(step + 1)
-		assert.Positive(t, took, "step %d", step+1)
-		sum += took
+		worked, done := s.DeviceTime(step + 1)
+		assert.Positive(t, worked, "step %d", step+1)
+		assert.WithinRange(t, done, begin.Add(sum+worked), begin.Add(most))
+		sum += worked
 	}
 	assert.LessOrEqual(t, sum, most)
 }

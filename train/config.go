@@ -1,9 +1,9 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"time"
 
@@ -66,9 +66,9 @@ type Config struct {
 	Reschedule bool
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
 	Settings []Setting
-	// Peak is the number of operations a second that all devices together make at best (pipeline.Peak measures it); 0: lines of metrics have no
-	// MFU.
-	Peak  float64
+	// Peak tells how many operations a second all devices together make at best, as pipeline.Peak does; nil: lines of metrics have no MFU, nor
+	// where it fails, which is said.
+	Peak  func(ctx context.Context) (float64, error)
 	Title string // of the report; default: the model's kind
 
 	Progress string        // one of ProgressKinds; default auto
@@ -156,8 +156,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("train: config: run directory: none")
 	case c.Fresh && c.Reschedule:
 		return fmt.Errorf("train: config: fresh and reschedule: found both, wanted one: a run that starts over has no schedule to leave")
-	case !(c.Peak >= 0) || math.IsInf(c.Peak, 0):
-		return fmt.Errorf("train: config: peak: %v operations a second, want 0 or more", c.Peak)
 	case c.DataTimeout < 0:
 		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
 	case c.Train == nil && c.Batches == nil:

@@ -37,22 +37,33 @@ type given struct {
 	wait      time.Duration
 }
 
-// timed is a State that tells how long its devices were at work on a step whose metrics it has just returned; 0: that is not known.
+// timed is a State that tells how long its devices were at work on a step whose metrics it has just returned, and when they were done.
 type timed interface {
-	DeviceTime(step int64) time.Duration
+	DeviceTime(step int64) (worked time.Duration, done time.Time)
 }
 
-// cost makes the account of a step that took ms milliseconds.
-func (t *trainer) cost(m state.Metrics, g given, ms float64) Cost {
-	c := Cost{
-		TokensPerSecond: Number(float64(m.Tokens) / ms * 1000), PaddedTokensPerSecond: Number(float64(g.positions) / ms * 1000),
-		StepMS: Number(ms), DataWaitMS: Number(milliseconds(g.wait)),
-	}
+// elapse is the time that a step took since the one before it, or since training went on, and how much of it the devices were at work. Steps
+// of a state that does not tell share what has passed with those whose metrics came with theirs, left of them with this one.
+func (t *trainer) elapse(step int64, left int) (took, worked time.Duration) {
+	done := t.mark.Add(time.Since(t.mark) / time.Duration(left))
 	if s, ok := t.state.(timed); ok {
-		c.DeviceMS = Number(milliseconds(s.DeviceTime(m.Step)))
+		if of, at := s.DeviceTime(step); at.After(t.mark) {
+			worked, done = of, at
+		}
 	}
-	if t.config.Peak > 0 {
-		c.MFU = Number(t.flops / (ms / 1000) / t.config.Peak)
+	took, t.mark = done.Sub(t.mark), done
+	return took, worked
+}
+
+// cost makes the account of a step.
+func (t *trainer) cost(m state.Metrics, g given, took, worked time.Duration) Cost {
+	seconds := took.Seconds()
+	c := Cost{
+		TokensPerSecond: Number(float64(m.Tokens) / seconds), PaddedTokensPerSecond: Number(float64(g.positions) / seconds),
+		StepMS: Number(milliseconds(took)), DataWaitMS: Number(milliseconds(g.wait)), DeviceMS: Number(milliseconds(worked)),
+	}
+	if t.peak > 0 {
+		c.MFU = Number(t.flops / seconds / t.peak)
 	}
 	for _, d := range distinct(t.target.Devices()) {
 		counted := d.Counters()

@@ -2,6 +2,7 @@ package train
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -13,7 +14,7 @@ import (
 )
 
 // plan says where the run is to be, what it is to take and what it has to compute.
-func (t *trainer) plan() error {
+func (t *trainer) plan(ctx context.Context) error {
 	def := t.config.State.Definition
 	stages, err := t.target.Plan(t.config.State)
 	if err != nil {
@@ -54,12 +55,25 @@ func (t *trainer) plan() error {
 	for _, d := range distinct(t.target.Devices()) {
 		t.facts.add("limits", "%s", limitsText(d.Limits()))
 	}
-	if t.config.Peak > 0 {
-		t.say("peak %s in f32 products, measured once for an adapter", flopsText(t.config.Peak))
-		t.facts.add("peak", "%s in f32 products", flopsText(t.config.Peak))
-	}
+	t.findPeak(ctx)
 	t.facts.add("program", "%s", programText())
 	return t.countWork()
+}
+
+// findPeak asks for what the devices can do.
+func (t *trainer) findPeak(ctx context.Context) {
+	if t.config.Peak == nil {
+		return
+	}
+	defer t.times.span(spanPeak)()
+	peak, err := t.config.Peak(ctx)
+	if err != nil {
+		t.say("warning: %v: metrics have no mfu", err)
+		return
+	}
+	t.peak = peak
+	t.say("peak of the devices %s in f32 products", flopsText(peak))
+	t.facts.add("peak", "%s in f32 products, measured", flopsText(peak))
 }
 
 // countWork counts the operations of an update.

@@ -141,7 +141,7 @@ func (t *trainer) open(ctx context.Context) error {
 		return err
 	}
 	t.say("run directory %s", c.Dir)
-	if err := t.plan(); err != nil {
+	if err := t.plan(ctx); err != nil {
 		return err
 	}
 	t.facts.add("batch", "%d sequences x %d micro-batches x %d tokens", c.State.Batch, c.State.Accumulate, c.State.Sequence)

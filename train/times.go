@@ -17,6 +17,7 @@ type Span struct {
 // What the time of a run goes into, beside compilation, which is called by its phase.
 const (
 	spanOther      = "other"
+	spanPeak       = "measure the peak"
 	spanCreate     = "create the state"
 	spanRestore    = "restore"
 	spanData       = "wait for data"

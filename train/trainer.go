@@ -35,10 +35,11 @@ type trainer struct {
 	recent     []Metrics       // the last windowSize metrics of this process
 	times      *times
 	flops      float64 // of an update, but for the optimizer's
+	peak       float64 // of the devices, a second; 0: nobody knows
 	work       []work
 	planned    []StagePlan
 	last       Metrics   // the last metrics read
-	mark       time.Time // when they came, or training went on after an evaluation or a save
+	mark       time.Time // when that step was done, or training went on after an evaluation or a save
 	began      time.Time // of the first step of this process
 	resumed    int64     // the step that this process went on from
 	saves      saves
@@ -149,12 +150,9 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 	if len(t.late) == 0 {
 		return nil
 	}
-	// Steps whose metrics come together share the time since the last ones.
-	now := time.Now()
-	ms := milliseconds(now.Sub(t.mark)) / float64(len(t.late))
-	t.mark = now
 	for len(t.late) > 0 {
 		m := t.late[0]
+		took, worked := t.elapse(m.Step, len(t.late))
 		t.late = t.late[1:]
 		t.run.Tokens += m.Tokens
 		t.window.add(m.Loss)
@@ -163,7 +161,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		t.last = Metrics{
 			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), GradNormClipped: t.clipped(m.GradNorm),
 			Tokens: t.run.Tokens, Epoch: Number(g.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
-			Cost: t.cost(m, g, ms),
+			Cost: t.cost(m, g, took, worked),
 		}
 		delete(t.given, m.Step)
 		limits := t.config.Spikes.limits(t.run.Guard, m.Step)

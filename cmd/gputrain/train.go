@@ -75,6 +75,7 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 		return err
 	}
 	defer dev.Release()
+	run.Peak = peakOf(dev)
 	_, err = train.Run(ctx, dev, run)
 	if c.Profile {
 		err = errors.Join(err, writeProfile(dev, filepath.Join(run.Dir, profileFile)))
@@ -110,6 +111,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	}
 	p := pipelineConfig(cfg, cut)
 	p.Profile = c.Profile
+	run.Peak = peakOf(devices...)
 	var timeline *pipeline.Recorder
 	run.Hooks = append(run.Hooks, train.HookFunc(func(_ context.Context, e train.Event) error {
 		if s, ok := e.State.(*pipeline.State); ok && e.Kind == train.Started {
@@ -122,6 +124,11 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 		err = errors.Join(err, writeTimeline(timeline, devices, filepath.Join(run.Dir, profileFile)))
 	}
 	return err
+}
+
+// peakOf measures devices where that has not been done before.
+func peakOf(devices ...*gpu.Device) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) { return pipeline.Peak(ctx, devices) }
 }
 
 // device opens the adapter that --adapter names, else the one of the run file,
@@ -191,7 +198,7 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	t := cfg.Train
 	run = train.Config{
 		State: c, Params: begin.params, Drawn: begin.drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
-		DataTimeout: timeout, Notes: text.Notes,
+		DataTimeout: timeout, Notes: append([]string{provenance(text)}, text.Notes...),
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
 		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience), TimeLimit: limit,
@@ -206,6 +213,15 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
 	}
 	return run, release, nil
+}
+
+// provenance tells what the text is: a report says it long after.
+func provenance(text *data.Corpus) string {
+	what := fmt.Sprintf("%s, files: %d, tokens: %s", text.Name, text.Files, text.Tokens)
+	if t, ok := text.Train.(*data.Tokens); ok {
+		what += fmt.Sprintf(", %d of them to train on", t.Len())
+	}
+	return fmt.Sprintf("%s, split %s, fingerprint %.12s", what, text.Split, text.Fingerprint)
 }
 
 // saveEvery is when permanent checkpoints are made.
