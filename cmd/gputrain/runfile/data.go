@@ -8,12 +8,12 @@ import (
 
 // Source is one source of a mixture. A field that is left out has its zero value.
 type Source struct {
-	Text        []string `yaml:"text" json:"text,omitempty" optional:"true"`
-	JSONL       []string `yaml:"jsonl" json:"jsonl,omitempty" optional:"true"`
-	Weight      float64  `yaml:"weight" json:"weight"`
-	Field       string   `yaml:"field" json:"field,omitempty" optional:"true"`
-	PromptField string   `yaml:"prompt_field" json:"prompt_field,omitempty" optional:"true"`
-	MaskField   string   `yaml:"mask_field" json:"mask_field,omitempty" optional:"true"`
+	Text        []string `yaml:"text" json:"text,omitempty" optional:"true" doc:"files or globs, as data.text"`
+	JSONL       []string `yaml:"jsonl" json:"jsonl,omitempty" optional:"true" doc:"files or globs of documents, as data.jsonl; instead of text"`
+	Weight      float64  `yaml:"weight" json:"weight" doc:"share of the windows, in proportion to the other weights"`
+	Field       string   `yaml:"field" json:"field,omitempty" optional:"true" doc:"of jsonl, as data.field"`
+	PromptField string   `yaml:"prompt_field" json:"prompt_field,omitempty" optional:"true" doc:"of jsonl, as data.prompt_field"`
+	MaskField   string   `yaml:"mask_field" json:"mask_field,omitempty" optional:"true" doc:"of jsonl, as data.mask_field"`
 }
 
 // validateData checks what the keys below data say together; each alone is in its range.

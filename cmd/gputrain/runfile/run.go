@@ -123,8 +123,8 @@ type Pipeline struct {
 
 // Rule puts parameters on a stage.
 type Rule struct {
-	Match string `yaml:"match" json:"match"` // regular expression on parameter paths
-	Stage int    `yaml:"stage" json:"stage"` // from 0
+	Match string `yaml:"match" json:"match" doc:"regular expression on parameter paths"`
+	Stage int    `yaml:"stage" json:"stage" doc:"from 0"`
 }
 
 // Interleaved is the schedule in which a stage has several parts of the model.
