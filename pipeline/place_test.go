@@ -13,6 +13,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
 	"gputrain/state"
@@ -212,4 +213,22 @@ func TestPlaceOnSeveralMakes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, save(v))
 	v.Release()
+}
+
+// A run on stages has no place for variables without gradients, and does not lose them in silence.
+func TestLoadOfOtherVariables(t *testing.T) {
+	devices := fleet(t, 2)
+	c := steep(families(t)["gpt2"], "adamw", "{}", 1, 1)
+	params, err := buffers.Upload(devices[0], "params", model.Init(c.Definition, 1), buffers.F32)
+	require.NoError(t, err)
+	other, err := buffers.Upload(devices[0], "other", []buffers.Host{{Path: "mean", Shape: []int{1}, Data: []float32{1}}}, buffers.F32)
+	require.NoError(t, err)
+	v, err := state.New(state.Fields{Definition: c.Definition, Params: params, Other: other, Optimizer: c.Optimizer, InitOptimizer: true})
+	require.NoError(t, err)
+	defer v.Release()
+	dir := filepath.Join(t.TempDir(), "saved")
+	require.NoError(t, v.Save(t.Context(), dir, state.SaveOptions{}))
+	_, _, err = pipeline.Load(t.Context(), devices, pipeline.Config{State: c}, dir)
+	require.ErrorIs(t, err, state.ErrMismatch)
+	require.ErrorContains(t, err, "variables without gradients")
 }

@@ -75,6 +75,9 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 	if err != nil {
 		return nil, state.Record{}, err
 	}
+	if found.HasOther() {
+		return nil, found.Record, fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, state.ErrMismatch)
+	}
 	c.State = found.Config
 	s, err := Create(ctx, devices, c, found.Params)
 	if err != nil {

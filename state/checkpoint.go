@@ -36,6 +36,9 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	return out, nil
 }
 
+// HasOther tells whether the checkpoint has variables without gradients, as one of a Value may.
+func (c *Checkpoint) HasOther() bool { return present(c.Dir, otherName) }
+
 // ReadOptimizer is ReadCheckpoint without the parameters: for Restore alone.
 func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
 	c = c.WithDefaults()

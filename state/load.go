@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"path/filepath"
 
 	"gputrain/gpu"
 )
@@ -17,7 +18,13 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 	if err != nil {
 		return nil, saved.Record, err
 	}
-	if err := saved.Restore(s.own.OptimizerState); err != nil {
+	err = saved.Restore(s.own.OptimizerState)
+	if err == nil && saved.HasOther() {
+		if s.own.Other, err = loadTree(dev, "other", filepath.Join(dir, otherName)); err != nil {
+			err = loadError(dir, "%s: %w", otherName, err)
+		}
+	}
+	if err != nil {
 		s.Release()
 		return nil, saved.Record, err
 	}

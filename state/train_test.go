@@ -131,3 +131,26 @@ func TestValueAfterAStepThatWasLeftOut(t *testing.T) {
 	assert.Equal(t, after, download(t, fieldsOf(t, v).Params))
 	v.Release()
 }
+
+// Variables that training does not touch stay part of what is trained, through its checkpoints too.
+func TestOtherVariablesAreKept(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	other := upload(t, dev, []buffers.Host{{Path: "running/mean", Shape: []int{3}, Data: []float32{1, 2, 3}}}, buffers.F32)
+	s, err := Train(t.Context(), newValue(t, Fields{Definition: c.Definition, Params: upload(t, dev, model.Init(c.Definition, 7), buffers.F32), Other: other}), c)
+	require.NoError(t, err)
+	t.Cleanup(s.Release)
+	train(t, s, 2)
+	dir := filepath.Join(t.TempDir(), "saved")
+	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	again, _, err := Load(t.Context(), dev, c, dir)
+	require.NoError(t, err)
+	t.Cleanup(again.Release)
+	got := filepath.Join(t.TempDir(), "again")
+	require.NoError(t, again.Save(t.Context(), got, Run{}))
+	assert.Equal(t, contents(t, dir), contents(t, got))
+	v, err := again.Value(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []float32{1, 2, 3}, download(t, fieldsOf(t, v).Other)[0].Data)
+	v.Release()
+}
