@@ -41,7 +41,7 @@ type Point struct{ X, Y float64 }
 const (
 	chartHeight              = 420
 	singleWidth, severalEach = 800, 560
-	chartLeft, chartRight    = 64, 20
+	chartLeft, chartRight    = 72, 20
 	chartTop, chartBottom    = 44, 50
 	letterWidth              = 7
 	labelHeight, boldWidth   = 14, 9 // of the text at the end of a curve
@@ -50,6 +50,9 @@ const (
 // ChartStyle colours all of a picture but its curves, in SVG: classes paper, ink, soft (text), grid and frame (lines), light and dark.
 const ChartStyle = `<style>.paper{fill:#ffffff}.ink{fill:#222222}.soft{fill:#555555}.grid{stroke:#e4e4e4}.frame{stroke:#999999;fill:none}` +
 	`@media (prefers-color-scheme:dark){.paper{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9da7b3}.grid{stroke:#272e38}.frame{stroke:#6e7681}}</style>`
+
+// faint is how the curve of a faint series, and its mark in the legend, are drawn.
+const faint = ` stroke-opacity="0.4"`
 
 // maxColumns is the number of horizontal places a curve is thinned out to; the highest and the lowest value of each stay, so that no
 // spike is lost.
@@ -106,8 +109,12 @@ func (p Panel) draw(out io.Writer, i, width int) {
 			continue
 		}
 		legend -= float64(30 + letterWidth*len(s.Name))
-		fmt.Fprintf(out, `<line x1="%s" y1="20" x2="%s" y2="20" stroke="%s" stroke-width="3"/><text class="ink" x="%s" y="24">%s</text>`+"\n",
-			px(legend), px(legend+16), s.Color, px(legend+20), escape(s.Name))
+		pale := ""
+		if s.Faint {
+			pale = faint
+		}
+		fmt.Fprintf(out, `<line x1="%s" y1="20" x2="%s" y2="20" stroke="%s" stroke-width="3"%s/><text class="ink" x="%s" y="24">%s</text>`+"\n",
+			px(legend), px(legend+16), s.Color, pale, px(legend+20), escape(s.Name))
 	}
 }
 
@@ -163,7 +170,7 @@ func (p plot) curve(out io.Writer, s Series) {
 	}
 	style := ` stroke-width="1.8"`
 	if s.Faint {
-		style = ` stroke-width="1" stroke-opacity="0.4"`
+		style = ` stroke-width="1"` + faint
 	}
 	if s.Dashed {
 		style += ` stroke-dasharray="6 4"`

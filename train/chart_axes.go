@@ -81,7 +81,7 @@ func (p plot) grid(out io.Writer, xLabel, yLabel string) {
 	}
 	fmt.Fprintf(out, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`+"\n", px(p.left), px(p.top), px(p.right-p.left), px(p.bottom-p.top))
 	fmt.Fprintf(out, `<text class="ink" x="%s" y="%s" text-anchor="middle">%s</text>`+"\n", px((p.left+p.right)/2), px(p.bottom+36), escape(xLabel))
-	x, y := px(p.left-48), px((p.top+p.bottom)/2)
+	x, y := px(p.left-58), px((p.top+p.bottom)/2)
 	fmt.Fprintf(out, `<text class="ink" x="%[1]s" y="%[2]s" text-anchor="middle" transform="rotate(-90 %[1]s %[2]s)">%[3]s</text>`+"\n", x, y, escape(yLabel))
 }
 

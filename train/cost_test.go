@@ -110,6 +110,7 @@ func TestPeakThatIsNotKnown(t *testing.T) {
 	_, err := Run(t.Context(), gputest.Device(t), c)
 	require.NoError(t, err)
 	assert.Contains(t, out.String(), "warning: no clock: metrics have no mfu")
+	assert.NotRegexp(t, `[\x00-\x09\x0b-\x1f\x7f]`, out.String(), "what is no terminal gets no control characters")
 	raw, err := os.ReadFile(filepath.Join(dir, metricsFile))
 	require.NoError(t, err)
 	assert.NotContains(t, string(raw), "mfu")

@@ -81,6 +81,23 @@ func TestBarProgress(t *testing.T) {
 	}
 }
 
+// A narrow terminal has what matters most, whole.
+func TestStatusFits(t *testing.T) {
+	s := status(7)
+	s.StageBusy, s.MFU, s.DataWait, s.Clipped = []Number{0.9, 0.8}, 0.31, 0.12, 0.5
+	for width, want := range map[int]string{
+		200: "step 7/100  loss 2.5000  lr 0.001  12,346 tokens/s  stages 90% 80%  mfu 31%  data wait 12%  clipped 50%  1m01s left",
+		100: "step 7/100  loss 2.5000  lr 0.001  12,346 tokens/s  mfu 31%  data wait 12%  1m01s left",
+		50:  "step 7/100  loss 2.5000  1m01s left",
+		25:  "step 7/100  loss 2.5000",
+		3:   "step 7/100",
+	} {
+		assert.Equal(t, want, s.fit(width), width)
+	}
+	s.DataWait, s.Clipped = 0.04, 0.04
+	assert.NotRegexp(t, "data|clipped", s.text(), "little is not worth telling")
+}
+
 func TestProgressKinds(t *testing.T) {
 	for _, kind := range append(ProgressKinds, "") {
 		p, err := newProgress(kind, io.Discard, time.Second)

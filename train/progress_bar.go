@@ -18,8 +18,11 @@ type barProgress struct {
 	name string
 
 	mu     sync.Mutex
-	status string // shown behind the bar
+	status func(width int) string // shown behind the bar
 }
+
+// The width of the bar itself, and what it may shrink to before the status behind it does.
+const barWidth, barLeast = 24, 8
 
 func newBarProgress(w io.Writer) *barProgress { return &barProgress{w: w} }
 
@@ -34,7 +37,7 @@ func (b *barProgress) Line(text string) {
 
 // Phase shows a bar of its own, which goes away when the phase is over.
 func (b *barProgress) Phase(name string, done, total int) {
-	b.show(name, int64(done), int64(total), fmt.Sprintf("%d/%d", done, total))
+	b.show(name, int64(done), int64(total), func(int) string { return fmt.Sprintf("%d/%d", done, total) })
 	if done == total {
 		b.end(true)
 	}
@@ -42,7 +45,7 @@ func (b *barProgress) Phase(name string, done, total int) {
 
 // Step moves the bar.
 func (b *barProgress) Step(s Status) {
-	b.show("train", s.Step, s.Steps, s.text())
+	b.show("train", s.Step, s.Steps, s.fit)
 }
 
 // Times writes where the time went.
@@ -51,7 +54,7 @@ func (b *barProgress) Times(spans []Span) { b.Line(timesText(spans)) }
 // Close leaves the bar as it is on the screen.
 func (b *barProgress) Close() { b.end(false) }
 
-func (b *barProgress) show(name string, done, total int64, status string) {
+func (b *barProgress) show(name string, done, total int64, status func(width int) string) {
 	b.mu.Lock()
 	b.status = status
 	b.mu.Unlock()
@@ -59,15 +62,15 @@ func (b *barProgress) show(name string, done, total int64, status string) {
 		b.end(true)
 		b.name = name
 		b.draw = mpb.New(mpb.WithOutput(b.w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(150*time.Millisecond))
-		// One more than the total: the bar must not complete by itself, since lines may follow the last step.
-		b.bar = b.draw.New(total+1, mpb.BarStyle(),
-			mpb.PrependDecorators(decor.Name(name)),
-			mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+		// Without a total: the bar must not complete by itself, since lines may follow the last step.
+		b.bar = b.draw.New(0, mpb.BarStyle(), mpb.BarFillerTrim(), mpb.BarWidth(barWidth),
+			mpb.PrependDecorators(decor.Name(name+" ")),
+			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string {
 				b.mu.Lock()
 				defer b.mu.Unlock()
-				return b.status
-			})),
-			mpb.BarWidth(24))
+				return " " + b.status(s.AvailableWidth-len(name)-2-barLeast)
+			})))
+		b.bar.SetTotal(total, false)
 	}
 	b.bar.SetCurrent(done)
 }

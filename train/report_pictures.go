@@ -22,12 +22,12 @@ const (
 
 // Colours of curves.
 const (
-	blue, pale   = "#2f7fd0", "#3d8bd9"
-	red, green   = "#d1495b", "#2e9e6b"
-	amber, plain = "#c98a1b", "#7b6cd0"
+	blue, light   = "#2f7fd0", "#3d8bd9"
+	red, green    = "#d1495b", "#2e9e6b"
+	amber, violet = "#c98a1b", "#7b6cd0"
 )
 
-var stageColors = []string{blue, red, green, amber, plain}
+var stageColors = []string{blue, red, green, amber, violet}
 
 // writePictures writes the pictures that there is something to see in, and shows them.
 func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []EvalMetrics) error {
@@ -72,7 +72,7 @@ func lossPanel(steps []Metrics, evals []EvalMetrics) Panel {
 	}
 	raw := points(steps, func(m Metrics) Number { return m.Loss })
 	panel := Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []Series{
-		{Name: "training", Color: pale, Faint: true, Points: raw},
+		{Name: "training", Color: light, Faint: true, Points: raw},
 		{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: mean},
 	}}
 	if len(validation) > 0 {
@@ -103,9 +103,13 @@ func speedPanels(steps []Metrics) []Panel {
 		return nil
 	}
 	tokens := Panel{XLabel: "step", YLabel: "tokens a second", Series: []Series{
-		{Name: "computed", Color: plain, Faint: true, Points: points(steps, func(m Metrics) Number { return m.PaddedTokensPerSecond })},
 		{Name: "in the loss", Color: blue, Points: points(steps, func(m Metrics) Number { return m.TokensPerSecond })},
 	}}
+	if slices.ContainsFunc(steps, func(m Metrics) bool { return m.PaddedTokensPerSecond > m.TokensPerSecond }) {
+		tokens.Series = append(tokens.Series, Series{
+			Name: "computed", Color: violet, Faint: true, Points: points(steps, func(m Metrics) Number { return m.PaddedTokensPerSecond }),
+		})
+	}
 	step := points(steps, func(m Metrics) Number { return m.StepMS })
 	ms := Panel{XLabel: "step", YLabel: "milliseconds a step", Top: usual(step), Series: []Series{
 		{Name: "step", Color: blue, Points: step},

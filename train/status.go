@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,24 +28,45 @@ type Status struct {
 const worthTelling = 0.05
 
 // text is the status in one line.
-func (s Status) text() string {
-	parts := []string{
-		fmt.Sprintf("step %d/%d", s.Step, s.Steps), fmt.Sprintf("loss %.4f", float64(s.Loss)), fmt.Sprintf("lr %.3g", float64(s.LearningRate)),
-		rate(float64(s.TokensPerSecond)) + " tokens/s",
+func (s Status) text() string { return s.fit(math.MaxInt) }
+
+// fit is the status in at most width letters, as far as that is possible: what matters least is left out first.
+func (s Status) fit(width int) string {
+	type part struct {
+		text   string
+		weight int // parts of the lowest weight go first
+	}
+	parts := []part{
+		{fmt.Sprintf("step %d/%d", s.Step, s.Steps), 9},
+		{fmt.Sprintf("loss %.4f", float64(s.Loss)), 8},
+		{fmt.Sprintf("lr %.3g", float64(s.LearningRate)), 4},
+		{rate(float64(s.TokensPerSecond)) + " tokens/s", 6},
 	}
 	if len(s.StageBusy) > 0 {
-		parts = append(parts, "stages "+busyText(s.StageBusy))
+		parts = append(parts, part{"stages " + busyText(s.StageBusy), 2})
 	}
 	if s.MFU > 0 {
-		parts = append(parts, "mfu "+percent(float64(s.MFU)))
+		parts = append(parts, part{"mfu " + percent(float64(s.MFU)), 3})
 	}
 	if s.DataWait >= worthTelling {
-		parts = append(parts, "data wait "+percent(float64(s.DataWait)))
+		parts = append(parts, part{"data wait " + percent(float64(s.DataWait)), 5})
 	}
 	if s.Clipped >= worthTelling {
-		parts = append(parts, "clipped "+percent(float64(s.Clipped)))
+		parts = append(parts, part{"clipped " + percent(float64(s.Clipped)), 1})
 	}
-	return strings.Join(append(parts, leftText(s.Left)+" left"), "  ")
+	parts = append(parts, part{leftText(s.Left) + " left", 7})
+	for {
+		var texts []string
+		for _, p := range parts {
+			texts = append(texts, p.text)
+		}
+		text := strings.Join(texts, "  ")
+		if len(text) <= width || len(parts) == 1 {
+			return text
+		}
+		least := slices.MinFunc(parts, func(a, b part) int { return a.weight - b.weight })
+		parts = slices.DeleteFunc(parts, func(p part) bool { return p == least })
+	}
 }
 
 // mean makes the means of lines of metrics; NaN and 0 where there are none.

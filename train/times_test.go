@@ -89,7 +89,8 @@ func TestTimesAreShown(t *testing.T) {
 	var event map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &event))
 	assert.Equal(t, map[string]any{"event": "times", "seconds": 10., "spans": []any{
-		map[string]any{"name": "steps", "seconds": 9.}, map[string]any{"name": "other", "seconds": 1.},
+		map[string]any{"name": "steps", "seconds": 9.},
+		map[string]any{"name": "other", "seconds": 1.},
 		map[string]any{"name": "write checkpoints", "seconds": 2., "beside": true},
 	}}, event)
 }
