@@ -114,32 +114,48 @@ func shortText(t *testing.T) *data.Corpus {
 	return corpus
 }
 
-// Stopped at any step, once or twice, and gone on with, a run leaves the bytes that an undisturbed one leaves. The first stop comes when a
-// step has been submitted, before what is due at it, the second one before a step is begun; with GPUTRAIN_SOAK every run has both.
+// stop is where a run is stopped: when a step has been submitted, before what is due at it (StepEnd), or before a step is begun (StepBegin).
+type stop struct {
+	kind EventKind
+	step int64
+}
+
+// stopsOf are the ways to stop a run of so many steps: at every step, one after the other, and at a single one; with GPUTRAIN_SOAK twice at
+// each.
+func stopsOf(steps int64) (plans [][]stop) {
+	var every []stop
+	for step := int64(1); step <= steps; step++ {
+		every = append(every, stop{StepEnd, step})
+		switch again := step + step%4; {
+		case os.Getenv("GPUTRAIN_SOAK") != "" && again < steps:
+			plans = append(plans, []stop{{StepEnd, step}, {StepBegin, again}})
+		case os.Getenv("GPUTRAIN_SOAK") != "" || step%8 == 6:
+			plans = append(plans, []stop{{StepEnd, step}})
+		}
+	}
+	return append(plans, every)
+}
+
+// Stopped at any step, once or again and again, and gone on with, a run leaves the bytes that an undisturbed one leaves.
 func TestResumeAtEveryStep(t *testing.T) {
 	dev := gputest.Device(t)
 	text, mixture := shortText(t), documents(t, true)
+	two := Pipelined([]*gpu.Device{dev, dev}, twoStages(t, tinyRun(t, t.TempDir()).State))
 	for _, form := range []struct {
 		name    string
 		steps   int64
 		corpus  *data.Corpus
 		adjust  func(*Config)
-		targets func(t *testing.T, c Config) []Target // of the run, and of its parts one after the other; default: dev
+		targets []Target // of processes, in turn
 	}{
-		{name: "a text", steps: 30, corpus: text},
+		{name: "a text", steps: 30, corpus: text, targets: []Target{oneDevice{dev}}},
 		{name: "a mixture with packed documents, Quad", steps: 7, corpus: mixture, adjust: func(c *Config) {
 			c.State.Optimizer = optim.Config{
 				Name: "quad", Options: c.State.Optimizer.Options, Parameters: json.RawMessage(`{"block_size":16,"refresh":{"every":2}}`),
 			}
-		}},
-		{name: "two stages", steps: 7, corpus: text, targets: func(t *testing.T, c Config) []Target {
-			two := Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
-			return []Target{two, two, two, two}
-		}},
-		{name: "one stage and two", steps: 7, corpus: text, targets: func(t *testing.T, c Config) []Target {
-			two := Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
-			return []Target{oneDevice{dev}, two, oneDevice{dev}, two}
-		}},
+		}, targets: []Target{oneDevice{dev}}},
+		{name: "two stages", steps: 7, corpus: text, targets: []Target{two}},
+		{name: "one stage and two", steps: 7, corpus: text, targets: []Target{oneDevice{dev}, two}},
 	} {
 		t.Run(form.name, func(t *testing.T) {
 			run := func(dir string) Config {
@@ -150,11 +166,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 				return c
 			}
 			whole := run(t.TempDir())
-			targets := []Target{oneDevice{dev}, oneDevice{dev}, oneDevice{dev}, oneDevice{dev}}
-			if form.targets != nil {
-				targets = form.targets(t, whole)
-			}
-			result, err := RunOn(t.Context(), targets[0], whole)
+			result, err := RunOn(t.Context(), form.targets[0], whole)
 			require.NoError(t, err)
 			require.Equal(t, Done, result.Reason)
 			want := leftBy(t, whole.Dir)
@@ -167,35 +179,27 @@ func TestResumeAtEveryStep(t *testing.T) {
 			require.Len(t, record.Run.Window, int(form.steps))
 			require.Equal(t, form.steps*4 > 70, record.Run.Data.Epoch > 0)
 
-			for step := int64(1); step <= form.steps; step++ {
-				dir := t.TempDir()
-				from := int64(0)
-				for i, stop := range []struct {
-					kind EventKind
-					step int64
-				}{{StepEnd, step}, {StepBegin, step + step%4}} {
-					if i > 0 && step%3 != 1 && os.Getenv("GPUTRAIN_SOAK") == "" {
-						continue
-					}
+			for _, stops := range stopsOf(form.steps) {
+				dir, from := t.TempDir(), int64(0)
+				for i, stop := range stops {
 					c := run(dir)
-					c.Prefetch = int(step)%3 + 4*i // how far the loader reads ahead changes nothing
+					c.Prefetch = i % 5 // how far the loader reads ahead changes nothing
 					ctx, hook := stopAt(stop.kind, stop.step)
 					c.Hooks = []Hook{hook}
-					result, err := RunOn(ctx, targets[1+i], c)
-					require.Equal(t, from, result.Resumed)
-					if stop.step >= form.steps && stop.kind == StepBegin {
-						require.NoError(t, err) // there is no such step
-						continue
-					}
+					result, err := RunOn(ctx, form.targets[i%len(form.targets)], c)
 					require.ErrorIs(t, err, ErrStopped)
 					require.Equal(t, 3, result.Reason.ExitCode())
+					require.Equal(t, from, result.Resumed)
 					require.GreaterOrEqual(t, result.Step, stop.step)
-					require.LessOrEqual(t, result.Step, stop.step+int64(i), "a step that has begun is finished, no other is begun")
+					if stop.kind == StepEnd {
+						require.Equal(t, stop.step, result.Step, "no other step is begun")
+					}
 					from = result.Step
 				}
-				result, err := RunOn(t.Context(), targets[3], run(dir))
+				result, err := RunOn(t.Context(), form.targets[len(stops)%len(form.targets)], run(dir))
 				require.NoError(t, err)
 				require.Equal(t, Done, result.Reason)
+				require.Equal(t, from, result.Resumed)
 				requireSame(t, want, leftBy(t, dir))
 			}
 		})
