@@ -19,6 +19,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/train"
+	"gputrain/train/tensorboard"
 )
 
 // footprint is what a process holds.
@@ -50,7 +51,7 @@ func footprintOf(t *testing.T, devices ...*gpu.Device) footprint {
 }
 
 // A long run holds no more at its end than after its first tenth: 20,000 steps in the long form, 500 in the short one, with evaluation,
-// samples, histograms, spike guards, accumulation and dropout, and checkpoints that are written beside the steps and rotated.
+// samples, histograms, event files, spike guards, accumulation and dropout, and checkpoints that are written beside the steps and rotated.
 func TestSoakMemoryIsFlat(t *testing.T) {
 	total := int64(500)
 	if soak() {
@@ -72,7 +73,7 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 		HistogramEvery: 10, Spikes: train.SpikeConfig{Loss: 100, GradNorm: 100, UpdateNorm: 100},
 		SampleEvery: 50, Sample: train.SampleConfig{Prompt: "line", Tokens: 4, Temperature: 1, Seed: 3},
 		Dir: p.path("run"), Progress: "none", Output: io.Discard,
-		Hooks: []train.Hook{train.HookFunc(func(_ context.Context, e train.Event) error {
+		Hooks: []train.Hook{tensorboard.NewHook(p.path("run")), train.HookFunc(func(_ context.Context, e train.Event) error {
 			switch {
 			case e.Kind == train.StepBegin && e.Step == total/10:
 				early = footprintOf(t, dev)
