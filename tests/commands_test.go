@@ -108,7 +108,7 @@ func TestRunDirectory(t *testing.T) {
 	p, _ := undisturbedRun(t)
 	run := p.path("whole")
 	for _, name := range []string{
-		"run.yaml", "metrics.jsonl", "samples.jsonl", "report.md", "checkpoints/step-00000080/model.safetensors", "checkpoints/step-00000080/config.json",
+		"run.yaml", "metrics.jsonl", "samples.jsonl", "report.md", "loss.svg", "gradient.svg", "speed.svg", "use.svg", "checkpoints/step-00000080/model.safetensors", "checkpoints/step-00000080/config.json",
 		"checkpoints/step-00000080/optimizer.safetensors", "checkpoints/step-00000080/state.json", "checkpoints/step-00000080/manifest.json",
 	} {
 		assert.NotEmpty(t, read(t, p.path("whole", name)), name)
@@ -122,7 +122,10 @@ func TestRunDirectory(t *testing.T) {
 		}
 		made++
 		assert.EqualValues(t, made, m["step"])
-		for _, key := range []string{"loss", "learning_rate", "grad_norm", "tokens", "tokens_per_second", "step_ms"} {
+		for _, key := range []string{
+			"loss", "learning_rate", "grad_norm", "tokens", "epoch", "tokens_per_second", "padded_tokens_per_second", "step_ms", "data_wait_ms", "device_ms",
+			"mfu", "device_bytes", "device_peak_bytes",
+		} {
 			v, ok := m[key].(float64)
 			assert.True(t, ok && v > 0, "%s: %v", key, m[key])
 		}

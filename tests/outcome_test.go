@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -16,14 +17,22 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/state"
+	"gputrain/train"
 )
 
 // outcome is what a finished run leaves that must not depend on how often it was stopped: contents by name. The lines of metrics.jsonl
-// are without the fields that tell time.
+// are without what steps cost.
 type outcome map[string]string
 
-// timing are the fields of metrics.jsonl that tell time.
-var timing = []string{"tokens_per_second", "step_ms", "eval_ms", "stage_busy", "bubble", "transfer"}
+// costs are the fields of metrics.jsonl in which runs of the same bits may differ.
+func costs() []string {
+	keys := []string{"eval_ms"}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[train.Cost]()) {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		keys = append(keys, key)
+	}
+	return keys
+}
 
 func outcomeOf(t *testing.T, runDir string) outcome {
 	t.Helper()
@@ -39,7 +48,7 @@ func outcomeOf(t *testing.T, runDir string) outcome {
 	}
 	var metrics strings.Builder
 	for _, m := range metricsOf(t, runDir) {
-		for _, key := range timing {
+		for _, key := range costs() {
 			delete(m, key)
 		}
 		raw, err := json.Marshal(m)
