@@ -39,6 +39,7 @@ func TestCostOfSteps(t *testing.T) {
 	const peak, late = 3e9, 15 * time.Millisecond
 	dir := t.TempDir()
 	c := tinyRun(t, dir)
+	c.EvalEvery, c.SampleEvery, c.SaveEvery = 0, 0, nil // nothing between the steps
 	c.Peak = func(context.Context) (float64, error) { return peak, nil }
 	shape := c.withDefaults().State
 	each := data.LoaderConfig{Context: shape.Sequence, Batch: shape.Batch * shape.Accumulate, Seed: 3}

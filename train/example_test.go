@@ -9,6 +9,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/pipeline"
 	"gputrain/state"
 	"gputrain/train"
 )
@@ -38,7 +39,11 @@ func ExampleRun() {
 		}}},
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: 4,
 		Steps: 600, EvalEvery: 100, SaveEvery: train.Every(100), Keep: 3, Dir: "runs/books",
+		Peak: func(ctx context.Context) (float64, error) { return pipeline.Peak(ctx, []*gpu.Device{dev}) },
 	})
 	fmt.Println(result.Reason, result.Step, result.EvalLoss, err)
+	for _, s := range result.Times {
+		fmt.Println(s.Name, s.Spent)
+	}
 	os.Exit(result.Reason.ExitCode())
 }
