@@ -24,14 +24,20 @@ func MachineMemory() (bytes uint64, known bool) {
 	return bytes, bytes != math.MaxUint64
 }
 
-// HostBytes is what this process has of the machine's memory, and the most that it had; known is false where nothing tells.
-func HostBytes() (now, most uint64, known bool) {
-	now, err := residentBytes()
+// HostBytes is what this process has of the machine's memory; 0 where nothing tells.
+func HostBytes() uint64 {
+	bytes, err := residentBytes()
 	if err != nil {
-		return 0, 0, false
+		return 0
 	}
-	if most = meminfo("/proc/self/status", "VmHWM"); most == math.MaxUint64 {
-		most = now
+	return bytes
+}
+
+// HostPeakBytes is the most that HostBytes was; 0 where nothing tells.
+func HostPeakBytes() uint64 {
+	bytes := meminfo("/proc/self/status", "VmHWM")
+	if bytes == math.MaxUint64 {
+		return 0
 	}
-	return now, max(now, most), true
+	return bytes
 }

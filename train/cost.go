@@ -69,7 +69,7 @@ func (t *trainer) cost(m state.Metrics, g given, took, worked time.Duration) Cos
 		counted := d.Counters()
 		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
 	}
-	c.HostBytes, _, _ = gpu.HostBytes()
+	c.HostBytes = gpu.HostBytes()
 	if use := useOf(t.state); use != nil {
 		c.put(*use)
 	}

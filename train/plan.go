@@ -109,8 +109,8 @@ func (t *trainer) memory() (rows []memory) {
 		m.now, m.most = counted.LiveBytes, counted.PeakBytes
 		rows = append(rows, m)
 	}
-	if now, most, known := gpu.HostBytes(); known {
-		rows = append(rows, memory{name: "process, in the machine's memory", now: now, most: most})
+	if most := gpu.HostPeakBytes(); most > 0 {
+		rows = append(rows, memory{name: "process, in the machine's memory", now: gpu.HostBytes(), most: most})
 	}
 	return rows
 }
