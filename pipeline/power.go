@@ -47,25 +47,6 @@ func Powers(ctx context.Context, stages []*gpu.Device) ([]Power, error) {
 	return powers, nil
 }
 
-// Peak is the number of operations a second that devices make in f32 products, all together; an adapter counts once, however many of the devices
-// are its. It is measured and kept as Powers says.
-func Peak(ctx context.Context, devices []*gpu.Device) (float64, error) {
-	seen, sum := map[int]bool{}, 0.0
-	for _, d := range devices {
-		a := d.Adapter()
-		if seen[a.Index] {
-			continue
-		}
-		seen[a.Index] = true
-		p, err := remembered(ctx, a)
-		if err != nil {
-			return 0, fmt.Errorf("pipeline: peak of adapter %s: %w", a, err)
-		}
-		sum += p.FLOPS
-	}
-	return sum, nil
-}
-
 // adapterKind is what adapters of the same speed have in common.
 type adapterKind struct{ name, backend, driver string }
 
@@ -90,39 +71,48 @@ type powerFile struct {
 	Driver         string  `json:"driver"`
 	FLOPS          float64 `json:"flops_per_second"`
 	BytesPerSecond float64 `json:"bytes_per_second"`
+	Peak           float64 `json:"peak_flops_per_second,omitempty"` // the best of Trials, see Peak
+	Trials         int     `json:"peak_trials,omitempty"`
 }
+
+func (f powerFile) power() Power { return Power{FLOPS: f.FLOPS, BytesPerSecond: f.BytesPerSecond} }
 
 const powerVersion = 1
 
 // remembered is the power of an adapter as it was measured once, now if it never was, on a device of its own.
 func remembered(ctx context.Context, a gpu.Adapter) (Power, error) {
 	path := a.CacheFile("power")
-	if p, ok := readPower(path); ok {
-		return p, nil
+	if f, ok := readPower(path); ok {
+		return f.power(), nil
 	}
+	p, err := measureAdapter(ctx, a)
+	if err != nil || path == "" {
+		return p, err
+	}
+	return p, writePower(path, fileOf(a, p))
+}
+
+// measureAdapter is the power of an adapter as it is measured now on a device of its own.
+func measureAdapter(ctx context.Context, a gpu.Adapter) (Power, error) {
 	dev, err := gpu.Open(ctx, a, gpu.Options{})
 	if err != nil {
 		return Power{}, err
 	}
 	defer dev.Release()
-	p, err := measurePower(ctx, dev)
-	if err != nil || path == "" {
-		return p, err
-	}
-	return p, writePower(path, powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, FLOPS: p.FLOPS, BytesPerSecond: p.BytesPerSecond})
+	return measurePower(ctx, dev)
+}
+
+func fileOf(a gpu.Adapter, p Power) powerFile {
+	return powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, FLOPS: p.FLOPS, BytesPerSecond: p.BytesPerSecond}
 }
 
 // readPower takes a file that is absent, damaged or of another version for none: it is measured and written anew.
-func readPower(path string) (Power, bool) {
+func readPower(path string) (f powerFile, ok bool) {
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		return Power{}, false
+	if err != nil || json.Unmarshal(raw, &f) != nil {
+		return powerFile{}, false
 	}
-	var f powerFile
-	if json.Unmarshal(raw, &f) != nil || f.Version != powerVersion || !(f.FLOPS > 0 && f.BytesPerSecond > 0) {
-		return Power{}, false
-	}
-	return Power{FLOPS: f.FLOPS, BytesPerSecond: f.BytesPerSecond}, true
+	return f, f.Version == powerVersion && f.FLOPS > 0 && f.BytesPerSecond > 0
 }
 
 // writePower replaces the file in one step.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -44,15 +45,32 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	require.NoError(t, err)
 	kept, ok := readPower(path)
 	assert.True(t, ok)
-	assert.Equal(t, anew, kept)
+	assert.Equal(t, anew, kept.power())
 }
 
-// The peak of several devices is what was measured of each adapter, once an adapter; nothing is measured again.
+// A figure of a busy machine is bettered: the peak is the best of the first few trials, and what cuts are made by stays.
+func TestPeakIsTheBestOfSomeTrials(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	a := gpu.Adapter{Name: "some adapter", Backend: "vulkan", Driver: "1"}
+	figures := []float64{12e9, 30e9, 25e9, 11e9, 40e9, 99e9}
+	for i, want := range []float64{12e9, 30e9, 30e9, 30e9, 40e9, 40e9} {
+		peak, err := peakOf(a, func() (Power, error) { return Power{FLOPS: figures[i], BytesPerSecond: 1e9}, nil })
+		require.NoError(t, err)
+		assert.InEpsilon(t, want, peak, 1e-12, "call %d", i+1)
+	}
+	kept, ok := readPower(a.CacheFile("power"))
+	require.True(t, ok)
+	assert.Equal(t, Power{FLOPS: 12e9, BytesPerSecond: 1e9}, kept.power())
+	_, err := peakOf(gpu.Adapter{Name: "another"}, func() (Power, error) { return Power{}, errors.New("lost") })
+	require.Error(t, err)
+}
+
+// The peak of several devices is what was measured of each adapter, once an adapter; after the trials nothing is measured again.
 func TestPeakCountsAnAdapterOnce(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	dev := gputest.Device(t)
 	a := dev.Adapter()
-	require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 123e9, BytesPerSecond: 4e6}))
+	require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e9, BytesPerSecond: 4e6, Peak: 123e9, Trials: peakTrials}))
 	before := dev.Counters().Submits
 	for _, devices := range [][]*gpu.Device{{dev}, {dev, dev, dev}} {
 		peak, err := Peak(context.Background(), devices)
@@ -67,7 +85,7 @@ func TestPeakCountsAnAdapterOnce(t *testing.T) {
 		d, err := gpu.Open(context.Background(), other, gpu.Options{Timeout: time.Minute})
 		require.NoError(t, err)
 		t.Cleanup(d.Release)
-		require.NoError(t, writePower(other.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e9, BytesPerSecond: 4e6}))
+		require.NoError(t, writePower(other.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e8, BytesPerSecond: 4e6, Peak: 1e9, Trials: peakTrials}))
 		peak, err := Peak(context.Background(), []*gpu.Device{dev, d, dev})
 		require.NoError(t, err)
 		assert.InEpsilon(t, 124e9, peak, 1e-12)
