@@ -232,7 +232,6 @@ void gt_bind_group_release(gt_device *d, WGPUBindGroup group) {
 
 gt_fence *gt_fence_make(void) { return calloc(1, sizeof(gt_fence)); }
 void gt_fence_release(gt_fence *f) { free(f); }
-int gt_fence_done(gt_fence *f) { return atomic_load(&f->done); }
 uint32_t gt_fence_status(gt_fence *f) { return atomic_load(&f->status); }
 
 void gt_fence_reset(gt_fence *f) {

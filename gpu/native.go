@@ -221,7 +221,6 @@ func (n *nativeDevice) poll() { C.gt_poll(n.device) }
 func makeFence() nativeFence               { return C.gt_fence_make() }
 func (n *nativeDevice) free(f nativeFence) { C.gt_fence_release(f) }
 func resetFence(f nativeFence)             { C.gt_fence_reset(f) }
-func fenceDone(f nativeFence) bool         { return C.gt_fence_done(f) != 0 }
 func fenceStatus(f nativeFence) uint32     { return uint32(C.gt_fence_status(f)) }
 
 // waitSlice waits for at most the given time, holding no lock that others need.

@@ -93,7 +93,6 @@ int gt_submit(gt_device *, char const *label, size_t lists, gt_list const *, siz
 gt_fence *gt_fence_make(void);
 void gt_fence_release(gt_fence *);
 void gt_fence_reset(gt_fence *);
-int gt_fence_done(gt_fence *);                    // as far as the polls of others have found
 uint32_t gt_fence_status(gt_fence *);             // of the library's callback, 0 for success
 int gt_wait(gt_device *, gt_fence *, uint32_t us); // polls with pauses: 1 done, 0 not yet, -1 the device is lost
 int gt_settled(gt_device *, gt_fence *);           // polls once, lost or not

@@ -179,19 +179,6 @@ func (rb *Readback) Pending() int {
 	return rb.pending
 }
 
-// Arrived is how many of the outstanding results are known to be there: Next of these does not wait. It looks at nothing but what waiting for
-// others has found.
-func (rb *Readback) Arrived() int {
-	rb.mu.Lock()
-	defer rb.mu.Unlock()
-	for n := range rb.pending {
-		if f := rb.slots[(rb.head+n)%len(rb.slots)].fence; f == nil || !fenceDone(f) {
-			return n
-		}
-	}
-	return rb.pending
-}
-
 // Release gives the ring's buffers back; results outstanding are dropped.
 func (rb *Readback) Release() {
 	rb.turn.Lock()

@@ -59,33 +59,6 @@ func TestReadbackInOrder(t *testing.T) {
 	})
 }
 
-// What a wait for later work has found is known of all results before it.
-func TestReadbackArrived(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		p, rb := counting(t, d, 3)
-		require.Zero(t, rb.Arrived())
-		for range 3 {
-			require.NoError(t, p.Submit(t.Context()))
-		}
-		require.NoError(t, d.Wait(t.Context()))
-		for left := 3; left > 0; left-- {
-			require.NoError(t, rb.Wait(t.Context()))
-			require.Equal(t, left, rb.Pending())
-			require.GreaterOrEqual(t, rb.Arrived(), 1)
-			if left < 3 {
-				require.Equal(t, left, rb.Arrived())
-			}
-			_, err := rb.Next(t.Context())
-			require.NoError(t, err)
-		}
-		require.NoError(t, p.Submit(t.Context()))
-		require.LessOrEqual(t, rb.Arrived(), 1)
-		_, err := rb.Next(t.Context())
-		require.NoError(t, err)
-		require.Zero(t, rb.Arrived())
-	})
-}
-
 func TestReadbackRelease(t *testing.T) {
 	d := gputest.Device(t)
 	p, rb := counting(t, d, 2)

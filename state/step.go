@@ -47,13 +47,6 @@ type arrival struct {
 	raw []byte
 	err error
 	at  time.Time
-	// behind is how many results of later steps were there, too: one look at the device has found all of them, and when each came is not known.
-	behind int
-}
-
-// end is when the step was done that the device began at from: steps that were found together share the time.
-func (a arrival) end(from time.Time) time.Time {
-	return from.Add(a.at.Sub(from) / time.Duration(a.behind+1))
 }
 
 // TrainStep makes one update with a batch of Batch x Accumulate sequences. It does not wait for the device unless two steps are already in
@@ -126,8 +119,7 @@ func (s *TrainState) await() <-chan arrival {
 			<-before
 		}
 		raw, err := ring.Next(life)
-		at := time.Now()
-		out <- arrival{raw, err, at, ring.Arrived()}
+		out <- arrival{raw, err, time.Now()}
 	}()
 	return out
 }
@@ -163,9 +155,8 @@ func (s *TrainState) read(left int) error {
 			s.done = p.begun
 		}
 		m := Metrics{Step: p.step, Tokens: p.tokens, LearningRate: p.rate}
-		end := found.end(s.done)
-		s.times[p.step%timesKept] = deviceTime{end.Sub(s.done), end}
-		s.done = end
+		s.times[p.step%timesKept] = deviceTime{found.at.Sub(s.done), found.at}
+		s.done = found.at
 		if err := m.Parse(found.raw[:4*s.config.Accumulate], found.raw[s.lossBytes():]); err != nil {
 			return err
 		}
@@ -194,8 +185,7 @@ type deviceTime struct {
 }
 
 // DeviceTime is how long the device was at work on a step, one of those whose metrics came last, and when its results were there: from its
-// first submit, or the end of the step before where that was later, until then. What else was submitted in between counts. Steps that were found done
-// at the same look at the device, as on a machine that has other things to do, share their time.
+// first submit, or the end of the step before where that was later, until then. What else was submitted in between counts.
 func (s *TrainState) DeviceTime(step int64) (worked time.Duration, done time.Time) {
 	t := s.times[step%timesKept]
 	return t.worked, t.done

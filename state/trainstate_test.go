@@ -255,17 +255,6 @@ func TestDeviceTime(t *testing.T) {
 	assert.LessOrEqual(t, sum, most)
 }
 
-// A look that comes late finds several steps: they share the time, and that of a step found alone is its own.
-func TestStepsFoundTogetherShareTheirTime(t *testing.T) {
-	from := time.Now()
-	first := arrival{at: from.Add(90 * time.Millisecond), behind: 2}.end(from)
-	assert.Equal(t, 30*time.Millisecond, first.Sub(from))
-	second := arrival{at: from.Add(91 * time.Millisecond), behind: 1}.end(first)
-	assert.Equal(t, 30500*time.Microsecond, second.Sub(first))
-	third := arrival{at: from.Add(91 * time.Millisecond)}.end(second)
-	assert.Equal(t, from.Add(91*time.Millisecond), third)
-}
-
 func TestMetricsComeOneStepLate(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
 	for i := range 5 {
