@@ -256,13 +256,23 @@ int gt_settled(gt_device *d, gt_fence *f) {
     return atomic_load(&f->done);
 }
 
+// Polls, unless another thread is in the library: submits poll, too, and take as long as the work itself on a software adapter. Who waited for a turn
+// would learn a step late of what is done.
+static void gt_poll_if_free(gt_device *d) {
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&d->busy, &none, -1)) return;
+    gt_collect(NULL);
+    wgpuDevicePoll(d->device, 0, NULL);
+    gt_leave(d);
+}
+
 // A wait of the library's own would hold other threads' submits; so polls, with pauses that leave a software adapter its cores.
 int gt_wait(gt_device *d, gt_fence *f, uint32_t us) {
     long pause = 20;
     for (long slept = 0;;) {
         if (atomic_load(&f->done)) return 1;
         if (atomic_load(&d->lost)) return -1;
-        gt_poll(d);
+        gt_poll_if_free(d);
         if (atomic_load(&f->done)) return 1;
         if (slept >= (long)us) return 0;
         gt_sleep(pause);

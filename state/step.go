@@ -118,8 +118,13 @@ func (s *TrainState) await() <-chan arrival {
 		if before != nil {
 			<-before
 		}
-		raw, err := ring.Next(life)
-		out <- arrival{raw, err, time.Now()}
+		// They are there before they can be copied: that may have to wait for a submit to end, which is the next step on a software adapter.
+		err := ring.Wait(life)
+		a := arrival{err: err, at: time.Now()}
+		if err == nil {
+			a.raw, a.err = ring.Next(life)
+		}
+		out <- a
 	}()
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -253,6 +254,31 @@ func TestDeviceTime(t *testing.T) {
 		sum += worked
 	}
 	assert.LessOrEqual(t, sum, most)
+}
+
+// What is submitted behind a step does not make its end be noticed with that of the next one, which would then seem to take no time.
+func TestDeviceTimeBesideOtherWork(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	c.Batch = 32
+	s := create(t, dev, c)
+	rec := dev.Record("other work")
+	rec.Zero(s.grads.Slab(0))
+	other, err := rec.Program(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(other.Release)
+	var times []time.Duration
+	for i := range 60 {
+		metrics, err := s.TrainStep(t.Context(), tinyBatch(i, 32, false))
+		require.NoError(t, err)
+		require.NoError(t, other.Submit(t.Context()))
+		for _, m := range metrics {
+			worked, _ := s.DeviceTime(m.Step)
+			times = append(times, worked)
+		}
+	}
+	slices.Sort(times)
+	assert.Greater(t, times[0], times[len(times)/2]/20)
 }
 
 func TestMetricsComeOneStepLate(t *testing.T) {
