@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,10 +66,26 @@ func TestSavingBesideAndInBetween(t *testing.T) {
 		})
 		require.Zero(t, run.wait(t).code, run.err)
 		t.Logf("save_async %s: %d of %d checkpoints were there only after later steps", name, len(beside), steps/every)
-		if async {
+		if async && timeOfSync(t, p.path("sync")) < 50*time.Microsecond {
+			t.Log("this disk is done before a step is: see train.TestStepsGoOnWhileACheckpointIsWritten")
+		} else if async {
 			assert.NotEmpty(t, beside, "no step was made while a checkpoint was written")
 		} else {
 			assert.Empty(t, beside, "steps were made before the checkpoint of an earlier one was there")
 		}
 	}
+}
+
+// timeOfSync is how long the disk takes to make a small file durable.
+func timeOfSync(t *testing.T, path string) time.Duration {
+	f, err := os.Create(path)
+	require.NoError(t, err)
+	defer f.Close()
+	begin := time.Now()
+	for range 8 {
+		_, err = f.WriteString("a little")
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+	}
+	return time.Since(begin) / 8
 }
