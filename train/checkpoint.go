@@ -144,7 +144,9 @@ func (t *trainer) settle(ctx context.Context, wait bool) error {
 	if !ok {
 		return nil
 	}
-	t.times.beside[spanSaveWrite] += saving.Took
+	if !t.config.SaveSync {
+		t.times.beside[spanSaveWrite] += saving.Took
+	}
 	var bad *state.NonFiniteError
 	if errors.As(saving.Err, &bad) {
 		return errors.Join(&DivergedError{

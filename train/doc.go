@@ -10,7 +10,8 @@
 //	histograms.jsonl     how parameters and gradients are distributed, where Config.HistogramEvery asks for it
 //	tensorboard/         the same for TensorBoard, where Config.Hooks has that of package train/tensorboard
 //	checkpoints/         step-00000100 and so on, see package state
-//	report.md, loss.svg  the end, in figures and a picture
+//	sessions.jsonl       a line for each process that made steps
+//	report.md, *.svg     the end, in figures and pictures
 //
 // Run may be called from any program; the command is one caller. It handles no signals by itself: it stops when its context ends, and
 // [Signals] makes a context that ends at one.
