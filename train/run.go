@@ -53,9 +53,7 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 		ctx = limited
 	}
 	result, err := run(ctx, target, c)
-	if stop := stopOf(ctx, err); stop != nil {
-		err = stop
-	}
+	err = Stopping(ctx, err)
 	result.Reason, result.Elapsed = reasonOf(err), time.Since(started)
 	return result, err
 }

@@ -108,6 +108,15 @@ func stopOf(ctx context.Context, err error) error {
 	return nil
 }
 
+// Stopping is err, or a wanted stop (see ErrStopped) where err is nothing but the end of ctx: for what is done around a Run, such as opening
+// devices, that a signal may end too.
+func Stopping(ctx context.Context, err error) error {
+	if stop := stopOf(ctx, err); stop != nil {
+		return stop
+	}
+	return err
+}
+
 // soundError is an error that has nothing to do with the state, which can be saved.
 type soundError struct{ err error }
 

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
 	"gputrain/state"
 	"gputrain/train"
@@ -30,5 +36,22 @@ func TestExitCodes(t *testing.T) {
 		for _, err := range errs {
 			assert.Equal(t, want, exitCode(err), "%v", err)
 		}
+	}
+}
+
+// A run that is told to stop before its devices are open has stopped like any other.
+func TestStoppedBeforeDevicesAreOpen(t *testing.T) {
+	gputest.Adapters(t)
+	text := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(text, []byte(strings.Repeat("a text. ", 1000)), 0o666))
+	for _, stages := range []string{"1", "2"} {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(errors.New("signal terminated"))
+		c := trainCmd{RunDir: filepath.Join(t.TempDir(), "run"), Progress: "none", Autotune: "off"}
+		c.Set = []string{"data.text=" + text, "pipeline.stages=" + stages}
+		err := c.Run(ctx)
+		require.ErrorIs(t, err, train.ErrStopped, "stages: %s", stages)
+		assert.Equal(t, exitStopped, exitCode(err))
+		assert.Equal(t, "train: stopped: signal terminated", err.Error())
 	}
 }

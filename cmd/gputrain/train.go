@@ -55,12 +55,12 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer unserve()
-	err = c.around(run, func(run train.Config) error {
+	err = train.Stopping(ctx, c.around(run, func(run train.Config) error {
 		if cfg.Pipeline.Stages == 1 {
 			return c.onOne(ctx, cfg, run)
 		}
 		return c.onStages(ctx, cfg, run)
-	})
+	}))
 	var changed *train.ChangedError
 	if errors.As(err, &changed) || errors.Is(err, train.ErrNoRun) {
 		return usageError{err}
