@@ -18,6 +18,11 @@ import (
 // number matches the numbers of YAML 1.2 that the parser takes for text: with an exponent and no fraction, and whole ones that are large.
 var number = regexp.MustCompile(`^[-+]?[0-9]+([eE][-+]?[0-9]+)?$`)
 
+// A paddedNumber is one with zeros before it, which some readers of YAML take for octal and some for decimal. No field is of this type.
+type paddedNumber string
+
+var padded = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
+
 // decode is a node's value: text, a number, true or false, null, a list of such
 // values, or whatever else stands there, for convert to refuse.
 func decode(node ast.Node) (any, error) {
@@ -31,10 +36,31 @@ func decode(node ast.Node) (any, error) {
 			}
 		}
 		return list, nil
-	case *ast.StringNode:
-		if n.Token.Type == token.StringType && number.MatchString(n.Value) {
-			return strconv.ParseFloat(n.Value, 64)
+	case *ast.MappingNode, *ast.MappingValueNode:
+		pairs, _ := mapping(node)
+		values := map[string]any{}
+		for _, kv := range pairs {
+			var err error
+			if values[kv.Key.GetToken().Value], err = decode(kv.Value); err != nil {
+				return nil, err
+			}
 		}
+		return values, nil
+	case *ast.IntegerNode:
+		if padded.MatchString(n.Token.Value) {
+			return paddedNumber(n.Token.Value), nil
+		}
+	case *ast.StringNode:
+		if n.Token.Type != token.StringType || !number.MatchString(n.Value) {
+			break
+		}
+		if padded.MatchString(n.Value) {
+			return paddedNumber(n.Value), nil
+		}
+		if v, err := strconv.ParseFloat(n.Value, 64); err == nil {
+			return v, nil
+		}
+		return n.Value, nil // beyond all numbers
 	}
 	var v any
 	err := yaml.NodeToValue(node, &v)

@@ -59,8 +59,13 @@ func TestDataThatCannotBeMeant(t *testing.T) {
 		{[]string{"data.mixture=[{text: a, weight: 0}]"}, "data.mixture[0].weight (--set): found 0, wanted more than 0"},
 		{[]string{"data.mixture=[{text: a, weight: .inf}]"}, "data.mixture[0].weight (--set): found +Inf, wanted more than 0"},
 		{[]string{"data.mixture=[{text: a, weight: 1, mask_field: m}]"}, "wanted none of them for text"},
-		{[]string{"data.mixture=[{text: a}]"}, "data.mixture: found [{text: a}], wanted a list, each {[text: a list, each text], [jsonl: a list, each text], weight: a number"},
-		{[]string{"data.mixture=[{text: a, weight: 1, share: 2}]"}, "wanted a list, each {[text"},
+		{[]string{"data.mixture=[{text: a}]"}, "data.mixture[0]: found {text: a}, wanted weight too"},
+		{[]string{"data.mixture={text: a}"}, "data.mixture: found {text: a}, wanted weight too"},
+		{[]string{"data.mixture=[{text: a, weight: 1}, b]"}, "data.mixture[1]: found b, wanted {[text: a list, each text], [jsonl: a list, each text], weight: a number"},
+		{[]string{"data.mixture=[{text: a, weight: one}]"}, "data.mixture[0].weight: found one, wanted a number"},
+		{[]string{"data.mixture=[{text: [a, [b]], weight: 1}]"}, "data.mixture[0].text[1]: found [b], wanted text"},
+		{[]string{"data.mixture=[{text: a, weight: 1, share: 2}]"}, `data.mixture[0]: unknown key "share", wanted text, jsonl, weight, field, prompt_field, mask_field`},
+		{[]string{"data.mixture=[{txt: a, weight: 1}]"}, `data.mixture[0]: unknown key "txt", wanted text, jsonl, weight, field, prompt_field, mask_field, did you mean "text"?`},
 		{[]string{"data.tokens=u16"}, "data.tokens (--set): found \"u16\", wanted bytes, or files in data.text"},
 	} {
 		_, err := ReadAll(nil, nil, c.sets)

@@ -3,6 +3,8 @@ package runfile
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"gputrain/shaders/suggest"
@@ -57,9 +59,20 @@ func isSection(key string) bool {
 // unknownKey is the error for a key that does not exist, with the nearest one
 // that does.
 func unknownKey(key string) error {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.key
+	var names, within []string
+	for _, f := range fields {
+		names = append(names, f.key)
+		if strings.HasSuffix(f.key, "."+key) {
+			within = append(within, strconv.Quote(f.key))
+		}
+		for i := range f.key {
+			if group := f.key[:i]; f.key[i] == '.' && !slices.Contains(names, group) {
+				names = append(names, group)
+			}
+		}
+	}
+	if len(within) > 0 {
+		return fmt.Errorf("unknown key %q, did you mean %s?", key, strings.Join(within, " or "))
 	}
 	if near := suggest.DidYouMean(key, names); near != "" {
 		return fmt.Errorf("unknown key %q%s", key, near)

@@ -1,7 +1,6 @@
 package runfile
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -9,9 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"gputrain/shaders/suggest"
 )
@@ -56,12 +53,9 @@ func (c *Config) File(path string) error {
 // Parse lays YAML text over the present values; name stands for the file in
 // errors and origins.
 func (c *Config) Parse(name string, text []byte) error {
-	file, err := parser.ParseBytes(text, 0)
+	file, err := parse(text)
 	if err != nil {
-		return fmt.Errorf("run file: %s: %s", name, yaml.FormatError(err, false, false))
-	}
-	if len(file.Docs) > 1 {
-		return fmt.Errorf("run file: %s: found %d documents, wanted one", name, len(file.Docs))
+		return fmt.Errorf("run file: %s:%d: %w", name, lineOf(err, 1), err)
 	}
 	for _, doc := range file.Docs {
 		if doc.Body == nil || doc.Body.Type() == ast.NullType || doc.Body.Type() == ast.CommentType {
@@ -86,7 +80,8 @@ func (c *Config) walk(file, prefix string, node ast.Node) error {
 	seen := map[string]bool{}
 	for _, kv := range m {
 		name, key := kv.Key.GetToken().Value, prefix+kv.Key.GetToken().Value
-		at := fmt.Sprintf("%s:%d", file, kv.Key.GetToken().Position.Line)
+		of := kv.Key.GetToken().Position.Line
+		at := fmt.Sprintf("%s:%d", file, of)
 		if seen[key] {
 			return fmt.Errorf("run file: %s: key %q stands twice", at, key)
 		}
@@ -104,7 +99,7 @@ func (c *Config) walk(file, prefix string, node ast.Node) error {
 			continue
 		}
 		if err := c.assign(key, kv.Value, Origin(at)); err != nil {
-			return fmt.Errorf("run file: %s: %w", at, err)
+			return fmt.Errorf("run file: %s:%d: %w", file, lineOf(err, of), err)
 		}
 	}
 	return nil
@@ -144,7 +139,7 @@ func (c *Config) assign(key string, node ast.Node, from Origin) error {
 	if f.key == "optimizer.parameters" {
 		pairs, ok := mapping(node)
 		if !ok {
-			return fmt.Errorf("%s: found %q, wanted names with values", key, node.String())
+			return fmt.Errorf("%s: found %s, wanted names with values", key, shown(node))
 		}
 		for _, kv := range pairs {
 			if err := c.parameter(kv.Key.GetToken().Value, kv.Value, from); err != nil {
@@ -155,11 +150,11 @@ func (c *Config) assign(key string, node ast.Node, from Origin) error {
 	}
 	plain, err := decode(node)
 	if err != nil {
-		return errors.New(yaml.FormatError(err, false, false))
+		return fmt.Errorf("%s: %w", key, placed(err))
 	}
 	value, ok := convert(plain, f.typ)
 	if !ok {
-		return fmt.Errorf("%s: found %s, wanted %s", key, strings.TrimSpace(node.String()), kindName(f.typ))
+		return misfit(key, key, node, f.typ)
 	}
 	reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(value)
 	c.origin[key] = from
@@ -169,7 +164,7 @@ func (c *Config) assign(key string, node ast.Node, from Origin) error {
 func (c *Config) parameter(name string, node ast.Node, from Origin) error {
 	v, err := decode(node)
 	if err != nil {
-		return fmt.Errorf("optimizer.%s: %s", name, yaml.FormatError(err, false, false))
+		return fmt.Errorf("optimizer.%s: %w", name, placed(err))
 	}
 	if c.Optimizer.Parameters == nil {
 		c.Optimizer.Parameters = map[string]any{}
@@ -238,15 +233,17 @@ func (c *Config) set(key, value string, from Origin) error {
 		v := reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index)
 		if f.typ.Kind() == reflect.String {
 			v.SetString(value)
+		} else if value == "" {
+			v.Set(reflect.ValueOf([]string{})) // none, as an empty text is
 		} else {
 			v.Set(reflect.ValueOf([]string{value}))
 		}
 		c.origin[key] = from
 		return nil
 	}
-	file, err := parser.ParseBytes([]byte(value), 0)
+	file, err := parse([]byte(value))
 	if err != nil {
-		return errors.New(yaml.FormatError(err, false, false))
+		return fmt.Errorf("%s: %w", key, err)
 	}
 	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
 		return fmt.Errorf("%s: found nothing, wanted a value", key)

@@ -50,8 +50,15 @@ pipeline:
 	require.NoError(t, c.Explain(&explained))
 	assert.Contains(t, explained.String(), `"stage": 1`)
 
-	const wanted = "wanted a list, each {match: text, stage: a whole number}"
-	for _, bad := range []string{"[{match: a}]", "[{mtch: a, stage: 0}]", "[{match: a, stage: 0, part: 1}]", "[a]", "[{match: a, stage: 0.5}]", "[{match: a, stage: null}]"} {
+	for bad, wanted := range map[string]string{
+		"[{match: a}]":                       "pipeline.rules[0]: found {match: a}, wanted stage too",
+		"[{mtch: a, stage: 0}]":              `pipeline.rules[0]: unknown key "mtch", wanted match, stage, did you mean "match"?`,
+		"[{match: a, stage: 0, part: 1}]":    `pipeline.rules[0]: unknown key "part", wanted match, stage`,
+		"[a]":                                "pipeline.rules[0]: found a, wanted {match: text, stage: a whole number}",
+		"[{match: a, stage: 0.5}]":           "pipeline.rules[0].stage: found 0.5, wanted a whole number",
+		"[{match: a, stage: 0}, {match: 3}]": "pipeline.rules[1].match: found 3, wanted text in quotes",
+		"[{match: a, stage: null}]":          "pipeline.rules[0].stage: found null, wanted a whole number",
+	} {
 		assert.ErrorContains(t, New().Set("pipeline.rules="+bad), wanted, bad)
 	}
 }

@@ -15,8 +15,8 @@ type schema map[string]any
 
 // Schema writes the JSON Schema of the run file, for editors. A file that is read without an error is one of it. Beyond it are: what keys say
 // together (two of data.text, data.jsonl and data.mixture; a divisor), ranges of an optimizer's own parameters, the syntax of regular
-// expressions, times and sizes that are too long, the order of intervals, and whether a file without optimizer.name has the parameters of
-// the one that another file names.
+// expressions, times and sizes that are too long, the order of intervals, numbers with zeros before them, anchors, and whether a file
+// without optimizer.name has the parameters of the one that another file names.
 func Schema(w io.Writer) error {
 	out := sectionSchema(reflect.TypeFor[Run](), "")
 	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
