@@ -72,12 +72,11 @@ func (t *Tree) Part(p Part) gpu.Range {
 // wordBytes is the size of n elements, rounded up to the four bytes that transfers and bindings go by.
 func wordBytes(d DType, n int) uint64 { return (d.bytes(uint64(n)) + 3) / 4 * 4 }
 
-// Release gives the memory back.
+// Release gives the memory back. Every later use of the tree is an error that says so.
 func (t *Tree) Release() {
 	for _, b := range t.slabs {
-		b.Release()
+		b.Release() // and stays here, to be refused
 	}
-	t.slabs = nil
 	t.extents.release()
 	t.rounding.release()
 }
