@@ -8,6 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // source is one file of a checkpoint that is being written.
@@ -19,7 +21,8 @@ type source struct {
 
 const (
 	temporarySuffix = ".tmp" // a checkpoint being written
-	replacedSuffix  = ".old" // a checkpoint that one of the same step is about to replace
+	// A checkpoint that one of the same step is about to replace; nobody names a copy of his own so.
+	replacedSuffix = ".replaced"
 )
 
 // spaceMargin is added to a checkpoint's size when free space is checked: directory blocks and the run's own logs.
@@ -29,11 +32,15 @@ const spaceMargin = 64 << 10
 //
 //  1. the free space is compared with the bytes wanted;
 //  2. the files, then the manifest, are written to path.tmp and synced, and the directory is synced;
-//  3. a checkpoint of the same name steps aside to path.old;
-//  4. path.tmp is renamed to path and the parent is synced; path.old is removed.
+//  3. a checkpoint of the same name steps aside to path.replaced;
+//  4. path.tmp is renamed to path and the parent is synced; path.replaced is removed.
 //
-// When it fails, always with a *SaveError, the temporary directory is removed again, if that is still possible.
+// Where one of these names is taken by what is no checkpoint, nothing is touched. When it fails, always with a *SaveError, the temporary directory is removed again, if that is still possible.
 func commit(fsys FileSystem, path string, step int64, sources []source) error {
+	if path == "" {
+		return &SaveError{path, errors.New("found no name for the directory, wanted one")}
+	}
+	path = filepath.Clean(path)
 	if err := makeRoom(fsys, path, sources); err != nil {
 		return &SaveError{path, err}
 	}
@@ -54,6 +61,11 @@ func makeRoom(fsys FileSystem, path string, sources []source) error {
 	if err := fsys.MkdirAll(parent); err != nil {
 		return err
 	}
+	for _, name := range []string{path, path + temporarySuffix, path + replacedSuffix} {
+		if err := replaceable(fsys, name); err != nil {
+			return err
+		}
+	}
 	if err := fsys.RemoveAll(path + temporarySuffix); err != nil {
 		return err
 	}
@@ -62,6 +74,32 @@ func makeRoom(fsys FileSystem, path string, sources []source) error {
 		wanted += s.bytes
 	}
 	return enough(fsys, parent, wanted)
+}
+
+// replaceable says why what is at path must not be removed: it is neither a checkpoint nor what is left of one.
+func replaceable(fsys FileSystem, path string) error {
+	names, err := fsys.ReadDir(path)
+	if errors.Is(err, fs.ErrNotExist) || slices.Contains(names, manifestName) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("found what is no checkpoint: %w", err)
+	}
+	for _, name := range names {
+		if !isCheckpointFile(name) {
+			return fmt.Errorf("found %q there, wanted a checkpoint, an empty directory or nothing: what is there would be removed: %w", filepath.Join(path, name), fs.ErrExist)
+		}
+	}
+	return nil
+}
+
+// isCheckpointFile tells the files that a checkpoint consists of.
+func isCheckpointFile(name string) bool {
+	switch name {
+	case configName, indexName, optimizerName, otherName, recordName, manifestName:
+		return true
+	}
+	return isSafetensors(name) && strings.HasPrefix(name, "model")
 }
 
 // enough compares bytes wanted with bytes free below dir.

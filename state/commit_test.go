@@ -141,8 +141,8 @@ func TestStopAtAnyCall(t *testing.T) {
 				names, err := OS.ReadDir(root)
 				require.NoError(t, err)
 				for _, left := range names {
-					require.NotContains(t, left, ".tmp", name)
-					require.NotContains(t, left, ".old", name)
+					require.NotContains(t, left, temporarySuffix, name)
+					require.NotContains(t, left, replacedSuffix, name)
 				}
 				// And the next attempt succeeds.
 				mustCommit(t, root, 20)

@@ -41,6 +41,9 @@ func readManifest(fsys FileSystem, dir string) (manifest, error) {
 	path := manifestPath(dir)
 	data, err := readFile(fsys, path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, gone := fsys.ReadDir(dir); gone != nil {
+			return manifest{}, loadError(dir, "%w", gone)
+		}
 		return manifest{}, loadError(dir, "%s: not there: %w", manifestName, ErrCorrupt)
 	}
 	if err != nil {

@@ -6,11 +6,13 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/shaders/suggest"
 )
 
 // stored is a tensor as a file of a checkpoint has it, but for Data, and the way to its bytes.
@@ -80,6 +82,9 @@ func (s Snapshot) weights() ([]stored, error) {
 		}
 	}
 	if s.DType != "" {
+		if known := []string{"F32", "BF16", "F16"}; !slices.Contains(known, s.DType) {
+			return nil, fmt.Errorf("dtype: found %q, wanted one of %s%s", s.DType, strings.Join(known, ", "), suggest.DidYouMean(strings.ToUpper(s.DType), known))
+		}
 		for i := range out {
 			out[i].DType = s.DType
 		}
