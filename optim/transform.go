@@ -21,6 +21,12 @@ type Transform struct {
 // Name tells what the transformation is made of: "chain(clip_by_global_norm, scale_by_adam)".
 func (t Transform) Name() string { return t.name }
 
+// Is tells whether both are one transformation, made by one call: two that were made alike are not.
+func (t Transform) Is(other Transform) bool {
+	return t.name == other.name && t.accumulate == other.accumulate && t.skip == other.skip && t.guard == other.guard &&
+		len(t.elements) == len(other.elements) && (len(t.elements) == 0 || &t.elements[0] == &other.elements[0])
+}
+
 // An element is one step of a chain. If it is elementwise, it maps the running update u, given the parameter p from
 // before the update, its state, the scalars of this update and its values of the leaf at hand. wgsl and twin are
 // the same equation: in wgsl u and every slot are vec4<f32> variables, $name is a slot, a scalar or a column of

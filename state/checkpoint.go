@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -206,18 +207,20 @@ func canonical(c optim.Config) (optim.Config, error) {
 }
 
 func mismatch(dir, what string, found, wanted []byte) error {
+	if err := sameJSON(what, found, wanted); err != nil {
+		return loadError(dir, "%w", err)
+	}
+	return nil
+}
+
+// sameJSON names the first key in which two values differ: ErrMismatch.
+func sameJSON(what string, found, wanted []byte) error {
 	key, f, w, err := firstDifference(found, wanted)
 	if err != nil {
-		return loadError(dir, "%s: %w", what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	if key == "" {
 		return nil
 	}
-	show := func(s string) string {
-		if s == "" {
-			return "nothing"
-		}
-		return s
-	}
-	return loadError(dir, "%s: %s: found %s, wanted %s: %w", what, key, show(f), show(w), ErrMismatch)
+	return fmt.Errorf("%s: %s: found %s, wanted %s: %w", what, key, cmp.Or(f, "nothing"), cmp.Or(w, "nothing"), ErrMismatch)
 }

@@ -56,7 +56,9 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 	m.sequence = c.Sequence
 	s := &TrainState{Model: m, own: &held{Fields: f}, config: c, plan: plan}
 	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
-		err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState})
+		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
+			err = fmt.Errorf("found a state of %s, wanted one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
+		}
 	}
 	if err == nil {
 		err = s.build(ctx)
@@ -97,6 +99,6 @@ func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	}
 	v := holding(s.own)
 	s.releaseStep()
-	s.own, s.broken = &held{}, ErrSpent
+	s.own, s.broken = &held{Fields: Fields{Step: s.own.Step, Skipped: s.own.Skipped}}, ErrSpent
 	return v, nil
 }

@@ -205,12 +205,20 @@ func (s *TrainState) Optimizer() *optim.State { return s.own.OptimizerState }
 func (s *TrainState) Plan() MemoryPlan { return s.plan }
 
 // String tells what the state is in one line.
-func (s *TrainState) String() string { return s.own.String() }
+func (s *TrainState) String() string {
+	if s.own.Params == nil {
+		return s.usable().Error()
+	}
+	return s.own.String()
+}
 
 // Release gives the memory back.
 func (s *TrainState) Release() {
 	s.releaseStep()
 	s.own.release()
+	if s.broken == nil {
+		s.broken = ErrSpent
+	}
 }
 
 // releaseStep gives back all that is beside the value.

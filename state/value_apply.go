@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"gputrain/buffers"
@@ -52,21 +53,26 @@ func (h *held) apply(ctx context.Context, grads *buffers.Tree) error {
 	if _, err := h.program(ctx, h.OptimizerState.Phase()); err != nil {
 		return err
 	}
+	before := h.OptimizerState.Counts()
 	phase, err := h.OptimizerState.Prepare()
-	if err != nil {
-		return err
+	if err == nil {
+		err = h.submit(ctx, phase)
 	}
-	p, err := h.program(ctx, phase) // it may turn out to reuse what the last update has made
-	if err != nil {
-		return err
-	}
-	if err := p.Submit(ctx); err != nil {
-		return err
+	if err != nil { // nothing of it has run
+		return errors.Join(err, h.OptimizerState.SetCounts(before))
 	}
 	if phase != optim.Collect {
 		h.Step++
 	}
 	return nil
+}
+
+func (h *held) submit(ctx context.Context, phase optim.Phase) error {
+	p, err := h.program(ctx, phase) // it may turn out to reuse what the last update has made
+	if err != nil {
+		return err
+	}
+	return p.Submit(ctx)
 }
 
 // program is the update of a phase, recorded on first use.

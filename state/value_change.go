@@ -1,6 +1,8 @@
 package state
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 
 	"gputrain/buffers"
@@ -9,25 +11,69 @@ import (
 
 // With is the value with other fields: change is given those it has, and what it makes of them must be what New takes. What is then no longer
 // among them is released. A step that was changed is the optimizer's too: its counts are set to it, but for calls collected towards an update.
-func (v Value) With(change func(f *Fields)) (Value, error) {
-	h, err := v.use("with")
+// Of Optimizer and Transform the one that was changed holds: an optimizer state goes on with its rates, if it is of the same kind.
+func (v Value) With(change func(f *Fields)) (Value, error) { return v.with("with", change) }
+
+func (v Value) with(operation string, change func(f *Fields)) (Value, error) {
+	h, err := v.use(operation)
 	if err != nil {
 		return Value{}, err
 	}
-	f := h.Fields
-	change(&f)
-	if f, err = f.complete(); err != nil {
-		return Value{}, fmt.Errorf("state: value: with: %w", err)
-	}
-	if f.Step != h.Step && f.OptimizerState != nil {
-		if err := f.OptimizerState.SetCounts(countsAt(f.OptimizerState, f.Step)); err != nil {
-			return Value{}, fmt.Errorf("state: value: with: step %d: %w", f.Step, err)
-		}
+	f, err := h.changed(change)
+	if err != nil {
+		return Value{}, fmt.Errorf("state: value: %s: %w", operation, err)
 	}
 	h.forget()
 	h.releaseUnless(f)
 	h.Fields = f
 	return v.pass(), nil
+}
+
+// changed are the fields as change makes them.
+func (h *held) changed(change func(f *Fields)) (Fields, error) {
+	f := h.Fields
+	change(&f)
+	configured, transformed := !bytes.Equal(jsonText(f.Optimizer), jsonText(h.Optimizer)), !f.Transform.Is(h.Transform)
+	switch {
+	case configured && !transformed:
+		f.Transform = optim.Transform{}
+	case transformed && !configured && f.Transform.Name() != "":
+		f.Optimizer = optim.Config{}
+	}
+	former := f.OptimizerState
+	rebind := (configured || transformed) && former != nil && former == h.OptimizerState && !f.InitOptimizer
+	if rebind {
+		f.OptimizerState = nil
+	}
+	f, err := f.complete()
+	if err != nil {
+		return f, err
+	}
+	if rebind {
+		if f.OptimizerState, err = f.rebound(former); err != nil {
+			return f, err
+		}
+	}
+	if f.Step != h.Step && f.OptimizerState != nil {
+		err = f.OptimizerState.SetCounts(countsAt(f.OptimizerState, f.Step))
+	}
+	return f, err
+}
+
+// rebound is what an optimizer state remembers, as one of the fields' transformation.
+func (f Fields) rebound(former *optim.State) (*optim.State, error) {
+	if f.Transform.Name() == "" {
+		return nil, &FieldsError{"OptimizerState", "one without Transform or Optimizer", "the transformation that it is of"}
+	}
+	s, err := f.initOptimizer()
+	if err != nil {
+		return nil, err
+	}
+	if err := CopyOptimizer(context.Background(), []*optim.State{s}, []*optim.State{former}); err != nil {
+		s.Release()
+		return nil, &FieldsError{"OptimizerState", "one of something else: " + err.Error(), "one of " + f.Transform.Name() + ", none or InitOptimizer"}
+	}
+	return s, nil
 }
 
 // countsAt are an optimizer's counts after that many updates.
@@ -44,7 +90,7 @@ func countsAt(s *optim.State, step int64) map[string]int64 {
 // InitOptimizer is the value with a new optimizer, whose state is at its beginning. Transform.Bytes tells what that takes; what the device
 // cannot hold is a *MemoryError. For a transformation of one's own, see With and Fields.
 func (v Value) InitOptimizer(c optim.Config) (Value, error) {
-	return v.With(func(f *Fields) {
+	return v.with("init optimizer", func(f *Fields) {
 		f.Optimizer, f.Transform, f.OptimizerState, f.InitOptimizer = c, optim.Transform{}, nil, true
 	})
 }

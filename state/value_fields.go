@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"strings"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -113,6 +114,8 @@ func (f Fields) checkOptimizer() error {
 		return &FieldsError{"InitOptimizer", "set beside OptimizerState", "one or the other"}
 	case f.InitOptimizer && none:
 		return &FieldsError{"InitOptimizer", "set without Transform or Optimizer", "one of these too"}
+	case f.Optimizer.Name != "" && !strings.Contains(f.Transform.Name(), f.Optimizer.Name): // which may have something around it
+		return &FieldsError{"Transform", f.Transform.Name() + " beside Optimizer " + f.Optimizer.Name, "one or the other"}
 	case f.OptimizerState == nil:
 		return nil
 	case none:

@@ -20,6 +20,9 @@ type LoadOptions struct {
 // LoadValue makes the value that a checkpoint has, whoever saved it, on a device; the record is what else it says. All of it is verified: what is
 // not as it was written is ErrCorrupt, an optimizer state that is not of the transformation ErrMismatch.
 func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) (Value, Record, error) {
+	if dev == nil {
+		return Value{}, Record{}, loadError(dir, "device: found none, wanted one")
+	}
 	if err := Verify(OS, dir); err != nil {
 		return Value{}, Record{}, err
 	}
@@ -84,6 +87,8 @@ func (f *Fields) loadOptimizer(dir string, record Record) error {
 		return nil
 	case saved.Counts == nil:
 		return fmt.Errorf("optimizer: found none, wanted %s: %w", own, ErrMismatch)
+	case saved.Config.Name == "" && own == "":
+		return fmt.Errorf("optimizer: found %q, which is no registered one, wanted it as a Transform too: %w", saved.Transform, ErrMismatch)
 	case saved.Config.Name == "" && saved.Transform != own:
 		return fmt.Errorf("optimizer: found %q, which is no registered one, wanted %q: %w", saved.Transform, own, ErrMismatch)
 	case own == "":
@@ -93,7 +98,7 @@ func (f *Fields) loadOptimizer(dir string, record Record) error {
 			return err
 		}
 	case saved.Config.Name != "":
-		if err := f.agrees(dir, saved.Config); err != nil {
+		if err := f.agrees(saved.Config); err != nil {
 			return err
 		}
 	}
@@ -110,7 +115,7 @@ func (f *Fields) loadOptimizer(dir string, record Record) error {
 }
 
 // agrees compares a saved configuration with that of the fields, or with the name of their transformation where they have none.
-func (f *Fields) agrees(dir string, saved optim.Config) error {
+func (f *Fields) agrees(saved optim.Config) error {
 	if f.Optimizer.Name == "" {
 		tx, err := saved.Build()
 		if err == nil && tx.Name() != f.Transform.Name() {
@@ -126,5 +131,5 @@ func (f *Fields) agrees(dir string, saved optim.Config) error {
 	if err != nil {
 		return err
 	}
-	return mismatch(dir, "optimizer", jsonText(found), jsonText(wanted))
+	return sameJSON("optimizer", jsonText(found), jsonText(wanted))
 }

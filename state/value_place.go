@@ -31,7 +31,10 @@ func (v Value) To(ctx context.Context, dev *gpu.Device) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	if dev == h.device() {
+	switch dev {
+	case nil:
+		return Value{}, fmt.Errorf("state: value: to: device: found none, wanted one")
+	case h.device():
 		return v.pass(), nil
 	}
 	f, err := h.copyTo(ctx, dev)
