@@ -83,7 +83,13 @@ func Place(ctx context.Context, v state.Value, devices []*gpu.Device, rules []Ru
 	if err != nil {
 		return Placed{}, err
 	}
-	p, err := placement(f, devices, rules)
+	if len(devices) == 0 {
+		return Placed{}, fmt.Errorf("pipeline: place: devices: found none, wanted one for each stage")
+	}
+	if i := slices.Index(devices, nil); i >= 0 {
+		return Placed{}, fmt.Errorf("pipeline: place: device of stage %d: found none, wanted one", i)
+	}
+	p, err := placement(f, slices.Clone(devices), rules)
 	if err != nil {
 		return Placed{}, fmt.Errorf("pipeline: place: %w", err)
 	}
@@ -155,6 +161,9 @@ func (p Placed) Gather(ctx context.Context, dev *gpu.Device) (state.Value, error
 	h, err := p.use("gather")
 	if err != nil {
 		return state.Value{}, err
+	}
+	if dev == nil {
+		return state.Value{}, fmt.Errorf("pipeline: gather: device: found none, wanted one")
 	}
 	v, err := h.gather(ctx, dev)
 	if err != nil {

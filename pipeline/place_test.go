@@ -176,6 +176,15 @@ func TestPlaceErrors(t *testing.T) {
 	third.Release()
 	like.Release()
 
+	_, err = p.Gather(t.Context(), nil)
+	require.ErrorContains(t, err, "device: found none")
+	fourth, _ := newPlaceable(t, devices[0], adamw, 0)
+	for want, list := range map[string][]*gpu.Device{"devices: found none": nil, "device of stage 1: found none": {devices[0], nil}} {
+		_, err = pipeline.Place(t.Context(), fourth, list, rules)
+		require.ErrorContains(t, err, want)
+	}
+	fourth.Release()
+
 	next, err := p.ApplyGradients(t.Context(), make([]*buffers.Tree, 2))
 	require.NoError(t, err, "absent gradients are zero")
 	for _, spent := range []pipeline.Placed{p, {}} {
