@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -249,3 +251,41 @@ func TestConfigOfData(t *testing.T) {
 		assert.ErrorContains(t, c.Validate(), want)
 	}
 }
+
+// What is wrong with batches of one's own is said as that, and one that does not come in time ends the run as one of a loader does.
+func TestBatchesOfOnesOwnThatFail(t *testing.T) {
+	dev := gputest.Device(t)
+	failing := errors.New("the data base is away")
+	for _, test := range []struct {
+		name   string
+		open   func(from data.State) (BatchSource, error)
+		wanted string
+	}{
+		{"no source", func(data.State) (BatchSource, error) { return nil, nil }, "train: batches: found no source"},
+		{"not opened", func(data.State) (BatchSource, error) { return nil, failing }, "train: batches: the data base is away"},
+		{"no batch", func(data.State) (BatchSource, error) {
+			return sourceOf(func(context.Context) error { return failing }), nil
+		}, "train: batches: the data base is away"},
+		{"hangs", func(data.State) (BatchSource, error) {
+			return sourceOf(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }), nil
+		}, "no batch within 20ms"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := tinyRun(t, t.TempDir())
+			c.Batches, c.DataTimeout = test.open, 20*time.Millisecond
+			result, err := Run(t.Context(), dev, c)
+			require.ErrorContains(t, err, test.wanted)
+			assert.Equal(t, reasonOf(errors.New("any")), result.Reason)
+			if test.name == "hangs" {
+				var slow *data.TimeoutError
+				require.ErrorAs(t, err, &slow)
+			}
+		})
+	}
+}
+
+// sourceOf is a source that never has a batch.
+type sourceOf func(ctx context.Context) error
+
+func (s sourceOf) Next(ctx context.Context) (data.Batch, error) { return data.Batch{}, s(ctx) }
+func (s sourceOf) Close()                                       {}

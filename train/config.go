@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"gputrain/buffers"
@@ -160,6 +161,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
 	case c.Train == nil && c.Batches == nil:
 		return fmt.Errorf("train: config: training text: none")
+	}
+	if i := slices.IndexFunc(c.Hooks, func(h Hook) bool { return h == nil }); i >= 0 {
+		return fmt.Errorf("train: config: hook %d: found none, wanted one", i)
 	}
 	if err := CheckNames(c.Histograms, c.State.Definition); err != nil {
 		return fmt.Errorf("train: config: histograms: %w", err)

@@ -1,10 +1,13 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+
+	"gputrain/model"
 )
 
 // Hook is told what happens in a run. Hooks are called in the order of Config.Hooks, on the goroutine of the loop, between steps. An error
@@ -42,7 +45,7 @@ type Event struct {
 	replace func(ctx context.Context, with State) error
 }
 
-// Replace lets the run go on with another state of the same step, which it releases at its end. It waits for the steps of the former one,
+// Replace lets the run go on with another state of the same model and step, which it releases at its end. It waits for the steps of the former one,
 // which belongs to the caller from then on; their metrics come as Stepped after this event.
 func (e Event) Replace(ctx context.Context, with State) error {
 	if e.replace == nil {
@@ -105,6 +108,17 @@ func (t *trainer) syncHooks() (err error) {
 	return err
 }
 
+// sameModel compares a state's model with a definition, as far as it tells what it is.
+func sameModel(s State, def model.Definition) bool {
+	of, tells := s.(interface{ Definition() model.Definition })
+	if !tells {
+		return true
+	}
+	found, err := model.ConfigJSON(of.Definition(), "F32")
+	wanted, other := model.ConfigJSON(def, "F32")
+	return err == nil && other == nil && bytes.Equal(found, wanted)
+}
+
 // replace makes the run go on with another state. What was measured of the former waits for the next take.
 func (t *trainer) replace(ctx context.Context, with State) error {
 	switch {
@@ -112,6 +126,8 @@ func (t *trainer) replace(ctx context.Context, with State) error {
 		return fmt.Errorf("train: replace the state: found none, wanted one of step %d", t.state.Step())
 	case with.Step() != t.state.Step():
 		return fmt.Errorf("train: replace the state: found one of step %d, wanted step %d", with.Step(), t.state.Step())
+	case !sameModel(with, t.config.State.Definition):
+		return fmt.Errorf("train: replace the state: found one of another model, wanted one of the run's, which could not go on from its checkpoints")
 	}
 	metrics, err := t.state.Drain(ctx)
 	if err == nil {

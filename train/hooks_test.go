@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 	"gputrain/state"
 )
 
@@ -164,4 +165,24 @@ func TestHookErrorsEndTheRunCleanly(t *testing.T) {
 	assert.ErrorIs(t, err, wrong)
 	assert.Equal(t, Failed, result.Reason)
 	assert.EqualValues(t, 12, newestStep(t, c.Dir))
+}
+
+// A state of another model is refused: the run could not go on from its checkpoints.
+func TestHooksMayNotReplaceTheModel(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyRun(t, t.TempDir())
+	c.Hooks = []Hook{on(Started, 0, func(ctx context.Context, e Event) (err error) {
+		config := e.State.(*state.TrainState).Config()
+		config.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
+		require.NoError(t, err)
+		other, err := state.Create(ctx, dev, config)
+		require.NoError(t, err)
+		defer other.Release()
+		return e.Replace(ctx, other)
+	})}
+	_, err := Run(t.Context(), dev, c)
+	require.ErrorContains(t, err, "another model")
+	c.Hooks = []Hook{nil}
+	_, err = Run(t.Context(), dev, c)
+	require.ErrorContains(t, err, "hook 0: found none")
 }
