@@ -58,6 +58,7 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 		if written++; written > 1 {
 			out = append(out, ',')
 		}
+		v.weight = r.table.seconds(name)
 		c := decimate(x, points.line, points.value, v)
 		out = append(append(out, key...), ":{\"x\":"...)
 		out = append(appendNumbers(out, c.x, 12), ",\"y\":"...)

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -118,7 +119,7 @@ func TestWhatIsNotFiniteIsMarkedAndNotDrawn(t *testing.T) {
 func TestSmooth(t *testing.T) {
 	_, _, value := walk(90, rand.New(rand.NewPCG(9, 10)))
 	const span = 8
-	got := smooth(value, span)
+	got := smooth(value, nil, span)
 	weight := func(i int) float64 { return 2 / (min(span, 1+float64(i)/4) + 1) }
 	for n := range value {
 		sum, weights := 0.0, 0.0
@@ -132,7 +133,24 @@ func TestSmooth(t *testing.T) {
 		assert.InDelta(t, 1, weights, 1e-12)
 		assert.InDelta(t, sum, got[n], 1e-12)
 	}
-	got = smooth([]float64{2, math.NaN(), 2}, span)
+	got = smooth([]float64{2, math.NaN(), 2}, nil, span)
 	assert.True(t, math.IsNaN(got[1]))
 	assert.Equal(t, 2.0, got[2])
+}
+
+// A step whose end was noticed with that of the step before seems to take no time. The mean of a rate is that of all their tokens over all their
+// time, whatever share of it each has.
+func TestMeanOfARateIsByTime(t *testing.T) {
+	var r table
+	for step, ms := range []float64{20, 20, 39.99, 0.01, 20} {
+		require.NoError(t, r.add(fmt.Appendf(nil, `{"step":%d,"tokens_per_second":%g,"mfu":%g,"loss":%d,"step_ms":%g}`, step+1, 200e3/ms, 2/ms, step, ms)))
+	}
+	points := r.series["tokens_per_second"]
+	got := smooth(points.value, r.seconds("tokens_per_second"), 4)
+	assert.InDelta(t, 10e3, got[4], 3000)
+	assert.Less(t, slices.Max(got), 30e3, "the mean of the rates themselves goes beyond 5e6")
+	assert.InDelta(t, 0.1, smooth(r.series["mfu"].value, r.seconds("mfu"), 4)[4], 0.03)
+	assert.Nil(t, r.seconds("loss"))
+	require.NoError(t, r.add([]byte(`{"step":6,"mfu":1}`)))
+	assert.Nil(t, r.seconds("mfu"), "where no time is told")
 }

@@ -21,7 +21,7 @@ func TestPage(t *testing.T) {
 	b := newBrowser(t)
 	for name, test := range map[string]func(*testing.T, *browser){
 		"shows what was measured": pageShowsWhatWasMeasured, "follows a run": pageFollowsARun,
-		"draws a spike": pageDrawsTheSpike, "fits a phone": pageOfManyRunsFitsAPhone,
+		"draws a spike": pageDrawsTheSpike, "what a step takes": pageShowsWhatAStepTakes, "fits a phone": pageOfManyRunsFitsAPhone,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -188,5 +188,44 @@ func pageOfManyRunsFitsAPhone(t *testing.T, b *browser) {
 	b.hover("loss", 0.5)
 	assert.Contains(t, b.text("[data-series=loss] .tip"), "3 s")
 	b.shot("test-phone")
+	assert.Empty(t, b.console)
+}
+
+// pageShowsWhatAStepTakes looks at what a run measures beside its loss: curves of one kind share a chart, and no step that seems to take no time
+// decides what is seen of the others.
+func pageShowsWhatAStepTakes(t *testing.T, b *browser) {
+	dir := t.TempDir()
+	var lines strings.Builder
+	for s := 1; s <= 200; s++ {
+		ms := 20.0
+		switch s {
+		case 100:
+			ms = 39.99
+		case 101: // its end was noticed with that of step 100
+			ms = 0.01
+		}
+		fmt.Fprintf(&lines, `{"step":%d,"loss":2,"grad_norm":1.5,"grad_norm_clipped":1,"tokens":%d,"epoch":%g,"spikes":3,"tokens_per_second":%g,"padded_tokens_per_second":%g,"step_ms":%g,`+
+			`"data_wait_ms":0.5,"device_ms":%g,"mfu":%g,"device_bytes":1048576,"device_peak_bytes":1048576,"host_bytes":4194304}`+"\n", s, s*100, float64(s)/100, 1e5/ms, 2e5/ms, ms, ms, 2/ms)
+	}
+	writeFile(t, dir, metricsFile, lines.String())
+	b = b.tab(t, 1280, 900, "light")
+	b.open(serveTest(t, dir))
+	b.until(ready)
+	b.until("document.querySelectorAll('[data-series]').length > 3")
+	assert.Equal(t, "loss,grad_norm,tokens_per_second,step_ms,mfu,device_bytes", b.eval("[...document.querySelectorAll('.chart')].map((c) => c.dataset.series).join()"))
+	now := func(series string) string {
+		return strings.Join(strings.Fields(b.text("[data-series="+series+"] .now")), " ")
+	}
+	assert.Equal(t, "5k in the loss 10k with padding", now("tokens_per_second"))
+	assert.Equal(t, "20 step 0.5 wait for data", now("step_ms"), "the time of the device is that of the step")
+	assert.Equal(t, "10 %", now("mfu"))
+	assert.Equal(t, "1 MiB devices 4 MiB process", now("device_bytes"))
+	assert.Equal(t, "1.5 norm 1 clipped", now("grad_norm"))
+	b.hover("mfu", 105.0/199) // five steps behind
+	b.until("document.querySelector('[data-series=mfu] .now').innerText.trim().startsWith('10')")
+	assert.Equal(t, "lin", b.text("[data-series=mfu] .scale"))
+	assert.Contains(t, b.text("[data-fact='left out']"), "3 beyond the usual")
+	assert.Contains(t, b.text("[data-fact=throughput]"), "20k tokens seen, 2 epochs")
+	b.shot("test-cost")
 	assert.Empty(t, b.console)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 )
 
 // table is the numbers of metrics.jsonl by name. What a line means is not known here: every number of it, but its step, is a point of the
@@ -97,6 +98,30 @@ func (t *table) last(name string) (float64, bool) {
 		return 0, false
 	}
 	return s.value[len(s.value)-1], true
+}
+
+// seconds is how long the step of each point of a series took, where it is of shares or rates: a mean of these counts every step by its time, or a
+// short one would seem to be all that the devices did. It is nil where the series is of something else, or the time is not known.
+func (t *table) seconds(name string) []float64 {
+	family, _, _ := strings.Cut(name, ".")
+	if !strings.HasSuffix(family, "_per_second") && !slices.Contains([]string{"mfu", "stage_busy", "bubble", "transfer"}, family) {
+		return nil
+	}
+	s, took := t.series[name], t.series["step_ms"]
+	if took == nil {
+		return nil
+	}
+	out, at := make([]float64, len(s.line)), 0
+	for i, line := range s.line {
+		for at < len(took.line) && took.line[at] < line {
+			at++
+		}
+		if at == len(took.line) || took.line[at] != line || !(took.value[at] > 0) || math.IsInf(took.value[at], 0) {
+			return nil
+		}
+		out[i] = took.value[at] / 1000
+	}
+	return out
 }
 
 // axis is where the lines stand on the axis of that name.

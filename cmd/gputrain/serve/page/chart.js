@@ -1,6 +1,6 @@
 // One chart: curves of one or many runs over a common axis, a cross that all charts share, values where it stands, zoom by dragging.
 
-import { css, duration, fit, h, number, short, whole } from './format.js';
+import { bytes, css, duration, fit, h, number, short, whole } from './format.js';
 import { nearest } from './data.js';
 
 const pad = { left: 50, right: 10, top: 8, bottom: 20 };
@@ -79,13 +79,22 @@ export class Chart {
       }
     }
     if (!(low <= high)) { this.extent = null; return; }
+    if (this.spec.usual) high = Math.max(low, Math.min(high, this.usual(from, to)));
     const can = positive < Infinity && high > 0;
-    if (!this.chosen) this.log = can && low > 0 && (this.spec.log ? high / low > 8 : !this.spec.linear && high / low > 1e4);
+    if (!this.chosen) this.log = can && low > 0 && (this.spec.log ? high / low > 8 : !this.spec.linear && !this.spec.usual && high / low > 1e4);
     if (this.log && !can) this.log = false;
     if (this.log) [low, high] = [Math.log10(low > 0 ? low : positive), Math.log10(high)];
     else if (this.spec.zero && low > 0) low = 0;
     const space = (high - low) * 0.06 || (this.log ? 0.1 : Math.abs(high) * 0.1 || 1);
     this.extent = [this.spec.zero && low === 0 ? 0 : low - space, high + space];
+  }
+
+  // usual is twice what one of twenty values in view is above: a single step that took long, or seemed to take no time, would flatten all others.
+  usual(from, to) {
+    return 2 * Math.max(...this.lines.map((l) => {
+      const values = l.raw.y.filter((_, i) => l.raw.x[i] >= from && l.raw.x[i] <= to).sort((a, b) => a - b);
+      return values.length ? values[Math.floor(values.length * 0.95)] : -Infinity;
+    }));
   }
 
   draw() {
@@ -122,7 +131,7 @@ export class Chart {
     c.lineWidth = 1;
     c.textAlign = 'right';
     c.textBaseline = 'middle';
-    for (const [v, text] of ticks(this.extent, Math.max(2, this.height / 52), this.log)) {
+    for (const [v, text] of ticks(this.extent, Math.max(2, this.height / 52), this.log, this.spec)) {
       const y = Math.round(this.toHeight(v)) + 0.5;
       c.beginPath(); c.moveTo(pad.left, y); c.lineTo(this.width - pad.right, y); c.stroke();
       c.fillText(text, pad.left - 8, y);
@@ -244,8 +253,13 @@ function step(span, count) {
   return (f > 5 ? 10 : f > 2 ? 5 : f > 1 ? 2 : 1) * size;
 }
 
-function ticks([low, high], count, log) {
+function ticks([low, high], count, log, { tick, binary }) {
   const out = [];
+  if (binary && !log) {
+    const unit = 1024 ** Math.floor(Math.log2(Math.max(1, high)) / 10), by = step((high - low) / unit, count) * unit;
+    for (let v = Math.ceil(low / by) * by; v <= high; v += by) out.push([v, bytes(v)]);
+    return out;
+  }
   if (log && high - low > 0.9) {
     const by = Math.max(1, Math.ceil((high - low) / count));
     for (let e = Math.ceil(low); e <= high; e += by) out.push([10 ** e, e >= -3 && e < 4 ? String(+(10 ** e).toPrecision(1)) : `1e${e}`]);
@@ -255,7 +269,7 @@ function ticks([low, high], count, log) {
   if (log) [low, high] = [10 ** low, 10 ** high];
   const by = step(high - low, count), places = Math.max(0, -Math.floor(Math.log10(by) + 1e-9));
   for (let v = Math.ceil(low / by) * by; v <= high; v += by) {
-    out.push([v, Math.abs(v) < by / 1e6 ? '0' : Math.abs(v) >= 1e4 ? short(v) : places > 4 ? v.toExponential(1).replace('e+', 'e') : v.toFixed(places)]);
+    out.push([v, Math.abs(v) < by / 1e6 ? '0' : tick ? tick(v) : Math.abs(v) >= 1e4 ? short(v) : places > 4 ? v.toExponential(1).replace('e+', 'e') : v.toFixed(places)]);
   }
   return out;
 }

@@ -53,17 +53,29 @@ export function duration(seconds) {
 
 export const percent = (v) => v === null || v === undefined ? '' : `${Math.round(v * 100)} %`;
 
+const share = (v) => v === null || v === undefined ? 'not finite' : `${number(v * 100, 3)} %`;
+
+// usual: what few points are above is cut off. beside: curves that are drawn in the same chart where one run is shown, by what they are called
+// there, own being the name of its own; what is the same as it is left out.
 const known = {
-  loss: { title: 'Loss', unit: 'nats a token', write: fixed, rank: 0, wide: true },
+  loss: { title: 'Loss', unit: 'nats a token', write: fixed, rank: 0, wide: true, own: 'training', beside: { eval_loss: 'validation' } },
   eval_loss: { title: 'Validation loss', unit: 'nats a token', write: fixed, rank: 1, dots: true, raw: true },
   learning_rate: { title: 'Learning rate', unit: '', rank: 2, raw: true, linear: true },
-  grad_norm: { title: 'Gradient norm', unit: 'before clipping', rank: 3, log: true },
-  tokens_per_second: { title: 'Throughput', unit: 'tokens a second', write: short, rank: 4, zero: true },
-  step_ms: { title: 'Step time', unit: 'ms', rank: 5, zero: true },
-  mfu: { title: 'Use of the adapter', unit: 'share of its measured peak', write: (v) => `${number(v * 100, 3)} %`, rank: 6, zero: true },
+  grad_norm: { title: 'Gradient norm', unit: 'before clipping', rank: 3, log: true, own: 'norm', beside: { grad_norm_clipped: 'clipped' } },
+  tokens_per_second: { title: 'Throughput', unit: 'tokens a second', write: short, rank: 4, zero: true, usual: true, own: 'in the loss', beside: { padded_tokens_per_second: 'with padding' } },
+  step_ms: { title: 'Step time', unit: 'ms', rank: 5, zero: true, usual: true, own: 'step', beside: { device_ms: 'device', data_wait_ms: 'wait for data' } },
+  mfu: { title: 'Use of the peak', unit: 'mfu', write: share, tick: share, rank: 6, zero: true, usual: true },
+  device_bytes: { title: 'Memory', unit: '', write: bytes, binary: true, rank: 50, more: true, raw: true, zero: true, own: 'devices', beside: { host_bytes: 'process' } },
+  host_bytes: { title: 'Memory of the process', unit: '', write: bytes, binary: true, rank: 51, more: true, raw: true, zero: true },
+  grad_norm_clipped: { title: 'Gradient norm, clipped', unit: '', rank: 52, more: true },
+  update_norm: { title: 'Norm of the update', unit: '', rank: 53, more: true, log: true },
+  padded_tokens_per_second: { title: 'Throughput with padding', unit: 'tokens a second', write: short, rank: 54, more: true, zero: true, usual: true },
+  device_ms: { title: 'Time of the device', unit: 'ms a step', rank: 55, more: true, zero: true, usual: true },
+  data_wait_ms: { title: 'Wait for data', unit: 'ms a step', rank: 56, more: true, zero: true, usual: true },
 };
 
-const hidden = new Set(['tokens', 'skipped', 'eval_tokens', 'eval_ms', 'bubble', 'transfer']);
+// hidden are counts that only grow, which stand above the charts, and what is drawn elsewhere.
+const hidden = new Set(['tokens', 'epoch', 'skipped', 'spikes', 'device_peak_bytes', 'eval_tokens', 'eval_ms', 'bubble', 'transfer']);
 
 // about says how a series is shown; null: not as a curve. A name that is not known says itself what it is: data_wait_ms is in ms.
 export function about(name) {

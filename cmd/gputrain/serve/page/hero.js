@@ -15,13 +15,14 @@ export function drawHero(into, run) {
   if (l.eval_loss !== undefined) facts.push(fact('validation loss', fixed(l.eval_loss), '', best !== null && best < l.eval_loss - 5e-4 ? `best was ${fixed(best)}` : `perplexity ${number(Math.exp(l.eval_loss), 4)}`));
   if (l.tokens_per_second !== undefined) {
     const rate = run.curves?.mean.tokens_per_second?.y.at(-1) ?? l.tokens_per_second;
-    facts.push(fact('throughput', short(rate), 'tokens/s', `${short(l.tokens || 0)} tokens seen`));
+    facts.push(fact('throughput', short(rate), 'tokens/s', `${short(l.tokens || 0)} tokens seen${l.epoch >= 0.01 ? `, ${number(l.epoch, 3)} epochs` : ''}`));
   }
   if (l.step_ms !== undefined) {
-    const ms = run.curves?.mean.step_ms?.y.at(-1) ?? l.step_ms;
-    facts.push(fact('step time', number(ms, 3), 'ms', l.mfu !== undefined ? `${number(l.mfu * 100, 3)} % of the adapter's peak` : l.data_wait_ms !== undefined ? `waits ${number(l.data_wait_ms, 2)} ms for data` : `${duration(run.time)} in steps`));
+    const ms = run.curves?.mean.step_ms?.y.at(-1) ?? l.step_ms, mfu = run.curves?.mean.mfu?.y.at(-1) ?? l.mfu;
+    facts.push(fact('step time', number(ms, 3), 'ms', mfu !== undefined ? `${number(mfu * 100, 3)} % of the peak` : l.data_wait_ms !== undefined ? `waits ${number(l.data_wait_ms, 2)} ms for data` : `${duration(run.time)} in steps`));
   }
-  if (l.skipped > 0) facts.push(fact('left out', whole(l.skipped), l.skipped === 1 ? 'update' : 'updates', 'loss or gradient not finite', 'bad'));
+  const bad = l.skipped || 0, spikes = l.spikes || 0, out = bad + spikes;
+  if (out) facts.push(fact('left out', whole(out), out === 1 ? 'update' : 'updates', [bad && `${whole(bad)} not finite`, spikes && `${whole(spikes)} beyond the usual`].filter((t) => t).join(', '), bad ? 'bad' : ''));
   into.replaceChildren(
     h('div', { class: 'head' }, h('h1', {}, run.label), h('span', { class: 'state' }, h('i', { class: `dot ${kind}` }), text), h('span', { class: 'path' }, run.dir)),
     run.steps ? h('div', { class: 'progress', role: 'progressbar', 'aria-valuenow': String(Math.round(share * 100)), 'aria-label': 'steps made' }, h('i', { style: { width: `${share * 100}%` } })) : '',

@@ -59,7 +59,8 @@ const newest = (all) => all.reduce((a, b) => !a || b.changed > a.changed ? b : a
 function drawCharts(shown, run) {
   const specs = new Map(), single = shown.length === 1;
   for (const r of shown) for (const name of r.series) { const s = about(name); if (s) specs.set(name, s); }
-  const overlaid = single && specs.has('loss') && specs.delete('eval_loss');
+  const beside = new Map();
+  if (single) for (const s of [...specs.values()]) beside.set(s.key, Object.entries(s.beside || {}).filter(([name]) => specs.delete(name)));
   for (const key of charts.keys()) if (!specs.has(key)) { charts.get(key).element.remove(); charts.delete(key); }
   const order = [...specs.values()].sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title));
   const marks = marksOf(shown), pair = specs.has('loss') && specs.has('eval_loss'); // side by side where runs are compared
@@ -75,10 +76,10 @@ function drawCharts(shown, run) {
     c.element.classList.toggle('row', halves % 2 === 1 && i > 0 && i === order.length - 1);
     if (at !== c.element) $('charts').insertBefore(c.element, at || null);
     const lines = shown.flatMap((r) => line(r, s, r === run || single, shown.length > 4));
-    if (s.key === 'loss' && overlaid) {
-      lines.forEach((l) => Object.assign(l, { name: 'training', own: true }));
-      lines.push(...line(shown[0], about('eval_loss'), true, false).map((l) => ({ ...l, name: 'validation', own: true, colour: css('--warm'), fill: false, live: false })));
-    }
+    const others = (beside.get(s.key) || []).flatMap(([name, text], k) => line(shown[0], about(name), true, false)
+      .filter((l) => !lines.length || !alike(l.raw, lines[0].raw)).map((l) => ({ ...l, name: text, own: true, colour: css(k ? '--good' : '--warm'), fill: false, live: false })));
+    if (others.length) lines.forEach((l) => Object.assign(l, { name: s.own, own: true }));
+    lines.push(...others);
     c.set(lines, marks);
   });
 }
@@ -98,6 +99,11 @@ function line(r, s, focus, many) {
   const mean = view.span > 1 && !s.raw ? r.curves.mean[s.key] : null;
   const live = stateOf(r)[1] === 'live';
   return [{ name: r.label, colour: r.colour, raw, mean, dots: s.dots, focus, many, live, fill: focus && !many && s.key === 'loss' }];
+}
+
+// alike says whether two curves are the same but for what nobody sees: 1 %, and one point of twenty.
+function alike(a, b) {
+  return a.y.length === b.y.length && a.y.filter((v, i) => Math.abs(v - b.y[i]) > 0.01 * Math.abs(b.y[i])).length <= a.y.length / 20;
 }
 
 // marksOf are the steps from which runs went on; other axes have no place for them.

@@ -50,7 +50,7 @@ export class Papers {
   }
 }
 
-const text = (value) => value === undefined ? '' : typeof value === 'string' ? value || '""' : Array.isArray(value) && value.every((v) => typeof v !== 'object') ? value.join(', ') : JSON.stringify(value);
+const text = (value) => value === undefined || value === null ? '' : typeof value === 'string' ? value || '""' : Array.isArray(value) && value.every((v) => typeof v !== 'object') ? value.join(', ') : JSON.stringify(value);
 
 function table(settings) {
   let section = null;
