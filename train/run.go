@@ -188,6 +188,9 @@ func (t *trainer) restore(ctx context.Context) error {
 	for _, r := range found.Rejected {
 		t.say("warning: %s", r)
 	}
+	if errors.Is(err, state.ErrCorrupt) {
+		return fmt.Errorf("%w; put a whole one there, or start over with --fresh", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -224,7 +227,7 @@ func (t *trainer) restore(ctx context.Context) error {
 	t.say("resumed from %s: parameters, optimizer state, counts, place in the text (epoch %d, window %d) and metrics of step %d, in %.2f s",
 		found.Path, record.Run.Data.Epoch, record.Run.Data.Position, record.Step, time.Since(begin).Seconds())
 	if len(found.Rejected) > 0 {
-		t.say("warning: going on from step %d, since %d newer checkpoints are not whole", record.Step, len(found.Rejected))
+		t.say("warning: going on from step %d; newer checkpoints that are not whole: %d", record.Step, len(found.Rejected))
 	}
 	if here := t.target.Adapter(); record.Adapter != here {
 		t.say("warning: the checkpoint was computed on %q, this is %q: the run goes on, but not to the same bits", record.Adapter, here)

@@ -334,6 +334,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 6, result.Resumed)
 	assert.Contains(t, out.String(), "warning: passed over")
+	assert.Contains(t, out.String(), "warning: going on from step 6; newer checkpoints that are not whole: 1\n")
 	assert.Contains(t, out.String(), `tensor "nu/`)
 	assert.Contains(t, out.String(), "left by an interrupted save")
 	assert.Equal(t, undisturbed(t, dev), outcomeOf(t, dir))
@@ -343,6 +344,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	}
 	result, err = Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, state.ErrCorrupt)
+	require.ErrorContains(t, err, "or start over with --fresh")
 	assert.Equal(t, BadCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	c.Fresh = true
@@ -386,10 +388,12 @@ func TestFullDisk(t *testing.T) {
 	dev := gputest.Device(t)
 	dir := t.TempDir()
 	c := tinyRun(t, dir)
-	c.State.FS = fullAfter{FileSystem: state.OS, path: state.DirName(6)}
+	var out bytes.Buffer
+	c.State.FS, c.Output = fullAfter{FileSystem: state.OS, path: state.DirName(6)}, &out
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, state.ErrCheckpoint)
 	require.ErrorContains(t, err, "bytes free")
+	assert.Contains(t, out.String(), "checkpoint problem at step ")
 	assert.Equal(t, BadCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
 	assert.EqualValues(t, 3, newestStep(t, dir))

@@ -107,6 +107,10 @@ func flatten(text []byte) (map[string]string, error) {
 	}
 	var tree map[string]any
 	if err := yaml.Unmarshal(text, &tree); err != nil {
+		var of yaml.Error // which shows the lines around it
+		if errors.As(err, &of) && of.GetToken() != nil {
+			return nil, fmt.Errorf("line %d: %s", of.GetToken().Position.Line, of.GetMessage())
+		}
 		return nil, err
 	}
 	flat := map[string]string{}

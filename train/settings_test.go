@@ -1,6 +1,7 @@
 package train
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,4 +101,12 @@ func TestLock(t *testing.T) {
 	unlock, err = lockDir(dir)
 	require.NoError(t, err)
 	require.NoError(t, unlock())
+}
+
+// A run.yaml that somebody has damaged is told in one line.
+func TestDamagedSettings(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), []byte("train:\n  steps: [\n"), 0o666))
+	_, err := compareSettings(dir, sampleSettings(), false)
+	require.EqualError(t, err, fmt.Sprintf("train: run directory %q: run.yaml: line 2: sequence end token ']' not found", dir))
 }
