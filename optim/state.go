@@ -31,6 +31,8 @@ type State struct {
 	tables       []slabTable
 	measurements *measurements // nil where nothing is measured
 
+	released bool
+
 	whole  []string // paths of the whole model
 	places []int    // of the leaves among them
 }
@@ -203,8 +205,15 @@ func (s *State) Bytes() uint64 {
 	return n
 }
 
-// Release gives the memory back.
+// Released tells whether the state has given its memory back, and so remembers nothing.
+func (s *State) Released() bool { return s.released }
+
+// Release gives the memory back. Every later use of the state is an error that says so.
 func (s *State) Release() {
+	if s.released {
+		return
+	}
+	s.released = true // what it has stays here, to be refused
 	for _, t := range s.trees {
 		t.Tree.Release()
 	}
@@ -221,5 +230,4 @@ func (s *State) Release() {
 	if s.measurements != nil {
 		s.measurements.release()
 	}
-	s.trees, s.tables, s.operations = nil, nil, nil
 }

@@ -131,6 +131,9 @@ func (t Transform) Matches(s *State, params *buffers.Tree) error {
 
 // check is the tree boundary: everything is compared once, here.
 func (t Transform) check(phase Phase, grads *buffers.Tree, s *State, params *buffers.Tree) error {
+	if s.released {
+		return fmt.Errorf("state: found one that is released")
+	}
 	if s.plan.transform.name != t.name {
 		return fmt.Errorf("state: found that of %s", s.plan.transform.name)
 	}

@@ -177,7 +177,10 @@ func leavesOf(trees []*buffers.Tree) (map[string]*buffers.Tree, error) {
 // tensorsOf are the whole tensors of states that may each have some of their rows.
 func tensorsOf(states []*optim.State) ([]buffers.Tensor, error) {
 	var pieces []buffers.Tensor
-	for _, s := range states {
+	for i, s := range states {
+		if s.Released() {
+			return nil, fmt.Errorf("state %d of the optimizer is released", i)
+		}
 		pieces = append(pieces, s.Tensors()...)
 	}
 	return buffers.Join(pieces)

@@ -40,6 +40,19 @@ func TestValuesAreRefusedWhatIsGone(t *testing.T) {
 	_, _, err = LoadValue(t.Context(), nil, t.TempDir(), LoadOptions{})
 	require.ErrorContains(t, err, "device: found none")
 
+	for name, parameters := range map[string]string{
+		"adamw": "", "quad": `{"block_size":4,"max_size_dense":8}`, "skew": `{"block_size":4,"max_size_dense":2}`, "muon": "", "adafactor": `{"min_dim_size_to_factor":4}`,
+	} {
+		w := newValue(t, Fields{Params: upload(t, dev, ownTrees(1), buffers.F32), Optimizer: optimizerNamed(name, parameters), InitOptimizer: true})
+		fieldsOf(t, w).OptimizerState.Release()
+		_, err = w.ApplyGradients(t.Context(), upload(t, dev, ownTrees(1), buffers.F32))
+		require.ErrorContains(t, err, "released", name)
+		_, err = w.Clone(t.Context())
+		require.ErrorContains(t, err, "released", name)
+		require.ErrorContains(t, w.Save(t.Context(), t.TempDir()+"/c", SaveOptions{}), "released", name)
+		w.Release()
+	}
+
 	params := upload(t, dev, ownTrees(1), buffers.F32)
 	lent := newValue(t, Fields{Params: params})
 	params.Release()
