@@ -59,6 +59,9 @@ func (c Config) Validate() error {
 	if err := c.State.Validate(); err != nil {
 		return err
 	}
+	if c.Assignment.Stages == 0 && c.Assignment.Parts == 0 {
+		return fmt.Errorf("pipeline: assignment: found none, wanted one: AssignAuto and AssignByRules make it of Units")
+	}
 	if c.Assignment.Stages < 1 || c.Assignment.Parts < c.Assignment.Stages || c.Assignment.Parts%c.Assignment.Stages != 0 {
 		return fmt.Errorf("pipeline: assignment: %d parts on %d stages, want a multiple", c.Assignment.Parts, c.Assignment.Stages)
 	}

@@ -140,6 +140,11 @@ func requireSame(t *testing.T, want, got trained) {
 	}
 }
 
+func TestPipelineWithoutAnAssignment(t *testing.T) {
+	_, err := pipeline.Create(t.Context(), gputest.Several(t, 2), pipeline.Config{State: state.Config{Definition: tiny(t), Batch: 1, Optimizer: optim.Config{Name: "lion"}}}, nil)
+	require.ErrorContains(t, err, "assignment: found none, wanted one")
+}
+
 func TestPipelineLearnsTheSameBits(t *testing.T) {
 	devices := []*gpu.Device{gputest.Device(t), gputest.Device(t), gputest.Device(t), gputest.Device(t)}
 	for _, m := range []int{1, 3} {

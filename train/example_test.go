@@ -47,3 +47,41 @@ func ExampleRun() {
 	}
 	os.Exit(result.Reason.ExitCode())
 }
+
+// The same over two adapters: the model is cut so that the slower stage is as fast as can be.
+func ExampleRunOn() {
+	check := func(err error) {
+		if err != nil {
+			panic(err)
+		}
+	}
+	ctx := context.Background()
+	var devices []*gpu.Device
+	for _, selector := range []string{"0", "1"} {
+		adapter, err := gpu.Select(selector)
+		check(err)
+		dev, err := gpu.Open(ctx, adapter, gpu.Options{})
+		check(err)
+		defer dev.Release()
+		devices = append(devices, dev)
+	}
+	text, err := data.Open(data.Config{Text: []string{"books/*.txt"}, Context: 128})
+	check(err)
+	defer text.Close()
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})
+	check(err)
+	c := state.Config{Definition: def, Batch: 2, Accumulate: 4, Seed: 42, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
+		Schedule: optim.ScheduleConfig{LearningRate: 3e-3},
+	}}}.WithDefaults() // 4 microbatches of 2 sequences
+	built, err := def.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
+	check(err)
+	units, err := pipeline.Units(built)
+	check(err)
+	powers, err := pipeline.Powers(ctx, devices)
+	check(err)
+	cut, err := pipeline.AssignAuto(units, len(devices), 1, powers)
+	check(err)
+	target := train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: pipeline.OneForwardOneBackward})
+	result, err := train.RunOn(ctx, target, train.Config{State: c, Train: text.Train, Steps: 600, Dir: "runs/books"})
+	fmt.Println(result.Reason, result.Step, result.Loss, err)
+}
