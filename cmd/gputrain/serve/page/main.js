@@ -64,7 +64,7 @@ function drawCharts(shown, run) {
   for (const key of charts.keys()) if (!specs.has(key)) { charts.get(key).element.remove(); charts.delete(key); }
   const order = [...specs.values()].sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title));
   const marks = marksOf(shown), pair = specs.has('loss') && specs.has('eval_loss'); // side by side where runs are compared
-  const rest = order.filter((s) => s.more).length > 6 ? order.filter((s) => s.more) : [];
+  const rest = order.filter((s) => s.more).length > (single ? 6 : 3) ? order.filter((s) => s.more) : [];
   drawMore(rest);
   for (const s of rest) if (!opened || !matches(s)) { order.splice(order.indexOf(s), 1); charts.get(s.key)?.element.remove(); charts.delete(s.key); }
   order.forEach((s, i) => {
