@@ -111,7 +111,7 @@ func (t *trainer) openHistograms(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	t.say("histograms of %d tensors every %d steps, %s of device memory besides", tensors, t.config.HistogramEvery, mebibytes(bytes))
+	t.say("histograms of %d tensors every %d steps, %s of device memory besides", tensors, t.config.HistogramEvery, gpu.SizeText(bytes))
 	return nil
 }
 

@@ -32,12 +32,12 @@ func (t *trainer) plan(ctx context.Context) error {
 	} else {
 		where = fmt.Sprintf(" on %d stages", len(stages))
 		for i, s := range stages {
-			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, mebibytes(s.Bytes), s.Memory)
+			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, gpu.SizeText(s.Bytes), s.Memory)
 			t.say("stage %d, %s", i, text)
 			t.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
 		}
 	}
-	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, mebibytes(total), where)
+	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(total), where)
 	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
 	if q, n := model.QuantizationOf(def); n > 0 {
 		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
@@ -114,8 +114,6 @@ func (t *trainer) memory() (rows []memory) {
 	}
 	return rows
 }
-
-func mebibytes(n uint64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // flopsText is a number of operations a second for people.
 func flopsText(v float64) string {

@@ -102,18 +102,19 @@ func speedPanels(steps []Metrics) []Panel {
 	if len(steps) == 0 {
 		return nil
 	}
-	tokens := Panel{XLabel: "step", YLabel: "tokens a second", Series: []Series{
-		{Name: "in the loss", Color: blue, Points: points(steps, func(m Metrics) Number { return m.TokensPerSecond })},
+	computed := func(m Metrics) Number { return m.PaddedTokensPerSecond }
+	counted := func(m Metrics) Number { return m.TokensPerSecond }
+	tokens := Panel{XLabel: "step", YLabel: "tokens a second", Top: usual(points(steps, computed)), Series: []Series{
+		{Color: light, Faint: true, Points: points(steps, counted)},
+		{Name: fmt.Sprintf("in the loss, mean of %d", windowSize), Color: blue, Points: means(steps, counted)},
 	}}
 	if slices.ContainsFunc(steps, func(m Metrics) bool { return m.PaddedTokensPerSecond > m.TokensPerSecond }) {
-		tokens.Series = append(tokens.Series, Series{
-			Name: "computed", Color: violet, Faint: true, Points: points(steps, func(m Metrics) Number { return m.PaddedTokensPerSecond }),
-		})
+		tokens.Series = append(tokens.Series, Series{Name: "computed", Color: violet, Points: means(steps, computed)})
 	}
 	step := points(steps, func(m Metrics) Number { return m.StepMS })
 	ms := Panel{XLabel: "step", YLabel: "milliseconds a step", Top: usual(step), Series: []Series{
 		{Name: "step", Color: blue, Points: step},
-		{Name: "device", Color: green, Points: points(steps, func(m Metrics) Number { return m.DeviceMS })},
+		{Name: "device", Color: green, Dashed: true, Points: points(steps, func(m Metrics) Number { return m.DeviceMS })},
 		{Name: "wait for data", Color: red, Points: points(steps, func(m Metrics) Number { return m.DataWaitMS })},
 	}}
 	return []Panel{tokens, ms}
@@ -129,8 +130,10 @@ func usePanels(steps []Metrics) (panels []Panel) {
 	}
 	last := steps[len(steps)-1]
 	if last.MFU > 0 {
-		panels = append(panels, Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Series: []Series{
-			{Color: blue, Points: share(func(m Metrics) Number { return m.MFU })},
+		mfu := func(m Metrics) Number { return 100 * m.MFU }
+		panels = append(panels, Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Top: usual(points(steps, mfu)), Series: []Series{
+			{Name: "each step", Color: light, Faint: true, Points: points(steps, mfu)},
+			{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: means(steps, mfu)},
 		}})
 	}
 	if len(last.StageBusy) > 0 {
@@ -158,7 +161,21 @@ func points(steps []Metrics, of func(m Metrics) Number) (out []Point) {
 	return out
 }
 
-// usual is what few of the values are above: steps that take many times as long as others would make all the others look alike.
+// means are those of a rate or share over the last steps, each by the time it took: one that was noticed with the step before it seems to have
+// taken none, and its rate alone would be that of all.
+func means(steps []Metrics, of func(m Metrics) Number) (out []Point) {
+	for i, m := range steps {
+		sum, took := 0.0, 0.0
+		for _, l := range steps[max(0, i+1-windowSize) : i+1] {
+			sum, took = sum+float64(of(l))*float64(l.StepMS), took+float64(l.StepMS)
+		}
+		out = append(out, Point{float64(m.Step), sum / took})
+	}
+	return out
+}
+
+// usual is what few of the values are above: steps that take many times as long as others, or seem to take no
+// time, would make all the others look alike.
 func usual(points []Point) float64 {
 	var values []float64
 	for _, p := range points {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"gputrain/gpu"
 )
 
 // figures are the rows that come from the metrics.
@@ -101,9 +103,9 @@ func writeMemory(out io.Writer, rows []memory) {
 	for _, m := range rows {
 		planned := ""
 		if m.planned > 0 {
-			planned = mebibytes(m.planned)
+			planned = gpu.SizeText(m.planned)
 		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", cell(m.name), planned, mebibytes(m.now), mebibytes(m.most))
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", cell(m.name), planned, gpu.SizeText(m.now), gpu.SizeText(m.most))
 	}
 }
 

@@ -54,3 +54,36 @@ func TestReport(t *testing.T) {
 	empty := t.TempDir()
 	require.NoError(t, report{title: "nothing yet"}.write(empty))
 }
+
+// A step that seems to take no time, as its end was noticed with that of the step before, neither decides the axis nor the mean.
+func TestPicturesOfSpeed(t *testing.T) {
+	var steps []Metrics
+	for i := range 100 {
+		ms := 20.0
+		switch i {
+		case 49:
+			ms = 39.99
+		case 50:
+			ms = 0.01
+		}
+		steps = append(steps, Metrics{Step: int64(i + 1), Cost: Cost{
+			StepMS: Number(ms), TokensPerSecond: Number(1e5 / ms), PaddedTokensPerSecond: Number(2e5 / ms), MFU: Number(2 / ms),
+		}})
+	}
+	for _, p := range append(speedPanels(steps)[:1], usePanels(steps)...) {
+		t.Run(p.YLabel, func(t *testing.T) {
+			most := map[string]float64{"tokens a second": 10e3, "% of the peak (mfu)": 10}[p.YLabel]
+			require.NotZero(t, most)
+			assert.InDelta(t, 2*most, p.Top, most/1e6)
+			for _, s := range p.Series {
+				if s.Faint {
+					continue
+				}
+				for _, q := range s.Points {
+					require.LessOrEqual(t, q.Y, most*1.1, "%s at step %g", s.Name, q.X)
+				}
+				assert.Greater(t, s.Points[99].Y, most/2.1)
+			}
+		})
+	}
+}

@@ -77,9 +77,9 @@ func TestRunOnStages(t *testing.T) {
 	require.EqualValues(t, 5, result.Resumed)
 	require.Equal(t, want, outcomeOf(t, dir))
 
-	assert.Regexp(t, `stage 0, wte to h\.0: .*; memory planned [0-9.]+ MiB: params `, out.String())
+	assert.Regexp(t, `stage 0, wte to h\.0: .*; memory planned [0-9.]+ [KM]iB: params `, out.String())
 	assert.Contains(t, out.String(), "stage 1, ln_f: ")
-	assert.Regexp(t, `parameters; memory planned [0-9.]+ MiB on 2 stages\n`, out.String())
+	assert.Regexp(t, `parameters; memory planned [0-9.]+ [KM]iB on 2 stages\n`, out.String())
 	assert.Regexp(t, `step 12/12 .* tokens/s  stages [0-9]+% [0-9]+%  `, out.String())
 	raw, err := os.ReadFile(filepath.Join(dir, metricsFile))
 	require.NoError(t, err)
@@ -106,7 +106,7 @@ func TestRunOnStages(t *testing.T) {
 	assert.Contains(t, string(report), "| stage 1 | ln_f: ")
 	planned, err := stagedTarget{oneDevice{dev}}.Plan(c.withDefaults().State)
 	require.NoError(t, err)
-	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), mebibytes(planned[0].Bytes+planned[1].Bytes)), "two stages on one device")
+	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned[0].Bytes+planned[1].Bytes)), "two stages on one device")
 	assert.Contains(t, string(report), "| stages | busy ")
 }
 

@@ -63,7 +63,7 @@ func (t *trainer) loop(ctx context.Context) error {
 	} else if failed != nil {
 		return errors.Join(err, failed)
 	}
-	t.say("stopped at step %d; the same run goes on from %s", t.state.Step(), t.resumePoint())
+	t.say("the same run goes on from %s", t.resumePoint())
 	if wanted != nil {
 		return wanted
 	}
