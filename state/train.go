@@ -22,6 +22,13 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	if c.Optimizer.Name == "" {
 		c.Optimizer = h.Optimizer
 	}
+	if c.Optimizer.Name == "" {
+		found := "none"
+		if own := h.Transform.Name(); own != "" {
+			found = own + ", which is no registered one"
+		}
+		return nil, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
+	}
 	params, optimizer, _ := h.size()
 	plan, err := c.fits(h.device(), params+optimizer)
 	if err != nil {
@@ -57,7 +64,7 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 	s := &TrainState{Model: m, own: &held{Fields: f}, config: c, plan: plan}
 	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
 		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
-			err = fmt.Errorf("found a state of %s, wanted one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
+			err = fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
 		}
 	}
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -60,6 +61,21 @@ func TestValuesAreRefusedWhatIsGone(t *testing.T) {
 	require.ErrorContains(t, err, "released")
 	require.ErrorContains(t, lent.Save(t.Context(), t.TempDir()+"/c", SaveOptions{}), "released")
 	lent.Release()
+}
+
+// To train takes an optimizer that a checkpoint can name.
+func TestTrainWithoutARegisteredOptimizer(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	c.Optimizer = optim.Config{}
+	for want, tx := range map[string]optim.Transform{"Optimizer: found none": {}, "Optimizer: found scale, which is no registered one": optim.Scale(-1)} {
+		v := newValue(t, Fields{Definition: c.Definition, Params: upload(t, dev, model.Init(c.Definition, 1), buffers.F32), Transform: tx})
+		_, err := Train(t.Context(), v, c)
+		var wrong *FieldsError
+		require.ErrorAs(t, err, &wrong)
+		require.ErrorContains(t, err, want)
+		v.Release()
+	}
 }
 
 // The optimizer and the transformation of a value are one thing: whichever is changed holds, and an optimizer state goes on with it.
