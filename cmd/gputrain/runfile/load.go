@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"reflect"
@@ -41,11 +42,22 @@ func (c *Config) Origin(key string) Origin {
 	return c.origin["optimizer.parameters"]
 }
 
+// mostBytes is what a run file may have: far more than all keys with long lists take, and less than what else may be named by mistake.
+const mostBytes = 1 << 20
+
 // File lays the values of a YAML file over the present ones.
 func (c *Config) File(path string) error {
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("run file: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err != nil {
+		return fmt.Errorf("run file: %w", err)
+	}
+	if len(text) > mostBytes {
+		return fmt.Errorf("run file: %s: found more than %d bytes, wanted a run file", path, mostBytes)
 	}
 	return c.Parse(path, text)
 }

@@ -1,6 +1,8 @@
 package runfile
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +60,17 @@ func TestFilesThatAreFine(t *testing.T) {
 		require.NoError(t, c.Parse("run.yaml", []byte(text)), "%q", text)
 		assert.Equal(t, Default(), c.Run)
 	}
+}
+
+// What is named by mistake is not read to its end.
+func TestFilesThatAreNone(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "model.safetensors")
+	require.NoError(t, os.WriteFile(large, nil, 0o666))
+	require.NoError(t, os.Truncate(large, 1<<40)) // takes no room
+	require.EqualError(t, New().File(large), "run file: "+large+": found more than 1048576 bytes, wanted a run file")
+	require.ErrorContains(t, New().File(dir), "run file: read "+dir)
+	require.ErrorIs(t, New().File(filepath.Join(dir, "absent.yaml")), os.ErrNotExist)
 }
 
 // Nothing given for a list of texts is an empty list, as it is an empty text elsewhere.
