@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
@@ -59,7 +60,7 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 		return err
 	}
 	temporary := filepath.Clean(dir) + ".tmp"
-	if err := os.RemoveAll(temporary); err != nil {
+	if err := removeLeft(temporary); err != nil {
 		return err
 	}
 	err = writeFiles(temporary, config, shards, index)
@@ -71,6 +72,23 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 		return errors.Join(err, os.RemoveAll(temporary))
 	}
 	return nil
+}
+
+// removeLeft removes what an interrupted export has left, and nothing else.
+func removeLeft(dir string) error {
+	found, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range found {
+		if f.Name() != "config.json" && !strings.HasPrefix(f.Name(), weightsStem) {
+			return fmt.Errorf("found %q, wanted that name for what is being written: %w", filepath.Join(dir, f.Name()), fs.ErrExist)
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 func writeFiles(dir string, config []byte, shards []safetensors.Shard, index []byte) error {
