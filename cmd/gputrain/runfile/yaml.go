@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
@@ -39,7 +40,11 @@ func parse(text []byte) (*ast.File, error) {
 	if err := checkUTF8(text); err != nil {
 		return nil, err
 	}
-	file, err := parser.ParseBytes(text, 0)
+	tokens := lexer.Tokenize(string(text))
+	if err := checkDepth(tokens); err != nil {
+		return nil, err
+	}
+	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, placed(err)
 	}
@@ -52,6 +57,30 @@ func parse(text []byte) (*ast.File, error) {
 		}
 	}
 	return file, nil
+}
+
+// checkDepth refuses brackets in brackets, and entries within entries of one line, in numbers that the parser takes minutes for: its time
+// grows with their square.
+func checkDepth(tokens token.Tokens) error {
+	const most = 100
+	brackets, entries, at := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != at {
+			at, entries = t.Position.Line, 0
+		}
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			brackets++
+		case token.MappingEndType, token.SequenceEndType:
+			brackets--
+		case token.SequenceEntryType, token.MappingKeyType:
+			entries++
+		}
+		if brackets+entries > most {
+			return placedError{at, fmt.Errorf("found values more than %d deep in each other, wanted a run file", most)}
+		}
+	}
+	return nil
 }
 
 func checkPlain(body ast.Node) error {

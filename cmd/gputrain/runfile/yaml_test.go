@@ -3,6 +3,7 @@ package runfile
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -44,6 +45,16 @@ func TestErrorsOfFiles(t *testing.T) {
 	} {
 		assert.EqualError(t, New().Parse("run.yaml", []byte(text)), want, "%q", text)
 	}
+}
+
+// What is deep would keep the parser busy for minutes.
+func TestDeepFiles(t *testing.T) {
+	for _, text := range []string{strings.Repeat("[", 500_000), strings.Repeat("{a: ", 250_000), strings.Repeat("- ", 500_000), strings.Repeat("? ", 500_000)} {
+		err := New().Parse("run.yaml", []byte("# deep\n"+text))
+		assert.EqualError(t, err, "run file: run.yaml:2: found values more than 100 deep in each other, wanted a run file")
+	}
+	text := "data:\n  text:\n" + strings.Repeat("    - a\n", 1000) + "pipeline: {rules: [" + strings.Repeat("{match: a, stage: 0}, ", 1000) + "]}\n"
+	require.NoError(t, New().Parse("run.yaml", []byte(text)))
 }
 
 // Files as editors on other systems write them.
