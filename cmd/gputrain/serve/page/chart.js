@@ -257,7 +257,7 @@ function ticks([low, high], count, log, { tick, binary }) {
   const out = [];
   if (binary && !log) {
     const unit = 1024 ** Math.floor(Math.log2(Math.max(1, high)) / 10), by = step((high - low) / unit, count) * unit;
-    for (let v = Math.ceil(low / by) * by; v <= high; v += by) out.push([v, bytes(v)]);
+    for (let v = Math.ceil(low / by) * by; v <= high; v += by) out.push([v, bytes(v).replace(/ (.)iB/, '$1')]); // there is little room
     return out;
   }
   if (log && high - low > 0.9) {
