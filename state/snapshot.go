@@ -32,8 +32,8 @@ type Snapshot struct {
 }
 
 // Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run
-// is what the loop wants to find again. A parameter or an optimizer value that is not finite is refused with ErrNonFinite, no room with a
-// *SpaceError; every error is a *SaveError.
+// is what the loop wants to find again. A checkpoint that is there is replaced. What else is there stays, and is fs.ErrExist; a parameter or an
+// optimizer value that is not finite is refused with ErrNonFinite, no room with a *SpaceError. Every error is a *SaveError.
 func (s Snapshot) Save(ctx context.Context, path string, run Run) error {
 	sources, err := s.sources(ctx, run)
 	if err != nil {
