@@ -83,7 +83,7 @@ func replaceable(fsys FileSystem, path string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("found what is no checkpoint: %w", err)
+		return fmt.Errorf("found what is no checkpoint: %w: %w", err, fs.ErrExist)
 	}
 	for _, name := range names {
 		if !isCheckpointFile(name) {

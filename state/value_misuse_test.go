@@ -168,7 +168,9 @@ func TestSaveRemovesNothingElse(t *testing.T) {
 		require.NoError(t, os.RemoveAll(at(taken)))
 	}
 	require.NoError(t, os.WriteFile(at("file"), []byte("years of work"), 0o666))
-	require.ErrorContains(t, save(at("file")), "no checkpoint")
+	err := save(at("file"))
+	require.ErrorContains(t, err, "no checkpoint")
+	require.ErrorIs(t, err, fs.ErrExist)
 	assert.FileExists(t, at("file"))
 
 	require.NoError(t, os.Mkdir(at("home"), 0o777))
