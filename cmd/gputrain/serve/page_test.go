@@ -97,7 +97,7 @@ func pageFollowsARun(t *testing.T, b *browser) {
 	b.until("document.querySelector('[data-fact=step] .value').innerText.startsWith('140')")
 	b.until("document.querySelector('[data-fact=\"training loss\"]').innerText.includes('last step 2.500')")
 	b.until("document.querySelector('[data-series=learning_rate] .plot').dataset.range === '1,140'") // figures come before their curves
-	for _, step := range []float64{139, 125, 102} { // values of the new end stand at their steps
+	for _, step := range []float64{139, 125, 102} {                                                  // values of the new end stand at their steps
 		b.hover("learning_rate", (step-1)/139)
 		b.until(fmt.Sprintf("document.querySelector('[data-series=learning_rate] .now').innerText.trim() === '%g'", step/1000))
 	}
