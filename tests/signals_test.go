@@ -78,3 +78,12 @@ func TestSecondSignalLeavesAtOnce(t *testing.T) {
 	assert.False(t, strings.Contains(ended.err, "stopped at step"), ended.err)
 	assert.Zero(t, newest(t, p.path("run")), "nothing is saved")
 }
+
+// The time that a run may take is counted from the start of the command: one that has passed while files and devices are opened ends it there.
+func TestTimeLimitOfTheCommand(t *testing.T) {
+	p := newPlace(t)
+	r := p.train("run", "--set", "train.time_limit=0.001s").run(t)
+	assert.Equal(t, 3, r.code, r.err)
+	assert.Contains(t, r.err, "time limit of 1ms")
+	assert.NotContains(t, r.err, "adapter", "the run itself did not begin")
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
@@ -31,6 +32,7 @@ type trainCmd struct {
 }
 
 func (c *trainCmd) Run(ctx context.Context) error {
+	begin := time.Now()
 	ctx, stop := train.Signals(ctx, os.Stderr, os.Exit)
 	defer stop()
 	cfg, err := c.load()
@@ -46,6 +48,11 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
+	if limit := run.TimeLimit; limit > 0 { // of the command, of which the run is only a part
+		within, cancel := context.WithDeadlineCause(ctx, begin.Add(limit), &train.TimeLimitError{Limit: limit})
+		defer cancel()
+		ctx, run.TimeLimit = within, 0
+	}
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}
