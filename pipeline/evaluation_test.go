@@ -130,6 +130,6 @@ func TestEvaluationsRefused(t *testing.T) {
 	bad := batch(c, 0)
 	bad.Tokens[7] = -1
 	_, err = s.TrainStep(t.Context(), bad)
-	require.EqualError(t, err, "pipeline: step 1: token id at position 7: -1, want 0 to 28")
+	require.EqualError(t, err, "pipeline: step 1: batch: row 1: token 3: found -1, wanted 0 to 28")
 	learn(t, s, batches(c, 1))
 }

@@ -80,7 +80,7 @@ func (c Config) Transform() (optim.Transform, error) {
 	return optim.GuardUpdates(optim.Guard{Losses: max(c.Accumulate, 1), Update: c.MeasureUpdates}, t), nil
 }
 
-// CountLabels checks the shape of a batch and counts the labels that are not ignored.
+// CountLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
 func (c Config) CountLabels(b data.Batch) (int64, error) {
 	c = c.WithDefaults()
 	rows, seq := c.Batch*c.Accumulate, c.Sequence
@@ -88,11 +88,18 @@ func (c Config) CountLabels(b data.Batch) (int64, error) {
 		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x accumulate %d)",
 			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, c.Accumulate)
 	}
-	count := int64(0)
-	for _, label := range b.Labels {
-		if label != graph.IgnoreLabel {
-			count++
+	count, vocab := int64(0), int32(c.Definition.Vocab())
+	for i, label := range b.Labels {
+		if token := b.Tokens[i]; token < 0 || token >= vocab {
+			return 0, fmt.Errorf("batch: row %d: token %d: found %d, wanted 0 to %d", i/seq, i%seq, token, vocab-1)
 		}
+		if label == graph.IgnoreLabel {
+			continue
+		}
+		if label < 0 || label >= vocab {
+			return 0, fmt.Errorf("batch: row %d: label %d: found %d, wanted 0 to %d, or %d for one that does not count", i/seq, i%seq, label, vocab-1, graph.IgnoreLabel)
+		}
+		count++
 	}
 	if count == 0 {
 		return 0, errors.New("batch: 0 labels count in the loss")

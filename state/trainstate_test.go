@@ -233,6 +233,29 @@ func TestStepCreatesNothing(t *testing.T) {
 	}
 }
 
+// A batch that cannot be meant is refused before anything is submitted, and the state goes on.
+func TestWrongBatchesAreRefused(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	for _, wrong := range []struct {
+		change func(*data.Batch)
+		says   string
+	}{
+		{func(b *data.Batch) { b.Tokens[testT+3] = testV }, "batch: row 1: token 3: found 32, wanted 0 to 31"},
+		{func(b *data.Batch) { b.Tokens[0] = -1 }, "batch: row 0: token 0: found -1, wanted 0 to 31"},
+		{func(b *data.Batch) { b.Labels[2*testT] = testV + 9 }, "batch: row 2: label 0: found 41, wanted 0 to 31, or -100 for one that does not count"},
+		{func(b *data.Batch) { b.Labels[5] = -1 }, "batch: row 0: label 5: found -1"},
+		{func(b *data.Batch) { b.Labels = b.Labels[1:] }, "labels, want 4 rows of 16 tokens"},
+	} {
+		b := tinyBatch(0, 4, false)
+		wrong.change(&b)
+		_, err := s.TrainStep(t.Context(), b)
+		require.ErrorContains(t, err, wrong.says)
+		require.Zero(t, s.Step())
+	}
+	train(t, s, 2)
+	require.EqualValues(t, 2, s.Step())
+}
+
 // The device is at work on a step from its submit on, and on one after the other.
 func TestDeviceTime(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
