@@ -123,6 +123,7 @@ var effects = []effect{
 	{key: "optimizer.schedule.exponent", value: "2", sees: rates},
 	{key: "optimizer.weight_decay", value: "0.5", sees: weights},
 	{key: "optimizer.decay_mask", value: "ln_1", sees: weights},
+	{key: "optimizer.rates", value: "[{match: 'ln_1', multiplier: 2}]", sees: weights},
 	{key: "optimizer.clip_grad", value: "0.1", over: sgd, sees: weights},
 	{key: "optimizer.numerics", value: "eformer", over: []string{"optimizer.name=quad"}, sees: weights},
 	{key: "optimizer.parameters", value: "{b1: 0.5}", sees: weights},

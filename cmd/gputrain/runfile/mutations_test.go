@@ -48,6 +48,7 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 90s|90|1d2h|2h1d|90 s|1.5h|-3s|999999999d|6GiB|6 GiB|1.5e3MB|0x10|six|'('|'['|['(']|['']|matrices|f32|bf16|none|[1, 2, 3]|[1, 2, text]|{every: 2}|{every: null}|{anneal: true}|{evry: 2}
 [{every: 3}]|[{every: 3, until: 9}, {every: 5}]|[{every: 3}, {every: 5}]|[{every: 3, until: 9}, {every: 5, until: 8}]|[{every: 0}]|[{every: 3, until: null}]|[{until: 3}]|[{every: 3, each: 4}]|[{every: 3, until: -1}]
 [{match: a, stage: 0}]|{match: a, stage: 0}|[{match: a, stage: 1}]|[{match: a}]|[{match: '', stage: 0}]|[{match: '(', stage: 0}]|[{match: a, stage: -1}]|[{match: 3, stage: 0}]
+[{match: wte, multiplier: 0}]|[{match: wte, multiplier: -1}]|[{match: wte, multiplier: 1e7}]|[{match: wte, multiplier: one}]|[{match: '(', multiplier: 1}]|[{multiplier: 1}]
 [{text: a, weight: 1}]|{text: [a, b], weight: 0.5}|[{text: a}]|[{text: null, jsonl: a, weight: 2}]|[{text: a, weight: 0}]|[{text: a, weight: one}]|[{text: a, weight: 1, share: 1}]|[{text: a, jsonl: b, weight: 1}]|[{text: a, weight: 1, field: x}]|[{jsonl: a, weight: 1, field: x}]|[{jsonl: a, weight: 1, field: null}]
 `), "\n")
 	all := strings.Split(strings.Join(values, "|"), "|")

@@ -26,6 +26,10 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 	if len(o.DecayMask) > 0 {
 		mask = optim.MaskPatterns(o.DecayMask...)
 	}
+	var rates []optim.PathRate
+	for _, r := range o.Rates {
+		rates = append(rates, optim.PathRate{Pattern: r.Match, Multiplier: r.Multiplier})
+	}
 	parameters, err := json.Marshal(o.Parameters)
 	if err != nil {
 		return optim.Config{}, fmt.Errorf("run file: optimizer: parameters: %w", err)
@@ -37,7 +41,7 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 			Schedule: optim.ScheduleConfig{
 				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: int64(warmup), Steps: int64(steps), Exponent: s.Exponent,
 			},
-			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Numerics: optim.Numerics(o.Numerics),
+			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
 		},
 	}
 	if _, err := out.Build(); err != nil {

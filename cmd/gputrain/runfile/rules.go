@@ -61,6 +61,8 @@ var rules = map[string]rule{
 	"optimizer.schedule.exponent":          atMost(100),
 	"optimizer.weight_decay":               atMost(1e6),
 	"optimizer.decay_mask":                 expression{},
+	"optimizer.rates.match":                expression{},
+	"optimizer.rates.multiplier":           atMost(1e6),
 	"optimizer.clip_grad":                  positive{},
 	"optimizer.numerics":                   oneOf{string(optim.Stable), string(optim.EFormer)},
 

@@ -62,9 +62,16 @@ type Optimizer struct {
 	Schedule     Schedule       `yaml:"schedule" doc:"the rate over the run"`
 	WeightDecay  float64        `yaml:"weight_decay" doc:"decoupled weight decay, scaled by the rate"`
 	DecayMask    []string       `yaml:"decay_mask" doc:"regular expressions of parameter paths that decay; empty = every matrix, no vector"`
+	Rates        []Rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}], where the first that matches holds; 0 freezes, though the gradient still counts in its norm"`
 	ClipGrad     *float64       `yaml:"clip_grad" doc:"largest global gradient norm; null = no clipping"`
 	Numerics     string         `yaml:"numerics" doc:"stable or eformer"`
 	Parameters   map[string]any `yaml:"parameters" doc:"the optimizer's own parameters, by name"`
+}
+
+// Rate multiplies the learning rate of parameters.
+type Rate struct {
+	Match      string  `yaml:"match" json:"match"` // regular expression on parameter paths
+	Multiplier float64 `yaml:"multiplier" json:"multiplier"`
 }
 
 // Schedule is the learning rate as a function of the update.
