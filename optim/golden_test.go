@@ -155,12 +155,13 @@ func (c *goldenCase) follow(t testing.TB, call func([]buffers.Host), updates fun
 
 // goldens runs a test for each case.
 func goldens(t *testing.T, test func(t *testing.T, c *goldenCase)) {
-	folders, err := filepath.Glob("testdata/*")
+	cases, err := filepath.Glob("testdata/*/case.json")
 	require.NoError(t, err)
-	require.NotEmpty(t, folders)
-	for _, folder := range folders {
+	require.NotEmpty(t, cases)
+	for _, path := range cases {
+		folder := filepath.Dir(path)
 		t.Run(filepath.Base(folder), func(t *testing.T) {
-			text, err := os.ReadFile(filepath.Join(folder, "case.json"))
+			text, err := os.ReadFile(path)
 			require.NoError(t, err)
 			c := &goldenCase{}
 			require.NoError(t, json.Unmarshal(text, c))
