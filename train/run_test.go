@@ -458,3 +458,8 @@ func TestConfigErrors(t *testing.T) {
 		assert.ErrorContains(t, c.Validate(), says)
 	}
 }
+
+func TestRunWithoutADevice(t *testing.T) {
+	_, err := Run(t.Context(), nil, tinyRun(t, t.TempDir()))
+	require.EqualError(t, err, "train: device: found none, wanted one of gpu.Open")
+}

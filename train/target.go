@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"gputrain/buffers"
@@ -57,6 +58,9 @@ type StagePlan struct {
 type oneDevice struct{ device *gpu.Device }
 
 func (o oneDevice) Plan(c state.Config) ([]StagePlan, error) {
+	if o.device == nil {
+		return nil, errors.New("train: device: found none, wanted one of gpu.Open")
+	}
 	plan, err := state.Plan(c, o.device.Limits())
 	if err != nil {
 		return nil, err
