@@ -25,9 +25,6 @@ func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metric
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
 	}
-	if err := s.config.known(batch.Tokens); err != nil {
-		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
-	}
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	m, err := s.trainStep(context.WithoutCancel(ctx), batch, count)
 	if err != nil {

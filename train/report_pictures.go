@@ -125,14 +125,12 @@ func usePanels(steps []Metrics) (panels []Panel) {
 	if len(steps) == 0 {
 		return nil
 	}
-	share := func(of func(m Metrics) Number) []Point {
-		return points(steps, func(m Metrics) Number { return 100 * of(m) })
-	}
 	last := steps[len(steps)-1]
 	if last.MFU > 0 {
 		mfu := func(m Metrics) Number { return 100 * m.MFU }
-		panels = append(panels, Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Top: usual(points(steps, mfu)), Series: []Series{
-			{Name: "each step", Color: light, Faint: true, Points: points(steps, mfu)},
+		each := points(steps, mfu)
+		panels = append(panels, Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Top: usual(each), Series: []Series{
+			{Name: "each step", Color: light, Faint: true, Points: each},
 			{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: means(steps, mfu)},
 		}})
 	}
@@ -141,11 +139,11 @@ func usePanels(steps []Metrics) (panels []Panel) {
 		for i := range last.StageBusy {
 			busy.Series = append(busy.Series, Series{
 				Name: fmt.Sprintf("stage %d", i), Color: stageColors[i%len(stageColors)], Dashed: i >= len(stageColors),
-				Points: share(func(m Metrics) Number {
+				Points: points(steps, func(m Metrics) Number {
 					if i >= len(m.StageBusy) {
 						return Number(math.NaN())
 					}
-					return m.StageBusy[i]
+					return 100 * m.StageBusy[i]
 				}),
 			})
 		}
@@ -161,15 +159,10 @@ func points(steps []Metrics, of func(m Metrics) Number) (out []Point) {
 	return out
 }
 
-// means are those of a rate or share over the last steps, each by the time it took: one that was noticed with the step before it seems to have
-// taken none, and its rate alone would be that of all.
+// means are those of a rate or share over the last steps, by time.
 func means(steps []Metrics, of func(m Metrics) Number) (out []Point) {
 	for i, m := range steps {
-		sum, took := 0.0, 0.0
-		for _, l := range steps[max(0, i+1-windowSize) : i+1] {
-			sum, took = sum+float64(of(l))*float64(l.StepMS), took+float64(l.StepMS)
-		}
-		out = append(out, Point{float64(m.Step), sum / took})
+		out = append(out, Point{float64(m.Step), float64(byTime(steps[max(0, i+1-windowSize):i+1], of))})
 	}
 	return out
 }

@@ -71,23 +71,30 @@ func (s Status) fit(width int) string {
 
 // mean makes the means of lines of metrics; NaN and 0 where there are none.
 func (s *Status) mean(lines []Metrics) {
-	ms, tokens, padded, mfu, wait, clipped := 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+	ms, wait, clipped := 0.0, 0.0, 0.0
 	for _, m := range lines {
-		took := float64(m.StepMS)
-		ms += took
-		tokens += float64(m.TokensPerSecond) * took
-		padded += float64(m.PaddedTokensPerSecond) * took
-		mfu += float64(m.MFU) * took
-		wait += float64(m.DataWaitMS)
+		ms, wait = ms+float64(m.StepMS), wait+float64(m.DataWaitMS)
 		if m.GradNormClipped < m.GradNorm && m.GradNormClipped > 0 {
 			clipped++
 		}
 	}
-	s.TokensPerSecond, s.PaddedTokensPerSecond, s.MFU = Number(tokens/ms), Number(padded/ms), Number(mfu/ms)
+	s.TokensPerSecond = byTime(lines, func(m Metrics) Number { return m.TokensPerSecond })
+	s.PaddedTokensPerSecond = byTime(lines, func(m Metrics) Number { return m.PaddedTokensPerSecond })
+	s.MFU = byTime(lines, func(m Metrics) Number { return m.MFU })
 	s.DataWait, s.Clipped = Number(wait/ms), Number(clipped/float64(len(lines)))
 	for _, share := range meanUse(lines).Busy {
 		s.StageBusy = append(s.StageBusy, Number(share))
 	}
+}
+
+// byTime is the mean of a rate or share over steps, each by the time it took: one that was noticed with the step before it seems to have taken
+// none, and its rate alone would be that of all.
+func byTime(lines []Metrics, of func(m Metrics) Number) Number {
+	sum, took := 0.0, 0.0
+	for _, m := range lines {
+		sum, took = sum+float64(of(m))*float64(m.StepMS), took+float64(m.StepMS)
+	}
+	return Number(sum / took)
 }
 
 func (t *trainer) status() Status {
