@@ -130,16 +130,22 @@ func TestDeviceFollowsTheReference(t *testing.T) {
 		for _, h := range hosts {
 			feeds[h.Path] = array(h.Shape, h.Data)
 		}
-		named, grads := onDevice(t, dev, def, built, hosts, feeds)
-		gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
-		require.NoError(t, err)
-		want, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss, built.Logits}, gradients...)...)
-		require.NoError(t, err)
-		close32(t, def.Kind()+" loss", named["loss"], want[0])
-		close32(t, def.Kind()+" logits", named["logits"], want[1])
-		for i, p := range def.Params() {
-			close32(t, def.Kind()+" "+p.Path, grads[p.Path], want[2+i])
-		}
+		followsReference(t, dev, def, built, hosts, feeds)
+	}
+}
+
+// followsReference compares loss, logits and all gradients on a device with the reference evaluation.
+func followsReference(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts []buffers.Host, feeds map[string]*graph.Array) {
+	t.Helper()
+	named, grads := onDevice(t, dev, def, built, hosts, feeds)
+	gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	require.NoError(t, err)
+	want, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss, built.Logits}, gradients...)...)
+	require.NoError(t, err)
+	close32(t, def.Kind()+" loss", named["loss"], want[0])
+	close32(t, def.Kind()+" logits", named["logits"], want[1])
+	for i, p := range def.Params() {
+		close32(t, def.Kind()+" "+p.Path, grads[p.Path], want[2+i])
 	}
 }
 

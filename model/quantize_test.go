@@ -144,16 +144,7 @@ func TestQuantizedNetworkOnDevice(t *testing.T) {
 		feeds, batch, seq := stepFeeds(def, initial(def))
 		built, err := q.Build(batch, seq, Options{Loss: true, Logits: true, Training: true})
 		require.NoError(t, err)
-		named, grads := onDevice(t, dev, q, built, Init(q, 5), feeds)
-		gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
-		require.NoError(t, err)
-		want, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss, built.Logits}, gradients...)...)
-		require.NoError(t, err)
-		close32(t, def.Kind()+" loss", named["loss"], want[0])
-		close32(t, def.Kind()+" logits", named["logits"], want[1])
-		for i, p := range def.Params() {
-			close32(t, def.Kind()+" "+p.Path, grads[p.Path], want[2+i])
-		}
+		followsReference(t, dev, q, built, Init(q, 5), feeds)
 	}
 }
 

@@ -158,17 +158,22 @@ func TestHistogramsOfAReplacedState(t *testing.T) {
 	require.NoError(t, err)
 	c := tinyHistograms(t, t.TempDir())
 	c.Hooks = []Hook{on(StepBegin, 5, func(ctx context.Context, e Event) error {
-		former := e.State.(*state.TrainState)
-		path := filepath.Join(t.TempDir(), "former")
-		require.NoError(t, former.Save(ctx, path, state.Run{}))
-		other, _, err := state.Load(ctx, dev, former.Config(), path)
-		require.NoError(t, err)
-		defer former.Release()
-		return e.Replace(ctx, other)
+		return replaceByItsCopy(ctx, t, dev, e)
 	})}
 	_, err = Run(t.Context(), dev, c)
 	require.NoError(t, err)
 	assert.Equal(t, histogramText(t, whole.Dir), histogramText(t, c.Dir))
+}
+
+// replaceByItsCopy lets the run of an event go on with its state saved and loaded again.
+func replaceByItsCopy(ctx context.Context, t *testing.T, dev *gpu.Device, e Event) error {
+	former := e.State.(*state.TrainState)
+	path := filepath.Join(t.TempDir(), "former")
+	require.NoError(t, former.Save(ctx, path, state.Run{}))
+	other, _, err := state.Load(ctx, dev, former.Config(), path)
+	require.NoError(t, err)
+	defer former.Release()
+	return e.Replace(ctx, other)
 }
 
 func TestHistogramsOfSomeTensors(t *testing.T) {

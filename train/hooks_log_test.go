@@ -115,13 +115,7 @@ func TestReplacingTheStateKeepsHistograms(t *testing.T) {
 		}
 		inside = true
 		defer func() { inside = false }()
-		former := e.State.(*state.TrainState)
-		path := filepath.Join(t.TempDir(), "former")
-		require.NoError(t, former.Save(ctx, path, state.Run{}))
-		other, _, err := state.Load(ctx, dev, former.Config(), path)
-		require.NoError(t, err)
-		defer former.Release()
-		return e.Replace(ctx, other)
+		return replaceByItsCopy(ctx, t, dev, e)
 	})}
 	_, err = Run(t.Context(), dev, c)
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -89,13 +88,7 @@ func TestHooksMayReplaceTheState(t *testing.T) {
 	want := undisturbed(t, dev)
 	c := tinyRun(t, t.TempDir())
 	c.Hooks = []Hook{on(StepBegin, 5, func(ctx context.Context, e Event) error { // whose metrics are not read
-		former := e.State.(*state.TrainState)
-		path := filepath.Join(t.TempDir(), "former")
-		require.NoError(t, former.Save(ctx, path, state.Run{}))
-		other, _, err := state.Load(ctx, dev, former.Config(), path)
-		require.NoError(t, err)
-		defer former.Release()
-		return e.Replace(ctx, other)
+		return replaceByItsCopy(ctx, t, dev, e)
 	})}
 	_, err := Run(t.Context(), dev, c)
 	require.NoError(t, err)
