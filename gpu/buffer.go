@@ -12,6 +12,7 @@ type Buffer struct {
 	bytes    uint64
 	usage    uint32
 	native   nativeBuffer
+	texels   nativeTexels // in place of native, with usageTexels
 	released atomic.Bool
 }
 
@@ -42,7 +43,11 @@ func (b *Buffer) releaseNative() {
 	if n.dead() {
 		return
 	}
-	n.releaseBuffer(b.native)
+	if b.usage == usageTexels {
+		n.releaseTexels(b.texels)
+	} else {
+		n.releaseBuffer(b.native)
+	}
 	n.poll() // the library frees when polled
 }
 
@@ -111,7 +116,7 @@ func (d *Device) newBuffer(label string, bytes uint64, usage uint32) (*Buffer, e
 	}
 	b := &Buffer{device: d, label: label, bytes: bytes, usage: usage}
 	if d.native != nil {
-		native, err := d.native.buffer(label, usage, bytes)
+		native, err := d.native.buffer(label, usage, min(alignUp(bytes, texelBytes), d.adapter.Limits.BufferBytes)) // a refresh copies whole texels
 		if err != nil {
 			d.account.free(bytes)
 			return nil, fmt.Errorf("gpu: new buffer %q: %d bytes, %d live: %w", label, bytes, d.account.liveBytes(), err)

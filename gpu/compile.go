@@ -29,7 +29,7 @@ type pipelineSlot struct {
 func (k *Kernel) key() string {
 	var b strings.Builder
 	for _, x := range k.Bindings {
-		b.WriteByte("urw"[x.Access])
+		b.WriteByte("urwt"[x.Access])
 	}
 	b.WriteByte('\n')
 	b.WriteString(k.Source)

@@ -16,6 +16,7 @@ type Options struct {
 	MemoryLimit uint64        // bytes of all buffers, 0 = none
 	Logger      *slog.Logger  // nil = slog.Default()
 	Timeout     time.Duration // of every wait, 0 = 5 minutes
+	Texels      TexelUse      // TexelsAuto: what pays on the adapter, measured once and remembered
 }
 
 // Device is an open adapter. Its methods may be called from several goroutines.
@@ -34,6 +35,9 @@ type Device struct {
 	staging   staging
 	profiler  *profiler // nil unless profiling
 	tuner     tuner
+	texels    texelPool
+
+	texelKernels texelKernels
 
 	counts struct {
 		bindGroups, dispatches, submits, readbacks, written, read atomic.Uint64
@@ -69,12 +73,18 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 	profile := o.Profile && a.Timestamps
 	var native *nativeDevice
 	var err error
-	tapped(func() { native, err = openNative(a, a.order, "gputrain.gpu.device", profile) })
+	tapped(func() {
+		native, err = openNative(a, a.order, "gputrain.gpu.device", profile, a.Limits.TexelBindings > 0)
+	})
 	enumerate.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("gpu: open %s: %w", a, err)
 	}
 	d.native = native
+	if err := d.chooseTexels(ctx, o.Texels); err != nil {
+		d.Release()
+		return nil, fmt.Errorf("gpu: open %s: texels: %w", a, err)
+	}
 	if profile {
 		if d.profiler, err = newProfiler(d); err != nil {
 			d.Release()

@@ -7,6 +7,7 @@ const (
 	Uniform   Access = iota // var<uniform>
 	Read                    // var<storage, read>
 	ReadWrite               // var<storage, read_write>
+	Texels                  // texture_storage_2d<rgba32float, read>, see texels.go
 )
 
 func (a Access) String() string {
@@ -15,6 +16,8 @@ func (a Access) String() string {
 		return "uniform"
 	case Read:
 		return "read"
+	case Texels:
+		return "texels"
 	}
 	return "read_write"
 }
@@ -31,4 +34,7 @@ type Kernel struct {
 	Source    string    // final WGSL, entry main
 	Bindings  []Binding // @group(0) @binding(i), in this order
 	Workgroup [3]int    // as in the source
+
+	// Reuse says that each element of what the kernel reads is read many times.
+	Reuse bool
 }

@@ -14,6 +14,8 @@ type Limits struct {
 	Workgroups     uint32 // a dimension of a grid
 	StorageAlign   uint64 // of the offset of a storage binding
 	UniformAlign   uint64 // of the offset of a uniform binding
+	TexelBindings  int    // operands that a kernel can read as texels; 0 where the adapter has none
+	Texels         TexelUse
 }
 
 // DefaultLimits are those that WebGPU guarantees everywhere.
@@ -40,6 +42,10 @@ func (l Limits) within(o Limits) Limits {
 	l.Workgroups = lower(l.Workgroups, o.Workgroups)
 	l.StorageAlign = max(l.StorageAlign, o.StorageAlign)
 	l.UniformAlign = max(l.UniformAlign, o.UniformAlign)
+	l.TexelBindings = lower(l.TexelBindings, o.TexelBindings)
+	if o.Texels != TexelsAuto {
+		l.Texels = o.Texels
+	}
 	return l
 }
 
@@ -83,5 +89,6 @@ func (l Limits) orDefault() Limits {
 		Invocations: cmp.Or(l.Invocations, def.Invocations), WorkgroupBytes: cmp.Or(l.WorkgroupBytes, def.WorkgroupBytes),
 		WorkgroupSize: cmp.Or(l.WorkgroupSize, def.WorkgroupSize), Workgroups: cmp.Or(l.Workgroups, def.Workgroups),
 		StorageAlign: cmp.Or(l.StorageAlign, def.StorageAlign), UniformAlign: cmp.Or(l.UniformAlign, def.UniformAlign),
+		TexelBindings: l.TexelBindings, Texels: l.Texels,
 	}
 }

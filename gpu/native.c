@@ -154,6 +154,36 @@ void gt_buffer_release(gt_device *d, WGPUBuffer buffer) {
     gt_leave(d);
 }
 
+void gt_texels_make(gt_device *d, char const *label, uint64_t bytes, gt_texels *out, gt_error *error) {
+    uint64_t texels = (bytes + GT_TEXEL_BYTES - 1) / GT_TEXEL_BYTES;
+    WGPUTextureDescriptor descriptor = {
+        .label = label,
+        .usage = WGPUTextureUsage_CopyDst | WGPUTextureUsage_StorageBinding,
+        .dimension = WGPUTextureDimension_2D,
+        .size = {texels < GT_TEXEL_ROW ? (uint32_t)texels : GT_TEXEL_ROW, (uint32_t)((texels + GT_TEXEL_ROW - 1) / GT_TEXEL_ROW), 1},
+        .format = WGPUTextureFormat_RGBA32Float,
+        .mipLevelCount = 1,
+        .sampleCount = 1,
+    };
+    memset(out, 0, sizeof *out);
+    gt_enter(d, error);
+    out->texture = wgpuDeviceCreateTexture(d->device, &descriptor);
+    if (!error->type) out->view = wgpuTextureCreateView(out->texture, NULL);
+    if (error->type) {
+        if (out->texture) wgpuTextureRelease(out->texture);
+        memset(out, 0, sizeof *out);
+    }
+    gt_leave(d);
+}
+
+void gt_texels_release(gt_device *d, gt_texels t) {
+    gt_enter(d, NULL);
+    wgpuTextureViewRelease(t.view);
+    wgpuTextureDestroy(t.texture);
+    wgpuTextureRelease(t.texture);
+    gt_leave(d);
+}
+
 void gt_write(gt_device *d, WGPUBuffer buffer, uint64_t offset, void const *data, size_t bytes, gt_error *error) {
     gt_enter(d, error);
     wgpuQueueWriteBuffer(d->queue, buffer, offset, data, bytes);
@@ -166,7 +196,13 @@ int gt_pipeline_make(gt_device *d, char const *label, char const *wgsl, size_t n
     for (size_t i = 0; i < n; i++) {
         entries[i].binding = (uint32_t)i;
         entries[i].visibility = WGPUShaderStage_Compute;
-        entries[i].buffer.type = types[i];
+        if (types[i] == GT_TEXELS) {
+            entries[i].storageTexture.access = WGPUStorageTextureAccess_ReadOnly;
+            entries[i].storageTexture.format = WGPUTextureFormat_RGBA32Float;
+            entries[i].storageTexture.viewDimension = WGPUTextureViewDimension_2D;
+        } else {
+            entries[i].buffer.type = types[i];
+        }
     }
     WGPUShaderModuleWGSLDescriptor code = {.chain = {NULL, WGPUSType_ShaderModuleWGSLDescriptor}, .code = wgsl};
     WGPUShaderModuleDescriptor module_descriptor = {.nextInChain = &code.chain, .label = label};
@@ -204,13 +240,14 @@ void gt_pipeline_release(gt_device *d, gt_pipeline p) {
     gt_leave(d);
 }
 
-WGPUBindGroup gt_bind_group(gt_device *d, char const *label, WGPUBindGroupLayout layout, size_t n, WGPUBuffer const *buffers, uint64_t const *offsets, uint64_t const *sizes, gt_error *error) {
+WGPUBindGroup gt_bind_group(gt_device *d, char const *label, WGPUBindGroupLayout layout, size_t n, gt_binding const *bindings, gt_error *error) {
     WGPUBindGroupEntry *entries = calloc(n + 1, sizeof *entries);
     for (size_t i = 0; i < n; i++) {
         entries[i].binding = (uint32_t)i;
-        entries[i].buffer = buffers[i];
-        entries[i].offset = offsets[i];
-        entries[i].size = sizes[i];
+        entries[i].buffer = bindings[i].buffer;
+        entries[i].offset = bindings[i].offset;
+        entries[i].size = bindings[i].bytes;
+        entries[i].textureView = bindings[i].view;
     }
     WGPUBindGroupDescriptor descriptor = {.label = label, .layout = layout, .entryCount = n, .entries = entries};
     gt_enter(d, error);

@@ -30,6 +30,7 @@ type (
 	nativeProfile  = *C.gt_profile
 	nativeStaging  = C.gt_staging
 	nativeList     = C.gt_list
+	nativeTexels   = C.gt_texels
 )
 
 // Usages of buffers.
@@ -37,6 +38,7 @@ const (
 	usageStorage = C.WGPUBufferUsage_Storage | C.WGPUBufferUsage_CopySrc | C.WGPUBufferUsage_CopyDst
 	usageUniform = C.WGPUBufferUsage_Uniform | C.WGPUBufferUsage_CopyDst
 	usageStaging = C.WGPUBufferUsage_MapRead | C.WGPUBufferUsage_CopyDst
+	usageTexels  = 1 << 31 // ours: a texture, no buffer of the library's
 )
 
 // nativeError is nil when the call went well.
@@ -109,6 +111,17 @@ func (n *nativeDevice) buffer(label string, usage uint32, bytes uint64) (nativeB
 	return b, nativeError(&e)
 }
 
+func (n *nativeDevice) makeTexels(label string, bytes uint64) (nativeTexels, error) {
+	name := C.CString(label)
+	defer C.free(unsafe.Pointer(name))
+	var t nativeTexels
+	var e C.gt_error
+	C.gt_texels_make(n.device, name, C.uint64_t(bytes), &t, &e)
+	return t, nativeError(&e)
+}
+
+func (n *nativeDevice) releaseTexels(t nativeTexels) { C.gt_texels_release(n.device, t) }
+
 func (n *nativeDevice) releaseBuffer(b nativeBuffer) { C.gt_buffer_release(n.device, b) }
 
 func (n *nativeDevice) write(b nativeBuffer, offset uint64, data []byte) error {
@@ -129,6 +142,8 @@ func (n *nativeDevice) pipeline(k *Kernel) (nativePipeline, error) {
 			types[i] = C.WGPUBufferBindingType_Uniform
 		case Read:
 			types[i] = C.WGPUBufferBindingType_ReadOnlyStorage
+		case Texels:
+			types[i] = C.GT_TEXELS
 		default:
 			types[i] = C.WGPUBufferBindingType_Storage
 		}
@@ -144,14 +159,16 @@ func (n *nativeDevice) releasePipeline(p nativePipeline) { C.gt_pipeline_release
 func (n *nativeDevice) group(label string, p nativePipeline, ranges []Range) (nativeGroup, error) {
 	name := C.CString(label)
 	defer C.free(unsafe.Pointer(name))
-	buffers := make([]C.WGPUBuffer, len(ranges)+1)
-	offsets := make([]C.uint64_t, len(ranges)+1)
-	sizes := make([]C.uint64_t, len(ranges)+1)
+	bindings := make([]C.gt_binding, len(ranges)+1)
 	for i, r := range ranges {
-		buffers[i], offsets[i], sizes[i] = r.Buffer.native, C.uint64_t(r.Offset), C.uint64_t(r.Bytes)
+		if r.Buffer.usage == usageTexels {
+			bindings[i].view = r.Buffer.texels.view
+			continue
+		}
+		bindings[i] = C.gt_binding{buffer: r.Buffer.native, offset: C.uint64_t(r.Offset), bytes: C.uint64_t(r.Bytes)}
 	}
 	var e C.gt_error
-	g := C.gt_bind_group(n.device, name, p.layout, C.size_t(len(ranges)), &buffers[0], &offsets[0], &sizes[0], &e)
+	g := C.gt_bind_group(n.device, name, p.layout, C.size_t(len(ranges)), &bindings[0], &e)
 	return g, nativeError(&e)
 }
 
@@ -165,6 +182,7 @@ type nativeCommand struct {
 	group                nativeGroup
 	src, dst             nativeBuffer
 	srcOffset, dstOffset uint64
+	texels               nativeTexels
 	bytes                uint64
 	label                string
 }
@@ -177,12 +195,13 @@ func makeList(commands []nativeCommand) nativeList {
 	p := (*C.gt_command)(C.calloc(C.size_t(len(commands)), C.sizeof_gt_command))
 	kinds := map[commandKind]C.uint32_t{
 		kindDispatch: C.GT_DISPATCH, kindCopy: C.GT_COPY, kindZero: C.GT_ZERO, kindReadBack: C.GT_READBACK, kindGroup: C.GT_GROUP,
+		kindRefresh: C.GT_REFRESH,
 	}
 	for i, c := range unsafe.Slice(p, len(commands)) {
 		from := commands[i]
 		c.kind = kinds[from.kind]
 		c.grid = [3]C.uint32_t{C.uint32_t(from.grid.X), C.uint32_t(from.grid.Y), C.uint32_t(from.grid.Z)}
-		c.pipeline, c.group, c.src, c.dst = from.pipeline.pipeline, from.group, from.src, from.dst
+		c.pipeline, c.group, c.src, c.dst, c.texels = from.pipeline.pipeline, from.group, from.src, from.dst, from.texels.texture
 		c.src_offset, c.dst_offset, c.bytes = C.uint64_t(from.srcOffset), C.uint64_t(from.dstOffset), C.uint64_t(from.bytes)
 		if from.kind == kindGroup {
 			c.label = C.CString(from.label)

@@ -15,7 +15,7 @@ typedef struct gt_error {
 typedef struct gt_adapter_info {
     char name[256];
     char vendor[64];
-    uint32_t backend, type, vendor_id, timestamps;
+    uint32_t backend, type, vendor_id, timestamps, texels;
     WGPULimits limits;
 } gt_adapter_info;
 
@@ -27,7 +27,23 @@ typedef struct gt_pipeline {
     WGPUBindGroupLayout layout;
 } gt_pipeline;
 
-enum { GT_DISPATCH, GT_COPY, GT_ZERO, GT_READBACK, GT_GROUP };
+enum { GT_DISPATCH, GT_COPY, GT_ZERO, GT_READBACK, GT_GROUP, GT_REFRESH };
+
+// A texture read as consecutive texels of four f32, in rows of GT_TEXEL_ROW: texel i is at (i % GT_TEXEL_ROW, i / GT_TEXEL_ROW).
+enum { GT_TEXEL_ROW = 4096, GT_TEXEL_BYTES = 16 };
+typedef struct gt_texels {
+    WGPUTexture texture;
+    WGPUTextureView view;
+} gt_texels;
+
+// What a bind group binds at one place: a range of a buffer, or the view of texels.
+typedef struct gt_binding {
+    WGPUBuffer buffer;
+    uint64_t offset, bytes;
+    WGPUTextureView view;
+} gt_binding;
+
+enum { GT_TEXELS = 0x100 }; // the type of a binding of texels, beside the library's types of buffers
 
 // One command of a program, made once and encoded at every submit.
 typedef struct gt_command {
@@ -36,6 +52,7 @@ typedef struct gt_command {
     WGPUComputePipeline pipeline;
     WGPUBindGroup group;
     WGPUBuffer src, dst;
+    WGPUTexture texels; // GT_REFRESH: filled from src
     uint64_t src_offset, dst_offset, bytes;
     char const *label; // GT_GROUP
 } gt_command;
@@ -69,7 +86,7 @@ WGPUInstance gt_instance(WGPUFlags backends);
 size_t gt_adapters(WGPUInstance, WGPUAdapter *out, size_t capacity); // returns how many there are
 void gt_adapter_describe(WGPUAdapter, gt_adapter_info *);
 
-gt_device *gt_open(WGPUAdapter, char const *label, int timestamps, int alone, gt_error *);
+gt_device *gt_open(WGPUAdapter, char const *label, int timestamps, int texels, int alone, gt_error *);
 void gt_close(gt_device *);
 int gt_lost(gt_device *, char *message, size_t size); // 0 no, 1 declared by gt_lose, 2 by the driver; message may be NULL
 void gt_lose(gt_device *, char const *message, int by_driver);
@@ -77,11 +94,13 @@ int gt_pending(gt_device *, gt_error *); // an error that came outside a call of
 
 WGPUBuffer gt_buffer(gt_device *, char const *label, WGPUFlags usage, uint64_t bytes, gt_error *);
 void gt_buffer_release(gt_device *, WGPUBuffer);
+void gt_texels_make(gt_device *, char const *label, uint64_t bytes, gt_texels *, gt_error *);
+void gt_texels_release(gt_device *, gt_texels);
 void gt_write(gt_device *, WGPUBuffer, uint64_t offset, void const *data, size_t bytes, gt_error *);
 
 int gt_pipeline_make(gt_device *, char const *label, char const *wgsl, size_t bindings, uint32_t const *types, gt_pipeline *, gt_error *);
 void gt_pipeline_release(gt_device *, gt_pipeline);
-WGPUBindGroup gt_bind_group(gt_device *, char const *label, WGPUBindGroupLayout, size_t n, WGPUBuffer const *, uint64_t const *offsets, uint64_t const *sizes, gt_error *);
+WGPUBindGroup gt_bind_group(gt_device *, char const *label, WGPUBindGroupLayout, size_t n, gt_binding const *, gt_error *);
 void gt_bind_group_release(gt_device *, WGPUBindGroup);
 
 gt_profile *gt_profile_make(gt_device *, uint32_t passes, gt_error *);

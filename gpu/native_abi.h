@@ -25,6 +25,7 @@ typedef struct WGPUCommandBufferImpl *WGPUCommandBuffer;
 typedef struct WGPUComputePassEncoderImpl *WGPUComputePassEncoder;
 typedef struct WGPUQuerySetImpl *WGPUQuerySet;
 typedef struct WGPUSamplerImpl *WGPUSampler;
+typedef struct WGPUTextureImpl *WGPUTexture;
 typedef struct WGPUTextureViewImpl *WGPUTextureView;
 
 // Every enum of the library is forced to 32 bits.
@@ -55,9 +56,17 @@ enum {
     WGPUBufferUsage_Storage = 0x80,
     WGPUBufferUsage_QueryResolve = 0x200,
 
+    WGPUTextureDimension_2D = 1,
+    WGPUTextureViewDimension_2D = 2,
+    WGPUTextureFormat_RGBA32Float = 0x23,
+    WGPUTextureUsage_CopyDst = 0x2,
+    WGPUTextureUsage_StorageBinding = 0x8,
+    WGPUStorageTextureAccess_ReadOnly = 2,
+
     WGPUMapMode_Read = 1,
     WGPUShaderStage_Compute = 4,
     WGPUFeatureName_TimestampQuery = 3,
+    WGPUNativeFeature_TextureAdapterSpecificFormatFeatures = 0x00030002,
     WGPUQueryType_Timestamp = 1,
 
     WGPUErrorType_Validation = 1,
@@ -269,6 +278,52 @@ typedef struct WGPUBindGroupDescriptor {
     WGPUBindGroupEntry const *entries;
 } WGPUBindGroupDescriptor;
 
+typedef struct WGPUExtent3D {
+    uint32_t width;
+    uint32_t height;
+    uint32_t depthOrArrayLayers;
+} WGPUExtent3D;
+
+typedef struct WGPUOrigin3D {
+    uint32_t x;
+    uint32_t y;
+    uint32_t z;
+} WGPUOrigin3D;
+
+typedef struct WGPUTextureDescriptor {
+    WGPUChainedStruct const *nextInChain;
+    char const *label;
+    WGPUFlags usage;
+    uint32_t dimension;
+    WGPUExtent3D size;
+    uint32_t format;
+    uint32_t mipLevelCount;
+    uint32_t sampleCount;
+    size_t viewFormatCount;
+    uint32_t const *viewFormats;
+} WGPUTextureDescriptor;
+
+typedef struct WGPUTextureDataLayout {
+    WGPUChainedStruct const *nextInChain;
+    uint64_t offset;
+    uint32_t bytesPerRow;
+    uint32_t rowsPerImage;
+} WGPUTextureDataLayout;
+
+typedef struct WGPUImageCopyBuffer {
+    WGPUChainedStruct const *nextInChain;
+    WGPUTextureDataLayout layout;
+    WGPUBuffer buffer;
+} WGPUImageCopyBuffer;
+
+typedef struct WGPUImageCopyTexture {
+    WGPUChainedStruct const *nextInChain;
+    WGPUTexture texture;
+    uint32_t mipLevel;
+    WGPUOrigin3D origin;
+    uint32_t aspect;
+} WGPUImageCopyTexture;
+
 typedef struct WGPUPipelineLayoutDescriptor {
     WGPUChainedStruct const *nextInChain;
     char const *label;
@@ -351,6 +406,7 @@ WGPUShaderModule wgpuDeviceCreateShaderModule(WGPUDevice, WGPUShaderModuleDescri
 WGPUComputePipeline wgpuDeviceCreateComputePipeline(WGPUDevice, WGPUComputePipelineDescriptor const *);
 WGPUCommandEncoder wgpuDeviceCreateCommandEncoder(WGPUDevice, WGPUCommandEncoderDescriptor const *);
 WGPUQuerySet wgpuDeviceCreateQuerySet(WGPUDevice, WGPUQuerySetDescriptor const *);
+WGPUTexture wgpuDeviceCreateTexture(WGPUDevice, WGPUTextureDescriptor const *);
 void wgpuDeviceRelease(WGPUDevice);
 
 void wgpuBufferMapAsync(WGPUBuffer, WGPUFlags mode, size_t offset, size_t size, WGPUBufferMapAsyncCallback, void *userdata);
@@ -358,6 +414,10 @@ void const *wgpuBufferGetConstMappedRange(WGPUBuffer, size_t offset, size_t size
 void wgpuBufferUnmap(WGPUBuffer);
 void wgpuBufferDestroy(WGPUBuffer);
 void wgpuBufferRelease(WGPUBuffer);
+WGPUTextureView wgpuTextureCreateView(WGPUTexture, void const *descriptor);
+void wgpuTextureViewRelease(WGPUTextureView);
+void wgpuTextureDestroy(WGPUTexture);
+void wgpuTextureRelease(WGPUTexture);
 void wgpuBindGroupLayoutRelease(WGPUBindGroupLayout);
 void wgpuBindGroupRelease(WGPUBindGroup);
 void wgpuPipelineLayoutRelease(WGPUPipelineLayout);
@@ -367,6 +427,7 @@ void wgpuQuerySetRelease(WGPUQuerySet);
 
 void wgpuCommandEncoderClearBuffer(WGPUCommandEncoder, WGPUBuffer, uint64_t offset, uint64_t size);
 void wgpuCommandEncoderCopyBufferToBuffer(WGPUCommandEncoder, WGPUBuffer src, uint64_t srcOffset, WGPUBuffer dst, uint64_t dstOffset, uint64_t size);
+void wgpuCommandEncoderCopyBufferToTexture(WGPUCommandEncoder, WGPUImageCopyBuffer const *src, WGPUImageCopyTexture const *dst, WGPUExtent3D const *);
 void wgpuCommandEncoderResolveQuerySet(WGPUCommandEncoder, WGPUQuerySet, uint32_t first, uint32_t count, WGPUBuffer, uint64_t offset);
 WGPUComputePassEncoder wgpuCommandEncoderBeginComputePass(WGPUCommandEncoder, WGPUComputePassDescriptor const *);
 WGPUCommandBuffer wgpuCommandEncoderFinish(WGPUCommandEncoder, WGPUCommandBufferDescriptor const *);

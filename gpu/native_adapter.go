@@ -124,6 +124,9 @@ func describe(h C.WGPUAdapter) Adapter {
 		StorageAlign:   uint64(l.minStorageBufferOffsetAlignment),
 		UniformAlign:   uint64(l.minUniformBufferOffsetAlignment),
 	}
+	if a.Type == "cpu" && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
+		a.Limits.TexelBindings = int(l.maxStorageTexturesPerShaderStage)
+	}
 	return a
 }
 
@@ -136,7 +139,7 @@ type nativeDevice struct {
 }
 
 // openNative opens the order-th adapter of a backend, which must still have that name.
-func openNative(a Adapter, order int, label string, timestamps bool) (*nativeDevice, error) {
+func openNative(a Adapter, order int, label string, timestamps, texels bool) (*nativeDevice, error) {
 	n := &nativeDevice{backend: a.Backend, instance: takeInstance(a.Backend)}
 	var handles [64]C.WGPUAdapter
 	count := min(int(C.gt_adapters(n.instance, &handles[0], C.size_t(len(handles)))), len(handles))
@@ -160,7 +163,7 @@ func openNative(a Adapter, order int, label string, timestamps bool) (*nativeDev
 	name := C.CString(label)
 	defer C.free(unsafe.Pointer(name))
 	var e C.gt_error
-	n.device = C.gt_open(n.adapter, name, cInt(timestamps), cInt(a.Backend == "gl"), &e)
+	n.device = C.gt_open(n.adapter, name, cInt(timestamps), cInt(texels), cInt(a.Backend == "gl"), &e)
 	if n.device == nil {
 		C.wgpuAdapterRelease(n.adapter)
 		keepInstance(n.backend, n.instance)

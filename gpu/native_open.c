@@ -48,6 +48,7 @@ void gt_adapter_describe(WGPUAdapter adapter, gt_adapter_info *out) {
     WGPUNativeLimits native;
     gt_limits(adapter, &out->limits, &native);
     out->timestamps = wgpuAdapterHasFeature(adapter, WGPUFeatureName_TimestampQuery);
+    out->texels = wgpuAdapterHasFeature(adapter, WGPUNativeFeature_TextureAdapterSpecificFormatFeatures);
 }
 
 struct gt_request {
@@ -66,7 +67,7 @@ static void gt_on_device(uint32_t status, WGPUDevice device, char const *message
     }
 }
 
-gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int alone, gt_error *error) {
+gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int texels, int alone, gt_error *error) {
     gt_device *d = calloc(1, sizeof *d);
     d->alone = alone;
     atomic_flag_clear(&d->guard);
@@ -76,11 +77,14 @@ gt_device *gt_open(WGPUAdapter adapter, char const *label, int timestamps, int a
     gt_limits(adapter, &required.limits, &extras.limits);
     extras.limits.maxPushConstantSize = 0;
 
-    uint32_t feature = WGPUFeatureName_TimestampQuery;
+    uint32_t features[2];
+    size_t count = 0;
+    if (timestamps) features[count++] = WGPUFeatureName_TimestampQuery;
+    if (texels) features[count++] = WGPUNativeFeature_TextureAdapterSpecificFormatFeatures;
     WGPUDeviceDescriptor descriptor = {
         .label = label,
-        .requiredFeatureCount = timestamps ? 1 : 0,
-        .requiredFeatures = &feature,
+        .requiredFeatureCount = count,
+        .requiredFeatures = features,
         .requiredLimits = &required,
         .deviceLostCallback = gt_on_lost,
         .deviceLostUserdata = d,

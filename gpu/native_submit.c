@@ -35,6 +35,20 @@ static void gt_pass_end(struct gt_encoding *e) {
     e->pass = NULL;
 }
 
+// Copies a range of a buffer to texels: the whole rows, then what is left of the last one.
+static void gt_refresh(struct gt_encoding *e, gt_command const *c) {
+    uint32_t texels = (uint32_t)((c->bytes + GT_TEXEL_BYTES - 1) / GT_TEXEL_BYTES);
+    WGPUImageCopyBuffer src = {.layout = {.offset = c->src_offset, .bytesPerRow = GT_TEXEL_ROW * GT_TEXEL_BYTES}, .buffer = c->src};
+    WGPUImageCopyTexture dst = {.texture = c->texels};
+    WGPUExtent3D rows = {GT_TEXEL_ROW, texels / GT_TEXEL_ROW, 1}, rest = {texels % GT_TEXEL_ROW, 1, 1};
+    src.layout.rowsPerImage = rows.height;
+    if (rows.height > 0) wgpuCommandEncoderCopyBufferToTexture(e->encoder, &src, &dst, &rows);
+    src.layout.offset += (uint64_t)rows.height * GT_TEXEL_ROW * GT_TEXEL_BYTES;
+    src.layout.rowsPerImage = 1;
+    dst.origin.y = rows.height;
+    if (rest.width > 0) wgpuCommandEncoderCopyBufferToTexture(e->encoder, &src, &dst, &rest);
+}
+
 static void gt_encode(struct gt_encoding *e, gt_command const *c, gt_staging const **staging) {
     switch (c->kind) {
     case GT_DISPATCH:
@@ -56,6 +70,10 @@ static void gt_encode(struct gt_encoding *e, gt_command const *c, gt_staging con
         gt_pass_end(e);
         wgpuCommandEncoderCopyBufferToBuffer(e->encoder, c->src, c->src_offset, (*staging)->buffer, 0, c->bytes);
         (*staging)++;
+        return;
+    case GT_REFRESH:
+        gt_pass_end(e);
+        gt_refresh(e, c);
         return;
     case GT_GROUP:
         e->label = c->label;

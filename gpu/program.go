@@ -22,6 +22,7 @@ type Program struct {
 	names      []spanName // of its groups in order, for the profile
 	handles    []nativeGroup
 	list       nativeList
+	texels     []*pooledTexels
 	released   atomic.Bool
 }
 
@@ -37,6 +38,10 @@ func (r *Recording) Program(ctx context.Context) (*Program, error) {
 		return nil, fmt.Errorf("gpu: program %q: %w", r.label, err)
 	}
 	p := &Program{device: r.device, label: r.label, commands: append([]command(nil), r.commands...)}
+	if err := p.readTexels(); err != nil {
+		p.Release()
+		return nil, fmt.Errorf("gpu: program %q: %w", r.label, err)
+	}
 	p.collect()
 	if p.device.native != nil {
 		p.device.owned.add(p)
@@ -138,7 +143,7 @@ func (p *Program) build(ctx context.Context) error {
 				n.src, n.srcOffset = c.src.Buffer.native, c.src.Offset
 			}
 			if c.dst.Buffer != nil {
-				n.dst, n.dstOffset = c.dst.Buffer.native, c.dst.Offset
+				n.dst, n.dstOffset, n.texels = c.dst.Buffer.native, c.dst.Offset, c.dst.Buffer.texels
 			}
 		}
 		out = append(out, n)
@@ -218,6 +223,7 @@ func (p *Program) Release() {
 	}
 	p.device.owned.remove(p)
 	p.uniform.Release()
+	p.device.texels.giveBack(p.texels)
 }
 
 func (p *Program) releaseNative() {

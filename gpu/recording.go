@@ -13,6 +13,7 @@ const (
 	kindZero
 	kindReadBack
 	kindGroup
+	kindRefresh // texels of a buffer; inserted by Program
 )
 
 // command is one entry of a recording.

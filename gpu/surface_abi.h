@@ -5,7 +5,6 @@
 #include "native_abi.h"
 
 typedef struct WGPUSurfaceImpl *WGPUSurface;
-typedef struct WGPUTextureImpl *WGPUTexture;
 typedef struct WGPURenderPipelineImpl *WGPURenderPipeline;
 typedef struct WGPURenderPassEncoderImpl *WGPURenderPassEncoder;
 
@@ -197,9 +196,6 @@ void wgpuSurfaceConfigure(WGPUSurface, WGPUSurfaceConfiguration const *);
 void wgpuSurfaceGetCurrentTexture(WGPUSurface, WGPUSurfaceTexture *);
 void wgpuSurfacePresent(WGPUSurface);
 void wgpuSurfaceRelease(WGPUSurface);
-WGPUTextureView wgpuTextureCreateView(WGPUTexture, void const *descriptor);
-void wgpuTextureViewRelease(WGPUTextureView);
-void wgpuTextureRelease(WGPUTexture);
 WGPURenderPipeline wgpuDeviceCreateRenderPipeline(WGPUDevice, WGPURenderPipelineDescriptor const *);
 void wgpuRenderPipelineRelease(WGPURenderPipeline);
 WGPURenderPassEncoder wgpuCommandEncoderBeginRenderPass(WGPUCommandEncoder, WGPURenderPassDescriptor const *);

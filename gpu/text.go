@@ -26,6 +26,8 @@ func (c *command) String() string {
 	switch c.kind {
 	case kindGroup:
 		return "group " + c.label
+	case kindRefresh:
+		return fmt.Sprintf("refresh %s <- %s", c.dst, c.src)
 	case kindCopy:
 		return fmt.Sprintf("copy %s <- %s", c.dst, c.src)
 	case kindZero:
@@ -57,7 +59,7 @@ func (c *command) String() string {
 		if i < len(bindings) {
 			name, access = bindings[i].Name, bindings[i].Access
 		}
-		sign := map[Access]string{Uniform: "@", Read: "<", ReadWrite: "="}[access]
+		sign := map[Access]string{Uniform: "@", Read: "<", ReadWrite: "=", Texels: "~"}[access]
 		fmt.Fprintf(&b, " %s%s%s", name, sign, r)
 	}
 	return b.String()

@@ -81,10 +81,15 @@ func saveChoice(a Adapter, key, name string) error {
 	if err != nil {
 		return err
 	}
+	return writeCache(path, raw)
+}
+
+// writeCache puts a line-ended text into a file of the cache in one atomic step.
+func writeCache(path string, raw []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "choices-*.tmp")
+	temp, err := os.CreateTemp(filepath.Dir(path), "*.tmp")
 	if err != nil {
 		return err
 	}

@@ -200,13 +200,18 @@ var (
 	numberPattern    = regexp.MustCompile(`\d+`)
 )
 
+// reused are the kernels that read each element of their operands many times.
+var reused = map[string]bool{
+	"matmul": true, "matmul_scalar": true, "matmul_tiled": true, "attention": true, "attention_dq": true, "attention_dkv": true,
+}
+
 // newKernel reads a kernel's bindings and workgroup size from its specialised source.
 func newKernel(name, suffix string, v shaders.Variant) (*gpu.Kernel, error) {
 	source, err := shaders.Source(name+".wgsl", v)
 	if err != nil {
 		return nil, fmt.Errorf("graph: kernel %q: %w", name+suffix, err)
 	}
-	k := &gpu.Kernel{Label: "gputrain.graph." + name + suffix, Source: source, Workgroup: [3]int{1, 1, 1}}
+	k := &gpu.Kernel{Label: "gputrain.graph." + name + suffix, Source: source, Workgroup: [3]int{1, 1, 1}, Reuse: reused[name]}
 	access := map[string]gpu.Access{
 		"uniform": gpu.Uniform, "storage": gpu.Read, "storage, read": gpu.Read, "storage,read": gpu.Read,
 		"storage, read_write": gpu.ReadWrite, "storage,read_write": gpu.ReadWrite,

@@ -83,19 +83,19 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 		label = "program"
 	}
 	p := &Program{label: label, dev: c.dev, inputs: c.inputs, plan: c.plan, ranges: map[*storage]gpu.Range{}, outputs: map[string]gpu.Range{}}
-	kernels := slices.SortedFunc(maps.Values(c.kernels), func(a, b *gpu.Kernel) int {
-		return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Source, b.Source))
-	})
 	if err := p.bind(c, o); err != nil {
 		p.Release()
 		return nil, err
 	}
 	maps.DeleteFunc(p.inputs, func(_ string, in *programInput) bool { return in.storage.kind == boundStorage })
-	p.kernels = kernels
+	if err := p.formKernels(); err != nil {
+		p.Release()
+		return nil, err
+	}
 	if c.dev.Dry() {
 		return p, nil
 	}
-	if err := c.dev.Compile(ctx, kernels, o.Progress); err != nil {
+	if err := c.dev.Compile(ctx, p.kernels, o.Progress); err != nil {
 		p.Release()
 		return nil, fmt.Errorf("graph: compile: %w", err)
 	}
@@ -105,6 +105,20 @@ func newProgram(ctx context.Context, c *compiler, o CompileOptions) (*Program, e
 // Kernels are those that the program runs, by label and source; what compiles them ahead, for several programs at once, has nothing left for
 // Compile to do.
 func (p *Program) Kernels() []*gpu.Kernel { return p.kernels }
+
+// formKernels lists the kernels in the form that the device runs.
+func (p *Program) formKernels() error {
+	rec := p.dev.Record(p.label)
+	p.Record(rec)
+	if err := rec.Err(); err != nil {
+		return fmt.Errorf("graph: compile: %w", err)
+	}
+	p.kernels = rec.Kernels()
+	slices.SortFunc(p.kernels, func(a, b *gpu.Kernel) int {
+		return cmp.Or(cmp.Compare(a.Label, b.Label), cmp.Compare(a.Source, b.Source))
+	})
+	return nil
+}
 
 // bind makes the buffers and resolves every span.
 func (p *Program) bind(c *compiler, o CompileOptions) error {

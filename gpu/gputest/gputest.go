@@ -113,9 +113,19 @@ func Each(t *testing.T, test func(t *testing.T, d *gpu.Device), options ...Optio
 	}
 }
 
+// texels is which kernels read texels, $GPUTRAIN_TEXELS: where they pay, unless it says otherwise.
+func texels(t testing.TB) gpu.TexelUse {
+	t.Helper()
+	use, err := gpu.ParseTexelUse(cmp.Or(os.Getenv("GPUTRAIN_TEXELS"), "auto"))
+	if err != nil {
+		t.Fatalf("GPUTRAIN_TEXELS: %v", err)
+	}
+	return use
+}
+
 func open(t testing.TB, a gpu.Adapter, options []Option) *gpu.Device {
 	t.Helper()
-	o := gpu.Options{Timeout: time.Minute}
+	o := gpu.Options{Timeout: time.Minute, Texels: texels(t)}
 	for _, f := range options {
 		f(&o)
 	}

@@ -1,0 +1,130 @@
+package gpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"gputrain/shaders"
+)
+
+// TexelUse says which kernels of a device read texels.
+type TexelUse int
+
+const (
+	TexelsAuto  TexelUse = iota // where it pays on the adapter
+	TexelsOff                   // none
+	TexelsReuse                 // those that read each element many times (Kernel.Reuse)
+	TexelsAll                   // all whose work outweighs the refresh
+	TexelsForce                 // all that can, however little they do: for tests
+)
+
+var texelUses = []string{"auto", "off", "reuse", "all", "force"}
+
+func (u TexelUse) String() string { return texelUses[u] }
+
+// ParseTexelUse is the opposite of String.
+func ParseTexelUse(s string) (TexelUse, error) {
+	i := slices.Index(texelUses, s)
+	if i < 0 {
+		return 0, fmt.Errorf("gpu: texels: found %q, wanted one of %s", s, strings.Join(texelUses, ", "))
+	}
+	return TexelUse(i), nil
+}
+
+func (d *Device) hasTexels() bool {
+	return d.limits.TexelBindings > 0 && d.limits.Texels > TexelsOff
+}
+
+// A refresh costs some 25 us before its first byte. That is what a kernel saves with this many bytes of operands that it reads many times,
+// and with this many invocations that load each operand once. Measured on lavapipe of Mesa 22.3.6 on Sapphire Rapids for TexelsReuse, by
+// its cost of a load on Zen 3 for TexelsAll.
+const (
+	reuseBytes     = 16 << 10
+	reuseBytesAll  = 2 << 10
+	allInvocations = 1 << 10
+)
+
+// pays tells whether the kernel of a dispatch gains more by texels than their refresh costs. It is a function of the limits, the kernel and
+// the sizes alone.
+func (u TexelUse) pays(c *command) bool {
+	bytes := uint64(0)
+	for _, r := range c.bind {
+		bytes += r.Bytes
+	}
+	w := c.kernel.Workgroup
+	invocations := uint64(c.grid.X) * uint64(c.grid.Y) * uint64(c.grid.Z) * uint64(w[0]*w[1]*w[2])
+	switch {
+	case u == TexelsForce:
+		return true
+	case c.kernel.Reuse && u == TexelsReuse:
+		return bytes >= reuseBytes
+	case c.kernel.Reuse && u == TexelsAll:
+		return bytes >= reuseBytesAll
+	}
+	return u == TexelsAll && invocations >= allInvocations
+}
+
+// formOf is the kernel of a dispatch as this device runs it.
+func (d *Device) formOf(c *command) *Kernel {
+	if !d.hasTexels() || !d.limits.Texels.pays(c) {
+		return c.kernel
+	}
+	return d.texelKernels.of(c.kernel, d.limits.TexelBindings)
+}
+
+// Kernels are those that a program of the recording runs on its device.
+func (r *Recording) Kernels() []*Kernel {
+	var out []*Kernel
+	for i := range r.commands {
+		if c := &r.commands[i]; c.kind == kindDispatch {
+			if k := r.device.formOf(c); !slices.Contains(out, k) {
+				out = append(out, k)
+			}
+		}
+	}
+	return out
+}
+
+// texelKernels remembers the form of each kernel that reads texels.
+type texelKernels struct {
+	mu    sync.Mutex
+	known map[string]*Kernel
+}
+
+func (t *texelKernels) of(k *Kernel, most int) *Kernel {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := k.key()
+	if known, ok := t.known[key]; ok {
+		return known
+	}
+	if t.known == nil {
+		t.known = map[string]*Kernel{}
+	}
+	t.known[key] = withTexels(k, most)
+	return t.known[key]
+}
+
+// withTexels is k with up to most of its operands as texels, k itself where there are none.
+func withTexels(k *Kernel, most int) *Kernel {
+	form := *k
+	form.Bindings = slices.Clone(k.Bindings)
+	for i, b := range k.Bindings {
+		if b.Access != Read || most == 0 {
+			continue
+		}
+		source, ok := shaders.Texels(form.Source, i)
+		if !ok {
+			continue
+		}
+		form.Source, form.Bindings[i].Access = source, Texels
+		most--
+	}
+	if form.Source == k.Source {
+		return k
+	}
+	form.Label += "~"
+	return &form
+}

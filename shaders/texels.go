@@ -1,0 +1,97 @@
+package shaders
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// TexelRow is the texels in a row of a texture that holds an array: texel i is at (i % TexelRow, i / TexelRow).
+const TexelRow = 4096
+
+var arrayForm = `@group\(0\)\s*@binding\(%d\)\s*var<storage(?:,\s*read)?>\s*(\w+)\s*:\s*array<((?:vec4<)?)(f32|u32|i32)>{1,2};`
+
+// Texels rewrites a final source so that the read-only array at a binding is read from a texture of four f32 a texel, with the same elements
+// in the same order. It is false, and the source as it was, for what is no array of f32, u32 or i32, or of vec4s of these, or is used otherwise
+// than by reading elements.
+func Texels(source string, binding int) (string, bool) {
+	form := regexp.MustCompile(fmt.Sprintf(arrayForm, binding))
+	m := form.FindStringSubmatchIndex(source)
+	if m == nil {
+		return source, false
+	}
+	name, vector, scalar := source[m[2]:m[3]], m[4] != m[5], source[m[6]:m[7]]
+	body, ok := replaceReads(source[m[1]:], name, vector)
+	head, inHead := replaceReads(source[:m[0]], name, vector)
+	if !ok || !inHead {
+		return source, false
+	}
+	return head + texelDeclaration(name, binding, vector, scalar) + body, true
+}
+
+// texelDeclaration declares the texture and the function that reads an element of it.
+func texelDeclaration(name string, binding int, vector bool, scalar string) string {
+	load := fmt.Sprintf("textureLoad(%s, vec2<u32>(%%[1]s & %du, %%[1]s >> %du))", name, TexelRow-1, 12)
+	texel := func(index string) string {
+		text := fmt.Sprintf(load, index)
+		if scalar != "f32" {
+			return "bitcast<vec4<" + scalar + ">>(" + text + ")"
+		}
+		return text
+	}
+	declaration := fmt.Sprintf("@group(0) @binding(%d) var %s: texture_storage_2d<rgba32float, read>;\n", binding, name)
+	if vector {
+		return declaration + fmt.Sprintf("fn %s(i: u32) -> vec4<%s> { return %s; }", texelReader(name), scalar, texel("i"))
+	}
+	return declaration + fmt.Sprintf("fn %s(i: u32) -> %s { let v = %s; return select(select(v.x, v.y, (i & 1u) == 1u), select(v.z, v.w, (i & 1u) == 1u), (i & 2u) == 2u); }",
+		texelReader(name), scalar, texel("(i >> 2u)"))
+}
+
+func texelReader(name string) string { return "texel_of_" + name }
+
+// replaceReads puts calls of the reader in the place of name[...]. It is false where the name stands without an index.
+func replaceReads(source, name string, vector bool) (string, bool) {
+	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
+	var out strings.Builder
+	for {
+		at := word.FindStringIndex(source)
+		if at == nil {
+			out.WriteString(source)
+			return out.String(), true
+		}
+		line := source[strings.LastIndexByte(source[:at[0]], '\n')+1 : at[0]]
+		before := strings.TrimRight(source[:at[0]], " ")
+		switch {
+		case strings.HasSuffix(before, "&"):
+			return "", false
+		case strings.Contains(line, "//") || strings.HasSuffix(before, ".") || !strings.HasPrefix(source[at[1]:], "["):
+			// A comment, a member, or a variable of a function.
+			out.WriteString(source[:at[1]])
+			source = source[at[1]:]
+			continue
+		}
+		inner, rest := bracketed(source[at[1]:])
+		inner, ok := replaceReads(inner, name, vector)
+		if !ok {
+			return "", false
+		}
+		out.WriteString(source[:at[0]] + texelReader(name) + "(u32(" + inner + "))")
+		source = rest
+	}
+}
+
+// bracketed splits "[a[i] + 1] * b" into "a[i] + 1" and " * b".
+func bracketed(s string) (inner, rest string) {
+	depth := 0
+	for i, c := range s {
+		switch c {
+		case '[':
+			depth++
+		case ']':
+			if depth--; depth == 0 {
+				return s[1:i], s[i+1:]
+			}
+		}
+	}
+	return "", ""
+}
