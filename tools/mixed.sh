@@ -14,4 +14,4 @@ if [ -f "$swiftshader" ]; then
 else
 	echo "gputrain: no $swiftshader: mixed tests take the adapters that there are (Debian: apt-get install chromium-common)" >&2
 fi
-GPUTRAIN_REQUIRE_ADAPTER=$wanted exec "${GO:-go}" test -count=1 -run Mixed "$@" ./pipeline
+GPUTRAIN_REQUIRE_ADAPTER=$wanted exec "${GO:-go}" test -count=1 -timeout "${TEST_TIMEOUT:-30m}" -run Mixed "$@" ./pipeline
