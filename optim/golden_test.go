@@ -180,19 +180,39 @@ func TestTwinFollowsGoldenCases(t *testing.T) {
 	goldens(t, func(t *testing.T, c *goldenCase) {
 		twin, err := optim.NewTwin(c.build(t), c.leaves(t, "params"))
 		require.NoError(t, err)
-		c.follow(t, func(grads []buffers.Host) { require.NoError(t, twin.Update(grads)) },
-			func() int64 { return twin.Counts()["updates"] },
-			func() map[string][]float32 {
-				out := map[string][]float32{}
-				for _, h := range twin.Params() {
-					out["params/"+h.Path] = h.Data
-				}
-				for _, h := range twin.Tensors() {
-					out[h.Path] = h.Data
-				}
-				return out
-			})
+		followOnTwin(t, c, twin)
 	})
+}
+
+func followOnTwin(t *testing.T, c *goldenCase, twin *optim.Twin) {
+	c.follow(t, func(grads []buffers.Host) { require.NoError(t, twin.Update(grads)) },
+		func() int64 { return twin.Counts()["updates"] },
+		func() map[string][]float32 {
+			out := map[string][]float32{}
+			for _, h := range twin.Params() {
+				out["params/"+h.Path] = h.Data
+			}
+			for _, h := range twin.Tensors() {
+				out[h.Path] = h.Data
+			}
+			return out
+		})
+}
+
+// A case that says 0 where another says null means the same, as 0 is no clip in eformer too.
+func TestMarsWithoutClipInBothForms(t *testing.T) {
+	tried := 0
+	goldens(t, func(t *testing.T, c *goldenCase) {
+		if limit, ok := c.Config["max_grad_norm"]; !ok || limit != nil {
+			return
+		}
+		tried++
+		c.Config["max_grad_norm"] = 0
+		twin, err := optim.NewTwin(c.build(t), c.leaves(t, "params"))
+		require.NoError(t, err)
+		followOnTwin(t, c, twin)
+	})
+	assert.Positive(t, tried)
 }
 
 func TestDeviceFollowsGoldenCases(t *testing.T) {

@@ -53,7 +53,7 @@ type MarsConfig struct {
 	Beta2       float64  `json:"beta2" doc:"decay of the second moment"`
 	Gamma       float64  `json:"gamma" doc:"weight of the gradient's change, which beta1/(1-beta1) multiplies"`
 	Epsilon     float64  `json:"epsilon" doc:"added to the root of the second moment"`
-	MaxGradNorm *float64 `json:"max_grad_norm" doc:"largest global norm of the corrected gradient; null = no clip"`
+	MaxGradNorm *float64 `json:"max_grad_norm" doc:"largest global norm of the corrected gradient; null or 0 = no clip"`
 	MuDType     string   `json:"mu_dtype" doc:"storage of the first moment: f32 or bf16"`
 }
 
@@ -77,9 +77,7 @@ func (c *MarsConfig) Transform(lr Schedule, o Options) (Transform, error) {
 	}
 	most := 0.0
 	if c.MaxGradNorm != nil {
-		if most = *c.MaxGradNorm; positive("max_grad_norm", most) != nil {
-			return Transform{}, positive("max_grad_norm", most)
-		}
+		most = *c.MaxGradNorm
 	}
 	t := Chain(ScaleByMars(MarsOptions{
 		B1: c.Beta1, B2: c.Beta2, Gamma: c.Gamma, Eps: c.Epsilon, MaxGradNorm: most, MuDType: dtype, Numerics: o.Numerics,

@@ -89,7 +89,7 @@ func TestOptimizersRefuse(t *testing.T) {
 		{"mars", `{"beta2":2}`}:                       "beta2: found 2",
 		{"mars", `{"gamma":-1}`}:                      "gamma: found -1",
 		{"mars", `{"epsilon":-1}`}:                    "epsilon: found -1",
-		{"mars", `{"max_grad_norm":0}`}:               "max_grad_norm: found 0, wanted more than 0",
+		{"mars", `{"max_grad_norm":-1}`}:              "max_grad_norm: found -1, wanted 0 or more",
 		{"mars", `{"mu_dtype":"u8"}`}:                 "mu_dtype",
 		{"muon", `{"beta":1}`}:                        "beta: found 1",
 		{"muon", `{"eps":0}`}:                         "eps: found 0, wanted 1e-15 or more",
@@ -119,6 +119,7 @@ func TestOptimizersCost(t *testing.T) {
 		{"rmsprop", `{}`}:                  {StateBytes: 4, TrafficBytes: 20},
 		{"rmsprop", `{"momentum":0.9}`}:    {StateBytes: 8, TrafficBytes: 28},
 		{"mars", `{"max_grad_norm":null}`}: {StateBytes: 12, TrafficBytes: 36},
+		{"mars", `{"max_grad_norm":0}`}:    {StateBytes: 12, TrafficBytes: 36},
 		{"mars", `{}`}:                     {StateBytes: 12, TrafficBytes: 44}, // the norm reads gradient and mog once more
 	} {
 		got := built(t, parameters[0], optim.Options{}, parameters[1]).Cost()
