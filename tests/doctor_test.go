@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,18 +86,48 @@ func (p *place) change(t *testing.T, file, tensor string, element int, by float3
 	p.write(t, file, string(raw))
 }
 
-// A case that cannot be read is not a case that passes.
+// A case that cannot be set up fails, says why, and keeps no other from being run.
 func TestDoctorOnDamagedCases(t *testing.T) {
 	p := newPlace(t)
-	for name, c := range map[string]string{
-		"kind":    `{"format_version": 1, "name": "x", "kind": "optimiser"}`,
-		"version": `{"format_version": 2, "name": "x", "kind": "clip"}`,
-		"no JSON": `{`,
-		"tensors": `{"format_version": 1, "name": "x", "kind": "clip"}`, // without tensors
-	} {
-		p.write(t, fmt.Sprintf("%s/x/case.json", name), c)
-		r := p.command("doctor", "--cases", name).run(t)
-		assert.Equal(t, 1, r.code, "%s: %s", name, r.err)
-		assert.Contains(t, r.err, "case", name)
+	sound := read(t, filepath.Join(golden, "case.json"))
+	damaged := map[string][2]string{ // what lies in the folder, and what is said of it
+		"a kind":    {`{"format_version": 1, "name": "x", "kind": "optimiser"}`, `kind "optimiser", want one of`},
+		"a version": {`{"format_version": 2, "name": "x", "kind": "clip"}`, "format_version 2, want 1"},
+		"no JSON":   {`{`, "case.json: unexpected end"},
+		"tensors":   {`{"format_version": 1, "name": "x", "kind": "clip"}`, "open tensors.safetensors"}, // without tensors
+		"z config":  {strings.Replace(sound, `"b1": 0.9`, `"b1": 1.9`, 1), "b1, b2: found 1.9"},
 	}
+	require.NotEqual(t, sound, damaged["z config"][0])
+	for _, name := range []string{"adamw_basic", "zz"} { // before and behind them
+		require.NoError(t, os.CopyFS(p.path("cases", name), os.DirFS(golden)))
+	}
+	require.NoError(t, os.CopyFS(p.path("cases", "z config"), os.DirFS(golden)))
+	for name, c := range damaged {
+		p.write(t, fmt.Sprintf("cases/%s/case.json", name), c[0])
+	}
+	r := p.command("doctor", "--cases", "cases", "--json").run(t)
+	assert.Equal(t, 1, r.code, r.err)
+	assert.Contains(t, r.err, "gputrain: doctor: 5 cases failed")
+	kernels := 0
+	for name, v := range verdicts(t, r.out) {
+		why, broken := damaged[name]
+		assert.Equal(t, !broken, v["pass"], name)
+		if broken {
+			assert.Contains(t, v["error"], why[1])
+		} else {
+			assert.NotContains(t, v, "error", name)
+		}
+		if strings.HasPrefix(name, "kernel/") {
+			kernels++
+		}
+		delete(damaged, name)
+	}
+	assert.Empty(t, damaged, "each has a line")
+	assert.Greater(t, kernels, 20)
+
+	r = p.command("doctor", "--cases", "cases/a kind").run(t)
+	assert.Equal(t, 1, r.code, r.err)
+	assert.Regexp(t, `(?m)^FAIL  a kind +kind "optimiser", want one of`, r.out)
+	assert.Regexp(t, `(?m)^  ok  kernel/`, r.out)
+	assert.Regexp(t, `(?m)^\d+ passed, 1 failed$`, r.out)
 }

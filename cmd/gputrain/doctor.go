@@ -43,26 +43,30 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 		return err
 	}
 	failed, passed := 0, 0
-	for _, a := range adapters {
-		report := func(l doctorLine) error {
-			if l.Pass {
-				passed++
-			} else {
-				failed++
-			}
-			return c.print(l)
+	report := func(l doctorLine) error {
+		if l.Pass {
+			passed++
+		} else {
+			failed++
 		}
+		return c.print(l)
+	}
+	var broken error // adapters that could not be examined; the others are
+	for _, a := range adapters {
 		if err := c.examine(ctx, a, cases, report); err != nil {
-			return fmt.Errorf("doctor: %s: %w", a.Name, err)
+			broken = errors.Join(broken, fmt.Errorf("doctor: %s: %w", a.Name, err))
+		}
+		if ctx.Err() != nil {
+			return broken
 		}
 	}
 	if !c.JSON {
 		fmt.Printf("%d passed, %d failed\n", passed, failed)
 	}
 	if failed > 0 {
-		return fmt.Errorf("doctor: %d cases failed", failed)
+		return errors.Join(broken, fmt.Errorf("doctor: %d cases failed", failed))
 	}
-	return nil
+	return broken
 }
 
 // cases are the built-in golden cases, the folders below --cases, or that
@@ -107,44 +111,45 @@ func selectAdapter(sel string) (gpu.Adapter, error) {
 }
 
 // examine runs the golden cases, every kernel's check and the speed figures on
-// one adapter.
+// one adapter. What fails is reported, and the next is run.
 func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string]fs.FS, report func(doctorLine) error) error {
 	dev, err := gpu.Open(ctx, a, gpu.Options{})
 	if err != nil {
-		return err
+		return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
 	}
 	defer dev.Release()
 	dev.SetAutotune(false)
-	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		r, err := doctor.RunCase(ctx, dev, cases[name])
-		if err != nil {
-			return fmt.Errorf("case %s: %w", name, err)
+	next := func(r doctor.Result, figure string) error {
+		if err := context.Cause(ctx); err != nil {
+			return err // stopped: what it says of the case means nothing
 		}
-		if err := report(doctorLine{Result: r}); err != nil {
+		return report(doctorLine{Result: r, Figure: figure})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		if err := next(doctor.RunCase(ctx, dev, name, cases[name]), ""); err != nil {
 			return err
 		}
 	}
 	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), graph.Checks()) {
-		r, err := check.Run(ctx, dev)
-		if err != nil {
-			return fmt.Errorf("kernel %s: %w", check.Name, err)
-		}
-		line := doctorLine{Result: doctor.Result{
-			Case: "kernel/" + check.Name, Adapter: a.Name + " " + a.Backend, Pass: r.MaxError <= r.Tolerance,
-			MaxError: r.MaxError, Tolerance: r.Tolerance, Worst: r.Worst,
-		}}
-		if err := report(line); err != nil {
+		if err := next(doctor.RunCheck(ctx, dev, check), ""); err != nil {
 			return err
 		}
 	}
+	var unwritten error
 	if c.Shaders != "" {
-		if err := writeShaders(dev, c.Shaders); err != nil {
-			return err
+		unwritten = writeShaders(dev, c.Shaders)
+	}
+	for _, s := range speeds() {
+		r := doctor.Result{Case: "speed/" + s.name, Adapter: doctor.AdapterName(a), Pass: true}
+		rate, err := s.measure(ctx, dev)
+		if err != nil {
+			r = doctor.Failed(r.Case, a, err)
+		}
+		if err := next(r, fmt.Sprintf("%.1f %s", rate, s.unit)); err != nil {
+			return errors.Join(unwritten, err)
 		}
 	}
-	return speeds(ctx, dev, func(name, figure string) error {
-		return report(doctorLine{Result: doctor.Result{Case: "speed/" + name, Adapter: a.Name + " " + a.Backend, Pass: true}, Figure: figure})
-	})
+	return unwritten
 }
 
 // writeShaders writes each compiled kernel as LABEL-N.wgsl.
@@ -166,7 +171,7 @@ func (c *doctorCmd) print(l doctorLine) error {
 		if err != nil {
 			return err
 		}
-		if l.Figure != "" {
+		if l.Figure != "" && l.Pass {
 			figure, _ := json.Marshal(l.Figure)
 			raw = append(raw[:len(raw)-1], fmt.Sprintf(`,"figure":%s}`, figure)...)
 		}
@@ -175,6 +180,8 @@ func (c *doctorCmd) print(l doctorLine) error {
 	}
 	var err error
 	switch {
+	case l.Error != "":
+		_, err = fmt.Printf("FAIL  %-28s %s\n", l.Case, l.Error)
 	case l.Figure != "":
 		_, err = fmt.Printf("      %-28s %s\n", l.Case, l.Figure)
 	case l.Pass:

@@ -161,18 +161,16 @@ func measureOptimizer(ctx context.Context, dev *gpu.Device, name string, rows, c
 	return optimizerFigure{Seconds: d.Seconds(), Dispatches: p.Dispatches()}, err
 }
 
-// speeds reports the two figures of the doctor.
-func speeds(ctx context.Context, dev *gpu.Device, report func(name, figure string) error) error {
-	rate, err := measureCopy(ctx, dev)
-	if err != nil {
-		return err
-	}
-	if err := report("copy", fmt.Sprintf("%.1f GB/s", rate)); err != nil {
-		return err
-	}
+// speed is a figure of the doctor.
+type speed struct {
+	name, unit string
+	measure    func(context.Context, *gpu.Device) (float64, error)
+}
+
+func speeds() []speed {
 	s := matmulShape{512, 512, 512, "nn"}
-	if rate, err = measureMatmul(ctx, dev, s); err != nil {
-		return err
+	return []speed{
+		{"copy", "GB/s", measureCopy},
+		{"matmul " + s.String(), "GFLOP/s", func(ctx context.Context, dev *gpu.Device) (float64, error) { return measureMatmul(ctx, dev, s) }},
 	}
-	return report("matmul "+s.String(), fmt.Sprintf("%.1f GFLOP/s", rate))
 }

@@ -35,7 +35,7 @@ func Cases() (map[string]fs.FS, error) {
 }
 
 // Result is how a case went. MaxError and Tolerance are those of the element that came nearest to its tolerance, or
-// passed it by most: Worst.
+// passed it by most: Worst. A case that could not be run to its end fails with an Error.
 type Result struct {
 	Case      string  `json:"case"`
 	Adapter   string  `json:"adapter"`
@@ -43,7 +43,16 @@ type Result struct {
 	MaxError  float64 `json:"max_error"`
 	Tolerance float64 `json:"tolerance"`
 	Worst     string  `json:"worst"`
+	Error     string  `json:"error,omitempty"`
 }
+
+// Failed is the result of what came to no numbers.
+func Failed(name string, a gpu.Adapter, err error) Result {
+	return Result{Case: name, Adapter: AdapterName(a), Error: err.Error()}
+}
+
+// AdapterName names an adapter in results.
+func AdapterName(a gpu.Adapter) string { return a.Name + " " + a.Backend }
 
 // header is what every case.json has.
 type header struct {
@@ -55,14 +64,44 @@ type header struct {
 // kinds that the format has.
 var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model"}
 
-// RunCase runs the case in dir on dev. An unknown kind or optimizer, another format version or a damaged case is an error.
-func RunCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (Result, error) {
+// RunCase runs the case in dir, a folder called name, on dev. An unknown kind or optimizer, another format version or a damaged case is
+// a failure of that case.
+func RunCase(ctx context.Context, dev *gpu.Device, name string, dir fs.FS) Result {
+	seen, err := runCase(ctx, dev, dir)
+	if err != nil {
+		return Failed(name, dev.Adapter(), err)
+	}
+	r := Result{Case: name, Adapter: AdapterName(dev.Adapter())}
+	r.Pass, r.MaxError, r.Tolerance, r.Worst = seen.result()
+	return r
+}
+
+// RunCheck runs the check of a kernel on dev.
+func RunCheck(ctx context.Context, dev *gpu.Device, check gpu.Check) Result {
+	name := "kernel/" + check.Name
+	found, err := check.Run(ctx, dev)
+	if err != nil {
+		return Failed(name, dev.Adapter(), err)
+	}
+	return Result{
+		Case: name, Adapter: AdapterName(dev.Adapter()), Pass: found.MaxError <= found.Tolerance,
+		MaxError: finite(found.MaxError), Tolerance: finite(found.Tolerance), Worst: found.Worst,
+	}
+}
+
+// finite is x as JSON can tell it, which has no NaN and no infinity.
+func finite(x float64) float64 {
+	if math.IsNaN(x) {
+		return math.MaxFloat64
+	}
+	return max(-math.MaxFloat64, min(x, math.MaxFloat64))
+}
+
+func runCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (seen *comparison, err error) {
 	c, err := loadCase(dir)
 	if err != nil {
-		return Result{}, fmt.Errorf("doctor: case: %w", err)
+		return nil, err
 	}
-	r := Result{Case: c.Name, Adapter: dev.Adapter().Name + " " + dev.Adapter().Backend}
-	var seen *comparison
 	switch c.Kind {
 	case "optimizer":
 		seen, err = runOptimizer(ctx, dev, c)
@@ -77,11 +116,7 @@ func RunCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (Result, error) {
 	case "model":
 		seen, err = runModel(ctx, dev, c, dir)
 	}
-	if err != nil {
-		return Result{}, fmt.Errorf("doctor: case %s: %w", c.Name, err)
-	}
-	r.Pass, r.MaxError, r.Tolerance, r.Worst = seen.result()
-	return r, nil
+	return seen, err
 }
 
 // goldenCase is a case as it lies in its folder.
@@ -101,10 +136,10 @@ func loadCase(dir fs.FS) (*goldenCase, error) {
 		return nil, fmt.Errorf("case.json: %w", err)
 	}
 	if c.FormatVersion != 1 {
-		return nil, fmt.Errorf("%s: format_version %d, want 1", c.Name, c.FormatVersion)
+		return nil, fmt.Errorf("format_version %d, want 1", c.FormatVersion)
 	}
 	if !slices.Contains(kinds, c.Kind) {
-		return nil, fmt.Errorf("%s: kind %q, want one of %s%s", c.Name, c.Kind, strings.Join(kinds, ", "), suggest.DidYouMean(c.Kind, kinds))
+		return nil, fmt.Errorf("kind %q, want one of %s%s", c.Kind, strings.Join(kinds, ", "), suggest.DidYouMean(c.Kind, kinds))
 	}
 	if c.Kind == "schedule" {
 		return c, nil
@@ -114,7 +149,7 @@ func loadCase(dir fs.FS) (*goldenCase, error) {
 		return nil, err
 	}
 	if c.tensors, err = safetensors.Parse(data); err != nil {
-		return nil, fmt.Errorf("%s: tensors.safetensors: %w", c.Name, err)
+		return nil, fmt.Errorf("tensors.safetensors: %w", err)
 	}
 	return c, nil
 }
@@ -156,8 +191,11 @@ func (c *comparison) tensor(where string, got, want []float32, tol tolerance) {
 	}
 }
 
-// number compares one number.
+// number compares one number. An infinity allows nothing but itself.
 func (c *comparison) number(where string, got, want, allowed float64) {
+	if math.IsInf(allowed, 0) {
+		allowed = 0
+	}
 	diff := math.Abs(got - want)
 	if got == want {
 		diff = 0 // equal infinities too
@@ -169,12 +207,10 @@ func (c *comparison) number(where string, got, want, allowed float64) {
 	switch {
 	case diff == 0:
 		ratio = 0
-	case math.IsNaN(ratio) || math.IsInf(ratio, 0):
-		ratio, diff = math.Inf(1), min(diff, math.MaxFloat64)
+	case math.IsNaN(ratio):
+		ratio = math.Inf(1)
 	}
-	if math.IsNaN(diff) {
-		diff = math.MaxFloat64 // JSON has no NaN
-	}
+	diff = finite(diff)
 	if c.where == "" || ratio > c.ratio {
 		c.ratio, c.found, c.allowed, c.where = ratio, diff, allowed, where
 	}

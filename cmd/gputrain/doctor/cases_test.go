@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -171,8 +172,8 @@ func TestCasesOnDevice(t *testing.T) {
 		cases, err := Cases()
 		require.NoError(t, err)
 		for _, name := range embeddedOf(t, "optimizer", "clip", "schedule", "prng", "wk_unit") {
-			r, err := RunCase(t.Context(), d, cases[name])
-			require.NoError(t, err)
+			r := RunCase(t.Context(), d, name, cases[name])
+			require.Empty(t, r.Error, name)
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 			assert.Equal(t, name, r.Case)
 			assert.Contains(t, r.Adapter, d.Adapter().Backend)
@@ -201,6 +202,12 @@ func TestComparisonRejects(t *testing.T) {
 	assert.True(t, pass, "atol_rel_max counts")
 	pass, _, _, _ = (&comparison{}).result()
 	assert.False(t, pass, "nothing compared is no pass")
+	c = &comparison{}
+	c.tensor("infinite", []float32{1}, []float32{float32(math.Inf(1))}, tol)
+	pass, _, allowed, _ := c.result()
+	assert.False(t, pass, "an infinity allows nothing but itself")
+	_, err := json.Marshal(Result{Tolerance: allowed})
+	assert.NoError(t, err)
 }
 
 func TestExactBF16(t *testing.T) {
@@ -212,6 +219,9 @@ func TestResultJSON(t *testing.T) {
 	data, err := json.Marshal(Result{Case: "a", Adapter: "b", Pass: true, MaxError: 1, Tolerance: 2, Worst: "w"})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"case":"a","adapter":"b","pass":true,"max_error":1,"tolerance":2,"worst":"w"}`, string(data))
+	data, err = json.Marshal(Failed("a", gpu.Adapter{Name: "b", Backend: "gl"}, errors.New("gone")))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"case":"a","adapter":"b gl","pass":false,"max_error":0,"tolerance":0,"worst":"","error":"gone"}`, string(data))
 }
 
 func TestRunCaseRefuses(t *testing.T) {
@@ -222,23 +232,37 @@ func TestRunCaseRefuses(t *testing.T) {
 		`{"format_version":1,"name":"x","kind":"clip"}`: "tensors.safetensors",
 		`{"format_version":1,`:                          "case.json",
 	} {
-		_, err := RunCase(t.Context(), dry, fstest.MapFS{"case.json": {Data: []byte(text)}})
-		assert.ErrorContains(t, err, want)
+		r := RunCase(t.Context(), dry, "x", fstest.MapFS{"case.json": {Data: []byte(text)}})
+		assert.Contains(t, r.Error, want)
+		assert.False(t, r.Pass)
 	}
 	empty := &fstest.MapFile{Data: append([]byte{8, 0, 0, 0, 0, 0, 0, 0}, "{}      "...)}
-	run := func(text string) (Result, error) {
-		return RunCase(context.Background(), dry, fstest.MapFS{"case.json": {Data: []byte(text)}, "tensors.safetensors": empty})
+	run := func(text string) Result {
+		return RunCase(context.Background(), dry, "x", fstest.MapFS{"case.json": {Data: []byte(text)}, "tensors.safetensors": empty})
 	}
-	_, err := run(`{"format_version":1,"name":"x","kind":"optimizer","optimizer":"adamv"}`)
-	assert.ErrorContains(t, err, `did you mean "adamw"?`)
-	_, err = run(`{"format_version":1,"name":"x","kind":"prng"}`)
-	assert.ErrorContains(t, err, "entries: found none")
-	_, err = run(`{"format_version":1,"name":"x","kind":"prng","entries":[{"op":"fold_im"}]}`)
-	assert.ErrorContains(t, err, `did you mean "fold_in"?`)
-	_, err = run(`{"format_version":1,"name":"x","kind":"wk_unit"}`)
-	assert.ErrorContains(t, err, "entries: found none")
-	_, err = run(`{"format_version":1,"name":"x","kind":"wk_unit","entries":[{"n":4}]}`)
-	assert.ErrorContains(t, err, "q/0")
+	assert.Contains(t, run(`{"format_version":1,"name":"x","kind":"optimizer","optimizer":"adamv"}`).Error, `did you mean "adamw"?`)
+	assert.Contains(t, run(`{"format_version":1,"name":"x","kind":"prng"}`).Error, "entries: found none")
+	assert.Contains(t, run(`{"format_version":1,"name":"x","kind":"prng","entries":[{"op":"fold_im"}]}`).Error, `did you mean "fold_in"?`)
+	assert.Contains(t, run(`{"format_version":1,"name":"x","kind":"wk_unit"}`).Error, "entries: found none")
+	assert.Contains(t, run(`{"format_version":1,"name":"x","kind":"wk_unit","entries":[{"n":4}]}`).Error, "q/0")
+}
+
+// A check that cannot be run fails, and so does one that finds what is no number; both can be told in JSON.
+func TestRunCheckFails(t *testing.T) {
+	dry := gpu.Dry(gpu.DefaultLimits())
+	for want, run := range map[string]func(context.Context, *gpu.Device) (gpu.Result, error){
+		"no memory": func(context.Context, *gpu.Device) (gpu.Result, error) { return gpu.Result{}, errors.New("no memory") },
+		"": func(context.Context, *gpu.Device) (gpu.Result, error) {
+			return gpu.Result{MaxError: math.NaN(), Tolerance: 1}, nil
+		},
+	} {
+		r := RunCheck(t.Context(), dry, gpu.Check{Name: "x", Run: run})
+		assert.Equal(t, "kernel/x", r.Case)
+		assert.Equal(t, want, r.Error)
+		assert.False(t, r.Pass)
+		_, err := json.Marshal(r)
+		assert.NoError(t, err)
+	}
 }
 
 // Factors are kept without the padding that cases have.

@@ -127,8 +127,8 @@ func TestDeviceFollowsGoldenModels(t *testing.T) {
 		cases, err := Cases()
 		require.NoError(t, err)
 		for _, name := range modelCases {
-			r, err := RunCase(context.Background(), dev, cases[name])
-			require.NoError(t, err, name)
+			r := RunCase(context.Background(), dev, name, cases[name])
+			require.Empty(t, r.Error, name)
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 			t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
 		}
@@ -234,8 +234,8 @@ func TestDeviceFollowsOtherModels(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		dev.SetAutotune(false)
 		for name, dir := range cases {
-			r, err := RunCase(context.Background(), dev, dir)
-			require.NoError(t, err, name)
+			r := RunCase(context.Background(), dev, name, dir)
+			require.Empty(t, r.Error, name)
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 		}
 	})
