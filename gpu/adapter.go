@@ -126,7 +126,10 @@ func listing(all []Adapter) string {
 func installHint() string {
 	switch runtime.GOOS {
 	case "linux":
-		return "install a Vulkan driver, or the software one: sudo apt install mesa-vulkan-drivers libvulkan1"
+		if command := installCommand(); command != "" {
+			return "install a Vulkan driver, or the software one: " + command
+		}
+		return "install a Vulkan driver, or Mesa's software one (lavapipe)"
 	case "darwin":
 		return "Metal needs macOS 10.13 or later and a desktop session"
 	case "windows":

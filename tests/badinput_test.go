@@ -133,7 +133,7 @@ func TestNoAdapter(t *testing.T) {
 				t.Skipf("skipped, the adapters of this machine cannot be hidden:\n%s", r.out)
 			}
 			for _, args := range [][]string{{"devices"}, {"devices", "--json"}, {"train", "run.yaml"}, {"doctor"}, {"bench"}} {
-				refused(t, hidden.with(func(c *command) { c.args = args }), 7, "no usable adapter", "install a Vulkan driver, or the software one: sudo apt install mesa-vulkan-drivers")
+				refused(t, hidden.with(func(c *command) { c.args = args }), 7, "no usable adapter", "install a Vulkan driver, or ")
 			}
 		})
 	}

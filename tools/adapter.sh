@@ -1,17 +1,16 @@
 #!/bin/sh
-# Makes sure that an adapter is there: adapter.sh path/to/gputrain
+# Makes sure that an adapter is there, and that it is not a slow one only because a driver is missing: adapter.sh path/to/gputrain
 set -eu
 bin=$1
-if "$bin" devices >/dev/null 2>&1; then
-	exit 0
+# The program knows what is missing and how this system installs it: a command, or nothing.
+install=$("$bin" devices --missing)
+if [ -n "$install" ]; then
+	echo "gputrain: nothing better than OpenGL on the processor; installing Vulkan's software driver: $install" >&2
+	DEBIAN_FRONTEND=noninteractive sh -c "$install" >/dev/null || echo "gputrain: that failed" >&2
 fi
-if command -v apt-get >/dev/null; then
-	as_root=
-	[ "$(id -u)" = 0 ] || as_root=sudo
-	echo "gputrain: no adapter found; installing Mesa's software Vulkan driver" >&2
-	if $as_root apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq mesa-vulkan-drivers libvulkan1 >/dev/null; then
-		exec "$bin" devices >&2
-	fi
+# Without any adapter this ends with what to install.
+listed=$("$bin" devices)
+if [ -n "$install" ] && [ -n "$("$bin" devices --missing)" ]; then
+	echo "gputrain: still no Vulkan adapter; going on with OpenGL on the processor, which is slower (GPUTRAIN_ADAPTER=0 keeps it without asking)" >&2
 fi
-# The program itself says what to install on this system.
-exec "$bin" devices
+echo "$listed" | sed -n 's/^taken: /gputrain: adapter /p' >&2

@@ -26,8 +26,12 @@ func (t *trainer) plan(ctx context.Context) error {
 		total += s.Bytes
 	}
 	where := ": " + stages[0].Memory
+	advice, err := t.faster()
+	if err != nil {
+		return err
+	}
 	if len(stages) == 1 {
-		t.say("adapter %s", stages[0].Adapter)
+		t.say("adapter %s%s", stages[0].Adapter, advice)
 		t.facts.add("adapter", "%s", stages[0].Adapter)
 	} else {
 		where = fmt.Sprintf(" on %d stages", len(stages))
@@ -35,6 +39,9 @@ func (t *trainer) plan(ctx context.Context) error {
 			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, gpu.SizeText(s.Bytes), s.Memory)
 			t.say("stage %d, %s", i, text)
 			t.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
+		}
+		if advice != "" {
+			t.say("all stages are on one adapter%s", advice)
 		}
 	}
 	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(total), where)
@@ -58,6 +65,20 @@ func (t *trainer) plan(ctx context.Context) error {
 	t.findPeak(ctx)
 	t.facts.add("program", "%s", programText())
 	return t.countWork()
+}
+
+// faster is what stands behind the adapter of the run: what it is, and how something faster is to be had. Whoever trains on several has
+// chosen them.
+func (t *trainer) faster() (string, error) {
+	devices := t.target.Devices()
+	a := devices[0].Adapter()
+	for _, d := range devices {
+		if d.Adapter().Index != a.Index {
+			return "", nil
+		}
+	}
+	advice, err := a.Faster()
+	return fmt.Sprintf(": %s%s", a.Class(), advice), err
 }
 
 // findPeak asks for what the devices can do.

@@ -76,8 +76,8 @@ func (c *benchCmd) measure(ctx context.Context, a gpu.Adapter) error {
 	}
 	defer dev.Release()
 	dev.SetAutotune(false)
-	if !c.JSON {
-		fmt.Printf("%s, driver %s\n", a, a.Driver)
+	if err := sayTaken(a, c.JSON); err != nil {
+		return err
 	}
 	report := func(f figure) error {
 		f.Adapter = a.Name + " " + a.Backend

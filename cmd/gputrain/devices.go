@@ -10,7 +10,8 @@ import (
 )
 
 type devicesCmd struct {
-	JSON bool `help:"One JSON array on standard output."`
+	JSON    bool `help:"One JSON array on standard output." xor:"form"`
+	Missing bool `help:"Only the command that installs Vulkan's software driver, where nothing better than OpenGL on the processor is found; else nothing." xor:"form"`
 }
 
 // deviceLine is an adapter as `devices --json` shows it. Sizes in bytes.
@@ -19,6 +20,7 @@ type deviceLine struct {
 	Name              string `json:"name"`
 	Backend           string `json:"backend"`
 	Type              string `json:"type"`
+	Class             string `json:"class"` // hardware, software driver, OpenGL on the processor
 	Driver            string `json:"driver"`
 	Default           bool   `json:"default"` // taken when nothing else is said
 	MaxBufferBytes    uint64 `json:"max_buffer_bytes"`
@@ -31,6 +33,12 @@ type deviceLine struct {
 }
 
 func (c *devicesCmd) Run() error {
+	if c.Missing {
+		if command := gpu.MissingDriver(); command != "" {
+			fmt.Println(command)
+		}
+		return nil
+	}
 	adapters, err := gpu.Adapters()
 	if err != nil {
 		return err
@@ -40,7 +48,7 @@ func (c *devicesCmd) Run() error {
 	for i, a := range adapters {
 		l := a.Limits
 		lines[i] = deviceLine{
-			Index: a.Index, Name: a.Name, Backend: a.Backend, Type: a.Type, Driver: a.Driver,
+			Index: a.Index, Name: a.Name, Backend: a.Backend, Type: a.Type, Class: a.Class().String(), Driver: a.Driver,
 			Default:        bestErr == nil && best.Index == a.Index,
 			MaxBufferBytes: l.BufferBytes, MaxBindingBytes: l.BindingBytes, MaxStorageBuffers: l.StorageBuffers,
 			MaxInvocations: l.Invocations, MaxWorkgroupBytes: l.WorkgroupBytes, MaxWorkgroupsADim: l.Workgroups,
@@ -67,7 +75,29 @@ func (c *devicesCmd) Run() error {
 		return bestErr
 	}
 	fmt.Println("* taken unless --adapter or GPUTRAIN_ADAPTER says otherwise: an index, a part of a name, or backend:part")
-	return nil
+	taken, err := takenText(best)
+	fmt.Println("taken: " + taken)
+	return err
+}
+
+// takenText says which adapter is taken, what it is, and how something faster is to be had.
+func takenText(a gpu.Adapter) (string, error) {
+	advice, err := a.Faster()
+	return fmt.Sprintf("%s, driver %s: %s%s", a, a.Driver, a.Class(), advice), err
+}
+
+// sayTaken writes that line, beside results that are JSON to standard error.
+func sayTaken(a gpu.Adapter, json bool) error {
+	text, err := takenText(a)
+	if err != nil {
+		return err
+	}
+	out := os.Stdout
+	if json {
+		out = os.Stderr
+	}
+	_, err = fmt.Fprintln(out, text)
+	return err
 }
 
 // size writes bytes with a binary unit.

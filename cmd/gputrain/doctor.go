@@ -113,6 +113,9 @@ func selectAdapter(sel string) (gpu.Adapter, error) {
 // examine runs the golden cases, every kernel's check and the speed figures on
 // one adapter. What fails is reported, and the next is run.
 func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string]fs.FS, report func(doctorLine) error) error {
+	if err := sayTaken(a, c.JSON); err != nil {
+		return err
+	}
 	dev, err := gpu.Open(ctx, a, gpu.Options{})
 	if err != nil {
 		return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
