@@ -1,8 +1,11 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+
+	"gputrain/buffers"
 )
 
 // Attention is softmax(q k^T / sqrt(HeadDim)) v, head by head; query head j uses key and value head j/(Heads/KVHeads).
@@ -109,17 +112,23 @@ func (o AttentionGrad) FLOPs(n *Node) int64 {
 }
 
 // Rope is the rotary position embedding of x [B,T,H HeadDim]: in each head the pair (x[i], x[i+HeadDim/2]) is turned by the
-// angle t Theta^(-2i/HeadDim), t the index on axis 1; Inverse turns back, which is its gradient.
+// angle t Theta^(-2i/HeadDim), t the index on axis 1; Inverse turns back, which is its gradient. With a Window there is a second input,
+// positions i32 [B,T], each from 0 to Window-1, and t is the position.
 type Rope struct {
 	HeadDim int     `json:"head_dim"`
 	Theta   float64 `json:"theta"`
 	Inverse bool    `json:"inverse,omitempty"`
+	Window  int     `json:"window,omitempty"`
 }
 
 func (Rope) Kind() string { return "rope" }
 
 func (o Rope) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, 1); err != nil {
+	inputs := 1
+	if o.Window > 0 {
+		inputs = 2
+	}
+	if err := arity(in, inputs, 1); err != nil {
 		return nil, err
 	}
 	x := in[0].Shape()
@@ -128,6 +137,11 @@ func (o Rope) Infer(in []*Value) ([]Type, error) {
 	}
 	if len(x) != 3 || x[2]%o.HeadDim != 0 {
 		return nil, fmt.Errorf("x has shape %v, want [batch time heads*%d]", x, o.HeadDim)
+	}
+	if o.Window > 0 {
+		if err := cmp.Or(wantDType("positions", in[1], buffers.I32), wantShape("positions", in[1], x[0], x[1])); err != nil {
+			return nil, err
+		}
 	}
 	return []Type{f32(x...)}, nil
 }

@@ -118,19 +118,27 @@ func (o AttentionGrad) Eval(n *Node, in []*Array, _ *Env) []*Array {
 }
 
 // Gradient turns the other way.
-func (o Rope) Gradient(g *Graph, _ *Node, dy []*Value) []*Value {
+func (o Rope) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	o.Inverse = !o.Inverse
-	return []*Value{g.one(o, dy[0])}
+	dx := make([]*Value, len(n.Inputs)) // positions have none
+	dx[0] = g.one(o, append(slices.Clone(dy[:1]), n.Inputs[1:]...)...)
+	return dx
 }
 
 // Eval is the definition.
-func (o Rope) Eval(_ *Node, in []*Array, _ *Env) []*Array {
+func (o Rope) Eval(n *Node, in []*Array, e *Env) []*Array {
 	x, y := in[0], newArray(in[0].Shape)
 	half := o.HeadDim / 2
 	for base := 0; base < len(x.Data); base += o.HeadDim {
-		time := base / x.Shape[2] % x.Shape[1]
+		row := base / x.Shape[2]
+		time := float64(row % x.Shape[1])
+		if o.Window > 0 {
+			if time = in[1].Data[row]; !e.inRange(n, "position", row, time, o.Window) {
+				return nil
+			}
+		}
 		for i := range half {
-			angle := float64(time) * math.Pow(o.Theta, -2*float64(i)/float64(o.HeadDim))
+			angle := time * math.Pow(o.Theta, -2*float64(i)/float64(o.HeadDim))
 			if o.Inverse {
 				angle = -angle
 			}

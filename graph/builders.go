@@ -187,9 +187,19 @@ func (g *Graph) PackedAttention(qkv *Value, heads, kvHeads, headDim int, causal 
 	return g.one(Attention{Heads: heads, KVHeads: kvHeads, HeadDim: headDim, Packed: true, Causal: causal}, qkv)
 }
 
+// CachedAttention is a, for rows at positions of sequences whose keys and values are in cache, which takes up theirs; see the operation CachedAttention.
+func (g *Graph) CachedAttention(a Attention, cache, positions *Value, operands ...*Value) *Value {
+	return g.add(CachedAttention(a), append([]*Value{cache, positions}, operands...)...).Outputs[0]
+}
+
 // Rope turns the pairs (i, i+headDim/2) of each head of x [B,T,H headDim] by their position on axis 1.
 func (g *Graph) Rope(x *Value, headDim int, theta float64) *Value {
 	return g.one(Rope{HeadDim: headDim, Theta: theta}, x)
+}
+
+// RopeAt is Rope for rows at positions i32 [B,T], each below window.
+func (g *Graph) RopeAt(x, positions *Value, headDim int, theta float64, window int) *Value {
+	return g.one(Rope{HeadDim: headDim, Theta: theta, Window: window}, x, positions)
 }
 
 // Embedding takes ids (i32 [..]) to the rows [..,D] of table [V,D].

@@ -65,9 +65,9 @@ func init() {
 			}
 			return out
 		}},
-		kernelCheck{name: "rope", tolerance: 8, build: func(g *Graph) []*Value {
-			a := input(g, "a", 2, 9, 48)
-			return []*Value{g.Rope(a, 16, 10000), g.one(Rope{HeadDim: 12, Theta: 500, Inverse: true}, a)}
+		kernelCheck{name: "rope", tolerance: 8, below: 2000, build: func(g *Graph) []*Value {
+			a, positions := input(g, "a", 2, 9, 48), g.Input("positions", Type{Shape: []int{2, 9}, DType: buffers.I32})
+			return []*Value{g.Rope(a, 16, 10000), g.one(Rope{HeadDim: 12, Theta: 500, Inverse: true}, a), g.RopeAt(a, positions, 16, 10000, 2000)}
 		}})
 	for _, fn := range []string{"sum", "mean", "max"} {
 		checks = append(checks, kernelCheck{name: "reduce " + fn, tolerance: 256, build: func(g *Graph) []*Value {

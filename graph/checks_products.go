@@ -36,6 +36,20 @@ func init() {
 		kernelCheck{name: "attention grouped", tolerance: 256, build: func(g *Graph) []*Value {
 			return checkedAttention(g, Attention{Heads: 4, KVHeads: 2, HeadDim: 6}, 2, 9)
 		}},
+		kernelCheck{name: "attention with a cache", tolerance: 256, below: 1030, build: func(g *Graph) []*Value {
+			one := func(name string, op Attention, batch, window int) []*Value { // a row a sequence, which may be anywhere
+				q, kv, packed := op.widths()
+				op.Causal = true
+				in := []*Value{input(g, "q"+name, batch, 1, q), input(g, "k"+name, batch, 1, kv), input(g, "v"+name, batch, 1, kv)}
+				if op.Packed {
+					in = []*Value{input(g, "qkv"+name, batch, 1, packed)}
+				}
+				cache := input(g, "cache"+name, batch, window, 2*kv)
+				return g.add(CachedAttention(op), append([]*Value{cache, ints(g, "positions"+name, batch, 1)}, in...)...).Outputs
+			}
+			parted := one("parted", Attention{Heads: 4, KVHeads: 2, HeadDim: 8}, 3, 1030)
+			return append(parted, one("odd", Attention{Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true}, 100, 1030)...)
+		}},
 		kernelCheck{name: "cross entropy", tolerance: 512, below: 65, build: func(g *Graph) []*Value {
 			labels, dloss := ints(g, "labels", 70), input(g, "dloss")
 			var out []*Value

@@ -239,6 +239,9 @@ func (c *compiler) placeNew(v *Value) tensor {
 	if t, ok := c.view(v); ok {
 		return t
 	}
+	if _, ok := v.node.Op.(CachedAttention); ok && v.index == 1 {
+		return c.place(v.node.Inputs[0])
+	}
 	if s := c.direct(v); s != nil {
 		t := c.leafTensor(c.grads, gradStorage, s.path, s.leaf.Shape)
 		t.Accumulate = s.accumulate

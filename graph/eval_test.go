@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -72,6 +73,28 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			q, k, v := p.x(2, 4, 12), p.x(2, 4, 6), p.x(2, 4, 6)
 			return p.PackedAttention(p.Concat(2, q, k, v), 4, 2, 3, true), p.Attention(q, k, v, 4, 2, 3, true)
 		},
+		"cached attention": func(p *problem) (*Value, *Value) { // three rows, then two: the cache begins with what nobody sees
+			op := Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true}
+			qkv := []*Value{p.x(2, 5, 12), p.x(2, 5, 6), p.x(2, 5, 6)}
+			cache := p.fixed(p.random.NormFloat64, 2, 7, 12)
+			piece := func(cache *Value, first, n int) *Node {
+				in := []*Value{cache, p.integers([]int{2, n}, slices.Repeat([]float64{0, 1, 2, 3, 4}[first:first+n], 2)...)}
+				for _, x := range qkv {
+					in = append(in, p.Slice(x, 1, first, n))
+				}
+				return p.add(CachedAttention(op), in...)
+			}
+			a := piece(cache, 0, 3)
+			b := piece(a.Outputs[1], 3, 2)
+			return p.Concat(1, a.Outputs[0], b.Outputs[0]), p.Attention(qkv[0], qkv[1], qkv[2], 4, 2, 3, true)
+		},
+		"cache of packed rows": func(p *problem) (*Value, *Value) { // a row for each key and value, in the order of the positions
+			k, v, cache := p.x(1, 2, 6), p.x(1, 2, 6), p.fixed(p.random.NormFloat64, 1, 4, 12)
+			n := p.add(CachedAttention{Heads: 2, KVHeads: 2, HeadDim: 3, Packed: true, Causal: true}, cache, p.integers([]int{1, 2}, 3, 1),
+				p.Concat(2, p.x(1, 2, 6), k, v))
+			rows := p.Concat(2, k, v)
+			return n.Outputs[1], p.Concat(1, p.Slice(cache, 1, 0, 1), p.Slice(rows, 1, 1, 1), p.Slice(cache, 1, 2, 1), p.Slice(rows, 1, 0, 1))
+		},
 		"cross entropy": func(p *problem) (*Value, *Value) {
 			x := p.x(3, 5)
 			chosen := p.fixed(func() float64 { return 0 }, 3, 5) // one-hot rows, the second ignored
@@ -93,6 +116,10 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			a, b := p.Slice(x, 2, 0, 2), p.Slice(x, 2, 2, 2)
 			turned := p.Concat(2, p.Sub(p.Scale(a, math.Cos(1)), p.Scale(b, math.Sin(1))), p.Add(p.Scale(a, math.Sin(1)), p.Scale(b, math.Cos(1))))
 			return p.Rope(x, 4, 1), p.Concat(1, p.Slice(x, 1, 0, 1), p.Slice(turned, 1, 1, 1))
+		},
+		"rope at positions": func(p *problem) (*Value, *Value) {
+			x := p.x(2, 5, 12)
+			return p.RopeAt(x, p.integers([]int{2, 5}, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4), 6, 10, 9), p.Rope(x, 6, 10)
 		},
 		"rope there and back": func(p *problem) (*Value, *Value) {
 			x := p.x(2, 5, 12)

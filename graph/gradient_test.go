@@ -205,6 +205,9 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"attention packed grouped":    func(p *problem) *Value { return p.PackedAttention(p.x(1, 4, 24), 4, 2, 3, true) },
 	"attention packed not causal": func(p *problem) *Value { return p.PackedAttention(p.x(2, 3, 24), 4, 2, 3, false) },
 	"rope":                        func(p *problem) *Value { return p.Rope(p.x(2, 5, 12), 6, 100) },
+	"rope at positions": func(p *problem) *Value {
+		return p.RopeAt(p.x(2, 3, 12), p.integers([]int{2, 3}, 4, 0, 2, 1, 8, 3), 6, 100, 9)
+	},
 	"rope inverse": func(p *problem) *Value {
 		return p.one(Rope{HeadDim: 4, Theta: 10000, Inverse: true}, p.x(1, 5, 8))
 	},
@@ -313,7 +316,7 @@ func TestGradients(t *testing.T) {
 		})
 	}
 	for kind := range operations {
-		assert.True(t, kinds[kind] || kind == "param", "no gradient case has the operation %s", kind)
+		assert.True(t, kinds[kind] || kind == "param" || kind == "cached_attention", "no gradient case has the operation %s", kind)
 	}
 	for fn := range functions {
 		assert.True(t, fns[fn], "no gradient case has the function %s", fn)

@@ -40,6 +40,7 @@ var operations = func() map[string]Op {
 		NormGammaGrad{},
 		Attention{},
 		AttentionGrad{},
+		CachedAttention{},
 		Rope{},
 		Embedding{},
 		EmbeddingGrad{},

@@ -36,6 +36,14 @@ type attentionKernel struct {
 // scalar is whether heads do not consist of whole vec4.
 func (a attentionKernel) scalar() bool { return a.op.HeadDim%4 != 0 }
 
+// element is the WGSL type of the arrays' elements.
+func (a attentionKernel) element() string {
+	if a.scalar() {
+		return "f32"
+	}
+	return "vec4<f32>"
+}
+
 // byHead is whether neighbouring invocations take different heads.
 func (a attentionKernel) byHead() bool { return a.cpu && a.batch*a.heads >= 8 }
 
@@ -77,12 +85,8 @@ func (a attentionKernel) grid() gpu.Grid {
 
 // variant has what the three kernels have in common.
 func (a attentionKernel) variant(names map[string]string) shaders.Variant {
-	element := "vec4<f32>"
-	if a.scalar() {
-		element = "f32"
-	}
 	constants := map[string]string{
-		"ELEMENT": element, "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa((a.op.HeadDim + 3) / 4),
+		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa((a.op.HeadDim + 3) / 4),
 		"ROWS": strconv.Itoa(a.rows), "WX": strconv.Itoa(a.width()),
 	}
 	for constant, name := range names {

@@ -21,7 +21,11 @@ var (
 func TestParamsMatchShaders(t *testing.T) {
 	rows := shaders.Variant{Flags: map[string]bool{"VECTOR": false, "GROUP": false}, Constants: map[string]string{"T": "f32"}}
 	norms := shaders.Variant{Flags: map[string]bool{"VECTOR": false, "GROUP": false, "RMS": false}, Constants: map[string]string{"T": "f32"}}
-	rope := shaders.Variant{Flags: map[string]bool{"INVERSE": false}, Constants: map[string]string{"T": "f32"}}
+	rope := shaders.Variant{Flags: map[string]bool{"INVERSE": false, "POSITIONS": false}, Constants: map[string]string{"T": "f32"}}
+	appended := shaders.Variant{Flags: map[string]bool{"PACKED": true}, Constants: map[string]string{"ELEMENT": "f32", "K": "qkv", "V": "qkv"}}
+	cached := shaders.Variant{Flags: map[string]bool{"SCALAR": false, "PARTS": false}, Constants: map[string]string{
+		"ELEMENT": "vec4<f32>", "HEAD_DIM": "4", "QUADS": "1", "WX": "8", "KEYS": "4", "HANDED": "4",
+	}}
 	quantize := Quantize{Mode: "affine", Bits: 4}.variant()
 	for _, k := range []struct {
 		shader  string
@@ -33,6 +37,9 @@ func TestParamsMatchShaders(t *testing.T) {
 		{"softmax", rows, rowParams{}},
 		{"softmax_grad", rows, rowParams{}},
 		{"rope", rope, ropeParams{}},
+		{"attention_append", appended, appendParams{}},
+		{"attention_cached", cached, cachedParams{}},
+		{"attention_merge", shaders.Variant{}, mergeParams{}},
 		{"quantize", quantize, quantizeParams{}},
 	} {
 		source, err := shaders.Source(k.shader+".wgsl", k.variant)

@@ -26,12 +26,19 @@ func lowerRope(c *compiler, n *Node) {
 		suffix = "_inverse"
 	}
 	pairs := elements(shape) / op.HeadDim * items
-	k := c.kernel("rope", suffix, shaders.Variant{Flags: map[string]bool{"INVERSE": op.Inverse}, Constants: map[string]string{"T": t}})
-	c.dispatch(k, c.linear(pairs), ropeParams{uint32(pairs), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)},
-		c.one(c.in(n.Inputs[0]), "x"),
-		c.one(c.ropeTable("cosines", positions, op, math.Cos), "cosines"),
-		c.one(c.ropeTable("sines", positions, op, math.Sin), "sines"),
+	bind := []span{c.one(c.in(n.Inputs[0]), "x")}
+	table := positions
+	if op.Window > 0 {
+		suffix, table = suffix+"_at", op.Window
+		checkIDs(c, n.Inputs[1], "position", op.Window, false)
+		bind = append(bind, c.one(c.in(n.Inputs[1]), "positions"))
+	}
+	k := c.kernel("rope", suffix, shaders.Variant{
+		Flags: map[string]bool{"INVERSE": op.Inverse, "POSITIONS": op.Window > 0}, Constants: map[string]string{"T": t},
+	})
+	bind = append(bind, c.one(c.ropeTable("cosines", table, op, math.Cos), "cosines"), c.one(c.ropeTable("sines", table, op, math.Sin), "sines"),
 		c.one(c.out(n.Outputs[0]), "y"))
+	c.dispatch(k, c.linear(pairs), ropeParams{uint32(pairs), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)}, bind...)
 }
 
 // ropeTable is f(t Theta^(-2i/HeadDim)) over [positions, HeadDim/2], computed in float64: angles of thousands of radians

@@ -16,6 +16,7 @@ type builder struct {
 	shapes     map[string][]int
 	salt       uint32 // of the last dropout
 	quantized  map[string]*graph.Value
+	caches     []*graph.Value
 }
 
 func newBuilder(def Definition, batch, seq int, o Options) (*builder, error) {
@@ -28,6 +29,8 @@ func newBuilder(def Definition, batch, seq int, o Options) (*builder, error) {
 		return nil, fmt.Errorf("model: %s: build: sequence %d, want at most the context %d", def.Kind(), seq, def.Context())
 	case o.Rows < 0 || o.Rows > 0 && !o.Logits:
 		return nil, fmt.Errorf("model: %s: build: rows %d: want 0 or more, with logits", def.Kind(), o.Rows)
+	case o.Window != 0 && (o.Loss || o.Training || o.Window < seq || o.Window > def.Context()):
+		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
 	}
 	b := &builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}}
 	for _, p := range def.Params() {
@@ -61,6 +64,26 @@ func (b *builder) master(path string) *graph.Value {
 func (b *builder) tokens(table *graph.Value) *graph.Value {
 	ids := b.Input(InputTokens, graph.Type{Shape: []int{b.batch, b.seq}, DType: buffers.I32})
 	return b.Embedding(table, ids)
+}
+
+// positions are those of the tokens, where sequences go on.
+func (b *builder) positions() *graph.Value {
+	return b.Input(InputPositions, graph.Type{Shape: []int{b.batch, b.seq}, DType: buffers.I32})
+}
+
+// attend is the causal attention of the operands of a, which goes on with a cache of its own where sequences do.
+func (b *builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Value {
+	a.Causal = true
+	if b.o.Window == 0 {
+		if a.Packed {
+			return b.PackedAttention(operands[0], a.Heads, a.KVHeads, a.HeadDim, true)
+		}
+		return b.Attention(operands[0], operands[1], operands[2], a.Heads, a.KVHeads, a.HeadDim, true)
+	}
+	name := fmt.Sprintf("cache.%d", len(b.caches))
+	cache := b.Input(name, graph.Type{Shape: []int{b.batch, b.o.Window, 2 * a.KVHeads * a.HeadDim}, DType: buffers.F32})
+	b.caches = append(b.caches, cache)
+	return b.CachedAttention(a, cache, b.positions(), operands...)
 }
 
 // flat makes rows [batch*seq, width] of x, sequences makes [batch, seq, width] of them.
@@ -114,6 +137,7 @@ func (b *builder) scaled(built *Built, sum *graph.Value) {
 }
 
 func (b *builder) end(built *Built) (*Built, error) {
+	built.Caches = b.caches
 	for _, p := range b.def.Params() {
 		built.Params = append(built.Params, b.master(p.Path))
 	}

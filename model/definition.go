@@ -46,6 +46,9 @@ type Options struct {
 	Logits bool
 	// Rows restricts the logits to so many positions, which the input InputRows names. 0 is all.
 	Rows int
+	// Window, for Logits alone, makes a graph that goes on with sequences: the keys and values of up to so many positions are in Built.Caches,
+	// and the tokens are those at InputPositions. 0: every sequence begins here.
+	Window int
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
 	Training bool
 
@@ -59,6 +62,7 @@ const (
 	InputLossScale  = "loss_scale"  // f32 []: 1 over the labels counted in a whole update; with Loss
 	InputDropoutKey = "dropout_key" // u32 [2], another for each micro-batch; when Training and dropout > 0
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
+	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Window > 0
 	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
 )
@@ -70,6 +74,9 @@ type Built struct {
 	LossSum, Loss *graph.Value
 	// Logits is [batch*seq, vocab], or [Rows, vocab].
 	Logits *graph.Value
+	// Caches are inputs [batch, Window, width], one for each attention: an input that the graph changes in place, so that it finds there what
+	// it left (graph.CachedAttention).
+	Caches []*graph.Value
 	// Params are the parameters, in the order of Definition.Params.
 	Params []*graph.Value
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -171,6 +172,76 @@ func TestRowsOfLogits(t *testing.T) {
 		assert.Equal(t, want[0].Data[7*v:8*v], got[0].Data[:v])
 		assert.Equal(t, want[0].Data[3*v:4*v], got[0].Data[v:])
 	}
+}
+
+// A sequence taken in piece by piece, its keys and values kept, has the logits of the whole, in whatever pieces, and whatever the cache held
+// before. A row computed again, as the last piece may begin with some, changes nothing.
+func TestWindowGoesOn(t *testing.T) {
+	for _, name := range goldenNames {
+		g := readGolden(t, name)
+		seq, vocab := g.SeqLen, g.def.Vocab()
+		whole, err := g.def.Build(2, seq, Options{Logits: true})
+		require.NoError(t, err)
+		feeds := g.feeds(t, 1)
+		tokens := feeds[InputTokens].Data[:2*seq]
+		feeds[InputTokens] = &graph.Array{Shape: []int{2, seq}, Data: tokens}
+		want, err := graph.Eval(whole.Graph, feeds, whole.Logits)
+		require.NoError(t, err)
+		for _, pieces := range [][][2]int{{{0, seq}}, {{0, 3}, {3, 1}, {4, seq - 4}}, {{0, 5}, {2, 5}, {7, 1}}, {{0, 1}, {1, 1}, {2, 1}}} {
+			caches := map[string]*graph.Array{}
+			for _, piece := range pieces {
+				first, n := piece[0], piece[1]
+				built, err := g.def.Build(2, n, Options{Logits: true, Window: seq})
+				require.NoError(t, err)
+				require.NotEmpty(t, built.Caches)
+				feeds[InputTokens], feeds[InputPositions] = &graph.Array{Shape: []int{2, n}}, &graph.Array{Shape: []int{2, n}}
+				for b := range 2 {
+					feeds[InputTokens].Data = append(feeds[InputTokens].Data, tokens[b*seq+first:b*seq+first+n]...)
+					for i := range n {
+						feeds[InputPositions].Data = append(feeds[InputPositions].Data, float64(first+i))
+					}
+				}
+				ask, names := []*graph.Value{built.Logits}, []string{}
+				for _, node := range built.Graph.Nodes() {
+					if _, ok := node.Op.(graph.CachedAttention); ok {
+						ask, names = append(ask, node.Outputs[1]), append(names, node.Inputs[0].Node().Op.(graph.Input).Name)
+					}
+				}
+				require.Len(t, names, len(built.Caches))
+				for i, cache := range built.Caches {
+					require.Equal(t, names[i], cache.Node().Op.(graph.Input).Name)
+					if feeds[names[i]] = caches[names[i]]; feeds[names[i]] == nil {
+						feeds[names[i]] = &graph.Array{Shape: cache.Shape(), Data: slices.Repeat([]float64{7}, cache.Type().Elements())}
+					}
+				}
+				got, err := graph.Eval(built.Graph, feeds, ask...)
+				require.NoError(t, err)
+				for i, name := range names {
+					caches[name] = got[1+i]
+				}
+				for b := range 2 {
+					for i := range n {
+						at, from := (b*n+i)*vocab, (b*seq+first+i)*vocab
+						assert.InDeltaSlice(t, want[0].Data[from:from+vocab], got[0].Data[at:at+vocab], 1e-12, "%s: pieces %v, position %d", name, pieces, first+i)
+					}
+				}
+			}
+		}
+	}
+}
+
+// What cannot go on is refused.
+func TestWindowRefused(t *testing.T) {
+	def, err := NewGPT2(GPT2Config{Layers: 1, Heads: 1, Width: 4, Vocab: 5, Context: 8})
+	require.NoError(t, err)
+	for _, o := range []Options{{Logits: true, Loss: true, Window: 8}, {Logits: true, Training: true, Window: 8}, {Logits: true, Window: 3}, {Logits: true, Window: 9}} {
+		_, err := def.Build(1, 4, o)
+		assert.ErrorContains(t, err, "want 4 to the context 8, for logits alone")
+	}
+	mlp, err := NewMLP(MLPConfig{Sizes: []int{2, 3, 2}})
+	require.NoError(t, err)
+	_, err = mlp.Build(4, 1, Options{Logits: true, Window: 1})
+	assert.ErrorContains(t, err, "window 1: want 0")
 }
 
 // What the goldens lack: an untied GPT-2, a tied Llama, a head dimension of its own, the

@@ -100,7 +100,13 @@ func (m gpt2) Build(batch, seq int, o Options) (*Built, error) {
 	if o.Training && c.AttentionDropout > 0 {
 		return nil, errAttentionDropout(m, c.AttentionDropout)
 	}
-	x := b.Add(b.tokens(b.param("wte.weight")), b.Slice(b.param("wpe.weight"), 0, 0, seq))
+	places := b.param("wpe.weight")
+	if o.Window > 0 {
+		places = b.Embedding(places, b.positions())
+	} else {
+		places = b.Slice(places, 0, 0, seq)
+	}
+	x := b.Add(b.tokens(b.param("wte.weight")), places)
 	x = b.dropout(b.flat(x, c.Width), c.EmbeddingDropout)
 	for i := range c.Layers {
 		x = m.block(b, x, fmt.Sprintf("h.%d.", i))
@@ -117,7 +123,7 @@ func (m gpt2) Build(batch, seq int, o Options) (*Built, error) {
 func (m gpt2) block(b *builder, x *graph.Value, h string) *graph.Value {
 	c := m.c
 	qkv := b.conv1d(m.norm(b, x, h+"ln_1"), h+"attn.c_attn")
-	a := b.PackedAttention(b.sequences(qkv, 3*c.Width), c.Heads, c.Heads, c.Width/c.Heads, true)
+	a := b.attend(graph.Attention{Heads: c.Heads, KVHeads: c.Heads, HeadDim: c.Width / c.Heads, Packed: true}, b.sequences(qkv, 3*c.Width))
 	a = b.conv1d(b.flat(a, c.Width), h+"attn.c_proj")
 	x = b.Add(x, b.dropout(a, c.ResidualDropout))
 	f := b.Apply(c.Activation, b.conv1d(m.norm(b, x, h+"ln_2"), h+"mlp.c_fc"))

@@ -120,11 +120,14 @@ func (m llama) block(b *builder, x *graph.Value, l string) *graph.Value {
 	n := m.norm(b, x, l+"input_layernorm")
 	rope := func(path string, heads int) *graph.Value {
 		y := b.sequences(b.linear(n, l+path), heads*c.HeadDim)
+		if b.o.Window > 0 {
+			return b.RopeAt(y, b.positions(), c.HeadDim, c.RopeTheta, b.o.Window)
+		}
 		return b.Rope(y, c.HeadDim, c.RopeTheta)
 	}
 	q, k := rope("self_attn.q_proj.weight", c.Heads), rope("self_attn.k_proj.weight", c.KVHeads)
 	v := b.sequences(b.linear(n, l+"self_attn.v_proj.weight"), c.KVHeads*c.HeadDim)
-	a := b.Attention(q, k, v, c.Heads, c.KVHeads, c.HeadDim, true)
+	a := b.attend(graph.Attention{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim}, q, k, v)
 	x = b.Add(x, b.linear(b.flat(a, c.Heads*c.HeadDim), l+"self_attn.o_proj.weight"))
 	n = m.norm(b, x, l+"post_attention_layernorm")
 	gate := b.Apply("silu", b.linear(n, l+"mlp.gate_proj.weight"))

@@ -69,8 +69,8 @@ func (m mlp) Build(batch, seq int, o Options) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Rows > 0 {
-		return nil, fmt.Errorf("model: mlp: build: rows %d, want 0", o.Rows)
+	if o.Rows > 0 || o.Window > 0 {
+		return nil, fmt.Errorf("model: mlp: build: rows %d, window %d: want 0", o.Rows, o.Window)
 	}
 	last := len(m.c.Sizes) - 1
 	x := b.Input(InputFeatures, graph.Type{Shape: []int{batch, m.c.Sizes[0]}, DType: buffers.F32})

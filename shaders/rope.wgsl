@@ -1,4 +1,5 @@
-// The pair (x[i], x[i + head/2]) of each head is turned by the angle of its position: table[t, i] = (cos, sin).
+// The pair (x[i], x[i + head/2]) of each head is turned by the angle of its position: table[t, i] = (cos, sin), t the index of the row in its
+// sequence, or what is said of it.
 // Twin: graph.Rope.Eval.
 
 struct Params {
@@ -10,9 +11,16 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> x: array<{{T}}>;
+#if POSITIONS
+@group(0) @binding(2) var<storage, read> positions: array<i32>;
+@group(0) @binding(3) var<storage, read> cosines: array<{{T}}>;
+@group(0) @binding(4) var<storage, read> sines: array<{{T}}>;
+@group(0) @binding(5) var<storage, read_write> y: array<{{T}}>;
+#else
 @group(0) @binding(2) var<storage, read> cosines: array<{{T}}>;
 @group(0) @binding(3) var<storage, read> sines: array<{{T}}>;
 @group(0) @binding(4) var<storage, read_write> y: array<{{T}}>;
+#endif
 
 #import "shared/grid.wgsl"
 
@@ -25,7 +33,12 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         let at = pair % params.half;
         let low = head * 2u * params.half + at;
         let high = low + params.half;
-        let angle = (head / params.heads) % params.positions * params.half + at;
+#if POSITIONS
+        let position = u32(positions[head / params.heads]);
+#else
+        let position = (head / params.heads) % params.positions;
+#endif
+        let angle = position * params.half + at;
         let a = x[low];
         let b = x[high];
 #if INVERSE

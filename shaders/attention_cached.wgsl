@@ -1,0 +1,169 @@
+// attention_cached: o = softmax(scale q k^T) v for rows whose keys and values are in a cache, head by head. A workgroup owns one head of one row,
+// or a part of the keys that the row sees, so that few rows occupy a device too: its invocations take the keys in turn, KEYS at a time, each
+// with an online softmax of its own, which are then joined. -3e38 stands for minus infinity. Twin: graph.CachedAttention.Eval.
+struct Params {
+    t: u32,      // rows a sequence
+    window: u32, // rows of a sequence's cache
+    heads: u32,  // query heads
+    group: u32,  // query heads a key head
+    qs: u32,     // stride of a row of q, in the unit of the arrays
+    os: u32,
+    cs: u32,     // of a row of the cache
+    v0: u32,     // where the values start in it
+    head: u32,   // stride of a head
+    part: u32,   // keys a workgroup
+    scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> positions: array<i32>;
+@group(0) @binding(2) var<storage, read> q: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read> cache: array<{{ELEMENT}}>;
+#if PARTS
+// Of each row, head and part: the sum of exp(score - m) v; m and the sum of exp(score - m). attention_merge joins them.
+@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
+#else
+@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
+#endif
+
+const HEAD_DIM = {{HEAD_DIM}}u;
+const LOWEST = -3.0e38;
+
+// What the upper half of the invocations that are left hand to the lower half.
+var<workgroup> handed: array<vec4<f32>, {{HANDED}}>;
+var<workgroup> handed_stats: array<vec2<f32>, {{WX}}>;
+
+fn load_q(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>(q[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = q[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = q[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = q[at + d + 3u];
+    }
+    return r;
+#else
+    return q[at + d / 4u];
+#endif
+}
+
+fn load(at: u32, d: u32) -> vec4<f32> {
+#if SCALAR
+    var r = vec4<f32>(cache[at + d], 0.0, 0.0, 0.0);
+    if (d + 1u < HEAD_DIM) {
+        r.y = cache[at + d + 1u];
+    }
+    if (d + 2u < HEAD_DIM) {
+        r.z = cache[at + d + 2u];
+    }
+    if (d + 3u < HEAD_DIM) {
+        r.w = cache[at + d + 3u];
+    }
+    return r;
+#else
+    return cache[at + d / 4u];
+#endif
+}
+
+#if !PARTS
+fn store_o(at: u32, d: u32, r: vec4<f32>) {
+#if SCALAR
+    o[at + d] = r.x;
+    if (d + 1u < HEAD_DIM) {
+        o[at + d + 1u] = r.y;
+    }
+    if (d + 2u < HEAD_DIM) {
+        o[at + d + 2u] = r.z;
+    }
+    if (d + 3u < HEAD_DIM) {
+        o[at + d + 3u] = r.w;
+    }
+#else
+    o[at + d / 4u] = r;
+#endif
+}
+#endif
+
+@compute @workgroup_size({{WX}}, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    let h = workgroup.x;
+    let row = workgroup.y;
+    let sees = u32(positions[row]) + 1u;
+    let begin = workgroup.z * p.part;
+    let end = min(begin + p.part, sees);
+    let kat = row / p.t * p.window * p.cs + h / p.group * p.head;
+    let vat = kat + p.v0;
+    let qat = row * p.qs + h * p.head;
+    var m = LOWEST;
+    var l = 0.0;
+#for D in 0..QUADS
+    let q_{{D}} = load_q(qat, {{D}}u * 4u) * p.scale;
+    var o_{{D}} = vec4<f32>();
+#end
+    for (var j = begin + lane; j < end; j += {{KEYS}}u * {{WX}}u) {
+#for J in 0..KEYS
+        let j_{{J}} = min(j + {{J}}u * {{WX}}u, end - 1u);
+        var s_{{J}} = 0.0;
+#for D in 0..QUADS
+        s_{{J}} += dot(q_{{D}}, load(kat + j_{{J}} * p.cs, {{D}}u * 4u));
+#end
+#end
+        let old = m;
+#for J in 0..KEYS
+        s_{{J}} = select(LOWEST, s_{{J}}, j + {{J}}u * {{WX}}u < end);
+        m = max(m, s_{{J}});
+#end
+        let shrink = exp(old - m);
+        l *= shrink;
+#for J in 0..KEYS
+        s_{{J}} = exp(s_{{J}} - m);
+        l += s_{{J}};
+#end
+#for D in 0..QUADS
+        o_{{D}} *= shrink;
+#for J in 0..KEYS
+        o_{{D}} += s_{{J}} * load(vat + j_{{J}} * p.cs, {{D}}u * 4u);
+#end
+#end
+    }
+    for (var left = {{WX}}u / 2u; left > 0u; left /= 2u) {
+        if (lane >= left && lane < 2u * left) {
+            handed_stats[lane - left] = vec2<f32>(m, l);
+#for D in 0..QUADS
+            handed[(lane - left) * {{QUADS}}u + {{D}}u] = o_{{D}};
+#end
+        }
+        workgroupBarrier();
+        if (lane < left) {
+            let other = handed_stats[lane];
+            let most = max(m, other.x);
+            let mine = exp(m - most);
+            let theirs = exp(other.x - most);
+            m = most;
+            l = mine * l + theirs * other.y;
+#for D in 0..QUADS
+            o_{{D}} = mine * o_{{D}} + theirs * handed[lane * {{QUADS}}u + {{D}}u];
+#end
+        }
+        workgroupBarrier();
+    }
+    if (lane == 0u) {
+#if PARTS
+        let at = (row * p.heads + h) * {{PARTS_COUNT}}u + workgroup.z;
+        stats[at] = vec2<f32>(m, l);
+#for D in 0..QUADS
+        sums[at * {{QUADS}}u + {{D}}u] = o_{{D}};
+#end
+#else
+        let oat = row * p.os + h * p.head;
+        let scale = 1.0 / l;
+#for D in 0..QUADS
+        store_o(oat, {{D}}u * 4u, o_{{D}} * scale);
+#end
+#endif
+    }
+}

@@ -1,0 +1,48 @@
+// attention_merge: o = sum(exp(m_i - m) sums_i) / sum(exp(m_i - m) l_i) over the parts i of the keys, m the largest m_i: what
+// attention_cached has left of each row, head and part. An invocation makes four elements. Twin: graph.CachedAttention.Eval.
+struct Params {
+    count: u32, // rows * heads * quads
+    quads: u32, // of a head
+    parts: u32,
+    dim: u32,   // of a head
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> sums: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read> stats: array<vec2<f32>>;
+@group(0) @binding(3) var<storage, read_write> o: array<f32>;
+
+#import "shared/grid.wgsl"
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    if (i < p.count) {
+        let head = i / p.quads;
+        let d = i % p.quads;
+        var m = stats[head * p.parts].x;
+        for (var s = 1u; s < p.parts; s++) {
+            m = max(m, stats[head * p.parts + s].x);
+        }
+        var l = 0.0;
+        var sum = vec4<f32>();
+        for (var s = 0u; s < p.parts; s++) {
+            let at = head * p.parts + s;
+            let share = exp(stats[at].x - m);
+            l += share * stats[at].y;
+            sum += share * sums[at * p.quads + d];
+        }
+        let r = sum / l;
+        let to = head * p.dim + d * 4u;
+        o[to] = r.x;
+        if (d * 4u + 1u < p.dim) {
+            o[to + 1u] = r.y;
+        }
+        if (d * 4u + 2u < p.dim) {
+            o[to + 2u] = r.z;
+        }
+        if (d * 4u + 3u < p.dim) {
+            o[to + 3u] = r.w;
+        }
+    }
+}
