@@ -118,31 +118,40 @@ func (c Config) training() (*line, error) {
 }
 
 // forwardLine is the line of a pass without gradients over up to n microbatches.
-func (c Config) forwardLine(label string, n, batch, sequence int, o model.Options) (*line, error) {
-	built, err := c.State.Definition.Build(batch, sequence, o)
-	if err != nil {
-		return nil, err
-	}
-	wanted := output{name: lossOutput, value: built.LossSum}
-	if o.Logits {
-		wanted = output{name: logitsOutput, value: built.Logits}
-	}
+func (c Config) forwardLine(label string, n int, built *model.Built, wanted output) (*line, error) {
 	cut, err := newCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []output{wanted}, false)
 	if err != nil {
 		return nil, err
 	}
-	return newLine(label, cut, ForwardOnly(c.Assignment.Stages, c.Assignment.Parts, n)), nil
+	l := newLine(label, cut, ForwardOnly(c.Assignment.Stages, c.Assignment.Parts, n))
+	l.caches = built.Caches
+	return l, nil
 }
 
 // evaluated is how many batches of an evaluation are under way at once.
 const evaluated = 8
 
 func (c Config) evaluation() (*line, error) {
-	return c.forwardLine("evaluation", evaluated, c.State.Batch, c.State.Sequence, model.Options{Loss: true})
+	built, err := c.State.Definition.Build(c.State.Batch, c.State.Sequence, model.Options{Loss: true})
+	if err != nil {
+		return nil, err
+	}
+	return c.forwardLine("evaluation", evaluated, built, output{name: lossOutput, value: built.LossSum})
 }
 
-func (c Config) sampling() (*line, error) {
-	return c.forwardLine("sampling", 1, 1, c.State.Sequence, model.Options{Logits: true, Rows: 1})
+// prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
+func (c Config) prefill() (*line, error) {
+	return c.generation("prefill", state.PrefillRows(c.State.Sequence))
+}
+
+func (c Config) decode() (*line, error) { return c.generation("decode", 1) }
+
+func (c Config) generation(label string, rows int) (*line, error) {
+	built, err := state.Generation(c.State.Definition, rows, c.State.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	return c.forwardLine(label, 1, built, output{name: logitsOutput, value: built.Logits})
 }
 
 // transform is the optimizer of a stage.

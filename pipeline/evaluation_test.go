@@ -71,11 +71,23 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 						require.NoError(t, err)
 						require.Equal(t, want, got)
 						seen[fmt.Sprint(want)] = true
+						for n := len(window); n < 4; n++ {
+							want, err := whole.Decode(t.Context(), int32(n))
+							require.NoError(t, err)
+							got, err := s.Decode(t.Context(), int32(n))
+							require.NoError(t, err)
+							require.Equal(t, want, got)
+							seen[fmt.Sprint(want)] = true
+						}
+						_, err = s.Decode(t.Context(), 1)
+						require.ErrorContains(t, err, "window: full with 4 tokens")
 					}
 					want, got := learn(t, whole, []data.Batch{b}), learn(t, s, []data.Batch{b})
 					require.Equal(t, want, got)
+					_, err := s.Decode(t.Context(), 1)
+					require.ErrorIs(t, err, state.ErrNoWindow, "the parameters have changed")
 				}
-				assert.Len(t, seen, 6*len(with), "different texts, windows and steps")
+				assert.Len(t, seen, 10*len(with), "different texts, windows and steps")
 			})
 		}
 	}
@@ -114,6 +126,8 @@ func TestEvaluationsRefused(t *testing.T) {
 		_, err = s.Logits(t.Context(), window)
 		require.EqualError(t, err, fmt.Sprintf("pipeline: logits: window: %d tokens, want 1 to 4", len(window)))
 	}
+	_, err = s.Decode(t.Context(), 1)
+	require.ErrorIs(t, err, state.ErrNoWindow)
 	_, err = s.Logits(t.Context(), []int32{tinyVocab})
 	require.EqualError(t, err, "pipeline: logits: token id at position 0: 29, want 0 to 28")
 	other, err := data.NewEvaluation(text, 4, c.Batch+1, 0)

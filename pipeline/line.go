@@ -7,6 +7,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/state"
 )
 
 // linkDepth is how many messages are under way between neighbours at once: one travels while the next is computed.
@@ -20,7 +21,8 @@ type line struct {
 	label      string
 	cut        *cut
 	schedule   *Schedule
-	accumulate bool // gradients are added to
+	accumulate bool           // gradients are added to
+	caches     []*graph.Value // inputs that lie on the stages, for all lines that have them
 
 	stages  []*stage
 	parts   []*linePart
@@ -150,7 +152,11 @@ func (l *line) plans(s *stage) ([]graph.Plan, error) {
 			return nil, err
 		}
 		for _, pass := range p.passes() {
-			plan, err := graph.PlanFor(pass.piece.Graph, pass.targets(), s.device.Limits(), pass.crossing()...)
+			bound := pass.crossing()
+			for _, c := range l.cachesOf(pass) {
+				bound = append(bound, state.CacheName(c))
+			}
+			plan, err := graph.PlanFor(pass.piece.Graph, pass.targets(), s.device.Limits(), bound...)
 			if err != nil {
 				return nil, fmt.Errorf("part %d: %w", p.index, err)
 			}
@@ -158,6 +164,16 @@ func (l *line) plans(s *stage) ([]graph.Plan, error) {
 		}
 	}
 	return out, nil
+}
+
+// cachesOf are the caches that a pass has.
+func (l *line) cachesOf(p *pass) (out []*graph.Value) {
+	for _, c := range l.caches {
+		if p.piece.Value(c) != nil {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // crosses refuses what is handed on and does not fit a binding of the device: the gradient of a tied parameter is as large as that is, which may
@@ -218,6 +234,13 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 	bind := map[string]gpu.Range{}
 	for _, v := range slices.Concat(pass.given, pass.made) {
 		bind[valueName(v)] = p.place(v, slot)
+	}
+	for _, c := range l.cachesOf(pass) {
+		at, err := s.cache(state.CacheName(c), c.Type().Bytes())
+		if err != nil {
+			return nil, err
+		}
+		bind[state.CacheName(c)] = at
 	}
 	program, err := graph.Compile(ctx, s.device, pass.piece.Graph, graph.CompileOptions{
 		Label: l.label, Params: s.params, Mirrors: s.mirrors, Grads: s.grads, Targets: pass.targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,

@@ -111,6 +111,8 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 				require.NoError(t, err)
 				_, err = s.Logits(t.Context(), []int32{3, 1})
 				require.NoError(t, err)
+				_, err = s.Decode(t.Context(), 2)
+				require.NoError(t, err)
 				require.NoError(t, s.Save(t.Context(), filepath.Join(dir, state.DirName(s.Step())), state.Run{}))
 				var now []gpu.Counters
 				for _, d := range devices {

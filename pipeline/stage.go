@@ -20,7 +20,8 @@ type stage struct {
 	grads   *buffers.Tree // nil where nothing is trained
 	opt     *optim.State
 	arena   *graph.Arena
-	memory  StageMemory // taken so far
+	caches  map[string]*gpu.Buffer // keys and values of sampling, by input
+	memory  StageMemory            // taken so far
 }
 
 // name tells a stage in errors and reports.
@@ -36,6 +37,26 @@ func (s *stage) release() {
 		s.opt.Release()
 	}
 	s.arena.Release()
+	for _, b := range s.caches {
+		b.Release()
+	}
+}
+
+// cache is the buffer of a cache, the same for every program that asks for it.
+func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
+	if b, ok := s.caches[name]; ok {
+		return b.All(), nil
+	}
+	b, err := s.device.NewBuffer("gputrain.pipeline."+name, bytes)
+	if err != nil {
+		return gpu.Range{}, err
+	}
+	if s.caches == nil {
+		s.caches = map[string]*gpu.Buffer{}
+	}
+	s.caches[name] = b
+	s.memory.Forward += b.Bytes()
+	return b.All(), nil
 }
 
 // residence is the leaves that live on one stage of a cut, sorted: its own, and those that it has copies of.

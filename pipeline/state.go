@@ -24,13 +24,15 @@ type State struct {
 	devices []*gpu.Device
 	stages  []*stage
 
-	training, evaluation, sampling *line
-	begin                          []*gpu.Program // of each stage, before the first microbatch of an update
-	updates                        []*updater     // of each stage
-	combined                       []byte         // a norm of the whole model
-	losses, results                *gpu.Readback  // of a step: losses of its microbatches, statistics of its update
-	lossBytes                      []byte         // losses as they came
-	last                           *stage         // where the loss is
+	training, evaluation *line
+	prefill, decode      *line          // of sampling
+	held                 int            // tokens that the caches of sampling have
+	begin                []*gpu.Program // of each stage, before the first microbatch of an update
+	updates              []*updater     // of each stage
+	combined             []byte         // a norm of the whole model
+	losses, results      *gpu.Readback  // of a step: losses of its microbatches, statistics of its update
+	lossBytes            []byte         // losses as they came
+	last                 *stage         // where the loss is
 
 	step    int64
 	skipped int64 // updates left out because they were not finite
@@ -161,7 +163,7 @@ func (s *State) build(ctx context.Context, params []buffers.Host) error {
 		to     **line
 		make   func() (*line, error)
 		wanted bool
-	}{{&s.training, c.training, true}, {&s.evaluation, c.evaluation, c.State.Evaluation}, {&s.sampling, c.sampling, c.State.Sampling}}
+	}{{&s.training, c.training, true}, {&s.evaluation, c.evaluation, c.State.Evaluation}, {&s.prefill, c.prefill, c.State.Sampling}, {&s.decode, c.decode, c.State.Sampling}}
 	for _, l := range lines {
 		if !l.wanted {
 			continue
@@ -228,7 +230,7 @@ func (s *State) furnish(st *stage, home residence, params []buffers.Host) error 
 // lines are those that the state has.
 func (s *State) lines() []*line {
 	var out []*line
-	for _, l := range []*line{s.training, s.evaluation, s.sampling} {
+	for _, l := range []*line{s.training, s.evaluation, s.prefill, s.decode} {
 		if l != nil {
 			out = append(out, l)
 		}

@@ -2,10 +2,7 @@ package pipeline
 
 import (
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"gputrain/data"
@@ -25,6 +22,7 @@ func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metric
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
 	}
+	s.held = 0
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	m, err := s.trainStep(context.WithoutCancel(ctx), batch, count)
 	if err != nil {
@@ -140,55 +138,4 @@ func (s *State) pass(ctx context.Context, l *line, schedule *Schedule, write fee
 		s.broken = err
 	}
 	return err
-}
-
-// Window is the number of tokens that Logits sees at most.
-func (s *State) Window() int { return s.config.State.Sequence }
-
-// Logits gives the logits of the token that follows a window of 1 to Window tokens.
-func (s *State) Logits(ctx context.Context, window []int32) ([]float32, error) {
-	logits, err := s.logits(context.WithoutCancel(ctx), window)
-	if err != nil {
-		return nil, fmt.Errorf("pipeline: logits: %w", err)
-	}
-	return logits, nil
-}
-
-func (s *State) logits(ctx context.Context, window []int32) ([]float32, error) {
-	if s.sampling == nil {
-		return nil, errors.New("the configuration has no sampling")
-	}
-	if len(window) < 1 || len(window) > s.Window() {
-		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), s.Window())
-	}
-	if err := s.config.known(window); err != nil {
-		return nil, err
-	}
-	tokens := make([]int32, s.Window())
-	copy(tokens, window)
-	write := func(p *graph.Program, _ int) error {
-		for name := range p.Inputs() {
-			ints := tokens
-			if name == model.InputRows {
-				ints = []int32{int32(len(window) - 1)}
-			}
-			if err := p.WriteInts(name, ints); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	l := s.sampling
-	if err := s.pass(ctx, l, l.schedule, write); err != nil {
-		return nil, err
-	}
-	raw := make([]byte, l.results[0].buffer.Bytes())
-	if err := s.last.device.Read(ctx, raw, l.results[0].buffer.All()); err != nil {
-		return nil, s.last.failed("logits", err)
-	}
-	logits := make([]float32, s.config.State.Definition.Vocab())
-	for i := range logits {
-		logits[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return logits, nil
 }

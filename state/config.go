@@ -146,12 +146,3 @@ func evaluation(def model.Definition, batch, sequence int) (*graph.Graph, []grap
 	}
 	return built.Graph, []graph.Target{{Name: lossTarget, Value: built.LossSum}}, nil
 }
-
-// sampling is the graph of the logits of one position of one sequence.
-func sampling(def model.Definition, sequence int) (*graph.Graph, []graph.Target, error) {
-	built, err := def.Build(1, sequence, model.Options{Logits: true, Rows: 1})
-	if err != nil {
-		return nil, nil, err
-	}
-	return built.Graph, []graph.Target{{Name: logitsTarget, Value: built.Logits}}, nil
-}

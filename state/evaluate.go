@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"gputrain/data"
+	"gputrain/graph"
 	"gputrain/model"
 )
 
@@ -132,7 +133,7 @@ func (m *Model) prepareEvaluation(ctx context.Context, rows, sequence int) error
 	if err != nil {
 		return err
 	}
-	m.evaluator, err = m.forward(ctx, "evaluation", lossTarget, 2, g, targets)
+	m.evaluator, err = m.forward(ctx, lossTarget, 2, g, graph.CompileOptions{Label: "evaluation", Targets: targets})
 	m.shape = [2]int{rows, sequence}
 	return err
 }

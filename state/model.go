@@ -2,9 +2,7 @@ package state
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -22,8 +20,8 @@ type Model struct {
 
 	evaluator *forward
 	shape     [2]int // of the evaluator's batches, rows and tokens
-	continuer *forward
-	sequence  int // tokens the continuer sees at most
+	generator *generator
+	sequence  int // tokens it sees at most
 }
 
 // forward is a program without gradients and the ring that its result is read back through.
@@ -85,8 +83,8 @@ func (m *Model) Release() {
 		m.params.Release()
 	}
 	m.evaluator.release()
-	m.continuer.release()
-	m.evaluator, m.continuer = nil, nil
+	m.generator.release()
+	m.evaluator, m.generator = nil, nil
 }
 
 func (f *forward) release() {
@@ -103,18 +101,19 @@ func (f *forward) release() {
 }
 
 // forward compiles a graph whose target is read back through a ring of that depth.
-func (m *Model) forward(ctx context.Context, label, target string, depth int, g *graph.Graph, targets []graph.Target) (*forward, error) {
-	p, err := graph.Compile(ctx, m.device, g, graph.CompileOptions{Label: label, Params: m.params, Targets: targets})
+func (m *Model) forward(ctx context.Context, target string, depth int, g *graph.Graph, o graph.CompileOptions) (*forward, error) {
+	o.Params = m.params
+	p, err := graph.Compile(ctx, m.device, g, o)
 	if err != nil {
 		return nil, err
 	}
 	f := &forward{graph: p}
 	out := p.Output(target)
-	if f.ring, err = m.device.NewReadback("gputrain.state."+label, out.Bytes, depth); err != nil {
+	if f.ring, err = m.device.NewReadback("gputrain.state."+o.Label, out.Bytes, depth); err != nil {
 		f.release()
 		return nil, err
 	}
-	rec := m.device.Record("gputrain.state." + label)
+	rec := m.device.Record("gputrain.state." + o.Label)
 	p.Record(rec)
 	rec.ReadBack(f.ring, out)
 	if f.run, err = rec.Program(ctx); err != nil {
@@ -122,58 +121,4 @@ func (m *Model) forward(ctx context.Context, label, target string, depth int, g 
 		return nil, err
 	}
 	return f, nil
-}
-
-// Window is the number of tokens that Logits sees at most.
-func (m *Model) Window() int { return m.sequence }
-
-// Logits gives the logits of the token that follows a window of 1 to Window tokens.
-func (m *Model) Logits(ctx context.Context, window []int32) ([]float32, error) {
-	logits, err := m.logits(ctx, window)
-	if err != nil {
-		return nil, fmt.Errorf("state: logits: %w", err)
-	}
-	return logits, nil
-}
-
-func (m *Model) logits(ctx context.Context, window []int32) ([]float32, error) {
-	if len(window) < 1 || len(window) > m.sequence {
-		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), m.sequence)
-	}
-	if err := m.prepareSampling(ctx); err != nil {
-		return nil, err
-	}
-	tokens := make([]int32, m.sequence)
-	copy(tokens, window)
-	if err := m.continuer.graph.WriteInts(model.InputTokens, tokens); err != nil {
-		return nil, err
-	}
-	if err := m.continuer.graph.WriteInts(model.InputRows, []int32{int32(len(window) - 1)}); err != nil {
-		return nil, err
-	}
-	ctx = context.WithoutCancel(ctx)
-	if err := m.continuer.run.Submit(ctx); err != nil {
-		return nil, err
-	}
-	raw, err := m.continuer.ring.Next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	logits := make([]float32, m.def.Vocab())
-	for i := range logits {
-		logits[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return logits, nil
-}
-
-func (m *Model) prepareSampling(ctx context.Context) error {
-	if m.continuer != nil {
-		return nil
-	}
-	g, targets, err := sampling(m.def, m.sequence)
-	if err != nil {
-		return err
-	}
-	m.continuer, err = m.forward(ctx, "sampling", logitsTarget, 1, g, targets)
-	return err
 }

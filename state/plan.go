@@ -86,11 +86,9 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		p.Evaluation = e.Total()
 	}
 	if c.Sampling {
-		s, err := planned(lim)(sampling(c.Definition, c.Sequence))
-		if err != nil {
+		if p.Sampling, err = generationBytes(c.Definition, c.Sequence, lim); err != nil {
 			return p, err
 		}
-		p.Sampling = s.Total()
 	}
 	p.Transfer = layout.StagingBytes()
 	return p, nil

@@ -60,6 +60,7 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	if err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
+	s.generator.forget()
 	if err := s.trainStep(ctx, batch, count); err != nil {
 		s.broken = err
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)

@@ -41,23 +41,42 @@ type Tokenizer interface {
 	Decode(tokens []int32) string
 }
 
-// Logits gives, for a window of tokens, the logits of the token that follows the window's last.
-type Logits func(ctx context.Context, window []int32) ([]float32, error)
+// Decoder is a model that continues text: *state.Model and every State are one.
+type Decoder interface {
+	// Window is the number of tokens that the model sees at most.
+	Window() int
+	// Logits gives the logits of the token that follows a window of 1 to Window tokens.
+	Logits(ctx context.Context, window []int32) ([]float32, error)
+	// Decode appends a token to that window and gives the logits of the next one, until the window is full.
+	Decode(ctx context.Context, token int32) ([]float32, error)
+}
 
-// GenerateTokens draws tokens after a prompt. The model sees the last width of them at every step (a sliding window). Random numbers are a
-// function of the seed and the token's number alone, so sampling changes nothing of a run. yield gets every token as it is drawn and may
-// end the drawing by returning false.
-func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, width int, logits Logits, yield func(int32) bool) error {
+// GenerateTokens draws tokens after a prompt, of which the model sees at most the last Window. Each token drawn goes into its window; once that is
+// full, the newer half of it is taken in as a window of its own, which has room for as many again. Random numbers are a function of the
+// seed and the token's number alone, so sampling changes nothing of a run. yield gets every token as it is drawn and may end the
+// drawing by returning false.
+func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decoder, yield func(int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("train: sample: prompt: 0 tokens, want at least 1")
 	}
 	key := prng.NewKey(c.Seed).FoldIn(sampleStream)
-	tokens := slices.Clone(prompt)
+	window := slices.Clone(prompt[max(0, len(prompt)-m.Window()):])
+	begun := false
 	for i := range c.Tokens {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		values, err := logits(ctx, tokens[max(0, len(tokens)-width):])
+		var values []float32
+		var err error
+		if len(window) > m.Window() {
+			window, begun = window[len(window)-max(1, m.Window()/2):], false
+		}
+		if begun {
+			values, err = m.Decode(ctx, window[len(window)-1])
+		} else {
+			values, err = m.Logits(ctx, window)
+			begun = true
+		}
 		if err != nil {
 			return err
 		}
@@ -65,7 +84,7 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, width i
 		if err != nil {
 			return err
 		}
-		tokens = append(tokens, next)
+		window = append(window, next)
 		if !yield(next) {
 			return nil
 		}

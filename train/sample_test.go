@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -36,31 +37,65 @@ func TestChoose(t *testing.T) {
 	assert.ErrorContains(t, err, "logit 3: NaN")
 }
 
-func TestGenerateTokens(t *testing.T) {
-	// A model that continues n with n+1 and sees at most three tokens.
-	var widest int
-	logits := func(_ context.Context, window []int32) ([]float32, error) {
-		widest = max(widest, len(window))
-		out := make([]float32, 50)
-		out[window[len(window)-1]+1] = 20
-		return out, nil
+// counting is a model that continues n with n+1 and sees at most width tokens. It keeps what it has seen, window by window.
+type counting struct {
+	width   int
+	windows [][]int32
+	flat    bool // every token is as likely
+}
+
+func (c *counting) Window() int { return c.width }
+
+func (c *counting) Logits(_ context.Context, window []int32) ([]float32, error) {
+	c.windows = append(c.windows, slices.Clone(window))
+	return c.logits(), nil
+}
+
+func (c *counting) Decode(_ context.Context, token int32) ([]float32, error) {
+	newest := &c.windows[len(c.windows)-1]
+	*newest = append(*newest, token)
+	return c.logits(), nil
+}
+
+func (c *counting) logits() []float32 {
+	out := make([]float32, 50)
+	if newest := c.windows[len(c.windows)-1]; !c.flat {
+		out[newest[len(newest)-1]+1] = 20
 	}
+	return out
+}
+
+func TestGenerateTokens(t *testing.T) {
 	c := SampleConfig{Prompt: "x", Tokens: 10, Temperature: .1, Seed: 7}
-	run := func(seed uint64, temperature float64) (got []int32) {
-		c.Seed, c.Temperature = seed, temperature
-		require.NoError(t, GenerateTokens(t.Context(), c, []int32{5, 6}, 3, logits, func(token int32) bool {
+	run := func(m *counting, prompt ...int32) (got []int32) {
+		require.NoError(t, GenerateTokens(t.Context(), c, prompt, m, func(token int32) bool {
 			got = append(got, token)
 			return len(got) < 8
 		}))
 		return got
 	}
-	assert.Equal(t, []int32{7, 8, 9, 10, 11, 12, 13, 14}, run(7, .1), "ends when yield says so")
-	assert.Equal(t, 3, widest)
-	wild := func(_ context.Context, _ []int32) ([]float32, error) { return make([]float32, 50), nil }
-	logits = wild
-	assert.Equal(t, run(7, 1), run(7, 1))
-	assert.NotEqual(t, run(7, 1), run(8, 1))
-	assert.ErrorContains(t, GenerateTokens(t.Context(), c, nil, 3, logits, nil), "0 tokens")
+	for _, test := range []struct {
+		width   int
+		prompt  []int32
+		windows [][]int32
+	}{
+		{20, []int32{5, 6}, [][]int32{{5, 6, 7, 8, 9, 10, 11, 12, 13}}},
+		{9, []int32{5, 6}, [][]int32{{5, 6, 7, 8, 9, 10, 11, 12, 13}}},
+		{4, []int32{5, 6}, [][]int32{{5, 6, 7, 8}, {8, 9, 10, 11}, {11, 12, 13}}},
+		{3, []int32{4, 5, 6}, [][]int32{{4, 5, 6}, {7, 8, 9}, {10, 11, 12}, {13}}},
+		{1, []int32{4, 5, 6}, [][]int32{{6}, {7}, {8}, {9}, {10}, {11}, {12}, {13}}},
+	} {
+		m := &counting{width: test.width}
+		assert.Equal(t, []int32{7, 8, 9, 10, 11, 12, 13, 14}, run(m, test.prompt...), "ends when yield says so")
+		assert.Equal(t, test.windows, m.windows)
+	}
+	wild := &counting{width: 3, flat: true}
+	c.Temperature = 1
+	first := run(wild, 5, 6)
+	assert.Equal(t, first, run(wild, 5, 6))
+	c.Seed = 8
+	assert.NotEqual(t, first, run(wild, 5, 6))
+	assert.ErrorContains(t, GenerateTokens(t.Context(), c, nil, wild, nil), "0 tokens")
 }
 
 func TestSampleConfig(t *testing.T) {

@@ -23,8 +23,7 @@ type State interface {
 	SetLimits(l state.Limits)
 	Drain(ctx context.Context) ([]state.Metrics, error)
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
-	Window() int
-	Logits(ctx context.Context, window []int32) ([]float32, error)
+	Decoder
 	Stage(ctx context.Context, run state.Run) (*state.Staged, error)
 	CheckSpace(ctx context.Context, dir string) error
 	FirstNonFinite(ctx context.Context) (string, error)

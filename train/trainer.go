@@ -255,7 +255,7 @@ func (t *trainer) sample(ctx context.Context) error {
 	defer t.times.span(spanSamples)()
 	c := t.config
 	var drawn []int32
-	err := GenerateTokens(ctx, c.Sample, c.Tokenizer.Encode(c.Sample.Prompt), t.state.Window(), t.state.Logits, func(token int32) bool {
+	err := GenerateTokens(ctx, c.Sample, c.Tokenizer.Encode(c.Sample.Prompt), t.state, func(token int32) bool {
 		drawn = append(drawn, token)
 		return true
 	})

@@ -34,7 +34,7 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if _, err := fmt.Print(c.Prompt); err != nil {
 		return err
 	}
-	err = train.GenerateTokens(ctx, sampling, data.EncodeBytes(c.Prompt), m.Window(), m.Logits, func(token int32) bool {
+	err = train.GenerateTokens(ctx, sampling, data.EncodeBytes(c.Prompt), m, func(token int32) bool {
 		_, err := os.Stdout.WriteString(string([]byte{byte(token)}))
 		return err == nil
 	})

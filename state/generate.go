@@ -1,0 +1,245 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+)
+
+// A generator continues a text: it keeps the keys and values of the tokens that it has seen, so that each token costs the work of one row. Two
+// programs share them: one takes a piece of a window in at once, the other one token.
+type generator struct {
+	caches          []*gpu.Buffer
+	prefill, decode *forward
+	held            int // tokens that the caches have
+}
+
+// mostRows bounds the tokens that are taken in at once: enough to make the most of reading the parameters, few enough that a short prompt does
+// not pay for a long one.
+const mostRows = 64
+
+// PrefillRows is how many tokens of a window are taken in at once.
+func PrefillRows(window int) int { return min(window, mostRows) }
+
+// Piece is a run of tokens of a window, as the programs of a generator take them.
+type Piece struct {
+	tokens, positions []int32
+	row               int // of the token whose successor is asked for
+}
+
+// Pieces cuts a window into runs of rows tokens. The last one ends with the window, and so may begin with tokens that the one before it has;
+// where the window is shorter than a run, what follows it is never seen.
+func Pieces(window []int32, rows int) []Piece {
+	var out []Piece
+	for end := rows; ; end += rows {
+		first := max(0, min(end, len(window))-rows)
+		p := Piece{tokens: make([]int32, rows), row: min(rows, len(window)-first) - 1}
+		copy(p.tokens, window[first:])
+		for i := range rows {
+			p.positions = append(p.positions, int32(first+i))
+		}
+		if out = append(out, p); end >= len(window) {
+			return out
+		}
+	}
+}
+
+// OneToken is the piece that goes on with a token at a position.
+func OneToken(token int32, position int) Piece {
+	return Piece{tokens: []int32{token}, positions: []int32{int32(position)}}
+}
+
+// Write sets those inputs of a program that it has.
+func (p Piece) Write(to *graph.Program) error {
+	for name := range to.Inputs() {
+		ints := map[string][]int32{model.InputTokens: p.tokens, model.InputPositions: p.positions, model.InputRows: {int32(p.row)}}[name]
+		if err := to.WriteInts(name, ints); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Generation is the graph that takes rows tokens of a window in, for the logits of the token that follows one of them.
+func Generation(def model.Definition, rows, window int) (*model.Built, error) {
+	o := model.Options{Logits: true, Window: window}
+	if rows > 1 {
+		o.Rows = 1
+	}
+	return def.Build(1, rows, o)
+}
+
+// generationBytes is what a generator takes of a device.
+func generationBytes(def model.Definition, window int, lim gpu.Limits) (total uint64, err error) {
+	var built *model.Built
+	for _, rows := range []int{PrefillRows(window), 1} {
+		if built, err = Generation(def, rows, window); err != nil {
+			return 0, err
+		}
+		var names []string
+		for _, c := range built.Caches {
+			names = append(names, CacheName(c))
+		}
+		p, err := graph.PlanFor(built.Graph, []graph.Target{{Name: logitsTarget, Value: built.Logits}}, lim, names...)
+		if err != nil {
+			return 0, err
+		}
+		total += p.Total() + 4*uint64(def.Vocab()) // the logits on their way back
+	}
+	for _, c := range built.Caches {
+		total += c.Type().Bytes()
+	}
+	return total, nil
+}
+
+// CacheName is the name of the input that a cache of a graph is.
+func CacheName(cache *graph.Value) string { return cache.Node().Op.(graph.Input).Name }
+
+// newGenerator makes the caches and the programs.
+func (m *Model) newGenerator(ctx context.Context) (_ *generator, err error) {
+	g := &generator{}
+	defer func() {
+		if err != nil {
+			g.release()
+		}
+	}()
+	bind := map[string]gpu.Range{}
+	for _, p := range []struct {
+		to    **forward
+		label string
+		rows  int
+	}{{&g.prefill, "prefill", PrefillRows(m.sequence)}, {&g.decode, "decode", 1}} {
+		built, err := Generation(m.def, p.rows, m.sequence)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range built.Caches {
+			if _, ok := bind[CacheName(c)]; ok {
+				continue
+			}
+			b, err := m.device.NewBuffer("gputrain.state."+CacheName(c), c.Type().Bytes())
+			if err != nil {
+				return nil, err
+			}
+			g.caches, bind[CacheName(c)] = append(g.caches, b), b.All()
+		}
+		targets := []graph.Target{{Name: logitsTarget, Value: built.Logits}}
+		if *p.to, err = m.forward(ctx, logitsTarget, 1, built.Graph, graph.CompileOptions{Label: p.label, Targets: targets, Bind: bind}); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+func (g *generator) release() {
+	if g == nil {
+		return
+	}
+	g.prefill.release()
+	g.decode.release()
+	for _, b := range g.caches {
+		b.Release()
+	}
+}
+
+// forget makes the next Logits begin anew: what the caches have is of other parameters.
+func (g *generator) forget() {
+	if g != nil {
+		g.held = 0
+	}
+}
+
+// Window is the number of tokens that the model sees at most.
+func (m *Model) Window() int { return m.sequence }
+
+// Logits gives the logits of the token that follows a window of 1 to Window tokens, with which Decode goes on.
+func (m *Model) Logits(ctx context.Context, window []int32) ([]float32, error) {
+	logits, err := m.logits(ctx, window)
+	if err != nil {
+		return nil, fmt.Errorf("state: logits: %w", err)
+	}
+	return logits, nil
+}
+
+func (m *Model) logits(ctx context.Context, window []int32) (logits []float32, err error) {
+	if len(window) < 1 || len(window) > m.sequence {
+		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), m.sequence)
+	}
+	if err := m.prepareSampling(ctx); err != nil {
+		return nil, err
+	}
+	m.generator.held = 0
+	for _, p := range Pieces(window, PrefillRows(m.sequence)) {
+		if logits, err = m.generator.prefill.logits(ctx, p, m.def.Vocab()); err != nil {
+			return nil, err
+		}
+	}
+	m.generator.held = len(window)
+	return logits, nil
+}
+
+// ErrNoWindow says that there is nothing to go on with: Logits comes first, and anew once the parameters have changed.
+var ErrNoWindow = errors.New("no window: Logits comes first")
+
+// Decode appends a token to the window that Logits began, at the cost of that token alone, and gives the logits of the next one. A window of
+// Window tokens is full, which is an error, as is ErrNoWindow. Whoever changes parameters otherwise than by a step calls Logits anew.
+func (m *Model) Decode(ctx context.Context, token int32) ([]float32, error) {
+	logits, err := m.decodeToken(ctx, token)
+	if err != nil {
+		return nil, fmt.Errorf("state: decode: %w", err)
+	}
+	return logits, nil
+}
+
+func (m *Model) decodeToken(ctx context.Context, token int32) ([]float32, error) {
+	g := m.generator
+	switch {
+	case g == nil || g.held == 0:
+		return nil, ErrNoWindow
+	case g.held == m.sequence:
+		return nil, fmt.Errorf("window: full with %d tokens", g.held)
+	}
+	logits, err := g.decode.logits(ctx, OneToken(token, g.held), m.def.Vocab())
+	if err == nil {
+		g.held++
+	}
+	return logits, err
+}
+
+// logits runs the program for a piece.
+func (f *forward) logits(ctx context.Context, p Piece, vocab int) ([]float32, error) {
+	if err := p.Write(f.graph); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := f.run.Submit(ctx); err != nil {
+		return nil, err
+	}
+	raw, err := f.ring.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return FloatsOf(raw[:4*vocab]), nil
+}
+
+// FloatsOf are the numbers of a buffer.
+func FloatsOf(raw []byte) []float32 {
+	out := make([]float32, len(raw)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return out
+}
+
+func (m *Model) prepareSampling(ctx context.Context) (err error) {
+	if m.generator == nil {
+		m.generator, err = m.newGenerator(ctx)
+	}
+	return err
+}

@@ -1,0 +1,207 @@
+package state
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+	"gputrain/model"
+)
+
+// generating are models whose window is one piece, and several of them.
+func generating(t *testing.T) map[string]model.Definition {
+	t.Helper()
+	must := func(def model.Definition, err error) model.Definition {
+		require.NoError(t, err)
+		return def
+	}
+	gpt2 := must(model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: testV, Context: testT}))
+	return map[string]model.Definition{
+		"gpt2":           gpt2,
+		"llama":          must(model.NewLlama(model.LlamaConfig{Layers: 2, Heads: 4, KVHeads: 2, Width: 16, HeadDim: 6, Vocab: testV, Context: 150})),
+		"gpt2 quantized": must(model.WithQuantization(gpt2, model.Quantization{Mode: "affine", Bits: 4, Group: 32})),
+	}
+}
+
+// Logits of windows that are begun and gone on with, token by token, are those of the whole window in float64, and the likeliest tokens are those
+// that taking in every window anew finds.
+func TestDecode(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		for name, def := range generating(t) {
+			t.Run(name, func(t *testing.T) {
+				hosts := model.Init(def, 5)
+				for _, h := range hosts { // large enough that every position counts
+					for i := range h.Data {
+						if len(h.Shape) > 1 {
+							h.Data[i] *= 8
+						}
+					}
+				}
+				m, err := NewModel(dev, def, hosts)
+				require.NoError(t, err)
+				defer m.Release()
+				anew, err := NewModel(dev, def, hosts)
+				require.NoError(t, err)
+				defer anew.Release()
+				require.Equal(t, def.Context(), m.Window())
+
+				prompt := tinyBatch(1, 12, false).Tokens
+				for _, n := range []int{3, m.Window() / 2, m.Window() - 1, 1} { // what came before leaves nothing behind
+					window := slices.Clone(prompt[:n])
+					logits, err := m.Logits(t.Context(), window)
+					require.NoError(t, err)
+					for range min(m.Window()-n, 9) {
+						next := likeliest(logits)
+						again, err := anew.Logits(t.Context(), window)
+						require.NoError(t, err)
+						require.Equal(t, likeliest(again), next, "after %d tokens", len(window))
+						window = append(window, next)
+						logits, err = m.Decode(t.Context(), next)
+						require.NoError(t, err)
+					}
+					want := evaluated(t, def, hosts, window)
+					require.Len(t, logits, testV)
+					largest := max(slices.Max(want), -slices.Min(want))
+					for i, w := range want { // the tolerance of package model: sums of up to a few hundred products, in f32
+						assert.InDelta(t, w, logits[i], 1e-5*largest, "%d tokens, logit %d", len(window), i)
+					}
+				}
+			})
+		}
+	})
+}
+
+func likeliest(logits []float32) int32 { return int32(slices.Index(logits, slices.Max(logits))) }
+
+// evaluated are the logits behind a window in float64.
+func evaluated(t *testing.T, def model.Definition, params []buffers.Host, window []int32) []float64 {
+	t.Helper()
+	built, err := def.Build(1, len(window), model.Options{Logits: true})
+	require.NoError(t, err)
+	feeds := map[string]*graph.Array{model.InputTokens: {Shape: []int{1, len(window)}}}
+	for _, token := range window {
+		feeds[model.InputTokens].Data = append(feeds[model.InputTokens].Data, float64(token))
+	}
+	for _, h := range params {
+		feeds[h.Path] = &graph.Array{Shape: h.Shape, Data: make([]float64, len(h.Data))}
+		for i, x := range h.Data {
+			feeds[h.Path].Data[i] = float64(x)
+		}
+	}
+	out, err := graph.Eval(built.Graph, feeds, built.Logits)
+	require.NoError(t, err)
+	return out[0].Data[(len(window)-1)*testV:]
+}
+
+// A token makes nothing on the device, is one submit and one read-back, and costs as many dispatches as a forward pass of one row and one more a
+// layer; what all of it takes is planned, to the byte but for the uniform buffers.
+func TestDecodeDoesWhatItMust(t *testing.T) {
+	for name, def := range generating(t) {
+		t.Run(name, func(t *testing.T) {
+			dev := gputest.Device(t)
+			c := Config{Definition: def, Optimizer: tinyOptimizer(), Batch: 2, Sequence: 12}
+			without := create(t, dev, c)
+			begin := dev.Counters().LiveBytes
+			c.Sampling = true
+			s := create(t, dev, c)
+			taken := dev.Counters().LiveBytes - begin
+			begin = dev.Counters().LiveBytes
+			again := create(t, dev, without.config)
+			taken -= dev.Counters().LiveBytes - begin
+			again.Release()
+			g := s.generator
+			require.NotNil(t, g, "made before the first step")
+			assert.Equal(t, taken-g.prefill.run.UniformBytes()-g.decode.run.UniformBytes(), s.Plan().Sampling)
+
+			_, err := s.Logits(t.Context(), []int32{1, 2})
+			require.NoError(t, err)
+			row, err := def.Build(1, 1, model.Options{Logits: true})
+			require.NoError(t, err)
+			plan, err := graph.PlanFor(row.Graph, []graph.Target{{Name: "logits", Value: row.Logits}}, dev.Limits())
+			require.NoError(t, err)
+			layers := len(g.caches)
+			for i := range 10 {
+				before := dev.Counters()
+				_, err := s.Decode(t.Context(), int32(i))
+				require.NoError(t, err)
+				after := dev.Counters()
+				assert.Equal(t, []uint64{before.Pipelines, before.BindGroups, before.Buffers, before.LiveBytes, before.Submits + 1, before.Readbacks + 1},
+					[]uint64{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes, after.Submits, after.Readbacks})
+				most := plan.Dispatches + layers
+				if def.Kind() == "gpt2" {
+					most++ // a row of the positions is looked up instead of bound
+				}
+				assert.LessOrEqual(t, after.Dispatches-before.Dispatches, uint64(most))
+				assert.EqualValues(t, 4*testV, after.ReadBytes-before.ReadBytes)
+				assert.EqualValues(t, 2*16, after.WrittenBytes-before.WrittenBytes, "a token and its position")
+			}
+			_, err = s.Decode(t.Context(), 0)
+			assert.ErrorContains(t, err, "window: full with 12 tokens")
+		})
+	}
+}
+
+// Sampling between steps leaves no trace in what is trained; a step ends the window.
+func TestDecodeBesideTraining(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyConfig(t)
+	c.Sampling = true
+	alone, sampled := create(t, dev, c), create(t, dev, c)
+	want := train(t, alone, 3)
+	_, err := sampled.Decode(t.Context(), 1)
+	require.ErrorIs(t, err, ErrNoWindow)
+	var got []Metrics
+	for step := range int64(3) {
+		_, err := sampled.Logits(t.Context(), []int32{3, 1})
+		require.NoError(t, err)
+		_, err = sampled.Decode(t.Context(), 4)
+		require.NoError(t, err)
+		got = append(got, train(t, sampled, step+1)...)
+		_, err = sampled.Decode(t.Context(), 5)
+		require.ErrorIs(t, err, ErrNoWindow)
+	}
+	assert.Equal(t, want, got)
+	for _, path := range []string{"wte.weight", "h.1.attn.c_attn.weight"} {
+		a, err := alone.Params().Read(t.Context(), path)
+		require.NoError(t, err)
+		b, err := sampled.Params().Read(t.Context(), path)
+		require.NoError(t, err)
+		assert.Equal(t, a, b)
+	}
+	_, err = sampled.Logits(t.Context(), []int32{1})
+	require.NoError(t, err)
+	_, err = sampled.Decode(t.Context(), testV)
+	require.ErrorContains(t, err, "token id")
+	_, err = sampled.Decode(t.Context(), 2)
+	require.NoError(t, err, "a token that there is none of has changed nothing")
+}
+
+// A window is cut into runs that end with it.
+func TestPieces(t *testing.T) {
+	for _, c := range []struct {
+		window, rows int
+		first        []int
+		row          int
+	}{{1, 4, []int{0}, 0}, {3, 4, []int{0}, 2}, {4, 4, []int{0}, 3}, {5, 4, []int{0, 1}, 3}, {8, 4, []int{0, 4}, 3}, {9, 4, []int{0, 4, 5}, 3}, {3, 1, []int{0, 1, 2}, 0}} {
+		window := tinyBatch(0, 1, false).Tokens[:c.window]
+		pieces := Pieces(window, c.rows)
+		require.Len(t, pieces, len(c.first))
+		for i, p := range pieces {
+			require.Len(t, p.tokens, c.rows)
+			for j := range c.rows {
+				at := c.first[i] + j
+				assert.EqualValues(t, at, p.positions[j])
+				if at < len(window) {
+					assert.Equal(t, window[at], p.tokens[j])
+				}
+			}
+		}
+		assert.Equal(t, c.row, pieces[len(pieces)-1].row, "%+v", c)
+	}
+}
