@@ -205,3 +205,37 @@ func TestPieces(t *testing.T) {
 		assert.Equal(t, c.row, pieces[len(pieces)-1].row, "%+v", c)
 	}
 }
+
+// BenchmarkToken is a token of the default model, with a cache, and by a pass over the whole window.
+func BenchmarkToken(b *testing.B) {
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})
+	require.NoError(b, err)
+	m, err := NewModel(gputest.Device(b), def, model.Init(def, 1))
+	require.NoError(b, err)
+	defer m.Release()
+	window := make([]int32, def.Context())
+	built, err := def.Build(1, len(window), model.Options{Logits: true, Rows: 1})
+	require.NoError(b, err)
+	whole, err := m.forward(b.Context(), logitsTarget, 1, built.Graph, graph.CompileOptions{Label: "whole", Targets: []graph.Target{{Name: logitsTarget, Value: built.Logits}}})
+	require.NoError(b, err)
+	defer whole.release()
+	_, err = m.Logits(b.Context(), window[:1])
+	require.NoError(b, err)
+	b.Run("window", func(b *testing.B) {
+		for b.Loop() {
+			_, err := whole.logits(b.Context(), Piece{tokens: window, row: 5}, testV)
+			require.NoError(b, err)
+		}
+		b.ReportMetric(float64(whole.run.Dispatches()), "dispatches")
+	})
+	b.Run("cache", func(b *testing.B) {
+		for b.Loop() {
+			if m.generator.held == len(window) {
+				m.generator.held = 1
+			}
+			_, err := m.Decode(b.Context(), 3)
+			require.NoError(b, err)
+		}
+		b.ReportMetric(float64(m.generator.decode.run.Dispatches()), "dispatches")
+	})
+}
