@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -76,21 +75,31 @@ func makeRoom(fsys FileSystem, path string, sources []source) error {
 	return enough(fsys, parent, wanted)
 }
 
-// replaceable says why what is at path must not be removed: it is neither a checkpoint nor what is left of one.
+// replaceable says why what is at path must not be removed: it is neither a checkpoint nor what is left of one, or has more in it.
 func replaceable(fsys FileSystem, path string) error {
-	names, err := fsys.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) || slices.Contains(names, manifestName) {
-		return nil
-	}
+	others, err := othersIn(fsys, path)
 	if err != nil {
 		return fmt.Errorf("found what is no checkpoint: %w: %w", err, fs.ErrExist)
 	}
-	for _, name := range names {
-		if !isCheckpointFile(name) {
-			return fmt.Errorf("found %q there, wanted a checkpoint, an empty directory or nothing: what is there would be removed: %w", filepath.Join(path, name), fs.ErrExist)
-		}
+	if len(others) > 0 {
+		return fmt.Errorf("found %q there, wanted a checkpoint, an empty directory or nothing: what is there would be removed: %w", others[0], fs.ErrExist)
 	}
 	return nil
+}
+
+// othersIn lists what no checkpoint has of what is in a directory, and its manifest does not name. One that is not there has nothing.
+func othersIn(fsys FileSystem, dir string) (others []string, err error) {
+	names, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	m, _ := decodeManifest(fsys, dir) // one that is damaged names nothing
+	for _, name := range names {
+		if _, named := m.Files[name]; !named && !isCheckpointFile(name) {
+			others = append(others, filepath.Join(dir, name))
+		}
+	}
+	return others, err
 }
 
 // isCheckpointFile tells the files that a checkpoint consists of.

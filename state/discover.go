@@ -54,15 +54,9 @@ func (c Checkpoints) entries() ([]entry, error) {
 	var found []entry
 	for _, name := range names {
 		base, aside := strings.CutSuffix(name, replacedSuffix)
-		digits, ok := strings.CutPrefix(base, "step-")
-		if !ok {
-			continue
+		if step, ok := stepOf(base); ok {
+			found = append(found, entry{path: filepath.Join(c.Dir, name), step: step, aside: aside})
 		}
-		step, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil || DirName(step) != base {
-			continue
-		}
-		found = append(found, entry{path: filepath.Join(c.Dir, name), step: step, aside: aside})
 	}
 	slices.SortFunc(found, func(a, b entry) int {
 		if a.step != b.step {
@@ -77,6 +71,16 @@ func (c Checkpoints) entries() ([]entry, error) {
 		return -1
 	})
 	return found, nil
+}
+
+// stepOf is the step of a checkpoint's name.
+func stepOf(name string) (step int64, ok bool) {
+	digits, ok := strings.CutPrefix(name, "step-")
+	if !ok {
+		return 0, false
+	}
+	step, err := strconv.ParseInt(digits, 10, 64)
+	return step, err == nil && DirName(step) == name
 }
 
 // Steps lists the steps that there are checkpoints of, whole or not, newest first.
@@ -101,7 +105,8 @@ func (c Checkpoints) Newest() (Found, error) {
 }
 
 // Clean removes what an interrupted save or removal has left: temporary directories, and checkpoints that stepped aside for one that
-// arrived (one whose successor did not arrive goes back to its place). It returns the names removed.
+// arrived (one whose successor did not arrive goes back to its place). It returns the names removed. What has files in it that no checkpoint
+// has is left alone.
 func (c Checkpoints) Clean() ([]string, error) {
 	names, err := c.FS.ReadDir(c.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,23 +118,67 @@ func (c Checkpoints) Clean() ([]string, error) {
 	var removed []string
 	for _, name := range names {
 		path := filepath.Join(c.Dir, name)
-		base, aside := strings.CutSuffix(name, replacedSuffix)
-		switch {
-		case strings.HasPrefix(name, "step-") && strings.HasSuffix(name, temporarySuffix):
-		case aside && strings.HasPrefix(name, "step-"):
-			if !slices.Contains(names, base) {
-				if err := c.FS.Rename(path, filepath.Join(c.Dir, base)); err != nil {
-					return removed, fmt.Errorf("state: clean %q: %w", c.Dir, err)
-				}
-				continue
-			}
-		default:
+		base, left := leftOf(name)
+		if !left {
 			continue
 		}
-		if err := c.FS.RemoveAll(path); err != nil {
+		var err error
+		if strings.HasSuffix(name, replacedSuffix) && !slices.Contains(names, base) {
+			err = c.FS.Rename(path, filepath.Join(c.Dir, base))
+		} else if replaceable(c.FS, path) == nil {
+			err = c.FS.RemoveAll(path)
+			removed = append(removed, name)
+		}
+		if err != nil {
 			return removed, fmt.Errorf("state: clean %q: %w", c.Dir, err)
 		}
-		removed = append(removed, name)
 	}
 	return removed, nil
+}
+
+// leftOf tells the name of a checkpoint from that of what an interrupted save or removal of it has left.
+func leftOf(name string) (base string, left bool) {
+	for _, suffix := range []string{temporarySuffix, replacedSuffix} {
+		if base, cut := strings.CutSuffix(name, suffix); cut {
+			_, left = stepOf(base)
+			return base, left
+		}
+	}
+	return name, false
+}
+
+// Others lists what is in the directory, and in the checkpoints there, and is not of checkpoints.
+func (c Checkpoints) Others() (others []string, err error) {
+	names, err := c.FS.ReadDir(c.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, name := range names {
+		path := filepath.Join(c.Dir, name)
+		base, _ := leftOf(name)
+		inside, err := othersIn(c.FS, path)
+		if _, ok := stepOf(base); !ok || err != nil {
+			inside = []string{path}
+		}
+		others = append(others, inside...)
+	}
+	if err != nil {
+		return nil, checkpointError{fmt.Errorf("state: discover %q: %w", c.Dir, err)}
+	}
+	return others, nil
+}
+
+// Remove removes the directory with all checkpoints. Where there is anything else in it, nothing is touched, and the error names it.
+func (c Checkpoints) Remove() error {
+	others, err := c.Others()
+	if err == nil && len(others) > 0 {
+		err = fmt.Errorf("found %q, wanted checkpoints alone: what is there would be removed: %w", others[0], fs.ErrExist)
+	}
+	if err == nil {
+		err = c.FS.RemoveAll(c.Dir)
+	}
+	if err != nil {
+		return checkpointError{fmt.Errorf("state: remove %q: %w", c.Dir, err)}
+	}
+	return nil
 }

@@ -36,10 +36,9 @@ type manifestFile struct {
 
 func isSafetensors(name string) bool { return strings.HasSuffix(name, ".safetensors") }
 
-// readManifest reads dir/manifest.json and compares the sizes of the files it lists; their contents are not read.
-func readManifest(fsys FileSystem, dir string) (manifest, error) {
-	path := manifestPath(dir)
-	data, err := readFile(fsys, path)
+// decodeManifest reads dir/manifest.json, whatever it says.
+func decodeManifest(fsys FileSystem, dir string) (manifest, error) {
+	data, err := readFile(fsys, manifestPath(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, gone := fsys.ReadDir(dir); gone != nil {
 			return manifest{}, loadError(dir, "%w", gone)
@@ -52,6 +51,15 @@ func readManifest(fsys FileSystem, dir string) (manifest, error) {
 	var m manifest
 	if err := json.Unmarshal(data, &m); err != nil {
 		return manifest{}, loadError(dir, "%s: %v: %w", manifestName, err, ErrCorrupt)
+	}
+	return m, nil
+}
+
+// readManifest reads dir/manifest.json and compares the sizes of the files it lists; their contents are not read.
+func readManifest(fsys FileSystem, dir string) (manifest, error) {
+	m, err := decodeManifest(fsys, dir)
+	if err != nil {
+		return manifest{}, err
 	}
 	if m.Format != manifestFormat {
 		return manifest{}, loadError(dir, "%s: format %d, want %d: %w", manifestName, m.Format, manifestFormat, ErrVersion)

@@ -16,8 +16,8 @@ type Keep struct {
 }
 
 // Rotate removes what is not to be kept: temporary checkpoints that have a newer one, and permanent ones. The newest whole checkpoint always
-// stays, and one that another process holds (Hold) until the next time. Call it after a commit. It returns the names removed. Checkpoints
-// that are not whole are left for a person to see.
+// stays, one that another process holds (Hold) until the next time, and one that somebody has put a file into. Call it after a commit. It returns the
+// names removed. Checkpoints that are not whole are left for a person to see.
 func (c Checkpoints) Rotate(keep Keep) ([]string, error) {
 	all, err := c.records()
 	if err != nil {
@@ -85,9 +85,12 @@ func bestOf(all []recorded, n int) []int64 {
 	return steps
 }
 
-// remove removes a checkpoint that nobody holds. It is renamed first, so that an interrupted removal leaves no half checkpoint under a
+// remove removes a checkpoint that nobody holds and that has nothing else in it. It is renamed first, so that an interrupted removal leaves no half checkpoint under a
 // checkpoint's name.
 func (c Checkpoints) remove(path string) (bool, error) {
+	if replaceable(c.FS, path) != nil {
+		return false, nil
+	}
 	lock, err := c.FS.Lock(manifestPath(path), true)
 	if errors.Is(err, ErrInUse) {
 		return false, nil

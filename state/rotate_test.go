@@ -1,6 +1,7 @@
 package state
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,4 +133,41 @@ func TestHold(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, found.Path)
 	require.NoError(t, release())
+}
+
+// What somebody has put among checkpoints is never removed with them.
+func TestOnlyCheckpointsAreRemoved(t *testing.T) {
+	root := t.TempDir()
+	store := mustCommit(t, root, 1, 2, 3)
+	theirs := filepath.Join(root, DirName(1), "notes.txt")
+	require.NoError(t, os.WriteFile(theirs, []byte("mine"), 0o666))
+	removed, err := store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Equal(t, []string{DirName(2)}, removed)
+	assert.FileExists(t, theirs)
+
+	err = commit(OS, filepath.Join(root, DirName(1)), 1, nil)
+	require.ErrorIs(t, err, fs.ErrExist, "replaced by a checkpoint of its step")
+	assert.ErrorContains(t, err, theirs)
+
+	left := []string{"step-mine.tmp", "step-00000009.tmp"}
+	for _, name := range left {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, name), 0o777))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name, "best.pt"), nil, 0o666))
+	}
+	removed, err = store.Clean()
+	require.NoError(t, err)
+	assert.Empty(t, removed)
+
+	others, err := store.Others()
+	require.NoError(t, err)
+	want := []string{theirs, filepath.Join(root, left[1], "best.pt"), filepath.Join(root, left[0])}
+	assert.Equal(t, want, others)
+	require.ErrorIs(t, store.Remove(), fs.ErrExist)
+	assert.FileExists(t, theirs)
+	for _, path := range want {
+		require.NoError(t, os.RemoveAll(path))
+	}
+	require.NoError(t, store.Remove())
+	assert.NoDirExists(t, root)
 }
