@@ -261,7 +261,7 @@ func TestRunDirectoryOfAnotherRun(t *testing.T) {
 	assert.DirExists(t, p.path("run", "checkpoints", "step-00000006"))
 
 	// A file in its place.
-	refused(t, p.train("text.txt"), 1, p.path("text.txt"), "not a directory")
+	refused(t, p.train("text.txt"), 2, p.path("text.txt"), "not a directory")
 }
 
 // Two processes never train in one directory.
@@ -269,7 +269,7 @@ func TestRunDirectoryInUse(t *testing.T) {
 	p := newPlace(t)
 	run := p.train("run").start(t)
 	run.says(t, "compile kernels")
-	refused(t, p.train("run"), 1, "another process is training in it", p.path("run"))
+	refused(t, p.train("run"), 2, "another process is training in it", p.path("run"))
 	require.True(t, run.running())
 }
 

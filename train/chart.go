@@ -51,6 +51,9 @@ const (
 const ChartStyle = `<style>.paper{fill:#ffffff}.ink{fill:#222222}.soft{fill:#555555}.grid{stroke:#e4e4e4}.frame{stroke:#999999;fill:none}` +
 	`@media (prefers-color-scheme:dark){.paper{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9da7b3}.grid{stroke:#272e38}.frame{stroke:#6e7681}}</style>`
 
+// chartHead begins a picture.
+const chartHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 `
+
 // faint is how the curve of a faint series, and its mark in the legend, are drawn.
 const faint = ` stroke-opacity="0.4"`
 
@@ -66,7 +69,7 @@ func (c Chart) Write(w io.Writer) error {
 	}
 	width := each * max(1, len(c.Panels))
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n%s\n",
+	fmt.Fprintf(out, chartHead+`%d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n%s\n",
 		width, chartHeight, width, chartHeight, ChartStyle)
 	fmt.Fprintf(out, `<rect class="paper" width="%d" height="%d"/>`+"\n", width, chartHeight)
 	fmt.Fprintf(out, `<text class="ink" x="%d" y="24" font-size="15">%s</text>`+"\n", chartLeft, escape(c.Title))

@@ -67,6 +67,7 @@ type Config struct {
 	Reschedule bool
 	// Settings is what run.yaml records and a resumed run compares; default: what State and this configuration say.
 	Settings []Setting
+	Given    []Given // the files that settings came from, which are kept beside run.yaml as they were
 	// Peak tells how many operations a second all devices together make at best, as pipeline.Peak does; nil: lines of metrics have no MFU, nor
 	// where it fails, which is said.
 	Peak  func(ctx context.Context) (float64, error)
@@ -76,6 +77,12 @@ type Config struct {
 	Output   io.Writer     // of lines and progress; default os.Stderr
 	Interval time.Duration // between lines of plain progress; default 10 s
 	Hooks    []Hook
+}
+
+// Given is a file as its reader found it.
+type Given struct {
+	Name string
+	Text []byte
 }
 
 func (c Config) withDefaults() Config {

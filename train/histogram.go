@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,13 +97,12 @@ type histograms struct {
 
 // openHistograms rewinds the log, and makes everything that a count needs.
 func (t *trainer) openHistograms(ctx context.Context) (err error) {
-	path := filepath.Join(t.config.Dir, histogramsFile)
 	if t.config.HistogramEvery == 0 {
-		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(t.dir.join(histogramsFile)); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 	}
-	if t.histograms.log, _, err = openLines(path, t.state.Step()); err != nil || t.config.HistogramEvery == 0 {
+	if t.histograms.log, err = t.openLog(histogramsFile); err != nil || t.config.HistogramEvery == 0 {
 		return err
 	}
 	tensors, bytes, err := t.buildCounters(ctx)

@@ -15,49 +15,105 @@ import (
 
 // lineLog is a file of JSON objects, one a line, each with a "step" that never goes down: metrics.jsonl, samples.jsonl.
 type lineLog struct {
-	file *os.File
+	file    *os.File
+	dir     *runDir // nil: of no run
+	last    int64   // the highest step in it when it was opened, or -1
+	damaged int     // lines that could not be read then, and are left as they are
 }
 
-// openLines opens a line log to go on after a step: later lines, and a line cut short by a kill, are taken away, so that the finished
-// file is that of a run that was never interrupted. It returns the highest step left, or -1.
-func openLines(path string, step int64) (*lineLog, int64, error) {
+// openLines opens a line log to go on after a step: later lines, and what a kill has cut short, are cut off, so that the finished file is that
+// of a run that was never interrupted. What is cut off goes into a file beside it.
+func openLines(dir *runDir, path string, step int64) (*lineLog, error) {
+	if err := dir.check(); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, 0, fmt.Errorf("train: open log: %w", err)
+		return nil, fmt.Errorf("train: open log: %w", err)
 	}
-	keep, last, err := linesUpTo(f, step)
+	found, err := linesUpTo(f, step)
+	if err == nil {
+		err = cutOff(f, found.keep)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("train: open log %q: %w", path, err), f.Close())
+	}
+	return &lineLog{file: f, dir: dir, last: found.last, damaged: found.damaged}, nil
+}
+
+// cutOff ends a file at keep, once what is behind it is in the file of what was cut off.
+func cutOff(f *os.File, keep int64) error {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err == nil && size > keep {
+		err = appendTo(f.Name()+cutSuffix, io.NewSectionReader(f, keep, size-keep))
+	}
 	if err == nil {
 		err = f.Truncate(keep)
 	}
 	if err == nil {
 		_, err = f.Seek(keep, io.SeekStart)
 	}
-	if err != nil {
-		return nil, 0, errors.Join(fmt.Errorf("train: open log %q: %w", path, err), f.Close())
-	}
-	return &lineLog{file: f}, last, nil
+	return err
 }
 
-// linesUpTo is the length in bytes of the leading whole lines whose step is at most step, and the last of these steps.
-func linesUpTo(r io.Reader, step int64) (keep, last int64, err error) {
+// appendTo appends text to a file, as a line of its own.
+func appendTo(path string, text io.Reader) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, text)
+	if err == nil {
+		_, err = f.WriteString("\n")
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// extent is how much of a log belongs to a step: keep bytes, up to a line of the step last, with damaged lines among them.
+type extent struct {
+	keep, last int64
+	damaged    int
+}
+
+// linesUpTo finds the last line of a step up to step that no line of a later one stands before. Lines that cannot be read are passed over; those
+// behind the last one that can belong to nothing.
+func linesUpTo(r io.Reader, step int64) (found extent, err error) {
 	in := bufio.NewReader(r)
-	last = -1
+	found.last = -1
+	at, damaged := int64(0), 0
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return keep, last, nil
+			return found, nil
 		}
 		if err != nil {
-			return 0, 0, err
+			return extent{}, err
 		}
-		var at struct {
-			Step *int64 `json:"step"`
+		at += int64(len(line))
+		of, ok := stepOf(line)
+		switch {
+		case !ok:
+			damaged++
+		case of > step:
+			return found, nil
+		default:
+			found = extent{keep: at, last: of, damaged: damaged}
 		}
-		if json.Unmarshal(line, &at) != nil || at.Step == nil || *at.Step > step {
-			return keep, last, nil
-		}
-		keep, last = keep+int64(len(line)), *at.Step
 	}
+}
+
+// stepOf is the step of a line.
+func stepOf(line []byte) (step int64, ok bool) {
+	var at struct {
+		Step *int64 `json:"step"`
+	}
+	if json.Unmarshal(line, &at) != nil || at.Step == nil {
+		return 0, false
+	}
+	return *at.Step, true
 }
 
 // write appends one line.
@@ -65,6 +121,9 @@ func (l *lineLog) write(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("train: log: %w", err)
+	}
+	if err := l.dir.check(); err != nil {
+		return err
 	}
 	if _, err := l.file.Write(append(data, '\n')); err != nil {
 		return logError{err}
@@ -89,31 +148,47 @@ func (e logError) Unwrap() []error { return []error{state.ErrCheckpoint, e.err} 
 
 func (l *lineLog) close() error { return l.file.Close() }
 
-// readMetrics reads metrics.jsonl. A file that is not there has no lines.
-func readMetrics(path string) (steps []Metrics, evals []EvalMetrics, err error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("train: metrics: %w", err)
-	}
-	for number, line := range bytes.Split(data, []byte("\n")) {
-		if len(line) == 0 {
-			continue
-		}
+// readMetrics reads metrics.jsonl. A file that is not there has no lines; damaged are the numbers of those that cannot be read.
+func readMetrics(path string) (steps []Metrics, evals []EvalMetrics, damaged []int, err error) {
+	damaged, err = readLines(path, func(line []byte) error {
 		if bytes.Contains(line, []byte(`"eval_loss"`)) {
-			var e EvalMetrics
-			err = json.Unmarshal(line, &e)
-			evals = append(evals, e)
-		} else {
-			var m Metrics
-			err = json.Unmarshal(line, &m)
-			steps = append(steps, m)
+			return appendLine(&evals, line)
 		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("train: metrics %q: line %d: %w", path, number+1, err)
+		return appendLine(&steps, line)
+	})
+	return steps, evals, damaged, err
+}
+
+// readLines gives the lines of a log to take, and counts those that it refuses. A file that is not there has none.
+func readLines(path string, take func(line []byte) error) (damaged []int, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("train: log: %w", err)
+	}
+	number := 0
+	for line := range bytes.Lines(data) {
+		number++
+		if len(bytes.TrimSpace(line)) > 0 && take(line) != nil {
+			damaged = append(damaged, number)
 		}
 	}
-	return steps, evals, nil
+	return damaged, nil
+}
+
+// appendLine appends what a line says.
+func appendLine[T any](to *[]T, line []byte) error {
+	var v T
+	err := json.Unmarshal(line, &v)
+	if err == nil {
+		*to = append(*to, v)
+	}
+	return err
+}
+
+// damagedText tells of lines that cannot be read.
+func damagedText(name string, damaged []int) string {
+	if len(damaged) == 1 {
+		return fmt.Sprintf("%s: line %d cannot be read and is passed over", name, damaged[0])
+	}
+	return fmt.Sprintf("%s: %d lines cannot be read and are passed over, the first is line %d", name, len(damaged), damaged[0])
 }

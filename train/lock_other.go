@@ -9,14 +9,14 @@ import (
 )
 
 // lockDir takes a run directory for this process: an open file cannot be removed here.
-func lockDir(dir string) (unlock func() error, err error) {
-	path := filepath.Join(dir, ".lock")
+func lockDir(path string, _ *os.File) (unlock func() error, err error) {
+	path = filepath.Join(path, ".lock")
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return nil, fmt.Errorf("train: run directory %q: another process is training in it: %w", dir, err)
+		return nil, fmt.Errorf("%w: %w", errLocked, err)
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("train: run directory: %w", err)
+		return nil, err
 	}
 	return f.Close, nil
 }

@@ -11,19 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockDir takes a run directory for this process. The lock ends with the process, however it ends.
-func lockDir(dir string) (unlock func() error, err error) {
-	path := filepath.Join(dir, ".lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+// lockDir takes a run directory, which is open, for this process. The lock ends with the process, however it ends. Both the directory and a file in
+// it are locked: some file systems lock files alone, and a file may be removed by somebody who thinks that it is in the way.
+func lockDir(path string, dir *os.File) (unlock func() error, err error) {
+	if err := lockFile(dir); errors.Is(err, errLocked) { // any other error is of a file system that does not lock directories
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(path, ".lock"), os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
-		return nil, fmt.Errorf("train: run directory: %w", err)
+		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err := lockFile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.Close, nil
+}
+
+// lockFile takes the lock of an open file. A file system without locks has none to hold.
+func lockFile(f *os.File) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	switch {
+	case err == nil, errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
+		return nil
 	case errors.Is(err, unix.EWOULDBLOCK):
-		return nil, errors.Join(fmt.Errorf("train: run directory %q: another process is training in it", dir), f.Close())
-	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS), err == nil:
-		return f.Close, nil // a file system without locks has none to hold
+		return errLocked
 	}
-	return nil, errors.Join(fmt.Errorf("train: run directory %q: lock: %w", dir, err), f.Close())
+	return fmt.Errorf("lock: %w", err)
 }

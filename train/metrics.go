@@ -105,7 +105,12 @@ func (w *window) mean() float64 {
 
 func perplexity(loss Number) float64 { return math.Exp(float64(loss)) }
 
-// ReadMetrics reads what the run of a run directory has measured, in order. A directory without metrics has none.
+// ReadMetrics reads what the run of a run directory has measured, in order. A directory without metrics has none. With lines that cannot be read comes
+// an error that says which; the others are there.
 func ReadMetrics(dir string) ([]Metrics, []EvalMetrics, error) {
-	return readMetrics(filepath.Join(dir, metricsFile))
+	steps, evals, damaged, err := readMetrics(filepath.Join(dir, metricsFile))
+	if err == nil && len(damaged) > 0 {
+		err = fmt.Errorf("train: run directory %q: %s", dir, damagedText(metricsFile, damaged))
+	}
+	return steps, evals, err
 }

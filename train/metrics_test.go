@@ -2,9 +2,11 @@ package train
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,9 +27,9 @@ func TestNumberKeepsWhatWasMeasured(t *testing.T) {
 
 func TestLinesAreRewound(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "metrics.jsonl")
-	l, last, err := openLines(path, 0)
+	l, err := openLines(nil, path, 0)
 	require.NoError(t, err)
-	assert.EqualValues(t, -1, last)
+	assert.EqualValues(t, -1, l.last)
 	for step := int64(1); step <= 5; step++ {
 		require.NoError(t, l.write(Metrics{Step: step, Loss: Number(step)}))
 		if step%2 == 0 {
@@ -43,11 +45,17 @@ func TestLinesAreRewound(t *testing.T) {
 		// A kill in the middle of a line.
 		torn := append(append([]byte{}, whole...), `{"step": 6, "lo`...)
 		require.NoError(t, os.WriteFile(path, torn, 0o666))
-		l, last, err := openLines(path, keep)
+		require.NoError(t, os.RemoveAll(path+cutSuffix))
+		l, err := openLines(nil, path, keep)
 		require.NoError(t, err)
 		if keep > 0 {
-			assert.Equal(t, min(keep, 5), last)
+			assert.Equal(t, min(keep, 5), l.last)
 		}
+		kept, err := l.file.Seek(0, io.SeekCurrent)
+		require.NoError(t, err)
+		cut, err := os.ReadFile(path + cutSuffix)
+		require.NoError(t, err)
+		assert.Equal(t, string(torn[kept:])+"\n", string(cut), "nothing is lost")
 		for step := keep + 1; step <= 5; step++ {
 			require.NoError(t, l.write(Metrics{Step: step, Loss: Number(step)}))
 			if step%2 == 0 {
@@ -59,21 +67,44 @@ func TestLinesAreRewound(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, string(whole), string(again), "kept to step %d", keep)
 	}
-	steps, evals, err := readMetrics(path)
+	steps, evals, damaged, err := readMetrics(path)
 	require.NoError(t, err)
 	assert.Len(t, steps, 5)
 	assert.Len(t, evals, 2)
-
-	require.NoError(t, os.WriteFile(path, []byte("{}\nnonsense\n"), 0o666))
-	_, _, err = readMetrics(path)
-	assert.ErrorContains(t, err, "line 2")
-	steps, _, err = readMetrics(path + ".none")
+	assert.Empty(t, damaged)
+	steps, _, _, err = readMetrics(path + ".none")
 	assert.NoError(t, err)
 	assert.Empty(t, steps)
 }
 
+// A damaged line takes no other with it: neither those before it nor those behind it.
+func TestDamagedLines(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, metricsFile)
+	const text = `{"step":1,"loss":5}` + "\n" + `{"step":2,"lo{{{` + "\n" + `{"step":3,"loss":3}` + "\n" + `{"step":"x"}` + "\n" + `{"step":4,"loss":2}` + "\n" + "\x00\x00\n"
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+	steps, _, damaged, err := readMetrics(path)
+	require.NoError(t, err)
+	assert.Len(t, steps, 3)
+	assert.Equal(t, []int{2, 4, 6}, damaged)
+	_, _, err = ReadMetrics(dir)
+	assert.ErrorContains(t, err, "metrics.jsonl: 3 lines cannot be read and are passed over, the first is line 2")
+
+	l, err := openLines(nil, path, 3)
+	require.NoError(t, err)
+	require.NoError(t, l.close())
+	assert.EqualValues(t, 3, l.last)
+	assert.Equal(t, 1, l.damaged)
+	kept, err := os.ReadFile(path)
+	require.NoError(t, err)
+	cut, err := os.ReadFile(path + cutSuffix)
+	require.NoError(t, err)
+	assert.Equal(t, text+"\n", string(kept)+string(cut))
+	assert.Equal(t, 3, strings.Count(string(kept), "\n"))
+}
+
 func TestLogThatIsRefused(t *testing.T) {
-	l, _, err := openLines(filepath.Join(t.TempDir(), metricsFile), 0)
+	l, err := openLines(nil, filepath.Join(t.TempDir(), metricsFile), 0)
 	require.NoError(t, err)
 	require.NoError(t, l.close())
 	for _, err := range []error{l.write(Metrics{Step: 1}), l.sync()} {

@@ -2,10 +2,8 @@ package train
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,13 +38,19 @@ type report struct {
 
 // write writes report.md of a run directory and its pictures. It can be written again at any time; an older one is replaced whole.
 func (r report) write(dir string) error {
-	steps, evals, err := readMetrics(filepath.Join(dir, metricsFile))
+	steps, evals, damaged, err := readMetrics(filepath.Join(dir, metricsFile))
 	if err != nil {
 		return err
 	}
-	samples, err := readSamples(filepath.Join(dir, samplesFile))
+	samples, unread, err := readSamples(filepath.Join(dir, samplesFile))
 	if err != nil {
 		return err
+	}
+	if len(damaged) > 0 {
+		r.facts.add("damaged", "%s", damagedText(metricsFile, damaged))
+	}
+	if len(unread) > 0 {
+		r.facts.add("damaged", "%s", damagedText(samplesFile, unread))
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# %s\n\n", r.title)
@@ -76,26 +80,10 @@ func (r report) write(dir string) error {
 	return replaceFile(filepath.Join(dir, reportFile), out.Bytes())
 }
 
-func readSamples(path string) ([]Sample, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("train: samples: %w", err)
-	}
-	var out []Sample
-	for number, line := range bytes.Split(data, []byte("\n")) {
-		if len(line) == 0 {
-			continue
-		}
-		var s Sample
-		if err := json.Unmarshal(line, &s); err != nil {
-			return nil, fmt.Errorf("train: samples %q: line %d: %w", path, number+1, err)
-		}
-		out = append(out, s)
-	}
-	return out, nil
+// readSamples reads samples.jsonl as readMetrics does its file.
+func readSamples(path string) (samples []Sample, damaged []int, err error) {
+	damaged, err = readLines(path, func(line []byte) error { return appendLine(&samples, line) })
+	return samples, damaged, err
 }
 
 // cell keeps a text inside its cell of a table.
@@ -116,7 +104,7 @@ func indented(s string) string {
 
 // replaceFile puts a file in place in one go.
 func replaceFile(path string, data []byte) error {
-	temporary := path + ".tmp"
+	temporary := filepath.Join(filepath.Dir(path), temporaryFile)
 	f, err := os.Create(temporary)
 	if err != nil {
 		return fmt.Errorf("train: write: %w", err)

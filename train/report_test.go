@@ -12,7 +12,7 @@ import (
 
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
-	log, _, err := openLines(filepath.Join(dir, metricsFile), 0)
+	log, err := openLines(nil, filepath.Join(dir, metricsFile), 0)
 	require.NoError(t, err)
 	for step := int64(1); step <= 50; step++ {
 		m := Metrics{Step: step, Loss: Number(5.5 / math.Sqrt(float64(step))), Tokens: step * 1024, Cost: Cost{StepMS: 100, TokensPerSecond: 10240, PaddedTokensPerSecond: 20480}}
@@ -28,7 +28,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	require.NoError(t, log.close())
-	samples, _, err := openLines(filepath.Join(dir, samplesFile), 0)
+	samples, err := openLines(nil, filepath.Join(dir, samplesFile), 0)
 	require.NoError(t, err)
 	require.NoError(t, samples.write(Sample{Step: 50, Prompt: "func ", Text: "main() {\n\x00}\n```\n", Temperature: .8, TopK: 40}))
 	require.NoError(t, samples.close())

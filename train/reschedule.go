@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ func readReschedule(c Config) (reschedule, error) {
 	}
 	r.changes = changes
 	text, err := os.ReadFile(filepath.Join(c.Dir, runFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return r, fmt.Errorf("train: run directory: %w", err)
 	}
 	for _, m := range decisionLine.FindAllSubmatch(text, -1) {

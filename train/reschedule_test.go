@@ -125,7 +125,7 @@ func TestReschedule(t *testing.T) {
 		require.ErrorAs(t, err, &changed)
 		assert.Equal(t, "train.seed", changed.Key)
 		c.Settings, c.State.Seed, c.Reschedule = []Setting{{Key: "note", Value: 1}}, 11, false
-		require.NoError(t, os.Remove(filepath.Join(dir, runFile)))
+		writeSettings(t, dir, c.Settings)
 		_, err = run(t.Context(), c)
 		require.ErrorIs(t, err, state.ErrMismatch)
 	})

@@ -1,12 +1,11 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -71,20 +70,18 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	defer progress.Close()
 	spent := newTimes(time.Now)
 	c.State.Progress = spent.phase(progress.Phase)
-	if err := os.MkdirAll(c.Dir, 0o777); err != nil {
-		return nothing, fmt.Errorf("train: run directory: %w", err)
-	}
-	unlock, err := lockDir(c.Dir)
+	dir, err := takeDir(c.Dir, func(format string, args ...any) { progress.Line(fmt.Sprintf(format, args...)) })
 	if err != nil {
 		return nothing, err
 	}
-	defer func() { _ = unlock() }()
+	defer dir.release()
 	if c.Fresh {
-		if err := clearDir(c.Dir); err != nil {
+		if err := dir.remove(); err != nil {
 			return nothing, err
 		}
 	}
-	store := state.Checkpoints{FS: c.State.FS, Dir: filepath.Join(c.Dir, checkpointsDir)}
+	c.State.FS = dir.held(c.State.FS)
+	store := state.Checkpoints{FS: c.State.FS, Dir: dir.join(checkpointsDir)}
 	steps, err := store.Steps()
 	if err != nil {
 		return nothing, err
@@ -98,7 +95,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return nothing, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
 	}
 	t := &trainer{
-		config: c, target: target, progress: progress, store: store, decided: plan, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(),
+		config: c, target: target, progress: progress, dir: dir, store: store, decided: plan, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(),
 		watched: map[int64]map[string]Number{}, given: map[int64]given{}, times: spent,
 	}
 	defer t.release()
@@ -107,8 +104,8 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	}
 	err = t.loop(ctx)
 	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: reasonOf(err), Err: err}))
-	if t.checkpoint != "" {
-		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, filepath.Join(c.Dir, reportFile))
+	if t.checkpoint != "" && dir.check() == nil {
+		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, dir.join(reportFile))
 	}
 	progress.Times(t.times.list())
 	progress.Close()
@@ -116,19 +113,6 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		err = reportErr
 	}
 	return t.result(), err
-}
-
-// clearDir removes what a run leaves in its directory, and nothing else.
-func clearDir(dir string) error {
-	for _, name := range []string{
-		checkpointsDir, runFile, metricsFile, samplesFile, histogramsFile, sessionsFile, reportFile, lossPicture, gradientPicture, speedPicture,
-		usePicture, TensorBoardDir,
-	} {
-		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("train: fresh start: %w", err)
-		}
-	}
-	return nil
 }
 
 // open makes or restores everything that the loop needs, and says what it found.
@@ -156,7 +140,7 @@ func (t *trainer) open(ctx context.Context) error {
 	if err := t.state.CheckSpace(ctx, c.Dir); err != nil {
 		return err
 	}
-	if err := replaceFile(filepath.Join(c.Dir, runFile), append(t.decided.text(), text...)); err != nil {
+	if err := t.record(text); err != nil {
 		return err
 	}
 	if err := t.logSession(); err != nil {
@@ -179,6 +163,19 @@ func (t *trainer) open(ctx context.Context) error {
 		t.validation, err = data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Batch, int(windows))
 	}
 	return err
+}
+
+// record writes run.yaml, and copies of the files that the settings came from, as they were.
+func (t *trainer) record(settings []byte) error {
+	head := bytes.NewBuffer(t.decided.text())
+	for _, f := range t.config.Given {
+		name := givenName(f.Text)
+		if err := t.dir.replace(name, f.Text); err != nil {
+			return err
+		}
+		fmt.Fprintf(head, "# %s as it was given: %s\n", f.Name, name)
+	}
+	return t.dir.replace(runFile, append(head.Bytes(), settings...))
 }
 
 // restore finds the newest whole checkpoint and goes on from it, or begins.
@@ -241,14 +238,14 @@ func (t *trainer) restore(ctx context.Context) error {
 // openLogs rewinds the logs to the state's step.
 func (t *trainer) openLogs() (err error) {
 	step, last := t.state.Step(), int64(0)
-	path := filepath.Join(t.config.Dir, metricsFile)
-	if t.metrics, _, err = openLines(path, step); err != nil {
+	if t.metrics, err = t.openLog(metricsFile); err != nil {
 		return err
 	}
-	if t.samples, t.sampled, err = openLines(filepath.Join(t.config.Dir, samplesFile), step); err != nil {
+	if t.samples, err = t.openLog(samplesFile); err != nil {
 		return err
 	}
-	steps, evals, err := readMetrics(path)
+	t.sampled = t.samples.last
+	steps, evals, _, err := readMetrics(t.dir.join(metricsFile))
 	if err != nil {
 		return err
 	}
@@ -265,8 +262,20 @@ func (t *trainer) openLogs() (err error) {
 	return nil
 }
 
+// openLog rewinds a log to the state's step, and says what is damaged in it.
+func (t *trainer) openLog(name string) (*lineLog, error) {
+	l, err := openLines(t.dir, t.dir.join(name), t.state.Step())
+	if err == nil && l.damaged > 0 {
+		t.say("warning: %s: %d lines cannot be read and are passed over", name, l.damaged)
+	}
+	return l, err
+}
+
 // report writes report.md once the run has ended.
 func (t *trainer) report(reason Reason) error {
+	if err := t.dir.check(); err != nil {
+		return err
+	}
 	known := slices.Clone(t.facts)
 	known.add("ended", "%s at step %s of %s", reason, grouped(t.state.Step()), grouped(t.config.Steps))
 	if t.last.Skipped+t.last.Spikes > 0 {

@@ -120,7 +120,7 @@ func TestRun(t *testing.T) {
 		o := outcomeOf(t, dir)
 		assert.Len(t, o.metrics, 15)
 		assert.Len(t, o.checkpoint, 5)
-		steps, _, err := readMetrics(filepath.Join(dir, metricsFile))
+		steps, _, _, err := readMetrics(filepath.Join(dir, metricsFile))
 		require.NoError(t, err)
 		assert.InDelta(t, math.Log(256), float64(steps[0].Loss), 0.2)
 		assert.EqualValues(t, 12*4*16, steps[11].Tokens)
@@ -251,7 +251,7 @@ func TestDivergence(t *testing.T) {
 	assert.Equal(t, 4, result.Reason.ExitCode())
 	assert.Contains(t, out.String(), "step 7: loss NaN")
 	assert.EqualValues(t, 6, newestStep(t, dir))
-	steps, evals, err := readMetrics(filepath.Join(dir, metricsFile))
+	steps, evals, _, err := readMetrics(filepath.Join(dir, metricsFile))
 	require.NoError(t, err)
 	assert.True(t, math.IsNaN(float64(steps[6].Loss)), "what was measured is logged")
 	assert.EqualValues(t, 3, steps[8].Skipped)
@@ -377,7 +377,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	// Settings of one's own do not hide another model from the checkpoint.
 	other := tinyRun(t, dir)
 	other.Settings = []Setting{{Key: "note", Value: 1}}
-	require.NoError(t, os.Remove(filepath.Join(dir, runFile)))
+	writeSettings(t, dir, other.Settings)
 	other.State.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
 	require.NoError(t, err)
 	_, err = Run(t.Context(), dev, other)

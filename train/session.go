@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -28,8 +27,7 @@ func (t *trainer) logSession() error {
 	if step == t.config.Steps {
 		return nil
 	}
-	path := filepath.Join(t.config.Dir, sessionsFile)
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(t.dir.join(sessionsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("train: run directory: %w", err)
 	}
@@ -38,5 +36,5 @@ func (t *trainer) logSession() error {
 		return fmt.Errorf("train: %s: %w", sessionsFile, err)
 	}
 	text = text[:bytes.LastIndexByte(text, '\n')+1]
-	return replaceFile(path, append(append(text, line...), '\n'))
+	return t.dir.replace(sessionsFile, append(append(text, line...), '\n'))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -35,6 +36,9 @@ const defaultOrigin = "default"
 // runFile is the name of the record of the settings in a run directory.
 const runFile = "run.yaml"
 
+// recordHead begins the record: it tells it from a file of the user.
+const recordHead = "# Every value in force and where it came from. Written by gputrain"
+
 // ChangedError says that a run directory belongs to a run with other settings.
 type ChangedError struct {
 	Dir, Key      string
@@ -57,11 +61,20 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("train: run directory %q: %s: found %s, wanted %s; %s", e.Dir, e.Key, show(e.Found), show(e.Wanted), way)
 }
 
+// WriteSettings writes what run.yaml says of settings.
+func WriteSettings(w io.Writer, settings []Setting) error {
+	text, err := settingsText(settings)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
 // settingsText is run.yaml: the settings in their order, nested by the dots of their keys, each with its origin behind it. Values
 // are JSON, which YAML contains.
 func settingsText(settings []Setting) ([]byte, error) {
 	var out bytes.Buffer
-	out.WriteString("# Every value in force and where it came from. Written by gputrain; not read as a run file by resuming, only compared.\n")
+	out.WriteString(recordHead + "; not read as a run file by resuming, only compared.\n")
 	var open []string
 	seen := map[string]bool{}
 	for _, s := range settings {
@@ -133,12 +146,12 @@ func flatten(text []byte) (map[string]string, error) {
 
 // compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
 // *ChangedError of the first setting, in their order, that is not free and differs; with reschedule those of the schedule may, and are
-// returned. A directory without run.yaml has none, and one of an older program lacks settings that came later: at its default such a setting
+// returned. One of an older program lacks settings that came later: at its default such a setting
 // is what the run has always had.
 func compareSettings(dir string, settings []Setting, reschedule bool) (changes []change, err error) {
 	stored, err := os.ReadFile(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, &DirError{dir, fmt.Errorf("found checkpoints without a %s, which says what run they are of; %s", runFile, stateSettings(dir))}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("train: run directory: %w", err)

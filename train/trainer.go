@@ -16,6 +16,7 @@ type trainer struct {
 	config     Config
 	target     Target
 	progress   Progress
+	dir        *runDir
 	state      State
 	store      state.Checkpoints
 	loader     BatchSource

@@ -142,12 +142,9 @@ func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Conf
 	run.Dir, run.Fresh, run.Progress = dir, c.Fresh, c.Progress
 	_, err = train.Run(ctx, dev, run)
 	var diverged *train.DivergedError
-	var changed *train.ChangedError
 	switch {
 	case errors.As(err, &diverged):
 		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
-	case errors.As(err, &changed):
-		return compare.Run{}, usageError{err}
 	case err != nil:
 		return compare.Run{}, err
 	}

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"gputrain/cmd/gputrain/runfile"
+	"gputrain/train"
 )
 
 type configCmd struct {
 	Template configTemplateCmd `cmd:"" help:"Write a run file with every key, its default and what it means."`
 	Explain  configExplainCmd  `cmd:"" help:"Show every value in force and where it came from."`
+	Record   configRecordCmd   `cmd:"" help:"Write what run.yaml of a run directory would say: for one whose run.yaml was lost, with the settings that its run was made with."`
 	Schema   configSchemaCmd   `cmd:"" help:"Write the JSON schema of run files. Editors that know it complete keys and mark what is wrong: put '# yaml-language-server: $$schema=FILE' first in a run file."`
 }
 
@@ -19,6 +22,23 @@ func (*configTemplateCmd) Run() error { return runfile.Template(os.Stdout) }
 type configSchemaCmd struct{}
 
 func (*configSchemaCmd) Run() error { return runfile.Schema(os.Stdout) }
+
+type configRecordCmd struct {
+	runFlags
+}
+
+func (c *configRecordCmd) Run(ctx context.Context) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	run, release, err := trainConfig(cfg)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return train.WriteSettings(os.Stdout, run.Settings)
+}
 
 type configExplainCmd struct {
 	runFlags

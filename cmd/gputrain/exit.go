@@ -34,8 +34,10 @@ func exitCode(err error) int {
 	var usage usageError
 	var unreadable modelError
 	var limit *gpu.LimitError
+	var changed *train.ChangedError
+	var directory *train.DirError
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), errors.As(err, &changed), errors.As(err, &directory), errors.Is(err, train.ErrNoRun):
 		return exitUsage
 	case errors.Is(err, train.ErrStopped):
 		return exitStopped

@@ -26,11 +26,11 @@ func TestExitCodes(t *testing.T) {
 	}
 	for want, errs := range map[int][]error{
 		exitFailure:    {errors.New("x"), stage(gpu.ErrDeviceLost), stage(fmt.Errorf("%w: x", gpu.ErrTimeout)), stage(pipeline.ErrLinkClosed)},
-		exitUsage:      {usageError{errors.New("x")}},
+		exitUsage:      {usageError{errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
 		exitStopped:    {fmt.Errorf("%w: signal", train.ErrStopped)},
 		exitDiverged:   {&train.DivergedError{}},
 		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &pipeline.MemoryError{}},
-		exitCheckpoint: {&state.SaveError{Err: errors.New("x")}, modelError{errors.New("x")}},
+		exitCheckpoint: {&state.SaveError{Err: errors.New("x")}, modelError{errors.New("x")}, &train.GoneError{}},
 		exitNoAdapter:  {gpu.ErrNoAdapter},
 	} {
 		for _, err := range errs {

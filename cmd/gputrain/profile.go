@@ -11,9 +11,6 @@ import (
 	"gputrain/pipeline"
 )
 
-// profileFile is the trace in a run directory.
-const profileFile = "profile.json"
-
 // writeProfile prints the time of each group of passes and writes the trace.
 func writeProfile(dev *gpu.Device, path string) error {
 	spans := dev.Profile()

@@ -68,10 +68,6 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		}
 		return c.onStages(ctx, cfg, run)
 	}))
-	var changed *train.ChangedError
-	if errors.As(err, &changed) || errors.Is(err, train.ErrNoRun) {
-		return usageError{err}
-	}
 	return err
 }
 
@@ -85,7 +81,7 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 	run.Peak = peakOf(dev)
 	_, err = train.Run(ctx, dev, run)
 	if c.Profile {
-		err = errors.Join(err, writeProfile(dev, filepath.Join(run.Dir, profileFile)))
+		err = errors.Join(err, writeProfile(dev, filepath.Join(run.Dir, train.ProfileFile)))
 	}
 	return err
 }
@@ -128,7 +124,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	}))
 	_, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
 	if c.Profile && timeline != nil {
-		err = errors.Join(err, writeTimeline(timeline, devices, filepath.Join(run.Dir, profileFile)))
+		err = errors.Join(err, writeTimeline(timeline, devices, filepath.Join(run.Dir, train.ProfileFile)))
 	}
 	return err
 }
@@ -213,7 +209,7 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 			Loss: t.SpikeLoss, GradNorm: t.SpikeGradNorm, UpdateNorm: t.SpikeUpdateNorm, Window: t.SpikeWindow, Patience: int64(t.SpikePatience),
 		},
 		HistogramEvery: int64(t.HistogramEvery), Histograms: t.HistogramMatch,
-		Settings: settings(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
+		Settings: settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	// Only bytes can be written as text so far.
 	if t.SampleTokens > 0 && text.Tokens == "bytes" {
@@ -249,6 +245,15 @@ func prompt(cfg *runfile.Config) string {
 		return "func "
 	}
 	return "\n"
+}
+
+// given are the run files as they were.
+func given(cfg *runfile.Config) []train.Given {
+	var out []train.Given
+	for _, f := range cfg.Read {
+		out = append(out, train.Given{Name: f.Path, Text: f.Text})
+	}
+	return out
 }
 
 // settings are the values that a resumed run must share, and those it may

@@ -21,7 +21,14 @@ type Origin string
 // Config is a run with the origin of each of its values.
 type Config struct {
 	Run
+	Read   []Text // the files that were laid, as they were
 	origin map[string]Origin
+}
+
+// Text is a file as it was read.
+type Text struct {
+	Path string
+	Text []byte
 }
 
 // New returns the defaults.
@@ -59,6 +66,7 @@ func (c *Config) File(path string) error {
 	if len(text) > mostBytes {
 		return fmt.Errorf("run file: %s: found more than %d bytes, wanted a run file", path, mostBytes)
 	}
+	c.Read = append(c.Read, Text{path, text})
 	return c.Parse(path, text)
 }
 

@@ -1,0 +1,277 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gputrain/state"
+)
+
+// markerFile makes a directory a run directory. It begins with a dot, as what is beside it is for people.
+const markerFile = ".gputrain"
+
+// markerFormat is the version of markerFile that this program writes and reads.
+const markerFormat = 1
+
+// Marker is what a run directory says of itself.
+type Marker struct {
+	Format int `json:"format"`
+	// From is the directory in which the newest process stood: relative paths among the settings begin there.
+	From string `json:"from"`
+}
+
+// ReadMarker reads the marker of a run directory; the error of one without matches fs.ErrNotExist.
+func ReadMarker(dir string) (Marker, error) {
+	raw, err := os.ReadFile(filepath.Join(dir, markerFile))
+	if err != nil {
+		return Marker{}, &DirError{dir, err}
+	}
+	var m Marker
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return Marker{}, &DirError{dir, fmt.Errorf("%s: %w", markerFile, err)}
+	}
+	if m.Format != markerFormat {
+		return Marker{}, &DirError{dir, fmt.Errorf("%s: found format %d, wanted %d: another version of gputrain has written it", markerFile, m.Format, markerFormat)}
+	}
+	return m, nil
+}
+
+// DirError says why a directory cannot be the directory of this run. Nothing in it has been touched.
+type DirError struct {
+	Dir string
+	Err error
+}
+
+// Error names the directory.
+func (e *DirError) Error() string { return fmt.Sprintf("train: run directory %q: %v", e.Dir, e.Err) }
+
+// Unwrap gives the cause.
+func (e *DirError) Unwrap() error { return e.Err }
+
+// GoneError says that what lies at the path of a run directory is no longer the directory in which the run began.
+type GoneError struct {
+	Dir string
+	Now string // where that is now; "" where it has been removed, or the system does not tell
+	// Newest is the newest checkpoint in it, as far as it is known.
+	Newest string
+}
+
+// Error says where the newest state is.
+func (e *GoneError) Error() string {
+	switch {
+	case e.Now == "":
+		return fmt.Sprintf("train: run directory %q: was removed or moved while the run went on; its newest checkpoint went with it", e.Dir)
+	case e.Newest == "":
+		return fmt.Sprintf("train: run directory %q: was moved to %q while the run went on; no checkpoint is in it", e.Dir, e.Now)
+	}
+	return fmt.Sprintf("train: run directory %q: was moved to %q while the run went on; the newest state is %q: go on with --run-dir %s", e.Dir, e.Now, e.Newest, e.Now)
+}
+
+// Unwrap is state.ErrCheckpoint: nothing more can be saved.
+func (e *GoneError) Unwrap() error { return state.ErrCheckpoint }
+
+var errLocked = errors.New("another process is training in it")
+
+// runDir is a run directory that this process has taken. It is held by a descriptor: whatever writes below its path asks check before, so that
+// a directory that was moved, removed or replaced is left alone.
+type runDir struct {
+	path   string
+	file   *os.File
+	info   fs.FileInfo
+	unlock func() error
+}
+
+// takeDir makes a run directory, or takes one that is there; it says what is worth knowing. A directory with files of others under names that a
+// run writes is refused, and so is one of another process.
+func takeDir(path string, say func(format string, args ...any)) (*runDir, error) {
+	if err := os.MkdirAll(path, 0o777); err != nil {
+		return nil, &DirError{path, err}
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, &DirError{path, err}
+	}
+	unlock, err := lockDir(path, file)
+	if err != nil {
+		return nil, errors.Join(&DirError{path, err}, file.Close())
+	}
+	d := &runDir{path: path, file: file, unlock: unlock}
+	if d.info, err = file.Stat(); err == nil {
+		err = d.claim(say)
+	}
+	if err != nil {
+		d.release()
+		return nil, &DirError{path, err}
+	}
+	return d, nil
+}
+
+func (d *runDir) release() {
+	_ = errors.Join(d.unlock(), d.file.Close()) // nothing was written
+}
+
+// claim makes sure that the directory is a run's, and marks it. One without a marker, of an older program, is known by what is in its files.
+func (d *runDir) claim(say func(format string, args ...any)) error {
+	_, err := ReadMarker(d.path)
+	marked := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Unwrap(err)
+	}
+	found, err := inspectDir(d.path)
+	if err != nil {
+		return err
+	}
+	theirs := found.theirs(!marked)
+	if !marked && !found.record() {
+		theirs = found.names()
+	}
+	if len(theirs) > 0 {
+		return foreignError(d.path, theirs)
+	}
+	if !marked && len(found) > 0 {
+		say("run directory %s is of an older gputrain: all that a run writes is in order, and it is marked now", d.path)
+	}
+	return d.mark()
+}
+
+// mark writes the marker.
+func (d *runDir) mark() error {
+	from, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(Marker{Format: markerFormat, From: from})
+	if err != nil {
+		return err
+	}
+	return d.replace(markerFile, append(raw, '\n'))
+}
+
+// foreignError lists files that are not of a run and stand in its way.
+func foreignError(dir string, theirs []string) error {
+	const most = 5
+	list := strings.Join(theirs[:min(most, len(theirs))], ", ")
+	if n := len(theirs) - most; n > 0 {
+		list += fmt.Sprintf(" and %d more", n)
+	}
+	if len(theirs) == 1 && theirs[0] == runFile {
+		return fmt.Errorf("found a %s that gputrain has not written, wanted none: a run has the record of its settings there; give yours another name, such as mine.yaml", runFile)
+	}
+	return fmt.Errorf("found what gputrain has not written under names that a run writes: %s; wanted a new directory, or one of a run with its %s: move it away, choose another directory, or %s",
+		list, runFile, stateSettings(dir))
+}
+
+// stateSettings says how to write the record of settings that is lost.
+func stateSettings(dir string) string {
+	return fmt.Sprintf("where %s was lost put it back, or state the settings anew: gputrain config record RUN.yaml > %s", runFile, filepath.Join(dir, runFile))
+}
+
+// join is a path in the directory.
+func (d *runDir) join(name ...string) string {
+	return filepath.Join(append([]string{d.path}, name...)...)
+}
+
+// check says whether what lies at the path is still the directory that was taken: a *GoneError where it is not.
+func (d *runDir) check() error {
+	if d == nil { // files of no run, in tests
+		return nil
+	}
+	if now, err := os.Stat(d.path); err == nil && os.SameFile(now, d.info) {
+		return nil
+	}
+	gone := &GoneError{Dir: d.path, Now: nameOf(d.file)}
+	if gone.Now == "" {
+		return gone
+	}
+	there := state.Checkpoints{FS: state.OS, Dir: filepath.Join(gone.Now, checkpointsDir)}
+	if steps, err := there.Steps(); err == nil && len(steps) > 0 {
+		gone.Newest = filepath.Join(there.Dir, state.DirName(steps[0]))
+	}
+	return gone
+}
+
+// nameOf is the path that an open directory has now, where the system tells it, and "" where it has none any more.
+func nameOf(f *os.File) string {
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return ""
+	}
+	if there, err := os.Stat(name); err != nil {
+		return ""
+	} else if held, err := f.Stat(); err != nil || !os.SameFile(there, held) {
+		return ""
+	}
+	return name
+}
+
+// replace puts a file in place in one go.
+func (d *runDir) replace(name string, data []byte) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	return replaceFile(d.join(name), data)
+}
+
+// remove removes the files of a run, name by name. Where anything else would go with them nothing is touched.
+func (d *runDir) remove() error {
+	found, err := inspectDir(d.path)
+	if theirs := found.theirs(true); err == nil && len(theirs) > 0 {
+		err = foreignError(d.path, theirs)
+	}
+	for _, name := range found.ours() {
+		if err != nil {
+			break
+		}
+		if err = d.check(); err == nil {
+			err = os.Remove(d.join(name))
+		}
+	}
+	if err == nil {
+		err = state.Checkpoints{FS: d.held(state.OS), Dir: d.join(checkpointsDir)}.Remove()
+	}
+	if err != nil {
+		return &DirError{d.path, fmt.Errorf("fresh start: %w", err)}
+	}
+	return nil
+}
+
+// held is a file system that refuses to write once the directory is gone.
+func (d *runDir) held(fsys state.FileSystem) state.FileSystem { return heldFS{fsys, d} }
+
+type heldFS struct {
+	state.FileSystem
+	dir *runDir
+}
+
+func (h heldFS) MkdirAll(dir string) error {
+	if err := h.dir.check(); err != nil {
+		return err
+	}
+	return h.FileSystem.MkdirAll(dir)
+}
+
+func (h heldFS) Create(path string) (state.File, error) {
+	if err := h.dir.check(); err != nil {
+		return nil, err
+	}
+	return h.FileSystem.Create(path)
+}
+
+func (h heldFS) Rename(from, to string) error {
+	if err := h.dir.check(); err != nil {
+		return err
+	}
+	return h.FileSystem.Rename(from, to)
+}
+
+func (h heldFS) RemoveAll(path string) error {
+	if err := h.dir.check(); err != nil {
+		return err
+	}
+	return h.FileSystem.RemoveAll(path)
+}

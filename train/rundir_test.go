@@ -1,0 +1,226 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+	"gputrain/state"
+)
+
+// put writes files below a directory.
+func put(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+	}
+}
+
+// textsIn are the contents of all files below a directory, but for the lock.
+func textsIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == ".lock" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		files[filepath.ToSlash(name)] = string(text)
+		return err
+	}))
+	return files
+}
+
+// take takes a directory, and gives it back; said is what it said.
+func take(t *testing.T, path string) (said string, err error) {
+	t.Helper()
+	d, err := takeDir(path, func(format string, args ...any) { said += fmt.Sprintf(format, args...) })
+	if err == nil {
+		d.release()
+	}
+	return said, err
+}
+
+// Files of others under the names that a run writes are neither replaced nor cut nor removed: the run is refused, and says which they are.
+func TestFilesOfOthersAreLeftAlone(t *testing.T) {
+	for name, text := range map[string]string{
+		runFile:                            "# my own\ntrain: {steps: 3}\n",
+		metricsFile:                        `{"step":1,"loss":2.5}` + "\n",
+		samplesFile:                        "a text",
+		reportFile:                         "# My thesis\n",
+		lossPicture:                        "<?xml version=\"1.0\"?>\n<svg/>\n",
+		ProfileFile:                        "{}",
+		"run.given-00000000.yaml":          "train: {}\n",
+		TensorBoardDir + "/other.tfevents": "x",
+		TensorBoardDir + "/events.out.tfevents.1700000000.host.1": strings.Repeat("x", 100),
+		checkpointsDir + "/resnet/best.pt":                        "weights",
+		checkpointsDir + "/step-00000010/best.pt":                 "weights",
+	} {
+		t.Run(filepath.ToSlash(name), func(t *testing.T) {
+			dir := t.TempDir()
+			put(t, dir, map[string]string{name: text, "notes.txt": "mine"})
+			before := textsIn(t, dir)
+			c := tinyRun(t, dir)
+			for _, c.Fresh = range []bool{false, true} {
+				_, err := Run(t.Context(), nil, c)
+				var refused *DirError
+				require.ErrorAs(t, err, &refused)
+				assert.ErrorContains(t, err, strings.TrimSuffix(name, "/best.pt"))
+				assert.Equal(t, before, textsIn(t, dir))
+			}
+			// In a directory that is marked they are found before anything is removed.
+			put(t, dir, map[string]string{markerFile: `{"format":1,"from":"/"}`})
+			d := &runDir{path: dir}
+			d.info, _ = os.Stat(dir)
+			require.ErrorContains(t, d.remove(), strings.TrimSuffix(name, "/best.pt"))
+			assert.Equal(t, text, textsIn(t, dir)[filepath.ToSlash(name)])
+		})
+	}
+	dir := t.TempDir()
+	put(t, dir, map[string]string{"text.txt": "mine", "models/best.pt": "mine"})
+	_, err := take(t, dir)
+	require.NoError(t, err, "other names are nobody's business")
+}
+
+func TestMarker(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	said, err := take(t, dir)
+	require.NoError(t, err)
+	assert.Empty(t, said)
+	m, err := ReadMarker(dir)
+	require.NoError(t, err)
+	here, err := os.Getwd()
+	require.NoError(t, err)
+	assert.Equal(t, Marker{Format: 1, From: here}, m)
+
+	put(t, dir, map[string]string{markerFile: `{"format":2}`})
+	_, err = take(t, dir)
+	assert.EqualError(t, err, fmt.Sprintf("train: run directory %q: .gputrain: found format 2, wanted 1: another version of gputrain has written it", dir))
+
+	file := filepath.Join(t.TempDir(), "file")
+	put(t, filepath.Dir(file), map[string]string{"file": ""})
+	_, err = take(t, file)
+	assert.ErrorContains(t, err, "not a directory")
+}
+
+// Two processes never train in one directory, also where somebody has removed the file of the lock.
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	first, err := takeDir(dir, t.Logf)
+	require.NoError(t, err)
+	for range 2 {
+		_, err = take(t, dir)
+		require.ErrorIs(t, err, errLocked)
+		_ = os.Remove(filepath.Join(dir, ".lock"))
+	}
+	first.release()
+	_, err = take(t, dir)
+	require.NoError(t, err)
+}
+
+// A run directory of a program that did not mark it is known by its files; started over, it has none of them left, and what is not a run's is
+// still there. Copies of run files are kept as they were.
+func TestRunDirectoryWithoutMarker(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyRun(t, t.TempDir())
+	given := Given{Name: "mine.yaml", Text: []byte("# my own words\ntrain: {steps: 6}\n")}
+	c.Steps, c.HistogramEvery, c.Given = 6, 3, []Given{given}
+	_, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	kept := givenName(given.Text)
+	assert.Equal(t, string(given.Text), textsIn(t, c.Dir)[kept])
+	assert.Contains(t, textsIn(t, c.Dir)[runFile], "# mine.yaml as it was given: "+kept+"\n")
+
+	put(t, c.Dir, map[string]string{"notes.txt": "mine"})
+	require.NoError(t, os.Remove(filepath.Join(c.Dir, markerFile)))
+	said, err := take(t, c.Dir)
+	require.NoError(t, err)
+	assert.Contains(t, said, "of an older gputrain")
+	said, err = take(t, c.Dir)
+	require.NoError(t, err)
+	assert.Empty(t, said, "it is marked now")
+
+	// Without the record of its settings, checkpoints may be of any run.
+	record := textsIn(t, c.Dir)[runFile]
+	require.NoError(t, os.Remove(filepath.Join(c.Dir, runFile)))
+	for _, marked := range []bool{true, false} {
+		if !marked {
+			require.NoError(t, os.Remove(filepath.Join(c.Dir, markerFile)))
+		}
+		_, err = Run(t.Context(), dev, c)
+		var refused *DirError
+		require.ErrorAs(t, err, &refused)
+		assert.ErrorContains(t, err, "gputrain config record RUN.yaml > "+filepath.Join(c.Dir, runFile))
+	}
+	var anew strings.Builder
+	require.NoError(t, WriteSettings(&anew, c.withDefaults().Settings))
+	assert.Contains(t, record, anew.String())
+	put(t, c.Dir, map[string]string{runFile: anew.String()})
+	result, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.EqualValues(t, 6, result.Resumed)
+
+	d, err := takeDir(c.Dir, t.Logf)
+	require.NoError(t, err)
+	require.NoError(t, d.remove())
+	d.release()
+	left := textsIn(t, c.Dir)
+	delete(left, markerFile)
+	assert.Equal(t, map[string]string{"notes.txt": "mine"}, left)
+}
+
+// A run whose directory is moved, replaced or removed while it trains ends at once, writes nothing at the path where it was, and says where its
+// newest state is.
+func TestRunDirectoryThatIsMoved(t *testing.T) {
+	dev := gputest.Device(t)
+	for name, after := range map[string]func(t *testing.T, dir string){
+		"moved":    func(*testing.T, string) {},
+		"replaced": func(t *testing.T, dir string) { require.NoError(t, os.Mkdir(dir, 0o777)) },
+		"removed":  func(t *testing.T, dir string) { require.NoError(t, os.RemoveAll(dir+"-moved")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			home, err := filepath.EvalSymlinks(t.TempDir())
+			require.NoError(t, err)
+			dir := filepath.Join(home, "run")
+			c := tinyRun(t, dir)
+			c.SaveSync = true
+			c.Hooks = []Hook{on(StepEnd, 5, func(context.Context, Event) error {
+				require.NoError(t, os.Rename(dir, dir+"-moved"))
+				after(t, dir)
+				return nil
+			})}
+			result, err := Run(t.Context(), dev, c)
+			var gone *GoneError
+			require.ErrorAs(t, err, &gone)
+			assert.Equal(t, 6, result.Reason.ExitCode())
+			assert.LessOrEqual(t, result.Step, int64(8), "it ends at once")
+			if name == "replaced" {
+				assert.Empty(t, textsIn(t, dir))
+			} else {
+				assert.NoDirExists(t, dir)
+			}
+			newest := filepath.Join(dir+"-moved", checkpointsDir, state.DirName(3))
+			if name != "removed" && gone.Now != "" { // where the system tells
+				assert.Equal(t, newest, gone.Newest)
+				assert.ErrorContains(t, err, fmt.Sprintf("the newest state is %q: go on with --run-dir %s-moved", newest, dir))
+			}
+			if name == "moved" {
+				c.Hooks, c.Dir = nil, dir+"-moved"
+				result, err = Run(t.Context(), dev, c)
+				require.NoError(t, err)
+				assert.EqualValues(t, 3, result.Resumed)
+			}
+		})
+	}
+}
