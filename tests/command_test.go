@@ -27,6 +27,7 @@ type command struct {
 	args         []string
 	env          []string // over the test's own, without its GPUTRAIN_ variables
 	bare         bool     // needs no adapter
+	stderr       *os.File // instead of what is collected
 }
 
 // ended is what a command left. A code of -1 is a death by signal.
@@ -121,6 +122,9 @@ func (c command) start(t *testing.T) *process {
 	p := &process{cmd: exec.Command(c.program, c.args...), out: &output{}, err: &output{}, over: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = c.dir, c.environment(t)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
+	if c.stderr != nil {
+		p.cmd.Stderr = c.stderr
+	}
 	require.NoError(t, p.cmd.Start())
 	go func() {
 		var exit *exec.ExitError

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -220,4 +221,37 @@ func TestHooksAreFunctions(t *testing.T) {
 	})
 	assert.NoError(t, h.Event(t.Context(), Event{Kind: Stepped}))
 	assert.ErrorIs(t, h.Event(t.Context(), Event{Kind: Saved}), wrong)
+}
+
+// lost is a terminal that has been closed.
+type lost struct{}
+
+func (lost) Write([]byte) (int, error) { return 0, syscall.EIO }
+
+// Output that cannot be written ends nothing and holds up nothing, in every form of it.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	for _, kind := range ProgressKinds {
+		p, err := newProgress(kind, lost{}, time.Nanosecond)
+		require.NoError(t, err)
+		p.Phase("compile kernels", 1, 2)
+		time.Sleep(200 * time.Millisecond) // a bar has been drawn by then
+		p.Phase("compile kernels", 2, 2)
+		for step := range int64(3) {
+			p.Step(Status{Step: step, Steps: 3})
+			p.Line("a line")
+			time.Sleep(100 * time.Millisecond)
+		}
+		p.Times(nil)
+		p.Close()
+	}
+}
+
+func TestTerminalsThatAreNotDrawnOn(t *testing.T) {
+	env := map[string]string{"TERM": "xterm"}
+	of := func(key string) string { return env[key] }
+	assert.True(t, moves(of))
+	env["NO_COLOR"] = "1"
+	assert.False(t, moves(of))
+	env = map[string]string{"TERM": "dumb"}
+	assert.False(t, moves(of))
 }

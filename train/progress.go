@@ -29,11 +29,11 @@ type Progress interface {
 var ProgressKinds = []string{"auto", "bar", "plain", "json", "none"}
 
 // newProgress makes the display named kind on w; plain shows a line at most every interval. auto (also "") is a bar when w is a
-// terminal and plain otherwise.
+// terminal that may be drawn on, and plain otherwise. What cannot be written is no error: a run goes on without anybody who reads.
 func newProgress(kind string, w io.Writer, interval time.Duration) (Progress, error) {
 	if kind == "" || kind == "auto" {
 		kind = "plain"
-		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && moves(os.Getenv) {
 			kind = "bar"
 		}
 	}
@@ -49,6 +49,9 @@ func newProgress(kind string, w io.Writer, interval time.Duration) (Progress, er
 	}
 	return nil, fmt.Errorf("train: progress: %q, want one of %q", kind, ProgressKinds)
 }
+
+// moves tells whether a terminal is to be drawn on: not one that cannot move its cursor, nor where a person wants plain text (no-color.org).
+func moves(env func(string) string) bool { return env("TERM") != "dumb" && env("NO_COLOR") == "" }
 
 // lineProgress shows lines only.
 type lineProgress struct{ w io.Writer }

@@ -63,16 +63,22 @@ func (b *barProgress) show(name string, done, total int64, status func(width int
 		b.name = name
 		b.draw = mpb.New(mpb.WithOutput(b.w), mpb.WithAutoRefresh(), mpb.WithRefreshRate(150*time.Millisecond))
 		// Without a total: the bar must not complete by itself, since lines may follow the last step.
-		b.bar = b.draw.New(0, mpb.BarStyle(), mpb.BarFillerTrim(), mpb.BarWidth(barWidth),
+		bar, err := b.draw.Add(0, mpb.BarStyle().Build(), mpb.BarFillerTrim(), mpb.BarWidth(barWidth),
 			mpb.PrependDecorators(decor.Name(name+" ")),
 			mpb.AppendDecorators(decor.Any(func(s decor.Statistics) string {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				return " " + b.status(s.AvailableWidth-len(name)-2-barLeast)
 			})))
+		if b.bar = bar; err != nil { // the terminal is gone, and with it all that could be shown
+			b.draw = nil
+			return
+		}
 		b.bar.SetTotal(total, false)
 	}
-	b.bar.SetCurrent(done)
+	if b.bar != nil {
+		b.bar.SetCurrent(done)
+	}
 }
 
 // end takes the bar from the screen, or leaves its last picture there.

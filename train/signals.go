@@ -6,28 +6,39 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 )
 
-// Signals returns a context that ends at the first SIGINT, SIGTERM or (where there is one) SIGUSR1, with the signal as its cause: a Run in
-// any phase then finishes its step, saves and returns Stopped. It says so on w. A second signal ends the process at once, by exit(1).
-// Call stop when the run is over.
+// Signals returns a context that ends at the first signal that a user, a terminal that closes, a service manager or a batch scheduler sends,
+// with the signal as its cause: a Run in any phase then finishes its step, saves and returns Stopped. It says so on w. A second signal ends
+// the process at once, by exit(1); a hangup does not, as a closing terminal may send several. Call stop when the run is over. From the call on
+// the process does not end because nobody reads its output any more.
 func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 2)
-	signal.Notify(received, stopSignals...)
+	signal.Notify(received, wanted(stopSignals)...)
+	if len(outputSignals) > 0 { // a write to a pipe without a reader is then an error like any other
+		signal.Notify(make(chan os.Signal, 1), outputSignals...)
+	}
 	over := make(chan struct{})
 	go func() {
 		select {
 		case s := <-received:
-			fmt.Fprintf(w, "%v: finishing the step and saving; once more to leave at once\n", s)
 			cancel(fmt.Errorf("signal %v", s))
+			fmt.Fprintf(w, "%v: finishing the step and saving; once more to leave at once\n", s)
 		case <-over:
 			return
 		}
-		select {
-		case <-received:
-			exit(1)
-		case <-over:
+		for {
+			select {
+			case s := <-received:
+				if !isHangup(s) {
+					exit(1)
+					return
+				}
+			case <-over:
+				return
+			}
 		}
 	}()
 	return run, func() {
@@ -36,3 +47,11 @@ func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context
 		cancel(nil)
 	}
 }
+
+// wanted leaves out a hangup that nohup has said to ignore.
+func wanted(signals []os.Signal) []os.Signal {
+	return slices.DeleteFunc(slices.Clone(signals), func(s os.Signal) bool { return isHangup(s) && signal.Ignored(s) })
+}
+
+// isHangup tells the signal of a terminal that closes.
+func isHangup(s os.Signal) bool { return slices.Contains(hangups, s) }

@@ -9,3 +9,6 @@ import (
 
 // stopSignals are those that a user and a service manager send.
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
+
+// There are no others here.
+var hangups, outputSignals []os.Signal

@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/signal"
 	"sync"
 	"syscall"
 	"testing"
@@ -22,12 +23,13 @@ import (
 )
 
 func TestSignals(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, stopSignals[len(stopSignals)-1].(syscall.Signal)} {
+	for _, s := range stopSignals {
 		exited := make(chan int, 1)
 		var out bytes.Buffer
 		ctx, stop := Signals(context.Background(), &out, func(code int) { exited <- code })
 		require.NoError(t, stopRequested(ctx))
-		require.NoError(t, syscall.Kill(syscall.Getpid(), s))
+		signal := func(s os.Signal) { require.NoError(t, syscall.Kill(syscall.Getpid(), s.(syscall.Signal))) }
+		signal(s)
 		select {
 		case <-ctx.Done():
 		case <-time.After(10 * time.Second):
@@ -37,7 +39,12 @@ func TestSignals(t *testing.T) {
 		assert.Equal(t, Stopped, reasonOf(err))
 		assert.ErrorContains(t, err, s.String())
 		assert.Empty(t, exited)
-		require.NoError(t, syscall.Kill(syscall.Getpid(), s))
+		for range 2 {
+			signal(syscall.SIGHUP) // a terminal that closes sends several
+		}
+		time.Sleep(50 * time.Millisecond)
+		assert.Empty(t, exited)
+		signal(os.Interrupt)
 		select {
 		case code := <-exited:
 			assert.Equal(t, 1, code)
@@ -46,6 +53,18 @@ func TestSignals(t *testing.T) {
 		}
 		stop()
 	}
+}
+
+// What nohup has said to ignore is ignored.
+func TestHangupThatIsIgnored(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	assert.Len(t, wanted(stopSignals), len(stopSignals)-1)
+	ctx, stop := Signals(context.Background(), io.Discard, func(int) { t.Error("ended") })
+	defer stop()
+	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))
+	time.Sleep(50 * time.Millisecond)
+	require.NoError(t, ctx.Err())
 }
 
 // A signal in any phase stops the run there; the same run then goes on to the same end.
