@@ -3,6 +3,7 @@ package data
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // kinds are the values of Config.Tokens.
@@ -32,6 +33,13 @@ type Config struct {
 	Validation float64
 	// Context is the length of a window; both parts must hold one and a token more.
 	Context int
+
+	// Dir is where relative patterns begin; "": the working directory.
+	Dir string
+	// Timeout is how long a read may take until Open fails with a *TimeoutError; 0: as long as it takes.
+	Timeout time.Duration
+	// Progress, where there is one, is called several times a second while Open reads, with the bytes read so far and the time it took.
+	Progress func(read int64, took time.Duration)
 }
 
 // Part is one source of a mixture: Text or JSONL as in Config.
@@ -52,6 +60,8 @@ func (c Config) Validate() error {
 		}
 	}
 	switch {
+	case c.Timeout < 0:
+		return fmt.Errorf("data: timeout: %v, want at least 0", c.Timeout)
 	case given > 1:
 		return fmt.Errorf("data: text, jsonl, mixture: %d of them given, want one: a mixture has both", given)
 	case !slices.Contains(kinds, kind):

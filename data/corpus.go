@@ -2,8 +2,8 @@ package data
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +20,11 @@ type Corpus struct {
 	Files      int
 	Split      string   // how validation was parted: "by file", "tail", "by document", "none"
 	Notes      []string // what a person should know of it, such as documents without a label
-	// Fingerprint is the SHA-256, in hexadecimal, of names, sizes and contents of
-	// the files, of the split and of what else decides the windows: a resumed run compares it.
+	// Fingerprint is the SHA-256, in hexadecimal, of sizes and contents of the files in their
+	// order, of the split and of what else decides the windows, wherever the files lie and
+	// whatever they are called: a resumed run compares it.
 	Fingerprint string
+	Former      string // the one that older programs made, with the names of the files
 
 	files []io.Closer
 }
@@ -41,15 +43,27 @@ func (c *Corpus) Close() error {
 // inside one path element, `**` stands for any number of directories; files come
 // in path order, each once. Errors name the pattern or the file: nothing there, a
 // directory, unreadable, empty, too short for one window, a validation share that
-// leaves one part less than a window, a token file that contradicts itself.
-func Open(c Config) (*Corpus, error) {
+// leaves one part less than a window, a token file that contradicts itself. Open reads all
+// there is, which takes a while: it ends with ctx, whose cause the error then wraps.
+func Open(ctx context.Context, c Config) (*Corpus, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	r := &reading{ctx: ctx, config: c}
+	done := make(chan opened, 1)
+	go func() {
+		corpus, err := r.open(c)
+		done <- opened{corpus, err}
+	}()
+	return r.wait(done)
+}
+
+// open opens a corpus, or one that is part of it.
+func (r *reading) open(c Config) (*Corpus, error) {
 	if len(c.Mixture) > 0 {
-		return openMixture(c)
+		return r.openMixture(c)
 	}
-	files, name, err := c.find()
+	files, name, err := r.find(c)
 	if err != nil {
 		return nil, err
 	}
@@ -58,42 +72,44 @@ func Open(c Config) (*Corpus, error) {
 	if len(c.JSONL) > 0 {
 		load = corpus.loadDocuments
 	}
-	if err := load(c, files); err != nil {
+	if err := load(r, c, files); err != nil {
 		corpus.Close()
 		return nil, err
 	}
 	return corpus, nil
 }
 
-func (c Config) find() (files []file, name string, err error) {
+func (r *reading) find(c Config) (files []file, name string, err error) {
 	patterns := slices.Concat(c.Text, c.JSONL)
 	if len(patterns) == 0 {
-		files, err = goSource()
+		files, err = goSource(r)
 		return files, "Go source of the toolchain", err
 	}
-	files, err = findFiles(patterns)
+	files, err = findFiles(c.Dir, patterns)
 	if len(patterns) == 1 {
 		return files, patterns[0], err
 	}
 	return files, fmt.Sprintf("%q", patterns), err
 }
 
-func (c *Corpus) load(config Config, files []file) error {
-	hash := sha256.New()
-	fmt.Fprintf(hash, "gputrain data 1\n%s %d %v\n", c.Tokens, len(files), config.Validation)
+func (c *Corpus) load(r *reading, config Config, files []file) error {
+	print := newFingerprints("data", fmt.Sprintf("%s %d %v", c.Tokens, len(files), config.Validation))
 	segments := make([]segment, 0, len(files))
 	vocab := 0
 	for _, f := range files {
-		s, v, err := c.segment(config, f)
+		s, v, err := c.segment(r, config, f)
 		if err != nil {
 			return err
 		}
 		segments, vocab = append(segments, s), max(vocab, v)
-		sum, err := contentHash(s, f.size)
+		sum, err := contentHash(r, s, f.size)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(hash, "%q %d %x\n", f.name, f.size, sum)
+		if f.size > hashLimit {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s: larger than %d MiB: whether it is what it was is told by %d samples of it", f.path, hashLimit>>20, hashBlocks))
+		}
+		print.file(f, sum)
 	}
 	all := newTokens(vocab, segments)
 	if all.Len() == 0 {
@@ -107,16 +123,16 @@ func (c *Corpus) load(config Config, files []file) error {
 	if validation != nil {
 		c.Validation = validation
 	}
-	fmt.Fprintf(hash, "%s %d\n", c.Split, train.Len())
-	c.Fingerprint = hex.EncodeToString(hash.Sum(nil))
+	print.add("%s %d\n", c.Split, train.Len())
+	print.set(c)
 	return nil
 }
 
 // segment opens one file and returns its tokens and their vocabulary.
-func (c *Corpus) segment(config Config, f file) (segment, int, error) {
+func (c *Corpus) segment(r *reading, config Config, f file) (segment, int, error) {
 	if c.Tokens == "bytes" {
 		s := segment{name: f.path, width: 1, count: f.size}
-		err := c.attach(&s, f, f.size >= heapLimit)
+		err := c.attach(r, &s, f, f.size >= heapLimit)
 		if err == nil && s.looksLikeTokens() {
 			err = fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", f.path)
 		}
@@ -126,7 +142,7 @@ func (c *Corpus) segment(config Config, f file) (segment, int, error) {
 	if f.size == 0 {
 		return s, 0, fmt.Errorf("data: tokens %q: 0 bytes: empty, want %s tokens", f.path, c.Tokens)
 	}
-	if err := c.attach(&s, f, f.size >= heapLimit); err != nil {
+	if err := c.attach(r, &s, f, f.size >= heapLimit); err != nil {
 		return s, 0, err
 	}
 	h, err := tokenHeader(s.bytes, f.size, c.width(), config.Vocab)
@@ -138,27 +154,27 @@ func (c *Corpus) segment(config Config, f file) (segment, int, error) {
 }
 
 // attach gives s the bytes of f: on the disk, or in memory.
-func (c *Corpus) attach(s *segment, f file, onDisk bool) error {
+func (c *Corpus) attach(r *reading, s *segment, f file, onDisk bool) error {
 	if onDisk {
-		r, err := os.Open(f.path)
+		open, err := os.Open(f.path)
 		if err != nil {
 			return fmt.Errorf("data: open %q: %w", f.path, err)
 		}
-		c.files = append(c.files, r)
-		info, err := r.Stat()
+		c.files = append(c.files, open)
+		info, err := open.Stat()
 		if err != nil {
 			return fmt.Errorf("data: open %q: %w", f.path, err)
 		}
 		if info.Size() != f.size {
 			return fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", f.path, info.Size(), f.size)
 		}
-		s.bytes = r
+		s.bytes = open
 		return nil
 	}
 	content := f.content
 	if content == nil {
 		var err error
-		if content, err = os.ReadFile(f.path); err != nil {
+		if content, err = r.file(f.path); err != nil {
 			return fmt.Errorf("data: text %q: %w", f.path, err)
 		}
 	}
@@ -186,7 +202,7 @@ const (
 	hashBlocks = 4096
 )
 
-func contentHash(s segment, size int64) ([]byte, error) {
+func contentHash(r *reading, s segment, size int64) ([]byte, error) {
 	hash := sha256.New()
 	if size > hashLimit {
 		block := make([]byte, hashBlock)
@@ -195,7 +211,7 @@ func contentHash(s segment, size int64) ([]byte, error) {
 			if i == hashBlocks-1 {
 				at = size - hashBlock
 			}
-			if err := readBytes(s.bytes, block, at); err != nil {
+			if err := r.at(s.name, s.bytes, block, at); err != nil {
 				return nil, fmt.Errorf("data: read %q: %w", s.name, err)
 			}
 			hash.Write(block)
@@ -205,7 +221,7 @@ func contentHash(s segment, size int64) ([]byte, error) {
 	block := make([]byte, min(size, 1<<20))
 	for at := int64(0); at < size; at += int64(len(block)) {
 		block = block[:min(int64(len(block)), size-at)]
-		if err := readBytes(s.bytes, block, at); err != nil {
+		if err := r.at(s.name, s.bytes, block, at); err != nil {
 			return nil, fmt.Errorf("data: read %q: %w", s.name, err)
 		}
 		hash.Write(block)

@@ -1,12 +1,17 @@
 package data
 
 import (
+	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,7 +32,7 @@ func read(t *testing.T, source Source) []int32 {
 
 func open(t *testing.T, c Config) *Corpus {
 	t.Helper()
-	corpus, err := Open(c)
+	corpus, err := Open(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	return corpus
@@ -112,7 +117,7 @@ func TestOpenErrors(t *testing.T) {
 		"token 0: is 30840, want less than the vocabulary 30840":      {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 30840, Context: 8},
 		"token 0: is 2021161080, want less than the vocabulary 50257": {Text: []string{root + "/long.txt"}, Tokens: "u32", Vocab: 50257, Context: 8},
 	} {
-		corpus, err := Open(c)
+		corpus, err := Open(t.Context(), c)
 		if err == nil { // tokens out of the vocabulary show when they are read
 			err = text(corpus.Train).Read(make([]int32, 4), 0)
 			require.NoError(t, corpus.Close())
@@ -156,16 +161,16 @@ func TestTokenFiles(t *testing.T) {
 	c = open(t, Config{Text: []string{root + "/b.*", root + "/bare.u32"}, Tokens: "u32", Vocab: 200000, Context: 2})
 	assert.Equal(t, []int32{99999, 5, 6, 99999, 5, 6}, read(t, c.Train), "with and without a header")
 	assert.Equal(t, 200000, c.Train.Vocab())
-	_, err := Open(Config{Text: []string{root + "/*.bin"}, Tokens: "u16", Context: 2})
+	_, err := Open(t.Context(), Config{Text: []string{root + "/*.bin"}, Tokens: "u16", Context: 2})
 	require.ErrorContains(t, err, "tokens of 4 bytes, want 2: set data.tokens to u32")
 	c = open(t, Config{Text: []string{root + "/bare.u16"}, Tokens: "u16", Context: 2})
 	assert.Equal(t, []int32{1, 2, 3, 59999}, read(t, c.Train))
 	assert.Equal(t, 65536, c.Train.Vocab())
 	c = open(t, Config{Text: []string{root + "/bare.u32"}, Tokens: "u32", Vocab: 100000, Context: 1})
 	assert.Equal(t, []int32{99999, 5, 6}, read(t, c.Train))
-	_, err = Open(Config{Text: []string{root + "/bare.u32"}, Tokens: "u32", Vocab: 100000, Context: 1, Validation: 0.3})
+	_, err = Open(t.Context(), Config{Text: []string{root + "/bare.u32"}, Tokens: "u32", Vocab: 100000, Context: 1, Validation: 0.3})
 	require.ErrorContains(t, err, "of 3 tokens: leaves 1 for validation, want at least 2")
-	_, err = Open(Config{Text: []string{root + "/a.bin"}, Context: 2})
+	_, err = Open(t.Context(), Config{Text: []string{root + "/a.bin"}, Context: 2})
 	require.ErrorContains(t, err, "set data.tokens to u16 or u32")
 }
 
@@ -192,13 +197,13 @@ func TestHostileTokenFiles(t *testing.T) {
 	} {
 		name := filepath.Join(t.TempDir(), "x.bin")
 		require.NoError(t, os.WriteFile(name, raw, 0o644))
-		_, err := Open(Config{Text: []string{name}, Tokens: "u16", Context: 1})
+		_, err := Open(t.Context(), Config{Text: []string{name}, Tokens: "u16", Context: 1})
 		require.ErrorContains(t, err, want)
 		assert.ErrorContains(t, err, name)
 	}
 	name := filepath.Join(t.TempDir(), "odd")
 	require.NoError(t, os.WriteFile(name, []byte{1, 2, 3}, 0o644))
-	_, err := Open(Config{Text: []string{name}, Tokens: "u16", Context: 1})
+	_, err := Open(t.Context(), Config{Text: []string{name}, Tokens: "u16", Context: 1})
 	require.ErrorContains(t, err, "want a multiple of 2")
 }
 
@@ -238,13 +243,63 @@ func TestFingerprintSeesEveryChange(t *testing.T) {
 	assert.Equal(t, first, print(base, 0.1), "another directory, the same text")
 	for what, files := range map[string]map[string]string{
 		"one byte":  {"a.txt": strings.Repeat("a", 499) + "x", "b.txt": strings.Repeat("b", 500)},
-		"a name":    {"a.txt": strings.Repeat("a", 500), "c.txt": strings.Repeat("b", 500)},
 		"the sizes": {"a.txt": strings.Repeat("a", 500) + "b", "b.txt": strings.Repeat("b", 499)},
 	} {
 		assert.NotEqual(t, first, print(files, 0.1), what)
 	}
 	assert.NotEqual(t, first, print(base, 0.2), "the split")
+
+	// What counts is the content, however its files are called and their paths are spelt. Older programs took the names in.
+	renamed := tree(t, map[string]string{"books/x.txt": base["a.txt"], "books/y.txt": base["b.txt"]})
+	t.Chdir(renamed)
+	for _, spelling := range [][]string{
+		{renamed + "/books/*.txt"}, {"books/*.txt"}, {"./books/../books/[xy].txt"}, {"**/*.txt"}, {"books/y.txt", "books/x.txt"},
+	} {
+		corpus := open(t, Config{Text: spelling, Context: 8, Validation: 0.1})
+		assert.Equal(t, first, corpus.Fingerprint, spelling)
+		names := []string{"x.txt", "y.txt"}
+		if spelling[0] == "**/*.txt" {
+			names = []string{"books/x.txt", "books/y.txt"}
+		}
+		former := fmt.Sprintf("gputrain data 1\nbytes 2 0.1\n%q 500 %x\n%q 500 %x\ntail 900\n",
+			names[0], sha256.Sum256([]byte(base["a.txt"])), names[1], sha256.Sum256([]byte(base["b.txt"])))
+		assert.Equal(t, fmt.Sprintf("%x", sha256.Sum256([]byte(former))), corpus.Former, spelling)
+	}
+	t.Chdir(t.TempDir())
+	assert.Equal(t, first, open(t, Config{Dir: renamed, Text: []string{"books/*.txt"}, Context: 8, Validation: 0.1}).Fingerprint, "from another directory")
+	assert.Equal(t, first, open(t, Config{Dir: renamed, Text: []string{"books/x.txt", "books/y.txt"}, Context: 8, Validation: 0.1}).Fingerprint)
 }
+
+// Opening ends with its context, and where a read hangs; it says how far it is.
+func TestOpeningEnds(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("signal interrupt"))
+	_, err := Open(ctx, Config{Text: []string{tree(t, map[string]string{"a.txt": "abc"}) + "/*"}, Context: 1})
+	require.ErrorContains(t, err, "signal interrupt")
+
+	hang, left := make(chan struct{}), make(chan struct{})
+	r := &reading{ctx: t.Context(), config: Config{Timeout: time.Millisecond}}
+	var told int64
+	r.config.Progress = func(read int64, _ time.Duration) { told = read }
+	done := make(chan opened, 1)
+	go func() {
+		_, _ = r.do("a", func() (int, error) { return 7, nil })
+		_, err := r.do("disk", func() (int, error) { <-hang; return 0, nil })
+		done <- opened{&Corpus{files: []io.Closer{closed(left)}}, err}
+	}()
+	_, err = r.wait(done)
+	var late *TimeoutError
+	require.ErrorAs(t, err, &late)
+	require.ErrorContains(t, err, `data: open "disk": nothing read within 1ms`)
+	assert.EqualValues(t, 7, told)
+	close(hang)
+	<-left // what it has opened in the end is closed
+}
+
+// closed tells that it was closed.
+type closed chan struct{}
+
+func (c closed) Close() error { close(c); return nil }
 
 // The built-in corpus is what the default run learns: it must be there, be large, and
 // be parted by file near 95 to 5.

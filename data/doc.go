@@ -7,7 +7,7 @@
 // batch by batch, for ever. An [Evaluation] walks the windows of the validation part from the first to the last, once. A [Collator] makes
 // batches of documents that the caller has.
 //
-//	corpus, err := data.Open(data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
+//	corpus, err := data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
 //	loader, err := data.NewLoader(corpus.Train, data.LoaderConfig{Context: 128, Batch: 8, Seed: 42, Prefetch: 4})
 //	defer loader.Close()
 //	batch, err := loader.Next(ctx) // batch.Tokens, batch.Labels: [8, 128]; batch.State: where to go on

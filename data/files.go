@@ -22,12 +22,12 @@ type file struct {
 // findFiles expands patterns into regular files in path order, each file once.
 // `*`, `?` and `[...]` match inside one path element, `**` any number of
 // directories. A pattern that names an existing file is taken literally. A
-// pattern that finds nothing, or only directories, is an error that names it.
-func findFiles(patterns []string) ([]file, error) {
+// pattern that finds nothing, or only directories, is an error that names it. Relative ones begin in dir.
+func findFiles(dir string, patterns []string) ([]file, error) {
 	seen := map[string]bool{}
 	var files []file
 	for _, p := range patterns {
-		found, err := expand(p)
+		found, err := expand(dir, p)
 		if err != nil {
 			return nil, err
 		}
@@ -42,17 +42,23 @@ func findFiles(patterns []string) ([]file, error) {
 	return files, nil
 }
 
-func expand(pattern string) ([]file, error) {
+func expand(dir, pattern string) ([]file, error) {
 	if pattern == "" {
 		return nil, fmt.Errorf("data: text: empty pattern")
 	}
 	slashed := filepath.ToSlash(pattern)
-	if info, err := os.Stat(pattern); err == nil {
+	in := func(relative string) string {
+		if dir == "" || filepath.IsAbs(relative) {
+			return relative
+		}
+		return filepath.ToSlash(filepath.Join(dir, relative))
+	}
+	if info, err := os.Stat(in(pattern)); err == nil {
 		if info.IsDir() {
 			hint := strings.TrimRight(slashed, "/")
 			return nil, fmt.Errorf("data: text %q: is a directory, want files: write %q for all below it or %q for those in it", pattern, hint+"/**/*.txt", hint+"/*.txt")
 		}
-		f, err := regular(slashed, path.Base(slashed), info)
+		f, err := regular(in(slashed), path.Base(slashed), info)
 		return []file{f}, err
 	}
 	root, rest := splitPattern(slashed)
@@ -62,7 +68,7 @@ func expand(pattern string) ([]file, error) {
 	if _, err := path.Match(strings.Join(rest, "/"), ""); err != nil {
 		return nil, fmt.Errorf("data: text %q: %w", pattern, err)
 	}
-	w := walker{root: root}
+	w := walker{root: in(root)}
 	if err := w.walk("", rest); err != nil {
 		return nil, fmt.Errorf("data: text %q: %w", pattern, err)
 	}

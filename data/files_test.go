@@ -47,13 +47,13 @@ func TestFindFilesPatterns(t *testing.T) {
 		"a.txt":          {"a.txt"},
 		"*":              {"a.txt", "b.txt", "c.md", "odd[1].txt"},
 	} {
-		files, err := findFiles([]string{root + "/" + pattern})
+		files, err := findFiles("", []string{root + "/" + pattern})
 		require.NoError(t, err, pattern)
 		assert.Equal(t, want, names(files), pattern)
 	}
 	t.Run("relative", func(t *testing.T) {
 		t.Chdir(root)
-		files, err := findFiles([]string{"sub/**/*.txt", "*.md", "./sub/d.txt"})
+		files, err := findFiles("", []string{"sub/**/*.txt", "*.md", "./sub/d.txt"})
 		require.NoError(t, err)
 		assert.Equal(t, []string{"c.md", "d.txt", "deep/e.txt"}, names(files), "path order, each once")
 	})
@@ -70,22 +70,22 @@ func TestFindFilesErrors(t *testing.T) {
 		"s*":          "only directories",
 		"[a":          "syntax error in pattern",
 	} {
-		_, err := findFiles([]string{root + "/" + pattern})
+		_, err := findFiles("", []string{root + "/" + pattern})
 		require.Error(t, err, pattern)
 		assert.ErrorContains(t, err, want, pattern)
 		assert.ErrorContains(t, err, pattern, "the error names the pattern")
 	}
-	_, err := findFiles([]string{root + "/none*"})
+	_, err := findFiles("", []string{root + "/none*"})
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	_, err = findFiles([]string{""})
+	_, err = findFiles("", []string{""})
 	require.ErrorContains(t, err, "empty pattern")
 	if _, err := os.Stat("/dev/zero"); err == nil {
-		_, err := findFiles([]string{"/dev/zero"})
+		_, err := findFiles("", []string{"/dev/zero"})
 		require.ErrorContains(t, err, "want a regular file")
 	}
 	loop := filepath.Join(root, "loop.txt")
 	require.NoError(t, os.Symlink(loop, loop))
-	_, err = findFiles([]string{root + "/*.txt"})
+	_, err = findFiles("", []string{root + "/*.txt"})
 	require.Error(t, err, "a file that cannot be read is not left out in silence")
 }
 
@@ -100,9 +100,9 @@ func TestGoSourceLeavesOutTestsAndGenerated(t *testing.T) {
 		"test/b.go":              "package b\n",
 		"src/unicode/comment.go": "// Code generated, they say, but you may edit.\npackage unicode\n",
 	})
-	files, err := goSourceBelow(root)
+	files, err := goSourceBelow(&reading{ctx: t.Context()}, root)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.go", "fmt/print.go", "unicode/comment.go"}, names(files))
-	_, err = goSourceBelow(filepath.Join(root, "elsewhere"))
+	_, err = goSourceBelow(&reading{ctx: t.Context()}, filepath.Join(root, "elsewhere"))
 	require.ErrorContains(t, err, "built-in text")
 }

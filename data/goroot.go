@@ -3,7 +3,6 @@ package data
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -15,16 +14,16 @@ var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.\r?$`
 
 // goSource lists the built-in corpus: the Go source of the toolchain at hand,
 // src/**/*.go without tests and without generated files.
-func goSource() ([]file, error) {
-	out, err := exec.Command("go", "env", "GOROOT").Output()
+func goSource(r *reading) ([]file, error) {
+	out, err := exec.CommandContext(r.ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return nil, fmt.Errorf("data: built-in text: go env GOROOT: %w: install Go, or name text of your own: data.text='books/*.txt'", err)
 	}
-	return goSourceBelow(strings.TrimSpace(string(out)))
+	return goSourceBelow(r, strings.TrimSpace(string(out)))
 }
 
-func goSourceBelow(goroot string) ([]file, error) {
-	files, err := findFiles([]string{filepath.ToSlash(goroot) + "/src/**/*.go"})
+func goSourceBelow(r *reading, goroot string) ([]file, error) {
+	files, err := findFiles("", []string{filepath.ToSlash(goroot) + "/src/**/*.go"})
 	if err != nil {
 		return nil, fmt.Errorf("data: built-in text: GOROOT %q: %w", goroot, err)
 	}
@@ -33,7 +32,7 @@ func goSourceBelow(goroot string) ([]file, error) {
 		if strings.HasSuffix(f.path, "_test.go") {
 			continue
 		}
-		content, err := os.ReadFile(f.path)
+		content, err := r.file(f.path)
 		if err != nil {
 			return nil, fmt.Errorf("data: built-in text: %w", err)
 		}

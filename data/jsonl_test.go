@@ -17,7 +17,7 @@ import (
 func lines(t *testing.T, c Config, text string) (*Corpus, error) {
 	t.Helper()
 	c.JSONL = []string{filepath.Join(tree(t, map[string]string{"a.jsonl": text}), "a.jsonl")}
-	corpus, err := Open(c)
+	corpus, err := Open(t.Context(), c)
 	if err == nil {
 		t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	}
@@ -154,9 +154,9 @@ func TestCompressedJSONL(t *testing.T) {
 	assert.Equal(t, plain, packed)
 	joined, _ := rows(t, opened("joined.jsonl.gz").Train, 4)
 	assert.Equal(t, append(plain, plain...), joined)
-	_, err := Open(Config{JSONL: []string{root + "/torn.jsonl.gz"}, Context: 4})
+	_, err := Open(t.Context(), Config{JSONL: []string{root + "/torn.jsonl.gz"}, Context: 4})
 	require.ErrorContains(t, err, "unexpected EOF")
-	_, err = Open(Config{JSONL: []string{root + "/no.jsonl.gz"}, Context: 4})
+	_, err = Open(t.Context(), Config{JSONL: []string{root + "/no.jsonl.gz"}, Context: 4})
 	require.ErrorContains(t, err, "gzip: invalid header")
 }
 

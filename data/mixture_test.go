@@ -281,7 +281,7 @@ func TestOpenMixture(t *testing.T) {
 		`source 0: data: jsonl "` + root + `/a.txt": line 1: inv`: {{JSONL: []string{root + "/a.txt"}, Weight: 1}},
 	} {
 		c.Mixture = parts
-		_, err := Open(c)
+		_, err := Open(t.Context(), c)
 		require.ErrorContains(t, err, want)
 	}
 }

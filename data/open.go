@@ -2,7 +2,6 @@ package data
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"hash"
@@ -11,7 +10,7 @@ import (
 )
 
 // loadDocuments reads files of JSON lines.
-func (c *Corpus) loadDocuments(config Config, files []file) error {
+func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	vocab := config.Vocab
 	if vocab == 0 {
 		vocab = 256
@@ -25,18 +24,17 @@ func (c *Corpus) loadDocuments(config Config, files []file) error {
 	spool := newSpool(vocab, spoolLimit)
 	c.files = append(c.files, spool)
 	reader := &jsonl{fields: config.Fields, end: config.Layout.End, vocab: vocab, text: c.Tokens == "bytes", limit: maxLine, spool: spool}
-	sum := sha256.New()
 	how, err := json.Marshal([]any{config.Fields, config.Layout.withDefaults(), config.Validation, c.Tokens, len(files)})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(sum, "gputrain documents 1\n%s\n", how)
+	print := newFingerprints("documents", string(how))
 	for _, f := range files {
-		content, err := readDocuments(reader, f)
+		content, err := readDocuments(r, reader, f)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(sum, "%q %d %x\n", f.name, f.size, content)
+		print.file(f, content)
 	}
 	all := &Documents{spans: reader.spans, layout: config.Layout, vocab: vocab}
 	if !reader.lists {
@@ -53,18 +51,18 @@ func (c *Corpus) loadDocuments(config Config, files []file) error {
 	if err := c.splitDocuments(config, all); err != nil {
 		return err
 	}
-	c.Fingerprint = hex.EncodeToString(sum.Sum(nil))
+	print.set(c)
 	return nil
 }
 
 // readDocuments reads one file and returns the hash of its bytes.
-func readDocuments(reader *jsonl, f file) ([]byte, error) {
-	r, err := os.Open(f.path)
+func readDocuments(r *reading, reader *jsonl, f file) ([]byte, error) {
+	open, err := os.Open(f.path)
 	if err != nil {
 		return nil, fmt.Errorf("data: open %q: %w", f.path, err)
 	}
-	defer r.Close()
-	counted := &hashed{r: r, sum: sha256.New()}
+	defer open.Close()
+	counted := &hashed{reading: r, name: f.path, r: open, sum: sha256.New()}
 	if err := reader.file(f.path, counted); err != nil {
 		return nil, err
 	}
@@ -79,13 +77,15 @@ func readDocuments(reader *jsonl, f file) ([]byte, error) {
 
 // hashed counts and hashes what is read through it.
 type hashed struct {
+	*reading
+	name string
 	r    io.Reader
 	sum  hash.Hash
 	size int64
 }
 
 func (h *hashed) Read(p []byte) (int, error) {
-	n, err := h.r.Read(p)
+	n, err := h.do(h.name, func() (int, error) { return h.r.Read(p) })
 	h.sum.Write(p[:n])
 	h.size += int64(n)
 	return n, err
@@ -126,9 +126,9 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 }
 
 // openMixture opens each part as a corpus of its own.
-func openMixture(c Config) (*Corpus, error) {
+func (r *reading) openMixture(c Config) (*Corpus, error) {
 	out := &Corpus{Tokens: c.kind()}
-	err := out.loadMixture(c)
+	err := out.loadMixture(r, c)
 	if err != nil {
 		out.Close()
 		return nil, err
@@ -136,24 +136,24 @@ func openMixture(c Config) (*Corpus, error) {
 	return out, nil
 }
 
-func (c *Corpus) loadMixture(config Config) error {
+func (c *Corpus) loadMixture(r *reading, config Config) error {
 	end := config.MixtureEnd
 	if end == "" {
 		end = EndRestart
 	}
-	sum := sha256.New()
-	fmt.Fprintf(sum, "gputrain mixture 1\n%s %d\n", end, len(config.Mixture))
+	print := newFingerprints("mixture", fmt.Sprintf("%s %d", end, len(config.Mixture)))
 	var train, validation []Source
 	var weights []float64
 	for i, p := range config.Mixture {
 		one := config
 		one.Mixture, one.Text, one.JSONL, one.Fields = nil, p.Text, p.JSONL, p.Fields
-		part, err := Open(one)
+		part, err := r.open(one)
 		if err != nil {
 			return fmt.Errorf("data: mixture: source %d: %w", i, err)
 		}
 		c.files = append(c.files, part)
-		fmt.Fprintf(sum, "%v %s\n", p.Weight, part.Fingerprint)
+		fmt.Fprintf(print.now, "%v %s\n", p.Weight, part.Fingerprint)
+		fmt.Fprintf(print.former, "%v %s\n", p.Weight, part.Former)
 		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
 		c.Files += part.Files
 		c.Notes = append(c.Notes, part.Notes...)
@@ -176,6 +176,6 @@ func (c *Corpus) loadMixture(config Config) error {
 	} else if c.Validation, err = newMixture(validation, weights, end); err != nil {
 		return fmt.Errorf("data: mixture: %w", err)
 	}
-	c.Fingerprint = hex.EncodeToString(sum.Sum(nil))
+	print.set(c)
 	return nil
 }

@@ -12,14 +12,18 @@ const slowAfter = 10 * time.Second
 // closeWait is how long Close waits for a read under way. A read that hangs is left to itself.
 const closeWait = 2 * time.Second
 
-// TimeoutError says that a batch was not there in time: the disk or the network behind it hangs.
+// TimeoutError says that a batch, or what a file holds when it is opened, was not there in time: the disk or the network behind it hangs.
 type TimeoutError struct {
 	Waited time.Duration
-	State  State // where the batch begins
+	State  State  // where the batch begins
+	File   string // that was being opened; "": a batch was wanted
 }
 
-// Error names the batch and the time.
+// Error names the batch or the file, and the time.
 func (e *TimeoutError) Error() string {
+	if e.File != "" {
+		return fmt.Sprintf("data: open %q: nothing read within %v: the file is not readable that fast, or not at all", e.File, e.Waited)
+	}
 	return fmt.Sprintf("data: loader: epoch %d, position %d: no batch within %v: the files are not readable that fast, or not at all", e.State.Epoch, e.State.Position, e.Waited)
 }
 

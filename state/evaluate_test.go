@@ -24,7 +24,7 @@ func TestEvaluationAsItGoes(t *testing.T) {
 	evaluation := func(n int) *data.Evaluation {
 		path := filepath.Join(t.TempDir(), "text")
 		require.NoError(t, os.WriteFile(path, text[:n*testT+1], 0o666))
-		c, err := data.Open(data.Config{Text: []string{path}, Context: testT})
+		c, err := data.Open(t.Context(), data.Config{Text: []string{path}, Context: testT})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		e, err := data.NewEvaluation(c.Train, testT, 1, 0)

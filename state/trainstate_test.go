@@ -417,7 +417,7 @@ func corpus(t *testing.T, bytes int) *data.Corpus {
 	}
 	path := filepath.Join(t.TempDir(), "text")
 	require.NoError(t, os.WriteFile(path, text, 0o666))
-	c, err := data.Open(data.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: testT})
+	c, err := data.Open(t.Context(), data.Config{Text: []string{path}, Tokens: "bytes", Validation: 0.5, Context: testT})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	return c

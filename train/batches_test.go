@@ -41,7 +41,7 @@ func documents(t *testing.T, mixed bool) *data.Corpus {
 		c.Mixture = []data.Part{{JSONL: c.JSONL, Fields: c.Fields, Weight: 2}, {Text: []string{filepath.Join(dir, "b.txt")}, Weight: 1}}
 		c.JSONL, c.MixtureEnd = nil, data.EndFirstExhausted
 	}
-	corpus, err := data.Open(c)
+	corpus, err := data.Open(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	return corpus

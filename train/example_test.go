@@ -21,18 +21,18 @@ func ExampleRun() {
 			panic(err)
 		}
 	}
+	ctx, stop := train.Signals(context.Background(), os.Stderr, os.Exit)
+	defer stop()
 	adapter, err := gpu.Select("") // the best there is
 	check(err)
-	dev, err := gpu.Open(context.Background(), adapter, gpu.Options{})
+	dev, err := gpu.Open(ctx, adapter, gpu.Options{})
 	check(err)
 	defer dev.Release()
-	text, err := data.Open(data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
+	text, err := data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})
 	check(err)
 	defer text.Close()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})
 	check(err)
-	ctx, stop := train.Signals(context.Background(), os.Stderr, os.Exit)
-	defer stop()
 	result, err := train.Run(ctx, dev, train.Config{
 		State: state.Config{Definition: def, Batch: 8, Seed: 42, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
 			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, WarmupSteps: 50, Steps: 600}, WeightDecay: 0.1,
@@ -65,7 +65,7 @@ func ExampleRunOn() {
 		defer dev.Release()
 		devices = append(devices, dev)
 	}
-	text, err := data.Open(data.Config{Text: []string{"books/*.txt"}, Context: 128})
+	text, err := data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Context: 128})
 	check(err)
 	defer text.Close()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 4, Heads: 4, Width: 128, Vocab: 256, Context: 128})

@@ -108,7 +108,7 @@ func shortText(t *testing.T) *data.Corpus {
 	}
 	file := filepath.Join(t.TempDir(), "text.txt")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
-	corpus, err := data.Open(data.Config{Text: []string{file}, Validation: 0.1, Context: 16})
+	corpus, err := data.Open(t.Context(), data.Config{Text: []string{file}, Validation: 0.1, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	return corpus

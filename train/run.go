@@ -207,7 +207,7 @@ func (t *trainer) restore(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case record.Run.Fingerprint != c.Fingerprint:
+	case record.Run.Fingerprint != c.Fingerprint && (c.FormerFingerprint == "" || record.Run.Fingerprint != c.FormerFingerprint):
 		return &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint}
 	case record.Run.Seed != c.State.Seed:
 		return &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)}

@@ -32,7 +32,7 @@ func tinyRun(t testing.TB, dir string) Config {
 	}
 	file := filepath.Join(t.TempDir(), "text.txt")
 	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o666))
-	corpus, err := data.Open(data.Config{Text: []string{file}, Tokens: "bytes", Validation: 0.1, Context: 16})
+	corpus, err := data.Open(t.Context(), data.Config{Text: []string{file}, Tokens: "bytes", Validation: 0.1, Context: 16})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, corpus.Close()) })
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 256, Context: 16, ResidualDropout: 0.1})

@@ -36,7 +36,7 @@ func (c *compareCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return usageError{err}
 	}
-	result, err := c.comparison(all, configs)
+	result, err := c.comparison(ctx, all, configs)
 	if err != nil {
 		return err
 	}
@@ -94,12 +94,12 @@ func (c *compareCmd) entrants() ([]entrant, []*runfile.Config, error) {
 }
 
 // comparison is the frame of the result, without runs.
-func (c *compareCmd) comparison(all []entrant, configs []*runfile.Config) (*compare.Comparison, error) {
+func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*runfile.Config) (*compare.Comparison, error) {
 	common, err := c.common()
 	if err != nil {
 		return nil, usageError{err}
 	}
-	run, release, err := trainConfig(configs[0])
+	run, release, err := trainConfig(ctx, configs[0])
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Conf
 	if err := cfg.Lay("train.seed", strconv.FormatUint(seed, 10), "--seeds"); err != nil {
 		return compare.Run{}, err
 	}
-	run, release, err := trainConfig(cfg)
+	run, release, err := trainConfig(ctx, cfg)
 	if err != nil {
 		return compare.Run{}, err
 	}

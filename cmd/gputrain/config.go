@@ -32,7 +32,7 @@ func (c *configRecordCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run, release, err := trainConfig(cfg)
+	run, release, err := trainConfig(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/model"
 	"gputrain/state"
+	"gputrain/train"
 )
 
 // dataConfig is what a run file says to read for a model, in windows of context tokens.
@@ -30,6 +34,27 @@ func dataConfig(cfg *runfile.Config, def model.Definition, context int) data.Con
 		})
 	}
 	return out
+}
+
+// openText opens text; what the user can mend is a usage error, the end of ctx and a disk that hangs are not.
+func openText(ctx context.Context, c data.Config) (*data.Corpus, error) {
+	text, err := data.Open(ctx, c)
+	var late *data.TimeoutError
+	if err == nil || ctx.Err() != nil || errors.As(err, &late) {
+		return text, err
+	}
+	return nil, usageError{err}
+}
+
+// readingProgress tells on w of reading that takes its time: after 2 seconds, 4, 8 and so on.
+func readingProgress(w io.Writer) func(read int64, took time.Duration) {
+	next := 2 * time.Second
+	return func(read int64, took time.Duration) {
+		if took >= next {
+			fmt.Fprintf(w, "reading data: %s in %.0f s\n", size(uint64(read)), took.Seconds())
+			next *= 2
+		}
+	}
 }
 
 // layEpochs puts the steps that data.epochs come to into train.steps.
@@ -55,11 +80,12 @@ type textFlags struct {
 	Field       string   `help:"Of --jsonl: field of the document; none = as the run has it." placeholder:"NAME"`
 	PromptField string   `help:"Of --jsonl: field that stands before it and does not count." placeholder:"NAME"`
 	MaskField   string   `help:"Of --jsonl: field with a list of 1 and 0 for the tokens that count and those that do not." placeholder:"NAME"`
+	ChangedText bool     `help:"Measure the run's own text also where it is no longer what the run has learned from."`
 }
 
 // open opens what the flags name, else the text that the run at path learned from. Files are read as the run reads its own, as far as
 // it has such.
-func (f *textFlags) open(path string, def model.Definition) (text *data.Corpus, tokens data.Source, err error) {
+func (f *textFlags) open(ctx context.Context, path string, def model.Definition) (text *data.Corpus, tokens data.Source, err error) {
 	cfg := runfile.New()
 	err = cfg.File(filepath.Join(path, "run.yaml"))
 	given := len(f.Text)+len(f.JSONL) > 0
@@ -71,6 +97,7 @@ func (f *textFlags) open(path string, def model.Definition) (text *data.Corpus, 
 		return nil, nil, err
 	}
 	config := dataConfig(cfg, def, def.Context())
+	config.Progress = readingProgress(os.Stderr)
 	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
 		if len(f.JSONL) == 0 {
 			return nil, nil, usageError{fmt.Errorf("eval: found --field, --prompt-field or --mask-field, wanted --jsonl with them")}
@@ -79,9 +106,12 @@ func (f *textFlags) open(path string, def model.Definition) (text *data.Corpus, 
 	}
 	if given {
 		config.Text, config.JSONL, config.Mixture, config.Validation = f.Text, f.JSONL, nil, 0
+		text, err = openText(ctx, config)
+	} else {
+		text, err = f.openOwn(ctx, path, config)
 	}
-	if text, err = data.Open(config); err != nil {
-		return nil, nil, usageError{err}
+	if err != nil {
+		return nil, nil, err
 	}
 	tokens = text.Validation
 	if given {
@@ -92,4 +122,45 @@ func (f *textFlags) open(path string, def model.Definition) (text *data.Corpus, 
 		return nil, nil, usageError{fmt.Errorf("eval: %s: the run kept nothing for validation, wanted --text or --jsonl", path)}
 	}
 	return text, tokens, nil
+}
+
+// openOwn opens the text that the run at path learned from: where the run has found it, else, told, seen from here. Whether it is that text is
+// known by its content.
+func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config) (*data.Corpus, error) {
+	marker, err := train.ReadMarker(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	config.Dir = marker.From
+	text, err := openText(ctx, config)
+	if errors.Is(err, os.ErrNotExist) && config.Dir != "" {
+		fmt.Fprintf(os.Stderr, "gputrain: eval: the text of %s is not where the run has found it, in %s: looked for from here\n", path, config.Dir)
+		config.Dir = ""
+		text, err = openText(ctx, config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := fingerprintOf(path)
+	if err == nil && wanted != "" && wanted != text.Fingerprint && wanted != text.Former && !f.ChangedText {
+		err = usageError{fmt.Errorf("eval: %s: fingerprint of the text: found %s, wanted %s: it is not what the run has learned from; --changed-text measures it all the same, --text another one",
+			path, text.Fingerprint, wanted)}
+	}
+	if err != nil {
+		return nil, errors.Join(err, text.Close())
+	}
+	return text, nil
+}
+
+// fingerprintOf is that of the text which the run at path has learned from, as its newest checkpoint has it; "" without one.
+func fingerprintOf(path string) (string, error) {
+	store := checkpoints(path)
+	steps, err := store.Steps()
+	for _, step := range steps {
+		record, err := state.ReadRecord(state.OS, filepath.Join(store.Dir, state.DirName(step)))
+		if err == nil { // of damaged ones the model says more
+			return record.Run.Fingerprint, nil
+		}
+	}
+	return "", err
 }

@@ -63,7 +63,7 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	sets := []string{"data.text=" + file, "data.validation=0", "data.epochs=3", "train.batch=2", "train.accumulate=2", "model.context=16", "model.width=8", "model.layers=1"}
 	cfg, err := runfile.ReadAll(nil, nil, sets)
 	require.NoError(t, err)
-	run, release, err := trainConfig(cfg)
+	run, release, err := trainConfig(t.Context(), cfg)
 	require.NoError(t, err)
 	release()
 	assert.EqualValues(t, 8, run.Steps, "30 windows, 4 a step")
@@ -71,6 +71,6 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	assert.Equal(t, runfile.Origin("data.epochs"), cfg.Origin("train.steps"))
 	cfg, err = runfile.ReadAll(nil, nil, append(sets, "train.steps=9"))
 	require.NoError(t, err)
-	_, _, err = trainConfig(cfg)
+	_, _, err = trainConfig(t.Context(), cfg)
 	assert.ErrorContains(t, err, "train.steps (--set): found 9, wanted nothing beside data.epochs (--set): 3 epochs are 8 steps")
 }

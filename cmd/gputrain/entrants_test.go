@@ -143,7 +143,7 @@ func TestEntrantsWithAPartOfTheSteps(t *testing.T) {
 		assert.Equal(t, "sgd", configs[i].Optimizer.Name)
 		assert.EqualValues(t, want.steps, all[i].describe(configs[i]).Steps)
 	}
-	result, err := c.comparison(all[1:], configs[1:])
+	result, err := c.comparison(t.Context(), all[1:], configs[1:])
 	require.NoError(t, err)
 	assert.EqualValues(t, 50, result.Steps, "the comparison's, whatever its first entrant has")
 }

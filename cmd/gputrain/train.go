@@ -41,18 +41,23 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	}
 	dir := c.RunDir
 	if dir == "" {
-		dir = filepath.Join("runs", runName(c.Files, cfg))
+		dir = runDirOf(c.Files, cfg)
 	}
-	run, release, err := trainConfig(cfg)
+	limit, err := runfile.ParseDuration(cfg.Train.TimeLimit)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
-	defer release()
-	if limit := run.TimeLimit; limit > 0 { // of the command, of which the run is only a part
+	if limit > 0 { // of the command, of which the run is only a part
 		within, cancel := context.WithDeadlineCause(ctx, begin.Add(limit), &train.TimeLimitError{Limit: limit})
 		defer cancel()
-		ctx, run.TimeLimit = within, 0
+		ctx = within
 	}
+	run, release, err := trainConfig(ctx, cfg)
+	if err != nil {
+		return train.Stopping(ctx, err)
+	}
+	defer release()
+	run.TimeLimit = 0
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}
@@ -162,7 +167,7 @@ func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device
 
 // trainConfig turns a run file into a run: its text is opened, its model and
 // optimizer are checked. Nothing is taken of a device yet.
-func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
+func trainConfig(ctx context.Context, cfg *runfile.Config) (train.Config, func(), error) {
 	var run train.Config
 	c, begin, err := stateConfig(cfg)
 	if err != nil {
@@ -183,9 +188,11 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	if err := train.CheckNames(cfg.Train.HistogramMatch, c.Definition); err != nil {
 		return run, nil, usageError{fmt.Errorf("run file: train.histogram_match (%s): %w", cfg.Origin("train.histogram_match"), err)}
 	}
-	text, err := data.Open(dataConfig(cfg, c.Definition, c.Sequence))
+	from := dataConfig(cfg, c.Definition, c.Sequence)
+	from.Timeout, from.Progress = timeout, readingProgress(os.Stderr)
+	text, err := openText(ctx, from)
 	if err != nil {
-		return run, nil, usageError{err}
+		return run, nil, err
 	}
 	release := func() { _ = text.Close() }
 	if cfg.Data.Epochs > 0 {
@@ -200,7 +207,7 @@ func trainConfig(cfg *runfile.Config) (train.Config, func(), error) {
 	}
 	t := cfg.Train
 	run = train.Config{
-		State: c, Params: begin.params, Drawn: begin.drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		State: c, Params: begin.params, Drawn: begin.drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: timeout, Notes: append([]string{provenance(text)}, text.Notes...),
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,

@@ -17,7 +17,7 @@ func main() {
 	ctx := context.Background()
 	dev := must(gpu.Open(ctx, must(gpu.Select("")), gpu.Options{})) // the best adapter, or $GPUTRAIN_ADAPTER
 	defer dev.Release()
-	text := must(data.Open(data.Config{Text: []string{"books/*.txt"}, Context: 64}))
+	text := must(data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Context: 64}))
 	defer text.Close()
 	loader := must(data.NewLoader(text.Train, data.LoaderConfig{Context: 64, Batch: 8, Seed: 42, Prefetch: 2}))
 	defer loader.Close()

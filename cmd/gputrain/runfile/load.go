@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -302,16 +303,65 @@ func (c *Config) Values() iter.Seq2[string, any] {
 
 func (c *Config) value(f field) any { return reflect.ValueOf(c.Run).FieldByIndex(f.index).Interface() }
 
-// Laid lists key=value for what neither the defaults nor one of files say: what
-// tells two runs of the same files apart.
-func (c *Config) Laid(files []string) []string {
-	var out []string
+// Laid lists key=value for what neither the defaults nor one of files say.
+func (c *Config) Laid(files []string) []string { return c.laid(files, nil) }
+
+// Apart lists those of Laid that tell two runs of the same files apart: values that a run which goes on may change do not. Paths are spelt in one
+// way.
+func (c *Config) Apart(files []string) []string {
+	return c.laid(files, func(key string, value any) (any, bool) { return spelt(key, value), !free[key] })
+}
+
+// laid lists what is laid over files; tells, where there is one, leaves keys out and writes values otherwise.
+func (c *Config) laid(files []string, tells func(key string, value any) (any, bool)) (out []string) {
 	for key, value := range c.Values() {
 		from := string(c.Origin(key))
-		said := from == "default" || slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(from, file+":") })
-		if !said {
+		if from == "default" || slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(from, file+":") }) {
+			continue
+		}
+		ok := true
+		if tells != nil {
+			value, ok = tells(key, value)
+		}
+		if ok {
 			out = append(out, key+"="+inline(value))
 		}
+	}
+	return out
+}
+
+// spelt is a value with its paths as short as they can be written from where the process stands.
+func spelt(key string, value any) any {
+	switch v := value.(type) {
+	case []string:
+		if byContent[key] {
+			return shortest(v)
+		}
+	case []Source:
+		out := slices.Clone(v)
+		for i := range out {
+			out[i].Text, out[i].JSONL = shortest(v[i].Text), shortest(v[i].JSONL)
+		}
+		return out
+	case string:
+		if key == "model.from" && v != "" {
+			return shortest([]string{v})[0]
+		}
+	}
+	return value
+}
+
+func shortest(paths []string) []string {
+	if paths == nil {
+		return nil
+	}
+	out := []string{}
+	here, err := os.Getwd()
+	for _, p := range paths {
+		if short, not := filepath.Rel(here, p); err == nil && not == nil && filepath.IsAbs(p) && filepath.IsLocal(short) {
+			p = short
+		}
+		out = append(out, filepath.Clean(p))
 	}
 	return out
 }

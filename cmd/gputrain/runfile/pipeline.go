@@ -41,5 +41,8 @@ var free = map[string]bool{
 	"pipeline.ahead": true, "pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true,
 }
 
+// byContent are the keys whose values a run that goes on is not held to by what they say, but by what lies there: it compares fingerprints.
+var byContent = map[string]bool{"data.text": true, "data.jsonl": true, "data.mixture": true}
+
 // Free tells whether a run that goes on may have another value of a key.
-func Free(key string) bool { return free[key] }
+func Free(key string) bool { return free[key] || byContent[key] }
