@@ -39,6 +39,7 @@ type State struct {
 	limits  state.Limits
 	limited optim.Limits // as the devices have them
 	broken  error        // a step, or a pass, that failed half way: what the devices hold is not known
+	turn    state.Turn
 	notes   *notes
 	use     Use // of the newest step
 

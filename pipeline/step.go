@@ -15,6 +15,10 @@ import (
 // TrainStep makes one update with a batch of Batch x Accumulate sequences and returns its metrics. An error leaves the state unusable, but for
 // one that comes before anything was submitted.
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
+	if err := s.turn.Take(); err != nil {
+		return nil, fmt.Errorf("pipeline: train step: %w", err)
+	}
+	defer s.turn.Give()
 	if err := s.usable(); err != nil {
 		return nil, fmt.Errorf("pipeline: step %d: %w", s.step+1, err)
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // ErrCheckpoint is wrapped by every error of writing, finding and reading checkpoints, the ones below included.
@@ -23,6 +24,23 @@ var ErrNonFinite = errors.New("not finite, not saved")
 
 // ErrInUse says that another reads a checkpoint, or removes it.
 var ErrInUse = errors.New("in use")
+
+// ErrTwoCalls says that a training state is in use: it is for one goroutine.
+var ErrTwoCalls = errors.New("found another call under way, wanted calls from one goroutine, one after the other")
+
+// Turn lets one call in at a time: two would wait for each other for ever.
+type Turn struct{ taken atomic.Bool }
+
+// Take begins a call, which ends with Give; ErrTwoCalls while another is under way.
+func (t *Turn) Take() error {
+	if !t.taken.CompareAndSwap(false, true) {
+		return ErrTwoCalls
+	}
+	return nil
+}
+
+// Give ends a call.
+func (t *Turn) Give() { t.taken.Store(false) }
 
 // NonFiniteError is ErrNonFinite with the tensor, named as Snapshot.FirstNonFinite does.
 type NonFiniteError struct {

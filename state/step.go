@@ -51,8 +51,12 @@ type arrival struct {
 
 // TrainStep makes one update with a batch of Batch x Accumulate sequences. It does not wait for the device unless two steps are already in
 // flight, and returns the metrics that have become available: none at first, then those of the step before. An error leaves the
-// state unusable, but for one that says so by coming before anything was submitted: a batch of another shape.
+// state unusable, but for one that says so by coming before anything was submitted: a batch of another shape, or ErrTwoCalls.
 func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics, error) {
+	if err := s.turn.Take(); err != nil {
+		return nil, fmt.Errorf("state: train step: %w", err)
+	}
+	defer s.turn.Give()
 	if err := s.usable(); err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}

@@ -42,6 +42,7 @@ type TrainState struct {
 	end     context.CancelFunc
 	ready   []Metrics // read, not yet handed out
 	broken  error     // a step that failed half way: what the device holds is not known
+	turn    Turn
 }
 
 // Create makes the state of step 0 with parameters drawn from the configuration's seed. Nothing is taken of a device that the plan does not

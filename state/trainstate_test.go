@@ -494,3 +494,32 @@ func TestSoak(t *testing.T) {
 	got = nil
 	assert.Less(t, heap(), before+256<<10)
 }
+
+// A training state is for one goroutine: two that step it at the same time are told so, and neither waits for ever.
+func TestTwoCallsAtOnce(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	batch := tinyBatch(0, s.config.Batch*s.config.Accumulate, false)
+	require.NoError(t, s.turn.Take())
+	_, err := s.TrainStep(t.Context(), batch)
+	require.ErrorIs(t, err, ErrTwoCalls)
+	s.turn.Give()
+
+	refused := make(chan error, 2)
+	for range cap(refused) {
+		go func() {
+			var last error
+			for range 20 {
+				if _, err := s.TrainStep(t.Context(), batch); err != nil {
+					last = err
+				}
+			}
+			refused <- last
+		}()
+	}
+	for range cap(refused) {
+		if err := <-refused; err != nil {
+			require.ErrorIs(t, err, ErrTwoCalls)
+		}
+	}
+	train(t, s, s.Step()+1)
+}

@@ -74,8 +74,12 @@ func (p *planned) fits() error {
 	for _, s := range p.Stages {
 		total[s.Index] += s.Planned
 		if s.Available != nil && total[s.Index] > *s.Available {
-			return fmt.Errorf("plan: stage %d: the stages on %s take %s, wanted at most %s: lower train.batch, raise pipeline.microbatches, set pipeline.recompute, or use more adapters: %w",
-				s.Stage, s.Adapter, size(total[s.Index]), size(*s.Available), gpu.ErrOutOfMemory)
+			way := "lower train.batch, raise pipeline.microbatches, set pipeline.recompute, or use more adapters"
+			if len(p.Stages) == 1 {
+				way = "lower train.batch and raise train.accumulate, or use more stages on more adapters"
+			}
+			return fmt.Errorf("plan: stage %d: the stages on %s take %s, wanted at most %s: %s: %w",
+				s.Stage, s.Adapter, size(total[s.Index]), size(*s.Available), way, gpu.ErrOutOfMemory)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,10 @@ func TestPlanAsText(t *testing.T) {
 		"",
 	}, "\n"), out.String())
 	require.NoError(t, p.fits())
+	alone := planned{Stages: slices.Clone(p.Stages[:1])}
+	alone.Stages[0].Planned = 1 << 40
+	assert.ErrorContains(t, alone.fits(), "lower train.batch and raise train.accumulate")
+	assert.NotContains(t, alone.fits().Error(), "recompute", "which does nothing on one stage")
 	p.Stages[0].Planned = available + 1
 	err := p.fits()
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)

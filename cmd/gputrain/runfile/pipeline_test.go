@@ -75,6 +75,7 @@ func TestPipelineErrorsNameKeyFoundAndWanted(t *testing.T) {
 		{"pipeline.chunks (--set): found 2, wanted 1 with pipeline.schedule 1f1b", []string{"pipeline.stages=2", "pipeline.chunks=2"}},
 		{"pipeline.chunks (--set): found 1, wanted 2 or more with the interleaved schedule", []string{"pipeline.chunks=1", "pipeline.schedule=interleaved"}},
 		{"pipeline.chunks (--set): found -1, wanted 0 or more", []string{"pipeline.chunks=-1"}},
+		{"pipeline.recompute (--set): found true, wanted false with pipeline.stages 1, where it does nothing", []string{"pipeline.recompute=true"}},
 		{"pipeline.ahead (--set): found -1, wanted 0 or more", []string{"pipeline.ahead=-1"}},
 		{"pipeline.ahead (--set): found 1, wanted 0 with pipeline.schedule gpipe", []string{"pipeline.ahead=1", "pipeline.schedule=gpipe"}},
 		{`pipeline.schedule (--set): found "1f1", wanted one of gpipe, 1f1b, interleaved, did you mean "1f1b"?`, []string{"pipeline.schedule=1f1"}},

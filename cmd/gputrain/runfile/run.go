@@ -123,7 +123,7 @@ type Pipeline struct {
 	Microbatches int    `yaml:"microbatches" doc:"pieces that a micro-batch is cut into so that stages work at the same time, a divisor of train.batch; it changes the rounding, so a run keeps it"`
 	Chunks       int    `yaml:"chunks" doc:"parts of the model a stage has with the interleaved schedule; 0 = 2 (other schedules: 1)"`
 	Ahead        int    `yaml:"ahead" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, so that slow links are hidden; each takes the memory of a microbatch"`
-	Recompute    bool   `yaml:"recompute" doc:"backward passes compute the activations again instead of keeping them: less memory, a forward pass more"`
+	Recompute    bool   `yaml:"recompute" doc:"backward passes of several stages compute the activations again instead of keeping them: less memory, a forward pass more"`
 	Devices      string `yaml:"devices" doc:"adapter (stages that name one adapter share a device) or stage (a device for every stage)"`
 	Rules        []Rule `yaml:"rules" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}], where each parameter has one; empty = cut where the slowest stage is fastest"`
 }
