@@ -31,7 +31,7 @@ func kernelOf(name, suffix string, v shaders.Variant) (*gpu.Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kron: kernel %s%s: %w", name, suffix, err)
 	}
-	k := &gpu.Kernel{Label: "gputrain.kron." + name + suffix, Source: source}
+	k := &gpu.Kernel{Label: "gputrain.kron." + name + suffix, Source: source, Reuse: name == "product"}
 	access := map[string]gpu.Access{"uniform": gpu.Uniform, "storage, read": gpu.Read, "storage, read_write": gpu.ReadWrite}
 	for i, m := range bindingPattern.FindAllStringSubmatch(source, -1) {
 		a, ok := access[m[2]]

@@ -17,11 +17,12 @@ type StageMemory struct {
 	Step                                  uint64 // inputs and results of training and updates, and buffers for reading back
 	Forward                               uint64 // the same of evaluation and sampling
 	Transfer                              uint64 // for reading back a parameter, or logits
+	Texels                                uint64 // textures that operands are read from, on software adapters; of the first stage on a device
 }
 
 // Total is the sum.
 func (m StageMemory) Total() uint64 {
-	return m.Params + m.Mirrors + m.Gradients + m.Optimizer + m.Activations + m.Scratch + m.Step + m.Forward + m.Transfer
+	return m.Params + m.Mirrors + m.Gradients + m.Optimizer + m.Activations + m.Scratch + m.Step + m.Forward + m.Transfer + m.Texels
 }
 
 // String is the memory in one line.
@@ -39,6 +40,7 @@ func (m StageMemory) String() string {
 		{"step", m.Step},
 		{"evaluation and sampling", m.Forward},
 		{"transfer", m.Transfer},
+		{"texels", m.Texels},
 	} {
 		if f.bytes > 0 {
 			parts = append(parts, f.name+" "+gpu.SizeText(f.bytes))

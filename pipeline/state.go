@@ -187,7 +187,15 @@ func (s *State) build(ctx context.Context, params []buffers.Host) error {
 		}
 	}
 	s.notes = newNotes(s.training, c.Profile)
-	return s.buildUpdate(ctx)
+	if err := s.buildUpdate(ctx); err != nil {
+		return err
+	}
+	for i, st := range s.stages {
+		if slices.Index(s.devices, st.device) == i {
+			st.memory.Texels = st.device.TexelBytes()
+		}
+	}
+	return nil
 }
 
 // furnish makes what a stage keeps from step to step, and its scratch.

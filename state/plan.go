@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -16,12 +17,13 @@ type MemoryPlan struct {
 	Step                         uint64 // inputs, activations and workspace of a micro-batch
 	Evaluation, Sampling         uint64 // the same of these, where they are planned for
 	Transfer                     uint64 // buffers for reading back
+	Texels                       uint64 // textures that operands are read from, on software adapters
 	Largest                      []graph.TensorBytes
 }
 
 // Total is the sum.
 func (p MemoryPlan) Total() uint64 {
-	return p.Params + p.Gradients + p.Optimizer + p.Step + p.Evaluation + p.Sampling + p.Transfer
+	return p.Params + p.Gradients + p.Optimizer + p.Step + p.Evaluation + p.Sampling + p.Transfer + p.Texels
 }
 
 // String is the plan in one line.
@@ -38,6 +40,7 @@ func (p MemoryPlan) String() string {
 		{"evaluation", p.Evaluation},
 		{"sampling", p.Sampling},
 		{"transfer", p.Transfer},
+		{"texels", p.Texels},
 	} {
 		if f.bytes > 0 {
 			parts = append(parts, f.name+" "+gpu.SizeText(f.bytes))
@@ -91,7 +94,30 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		}
 	}
 	p.Transfer = layout.StagingBytes()
-	return p, nil
+	p.Texels, err = c.texelBytes(layout, lim)
+	return p, err
+}
+
+// texelBytes is what the programs of a training state take in textures: what those of one on a dry device take.
+func (c Config) texelBytes(layout *buffers.Layout, lim gpu.Limits) (uint64, error) {
+	if lim.TexelBindings == 0 || lim.Texels == gpu.TexelsOff {
+		return 0, nil
+	}
+	dry := gpu.DryOf(gpu.Adapter{Index: -1, Name: "none", Backend: "none", Type: "cpu", Limits: lim}, lim) // only software adapters have texels
+	params, err := buffers.NewTree(dry, "params", layout, buffers.F32)
+	if err != nil {
+		return 0, err
+	}
+	v, err := New(Fields{Definition: c.Definition, Params: params})
+	if err != nil {
+		return 0, err
+	}
+	s, err := start(context.Background(), v, c, MemoryPlan{})
+	if err != nil {
+		return 0, err
+	}
+	defer s.Release()
+	return dry.TexelBytes(), nil
 }
 
 // planned plans what a function that makes a graph returns.

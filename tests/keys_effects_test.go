@@ -166,6 +166,8 @@ var effects = []effect{
 	{key: "pipeline.recompute", value: "true", over: stages, sees: says(`(?m)^stage 0, .*activations ([0-9.]+ .iB)`)},
 	{key: "pipeline.devices", value: "stage", over: stages, flags: profile, sees: count(says(`(?m)^(group) +passes`)), from: 1, want: 2},
 	{key: "pipeline.rules", value: "[{match: '^w|^h.0', stage: 0}, {match: '^h.[1-3]|^ln_f', stage: 1}]", over: stages, sees: says(`(?m)^stage 1, (.*?):`), want: list("h.1 to head")},
+
+	{key: "device.texels", value: "force", over: stages, sees: says(`(?m)^stage 0, .*texels ([0-9.]+ .iB)`)},
 }
 
 // leftOutBefore tells whether an update before a step was left out.

@@ -14,7 +14,7 @@ import (
 )
 
 type benchCmd struct {
-	Name    string `arg:"" optional:"" help:"Only one: copy, matmul, kron, train, pipeline, or an optimizer; none = all."`
+	Name    string `arg:"" optional:"" help:"Only one: copy, matmul, kron, train, pipeline, texels, or an optimizer; none = all."`
 	Adapter string `help:"Index, part of a name, backend:part, or all." placeholder:"SEL"`
 	JSON    bool   `help:"One JSON object a figure on standard output."`
 }
@@ -51,7 +51,7 @@ var benchShapes = []matmulShape{
 }
 
 func (c *benchCmd) Run(ctx context.Context) error {
-	names := slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline"}, optim.Names())
+	names := slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels"}, optim.Names())
 	if c.Name != "" && !slices.Contains(names, c.Name) {
 		return usageError{fmt.Errorf("bench: found %q, wanted one of %s%s", c.Name, strings.Join(names, ", "), suggest.DidYouMean(c.Name, names))}
 	}
@@ -111,7 +111,12 @@ func (c *benchCmd) measure(ctx context.Context, a gpu.Adapter) error {
 		}
 	}
 	if c.wants("pipeline") {
-		return benchPipeline(ctx, a, report)
+		if err := benchPipeline(ctx, a, report); err != nil {
+			return err
+		}
+	}
+	if c.wants("texels") {
+		return benchTexels(ctx, a, report)
 	}
 	return nil
 }

@@ -111,51 +111,81 @@ func selectAdapter(sel string) (gpu.Adapter, error) {
 }
 
 // examine runs the golden cases, every kernel's check and the speed figures on
-// one adapter. What fails is reported, and the next is run.
+// one adapter; cases and checks twice where kernels can read texels, without
+// and with them. What fails is reported, and the next is run.
 func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string]fs.FS, report func(doctorLine) error) error {
 	if err := sayTaken(a, c.JSON); err != nil {
 		return err
 	}
-	dev, err := gpu.Open(ctx, a, gpu.Options{})
-	if err != nil {
-		return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
-	}
-	defer dev.Release()
-	dev.SetAutotune(false)
 	next := func(r doctor.Result, figure string) error {
 		if err := context.Cause(ctx); err != nil {
 			return err // stopped: what it says of the case means nothing
 		}
 		return report(doctorLine{Result: r, Figure: figure})
 	}
+	on := func(use gpu.TexelUse, run func(dev *gpu.Device) error) error {
+		dev, err := gpu.Open(ctx, a, gpu.Options{Texels: use})
+		if err != nil {
+			return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
+		}
+		defer dev.Release()
+		dev.SetAutotune(false)
+		return run(dev)
+	}
+	ways := []gpu.TexelUse{gpu.TexelsOff}
+	if a.Limits.TexelBindings > 0 {
+		ways = append(ways, gpu.TexelsForce)
+	}
+	for _, use := range ways {
+		err := on(use, func(dev *gpu.Device) error { return c.check(ctx, dev, cases, next) })
+		if err != nil {
+			return err
+		}
+	}
+	return on(gpu.TexelsAuto, func(dev *gpu.Device) error {
+		for _, s := range speeds() {
+			r := doctor.Result{Case: "speed/" + s.name, Adapter: doctor.AdapterName(a), Pass: true}
+			rate, err := s.measure(ctx, dev)
+			if err != nil {
+				r = doctor.Failed(r.Case, a, err)
+			}
+			if err := next(r, fmt.Sprintf("%.1f %s", rate, s.unit)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// check runs the golden cases and every kernel's check on a device, and writes
+// the shaders that these took.
+func (c *doctorCmd) check(ctx context.Context, dev *gpu.Device, cases map[string]fs.FS, next func(doctor.Result, string) error) error {
+	prefix := ""
+	if dev.Limits().Texels == gpu.TexelsForce {
+		prefix = "texels/"
+	}
+	named := func(r doctor.Result) error {
+		r.Case = prefix + r.Case
+		return next(r, "")
+	}
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		if err := next(doctor.RunCase(ctx, dev, name, cases[name]), ""); err != nil {
+		if err := named(doctor.RunCase(ctx, dev, name, cases[name])); err != nil {
 			return err
 		}
 	}
 	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), graph.Checks()) {
-		if err := next(doctor.RunCheck(ctx, dev, check), ""); err != nil {
+		if err := named(doctor.RunCheck(ctx, dev, check)); err != nil {
 			return err
 		}
 	}
-	var unwritten error
-	if c.Shaders != "" {
-		unwritten = writeShaders(dev, c.Shaders)
+	if c.Shaders == "" {
+		return nil
 	}
-	for _, s := range speeds() {
-		r := doctor.Result{Case: "speed/" + s.name, Adapter: doctor.AdapterName(a), Pass: true}
-		rate, err := s.measure(ctx, dev)
-		if err != nil {
-			r = doctor.Failed(r.Case, a, err)
-		}
-		if err := next(r, fmt.Sprintf("%.1f %s", rate, s.unit)); err != nil {
-			return errors.Join(unwritten, err)
-		}
-	}
-	return unwritten
+	return writeShaders(dev, c.Shaders)
 }
 
-// writeShaders writes each compiled kernel as LABEL-N.wgsl.
+// writeShaders writes each compiled kernel as LABEL-N.wgsl; those that read
+// texels have labels of their own.
 func writeShaders(dev *gpu.Device, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"gputrain/buffers"
@@ -80,8 +81,8 @@ func (s matmulShape) String() string { return fmt.Sprintf("%s %dx%dx%d", s.form,
 
 func (s matmulShape) flops() float64 { return 2 * float64(s.M) * float64(s.K) * float64(s.N) }
 
-// measureMatmul is in GFLOP/s, several products a submit.
-func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape) (float64, error) {
+// graph is the product of two inputs.
+func (s matmulShape) graph() (*graph.Graph, *graph.Value) {
 	g := graph.New()
 	a, b := []int{s.M, s.K}, []int{s.K, s.N}
 	if s.form == "tn" {
@@ -90,7 +91,12 @@ func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape) (float64
 	if s.form == "nt" {
 		b = []int{s.N, s.K}
 	}
-	c := g.MatMul(g.Input("a", graph.Type{Shape: a, DType: buffers.F32}), g.Input("b", graph.Type{Shape: b, DType: buffers.F32}), s.form == "tn", s.form == "nt")
+	return g, g.MatMul(g.Input("a", graph.Type{Shape: a, DType: buffers.F32}), g.Input("b", graph.Type{Shape: b, DType: buffers.F32}), s.form == "tn", s.form == "nt")
+}
+
+// measureMatmul is in GFLOP/s, several products a submit.
+func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape) (float64, error) {
+	g, c := s.graph()
 	p, err := graph.Compile(ctx, dev, g, graph.CompileOptions{Label: "bench", Targets: []graph.Target{{Name: "c", Value: c}}})
 	if err != nil {
 		return 0, err
@@ -117,48 +123,67 @@ type optimizerFigure struct {
 }
 
 func measureOptimizer(ctx context.Context, dev *gpu.Device, name string, rows, cols int) (optimizerFigure, error) {
-	var f optimizerFigure
+	p, release, err := optimizerProgram(ctx, dev, name, rows, cols)
+	if err != nil {
+		return optimizerFigure{}, err
+	}
+	defer release()
+	d, err := best(ctx, dev, p, 7)
+	return optimizerFigure{Seconds: d.Seconds(), Dispatches: p.Dispatches()}, err
+}
+
+// optimizerProgram is an update of one matrix, ready to be submitted until release.
+func optimizerProgram(ctx context.Context, dev *gpu.Device, name string, rows, cols int) (p *gpu.Program, release func(), err error) {
+	var owned []interface{ Release() }
+	release = func() {
+		for _, o := range slices.Backward(owned) {
+			o.Release()
+		}
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	tx, err := optim.Build(name, optim.Options{Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 1e-3}, WeightDecay: 0.1}, nil)
 	if err != nil {
-		return f, err
+		return nil, nil, err
 	}
 	params, err := figureTree(dev, "bench.params", rows, cols)
 	if err != nil {
-		return f, err
+		return nil, nil, err
 	}
-	defer params.Release()
+	owned = append(owned, params)
 	grads, err := figureTree(dev, "bench.grads", rows, cols)
 	if err != nil {
-		return f, err
+		return nil, nil, err
 	}
-	defer grads.Release()
+	owned = append(owned, grads)
 	fill := dev.Record("gputrain.bench.fill")
-	if err := buffers.Fill(fill, grads, 0.25); err != nil {
-		return f, err
+	if err = buffers.Fill(fill, grads, 0.25); err != nil {
+		return nil, nil, err
 	}
-	if err := fill.Submit(ctx); err != nil {
-		return f, err
+	if err = fill.Submit(ctx); err != nil {
+		return nil, nil, err
 	}
 	opt, err := tx.Init(params)
 	if err != nil {
-		return f, err
+		return nil, nil, err
 	}
-	defer opt.Release()
+	owned = append(owned, opt)
 	phase, err := opt.Prepare()
 	if err != nil {
-		return f, err
+		return nil, nil, err
 	}
 	rec := dev.Record("gputrain.bench." + name)
-	if err := tx.Record(rec, phase, grads, opt, params); err != nil {
-		return f, err
+	if err = tx.Record(rec, phase, grads, opt, params); err != nil {
+		return nil, nil, err
 	}
-	p, err := rec.Program(ctx)
-	if err != nil {
-		return f, err
+	if p, err = rec.Program(ctx); err != nil {
+		return nil, nil, err
 	}
-	defer p.Release()
-	d, err := best(ctx, dev, p, 7)
-	return optimizerFigure{Seconds: d.Seconds(), Dispatches: p.Dispatches()}, err
+	owned = append(owned, p)
+	return p, release, nil
 }
 
 // speed is a figure of the doctor.

@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 
 	"gputrain/cmd/gputrain/runfile"
-	"gputrain/gpu"
 )
 
 type planCmd struct {
@@ -79,11 +78,11 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err != nil {
 		return nil, err
 	}
-	limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit)
+	options, err := deviceOptions(cfg, false, adapters...)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
-	devices, release, err := openStages(ctx, cfg, adapters, gpu.Options{MemoryLimit: limit})
+	devices, release, err := openStages(ctx, cfg, adapters, options)
 	if err != nil {
 		return nil, err
 	}

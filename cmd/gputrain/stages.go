@@ -37,6 +37,23 @@ func stageAdapters(cfg *runfile.Config, sel string) ([]gpu.Adapter, error) {
 	return out, nil
 }
 
+// deviceOptions are those of the run file for devices on these adapters.
+func deviceOptions(cfg *runfile.Config, profile bool, adapters ...gpu.Adapter) (o gpu.Options, err error) {
+	o.Profile = profile
+	if o.MemoryLimit, err = runfile.ParseBytes(cfg.Train.MemoryLimit); err != nil {
+		return o, usageError{err}
+	}
+	if o.Texels, err = gpu.ParseTexelUse(cfg.Device.Texels); err != nil {
+		return o, usageError{err}
+	}
+	for _, a := range adapters {
+		if o.Texels > gpu.TexelsOff && a.Limits.TexelBindings == 0 {
+			return o, usageError{fmt.Errorf("run file: device.texels (%s): found %s, which reads no textures, with %s: wanted auto or off", cfg.Origin("device.texels"), o.Texels, a)}
+		}
+	}
+	return o, nil
+}
+
 // openStages opens a device for each stage; stages of one adapter share it, unless pipeline.devices is stage.
 func openStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter, o gpu.Options) (devices []*gpu.Device, release func(), err error) {
 	var opened []*gpu.Device

@@ -101,11 +101,11 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	if err != nil {
 		return err
 	}
-	limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit)
+	options, err := deviceOptions(cfg, c.Profile, adapters...)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
-	devices, release, err := openStages(ctx, cfg, adapters, gpu.Options{MemoryLimit: limit, Profile: c.Profile})
+	devices, release, err := openStages(ctx, cfg, adapters, options)
 	if err != nil {
 		return err
 	}
@@ -153,11 +153,11 @@ func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device
 	if c.Profile && !adapter.Timestamps {
 		return nil, usageError{fmt.Errorf("--profile: adapter %s has no timestamps; gputrain devices lists those that have", adapter)}
 	}
-	limit, err := runfile.ParseBytes(cfg.Train.MemoryLimit)
+	options, err := deviceOptions(cfg, c.Profile, adapter)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, err
 	}
-	dev, err := gpu.Open(ctx, adapter, gpu.Options{Profile: c.Profile, MemoryLimit: limit})
+	dev, err := gpu.Open(ctx, adapter, options)
 	if err != nil {
 		return nil, err
 	}

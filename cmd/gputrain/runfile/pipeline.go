@@ -41,6 +41,7 @@ var free = map[string]bool{
 	"train.save_every": true, "train.save_interval": true, "train.save_async": true, "train.keep": true, "train.keep_best": true,
 	"train.memory_limit": true, "pipeline.stages": true, "pipeline.adapters": true, "pipeline.schedule": true, "pipeline.chunks": true,
 	"pipeline.ahead": true, "pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true,
+	"device.texels": true,
 }
 
 // byContent are the keys whose values a run that goes on is not held to by what they say, but by what lies there: it compares fingerprints.

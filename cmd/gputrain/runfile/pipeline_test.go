@@ -102,7 +102,7 @@ func TestFreeKeys(t *testing.T) {
 	}
 	for key, want := range map[string]bool{
 		"pipeline.stages": true, "pipeline.adapters": true, "pipeline.schedule": true, "pipeline.chunks": true, "pipeline.ahead": true,
-		"pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true,
+		"pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true, "device.texels": true,
 		"pipeline.microbatches": false, "train.batch": false, "train.accumulate": false, "train.seed": false,
 	} {
 		assert.Equal(t, want, Free(key), key)

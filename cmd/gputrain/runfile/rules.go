@@ -99,6 +99,8 @@ var rules = map[string]rule{
 	"pipeline.devices":      oneOf{"adapter", "stage"},
 	"pipeline.rules.match":  expression{},
 	"pipeline.rules.stage":  least(0),
+
+	"device.texels": oneOf{"auto", "off", "reuse", "all", "force"},
 }
 
 // least is the smallest whole number.

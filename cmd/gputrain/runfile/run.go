@@ -15,6 +15,7 @@ type Run struct {
 	Optimizer Optimizer `yaml:"optimizer" doc:"how it learns"`
 	Train     Train     `yaml:"train" doc:"how long, how often, where to"`
 	Pipeline  Pipeline  `yaml:"pipeline" doc:"stages and adapters"`
+	Device    Device    `yaml:"device" doc:"how adapters are used"`
 }
 
 // Model chooses a network by kind and size, or takes one from a directory.
@@ -128,6 +129,11 @@ type Pipeline struct {
 	Rules        []Rule `yaml:"rules" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}], where each parameter has one; empty = cut where the slowest stage is fastest"`
 }
 
+// Device is how adapters are used; nothing of it changes what a run computes.
+type Device struct {
+	Texels string `yaml:"texels" doc:"software adapters: which kernels read their operands from textures, which take memory besides: none (off), those that read each element many times (reuse), all that gain by it (all), or what a measurement of the adapter says (auto); force is for tests"`
+}
+
 // Rule puts parameters on a stage.
 type Rule struct {
 	Match string `yaml:"match" json:"match" doc:"regular expression on parameter paths"`
@@ -165,5 +171,6 @@ func Default() Run {
 			SampleTokens: 240, Temperature: 0.8, TopK: 40, LogEvery: 1, TensorBoard: true, NaNPatience: 3, SpikeWindow: 128, SpikePatience: 10, Seed: 42,
 		},
 		Pipeline: Pipeline{Stages: 1, Schedule: "1f1b", Microbatches: 1, Devices: "adapter"},
+		Device:   Device{Texels: "auto"},
 	}
 }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// A contest is one piece of work, prepared on a device.
+type contest struct {
+	name, unit string
+	work       float64 // in billions of the unit's
+	prepare    func(ctx context.Context, dev *gpu.Device) (run func() error, release func(), err error)
+}
+
+// contestRounds is how often each side runs; the best of them counts.
+const contestRounds = 7
+
+// benchTexels measures work with operands from buffers and from texels, in turns in one run, so that what disturbs the machine disturbs both.
+func benchTexels(ctx context.Context, a gpu.Adapter, report func(figure) error) error {
+	if a.Limits.TexelBindings == 0 {
+		return nil
+	}
+	for _, c := range contests() {
+		off, on, err := c.run(ctx, a)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		line := figure{
+			Bench: "texels " + c.name, Value: c.work / on.Seconds(), Unit: c.unit, Millis: on.Seconds() * 1e3,
+			Ratio: off.Seconds() / on.Seconds(), Of: fmt.Sprintf("the speed from buffers, %.1f", c.work/off.Seconds()),
+		}
+		if err := report(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run is the shortest time of the work from buffers and from texels.
+func (c contest) run(ctx context.Context, a gpu.Adapter) (off, on time.Duration, err error) {
+	uses := []gpu.TexelUse{gpu.TexelsOff, gpu.TexelsAll}
+	best := []time.Duration{math.MaxInt64, math.MaxInt64}
+	var runs []func() error
+	for _, use := range uses {
+		dev, err := gpu.Open(ctx, a, gpu.Options{Texels: use})
+		if err != nil {
+			return 0, 0, err
+		}
+		defer dev.Release()
+		dev.SetAutotune(false)
+		run, release, err := c.prepare(ctx, dev)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer release()
+		runs = append(runs, run)
+	}
+	for i := range 1 + contestRounds {
+		for side, run := range runs {
+			start := time.Now()
+			if err := run(); err != nil {
+				return 0, 0, err
+			}
+			if d := time.Since(start); i > 0 {
+				best[side] = min(best[side], d)
+			}
+		}
+	}
+	return best[0], best[1], nil
+}
+
+// contests are the products of the default model, its attention, AdamW, and its step.
+func contests() []contest {
+	var out []contest
+	for _, s := range benchShapes[3:] {
+		out = append(out, contest{name: "matmul " + s.String(), unit: "GFLOP/s", work: s.flops() / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
+			g, y := s.graph()
+			return prepareGraph(ctx, dev, g, y)
+		}})
+	}
+	for _, shape := range []attentionShape{{8, 128, 4, 32}, {1, 1024, 8, 64}} {
+		out = append(out, shape.contest(false), shape.contest(true))
+	}
+	return append(out,
+		contest{name: "adamw", unit: "GB/s", work: 28 * figureElements / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
+			p, release, err := optimizerProgram(ctx, dev, "adamw", figureElements/4096, 4096)
+			if err != nil {
+				return nil, nil, err
+			}
+			return submitting(ctx, dev, p), release, nil
+		}},
+		contest{name: "train adamw, 1024 tokens", unit: "thousand tokens/s", work: 1.024, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
+			s, err := newStepper(ctx, dev, trainVariants[0], torchBatch)
+			if err != nil {
+				return nil, nil, err
+			}
+			return func() error { return s.step(ctx, dev, false) }, s.state.Release, nil
+		}},
+	)
+}
+
+// An attentionShape is causal attention of some sequences.
+type attentionShape struct{ batch, tokens, heads, width int }
+
+func (s attentionShape) contest(backward bool) contest {
+	name, products := "attention", 2.0
+	if backward {
+		name, products = "attention and its gradient", 7.0
+	}
+	name += fmt.Sprintf(" %dx%d, %d heads of %d", s.batch, s.tokens, s.heads, s.width)
+	pairs := float64(s.batch*s.heads) * float64(s.tokens) * float64(s.tokens) / 2 // causal: half of all
+	return contest{name: name, unit: "GFLOP/s", work: products * 2 * pairs * float64(s.width) / 1e9, prepare: func(ctx context.Context, dev *gpu.Device) (func() error, func(), error) {
+		g := graph.New()
+		qkv := g.Input("qkv", graph.Type{Shape: []int{s.batch, s.tokens, 3 * s.heads * s.width}, DType: buffers.F32})
+		y := g.PackedAttention(qkv, s.heads, s.heads, s.width, true)
+		if !backward {
+			return prepareGraph(ctx, dev, g, y)
+		}
+		loss := g.Sum(g.Mul(y, g.Input("dy", y.Type())))
+		grads, err := graph.Gradients(g, loss, []*graph.Value{qkv})
+		if err != nil {
+			return nil, nil, err
+		}
+		return prepareGraph(ctx, dev, g, y, grads[0])
+	}}
+}
+
+// prepareGraph compiles values of a graph.
+func prepareGraph(ctx context.Context, dev *gpu.Device, g *graph.Graph, values ...*graph.Value) (func() error, func(), error) {
+	var targets []graph.Target
+	for i, v := range values {
+		targets = append(targets, graph.Target{Name: fmt.Sprint("y", i), Value: v})
+	}
+	compiled, err := graph.Compile(ctx, dev, g, graph.CompileOptions{Label: "bench", Targets: targets})
+	if err != nil {
+		return nil, nil, err
+	}
+	rec := dev.Record("gputrain.bench")
+	compiled.Record(rec)
+	p, err := rec.Program(ctx)
+	if err != nil {
+		compiled.Release()
+		return nil, nil, err
+	}
+	return submitting(ctx, dev, p), func() { p.Release(); compiled.Release() }, nil
+}
+
+// submitting runs a program and waits for it.
+func submitting(ctx context.Context, dev *gpu.Device, p *gpu.Program) func() error {
+	return func() error {
+		if err := p.Submit(ctx); err != nil {
+			return err
+		}
+		return dev.Wait(ctx)
+	}
+}
