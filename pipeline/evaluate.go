@@ -45,7 +45,7 @@ func (s *State) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[s
 			}
 		}
 		if result.Tokens == 0 {
-			fail(errors.New("0 tokens count in the loss"))
+			fail(state.ErrNoLabels)
 		}
 	}
 }

@@ -52,6 +52,9 @@ func LastResult(results iter.Seq2[EvalResult, error]) (last EvalResult, err erro
 	return last, nil
 }
 
+// ErrNoLabels says that a text has no token that counts in the loss.
+var ErrNoLabels = errors.New("0 tokens count in the loss")
+
 // errEnough says that nobody wants more results.
 var errEnough = errors.New("enough")
 
@@ -108,7 +111,7 @@ func (m *Model) evaluate(ctx context.Context, e *data.Evaluation, yield func(Eva
 		}
 	}
 	if result.Tokens == 0 {
-		return fmt.Errorf("0 tokens count in the loss")
+		return ErrNoLabels
 	}
 	return nil
 }

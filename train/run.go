@@ -99,7 +99,11 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		watched: map[int64]map[string]Number{}, given: map[int64]given{}, times: spent,
 	}
 	defer t.release()
-	if err := t.open(ctx); err != nil {
+	reached := int64(0)
+	if len(steps) > 0 {
+		reached = steps[0]
+	}
+	if err := t.open(ctx, reached); err != nil {
 		return nothing, err
 	}
 	err = t.loop(ctx)
@@ -115,8 +119,8 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	return t.result(), err
 }
 
-// open makes or restores everything that the loop needs, and says what it found.
-func (t *trainer) open(ctx context.Context) error {
+// open makes or restores everything that the loop needs, and says what it found; reached is the step of the newest checkpoint.
+func (t *trainer) open(ctx context.Context, reached int64) error {
 	c := t.config
 	text, err := settingsText(c.Settings)
 	if err != nil {
@@ -124,6 +128,9 @@ func (t *trainer) open(ctx context.Context) error {
 	}
 	t.say("run directory %s", c.Dir)
 	if err := t.plan(ctx); err != nil {
+		return err
+	}
+	if err := t.guess(reached); err != nil {
 		return err
 	}
 	t.facts.add("batch", "%d sequences x %d micro-batches x %d tokens", c.State.Batch, c.State.Accumulate, c.State.Sequence)
@@ -156,11 +163,7 @@ func (t *trainer) open(ctx context.Context) error {
 		return err
 	}
 	if c.Validation != nil {
-		windows := int64(0)
-		if c.EvalTokens > 0 {
-			windows = max(1, c.EvalTokens/int64(c.State.Sequence))
-		}
-		t.validation, err = data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Batch, int(windows))
+		t.validation, err = c.evaluation()
 	}
 	return err
 }
@@ -176,6 +179,15 @@ func (t *trainer) record(settings []byte) error {
 		fmt.Fprintf(head, "# %s as it was given: %s\n", f.Name, name)
 	}
 	return t.dir.replace(runFile, append(head.Bytes(), settings...))
+}
+
+// evaluation is over the windows of the validation data that are to be evaluated.
+func (c Config) evaluation() (*data.Evaluation, error) {
+	windows := int64(0)
+	if c.EvalTokens > 0 {
+		windows = max(1, c.EvalTokens/int64(c.State.Sequence))
+	}
+	return data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Batch, int(windows))
 }
 
 // restore finds the newest whole checkpoint and goes on from it, or begins.

@@ -99,13 +99,10 @@ func byTime(lines []Metrics, of func(m Metrics) Number) Number {
 
 func (t *trainer) status() Status {
 	s := Status{
-		Step: t.last.Step, Steps: t.config.Steps, Epoch: t.last.Epoch, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate, Left: -1,
+		Step: t.last.Step, Steps: t.config.Steps, Epoch: t.last.Epoch, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate,
+		Left: t.toCome().left(),
 	}
 	s.mean(t.recent)
-	elapsed := time.Since(t.began)
-	if made := t.last.Step - t.resumed; made > 1 {
-		s.Left = time.Duration(float64(elapsed) / float64(made) * float64(s.Steps-s.Step))
-	}
 	return s
 }
 

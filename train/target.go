@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"gputrain/buffers"
 	"gputrain/data"
@@ -19,6 +20,7 @@ import (
 // which tells how the stages spent the time of the newest step whose metrics TrainStep or Drain has returned.
 type State interface {
 	Step() int64
+	Rehearse(ctx context.Context) (time.Duration, error)
 	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
 	SetLimits(l state.Limits)
 	Drain(ctx context.Context) ([]state.Metrics, error)

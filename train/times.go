@@ -18,6 +18,7 @@ type Span struct {
 const (
 	spanOther      = "other"
 	spanPeak       = "measure the peak"
+	spanForecast   = "estimate the time"
 	spanCreate     = "create the state"
 	spanRestore    = "restore"
 	spanData       = "wait for data"
@@ -77,6 +78,16 @@ func (t *times) phase(show func(name string, done, total int)) func(name string,
 			running, end = "", func() {}
 		}
 	}
+}
+
+// compiled is the time of the phases so far in which kernels were compiled.
+func (t *times) compiled() (sum time.Duration) {
+	for name, d := range t.spent {
+		if strings.HasPrefix(name, "compile ") {
+			sum += d
+		}
+	}
+	return sum
 }
 
 // list is all spans so far, those of the loop first, each kind by its time.

@@ -39,9 +39,9 @@ type trainer struct {
 	peak       float64 // of the devices, a second; 0: nobody knows
 	work       []work
 	planned    []StagePlan
+	forecast   forecast
 	last       Metrics   // the last metrics read
 	mark       time.Time // when that step was done, or training went on after an evaluation or a save
-	began      time.Time // of the first step of this process
 	resumed    int64     // the step that this process went on from
 	saves      saves
 	evaluated  int64 // the step of the newest evaluation
@@ -74,12 +74,15 @@ func (t *trainer) loop(ctx context.Context) error {
 // steps makes the steps that are left. What is due at a step (evaluation, sample, checkpoint) comes between it and the next, also when the
 // run was stopped in between, so that the logs of a resumed run are those of an undisturbed one.
 func (t *trainer) steps(ctx context.Context) error {
+	if err := t.foresee(ctx); err != nil {
+		return err
+	}
 	err := t.tell(ctx, Event{Kind: Started})
 	if t.state.Step() == t.config.Steps && err == nil {
 		t.say("all %d steps are made", t.config.Steps)
 	}
-	t.began = time.Now()
-	t.mark, t.saves.begun = t.began, t.began
+	t.mark = time.Now()
+	t.saves.begun = t.mark
 	for err == nil {
 		if err = t.due(ctx); err != nil || t.state.Step() >= t.config.Steps {
 			break
@@ -181,6 +184,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			}
 		}
 		t.progress.Step(t.status())
+		t.reconsider()
 		if err := t.judge(ctx, m, limits); err != nil {
 			return err
 		}
@@ -234,6 +238,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.forecast.evaluations.each = time.Since(begin)
 	step := t.state.Step()
 	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(time.Since(begin)))}
 	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m})
@@ -255,6 +260,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 func (t *trainer) sample(ctx context.Context) error {
 	defer t.times.span(spanSamples)()
 	c := t.config
+	begin := time.Now()
 	var drawn []int32
 	err := GenerateTokens(ctx, c.Sample, c.Tokenizer.Encode(c.Sample.Prompt), t.state, func(token int32) bool {
 		drawn = append(drawn, token)
@@ -268,6 +274,7 @@ func (t *trainer) sample(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.forecast.samples.each = time.Since(begin)
 	s := Sample{
 		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: c.Tokenizer.Decode(drawn),
 		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, Seed: c.Sample.Seed,

@@ -1,0 +1,133 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+)
+
+// What is due is counted as the loop finds it due, step by step.
+func TestForecastCountsWhatIsDue(t *testing.T) {
+	intervals := []Intervals{nil, Every(3), Every(4), {{Every: 2, Until: 5}, {Every: 3}}, {{Every: 1, Until: 3}}, {{Every: 5, Until: 7}, {Every: 2, Until: 9}}}
+	for steps := int64(1); steps <= 13; steps++ {
+		for from := int64(0); from <= steps; from++ {
+			for every := int64(0); every <= 14; every++ {
+				want := int64(0)
+				for step := from + 1; step <= steps; step++ {
+					if step == steps || every > 0 && step%every == 0 {
+						want++
+					}
+				}
+				require.Equal(t, want, timesDue(from, steps, every), "%d to %d, every %d", from, steps, every)
+			}
+			for _, v := range intervals {
+				want := int64(0)
+				for step := from + 1; step <= steps; step++ {
+					if step == steps || v.Due(step) {
+						want++
+					}
+				}
+				require.Equal(t, want, v.count(from, steps), "%d to %d, %v", from, steps, v)
+			}
+		}
+	}
+}
+
+func TestForecastInOneLine(t *testing.T) {
+	f := forecast{
+		steps: errand{1600, 110 * time.Millisecond}, evaluations: errand{17, 800 * time.Millisecond}, samples: errand{1, 4 * time.Second},
+		spent: 8 * time.Second, compiling: 6 * time.Second,
+	}
+	assert.Equal(t, 176*time.Second+13600*time.Millisecond+4*time.Second, f.left())
+	assert.Equal(t, "the run takes about 3 min 22 s: 1,600 steps of 0.11 s, 17 evaluations of 0.8 s, 1 sample of 4 s, compiling 6 s", f.text())
+	for want, d := range map[string]time.Duration{
+		"0.5 ms": 500 * time.Microsecond, "13 ms": 13 * time.Millisecond, "0.1 s": 100 * time.Millisecond, "1.3 s": 1260 * time.Millisecond,
+		"10 s": 9960 * time.Millisecond, "59 s": 59 * time.Second, "1 min 0 s": 59600 * time.Millisecond, "59 min 59 s": time.Hour - time.Second,
+		"2 h 5 min": 2*time.Hour + 5*time.Minute + 10*time.Second,
+	} {
+		assert.Equal(t, want, durationText(d))
+	}
+}
+
+// The time of an update is told by its operations and bytes, at the speed of the passes.
+func TestForecastOfAnUpdate(t *testing.T) {
+	assert.Equal(t, 3*time.Second, updateTime(2*time.Second, 1000, 900, 300), "two thirds of a second are what 1,500 operations of 1,000 take")
+	c := tinyRun(t, t.TempDir()).withDefaults()
+	slow, err := guessed(c, 0, 1e6, 1e6)
+	require.NoError(t, err)
+	fast, err := guessed(c, 0, 1e6, 2e6)
+	require.NoError(t, err)
+	assert.InEpsilon(t, 2, slow.steps.each.Seconds()/fast.steps.each.Seconds(), 1e-3)
+	assert.Greater(t, slow.steps.each, time.Second, "the passes take a second, and there is an update")
+	assert.EqualValues(t, 12, slow.steps.many)
+	assert.EqualValues(t, 3, slow.evaluations.many)
+	assert.EqualValues(t, 4, slow.checkpoints.many)
+	// 100 tokens are 6 windows of 16, 3 batches, of which two make a step's passes, forward alone a third of them.
+	assert.InDelta(t, 0.5, slow.evaluations.each.Seconds(), 1e-6)
+	from, err := guessed(c, 9, 1e6, 1e6)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, from.steps.many)
+}
+
+// The forecast is told before the first step, and nothing that the run leaves differs from that of a run which was told none: see TestRehearsalChangesNothing.
+func TestForecastComesBeforeTheFirstStep(t *testing.T) {
+	var out bytes.Buffer
+	c := tinyRun(t, t.TempDir())
+	c.Output = &out
+	told := -1
+	c.Peak = func(context.Context) (float64, error) { return 1e9, nil }
+	c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == StepBegin && e.Step == 0 && told < 0 {
+			told = strings.Count(out.String(), "\nthe run takes about ")
+		}
+		return nil
+	})}
+	dev := gputest.Device(t)
+	_, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.Equal(t, 1, told)
+	assert.Regexp(t, `\nthe run takes about \d.*: 12 steps of .* m?s, 3 evaluations of .* m?s, 2 samples of .* m?s, 4 checkpoints of .*s`, out.String())
+	assert.NotContains(t, out.String(), "? left", "what is left is known from the first step on")
+	if dev.Adapter().Type == "cpu" {
+		said := out.String()
+		assert.Less(t, strings.Index(said, "at 50% of that peak the run takes about "), strings.Index(said, "compile kernels"))
+	}
+}
+
+// What is left follows what steps have taken of late, without the first, and what the last evaluation took.
+func TestForecastFollowsTheRun(t *testing.T) {
+	c := tinyRun(t, t.TempDir()).withDefaults()
+	c.Steps = 100
+	var out bytes.Buffer
+	tr := &trainer{config: c, progress: lineProgress{&out}, times: newTimes(time.Now), forecast: forecast{
+		steps: errand{100, time.Second}, evaluations: errand{25, 2 * time.Second}, checkpoints: errand{34, 0},
+	}}
+	at := func(step int64, ms ...Number) forecast {
+		tr.last.Step, tr.recent = step, nil
+		for i, m := range ms {
+			line := Metrics{Step: step - int64(len(ms)-1-i)}
+			line.StepMS = m
+			tr.recent = append(tr.recent, line)
+		}
+		return tr.toCome()
+	}
+	assert.Equal(t, errand{99, time.Second}, at(1, 9000).steps, "the first step says nothing of the others")
+	assert.Equal(t, errand{97, 300 * time.Millisecond}, at(3, 9000, 200, 400).steps)
+	assert.Equal(t, errand{24, 2 * time.Second}, at(4, 200).evaluations)
+	tr.reconsider()
+	assert.Empty(t, out.String())
+	at(10, 300)
+	tr.reconsider()
+	assert.Regexp(t, `^after 10 steps: the run takes about .*: 90 steps of 0\.3 s, 23 evaluations of 2 s`, out.String())
+	out.Reset()
+	at(10, 1100)
+	tr.reconsider()
+	assert.Empty(t, out.String(), "what has turned out as told is not told again")
+}
