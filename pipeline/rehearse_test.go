@@ -23,7 +23,7 @@ func TestRehearsalOfStagesChangesNothing(t *testing.T) {
 	defer s.Release()
 	var got trained
 	for i := range steps {
-		took, err := s.Rehearse(t.Context())
+		took, err := s.Rehearse(t.Context(), 2)
 		require.NoError(t, err)
 		assert.Positive(t, took)
 		m, err := s.TrainStep(t.Context(), batch(c, i))

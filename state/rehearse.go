@@ -8,10 +8,11 @@ import (
 	"gputrain/data"
 )
 
-// Rehearse makes forward and backward pass of a step, without its update, and tells how long that takes. The state and what it learns are
+// Rehearse makes forward and backward pass of a step, without its update, times over, and tells how long one takes: a device that is given the
+// next step while it computes one, as in training, does not wait for the host. The state and what it learns are
 // none the wiser: every step makes its gradients anew. The first call also waits for whatever a driver compiles only when a kernel first runs.
-func (s *TrainState) Rehearse(ctx context.Context) (time.Duration, error) {
-	took, err := s.rehearse(context.WithoutCancel(ctx))
+func (s *TrainState) Rehearse(ctx context.Context, times int) (time.Duration, error) {
+	took, err := s.rehearse(context.WithoutCancel(ctx), times)
 	if err != nil {
 		s.broken = err
 		return 0, fmt.Errorf("state: rehearse: %w", err)
@@ -20,7 +21,7 @@ func (s *TrainState) Rehearse(ctx context.Context) (time.Duration, error) {
 }
 
 // rehearse makes the passes of one micro-batch: the others take as long.
-func (s *TrainState) rehearse(ctx context.Context) (time.Duration, error) {
+func (s *TrainState) rehearse(ctx context.Context, times int) (time.Duration, error) {
 	if err := s.settle(); err != nil {
 		return 0, err
 	}
@@ -32,11 +33,13 @@ func (s *TrainState) rehearse(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	begun := time.Now()
-	if err := s.device.Submit(ctx, append(s.begin[:len(s.begin):len(s.begin)], s.compute)...); err != nil {
-		return 0, err
+	for range times {
+		if err := s.device.Submit(ctx, append(s.begin[:len(s.begin):len(s.begin)], s.compute)...); err != nil {
+			return 0, err
+		}
 	}
 	err := s.device.Wait(ctx)
-	return time.Since(begun) * time.Duration(s.config.Accumulate), err
+	return time.Since(begun) * time.Duration(s.config.Accumulate) / time.Duration(times), err
 }
 
 // Rehearsal is a batch of one micro-batch to measure with, of tokens spread over the vocabulary.

@@ -20,7 +20,7 @@ func TestRehearsalChangesNothing(t *testing.T) {
 			s := create(t, dev, c)
 			for range 3 {
 				if rehearse {
-					took, err := s.Rehearse(t.Context())
+					took, err := s.Rehearse(t.Context(), 2)
 					require.NoError(t, err)
 					assert.Positive(t, took)
 				}

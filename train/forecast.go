@@ -190,7 +190,7 @@ func (f *forecast) update(c state.Config, passes time.Duration, flops float64) e
 }
 
 // foresee tells how long the run will take, before its first step: each kind of work is done once for what drivers compile at its first use,
-// and once more to be measured. Nothing of it changes the run.
+// and then to be measured. Nothing of it changes the run.
 func (t *trainer) foresee(ctx context.Context) error {
 	c, from := t.config, t.state.Step()
 	if from >= c.Steps || context.Cause(ctx) != nil {
@@ -199,7 +199,11 @@ func (t *trainer) foresee(ctx context.Context) error {
 	defer t.times.span(spanForecast)()
 	f := &t.forecast
 	f.count(c, from)
-	passes, err := t.twice(func() (time.Duration, error) { return t.state.Rehearse(ctx) })
+	times := 1 // at first, for what is compiled then; after that as many as training has in flight
+	passes, err := t.measured(func() (time.Duration, error) {
+		defer func() { times = 2 }()
+		return t.state.Rehearse(ctx, times)
+	})
 	if err != nil {
 		return err
 	}
@@ -207,12 +211,12 @@ func (t *trainer) foresee(ctx context.Context) error {
 		return err
 	}
 	if f.evaluations.many > 0 {
-		if f.evaluations.each, err = t.twice(func() (time.Duration, error) { return t.evaluationTime(ctx, passes/3) }); err != nil {
+		if f.evaluations.each, err = t.measured(func() (time.Duration, error) { return t.evaluationTime(ctx, passes/3) }); err != nil {
 			return err
 		}
 	}
 	if f.samples.many > 0 {
-		if f.samples.each, err = t.twice(func() (time.Duration, error) { return t.sampleTime(ctx) }); err != nil {
+		if f.samples.each, err = t.measured(func() (time.Duration, error) { return t.sampleTime(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -222,15 +226,31 @@ func (t *trainer) foresee(ctx context.Context) error {
 	return nil
 }
 
-// twice measures something the second time it is done; what the first time took longer went into compiling.
-func (t *trainer) twice(measure func() (time.Duration, error)) (time.Duration, error) {
-	first, err := measure()
-	if err != nil {
+// Something is measured until so much time has gone, but not more often than that: a machine that does other things as well makes one time a
+// chance.
+const (
+	measureFor  = time.Second
+	measureMost = 5
+)
+
+// measured is the mean of what once tells, but for the first time: what that took longer than the others went into compiling.
+func (t *trainer) measured(once func() (time.Duration, error)) (time.Duration, error) {
+	begin := time.Now()
+	if _, err := once(); err != nil {
 		return 0, err
 	}
-	second, err := measure()
-	t.forecast.compiling += max(0, first-second)
-	return second, err
+	first := time.Since(begin)
+	begin = time.Now()
+	sum, n := time.Duration(0), 0
+	for ; n == 0 || n < measureMost && time.Since(begin) < measureFor; n++ {
+		told, err := once()
+		if err != nil {
+			return 0, err
+		}
+		sum += told
+	}
+	t.forecast.compiling += max(0, first-time.Since(begin)/time.Duration(n))
+	return sum / time.Duration(n), nil
 }
 
 // evaluationTime is that of an evaluation, by one of a single batch; where none of its tokens count, which is no result, it is that of as many

@@ -13,6 +13,24 @@ import (
 	"gputrain/gpu/gputest"
 )
 
+// What a first time takes longer counts as compiling, by the clock, however much more than what was done the figure is told for.
+func TestForecastTakesCompilingApart(t *testing.T) {
+	tr := &trainer{}
+	calls := 0
+	each, err := tr.measured(func() (time.Duration, error) {
+		if calls++; calls == 1 {
+			time.Sleep(50 * time.Millisecond)
+			return time.Hour, nil
+		}
+		return time.Duration(calls) * time.Minute, nil
+	})
+	require.NoError(t, err)
+	assert.Equal(t, measureMost+1, calls)
+	assert.Equal(t, 4*time.Minute, each, "2 to 6")
+	assert.GreaterOrEqual(t, tr.forecast.compiling, 49*time.Millisecond)
+	assert.Less(t, tr.forecast.compiling, time.Hour)
+}
+
 // What is due is counted as the loop finds it due, step by step.
 func TestForecastCountsWhatIsDue(t *testing.T) {
 	intervals := []Intervals{nil, Every(3), Every(4), {{Every: 2, Until: 5}, {Every: 3}}, {{Every: 1, Until: 3}}, {{Every: 5, Until: 7}, {Every: 2, Until: 9}}}

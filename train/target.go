@@ -20,7 +20,7 @@ import (
 // which tells how the stages spent the time of the newest step whose metrics TrainStep or Drain has returned.
 type State interface {
 	Step() int64
-	Rehearse(ctx context.Context) (time.Duration, error)
+	Rehearse(ctx context.Context, times int) (time.Duration, error)
 	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
 	SetLimits(l state.Limits)
 	Drain(ctx context.Context) ([]state.Metrics, error)
