@@ -38,10 +38,14 @@ type bounding struct {
 	spare gpu.Range // scratch of at least 32 bytes a row of t, for matrices too large for the memory of a workgroup
 }
 
+// boundProducts is how many products with its matrix a bound takes.
+const boundProducts = 7
+
 // boundParams is Params of kron_bound.wgsl.
 type boundParams struct {
 	Count, Size, BlockSize uint32
 	Step                   float32
+	Products               uint32
 }
 
 func (b bounding) record(rec *gpu.Recording, dev *gpu.Device, c Config) error {
@@ -101,6 +105,7 @@ func (b bounding) record(rec *gpu.Recording, dev *gpu.Device, c Config) error {
 	}
 	rec.Dispatch(k, gpu.Linear(uint64(b.t.Count), 1, lim), paramBytes(boundParams{
 		Count: uint32(b.t.Count), Size: uint32(n / 4), BlockSize: uint32(c.BlockSize), Step: float32(b.step),
+		Products: boundProducts,
 	}), bind...)
 	return rec.Err()
 }

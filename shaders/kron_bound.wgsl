@@ -15,6 +15,7 @@ struct Params {
     size: u32,       // of a matrix, in quads
     block_size: u32, // from row to row of the draws, and what a mean square divides by
     step: f32,
+    products: u32,   // of the iteration; not a constant, as drivers unroll that and compile five times as long
 }
 
 @group(0) @binding(0) var<uniform> p: Params;
@@ -171,12 +172,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #endif
     meet();
 
-    // Seven products; what the rows are divided by comes late, with the next product.
-    for (var k = 0u; k < 7u; k++) {
+    // What the rows are divided by comes late, with the next product: their largest elements, and for the last product their lengths.
+    let last = p.products - 1u;
+    for (var k = 0u; k <= last; k++) {
         let from_ = x0 + (k & 1u) * room;
         let to = x0 + room - (k & 1u) * room;
         var scale = vec4<f32>(1.0);
-        if (k > 5u) {
+        if (k == last) {
             scale = over(sqrt(sum_parts(((k + 1u) & 1u) * lanes)));
         } else if (k > 0u) {
             scale = max_parts(((k + 1u) & 1u) * lanes);
@@ -210,7 +212,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #for I in 0..4
                 y{{V}}_{{I}} *= scale;
                 x[to + 4u * (g + {{V}}u) + {{I}}u] = y{{V}}_{{I}};
-                if (k < 5u) {
+                if (k + 1u < last) {
                     part = max(part, abs(y{{V}}_{{I}}));
                 } else {
                     part += y{{V}}_{{I}} * y{{V}}_{{I}};
