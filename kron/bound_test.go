@@ -91,7 +91,7 @@ func rangeOf(t testing.TB, d *gpu.Device, words ...float64) Stack {
 
 func TestBoundFollowsTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, n := range []int{1, 3, 8, 21, 33, 64, 100, 130} {
+		for _, n := range gputest.Some(t, d, []int{33, 3, 8, 21, 1, 64, 100, 130}) {
 			for _, config := range []Config{
 				{BlockSize: max(n, 16), DType: buffers.F32},
 				{BlockSize: max(n, 16), DType: buffers.F32, Rules: Rules{AlignedBound: true}},
@@ -141,6 +141,9 @@ func appendKeys(words []byte, keys []prng.Key) []byte {
 // TestBoundBeginsWithTheFirstOfEqualRows, whichever invocation has it: two equal blocks, whose strongest rows are 40 and 150.
 func TestBoundBeginsWithTheFirstOfEqualRows(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		if gputest.Again(t, d) {
+			t.Skip("skipped, as Mesa takes ten seconds for so many rows in a workgroup's memory on OpenGL")
+		}
 		const half, n = 110, 220
 		r := rand.New(rand.NewPCG(8, 9))
 		a := randomMatrices(r, half*half, buffers.F32)
@@ -192,7 +195,7 @@ func TestBoundInStorage(t *testing.T) {
 
 func TestProcrustesFollowsTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, n := range []int{1, 3, 16, 33, 70} {
+		for _, n := range gputest.Some(t, d, []int{33, 3, 16, 1, 70}) {
 			r := rand.New(rand.NewPCG(uint64(n), 6))
 			random := randomMatrices(r, n*n, buffers.F32)
 			symmetric := gramOf(r, n, 1)

@@ -148,7 +148,7 @@ func TestStagesAreTheWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-				for _, of := range [][]int{{0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}, {2, 0, 1, 0, 2, 1, 0, 2}, {1, 0, 0, 0, 0, 0, 0, 0}} {
+				for _, of := range gputest.Some(t, d, [][]int{{2, 0, 1, 0, 2, 1, 0, 2}, {0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}, {1, 0, 0, 0, 0, 0, 0, 0}}) {
 					r := rand.New(rand.NewPCG(12, 12))
 					params := randomTree(r, oddSpecs, 1)
 					whole, stages := newRig(t, d, tx, params, buffers.F32), newStages(t, d, tx, params, of)

@@ -13,6 +13,9 @@ import (
 	"gputrain/gpu"
 )
 
+// Patience bounds every wait of a test for a device: long enough for a slow processor that has other work and compiles all kernels first.
+const Patience = 10 * time.Minute
+
 // Option changes the device that a test gets.
 type Option func(*gpu.Options)
 
@@ -123,9 +126,33 @@ func texels(t testing.TB) gpu.TexelUse {
 	return use
 }
 
+// Some are the cases of a long table that a test within Each goes through on this device: all, and every fifth where it is Again one that
+// the test has. A table whose rows repeat after five would lose kinds: give it another order.
+func Some[C any](t testing.TB, d *gpu.Device, cases []C) []C {
+	t.Helper()
+	if !Again(t, d) {
+		return cases
+	}
+	var some []C
+	for i := 0; i < len(cases); i += 5 {
+		some = append(some, cases[i])
+	}
+	return some
+}
+
+// Again tells whether a device is the processor once more, by OpenGL, where Adapters have it by Vulkan. Mesa makes machine code of a
+// kernel in the same way for both, which is what most of a test's time goes to.
+func Again(t testing.TB, d *gpu.Device) bool {
+	t.Helper()
+	a := d.Adapter()
+	return a.Type == "cpu" && a.Backend == "gl" && slices.ContainsFunc(Adapters(t), func(b gpu.Adapter) bool {
+		return b.Type == "cpu" && b.Backend == "vulkan"
+	})
+}
+
 func open(t testing.TB, a gpu.Adapter, options []Option) *gpu.Device {
 	t.Helper()
-	o := gpu.Options{Timeout: time.Minute, Texels: texels(t)}
+	o := gpu.Options{Timeout: Patience, Texels: texels(t)}
 	for _, f := range options {
 		f(&o)
 	}
