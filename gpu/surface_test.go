@@ -57,7 +57,7 @@ func newWindow(t *testing.T, width, height int) gpu.Window {
 }
 
 func show(t *testing.T, s *gpu.Surface, layers ...gpu.Layer) {
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(gputest.Patience)
 	for time.Now().Before(deadline) {
 		glfw.PollEvents()
 		shown, err := s.Show([3]float64{0, 0, 1}, layers...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -33,8 +34,10 @@ func TestCrewReturnsTheFirstError(t *testing.T) {
 }
 
 // A crew that gets on may take long; one that stands still may not, and tells whom the others wait for.
-func TestCrewThatStandsStill(t *testing.T) {
-	const patience = 200 * time.Millisecond
+func TestCrewThatStandsStill(t *testing.T) { synctest.Test(t, crewThatStandsStill) }
+
+func crewThatStandsStill(t *testing.T) {
+	const patience = 200 * time.Millisecond // by the clock of the bubble, which a busy machine does not delay
 	c, s := idle(t, patience)
 	c.do(s, "crawl", func() error {
 		for range 20 {

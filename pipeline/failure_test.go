@@ -22,7 +22,7 @@ import (
 )
 
 // finite bounds what a failure may take until it is told; it is only ever used up by a run that stands still.
-const finite = 60 * time.Second
+const finite = gputest.Patience
 
 // shape is a pipeline to be disturbed.
 type shape struct {
@@ -70,15 +70,12 @@ type fault struct {
 	buffer  func(ctx context.Context, l pipeline.Link) (pipeline.Message, error)
 	send    func(ctx context.Context, l pipeline.Link, m pipeline.Message) error
 	receive func(ctx context.Context, l pipeline.Link) (pipeline.Message, error)
-	timeout time.Duration // of the pipeline; 0 is its own
+	hangs   bool // which is told when the pipeline has no patience left
 }
 
 func sender(from, _ int) int              { return from }
 func receiver(_, to int) int              { return to }
 func untilOver(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
-
-// patient is long for anything on this machine to take by itself.
-const patient = 2 * time.Second
 
 var linkFaults = []fault{
 	{name: "no buffer", is: errCut, where: sender, buffer: func(context.Context, pipeline.Link) (pipeline.Message, error) {
@@ -106,20 +103,20 @@ var linkFaults = []fault{
 		m.Tensors = append([][]byte{m.Tensors[0][4:]}, m.Tensors[1:]...)
 		return m, err
 	}},
-	{name: "never delivered", is: gpu.ErrTimeout, where: receiver, timeout: patient, send: func(_ context.Context, l pipeline.Link, m pipeline.Message) error {
+	{name: "never delivered", is: gpu.ErrTimeout, where: receiver, hangs: true, send: func(_ context.Context, l pipeline.Link, m pipeline.Message) error {
 		l.Free(m)
 		return nil
 	}},
-	{name: "stuck in the sender", is: gpu.ErrTimeout, where: receiver, timeout: patient, send: func(ctx context.Context, _ pipeline.Link, _ pipeline.Message) error {
+	{name: "stuck in the sender", is: gpu.ErrTimeout, where: receiver, hangs: true, send: func(ctx context.Context, _ pipeline.Link, _ pipeline.Message) error {
 		return untilOver(ctx)
 	}},
-	{name: "delivered and stuck", is: gpu.ErrTimeout, timeout: patient, send: func(ctx context.Context, l pipeline.Link, m pipeline.Message) error {
+	{name: "delivered and stuck", is: gpu.ErrTimeout, hangs: true, send: func(ctx context.Context, l pipeline.Link, m pipeline.Message) error {
 		return errors.Join(l.Send(ctx, m), untilOver(ctx))
 	}},
-	{name: "no room", is: gpu.ErrTimeout, where: receiver, timeout: patient, buffer: func(ctx context.Context, _ pipeline.Link) (pipeline.Message, error) {
+	{name: "no room", is: gpu.ErrTimeout, where: receiver, hangs: true, buffer: func(ctx context.Context, _ pipeline.Link) (pipeline.Message, error) {
 		return pipeline.Message{}, untilOver(ctx)
 	}},
-	{name: "deaf", is: gpu.ErrTimeout, where: receiver, timeout: patient, receive: func(ctx context.Context, _ pipeline.Link) (pipeline.Message, error) {
+	{name: "deaf", is: gpu.ErrTimeout, where: receiver, hangs: true, receive: func(ctx context.Context, _ pipeline.Link) (pipeline.Message, error) {
 		return pipeline.Message{}, untilOver(ctx)
 	}},
 }
@@ -222,11 +219,25 @@ func empty(t *testing.T, d *gpu.Device) {
 	assert.Eventually(t, func() bool { return d.Counters().LiveBytes <= staging }, finite, time.Millisecond, "%+v", d.Counters())
 }
 
-func timeOf(f fault) time.Duration {
-	if f.timeout > 0 {
-		return f.timeout
+// brief is a patience that is long for anything that pipelines of these shapes do by themselves on this machine, measured: all of what they do,
+// up to the end of a step, on new devices. Before that the driver gets to know their kernels.
+func brief(t *testing.T, shapes ...shape) time.Duration {
+	t.Helper()
+	slowest := time.Duration(0)
+	for _, s := range shapes {
+		for try := range 2 {
+			devices, c, begin := disturbed(t, s.stages, gputest.Patience), s.config(t), time.Now()
+			p, err := pipeline.Create(t.Context(), devices, c, nil)
+			require.NoError(t, err)
+			_, err = p.TrainStep(t.Context(), batch(c.State, 0))
+			require.NoError(t, err)
+			if try > 0 {
+				slowest = max(slowest, time.Since(begin))
+			}
+			p.Release()
+		}
 	}
-	return finite / 2
+	return max(time.Second, 5*slowest)
 }
 
 // Whatever goes wrong on whichever link at whichever message of whichever step, the step ends with the stage where it did, and leaves nothing behind.
@@ -234,13 +245,16 @@ func TestLinksThatFail(t *testing.T) {
 	const seed = 20260730
 	t.Logf("seed %d", seed)
 	chance := rand.New(rand.NewPCG(seed, 0))
-	devices := disturbed(t, 3, time.Minute)
+	devices := disturbed(t, 3, gputest.Patience)
+	patience := brief(t, shapes...)
 	for i, f := range linkFaults {
 		s := shapes[i%len(shapes)]
 		which, at := chance.IntN(s.links()), chance.Int64N(3*microbatches)
 		t.Run(fmt.Sprintf("%s/%v, link %d, message %d", f.name, s, which, at), func(t *testing.T) {
 			c := s.config(t)
-			c.Timeout = timeOf(f)
+			if f.hangs {
+				c.Timeout = patience
+			}
 			from, to := lay(&c, f, which, at)
 			p, err := pipeline.Create(t.Context(), devices[:s.stages], c, nil)
 			require.NoError(t, err)
@@ -272,9 +286,6 @@ func disturbed(t *testing.T, n int, timeout time.Duration) []*gpu.Device {
 	return out
 }
 
-// hanging is about how long a device hangs, brief the patience with it.
-const hanging, brief = 4 * time.Second, time.Second
-
 // when runs something when a message of a link of training is sent, and makes no fault of its own.
 func when(c *pipeline.Config, which int, message int64, do func()) {
 	lay(c, fault{send: func(ctx context.Context, l pipeline.Link, m pipeline.Message) error {
@@ -293,7 +304,7 @@ func TestDevicesLost(t *testing.T) {
 		cases = 25
 	}
 	for _, s := range shapes {
-		devices := disturbed(t, s.stages, time.Minute)
+		devices := disturbed(t, s.stages, gputest.Patience)
 		for range cases {
 			victim, which, message := chance.IntN(s.stages), chance.IntN(s.links()), chance.Int64N(3*microbatches)
 			later := time.Duration(chance.IntN(8000)) * time.Microsecond
@@ -312,7 +323,7 @@ func TestDevicesLost(t *testing.T) {
 				p.Release()
 			})
 			devices[victim].Release()
-			devices[victim] = disturbed(t, 1, time.Minute)[0]
+			devices[victim] = disturbed(t, 1, gputest.Patience)[0]
 		}
 		p, err := pipeline.Create(t.Context(), devices, s.config(t), nil)
 		require.NoError(t, err)
@@ -336,13 +347,14 @@ func TestDevicesThatHang(t *testing.T) {
 			victim, link, message = s.stages-1, s.links()-1, 2*microbatches-1
 		}
 		t.Run(fmt.Sprintf("%v/stage %d", s, victim), func(t *testing.T) {
-			devices := disturbed(t, s.stages, brief)
+			patience := brief(t, s)
+			devices := disturbed(t, s.stages, patience)
 			c := s.config(t)
-			c.Timeout = brief
+			c.Timeout = patience
 			hang := gputest.Hang(t, devices[victim])
 			var once sync.Once
 			when(&c, link, message, func() {
-				once.Do(func() { hang(hanging) })
+				once.Do(func() { hang(4 * patience) })
 			})
 			p, err := pipeline.Create(t.Context(), devices, c, nil)
 			require.NoError(t, err)
@@ -364,7 +376,7 @@ func TestDevicesThatHang(t *testing.T) {
 // Stages that share a device are lost together, and whichever is told first is one of them; so is a device that was lost between two steps.
 func TestSharedAndIdleDevicesLost(t *testing.T) {
 	s := shapes[0]
-	d := disturbed(t, 2, time.Minute)
+	d := disturbed(t, 2, gputest.Patience)
 	c := s.config(t)
 	when(&c, 0, microbatches, func() { d[1].Lose("pulled out") })
 	p, err := pipeline.Create(t.Context(), []*gpu.Device{d[0], d[1], d[1]}, c, nil)
@@ -374,7 +386,7 @@ func TestSharedAndIdleDevicesLost(t *testing.T) {
 	assert.ErrorIs(t, failed, gpu.ErrDeviceLost)
 	assert.Contains(t, []int{1, 2}, failed.Stage)
 
-	d[1] = disturbed(t, 1, time.Minute)[0]
+	d[1] = disturbed(t, 1, gputest.Patience)[0]
 	c = s.config(t)
 	p, err = pipeline.Create(t.Context(), []*gpu.Device{d[0], d[0], d[1]}, c, nil)
 	require.NoError(t, err)
@@ -391,7 +403,7 @@ func TestSharedAndIdleDevicesLost(t *testing.T) {
 func TestOutOfMemoryInAStep(t *testing.T) {
 	s := shapes[0]
 	c := s.config(t)
-	d := disturbed(t, 2, time.Minute)
+	d := disturbed(t, 2, gputest.Patience)
 	adapter := d[0].Adapter()
 	plan, err := pipeline.PlanMemory(t.Context(), c, []gpu.Adapter{adapter, adapter, adapter}, []gpu.Limits{adapter.Limits, adapter.Limits, adapter.Limits})
 	require.NoError(t, err)
@@ -412,7 +424,7 @@ func TestOutOfMemoryInAStep(t *testing.T) {
 // An evaluation or a sample that fails half way leaves messages on the links, so no step can follow.
 func TestEvaluationThatFails(t *testing.T) {
 	s := shapes[0]
-	d := disturbed(t, s.stages, time.Minute)
+	d := disturbed(t, s.stages, gputest.Patience)
 	c := s.config(t)
 	var cut atomic.Bool
 	c.NewLink = func(name string, capacity int, sizes []uint64) (pipeline.Link, error) {

@@ -181,7 +181,7 @@ func TestNetworkLinkCloses(t *testing.T) {
 			time.AfterFunc(time.Millisecond, func() { _ = closes(l) })
 			require.ErrorIs(t, receiveMarked(t.Context(), l, 1), pipeline.ErrLinkClosed)
 			var err error
-			for start := time.Now(); err == nil && time.Since(start) < time.Minute; {
+			for start := time.Now(); err == nil && time.Since(start) < gputest.Patience; {
 				err = sendMarked(t.Context(), l, 1)
 			}
 			require.ErrorIs(t, err, pipeline.ErrLinkClosed)

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -236,7 +235,7 @@ func TestMatrix(t *testing.T) {
 					t.Run(cell.String(), func(t *testing.T) {
 						order := orders[cell.order]
 						sameBits(t, want, together(t, devices[:cell.stages], pipeline.Config{
-							State: c, Assignment: assignment(t, c, cell.stages, order.chunks), Schedule: order.name, Ahead: order.ahead, Timeout: time.Minute,
+							State: c, Assignment: assignment(t, c, cell.stages, order.chunks), Schedule: order.name, Ahead: order.ahead, Timeout: gputest.Patience,
 						}, with))
 					})
 				}

@@ -22,9 +22,9 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	first, err := remembered(context.Background(), dev.Adapter())
 	took := time.Since(start)
 	require.NoError(t, err)
-	assert.Greater(t, first.FLOPS, 1e8)
+	assert.Greater(t, first.FLOPS, 1e6)
 	assert.Less(t, first.FLOPS, 1e15)
-	assert.Greater(t, first.BytesPerSecond, 1e7)
+	assert.Greater(t, first.BytesPerSecond, 1e5)
 	assert.Less(t, first.BytesPerSecond, 1e13)
 	t.Logf("%s: %.1f GFLOP/s, %.2f GB/s, measured in %v", dev.Adapter(), first.FLOPS/1e9, first.BytesPerSecond/1e9, took)
 

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/state"
@@ -34,7 +34,7 @@ func TestQuantizedNetworkOnStages(t *testing.T) {
 			for _, order := range orders {
 				t.Run(fmt.Sprint(mode, " ", stages, " ", order.label), func(t *testing.T) {
 					s := create(t, devices[:stages], pipeline.Config{
-						State: c, Assignment: assignment(t, c, stages, order.chunks), Schedule: order.name, Ahead: order.ahead, Timeout: time.Minute,
+						State: c, Assignment: assignment(t, c, stages, order.chunks), Schedule: order.name, Ahead: order.ahead, Timeout: gputest.Patience,
 					})
 					defer s.Release()
 					require.Equal(t, want, learn(t, s, with))

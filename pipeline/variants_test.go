@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ func order(t testing.TB, c state.Config, name string, stages int) pipeline.Confi
 	if name == pipeline.Interleaved {
 		chunks = 2
 	}
-	return pipeline.Config{State: c, Assignment: assignment(t, c, stages, chunks), Schedule: name, Timeout: 20 * time.Second}
+	return pipeline.Config{State: c, Assignment: assignment(t, c, stages, chunks), Schedule: name, Timeout: gputest.Patience}
 }
 
 // Every family of models learns the same bits, with the activations kept or computed again, wherever the stages live: on devices of their
@@ -104,7 +103,7 @@ func TestCutsThroughLayers(t *testing.T) {
 		for home, devices := range map[string][]*gpu.Device{"apart": devices, "on one": slices.Repeat(devices[:1], 3)} {
 			for _, recompute := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/recompute=%v", schedule, home, recompute), func(t *testing.T) {
-					p := pipeline.Config{State: c, Assignment: a, Schedule: schedule, Recompute: recompute, Timeout: 20 * time.Second}
+					p := pipeline.Config{State: c, Assignment: a, Schedule: schedule, Recompute: recompute, Timeout: gputest.Patience}
 					sameBits(t, want, together(t, devices, p, with))
 				})
 			}

@@ -6,9 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 // commitRun commits a checkpoint whose record has that run.
@@ -93,7 +96,7 @@ func TestRotateLeavesWhatIsRead(t *testing.T) {
 	in, err := reader.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, reader.Start())
-	require.Eventually(t, func() bool { _, err := os.Stat(ready); return err == nil }, 10e9, 1e6)
+	require.Eventually(t, func() bool { _, err := os.Stat(ready); return err == nil }, gputest.Patience, time.Millisecond)
 	removed, err = store.Rotate(Keep{Last: 1})
 	require.NoError(t, err)
 	assert.Empty(t, removed)

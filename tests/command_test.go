@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait for the program; it is only ever used up by a failure.
-const patience = 3 * time.Minute
+const patience = 15 * time.Minute
 
 // command is a program with its arguments and what is special about its environment.
 type command struct {

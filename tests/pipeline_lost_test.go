@@ -46,7 +46,7 @@ func stagesOn(t *testing.T, c train.Config, schedule string, devices ...*gpu.Dev
 	require.NoError(t, err)
 	cut, err := pipeline.AssignAuto(units, len(devices), 1, nil)
 	require.NoError(t, err)
-	return train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: schedule, Timeout: time.Minute})
+	return train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: schedule, Timeout: gputest.Patience})
 }
 
 // A run whose device is lost, or runs out of memory, between and in the middle of its steps ends with the stage in one line; its last checkpoint

@@ -88,7 +88,7 @@ func TestServe(t *testing.T) {
 	all := startServing(t, p.command("serve", ".", "--port", "0").withoutAdapter())
 	wait := func(step float64, samples int) servedRun {
 		var runs []servedRun
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if require.NoError(t, all.ask(t, "api/runs", &runs)); len(runs) == 1 && runs[0].Step >= step && runs[0].Samples >= samples {
 				return runs[0]
 			}

@@ -47,7 +47,7 @@ func TestKilled(t *testing.T) {
 		go func() { over <- cmd.Wait() }()
 		// Let it get as far as one more checkpoint, and a bit, which differs each time.
 		before := newestStep(t, dir)
-		deadline := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(gputest.Patience)
 		for newestStep(t, dir) <= before && len(over) == 0 && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond)
 		}
@@ -93,7 +93,7 @@ func TestSignalled(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		// The first signal comes while kernels are being compiled, the others later and later.
 		before := newestStep(t, dir)
-		deadline := time.Now().Add(time.Minute)
+		deadline := time.Now().Add(gputest.Patience)
 		for time.Now().Before(deadline) {
 			if _, err := os.Stat(filepath.Join(dir, ".lock")); err == nil && newestStep(t, dir) >= before+min(int64(i), 1) {
 				break

@@ -32,7 +32,7 @@ func TestSignals(t *testing.T) {
 		signal(s)
 		select {
 		case <-ctx.Done():
-		case <-time.After(10 * time.Second):
+		case <-time.After(gputest.Patience):
 			t.Fatal("the first signal does not end the context")
 		}
 		err := stopRequested(ctx)
@@ -48,7 +48,7 @@ func TestSignals(t *testing.T) {
 		select {
 		case code := <-exited:
 			assert.Equal(t, 1, code)
-		case <-time.After(10 * time.Second):
+		case <-time.After(gputest.Patience):
 			t.Fatal("the second signal does not end the process")
 		}
 		stop()

@@ -60,7 +60,7 @@ func newBrowser(t *testing.T) *browser {
 		killer.Stop()
 		_, _ = write.Close(), back.Close()
 	})
-	require.NoError(t, back.SetReadDeadline(time.Now().Add(3*time.Minute)))
+	require.NoError(t, back.SetReadDeadline(time.Now().Add(20*time.Minute)))
 	return b
 }
 
@@ -146,12 +146,12 @@ func (b *browser) eval(expression string) string {
 // until waits until an expression is true.
 func (b *browser) until(expression string) {
 	b.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if b.eval("Boolean("+expression+")") == "true" {
 			return
 		}
 	}
-	b.t.Fatalf("browser: not so within 20 s: %s\n%s\n%s", expression, b.eval("document.body.innerText"), strings.Join(b.console, "\n"))
+	b.t.Fatalf("browser: not so within 5 minutes: %s\n%s\n%s", expression, b.eval("document.body.innerText"), strings.Join(b.console, "\n"))
 }
 
 // shot writes a picture of the whole page to the folder that GPUTRAIN_SCREENSHOTS names, and returns it.

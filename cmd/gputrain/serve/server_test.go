@@ -225,7 +225,7 @@ func TestOtherFilesOfARun(t *testing.T) {
 // events connects to a running server and hands over the summaries that it sends.
 func events(t *testing.T, url string) func() summary {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"api/events", nil)
 	require.NoError(t, err)
@@ -265,7 +265,7 @@ func serveTest(t *testing.T, dirs ...string) string {
 		select {
 		case err := <-done:
 			assert.NoError(t, err)
-		case <-time.After(10 * time.Second):
+		case <-time.After(10 * time.Minute):
 			t.Error("the server did not end")
 		}
 	})

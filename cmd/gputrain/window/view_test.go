@@ -49,7 +49,7 @@ func display(t *testing.T, screen *gputest.Screen, b *Board, devices []*gpu.Devi
 	var picture *image.RGBA
 	go func() {
 		defer close(done)
-		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(gputest.Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if wanted(screen.Picture(t)) {
 				time.Sleep(300 * time.Millisecond) // all of it
 				picture = screen.Picture(t)
