@@ -29,6 +29,9 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 	return e, nil
 }
 
+// Windows is the number of windows that are read.
+func (e *Evaluation) Windows() int64 { return e.used }
+
 // Batches is the number of batches.
 func (e *Evaluation) Batches() int {
 	return int((e.used + int64(e.batch) - 1) / int64(e.batch))

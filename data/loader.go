@@ -15,6 +15,9 @@ type State struct {
 	Position uint64 `json:"position"`
 }
 
+// MaxPrefetch is the most batches that are read ahead.
+const MaxPrefetch = 4096
+
 // LoaderConfig says how windows become batches.
 type LoaderConfig struct {
 	Context  int    // tokens a window
@@ -54,8 +57,8 @@ type result struct {
 // NewLoader begins at config.State. It fails when the source is shorter than a
 // window, or the state is not one of this source.
 func NewLoader(source Source, config LoaderConfig) (*Loader, error) {
-	if config.Context < 1 || config.Batch < 1 || config.Prefetch < 0 || config.Timeout < 0 {
-		return nil, fmt.Errorf("data: loader: context %d, batch %d, prefetch %d, timeout %v: want at least 1, 1, 0, 0", config.Context, config.Batch, config.Prefetch, config.Timeout)
+	if config.Context < 1 || config.Batch < 1 || config.Prefetch < 0 || config.Prefetch > MaxPrefetch || config.Timeout < 0 {
+		return nil, fmt.Errorf("data: loader: context %d, batch %d, prefetch %d, timeout %v: want at least 1, 1, 0 (at most 4096), 0", config.Context, config.Batch, config.Prefetch, config.Timeout)
 	}
 	walk, err := source.walk(config.Context, config.Seed)
 	if err != nil {

@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gputrain/state"
 )
@@ -126,5 +127,5 @@ func (c SpikeConfig) after(g *state.Guard, m state.Metrics) *state.Guard {
 // remember is values with one more; beside the window it keeps those that may be too new for it.
 func remember[T any](values []T, v T, window int) []T {
 	first := max(0, len(values)+1-(window+guardLag-1))
-	return append(append(make([]T, 0, window+guardLag), values[first:]...), v)
+	return append(slices.Clone(values[first:]), v)
 }

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
+	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train"
@@ -55,6 +56,16 @@ func readingProgress(w io.Writer) func(read int64, took time.Duration) {
 			next *= 2
 		}
 	}
+}
+
+// fitsMachine refuses so many batches of rows and columns of tokens and labels that are more than the machine can give.
+func fitsMachine(what string, count, rows, columns int) error {
+	const each = 4 + 4
+	wanted := float64(count) * float64(rows) * float64(columns) * each
+	if free, known := gpu.MachineMemory(); known && wanted > float64(free) {
+		return fmt.Errorf("%s: %s wanted, the machine has %s: %w", what, size(uint64(wanted)), size(free), gpu.ErrOutOfMemory)
+	}
+	return nil
 }
 
 // layEpochs puts the steps that data.epochs come to into train.steps.

@@ -20,6 +20,9 @@ type evalCmd struct {
 }
 
 func (c *evalCmd) Run(ctx context.Context) error {
+	if c.Batch < 1 || c.Limit < 0 {
+		return usageError{fmt.Errorf("eval: --batch %d, --limit %d: wanted 1 sequence or more, and no limit below 0", c.Batch, c.Limit)}
+	}
 	m, release, err := c.modelFlags.open(ctx)
 	if err != nil {
 		return err
@@ -38,7 +41,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	if c.Limit > 0 {
 		windows = max(1, c.Limit/window)
 	}
-	evaluation, err := data.NewEvaluation(tokens, window, c.Batch, windows)
+	evaluation, err := batches(tokens, window, c.Batch, windows)
 	if err != nil {
 		return err
 	}
@@ -55,4 +58,17 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	}
 	_, err = fmt.Printf("loss %.4f nats a token, perplexity %.3f, %d tokens in %.1f s\n", r.Loss, math.Exp(r.Loss), r.Tokens, seconds)
 	return err
+}
+
+// batches lays a source into batches of at most batch windows, which have to fit the machine's memory.
+func batches(source data.Source, window, batch, limit int) (*data.Evaluation, error) {
+	one, err := data.NewEvaluation(source, window, 1, limit)
+	if err != nil {
+		return nil, err
+	}
+	batch = int(min(int64(batch), max(1, one.Windows())))
+	if err := fitsMachine(fmt.Sprintf("eval: --batch: batches of %d sequences", batch), 2, batch, window); err != nil {
+		return nil, err
+	}
+	return data.NewEvaluation(source, window, batch, limit)
 }

@@ -17,6 +17,7 @@ const (
 	exitMemory     = 5
 	exitCheckpoint = 6
 	exitNoAdapter  = 7
+	exitBug        = 8 // a panic
 )
 
 // A usageError is a mistake on the command line or in the run file.

@@ -4,11 +4,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/alecthomas/kong"
+
+	"gputrain/cmd/gputrain/runfile"
 )
 
 // cli is the command line. Documents and figures go to standard output, logs
@@ -33,7 +38,15 @@ type cli struct {
 	LogLevel slog.Level `help:"Least level of log lines on standard error: DEBUG, INFO, WARN or ERROR." default:"WARN" env:"GPUTRAIN_LOG_LEVEL"`
 }
 
-func main() {
+func main() { os.Exit(run(os.Args[1:])) }
+
+// run is the program; it returns its exit code.
+func run(args []string) (code int) {
+	defer func() {
+		if p := recover(); p != nil {
+			code = bug(os.Stderr, os.TempDir(), p, debug.Stack())
+		}
+	}()
 	var c cli
 	parser := kong.Must(&c,
 		kong.Name("gputrain"),
@@ -41,15 +54,35 @@ func main() {
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
-	ctx, err := parser.Parse(os.Args[1:])
+	ctx, err := parser.Parse(args)
+	if err == nil {
+		err = runfile.CheckVariables(os.Environ())
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
-		os.Exit(exitUsage)
+		return exitUsage
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.LogLevel})))
 	ctx.BindTo(context.Background(), (*context.Context)(nil))
 	if err := ctx.Run(); err != nil {
 		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
-		os.Exit(exitCode(err))
+		return exitCode(err)
 	}
+	return 0
+}
+
+// bug tells of a panic in few words, and puts the stack where it can be taken from.
+func bug(w io.Writer, dir string, p any, stack []byte) int {
+	where := "the stack below"
+	f, err := os.CreateTemp(dir, "gputrain-panic-*.txt")
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%v\n\n%s", p, stack)
+		err = errors.Join(err, f.Close())
+		where = f.Name()
+	}
+	fmt.Fprintf(w, "gputrain: a bug of gputrain: %v\ngputrain: a run goes on from its newest checkpoint; please report this where you have gputrain from, with the command and %s\n", p, where)
+	if err != nil {
+		fmt.Fprintf(w, "%s", stack)
+	}
+	return exitBug
 }

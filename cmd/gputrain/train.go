@@ -188,6 +188,10 @@ func trainConfig(ctx context.Context, cfg *runfile.Config) (train.Config, func()
 	if err := train.CheckNames(cfg.Train.HistogramMatch, c.Definition); err != nil {
 		return run, nil, usageError{fmt.Errorf("run file: train.histogram_match (%s): %w", cfg.Origin("train.histogram_match"), err)}
 	}
+	ahead := fmt.Sprintf("run file: data.prefetch (%s): %d batches of %d sequences of %d tokens", cfg.Origin("data.prefetch"), cfg.Data.Prefetch, c.Batch*c.Accumulate, c.Sequence)
+	if err := fitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Accumulate, c.Sequence); err != nil {
+		return run, nil, err
+	}
 	from := dataConfig(cfg, c.Definition, c.Sequence)
 	from.Timeout, from.Progress = timeout, readingProgress(os.Stderr)
 	text, err := openText(ctx, from)

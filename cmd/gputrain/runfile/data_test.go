@@ -52,7 +52,7 @@ func TestDataThatCannotBeMeant(t *testing.T) {
 		{[]string{"data.jsonl=a", "data.packing=stream", "data.long=keep_end"}, "data.long (--set): found keep_end, wanted split with data.packing stream"},
 		{[]string{"data.mixture_end=all_exhausted"}, "data.mixture_end (--set): found \"all_exhausted\", wanted restart without data.mixture"},
 		{[]string{"data.mixture=[{text: a, weight: 1}]", "data.epochs=2"}, "data.epochs (--set): found 2, wanted 0 with data.mixture_end restart"},
-		{[]string{"data.epochs=-1"}, "data.epochs (--set): found -1, wanted 0 or more"},
+		{[]string{"data.epochs=-1"}, "data.epochs (--set): found -1, wanted 0 to 1000000"},
 		{[]string{"data.timeout=soon"}, `data.timeout (--set): found "soon", wanted a time`},
 		{[]string{"data.mixture=[{weight: 1}]"}, "data.mixture[0] (--set): found text [] and jsonl [], wanted files in one of them"},
 		{[]string{"data.mixture=[{text: a, weight: 1}, {text: b, jsonl: c, weight: 1}]"}, "data.mixture[1] (--set): found text"},

@@ -196,27 +196,17 @@ func (c *Config) parameter(name string, node ast.Node, from Origin) error {
 }
 
 // Environment lays variables such as GPUTRAIN_TRAIN_STEPS over the present
-// values; environ is as os.Environ gives it. Variables of no section, among
-// them GPUTRAIN_ADAPTER, are left alone.
+// values; environ is as os.Environ gives it. Those of no key are for CheckVariables.
 func (c *Config) Environment(environ []string) error {
-	keys := map[string]string{}
-	for _, f := range fields {
-		keys[variable(f.key)] = f.key
-	}
+	keys := variables()
 	for _, e := range environ {
 		name, value, _ := strings.Cut(e, "=")
-		section := slices.IndexFunc(fields, func(f field) bool {
-			return strings.HasPrefix(name, variable(f.key[:strings.Index(f.key, ".")+1]))
-		})
-		if section < 0 {
-			continue
-		}
 		key, ok := keys[name]
 		if own := variable("optimizer."); !ok && strings.HasPrefix(name, own) {
 			key, ok = "optimizer."+strings.ToLower(name[len(own):]), true
 		}
 		if !ok {
-			return fmt.Errorf("environment: %s: unknown key%s", name, suggest.DidYouMean(name, sortedKeys(keys)))
+			continue
 		}
 		if err := c.set(key, value, Origin(name)); err != nil {
 			return fmt.Errorf("environment: %s: %w", name, err)
@@ -225,9 +215,61 @@ func (c *Config) Environment(environ []string) error {
 	return nil
 }
 
+// others are the variables of the program that are of no key; those with REQUIRE and the last ones are for its tests.
+var others = []string{
+	"GPUTRAIN_ADAPTER", "GPUTRAIN_CACHE", "GPUTRAIN_LOG_LEVEL",
+	"GPUTRAIN_REQUIRE_ADAPTER", "GPUTRAIN_REQUIRE_BROWSER", "GPUTRAIN_REQUIRE_WINDOW",
+	"GPUTRAIN_FULL", "GPUTRAIN_SAVE_RATIO", "GPUTRAIN_SCREENSHOTS", "GPUTRAIN_SOAK", "GPUTRAIN_TEST_KILLED", "GPUTRAIN_TEST_SIGNALLED",
+}
+
+// CheckVariables refuses a variable that begins as the program's do and is none of them: what it was meant for would be left as it is.
+func CheckVariables(environ []string) error {
+	known := variables()
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if _, key := known[name]; key || !strings.HasPrefix(name, prefix) || slices.Contains(others, name) || strings.HasPrefix(name, variable("optimizer.")) {
+			continue
+		}
+		return fmt.Errorf("environment: %s: unknown variable%s", name, meant(name, slices.Concat(others, sortedKeys(known))))
+	}
+	return nil
+}
+
+// prefix begins the name of every variable of the program.
+const prefix = "GPUTRAIN_"
+
+// meant suggests a variable: one that lacks its section, or that is spelt nearly so.
+func meant(name string, known []string) string {
+	var short, within []string
+	for _, f := range fields {
+		if strings.HasSuffix(f.key, "."+strings.ToLower(name[len(prefix):])) {
+			within = append(within, variable(f.key))
+		}
+	}
+	for _, k := range known {
+		short = append(short, k[len(prefix):])
+	}
+	if len(within) > 0 {
+		return fmt.Sprintf(", did you mean %s?", strings.Join(within, " or "))
+	}
+	if near := suggest.Nearest(name[len(prefix):], short); near != "" {
+		return fmt.Sprintf(", did you mean %q?", prefix+near)
+	}
+	return ""
+}
+
+// variables are the keys by the names of their variables.
+func variables() map[string]string {
+	keys := map[string]string{}
+	for _, f := range fields {
+		keys[variable(f.key)] = f.key
+	}
+	return keys
+}
+
 // variable is the name of a key in the environment.
 func variable(key string) string {
-	return "GPUTRAIN_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+	return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
 // Set lays one key=value over the present values, the value in YAML.
@@ -370,6 +412,9 @@ func shortest(paths []string) []string {
 // assignments.
 func ReadAll(files []string, environ, sets []string) (*Config, error) {
 	c := New()
+	if err := CheckVariables(environ); err != nil {
+		return nil, err
+	}
 	for _, f := range files {
 		if err := c.File(f); err != nil {
 			return nil, err

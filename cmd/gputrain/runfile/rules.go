@@ -48,8 +48,8 @@ var rules = map[string]rule{
 	"data.packing":        oneOf(data.Packings),
 	"data.long":           oneOf(data.Longs),
 	"data.validation":     atMost(0.9),
-	"data.epochs":         least(0),
-	"data.prefetch":       least(0),
+	"data.epochs":         between{0, 1_000_000},
+	"data.prefetch":       between{0, data.MaxPrefetch},
 	"data.timeout":        form{durations, isDuration, durationForm},
 
 	"optimizer.name":                       oneOf(optim.Names()),
@@ -85,7 +85,7 @@ var rules = map[string]rule{
 	"train.spike_loss":        atMost(1e6),
 	"train.spike_grad_norm":   atMost(1e6),
 	"train.spike_update_norm": atMost(1e6),
-	"train.spike_window":      least(2),
+	"train.spike_window":      between{2, 1 << 20},
 	"train.spike_patience":    least(1),
 	"train.time_limit":        form{durations, isDuration, durationForm},
 	"train.memory_limit":      form{sizes, isSize, sizeForm},
@@ -114,6 +114,18 @@ func (r least) check(v reflect.Value) string {
 }
 
 func (r least) tell(s schema) { s["minimum"] = int(r) }
+
+// between are the smallest and the largest whole number.
+type between struct{ least, most int }
+
+func (r between) check(v reflect.Value) string {
+	if n := v.Int(); n < int64(r.least) || n > int64(r.most) {
+		return fmt.Sprintf("%d to %d", r.least, r.most)
+	}
+	return ""
+}
+
+func (r between) tell(s schema) { s["minimum"], s["maximum"] = r.least, r.most }
 
 // atMost is the largest number, of those from 0.
 type atMost float64

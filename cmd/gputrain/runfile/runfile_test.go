@@ -2,9 +2,11 @@ package runfile
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -240,8 +242,8 @@ func TestEnvironment(t *testing.T) {
 	assert.Equal(t, "[a", c.Train.Prompt, "text is no YAML there")
 	assert.Equal(t, Origin("GPUTRAIN_OPTIMIZER_MU_DTYPE"), c.Origin("optimizer.parameters.mu_dtype"))
 	for variable, want := range map[string]string{
-		"GPUTRAIN_TRAIN_STPES=3":         `GPUTRAIN_TRAIN_STPES: unknown key, did you mean "GPUTRAIN_TRAIN_STEPS"?`,
-		"GPUTRAIN_PIPELINE_=3":           "GPUTRAIN_PIPELINE_: unknown key",
+		"GPUTRAIN_TRAIN_STPES=3":         `GPUTRAIN_TRAIN_STPES: unknown variable, did you mean "GPUTRAIN_TRAIN_STEPS"?`,
+		"GPUTRAIN_PIPELINE_=3":           "GPUTRAIN_PIPELINE_: unknown variable",
 		"GPUTRAIN_TRAIN_STEPS=many":      "GPUTRAIN_TRAIN_STEPS: train.steps: found many",
 		"GPUTRAIN_TRAIN_STEPS=":          "found nothing",
 		"GPUTRAIN_OPTIMIZER_BTA1=1":      `GPUTRAIN_OPTIMIZER_BTA1: unknown key "optimizer.bta1" of adamw`,
@@ -266,4 +268,33 @@ func TestLargeNumbers(t *testing.T) {
 	for _, text := range []string{"train: {seed: 18446744073709551616}", "train: {seed: 3e19}", "model: {from: 30000000000000000000}"} {
 		assert.ErrorContains(t, New().Parse("run.yaml", []byte(text)), "wanted ", text)
 	}
+}
+
+// A variable that is misspelt is an error for every command, whether its section is there or not.
+func TestMisspeltVariables(t *testing.T) {
+	for name, says := range map[string]string{
+		"GPUTRAIN_ADAPTR":      `environment: GPUTRAIN_ADAPTR: unknown variable, did you mean "GPUTRAIN_ADAPTER"?`,
+		"GPUTRAIN_STEPS":       `environment: GPUTRAIN_STEPS: unknown variable, did you mean GPUTRAIN_OPTIMIZER_SCHEDULE_STEPS or GPUTRAIN_TRAIN_STEPS?`,
+		"GPUTRAIN_TRAIN_STPES": `environment: GPUTRAIN_TRAIN_STPES: unknown variable, did you mean "GPUTRAIN_TRAIN_STEPS"?`,
+		"GPUTRAIN_PIPELINE_":   "environment: GPUTRAIN_PIPELINE_: unknown variable",
+	} {
+		assert.ErrorContains(t, CheckVariables([]string{"HOME=/", name + "=1"}), says)
+		_, err := ReadAll(nil, []string{name + "=1"}, nil)
+		assert.ErrorContains(t, err, says)
+	}
+	// Every variable that the program and its tests read is known.
+	read := regexp.MustCompile(`(?:Getenv|LookupEnv)\("(GPUTRAIN_[A-Z_]+)"\)|env:"(GPUTRAIN_[A-Z_]+)"`)
+	found := 0
+	require.NoError(t, filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range read.FindAllStringSubmatch(string(text), -1) {
+			found++
+			assert.NoError(t, CheckVariables([]string{m[1] + m[2] + "=1"}), path)
+		}
+		return err
+	}))
+	assert.Greater(t, found, 10)
 }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+)
+
+// A bug of ours has a code of its own, few words, and a file with what is needed to find it.
+func TestBugs(t *testing.T) {
+	dir := t.TempDir()
+	var out bytes.Buffer
+	assert.Equal(t, 8, bug(&out, dir, errors.New("index out of range [3]"), []byte("goroutine 1 [running]:\n")))
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	assert.Equal(t, "index out of range [3]\n\ngoroutine 1 [running]:\n", string(text))
+	assert.Contains(t, out.String(), "gputrain: a bug of gputrain: index out of range [3]\n")
+	assert.Contains(t, out.String(), files[0])
+	assert.NotContains(t, out.String(), "goroutine")
+
+	out.Reset()
+	bug(&out, filepath.Join(dir, "absent"), "x", []byte("goroutine 1"))
+	assert.Contains(t, out.String(), "goroutine 1", "where no file can be written")
+}
+
+// What does not fit the machine is refused before it is taken.
+func TestSizesAreCheckedBeforeTheyAreTaken(t *testing.T) {
+	if _, known := gpu.MachineMemory(); known {
+		err := fitsMachine("batches", 1e9, 1e9, 1024)
+		require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+		assert.Equal(t, exitMemory, exitCode(err))
+	}
+	require.NoError(t, fitsMachine("batches", 4, 8, 128))
+	for _, c := range []evalCmd{{Batch: 0}, {Batch: 1, Limit: -1}} {
+		assert.Equal(t, exitUsage, exitCode(c.Run(t.Context())))
+	}
+}
