@@ -3,9 +3,9 @@
 GO      ?= go
 BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
-SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' | grep -v '^./tools/') go.mod go.sum
+SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window train test test-page test-window check mixed fmt fuzz soak matrix bench adapter clean
+.PHONY: build window licenses train test test-page test-window check mixed fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -79,6 +79,11 @@ soak: adapter
 # matrix holds pipelines to one device, bit by bit: 1 to 4 stages, every schedule, 1 to 8 microbatches, every optimizer. An hour on two cores.
 matrix: adapter
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_FULL=1 $(GO) test -count=1 -timeout 12h -run 'TestMatrix$$|TestFamilies|TestUpdatesThatAreNotFinite|TestEvaluationAnd' ./pipeline
+
+# licenses writes what `gputrain licenses` prints, from the module graph.
+licenses:
+	@mkdir -p bin
+	$(GO) run -C tools ./licenses >bin/LICENSES.new && mv bin/LICENSES.new cmd/gputrain/LICENSES
 
 bench: adapter
 	$(BIN) bench $(ARGS)

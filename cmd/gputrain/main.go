@@ -33,6 +33,7 @@ type cli struct {
 	Config     configCmd     `cmd:"" help:"Write a commented run file, or say where each value comes from."`
 	Optimizers optimizersCmd `cmd:"" help:"List the optimizers with their parameters and defaults."`
 
+	Licenses licensesCmd `cmd:"" help:"Print the licences of what is linked into this program."`
 	windowCommands
 
 	LogLevel slog.Level `help:"Least level of log lines on standard error: DEBUG, INFO, WARN or ERROR." default:"WARN" env:"GPUTRAIN_LOG_LEVEL"`
