@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 )
 
 // Corpus is what [Open] found. Close it when nothing reads from it any more.
@@ -133,6 +134,9 @@ func (c *Corpus) segment(r *reading, config Config, f file) (segment, int, error
 	if c.Tokens == "bytes" {
 		s := segment{name: f.path, width: 1, count: f.size}
 		err := c.attach(r, &s, f, f.size >= heapLimit)
+		if kind := compression(s.bytes, err); kind != "" {
+			err = fmt.Errorf("data: text %q: is compressed (%s), and its bytes are no text: unpack it first", f.path, kind)
+		}
 		if err == nil && s.looksLikeTokens() {
 			err = fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", f.path)
 		}
@@ -183,6 +187,26 @@ func (c *Corpus) attach(r *reading, s *segment, f file, onDisk bool) error {
 	}
 	s.bytes = bytes.NewReader(content)
 	return nil
+}
+
+// compressions are how compressed files begin.
+var compressions = map[string]string{
+	"gzip": "\x1f\x8b\x08", "zstd": "\x28\xb5\x2f\xfd", "xz": "\xfd7zXZ\x00", "zip": "PK\x03\x04", "bzip2": "BZh91AY&SY",
+}
+
+// compression tells how the bytes of a file, opened without err, are compressed.
+func compression(r io.ReaderAt, err error) string {
+	if err != nil {
+		return ""
+	}
+	var begin [10]byte
+	n, _ := r.ReadAt(begin[:], 0) // a shorter file is read as far as it goes
+	for kind, with := range compressions {
+		if strings.HasPrefix(string(begin[:n]), with) {
+			return kind
+		}
+	}
+	return ""
 }
 
 func (s segment) looksLikeTokens() bool {

@@ -89,15 +89,9 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 
 // document adds what one line says.
 func (j *jsonl) document(line []byte) error {
-	if !utf8.Valid(line) {
-		return errors.New("not UTF-8")
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(line, &object); err != nil {
+	object, err := objectOf(line)
+	if err != nil {
 		return err
-	}
-	if object == nil {
-		return errors.New("found null, wanted an object")
 	}
 	name, err := j.fieldOf(object)
 	if err != nil {
@@ -134,6 +128,49 @@ func (j *jsonl) document(line []byte) error {
 	j.line = tokens
 	j.spans = append(j.spans, span{start: j.spool.count, count: int32(len(tokens)), masked: masked})
 	return j.spool.add(tokens)
+}
+
+// objectOf reads a line.
+func objectOf(line []byte) (object map[string]json.RawMessage, err error) {
+	switch begin := bytes.TrimSpace(line); {
+	case bytes.HasPrefix(line, []byte("\ufeff")):
+		return nil, errors.New("found a byte-order mark, wanted an object: save the file as UTF-8 without one")
+	case !utf8.Valid(line):
+		return nil, errors.New("not UTF-8")
+	case begin[0] == '[':
+		return nil, errors.New("found the beginning of an array, wanted an object a line: jq -c '.[]' FILE writes an array so")
+	}
+	if err := json.Unmarshal(line, &object); err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, errors.New("found null, wanted an object")
+	}
+	if n := pairs(line); n != len(object) {
+		return nil, fmt.Errorf("found %d keys, %d of them different (%q): wanted each once, as only the last would count", n, len(object), slices.Sorted(maps.Keys(object)))
+	}
+	return object, nil
+}
+
+// pairs counts the keys of a JSON object, which is known to be one: the colons that stand in it and in nothing deeper.
+func pairs(line []byte) (n int) {
+	depth, text := 0, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ':' && depth == 1:
+			n++
+		}
+	}
+	return n
 }
 
 // fieldOf is the field that has the document.

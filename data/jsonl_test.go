@@ -85,7 +85,9 @@ func TestBadJSONL(t *testing.T) {
 	}{
 		`line 2: unexpected end of JSON input`:                                {Config{}, good + `{"text": "a"`},
 		`line 2: invalid character`:                                           {Config{}, good + `{"text": "a"} {}`},
-		`line 2: json: cannot unmarshal array`:                                {Config{}, good + `["a"]`},
+		`line 2: found the beginning of an array, wanted an object a line`:    {Config{}, good + `["a"]`},
+		`line 1: found a byte-order mark, wanted an object`:                   {Config{}, "\ufeff" + good},
+		`line 1: found 3 keys, 2 of them different (["id" "text"])`:           {Config{}, `{"text": "{\":\\", "id": {"a": [1, {"b": 2}]}, "text": "b"}`},
 		`line 2: found null, wanted an object`:                                {Config{}, good + `null`},
 		`line 2: found fields ["body" "id"], wanted ["text" "input_ids"]`:     {Config{}, good + `{"id": 1, "body": "a"}`},
 		`line 2: field "text": found null, wanted text or a list`:             {Config{}, good + `{"text": null}`},

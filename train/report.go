@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
@@ -91,13 +92,18 @@ func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ").Replace(s)
 }
 
+// Shown is a character of a text that a model has made as a terminal may have it: it is told nothing by control characters.
+func Shown(r rune) rune {
+	if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		return '\ufffd'
+	}
+	return r
+}
+
 // indented is a text as a code block, whatever is in it.
 func indented(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f {
-			return r
-		}
-		return '\ufffd'
+		return Shown(r)
 	}, s)
 	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
 }

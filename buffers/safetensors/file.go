@@ -49,7 +49,7 @@ func newFile(name string, r io.ReaderAt, size uint64) (*File, error) {
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
 	if length > maxHeader {
-		return nil, fmt.Errorf("safetensors: open %q: header of %d bytes, want at most %d", name, length, maxHeader)
+		return nil, fmt.Errorf("safetensors: open %q: begins with %q, which would be a header of %d bytes, want at most %d: is it a safetensors file?", name, prefix, length, maxHeader)
 	}
 	if length > size-8 {
 		return nil, fmt.Errorf("safetensors: open %q: header of %d bytes, the file has %d after its length", name, length, size-8)

@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"unicode/utf8"
+
+	"golang.org/x/term"
 
 	"gputrain/data"
 	"gputrain/train"
@@ -31,16 +35,37 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if v := m.Definition().Vocab(); v != 256 {
 		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d, wanted 256: only bytes can be written as text so far", c.Model, v)}
 	}
-	if _, err := fmt.Print(c.Prompt); err != nil {
+	out := io.Writer(os.Stdout)
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		out = &shown{to: os.Stdout}
+	}
+	if _, err := io.WriteString(out, c.Prompt); err != nil {
 		return err
 	}
 	err = train.GenerateTokens(ctx, sampling, data.EncodeBytes(c.Prompt), m, func(token int32) bool {
-		_, err := os.Stdout.WriteString(string([]byte{byte(token)}))
+		_, err := out.Write([]byte{byte(token)})
 		return err == nil
 	})
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Println()
+	_, err = fmt.Fprintln(out)
 	return err
+}
+
+// shown writes text to a terminal: of what a model makes, no byte may tell it what to do. A character is written once all its bytes are there.
+type shown struct {
+	to   io.Writer
+	left []byte
+}
+
+func (s *shown) Write(text []byte) (int, error) {
+	s.left = append(s.left, text...)
+	var out []byte
+	for len(s.left) > 0 && utf8.FullRune(s.left) {
+		r, n := utf8.DecodeRune(s.left)
+		out, s.left = utf8.AppendRune(out, train.Shown(r)), s.left[n:]
+	}
+	_, err := s.to.Write(out)
+	return len(text), err
 }

@@ -13,8 +13,11 @@ import (
 	"os"
 )
 
-// longestLine is the length in bytes beyond which a line is refused: a histogram of 64 bins has some 500.
+// longestLine is the length in bytes of which no more of a line is looked at: a histogram of 64 bins has some 500.
 const longestLine = 1 << 20
+
+// mostLine is the length in bytes beyond which what is no line is not read any further.
+const mostLine = 64 << 20
 
 var lineSeed = maphash.MakeSeed()
 
@@ -38,7 +41,8 @@ func (l *Lines) end() int64 {
 }
 
 // Poll hands over the whole lines behind those taken before. Where the file does not have those any more, rewind is called first with
-// the number of leading lines that it still has. The bytes of a line are valid during the call only. A file that is not there has no lines.
+// the number of leading lines that it still has. The bytes of a line are valid during the call only; of one that is longer than any that a run writes
+// they are the beginning. A file that is not there has no lines.
 func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte, offset int64)) error {
 	file, err := root.Open(l.Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,9 +70,9 @@ func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte
 	if _, err := file.Seek(l.end(), io.SeekStart); err != nil {
 		return fmt.Errorf("follow: read %q: %w", l.Name, err)
 	}
-	err = wholeLines(file, func(line []byte) bool {
+	err = wholeLines(file, func(line []byte, length int64) bool {
 		offset := l.end()
-		l.taken = append(l.taken, mark{end: offset + int64(len(line)), hash: maphash.Bytes(lineSeed, line)})
+		l.taken = append(l.taken, mark{end: offset + length, hash: maphash.Bytes(lineSeed, line)})
 		take(line, offset)
 		return true
 	})
@@ -87,7 +91,7 @@ func (l *Lines) unchanged(file io.ReaderAt) bool {
 	if n := len(l.taken); n > 1 {
 		begin = l.taken[n-2].end
 	}
-	line := make([]byte, l.end()-begin)
+	line := make([]byte, min(l.end()-begin, longestLine))
 	_, err := file.ReadAt(line, begin)
 	return err == nil && maphash.Bytes(lineSeed, line) == l.taken[len(l.taken)-1].hash
 }
@@ -95,7 +99,7 @@ func (l *Lines) unchanged(file io.ReaderAt) bool {
 // common is the number of leading lines that are those taken.
 func (l *Lines) common(file io.Reader) (int, error) {
 	keep := 0
-	err := wholeLines(file, func(line []byte) bool {
+	err := wholeLines(file, func(line []byte, _ int64) bool {
 		if keep == len(l.taken) || maphash.Bytes(lineSeed, line) != l.taken[keep].hash {
 			return false
 		}
@@ -112,30 +116,33 @@ func (l *Lines) cut(keep int, rewind func(keep int)) {
 	}
 }
 
-// wholeLines hands over the lines that end in a newline, with it, until use says no.
-func wholeLines(r io.Reader, use func(line []byte) bool) error {
+// wholeLines hands over the lines that end in a newline, with it and their length, until use says no. Of a line longer than longestLine that many
+// bytes are handed over.
+func wholeLines(r io.Reader, use func(line []byte, length int64) bool) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	var long []byte
+	length := int64(0)
 	for {
 		part, err := in.ReadSlice('\n')
+		length += int64(len(part))
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case errors.Is(err, bufio.ErrBufferFull):
-			if long = append(long, part...); len(long) > longestLine {
-				return fmt.Errorf("found a line of more than %d bytes, wanted lines of JSON", longestLine)
-			}
-			continue
-		case err != nil:
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
 			return err
+		case length > mostLine:
+			return fmt.Errorf("found a line of more than %d bytes, wanted lines of JSON", mostLine)
+		case err != nil || len(long) > 0:
+			long = append(long, part[:min(len(part), longestLine-len(long))]...)
+			part = long
 		}
-		if len(long) > 0 {
-			part = append(long, part...)
-			long = nil
+		if err != nil {
+			continue
 		}
-		if !use(part) {
+		if !use(part, length) {
 			return nil
 		}
+		long, length = long[:0], 0
 	}
 }
 
@@ -146,7 +153,7 @@ func At(root *os.Root, name string, from, to int64) ([]byte, error) {
 		return nil, fmt.Errorf("follow: open: %w", err)
 	}
 	defer file.Close()
-	line := make([]byte, to-from)
+	line := make([]byte, min(to-from, longestLine))
 	if _, err := file.ReadAt(line, from); err != nil {
 		return nil, fmt.Errorf("follow: read %q: %w", name, err)
 	}

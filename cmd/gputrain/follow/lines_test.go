@@ -102,12 +102,40 @@ func TestLinesRefuse(t *testing.T) {
 		l := Lines{Name: name}
 		return l.Poll(root, func(int) {}, func([]byte, int64) {})
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "long"), []byte(strings.Repeat("x", longestLine+64<<10+1)), 0o666))
-	assert.ErrorContains(t, poll("long"), "wanted lines of JSON")
+	endless, err := os.Create(filepath.Join(dir, "endless"))
+	require.NoError(t, err)
+	require.NoError(t, endless.Truncate(mostLine + 1<<20))
+	require.NoError(t, endless.Close())
+	assert.ErrorContains(t, poll("endless"), "wanted lines of JSON")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o777))
 	assert.ErrorContains(t, poll("folder"), "wanted a file")
 	outside := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(outside, []byte("secret\n"), 0o666))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))
 	assert.ErrorContains(t, poll("link"), "escapes")
+}
+
+// A line that is longer than any of a run is cut, and those behind it are read.
+func TestLongLines(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "log")
+	long := strings.Repeat("x", longestLine+64<<10+1)
+	require.NoError(t, os.WriteFile(path, []byte("a\n"+long+"\nb\n"), 0o666))
+	root, err := os.OpenRoot(dir)
+	require.NoError(t, err)
+	defer root.Close()
+	l := Lines{Name: "log"}
+	var lines []string
+	var offsets []int64
+	poll := func() {
+		require.NoError(t, l.Poll(root, func(int) { t.Error("rewound") }, func(line []byte, offset int64) {
+			lines, offsets = append(lines, string(line)), append(offsets, offset)
+		}))
+	}
+	poll()
+	require.NoError(t, os.WriteFile(path, []byte("a\n"+long+"\nb\n"+long+"\n"), 0o666))
+	poll()
+	poll()
+	assert.Equal(t, []string{"a\n", long[:longestLine], "b\n", long[:longestLine]}, lines)
+	assert.Equal(t, []int64{0, 2, int64(len(long)) + 3, int64(len(long)) + 5}, offsets)
 }
