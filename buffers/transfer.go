@@ -142,6 +142,9 @@ type Host struct {
 
 // Upload makes a tree of the arrays, in F32 or BF16, with one transfer a slab.
 func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, error) {
+	if dev == nil {
+		return nil, fmt.Errorf("buffers: upload %q: device: found none, wanted one of gpu.Open", label)
+	}
 	specs := make([]Spec, len(hosts))
 	for i, h := range hosts {
 		specs[i] = Spec{Path: h.Path, Shape: h.Shape}

@@ -8,6 +8,9 @@ import (
 // Steps is the number of batches of batch windows of context tokens that have all windows of the first epochs of a source; the last one
 // goes on into the next epoch.
 func Steps(source Source, context, batch int, seed uint64, epochs int) (int64, error) {
+	if source == nil {
+		return 0, fmt.Errorf("data: epochs: source: %w", errNone)
+	}
 	walk, err := source.walk(context, seed)
 	if err != nil {
 		return 0, fmt.Errorf("data: epochs: %w", err)

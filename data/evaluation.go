@@ -18,6 +18,9 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 	if context < 1 || batch < 1 || limit < 0 {
 		return nil, fmt.Errorf("data: evaluation: context %d, batch %d, limit %d: want at least 1, 1, 0", context, batch, limit)
 	}
+	if source == nil {
+		return nil, fmt.Errorf("data: evaluation: source: %w", errNone)
+	}
 	shelf, err := source.shelf(context)
 	if err != nil {
 		return nil, fmt.Errorf("data: evaluation: %w", err)

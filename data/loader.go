@@ -31,6 +31,9 @@ type LoaderConfig struct {
 	Slow func(waited time.Duration)
 }
 
+// errNone is what stands for a source that is not there.
+var errNone = errors.New("found none, wanted one, such as a corpus has")
+
 // errClosed is what Next returns after Close.
 var errClosed = errors.New("data: loader is closed")
 
@@ -59,6 +62,9 @@ type result struct {
 func NewLoader(source Source, config LoaderConfig) (*Loader, error) {
 	if config.Context < 1 || config.Batch < 1 || config.Prefetch < 0 || config.Prefetch > MaxPrefetch || config.Timeout < 0 {
 		return nil, fmt.Errorf("data: loader: context %d, batch %d, prefetch %d, timeout %v: want at least 1, 1, 0 (at most 4096), 0", config.Context, config.Batch, config.Prefetch, config.Timeout)
+	}
+	if source == nil {
+		return nil, fmt.Errorf("data: loader: source: %w", errNone)
 	}
 	walk, err := source.walk(config.Context, config.Seed)
 	if err != nil {

@@ -41,8 +41,13 @@ func newTokens(vocab int, segments []segment) *Tokens {
 	return t
 }
 
-// Len is the number of tokens.
-func (t *Tokens) Len() int64 { return t.starts[len(t.starts)-1] }
+// Len is the number of tokens; the zero value has none.
+func (t *Tokens) Len() int64 {
+	if len(t.starts) == 0 {
+		return 0
+	}
+	return t.starts[len(t.starts)-1]
+}
 
 // Vocab is one more than the largest token id that can come.
 func (t *Tokens) Vocab() int { return t.vocab }

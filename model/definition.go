@@ -11,6 +11,9 @@ import (
 	"gputrain/graph"
 )
 
+// errNone is the error of a definition that is not there.
+var errNone = errors.New("model: definition: found none, wanted one")
+
 // Definition is a validated network. NewGPT2, NewLlama, NewMLP and ParseConfig make one.
 type Definition interface {
 	// Kind is "gpt2", "llama" or "mlp".
@@ -116,6 +119,9 @@ func FLOPsPerToken(def Definition, seq int) (float64, error) {
 func WithDropout(def Definition, p float64) (Definition, error) {
 	if !(p >= 0 && p < 1) {
 		return nil, fmt.Errorf("model: dropout: %v, want a probability in [0, 1)", p)
+	}
+	if def == nil {
+		return nil, errNone
 	}
 	return def.withDropout(p)
 }

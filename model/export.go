@@ -29,6 +29,9 @@ type ExportOptions struct {
 // model-00001-of-0000N.safetensors with model.safetensors.index.json. read is called for each parameter of def when its turn comes, so that
 // one at a time is in memory.
 func Export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
+	if def == nil || read == nil {
+		return fmt.Errorf("model: export %q: %w, and a function that reads its parameters", dir, errNone)
+	}
 	if err := export(dir, def, read, o); err != nil {
 		return fmt.Errorf("model: export %q: %w", dir, err)
 	}

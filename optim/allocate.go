@@ -12,6 +12,9 @@ import (
 // Init makes the state of params on the params' device, at its initial values. Errors: those of construction, a mask or rate
 // that fits no path, no memory.
 func (t Transform) Init(params *buffers.Tree) (*State, error) {
+	if params == nil {
+		return nil, fmt.Errorf("optim: %s: init: params: found none, wanted a tree", t.Name())
+	}
 	return t.InitStage(params, specs(params.Layout().Leaves()))
 }
 

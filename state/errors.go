@@ -25,6 +25,9 @@ var ErrNonFinite = errors.New("not finite, not saved")
 // ErrInUse says that another reads a checkpoint, or removes it.
 var ErrInUse = errors.New("in use")
 
+// errNoDevice is the error of what needs a device and has none.
+var errNoDevice = errors.New("state: device: found none, wanted one of gpu.Open")
+
 // ErrTwoCalls says that a training state is in use: it is for one goroutine.
 var ErrTwoCalls = errors.New("found another call under way, wanted calls from one goroutine, one after the other")
 

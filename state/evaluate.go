@@ -60,6 +60,9 @@ var errEnough = errors.New("enough")
 
 // evaluate hands out the result after each batch, while the next one is under way.
 func (m *Model) evaluate(ctx context.Context, e *data.Evaluation, yield func(EvalResult) bool) error {
+	if e == nil {
+		return errors.New("found no evaluation, wanted one of data.NewEvaluation")
+	}
 	var result EvalResult
 	sum := 0.0
 	var counts []int // of the batches under way, two at most

@@ -33,6 +33,9 @@ type forward struct {
 
 // NewModel uploads parameters in f32.
 func NewModel(dev *gpu.Device, def model.Definition, params []buffers.Host) (*Model, error) {
+	if dev == nil {
+		return nil, errNoDevice
+	}
 	if def.Vocab() == 0 {
 		return nil, fmt.Errorf("state: new model: %s has no tokens, want a language model", def.Kind())
 	}

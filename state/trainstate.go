@@ -53,6 +53,9 @@ func Create(ctx context.Context, dev *gpu.Device, c Config) (*TrainState, error)
 
 // CreateFrom is Create with given parameters, all of the definition's; nil draws them.
 func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers.Host) (*TrainState, error) {
+	if dev == nil {
+		return nil, errNoDevice
+	}
 	plan, err := c.fits(dev, 0)
 	if err != nil {
 		return nil, err

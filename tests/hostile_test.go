@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/binary"
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,4 +96,10 @@ func TestHostileModels(t *testing.T) {
 	r := m.train("run", "--set", "model.from=model", "--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
 	require.Zero(t, r.code, r.err)
 	assert.Less(t, metricsOf(t, m.path("run"))[0]["loss"], 3.0, "it begins where the other has ended")
+	// Once it has a checkpoint it needs nothing of the other.
+	require.NoError(t, os.RemoveAll(m.path("model")))
+	r = m.train("run", "--set", "model.from=model", "--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.err, "model is not there any more; the run goes on without it")
+	assert.Contains(t, r.err, "all 6 steps are made")
 }

@@ -72,6 +72,9 @@ func (m matcher) matches(name string) bool {
 
 // CheckNames refuses a regular expression that is none, or that matches no tensor of a model: none of params/PATH and grads/PATH.
 func CheckNames(patterns []string, def model.Definition) error {
+	if def == nil && len(patterns) > 0 {
+		return errors.New("model: found none, wanted the definition whose tensors are matched")
+	}
 	for _, p := range patterns {
 		m, err := newMatcher([]string{p})
 		if err != nil {

@@ -59,6 +59,9 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 
 func run(ctx context.Context, target Target, c Config) (Result, error) {
 	nothing := Result{Loss: math.NaN(), EvalLoss: math.NaN(), BestLoss: math.NaN()}
+	if target == nil {
+		return nothing, errors.New("train: target: found none, wanted one, such as Pipelined makes")
+	}
 	if err := c.Validate(); err != nil {
 		return nothing, err
 	}

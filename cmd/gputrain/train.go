@@ -52,7 +52,7 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		defer cancel()
 		ctx = within
 	}
-	run, release, err := trainConfig(ctx, cfg)
+	run, release, err := c.config(ctx, cfg, dir)
 	if err != nil {
 		return train.Stopping(ctx, err)
 	}
@@ -74,6 +74,28 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		return c.onStages(ctx, cfg, run)
 	}))
 	return err
+}
+
+// config is trainConfig of a run that may go on in dir: then it needs nothing of model.from, which may be gone, but that it is what it was.
+func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) (train.Config, func(), error) {
+	from := cfg.Model.From
+	if _, err := os.Stat(from); from == "" || c.Fresh || !errors.Is(err, os.ErrNotExist) {
+		return trainConfig(ctx, cfg)
+	}
+	found, err := checkpoints(dir).Newest()
+	if err != nil || found.Path == "" {
+		return trainConfig(ctx, cfg)
+	}
+	fmt.Fprintf(os.Stderr, "gputrain: model.from (%s): %s is not there any more; the run goes on without it\n", cfg.Origin("model.from"), from)
+	cfg.Model.From = found.Path
+	run, release, err := trainConfig(ctx, cfg)
+	cfg.Model.From = from
+	for i := range run.Settings {
+		if run.Settings[i].Key == "model.from" {
+			run.Settings[i].Value = from
+		}
+	}
+	return run, release, err
 }
 
 // onOne trains on one device.

@@ -104,7 +104,7 @@ func TestLinesRefuse(t *testing.T) {
 	}
 	endless, err := os.Create(filepath.Join(dir, "endless"))
 	require.NoError(t, err)
-	require.NoError(t, endless.Truncate(mostLine + 1<<20))
+	require.NoError(t, endless.Truncate(mostLine+1<<20))
 	require.NoError(t, endless.Close())
 	assert.ErrorContains(t, poll("endless"), "wanted lines of JSON")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o777))
