@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gputrain/state"
@@ -41,7 +42,7 @@ func ReadMarker(dir string) (Marker, error) {
 	return m, nil
 }
 
-// DirError says why a directory cannot be the directory of this run. Nothing in it has been touched.
+// DirError says why a directory cannot be the directory of this run. No file in it has been touched.
 type DirError struct {
 	Dir string
 	Err error
@@ -96,11 +97,7 @@ func takeDir(path string, say func(format string, args ...any)) (*runDir, error)
 	if err != nil {
 		return nil, &DirError{path, err}
 	}
-	unlock, err := lockDir(path, file)
-	if err != nil {
-		return nil, errors.Join(&DirError{path, err}, file.Close())
-	}
-	d := &runDir{path: path, file: file, unlock: unlock}
+	d := &runDir{path: path, file: file, unlock: func() error { return nil }}
 	if d.info, err = file.Stat(); err == nil {
 		err = d.claim(say)
 	}
@@ -115,7 +112,8 @@ func (d *runDir) release() {
 	_ = errors.Join(d.unlock(), d.file.Close()) // nothing was written
 }
 
-// claim makes sure that the directory is a run's, and marks it. One without a marker, of an older program, is known by what is in its files.
+// claim makes sure that the directory is a run's, locks it and marks it. One without a marker, of an older program, is known by what is in its
+// files.
 func (d *runDir) claim(say func(format string, args ...any)) error {
 	_, err := ReadMarker(d.path)
 	marked := err == nil
@@ -133,6 +131,11 @@ func (d *runDir) claim(say func(format string, args ...any)) error {
 	if len(theirs) > 0 {
 		return foreignError(d.path, theirs)
 	}
+	unlock, err := lockDir(d.path, d.file)
+	if err != nil {
+		return err
+	}
+	d.unlock = unlock
 	if !marked && len(found) > 0 {
 		say("run directory %s is of an older gputrain: all that a run writes is in order, and it is marked now", d.path)
 	}
@@ -162,8 +165,12 @@ func foreignError(dir string, theirs []string) error {
 	if len(theirs) == 1 && theirs[0] == runFile {
 		return fmt.Errorf("found a %s that gputrain has not written, wanted none: a run has the record of its settings there; give yours another name, such as mine.yaml", runFile)
 	}
-	return fmt.Errorf("found what gputrain has not written under names that a run writes: %s; wanted a new directory, or one of a run with its %s: move it away, choose another directory, or %s",
-		list, runFile, stateSettings(dir))
+	way := ""
+	if slices.Contains(theirs, checkpointsDir) { // as all of it is where the record is not there
+		way = "; " + stateSettings(dir)
+	}
+	return fmt.Errorf("found what gputrain has not written under names that a run writes: %s; wanted a new directory, or one of a run with its %s: move it away, or choose another directory%s",
+		list, runFile, way)
 }
 
 // stateSettings says how to write the record of settings that is lost.
