@@ -40,6 +40,9 @@ func (c *compareCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := compare.Check(c.Out); err != nil {
+		return usageError{err}
+	}
 	dev, err := (&trainCmd{Adapter: c.Adapter, Autotune: "off"}).device(ctx, configs[0])
 	if err != nil {
 		return err

@@ -147,7 +147,14 @@ func TestSummary(t *testing.T) {
 func TestWrite(t *testing.T) {
 	c, dir := three(t)
 	c.Entrants[1].Parameters = map[string]any{"b1": 0.8}
+	require.NoError(t, Check(dir))
 	require.NoError(t, c.Write(dir))
+	require.NoError(t, Check(dir), "a comparison that goes on")
+	for _, f := range files {
+		theirs := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(theirs, f.name), []byte("# mine\n"), 0o666))
+		require.ErrorContains(t, Check(theirs), f.name+": found a file that no comparison has written")
+	}
 	read := func(name string) string {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)

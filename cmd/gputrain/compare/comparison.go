@@ -3,9 +3,11 @@
 package compare
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,6 +112,32 @@ func median(v []float64) float64 {
 	}
 	v = slices.Sorted(slices.Values(v))
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// files are what Write writes, with what tells a file of ours from another of that name.
+var files = []struct{ name, has string }{
+	{"compare.json", `"entrants":`}, {"compare.svg", train.ChartStyle}, {"compare.md", pictureLine},
+}
+
+// pictureLine shows compare.svg in compare.md.
+const pictureLine = "![validation loss over steps and over seconds](compare.svg)"
+
+// Check refuses a directory in which Write would replace what no comparison has written.
+func Check(dir string) error {
+	for _, f := range files {
+		path := filepath.Join(dir, f.name)
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("compare: %w", err)
+		}
+		if !bytes.Contains(text, []byte(f.has)) {
+			return fmt.Errorf("compare: %s: found a file that no comparison has written, wanted none: move it away, or choose another --out", path)
+		}
+	}
+	return nil
 }
 
 // Write summarizes and writes compare.json, compare.md and compare.svg into dir.

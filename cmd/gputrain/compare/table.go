@@ -63,7 +63,7 @@ func (c *Comparison) Table(w io.Writer) error {
 // markdown is compare.md: the picture, the table, and all that one must know to make it again.
 func (c *Comparison) markdown() []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s\n\n![validation loss over steps and over seconds](compare.svg)\n\n", c.Title)
+	fmt.Fprintf(&out, "# %s\n\n%s\n\n", c.Title, pictureLine)
 	for i, row := range c.rows() {
 		fmt.Fprintf(&out, "| %s |\n", strings.Join(row, " | "))
 		if i == 0 {
