@@ -45,6 +45,15 @@ func (a cachedKernel) width() int {
 	return width
 }
 
+// keys is how many an invocation takes at a time: on a GPU enough to overlap, while registers last. A software adapter has nothing to overlap, and
+// compiles the unrolled code slowly.
+func (a cachedKernel) keys() int {
+	if a.cpu {
+		return 1
+	}
+	return max(1, min(4, 128/a.op.HeadDim))
+}
+
 // parts is how many workgroups share the keys of a head of a row: more than one where heads and rows alone would not fill a GPU and the window
 // is long enough to pay for joining them. It depends on the shape alone, so that a plan drawn without a device holds everywhere.
 func (a cachedKernel) parts() int {
@@ -73,7 +82,7 @@ func lowerCachedAttention(c *compiler, n *Node) {
 	width, quads := a.width(), (op.HeadDim+3)/4
 	constants := map[string]string{
 		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(op.HeadDim), "QUADS": strconv.Itoa(quads), "WX": strconv.Itoa(width),
-		"KEYS": strconv.Itoa(max(1, min(4, 256/op.HeadDim))), "HANDED": strconv.Itoa(width / 2 * quads),
+		"KEYS": strconv.Itoa(a.keys()), "HANDED": strconv.Itoa(width / 2 * quads),
 	}
 	p, grid := a.params(), gpu.Grid{X: uint32(op.Heads), Y: uint32(a.batch * a.t), Z: uint32(a.parts())}
 	params := cachedParams{

@@ -71,7 +71,9 @@ func TestCachedAttention(t *testing.T) {
 			t.Run(s.String(), func(t *testing.T) {
 				w := s.twin(rand.New(rand.NewPCG(31, 32)))
 				w.check(t, d, attentionTolerance)
-				w.checkAs(t, d, false, attentionTolerance) // the variants of GPUs
+				if s.op.HeadDim <= 64 { // the variants of GPUs; software adapters take minutes to compile wider ones
+					w.checkAs(t, d, false, attentionTolerance)
+				}
 				first, _ := w.run(t, d)
 				second, _ := w.run(t, d)
 				require.Equal(t, first, second, "the same bits")

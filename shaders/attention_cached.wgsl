@@ -88,10 +88,13 @@ fn store_o(at: u32, d: u32, r: vec4<f32>) {
 }
 #endif
 
+#import "shared/alternating.wgsl"
+
 @compute @workgroup_size({{WX}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
     let h = workgroup.x;
-    let row = workgroup.y;
+    let row = alternating(workgroup.y, workgroups.y); // later rows see more
     let sees = u32(positions[row]) + 1u;
     let begin = workgroup.z * p.part;
     let end = min(begin + p.part, sees);
