@@ -220,13 +220,14 @@ func empty(t *testing.T, d *gpu.Device) {
 }
 
 // brief is a patience that is long for anything that pipelines of these shapes do by themselves on this machine, measured: all of what they do,
-// up to the end of a step, on new devices. Before that the driver gets to know their kernels.
+// up to the end of a step, on new devices. Before that the driver gets to know their kernels. It has an end, as what hangs takes a multiple of it.
 func brief(t *testing.T, shapes ...shape) time.Duration {
 	t.Helper()
 	slowest := time.Duration(0)
 	for _, s := range shapes {
 		for try := range 2 {
-			devices, c, begin := disturbed(t, s.stages, gputest.Patience), s.config(t), time.Now()
+			devices, c := disturbed(t, s.stages, gputest.Patience), s.config(t)
+			begin := time.Now()
 			p, err := pipeline.Create(t.Context(), devices, c, nil)
 			require.NoError(t, err)
 			_, err = p.TrainStep(t.Context(), batch(c.State, 0))
@@ -237,7 +238,7 @@ func brief(t *testing.T, shapes ...shape) time.Duration {
 			p.Release()
 		}
 	}
-	return max(time.Second, 5*slowest)
+	return min(max(time.Second, 3*slowest), 20*time.Second)
 }
 
 // Whatever goes wrong on whichever link at whichever message of whichever step, the step ends with the stage where it did, and leaves nothing behind.

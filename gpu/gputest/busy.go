@@ -31,6 +31,13 @@ const busyTime = 50 * time.Millisecond
 // Busy is a program that keeps this device busy for 50 ms or more.
 func Busy(t testing.TB, d *gpu.Device) *gpu.Program {
 	t.Helper()
+	p, _ := busy(t, d)
+	return p
+}
+
+// busy is Busy's program, and how long it takes.
+func busy(t testing.TB, d *gpu.Device) (*gpu.Program, time.Duration) {
+	t.Helper()
 	out, err := d.NewBuffer("gputrain.test.busy", 4*64)
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +52,8 @@ func Busy(t testing.TB, d *gpu.Device) *gpu.Program {
 		}
 		t.Cleanup(p.Release)
 		// The quickest of three, lest what else the machine does makes it look longer than it is.
-		if min(timed(t, d, p), timed(t, d, p), timed(t, d, p)) > busyTime {
-			return p
+		if took := min(timed(t, d, p), timed(t, d, p), timed(t, d, p)); took > busyTime {
+			return p, took
 		}
 	}
 }
@@ -72,9 +79,9 @@ func timed(t testing.TB, d *gpu.Device, p *gpu.Program) time.Duration {
 func Hang(t testing.TB, d *gpu.Device) func(time.Duration) {
 	t.Helper()
 	Asynchronous(t, d)
-	p := Busy(t, d)
+	p, took := busy(t, d)
 	return func(wanted time.Duration) {
-		programs := make([]*gpu.Program, (wanted+busyTime-1)/busyTime)
+		programs := make([]*gpu.Program, (wanted+took-1)/took)
 		for i := range programs {
 			programs[i] = p
 		}
