@@ -168,14 +168,21 @@ func (c Checkpoints) Others() (others []string, err error) {
 	return others, nil
 }
 
-// Remove removes the directory with all checkpoints. Where there is anything else in it, nothing is touched, and the error names it.
+// Remove removes all checkpoints; the directory, which may be a link to another disk, stays. Where there is anything else in it, nothing is touched,
+// and the error names it.
 func (c Checkpoints) Remove() error {
 	others, err := c.Others()
 	if err == nil && len(others) > 0 {
 		err = fmt.Errorf("found %q, wanted checkpoints alone: what is there would be removed: %w", others[0], fs.ErrExist)
 	}
-	if err == nil {
-		err = c.FS.RemoveAll(c.Dir)
+	names, gone := c.FS.ReadDir(c.Dir)
+	if err == nil && !errors.Is(gone, fs.ErrNotExist) {
+		err = gone
+	}
+	for _, name := range names {
+		if err == nil {
+			err = c.FS.RemoveAll(filepath.Join(c.Dir, name))
+		}
 	}
 	if err != nil {
 		return checkpointError{fmt.Errorf("state: remove %q: %w", c.Dir, err)}

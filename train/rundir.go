@@ -34,7 +34,7 @@ func ReadMarker(dir string) (Marker, error) {
 	}
 	var m Marker
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return Marker{}, &DirError{dir, fmt.Errorf("%s: %w", markerFile, err)}
+		return Marker{}, &DirError{dir, fmt.Errorf("%s: %w: remove it, and a run directory is known by its other files", markerFile, err)}
 	}
 	if m.Format != markerFormat {
 		return Marker{}, &DirError{dir, fmt.Errorf("%s: found format %d, wanted %d: another version of gputrain has written it", markerFile, m.Format, markerFormat)}
@@ -221,7 +221,11 @@ func (d *runDir) replace(name string, data []byte) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	return replaceFile(d.join(name), data)
+	err := replaceFile(d.join(name), data)
+	if gone := d.check(); err != nil && gone != nil { // in between
+		return gone
+	}
+	return err
 }
 
 // remove removes the files of a run, name by name. Where anything else would go with them nothing is touched.

@@ -150,8 +150,8 @@ func flatten(text []byte) (map[string]string, error) {
 // is what the run has always had.
 func compareSettings(dir string, settings []Setting, reschedule bool) (changes []change, err error) {
 	stored, err := os.ReadFile(filepath.Join(dir, runFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &DirError{dir, fmt.Errorf("found checkpoints without a %s, which says what run they are of; %s", runFile, stateSettings(dir))}
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(stored)) == 0 {
+		return nil, &DirError{dir, fmt.Errorf("found checkpoints without a whole %s, which says what run they are of; %s", runFile, stateSettings(dir))}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("train: run directory: %w", err)

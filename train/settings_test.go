@@ -82,6 +82,14 @@ func TestChangedSettingsAreRefused(t *testing.T) {
 	}
 }
 
+// A record that a full disk or a person has emptied is none.
+func TestEmptyRecord(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), nil, 0o666))
+	_, err := compareSettings(dir, sampleSettings(), false)
+	assert.ErrorContains(t, err, "found checkpoints without a whole run.yaml")
+}
+
 func TestSettingsInPieces(t *testing.T) {
 	_, err := settingsText([]Setting{{Key: "a.x"}, {Key: "b"}, {Key: "a.y"}})
 	assert.ErrorContains(t, err, `section "a" is not in one piece`)
