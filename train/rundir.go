@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gputrain/state"
 )
@@ -91,11 +92,11 @@ type runDir struct {
 // run writes is refused, and so is one of another process.
 func takeDir(path string, say func(format string, args ...any)) (*runDir, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
-		return nil, &DirError{path, err}
+		return nil, dirError(path, err)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, &DirError{path, err}
+		return nil, dirError(path, err)
 	}
 	d := &runDir{path: path, file: file, unlock: func() error { return nil }}
 	if d.info, err = file.Stat(); err == nil {
@@ -103,9 +104,18 @@ func takeDir(path string, say func(format string, args ...any)) (*runDir, error)
 	}
 	if err != nil {
 		d.release()
-		return nil, &DirError{path, err}
+		return nil, dirError(path, err)
 	}
 	return d, nil
+}
+
+// dirError is a *DirError, but where it is the disk that refuses and another directory may not help.
+func dirError(path string, err error) error {
+	var disk *fs.PathError
+	if errors.As(err, &disk) && !errors.Is(err, syscall.ENOTDIR) {
+		return fmt.Errorf("train: run directory %q: %w", path, err)
+	}
+	return &DirError{path, err}
 }
 
 func (d *runDir) release() {
