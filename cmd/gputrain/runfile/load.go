@@ -219,7 +219,7 @@ func (c *Config) Environment(environ []string) error {
 var others = []string{
 	"GPUTRAIN_ADAPTER", "GPUTRAIN_CACHE", "GPUTRAIN_LOG_LEVEL",
 	"GPUTRAIN_REQUIRE_ADAPTER", "GPUTRAIN_REQUIRE_BROWSER", "GPUTRAIN_REQUIRE_WINDOW",
-	"GPUTRAIN_FULL", "GPUTRAIN_SAVE_RATIO", "GPUTRAIN_SCREENSHOTS", "GPUTRAIN_SOAK", "GPUTRAIN_TEST_KILLED", "GPUTRAIN_TEST_SIGNALLED",
+	"GPUTRAIN_FULL", "GPUTRAIN_SAVE_RATIO", "GPUTRAIN_SCREENSHOTS", "GPUTRAIN_SOAK", "GPUTRAIN_TEXELS", "GPUTRAIN_TEST_KILLED", "GPUTRAIN_TEST_SIGNALLED",
 }
 
 // CheckVariables refuses a variable that begins as the program's do and is none of them: what it was meant for would be left as it is.
