@@ -255,6 +255,9 @@ func (d *runDir) remove() error {
 	if err == nil {
 		err = state.Checkpoints{FS: d.held(state.OS), Dir: d.join(checkpointsDir)}.Remove()
 	}
+	if info, gone := os.Lstat(d.join(TensorBoardDir)); err == nil && gone == nil && info.IsDir() { // and no link to another disk
+		err = os.Remove(d.join(TensorBoardDir))
+	}
 	if err != nil {
 		return &DirError{d.path, fmt.Errorf("fresh start: %w", err)}
 	}
