@@ -137,13 +137,17 @@ fn store_dv(at: u32, d: u32, r: vec4<f32>) {
 #endif
 }
 
+#if BY_HEAD
+#import "shared/alternating.wgsl"
+#endif
+
 @compute @workgroup_size({{WX}}, 1, 1)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     // Neighbours work on one block of positions in several heads where there are enough of these, since they then see the
     // same number of keys; else on neighbouring blocks of one head.
 #if BY_HEAD
     let index = id.x;
-    let first = id.y * {{ROWS}}u;
+    let first = alternating(id.y, (p.t + {{ROWS}}u - 1u) / {{ROWS}}u) * {{ROWS}}u;
 #else
     let index = id.y;
     let first = id.x * {{ROWS}}u;
