@@ -100,18 +100,44 @@ func (a attentionKernel) variant(names map[string]string) shaders.Variant {
 
 func (a attentionKernel) suffix() string { return fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows) }
 
+// attentionLong is the positions from which on a kernel runs for so long that a slow compilation pays.
+const attentionLong = 512
+
 // kernelFor sets the heads and the rows an invocation: state is the number of vectors of HeadDim that a row keeps. A software
 // adapter keeps them in its first-level cache, and the more rows share a load the better, but it compiles the unrolled code
-// slowly: on lavapipe twice the backward pass's rows took a quarter less time and three times the compilation. A GPU wants
-// many invocations.
+// slowly: on lavapipe twice the rows took up to a third less time and three to four times the compilation. A GPU wants many
+// invocations.
 func (a attentionKernel) kernelFor(heads, state int) attentionKernel {
 	a.heads, a.rows = heads, 1
+	most := 512
+	if a.t >= attentionLong {
+		most = 1024
+	}
 	if a.cpu {
-		for a.rows < 8 && a.rows*2*state*a.op.HeadDim <= 512 && a.rows < a.t {
+		for a.rows < 8 && a.rows*2*state*a.op.HeadDim <= most && a.rows < a.t {
 			a.rows *= 2
 		}
 	}
 	return a
+}
+
+// keys is the number of keys, or positions, that rows meet at a time: enough to overlap, no more code than that. A software
+// adapter writes all that a row adds up back to memory each time, which two at a time halve.
+func (a attentionKernel) keys() int {
+	if a.cpu {
+		return max(2, min(4, 512/(a.rows*a.op.HeadDim)))
+	}
+	return max(1, min(4, 256/(a.rows*a.op.HeadDim)))
+}
+
+// unrolled is variant with the loop over keys, or positions, unrolled on software adapters alone.
+func (a attentionKernel) unrolled(names map[string]string) shaders.Variant {
+	if a.cpu {
+		names["KEYS"] = strconv.Itoa(a.keys())
+	}
+	v := a.variant(names)
+	v.Flags["UNROLLED"] = a.cpu
+	return v
 }
 
 // arrays names the arrays that hold q, k and v, or their gradients, in the kernels.
@@ -148,9 +174,8 @@ func lowerAttention(c *compiler, n *Node) {
 		return
 	}
 	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 2)
-	keys := max(1, min(4, 256/(a.rows*op.HeadDim))) // enough to overlap, no more code than that
 	names := arrays(op.Packed)
-	names["KEYS"] = strconv.Itoa(keys)
+	names["KEYS"] = strconv.Itoa(a.keys())
 	k := c.kernel("attention", a.suffix(), a.variant(names))
 	c.dispatch(k, a.grid(), a.params(), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
 }
@@ -167,11 +192,11 @@ func lowerAttentionGrad(c *compiler, n *Node) {
 	delta := c.one(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
 
 	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 3)
-	k := c.kernel("attention_dq", a.suffix(), a.variant(arrays(op.Packed, "DQ")))
+	k := c.kernel("attention_dq", a.suffix(), a.unrolled(arrays(op.Packed, "DQ")))
 	c.dispatch(k, a.grid(), a.params(), append(append([]span{}, qkv...), o, lse, dout, out[0], delta)...)
 
 	a = a.kernelFor(op.KVHeads, 4)
-	k = c.kernel("attention_dkv", a.suffix(), a.variant(arrays(op.Packed, "DK", "DV")))
+	k = c.kernel("attention_dkv", a.suffix(), a.unrolled(arrays(op.Packed, "DK", "DV")))
 	bind := append(append([]span{}, qkv...), lse, dout, delta)
 	if op.Packed {
 		bind = append(bind, out[0])

@@ -177,6 +177,47 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #endif
     for (var g = 0u; g < p.group; g++) {
         let h = kv * p.group + g;
+#if UNROLLED
+        // KEYS positions at a time, since software adapters write dk and dv back to memory after each turn.
+        for (var i = begin; i < p.t; i += {{KEYS}}u) {
+#for I in 0..KEYS
+            let i_{{I}} = min(i + {{I}}u, p.t - 1u);
+            let row_{{I}} = (b * p.heads + h) * p.t + i_{{I}};
+            let lse_{{I}} = lse[row_{{I}}];
+            let delta_{{I}} = delta[row_{{I}}];
+            let qat_{{I}} = (b * p.t + i_{{I}}) * p.qs + h * p.head;
+            let oat_{{I}} = (b * p.t + i_{{I}}) * p.os + h * p.head;
+#for R in 0..ROWS
+            var s_{{R}}_{{I}} = 0.0;
+            var e_{{R}}_{{I}} = 0.0;
+#end
+#for D in 0..QUADS
+            let q_{{I}}_{{D}} = load_q(qat_{{I}}, {{D}}u * 4u) * p.scale;
+            let g_{{I}}_{{D}} = load_dout(oat_{{I}}, {{D}}u * 4u);
+#for R in 0..ROWS
+            s_{{R}}_{{I}} += dot(q_{{I}}_{{D}}, k_{{R}}_{{D}});
+            e_{{R}}_{{I}} += dot(g_{{I}}_{{D}}, v_{{R}}_{{D}});
+#end
+#end
+#for R in 0..ROWS
+#if CAUSAL
+            let w_{{R}}_{{I}} = select(0.0, exp(s_{{R}}_{{I}} - lse_{{I}}), i + {{I}}u < p.t && i + {{I}}u >= first + {{R}}u);
+#else
+            let w_{{R}}_{{I}} = select(0.0, exp(s_{{R}}_{{I}} - lse_{{I}}), i + {{I}}u < p.t);
+#endif
+            let ds_{{R}}_{{I}} = w_{{R}}_{{I}} * (e_{{R}}_{{I}} - delta_{{I}});
+#end
+#end
+#for R in 0..ROWS
+#for D in 0..QUADS
+#for I in 0..KEYS
+            dk_{{R}}_{{D}} += ds_{{R}}_{{I}} * q_{{I}}_{{D}};
+            dv_{{R}}_{{D}} += w_{{R}}_{{I}} * g_{{I}}_{{D}};
+#end
+#end
+#end
+        }
+#else
         for (var i = begin; i < p.t; i++) {
             let row = (b * p.heads + h) * p.t + i;
             let lse_i = lse[row];
@@ -208,6 +249,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
         }
+#endif
     }
 #for R in 0..ROWS
     if (first + {{R}}u < p.t) {

@@ -184,6 +184,37 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #else
     let end = p.t;
 #endif
+#if UNROLLED
+    // KEYS at a time, since software adapters write dq back to memory after each turn.
+    for (var j = 0u; j < end; j += {{KEYS}}u) {
+#for J in 0..KEYS
+        let j_{{J}} = min(j + {{J}}u, p.t - 1u);
+#for R in 0..ROWS
+        var s_{{R}}_{{J}} = 0.0;
+        var e_{{R}}_{{J}} = 0.0;
+#end
+#for D in 0..QUADS
+        let k_{{J}}_{{D}} = load_k(kat + j_{{J}} * p.ks, {{D}}u * 4u);
+        let v_{{J}}_{{D}} = load_v(vat + j_{{J}} * p.vs, {{D}}u * 4u);
+#for R in 0..ROWS
+        s_{{R}}_{{J}} += dot(q_{{R}}_{{D}}, k_{{J}}_{{D}});
+        e_{{R}}_{{J}} += dot(g_{{R}}_{{D}}, v_{{J}}_{{D}});
+#end
+#end
+#for R in 0..ROWS
+        let w_{{R}}_{{J}} = select(0.0, exp(s_{{R}}_{{J}} - lse_{{R}}), j + {{J}}u < sees_{{R}});
+        let ds_{{R}}_{{J}} = w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}}) * p.scale;
+#end
+#end
+#for R in 0..ROWS
+#for D in 0..QUADS
+#for J in 0..KEYS
+        dq_{{R}}_{{D}} += ds_{{R}}_{{J}} * k_{{J}}_{{D}};
+#end
+#end
+#end
+    }
+#else
     for (var j = 0u; j < end; j++) {
 #for R in 0..ROWS
         var s_{{R}} = 0.0;
@@ -205,6 +236,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
     }
+#endif
 #for R in 0..ROWS
     if (first + {{R}}u < p.t) {
 #for D in 0..QUADS
