@@ -44,8 +44,26 @@ func (a attentionKernel) element() string {
 	return "vec4<f32>"
 }
 
-// byHead is whether neighbouring invocations take different heads.
-func (a attentionKernel) byHead() bool { return a.cpu && a.batch*a.heads >= 8 }
+// byHead is whether neighbouring invocations take different heads, and not blocks of one head. A software adapter runs a workgroup
+// in step, until the longest of its invocations is done, and goes through the same heads faster when all lanes load from one: by a tenth
+// on lavapipe.
+func (a attentionKernel) byHead() bool {
+	if !a.cpu {
+		return false
+	}
+	count, blocks, heads, neighbours := a.batch*a.heads, (a.t+a.rows-1)/a.rows, 0, 0
+	for i := range blocks {
+		turns := a.t
+		if a.op.Causal {
+			turns = min((i+1)*a.rows, a.t)
+		}
+		heads += turns * int(tiles(count, a.width()))
+		if (i+1)%a.width() == 0 || i == blocks-1 {
+			neighbours += turns * count
+		}
+	}
+	return 10*neighbours > 11*heads
+}
 
 // width is the number of invocations a workgroup: one SIMD group of a software adapter.
 func (a attentionKernel) width() int {
