@@ -62,7 +62,7 @@ func (c *compiler) gemm(g gemm) { c.gemmAs(g, c.tuned(g, c.chooseGemm(g))) }
 
 // gemmAs appends the dispatches of g in one variant.
 func (c *compiler) gemmAs(g gemm, v gemmVariant) {
-	slices := g.slices()
+	slices := c.slices(g)
 	if slices == 1 {
 		c.gemmSlice(g, v, g.k)
 		return
@@ -180,12 +180,15 @@ func (c *compiler) chooseGemm(g gemm) gemmVariant {
 	return registerTile(g, 64)
 }
 
-// slices is how many products the K of one product is cut into: more than one where the 64x64 tiles of C alone would not
-// fill a GPU and K is long enough to pay for the second pass. It depends on the shape alone, so that a plan drawn without
-// a device holds everywhere.
-func (g gemm) slices() int {
-	const shortest, full = 256, 64
-	groups := int(tiles(g.m, 64)) * int(tiles(g.n, 64))
+// slices is how many products the K of one product is cut into: more than one where the tiles of C alone would not fill the
+// device and K is long enough to pay for the second pass: 64 tiles of 64x64 on a GPU, 8 of 16x128 on the few cores of an adapter that has
+// texels, which is a software one. It depends on shape and limits alone, so that a plan drawn without a device holds.
+func (c *compiler) slices(g gemm) int {
+	const shortest = 256
+	full, groups := 64, int(tiles(g.m, 64))*int(tiles(g.n, 64))
+	if c.limits.TexelBindings > 0 {
+		full, groups = 8, int(tiles(g.m, 16))*int(tiles(g.n, 128))
+	}
 	if g.count > 1 || groups >= full || g.k < 2*shortest {
 		return 1
 	}

@@ -122,9 +122,13 @@ func TestGemmVariants(t *testing.T) {
 	odd := big
 	odd.b.row = 383
 	require.Equal(t, "matmul_scalar", c.chooseGemm(odd).file)
-	require.Equal(t, 1, big.slices())
+	require.Equal(t, 1, c.slices(big))
 	long := gemm{m: 128, n: 128, k: 1024, count: 1, transA: true}
-	require.Equal(t, 4, long.slices())
+	require.Equal(t, 4, c.slices(long))
+	c.limits.TexelBindings = 8
+	require.Equal(t, 1, c.slices(long), "eight tiles are enough for the cores of a software adapter")
+	long.m = 32
+	require.Equal(t, 4, c.slices(long))
 }
 
 // checkAs is twin.check for a graph without params, with the variants of software adapters or of GPUs.
