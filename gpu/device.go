@@ -40,7 +40,7 @@ type Device struct {
 	texelKernels texelKernels
 
 	counts struct {
-		bindGroups, dispatches, submits, readbacks, written, read atomic.Uint64
+		bindGroups, dispatches, submits, readbacks, written, read, refreshes, refreshed atomic.Uint64
 	}
 }
 
@@ -49,6 +49,7 @@ type Counters struct {
 	Pipelines, BindGroups, Buffers    uint64 // made
 	Dispatches, Submits, Readbacks    uint64 // done
 	WrittenBytes, ReadBytes           uint64 // over the bus
+	Refreshes, RefreshedBytes         uint64 // of texels
 	LiveBytes, PeakBytes, LiveBuffers uint64 // of every buffer, staging and uniforms included
 }
 
@@ -146,6 +147,7 @@ func (d *Device) Counters() Counters {
 		Pipelines: d.pipelines.made.Load(), BindGroups: d.counts.bindGroups.Load(), Buffers: d.account.made,
 		Dispatches: d.counts.dispatches.Load(), Submits: d.counts.submits.Load(), Readbacks: d.counts.readbacks.Load(),
 		WrittenBytes: d.counts.written.Load(), ReadBytes: d.counts.read.Load(),
+		Refreshes: d.counts.refreshes.Load(), RefreshedBytes: d.counts.refreshed.Load(),
 		LiveBytes: d.account.live, PeakBytes: d.account.peak, LiveBuffers: d.account.buffers,
 	}
 }

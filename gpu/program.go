@@ -15,6 +15,8 @@ type Program struct {
 	label      string
 	commands   []command
 	dispatches int
+	refreshes  int
+	refreshed  uint64 // bytes
 	uniform    *Buffer
 	buffers    []*Buffer // every one it uses, once
 	readbacks  []*Readback
@@ -70,6 +72,9 @@ func (p *Program) collect() {
 		switch c.kind {
 		case kindDispatch:
 			p.dispatches++
+		case kindRefresh:
+			p.refreshes++
+			p.refreshed += c.src.Bytes
 		case kindReadBack:
 			p.readbacks = append(p.readbacks, c.readback)
 			p.sizes = append(p.sizes, c.src.Bytes)

@@ -160,10 +160,12 @@ func (d *Device) submit(ctx context.Context, programs []*Program) error {
 	lists := make([]nativeList, len(programs))
 	stagings := make([]nativeStaging, len(taken))
 	var names []spanName
-	dispatches := 0
+	dispatches, refreshes, refreshed := 0, 0, uint64(0)
 	for i, p := range programs {
 		lists[i] = p.list
 		dispatches += p.dispatches
+		refreshes += p.refreshes
+		refreshed += p.refreshed
 		if d.profiler != nil {
 			names = append(names, p.names...)
 		}
@@ -178,6 +180,8 @@ func (d *Device) submit(ctx context.Context, programs []*Program) error {
 		return err
 	}
 	d.counts.dispatches.Add(uint64(dispatches))
+	d.counts.refreshes.Add(uint64(refreshes))
+	d.counts.refreshed.Add(refreshed)
 	return nil
 }
 

@@ -20,11 +20,12 @@ type loadRatio struct {
 	Ratio   float64 `json:"ratio"`
 }
 
-// From which ratio on texels pay: 1.5 where each element is read many times, 6 where the refresh is for one reader. Measured: lavapipe of
-// Mesa 22.3.6 has 2.4 on Sapphire Rapids and 17 on Zen 3, of Mesa 25.0.7 about 2 there; SwiftShader less than 1.
+// From which ratio on texels pay: 1.5 where each element is read many times, 2 where the refresh is for one reader. lavapipe of Mesa 22.3.6 has
+// 2.1 to 2.4 on Sapphire Rapids, where all kernels take 0.92 of the step that products and attention alone take, and by its cost of loads
+// 17 on Zen 3; of Mesa 25.0.7 about 2 there; SwiftShader less than 1.
 const (
 	ratioReuse = 1.5
-	ratioAll   = 6
+	ratioAll   = 2
 )
 
 func (r loadRatio) use() TexelUse {

@@ -222,7 +222,7 @@ func TestTexelProbeIsRemembered(t *testing.T) {
 		want []gpu.TexelUse
 	}{
 		{`{"ratio": 9}`, []gpu.TexelUse{gpu.TexelsAll}},
-		{`{"ratio": 2}`, []gpu.TexelUse{gpu.TexelsReuse}},
+		{`{"ratio": 1.7}`, []gpu.TexelUse{gpu.TexelsReuse}},
 		{`{"ratio": 0.8}`, []gpu.TexelUse{gpu.TexelsOff}},
 		{`{"ratio": 9`, []gpu.TexelUse{gpu.TexelsOff, gpu.TexelsReuse, gpu.TexelsAll}}, // measured
 	} {
