@@ -21,14 +21,16 @@ const defaultLayers, defaultB, defaultT, defaultV = 4, 8, 128, 256
 
 // The dispatches of a step of the default model. Who fuses more, or less, changes them here.
 const (
-	// Forwards: 2 norms, 4 products and the sum of the slices that one of them is cut into, attention, and the biases: alone, with the
-	// activation, and twice with the residual. Backwards: 2 norms, 4 products for what goes further back and the sum of one's slices, 4 for
-	// weights with the sums of theirs, 2 of attention, the activation, 2 additions to the residual; and the sums over rows, in two dispatches
-	// each, for 4 biases and twice gamma and beta.
-	dispatchesOfLayer = (2 + 4 + 1 + 1 + 4) + (2 + 4 + 1 + 4 + 4 + 2 + 1 + 2 + 2*(4+2*2))
-	// Tokens, positions, the last norm; logits, their loss and its gradient in place, the two products from there with the sum of
-	// one's slices, the sum of the losses; the last norm's gradient with gamma and beta, and those of positions and tokens.
-	dispatchesOfRest = 3 + (1 + 2 + 2 + 1 + 1) + (1 + 2*2 + 1 + 1)
+	// Forwards: 2 norms, 4 products, attention, and the biases: alone, with the activation, and twice with the residual. Backwards: 2 norms,
+	// 4 products for what goes further back, 4 for weights, 2 of attention, the activation, 2 additions to the residual; and the sums over
+	// rows, in two dispatches each, for 4 biases and twice gamma and beta.
+	dispatchesOfLayer = (2 + 4 + 1 + 4) + (2 + 4 + 4 + 2 + 1 + 2 + 2*(4+2*2))
+	// Tokens, positions, the last norm; logits, their loss and its gradient in place, the two products from there, the sum of the losses; the
+	// last norm's gradient with gamma and beta, and those of positions and tokens.
+	dispatchesOfRest = 3 + (1 + 2 + 2 + 1) + (1 + 2*2 + 1 + 1)
+	// Where products are cut into slices of K, which fill a GPU, the sums of these: in a layer of one product forwards, one backwards and the
+	// four for weights, in the rest of one.
+	slicesOfLayer, slicesOfRest = 6, 1
 	// The sums of squares of groups in each of 1 slab, of each leaf, their total, what it is held to, and one update of each slab.
 	dispatchesOfAdamW = 1 + 1 + 1 + 1 + 1
 )
@@ -67,15 +69,24 @@ func work(before, after gpu.Counters) gpu.Counters {
 		Pipelines: after.Pipelines - before.Pipelines, BindGroups: after.BindGroups - before.BindGroups, Buffers: after.Buffers - before.Buffers,
 		Dispatches: after.Dispatches - before.Dispatches, Submits: after.Submits - before.Submits, Readbacks: after.Readbacks - before.Readbacks,
 		WrittenBytes: after.WrittenBytes - before.WrittenBytes, ReadBytes: after.ReadBytes - before.ReadBytes,
+		Refreshes: after.Refreshes - before.Refreshes, RefreshedBytes: after.RefreshedBytes - before.RefreshedBytes,
 	}
 }
 
 // A step of the default model, after the first, makes nothing on the device and asks for exactly this much.
 func TestStepOfTheDefaultModel(t *testing.T) {
-	for _, c := range []struct{ layers, accumulate uint64 }{{defaultLayers, 1}, {2, 2}} {
-		t.Run(fmt.Sprintf("%d layers, accumulate %d", c.layers, c.accumulate), func(t *testing.T) {
+	for _, c := range []struct {
+		layers, accumulate uint64
+		texels             gpu.TexelUse
+	}{{defaultLayers, 1, gpu.TexelsAll}, {2, 2, gpu.TexelsOff}} {
+		t.Run(fmt.Sprintf("%d layers, accumulate %d, texels %s", c.layers, c.accumulate, c.texels), func(t *testing.T) {
 			accumulate := c.accumulate
-			dev := gputest.Device(t)
+			texels := gputest.Adapters(t)[0].Limits.TexelBindings > 0
+			dev := gputest.Device(t, func(o *gpu.Options) {
+				if texels {
+					o.Texels = c.texels
+				}
+			})
 			dev.SetAutotune(false)
 			s := defaultState(t, dev, int(c.layers), int(accumulate))
 			require.Len(t, s.Params().Layout().Slabs(), 1)
@@ -96,10 +107,16 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 			}
 			first := step()
 			assert.Zero(t, first.Pipelines+first.BindGroups+first.Buffers, "all is made before the first step")
+			layer, rest := uint64(dispatchesOfLayer), uint64(dispatchesOfRest)
+			if !texels {
+				layer, rest = layer+slicesOfLayer, rest+slicesOfRest
+			}
+			assert.Equal(t, texels && c.texels == gpu.TexelsAll, first.Refreshes > 0)
 			want := gpu.Counters{
-				Dispatches: accumulate*(c.layers*dispatchesOfLayer+dispatchesOfRest) + dispatchesOfAdamW,
-				Submits:    accumulate, // one a micro-batch
-				Readbacks:  1,          // loss and norm, together
+				Dispatches: accumulate*(c.layers*layer+rest) + dispatchesOfAdamW,
+				Refreshes:  first.Refreshes, RefreshedBytes: first.RefreshedBytes, // as many in every step
+				Submits:   accumulate, // one a micro-batch
+				Readbacks: 1,          // loss and norm, together
 				// In: tokens and labels of B x T; for the gradient of the embedding, the places of the tokens in the order of their ids, B x T, and
 				// where each of V ids begins there, V+1; the scale of the loss, 1; each of 4 bytes an element and up to 16 in all. Once a step, 48
 				// bytes of scalars for the optimizer.
