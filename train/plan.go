@@ -146,8 +146,12 @@ func flopsText(v float64) string {
 
 // limitsText has those limits of a device that decide how kernels are cut.
 func limitsText(l gpu.Limits) string {
-	return fmt.Sprintf("buffer %s, binding %s, %d storage buffers a kernel, %d invocations and %s of memory a workgroup",
-		gpu.SizeText(l.BufferBytes), gpu.SizeText(l.BindingBytes), l.StorageBuffers, l.Invocations, gpu.SizeText(uint64(l.WorkgroupBytes)))
+	texels := "none"
+	if l.TexelBindings > 0 {
+		texels = fmt.Sprintf("%d operands a kernel, use %s", l.TexelBindings, l.Texels)
+	}
+	return fmt.Sprintf("buffer %s, binding %s, %d storage buffers a kernel, %d invocations and %s of memory a workgroup, texels: %s",
+		gpu.SizeText(l.BufferBytes), gpu.SizeText(l.BindingBytes), l.StorageBuffers, l.Invocations, gpu.SizeText(uint64(l.WorkgroupBytes)), texels)
 }
 
 // programText names what trains: the version of this module where it is known, and of Go.
