@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"sync"
@@ -75,7 +76,7 @@ func (d *Device) loadRatio(ctx context.Context) (loadRatio, error) {
 	r, ok := readRatio(path)
 	if !ok {
 		var err error
-		if r, err = d.probe(ctx); err != nil {
+		if r, err = probe(ctx, d.adapter, d.logger); err != nil {
 			return r, err
 		}
 		if err := r.write(path); err != nil {
@@ -124,10 +125,16 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 `,
 }
 
-// probe measures both kinds of load in turns and compares the best of each.
-func (d *Device) probe(ctx context.Context) (loadRatio, error) {
+// probe measures both kinds of load in turns and compares the best of each. It has a device of its own: the counters, the account and the limits
+// of the one that asks are as if nothing had been measured.
+func probe(ctx context.Context, adapter Adapter, log *slog.Logger) (loadRatio, error) {
 	const groups, rounds = 64, 5
-	r := loadRatio{Adapter: d.adapter.String(), Driver: d.adapter.Driver}
+	r := loadRatio{Adapter: adapter.String(), Driver: adapter.Driver}
+	d, err := Open(ctx, adapter, Options{Texels: TexelsOff, Logger: log})
+	if err != nil {
+		return r, err
+	}
+	defer d.Release()
 	a, err := d.NewBuffer("gputrain.gpu.probe.a", 2048*texelBytes)
 	if err != nil {
 		return r, err

@@ -237,6 +237,11 @@ func TestTexelProbeIsRemembered(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, len(c.want) > 1, strings.Contains(string(text), "driver"), "%s is written where it was damaged", text)
 	}
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	d, err := gpu.Open(t.Context(), a, gpu.Options{Limits: &gpu.Limits{Workgroups: 2, BindingBytes: 1024}, MemoryLimit: 1})
+	require.NoError(t, err)
+	defer d.Release()
+	require.Zero(t, d.Counters(), "measuring takes nothing of the device that is asked for")
 }
 
 func buffer(t *testing.T, d *gpu.Device, label string, bytes uint64) *gpu.Buffer {

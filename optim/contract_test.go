@@ -81,14 +81,17 @@ func TestRateZeroLeavesEveryBit(t *testing.T) {
 	}, small)
 }
 
-// sameBits tells -0 from 0, and takes a NaN for the same NaN.
+// sameBits tells -0 from 0, and takes a NaN for any NaN: its sign and payload are those of whichever operand comes first in the driver's code,
+// which a kernel with texels and one without may order differently.
 func sameBits(t testing.TB, want, got []buffers.Host) {
 	require.Len(t, got, len(want))
 	for i, w := range want {
 		require.Equal(t, w.Path, got[i].Path)
 		require.Len(t, got[i].Data, len(w.Data))
 		for k, v := range w.Data {
-			require.Equal(t, math.Float32bits(v), math.Float32bits(got[i].Data[k]), "%s[%d]", w.Path, k)
+			if g := got[i].Data[k]; v == v || g == g {
+				require.Equal(t, math.Float32bits(v), math.Float32bits(g), "%s[%d]", w.Path, k)
+			}
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		{"model", whole.Params * 3, "choose a smaller model"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dev := gputest.Device(t, gputest.WithMemoryLimit(test.limit))
+			dev := gputest.Device(t, gputest.WithMemoryLimit(test.limit), func(o *gpu.Options) { o.Texels = gpu.TexelsOff }) // as the limits above
 			before := dev.Counters()
 			_, err := Create(t.Context(), dev, c)
 			var memory *MemoryError
