@@ -100,13 +100,13 @@ func (m gpt2) Build(batch, seq int, o Options) (*Built, error) {
 	if o.Training && c.AttentionDropout > 0 {
 		return nil, errAttentionDropout(m, c.AttentionDropout)
 	}
-	places := b.param("wpe.weight")
+	tokens, places := b.tokens(b.param("wte.weight")), b.param("wpe.weight")
 	if o.Window > 0 {
 		places = b.Embedding(places, b.positions())
 	} else {
 		places = b.Slice(places, 0, 0, seq)
 	}
-	x := b.Add(b.tokens(b.param("wte.weight")), places)
+	x := b.Add(tokens, places)
 	x = b.dropout(b.flat(x, c.Width), c.EmbeddingDropout)
 	for i := range c.Layers {
 		x = m.block(b, x, fmt.Sprintf("h.%d.", i))

@@ -37,7 +37,7 @@ func sources(step int64) []source {
 			}
 			return nil
 		}},
-		{name: "big.bin", bytes: 3 << 20, write: func(w io.Writer) error {
+		{name: "config.json", bytes: 3 << 20, write: func(w io.Writer) error {
 			_, err := w.Write(bytes.Repeat([]byte{byte(step)}, 3<<20))
 			return err
 		}},

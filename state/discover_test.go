@@ -35,8 +35,8 @@ func TestCorruptNewest(t *testing.T) {
 		{"first tensor", "model.safetensors", flip(-9), ErrCorrupt, `tensor "a": crc32c`},
 		{"header text", "model.safetensors", flip(10), ErrCorrupt, "model.safetensors"},
 		{"header length", "model.safetensors", flip(7), ErrCorrupt, "header of"},
-		{"plain file", "big.bin", flip(1 << 20), ErrCorrupt, "big.bin: crc32c"},
-		{"truncated", "big.bin", func(d []byte) []byte { return d[:len(d)-1] }, ErrCorrupt, "3145727 bytes, want 3145728"},
+		{"plain file", "config.json", flip(1 << 20), ErrCorrupt, "config.json: crc32c"},
+		{"truncated", "config.json", func(d []byte) []byte { return d[:len(d)-1] }, ErrCorrupt, "3145727 bytes, want 3145728"},
 		{"longer", "state.json", func(d []byte) []byte { return append(d, ' ') }, ErrCorrupt, "state.json"},
 		{"manifest not JSON", manifestName, func(d []byte) []byte { return d[:len(d)/2] }, ErrCorrupt, manifestName},
 		{"manifest of the future", manifestName, func(d []byte) []byte {
@@ -70,7 +70,7 @@ func TestCorruptNewest(t *testing.T) {
 func TestMissingFile(t *testing.T) {
 	root := t.TempDir()
 	mustCommit(t, root, 10)
-	for _, name := range []string{"big.bin", manifestName} {
+	for _, name := range []string{"config.json", manifestName} {
 		require.NoError(t, os.Remove(filepath.Join(root, DirName(10), name)))
 		err := Verify(OS, filepath.Join(root, DirName(10)))
 		require.ErrorIs(t, err, ErrCorrupt)
@@ -81,7 +81,7 @@ func TestMissingFile(t *testing.T) {
 func TestRotate(t *testing.T) {
 	root := t.TempDir()
 	store := mustCommit(t, root, 1, 2, 3, 4, 5)
-	change(t, filepath.Join(root, DirName(5), "big.bin"), func(d []byte) []byte { return d[1:] })
+	change(t, filepath.Join(root, DirName(5), "config.json"), func(d []byte) []byte { return d[1:] })
 
 	removed, err := store.Rotate(Keep{})
 	require.NoError(t, err)

@@ -110,7 +110,7 @@ func TestRotateLeavesWhatIsRead(t *testing.T) {
 func TestHold(t *testing.T) {
 	root := t.TempDir()
 	store := mustCommit(t, root, 1, 2)
-	change(t, filepath.Join(root, DirName(2), "big.bin"), func(d []byte) []byte { d[7] ^= 1; return d })
+	change(t, filepath.Join(root, DirName(2), "config.json"), func(d []byte) []byte { d[7] ^= 1; return d })
 	found, release, err := store.Hold()
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, found.Step)
