@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"gputrain/buffers"
 	"gputrain/buffers/histogram"
@@ -111,8 +112,7 @@ func selectAdapter(sel string) (gpu.Adapter, error) {
 }
 
 // examine runs the golden cases, every kernel's check and the speed figures on
-// one adapter; cases and checks twice where kernels can read texels, without
-// and with them. What fails is reported, and the next is run.
+// one adapter; cases and checks also with texels where kernels can read them. What fails is reported, and the next is run.
 func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string]fs.FS, report func(doctorLine) error) error {
 	if err := sayTaken(a, c.JSON); err != nil {
 		return err
@@ -123,65 +123,77 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 		}
 		return report(doctorLine{Result: r, Figure: figure})
 	}
-	on := func(use gpu.TexelUse, run func(dev *gpu.Device) error) error {
+	var devices []*gpu.Device
+	for _, use := range []gpu.TexelUse{gpu.TexelsAuto, gpu.TexelsOff, gpu.TexelsForce} {
+		if use == gpu.TexelsForce && a.Limits.TexelBindings == 0 {
+			continue
+		}
 		dev, err := gpu.Open(ctx, a, gpu.Options{Texels: use})
 		if err != nil {
 			return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
 		}
 		defer dev.Release()
 		dev.SetAutotune(false)
-		return run(dev)
+		devices = append(devices, dev)
 	}
-	ways := []gpu.TexelUse{gpu.TexelsOff}
-	if a.Limits.TexelBindings > 0 {
-		ways = append(ways, gpu.TexelsForce)
+	if err := c.check(ctx, devices[1:], cases, next); err != nil {
+		return err
 	}
-	for _, use := range ways {
-		err := on(use, func(dev *gpu.Device) error { return c.check(ctx, dev, cases, next) })
+	for _, s := range speeds() {
+		r := doctor.Result{Case: "speed/" + s.name, Adapter: doctor.AdapterName(a), Pass: true}
+		rate, err := s.measure(ctx, devices[0])
 		if err != nil {
+			r = doctor.Failed(r.Case, a, err)
+		}
+		if err := next(r, fmt.Sprintf("%.1f %s", rate, s.unit)); err != nil {
 			return err
 		}
 	}
-	return on(gpu.TexelsAuto, func(dev *gpu.Device) error {
-		for _, s := range speeds() {
-			r := doctor.Result{Case: "speed/" + s.name, Adapter: doctor.AdapterName(a), Pass: true}
-			rate, err := s.measure(ctx, dev)
-			if err != nil {
-				r = doctor.Failed(r.Case, a, err)
-			}
-			if err := next(r, fmt.Sprintf("%.1f %s", rate, s.unit)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return nil
 }
 
-// check runs the golden cases and every kernel's check on a device, and writes
-// the shaders that these took.
-func (c *doctorCmd) check(ctx context.Context, dev *gpu.Device, cases map[string]fs.FS, next func(doctor.Result, string) error) error {
-	prefix := ""
-	if dev.Limits().Texels == gpu.TexelsForce {
-		prefix = "texels/"
-	}
-	named := func(r doctor.Result) error {
-		r.Case = prefix + r.Case
-		return next(r, "")
-	}
+// check runs the golden cases and every kernel's check on each of the devices,
+// and writes the shaders that these took.
+func (c *doctorCmd) check(ctx context.Context, devices []*gpu.Device, cases map[string]fs.FS, next func(doctor.Result, string) error) error {
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		if err := named(doctor.RunCase(ctx, dev, name, cases[name])); err != nil {
+		r := worstOf(devices, func(dev *gpu.Device) doctor.Result { return doctor.RunCase(ctx, dev, name, cases[name]) })
+		if err := next(r, ""); err != nil {
 			return err
 		}
 	}
 	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), graph.Checks()) {
-		if err := named(doctor.RunCheck(ctx, dev, check)); err != nil {
+		r := worstOf(devices, func(dev *gpu.Device) doctor.Result { return doctor.RunCheck(ctx, dev, check) })
+		if err := next(r, ""); err != nil {
 			return err
 		}
 	}
 	if c.Shaders == "" {
 		return nil
 	}
-	return writeShaders(dev, c.Shaders)
+	for _, dev := range devices {
+		if err := writeShaders(dev, c.Shaders); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// worstOf is the first result that fails, else the one with the largest error.
+// Where that is one with texels, what is worst says so.
+func worstOf(devices []*gpu.Device, run func(*gpu.Device) doctor.Result) (worst doctor.Result) {
+	for i, dev := range devices {
+		r := run(dev)
+		if i > 0 && r.Pass && r.MaxError <= worst.MaxError {
+			continue
+		}
+		if dev.Limits().Texels > gpu.TexelsOff {
+			r.Worst = strings.TrimSpace("texels: " + r.Worst)
+		}
+		if worst = r; !r.Pass {
+			break
+		}
+	}
+	return worst
 }
 
 // writeShaders writes each compiled kernel as LABEL-N.wgsl; those that read
