@@ -104,7 +104,7 @@ func (r loadRatio) write(path string) error {
 	if err != nil {
 		return err
 	}
-	return writeCache(path, raw)
+	return WriteCache(path, raw)
 }
 
 // probeKernel adds up 256 vec4s an invocation.

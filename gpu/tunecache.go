@@ -81,15 +81,15 @@ func saveChoice(a Adapter, key, name string) error {
 	if err != nil {
 		return err
 	}
-	return writeCache(path, raw)
+	return WriteCache(path, raw)
 }
 
-// writeCache puts a line-ended text into a file of the cache in one atomic step.
-func writeCache(path string, raw []byte) error {
+// WriteCache puts a text, and the end of its last line, into a file of the cache (Adapter.CacheFile) in one atomic step.
+func WriteCache(path string, raw []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), "*.tmp")
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*.tmp")
 	if err != nil {
 		return err
 	}
