@@ -291,7 +291,7 @@ func TestDeviceTimeBesideOtherWork(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(other.Release)
 	var times []time.Duration
-	for i := range 60 {
+	for i := range 120 {
 		metrics, err := s.TrainStep(t.Context(), tinyBatch(i, 32, false))
 		require.NoError(t, err)
 		require.NoError(t, other.Submit(t.Context()))
@@ -301,7 +301,8 @@ func TestDeviceTimeBesideOtherWork(t *testing.T) {
 		}
 	}
 	slices.Sort(times)
-	assert.Greater(t, times[0], times[len(times)/2]/20)
+	// A busy machine may wake a few of those who wait that late. When all were, five to ten steps took no time.
+	assert.Greater(t, times[4], times[len(times)/2]/20, "%v", times)
 }
 
 func TestMetricsComeOneStepLate(t *testing.T) {
