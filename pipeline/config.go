@@ -132,7 +132,7 @@ func (c Config) forwardLine(label string, n int, built *model.Built, wanted outp
 const evaluated = 8
 
 func (c Config) evaluation() (*line, error) {
-	built, err := c.State.Definition.Build(c.State.Batch, c.State.Sequence, model.Options{Loss: true})
+	built, err := c.State.Definition.Build(c.State.Evaluation, c.State.Sequence, model.Options{Loss: true})
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func (s *State) evaluate(ctx context.Context, e *data.Evaluation, first, end int
 		if err != nil {
 			return nil, nil, err
 		}
-		if b.Rows != s.config.State.Batch || len(b.Tokens) != b.Rows*s.config.State.Sequence {
-			return nil, nil, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), s.config.State.Batch, s.config.State.Sequence)
+		if rows, sequence := s.config.State.Evaluation, s.config.State.Sequence; b.Rows != rows || len(b.Tokens) != rows*sequence {
+			return nil, nil, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), rows, sequence)
 		}
 		if err := s.config.known(b.Tokens); err != nil {
 			return nil, nil, fmt.Errorf("batch %d: %w", i, err)

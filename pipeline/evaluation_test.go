@@ -37,7 +37,7 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 	devices := fleet(t, 3)
 	for i, name := range []string{"gpt2 dropout", "llama tied", "llama"} {
 		c := steep(families(t)[name], "adamw", `{}`, 2, 3)
-		c.Evaluation, c.Sampling = true, true
+		c.Evaluation, c.Sampling = c.Batch+i, true
 		with := batches(c, 3)
 		for o, schedule := range pipeline.ScheduleNames() {
 			if !full() && o != (i+2)%3 {
@@ -54,7 +54,7 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 				for _, b := range with {
 					for _, n := range []int{11, 130, 170} {
 						text := tokens(t, n).Validation
-						e, err := data.NewEvaluation(text, 4, c.Batch, 0)
+						e, err := data.NewEvaluation(text, 4, c.Evaluation, 0)
 						require.NoError(t, err)
 						want, err := whole.Evaluate(t.Context(), e)
 						require.NoError(t, err)
@@ -117,7 +117,7 @@ func TestEvaluationsRefused(t *testing.T) {
 	_, err = plain.Logits(t.Context(), []int32{1})
 	require.EqualError(t, err, "pipeline: logits: the configuration has no sampling")
 
-	c.Evaluation, c.Sampling = true, true
+	c.Evaluation, c.Sampling = c.Batch, true
 	s := create(t, devices, order(t, c, pipeline.GPipe, 2))
 	defer s.Release()
 	want, err := s.Evaluate(t.Context(), e)

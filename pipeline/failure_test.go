@@ -44,7 +44,7 @@ const microbatches = 3
 
 func (s shape) config(t *testing.T) pipeline.Config {
 	c := config(tiny(t), "adamw", microbatches)
-	c.Evaluation, c.Sampling = true, true
+	c.Evaluation, c.Sampling = c.Batch, true
 	return pipeline.Config{
 		State: c, Assignment: assignment(t, c, s.stages, s.chunks), Schedule: s.schedule, Ahead: s.ahead, Recompute: s.recompute, Timeout: finite / 2,
 	}

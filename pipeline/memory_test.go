@@ -93,7 +93,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 		t.Run(x.label+"/"+name, func(t *testing.T) {
 			devices := fleet(t, 3) // counted from nothing
 			c := order(t, steep(families(t)[[]string{"gpt2 dropout", "llama"}[i%2]], x.name, x.parameters, 2, 4), name, 3)
-			c.State.Evaluation, c.State.Sampling = true, true
+			c.State.Evaluation, c.State.Sampling = c.State.Batch+i%2, true
 			c.Recompute = i%4 == 1
 			plan := planned(t, devices, c)
 			s := create(t, devices, c)
@@ -102,7 +102,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 			for i, d := range devices {
 				assert.Equal(t, plan[i].Total()-plan[i].Transfer, d.Counters().LiveBytes, "stage %d", i)
 			}
-			e, err := data.NewEvaluation(text, 4, c.State.Batch, 0)
+			e, err := data.NewEvaluation(text, 4, c.State.Evaluation, 0)
 			require.NoError(t, err)
 			dir := t.TempDir()
 			use := func(step int) []gpu.Counters {

@@ -164,7 +164,7 @@ func (s *State) build(ctx context.Context, params []buffers.Host) error {
 		to     **line
 		make   func() (*line, error)
 		wanted bool
-	}{{&s.training, c.training, true}, {&s.evaluation, c.evaluation, c.State.Evaluation}, {&s.prefill, c.prefill, c.State.Sampling}, {&s.decode, c.decode, c.State.Sampling}}
+	}{{&s.training, c.training, true}, {&s.evaluation, c.evaluation, c.State.Evaluation > 0}, {&s.prefill, c.prefill, c.State.Sampling}, {&s.decode, c.decode, c.State.Sampling}}
 	for _, l := range lines {
 		if !l.wanted {
 			continue

@@ -24,8 +24,9 @@ type Config struct {
 	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
 	MeasureUpdates bool
-	// Evaluation and Sampling are planned for: their buffers count in the memory plan.
-	Evaluation, Sampling bool
+	// What is planned for, so that its buffers count in the memory plan: evaluations in batches of so many sequences (0: none), and sampling.
+	Evaluation int
+	Sampling   bool
 
 	FS       FileSystem                         // of checkpoints; nil is OS
 	Progress func(what string, done, total int) // of kernel compilation; may be nil
@@ -45,6 +46,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("state: config: accumulate: %d, want at least 1", c.Accumulate)
 	case c.Sequence < 1 || c.Sequence > c.Definition.Context():
 		return fmt.Errorf("state: config: sequence: %d, want 1 to the context %d", c.Sequence, c.Definition.Context())
+	case c.Evaluation < 0:
+		return fmt.Errorf("state: config: evaluation: %d sequences, want at least 0", c.Evaluation)
 	case c.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use accumulate here, which weighs by tokens", c.Optimizer.Options.AccumulationSteps)
 	}

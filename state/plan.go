@@ -81,8 +81,8 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		return p, err
 	}
 	p.Step, p.Largest = step.Total(), step.Largest
-	if c.Evaluation {
-		e, err := planned(lim)(evaluation(c.Definition, c.Batch, c.Sequence))
+	if c.Evaluation > 0 {
+		e, err := planned(lim)(evaluation(c.Definition, c.Evaluation, c.Sequence))
 		if err != nil {
 			return p, err
 		}

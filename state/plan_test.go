@@ -16,7 +16,7 @@ func plannedConfig(t *testing.T) Config {
 	t.Helper()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 4, Width: 64, Vocab: 256, Context: 64})
 	require.NoError(t, err)
-	return Config{Definition: def, Optimizer: tinyOptimizer(), Batch: 4, Seed: 1, Evaluation: true, Sampling: true}
+	return Config{Definition: def, Optimizer: tinyOptimizer(), Batch: 4, Seed: 1, Evaluation: 4, Sampling: true}
 }
 
 func TestPlanIsWhatIsTaken(t *testing.T) {

@@ -99,8 +99,8 @@ func (s *TrainState) build(ctx context.Context) (err error) {
 	if err := s.programs(ctx); err != nil {
 		return err
 	}
-	if c.Evaluation {
-		if err := s.prepareEvaluation(ctx, c.Batch, c.Sequence); err != nil {
+	if c.Evaluation > 0 {
+		if err := s.prepareEvaluation(ctx, c.Evaluation, c.Sequence); err != nil {
 			return err
 		}
 	}

@@ -120,7 +120,10 @@ func (c Config) withDefaults() Config {
 		c.Title = c.State.Definition.Kind()
 	}
 	c.State.MeasureUpdates = c.Spikes.UpdateNorm > 0
-	c.State.Evaluation, c.State.Sampling = c.Validation != nil, c.Sample.Tokens > 0
+	c.State.Evaluation, c.State.Sampling = 0, c.Sample.Tokens > 0
+	if c.Validation != nil {
+		c.State.Evaluation = EvaluationRows(c.State, c.EvalTokens)
+	}
 	if c.Settings == nil {
 		c.Settings = c.settings()
 	}

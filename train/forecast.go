@@ -171,7 +171,7 @@ func guessed(c Config, from int64, flops, speed float64) (f forecast, err error)
 		if err != nil {
 			return f, err
 		}
-		f.evaluations.each = passes / 3 / time.Duration(c.State.Accumulate) * time.Duration(e.Batches())
+		f.evaluations.each = evaluating(c.State, passes, e.Batches())
 	}
 	f.samples.many = 0
 	return f, nil
@@ -211,7 +211,7 @@ func (t *trainer) foresee(ctx context.Context) error {
 		return err
 	}
 	if f.evaluations.many > 0 {
-		if f.evaluations.each, err = t.measured(func() (time.Duration, error) { return t.evaluationTime(ctx, passes/3) }); err != nil {
+		if f.evaluations.each, err = t.measured(func() (time.Duration, error) { return t.evaluationTime(ctx, passes) }); err != nil {
 			return err
 		}
 	}
@@ -253,11 +253,16 @@ func (t *trainer) measured(once func() (time.Duration, error)) (time.Duration, e
 	return sum / time.Duration(n), nil
 }
 
+// evaluating is the time of an evaluation of so many batches where the passes of an update take so long, a third of it forward.
+func evaluating(c state.Config, passes time.Duration, batches int) time.Duration {
+	return time.Duration(float64(passes) / 3 * float64(batches*c.Evaluation) / float64(c.Accumulate*c.Batch))
+}
+
 // evaluationTime is that of an evaluation, by one of a single batch; where none of its tokens count, which is no result, it is that of as many
 // forward passes.
-func (t *trainer) evaluationTime(ctx context.Context, forward time.Duration) (time.Duration, error) {
+func (t *trainer) evaluationTime(ctx context.Context, passes time.Duration) (time.Duration, error) {
 	c := t.config.State
-	one, err := data.NewEvaluation(t.config.Validation, c.Sequence, c.Batch, c.Batch)
+	one, err := data.NewEvaluation(t.config.Validation, c.Sequence, c.Evaluation, c.Evaluation)
 	if err != nil {
 		return 0, err
 	}
@@ -266,7 +271,7 @@ func (t *trainer) evaluationTime(ctx context.Context, forward time.Duration) (ti
 	_, err = t.state.Evaluate(ctx, one)
 	switch {
 	case errors.Is(err, state.ErrNoLabels):
-		return forward / time.Duration(c.Accumulate) * batches, nil
+		return evaluating(c, passes, t.validation.Batches()), nil
 	case err != nil:
 		return 0, err
 	}

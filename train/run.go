@@ -186,11 +186,28 @@ func (t *trainer) record(settings []byte) error {
 
 // evaluation is over the windows of the validation data that are to be evaluated.
 func (c Config) evaluation() (*data.Evaluation, error) {
-	windows := int64(0)
-	if c.EvalTokens > 0 {
-		windows = max(1, c.EvalTokens/int64(c.State.Sequence))
+	return data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Evaluation, evaluationWindows(c.State, c.EvalTokens))
+}
+
+// evaluationWindows is how many sequences an evaluation of at most so many tokens reads; 0: all.
+func evaluationWindows(c state.Config, tokens int64) int {
+	if tokens == 0 {
+		return 0
 	}
-	return data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Batch, int(windows))
+	return int(max(1, tokens/int64(c.Sequence)))
+}
+
+// evaluationTokens is what a batch of an evaluation has at least: with fewer, processors wait more between kernels than they compute.
+const evaluationTokens = 1024
+
+// EvaluationRows is the number of sequences in a batch of an evaluation that reads at most so many tokens (0: all). The batch of a step is the
+// least; the loss does not depend on it but for the order of its sum.
+func EvaluationRows(c state.Config, tokens int64) int {
+	rows := max(c.Batch, (evaluationTokens+c.Sequence-1)/c.Sequence)
+	if windows := evaluationWindows(c, tokens); windows > 0 {
+		rows = min(rows, windows)
+	}
+	return rows
 }
 
 // restore finds the newest whole checkpoint and goes on from it, or begins.

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"gputrain/cmd/gputrain/runfile"
+	"gputrain/train"
 )
 
 type planCmd struct {
@@ -91,7 +92,11 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err != nil {
 		return nil, err
 	}
-	st.Evaluation, st.Sampling = cfg.Data.Validation > 0, cfg.Train.SampleTokens > 0
+	st = st.WithDefaults()
+	st.Sampling = cfg.Train.SampleTokens > 0
+	if cfg.Data.Validation > 0 {
+		st.Evaluation = train.EvaluationRows(st, int64(cfg.Train.EvalTokens))
+	}
 	out, err := layOut(cfg, st, units, cut, powers)
 	if err != nil {
 		return nil, usageError{err}
