@@ -279,7 +279,8 @@ func TestDeviceTime(t *testing.T) {
 	assert.LessOrEqual(t, sum, most)
 }
 
-// What is submitted behind a step does not make its end be noticed with that of the next one, which would then seem to take no time.
+// What is submitted behind a step does not make its end be noticed with that of the next one, which would then seem to take no time. A busy
+// machine wakes some of those who wait that late, too: so there are not many more such steps than without other work, in one of three trials.
 func TestDeviceTimeBesideOtherWork(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyConfig(t)
@@ -290,19 +291,32 @@ func TestDeviceTimeBesideOtherWork(t *testing.T) {
 	other, err := rec.Program(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(other.Release)
-	var times []time.Duration
-	for i := range 120 {
-		metrics, err := s.TrainStep(t.Context(), tinyBatch(i, 32, false))
-		require.NoError(t, err)
-		require.NoError(t, other.Submit(t.Context()))
-		for _, m := range metrics {
-			worked, _ := s.DeviceTime(m.Step)
-			times = append(times, worked)
+	// short is how many of some steps seem to take a twentieth of the median at most.
+	short := func(besides func()) (n int) {
+		var times []time.Duration
+		for i := range 60 {
+			metrics, err := s.TrainStep(t.Context(), tinyBatch(i, 32, false))
+			require.NoError(t, err)
+			besides()
+			for _, m := range metrics {
+				worked, _ := s.DeviceTime(m.Step)
+				times = append(times, worked)
+			}
 		}
+		slices.Sort(times)
+		n, _ = slices.BinarySearch(times, times[len(times)/2]/20)
+		return n
 	}
-	slices.Sort(times)
-	// A busy machine may wake a few of those who wait that late. When all were, five to ten steps took no time.
-	assert.Greater(t, times[4], times[len(times)/2]/20, "%v", times)
+	var found []string
+	for range 3 {
+		alone := short(func() {})
+		beside := short(func() { require.NoError(t, other.Submit(t.Context())) })
+		if beside <= 2*alone+1 {
+			return
+		}
+		found = append(found, fmt.Sprintf("%d of 60 beside other work, %d without", beside, alone))
+	}
+	assert.Fail(t, "steps that take no time", "%v", found)
 }
 
 func TestMetricsComeOneStepLate(t *testing.T) {
