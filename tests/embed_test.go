@@ -2,11 +2,11 @@ package tests
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,7 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quoted is the part of the example that README.md shows: everything from main on.
+// embeddingPage shows the example.
+const embeddingPage = "../docs/embedding.md"
+
+// quoted is the part of the example that the page shows: everything from main on.
 func quoted(t *testing.T) string {
 	t.Helper()
 	source, err := os.ReadFile("embedding/main.go")
@@ -51,18 +54,36 @@ func TestEmbeddingExampleIsShort(t *testing.T) {
 	assert.LessOrEqual(t, strings.Count(body, "\n"), 26)
 }
 
-// README.md shows the example as it stands.
-func TestReadmeQuotesTheExample(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("no README.md")
-	}
-	require.NoError(t, err)
-	assert.NoError(t, quotes(string(readme), quoted(t)))
+// The page shows the example as it stands, and that of a value.
+func TestPageQuotesTheExamples(t *testing.T) {
+	page := read(t, embeddingPage)
+	assert.NoError(t, quotes(page, quoted(t)))
+	value := regexp.MustCompile(`(?s)func ExampleNew\(\) \{\n.*?\n\}\n`).FindString(read(t, "../state/example_value_test.go"))
+	require.NotEmpty(t, value)
+	assert.NoError(t, quotes(page, value))
 	// The comparison can fail.
 	assert.Error(t, quotes("```go\nfunc main() {\n}\n```\n", quoted(t)))
 	assert.Error(t, quotes("no block", quoted(t)))
 	assert.NoError(t, quotes("text\n\n```go\n"+quoted(t)+"```\n", quoted(t)))
+}
+
+// Another module imports this one as the page says.
+func TestAnotherModuleImportsThisOne(t *testing.T) {
+	own := regexp.MustCompile("(?s)```\n(module .*?)```").FindStringSubmatch(read(t, embeddingPage))
+	require.NotNil(t, own)
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	const copied = "=> ../gputrain"
+	require.Contains(t, own[1], copied)
+	module := strings.Replace(own[1], copied, "=> "+strconv.Quote(root), 1)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"go.mod": module, "main.go": read(t, "embedding/main.go"), "go.sum": read(t, "../go.sum")} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+	}
+	build := exec.Command("go", "build", "-mod=mod", "-o", filepath.Join(dir, "trains"), ".")
+	build.Dir, build.Env = dir, append(os.Environ(), "GOPROXY=off", "GOWORK=off")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
 }
 
 // quotes looks for the block of Go that begins as code does, and compares it with code.

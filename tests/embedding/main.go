@@ -1,4 +1,4 @@
-// Command embedding trains a small GPT-2 on books/*.txt from a program of one's own. README.md quotes it from main on.
+// Command embedding trains a small GPT-2 on books/*.txt, as any Go program can. docs/embedding.md quotes it from main on.
 package main
 
 import (
