@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/pipeline"
 	"gputrain/state"
@@ -18,13 +19,13 @@ import (
 // saver is what writes checkpoints, on however many stages.
 type saver interface {
 	learner
-	Save(ctx context.Context, path string, run state.Run) error
+	Save(ctx context.Context, path string, run checkpoint.Run) error
 }
 
 // saved writes a checkpoint to dir and returns what its files hold.
 func saved(t *testing.T, s saver, dir string) map[string]string {
 	t.Helper()
-	require.NoError(t, s.Save(t.Context(), dir, state.Run{Tokens: 5, Seed: 7}))
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{Tokens: 5, Seed: 7}))
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	out := map[string]string{}
@@ -69,7 +70,7 @@ func TestCheckpointsDoNotKnowTheStages(t *testing.T) {
 			}
 			for stages := 1; stages <= len(devices); stages++ {
 				s, record := load(t, devices[:stages], c, how, at("middle", len(devices)+1-stages))
-				require.Equal(t, state.Run{Tokens: 5, Seed: 7}, record.Run)
+				require.Equal(t, checkpoint.Run{Tokens: 5, Seed: 7}, record.Run)
 				require.Equal(t, want, learn(t, s, with[3:]), "loaded into %d stages", stages)
 				require.Equal(t, end, saved(t, s, at("end of ", stages)), "loaded into %d stages", stages)
 				s.Release()
@@ -89,11 +90,11 @@ func TestStagesAreCopiedAndLoadedInParts(t *testing.T) {
 	learn(t, s, with[:3])
 	dir := t.TempDir()
 	want := saved(t, s, filepath.Join(dir, "now"))
-	staged, err := s.Stage(t.Context(), state.Run{Tokens: 5, Seed: 7})
+	copied, err := s.CopyToHost(t.Context(), checkpoint.Run{Tokens: 5, Seed: 7})
 	require.NoError(t, err)
 	learn(t, s, with[3:])
 	later := filepath.Join(dir, "later")
-	require.NoError(t, staged.Save(later))
+	require.NoError(t, checkpoint.Commit(checkpoint.OS, later, copied.Step, copied.Sources))
 	for name, text := range want {
 		raw, err := os.ReadFile(filepath.Join(later, name))
 		require.NoError(t, err)
@@ -116,7 +117,7 @@ func TestStagesAreCopiedAndLoadedInParts(t *testing.T) {
 func load(t *testing.T, devices []*gpu.Device, c state.Config, how func(stages int) pipeline.Config, dir string) (interface {
 	saver
 	Release()
-}, state.Record,
+}, checkpoint.Record,
 ) {
 	t.Helper()
 	if len(devices) == 1 {
@@ -135,13 +136,13 @@ func TestLoadRefused(t *testing.T) {
 	devices := fleet(t, 2)
 	c := steep(families(t)["llama"], "adamw", `{}`, 1, 2)
 	s := create(t, devices, order(t, c, pipeline.GPipe, 2))
-	dir := filepath.Join(t.TempDir(), state.DirName(0))
+	dir := filepath.Join(t.TempDir(), checkpoint.DirName(0))
 	saved(t, s, dir)
 	s.Release()
 	before := []uint64{devices[0].Counters().LiveBytes, devices[1].Counters().LiveBytes}
 	other := order(t, steep(families(t)["llama"], "muon", `{}`, 1, 2), pipeline.GPipe, 2)
 	_, _, err := pipeline.Load(t.Context(), devices, other, dir)
-	require.ErrorIs(t, err, state.ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	_, _, err = pipeline.Load(t.Context(), devices, other, dir+"-none")
 	require.Error(t, err)
 	assert.Equal(t, before, []uint64{devices[0].Counters().LiveBytes, devices[1].Counters().LiveBytes})

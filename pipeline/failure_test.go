@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
-	"gputrain/state"
 )
 
 // finite bounds what a failure may take until it is told; it is only ever used up by a run that stands still.
@@ -206,7 +206,7 @@ func requireUnusable(t *testing.T, s *pipeline.State, c pipeline.Config) {
 	_, step := s.TrainStep(t.Context(), batch(c.State, 0))
 	_, drain := s.Drain(t.Context())
 	_, logits := s.Logits(t.Context(), []int32{1})
-	save := s.Save(t.Context(), t.TempDir()+"/step", state.Run{})
+	save := s.Save(t.Context(), t.TempDir()+"/step", checkpoint.Run{})
 	for what, err := range map[string]error{"step": step, "drain": drain, "logits": logits, "save": save} {
 		require.ErrorContains(t, err, "not usable after: stage ", what)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
@@ -131,8 +132,8 @@ func TestGoldenModelsInParts(t *testing.T) {
 				tracing := g.create(t, devices[:stages], optim.Config{Name: "sgd", Parameters: json.RawMessage(`{"momentum":0.5}`)}, schedule, microbatches)
 				defer tracing.Release()
 				first := learn(t, tracing, with[:1])[0]
-				dir := filepath.Join(t.TempDir(), state.DirName(1))
-				require.NoError(t, tracing.Save(t.Context(), dir, state.Run{}))
+				dir := filepath.Join(t.TempDir(), checkpoint.DirName(1))
+				require.NoError(t, tracing.Save(t.Context(), dir, checkpoint.Run{}))
 				saved, err := safetensors.Open(filepath.Join(dir, "optimizer.safetensors"))
 				require.NoError(t, err)
 				defer saved.Close()

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
@@ -113,7 +114,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 				require.NoError(t, err)
 				_, err = s.Decode(t.Context(), 2)
 				require.NoError(t, err)
-				require.NoError(t, s.Save(t.Context(), filepath.Join(dir, state.DirName(s.Step())), state.Run{}))
+				require.NoError(t, s.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(s.Step())), checkpoint.Run{}))
 				var now []gpu.Counters
 				for _, d := range devices {
 					now = append(now, d.Counters())

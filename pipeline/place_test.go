@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -238,6 +239,6 @@ func TestLoadOfOtherVariables(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
 	require.NoError(t, v.Save(t.Context(), dir, state.SaveOptions{}))
 	_, _, err = pipeline.Load(t.Context(), devices, pipeline.Config{State: c}, dir)
-	require.ErrorIs(t, err, state.ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	require.ErrorContains(t, err, "variables without gradients")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/optim"
 	"gputrain/state"
@@ -83,7 +84,7 @@ func (p Placed) ApplyGradients(ctx context.Context, grads []*buffers.Tree) (Plac
 func (p Placed) Save(ctx context.Context, path string, o state.SaveOptions) error {
 	h, err := p.use("save")
 	if err != nil {
-		return &state.SaveError{Path: path, Err: err}
+		return &checkpoint.SaveError{Path: path, Err: err}
 	}
 	f := h.rest
 	return o.Of(state.Snapshot{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
@@ -73,13 +74,13 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 
 // Load restores the state that a checkpoint holds, whatever number of stages wrote it, and returns the record saved with it; see
 // state.ReadCheckpoint.
-func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*State, state.Record, error) {
+func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*State, checkpoint.Record, error) {
 	found, err := state.ReadCheckpoint(c.State, dir)
 	if err != nil {
-		return nil, state.Record{}, err
+		return nil, checkpoint.Record{}, err
 	}
 	if found.HasOther() {
-		return nil, found.Record, fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, state.ErrMismatch)
+		return nil, found.Record, fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, checkpoint.ErrMismatch)
 	}
 	c.State = found.Config
 	s, err := Create(ctx, devices, c, found.Params)
@@ -319,19 +320,19 @@ func (s *State) usable() error {
 
 // Save writes the state of this step to the checkpoint directory path, as state.TrainState does: the same files with the same bytes,
 // whatever the number of stages.
-func (s *State) Save(ctx context.Context, path string, run state.Run) error {
+func (s *State) Save(ctx context.Context, path string, run checkpoint.Run) error {
 	if err := s.usable(); err != nil {
-		return &state.SaveError{Path: path, Err: err}
+		return &checkpoint.SaveError{Path: path, Err: err}
 	}
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
 
-// Stage copies the state of this step to the host, to be written while training goes on; see state.Snapshot.
-func (s *State) Stage(ctx context.Context, run state.Run) (*state.Staged, error) {
+// CopyToHost copies the state of this step to the host, to be written while training goes on; see state.Snapshot.
+func (s *State) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	if err := s.usable(); err != nil {
-		return nil, fmt.Errorf("pipeline: copy of step %d: %w", s.step, err)
+		return checkpoint.HostCopy{}, fmt.Errorf("pipeline: copy of step %d: %w", s.step, err)
 	}
-	return s.snapshot().Stage(context.WithoutCancel(ctx), run)
+	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
 
 // CheckSpace tells, before training begins, whether a checkpoint below dir would fit the disk; see state.Snapshot.

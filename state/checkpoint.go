@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
+	"gputrain/checkpoint"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -19,13 +21,13 @@ import (
 type Checkpoint struct {
 	Dir    string
 	Config Config // the given one, with what it left out
-	Record Record
+	Record checkpoint.Record
 	Params []buffers.Host // in the order of the definition
 }
 
 // ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration: the checkpoint's own
-// are used. Where they are given and differ the error wraps ErrMismatch and names the first difference; a file or tensor that is not
-// as it was written is ErrCorrupt.
+// are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
+// as it was written is checkpoint.ErrCorrupt.
 func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	out, err := ReadOptimizer(c, dir)
 	if err != nil {
@@ -38,15 +40,15 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 }
 
 // HasOther tells whether the checkpoint has variables without gradients, as one of a Value may.
-func (c *Checkpoint) HasOther() bool { return present(c.Dir, otherName) }
+func (c *Checkpoint) HasOther() bool { return present(c.Dir, checkpoint.OtherFile) }
 
 // ReadOptimizer is ReadCheckpoint without the parameters: for Restore alone.
 func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
 	c = c.WithDefaults()
-	if err := Verify(c.FS, dir); err != nil {
+	if err := checkpoint.Verify(c.FS, dir); err != nil {
 		return nil, err
 	}
-	record, err := ReadRecord(c.FS, dir)
+	record, err := checkpoint.ReadRecord(c.FS, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
 // ReadWeights verifies and reads the parameters alone, of a checkpoint or of any directory in the Hugging Face layout, whatever trained them.
 // The definition may be left out of the configuration: the directory's own is used.
 func ReadWeights(c Config, dir string) (Config, []buffers.Host, error) {
-	if err := VerifyModel(dir); err != nil {
+	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return c, nil, err
 	}
 	c, err := c.reconcileModel(dir)
@@ -74,7 +76,7 @@ func ReadWeights(c Config, dir string) (Config, []buffers.Host, error) {
 }
 
 // Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of
-// another type or shape, or none of theirs is an error that wraps ErrMismatch; what the states then hold is not defined.
+// another type or shape, or none of theirs is an error that wraps checkpoint.ErrMismatch; what the states then hold is not defined.
 func (c *Checkpoint) Restore(states ...*optim.State) error {
 	if err := c.restore(states); err != nil {
 		return loadError(c.Dir, "%w", err)
@@ -83,9 +85,9 @@ func (c *Checkpoint) Restore(states ...*optim.State) error {
 }
 
 func (c *Checkpoint) restore(states []*optim.State) error {
-	f, err := safetensors.Open(filepath.Join(c.Dir, optimizerName))
+	f, err := safetensors.Open(filepath.Join(c.Dir, checkpoint.OptimizerFile))
 	if err != nil {
-		return fmt.Errorf("%w: %w", err, ErrCorrupt)
+		return fmt.Errorf("%w: %w", err, checkpoint.ErrCorrupt)
 	}
 	defer f.Close()
 	tensors, err := tensorsOf(states)
@@ -96,17 +98,17 @@ func (c *Checkpoint) restore(states []*optim.State) error {
 	for _, t := range tensors {
 		known[t.Name] = true
 		if err := restoreTensor(f, t); err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", optimizerName, t.Name, err)
+			return fmt.Errorf("%s: tensor %q: %w", checkpoint.OptimizerFile, t.Name, err)
 		}
 	}
 	for _, name := range f.Names() {
 		if !known[name] {
-			return fmt.Errorf("%s: tensor %q is not one of this optimizer's: %w", optimizerName, name, ErrMismatch)
+			return fmt.Errorf("%s: tensor %q is not one of this optimizer's: %w", checkpoint.OptimizerFile, name, checkpoint.ErrMismatch)
 		}
 	}
 	for _, s := range states {
 		if err := s.SetCounts(c.Record.Optimizer.Counts); err != nil {
-			return fmt.Errorf("%s: %w: %w", recordName, err, ErrMismatch)
+			return fmt.Errorf("%s: %w: %w", checkpoint.RecordFile, err, checkpoint.ErrMismatch)
 		}
 	}
 	return nil
@@ -120,9 +122,9 @@ func restoreTensor(f *safetensors.File, t buffers.Tensor) error {
 	stored, shape, ok := f.Info(t.Name)
 	switch {
 	case !ok:
-		return fmt.Errorf("missing: %w", ErrMismatch)
+		return fmt.Errorf("missing: %w", checkpoint.ErrMismatch)
 	case stored != dtype || !slices.Equal(shape, t.Shape):
-		return fmt.Errorf("%s %v, want %s %v: %w", stored, shape, dtype, t.Shape, ErrMismatch)
+		return fmt.Errorf("%s %v, want %s %v: %w", stored, shape, dtype, t.Shape, checkpoint.ErrMismatch)
 	}
 	section, err := f.Bytes(t.Name)
 	if err != nil {
@@ -172,21 +174,24 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 }
 
 // reconcile fills in what the configuration leaves out and compares the rest.
-func (c Config) reconcile(dir string, record Record) (Config, error) {
+func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) {
 	c, err := c.reconcileModel(dir)
 	if err != nil {
 		return c, err
 	}
+	stored, err := SavedOptimizer(record)
+	if err != nil {
+		return c, loadError(dir, "%w", err)
+	}
 	if c.Optimizer.Name == "" {
-		c.Optimizer = record.Optimizer.Config
+		c.Optimizer = stored
 		return c, nil
 	}
-	if record.Optimizer.Config.Name == "" {
-		return c, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", recordName, c.Optimizer.Name, ErrMismatch)
+	if stored.Name == "" {
+		return c, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", checkpoint.RecordFile, c.Optimizer.Name, checkpoint.ErrMismatch)
 	}
-	stored, err := canonical(record.Optimizer.Config)
-	if err != nil {
-		return c, loadError(dir, "%s: %w", recordName, err)
+	if stored, err = canonical(stored); err != nil {
+		return c, loadError(dir, "%s: %w", checkpoint.RecordFile, err)
 	}
 	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
 		return c, err
@@ -195,6 +200,20 @@ func (c Config) reconcile(dir string, record Record) (Config, error) {
 		stored.Options.Schedule = c.Optimizer.Options.Schedule
 	}
 	return c, mismatch(dir, "optimizer", jsonText(stored), jsonText(c.Optimizer))
+}
+
+// SavedOptimizer is the configuration of the optimizer whose state a checkpoint has; its zero value where that is no registered one, or there is
+// none.
+func SavedOptimizer(record checkpoint.Record) (c optim.Config, err error) {
+	if record.Optimizer.Config == nil {
+		return c, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(record.Optimizer.Config))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return c, fmt.Errorf("%s: optimizer: %w: %w", checkpoint.RecordFile, err, checkpoint.ErrCorrupt)
+	}
+	return c, nil
 }
 
 // canonical is an optimizer's configuration with every parameter written out.
@@ -213,7 +232,7 @@ func mismatch(dir, what string, found, wanted []byte) error {
 	return nil
 }
 
-// sameJSON names the first key in which two values differ: ErrMismatch.
+// sameJSON names the first key in which two values differ: checkpoint.ErrMismatch.
 func sameJSON(what string, found, wanted []byte) error {
 	key, f, w, err := firstDifference(found, wanted)
 	if err != nil {
@@ -222,5 +241,5 @@ func sameJSON(what string, found, wanted []byte) error {
 	if key == "" {
 		return nil
 	}
-	return fmt.Errorf("%s: %s: found %s, wanted %s: %w", what, key, cmp.Or(f, "nothing"), cmp.Or(w, "nothing"), ErrMismatch)
+	return fmt.Errorf("%s: %s: found %s, wanted %s: %w", what, key, cmp.Or(f, "nothing"), cmp.Or(w, "nothing"), checkpoint.ErrMismatch)
 }

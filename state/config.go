@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers/prng"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/graph"
 	"gputrain/model"
@@ -28,7 +29,7 @@ type Config struct {
 	Evaluation int
 	Sampling   bool
 
-	FS       FileSystem                         // of checkpoints; nil is OS
+	FS       checkpoint.FileSystem              // nil is checkpoint.OS
 	Progress func(what string, done, total int) // of kernel compilation; may be nil
 }
 
@@ -64,7 +65,7 @@ func (c Config) WithDefaults() Config {
 		c.Sequence = c.Definition.Context()
 	}
 	if c.FS == nil {
-		c.FS = OS
+		c.FS = checkpoint.OS
 	}
 	if c.Progress == nil {
 		c.Progress = func(string, int, int) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
@@ -44,5 +45,5 @@ func ExampleCreate() {
 			fmt.Println(m.Step, m.Loss, m.GradNorm)
 		}
 	}
-	check(st.Save(ctx, "runs/mine/step-1000", state.Run{Data: loader.State()}))
+	check(st.Save(ctx, "runs/mine/step-1000", checkpoint.Run{Data: loader.State()}))
 }

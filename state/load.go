@@ -4,15 +4,16 @@ import (
 	"context"
 	"path/filepath"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 )
 
 // Load restores a state to the bits that Save wrote, and returns the record that was saved with it. The configuration is completed and
 // compared, and the files are verified, as ReadCheckpoint does.
-func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainState, Record, error) {
+func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainState, checkpoint.Record, error) {
 	saved, err := ReadCheckpoint(c, dir)
 	if err != nil {
-		return nil, Record{}, err
+		return nil, checkpoint.Record{}, err
 	}
 	s, err := CreateFrom(ctx, dev, saved.Config, saved.Params)
 	if err != nil {
@@ -20,8 +21,8 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 	}
 	err = saved.Restore(s.own.OptimizerState)
 	if err == nil && saved.HasOther() {
-		if s.own.Other, err = loadTree(dev, "other", filepath.Join(dir, otherName)); err != nil {
-			err = loadError(dir, "%s: %w", otherName, err)
+		if s.own.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile)); err != nil {
+			err = loadError(dir, "%s: %w", checkpoint.OtherFile, err)
 		}
 	}
 	if err != nil {

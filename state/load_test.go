@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 )
@@ -19,7 +20,7 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 	train(t, s, 3)
 	dir := t.TempDir()
 	saved, exported := filepath.Join(dir, "saved"), filepath.Join(dir, "exported")
-	require.NoError(t, s.Save(t.Context(), saved, Run{}))
+	require.NoError(t, s.Save(t.Context(), saved, checkpoint.Run{}))
 	want := contents(t, saved)
 
 	other := c // the weights do not mind what trained them
@@ -27,7 +28,7 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 	cold, err := LoadWeights(t.Context(), dev, other, saved)
 	require.NoError(t, err)
 	t.Cleanup(cold.Release)
-	require.ErrorIs(t, cold.LoadOptimizer(t.Context(), saved), ErrMismatch)
+	require.ErrorIs(t, cold.LoadOptimizer(t.Context(), saved), checkpoint.ErrMismatch)
 	train(t, cold, 1) // refused, it goes on
 
 	// From an export, which has no manifest, the same.
@@ -46,26 +47,26 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 		t.Cleanup(half.Release)
 		assert.Zero(t, half.Step())
 		path := filepath.Join(dir, "again")
-		require.NoError(t, half.Save(t.Context(), path, Run{}))
+		require.NoError(t, half.Save(t.Context(), path, checkpoint.Run{}))
 		got := contents(t, path)
 		assert.Equal(t, want["model.safetensors"], got["model.safetensors"])
-		assert.NotEqual(t, want[optimizerName], got[optimizerName], "begins anew")
+		assert.NotEqual(t, want[checkpoint.OptimizerFile], got[checkpoint.OptimizerFile], "begins anew")
 
 		_, err = half.TrainStep(t.Context(), tinyBatch(0, 4, false)) // in flight while the optimizer is loaded
 		require.NoError(t, err)
 		require.NoError(t, half.LoadOptimizer(t.Context(), saved))
 		assert.EqualValues(t, 1, half.Step())
 		assert.Equal(t, s.own.OptimizerState.Counts(), half.own.OptimizerState.Counts())
-		require.NoError(t, half.Save(t.Context(), path, Run{}))
-		assert.Equal(t, want[optimizerName], contents(t, path)[optimizerName])
+		require.NoError(t, half.Save(t.Context(), path, checkpoint.Run{}))
+		assert.Equal(t, want[checkpoint.OptimizerFile], contents(t, path)[checkpoint.OptimizerFile])
 	}
-	require.ErrorIs(t, s.LoadOptimizer(t.Context(), exported), ErrCorrupt, "a model has no optimizer")
+	require.ErrorIs(t, s.LoadOptimizer(t.Context(), exported), checkpoint.ErrCorrupt, "a model has no optimizer")
 	wrong := c
 	wrong.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT})
 	require.NoError(t, err)
 	_, err = LoadWeights(t.Context(), dev, wrong, saved)
-	require.ErrorIs(t, err, ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	change(t, filepath.Join(saved, "model.safetensors"), func(d []byte) []byte { d[len(d)-1] ^= 1; return d })
 	_, err = LoadWeights(t.Context(), dev, c, saved)
-	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
@@ -53,7 +54,7 @@ func borrowing(def model.Definition, params *buffers.Tree) *Model {
 
 // LoadModel reads any directory in the Hugging Face layout, a checkpoint for one. What a checkpoint's manifest says is compared first.
 func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
-	if err := VerifyModel(dir); err != nil {
+	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err
 	}
 	def, hosts, err := model.ReadHF(dir)
@@ -61,14 +62,6 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 		return nil, loadError(dir, "%w", err)
 	}
 	return NewModel(dev, def, hosts)
-}
-
-// VerifyModel is Verify of a checkpoint; any other directory passes.
-func VerifyModel(dir string) error {
-	if _, err := OS.Size(manifestPath(dir)); err != nil {
-		return nil
-	}
-	return Verify(OS, dir)
 }
 
 // Definition is the model's.

@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 )
 
 // Save writes the state of this step to the checkpoint directory path as Snapshot.Save does. It waits for the steps in flight; an error of
-// the device is no *SaveError.
-func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
+// the device is no *checkpoint.SaveError.
+func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) error {
 	if err := s.usable(); err != nil {
-		return &SaveError{path, err}
+		return &checkpoint.SaveError{Path: path, Err: err}
 	}
 	if err := s.settle(); err != nil {
 		return fmt.Errorf("state: save %q: %w", path, err)
@@ -22,20 +23,20 @@ func (s *TrainState) Save(ctx context.Context, path string, run Run) error {
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
 
-// Stage copies the state of this step to the host, to be written while training goes on; see Snapshot.Stage. It waits for the steps in
-// flight.
-func (s *TrainState) Stage(ctx context.Context, run Run) (*Staged, error) {
+// CopyToHost copies the state of this step to the host, to be written while training goes on; see Snapshot.CopyToHost. It waits for the steps
+// in flight.
+func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	if err := s.settle(); err != nil {
-		return nil, fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
+		return checkpoint.HostCopy{}, fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
 	}
-	return s.snapshot().Stage(context.WithoutCancel(ctx), run)
+	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
 
-// CheckSpace tells, before training begins, whether a checkpoint below dir, which is there, would fit the disk: a *SaveError with a
-// *SpaceError where it would not.
+// CheckSpace tells, before training begins, whether a checkpoint below dir, which is there, would fit the disk: a *checkpoint.SaveError with a
+// *checkpoint.SpaceError where it would not.
 func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
 	if err := s.usable(); err != nil {
-		return &SaveError{dir, err}
+		return &checkpoint.SaveError{Path: dir, Err: err}
 	}
 	return s.snapshot().CheckSpace(ctx, dir)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -20,7 +21,7 @@ import (
 // contents are the bytes of every file of a checkpoint.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	names, err := OS.ReadDir(dir)
+	names, err := checkpoint.OS.ReadDir(dir)
 	require.NoError(t, err)
 	out := map[string]string{}
 	for _, name := range names {
@@ -30,6 +31,22 @@ func contents(t *testing.T, dir string) map[string]string {
 	}
 	return out
 }
+
+// change rewrites one file of a checkpoint.
+func change(t *testing.T, path string, edit func([]byte) []byte) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, edit(data), 0o666))
+}
+
+// disk is one with so many bytes free.
+type disk struct {
+	checkpoint.FileSystem
+	free uint64
+}
+
+func (d disk) Free(string) (uint64, error) { return d.free, nil }
 
 // Stopping at every step and loading gives the same bytes at the end, and the same metrics, as never stopping.
 func TestSaveAndLoadAreExact(t *testing.T) {
@@ -43,12 +60,12 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 		var want []Metrics
 		for step := int64(1); step <= steps; step++ {
 			want = append(want, train(t, whole, step)...)
-			require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, DirName(step)), Run{Tokens: step}))
+			require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(step)), checkpoint.Run{Tokens: step}))
 		}
-		wanted := contents(t, filepath.Join(dir, DirName(steps)))
+		wanted := contents(t, filepath.Join(dir, checkpoint.DirName(steps)))
 		require.Len(t, wanted, 5)
 		for at := int64(1); at < steps; at++ {
-			s, record, err := Load(t.Context(), dev, c, filepath.Join(dir, DirName(at)))
+			s, record, err := Load(t.Context(), dev, c, filepath.Join(dir, checkpoint.DirName(at)))
 			require.NoError(t, err)
 			assert.Equal(t, at, record.Step)
 			assert.Equal(t, at, record.Run.Tokens)
@@ -56,12 +73,12 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 			got := train(t, s, steps)
 			require.Equal(t, want[at:], got)
 			again := filepath.Join(dir, "again")
-			require.NoError(t, s.Save(t.Context(), again, Run{Tokens: steps}))
+			require.NoError(t, s.Save(t.Context(), again, checkpoint.Run{Tokens: steps}))
 			require.Equal(t, wanted, contents(t, again), "stopped at step %d", at)
 			s.Release()
 		}
 		// Without the optimizer's state the end would be another: the comparison can fail.
-		cold, err := CreateFrom(t.Context(), dev, c, mustWeights(t, filepath.Join(dir, DirName(6)), c.Definition))
+		cold, err := CreateFrom(t.Context(), dev, c, mustWeights(t, filepath.Join(dir, checkpoint.DirName(6)), c.Definition))
 		require.NoError(t, err)
 		defer cold.Release()
 		cold.own.Step = 6
@@ -88,15 +105,15 @@ func TestOperatorsAreResumedExactly(t *testing.T) {
 			assert.Equal(t, whole.Optimizer().Bytes(), whole.Plan().Optimizer)
 			for step := int64(1); step <= steps; step++ {
 				train(t, whole, step)
-				require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, DirName(step)), Run{}))
+				require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(step)), checkpoint.Run{}))
 			}
-			wanted := contents(t, filepath.Join(dir, DirName(steps)))
+			wanted := contents(t, filepath.Join(dir, checkpoint.DirName(steps)))
 			for _, at := range []int64{1, 4, 6} {
-				s, _, err := Load(t.Context(), dev, c, filepath.Join(dir, DirName(at)))
+				s, _, err := Load(t.Context(), dev, c, filepath.Join(dir, checkpoint.DirName(at)))
 				require.NoError(t, err)
 				train(t, s, steps)
 				again := filepath.Join(dir, "again")
-				require.NoError(t, s.Save(t.Context(), again, Run{}))
+				require.NoError(t, s.Save(t.Context(), again, checkpoint.Run{}))
 				require.Equal(t, wanted, contents(t, again), "stopped at step %d", at)
 				s.Release()
 			}
@@ -109,10 +126,10 @@ func TestLoadOfOtherFactors(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyConfig(t)
 	c.Optimizer.Name, c.Optimizer.Parameters = "quad", json.RawMessage(`{"block_size":12}`)
-	dir := filepath.Join(t.TempDir(), DirName(1))
+	dir := filepath.Join(t.TempDir(), checkpoint.DirName(1))
 	s := create(t, dev, c)
 	train(t, s, 1)
-	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
 	for says, edit := range map[string]func(*optim.Config){
 		"optimizer: parameters.block_size: found 12, wanted 16":   func(o *optim.Config) { o.Parameters = json.RawMessage(`{"block_size":16}`) },
 		`optimizer: name: found "quad", wanted "skew"`:            func(o *optim.Config) { o.Name = "skew" },
@@ -123,7 +140,7 @@ func TestLoadOfOtherFactors(t *testing.T) {
 		other := c
 		edit(&other.Optimizer)
 		_, _, err := Load(t.Context(), dev, other, dir)
-		require.ErrorIs(t, err, ErrMismatch)
+		require.ErrorIs(t, err, checkpoint.ErrMismatch)
 		assert.ErrorContains(t, err, says)
 	}
 }
@@ -139,7 +156,7 @@ func TestSaveWithMetricsOutstanding(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
 	_, err := s.TrainStep(t.Context(), tinyBatch(0, 4, false))
 	require.NoError(t, err)
-	require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), Run{}))
+	require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), checkpoint.Run{}))
 	m, err := s.Drain(t.Context())
 	require.NoError(t, err)
 	require.Len(t, m, 1, "the metrics that saving waited for are not lost")
@@ -148,10 +165,10 @@ func TestSaveWithMetricsOutstanding(t *testing.T) {
 func TestLoadOfAnotherRun(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyConfig(t)
-	dir := filepath.Join(t.TempDir(), DirName(1))
+	dir := filepath.Join(t.TempDir(), checkpoint.DirName(1))
 	s := create(t, dev, c)
 	train(t, s, 1)
-	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
 
 	for name, change := range map[string]struct {
 		edit func(*Config)
@@ -170,8 +187,8 @@ func TestLoadOfAnotherRun(t *testing.T) {
 			other := c
 			change.edit(&other)
 			_, _, err := Load(t.Context(), dev, other, dir)
-			require.ErrorIs(t, err, ErrMismatch)
-			require.ErrorIs(t, err, ErrCheckpoint)
+			require.ErrorIs(t, err, checkpoint.ErrMismatch)
+			require.ErrorIs(t, err, checkpoint.Err)
 			assert.ErrorContains(t, err, change.says)
 		})
 	}
@@ -198,21 +215,22 @@ func TestLoadOfDamaged(t *testing.T) {
 		is   error
 		says string
 	}{
-		"optimizer":      {optimizerName, func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, ErrCorrupt, `tensor "nu/wte.weight"`},
-		"weights":        {"model.safetensors", func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, ErrCorrupt, `tensor "wte.weight"`},
-		"record version": {recordName, func(d []byte) []byte { return bytes.Replace(d, []byte(`"format": 1`), []byte(`"format": 9`), 1) }, ErrVersion, "format 9, want 1"},
+		"optimizer":      {checkpoint.OptimizerFile, func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, checkpoint.ErrCorrupt, `tensor "nu/wte.weight"`},
+		"weights":        {"model.safetensors", func(d []byte) []byte { d[len(d)-1] ^= 1; return d }, checkpoint.ErrCorrupt, `tensor "wte.weight"`},
+		"record version": {checkpoint.RecordFile, func(d []byte) []byte { return bytes.Replace(d, []byte(`"format": 1`), []byte(`"format": 9`), 1) }, checkpoint.ErrVersion, "format 9, want 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), DirName(0))
-			require.NoError(t, s.Save(t.Context(), dir, Run{}))
+			dir := filepath.Join(t.TempDir(), checkpoint.DirName(0))
+			require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
 			change(t, filepath.Join(dir, damage.file), damage.edit)
-			if damage.is == ErrVersion { // an old, whole checkpoint has a manifest that agrees with it
-				m, err := readManifest(OS, dir)
-				require.NoError(t, err)
-				m.Files[damage.file], err = sumFile(OS, filepath.Join(dir, damage.file))
-				require.NoError(t, err)
-				_, err = writeFile(OS, manifestPath(dir), writeJSON(m))
-				require.NoError(t, err)
+			if damage.is == checkpoint.ErrVersion { // an old, whole checkpoint has a manifest that agrees with it
+				var files []checkpoint.Source
+				for name, text := range contents(t, dir) {
+					if name != "manifest.json" {
+						files = append(files, checkpoint.TextFile(name, []byte(text)))
+					}
+				}
+				require.NoError(t, checkpoint.Commit(checkpoint.OS, dir, 0, files))
 			}
 			_, _, err := Load(t.Context(), dev, c, dir)
 			require.ErrorIs(t, err, damage.is)
@@ -223,16 +241,14 @@ func TestLoadOfDamaged(t *testing.T) {
 
 func TestSaveToFullDisk(t *testing.T) {
 	c := tinyConfig(t)
-	f := newFaultFS(0, false)
-	f.free = 1000
-	c.FS = f
+	c.FS = disk{checkpoint.OS, 1000}
 	s := create(t, gputest.Device(t), c)
-	err := s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), Run{})
-	var space *SpaceError
+	err := s.Save(t.Context(), filepath.Join(t.TempDir(), "x"), checkpoint.Run{})
+	var space *checkpoint.SpaceError
 	require.ErrorAs(t, err, &space)
-	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorIs(t, err, checkpoint.Err)
 	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &space)
-	f.free = 1 << 30
+	s.config.FS = disk{checkpoint.OS, 1 << 30}
 	require.NoError(t, s.CheckSpace(t.Context(), t.TempDir()))
 	params, optimizer, _ := s.own.size()
 	assert.Greater(t, space.Wanted, params+optimizer/2)
@@ -242,13 +258,13 @@ func TestSaveToFullDisk(t *testing.T) {
 func TestSizesOfSources(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
 	dir := filepath.Join(t.TempDir(), "x")
-	require.NoError(t, s.Save(t.Context(), dir, Run{}))
-	list, err := s.snapshot().sources(t.Context(), Run{})
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
+	list, err := s.snapshot().sources(t.Context(), checkpoint.Run{})
 	require.NoError(t, err)
 	for _, source := range list {
-		size, err := OS.Size(filepath.Join(dir, source.name))
+		size, err := checkpoint.OS.Size(filepath.Join(dir, source.Name))
 		require.NoError(t, err)
-		assert.LessOrEqual(t, uint64(size), source.bytes, source.name)
+		assert.LessOrEqual(t, uint64(size), source.Bytes, source.Name)
 	}
 }
 
@@ -260,13 +276,13 @@ func TestSaveInShards(t *testing.T) {
 	train(t, s, 2)
 	dir := t.TempDir()
 	whole, sharded := filepath.Join(dir, "whole"), filepath.Join(dir, "sharded")
-	require.NoError(t, s.Save(t.Context(), whole, Run{}))
+	require.NoError(t, s.Save(t.Context(), whole, checkpoint.Run{}))
 	snapshot := s.snapshot()
 	snapshot.shardBytes = 4 << 10
-	require.NoError(t, snapshot.Save(t.Context(), sharded, Run{}))
+	require.NoError(t, snapshot.Save(t.Context(), sharded, checkpoint.Run{}))
 	files := contents(t, sharded)
 	assert.NotContains(t, files, "model.safetensors")
-	assert.Contains(t, files, indexName)
+	assert.Contains(t, files, checkpoint.IndexFile)
 	found, err := model.WeightFiles(sharded)
 	require.NoError(t, err)
 	require.Greater(t, len(found), 2)
@@ -275,10 +291,10 @@ func TestSaveInShards(t *testing.T) {
 	require.NoError(t, err)
 	defer loaded.Release()
 	again := filepath.Join(dir, "again")
-	require.NoError(t, loaded.Save(t.Context(), again, Run{}))
+	require.NoError(t, loaded.Save(t.Context(), again, checkpoint.Run{}))
 	assert.Equal(t, contents(t, whole), contents(t, again))
 	require.NoError(t, os.Remove(found[1]))
-	require.ErrorIs(t, Verify(OS, sharded), ErrCorrupt)
+	require.ErrorIs(t, checkpoint.Verify(checkpoint.OS, sharded), checkpoint.ErrCorrupt)
 }
 
 // What was copied to the host is what was saved at that moment, however training has gone on since.
@@ -287,14 +303,14 @@ func TestStagedIsTheStateOfItsStep(t *testing.T) {
 		s := create(t, dev, tinyConfig(t))
 		train(t, s, 2)
 		dir := t.TempDir()
-		run := Run{Tokens: 5, Window: []float64{1, 2}}
+		run := checkpoint.Run{Tokens: 5, Window: []float64{1, 2}}
 		require.NoError(t, s.Save(t.Context(), filepath.Join(dir, "now"), run))
-		staged, err := s.Stage(t.Context(), run)
+		copied, err := s.CopyToHost(t.Context(), run)
 		require.NoError(t, err)
-		assert.EqualValues(t, 2, staged.step)
+		assert.EqualValues(t, 2, copied.Step)
 		train(t, s, 4)
 		run.Window[0] = 7 // as a loop goes on to do
-		require.NoError(t, staged.Save(filepath.Join(dir, "later")))
+		require.NoError(t, checkpoint.Commit(checkpoint.OS, filepath.Join(dir, "later"), copied.Step, copied.Sources))
 		assert.Equal(t, contents(t, filepath.Join(dir, "now")), contents(t, filepath.Join(dir, "later")))
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
+	"gputrain/checkpoint"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -20,42 +21,36 @@ type Snapshot struct {
 	Optimizer     optim.Config     // its zero value: Transform is no registered one, or there is none
 	Transform     string           // its name, where Optimizer has none
 	Step, Skipped int64
-	Adapter       string          // AdapterName of all devices
-	Params        []*buffers.Tree // each parameter of the definition, f32, is in one of them
-	Other         []*buffers.Tree // variables without gradients
-	Grads         []*buffers.Tree // of the last step, for FirstNonFinite; none where there are none
-	States        []*optim.State  // of one transformation, in the same step; none where nothing is remembered
-	DType         string          // "F32", "BF16" or "F16": how the weights are saved; "": as they are kept
-	FS            FileSystem      // of checkpoints; nil is OS
+	Adapter       string                // AdapterName of all devices
+	Params        []*buffers.Tree       // each parameter of the definition, f32, is in one of them
+	Other         []*buffers.Tree       // variables without gradients
+	Grads         []*buffers.Tree       // of the last step, for FirstNonFinite; none where there are none
+	States        []*optim.State        // of one transformation, in the same step; none where nothing is remembered
+	DType         string                // "F32", "BF16" or "F16": how the weights are saved; "": as they are kept
+	FS            checkpoint.FileSystem // nil is checkpoint.OS
 
 	shardBytes uint64 // weights that take more are in several files; 0: as Hugging Face does it
 }
 
 // Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run
 // is what the loop wants to find again. A checkpoint that is there is replaced. What else is there stays, and is fs.ErrExist; a parameter or an
-// optimizer value that is not finite is refused with ErrNonFinite, no room with a *SpaceError. Every error is a *SaveError.
-func (s Snapshot) Save(ctx context.Context, path string, run Run) error {
+// optimizer value that is not finite is refused with checkpoint.ErrNonFinite, no room with a *checkpoint.SpaceError. Every error is a *checkpoint.SaveError.
+func (s Snapshot) Save(ctx context.Context, path string, run checkpoint.Run) error {
 	sources, err := s.sources(ctx, run)
 	if err != nil {
-		return &SaveError{path, err}
+		return &checkpoint.SaveError{Path: path, Err: err}
 	}
-	return commit(s.fs(), path, s.Step, sources)
+	return checkpoint.Commit(s.fs(), path, s.Step, sources)
 }
 
-// CheckSpace tells whether a checkpoint below dir, which is there, would fit the disk: a *SaveError with a *SpaceError where it would not.
+// CheckSpace tells whether a checkpoint below dir, which is there, would fit the disk: a *checkpoint.SaveError with a
+// *checkpoint.SpaceError where it would not.
 func (s Snapshot) CheckSpace(ctx context.Context, dir string) error {
-	sources, err := s.sources(ctx, Run{})
+	sources, err := s.sources(ctx, checkpoint.Run{})
 	if err != nil {
-		return &SaveError{dir, err}
+		return &checkpoint.SaveError{Path: dir, Err: err}
 	}
-	wanted := uint64(spaceMargin)
-	for _, f := range sources {
-		wanted += f.bytes
-	}
-	if err := enough(s.fs(), dir, wanted); err != nil {
-		return &SaveError{dir, err}
-	}
-	return nil
+	return checkpoint.CheckSpace(s.fs(), dir, sources)
 }
 
 // FirstNonFinite names the first tensor that has an element that is not finite: parameters in the order of their paths
@@ -88,9 +83,9 @@ func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-func (s Snapshot) fs() FileSystem {
+func (s Snapshot) fs() checkpoint.FileSystem {
 	if s.FS == nil {
-		return OS
+		return checkpoint.OS
 	}
 	return s.FS
 }
@@ -99,7 +94,7 @@ func (s Snapshot) fs() FileSystem {
 const headerBytes = 400
 
 // sources are the files of the checkpoint; tensors are read when their turn to be written comes.
-func (s Snapshot) sources(ctx context.Context, run Run) ([]source, error) {
+func (s Snapshot) sources(ctx context.Context, run checkpoint.Run) ([]checkpoint.Source, error) {
 	t, err := s.tensors()
 	if err != nil {
 		return nil, err
@@ -108,13 +103,12 @@ func (s Snapshot) sources(ctx context.Context, run Run) ([]source, error) {
 }
 
 // files are the sources of a checkpoint of these tensors.
-func (s Snapshot) files(ctx context.Context, t tensors, run Run) ([]source, error) {
+func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]checkpoint.Source, error) {
 	record, err := s.record(run)
 	if err != nil {
 		return nil, err
 	}
-	// As text, since what run refers to goes on changing.
-	text, err := indented(record)
+	recordSource, err := record.Source()
 	if err != nil {
 		return nil, err
 	}
@@ -122,46 +116,39 @@ func (s Snapshot) files(ctx context.Context, t tensors, run Run) ([]source, erro
 	if err != nil {
 		return nil, err
 	}
-	var out []source
+	var out []checkpoint.Source
 	if s.Definition != nil {
 		config, err := model.ConfigJSON(s.Definition, cmp.Or(s.DType, "F32"))
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, textFile(configName, config))
+		out = append(out, checkpoint.TextFile(checkpoint.ConfigFile, config))
 	}
 	for _, shard := range shards {
 		out = append(out, safetensorsFile(shard.Name, shard.Tensors, model.Metadata()))
 	}
 	if index != nil {
-		out = append(out, textFile(indexName, index))
+		out = append(out, checkpoint.TextFile(checkpoint.IndexFile, index))
 	}
 	if len(s.Other) > 0 {
-		out = append(out, safetensorsFile(otherName, tensorsIn(ctx, t.other), nil))
+		out = append(out, safetensorsFile(checkpoint.OtherFile, tensorsIn(ctx, t.other), nil))
 	}
 	if len(s.States) > 0 {
-		out = append(out, safetensorsFile(optimizerName, tensorsIn(ctx, t.optimizer), nil))
+		out = append(out, safetensorsFile(checkpoint.OptimizerFile, tensorsIn(ctx, t.optimizer), nil))
 	}
-	return append(out, textFile(recordName, text)), nil
+	return append(out, recordSource), nil
 }
 
-func textFile(name string, text []byte) source {
-	return source{name, uint64(len(text)), func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	}}
-}
-
-func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[string]string) source {
+func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[string]string) checkpoint.Source {
 	bytes := uint64(0)
 	for _, t := range tensors {
 		bytes += t.Bytes() + headerBytes
 	}
-	return source{name, bytes, func(w io.Writer) error { return safetensors.Write(w, tensors, metadata) }}
+	return checkpoint.Source{Name: name, Bytes: bytes, Write: func(w io.Writer) error { return safetensors.Write(w, tensors, metadata) }}
 }
 
-func (s Snapshot) record(run Run) (Record, error) {
-	out := Record{Format: recordFormat, Step: s.Step, Skipped: s.Skipped, Adapter: s.Adapter, Run: run}
+func (s Snapshot) record(run checkpoint.Run) (checkpoint.Record, error) {
+	out := checkpoint.Record{Step: s.Step, Skipped: s.Skipped, Adapter: s.Adapter, Run: run}
 	if len(s.States) == 0 {
 		if name := cmp.Or(s.Optimizer.Name, s.Transform); name != "" {
 			return out, fmt.Errorf("optimizer: no state of %s", name)
@@ -174,7 +161,7 @@ func (s Snapshot) record(run Run) (Record, error) {
 		if err != nil {
 			return out, err
 		}
-		out.Optimizer = OptimizerRecord{Config: config}
+		out.Optimizer = checkpoint.OptimizerRecord{Config: jsonText(config)}
 	}
 	counts := s.States[0].Counts()
 	for i, other := range s.States[1:] {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
@@ -125,7 +126,7 @@ func TestCheckpointsOfParts(t *testing.T) {
 			train(t, s, 3)
 			dir := t.TempDir()
 			at := func(name string) string { return filepath.Join(dir, name) }
-			run := Run{Tokens: 17, Seed: 7}
+			run := checkpoint.Run{Tokens: 17, Seed: 7}
 			require.NoError(t, s.Save(t.Context(), at("whole"), run))
 			want := contents(t, at("whole"))
 
@@ -167,33 +168,33 @@ func TestRestoreIntoTheWrongParts(t *testing.T) {
 	c.Optimizer.Name, c.Optimizer.Parameters = "quad", json.RawMessage(`{"block_size":12}`)
 	s := create(t, dev, c)
 	train(t, s, 1)
-	dir := filepath.Join(t.TempDir(), DirName(1))
-	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	dir := filepath.Join(t.TempDir(), checkpoint.DirName(1))
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
 	saved, err := ReadCheckpoint(c, dir)
 	require.NoError(t, err)
 
 	some := newParts(t, dev, c, saved.Params, 3, 2)
 	err = saved.Restore(some.states...)
-	require.ErrorIs(t, err, ErrCheckpoint)
+	require.ErrorIs(t, err, checkpoint.Err)
 	require.ErrorContains(t, err, `tensor "dense/Ll": row `)
 	require.ErrorContains(t, err, "is missing")
 
 	adam := c
 	adam.Optimizer = tinyOptimizer()
 	other := newParts(t, dev, adam, saved.Params, 3, 3)
-	require.ErrorIs(t, saved.Restore(other.states...), ErrMismatch)
+	require.ErrorIs(t, saved.Restore(other.states...), checkpoint.ErrMismatch)
 	require.ErrorContains(t, saved.Restore(other.states...), `tensor "nu/h.0.attn.c_attn.bias": missing`)
 
 	blocks := c
 	blocks.Optimizer.Parameters = json.RawMessage(`{"block_size":13}`)
 	smaller := newParts(t, dev, blocks, saved.Params, 3, 3)
-	require.ErrorIs(t, saved.Restore(smaller.states...), ErrMismatch)
+	require.ErrorIs(t, saved.Restore(smaller.states...), checkpoint.ErrMismatch)
 	require.ErrorContains(t, saved.Restore(smaller.states...), `tensor "dense/Ll": F32 [`)
 
 	sgd := c
 	sgd.Optimizer.Name, sgd.Optimizer.Parameters = "sgd", nil
 	none := newParts(t, dev, sgd, saved.Params, 3, 3)
-	require.ErrorIs(t, saved.Restore(none.states...), ErrMismatch)
+	require.ErrorIs(t, saved.Restore(none.states...), checkpoint.ErrMismatch)
 	require.ErrorContains(t, saved.Restore(none.states...), `is not one of this optimizer's`)
 }
 
@@ -203,7 +204,7 @@ func TestSnapshotsThatAreNotOneState(t *testing.T) {
 	c := tinyConfig(t)
 	s := create(t, dev, c)
 	p := newParts(t, dev, c, mustHosts(t, s), 3, 3)
-	path := filepath.Join(t.TempDir(), DirName(0))
+	path := filepath.Join(t.TempDir(), checkpoint.DirName(0))
 	good := p.snapshot(s.snapshot())
 	for want, edit := range map[string]func(*Snapshot){
 		`params: "h.0.attn.c_attn.weight" is missing`:       func(s *Snapshot) { s.Params = s.Params[:1] },
@@ -213,15 +214,15 @@ func TestSnapshotsThatAreNotOneState(t *testing.T) {
 	} {
 		bad := good
 		edit(&bad)
-		var save *SaveError
-		err := bad.Save(t.Context(), path, Run{})
+		var save *checkpoint.SaveError
+		err := bad.Save(t.Context(), path, checkpoint.Run{})
 		require.ErrorAs(t, err, &save, want)
 		assert.ErrorContains(t, err, want)
 	}
 	_, err := p.states[2].Prepare()
 	require.NoError(t, err)
-	err = good.Save(t.Context(), path, Run{})
-	require.ErrorIs(t, err, ErrCheckpoint)
+	err = good.Save(t.Context(), path, checkpoint.Run{})
+	require.ErrorIs(t, err, checkpoint.Err)
 	require.ErrorContains(t, err, "in state 2: they are not of one step")
 	require.NoDirExists(t, path)
 }
@@ -237,11 +238,11 @@ func mustHosts(t *testing.T, s *TrainState) []buffers.Host {
 func TestSnapshotOfPartsIsScannedAndMeasuredAsTheWhole(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyConfig(t)
-	c.FS = &faultFS{FileSystem: OS, free: 1}
+	c.FS = disk{checkpoint.OS, 1}
 	s := create(t, dev, c)
 	p := newParts(t, dev, c, mustHosts(t, s), 3, 3)
 	got := p.snapshot(s.snapshot())
-	var whole, divided *SpaceError
+	var whole, divided *checkpoint.SpaceError
 	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &whole)
 	require.ErrorAs(t, got.CheckSpace(t.Context(), t.TempDir()), &divided)
 	assert.Equal(t, whole, divided)
@@ -277,7 +278,7 @@ func TestSnapshotOfPartsIsScannedAndMeasuredAsTheWhole(t *testing.T) {
 		}
 	}
 	got.FS = nil
-	require.ErrorIs(t, got.Save(context.Background(), filepath.Join(t.TempDir(), DirName(0)), Run{}), ErrNonFinite)
+	require.ErrorIs(t, got.Save(context.Background(), filepath.Join(t.TempDir(), checkpoint.DirName(0)), checkpoint.Run{}), checkpoint.ErrNonFinite)
 	poison(p.grads, "wte.weight")
 	assert.Equal(t, "grads/wte.weight", first())
 	poison(p.grads, "h.1.mlp.c_proj.weight")

@@ -10,6 +10,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
+	"gputrain/checkpoint"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/shaders/suggest"
@@ -30,7 +31,7 @@ func (t stored) write(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if i := nonFinite(t.dtype, raw); i >= 0 {
-		return &NonFiniteError{Tensor: t.scan, Element: i}
+		return &checkpoint.NonFiniteError{Tensor: t.scan, Element: i}
 	}
 	if kept, err := storedType(t.dtype); err != nil || kept == t.DType {
 		_, err = w.Write(raw)

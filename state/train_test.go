@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -23,7 +24,7 @@ func TestValueAndTrainState(t *testing.T) {
 		whole := create(t, dev, c)
 		train(t, whole, 6)
 		want := filepath.Join(t.TempDir(), "want")
-		require.NoError(t, whole.Save(t.Context(), want, Run{}))
+		require.NoError(t, whole.Save(t.Context(), want, checkpoint.Run{}))
 		whole.Release()
 		before := dev.Counters().LiveBytes
 
@@ -40,7 +41,7 @@ func TestValueAndTrainState(t *testing.T) {
 		assert.Equal(t, at.Step, s.Step(), "it still tells the step that it ended at")
 		_, err = s.Value(t.Context())
 		require.ErrorIs(t, err, ErrSpent)
-		require.ErrorIs(t, s.Save(t.Context(), want+"x", Run{}), ErrSpent)
+		require.ErrorIs(t, s.Save(t.Context(), want+"x", checkpoint.Run{}), ErrSpent)
 		_, err = s.FirstNonFinite(t.Context())
 		require.ErrorIs(t, err, ErrSpent)
 		s.Release()
@@ -54,7 +55,7 @@ func TestValueAndTrainState(t *testing.T) {
 		assert.EqualValues(t, 3, s.Step())
 		train(t, s, 6)
 		got := filepath.Join(t.TempDir(), "got")
-		require.NoError(t, s.Save(t.Context(), got, Run{}))
+		require.NoError(t, s.Save(t.Context(), got, checkpoint.Run{}))
 		assert.Equal(t, contents(t, want), contents(t, got))
 		// The value saves the same files.
 		v, err = s.Value(t.Context())
@@ -146,12 +147,12 @@ func TestOtherVariablesAreKept(t *testing.T) {
 	t.Cleanup(s.Release)
 	train(t, s, 2)
 	dir := filepath.Join(t.TempDir(), "saved")
-	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
 	again, _, err := Load(t.Context(), dev, c, dir)
 	require.NoError(t, err)
 	t.Cleanup(again.Release)
 	got := filepath.Join(t.TempDir(), "again")
-	require.NoError(t, again.Save(t.Context(), got, Run{}))
+	require.NoError(t, again.Save(t.Context(), got, checkpoint.Run{}))
 	assert.Equal(t, contents(t, dir), contents(t, got))
 	v, err := again.Value(t.Context())
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -370,8 +371,8 @@ func TestNonFiniteIsLeftOutAndNotSaved(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "params/"+path, bad)
 		dir := filepath.Join(t.TempDir(), "x")
-		err = s.Save(t.Context(), dir, Run{})
-		require.ErrorIs(t, err, ErrNonFinite)
+		err = s.Save(t.Context(), dir, checkpoint.Run{})
+		require.ErrorIs(t, err, checkpoint.ErrNonFinite)
 		assert.ErrorContains(t, err, "element 3")
 		assert.NoDirExists(t, dir)
 
@@ -379,8 +380,8 @@ func TestNonFiniteIsLeftOutAndNotSaved(t *testing.T) {
 		require.NoError(t, s.Params().Write(path, before))
 		m := train(t, s, 6)
 		assert.True(t, m[0].Finite)
-		require.NoError(t, s.Save(t.Context(), dir, Run{}))
-		record, err := ReadRecord(OS, dir)
+		require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
+		record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, record.Skipped)
 		loaded, _, err := Load(t.Context(), dev, tinyConfig(t), dir)
@@ -467,7 +468,7 @@ func TestLogits(t *testing.T) {
 	dev := gputest.Device(t)
 	s := create(t, dev, tinyConfig(t))
 	dir := filepath.Join(t.TempDir(), "x")
-	require.NoError(t, s.Save(t.Context(), dir, Run{}))
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
 	m, err := LoadModel(dev, dir)
 	require.NoError(t, err)
 	defer m.Release()
@@ -486,7 +487,7 @@ func TestLogits(t *testing.T) {
 	assert.ErrorContains(t, err, "17 tokens")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o666))
 	_, err = LoadModel(dev, dir)
-	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 }
 
 // Memory, on the device and in the process, does not grow with the number of steps.

@@ -9,13 +9,14 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/model"
 )
 
 // loadTrees makes the trees of a checkpoint, and finds the definition where it has one.
 func loadTrees(dev *gpu.Device, dir string) (f Fields, err error) {
-	if present(dir, configName) {
+	if present(dir, checkpoint.ConfigFile) {
 		var hosts []buffers.Host
 		if f.Definition, hosts, err = model.ReadHF(dir); err != nil {
 			return f, err
@@ -32,8 +33,8 @@ func loadTrees(dev *gpu.Device, dir string) (f Fields, err error) {
 			return f, err
 		}
 	}
-	if present(dir, otherName) {
-		if f.Other, err = loadTree(dev, "other", filepath.Join(dir, otherName)); err != nil {
+	if present(dir, checkpoint.OtherFile) {
+		if f.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile)); err != nil {
 			f.Params.Release()
 		}
 	}
@@ -41,7 +42,7 @@ func loadTrees(dev *gpu.Device, dir string) (f Fields, err error) {
 }
 
 func present(dir, name string) bool {
-	_, err := OS.Size(filepath.Join(dir, name))
+	_, err := checkpoint.OS.Size(filepath.Join(dir, name))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
@@ -59,7 +60,7 @@ func loadTree(dev *gpu.Device, label string, paths ...string) (*buffers.Tree, er
 		for _, name := range f.Names() {
 			dtype, shape, _ := f.Info(name)
 			if stored != "" && dtype != stored {
-				return nil, fmt.Errorf("%s: tensor %q: found %s, wanted %s as the others: %w", filepath.Base(path), name, dtype, stored, ErrMismatch)
+				return nil, fmt.Errorf("%s: tensor %q: found %s, wanted %s as the others: %w", filepath.Base(path), name, dtype, stored, checkpoint.ErrMismatch)
 			}
 			stored, owners[name] = dtype, f
 			specs = append(specs, buffers.Spec{Path: name, Shape: shape})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/optim"
 )
@@ -18,15 +19,15 @@ type LoadOptions struct {
 }
 
 // LoadValue makes the value that a checkpoint has, whoever saved it, on a device; the record is what else it says. All of it is verified: what is
-// not as it was written is ErrCorrupt, an optimizer state that is not of the transformation ErrMismatch.
-func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) (Value, Record, error) {
+// not as it was written is checkpoint.ErrCorrupt, an optimizer state that is not of the transformation checkpoint.ErrMismatch.
+func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) (Value, checkpoint.Record, error) {
 	if dev == nil {
-		return Value{}, Record{}, loadError(dir, "device: found none, wanted one")
+		return Value{}, checkpoint.Record{}, loadError(dir, "device: found none, wanted one")
 	}
-	if err := Verify(OS, dir); err != nil {
-		return Value{}, Record{}, err
+	if err := checkpoint.Verify(checkpoint.OS, dir); err != nil {
+		return Value{}, checkpoint.Record{}, err
 	}
-	record, err := ReadRecord(OS, dir)
+	record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
 	if err != nil {
 		return Value{}, record, err
 	}
@@ -56,10 +57,10 @@ func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	if err := Verify(OS, dir); err != nil {
+	if err := checkpoint.Verify(checkpoint.OS, dir); err != nil {
 		return Value{}, err
 	}
-	record, err := ReadRecord(OS, dir)
+	record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
 	if err != nil {
 		return Value{}, err
 	}
@@ -69,7 +70,7 @@ func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
 		return Value{}, loadError(dir, "%w", err)
 	}
 	if f.OptimizerState == nil {
-		return Value{}, loadError(dir, "optimizer: found none, wanted one: %w", ErrMismatch)
+		return Value{}, loadError(dir, "optimizer: found none, wanted one: %w", checkpoint.ErrMismatch)
 	}
 	h.forget()
 	h.releaseUnless(f)
@@ -79,26 +80,28 @@ func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
 
 // loadOptimizer makes the optimizer state that a checkpoint has, if it has one: of the fields' transformation, where there is one, which must be
 // the checkpoint's.
-func (f *Fields) loadOptimizer(dir string, record Record) error {
-	saved := record.Optimizer
-	own := f.Transform.Name()
+func (f *Fields) loadOptimizer(dir string, record checkpoint.Record) error {
+	saved, own := record.Optimizer, f.Transform.Name()
+	config, err := SavedOptimizer(record)
+	if err != nil {
+		return err
+	}
 	switch {
 	case saved.Counts == nil && own == "":
 		return nil
 	case saved.Counts == nil:
-		return fmt.Errorf("optimizer: found none, wanted %s: %w", own, ErrMismatch)
-	case saved.Config.Name == "" && own == "":
-		return fmt.Errorf("optimizer: found %q, which is no registered one, wanted it as a Transform too: %w", saved.Transform, ErrMismatch)
-	case saved.Config.Name == "" && saved.Transform != own:
-		return fmt.Errorf("optimizer: found %q, which is no registered one, wanted %q: %w", saved.Transform, own, ErrMismatch)
+		return fmt.Errorf("optimizer: found none, wanted %s: %w", own, checkpoint.ErrMismatch)
+	case config.Name == "" && own == "":
+		return fmt.Errorf("optimizer: found %q, which is no registered one, wanted it as a Transform too: %w", saved.Transform, checkpoint.ErrMismatch)
+	case config.Name == "" && saved.Transform != own:
+		return fmt.Errorf("optimizer: found %q, which is no registered one, wanted %q: %w", saved.Transform, own, checkpoint.ErrMismatch)
 	case own == "":
-		f.Optimizer = saved.Config
-		var err error
-		if f.Transform, err = saved.Config.Build(); err != nil {
+		f.Optimizer = config
+		if f.Transform, err = config.Build(); err != nil {
 			return err
 		}
-	case saved.Config.Name != "":
-		if err := f.agrees(saved.Config); err != nil {
+	case config.Name != "":
+		if err := f.agrees(config); err != nil {
 			return err
 		}
 	}
@@ -119,7 +122,7 @@ func (f *Fields) agrees(saved optim.Config) error {
 	if f.Optimizer.Name == "" {
 		tx, err := saved.Build()
 		if err == nil && tx.Name() != f.Transform.Name() {
-			err = fmt.Errorf("optimizer: found %q, wanted %q: %w", tx.Name(), f.Transform.Name(), ErrMismatch)
+			err = fmt.Errorf("optimizer: found %q, wanted %q: %w", tx.Name(), f.Transform.Name(), checkpoint.ErrMismatch)
 		}
 		return err
 	}

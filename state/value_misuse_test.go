@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -111,7 +112,9 @@ func TestWithAnotherRate(t *testing.T) {
 		loaded, record, err := LoadValue(t.Context(), dev, path, LoadOptions{})
 		require.NoError(t, err)
 		loaded.Release()
-		assert.InDelta(t, 3e-3, record.Optimizer.Config.Options.Schedule.LearningRate, 1e-12)
+		recorded, err := SavedOptimizer(record)
+		require.NoError(t, err)
+		assert.InDelta(t, 3e-3, recorded.Options.Schedule.LearningRate, 1e-12)
 
 		// One's own transformation, which no configuration describes any more.
 		tx, err := rated(name, 1e-3).Build()
@@ -176,10 +179,10 @@ func TestSaveRemovesNothingElse(t *testing.T) {
 	require.NoError(t, os.Mkdir(at("home"), 0o777))
 	require.NoError(t, save(at("home")), "an empty directory")
 	require.NoError(t, os.CopyFS(at("home.old"), os.DirFS(at("home"))))
-	require.NoError(t, os.Remove(filepath.Join(at("home"), manifestName)))
+	require.NoError(t, os.Remove(filepath.Join(at("home"), "manifest.json")))
 	require.NoError(t, save(at("home")+"/"), "what is left of a checkpoint, by a name with a slash")
-	require.NoError(t, Verify(OS, at("home")))
-	require.NoError(t, Verify(OS, at("home.old")), "a copy of one's own")
+	require.NoError(t, checkpoint.Verify(checkpoint.OS, at("home")))
+	require.NoError(t, checkpoint.Verify(checkpoint.OS, at("home.old")), "a copy of one's own")
 	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	assert.Len(t, entries, 3, "nothing beside them")
@@ -189,6 +192,6 @@ func TestSaveRemovesNothingElse(t *testing.T) {
 	require.ErrorContains(t, err, `did you mean "BF16"?`)
 	_, _, err = LoadValue(t.Context(), dev, at("hom"), LoadOptions{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.ErrorIs(t, err, ErrCheckpoint)
-	require.NotErrorIs(t, err, ErrCorrupt)
+	require.ErrorIs(t, err, checkpoint.Err)
+	require.NotErrorIs(t, err, checkpoint.ErrCorrupt)
 }

@@ -4,22 +4,23 @@ import (
 	"context"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/optim"
 )
 
 // SaveOptions say what of a value is saved, and how.
 type SaveOptions struct {
-	Run              Run    // what a loop wants to find again
-	WithoutOptimizer bool   // leave the optimizer state out
-	DType            string // of the weights: "F32", "BF16" or "F16", as an export has them; "": as the tree keeps them, with every bit
+	Run              checkpoint.Run // what a loop wants to find again
+	WithoutOptimizer bool           // leave the optimizer state out
+	DType            string         // of the weights: "F32", "BF16" or "F16", as an export has them; "": as the tree keeps them, with every bit
 }
 
 // Save writes the value to the checkpoint directory path, whole or not at all: what Snapshot.Save writes, other.safetensors beside it where there
-// are other variables, and no config.json where there is no definition. It waits for the device. Every error is a *SaveError.
+// are other variables, and no config.json where there is no definition. It waits for the device. Every error is a *checkpoint.SaveError.
 func (v Value) Save(ctx context.Context, path string, o SaveOptions) error {
 	h, err := v.use("save")
 	if err != nil {
-		return &SaveError{path, err}
+		return &checkpoint.SaveError{Path: path, Err: err}
 	}
 	return o.Of(h.snapshot()).Save(ctx, path, o.Run)
 }

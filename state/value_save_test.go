@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -49,8 +50,8 @@ func TestSaveAndLoadValues(t *testing.T) {
 				}
 				v = step(step(v))
 				dir := filepath.Join(t.TempDir(), "saved")
-				require.NoError(t, v.Save(t.Context(), dir, SaveOptions{Run: Run{Tokens: 77}}))
-				require.NoFileExists(t, filepath.Join(dir, configName))
+				require.NoError(t, v.Save(t.Context(), dir, SaveOptions{Run: checkpoint.Run{Tokens: 77}}))
+				require.NoFileExists(t, filepath.Join(dir, checkpoint.ConfigFile))
 				got, record, err := LoadValue(t.Context(), dev, dir, LoadOptions{Transform: test.transform})
 				require.NoError(t, err)
 				t.Cleanup(func() { got.Release() })
@@ -109,13 +110,13 @@ func TestSaveOfPartsOfAValue(t *testing.T) {
 	for _, dtype := range []string{"", "F32", "BF16", "F16"} {
 		dir := filepath.Join(t.TempDir(), "saved")
 		require.NoError(t, v.Save(t.Context(), dir, SaveOptions{WithoutOptimizer: true, DType: dtype}))
-		require.NoFileExists(t, filepath.Join(dir, optimizerName))
+		require.NoFileExists(t, filepath.Join(dir, checkpoint.OptimizerFile))
 		if dtype != "" {
 			// The same files as of an export.
 			export := filepath.Join(t.TempDir(), "export")
 			require.NoError(t, model.Export(export, c.Definition, func(path string) ([]float32, error) { return fieldsOf(t, v).Params.Read(t.Context(), path) },
 				model.ExportOptions{DType: dtype}))
-			for _, name := range []string{configName, "model.safetensors"} {
+			for _, name := range []string{checkpoint.ConfigFile, "model.safetensors"} {
 				assert.Equal(t, contents(t, export)[name], contents(t, dir)[name], name)
 			}
 		}
@@ -132,9 +133,9 @@ func TestSaveOfPartsOfAValue(t *testing.T) {
 		}
 		got.Release()
 		_, err = v.LoadOptimizer(t.Context(), dir)
-		require.ErrorIs(t, err, ErrMismatch)
+		require.ErrorIs(t, err, checkpoint.ErrMismatch)
 		_, _, err = Load(t.Context(), dev, tinyConfig(t), dir)
-		require.ErrorIs(t, err, ErrMismatch)
+		require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	}
 	// A transformation that has no state yet is not in the files.
 	bare := newValue(t, Fields{Params: upload(t, dev, ownTrees(1), buffers.F32), Optimizer: tinyOptimizer()})
@@ -173,16 +174,16 @@ func TestLoadOfAnotherValue(t *testing.T) {
 		"registered, another is given": {adam, own, "wanted " + `"` + own.Name()},
 	} {
 		_, _, err := LoadValue(t.Context(), dev, test.dir, LoadOptions{Transform: test.tx})
-		require.ErrorIs(t, err, ErrMismatch, name)
-		require.ErrorIs(t, err, ErrCheckpoint, name)
+		require.ErrorIs(t, err, checkpoint.ErrMismatch, name)
+		require.ErrorIs(t, err, checkpoint.Err, name)
 		assert.ErrorContains(t, err, test.text, name)
 	}
 	_, err := v.LoadOptimizer(t.Context(), adam)
-	require.ErrorIs(t, err, ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	other := optimizerNamed("adamw", `{"b1":0.5}`)
 	second := newValue(t, Fields{Params: upload(t, dev, ownTrees(1), buffers.F32), Optimizer: other, InitOptimizer: true})
 	_, err = second.LoadOptimizer(t.Context(), adam)
-	require.ErrorIs(t, err, ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	assert.ErrorContains(t, err, "parameters.b1: found 0.9, wanted 0.5")
 	second.Release()
 
@@ -192,7 +193,7 @@ func TestLoadOfAnotherValue(t *testing.T) {
 	raw[len(raw)-1] ^= 1
 	require.NoError(t, os.WriteFile(path, raw, 0o600))
 	_, _, err = LoadValue(t.Context(), dev, adam, LoadOptions{})
-	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 	assert.LessOrEqual(t, dev.Counters().LiveBytes, before+1<<10)
 	v.Release()
 }

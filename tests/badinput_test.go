@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/state"
 )
 
 // refused runs a command that cannot be meant and asserts its exit code and what it says. It never says it with a stack, and never writes
@@ -211,7 +211,7 @@ func TestOverflowIsNotSaved(t *testing.T) {
 	from, _ := undisturbedRun(t)
 	p := newPlace(t)
 	for _, name := range []string{"config.json", "model.safetensors"} {
-		p.write(t, "model/"+name, read(t, from.path("whole", "checkpoints", state.DirName(steps), name)))
+		p.write(t, "model/"+name, read(t, from.path("whole", "checkpoints", checkpoint.DirName(steps), name)))
 	}
 	p.change(t, "model/model.safetensors", "wpe.weight", 31*32, 3e38) // finite, until weight decay multiplies it with -99
 	r := refused(t, p.train("run", "--set", "model.from=model", "--set", "model.context=16", "--set", "optimizer.weight_decay=1e4",

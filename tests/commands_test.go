@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/state"
 )
 
 func TestDevices(t *testing.T) {
@@ -186,7 +186,7 @@ func TestSampleIsAFunctionOfItsSeed(t *testing.T) {
 	greedy := sample("--temperature", "0")
 	assert.Equal(t, greedy, sample("--temperature", "0", "--seed", "43"))
 	// A checkpoint and its run are the same model.
-	assert.Equal(t, first, ok(t, p.command("sample", p.path("whole", "checkpoints", state.DirName(steps)), "--prompt", "line ", "--tokens", "40")).out)
+	assert.Equal(t, first, ok(t, p.command("sample", p.path("whole", "checkpoints", checkpoint.DirName(steps)), "--prompt", "line ", "--tokens", "40")).out)
 }
 
 func TestInspect(t *testing.T) {

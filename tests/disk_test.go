@@ -17,7 +17,7 @@ import (
 func fullDisk(t *testing.T, runDir string, r ended, whole int64, why string) {
 	t.Helper()
 	require.Equal(t, 6, r.code, r.err)
-	assert.Contains(t, r.err, `gputrain: state: save "`+runDir+`/checkpoints/step-`)
+	assert.Contains(t, r.err, `gputrain: checkpoint: save "`+runDir+`/checkpoints/step-`)
 	assert.Contains(t, r.err, why)
 	assert.NotContains(t, r.err, "goroutine ")
 	require.Equal(t, whole, newest(t, runDir))

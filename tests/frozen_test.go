@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/model"
-	"gputrain/state"
 )
 
 // Parameters whose rate is multiplied by nothing keep every bit, weight decay or not, whatever optimizer learns the others.
@@ -17,7 +17,7 @@ func TestFrozenParameters(t *testing.T) {
 	for _, optimizer := range []string{"adamw", "adafactor", "muon", "quad"} {
 		ok(t, p.train(optimizer, "--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0",
 			"--set", "optimizer.name="+optimizer, "--set", "optimizer.decay_mask=['.']", "--set", `optimizer.rates=[{match: '^wte|^h\.0\.', multiplier: 0}]`))
-		def, got, err := model.ReadHF(p.path(optimizer, "checkpoints", state.DirName(2)))
+		def, got, err := model.ReadHF(p.path(optimizer, "checkpoints", checkpoint.DirName(2)))
 		require.NoError(t, err)
 		frozen := 0
 		for i, drawn := range model.Init(def, 7) {

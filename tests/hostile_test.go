@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 )
 
 // withHeader is a safetensors file: the length of the header, the header, the data.
@@ -23,7 +23,7 @@ func withHeader(header, data string) string {
 // them, and before a device is opened. The same file untouched is taken.
 func TestHostileModels(t *testing.T) {
 	p, _ := undisturbedRun(t)
-	checkpoint := p.path("whole", "checkpoints", state.DirName(steps))
+	checkpoint := p.path("whole", "checkpoints", checkpoint.DirName(steps))
 	good := read(t, filepath.Join(checkpoint, "model.safetensors"))
 	end := 8 + int(binary.LittleEndian.Uint64([]byte(good)))
 	header, data := strings.TrimRight(good[8:end], " "), good[end:]

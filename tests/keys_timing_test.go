@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 )
 
 // Batches are made ahead in the background: a run of two steps reads many batches more where data.prefetch says so. What has been read of
@@ -59,7 +59,7 @@ func TestSavingBesideAndInBetween(t *testing.T) {
 		run, beside := c.start(t), map[int64]bool{}
 		run.until(t, "its end", func() bool {
 			if saved := (lastStep(t, p.path(name)) - 1) / every * every; saved > 0 {
-				if _, err := os.Stat(p.path(name, "checkpoints", state.DirName(saved))); err != nil {
+				if _, err := os.Stat(p.path(name, "checkpoints", checkpoint.DirName(saved))); err != nil {
 					beside[saved] = true
 				}
 			}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/model"
-	"gputrain/state"
 )
 
 // A model of one layer learns on with a second one, which it has not been stored with.
@@ -18,8 +18,8 @@ func TestModelThatLacksParameters(t *testing.T) {
 	p.runDir(t, "first")
 	short := []string{"--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0"}
 	ok(t, p.train("first", append(short, "--set", "model.layers=1")...))
-	checkpoint := p.path("first", "checkpoints", state.DirName(2))
-	p.write(t, "model/model.safetensors", read(t, filepath.Join(checkpoint, "model.safetensors")))
+	first := p.path("first", "checkpoints", checkpoint.DirName(2))
+	p.write(t, "model/model.safetensors", read(t, filepath.Join(first, "model.safetensors")))
 	two, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 32, Vocab: 256, Context: 32})
 	require.NoError(t, err)
 	config, err := model.ConfigJSON(two, "F32")
@@ -35,9 +35,9 @@ func TestModelThatLacksParameters(t *testing.T) {
 	r := ok(t, p.train("run", append(from, "--set", "model.allow_missing=['^h.1[.]']")...))
 	assert.Contains(t, r.err, "parameters drawn anew, 12 of 28: h.1.attn.c_attn.bias, ")
 	assert.Contains(t, read(t, p.path("run", "report.md")), "| parameters drawn anew | 12 of 28: h.1.attn.c_attn.bias, ")
-	_, stored, err := model.ReadHF(checkpoint)
+	_, stored, err := model.ReadHF(first)
 	require.NoError(t, err)
-	_, got, err := model.ReadHF(p.path("run", "checkpoints", state.DirName(2)))
+	_, got, err := model.ReadHF(p.path("run", "checkpoints", checkpoint.DirName(2)))
 	require.NoError(t, err)
 	want := map[string]buffers.Host{}
 	for _, h := range append(model.Init(two, 7), stored...) {

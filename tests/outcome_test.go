@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 	"gputrain/train"
 )
 
@@ -37,7 +37,7 @@ func costs() []string {
 func outcomeOf(t *testing.T, runDir string) outcome {
 	t.Helper()
 	o := outcome{}
-	dir := filepath.Join(runDir, "checkpoints", state.DirName(steps))
+	dir := filepath.Join(runDir, "checkpoints", checkpoint.DirName(steps))
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	for _, n := range names {
@@ -100,7 +100,7 @@ func lastStep(t *testing.T, runDir string) int64 {
 // newest is the newest whole checkpoint of a run directory, none of which may be damaged; 0: none.
 func newest(t *testing.T, runDir string) int64 {
 	t.Helper()
-	found, err := state.Checkpoints{FS: state.OS, Dir: filepath.Join(runDir, "checkpoints")}.Newest()
+	found, err := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(runDir, "checkpoints")}.Newest()
 	require.NoError(t, err)
 	require.Empty(t, found.Rejected)
 	return found.Step

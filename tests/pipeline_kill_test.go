@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 )
 
 // cuts are ways to cut tinyRun's model, each stage with a device of its own or one for all, and the whole model on one device. They all learn
@@ -86,7 +86,7 @@ func TestPipelineResumedOnAnotherKindOfAdapter(t *testing.T) {
 
 func removeCheckpoint(t *testing.T, runDir string, step int64) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(runDir, "checkpoints", state.DirName(step)))
+	found, err := filepath.Glob(filepath.Join(runDir, "checkpoints", checkpoint.DirName(step)))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.NoError(t, os.RemoveAll(found[0]))

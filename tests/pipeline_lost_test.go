@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
-	"gputrain/state"
 	"gputrain/train"
 )
 
@@ -85,7 +85,7 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, result.Resumed, int64(15))
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors", "state.json"} {
-		file := func(dir string) string { return read(t, p.path(dir, "checkpoints", state.DirName(total), name)) }
+		file := func(dir string) string { return read(t, p.path(dir, "checkpoints", checkpoint.DirName(total), name)) }
 		assert.Equal(t, file("whole"), file("lost"), name)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -128,7 +129,7 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 				assert.Equal(t, want, step())
 			}
 			// The staging buffer that saving takes is planned too.
-			require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), state.DirName(s.Step())), state.Run{}))
+			require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), checkpoint.DirName(s.Step())), checkpoint.Run{}))
 			assert.InEpsilon(t, s.Plan().Total(), dev.Counters().LiveBytes, 0.05, "planned and taken: %v", s.Plan())
 		})
 	}

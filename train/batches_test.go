@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -61,7 +62,7 @@ func TestResumeOnEverySource(t *testing.T) {
 		_, err := Run(t.Context(), dev, run(dir))
 		require.NoError(t, err)
 		want := outcomeOf(t, dir)
-		var record struct{ Run state.Run }
+		var record struct{ Run checkpoint.Run }
 		require.NoError(t, json.Unmarshal([]byte(want.checkpoint["state.json"]), &record))
 		require.Positive(t, record.Run.Data.Epoch, "the run is longer than an epoch")
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 )
 
 // Interval is how often a run saves while its step is at most Until: at every multiple of Every.
@@ -56,14 +56,14 @@ func (v Intervals) Validate() error {
 
 // saves is what a run knows of its checkpoints.
 type saves struct {
-	saver     *state.Saver
+	saver     *checkpoint.Saver
 	permanent int64     // the step of the newest permanent checkpoint, begun or found
 	temporary int64     // and of the newest temporary one
 	begun     time.Time // when the newest of both was begun, or the run
 }
 
 // found takes note of the checkpoint that the run goes on from.
-func (s *saves) found(r state.Record) {
+func (s *saves) found(r checkpoint.Record) {
 	if r.Run.Temporary {
 		s.temporary = r.Step
 	} else {
@@ -108,7 +108,7 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	run := t.run
 	run.Temporary = temporary
 	copied := t.times.span(spanCopy)
-	staged, err := t.state.Stage(ctx, run)
+	host, err := t.state.CopyToHost(ctx, run)
 	copied()
 	if err != nil {
 		return err
@@ -117,8 +117,8 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	durable := func() error {
 		return errors.Join(t.metrics.sync(), t.samples.sync(), t.histograms.sync(), t.syncHooks())
 	}
-	keep := state.Keep{Last: t.config.Keep, Best: t.config.KeepBest, Protect: []int64{t.run.BestStep}}
-	if err := t.saves.saver.Start(staged, keep, durable); err != nil {
+	keep := checkpoint.Keep{Last: t.config.Keep, Best: t.config.KeepBest, Protect: []int64{t.run.BestStep}}
+	if err := t.saves.saver.Start(host, keep, durable); err != nil {
 		return err
 	}
 	t.saves.begun = time.Now()
@@ -147,7 +147,7 @@ func (t *trainer) settle(ctx context.Context, wait bool) error {
 	if !t.config.SaveSync {
 		t.times.beside[spanSaveWrite] += saving.Took
 	}
-	var bad *state.NonFiniteError
+	var bad *checkpoint.NonFiniteError
 	if errors.As(saving.Err, &bad) {
 		return errors.Join(&DivergedError{
 			Step: saving.Step, Skipped: t.run.InARow, Tensor: bad.Tensor, Loss: float64(t.last.Loss), GradNorm: float64(t.last.GradNorm),

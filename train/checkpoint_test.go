@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
 	"gputrain/state"
 )
@@ -67,7 +68,7 @@ func TestStopsLeaveNoCheckpoints(t *testing.T) {
 	whole := t.TempDir()
 	_, err := Run(t.Context(), dev, config(whole))
 	require.NoError(t, err)
-	want := []string{state.DirName(2), state.DirName(4), state.DirName(8), state.DirName(12)}
+	want := []string{checkpoint.DirName(2), checkpoint.DirName(4), checkpoint.DirName(8), checkpoint.DirName(12)}
 	require.Equal(t, want, checkpointNames(t, whole))
 
 	dir := t.TempDir()
@@ -77,9 +78,9 @@ func TestStopsLeaveNoCheckpoints(t *testing.T) {
 		c.Hooks = []Hook{hook}
 		_, err := Run(ctx, dev, c)
 		require.ErrorIs(t, err, ErrStopped)
-		record, err := state.ReadRecord(state.OS, filepath.Join(dir, checkpointsDir, state.DirName(newestStep(t, dir))))
+		record, err := checkpoint.ReadRecord(checkpoint.OS, filepath.Join(dir, checkpointsDir, checkpoint.DirName(newestStep(t, dir))))
 		require.NoError(t, err)
-		assert.Equal(t, !slices.Contains(want, state.DirName(record.Step)), record.Run.Temporary, "stopped at step %d", record.Step)
+		assert.Equal(t, !slices.Contains(want, checkpoint.DirName(record.Step)), record.Run.Temporary, "stopped at step %d", record.Step)
 	}
 	_, err = Run(t.Context(), dev, config(dir))
 	require.NoError(t, err)
@@ -110,7 +111,7 @@ func TestTemporaryByTime(t *testing.T) {
 		saved = append(saved, e.Step)
 		temporary := 0
 		for _, name := range checkpointNames(t, dir) {
-			if r, err := state.ReadRecord(state.OS, filepath.Join(dir, checkpointsDir, name)); err == nil && r.Run.Temporary {
+			if r, err := checkpoint.ReadRecord(checkpoint.OS, filepath.Join(dir, checkpointsDir, name)); err == nil && r.Run.Temporary {
 				temporary++
 			}
 		}
@@ -122,7 +123,7 @@ func TestTemporaryByTime(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, saved, "each step once, those of save_every among them")
 	assert.Equal(t, 2, most, "the newest, and the best")
-	assert.Equal(t, []string{state.DirName(9), state.DirName(12)}, checkpointNames(t, dir))
+	assert.Equal(t, []string{checkpoint.DirName(9), checkpoint.DirName(12)}, checkpointNames(t, dir))
 	require.Equal(t, want, outcomeOf(t, dir))
 
 	c.SaveInterval, c.Fresh, saved = time.Hour, true, nil
@@ -133,7 +134,7 @@ func TestTemporaryByTime(t *testing.T) {
 
 // slowDisk keeps every checkpoint waiting until it is let go, and counts those that are written at once.
 type slowDisk struct {
-	state.FileSystem
+	checkpoint.FileSystem
 	begun chan string
 	free  chan struct{}
 }
@@ -148,7 +149,7 @@ func (s slowDisk) MkdirAll(dir string) error {
 
 // Steps go on while a checkpoint is written, up to the next one, which waits for it.
 func TestStepsGoOnWhileACheckpointIsWritten(t *testing.T) {
-	disk := slowDisk{FileSystem: state.OS, begun: make(chan string, 8), free: make(chan struct{})}
+	disk := slowDisk{FileSystem: checkpoint.OS, begun: make(chan string, 8), free: make(chan struct{})}
 	c := tinyRun(t, t.TempDir())
 	c.State.FS = disk
 	var order []string
@@ -158,7 +159,7 @@ func TestStepsGoOnWhileACheckpointIsWritten(t *testing.T) {
 			order = append(order, filepath.Base(e.Checkpoint))
 		case e.Kind == StepBegin && e.Step == 5:
 			// Two steps since the first save began, and it is not done.
-			assert.Equal(t, state.DirName(3)+".tmp", <-disk.begun)
+			assert.Equal(t, checkpoint.DirName(3)+".tmp", <-disk.begun)
 			assert.Empty(t, order)
 			go func() {
 				time.Sleep(50 * time.Millisecond) // until the run waits, most likely
@@ -166,18 +167,18 @@ func TestStepsGoOnWhileACheckpointIsWritten(t *testing.T) {
 				close(disk.free)
 			}()
 		case e.Kind == StepBegin && e.Step == 6:
-			assert.Equal(t, []string{state.DirName(3)}, order, "the save of step 6 waits for that of step 3")
+			assert.Equal(t, []string{checkpoint.DirName(3)}, order, "the save of step 6 waits for that of step 3")
 		}
 		return nil
 	})}
 	_, err := Run(t.Context(), gputest.Device(t), c)
 	require.NoError(t, err)
-	assert.Equal(t, []string{state.DirName(3), state.DirName(6), state.DirName(9), state.DirName(12)}, order)
+	assert.Equal(t, []string{checkpoint.DirName(3), checkpoint.DirName(6), checkpoint.DirName(9), checkpoint.DirName(12)}, order)
 }
 
 // failing refuses to make one checkpoint's directory.
 type failing struct {
-	state.FileSystem
+	checkpoint.FileSystem
 	name string
 }
 
@@ -193,7 +194,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 	dev := gputest.Device(t)
 	for name, step := range map[string]int64{"in between": 6, "the last": 12} {
 		c := tinyRun(t, t.TempDir())
-		c.State.FS = failing{state.OS, state.DirName(step)}
+		c.State.FS = failing{checkpoint.OS, checkpoint.DirName(step)}
 		result, err := Run(t.Context(), dev, c)
 		require.ErrorContains(t, err, "the disk is gone", name)
 		assert.Equal(t, BadCheckpoint, result.Reason, name)
@@ -203,7 +204,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 	// That of a stop.
 	stopping, hook := stopAt(StepBegin, 4)
 	c := tinyRun(t, t.TempDir())
-	c.State.FS, c.Hooks = failing{failing{state.OS, state.DirName(4)}, state.DirName(5)}, []Hook{hook}
+	c.State.FS, c.Hooks = failing{failing{checkpoint.OS, checkpoint.DirName(4)}, checkpoint.DirName(5)}, []Hook{hook}
 	result, err := Run(stopping, dev, c)
 	require.ErrorContains(t, err, "the disk is gone")
 	assert.Equal(t, BadCheckpoint, result.Reason)
@@ -213,7 +214,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 		"another failure": func(context.CancelCauseFunc) error { return errors.New("no more") },
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		disk := slowDisk{FileSystem: failing{state.OS, state.DirName(3)}, begun: make(chan string, 8), free: make(chan struct{})}
+		disk := slowDisk{FileSystem: failing{checkpoint.OS, checkpoint.DirName(3)}, begun: make(chan string, 8), free: make(chan struct{})}
 		c := tinyRun(t, t.TempDir())
 		c.State.FS = disk
 		c.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
@@ -228,7 +229,7 @@ func TestErrorsOfSavesAreNotLost(t *testing.T) {
 		})}
 		_, err := Run(ctx, dev, c)
 		require.ErrorContains(t, err, "the disk is gone", name)
-		require.ErrorIs(t, err, state.ErrCheckpoint, name)
+		require.ErrorIs(t, err, checkpoint.Err, name)
 	}
 }
 
@@ -239,7 +240,7 @@ func TestWhatIsNotFiniteIsNotSavedLater(t *testing.T) {
 	c.Patience = 100
 	result, err := Run(t.Context(), gputest.Device(t), c)
 	require.ErrorIs(t, err, ErrDiverged)
-	require.ErrorIs(t, err, state.ErrNonFinite)
+	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
 	var diverged *DivergedError
 	require.ErrorAs(t, err, &diverged)
 	assert.Equal(t, "params/h.0.mlp.c_proj.bias", diverged.Tensor)
@@ -276,9 +277,9 @@ func TestBestIsKept(t *testing.T) {
 		}
 		return 1
 	})
-	wanted := map[string]bool{state.DirName(12): true}
+	wanted := map[string]bool{checkpoint.DirName(12): true}
 	for _, e := range evals[:3] {
-		wanted[state.DirName(e.step)] = true
+		wanted[checkpoint.DirName(e.step)] = true
 	}
 	require.Less(t, evals[0].step, int64(7), "it did get worse")
 	names := checkpointNames(t, c.Dir)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/state"
 )
@@ -108,7 +109,7 @@ func (c Config) withDefaults() Config {
 		c.Interval = 10 * time.Second
 	}
 	if c.State.FS == nil {
-		c.State.FS = state.OS
+		c.State.FS = checkpoint.OS
 	}
 	if c.State.Accumulate == 0 {
 		c.State.Accumulate = 1

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"gputrain/checkpoint"
 	"gputrain/state"
 )
 
@@ -58,7 +59,7 @@ const guardLag = 3
 const leastDeviation = 0.01
 
 // limits are those of a step, made of what g remembers.
-func (c SpikeConfig) limits(g *state.Guard, step int64) state.Limits {
+func (c SpikeConfig) limits(g *checkpoint.Guard, step int64) state.Limits {
 	if !c.on() || g == nil {
 		return state.Limits{}
 	}
@@ -94,11 +95,11 @@ func limitOf(values []float64, score float64) float64 {
 
 // after is what is remembered when the metrics of one more step are known. What was left out does not count in the usual. g is not changed:
 // a checkpoint that is being written may have it.
-func (c SpikeConfig) after(g *state.Guard, m state.Metrics) *state.Guard {
+func (c SpikeConfig) after(g *checkpoint.Guard, m state.Metrics) *checkpoint.Guard {
 	if !c.on() {
 		return g
 	}
-	next := state.Guard{}
+	next := checkpoint.Guard{}
 	if g != nil {
 		next = *g
 	}

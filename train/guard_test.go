@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
@@ -19,10 +20,10 @@ import (
 // Limits are made of exactly the last Window updates made up to three steps back, whatever is known of later ones.
 func TestSpikeLimits(t *testing.T) {
 	c := SpikeConfig{Loss: 2, GradNorm: 3, Window: 4}.withDefaults()
-	var g *state.Guard
+	var g *checkpoint.Guard
 	feed := func(step int64, loss, norm float64) {
 		before := g
-		var kept state.Guard
+		var kept checkpoint.Guard
 		if before != nil {
 			kept = *before
 			kept.Loss = append([]float64(nil), before.Loss...)
@@ -147,7 +148,7 @@ func TestSpikesAreLeftOut(t *testing.T) {
 	assert.Zero(t, steps[11].Skipped)
 	assert.Contains(t, out.String(), "step 9: loss ")
 	assert.Contains(t, out.String(), "the update is left out (1 in a row, 2 is the end)")
-	record, err := state.ReadRecord(state.OS, filepath.Join(dir, checkpointsDir, state.DirName(12)))
+	record, err := checkpoint.ReadRecord(checkpoint.OS, filepath.Join(dir, checkpointsDir, checkpoint.DirName(12)))
 	require.NoError(t, err)
 	assert.EqualValues(t, 1, record.Run.Guard.Spikes)
 	want := outcomeOf(t, dir)

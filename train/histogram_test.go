@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers/histogram"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -169,7 +170,7 @@ func TestHistogramsOfAReplacedState(t *testing.T) {
 func replaceByItsCopy(ctx context.Context, t *testing.T, dev *gpu.Device, e Event) error {
 	former := e.State.(*state.TrainState)
 	path := filepath.Join(t.TempDir(), "former")
-	require.NoError(t, former.Save(ctx, path, state.Run{}))
+	require.NoError(t, former.Save(ctx, path, checkpoint.Run{}))
 	other, _, err := state.Load(ctx, dev, former.Config(), path)
 	require.NoError(t, err)
 	defer former.Release()
@@ -189,7 +190,7 @@ func TestHistogramsOfSomeTensors(t *testing.T) {
 	assert.Equal(t, []string{"grads/wpe.weight", "params/ln_f.bias", "params/ln_f.weight"}, names)
 
 	weights := func() string {
-		raw, err := os.ReadFile(filepath.Join(c.Dir, checkpointsDir, state.DirName(1), "optimizer.safetensors"))
+		raw, err := os.ReadFile(filepath.Join(c.Dir, checkpointsDir, checkpoint.DirName(1), "optimizer.safetensors"))
 		require.NoError(t, err)
 		return string(raw)
 	}

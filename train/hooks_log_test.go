@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/state"
 )
 
 // logHook is a hook that keeps a log.
@@ -87,9 +87,9 @@ func TestLogsOfHooksAreDurableFirst(t *testing.T) {
 	c.Hooks = []Hook{logHook{func(context.Context, Event) error { return nil }, func() error { return full }}}
 	result, err := Run(t.Context(), gputest.Device(t), c)
 	require.ErrorIs(t, err, full)
-	require.ErrorIs(t, err, state.ErrCheckpoint)
+	require.ErrorIs(t, err, checkpoint.Err)
 	assert.Equal(t, BadCheckpoint, result.Reason)
-	kept, err := state.Checkpoints{FS: state.OS, Dir: filepath.Join(c.Dir, checkpointsDir)}.Steps()
+	kept, err := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(c.Dir, checkpointsDir)}.Steps()
 	require.NoError(t, err)
 	assert.Empty(t, kept)
 }

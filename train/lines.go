@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 )
 
 // lineLog is a file of JSON objects, one a line, each with a "step" that never goes down: metrics.jsonl, samples.jsonl.
@@ -144,7 +144,7 @@ func (l *lineLog) sync() error {
 type logError struct{ err error }
 
 func (e logError) Error() string   { return "train: log: " + e.err.Error() }
-func (e logError) Unwrap() []error { return []error{state.ErrCheckpoint, e.err} }
+func (e logError) Unwrap() []error { return []error{checkpoint.Err, e.err} }
 
 func (l *lineLog) close() error { return l.file.Close() }
 

@@ -14,7 +14,7 @@ import (
 	"regexp"
 	"slices"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 )
 
 // ProfileFile is the trace that a profiled run leaves in its directory.
@@ -126,7 +126,7 @@ func inspectEvents(dir string) (found contents, err error) {
 
 // inspectCheckpoints finds what is in the directory of checkpoints: that as one, and each thing that is of none.
 func inspectCheckpoints(dir string) (found contents, err error) {
-	store := state.Checkpoints{FS: state.OS, Dir: filepath.Join(dir, checkpointsDir)}
+	store := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(dir, checkpointsDir)}
 	others, err := store.Others()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
@@ -79,7 +80,7 @@ func (p pipelined) Create(ctx context.Context, c state.Config, params []buffers.
 	return s, nil
 }
 
-func (p pipelined) Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error) {
+func (p pipelined) Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error) {
 	s, record, err := pipeline.Load(ctx, p.devices, p.with(c), dir)
 	if err != nil {
 		return nil, record, err

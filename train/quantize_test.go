@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -46,17 +47,17 @@ func TestQuantizedRun(t *testing.T) {
 	_, err = Run(ctx, dev, c)
 	require.ErrorIs(t, err, ErrStopped)
 	_, err = Run(t.Context(), dev, tinyRun(t, dir))
-	require.ErrorIs(t, err, state.ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	other := quantizedRun(t, dir)
 	other.State.Definition, err = model.WithQuantization(other.State.Definition, model.Quantization{Mode: "affine", Bits: 3, Group: 32, Match: []string{"weight"}})
 	require.NoError(t, err)
 	_, err = Run(t.Context(), dev, other)
-	require.ErrorIs(t, err, state.ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	_, err = Run(t.Context(), dev, quantizedRun(t, dir))
 	require.NoError(t, err)
 	require.Equal(t, want, outcomeOf(t, dir))
 
-	checkpoint := filepath.Join(whole, checkpointsDir, state.DirName(12))
+	checkpoint := filepath.Join(whole, checkpointsDir, checkpoint.DirName(12))
 	m, err := state.LoadModel(dev, checkpoint)
 	require.NoError(t, err)
 	defer m.Release()

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
-	"gputrain/state"
 )
 
 // scheduled is a plain tiny run of so many steps.
@@ -44,7 +44,7 @@ func onTargets(t *testing.T, test func(t *testing.T, run func(context.Context, C
 func checkpointFiles(t *testing.T, dir string, step int64) map[string]string {
 	t.Helper()
 	files := map[string]string{}
-	where := filepath.Join(dir, checkpointsDir, state.DirName(step))
+	where := filepath.Join(dir, checkpointsDir, checkpoint.DirName(step))
 	names, err := os.ReadDir(where)
 	require.NoError(t, err)
 	for _, n := range names {
@@ -127,7 +127,7 @@ func TestReschedule(t *testing.T) {
 		c.Settings, c.State.Seed, c.Reschedule = []Setting{{Key: "note", Value: 1}}, 11, false
 		writeSettings(t, dir, c.Settings)
 		_, err = run(t.Context(), c)
-		require.ErrorIs(t, err, state.ErrMismatch)
+		require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	})
 }
 

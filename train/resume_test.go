@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
-	"gputrain/state"
 )
 
 // isTiming tells whether a number of metrics.jsonl says how fast a run was or what it took, and not what it has learned.
@@ -173,7 +173,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 			for _, name := range []string{metricsFile, samplesFile, histogramsFile, runFile} {
 				require.NotEmpty(t, want[name], name)
 			}
-			record, err := state.ReadRecord(state.OS, result.Checkpoint)
+			record, err := checkpoint.ReadRecord(checkpoint.OS, result.Checkpoint)
 			require.NoError(t, err)
 			require.NotNil(t, record.Run.Guard)
 			require.Len(t, record.Run.Window, int(form.steps))
@@ -245,7 +245,7 @@ func TestResumeTellsWhatItRestored(t *testing.T) {
 	result, err := Run(t.Context(), dev, c)
 	require.NoError(t, err)
 	assert.EqualValues(t, 5, result.Resumed)
-	from := regexp.QuoteMeta(filepath.Join(c.Dir, checkpointsDir, state.DirName(5)))
+	from := regexp.QuoteMeta(filepath.Join(c.Dir, checkpointsDir, checkpoint.DirName(5)))
 	assert.Regexp(t, `resumed from `+from+`: parameters, optimizer state, counts, place in the text \(epoch 0, window 20\) and metrics of step 5, in \d+\.\d\d s\n`, out.String())
 	report, err := os.ReadFile(filepath.Join(c.Dir, reportFile))
 	require.NoError(t, err)

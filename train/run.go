@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/state"
@@ -35,7 +36,7 @@ const checkpointsDir = "checkpoints"
 const TensorBoardDir = "tensorboard"
 
 // Run trains on a device until all steps are made, ctx ends (see Signals) or something stops it: Result.Reason says which, and the error,
-// nil when all steps are made, more: it matches ErrStopped (and is a *TimeLimitError where that was it), ErrDiverged, gpu.ErrOutOfMemory or state.ErrCheckpoint.
+// nil when all steps are made, more: it matches ErrStopped (and is a *TimeLimitError where that was it), ErrDiverged, gpu.ErrOutOfMemory or checkpoint.Err.
 //
 // The same call again goes on where the newest whole checkpoint of the run directory stands, to the same bits as if it had never
 // stopped. A directory of a run with other settings is a *ChangedError.
@@ -84,7 +85,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		}
 	}
 	c.State.FS = dir.held(c.State.FS)
-	store := state.Checkpoints{FS: c.State.FS, Dir: dir.join(checkpointsDir)}
+	store := checkpoint.Store{FS: c.State.FS, Dir: dir.join(checkpointsDir)}
 	steps, err := store.Steps()
 	if err != nil {
 		return nothing, err
@@ -98,7 +99,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return nothing, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
 	}
 	t := &trainer{
-		config: c, target: target, progress: progress, dir: dir, store: store, decided: plan, saves: saves{saver: state.NewSaver(store)}, evalLoss: math.NaN(),
+		config: c, target: target, progress: progress, dir: dir, store: store, decided: plan, saves: saves{saver: checkpoint.NewSaver(store)}, evalLoss: math.NaN(),
 		watched: map[int64]map[string]Number{}, given: map[int64]given{}, times: spent,
 	}
 	defer t.release()
@@ -217,7 +218,7 @@ func (t *trainer) restore(ctx context.Context) error {
 	for _, r := range found.Rejected {
 		t.say("warning: %s", r)
 	}
-	if errors.Is(err, state.ErrCorrupt) {
+	if errors.Is(err, checkpoint.ErrCorrupt) {
 		return fmt.Errorf("%w; put a whole one there, or start over with --fresh", err)
 	}
 	if err != nil {
@@ -225,7 +226,7 @@ func (t *trainer) restore(ctx context.Context) error {
 	}
 	if found.Path == "" {
 		defer t.times.span(spanCreate)()
-		t.run = state.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
+		t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
 		created, err := t.target.Create(ctx, c.State, c.Params)
 		if err == nil {
 			t.state = created
@@ -234,7 +235,7 @@ func (t *trainer) restore(ctx context.Context) error {
 	}
 	defer t.times.span(spanRestore)()
 	begin := time.Now()
-	record, err := state.ReadRecord(c.State.FS, found.Path)
+	record, err := checkpoint.ReadRecord(c.State.FS, found.Path)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -61,7 +62,7 @@ type outcome struct {
 func outcomeOf(t *testing.T, dir string) outcome {
 	t.Helper()
 	o := outcome{checkpoint: map[string]string{}}
-	newest := filepath.Join(dir, checkpointsDir, state.DirName(12))
+	newest := filepath.Join(dir, checkpointsDir, checkpoint.DirName(12))
 	names, err := os.ReadDir(newest)
 	require.NoError(t, err)
 	for _, n := range names {
@@ -105,7 +106,7 @@ func TestRun(t *testing.T) {
 		assert.EqualValues(t, 12, result.Step)
 		assert.Less(t, result.EvalLoss, 5.5)
 		assert.Equal(t, result.BestLoss, result.EvalLoss)
-		assert.Equal(t, filepath.Join(dir, checkpointsDir, state.DirName(12)), result.Checkpoint)
+		assert.Equal(t, filepath.Join(dir, checkpointsDir, checkpoint.DirName(12)), result.Checkpoint)
 
 		count := map[EventKind]int{}
 		for _, e := range events {
@@ -216,7 +217,7 @@ func (s stoppingTokenizer) Encode(text string) []int32 {
 
 func newestStep(t *testing.T, dir string) int64 {
 	t.Helper()
-	steps, err := state.Checkpoints{FS: state.OS, Dir: filepath.Join(dir, checkpointsDir)}.Steps()
+	steps, err := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(dir, checkpointsDir)}.Steps()
 	require.NoError(t, err)
 	if len(steps) == 0 {
 		return 0
@@ -288,7 +289,7 @@ func TestPatienceCountsInARow(t *testing.T) {
 	})}
 	result, err := Run(t.Context(), gputest.Device(t), c)
 	require.NoError(t, err)
-	record, err := state.ReadRecord(state.OS, result.Checkpoint)
+	record, err := checkpoint.ReadRecord(checkpoint.OS, result.Checkpoint)
 	require.NoError(t, err)
 	assert.EqualValues(t, 4, record.Skipped)
 	assert.Zero(t, record.Run.InARow)
@@ -302,7 +303,7 @@ func TestWhatIsNotFiniteIsNotSaved(t *testing.T) {
 	c.SaveSync = true
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, ErrDiverged)
-	require.ErrorIs(t, err, state.ErrNonFinite)
+	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
 	assert.ErrorContains(t, err, `first not finite: tensor "params/h.0.mlp.c_proj.bias"`)
 	assert.Equal(t, Diverged, result.Reason)
 	assert.EqualValues(t, 9, result.Step)
@@ -318,7 +319,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	_, err := Run(ctx, dev, c)
 	require.ErrorIs(t, err, ErrStopped)
 	damage := func(step int64) {
-		path := filepath.Join(dir, checkpointsDir, state.DirName(step), "optimizer.safetensors")
+		path := filepath.Join(dir, checkpointsDir, checkpoint.DirName(step), "optimizer.safetensors")
 		raw, err := os.ReadFile(path)
 		require.NoError(t, err)
 		raw[len(raw)-5] ^= 4
@@ -326,7 +327,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	}
 	newest := newestStep(t, dir)
 	damage(newest)
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, checkpointsDir, state.DirName(99)+".tmp"), 0o777))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, checkpointsDir, checkpoint.DirName(99)+".tmp"), 0o777))
 	var out bytes.Buffer
 	c = tinyRun(t, dir)
 	c.Output = &out
@@ -343,7 +344,7 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 		damage(step)
 	}
 	result, err = Run(t.Context(), dev, c)
-	require.ErrorIs(t, err, state.ErrCorrupt)
+	require.ErrorIs(t, err, checkpoint.ErrCorrupt)
 	require.ErrorContains(t, err, "or start over with --fresh")
 	assert.Equal(t, BadCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
@@ -381,7 +382,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	other.State.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
 	require.NoError(t, err)
 	_, err = Run(t.Context(), dev, other)
-	require.ErrorIs(t, err, state.ErrMismatch)
+	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 }
 
 func TestFullDisk(t *testing.T) {
@@ -389,9 +390,9 @@ func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	c := tinyRun(t, dir)
 	var out bytes.Buffer
-	c.State.FS, c.Output = fullAfter{FileSystem: state.OS, path: state.DirName(6)}, &out
+	c.State.FS, c.Output = fullAfter{FileSystem: checkpoint.OS, path: checkpoint.DirName(6)}, &out
 	result, err := Run(t.Context(), dev, c)
-	require.ErrorIs(t, err, state.ErrCheckpoint)
+	require.ErrorIs(t, err, checkpoint.Err)
 	require.ErrorContains(t, err, "bytes free")
 	assert.Contains(t, out.String(), "checkpoint problem at step ")
 	assert.Equal(t, BadCheckpoint, result.Reason)
@@ -405,27 +406,27 @@ func TestFullDisk(t *testing.T) {
 func TestNoRoomForTheFirstCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	c := tinyRun(t, dir)
-	c.State.FS = noRoom{state.OS}
+	c.State.FS = noRoom{checkpoint.OS}
 	result, err := Run(t.Context(), gputest.Device(t), c)
-	var space *state.SpaceError
+	var space *checkpoint.SpaceError
 	require.ErrorAs(t, err, &space)
 	assert.Equal(t, BadCheckpoint, result.Reason)
 	assert.Zero(t, result.Step, "said before any work is done")
 }
 
-type noRoom struct{ state.FileSystem }
+type noRoom struct{ checkpoint.FileSystem }
 
 func (noRoom) Free(string) (uint64, error) { return 1000, nil }
 
 // fullAfter has no room once a checkpoint of that name is to be written.
 type fullAfter struct {
-	state.FileSystem
+	checkpoint.FileSystem
 	path string
 }
 
 func (f fullAfter) RemoveAll(path string) error {
 	if strings.Contains(path, f.path) {
-		return &state.SpaceError{Wanted: 10, Free: 1}
+		return &checkpoint.SpaceError{Wanted: 10, Free: 1}
 	}
 	return f.FileSystem.RemoveAll(path)
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"syscall"
 
-	"gputrain/state"
+	"gputrain/checkpoint"
 )
 
 // markerFile makes a directory a run directory. It begins with a dot, as what is beside it is for people.
@@ -74,8 +74,8 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("train: run directory %q: was moved to %q while the run went on; the newest state is %q: go on with --run-dir %s", e.Dir, e.Now, e.Newest, e.Now)
 }
 
-// Unwrap is state.ErrCheckpoint: nothing more can be saved.
-func (e *GoneError) Unwrap() error { return state.ErrCheckpoint }
+// Unwrap is checkpoint.Err: nothing more can be saved.
+func (e *GoneError) Unwrap() error { return checkpoint.Err }
 
 var errLocked = errors.New("another process is training in it")
 
@@ -205,9 +205,9 @@ func (d *runDir) check() error {
 	if gone.Now == "" {
 		return gone
 	}
-	there := state.Checkpoints{FS: state.OS, Dir: filepath.Join(gone.Now, checkpointsDir)}
+	there := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(gone.Now, checkpointsDir)}
 	if steps, err := there.Steps(); err == nil && len(steps) > 0 {
-		gone.Newest = filepath.Join(there.Dir, state.DirName(steps[0]))
+		gone.Newest = filepath.Join(there.Dir, checkpoint.DirName(steps[0]))
 	}
 	return gone
 }
@@ -253,7 +253,7 @@ func (d *runDir) remove() error {
 		}
 	}
 	if err == nil {
-		err = state.Checkpoints{FS: d.held(state.OS), Dir: d.join(checkpointsDir)}.Remove()
+		err = checkpoint.Store{FS: d.held(checkpoint.OS), Dir: d.join(checkpointsDir)}.Remove()
 	}
 	if info, gone := os.Lstat(d.join(TensorBoardDir)); err == nil && gone == nil && info.IsDir() { // and no link to another disk
 		err = os.Remove(d.join(TensorBoardDir))
@@ -265,10 +265,10 @@ func (d *runDir) remove() error {
 }
 
 // held is a file system that refuses to write once the directory is gone.
-func (d *runDir) held(fsys state.FileSystem) state.FileSystem { return heldFS{fsys, d} }
+func (d *runDir) held(fsys checkpoint.FileSystem) checkpoint.FileSystem { return heldFS{fsys, d} }
 
 type heldFS struct {
-	state.FileSystem
+	checkpoint.FileSystem
 	dir *runDir
 }
 
@@ -279,7 +279,7 @@ func (h heldFS) MkdirAll(dir string) error {
 	return h.FileSystem.MkdirAll(dir)
 }
 
-func (h heldFS) Create(path string) (state.File, error) {
+func (h heldFS) Create(path string) (checkpoint.File, error) {
 	if err := h.dir.check(); err != nil {
 		return nil, err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
-	"gputrain/state"
 )
 
 // put writes files below a directory.
@@ -211,7 +211,7 @@ func TestRunDirectoryThatIsMoved(t *testing.T) {
 			} else {
 				assert.NoDirExists(t, dir)
 			}
-			newest := filepath.Join(dir+"-moved", checkpointsDir, state.DirName(3))
+			newest := filepath.Join(dir+"-moved", checkpointsDir, checkpoint.DirName(3))
 			if name != "removed" && gone.Now != "" { // where the system tells
 				assert.Equal(t, newest, gone.Newest)
 				assert.ErrorContains(t, err, fmt.Sprintf("the newest state is %q: go on with --run-dir %s-moved", newest, dir))

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu/gputest"
 	"gputrain/state"
@@ -87,7 +88,7 @@ func TestSignalInEveryPhase(t *testing.T) {
 			c.Tokenizer = stoppingTokenizer{stop: func() { signal(nil) }}
 		},
 		"saving": func(c *Config, _ *interrupted, signal func(context.Context)) {
-			c.State.FS = signallingFS{state.OS, sync.OnceFunc(func() { signal(nil) })}
+			c.State.FS = signallingFS{checkpoint.OS, sync.OnceFunc(func() { signal(nil) })}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +149,7 @@ func (h *hangingSource) Next(ctx context.Context) (data.Batch, error) {
 
 // signallingFS is written to when the signal comes.
 type signallingFS struct {
-	state.FileSystem
+	checkpoint.FileSystem
 	signal func()
 }
 

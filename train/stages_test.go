@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/state"
@@ -48,7 +49,7 @@ func (s stagedTarget) Create(ctx context.Context, c state.Config, params []buffe
 	return stagedState{made.(*state.TrainState)}, nil
 }
 
-func (s stagedTarget) Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error) {
+func (s stagedTarget) Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error) {
 	made, record, err := s.oneDevice.Load(ctx, c, dir)
 	if err != nil {
 		return nil, record, err

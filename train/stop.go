@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/optim"
-	"gputrain/state"
 )
 
 // Reason says why a run ended.
@@ -144,7 +144,7 @@ func reasonOf(err error) Reason {
 		return Diverged
 	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):
 		return OutOfMemory
-	case errors.Is(err, state.ErrCheckpoint):
+	case errors.Is(err, checkpoint.Err):
 		return BadCheckpoint
 	case errors.Is(err, gpu.ErrDeviceLost):
 		return DeviceLost

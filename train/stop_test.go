@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/state"
@@ -69,7 +70,7 @@ func TestReasons(t *testing.T) {
 		{over, &DivergedError{}, Diverged, 4},
 		{over, &state.MemoryError{}, OutOfMemory, 5},
 		{over, &gpu.LimitError{}, OutOfMemory, 5},
-		{over, &state.SaveError{Err: errors.New("full")}, BadCheckpoint, 6},
+		{over, &checkpoint.SaveError{Err: errors.New("full")}, BadCheckpoint, 6},
 		{over, fmt.Errorf("step 3: %w", gpu.ErrDeviceLost), DeviceLost, 1},
 	} {
 		err := c.err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/state"
@@ -26,7 +27,7 @@ type State interface {
 	Drain(ctx context.Context) ([]state.Metrics, error)
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
 	Decoder
-	Stage(ctx context.Context, run state.Run) (*state.Staged, error)
+	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
 	CheckSpace(ctx context.Context, dir string) error
 	FirstNonFinite(ctx context.Context) (string, error)
 	Release()
@@ -42,7 +43,7 @@ type Target interface {
 	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
 	Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error)
 	// Load makes the state that a checkpoint has, whatever target wrote it.
-	Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error)
+	Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error)
 	// Devices are those of the stages, in their order; one may be several stages'.
 	Devices() []*gpu.Device
 }
@@ -80,7 +81,7 @@ func (o oneDevice) Create(ctx context.Context, c state.Config, params []buffers.
 	return s, nil
 }
 
-func (o oneDevice) Load(ctx context.Context, c state.Config, dir string) (State, state.Record, error) {
+func (o oneDevice) Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error) {
 	s, record, err := state.Load(ctx, o.device, c, dir)
 	if err != nil {
 		return nil, record, err

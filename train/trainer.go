@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/state"
 )
@@ -18,7 +19,7 @@ type trainer struct {
 	progress   Progress
 	dir        *runDir
 	state      State
-	store      state.Checkpoints
+	store      checkpoint.Store
 	loader     BatchSource
 	validation *data.Evaluation
 	metrics    *lineLog
@@ -28,7 +29,7 @@ type trainer struct {
 	facts      facts
 	decided    reschedule
 
-	run        state.Run       // as of the last metrics read; Data as of the last batch given to a step
+	run        checkpoint.Run  // as of the last metrics read; Data as of the last batch given to a step
 	late       []state.Metrics // read, not yet taken
 	deaf       bool            // a hook has failed: they are told of the end alone
 	window     window

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/gpu"
@@ -168,7 +169,7 @@ func fingerprintOf(path string) (string, error) {
 	store := checkpoints(path)
 	steps, err := store.Steps()
 	for _, step := range steps {
-		record, err := state.ReadRecord(state.OS, filepath.Join(store.Dir, state.DirName(step)))
+		record, err := checkpoint.ReadRecord(checkpoint.OS, filepath.Join(store.Dir, checkpoint.DirName(step)))
 		if err == nil { // of damaged ones the model says more
 			return record.Run.Fingerprint, nil
 		}

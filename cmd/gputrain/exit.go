@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
-	"gputrain/state"
 	"gputrain/train"
 )
 
@@ -46,7 +46,7 @@ func exitCode(err error) int {
 		return exitDiverged
 	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):
 		return exitMemory
-	case errors.Is(err, state.ErrCheckpoint), errors.As(err, &unreadable):
+	case errors.Is(err, checkpoint.Err), errors.As(err, &unreadable):
 		return exitCheckpoint
 	case errors.Is(err, gpu.ErrNoAdapter):
 		return exitNoAdapter

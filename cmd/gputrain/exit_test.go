@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
-	"gputrain/state"
 	"gputrain/train"
 )
 
@@ -30,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 		exitStopped:    {fmt.Errorf("%w: signal", train.ErrStopped)},
 		exitDiverged:   {&train.DivergedError{}},
 		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &pipeline.MemoryError{}},
-		exitCheckpoint: {&state.SaveError{Err: errors.New("x")}, modelError{errors.New("x")}, &train.GoneError{}},
+		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, modelError{errors.New("x")}, &train.GoneError{}},
 		exitNoAdapter:  {gpu.ErrNoAdapter},
 	} {
 		for _, err := range errs {

@@ -6,9 +6,9 @@ import (
 	"io/fs"
 	"strings"
 
+	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/model"
-	"gputrain/state"
 )
 
 type exportCmd struct {
@@ -28,7 +28,7 @@ func (c *exportCmd) Run() error {
 		return err
 	}
 	defer release()
-	if err := state.VerifyModel(dir); err != nil {
+	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return err
 	}
 	def, err := model.ReadConfig(dir)

@@ -13,8 +13,10 @@ import (
 	"text/tabwriter"
 
 	"gputrain/buffers/safetensors"
+	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/inspect"
 	"gputrain/model"
+	"gputrain/optim"
 	"gputrain/state"
 )
 
@@ -89,7 +91,7 @@ func (c *inspectCmd) Run() error {
 
 // optimizer shows what the optimizer of a checkpoint remembers of each parameter.
 func (c *inspectCmd) optimizer(dir string) error {
-	record, err := state.ReadRecord(state.OS, dir)
+	record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,11 @@ func (c *inspectCmd) optimizer(dir string) error {
 	if err != nil {
 		return modelError{err}
 	}
-	plan, err := kronPlan(record.Optimizer.Config, model.Specs(def))
+	optimizer, err := savedOptimizer(dir, record)
+	if err != nil {
+		return err
+	}
+	plan, err := kronPlan(optimizer, model.Specs(def))
 	if err != nil {
 		return err
 	}
@@ -112,7 +118,7 @@ func (c *inspectCmd) optimizer(dir string) error {
 	}
 	if c.Plot != "" {
 		var picture bytes.Buffer
-		title := fmt.Sprintf("%s, step %d: factors of %s", def.Kind(), record.Step, record.Optimizer.Config.Name)
+		title := fmt.Sprintf("%s, step %d: factors of %s", def.Kind(), record.Step, optimizer.Name)
 		if err := inspect.Plot(&picture, title, leaves); err != nil {
 			return usageError{err}
 		}
@@ -132,6 +138,14 @@ func (c *inspectCmd) optimizer(dir string) error {
 	return nil
 }
 
+func savedOptimizer(dir string, r checkpoint.Record) (optim.Config, error) {
+	c, err := state.SavedOptimizer(r)
+	if err != nil {
+		return c, &checkpoint.LoadError{Path: dir, Err: err}
+	}
+	return c, nil
+}
+
 // describe prints what a checkpoint or a model directory is.
 func describe(dir string) error {
 	def, err := model.ReadConfig(dir)
@@ -142,15 +156,18 @@ func describe(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "state.json")); err != nil {
 		return nil
 	}
-	if err := state.Verify(state.OS, dir); err != nil {
+	if err := checkpoint.Verify(checkpoint.OS, dir); err != nil {
 		return err
 	}
-	r, err := state.ReadRecord(state.OS, dir)
+	r, err := checkpoint.ReadRecord(checkpoint.OS, dir)
+	if err != nil {
+		return err
+	}
+	o, err := savedOptimizer(dir, r)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("step %d, %d tokens, seed %d, computed on %s\n", r.Step, r.Run.Tokens, r.Run.Seed, r.Adapter)
-	o := r.Optimizer.Config
 	var parameters bytes.Buffer
 	if err := json.Compact(&parameters, o.Parameters); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/state"
 )
@@ -48,7 +49,7 @@ func holdModel(path string) (dir string, release func(), err error) {
 		return func() { _ = unlock() } // nothing was written
 	}
 	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
-		unlock, err := state.Hold(state.OS, path)
+		unlock, err := checkpoint.Hold(checkpoint.OS, path)
 		return path, let(unlock), err
 	}
 	found, unlock, err := checkpoints(path).Hold()
@@ -64,6 +65,6 @@ func holdModel(path string) (dir string, release func(), err error) {
 	return found.Path, let(unlock), nil
 }
 
-func checkpoints(runDir string) state.Checkpoints {
-	return state.Checkpoints{FS: state.OS, Dir: filepath.Join(runDir, "checkpoints")}
+func checkpoints(runDir string) checkpoint.Store {
+	return checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(runDir, "checkpoints")}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/runfile"
-	"gputrain/state"
 )
 
 func write(t *testing.T, path, text string) {
@@ -42,10 +42,10 @@ func TestEvalKnowsTheTextOfARun(t *testing.T) {
 	t.Chdir(elsewhere)
 	learned, err := open(textFlags{})
 	require.NoError(t, err, "before there is a checkpoint")
-	record := state.Record{Format: 1, Step: 3, Run: state.Run{Fingerprint: learned}}
+	record := checkpoint.Record{Format: 1, Step: 3, Run: checkpoint.Run{Fingerprint: learned}}
 	raw, err := json.Marshal(record)
 	require.NoError(t, err)
-	write(t, filepath.Join(home, "run/checkpoints", state.DirName(3), "state.json"), string(raw))
+	write(t, filepath.Join(home, "run/checkpoints", checkpoint.DirName(3), "state.json"), string(raw))
 
 	write(t, "text.txt", strings.Repeat("a trap. ", 50))
 	found, err := open(textFlags{})

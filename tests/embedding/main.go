@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
@@ -32,7 +33,7 @@ func main() {
 			fmt.Printf("step %d: loss %.3f\n", m.Step, m.Loss)
 		}
 	}
-	if err := st.Save(ctx, "trained", state.Run{}); err != nil { // in the Hugging Face layout
+	if err := st.Save(ctx, "trained", checkpoint.Run{}); err != nil { // in the Hugging Face layout
 		log.Fatal(err)
 	}
 }

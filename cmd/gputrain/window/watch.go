@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/model"
-	"gputrain/state"
 )
 
 // Watch shows the run of a run directory, whatever process it belongs to, until ctx ends: what its files say, and histograms of its
@@ -22,7 +22,7 @@ func (v *View) Watch(ctx context.Context, dev *gpu.Device, dir string) error {
 		return err
 	}
 	files := NewFiles(dir, v.board)
-	weights := &checkpointWeights{view: v, device: dev, store: state.Checkpoints{FS: state.OS, Dir: filepath.Join(dir, "checkpoints")}}
+	weights := &checkpointWeights{view: v, device: dev, store: checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(dir, "checkpoints")}}
 	defer weights.release()
 	v.board.Status("watching " + dir)
 	for {
@@ -44,7 +44,7 @@ func (v *View) Watch(ctx context.Context, dev *gpu.Device, dir string) error {
 type checkpointWeights struct {
 	view   *View
 	device *gpu.Device
-	store  state.Checkpoints
+	store  checkpoint.Store
 	step   int64 // of the checkpoint that is shown; 0: none
 	tree   *buffers.Tree
 	tally  *Tally
@@ -57,7 +57,7 @@ func (w *checkpointWeights) read(ctx context.Context) error {
 		return err
 	}
 	found, release, err := w.store.Hold()
-	if errors.Is(err, state.ErrInUse) || err == nil && found.Path == "" {
+	if errors.Is(err, checkpoint.ErrInUse) || err == nil && found.Path == "" {
 		return nil // it is coming or going: another look will tell
 	}
 	if err != nil {

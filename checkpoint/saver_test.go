@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"fmt"
@@ -11,10 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stagedSources is a copy of the state of a step, made by hand.
-func stagedSources(fsys FileSystem, step int64) *Staged {
-	return &Staged{fs: fsys, step: step, sources: sources(step)}
-}
+// hostCopy is a copy of the state of a step, made by hand.
+func hostCopy(step int64) HostCopy { return HostCopy{step, sources(step)} }
 
 // Every single call of an asynchronous save and of the rotation behind it is broken in turn, by a stop of the process or the machine or by a
 // full disk: the error comes out, and discovery finds a whole checkpoint.
@@ -25,15 +23,15 @@ func TestSaverStoppedAtAnyCall(t *testing.T) {
 			root := t.TempDir()
 			mustCommit(t, root, 10, 20)
 			f := newFaultFS(n, kind == "full")
-			saver := NewSaver(Checkpoints{FS: f, Dir: root})
-			require.NoError(t, saver.Start(stagedSources(f, 30), Keep{Last: 1}, nil))
-			err := saver.Close()
+			saver := NewSaver(Store{FS: f, Dir: root})
+			require.NoError(t, saver.Start(hostCopy(30), Keep{Last: 1}, nil))
+			failed := saver.Close()
 			name := fmt.Sprintf("%s at call %d of %v", kind, n, f.calls)
 			if kind == "power" {
 				require.NoError(t, f.powerLoss(), name)
 			}
-			store := Checkpoints{FS: OS, Dir: root}
-			if err == nil && len(f.calls) < n {
+			store := Store{FS: OS, Dir: root}
+			if failed == nil && len(f.calls) < n {
 				calls = len(f.calls)
 				found, err := store.Newest()
 				require.NoError(t, err, name)
@@ -44,13 +42,16 @@ func TestSaverStoppedAtAnyCall(t *testing.T) {
 				break
 			}
 			if kind != "full" { // a full disk does not refuse a rename or a removal
-				require.ErrorIs(t, err, errStopped, name)
-				require.ErrorIs(t, err, ErrCheckpoint, name)
+				require.ErrorIs(t, failed, errStopped, name)
+				require.ErrorIs(t, failed, Err, name)
 			}
 			for range 2 { // as it is, and cleaned
 				found, err := store.Newest()
 				require.NoError(t, err, name)
 				require.Contains(t, []int64{20, 30}, found.Step, name)
+				if failed == nil {
+					require.EqualValues(t, 30, found.Step, name)
+				}
 				require.Empty(t, found.Rejected, name)
 				requireContent(t, found)
 				_, err = store.Clean()
@@ -80,18 +81,18 @@ func (b blockedFS) Create(path string) (File, error) {
 func TestSaverWritesOneAtATime(t *testing.T) {
 	root := t.TempDir()
 	fsys := blockedFS{OS, &sync.Once{}, make(chan struct{}), make(chan struct{})}
-	saver := NewSaver(Checkpoints{FS: fsys, Dir: root})
+	saver := NewSaver(Store{FS: fsys, Dir: root})
 	_, ok := saver.Done()
 	assert.False(t, ok, "nothing begun")
 	_, ok = saver.Wait()
 	assert.False(t, ok)
 
 	synced := false
-	require.NoError(t, saver.Start(stagedSources(fsys, 1), Keep{}, func() error { synced = true; return nil }))
+	require.NoError(t, saver.Start(hostCopy(1), Keep{}, func() error { synced = true; return nil }))
 	<-fsys.begun
 	_, ok = saver.Done()
 	assert.False(t, ok, "under way")
-	require.ErrorContains(t, saver.Start(stagedSources(fsys, 2), Keep{}, nil), "step 2: the save before is under way")
+	require.ErrorContains(t, saver.Start(hostCopy(2), Keep{}, nil), "step 2: the save before is under way")
 	close(fsys.free)
 	out, ok := saver.Wait()
 	require.True(t, ok)
@@ -101,11 +102,11 @@ func TestSaverWritesOneAtATime(t *testing.T) {
 	_, ok = saver.Wait()
 	assert.False(t, ok, "given out once")
 
-	require.NoError(t, saver.Start(stagedSources(fsys, 2), Keep{Last: 1}, nil))
+	require.NoError(t, saver.Start(hostCopy(2), Keep{Last: 1}, nil))
 	out, _ = saver.Wait()
 	assert.Equal(t, []string{DirName(1)}, out.Removed)
 
-	require.NoError(t, saver.Start(stagedSources(fsys, 3), Keep{}, func() error { return os.ErrPermission }))
+	require.NoError(t, saver.Start(hostCopy(3), Keep{}, func() error { return os.ErrPermission }))
 	require.ErrorIs(t, saver.Close(), os.ErrPermission)
 	names, err := OS.ReadDir(root)
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"bytes"
@@ -51,15 +51,15 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"format":1,"optimizer":{"config":{"options":{"schedule":null,"rates":[{"match":"x","rate":2}]}}}} {}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		frugal.Parse(t, len(raw), func() {
-			r, err := ReadRecord(memory{files: map[string][]byte{recordName: raw}}, "dir")
+			r, err := ReadRecord(memory{files: map[string][]byte{RecordFile: raw}}, "dir")
 			if err != nil {
-				require.ErrorIs(t, err, ErrCheckpoint)
+				require.ErrorIs(t, err, Err)
 				return
 			}
 			require.GreaterOrEqual(t, r.Step, int64(0))
 			written, err := json.Marshal(r)
 			require.NoError(t, err)
-			again, err := ReadRecord(memory{files: map[string][]byte{recordName: written}}, "dir")
+			again, err := ReadRecord(memory{files: map[string][]byte{RecordFile: written}}, "dir")
 			require.NoError(t, err)
 			twice, err := json.Marshal(again)
 			require.NoError(t, err)
@@ -83,7 +83,7 @@ func FuzzManifest(f *testing.F) {
 			}
 			m, err := readManifest(dir, "dir")
 			if err != nil {
-				require.ErrorIs(t, err, ErrCheckpoint)
+				require.ErrorIs(t, err, Err)
 				return
 			}
 			for name, file := range m.Files {

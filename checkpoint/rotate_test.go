@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"io/fs"
@@ -10,15 +10,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/gpu/gputest"
 )
 
 // commitRun commits a checkpoint whose record has that run.
 func commitRun(t *testing.T, root string, step int64, run Run) {
 	t.Helper()
-	files := []source{{"state.json", 0, writeJSON(Record{Format: recordFormat, Step: step, Run: run})}}
-	require.NoError(t, commit(OS, filepath.Join(root, DirName(step)), step, files))
+	files := []Source{{"state.json", 0, writeJSON(Record{Format: recordFormat, Step: step, Run: run})}}
+	require.NoError(t, Commit(OS, filepath.Join(root, DirName(step)), step, files))
 }
 
 func names(t *testing.T, root string) []string {
@@ -30,7 +28,7 @@ func names(t *testing.T, root string) []string {
 
 func TestRotateTemporary(t *testing.T) {
 	root := t.TempDir()
-	store := Checkpoints{FS: OS, Dir: root}
+	store := Store{FS: OS, Dir: root}
 	for step, temporary := range map[int64]bool{10: false, 12: true, 20: false, 25: true, 27: true} {
 		commitRun(t, root, step, Run{Temporary: temporary})
 	}
@@ -48,7 +46,7 @@ func TestRotateTemporary(t *testing.T) {
 
 func TestRotateKeepsTheBest(t *testing.T) {
 	root := t.TempDir()
-	store := Checkpoints{FS: OS, Dir: root}
+	store := Store{FS: OS, Dir: root}
 	for step, loss := range map[int64]float64{1: 3, 2: 1, 3: 2, 4: 1.5, 6: 5} {
 		commitRun(t, root, step, Run{EvalStep: step, EvalLoss: loss})
 	}
@@ -96,7 +94,7 @@ func TestRotateLeavesWhatIsRead(t *testing.T) {
 	in, err := reader.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, reader.Start())
-	require.Eventually(t, func() bool { _, err := os.Stat(ready); return err == nil }, gputest.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(ready); return err == nil }, time.Minute, time.Millisecond)
 	removed, err = store.Rotate(Keep{Last: 1})
 	require.NoError(t, err)
 	assert.Empty(t, removed)
@@ -124,7 +122,7 @@ func TestHold(t *testing.T) {
 		if step == 1 { // as while it is being removed
 			_, err = Hold(OS, found.Path)
 			require.ErrorIs(t, err, ErrInUse)
-			require.ErrorIs(t, err, ErrCheckpoint)
+			require.ErrorIs(t, err, Err)
 		}
 		require.NoError(t, lock.Close())
 	}
@@ -132,7 +130,7 @@ func TestHold(t *testing.T) {
 	release, err = Hold(OS, t.TempDir())
 	require.NoError(t, err, "a directory without a manifest")
 	require.NoError(t, release())
-	found, release, err = Checkpoints{FS: OS, Dir: filepath.Join(root, "none")}.Hold()
+	found, release, err = Store{FS: OS, Dir: filepath.Join(root, "none")}.Hold()
 	require.NoError(t, err)
 	assert.Empty(t, found.Path)
 	require.NoError(t, release())
@@ -149,7 +147,7 @@ func TestOnlyCheckpointsAreRemoved(t *testing.T) {
 	assert.Equal(t, []string{DirName(2)}, removed)
 	assert.FileExists(t, theirs)
 
-	err = commit(OS, filepath.Join(root, DirName(1)), 1, nil)
+	err = Commit(OS, filepath.Join(root, DirName(1)), 1, nil)
 	require.ErrorIs(t, err, fs.ErrExist, "replaced by a checkpoint of its step")
 	assert.ErrorContains(t, err, theirs)
 

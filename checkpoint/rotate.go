@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ type Keep struct {
 // Rotate removes what is not to be kept: temporary checkpoints that have a newer one, and permanent ones. The newest whole checkpoint always
 // stays, one that another process holds (Hold) until the next time, and one that somebody has put a file into. Call it after a commit. It returns the
 // names removed. Checkpoints that are not whole are left for a person to see.
-func (c Checkpoints) Rotate(keep Keep) ([]string, error) {
-	all, err := c.records()
+func (s Store) Rotate(keep Keep) ([]string, error) {
+	all, err := s.records()
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +34,9 @@ func (c Checkpoints) Rotate(keep Keep) ([]string, error) {
 		if i == 0 || wanted || slices.Contains(keep.Protect, r.Step) || slices.Contains(best, r.Step) {
 			continue
 		}
-		ok, err := c.remove(r.path)
+		ok, err := s.remove(r.path)
 		if err != nil {
-			return removed, checkpointError{fmt.Errorf("state: rotate %q: %w", r.path, err)}
+			return removed, storeError{fmt.Errorf("checkpoint: rotate %q: %w", r.path, err)}
 		}
 		if ok {
 			removed = append(removed, filepath.Base(r.path))
@@ -52,17 +52,17 @@ type recorded struct {
 }
 
 // records are the whole checkpoints in their proper places, newest first.
-func (c Checkpoints) records() ([]recorded, error) {
-	all, err := c.entries()
+func (s Store) records() ([]recorded, error) {
+	all, err := s.entries()
 	if err != nil {
 		return nil, err
 	}
 	var out []recorded
 	for _, e := range all {
-		if _, err := readManifest(c.FS, e.path); err != nil || e.aside {
+		if _, err := readManifest(s.FS, e.path); err != nil || e.aside {
 			continue
 		}
-		if r, err := ReadRecord(c.FS, e.path); err == nil {
+		if r, err := ReadRecord(s.FS, e.path); err == nil {
 			out = append(out, recorded{r, e.path})
 		}
 	}
@@ -87,11 +87,11 @@ func bestOf(all []recorded, n int) []int64 {
 
 // remove removes a checkpoint that nobody holds and that has nothing else in it. It is renamed first, so that an interrupted removal leaves no half checkpoint under a
 // checkpoint's name.
-func (c Checkpoints) remove(path string) (bool, error) {
-	if replaceable(c.FS, path) != nil {
+func (s Store) remove(path string) (bool, error) {
+	if replaceable(s.FS, path) != nil {
 		return false, nil
 	}
-	lock, err := c.FS.Lock(manifestPath(path), true)
+	lock, err := s.FS.Lock(manifestPath(path), true)
 	if errors.Is(err, ErrInUse) {
 		return false, nil
 	}
@@ -99,9 +99,9 @@ func (c Checkpoints) remove(path string) (bool, error) {
 		return false, err
 	}
 	doomed := path + temporarySuffix
-	err = c.FS.Rename(path, doomed)
+	err = s.FS.Rename(path, doomed)
 	if err == nil {
-		err = c.FS.RemoveAll(doomed)
+		err = s.FS.RemoveAll(doomed)
 	}
 	return err == nil, errors.Join(err, lock.Close())
 }

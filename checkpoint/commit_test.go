@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"bytes"
@@ -27,9 +27,9 @@ func tensorFile(step int64) []byte {
 }
 
 // sources are three files in pieces, so that there are several writes to be stopped in.
-func sources(step int64) []source {
-	return []source{
-		{name: "model.safetensors", bytes: 300, write: func(w io.Writer) error {
+func sources(step int64) []Source {
+	return []Source{
+		{Name: "model.safetensors", Bytes: 300, Write: func(w io.Writer) error {
 			for _, b := range tensorFile(step) {
 				if _, err := w.Write([]byte{b}); err != nil {
 					return err
@@ -37,20 +37,20 @@ func sources(step int64) []source {
 			}
 			return nil
 		}},
-		{name: "config.json", bytes: 3 << 20, write: func(w io.Writer) error {
+		{Name: "config.json", Bytes: 3 << 20, Write: func(w io.Writer) error {
 			_, err := w.Write(bytes.Repeat([]byte{byte(step)}, 3<<20))
 			return err
 		}},
-		{name: "state.json", bytes: 500, write: writeJSON(Record{Format: recordFormat, Step: step})},
+		{Name: "state.json", Bytes: 500, Write: writeJSON(Record{Format: recordFormat, Step: step})},
 	}
 }
 
-func mustCommit(t *testing.T, root string, steps ...int64) Checkpoints {
+func mustCommit(t *testing.T, root string, steps ...int64) Store {
 	t.Helper()
 	for _, s := range steps {
-		require.NoError(t, commit(newFaultFS(0, false), filepath.Join(root, DirName(s)), s, sources(s)))
+		require.NoError(t, Commit(newFaultFS(0, false), filepath.Join(root, DirName(s)), s, sources(s)))
 	}
-	return Checkpoints{FS: OS, Dir: root}
+	return Store{FS: OS, Dir: root}
 }
 
 func requireContent(t *testing.T, found Found) {
@@ -62,7 +62,7 @@ func requireContent(t *testing.T, found Found) {
 
 func TestCommitAndFind(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "checkpoints")
-	c := Checkpoints{FS: OS, Dir: root}
+	c := Store{FS: OS, Dir: root}
 	found, err := c.Newest()
 	require.NoError(t, err)
 	assert.Empty(t, found.Path, "nothing was ever saved")
@@ -107,7 +107,7 @@ func TestStopAtAnyCall(t *testing.T) {
 					mustCommit(t, root, 20)
 				}
 				f := newFaultFS(n, false)
-				err := commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
+				err := Commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
 				name := fmt.Sprintf("replacing %v, power %v, call %d of %v", replacing, power, n, f.calls)
 				if err == nil {
 					require.Less(t, len(f.calls), n, name)
@@ -178,7 +178,7 @@ func TestFullDiskAtAnyCall(t *testing.T) {
 		root := t.TempDir()
 		c := mustCommit(t, root, 10)
 		f := newFaultFS(n, true)
-		err := commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
+		err := Commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
 		if err == nil && n > len(f.calls) {
 			require.Greater(t, n, 20)
 			return
@@ -199,7 +199,7 @@ func TestFreeSpaceIsCheckedFirst(t *testing.T) {
 	root := t.TempDir()
 	f := newFaultFS(0, false)
 	f.free = 1 << 20
-	err := commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
+	err := Commit(f, filepath.Join(root, DirName(20)), 20, sources(20))
 	var space *SpaceError
 	require.ErrorAs(t, err, &space)
 	assert.EqualValues(t, 1<<20, space.Free)
@@ -208,4 +208,16 @@ func TestFreeSpaceIsCheckedFirst(t *testing.T) {
 	names, err := OS.ReadDir(root)
 	require.NoError(t, err)
 	assert.Empty(t, names)
+}
+
+// A file that is not the checkpoint's own would be written elsewhere, or lost: nothing is.
+func TestEverySourceHasAFileOfItsOwn(t *testing.T) {
+	root := t.TempDir()
+	path := filepath.Join(root, DirName(20))
+	for _, name := range []string{"../config.json", "a/b.json", "..", "", manifestName, "config.json"} {
+		err := Commit(OS, path, 20, append(sources(20), TextFile(name, nil)))
+		require.ErrorIs(t, err, Err, name)
+		assert.ErrorContains(t, err, fmt.Sprintf("file %q", name))
+		assert.Empty(t, names(t, root), name)
+	}
 }

@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 // DirName is the name of the checkpoint of a step, `step-00000100`: names sort as steps do.
 func DirName(step int64) string { return fmt.Sprintf("step-%08d", step) }
 
-// Checkpoints is a directory of checkpoints, the `checkpoints` of a run directory.
-type Checkpoints struct {
+// Store is a directory of checkpoints, the `checkpoints` of a run directory.
+type Store struct {
 	FS  FileSystem
 	Dir string
 }
@@ -43,19 +43,19 @@ type entry struct {
 }
 
 // entries lists the candidates, newest first; of one step, the one in its proper place first. Time stamps decide nothing.
-func (c Checkpoints) entries() ([]entry, error) {
-	names, err := c.FS.ReadDir(c.Dir)
+func (s Store) entries() ([]entry, error) {
+	names, err := s.FS.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, checkpointError{fmt.Errorf("state: discover %q: %w", c.Dir, err)}
+		return nil, storeError{fmt.Errorf("checkpoint: discover %q: %w", s.Dir, err)}
 	}
 	var found []entry
 	for _, name := range names {
 		base, aside := strings.CutSuffix(name, replacedSuffix)
 		if step, ok := stepOf(base); ok {
-			found = append(found, entry{path: filepath.Join(c.Dir, name), step: step, aside: aside})
+			found = append(found, entry{path: filepath.Join(s.Dir, name), step: step, aside: aside})
 		}
 	}
 	slices.SortFunc(found, func(a, b entry) int {
@@ -84,8 +84,8 @@ func stepOf(name string) (step int64, ok bool) {
 }
 
 // Steps lists the steps that there are checkpoints of, whole or not, newest first.
-func (c Checkpoints) Steps() ([]int64, error) {
-	all, err := c.entries()
+func (s Store) Steps() ([]int64, error) {
+	all, err := s.entries()
 	var steps []int64
 	for _, e := range all {
 		steps = append(steps, e.step)
@@ -96,8 +96,8 @@ func (c Checkpoints) Steps() ([]int64, error) {
 // Newest finds the checkpoint of the highest step whose files and tensors all agree with its manifest. Newer ones that do not are
 // listed in Rejected. When there are checkpoints and none is whole the error wraps ErrCorrupt (or ErrVersion): nothing is
 // started afresh behind the user's back.
-func (c Checkpoints) Newest() (Found, error) {
-	found, release, err := c.Hold()
+func (s Store) Newest() (Found, error) {
+	found, release, err := s.Hold()
 	if err != nil {
 		return found, err
 	}
@@ -107,30 +107,30 @@ func (c Checkpoints) Newest() (Found, error) {
 // Clean removes what an interrupted save or removal has left: temporary directories, and checkpoints that stepped aside for one that
 // arrived (one whose successor did not arrive goes back to its place). It returns the names removed. What has files in it that no checkpoint
 // has is left alone.
-func (c Checkpoints) Clean() ([]string, error) {
-	names, err := c.FS.ReadDir(c.Dir)
+func (s Store) Clean() ([]string, error) {
+	names, err := s.FS.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("state: clean %q: %w", c.Dir, err)
+		return nil, fmt.Errorf("checkpoint: clean %q: %w", s.Dir, err)
 	}
 	var removed []string
 	for _, name := range names {
-		path := filepath.Join(c.Dir, name)
+		path := filepath.Join(s.Dir, name)
 		base, left := leftOf(name)
 		if !left {
 			continue
 		}
 		var err error
 		if strings.HasSuffix(name, replacedSuffix) && !slices.Contains(names, base) {
-			err = c.FS.Rename(path, filepath.Join(c.Dir, base))
-		} else if replaceable(c.FS, path) == nil {
-			err = c.FS.RemoveAll(path)
+			err = s.FS.Rename(path, filepath.Join(s.Dir, base))
+		} else if replaceable(s.FS, path) == nil {
+			err = s.FS.RemoveAll(path)
 			removed = append(removed, name)
 		}
 		if err != nil {
-			return removed, fmt.Errorf("state: clean %q: %w", c.Dir, err)
+			return removed, fmt.Errorf("checkpoint: clean %q: %w", s.Dir, err)
 		}
 	}
 	return removed, nil
@@ -148,44 +148,44 @@ func leftOf(name string) (base string, left bool) {
 }
 
 // Others lists what is in the directory, and in the checkpoints there, and is not of checkpoints.
-func (c Checkpoints) Others() (others []string, err error) {
-	names, err := c.FS.ReadDir(c.Dir)
+func (s Store) Others() (others []string, err error) {
+	names, err := s.FS.ReadDir(s.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	for _, name := range names {
-		path := filepath.Join(c.Dir, name)
+		path := filepath.Join(s.Dir, name)
 		base, _ := leftOf(name)
-		inside, err := othersIn(c.FS, path)
+		inside, err := othersIn(s.FS, path)
 		if _, ok := stepOf(base); !ok || err != nil {
 			inside = []string{path}
 		}
 		others = append(others, inside...)
 	}
 	if err != nil {
-		return nil, checkpointError{fmt.Errorf("state: discover %q: %w", c.Dir, err)}
+		return nil, storeError{fmt.Errorf("checkpoint: discover %q: %w", s.Dir, err)}
 	}
 	return others, nil
 }
 
 // Remove removes all checkpoints; the directory, which may be a link to another disk, stays. Where there is anything else in it, nothing is touched,
 // and the error names it.
-func (c Checkpoints) Remove() error {
-	others, err := c.Others()
+func (s Store) Remove() error {
+	others, err := s.Others()
 	if err == nil && len(others) > 0 {
 		err = fmt.Errorf("found %q, wanted checkpoints alone: what is there would be removed: %w", others[0], fs.ErrExist)
 	}
-	names, gone := c.FS.ReadDir(c.Dir)
+	names, gone := s.FS.ReadDir(s.Dir)
 	if err == nil && !errors.Is(gone, fs.ErrNotExist) {
 		err = gone
 	}
 	for _, name := range names {
 		if err == nil {
-			err = c.FS.RemoveAll(filepath.Join(c.Dir, name))
+			err = s.FS.RemoveAll(filepath.Join(s.Dir, name))
 		}
 	}
 	if err != nil {
-		return checkpointError{fmt.Errorf("state: remove %q: %w", c.Dir, err)}
+		return storeError{fmt.Errorf("checkpoint: remove %q: %w", s.Dir, err)}
 	}
 	return nil
 }

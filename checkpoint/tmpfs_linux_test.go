@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"errors"
@@ -18,16 +18,16 @@ func TestFullRealDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { assert.NoError(t, syscall.Unmount(root, 0)) })
 	c := mustCommit(t, root, 10)
-	err := commit(OS, filepath.Join(root, DirName(20)), 20, sources(20))
+	err := Commit(OS, filepath.Join(root, DirName(20)), 20, sources(20))
 	var space *SpaceError
 	require.ErrorAs(t, err, &space)
 
 	// Sizes underestimated: the disk says it itself, half way.
 	lying := sources(20)
 	for i := range lying {
-		lying[i].bytes = 0
+		lying[i].Bytes = 0
 	}
-	err = commit(OS, filepath.Join(root, DirName(20)), 20, lying)
+	err = Commit(OS, filepath.Join(root, DirName(20)), 20, lying)
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.False(t, errors.As(err, &space))
 	found, err := c.Newest()

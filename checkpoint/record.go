@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"bytes"
@@ -8,16 +8,15 @@ import (
 	"path/filepath"
 
 	"gputrain/data"
-	"gputrain/optim"
 )
 
 // Files of a checkpoint beside model.safetensors; that and config.json are in the Hugging Face layout.
 const (
-	configName    = "config.json"
-	indexName     = "model.safetensors.index.json" // where the weights are in several files
-	recordName    = "state.json"
-	optimizerName = "optimizer.safetensors"
-	otherName     = "other.safetensors" // where there are variables without gradients
+	ConfigFile    = "config.json"
+	IndexFile     = "model.safetensors.index.json" // where the weights are in several files
+	RecordFile    = "state.json"
+	OptimizerFile = "optimizer.safetensors"
+	OtherFile     = "other.safetensors" // where there are variables without gradients
 )
 
 // recordFormat is the version of state.json that this program writes and reads.
@@ -35,7 +34,7 @@ type Record struct {
 
 // OptimizerRecord says which transformation the tensors of optimizer.safetensors belong to.
 type OptimizerRecord struct {
-	Config    optim.Config     `json:"config,omitzero"`     // name, rates, schedule, numerics, parameters
+	Config    json.RawMessage  `json:"config,omitzero"`     // of a registered one: name, rates, schedule, numerics, parameters
 	Transform string           `json:"transform,omitempty"` // the name of one that is not registered, and has no configuration
 	Counts    map[string]int64 `json:"counts"`              // null where there is no optimizer
 }
@@ -54,13 +53,20 @@ type Run struct {
 	EvalStep    int64     `json:"eval_step,omitempty"` // of the newest evaluation with a finite loss; none yet: 0
 	EvalLoss    float64   `json:"eval_loss,omitempty"` // that loss
 	Guard       *Guard    `json:"guard,omitempty"`     // of a loop that leaves out updates beyond the usual
-	// Temporary says that the checkpoint only bridges the time to the next one: Checkpoints.Rotate then removes it.
+	// Temporary says that the checkpoint only bridges the time to the next one: Store.Rotate then removes it.
 	Temporary bool `json:"temporary,omitempty"`
+}
+
+// Source is the file that a checkpoint keeps the record in, as it is now: what it refers to may go on changing.
+func (r Record) Source() (Source, error) {
+	r.Format = recordFormat
+	text, err := indented(r)
+	return TextFile(RecordFile, text), err
 }
 
 // ReadRecord reads the state.json of the checkpoint in dir. Verify has been, or is, the caller's business.
 func ReadRecord(fsys FileSystem, dir string) (Record, error) {
-	raw, err := readFile(fsys, filepath.Join(dir, recordName))
+	raw, err := readFile(fsys, filepath.Join(dir, RecordFile))
 	if err != nil {
 		return Record{}, loadError(dir, "%w", err)
 	}
@@ -68,22 +74,22 @@ func ReadRecord(fsys FileSystem, dir string) (Record, error) {
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(raw, &version); err != nil {
-		return Record{}, loadError(dir, "%s: %v: %w", recordName, err, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: %v: %w", RecordFile, err, ErrCorrupt)
 	}
 	if version.Format != recordFormat {
-		return Record{}, loadError(dir, "%s: format %d, want %d: %w", recordName, version.Format, recordFormat, ErrVersion)
+		return Record{}, loadError(dir, "%s: format %d, want %d: %w", RecordFile, version.Format, recordFormat, ErrVersion)
 	}
 	var r Record
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return Record{}, loadError(dir, "%s: %v: %w", recordName, err, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: %v: %w", RecordFile, err, ErrCorrupt)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, loadError(dir, "%s: text after the object: %w", recordName, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: text after the object: %w", RecordFile, ErrCorrupt)
 	}
 	if r.Step < 0 {
-		return Record{}, loadError(dir, "%s: step %d: %w", recordName, r.Step, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: step %d: %w", RecordFile, r.Step, ErrCorrupt)
 	}
 	return r, nil
 }

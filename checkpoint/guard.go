@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 // Guard is what a loop that leaves out updates beyond the usual remembers of the steps whose update was made, oldest first. What it
 // does not look at has no numbers.

@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"errors"
@@ -25,15 +25,15 @@ func Hold(fsys FileSystem, dir string) (release func() error, err error) {
 }
 
 // Hold is Newest, and holds what it has found until release is called.
-func (c Checkpoints) Hold() (found Found, release func() error, err error) {
-	all, err := c.entries()
+func (s Store) Hold() (found Found, release func() error, err error) {
+	all, err := s.entries()
 	if err != nil {
 		return Found{}, nil, err
 	}
 	for _, e := range all {
-		release, err := Hold(c.FS, e.path)
+		release, err := Hold(s.FS, e.path)
 		if err == nil {
-			if err = Verify(c.FS, e.path); err == nil {
+			if err = Verify(s.FS, e.path); err == nil {
 				found.Path, found.Step = e.path, e.step
 				return found, release, nil
 			}
@@ -42,7 +42,7 @@ func (c Checkpoints) Hold() (found Found, release func() error, err error) {
 		found.Rejected = append(found.Rejected, Rejection{Path: e.path, Err: err})
 	}
 	if len(found.Rejected) > 0 {
-		return found, nil, fmt.Errorf("state: discover %q: none of %d checkpoints is whole: %w", c.Dir, len(all), found.Rejected[0].Err)
+		return found, nil, fmt.Errorf("checkpoint: discover %q: none of %d checkpoints is whole: %w", s.Dir, len(all), found.Rejected[0].Err)
 	}
 	return found, func() error { return nil }, nil
 }

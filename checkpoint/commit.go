@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"bufio"
@@ -11,11 +11,19 @@ import (
 	"strings"
 )
 
-// source is one file of a checkpoint that is being written.
-type source struct {
-	name  string
-	bytes uint64 // about how long it will be, for the check of free space
-	write func(io.Writer) error
+// Source is one file of a checkpoint that is being written.
+type Source struct {
+	Name  string // without a directory
+	Bytes uint64 // about how long it will be, for the check of free space
+	Write func(io.Writer) error
+}
+
+// TextFile is a file of which all is known.
+func TextFile(name string, text []byte) Source {
+	return Source{name, uint64(len(text)), func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	}}
 }
 
 const (
@@ -27,19 +35,24 @@ const (
 // spaceMargin is added to a checkpoint's size when free space is checked: directory blocks and the run's own logs.
 const spaceMargin = 64 << 10
 
-// commit writes a checkpoint so that a reader finds at path either nothing, what was there before, or all of it:
+// Commit writes the checkpoint of a step. There is no other way to, and with this one a reader finds at path either nothing, what was there
+// before, or all of it:
 //
 //  1. the free space is compared with the bytes wanted;
 //  2. the files, then the manifest, are written to path.tmp and synced, and the directory is synced;
 //  3. a checkpoint of the same name steps aside to path.replaced;
 //  4. path.tmp is renamed to path and the parent is synced; path.replaced is removed.
 //
-// Where one of these names is taken by what is no checkpoint, nothing is touched. When it fails, always with a *SaveError, the temporary directory is removed again, if that is still possible.
-func commit(fsys FileSystem, path string, step int64, sources []source) error {
+// Where one of these names is taken by what is no checkpoint, nothing is touched. When it fails, always with a *SaveError, the temporary
+// directory is removed again, if that is still possible.
+func Commit(fsys FileSystem, path string, step int64, sources []Source) error {
 	if path == "" {
 		return &SaveError{path, errors.New("found no name for the directory, wanted one")}
 	}
 	path = filepath.Clean(path)
+	if err := distinct(sources); err != nil {
+		return &SaveError{path, err}
+	}
 	if err := makeRoom(fsys, path, sources); err != nil {
 		return &SaveError{path, err}
 	}
@@ -54,8 +67,20 @@ func commit(fsys FileSystem, path string, step int64, sources []source) error {
 	return nil
 }
 
+// distinct wants a file inside the checkpoint for each source, and another one than the manifest.
+func distinct(sources []Source) error {
+	taken := map[string]bool{manifestName: true}
+	for _, s := range sources {
+		if taken[s.Name] || s.Name != filepath.Base(s.Name) || !filepath.IsLocal(s.Name) {
+			return fmt.Errorf("found a file %q, wanted a name inside the checkpoint that no other has", s.Name)
+		}
+		taken[s.Name] = true
+	}
+	return nil
+}
+
 // makeRoom removes an earlier attempt and compares the bytes wanted with the bytes free.
-func makeRoom(fsys FileSystem, path string, sources []source) error {
+func makeRoom(fsys FileSystem, path string, sources []Source) error {
 	parent := filepath.Dir(path)
 	if err := fsys.MkdirAll(parent); err != nil {
 		return err
@@ -68,11 +93,7 @@ func makeRoom(fsys FileSystem, path string, sources []source) error {
 	if err := fsys.RemoveAll(path + temporarySuffix); err != nil {
 		return err
 	}
-	wanted := uint64(spaceMargin)
-	for _, s := range sources {
-		wanted += s.bytes
-	}
-	return enough(fsys, parent, wanted)
+	return enough(fsys, parent, sources)
 }
 
 // replaceable says why what is at path must not be removed: it is neither a checkpoint nor what is left of one, or has more in it.
@@ -105,14 +126,27 @@ func othersIn(fsys FileSystem, dir string) (others []string, err error) {
 // isCheckpointFile tells the files that a checkpoint consists of.
 func isCheckpointFile(name string) bool {
 	switch name {
-	case configName, indexName, optimizerName, otherName, recordName, manifestName:
+	case ConfigFile, IndexFile, OptimizerFile, OtherFile, RecordFile, manifestName:
 		return true
 	}
 	return isSafetensors(name) && strings.HasPrefix(name, "model")
 }
 
-// enough compares bytes wanted with bytes free below dir.
-func enough(fsys FileSystem, dir string, wanted uint64) error {
+// CheckSpace tells whether a checkpoint of these sources below dir, which is there, would fit the disk: a *SaveError with a *SpaceError where it
+// would not.
+func CheckSpace(fsys FileSystem, dir string, sources []Source) error {
+	if err := enough(fsys, dir, sources); err != nil {
+		return &SaveError{dir, err}
+	}
+	return nil
+}
+
+// enough compares the bytes of sources with the bytes free below dir.
+func enough(fsys FileSystem, dir string, sources []Source) error {
+	wanted := uint64(spaceMargin)
+	for _, s := range sources {
+		wanted += s.Bytes
+	}
 	free, err := fsys.Free(dir)
 	if err != nil {
 		return err
@@ -124,17 +158,17 @@ func enough(fsys FileSystem, dir string, wanted uint64) error {
 }
 
 // writeAll writes the files and the manifest into a new directory, all synced.
-func writeAll(fsys FileSystem, dir string, step int64, sources []source) error {
+func writeAll(fsys FileSystem, dir string, step int64, sources []Source) error {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return err
 	}
 	m := manifest{Format: manifestFormat, Step: step, Files: map[string]manifestFile{}}
 	for _, s := range sources {
-		f, err := writeFile(fsys, filepath.Join(dir, s.name), s.write)
+		f, err := writeFile(fsys, filepath.Join(dir, s.Name), s.Write)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.Name, err)
 		}
-		m.Files[s.name] = f
+		m.Files[s.Name] = f
 	}
 	if _, err := writeFile(fsys, filepath.Join(dir, manifestName), writeJSON(m)); err != nil {
 		return fmt.Errorf("%s: %w", manifestName, err)

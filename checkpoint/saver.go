@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"fmt"
@@ -6,10 +6,17 @@ import (
 	"time"
 )
 
+// HostCopy is a checkpoint whose tensors have been copied to the memory of the host: training goes on while it is written. Its sources need no
+// device, and may be written by any goroutine.
+type HostCopy struct {
+	Step    int64
+	Sources []Source
+}
+
 // Saver writes checkpoints while training goes on, one at a time. It is used from one goroutine. Every outcome is given out once, by Wait, Done
 // or Close: an error of a save is never lost.
 type Saver struct {
-	store Checkpoints
+	store Store
 	under chan Saving // the save under way; nil where there is none
 }
 
@@ -23,29 +30,29 @@ type Saving struct {
 }
 
 // NewSaver makes a saver of checkpoints in store.
-func NewSaver(store Checkpoints) *Saver { return &Saver{store: store} }
+func NewSaver(store Store) *Saver { return &Saver{store: store} }
 
 // Start begins to write a checkpoint, and to rotate once it is committed. before, where there is one, comes first: what must be durable
 // before the checkpoint is. While a save is under way, or its outcome not taken, it refuses.
-func (s *Saver) Start(staged *Staged, keep Keep, before func() error) error {
+func (s *Saver) Start(c HostCopy, keep Keep, before func() error) error {
 	if s.under != nil {
-		return fmt.Errorf("state: saver: step %d: the save before is under way, or its outcome not taken", staged.step)
+		return fmt.Errorf("checkpoint: saver: step %d: the save before is under way, or its outcome not taken", c.Step)
 	}
 	// Its own, with room: the writer ends also where nobody takes the outcome.
 	under := make(chan Saving, 1)
 	s.under = under
-	go func() { under <- s.write(staged, keep, before) }()
+	go func() { under <- s.write(c, keep, before) }()
 	return nil
 }
 
-func (s *Saver) write(staged *Staged, keep Keep, before func() error) Saving {
+func (s *Saver) write(c HostCopy, keep Keep, before func() error) Saving {
 	begin := time.Now()
-	out := Saving{Path: filepath.Join(s.store.Dir, DirName(staged.step)), Step: staged.step}
+	out := Saving{Path: filepath.Join(s.store.Dir, DirName(c.Step)), Step: c.Step}
 	if before != nil {
 		out.Err = before()
 	}
 	if out.Err == nil {
-		out.Err = staged.Save(out.Path)
+		out.Err = Commit(s.store.FS, out.Path, c.Step, c.Sources)
 	}
 	if out.Err == nil {
 		out.Removed, out.Err = s.store.Rotate(keep)

@@ -1,4 +1,4 @@
-package state
+package checkpoint
 
 import (
 	"os"
@@ -101,9 +101,9 @@ func TestRotateStopped(t *testing.T) {
 		root := t.TempDir()
 		mustCommit(t, root, 1, 2, 3)
 		f := newFaultFS(n, false)
-		_, err := Checkpoints{FS: f, Dir: root}.Rotate(Keep{Last: 1})
+		_, err := Store{FS: f, Dir: root}.Rotate(Keep{Last: 1})
 		require.ErrorIs(t, err, errStopped)
-		store := Checkpoints{FS: OS, Dir: root}
+		store := Store{FS: OS, Dir: root}
 		_, err = store.Clean()
 		require.NoError(t, err)
 		all, err := store.entries()
