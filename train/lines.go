@@ -15,10 +15,9 @@ import (
 
 // lineLog is a file of JSON objects, one a line, each with a "step" that never goes down: metrics.jsonl, samples.jsonl.
 type lineLog struct {
-	file    *os.File
-	dir     *runDir // nil: of no run
-	last    int64   // the highest step in it when it was opened, or -1
-	damaged int     // lines that could not be read then, and are left as they are
+	file   *os.File
+	dir    *runDir // nil: of no run
+	extent         // of what was in it when it was opened
 }
 
 // openLines opens a line log to go on after a step: later lines, and what a kill has cut short, are cut off, so that the finished file is that
@@ -38,7 +37,7 @@ func openLines(dir *runDir, path string, step int64) (*lineLog, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("train: open log %q: %w", path, err), f.Close())
 	}
-	return &lineLog{file: f, dir: dir, last: found.last, damaged: found.damaged}, nil
+	return &lineLog{file: f, dir: dir, extent: found}, nil
 }
 
 // cutOff ends a file at keep, once what is behind it is in the file of what was cut off.
@@ -72,10 +71,13 @@ func appendTo(path string, text io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// extent is how much of a log belongs to a step: keep bytes, up to a line of the step last, with damaged lines among them.
+// extent is how much of a log belongs to a step.
 type extent struct {
-	keep, last int64
-	damaged    int
+	keep       int64  // bytes
+	last       int64  // the step of its last line, or -1
+	lastOfStep int64  // and of the last that is no evaluation's, or 0
+	eval       []byte // the last line of an evaluation
+	damaged    int    // lines among them that cannot be read, and are left as they are
 }
 
 // linesUpTo finds the last line of a step up to step that no line of a later one stands before. Lines that cannot be read are passed over; those
@@ -100,7 +102,12 @@ func linesUpTo(r io.Reader, step int64) (found extent, err error) {
 		case of > step:
 			return found, nil
 		default:
-			found = extent{keep: at, last: of, damaged: damaged}
+			found.keep, found.last, found.damaged = at, of, damaged
+			if isEval(line) {
+				found.eval = line
+			} else {
+				found.lastOfStep = of
+			}
 		}
 	}
 }
@@ -150,29 +157,52 @@ func (l *lineLog) close() error { return l.file.Close() }
 
 // readMetrics reads metrics.jsonl. A file that is not there has no lines; damaged are the numbers of those that cannot be read.
 func readMetrics(path string) (steps []Metrics, evals []EvalMetrics, damaged []int, err error) {
+	size := int64(0)
+	if info, err := os.Stat(path); err == nil {
+		size = info.Size()
+	}
 	damaged, err = readLines(path, func(line []byte) error {
-		if bytes.Contains(line, []byte(`"eval_loss"`)) {
+		if isEval(line) {
 			return appendLine(&evals, line)
 		}
-		return appendLine(&steps, line)
+		var m Metrics
+		if err := m.read(line); err != nil {
+			return err
+		}
+		if steps == nil { // lines are about as long as the first; to grow step by step would take twice the memory
+			steps = make([]Metrics, 0, min(size/int64(len(line)), 1<<24)+1)
+		}
+		steps = append(steps, m)
+		return nil
 	})
 	return steps, evals, damaged, err
 }
 
+func isEval(line []byte) bool { return bytes.Contains(line, []byte(`"eval_loss"`)) }
+
 // readLines gives the lines of a log to take, and counts those that it refuses. A file that is not there has none.
 func readLines(path string, take func(line []byte) error) (damaged []int, err error) {
-	data, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("train: log: %w", err)
 	}
-	number := 0
-	for line := range bytes.Lines(data) {
-		number++
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 1<<16)
+	for number := 1; ; number++ {
+		line, err := in.ReadBytes('\n')
 		if len(bytes.TrimSpace(line)) > 0 && take(line) != nil {
 			damaged = append(damaged, number)
 		}
+		if errors.Is(err, io.EOF) {
+			return damaged, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("train: log: %w", err)
+		}
 	}
-	return damaged, nil
 }
 
 // appendLine appends what a line says.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -142,4 +143,41 @@ func TestMeanOfSteps(t *testing.T) {
 	var none Status
 	none.mean(nil)
 	assert.True(t, math.IsNaN(float64(none.TokensPerSecond)))
+}
+
+// FuzzMetricsLine: a line is read as encoding/json reads it, whatever stands in it.
+func FuzzMetricsLine(f *testing.F) {
+	full := Metrics{
+		Step: 7, Loss: 2.5, LearningRate: 1e-3, GradNorm: 1.5, GradNormClipped: 1, Tokens: 1 << 40, Epoch: .25, Skipped: 1, Spikes: 2, LeftOut: "not finite", UpdateNorm: 3,
+		Watched: map[string]Number{"norm/params/a.b": Number(math.Inf(1))},
+		Cost: Cost{
+			TokensPerSecond: 4, PaddedTokensPerSecond: 5, StepMS: 6, DataWaitMS: 7, DeviceMS: 8, MFU: .5, DeviceBytes: 1, DevicePeakBytes: 2, HostBytes: 3,
+			StageBusy: []Number{.5, .25}, Bubble: .125, Transfer: .0625,
+		},
+	}
+	for i, v := 0, reflect.ValueOf(full); i < v.NumField(); i++ {
+		require.NotZero(f, v.Field(i).Interface(), v.Type().Field(i).Name)
+	}
+	for i, v := 0, reflect.ValueOf(full.Cost); i < v.NumField(); i++ {
+		require.NotZero(f, v.Field(i).Interface(), v.Type().Field(i).Name)
+	}
+	line, err := json.Marshal(full)
+	require.NoError(f, err)
+	for _, seed := range []string{string(line), `{"step":1.5}`, `{"step":1,"loss":null}`, `{"step":1,"loss":"-Infinity","watched":null,"left_out":7}`, `[]`, `{`, `null`, `{"Step":4}`, `{"tokens":null}`, `{"step":1,"step":2}`} {
+		f.Add([]byte(seed))
+	}
+	require.True(f, new(Metrics).usual(line), "what a run writes is not left to encoding/json")
+	plain := []byte(`{"step":7,"loss":2.5,"learning_rate":0.001,"tokens":64,"tokens_per_second":5257.284522184714,"step_ms":12.173585,"host_bytes":188801024}`)
+	require.Less(f, testing.AllocsPerRun(1000, func() { require.NoError(f, new(Metrics).read(plain)) }), 3.0, "a run has a million lines")
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var want, got Metrics
+		wrong := json.Unmarshal(line, &want)
+		if err := got.read(line); wrong != nil || err != nil {
+			require.Equal(t, wrong, err)
+			return
+		}
+		a, _ := json.Marshal(want) // NaN is not itself
+		b, _ := json.Marshal(got)
+		require.Equal(t, string(a), string(b))
+	})
 }

@@ -152,7 +152,8 @@ func usePanels(steps []Metrics) (panels []Panel) {
 	return panels
 }
 
-func points(steps []Metrics, of func(m Metrics) Number) (out []Point) {
+func points(steps []Metrics, of func(m Metrics) Number) []Point {
+	out := make([]Point, 0, len(steps))
 	for _, m := range steps {
 		out = append(out, Point{float64(m.Step), float64(of(m))})
 	}
@@ -160,11 +161,22 @@ func points(steps []Metrics, of func(m Metrics) Number) (out []Point) {
 }
 
 // means are those of a rate or share over the last steps, by time.
-func means(steps []Metrics, of func(m Metrics) Number) (out []Point) {
+func means(steps []Metrics, of func(m Metrics) Number) []Point {
+	value, took := make([]float64, len(steps)), make([]float64, len(steps))
+	out := make([]Point, 0, len(steps))
 	for i, m := range steps {
-		out = append(out, Point{float64(m.Step), float64(byTime(steps[max(0, i+1-windowSize):i+1], of))})
+		value[i], took[i] = float64(of(m))*float64(m.StepMS), float64(m.StepMS)
+		from := max(0, i+1-windowSize)
+		out = append(out, Point{float64(m.Step), sum(value[from:i+1]) / sum(took[from:i+1])})
 	}
 	return out
+}
+
+func sum(values []float64) (s float64) {
+	for _, v := range values {
+		s += v
+	}
+	return s
 }
 
 // usual is what few of the values are above: steps that take many times as long as others, or seem to take no

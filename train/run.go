@@ -3,6 +3,7 @@ package train
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -270,7 +271,7 @@ func (t *trainer) restore(ctx context.Context) error {
 
 // openLogs rewinds the logs to the state's step.
 func (t *trainer) openLogs() (err error) {
-	step, last := t.state.Step(), int64(0)
+	step := t.state.Step()
 	if t.metrics, err = t.openLog(metricsFile); err != nil {
 		return err
 	}
@@ -278,18 +279,11 @@ func (t *trainer) openLogs() (err error) {
 		return err
 	}
 	t.sampled = t.samples.last
-	steps, evals, _, err := readMetrics(t.dir.join(metricsFile))
-	if err != nil {
-		return err
+	if t.metrics.lastOfStep+t.config.LogEvery <= step {
+		t.say("warning: %s ends at step %d: its lines up to step %d are missing", metricsFile, t.metrics.lastOfStep, step)
 	}
-	if len(steps) > 0 {
-		last = steps[len(steps)-1].Step
-	}
-	if last+t.config.LogEvery <= step {
-		t.say("warning: %s ends at step %d: its lines up to step %d are missing", metricsFile, last, step)
-	}
-	if len(evals) > 0 {
-		e := evals[len(evals)-1]
+	var e EvalMetrics
+	if json.Unmarshal(t.metrics.eval, &e) == nil {
 		t.evaluated, t.evalLoss = e.Step, float64(e.Loss)
 	}
 	return nil

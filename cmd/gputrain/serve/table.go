@@ -1,15 +1,17 @@
 package serve
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
+
+	"gputrain/train/jsonline"
 )
 
 // table is the numbers of metrics.jsonl by name. What a line means is not known here: every number of it, but its step, is a point of the
@@ -42,34 +44,29 @@ func (t *table) add(line []byte) error {
 		step, tokens, seconds = t.steps[n-1], t.tokens[n-1], t.time[n-1]
 	}
 	before := step
-	fields, err := numbers(line)
-	if err == nil {
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == "step" })
-		switch {
-		case i < 0:
-			err, fields = errNoStep, nil
-		case !(fields[i].value >= step) || math.IsInf(fields[i].value, 0):
-			err, fields = fmt.Errorf("found step %v, wanted one that is not below %v", fields[i].value, step), nil
-		default:
-			step = fields[i].value
-		}
+	at, err := stepOf(line)
+	if err == nil && (!(at >= step) || math.IsInf(at, 0)) {
+		err = fmt.Errorf("found step %v, wanted one that is not below %v", at, step)
 	}
-	for _, f := range fields {
-		switch {
-		case f.name == "step":
-			continue
-		case f.name == "tokens" && f.value >= tokens:
-			tokens = f.value
-		case f.name == "step_ms" && f.value >= 0 && !math.IsInf(f.value, 0):
-			seconds += f.value / 1000 * max(1, step-before)
+	if err == nil {
+		step = at
+		for name, v := range numbers(line) {
+			switch {
+			case string(name) == "step":
+				continue
+			case string(name) == "tokens" && v >= tokens:
+				tokens = v
+			case string(name) == "step_ms" && v >= 0 && !math.IsInf(v, 0):
+				seconds += v / 1000 * max(1, step-before)
+			}
+			s := t.series[string(name)]
+			if s == nil {
+				s = &series{}
+				t.series[string(name)] = s
+				t.names = append(t.names, string(name))
+			}
+			s.line, s.value = append(s.line, int32(n)), append(s.value, v)
 		}
-		s := t.series[f.name]
-		if s == nil {
-			s = &series{}
-			t.series[f.name] = s
-			t.names = append(t.names, f.name)
-		}
-		s.line, s.value = append(s.line, int32(n)), append(s.value, f.value)
 	}
 	t.steps, t.tokens, t.time = append(t.steps, step), append(t.tokens, tokens), append(t.time, seconds)
 	return err
@@ -137,64 +134,42 @@ func (t *table) axis(name string) ([]float64, error) {
 	return nil, fmt.Errorf("serve: x: found %q, wanted step, tokens or time", name)
 }
 
-type field struct {
-	name  string
-	value float64
-}
-
-// numbers are the numbers of a JSON object, in their order, also those written "NaN", "Infinity" and "-Infinity". Other texts, truth
-// values, nulls and what is nested deeper than one array or object are left out.
-func numbers(line []byte) ([]field, error) {
-	d := json.NewDecoder(bytes.NewReader(line))
-	if t, err := d.Token(); err != nil {
-		return nil, err
-	} else if t != json.Delim('{') {
-		return nil, fmt.Errorf("found %v, wanted an object", t)
+// stepOf is the step of a line, which must be a JSON object.
+func stepOf(line []byte) (float64, error) {
+	if !json.Valid(line) {
+		return 0, json.Unmarshal(line, new(json.RawMessage)) // says what is wrong
 	}
-	var out []field
-	err := members(d, true, func(name string, raw json.RawMessage) error {
-		if v, ok := number(raw); ok {
-			out = append(out, field{name, v})
-			return nil
-		}
-		if raw[0] != '[' && raw[0] != '{' {
-			return nil
-		}
-		inner := json.NewDecoder(bytes.NewReader(raw))
-		if _, err := inner.Token(); err != nil {
-			return err
-		}
-		return members(inner, raw[0] == '{', func(key string, raw json.RawMessage) error {
-			if v, ok := number(raw); ok {
-				out = append(out, field{name + "." + key, v})
-			}
-			return nil
-		})
-	})
-	return out, err
-}
-
-// members hands over what is in the object or array that a decoder stands in: its key or place, and its text.
-func members(d *json.Decoder, keys bool, use func(key string, raw json.RawMessage) error) error {
-	for n := 0; d.More(); n++ {
-		key := strconv.Itoa(n)
-		if keys {
-			token, err := d.Token()
-			if err != nil {
-				return err
-			}
-			key = token.(string)
-		}
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
-			return err
-		}
-		if err := use(key, raw); err != nil {
-			return err
+	for name, raw := range jsonline.Members(line) {
+		if v, ok := number(raw); ok && string(name) == "step" {
+			return v, nil
 		}
 	}
-	_, err := d.Token()
-	return err
+	return 0, errNoStep
+}
+
+// numbers are the numbers of a JSON object, in their order, also those written "NaN", "Infinity" and "-Infinity", with their names, which are valid
+// until the next. Other texts, truth values, nulls and what is nested deeper than one array or object are left out.
+func numbers(line []byte) iter.Seq2[[]byte, float64] {
+	return func(yield func(name []byte, v float64) bool) {
+		var inner []byte
+		for name, raw := range jsonline.Members(line) {
+			if v, ok := number(raw); ok && !yield(name, v) {
+				return
+			}
+			n := 0
+			for key, raw := range jsonline.Members(raw) {
+				inner = append(append(inner[:0], name...), '.')
+				if key == nil {
+					inner = strconv.AppendInt(inner, int64(n), 10)
+				}
+				inner = append(inner, key...)
+				n++
+				if v, ok := number(raw); ok && !yield(inner, v) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func number(raw []byte) (float64, bool) {
