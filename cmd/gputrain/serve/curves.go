@@ -6,14 +6,13 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"strings"
 )
 
 // mostBuckets bounds what one request may cost.
 const mostBuckets = 20_000
 
 // serveCurves answers run, x (step, tokens, time), from, to (of x; all by default), bucket (width in x), span (of the mean, in points) and
-// keys (names of series, separated by commas; all by default).
+// key (the name of a series, any number of times; all by default).
 func serveCurves(r *run, q *http.Request) ([]byte, error) {
 	query := q.URL.Query()
 	x, err := r.table.axis(query.Get("x"))
@@ -41,8 +40,8 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 		return nil, fmt.Errorf("serve: bucket: found %g, wanted at most %d of them from %g to %g", v.bucket, mostBuckets, v.from, v.to)
 	}
 	names := r.table.names
-	if keys := query.Get("keys"); keys != "" {
-		names = strings.Split(keys, ",")
+	if keys := query["key"]; keys != nil {
+		names = keys
 	}
 	out := fmt.Appendf(nil, `{"version":%d,"rewound":%d,"low":%s,"high":%s,"series":{`, r.version, r.rewound, appendNumber(nil, low, 12), appendNumber(nil, high, 12))
 	written := 0

@@ -79,7 +79,7 @@ func TestNothingOutsideTheRun(t *testing.T) {
 	for _, path := range []string{
 		"/../secret.txt", "/%2e%2e/secret.txt", "/..%2fsecret.txt", "/run/private.txt", "/private.txt", "/api/../../secret.txt", "//etc/passwd", "/api/run?run=../secret.txt",
 		"/api/run?run=0/../..", "/api/run?run=1", "/api/run?run=-1", "/api/run?run=0", "/api/samples?run=0", "/api/histograms?run=0&name=../secret.txt",
-		"/api/samples?run=0&file=../secret.txt", "/api/", "/page/", "/.lock", "http://" + address + "/../secret.txt", "/\\..\\secret.txt", "/api/curves?run=0&keys=../secret.txt",
+		"/api/samples?run=0&file=../secret.txt", "/api/", "/page/", "/.lock", "http://" + address + "/../secret.txt", "/\\..\\secret.txt", "/api/curves?run=0&key=../secret.txt",
 	} {
 		// By hand: a client of the library would tidy the path.
 		conn, err := net.Dial("tcp", address)

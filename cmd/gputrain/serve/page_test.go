@@ -22,6 +22,7 @@ func TestPage(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *browser){
 		"shows what was measured": pageShowsWhatWasMeasured, "follows a run": pageFollowsARun,
 		"draws a spike": pageDrawsTheSpike, "what a step takes": pageShowsWhatAStepTakes, "fits a phone": pageOfManyRunsFitsAPhone,
+		"asks for what it draws": pageAsksForWhatItDraws,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -228,5 +229,31 @@ func pageShowsWhatAStepTakes(t *testing.T, b *browser) {
 	assert.Contains(t, b.text("[data-fact='left out']"), "3 beyond the usual")
 	assert.Contains(t, b.text("[data-fact=throughput]"), "20k tokens, 2 epochs")
 	b.shot("test-cost")
+	assert.Empty(t, b.console)
+}
+
+// pageAsksForWhatItDraws counts the series that come to a page of a run that measures a hundred more than are drawn.
+func pageAsksForWhatItDraws(t *testing.T, b *browser) {
+	dir := t.TempDir()
+	var lines strings.Builder
+	for s := 1; s <= 50; s++ {
+		fmt.Fprintf(&lines, `{"step":%d,"loss":2,"tokens":%d,"stage_busy":[0.9,0.6],"watched":{"norm/0, &=":%d`, s, s*100, s)
+		for k := 1; k < 100; k++ {
+			fmt.Fprintf(&lines, `,"norm/%d":%d`, k, s)
+		}
+		lines.WriteString("}}\n")
+	}
+	writeFile(t, dir, metricsFile, lines.String())
+	b = b.tab(t, 1280, 900, "light")
+	b.open(serveTest(t, dir))
+	b.until(ready)
+	b.until("document.querySelector('[data-series=\"stage_busy.1\"] b')?.innerText === '60 %'")
+	const asked = "[...new Set(performance.getEntriesByType('resource').filter((e) => e.name.includes('api/curves')).map((e) => new URL(e.name).searchParams.getAll('key').sort().join()))].join(';')"
+	for _, keys := range strings.Split(b.eval(asked), ";") {
+		assert.Contains(t, []string{"loss", "loss,stage_busy.0,stage_busy.1"}, keys)
+	}
+	b.eval("document.getElementById('more-button').click()")
+	b.eval("(document.getElementById('more-filter').value = 'norm/0', document.getElementById('more-filter').dispatchEvent(new Event('input')))")
+	b.until("document.querySelector('[data-series=\"watched.norm/0, &=\"] .now')?.innerText.trim()")
 	assert.Empty(t, b.console)
 }

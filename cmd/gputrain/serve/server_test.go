@@ -100,7 +100,7 @@ func TestCurvesOverAnyAxis(t *testing.T) {
 		assert.InDelta(t, at, loss.X[i], 1e-6, axis)
 		assert.Equal(t, 11, len(c.Series))
 	}
-	c := curves(t, s, "from=500&to=600&bucket=1&keys=eval_loss,loss,none")
+	c := curves(t, s, "from=500&to=600&bucket=1&key=eval_loss&key=loss&key=none")
 	assert.Equal(t, 2, len(c.Series))
 	assert.Len(t, c.Series["loss"].X, 103, "101 steps, one before and one behind")
 	assert.Equal(t, []float64{400, 500, 600, 700}, c.Series["eval_loss"].X)
@@ -134,7 +134,7 @@ func TestResumedRunIsRewoundAndMarked(t *testing.T) {
 	assert.Equal(t, []float64{60}, sum.Resumes)
 	assert.EqualValues(t, 130, sum.Step)
 	assert.Greater(t, sum.Rewound, first.Version)
-	c := curves(t, s, "bucket=1&keys=loss")
+	c := curves(t, s, "bucket=1&key=loss")
 	assert.Len(t, c.Series["loss"].X, 130)
 	assert.NotContains(t, sum.Series, "eval_loss", "the evaluation of step 100 is gone")
 

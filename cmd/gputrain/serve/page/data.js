@@ -2,10 +2,11 @@
 
 export const runs = new Map();   // by number
 export const view = { x: 'step', from: null, to: null, span: 32 };
+export const drawn = { of: () => [] };   // the names of the series of a run that are drawn: no others are asked for
 export const listeners = { run: [], gone: [], curves: [], link: [] };
 
 const tell = (what, ...args) => listeners[what].forEach((f) => f(...args));
-const buckets = 700;
+const buckets = 700, longest = 16_000; // letters of names in one request
 const pending = new Map();
 
 export async function ask(path) {
@@ -82,7 +83,8 @@ async function fill(run) {
   const zoomed = view.from !== null;
   let bucket = power(Math.max((zoomed ? view.to - view.from : extent(run)) / buckets, view.x === 'time' ? 1e-3 : 1e-9));
   if (view.x !== 'time') bucket = Math.max(1, bucket);
-  const key = [view.x, view.from, view.to, view.span, bucket, run.rewound].join();
+  const names = drawn.of(run);
+  const key = [view.x, view.from, view.to, view.span, bucket, run.rewound, ...names].join();
   const have = run.curves, now = { ...view };
   if (have?.key === key && have.version >= run.version) return;
   if (have?.key === key && zoomed && have.high > view.to) { have.version = run.version; return; }
@@ -94,6 +96,7 @@ async function fill(run) {
     if (from !== null) q.set('from', from);
     if (zoomed) q.set('to', now.to);
     if (span) q.set('span', span);
+    if (names.join().length < longest) for (const name of names) q.append('key', name); // else all
     return ask(`api/curves?${q}`);
   };
   const [raw, mean] = await Promise.all([query(0), now.span > 1 ? query(now.span) : null]);

@@ -2,10 +2,10 @@
 
 import { about, colour, css, h } from './format.js';
 import { Chart } from './chart.js';
-import { ask, asking, listen, listeners, range, refresh, runs, view } from './data.js';
+import { ask, asking, drawn, listen, listeners, range, refresh, runs, view } from './data.js';
 import { drawRuns, nameRuns, stateOf } from './runs.js';
 import { drawHero } from './hero.js';
-import { Stages } from './stages.js';
+import { ofStages, Stages } from './stages.js';
 import { Histograms } from './histograms.js';
 import { Samples } from './samples.js';
 import { Papers } from './papers.js';
@@ -30,20 +30,20 @@ function later() {
   (document.hidden ? setTimeout : requestAnimationFrame)(draw);
 }
 
-function choose(run) { chosen = run.id; run.shown = true; refresh(run); later(); }
+function choose(run) { chosen = run.id; run.shown = true; load(); later(); }
 
 function draw() {
   due = false;
   const all = [...runs.values()];
   nameRuns(all);
   all.forEach((r) => { r.colour = colour(r.id); });
-  if (!runs.has(chosen)) chosen = newest(all)?.id ?? null;
+  if (all.length && !runs.has(chosen)) { chosen = newest(all).id; load(); } // its stages are drawn
   const run = runs.get(chosen), shown = all.filter((r) => r.shown);
   document.querySelector('main').classList.toggle('single', all.length < 2);
   $('empty').hidden = all.length > 0;
   $('empty').textContent = 'No run here yet. This page fills as soon as one begins.';
   document.title = run ? `${run.label} – gputrain` : 'gputrain';
-  drawRuns($('runs'), all, chosen, { choose, toggle(r) { r.shown = !r.shown; if (r.shown) refresh(r); later(); }, every(on) { all.forEach((r) => { r.shown = on || r.id === chosen; refresh(r); }); later(); } });
+  drawRuns($('runs'), all, chosen, { choose, toggle(r) { r.shown = !r.shown; load(); later(); }, every(on) { all.forEach((r) => { r.shown = on || r.id === chosen; }); load(); later(); } });
   drawHero($('hero'), run);
   $('warnings').replaceChildren(...all.flatMap((r) => r.warnings.map((w) => h('span', { class: 'warning' }, all.length > 1 ? `${r.label}: ${w}` : w))));
   drawCharts(shown, run);
@@ -56,17 +56,29 @@ function draw() {
 
 const newest = (all) => all.reduce((a, b) => !a || b.changed > a.changed ? b : a, null);
 
-function drawCharts(shown, run) {
+// choice is what of the curves of the shown runs is drawn: in charts in order, beside others in the same chart, and the rest, offered below.
+function choice(shown) {
   const specs = new Map(), single = shown.length === 1;
   for (const r of shown) for (const name of r.series) { const s = about(name); if (s) specs.set(name, s); }
   const beside = new Map();
   if (single) for (const s of [...specs.values()]) beside.set(s.key, Object.entries(s.beside || {}).filter(([name]) => specs.delete(name)));
-  for (const key of charts.keys()) if (!specs.has(key)) { charts.get(key).element.remove(); charts.delete(key); }
-  const order = [...specs.values()].sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title));
-  const marks = marksOf(shown), pair = specs.has('loss') && specs.has('eval_loss'); // side by side where runs are compared
+  let order = [...specs.values()].sort((a, b) => a.rank - b.rank || a.title.localeCompare(b.title));
   const rest = order.filter((s) => s.more).length > (single ? 6 : 3) ? order.filter((s) => s.more) : [];
+  order = order.filter((s) => !rest.includes(s) || opened && matches(s));
+  return { order, beside, rest };
+}
+
+drawn.of = (run) => {
+  const { order, beside } = choice([...runs.values()].filter((r) => r.shown));
+  const wanted = new Set(order.flatMap((s) => [s.key, ...(beside.get(s.key) || []).map(([name]) => name)]));
+  return run.series.filter((name) => wanted.has(name) || run.id === chosen && ofStages(name));
+};
+
+function drawCharts(shown, run) {
+  const { order, beside, rest } = choice(shown), single = shown.length === 1, keys = order.map((s) => s.key);
+  for (const key of charts.keys()) if (!keys.includes(key)) { charts.get(key).element.remove(); charts.delete(key); }
+  const marks = marksOf(shown), pair = keys.includes('loss') && keys.includes('eval_loss'); // side by side where runs are compared
   drawMore(rest);
-  for (const s of rest) if (!opened || !matches(s)) { order.splice(order.indexOf(s), 1); charts.get(s.key)?.element.remove(); charts.delete(s.key); }
   order.forEach((s, i) => {
     if (!charts.has(s.key)) charts.set(s.key, new Chart(s, share));
     const c = charts.get(s.key), at = $('charts').children[i];
@@ -129,8 +141,8 @@ function controls() {
   show();
   $('reset').addEventListener('click', () => share.zoom(null, null));
   addEventListener('keydown', (e) => { if (e.key === 'Escape') share.zoom(null, null); });
-  $('more-button').addEventListener('click', () => { opened = !opened; later(); });
-  $('more-filter').addEventListener('input', later);
+  $('more-button').addEventListener('click', () => { opened = !opened; load(); later(); });
+  $('more-filter').addEventListener('input', () => { load(); later(); });
   $('theme').addEventListener('click', () => window.toggleTheme());
   const theme = () => { $('theme').textContent = document.documentElement.dataset.theme === 'dark' ? '☀' : '☾'; later(); };
   addEventListener('theme', theme);

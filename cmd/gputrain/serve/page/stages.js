@@ -3,6 +3,8 @@
 import { css, fit, h, percent } from './format.js';
 import { nearest, view } from './data.js';
 
+export const ofStages = (name) => name.startsWith('stage_busy.') || name === 'bubble' || name === 'transfer';
+
 export class Stages {
   constructor(into, share) {
     this.share = share;
