@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"gputrain/shaders/caught"
 )
 
 // HostCopy is a checkpoint whose tensors have been copied to the memory of the host: training goes on while it is written. Its sources need no
@@ -41,24 +43,29 @@ func (s *Saver) Start(c HostCopy, keep Keep, before func() error) error {
 	// Its own, with room: the writer ends also where nobody takes the outcome.
 	under := make(chan Saving, 1)
 	s.under = under
-	go func() { under <- s.write(c, keep, before) }()
+	go func() {
+		begin := time.Now()
+		out := Saving{Path: filepath.Join(s.store.Dir, DirName(c.Step)), Step: c.Step}
+		out.Err = caught.Do(func() (err error) {
+			out.Removed, err = s.write(c, out.Path, keep, before)
+			return err
+		})
+		out.Took = time.Since(begin)
+		under <- out
+	}()
 	return nil
 }
 
-func (s *Saver) write(c HostCopy, keep Keep, before func() error) Saving {
-	begin := time.Now()
-	out := Saving{Path: filepath.Join(s.store.Dir, DirName(c.Step)), Step: c.Step}
+func (s *Saver) write(c HostCopy, path string, keep Keep, before func() error) (removed []string, err error) {
 	if before != nil {
-		out.Err = before()
+		if err := before(); err != nil {
+			return nil, err
+		}
 	}
-	if out.Err == nil {
-		out.Err = Commit(s.store.FS, out.Path, c.Step, c.Sources)
+	if err := Commit(s.store.FS, path, c.Step, c.Sources); err != nil {
+		return nil, err
 	}
-	if out.Err == nil {
-		out.Removed, out.Err = s.store.Rotate(keep)
-	}
-	out.Took = time.Since(begin)
-	return out
+	return s.store.Rotate(keep)
 }
 
 // Wait waits for the save under way; false: there is none.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/shaders/caught"
 )
 
 // hostCopy is a copy of the state of a step, made by hand.
@@ -112,4 +114,12 @@ func TestSaverWritesOneAtATime(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{DirName(2)}, names, "what comes before a save comes before all of it")
 	require.NoError(t, saver.Close())
+}
+
+func TestSaverReturnsAPanic(t *testing.T) {
+	saver := NewSaver(Store{FS: OS, Dir: t.TempDir()})
+	require.NoError(t, saver.Start(hostCopy(30), Keep{}, func() error { panic("full") }))
+	var bug *caught.Panic
+	require.ErrorAs(t, saver.Close(), &bug)
+	assert.Equal(t, "full", bug.Value)
 }

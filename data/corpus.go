@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"gputrain/shaders/caught"
 )
 
 // Corpus is what [Open] found. Close it when nothing reads from it any more.
@@ -53,8 +55,12 @@ func Open(ctx context.Context, c Config) (*Corpus, error) {
 	r := &reading{ctx: ctx, config: c}
 	done := make(chan opened, 1)
 	go func() {
-		corpus, err := r.open(c)
-		done <- opened{corpus, err}
+		var o opened
+		o.err = caught.Do(func() (err error) {
+			o.corpus, err = r.open(c)
+			return err
+		})
+		done <- o
 	}()
 	return r.wait(done)
 }

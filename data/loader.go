@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"gputrain/shaders/caught"
 )
 
 // State is a place in the endless sequence of windows: Position windows of epoch
@@ -136,7 +138,15 @@ func (l *Loader) prefetch() {
 }
 
 // read makes the batch that begins at l.ahead and moves l.ahead behind it.
-func (l *Loader) read() result {
+// read makes the next batch.
+func (l *Loader) read() (r result) {
+	if err := caught.Do(func() error { r = l.make(); return nil }); err != nil {
+		r.err = err
+	}
+	return r
+}
+
+func (l *Loader) make() result {
 	b := newBatch(l.config.Batch, l.config.Context)
 	s := l.ahead
 	for row := range l.config.Batch {

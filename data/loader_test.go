@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/shaders/caught"
 )
 
 // counting returns n tokens of two bytes whose values are their positions.
@@ -262,4 +264,27 @@ func BenchmarkLoader(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)*8*128/b.Elapsed().Seconds(), "tokens/s")
+}
+
+// badly is a source with a bug.
+type badly struct{ *Tokens }
+
+func (badly) walk(int, uint64) (walk, error) { return badWalk{}, nil }
+
+type badWalk struct{ walk }
+
+func (badWalk) length(uint64) uint64 { return 1 }
+
+func (badWalk) fill(*Batch, int, State) error { panic("off by one") }
+
+func TestLoaderReturnsAPanic(t *testing.T) {
+	for _, prefetch := range []int{0, 2} {
+		l, err := NewLoader(badly{}, LoaderConfig{Context: 4, Batch: 1, Prefetch: prefetch})
+		require.NoError(t, err)
+		_, err = l.Next(t.Context())
+		var bug *caught.Panic
+		require.ErrorAs(t, err, &bug)
+		assert.Equal(t, "off by one", bug.Value)
+		l.Close()
+	}
 }

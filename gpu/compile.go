@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"gputrain/shaders/caught"
 )
 
 // pipelineCache holds one pipeline for each source and list of bindings, for the life of the device.
@@ -106,13 +108,16 @@ func (d *Device) Compile(ctx context.Context, kernels []*Kernel, progress func(d
 				if i >= len(kernels) || ctx.Err() != nil {
 					return
 				}
-				_, errs[i] = d.pipeline(kernels[i])
-				report.Lock()
-				done++
-				if progress != nil {
-					progress(done, len(kernels))
-				}
-				report.Unlock()
+				errs[i] = caught.Do(func() error {
+					_, err := d.pipeline(kernels[i])
+					report.Lock()
+					defer report.Unlock()
+					done++
+					if progress != nil {
+						progress(done, len(kernels))
+					}
+					return err
+				})
 			}
 		})
 	}

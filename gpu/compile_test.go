@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/shaders/caught"
 )
 
 // variants are kernels that differ in a constant.
@@ -92,5 +94,17 @@ func TestShortParamsAreAnError(t *testing.T) {
 		add(rec, d, out, a, b, 1)
 		require.NoError(t, rec.Submit(t.Context()))
 		require.Equal(t, []float32{2}, read(t, d, out.All()))
+	})
+}
+
+func TestCompileReturnsAPanic(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		var bug *caught.Panic
+		require.ErrorAs(t, d.Compile(t.Context(), variants(4), func(done, _ int) {
+			if done == 2 {
+				panic("lost count")
+			}
+		}), &bug)
+		assert.Equal(t, "lost count", bug.Value)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
+	"gputrain/shaders/caught"
 )
 
 // StageError says which stage a run failed at.
@@ -67,7 +68,7 @@ func (c *crew) do(s *stage, doing string, f func() error) {
 	t := &task{stage: s, doing: doing}
 	c.tasks = append(c.tasks, t)
 	c.wg.Go(func() {
-		if err := f(); err != nil {
+		if err := caught.Do(f); err != nil {
 			c.cancel(s.failed(doing, err))
 		}
 		t.ended.Store(true)

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+
+	"gputrain/shaders/caught"
 )
 
 func idle(t *testing.T, patience time.Duration) (*crew, *stage) {
@@ -94,3 +96,11 @@ type freeing struct {
 }
 
 func (f *freeing) Close() error { close(f.freed); return nil }
+
+func TestCrewReturnsAPanic(t *testing.T) {
+	c, s := idle(t, time.Minute)
+	c.do(s, "saw", func() error { panic("cut") })
+	var bug *caught.Panic
+	require.ErrorAs(t, c.wait(nobody, func() {}), &bug)
+	assert.Equal(t, "cut", bug.Value)
+}

@@ -8,6 +8,7 @@ import (
 	"gputrain/data"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/shaders/caught"
 )
 
 // inFlight is the number of steps that may be submitted and not yet read.
@@ -123,12 +124,15 @@ func (s *TrainState) await() <-chan arrival {
 		if before != nil {
 			<-before
 		}
-		// They are there before they can be copied: that may have to wait for a submit to end, which is the next step on a software adapter.
-		err := ring.Wait(life)
-		a := arrival{err: err, at: time.Now()}
-		if err == nil {
-			a.raw, a.err = ring.Next(life)
-		}
+		var a arrival
+		a.err = caught.Do(func() (err error) {
+			// They are there before they can be copied: that may have to wait for a submit to end, which is the next step on a software adapter.
+			err = ring.Wait(life)
+			if a.at = time.Now(); err == nil {
+				a.raw, err = ring.Next(life)
+			}
+			return err
+		})
 		out <- a
 	}()
 	return out

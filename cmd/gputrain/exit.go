@@ -5,6 +5,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/shaders/caught"
 	"gputrain/train"
 )
 
@@ -37,7 +38,10 @@ func exitCode(err error) int {
 	var limit *gpu.LimitError
 	var changed *train.ChangedError
 	var directory *train.DirError
+	var panicked *caught.Panic
 	switch {
+	case errors.As(err, &panicked):
+		return exitBug
 	case errors.As(err, &usage), errors.As(err, &changed), errors.As(err, &directory), errors.Is(err, train.ErrNoRun):
 		return exitUsage
 	case errors.Is(err, train.ErrStopped):

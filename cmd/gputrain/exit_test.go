@@ -16,6 +16,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
+	"gputrain/shaders/caught"
 	"gputrain/train"
 )
 
@@ -32,6 +33,7 @@ func TestExitCodes(t *testing.T) {
 		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &pipeline.MemoryError{}},
 		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, modelError{errors.New("x")}, &train.GoneError{}},
 		exitNoAdapter:  {gpu.ErrNoAdapter},
+		exitBug:        {&checkpoint.SaveError{Err: &caught.Panic{}}, stage(&caught.Panic{}), fmt.Errorf("%w: %w", train.ErrStopped, &caught.Panic{})},
 	} {
 		for _, err := range errs {
 			assert.Equal(t, want, exitCode(err), "%v", err)

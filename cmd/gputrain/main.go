@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"gputrain/cmd/gputrain/runfile"
+	"gputrain/shaders/caught"
 )
 
 // cli is the command line. Documents and figures go to standard output, logs
@@ -66,10 +67,20 @@ func run(args []string) (code int) {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.LogLevel})))
 	ctx.BindTo(context.Background(), (*context.Context)(nil))
 	if err := ctx.Run(); err != nil {
-		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		tell(err)
 		return exitCode(err)
 	}
 	return 0
+}
+
+// tell says why a command, or a part of it, has ended.
+func tell(err error) {
+	var p *caught.Panic
+	if errors.As(err, &p) {
+		bug(os.Stderr, os.TempDir(), p.Value, p.Stack)
+		return
+	}
+	fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
 }
 
 // bug tells of a panic in few words, and puts the stack where it can be taken from.

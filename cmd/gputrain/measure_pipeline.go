@@ -13,6 +13,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/shaders/caught"
 	"gputrain/state"
 )
 
@@ -120,9 +121,13 @@ func (b *pipelineBench) stepHalves(ctx context.Context) (time.Duration, error) {
 	errs := make([]error, len(b.halves))
 	for i, h := range b.halves {
 		wg.Go(func() {
-			if _, errs[i] = h.TrainStep(ctx, b.batch); errs[i] == nil {
-				_, errs[i] = h.Drain(ctx)
-			}
+			errs[i] = caught.Do(func() error {
+				_, err := h.TrainStep(ctx, b.batch)
+				if err == nil {
+					_, err = h.Drain(ctx)
+				}
+				return err
+			})
 		})
 	}
 	wg.Wait()

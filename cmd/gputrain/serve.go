@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"gputrain/cmd/gputrain/serve"
+	"gputrain/shaders/caught"
 )
 
 type serveCmd struct {
@@ -72,8 +73,8 @@ func (f *serveFlags) start(ctx context.Context, dir string) (stop func(), err er
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.Serve(ctx, listener); err != nil {
-			fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		if err := caught.Do(func() error { return server.Serve(ctx, listener) }); err != nil {
+			tell(err) // the run goes on without its page
 		}
 	}()
 	return func() {

@@ -15,6 +15,7 @@ import (
 	"gputrain/cmd/gputrain/runfile"
 	"gputrain/cmd/gputrain/window"
 	"gputrain/gpu"
+	"gputrain/shaders/caught"
 	"gputrain/train"
 )
 
@@ -36,7 +37,7 @@ func (f windowFlags) around(run train.Config, body func(train.Config) error) err
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err = body(run)
+		err = caught.Do(func() error { return body(run) })
 	}()
 	view.Loop(done)
 	view.Close()
@@ -75,7 +76,7 @@ func (c *watchCmd) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err = view.Watch(ctx, dev, c.RunDir)
+		err = caught.Do(func() error { return view.Watch(ctx, dev, c.RunDir) })
 	}()
 	view.Loop(done)
 	cancel()

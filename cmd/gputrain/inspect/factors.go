@@ -9,6 +9,7 @@ import (
 
 	"gputrain/buffers/safetensors"
 	"gputrain/kron"
+	"gputrain/shaders/caught"
 	"gputrain/train"
 )
 
@@ -155,16 +156,17 @@ func (s stack) side(f *safetensors.File, which string, blocks []kron.Block, vect
 			if which == "r" || vector {
 				n = b.Cols
 			}
-			if n > shape[1] {
-				errs[i] = fmt.Errorf("tensor %s: shape %v, want %d of block %d", name, shape, n, i)
-				return
-			}
-			values, err := f.Float32Rows(name, s.first+i, 1)
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			out.measure(i, widen(values), len(shape) == 3, n, shape[1])
+			errs[i] = caught.Do(func() error {
+				if n > shape[1] {
+					return fmt.Errorf("tensor %s: shape %v, want %d of block %d", name, shape, n, i)
+				}
+				values, err := f.Float32Rows(name, s.first+i, 1)
+				if err != nil {
+					return err
+				}
+				out.measure(i, widen(values), len(shape) == 3, n, shape[1])
+				return nil
+			})
 		})
 	}
 	wait.Wait()

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gputrain/shaders/caught"
 )
 
 // interval is how often files are looked at.
@@ -57,7 +59,7 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	s.hosts, s.outside = l.names, l.outside
 	server := http.Server{Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(l.Listener) }()
+	go func() { ended <- caught.Do(func() error { return server.Serve(l.Listener) }) }()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
