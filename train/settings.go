@@ -28,6 +28,7 @@ type Setting struct {
 	Free bool
 	// Schedule says that the value decides how long the run is or what its rates are: Config.Reschedule lets it change.
 	Schedule bool
+	Dir      bool // the value is a directory: however it is spelt, it is the same
 }
 
 // defaultOrigin is the origin of a value that nobody has given.
@@ -144,6 +145,22 @@ func flatten(text []byte) (map[string]string, error) {
 	return flat, walk("", tree)
 }
 
+// sameDir says whether two values, in JSON, are the same directory.
+func sameDir(a, b string) bool {
+	var was, is string
+	if json.Unmarshal([]byte(a), &was) != nil || json.Unmarshal([]byte(b), &is) != nil || was == "" || is == "" {
+		return false
+	}
+	then, err := os.Stat(was)
+	now, absent := os.Stat(is)
+	if err != nil || absent != nil { // gone, so only what it was called is left
+		was, err = filepath.Abs(was)
+		is, absent = filepath.Abs(is)
+		return err == nil && absent == nil && was == is
+	}
+	return os.SameFile(then, now)
+}
+
 // compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
 // *ChangedError of the first setting, in their order, that is not free and differs; with reschedule those of the schedule may, and are
 // returned. One of an older program lacks settings that came later: at its default such a setting
@@ -187,7 +204,7 @@ func compareSettings(dir string, settings []Setting, reschedule bool) (changes [
 				continue
 			}
 			switch {
-			case s.Free || old[k] == now[k]:
+			case s.Free || old[k] == now[k] || s.Dir && sameDir(old[k], now[k]):
 			case s.Schedule && reschedule:
 				changes = append(changes, change{k, old[k], now[k]})
 			default:

@@ -104,3 +104,34 @@ func TestDamagedSettings(t *testing.T) {
 	_, err := compareSettings(dir, sampleSettings(), false)
 	require.EqualError(t, err, fmt.Sprintf("train: run directory %q: run.yaml: line 2: sequence end token ']' not found", dir))
 }
+
+// A directory is the same however it is spelt, and also where it is gone.
+func TestSettingOfADirectory(t *testing.T) {
+	root := t.TempDir()
+	t.Chdir(root)
+	require.NoError(t, os.MkdirAll("model", 0o777))
+	require.NoError(t, os.MkdirAll("other", 0o777))
+	require.NoError(t, os.Symlink("model", "link"))
+	at := func(path string) []Setting {
+		return []Setting{{Key: "model.from", Value: path, Origin: "--set", Dir: true}}
+	}
+	compare := func(was, is string) error {
+		text, err := settingsText(at(was))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(root, runFile), text, 0o666))
+		_, err = compareSettings(root, at(is), false)
+		return err
+	}
+	for _, spelt := range []string{"model", "./model", "model/", "other/../model", "link", filepath.Join(root, "model"), filepath.Join(root, "link")} {
+		require.NoError(t, compare("model", spelt), spelt)
+		require.NoError(t, compare(spelt, "model"), spelt)
+	}
+	var changed *ChangedError
+	for _, spelt := range []string{"other", "", "absent"} {
+		require.ErrorAs(t, compare("model", spelt), &changed, spelt)
+		require.ErrorAs(t, compare(spelt, "model"), &changed, spelt)
+	}
+	require.NoError(t, os.RemoveAll("model"))
+	require.NoError(t, compare("model", "./model"))
+	require.ErrorAs(t, compare("model", "other"), &changed)
+}

@@ -90,10 +90,8 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 	cfg.Model.From = found.Path
 	run, release, err := trainConfig(ctx, cfg)
 	cfg.Model.From = from
-	for i := range run.Settings {
-		if run.Settings[i].Key == "model.from" {
-			run.Settings[i].Value = from
-		}
+	if run.Settings != nil {
+		run.Settings = settings(cfg)
 	}
 	return run, release, err
 }
@@ -294,7 +292,13 @@ func given(cfg *runfile.Config) []train.Given {
 func settings(cfg *runfile.Config) []train.Setting {
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: runfile.Free(key), Schedule: runfile.Scheduled(key)})
+		dir := key == "model.from"
+		if dir && cfg.Model.From != "" {
+			if abs, err := filepath.Abs(cfg.Model.From); err == nil { // a run goes on from any directory
+				value = abs
+			}
+		}
+		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: runfile.Free(key), Schedule: runfile.Scheduled(key), Dir: dir})
 	}
 	return out
 }
