@@ -84,9 +84,19 @@ type TimeLimitError struct{ Limit time.Duration }
 func (e *TimeLimitError) Error() string { return fmt.Sprintf("time limit of %v", e.Limit) }
 
 // stopError is the cause of a wanted stop.
-type stopError struct{ cause error }
+type stopError struct {
+	cause  error
+	before bool // before the loop, which saves what it has reached
+}
 
-func (e stopError) Error() string   { return "train: stopped: " + e.cause.Error() }
+func (e stopError) Error() string {
+	text := "train: stopped: " + e.cause.Error()
+	if e.before {
+		text += "; no step has been made, so there was nothing to save"
+	}
+	return text
+}
+
 func (e stopError) Unwrap() []error { return []error{ErrStopped, e.cause} }
 
 // stopRequested returns a stopError when ctx is over.
@@ -111,10 +121,10 @@ func stopOf(ctx context.Context, err error) error {
 // Stopping is err, or a wanted stop (see ErrStopped) where err is nothing but the end of ctx: for what is done around a Run, such as opening
 // devices, that a signal may end too.
 func Stopping(ctx context.Context, err error) error {
-	if stop := stopOf(ctx, err); stop != nil {
-		return stop
+	if stopOf(ctx, err) == nil || errors.Is(err, ErrStopped) {
+		return err
 	}
-	return err
+	return stopError{cause: context.Cause(ctx), before: true} // the loop tells of its own stops
 }
 
 // soundError is an error that has nothing to do with the state, which can be saved.

@@ -13,7 +13,7 @@ import (
 const (
 	exitFailure    = 1
 	exitUsage      = 2
-	exitStopped    = 3 // stopped and saved: run the same command again
+	exitStopped    = 3 // what was computed is saved: run the same command again
 	exitDiverged   = 4
 	exitMemory     = 5
 	exitCheckpoint = 6

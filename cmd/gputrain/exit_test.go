@@ -54,6 +54,6 @@ func TestStoppedBeforeDevicesAreOpen(t *testing.T) {
 		err := c.Run(ctx)
 		require.ErrorIs(t, err, train.ErrStopped, "stages: %s", stages)
 		assert.Equal(t, exitStopped, exitCode(err))
-		assert.Equal(t, "train: stopped: signal terminated", err.Error())
+		assert.Equal(t, "train: stopped: signal terminated; no step has been made, so there was nothing to save", err.Error())
 	}
 }
