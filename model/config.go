@@ -23,6 +23,10 @@ const configLimit = 1 << 20
 // ReadConfig reads config.json in dir.
 func ReadConfig(dir string) (Definition, error) {
 	name := filepath.Join(dir, "config.json")
+	// To open a pipe would wait for somebody who writes to it.
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("model: read config %q: is a %s, want a regular file", name, info.Mode().Type())
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("model: read config: %w", err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 
 	"golang.org/x/exp/mmap"
 )
@@ -21,6 +22,10 @@ type File struct {
 
 // Open maps the file and checks its header.
 func Open(path string) (*File, error) {
+	// To open a pipe would wait for somebody who writes to it.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("safetensors: open %q: is a %s, want a regular file", path, info.Mode())
+	}
 	r, err := mmap.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: open: %w", err)
