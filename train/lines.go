@@ -26,6 +26,10 @@ func openLines(dir *runDir, path string, step int64) (*lineLog, error) {
 	if err := dir.check(); err != nil {
 		return nil, err
 	}
+	// To read a pipe would wait for somebody who writes to it.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("train: open log %q: is a %s, wanted a regular file", path, info.Mode())
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return nil, fmt.Errorf("train: open log: %w", err)
