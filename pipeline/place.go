@@ -131,7 +131,7 @@ func (h *placed) fill(ctx context.Context, f state.Fields) error {
 		whole = append(whole, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
 	}
 	for i, dev := range h.placement.Devices {
-		h.stages, h.other = append(h.stages, Residents{}), append(h.other, nil)
+		h.stages, h.other = append(h.stages, state.Resident{}), append(h.other, nil)
 		s := &h.stages[i]
 		var err error
 		if s.Params, err = state.CopyTree(ctx, dev, []*buffers.Tree{f.Params}, h.placement.paths(f.Params, i)...); err != nil {

@@ -21,7 +21,7 @@ type placedOwner struct{ held *placed }
 type placed struct {
 	rest      state.Fields // but for what lies on stages
 	placement Placement
-	stages    []Residents
+	stages    []state.Resident
 	other     []*buffers.Tree // of each stage; nil where it has none
 }
 
@@ -33,12 +33,12 @@ func (p Placed) use(operation string) (*placed, error) {
 }
 
 // Stages are the params and the optimizer state of each stage, which stay the value's.
-func (p Placed) Stages() ([]Residents, error) {
+func (p Placed) Stages() ([]state.Resident, error) {
 	h, err := p.use("stages")
 	if err != nil {
 		return nil, err
 	}
-	return append([]Residents(nil), h.stages...), nil
+	return append([]state.Resident(nil), h.stages...), nil
 }
 
 // Step is the number of updates that led here.
@@ -65,7 +65,7 @@ func (p Placed) ApplyGradients(ctx context.Context, grads []*buffers.Tree) (Plac
 	case len(grads) != len(h.stages):
 		return Placed{}, fmt.Errorf("pipeline: placed value: apply gradients: found %d trees, wanted one for each of %d stages", len(grads), len(h.stages))
 	}
-	a := Application{Stages: append([]Residents(nil), h.stages...)}
+	a := Application{Stages: append([]state.Resident(nil), h.stages...)}
 	for i := range a.Stages {
 		a.Stages[i].Grads = grads[i]
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"gputrain/buffers"
 	"gputrain/optim"
+	"gputrain/state"
 )
 
 // StageLocal is a gradient transformation with a path by which stages apply gradients, each its own, wherever they live (eformer's
@@ -24,18 +24,11 @@ type StageLocal struct {
 	apply    ApplyFunc
 }
 
-// Residents is what one stage has of a model, on one device.
-type Residents struct {
-	Params *buffers.Tree
-	// Grads are f32 or bf16 gradients of the params. A leaf that it lacks has a gradient of zero, which is not the same as no update: moments
-	// and decay go on. Nil is zero for all of them.
-	Grads *buffers.Tree
-	State *optim.State // of StageLocal.InitStage
-}
-
 // An Application is one call: the gradients of one or more stages. Where a norm of the whole model is measured, these are all its stages.
 type Application struct {
-	Stages           []Residents
+	// Stages have states of StageLocal.InitStage. A leaf that Grads lack has a gradient of zero, which is not the same as no update: moments and
+	// decay go on. Nil is zero for all of them.
+	Stages           []state.Resident
 	LearningRate     optim.Schedule // for this call instead of the optimizer's own; nil: its own
 	ReleaseGradients bool           // give the memory of Grads back as soon as they are used
 }

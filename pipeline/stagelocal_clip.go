@@ -6,6 +6,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/optim"
+	"gputrain/state"
 )
 
 // clipped calls apply with gradients that are clipped by the norm of the whole model: what an update by the clip alone leaves of params of zero.
@@ -29,13 +30,13 @@ func clipped(limit float64, apply ApplyFunc) ApplyFunc {
 			if err != nil {
 				return fmt.Errorf("pipeline: stage local: clip: stage %d: %w", i, err)
 			}
-			state, err := tx.InitStage(zeros, model)
+			opt, err := tx.InitStage(zeros, model)
 			if err != nil {
 				zeros.Release()
 				return fmt.Errorf("pipeline: stage local: clip: stage %d: %w", i, err)
 			}
-			clip.Stages = append(clip.Stages, Residents{Params: zeros, Grads: r.Grads, State: state})
-			inner.Stages = append(inner.Stages, Residents{Params: r.Params, Grads: zeros, State: r.State})
+			clip.Stages = append(clip.Stages, state.Resident{Params: zeros, Grads: r.Grads, State: opt})
+			inner.Stages = append(inner.Stages, state.Resident{Params: r.Params, Grads: zeros, State: r.State})
 		}
 		if err := InRounds(tx)(ctx, m, clip); err != nil {
 			return err
@@ -45,7 +46,7 @@ func clipped(limit float64, apply ApplyFunc) ApplyFunc {
 }
 
 // union is the leaves of all stages, which have to be those of the whole model.
-func union(stages []Residents) ([]buffers.Spec, error) {
+func union(stages []state.Resident) ([]buffers.Spec, error) {
 	var model []buffers.Spec
 	for i, r := range stages {
 		if r.Params == nil || r.State == nil {

@@ -16,6 +16,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/state"
 )
 
 // What is wrong is found before anything has changed.
@@ -35,22 +36,22 @@ func TestStageLocalRefuses(t *testing.T) {
 		t.Cleanup(tree.Release)
 		return tree
 	}
-	changed := func(change func(r *pipeline.Residents)) []pipeline.Residents {
+	changed := func(change func(r *state.Resident)) []state.Resident {
 		stages := slices.Clone(s.stages)
 		change(&stages[1])
 		return stages
 	}
-	for want, stages := range map[string][]pipeline.Residents{
+	for want, stages := range map[string][]state.Resident{
 		"found no stages": nil,
 		`gather norms: leaf "e.empty": found it in none of 1 stages`:       s.stages[:1],
 		"stage 1: state: found one stage twice":                            {s.stages[0], s.stages[0]},
-		"stage 1: found no params or no state":                             changed(func(r *pipeline.Residents) { r.State = nil }),
+		"stage 1: found no params or no state":                             changed(func(r *state.Resident) { r.State = nil }),
 		"stage 1: counts: found map[clip_by_global_norm:1":                 {s.stages[0], other.stages[1]},
-		`params: leaf "e.empty" is missing`:                                changed(func(r *pipeline.Residents) { r.Params = upload(devices[1], s.on(1, draw(r1(), 1))[1:]...) }),
-		"params: found a tree of another device than the state's":          changed(func(r *pipeline.Residents) { r.Params = s.stages[0].Params }),
-		`stage 1: grads: leaf "x" of shape [1]: found no such param`:       changed(func(r *pipeline.Residents) { r.Grads = upload(devices[1], one("x")) }),
-		`stage 1: grads: leaf "g.tall" of shape [1]: found no such pa`:     changed(func(r *pipeline.Residents) { r.Grads = upload(devices[1], one("g.tall")) }),
-		"stage 1: grads: gpu: record \"gputrain.pipeline.fill\": command ": changed(func(r *pipeline.Residents) { r.Grads = upload(devices[0], s.on(1, draw(r1(), 1))[2]) }),
+		`params: leaf "e.empty" is missing`:                                changed(func(r *state.Resident) { r.Params = upload(devices[1], s.on(1, draw(r1(), 1))[1:]...) }),
+		"params: found a tree of another device than the state's":          changed(func(r *state.Resident) { r.Params = s.stages[0].Params }),
+		`stage 1: grads: leaf "x" of shape [1]: found no such param`:       changed(func(r *state.Resident) { r.Grads = upload(devices[1], one("x")) }),
+		`stage 1: grads: leaf "g.tall" of shape [1]: found no such pa`:     changed(func(r *state.Resident) { r.Grads = upload(devices[1], one("g.tall")) }),
+		"stage 1: grads: gpu: record \"gputrain.pipeline.fill\": command ": changed(func(r *state.Resident) { r.Grads = upload(devices[0], s.on(1, draw(r1(), 1))[2]) }),
 	} {
 		err := tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: stages})
 		assert.ErrorContains(t, err, want)

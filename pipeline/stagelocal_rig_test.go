@@ -13,6 +13,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/state"
 )
 
 // The parameters with which every registered optimizer goes through its paths on small leaves, and those that store moments in bf16.
@@ -76,7 +77,7 @@ type staged struct {
 	t      testing.TB
 	tx     pipeline.StageLocal
 	of     map[string]int
-	stages []pipeline.Residents
+	stages []state.Resident
 }
 
 // newStaged puts stage i on device i, modulo the devices.
@@ -90,9 +91,9 @@ func newStaged(t testing.TB, devices []*gpu.Device, tx pipeline.StageLocal, para
 		require.NoError(t, err)
 		grads, err := buffers.NewTree(tree.Device(), "grads", tree.Layout(), buffers.F32)
 		require.NoError(t, err)
-		state, err := tx.InitStage(tree, stageLocalModel)
+		opt, err := tx.InitStage(tree, stageLocalModel)
 		require.NoError(t, err)
-		s.stages = append(s.stages, pipeline.Residents{Params: tree, Grads: grads, State: state})
+		s.stages = append(s.stages, state.Resident{Params: tree, Grads: grads, State: opt})
 	}
 	t.Cleanup(s.release)
 	return s

@@ -29,11 +29,9 @@ type State struct {
 	prefill, decode      *line          // of sampling
 	held                 int            // tokens that the caches of sampling have
 	begin                []*gpu.Program // of each stage, before the first microbatch of an update
-	updates              []*updater     // of each stage
-	combined             []byte         // a norm of the whole model
-	losses, results      *gpu.Readback  // of a step: losses of its microbatches, statistics of its update
-	lossBytes            []byte         // losses as they came
-	last                 *stage         // where the loss is
+	updater              *state.Updater
+	results              *gpu.Readback // of a step: losses of its microbatches, statistics of its update
+	last                 *stage        // where the loss is
 
 	step    int64
 	skipped int64 // updates left out because they were not finite
@@ -359,18 +357,14 @@ func (s *State) Release() {
 }
 
 func (s *State) release() {
-	for _, u := range s.updates {
-		u.release()
-	}
+	s.updater.Release()
 	for _, p := range s.begin {
 		if p != nil {
 			p.Release()
 		}
 	}
-	for _, r := range []*gpu.Readback{s.losses, s.results} {
-		if r != nil {
-			r.Release()
-		}
+	if s.results != nil {
+		s.results.Release()
 	}
 	for _, l := range s.lines() {
 		l.release()

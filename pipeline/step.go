@@ -8,7 +8,6 @@ import (
 	"gputrain/data"
 	"gputrain/graph"
 	"gputrain/model"
-	"gputrain/optim"
 	"gputrain/state"
 )
 
@@ -37,12 +36,8 @@ func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metric
 }
 
 func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (state.Metrics, error) {
-	phases := make([]optim.Phase, len(s.stages))
-	for i, st := range s.stages {
-		var err error
-		if phases[i], err = st.opt.Prepare(); err != nil {
-			return state.Metrics{}, st.failed("update", err)
-		}
+	if err := s.updater.Prepare(ctx, nil); err != nil {
+		return state.Metrics{}, err
 	}
 	if l := s.limits.Of(count); l != s.limited {
 		for _, st := range s.stages {
@@ -57,7 +52,7 @@ func (s *State) trainStep(ctx context.Context, batch data.Batch, count int64) (s
 	if err := s.training.run(ctx, s.training.schedule, s.feed(batch, count), s.begin, s.config.Timeout, s.notes); err != nil {
 		return state.Metrics{}, err
 	}
-	if err := s.update(ctx, phases); err != nil {
+	if err := s.update(ctx); err != nil {
 		return state.Metrics{}, err
 	}
 	m, err := s.metrics(ctx, count)
@@ -103,7 +98,7 @@ func (s *State) metrics(ctx context.Context, tokens int64) (state.Metrics, error
 		return state.Metrics{}, s.last.failed("results", err)
 	}
 	m := state.Metrics{Step: s.step + 1, Tokens: tokens, LearningRate: s.stages[0].opt.LearningRate()}
-	if err := m.Parse(s.lossBytes, raw); err != nil {
+	if err := m.Parse(s.config.State, raw); err != nil {
 		return state.Metrics{}, err
 	}
 	if !m.Finite {

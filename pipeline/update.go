@@ -4,57 +4,45 @@ import (
 	"context"
 
 	"gputrain/gpu"
-	"gputrain/optim"
 	"gputrain/state"
 )
 
-// An updater is a stage's half of an update: the optimizer's pieces, cut where a norm of the whole model is needed, and the ways by which
-// its leaves' share of each norm comes to the host.
-type updater struct {
-	stage    *stage
-	pieces   map[optim.Phase][]*gpu.Program
-	rings    []*gpu.Readback // of each norm
-	measured []byte
-}
-
-// buildUpdate makes the programs of an update.
+// buildUpdate makes the programs of an update. The losses, which the last stage has, go to all stages with the first norm: each decides by itself
+// whether the update is left out, and by the same numbers.
 func (s *State) buildUpdate(ctx context.Context) error {
-	last := s.training.stageOf(s.config.Assignment.Parts - 1)
-	s.last = last
-	s.combined = make([]byte, pairBytes*len(s.specs))
-	losses, room := s.training.results[0].buffer, s.config.State.StatisticsBytes()
-	s.lossBytes = make([]byte, losses.Bytes())
+	s.last = s.training.stageOf(s.config.Assignment.Parts - 1)
+	losses := s.training.results[0].buffer
+	size := s.config.State.ResultBytes()
 	var err error
-	if s.losses, err = last.device.NewReadback("gputrain.pipeline.losses", losses.Bytes(), 1); err != nil {
+	if s.results, err = s.last.device.NewReadback("gputrain.pipeline.metrics", size, 1); err != nil {
 		return err
 	}
-	if s.results, err = last.device.NewReadback("gputrain.pipeline.metrics", room, 1); err != nil {
-		return err
-	}
-	s.training.taken(last, losses.Bytes()+room)
-	metrics, err := s.training.buffer(last, "metrics", room)
+	results, err := s.training.buffer(s.last, "metrics", size)
 	if err != nil {
 		return err
 	}
+	s.training.taken(s.last, size)
+	var stages []state.Resident
 	for _, st := range s.stages {
-		u := &updater{stage: st, pieces: map[optim.Phase][]*gpu.Program{}, measured: make([]byte, pairBytes*len(st.params.Layout().Leaves()))}
-		s.updates = append(s.updates, u)
-		ends := func(*gpu.Recording, int) {}
-		if st == last {
-			ends = func(rec *gpu.Recording, round int) {
-				switch round {
-				case 0:
-					rec.ReadBack(s.losses, losses.All())
-				case st.opt.Rounds() - 1:
-					state.CopyStatistics(rec, metrics, 0, st.opt)
-					rec.ReadBack(s.results, metrics.All())
-				}
+		stages = append(stages, state.Resident{Params: st.params, Grads: st.grads, State: st.opt})
+	}
+	s.updater, err = state.NewUpdater(s.tx, stages, state.UpdaterConfig{
+		Label: "pipeline.update", Losses: losses.All(), LossStage: s.last.index,
+		End: func(rec *gpu.Recording, stage int) {
+			if stage == s.last.index {
+				s.config.State.RecordResults(rec, results, s.last.opt)
+				rec.ReadBack(s.results, results.All())
 			}
-		}
-		if err := u.build(ctx, s.tx, ends); err != nil {
-			return st.failed("update", err)
-		}
-		s.training.taken(st, u.bytes())
+		},
+	})
+	if err == nil {
+		err = s.updater.Build(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for i, st := range s.stages {
+		s.training.taken(st, s.updater.Bytes(i))
 		var begin *gpu.Program
 		if s.training.accumulate {
 			rec := st.device.Record("gputrain.pipeline.begin")
@@ -70,85 +58,17 @@ func (s *State) buildUpdate(ctx context.Context) error {
 	return nil
 }
 
-// pairBytes is what a leaf contributes to a norm.
-const pairBytes = 8
-
-// build makes the programs; ends is called at the end of each piece.
-func (u *updater) build(ctx context.Context, tx optim.Transform, ends func(rec *gpu.Recording, round int)) error {
-	st := u.stage
-	rounds := st.opt.Rounds()
-	for range rounds - 1 {
-		ring, err := st.device.NewReadback("gputrain.pipeline.norm", uint64(len(u.measured)), 1)
-		if err != nil {
-			return err
-		}
-		u.rings = append(u.rings, ring)
-	}
-	for _, phase := range st.opt.Phases() {
-		for round := range rounds {
-			rec := st.device.Record("gputrain.pipeline.update")
-			if err := tx.RecordRound(rec, phase, round, st.grads, st.opt, st.params); err != nil {
-				return err
-			}
-			if round < rounds-1 {
-				rec.ReadBack(u.rings[round], st.opt.Measured(round))
-			}
-			ends(rec, round)
-			p, err := rec.Program(ctx)
-			if err != nil {
-				return err
-			}
-			u.pieces[phase] = append(u.pieces[phase], p)
-		}
-	}
-	return nil
-}
-
-// update applies the gradients, every stage its own. The losses, which the last stage has, go to all stages: each decides by itself whether
-// the update is left out, and by the same numbers. A norm of the whole model crosses as one number a leaf, which each stage adds up in the
-// order of the model's leaves: the sum that one device would come to.
-func (s *State) update(ctx context.Context, phases []optim.Phase) error {
-	states := s.optimizers()
-	measured := make([][]byte, len(s.updates))
-	rounds := s.stages[0].opt.Rounds()
-	for round := range rounds {
+// update applies the gradients, every stage its own.
+func (s *State) update(ctx context.Context) error {
+	err := s.updater.Apply(ctx, func(do func(ctx context.Context, stage int) error) error {
 		c := newCrew(ctx, s.config.Timeout)
-		for i, u := range s.updates {
-			c.do(u.stage, "update", func() error {
-				if err := u.stage.device.Submit(c.ctx, u.pieces[phases[i]][round]); err != nil {
-					return err
-				}
-				if round == rounds-1 {
-					return nil
-				}
-				measured[i] = u.measured
-				if _, err := u.rings[round].NextInto(c.ctx, u.measured); err != nil || round > 0 || u.stage != s.last {
-					return err
-				}
-				_, err := s.losses.NextInto(c.ctx, s.lossBytes)
-				return err
-			})
+		for i, st := range s.stages {
+			c.do(st, "update", func() error { return do(c.ctx, i) })
 		}
-		if err := c.wait(nobody, func() {}); err != nil {
-			return err
-		}
-		if round == rounds-1 {
-			break
-		}
-		if err := optim.GatherNorms(s.combined, states, measured); err != nil {
-			return err
-		}
-		for _, u := range s.updates {
-			if err := u.stage.device.Write(u.stage.opt.Combined(round), s.combined); err != nil {
-				return u.stage.failed("update", err)
-			}
-			if round > 0 {
-				continue
-			}
-			if err := u.stage.device.Write(u.stage.opt.Losses(), s.lossBytes); err != nil {
-				return u.stage.failed("update", err)
-			}
-		}
+		return c.wait(nobody, func() {})
+	})
+	if err != nil {
+		return err
 	}
 	return s.mirror(ctx)
 }
@@ -175,26 +95,4 @@ func (s *State) mirror(ctx context.Context) error {
 		}
 	}
 	return c.wait(nobody, func() {})
-}
-
-// bytes is what the updater takes of its device.
-func (u *updater) bytes() uint64 {
-	n := uint64(len(u.rings) * len(u.measured))
-	for _, pieces := range u.pieces {
-		for _, p := range pieces {
-			n += p.UniformBytes()
-		}
-	}
-	return n
-}
-
-func (u *updater) release() {
-	for _, pieces := range u.pieces {
-		for _, p := range pieces {
-			p.Release()
-		}
-	}
-	for _, r := range u.rings {
-		r.Release()
-	}
 }

@@ -23,16 +23,22 @@ func (l Limits) Of(count int64) optim.Limits {
 // SetLimits sets what the steps from the next one on may have.
 func (s *TrainState) SetLimits(l Limits) { s.limits = l }
 
-// StatisticsBytes is the room that CopyStatistics takes.
-func (c Config) StatisticsBytes() uint64 {
+// A step leaves the losses of its micro-batches, padded so that what follows keeps its alignment, and what its update has measured.
+
+// ResultBytes is the size of what a step leaves.
+func (c Config) ResultBytes() uint64 {
 	if c.MeasureUpdates {
-		return 2 * optim.StatisticsBytes
+		return c.lossRoom() + 2*optim.StatisticsBytes
 	}
-	return optim.StatisticsBytes
+	return c.lossRoom() + optim.StatisticsBytes
 }
 
-// CopyStatistics records that what an update has measured is copied to dst, from a multiple of 16 bytes on, for Metrics.Parse to read.
-func CopyStatistics(rec *gpu.Recording, dst *gpu.Buffer, offset uint64, opt *optim.State) {
+func (c Config) lossRoom() uint64 { return (4*uint64(c.Accumulate) + 15) / 16 * 16 }
+
+// RecordResults records that what a step leaves is copied to dst, of ResultBytes.
+func (c Config) RecordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
+	losses, offset := opt.Losses(), c.lossRoom()
+	rec.Copy(dst.Range(0, losses.Bytes), losses)
 	all, update := opt.Statistics(), opt.UpdateStatistics()
 	rec.Copy(dst.Range(offset, optim.StatisticsBytes), all.Buffer.Range(all.Offset, optim.StatisticsBytes))
 	if update.Bytes > 0 {
@@ -40,8 +46,9 @@ func CopyStatistics(rec *gpu.Recording, dst *gpu.Buffer, offset uint64, opt *opt
 	}
 }
 
-// Parse reads what a step has left: the losses of its micro-batches, f32, and what CopyStatistics has copied. Tokens must be set.
-func (m *Metrics) Parse(losses, statistics []byte) error {
+// Parse reads what a step has left. Tokens must be set.
+func (m *Metrics) Parse(c Config, results []byte) error {
+	losses, statistics := results[:4*c.Accumulate], results[c.lossRoom():]
 	gradient, err := optim.ParseStatistics(statistics)
 	if err != nil {
 		return err

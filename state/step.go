@@ -76,8 +76,7 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	ctx = context.WithoutCancel(ctx)
-	phase, err := s.own.OptimizerState.Prepare()
-	if err != nil {
+	if err := s.updater.Prepare(ctx, nil); err != nil {
 		return err
 	}
 	if l := s.limits.Of(count); l != s.limited {
@@ -101,7 +100,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 			if err := s.read(inFlight - 1); err != nil {
 				return err
 			}
-			programs = append(programs, s.update[phase])
+			programs = append(programs, s.updater.Program())
 		}
 		if err := s.device.Submit(ctx, programs...); err != nil {
 			return err
@@ -171,7 +170,7 @@ func (s *TrainState) read(left int) error {
 		m := Metrics{Step: p.step, Tokens: p.tokens, LearningRate: p.rate}
 		s.times[p.step%timesKept] = deviceTime{found.at.Sub(s.done), found.at}
 		s.done = found.at
-		if err := m.Parse(found.raw[:4*s.config.Accumulate], found.raw[s.lossBytes():]); err != nil {
+		if err := m.Parse(s.config, found.raw); err != nil {
 			return err
 		}
 		if !m.Finite {

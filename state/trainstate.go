@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -32,7 +31,7 @@ type TrainState struct {
 	begin   []*gpu.Program // before the first micro-batch of an update
 	compute *gpu.Program
 	collect []*gpu.Program // puts the loss of micro-batch i where the optimizer looks for it
-	update  map[optim.Phase]*gpu.Program
+	updater *Updater
 
 	pending []pendingStep   // submitted, results not read
 	awaited <-chan struct{} // closed once the results of the newest step have arrived; nil before the first
@@ -110,9 +109,6 @@ func (s *TrainState) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// lossBytes is the room of the losses in results; the statistics behind it keep their alignment.
-func (s *TrainState) lossBytes() uint64 { return (4*uint64(s.config.Accumulate) + 15) / 16 * 16 }
-
 // programs records a step in the pieces that its submits are made of:
 //
 //	begin?  compute  collect 0 | compute  collect 1 | ... | compute  collect k-1  update
@@ -125,7 +121,7 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 	if statistics.Bytes < optim.StatisticsBytes {
 		return fmt.Errorf("optimizer %s: measures no gradient norm", s.own.Transform.Name())
 	}
-	size := s.lossBytes() + s.config.StatisticsBytes()
+	size := s.config.ResultBytes()
 	if s.results, err = s.device.NewBuffer("gputrain.state.results", size); err != nil {
 		return err
 	}
@@ -167,22 +163,15 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 		}
 		s.collect = append(s.collect, p)
 	}
-	s.update = map[optim.Phase]*gpu.Program{}
-	for _, phase := range s.own.OptimizerState.Phases() {
-		s.update[phase], err = program(phase.String(), func(rec *gpu.Recording) error {
-			if err := s.own.Transform.Record(rec, phase, s.grads, s.own.OptimizerState, s.params); err != nil {
-				return err
-			}
-			rec.Copy(s.results.Range(0, s.own.OptimizerState.Losses().Bytes), s.own.OptimizerState.Losses())
-			CopyStatistics(rec, s.results, s.lossBytes(), s.own.OptimizerState)
-			rec.ReadBack(s.ring, s.results.All())
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+	resident := Resident{Params: s.params, Grads: s.grads, State: s.own.OptimizerState}
+	s.updater, err = NewUpdater(s.own.Transform, []Resident{resident}, UpdaterConfig{Label: "state.update", End: func(rec *gpu.Recording, _ int) {
+		s.config.RecordResults(rec, s.results, resident.State)
+		rec.ReadBack(s.ring, s.results.All())
+	}})
+	if err != nil {
+		return err
 	}
-	return nil
+	return s.updater.Build(ctx)
 }
 
 // usable says why the state is not.
@@ -227,12 +216,13 @@ func (s *TrainState) Release() {
 
 // releaseStep gives back all that is beside the value.
 func (s *TrainState) releaseStep() {
-	for _, p := range slices.Concat(s.begin, s.collect, []*gpu.Program{s.compute}, slices.Collect(maps.Values(s.update))) {
+	for _, p := range slices.Concat(s.begin, s.collect, []*gpu.Program{s.compute}) {
 		if p != nil {
 			p.Release()
 		}
 	}
-	s.begin, s.collect, s.compute, s.update = nil, nil, nil, nil
+	s.updater.Release()
+	s.begin, s.collect, s.compute, s.updater = nil, nil, nil, nil
 	if s.end != nil {
 		s.end() // whoever still waits for results
 	}

@@ -222,10 +222,10 @@ func TestStepCreatesNothing(t *testing.T) {
 			assert.EqualValues(t, accumulate, third.Submits, "one a micro-batch")
 			assert.EqualValues(t, 1, third.Readbacks)
 			assert.EqualValues(t, s.results.Bytes(), third.ReadBytes)
-			assert.EqualValues(t, uint64(accumulate*s.compute.Dispatches()+s.update[optim.Emit].Dispatches()), third.Dispatches)
+			assert.EqualValues(t, uint64(accumulate*s.compute.Dispatches()+s.updater.stages[0].pieces[optim.Emit][0].Dispatches()), third.Dispatches)
 			// Norm of each slab, by leaf, their total, what it is held to, and one update a slab.
 			slabs := len(s.Params().Layout().Slabs())
-			assert.Equal(t, 2*slabs+3, s.update[optim.Emit].Dispatches())
+			assert.Equal(t, 2*slabs+3, s.updater.stages[0].pieces[optim.Emit][0].Dispatches())
 			assert.Less(t, third.WrittenBytes, uint64(accumulate*4*testT*4*10), "inputs and what is derived from them")
 			for range 3 {
 				assert.Equal(t, third, step())

@@ -26,7 +26,7 @@ type owner struct{ held *held }
 // held is what a value owns, and what it has made of it.
 type held struct {
 	Fields
-	applied applied
+	updater *Updater // with the gradients of the newest call; nil before the first
 	view    *Model
 }
 
@@ -98,11 +98,11 @@ func (h *held) release() {
 
 // forget drops what was made of the parts.
 func (h *held) forget() {
-	h.applied.release()
+	h.updater.Release()
 	if h.view != nil {
 		h.view.Release()
 	}
-	h.applied, h.view = applied{}, nil
+	h.updater, h.view = nil, nil
 }
 
 func (f Fields) size() (params, optimizer, other uint64) {

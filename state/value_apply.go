@@ -2,25 +2,11 @@ package state
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"gputrain/buffers"
-	"gputrain/gpu"
 	"gputrain/optim"
 )
-
-// applied are the programs of an update with one tree of gradients.
-type applied struct {
-	grads    *buffers.Tree
-	programs map[optim.Phase]*gpu.Program
-}
-
-func (a applied) release() {
-	for _, p := range a.programs {
-		p.Release()
-	}
-}
 
 // ApplyGradients is the value after one more call of its optimizer: params and optimizer state are updated in place, and step n becomes
 // step n+1, unless the call is one of several that make an update (optim.Accumulate). grads are f32 or bf16, have the leaves of the params and stay
@@ -41,52 +27,26 @@ func (v Value) ApplyGradients(ctx context.Context, grads *buffers.Tree) (Value, 
 }
 
 func (h *held) apply(ctx context.Context, grads *buffers.Tree) error {
-	switch {
-	case h.OptimizerState == nil:
+	if h.OptimizerState == nil {
 		return &FieldsError{"OptimizerState", "none", "one: InitOptimizer makes it"}
-	case grads == nil:
-		return fmt.Errorf("grads: found none, wanted a tree")
-	case grads != h.applied.grads:
-		h.applied.release()
-		h.applied = applied{grads: grads, programs: map[optim.Phase]*gpu.Program{}}
 	}
-	if _, err := h.program(ctx, h.OptimizerState.Phase()); err != nil {
+	if h.updater == nil || h.updater.stages[0].Grads != grads {
+		h.updater.Release()
+		var err error
+		h.updater, err = NewUpdater(h.Transform, []Resident{{h.Params, grads, h.OptimizerState}}, UpdaterConfig{Label: "state.apply_gradients"})
+		if err != nil {
+			return err
+		}
+	}
+	collects := h.OptimizerState.Phase() == optim.Collect
+	if err := h.updater.Prepare(ctx, nil); err != nil {
 		return err
 	}
-	before := h.OptimizerState.Counts()
-	phase, err := h.OptimizerState.Prepare()
-	if err == nil {
-		err = h.submit(ctx, phase)
+	if err := h.updater.Apply(ctx, h.updater.Concurrently(ctx)); err != nil {
+		return err
 	}
-	if err != nil { // nothing of it has run
-		return errors.Join(err, h.OptimizerState.SetCounts(before))
-	}
-	if phase != optim.Collect {
+	if !collects {
 		h.Step++
 	}
 	return nil
-}
-
-func (h *held) submit(ctx context.Context, phase optim.Phase) error {
-	p, err := h.program(ctx, phase) // it may turn out to reuse what the last update has made
-	if err != nil {
-		return err
-	}
-	return p.Submit(ctx)
-}
-
-// program is the update of a phase, recorded on first use.
-func (h *held) program(ctx context.Context, phase optim.Phase) (*gpu.Program, error) {
-	if p := h.applied.programs[phase]; p != nil {
-		return p, nil
-	}
-	rec := h.device().Record("gputrain.state.apply_gradients")
-	if err := h.Transform.Record(rec, phase, h.applied.grads, h.OptimizerState, h.Params); err != nil {
-		return nil, err
-	}
-	p, err := rec.Program(ctx)
-	if err == nil {
-		h.applied.programs[phase] = p
-	}
-	return p, err
 }
