@@ -8,7 +8,6 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
-	"gputrain/optim"
 	"gputrain/state"
 )
 
@@ -153,9 +152,6 @@ func (c Config) generation(label string, rows int) (*line, error) {
 	}
 	return c.forwardLine(label, 1, built, output{name: logitsOutput, value: built.Logits})
 }
-
-// transform is the optimizer of a stage.
-func (c Config) transform() (optim.Transform, error) { return c.State.Transform() }
 
 // check compares devices with the assignment.
 func (c Config) check(devices []*gpu.Device) error {

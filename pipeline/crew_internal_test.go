@@ -77,9 +77,7 @@ func TestCrewLeavesWhatDoesNotComeBack(t *testing.T) {
 	require.ErrorAs(t, err, &left)
 
 	released := make(chan struct{})
-	freed := &freeing{Link: nil, freed: released}
-	state := State{broken: err, training: &line{ways: []*way{{link: freed}}}}
-	state.Release()
+	whenBack(err, func() { close(released) })
 	select {
 	case <-released:
 		require.Fail(t, "released under a goroutine that is at work")
@@ -88,14 +86,6 @@ func TestCrewLeavesWhatDoesNotComeBack(t *testing.T) {
 	close(back)
 	<-released
 }
-
-// freeing tells when it is closed, as releasing a state does.
-type freeing struct {
-	Link
-	freed chan struct{}
-}
-
-func (f *freeing) Close() error { close(f.freed); return nil }
 
 func TestCrewReturnsAPanic(t *testing.T) {
 	c, s := idle(t, time.Minute)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 
 	"gputrain/data"
@@ -14,83 +13,91 @@ import (
 	"gputrain/state"
 )
 
-// Evaluate computes the loss of the model on a text, several batches under way at once; see state.Model. Between groups of batches it looks
-// whether ctx is over.
-func (s *State) Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error) {
-	return state.LastResult(s.Evaluations(ctx, e))
-}
-
-// Evaluations is Evaluate as it goes, a result after each batch; see state.Model.
-func (s *State) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error] {
-	return func(yield func(state.EvalResult, error) bool) {
-		var result state.EvalResult
-		sum := 0.0
-		fail := func(err error) { yield(state.EvalResult{}, fmt.Errorf("pipeline: evaluate: %w", err)) }
-		for first := 0; first < e.Batches(); first += evaluated {
-			if err := context.Cause(ctx); err != nil {
-				fail(err)
-				return
-			}
-			losses, counts, err := s.evaluate(context.WithoutCancel(ctx), e, first, min(first+evaluated, e.Batches()))
-			if err != nil {
-				fail(err)
-				return
-			}
-			for i, loss := range losses {
-				sum += float64(loss)
-				result.Tokens += int64(counts[i])
-				if result.Loss = sum / float64(result.Tokens); !yield(result, nil) {
-					return
-				}
-			}
+// Losses computes the losses of an evaluation, several batches under way at once; see state.Forward.
+func (p *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(sum float32, count int) bool) error {
+	for first := 0; first < e.Batches(); first += evaluated {
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
-		if result.Tokens == 0 {
-			fail(state.ErrNoLabels)
+		losses, counts, err := p.losses(context.WithoutCancel(ctx), e, first, min(first+evaluated, e.Batches()))
+		if err != nil {
+			return err
+		}
+		for i, loss := range losses {
+			if !yield(loss, counts[i]) {
+				return nil
+			}
 		}
 	}
+	return nil
 }
 
-// evaluate computes the losses of the batches from first to end, all under way at once, and tells how many tokens count in each.
-func (s *State) evaluate(ctx context.Context, e *data.Evaluation, first, end int) (losses []float32, counts []int, err error) {
-	if s.evaluation == nil {
+// losses computes those of the batches from first to end, all under way at once, and tells how many tokens count in each.
+func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int) (losses []float32, counts []int, err error) {
+	if p.evaluation == nil {
 		return nil, nil, errors.New("the configuration has no evaluation")
 	}
-	l := s.evaluation
+	l, c := p.evaluation, p.config.State
 	var batches []data.Batch
 	for i := first; i < end; i++ {
 		b, err := e.Batch(i)
 		if err != nil {
 			return nil, nil, err
 		}
-		if rows, sequence := s.config.State.Evaluation, s.config.State.Sequence; b.Rows != rows || len(b.Tokens) != rows*sequence {
-			return nil, nil, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), rows, sequence)
+		if b.Rows != c.Evaluation || len(b.Tokens) != b.Rows*c.Sequence {
+			return nil, nil, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), c.Evaluation, c.Sequence)
 		}
-		if err := s.config.known(b.Tokens); err != nil {
+		if err := state.KnownTokens(c.Definition.Vocab(), b.Tokens...); err != nil {
 			return nil, nil, fmt.Errorf("batch %d: %w", i, err)
 		}
 		batches, counts = append(batches, b), append(counts, b.Count)
 	}
-	write := func(p *graph.Program, i int) error {
-		for name := range p.Inputs() {
+	write := func(to *graph.Program, i int) error {
+		for name := range to.Inputs() {
 			ints := batches[i].Tokens
 			if name == model.InputLabels {
 				ints = batches[i].Labels
 			}
-			if err := p.WriteInts(name, ints); err != nil {
+			if err := to.WriteInts(name, ints); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if err := s.pass(ctx, l, ForwardOnly(len(s.stages), s.config.Assignment.Parts, len(batches)), write); err != nil {
+	raw, err := p.result(ctx, l, ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(batches)), write)
+	if err != nil {
 		return nil, nil, err
-	}
-	raw := make([]byte, l.results[0].buffer.Bytes())
-	if err := s.last.device.Read(ctx, raw, l.results[0].buffer.All()); err != nil {
-		return nil, nil, s.last.failed("losses", err)
 	}
 	for i := range batches {
 		losses = append(losses, math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
 	}
 	return losses, counts, nil
+}
+
+// Take takes a piece of a window in; see state.Forward.
+func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error) {
+	l := p.prefill
+	if piece.Tokens() == 1 {
+		l = p.decode
+	}
+	if l == nil {
+		return nil, errors.New("the configuration has no sampling")
+	}
+	raw, err := p.result(ctx, l, l.schedule, func(to *graph.Program, _ int) error { return piece.Write(to) })
+	if err != nil {
+		return nil, err
+	}
+	return state.FloatsOf(raw[:4*p.config.State.Definition.Vocab()]), nil
+}
+
+// result runs a line without gradients and reads what it has made.
+func (p *passes) result(ctx context.Context, l *line, schedule *Schedule, write feed) ([]byte, error) {
+	if err := p.run(ctx, l, schedule, write, nil, nil); err != nil {
+		return nil, err
+	}
+	raw := make([]byte, l.results[0].buffer.Bytes())
+	if err := p.last.device.Read(ctx, raw, l.results[0].buffer.All()); err != nil {
+		return nil, p.last.failed("results", err)
+	}
+	return raw, nil
 }

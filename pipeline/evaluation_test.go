@@ -113,9 +113,9 @@ func TestEvaluationsRefused(t *testing.T) {
 	plain := create(t, devices, order(t, c, pipeline.GPipe, 2))
 	defer plain.Release()
 	_, err = plain.Evaluate(t.Context(), e)
-	require.EqualError(t, err, "pipeline: evaluate: the configuration has no evaluation")
+	require.EqualError(t, err, "state: evaluate: the configuration has no evaluation")
 	_, err = plain.Logits(t.Context(), []int32{1})
-	require.EqualError(t, err, "pipeline: logits: the configuration has no sampling")
+	require.EqualError(t, err, "state: logits: the configuration has no sampling")
 
 	c.Evaluation, c.Sampling = c.Batch, true
 	s := create(t, devices, order(t, c, pipeline.GPipe, 2))
@@ -124,12 +124,12 @@ func TestEvaluationsRefused(t *testing.T) {
 	require.NoError(t, err)
 	for _, window := range [][]int32{nil, {1, 2, 3, 4, 5}} {
 		_, err = s.Logits(t.Context(), window)
-		require.EqualError(t, err, fmt.Sprintf("pipeline: logits: window: %d tokens, want 1 to 4", len(window)))
+		require.EqualError(t, err, fmt.Sprintf("state: logits: window: %d tokens, want 1 to 4", len(window)))
 	}
 	_, err = s.Decode(t.Context(), 1)
 	require.ErrorIs(t, err, state.ErrNoWindow)
 	_, err = s.Logits(t.Context(), []int32{tinyVocab})
-	require.EqualError(t, err, "pipeline: logits: token id at position 0: 29, want 0 to 28")
+	require.EqualError(t, err, "state: logits: token id at position 0: 29, want 0 to 28")
 	other, err := data.NewEvaluation(text, 4, c.Batch+1, 0)
 	require.NoError(t, err)
 	_, err = s.Evaluate(t.Context(), other)
@@ -144,6 +144,6 @@ func TestEvaluationsRefused(t *testing.T) {
 	bad := batch(c, 0)
 	bad.Tokens[7] = -1
 	_, err = s.TrainStep(t.Context(), bad)
-	require.EqualError(t, err, "pipeline: step 1: batch: row 1: token 3: found -1, wanted 0 to 28")
+	require.EqualError(t, err, "state: step 1: batch: row 1: token 3: found -1, wanted 0 to 28")
 	learn(t, s, batches(c, 1))
 }

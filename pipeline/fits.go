@@ -87,7 +87,7 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) ([][]*gpu.Kerne
 	if errors.As(err, &e) {
 		e.Hint = c.hint(ctx, adapters, limits, e, fit)
 	}
-	return rehearsal.kernels(), err
+	return rehearsal.passes.kernels(), err
 }
 
 // room is what a device has left to give.

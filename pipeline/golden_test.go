@@ -123,8 +123,7 @@ func TestGoldenModelsInParts(t *testing.T) {
 				for i, m := range learn(t, s, with) {
 					assert.InDelta(t, g.Losses[i], m.Loss, g.Tolerance.Loss.ATol+g.Tolerance.Loss.RTol*g.Losses[i], "step %d", m.Step)
 				}
-				params, err := s.ReadParams(t.Context())
-				require.NoError(t, err)
+				params := readParams(t, s)
 				for path, p := range params {
 					g.near(t, "expect/final/params/"+path, p, g.Tolerance.FinalParams)
 				}

@@ -183,9 +183,7 @@ func together(t *testing.T, devices []*gpu.Device, c pipeline.Config, with []dat
 	s := create(t, devices, c)
 	defer s.Release()
 	out := learnt{metrics: learn(t, s, with)}
-	var err error
-	out.params, err = s.ReadParams(t.Context())
-	require.NoError(t, err)
+	out.params = readParams(t, s)
 	return out
 }
 

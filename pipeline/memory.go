@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"gputrain/gpu"
-	"gputrain/model"
 )
 
 // StageMemory is what a stage takes of its device, in bytes.
@@ -69,10 +68,8 @@ func (c Config) rehearse(ctx context.Context, adapters []gpu.Adapter, limits []g
 	if err := c.check(dry); err != nil {
 		return nil, err
 	}
-	c = c.withDefaults()
-	s := &State{config: c, devices: dry, specs: model.Specs(c.State.Definition)}
-	if err := s.build(ctx, nil); err != nil {
-		s.Release()
+	s, err := c.withDefaults().build(ctx, dry, nil, nil)
+	if err != nil {
 		return nil, fmt.Errorf("pipeline: plan: %w", err)
 	}
 	return s, nil

@@ -64,11 +64,11 @@ func (s *State) StageUse() (state.StageUse, bool) {
 
 // DeviceTime is how long the busiest stage computed in the newest step, and when that was done; nothing is known of other steps.
 func (s *State) DeviceTime(step int64) (worked time.Duration, done time.Time) {
-	if step != s.step || s.use.Busy == nil {
+	if step != s.Step() || s.use.Busy == nil {
 		return 0, time.Time{}
 	}
 	return time.Duration(slices.Max(s.use.Busy) * float64(s.ended.Sub(s.begun))), s.ended
 }
 
 // Recorder has the timeline of the newest step, or of all where Config.Profile says so.
-func (s *State) Recorder() *Recorder { return s.notes.recorder }
+func (s *State) Recorder() *Recorder { return s.passes.notes.recorder }

@@ -7,7 +7,7 @@ import "time"
 //
 // It differs from Use.Hidden in that a stage with time to spare may wait for a message without harm.
 func (s *State) OffPath() float64 {
-	spans, _ := s.notes.recorder.Spans()
+	spans, _ := s.passes.notes.recorder.Spans()
 	compute := map[Action]time.Duration{}
 	carried := map[edgeKey]time.Duration{}
 	total := time.Duration(0)
@@ -20,7 +20,7 @@ func (s *State) OffPath() float64 {
 			}
 			compute[Action{kind, span.Part, span.Microbatch}] += span.End - span.Start
 		case Transfer:
-			e := s.notes.ways[span.Link].edge
+			e := s.passes.notes.ways[span.Link].edge
 			carried[edgeKey{e.from, e.to, e.kind}] += span.End - span.Start
 			total += span.End - span.Start
 		}
@@ -30,10 +30,10 @@ func (s *State) OffPath() float64 {
 	}
 	cost := func(a Action) float64 { return compute[a].Seconds() }
 	transfer := func(from, to int, k Kind) float64 {
-		return carried[edgeKey{from, to, k}].Seconds() / float64(s.training.schedule.Microbatches)
+		return carried[edgeKey{from, to, k}].Seconds() / float64(s.passes.training.schedule.Microbatches)
 	}
-	detours := s.training.cut.detours()
-	with := s.training.schedule.Simulate(cost, transfer, detours...)
-	without := s.training.schedule.Simulate(cost, nil, detours...)
+	detours := s.passes.training.cut.detours()
+	with := s.passes.training.schedule.Simulate(cost, transfer, detours...)
+	without := s.passes.training.schedule.Simulate(cost, nil, detours...)
 	return 1 - (with.Makespan-without.Makespan)/total.Seconds()
 }

@@ -30,7 +30,6 @@ func TestRehearsalOfStagesChangesNothing(t *testing.T) {
 		require.NoError(t, err)
 		got.add(m)
 	}
-	got.params, err = s.ReadParams(t.Context())
-	require.NoError(t, err)
+	got.params = readParams(t, s)
 	requireSame(t, want, got)
 }

@@ -120,8 +120,22 @@ func pipelined(t *testing.T, devices []*gpu.Device, c pipeline.Config, steps int
 	m, err := s.Drain(t.Context())
 	require.NoError(t, err)
 	out.add(m)
-	out.params, err = s.ReadParams(t.Context())
-	require.NoError(t, err)
+	out.params = readParams(t, s)
+	return out
+}
+
+// readParams reads all parameters.
+func readParams(t *testing.T, s *pipeline.State) map[string][]float32 {
+	t.Helper()
+	out := map[string][]float32{}
+	params, _ := s.Trees()
+	for _, tree := range params {
+		for _, leaf := range tree.Layout().Leaves() {
+			var err error
+			out[leaf.Path], err = tree.Read(t.Context(), leaf.Path)
+			require.NoError(t, err)
+		}
+	}
 	return out
 }
 

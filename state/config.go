@@ -25,6 +25,8 @@ type Config struct {
 	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
 	MeasureUpdates bool
+	// Reducer joins this state with others that train the same model with batches of their own; nil: there are none.
+	Reducer Reducer
 	// What is planned for, so that its buffers count in the memory plan: evaluations in batches of so many sequences (0: none), and sampling.
 	Evaluation int
 	Sampling   bool
@@ -81,7 +83,7 @@ func (c Config) Transform() (optim.Transform, error) {
 	if err != nil {
 		return t, err
 	}
-	return optim.GuardUpdates(optim.Guard{Losses: max(c.Accumulate, 1), Update: c.MeasureUpdates}, t), nil
+	return optim.GuardUpdates(optim.Guard{Losses: c.losses(), Update: c.MeasureUpdates}, t), nil
 }
 
 // CountLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.

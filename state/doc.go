@@ -1,9 +1,11 @@
-// Package state is a model in training: its parameters, gradients and optimizer state on one device, the step that advances them, and what of
-// them is saved.
+// Package state is a model in training: its parameters, gradients and optimizer state, the step that advances them, and what of them is saved.
 //
-// A [Value] is what is trained, as a value with one owner: params, other variables, transformation and optimizer state. It is enough for who brings
-// gradients of their own, with or without a model of this module. [Train] makes a [TrainState] of it, with gradients, programs and metrics of
-// a language model, and [TrainState.Value] gives it back.
+// A [Value] is what is trained, as a value with one owner: params, other variables, transformation and optimizer state. If you compute your own
+// gradients, with or without a model of this module, a Value is all you need. [Train] makes a [TrainState] of it, with gradients, programs and
+// metrics of a language model, and [TrainState.Value] gives it back.
+//
+// A TrainState lies on one device or on the stages of a pipeline. A step has three parts: compute, which is the work of its [Passes]; reduce, where
+// a [Reducer] joins replicas; and update, by its [Updater]. On one device without replicas the three are one submit.
 //
 // [Create] plans the memory, refuses what does not fit, and makes every program and buffer of a step. [TrainState.TrainStep] then only writes
 // inputs and submits:

@@ -3,8 +3,6 @@ package state
 import (
 	"context"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 
 	"gputrain/gpu"
@@ -16,8 +14,7 @@ import (
 // programs share them: one takes a piece of a window in at once, the other one token.
 type generator struct {
 	caches          []*gpu.Buffer
-	prefill, decode *forward
-	held            int // tokens that the caches have
+	prefill, decode *pass
 }
 
 // mostRows bounds the tokens that are taken in at once: enough to make the most of reading the parameters, few enough that a short prompt does
@@ -33,9 +30,9 @@ type Piece struct {
 	row               int // of the token whose successor is asked for
 }
 
-// Pieces cuts a window into runs of rows tokens. The last one ends with the window, and so may begin with tokens that the one before it has;
+// pieces cuts a window into runs of rows tokens. The last one ends with the window, and so may begin with tokens that the one before it has;
 // where the window is shorter than a run, what follows it is never seen.
-func Pieces(window []int32, rows int) []Piece {
+func pieces(window []int32, rows int) []Piece {
 	var out []Piece
 	for end := rows; ; end += rows {
 		first := max(0, min(end, len(window))-rows)
@@ -50,10 +47,13 @@ func Pieces(window []int32, rows int) []Piece {
 	}
 }
 
-// OneToken is the piece that goes on with a token at a position.
-func OneToken(token int32, position int) Piece {
+// oneToken is the piece that goes on with a token at a position.
+func oneToken(token int32, position int) Piece {
 	return Piece{tokens: []int32{token}, positions: []int32{int32(position)}}
 }
+
+// Tokens is how many it has.
+func (p Piece) Tokens() int { return len(p.tokens) }
 
 // Write sets those inputs of a program that it has.
 func (p Piece) Write(to *graph.Program) error {
@@ -102,7 +102,7 @@ func generationBytes(def model.Definition, window int, lim gpu.Limits) (total ui
 func CacheName(cache *graph.Value) string { return cache.Node().Op.(graph.Input).Name }
 
 // newGenerator makes the caches and the programs.
-func (m *Model) newGenerator(ctx context.Context) (_ *generator, err error) {
+func (m *passes) newGenerator(ctx context.Context) (_ *generator, err error) {
 	g := &generator{}
 	defer func() {
 		if err != nil {
@@ -111,11 +111,11 @@ func (m *Model) newGenerator(ctx context.Context) (_ *generator, err error) {
 	}()
 	bind := map[string]gpu.Range{}
 	for _, p := range []struct {
-		to    **forward
+		to    **pass
 		label string
 		rows  int
-	}{{&g.prefill, "prefill", PrefillRows(m.sequence)}, {&g.decode, "decode", 1}} {
-		built, err := Generation(m.def, p.rows, m.sequence)
+	}{{&g.prefill, "prefill", PrefillRows(m.window)}, {&g.decode, "decode", 1}} {
+		built, err := Generation(m.def, p.rows, m.window)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (m *Model) newGenerator(ctx context.Context) (_ *generator, err error) {
 			g.caches, bind[CacheName(c)] = append(g.caches, b), b.All()
 		}
 		targets := []graph.Target{{Name: logitsTarget, Value: built.Logits}}
-		if *p.to, err = m.forward(ctx, logitsTarget, 1, built.Graph, graph.CompileOptions{Label: p.label, Targets: targets, Bind: bind}); err != nil {
+		if *p.to, err = m.compile(ctx, logitsTarget, 1, built.Graph, graph.CompileOptions{Label: p.label, Targets: targets, Bind: bind}); err != nil {
 			return nil, err
 		}
 	}
@@ -148,72 +148,19 @@ func (g *generator) release() {
 	}
 }
 
-// forget makes the next Logits begin anew: what the caches have is of other parameters.
-func (g *generator) forget() {
-	if g != nil {
-		g.held = 0
-	}
-}
-
-// Window is the number of tokens that the model sees at most.
-func (m *Model) Window() int { return m.sequence }
-
-// Logits gives the logits of the token that follows a window of 1 to Window tokens, with which Decode goes on.
-func (m *Model) Logits(ctx context.Context, window []int32) ([]float32, error) {
-	logits, err := m.logits(ctx, window)
-	if err != nil {
-		return nil, fmt.Errorf("state: logits: %w", err)
-	}
-	return logits, nil
-}
-
-func (m *Model) logits(ctx context.Context, window []int32) (logits []float32, err error) {
-	if len(window) < 1 || len(window) > m.sequence {
-		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), m.sequence)
-	}
+// Take takes a piece of a window in; see Forward.
+func (m *passes) Take(ctx context.Context, p Piece) ([]float32, error) {
 	if err := m.prepareSampling(ctx); err != nil {
 		return nil, err
 	}
-	m.generator.held = 0
-	for _, p := range Pieces(window, PrefillRows(m.sequence)) {
-		if logits, err = m.generator.prefill.logits(ctx, p, m.def.Vocab()); err != nil {
-			return nil, err
-		}
+	if p.Tokens() == 1 {
+		return m.generator.decode.logits(ctx, p, m.def.Vocab())
 	}
-	m.generator.held = len(window)
-	return logits, nil
-}
-
-// ErrNoWindow says that there is nothing to go on with: Logits comes first, and anew once the parameters have changed.
-var ErrNoWindow = errors.New("no window: Logits comes first")
-
-// Decode appends a token to the window that Logits began, at the cost of that token alone, and gives the logits of the next one. A window of
-// Window tokens is full, which is an error, as is ErrNoWindow. Whoever changes parameters otherwise than by a step calls Logits anew.
-func (m *Model) Decode(ctx context.Context, token int32) ([]float32, error) {
-	logits, err := m.decodeToken(ctx, token)
-	if err != nil {
-		return nil, fmt.Errorf("state: decode: %w", err)
-	}
-	return logits, nil
-}
-
-func (m *Model) decodeToken(ctx context.Context, token int32) ([]float32, error) {
-	g := m.generator
-	switch {
-	case g == nil || g.held == 0:
-		return nil, ErrNoWindow
-	case g.held == m.sequence:
-		return nil, fmt.Errorf("window: full with %d tokens", g.held)
-	}
-	logits, err := g.decode.logits(ctx, OneToken(token, g.held), m.def.Vocab())
-	if err == nil {
-		g.held++
-	}
-	return logits, err
+	return m.generator.prefill.logits(ctx, p, m.def.Vocab())
 }
 
 // logits runs the program for a piece.
-func (f *forward) logits(ctx context.Context, p Piece, vocab int) ([]float32, error) {
+func (f *pass) logits(ctx context.Context, p Piece, vocab int) ([]float32, error) {
 	if err := p.Write(f.graph); err != nil {
 		return nil, err
 	}
@@ -237,7 +184,7 @@ func FloatsOf(raw []byte) []float32 {
 	return out
 }
 
-func (m *Model) prepareSampling(ctx context.Context) (err error) {
+func (m *passes) prepareSampling(ctx context.Context) (err error) {
 	if m.generator == nil {
 		m.generator, err = m.newGenerator(ctx)
 	}

@@ -115,7 +115,7 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			again := create(t, dev, without.config)
 			taken -= dev.Counters().LiveBytes - begin
 			again.Release()
-			g := s.generator
+			g := s.passes.(*onDevice).generator
 			require.NotNil(t, g, "made before the first step")
 			assert.Equal(t, taken-g.prefill.run.UniformBytes()-g.decode.run.UniformBytes(), s.Plan().Sampling)
 
@@ -190,7 +190,7 @@ func TestPieces(t *testing.T) {
 		row          int
 	}{{1, 4, []int{0}, 0}, {3, 4, []int{0}, 2}, {4, 4, []int{0}, 3}, {5, 4, []int{0, 1}, 3}, {8, 4, []int{0, 4}, 3}, {9, 4, []int{0, 4, 5}, 3}, {3, 1, []int{0, 1, 2}, 0}} {
 		window := tinyBatch(0, 1, false).Tokens[:c.window]
-		pieces := Pieces(window, c.rows)
+		pieces := pieces(window, c.rows)
 		require.Len(t, pieces, len(c.first))
 		for i, p := range pieces {
 			require.Len(t, p.tokens, c.rows)
@@ -216,7 +216,7 @@ func BenchmarkToken(b *testing.B) {
 	window := make([]int32, def.Context())
 	built, err := def.Build(1, len(window), model.Options{Logits: true, Rows: 1})
 	require.NoError(b, err)
-	whole, err := m.forward(b.Context(), logitsTarget, 1, built.Graph, graph.CompileOptions{Label: "whole", Targets: []graph.Target{{Name: logitsTarget, Value: built.Logits}}})
+	whole, err := m.passes.compile(b.Context(), logitsTarget, 1, built.Graph, graph.CompileOptions{Label: "whole", Targets: []graph.Target{{Name: logitsTarget, Value: built.Logits}}})
 	require.NoError(b, err)
 	defer whole.release()
 	_, err = m.Logits(b.Context(), window[:1])
@@ -230,12 +230,12 @@ func BenchmarkToken(b *testing.B) {
 	})
 	b.Run("cache", func(b *testing.B) {
 		for b.Loop() {
-			if m.generator.held == len(window) {
-				m.generator.held = 1
+			if m.held == len(window) {
+				m.held = 1
 			}
 			_, err := m.Decode(b.Context(), 3)
 			require.NoError(b, err)
 		}
-		b.ReportMetric(float64(m.generator.decode.run.Dispatches()), "dispatches")
+		b.ReportMetric(float64(m.passes.generator.decode.run.Dispatches()), "dispatches")
 	})
 }

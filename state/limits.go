@@ -33,7 +33,7 @@ func (c Config) ResultBytes() uint64 {
 	return c.lossRoom() + optim.StatisticsBytes
 }
 
-func (c Config) lossRoom() uint64 { return (4*uint64(c.Accumulate) + 15) / 16 * 16 }
+func (c Config) lossRoom() uint64 { return (4*uint64(c.losses()) + 15) / 16 * 16 }
 
 // RecordResults records that what a step leaves is copied to dst, of ResultBytes.
 func (c Config) RecordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
@@ -48,7 +48,7 @@ func (c Config) RecordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.St
 
 // Parse reads what a step has left. Tokens must be set.
 func (m *Metrics) Parse(c Config, results []byte) error {
-	losses, statistics := results[:4*c.Accumulate], results[c.lossRoom():]
+	losses, statistics := results[:4*c.losses()], results[c.lossRoom():]
 	gradient, err := optim.ParseStatistics(statistics)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 	if err != nil {
 		return nil, saved.Record, err
 	}
-	err = saved.Restore(s.own.OptimizerState)
+	err = s.Restore(saved)
 	if err == nil && saved.HasOther() {
 		if s.own.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile)); err != nil {
 			err = loadError(dir, "%s: %w", checkpoint.OtherFile, err)
@@ -29,8 +29,16 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 		s.Release()
 		return nil, saved.Record, err
 	}
-	s.own.Step, s.own.Skipped = saved.Record.Step, saved.Record.Skipped
 	return s, saved.Record, nil
+}
+
+// Restore puts the optimizer's state and the counts of a checkpoint into a state that was made of its parameters.
+func (s *TrainState) Restore(saved *Checkpoint) error {
+	if err := saved.Restore(s.Optimizers()...); err != nil {
+		return err
+	}
+	s.own.Step, s.own.Skipped = saved.Record.Step, saved.Record.Skipped
+	return nil
 }
 
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint, or of any directory in the Hugging Face layout; the optimizer begins
@@ -57,7 +65,7 @@ func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
 	if err := s.settle(); err != nil {
 		return loadError(dir, "%w", err)
 	}
-	if err := saved.Restore(s.own.OptimizerState); err != nil {
+	if err := saved.Restore(s.Optimizers()...); err != nil {
 		s.broken = err
 		return err
 	}

@@ -51,9 +51,23 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 }
 
 func (s *TrainState) snapshot() Snapshot {
-	out := s.own.snapshot()
-	out.Grads, out.FS = []*buffers.Tree{s.grads}, s.config.FS
+	out := Snapshot{
+		Definition: s.own.Definition, Optimizer: s.own.Optimizer, Transform: s.own.Transform.Name(), Step: s.own.Step, Skipped: s.own.Skipped,
+		Adapter: AdapterName(s.devices()...), States: s.Optimizers(), FS: s.config.FS,
+	}
+	out.Params, out.Grads = s.Trees()
+	if s.own.Other != nil {
+		out.Other = []*buffers.Tree{s.own.Other}
+	}
 	return out
+}
+
+// devices are those of the stages, in their order.
+func (s *TrainState) devices() (all []*gpu.Device) {
+	for _, r := range s.stages {
+		all = append(all, r.Params.Device())
+	}
+	return all
 }
 
 // AdapterName tells adapters and their drivers apart, wherever they stand in the list. Of several devices each kind is named once, in

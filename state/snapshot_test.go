@@ -143,9 +143,9 @@ func TestCheckpointsOfParts(t *testing.T) {
 			phase, err := s.own.OptimizerState.Prepare()
 			require.NoError(t, err)
 			rec := dev.Record("update")
-			require.NoError(t, s.own.Transform.Record(rec, phase, s.grads, s.own.OptimizerState, s.params))
+			require.NoError(t, s.own.Transform.Record(rec, phase, s.stages[0].Grads, s.own.OptimizerState, s.Params()))
 			require.NoError(t, rec.Submit(t.Context()))
-			p.update(s.grads)
+			p.update(s.stages[0].Grads)
 			s.own.Step++
 			require.NoError(t, s.Save(t.Context(), at("whole"), run))
 			require.NoError(t, p.snapshot(s.snapshot()).Save(t.Context(), at("parts"), run))
@@ -229,7 +229,7 @@ func TestSnapshotsThatAreNotOneState(t *testing.T) {
 
 func mustHosts(t *testing.T, s *TrainState) []buffers.Host {
 	t.Helper()
-	hosts, err := s.params.Download(t.Context())
+	hosts, err := s.Params().Download(t.Context())
 	require.NoError(t, err)
 	return hosts
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"gputrain/data"
-	"gputrain/model"
+	"gputrain/gpu"
 	"gputrain/optim"
 	"gputrain/shaders/caught"
 )
@@ -54,10 +54,10 @@ type arrival struct {
 // flight, and returns the metrics that have become available: none at first, then those of the step before. An error leaves the
 // state unusable, but for one that says so by coming before anything was submitted: a batch of another shape, or ErrTwoCalls.
 func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics, error) {
-	if err := s.turn.Take(); err != nil {
+	if err := s.turn.take(); err != nil {
 		return nil, fmt.Errorf("state: train step: %w", err)
 	}
-	defer s.turn.Give()
+	defer s.turn.give()
 	if err := s.usable(); err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
@@ -65,7 +65,7 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	if err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
-	s.generator.forget()
+	s.forget()
 	if err := s.trainStep(ctx, batch, count); err != nil {
 		s.broken = err
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
@@ -76,41 +76,56 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	ctx = context.WithoutCancel(ctx)
+	count, err := s.config.countAll(ctx, count)
+	if err != nil {
+		return err
+	}
 	if err := s.updater.Prepare(ctx, nil); err != nil {
 		return err
 	}
 	if l := s.limits.Of(count); l != s.limited {
-		if err := s.own.OptimizerState.SetLimits(l); err != nil {
-			return err
+		for i, opt := range s.Optimizers() {
+			if err := opt.SetLimits(l); err != nil {
+				return s.passes.Failed(i, err)
+			}
 		}
 		s.limited = l
 	}
-	k, tokens := s.config.Accumulate, s.config.Batch*s.config.Sequence
 	begun := time.Now()
-	for i := range k {
-		if err := s.write(batch.Tokens[i*tokens:(i+1)*tokens], batch.Labels[i*tokens:(i+1)*tokens], count, i); err != nil {
+	in := Inputs{Batch: batch, Count: count, Step: s.own.Step}
+	if s.updater.whole() && s.config.Reducer == nil {
+		// The update goes with the last micro-batch. The ring has room for the steps in flight only.
+		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })
+		if err != nil {
 			return err
 		}
-		programs := append(s.begin[:0:0], s.compute, s.collect[i])
-		if i == 0 {
-			programs = append(append(programs[:0:0], s.begin...), programs...)
-		}
-		if i == k-1 {
-			// The ring has room for the steps in flight only.
-			if err := s.read(inFlight - 1); err != nil {
-				return err
-			}
-			programs = append(programs, s.updater.Program())
-		}
-		if err := s.device.Submit(ctx, programs...); err != nil {
+		s.submitted(begun, count)
+		return nil
+	}
+	if err := s.passes.Compute(ctx, in, nil); err != nil {
+		return err
+	}
+	if s.config.Reducer != nil {
+		if err := s.reduce(ctx); err != nil {
 			return err
 		}
 	}
+	if err := s.updater.Apply(ctx, s.passes.Each(ctx)); err != nil {
+		return err
+	}
+	if err := s.passes.Updated(ctx); err != nil {
+		return err
+	}
+	s.submitted(begun, count)
+	return s.read(0)
+}
+
+// submitted counts a step whose results are on their way.
+func (s *TrainState) submitted(begun time.Time, tokens int64) {
 	s.own.Step++
 	s.pending = append(s.pending, pendingStep{
-		step: s.own.Step, tokens: count, rate: s.own.OptimizerState.LearningRate(), begun: begun, arrival: s.await(),
+		step: s.own.Step, tokens: tokens, rate: s.stages[0].State.LearningRate(), begun: begun, arrival: s.await(),
 	})
-	return nil
 }
 
 // await takes the results of the step just submitted as soon as they are there, after those of the steps before.
@@ -137,31 +152,13 @@ func (s *TrainState) await() <-chan arrival {
 	return out
 }
 
-// write sets the inputs of micro-batch i.
-func (s *TrainState) write(tokens, labels []int32, count int64, i int) error {
-	if err := s.micro.WriteInts(model.InputTokens, tokens); err != nil {
-		return err
-	}
-	if err := s.micro.WriteInts(model.InputLabels, labels); err != nil {
-		return err
-	}
-	if err := s.micro.WriteFloats(model.InputLossScale, []float32{float32(1 / float64(count))}); err != nil {
-		return err
-	}
-	if _, ok := s.micro.Inputs()[model.InputDropoutKey]; !ok {
-		return nil
-	}
-	key := s.config.DropoutKey(s.own.Step, i)
-	return s.micro.WriteUints(model.InputDropoutKey, key[:])
-}
-
 // read takes the results of the oldest steps until at most left are outstanding.
 func (s *TrainState) read(left int) error {
 	for len(s.pending) > left {
 		p := s.pending[0]
 		found := <-p.arrival
 		if found.err != nil {
-			return found.err
+			return s.passes.Failed(s.updater.config.LossStage, found.err)
 		}
 		s.pending = append(s.pending[:0], s.pending[1:]...)
 		if s.done.Before(p.begun) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"gputrain/gpu"
 	"gputrain/optim"
 )
 
@@ -59,16 +60,21 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 	if f, err = f.complete(); err != nil {
 		return nil, err
 	}
-	m := borrowing(f.Definition, f.Params)
-	m.sequence = c.Sequence
-	s := &TrainState{Model: m, own: &held{Fields: f}, config: c, plan: plan}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, window: c.Sequence}, config: c}
+	s := &TrainState{passes: d, own: &held{Fields: f}, config: c, plan: plan}
 	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
 		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
 			err = fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
 		}
 	}
 	if err == nil {
-		err = s.build(ctx)
+		s.losses = f.OptimizerState.Losses()
+		s.losses.Bytes = 4 * uint64(c.Accumulate) // this replica's, until reduce writes those of all
+		err = d.build(ctx, s.losses)
+	}
+	if err == nil {
+		s.stages = []Resident{{Params: f.Params, Grads: d.grads, State: f.OptimizerState}}
+		err = s.build(ctx, gpu.Range{}, 0)
 	}
 	if err != nil {
 		s.releaseStep()
@@ -85,21 +91,25 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 func (h *held) remembersFor(c Config, tx optim.Transform) bool {
 	s := h.OptimizerState
 	return s != nil && h.Transform.Name() == tx.Name() && bytes.Equal(jsonText(h.Optimizer), jsonText(c.Optimizer)) &&
-		s.Losses().Bytes == 4*uint64(c.Accumulate) && (s.UpdateStatistics().Bytes > 0) == c.MeasureUpdates
+		s.Losses().Bytes == 4*uint64(c.losses()) && (s.UpdateStatistics().Bytes > 0) == c.MeasureUpdates
 }
 
 // Value ends the training and gives back what was trained: the state itself is spent, as a Value is. It waits for the steps in flight, whose
-// metrics only a Drain before it returns. The transformation is that of Config.Transform, which leaves out an update that is not finite.
+// metrics only a Drain before it returns. The transformation is that of Config.Transform, which leaves out an update that is not finite. A state
+// on stages is an error.
 func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	if err := s.settle(); err != nil {
 		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
+	}
+	if s.own.Params == nil {
+		return Value{}, fmt.Errorf("state: value of step %d: found a state on %d stages, wanted one on one device", s.own.Step, len(s.stages))
 	}
 	// What the last step was held to is nothing to the gradients of others.
 	opt := s.own.OptimizerState
 	losses := opt.Losses()
 	err := opt.SetLimits(optim.Limits{})
 	if err == nil {
-		err = s.device.Write(losses, make([]byte, losses.Bytes))
+		err = s.own.device().Write(losses, make([]byte, losses.Bytes))
 	}
 	if err != nil {
 		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)

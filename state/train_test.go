@@ -30,7 +30,7 @@ func TestValueAndTrainState(t *testing.T) {
 
 		s := create(t, dev, c)
 		train(t, s, 3)
-		opt := s.Optimizer()
+		opt := s.Optimizers()[0]
 		v, err := s.Value(t.Context())
 		require.NoError(t, err)
 		_, err = s.TrainStep(t.Context(), tinyBatch(3, 4, false))
@@ -51,7 +51,7 @@ func TestValueAndTrainState(t *testing.T) {
 		require.NoError(t, err)
 		_, err = v.Fields()
 		require.ErrorIs(t, err, ErrSpent)
-		assert.Same(t, opt, s.Optimizer(), "the optimizer state was not copied")
+		assert.Same(t, opt, s.Optimizers()[0], "the optimizer state was not copied")
 		assert.EqualValues(t, 3, s.Step())
 		train(t, s, 6)
 		got := filepath.Join(t.TempDir(), "got")
@@ -97,8 +97,8 @@ func TestTrainOfAnotherConfiguration(t *testing.T) {
 
 	s, err = Train(t.Context(), v, other)
 	require.NoError(t, err)
-	assert.EqualValues(t, 3, s.Optimizer().Counts()["updates"])
-	assert.Equal(t, want, download(t, s.Optimizer().Trees()[0].Tree))
+	assert.EqualValues(t, 3, s.Optimizers()[0].Counts()["updates"])
+	assert.Equal(t, want, download(t, s.Optimizers()[0].Trees()[0].Tree))
 	m, err := s.TrainStep(t.Context(), tinyBatch(3, 4, false))
 	require.NoError(t, err)
 	require.Empty(t, m)
@@ -116,7 +116,7 @@ func TestValueAfterAStepThatWasLeftOut(t *testing.T) {
 	s.SetLimits(Limits{Loss: 1e-3, GradNorm: 1e-3})
 	m := train(t, s, 1)
 	require.NotZero(t, m[0].Spikes)
-	losses := s.Optimizer().Losses()
+	losses := s.Optimizers()[0].Losses()
 	require.NoError(t, dev.Write(losses, bytes.Repeat([]byte{0xff}, int(losses.Bytes)))) // as a loss that is NaN leaves it
 	v, err := s.Value(t.Context())
 	require.NoError(t, err)

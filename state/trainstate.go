@@ -3,35 +3,33 @@ package state
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/data"
 	"gputrain/gpu"
-	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/optim"
 )
 
-// TrainState is a model in training on one device: parameters, gradients, optimizer state and the programs of a step, all made before
-// the first step. "Step n" is the state after n updates. It is used from one goroutine.
+// TrainState is a model in training, on one device or on the stages of a pipeline (package pipeline makes one of those): parameters, gradients,
+// optimizer state and the programs of a step, all made before the first step. "Step n" is the state after n updates. It is used from one
+// goroutine.
 type TrainState struct {
-	*Model
-	own    *held // the Value that is trained
+	Reader
+	passes Passes
+	own    *held // the Value that is trained; on stages without its trees, which the stages have
+	stages []Resident
 	config Config
-	grads  *buffers.Tree
 	plan   MemoryPlan
 
 	limits  Limits
-	limited optim.Limits // as the device has them
+	limited optim.Limits // as the devices have them
 
-	micro   *graph.Program
-	results *gpu.Buffer    // what a step leaves to be read: the loss of each micro-batch, then what the optimizer has measured
-	ring    *gpu.Readback  // results of the steps in flight
-	begin   []*gpu.Program // before the first micro-batch of an update
-	compute *gpu.Program
-	collect []*gpu.Program // puts the loss of micro-batch i where the optimizer looks for it
 	updater *Updater
+	losses  gpu.Range     // of the micro-batches, once they are computed
+	results *gpu.Buffer   // what a step leaves to be read
+	ring    *gpu.Readback // results of the steps in flight
 
 	pending []pendingStep   // submitted, results not read
 	awaited <-chan struct{} // closed once the results of the newest step have arrived; nil before the first
@@ -40,8 +38,8 @@ type TrainState struct {
 	life    context.Context // until the ring is released
 	end     context.CancelFunc
 	ready   []Metrics // read, not yet handed out
-	broken  error     // a step that failed half way: what the device holds is not known
-	turn    Turn
+	broken  error     // a step that failed half way: what the devices hold is not known
+	turn    turn
 }
 
 // Create makes the state of step 0 with parameters drawn from the configuration's seed. Nothing is taken of a device that the plan does not
@@ -79,95 +77,50 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	return s, nil
 }
 
-func (s *TrainState) build(ctx context.Context) (err error) {
-	c := s.config
-	if s.grads, err = buffers.NewTree(s.device, "grads", s.params.Layout(), buffers.F32); err != nil {
-		return err
+// OnStages makes a training state of passes over stages that together have a model, with the optimizer's state of step 0. losses are where
+// stage last has the losses of an update once Compute is done. The state takes passes over, which own the stages, unless there is an error.
+func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, losses gpu.Range, last int) (*TrainState, error) {
+	c = c.WithDefaults()
+	s := &TrainState{config: c, stages: stages, passes: passes, losses: losses, own: &held{Fields: Fields{Definition: c.Definition, Optimizer: c.Optimizer}}}
+	if c.Reducer != nil {
+		losses = gpu.Range{} // reduce brings those of all replicas to the stages
 	}
-	g, targets, err := c.step()
-	if err != nil {
-		return err
+	var err error
+	if s.own.Transform, err = c.Transform(); err != nil {
+		return nil, err
 	}
-	s.micro, err = graph.Compile(ctx, s.device, g, graph.CompileOptions{
-		Label: "step", Params: s.params, Grads: s.grads, Targets: targets, Accumulate: c.Accumulate > 1,
-		Progress: func(done, total int) { c.Progress("compile kernels", done, total) },
-	})
-	if err != nil {
-		return err
+	if err := s.build(ctx, losses, last); err != nil {
+		s.passes = nil // the caller's
+		s.releaseStep()
+		return nil, err
 	}
-	if err := s.programs(ctx); err != nil {
-		return err
-	}
-	if c.Evaluation > 0 {
-		if err := s.prepareEvaluation(ctx, c.Evaluation, c.Sequence); err != nil {
-			return err
-		}
-	}
-	if c.Sampling {
-		return s.prepareSampling(ctx)
-	}
-	return nil
+	return s, nil
 }
 
-// programs records a step in the pieces that its submits are made of:
-//
-//	begin?  compute  collect 0 | compute  collect 1 | ... | compute  collect k-1  update
-//
-// update is one of several where the optimizer does not do the same in every one.
-// With k > 1 micro-batches begin clears the gradients, which compute then adds to; otherwise compute overwrites them. update ends with the
-// results' way back.
-func (s *TrainState) programs(ctx context.Context) (err error) {
-	statistics := s.own.OptimizerState.Statistics()
+// build makes the update of a step, which ends with the results' way back from stage last.
+func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err error) {
+	statistics := s.stages[last].State.Statistics()
 	if statistics.Bytes < optim.StatisticsBytes {
 		return fmt.Errorf("optimizer %s: measures no gradient norm", s.own.Transform.Name())
 	}
-	size := s.config.ResultBytes()
-	if s.results, err = s.device.NewBuffer("gputrain.state.results", size); err != nil {
+	dev, size := s.stages[last].Params.Device(), s.config.ResultBytes()
+	if s.results, err = dev.NewBuffer("gputrain.state.results", size); err != nil {
 		return err
 	}
-	if s.ring, err = s.device.NewReadback("gputrain.state.metrics", size, inFlight); err != nil {
+	if s.ring, err = dev.NewReadback("gputrain.state.metrics", size, inFlight); err != nil {
 		return err
-	}
-	program := func(name string, record func(*gpu.Recording) error) (*gpu.Program, error) {
-		rec := s.device.Record("gputrain.state." + name)
-		if err := record(rec); err != nil {
-			return nil, err
-		}
-		return rec.Program(ctx)
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	if s.config.Accumulate > 1 {
-		p, err := program("begin", func(rec *gpu.Recording) error {
-			for i := range s.grads.Layout().Slabs() {
-				rec.Zero(s.grads.Slab(i))
+	s.Reader = Reader{forward: usable{s}, vocab: s.config.Definition.Vocab(), window: s.config.Sequence}
+	s.updater, err = NewUpdater(s.own.Transform, s.stages, UpdaterConfig{
+		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed,
+		End: func(rec *gpu.Recording, stage int) {
+			if stage == last {
+				s.config.RecordResults(rec, s.results, s.stages[last].State)
+				rec.ReadBack(s.ring, s.results.All())
 			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		s.begin = []*gpu.Program{p}
-	}
-	if s.compute, err = program("compute", func(rec *gpu.Recording) error { s.micro.Record(rec); return nil }); err != nil {
-		return err
-	}
-	loss := s.micro.Output(lossTarget)
-	for i := range s.config.Accumulate {
-		p, err := program("collect", func(rec *gpu.Recording) error {
-			losses := s.own.OptimizerState.Losses()
-			rec.Copy(losses.Buffer.Range(losses.Offset+4*uint64(i), 4), loss.Buffer.Range(loss.Offset, 4))
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		s.collect = append(s.collect, p)
-	}
-	resident := Resident{Params: s.params, Grads: s.grads, State: s.own.OptimizerState}
-	s.updater, err = NewUpdater(s.own.Transform, []Resident{resident}, UpdaterConfig{Label: "state.update", End: func(rec *gpu.Recording, _ int) {
-		s.config.RecordResults(rec, s.results, resident.State)
-		rec.ReadBack(s.ring, s.results.All())
-	}})
+		},
+	})
 	if err != nil {
 		return err
 	}
@@ -176,10 +129,31 @@ func (s *TrainState) programs(ctx context.Context) (err error) {
 
 // usable says why the state is not.
 func (s *TrainState) usable() error {
-	if s.broken == nil {
+	err := s.broken
+	if err == nil && s.passes != nil {
+		err = s.passes.Broken()
+	}
+	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("the state is not usable after: %w", s.broken)
+	return fmt.Errorf("the state is not usable after: %w", err)
+}
+
+// usable are the forward passes of a state, as long as it is usable.
+type usable struct{ *TrainState }
+
+func (u usable) Losses(ctx context.Context, e *data.Evaluation, yield func(sum float32, count int) bool) error {
+	if err := u.usable(); err != nil {
+		return err
+	}
+	return u.passes.Losses(ctx, e, yield)
+}
+
+func (u usable) Take(ctx context.Context, p Piece) ([]float32, error) {
+	if err := u.usable(); err != nil {
+		return nil, err
+	}
+	return u.passes.Take(ctx, p)
 }
 
 // Step is the number of updates that led to the state, those in flight counted.
@@ -191,24 +165,47 @@ func (s *TrainState) Skipped() int64 { return s.own.Skipped }
 // Config is the configuration in force, defaults filled in.
 func (s *TrainState) Config() Config { return s.config }
 
-// Optimizer is the optimizer's state on the device.
-func (s *TrainState) Optimizer() *optim.State { return s.own.OptimizerState }
+// Optimizers are the optimizer's states on the devices, one a stage.
+func (s *TrainState) Optimizers() (all []*optim.State) {
+	for _, r := range s.stages {
+		all = append(all, r.State)
+	}
+	return all
+}
+
+// Params is the tree of all parameters of a state on one device; see Trees. Writing to it changes the model.
+func (s *TrainState) Params() *buffers.Tree { return s.own.Params }
 
 // Plan is the memory plan that the state was made by.
 func (s *TrainState) Plan() MemoryPlan { return s.plan }
 
 // String tells what the state is in one line.
 func (s *TrainState) String() string {
-	if s.own.Params == nil {
+	switch {
+	case s.own.Params != nil:
+		return s.own.String()
+	case s.broken != nil:
 		return s.usable().Error()
 	}
-	return s.own.String()
+	def := s.config.Definition
+	return fmt.Sprintf("%s with %d parameters at step %d on %d stages", def.Kind(), model.Parameters(def), s.Step(), len(s.stages))
+}
+
+// Bytes is what the state takes of a stage's device beside its trees and passes.
+func (s *TrainState) Bytes(stage int) uint64 {
+	n := s.updater.Bytes(stage)
+	if stage == s.updater.config.LossStage {
+		n += (1 + inFlight) * s.config.ResultBytes()
+	}
+	return n
 }
 
 // Release gives the memory back.
 func (s *TrainState) Release() {
 	s.releaseStep()
-	s.own.release()
+	if s.own.Params != nil {
+		s.own.release()
+	}
 	if s.broken == nil {
 		s.broken = ErrSpent
 	}
@@ -216,28 +213,18 @@ func (s *TrainState) Release() {
 
 // releaseStep gives back all that is beside the value.
 func (s *TrainState) releaseStep() {
-	for _, p := range slices.Concat(s.begin, s.collect, []*gpu.Program{s.compute}) {
-		if p != nil {
-			p.Release()
-		}
-	}
-	s.updater.Release()
-	s.begin, s.collect, s.compute, s.updater = nil, nil, nil, nil
 	if s.end != nil {
 		s.end() // whoever still waits for results
 	}
+	s.updater.Release()
 	if s.ring != nil {
 		s.ring.Release()
 	}
 	if s.results != nil {
 		s.results.Release()
 	}
-	if s.micro != nil {
-		s.micro.Release()
+	if s.passes != nil {
+		s.passes.Release()
 	}
-	if s.grads != nil {
-		s.grads.Release()
-	}
-	s.ring, s.results, s.micro, s.grads = nil, nil, nil, nil
-	s.Model.Release()
+	s.updater, s.ring, s.results, s.passes, s.stages = nil, nil, nil, nil, nil
 }

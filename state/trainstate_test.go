@@ -222,7 +222,7 @@ func TestStepCreatesNothing(t *testing.T) {
 			assert.EqualValues(t, accumulate, third.Submits, "one a micro-batch")
 			assert.EqualValues(t, 1, third.Readbacks)
 			assert.EqualValues(t, s.results.Bytes(), third.ReadBytes)
-			assert.EqualValues(t, uint64(accumulate*s.compute.Dispatches()+s.updater.stages[0].pieces[optim.Emit][0].Dispatches()), third.Dispatches)
+			assert.EqualValues(t, uint64(accumulate*s.passes.(*onDevice).compute.Dispatches()+s.updater.stages[0].pieces[optim.Emit][0].Dispatches()), third.Dispatches)
 			// Norm of each slab, by leaf, their total, what it is held to, and one update a slab.
 			slabs := len(s.Params().Layout().Slabs())
 			assert.Equal(t, 2*slabs+3, s.updater.stages[0].pieces[optim.Emit][0].Dispatches())
@@ -288,7 +288,7 @@ func TestDeviceTimeBesideOtherWork(t *testing.T) {
 	c.Batch = 32
 	s := create(t, dev, c)
 	rec := dev.Record("other work")
-	rec.Zero(s.grads.Slab(0))
+	rec.Zero(s.stages[0].Grads.Slab(0))
 	other, err := rec.Program(t.Context())
 	require.NoError(t, err)
 	t.Cleanup(other.Release)
@@ -515,10 +515,10 @@ func TestSoak(t *testing.T) {
 func TestTwoCallsAtOnce(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
 	batch := tinyBatch(0, s.config.Batch*s.config.Accumulate, false)
-	require.NoError(t, s.turn.Take())
+	require.NoError(t, s.turn.take())
 	_, err := s.TrainStep(t.Context(), batch)
 	require.ErrorIs(t, err, ErrTwoCalls)
-	s.turn.Give()
+	s.turn.give()
 
 	refused := make(chan error, 2)
 	for range cap(refused) {

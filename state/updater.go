@@ -11,6 +11,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/optim"
+	"gputrain/shaders/caught"
 )
 
 // Resident is what one stage has of a model, on one device: some leaves, their gradients, and what the optimizer remembers of them.
@@ -43,6 +44,8 @@ type UpdaterConfig struct {
 	LossStage int
 	// End records what follows the last piece of a stage in the same submit; nil: nothing.
 	End func(rec *gpu.Recording, stage int)
+	// Failed says of an error which of several stages it came from; nil: by its number.
+	Failed func(stage int, err error) error
 }
 
 // updating is a stage at work, with the pieces of its update.
@@ -96,8 +99,11 @@ func (u *Updater) check(stage int) error {
 
 // at names the stage of an error, where there are several.
 func (u *Updater) at(stage int, err error) error {
-	if len(u.stages) == 1 || err == nil {
+	switch {
+	case err == nil || len(u.stages) == 1 && u.config.Failed == nil:
 		return err
+	case u.config.Failed != nil:
+		return u.config.Failed(stage, err)
 	}
 	return fmt.Errorf("stage %d: %w", stage, err)
 }
@@ -120,7 +126,7 @@ func (u *Updater) Build(ctx context.Context) error {
 	for i, s := range u.stages {
 		for _, phase := range s.State.Phases() {
 			if _, err := u.piecesOf(ctx, i, phase); err != nil {
-				return err
+				return u.at(i, err)
 			}
 		}
 	}
@@ -321,7 +327,7 @@ func (u *Updater) Concurrently(ctx context.Context) Each {
 		errs := make([]error, len(u.stages))
 		var all sync.WaitGroup
 		for i := range u.stages {
-			all.Go(func() { errs[i] = do(ctx, i) })
+			all.Go(func() { errs[i] = caught.Do(func() error { return do(ctx, i) }) })
 		}
 		all.Wait()
 		for i, err := range errs {

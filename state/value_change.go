@@ -126,5 +126,5 @@ func (h *held) merge(params *buffers.Tree) (*Model, error) {
 	if err := (Fields{Definition: h.Definition, Params: params}).check(); err != nil {
 		return nil, fmt.Errorf("state: value: model: %w", err)
 	}
-	return borrowing(h.Definition, params), nil
+	return borrowing(h.Definition, params, h.Definition.Context()), nil
 }

@@ -46,7 +46,7 @@ func (f Fields) complete() (Fields, error) {
 		if f.Definition != nil || f.Params != nil {
 			return f, &FieldsError{"Model", "one beside Definition or Params", "one or the other"}
 		}
-		f.Definition, f.Params = f.Model.def, f.Model.params
+		f.Definition, f.Params = f.Model.Definition(), f.Model.Params()
 	}
 	if f.Optimizer.Name != "" && f.Transform.Name() == "" {
 		var err error

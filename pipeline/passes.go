@@ -1,0 +1,288 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/optim"
+	"gputrain/state"
+)
+
+// passes are the forward and backward passes of a model that is cut into stages.
+type passes struct {
+	config  Config
+	specs   []buffers.Spec // of the whole model, sorted
+	devices []*gpu.Device
+	stages  []*stage
+
+	training, evaluation *line
+	prefill, decode      *line          // of sampling
+	begin                []*gpu.Program // of each stage, before the first microbatch of an update
+	last                 *stage         // where the loss is
+	broken               error          // what failed half way: messages may be under way, and nobody waits for them
+	notes                *notes
+}
+
+// compile makes the kernels of each stage ahead of the programs that run them, all at once.
+func (p *passes) compile(ctx context.Context, kernels [][]*gpu.Kernel) error {
+	for i, of := range kernels {
+		dev := p.devices[i]
+		progress := func(done, total int) {
+			p.config.State.Progress(fmt.Sprintf("compile kernels of stage %d", i), done, total)
+		}
+		if err := dev.Compile(ctx, of, progress); err != nil {
+			return (&stage{index: i, device: dev}).failed("compile", err)
+		}
+	}
+	return nil
+}
+
+// kernels are those of all lines, by stage.
+func (p *passes) kernels() [][]*gpu.Kernel {
+	out := make([][]*gpu.Kernel, len(p.stages))
+	for _, l := range p.lines() {
+		for _, part := range l.parts {
+			st := l.stageOf(part.index).index
+			for _, programs := range part.programs {
+				for _, x := range programs {
+					for _, k := range x.program.Kernels() {
+						if !slices.ContainsFunc(out[st], func(o *gpu.Kernel) bool { return o.Source == k.Source && o.Label == k.Label }) {
+							out[st] = append(out[st], k)
+						}
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// build makes the stages and the lines.
+func (p *passes) build(ctx context.Context, params []buffers.Host) error {
+	c := p.config
+	tx, err := c.State.Transform()
+	if err != nil {
+		return err
+	}
+	lines := []struct {
+		to     **line
+		make   func() (*line, error)
+		wanted bool
+	}{{&p.training, c.training, true}, {&p.evaluation, c.evaluation, c.State.Evaluation > 0}, {&p.prefill, c.prefill, c.State.Sampling}, {&p.decode, c.decode, c.State.Sampling}}
+	for _, l := range lines {
+		if !l.wanted {
+			continue
+		}
+		if *l.to, err = l.make(); err != nil {
+			return err
+		}
+	}
+	homes := residences(p.training.cut, p.specs, c.Assignment.Stages)
+	for i, dev := range p.devices {
+		st := &stage{index: i, device: dev}
+		p.stages = append(p.stages, st)
+		if err := p.furnish(st, tx, homes[i], params); err != nil {
+			return st.failed("parameters and optimizer", err)
+		}
+	}
+	for _, l := range p.lines() {
+		if err := l.build(ctx, p.stages, c.linkMaker()); err != nil {
+			return err
+		}
+	}
+	p.last = p.training.stageOf(c.Assignment.Parts - 1)
+	p.notes = newNotes(p.training, c.Profile)
+	return p.buildBegin(ctx)
+}
+
+// furnish makes what a stage keeps from step to step, and its scratch.
+func (p *passes) furnish(st *stage, tx optim.Transform, home residence, params []buffers.Host) error {
+	var err error
+	if st.params, err = st.upload("params", home.own, params); err != nil {
+		return err
+	}
+	if len(home.mirrored) > 0 {
+		if st.mirrors, err = st.upload("mirrors", home.mirrored, params); err != nil {
+			return err
+		}
+		st.memory.Mirrors = st.mirrors.Bytes()
+	}
+	if st.grads, err = buffers.NewTree(st.device, "grads", st.params.Layout(), buffers.F32); err != nil {
+		return err
+	}
+	if st.opt, err = tx.InitStage(st.params, p.specs); err != nil {
+		return err
+	}
+	var plans []graph.Plan
+	for _, l := range p.lines() {
+		found, err := l.plans(st)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, found...)
+	}
+	sizes := graph.ArenaSizes(plans...)
+	if st.arena, err = graph.NewArena(st.device, "pipeline", sizes); err != nil {
+		return err
+	}
+	m := &st.memory
+	m.Params, m.Gradients, m.Optimizer, m.Transfer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes(), st.params.Layout().StagingBytes()
+	for _, size := range sizes {
+		m.Scratch += size
+	}
+	return nil
+}
+
+// buildBegin makes what clears the gradients of each stage where several microbatches are added up.
+func (p *passes) buildBegin(ctx context.Context) (err error) {
+	for _, st := range p.stages {
+		var begin *gpu.Program
+		if p.training.accumulate {
+			rec := st.device.Record("gputrain.pipeline.begin")
+			for i := range st.grads.Layout().Slabs() {
+				rec.Zero(st.grads.Slab(i))
+			}
+			if begin, err = rec.Program(ctx); err != nil {
+				return st.failed("update", err)
+			}
+		}
+		p.begin = append(p.begin, begin)
+	}
+	return nil
+}
+
+// countTexels puts what each device has of them into the account of its first stage.
+func (p *passes) countTexels() {
+	for i, st := range p.stages {
+		if slices.Index(p.devices, st.device) == i {
+			st.memory.Texels = st.device.TexelBytes()
+		}
+	}
+}
+
+// lines are those that there are.
+func (p *passes) lines() []*line {
+	var out []*line
+	for _, l := range []*line{p.training, p.evaluation, p.prefill, p.decode} {
+		if l != nil {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// residents are what an update changes.
+func (p *passes) residents() (out []state.Resident) {
+	for _, st := range p.stages {
+		out = append(out, state.Resident{Params: st.params, Grads: st.grads, State: st.opt})
+	}
+	return out
+}
+
+// Compute takes the microbatches of an update through all stages; see state.Passes.
+func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu.Program, error)) error {
+	p.notes.recorder.Begin()
+	err := p.run(ctx, p.training, p.training.schedule, p.feed(in), p.begin, p.notes)
+	if err != nil || then == nil {
+		return err
+	}
+	update, err := then()
+	if err == nil {
+		err = update.Submit(ctx)
+	}
+	return p.last.failed("update", err)
+}
+
+func (p *passes) feed(in state.Inputs) feed {
+	return func(to *graph.Program, i int) error { return p.config.State.Write(to, in, i) }
+}
+
+// run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.
+func (p *passes) run(ctx context.Context, l *line, schedule *Schedule, write feed, begin []*gpu.Program, note *notes) error {
+	p.broken = l.run(ctx, schedule, write, begin, p.config.Timeout, note)
+	return p.broken
+}
+
+// Each runs pieces of an update, every stage its own.
+func (p *passes) Each(ctx context.Context) state.Each {
+	return func(do func(ctx context.Context, stage int) error) error {
+		c := newCrew(ctx, p.config.Timeout)
+		for i, st := range p.stages {
+			c.do(st, "update", func() error { return do(c.ctx, i) })
+		}
+		p.broken = c.wait(nobody, func() {})
+		return p.broken
+	}
+}
+
+// nobody is the culprit where every stage works by itself: whoever has not ended.
+func nobody(error) error { return nil }
+
+// Updated brings the copies of parameters that other stages own up to date.
+func (p *passes) Updated(ctx context.Context) error {
+	c := newCrew(ctx, p.config.Timeout)
+	for _, st := range p.stages {
+		if st.mirrors == nil {
+			continue
+		}
+		for _, leaf := range st.mirrors.Layout().Leaves() {
+			owner := p.training.stageOf(p.config.Assignment.Part[leaf.Path])
+			c.do(st, "copy of "+leaf.Path, func() error {
+				raw, err := owner.params.ReadRaw(c.ctx, leaf.Path)
+				if err != nil {
+					return owner.failed("read of "+leaf.Path, err)
+				}
+				return st.mirrors.WriteRaw(leaf.Path, raw)
+			})
+		}
+	}
+	p.broken = c.wait(nobody, func() {})
+	return p.broken
+}
+
+// Rehearse makes the passes of an update; see state.Passes.
+func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error) {
+	c := p.config.State
+	b := c.Rehearsal()
+	b.Tokens, b.Labels = slices.Repeat(b.Tokens, c.Accumulate), slices.Repeat(b.Labels, c.Accumulate)
+	write := p.feed(state.Inputs{Batch: b, Count: int64(len(b.Labels))})
+	begun := time.Now()
+	for range times {
+		if err := p.run(ctx, p.training, p.training.schedule, write, p.begin, nil); err != nil {
+			return 0, err
+		}
+	}
+	took := time.Since(begun) / time.Duration(times)
+	for _, d := range p.devices {
+		if err := d.Wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return took, nil
+}
+
+// Failed is a *StageError.
+func (p *passes) Failed(stage int, err error) error { return p.stages[stage].failed("update", err) }
+
+// Broken is the failure that ended a run half way.
+func (p *passes) Broken() error { return p.broken }
+
+// Release gives everything back.
+func (p *passes) Release() {
+	for _, b := range p.begin {
+		if b != nil {
+			b.Release()
+		}
+	}
+	for _, l := range p.lines() {
+		l.release()
+	}
+	for _, st := range p.stages {
+		st.release()
+	}
+}

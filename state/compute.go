@@ -1,0 +1,215 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+)
+
+// Passes are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
+type Passes interface {
+	Forward
+	// Compute makes the gradients of an update and the losses of its micro-batches. Behind them it submits the program that then makes, if it is
+	// given then: where one stage has the whole model. It need not wait for any.
+	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
+	// Each runs the pieces of an update on the stages.
+	Each(ctx context.Context) Each
+	// Updated brings up to date what stages have of each other's parameters.
+	Updated(ctx context.Context) error
+	// Rehearse computes without an update, times over, and tells how long an update's passes take.
+	Rehearse(ctx context.Context, times int) (time.Duration, error)
+	// Failed says of an error which stage it came from.
+	Failed(stage int, err error) error
+	// Broken is the error that passes failed with half way, if any: nothing can be computed after it.
+	Broken() error
+	Release()
+}
+
+// Inputs are what the micro-batches of an update read.
+type Inputs struct {
+	Batch data.Batch
+	Count int64 // labels that count, of all replicas
+	Step  int64 // updates before this one
+}
+
+// Write sets those inputs of a program that it has, for micro-batch i.
+func (c Config) Write(p *graph.Program, in Inputs, i int) error {
+	tokens := c.Batch * c.Sequence
+	for name := range p.Inputs() {
+		var err error
+		switch name {
+		case model.InputTokens:
+			err = p.WriteInts(name, in.Batch.Tokens[i*tokens:(i+1)*tokens])
+		case model.InputLabels:
+			err = p.WriteInts(name, in.Batch.Labels[i*tokens:(i+1)*tokens])
+		case model.InputLossScale:
+			err = p.WriteFloats(name, []float32{float32(1 / float64(in.Count))})
+		case model.InputDropoutKey:
+			rank, _ := c.replicas()
+			key := c.DropoutKey(in.Step, rank*c.Accumulate+i)
+			err = p.WriteUints(name, key[:])
+		default:
+			err = fmt.Errorf("input %q: nothing to write", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onDevice are the passes of a model in training on one device.
+type onDevice struct {
+	*passes
+	config Config
+	grads  *buffers.Tree
+
+	micro   *graph.Program
+	begin   []*gpu.Program // before the first micro-batch of an update
+	compute *gpu.Program
+	collect []*gpu.Program // puts the loss of micro-batch i where the optimizer looks for it
+}
+
+// build makes the programs of an update's passes, in the pieces that its submits are made of:
+//
+//	begin?  compute  collect 0 | compute  collect 1 | ... | compute  collect k-1  update
+//
+// With k > 1 micro-batches begin clears the gradients, which compute then adds to; otherwise compute overwrites them.
+func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
+	c := d.config
+	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
+		return err
+	}
+	g, targets, err := c.step()
+	if err != nil {
+		return err
+	}
+	d.micro, err = graph.Compile(ctx, d.device, g, graph.CompileOptions{
+		Label: "step", Params: d.params, Grads: d.grads, Targets: targets, Accumulate: c.Accumulate > 1,
+		Progress: func(done, total int) { c.Progress("compile kernels", done, total) },
+	})
+	if err != nil {
+		return err
+	}
+	program := func(name string, record func(*gpu.Recording)) (*gpu.Program, error) {
+		rec := d.device.Record("gputrain.state." + name)
+		record(rec)
+		return rec.Program(ctx)
+	}
+	if c.Accumulate > 1 {
+		p, err := program("begin", func(rec *gpu.Recording) {
+			for i := range d.grads.Layout().Slabs() {
+				rec.Zero(d.grads.Slab(i))
+			}
+		})
+		if err != nil {
+			return err
+		}
+		d.begin = []*gpu.Program{p}
+	}
+	if d.compute, err = program("compute", d.micro.Record); err != nil {
+		return err
+	}
+	loss := d.micro.Output(lossTarget)
+	for i := range uint64(c.Accumulate) {
+		p, err := program("collect", func(rec *gpu.Recording) {
+			rec.Copy(losses.Buffer.Range(losses.Offset+4*i, 4), loss.Buffer.Range(loss.Offset, 4))
+		})
+		if err != nil {
+			return err
+		}
+		d.collect = append(d.collect, p)
+	}
+	if c.Evaluation > 0 {
+		if err := d.prepareEvaluation(ctx, c.Evaluation, c.Sequence); err != nil {
+			return err
+		}
+	}
+	if c.Sampling {
+		return d.prepareSampling(ctx)
+	}
+	return nil
+}
+
+// Compute submits the micro-batches one by one; see Passes.
+func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
+	for i := range d.config.Accumulate {
+		if err := d.config.Write(d.micro, in, i); err != nil {
+			return err
+		}
+		var programs []*gpu.Program
+		if i == 0 {
+			programs = append(programs, d.begin...)
+		}
+		programs = append(programs, d.compute, d.collect[i])
+		if i == d.config.Accumulate-1 && then != nil {
+			last, err := then()
+			if err != nil {
+				return err
+			}
+			programs = append(programs, last)
+		}
+		if err := d.device.Submit(ctx, programs...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Each runs the pieces of an update in their turn.
+func (d *onDevice) Each(ctx context.Context) Each {
+	return func(do func(ctx context.Context, stage int) error) error { return do(ctx, 0) }
+}
+
+// Updated has nothing to do: one device has all parameters.
+func (d *onDevice) Updated(context.Context) error { return nil }
+
+// Failed leaves errors as they are: there is one device.
+func (d *onDevice) Failed(_ int, err error) error { return err }
+
+// Broken is nil: what fails is to be submitted anew.
+func (d *onDevice) Broken() error { return nil }
+
+// Rehearse makes the passes of one micro-batch: the others take as long. A device that is given the next step while it computes one, as in
+// training, does not wait for the host.
+func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, error) {
+	b := d.config.Rehearsal()
+	if err := d.config.Write(d.micro, Inputs{Batch: b, Count: int64(len(b.Labels))}, 0); err != nil {
+		return 0, err
+	}
+	if err := d.device.Wait(ctx); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	for range times {
+		if err := d.device.Submit(ctx, append(d.begin[:len(d.begin):len(d.begin)], d.compute)...); err != nil {
+			return 0, err
+		}
+	}
+	err := d.device.Wait(ctx)
+	return time.Since(begun) * time.Duration(d.config.Accumulate) / time.Duration(times), err
+}
+
+// Release gives back all but the parameters.
+func (d *onDevice) Release() {
+	for _, programs := range [][]*gpu.Program{d.begin, d.collect, {d.compute}} {
+		for _, p := range programs {
+			if p != nil {
+				p.Release()
+			}
+		}
+	}
+	if d.micro != nil {
+		d.micro.Release()
+	}
+	if d.grads != nil {
+		d.grads.Release()
+	}
+	d.passes.release()
+}

@@ -1,0 +1,148 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"gputrain/data"
+)
+
+// Forward is a language model's forward passes, wherever the model lies.
+type Forward interface {
+	// Losses computes the losses of all batches of an evaluation in their order, sums over the tokens that count, and hands each out with the
+	// number of these; yield returns false to end it early. Between batches it looks whether ctx is over.
+	Losses(ctx context.Context, e *data.Evaluation, yield func(sum float32, count int) bool) error
+	// Take takes a piece of a window in and gives the logits of the token that follows.
+	Take(ctx context.Context, p Piece) ([]float32, error)
+}
+
+// Reader measures the loss of texts and continues them.
+type Reader struct {
+	forward       Forward
+	vocab, window int
+	held          int // tokens of the window that the caches have
+}
+
+// EvalResult is a loss on a text.
+type EvalResult struct {
+	Loss   float64 // nats a token, the mean over all tokens that count
+	Tokens int64
+}
+
+// ErrNoLabels says that a text has no token that counts in the loss.
+var ErrNoLabels = errors.New("0 tokens count in the loss")
+
+// Evaluate computes the loss of the model on a text: the sum over all tokens that count, divided by their number, whatever the size of
+// the batches. Between two batches it looks whether ctx is over.
+func (r *Reader) Evaluate(ctx context.Context, e *data.Evaluation) (last EvalResult, err error) {
+	for last, err = range r.Evaluations(ctx, e) {
+		if err != nil {
+			return EvalResult{}, err
+		}
+	}
+	return last, nil
+}
+
+// Evaluations is Evaluate as it goes: after each batch the result over all up to it (NaN while no token counts), so that the last one is that
+// of the whole text. An error comes last. Breaking out of the loop ends the evaluation; the model stays usable.
+func (r *Reader) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[EvalResult, error] {
+	return func(yield func(EvalResult, error) bool) {
+		var result EvalResult
+		sum, broken := 0.0, false
+		err := errors.New("found no evaluation, wanted one of data.NewEvaluation")
+		if e != nil {
+			err = r.forward.Losses(ctx, e, func(loss float32, count int) bool {
+				sum += float64(loss)
+				result.Tokens += int64(count)
+				result.Loss = sum / float64(result.Tokens)
+				broken = !yield(result, nil)
+				return !broken
+			})
+		}
+		switch cause := context.Cause(ctx); {
+		case broken:
+			return
+		case err != nil && cause != nil:
+			err = cause // also where a compilation noticed it first
+		case err == nil && result.Tokens == 0:
+			err = ErrNoLabels
+		}
+		if err != nil {
+			yield(EvalResult{}, fmt.Errorf("state: evaluate: %w", err))
+		}
+	}
+}
+
+// Window is the number of tokens that the model sees at most.
+func (r *Reader) Window() int { return r.window }
+
+// Logits gives the logits of the token that follows a window of 1 to Window tokens, with which Decode goes on.
+func (r *Reader) Logits(ctx context.Context, window []int32) ([]float32, error) {
+	logits, err := r.logits(context.WithoutCancel(ctx), window)
+	if err != nil {
+		return nil, fmt.Errorf("state: logits: %w", err)
+	}
+	return logits, nil
+}
+
+func (r *Reader) logits(ctx context.Context, window []int32) (logits []float32, err error) {
+	if len(window) < 1 || len(window) > r.window {
+		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), r.window)
+	}
+	if err := KnownTokens(r.vocab, window...); err != nil {
+		return nil, err
+	}
+	r.held = 0
+	for _, p := range pieces(window, PrefillRows(r.window)) {
+		if logits, err = r.forward.Take(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	r.held = len(window)
+	return logits, nil
+}
+
+// ErrNoWindow says that there is nothing to go on with: Logits comes first, and anew once the parameters have changed.
+var ErrNoWindow = errors.New("no window: Logits comes first")
+
+// Decode appends a token to the window that Logits began, at the cost of that token alone, and gives the logits of the next one. A window of
+// Window tokens is full, which is an error, as is ErrNoWindow. After a change of parameters other than by a step, call Logits anew.
+func (r *Reader) Decode(ctx context.Context, token int32) ([]float32, error) {
+	logits, err := r.decode(context.WithoutCancel(ctx), token)
+	if err != nil {
+		return nil, fmt.Errorf("state: decode: %w", err)
+	}
+	return logits, nil
+}
+
+func (r *Reader) decode(ctx context.Context, token int32) ([]float32, error) {
+	switch {
+	case r.held == 0:
+		return nil, ErrNoWindow
+	case r.held == r.window:
+		return nil, fmt.Errorf("window: full with %d tokens", r.held)
+	}
+	if err := KnownTokens(r.vocab, token); err != nil {
+		return nil, err
+	}
+	logits, err := r.forward.Take(ctx, oneToken(token, r.held))
+	if err == nil {
+		r.held++
+	}
+	return logits, err
+}
+
+// KnownTokens refuses tokens that a model of that vocabulary has no embedding for.
+func KnownTokens(vocab int, tokens ...int32) error {
+	for i, token := range tokens {
+		if token < 0 || int(token) >= vocab {
+			return fmt.Errorf("token id at position %d: %d, want 0 to %d", i, token, vocab-1)
+		}
+	}
+	return nil
+}
+
+// forget makes the next text begin with Logits: what the caches have is of other parameters.
+func (r *Reader) forget() { r.held = 0 }

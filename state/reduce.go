@@ -1,0 +1,77 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+)
+
+// Reducer joins replicas of a model, each of which computes some micro-batches of every update. It stands between the passes of an update and
+// the update itself, which every replica then makes of the same gradients. All replicas make the same calls in the same order.
+//
+// Replicas of one micro-batch each have the bits of one replica that makes all of these micro-batches, but for the gradient of a parameter that the
+// model reads in two places (a tied head): micro-batches of one replica add up its two shares one by one, in another order.
+type Reducer interface {
+	// Replicas says which of how many this one is, from 0 on.
+	Replicas() (rank, count int)
+	// Gather gives every replica what all have given, in the order of their ranks.
+	Gather(ctx context.Context, own []byte) ([][]byte, error)
+	// Sum adds up the trees of all replicas in the order of their ranks, beginning with zero, and leaves the sums in every replica's trees.
+	Sum(ctx context.Context, trees []*buffers.Tree) error
+}
+
+// replicas says which of how many replicas of the model this is.
+func (c Config) replicas() (rank, count int) {
+	if c.Reducer == nil {
+		return 0, 1
+	}
+	return c.Reducer.Replicas()
+}
+
+// losses is how many losses an update has, of the micro-batches of all replicas.
+func (c Config) losses() int {
+	_, count := c.replicas()
+	return max(c.Accumulate, 1) * count
+}
+
+// countAll is how many labels count in an update, of which own are this replica's.
+func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
+	if c.Reducer == nil {
+		return own, nil
+	}
+	all, err := c.Reducer.Gather(ctx, binary.LittleEndian.AppendUint64(nil, uint64(own)))
+	if err != nil {
+		return 0, fmt.Errorf("reduce: tokens: %w", err)
+	}
+	sum := int64(0)
+	for _, one := range all {
+		sum += int64(binary.LittleEndian.Uint64(one))
+	}
+	return sum, nil
+}
+
+// reduce puts the losses of all replicas and the sums of their gradients in the place of this one's.
+func (s *TrainState) reduce(ctx context.Context) error {
+	_, grads := s.Trees()
+	if err := s.config.Reducer.Sum(ctx, grads); err != nil {
+		return fmt.Errorf("reduce: gradients: %w", err)
+	}
+	last := s.updater.config.LossStage
+	own := make([]byte, s.losses.Bytes)
+	if err := s.stages[last].Params.Device().Read(ctx, own, s.losses); err != nil {
+		return s.passes.Failed(last, err)
+	}
+	all, err := s.config.Reducer.Gather(ctx, own)
+	if err != nil {
+		return fmt.Errorf("reduce: losses: %w", err)
+	}
+	for i, r := range s.stages {
+		if err := r.Params.Device().Write(r.State.Losses(), slices.Concat(all...)); err != nil {
+			return s.passes.Failed(i, err)
+		}
+	}
+	return nil
+}
