@@ -22,14 +22,14 @@ type Attention struct {
 
 func (Attention) Kind() string { return "attention" }
 
-// widths are those of q, of k and v, and of all three packed.
-func (o Attention) widths() (q, kv, packed int) {
+// Widths are those of q, of k and v, and of all three packed.
+func (o Attention) Widths() (q, kv, packed int) {
 	q, kv = o.Heads*o.HeadDim, o.KVHeads*o.HeadDim
 	return q, kv, q + 2*kv
 }
 
-// operands is the number of leading inputs that hold q, k and v.
-func (o Attention) operands() int {
+// Operands is the number of leading inputs that hold q, k and v.
+func (o Attention) Operands() int {
 	if o.Packed {
 		return 1
 	}
@@ -37,7 +37,7 @@ func (o Attention) operands() int {
 }
 
 func (o Attention) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, o.operands()); err != nil {
+	if err := arity(in, o.Operands()); err != nil {
 		return nil, err
 	}
 	return o.outputs(in)
@@ -52,7 +52,7 @@ func (o Attention) outputs(in []*Value) ([]Type, error) {
 		return nil, fmt.Errorf("input 0 has shape %v, want [batch time width]", in[0].Shape())
 	}
 	b, t := in[0].Shape()[0], in[0].Shape()[1]
-	q, kv, packed := o.widths()
+	q, kv, packed := o.Widths()
 	names, widths := []string{"q", "k", "v"}, []int{q, kv, kv}
 	if o.Packed {
 		names, widths = []string{"qkv"}, []int{packed}
@@ -62,7 +62,7 @@ func (o Attention) outputs(in []*Value) ([]Type, error) {
 			return nil, err
 		}
 	}
-	return []Type{f32(b, t, q), f32(b, o.Heads, t)}, nil
+	return []Type{F32(b, t, q), F32(b, o.Heads, t)}, nil
 }
 
 // FLOPs counts two products of HeadDim, and four for the softmax, for every pair of positions that see each other.
@@ -86,7 +86,7 @@ func (AttentionGrad) Kind() string { return "attention_grad" }
 
 func (o AttentionGrad) Infer(in []*Value) ([]Type, error) {
 	a := Attention(o)
-	k := a.operands()
+	k := a.Operands()
 	if err := arity(in, k+3); err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (o Rope) Infer(in []*Value) ([]Type, error) {
 			return nil, err
 		}
 	}
-	return []Type{f32(x...)}, nil
+	return []Type{F32(x...)}, nil
 }
 
 // FLOPs is 3 an element.

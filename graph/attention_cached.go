@@ -19,7 +19,7 @@ func (CachedAttention) Kind() string { return "cached_attention" }
 
 func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 	a := Attention(o)
-	if err := arity(in, 2+a.operands(), 1); err != nil {
+	if err := arity(in, 2+a.Operands(), 1); err != nil {
 		return nil, err
 	}
 	if !o.Causal {
@@ -33,7 +33,7 @@ func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	b, t := out[0].Shape[0], out[0].Shape[1]
-	_, kv, _ := a.widths()
+	_, kv, _ := a.Widths()
 	if c := in[0].Shape(); len(c) != 3 || c[0] != b || c[2] != 2*kv {
 		return nil, fmt.Errorf("cache has shape %v, want [%d window %d]", c, b, 2*kv)
 	}
@@ -55,9 +55,9 @@ func (CachedAttention) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return
 // Eval is the definition.
 func (o CachedAttention) Eval(n *Node, in []*Array, e *Env) []*Array {
 	a := Attention(o)
-	out, cache := newArray(n.Outputs[0].Shape()), &Array{Shape: in[0].Shape, Data: slices.Clone(in[0].Data)}
+	out, cache := NewArray(n.Outputs[0].Shape()), &Array{Shape: in[0].Shape, Data: slices.Clone(in[0].Data)}
 	b, t, window := out.Shape[0], out.Shape[1], cache.Shape[1]
-	_, kv, _ := a.widths()
+	_, kv, _ := a.Widths()
 	q, k, v := a.split(in[2:])
 	keys := heads{cache.Data, 2 * kv, 0, window, o.HeadDim}
 	values := heads{cache.Data, 2 * kv, kv, window, o.HeadDim}

@@ -11,7 +11,7 @@ func (o Attention) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 		return make([]*Value, len(n.Inputs))
 	}
 	in := append(slices.Clone(n.Inputs), n.Outputs[0], n.Outputs[1], dy[0])
-	return g.add(AttentionGrad(o), in...).Outputs[:len(n.Inputs)]
+	return g.Append(AttentionGrad(o), in...).Outputs[:len(n.Inputs)]
 }
 
 // heads is one of q, k, v: the rows of HeadDim numbers of its heads lie in data, width apart in time, from offset on.
@@ -28,7 +28,7 @@ func (h heads) row(batch, time, head int) []float64 {
 
 // split gives q, k and v (or their gradients) as they lie in one packed array or in three.
 func (o Attention) split(a []*Array) (q, k, v heads) {
-	qw, kvw, packed := o.widths()
+	qw, kvw, packed := o.Widths()
 	t := a[0].Shape[1]
 	if o.Packed {
 		d := a[0].Data
@@ -58,7 +58,7 @@ func (o Attention) each(b, t int, visit func(batch, head, kvHead, time int)) {
 
 // Eval is the definition.
 func (o Attention) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	out, lse := newArray(n.Outputs[0].Shape()), newArray(n.Outputs[1].Shape())
+	out, lse := NewArray(n.Outputs[0].Shape()), NewArray(n.Outputs[1].Shape())
 	q, k, v := o.split(in)
 	b, t := out.Shape[0], out.Shape[1]
 	result := heads{out.Data, out.Shape[2], 0, t, o.HeadDim}
@@ -92,11 +92,11 @@ func (o AttentionGrad) Eval(n *Node, in []*Array, _ *Env) []*Array {
 	a := Attention(o)
 	grads := make([]*Array, len(n.Outputs))
 	for i, v := range n.Outputs {
-		grads[i] = newArray(v.Shape())
+		grads[i] = NewArray(v.Shape())
 	}
 	q, k, v := a.split(in)
 	dq, dk, dv := a.split(grads)
-	rest := in[a.operands():]
+	rest := in[a.Operands():]
 	b, t := in[0].Shape[0], in[0].Shape[1]
 	out := heads{rest[0].Data, rest[0].Shape[2], 0, t, o.HeadDim}
 	dout := heads{rest[2].Data, rest[2].Shape[2], 0, t, o.HeadDim}
@@ -127,7 +127,7 @@ func (o Rope) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval is the definition.
 func (o Rope) Eval(n *Node, in []*Array, e *Env) []*Array {
-	x, y := in[0], newArray(in[0].Shape)
+	x, y := in[0], NewArray(in[0].Shape)
 	half := o.HeadDim / 2
 	for base := 0; base < len(x.Data); base += o.HeadDim {
 		row := base / x.Shape[2]

@@ -26,7 +26,7 @@ func (o Dropout) Infer(in []*Value) ([]Type, error) {
 	if err := wantDType("key", in[1], buffers.U32); err != nil {
 		return nil, err
 	}
-	return []Type{f32(in[0].Shape()...)}, wantShape("key", in[1], 2)
+	return []Type{F32(in[0].Shape()...)}, wantShape("key", in[1], 2)
 }
 
 // FLOPs is one an element.
@@ -39,7 +39,7 @@ func (o Dropout) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval is the definition; P is compared as the f32 that the device has.
 func (o Dropout) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	x, y := in[0], newArray(n.Outputs[0].Shape())
+	x, y := in[0], NewArray(n.Outputs[0].Shape())
 	key := prng.Key{uint32(in[1].Data[0]), uint32(in[1].Data[1])}.FoldIn(o.Salt)
 	for i := range y.Data {
 		if key.Uniform(uint64(i)) >= float32(o.P) {

@@ -13,10 +13,10 @@ import (
 
 func TestBackwardOfLinearLayer(t *testing.T) {
 	p := newProblem()
-	x := p.Input("x", f32(2, 3, 4))
+	x := p.Input("x", F32(2, 3, 4))
 	w, b := p.Param("fc.weight", 4, 5), p.Param("fc.bias", 5)
 	y := p.Add(p.MatMul(x, w, false, false), b)
-	loss := p.Sum(p.Mul(y, p.Input("dy", f32(2, 3, 5))))
+	loss := p.Sum(p.Mul(y, p.Input("dy", F32(2, 3, 5))))
 	// The seed is the input dy itself: no constant is multiplied, nothing spread out; the input x gets no gradient.
 	assert.Equal(t, `%8 = constant() 1 : f32 [] "1"
 %9 = reduce(%5) fn=sum axes=[0 1] : f32 [5] "fc/grad"
@@ -28,9 +28,9 @@ func TestBackwardOfLinearLayer(t *testing.T) {
 
 func TestBackwardOfTransposedWeight(t *testing.T) {
 	p := newProblem()
-	x := p.Input("x", f32(2, 3, 4))
+	x := p.Input("x", F32(2, 3, 4))
 	w := p.Param("fc.weight", 5, 4)
-	loss := p.Sum(p.Mul(p.MatMul(x, w, false, true), p.Input("dy", f32(2, 3, 5))))
+	loss := p.Sum(p.Mul(p.MatMul(x, w, false, true), p.Input("dy", F32(2, 3, 5))))
 	assert.Equal(t, `%6 = constant() 1 : f32 [] "1"
 %7 = matmul(%3, %1) : f32 [2 3 4] "fc/grad"
 %8 = reshape(%0) : f32 [6 4] "fc/grad"
@@ -44,7 +44,7 @@ func TestBackwardOfTiedHeadAndScaledLoss(t *testing.T) {
 	w := p.Param("wte.weight", 9, 4)
 	x := p.Embedding(w, p.Input("ids", Type{[]int{2, 3}, buffers.I32}))
 	sum := p.HeadLoss(p.Reshape(x, 6, 4), w, p.Input("labels", Type{[]int{6}, buffers.I32}))
-	loss := p.Mul(sum, p.Input("loss_scale", f32()))
+	loss := p.Mul(sum, p.Input("loss_scale", F32()))
 	// dloss is loss_scale; labels and ids get nothing; the two gradients of the table are added.
 	assert.Equal(t, `%8 = constant() 1 : f32 [] "1"
 %9 = head_loss_grad(%3, %0, %4, %5.1, %6) : f32 [6 4], f32 [9 4] "wte/grad"
@@ -57,7 +57,7 @@ func TestBackwardOfTiedHeadAndScaledLoss(t *testing.T) {
 func TestBackwardStopsAtWhatIsWanted(t *testing.T) {
 	p := newProblem()
 	w1, w2 := p.Param("a.weight", 4, 4), p.Param("b.weight", 4, 4)
-	h := p.Apply("tanh", p.MatMul(p.Input("x", f32(3, 4)), w1, false, false))
+	h := p.Apply("tanh", p.MatMul(p.Input("x", F32(3, 4)), w1, false, false))
 	y := p.MatMul(h, w2, false, false)
 	loss := p.Sum(p.Apply("square", y))
 	// The gradient of h, in the middle: nothing of the layer before it, nor of w2.
@@ -69,8 +69,8 @@ func TestBackwardStopsAtWhatIsWanted(t *testing.T) {
 
 func TestBackwardOfSlicesSideBySideIsOneConcat(t *testing.T) {
 	p := newProblem()
-	x := p.Input("x", f32(2, 6))
-	dy := p.Input("dy", f32(2, 3))
+	x := p.Input("x", F32(2, 6))
+	dy := p.Input("dy", F32(2, 3))
 	loss := p.Sum(p.Mul(p.Mul(p.Slice(x, 1, 3, 3), p.Slice(x, 1, 0, 3)), dy))
 	assert.Equal(t, `%7 = constant() 1 : f32 [] "1"
 %8 = elementwise(%1, %3) fn=mul : f32 [2 3] "grad"
@@ -98,19 +98,19 @@ func TestGradientsErrors(t *testing.T) {
 			return p.Sum(x), []*Value{nil}
 		},
 		`graph: gradients: input "y" is of another graph`: func(p *problem, x *Value) (*Value, []*Value) {
-			return p.Sum(x), []*Value{New().Input("y", f32())}
+			return p.Sum(x), []*Value{New().Input("y", F32())}
 		},
 		`graph: gradients: silu_grad #1: has no second derivative`: func(p *problem, x *Value) (*Value, []*Value) {
 			return p.Sum(p.Apply("silu_grad", x, x)), []*Value{x}
 		},
 		`graph: gradients: attention "x": output 1 has no gradient`: func(p *problem, x *Value) (*Value, []*Value) {
-			q := p.Input("q", f32(1, 3, 2))
+			q := p.Input("q", F32(1, 3, 2))
 			defer p.Scope("x")()
 			return p.Sum(p.PackedAttention(p.Concat(2, q, q, q), 1, 1, 2, true).node.Outputs[1]), []*Value{q}
 		},
 	} {
 		p := newProblem()
-		loss, wrt := try(p, p.Input("x", f32(2)))
+		loss, wrt := try(p, p.Input("x", F32(2)))
 		require.NoError(t, p.Err())
 		_, err := Gradients(p.Graph, loss, wrt)
 		assert.EqualError(t, err, want)

@@ -13,12 +13,18 @@ type Elementwise struct {
 	Arg float64 `json:"arg,omitempty"`
 }
 
+// Operands is how many values Fn takes.
+func (o Elementwise) Operands() int { return functions[o.Fn].arity }
+
+// TakesArg is whether Fn takes Arg.
+func (o Elementwise) TakesArg() bool { return functions[o.Fn].arg }
+
 func (Elementwise) Kind() string { return "elementwise" }
 
 func (o Elementwise) Infer(in []*Value) ([]Type, error) {
 	f, ok := functions[o.Fn]
 	if !ok {
-		return nil, fmt.Errorf("unknown function %q%s", o.Fn, suggest.DidYouMean(o.Fn, functionNames()))
+		return nil, fmt.Errorf("unknown function %q%s", o.Fn, suggest.DidYouMean(o.Fn, Functions()))
 	}
 	if err := arity(in, f.arity); err != nil {
 		return nil, err
@@ -36,7 +42,7 @@ func (o Elementwise) Infer(in []*Value) ([]Type, error) {
 			return nil, err
 		}
 	}
-	return []Type{f32(shape...)}, nil
+	return []Type{F32(shape...)}, nil
 }
 
 // FLOPs is one an element.
@@ -97,7 +103,7 @@ func (o Elementwise) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval applies the function element by element.
 func (o Elementwise) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	y := newArray(n.Outputs[0].Shape())
+	y := NewArray(n.Outputs[0].Shape())
 	var x [3][]float64
 	for i, a := range in {
 		x[i] = expand(a, y.Shape)

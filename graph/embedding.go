@@ -22,7 +22,7 @@ func (Embedding) Infer(in []*Value) ([]Type, error) {
 	if len(in[0].Shape()) != 2 {
 		return nil, fmt.Errorf("table has shape %v, want [vocab width]", in[0].Shape())
 	}
-	return []Type{f32(append(slices.Clone(in[1].Shape()), in[0].Shape()[1])...)}, nil
+	return []Type{F32(append(slices.Clone(in[1].Shape()), in[0].Shape()[1])...)}, nil
 }
 
 // FLOPs is 0.
@@ -45,11 +45,11 @@ func (o EmbeddingGrad) Infer(in []*Value) ([]Type, error) {
 	if err := wantRank("dy", in[0], 1); err != nil {
 		return nil, err
 	}
-	_, d := rows(in[0].Shape())
+	_, d := Rows(in[0].Shape())
 	if err := wantShape("dy", in[0], append(slices.Clone(in[1].Shape()), d)...); err != nil {
 		return nil, err
 	}
-	return []Type{f32(o.Vocab, d)}, checkShape([]int{o.Vocab, d})
+	return []Type{F32(o.Vocab, d)}, checkShape([]int{o.Vocab, d})
 }
 
 // FLOPs is one an element of dy.
@@ -62,8 +62,8 @@ func (Embedding) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval is the definition.
 func (Embedding) Eval(n *Node, in []*Array, e *Env) []*Array {
-	table, ids, y := in[0], in[1], newArray(n.Outputs[0].Shape())
-	v, d := rows(table.Shape)
+	table, ids, y := in[0], in[1], NewArray(n.Outputs[0].Shape())
+	v, d := Rows(table.Shape)
 	for i, id := range ids.Data {
 		if !e.inRange(n, "id", i, id, v) {
 			return nil
@@ -87,7 +87,7 @@ func (EmbeddingGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g
 
 // Eval is the definition.
 func (o EmbeddingGrad) Eval(n *Node, in []*Array, e *Env) []*Array {
-	dy, ids, dw := in[0], in[1], newArray(n.Outputs[0].Shape())
+	dy, ids, dw := in[0], in[1], NewArray(n.Outputs[0].Shape())
 	d := dw.Shape[1]
 	for i, id := range ids.Data {
 		if !e.inRange(n, "id", i, id, o.Vocab) {

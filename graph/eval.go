@@ -14,8 +14,9 @@ type Array struct {
 	Data  []float64
 }
 
-func newArray(shape []int) *Array {
-	return &Array{Shape: shape, Data: make([]float64, elements(shape))}
+// NewArray is zeros.
+func NewArray(shape []int) *Array {
+	return &Array{Shape: shape, Data: make([]float64, Elements(shape))}
 }
 
 // Env is what a node sees of the evaluation.
@@ -122,7 +123,7 @@ func strides(shape []int) []int {
 func walk(shape, steps []int, visit func(i, j int)) {
 	index := make([]int, len(shape))
 	j := 0
-	for i := range elements(shape) {
+	for i := range Elements(shape) {
 		visit(i, j)
 		for axis := len(shape) - 1; axis >= 0; axis-- {
 			index[axis]++
@@ -147,7 +148,7 @@ func expand(a *Array, shape []int) []float64 {
 			steps[len(shape)-len(a.Shape)+i] = from[i]
 		}
 	}
-	out := make([]float64, elements(shape))
+	out := make([]float64, Elements(shape))
 	walk(shape, steps, func(i, j int) { out[i] = a.Data[j] })
 	return out
 }

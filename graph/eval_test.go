@@ -82,7 +82,7 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 				for _, x := range qkv {
 					in = append(in, p.Slice(x, 1, first, n))
 				}
-				return p.add(CachedAttention(op), in...)
+				return p.Append(CachedAttention(op), in...)
 			}
 			a := piece(cache, 0, 3)
 			b := piece(a.Outputs[1], 3, 2)
@@ -90,7 +90,7 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 		},
 		"cache of packed rows": func(p *problem) (*Value, *Value) { // a row for each key and value, in the order of the positions
 			k, v, cache := p.x(1, 2, 6), p.x(1, 2, 6), p.fixed(p.random.NormFloat64, 1, 4, 12)
-			n := p.add(CachedAttention{Heads: 2, KVHeads: 2, HeadDim: 3, Packed: true, Causal: true}, cache, p.integers([]int{1, 2}, 3, 1),
+			n := p.Append(CachedAttention{Heads: 2, KVHeads: 2, HeadDim: 3, Packed: true, Causal: true}, cache, p.integers([]int{1, 2}, 3, 1),
 				p.Concat(2, p.x(1, 2, 6), k, v))
 			rows := p.Concat(2, k, v)
 			return n.Outputs[1], p.Concat(1, p.Slice(cache, 1, 0, 1), p.Slice(rows, 1, 1, 1), p.Slice(cache, 1, 2, 1), p.Slice(rows, 1, 0, 1))
@@ -214,9 +214,9 @@ func TestDropoutIsThatOfTheGenerator(t *testing.T) {
 func TestEvalErrors(t *testing.T) {
 	i32 := func(p *problem, values ...float64) *Value { return p.integers([]int{len(values)}, values...) }
 	for want, build := range map[string]func(p *problem) *Value{
-		`graph: evaluate: input "y": no value given for it`: func(p *problem) *Value { return p.Input("y", f32()) },
+		`graph: evaluate: input "y": no value given for it`: func(p *problem) *Value { return p.Input("y", F32()) },
 		`graph: evaluate: param "w": shape [3] with 3 elements given, want [2]`: func(p *problem) *Value {
-			p.feeds["w"] = newArray([]int{3})
+			p.feeds["w"] = NewArray([]int{3})
 			return p.Param("w", 2)
 		},
 		`graph: evaluate: input "x0": element 1 is 1.5, want i32`: func(p *problem) *Value { return i32(p, 1, 1.5) },

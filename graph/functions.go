@@ -90,4 +90,5 @@ func ofTwo(f func(a, b float64) float64) function {
 	return function{2, false, func(x [3]float64, _ float64) float64 { return f(x[0], x[1]) }}
 }
 
-func functionNames() []string { return slices.Sorted(maps.Keys(functions)) }
+// Functions are the names of the functions of Elementwise, in order.
+func Functions() []string { return slices.Sorted(maps.Keys(functions)) }

@@ -169,7 +169,7 @@ func (g *Graph) spread(v *Value, shape []int) *Value {
 	switch {
 	case v == nil || slices.Equal(v.Shape(), shape):
 		return v
-	case v.typ.Elements() == elements(shape):
+	case v.typ.Elements() == Elements(shape):
 		return g.Reshape(v, shape...)
 	}
 	return g.BroadcastTo(v, shape...)

@@ -49,7 +49,7 @@ func (p *problem) fixed(draw func() float64, shape ...int) *Value {
 }
 
 func (p *problem) input(d buffers.DType, draw func() float64, shape ...int) *Value {
-	a := newArray(slices.Clone(shape))
+	a := NewArray(slices.Clone(shape))
 	for i := range a.Data {
 		a.Data[i] = draw()
 	}
@@ -248,7 +248,7 @@ func differences(t *testing.T, p *problem, loss, x *Value) *Array {
 	t.Helper()
 	const h = 1e-5 // error of the order of h^2 from the third derivative, and of 1e-16/h from rounding
 	in := p.feeds[x.node.Op.(Input).Name]
-	out := newArray(in.Shape)
+	out := NewArray(in.Shape)
 	for i, at := range in.Data {
 		var f [2]float64
 		for side, d := range []float64{h, -h} {

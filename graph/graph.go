@@ -20,7 +20,7 @@ func (t Type) String() string { return fmt.Sprintf("%v %v", t.DType, t.Shape) }
 func (t Type) equal(o Type) bool { return t.DType == o.DType && slices.Equal(t.Shape, o.Shape) }
 
 // Elements is the product of the dimensions; 1 for a scalar.
-func (t Type) Elements() int { return elements(t.Shape) }
+func (t Type) Elements() int { return Elements(t.Shape) }
 
 // Value is one output of a node. The value that a failed builder returns has no node: builders that get it do nothing,
 // so that a whole model can be written down before Graph.Err is looked at.
@@ -134,8 +134,8 @@ func (g *Graph) label(inputs []*Value) string {
 	return scope
 }
 
-// add appends a node. On an error, of this call or an earlier one, its values have no node.
-func (g *Graph) add(op Op, inputs ...*Value) *Node {
+// Append adds a node of any operation. On an error, of this call or an earlier one, its values have no node.
+func (g *Graph) Append(op Op, inputs ...*Value) *Node {
 	return g.addLabelled(op, "", inputs...)
 }
 
@@ -191,7 +191,7 @@ func (g *Graph) index(n *Node) {
 }
 
 // one adds a node of one output.
-func (g *Graph) one(op Op, inputs ...*Value) *Value { return g.add(op, inputs...).Outputs[0] }
+func (g *Graph) one(op Op, inputs ...*Value) *Value { return g.Append(op, inputs...).Outputs[0] }
 
 func (g *Graph) fail(err error) {
 	if g.err == nil {

@@ -17,14 +17,14 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 			g.MatMul(x(g, 2, 8, 128), g.Param("h.0.attn.c_attn.weight", 64, 192), false, false)
 		},
 		`graph: matmul #2: inner dimensions 4 and 3 differ, a [2 4], b [4 3] transposed`: func(g *Graph) {
-			g.MatMul(x(g, 2, 4), g.Input("y", f32(4, 3)), false, true)
+			g.MatMul(x(g, 2, 4), g.Input("y", F32(4, 3)), false, true)
 		},
 		`graph: matmul #2: batch dimensions [2] and [3] differ`: func(g *Graph) {
-			g.MatMul(x(g, 2, 4, 4), g.Input("y", f32(3, 4, 4)), false, false)
+			g.MatMul(x(g, 2, 4, 4), g.Input("y", F32(3, 4, 4)), false, false)
 		},
 		`graph: add "h.1": shapes [2 3] and [2] do not broadcast`: func(g *Graph) {
 			defer g.Scope("h.1")()
-			g.Add(x(g, 2, 3), g.Input("y", f32(2)))
+			g.Add(x(g, 2, 3), g.Input("y", F32(2)))
 		},
 		`graph: gelu #1: unknown function "gelu", did you mean "relu"?`:  func(g *Graph) { g.Apply("gelu", x(g, 2)) },
 		`graph: exp #1: input 0 is i32, want f32`:                        func(g *Graph) { g.Apply("exp", i32(g, 2)) },
@@ -42,7 +42,7 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 		`graph: slice #1: start 2 length 2 of axis 1, shape [2 3]`: func(g *Graph) { g.Slice(x(g, 2, 3), 1, 2, 2) },
 		`graph: pad #1: before -1 and after 0, want 0 or more`:     func(g *Graph) { g.Pad(x(g, 2, 3), 1, -1, 0) },
 		`graph: concat #2: shapes [2 3] and [3 3] differ in axis 0`: func(g *Graph) {
-			g.Concat(1, x(g, 2, 3), g.Input("y", f32(3, 3)))
+			g.Concat(1, x(g, 2, 3), g.Input("y", F32(3, 3)))
 		},
 		`graph: layer_norm "ln_f": gamma has shape [4], want [3]`: func(g *Graph) {
 			g.LayerNorm(x(g, 2, 3), g.Param("ln_f.weight", 4), g.Param("ln_f.bias", 3), 1e-5)
@@ -90,7 +90,7 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 
 func TestFirstErrorStaysAndBuildersGoOn(t *testing.T) {
 	g := New()
-	x := g.Input("x", f32(2, 3))
+	x := g.Input("x", F32(2, 3))
 	bad := g.Reshape(x, 5)
 	y := g.Add(g.MatMul(g.LayerNorm(bad, bad, bad, 0), x, true, true), x)
 	y = g.Sum(g.Softmax(g.PackedAttention(g.Slice(g.Transpose(g.BroadcastTo(y, 2), 1), 0, 0, 1), 1, 1, 1, true)))
@@ -109,7 +109,7 @@ func TestFirstErrorStaysAndBuildersGoOn(t *testing.T) {
 func TestNamesAreUsedOnce(t *testing.T) {
 	g := New()
 	assert.Same(t, g.Param("w", 2, 3), g.Param("w", 2, 3))
-	assert.Same(t, g.Input("x", f32(2)), g.Input("x", f32(2)))
+	assert.Same(t, g.Input("x", F32(2)), g.Input("x", F32(2)))
 	assert.Same(t, g.Constant(2), g.Constant(2))
 	g.Param("b", 3)
 	assert.Equal(t, []buffers.Spec{{Path: "w", Shape: []int{2, 3}}, {Path: "b", Shape: []int{3}}}, g.Parameters())
@@ -117,7 +117,7 @@ func TestNamesAreUsedOnce(t *testing.T) {
 
 func TestBuildersSkipWhatDoesNothing(t *testing.T) {
 	g := New()
-	x := g.Input("x", f32(2, 3))
+	x := g.Input("x", F32(2, 3))
 	for _, same := range []*Value{
 		g.Reshape(x, 2, 3), g.BroadcastTo(x, 2, 3), g.Transpose(x, 0, 1), g.Slice(x, 1, 0, 3), g.Pad(x, 0, 0, 0), g.Concat(1, x),
 	} {
@@ -128,7 +128,7 @@ func TestBuildersSkipWhatDoesNothing(t *testing.T) {
 
 func TestLabelsAreScopesOrFoldersOfParameters(t *testing.T) {
 	g := New()
-	x := g.Input("x", f32(2, 3))
+	x := g.Input("x", F32(2, 3))
 	end := g.Scope("h.0")
 	inner := g.Scope("mlp")
 	a := g.MatMul(x, g.Param("h.0.mlp.c_fc.weight", 3, 4), false, false)
@@ -149,7 +149,7 @@ func TestLabelsAreScopesOrFoldersOfParameters(t *testing.T) {
 
 func TestStringAndFLOPs(t *testing.T) {
 	g := New()
-	x := g.Input("x", f32(2, 3, 4))
+	x := g.Input("x", F32(2, 3, 4))
 	y := g.MatMul(x, g.Param("fc.weight", 5, 4), false, true)
 	y = g.Scale(g.Mul(y, g.Constant(2)), 0.5)
 	y = g.LayerNorm(y, g.Param("n.weight", 5), g.Param("n.bias", 5), 1e-5)

@@ -149,7 +149,7 @@ func (g *Graph) decodeNode(data []byte) error {
 		return err
 	}
 	g.override = j.Label
-	g.add(value, inputs...)
+	g.Append(value, inputs...)
 	g.override = ""
 	return g.err
 }

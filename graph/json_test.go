@@ -51,7 +51,7 @@ func TestJSONRoundTrip(t *testing.T) {
 func TestJSONForm(t *testing.T) {
 	g := New()
 	w := g.Param("h.0.fc.weight", 5, 4)
-	g.MatMul(g.Input("x", f32(3, 4)), w, false, true)
+	g.MatMul(g.Input("x", F32(3, 4)), w, false, true)
 	data, err := json.Marshal(g)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"version":1,"nodes":[

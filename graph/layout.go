@@ -19,7 +19,7 @@ func (o Reshape) Infer(in []*Value) ([]Type, error) {
 	if err := checkShape(o.Shape); err != nil {
 		return nil, err
 	}
-	if found, want := in[0].typ.Elements(), elements(o.Shape); found != want {
+	if found, want := in[0].typ.Elements(), Elements(o.Shape); found != want {
 		return nil, fmt.Errorf("shape %v has %d elements, %v has %d", in[0].Shape(), found, o.Shape, want)
 	}
 	return []Type{{Shape: slices.Clone(o.Shape), DType: in[0].DType()}}, nil
@@ -63,7 +63,7 @@ func (o Transpose) Infer(in []*Value) ([]Type, error) {
 	if !ok {
 		return nil, fmt.Errorf("perm %v is no permutation of the axes of shape %v", o.Perm, x)
 	}
-	return []Type{f32(shape...)}, nil
+	return []Type{F32(shape...)}, nil
 }
 
 // FLOPs is 0.
@@ -80,7 +80,7 @@ func (o Transpose) Gradient(g *Graph, _ *Node, dy []*Value) []*Value {
 
 // Eval is the definition.
 func (o Transpose) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	y := newArray(n.Outputs[0].Shape())
+	y := NewArray(n.Outputs[0].Shape())
 	from := strides(in[0].Shape)
 	steps := make([]int, len(o.Perm))
 	for i, p := range o.Perm {
@@ -111,7 +111,7 @@ func (o Slice) Infer(in []*Value) ([]Type, error) {
 		return nil, fmt.Errorf("start %d length %d of axis %d, shape %v", o.Start, o.Length, o.Axis, shape)
 	}
 	shape[o.Axis] = o.Length
-	return []Type{f32(shape...)}, nil
+	return []Type{F32(shape...)}, nil
 }
 
 // FLOPs is 0.
@@ -124,7 +124,7 @@ func (o Slice) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval is the definition.
 func (o Slice) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	y := newArray(n.Outputs[0].Shape())
+	y := NewArray(n.Outputs[0].Shape())
 	copyAlong(o.Axis, y, 0, in[0], o.Start, o.Length)
 	return []*Array{y}
 }
@@ -150,7 +150,7 @@ func (o Pad) Infer(in []*Value) ([]Type, error) {
 		return nil, fmt.Errorf("before %d and after %d, want 0 or more", o.Before, o.After)
 	}
 	shape[o.Axis] += o.Before + o.After
-	return []Type{f32(shape...)}, checkShape(shape)
+	return []Type{F32(shape...)}, checkShape(shape)
 }
 
 // FLOPs is 0.
@@ -163,7 +163,7 @@ func (o Pad) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval is the definition.
 func (o Pad) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	y := newArray(n.Outputs[0].Shape())
+	y := NewArray(n.Outputs[0].Shape())
 	copyAlong(o.Axis, y, o.Before, in[0], 0, in[0].Shape[o.Axis])
 	return []*Array{y}
 }
@@ -195,7 +195,7 @@ func (o Concat) Infer(in []*Value) ([]Type, error) {
 			}
 		}
 	}
-	return []Type{f32(shape...)}, nil
+	return []Type{F32(shape...)}, nil
 }
 
 // FLOPs is 0.
@@ -216,7 +216,7 @@ func (o Concat) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval is the definition.
 func (o Concat) Eval(n *Node, in []*Array, _ *Env) []*Array {
-	y, start := newArray(n.Outputs[0].Shape()), 0
+	y, start := NewArray(n.Outputs[0].Shape()), 0
 	for _, x := range in {
 		copyAlong(o.Axis, y, start, x, 0, x.Shape[o.Axis])
 		start += x.Shape[o.Axis]
@@ -226,8 +226,8 @@ func (o Concat) Eval(n *Node, in []*Array, _ *Env) []*Array {
 
 // copyAlong copies length entries along axis from src, from entry from on, to dst, from entry to on.
 func copyAlong(axis int, dst *Array, to int, src *Array, from, length int) {
-	inner := elements(dst.Shape[axis+1:])
-	for outer := range elements(dst.Shape[:axis]) {
+	inner := Elements(dst.Shape[axis+1:])
+	for outer := range Elements(dst.Shape[:axis]) {
 		d := (outer*dst.Shape[axis] + to) * inner
 		s := (outer*src.Shape[axis] + from) * inner
 		copy(dst.Data[d:d+length*inner], src.Data[s:])

@@ -48,7 +48,7 @@ func (o Param) Infer(in []*Value) ([]Type, error) {
 	if o.Path == "" {
 		return nil, fmt.Errorf("it has no path")
 	}
-	return []Type{f32(o.Shape...)}, checkShape(o.Shape)
+	return []Type{F32(o.Shape...)}, checkShape(o.Shape)
 }
 
 // Constant is a scalar number, which ends up in the text of the kernels that use it.
@@ -59,7 +59,7 @@ type Constant struct {
 func (Constant) Kind() string { return "constant" }
 
 func (o Constant) Infer(in []*Value) ([]Type, error) {
-	return []Type{f32()}, errors.Join(arity(in, 0), finite("value", o.Value))
+	return []Type{F32()}, errors.Join(arity(in, 0), finite("value", o.Value))
 }
 
 // finite refuses what neither JSON nor the text of a kernel can say.

@@ -20,7 +20,7 @@ func (CrossEntropy) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	n, err := labelled(in[0], "logits", in[1])
-	return []Type{f32(), f32(n)}, err
+	return []Type{F32(), F32(n)}, err
 }
 
 // labelled checks a matrix and the labels of its rows.
@@ -71,7 +71,7 @@ func (HeadLoss) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	n, err := headInputs(in[0], in[1], in[2])
-	return []Type{f32(), f32(n)}, err
+	return []Type{F32(), F32(n)}, err
 }
 
 func headInputs(x, w, labels *Value) (n int, err error) {

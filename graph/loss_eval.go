@@ -30,7 +30,7 @@ func (HeadLoss) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	if !g.onlyFirst(n, dy) {
 		return make([]*Value, 3)
 	}
-	grad := g.add(HeadLossGrad{}, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Outputs[1], dy[0])
+	grad := g.Append(HeadLossGrad{}, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Outputs[1], dy[0])
 	return []*Value{grad.Outputs[0], grad.Outputs[1], nil}
 }
 
@@ -43,8 +43,8 @@ func (HeadLossGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.
 // Eval is the definition.
 func (CrossEntropy) Eval(node *Node, in []*Array, e *Env) []*Array {
 	logits, labels := in[0], in[1]
-	n, v := rows(logits.Shape)
-	loss, lse := newArray([]int{}), newArray([]int{n})
+	n, v := Rows(logits.Shape)
+	loss, lse := NewArray([]int{}), NewArray([]int{n})
 	for r := range n {
 		row := logits.Data[r*v : (r+1)*v]
 		lse.Data[r] = logSumExp(row)
@@ -62,8 +62,8 @@ func (CrossEntropy) Eval(node *Node, in []*Array, e *Env) []*Array {
 // Eval is the definition.
 func (CrossEntropyGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 	logits, labels, lse, dloss := in[0], in[1], in[2], in[3].Data[0]
-	n, v := rows(logits.Shape)
-	d := newArray(logits.Shape)
+	n, v := Rows(logits.Shape)
+	d := NewArray(logits.Shape)
 	for r := range n {
 		if labels.Data[r] == IgnoreLabel {
 			continue
@@ -81,9 +81,9 @@ func (CrossEntropyGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 
 // headOf is the logits x W^T.
 func headOf(x, w *Array) *Array {
-	n, d := rows(x.Shape)
+	n, d := Rows(x.Shape)
 	v := w.Shape[0]
-	logits := newArray([]int{n, v})
+	logits := NewArray([]int{n, v})
 	product(logits.Data, x.Data, w.Data, n, d, v, false, true)
 	return logits
 }
@@ -100,9 +100,9 @@ func (HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 	if d == nil {
 		return nil
 	}
-	n, width := rows(x.Shape)
+	n, width := Rows(x.Shape)
 	v := w.Shape[0]
-	dx, dw := newArray(x.Shape), newArray(w.Shape)
+	dx, dw := NewArray(x.Shape), NewArray(w.Shape)
 	product(dx.Data, d[0].Data, w.Data, n, v, width, false, false)
 	product(dw.Data, d[0].Data, x.Data, v, n, width, true, false)
 	return []*Array{dx, dw}

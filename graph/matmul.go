@@ -27,8 +27,8 @@ func (o MatMul) Infer(in []*Value) ([]Type, error) {
 			return nil, err
 		}
 	}
-	m, ka, batchA := matrix(in[0].Shape(), o.TransA)
-	kb, n, batchB := matrix(in[1].Shape(), o.TransB)
+	m, ka, batchA := Matrix(in[0].Shape(), o.TransA)
+	kb, n, batchB := Matrix(in[1].Shape(), o.TransB)
 	if ka != kb {
 		return nil, fmt.Errorf("inner dimensions %d and %d differ, a %v%s, b %v%s",
 			ka, kb, in[0].Shape(), transposed(o.TransA), in[1].Shape(), transposed(o.TransB))
@@ -39,7 +39,7 @@ func (o MatMul) Infer(in []*Value) ([]Type, error) {
 	} else if len(batchB) > 0 && !slices.Equal(batchA, batchB) {
 		return nil, fmt.Errorf("batch dimensions %v and %v differ", batchA, batchB)
 	}
-	return []Type{f32(append(slices.Clone(batch), m, n)...)}, nil
+	return []Type{F32(append(slices.Clone(batch), m, n)...)}, nil
 }
 
 func transposed(t bool) string {
@@ -49,8 +49,8 @@ func transposed(t bool) string {
 	return ""
 }
 
-// matrix gives the rows and columns of the (transposed) last two dimensions, and the dimensions before.
-func matrix(shape []int, trans bool) (rows, cols int, batch []int) {
+// Matrix gives the rows and columns of the (transposed) last two dimensions, and the dimensions before.
+func Matrix(shape []int, trans bool) (rows, cols int, batch []int) {
 	k := len(shape) - 2
 	rows, cols, batch = shape[k], shape[k+1], shape[:k]
 	if trans {
@@ -61,7 +61,7 @@ func matrix(shape []int, trans bool) (rows, cols int, batch []int) {
 
 // FLOPs is 2 B M N K.
 func (o MatMul) FLOPs(n *Node) int64 {
-	_, k, _ := matrix(n.Inputs[0].Shape(), o.TransA)
+	_, k, _ := Matrix(n.Inputs[0].Shape(), o.TransA)
 	return 2 * int64(k) * int64(n.Outputs[0].typ.Elements())
 }
 
@@ -112,16 +112,16 @@ func (g *Graph) flattened(v *Value) *Value {
 	if v.node == nil {
 		return v
 	}
-	n, k := rows(v.Shape())
+	n, k := Rows(v.Shape())
 	return g.Reshape(v, n, k)
 }
 
 // Eval is the definition.
 func (o MatMul) Eval(node *Node, in []*Array, _ *Env) []*Array {
-	a, b, y := in[0], in[1], newArray(node.Outputs[0].Shape())
-	m, k, batchA := matrix(a.Shape, o.TransA)
-	_, n, batchB := matrix(b.Shape, o.TransB)
-	for i := range elements(y.Shape[:len(y.Shape)-2]) {
+	a, b, y := in[0], in[1], NewArray(node.Outputs[0].Shape())
+	m, k, batchA := Matrix(a.Shape, o.TransA)
+	_, n, batchB := Matrix(b.Shape, o.TransB)
+	for i := range Elements(y.Shape[:len(y.Shape)-2]) {
 		ai, bi := i*m*k, i*k*n
 		if len(batchA) == 0 {
 			ai = 0

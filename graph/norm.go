@@ -17,8 +17,8 @@ func (o LayerNorm) Infer(in []*Value) ([]Type, error) {
 	if err := normInputs(in, 3, o.Eps); err != nil {
 		return nil, err
 	}
-	n, d := rows(in[0].Shape())
-	return []Type{f32(in[0].Shape()...), f32(n, 2)}, wantShape("beta", in[2], d)
+	n, d := Rows(in[0].Shape())
+	return []Type{F32(in[0].Shape()...), F32(n, 2)}, wantShape("beta", in[2], d)
 }
 
 // FLOPs is 8 an element.
@@ -35,8 +35,8 @@ func (o RMSNorm) Infer(in []*Value) ([]Type, error) {
 	if err := normInputs(in, 2, o.Eps); err != nil {
 		return nil, err
 	}
-	n, _ := rows(in[0].Shape())
-	return []Type{f32(in[0].Shape()...), f32(n, 1)}, nil
+	n, _ := Rows(in[0].Shape())
+	return []Type{F32(in[0].Shape()...), F32(n, 1)}, nil
 }
 
 // FLOPs is 4 an element.
@@ -49,7 +49,7 @@ func normInputs(in []*Value, count int, eps float64) error {
 	if err := wantRank("x", in[0], 1); err != nil {
 		return err
 	}
-	_, d := rows(in[0].Shape())
+	_, d := Rows(in[0].Shape())
 	if d == 0 {
 		return fmt.Errorf("x has shape %v, want a last dimension of 1 or more", in[0].Shape())
 	}
@@ -83,11 +83,11 @@ func normGradInfer(in []*Value, stats int) ([]Type, error) {
 	if err := normInputs(in, 4, 0); err != nil {
 		return nil, err
 	}
-	n, _ := rows(in[0].Shape())
+	n, _ := Rows(in[0].Shape())
 	if err := wantShape("stats", in[2], n, stats); err != nil {
 		return nil, err
 	}
-	return []Type{f32(in[0].Shape()...)}, wantShape("dy", in[3], in[0].Shape()...)
+	return []Type{F32(in[0].Shape()...)}, wantShape("dy", in[3], in[0].Shape()...)
 }
 
 // NormGammaGrad takes (x [..,D], stats, dy) to dgamma [D], the sum over the rows of dy xhat; RMS tells the kind of the norm.
@@ -104,7 +104,7 @@ func (o NormGammaGrad) Infer(in []*Value) ([]Type, error) {
 	if err := wantRank("x", in[0], 1); err != nil {
 		return nil, err
 	}
-	n, d := rows(in[0].Shape())
+	n, d := Rows(in[0].Shape())
 	stats := 2
 	if o.RMS {
 		stats = 1
@@ -112,7 +112,7 @@ func (o NormGammaGrad) Infer(in []*Value) ([]Type, error) {
 	if err := wantShape("stats", in[1], n, stats); err != nil {
 		return nil, err
 	}
-	return []Type{f32(d)}, wantShape("dy", in[2], in[0].Shape()...)
+	return []Type{F32(d)}, wantShape("dy", in[2], in[0].Shape()...)
 }
 
 // FLOPs is 4 an element.

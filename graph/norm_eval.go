@@ -33,7 +33,7 @@ func normGradient(g *Graph, n *Node, op Op, dy []*Value) []*Value {
 
 // normed gives the rows of x without gamma and beta, and rstd of each row, from the statistics (mean, rstd) or (rstd).
 func normed(x, stats *Array) (xhat, rstd []float64) {
-	n, d := rows(x.Shape)
+	n, d := Rows(x.Shape)
 	xhat, rstd = make([]float64, len(x.Data)), make([]float64, n)
 	for r := range n {
 		mean := 0.0
@@ -52,8 +52,8 @@ func normed(x, stats *Array) (xhat, rstd []float64) {
 // Eval is the definition.
 func (o LayerNorm) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 	x, gamma, beta := in[0], in[1], in[2]
-	n, d := rows(x.Shape)
-	y, stats := newArray(x.Shape), newArray([]int{n, 2})
+	n, d := Rows(x.Shape)
+	y, stats := NewArray(x.Shape), NewArray([]int{n, 2})
 	for r := range n {
 		mean, variance := 0.0, 0.0
 		for _, v := range x.Data[r*d : (r+1)*d] {
@@ -74,8 +74,8 @@ func (o LayerNorm) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 // Eval is the definition.
 func (o RMSNorm) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 	x, gamma := in[0], in[1]
-	n, d := rows(x.Shape)
-	y, stats := newArray(x.Shape), newArray([]int{n, 1})
+	n, d := Rows(x.Shape)
+	y, stats := NewArray(x.Shape), NewArray([]int{n, 1})
 	for r := range n {
 		row := x.Data[r*d : (r+1)*d]
 		stats.Data[r] = 1 / math.Sqrt(dot(row, row)/float64(d)+o.Eps)
@@ -102,8 +102,8 @@ func (RMSNormGrad) Eval(_ *Node, in []*Array, _ *Env) []*Array { return normGrad
 // normGradEval is dx = rstd (g - mean g - xhat mean(g xhat)), g = dy gamma; mean g only where the norm is centred.
 func normGradEval(in []*Array, centred bool) []*Array {
 	x, gamma, stats, dy := in[0], in[1], in[2], in[3]
-	dx := newArray(x.Shape)
-	n, d := rows(x.Shape)
+	dx := NewArray(x.Shape)
+	n, d := Rows(x.Shape)
 	xhat, rstd := normed(x, stats)
 	for r := range n {
 		meanG, meanGX := 0.0, 0.0
@@ -128,7 +128,7 @@ func (NormGammaGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g
 // Eval is the definition.
 func (NormGammaGrad) Eval(n *Node, in []*Array, _ *Env) []*Array {
 	x, stats, dy := in[0], in[1], in[2]
-	dgamma := newArray(n.Outputs[0].Shape())
+	dgamma := NewArray(n.Outputs[0].Shape())
 	xhat, _ := normed(x, stats)
 	for i := range xhat {
 		dgamma.Data[i%len(dgamma.Data)] += dy.Data[i] * xhat[i]

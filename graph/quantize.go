@@ -79,7 +79,7 @@ func (o Quantize) Infer(in []*Value) ([]Type, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return []Type{f32(in[0].Shape()...)}, wantRank("x", in[0], 1)
+	return []Type{F32(in[0].Shape()...)}, wantRank("x", in[0], 1)
 }
 
 // FLOPs is 0: as a cast, it is no work of the mathematics.

@@ -102,7 +102,7 @@ func normalLevels() []float64 {
 func quantized(t testing.TB, o Quantize, x []float64, width int) []float64 {
 	t.Helper()
 	g := New()
-	y := g.Quantize(g.Input("x", f32(len(x)/width, width)), o)
+	y := g.Quantize(g.Input("x", F32(len(x)/width, width)), o)
 	got, err := Eval(g, map[string]*Array{"x": {Shape: []int{len(x) / width, width}, Data: x}}, y)
 	require.NoError(t, err)
 	return got[0].Data
@@ -134,7 +134,7 @@ func TestTablesOfSmallFloats(t *testing.T) {
 
 func TestLevelsOfNF4AreNormalQuantiles(t *testing.T) {
 	for i, level := range normalLevels() {
-		assert.InDelta(t, level, float64(nf4Levels[i]), 1e-6) // the published ones, in single precision
+		assert.InDelta(t, level, float64(NF4Levels[i]), 1e-6) // the published ones, in single precision
 	}
 }
 
@@ -258,7 +258,7 @@ func TestQuantizeErrors(t *testing.T) {
 		{Quantize{Mode: "nf4", Group: 64}, nil, "1 dimensions or more"},
 	} {
 		g := New()
-		g.Quantize(g.Input("x", f32(c.shape...)), c.op)
+		g.Quantize(g.Input("x", F32(c.shape...)), c.op)
 		assert.ErrorContains(t, g.Err(), c.want)
 	}
 }

@@ -35,7 +35,7 @@ func (o Reduce) Infer(in []*Value) ([]Type, error) {
 			return nil, fmt.Errorf("%s over axis %d of shape %v: no elements", o.Fn, a, in[0].Shape())
 		}
 	}
-	return []Type{f32(reducedShape(in[0].Shape(), o.Axes, o.Keep)...)}, nil
+	return []Type{F32(reducedShape(in[0].Shape(), o.Axes, o.Keep)...)}, nil
 }
 
 func reducedShape(shape, axes []int, keep bool) []int {
@@ -64,7 +64,7 @@ func (o Reduce) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	}
 	switch o.Fn {
 	case "mean":
-		d = g.scaled(d, float64(elements(y.Shape()))/float64(x.typ.Elements()))
+		d = g.scaled(d, float64(Elements(y.Shape()))/float64(x.typ.Elements()))
 	case "max":
 		if !o.Keep {
 			y = g.kept(y, o.Axes, keep)
@@ -94,7 +94,7 @@ func (g *Graph) kept(v *Value, axes, keep []int) *Value {
 // Eval is the definition.
 func (o Reduce) Eval(n *Node, in []*Array, _ *Env) []*Array {
 	x := in[0]
-	y := newArray(n.Outputs[0].Shape())
+	y := NewArray(n.Outputs[0].Shape())
 	to := strides(reducedShape(x.Shape, o.Axes, true))
 	for _, a := range o.Axes {
 		to[a] = 0
@@ -136,7 +136,7 @@ func (o BroadcastTo) Infer(in []*Value) ([]Type, error) {
 	if s, err := broadcast(in[0].Shape(), o.Shape); err != nil || !slices.Equal(s, o.Shape) {
 		return nil, fmt.Errorf("shape %v does not broadcast to %v", in[0].Shape(), o.Shape)
 	}
-	return []Type{f32(o.Shape...)}, nil
+	return []Type{F32(o.Shape...)}, nil
 }
 
 // FLOPs is 0.

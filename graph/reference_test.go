@@ -81,7 +81,7 @@ func floats(t *testing.T, f *safetensors.File, name string) *Array {
 	require.True(t, ok, name)
 	data, err := f.Float32(name)
 	require.NoError(t, err)
-	a := newArray(shape)
+	a := NewArray(shape)
 	for i, x := range data {
 		a.Data[i] = float64(x)
 	}
@@ -93,7 +93,7 @@ func (c golden) feeds(t *testing.T) map[string]*Array {
 	t.Helper()
 	tokens, err := c.tensors.Int32("tokens")
 	require.NoError(t, err)
-	ids, labels := newArray([]int{c.Batch, c.SeqLen}), newArray([]int{c.Batch * c.SeqLen})
+	ids, labels := NewArray([]int{c.Batch, c.SeqLen}), NewArray([]int{c.Batch * c.SeqLen})
 	for b := range c.Batch {
 		for i := range c.SeqLen {
 			ids.Data[b*c.SeqLen+i] = float64(tokens[b*(c.SeqLen+1)+i])

@@ -11,7 +11,8 @@ import (
 
 var errOverflow = errors.New("more elements than an int holds")
 
-func elements(shape []int) int {
+// Elements is the product of the dimensions of a shape; 1 for a scalar.
+func Elements(shape []int) int {
 	n := 1
 	for _, d := range shape {
 		n *= d
@@ -19,8 +20,8 @@ func elements(shape []int) int {
 	return n
 }
 
-// f32 is the type of nearly every result.
-func f32(shape ...int) Type { return Type{Shape: slices.Clone(shape), DType: buffers.F32} }
+// F32 is the type of nearly every value.
+func F32(shape ...int) Type { return Type{Shape: slices.Clone(shape), DType: buffers.F32} }
 
 func checkShape(shape []int) error {
 	n := 1
@@ -70,10 +71,10 @@ func wantRank(what string, v *Value, atLeast int) error {
 	return nil
 }
 
-// rows splits [.., D] into the number of rows and D.
-func rows(shape []int) (n, d int) {
+// Rows splits [.., D] into the number of rows and D.
+func Rows(shape []int) (n, d int) {
 	last := len(shape) - 1
-	return elements(shape[:last]), shape[last]
+	return Elements(shape[:last]), shape[last]
 }
 
 // broadcast is the common shape of two under numpy's rules.

@@ -14,7 +14,7 @@ func (Softmax) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, 1); err != nil {
 		return nil, err
 	}
-	return []Type{f32(in[0].Shape()...)}, wantRank("x", in[0], 1)
+	return []Type{F32(in[0].Shape()...)}, wantRank("x", in[0], 1)
 }
 
 // FLOPs is 4 an element.
@@ -32,7 +32,7 @@ func (SoftmaxGrad) Infer(in []*Value) ([]Type, error) {
 	if err := wantShape("dy", in[1], in[0].Shape()...); err != nil {
 		return nil, err
 	}
-	return []Type{f32(in[0].Shape()...)}, wantRank("y", in[0], 1)
+	return []Type{F32(in[0].Shape()...)}, wantRank("y", in[0], 1)
 }
 
 // FLOPs is 4 an element.
@@ -45,8 +45,8 @@ func (Softmax) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 
 // Eval is the definition.
 func (Softmax) Eval(_ *Node, in []*Array, _ *Env) []*Array {
-	y := newArray(in[0].Shape)
-	n, d := rows(y.Shape)
+	y := NewArray(in[0].Shape)
+	n, d := Rows(y.Shape)
 	for r := range n {
 		x := in[0].Data[r*d : (r+1)*d]
 		lse := logSumExp(x)
@@ -74,8 +74,8 @@ func (SoftmaxGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.n
 
 // Eval is the definition.
 func (SoftmaxGrad) Eval(_ *Node, in []*Array, _ *Env) []*Array {
-	y, dy, dx := in[0], in[1], newArray(in[0].Shape)
-	n, d := rows(y.Shape)
+	y, dy, dx := in[0], in[1], NewArray(in[0].Shape)
+	n, d := Rows(y.Shape)
 	for r := range n {
 		sum := dot(y.Data[r*d:(r+1)*d], dy.Data[r*d:(r+1)*d])
 		for i := r * d; i < (r+1)*d; i++ {

@@ -12,6 +12,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 )
 
 // onDevice runs a built graph once and returns its named values and its gradients by path.
@@ -23,19 +24,19 @@ func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts
 	into, err := buffers.NewTree(dev, "test.grads", tree.Layout(), buffers.F32)
 	require.NoError(t, err)
 	defer into.Release()
-	var targets []graph.Target
+	var targets []compile.Target
 	if built.Loss != nil {
 		gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
 		require.NoError(t, err)
-		targets = append(targets, graph.Target{Name: "loss", Value: built.Loss})
+		targets = append(targets, compile.Target{Name: "loss", Value: built.Loss})
 		for i, p := range def.Params() {
-			targets = append(targets, graph.Target{Value: gradients[i], Leaf: p.Path})
+			targets = append(targets, compile.Target{Value: gradients[i], Leaf: p.Path})
 		}
 	}
 	if built.Logits != nil {
-		targets = append(targets, graph.Target{Name: "logits", Value: built.Logits})
+		targets = append(targets, compile.Target{Name: "logits", Value: built.Logits})
 	}
-	p, err := graph.Compile(t.Context(), dev, built.Graph, graph.CompileOptions{Params: tree, Grads: into, Targets: targets})
+	p, err := compile.New(t.Context(), dev, built.Graph, compile.Options{Params: tree, Grads: into, Targets: targets})
 	require.NoError(t, err)
 	defer p.Release()
 	for name, typ := range p.Inputs() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"gputrain/graph"
+	"gputrain/graph/compile"
 )
 
 // A cut is a graph divided into parts. Operations follow their parameters; what has none follows what it reads, and what depends on inputs
@@ -342,16 +343,16 @@ func (c *cutting) extract(p *pass) (*pass, error) {
 }
 
 // targets are what a pass makes, for the compiler.
-func (p *pass) targets() []graph.Target {
-	var out []graph.Target
+func (p *pass) targets() []compile.Target {
+	var out []compile.Target
 	for _, v := range p.made {
-		out = append(out, graph.Target{Name: valueName(v), Value: p.piece.Value(v)})
+		out = append(out, compile.Target{Name: valueName(v), Value: p.piece.Value(v)})
 	}
 	for _, o := range p.named {
-		out = append(out, graph.Target{Name: o.name, Value: p.piece.Value(o.value)})
+		out = append(out, compile.Target{Name: o.name, Value: p.piece.Value(o.value)})
 	}
 	for _, l := range p.leaves {
-		out = append(out, graph.Target{Leaf: l.path, Value: p.piece.Value(l.value)})
+		out = append(out, compile.Target{Leaf: l.path, Value: p.piece.Value(l.value)})
 	}
 	return out
 }

@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"gputrain/data"
-	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/state"
 )
@@ -52,7 +52,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		}
 		batches, counts = append(batches, b), append(counts, b.Count)
 	}
-	write := func(to *graph.Program, i int) error {
+	write := func(to *compile.Program, i int) error {
 		for name := range to.Inputs() {
 			ints := batches[i].Tokens
 			if name == model.InputLabels {
@@ -83,7 +83,7 @@ func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error)
 	if l == nil {
 		return nil, errors.New("the configuration has no sampling")
 	}
-	raw, err := p.result(ctx, l, l.schedule, func(to *graph.Program, _ int) error { return piece.Write(to) })
+	raw, err := p.result(ctx, l, l.schedule, func(to *compile.Program, _ int) error { return piece.Write(to) })
 	if err != nil {
 		return nil, err
 	}

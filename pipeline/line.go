@@ -7,6 +7,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/state"
 )
 
@@ -46,7 +47,7 @@ type linePart struct {
 
 // passProgram is a pass of a part for one slot.
 type passProgram struct {
-	program *graph.Program
+	program *compile.Program
 	run     *gpu.Program
 }
 
@@ -142,8 +143,8 @@ func (l *line) buffer(s *stage, label string, bytes uint64) (*gpu.Buffer, error)
 }
 
 // plans are the memory plans of the passes that run on a stage.
-func (l *line) plans(s *stage) ([]graph.Plan, error) {
-	var out []graph.Plan
+func (l *line) plans(s *stage) ([]compile.Plan, error) {
+	var out []compile.Plan
 	for _, p := range l.parts {
 		if p.index%l.schedule.Stages != s.index {
 			continue
@@ -156,7 +157,7 @@ func (l *line) plans(s *stage) ([]graph.Plan, error) {
 			for _, c := range l.cachesOf(pass) {
 				bound = append(bound, state.CacheName(c))
 			}
-			plan, err := graph.PlanFor(pass.piece.Graph, pass.targets(), s.device.Limits(), bound...)
+			plan, err := compile.PlanFor(pass.piece.Graph, pass.targets(), s.device.Limits(), bound...)
 			if err != nil {
 				return nil, fmt.Errorf("part %d: %w", p.index, err)
 			}
@@ -182,8 +183,8 @@ func (l *line) crosses(s *stage, p *linePart) error {
 	limit := min(s.device.Limits().BindingBytes, s.device.Limits().BufferBytes)
 	for _, e := range l.cut.edges {
 		for _, v := range e.values {
-			if (e.from == p.index || e.to == p.index) && v.Type().Bytes() > limit {
-				err := &gpu.LimitError{Subject: fmt.Sprintf("%v %v", v.Node(), v.Shape()), Bytes: v.Type().Bytes(), Limit: limit, Name: "BindingBytes"}
+			if (e.from == p.index || e.to == p.index) && compile.Bytes(v.Type()) > limit {
+				err := &gpu.LimitError{Subject: fmt.Sprintf("%v %v", v.Node(), v.Shape()), Bytes: compile.Bytes(v.Type()), Limit: limit, Name: "BindingBytes"}
 				return fmt.Errorf("%v: %w; use adapters with larger bindings, fewer stages, or if it belongs to a tied head, a model whose head is its own", e, error(err))
 			}
 		}
@@ -205,7 +206,7 @@ func (l *line) buildPart(ctx context.Context, p *linePart) error {
 	p.places, p.programs = map[*graph.Value][]gpu.Range{}, map[*pass][]*passProgram{}
 	for _, v := range p.values() {
 		for range p.placesOf(v) {
-			b, err := l.buffer(s, valueName(v), v.Type().Bytes())
+			b, err := l.buffer(s, valueName(v), compile.Bytes(v.Type()))
 			if err != nil {
 				return err
 			}
@@ -236,13 +237,13 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 		bind[valueName(v)] = p.place(v, slot)
 	}
 	for _, c := range l.cachesOf(pass) {
-		at, err := s.cache(state.CacheName(c), c.Type().Bytes())
+		at, err := s.cache(state.CacheName(c), compile.Bytes(c.Type()))
 		if err != nil {
 			return nil, err
 		}
 		bind[state.CacheName(c)] = at
 	}
-	program, err := graph.Compile(ctx, s.device, pass.piece.Graph, graph.CompileOptions{
+	program, err := compile.New(ctx, s.device, pass.piece.Graph, compile.Options{
 		Label: l.label, Params: s.params, Mirrors: s.mirrors, Grads: s.grads, Targets: pass.targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
 	})
 	if err != nil {

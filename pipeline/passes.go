@@ -8,7 +8,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/optim"
 	"gputrain/state"
 )
@@ -118,7 +118,7 @@ func (p *passes) furnish(st *stage, tx optim.Transform, home residence, params [
 	if st.opt, err = tx.InitStage(st.params, p.specs); err != nil {
 		return err
 	}
-	var plans []graph.Plan
+	var plans []compile.Plan
 	for _, l := range p.lines() {
 		found, err := l.plans(st)
 		if err != nil {
@@ -126,8 +126,8 @@ func (p *passes) furnish(st *stage, tx optim.Transform, home residence, params [
 		}
 		plans = append(plans, found...)
 	}
-	sizes := graph.ArenaSizes(plans...)
-	if st.arena, err = graph.NewArena(st.device, "pipeline", sizes); err != nil {
+	sizes := compile.ArenaSizes(plans...)
+	if st.arena, err = compile.NewArena(st.device, "pipeline", sizes); err != nil {
 		return err
 	}
 	m := &st.memory
@@ -199,7 +199,7 @@ func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu
 }
 
 func (p *passes) feed(in state.Inputs) feed {
-	return func(to *graph.Program, i int) error { return p.config.State.Write(to, in, i) }
+	return func(to *compile.Program, i int) error { return p.config.State.Write(to, in, i) }
 }
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.

@@ -7,6 +7,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 )
 
 const (
@@ -54,7 +55,7 @@ func timeProduct(ctx context.Context, dev *gpu.Device, edge int) (time.Duration,
 	g := graph.New()
 	square := graph.Type{Shape: []int{edge, edge}, DType: buffers.F32}
 	product := g.MatMul(g.Input("a", square), g.Input("b", square), false, false)
-	p, err := graph.Compile(ctx, dev, g, graph.CompileOptions{Label: "power", Targets: []graph.Target{{Name: "c", Value: product}}})
+	p, err := compile.New(ctx, dev, g, compile.Options{Label: "power", Targets: []compile.Target{{Name: "c", Value: product}}})
 	if err != nil {
 		return 0, err
 	}

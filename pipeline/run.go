@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"gputrain/gpu"
-	"gputrain/graph"
+	"gputrain/graph/compile"
 )
 
 // feed writes the inputs of a program for a microbatch.
-type feed func(p *graph.Program, microbatch int) error
+type feed func(p *compile.Program, microbatch int) error
 
 // run takes the microbatches of a schedule, the line's or one of fewer, through all parts. begin is what each stage submits before its first action.
 func (l *line) run(ctx context.Context, schedule *Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {

@@ -6,7 +6,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
-	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/optim"
 )
 
@@ -19,7 +19,7 @@ type stage struct {
 	mirrors *buffers.Tree // nil without any
 	grads   *buffers.Tree // nil where nothing is trained
 	opt     *optim.State
-	arena   *graph.Arena
+	arena   *compile.Arena
 	caches  map[string]*gpu.Buffer // keys and values of sampling, by input
 	memory  StageMemory            // taken so far
 }

@@ -6,6 +6,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 )
 
 // A way is an edge at work: how the values of an edge come from the device of one stage to that of another. Between devices they are copied to
@@ -58,13 +59,13 @@ func (l *line) newWay(ctx context.Context, e edge, newLink linkMaker) (*way, err
 func (w *way) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 	var sizes []uint64
 	for _, v := range w.values {
-		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), v.Type().Bytes(), w.depth())
+		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), compile.Bytes(v.Type()), w.depth())
 		if err != nil {
 			return err
 		}
 		w.rings = append(w.rings, ring)
-		l.taken(w.source, uint64(w.depth())*v.Type().Bytes())
-		sizes = append(sizes, v.Type().Bytes())
+		l.taken(w.source, uint64(w.depth())*compile.Bytes(v.Type()))
+		sizes = append(sizes, compile.Bytes(v.Type()))
 	}
 	for i := range copiesOf(w.maker, w.values) {
 		rec := w.source.device.Record("gputrain.pipeline.send")
@@ -111,7 +112,7 @@ func (w *way) openLocal(ctx context.Context, l *line) error {
 	for range w.depth() {
 		var kept []gpu.Range
 		for _, v := range w.values {
-			b, err := l.buffer(w.source, "handed", v.Type().Bytes())
+			b, err := l.buffer(w.source, "handed", compile.Bytes(v.Type()))
 			if err != nil {
 				return err
 			}

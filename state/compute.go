@@ -8,7 +8,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu"
-	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
@@ -39,7 +39,7 @@ type Inputs struct {
 }
 
 // Write sets those inputs of a program that it has, for micro-batch i.
-func (c Config) Write(p *graph.Program, in Inputs, i int) error {
+func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 	tokens := c.Batch * c.Sequence
 	for name := range p.Inputs() {
 		var err error
@@ -70,7 +70,7 @@ type onDevice struct {
 	config Config
 	grads  *buffers.Tree
 
-	micro   *graph.Program
+	micro   *compile.Program
 	begin   []*gpu.Program // before the first micro-batch of an update
 	compute *gpu.Program
 	collect []*gpu.Program // puts the loss of micro-batch i where the optimizer looks for it
@@ -90,7 +90,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	if err != nil {
 		return err
 	}
-	d.micro, err = graph.Compile(ctx, d.device, g, graph.CompileOptions{
+	d.micro, err = compile.New(ctx, d.device, g, compile.Options{
 		Label: "step", Params: d.params, Grads: d.grads, Targets: targets, Accumulate: c.Accumulate > 1,
 		Progress: func(done, total int) { c.Progress("compile kernels", done, total) },
 	})

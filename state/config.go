@@ -8,6 +8,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -122,7 +123,7 @@ func (c Config) DropoutKey(step int64, micro int) prng.Key {
 const dropoutStream = 0xd20907
 
 // step is the graph of one micro-batch and what is wanted of it: the sum of the losses as "loss", and each parameter's gradient.
-func (c Config) step() (*graph.Graph, []graph.Target, error) {
+func (c Config) step() (*graph.Graph, []compile.Target, error) {
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	if err != nil {
 		return nil, nil, err
@@ -131,9 +132,9 @@ func (c Config) step() (*graph.Graph, []graph.Target, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	targets := []graph.Target{{Name: lossTarget, Value: built.LossSum}}
+	targets := []compile.Target{{Name: lossTarget, Value: built.LossSum}}
 	for i, p := range c.Definition.Params() {
-		targets = append(targets, graph.Target{Value: grads[i], Leaf: p.Path})
+		targets = append(targets, compile.Target{Value: grads[i], Leaf: p.Path})
 	}
 	return built.Graph, targets, nil
 }
@@ -145,10 +146,10 @@ const (
 )
 
 // evaluation is the graph of the loss alone.
-func evaluation(def model.Definition, batch, sequence int) (*graph.Graph, []graph.Target, error) {
+func evaluation(def model.Definition, batch, sequence int) (*graph.Graph, []compile.Target, error) {
 	built, err := def.Build(batch, sequence, model.Options{Loss: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	return built.Graph, []graph.Target{{Name: lossTarget, Value: built.LossSum}}, nil
+	return built.Graph, []compile.Target{{Name: lossTarget, Value: built.LossSum}}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"gputrain/data"
-	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
@@ -78,7 +78,7 @@ func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) erro
 	if err != nil {
 		return err
 	}
-	m.evaluator, err = m.compile(ctx, lossTarget, 2, g, graph.CompileOptions{Label: "evaluation", Targets: targets})
+	m.evaluator, err = m.compile(ctx, lossTarget, 2, g, compile.Options{Label: "evaluation", Targets: targets})
 	m.shape = [2]int{rows, sequence}
 	return err
 }

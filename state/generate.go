@@ -7,6 +7,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
@@ -56,7 +57,7 @@ func oneToken(token int32, position int) Piece {
 func (p Piece) Tokens() int { return len(p.tokens) }
 
 // Write sets those inputs of a program that it has.
-func (p Piece) Write(to *graph.Program) error {
+func (p Piece) Write(to *compile.Program) error {
 	for name := range to.Inputs() {
 		ints := map[string][]int32{model.InputTokens: p.tokens, model.InputPositions: p.positions, model.InputRows: {int32(p.row)}}[name]
 		if err := to.WriteInts(name, ints); err != nil {
@@ -86,14 +87,14 @@ func generationBytes(def model.Definition, window int, lim gpu.Limits) (total ui
 		for _, c := range built.Caches {
 			names = append(names, CacheName(c))
 		}
-		p, err := graph.PlanFor(built.Graph, []graph.Target{{Name: logitsTarget, Value: built.Logits}}, lim, names...)
+		p, err := compile.PlanFor(built.Graph, []compile.Target{{Name: logitsTarget, Value: built.Logits}}, lim, names...)
 		if err != nil {
 			return 0, err
 		}
 		total += p.Total() + 4*uint64(def.Vocab()) // the logits on their way back
 	}
 	for _, c := range built.Caches {
-		total += c.Type().Bytes()
+		total += compile.Bytes(c.Type())
 	}
 	return total, nil
 }
@@ -123,14 +124,14 @@ func (m *passes) newGenerator(ctx context.Context) (_ *generator, err error) {
 			if _, ok := bind[CacheName(c)]; ok {
 				continue
 			}
-			b, err := m.device.NewBuffer("gputrain.state."+CacheName(c), c.Type().Bytes())
+			b, err := m.device.NewBuffer("gputrain.state."+CacheName(c), compile.Bytes(c.Type()))
 			if err != nil {
 				return nil, err
 			}
 			g.caches, bind[CacheName(c)] = append(g.caches, b), b.All()
 		}
-		targets := []graph.Target{{Name: logitsTarget, Value: built.Logits}}
-		if *p.to, err = m.compile(ctx, logitsTarget, 1, built.Graph, graph.CompileOptions{Label: p.label, Targets: targets, Bind: bind}); err != nil {
+		targets := []compile.Target{{Name: logitsTarget, Value: built.Logits}}
+		if *p.to, err = m.compile(ctx, logitsTarget, 1, built.Graph, compile.Options{Label: p.label, Targets: targets, Bind: bind}); err != nil {
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
@@ -123,7 +124,7 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			require.NoError(t, err)
 			row, err := def.Build(1, 1, model.Options{Logits: true})
 			require.NoError(t, err)
-			plan, err := graph.PlanFor(row.Graph, []graph.Target{{Name: "logits", Value: row.Logits}}, dev.Limits())
+			plan, err := compile.PlanFor(row.Graph, []compile.Target{{Name: "logits", Value: row.Logits}}, dev.Limits())
 			require.NoError(t, err)
 			layers := len(g.caches)
 			for i := range 10 {
@@ -216,7 +217,7 @@ func BenchmarkToken(b *testing.B) {
 	window := make([]int32, def.Context())
 	built, err := def.Build(1, len(window), model.Options{Logits: true, Rows: 1})
 	require.NoError(b, err)
-	whole, err := m.passes.compile(b.Context(), logitsTarget, 1, built.Graph, graph.CompileOptions{Label: "whole", Targets: []graph.Target{{Name: logitsTarget, Value: built.Logits}}})
+	whole, err := m.passes.compile(b.Context(), logitsTarget, 1, built.Graph, compile.Options{Label: "whole", Targets: []compile.Target{{Name: logitsTarget, Value: built.Logits}}})
 	require.NoError(b, err)
 	defer whole.release()
 	_, err = m.Logits(b.Context(), window[:1])

@@ -6,6 +6,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
@@ -23,15 +24,15 @@ type passes struct {
 
 // pass is a program without gradients and the ring that its result is read back through.
 type pass struct {
-	graph *graph.Program
+	graph *compile.Program
 	run   *gpu.Program
 	ring  *gpu.Readback
 }
 
 // compile compiles a graph whose target is read back through a ring of that depth.
-func (m *passes) compile(ctx context.Context, target string, depth int, g *graph.Graph, o graph.CompileOptions) (*pass, error) {
+func (m *passes) compile(ctx context.Context, target string, depth int, g *graph.Graph, o compile.Options) (*pass, error) {
 	o.Params = m.params
-	p, err := graph.Compile(ctx, m.device, g, o)
+	p, err := compile.New(ctx, m.device, g, o)
 	if err != nil {
 		return nil, err
 	}

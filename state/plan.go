@@ -8,6 +8,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
@@ -18,7 +19,7 @@ type MemoryPlan struct {
 	Evaluation, Sampling         uint64 // the same of these, where they are planned for
 	Transfer                     uint64 // buffers for reading back
 	Texels                       uint64 // textures that operands are read from, on software adapters
-	Largest                      []graph.TensorBytes
+	Largest                      []compile.TensorBytes
 }
 
 // Total is the sum.
@@ -121,12 +122,12 @@ func (c Config) texelBytes(layout *buffers.Layout, lim gpu.Limits) (uint64, erro
 }
 
 // planned plans what a function that makes a graph returns.
-func planned(lim gpu.Limits) func(*graph.Graph, []graph.Target, error) (graph.Plan, error) {
-	return func(g *graph.Graph, targets []graph.Target, err error) (graph.Plan, error) {
+func planned(lim gpu.Limits) func(*graph.Graph, []compile.Target, error) (compile.Plan, error) {
+	return func(g *graph.Graph, targets []compile.Target, err error) (compile.Plan, error) {
 		if err != nil {
-			return graph.Plan{}, err
+			return compile.Plan{}, err
 		}
-		return graph.PlanFor(g, targets, lim)
+		return compile.PlanFor(g, targets, lim)
 	}
 }
 

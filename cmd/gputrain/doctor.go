@@ -16,7 +16,7 @@ import (
 	"gputrain/buffers/histogram"
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/gpu"
-	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/kron"
 	"gputrain/optim"
 )
@@ -161,7 +161,7 @@ func (c *doctorCmd) check(ctx context.Context, devices []*gpu.Device, cases map[
 			return err
 		}
 	}
-	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), graph.Checks()) {
+	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), compile.Checks()) {
 		r := worstOf(devices, func(dev *gpu.Device) doctor.Result { return doctor.RunCheck(ctx, dev, check) })
 		if err := next(r, ""); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/optim"
 )
 
@@ -97,7 +98,7 @@ func (s matmulShape) graph() (*graph.Graph, *graph.Value) {
 // measureMatmul is in GFLOP/s, several products a submit.
 func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape) (float64, error) {
 	g, c := s.graph()
-	p, err := graph.Compile(ctx, dev, g, graph.CompileOptions{Label: "bench", Targets: []graph.Target{{Name: "c", Value: c}}})
+	p, err := compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: []compile.Target{{Name: "c", Value: c}}})
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 )
 
 // A contest is one piece of work, prepared on a device.
@@ -133,11 +134,11 @@ func (s attentionShape) contest(backward bool) contest {
 
 // prepareGraph compiles values of a graph.
 func prepareGraph(ctx context.Context, dev *gpu.Device, g *graph.Graph, values ...*graph.Value) (func() error, func(), error) {
-	var targets []graph.Target
+	var targets []compile.Target
 	for i, v := range values {
-		targets = append(targets, graph.Target{Name: fmt.Sprint("y", i), Value: v})
+		targets = append(targets, compile.Target{Name: fmt.Sprint("y", i), Value: v})
 	}
-	compiled, err := graph.Compile(ctx, dev, g, graph.CompileOptions{Label: "bench", Targets: targets})
+	compiled, err := compile.New(ctx, dev, g, compile.Options{Label: "bench", Targets: targets})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
@@ -16,7 +17,7 @@ import (
 type deviceModel struct {
 	*deviceRun
 	dev           *gpu.Device
-	loss, forward *graph.Program
+	loss, forward *compile.Program
 	backward      *gpu.Program
 }
 
@@ -46,11 +47,11 @@ func (d *deviceModel) compile(m *modelCase) error {
 	if err != nil {
 		return err
 	}
-	targets := []graph.Target{{Name: "loss", Value: built.Loss}}
+	targets := []compile.Target{{Name: "loss", Value: built.Loss}}
 	for i, p := range m.def.Params() {
-		targets = append(targets, graph.Target{Value: grads[i], Leaf: p.Path})
+		targets = append(targets, compile.Target{Value: grads[i], Leaf: p.Path})
 	}
-	if d.loss, err = graph.Compile(d.ctx, d.dev, built.Graph, graph.CompileOptions{
+	if d.loss, err = compile.New(d.ctx, d.dev, built.Graph, compile.Options{
 		Label: "doctor.loss", Params: d.tree, Grads: d.deviceRun.grads, Targets: targets,
 	}); err != nil {
 		return err
@@ -63,8 +64,8 @@ func (d *deviceModel) compile(m *modelCase) error {
 	if built, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Logits: true}); err != nil {
 		return err
 	}
-	d.forward, err = graph.Compile(d.ctx, d.dev, built.Graph, graph.CompileOptions{
-		Label: "doctor.logits", Params: d.tree, Targets: []graph.Target{{Name: "logits", Value: built.Logits}},
+	d.forward, err = compile.New(d.ctx, d.dev, built.Graph, compile.Options{
+		Label: "doctor.logits", Params: d.tree, Targets: []compile.Target{{Name: "logits", Value: built.Logits}},
 	})
 	return err
 }
@@ -123,7 +124,7 @@ func (d *deviceModel) release() {
 	if d.backward != nil {
 		d.backward.Release()
 	}
-	for _, p := range []*graph.Program{d.loss, d.forward} {
+	for _, p := range []*compile.Program{d.loss, d.forward} {
 		if p != nil {
 			p.Release()
 		}

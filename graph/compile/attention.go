@@ -1,0 +1,226 @@
+package compile
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+func init() {
+	lowerings["attention"] = lowering{lower: lowerAttention}
+	lowerings["attention_grad"] = lowering{lower: lowerAttentionGrad}
+}
+
+// attentionParams is Params of attention.wgsl, attention_dq.wgsl and attention_dkv.wgsl.
+type attentionParams struct {
+	T, Heads, Group, Count uint32
+	QS, KS, VS, OS         uint32
+	K0, V0, Head           uint32
+	Scale                  float32
+}
+
+// attentionKernel says how one of the three kernels is made and called for a node.
+type attentionKernel struct {
+	op    graph.Attention
+	batch int
+	t     int
+	heads int // that invocations are counted by
+	rows  int // positions, or keys, an invocation
+	cpu   bool
+}
+
+// scalar is whether heads do not consist of whole vec4.
+func (a attentionKernel) scalar() bool { return a.op.HeadDim%4 != 0 }
+
+// element is the WGSL type of the arrays' elements.
+func (a attentionKernel) element() string {
+	if a.scalar() {
+		return "f32"
+	}
+	return "vec4<f32>"
+}
+
+// byHead is whether neighbouring invocations take different heads, and not blocks of one head. A software adapter runs a workgroup
+// in step, until the longest of its invocations is done, and goes through the same heads faster when all lanes load from one: by a tenth
+// on lavapipe.
+func (a attentionKernel) byHead() bool {
+	if !a.cpu {
+		return false
+	}
+	count, blocks, heads, neighbours := a.batch*a.heads, (a.t+a.rows-1)/a.rows, 0, 0
+	for i := range blocks {
+		turns := a.t
+		if a.op.Causal {
+			turns = min((i+1)*a.rows, a.t)
+		}
+		heads += turns * int(tiles(count, a.width()))
+		if (i+1)%a.width() == 0 || i == blocks-1 {
+			neighbours += turns * count
+		}
+	}
+	return 10*neighbours > 11*heads
+}
+
+// width is the number of invocations a workgroup: one SIMD group of a software adapter.
+func (a attentionKernel) width() int {
+	if a.cpu {
+		return 8
+	}
+	return 64
+}
+
+// params are those of the node, with strides in the unit of the arrays.
+func (a attentionKernel) params() attentionParams {
+	unit := 4
+	if a.scalar() {
+		unit = 1
+	}
+	q, kv, packed := a.op.Widths()
+	p := attentionParams{
+		T: uint32(a.t), Heads: uint32(a.op.Heads), Group: uint32(a.op.Heads / a.op.KVHeads),
+		Count: uint32(a.batch * a.heads), QS: uint32(q / unit), KS: uint32(kv / unit), VS: uint32(kv / unit), OS: uint32(q / unit),
+		Head: uint32(a.op.HeadDim / unit), Scale: float32(1 / math.Sqrt(float64(a.op.HeadDim))),
+	}
+	if a.op.Packed {
+		p.QS, p.KS, p.VS = uint32(packed/unit), uint32(packed/unit), uint32(packed/unit)
+		p.K0, p.V0 = uint32(q/unit), uint32((q+kv)/unit)
+	}
+	return p
+}
+
+// grid covers every head and block of rows.
+func (a attentionKernel) grid() gpu.Grid {
+	blocks, count := (a.t+a.rows-1)/a.rows, a.batch*a.heads
+	if a.byHead() {
+		return gpu.Grid{X: tiles(count, a.width()), Y: uint32(blocks), Z: 1}
+	}
+	return gpu.Grid{X: tiles(blocks, a.width()), Y: uint32(count), Z: 1}
+}
+
+// variant has what the three kernels have in common.
+func (a attentionKernel) variant(names map[string]string) shaders.Variant {
+	constants := map[string]string{
+		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa((a.op.HeadDim + 3) / 4),
+		"ROWS": strconv.Itoa(a.rows), "WX": strconv.Itoa(a.width()),
+	}
+	for constant, name := range names {
+		constants[constant] = name
+	}
+	return shaders.Variant{Constants: constants, Flags: map[string]bool{
+		"PACKED": a.op.Packed, "CAUSAL": a.op.Causal,
+		"SCALAR": a.scalar(), "BY_HEAD": a.byHead(),
+	}}
+}
+
+func (a attentionKernel) suffix() string { return fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows) }
+
+// attentionLong is the positions from which on a kernel runs for so long that a slow compilation pays.
+const attentionLong = 512
+
+// kernelFor sets the heads and the rows an invocation: state is the number of vectors of HeadDim that a row keeps. A software
+// adapter keeps them in its first-level cache, and the more rows share a load the better, but it compiles the unrolled code
+// slowly: on lavapipe twice the rows took up to a third less time and three to four times the compilation. A GPU wants many
+// invocations.
+func (a attentionKernel) kernelFor(heads, state int) attentionKernel {
+	a.heads, a.rows = heads, 1
+	most := 512
+	if a.t >= attentionLong {
+		most = 1024
+	}
+	if a.cpu {
+		for a.rows < 8 && a.rows*2*state*a.op.HeadDim <= most && a.rows < a.t {
+			a.rows *= 2
+		}
+	}
+	return a
+}
+
+// keys is the number of keys, or positions, that rows meet at a time: enough to overlap, no more code than that. A software
+// adapter writes all that a row adds up back to memory each time, which two at a time halve.
+func (a attentionKernel) keys() int {
+	if a.cpu {
+		return max(2, min(4, 512/(a.rows*a.op.HeadDim)))
+	}
+	return max(1, min(4, 256/(a.rows*a.op.HeadDim)))
+}
+
+// unrolled is variant with the loop over keys, or positions, unrolled on software adapters alone.
+func (a attentionKernel) unrolled(names map[string]string) shaders.Variant {
+	if a.cpu {
+		names["KEYS"] = strconv.Itoa(a.keys())
+	}
+	v := a.variant(names)
+	v.Flags["UNROLLED"] = a.cpu
+	return v
+}
+
+// arrays names the arrays that hold q, k and v, or their gradients, in the kernels.
+func arrays(packed bool, names ...string) map[string]string {
+	m := map[string]string{}
+	for i, constant := range []string{"Q", "K", "V"} {
+		m[constant] = []string{"q", "k", "v"}[i]
+		if packed {
+			m[constant] = "qkv"
+		}
+	}
+	for _, name := range names {
+		m[name] = map[string]string{"DQ": "dq", "DK": "dk", "DV": "dv"}[name]
+		if packed {
+			m[name] = "dqkv"
+		}
+	}
+	return m
+}
+
+// spans are the spans of the first n values, each in one binding.
+func (c *compiler) spans(values []*graph.Value) []span {
+	out := make([]span, len(values))
+	for i, v := range values {
+		out[i] = c.one(c.place(v), fmt.Sprintf("operand %d", i))
+	}
+	return out
+}
+
+func lowerAttention(c *compiler, n *graph.Node) {
+	op := n.Op.(graph.Attention)
+	shape := n.Inputs[0].Shape()
+	if n.Outputs[0].Type().Elements() == 0 {
+		return
+	}
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 2)
+	names := arrays(op.Packed)
+	names["KEYS"] = strconv.Itoa(a.keys())
+	k := c.kernel("attention", a.suffix(), a.variant(names))
+	c.dispatch(k, a.grid(), a.params(), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
+}
+
+func lowerAttentionGrad(c *compiler, n *graph.Node) {
+	op := graph.Attention(n.Op.(graph.AttentionGrad))
+	shape := n.Inputs[0].Shape()
+	if n.Outputs[0].Type().Elements() == 0 {
+		return
+	}
+	in, out := c.spans(n.Inputs), c.spans(n.Outputs)
+	qkv, rest := in[:op.Operands()], in[op.Operands():]
+	o, lse, dout := rest[0], rest[1], rest[2]
+	delta := c.one(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
+
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 3)
+	k := c.kernel("attention_dq", a.suffix(), a.unrolled(arrays(op.Packed, "DQ")))
+	c.dispatch(k, a.grid(), a.params(), append(append([]span{}, qkv...), o, lse, dout, out[0], delta)...)
+
+	a = a.kernelFor(op.KVHeads, 4)
+	k = c.kernel("attention_dkv", a.suffix(), a.unrolled(arrays(op.Packed, "DK", "DV")))
+	bind := append(append([]span{}, qkv...), lse, dout, delta)
+	if op.Packed {
+		bind = append(bind, out[0])
+	} else {
+		bind = append(bind, out[1], out[2])
+	}
+	c.dispatch(k, a.grid(), a.params(), bind...)
+}

@@ -1,0 +1,141 @@
+package compile
+
+import (
+	"fmt"
+	"strconv"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+func init() { lowerings["cached_attention"] = lowering{lower: lowerCachedAttention} }
+
+// appendParams is Params of attention_append.wgsl.
+type appendParams struct{ Count, T, Window, Width, KS, VS, K0, V0 uint32 }
+
+// cachedParams is Params of attention_cached.wgsl.
+type cachedParams struct {
+	T, Window, Heads, Group uint32
+	QS, OS, CS, V0, Head    uint32
+	Part                    uint32
+	Scale                   float32
+}
+
+// mergeParams is Params of attention_merge.wgsl.
+type mergeParams struct{ Count, Quads, Parts, Dim uint32 }
+
+// cachedKernel says how the kernels of one CachedAttention are made and called.
+type cachedKernel struct {
+	attentionKernel
+	window int
+}
+
+// width is the number of invocations that share a row's keys: one SIMD group of a software adapter, on a GPU as many as leave room for what
+// they hand to one another.
+func (a cachedKernel) width() int {
+	const handed = 512 // vec4s of workgroup memory, half of what every device has
+	width, quads := 64, (a.op.HeadDim+3)/4
+	if a.cpu {
+		width = 8
+	}
+	for width > 2 && width/2*quads > handed {
+		width /= 2
+	}
+	return width
+}
+
+// keys is how many an invocation takes at a time: on a GPU enough to overlap, while registers last. A software adapter has nothing to overlap, and
+// compiles the unrolled code slowly.
+func (a cachedKernel) keys() int {
+	if a.cpu {
+		return 1
+	}
+	return max(1, min(4, 128/a.op.HeadDim))
+}
+
+// parts is how many workgroups share the keys of a head of a row: more than one where heads and rows alone would not fill a GPU and the window
+// is long enough to pay for joining them. It depends on the shape alone, so that a plan drawn without a device holds everywhere.
+func (a cachedKernel) parts() int {
+	const shortest, full = 512, 256
+	groups := a.batch * a.t * a.op.Heads
+	return max(1, min(a.window/shortest, full/groups))
+}
+
+func lowerCachedAttention(c *compiler, n *graph.Node) {
+	op, cache, positions := graph.Attention(n.Op.(graph.CachedAttention)), n.Inputs[0], n.Inputs[1]
+	shape := positions.Shape()
+	a := cachedKernel{attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}, cache.Shape()[1]}
+	checkIDs(c, positions, "position", a.window, false)
+	c.check(positions, fmt.Sprintf("distinct of %d", a.t), func(src []int32) error { return distinct(src, a.t) })
+	if c.inputOf(cache) == nil || len(c.readers[cache]) != 1 {
+		c.fail("cache: want an Input that nothing else reads: it is changed in place")
+		return
+	}
+	if n.Outputs[0].Type().Elements() == 0 {
+		return
+	}
+	at, in, operands := c.one(c.in(positions), "positions"), c.one(c.in(cache), "cache"), c.spans(n.Inputs[2:])
+	c.appendToCache(a, at, operands, in)
+
+	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1}
+	width, quads := a.width(), (op.HeadDim+3)/4
+	constants := map[string]string{
+		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(op.HeadDim), "QUADS": strconv.Itoa(quads), "WX": strconv.Itoa(width),
+		"KEYS": strconv.Itoa(a.keys()), "HANDED": strconv.Itoa(width / 2 * quads),
+	}
+	p, grid := a.params(), gpu.Grid{X: uint32(op.Heads), Y: uint32(a.batch * a.t), Z: uint32(a.parts())}
+	params := cachedParams{
+		T: p.T, Window: uint32(a.window), Heads: p.Heads, Group: p.Group, QS: p.QS, OS: p.OS, CS: 2 * a.rowOfKeys(), V0: a.rowOfKeys(),
+		Head: p.Head, Part: uint32((a.window + a.parts() - 1) / a.parts()), Scale: p.Scale,
+	}
+	out := c.one(c.out(n.Outputs[0]), "o")
+	if a.parts() == 1 {
+		k := c.kernel("attention_cached", fmt.Sprintf("_%d", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
+		c.dispatch(k, grid, params, at, operands[0], in, out)
+		return
+	}
+	constants["PARTS_COUNT"] = strconv.Itoa(a.parts())
+	k := c.kernel("attention_cached", fmt.Sprintf("_%d_parts", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
+	joined := a.batch * a.t * op.Heads
+	sums := c.one(c.workspace("sums", buffers.F32, joined, a.parts(), 4*quads), "sums")
+	stats := c.one(c.workspace("stats", buffers.F32, joined, a.parts(), 2), "stats")
+	c.dispatch(k, grid, params, at, operands[0], in, sums, stats)
+	k = c.kernel("attention_merge", "", shaders.Variant{})
+	c.dispatch(k, c.linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)
+}
+
+// distinct refuses a position that a sequence of t rows has twice.
+func distinct(positions []int32, t int) error {
+	for first := 0; first < len(positions); first += t {
+		seen := map[int32]bool{}
+		for i, p := range positions[first : first+t] {
+			if seen[p] {
+				return fmt.Errorf("position of row %d of sequence %d: %d, want one that no other row has", i, first/t, p)
+			}
+			seen[p] = true
+		}
+	}
+	return nil
+}
+
+// appendToCache puts the keys and values of the rows into the cache.
+func (c *compiler) appendToCache(a cachedKernel, positions span, operands []span, cache span) {
+	p := a.params()
+	names := arrays(a.op.Packed)
+	k := c.kernel("attention_append", "", shaders.Variant{
+		Flags: map[string]bool{"PACKED": a.op.Packed}, Constants: map[string]string{"ELEMENT": a.element(), "K": names["K"], "V": names["V"]},
+	})
+	count := a.batch * a.t * 2 * int(a.rowOfKeys())
+	bind := append([]span{positions}, operands...)
+	if !a.op.Packed {
+		bind = append([]span{positions}, operands[1:]...)
+	}
+	c.dispatch(k, c.linear(count), appendParams{
+		Count: uint32(count), T: p.T, Window: uint32(a.window), Width: a.rowOfKeys(), KS: p.KS, VS: p.VS, K0: p.K0, V0: p.V0,
+	}, append(bind, cache)...)
+}
+
+// rowOfKeys is the width of the keys of a position in the unit of the arrays.
+func (a cachedKernel) rowOfKeys() uint32 { return uint32(a.op.KVHeads) * a.params().Head }

@@ -1,0 +1,109 @@
+package compile
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+)
+
+// benchmarkProgram submits a program once an iteration and waits; flops is what one run computes.
+func benchmarkProgram(b *testing.B, d *gpu.Device, p *Program, flops float64) {
+	b.Helper()
+	ctx := context.Background()
+	rec := d.Record("bench")
+	p.Record(rec)
+	program, err := rec.Program(ctx)
+	require.NoError(b, err)
+	defer program.Release()
+	run := func() {
+		require.NoError(b, program.Submit(ctx))
+		require.NoError(b, d.Wait(ctx))
+	}
+	run()
+	for b.Loop() {
+		run()
+	}
+	b.ReportMetric(flops*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+	b.ReportMetric(float64(program.Dispatches()), "dispatches")
+}
+
+func BenchmarkMatMul(b *testing.B) {
+	d := gputest.Device(b)
+	shapes := [][3]int{{1024, 384, 128}, {1024, 128, 128}, {1024, 512, 128}, {1024, 128, 512}, {1024, 256, 128}, {1024, 1024, 1024}}
+	for _, form := range forms {
+		for _, s := range shapes {
+			if form[0] { // the weight gradient of the same layer
+				s = [3]int{s[2], s[1], s[0]}
+			}
+			b.Run(fmt.Sprintf("%s_%dx%dx%d", formName(form), s[0], s[1], s[2]), func(b *testing.B) {
+				r := newProductRun(b, d, rand.New(rand.NewPCG(1, 2)), d.Adapter().Type == "cpu", form, s, false)
+				benchmarkProgram(b, d, r.program, 2*float64(s[0])*float64(s[1])*float64(s[2]))
+			})
+		}
+	}
+}
+
+// compiled is the program of a graph's values on the device, with inputs as fed and params zero.
+func (w *twin) compiled(b *testing.B, d *gpu.Device) *Program {
+	b.Helper()
+	o := Options{}
+	for i, v := range w.values {
+		o.Targets = append(o.Targets, Target{Name: fmt.Sprint(i), Value: v})
+	}
+	for path, v := range w.leaves {
+		o.Targets = append(o.Targets, Target{Leaf: path, Value: v})
+	}
+	if specs := w.graph.Parameters(); len(specs) > 0 {
+		layout, err := buffers.NewLayout(specs, d.Limits())
+		require.NoError(b, err)
+		for _, tree := range []**buffers.Tree{&o.Params, &o.Grads} {
+			*tree, err = buffers.NewTree(d, "bench", layout, buffers.F32)
+			require.NoError(b, err)
+			b.Cleanup((*tree).Release)
+		}
+	}
+	p, err := New(context.Background(), d, w.graph, o)
+	require.NoError(b, err)
+	b.Cleanup(p.Release)
+	return p
+}
+
+func BenchmarkAttention(b *testing.B) {
+	d := gputest.Device(b)
+	for _, s := range []attentionCase{
+		{b: 8, t: 128, heads: 4, kvHeads: 4, headDim: 32, packed: true, causal: true},
+		{b: 1, t: 1024, heads: 12, kvHeads: 12, headDim: 64, packed: true, causal: true},
+	} {
+		w := s.graph()
+		forward := *w
+		forward.values = w.values[:2]
+		n := w.values[0].Node()
+		b.Run(s.String()+"_forward", func(b *testing.B) {
+			benchmarkProgram(b, d, forward.compiled(b, d), float64(n.Op.FLOPs(n)))
+		})
+		backward := *w
+		backward.values = w.values[2:]
+		g := backward.values[0].Node()
+		b.Run(s.String()+"_both", func(b *testing.B) {
+			benchmarkProgram(b, d, backward.compiled(b, d), float64(n.Op.FLOPs(n)+g.Op.FLOPs(g)))
+		})
+	}
+}
+
+func BenchmarkHeadLoss(b *testing.B) {
+	d := gputest.Device(b)
+	for _, s := range [][3]int{{1024, 128, 256}, {256, 768, 50257}} {
+		w := headGraph(s[0], s[1], s[2], false)
+		f, g := w.values[0].Node(), w.values[2].Node()
+		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) {
+			benchmarkProgram(b, d, w.compiled(b, d), float64(f.Op.FLOPs(f)+g.Op.FLOPs(g)))
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package compile
+
+import (
+	"cmp"
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// Bytes is the size of the buffer that a program wants for a value of this type: contiguous, in whole vec4s.
+func Bytes(t graph.Type) uint64 {
+	return roundUp(max(typeBytes(t.Shape, t.DType), spanAlign), spanAlign)
+}
+
+// boundTarget is the name of the bound target that a root value is, "" for none.
+func (c *compiler) boundTarget(v *graph.Value) string {
+	for _, t := range c.targets {
+		if _, ok := c.bound[t.Name]; !ok || t.Leaf != "" || c.root(t.Value) != v {
+			continue
+		}
+		if t.Value.DType() != buffers.F32 || t.Value.Type().Elements() != v.Type().Elements() {
+			c.fail("bound target %q: %v, a view of %v, want a whole value of %v", t.Name, t.Value.Type(), v.Type(), buffers.F32)
+		}
+		return t.Name
+	}
+	return ""
+}
+
+// bound checks the buffer that a caller gives for a storage.
+func bound(st *storage, r gpu.Range) (gpu.Range, error) {
+	if r.Buffer == nil || r.Bytes < st.bytes {
+		return r, fmt.Errorf("graph: compile: bound %q: %d bytes, want %d", st.label, r.Bytes, st.bytes)
+	}
+	return r.Buffer.Range(r.Offset, st.bytes), nil
+}
+
+// Arena is scratch memory for programs of one device of which no two run at a time: what one leaves there, the next overwrites.
+type Arena struct{ buffers []*gpu.Buffer }
+
+// ArenaSizes are the buffers that programs of these plans can share, the largest first.
+func ArenaSizes(plans ...Plan) []uint64 {
+	var sizes []uint64
+	for _, p := range plans {
+		for i, size := range p.Shared {
+			if i == len(sizes) {
+				sizes = append(sizes, 0)
+			}
+			sizes[i] = max(sizes[i], size)
+		}
+	}
+	return sizes
+}
+
+// NewArena makes buffers of these sizes.
+func NewArena(dev *gpu.Device, label string, sizes []uint64) (*Arena, error) {
+	a := &Arena{}
+	for i, size := range sizes {
+		b, err := dev.NewBuffer(fmt.Sprintf("gputrain.graph.%s.shared.%d", label, i), size)
+		if err != nil {
+			a.Release()
+			return nil, fmt.Errorf("graph: arena: %w", err)
+		}
+		a.buffers = append(a.buffers, b)
+	}
+	return a, nil
+}
+
+// Release gives the memory back; programs that share it must not run any more.
+func (a *Arena) Release() {
+	if a == nil {
+		return
+	}
+	for _, b := range a.buffers {
+		b.Release()
+	}
+	a.buffers = nil
+}
+
+// scratch finds the program's shared buffers in an arena, or makes them.
+func (p *Program) scratch(sizes []uint64, arena *Arena) ([]gpu.Range, error) {
+	out := make([]gpu.Range, len(sizes))
+	for i, size := range sizes {
+		switch {
+		case arena == nil:
+			r, err := p.buffer(fmt.Sprintf("shared.%d", i), size)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = r
+		case i >= len(arena.buffers) || arena.buffers[i].Bytes() < size:
+			return nil, fmt.Errorf("graph: compile: %s: the arena has no buffer %d of %d bytes", cmp.Or(p.label, "program"), i, size)
+		default:
+			out[i] = arena.buffers[i].Range(0, size)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,124 @@
+package compile
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// kernelCheck compares values that one kernel (or family of them) computes with Eval.
+type kernelCheck struct {
+	name      string
+	tolerance float64 // of |got - want| / (1 + |want|), in rounding errors of f32: a multiple of 2^-23
+	below     int     // I32 inputs hold numbers from 0 to below-1
+	build     func(g *graph.Graph) []*graph.Value
+}
+
+// checks grow by the init functions of the files of operations.
+var checks []kernelCheck
+
+// Checks are the self-checks of the package's kernels on one device: each against the float64 definition of its operation.
+func Checks() []gpu.Check {
+	var out []gpu.Check
+	for _, k := range checks {
+		out = append(out, gpu.Check{Name: "graph " + k.name, Run: k.run})
+	}
+	return out
+}
+
+func (k kernelCheck) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
+	g := graph.New()
+	values := k.build(g)
+	feeds := k.feeds(g)
+	var targets []Target
+	for i, v := range values {
+		targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
+	}
+	p, err := New(ctx, d, g, Options{Label: "check", Targets: targets})
+	if err != nil {
+		return gpu.Result{}, err
+	}
+	defer p.Release()
+	for name, typ := range p.Inputs() {
+		if err := p.writeArray(name, typ.DType, feeds[name]); err != nil {
+			return gpu.Result{}, err
+		}
+	}
+	rec := d.Record("gputrain.graph.check")
+	p.Record(rec)
+	if err := rec.Submit(ctx); err != nil {
+		return gpu.Result{}, err
+	}
+	want, err := graph.Eval(g, feeds, values...)
+	if err != nil {
+		return gpu.Result{}, err
+	}
+	result := gpu.Result{Tolerance: k.tolerance / (1 << 23)}
+	for i := range values {
+		at := p.Output(fmt.Sprint(i))
+		raw := make([]byte, at.Bytes)
+		if err := d.Read(ctx, raw, at); err != nil {
+			return gpu.Result{}, err
+		}
+		for j, w := range want[i].Data {
+			got := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:])))
+			if e := math.Abs(got-w) / (1 + math.Abs(w)); !(e <= result.MaxError) {
+				result.MaxError, result.Worst = e, fmt.Sprintf("output %d element %d: %g, want %g", i, j, got, w)
+			}
+			if math.IsNaN(result.MaxError) {
+				return result, nil
+			}
+		}
+	}
+	return result, nil
+}
+
+// feeds are the inputs of a check: normal numbers, integers below k.below, the same on every run.
+func (k kernelCheck) feeds(g *graph.Graph) map[string]*graph.Array {
+	rng := rand.New(rand.NewPCG(1, 2))
+	feeds := map[string]*graph.Array{}
+	for _, n := range g.Nodes() {
+		in, ok := n.Op.(graph.Input)
+		if !ok {
+			continue
+		}
+		a := graph.NewArray(in.Type.Shape)
+		for i := range a.Data {
+			switch in.Type.DType {
+			case buffers.F32:
+				a.Data[i] = float64(float32(rng.NormFloat64()))
+			case buffers.I32:
+				a.Data[i] = float64(rng.IntN(k.below))
+			case buffers.U32:
+				a.Data[i] = float64(rng.Uint32())
+			}
+		}
+		feeds[in.Name] = a
+	}
+	return feeds
+}
+
+// writeArray sets an input of any type from whole or f32 numbers.
+func (p *Program) writeArray(name string, d buffers.DType, a *graph.Array) error {
+	switch d {
+	case buffers.I32:
+		return p.WriteInts(name, numbers[int32](a))
+	case buffers.U32:
+		return p.WriteUints(name, numbers[uint32](a))
+	}
+	return p.WriteFloats(name, numbers[float32](a))
+}
+
+func numbers[T int32 | uint32 | float32](a *graph.Array) []T {
+	out := make([]T, len(a.Data))
+	for i, v := range a.Data {
+		out[i] = T(v)
+	}
+	return out
+}

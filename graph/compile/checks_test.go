@@ -1,0 +1,36 @@
+package compile
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+)
+
+func TestChecksPass(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, c := range Checks() {
+			t.Run(c.Name, func(t *testing.T) {
+				r, err := c.Run(context.Background(), d)
+				require.NoError(t, err)
+				require.LessOrEqual(t, r.MaxError, r.Tolerance, r.Worst)
+				t.Logf("error %.2g of %.2g", r.MaxError, r.Tolerance)
+			})
+		}
+	})
+}
+
+// TestChecksCanFail: a kernel that computes something else than its twin must not pass.
+func TestChecksCanFail(t *testing.T) {
+	k := kernelCheck{name: "wrong", tolerance: 16, build: func(g *graph.Graph) []*graph.Value { return []*graph.Value{g.Apply("square", x(g, "a", 8))} }}
+	good := functionText["square"]
+	defer func() { functionText["square"] = good }()
+	functionText["square"] = "1.00001 * $a * $a"
+	r, err := k.run(context.Background(), gputest.Device(t))
+	require.NoError(t, err)
+	require.Greater(t, r.MaxError, r.Tolerance)
+}

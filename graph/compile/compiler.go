@@ -1,0 +1,315 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// compiler lowers the live nodes of a graph to commands over symbolic storages, then plans the buffers behind them.
+// It needs no device: New and PlanFor run the same code.
+type compiler struct {
+	targets []Target
+	limits  gpu.Limits
+
+	dev         *gpu.Device // nil when only planning; for lowerings that choose between variants by measuring
+	cpu         bool        // the adapter is a software one
+	materialize bool        // constant tables are wanted, not just their sizes
+	accumulate  bool        // leaf targets add
+	params      *buffers.Layout
+	mirrors     *buffers.Layout // may be nil
+	grads       *buffers.Layout
+	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
+
+	live    []*graph.Node                  // what the targets need, in graph order
+	readers map[*graph.Value][]*graph.Node // live readers of a value, without eliminated adds
+	names   map[*graph.Value]bool          // values with a named target
+	pins    map[*graph.Value]bool          // what those are, or are views of
+	sinks   map[*graph.Value][]*sink       // gradient leaves a value is delivered to
+	dropped map[*graph.Node]bool           // adds replaced by accumulation into a leaf
+	inlined map[*graph.Node]bool           // fusable nodes computed inside their readers' kernels
+	units   []*unit
+	current int                  // index of the unit being lowered
+	lastUse map[*graph.Value]int // the last unit that reads the storage behind a root value
+
+	places    map[*graph.Value]tensor
+	inputs    map[string]*programInput
+	constants map[string]tensor
+	kernels   map[string]*gpu.Kernel
+	slabs     map[[2]int]*storage // {kind, slab}
+	storages  []*storage
+	commands  []command
+	group     string
+
+	planned []uint64 // bytes of the shared buffers
+	plan    Plan
+	err     error
+}
+
+// sink is one gradient leaf that wants a value.
+type sink struct {
+	leaf       buffers.Leaf
+	path       string
+	accumulate bool
+}
+
+func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*compiler, error) {
+	if err := g.Err(); err != nil {
+		return nil, err
+	}
+	c := &compiler{
+		targets: targets, limits: lim,
+		readers: map[*graph.Value][]*graph.Node{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
+		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]tensor{}, inputs: map[string]*programInput{},
+		constants: map[string]tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{},
+	}
+	if c.limits.StorageAlign == 0 {
+		c.limits = gpu.DefaultLimits()
+	}
+	seen := map[string]bool{}
+	for i, t := range targets {
+		switch {
+		case t.Value == nil:
+			return nil, fmt.Errorf("graph: compile: target %d %q: no value", i, t.Name)
+		case t.Leaf == "" && t.Name == "":
+			return nil, fmt.Errorf("graph: compile: target %d: neither a name nor a leaf", i)
+		case t.Leaf == "" && seen[t.Name]:
+			return nil, fmt.Errorf("graph: compile: target %q: given twice", t.Name)
+		case t.Leaf == "":
+			seen[t.Name] = true
+			c.names[t.Value] = true
+		}
+	}
+	c.findLive()
+	for v := range c.names {
+		c.pins[c.root(v)] = true
+	}
+	return c, nil
+}
+
+// findLive collects the nodes that targets need, in graph order, and who reads what.
+func (c *compiler) findLive() {
+	seen := map[*graph.Node]bool{}
+	var visit func(n *graph.Node)
+	visit = func(n *graph.Node) {
+		if seen[n] {
+			return
+		}
+		seen[n] = true
+		for _, v := range n.Inputs {
+			visit(v.Node())
+		}
+		c.live = append(c.live, n)
+	}
+	for _, t := range c.targets {
+		visit(t.Value.Node())
+	}
+	slices.SortFunc(c.live, func(a, b *graph.Node) int { return a.ID - b.ID })
+	for _, n := range c.live {
+		for _, v := range n.Inputs {
+			c.readers[v] = append(c.readers[v], n)
+		}
+	}
+}
+
+// run lowers everything and draws the plan.
+func (c *compiler) run() error {
+	c.placeLeaves()
+	if c.err == nil {
+		c.fuse()
+		c.order()
+	}
+	for i, u := range c.units {
+		if c.err != nil {
+			break
+		}
+		c.current = i
+		c.group = c.groupName(u)
+		u.lower(c)
+	}
+	c.group = ""
+	for _, t := range c.targets { // one may be an input that no unit reads
+		if t.Leaf == "" {
+			c.place(t.Value)
+		}
+	}
+	if c.err == nil {
+		c.allocate()
+	}
+	return c.err
+}
+
+// fail records the first error of the compilation; the node being lowered names it.
+func (c *compiler) fail(format string, args ...any) { c.failErr(fmt.Errorf(format, args...)) }
+
+func (c *compiler) failErr(err error) {
+	if c.err != nil {
+		return
+	}
+	if c.group != "" {
+		err = fmt.Errorf("%s: %w", c.group, err)
+	}
+	c.err = fmt.Errorf("graph: compile: %w", err)
+}
+
+func (c *compiler) append(cmd command) { c.commands = append(c.commands, cmd) }
+
+// groupName is the profile group of a unit: the label of its first labelled node, of what is computed in its kernel, or of
+// what it reads; the kind of its operation where none has one.
+func (c *compiler) groupName(u *unit) string {
+	for _, n := range u.nodes {
+		if placeName(n) != "" {
+			return n.Label
+		}
+	}
+	for _, n := range u.nodes {
+		for _, v := range n.Inputs {
+			if c.expands(v) && placeName(v.Node()) != "" {
+				return v.Node().Label
+			}
+		}
+	}
+	for _, v := range u.reads {
+		switch v.Node().Op.(type) {
+		case graph.Input, graph.Param, graph.Constant:
+			continue
+		}
+		if placeName(v.Node()) != "" {
+			return v.Node().Label
+		}
+	}
+	return u.nodes[0].Op.Kind()
+}
+
+// placeName is a node's label if it says where in the model the node is; gradients of unlabelled nodes are called "grad".
+func placeName(n *graph.Node) string {
+	if n.Label == "grad" {
+		return ""
+	}
+	return n.Label
+}
+
+// newStorage makes a storage of at least the given bytes, refusing one that no binding can hold.
+func (c *compiler) newStorage(kind storageKind, label string, size uint64) *storage {
+	st := &storage{kind: kind, label: label, bytes: roundUp(max(size, spanAlign), spanAlign), first: -1, last: -1, buffer: -1}
+	if limit := min(c.limits.BindingBytes, c.limits.BufferBytes); st.bytes > limit {
+		err := &gpu.LimitError{Subject: label, Bytes: st.bytes, Limit: limit, Name: "BindingBytes"}
+		c.failErr(fmt.Errorf("%w; lower the batch or the context", error(err)))
+	}
+	c.storages = append(c.storages, st)
+	return st
+}
+
+func wholeTensor(st *storage, shape []int, d buffers.DType) tensor {
+	t := tensor{Shape: shape, DType: d}
+	if graph.Elements(shape) > 0 {
+		t.Parts = []tensorPart{{Rows: t.rows(), Span: span{st: st, Bytes: roundUp(typeBytes(shape, d), spanAlign)}}}
+	}
+	return t
+}
+
+// place is where a value lives, decided at the first question: views follow what they view, inputs and params their own
+// memory, leaf targets the grads tree, everything else a fresh storage.
+func (c *compiler) place(v *graph.Value) tensor {
+	if t, ok := c.places[v]; ok {
+		return t
+	}
+	t := c.placeNew(v)
+	t.Shape, t.DType = v.Shape(), v.DType()
+	c.places[v] = t
+	return t
+}
+
+func (c *compiler) placeNew(v *graph.Value) tensor {
+	if in, ok := v.Node().Op.(graph.Input); ok {
+		return c.input(in.Name, v).tensor
+	}
+	if p, ok := v.Node().Op.(graph.Param); ok {
+		if c.params == nil {
+			c.fail("param %q: no params tree", p.Path)
+			return tensor{}
+		}
+		if _, ok := c.params.Leaf(p.Path); !ok && c.mirrors != nil {
+			return c.leafTensor(c.mirrors, mirrorStorage, p.Path, p.Shape)
+		}
+		return c.leafTensor(c.params, paramStorage, p.Path, p.Shape)
+	}
+	if t, ok := c.view(v); ok {
+		return t
+	}
+	if _, ok := v.Node().Op.(graph.CachedAttention); ok && v.Index() == 1 {
+		return c.place(v.Node().Inputs[0])
+	}
+	if s := c.direct(v); s != nil {
+		t := c.leafTensor(c.grads, gradStorage, s.path, s.leaf.Shape)
+		t.Accumulate = s.accumulate
+		return t
+	}
+	if name := c.boundTarget(v); name != "" {
+		return wholeTensor(c.newStorage(boundStorage, name, typeBytes(v.Shape(), v.DType())), v.Shape(), v.DType())
+	}
+	kind := transientStorage
+	if c.pinned(v) {
+		kind = outputStorage
+	}
+	return wholeTensor(c.newStorage(kind, c.valueLabel(v), typeBytes(v.Shape(), v.DType())), v.Shape(), v.DType())
+}
+
+// leafTensor is a leaf of the params or grads tree.
+func (c *compiler) leafTensor(layout *buffers.Layout, kind storageKind, path string, shape []int) tensor {
+	t := tensor{Shape: shape, DType: buffers.F32}
+	leaf, ok := layout.Leaf(path)
+	if !ok {
+		c.fail("leaf %q: not in the tree", path)
+		return t
+	}
+	if !slices.Equal(leaf.Shape, shape) {
+		c.fail("leaf %q: shape %v in the tree, want %v", path, leaf.Shape, shape)
+		return t
+	}
+	for _, p := range leaf.Parts {
+		st := c.slab(layout, kind, p.Slab)
+		t.Parts = append(t.Parts, tensorPart{
+			Row: p.Row, Rows: p.Rows,
+			Span: span{st: st, Offset: uint64(p.Offset) * 4, Bytes: roundUp(uint64(p.Count)*4, spanAlign)},
+		})
+	}
+	return t
+}
+
+func (c *compiler) slab(layout *buffers.Layout, kind storageKind, index int) *storage {
+	key := [2]int{int(kind), index}
+	if st, ok := c.slabs[key]; ok {
+		return st
+	}
+	name := map[storageKind]string{paramStorage: "params", mirrorStorage: "mirrors", gradStorage: "grads"}[kind]
+	st := &storage{
+		kind: kind, label: fmt.Sprintf("%s.%d", name, index), bytes: uint64(layout.Slabs()[index]) * 4, slab: index,
+		first: -1, last: -1, buffer: -1,
+	}
+	c.slabs[key] = st
+	return st
+}
+
+// wanted is whether a target names v itself.
+func (c *compiler) wanted(v *graph.Value) bool { return c.names[v] || len(c.sinks[v]) > 0 }
+
+// pinned is whether the storage of a root value must outlive the program: a named target is it, or a view of it.
+func (c *compiler) pinned(v *graph.Value) bool { return c.pins[v] }
+
+func (c *compiler) valueLabel(v *graph.Value) string {
+	name := c.group
+	if name == "" {
+		name = v.Node().Op.Kind()
+	}
+	if v.Node().Label == "" {
+		return fmt.Sprintf("%s.%d", name, v.Node().ID)
+	}
+	if len(v.Node().Outputs) > 1 {
+		return fmt.Sprintf("%s.%s.%d", name, v.Node().Op.Kind(), v.Index())
+	}
+	return fmt.Sprintf("%s.%s", name, v.Node().Op.Kind())
+}

@@ -1,0 +1,116 @@
+package compile
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+func init() {
+	lowerings["embedding"] = lowering{lower: lowerEmbedding}
+	lowerings["embedding_grad"] = lowering{lower: lowerEmbeddingGrad, leaf: true}
+}
+
+// embeddingParams is Params of embedding.wgsl.
+type embeddingParams struct{ Count, Width, Row0, Rows uint32 }
+
+// embeddingGradParams is Params of embedding_grad.wgsl.
+type embeddingGradParams struct{ Width, Row0, Rows, Unused uint32 }
+
+// element is the WGSL type that rows of the given width are made of, and the width counted in it.
+func element(width int) (kind string, units int) {
+	if width%4 == 0 {
+		return "vec4<f32>", width / 4
+	}
+	return "f32", width
+}
+
+func lowerEmbedding(c *compiler, n *graph.Node) {
+	w, ids, y := c.in(n.Inputs[0]), c.in(n.Inputs[1]), c.out(n.Outputs[0])
+	checkIDs(c, n.Inputs[1], "token id", w.rows(), false)
+	if y.elements() == 0 {
+		return
+	}
+	kind, units := element(w.width())
+	k := c.kernel("embedding", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind}})
+	for _, p := range w.Parts {
+		c.dispatch(k, c.linear(ids.elements()*units),
+			embeddingParams{Count: uint32(ids.elements()), Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
+			p.Span, c.one(ids, "ids"), c.one(y, "y"))
+	}
+}
+
+func lowerEmbeddingGrad(c *compiler, n *graph.Node) {
+	dy, ids, dw := c.in(n.Inputs[0]), c.in(n.Inputs[1]), c.out(n.Outputs[0])
+	vocab := dw.rows()
+	checkIDs(c, n.Inputs[1], "token id", vocab, false)
+	if dw.elements() == 0 {
+		return
+	}
+	if dy.elements() == 0 {
+		for _, p := range dw.Parts {
+			if !dw.Accumulate {
+				c.zero(p.Span)
+			}
+		}
+		return
+	}
+	order := c.derived(n.Inputs[1], fmt.Sprintf("runs.%d.order", vocab), buffers.U32, []int{ids.elements()}, func(dst []byte, src []int32) error {
+		order, _ := tokenRuns(src, vocab)
+		putUints(dst, order)
+		return nil
+	})
+	offsets := c.derived(n.Inputs[1], fmt.Sprintf("runs.%d.offsets", vocab), buffers.U32, []int{vocab + 1}, func(dst []byte, src []int32) error {
+		_, offsets := tokenRuns(src, vocab)
+		putUints(dst, offsets)
+		return nil
+	})
+	kind, units := element(dw.width())
+	k := c.kernel("embedding_grad", "", shaders.Variant{
+		Constants: map[string]string{"ELEMENT": kind},
+		Flags:     map[string]bool{"ACCUMULATE": dw.Accumulate},
+	})
+	for _, p := range dw.Parts {
+		c.dispatch(k, c.linear(p.Rows*units), embeddingGradParams{Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
+			c.one(dy, "dy"), c.one(order, "order"), c.one(offsets, "offsets"), p.Span)
+	}
+}
+
+// tokenRuns sorts positions by id, stably: order[offsets[id]:offsets[id+1]] are the positions of id. Ids are within range.
+func tokenRuns(ids []int32, vocab int) (order, offsets []uint32) {
+	offsets = make([]uint32, vocab+1)
+	for _, id := range ids {
+		offsets[id+1]++
+	}
+	for i := range vocab {
+		offsets[i+1] += offsets[i]
+	}
+	next := append([]uint32{}, offsets[:vocab]...)
+	order = make([]uint32, len(ids))
+	for i, id := range ids {
+		order[next[id]] = uint32(i)
+		next[id]++
+	}
+	return order, offsets
+}
+
+func putUints(dst []byte, values []uint32) {
+	for i, v := range values {
+		binary.LittleEndian.PutUint32(dst[4*i:], v)
+	}
+}
+
+// checkIDs lets Program.WriteInts refuse ids (or labels, which may be IgnoreLabel) outside [0, limit).
+func checkIDs(c *compiler, ids *graph.Value, what string, limit int, ignorable bool) {
+	c.check(ids, fmt.Sprintf("%s below %d", what, limit), func(src []int32) error {
+		for i, id := range src {
+			if (id < 0 || int(id) >= limit) && !(ignorable && id == graph.IgnoreLabel) {
+				return fmt.Errorf("%s at position %d: %d, want 0 to %d", what, i, id, limit-1)
+			}
+		}
+		return nil
+	})
+}

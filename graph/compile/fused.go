@@ -1,0 +1,262 @@
+package compile
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+// Nodes that compute an element from a bounded number of operand elements fuse: arithmetic, and the moves (broadcast,
+// transpose, slice, pad, concat) that only change where an element is read. A node computed inside its readers' kernels
+// is "inlined"; the others are roots, one kernel each. Inlining a node into its only reader is always a saving of memory
+// traffic; into several, the node is computed again in each, so it must be cheap, and must not keep more alive than its
+// own result would be.
+
+// maxFusedCalls bounds a kernel's text and registers; chosen, not measured.
+const maxFusedCalls = 48
+
+// maxFusedLoads bounds the operands of a fused kernel below what every device binds (see gpu.DefaultLimits).
+const maxFusedLoads = 12
+
+func fusable(n *graph.Node) bool {
+	switch n.Op.(type) {
+	case graph.Elementwise, graph.BroadcastTo, graph.Transpose, graph.Slice, graph.Pad, graph.Concat, graph.Dropout, graph.Constant:
+		return true
+	}
+	return false
+}
+
+// cheap is whether computing n again costs less than reading its result.
+func cheap(n *graph.Node) bool {
+	switch op := n.Op.(type) {
+	case graph.Elementwise:
+		switch op.Fn {
+		case "neg", "add", "sub", "mul", "scale", "add_const", "relu", "abs", "square", "max":
+			return true
+		}
+		return false
+	case graph.Dropout:
+		return false
+	}
+	return true
+}
+
+// fuse decides which nodes are inlined, from the readers towards the inputs.
+func (c *compiler) fuse() {
+	roots := map[*graph.Node][]*graph.Node{}
+	for _, n := range slices.Backward(c.live) {
+		if !fusable(n) || c.dropped[n] || c.viewed(n.Outputs[0]) != nil {
+			continue
+		}
+		v := n.Outputs[0]
+		if c.wanted(v) || len(c.readers[v]) == 0 {
+			continue
+		}
+		into, ok := c.rootsOf(v, roots)
+		if !ok || len(into) > 1 && !(cheap(n) && c.largeInputs(n) <= 1) || !cheap(n) && c.replicated(n) {
+			continue
+		}
+		c.inlined[n] = true
+		for _, r := range into {
+			if loads, calls := c.weigh(r); loads > min(maxFusedLoads, c.limits.StorageBuffers-1) || calls > maxFusedCalls {
+				c.inlined[n] = false
+			}
+		}
+		if c.inlined[n] {
+			roots[n] = into
+		}
+	}
+}
+
+// rootsOf are the kernels that would compute v if it were inlined; false when some reader cannot.
+func (c *compiler) rootsOf(v *graph.Value, roots map[*graph.Node][]*graph.Node) ([]*graph.Node, bool) {
+	var into []*graph.Node
+	for _, r := range c.readers[v] {
+		switch {
+		case c.inlined[r]:
+			for _, root := range roots[r] {
+				if !slices.Contains(into, root) {
+					into = append(into, root)
+				}
+			}
+		case fusable(r) && c.viewed(r.Outputs[0]) == nil || lowerings[r.Op.Kind()].prologue:
+			if !slices.Contains(into, r) {
+				into = append(into, r)
+			}
+		default:
+			return nil, false
+		}
+	}
+	return into, true
+}
+
+// largeInputs counts the inputs as large as the result, params (which live anyway) not among them.
+func (c *compiler) largeInputs(n *graph.Node) int {
+	count := 0
+	for _, v := range n.Inputs {
+		if _, param := c.root(v).Node().Op.(graph.Param); !param && v.Type().Elements() >= n.Outputs[0].Type().Elements() {
+			count++
+		}
+	}
+	return count
+}
+
+// replicated is whether some kernel that would compute n's result broadcasts it, and computes it once for every copy.
+func (c *compiler) replicated(n *graph.Node) bool {
+	v := n.Outputs[0]
+	for _, r := range c.readers[v] {
+		switch r.Op.(type) {
+		case graph.Elementwise, graph.BroadcastTo:
+			if r.Outputs[0].Type().Elements() > v.Type().Elements() {
+				return true
+			}
+		}
+		if c.inlined[r] && c.replicated(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// weigh counts the loads and the calls of the kernel that computes a root.
+func (c *compiler) weigh(root *graph.Node) (loads, calls int) {
+	seen := map[*graph.Value]bool{}
+	var visit func(v *graph.Value)
+	visit = func(v *graph.Value) {
+		switch {
+		case seen[v]:
+			return
+		case !c.expands(v):
+			loads++
+		default:
+			calls++
+			for _, in := range v.Node().Inputs {
+				visit(in)
+			}
+		}
+		seen[v] = true
+	}
+	for _, in := range root.Inputs {
+		visit(in)
+	}
+	return loads, calls
+}
+
+// expands is whether v is computed in the kernels that read it.
+func (c *compiler) expands(v *graph.Value) bool {
+	_, constant := v.Node().Op.(graph.Constant)
+	return constant || c.inlined[v.Node()]
+}
+
+// loads are the values that the kernel computing n reads, each once.
+func (c *compiler) loads(n *graph.Node) []*graph.Value {
+	var out []*graph.Value
+	seen := map[*graph.Value]bool{}
+	var visit func(v *graph.Value)
+	visit = func(v *graph.Value) {
+		if seen[v] {
+			return
+		}
+		seen[v] = true
+		if !c.expands(v) {
+			out = append(out, v)
+			return
+		}
+		for _, in := range v.Node().Inputs {
+			visit(in)
+		}
+	}
+	for _, v := range n.Inputs {
+		visit(v)
+	}
+	return out
+}
+
+// lowerFused emits the kernel of a root.
+func (c *compiler) lowerFused(n *graph.Node) {
+	out := n.Outputs[0]
+	c.emitFused(out, c.out(out), func(f *fused) *ir { return f.computed(out, f.identity()) })
+}
+
+// deliver copies or adds a value to a leaf that its own kernel does not write.
+func (c *compiler) deliver(v *graph.Value, s *sink) {
+	t := c.leafTensor(c.grads, gradStorage, s.path, s.leaf.Shape)
+	t.Shape = v.Shape()
+	t.Accumulate = s.accumulate
+	c.emitFused(nil, t, func(f *fused) *ir { return f.value(v, f.identity()) })
+}
+
+// emitFused dispatches one kernel for each run of rows that no operand's or result's parts cut. v is nil for a delivery.
+func (c *compiler) emitFused(v *graph.Value, out tensor, build func(f *fused) *ir) {
+	whole := newFused(c, out.Shape)
+	build(whole)
+	cuts := []int{0, out.rows()}
+	for _, p := range out.Parts {
+		cuts = append(cuts, p.Row)
+	}
+	for _, l := range whole.loads {
+		cuts = append(cuts, l.cuts()...)
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	for i := 1; i < len(cuts); i++ {
+		first, last := cuts[i-1], cuts[i]
+		if first < 0 || last > out.rows() {
+			continue
+		}
+		f := whole
+		if len(cuts) > 2 {
+			f = newFused(c, append([]int{last - first}, out.Shape[1:]...))
+			f.firstRow = first
+		}
+		f.out, f.result = out, v
+		f.dispatch(build(f))
+	}
+}
+
+// dispatch writes and runs the elementwise kernel of one run of rows.
+func (f *fused) dispatch(root *ir) {
+	c := f.c
+	part := f.out.Parts[0]
+	for _, p := range f.out.Parts {
+		if p.Row <= f.firstRow {
+			part = p
+		}
+	}
+	f.collapse(root, f.paddable(part))
+	start := (f.firstRow - part.Row) * f.out.width() // the result's first element in its part
+	f.vec = f.vec && start%4 == 0
+	f.chooseBindings(root, 1)
+	part = f.takeOver(part)
+	k := f.kernel("elementwise", f.suffix(root), root, shaders.Variant{
+		Flags:     map[string]bool{"ACCUMULATE": f.out.Accumulate},
+		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())},
+	})
+	c.dispatch(k, c.linear(f.items()), nil, append(f.spans(), part.Span)...)
+}
+
+// paddable is whether a last vec4 may run over the end: every storage is a multiple of 16 bytes, but the padding of a
+// gradient leaf must stay zero.
+func (f *fused) paddable(part tensorPart) bool {
+	return part.Span.st.kind != gradStorage && part.Row == f.firstRow && part.Rows == f.rows()
+}
+
+// suffix names the calls of a kernel for profiles.
+func (f *fused) suffix(root *ir) string {
+	var names []string
+	f.visit(root, func(x *ir) {
+		if x.kind == irCall || x.kind == irDropout {
+			names = append(names, x.fn)
+		}
+	})
+	if len(names) == 0 {
+		return "_move"
+	}
+	if len(names) > 4 {
+		names = append(names[:2], "etc", names[len(names)-1])
+	}
+	return "_" + strings.Join(names, "_")
+}

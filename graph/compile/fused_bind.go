@@ -1,0 +1,121 @@
+package compile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+// chooseBindings gives every load of the expression a binding, shared by loads of one span; where both vec4 and scalar
+// bindings of one span would be too many for the device, beside the kernel's own, the kernel is scalar.
+func (f *fused) chooseBindings(root *ir, own int) {
+	f.bound = nil
+	f.visit(root, func(x *ir) {
+		if x.load == nil {
+			return
+		}
+		x.load.vector = f.vec && x.kind == irLoad && f.contiguous(x.index)
+		if b := x.load.binding(); !slices.Contains(f.bound, b) {
+			f.bound = append(f.bound, b)
+		}
+	})
+	if len(f.bound)+own > f.c.limits.StorageBuffers && f.vec {
+		f.vec = false
+		f.chooseBindings(root, own)
+	}
+}
+
+// operandBinding is a span and how a kernel sees it.
+type operandBinding struct {
+	span   span
+	vector bool
+	raw    bool
+}
+
+func (l *load) binding() operandBinding { return operandBinding{l.part.Span, l.vector, l.raw} }
+
+// name is the variable that a load reads.
+func (f *fused) name(l *load) string {
+	if f.taken != nil && l.part.Span.st == f.taken {
+		return "result"
+	}
+	return fmt.Sprintf("in%d", slices.Index(f.bound, l.binding()))
+}
+
+// takeOver lets the result have the storage of an operand that dies here and is read only at the index that is written.
+// It returns the part to write.
+func (f *fused) takeOver(part tensorPart) tensorPart {
+	if f.result == nil || f.out.Accumulate || len(f.out.Parts) > 1 || part.Span.st.kind != transientStorage {
+		return part
+	}
+	for _, l := range f.loads {
+		st := l.part.Span.st
+		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || !f.diesHere(l) || !f.onlyStraight(st) {
+			continue
+		}
+		f.taken = st
+		f.bound = slices.DeleteFunc(f.bound, func(b operandBinding) bool { return b.span.st == st })
+		t := f.out
+		t.Parts = []tensorPart{{Rows: part.Rows, Span: l.part.Span}}
+		f.c.places[f.result] = t
+		return t.Parts[0]
+	}
+	return part
+}
+
+// diesHere is whether this kernel is the last to read the value that a load's storage belongs to, and no target wants it.
+func (f *fused) diesHere(l *load) bool {
+	owner := f.c.root(l.value)
+	return f.c.lastUse[owner] == f.c.current && !f.c.pinned(owner)
+}
+
+// onlyStraight is whether every load of a storage reads the whole of it, item by item as the result is written.
+func (f *fused) onlyStraight(st *storage) bool {
+	for _, l := range f.loads {
+		if l.part.Span.st == st && (l.part.Span != (span{st: st, Bytes: st.bytes}) || l.vector != f.vec || l.raw || !f.straight(l.index)) {
+			return false
+		}
+	}
+	return true
+}
+
+// spans are what the kernel's operands are bound to, in order.
+func (f *fused) spans() []span {
+	var out []span
+	for _, b := range f.bound {
+		out = append(out, b.span)
+	}
+	return out
+}
+
+// kernel specialises a shader that calls value(i) for the i-th item of the domain; v has what else the shader wants.
+func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) *gpu.Kernel {
+	v.Flags["DROPOUT"] = false
+	f.visit(root, func(x *ir) { v.Flags["DROPOUT"] = v.Flags["DROPOUT"] || x.kind == irDropout })
+	v.Constants["T"] = f.typeName(f.vec)
+	v.Constants["RESULT"] = strconv.Itoa(len(f.bound))
+	var decl strings.Builder
+	for i, bound := range f.bound {
+		elem := f.typeName(bound.vector)
+		if bound.raw {
+			elem = "u32"
+		}
+		fmt.Fprintf(&decl, "@group(0) @binding(%d) var<storage, read> in%d: array<%s>;\n", i, i, elem)
+	}
+	v.Constants["BINDINGS"] = decl.String()
+	b := body{f: f, used: map[int]bool{}}
+	value := b.emit(root, &scope{names: map[*ir]string{}})
+	v.Constants["BODY"] = f.coordinates(b.used) + b.text.String() + "    return " + value + ";"
+	return f.c.kernel(name, suffix, v)
+}
+
+func (f *fused) typeName(vector bool) string {
+	if vector {
+		return "vec4<f32>"
+	}
+	return "f32"
+}

@@ -1,0 +1,64 @@
+package compile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+)
+
+// TestFunctionsOnDevice holds every function against its definition, at ordinary and at extreme operands.
+func TestFunctionsOnDevice(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, size := range gputest.Some(t, d, []int{5, 1, 64}) {
+			for _, fn := range graph.Functions() {
+				g := graph.New()
+				args := make([]*graph.Value, graph.Elementwise{Fn: fn}.Operands())
+				for i := range args {
+					args[i] = g.Input(fmt.Sprint("x", i), graph.F32(size))
+				}
+				op := graph.Elementwise{Fn: fn}
+				if (graph.Elementwise{Fn: fn}).TakesArg() {
+					op.Arg = 3
+				}
+				w := &twin{graph: g, values: []*graph.Value{g.Append(op, args...).Outputs[0]}}
+				rng := rand.New(rand.NewPCG(uint64(size), 1))
+				w.feed(rng)
+				for i, v := range w.feeds["x0"].Data {
+					switch fn {
+					case "log", "sqrt", "rsqrt", "sqrt_grad", "rsqrt_grad":
+						w.feeds["x0"].Data[i] = v*v + 0.01
+					case "equal", "max", "max_grad":
+						if i%2 == 0 {
+							w.feeds["x0"].Data[i] = w.feeds["x1"].Data[i]
+						}
+					}
+				}
+				t.Run(fmt.Sprintf("%s/%d", fn, size), func(t *testing.T) { w.check(t, d, 8*eps) })
+			}
+		}
+	})
+}
+
+// TestFunctionsAtExtremes: what saturates does so at both ends, without NaN and without infinities.
+func TestFunctionsAtExtremes(t *testing.T) {
+	at := []float64{0, 1e-30, -1e-30, 9, -9, 20, -20, 90, -90, 1e4, -1e4, 1e30, -1e30}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, fn := range []string{
+			"tanh", "sigmoid", "gelu_tanh", "gelu_erf", "silu", "relu", "abs",
+			"tanh_grad", "sigmoid_grad", "gelu_tanh_grad", "gelu_erf_grad", "silu_grad", "relu_grad", "abs_grad",
+		} {
+			g := graph.New()
+			args := []*graph.Value{x(g, "x0", len(at))}
+			w := &twin{graph: g, feeds: map[string]*graph.Array{"x0": {Shape: []int{len(at)}, Data: at}}}
+			if (graph.Elementwise{Fn: fn}).Operands() == 2 {
+				args = append(args, g.Constant(1.5))
+			}
+			w.values = []*graph.Value{g.Apply(fn, args...)}
+			t.Run(fn, func(t *testing.T) { w.check(t, d, 8*eps) })
+		}
+	})
+}

@@ -1,0 +1,258 @@
+package compile
+
+import (
+	"fmt"
+	"strconv"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+// operand is a row-major matrix, or a batch of them, inside a span. Offset, row stride and batch stride in elements.
+type operand struct {
+	span               span
+	offset, row, batch int
+}
+
+// fitsVec4 is whether every row starts at a whole vec4.
+func (o operand) fitsVec4() bool { return o.offset%4 == 0 && o.row%4 == 0 && o.batch%4 == 0 }
+
+// gemm is a batch of matrix products C = op(A) op(B), or C += it: C [m,n], op(A) [m,k], op(B) [k,n]. Nothing in it is
+// empty. A transposed lies as [k,m], B transposed as [n,k]; not both.
+type gemm struct {
+	m, n, k, count int // count of products
+	transA, transB bool
+	accumulate     bool
+	a, b, c        operand
+
+	// paddedA: the rows of A (not transposed) are followed by zeros up to a multiple of four.
+	// paddedC: the rows of C may be written up to a multiple of four.
+	paddedA, paddedC bool
+}
+
+// gemmParams is Params of matmul.wgsl and matmul_tiled.wgsl.
+type gemmParams struct {
+	M, N, K, Depth     uint32
+	LDA, LDB, LDC      uint32
+	Slices             uint32
+	A0, B0, C0, Z0     uint32
+	SA, SB, SC, Unused uint32
+}
+
+// scalarParams is Params of matmul_scalar.wgsl.
+type scalarParams struct {
+	M, N, K, Depth uint32
+	AM, AK, BK, BN uint32
+	LDC, Slices    uint32
+	A0, B0, C0, Z0 uint32
+	SA, SB, SC     uint32
+	Unused         [3]uint32
+}
+
+// slicesParams is Params of matmul_slices.wgsl.
+type slicesParams struct {
+	M, N4, N, Slices uint32
+	C0, LDC          uint32
+	Unused           [2]uint32
+}
+
+// gemm appends the dispatches of g in the variant chosen for its shape.
+func (c *compiler) gemm(g gemm) { c.gemmAs(g, c.tuned(g, c.chooseGemm(g))) }
+
+// gemmAs appends the dispatches of g in one variant.
+func (c *compiler) gemmAs(g gemm, v gemmVariant) {
+	slices := c.slices(g)
+	if slices == 1 {
+		c.gemmSlice(g, v, g.k)
+		return
+	}
+	// K in slices, each to a product of its own, then their sum in order.
+	n4 := (g.n + 3) / 4
+	depth := (g.k + slices - 1) / slices
+	depth = (depth + 15) / 16 * 16 // whole steps of every kernel
+	slices = (g.k + depth - 1) / depth
+	partial := c.one(c.workspace("slices", buffers.F32, slices, g.m, 4*n4), "slices")
+	p := g
+	p.accumulate, p.paddedC, p.count = false, true, slices
+	p.a.batch, p.b.batch = 0, 0
+	p.c = operand{span: partial, row: 4 * n4, batch: g.m * 4 * n4}
+	c.gemmSlice(p, v, depth)
+
+	scalar := !g.storesVec4()
+	unit := 4
+	if scalar {
+		unit = 1
+	}
+	k := c.kernel("matmul_slices", "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "STORE_SCALAR": scalar}})
+	c.dispatch(k, c.linear(g.m*n4), slicesParams{
+		M: uint32(g.m), N4: uint32(n4), N: uint32(g.n), Slices: uint32(slices),
+		C0: uint32(g.c.offset / unit), LDC: uint32(g.c.row / unit),
+	}, partial, g.c.span)
+}
+
+// gemmSlice appends the product kernel; depth below K makes the products of the slices of K instead of those of a batch.
+func (c *compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
+	sliced := uint32(0)
+	if depth < g.k {
+		sliced = 1
+	}
+	grid := gpu.Grid{X: tiles(g.n, v.tileN), Y: tiles(g.m, v.tileM)}
+	limit := int(c.limits.Workgroups)
+	if rows := limit * v.tileM; g.m > rows { // tall: in pieces that a grid can count
+		top, rest := g, g
+		top.m, rest.m = rows, g.m-rows
+		if g.transA {
+			rest.a.offset += rows
+		} else {
+			rest.a.offset += rows * g.a.row
+		}
+		rest.c.offset += rows * g.c.row
+		c.gemmSlice(top, v, depth)
+		c.gemmSlice(rest, v, depth)
+		return
+	}
+	for z := 0; z < g.count; z += limit {
+		grid.Z = uint32(min(limit, g.count-z))
+		if v.file == "matmul_scalar" {
+			p := scalarParams{
+				M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth), AM: uint32(g.a.row), AK: 1,
+				BK: uint32(g.b.row), BN: 1, LDC: uint32(g.c.row), Slices: sliced, A0: uint32(g.a.offset), B0: uint32(g.b.offset),
+				C0: uint32(g.c.offset), Z0: uint32(z), SA: uint32(g.a.batch), SB: uint32(g.b.batch), SC: uint32(g.c.batch),
+			}
+			if g.transA {
+				p.AM, p.AK = p.AK, p.AM
+			}
+			if g.transB {
+				p.BK, p.BN = p.BN, p.BK
+			}
+			c.dispatch(v.kernel(c, g), grid, p, g.a.span, g.b.span, g.c.span)
+			continue
+		}
+		unit := 4 // of C
+		if !g.storesVec4() {
+			unit = 1
+		}
+		c.dispatch(v.kernel(c, g), grid, gemmParams{
+			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth),
+			LDA: uint32(g.a.row / 4), LDB: uint32(g.b.row / 4), LDC: uint32(g.c.row / unit), Slices: sliced,
+			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
+			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit),
+		},
+			g.a.span, g.b.span, g.c.span)
+	}
+}
+
+func tiles(n, tile int) uint32 { return uint32((n + tile - 1) / tile) }
+
+// loadsVec4 is whether both operands can be read as vec4: along K, or along M and N, as they lie.
+func (g gemm) loadsVec4() bool {
+	if !g.a.fitsVec4() || !g.b.fitsVec4() {
+		return false
+	}
+	if g.transB || !g.transA && !g.paddedA {
+		return g.k%4 == 0
+	}
+	return true
+}
+
+// storesVec4 is whether C can be written as vec4.
+func (g gemm) storesVec4() bool { return g.c.fitsVec4() && (g.n%4 == 0 || g.paddedC) }
+
+// gemmVariant is one specialisation of a product kernel; a pure function of the adapter's type and the shape.
+type gemmVariant struct {
+	file         string
+	tileM, tileN int // rows and columns of C a workgroup
+	rows, cols   int // of matmul.wgsl: rows, and quads of columns, an invocation
+	wx, wy       int // of matmul.wgsl: its workgroup
+}
+
+// chooseGemm is the table of variants, a function of the kind of adapter and the shape.
+func (c *compiler) chooseGemm(g gemm) gemmVariant {
+	switch {
+	case !g.loadsVec4():
+		return gemmVariant{file: "matmul_scalar", tileM: 32, tileN: 32}
+	case c.cpu:
+		return registerTile(g, 8)
+	case g.m >= 32 && g.n >= 32:
+		return gemmVariant{file: "matmul_tiled", tileM: 64, tileN: 64}
+	}
+	return registerTile(g, 64)
+}
+
+// slices is how many products the K of one product is cut into: more than one where the tiles of C alone would not fill the
+// device and K is long enough to pay for the second pass: 64 tiles of 64x64 on a GPU, 8 of 16x128 on the few cores of an adapter that has
+// texels, which is a software one. It depends on shape and limits alone, so that a plan drawn without a device holds.
+func (c *compiler) slices(g gemm) int {
+	const shortest = 256
+	full, groups := 64, int(tiles(g.m, 64))*int(tiles(g.n, 64))
+	if c.limits.TexelBindings > 0 {
+		full, groups = 8, int(tiles(g.m, 16))*int(tiles(g.n, 128))
+	}
+	if g.count > 1 || groups >= full || g.k < 2*shortest {
+		return 1
+	}
+	return min(g.k/shortest, (full+groups-1)/groups)
+}
+
+// registerTile is the tile of matmul.wgsl with the least estimated time: on a software adapter (lanes 8) a vec4 load costs
+// about 80 cycles for eight invocations and a multiply-add a little over one, measured on lavapipe; the smaller tiles serve
+// shapes that would leave invocations idle. On a GPU (lanes 64) it serves narrow shapes, where all that counts is to
+// occupy it: one quad of columns an invocation.
+func registerTile(g gemm, lanes int) gemmVariant {
+	const load, step, cores = 80, 1.3, 4
+	n4 := (g.n + 3) / 4
+	var best gemmVariant
+	var least float64
+	for _, rows := range []int{16, 8, 4, 1} {
+		if g.transA && rows < 4 {
+			break // A comes four rows a load
+		}
+		for cols := 4; cols >= 1; cols /= 2 {
+			if lanes == 64 && cols > 1 {
+				continue
+			}
+			wx := 1
+			for wx < lanes && wx*cols < n4 {
+				wx *= 2
+			}
+			v := gemmVariant{
+				file: "matmul", rows: rows, cols: cols, wx: wx, wy: lanes / wx,
+				tileM: rows * lanes / wx, tileN: 4 * cols * wx,
+			}
+			groups := float64(tiles(g.m, v.tileM)) * float64(tiles(g.n, v.tileN)) * float64(g.count)
+			if groups < cores {
+				groups = cores // the others wait
+			}
+			cost := groups * float64(lanes/8) * (float64(rows+4*cols)*load + float64(rows*cols*16)*step)
+			if least == 0 || cost < least {
+				best, least = v, cost
+			}
+		}
+	}
+	return best
+}
+
+// kernel specialises the variant's kernel to the form of g.
+func (v gemmVariant) kernel(c *compiler, g gemm) *gpu.Kernel {
+	if v.file == "matmul_scalar" {
+		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate}})
+	}
+	form := []byte("_nn")
+	flags := map[string]bool{"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "STORE_SCALAR": !g.storesVec4()}
+	if g.transA {
+		form[1] = 't'
+	}
+	if g.transB {
+		form[2] = 't'
+	}
+	if v.file == "matmul_tiled" {
+		return c.kernel(v.file, string(form), shaders.Variant{Flags: flags})
+	}
+	flags["K_EDGE"] = g.k%4 != 0
+	lanes := min(v.rows, 4)
+	return c.kernel(v.file, fmt.Sprintf("%s_%dx%d", form, v.rows, v.cols), shaders.Variant{Flags: flags, Constants: map[string]string{
+		"QUADS": strconv.Itoa(v.rows / lanes), "LANES": strconv.Itoa(lanes), "COLS": strconv.Itoa(v.cols),
+		"WX": strconv.Itoa(v.wx), "WY": strconv.Itoa(v.wy),
+	}})
+}

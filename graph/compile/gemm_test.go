@@ -1,0 +1,177 @@
+package compile
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+)
+
+const (
+	sentinel    = 3.5 // around C, and in it before the product
+	productEdge = 64  // elements before and after C
+)
+
+// productMatrix is an operand on the host, as it lies.
+type productMatrix struct {
+	data []float64
+	row  int
+}
+
+func newProductMatrix(rng *rand.Rand, rows, cols int, transposed bool) productMatrix {
+	if transposed {
+		rows, cols = cols, rows
+	}
+	x := productMatrix{row: cols, data: make([]float64, rows*cols)}
+	for i := range x.data {
+		x.data[i] = float64(float32(rng.NormFloat64()))
+	}
+	return x
+}
+
+func (x productMatrix) at(transposed bool, i, j int) float64 {
+	if transposed {
+		i, j = j, i
+	}
+	return x.data[i*x.row+j]
+}
+
+// productRun is one gemm in a program of its own, without a graph.
+type productRun struct {
+	a, b    productMatrix
+	out     *storage
+	program *Program
+}
+
+// newProductRun takes the table's variant of a kind of adapter, or the one given.
+func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool, as ...gemmVariant) productRun {
+	t.Helper()
+	m, n, k := s[0], s[1], s[2]
+	r := productRun{a: newProductMatrix(rng, m, k, form[0]), b: newProductMatrix(rng, k, n, form[1])}
+	c, err := newCompiler(graph.New(), nil, d.Limits())
+	require.NoError(t, err)
+	c.dev, c.cpu, c.group = d, cpu, "test"
+	place := func(label string, elements int) span {
+		st := c.newStorage(outputStorage, label, uint64(4*elements))
+		return span{st: st, Bytes: st.bytes}
+	}
+	a, b, out := place("a", len(r.a.data)+productEdge), place("b", len(r.b.data)+productEdge), place("c", m*n+2*productEdge)
+	r.out = out.st
+	g := gemm{
+		m: m, n: n, k: k, count: 1, transA: form[0], transB: form[1], accumulate: accumulate,
+		a: operand{span: a, row: r.a.row}, b: operand{span: b, row: r.b.row}, c: operand{span: out, offset: productEdge, row: n},
+	}
+	if len(as) == 0 {
+		as = append(as, c.chooseGemm(g))
+	}
+	c.gemmAs(g, as[0])
+	c.allocate()
+	require.NoError(t, c.err)
+	r.program, err = newProgram(context.Background(), c, Options{})
+	require.NoError(t, err)
+	t.Cleanup(r.program.Release)
+	fill := make([]float64, m*n+2*productEdge)
+	for i := range fill {
+		fill[i] = sentinel
+	}
+	for st, data := range map[*storage][]float64{a.st: r.a.data, b.st: r.b.data, out.st: fill} {
+		raw := bytes.Repeat([]byte{0, 0, 0xc0, 0x7f}, int(st.bytes)/4) // NaN behind the operands
+		for i, v := range data {
+			binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(float32(v)))
+		}
+		require.NoError(t, d.Write(r.program.ranges[st], raw))
+	}
+	return r
+}
+
+// run submits the product once and reads C with what is around it.
+func (r productRun) run(t testing.TB, d *gpu.Device) []float64 {
+	t.Helper()
+	rec := d.Record("product")
+	r.program.Record(rec)
+	require.NoError(t, rec.Submit(context.Background()), rec.String())
+	raw := make([]byte, r.out.bytes)
+	require.NoError(t, d.Read(context.Background(), raw, r.program.ranges[r.out]))
+	out := make([]float64, len(raw)/4)
+	for i := range out {
+		out[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	}
+	return out
+}
+
+// The table is a function of the shape; what it chooses for the shapes that matter is written down here.
+func TestGemmVariants(t *testing.T) {
+	c := &compiler{cpu: true}
+	big := gemm{m: 1024, n: 384, k: 128, count: 1}
+	big.a.row, big.b.row, big.c.row = 128, 384, 384
+	v := c.chooseGemm(big)
+	require.Equal(t, gemmVariant{file: "matmul", tileM: 16, tileN: 128, rows: 16, cols: 4, wx: 8, wy: 1}, v)
+	c.cpu = false
+	require.Equal(t, "matmul_tiled", c.chooseGemm(big).file)
+	one := big
+	one.m = 1
+	require.Equal(t, 1, c.chooseGemm(one).rows)
+	odd := big
+	odd.b.row = 383
+	require.Equal(t, "matmul_scalar", c.chooseGemm(odd).file)
+	require.Equal(t, 1, c.slices(big))
+	long := gemm{m: 128, n: 128, k: 1024, count: 1, transA: true}
+	require.Equal(t, 4, c.slices(long))
+	c.limits.TexelBindings = 8
+	require.Equal(t, 1, c.slices(long), "eight tiles are enough for the cores of a software adapter")
+	long.m = 32
+	require.Equal(t, 4, c.slices(long))
+}
+
+// checkAs is twin.check for a graph without params, with the variants of software adapters or of GPUs.
+func (w *twin) checkAs(t *testing.T, d *gpu.Device, cpu bool, tolerance float64) {
+	t.Helper()
+	var targets []Target
+	for i, v := range w.values {
+		targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
+	}
+	p, err := newFor(context.Background(), d, w.graph, Options{Targets: targets}, cpu)
+	require.NoError(t, err)
+	t.Cleanup(p.Release)
+	for name, typ := range p.Inputs() {
+		w.write(t, p, name, typ)
+	}
+	rec := d.Record("test")
+	p.Record(rec)
+	require.NoError(t, rec.Submit(context.Background()), rec.String())
+	want, err := graph.Eval(w.graph, w.feeds, w.values...)
+	require.NoError(t, err)
+	for i, v := range w.values {
+		requireClose(t, fmt.Sprint(i), readRange(t, d, p.Output(fmt.Sprint(i)), v.Type().Elements()), want[i].Data, tolerance)
+	}
+}
+
+// TestGemmMeasured lets the device choose among the candidates of GPUs.
+func TestGemmMeasured(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	d := gputest.Device(t)
+	g := gemm{m: 64, n: 64, k: 48, count: 1, a: operand{row: 48}, b: operand{row: 64}, c: operand{row: 64}}
+	c, err := newCompiler(graph.New(), nil, d.Limits())
+	require.NoError(t, err)
+	c.dev = d
+	for _, o := range []*operand{&g.a, &g.b, &g.c} {
+		o.span = span{st: c.newStorage(outputStorage, "operand", 4*64*64), Bytes: 4 * 64 * 64}
+	}
+	variants := append([]gemmVariant{c.chooseGemm(g)}, gpuCandidates(g)...)
+	chosen := c.measured(g, variants)
+	require.NoError(t, c.err)
+	require.Contains(t, variants, chosen)
+	require.Equal(t, chosen, c.measured(g, variants), "remembered")
+	d.SetAutotune(false)
+	require.Equal(t, variants[0], c.measured(g, variants), "off: the table's")
+	require.Equal(t, variants[0], c.tuned(g, variants[0]), "a software adapter has the table alone")
+}

@@ -1,0 +1,142 @@
+package compile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+)
+
+// lossTolerance covers logits that are sums of d products, and the sum of n losses.
+func lossTolerance(n, d int) float64 { return eps * float64(200+8*d+4*n) }
+
+// labels are whole numbers below limit, every third ignored.
+func someLabels(rng *rand.Rand, limit, n int) *graph.Array {
+	a := graph.NewArray([]int{n})
+	for i := range a.Data {
+		a.Data[i] = float64(rng.IntN(limit))
+		if i%3 == 2 {
+			a.Data[i] = graph.IgnoreLabel
+		}
+	}
+	return a
+}
+
+func crossEntropyGraph(n, v int) *twin {
+	g := graph.New()
+	logits, labels := g.Input("logits", graph.F32(n, v)), g.Input("labels", graph.Type{Shape: []int{n}, DType: buffers.I32})
+	f := g.Append(graph.CrossEntropy{}, logits, labels)
+	d := g.Append(graph.CrossEntropyGrad{}, logits, labels, f.Outputs[1], g.Input("dloss", graph.F32())).Outputs[0]
+	return &twin{graph: g, values: []*graph.Value{f.Outputs[0], f.Outputs[1], d}}
+}
+
+func TestCrossEntropy(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, s := range [][2]int{{1, 1}, {3, 4}, {5, 7}, {65, 63}, {64, 64}, {9, 260}, {0, 5}} {
+			t.Run(fmt.Sprint(s), func(t *testing.T) {
+				rng := rand.New(rand.NewPCG(41, 42))
+				w := crossEntropyGraph(s[0], s[1])
+				w.feeds = map[string]*graph.Array{"labels": someLabels(rng, s[1], s[0])}
+				w.feed(rng)
+				w.check(t, d, lossTolerance(s[0], 1))
+			})
+		}
+	})
+}
+
+// TestCrossEntropyGroups runs the kernel of GPUs, a workgroup a row.
+func TestCrossEntropyGroups(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		rng := rand.New(rand.NewPCG(43, 44))
+		for _, columns := range []int{1, 64, 257, 1000} {
+			w := crossEntropyGraph(5, columns)
+			w.feeds = map[string]*graph.Array{"labels": someLabels(rng, columns, 5)}
+			w.feed(rng)
+			w.checkAs(t, d, false, lossTolerance(5, 1))
+		}
+	})
+}
+
+func TestCrossEntropyAllIgnored(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		w := crossEntropyGraph(6, 8)
+		labels := graph.NewArray([]int{6})
+		for i := range labels.Data {
+			labels.Data[i] = graph.IgnoreLabel
+		}
+		w.feeds = map[string]*graph.Array{"labels": labels}
+		w.feed(rand.New(rand.NewPCG(45, 46)))
+		got, _ := w.run(t, d)
+		require.Equal(t, []float64{0}, got["v0"])
+		require.Equal(t, make([]float64, 48), got["v2"])
+	})
+}
+
+// headGraph is a loss head and its gradient; the lowering makes one unit of both unless the backward pass waits for something
+// made of the loss.
+func headGraph(n, d, v int, apart bool) *twin {
+	g := graph.New()
+	x, labels := g.Input("x", graph.F32(n, d)), g.Input("labels", graph.Type{Shape: []int{n}, DType: buffers.I32})
+	w := g.Param("wte", v, d)
+	f := g.Append(graph.HeadLoss{}, x, w, labels)
+	dloss := g.Input("dloss", graph.F32())
+	if apart {
+		dloss = g.Mul(dloss, g.AddConst(g.Scale(f.Outputs[0], 0), 1))
+	}
+	grad := g.Append(graph.HeadLossGrad{}, x, w, labels, f.Outputs[1], dloss)
+	return &twin{graph: g, values: []*graph.Value{f.Outputs[0], f.Outputs[1], grad.Outputs[0]}, leaves: map[string]*graph.Value{"wte": grad.Outputs[1]}}
+}
+
+func TestHeadLoss(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, apart := range []bool{false, true} {
+			for _, s := range [][3]int{{1, 4, 1}, {6, 8, 12}, {5, 4, 7}, {7, 3, 5}, {17, 16, 65}, {0, 4, 8}} {
+				t.Run(fmt.Sprint(s, apart), func(t *testing.T) {
+					rng := rand.New(rand.NewPCG(47, 48))
+					w := headGraph(s[0], s[1], s[2], apart)
+					w.feeds = map[string]*graph.Array{"labels": someLabels(rng, s[2], s[0])}
+					w.feed(rng)
+					p := w.check(t, d, lossTolerance(s[0], s[1]))
+					if s[0] > 0 && !apart {
+						require.Equal(t, 6, p.Plan().Dispatches, "logits once, loss, sum, dlogits, dx, dW")
+					}
+				})
+			}
+		}
+	})
+}
+
+// TestHeadLossParts has a table in several parts and logits in several chunks of rows.
+func TestHeadLossParts(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, apart := range gputest.Some(t, d, []bool{false, true}) {
+			rng := rand.New(rand.NewPCG(49, 50))
+			const n, width, vocab = 150, 32, 1201
+			w := headGraph(n, width, vocab, apart)
+			w.feeds = map[string]*graph.Array{"labels": someLabels(rng, vocab, n)}
+			w.feed(rng)
+			w.check(t, d, lossTolerance(n, width))
+			once, _ := w.run(t, d)
+			w.accumulate = true
+			again, _ := w.run(t, d)
+			require.Equal(t, once, again, "added to zero, and the same bits")
+		}
+	}, gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10}))
+}
+
+func TestLossRefusesLabels(t *testing.T) {
+	d := gputest.Device(t)
+	w := crossEntropyGraph(4, 8)
+	w.feeds = map[string]*graph.Array{"labels": graph.NewArray([]int{4})}
+	w.feed(rand.New(rand.NewPCG(51, 52)))
+	_, p := w.run(t, d)
+	require.NoError(t, p.WriteInts("labels", []int32{0, graph.IgnoreLabel, 7, 1}))
+	require.EqualError(t, p.WriteInts("labels", []int32{0, graph.IgnoreLabel, 8, 1}), `graph: write: input "labels": label at position 2: 8, want 0 to 7`)
+	require.Error(t, p.WriteInts("labels", []int32{0, -1, 7, 1}))
+}

@@ -1,0 +1,122 @@
+package compile
+
+import (
+	"slices"
+
+	"gputrain/graph"
+)
+
+func init() {
+	lowerings["matmul"] = lowering{lower: lowerMatMul, leaf: true}
+}
+
+// lowerMatMul lowers Y = op(A) op(B), M by N by K, for operands and results in row parts: rows of A (not transposed) and of
+// Y cut M, rows of B transposed cut N, rows of A transposed and of B cut K. Each piece is a product of its own; along K the
+// pieces after the first add to what it wrote.
+func lowerMatMul(c *compiler, n *graph.Node) {
+	op := n.Op.(graph.MatMul)
+	a, b, y := c.in(n.Inputs[0]), c.in(n.Inputs[1]), c.out(n.Outputs[0])
+	if y.elements() == 0 {
+		return
+	}
+	m, k, _ := graph.Matrix(a.Shape, op.TransA)
+	_, cols, _ := graph.Matrix(b.Shape, op.TransB)
+	if k == 0 {
+		for _, p := range y.Parts {
+			if !y.Accumulate {
+				c.zero(p.Span)
+			}
+		}
+		return
+	}
+	g := gemm{transA: op.TransA, transB: op.TransB, count: y.elements() / (m * cols)}
+	g.a, g.b, g.c = operand{row: k, batch: m * k}, operand{row: cols, batch: k * cols}, operand{row: cols, batch: m * cols}
+	if op.TransA {
+		g.a.row = m
+	}
+	if op.TransB {
+		g.b.row = k
+	}
+	if len(a.Shape) == 2 {
+		g.a.batch = 0
+	}
+	if len(b.Shape) == 2 {
+		g.b.batch = 0
+	}
+	if g.b.batch == 0 && !op.TransA {
+		m, g.count = m*g.count, 1 // a batch of A is just more rows
+	}
+	for i, t := range []tensor{a, b, y} {
+		if len(t.Shape) > 2 {
+			c.one(t, []string{"a", "b", "y"}[i])
+		}
+	}
+	if c.err != nil {
+		return
+	}
+	byM, byN, byK := []tensor{y}, []tensor{}, []tensor{}
+	if op.TransA {
+		byK = append(byK, a)
+	} else {
+		byM = append(byM, a)
+	}
+	if op.TransB {
+		byN = append(byN, b)
+	} else {
+		byK = append(byK, b)
+	}
+	for _, mm := range runs(m, byM) {
+		for _, nn := range runs(cols, byN) {
+			for _, kk := range runs(k, byK) {
+				p := g
+				p.m, p.n, p.k = mm.length, nn.length, kk.length
+				p.accumulate = y.Accumulate || kk.start > 0
+				p.a = g.a.at(a, mm.start, kk.start, op.TransA)
+				p.b = g.b.at(b, kk.start, nn.start, op.TransB)
+				p.c = g.c.at(y, mm.start, nn.start, false)
+				c.gemm(p)
+			}
+		}
+	}
+}
+
+// run is a range of rows, or of K.
+type run struct{ start, length int }
+
+// runs cuts [0, n) where any of the tensors, each n rows of it, goes from one part to the next.
+func runs(n int, tensors []tensor) []run {
+	starts := []int{0}
+	for _, t := range tensors {
+		for _, p := range t.Parts[1:] {
+			starts = append(starts, p.Row)
+		}
+	}
+	slices.Sort(starts)
+	starts = slices.Compact(starts)
+	out := make([]run, len(starts))
+	for i, s := range starts {
+		end := n
+		if i+1 < len(starts) {
+			end = starts[i+1]
+		}
+		out[i] = run{start: s, length: end - s}
+	}
+	return out
+}
+
+// at is the operand o of tensor t from a row and column on, in the part that holds the row; transposed, the operand's rows
+// are the tensor's columns.
+func (o operand) at(t tensor, row, col int, transposed bool) operand {
+	if transposed {
+		row, col = col, row
+	}
+	part := t.Parts[0]
+	for _, p := range t.Parts[1:] {
+		if row >= p.Row {
+			part = p
+		}
+	}
+	o.span = part.Span
+	o.offset = (row-part.Row)*o.row + col
+	return o
+}

@@ -1,0 +1,89 @@
+package compile
+
+import (
+	"cmp"
+	"slices"
+)
+
+// allocate gives every transient storage a buffer. Storages that live at the same time never share one, so no dispatch
+// sees one buffer in two roles. Greedy by size (Pisarchyk and Lee, "Efficient memory management for deep neural net
+// inference", 2020): the largest storage first, into the buffer whose other tenants leave the least idle time around it.
+func (c *compiler) allocate() {
+	for i, cmd := range c.commands {
+		for _, s := range cmd.bind {
+			if s.st.first < 0 {
+				s.st.first = i
+			}
+			s.st.last = i
+		}
+	}
+	c.plan.Dispatches = len(c.commands)
+	var values, shared uint64
+	for _, size := range assign(c.storages, false) {
+		values += size
+	}
+	c.planned = assign(c.storages, true)
+	for _, size := range c.planned {
+		shared += size
+	}
+	c.plan.Shared = c.planned // in the order they were opened in, the largest first
+	c.plan.Activations = min(values, shared)
+	c.plan.Workspace = shared - c.plan.Activations
+	for _, st := range c.storages {
+		switch st.kind {
+		case inputStorage, constantStorage:
+			c.plan.Inputs += st.bytes
+		case outputStorage:
+			c.plan.Outputs += st.bytes
+		}
+		c.plan.Largest = append(c.plan.Largest, TensorBytes{Label: st.label, Bytes: st.bytes})
+	}
+	slices.SortStableFunc(c.plan.Largest, func(a, b TensorBytes) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	c.plan.Largest = c.plan.Largest[:min(len(c.plan.Largest), 10)]
+}
+
+// assign sets the buffer of the transient storages (of the workspaces only when asked) and returns the buffers' sizes.
+func assign(storages []*storage, workspaces bool) []uint64 {
+	var order []*storage
+	for _, st := range storages {
+		if st.kind == transientStorage && st.first >= 0 && (workspaces || !st.workspace) {
+			order = append(order, st)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *storage) int { return cmp.Compare(b.bytes, a.bytes) })
+	var sizes []uint64
+	var tenants [][]*storage
+	for _, st := range order {
+		best, bestGap := -1, 0
+		for b, others := range tenants {
+			gap, free := idle(st, others)
+			if free && (best < 0 || gap < bestGap) {
+				best, bestGap = b, gap
+			}
+		}
+		if best < 0 {
+			best = len(sizes)
+			sizes = append(sizes, st.bytes) // the first tenant is the largest
+			tenants = append(tenants, nil)
+		}
+		st.buffer = best
+		tenants[best] = append(tenants[best], st)
+	}
+	return sizes
+}
+
+// idle is the number of commands between st and the nearest tenant of a buffer, and whether st meets none of them.
+func idle(st *storage, tenants []*storage) (gap int, free bool) {
+	gap = int(^uint(0) >> 1)
+	for _, t := range tenants {
+		switch {
+		case t.last < st.first:
+			gap = min(gap, st.first-t.last)
+		case st.last < t.first:
+			gap = min(gap, t.first-st.last)
+		default:
+			return 0, false
+		}
+	}
+	return gap, true
+}

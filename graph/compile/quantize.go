@@ -1,0 +1,67 @@
+package compile
+
+import (
+	"fmt"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+func init() {
+	lowerings["quantize"] = lowering{lower: lowerQuantize}
+	for _, mode := range graph.QuantizeModes {
+		checks = append(checks, kernelCheck{name: "quantize " + mode, tolerance: 8, build: func(g *graph.Graph) []*graph.Value {
+			var out []*graph.Value
+			for _, shape := range [][]int{{70, 64}, {33, 70}, {5}} {
+				out = append(out, g.Quantize(g.Input(fmt.Sprint("a", shape), graph.F32(shape...)), graph.Quantize{Mode: mode}.Or()))
+			}
+			return out
+		}})
+	}
+}
+
+// Params of quantize.wgsl.
+type quantizeParams struct{ Groups, Across, Width, Size uint32 }
+
+func lowerQuantize(c *compiler, n *graph.Node) {
+	op, x := n.Op.(graph.Quantize), n.Inputs[0]
+	count, width := graph.Rows(x.Shape())
+	if count*width == 0 {
+		return
+	}
+	operands := []span{c.one(c.in(x), "x")}
+	if op.Mode == "nvfp4" {
+		whole := c.workspace("largest", buffers.F32, 1)
+		c.reduce(reduction{outer: 1, length: count * width, inner: 1, maximum: true}, x.Shape(), func(f *fused) *ir {
+			return f.call("abs", 0, f.value(x, f.identity()))
+		}, whole, 1)
+		operands = append(operands, c.one(whole, "largest"))
+	}
+	across := (width + op.Group - 1) / op.Group
+	k := c.kernel("quantize", fmt.Sprintf("_%s%.0d", op.Mode, op.Bits), quantizeVariant(op))
+	c.dispatch(k, c.linear(count*across), quantizeParams{uint32(count * across), uint32(across), uint32(width), uint32(op.Group)},
+		append(operands, c.one(c.out(n.Outputs[0]), "y"))...)
+}
+
+// quantizeVariant is the kernel of a mode.
+func quantizeVariant(o graph.Quantize) shaders.Variant {
+	format := o.Format()
+	var levels, middles []string
+	for i, level := range graph.NF4Levels {
+		levels = append(levels, float32Text(float64(level)))
+		if i > 0 {
+			middles = append(middles, float32Text((float64(graph.NF4Levels[i-1])+float64(level))/2))
+		}
+	}
+	return shaders.Variant{
+		Flags: map[string]bool{"AFFINE": o.Mode == "affine", "NF4": o.Mode == "nf4", "NVFP4": o.Mode == "nvfp4"},
+		Constants: map[string]string{
+			"STEPS":  float32Text(float64(int(1)<<o.Bits - 1)),
+			"LEVELS": strings.Join(levels, ", "), "MIDDLES": strings.Join(middles, ", "),
+			"MANTISSA": fmt.Sprint(format.Mantissa), "LEAST": fmt.Sprint(127 + format.Least), "LARGEST": float32Text(format.Largest),
+			"TOP": fmt.Sprint(format.Top()),
+		},
+	}
+}

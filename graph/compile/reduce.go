@@ -1,0 +1,202 @@
+package compile
+
+import (
+	"slices"
+	"strconv"
+
+	"gputrain/buffers"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+func init() {
+	lowerings["reduce"] = lowering{lower: lowerReduce, leaf: true, prologue: true}
+	lowerings["norm_gamma_grad"] = lowering{lower: lowerNormGammaGrad, leaf: true, prologue: true}
+}
+
+// Sizes of a reduction's levels. With fewer invocations than reduceInvocations a reduction is split in parts, of at least
+// reduceShortest items, and needs another level; reduceLongest bounds the rounding error of one invocation's sum and the
+// time it takes alone.
+const (
+	reduceInvocations = 4096
+	reduceShortest    = 16
+	reduceSingle      = 128 // items that one invocation reduces without being split
+	reduceLongest     = 1024
+)
+
+// reduction is [O, R, I] to [O, I].
+type reduction struct {
+	outer, length, inner int
+	maximum              bool
+}
+
+func lowerReduce(c *compiler, n *graph.Node) {
+	op := n.Op.(graph.Reduce)
+	v, out := n.Inputs[0], c.out(n.Outputs[0])
+	if v.Type().Elements() == 0 { // a sum of nothing
+		if !out.Accumulate {
+			c.zero(c.one(out, "result"))
+		}
+		return
+	}
+	scale := 1.0
+	if op.Fn == "mean" {
+		scale = float64(out.elements()) / float64(v.Type().Elements())
+	}
+	groups := reducedGroups(v.Shape(), op.Axes)
+	first := true
+	from := tensor{}
+	for k, r := range groups {
+		r.maximum = op.Fn == "max"
+		to, last := out, k == len(groups)-1
+		if !last {
+			to = c.workspace("reduced", buffers.F32, r.outer*r.inner)
+		}
+		build := func(f *fused) *ir { return f.value(v, f.identity()) }
+		domain := v.Shape()
+		if !first {
+			build, domain = plainLoad(from), []int{r.outer * r.length * r.inner}
+		}
+		s := 1.0
+		if last {
+			s = scale
+		}
+		c.reduce(r, domain, build, to, s)
+		first, from = false, to
+	}
+}
+
+// reducedGroups are the runs of reduced axes from the last to the first, each with what stands before and after it at that point.
+func reducedGroups(shape []int, axes []int) []reduction {
+	var groups []reduction
+	inner := 1
+	for d := len(shape) - 1; d >= 0; {
+		if !slices.Contains(axes, d) || shape[d] == 1 {
+			inner *= shape[d]
+			d--
+			continue
+		}
+		length := 1
+		for d >= 0 && (slices.Contains(axes, d) || shape[d] == 1) {
+			length *= shape[d]
+			d--
+		}
+		groups = append(groups, reduction{outer: graph.Elements(shape[:d+1]), length: length, inner: inner})
+	}
+	if len(groups) == 0 { // only axes of length one
+		groups = append(groups, reduction{outer: 1, length: 1, inner: inner})
+	}
+	return groups
+}
+
+// plainLoad reads a tensor of one part at the domain's own index.
+func plainLoad(t tensor) func(f *fused) *ir {
+	return func(f *fused) *ir { return f.loadAt(t, &linear{coef: []int{1}}) }
+}
+
+// reduce emits the levels of one reduction of the expression that build makes over a domain of the shape [O, R, I] in any division of axes.
+func (c *compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, out tensor, scale float64) {
+	for {
+		f := newFused(c, domain)
+		root := build(f)
+		f.collapse(root, false)
+		columns := r.inner > 1
+		if columns {
+			f.vec = f.vec && r.inner%4 == 0
+		} else {
+			f.vec = f.vec && r.length%4 == 0
+		}
+		f.chooseBindings(root, 1)
+		length, inner := r.length, r.inner
+		if columns {
+			inner /= f.lanes()
+		} else {
+			length /= f.lanes()
+		}
+		parts := reduceParts(length, r.outer*inner)
+		to, level := out, scale
+		if parts > 1 {
+			to, level = c.workspace("partial", buffers.F32, r.outer, parts, r.inner), 1
+		}
+		start, outType := "0.0", "f32"
+		if r.maximum {
+			start = "-3.4028234e38"
+		}
+		if columns {
+			outType = f.typeName(f.vec)
+		}
+		v := shaders.Variant{
+			Flags: map[string]bool{"COLUMNS": columns, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate && parts == 1},
+			Constants: map[string]string{
+				"PARTS": strconv.Itoa(parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
+				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * parts * inner),
+			},
+		}
+		if columns {
+			v.Constants["INNER"], v.Constants["CHUNK"] = strconv.Itoa(inner), strconv.Itoa((length+parts-1)/parts)
+		}
+		k := f.kernel("reduce", "_"+r.name(parts), root, v)
+		c.dispatch(k, c.linear(r.outer*parts*inner), nil, append(f.spans(), c.one(to, "result"))...)
+		if parts == 1 || c.err != nil {
+			return
+		}
+		r.length = parts
+		domain, build = []int{to.elements()}, plainLoad(to)
+	}
+}
+
+func (r reduction) name(parts int) string {
+	name := "sum"
+	if r.maximum {
+		name = "max"
+	}
+	if parts > 1 {
+		name += "_partial"
+	}
+	return name
+}
+
+// reduceParts is the number of parts that length items are reduced in, when that many results are reduced side by side.
+func reduceParts(length, results int) int {
+	if length <= reduceSingle {
+		return 1
+	}
+	want := (reduceInvocations + results - 1) / results
+	parts := max(min(want, length/reduceShortest), (length+reduceLongest-1)/reduceLongest)
+	return parts
+}
+
+// lowerNormGammaGrad reduces dy xhat over the rows: dy (x - mean) rstd, or dy x rstd.
+func lowerNormGammaGrad(c *compiler, n *graph.Node) {
+	x, stats, dy := n.Inputs[0], n.Inputs[1], n.Inputs[2]
+	rows, width := graph.Rows(x.Shape())
+	out := c.out(n.Outputs[0])
+	if rows == 0 {
+		if !out.Accumulate {
+			c.zero(c.one(out, "result"))
+		}
+		return
+	}
+	shape := x.Shape()
+	build := func(f *fused) *ir {
+		perRow := func(offset, stride int) *ir {
+			at := f.linearOf(shape, f.identity())
+			for d := range at.coef {
+				at.coef[d] = at.coef[d] / width * stride
+			}
+			at.coef[len(shape)-1] = 0
+			at.off = offset
+			row := f.loadAt(c.in(stats), at)
+			c.one(row.load.tensor, "stats")
+			return row
+		}
+		hat := f.value(x, f.identity())
+		if n.Op.(graph.NormGammaGrad).RMS {
+			hat = f.call("mul", 0, hat, perRow(0, 1))
+		} else {
+			hat = f.call("mul", 0, f.call("sub", 0, hat, perRow(0, 2)), perRow(1, 2))
+		}
+		return f.call("mul", 0, f.value(dy, f.identity()), hat)
+	}
+	c.reduce(reduction{outer: 1, length: rows, inner: width}, shape, build, out, 1)
+}

@@ -1,0 +1,60 @@
+package compile
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"gputrain/buffers"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+func init() { lowerings["rope"] = lowering{lower: lowerRope} }
+
+// Params of rope.wgsl.
+type ropeParams struct{ Pairs, Half, Heads, Positions uint32 }
+
+func lowerRope(c *compiler, n *graph.Node) {
+	op := n.Op.(graph.Rope)
+	shape := n.Inputs[0].Shape()
+	positions, half := shape[1], op.HeadDim/2
+	suffix, t, items := "", "f32", half
+	if half%4 == 0 {
+		t, items = "vec4<f32>", half/4
+	}
+	if op.Inverse {
+		suffix = "_inverse"
+	}
+	pairs := graph.Elements(shape) / op.HeadDim * items
+	bind := []span{c.one(c.in(n.Inputs[0]), "x")}
+	table := positions
+	if op.Window > 0 {
+		suffix, table = suffix+"_at", op.Window
+		checkIDs(c, n.Inputs[1], "position", op.Window, false)
+		bind = append(bind, c.one(c.in(n.Inputs[1]), "positions"))
+	}
+	k := c.kernel("rope", suffix, shaders.Variant{
+		Flags: map[string]bool{"INVERSE": op.Inverse, "POSITIONS": op.Window > 0}, Constants: map[string]string{"T": t},
+	})
+	bind = append(bind, c.one(c.ropeTable("cosines", table, op, math.Cos), "cosines"), c.one(c.ropeTable("sines", table, op, math.Sin), "sines"),
+		c.one(c.out(n.Outputs[0]), "y"))
+	c.dispatch(k, c.linear(pairs), ropeParams{uint32(pairs), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)}, bind...)
+}
+
+// ropeTable is f(t Theta^(-2i/HeadDim)) over [positions, HeadDim/2], computed in float64: angles of thousands of radians
+// are beyond what devices' own sines are good for.
+func (c *compiler) ropeTable(name string, positions int, op graph.Rope, f func(float64) float64) tensor {
+	half := op.HeadDim / 2
+	label := fmt.Sprintf("rope.%s.%d.%d.%g", name, positions, op.HeadDim, op.Theta)
+	return c.constant(label, buffers.F32, []int{positions, half}, func() []byte {
+		data := make([]byte, 0, 4*positions*half)
+		for t := range positions {
+			for i := range half {
+				angle := float64(t) * math.Pow(op.Theta, -2*float64(i)/float64(op.HeadDim))
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(f(angle))))
+			}
+		}
+		return data
+	})
+}

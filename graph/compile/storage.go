@@ -1,0 +1,132 @@
+package compile
+
+import (
+	"fmt"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// spanAlign is the granule of every storage and span in bytes: one vec4<f32>, so that a kernel may bind any of them as
+// array<vec4<f32>> whatever its true length. Kernels take counts from constants or params, never from arrayLength.
+const spanAlign = 16
+
+// storageKind says who owns a storage and for how long.
+type storageKind uint8
+
+const (
+	transientStorage storageKind = iota // planned: shares buffers with storages that live at other times
+	outputStorage                       // a named target without a leaf: its own buffer
+	inputStorage                        // an Input, or something derived from one: its own buffer, written by Program.Write
+	constantStorage                     // a table computed at compile time: its own buffer, written once
+	boundStorage                        // an input or a target in a buffer of the caller's
+	paramStorage                        // a slab of the params tree
+	mirrorStorage                       // a slab of the mirrors tree
+	gradStorage                         // a slab of the grads tree
+)
+
+// storage is one region of device memory as a lowering sees it: symbolic while the program is lowered and planned,
+// backed by a buffer only when the program is made.
+type storage struct {
+	kind      storageKind
+	label     string
+	bytes     uint64 // a multiple of spanAlign
+	workspace bool   // a transient that belongs to one node alone
+	slab      int    // of a param or grad storage
+	data      []byte // of a constant storage
+
+	first, last int // the first and last command that use it; -1 while there is none
+	buffer      int // of a transient: the planned buffer it lives in
+}
+
+// span is a bindable run of bytes of a storage. Offset is a multiple of the device's storage alignment, Bytes of 16.
+type span struct {
+	st     *storage
+	Offset uint64
+	Bytes  uint64
+}
+
+// at is the run of bytes [offset, offset+bytes) of the span, rounded up to 16; offset must be a multiple of the device's
+// storage alignment (dispatch checks).
+func (s span) at(offset, bytes uint64) span {
+	return span{st: s.st, Offset: s.Offset + offset, Bytes: roundUp(bytes, spanAlign)}
+}
+
+// tensor is where a value lives: its logical shape and dtype, and one part for each run of rows that has a span of its
+// own. Activations have one part; a param or a gradient leaf larger than a binding has several.
+type tensor struct {
+	Shape []int
+	DType buffers.DType
+	Parts []tensorPart // rows in order, no gaps; none when the tensor has no elements
+
+	// Accumulate is set on an output that must be added to what its parts hold, instead of overwriting it.
+	Accumulate bool
+}
+
+// tensorPart holds rows [Row, Row+Rows) of the tensor's 2-D view [Shape[0], rest] (a scalar is one row of one).
+type tensorPart struct {
+	Row, Rows int
+	Span      span
+}
+
+func (t tensor) elements() int { return graph.Elements(t.Shape) }
+
+// rows and width are the tensor's 2-D view along its first axis, as row splits see it.
+func (t tensor) rows() int {
+	if len(t.Shape) == 0 {
+		return 1
+	}
+	return t.Shape[0]
+}
+
+func (t tensor) width() int {
+	if len(t.Shape) == 0 {
+		return 1
+	}
+	return graph.Elements(t.Shape[1:])
+}
+
+func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
+
+// typeBytes is the size of a contiguous tensor in bytes, unrounded.
+func typeBytes(shape []int, d buffers.DType) uint64 {
+	return (uint64(graph.Elements(shape))*uint64(d.Bits()) + 7) / 8
+}
+
+// command is one step of a program over symbolic spans.
+type command struct {
+	group  string
+	kernel *gpu.Kernel // nil: zero the one span of bind
+	grid   gpu.Grid
+	params []byte
+	bind   []span
+}
+
+func (c command) String() string {
+	if c.kernel == nil {
+		return fmt.Sprintf("%s: zero %s", c.group, spanText(c.bind[0]))
+	}
+	text := fmt.Sprintf("%s: %s [%d %d %d]", c.group, c.kernel.Label, c.grid.X, c.grid.Y, c.grid.Z)
+	bindings := c.kernel.Bindings
+	if c.params != nil {
+		text += fmt.Sprintf(" params=%d", len(c.params))
+		bindings = bindings[1:]
+	}
+	for i, s := range c.bind {
+		mark := "<"
+		if bindings[i].Access == gpu.ReadWrite {
+			mark = ">"
+		}
+		text += " " + mark + spanText(s)
+	}
+	return text
+}
+
+func spanText(s span) string {
+	place := s.st.label
+	if s.st.kind == transientStorage {
+		place = fmt.Sprintf("%s@%d", place, s.st.buffer)
+	}
+	return fmt.Sprintf("%s+%d:%d", place, s.Offset, s.Bytes)
+}

@@ -1,0 +1,289 @@
+package compile
+
+import (
+	"container/heap"
+	"slices"
+
+	"gputrain/graph"
+)
+
+// unit is what is lowered at once: one node, a node together with the node of its gradient, a fused expression, or the
+// delivery of a value to a gradient leaf.
+type unit struct {
+	nodes    []*graph.Node // for the label; the last one is the root
+	reads    []*graph.Value
+	writes   []*graph.Value
+	lower    func(c *compiler)
+	delivers *sink // of a delivery
+	key      int   // position among the units that could run
+	after    int   // units this one still waits for, while ordering
+	next     []*unit
+}
+
+// placeLeaves decides which values the gradient leaves receive. An add whose result nothing but a leaf wants is dropped:
+// its operands are accumulated in the leaf one after the other, so that the two gradients of a tied weight never need
+// memory of their own.
+func (c *compiler) placeLeaves() {
+	for _, t := range c.targets {
+		if t.Leaf == "" {
+			continue
+		}
+		if c.grads == nil {
+			c.fail("target leaf %q: no grads tree", t.Leaf)
+			return
+		}
+		leaf, ok := c.grads.Leaf(t.Leaf)
+		if !ok {
+			c.fail("target leaf %q: not in the grads tree", t.Leaf)
+			return
+		}
+		if !slices.Equal(leaf.Shape, t.Value.Shape()) {
+			c.fail("target leaf %q: shape %v in the tree, the value has %v", t.Leaf, leaf.Shape, t.Value.Shape())
+			return
+		}
+		c.spread(t.Value, &sink{leaf: leaf, path: t.Leaf})
+	}
+}
+
+// spread gives a value to a leaf, or its terms if it is an add that nobody else reads, or what it reshapes.
+func (c *compiler) spread(v *graph.Value, s *sink) {
+	free := len(c.readers[v]) == 0 && !c.wanted(v)
+	if e, ok := v.Node().Op.(graph.Elementwise); ok && free && e.Fn == "add" &&
+		slices.Equal(v.Node().Inputs[0].Shape(), v.Shape()) && slices.Equal(v.Node().Inputs[1].Shape(), v.Shape()) {
+		c.dropped[v.Node()] = true
+		for _, term := range v.Node().Inputs {
+			c.unread(term, v.Node())
+		}
+		for _, term := range v.Node().Inputs {
+			c.spread(term, &sink{leaf: s.leaf, path: s.path})
+		}
+		return
+	}
+	if _, ok := v.Node().Op.(graph.Reshape); ok && free && len(s.leaf.Parts) <= 1 {
+		c.dropped[v.Node()] = true
+		c.unread(v.Node().Inputs[0], v.Node())
+		c.spread(v.Node().Inputs[0], s)
+		return
+	}
+	c.sinks[v] = append(c.sinks[v], s)
+}
+
+// unread takes one reading by n off the readers of v.
+func (c *compiler) unread(v *graph.Value, n *graph.Node) {
+	if i := slices.Index(c.readers[v], n); i >= 0 {
+		c.readers[v] = slices.Delete(slices.Clone(c.readers[v]), i, i+1)
+	}
+}
+
+// direct is the leaf into which v's own lowering writes it, nil when v has memory of its own.
+func (c *compiler) direct(v *graph.Value) *sink {
+	if len(c.sinks[v]) != 1 || len(c.readers[v]) > 0 || c.names[v] || c.viewed(v) != nil {
+		return nil
+	}
+	switch v.Node().Op.(type) {
+	case graph.Input, graph.Param:
+		return nil
+	}
+	if !c.writesLeaves(v.Node()) {
+		return nil
+	}
+	return c.sinks[v][0]
+}
+
+func (c *compiler) writesLeaves(n *graph.Node) bool {
+	kind := n.Op.Kind()
+	for _, p := range pairLowerings {
+		if p.leaf && (p.forward == kind || p.gradient == kind) {
+			return true
+		}
+	}
+	return fusable(n) || lowerings[kind].leaf
+}
+
+// order makes the units and sorts them: every unit after those whose values it reads, and of those that could run the
+// one whose last node comes first in the graph, so that the builder's order holds where nothing else is asked for.
+func (c *compiler) order() {
+	paired := c.pair()
+	for _, n := range c.live {
+		if c.dropped[n] || c.inlined[n] || paired[n] || c.viewed(n.Outputs[0]) != nil {
+			continue
+		}
+		switch n.Op.(type) {
+		case graph.Input, graph.Param:
+			continue
+		}
+		if u := c.nodeUnit(n); u != nil {
+			c.units = append(c.units, u)
+		}
+	}
+	c.units = append(c.units, c.deliveries()...)
+	c.sortUnits()
+	c.orderAccumulation()
+	for i, u := range c.units {
+		for _, v := range u.reads {
+			c.lastUse[c.root(v)] = i
+		}
+	}
+}
+
+func (c *compiler) nodeUnit(n *graph.Node) *unit {
+	if !slices.ContainsFunc(n.Outputs, func(v *graph.Value) bool { return v.Type().Elements() > 0 }) {
+		return nil
+	}
+	u := &unit{nodes: []*graph.Node{n}, writes: n.Outputs, key: n.ID, reads: n.Inputs}
+	if fusable(n) {
+		u.reads = c.loads(n)
+		u.lower = func(c *compiler) { c.lowerFused(n) }
+		return u
+	}
+	l, ok := lowerings[n.Op.Kind()]
+	if !ok {
+		c.fail("%v: no lowering", n)
+		return nil
+	}
+	if l.prologue {
+		u.reads = c.loads(n)
+	}
+	u.lower = func(c *compiler) { l.lower(c, n) }
+	return u
+}
+
+// pair makes a unit of each forward node and its gradient node that a pair lowering takes, where the gradient does not
+// depend on the forward node's outputs except through the pair itself.
+func (c *compiler) pair() map[*graph.Node]bool {
+	paired := map[*graph.Node]bool{}
+	for _, p := range pairLowerings {
+		for _, g := range c.live {
+			if g.Op.Kind() != p.gradient {
+				continue
+			}
+			for _, f := range c.live {
+				if f.Op.Kind() != p.forward || paired[f] || paired[g] || !p.match(f, g) || c.dependsBetween(f, g) {
+					continue
+				}
+				paired[f], paired[g] = true, true
+				u := &unit{nodes: []*graph.Node{f, g}, writes: append(slices.Clone(f.Outputs), g.Outputs...), key: g.ID, reads: slices.Clone(f.Inputs)}
+				for _, v := range g.Inputs {
+					if v.Node() != f {
+						u.reads = append(u.reads, v)
+					}
+				}
+				lower := p.lower
+				u.lower = func(c *compiler) { lower(c, f, g) }
+				c.units = append(c.units, u)
+			}
+		}
+	}
+	return paired
+}
+
+// dependsBetween is whether some third node between f and g reads f and is needed by g.
+func (c *compiler) dependsBetween(f, g *graph.Node) bool {
+	reached := map[*graph.Node]bool{f: true}
+	for _, n := range c.live {
+		if n.ID <= f.ID || n.ID > g.ID {
+			continue
+		}
+		for _, v := range n.Inputs {
+			if reached[v.Node()] && (n != g || v.Node() != f) {
+				if n == g {
+					return true
+				}
+				reached[n] = true
+			}
+		}
+	}
+	return false
+}
+
+// deliveries are the units that copy or add values to gradient leaves that their producers cannot write.
+func (c *compiler) deliveries() []*unit {
+	var out []*unit
+	for _, n := range c.live {
+		for _, v := range n.Outputs {
+			if c.direct(v) != nil {
+				continue
+			}
+			if v.Type().Elements() == 0 {
+				continue
+			}
+			for _, s := range c.sinks[v] {
+				out = append(out, &unit{
+					nodes: []*graph.Node{n}, reads: []*graph.Value{v}, key: n.ID, delivers: s,
+					lower: func(c *compiler) { c.deliver(v, s) },
+				})
+			}
+		}
+	}
+	return out
+}
+
+// sortUnits is Kahn's algorithm with the smallest key first; ties keep the order of construction.
+func (c *compiler) sortUnits() {
+	writer := map[*graph.Value]*unit{}
+	for _, u := range c.units {
+		for _, v := range u.writes {
+			writer[v] = u
+		}
+	}
+	for _, u := range c.units {
+		for _, v := range u.reads {
+			if w := writer[c.root(v)]; w != nil && w != u {
+				w.next = append(w.next, u)
+				u.after++
+			}
+		}
+	}
+	ready := &unitHeap{}
+	for i, u := range c.units {
+		u.key = u.key*len(c.units) + i
+		if u.after == 0 {
+			heap.Push(ready, u)
+		}
+	}
+	var sorted []*unit
+	for ready.Len() > 0 {
+		u := heap.Pop(ready).(*unit)
+		sorted = append(sorted, u)
+		for _, v := range u.next {
+			if v.after--; v.after == 0 {
+				heap.Push(ready, v)
+			}
+		}
+	}
+	if len(sorted) != len(c.units) {
+		panic("graph: compile: the units have a cycle") // a bug of pairing or fusion
+	}
+	c.units = sorted
+}
+
+// orderAccumulation lets the first delivery to each leaf overwrite it and the later ones add, or all add.
+func (c *compiler) orderAccumulation() {
+	written := map[string]bool{}
+	visit := func(s *sink) {
+		s.accumulate = c.accumulate || written[s.path]
+		written[s.path] = true
+	}
+	for _, u := range c.units {
+		if u.delivers != nil {
+			visit(u.delivers)
+		}
+		for _, v := range u.writes {
+			if s := c.direct(v); s != nil {
+				visit(s)
+			}
+		}
+	}
+}
+
+type unitHeap []*unit
+
+func (h unitHeap) Len() int           { return len(h) }
+func (h unitHeap) Less(i, j int) bool { return h[i].key < h[j].key }
+func (h unitHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *unitHeap) Push(x any)        { *h = append(*h, x.(*unit)) }
+func (h *unitHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}

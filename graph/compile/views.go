@@ -1,0 +1,90 @@
+package compile
+
+import "gputrain/graph"
+
+// A view is a value that lives in another value's storage: a reshape, or a slice along the first axis (not counting axes
+// of length one before it) that starts at an aligned offset. Views cost nothing.
+
+// viewed is the value that v is a view of, nil when v has memory of its own.
+func (c *compiler) viewed(v *graph.Value) *graph.Value {
+	n := v.Node()
+	if _, ok := n.Op.(graph.Reshape); ok {
+		return n.Inputs[0]
+	}
+	if s, ok := n.Op.(graph.Slice); ok && c.alignedSlice(s, n.Inputs[0]) {
+		return n.Inputs[0]
+	}
+	return nil
+}
+
+// root follows views to the value that owns the storage.
+func (c *compiler) root(v *graph.Value) *graph.Value {
+	for {
+		under := c.viewed(v)
+		if under == nil {
+			return v
+		}
+		v = under
+	}
+}
+
+// alignedSlice is whether rows [Start, Start+Length) of x can be bound where they lie.
+func (c *compiler) alignedSlice(s graph.Slice, x *graph.Value) bool {
+	shape := x.Shape()
+	if graph.Elements(shape[:s.Axis]) != 1 {
+		return false
+	}
+	return typeBytes(shape[s.Axis+1:], x.DType())*uint64(s.Start)%c.limits.StorageAlign == 0
+}
+
+// view is the tensor of a value that is a view.
+func (c *compiler) view(v *graph.Value) (tensor, bool) {
+	under := c.viewed(v)
+	if under == nil {
+		return tensor{}, false
+	}
+	in := c.place(under)
+	t := tensor{Shape: v.Shape(), DType: v.DType()}
+	if graph.Elements(t.Shape) == 0 {
+		return t, true
+	}
+	s, isSlice := v.Node().Op.(graph.Slice)
+	if !isSlice {
+		if len(in.Parts) > 1 && t.rows() != in.rows() {
+			c.fail("reshape of %v split into %d row parts to %v: the first axis must stay", in.Shape, len(in.Parts), t.Shape)
+			return t, true
+		}
+		t.Parts = append(t.Parts, in.Parts...)
+		if len(t.Parts) == 1 {
+			t.Parts[0].Rows = t.rows()
+		}
+		return t, true
+	}
+	rowBytes := typeBytes(in.Shape[s.Axis+1:], in.DType)
+	if len(in.Parts) == 1 {
+		from := in.Parts[0].Span.at(rowBytes*uint64(s.Start), rowBytes*uint64(s.Length))
+		t.Parts = []tensorPart{{Rows: t.rows(), Span: from}}
+		return t, true
+	}
+	for _, p := range in.Parts { // the sliced axis is the first one: a param of several parts has longer rows than 1
+		from, to := max(p.Row, s.Start), min(p.Row+p.Rows, s.Start+s.Length)
+		if from >= to {
+			continue
+		}
+		t.Parts = append(t.Parts, tensorPart{
+			Row: from - s.Start, Rows: to - from,
+			Span: p.Span.at(rowBytes*uint64(from-p.Row), rowBytes*uint64(to-from)),
+		})
+	}
+	return t, true
+}
+
+// inputOf is the program input behind a value that is an Input or a view of all of one.
+func (c *compiler) inputOf(v *graph.Value) *programInput {
+	root := c.root(v)
+	in, ok := root.Node().Op.(graph.Input)
+	if !ok || graph.Elements(root.Shape()) != graph.Elements(v.Shape()) {
+		return nil
+	}
+	return c.input(in.Name, root)
+}
