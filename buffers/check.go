@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
 	"gputrain/shaders"
@@ -145,7 +146,7 @@ func checkMap(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 	n := dst.layout.Elements()
 	av, bv, starts := sampleNumbers(n, 1), sampleNumbers(n, 2), leafStarts(dst.layout)
 	for i, v := range bv {
-		bv[i] = DecodeBF16(EncodeBF16(v))
+		bv[i] = array.DecodeBF16(array.EncodeBF16(v))
 	}
 	rec := dev.Record("buffers.check.map")
 	for _, step := range []func() error{
@@ -160,7 +161,7 @@ func checkMap(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 	}
 	return differing(ctx, dst, func(leaf Leaf, i int) uint32 {
 		i += starts[leaf.Path]
-		return uint32(EncodeBF16(av[i]*0.5 + bv[i] + 1))
+		return uint32(array.EncodeBF16(av[i]*0.5 + bv[i] + 1))
 	})
 }
 
@@ -177,7 +178,7 @@ func checkFill(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 	if err := rec.Submit(ctx); err != nil {
 		return gpu.Result{}, err
 	}
-	return differing(ctx, trees[0], func(Leaf, int) uint32 { return uint32(EncodeBF16(-math.Pi)) })
+	return differing(ctx, trees[0], func(Leaf, int) uint32 { return uint32(array.EncodeBF16(-math.Pi)) })
 }
 
 // checkCast runs one cast over samples of all kinds of floats.
@@ -205,11 +206,11 @@ func checkCast(ctx context.Context, dev *gpu.Device, dst, src DType, cast func(r
 }
 
 func checkNearest(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
-	return checkCast(ctx, dev, BF16, F32, Copy, func(_ Leaf, _ int, f float32) uint32 { return uint32(EncodeBF16(f)) })
+	return checkCast(ctx, dev, BF16, F32, Copy, func(_ Leaf, _ int, f float32) uint32 { return uint32(array.EncodeBF16(f)) })
 }
 
 func checkWiden(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
-	return checkCast(ctx, dev, F32, BF16, Copy, func(_ Leaf, _ int, f float32) uint32 { return uint32(EncodeBF16(f)) << 16 })
+	return checkCast(ctx, dev, F32, BF16, Copy, func(_ Leaf, _ int, f float32) uint32 { return uint32(array.EncodeBF16(f)) << 16 })
 }
 
 func checkStochastic(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
@@ -232,7 +233,7 @@ func checkStochastic(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 func stochasticElement(key prng.Key, leaf Leaf, i int, f float32) uint16 {
 	stream, _ := roundingCounter(leaf, Part{})
 	y0, y1 := key.Hash(stream, uint32(i/4))
-	return stochasticBF16(f, uint16([2]uint32{y0, y1}[i%4/2]>>(16*(i%2))))
+	return array.StochasticBF16(f, uint16([2]uint32{y0, y1}[i%4/2]>>(16*(i%2))))
 }
 
 // drawn runs draw.wgsl: for each index from first the word, uniform, normal and bf16 normal draw, as bits.

@@ -3,13 +3,15 @@ package buffers
 import (
 	"encoding/binary"
 	"math"
+
+	"gputrain/buffers/array"
 )
 
 // encode stores floats as F32 or BF16.
 func encode(d DType, dst []byte, src []float32) {
 	if d == BF16 {
 		for i, f := range src {
-			binary.LittleEndian.PutUint16(dst[2*i:], EncodeBF16(f))
+			binary.LittleEndian.PutUint16(dst[2*i:], array.EncodeBF16(f))
 		}
 		return
 	}
@@ -22,7 +24,7 @@ func encode(d DType, dst []byte, src []float32) {
 func decode(d DType, dst []float32, src []byte) {
 	if d == BF16 {
 		for i := range dst {
-			dst[i] = DecodeBF16(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = array.DecodeBF16(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 		return
 	}

@@ -17,12 +17,6 @@ const BlockElements = 128
 // maxLeafElements keeps the index of a group of four elements of a leaf in a u32, which kernels count in.
 const maxLeafElements = 1 << 34
 
-// Spec names a leaf and gives its shape: row-major, any rank, zero dimensions allowed.
-type Spec struct {
-	Path  string // like "h.0.attn.c_attn.weight"
-	Shape []int
-}
-
 // Leaf says where one array of a tree lives. A leaf without elements has no parts.
 type Leaf struct {
 	Path  string
@@ -199,7 +193,7 @@ func (l *Layout) Elements() int { return l.elements }
 func (l *Layout) Bytes(d DType) uint64 {
 	var n uint64
 	for _, s := range l.slabs {
-		n += d.bytes(uint64(s))
+		n += d.Bytes(uint64(s))
 	}
 	return n
 }
@@ -275,7 +269,7 @@ func (l *Layout) StagingBytes() uint64 {
 	largest := uint64(0)
 	for _, leaf := range l.leaves {
 		for _, part := range leaf.Parts {
-			largest = max(largest, F32.bytes(uint64(part.Count)))
+			largest = max(largest, F32.Bytes(uint64(part.Count)))
 		}
 	}
 	return gpu.StagingBytes(largest)

@@ -72,12 +72,12 @@ func requireSound(t *testing.T, l *Layout, lim gpu.Limits) {
 func TestLayoutPlaces(t *testing.T) {
 	lim := limits(4 * 512)
 	l, err := NewLayout([]Spec{
-		{"w", []int{5, 200}},    // two rows a slab: 2, 2, 1
-		{"a", []int{3}},         // one block
-		{"scalar", nil},         // one element
-		{"none", []int{4, 0}},   // no part
-		{"full", []int{512}},    // a whole slab
-		{"Upper", []int{2, 64}}, // sorted before the lower case
+		{Path: "w", Shape: []int{5, 200}},    // two rows a slab: 2, 2, 1
+		{Path: "a", Shape: []int{3}},         // one block
+		{Path: "scalar", Shape: nil},         // one element
+		{Path: "none", Shape: []int{4, 0}},   // no part
+		{Path: "full", Shape: []int{512}},    // a whole slab
+		{Path: "Upper", Shape: []int{2, 64}}, // sorted before the lower case
 	}, lim)
 	require.NoError(t, err)
 	requireSound(t, l, lim)
@@ -108,7 +108,7 @@ func TestLayoutPlaces(t *testing.T) {
 }
 
 func TestLayoutFillsSlabs(t *testing.T) {
-	l, err := NewLayout([]Spec{{"a", []int{256}}, {"b", []int{255}}, {"c", []int{384}}, {"d", nil}}, limits(4*512))
+	l, err := NewLayout([]Spec{{Path: "a", Shape: []int{256}}, {Path: "b", Shape: []int{255}}, {Path: "c", Shape: []int{384}}, {Path: "d", Shape: nil}}, limits(4*512))
 	require.NoError(t, err)
 	requireSound(t, l, limits(4*512))
 	assert.Equal(t, []int{512, 512}, l.Slabs())
@@ -117,7 +117,7 @@ func TestLayoutFillsSlabs(t *testing.T) {
 // The embedding of GPT-2 in the 128 MiB bindings of software adapters: 43690 rows fit, 43648 is the multiple of 64 below.
 func TestLayoutOfEmbedding(t *testing.T) {
 	lim := limits(128 << 20)
-	l, err := NewLayout([]Spec{{"wte.weight", []int{50257, 768}}, {"wpe.weight", []int{1024, 768}}}, lim)
+	l, err := NewLayout([]Spec{{Path: "wte.weight", Shape: []int{50257, 768}}, {Path: "wpe.weight", Shape: []int{1024, 768}}}, lim)
 	require.NoError(t, err)
 	requireSound(t, l, lim)
 	wte, _ := l.Leaf("wte.weight")
@@ -140,7 +140,7 @@ func TestLayoutRandom(t *testing.T) {
 			if rng.IntN(3) == 0 {
 				shape = []int{rng.IntN(3000)}
 			}
-			specs = append(specs, Spec{fmt.Sprintf("leaf.%d", i), shape})
+			specs = append(specs, Spec{Path: fmt.Sprintf("leaf.%d", i), Shape: shape})
 		}
 		l, err := NewLayout(specs, lim)
 		if err != nil {
@@ -161,13 +161,13 @@ func TestLayoutErrors(t *testing.T) {
 		bytes uint64
 		want  string
 	}{
-		"empty path": {[]Spec{{"", []int{2}}}, 1 << 20, "path is empty"},
-		"twice":      {[]Spec{{"a", nil}, {"b", nil}, {"a", []int{2}}}, 1 << 20, `leaf "a": given twice`},
-		"negative":   {[]Spec{{"a", []int{2, -1}}}, 1 << 20, `leaf "a": shape [2 -1]: dimension -1 is negative`},
-		"hidden":     {[]Spec{{"a", []int{0, -1}}}, 1 << 20, "negative"},
-		"overflow":   {[]Spec{{"a", []int{1 << 32, 1 << 32}}}, 1 << 20, "more than"},
-		"huge":       {[]Spec{{"a", []int{math.MaxInt}}}, 1 << 20, "more than"},
-		"wide row":   {[]Spec{{"a", []int{2, 129}}}, 512, `leaf "a": shape [2 129]: a row of 129 elements, a slab holds 128`},
+		"empty path": {[]Spec{{Path: "", Shape: []int{2}}}, 1 << 20, "path is empty"},
+		"twice":      {[]Spec{{Path: "a", Shape: nil}, {Path: "b", Shape: nil}, {Path: "a", Shape: []int{2}}}, 1 << 20, `leaf "a": given twice`},
+		"negative":   {[]Spec{{Path: "a", Shape: []int{2, -1}}}, 1 << 20, `leaf "a": shape [2 -1]: dimension -1 is negative`},
+		"hidden":     {[]Spec{{Path: "a", Shape: []int{0, -1}}}, 1 << 20, "negative"},
+		"overflow":   {[]Spec{{Path: "a", Shape: []int{1 << 32, 1 << 32}}}, 1 << 20, "more than"},
+		"huge":       {[]Spec{{Path: "a", Shape: []int{math.MaxInt}}}, 1 << 20, "more than"},
+		"wide row":   {[]Spec{{Path: "a", Shape: []int{2, 129}}}, 512, `leaf "a": shape [2 129]: a row of 129 elements, a slab holds 128`},
 		"no binding": {nil, 511, "limit BindingBytes 511, want at least 512"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestLayoutErrors(t *testing.T) {
 			require.ErrorContains(t, err, "buffers: layout: ")
 		})
 	}
-	l, err := NewLayout([]Spec{{"a", []int{0, math.MaxInt, math.MaxInt}}}, limits(512))
+	l, err := NewLayout([]Spec{{Path: "a", Shape: []int{0, math.MaxInt, math.MaxInt}}}, limits(512))
 	require.NoError(t, err, "no elements, no matter how large the rest")
 	assert.Zero(t, l.Elements())
 	assert.Empty(t, l.Slabs())
@@ -184,16 +184,16 @@ func TestLayoutErrors(t *testing.T) {
 
 func TestLayoutDifference(t *testing.T) {
 	lim := limits(1 << 12)
-	base := []Spec{{"a", []int{2, 3}}, {"b", []int{4}}, {"c", nil}}
+	base := []Spec{{Path: "a", Shape: []int{2, 3}}, {Path: "b", Shape: []int{4}}, {Path: "c", Shape: nil}}
 	l, err := NewLayout(base, lim)
 	require.NoError(t, err)
 	for want, specs := range map[string][]Spec{
 		"":                              base,
 		`leaf "c" is missing`:           base[:2],
 		`leaf "a" is missing`:           base[1:],
-		`leaf "d" is unknown here`:      append(base[:3:3], Spec{"d", nil}),
-		`leaf "Z" is unknown here`:      append(base[:3:3], Spec{"Z", nil}),
-		`leaf "b": shape [5], want [4]`: {base[0], {"b", []int{5}}, base[2]},
+		`leaf "d" is unknown here`:      append(base[:3:3], Spec{Path: "d", Shape: nil}),
+		`leaf "Z" is unknown here`:      append(base[:3:3], Spec{Path: "Z", Shape: nil}),
+		`leaf "b": shape [5], want [4]`: {base[0], {Path: "b", Shape: []int{5}}, base[2]},
 	} {
 		other, err := NewLayout(specs, lim)
 		require.NoError(t, err)
@@ -205,23 +205,10 @@ func TestLayoutDifference(t *testing.T) {
 	assert.Equal(t, `leaf "b": placed at [{1 0 4 0 4}], want [{0 128 4 0 4}]`, l.difference(elsewhere))
 }
 
-func TestDType(t *testing.T) {
-	for d, name := range map[DType]string{F32: "f32", BF16: "bf16", I32: "i32", U32: "u32"} {
-		assert.Equal(t, name, d.String())
-		parsed, err := ParseDType(name)
-		require.NoError(t, err)
-		assert.Equal(t, d, parsed)
-	}
-	_, err := ParseDType("F32")
-	assert.EqualError(t, err, `buffers: parse dtype: "F32", want f32, bf16, i32 or u32`)
-	assert.Equal(t, 16, BF16.Bits())
-	assert.Equal(t, "DType(9)", DType(9).String())
-}
-
 func TestSubsetKeepsSlabs(t *testing.T) {
 	limits := gpu.DefaultLimits()
 	limits.BindingBytes = 4 * 1024
-	specs := []Spec{{"a", []int{600}}, {"b", []int{40, 64}}, {"c", nil}, {"d", []int{0, 3}}, {"e", []int{130}}}
+	specs := []Spec{{Path: "a", Shape: []int{600}}, {Path: "b", Shape: []int{40, 64}}, {Path: "c", Shape: nil}, {Path: "d", Shape: []int{0, 3}}, {Path: "e", Shape: []int{130}}}
 	whole, err := NewLayout(specs, limits)
 	require.NoError(t, err)
 	require.Greater(t, len(whole.Slabs()), 2)

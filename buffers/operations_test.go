@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -47,7 +48,7 @@ func TestMap(t *testing.T) {
 
 func TestMapIntegers(t *testing.T) {
 	dev := gputest.Device(t)
-	layout, err := NewLayout([]Spec{{"v", []int{5}}}, dev.Limits())
+	layout, err := NewLayout([]Spec{{Path: "v", Shape: []int{5}}}, dev.Limits())
 	require.NoError(t, err)
 	ids, words, floats := newTree(t, dev, "ids", layout, I32), newTree(t, dev, "words", layout, U32), newTree(t, dev, "floats", layout, F32)
 	require.NoError(t, ids.WriteInts("v", []int32{-2, -1, 0, 1, 2}))
@@ -81,7 +82,7 @@ func TestFill(t *testing.T) {
 		}
 	}, small())
 	dev := gputest.Device(t)
-	layout, err := NewLayout([]Spec{{"v", []int{2}}}, dev.Limits())
+	layout, err := NewLayout([]Spec{{Path: "v", Shape: []int{2}}}, dev.Limits())
 	require.NoError(t, err)
 	for d, values := range map[DType][]float64{I32: {math.MinInt32, math.MaxInt32, -1, 0}, U32: {0, 1, math.MaxUint32}} {
 		tree := newTree(t, dev, "fill", layout, d)
@@ -135,7 +136,7 @@ func keyBuffer(t testing.TB, dev *gpu.Device, key prng.Key) gpu.Range {
 // TestCopyStochastic: a leaf is rounded alike whatever tree and slabs it lies in, as its twin says, and keeps its mean.
 func TestCopyStochastic(t *testing.T) {
 	key := prng.NewKey(5).FoldIn(3)
-	specs := []Spec{{"big", []int{700, 31}}, {"third", []int{1 << 14}}}
+	specs := []Spec{{Path: "big", Shape: []int{700, 31}}, {Path: "third", Shape: []int{1 << 14}}}
 	hs := hosts(specs, 10)
 	for i := range hs[1].Data {
 		hs[1].Data[i] = 1 + 0x1p-7/3
@@ -144,7 +145,7 @@ func TestCopyStochastic(t *testing.T) {
 	for i, dev := range []*gpu.Device{gputest.Device(t), gputest.Device(t, small())} {
 		list := hs
 		if i == 1 { // other leaves before and between, other slabs
-			list = append(hosts([]Spec{{"a", []int{200}}, {"c", []int{7}}}, 1), hs...)
+			list = append(hosts([]Spec{{Path: "a", Shape: []int{200}}, {Path: "c", Shape: []int{7}}}, 1), hs...)
 		}
 		src := upload(t, dev, "src", list, F32)
 		dst := newTree(t, dev, "dst", src.Layout(), BF16)
@@ -162,7 +163,7 @@ func TestCopyStochastic(t *testing.T) {
 			require.Equal(t, first[j].Data, got[j].Data)
 			leaf, _ := dst.Layout().Leaf(got[j].Path)
 			for e, v := range got[j].Data {
-				require.Equal(t, EncodeBF16(v), stochasticElement(key, leaf, e, hs[j].Data[e]))
+				require.Equal(t, array.EncodeBF16(v), stochasticElement(key, leaf, e, hs[j].Data[e]))
 			}
 		}
 	}
@@ -209,11 +210,11 @@ func TestMismatch(t *testing.T) {
 		require.NoError(t, err)
 		return newTree(t, dev, label, layout, d)
 	}
-	p := tree(dev, "params", F32, Spec{"a", []int{2}}, Spec{"b", []int{3}})
+	p := tree(dev, "params", F32, Spec{Path: "a", Shape: []int{2}}, Spec{Path: "b", Shape: []int{3}})
 	for want, other := range map[string]*Tree{
-		`tree "g" does not match "params": leaf "b" is missing`:           tree(dev, "g", F32, Spec{"a", []int{2}}),
-		`tree "h" does not match "params": leaf "a": shape [1], want [2]`: tree(dev, "h", F32, Spec{"a", []int{1}}, Spec{"b", []int{3}}),
-		`tree "i": on another device than "params"`:                       tree(gpu.Dry(gpu.Limits{}), "i", F32, Spec{"a", []int{2}}, Spec{"b", []int{3}}),
+		`tree "g" does not match "params": leaf "b" is missing`:           tree(dev, "g", F32, Spec{Path: "a", Shape: []int{2}}),
+		`tree "h" does not match "params": leaf "a": shape [1], want [2]`: tree(dev, "h", F32, Spec{Path: "a", Shape: []int{1}}, Spec{Path: "b", Shape: []int{3}}),
+		`tree "i": on another device than "params"`:                       tree(gpu.Dry(gpu.Limits{}), "i", F32, Spec{Path: "a", Shape: []int{2}}, Spec{Path: "b", Shape: []int{3}}),
 	} {
 		rec := dev.Record("x")
 		assert.EqualError(t, Copy(rec, p, other), "buffers: copy: "+want)
@@ -232,7 +233,7 @@ func TestMismatch(t *testing.T) {
 // TestRecorded pins what is recorded, without a device: one dispatch a slab, extents only where there is padding.
 func TestRecorded(t *testing.T) {
 	dev := gpu.Dry(gpu.Limits{BindingBytes: 2048})
-	layout, err := NewLayout([]Spec{{"a", []int{512}}, {"b", []int{3}}}, dev.Limits())
+	layout, err := NewLayout([]Spec{{Path: "a", Shape: []int{512}}, {Path: "b", Shape: []int{3}}}, dev.Limits())
 	require.NoError(t, err)
 	p, g, m := newTree(t, dev, "p", layout, F32), newTree(t, dev, "g", layout, F32), newTree(t, dev, "m", layout, BF16)
 	rec := dev.Record("step")
@@ -289,7 +290,7 @@ func TestSecondRecordingMakesNothing(t *testing.T) {
 func TestWrongExpression(t *testing.T) {
 	quiet := func(o *gpu.Options) { o.Logger = slog.New(slog.DiscardHandler) }
 	dev := gputest.Device(t, quiet)
-	tree := upload(t, dev, "x", hosts([]Spec{{"v", []int{5}}}, 1), F32)
+	tree := upload(t, dev, "x", hosts([]Spec{{Path: "v", Shape: []int{5}}}, 1), F32)
 	rec := dev.Record("x")
 	require.NoError(t, Map(rec, tree, "a + nonsense", tree))
 	assert.ErrorContains(t, rec.Submit(context.Background()), "nonsense")
@@ -299,7 +300,7 @@ func TestWrongExpression(t *testing.T) {
 func BenchmarkElementwise(b *testing.B) {
 	for _, n := range []int{1 << 22, 1 << 24, 1<<24 - 100} {
 		dev := gputest.Device(b)
-		layout, err := NewLayout([]Spec{{"v", []int{n}}}, dev.Limits())
+		layout, err := NewLayout([]Spec{{Path: "v", Shape: []int{n}}}, dev.Limits())
 		require.NoError(b, err)
 		x, y, z := newTree(b, dev, "x", layout, F32), newTree(b, dev, "y", layout, F32), newTree(b, dev, "z", layout, F32)
 		half := newTree(b, dev, "half", layout, BF16)

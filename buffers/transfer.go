@@ -20,7 +20,7 @@ func (t *Tree) Write(path string, data []float32) error {
 		return fmt.Errorf("buffers: write: tree %q: leaf %q: %d elements, want %d of shape %v",
 			t.label, path, len(data), leaf.Elements(), leaf.Shape)
 	}
-	raw := make([]byte, t.dtype.bytes(uint64(len(data))))
+	raw := make([]byte, t.dtype.Bytes(uint64(len(data))))
 	encode(t.dtype, raw, data)
 	return t.WriteRaw(path, raw)
 }
@@ -43,13 +43,13 @@ func (t *Tree) WriteRaw(path string, raw []byte) error {
 	if err != nil {
 		return err
 	}
-	if want := t.dtype.bytes(uint64(leaf.Elements())); uint64(len(raw)) != want {
+	if want := t.dtype.Bytes(uint64(leaf.Elements())); uint64(len(raw)) != want {
 		return fmt.Errorf("buffers: write: tree %q: leaf %q: %d bytes, want %d of %v %v",
 			t.label, path, len(raw), want, t.dtype, leaf.Shape)
 	}
 	for _, p := range leaf.Parts {
 		dst := t.Part(p)
-		n := t.dtype.bytes(uint64(p.Count))
+		n := t.dtype.Bytes(uint64(p.Count))
 		part := raw[:n]
 		raw = raw[n:]
 		if n < dst.Bytes { // an odd number of halves: the padding after it is written too
@@ -100,11 +100,11 @@ func (t *Tree) ReadRaw(ctx context.Context, path string) ([]byte, error) {
 		return nil, err
 	}
 	// One word more than the leaf, for the last part of an odd number of halves.
-	raw := make([]byte, t.dtype.bytes(uint64(leaf.Elements())), t.dtype.bytes(uint64(leaf.Elements()))+4)
+	raw := make([]byte, t.dtype.Bytes(uint64(leaf.Elements())), t.dtype.Bytes(uint64(leaf.Elements()))+4)
 	at := uint64(0)
 	for _, p := range leaf.Parts {
 		src := t.Part(p)
-		n := t.dtype.bytes(uint64(p.Count))
+		n := t.dtype.Bytes(uint64(p.Count))
 		part := raw[at : at+n]
 		if n < src.Bytes {
 			part = make([]byte, src.Bytes)
@@ -131,13 +131,6 @@ func (t *Tree) floatLeaf(operation, path string) (Leaf, error) {
 		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want f32 or bf16", operation, t.label, path, t.dtype)
 	}
 	return t.leaf(operation, path)
-}
-
-// Host is an array in the memory of the host, row-major.
-type Host struct {
-	Path  string
-	Shape []int
-	Data  []float32
 }
 
 // Upload makes a tree of the arrays, in F32 or BF16, with one transfer a slab.
@@ -228,8 +221,8 @@ func (t *Tree) eachPart(s int, f func(leaf Leaf, p Part, bytes []byte), image []
 	for _, leaf := range t.layout.leaves {
 		for _, p := range leaf.Parts {
 			if p.Slab == s {
-				at := t.dtype.bytes(uint64(p.Offset))
-				f(leaf, p, image[at:at+t.dtype.bytes(uint64(p.Count))])
+				at := t.dtype.Bytes(uint64(p.Offset))
+				f(leaf, p, image[at:at+t.dtype.Bytes(uint64(p.Count))])
 			}
 		}
 	}

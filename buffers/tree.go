@@ -21,12 +21,12 @@ type Tree struct {
 
 // NewTree makes a zero-filled tree. Errors: a slab larger than a binding of the device, no memory.
 func NewTree(dev *gpu.Device, label string, layout *Layout, dtype DType) (*Tree, error) {
-	if !dtype.valid() {
+	if !dtype.Valid() {
 		return nil, fmt.Errorf("buffers: tree %q: dtype %v is unknown", label, dtype)
 	}
 	t := &Tree{device: dev, label: label, layout: layout, dtype: dtype}
 	for i, n := range layout.Slabs() {
-		b, err := t.newSlab(i, dtype.bytes(uint64(n)))
+		b, err := t.newSlab(i, dtype.Bytes(uint64(n)))
 		if err != nil {
 			t.Release()
 			return nil, fmt.Errorf("buffers: tree %q: %d bytes in %d slabs of %v: %w",
@@ -66,11 +66,11 @@ func (t *Tree) Slab(i int) gpu.Range { return t.slabs[i].All() }
 // Part is the range of a part, which can be bound on its own. For BF16 it is rounded up to whole words: the upper half of
 // the last one is padding when the count is odd, and a kernel that writes it must write zero.
 func (t *Tree) Part(p Part) gpu.Range {
-	return t.slabs[p.Slab].Range(t.dtype.bytes(uint64(p.Offset)), wordBytes(t.dtype, p.Count))
+	return t.slabs[p.Slab].Range(t.dtype.Bytes(uint64(p.Offset)), wordBytes(t.dtype, p.Count))
 }
 
 // wordBytes is the size of n elements, rounded up to the four bytes that transfers and bindings go by.
-func wordBytes(d DType, n int) uint64 { return (d.bytes(uint64(n)) + 3) / 4 * 4 }
+func wordBytes(d DType, n int) uint64 { return (d.Bytes(uint64(n)) + 3) / 4 * 4 }
 
 // Release gives the memory back. Every later use of the tree is an error that says so.
 func (t *Tree) Release() {

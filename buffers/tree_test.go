@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
@@ -21,13 +22,13 @@ func small() gputest.Option { return gputest.WithLimits(gpu.Limits{BindingBytes:
 
 // manyShapes has a leaf of each kind under the small limits; those of an odd number of halves in every part too.
 var manyShapes = []Spec{
-	{"empty", []int{3, 0, 2}},
-	{"matrix", []int{129, 65}},
-	{"rows", []int{5, 9001}}, // one row of odd length a slab
-	{"scalar", nil},
-	{"split", []int{700, 31}},
-	{"vector", []int{3}},
-	{"whole", []int{16384}},
+	{Path: "empty", Shape: []int{3, 0, 2}},
+	{Path: "matrix", Shape: []int{129, 65}},
+	{Path: "rows", Shape: []int{5, 9001}}, // one row of odd length a slab
+	{Path: "scalar", Shape: nil},
+	{Path: "split", Shape: []int{700, 31}},
+	{Path: "vector", Shape: []int{3}},
+	{Path: "whole", Shape: []int{16384}},
 }
 
 func hosts(specs []Spec, seed uint64) []Host {
@@ -62,7 +63,7 @@ func mapped(f func(v ...float32) float32, lists ...[]Host) []Host {
 	return out
 }
 
-func nearest(v ...float32) float32 { return DecodeBF16(EncodeBF16(v[0])) }
+func nearest(v ...float32) float32 { return array.DecodeBF16(array.EncodeBF16(v[0])) }
 
 func upload(t testing.TB, dev *gpu.Device, label string, hs []Host, d DType) *Tree {
 	t.Helper()
@@ -89,7 +90,7 @@ func requireTree(t testing.TB, want []Host, tree *Tree) {
 	}
 	r, err := differing(context.Background(), tree, func(leaf Leaf, i int) uint32 {
 		if tree.DType() == BF16 {
-			return uint32(EncodeBF16(starts[leaf.Path][i]))
+			return uint32(array.EncodeBF16(starts[leaf.Path][i]))
 		}
 		return math.Float32bits(starts[leaf.Path][i])
 	})
@@ -113,7 +114,7 @@ func requireTree(t testing.TB, want []Host, tree *Tree) {
 // TestComparatorRejects flips one bit of one element, then one of the padding.
 func TestComparatorRejects(t *testing.T) {
 	dev := gputest.Device(t)
-	hs := hosts([]Spec{{"v", []int{5}}}, 1)
+	hs := hosts([]Spec{{Path: "v", Shape: []int{5}}}, 1)
 	tree := upload(t, dev, "x", hs, F32)
 	for _, at := range []uint64{8, 40} {
 		require.NoError(t, tree.WriteAll(hs))
@@ -215,7 +216,7 @@ func TestIntegersAndRaw(t *testing.T) {
 
 func TestTransferErrors(t *testing.T) {
 	dev := gpu.Dry(gpu.Limits{})
-	specs := []Spec{{"a", []int{2, 3}}, {"b", nil}}
+	specs := []Spec{{Path: "a", Shape: []int{2, 3}}, {Path: "b", Shape: nil}}
 	good := hosts(specs, 4)
 	layout, err := NewLayout(specs, dev.Limits())
 	require.NoError(t, err)
@@ -229,8 +230,8 @@ func TestTransferErrors(t *testing.T) {
 		`leaf "b" is missing`:                 good[:1],
 		`no leaf "c"`:                         append(good[:2:2], Host{Path: "c"}),
 		`leaf "a": given twice`:               append(good[:2:2], good[0]),
-		`leaf "a": shape [3 2], want [2 3]`:   {{"a", []int{3, 2}, make([]float32, 6)}, good[1]},
-		`leaf "a": 5 elements, want 6 of sha`: {{"a", []int{2, 3}, make([]float32, 5)}, good[1]},
+		`leaf "a": shape [3 2], want [2 3]`:   {{Path: "a", Shape: []int{3, 2}, Data: make([]float32, 6)}, good[1]},
+		`leaf "a": 5 elements, want 6 of sha`: {{Path: "a", Shape: []int{2, 3}, Data: make([]float32, 5)}, good[1]},
 	} {
 		assert.ErrorContains(t, tree.WriteAll(hs), want)
 	}
@@ -246,7 +247,7 @@ func TestTransferErrors(t *testing.T) {
 }
 
 func TestTreeThatDoesNotFit(t *testing.T) {
-	layout, err := NewLayout([]Spec{{"a", []int{1 << 14}}, {"b", []int{1 << 14}}}, limits(64<<10))
+	layout, err := NewLayout([]Spec{{Path: "a", Shape: []int{1 << 14}}, {Path: "b", Shape: []int{1 << 14}}}, limits(64<<10))
 	require.NoError(t, err)
 
 	dev := gpu.Dry(gpu.Limits{BindingBytes: 32 << 10})
@@ -273,7 +274,7 @@ func TestEmbeddingOfRealSize(t *testing.T) {
 		t.Skipf("the adapter binds %d bytes", dev.Limits().BindingBytes)
 	}
 	ctx := context.Background()
-	layout, err := NewLayout([]Spec{{"wte", []int{50257, 768}}, {"b", []int{3}}}, dev.Limits())
+	layout, err := NewLayout([]Spec{{Path: "wte", Shape: []int{50257, 768}}, {Path: "b", Shape: []int{3}}}, dev.Limits())
 	require.NoError(t, err)
 	tree := newTree(t, dev, "gpt2", layout, F32)
 	values := make([]float32, 50257*768)

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Attention is softmax(q k^T / sqrt(HeadDim)) v, head by head; query head j uses key and value head j/(Heads/KVHeads).
@@ -139,7 +139,7 @@ func (o Rope) Infer(in []*Value) ([]Type, error) {
 		return nil, fmt.Errorf("x has shape %v, want [batch time heads*%d]", x, o.HeadDim)
 	}
 	if o.Window > 0 {
-		if err := cmp.Or(wantDType("positions", in[1], buffers.I32), wantShape("positions", in[1], x[0], x[1])); err != nil {
+		if err := cmp.Or(wantDType("positions", in[1], array.I32), wantShape("positions", in[1], x[0], x[1])); err != nil {
 			return nil, err
 		}
 	}

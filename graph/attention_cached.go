@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // CachedAttention is the Attention of the same fields, which must be causal, for rows that go on where earlier ones ended: the keys and values of
@@ -25,7 +25,7 @@ func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 	if !o.Causal {
 		return nil, fmt.Errorf("not causal: a cache holds what came before")
 	}
-	if err := wantDType("positions", in[1], buffers.I32); err != nil {
+	if err := wantDType("positions", in[1], array.I32); err != nil {
 		return nil, err
 	}
 	out, err := a.outputs(in[2:])

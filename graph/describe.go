@@ -5,15 +5,15 @@ import (
 	"reflect"
 	"strings"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Parameters are the parameters in the order of their first use.
-func (g *Graph) Parameters() []buffers.Spec {
-	var specs []buffers.Spec
+func (g *Graph) Parameters() []array.Spec {
+	var specs []array.Spec
 	for _, n := range g.nodes {
 		if p, ok := n.Op.(Param); ok {
-			specs = append(specs, buffers.Spec{Path: p.Path, Shape: n.Outputs[0].Shape()})
+			specs = append(specs, array.Spec{Path: p.Path, Shape: n.Outputs[0].Shape()})
 		}
 	}
 	return specs

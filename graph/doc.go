@@ -6,9 +6,9 @@
 // counted and evaluated alike.
 //
 //	g := graph.New()
-//	x := g.Input("x", graph.Type{Shape: []int{8, 784}, DType: buffers.F32})
+//	x := g.Input("x", graph.F32(8, 784))
 //	h := g.Apply("relu", g.Add(g.MatMul(x, g.Param("fc1.weight", 784, 64), false, false), g.Param("fc1.bias", 64)))
-//	labels := g.Input("labels", graph.Type{Shape: []int{8}, DType: buffers.I32})
+//	labels := g.Input("labels", graph.Type{Shape: []int{8}, DType: array.I32})
 //	loss := g.Scale(g.HeadLoss(h, g.Param("fc2.weight", 10, 64), labels), 1.0/8)
 //	grads, err := graph.Gradients(g, loss, []*graph.Value{g.Param("fc1.weight", 784, 64)})
 //

@@ -3,7 +3,7 @@ package graph
 import (
 	"fmt"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 )
 
@@ -23,7 +23,7 @@ func (o Dropout) Infer(in []*Value) ([]Type, error) {
 	if !(o.P >= 0 && o.P < 1) {
 		return nil, fmt.Errorf("p %g, want 0 or more and less than 1", o.P)
 	}
-	if err := wantDType("key", in[1], buffers.U32); err != nil {
+	if err := wantDType("key", in[1], array.U32); err != nil {
 		return nil, err
 	}
 	return []Type{F32(in[0].Shape()...)}, wantShape("key", in[1], 2)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // The backward passes below are the lists of dispatches to come: nothing in them is of no use.
@@ -42,8 +42,8 @@ func TestBackwardOfTransposedWeight(t *testing.T) {
 func TestBackwardOfTiedHeadAndScaledLoss(t *testing.T) {
 	p := newProblem()
 	w := p.Param("wte.weight", 9, 4)
-	x := p.Embedding(w, p.Input("ids", Type{[]int{2, 3}, buffers.I32}))
-	sum := p.HeadLoss(p.Reshape(x, 6, 4), w, p.Input("labels", Type{[]int{6}, buffers.I32}))
+	x := p.Embedding(w, p.Input("ids", Type{[]int{2, 3}, array.I32}))
+	sum := p.HeadLoss(p.Reshape(x, 6, 4), w, p.Input("labels", Type{[]int{6}, array.I32}))
 	loss := p.Mul(sum, p.Input("loss_scale", F32()))
 	// dloss is loss_scale; labels and ids get nothing; the two gradients of the table are added.
 	assert.Equal(t, `%8 = constant() 1 : f32 [] "1"
@@ -92,7 +92,7 @@ func TestGradientsErrors(t *testing.T) {
 			return p.Sum(x), []*Value{y}
 		},
 		`graph: gradients: input "ids" is i32, want f32`: func(p *problem, x *Value) (*Value, []*Value) {
-			return p.Sum(x), []*Value{p.Input("ids", Type{nil, buffers.I32})}
+			return p.Sum(x), []*Value{p.Input("ids", Type{nil, array.I32})}
 		},
 		`graph: gradients: a value is missing`: func(p *problem, x *Value) (*Value, []*Value) {
 			return p.Sum(x), []*Value{nil}

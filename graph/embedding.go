@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Embedding takes W [V,D] and ids [..] (i32, 0 to V-1) to the rows [..,D].
@@ -16,7 +16,7 @@ func (Embedding) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, 2, 1); err != nil {
 		return nil, err
 	}
-	if err := wantDType("ids", in[1], buffers.I32); err != nil {
+	if err := wantDType("ids", in[1], array.I32); err != nil {
 		return nil, err
 	}
 	if len(in[0].Shape()) != 2 {
@@ -39,7 +39,7 @@ func (o EmbeddingGrad) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, 2, 1); err != nil {
 		return nil, err
 	}
-	if err := wantDType("ids", in[1], buffers.I32); err != nil {
+	if err := wantDType("ids", in[1], array.I32); err != nil {
 		return nil, err
 	}
 	if err := wantRank("dy", in[0], 1); err != nil {

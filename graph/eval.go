@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Array is the value of a node in the reference evaluation: Data is row-major, integers are whole numbers.
@@ -97,7 +97,7 @@ func (e *Env) feed(n *Node, name string) []*Array {
 		e.fail(n, "shape %v with %d elements given, want %v", a.Shape, len(a.Data), want.Shape)
 		return nil
 	}
-	if want.DType != buffers.F32 {
+	if want.DType != array.F32 {
 		for i, x := range a.Data {
 			if x != math.Trunc(x) {
 				e.fail(n, "element %d is %g, want %v", i, x, want.DType)

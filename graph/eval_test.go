@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 )
 
@@ -274,7 +274,7 @@ func TestZeroLength(t *testing.T) {
 			grads, err := Gradients(p.Graph, loss, p.wrt)
 			require.NoError(t, err)
 			for i, a := range p.evaluate(t, grads...) {
-				assert.Equal(t, buffers.F32, grads[i].DType())
+				assert.Equal(t, array.F32, grads[i].DType())
 				for _, v := range a.Data {
 					require.Zero(t, v)
 				}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Gradients adds the nodes of the backward pass of loss, a scalar, and returns its gradient with respect to each of wrt, of the
@@ -96,8 +96,8 @@ func (g *Graph) checkGradients(loss *Value, wrt []*Value) error {
 			return errors.New("a value is missing")
 		case v.node.ID >= len(g.nodes) || g.nodes[v.node.ID] != v.node:
 			return fmt.Errorf("%v is of another graph", v.node)
-		case v.DType() != buffers.F32:
-			return fmt.Errorf("%v is %v, want %v", v.node, v.DType(), buffers.F32)
+		case v.DType() != array.F32:
+			return fmt.Errorf("%v is %v, want %v", v.node, v.DType(), array.F32)
 		}
 	}
 	if len(loss.Shape()) != 0 {

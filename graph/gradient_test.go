@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // problem is a graph under construction with the numbers for its inputs.
@@ -45,10 +45,10 @@ func (p *problem) given(draw func() float64, shape ...int) *Value {
 
 // fixed is an f32 input whose gradient nobody wants.
 func (p *problem) fixed(draw func() float64, shape ...int) *Value {
-	return p.input(buffers.F32, draw, shape...)
+	return p.input(array.F32, draw, shape...)
 }
 
-func (p *problem) input(d buffers.DType, draw func() float64, shape ...int) *Value {
+func (p *problem) input(d array.DType, draw func() float64, shape ...int) *Value {
 	a := NewArray(slices.Clone(shape))
 	for i := range a.Data {
 		a.Data[i] = draw()
@@ -61,12 +61,12 @@ func (p *problem) input(d buffers.DType, draw func() float64, shape ...int) *Val
 // integers is an i32 input with the given values.
 func (p *problem) integers(shape []int, values ...float64) *Value {
 	i := -1
-	return p.input(buffers.I32, func() float64 { i++; return values[i] }, shape...)
+	return p.input(array.I32, func() float64 { i++; return values[i] }, shape...)
 }
 
 // key is a u32 pair.
 func (p *problem) key() *Value {
-	return p.input(buffers.U32, func() float64 { return float64(p.random.Uint32()) }, 2)
+	return p.input(array.U32, func() float64 { return float64(p.random.Uint32()) }, 2)
 }
 
 // weighted is the sum of y times fixed random numbers: a scalar whose gradient differs from element to element.

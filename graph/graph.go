@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Type is the shape and element type of a value. Shapes are row-major; [] is a scalar.
 type Type struct {
 	Shape []int
-	DType buffers.DType
+	DType array.DType
 }
 
 func (t Type) String() string { return fmt.Sprintf("%v %v", t.DType, t.Shape) }
@@ -43,7 +43,7 @@ func (v *Value) Type() Type { return v.typ }
 func (v *Value) Shape() []int { return v.typ.Shape }
 
 // DType is the element type of v.
-func (v *Value) DType() buffers.DType { return v.typ.DType }
+func (v *Value) DType() array.DType { return v.typ.DType }
 
 // Node is one operation in a graph. Its inputs have smaller IDs, so that the order of IDs is an order of evaluation.
 type Node struct {

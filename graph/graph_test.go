@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
-	i32 := func(g *Graph, shape ...int) *Value { return g.Input("ids", Type{shape, buffers.I32}) }
-	x := func(g *Graph, shape ...int) *Value { return g.Input("x", Type{shape, buffers.F32}) }
+	i32 := func(g *Graph, shape ...int) *Value { return g.Input("ids", Type{shape, array.I32}) }
+	x := func(g *Graph, shape ...int) *Value { return g.Input("x", Type{shape, array.F32}) }
 	cases := map[string]func(g *Graph){
 		`graph: matmul "h.0.attn.c_attn": inner dimensions 128 and 64 differ, a [2 8 128], b [64 192]`: func(g *Graph) {
 			g.MatMul(x(g, 2, 8, 128), g.Param("h.0.attn.c_attn.weight", 64, 192), false, false)
@@ -72,11 +72,11 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 			g.HeadLoss(x(g, 2, 5), g.Param("lm_head.weight", 9, 4), i32(g, 2))
 		},
 		`graph: dropout #2: p 1, want 0 or more and less than 1`: func(g *Graph) {
-			g.Dropout(x(g, 2), g.Input("key", Type{[]int{2}, buffers.U32}), 1, 0)
+			g.Dropout(x(g, 2), g.Input("key", Type{[]int{2}, array.U32}), 1, 0)
 		},
 		`graph: param "w": shape [3], but it was [2] before`:                               func(g *Graph) { g.Param("w", 2); g.Param("w", 3) },
 		`graph: input "x": f32 [3], but it was f32 [2] before`:                             func(g *Graph) { x(g, 2); x(g, 3) },
-		`graph: input "x": dtype bf16, want f32, i32 or u32`:                               func(g *Graph) { g.Input("x", Type{nil, buffers.BF16}) },
+		`graph: input "x": dtype bf16, want f32, i32 or u32`:                               func(g *Graph) { g.Input("x", Type{nil, array.BF16}) },
 		`graph: param "w": shape [3037000500 3037000500]: more elements than an int holds`: func(g *Graph) { g.Param("w", 3037000500, 3037000500) },
 		`graph: softmax: input 0 is missing`:                                               func(g *Graph) { g.Softmax(nil) },
 		`graph: softmax: input 0 (input "x") is of another graph`:                          func(g *Graph) { g.Softmax(x(New(), 2)) },
@@ -112,7 +112,7 @@ func TestNamesAreUsedOnce(t *testing.T) {
 	assert.Same(t, g.Input("x", F32(2)), g.Input("x", F32(2)))
 	assert.Same(t, g.Constant(2), g.Constant(2))
 	g.Param("b", 3)
-	assert.Equal(t, []buffers.Spec{{Path: "w", Shape: []int{2, 3}}, {Path: "b", Shape: []int{3}}}, g.Parameters())
+	assert.Equal(t, []array.Spec{{Path: "w", Shape: []int{2, 3}}, {Path: "b", Shape: []int{3}}}, g.Parameters())
 }
 
 func TestBuildersSkipWhatDoesNothing(t *testing.T) {
@@ -185,9 +185,9 @@ func TestFLOPsOfAttentionAndHead(t *testing.T) {
 
 func TestPackageExample(t *testing.T) {
 	g := New()
-	x := g.Input("x", Type{Shape: []int{8, 784}, DType: buffers.F32})
+	x := g.Input("x", Type{Shape: []int{8, 784}, DType: array.F32})
 	h := g.Apply("relu", g.Add(g.MatMul(x, g.Param("fc1.weight", 784, 64), false, false), g.Param("fc1.bias", 64)))
-	labels := g.Input("labels", Type{Shape: []int{8}, DType: buffers.I32})
+	labels := g.Input("labels", Type{Shape: []int{8}, DType: array.I32})
 	loss := g.Scale(g.HeadLoss(h, g.Param("fc2.weight", 10, 64), labels), 1.0/8)
 	grads, err := Gradients(g, loss, []*Value{g.Param("fc1.weight", 784, 64)})
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/shaders/suggest"
 )
 
@@ -213,7 +213,7 @@ func (t *Type) UnmarshalJSON(data []byte) error {
 	if err := decodeStrictly(data, &in); err != nil {
 		return err
 	}
-	d, err := buffers.ParseDType(in.DType)
+	d, err := array.ParseDType(in.DType)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func TestJSONErrors(t *testing.T) {
 		`{"version":1,"nodes":[` + x + `,{"kind":"softmax","inputs":[[0,1]]}]}`:                                `graph: decode: node 1: softmax: input 0 is output 1 of node 0, which has 1`,
 		`{"version":1,"nodes":[` + x + `,` + x + `]}`:                                                          `graph: decode: node 1: input "x" appears twice`,
 		`{"version":1,"nodes":[` + x + `,{"kind":"reduce","attr":{"fn":"summ","axes":[0]},"inputs":[[0,0]]}]}`: `graph: decode: node 1: graph: reduce #1: unknown function "summ", did you mean "sum"?`,
-		`{"version":1,"nodes":[{"kind":"input","attr":{"name":"x","type":{"shape":[1],"dtype":"f33"}}}]}`:      `graph: decode: node 0: input: buffers: parse dtype: "f33", want f32, bf16, i32 or u32`,
+		`{"version":1,"nodes":[{"kind":"input","attr":{"name":"x","type":{"shape":[1],"dtype":"f33"}}}]}`:      `graph: decode: node 0: input: array: parse dtype: "f33", want f32, bf16, i32 or u32`,
 	} {
 		var g Graph
 		assert.EqualError(t, g.UnmarshalJSON([]byte(text)), want, text)

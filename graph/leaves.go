@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Input is a value that is written before each run of the program.
@@ -27,10 +27,10 @@ func (o Input) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	switch o.Type.DType {
-	case buffers.F32, buffers.I32, buffers.U32:
+	case array.F32, array.I32, array.U32:
 		return []Type{o.Type}, nil
 	}
-	return nil, fmt.Errorf("dtype %v, want %v, %v or %v", o.Type.DType, buffers.F32, buffers.I32, buffers.U32)
+	return nil, fmt.Errorf("dtype %v, want %v, %v or %v", o.Type.DType, array.F32, array.I32, array.U32)
 }
 
 // Param is a leaf of the tree of parameters, f32 to the graph whatever it is stored as.

@@ -3,7 +3,7 @@ package graph
 import (
 	"fmt"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // IgnoreLabel marks a position that does not count in the loss.
@@ -28,7 +28,7 @@ func labelled(x *Value, what string, labels *Value) (n int, err error) {
 	if len(x.Shape()) != 2 {
 		return 0, fmt.Errorf("%s has shape %v, want 2 dimensions", what, x.Shape())
 	}
-	if err := wantDType("labels", labels, buffers.I32); err != nil {
+	if err := wantDType("labels", labels, array.I32); err != nil {
 		return 0, err
 	}
 	n = x.Shape()[0]

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
 
@@ -113,7 +113,7 @@ func gpt2(g *Graph, m modelConfig, b, t int) (x, head *Value) {
 	d := m.Width
 	wte := g.Param("wte.weight", m.Vocab, d)
 	wpe := g.Param("wpe.weight", m.Positions, d)
-	x = g.Add(g.Embedding(wte, g.Input("ids", Type{[]int{b, t}, buffers.I32})), g.Slice(wpe, 0, 0, t))
+	x = g.Add(g.Embedding(wte, g.Input("ids", Type{[]int{b, t}, array.I32})), g.Slice(wpe, 0, 0, t))
 	conv := func(x *Value, path string, in, out int) *Value {
 		return g.Add(g.MatMul(x, g.Param(path+".weight", in, out), false, false), g.Param(path+".bias", out))
 	}
@@ -135,7 +135,7 @@ func gpt2(g *Graph, m modelConfig, b, t int) (x, head *Value) {
 // llama is the model of Touvron et al. 2023 up to the last norm: x [B T, D] and the matrix of the head.
 func llama(g *Graph, m modelConfig, c golden) (x, head *Value) {
 	b, t, d, hd := c.Batch, c.SeqLen, m.Hidden, c.HeadDim
-	x = g.Embedding(g.Param("model.embed_tokens.weight", m.Vocab, d), g.Input("ids", Type{[]int{b, t}, buffers.I32}))
+	x = g.Embedding(g.Param("model.embed_tokens.weight", m.Vocab, d), g.Input("ids", Type{[]int{b, t}, array.I32}))
 	linear := func(x *Value, path string, in, out int) *Value {
 		return g.MatMul(x, g.Param(path+".weight", out, in), false, true)
 	}
@@ -166,14 +166,14 @@ func goldenModel(c golden, m modelConfig, fused bool) (g *Graph, logits, loss *V
 	} else {
 		x, head = llama(g, m, c)
 	}
-	labels := g.Input("labels", Type{[]int{c.Batch * c.SeqLen}, buffers.I32})
+	labels := g.Input("labels", Type{[]int{c.Batch * c.SeqLen}, array.I32})
 	logits = g.MatMul(x, head, false, true)
 	if fused {
 		loss = g.HeadLoss(x, head, labels)
 	} else {
 		loss = g.CrossEntropy(logits, labels)
 	}
-	return g, logits, g.Mul(loss, g.Input("loss_scale", Type{nil, buffers.F32}))
+	return g, logits, g.Mul(loss, g.Input("loss_scale", Type{nil, array.F32}))
 }
 
 // within tells the first element that breaks |got - want| <= atol + rtol |want| + atol_rel_max max|want|.

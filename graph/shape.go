@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 var errOverflow = errors.New("more elements than an int holds")
@@ -21,7 +21,7 @@ func Elements(shape []int) int {
 }
 
 // F32 is the type of nearly every value.
-func F32(shape ...int) Type { return Type{Shape: slices.Clone(shape), DType: buffers.F32} }
+func F32(shape ...int) Type { return Type{Shape: slices.Clone(shape), DType: array.F32} }
 
 func checkShape(shape []int) error {
 	n := 1
@@ -43,8 +43,8 @@ func arity(in []*Value, want int, integer ...int) error {
 		return fmt.Errorf("%d inputs, want %d", len(in), want)
 	}
 	for i, v := range in {
-		if !slices.Contains(integer, i) && v.DType() != buffers.F32 {
-			return fmt.Errorf("input %d is %v, want %v", i, v.DType(), buffers.F32)
+		if !slices.Contains(integer, i) && v.DType() != array.F32 {
+			return fmt.Errorf("input %d is %v, want %v", i, v.DType(), array.F32)
 		}
 	}
 	return nil
@@ -57,7 +57,7 @@ func wantShape(what string, v *Value, want ...int) error {
 	return nil
 }
 
-func wantDType(what string, v *Value, want buffers.DType) error {
+func wantDType(what string, v *Value, want array.DType) error {
 	if v.DType() != want {
 		return fmt.Errorf("%s is %v, want %v", what, v.DType(), want)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
 )
@@ -198,7 +199,7 @@ func encodeTensor(dtype buffers.DType, data []float32) []byte {
 	for _, x := range data {
 		switch dtype {
 		case buffers.BF16:
-			raw = binary.LittleEndian.AppendUint16(raw, buffers.EncodeBF16(x))
+			raw = binary.LittleEndian.AppendUint16(raw, array.EncodeBF16(x))
 		case buffers.I32:
 			raw = binary.LittleEndian.AppendUint32(raw, uint32(int32(x)))
 		default:
@@ -213,7 +214,7 @@ func decodeTensor(dtype buffers.DType, raw []byte) []float32 {
 	for i := range out {
 		switch dtype {
 		case buffers.BF16:
-			out[i] = buffers.DecodeBF16(binary.LittleEndian.Uint16(raw[2*i:]))
+			out[i] = array.DecodeBF16(binary.LittleEndian.Uint16(raw[2*i:]))
 		case buffers.I32:
 			out[i] = float32(int32(binary.LittleEndian.Uint32(raw[4*i:])))
 		default:

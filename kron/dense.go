@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 )
 
@@ -170,7 +171,7 @@ func (d *dense) openScratch() error {
 // putElement stores a number, rounded to nearest.
 func putElement(dtype buffers.DType, raw []byte, at int, x float32) {
 	if dtype == buffers.BF16 {
-		binary.LittleEndian.PutUint16(raw[2*at:], buffers.EncodeBF16(x))
+		binary.LittleEndian.PutUint16(raw[2*at:], array.EncodeBF16(x))
 		return
 	}
 	binary.LittleEndian.PutUint32(raw[4*at:], math.Float32bits(x))

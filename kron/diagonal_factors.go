@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 )
 
@@ -168,7 +169,7 @@ func (d *diagonals) initial(in int) wordList {
 // initialElement is InitScale as it is stored.
 func (d *diagonals) initialElement() []byte {
 	if d.config.DType == buffers.BF16 {
-		return wordList{}.with(uint32(buffers.EncodeBF16(float32(d.config.InitScale))))[:2]
+		return wordList{}.with(uint32(array.EncodeBF16(float32(d.config.InitScale))))[:2]
 	}
 	return wordList{}.with(math.Float32bits(float32(d.config.InitScale)))
 }

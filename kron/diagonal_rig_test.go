@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
 )
@@ -148,7 +149,7 @@ func (r *pathRig) state() []buffers.Host {
 		h := buffers.Host{Path: tensor.Name, Shape: tensor.Shape}
 		for k := range product(tensor.Shape) {
 			if tensor.DType == buffers.BF16 {
-				h.Data = append(h.Data, buffers.DecodeBF16(binary.LittleEndian.Uint16(raw[2*k:])))
+				h.Data = append(h.Data, array.DecodeBF16(binary.LittleEndian.Uint16(raw[2*k:])))
 			} else {
 				h.Data = append(h.Data, math.Float32frombits(binary.LittleEndian.Uint32(raw[4*k:])))
 			}

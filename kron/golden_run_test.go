@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 func narrow(x []float64) []float32 {
@@ -20,7 +21,7 @@ func narrow(x []float64) []float32 {
 	return out
 }
 
-func bf16(x float64) float64 { return float64(buffers.DecodeBF16(buffers.EncodeBF16(float32(x)))) }
+func bf16(x float64) float64 { return float64(array.DecodeBF16(array.EncodeBF16(float32(x)))) }
 
 func exactBF16(x []float32) []float32 {
 	out := make([]float32, len(x))

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
@@ -28,7 +29,7 @@ func uploadStack(t testing.TB, d *gpu.Device, count, rows, cols int, dtype buffe
 			x = float32(data[i])
 		}
 		if dtype == buffers.BF16 {
-			raw = binary.LittleEndian.AppendUint16(raw, buffers.EncodeBF16(x))
+			raw = binary.LittleEndian.AppendUint16(raw, array.EncodeBF16(x))
 		} else {
 			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
 		}
@@ -48,7 +49,7 @@ func downloadStack(t testing.TB, d *gpu.Device, s Stack) []float64 {
 	var out []float64
 	for len(raw) > 0 {
 		if s.DType == buffers.BF16 {
-			out, raw = append(out, float64(buffers.DecodeBF16(binary.LittleEndian.Uint16(raw)))), raw[2:]
+			out, raw = append(out, float64(array.DecodeBF16(binary.LittleEndian.Uint16(raw)))), raw[2:]
 		} else {
 			out, raw = append(out, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))), raw[4:]
 		}

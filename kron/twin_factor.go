@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 )
 
@@ -122,7 +123,7 @@ func (c Config) isBF16() bool { return c.DType == buffers.BF16 }
 // nearest rounds to the storage of factors.
 func (c Config) nearest(x float64) float64 {
 	if c.isBF16() {
-		return float64(buffers.DecodeBF16(buffers.EncodeBF16(float32(x))))
+		return float64(array.DecodeBF16(array.EncodeBF16(float32(x))))
 	}
 	return float64(float32(x))
 }

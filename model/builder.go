@@ -3,7 +3,7 @@ package model
 import (
 	"fmt"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/graph"
 )
 
@@ -62,13 +62,13 @@ func (b *builder) master(path string) *graph.Value {
 
 // tokens are the rows of table for the input tokens, [batch, seq, width].
 func (b *builder) tokens(table *graph.Value) *graph.Value {
-	ids := b.Input(InputTokens, graph.Type{Shape: []int{b.batch, b.seq}, DType: buffers.I32})
+	ids := b.Input(InputTokens, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 	return b.Embedding(table, ids)
 }
 
 // positions are those of the tokens, where sequences go on.
 func (b *builder) positions() *graph.Value {
-	return b.Input(InputPositions, graph.Type{Shape: []int{b.batch, b.seq}, DType: buffers.I32})
+	return b.Input(InputPositions, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 }
 
 // attend is the causal attention of the operands of a, which goes on with a cache of its own where sequences do.
@@ -81,7 +81,7 @@ func (b *builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 		return b.Attention(operands[0], operands[1], operands[2], a.Heads, a.KVHeads, a.HeadDim, true)
 	}
 	name := fmt.Sprintf("cache.%d", len(b.caches))
-	cache := b.Input(name, graph.Type{Shape: []int{b.batch, b.o.Window, 2 * a.KVHeads * a.HeadDim}, DType: buffers.F32})
+	cache := b.Input(name, graph.Type{Shape: []int{b.batch, b.o.Window, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
 	b.caches = append(b.caches, cache)
 	return b.CachedAttention(a, cache, b.positions(), operands...)
 }
@@ -111,7 +111,7 @@ func (b *builder) dropout(x *graph.Value, p float64) *graph.Value {
 	if !b.o.Training || p == 0 {
 		return x
 	}
-	key := b.Input(InputDropoutKey, graph.Type{Shape: []int{2}, DType: buffers.U32})
+	key := b.Input(InputDropoutKey, graph.Type{Shape: []int{2}, DType: array.U32})
 	return b.Dropout(x, key, p, b.salt)
 }
 
@@ -119,12 +119,12 @@ func (b *builder) dropout(x *graph.Value, p float64) *graph.Value {
 func (b *builder) finish(x, head *graph.Value) (*Built, error) {
 	built := &Built{Graph: b.Graph}
 	if b.o.Loss {
-		labels := b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: buffers.I32})
+		labels := b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: array.I32})
 		b.scaled(built, b.HeadLoss(x, head, labels))
 	}
 	if b.o.Logits {
 		if b.o.Rows > 0 {
-			x = b.Embedding(x, b.Input(InputRows, graph.Type{Shape: []int{b.o.Rows}, DType: buffers.I32}))
+			x = b.Embedding(x, b.Input(InputRows, graph.Type{Shape: []int{b.o.Rows}, DType: array.I32}))
 		}
 		built.Logits = b.MatMul(x, head, false, true)
 	}
@@ -133,7 +133,7 @@ func (b *builder) finish(x, head *graph.Value) (*Built, error) {
 
 func (b *builder) scaled(built *Built, sum *graph.Value) {
 	built.LossSum = sum
-	built.Loss = b.Mul(sum, b.Input(InputLossScale, graph.Type{DType: buffers.F32}))
+	built.Loss = b.Mul(sum, b.Input(InputLossScale, graph.Type{DType: array.F32}))
 }
 
 func (b *builder) end(built *Built) (*Built, error) {

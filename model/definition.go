@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/graph"
 )
 
@@ -85,10 +85,10 @@ type Built struct {
 }
 
 // Specs are the parameters of def as a layout takes them.
-func Specs(def Definition) []buffers.Spec {
-	var specs []buffers.Spec
+func Specs(def Definition) []array.Spec {
+	var specs []array.Spec
 	for _, p := range def.Params() {
-		specs = append(specs, buffers.Spec{Path: p.Path, Shape: p.Shape})
+		specs = append(specs, array.Spec{Path: p.Path, Shape: p.Shape})
 	}
 	return specs
 }

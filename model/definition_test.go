@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/graph"
 )
 
@@ -77,7 +77,7 @@ func TestParamsAreSortedAndAllUsed(t *testing.T) {
 		for i, p := range params {
 			assert.Equal(t, p.Shape, built.Params[i].Shape())
 			assert.Equal(t, graph.Param{Path: p.Path, Shape: p.Shape}, built.Params[i].Node().Op)
-			assert.Equal(t, buffers.Spec{Path: p.Path, Shape: p.Shape}, specs[i])
+			assert.Equal(t, array.Spec{Path: p.Path, Shape: p.Shape}, specs[i])
 			assert.NotNil(t, grads[i], p.Path)
 		}
 		assert.Len(t, built.Graph.Parameters(), len(params), "no parameter but those listed")
@@ -97,10 +97,10 @@ func TestInitialLossIsThatOfGuessing(t *testing.T) {
 			text[i] = int32("the quick brown fox jumps over the lazy dog"[i])
 		}
 		feeds := map[string]*graph.Array{
-			InputTokens: array([]int{2, 16}, text[:32]), InputLabels: array([]int{32}, text[1:]), InputLossScale: array([]int{}, []float32{1. / 32}),
+			InputTokens: arrayOf([]int{2, 16}, text[:32]), InputLabels: arrayOf([]int{32}, text[1:]), InputLossScale: arrayOf([]int{}, []float32{1. / 32}),
 		}
 		for _, h := range Init(def, 42) {
-			feeds[h.Path] = array(h.Shape, h.Data)
+			feeds[h.Path] = arrayOf(h.Shape, h.Data)
 		}
 		loss, err := graph.Eval(built.Graph, feeds, built.Loss)
 		require.NoError(t, err)
@@ -119,7 +119,7 @@ func moments(data []float32) (mean, deviation float64) {
 }
 
 func TestInitFollowsThePapers(t *testing.T) {
-	hosts := map[string]buffers.Host{}
+	hosts := map[string]array.Host{}
 	for _, h := range Init(byteGPT(t), 1) {
 		hosts[h.Path] = h
 	}
@@ -210,11 +210,11 @@ func TestMLP(t *testing.T) {
 	built, err := ce.Build(2, 1, Options{Loss: true, Logits: true})
 	require.NoError(t, err)
 	feeds := map[string]*graph.Array{
-		"layers.0.weight": array([]int{3, 2}, []float32{1, 2, 3, 4, 5, 6}),
-		"layers.0.bias":   array([]int{3}, []float32{0, 1, -1}),
-		InputFeatures:     array([]int{2, 2}, []float32{1, 0, 0, 1}),
-		InputLabels:       array([]int{2}, []int32{2, -100}),
-		InputLossScale:    array([]int{}, []float32{0.5}),
+		"layers.0.weight": arrayOf([]int{3, 2}, []float32{1, 2, 3, 4, 5, 6}),
+		"layers.0.bias":   arrayOf([]int{3}, []float32{0, 1, -1}),
+		InputFeatures:     arrayOf([]int{2, 2}, []float32{1, 0, 0, 1}),
+		InputLabels:       arrayOf([]int{2}, []int32{2, -100}),
+		InputLossScale:    arrayOf([]int{}, []float32{0.5}),
 	}
 	got, err := graph.Eval(built.Graph, feeds, built.Logits, built.Loss)
 	require.NoError(t, err)
@@ -225,7 +225,7 @@ func TestMLP(t *testing.T) {
 	require.NoError(t, err)
 	built, err = mse.Build(2, 1, Options{Loss: true})
 	require.NoError(t, err)
-	feeds[InputTargets] = array([]int{2, 3}, []float32{1, 4, 1, 2, 3, 5})
+	feeds[InputTargets] = arrayOf([]int{2, 3}, []float32{1, 4, 1, 2, 3, 5})
 	got, err = graph.Eval(built.Graph, feeds, built.LossSum)
 	require.NoError(t, err)
 	assert.InDelta(t, (9.+4)/3, got[0].Data[0], 1e-12)

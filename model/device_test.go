@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
@@ -16,12 +17,12 @@ import (
 )
 
 // onDevice runs a built graph once and returns its named values and its gradients by path.
-func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts []buffers.Host, feeds map[string]*graph.Array) (named, grads map[string][]float32) {
+func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts []array.Host, feeds map[string]*graph.Array) (named, grads map[string][]float32) {
 	t.Helper()
-	tree, err := buffers.Upload(dev, "test.params", hosts, buffers.F32)
+	tree, err := buffers.Upload(dev, "test.params", hosts, array.F32)
 	require.NoError(t, err)
 	defer tree.Release()
-	into, err := buffers.NewTree(dev, "test.grads", tree.Layout(), buffers.F32)
+	into, err := buffers.NewTree(dev, "test.grads", tree.Layout(), array.F32)
 	require.NoError(t, err)
 	defer into.Release()
 	var targets []compile.Target
@@ -46,9 +47,9 @@ func onDevice(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts
 			floats[i], ints[i], uints[i] = float32(v), int32(v), uint32(v)
 		}
 		switch typ.DType {
-		case buffers.F32:
+		case array.F32:
 			require.NoError(t, p.WriteFloats(name, floats))
-		case buffers.I32:
+		case array.I32:
 			require.NoError(t, p.WriteInts(name, ints))
 		default:
 			require.NoError(t, p.WriteUints(name, uints))
@@ -112,11 +113,11 @@ func TestDeviceFollowsTheReference(t *testing.T) {
 		require.NoError(t, err)
 		hosts := Init(def, 5)
 		feeds := map[string]*graph.Array{
-			InputTokens:     array([]int{2, 5}, []int32{1, 2, 3, 4, 12, 0, 12, 2, 2, 2}),
-			InputLabels:     array([]int{10}, []int32{2, 3, -100, 12, 0, 12, 2, 2, 2, 1}),
-			InputLossScale:  array([]int{}, []float32{1. / 9}),
-			InputDropoutKey: array([]int{2}, []uint32{3, 4000000000}),
-			InputRows:       array([]int{2}, []int32{9, 4}),
+			InputTokens:     arrayOf([]int{2, 5}, []int32{1, 2, 3, 4, 12, 0, 12, 2, 2, 2}),
+			InputLabels:     arrayOf([]int{10}, []int32{2, 3, -100, 12, 0, 12, 2, 2, 2, 1}),
+			InputLossScale:  arrayOf([]int{}, []float32{1. / 9}),
+			InputDropoutKey: arrayOf([]int{2}, []uint32{3, 4000000000}),
+			InputRows:       arrayOf([]int{2}, []int32{9, 4}),
 		}
 		if def.Kind() == "mlp" {
 			feeds[InputFeatures] = &graph.Array{Shape: []int{6, 5}}
@@ -129,14 +130,14 @@ func TestDeviceFollowsTheReference(t *testing.T) {
 			}
 		}
 		for _, h := range hosts {
-			feeds[h.Path] = array(h.Shape, h.Data)
+			feeds[h.Path] = arrayOf(h.Shape, h.Data)
 		}
 		followsReference(t, dev, def, built, hosts, feeds)
 	}
 }
 
 // followsReference compares loss, logits and all gradients on a device with the reference evaluation.
-func followsReference(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts []buffers.Host, feeds map[string]*graph.Array) {
+func followsReference(t *testing.T, dev *gpu.Device, def Definition, built *Built, hosts []array.Host, feeds map[string]*graph.Array) {
 	t.Helper()
 	named, grads := onDevice(t, dev, def, built, hosts, feeds)
 	gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
@@ -158,7 +159,7 @@ func TestDefaultModelBeginsAtLn256(t *testing.T) {
 	built, err := def.Build(1, 128, Options{Loss: true})
 	require.NoError(t, err)
 	feeds := map[string]*graph.Array{
-		InputTokens: {Shape: []int{1, 128}}, InputLabels: {Shape: []int{128}}, InputLossScale: array([]int{}, []float32{1. / 128}),
+		InputTokens: {Shape: []int{1, 128}}, InputLabels: {Shape: []int{128}}, InputLossScale: arrayOf([]int{}, []float32{1. / 128}),
 	}
 	for i := range 128 {
 		feeds[InputTokens].Data = append(feeds[InputTokens].Data, float64(i*i%251))

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
 
@@ -177,7 +177,7 @@ var encoders = map[string]func([]byte, float32) ([]byte, error){
 		return binary.LittleEndian.AppendUint32(b, math.Float32bits(v)), nil
 	},
 	"BF16": func(b []byte, v float32) ([]byte, error) {
-		return binary.LittleEndian.AppendUint16(b, buffers.EncodeBF16(v)), nil
+		return binary.LittleEndian.AppendUint16(b, array.EncodeBF16(v)), nil
 	},
 	"F16": func(b []byte, v float32) ([]byte, error) {
 		if math.Abs(float64(v)) >= 65520 && !math.IsInf(float64(v), 0) {

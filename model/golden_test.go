@@ -62,7 +62,7 @@ func (g golden) batch(t *testing.T) (tokens, labels []int32) {
 	return tokens, labels
 }
 
-func array[T int32 | float32 | uint32](shape []int, data []T) *graph.Array {
+func arrayOf[T int32 | float32 | uint32](shape []int, data []T) *graph.Array {
 	a := &graph.Array{Shape: shape, Data: make([]float64, len(data))}
 	for i, v := range data {
 		a.Data[i] = float64(v)
@@ -73,12 +73,12 @@ func array[T int32 | float32 | uint32](shape []int, data []T) *graph.Array {
 func (g golden) feeds(t *testing.T, scale float32) map[string]*graph.Array {
 	tokens, labels := g.batch(t)
 	feeds := map[string]*graph.Array{
-		InputTokens:    array([]int{g.Batch, g.SeqLen}, tokens),
-		InputLabels:    array([]int{g.Batch * g.SeqLen}, labels),
-		InputLossScale: array([]int{}, []float32{scale}),
+		InputTokens:    arrayOf([]int{g.Batch, g.SeqLen}, tokens),
+		InputLabels:    arrayOf([]int{g.Batch * g.SeqLen}, labels),
+		InputLossScale: arrayOf([]int{}, []float32{scale}),
 	}
 	for _, p := range g.def.Params() {
-		feeds[p.Path] = array(p.Shape, g.params[p.Path])
+		feeds[p.Path] = arrayOf(p.Shape, g.params[p.Path])
 	}
 	return feeds
 }
@@ -163,7 +163,7 @@ func TestRowsOfLogits(t *testing.T) {
 		require.NoError(t, err)
 		feeds := g.feeds(t, 1)
 		feeds[InputTokens] = &graph.Array{Shape: []int{1, g.SeqLen}, Data: feeds[InputTokens].Data[:g.SeqLen]}
-		feeds[InputRows] = array([]int{2}, []int32{7, 3})
+		feeds[InputRows] = arrayOf([]int{2}, []int32{7, 3})
 		want, err := graph.Eval(all.Graph, feeds, all.Logits)
 		require.NoError(t, err)
 		got, err := graph.Eval(some.Graph, feeds, some.Logits)
@@ -262,12 +262,12 @@ func TestVariantsAgainstFiniteDifferences(t *testing.T) {
 			grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
 			require.NoError(t, err)
 			feeds := map[string]*graph.Array{
-				InputTokens:    array([]int{2, 4}, []int32{1, 2, 3, 4, 10, 0, 10, 2}),
-				InputLabels:    array([]int{8}, []int32{2, 3, 4, -100, 0, 10, 2, 5}),
-				InputLossScale: array([]int{}, []float32{0.25}),
+				InputTokens:    arrayOf([]int{2, 4}, []int32{1, 2, 3, 4, 10, 0, 10, 2}),
+				InputLabels:    arrayOf([]int{8}, []int32{2, 3, 4, -100, 0, 10, 2, 5}),
+				InputLossScale: arrayOf([]int{}, []float32{0.25}),
 			}
 			for _, h := range Init(def, uint64(i)) {
-				feeds[h.Path] = array(h.Shape, h.Data)
+				feeds[h.Path] = arrayOf(h.Shape, h.Data)
 				for j := range feeds[h.Path].Data { // larger than at the beginning, so that all parts count
 					feeds[h.Path].Data[j] *= 10
 				}

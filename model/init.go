@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"sync"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 )
 
@@ -15,17 +15,17 @@ import (
 //
 // GPT-2 and Llama begin as their papers say: normal with deviation InitStd, GPT-2's
 // residual projections divided by sqrt(2 Layers), gains 1, biases 0. MLPs as He et al. 2015.
-func Init(def Definition, seed uint64) []buffers.Host {
+func Init(def Definition, seed uint64) []array.Host {
 	params := def.Params()
-	hosts := make([]buffers.Host, len(params))
+	hosts := make([]array.Host, len(params))
 	for i, p := range params {
 		hosts[i] = p.init(seed)
 	}
 	return hosts
 }
 
-func (p Param) init(seed uint64) buffers.Host {
-	host := buffers.Host{Path: p.Path, Shape: p.Shape, Data: make([]float32, elements(p.Shape))}
+func (p Param) init(seed uint64) array.Host {
+	host := array.Host{Path: p.Path, Shape: p.Shape, Data: make([]float32, elements(p.Shape))}
 	if p.Std > 0 {
 		normal(host.Data, pathKey(seed, p.Path), float32(p.Std))
 		return host

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"slices"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // PatternError says that an expression for parameters cannot be meant.
@@ -20,7 +20,7 @@ func (e *PatternError) Error() string {
 // ReadPartial is ReadHF of a directory that may lack parameters: those of whose paths one of allowed, regular expressions, matches are drawn as
 // Init draws them from seed, and drawn names them, in canonical order. An expression that matches no parameter of the model is a
 // *PatternError; another shape and a tensor that is no parameter are errors whatever is allowed.
-func ReadPartial(dir string, allowed []string, seed uint64) (def Definition, hosts []buffers.Host, drawn []string, err error) {
+func ReadPartial(dir string, allowed []string, seed uint64) (def Definition, hosts []array.Host, drawn []string, err error) {
 	if def, err = ReadConfig(dir); err != nil {
 		return nil, nil, nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
 
@@ -19,7 +19,7 @@ func TestReadPartial(t *testing.T) {
 	lost := func(path string) bool {
 		return path == "lm_head.weight" || path[:min(len(path), 15)] == "model.layers.1."
 	}
-	var kept, want []buffers.Host
+	var kept, want []array.Host
 	var wanted []string
 	for i, h := range trained {
 		if lost(h.Path) {

@@ -16,10 +16,10 @@ import (
 // stepFeeds are numbers for every input of a small definition and the parameters given.
 func stepFeeds(def Definition, params map[string]*graph.Array) (feeds map[string]*graph.Array, batch, seq int) {
 	feeds = map[string]*graph.Array{
-		InputTokens:     array([]int{2, 5}, []int32{1, 2, 3, 4, 12, 0, 12, 2, 2, 2}),
-		InputLabels:     array([]int{10}, []int32{2, 3, -100, 12, 0, 12, 2, 2, 2, 1}),
-		InputLossScale:  array([]int{}, []float32{1. / 9}),
-		InputDropoutKey: array([]int{2}, []uint32{3, 4000000000}),
+		InputTokens:     arrayOf([]int{2, 5}, []int32{1, 2, 3, 4, 12, 0, 12, 2, 2, 2}),
+		InputLabels:     arrayOf([]int{10}, []int32{2, 3, -100, 12, 0, 12, 2, 2, 2, 1}),
+		InputLossScale:  arrayOf([]int{}, []float32{1. / 9}),
+		InputDropoutKey: arrayOf([]int{2}, []uint32{3, 4000000000}),
 		InputFeatures:   {Shape: []int{2, 5}},
 		InputTargets:    {Shape: []int{2, 3}},
 	}
@@ -54,7 +54,7 @@ func step(t *testing.T, def Definition, params map[string]*graph.Array) []*graph
 func initial(def Definition) map[string]*graph.Array {
 	params := map[string]*graph.Array{}
 	for _, h := range Init(def, 5) {
-		params[h.Path] = array(h.Shape, h.Data)
+		params[h.Path] = arrayOf(h.Shape, h.Data)
 	}
 	return params
 }

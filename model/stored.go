@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"regexp"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
 
@@ -72,9 +72,9 @@ func (s *Stored) Read(path string) ([]float32, error) {
 }
 
 // all reads every parameter, and draws those that are not stored.
-func (s *Stored) all(seed uint64) (hosts []buffers.Host, drawn []string, err error) {
+func (s *Stored) all(seed uint64) (hosts []array.Host, drawn []string, err error) {
 	for _, p := range s.params {
-		host := buffers.Host{Path: p.Path, Shape: p.Shape}
+		host := array.Host{Path: p.Path, Shape: p.Shape}
 		if _, stored := s.names[p.Path]; !stored {
 			drawn, host = append(drawn, p.Path), p.init(seed)
 		} else if host.Data, err = s.Read(p.Path); err != nil {

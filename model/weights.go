@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
 
@@ -27,7 +27,7 @@ var constants = regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_
 // ReadHF reads a directory in the Hugging Face layout: config.json, and model.safetensors or the
 // files that model.safetensors.index.json names. Weights of type F32, BF16 and F16 are
 // widened. The arrays are in canonical order.
-func ReadHF(dir string) (Definition, []buffers.Host, error) {
+func ReadHF(dir string) (Definition, []array.Host, error) {
 	def, err := ReadConfig(dir)
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +37,7 @@ func ReadHF(dir string) (Definition, []buffers.Host, error) {
 }
 
 // ReadWeights reads the weights of def in dir, as OpenWeights does.
-func ReadWeights(dir string, def Definition) ([]buffers.Host, error) {
+func ReadWeights(dir string, def Definition) ([]array.Host, error) {
 	open, err := OpenWeights(dir, def)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func ReadWeights(dir string, def Definition) ([]buffers.Host, error) {
 }
 
 // Weights is ReadWeights of open files, which stay the caller's.
-func Weights(def Definition, files ...*safetensors.File) ([]buffers.Host, error) {
+func Weights(def Definition, files ...*safetensors.File) ([]array.Host, error) {
 	s, err := storedIn(def, files, nil)
 	if err != nil {
 		return nil, err

@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
 
 // writeHF exports arrays of the host.
-func writeHF(dir string, def Definition, hosts []buffers.Host, dtype string) error {
+func writeHF(dir string, def Definition, hosts []array.Host, dtype string) error {
 	return Export(dir, def, func(path string) ([]float32, error) {
 		for _, h := range hosts {
 			if h.Path == path {
@@ -118,7 +118,7 @@ func store(t *testing.T, def Definition, file string, dir string, tensors []safe
 	require.NoError(t, f.Close())
 }
 
-func hub(hosts []buffers.Host, prefix string) []safetensors.Tensor {
+func hub(hosts []array.Host, prefix string) []safetensors.Tensor {
 	var tensors []safetensors.Tensor
 	for _, h := range hosts {
 		tensors = append(tensors, safetensors.Float32s(prefix+h.Path, h.Shape, h.Data))

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
@@ -284,7 +285,7 @@ func TestBF16ParamsAndGradients(t *testing.T) {
 		for _, tree := range [][]buffers.Host{params, grads} {
 			for _, h := range tree {
 				for i, v := range h.Data {
-					h.Data[i] = buffers.DecodeBF16(buffers.EncodeBF16(v))
+					h.Data[i] = array.DecodeBF16(array.EncodeBF16(v))
 				}
 			}
 		}

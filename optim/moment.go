@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // momentDType refuses what a moment cannot be stored in.
@@ -19,7 +20,7 @@ func parseMoment(name, text string) (buffers.DType, error) {
 	if text == "" {
 		return buffers.F32, nil
 	}
-	d, err := buffers.ParseDType(text)
+	d, err := array.ParseDType(text)
 	if err != nil {
 		return d, fmt.Errorf("%s: %w", name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Twin runs a transformation in plain Go: the unfused chain, one element after another over whole leaves, in
@@ -295,7 +296,7 @@ func store(x float64, d buffers.DType) float64 {
 }
 
 // roundBF16 rounds to the nearest bf16, ties to even.
-func roundBF16(x float64) float64 { return float64(buffers.DecodeBF16(buffers.EncodeBF16(float32(x)))) }
+func roundBF16(x float64) float64 { return float64(array.DecodeBF16(array.EncodeBF16(float32(x)))) }
 
 // Counts are those of State.Counts.
 func (w *Twin) Counts() map[string]int64 { return maps.Clone(w.counts) }

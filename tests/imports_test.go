@@ -48,6 +48,18 @@ func TestImportsPointDown(t *testing.T) {
 	assert.Greater(t, packages, 10)
 }
 
+// TestDescribedWithoutADevice: what describes a model links no GPU, so that a program that only plans, converts or evaluates needs no driver.
+func TestDescribedWithoutADevice(t *testing.T) {
+	for _, described := range []string{"gputrain/graph", "gputrain/model"} {
+		out, err := exec.Command("go", "list", "-deps", described).Output()
+		require.NoError(t, err)
+		linked := strings.Fields(string(out))
+		assert.Contains(t, linked, described)
+		assert.NotContains(t, linked, "gputrain/gpu", "%s links it", described)
+		assert.NotContains(t, linked, "gputrain/shaders", "%s links it", described)
+	}
+}
+
 func edge(from, to string) error {
 	if !strings.HasPrefix(to, "gputrain/") {
 		return nil

@@ -1,8 +1,8 @@
-package buffers
+package array
 
 import "fmt"
 
-// DType is the storage type of a tree's elements. Arithmetic on the device is f32 whatever the storage.
+// DType is the storage type of an array's elements. Arithmetic on the device is f32 whatever the storage.
 type DType uint8
 
 // The storage types. BF16 lives two to a u32, the element of the lower index in the low half.
@@ -18,10 +18,11 @@ var dtypes = [...]struct {
 	bits uint64
 }{F32: {"f32", 32}, BF16: {"bf16", 16}, I32: {"i32", 32}, U32: {"u32", 32}}
 
-func (d DType) valid() bool { return int(d) < len(dtypes) }
+// Valid is whether d is one of them.
+func (d DType) Valid() bool { return int(d) < len(dtypes) }
 
 func (d DType) String() string {
-	if !d.valid() {
+	if !d.Valid() {
 		return fmt.Sprintf("DType(%d)", uint8(d))
 	}
 	return dtypes[d].name
@@ -30,8 +31,8 @@ func (d DType) String() string {
 // Bits is the size of one element in bits.
 func (d DType) Bits() int { return int(dtypes[d].bits) }
 
-// bytes is the size of n elements in bytes, rounded up to whole bytes.
-func (d DType) bytes(n uint64) uint64 { return (n*dtypes[d].bits + 7) / 8 }
+// Bytes is the size of n elements in bytes, rounded up to whole bytes.
+func (d DType) Bytes(n uint64) uint64 { return (n*dtypes[d].bits + 7) / 8 }
 
 // ParseDType reads "f32", "bf16", "i32" or "u32".
 func ParseDType(name string) (DType, error) {
@@ -40,5 +41,5 @@ func ParseDType(name string) (DType, error) {
 			return DType(d), nil
 		}
 	}
-	return 0, fmt.Errorf("buffers: parse dtype: %q, want f32, bf16, i32 or u32", name)
+	return 0, fmt.Errorf("array: parse dtype: %q, want f32, bf16, i32 or u32", name)
 }

@@ -1,4 +1,4 @@
-package buffers
+package array
 
 import (
 	"math"
@@ -80,7 +80,7 @@ func TestStochasticBF16(t *testing.T) {
 		f := math.Float32frombits(bits)
 		up, wrong := uint32(0), 0 // of all 2^16 values of noise
 		for noise := range 1 << 16 {
-			got := uint32(stochasticBF16(f, uint16(noise)))
+			got := uint32(StochasticBF16(f, uint16(noise)))
 			switch {
 			case f != f && got&0x7fff > 0x7f80, f == f && got == bits>>16:
 			case f == f && got == bits>>16+1:
