@@ -8,6 +8,8 @@ import (
 	"gputrain/buffers/array"
 )
 
+func init() { Register(Attention{}, AttentionGrad{}, Rope{}) }
+
 // Attention is softmax(q k^T / sqrt(HeadDim)) v, head by head; query head j uses key and value head j/(Heads/KVHeads).
 // Inputs: q [B,T,Heads HeadDim], k and v [B,T,KVHeads HeadDim], or Packed one [B,T,(Heads+2 KVHeads) HeadDim] of q, k, v in
 // this order. Causal: position t sees positions 0 to t. Outputs: o [B,T,Heads HeadDim] and lse [B,Heads,T], the logarithm of

@@ -12,6 +12,9 @@
 //	loss := g.Scale(g.HeadLoss(h, g.Param("fc2.weight", 10, 64), labels), 1.0/8)
 //	grads, err := graph.Gradients(g, loss, []*graph.Value{g.Param("fc1.weight", 784, 64)})
 //
+// An operation is a value with its methods (Op), made known by Register in its file. What a cut or a gradient has to know of it besides, it says
+// by a method: Remade, Broadcasting.
+//
 // What always holds:
 //
 //  1. Node IDs count from 0, and inputs have smaller IDs than the nodes that read them: IDs are an order of evaluation.

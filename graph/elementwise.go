@@ -6,6 +6,8 @@ import (
 	"gputrain/shaders/suggest"
 )
 
+func init() { Register(Elementwise{}) }
+
 // Elementwise applies the function Fn (see functions.go) to one, two or three values under numpy's broadcasting.
 // Arg is the number of scale, add_const and pow_const (and of pow_const_grad), 0 for the others.
 type Elementwise struct {
@@ -18,6 +20,9 @@ func (o Elementwise) Operands() int { return functions[o.Fn].arity }
 
 // TakesArg is whether Fn takes Arg.
 func (o Elementwise) TakesArg() bool { return functions[o.Fn].arg }
+
+// Broadcasting says that Gradient takes a dy of smaller shape.
+func (Elementwise) Broadcasting() {}
 
 func (Elementwise) Kind() string { return "elementwise" }
 

@@ -82,6 +82,13 @@ type Op interface {
 	FLOPs(n *Node) int64
 }
 
+// Remade is what an operation implements that is made again wherever it is read, in every pass and every part of a cut model, rather than
+// kept or handed on: a view, which costs nothing, or what takes as much memory as it saves work.
+type Remade interface{ Remade() }
+
+// Broadcasting is what an operation implements whose Gradient takes a dy that broadcasts to the shape of the output, and need not have it.
+type Broadcasting interface{ Broadcasting() }
+
 // Graph is a list of nodes in an order of evaluation. It keeps the first error of the builders.
 type Graph struct {
 	nodes     []*Node

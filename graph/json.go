@@ -15,46 +15,20 @@ import (
 	"gputrain/shaders/suggest"
 )
 
-// operations are all operations by kind: what Unmarshal knows.
-var operations = func() map[string]Op {
-	kinds := map[string]Op{}
-	for _, op := range []Op{
-		Input{},
-		Param{},
-		Constant{},
-		MatMul{},
-		Elementwise{},
-		Reduce{},
-		BroadcastTo{},
-		Reshape{},
-		Transpose{},
-		Slice{},
-		Pad{},
-		Concat{},
-		Softmax{},
-		SoftmaxGrad{},
-		LayerNorm{},
-		LayerNormGrad{},
-		RMSNorm{},
-		RMSNormGrad{},
-		NormGammaGrad{},
-		Attention{},
-		AttentionGrad{},
-		CachedAttention{},
-		Rope{},
-		Embedding{},
-		EmbeddingGrad{},
-		CrossEntropy{},
-		CrossEntropyGrad{},
-		HeadLoss{},
-		HeadLossGrad{},
-		Dropout{},
-		Quantize{},
-	} {
-		kinds[op.Kind()] = op
+// operations are those that were registered, by kind.
+var operations = map[string]Op{}
+
+// Register makes operations known by their kinds, which is what UnmarshalJSON reads. It is called by init functions, in the file of the
+// operation, here and in programs that bring operations of their own (see compile.Register for their kernels). A kind that is taken, and a
+// pointer, are a panic.
+func Register(ops ...Op) {
+	for _, op := range ops {
+		if _, taken := operations[op.Kind()]; taken || reflect.TypeOf(op).Kind() == reflect.Pointer {
+			panic(fmt.Sprintf("graph: register: %T of kind %q: want a value, not a pointer, of a kind that is not taken", op, op.Kind()))
+		}
+		operations[op.Kind()] = op
 	}
-	return kinds
-}()
+}
 
 // jsonVersion is that of the JSON form.
 const jsonVersion = 1

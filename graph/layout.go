@@ -5,10 +5,15 @@ import (
 	"slices"
 )
 
+func init() { Register(Reshape{}, Transpose{}, Slice{}, Pad{}, Concat{}) }
+
 // Reshape gives the same elements, in row-major order, another shape.
 type Reshape struct {
 	Shape []int `json:"shape"`
 }
+
+// Remade, as a view.
+func (Reshape) Remade() {}
 
 func (Reshape) Kind() string { return "reshape" }
 
@@ -96,6 +101,9 @@ type Slice struct {
 	Start  int `json:"start"`
 	Length int `json:"length"`
 }
+
+// Remade, as a view, or one copy.
+func (Slice) Remade() {}
 
 func (Slice) Kind() string { return "slice" }
 

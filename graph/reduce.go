@@ -8,12 +8,17 @@ import (
 	"gputrain/shaders/suggest"
 )
 
+func init() { Register(Reduce{}, BroadcastTo{}) }
+
 // Reduce takes the sum, mean or max over Axes (ascending); Keep leaves them in the shape as 1.
 type Reduce struct {
 	Fn   string `json:"fn"`
 	Axes []int  `json:"axes"`
 	Keep bool   `json:"keep,omitempty"`
 }
+
+// Broadcasting says that Gradient takes a dy of smaller shape.
+func (Reduce) Broadcasting() {}
 
 func (Reduce) Kind() string { return "reduce" }
 
@@ -123,6 +128,9 @@ func (o Reduce) Eval(n *Node, in []*Array, _ *Env) []*Array {
 type BroadcastTo struct {
 	Shape []int `json:"shape"`
 }
+
+// Broadcasting says that Gradient takes a dy of smaller shape.
+func (BroadcastTo) Broadcasting() {}
 
 func (BroadcastTo) Kind() string { return "broadcast" }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 )
 
+func init() { Register(Softmax{}, SoftmaxGrad{}) }
+
 // Softmax is y = exp(x - max x) / sum exp(x - max x) over the last axis.
 type Softmax struct{}
 

@@ -186,27 +186,23 @@ func (c *cutting) placed(n *graph.Node) bool {
 	return ok
 }
 
-// base is the value behind what is made again wherever it is read: reshapes and slices are views, or cost one copy, and the numbers of few bits of a
-// parameter take as much memory as the parameter, which a pass need not keep for every microbatch, nor hand on.
+// base is the value behind what is made again wherever it is read, which a pass need not keep for every microbatch, nor hand on.
 func base(v *graph.Value) *graph.Value {
-	for isView(v.Node()) {
+	for isRemade(v.Node()) {
 		v = v.Node().Inputs[0]
 	}
 	return v
 }
 
-func isView(n *graph.Node) bool {
-	switch n.Op.(type) {
-	case graph.Reshape, graph.Slice, graph.Quantize:
-		return true
-	}
-	return false
+func isRemade(n *graph.Node) bool {
+	_, ok := n.Op.(graph.Remade)
+	return ok
 }
 
 // read notes how an operand comes to a node.
 func (c *cutting) read(n *graph.Node, v *graph.Value) error {
 	here, ok := c.place[n]
-	if !ok || isView(n) {
+	if !ok || isRemade(n) {
 		return nil
 	}
 	v = base(v)

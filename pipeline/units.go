@@ -149,15 +149,17 @@ func name(units []Unit) {
 	}
 }
 
-// addActivations counts, behind each unit, the values made up to there that something behind needs. Parameters, whole or quantized, and inputs are not
+// addActivations counts, behind each unit, the values made up to there that something behind needs. Parameters, what is made again of them, and inputs are not
 // sent.
 func addActivations(units []Unit, nodes []*graph.Node, place map[*graph.Node]int) {
 	until := map[*graph.Value]int{} // the last unit that needs a value
 	for _, n := range nodes {
 		for _, in := range n.Inputs {
 			switch in.Node().Op.(type) {
-			case graph.Param, graph.Quantize, graph.Input, graph.Constant:
-			default:
+			case graph.Input, graph.Constant:
+				continue
+			}
+			if _, ok := base(in).Node().Op.(graph.Param); !ok {
 				until[in] = max(until[in], place[n])
 			}
 		}

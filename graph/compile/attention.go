@@ -12,8 +12,17 @@ import (
 )
 
 func init() {
-	lowerings["attention"] = lowering{lower: lowerAttention}
-	lowerings["attention_grad"] = lowering{lower: lowerAttentionGrad}
+	Register(graph.Attention{}, Lowering{Lower: lowerAttention, Checks: attentionChecks})
+	Register(graph.AttentionGrad{}, Lowering{Lower: lowerAttentionGrad})
+}
+
+var attentionChecks = []Check{
+	{Name: "attention", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 4, HeadDim: 8, Packed: true, Causal: true}, 2, 70)
+	}},
+	{Name: "attention grouped", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 6}, 2, 9)
+	}},
 }
 
 // attentionParams is Params of attention.wgsl, attention_dq.wgsl and attention_dkv.wgsl.
@@ -178,15 +187,15 @@ func arrays(packed bool, names ...string) map[string]string {
 }
 
 // spans are the spans of the first n values, each in one binding.
-func (c *compiler) spans(values []*graph.Value) []span {
-	out := make([]span, len(values))
+func (c *Compiler) spans(values []*graph.Value) []Span {
+	out := make([]Span, len(values))
 	for i, v := range values {
-		out[i] = c.one(c.place(v), fmt.Sprintf("operand %d", i))
+		out[i] = c.One(c.place(v), fmt.Sprintf("operand %d", i))
 	}
 	return out
 }
 
-func lowerAttention(c *compiler, n *graph.Node) {
+func lowerAttention(c *Compiler, n *graph.Node) {
 	op := n.Op.(graph.Attention)
 	shape := n.Inputs[0].Shape()
 	if n.Outputs[0].Type().Elements() == 0 {
@@ -196,10 +205,10 @@ func lowerAttention(c *compiler, n *graph.Node) {
 	names := arrays(op.Packed)
 	names["KEYS"] = strconv.Itoa(a.keys())
 	k := c.kernel("attention", a.suffix(), a.variant(names))
-	c.dispatch(k, a.grid(), a.params(), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
+	c.Dispatch(k, a.grid(), a.params(), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
 }
 
-func lowerAttentionGrad(c *compiler, n *graph.Node) {
+func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	op := graph.Attention(n.Op.(graph.AttentionGrad))
 	shape := n.Inputs[0].Shape()
 	if n.Outputs[0].Type().Elements() == 0 {
@@ -208,19 +217,31 @@ func lowerAttentionGrad(c *compiler, n *graph.Node) {
 	in, out := c.spans(n.Inputs), c.spans(n.Outputs)
 	qkv, rest := in[:op.Operands()], in[op.Operands():]
 	o, lse, dout := rest[0], rest[1], rest[2]
-	delta := c.one(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
+	delta := c.One(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
 
 	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 3)
 	k := c.kernel("attention_dq", a.suffix(), a.unrolled(arrays(op.Packed, "DQ")))
-	c.dispatch(k, a.grid(), a.params(), append(append([]span{}, qkv...), o, lse, dout, out[0], delta)...)
+	c.Dispatch(k, a.grid(), a.params(), append(append([]Span{}, qkv...), o, lse, dout, out[0], delta)...)
 
 	a = a.kernelFor(op.KVHeads, 4)
 	k = c.kernel("attention_dkv", a.suffix(), a.unrolled(arrays(op.Packed, "DK", "DV")))
-	bind := append(append([]span{}, qkv...), lse, dout, delta)
+	bind := append(append([]Span{}, qkv...), lse, dout, delta)
 	if op.Packed {
 		bind = append(bind, out[0])
 	} else {
 		bind = append(bind, out[1], out[2])
 	}
-	c.dispatch(k, a.grid(), a.params(), bind...)
+	c.Dispatch(k, a.grid(), a.params(), bind...)
+}
+
+// checkedAttention is the outputs and the gradients of attention over inputs of its own.
+func checkedAttention(g *graph.Graph, op graph.Attention, batch, t int) []*graph.Value {
+	q, kv, packed := op.Widths()
+	in := []*graph.Value{g.Input("q", graph.F32(batch, t, q)), g.Input("k", graph.F32(batch, t, kv)), g.Input("v", graph.F32(batch, t, kv))}
+	if op.Packed {
+		in = []*graph.Value{g.Input("qkv", graph.F32(batch, t, packed))}
+	}
+	n := g.Append(op, in...)
+	grad := g.Append(graph.AttentionGrad(op), append(in, n.Outputs[0], n.Outputs[1], g.Input("do", graph.F32(batch, t, q)))...)
+	return append([]*graph.Value{n.Outputs[0], n.Outputs[1]}, grad.Outputs...)
 }

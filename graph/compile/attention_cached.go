@@ -10,7 +10,9 @@ import (
 	"gputrain/shaders"
 )
 
-func init() { lowerings["cached_attention"] = lowering{lower: lowerCachedAttention} }
+func init() {
+	Register(graph.CachedAttention{}, Lowering{Lower: lowerCachedAttention, InPlace: map[int]int{1: 0}, Checks: cachedAttentionChecks})
+}
 
 // appendParams is Params of attention_append.wgsl.
 type appendParams struct{ Count, T, Window, Width, KS, VS, K0, V0 uint32 }
@@ -21,6 +23,23 @@ type cachedParams struct {
 	QS, OS, CS, V0, Head    uint32
 	Part                    uint32
 	Scale                   float32
+}
+
+var cachedAttentionChecks = []Check{
+	{Name: "attention with a cache", Tolerance: 256, Below: 1030, Build: func(g *graph.Graph) []*graph.Value {
+		one := func(name string, op graph.Attention, batch, window int) []*graph.Value { // a row a sequence, which may be anywhere
+			q, kv, packed := op.Widths()
+			op.Causal = true
+			in := []*graph.Value{checkedInput(g, "q"+name, batch, 1, q), checkedInput(g, "k"+name, batch, 1, kv), checkedInput(g, "v"+name, batch, 1, kv)}
+			if op.Packed {
+				in = []*graph.Value{checkedInput(g, "qkv"+name, batch, 1, packed)}
+			}
+			cache := checkedInput(g, "cache"+name, batch, window, 2*kv)
+			return g.Append(graph.CachedAttention(op), append([]*graph.Value{cache, checkedInts(g, "positions"+name, batch, 1)}, in...)...).Outputs
+		}
+		parted := one("parted", graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8}, 3, 1030)
+		return append(parted, one("odd", graph.Attention{Heads: 3, KVHeads: 3, HeadDim: 6, Packed: true}, 100, 1030)...)
+	}},
 }
 
 // mergeParams is Params of attention_merge.wgsl.
@@ -63,7 +82,7 @@ func (a cachedKernel) parts() int {
 	return max(1, min(a.window/shortest, full/groups))
 }
 
-func lowerCachedAttention(c *compiler, n *graph.Node) {
+func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	op, cache, positions := graph.Attention(n.Op.(graph.CachedAttention)), n.Inputs[0], n.Inputs[1]
 	shape := positions.Shape()
 	a := cachedKernel{attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}, cache.Shape()[1]}
@@ -76,7 +95,7 @@ func lowerCachedAttention(c *compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	at, in, operands := c.one(c.in(positions), "positions"), c.one(c.in(cache), "cache"), c.spans(n.Inputs[2:])
+	at, in, operands := c.One(c.In(positions), "positions"), c.One(c.In(cache), "cache"), c.spans(n.Inputs[2:])
 	c.appendToCache(a, at, operands, in)
 
 	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1}
@@ -90,20 +109,20 @@ func lowerCachedAttention(c *compiler, n *graph.Node) {
 		T: p.T, Window: uint32(a.window), Heads: p.Heads, Group: p.Group, QS: p.QS, OS: p.OS, CS: 2 * a.rowOfKeys(), V0: a.rowOfKeys(),
 		Head: p.Head, Part: uint32((a.window + a.parts() - 1) / a.parts()), Scale: p.Scale,
 	}
-	out := c.one(c.out(n.Outputs[0]), "o")
+	out := c.One(c.Out(n.Outputs[0]), "o")
 	if a.parts() == 1 {
 		k := c.kernel("attention_cached", fmt.Sprintf("_%d", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
-		c.dispatch(k, grid, params, at, operands[0], in, out)
+		c.Dispatch(k, grid, params, at, operands[0], in, out)
 		return
 	}
 	constants["PARTS_COUNT"] = strconv.Itoa(a.parts())
 	k := c.kernel("attention_cached", fmt.Sprintf("_%d_parts", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
 	joined := a.batch * a.t * op.Heads
-	sums := c.one(c.workspace("sums", buffers.F32, joined, a.parts(), 4*quads), "sums")
-	stats := c.one(c.workspace("stats", buffers.F32, joined, a.parts(), 2), "stats")
-	c.dispatch(k, grid, params, at, operands[0], in, sums, stats)
+	sums := c.One(c.workspace("sums", buffers.F32, joined, a.parts(), 4*quads), "sums")
+	stats := c.One(c.workspace("stats", buffers.F32, joined, a.parts(), 2), "stats")
+	c.Dispatch(k, grid, params, at, operands[0], in, sums, stats)
 	k = c.kernel("attention_merge", "", shaders.Variant{})
-	c.dispatch(k, c.linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)
+	c.Dispatch(k, c.Linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)
 }
 
 // distinct refuses a position that a sequence of t rows has twice.
@@ -121,18 +140,18 @@ func distinct(positions []int32, t int) error {
 }
 
 // appendToCache puts the keys and values of the rows into the cache.
-func (c *compiler) appendToCache(a cachedKernel, positions span, operands []span, cache span) {
+func (c *Compiler) appendToCache(a cachedKernel, positions Span, operands []Span, cache Span) {
 	p := a.params()
 	names := arrays(a.op.Packed)
 	k := c.kernel("attention_append", "", shaders.Variant{
 		Flags: map[string]bool{"PACKED": a.op.Packed}, Constants: map[string]string{"ELEMENT": a.element(), "K": names["K"], "V": names["V"]},
 	})
 	count := a.batch * a.t * 2 * int(a.rowOfKeys())
-	bind := append([]span{positions}, operands...)
+	bind := append([]Span{positions}, operands...)
 	if !a.op.Packed {
-		bind = append([]span{positions}, operands[1:]...)
+		bind = append([]Span{positions}, operands[1:]...)
 	}
-	c.dispatch(k, c.linear(count), appendParams{
+	c.Dispatch(k, c.Linear(count), appendParams{
 		Count: uint32(count), T: p.T, Window: uint32(a.window), Width: a.rowOfKeys(), KS: p.KS, VS: p.VS, K0: p.K0, V0: p.V0,
 	}, append(bind, cache)...)
 }

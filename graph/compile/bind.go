@@ -15,7 +15,7 @@ func Bytes(t graph.Type) uint64 {
 }
 
 // boundTarget is the name of the bound target that a root value is, "" for none.
-func (c *compiler) boundTarget(v *graph.Value) string {
+func (c *Compiler) boundTarget(v *graph.Value) string {
 	for _, t := range c.targets {
 		if _, ok := c.bound[t.Name]; !ok || t.Leaf != "" || c.root(t.Value) != v {
 			continue

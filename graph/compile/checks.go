@@ -4,37 +4,38 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 )
 
-// kernelCheck compares values that one kernel (or family of them) computes with Eval.
-type kernelCheck struct {
-	name      string
-	tolerance float64 // of |got - want| / (1 + |want|), in rounding errors of f32: a multiple of 2^-23
-	below     int     // I32 inputs hold numbers from 0 to below-1
-	build     func(g *graph.Graph) []*graph.Value
+// Check compares values that one kernel (or family of them) computes with Eval.
+type Check struct {
+	Name      string
+	Tolerance float64 // of |got - want| / (1 + |want|), in rounding errors of f32: a multiple of 2^-23
+	Below     int     // I32 inputs hold numbers from 0 to below-1
+	Build     func(g *graph.Graph) []*graph.Value
 }
 
-// checks grow by the init functions of the files of operations.
-var checks []kernelCheck
-
-// Checks are the self-checks of the package's kernels on one device: each against the float64 definition of its operation.
+// Checks are the self-checks of all kernels of operations on one device: each against the float64 definition of its operation.
 func Checks() []gpu.Check {
 	var out []gpu.Check
-	for _, k := range checks {
-		out = append(out, gpu.Check{Name: "graph " + k.name, Run: k.run})
+	for _, kind := range slices.Sorted(maps.Keys(lowerings)) {
+		for _, k := range lowerings[kind].Checks {
+			out = append(out, gpu.Check{Name: "graph " + k.Name, Run: k.run})
+		}
 	}
 	return out
 }
 
-func (k kernelCheck) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
+func (k Check) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 	g := graph.New()
-	values := k.build(g)
+	values := k.Build(g)
 	feeds := k.feeds(g)
 	var targets []Target
 	for i, v := range values {
@@ -59,7 +60,7 @@ func (k kernelCheck) run(ctx context.Context, d *gpu.Device) (gpu.Result, error)
 	if err != nil {
 		return gpu.Result{}, err
 	}
-	result := gpu.Result{Tolerance: k.tolerance / (1 << 23)}
+	result := gpu.Result{Tolerance: k.Tolerance / (1 << 23)}
 	for i := range values {
 		at := p.Output(fmt.Sprint(i))
 		raw := make([]byte, at.Bytes)
@@ -79,8 +80,8 @@ func (k kernelCheck) run(ctx context.Context, d *gpu.Device) (gpu.Result, error)
 	return result, nil
 }
 
-// feeds are the inputs of a check: normal numbers, integers below k.below, the same on every run.
-func (k kernelCheck) feeds(g *graph.Graph) map[string]*graph.Array {
+// feeds are the inputs of a check: normal numbers, integers below k.Below, the same on every run.
+func (k Check) feeds(g *graph.Graph) map[string]*graph.Array {
 	rng := rand.New(rand.NewPCG(1, 2))
 	feeds := map[string]*graph.Array{}
 	for _, n := range g.Nodes() {
@@ -94,7 +95,7 @@ func (k kernelCheck) feeds(g *graph.Graph) map[string]*graph.Array {
 			case buffers.F32:
 				a.Data[i] = float64(float32(rng.NormFloat64()))
 			case buffers.I32:
-				a.Data[i] = float64(rng.IntN(k.below))
+				a.Data[i] = float64(rng.IntN(k.Below))
 			case buffers.U32:
 				a.Data[i] = float64(rng.Uint32())
 			}
@@ -121,4 +122,13 @@ func numbers[T int32 | uint32 | float32](a *graph.Array) []T {
 		out[i] = T(v)
 	}
 	return out
+}
+
+// checkedInput and checkedInts are the inputs of checks.
+func checkedInput(g *graph.Graph, name string, shape ...int) *graph.Value {
+	return g.Input(name, graph.F32(shape...))
+}
+
+func checkedInts(g *graph.Graph, name string, shape ...int) *graph.Value {
+	return g.Input(name, graph.Type{Shape: shape, DType: buffers.I32})
 }

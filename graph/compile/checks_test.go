@@ -26,7 +26,7 @@ func TestChecksPass(t *testing.T) {
 
 // TestChecksCanFail: a kernel that computes something else than its twin must not pass.
 func TestChecksCanFail(t *testing.T) {
-	k := kernelCheck{name: "wrong", tolerance: 16, build: func(g *graph.Graph) []*graph.Value { return []*graph.Value{g.Apply("square", x(g, "a", 8))} }}
+	k := Check{Name: "wrong", Tolerance: 16, Build: func(g *graph.Graph) []*graph.Value { return []*graph.Value{g.Apply("square", x(g, "a", 8))} }}
 	good := functionText["square"]
 	defer func() { functionText["square"] = good }()
 	functionText["square"] = "1.00001 * $a * $a"

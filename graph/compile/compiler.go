@@ -9,9 +9,9 @@ import (
 	"gputrain/graph"
 )
 
-// compiler lowers the live nodes of a graph to commands over symbolic storages, then plans the buffers behind them.
+// Compiler lowers the live nodes of a graph to commands over symbolic storages, then plans the buffers behind them.
 // It needs no device: New and PlanFor run the same code.
-type compiler struct {
+type Compiler struct {
 	targets []Target
 	limits  gpu.Limits
 
@@ -35,9 +35,9 @@ type compiler struct {
 	current int                  // index of the unit being lowered
 	lastUse map[*graph.Value]int // the last unit that reads the storage behind a root value
 
-	places    map[*graph.Value]tensor
+	places    map[*graph.Value]Tensor
 	inputs    map[string]*programInput
-	constants map[string]tensor
+	constants map[string]Tensor
 	kernels   map[string]*gpu.Kernel
 	slabs     map[[2]int]*storage // {kind, slab}
 	storages  []*storage
@@ -56,15 +56,15 @@ type sink struct {
 	accumulate bool
 }
 
-func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*compiler, error) {
+func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	c := &compiler{
+	c := &Compiler{
 		targets: targets, limits: lim,
 		readers: map[*graph.Value][]*graph.Node{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
-		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]tensor{}, inputs: map[string]*programInput{},
-		constants: map[string]tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{},
+		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
+		constants: map[string]Tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{},
 	}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()
@@ -91,7 +91,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*compiler, e
 }
 
 // findLive collects the nodes that targets need, in graph order, and who reads what.
-func (c *compiler) findLive() {
+func (c *Compiler) findLive() {
 	seen := map[*graph.Node]bool{}
 	var visit func(n *graph.Node)
 	visit = func(n *graph.Node) {
@@ -116,7 +116,7 @@ func (c *compiler) findLive() {
 }
 
 // run lowers everything and draws the plan.
-func (c *compiler) run() error {
+func (c *Compiler) run() error {
 	c.placeLeaves()
 	if c.err == nil {
 		c.fuse()
@@ -143,9 +143,9 @@ func (c *compiler) run() error {
 }
 
 // fail records the first error of the compilation; the node being lowered names it.
-func (c *compiler) fail(format string, args ...any) { c.failErr(fmt.Errorf(format, args...)) }
+func (c *Compiler) fail(format string, args ...any) { c.failErr(fmt.Errorf(format, args...)) }
 
-func (c *compiler) failErr(err error) {
+func (c *Compiler) failErr(err error) {
 	if c.err != nil {
 		return
 	}
@@ -155,11 +155,11 @@ func (c *compiler) failErr(err error) {
 	c.err = fmt.Errorf("graph: compile: %w", err)
 }
 
-func (c *compiler) append(cmd command) { c.commands = append(c.commands, cmd) }
+func (c *Compiler) append(cmd command) { c.commands = append(c.commands, cmd) }
 
 // groupName is the profile group of a unit: the label of its first labelled node, of what is computed in its kernel, or of
 // what it reads; the kind of its operation where none has one.
-func (c *compiler) groupName(u *unit) string {
+func (c *Compiler) groupName(u *unit) string {
 	for _, n := range u.nodes {
 		if placeName(n) != "" {
 			return n.Label
@@ -193,7 +193,7 @@ func placeName(n *graph.Node) string {
 }
 
 // newStorage makes a storage of at least the given bytes, refusing one that no binding can hold.
-func (c *compiler) newStorage(kind storageKind, label string, size uint64) *storage {
+func (c *Compiler) newStorage(kind storageKind, label string, size uint64) *storage {
 	st := &storage{kind: kind, label: label, bytes: roundUp(max(size, spanAlign), spanAlign), first: -1, last: -1, buffer: -1}
 	if limit := min(c.limits.BindingBytes, c.limits.BufferBytes); st.bytes > limit {
 		err := &gpu.LimitError{Subject: label, Bytes: st.bytes, Limit: limit, Name: "BindingBytes"}
@@ -203,17 +203,17 @@ func (c *compiler) newStorage(kind storageKind, label string, size uint64) *stor
 	return st
 }
 
-func wholeTensor(st *storage, shape []int, d buffers.DType) tensor {
-	t := tensor{Shape: shape, DType: d}
+func wholeTensor(st *storage, shape []int, d buffers.DType) Tensor {
+	t := Tensor{Shape: shape, DType: d}
 	if graph.Elements(shape) > 0 {
-		t.Parts = []tensorPart{{Rows: t.rows(), Span: span{st: st, Bytes: roundUp(typeBytes(shape, d), spanAlign)}}}
+		t.Parts = []Part{{Rows: t.rows(), Span: Span{st: st, Bytes: roundUp(typeBytes(shape, d), spanAlign)}}}
 	}
 	return t
 }
 
 // place is where a value lives, decided at the first question: views follow what they view, inputs and params their own
 // memory, leaf targets the grads tree, everything else a fresh storage.
-func (c *compiler) place(v *graph.Value) tensor {
+func (c *Compiler) place(v *graph.Value) Tensor {
 	if t, ok := c.places[v]; ok {
 		return t
 	}
@@ -223,14 +223,14 @@ func (c *compiler) place(v *graph.Value) tensor {
 	return t
 }
 
-func (c *compiler) placeNew(v *graph.Value) tensor {
+func (c *Compiler) placeNew(v *graph.Value) Tensor {
 	if in, ok := v.Node().Op.(graph.Input); ok {
 		return c.input(in.Name, v).tensor
 	}
 	if p, ok := v.Node().Op.(graph.Param); ok {
 		if c.params == nil {
 			c.fail("param %q: no params tree", p.Path)
-			return tensor{}
+			return Tensor{}
 		}
 		if _, ok := c.params.Leaf(p.Path); !ok && c.mirrors != nil {
 			return c.leafTensor(c.mirrors, mirrorStorage, p.Path, p.Shape)
@@ -240,8 +240,8 @@ func (c *compiler) placeNew(v *graph.Value) tensor {
 	if t, ok := c.view(v); ok {
 		return t
 	}
-	if _, ok := v.Node().Op.(graph.CachedAttention); ok && v.Index() == 1 {
-		return c.place(v.Node().Inputs[0])
+	if in, ok := lowerings[v.Node().Op.Kind()].InPlace[v.Index()]; ok {
+		return c.place(v.Node().Inputs[in])
 	}
 	if s := c.direct(v); s != nil {
 		t := c.leafTensor(c.grads, gradStorage, s.path, s.leaf.Shape)
@@ -259,8 +259,8 @@ func (c *compiler) placeNew(v *graph.Value) tensor {
 }
 
 // leafTensor is a leaf of the params or grads tree.
-func (c *compiler) leafTensor(layout *buffers.Layout, kind storageKind, path string, shape []int) tensor {
-	t := tensor{Shape: shape, DType: buffers.F32}
+func (c *Compiler) leafTensor(layout *buffers.Layout, kind storageKind, path string, shape []int) Tensor {
+	t := Tensor{Shape: shape, DType: buffers.F32}
 	leaf, ok := layout.Leaf(path)
 	if !ok {
 		c.fail("leaf %q: not in the tree", path)
@@ -272,15 +272,15 @@ func (c *compiler) leafTensor(layout *buffers.Layout, kind storageKind, path str
 	}
 	for _, p := range leaf.Parts {
 		st := c.slab(layout, kind, p.Slab)
-		t.Parts = append(t.Parts, tensorPart{
+		t.Parts = append(t.Parts, Part{
 			Row: p.Row, Rows: p.Rows,
-			Span: span{st: st, Offset: uint64(p.Offset) * 4, Bytes: roundUp(uint64(p.Count)*4, spanAlign)},
+			Span: Span{st: st, Offset: uint64(p.Offset) * 4, Bytes: roundUp(uint64(p.Count)*4, spanAlign)},
 		})
 	}
 	return t
 }
 
-func (c *compiler) slab(layout *buffers.Layout, kind storageKind, index int) *storage {
+func (c *Compiler) slab(layout *buffers.Layout, kind storageKind, index int) *storage {
 	key := [2]int{int(kind), index}
 	if st, ok := c.slabs[key]; ok {
 		return st
@@ -295,12 +295,12 @@ func (c *compiler) slab(layout *buffers.Layout, kind storageKind, index int) *st
 }
 
 // wanted is whether a target names v itself.
-func (c *compiler) wanted(v *graph.Value) bool { return c.names[v] || len(c.sinks[v]) > 0 }
+func (c *Compiler) wanted(v *graph.Value) bool { return c.names[v] || len(c.sinks[v]) > 0 }
 
 // pinned is whether the storage of a root value must outlive the program: a named target is it, or a view of it.
-func (c *compiler) pinned(v *graph.Value) bool { return c.pins[v] }
+func (c *Compiler) pinned(v *graph.Value) bool { return c.pins[v] }
 
-func (c *compiler) valueLabel(v *graph.Value) string {
+func (c *Compiler) valueLabel(v *graph.Value) string {
 	name := c.group
 	if name == "" {
 		name = v.Node().Op.Kind()

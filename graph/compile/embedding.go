@@ -10,8 +10,18 @@ import (
 )
 
 func init() {
-	lowerings["embedding"] = lowering{lower: lowerEmbedding}
-	lowerings["embedding_grad"] = lowering{lower: lowerEmbeddingGrad, leaf: true}
+	Register(graph.Embedding{}, Lowering{Lower: lowerEmbedding, Checks: embeddingChecks})
+	Register(graph.EmbeddingGrad{}, Lowering{Lower: lowerEmbeddingGrad, Leaf: true})
+}
+
+var embeddingChecks = []Check{
+	{Name: "embedding", Tolerance: 64, Below: 9, Build: func(g *graph.Graph) []*graph.Value {
+		ids := checkedInts(g, "ids", 2, 35)
+		return []*graph.Value{
+			g.Embedding(checkedInput(g, "w", 9, 12), ids), g.Embedding(checkedInput(g, "odd", 9, 5), ids),
+			g.Append(graph.EmbeddingGrad{Vocab: 9}, checkedInput(g, "dy", 2, 35, 12), ids).Outputs[0], g.Append(graph.EmbeddingGrad{Vocab: 9}, checkedInput(g, "dodd", 2, 35, 5), ids).Outputs[0],
+		}
+	}},
 }
 
 // embeddingParams is Params of embedding.wgsl.
@@ -28,8 +38,8 @@ func element(width int) (kind string, units int) {
 	return "f32", width
 }
 
-func lowerEmbedding(c *compiler, n *graph.Node) {
-	w, ids, y := c.in(n.Inputs[0]), c.in(n.Inputs[1]), c.out(n.Outputs[0])
+func lowerEmbedding(c *Compiler, n *graph.Node) {
+	w, ids, y := c.In(n.Inputs[0]), c.In(n.Inputs[1]), c.Out(n.Outputs[0])
 	checkIDs(c, n.Inputs[1], "token id", w.rows(), false)
 	if y.elements() == 0 {
 		return
@@ -37,14 +47,14 @@ func lowerEmbedding(c *compiler, n *graph.Node) {
 	kind, units := element(w.width())
 	k := c.kernel("embedding", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind}})
 	for _, p := range w.Parts {
-		c.dispatch(k, c.linear(ids.elements()*units),
+		c.Dispatch(k, c.Linear(ids.elements()*units),
 			embeddingParams{Count: uint32(ids.elements()), Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
-			p.Span, c.one(ids, "ids"), c.one(y, "y"))
+			p.Span, c.One(ids, "ids"), c.One(y, "y"))
 	}
 }
 
-func lowerEmbeddingGrad(c *compiler, n *graph.Node) {
-	dy, ids, dw := c.in(n.Inputs[0]), c.in(n.Inputs[1]), c.out(n.Outputs[0])
+func lowerEmbeddingGrad(c *Compiler, n *graph.Node) {
+	dy, ids, dw := c.In(n.Inputs[0]), c.In(n.Inputs[1]), c.Out(n.Outputs[0])
 	vocab := dw.rows()
 	checkIDs(c, n.Inputs[1], "token id", vocab, false)
 	if dw.elements() == 0 {
@@ -74,8 +84,8 @@ func lowerEmbeddingGrad(c *compiler, n *graph.Node) {
 		Flags:     map[string]bool{"ACCUMULATE": dw.Accumulate},
 	})
 	for _, p := range dw.Parts {
-		c.dispatch(k, c.linear(p.Rows*units), embeddingGradParams{Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
-			c.one(dy, "dy"), c.one(order, "order"), c.one(offsets, "offsets"), p.Span)
+		c.Dispatch(k, c.Linear(p.Rows*units), embeddingGradParams{Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
+			c.One(dy, "dy"), c.One(order, "order"), c.One(offsets, "offsets"), p.Span)
 	}
 }
 
@@ -104,7 +114,7 @@ func putUints(dst []byte, values []uint32) {
 }
 
 // checkIDs lets Program.WriteInts refuse ids (or labels, which may be IgnoreLabel) outside [0, limit).
-func checkIDs(c *compiler, ids *graph.Value, what string, limit int, ignorable bool) {
+func checkIDs(c *Compiler, ids *graph.Value, what string, limit int, ignorable bool) {
 	c.check(ids, fmt.Sprintf("%s below %d", what, limit), func(src []int32) error {
 		for i, id := range src {
 			if (id < 0 || int(id) >= limit) && !(ignorable && id == graph.IgnoreLabel) {

@@ -21,31 +21,12 @@ const maxFusedCalls = 48
 // maxFusedLoads bounds the operands of a fused kernel below what every device binds (see gpu.DefaultLimits).
 const maxFusedLoads = 12
 
-func fusable(n *graph.Node) bool {
-	switch n.Op.(type) {
-	case graph.Elementwise, graph.BroadcastTo, graph.Transpose, graph.Slice, graph.Pad, graph.Concat, graph.Dropout, graph.Constant:
-		return true
-	}
-	return false
-}
+func fusable(n *graph.Node) bool { return lowerings[n.Op.Kind()].fuse != nil }
 
-// cheap is whether computing n again costs less than reading its result.
-func cheap(n *graph.Node) bool {
-	switch op := n.Op.(type) {
-	case graph.Elementwise:
-		switch op.Fn {
-		case "neg", "add", "sub", "mul", "scale", "add_const", "relu", "abs", "square", "max":
-			return true
-		}
-		return false
-	case graph.Dropout:
-		return false
-	}
-	return true
-}
+func cheap(n *graph.Node) bool { return lowerings[n.Op.Kind()].cheap(n) }
 
 // fuse decides which nodes are inlined, from the readers towards the inputs.
-func (c *compiler) fuse() {
+func (c *Compiler) fuse() {
 	roots := map[*graph.Node][]*graph.Node{}
 	for _, n := range slices.Backward(c.live) {
 		if !fusable(n) || c.dropped[n] || c.viewed(n.Outputs[0]) != nil {
@@ -72,7 +53,7 @@ func (c *compiler) fuse() {
 }
 
 // rootsOf are the kernels that would compute v if it were inlined; false when some reader cannot.
-func (c *compiler) rootsOf(v *graph.Value, roots map[*graph.Node][]*graph.Node) ([]*graph.Node, bool) {
+func (c *Compiler) rootsOf(v *graph.Value, roots map[*graph.Node][]*graph.Node) ([]*graph.Node, bool) {
 	var into []*graph.Node
 	for _, r := range c.readers[v] {
 		switch {
@@ -94,7 +75,7 @@ func (c *compiler) rootsOf(v *graph.Value, roots map[*graph.Node][]*graph.Node) 
 }
 
 // largeInputs counts the inputs as large as the result, params (which live anyway) not among them.
-func (c *compiler) largeInputs(n *graph.Node) int {
+func (c *Compiler) largeInputs(n *graph.Node) int {
 	count := 0
 	for _, v := range n.Inputs {
 		if _, param := c.root(v).Node().Op.(graph.Param); !param && v.Type().Elements() >= n.Outputs[0].Type().Elements() {
@@ -105,14 +86,11 @@ func (c *compiler) largeInputs(n *graph.Node) int {
 }
 
 // replicated is whether some kernel that would compute n's result broadcasts it, and computes it once for every copy.
-func (c *compiler) replicated(n *graph.Node) bool {
+func (c *Compiler) replicated(n *graph.Node) bool {
 	v := n.Outputs[0]
 	for _, r := range c.readers[v] {
-		switch r.Op.(type) {
-		case graph.Elementwise, graph.BroadcastTo:
-			if r.Outputs[0].Type().Elements() > v.Type().Elements() {
-				return true
-			}
+		if lowerings[r.Op.Kind()].repeats && r.Outputs[0].Type().Elements() > v.Type().Elements() {
+			return true
 		}
 		if c.inlined[r] && c.replicated(r) {
 			return true
@@ -122,7 +100,7 @@ func (c *compiler) replicated(n *graph.Node) bool {
 }
 
 // weigh counts the loads and the calls of the kernel that computes a root.
-func (c *compiler) weigh(root *graph.Node) (loads, calls int) {
+func (c *Compiler) weigh(root *graph.Node) (loads, calls int) {
 	seen := map[*graph.Value]bool{}
 	var visit func(v *graph.Value)
 	visit = func(v *graph.Value) {
@@ -146,13 +124,13 @@ func (c *compiler) weigh(root *graph.Node) (loads, calls int) {
 }
 
 // expands is whether v is computed in the kernels that read it.
-func (c *compiler) expands(v *graph.Value) bool {
+func (c *Compiler) expands(v *graph.Value) bool {
 	_, constant := v.Node().Op.(graph.Constant)
 	return constant || c.inlined[v.Node()]
 }
 
 // loads are the values that the kernel computing n reads, each once.
-func (c *compiler) loads(n *graph.Node) []*graph.Value {
+func (c *Compiler) loads(n *graph.Node) []*graph.Value {
 	var out []*graph.Value
 	seen := map[*graph.Value]bool{}
 	var visit func(v *graph.Value)
@@ -176,13 +154,13 @@ func (c *compiler) loads(n *graph.Node) []*graph.Value {
 }
 
 // lowerFused emits the kernel of a root.
-func (c *compiler) lowerFused(n *graph.Node) {
+func (c *Compiler) lowerFused(n *graph.Node) {
 	out := n.Outputs[0]
-	c.emitFused(out, c.out(out), func(f *fused) *ir { return f.computed(out, f.identity()) })
+	c.emitFused(out, c.Out(out), func(f *fused) *ir { return f.computed(out, f.identity()) })
 }
 
 // deliver copies or adds a value to a leaf that its own kernel does not write.
-func (c *compiler) deliver(v *graph.Value, s *sink) {
+func (c *Compiler) deliver(v *graph.Value, s *sink) {
 	t := c.leafTensor(c.grads, gradStorage, s.path, s.leaf.Shape)
 	t.Shape = v.Shape()
 	t.Accumulate = s.accumulate
@@ -190,7 +168,7 @@ func (c *compiler) deliver(v *graph.Value, s *sink) {
 }
 
 // emitFused dispatches one kernel for each run of rows that no operand's or result's parts cut. v is nil for a delivery.
-func (c *compiler) emitFused(v *graph.Value, out tensor, build func(f *fused) *ir) {
+func (c *Compiler) emitFused(v *graph.Value, out Tensor, build func(f *fused) *ir) {
 	whole := newFused(c, out.Shape)
 	build(whole)
 	cuts := []int{0, out.rows()}
@@ -235,12 +213,12 @@ func (f *fused) dispatch(root *ir) {
 		Flags:     map[string]bool{"ACCUMULATE": f.out.Accumulate},
 		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())},
 	})
-	c.dispatch(k, c.linear(f.items()), nil, append(f.spans(), part.Span)...)
+	c.Dispatch(k, c.Linear(f.items()), nil, append(f.spans(), part.Span)...)
 }
 
 // paddable is whether a last vec4 may run over the end: every storage is a multiple of 16 bytes, but the padding of a
 // gradient leaf must stay zero.
-func (f *fused) paddable(part tensorPart) bool {
+func (f *fused) paddable(part Part) bool {
 	return part.Span.st.kind != gradStorage && part.Row == f.firstRow && part.Rows == f.rows()
 }
 

@@ -31,7 +31,7 @@ func (f *fused) chooseBindings(root *ir, own int) {
 
 // operandBinding is a span and how a kernel sees it.
 type operandBinding struct {
-	span   span
+	span   Span
 	vector bool
 	raw    bool
 }
@@ -48,7 +48,7 @@ func (f *fused) name(l *load) string {
 
 // takeOver lets the result have the storage of an operand that dies here and is read only at the index that is written.
 // It returns the part to write.
-func (f *fused) takeOver(part tensorPart) tensorPart {
+func (f *fused) takeOver(part Part) Part {
 	if f.result == nil || f.out.Accumulate || len(f.out.Parts) > 1 || part.Span.st.kind != transientStorage {
 		return part
 	}
@@ -60,7 +60,7 @@ func (f *fused) takeOver(part tensorPart) tensorPart {
 		f.taken = st
 		f.bound = slices.DeleteFunc(f.bound, func(b operandBinding) bool { return b.span.st == st })
 		t := f.out
-		t.Parts = []tensorPart{{Rows: part.Rows, Span: l.part.Span}}
+		t.Parts = []Part{{Rows: part.Rows, Span: l.part.Span}}
 		f.c.places[f.result] = t
 		return t.Parts[0]
 	}
@@ -76,7 +76,7 @@ func (f *fused) diesHere(l *load) bool {
 // onlyStraight is whether every load of a storage reads the whole of it, item by item as the result is written.
 func (f *fused) onlyStraight(st *storage) bool {
 	for _, l := range f.loads {
-		if l.part.Span.st == st && (l.part.Span != (span{st: st, Bytes: st.bytes}) || l.vector != f.vec || l.raw || !f.straight(l.index)) {
+		if l.part.Span.st == st && (l.part.Span != (Span{st: st, Bytes: st.bytes}) || l.vector != f.vec || l.raw || !f.straight(l.index)) {
 			return false
 		}
 	}
@@ -84,8 +84,8 @@ func (f *fused) onlyStraight(st *storage) bool {
 }
 
 // spans are what the kernel's operands are bound to, in order.
-func (f *fused) spans() []span {
-	var out []span
+func (f *fused) spans() []Span {
+	var out []Span
 	for _, b := range f.bound {
 		out = append(out, b.span)
 	}

@@ -10,10 +10,10 @@ import (
 // fused is one kernel's expression over a domain: the shape of what it computes. Every operand is read at an index that
 // is linear in the domain's coordinates.
 type fused struct {
-	c        *compiler
+	c        *Compiler
 	domain   []int
 	firstRow int          // of the result, that the domain starts at, where a result is computed in several runs of rows
-	out      tensor       // of an elementwise kernel
+	out      Tensor       // of an elementwise kernel
 	result   *graph.Value // whose storage out is, nil when none
 
 	loads   []*load
@@ -28,7 +28,7 @@ type fused struct {
 	taken *storage         // the operand's storage that the result takes over, nil when none
 }
 
-func newFused(c *compiler, domain []int) *fused {
+func newFused(c *Compiler, domain []int) *fused {
 	return &fused{c: c, domain: slices.Clone(domain), nodes: map[string]*ir{}}
 }
 
@@ -51,9 +51,9 @@ type linear struct {
 
 // load is one operand.
 type load struct {
-	tensor tensor
+	tensor Tensor
 	value  *graph.Value
-	part   tensorPart
+	part   Part
 	rowDim bool // its first axis runs along the domain's first
 	rowOff int  // the operand's row at the domain's first
 	index  *linear
@@ -111,21 +111,21 @@ func (f *fused) loaded(v *graph.Value, m []axis) *ir {
 	if x, ok := f.nodes[key]; ok {
 		return x
 	}
-	t := f.c.in(v)
+	t := f.c.In(v)
 	x := f.loadAt(t, f.linearOf(v.Shape(), m))
 	x.load.value = v
 	if len(m) > 0 && m[0].dim == 0 {
 		x.load.rowDim, x.load.rowOff = true, m[0].off
 		f.pickPart(x)
 	} else {
-		f.c.one(t, "operand "+f.c.valueLabel(v))
+		f.c.One(t, "operand "+f.c.valueLabel(v))
 	}
 	f.nodes[key] = x
 	return x
 }
 
 // loadAt is the element of a tensor at an index over the domain.
-func (f *fused) loadAt(t tensor, at *linear) *ir {
+func (f *fused) loadAt(t Tensor, at *linear) *ir {
 	l := &load{tensor: t, index: at}
 	if len(t.Parts) > 0 {
 		l.part = t.Parts[0]
@@ -165,50 +165,9 @@ func (f *fused) computed(v *graph.Value, m []axis) *ir {
 	if x, ok := f.nodes[key]; ok {
 		return x
 	}
-	x := f.compute(v.Node(), m)
+	x := lowerings[v.Node().Op.Kind()].fuse(f, v.Node(), m)
 	f.nodes[key] = x
 	return x
-}
-
-func (f *fused) compute(n *graph.Node, m []axis) *ir {
-	switch op := n.Op.(type) {
-	case graph.Constant:
-		return &ir{kind: irConst, arg: op.Value}
-	case graph.Elementwise:
-		var in []*ir
-		for _, v := range n.Inputs {
-			in = append(in, f.value(v, m[len(m)-len(v.Shape()):]))
-		}
-		return f.call(op.Fn, op.Arg, in...)
-	case graph.BroadcastTo:
-		v := n.Inputs[0]
-		return f.value(v, m[len(m)-len(v.Shape()):])
-	case graph.Transpose:
-		to := make([]axis, len(m))
-		for i, p := range op.Perm {
-			to[p] = m[i]
-		}
-		return f.value(n.Inputs[0], to)
-	case graph.Slice:
-		return f.value(n.Inputs[0], shifted(m, op.Axis, op.Start))
-	case graph.Pad:
-		return f.guarded(n.Inputs[0], shifted(m, op.Axis, -op.Before), op.Axis)
-	case graph.Concat:
-		x, start := &ir{kind: irChoose}, 0
-		for _, v := range n.Inputs {
-			x.in = append(x.in, f.guarded(v, shifted(m, op.Axis, -start), op.Axis))
-			start += v.Shape()[op.Axis]
-		}
-		return x
-	case graph.Dropout:
-		key := f.loadAt(f.c.in(n.Inputs[1]), &linear{coef: make([]int, len(f.domain))})
-		key.load.value, key.load.raw = n.Inputs[1], true
-		at := f.linearOf(n.Inputs[0].Shape(), onesFixed(n.Inputs[0].Shape(), m))
-		at.inElements = true
-		f.linears = append(f.linears, at)
-		return &ir{kind: irDropout, fn: "dropout", arg: op.P, salt: op.Salt, load: key.load, index: at, in: []*ir{f.value(n.Inputs[0], m)}}
-	}
-	panic("graph: compile: " + n.Op.Kind() + " does not fuse") // fusable and compute disagree
 }
 
 func (f *fused) call(fn string, arg float64, in ...*ir) *ir {

@@ -11,7 +11,7 @@ import (
 
 // operand is a row-major matrix, or a batch of them, inside a span. Offset, row stride and batch stride in elements.
 type operand struct {
-	span               span
+	span               Span
 	offset, row, batch int
 }
 
@@ -58,10 +58,10 @@ type slicesParams struct {
 }
 
 // gemm appends the dispatches of g in the variant chosen for its shape.
-func (c *compiler) gemm(g gemm) { c.gemmAs(g, c.tuned(g, c.chooseGemm(g))) }
+func (c *Compiler) gemm(g gemm) { c.gemmAs(g, c.tuned(g, c.chooseGemm(g))) }
 
 // gemmAs appends the dispatches of g in one variant.
-func (c *compiler) gemmAs(g gemm, v gemmVariant) {
+func (c *Compiler) gemmAs(g gemm, v gemmVariant) {
 	slices := c.slices(g)
 	if slices == 1 {
 		c.gemmSlice(g, v, g.k)
@@ -72,7 +72,7 @@ func (c *compiler) gemmAs(g gemm, v gemmVariant) {
 	depth := (g.k + slices - 1) / slices
 	depth = (depth + 15) / 16 * 16 // whole steps of every kernel
 	slices = (g.k + depth - 1) / depth
-	partial := c.one(c.workspace("slices", buffers.F32, slices, g.m, 4*n4), "slices")
+	partial := c.One(c.workspace("slices", buffers.F32, slices, g.m, 4*n4), "slices")
 	p := g
 	p.accumulate, p.paddedC, p.count = false, true, slices
 	p.a.batch, p.b.batch = 0, 0
@@ -85,14 +85,14 @@ func (c *compiler) gemmAs(g gemm, v gemmVariant) {
 		unit = 1
 	}
 	k := c.kernel("matmul_slices", "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "STORE_SCALAR": scalar}})
-	c.dispatch(k, c.linear(g.m*n4), slicesParams{
+	c.Dispatch(k, c.Linear(g.m*n4), slicesParams{
 		M: uint32(g.m), N4: uint32(n4), N: uint32(g.n), Slices: uint32(slices),
 		C0: uint32(g.c.offset / unit), LDC: uint32(g.c.row / unit),
 	}, partial, g.c.span)
 }
 
 // gemmSlice appends the product kernel; depth below K makes the products of the slices of K instead of those of a batch.
-func (c *compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
+func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 	sliced := uint32(0)
 	if depth < g.k {
 		sliced = 1
@@ -126,14 +126,14 @@ func (c *compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 			if g.transB {
 				p.BK, p.BN = p.BN, p.BK
 			}
-			c.dispatch(v.kernel(c, g), grid, p, g.a.span, g.b.span, g.c.span)
+			c.Dispatch(v.kernel(c, g), grid, p, g.a.span, g.b.span, g.c.span)
 			continue
 		}
 		unit := 4 // of C
 		if !g.storesVec4() {
 			unit = 1
 		}
-		c.dispatch(v.kernel(c, g), grid, gemmParams{
+		c.Dispatch(v.kernel(c, g), grid, gemmParams{
 			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth),
 			LDA: uint32(g.a.row / 4), LDB: uint32(g.b.row / 4), LDC: uint32(g.c.row / unit), Slices: sliced,
 			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
@@ -168,7 +168,7 @@ type gemmVariant struct {
 }
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
-func (c *compiler) chooseGemm(g gemm) gemmVariant {
+func (c *Compiler) chooseGemm(g gemm) gemmVariant {
 	switch {
 	case !g.loadsVec4():
 		return gemmVariant{file: "matmul_scalar", tileM: 32, tileN: 32}
@@ -183,7 +183,7 @@ func (c *compiler) chooseGemm(g gemm) gemmVariant {
 // slices is how many products the K of one product is cut into: more than one where the tiles of C alone would not fill the
 // device and K is long enough to pay for the second pass: 64 tiles of 64x64 on a GPU, 8 of 16x128 on the few cores of an adapter that has
 // texels, which is a software one. It depends on shape and limits alone, so that a plan drawn without a device holds.
-func (c *compiler) slices(g gemm) int {
+func (c *Compiler) slices(g gemm) int {
 	const shortest = 256
 	full, groups := 64, int(tiles(g.m, 64))*int(tiles(g.n, 64))
 	if c.limits.TexelBindings > 0 {
@@ -234,7 +234,7 @@ func registerTile(g gemm, lanes int) gemmVariant {
 }
 
 // kernel specialises the variant's kernel to the form of g.
-func (v gemmVariant) kernel(c *compiler, g gemm) *gpu.Kernel {
+func (v gemmVariant) kernel(c *Compiler, g gemm) *gpu.Kernel {
 	if v.file == "matmul_scalar" {
 		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate}})
 	}

@@ -60,9 +60,9 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 	c, err := newCompiler(graph.New(), nil, d.Limits())
 	require.NoError(t, err)
 	c.dev, c.cpu, c.group = d, cpu, "test"
-	place := func(label string, elements int) span {
+	place := func(label string, elements int) Span {
 		st := c.newStorage(outputStorage, label, uint64(4*elements))
-		return span{st: st, Bytes: st.bytes}
+		return Span{st: st, Bytes: st.bytes}
 	}
 	a, b, out := place("a", len(r.a.data)+productEdge), place("b", len(r.b.data)+productEdge), place("c", m*n+2*productEdge)
 	r.out = out.st
@@ -110,7 +110,7 @@ func (r productRun) run(t testing.TB, d *gpu.Device) []float64 {
 
 // The table is a function of the shape; what it chooses for the shapes that matter is written down here.
 func TestGemmVariants(t *testing.T) {
-	c := &compiler{cpu: true}
+	c := &Compiler{cpu: true}
 	big := gemm{m: 1024, n: 384, k: 128, count: 1}
 	big.a.row, big.b.row, big.c.row = 128, 384, 384
 	v := c.chooseGemm(big)
@@ -164,7 +164,7 @@ func TestGemmMeasured(t *testing.T) {
 	require.NoError(t, err)
 	c.dev = d
 	for _, o := range []*operand{&g.a, &g.b, &g.c} {
-		o.span = span{st: c.newStorage(outputStorage, "operand", 4*64*64), Bytes: 4 * 64 * 64}
+		o.span = Span{st: c.newStorage(outputStorage, "operand", 4*64*64), Bytes: 4 * 64 * 64}
 	}
 	variants := append([]gemmVariant{c.chooseGemm(g)}, gpuCandidates(g)...)
 	chosen := c.measured(g, variants)

@@ -12,7 +12,7 @@ import (
 // tuned is the fastest of the table's variant and the other candidates on the compiler's device, measured once and
 // remembered by gpu.Device.Choose. Software adapters have the table alone: it was measured on one, and each further variant
 // costs them a second of compilation. All candidates sum along K in the same order.
-func (c *compiler) tuned(g gemm, table gemmVariant) gemmVariant {
+func (c *Compiler) tuned(g gemm, table gemmVariant) gemmVariant {
 	const fewest, most = 1 << 22, 256 << 20 // multiply-adds worth a measurement, bytes to take for one
 	if c.dev == nil || c.dev.Adapter().Type == "cpu" || c.cpu || g.m*g.n*g.k*g.count < fewest ||
 		g.a.span.Bytes+g.b.span.Bytes+g.c.span.Bytes > most {
@@ -42,7 +42,7 @@ func (v gemmVariant) name() string {
 }
 
 // measured asks the device to choose; the first variant stands when there is no memory to measure in.
-func (c *compiler) measured(g gemm, variants []gemmVariant) gemmVariant {
+func (c *Compiler) measured(g gemm, variants []gemmVariant) gemmVariant {
 	ctx := context.Background()
 	var candidates []gpu.Candidate
 	for _, v := range variants {

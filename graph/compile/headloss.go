@@ -9,16 +9,35 @@ import (
 )
 
 func init() {
-	lowerings["cross_entropy"] = lowering{lower: lowerCrossEntropy}
-	lowerings["cross_entropy_grad"] = lowering{lower: lowerCrossEntropyGrad}
-	lowerings["head_loss"] = lowering{lower: func(c *compiler, n *graph.Node) { lowerHead(c, n, nil) }}
-	lowerings["head_loss_grad"] = lowering{leaf: true, lower: func(c *compiler, n *graph.Node) { lowerHead(c, nil, n) }}
+	Register(graph.CrossEntropy{}, Lowering{Lower: lowerCrossEntropy, Checks: lossChecks})
+	Register(graph.CrossEntropyGrad{}, Lowering{Lower: lowerCrossEntropyGrad})
+	Register(graph.HeadLoss{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { lowerHead(c, n, nil) }})
+	Register(graph.HeadLossGrad{}, Lowering{Leaf: true, Lower: func(c *Compiler, n *graph.Node) { lowerHead(c, nil, n) }})
 	pairLowerings = append(pairLowerings, pairLowering{
 		forward: "head_loss", gradient: "head_loss_grad", leaf: true, lower: lowerHead,
 		match: func(f, g *graph.Node) bool {
 			return g.Inputs[0] == f.Inputs[0] && g.Inputs[1] == f.Inputs[1] && g.Inputs[2] == f.Inputs[2] && g.Inputs[3] == f.Outputs[1]
 		},
 	})
+}
+
+var lossChecks = []Check{
+	{Name: "cross entropy", Tolerance: 512, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
+		labels, dloss := checkedInts(g, "labels", 70), checkedInput(g, "dloss")
+		var out []*graph.Value
+		for _, columns := range []int{65, 260} {
+			logits := checkedInput(g, map[int]string{65: "odd", 260: "even"}[columns], 70, columns)
+			f := g.Append(graph.CrossEntropy{}, logits, labels)
+			out = append(out, f.Outputs[0], f.Outputs[1], g.Append(graph.CrossEntropyGrad{}, logits, labels, f.Outputs[1], dloss).Outputs[0])
+		}
+		return out
+	}},
+	{Name: "loss head", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
+		x, w, labels := checkedInput(g, "x", 70, 16), checkedInput(g, "w", 65, 16), checkedInts(g, "labels", 70)
+		f := g.Append(graph.HeadLoss{}, x, w, labels)
+		d := g.Append(graph.HeadLossGrad{}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
+		return []*graph.Value{f.Outputs[0], f.Outputs[1], d.Outputs[0], d.Outputs[1]}
+	}},
 }
 
 // logitsBytes is what the logits of one chunk of rows may take.
@@ -31,7 +50,7 @@ type lossParams struct {
 
 // logitsRun is the logits of some rows for a run of the vocabulary, as a kernel sees them.
 type logitsRun struct {
-	span          span
+	span          Span
 	rows, columns int
 	stride        int // of a row, in elements
 	row0, column0 int // where they stand among all rows and columns
@@ -55,18 +74,18 @@ func (l logitsRun) params() lossParams {
 }
 
 // rowLosses are the buffers that the loss of each row goes through; all [N].
-type rowLosses struct{ labels, carried, lse, losses span }
+type rowLosses struct{ labels, carried, lse, losses Span }
 
-func (c *compiler) rowLosses(labels, lse *graph.Value) rowLosses {
+func (c *Compiler) rowLosses(labels, lse *graph.Value) rowLosses {
 	n := labels.Shape()[0]
 	return rowLosses{
-		labels: c.one(c.in(labels), "labels"), lse: c.one(c.out(lse), "lse"),
-		carried: c.one(c.workspace("carried", buffers.F32, n, 4), "carried"), losses: c.one(c.workspace("losses", buffers.F32, n), "losses"),
+		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"),
+		carried: c.One(c.workspace("carried", buffers.F32, n, 4), "carried"), losses: c.One(c.workspace("losses", buffers.F32, n), "losses"),
 	}
 }
 
 // rowLoss appends the loss of the rows over one run of columns.
-func (c *compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
+func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	p := l.params()
 	if first {
 		p.First = 1
@@ -75,28 +94,28 @@ func (c *compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 		p.Last = 1
 	}
 	group := !c.cpu // a workgroup a row where there is workgroup memory worth the name
-	grid := c.linear(l.rows)
+	grid := c.Linear(l.rows)
 	if group {
-		grid = c.linear(64 * l.rows)
+		grid = c.Linear(64 * l.rows)
 	}
 	k := c.kernel("cross_entropy", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element()},
 		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group},
 	})
-	c.dispatch(k, grid, p, l.span, r.labels, r.carried, r.lse, r.losses)
+	c.Dispatch(k, grid, p, l.span, r.labels, r.carried, r.lse, r.losses)
 }
 
 // lossSum appends the sum of the rows' losses.
-func (c *compiler) lossSum(n int, losses, total span) {
+func (c *Compiler) lossSum(n int, losses, total Span) {
 	k := c.kernel("loss_sum", "", shaders.Variant{})
-	c.dispatch(k, c.linear(64), []uint32{uint32(n), 0, 0, 0}, losses, total)
+	c.Dispatch(k, c.Linear(64), []uint32{uint32(n), 0, 0, 0}, losses, total)
 }
 
 // rowLossGrad appends the gradient of the rows' losses over one run of columns, in place when dlogits is the zero span.
-func (c *compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits span) {
+func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	p := l.params()
 	inPlace := dlogits.st == nil
-	name, bind := "dlogits", []span{labels, lse, dloss, l.span, dlogits}
+	name, bind := "dlogits", []Span{labels, lse, dloss, l.span, dlogits}
 	if inPlace {
 		name, bind = "logits", bind[:4]
 	}
@@ -104,11 +123,11 @@ func (c *compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits span) {
 		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
 		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace},
 	})
-	c.dispatch(k, c.linear(l.rows*((l.columns+3)/4)), p, bind...)
+	c.Dispatch(k, c.Linear(l.rows*((l.columns+3)/4)), p, bind...)
 }
 
-func lowerCrossEntropy(c *compiler, n *graph.Node) {
-	logits, total := c.in(n.Inputs[0]), c.one(c.out(n.Outputs[0]), "loss")
+func lowerCrossEntropy(c *Compiler, n *graph.Node) {
+	logits, total := c.In(n.Inputs[0]), c.One(c.Out(n.Outputs[0]), "loss")
 	rows, columns := logits.Shape[0], logits.Shape[1]
 	checkIDs(c, n.Inputs[1], "label", columns, true)
 	if logits.elements() == 0 {
@@ -116,38 +135,38 @@ func lowerCrossEntropy(c *compiler, n *graph.Node) {
 		return
 	}
 	r := c.rowLosses(n.Inputs[1], n.Outputs[1])
-	c.rowLoss(logitsRun{span: c.one(logits, "logits"), rows: rows, columns: columns, stride: columns}, r, true, true)
+	c.rowLoss(logitsRun{span: c.One(logits, "logits"), rows: rows, columns: columns, stride: columns}, r, true, true)
 	c.lossSum(rows, r.losses, total)
 }
 
-func lowerCrossEntropyGrad(c *compiler, n *graph.Node) {
-	logits, labels, lse, dloss := c.in(n.Inputs[0]), c.in(n.Inputs[1]), c.in(n.Inputs[2]), c.in(n.Inputs[3])
+func lowerCrossEntropyGrad(c *Compiler, n *graph.Node) {
+	logits, labels, lse, dloss := c.In(n.Inputs[0]), c.In(n.Inputs[1]), c.In(n.Inputs[2]), c.In(n.Inputs[3])
 	checkIDs(c, n.Inputs[1], "label", logits.Shape[1], true)
 	if logits.elements() == 0 {
 		return
 	}
-	l := logitsRun{span: c.one(logits, "logits"), rows: logits.Shape[0], columns: logits.Shape[1], stride: logits.Shape[1]}
-	c.rowLossGrad(l, c.one(labels, "labels"), c.one(lse, "lse"), c.one(dloss, "dloss"), c.one(c.out(n.Outputs[0]), "dlogits"))
+	l := logitsRun{span: c.One(logits, "logits"), rows: logits.Shape[0], columns: logits.Shape[1], stride: logits.Shape[1]}
+	c.rowLossGrad(l, c.One(labels, "labels"), c.One(lse, "lse"), c.One(dloss, "dloss"), c.One(c.Out(n.Outputs[0]), "dlogits"))
 }
 
 // head is the loss head of one program: x [N,D], W [V,D] in parts, the logits of a chunk of rows at a time in one workspace a
 // part of W.
 type head struct {
-	x       tensor
-	w       tensor
+	x       Tensor
+	w       Tensor
 	n, d    int
 	rows    int // a chunk
-	logits  []span
+	logits  []Span
 	strides []int
 }
 
 // lowerHead lowers HeadLoss, HeadLossGrad, or both together with the logits made once; the node that is not there is nil.
-func lowerHead(c *compiler, forward, gradient *graph.Node) {
+func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	node := forward
 	if node == nil {
 		node = gradient
 	}
-	h := head{x: c.in(node.Inputs[0]), w: c.in(node.Inputs[1])}
+	h := head{x: c.In(node.Inputs[0]), w: c.In(node.Inputs[1])}
 	h.n, h.d = h.x.Shape[0], h.x.Shape[1]
 	labels := node.Inputs[2]
 	checkIDs(c, labels, "label", h.w.rows(), true)
@@ -160,7 +179,7 @@ func lowerHead(c *compiler, forward, gradient *graph.Node) {
 	if forward != nil {
 		r = c.rowLosses(labels, forward.Outputs[1])
 	} else {
-		r = rowLosses{labels: c.one(c.in(labels), "labels"), lse: c.one(c.in(gradient.Inputs[3]), "lse")}
+		r = rowLosses{labels: c.One(c.In(labels), "labels"), lse: c.One(c.In(gradient.Inputs[3]), "lse")}
 	}
 	for row := 0; row < h.n; row += h.rows {
 		chunk := run{start: row, length: min(h.rows, h.n-row)}
@@ -175,23 +194,23 @@ func lowerHead(c *compiler, forward, gradient *graph.Node) {
 		}
 	}
 	if forward != nil {
-		c.lossSum(h.n, r.losses, c.one(c.out(forward.Outputs[0]), "loss"))
+		c.lossSum(h.n, r.losses, c.One(c.Out(forward.Outputs[0]), "loss"))
 	}
 }
 
 // emptyHead is the loss of no rows, or of rows of no width.
-func (c *compiler) emptyHead(h head, forward, gradient *graph.Node) {
+func (c *Compiler) emptyHead(h head, forward, gradient *graph.Node) {
 	if h.n > 0 {
 		c.fail("head of width %d and %d classes, want them positive", h.d, h.w.rows())
 		return
 	}
 	if forward != nil {
-		c.zero(c.one(c.out(forward.Outputs[0]), "loss"))
+		c.zero(c.One(c.Out(forward.Outputs[0]), "loss"))
 	}
 	if gradient == nil {
 		return
 	}
-	dw := c.out(gradient.Outputs[1])
+	dw := c.Out(gradient.Outputs[1])
 	for _, p := range dw.Parts {
 		if !dw.Accumulate {
 			c.zero(p.Span)
@@ -200,7 +219,7 @@ func (c *compiler) emptyHead(h head, forward, gradient *graph.Node) {
 }
 
 // makeRoom takes the workspaces: as many rows as fit in logitsBytes, and each part's logits in a binding, in whole tiles.
-func (h *head) makeRoom(c *compiler) {
+func (h *head) makeRoom(c *Compiler) {
 	width, widest := 0, 0
 	for _, p := range h.w.Parts {
 		stride := (p.Rows + 3) / 4 * 4
@@ -214,7 +233,7 @@ func (h *head) makeRoom(c *compiler) {
 		h.rows = h.rows / 16 * 16
 	}
 	for i, stride := range h.strides {
-		h.logits = append(h.logits, c.one(c.workspace(fmt.Sprintf("logits.%d", i), buffers.F32, h.rows, stride), "logits"))
+		h.logits = append(h.logits, c.One(c.workspace(fmt.Sprintf("logits.%d", i), buffers.F32, h.rows, stride), "logits"))
 	}
 }
 
@@ -225,26 +244,26 @@ func (h *head) run(chunk run, i int) logitsRun {
 }
 
 // product makes the logits of a chunk for part i of W.
-func (h *head) product(c *compiler, chunk run, i int) gemm {
+func (h *head) product(c *Compiler, chunk run, i int) gemm {
 	p := h.w.Parts[i]
 	return gemm{
 		m: chunk.length, n: p.Rows, k: h.d, count: 1, transB: true, paddedC: true,
-		a: operand{span: c.one(h.x, "x"), offset: chunk.start * h.d, row: h.d},
+		a: operand{span: c.One(h.x, "x"), offset: chunk.start * h.d, row: h.d},
 		b: operand{span: p.Span, row: h.d}, c: operand{span: h.logits[i], row: h.strides[i]},
 	}
 }
 
 // backward turns the logits of a chunk to their gradient, in place, and appends dx and what the chunk adds to dW.
-func (h *head) backward(c *compiler, gradient *graph.Node, chunk run, r rowLosses) {
-	dx, dw := c.out(gradient.Outputs[0]), c.out(gradient.Outputs[1])
-	dloss := c.one(c.in(gradient.Inputs[4]), "dloss")
+func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosses) {
+	dx, dw := c.Out(gradient.Outputs[0]), c.Out(gradient.Outputs[1])
+	dloss := c.One(c.In(gradient.Inputs[4]), "dloss")
 	for i, p := range h.w.Parts {
-		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, span{})
+		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, Span{})
 		if c.used(gradient.Outputs[0]) {
 			c.gemm(gemm{
 				m: chunk.length, n: h.d, k: p.Rows, count: 1, paddedA: true, accumulate: dx.Accumulate || i > 0,
 				a: operand{span: h.logits[i], row: h.strides[i]}, b: operand{span: p.Span, row: h.d},
-				c: operand{span: c.one(dx, "dx"), offset: chunk.start * h.d, row: h.d},
+				c: operand{span: c.One(dx, "dx"), offset: chunk.start * h.d, row: h.d},
 			})
 		}
 		if !c.used(gradient.Outputs[1]) {
@@ -258,7 +277,7 @@ func (h *head) backward(c *compiler, gradient *graph.Node, chunk run, r rowLosse
 			c.gemm(gemm{
 				m: to - from, n: h.d, k: chunk.length, count: 1, transA: true, accumulate: dw.Accumulate || chunk.start > 0,
 				a: operand{span: h.logits[i], offset: from - p.Row, row: h.strides[i]},
-				b: operand{span: c.one(h.x, "x"), offset: chunk.start * h.d, row: h.d},
+				b: operand{span: c.One(h.x, "x"), offset: chunk.start * h.d, row: h.d},
 				c: operand{span: out.Span, offset: (from - out.Row) * h.d, row: h.d},
 			})
 		}

@@ -13,60 +13,81 @@ import (
 	"gputrain/shaders"
 )
 
-// lowering says how nodes of one kind become dispatches. It runs once a node, without a device, and calls the
-// compiler's in, out, workspace, kernel and dispatch; the memory plan is drawn afterwards from the dispatches.
-type lowering struct {
-	lower func(c *compiler, n *graph.Node)
+// Lowering says how nodes of one operation become dispatches, and what proves it.
+type Lowering struct {
+	// Lower runs once a node, without a device, and calls the compiler's In, Out, One, Kernel and Dispatch; the memory plan is drawn
+	// afterwards from the dispatches.
+	Lower func(c *Compiler, n *graph.Node)
 
-	// leaf is set when the lowering writes its outputs wherever out says: in several row parts, and adding when the
-	// tensor says Accumulate. Without it, out is always one part of memory of its own, and a value that a gradient leaf
-	// wants is copied or added there by a dispatch of the compiler's.
-	leaf bool
+	// Leaf is set when Lower writes its outputs wherever Out says: in several row parts, and adding when the tensor says Accumulate. Without
+	// it, Out is always one part of memory of its own, and a value that a gradient leaf wants is copied or added there by a dispatch of the
+	// compiler's.
+	Leaf bool
 
-	// prologue is set when the lowering computes inlined operands inside its own kernel (see fused.expression).
-	prologue bool
+	// InPlace names the outputs that are an input changed in place: output to input.
+	InPlace map[int]int
+
+	// Checks compare what Lower computes with graph.Eval.
+	Checks []Check
+
+	prologue bool // Lower computes inlined operands inside its own kernel (see fused.expression)
+
+	// An operation that computes an element from a bounded number of operand elements has fuse in place of Lower: the element at mapped
+	// coordinates (see fused.go).
+	fuse    func(f *fused, n *graph.Node, m []axis) *ir
+	cheap   func(n *graph.Node) bool // computing it again costs less than reading its result
+	repeats bool                     // the result may have an operand's elements several times
 }
 
-// lowerings by op kind; filled by the init functions of the files of operations.
-var lowerings = map[string]lowering{}
+// lowerings by op kind.
+var lowerings = map[string]Lowering{}
+
+// Register gives an operation its lowering. It is called by init functions, in the file of the lowering, here and in programs that bring
+// operations of their own (see graph.Register). A second one for a kind, and one without Lower, are a panic.
+func Register(op graph.Op, l Lowering) {
+	if _, taken := lowerings[op.Kind()]; taken || (l.Lower == nil) == (l.fuse == nil) {
+		panic(fmt.Sprintf("graph: compile: register: %T of kind %q: want one lowering of an operation", op, op.Kind()))
+	}
+	lowerings[op.Kind()] = l
+}
 
 // pairLowering lowers a node and the node of its gradient together when both are in one program and nothing the
 // gradient needs depends on the forward node's outputs.
 type pairLowering struct {
 	forward, gradient string // kinds
 	match             func(forward, gradient *graph.Node) bool
-	lower             func(c *compiler, forward, gradient *graph.Node)
+	lower             func(c *Compiler, forward, gradient *graph.Node)
 	leaf              bool
 }
 
 var pairLowerings []pairLowering
 
-// in is where an operand lives. Views (reshape, a slice of leading rows) are resolved: the tensor has the view's shape.
-func (c *compiler) in(v *graph.Value) tensor { return c.place(v) }
+// In is where an operand lives. Views (reshape, a slice of leading rows) are resolved: the tensor has the view's shape.
+func (c *Compiler) In(v *graph.Value) Tensor { return c.place(v) }
 
-// out is where a result must be written: a fresh storage, a named output, or (lowerings with leaf set) the parts of a
+// Out is where a result must be written: a fresh storage, a named output, or (lowerings with Leaf set) the parts of a
 // gradient leaf, with Accumulate. The same tensor on every call.
-func (c *compiler) out(v *graph.Value) tensor { return c.place(v) }
+func (c *Compiler) Out(v *graph.Value) Tensor { return c.place(v) }
 
 // used is whether anything in the program reads v or any target wants it; an output that nobody wants has still to be
 // written, or not produced at all, as the kernel likes.
-func (c *compiler) used(v *graph.Value) bool { return len(c.readers[v]) > 0 || c.wanted(v) }
+func (c *Compiler) used(v *graph.Value) bool { return len(c.readers[v]) > 0 || c.wanted(v) }
 
-// one is the span of a tensor that must lie in a single binding; otherwise the compilation fails with an error that
+// One is the span of a tensor that must lie in a single binding; otherwise the compilation fails with an error that
 // names the subject. A tensor of no elements has the zero span: never dispatch over it.
-func (c *compiler) one(t tensor, subject string) span {
+func (c *Compiler) One(t Tensor, subject string) Span {
 	if len(t.Parts) > 1 {
 		c.fail("%s: %v of %d bytes is split into %d row parts, this operation needs it in one binding of %d bytes",
 			subject, t.Shape, typeBytes(t.Shape, t.DType), len(t.Parts), c.limits.BindingBytes)
 	}
 	if len(t.Parts) == 0 {
-		return span{}
+		return Span{}
 	}
 	return t.Parts[0].Span
 }
 
 // workspace is memory for the node being lowered alone: contents undefined at first, one part.
-func (c *compiler) workspace(label string, d buffers.DType, shape ...int) tensor {
+func (c *Compiler) workspace(label string, d buffers.DType, shape ...int) Tensor {
 	st := c.newStorage(transientStorage, c.group+"."+label, typeBytes(shape, d))
 	st.workspace = true
 	return wholeTensor(st, shape, d)
@@ -74,7 +95,7 @@ func (c *compiler) workspace(label string, d buffers.DType, shape ...int) tensor
 
 // constant is a table computed on the host at compile time and written to the device once. Tables of one label are
 // shared, so the label must determine the contents.
-func (c *compiler) constant(label string, d buffers.DType, shape []int, data func() []byte) tensor {
+func (c *Compiler) constant(label string, d buffers.DType, shape []int, data func() []byte) Tensor {
 	if t, ok := c.constants[label]; ok {
 		return t
 	}
@@ -91,11 +112,11 @@ func (c *compiler) constant(label string, d buffers.DType, shape []int, data fun
 // token runs, say). source must be an Input or a view of a whole one. derive gets the source's elements and fills dst,
 // of exactly the tensor's bytes; its error becomes Program.Write's. Derivations of one source and label are shared, so
 // the label must determine the function.
-func (c *compiler) derived(source *graph.Value, label string, d buffers.DType, shape []int, derive func(dst []byte, src []int32) error) tensor {
+func (c *Compiler) derived(source *graph.Value, label string, d buffers.DType, shape []int, derive func(dst []byte, src []int32) error) Tensor {
 	in := c.inputOf(source)
 	if in == nil {
 		c.fail("%s: input of %s: found a computed value, want an Input (or a view of a whole one)", label, source.Node().Op.Kind())
-		return tensor{Shape: shape, DType: d}
+		return Tensor{Shape: shape, DType: d}
 	}
 	key := in.name + "." + label
 	for _, known := range in.derived {
@@ -110,7 +131,7 @@ func (c *compiler) derived(source *graph.Value, label string, d buffers.DType, s
 
 // check registers a condition on the elements of an I32 or U32 Input (token ids in range, say), tested by Program.Write.
 // A computed source is not checked. Checks of one label are made once.
-func (c *compiler) check(source *graph.Value, label string, test func(src []int32) error) {
+func (c *Compiler) check(source *graph.Value, label string, test func(src []int32) error) {
 	in := c.inputOf(source)
 	if in == nil {
 		return
@@ -125,7 +146,7 @@ func (c *compiler) check(source *graph.Value, label string, test func(src []int3
 
 // kernel is the named shader of package shaders in one variant. Its bindings and workgroup size are read from the
 // source. suffix distinguishes variants in profiles: the label is gputrain.graph.<name><suffix>.
-func (c *compiler) kernel(name, suffix string, v shaders.Variant) *gpu.Kernel {
+func (c *Compiler) kernel(name, suffix string, v shaders.Variant) *gpu.Kernel {
 	key := fmt.Sprint(name, suffix, v.Flags, v.Constants) // maps print in the order of their keys
 	if known, ok := c.kernels[key]; ok {
 		return known
@@ -139,9 +160,9 @@ func (c *compiler) kernel(name, suffix string, v shaders.Variant) *gpu.Kernel {
 	return k
 }
 
-// dispatch appends one dispatch. params (nil, or a struct of fixed-size fields laid out as the kernel's uniform at
+// Dispatch appends one dispatch. params (nil, or a struct of fixed-size fields laid out as the kernel's uniform at
 // binding 0) comes first, then bind fills the other bindings in order. A nil kernel (after an error) is ignored.
-func (c *compiler) dispatch(k *gpu.Kernel, grid gpu.Grid, params any, bind ...span) {
+func (c *Compiler) Dispatch(k *gpu.Kernel, grid gpu.Grid, params any, bind ...Span) {
 	if c.err != nil || k == nil {
 		return
 	}
@@ -170,15 +191,15 @@ func (c *compiler) dispatch(k *gpu.Kernel, grid gpu.Grid, params any, bind ...sp
 }
 
 // zero fills a span with zero bytes.
-func (c *compiler) zero(s span) {
+func (c *Compiler) zero(s Span) {
 	if c.err != nil || s.st == nil {
 		return
 	}
-	c.append(command{group: c.group, bind: []span{s}})
+	c.append(command{group: c.group, bind: []Span{s}})
 }
 
-// linear is the grid of a kernel that handles items invocations of 64, folded as gpu.Linear does.
-func (c *compiler) linear(items int) gpu.Grid { return gpu.Linear(uint64(items), 64, c.limits) }
+// Linear is the grid of a kernel that handles items invocations of 64, folded as gpu.Linear does.
+func (c *Compiler) Linear(items int) gpu.Grid { return gpu.Linear(uint64(items), 64, c.limits) }
 
 // paramBytes is a params struct as the kernel's uniform sees it, padded to 16 bytes.
 func paramBytes(params any) []byte {
@@ -206,13 +227,38 @@ var reused = map[string]bool{
 	"matmul": true, "matmul_scalar": true, "matmul_tiled": true, "attention": true, "attention_dq": true, "attention_dkv": true,
 }
 
-// newKernel reads a kernel's bindings and workgroup size from its specialised source.
+// newKernel specialises a shader of package shaders.
 func newKernel(name, suffix string, v shaders.Variant) (*gpu.Kernel, error) {
 	source, err := shaders.Source(name+".wgsl", v)
 	if err != nil {
 		return nil, fmt.Errorf("graph: kernel %q: %w", name+suffix, err)
 	}
-	k := &gpu.Kernel{Label: "gputrain.graph." + name + suffix, Source: source, Workgroup: [3]int{1, 1, 1}, Reuse: reused[name]}
+	k, err := kernelOf(name+suffix, source)
+	if err == nil {
+		k.Reuse = reused[name]
+	}
+	return k, err
+}
+
+// Kernel is a kernel of the given WGSL, for operations whose shaders are not among those of package shaders: entry main, bindings in group 0 in
+// order from 0, a uniform of params first where there is one. The label is gputrain.graph.<name>.
+func (c *Compiler) Kernel(name, source string) *gpu.Kernel {
+	key := name + source
+	if known, ok := c.kernels[key]; ok {
+		return known
+	}
+	k, err := kernelOf(name, source)
+	if err != nil {
+		c.failErr(err)
+		return nil
+	}
+	c.kernels[key] = k
+	return k
+}
+
+// kernelOf reads a kernel's bindings and workgroup size from its source.
+func kernelOf(name, source string) (*gpu.Kernel, error) {
+	k := &gpu.Kernel{Label: "gputrain.graph." + name, Source: source, Workgroup: [3]int{1, 1, 1}}
 	access := map[string]gpu.Access{
 		"uniform": gpu.Uniform, "storage": gpu.Read, "storage, read": gpu.Read, "storage,read": gpu.Read,
 		"storage, read_write": gpu.ReadWrite, "storage,read_write": gpu.ReadWrite,
@@ -220,13 +266,13 @@ func newKernel(name, suffix string, v shaders.Variant) (*gpu.Kernel, error) {
 	for i, m := range bindingPattern.FindAllStringSubmatch(source, -1) {
 		a, ok := access[m[2]]
 		if !ok || m[1] != strconv.Itoa(i) {
-			return nil, fmt.Errorf("graph: kernel %q: binding %s var<%s> %s: want bindings in order from 0, uniform or storage", name+suffix, m[1], m[2], m[3])
+			return nil, fmt.Errorf("graph: kernel %q: binding %s var<%s> %s: want bindings in order from 0, uniform or storage", name, m[1], m[2], m[3])
 		}
 		k.Bindings = append(k.Bindings, gpu.Binding{Name: m[3], Access: a})
 	}
 	m := workgroupPattern.FindStringSubmatch(source)
 	if m == nil {
-		return nil, fmt.Errorf("graph: kernel %q: no @workgroup_size", name+suffix)
+		return nil, fmt.Errorf("graph: kernel %q: no @workgroup_size", name)
 	}
 	for i, n := range numberPattern.FindAllString(m[1], 3) {
 		k.Workgroup[i], _ = strconv.Atoi(n)

@@ -7,15 +7,39 @@ import (
 )
 
 func init() {
-	lowerings["matmul"] = lowering{lower: lowerMatMul, leaf: true}
+	Register(graph.MatMul{}, Lowering{Lower: lowerMatMul, Leaf: true, Checks: matMulChecks})
+}
+
+// matMulChecks reach every kernel that the table of variants has for the adapter.
+var matMulChecks = []Check{
+	{Name: "matmul", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		a, b, bt := checkedInput(g, "a", 70, 68), checkedInput(g, "b", 68, 132), checkedInput(g, "bt", 132, 68)
+		at, wide := checkedInput(g, "at", 70, 132), checkedInput(g, "wide", 3, 20, 24)
+		return []*graph.Value{
+			g.MatMul(a, b, false, false), g.MatMul(a, bt, false, true), g.MatMul(a, at, true, false),
+			g.MatMul(wide, checkedInput(g, "c", 3, 24, 36), false, false), g.MatMul(wide, wide, false, true),
+		}
+	}},
+	{Name: "matmul odd sizes", Tolerance: 128, Build: func(g *graph.Graph) []*graph.Value {
+		a, b, bt := checkedInput(g, "a", 7, 13), checkedInput(g, "b", 13, 35), checkedInput(g, "bt", 35, 13)
+		return []*graph.Value{g.MatMul(a, b, false, false), g.MatMul(a, bt, false, true), g.MatMul(a, checkedInput(g, "c", 7, 5), true, false)}
+	}},
+	{Name: "matmul one row", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		x := checkedInput(g, "x", 1, 64)
+		return []*graph.Value{g.MatMul(x, checkedInput(g, "w", 64, 260), false, false), g.MatMul(x, checkedInput(g, "wt", 130, 64), false, true)}
+	}},
+	{Name: "matmul slices", Tolerance: 4096, Build: func(g *graph.Graph) []*graph.Value {
+		a, b := checkedInput(g, "a", 1030, 36), checkedInput(g, "b", 1030, 40)
+		return []*graph.Value{g.MatMul(a, b, true, false), g.MatMul(checkedInput(g, "odd", 3, 1030), b, false, false)}
+	}},
 }
 
 // lowerMatMul lowers Y = op(A) op(B), M by N by K, for operands and results in row parts: rows of A (not transposed) and of
 // Y cut M, rows of B transposed cut N, rows of A transposed and of B cut K. Each piece is a product of its own; along K the
 // pieces after the first add to what it wrote.
-func lowerMatMul(c *compiler, n *graph.Node) {
+func lowerMatMul(c *Compiler, n *graph.Node) {
 	op := n.Op.(graph.MatMul)
-	a, b, y := c.in(n.Inputs[0]), c.in(n.Inputs[1]), c.out(n.Outputs[0])
+	a, b, y := c.In(n.Inputs[0]), c.In(n.Inputs[1]), c.Out(n.Outputs[0])
 	if y.elements() == 0 {
 		return
 	}
@@ -46,15 +70,15 @@ func lowerMatMul(c *compiler, n *graph.Node) {
 	if g.b.batch == 0 && !op.TransA {
 		m, g.count = m*g.count, 1 // a batch of A is just more rows
 	}
-	for i, t := range []tensor{a, b, y} {
+	for i, t := range []Tensor{a, b, y} {
 		if len(t.Shape) > 2 {
-			c.one(t, []string{"a", "b", "y"}[i])
+			c.One(t, []string{"a", "b", "y"}[i])
 		}
 	}
 	if c.err != nil {
 		return
 	}
-	byM, byN, byK := []tensor{y}, []tensor{}, []tensor{}
+	byM, byN, byK := []Tensor{y}, []Tensor{}, []Tensor{}
 	if op.TransA {
 		byK = append(byK, a)
 	} else {
@@ -84,7 +108,7 @@ func lowerMatMul(c *compiler, n *graph.Node) {
 type run struct{ start, length int }
 
 // runs cuts [0, n) where any of the tensors, each n rows of it, goes from one part to the next.
-func runs(n int, tensors []tensor) []run {
+func runs(n int, tensors []Tensor) []run {
 	starts := []int{0}
 	for _, t := range tensors {
 		for _, p := range t.Parts[1:] {
@@ -106,7 +130,7 @@ func runs(n int, tensors []tensor) []run {
 
 // at is the operand o of tensor t from a row and column on, in the part that holds the row; transposed, the operand's rows
 // are the tensor's columns.
-func (o operand) at(t tensor, row, col int, transposed bool) operand {
+func (o operand) at(t Tensor, row, col int, transposed bool) operand {
 	if transposed {
 		row, col = col, row
 	}

@@ -9,19 +9,53 @@ import (
 )
 
 func init() {
-	lowerings["layer_norm"] = lowering{lower: func(c *compiler, n *graph.Node) { c.norm(n, n.Op.(graph.LayerNorm).Eps, false) }}
-	lowerings["rms_norm"] = lowering{lower: func(c *compiler, n *graph.Node) { c.norm(n, n.Op.(graph.RMSNorm).Eps, true) }}
-	lowerings["layer_norm_grad"] = lowering{lower: func(c *compiler, n *graph.Node) { c.normGrad(n, false) }}
-	lowerings["rms_norm_grad"] = lowering{lower: func(c *compiler, n *graph.Node) { c.normGrad(n, true) }}
-	lowerings["softmax"] = lowering{lower: lowerSoftmax}
-	lowerings["softmax_grad"] = lowering{lower: lowerSoftmaxGrad}
+	Register(graph.LayerNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, n.Op.(graph.LayerNorm).Eps, false) }, Checks: normChecks})
+	Register(graph.RMSNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, n.Op.(graph.RMSNorm).Eps, true) }})
+	Register(graph.LayerNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.normGrad(n, false) }})
+	Register(graph.RMSNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.normGrad(n, true) }})
+	Register(graph.Softmax{}, Lowering{Lower: lowerSoftmax, Checks: softmaxChecks})
+	Register(graph.SoftmaxGrad{}, Lowering{Lower: lowerSoftmaxGrad})
+}
+
+var softmaxChecks = []Check{
+	{Name: "softmax", Tolerance: 32, Build: func(g *graph.Graph) []*graph.Value {
+		var out []*graph.Value
+		for _, d := range []int{5, 64, 260} {
+			y, dy := g.Softmax(checkedInput(g, fmt.Sprint("a", d), 70, d)), checkedInput(g, fmt.Sprint("dy", d), 70, d)
+			out = append(out, y, g.Append(graph.SoftmaxGrad{}, y, dy).Outputs[0])
+		}
+		return out
+	}},
+}
+
+var normChecks = []Check{
+	{Name: "layer norm", Tolerance: 64, Build: func(g *graph.Graph) []*graph.Value {
+		var out []*graph.Value
+		for _, d := range []int{5, 64, 260} {
+			a, gamma, beta := checkedInput(g, fmt.Sprint("a", d), 70, d), checkedInput(g, fmt.Sprint("gamma", d), d), checkedInput(g, fmt.Sprint("beta", d), d)
+			n := g.Append(graph.LayerNorm{Eps: 1e-5}, a, gamma, beta)
+			dy := checkedInput(g, fmt.Sprint("dy", d), 70, d)
+			out = append(out, n.Outputs[0], g.Append(graph.LayerNormGrad{}, a, gamma, n.Outputs[1], dy).Outputs[0], g.Append(graph.NormGammaGrad{}, a, n.Outputs[1], dy).Outputs[0])
+		}
+		return out
+	}},
+	{Name: "rms norm", Tolerance: 64, Build: func(g *graph.Graph) []*graph.Value {
+		var out []*graph.Value
+		for _, d := range []int{5, 64, 260} {
+			a, gamma := checkedInput(g, fmt.Sprint("a", d), 70, d), checkedInput(g, fmt.Sprint("gamma", d), d)
+			n := g.Append(graph.RMSNorm{Eps: 1e-5}, a, gamma)
+			dy := checkedInput(g, fmt.Sprint("dy", d), 70, d)
+			out = append(out, n.Outputs[0], g.Append(graph.RMSNormGrad{}, a, gamma, n.Outputs[1], dy).Outputs[0], g.Append(graph.NormGammaGrad{RMS: true}, a, n.Outputs[1], dy).Outputs[0])
+		}
+		return out
+	}},
 }
 
 // rowKernel is a shader that works row by row (shared/row.wgsl) on vec4s where the width allows it, with its grid and
 // the width in items.
-func (c *compiler) rowKernel(name, suffix string, rows, width int, flags map[string]bool) (*gpu.Kernel, gpu.Grid, uint32) {
+func (c *Compiler) rowKernel(name, suffix string, rows, width int, flags map[string]bool) (*gpu.Kernel, gpu.Grid, uint32) {
 	flags["VECTOR"], flags["GROUP"] = width%4 == 0, !c.cpu
-	t, items, grid := "f32", width, c.linear(rows)
+	t, items, grid := "f32", width, c.Linear(rows)
 	if width%4 == 0 {
 		t, items = "vec4<f32>", width/4
 	}
@@ -38,7 +72,7 @@ type normParams struct {
 	Eps         float32
 }
 
-func (c *compiler) norm(n *graph.Node, eps float64, rms bool) {
+func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
 	suffix := "_layer"
 	if rms {
@@ -46,11 +80,11 @@ func (c *compiler) norm(n *graph.Node, eps float64, rms bool) {
 	}
 	k, grid, items := c.rowKernel("norm", suffix, count, width, map[string]bool{"RMS": rms})
 	spans := c.operands(n)
-	spans = append(spans, c.one(c.out(n.Outputs[0]), "y"), c.one(c.out(n.Outputs[1]), "stats"))
-	c.dispatch(k, grid, normParams{uint32(count), items, float32(1 / float64(width)), float32(eps)}, spans...)
+	spans = append(spans, c.One(c.Out(n.Outputs[0]), "y"), c.One(c.Out(n.Outputs[1]), "stats"))
+	c.Dispatch(k, grid, normParams{uint32(count), items, float32(1 / float64(width)), float32(eps)}, spans...)
 }
 
-func (c *compiler) normGrad(n *graph.Node, rms bool) {
+func (c *Compiler) normGrad(n *graph.Node, rms bool) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
 	suffix := "_layer"
 	if rms {
@@ -58,29 +92,29 @@ func (c *compiler) normGrad(n *graph.Node, rms bool) {
 	}
 	k, grid, items := c.rowKernel("norm_grad", suffix, count, width, map[string]bool{"RMS": rms})
 	params := normParams{Rows: uint32(count), Width: items, Reciprocal: float32(1 / float64(width))}
-	c.dispatch(k, grid, params, append(c.operands(n), c.one(c.out(n.Outputs[0]), "dx"))...)
+	c.Dispatch(k, grid, params, append(c.operands(n), c.One(c.Out(n.Outputs[0]), "dx"))...)
 }
 
 // Params of softmax.wgsl and softmax_grad.wgsl.
 type rowParams struct{ Rows, Width uint32 }
 
-func lowerSoftmax(c *compiler, n *graph.Node) {
+func lowerSoftmax(c *Compiler, n *graph.Node) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
 	k, grid, items := c.rowKernel("softmax", "", count, width, map[string]bool{})
-	c.dispatch(k, grid, rowParams{uint32(count), items}, append(c.operands(n), c.one(c.out(n.Outputs[0]), "y"))...)
+	c.Dispatch(k, grid, rowParams{uint32(count), items}, append(c.operands(n), c.One(c.Out(n.Outputs[0]), "y"))...)
 }
 
-func lowerSoftmaxGrad(c *compiler, n *graph.Node) {
+func lowerSoftmaxGrad(c *Compiler, n *graph.Node) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
 	k, grid, items := c.rowKernel("softmax_grad", "", count, width, map[string]bool{})
-	c.dispatch(k, grid, rowParams{uint32(count), items}, append(c.operands(n), c.one(c.out(n.Outputs[0]), "dx"))...)
+	c.Dispatch(k, grid, rowParams{uint32(count), items}, append(c.operands(n), c.One(c.Out(n.Outputs[0]), "dx"))...)
 }
 
 // operands are the spans of all inputs of a node, each of which must lie in one binding.
-func (c *compiler) operands(n *graph.Node) []span {
-	var spans []span
+func (c *Compiler) operands(n *graph.Node) []Span {
+	var spans []Span
 	for i, v := range n.Inputs {
-		spans = append(spans, c.one(c.in(v), fmt.Sprintf("input %d", i)))
+		spans = append(spans, c.One(c.In(v), fmt.Sprintf("input %d", i)))
 	}
 	return spans
 }

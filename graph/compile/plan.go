@@ -8,7 +8,7 @@ import (
 // allocate gives every transient storage a buffer. Storages that live at the same time never share one, so no dispatch
 // sees one buffer in two roles. Greedy by size (Pisarchyk and Lee, "Efficient memory management for deep neural net
 // inference", 2020): the largest storage first, into the buffer whose other tenants leave the least idle time around it.
-func (c *compiler) allocate() {
+func (c *Compiler) allocate() {
 	for i, cmd := range c.commands {
 		for _, s := range cmd.bind {
 			if s.st.first < 0 {

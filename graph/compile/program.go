@@ -40,7 +40,7 @@ type boundCommand struct {
 type programInput struct {
 	name    string
 	typ     graph.Type
-	tensor  tensor
+	tensor  Tensor
 	storage *storage
 	derived []derivation
 	checks  []inputCheck
@@ -60,7 +60,7 @@ type inputCheck struct {
 }
 
 // input is the program's side of an Input.
-func (c *compiler) input(name string, v *graph.Value) *programInput {
+func (c *Compiler) input(name string, v *graph.Value) *programInput {
 	if in, ok := c.inputs[name]; ok {
 		return in
 	}
@@ -78,7 +78,7 @@ func (c *compiler) input(name string, v *graph.Value) *programInput {
 }
 
 // newProgram allocates what the plan says and compiles the kernels.
-func newProgram(ctx context.Context, c *compiler, o Options) (*Program, error) {
+func newProgram(ctx context.Context, c *Compiler, o Options) (*Program, error) {
 	label := o.Label
 	if label == "" {
 		label = "program"
@@ -122,7 +122,7 @@ func (p *Program) formKernels() error {
 }
 
 // bind makes the buffers and resolves every span.
-func (p *Program) bind(c *compiler, o Options) error {
+func (p *Program) bind(c *Compiler, o Options) error {
 	shared, err := p.scratch(c.planned, o.Arena)
 	if err != nil {
 		return err

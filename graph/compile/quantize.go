@@ -10,39 +10,43 @@ import (
 )
 
 func init() {
-	lowerings["quantize"] = lowering{lower: lowerQuantize}
+	Register(graph.Quantize{}, Lowering{Lower: lowerQuantize, Checks: quantizeChecks()})
+}
+
+func quantizeChecks() (out []Check) {
 	for _, mode := range graph.QuantizeModes {
-		checks = append(checks, kernelCheck{name: "quantize " + mode, tolerance: 8, build: func(g *graph.Graph) []*graph.Value {
-			var out []*graph.Value
+		out = append(out, Check{Name: "quantize " + mode, Tolerance: 8, Build: func(g *graph.Graph) []*graph.Value {
+			var results []*graph.Value
 			for _, shape := range [][]int{{70, 64}, {33, 70}, {5}} {
-				out = append(out, g.Quantize(g.Input(fmt.Sprint("a", shape), graph.F32(shape...)), graph.Quantize{Mode: mode}.Or()))
+				results = append(results, g.Quantize(g.Input(fmt.Sprint("a", shape), graph.F32(shape...)), graph.Quantize{Mode: mode}.Or()))
 			}
-			return out
+			return results
 		}})
 	}
+	return out
 }
 
 // Params of quantize.wgsl.
 type quantizeParams struct{ Groups, Across, Width, Size uint32 }
 
-func lowerQuantize(c *compiler, n *graph.Node) {
+func lowerQuantize(c *Compiler, n *graph.Node) {
 	op, x := n.Op.(graph.Quantize), n.Inputs[0]
 	count, width := graph.Rows(x.Shape())
 	if count*width == 0 {
 		return
 	}
-	operands := []span{c.one(c.in(x), "x")}
+	operands := []Span{c.One(c.In(x), "x")}
 	if op.Mode == "nvfp4" {
 		whole := c.workspace("largest", buffers.F32, 1)
 		c.reduce(reduction{outer: 1, length: count * width, inner: 1, maximum: true}, x.Shape(), func(f *fused) *ir {
 			return f.call("abs", 0, f.value(x, f.identity()))
 		}, whole, 1)
-		operands = append(operands, c.one(whole, "largest"))
+		operands = append(operands, c.One(whole, "largest"))
 	}
 	across := (width + op.Group - 1) / op.Group
 	k := c.kernel("quantize", fmt.Sprintf("_%s%.0d", op.Mode, op.Bits), quantizeVariant(op))
-	c.dispatch(k, c.linear(count*across), quantizeParams{uint32(count * across), uint32(across), uint32(width), uint32(op.Group)},
-		append(operands, c.one(c.out(n.Outputs[0]), "y"))...)
+	c.Dispatch(k, c.Linear(count*across), quantizeParams{uint32(count * across), uint32(across), uint32(width), uint32(op.Group)},
+		append(operands, c.One(c.Out(n.Outputs[0]), "y"))...)
 }
 
 // quantizeVariant is the kernel of a mode.

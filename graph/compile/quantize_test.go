@@ -79,12 +79,12 @@ func TestQuantizeOnDeviceToTheBit(t *testing.T) {
 func TestQuantizeChecksAreFarFromTies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, mode := range graph.QuantizeModes {
-		for _, k := range checks {
-			if k.name != "quantize "+mode {
+		for _, k := range quantizeChecks() {
+			if k.Name != "quantize "+mode {
 				continue
 			}
 			g := graph.New()
-			values := k.build(g)
+			values := k.Build(g)
 			feeds := k.feeds(g)
 			want, err := graph.Eval(g, feeds, values...)
 			require.NoError(t, err)

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -10,8 +11,23 @@ import (
 )
 
 func init() {
-	lowerings["reduce"] = lowering{lower: lowerReduce, leaf: true, prologue: true}
-	lowerings["norm_gamma_grad"] = lowering{lower: lowerNormGammaGrad, leaf: true, prologue: true}
+	Register(graph.Reduce{}, Lowering{Lower: lowerReduce, Leaf: true, prologue: true, Checks: reduceChecks()})
+	Register(graph.NormGammaGrad{}, Lowering{Lower: lowerNormGammaGrad, Leaf: true, prologue: true})
+}
+
+func reduceChecks() (out []Check) {
+	for _, fn := range []string{"sum", "mean", "max"} {
+		out = append(out, Check{Name: "reduce " + fn, Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+			var results []*graph.Value
+			for _, s := range [][]int{{300, 64}, {33, 5}, {7, 1030}} {
+				a := checkedInput(g, fmt.Sprint("a", s), s...)
+				reduced := func(axes ...int) *graph.Value { return g.Append(graph.Reduce{Fn: fn, Axes: axes}, a).Outputs[0] }
+				results = append(results, reduced(0), reduced(1), reduced(0, 1))
+			}
+			return results
+		}})
+	}
+	return out
 }
 
 // Sizes of a reduction's levels. With fewer invocations than reduceInvocations a reduction is split in parts, of at least
@@ -30,12 +46,12 @@ type reduction struct {
 	maximum              bool
 }
 
-func lowerReduce(c *compiler, n *graph.Node) {
+func lowerReduce(c *Compiler, n *graph.Node) {
 	op := n.Op.(graph.Reduce)
-	v, out := n.Inputs[0], c.out(n.Outputs[0])
+	v, out := n.Inputs[0], c.Out(n.Outputs[0])
 	if v.Type().Elements() == 0 { // a sum of nothing
 		if !out.Accumulate {
-			c.zero(c.one(out, "result"))
+			c.zero(c.One(out, "result"))
 		}
 		return
 	}
@@ -45,7 +61,7 @@ func lowerReduce(c *compiler, n *graph.Node) {
 	}
 	groups := reducedGroups(v.Shape(), op.Axes)
 	first := true
-	from := tensor{}
+	from := Tensor{}
 	for k, r := range groups {
 		r.maximum = op.Fn == "max"
 		to, last := out, k == len(groups)-1
@@ -90,12 +106,12 @@ func reducedGroups(shape []int, axes []int) []reduction {
 }
 
 // plainLoad reads a tensor of one part at the domain's own index.
-func plainLoad(t tensor) func(f *fused) *ir {
+func plainLoad(t Tensor) func(f *fused) *ir {
 	return func(f *fused) *ir { return f.loadAt(t, &linear{coef: []int{1}}) }
 }
 
 // reduce emits the levels of one reduction of the expression that build makes over a domain of the shape [O, R, I] in any division of axes.
-func (c *compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, out tensor, scale float64) {
+func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, out Tensor, scale float64) {
 	for {
 		f := newFused(c, domain)
 		root := build(f)
@@ -136,7 +152,7 @@ func (c *compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 			v.Constants["INNER"], v.Constants["CHUNK"] = strconv.Itoa(inner), strconv.Itoa((length+parts-1)/parts)
 		}
 		k := f.kernel("reduce", "_"+r.name(parts), root, v)
-		c.dispatch(k, c.linear(r.outer*parts*inner), nil, append(f.spans(), c.one(to, "result"))...)
+		c.Dispatch(k, c.Linear(r.outer*parts*inner), nil, append(f.spans(), c.One(to, "result"))...)
 		if parts == 1 || c.err != nil {
 			return
 		}
@@ -167,13 +183,13 @@ func reduceParts(length, results int) int {
 }
 
 // lowerNormGammaGrad reduces dy xhat over the rows: dy (x - mean) rstd, or dy x rstd.
-func lowerNormGammaGrad(c *compiler, n *graph.Node) {
+func lowerNormGammaGrad(c *Compiler, n *graph.Node) {
 	x, stats, dy := n.Inputs[0], n.Inputs[1], n.Inputs[2]
 	rows, width := graph.Rows(x.Shape())
-	out := c.out(n.Outputs[0])
+	out := c.Out(n.Outputs[0])
 	if rows == 0 {
 		if !out.Accumulate {
-			c.zero(c.one(out, "result"))
+			c.zero(c.One(out, "result"))
 		}
 		return
 	}
@@ -186,8 +202,8 @@ func lowerNormGammaGrad(c *compiler, n *graph.Node) {
 			}
 			at.coef[len(shape)-1] = 0
 			at.off = offset
-			row := f.loadAt(c.in(stats), at)
-			c.one(row.load.tensor, "stats")
+			row := f.loadAt(c.In(stats), at)
+			c.One(row.load.tensor, "stats")
 			return row
 		}
 		hat := f.value(x, f.identity())

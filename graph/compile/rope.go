@@ -10,12 +10,12 @@ import (
 	"gputrain/shaders"
 )
 
-func init() { lowerings["rope"] = lowering{lower: lowerRope} }
+func init() { Register(graph.Rope{}, Lowering{Lower: lowerRope, Checks: ropeChecks}) }
 
 // Params of rope.wgsl.
 type ropeParams struct{ Pairs, Half, Heads, Positions uint32 }
 
-func lowerRope(c *compiler, n *graph.Node) {
+func lowerRope(c *Compiler, n *graph.Node) {
 	op := n.Op.(graph.Rope)
 	shape := n.Inputs[0].Shape()
 	positions, half := shape[1], op.HeadDim/2
@@ -27,24 +27,31 @@ func lowerRope(c *compiler, n *graph.Node) {
 		suffix = "_inverse"
 	}
 	pairs := graph.Elements(shape) / op.HeadDim * items
-	bind := []span{c.one(c.in(n.Inputs[0]), "x")}
+	bind := []Span{c.One(c.In(n.Inputs[0]), "x")}
 	table := positions
 	if op.Window > 0 {
 		suffix, table = suffix+"_at", op.Window
 		checkIDs(c, n.Inputs[1], "position", op.Window, false)
-		bind = append(bind, c.one(c.in(n.Inputs[1]), "positions"))
+		bind = append(bind, c.One(c.In(n.Inputs[1]), "positions"))
 	}
 	k := c.kernel("rope", suffix, shaders.Variant{
 		Flags: map[string]bool{"INVERSE": op.Inverse, "POSITIONS": op.Window > 0}, Constants: map[string]string{"T": t},
 	})
-	bind = append(bind, c.one(c.ropeTable("cosines", table, op, math.Cos), "cosines"), c.one(c.ropeTable("sines", table, op, math.Sin), "sines"),
-		c.one(c.out(n.Outputs[0]), "y"))
-	c.dispatch(k, c.linear(pairs), ropeParams{uint32(pairs), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)}, bind...)
+	bind = append(bind, c.One(c.ropeTable("cosines", table, op, math.Cos), "cosines"), c.One(c.ropeTable("sines", table, op, math.Sin), "sines"),
+		c.One(c.Out(n.Outputs[0]), "y"))
+	c.Dispatch(k, c.Linear(pairs), ropeParams{uint32(pairs), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)}, bind...)
+}
+
+var ropeChecks = []Check{
+	{Name: "rope", Tolerance: 8, Below: 2000, Build: func(g *graph.Graph) []*graph.Value {
+		a, positions := checkedInput(g, "a", 2, 9, 48), g.Input("positions", graph.Type{Shape: []int{2, 9}, DType: buffers.I32})
+		return []*graph.Value{g.Rope(a, 16, 10000), g.Append(graph.Rope{HeadDim: 12, Theta: 500, Inverse: true}, a).Outputs[0], g.RopeAt(a, positions, 16, 10000, 2000)}
+	}},
 }
 
 // ropeTable is f(t Theta^(-2i/HeadDim)) over [positions, HeadDim/2], computed in float64: angles of thousands of radians
 // are beyond what devices' own sines are good for.
-func (c *compiler) ropeTable(name string, positions int, op graph.Rope, f func(float64) float64) tensor {
+func (c *Compiler) ropeTable(name string, positions int, op graph.Rope, f func(float64) float64) Tensor {
 	half := op.HeadDim / 2
 	label := fmt.Sprintf("rope.%s.%d.%d.%g", name, positions, op.HeadDim, op.Theta)
 	return c.constant(label, buffers.F32, []int{positions, half}, func() []byte {

@@ -40,8 +40,8 @@ type storage struct {
 	buffer      int // of a transient: the planned buffer it lives in
 }
 
-// span is a bindable run of bytes of a storage. Offset is a multiple of the device's storage alignment, Bytes of 16.
-type span struct {
+// Span is a bindable run of bytes of a storage. Offset is a multiple of the device's storage alignment, Bytes of 16.
+type Span struct {
 	st     *storage
 	Offset uint64
 	Bytes  uint64
@@ -49,38 +49,38 @@ type span struct {
 
 // at is the run of bytes [offset, offset+bytes) of the span, rounded up to 16; offset must be a multiple of the device's
 // storage alignment (dispatch checks).
-func (s span) at(offset, bytes uint64) span {
-	return span{st: s.st, Offset: s.Offset + offset, Bytes: roundUp(bytes, spanAlign)}
+func (s Span) at(offset, bytes uint64) Span {
+	return Span{st: s.st, Offset: s.Offset + offset, Bytes: roundUp(bytes, spanAlign)}
 }
 
-// tensor is where a value lives: its logical shape and dtype, and one part for each run of rows that has a span of its
+// Tensor is where a value lives: its logical shape and dtype, and one part for each run of rows that has a span of its
 // own. Activations have one part; a param or a gradient leaf larger than a binding has several.
-type tensor struct {
+type Tensor struct {
 	Shape []int
 	DType buffers.DType
-	Parts []tensorPart // rows in order, no gaps; none when the tensor has no elements
+	Parts []Part // rows in order, no gaps; none when the tensor has no elements
 
 	// Accumulate is set on an output that must be added to what its parts hold, instead of overwriting it.
 	Accumulate bool
 }
 
-// tensorPart holds rows [Row, Row+Rows) of the tensor's 2-D view [Shape[0], rest] (a scalar is one row of one).
-type tensorPart struct {
+// Part holds rows [Row, Row+Rows) of the tensor's 2-D view [Shape[0], rest] (a scalar is one row of one).
+type Part struct {
 	Row, Rows int
-	Span      span
+	Span      Span
 }
 
-func (t tensor) elements() int { return graph.Elements(t.Shape) }
+func (t Tensor) elements() int { return graph.Elements(t.Shape) }
 
 // rows and width are the tensor's 2-D view along its first axis, as row splits see it.
-func (t tensor) rows() int {
+func (t Tensor) rows() int {
 	if len(t.Shape) == 0 {
 		return 1
 	}
 	return t.Shape[0]
 }
 
-func (t tensor) width() int {
+func (t Tensor) width() int {
 	if len(t.Shape) == 0 {
 		return 1
 	}
@@ -100,7 +100,7 @@ type command struct {
 	kernel *gpu.Kernel // nil: zero the one span of bind
 	grid   gpu.Grid
 	params []byte
-	bind   []span
+	bind   []Span
 }
 
 func (c command) String() string {
@@ -123,7 +123,7 @@ func (c command) String() string {
 	return text
 }
 
-func spanText(s span) string {
+func spanText(s Span) string {
 	place := s.st.label
 	if s.st.kind == transientStorage {
 		place = fmt.Sprintf("%s@%d", place, s.st.buffer)

@@ -13,7 +13,7 @@ type unit struct {
 	nodes    []*graph.Node // for the label; the last one is the root
 	reads    []*graph.Value
 	writes   []*graph.Value
-	lower    func(c *compiler)
+	lower    func(c *Compiler)
 	delivers *sink // of a delivery
 	key      int   // position among the units that could run
 	after    int   // units this one still waits for, while ordering
@@ -23,7 +23,7 @@ type unit struct {
 // placeLeaves decides which values the gradient leaves receive. An add whose result nothing but a leaf wants is dropped:
 // its operands are accumulated in the leaf one after the other, so that the two gradients of a tied weight never need
 // memory of their own.
-func (c *compiler) placeLeaves() {
+func (c *Compiler) placeLeaves() {
 	for _, t := range c.targets {
 		if t.Leaf == "" {
 			continue
@@ -46,7 +46,7 @@ func (c *compiler) placeLeaves() {
 }
 
 // spread gives a value to a leaf, or its terms if it is an add that nobody else reads, or what it reshapes.
-func (c *compiler) spread(v *graph.Value, s *sink) {
+func (c *Compiler) spread(v *graph.Value, s *sink) {
 	free := len(c.readers[v]) == 0 && !c.wanted(v)
 	if e, ok := v.Node().Op.(graph.Elementwise); ok && free && e.Fn == "add" &&
 		slices.Equal(v.Node().Inputs[0].Shape(), v.Shape()) && slices.Equal(v.Node().Inputs[1].Shape(), v.Shape()) {
@@ -69,14 +69,14 @@ func (c *compiler) spread(v *graph.Value, s *sink) {
 }
 
 // unread takes one reading by n off the readers of v.
-func (c *compiler) unread(v *graph.Value, n *graph.Node) {
+func (c *Compiler) unread(v *graph.Value, n *graph.Node) {
 	if i := slices.Index(c.readers[v], n); i >= 0 {
 		c.readers[v] = slices.Delete(slices.Clone(c.readers[v]), i, i+1)
 	}
 }
 
 // direct is the leaf into which v's own lowering writes it, nil when v has memory of its own.
-func (c *compiler) direct(v *graph.Value) *sink {
+func (c *Compiler) direct(v *graph.Value) *sink {
 	if len(c.sinks[v]) != 1 || len(c.readers[v]) > 0 || c.names[v] || c.viewed(v) != nil {
 		return nil
 	}
@@ -90,19 +90,19 @@ func (c *compiler) direct(v *graph.Value) *sink {
 	return c.sinks[v][0]
 }
 
-func (c *compiler) writesLeaves(n *graph.Node) bool {
+func (c *Compiler) writesLeaves(n *graph.Node) bool {
 	kind := n.Op.Kind()
 	for _, p := range pairLowerings {
 		if p.leaf && (p.forward == kind || p.gradient == kind) {
 			return true
 		}
 	}
-	return fusable(n) || lowerings[kind].leaf
+	return fusable(n) || lowerings[kind].Leaf
 }
 
 // order makes the units and sorts them: every unit after those whose values it reads, and of those that could run the
 // one whose last node comes first in the graph, so that the builder's order holds where nothing else is asked for.
-func (c *compiler) order() {
+func (c *Compiler) order() {
 	paired := c.pair()
 	for _, n := range c.live {
 		if c.dropped[n] || c.inlined[n] || paired[n] || c.viewed(n.Outputs[0]) != nil {
@@ -126,14 +126,14 @@ func (c *compiler) order() {
 	}
 }
 
-func (c *compiler) nodeUnit(n *graph.Node) *unit {
+func (c *Compiler) nodeUnit(n *graph.Node) *unit {
 	if !slices.ContainsFunc(n.Outputs, func(v *graph.Value) bool { return v.Type().Elements() > 0 }) {
 		return nil
 	}
 	u := &unit{nodes: []*graph.Node{n}, writes: n.Outputs, key: n.ID, reads: n.Inputs}
 	if fusable(n) {
 		u.reads = c.loads(n)
-		u.lower = func(c *compiler) { c.lowerFused(n) }
+		u.lower = func(c *Compiler) { c.lowerFused(n) }
 		return u
 	}
 	l, ok := lowerings[n.Op.Kind()]
@@ -144,13 +144,13 @@ func (c *compiler) nodeUnit(n *graph.Node) *unit {
 	if l.prologue {
 		u.reads = c.loads(n)
 	}
-	u.lower = func(c *compiler) { l.lower(c, n) }
+	u.lower = func(c *Compiler) { l.Lower(c, n) }
 	return u
 }
 
 // pair makes a unit of each forward node and its gradient node that a pair lowering takes, where the gradient does not
 // depend on the forward node's outputs except through the pair itself.
-func (c *compiler) pair() map[*graph.Node]bool {
+func (c *Compiler) pair() map[*graph.Node]bool {
 	paired := map[*graph.Node]bool{}
 	for _, p := range pairLowerings {
 		for _, g := range c.live {
@@ -169,7 +169,7 @@ func (c *compiler) pair() map[*graph.Node]bool {
 					}
 				}
 				lower := p.lower
-				u.lower = func(c *compiler) { lower(c, f, g) }
+				u.lower = func(c *Compiler) { lower(c, f, g) }
 				c.units = append(c.units, u)
 			}
 		}
@@ -178,7 +178,7 @@ func (c *compiler) pair() map[*graph.Node]bool {
 }
 
 // dependsBetween is whether some third node between f and g reads f and is needed by g.
-func (c *compiler) dependsBetween(f, g *graph.Node) bool {
+func (c *Compiler) dependsBetween(f, g *graph.Node) bool {
 	reached := map[*graph.Node]bool{f: true}
 	for _, n := range c.live {
 		if n.ID <= f.ID || n.ID > g.ID {
@@ -197,7 +197,7 @@ func (c *compiler) dependsBetween(f, g *graph.Node) bool {
 }
 
 // deliveries are the units that copy or add values to gradient leaves that their producers cannot write.
-func (c *compiler) deliveries() []*unit {
+func (c *Compiler) deliveries() []*unit {
 	var out []*unit
 	for _, n := range c.live {
 		for _, v := range n.Outputs {
@@ -210,7 +210,7 @@ func (c *compiler) deliveries() []*unit {
 			for _, s := range c.sinks[v] {
 				out = append(out, &unit{
 					nodes: []*graph.Node{n}, reads: []*graph.Value{v}, key: n.ID, delivers: s,
-					lower: func(c *compiler) { c.deliver(v, s) },
+					lower: func(c *Compiler) { c.deliver(v, s) },
 				})
 			}
 		}
@@ -219,7 +219,7 @@ func (c *compiler) deliveries() []*unit {
 }
 
 // sortUnits is Kahn's algorithm with the smallest key first; ties keep the order of construction.
-func (c *compiler) sortUnits() {
+func (c *Compiler) sortUnits() {
 	writer := map[*graph.Value]*unit{}
 	for _, u := range c.units {
 		for _, v := range u.writes {
@@ -258,7 +258,7 @@ func (c *compiler) sortUnits() {
 }
 
 // orderAccumulation lets the first delivery to each leaf overwrite it and the later ones add, or all add.
-func (c *compiler) orderAccumulation() {
+func (c *Compiler) orderAccumulation() {
 	written := map[string]bool{}
 	visit := func(s *sink) {
 		s.accumulate = c.accumulate || written[s.path]

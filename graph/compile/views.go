@@ -6,7 +6,7 @@ import "gputrain/graph"
 // of length one before it) that starts at an aligned offset. Views cost nothing.
 
 // viewed is the value that v is a view of, nil when v has memory of its own.
-func (c *compiler) viewed(v *graph.Value) *graph.Value {
+func (c *Compiler) viewed(v *graph.Value) *graph.Value {
 	n := v.Node()
 	if _, ok := n.Op.(graph.Reshape); ok {
 		return n.Inputs[0]
@@ -18,7 +18,7 @@ func (c *compiler) viewed(v *graph.Value) *graph.Value {
 }
 
 // root follows views to the value that owns the storage.
-func (c *compiler) root(v *graph.Value) *graph.Value {
+func (c *Compiler) root(v *graph.Value) *graph.Value {
 	for {
 		under := c.viewed(v)
 		if under == nil {
@@ -29,7 +29,7 @@ func (c *compiler) root(v *graph.Value) *graph.Value {
 }
 
 // alignedSlice is whether rows [Start, Start+Length) of x can be bound where they lie.
-func (c *compiler) alignedSlice(s graph.Slice, x *graph.Value) bool {
+func (c *Compiler) alignedSlice(s graph.Slice, x *graph.Value) bool {
 	shape := x.Shape()
 	if graph.Elements(shape[:s.Axis]) != 1 {
 		return false
@@ -38,13 +38,13 @@ func (c *compiler) alignedSlice(s graph.Slice, x *graph.Value) bool {
 }
 
 // view is the tensor of a value that is a view.
-func (c *compiler) view(v *graph.Value) (tensor, bool) {
+func (c *Compiler) view(v *graph.Value) (Tensor, bool) {
 	under := c.viewed(v)
 	if under == nil {
-		return tensor{}, false
+		return Tensor{}, false
 	}
 	in := c.place(under)
-	t := tensor{Shape: v.Shape(), DType: v.DType()}
+	t := Tensor{Shape: v.Shape(), DType: v.DType()}
 	if graph.Elements(t.Shape) == 0 {
 		return t, true
 	}
@@ -63,7 +63,7 @@ func (c *compiler) view(v *graph.Value) (tensor, bool) {
 	rowBytes := typeBytes(in.Shape[s.Axis+1:], in.DType)
 	if len(in.Parts) == 1 {
 		from := in.Parts[0].Span.at(rowBytes*uint64(s.Start), rowBytes*uint64(s.Length))
-		t.Parts = []tensorPart{{Rows: t.rows(), Span: from}}
+		t.Parts = []Part{{Rows: t.rows(), Span: from}}
 		return t, true
 	}
 	for _, p := range in.Parts { // the sliced axis is the first one: a param of several parts has longer rows than 1
@@ -71,7 +71,7 @@ func (c *compiler) view(v *graph.Value) (tensor, bool) {
 		if from >= to {
 			continue
 		}
-		t.Parts = append(t.Parts, tensorPart{
+		t.Parts = append(t.Parts, Part{
 			Row: from - s.Start, Rows: to - from,
 			Span: p.Span.at(rowBytes*uint64(from-p.Row), rowBytes*uint64(to-from)),
 		})
@@ -80,7 +80,7 @@ func (c *compiler) view(v *graph.Value) (tensor, bool) {
 }
 
 // inputOf is the program input behind a value that is an Input or a view of all of one.
-func (c *compiler) inputOf(v *graph.Value) *programInput {
+func (c *Compiler) inputOf(v *graph.Value) *programInput {
 	root := c.root(v)
 	in, ok := root.Node().Op.(graph.Input)
 	if !ok || graph.Elements(root.Shape()) != graph.Elements(v.Shape()) {
