@@ -27,76 +27,13 @@ struct Params {
 const HEAD_DIM = {{HEAD_DIM}}u;
 const LOWEST = -3.0e38;
 
-fn load_q(at: u32, d: u32) -> vec4<f32> {
-#if SCALAR
-    var r = vec4<f32>({{Q}}[at + d], 0.0, 0.0, 0.0);
-    if (d + 1u < HEAD_DIM) {
-        r.y = {{Q}}[at + d + 1u];
-    }
-    if (d + 2u < HEAD_DIM) {
-        r.z = {{Q}}[at + d + 2u];
-    }
-    if (d + 3u < HEAD_DIM) {
-        r.w = {{Q}}[at + d + 3u];
-    }
-    return r;
-#else
-    return {{Q}}[at + d / 4u];
-#endif
-}
+#import "shared/attention_load.wgsl" FN=load_q FROM={{Q}}
 
-fn load_k(at: u32, d: u32) -> vec4<f32> {
-#if SCALAR
-    var r = vec4<f32>({{K}}[at + d], 0.0, 0.0, 0.0);
-    if (d + 1u < HEAD_DIM) {
-        r.y = {{K}}[at + d + 1u];
-    }
-    if (d + 2u < HEAD_DIM) {
-        r.z = {{K}}[at + d + 2u];
-    }
-    if (d + 3u < HEAD_DIM) {
-        r.w = {{K}}[at + d + 3u];
-    }
-    return r;
-#else
-    return {{K}}[at + d / 4u];
-#endif
-}
+#import "shared/attention_load.wgsl" FN=load_k FROM={{K}}
 
-fn load_v(at: u32, d: u32) -> vec4<f32> {
-#if SCALAR
-    var r = vec4<f32>({{V}}[at + d], 0.0, 0.0, 0.0);
-    if (d + 1u < HEAD_DIM) {
-        r.y = {{V}}[at + d + 1u];
-    }
-    if (d + 2u < HEAD_DIM) {
-        r.z = {{V}}[at + d + 2u];
-    }
-    if (d + 3u < HEAD_DIM) {
-        r.w = {{V}}[at + d + 3u];
-    }
-    return r;
-#else
-    return {{V}}[at + d / 4u];
-#endif
-}
+#import "shared/attention_load.wgsl" FN=load_v FROM={{V}}
 
-fn store_o(at: u32, d: u32, r: vec4<f32>) {
-#if SCALAR
-    o[at + d] = r.x;
-    if (d + 1u < HEAD_DIM) {
-        o[at + d + 1u] = r.y;
-    }
-    if (d + 2u < HEAD_DIM) {
-        o[at + d + 2u] = r.z;
-    }
-    if (d + 3u < HEAD_DIM) {
-        o[at + d + 3u] = r.w;
-    }
-#else
-    o[at + d / 4u] = r;
-#endif
-}
+#import "shared/attention_store.wgsl" FN=store_o TO=o
 
 #if BY_HEAD
 #import "shared/alternating.wgsl"

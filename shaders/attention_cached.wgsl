@@ -33,59 +33,12 @@ const LOWEST = -3.0e38;
 var<workgroup> handed: array<vec4<f32>, {{HANDED}}>;
 var<workgroup> handed_stats: array<vec2<f32>, {{WX}}>;
 
-fn load_q(at: u32, d: u32) -> vec4<f32> {
-#if SCALAR
-    var r = vec4<f32>(q[at + d], 0.0, 0.0, 0.0);
-    if (d + 1u < HEAD_DIM) {
-        r.y = q[at + d + 1u];
-    }
-    if (d + 2u < HEAD_DIM) {
-        r.z = q[at + d + 2u];
-    }
-    if (d + 3u < HEAD_DIM) {
-        r.w = q[at + d + 3u];
-    }
-    return r;
-#else
-    return q[at + d / 4u];
-#endif
-}
+#import "shared/attention_load.wgsl" FN=load_q FROM=q
 
-fn load(at: u32, d: u32) -> vec4<f32> {
-#if SCALAR
-    var r = vec4<f32>(cache[at + d], 0.0, 0.0, 0.0);
-    if (d + 1u < HEAD_DIM) {
-        r.y = cache[at + d + 1u];
-    }
-    if (d + 2u < HEAD_DIM) {
-        r.z = cache[at + d + 2u];
-    }
-    if (d + 3u < HEAD_DIM) {
-        r.w = cache[at + d + 3u];
-    }
-    return r;
-#else
-    return cache[at + d / 4u];
-#endif
-}
+#import "shared/attention_load.wgsl" FN=load FROM=cache
 
 #if !PARTS
-fn store_o(at: u32, d: u32, r: vec4<f32>) {
-#if SCALAR
-    o[at + d] = r.x;
-    if (d + 1u < HEAD_DIM) {
-        o[at + d + 1u] = r.y;
-    }
-    if (d + 2u < HEAD_DIM) {
-        o[at + d + 2u] = r.z;
-    }
-    if (d + 3u < HEAD_DIM) {
-        o[at + d + 3u] = r.w;
-    }
-#else
-    o[at + d / 4u] = r;
-#endif
-}
+#import "shared/attention_store.wgsl" FN=store_o TO=o
 #endif
 
 #import "shared/alternating.wgsl"

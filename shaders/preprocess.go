@@ -19,6 +19,7 @@ type node struct {
 
 	negated        bool   // if
 	body, other    []node // if and for; other is the #else part
+	given          string // import: "NAME=text NAME=text"
 	variable, a, b string // for
 }
 
@@ -35,7 +36,7 @@ type preprocessor struct {
 
 var (
 	placeholder = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
-	importForm  = regexp.MustCompile(`^#import\s+"([^"]+)"$`)
+	importForm  = regexp.MustCompile(`^#import\s+"([^"]+)"((?:\s+[A-Z_]+=\S+)*)$`)
 	ifForm      = regexp.MustCompile(`^#if\s+(!?)\s*([A-Za-z_]\w*)$`)
 	forForm     = regexp.MustCompile(`^#for\s+([A-Za-z_]\w*)\s+in\s+(\S+?)\.\.(\S+)$`)
 )
@@ -72,13 +73,14 @@ func (p *preprocessor) parse(file string, lines []string, at *int) (nodes []node
 		case directive == "#else" || directive == "#endif" || directive == "#end":
 			return nodes, directive, nil
 		case importForm.MatchString(directive):
-			n.kind, n.text = "import", importForm.FindStringSubmatch(directive)[1]
+			form := importForm.FindStringSubmatch(directive)
+			n.kind, n.text, n.given = "import", form[1], form[2]
 		case ifForm.MatchString(directive):
 			err = p.parseIf(&n, ifForm.FindStringSubmatch(directive), lines, at)
 		case forForm.MatchString(directive):
 			err = p.parseFor(&n, forForm.FindStringSubmatch(directive), lines, at)
 		default:
-			err = n.errorf("unknown directive %q, want #import \"file\", #if [!]FLAG, #else, #endif, #for I in A..B or #end", directive)
+			err = n.errorf("unknown directive %q, want #import \"file\" [NAME=text], #if [!]FLAG, #else, #endif, #for I in A..B or #end", directive)
 		}
 		if err != nil {
 			return nil, "", err
@@ -134,7 +136,7 @@ func (p *preprocessor) emit(out *strings.Builder, nodes []node, vars map[string]
 				out.WriteByte('\n')
 			}
 		case "import":
-			err = p.emitImport(out, n)
+			err = p.emitImport(out, n, vars)
 		case "if":
 			set, known := p.variant.Flags[n.text]
 			if !known {
@@ -155,16 +157,31 @@ func (p *preprocessor) emit(out *strings.Builder, nodes []node, vars map[string]
 	return nil
 }
 
-func (p *preprocessor) emitImport(out *strings.Builder, n *node) error {
-	if p.imported[n.text] {
+// emitImport writes a file once for every set of names that it is given; it sees them and the constants, but no loops around the import.
+func (p *preprocessor) emitImport(out *strings.Builder, n *node, vars map[string]string) error {
+	given, err := p.expand(n, n.given, vars, 0)
+	if err != nil {
+		return err
+	}
+	if p.imported[n.text+given] {
 		return nil
 	}
-	p.imported[n.text] = true
+	p.imported[n.text+given] = true
+	inner, constants := map[string]string{}, p.constants
+	p.constants = map[string]bool{}
 	nodes, err := p.load(n.text)
 	if err != nil {
 		return n.errorf("import: %w", err)
 	}
-	return p.emit(out, nodes, nil)
+	for _, pair := range strings.Fields(given) {
+		name, text, _ := strings.Cut(pair, "=")
+		if inner[name] = text; !p.constants[name] {
+			return n.errorf("import: %q has no {{%s}}", n.text, name)
+		}
+		delete(p.constants, name)
+	}
+	maps.Copy(p.constants, constants)
+	return p.emit(out, nodes, inner)
 }
 
 func (p *preprocessor) emitFor(out *strings.Builder, n *node, vars map[string]string) error {
@@ -222,9 +239,9 @@ func (p *preprocessor) expand(n *node, text string, vars map[string]string, dept
 	var err error
 	text = placeholder.ReplaceAllStringFunc(text, func(match string) string {
 		name := placeholder.FindStringSubmatch(match)[1]
-		p.constants[name] = true
 		value, ok := vars[name]
 		if !ok {
+			p.constants[name] = true
 			value, ok = p.variant.Constants[name]
 		}
 		if !ok && err == nil {

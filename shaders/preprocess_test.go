@@ -58,6 +58,15 @@ func TestImport(t *testing.T) {
 	require.Equal(t, "fn a() {}\nfn b() { 7 }\nmain 7\n", got)
 }
 
+// TestImportWithNames: a file is there once for each set of names, which hold in it alone, and may be constants and loop variables of the importer.
+func TestImportWithNames(t *testing.T) {
+	got, err := run(t, Variant{Constants: map[string]string{"N": "7"}, Flags: map[string]bool{"F": true}},
+		"#import \"shared/a.wgsl\" FN=f FROM={{N}}\n#for I in 0..2\n#import \"shared/a.wgsl\" FN=g{{I}} FROM=x // twice\n#end\n#import \"shared/a.wgsl\" FN=f FROM=7\n",
+		"fn {{FN}} {\n#if F\n{{FROM}} {{N}}\n#endif\n}")
+	require.NoError(t, err)
+	require.Equal(t, "fn f {\n7 7\n}\nfn g0 {\nx 7\n}\nfn g1 {\nx 7\n}\n", got)
+}
+
 func TestErrorsNameFileAndLine(t *testing.T) {
 	flag := Variant{Flags: map[string]bool{"F": true}}
 	cases := []struct {
@@ -79,6 +88,9 @@ func TestErrorsNameFileAndLine(t *testing.T) {
 		{"same loop variable", "#for I in 0..2\n#for I in 0..2\n#end\n#end", Variant{}, "main.wgsl:2: I is the variable"},
 		{"endless", "#for I in 0..1000000\n#end", Variant{}, "main.wgsl:1: 1000000 iterations"},
 		{"no such import", "\n#import \"shared/zz.wgsl\"\n", Variant{}, `main.wgsl:2: import: no file "shared/zz.wgsl"`},
+		{"name that an import has not", "\n#import \"shared/a.wgsl\" Q=1 R=2\n", Variant{}, `main.wgsl:2: import: "shared/a.wgsl" has no {{R}}`},
+		{"name outside of its import", "#import \"shared/a.wgsl\" Q=1\n{{Q}}\n", Variant{}, "main.wgsl:2: unknown constant Q"},
+		{"name for a constant", "#import \"shared/a.wgsl\" Q=1\n", Variant{Constants: map[string]string{"Q": "2"}}, "main.wgsl: constant Q given, but never used"},
 		{"in an import", "#import \"shared/a.wgsl\"\n", Variant{}, "shared/a.wgsl:2: unknown constant Q"},
 		{"unused flag", "a\n", flag, "main.wgsl: flag F given, but never used"},
 		{"unused constant", "a\n", Variant{Constants: map[string]string{"N": "1"}}, "main.wgsl: constant N given, but never used"},

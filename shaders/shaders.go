@@ -3,6 +3,7 @@
 // A kernel is one file with the entry point main. The preprocessor knows, each on a line of its own:
 //
 //	#import "shared/x.wgsl"       the file, once however often it is imported
+//	#import "shared/x.wgsl" A=b   the file with b for its {{A}}, once for each b; several of these with spaces between
 //	#if FLAG, #if !FLAG           with #else and #endif, nested at will
 //	#for I in A..B                with #end: the lines between for I = A, A+1, ..., B-1; A and B integers or names of constants
 //
