@@ -165,6 +165,9 @@ func (s *TrainState) Skipped() int64 { return s.own.Skipped }
 // Config is the configuration in force, defaults filled in.
 func (s *TrainState) Config() Config { return s.config }
 
+// Definition is the model's.
+func (s *TrainState) Definition() model.Definition { return s.config.Definition }
+
 // Optimizers are the optimizer's states on the devices, one a stage.
 func (s *TrainState) Optimizers() (all []*optim.State) {
 	for _, r := range s.stages {

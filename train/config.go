@@ -121,8 +121,11 @@ func (c Config) withDefaults() Config {
 		c.Title = c.State.Definition.Kind()
 	}
 	c.State.MeasureUpdates = c.Spikes.UpdateNorm > 0
-	c.State.Evaluation, c.State.Sampling = 0, c.Sample.Tokens > 0
-	if c.Validation != nil {
+	c.State.Sampling = c.Sample.Tokens > 0
+	switch {
+	case c.Validation == nil:
+		c.State.Evaluation = 0
+	case c.State.Evaluation == 0 && c.State.Definition != nil && c.State.Batch > 0:
 		c.State.Evaluation = EvaluationRows(c.State, c.EvalTokens)
 	}
 	if c.Settings == nil {

@@ -199,17 +199,32 @@ func evaluationWindows(c state.Config, tokens int64) int {
 	return int(max(1, tokens/int64(c.Sequence)))
 }
 
-// evaluationTokens is what a batch of an evaluation has at least: with fewer, processors wait more between kernels than they compute.
+// evaluationTokens is what a batch of an evaluation has: with fewer, processors wait more between kernels than they compute.
 const evaluationTokens = 1024
 
-// EvaluationRows is the number of sequences in a batch of an evaluation that reads at most so many tokens (0: all). The batch of a step is the
-// least; the loss does not depend on it but for the order of its sum.
+// EvaluationRows is the number of sequences in a batch of an evaluation that reads at most so many tokens (0: all). It is that of a step's
+// micro-batch or, where that has fewer than 1,024 tokens, as many as make these, unless their pass takes more memory than a step. The loss does
+// not depend on it but for the order of its sum.
 func EvaluationRows(c state.Config, tokens int64) int {
 	rows := max(c.Batch, (evaluationTokens+c.Sequence-1)/c.Sequence)
 	if windows := evaluationWindows(c, tokens); windows > 0 {
 		rows = min(rows, windows)
 	}
-	return rows
+	if rows <= c.Batch {
+		return rows
+	}
+	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on.
+	for ; rows > c.Batch; rows /= 2 {
+		c.Evaluation = rows
+		plan, err := state.Plan(c, gpu.DefaultLimits())
+		if err != nil {
+			break // it is said where the run's own devices are planned for
+		}
+		if plan.Evaluation <= plan.Step {
+			return rows
+		}
+	}
+	return c.Batch
 }
 
 // restore finds the newest whole checkpoint and goes on from it, or begins.
