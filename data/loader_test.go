@@ -271,7 +271,7 @@ type badly struct{ *Tokens }
 
 func (badly) walk(int, uint64) (walk, error) { return badWalk{}, nil }
 
-type badWalk struct{ walk }
+type badWalk struct{}
 
 func (badWalk) length(uint64) uint64 { return 1 }
 
