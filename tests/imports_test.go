@@ -84,7 +84,7 @@ func folder(path string) string {
 
 func TestEdgeRefusesWhatPointsUp(t *testing.T) {
 	assert.NoError(t, edge("gputrain/graph", "gputrain/buffers/prng"))
-	assert.NoError(t, edge("gputrain/cmd/gputrain", "gputrain/cmd/gputrain/runfile"))
+	assert.NoError(t, edge("gputrain/cmd/gputrain", "gputrain/cmd/gputrain/doctor"))
 	assert.Error(t, edge("gputrain/gpu", "gputrain/buffers"))
 	assert.Error(t, edge("gputrain/gpu", "gputrain/util"))
 }

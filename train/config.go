@@ -207,34 +207,40 @@ func (c Config) settings() []Setting {
 	if c.State.Definition == nil {
 		return nil
 	}
-	var s []Setting
-	add := func(key string, value any, free bool) {
-		s = append(s, Setting{Key: key, Value: value, Origin: "program", Free: free})
+	const origin = "program"
+	s := []Setting{
+		NewSetting("model.kind", c.State.Definition.Kind(), origin),
+		NewSetting("model.params", len(c.State.Definition.Params()), origin),
 	}
-	add("model.kind", c.State.Definition.Kind(), false)
-	add("model.params", len(c.State.Definition.Params()), false)
 	s = append(s, optimizerSettings(c.State.Optimizer)...)
-	s = append(s, Setting{Key: "train.steps", Value: c.Steps, Origin: "program", Schedule: true})
-	add("train.batch", c.State.Batch, false)
-	add("train.accumulate", c.State.Accumulate, false)
-	add("train.context", c.State.Sequence, false)
-	add("train.seed", c.State.Seed, false)
-	add("train.eval_every", c.EvalEvery, false)
-	add("train.eval_tokens", c.EvalTokens, false)
-	add("train.save_every", c.SaveEvery, true)
-	add("train.save_interval", c.SaveInterval.String(), true)
-	add("train.keep", c.Keep, true)
-	add("train.keep_best", c.KeepBest, true)
-	add("train.sample_every", c.SampleEvery, true)
-	add("train.histogram_every", c.HistogramEvery, true)
-	add("train.histogram_match", c.Histograms, true)
-	add("train.log_every", c.LogEvery, true)
-	add("train.nan_patience", c.Patience, true)
-	add("train.spike_loss", c.Spikes.Loss, false)
-	add("train.spike_grad_norm", c.Spikes.GradNorm, false)
-	add("train.spike_update_norm", c.Spikes.UpdateNorm, false)
-	add("train.spike_window", c.Spikes.Window, false)
-	add("train.spike_patience", c.Spikes.Patience, true)
+	for _, own := range []struct {
+		key   string
+		value any
+	}{
+		{"train.steps", c.Steps},
+		{"train.batch", c.State.Batch},
+		{"train.accumulate", c.State.Accumulate},
+		{"train.context", c.State.Sequence},
+		{"train.seed", c.State.Seed},
+		{"train.eval_every", c.EvalEvery},
+		{"train.eval_tokens", c.EvalTokens},
+		{"train.save_every", c.SaveEvery},
+		{"train.save_interval", c.SaveInterval.String()},
+		{"train.keep", c.Keep},
+		{"train.keep_best", c.KeepBest},
+		{"train.sample_every", c.SampleEvery},
+		{"train.histogram_every", c.HistogramEvery},
+		{"train.histogram_match", c.Histograms},
+		{"train.log_every", c.LogEvery},
+		{"train.nan_patience", c.Patience},
+		{"train.spike_loss", c.Spikes.Loss},
+		{"train.spike_grad_norm", c.Spikes.GradNorm},
+		{"train.spike_update_norm", c.Spikes.UpdateNorm},
+		{"train.spike_window", c.Spikes.Window},
+		{"train.spike_patience", c.Spikes.Patience},
+	} {
+		s = append(s, NewSetting(own.key, own.value, origin))
+	}
 	return s
 }
 

@@ -232,6 +232,29 @@ func TestWhatOnlyLooksChangesNothing(t *testing.T) {
 	}
 }
 
+// A run that goes on may sample otherwise: it learns the same and records the same of it.
+func TestResumeWithOtherSamples(t *testing.T) {
+	dev := gputest.Device(t)
+	want := undisturbed(t, dev)
+	c := tinyRun(t, t.TempDir())
+	ctx, hook := stopAt(StepEnd, 5)
+	c.Hooks = []Hook{hook}
+	_, err := Run(ctx, dev, c)
+	require.ErrorIs(t, err, ErrStopped)
+	c.Hooks, c.SampleEvery = nil, 2
+	c.Sample.Prompt, c.Sample.Tokens, c.Sample.Temperature, c.Sample.TopK = "of", 3, 0, 0
+	result, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	assert.EqualValues(t, 5, result.Resumed)
+	got := outcomeOf(t, c.Dir)
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		require.NotEmpty(t, want.checkpoint[name])
+		assert.True(t, want.checkpoint[name] == got.checkpoint[name], "%s differs", name)
+	}
+	assert.Equal(t, want.metrics, got.metrics)
+	assert.NotEqual(t, want.samples, got.samples)
+}
+
 // A run that goes on says from where, with what, and how long that took.
 func TestResumeTellsWhatItRestored(t *testing.T) {
 	dev := gputest.Device(t)

@@ -16,6 +16,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
+
+	"gputrain/train/runfile"
 )
 
 // Setting is one value in force, as run.yaml records it.
@@ -29,6 +31,15 @@ type Setting struct {
 	// Schedule says that the value decides how long the run is or what its rates are: Config.Reschedule lets it change.
 	Schedule bool
 	Dir      bool // the value is a directory: however it is spelt, it is the same
+}
+
+// NewSetting is a value of a key of the run file, whose tags tell whether it may change; other keys may not.
+func NewSetting(key string, value any, origin string) Setting {
+	r := runfile.ResumeOf(key)
+	return Setting{
+		Key: key, Value: value, Origin: origin,
+		Free: r == runfile.Free || r == runfile.ByContent, Schedule: r == runfile.Scheduled, Dir: r == runfile.ByPlace,
+	}
 }
 
 // defaultOrigin is the origin of a value that nobody has given.

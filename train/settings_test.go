@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/train/runfile"
 )
 
 func sampleSettings() []Setting {
@@ -134,4 +136,21 @@ func TestSettingOfADirectory(t *testing.T) {
 	require.NoError(t, os.RemoveAll("model"))
 	require.NoError(t, compare("model", "./model"))
 	require.ErrorAs(t, compare("model", "other"), &changed)
+}
+
+// A program that gives no settings has those of its configuration; what may change of them is what the tags of the run file say.
+func TestSettingsOfAConfiguration(t *testing.T) {
+	found := map[string]Setting{}
+	for _, s := range tinyRun(t, t.TempDir()).withDefaults().Settings {
+		found[s.Key] = s
+		if r := runfile.ResumeOf(s.Key); s.Key != "optimizer.options.schedule" {
+			assert.Equal(t, r == runfile.Free, s.Free, s.Key)
+			assert.Equal(t, r == runfile.Scheduled, s.Schedule, s.Key)
+		}
+	}
+	assert.True(t, found["train.sample_every"].Free)
+	assert.False(t, found["train.eval_every"].Free)
+	assert.True(t, found["train.steps"].Schedule)
+	assert.True(t, found["optimizer.options.schedule"].Schedule)
+	assert.False(t, found["optimizer.options.learning_rate"].Schedule)
 }

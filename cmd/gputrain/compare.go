@@ -9,9 +9,9 @@ import (
 	"strconv"
 
 	"gputrain/cmd/gputrain/compare"
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/gpu"
 	"gputrain/train"
+	"gputrain/train/runfile"
 )
 
 type compareCmd struct {

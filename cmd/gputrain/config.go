@@ -4,8 +4,8 @@ import (
 	"context"
 	"os"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/train"
+	"gputrain/train/runfile"
 )
 
 type configCmd struct {

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"gputrain/checkpoint"
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train"
+	"gputrain/train/runfile"
 )
 
 // dataConfig is what a run file says to read for a model, in windows of context tokens.

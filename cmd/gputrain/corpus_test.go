@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
+	"gputrain/train/runfile"
 )
 
 func TestDataConfig(t *testing.T) {

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"gputrain/buffers"
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
 	"gputrain/train"
+	"gputrain/train/runfile"
 )
 
 // weights are the parameters that a run begins with.

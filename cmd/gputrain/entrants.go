@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"gputrain/cmd/gputrain/compare"
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/optim"
 	"gputrain/shaders/suggest"
+	"gputrain/train/runfile"
 )
 
 // entrant is one optimizer of a comparison, as the command line names it.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/optim"
+	"gputrain/train/runfile"
 )
 
 // files writes run files into a new folder and returns the path of each.

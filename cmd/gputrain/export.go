@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"gputrain/checkpoint"
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/model"
+	"gputrain/train/runfile"
 )
 
 type exportCmd struct {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/shaders/caught"
+	"gputrain/train/runfile"
 )
 
 // cli is the command line. Documents and figures go to standard output, logs

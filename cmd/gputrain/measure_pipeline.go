@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"gputrain/buffers/prng"
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/shaders/caught"
 	"gputrain/state"
+	"gputrain/train/runfile"
 )
 
 // The pipeline that is measured: the default model with twice its layers, cut in two, and microbatches of 1,024 tokens.

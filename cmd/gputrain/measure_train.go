@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/state"
+	"gputrain/train/runfile"
 )
 
 // trainVariant is an optimizer that takes the default run's training step.

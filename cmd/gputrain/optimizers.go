@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 
 	"gputrain/buffers"
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/train/runfile"
 )
 
 type optimizersCmd struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
-	"gputrain/cmd/gputrain/runfile"
+	"gputrain/train/runfile"
 )
 
 func write(t *testing.T, path, text string) {
@@ -79,7 +79,7 @@ func TestNamesOfRuns(t *testing.T) {
 		require.NoError(t, err)
 		return runDirOf(nil, cfg)
 	}
-	assert.Equal(t, filepath.Join("runs", "default"), name("train.keep=9", "train.save_every=7", "pipeline.adapters=[1]", "data.prefetch=2", "train.tensorboard=false"))
+	assert.Equal(t, filepath.Join("runs", "default"), name("train.keep=9", "train.save_every=7", "pipeline.adapters=[1]", "data.prefetch=2", "train.tensorboard=false", "train.sample_every=5"))
 	steps := name("train.steps=7")
 	assert.NotEqual(t, name(), steps)
 	assert.Equal(t, steps, name("train.steps=7", "pipeline.adapters=[0]", "train.keep=2"))

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/train"
+	"gputrain/train/runfile"
 )
 
 type planCmd struct {

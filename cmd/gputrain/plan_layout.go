@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/state"
+	"gputrain/train/runfile"
 )
 
 const pictureWidth = 120

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/state"
+	"gputrain/train/runfile"
 )
 
 // stageAdapters is the adapter of each stage: those of the run file, or for all one that --adapter names, else GPUTRAIN_ADAPTER's or the

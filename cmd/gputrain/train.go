@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/pipeline"
 	"gputrain/train"
+	"gputrain/train/runfile"
 	"gputrain/train/tensorboard"
 )
 
@@ -292,13 +292,12 @@ func given(cfg *runfile.Config) []train.Given {
 func settings(cfg *runfile.Config) []train.Setting {
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		dir := key == "model.from"
-		if dir && cfg.Model.From != "" {
+		if key == "model.from" && cfg.Model.From != "" {
 			if abs, err := filepath.Abs(cfg.Model.From); err == nil { // a run goes on from any directory
 				value = abs
 			}
 		}
-		out = append(out, train.Setting{Key: key, Value: value, Origin: string(cfg.Origin(key)), Free: runfile.Free(key), Schedule: runfile.Scheduled(key), Dir: dir})
+		out = append(out, train.NewSetting(key, value, string(cfg.Origin(key))))
 	}
 	return out
 }

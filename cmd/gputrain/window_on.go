@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"gputrain/cmd/gputrain/runfile"
 	"gputrain/cmd/gputrain/window"
 	"gputrain/gpu"
 	"gputrain/shaders/caught"
 	"gputrain/train"
+	"gputrain/train/runfile"
 )
 
 type windowFlags struct {

@@ -32,20 +32,3 @@ func (c *Config) validatePipeline() error {
 	}
 	return nil
 }
-
-// free are the keys whose values may change when a run goes on: they do not change what it computes.
-var free = map[string]bool{
-	"data.prefetch": true, "data.timeout": true, "train.log_every": true, "train.nan_patience": true,
-	"train.spike_patience": true, "train.time_limit": true,
-	"train.histogram_every": true, "train.histogram_match": true, "train.tensorboard": true,
-	"train.save_every": true, "train.save_interval": true, "train.save_async": true, "train.keep": true, "train.keep_best": true,
-	"train.memory_limit": true, "pipeline.stages": true, "pipeline.adapters": true, "pipeline.schedule": true, "pipeline.chunks": true,
-	"pipeline.ahead": true, "pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true,
-	"device.texels": true,
-}
-
-// byContent are the keys whose values a run that goes on is not held to by what they say, but by what lies there: it compares fingerprints.
-var byContent = map[string]bool{"data.text": true, "data.jsonl": true, "data.mixture": true}
-
-// Free tells whether a run that goes on may have another value of a key.
-func Free(key string) bool { return free[key] || byContent[key] }

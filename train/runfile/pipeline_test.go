@@ -93,18 +93,3 @@ func TestPipelineErrorsNameKeyFoundAndWanted(t *testing.T) {
 		assert.ErrorContains(t, err, f.want, f.sets)
 	}
 }
-
-// What a run computes may not change when it goes on; where it is computed may.
-func TestFreeKeys(t *testing.T) {
-	for key := range free {
-		_, ok := find(key)
-		assert.True(t, ok, key)
-	}
-	for key, want := range map[string]bool{
-		"pipeline.stages": true, "pipeline.adapters": true, "pipeline.schedule": true, "pipeline.chunks": true, "pipeline.ahead": true,
-		"pipeline.recompute": true, "pipeline.devices": true, "pipeline.rules": true, "device.texels": true,
-		"pipeline.microbatches": false, "train.batch": false, "train.accumulate": false, "train.seed": false,
-	} {
-		assert.Equal(t, want, Free(key), key)
-	}
-}

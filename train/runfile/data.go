@@ -10,7 +10,7 @@ import (
 type Source struct {
 	Text        []string `yaml:"text" json:"text,omitempty" optional:"true" doc:"files or globs, as data.text"`
 	JSONL       []string `yaml:"jsonl" json:"jsonl,omitempty" optional:"true" doc:"files or globs of documents, as data.jsonl; instead of text"`
-	Weight      float64  `yaml:"weight" json:"weight" doc:"share of the windows, in proportion to the other weights"`
+	Weight      float64  `yaml:"weight" json:"weight" range:">0" doc:"share of the windows, in proportion to the other weights"`
 	Field       string   `yaml:"field" json:"field,omitempty" optional:"true" doc:"of jsonl, as data.field"`
 	PromptField string   `yaml:"prompt_field" json:"prompt_field,omitempty" optional:"true" doc:"of jsonl, as data.prompt_field"`
 	MaskField   string   `yaml:"mask_field" json:"mask_field,omitempty" optional:"true" doc:"of jsonl, as data.mask_field"`

@@ -10,13 +10,14 @@ import (
 	"gputrain/shaders/suggest"
 )
 
-// A field is one key of the run file: its dotted name and where its value
-// lives in a Run.
+// A field is one key of the run file: its dotted name, what its tags say, and where its value lives in a Run.
 type field struct {
-	key   string // "train.steps"
-	doc   string
-	index []int
-	typ   reflect.Type
+	key    string // "train.steps"
+	doc    string
+	plain  any // the default as decode gives it; "": the zero value
+	resume Resume
+	index  []int
+	typ    reflect.Type
 }
 
 // fields lists every key that takes a value, in the order of the structs.
@@ -32,9 +33,37 @@ func collect(t reflect.Type, prefix string, index []int) []field {
 			out = append(out, collect(f.Type, key+".", at)...)
 			continue
 		}
-		out = append(out, field{key: key, doc: f.Tag.Get("doc"), index: at, typ: f.Type})
+		out = append(out, field{key: key, doc: f.Tag.Get("doc"), plain: plainDefault(key, f), resume: resumeOf(key, f), index: at, typ: f.Type})
 	}
 	return out
+}
+
+// plainDefault reads the tag default, which is text as it stands or YAML.
+func plainDefault(key string, f reflect.StructField) any {
+	text := f.Tag.Get("default")
+	if text == "" || f.Type.Kind() == reflect.String {
+		return text
+	}
+	file, err := parse([]byte(text))
+	if err == nil {
+		var v any
+		if v, err = decode(file.Docs[0].Body); err == nil && converts(v, f.Type) {
+			return v
+		}
+	}
+	panic(fmt.Sprintf("runfile: key %s: default: found %q, wanted %s (%v)", key, text, kindName(f.Type), err))
+}
+
+// Default is the built-in run, a byte-level GPT-2 on the Go source: what the tags say.
+func Default() Run {
+	var r Run
+	for _, f := range fields {
+		if f.plain != "" {
+			value, _ := convert(f.plain, f.typ) // as plainDefault has seen
+			reflect.ValueOf(&r).Elem().FieldByIndex(f.index).Set(value)
+		}
+	}
+	return r
 }
 
 func find(key string) (field, bool) {

@@ -61,7 +61,7 @@ func documented(t *testing.T) map[string]string {
 	var text bytes.Buffer
 	require.NoError(t, Template(&text))
 	files["template"] = text.String()
-	paths, err := filepath.Glob("../../../docs/*.yaml")
+	paths, err := filepath.Glob("../../docs/*.yaml")
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
 	for _, path := range paths {
@@ -69,9 +69,9 @@ func documented(t *testing.T) map[string]string {
 		require.NoError(t, err)
 		files[path] = string(raw)
 	}
-	pages, err := filepath.Glob("../../../*.md")
+	pages, err := filepath.Glob("../../*.md")
 	require.NoError(t, err)
-	more, err := filepath.Glob("../../../docs/*.md")
+	more, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
 	for _, path := range append(pages, more...) {
 		raw, err := os.ReadFile(path)

@@ -351,7 +351,7 @@ func (c *Config) Laid(files []string) []string { return c.laid(files, nil) }
 // Apart lists those of Laid that tell two runs of the same files apart: values that a run which goes on may change do not. Paths are spelt in one
 // way.
 func (c *Config) Apart(files []string) []string {
-	return c.laid(files, func(key string, value any) (any, bool) { return spelt(key, value), !free[key] })
+	return c.laid(files, func(key string, value any) (any, bool) { return spelt(key, value), ResumeOf(key) != Free })
 }
 
 // laid lists what is laid over files; tells, where there is one, leaves keys out and writes values otherwise.
@@ -376,7 +376,7 @@ func (c *Config) laid(files []string, tells func(key string, value any) (any, bo
 func spelt(key string, value any) any {
 	switch v := value.(type) {
 	case []string:
-		if byContent[key] {
+		if ResumeOf(key) == ByContent {
 			return shortest(v)
 		}
 	case []Source:
@@ -386,7 +386,7 @@ func spelt(key string, value any) any {
 		}
 		return out
 	case string:
-		if key == "model.from" && v != "" {
+		if ResumeOf(key) == ByPlace && v != "" {
 			return shortest([]string{v})[0]
 		}
 	}

@@ -21,86 +21,82 @@ type rule interface {
 	tell(s schema)
 }
 
-// rules are those of the keys; of a field of a list's structs by the key of the list. What keys say together is for validatePipeline,
-// validateData and validateOptimizer.
-var rules = map[string]rule{
-	"model.allow_missing": expression{},
-	"model.kind":          oneOf{"gpt2", "llama"},
-	"model.layers":        least(1),
-	"model.heads":         least(1),
-	"model.kv_heads":      least(0),
-	"model.width":         least(1),
-	"model.intermediate":  least(0),
-	"model.context":       least(1),
-	"model.vocab":         least(0),
-	"model.dropout":       atMost(0.999),
-	"model.rope_theta":    atMost(math.MaxFloat64),
+// rules are those of the keys that have the tag range; of a field of a list's structs by the key of the list. What keys say together is for
+// validatePipeline, validateData and validateOptimizer.
+var rules = rulesBelow("", reflect.TypeFor[Run](), map[string]rule{})
 
-	"model.quantize.mode":  oneOf(quantizeModes),
-	"model.quantize.bits":  least(0),
-	"model.quantize.group": least(0),
-	"model.quantize.match": expression{},
+// namedRanges are the values of the tag range that are no interval and no list of words: ranges that other packages decide, and forms of text.
+var namedRanges = map[string]rule{
+	"quantizations": oneOf(quantizeModes),
+	"mixture_ends":  oneOf(data.Ends),
+	"packings":      oneOf(data.Packings),
+	"longs":         oneOf(data.Longs),
+	"prefetch":      between{0, data.MaxPrefetch},
+	"optimizers":    oneOf(optim.Names()),
+	"schedules":     oneOf(optim.ScheduleNames()),
+	"numerics":      oneOf{string(optim.Stable), string(optim.EFormer)},
+	"duration":      form{durations, isDuration, durationForm},
+	"size":          form{sizes, isSize, sizeForm},
+	"pattern":       expression{},
+}
 
-	"data.mixture.weight": positive{},
-	"data.mixture_end":    oneOf(data.Ends),
-	"data.tokens":         oneOf{"bytes", "u16", "u32"},
-	"data.eos":            least(-1),
-	"data.packing":        oneOf(data.Packings),
-	"data.long":           oneOf(data.Longs),
-	"data.validation":     atMost(0.9),
-	"data.epochs":         between{0, 1_000_000},
-	"data.prefetch":       between{0, data.MaxPrefetch},
-	"data.timeout":        form{durations, isDuration, durationForm},
+// rulesBelow adds the rules of the fields of a type, or of a list's items, to those there are.
+func rulesBelow(prefix string, t reflect.Type, all map[string]rule) map[string]rule {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return all
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := prefix + keyOf(f)
+		if tag := f.Tag.Get("range"); tag != "" {
+			r, err := parseRange(tag, f.Type)
+			if err != nil {
+				panic(fmt.Sprintf("runfile: key %s: range: %v", key, err))
+			}
+			all[key] = r
+		}
+		rulesBelow(key+".", f.Type, all)
+	}
+	return all
+}
 
-	"optimizer.name":                       oneOf(optim.Names()),
-	"optimizer.learning_rate":              atMost(1e6),
-	"optimizer.schedule.type":              oneOf(optim.ScheduleNames()),
-	"optimizer.schedule.warmup_steps":      least(-1),
-	"optimizer.schedule.steps":             least(0),
-	"optimizer.schedule.learning_rate_end": atMost(1e6),
-	"optimizer.schedule.exponent":          atMost(100),
-	"optimizer.weight_decay":               atMost(1e6),
-	"optimizer.decay_mask":                 expression{},
-	"optimizer.rates.match":                expression{},
-	"optimizer.rates.multiplier":           atMost(1e6),
-	"optimizer.clip_grad":                  positive{},
-	"optimizer.numerics":                   oneOf{string(optim.Stable), string(optim.EFormer)},
-
-	"train.steps":             least(1),
-	"train.batch":             least(1),
-	"train.accumulate":        least(1),
-	"train.eval_every":        least(0),
-	"train.eval_tokens":       least(0),
-	"train.save_interval":     form{durations, isDuration, durationForm},
-	"train.keep":              least(1),
-	"train.keep_best":         least(1),
-	"train.sample_every":      least(0),
-	"train.sample_tokens":     least(0),
-	"train.temperature":       atMost(100),
-	"train.top_k":             least(0),
-	"train.histogram_every":   least(0),
-	"train.histogram_match":   expression{},
-	"train.log_every":         least(1),
-	"train.nan_patience":      least(1),
-	"train.spike_loss":        atMost(1e6),
-	"train.spike_grad_norm":   atMost(1e6),
-	"train.spike_update_norm": atMost(1e6),
-	"train.spike_window":      between{2, 1 << 20},
-	"train.spike_patience":    least(1),
-	"train.time_limit":        form{durations, isDuration, durationForm},
-	"train.memory_limit":      form{sizes, isSize, sizeForm},
-
-	"pipeline.stages":       least(1),
-	"pipeline.adapters":     least(0),
-	"pipeline.schedule":     oneOf{"gpipe", "1f1b", Interleaved},
-	"pipeline.microbatches": least(1),
-	"pipeline.chunks":       least(0),
-	"pipeline.ahead":        least(0),
-	"pipeline.devices":      oneOf{"adapter", "stage"},
-	"pipeline.rules.match":  expression{},
-	"pipeline.rules.stage":  least(0),
-
-	"device.texels": oneOf{"auto", "off", "reuse", "all", "force"},
+// parseRange reads the tag range of a field of type t.
+func parseRange(tag string, t reflect.Type) (rule, error) {
+	if r, ok := namedRanges[tag]; ok {
+		return r, nil
+	}
+	if tag == ">0" {
+		return positive{}, nil
+	}
+	if words := strings.Split(tag, "|"); len(words) > 1 {
+		return oneOf(words), nil
+	}
+	from, to, ok := strings.Cut(tag, "..")
+	if !ok {
+		return nil, fmt.Errorf("found %q, wanted an interval, words or one of %s", tag, strings.Join(sortedKeys(namedRanges), ", "))
+	}
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Float64 {
+		if from != "0" {
+			return nil, fmt.Errorf("found %q, wanted an interval from 0", tag)
+		}
+		if to == "" {
+			return atMost(math.MaxFloat64), nil
+		}
+		most, err := strconv.ParseFloat(to, 64)
+		return atMost(most), err
+	}
+	first, err := strconv.Atoi(from)
+	if err != nil || to == "" {
+		return least(first), err
+	}
+	last, err := strconv.Atoi(to)
+	return between{first, last}, err
 }
 
 // least is the smallest whole number.

@@ -285,7 +285,7 @@ func TestMisspeltVariables(t *testing.T) {
 	// Every variable that the program and its tests read is known.
 	read := regexp.MustCompile(`(?:Getenv|LookupEnv)\("(GPUTRAIN_[A-Z_]+)"\)|env:"(GPUTRAIN_[A-Z_]+)"`)
 	found := 0
-	require.NoError(t, filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+	require.NoError(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".go" {
 			return err
 		}
