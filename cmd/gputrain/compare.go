@@ -12,6 +12,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 type compareCmd struct {
@@ -102,7 +103,7 @@ func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*r
 	if err != nil {
 		return nil, usageError{err}
 	}
-	run, release, err := trainConfig(ctx, configs[0])
+	run, release, err := setup.Train(ctx, configs[0], os.Stderr)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Conf
 	if err := cfg.Lay("train.seed", strconv.FormatUint(seed, 10), "--seeds"); err != nil {
 		return compare.Run{}, err
 	}
-	run, release, err := trainConfig(ctx, cfg)
+	run, release, err := setup.Train(ctx, cfg, os.Stderr)
 	if err != nil {
 		return compare.Run{}, err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 type configCmd struct {
@@ -32,7 +33,7 @@ func (c *configRecordCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run, release, err := trainConfig(ctx, cfg)
+	run, release, err := setup.Train(ctx, cfg, os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -4,86 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
-	"time"
 
 	"gputrain/checkpoint"
 	"gputrain/data"
-	"gputrain/gpu"
 	"gputrain/model"
-	"gputrain/state"
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
-
-// dataConfig is what a run file says to read for a model, in windows of context tokens.
-func dataConfig(cfg *runfile.Config, def model.Definition, context int) data.Config {
-	d, vocab := cfg.Data, def.Vocab()
-	if d.Tokens == "u16" {
-		vocab = min(vocab, 1<<16)
-	}
-	out := data.Config{
-		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: d.Tokens, Vocab: vocab,
-		Fields: data.Fields{Text: d.Field, Prompt: d.PromptField, Mask: d.MaskField},
-		Layout: data.Layout{End: d.EOS, Packing: d.Packing, Long: d.Long}, Validation: d.Validation, Context: context,
-	}
-	for _, s := range d.Mixture {
-		out.Mixture = append(out.Mixture, data.Part{
-			Text: s.Text, JSONL: s.JSONL, Fields: data.Fields{Text: s.Field, Prompt: s.PromptField, Mask: s.MaskField}, Weight: s.Weight,
-		})
-	}
-	return out
-}
-
-// openText opens text; what the user can mend is a usage error, the end of ctx and a disk that hangs are not.
-func openText(ctx context.Context, c data.Config) (*data.Corpus, error) {
-	text, err := data.Open(ctx, c)
-	var late *data.TimeoutError
-	if err == nil || ctx.Err() != nil || errors.As(err, &late) {
-		return text, err
-	}
-	return nil, usageError{err}
-}
-
-// readingProgress tells on w of reading that takes its time: after 2 seconds, 4, 8 and so on.
-func readingProgress(w io.Writer) func(read int64, took time.Duration) {
-	next := 2 * time.Second
-	return func(read int64, took time.Duration) {
-		if took >= next {
-			fmt.Fprintf(w, "reading data: %s in %.0f s\n", size(uint64(read)), took.Seconds())
-			next *= 2
-		}
-	}
-}
-
-// fitsMachine refuses so many batches of rows and columns of tokens and labels that are more than the machine can give.
-func fitsMachine(what string, count, rows, columns int) error {
-	const each = 4 + 4
-	wanted := float64(count) * float64(rows) * float64(columns) * each
-	if free, known := gpu.MachineMemory(); known && wanted > float64(free) {
-		return fmt.Errorf("%s: %s wanted, the machine has %s: %w", what, size(uint64(wanted)), size(free), gpu.ErrOutOfMemory)
-	}
-	return nil
-}
-
-// layEpochs puts the steps that data.epochs come to into train.steps.
-func layEpochs(cfg *runfile.Config, text *data.Corpus, c state.Config) error {
-	if cfg.Data.Epochs == 0 {
-		return nil
-	}
-	steps, err := data.Steps(text.Train, c.Sequence, c.Batch*c.Accumulate, c.Seed, cfg.Data.Epochs)
-	if err != nil {
-		return err
-	}
-	if from := cfg.Origin("train.steps"); from != "default" && int64(cfg.Train.Steps) != steps {
-		return fmt.Errorf("run file: train.steps (%s): found %d, wanted nothing beside data.epochs (%s): %d epochs are %d steps",
-			from, cfg.Train.Steps, cfg.Origin("data.epochs"), cfg.Data.Epochs, steps)
-	}
-	return cfg.Lay("train.steps", strconv.FormatInt(steps, 10), "data.epochs")
-}
 
 // textFlags name what a model is measured on.
 type textFlags struct {
@@ -108,8 +38,7 @@ func (f *textFlags) open(ctx context.Context, path string, def model.Definition)
 	case err != nil:
 		return nil, nil, err
 	}
-	config := dataConfig(cfg, def, def.Context())
-	config.Progress = readingProgress(os.Stderr)
+	config := setup.Data(cfg, def, def.Context())
 	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
 		if len(f.JSONL) == 0 {
 			return nil, nil, usageError{fmt.Errorf("eval: found --field, --prompt-field or --mask-field, wanted --jsonl with them")}
@@ -118,7 +47,7 @@ func (f *textFlags) open(ctx context.Context, path string, def model.Definition)
 	}
 	if given {
 		config.Text, config.JSONL, config.Mixture, config.Validation = f.Text, f.JSONL, nil, 0
-		text, err = openText(ctx, config)
+		text, err = setup.OpenText(ctx, config, os.Stderr)
 	} else {
 		text, err = f.openOwn(ctx, path, config)
 	}
@@ -144,11 +73,11 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config
 		return nil, err
 	}
 	config.Dir = marker.From
-	text, err := openText(ctx, config)
+	text, err := setup.OpenText(ctx, config, os.Stderr)
 	if errors.Is(err, os.ErrNotExist) && config.Dir != "" {
 		fmt.Fprintf(os.Stderr, "gputrain: eval: the text of %s is not where the run has found it, in %s: looked for from here\n", path, config.Dir)
 		config.Dir = ""
-		text, err = openText(ctx, config)
+		text, err = setup.OpenText(ctx, config, os.Stderr)
 	}
 	if err != nil {
 		return nil, err
@@ -166,7 +95,7 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config
 
 // fingerprintOf is that of the text which the run at path has learned from, as its newest checkpoint has it; "" without one.
 func fingerprintOf(path string) (string, error) {
-	store := checkpoints(path)
+	store := setup.Checkpoints(path)
 	steps, err := store.Steps()
 	for _, step := range steps {
 		record, err := checkpoint.ReadRecord(checkpoint.OS, filepath.Join(store.Dir, checkpoint.DirName(step)))

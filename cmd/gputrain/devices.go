@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"gputrain/gpu"
+	"gputrain/train/runfile"
 )
 
 type devicesCmd struct {
@@ -101,15 +102,4 @@ func sayTaken(a gpu.Adapter, json bool) error {
 }
 
 // size writes bytes with a binary unit.
-func size(b uint64) string {
-	const unit = 1024
-	if b < unit {
-		return fmt.Sprintf("%d B", b)
-	}
-	v, i := float64(b), -1
-	for v >= unit && i < 4 {
-		v /= unit
-		i++
-	}
-	return fmt.Sprintf("%.4g %ciB", v, "KMGTP"[i])
-}
+func size(b uint64) string { return runfile.FormatBytes(b) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gputrain/data"
+	"gputrain/train/setup"
 )
 
 type evalCmd struct {
@@ -67,7 +68,7 @@ func batches(source data.Source, window, batch, limit int) (*data.Evaluation, er
 		return nil, err
 	}
 	batch = int(min(int64(batch), max(1, one.Windows())))
-	if err := fitsMachine(fmt.Sprintf("eval: --batch: batches of %d sequences", batch), 2, batch, window); err != nil {
+	if err := setup.FitsMachine(fmt.Sprintf("eval: --batch: batches of %d sequences", batch), 2, batch, window); err != nil {
 		return nil, err
 	}
 	return data.NewEvaluation(source, window, batch, limit)

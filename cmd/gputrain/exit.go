@@ -7,6 +7,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/shaders/caught"
 	"gputrain/train"
+	"gputrain/train/setup"
 )
 
 // Exit codes that scripts may rely on.
@@ -26,15 +27,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// A modelError is a model directory or file that cannot be read.
-type modelError struct{ error }
-
-func (e modelError) Unwrap() error { return e.error }
-
 // exitCode maps an error to the code of its kind.
 func exitCode(err error) int {
 	var usage usageError
-	var unreadable modelError
+	var mistake *setup.UsageError
+	var unreadable *setup.ModelError
 	var limit *gpu.LimitError
 	var changed *train.ChangedError
 	var directory *train.DirError
@@ -42,7 +39,7 @@ func exitCode(err error) int {
 	switch {
 	case errors.As(err, &panicked):
 		return exitBug
-	case errors.As(err, &usage), errors.As(err, &changed), errors.As(err, &directory), errors.Is(err, train.ErrNoRun):
+	case errors.As(err, &usage), errors.As(err, &mistake), errors.As(err, &changed), errors.As(err, &directory), errors.Is(err, train.ErrNoRun):
 		return exitUsage
 	case errors.Is(err, train.ErrStopped):
 		return exitStopped

@@ -18,6 +18,7 @@ import (
 	"gputrain/pipeline"
 	"gputrain/shaders/caught"
 	"gputrain/train"
+	"gputrain/train/setup"
 )
 
 // The code tells the cause, whichever stage it came from.
@@ -27,11 +28,11 @@ func TestExitCodes(t *testing.T) {
 	}
 	for want, errs := range map[int][]error{
 		exitFailure:    {errors.New("x"), stage(gpu.ErrDeviceLost), stage(fmt.Errorf("%w: x", gpu.ErrTimeout)), stage(pipeline.ErrLinkClosed)},
-		exitUsage:      {usageError{errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
+		exitUsage:      {usageError{errors.New("x")}, &setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
 		exitStopped:    {fmt.Errorf("%w: signal", train.ErrStopped)},
 		exitDiverged:   {&train.DivergedError{}},
 		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &pipeline.MemoryError{}},
-		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, modelError{errors.New("x")}, &train.GoneError{}},
+		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, &setup.ModelError{Err: errors.New("x")}, &train.GoneError{}},
 		exitNoAdapter:  {gpu.ErrNoAdapter},
 		exitBug:        {&checkpoint.SaveError{Err: &caught.Panic{}}, stage(&caught.Panic{}), fmt.Errorf("%w: %w", train.ErrStopped, &caught.Panic{})},
 	} {

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 
 	"gputrain/checkpoint"
 	"gputrain/model"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 type exportCmd struct {
@@ -23,7 +25,7 @@ func (c *exportCmd) Run() error {
 	if err != nil || shard == 0 {
 		return usageError{fmt.Errorf("export: --shard-size: found %q, wanted a size such as 5GB or 800MiB", c.ShardSize)}
 	}
-	dir, release, err := holdModel(c.Model)
+	dir, release, err := setup.HoldModel(c.Model, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -33,11 +35,11 @@ func (c *exportCmd) Run() error {
 	}
 	def, err := model.ReadConfig(dir)
 	if err != nil {
-		return modelError{err}
+		return &setup.ModelError{Err: err}
 	}
 	weights, err := model.OpenWeights(dir, def)
 	if err != nil {
-		return modelError{err}
+		return &setup.ModelError{Err: err}
 	}
 	err = model.Export(c.To, def, weights.Read, model.ExportOptions{DType: strings.ToUpper(c.DType), ShardBytes: shard})
 	if errors.Is(err, fs.ErrExist) {

@@ -18,6 +18,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
+	"gputrain/train/setup"
 )
 
 type inspectCmd struct {
@@ -53,7 +54,7 @@ func (c *inspectCmd) Run() error {
 	}
 	names := []string{c.Path}
 	if info.IsDir() {
-		dir, release, err := holdModel(c.Path)
+		dir, release, err := setup.HoldModel(c.Path, os.Stderr)
 		if err != nil {
 			return err
 		}
@@ -67,7 +68,7 @@ func (c *inspectCmd) Run() error {
 			return c.optimizer(dir)
 		}
 		if names, err = model.WeightFiles(dir); err != nil {
-			return modelError{err}
+			return &setup.ModelError{Err: err}
 		}
 	} else if c.Optimizer {
 		return usageError{fmt.Errorf("inspect: %s: found a file, wanted a run directory or a checkpoint for --optimizer", c.Path)}
@@ -79,7 +80,7 @@ func (c *inspectCmd) Run() error {
 	for _, name := range names {
 		f, err := safetensors.Open(name)
 		if err != nil {
-			return modelError{err}
+			return &setup.ModelError{Err: err}
 		}
 		err = c.tensors(w, f)
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -97,7 +98,7 @@ func (c *inspectCmd) optimizer(dir string) error {
 	}
 	def, err := model.ReadConfig(dir)
 	if err != nil {
-		return modelError{err}
+		return &setup.ModelError{Err: err}
 	}
 	optimizer, err := savedOptimizer(dir, record)
 	if err != nil {
@@ -109,12 +110,12 @@ func (c *inspectCmd) optimizer(dir string) error {
 	}
 	f, err := safetensors.Open(filepath.Join(dir, "optimizer.safetensors"))
 	if err != nil {
-		return modelError{err}
+		return &setup.ModelError{Err: err}
 	}
 	defer f.Close()
 	leaves, err := inspect.Optimizer(f, model.Specs(def), plan)
 	if err != nil {
-		return modelError{err}
+		return &setup.ModelError{Err: err}
 	}
 	if c.Plot != "" {
 		var picture bytes.Buffer
@@ -150,7 +151,7 @@ func savedOptimizer(dir string, r checkpoint.Record) (optim.Config, error) {
 func describe(dir string) error {
 	def, err := model.ReadConfig(dir)
 	if err != nil {
-		return modelError{err}
+		return &setup.ModelError{Err: err}
 	}
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
 	if _, err := os.Stat(filepath.Join(dir, "state.json")); err != nil {

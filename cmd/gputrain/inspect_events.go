@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"gputrain/cmd/gputrain/inspect"
+	"gputrain/train/setup"
 	"gputrain/train/tensorboard"
 )
 
@@ -29,7 +30,7 @@ func (c *inspectCmd) events(files []string) error {
 	}
 	log, err := tensorboard.ReadLog(files...)
 	if err != nil {
-		return modelError{fmt.Errorf("inspect: %w", err)}
+		return &setup.ModelError{Err: fmt.Errorf("inspect: %w", err)}
 	}
 	series := inspect.Events(log)
 	if !c.JSON {

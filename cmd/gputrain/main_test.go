@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/train/setup"
 )
 
 // A bug of ours has a code of its own, few words, and a file with what is needed to find it.
@@ -36,11 +37,11 @@ func TestBugs(t *testing.T) {
 // What does not fit the machine is refused before it is taken.
 func TestSizesAreCheckedBeforeTheyAreTaken(t *testing.T) {
 	if _, known := gpu.MachineMemory(); known {
-		err := fitsMachine("batches", 1e9, 1e9, 1024)
+		err := setup.FitsMachine("batches", 1e9, 1e9, 1024)
 		require.ErrorIs(t, err, gpu.ErrOutOfMemory)
 		assert.Equal(t, exitMemory, exitCode(err))
 	}
-	require.NoError(t, fitsMachine("batches", 4, 8, 128))
+	require.NoError(t, setup.FitsMachine("batches", 4, 8, 128))
 	for _, c := range []evalCmd{{Batch: 0}, {Batch: 1, Limit: -1}} {
 		assert.Equal(t, exitUsage, exitCode(c.Run(t.Context())))
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"gputrain/shaders/caught"
 	"gputrain/state"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 // The pipeline that is measured: the default model with twice its layers, cut in two, and microbatches of 1,024 tokens.
@@ -77,7 +79,7 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 func (b *pipelineBench) config(layers int) (state.Config, float64, error) {
 	cfg := runfile.New()
 	cfg.Model.Layers, cfg.Train.Batch = layers, benchRows
-	c, _, err := stateConfig(cfg)
+	c, _, err := setup.State(cfg, os.Stderr)
 	if err != nil {
 		return c, 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/state"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 // trainVariant is an optimizer that takes the default run's training step.
@@ -43,7 +45,7 @@ type stepper struct {
 
 func newStepper(ctx context.Context, dev *gpu.Device, v trainVariant, batch int) (*stepper, error) {
 	cfg := runfile.New()
-	def, _, err := definition(cfg)
+	def, _, err := setup.Definition(cfg, os.Stderr)
 	if err != nil {
 		return nil, err
 	}

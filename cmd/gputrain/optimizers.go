@@ -12,6 +12,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 type optimizersCmd struct {
@@ -106,7 +107,7 @@ func statesOf(name string) ([]shapedState, error) {
 	if err != nil {
 		return nil, err
 	}
-	def, _, err := definition(runfile.New())
+	def, _, err := setup.Definition(runfile.New(), os.Stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 func write(t *testing.T, path, text string) {
@@ -29,7 +30,7 @@ func TestEvalKnowsTheTextOfARun(t *testing.T) {
 	write(t, filepath.Join(home, "run/.gputrain"), fmt.Sprintf(`{"format":1,"from":%q}`, home))
 	cfg := runfile.New()
 	require.NoError(t, cfg.File(filepath.Join(home, "run/run.yaml")))
-	def, _, err := definition(cfg)
+	def, _, err := setup.Definition(cfg, os.Stderr)
 	require.NoError(t, err)
 	open := func(f textFlags) (string, error) {
 		text, _, err := f.open(t.Context(), filepath.Join(home, "run"), def)

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 type planCmd struct {
@@ -67,28 +68,28 @@ func (c *planCmd) Run(ctx context.Context) error {
 }
 
 func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, error) {
-	st, _, err := stateConfig(cfg)
+	st, _, err := setup.State(cfg, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	units, err := modelUnits(cfg, st)
+	units, err := setup.Units(cfg, st)
 	if err != nil {
 		return nil, err
 	}
-	adapters, err := stageAdapters(cfg, c.Adapter)
+	adapters, err := setup.Adapters(cfg, c.Adapter)
 	if err != nil {
 		return nil, err
 	}
-	options, err := deviceOptions(cfg, false, adapters...)
+	options, err := setup.DeviceOptions(cfg, adapters...)
 	if err != nil {
 		return nil, err
 	}
-	devices, release, err := openStages(ctx, cfg, adapters, options)
+	devices, release, err := setup.OpenStages(ctx, cfg, adapters, options)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	cut, powers, err := cutModel(ctx, cfg, st, units, devices)
+	cut, powers, err := setup.Cut(ctx, cfg, st, units, devices)
 	if err != nil {
 		return nil, err
 	}

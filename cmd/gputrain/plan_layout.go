@@ -9,6 +9,7 @@ import (
 	"gputrain/pipeline"
 	"gputrain/state"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 const pictureWidth = 120
@@ -59,7 +60,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		p.Stages[0].Planned, p.Stages[0].Memory = memory.Total(), memory.String()
 		return err
 	}
-	run := pipelineConfig(cfg, cut)
+	run := setup.Pipeline(cfg, cut)
 	run.State = c
 	memory, err := pipeline.PlanMemory(ctx, run, adapters, limits)
 	for i, m := range memory {

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/pipeline"
 	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 	"gputrain/train/tensorboard"
 )
 
@@ -76,22 +76,22 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	return err
 }
 
-// config is trainConfig of a run that may go on in dir: then it needs nothing of model.from, which may be gone, but that it is what it was.
+// config is setup.Train of a run that may go on in dir: then it needs nothing of model.from, which may be gone, but that it is what it was.
 func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) (train.Config, func(), error) {
 	from := cfg.Model.From
 	if _, err := os.Stat(from); from == "" || c.Fresh || !errors.Is(err, os.ErrNotExist) {
-		return trainConfig(ctx, cfg)
+		return setup.Train(ctx, cfg, os.Stderr)
 	}
-	found, err := checkpoints(dir).Newest()
+	found, err := setup.Checkpoints(dir).Newest()
 	if err != nil || found.Path == "" {
-		return trainConfig(ctx, cfg)
+		return setup.Train(ctx, cfg, os.Stderr)
 	}
 	fmt.Fprintf(os.Stderr, "gputrain: model.from (%s): %s is not there any more; the run goes on without it\n", cfg.Origin("model.from"), from)
 	cfg.Model.From = found.Path
-	run, release, err := trainConfig(ctx, cfg)
+	run, release, err := setup.Train(ctx, cfg, os.Stderr)
 	cfg.Model.From = from
 	if run.Settings != nil {
-		run.Settings = settings(cfg)
+		run.Settings = setup.Settings(cfg)
 	}
 	return run, release, err
 }
@@ -113,19 +113,20 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 
 // onStages trains a model that is cut into stages.
 func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.Config) error {
-	units, err := modelUnits(cfg, run.State)
+	units, err := setup.Units(cfg, run.State)
 	if err != nil {
 		return err
 	}
-	adapters, err := stageAdapters(cfg, c.Adapter)
+	adapters, err := setup.Adapters(cfg, c.Adapter)
 	if err != nil {
 		return err
 	}
-	options, err := deviceOptions(cfg, c.Profile, adapters...)
+	options, err := setup.DeviceOptions(cfg, adapters...)
 	if err != nil {
 		return err
 	}
-	devices, release, err := openStages(ctx, cfg, adapters, options)
+	options.Profile = c.Profile
+	devices, release, err := setup.OpenStages(ctx, cfg, adapters, options)
 	if err != nil {
 		return err
 	}
@@ -133,11 +134,11 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	for _, d := range devices {
 		d.SetAutotune(c.Autotune == "on")
 	}
-	cut, _, err := cutModel(ctx, cfg, run.State, units, devices)
+	cut, _, err := setup.Cut(ctx, cfg, run.State, units, devices)
 	if err != nil {
 		return err
 	}
-	p := pipelineConfig(cfg, cut)
+	p := setup.Pipeline(cfg, cut)
 	p.Profile = c.Profile
 	run.Peak = peakOf(devices...)
 	var timeline *pipeline.Recorder
@@ -173,131 +174,15 @@ func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device
 	if c.Profile && !adapter.Timestamps {
 		return nil, usageError{fmt.Errorf("--profile: adapter %s has no timestamps; gputrain devices lists those that have", adapter)}
 	}
-	options, err := deviceOptions(cfg, c.Profile, adapter)
+	options, err := setup.DeviceOptions(cfg, adapter)
 	if err != nil {
 		return nil, err
 	}
+	options.Profile = c.Profile
 	dev, err := gpu.Open(ctx, adapter, options)
 	if err != nil {
 		return nil, err
 	}
 	dev.SetAutotune(c.Autotune == "on")
 	return dev, nil
-}
-
-// trainConfig turns a run file into a run: its text is opened, its model and
-// optimizer are checked. Nothing is taken of a device yet.
-func trainConfig(ctx context.Context, cfg *runfile.Config) (train.Config, func(), error) {
-	var run train.Config
-	c, begin, err := stateConfig(cfg)
-	if err != nil {
-		return run, nil, err
-	}
-	interval, err := runfile.ParseDuration(cfg.Train.SaveInterval)
-	if err != nil {
-		return run, nil, usageError{err}
-	}
-	limit, err := runfile.ParseDuration(cfg.Train.TimeLimit)
-	if err != nil {
-		return run, nil, usageError{err}
-	}
-	timeout, err := runfile.ParseDuration(cfg.Data.Timeout)
-	if err != nil {
-		return run, nil, usageError{err}
-	}
-	if err := train.CheckNames(cfg.Train.HistogramMatch, c.Definition); err != nil {
-		return run, nil, usageError{fmt.Errorf("run file: train.histogram_match (%s): %w", cfg.Origin("train.histogram_match"), err)}
-	}
-	ahead := fmt.Sprintf("run file: data.prefetch (%s): %d batches of %d sequences of %d tokens", cfg.Origin("data.prefetch"), cfg.Data.Prefetch, c.Batch*c.Accumulate, c.Sequence)
-	if err := fitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Accumulate, c.Sequence); err != nil {
-		return run, nil, err
-	}
-	from := dataConfig(cfg, c.Definition, c.Sequence)
-	from.Timeout, from.Progress = timeout, readingProgress(os.Stderr)
-	text, err := openText(ctx, from)
-	if err != nil {
-		return run, nil, err
-	}
-	release := func() { _ = text.Close() }
-	if cfg.Data.Epochs > 0 {
-		if err := layEpochs(cfg, text, c); err != nil {
-			release()
-			return run, nil, usageError{err}
-		}
-		if c.Optimizer, err = fittingOptimizer(cfg, c.Definition); err != nil { // its schedule ends with the run
-			release()
-			return run, nil, usageError{err}
-		}
-	}
-	t := cfg.Train
-	run = train.Config{
-		State: c, Params: begin.params, Drawn: begin.drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
-		DataTimeout: timeout, Notes: append([]string{provenance(text)}, text.Notes...),
-		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
-		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
-		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience), TimeLimit: limit,
-		Spikes: train.SpikeConfig{
-			Loss: t.SpikeLoss, GradNorm: t.SpikeGradNorm, UpdateNorm: t.SpikeUpdateNorm, Window: t.SpikeWindow, Patience: int64(t.SpikePatience),
-		},
-		HistogramEvery: int64(t.HistogramEvery), Histograms: t.HistogramMatch,
-		Settings: settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
-	}
-	// Only bytes can be written as text so far.
-	if t.SampleTokens > 0 && text.Tokens == "bytes" {
-		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
-	}
-	return run, release, nil
-}
-
-// provenance tells what the text is: a report says it long after.
-func provenance(text *data.Corpus) string {
-	what := fmt.Sprintf("%s, files: %d, tokens: %s", text.Name, text.Files, text.Tokens)
-	if t, ok := text.Train.(*data.Tokens); ok {
-		what += fmt.Sprintf(", %d of them to train on", t.Len())
-	}
-	return fmt.Sprintf("%s, split %s, fingerprint %.12s", what, text.Split, text.Fingerprint)
-}
-
-// saveEvery is when permanent checkpoints are made.
-func saveEvery(intervals runfile.Intervals) train.Intervals {
-	var out train.Intervals
-	for _, i := range intervals {
-		out = append(out, train.Interval{Every: int64(i.Every), Until: int64(i.Until)})
-	}
-	return out
-}
-
-// prompt is what samples begin with: something that the text itself has.
-func prompt(cfg *runfile.Config) string {
-	if cfg.Train.Prompt != "" {
-		return cfg.Train.Prompt
-	}
-	if d := cfg.Data; len(d.Text)+len(d.JSONL)+len(d.Mixture) == 0 {
-		return "func "
-	}
-	return "\n"
-}
-
-// given are the run files as they were.
-func given(cfg *runfile.Config) []train.Given {
-	var out []train.Given
-	for _, f := range cfg.Read {
-		out = append(out, train.Given{Name: f.Path, Text: f.Text})
-	}
-	return out
-}
-
-// settings are the values that a resumed run must share, and those it may
-// change.
-func settings(cfg *runfile.Config) []train.Setting {
-	var out []train.Setting
-	for key, value := range cfg.Values() {
-		if key == "model.from" && cfg.Model.From != "" {
-			if abs, err := filepath.Abs(cfg.Model.From); err == nil { // a run goes on from any directory
-				value = abs
-			}
-		}
-		out = append(out, train.NewSetting(key, value, string(cfg.Origin(key))))
-	}
-	return out
 }

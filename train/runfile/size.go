@@ -35,3 +35,17 @@ func isSize(s string) bool {
 	_, err := ParseBytes(s)
 	return err == nil
 }
+
+// FormatBytes writes bytes with a binary unit.
+func FormatBytes(b uint64) string {
+	const unit = 1024
+	if b < unit {
+		return fmt.Sprintf("%d B", b)
+	}
+	v, i := float64(b), -1
+	for v >= unit && i < 4 {
+		v /= unit
+		i++
+	}
+	return fmt.Sprintf("%.4g %ciB", v, "KMGTP"[i])
+}

@@ -1,8 +1,11 @@
-package main
+package setup
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/train"
 	"gputrain/train/runfile"
 )
 
@@ -44,10 +50,10 @@ func TestDataConfig(t *testing.T) {
 	} {
 		cfg, err := runfile.ReadAll(nil, nil, append(c.sets, "model.width=8", "model.layers=1", "data.validation=0.25"))
 		require.NoError(t, err)
-		def, _, err := definition(cfg)
+		def, _, err := Definition(cfg, io.Discard)
 		require.NoError(t, err)
 		assert.Equal(t, c.vocab, def.Vocab())
-		got := dataConfig(cfg, def, 32)
+		got := Data(cfg, def, 32)
 		c.want.Validation, c.want.Context = 0.25, 32
 		if c.want.MixtureEnd == "" {
 			c.want.MixtureEnd = "restart"
@@ -63,7 +69,7 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	sets := []string{"data.text=" + file, "data.validation=0", "data.epochs=3", "train.batch=2", "train.accumulate=2", "model.context=16", "model.width=8", "model.layers=1"}
 	cfg, err := runfile.ReadAll(nil, nil, sets)
 	require.NoError(t, err)
-	run, release, err := trainConfig(t.Context(), cfg)
+	run, release, err := Train(t.Context(), cfg, io.Discard)
 	require.NoError(t, err)
 	release()
 	assert.EqualValues(t, 8, run.Steps, "30 windows, 4 a step")
@@ -71,6 +77,46 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	assert.Equal(t, runfile.Origin("data.epochs"), cfg.Origin("train.steps"))
 	cfg, err = runfile.ReadAll(nil, nil, append(sets, "train.steps=9"))
 	require.NoError(t, err)
-	_, _, err = trainConfig(t.Context(), cfg)
+	_, _, err = Train(t.Context(), cfg, io.Discard)
 	assert.ErrorContains(t, err, "train.steps (--set): found 9, wanted nothing beside data.epochs (--set): 3 epochs are 8 steps")
+}
+
+// A run file is trained without the command, on one device and in stages, to the same bits.
+func TestARunFileIsTrained(t *testing.T) {
+	dev := gputest.Device(t)
+	folder := t.TempDir()
+	path := filepath.Join(folder, "run.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`
+model:     {layers: 2, heads: 1, width: 8, context: 16}
+data:      {text: [`+filepath.Join(folder, "text")+`], validation: 0.2}
+train:     {steps: 2, sample_tokens: 4}
+`), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "text"), []byte(strings.Repeat("a tiny text, ", 40)), 0o666))
+	trained := func(sets ...string) []byte {
+		cfg, err := runfile.ReadAll([]string{path}, nil, sets)
+		require.NoError(t, err)
+		run, release, err := Train(t.Context(), cfg, io.Discard)
+		require.NoError(t, err)
+		defer release()
+		run.Dir, run.Output = t.TempDir(), io.Discard
+		var result train.Result
+		if stages := cfg.Pipeline.Stages; stages == 1 {
+			result, err = train.Run(t.Context(), dev, run)
+		} else {
+			devices := slices.Repeat([]*gpu.Device{dev}, stages)
+			units, of := Units(cfg, run.State)
+			require.NoError(t, of)
+			cut, _, of := Cut(t.Context(), cfg, run.State, units, devices)
+			require.NoError(t, of)
+			result, err = train.RunOn(t.Context(), train.Pipelined(devices, Pipeline(cfg, cut)), run)
+		}
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, result.Step)
+		weights, err := os.ReadFile(filepath.Join(result.Checkpoint, "model.safetensors"))
+		require.NoError(t, err)
+		return weights
+	}
+	whole := trained()
+	assert.True(t, bytes.Equal(whole, trained("pipeline.stages=2")), "stages change the weights")
+	assert.False(t, bytes.Equal(whole, trained("train.seed=7")), "the seed does not")
 }

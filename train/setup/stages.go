@@ -1,7 +1,8 @@
-package main
+package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"gputrain/gpu"
@@ -11,13 +12,16 @@ import (
 	"gputrain/train/runfile"
 )
 
-// stageAdapters is the adapter of each stage: those of the run file, or for all one that --adapter names, else GPUTRAIN_ADAPTER's or the
-// fastest.
-func stageAdapters(cfg *runfile.Config, sel string) ([]gpu.Adapter, error) {
+// Adapters is the adapter of each stage: those of the run file, or for all one that sel names as --adapter does, else GPUTRAIN_ADAPTER's or
+// the fastest.
+func Adapters(cfg *runfile.Config, sel string) ([]gpu.Adapter, error) {
 	p := cfg.Pipeline
 	out := make([]gpu.Adapter, p.Stages)
 	if sel != "" || len(p.Adapters) == 0 {
-		a, err := selectAdapter(sel)
+		a, err := gpu.Select(sel)
+		if err != nil && !errors.Is(err, gpu.ErrNoAdapter) {
+			err = &UsageError{err}
+		}
 		for i := range out {
 			out[i] = a
 		}
@@ -30,32 +34,31 @@ func stageAdapters(cfg *runfile.Config, sel string) ([]gpu.Adapter, error) {
 	for i := range out {
 		index := p.Adapters[min(i, len(p.Adapters)-1)]
 		if index >= len(all) {
-			return nil, usageError{fmt.Errorf("run file: pipeline.adapters (%s): found adapter %d, wanted 0 to %d: gputrain devices lists them", cfg.Origin("pipeline.adapters"), index, len(all)-1)}
+			return nil, &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): found adapter %d, wanted 0 to %d: gputrain devices lists them", cfg.Origin("pipeline.adapters"), index, len(all)-1)}
 		}
 		out[i] = all[index]
 	}
 	return out, nil
 }
 
-// deviceOptions are those of the run file for devices on these adapters.
-func deviceOptions(cfg *runfile.Config, profile bool, adapters ...gpu.Adapter) (o gpu.Options, err error) {
-	o.Profile = profile
+// DeviceOptions are those of the run file for devices on these adapters.
+func DeviceOptions(cfg *runfile.Config, adapters ...gpu.Adapter) (o gpu.Options, err error) {
 	if o.MemoryLimit, err = runfile.ParseBytes(cfg.Train.MemoryLimit); err != nil {
-		return o, usageError{err}
+		return o, &UsageError{err}
 	}
 	if o.Texels, err = gpu.ParseTexelUse(cfg.Device.Texels); err != nil {
-		return o, usageError{err}
+		return o, &UsageError{err}
 	}
 	for _, a := range adapters {
 		if o.Texels > gpu.TexelsOff && a.Limits.TexelBindings == 0 {
-			return o, usageError{fmt.Errorf("run file: device.texels (%s): found %s, which reads no textures, with %s: wanted auto or off", cfg.Origin("device.texels"), o.Texels, a)}
+			return o, &UsageError{fmt.Errorf("run file: device.texels (%s): found %s, which reads no textures, with %s: wanted auto or off", cfg.Origin("device.texels"), o.Texels, a)}
 		}
 	}
 	return o, nil
 }
 
-// openStages opens a device for each stage; stages of one adapter share it, unless pipeline.devices is stage.
-func openStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter, o gpu.Options) (devices []*gpu.Device, release func(), err error) {
+// OpenStages opens a device for each stage; stages of one adapter share it, unless pipeline.devices is stage.
+func OpenStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter, o gpu.Options) (devices []*gpu.Device, release func(), err error) {
 	var opened []*gpu.Device
 	release = func() {
 		for _, d := range opened {
@@ -78,12 +81,12 @@ func openStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter
 	return devices, release, nil
 }
 
-// modelUnits is what a run's model can be cut into. It refuses rules that do not cut it, and more stages than there are units, before any
+// Units is what a run's model can be cut into. It refuses rules that do not cut it, and more stages than there are units, before any
 // device is open.
-func modelUnits(cfg *runfile.Config, c state.Config) ([]pipeline.Unit, error) {
+func Units(cfg *runfile.Config, c state.Config) ([]pipeline.Unit, error) {
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, &UsageError{err}
 	}
 	units, err := pipeline.Units(built)
 	if err != nil {
@@ -94,13 +97,13 @@ func modelUnits(cfg *runfile.Config, c state.Config) ([]pipeline.Unit, error) {
 		if len(cfg.Pipeline.Rules) > 0 {
 			key = "pipeline.rules"
 		}
-		return nil, usageError{fmt.Errorf("run file: %s (%s): %w", key, cfg.Origin(key), err)}
+		return nil, &UsageError{fmt.Errorf("run file: %s (%s): %w", key, cfg.Origin(key), err)}
 	}
 	return units, nil
 }
 
-// cutModel cuts a model for the devices of its stages, whose powers it returns too; units get the memory of the run's optimizer.
-func cutModel(ctx context.Context, cfg *runfile.Config, c state.Config, units []pipeline.Unit, devices []*gpu.Device) (pipeline.Assignment, []pipeline.Power, error) {
+// Cut cuts a model for the devices of its stages, whose powers it returns too; units get the memory of the run's optimizer.
+func Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []pipeline.Unit, devices []*gpu.Device) (pipeline.Assignment, []pipeline.Power, error) {
 	tx, err := c.Transform()
 	if err == nil {
 		err = pipeline.AddOptimizer(units, tx, model.Specs(c.Definition), devices[0].Limits())
@@ -129,8 +132,8 @@ func assign(cfg *runfile.Config, units []pipeline.Unit, powers []pipeline.Power)
 	return pipeline.AssignByRules(units, rules, p.Stages, p.PartsPerStage())
 }
 
-// pipelineConfig is what a run file says of its pipeline; what is trained is the run's to say.
-func pipelineConfig(cfg *runfile.Config, cut pipeline.Assignment) pipeline.Config {
+// Pipeline is what a run file says of its pipeline; what is trained is the run's to say.
+func Pipeline(cfg *runfile.Config, cut pipeline.Assignment) pipeline.Config {
 	p := cfg.Pipeline
 	return pipeline.Config{Assignment: cut, Schedule: p.Schedule, Ahead: p.Ahead, Recompute: p.Recompute}
 }

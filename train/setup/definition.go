@@ -1,33 +1,29 @@
-package main
+package setup
 
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"os"
-	"path/filepath"
-	"strings"
+	"io"
 
 	"gputrain/buffers"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
-	"gputrain/train"
 	"gputrain/train/runfile"
 )
 
-// weights are the parameters that a run begins with.
-type weights struct {
-	params []buffers.Host // nil: all are drawn from the seed
-	drawn  []string       // those of them that model.from lacks
+// Weights are the parameters that a run begins with.
+type Weights struct {
+	Params []buffers.Host // nil: all are drawn from the seed
+	Drawn  []string       // those of them that model.from lacks
 }
 
-// definition is the model that a run file describes, with its parameters where
-// it takes them from a directory.
-func definition(cfg *runfile.Config) (model.Definition, weights, error) {
-	m, none := cfg.Model, weights{}
+// Definition is the model that a run file describes, with its parameters where it takes them from a directory. What there is to say of that
+// directory is written to out.
+func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
+	m, none := cfg.Model, Weights{}
 	if m.From != "" {
-		dir, release, err := holdModel(m.From)
+		dir, release, err := HoldModel(m.From, out)
 		if err != nil {
 			return nil, none, err
 		}
@@ -35,18 +31,18 @@ func definition(cfg *runfile.Config) (model.Definition, weights, error) {
 		def, params, drawn, err := model.ReadPartial(dir, m.AllowMissing, cfg.Train.Seed)
 		var pattern *model.PatternError
 		if errors.As(err, &pattern) {
-			return nil, none, usageError{fmt.Errorf("run file: model.allow_missing (%s): %w", cfg.Origin("model.allow_missing"), err)}
+			return nil, none, &UsageError{fmt.Errorf("run file: model.allow_missing (%s): %w", cfg.Origin("model.allow_missing"), err)}
 		}
 		if err != nil {
-			return nil, none, modelError{err}
+			return nil, none, &ModelError{err}
 		}
 		if def, err = model.WithDropout(def, m.Dropout); err != nil {
-			return nil, none, usageError{err}
+			return nil, none, &UsageError{err}
 		}
 		if def, err = quantized(cfg, def); err != nil {
-			return nil, none, usageError{err}
+			return nil, none, &UsageError{err}
 		}
-		return def, weights{params, drawn}, nil
+		return def, Weights{params, drawn}, nil
 	}
 	vocab := m.Vocab
 	if vocab == 0 {
@@ -76,7 +72,7 @@ func definition(cfg *runfile.Config) (model.Definition, weights, error) {
 		def, err = quantized(cfg, def)
 	}
 	if err != nil {
-		return nil, none, usageError{err}
+		return nil, none, &UsageError{err}
 	}
 	return def, none, nil
 }
@@ -94,16 +90,16 @@ func quantized(cfg *runfile.Config, def model.Definition) (model.Definition, err
 	return def, nil
 }
 
-// stateConfig is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,
+// State is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,
 // and the rows of a microbatch.
-func stateConfig(cfg *runfile.Config) (state.Config, weights, error) {
-	def, begin, err := definition(cfg)
+func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
+	def, begin, err := Definition(cfg, out)
 	if err != nil {
-		return state.Config{}, weights{}, err
+		return state.Config{}, Weights{}, err
 	}
 	optimizer, err := fittingOptimizer(cfg, def)
 	if err != nil {
-		return state.Config{}, weights{}, usageError{err}
+		return state.Config{}, Weights{}, &UsageError{err}
 	}
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Accumulate: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
@@ -112,7 +108,7 @@ func stateConfig(cfg *runfile.Config) (state.Config, weights, error) {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}
 	if err := c.Validate(); err != nil {
-		return state.Config{}, weights{}, usageError{err}
+		return state.Config{}, Weights{}, &UsageError{err}
 	}
 	return c, begin, nil
 }
@@ -131,30 +127,4 @@ func fittingOptimizer(cfg *runfile.Config, def model.Definition) (optim.Config, 
 		return c, fmt.Errorf("run file: optimizer (%s): %w", cfg.Origin("optimizer.name"), err)
 	}
 	return c, nil
-}
-
-// runDirOf is the directory of a run below runs/: named for the run file, with a short hash of what was laid over it and makes it another run.
-// Where an older program has called it otherwise, as it took all that was laid over, that is said.
-func runDirOf(files []string, cfg *runfile.Config) string {
-	dir, former := runName(files, cfg.Apart(files)), runName(files, cfg.Laid(files))
-	if _, err := train.ReadMarker(dir); err == nil || dir == former {
-		return dir
-	}
-	if _, err := os.Stat(filepath.Join(former, "run.yaml")); err != nil {
-		return dir
-	}
-	fmt.Fprintf(os.Stderr, "gputrain: the run is in %s, as an older gputrain called it; wanted %s\n", former, dir)
-	return former
-}
-
-func runName(files, laid []string) string {
-	name := "default"
-	if len(files) > 0 {
-		base := filepath.Base(files[len(files)-1])
-		name = strings.TrimSuffix(base, filepath.Ext(base))
-	}
-	if len(laid) > 0 {
-		name = fmt.Sprintf("%s-%08x", name, crc32.ChecksumIEEE([]byte(strings.Join(laid, "\n"))))
-	}
-	return filepath.Join("runs", name)
 }

@@ -1,0 +1,38 @@
+package setup
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"gputrain/checkpoint"
+)
+
+// HoldModel is path itself where it holds a config.json, the newest whole checkpoint where path is a run directory; out is told of damaged
+// ones. A training run that goes on leaves the checkpoint until release.
+func HoldModel(path string, out io.Writer) (dir string, release func(), err error) {
+	let := func(unlock func() error) func() {
+		return func() { _ = unlock() } // nothing was written
+	}
+	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
+		unlock, err := checkpoint.Hold(checkpoint.OS, path)
+		return path, let(unlock), err
+	}
+	found, unlock, err := Checkpoints(path).Hold()
+	if err != nil {
+		return "", nil, err
+	}
+	if found.Path == "" {
+		return "", nil, &UsageError{fmt.Errorf("%s: found neither config.json nor checkpoints, wanted a run directory, a checkpoint or a model directory", path)}
+	}
+	for _, r := range found.Rejected {
+		fmt.Fprintf(out, "gputrain: %s\n", r)
+	}
+	return found.Path, let(unlock), nil
+}
+
+// Checkpoints are those of a run directory.
+func Checkpoints(runDir string) checkpoint.Store {
+	return checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(runDir, "checkpoints")}
+}

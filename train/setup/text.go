@@ -1,0 +1,83 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/state"
+	"gputrain/train/runfile"
+)
+
+// Data is what a run file says to read for a model, in windows of context tokens.
+func Data(cfg *runfile.Config, def model.Definition, context int) data.Config {
+	d, vocab := cfg.Data, def.Vocab()
+	if d.Tokens == "u16" {
+		vocab = min(vocab, 1<<16)
+	}
+	out := data.Config{
+		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: d.Tokens, Vocab: vocab,
+		Fields: data.Fields{Text: d.Field, Prompt: d.PromptField, Mask: d.MaskField},
+		Layout: data.Layout{End: d.EOS, Packing: d.Packing, Long: d.Long}, Validation: d.Validation, Context: context,
+	}
+	for _, s := range d.Mixture {
+		out.Mixture = append(out.Mixture, data.Part{
+			Text: s.Text, JSONL: s.JSONL, Fields: data.Fields{Text: s.Field, Prompt: s.PromptField, Mask: s.MaskField}, Weight: s.Weight,
+		})
+	}
+	return out
+}
+
+// OpenText opens text, and tells on out of reading that takes its time. What the user can mend is a usage error, the end of ctx and a disk that hangs are not.
+func OpenText(ctx context.Context, c data.Config, out io.Writer) (*data.Corpus, error) {
+	c.Progress = readingProgress(out)
+	text, err := data.Open(ctx, c)
+	var late *data.TimeoutError
+	if err == nil || ctx.Err() != nil || errors.As(err, &late) {
+		return text, err
+	}
+	return nil, &UsageError{err}
+}
+
+// readingProgress tells on w of reading that takes its time: after 2 seconds, 4, 8 and so on.
+func readingProgress(w io.Writer) func(read int64, took time.Duration) {
+	next := 2 * time.Second
+	return func(read int64, took time.Duration) {
+		if took >= next {
+			fmt.Fprintf(w, "reading data: %s in %.0f s\n", runfile.FormatBytes(uint64(read)), took.Seconds())
+			next *= 2
+		}
+	}
+}
+
+// FitsMachine refuses so many batches of rows and columns of tokens and labels that are more than the machine can give.
+func FitsMachine(what string, count, rows, columns int) error {
+	const each = 4 + 4
+	wanted := float64(count) * float64(rows) * float64(columns) * each
+	if free, known := gpu.MachineMemory(); known && wanted > float64(free) {
+		return fmt.Errorf("%s: %s wanted, the machine has %s: %w", what, runfile.FormatBytes(uint64(wanted)), runfile.FormatBytes(free), gpu.ErrOutOfMemory)
+	}
+	return nil
+}
+
+// layEpochs puts the steps that data.epochs come to into train.steps.
+func layEpochs(cfg *runfile.Config, text *data.Corpus, c state.Config) error {
+	if cfg.Data.Epochs == 0 {
+		return nil
+	}
+	steps, err := data.Steps(text.Train, c.Sequence, c.Batch*c.Accumulate, c.Seed, cfg.Data.Epochs)
+	if err != nil {
+		return err
+	}
+	if from := cfg.Origin("train.steps"); from != "default" && int64(cfg.Train.Steps) != steps {
+		return fmt.Errorf("run file: train.steps (%s): found %d, wanted nothing beside data.epochs (%s): %d epochs are %d steps",
+			from, cfg.Train.Steps, cfg.Origin("data.epochs"), cfg.Data.Epochs, steps)
+	}
+	return cfg.Lay("train.steps", strconv.FormatInt(steps, 10), "data.epochs")
+}

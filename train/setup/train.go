@@ -1,0 +1,128 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"gputrain/data"
+	"gputrain/train"
+	"gputrain/train/runfile"
+)
+
+// Train turns a run file into a run: its text is opened until release, its model and optimizer are checked. Nothing is taken of a device yet.
+// The caller says where the run is kept (Dir), and what else a run file does not. What there is to say meanwhile is written to out.
+func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.Config, release func(), err error) {
+	c, begin, err := State(cfg, out)
+	if err != nil {
+		return run, nil, err
+	}
+	interval, err := runfile.ParseDuration(cfg.Train.SaveInterval)
+	if err != nil {
+		return run, nil, &UsageError{err}
+	}
+	limit, err := runfile.ParseDuration(cfg.Train.TimeLimit)
+	if err != nil {
+		return run, nil, &UsageError{err}
+	}
+	timeout, err := runfile.ParseDuration(cfg.Data.Timeout)
+	if err != nil {
+		return run, nil, &UsageError{err}
+	}
+	if err := train.CheckNames(cfg.Train.HistogramMatch, c.Definition); err != nil {
+		return run, nil, &UsageError{fmt.Errorf("run file: train.histogram_match (%s): %w", cfg.Origin("train.histogram_match"), err)}
+	}
+	ahead := fmt.Sprintf("run file: data.prefetch (%s): %d batches of %d sequences of %d tokens", cfg.Origin("data.prefetch"), cfg.Data.Prefetch, c.Batch*c.Accumulate, c.Sequence)
+	if err := FitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Accumulate, c.Sequence); err != nil {
+		return run, nil, err
+	}
+	from := Data(cfg, c.Definition, c.Sequence)
+	from.Timeout = timeout
+	text, err := OpenText(ctx, from, out)
+	if err != nil {
+		return run, nil, err
+	}
+	release = func() { _ = text.Close() }
+	if cfg.Data.Epochs > 0 {
+		if err := layEpochs(cfg, text, c); err != nil {
+			release()
+			return run, nil, &UsageError{err}
+		}
+		if c.Optimizer, err = fittingOptimizer(cfg, c.Definition); err != nil { // its schedule ends with the run
+			release()
+			return run, nil, &UsageError{err}
+		}
+	}
+	t := cfg.Train
+	run = train.Config{
+		State: c, Params: begin.Params, Drawn: begin.Drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
+		DataTimeout: timeout, Notes: append([]string{provenance(text)}, text.Notes...),
+		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
+		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
+		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience), TimeLimit: limit,
+		Spikes: train.SpikeConfig{
+			Loss: t.SpikeLoss, GradNorm: t.SpikeGradNorm, UpdateNorm: t.SpikeUpdateNorm, Window: t.SpikeWindow, Patience: int64(t.SpikePatience),
+		},
+		HistogramEvery: int64(t.HistogramEvery), Histograms: t.HistogramMatch,
+		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
+	}
+	// Only bytes can be written as text so far.
+	if t.SampleTokens > 0 && text.Tokens == "bytes" {
+		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
+	}
+	return run, release, nil
+}
+
+// provenance tells what the text is: a report says it long after.
+func provenance(text *data.Corpus) string {
+	what := fmt.Sprintf("%s, files: %d, tokens: %s", text.Name, text.Files, text.Tokens)
+	if t, ok := text.Train.(*data.Tokens); ok {
+		what += fmt.Sprintf(", %d of them to train on", t.Len())
+	}
+	return fmt.Sprintf("%s, split %s, fingerprint %.12s", what, text.Split, text.Fingerprint)
+}
+
+// saveEvery is when permanent checkpoints are made.
+func saveEvery(intervals runfile.Intervals) train.Intervals {
+	var out train.Intervals
+	for _, i := range intervals {
+		out = append(out, train.Interval{Every: int64(i.Every), Until: int64(i.Until)})
+	}
+	return out
+}
+
+// prompt is what samples begin with: something that the text itself has.
+func prompt(cfg *runfile.Config) string {
+	if cfg.Train.Prompt != "" {
+		return cfg.Train.Prompt
+	}
+	if d := cfg.Data; len(d.Text)+len(d.JSONL)+len(d.Mixture) == 0 {
+		return "func "
+	}
+	return "\n"
+}
+
+// given are the run files as they were.
+func given(cfg *runfile.Config) []train.Given {
+	var out []train.Given
+	for _, f := range cfg.Read {
+		out = append(out, train.Given{Name: f.Path, Text: f.Text})
+	}
+	return out
+}
+
+// Settings are the values that a resumed run must share, and those it may
+// change.
+func Settings(cfg *runfile.Config) []train.Setting {
+	var out []train.Setting
+	for key, value := range cfg.Values() {
+		if key == "model.from" && cfg.Model.From != "" {
+			if abs, err := filepath.Abs(cfg.Model.From); err == nil { // a run goes on from any directory
+				value = abs
+			}
+		}
+		out = append(out, train.NewSetting(key, value, string(cfg.Origin(key))))
+	}
+	return out
+}
