@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,21 +11,37 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var keyRow = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `([^|]*)` \\| .+ \\|$")
+var (
+	keyRow  = regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\| `([^|]*)` \\| (.+) \\|$")
+	heading = regexp.MustCompile("(?m)^### `([a-z]+)`: (.+)$")
+	link    = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\.md[^)]*\)`)
+)
 
-// docs/run-file.md has a row for every key, with the default in force, and for nothing else.
+// plainText is what a row of the page looks like: without the marks of code and links.
+func plainText(row string) string {
+	return strings.NewReplacer("`", "", `\|`, "|").Replace(link.ReplaceAllString(row, "$1"))
+}
+
+// docs/run-file.md has a row for every key, with the default in force and what it means, and for nothing else.
 func TestPageHasEveryKey(t *testing.T) {
 	page, err := os.ReadFile("../../docs/run-file.md")
 	require.NoError(t, err)
-	found := map[string]string{}
+	found := map[string][2]string{}
 	for _, row := range keyRow.FindAllStringSubmatch(string(page), -1) {
 		assert.NotContains(t, found, row[1], "found two rows, wanted one")
-		found[row[1]] = row[2]
+		found[row[1]] = [2]string{row[2], plainText(row[3])}
 	}
-	wanted := map[string]string{}
+	for _, section := range heading.FindAllStringSubmatch(string(page), -1) {
+		found[section[1]] = [2]string{"", section[2]}
+	}
+	wanted := map[string][2]string{}
 	c := New()
 	for _, f := range fields {
-		wanted[f.key] = inline(c.value(f))
+		wanted[f.key] = [2]string{inline(c.value(f)), f.doc}
+	}
+	for i := range reflect.TypeFor[Run]().NumField() {
+		section := reflect.TypeFor[Run]().Field(i)
+		wanted[keyOf(section)] = [2]string{"", section.Tag.Get("doc")}
 	}
 	assert.Equal(t, wanted, found)
 }
