@@ -2,7 +2,13 @@ package optim
 
 import "fmt"
 
-const adafactorDoc = "Adafactor: second moments of matrices as one row and one column, updates limited and scaled leaf by leaf"
+func init() {
+	builtin(Optimizer{
+		Name: "adafactor", Doc: "Adafactor: second moments of matrices as one row and one column, updates limited and scaled leaf by leaf", Rate: 0.03,
+		New:   func() Parameters { c := DefaultAdafactor(); return &c },
+		Small: `{"min_dim_size_to_factor":4,"momentum":0.9}`, CountedFor: "large matrices",
+	})
+}
 
 // AdafactorConfig are the parameters of Adafactor, in optax's names; see ScaleByFactoredRMS for the equations.
 type AdafactorConfig struct {

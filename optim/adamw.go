@@ -1,6 +1,11 @@
 package optim
 
-const adamwDoc = "Adam with decoupled weight decay: per-element first and second moments"
+func init() {
+	builtin(Optimizer{
+		Name: "adamw", Doc: "Adam with decoupled weight decay: per-element first and second moments", Rate: 0.0015,
+		New: func() Parameters { c := DefaultAdamW(); return &c },
+	})
+}
 
 // AdamWConfig are the parameters of AdamW; see ScaleByAdam for the equations.
 type AdamWConfig struct {

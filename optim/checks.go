@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -17,16 +18,19 @@ type checked struct {
 	tolerance float64
 }
 
-// named is a registered optimizer.
-func named(name, parameters string, tolerance float64) checked {
-	tx, err := Build(name, Options{Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.1}, []byte(parameters))
+// ofRow is a registered optimizer, held to its twin as its row says.
+func ofRow(o Optimizer) checked {
+	tx, err := Build(o.Name, Options{Schedule: ScheduleConfig{LearningRate: 0.02}, WeightDecay: 0.1}, []byte(o.Small))
 	if err != nil {
-		tx = failed(name, "%w", err) // comes out when the check is run
+		tx = failed(o.Name, "%w", err) // comes out when the check is run
 	}
-	return checked{name, tx, tolerance}
+	return checked{o.Name, tx, cmp.Or(o.Tolerance, singleTolerance)}
 }
 
-// Checks compares every kind of fused kernel with its twin, over a small tree with leaves of odd sizes. Errors are relative
+// Ten roundings or so of 2^-24 a call; a bf16 moment may fall to the other side of a rounding, which is one of 2^-8.
+const singleTolerance, halfTolerance = 1e-5, 0x1p-6
+
+// Checks compares every kind of fused kernel and every registered optimizer with its twin, over a small tree with leaves of odd sizes. Errors are relative
 // to the largest number of a leaf.
 func Checks() []gpu.Check {
 	lr := WarmupCosine(warmupBegin, 0.05, 1, 4, 0.01, 1)
@@ -34,27 +38,21 @@ func Checks() []gpu.Check {
 		return ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: dtype, Nesterov: true, Numerics: n})
 	}
 	rate := ScaleByLearningRate(lr, PathRate{Pattern: "^b", Multiplier: 2})
-	// Ten roundings or so of 2^-24 a call; a bf16 moment may fall to the other side of a rounding, which is one of 2^-8.
-	const single, half = 1e-5, 0x1p-6
+	all := []checked{
+		{"nesterov", Chain(adam(buffers.F32, Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
+		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam(buffers.F32, Stable), rate), singleTolerance},
+		{"adamw_bf16_stochastic", Chain(adam(buffers.BF16, Stable), rate), halfTolerance},
+		{"adamw_bf16_nearest", Chain(adam(buffers.BF16, EFormer), rate), halfTolerance},
+		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), singleTolerance},
+		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), singleTolerance},
+		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), singleTolerance},
+		{"route", Chain(Route(MaskMatrices(), adam(buffers.F32, Stable), Trace(0.9, false)), NormalizeByLeaf(1e-6), rate), singleTolerance},
+	}
+	for _, o := range rows() {
+		all = append(all, ofRow(o))
+	}
 	var checks []gpu.Check
-	for _, c := range []checked{
-		{"adamw", Chain(adam(buffers.F32, Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), single},
-		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam(buffers.F32, Stable), rate), single},
-		{"adamw_bf16_stochastic", Chain(adam(buffers.BF16, Stable), rate), half},
-		{"adamw_bf16_nearest", Chain(adam(buffers.BF16, EFormer), rate), half},
-		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), single},
-		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), single},
-		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), single},
-		{"route", Chain(Route(MaskMatrices(), adam(buffers.F32, Stable), Trace(0.9, false)), NormalizeByLeaf(1e-6), rate), single},
-		named("lion", `{"mu_dtype":"f32"}`, single),
-		named("rmsprop", `{"momentum":0.9}`, single),
-		named("mars", `{}`, single),
-		named("adafactor", `{"min_dim_size_to_factor":4,"momentum":0.9}`, single),
-		// Five products of matrices whose singular values are near one, and what four calls of them add up to.
-		named("muon", `{}`, 1e-4),
-		named("quad", `{"block_size":16}`, 2e-4),
-		named("skew", `{"block_size":16}`, 2e-4),
-	} {
+	for _, c := range all {
 		checks = append(checks, gpu.Check{Name: "optim." + c.name, Run: func(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 			r, err := follow(ctx, d, c.tx)
 			r.Tolerance = c.tolerance
@@ -125,16 +123,20 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 			return result, err
 		}
 		worst(&result, fmt.Sprintf("call %d params", call), got, twin.Params())
-		want := twin.Tensors()
-		for i, tensor := range s.Tensors() {
+		want := map[string]buffers.Host{}
+		for _, h := range twin.Tensors() {
+			want[h.Path] = h
+		}
+		for _, tensor := range s.Tensors() {
 			values, err := tensor.Floats(ctx)
 			if err != nil {
 				return result, err
 			}
-			if tensor.Name != want[i].Path || len(values) != len(want[i].Data) {
-				return result, fmt.Errorf("tensor %q: %d numbers, the twin has %q of %d", tensor.Name, len(values), want[i].Path, len(want[i].Data))
+			w, ok := want[tensor.Name]
+			if !ok || len(values) != len(w.Data) {
+				return result, fmt.Errorf("tensor %q: found %d numbers, wanted the twin's %d", tensor.Name, len(values), len(w.Data))
 			}
-			worst(&result, fmt.Sprintf("call %d", call), []buffers.Host{{Data: values}}, want[i:i+1])
+			worst(&result, fmt.Sprintf("call %d", call), []buffers.Host{{Data: values}}, []buffers.Host{w})
 		}
 	}
 	return result, nil

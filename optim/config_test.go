@@ -2,8 +2,6 @@ package optim_test
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,9 +82,13 @@ func TestConfigRefuses(t *testing.T) {
 
 func TestRegistry(t *testing.T) {
 	assert.Subset(t, optim.Names(), []string{"adamw", "sgd"})
-	sgd := func() optim.Parameters { return &optim.SGDConfig{Momentum: 0.5} }
-	assert.ErrorContains(t, optim.Register("sgd", "", sgd), "not yet taken")
-	require.NoError(t, optim.Register("test-heavy", "sgd with momentum", sgd))
+	heavy := optim.Optimizer{Name: "sgd", Doc: "sgd with momentum", New: func() optim.Parameters { return &optim.SGDConfig{Momentum: 0.5} }}
+	assert.ErrorContains(t, optim.Register(heavy), "not yet taken")
+	heavy.Name = "test-heavy"
+	require.NoError(t, optim.Register(heavy))
+	found, err := optim.Find("test-heavy")
+	require.NoError(t, err)
+	assert.Equal(t, heavy.Doc, found.Doc)
 	d, err := optim.Describe("test-heavy")
 	require.NoError(t, err)
 	assert.Equal(t, "sgd with momentum", d.Doc)
@@ -122,7 +124,7 @@ func TestCosts(t *testing.T) {
 
 // Every optimizer's configuration comes back from JSON as it was written, complete.
 func TestEveryConfigRoundTrips(t *testing.T) {
-	for _, name := range slices.Sorted(maps.Keys(every)) {
+	for _, name := range registered() {
 		first, err := optim.ParseConfig([]byte(`{"name":"` + name + `"}`))
 		require.NoError(t, err)
 		data, err := json.Marshal(first)

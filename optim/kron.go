@@ -8,10 +8,22 @@ import (
 	"gputrain/kron"
 )
 
-const (
-	quadDoc = "blocked Kronecker factors on both sides of each matrix, followed by a quadratic step (PSGD Quad)"
-	skewDoc = "blocked Kronecker factors on both sides of each matrix, followed by a step and a rotation (PSGD Procrustes)"
-)
+func init() {
+	for _, o := range []Optimizer{
+		{
+			Name: "quad", Doc: "blocked Kronecker factors on both sides of each matrix, followed by a quadratic step (PSGD Quad)",
+			New: func() Parameters { c := DefaultQuad(); return &c },
+		},
+		{
+			Name: "skew", Doc: "blocked Kronecker factors on both sides of each matrix, followed by a step and a rotation (PSGD Procrustes)",
+			New: func() Parameters { c := DefaultSkew(); return &c },
+		},
+	} {
+		o.Rate, o.Small, o.Tolerance = 0.006, `{"block_size":16,"max_size_dense":300}`, 2e-4
+		o.CountedFor = "full blocks of 128, with a refresh in every update"
+		builtin(o)
+	}
+}
 
 // KronConfig are the parameters of Quad and Skew; see ScaleByKron for the equations.
 type KronConfig struct {

@@ -2,7 +2,12 @@ package optim
 
 import "gputrain/buffers"
 
-const lionDoc = "Lion: the sign of an interpolated momentum, one moment an element"
+func init() {
+	builtin(Optimizer{
+		Name: "lion", Doc: "Lion: the sign of an interpolated momentum, one moment an element", Rate: 0.0003,
+		New: func() Parameters { c := DefaultLion(); return &c },
+	})
+}
 
 // LionOptions are the parameters of ScaleByLion; the zero value of MuDType is optax's default.
 type LionOptions struct {

@@ -4,7 +4,12 @@ import (
 	"gputrain/buffers"
 )
 
-const marsDoc = "MARS: Adam on gradients corrected by their change since the last update"
+func init() {
+	builtin(Optimizer{
+		Name: "mars", Doc: "MARS: Adam on gradients corrected by their change since the last update", Rate: 0.002,
+		New: func() Parameters { c := DefaultMars(); return &c },
+	})
+}
 
 // MarsOptions are the parameters of ScaleByMars. A MaxGradNorm of 0 is no clip.
 type MarsOptions struct {

@@ -9,7 +9,14 @@ import (
 	"gputrain/buffers"
 )
 
-const muonDoc = "Muon: orthogonalised momentum for matrices, AdamW for the rest; its floating-point operations are those of matrices of side 768"
+func init() {
+	builtin(Optimizer{
+		Name: "muon", Doc: "Muon: orthogonalised momentum for matrices, AdamW for the rest; its floating-point operations are those of matrices of side 768", Rate: 0.01,
+		New: func() Parameters { c := DefaultMuon(); return &c },
+		// Five products of matrices whose singular values are near one, and what four calls of them add up to.
+		Tolerance: 1e-4, CountedFor: "matrices of side 768",
+	})
+}
 
 // MuonConfig are the parameters of Muon, in optax's names; see ScaleByMuon for the equations.
 type MuonConfig struct {

@@ -20,35 +20,42 @@ type Parameters interface {
 	Transform(lr Schedule, o Options) (Transform, error)
 }
 
-type entry struct {
-	doc      string
-	defaults func() Parameters
+// An Optimizer is one row of the registry: every fact about an optimizer that has a name.
+type Optimizer struct {
+	Name string
+	Doc  string            // one line
+	New  func() Parameters // its parameters with their defaults, freshly made each time
+	// Rate is the peak learning rate to begin with where none is given, for the built-in run: the best of a few trials, not of a search.
+	Rate float64
+	// Small are parameters in JSON with which leaves of a few elements take the paths of large ones; "" where the defaults do.
+	Small string
+	// Tolerance is how far the device may be from the twin after four updates, relative to the largest number of a leaf; 0 = 1e-5.
+	Tolerance float64
+	// CountedFor names the shapes that Cost is counted for; "" where it holds for all.
+	CountedFor string
 }
 
 var optimizers = struct {
 	sync.RWMutex
-	byName map[string]entry
-}{byName: map[string]entry{
-	"adafactor": {adafactorDoc, func() Parameters { c := DefaultAdafactor(); return &c }},
-	"adamw":     {adamwDoc, func() Parameters { c := DefaultAdamW(); return &c }},
-	"lion":      {lionDoc, func() Parameters { c := DefaultLion(); return &c }},
-	"mars":      {marsDoc, func() Parameters { c := DefaultMars(); return &c }},
-	"muon":      {muonDoc, func() Parameters { c := DefaultMuon(); return &c }},
-	"quad":      {quadDoc, func() Parameters { c := DefaultQuad(); return &c }},
-	"skew":      {skewDoc, func() Parameters { c := DefaultSkew(); return &c }},
-	"rmsprop":   {rmspropDoc, func() Parameters { c := DefaultRMSProp(); return &c }},
-	"sgd":       {sgdDoc, func() Parameters { return &SGDConfig{} }},
-}}
+	byName map[string]Optimizer
+}{byName: map[string]Optimizer{}}
 
-// Register adds an optimizer under a name that is not yet taken: defaults makes its parameters, freshly each time.
-func Register(name, doc string, defaults func() Parameters) error {
+// Register adds an optimizer under a name that is not yet taken.
+func Register(o Optimizer) error {
 	optimizers.Lock()
 	defer optimizers.Unlock()
-	if _, taken := optimizers.byName[name]; taken || name == "" || defaults == nil {
-		return fmt.Errorf("optim: register: found %q, wanted a name not yet taken and a constructor", name)
+	if _, taken := optimizers.byName[o.Name]; taken || o.Name == "" || o.New == nil {
+		return fmt.Errorf("optim: register: found %q, wanted a name not yet taken and a constructor", o.Name)
 	}
-	optimizers.byName[name] = entry{doc, defaults}
+	optimizers.byName[o.Name] = o
 	return nil
+}
+
+// builtin registers an optimizer of this package.
+func builtin(o Optimizer) {
+	if err := Register(o); err != nil {
+		panic(err)
+	}
 }
 
 // Names lists the registered optimizers in order.
@@ -58,15 +65,23 @@ func Names() []string {
 	return slices.Sorted(maps.Keys(optimizers.byName))
 }
 
-func find(name string) (entry, error) {
+// rows lists the registered optimizers by name.
+func rows() []Optimizer {
 	optimizers.RLock()
 	defer optimizers.RUnlock()
-	e, ok := optimizers.byName[name]
+	return slices.SortedFunc(maps.Values(optimizers.byName), func(a, b Optimizer) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Find gives the row of a registered optimizer. An unknown name is an error with a suggestion.
+func Find(name string) (Optimizer, error) {
+	optimizers.RLock()
+	defer optimizers.RUnlock()
+	o, ok := optimizers.byName[name]
 	if !ok {
 		known := slices.Sorted(maps.Keys(optimizers.byName))
-		return e, fmt.Errorf("optim: build: optimizer: found %q, wanted one of %s%s", name, strings.Join(known, ", "), suggest.DidYouMean(name, known))
+		return o, fmt.Errorf("optim: build: optimizer: found %q, wanted one of %s%s", name, strings.Join(known, ", "), suggest.DidYouMean(name, known))
 	}
-	return e, nil
+	return o, nil
 }
 
 // Config names an optimizer with all that it is built of. In JSON it is strict, and complete: parameters that were left
@@ -95,11 +110,11 @@ func ParseConfig(data []byte) (Config, error) {
 
 // parameters reads the parameters over their defaults.
 func (c Config) parameters() (Parameters, error) {
-	e, err := find(c.Name)
+	o, err := Find(c.Name)
 	if err != nil {
 		return nil, err
 	}
-	p := e.defaults()
+	p := o.New()
 	if given := bytes.TrimSpace(c.Parameters); len(given) > 0 && !bytes.Equal(given, []byte("null")) {
 		if err := strict(given, p); err != nil {
 			return nil, fmt.Errorf("optim: %s: parameters: %w", c.Name, err)
@@ -161,7 +176,7 @@ type Parameter struct {
 
 // Describe tells of an optimizer.
 func Describe(name string) (Description, error) {
-	e, err := find(name)
+	o, err := Find(name)
 	if err != nil {
 		return Description{}, err
 	}
@@ -169,8 +184,8 @@ func Describe(name string) (Description, error) {
 	if err != nil {
 		return Description{}, err
 	}
-	d := Description{Name: name, Doc: e.doc, Cost: t.Cost()}
-	values := reflect.ValueOf(e.defaults()).Elem()
+	d := Description{Name: name, Doc: o.Doc, Cost: t.Cost()}
+	values := reflect.ValueOf(o.New()).Elem()
 	for _, k := range keys(values.Type()) {
 		d.Parameters = append(d.Parameters, Parameter{k.key, k.typ.String(), values.Field(k.index).Interface(), k.doc})
 	}

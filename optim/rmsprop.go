@@ -6,7 +6,13 @@ import (
 	"gputrain/buffers"
 )
 
-const rmspropDoc = "RMSProp: gradients over a running root mean square, with momentum where asked for"
+func init() {
+	builtin(Optimizer{
+		Name: "rmsprop", Doc: "RMSProp: gradients over a running root mean square, with momentum where asked for", Rate: 0.001,
+		New:   func() Parameters { c := DefaultRMSProp(); return &c },
+		Small: `{"momentum":0.9}`,
+	})
+}
 
 // RMSOptions are the parameters of ScaleByRMS. The zero values of InitialScale and of all flags are optax's defaults.
 type RMSOptions struct {

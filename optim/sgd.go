@@ -1,6 +1,12 @@
 package optim
 
-const sgdDoc = "stochastic gradient descent, with momentum where asked for"
+func init() {
+	builtin(Optimizer{
+		Name: "sgd", Doc: "stochastic gradient descent, with momentum where asked for", Rate: 0.1,
+		New:   func() Parameters { return &SGDConfig{} },
+		Small: `{"momentum":0.9}`,
+	})
+}
 
 // SGDConfig are the parameters of SGD; see Trace for the equations.
 type SGDConfig struct {

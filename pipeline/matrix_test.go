@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,8 +21,9 @@ import (
 	"gputrain/state"
 )
 
-// optimizers are all of them, with parameters that make small leaves take the paths of large ones.
-var optimizers = []struct{ label, name, parameters string }{
+// optimizers are all of them, with parameters that make small leaves take the paths of large ones: those of these rows, and behind them what
+// else is registered, with those of its own.
+var optimizers = unlisted([]listed{
 	{"adafactor", "adafactor", `{"min_dim_size_to_factor":8}`},
 	{"adafactor momentum", "adafactor", `{"min_dim_size_to_factor":8,"momentum":0.9}`},
 	{"adamw", "adamw", `{"mu_dtype":"bf16"}`},
@@ -32,6 +34,27 @@ var optimizers = []struct{ label, name, parameters string }{
 	{"rmsprop", "rmsprop", `{"momentum":0.9,"centered":true}`},
 	{"sgd", "sgd", `{"momentum":0.9}`},
 	{"skew", "skew", `{"block_size":8,"max_size_dense":28}`},
+})
+
+type listed struct{ label, name, parameters string }
+
+// unlisted adds the registered optimizers that have no row.
+func unlisted(rows []listed) []listed {
+	for _, name := range optim.Names() {
+		if !slices.ContainsFunc(rows, func(r listed) bool { return r.name == name }) {
+			rows = append(rows, listed{name, name, smallOf(name)})
+		}
+	}
+	return rows
+}
+
+// smallOf are the parameters for small leaves of a registered optimizer.
+func smallOf(name string) string {
+	o, err := optim.Find(name)
+	if err != nil {
+		panic(err)
+	}
+	return o.Small
 }
 
 // orders are the schedules, each with what it has besides.

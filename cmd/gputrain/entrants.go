@@ -158,7 +158,8 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 			return nil, err
 		}
 	}
-	if _, err := optim.Describe(name); err != nil {
+	row, err := optim.Find(name)
+	if err != nil {
 		return nil, err
 	}
 	if name != theirs.Name {
@@ -168,12 +169,12 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 		return nil, err
 	}
 	if name != theirs.Name || rateFrom == "default" {
-		rate, ok := defaultRates[name]
+		ok := row.Rate > 0
 		if !ok && e.rate == "" && e.file == "" {
 			return nil, fmt.Errorf("compare: %s has no built-in learning rate, wanted --rate %s=RATE", name, e.label)
 		}
 		if ok {
-			if err := cfg.Lay("optimizer.learning_rate", strconv.FormatFloat(rate, 'g', -1, 64), "built-in"); err != nil {
+			if err := cfg.Lay("optimizer.learning_rate", strconv.FormatFloat(row.Rate, 'g', -1, 64), "built-in"); err != nil {
 				return nil, err
 			}
 		}

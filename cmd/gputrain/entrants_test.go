@@ -65,15 +65,23 @@ func TestEntrantsHaveTheirOwnSettings(t *testing.T) {
 	_, configs, err = (&compareCmd{Seeds: 1, Optimizers: []string{"adamw", "sgd"}}).entrants()
 	require.NoError(t, err)
 	for i, name := range []string{"adamw", "sgd"} {
-		assert.InDelta(t, defaultRates[name], configs[i].Optimizer.LearningRate, 0)
-		assert.InEpsilon(t, defaultRates[name]/10, configs[i].Optimizer.Schedule.LearningRateEnd, 1e-6)
+		assert.InDelta(t, rateOf(t, name), configs[i].Optimizer.LearningRate, 0)
+		assert.InEpsilon(t, rateOf(t, name)/10, configs[i].Optimizer.Schedule.LearningRateEnd, 1e-6)
 	}
 }
 
 func TestEveryOptimizerHasADefaultRate(t *testing.T) {
 	for _, name := range optim.Names() {
-		assert.Positive(t, defaultRates[name], name)
+		assert.Positive(t, rateOf(t, name), name)
 	}
+}
+
+// rateOf is the rate in an optimizer's row.
+func rateOf(t *testing.T, name string) float64 {
+	t.Helper()
+	o, err := optim.Find(name)
+	require.NoError(t, err)
+	return o.Rate
 }
 
 func TestContradictionsAreRefused(t *testing.T) {
@@ -135,7 +143,7 @@ func TestEntrantsWithAPartOfTheSteps(t *testing.T) {
 		label string
 		steps int
 		rate  float64
-	}{{"sgd", 50, defaultRates["sgd"]}, {"sgd-0.7", 35, 0.4}, {"own-0.01", 1, 0.5}} {
+	}{{"sgd", 50, rateOf(t, "sgd")}, {"sgd-0.7", 35, 0.4}, {"own-0.01", 1, 0.5}} {
 		assert.Equal(t, want.label, all[i].label)
 		assert.Equal(t, want.steps, configs[i].Train.Steps)
 		assert.Equal(t, configs[0].Train.EvalEvery, configs[i].Train.EvalEvery)

@@ -24,7 +24,8 @@ type optimizersCmd struct {
 // sides of their blocks.
 type optimizerLine struct {
 	optim.Description
-	StateOf []shapedState `json:"state_of"`
+	StateOf    []shapedState `json:"state_of"`
+	countedFor string        // the shapes that the cost is of
 }
 
 // shapedState is an optimizer's state for some parameters, in bytes a parameter.
@@ -49,7 +50,11 @@ func (c *optimizersCmd) Run() error {
 		if err != nil {
 			return err
 		}
-		all = append(all, optimizerLine{d, states})
+		o, err := optim.Find(name)
+		if err != nil {
+			return err
+		}
+		all = append(all, optimizerLine{d, states, o.CountedFor})
 	}
 	switch {
 	case c.JSON:
@@ -86,19 +91,11 @@ func (c *optimizersCmd) Run() error {
 	}
 	fmt.Println("bytes and operations a parameter and update; gputrain optimizers NAME tells what the parameters mean")
 	for _, d := range all {
-		if of := countedFor[d.Name]; of != "" {
-			fmt.Printf("%s: operations and traffic of %s\n", d.Name, of)
+		if d.countedFor != "" {
+			fmt.Printf("%s: operations and traffic of %s\n", d.Name, d.countedFor)
 		}
 	}
 	return nil
-}
-
-// countedFor says for which shapes operations are counted, where they depend on them.
-var countedFor = map[string]string{
-	"adafactor": "large matrices",
-	"muon":      "matrices of side 768",
-	"quad":      "full blocks of 128, with a refresh in every update",
-	"skew":      "full blocks of 128, with a refresh in every update",
 }
 
 // statesOf plans the state of an optimizer with its defaults, on no device.
@@ -149,8 +146,8 @@ func statesOf(name string) ([]shapedState, error) {
 // optimizerTemplate writes what stands below `optimizer:` in a run file.
 func optimizerTemplate(d optimizerLine) error {
 	of := ""
-	if countedFor[d.Name] != "" {
-		of = ", of " + countedFor[d.Name]
+	if d.countedFor != "" {
+		of = ", of " + d.countedFor
 	}
 	fmt.Printf("# %s\n# %g bytes of traffic, %g operations a parameter and update%s\n", d.Doc, d.Cost.TrafficBytes, d.Cost.FLOPs, of)
 	for _, s := range d.StateOf {
