@@ -103,7 +103,7 @@ func largestAxes(shape []int) (first, second int) {
 //	u <- u max(RMS(p), least)
 func ScaleByParamBlockRMS(least float64) Transform {
 	const name = "scale_by_param_block_rms"
-	if err := notNegative("least", least); err != nil {
+	if err := inInterval("least", least, "[0,inf)"); err != nil {
 		return failed(name, "%w", err)
 	}
 	return single(element{

@@ -6,13 +6,14 @@ import (
 	"gputrain/buffers"
 )
 
-// AdamOptions are the parameters of ScaleByAdam; the zero values of MuDType, EpsRoot and Nesterov are optax's
-// defaults.
-type AdamOptions struct {
-	B1, B2, Eps, EpsRoot float64
-	MuDType              buffers.DType
-	Nesterov             bool
-	Numerics             Numerics
+// Adam are the parameters of ScaleByAdam.
+type Adam struct {
+	B1       float64 `json:"b1" default:"0.9" range:"[0,1)" doc:"decay of the first moment"`
+	B2       float64 `json:"b2" default:"0.999" range:"[0,1)" doc:"decay of the second moment"`
+	Eps      float64 `json:"eps" default:"1e-8" range:"[0,inf)" doc:"added to the root of the second moment"`
+	EpsRoot  float64 `json:"eps_root" range:"[0,inf)" doc:"added under the root"`
+	MuDType  string  `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the first moment: f32 or bf16"`
+	Nesterov bool    `json:"nesterov" doc:"Nesterov's form of the first moment"`
 }
 
 // ScaleByAdam is optax.scale_by_adam. With n = t+1 the number of this update, counted from 1:
@@ -26,18 +27,12 @@ type AdamOptions struct {
 // mu is rounded to MuDType only after its use; nu is f32 in both numerics. Rounding of a bf16 mu is stochastic in
 // Stable; in EFormer it is to nearest even, and b1 and the product b1 mu are rounded to bf16 as well.
 // State: "mu", "nu".
-func ScaleByAdam(o AdamOptions) Transform {
+func ScaleByAdam(o Adam, n Numerics) Transform {
 	const name = "scale_by_adam"
-	if err := firstError(decayRate("b1, b2", o.B1), decayRate("b1, b2", o.B2)); err != nil {
+	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
 	}
-	if !(o.Eps >= 0) || !(o.EpsRoot >= 0) {
-		return failed(name, "eps %g, eps_root %g: wanted neither below 0", o.Eps, o.EpsRoot)
-	}
-	if err := momentDType("mu_dtype", o.MuDType); err != nil {
-		return failed(name, "%w", err)
-	}
-	first := moment("mu", o.MuDType, "b1", o.B1, o.Numerics)
+	first := moment("mu", storage(o.MuDType), "b1", o.B1, n)
 	correction := func(b float64, ahead int64) func(int64) float64 {
 		return func(t int64) float64 { return 1 - math.Pow(b, float64(t+1+ahead)) }
 	}

@@ -24,10 +24,7 @@ func BenchmarkAdamW(b *testing.B) {
 		for _, dtype := range []string{"f32", "bf16"} {
 			b.Run(name+"/mu_"+dtype, func(b *testing.B) {
 				d := gputest.Device(b)
-				config := optim.DefaultAdamW()
-				config.MuDType = dtype
-				tx, err := optim.AdamW(config, options)
-				require.NoError(b, err)
+				tx := built(b, "adamw", options, `{"mu_dtype":"`+dtype+`"}`)
 				layout, err := buffers.NewLayout([]buffers.Spec{{Path: "w", Shape: []int{elements / 1024, 1024}}}, d.Limits())
 				require.NoError(b, err)
 				tree := func(label string) *buffers.Tree {

@@ -34,19 +34,19 @@ const singleTolerance, halfTolerance = 1e-5, 0x1p-6
 // to the largest number of a leaf.
 func Checks() []gpu.Check {
 	lr := WarmupCosine(warmupBegin, 0.05, 1, 4, 0.01, 1)
-	adam := func(dtype buffers.DType, n Numerics) Transform {
-		return ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: dtype, Nesterov: true, Numerics: n})
+	adam := func(dtype string, n Numerics) Transform {
+		return ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: dtype, Nesterov: true}, n)
 	}
 	rate := ScaleByLearningRate(lr, PathRate{Pattern: "^b", Multiplier: 2})
 	all := []checked{
-		{"nesterov", Chain(adam(buffers.F32, Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
-		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam(buffers.F32, Stable), rate), singleTolerance},
-		{"adamw_bf16_stochastic", Chain(adam(buffers.BF16, Stable), rate), halfTolerance},
-		{"adamw_bf16_nearest", Chain(adam(buffers.BF16, EFormer), rate), halfTolerance},
+		{"nesterov", Chain(adam("f32", Stable), rate, AddScheduledDecay(lr, 0.1, MaskMatrices())), singleTolerance},
+		{"adamw_clip", Chain(ClipByGlobalNorm(2), adam("f32", Stable), rate), singleTolerance},
+		{"adamw_bf16_stochastic", Chain(adam("bf16", Stable), rate), halfTolerance},
+		{"adamw_bf16_nearest", Chain(adam("bf16", EFormer), rate), halfTolerance},
 		{"sgd_momentum", Chain(AddDecayedWeights(0.1, nil), Trace(0.9, true), rate), singleTolerance},
 		{"accumulate_skip", Accumulate(2, SkipNonFinite(Chain(Trace(0.9, false), ClipStageLocal(1), rate))), singleTolerance},
 		{"guard", GuardUpdates(Guard{Losses: 1, Update: true}, SkipNonFinite(Chain(Trace(0.9, false), rate))), singleTolerance},
-		{"route", Chain(Route(MaskMatrices(), adam(buffers.F32, Stable), Trace(0.9, false)), NormalizeByLeaf(1e-6), rate), singleTolerance},
+		{"route", Chain(Route(MaskMatrices(), adam("f32", Stable), Trace(0.9, false)), NormalizeByLeaf(1e-6), rate), singleTolerance},
 	}
 	for _, o := range rows() {
 		all = append(all, ofRow(o))

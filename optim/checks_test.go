@@ -110,7 +110,7 @@ func TestTableOfLeaves(t *testing.T) {
 	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "a", Shape: []int{130}}, {Path: "b", Shape: []int{300, 5}}},
 		gpu.Limits{BindingBytes: 4 * 1024})
 	require.NoError(t, err)
-	p, err := newPlan(Chain(ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.9, MuDType: buffers.BF16}), AddDecayedWeights(1, MaskMatrices())))
+	p, err := newPlan(Chain(ScaleByAdam(Adam{B1: 0.9, B2: 0.9, MuDType: "bf16"}, Stable), AddDecayedWeights(1, MaskMatrices())))
 	require.NoError(t, err)
 	r, err := p.resolve(layout.Leaves(), specs(layout.Leaves()))
 	require.NoError(t, err)

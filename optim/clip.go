@@ -7,7 +7,7 @@ package optim
 //
 // What is not finite poisons everything: wrap in SkipNonFinite where that is not wanted.
 func ClipByGlobalNorm(max float64) Transform {
-	if err := positive("max", max); err != nil {
+	if err := inInterval("max", max, "(0,inf)"); err != nil {
 		return failed("clip_by_global_norm", "%w", err)
 	}
 	return single(element{
@@ -27,7 +27,7 @@ func ClipByGlobalNorm(max float64) Transform {
 //
 // A norm that is not a number leaves u as it is.
 func ClipStageLocal(max float64) Transform {
-	if err := positive("max", max); err != nil {
+	if err := inInterval("max", max, "(0,inf)"); err != nil {
 		return failed("clip_stage_local", "%w", err)
 	}
 	return single(element{

@@ -54,10 +54,10 @@ func TestConfigRefuses(t *testing.T) {
 		assert.ErrorContains(t, err, want, text)
 	}
 	for text, want := range map[string]string{
-		`{"name":"adamw","parameters":{"b1":1}}`:                                        "b1, b2: found 1",
-		`{"name":"adamw","parameters":{"eps":-1}}`:                                      "eps -1",
+		`{"name":"adamw","parameters":{"b1":1}}`:                                        "parameters: b1: found 1",
+		`{"name":"adamw","parameters":{"eps":-1}}`:                                      "eps: found -1",
 		`{"name":"adamw","parameters":{"mu_dtype":"f16"}}`:                              "mu_dtype",
-		`{"name":"adamw","parameters":{"mu_dtype":"i32"}}`:                              "mu_dtype: found i32",
+		`{"name":"adamw","parameters":{"mu_dtype":"i32"}}`:                              `mu_dtype: found "i32"`,
 		`{"name":"adamw","options":{"numerics":"stabel"}}`:                              `did you mean "stable"?`,
 		`{"name":"adamw","options":{"clip_grad":0}}`:                                    "clip_grad: found 0, wanted more than 0",
 		`{"name":"adamw","options":{"clip_grad":-1}}`:                                   "clip_grad: found -1",
@@ -65,7 +65,7 @@ func TestConfigRefuses(t *testing.T) {
 		`{"name":"adamw","options":{"accumulation_steps":-1}}`:                          "accumulation_steps: found -1",
 		`{"name":"adamw","options":{"weight_decay":1},"parameters":{"weight_decay":1}}`: "wanted one",
 		`{"name":"adamw","parameters":{"weight_decay":-1}}`:                             "parameters: weight_decay: found -1",
-		`{"name":"sgd","parameters":{"momentum":1}}`:                                    "decay: found 1",
+		`{"name":"sgd","parameters":{"momentum":1}}`:                                    "momentum: found 1",
 		`{"name":"sgd","options":{"schedule":{"type":"linear"}}}`:                       "steps: found 0",
 	} {
 		c, err := optim.ParseConfig([]byte(text))
@@ -80,19 +80,29 @@ func TestConfigRefuses(t *testing.T) {
 	assert.NoError(t, err, "eformer decays twice if asked to")
 }
 
+// heavy is sgd with a momentum of its own.
+type heavy struct {
+	Momentum float64 `json:"momentum" default:"0.5" range:"[0,1)" doc:"decay of the trace"`
+	Nesterov bool    `json:"nesterov" doc:"Nesterov's form"`
+}
+
+func (h *heavy) Transform(lr optim.Schedule, _ optim.Options) (optim.Transform, error) {
+	return optim.Chain(optim.Trace(h.Momentum, h.Nesterov), optim.ScaleByLearningRate(lr)), nil
+}
+
 func TestRegistry(t *testing.T) {
 	assert.Subset(t, optim.Names(), []string{"adamw", "sgd"})
-	heavy := optim.Optimizer{Name: "sgd", Doc: "sgd with momentum", New: func() optim.Parameters { return &optim.SGDConfig{Momentum: 0.5} }}
-	assert.ErrorContains(t, optim.Register(heavy), "not yet taken")
-	heavy.Name = "test-heavy"
-	require.NoError(t, optim.Register(heavy))
+	row := optim.Optimizer{Name: "sgd", Doc: "sgd with momentum", New: func() optim.Parameters { return &heavy{} }}
+	assert.ErrorContains(t, optim.Register(row), "not yet taken")
+	row.Name = "test-heavy"
+	require.NoError(t, optim.Register(row))
 	found, err := optim.Find("test-heavy")
 	require.NoError(t, err)
-	assert.Equal(t, heavy.Doc, found.Doc)
+	assert.Equal(t, row.Doc, found.Doc)
 	d, err := optim.Describe("test-heavy")
 	require.NoError(t, err)
 	assert.Equal(t, "sgd with momentum", d.Doc)
-	assert.Equal(t, optim.Parameter{Name: "momentum", Type: "float64", Default: 0.5, Doc: "decay of the trace; 0 = no momentum and no state"}, d.Parameters[0])
+	assert.Equal(t, optim.Parameter{Name: "momentum", Type: "float64", Default: 0.5, Doc: "decay of the trace"}, d.Parameters[0])
 	_, err = optim.Describe("nothing")
 	assert.ErrorContains(t, err, `found "nothing"`)
 	tx, err := optim.Build("test-heavy", optim.Options{}, []byte(`{"nesterov":true}`))
@@ -102,23 +112,17 @@ func TestRegistry(t *testing.T) {
 
 // Bytes a parameter as counted by hand: each array read or written once.
 func TestCosts(t *testing.T) {
-	cost := func(c optim.AdamWConfig, o optim.Options) optim.Cost {
-		tx, err := optim.AdamW(c, o)
-		require.NoError(t, err)
-		return tx.Cost()
-	}
-	c := optim.DefaultAdamW()
+	cost := func(c string, o optim.Options) optim.Cost { return built(t, "adamw", o, c).Cost() }
+	c := ""
 	clip := 1.0
 	assert.Equal(t, 28.0, cost(c, optim.Options{WeightDecay: 0.1}).TrafficBytes)
 	assert.Equal(t, 8.0, cost(c, optim.Options{}).StateBytes)
 	assert.Equal(t, 32.0, cost(c, optim.Options{ClipGrad: &clip}).TrafficBytes, "the norm reads the gradient once more")
 	assert.Equal(t, 32.0, cost(c, optim.Options{ClipGrad: &clip, SkipNonFinite: true, MeasureNorm: true}).TrafficBytes, "and once for all")
-	c.MuDType = "bf16"
+	c = `{"mu_dtype":"bf16"}`
 	assert.Equal(t, 24.0, cost(c, optim.Options{}).TrafficBytes)
 	assert.Greater(t, cost(c, optim.Options{}).FLOPs, 10.0)
-	sgd, err := optim.SGD(optim.SGDConfig{Momentum: 0.9}, optim.Options{})
-	require.NoError(t, err)
-	assert.Equal(t, 20.0, sgd.Cost().TrafficBytes)
+	assert.Equal(t, 20.0, built(t, "sgd", optim.Options{}, `{"momentum":0.9}`).Cost().TrafficBytes)
 	assert.Zero(t, optim.ClipByGlobalNorm(0).Cost())
 }
 
@@ -155,7 +159,7 @@ func TestKronConfigRefuses(t *testing.T) {
 		`{"noise_scale":-1}`:              "noise_scale: found -1",
 		`{"b1":1}`:                        "b1: found 1, wanted 0 to less than 1",
 		`{"dtype":"f16"}`:                 "dtype",
-		`{"dtype":"u32"}`:                 "dtype: found u32, wanted f32 or bf16",
+		`{"dtype":"u32"}`:                 `dtype: found "u32", wanted f32 or bf16`,
 		`{"lr_style":"sgd"}`:              `lr_style: found "sgd", wanted adam or none`,
 		`{"refresh":{"every":-1}}`:        "every: found -1",
 		`{"refresh":{"evry":2}}`:          `unknown key "refresh.evry", did you mean "every"?`,
@@ -168,12 +172,9 @@ func TestKronConfigRefuses(t *testing.T) {
 			assert.ErrorContains(t, err, name)
 		}
 	}
-	inside := 0.1
-	c := optim.DefaultQuad()
-	c.WeightDecay = &inside
-	_, err := optim.Quad(c, optim.Options{WeightDecay: 0.1})
+	_, err := optim.Build("quad", optim.Options{WeightDecay: 0.1}, []byte(`{"weight_decay":0.1}`))
 	assert.ErrorContains(t, err, "weight_decay: found one in the options and one in the parameters")
-	_, err = optim.Quad(c, optim.Options{WeightDecay: 0.1, Numerics: optim.EFormer})
+	_, err = optim.Build("quad", optim.Options{WeightDecay: 0.1, Numerics: optim.EFormer}, []byte(`{"weight_decay":0.1}`))
 	assert.NoError(t, err)
 	// Stacked leaves that are none: the rule is named.
 	tx, err := optim.Build("quad", optim.Options{}, []byte(`{"scanned_layers":["^blocks"]}`))

@@ -16,9 +16,7 @@ import (
 )
 
 func adamw(t testing.TB, o optim.Options) optim.Transform {
-	tx, err := optim.AdamW(optim.DefaultAdamW(), o)
-	require.NoError(t, err)
-	return tx
+	return built(t, "adamw", o, "")
 }
 
 func rate(lr float64) optim.ScheduleConfig { return optim.ScheduleConfig{LearningRate: lr} }
@@ -99,10 +97,7 @@ func sameBits(t testing.TB, want, got []buffers.Host) {
 func TestTwoRunsHaveTheSameBits(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 0.5
-		config := optim.DefaultAdamW()
-		config.MuDType = "bf16"
-		tx, err := optim.AdamW(config, optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, Rates: []optim.PathRate{{Pattern: "w", Multiplier: 2}}})
-		require.NoError(t, err)
+		tx := built(t, "adamw", optim.Options{Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, Rates: []optim.PathRate{{Pattern: "w", Multiplier: 2}}}, `{"mu_dtype":"bf16"}`)
 		run := func() map[string][]buffers.Host {
 			r := rand.New(rand.NewPCG(7, 7))
 			rig := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
@@ -122,12 +117,9 @@ func TestTwoRunsHaveTheSameBits(t *testing.T) {
 func TestRestoredStateGoesOnAlike(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		clip := 0.5
-		config := optim.DefaultAdamW()
-		config.MuDType = "bf16"
-		tx, err := optim.AdamW(config, optim.Options{
+		tx := built(t, "adamw", optim.Options{
 			Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 0.1, Steps: 5}, ClipGrad: &clip, AccumulationSteps: 2,
-		})
-		require.NoError(t, err)
+		}, `{"mu_dtype":"bf16"}`)
 		r := rand.New(rand.NewPCG(8, 8))
 		first := newRig(t, d, tx, randomTree(r, oddSpecs, 1), buffers.F32)
 		var grads [][]buffers.Host
@@ -329,7 +321,7 @@ func TestPadding(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		params := []buffers.Host{vector("a", 1, 2, 3), vector("b", 1, 1, 1, 1, 1)}
 		// Without eps the update of an element with a gradient of zero is 0/0.
-		rig := newRig(t, d, optim.Chain(optim.GlobalNorm(), optim.ScaleByAdam(optim.AdamOptions{B1: 0.9, B2: 0.9})), params, buffers.F32)
+		rig := newRig(t, d, optim.Chain(optim.GlobalNorm(), optim.ScaleByAdam(optim.Adam{B1: 0.9, B2: 0.9}, optim.Stable)), params, buffers.F32)
 		image := make([]byte, rig.grads.Slab(0).Bytes)
 		for i := range image {
 			image[i] = 0xff // NaN everywhere

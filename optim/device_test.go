@@ -130,10 +130,12 @@ func near(t testing.TB, where string, got, want []buffers.Host, relative, share 
 	}
 }
 
-func adam(change func(*optim.AdamOptions)) optim.Transform {
-	o := optim.AdamOptions{B1: 0.9, B2: 0.99, Eps: 1e-8}
+func adam(change func(*optim.Adam)) optim.Transform { return adamIn(optim.Stable, change) }
+
+func adamIn(n optim.Numerics, change func(*optim.Adam)) optim.Transform {
+	o := optim.Adam{B1: 0.9, B2: 0.99, Eps: 1e-8}
 	change(&o)
-	return optim.ScaleByAdam(o)
+	return optim.ScaleByAdam(o, n)
 }
 
 // combinations of everything that fuses.
@@ -142,13 +144,13 @@ func combinations() map[string]optim.Transform {
 	rate := optim.ScaleByLearningRate(lr)
 	mask, patterns := optim.MaskMatrices(), optim.MaskPatterns(`^w\.`, "scalar")
 	rates := []optim.PathRate{{Pattern: "split", Multiplier: 0.25}, {Pattern: "^w", Multiplier: 3}}
-	plain := adam(func(*optim.AdamOptions) {})
+	plain := adam(func(*optim.Adam) {})
 	return map[string]optim.Transform{
 		"identity":     optim.Identity(),
 		"sgd":          optim.Chain(optim.AddDecayedWeights(0.1, patterns), optim.Trace(0.9, false), rate),
 		"nesterov":     optim.Chain(optim.Trace(0.9, true), rate),
 		"adam":         optim.Chain(plain, rate),
-		"adam root":    optim.Chain(adam(func(o *optim.AdamOptions) { o.EpsRoot, o.Nesterov = 1e-3, true }), rate),
+		"adam root":    optim.Chain(adam(func(o *optim.Adam) { o.EpsRoot, o.Nesterov = 1e-3, true }), rate),
 		"decays":       optim.Chain(plain, optim.AddDecayedWeights(0.2, mask), rate, optim.AddScheduledDecay(lr, 0.1, patterns)),
 		"rates":        optim.Chain(plain, optim.ScaleByLearningRate(lr, rates...), optim.AddScheduledDecay(lr, 0.1, mask, rates...)),
 		"clip":         optim.Chain(optim.GlobalNorm(), optim.ClipByGlobalNorm(3), plain, rate),
@@ -222,7 +224,7 @@ func (q *quiet) Helper()               {}
 func TestBF16Moment(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, numerics := range []optim.Numerics{optim.Stable, optim.EFormer} {
-			tx := optim.Chain(adam(func(o *optim.AdamOptions) { o.MuDType, o.Numerics, o.B1 = buffers.BF16, numerics, 0.95 }),
+			tx := optim.Chain(adamIn(numerics, func(o *optim.Adam) { o.MuDType, o.B1 = "bf16", 0.95 }),
 				optim.ScaleByLearningRate(optim.Constant(0.01)))
 			r := rand.New(rand.NewPCG(3, 4))
 			params := randomTree(r, oddSpecs, 1)
@@ -256,7 +258,7 @@ func TestBF16Moment(t *testing.T) {
 func TestDitherKeepsSmallChanges(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		moment := func(n optim.Numerics) float64 {
-			tx := optim.Chain(adam(func(o *optim.AdamOptions) { o.MuDType, o.Numerics, o.B1 = buffers.BF16, n, 0.999 }), optim.Scale(0))
+			tx := optim.Chain(adamIn(n, func(o *optim.Adam) { o.MuDType, o.B1 = "bf16", 0.999 }), optim.Scale(0))
 			ones := make([]float32, 1024)
 			for i := range ones {
 				ones[i] = 1
@@ -279,7 +281,7 @@ func TestDitherKeepsSmallChanges(t *testing.T) {
 
 func TestBF16ParamsAndGradients(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := optim.Chain(optim.ClipByGlobalNorm(2), adam(func(*optim.AdamOptions) {}), optim.ScaleByLearningRate(optim.Constant(0.125)))
+		tx := optim.Chain(optim.ClipByGlobalNorm(2), adam(func(*optim.Adam) {}), optim.ScaleByLearningRate(optim.Constant(0.125)))
 		r := rand.New(rand.NewPCG(5, 6))
 		params, grads := randomTree(r, oddSpecs, 1), randomTree(r, oddSpecs, 1)
 		for _, tree := range [][]buffers.Host{params, grads} {

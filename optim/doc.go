@@ -7,7 +7,7 @@
 // device; it is the definition that the kernels are held to. What needs the norm of a whole tree stands between: its kernel
 // repeats the elements before it without storing, which reads more and writes nothing.
 //
-//	tx := optim.Chain(optim.ClipByGlobalNorm(1), optim.ScaleByAdam(adam), optim.ScaleByLearningRate(lr))
+//	tx := optim.Chain(optim.ClipByGlobalNorm(1), optim.ScaleByAdam(adam, optim.Stable), optim.ScaleByLearningRate(lr))
 //	s, err := tx.Init(params)
 //	rec := dev.Record("update")
 //	err = tx.Update(rec, grads, s, params)

@@ -23,7 +23,7 @@ type EMAOptions struct {
 // decay mu are rounded to bf16 as well. State: "mu".
 func EMA(o EMAOptions) Transform {
 	const name = "ema"
-	if err := firstError(decayRate("decay", o.Decay), momentDType("dtype", o.DType)); err != nil {
+	if err := firstError(inInterval("decay", o.Decay, "[0,1)"), momentDType("dtype", o.DType)); err != nil {
 		return failed(name, "%w", err)
 	}
 	mu := moment("mu", o.DType, "decay", o.Decay, o.Numerics)

@@ -48,7 +48,7 @@ func guardedChains() map[string]optim.Transform {
 	rate := optim.ScaleByLearningRate(optim.Constant(1e-4))
 	factored := optim.ScaleByFactoredRMS(optim.FactoredRMSOptions{DecayRate: 0.8, MinDimSizeToFactor: 16, Eps: 1e-30})
 	return map[string]optim.Transform{
-		"adam":             optim.Chain(optim.ClipByGlobalNorm(3), adam(func(*optim.AdamOptions) {}), rate),
+		"adam":             optim.Chain(optim.ClipByGlobalNorm(3), adam(func(*optim.Adam) {}), rate),
 		"behind operators": optim.Chain(optim.Trace(0.9, false), factored, optim.Trace(0.5, true), rate),
 	}
 }

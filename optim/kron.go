@@ -12,11 +12,11 @@ func init() {
 	for _, o := range []Optimizer{
 		{
 			Name: "quad", Doc: "blocked Kronecker factors on both sides of each matrix, followed by a quadratic step (PSGD Quad)",
-			New: func() Parameters { c := DefaultQuad(); return &c },
+			New: kronOf(kron.Quad),
 		},
 		{
 			Name: "skew", Doc: "blocked Kronecker factors on both sides of each matrix, followed by a step and a rotation (PSGD Procrustes)",
-			New: func() Parameters { c := DefaultSkew(); return &c },
+			New: kronOf(kron.Skew),
 		},
 	} {
 		o.Rate, o.Small, o.Tolerance = 0.006, `{"block_size":16,"max_size_dense":300}`, 2e-4
@@ -25,58 +25,32 @@ func init() {
 	}
 }
 
-// KronConfig are the parameters of Quad and Skew; see ScaleByKron for the equations.
-type KronConfig struct {
-	B1               float64      `json:"b1" doc:"decay of the momentum that is preconditioned; 0 = no momentum and no mu"`
-	BlockSize        int          `json:"block_size" doc:"largest side of a block; cost and state of dense factors grow with it"`
-	MaxSizeDense     int          `json:"max_size_dense" doc:"a longer side of a matrix has a diagonal factor"`
-	PreconditionerLR float64      `json:"preconditioner_lr" doc:"step of the factors"`
-	InitScale        float64      `json:"preconditioner_init_scale" doc:"factors begin as this times the identity"`
-	DType            string       `json:"dtype" doc:"storage of the factors, in eformer numerics of the momentum too: f32 or bf16; \"\" = f32, in eformer numerics bf16"`
-	Damping          float64      `json:"damping" doc:"stable numerics: noise on the gradient, as a part of its running RMS"`
-	NoiseScale       float64      `json:"noise_scale" doc:"eformer numerics: standard deviation of the noise on the gradient"`
+// Kron are the parameters of eformer's quad and skew, with its defaults but for the block size; see ScaleByKron for the equations.
+type Kron struct {
+	B1               float64      `json:"b1" default:"0.95" range:"[0,1)" doc:"decay of the momentum that is preconditioned; 0 = no momentum and no mu"`
+	BlockSize        int          `json:"block_size" default:"128" doc:"largest side of a block; cost and state of dense factors grow with it"`
+	MaxSizeDense     int          `json:"max_size_dense" default:"16384" doc:"a longer side of a matrix has a diagonal factor"`
+	PreconditionerLR float64      `json:"preconditioner_lr" default:"0.7" doc:"step of the factors"`
+	InitScale        float64      `json:"preconditioner_init_scale" default:"1" doc:"factors begin as this times the identity"`
+	DType            string       `json:"dtype" range:"f32|bf16|" doc:"storage of the factors, in eformer numerics of the momentum too: f32 or bf16; \"\" = f32, in eformer numerics bf16"`
+	Damping          float64      `json:"damping" default:"0.03" doc:"stable numerics: noise on the gradient, as a part of its running RMS"`
+	NoiseScale       float64      `json:"noise_scale" default:"1e-9" doc:"eformer numerics: standard deviation of the noise on the gradient"`
 	NormalizeGrads   bool         `json:"normalize_grads" doc:"divide the momentum of each leaf by its norm first"`
-	LRStyle          string       `json:"lr_style" doc:"\"adam\" divides updates by 5, so that rates are like Adam's; \"none\" does not"`
+	LRStyle          string       `json:"lr_style" default:"adam" range:"adam|none|" doc:"\"adam\" divides updates by 5, so that rates are like Adam's; \"none\" does not"`
 	Refresh          kron.Cadence `json:"refresh" doc:"which updates refresh the factors; the others apply them as they are"`
 	ScannedLayers    *Mask        `json:"scanned_layers" doc:"leaves whose first axis counts independent matrices: patterns or paths; null = none"`
-	WeightDecay      *float64     `json:"weight_decay" doc:"eformer's decay inside, before the rate; null = 0, in eformer numerics 0.1; use the options' own"`
+	WeightDecay      *float64     `json:"weight_decay" range:"[0,inf)" doc:"eformer's decay inside, before the rate; null = 0, in eformer numerics 0.1; use the options' own"`
 	WeightDecayMask  *Mask        `json:"weight_decay_mask" doc:"leaves that decay inside; null = all"`
+
+	method kron.Method
 }
 
-// QuadConfig and SkewConfig are KronConfig under two names.
-type (
-	QuadConfig KronConfig
-	SkewConfig KronConfig
-)
-
-// DefaultQuad is eformer's, but for the block size.
-func DefaultQuad() QuadConfig {
-	return QuadConfig{
-		B1: 0.95, BlockSize: 128, MaxSizeDense: 16384, PreconditionerLR: 0.7, InitScale: 1, Damping: 0.03, NoiseScale: 1e-9, LRStyle: "adam",
-		Refresh: kron.DefaultCadence(),
-	}
+func kronOf(method kron.Method) func() Parameters {
+	return func() Parameters { return &Kron{method: method, Refresh: kron.DefaultCadence()} }
 }
 
-// DefaultSkew is DefaultQuad.
-func DefaultSkew() SkewConfig { return SkewConfig(DefaultQuad()) }
-
-// Quad is eformer's optimizer of that name, with what Options adds around it.
-func Quad(c QuadConfig, o Options) (Transform, error) { return build("quad", &c, o) }
-
-// Skew is eformer's optimizer of that name, with what Options adds around it.
-func Skew(c SkewConfig, o Options) (Transform, error) { return build("skew", &c, o) }
-
-// Transform is chain(scale_by_quad, add_decayed_weights, scale_by_learning_rate).
-func (c *QuadConfig) Transform(lr Schedule, o Options) (Transform, error) {
-	return KronConfig(*c).transform(kron.Quad, lr, o)
-}
-
-// Transform is chain(scale_by_skew, add_decayed_weights, scale_by_learning_rate).
-func (c *SkewConfig) Transform(lr Schedule, o Options) (Transform, error) {
-	return KronConfig(*c).transform(kron.Skew, lr, o)
-}
-
-func (c KronConfig) transform(method kron.Method, lr Schedule, o Options) (Transform, error) {
+// Transform is chain(scale_by_quad or scale_by_skew, add_decayed_weights, scale_by_learning_rate).
+func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
 	decay := 0.0
 	switch {
 	case c.WeightDecay != nil:
@@ -87,19 +61,13 @@ func (c KronConfig) transform(method kron.Method, lr Schedule, o Options) (Trans
 	if err := o.oneDecay(decay); err != nil {
 		return Transform{}, err
 	}
-	parts := []Transform{ScaleByKron(method, c, o.Numerics)}
+	parts := []Transform{ScaleByKron(c.method, *c, o.Numerics)}
 	if decay > 0 {
 		parts = append(parts, AddDecayedWeights(decay, c.WeightDecayMask))
 	}
 	t := Chain(append(parts, ScaleByLearningRate(lr, o.Rates...))...)
 	return t, t.err
 }
-
-// ScaleByQuad is ScaleByKron with the quadratic step.
-func ScaleByQuad(c QuadConfig, n Numerics) Transform { return ScaleByKron(kron.Quad, KronConfig(c), n) }
-
-// ScaleBySkew is ScaleByKron with the rotation.
-func ScaleBySkew(c SkewConfig, n Numerics) Transform { return ScaleByKron(kron.Skew, KronConfig(c), n) }
 
 // ScaleByKron preconditions a momentum by Kronecker factors (eformer's scale_by_quad and scale_by_skew):
 //
@@ -110,16 +78,16 @@ func ScaleBySkew(c SkewConfig, n Numerics) Transform { return ScaleByKron(kron.S
 //	u <- u / 5                                               with lr_style "adam"
 //
 // State: "mu", and that of the factors.
-func ScaleByKron(method kron.Method, c KronConfig, n Numerics) Transform {
+func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
 	name := "scale_by_" + string(method)
+	if err := checkRanges(&c); err != nil {
+		return failed(name, "%w", err)
+	}
 	config, err := c.kron(method, n)
 	if err != nil {
 		return failed(name, "%w", err)
 	}
 	var parts []Transform
-	if err := decayRate("b1", c.B1); err != nil {
-		return failed(name, "%w", err)
-	}
 	if c.B1 > 0 {
 		ema := EMAOptions{Decay: c.B1, Debias: true, DType: buffers.F32, Numerics: n}
 		if n == EFormer {
@@ -131,12 +99,8 @@ func ScaleByKron(method kron.Method, c KronConfig, n Numerics) Transform {
 		parts = append(parts, NormalizeByLeaf(1e-6))
 	}
 	parts = append(parts, single(element{name: "precondition", operator: kronOperator{config, c.Refresh, c.ScannedLayers}}), ClipByLeafRMS(1.1))
-	switch c.LRStyle {
-	case "adam", "":
+	if c.LRStyle != "none" {
 		parts = append(parts, Scale(1.0/5))
-	case "none":
-	default:
-		return failed(name, "lr_style: found %q, wanted adam or none", c.LRStyle)
 	}
 	t := Chain(parts...)
 	t.name = name
@@ -144,7 +108,7 @@ func ScaleByKron(method kron.Method, c KronConfig, n Numerics) Transform {
 }
 
 // kron is the configuration of the engine.
-func (c KronConfig) kron(method kron.Method, n Numerics) (kron.Config, error) {
+func (c Kron) kron(method kron.Method, n Numerics) (kron.Config, error) {
 	out := kron.Config{
 		Method: method, BlockSize: c.BlockSize, MaxSizeDense: c.MaxSizeDense, PreconditionerLR: c.PreconditionerLR, InitScale: c.InitScale,
 		NoiseScale: c.NoiseScale, Damping: c.Damping, Rules: kron.Stable(), DType: buffers.F32,
@@ -153,10 +117,7 @@ func (c KronConfig) kron(method kron.Method, n Numerics) (kron.Config, error) {
 		out.Rules, out.DType = kron.Rules{}, buffers.BF16
 	}
 	if c.DType != "" {
-		var err error
-		if out.DType, err = parseMoment("dtype", c.DType); err != nil {
-			return out, err
-		}
+		out.DType = storage(c.DType)
 	}
 	if err := c.Refresh.Validate(); err != nil {
 		return out, fmt.Errorf("refresh: %w", err)

@@ -20,7 +20,7 @@ func NormalizeByLeaf(eps float64) Transform {
 //
 //	u <- u limit / max(RMS(u), limit)
 func ClipByLeafRMS(limit float64) Transform {
-	if err := positive("limit", limit); err != nil {
+	if err := inInterval("limit", limit, "(0,inf)"); err != nil {
 		return failed("clip_by_leaf_rms", "%w", err)
 	}
 	return single(element{

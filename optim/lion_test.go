@@ -15,7 +15,7 @@ import (
 )
 
 func TestLionByHand(t *testing.T) {
-	lion := optim.ScaleByLion(optim.LionOptions{B1: 0.5, B2: 0.75})
+	lion := optim.ScaleByLion(optim.Lion{B1: 0.5, B2: 0.75}, optim.Stable)
 	for name, c := range map[string]struct {
 		grads []float32
 		want  float32 // of a param that began at 10
@@ -39,9 +39,7 @@ func TestLionHasNoHiddenDecay(t *testing.T) {
 	zero := []buffers.Host{vector("a", 0), vector("b", 0)}
 	run := func(o optim.Options) (a, b float32) {
 		o.Schedule = rate(0.5)
-		tx, err := optim.Lion(optim.DefaultLion(), o)
-		require.NoError(t, err)
-		twin, err := optim.NewTwin(tx, params)
+		twin, err := optim.NewTwin(built(t, "lion", o, ""), params)
 		require.NoError(t, err)
 		require.NoError(t, twin.Update(zero))
 		return twin.Params()[0].Data[0], twin.Params()[1].Data[0]
@@ -58,7 +56,7 @@ func TestLionHasNoHiddenDecay(t *testing.T) {
 // Gradients of few bits make every sum exact, so that signs are the same on both sides, those of exact zeros too.
 func TestLionFollowsTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := optim.Chain(optim.ScaleByLion(optim.LionOptions{B1: 0.5, B2: 0.75}), optim.ScaleByLearningRate(optim.Constant(0.125)))
+		tx := optim.Chain(optim.ScaleByLion(optim.Lion{B1: 0.5, B2: 0.75}, optim.Stable), optim.ScaleByLearningRate(optim.Constant(0.125)))
 		r := rand.New(rand.NewPCG(31, 32))
 		params := randomTree(r, oddSpecs, 1)
 		dev := newRig(t, d, tx, params, buffers.F32)
@@ -94,7 +92,7 @@ func TestLionFollowsTheTwin(t *testing.T) {
 func TestLionBF16Moment(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		run := func(n optim.Numerics) (got, want []float32) {
-			tx := optim.ScaleByLion(optim.LionOptions{B1: 0.9, B2: 0.99, MuDType: buffers.BF16, Numerics: n})
+			tx := optim.ScaleByLion(optim.Lion{B1: 0.9, B2: 0.99, MuDType: "bf16"}, n)
 			r := rand.New(rand.NewPCG(33, 34))
 			start := randomTree(r, oddSpecs, 1)
 			dev := newRig(t, d, tx, start, buffers.F32)
@@ -128,7 +126,7 @@ func TestLionBF16Moment(t *testing.T) {
 	}, small)
 	// With b2 = 0.99, eformer multiplies by the nearest bf16, 0.98828125; the moment of constant gradients ends at (1-b2)/(1-0.98828125).
 	moment := func(n optim.Numerics) float32 {
-		tx := optim.ScaleByLion(optim.LionOptions{B1: 0.9, B2: 0.99, MuDType: buffers.BF16, Numerics: n})
+		tx := optim.ScaleByLion(optim.Lion{B1: 0.9, B2: 0.99, MuDType: "bf16"}, n)
 		ones := make([]float32, 256)
 		for i := range ones {
 			ones[i] = 1

@@ -15,7 +15,7 @@ import (
 func TestMarsByHand(t *testing.T) {
 	const eps = 1e6
 	mars := func(b1, limit float64) optim.Transform {
-		return optim.Chain(optim.ScaleByMars(optim.MarsOptions{B1: b1, B2: 0.5, Gamma: 0.25, Eps: eps, MaxGradNorm: limit}), optim.Scale(eps))
+		return optim.Chain(optim.ScaleByMars(optim.Mars{Beta1: b1, Beta2: 0.5, Gamma: 0.25, Epsilon: eps, MaxGradNorm: &limit}, optim.Stable), optim.Scale(eps))
 	}
 	// gamma b1/(1-b1) = 1/4; the first gradient has nothing before it: c = 1.25 g.
 	assert.InDelta(t, 10+1.25*4, after(t, mars(0.5, 0), 10, 4), 1e-4)
@@ -30,8 +30,7 @@ func TestMarsByHand(t *testing.T) {
 // The previous gradient is the one that came in behind a clip around the optimizer.
 func TestMarsKeepsTheIncomingGradient(t *testing.T) {
 	clip := 1.0
-	tx, err := optim.Mars(optim.DefaultMars(), optim.Options{ClipGrad: &clip})
-	require.NoError(t, err)
+	tx := built(t, "mars", optim.Options{ClipGrad: &clip}, "")
 	twin, err := optim.NewTwin(tx, []buffers.Host{vector("a", 0, 0), vector("b", 0)})
 	require.NoError(t, err)
 	require.NoError(t, twin.Update([]buffers.Host{vector("a", 3, 0), vector("b", 4)}))

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
-	"gputrain/buffers/array"
 )
 
 // momentDType refuses what a moment cannot be stored in.
@@ -15,16 +14,12 @@ func momentDType(name string, d buffers.DType) error {
 	return nil
 }
 
-// parseMoment reads the dtype of a moment; "" is f32.
-func parseMoment(name, text string) (buffers.DType, error) {
-	if text == "" {
-		return buffers.F32, nil
+// storage is the dtype of a moment by the word of a parameter in its range; "" is f32.
+func storage(word string) buffers.DType {
+	if word == "bf16" {
+		return buffers.BF16
 	}
-	d, err := array.ParseDType(text)
-	if err != nil {
-		return d, fmt.Errorf("%s: %w", name, err)
-	}
-	return d, momentDType(name, d)
+	return buffers.F32
 }
 
 // A halved moment is a slot in bf16. In EFormer numerics its decay b, and the product of decay and moment, are rounded to nearest

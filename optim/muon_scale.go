@@ -52,7 +52,7 @@ func (o MuonOptions) validate() error {
 	if !(o.Eps >= 1e-15) || math.IsInf(o.Eps, 0) {
 		return fmt.Errorf("eps: found %g, wanted 1e-15 or more: a momentum of zero is divided by it", o.Eps)
 	}
-	return firstError(decayRate("beta", o.Beta), notNegative("consistent_rms", o.ConsistentRMS), momentDType("mu_dtype", o.MuDType))
+	return firstError(inInterval("beta", o.Beta, "[0,1)"), inInterval("consistent_rms", o.ConsistentRMS, "[0,inf)"), momentDType("mu_dtype", o.MuDType))
 }
 
 // momentum is the element before the operator.

@@ -144,7 +144,7 @@ func mixedLeaves(r *rand.Rand, scale float64) []buffers.Host {
 }
 
 func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
-	adam := ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: buffers.BF16})
+	adam := ScaleByAdam(Adam{B1: 0.9, B2: 0.99, Eps: 1e-8, MuDType: "bf16"}, Stable)
 	trace, rate := Trace(0.9, true), ScaleByLearningRate(Constant(0.05))
 	matrices := MaskMatrices()
 	small := func(t *testing.T, d *gpu.Device, name string, tx Transform, calls int) {
@@ -337,7 +337,7 @@ func TestEMAAndLeafNorms(t *testing.T) {
 }
 
 func TestCostOfARouteIsThatOfItsMask(t *testing.T) {
-	adam := ScaleByAdam(AdamOptions{B1: 0.9, B2: 0.99})
+	adam := ScaleByAdam(Adam{B1: 0.9, B2: 0.99}, Stable)
 	both := Chain(Route(MaskMatrices(), Chain(Trace(0.9, false), sum()), adam), Scale(2)).Cost()
 	// Gradient, params twice, the trace twice, the update stored and loaded again, and what the operator says of itself.
 	assert.Equal(t, Cost{StateBytes: 4 + 4, TrafficBytes: 12 + 8 + 8 + 16, FLOPs: 2 + 1 + 1 + 1}, both)

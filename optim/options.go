@@ -30,7 +30,7 @@ func (o Options) Validate() error {
 	if o.ClipGrad != nil && (!(*o.ClipGrad > 0) || math.IsInf(*o.ClipGrad, 0)) {
 		return fmt.Errorf("clip_grad: found %g, wanted more than 0, or null for no clip", *o.ClipGrad)
 	}
-	if err := notNegative("weight_decay", o.WeightDecay); err != nil {
+	if err := inInterval("weight_decay", o.WeightDecay, "[0,inf)"); err != nil {
 		return err
 	}
 	if o.AccumulationSteps < 0 {
@@ -63,9 +63,6 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 
 // oneDecay refuses a decay inside the optimizer beside the one outside, which stable numerics have not.
 func (o Options) oneDecay(inner float64) error {
-	if err := notNegative("parameters: weight_decay", inner); err != nil {
-		return err
-	}
 	if inner > 0 && o.WeightDecay > 0 && o.Numerics != EFormer {
 		return errors.New("weight_decay: found one in the options and one in the parameters, wanted one (eformer numerics allow both)")
 	}

@@ -13,18 +13,11 @@ import (
 	"gputrain/shaders/suggest"
 )
 
-// Parameters are an optimizer's own: a pointer to a plain struct whose fields have the tags json and doc.
-type Parameters interface {
-	// Transform makes the optimizer without what Options.assemble adds, its rate included, of parameters that it
-	// checks.
-	Transform(lr Schedule, o Options) (Transform, error)
-}
-
 // An Optimizer is one row of the registry: every fact about an optimizer that has a name.
 type Optimizer struct {
 	Name string
 	Doc  string            // one line
-	New  func() Parameters // its parameters with their defaults, freshly made each time
+	New  func() Parameters // makes its parameters; fields that it leaves zero get the defaults of their tags
 	// Rate is the peak learning rate to begin with where none is given, for the built-in run: the best of a few trials, not of a search.
 	Rate float64
 	// Small are parameters in JSON with which leaves of a few elements take the paths of large ones; "" where the defaults do.
@@ -49,6 +42,13 @@ func Register(o Optimizer) error {
 	}
 	optimizers.byName[o.Name] = o
 	return nil
+}
+
+// parameters are those with which it is built where none are given.
+func (o Optimizer) parameters() Parameters {
+	p := o.New()
+	setDefaults(p)
+	return p
 }
 
 // builtin registers an optimizer of this package.
@@ -98,7 +98,7 @@ func ParseConfig(data []byte) (Config, error) {
 	if err := strict(data, &c); err != nil {
 		return c, fmt.Errorf("optim: config: %w", err)
 	}
-	p, err := c.parameters()
+	p, err := c.Decode()
 	if err != nil {
 		return c, err
 	}
@@ -108,13 +108,13 @@ func ParseConfig(data []byte) (Config, error) {
 	return c, nil
 }
 
-// parameters reads the parameters over their defaults.
-func (c Config) parameters() (Parameters, error) {
+// Decode reads the parameters over their defaults: the struct that the optimizer's row makes.
+func (c Config) Decode() (Parameters, error) {
 	o, err := Find(c.Name)
 	if err != nil {
 		return nil, err
 	}
-	p := o.New()
+	p := o.parameters()
 	if given := bytes.TrimSpace(c.Parameters); len(given) > 0 && !bytes.Equal(given, []byte("null")) {
 		if err := strict(given, p); err != nil {
 			return nil, fmt.Errorf("optim: %s: parameters: %w", c.Name, err)
@@ -125,7 +125,7 @@ func (c Config) parameters() (Parameters, error) {
 
 // Build makes the optimizer.
 func (c Config) Build() (Transform, error) {
-	p, err := c.parameters()
+	p, err := c.Decode()
 	if err != nil {
 		return Transform{}, err
 	}
@@ -141,6 +141,9 @@ func Build(name string, o Options, parameters []byte) (Transform, error) {
 func build(name string, p Parameters, o Options) (Transform, error) {
 	if err := o.Validate(); err != nil {
 		return Transform{}, fmt.Errorf("optim: %s: %w", name, err)
+	}
+	if err := checkRanges(p); err != nil {
+		return Transform{}, fmt.Errorf("optim: %s: parameters: %w", name, err)
 	}
 	lr, err := o.Schedule.Build(o.Numerics)
 	if err != nil {
@@ -185,9 +188,9 @@ func Describe(name string) (Description, error) {
 		return Description{}, err
 	}
 	d := Description{Name: name, Doc: o.Doc, Cost: t.Cost()}
-	values := reflect.ValueOf(o.New()).Elem()
+	values := reflect.ValueOf(o.parameters()).Elem()
 	for _, k := range keys(values.Type()) {
-		d.Parameters = append(d.Parameters, Parameter{k.key, k.typ.String(), values.Field(k.index).Interface(), k.doc})
+		d.Parameters = append(d.Parameters, Parameter{k.key, k.typ.String(), values.FieldByIndex(k.index).Interface(), k.tag.Get("doc")})
 	}
 	return d, nil
 }

@@ -9,16 +9,22 @@ import (
 func init() {
 	builtin(Optimizer{
 		Name: "rmsprop", Doc: "RMSProp: gradients over a running root mean square, with momentum where asked for", Rate: 0.001,
-		New:   func() Parameters { c := DefaultRMSProp(); return &c },
+		New:   func() Parameters { return new(RMSProp) },
 		Small: `{"momentum":0.9}`,
 	})
 }
 
-// RMSOptions are the parameters of ScaleByRMS. The zero values of InitialScale and of all flags are optax's defaults.
-type RMSOptions struct {
-	Decay, Eps, InitialScale float64
-	EpsOutside               bool // of the root; optax's eps_in_sqrt = False
-	Centered, BiasCorrection bool
+// RMSProp are the parameters of optax.rmsprop, with the defaults of eformer's configuration, and optax's where it has none; see ScaleByRMS for
+// the equations.
+type RMSProp struct {
+	Decay          float64  `json:"decay" default:"0.9" range:"[0,1)" doc:"decay of the mean square"`
+	InitialScale   float64  `json:"initial_scale" range:"[0,inf)" doc:"mean square before the first update"`
+	Momentum       *float64 `json:"momentum" range:"[0,1)" doc:"decay of a trace of updates, rate included; null = none and no state"`
+	Nesterov       bool     `json:"nesterov" doc:"Nesterov's form of the momentum"`
+	Eps            float64  `json:"eps" default:"1e-8" range:"[0,inf)" doc:"added to the mean square"`
+	EpsInSqrt      bool     `json:"eps_in_sqrt" default:"true" doc:"add eps under the root; false: to the root, as torch does"`
+	Centered       bool     `json:"centered" doc:"divide by the standard deviation: subtract the squared mean"`
+	BiasCorrection bool     `json:"bias_correction" doc:"correct mean square and mean for their start"`
 }
 
 // ScaleByRMS is optax.scale_by_rms, or with Centered optax.scale_by_stddev. With n the number of this update, from 1:
@@ -29,11 +35,14 @@ type RMSOptions struct {
 //	v    =  max(v - m², 0)                           centered
 //	u    <- u / sqrt(v + eps)                        eps outside: u / (sqrt(v) + eps)
 //
-// State: "nu", and with Centered "mean" before it.
-func ScaleByRMS(o RMSOptions) Transform {
+// The momentum is none of it. State: "nu", and with Centered "mean" before it.
+func ScaleByRMS(o RMSProp) Transform {
 	const name = "scale_by_rms"
-	if err := firstError(decayRate("decay", o.Decay), notNegative("eps", o.Eps), notNegative("initial_scale", o.InitialScale)); err != nil {
+	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
+	}
+	if o.Momentum != nil {
+		return failed(name, "momentum: found %g, wanted none: it is that of updates, Trace behind the rate", *o.Momentum)
 	}
 	e := element{
 		name: name, flops: 7,
@@ -46,7 +55,7 @@ func ScaleByRMS(o RMSOptions) Transform {
 		correct = " / $correction"
 		e.flops++
 	}
-	if o.EpsOutside {
+	if !o.EpsInSqrt {
 		root = "u = u / (sqrt(v) + $eps);"
 	}
 	e.wgsl = "$nu = $rest * (u * u) + $decay * $nu;\nvar v = $nu" + correct + ";\n" + root
@@ -71,45 +80,21 @@ v = select(vec4<f32>(0.0), v, v > vec4<f32>(0.0));
 			m := c.slots[0] / correction
 			v = max(v-m*m, 0)
 		}
-		if o.EpsOutside {
-			c.u /= math.Sqrt(v) + eps
-		} else {
+		if o.EpsInSqrt {
 			c.u /= math.Sqrt(v + eps)
+		} else {
+			c.u /= math.Sqrt(v) + eps
 		}
 	}
 	return single(e)
 }
 
-// RMSPropConfig are the parameters of RMSProp; see ScaleByRMS for the equations.
-type RMSPropConfig struct {
-	Decay          float64  `json:"decay" doc:"decay of the mean square"`
-	InitialScale   float64  `json:"initial_scale" doc:"mean square before the first update"`
-	Momentum       *float64 `json:"momentum" doc:"decay of a trace of updates, rate included; null = none and no state"`
-	Nesterov       bool     `json:"nesterov" doc:"Nesterov's form of the momentum"`
-	Eps            float64  `json:"eps" doc:"added to the mean square"`
-	EpsInSqrt      bool     `json:"eps_in_sqrt" doc:"add eps under the root; false: to the root, as torch does"`
-	Centered       bool     `json:"centered" doc:"divide by the standard deviation: subtract the squared mean"`
-	BiasCorrection bool     `json:"bias_correction" doc:"correct mean square and mean for their start"`
-}
-
-// DefaultRMSProp is what eformer's configuration has, and optax's defaults where it has none.
-func DefaultRMSProp() RMSPropConfig { return RMSPropConfig{Decay: 0.9, Eps: 1e-8, EpsInSqrt: true} }
-
-// RMSProp is the optimizer of optax.rmsprop, with what Options adds around it.
-func RMSProp(c RMSPropConfig, o Options) (Transform, error) { return build("rmsprop", &c, o) }
-
 // Transform is chain(scale_by_rms, scale_by_learning_rate, trace): the trace holds updates with the rates of their time.
-func (c *RMSPropConfig) Transform(lr Schedule, o Options) (Transform, error) {
-	parts := []Transform{
-		ScaleByRMS(RMSOptions{
-			Decay: c.Decay, Eps: c.Eps, InitialScale: c.InitialScale, EpsOutside: !c.EpsInSqrt, Centered: c.Centered, BiasCorrection: c.BiasCorrection,
-		}),
-		ScaleByLearningRate(lr, o.Rates...),
-	}
+func (c *RMSProp) Transform(lr Schedule, o Options) (Transform, error) {
+	scale := *c
+	scale.Momentum = nil
+	parts := []Transform{ScaleByRMS(scale), ScaleByLearningRate(lr, o.Rates...)}
 	if c.Momentum != nil {
-		if err := decayRate("momentum", *c.Momentum); err != nil {
-			return Transform{}, err
-		}
 		parts = append(parts, Trace(*c.Momentum, c.Nesterov))
 	}
 	t := Chain(parts...)

@@ -1,6 +1,7 @@
 package optim_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -15,18 +16,18 @@ import (
 
 func TestRMSByHand(t *testing.T) {
 	for name, c := range map[string]struct {
-		o     optim.RMSOptions
+		o     optim.RMSProp
 		grads []float32
 		want  float64 // of a param that began at 10
 	}{
-		"first":           {optim.RMSOptions{Decay: 0.75}, []float32{3}, 12},                             // nu = 9/4
-		"eps inside":      {optim.RMSOptions{Decay: 0.75, Eps: 6.75}, []float32{3}, 11},                  // sqrt(2.25 + 6.75)
-		"eps outside":     {optim.RMSOptions{Decay: 0.75, Eps: 1.5, EpsOutside: true}, []float32{3}, 11}, // 1.5 + 1.5
-		"initial":         {optim.RMSOptions{Decay: 0.75, InitialScale: 9}, []float32{3}, 11},            // nu = 9
-		"second":          {optim.RMSOptions{Decay: 0.75}, []float32{2, 2}, 10 + 2 + 2/math.Sqrt(1.75)},
-		"corrected":       {optim.RMSOptions{Decay: 0.75, BiasCorrection: true}, []float32{2, -2}, 10},
-		"centered":        {optim.RMSOptions{Decay: 0.75, Centered: true}, []float32{4}, 10 + 4/math.Sqrt(4-1)},
-		"centered, first": {optim.RMSOptions{Decay: 0.75, Eps: 4, Centered: true, BiasCorrection: true}, []float32{4}, 12}, // no deviation yet
+		"first":           {optim.RMSProp{Decay: 0.75}, []float32{3}, 12},                             // nu = 9/4
+		"eps inside":      {optim.RMSProp{Decay: 0.75, Eps: 6.75, EpsInSqrt: true}, []float32{3}, 11}, // sqrt(2.25 + 6.75)
+		"eps outside":     {optim.RMSProp{Decay: 0.75, Eps: 1.5}, []float32{3}, 11},                   // 1.5 + 1.5
+		"initial":         {optim.RMSProp{Decay: 0.75, InitialScale: 9}, []float32{3}, 11},            // nu = 9
+		"second":          {optim.RMSProp{Decay: 0.75}, []float32{2, 2}, 10 + 2 + 2/math.Sqrt(1.75)},
+		"corrected":       {optim.RMSProp{Decay: 0.75, BiasCorrection: true}, []float32{2, -2}, 10},
+		"centered":        {optim.RMSProp{Decay: 0.75, Centered: true}, []float32{4}, 10 + 4/math.Sqrt(4-1)},
+		"centered, first": {optim.RMSProp{Decay: 0.75, Eps: 4, EpsInSqrt: true, Centered: true, BiasCorrection: true}, []float32{4}, 12}, // no deviation yet
 	} {
 		assert.InDelta(t, c.want, after(t, optim.ScaleByRMS(c.o), 10, c.grads...), 2e-6, name)
 	}
@@ -35,7 +36,7 @@ func TestRMSByHand(t *testing.T) {
 // Rounding makes nu fall below the squared mean of a constant gradient: no root of a negative number.
 func TestCenteredOfConstantGradients(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		tx := optim.ScaleByRMS(optim.RMSOptions{Decay: 0.9, Eps: 1e-12, Centered: true, BiasCorrection: true})
+		tx := optim.ScaleByRMS(optim.RMSProp{Decay: 0.9, Eps: 1e-12, EpsInSqrt: true, Centered: true, BiasCorrection: true})
 		data := make([]float32, 1000)
 		for i := range data {
 			data[i] = float32(math.Sqrt(float64(i + 2)))
@@ -53,16 +54,12 @@ func TestCenteredOfConstantGradients(t *testing.T) {
 
 // The trace holds updates with the rates that they had: what was learnt at a high rate goes on after the rate has fallen.
 func TestRMSPropTraceHoldsRates(t *testing.T) {
-	momentum := 0.5
-	c := optim.DefaultRMSProp()
-	c.Momentum, c.Decay, c.Eps = &momentum, 0, 0
 	for nesterov, want := range map[bool]float64{
 		false: 10 - 1 - 0.5,
 		true:  10 - 1.5 - 0.25,
 	} {
-		c.Nesterov = nesterov
-		tx, err := optim.RMSProp(c, optim.Options{Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, Steps: 1}})
-		require.NoError(t, err)
+		tx := built(t, "rmsprop", optim.Options{Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, Steps: 1}},
+			fmt.Sprintf(`{"momentum":0.5,"decay":0,"eps":0,"nesterov":%t}`, nesterov))
 		assert.InDelta(t, want, after(t, tx, 10, 3, 3), 1e-6)
 	}
 }

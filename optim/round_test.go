@@ -136,7 +136,8 @@ func sameAsWhole(t testing.TB, whole *rig, stages []*stage) {
 func TestStagesAreTheWhole(t *testing.T) {
 	clip := 0.5
 	by := optim.ScaleByLearningRate(optim.Constant(0.05))
-	mars := optim.ScaleByMars(optim.MarsOptions{B1: 0.95, B2: 0.99, Gamma: 0.025, Eps: 1e-8, MaxGradNorm: 1})
+	limit := 1.0
+	mars := optim.ScaleByMars(optim.Mars{Beta1: 0.95, Beta2: 0.99, Gamma: 0.025, Epsilon: 1e-8, MaxGradNorm: &limit}, optim.Stable)
 	for name, tx := range map[string]optim.Transform{
 		"adamw": built(t, "adamw", optim.Options{
 			Schedule: rate(0.1), ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("split", "scalar"), SkipNonFinite: true,

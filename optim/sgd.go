@@ -3,23 +3,20 @@ package optim
 func init() {
 	builtin(Optimizer{
 		Name: "sgd", Doc: "stochastic gradient descent, with momentum where asked for", Rate: 0.1,
-		New:   func() Parameters { return &SGDConfig{} },
+		New:   func() Parameters { return new(sgd) },
 		Small: `{"momentum":0.9}`,
 	})
 }
 
-// SGDConfig are the parameters of SGD; see Trace for the equations.
-type SGDConfig struct {
-	Momentum    float64 `json:"momentum" doc:"decay of the trace; 0 = no momentum and no state"`
+// sgd is u = -lr g, with optax's momentum; see Trace for the equations.
+type sgd struct {
+	Momentum    float64 `json:"momentum" range:"[0,1)" doc:"decay of the trace; 0 = no momentum and no state"`
 	Nesterov    bool    `json:"nesterov" doc:"Nesterov's form of the momentum"`
-	WeightDecay float64 `json:"weight_decay" doc:"torch's decay, added to the gradient before the momentum, for the leaves of the options' mask"`
+	WeightDecay float64 `json:"weight_decay" range:"[0,inf)" doc:"torch's decay, added to the gradient before the momentum, for the leaves of the options' mask"`
 }
 
-// SGD is u = -lr g, with optax's momentum, and with what Options adds around it.
-func SGD(c SGDConfig, o Options) (Transform, error) { return build("sgd", &c, o) }
-
 // Transform is chain(add_decayed_weights, trace, scale_by_learning_rate).
-func (c *SGDConfig) Transform(lr Schedule, o Options) (Transform, error) {
+func (c *sgd) Transform(lr Schedule, o Options) (Transform, error) {
 	if err := o.oneDecay(c.WeightDecay); err != nil {
 		return Transform{}, err
 	}

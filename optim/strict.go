@@ -63,18 +63,21 @@ func knownKeys(data []byte, t reflect.Type, at string) error {
 
 // key is a field of a struct as JSON has it.
 type key struct {
-	key, doc string
-	typ      reflect.Type
-	index    int
+	key   string
+	tag   reflect.StructTag
+	typ   reflect.Type
+	index []int
 }
 
-// keys lists the JSON keys of a struct in order.
+// keys lists the JSON keys of a struct in order, those of embedded structs where they stand.
 func keys(t reflect.Type) []key {
 	var out []key
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous || !f.IsExported() {
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		out = append(out, key{name, f.Tag.Get("doc"), f.Type, i})
+		out = append(out, key{name, f.Tag, f.Type, f.Index})
 	}
 	return out
 }

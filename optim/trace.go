@@ -9,7 +9,7 @@ import "gputrain/buffers"
 //
 // State: "trace".
 func Trace(decay float64, nesterov bool) Transform {
-	if err := decayRate("decay", decay); err != nil {
+	if err := inInterval("decay", decay, "[0,1)"); err != nil {
 		return failed("trace", "%w", err)
 	}
 	e := element{

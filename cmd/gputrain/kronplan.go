@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"regexp"
 
@@ -13,15 +11,13 @@ import (
 
 // kronPlan is the blocks of a model's parameters under an optimizer; nil where it has no Kronecker factors.
 func kronPlan(c optim.Config, params []buffers.Spec) (*kron.Plan, error) {
-	method := kron.Method(c.Name)
-	if method != kron.Quad && method != kron.Skew {
-		return nil, nil
+	parameters, err := c.Decode()
+	if err != nil {
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	p := optim.DefaultQuad() // skew has the same
-	if given := bytes.TrimSpace(c.Parameters); len(given) > 0 {
-		if err := json.Unmarshal(given, &p); err != nil {
-			return nil, fmt.Errorf("inspect: optimizer %s: parameters: %w", c.Name, err)
-		}
+	p, ok := parameters.(*optim.Kron)
+	if !ok {
+		return nil, nil
 	}
 	var leaves []kron.Leaf
 	for _, s := range params {
@@ -33,7 +29,7 @@ func kronPlan(c optim.Config, params []buffers.Spec) (*kron.Plan, error) {
 	}
 	// What the plan does not depend on has any value that is allowed.
 	return kron.NewPlan(leaves, kron.Config{
-		Method: method, BlockSize: p.BlockSize, MaxSizeDense: p.MaxSizeDense, PreconditionerLR: 1, InitScale: 1, DType: buffers.F32,
+		Method: kron.Method(c.Name), BlockSize: p.BlockSize, MaxSizeDense: p.MaxSizeDense, PreconditionerLR: 1, InitScale: 1, DType: buffers.F32,
 	})
 }
 

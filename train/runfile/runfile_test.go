@@ -206,7 +206,7 @@ func TestParametersOfOptimizers(t *testing.T) {
 		"optimizer.bta1=0.8":                          `--set: unknown key "optimizer.bta1" of adamw`,
 		"optimizer.learning_rte=0.8":                  `did you mean "learning_rate"?`,
 		"optimizer.b1=null":                           "optimizer.parameters.b1 (--set): found null, wanted a number",
-		"optimizer.b1=2":                              "b1, b2: found 2, wanted 0 to less than 1",
+		"optimizer.b1=2":                              "b1: found 2, wanted 0 to less than 1",
 		"optimizer.nesterov=1":                        "found 1, wanted true or false",
 		"optimizer.parameters={mu_dtype: 16}":         "optimizer.parameters.mu_dtype (--set): found 16, wanted text",
 		"optimizer.name=adam":                         "optimizer.name (--set): found \"adam\", wanted one of adafactor, adamw",
