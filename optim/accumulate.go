@@ -29,14 +29,14 @@ func Accumulate(k int, inner Transform) Transform {
 }
 
 // collector is the element in front of a chain that accumulates; its count is the index of the call.
-func collector(k int) element {
-	return element{
-		name: "accumulate", slots: []slot{{name: "acc", dtype: buffers.F32}}, flops: 3,
-		scalars: []scalar{{name: "calls", at: func(i int64) float64 { return float64(min(i, int64(k-1)) + 1) }}},
-		wgsl:    collect + "u = $acc;\n$acc = vec4<f32>(0.0);",
-		twin: func(c *cell) {
-			c.u = c.slots[0] + (c.u-c.slots[0])/c.scalars[0]
-			c.slots[0] = 0
+func collector(k int) Element {
+	return Element{
+		Name: "accumulate", Slots: []Slot{{Name: "acc", DType: buffers.F32}}, FLOPs: 3,
+		Scalars: []Scalar{{Name: "calls", At: func(i int64) float64 { return float64(min(i, int64(k-1)) + 1) }}},
+		WGSL:    collect + "u = $acc;\n$acc = vec4<f32>(0.0);",
+		Twin: func(c *Cell) {
+			c.U = c.Slots[0] + (c.U-c.Slots[0])/c.Scalars[0]
+			c.Slots[0] = 0
 		},
 	}
 }

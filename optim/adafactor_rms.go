@@ -34,14 +34,14 @@ func ScaleByFactoredRMS(o FactoredRMSOptions) Transform {
 	if err := o.validate(); err != nil {
 		return failed(name, "%w", err)
 	}
-	whole := single(element{
-		name: "scale_by_whole_rms", flops: 6,
-		slots:   []slot{{name: "v", dtype: buffers.F32}},
-		scalars: []scalar{{name: "beta", at: func(t int64) float64 { return 1 - o.rest(t) }}, {name: "rest", at: o.rest}, fixed("eps", o.Eps)},
-		wgsl:    "$v = $beta * $v + $rest * (u * u + $eps);\nu = u / sqrt($v);",
-		twin: func(c *cell) {
-			c.slots[0] = c.scalars[0]*c.slots[0] + c.scalars[1]*(c.u*c.u+c.scalars[2])
-			c.u /= math.Sqrt(c.slots[0])
+	whole := Elementwise(Element{
+		Name: "scale_by_whole_rms", FLOPs: 6,
+		Slots:   []Slot{{Name: "v", DType: buffers.F32}},
+		Scalars: []Scalar{{Name: "beta", At: func(t int64) float64 { return 1 - o.rest(t) }}, {Name: "rest", At: o.rest}, Fixed("eps", o.Eps)},
+		WGSL:    "$v = $beta * $v + $rest * (u * u + $eps);\nu = u / sqrt($v);",
+		Twin: func(c *Cell) {
+			c.Slots[0] = c.Scalars[0]*c.Slots[0] + c.Scalars[1]*(c.U*c.U+c.Scalars[2])
+			c.U /= math.Sqrt(c.Slots[0])
 		},
 	})
 	if o.Unfactored {
@@ -49,7 +49,7 @@ func ScaleByFactoredRMS(o FactoredRMSOptions) Transform {
 		return whole
 	}
 	large := &Mask{choose: func(l buffers.Leaf) bool { return o.factors(l.Shape) }}
-	t := Route(large, single(element{name: name, operator: factoredRMS{FactoredRMSOptions: o}}), whole)
+	t := Route(large, Elementwise(Element{Name: name, operator: factoredRMS{FactoredRMSOptions: o}}), whole)
 	t.name = name
 	return t
 }
@@ -106,9 +106,9 @@ func ScaleByParamBlockRMS(least float64) Transform {
 	if err := inInterval("least", least, "[0,inf)"); err != nil {
 		return failed(name, "%w", err)
 	}
-	return single(element{
-		name: name, scalars: []scalar{fixed("least", least)}, flops: 1,
-		wgsl: "u = u * max(sqrt($param_squares / $leaf_elements), $least);",
-		twin: func(c *cell) { c.u *= max(math.Sqrt(c.paramSquares/c.leafElements), c.scalars[0]) },
+	return Elementwise(Element{
+		Name: name, Scalars: []Scalar{Fixed("least", least)}, FLOPs: 1,
+		WGSL: "u = u * max(sqrt($param_squares / $leaf_elements), $least);",
+		Twin: func(c *Cell) { c.U *= max(math.Sqrt(c.ParamSquares/c.LeafElements), c.Scalars[0]) },
 	})
 }

@@ -36,39 +36,39 @@ func ScaleByAdam(o Adam, n Numerics) Transform {
 	correction := func(b float64, ahead int64) func(int64) float64 {
 		return func(t int64) float64 { return 1 - math.Pow(b, float64(t+1+ahead)) }
 	}
-	e := element{
-		name:  name,
-		slots: []slot{first.slot, {name: "nu", dtype: buffers.F32}},
-		scalars: []scalar{
-			fixed("b1", first.keep), fixed("b1c", 1-o.B1), fixed("b2", o.B2), fixed("b2c", 1-o.B2),
-			fixed("eps", o.Eps), fixed("eps_root", o.EpsRoot),
-			{name: "mu_correction", at: correction(o.B1, 0)},
-			{name: "nu_correction", at: correction(o.B2, 0)},
+	e := Element{
+		Name:  name,
+		Slots: []Slot{first.slot, {Name: "nu", DType: buffers.F32}},
+		Scalars: []Scalar{
+			Fixed("b1", first.keep), Fixed("b1c", 1-o.B1), Fixed("b2", o.B2), Fixed("b2c", 1-o.B2),
+			Fixed("eps", o.Eps), Fixed("eps_root", o.EpsRoot),
+			{Name: "mu_correction", At: correction(o.B1, 0)},
+			{Name: "nu_correction", At: correction(o.B2, 0)},
 		},
-		flops: 14,
+		FLOPs: 14,
 	}
 	m := "$mu / $mu_correction"
 	if o.Nesterov {
-		e.scalars = append(e.scalars, fixed("b1_exact", o.B1), scalar{name: "mu_correction_ahead", at: correction(o.B1, 1)})
+		e.Scalars = append(e.Scalars, Fixed("b1_exact", o.B1), Scalar{Name: "mu_correction_ahead", At: correction(o.B1, 1)})
 		m = "$b1_exact * ($mu / $mu_correction_ahead) + $b1c * (u / $mu_correction)"
-		e.flops = 18
+		e.FLOPs = 18
 	}
-	e.wgsl = "$mu = $b1c * u + " + first.product + `;
+	e.WGSL = "$mu = $b1c * u + " + first.product + `;
 $nu = $b2c * (u * u) + $b2 * $nu;
 let m = ` + m + `;
 let v = $nu / $nu_correction;
 u = m / (sqrt(v + $eps_root) + $eps);`
-	e.twin = func(c *cell) {
-		s, g := c.scalars, c.u
+	e.Twin = func(c *Cell) {
+		s, g := c.Scalars, c.U
 		b1, b1c, b2, b2c, eps, epsRoot := s[0], s[1], s[2], s[3], s[4], s[5]
-		mu := b1c*g + first.shrink(b1*c.slots[0])
-		nu := b2c*g*g + b2*c.slots[1]
+		mu := b1c*g + first.shrink(b1*c.Slots[0])
+		nu := b2c*g*g + b2*c.Slots[1]
 		m := mu / s[6]
 		if o.Nesterov {
 			m = s[8]*mu/s[9] + b1c*g/s[6]
 		}
-		c.slots[0], c.slots[1] = mu, nu
-		c.u = m / (math.Sqrt(nu/s[7]+epsRoot) + eps)
+		c.Slots[0], c.Slots[1] = mu, nu
+		c.U = m / (math.Sqrt(nu/s[7]+epsRoot) + eps)
 	}
-	return single(e)
+	return Elementwise(e)
 }

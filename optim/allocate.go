@@ -39,7 +39,7 @@ func (t Transform) Check(model []buffers.Spec) error {
 			err = o.check(on)
 		}
 		if err != nil {
-			return fmt.Errorf("optim: %s: %s: %w", t.name, step.name, err)
+			return fmt.Errorf("optim: %s: %s: %w", t.name, step.Name, err)
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 		if step.route >= 0 {
 			layout = subsets[step.route]
 		}
-		for i, slot := range step.slots {
+		for i, slot := range step.Slots {
 			tree, err := newSlot(s.device, step.slotNames[i], layout, slot)
 			if err != nil {
 				return err
@@ -91,11 +91,11 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 		if step.operator != nil {
 			on, err := s.plan.scene(step, s.device, s.layout, s.layout.Leaves(), whole, r)
 			if err != nil {
-				return fmt.Errorf("%s: %w", step.name, err)
+				return fmt.Errorf("%s: %w", step.Name, err)
 			}
 			o, err := step.operator.open(on)
 			if err != nil {
-				return fmt.Errorf("%s: %w", step.name, err)
+				return fmt.Errorf("%s: %w", step.Name, err)
 			}
 			s.operations = append(s.operations, o)
 		}
@@ -134,15 +134,15 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 }
 
 // newSlot makes a tree of state with its initial value.
-func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s slot) (*buffers.Tree, error) {
-	tree, err := buffers.NewTree(dev, "optim."+name, layout, s.dtype)
-	if err != nil || s.initial == 0 || dev.Dry() {
+func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buffers.Tree, error) {
+	tree, err := buffers.NewTree(dev, "optim."+name, layout, s.DType)
+	if err != nil || s.Initial == 0 || dev.Dry() {
 		return tree, err
 	}
 	for _, leaf := range layout.Leaves() {
 		data := make([]float32, leaf.Elements())
 		for i := range data {
-			data[i] = float32(s.initial)
+			data[i] = float32(s.Initial)
 		}
 		if err := tree.Write(leaf.Path, data); err != nil {
 			tree.Release()

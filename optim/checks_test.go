@@ -40,7 +40,7 @@ func TestWorstFindsOneFlippedElement(t *testing.T) {
 func TestChecksFailOnAWrongKernel(t *testing.T) {
 	d := gputest.Device(t)
 	tx := Trace(0.9, false)
-	tx.elements[0].wgsl = "$trace = u + 0.9001 * $trace;\nu = $trace;"
+	tx.elements[0].WGSL = "$trace = u + 0.9001 * $trace;\nu = $trace;"
 	r, err := follow(t.Context(), d, tx)
 	require.NoError(t, err)
 	assert.Greater(t, r.MaxError, 1e-5)
@@ -72,7 +72,7 @@ func TestFusedText(t *testing.T) {
 }
 
 func TestUnknownNameInAnElementIsABug(t *testing.T) {
-	p, err := newPlan(single(element{name: "odd", wgsl: "u = $nothing;", twin: func(*cell) {}}))
+	p, err := newPlan(Transform{elements: []Element{{Name: "odd", WGSL: "u = $nothing;", Twin: func(*Cell) {}}}}) // Elementwise refuses it
 	require.NoError(t, err)
 	assert.PanicsWithValue(t, "optim: fuse: odd: unknown name $nothing", func() { _, _ = p.fuse(job{kind: updateJob}) })
 }

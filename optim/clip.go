@@ -10,12 +10,12 @@ func ClipByGlobalNorm(max float64) Transform {
 	if err := inInterval("max", max, "(0,inf)"); err != nil {
 		return failed("clip_by_global_norm", "%w", err)
 	}
-	return single(element{
-		name: "clip_by_global_norm", scalars: []scalar{fixed("max", max)}, flops: 2,
-		wgsl: "if ($bad || !($norm < $max)) { u = (u / $norm) * $max; }",
-		twin: func(c *cell) {
-			if !(c.norm < c.scalars[0]) {
-				c.u = c.u / c.norm * c.scalars[0]
+	return Elementwise(Element{
+		Name: "clip_by_global_norm", Scalars: []Scalar{Fixed("max", max)}, FLOPs: 2,
+		WGSL: "if ($bad || !($norm < $max)) { u = (u / $norm) * $max; }",
+		Twin: func(c *Cell) {
+			if !(c.Norm < c.Scalars[0]) {
+				c.U = c.U / c.Norm * c.Scalars[0]
 			}
 		},
 	})
@@ -30,12 +30,12 @@ func ClipStageLocal(max float64) Transform {
 	if err := inInterval("max", max, "(0,inf)"); err != nil {
 		return failed("clip_stage_local", "%w", err)
 	}
-	return single(element{
-		name: "clip_stage_local", scalars: []scalar{fixed("max", max)}, flops: 1,
-		wgsl: "let factor = $max / ($norm + 1e-6);\nif (factor < 1.0) { u = u * factor; }",
-		twin: func(c *cell) {
-			if factor := c.scalars[0] / (c.norm + 1e-6); factor < 1 {
-				c.u *= factor
+	return Elementwise(Element{
+		Name: "clip_stage_local", Scalars: []Scalar{Fixed("max", max)}, FLOPs: 1,
+		WGSL: "let factor = $max / ($norm + 1e-6);\nif (factor < 1.0) { u = u * factor; }",
+		Twin: func(c *Cell) {
+			if factor := c.Scalars[0] / (c.Norm + 1e-6); factor < 1 {
+				c.U *= factor
 			}
 		},
 	})
@@ -44,7 +44,7 @@ func ClipStageLocal(max float64) Transform {
 // GlobalNorm leaves updates alone and measures them: norm and non-finite flag of all leaves together come to
 // stand in State.Statistics. A clip at the same place shares the measurement.
 func GlobalNorm() Transform {
-	return single(element{name: "global_norm", keeps: true, wgsl: measured, twin: func(*cell) {}})
+	return Elementwise(Element{Name: "global_norm", keeps: true, WGSL: measured, Twin: func(*Cell) {}})
 }
 
 // measured is the body of an element that wants the statistics and does nothing with them.

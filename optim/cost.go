@@ -28,7 +28,7 @@ func (t Transform) Cost() Cost {
 		if s.offRoute() {
 			continue
 		}
-		c.FLOPs += float64(s.flops)
+		c.FLOPs += float64(s.FLOPs)
 		c.StateBytes += s.slotBytes()
 		c.TrafficBytes += 2 * s.slotBytes()
 		if s.operator != nil {
@@ -56,16 +56,16 @@ func (t Transform) Cost() Cost {
 }
 
 // slotBytes is what the element keeps a parameter.
-func (e element) slotBytes() float64 {
+func (e Element) slotBytes() float64 {
 	n := 0.0
-	for _, slot := range e.slots {
-		n += float64(slot.dtype.Bits()) / 8
+	for _, slot := range e.Slots {
+		n += float64(slot.DType.Bits()) / 8
 	}
 	return n
 }
 
 // offRoute tells whether the element is for the leaves outside of a route's mask.
-func (e element) offRoute() bool {
+func (e Element) offRoute() bool {
 	return slices.ContainsFunc(e.routes, func(m membership) bool { return !m.inside })
 }
 

@@ -4,21 +4,21 @@ package optim
 //
 //	u <- u + decay p       for the leaves of the mask
 func AddDecayedWeights(decay float64, mask *Mask) Transform {
-	e := element{
-		name: "add_decayed_weights", scalars: []scalar{fixed("decay", decay)}, flops: 2,
-		wgsl: "u = u + $decay * $p;",
-		twin: func(c *cell) { c.u += c.scalars[0] * c.p },
+	e := Element{
+		Name: "add_decayed_weights", Scalars: []Scalar{Fixed("decay", decay)}, FLOPs: 2,
+		WGSL: "u = u + $decay * $p;",
+		Twin: func(c *Cell) { c.U += c.Scalars[0] * c.P },
 	}
 	if mask != nil {
 		e.columns = []column{maskColumn(mask)}
-		e.wgsl = "if ($mask != 0.0) { u = u + $decay * $p; }"
-		e.twin = func(c *cell) {
+		e.WGSL = "if ($mask != 0.0) { u = u + $decay * $p; }"
+		e.Twin = func(c *Cell) {
 			if c.columns[0] != 0 {
-				c.u += c.scalars[0] * c.p
+				c.U += c.Scalars[0] * c.P
 			}
 		}
 	}
-	return single(e)
+	return Elementwise(e)
 }
 
 // AddScheduledDecay is eformer's decay outside of the optimizer, with p from before the update and a count of
@@ -26,28 +26,28 @@ func AddDecayedWeights(decay float64, mask *Mask) Transform {
 //
 //	u <- u - lr(t) decay m p     for the leaves of the mask; m: the leaf's multiplier, 1 without rates
 func AddScheduledDecay(lr Schedule, decay float64, mask *Mask, rates ...PathRate) Transform {
-	e := element{
-		name: "add_scheduled_decay", flops: 2,
-		scalars: []scalar{rated("decay", lr, decay)},
+	e := Element{
+		Name: "add_scheduled_decay", FLOPs: 2,
+		Scalars: []Scalar{rated("decay", lr, decay)},
 	}
 	factor, column := "$decay", 0
-	multiplier := func(*cell) float64 { return 1 }
+	multiplier := func(*Cell) float64 { return 1 }
 	if len(rates) > 0 {
 		e.columns = append(e.columns, rateColumn(rates))
 		factor, column = "($decay * $rate)", 1
-		multiplier = func(c *cell) float64 { return c.columns[0] }
+		multiplier = func(c *Cell) float64 { return c.columns[0] }
 	}
-	e.wgsl = "u = u - " + factor + " * $p;"
-	e.twin = func(c *cell) { c.u -= c.scalars[0] * multiplier(c) * c.p }
+	e.WGSL = "u = u - " + factor + " * $p;"
+	e.Twin = func(c *Cell) { c.U -= c.Scalars[0] * multiplier(c) * c.P }
 	if mask != nil {
 		e.columns = append(e.columns, maskColumn(mask))
-		e.wgsl = "if ($mask != 0.0) { " + e.wgsl + " }"
-		all := e.twin
-		e.twin = func(c *cell) {
+		e.WGSL = "if ($mask != 0.0) { " + e.WGSL + " }"
+		all := e.Twin
+		e.Twin = func(c *Cell) {
 			if c.columns[column] != 0 {
 				all(c)
 			}
 		}
 	}
-	return single(e)
+	return Elementwise(e)
 }

@@ -29,7 +29,7 @@
 //  5. A leaf is known by its path: masks, rates and random bits go by it, so that a stage of a model (InitStage) updates its leaves as
 //     the whole model would, in every bit. Its update is cut at each norm of the whole model (RecordRound).
 //
-// New elements are values of type element. What is not elementwise is an operator (factored statistics, orthogonal steps, the factors of
+// New elements are values of type Element, made a Transform by Elementwise. What is not elementwise is an operator (factored statistics, orthogonal steps, the factors of
 // package kron): it ends one fused kernel and begins the next, with the update in a tree of its own between them. Route sends
 // leaves to one of two transformations, and elements may ask for sums over the leaf at hand.
 package optim

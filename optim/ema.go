@@ -33,13 +33,13 @@ func EMA(o EMAOptions) Transform {
 		}
 		return 1 - math.Pow(o.Decay, float64(t+1))
 	}
-	return single(element{
-		name: name, slots: []slot{mu.slot}, flops: 4,
-		scalars: []scalar{fixed("decay", mu.keep), fixed("decayc", 1-o.Decay), {name: "correction", at: correction}},
-		wgsl:    "$mu = $decayc * u + " + mu.product + ";\nu = $mu / $correction;",
-		twin: func(c *cell) {
-			c.slots[0] = c.scalars[1]*c.u + mu.shrink(c.scalars[0]*c.slots[0])
-			c.u = c.slots[0] / c.scalars[2]
+	return Elementwise(Element{
+		Name: name, Slots: []Slot{mu.slot}, FLOPs: 4,
+		Scalars: []Scalar{Fixed("decay", mu.keep), Fixed("decayc", 1-o.Decay), {Name: "correction", At: correction}},
+		WGSL:    "$mu = $decayc * u + " + mu.product + ";\nu = $mu / $correction;",
+		Twin: func(c *Cell) {
+			c.Slots[0] = c.Scalars[1]*c.U + mu.shrink(c.Scalars[0]*c.Slots[0])
+			c.U = c.Slots[0] / c.Scalars[2]
 		},
 	})
 }

@@ -107,7 +107,7 @@ func (p *plan) fuse(j job) (*fused, error) {
 		f.statistics = f.statistics || p.transform.skip
 	case collectJob:
 		only := p.steps[0]
-		only.wgsl = collect
+		only.WGSL = collect
 		f.add([]step{only}, true)
 	case measureJob:
 		if !ofParams {
@@ -120,13 +120,13 @@ func (p *plan) fuse(j job) (*fused, error) {
 // add puts the elements of steps into the body.
 func (f *fusion) add(steps []step, stored bool) {
 	for _, s := range steps {
-		text := placeholder.ReplaceAllStringFunc(s.wgsl, func(name string) string { return f.replace(s, name[1:], stored) })
+		text := placeholder.ReplaceAllStringFunc(s.WGSL, func(name string) string { return f.replace(s, name[1:], stored) })
 		condition := ""
 		if s.route >= 0 {
 			f.routes[s.route] = true
 			condition = fmt.Sprintf("if (route_%d) ", s.route)
 		}
-		fmt.Fprintf(&f.body, "%s{ // %s\n%s\n}\n", condition, s.name, text)
+		fmt.Fprintf(&f.body, "%s{ // %s\n%s\n}\n", condition, s.Name, text)
 	}
 }
 
@@ -146,15 +146,15 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 	case "param_squares":
 		return f.leafSquares(s.paramSum)
 	}
-	for i, slot := range s.slots {
-		if slot.name == name {
+	for i, slot := range s.Slots {
+		if slot.Name == name {
 			return f.use(operand{
-				name: s.slotNames[i], place: s.firstSlot + i, dtype: slot.dtype, route: s.route, stored: stored, dither: slot.dither,
+				name: s.slotNames[i], place: s.firstSlot + i, dtype: slot.DType, route: s.route, stored: stored, dither: slot.Dither,
 			})
 		}
 	}
-	for i, c := range s.scalars {
-		if c.name == name {
+	for i, c := range s.Scalars {
+		if c.Name == name {
 			return "bitcast<f32>(" + scalarWord(s.firstScalar+i) + ")"
 		}
 	}
@@ -163,7 +163,7 @@ func (f *fusion) replace(s step, name string, stored bool) string {
 			return fmt.Sprintf("bitcast<f32>(table[values + %du])", s.firstColumn+i)
 		}
 	}
-	panic("optim: fuse: " + s.name + ": unknown name $" + name)
+	panic("optim: fuse: " + s.Name + ": unknown name $" + name)
 }
 
 func (f *fusion) leafSquares(measurement int) string {

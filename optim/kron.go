@@ -98,7 +98,7 @@ func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
 	if c.NormalizeGrads {
 		parts = append(parts, NormalizeByLeaf(1e-6))
 	}
-	parts = append(parts, single(element{name: "precondition", operator: kronOperator{config, c.Refresh, c.ScannedLayers}}), ClipByLeafRMS(1.1))
+	parts = append(parts, Elementwise(Element{Name: "precondition", operator: kronOperator{config, c.Refresh, c.ScannedLayers}}), ClipByLeafRMS(1.1))
 	if c.LRStyle != "none" {
 		parts = append(parts, Scale(1.0/5))
 	}

@@ -28,23 +28,23 @@ func ScaleByLion(o Lion, n Numerics) Transform {
 		return failed(name, "%w", err)
 	}
 	look, keep := moment("mu", storage(o.MuDType), "b1", o.B1, n), moment("mu", storage(o.MuDType), "b2", o.B2, n)
-	return single(element{
-		name: name, slots: []slot{keep.slot}, flops: 8,
-		scalars: []scalar{fixed("b1", look.keep), fixed("b1c", 1-o.B1), fixed("b2", keep.keep), fixed("b2c", 1-o.B2)},
-		wgsl: "let c = $b1c * u + " + look.product + `;
+	return Elementwise(Element{
+		Name: name, Slots: []Slot{keep.slot}, FLOPs: 8,
+		Scalars: []Scalar{Fixed("b1", look.keep), Fixed("b1c", 1-o.B1), Fixed("b2", keep.keep), Fixed("b2c", 1-o.B2)},
+		WGSL: "let c = $b1c * u + " + look.product + `;
 $mu = $b2c * u + ` + keep.product + `;
 u = select(select(c, vec4<f32>(-1.0), c < vec4<f32>(0.0)), vec4<f32>(1.0), c > vec4<f32>(0.0));`,
-		twin: func(c *cell) {
-			b1, b1c, b2, b2c := c.scalars[0], c.scalars[1], c.scalars[2], c.scalars[3]
-			x := b1c*c.u + look.shrink(b1*c.slots[0])
-			c.slots[0] = b2c*c.u + keep.shrink(b2*c.slots[0])
+		Twin: func(c *Cell) {
+			b1, b1c, b2, b2c := c.Scalars[0], c.Scalars[1], c.Scalars[2], c.Scalars[3]
+			x := b1c*c.U + look.shrink(b1*c.Slots[0])
+			c.Slots[0] = b2c*c.U + keep.shrink(b2*c.Slots[0])
 			switch {
 			case x > 0:
 				x = 1
 			case x < 0:
 				x = -1
 			}
-			c.u = x // 0 and NaN are their own signs
+			c.U = x // 0 and NaN are their own signs
 		},
 	})
 }

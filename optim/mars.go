@@ -35,14 +35,14 @@ func ScaleByMars(o Mars, n Numerics) Transform {
 	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
 	}
-	parts := []Transform{single(element{
-		name: name, slots: []slot{{name: "mog", dtype: buffers.F32}}, flops: 3,
-		scalars: []scalar{fixed("lead", o.Gamma*o.Beta1/(1-o.Beta1))},
-		wgsl:    "let c = u + $lead * (u - $mog);\n$mog = u;\nu = c;",
-		twin: func(c *cell) {
-			last := c.slots[0]
-			c.slots[0] = c.u
-			c.u += c.scalars[0] * (c.u - last)
+	parts := []Transform{Elementwise(Element{
+		Name: name, Slots: []Slot{{Name: "mog", DType: buffers.F32}}, FLOPs: 3,
+		Scalars: []Scalar{Fixed("lead", o.Gamma*o.Beta1/(1-o.Beta1))},
+		WGSL:    "let c = u + $lead * (u - $mog);\n$mog = u;\nu = c;",
+		Twin: func(c *Cell) {
+			last := c.Slots[0]
+			c.Slots[0] = c.U
+			c.U += c.Scalars[0] * (c.U - last)
 		},
 	})}
 	if o.MaxGradNorm != nil && *o.MaxGradNorm > 0 {

@@ -25,7 +25,7 @@ func storage(word string) buffers.DType {
 // A halved moment is a slot in bf16. In EFormer numerics its decay b, and the product of decay and moment, are rounded to nearest
 // even, as is what is stored; in Stable only what is stored is rounded, stochastically.
 type halved struct {
-	slot    slot
+	slot    Slot
 	keep    float64 // b as it multiplies the moment
 	product string  // $b $name, by the names of scalar and slot
 	shrink  func(float64) float64
@@ -33,12 +33,12 @@ type halved struct {
 
 // moment is a slot that decays by b, whose scalar has the name decay.
 func moment(name string, dtype buffers.DType, decay string, b float64, n Numerics) halved {
-	h := halved{slot: slot{name: name, dtype: dtype}, keep: b, product: "$" + decay + " * $" + name, shrink: func(x float64) float64 { return x }}
+	h := halved{slot: Slot{Name: name, DType: dtype}, keep: b, product: "$" + decay + " * $" + name, shrink: func(x float64) float64 { return x }}
 	if dtype != buffers.BF16 {
 		return h
 	}
 	if n != EFormer {
-		h.slot.dither = true
+		h.slot.Dither = true
 		return h
 	}
 	h.keep, h.product, h.shrink = roundBF16(b), "optim_nearest("+h.product+")", roundBF16

@@ -100,8 +100,8 @@ func (c *muon) rule(n Numerics) (Transform, error) {
 			return Transform{}, fmt.Errorf("adamw: pattern %q: %w", p, err)
 		}
 	}
-	return single(element{
-		name: "adamw", keeps: true, twin: func(*cell) {},
+	return Elementwise(Element{
+		Name: "adamw", keeps: true, Twin: func(*Cell) {},
 		columns: []column{{"adamw", func(leaves []buffers.Leaf, whole []string) ([]float32, error) {
 			for _, p := range c.AdamW {
 				if _, err := pathPattern(p, whole); err != nil {

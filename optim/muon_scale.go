@@ -35,7 +35,7 @@ func ScaleByMuon(o MuonOptions) Transform {
 	if err := o.validate(); err != nil {
 		return failed(name, "%w", err)
 	}
-	t := Chain(o.momentum(), single(element{name: "orthogonalize", operator: orthogonal{o}}), o.shape())
+	t := Chain(o.momentum(), Elementwise(Element{Name: "orthogonalize", operator: orthogonal{o}}), o.shape())
 	t.name = name
 	return t
 }
@@ -61,31 +61,31 @@ func (o MuonOptions) momentum() Transform {
 		return func(t int64) float64 { return 1 - math.Pow(o.Beta, float64(t+1+ahead)) }
 	}
 	mu := moment("mu", o.MuDType, "beta", o.Beta, o.Numerics)
-	e := element{
-		name: "momentum", slots: []slot{mu.slot}, flops: 4,
-		scalars: []scalar{fixed("beta", mu.keep), fixed("rest", 1-o.Beta), {name: "correction", at: correction(0)}},
-		wgsl:    "$mu = $rest * u + " + mu.product + ";\nu = $mu / $correction;",
+	e := Element{
+		Name: "momentum", Slots: []Slot{mu.slot}, FLOPs: 4,
+		Scalars: []Scalar{Fixed("beta", mu.keep), Fixed("rest", 1-o.Beta), {Name: "correction", At: correction(0)}},
+		WGSL:    "$mu = $rest * u + " + mu.product + ";\nu = $mu / $correction;",
 	}
 	if o.Nesterov {
-		e.flops = 8
-		e.scalars = append(e.scalars, fixed("exact", o.Beta), scalar{name: "correction_ahead", at: correction(1)})
-		e.wgsl = "$mu = $rest * u + " + mu.product + ";\nu = $exact * ($mu / $correction_ahead) + $rest * (u / $correction);"
+		e.FLOPs = 8
+		e.Scalars = append(e.Scalars, Fixed("exact", o.Beta), Scalar{Name: "correction_ahead", At: correction(1)})
+		e.WGSL = "$mu = $rest * u + " + mu.product + ";\nu = $exact * ($mu / $correction_ahead) + $rest * (u / $correction);"
 	}
-	e.twin = func(c *cell) {
-		s, g := c.scalars, c.u
-		c.slots[0] = s[1]*g + mu.shrink(s[0]*c.slots[0])
-		c.u = c.slots[0] / s[2]
+	e.Twin = func(c *Cell) {
+		s, g := c.Scalars, c.U
+		c.Slots[0] = s[1]*g + mu.shrink(s[0]*c.Slots[0])
+		c.U = c.Slots[0] / s[2]
 		if o.Nesterov {
-			c.u = s[3]*c.slots[0]/s[4] + s[1]*g/s[2]
+			c.U = s[3]*c.Slots[0]/s[4] + s[1]*g/s[2]
 		}
 	}
-	return single(e)
+	return Elementwise(e)
 }
 
 // shape is the element behind the operator.
 func (o MuonOptions) shape() Transform {
-	return single(element{
-		name: "scale_by_shape", flops: 1,
+	return Elementwise(Element{
+		Name: "scale_by_shape", FLOPs: 1,
 		columns: []column{{"factor", func(leaves []buffers.Leaf, _ []string) ([]float32, error) {
 			factors := make([]float32, len(leaves))
 			for i, l := range leaves {
@@ -100,7 +100,7 @@ func (o MuonOptions) shape() Transform {
 			}
 			return factors, nil
 		}}},
-		wgsl: "u = u * $factor;",
-		twin: func(c *cell) { c.u *= c.columns[0] },
+		WGSL: "u = u * $factor;",
+		Twin: func(c *Cell) { c.U *= c.columns[0] },
 	})
 }

@@ -120,16 +120,16 @@ func (s *summingState) tensors() []buffers.Tensor {
 
 // normalized divides by the leaf's root mean square plus a hundredth of the parameter's.
 func normalized() Transform {
-	return single(element{
-		name: "normalized", flops: 4,
-		wgsl: "u = u / (sqrt($leaf_squares / $leaf_elements) + 0.01 * sqrt($param_squares / $leaf_elements));",
-		twin: func(c *cell) {
-			c.u /= math.Sqrt(c.leafSquares/c.leafElements) + 0.01*math.Sqrt(c.paramSquares/c.leafElements)
+	return Elementwise(Element{
+		Name: "normalized", FLOPs: 4,
+		WGSL: "u = u / (sqrt($leaf_squares / $leaf_elements) + 0.01 * sqrt($param_squares / $leaf_elements));",
+		Twin: func(c *Cell) {
+			c.U /= math.Sqrt(c.LeafSquares/c.LeafElements) + 0.01*math.Sqrt(c.ParamSquares/c.LeafElements)
 		},
 	})
 }
 
-func sum() Transform { return single(element{name: "sum", operator: summing{}}) }
+func sum() Transform { return Elementwise(Element{Name: "sum", operator: summing{}}) }
 
 func mixedLeaves(r *rand.Rand, scale float64) []buffers.Host {
 	var out []buffers.Host
@@ -220,9 +220,9 @@ func TestSegmentsRoutesAndSumsFollowTheTwin(t *testing.T) {
 		small(t, d, "two operators, a norm between", Chain(sum(), ClipByGlobalNorm(1), sum(), normalized(), rate), 4)
 		small(t, d, "operator on a route", Chain(Route(matrices, Chain(trace, sum(), normalized()), adam), rate), 5)
 		small(t, d, "accumulated", Accumulate(2, Chain(ClipByGlobalNorm(1), Route(MaskPatterns("m"), sum(), trace), rate)), 6)
-		small(t, d, "initial", Chain(single(element{
-			name: "initial", slots: []slot{{name: "x", initial: 2.5}}, wgsl: "$x = $x + u; u = $x;",
-			twin: func(c *cell) { c.slots[0] += c.u; c.u = c.slots[0] },
+		small(t, d, "initial", Chain(Elementwise(Element{
+			Name: "initial", Slots: []Slot{{Name: "x", Initial: 2.5}}, WGSL: "$x = $x + u; u = $x;",
+			Twin: func(c *Cell) { c.Slots[0] += c.U; c.U = c.Slots[0] },
 		}), rate), 2)
 	}, gputest.WithLimits(limits))
 }

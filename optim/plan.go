@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // A plan is a transformation laid out for running: names made unique, the measurements that it needs found. It
@@ -38,7 +37,7 @@ type measurement struct {
 
 // A step is an element with its places among all slots, scalars and columns, and the name of its count.
 type step struct {
-	element
+	Element
 	count                               string
 	slotNames                           []string
 	firstSlot, firstScalar, firstColumn int
@@ -59,7 +58,7 @@ func newPlan(t Transform) (*plan, error) {
 	}
 	elements := t.elements
 	if t.accumulate > 1 {
-		elements = append([]element{collector(t.accumulate)}, elements...)
+		elements = append([]Element{collector(t.accumulate)}, elements...)
 	}
 	p := &plan{transform: t}
 	counts := map[string]bool{updatesCount: true}
@@ -70,16 +69,16 @@ func newPlan(t Transform) (*plan, error) {
 	}
 	begin := 0
 	for i, e := range elements {
-		s := step{element: e, norm: -1, leafSum: -1, paramSum: -1, firstSlot: p.slots, firstScalar: p.scalars, firstColumn: p.columns}
+		s := step{Element: e, norm: -1, leafSum: -1, paramSum: -1, firstSlot: p.slots, firstScalar: p.scalars, firstColumn: p.columns}
 		s.route = p.route(e.routes)
 		if t.accumulate > 1 && i == 0 {
 			s.count = miniStepCount
 			counts[s.count] = true
 		} else {
-			s.count = unique(counts, e.name)
+			s.count = unique(counts, e.Name)
 		}
-		for _, slot := range e.slots {
-			s.slotNames = append(s.slotNames, unique(slots, slot.name))
+		for _, slot := range e.Slots {
+			s.slotNames = append(s.slotNames, unique(slots, slot.Name))
 		}
 		if e.measures() {
 			s.norm = p.norm(&update, i)
@@ -96,8 +95,8 @@ func newPlan(t Transform) (*plan, error) {
 		if !e.keeps {
 			update = -1
 		}
-		p.slots += len(s.slots)
-		p.scalars += len(s.scalars)
+		p.slots += len(s.Slots)
+		p.scalars += len(s.Scalars)
 		p.columns += len(s.columns)
 		p.steps = append(p.steps, s)
 		if e.operator != nil {
@@ -165,7 +164,7 @@ func unique(taken map[string]bool, name string) string {
 func (p *plan) newCounts() map[string]int64 {
 	counts := map[string]int64{updatesCount: 0}
 	for _, s := range p.steps {
-		if len(s.scalars) > 0 || s.operator != nil {
+		if len(s.Scalars) > 0 || s.operator != nil {
 			counts[s.count] = 0
 		}
 	}
@@ -198,22 +197,22 @@ func (p *plan) advance(counts map[string]int64, phase Phase) {
 func (p *plan) evaluate(counts map[string]int64, lr Schedule) []float64 {
 	values := make([]float64, 0, p.scalars)
 	for _, s := range p.steps {
-		for _, c := range s.scalars {
+		for _, c := range s.Scalars {
 			if lr != nil && c.of != nil {
 				values = append(values, c.of(lr(counts[s.count])))
 				continue
 			}
-			values = append(values, c.at(counts[s.count]))
+			values = append(values, c.At(counts[s.count]))
 		}
 	}
 	return values
 }
 
 // state describes the trees that the state has: name and dtype, in order.
-func (p *plan) state() (names []string, slots []slot) {
+func (p *plan) state() (names []string, slots []Slot) {
 	for _, s := range p.steps {
 		names = append(names, s.slotNames...)
-		slots = append(slots, s.slots...)
+		slots = append(slots, s.Slots...)
 	}
 	return names, slots
 }
@@ -234,19 +233,21 @@ func (p *plan) routeWord(route int) int {
 
 func (p *plan) dithers() bool {
 	_, slots := p.state()
-	return slices.ContainsFunc(slots, func(s slot) bool { return s.dither })
+	return slices.ContainsFunc(slots, func(s Slot) bool { return s.Dither })
 }
 
 // measures tells whether the element asks for the statistics of the update before it.
-func (e element) measures() bool { return e.asks("$norm") || e.asks("$bad") }
+func (e Element) measures() bool { return e.asks("$norm") || e.asks("$bad") }
 
-func (e element) asks(name string) bool { return strings.Contains(e.wgsl, name) }
+func (e Element) asks(name string) bool {
+	return slices.Contains(placeholder.FindAllString(e.WGSL, -1), name)
+}
 
 // rate finds the learning rate among the scalars of a call.
 func (p *plan) rate(values []float64) float64 {
 	for _, s := range p.steps {
-		for i, c := range s.scalars {
-			if c.name == rateScalar {
+		for i, c := range s.Scalars {
+			if c.Name == rateScalar {
 				return values[s.firstScalar+i]
 			}
 		}

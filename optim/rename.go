@@ -6,13 +6,13 @@ import "slices"
 func renamed(t Transform, names map[string]string) Transform {
 	t.elements = slices.Clone(t.elements)
 	for i, e := range t.elements {
-		e.slots = slices.Clone(e.slots)
-		for k, s := range e.slots {
-			if to, ok := names[s.name]; ok {
-				e.slots[k].name = to
+		e.Slots = slices.Clone(e.Slots)
+		for k, s := range e.Slots {
+			if to, ok := names[s.Name]; ok {
+				e.Slots[k].Name = to
 			}
 		}
-		e.wgsl = placeholder.ReplaceAllStringFunc(e.wgsl, func(name string) string {
+		e.WGSL = placeholder.ReplaceAllStringFunc(e.WGSL, func(name string) string {
 			if to, ok := names[name[1:]]; ok {
 				return "$" + to
 			}

@@ -26,7 +26,7 @@ func (p *plan) resolve(leaves []buffers.Leaf, whole []buffers.Spec) (*resolved, 
 		for c, col := range s.columns {
 			values, err := col.values(leaves, all)
 			if err != nil {
-				return nil, fmt.Errorf("optim: %s: %w", s.name, err)
+				return nil, fmt.Errorf("optim: %s: %w", s.Name, err)
 			}
 			set(s.firstColumn+c, values)
 		}

@@ -44,49 +44,49 @@ func ScaleByRMS(o RMSProp) Transform {
 	if o.Momentum != nil {
 		return failed(name, "momentum: found %g, wanted none: it is that of updates, Trace behind the rate", *o.Momentum)
 	}
-	e := element{
-		name: name, flops: 7,
-		slots:   []slot{{name: "nu", dtype: buffers.F32, initial: o.InitialScale}},
-		scalars: []scalar{fixed("decay", o.Decay), fixed("rest", 1-o.Decay), fixed("eps", o.Eps)},
+	e := Element{
+		Name: name, FLOPs: 7,
+		Slots:   []Slot{{Name: "nu", DType: buffers.F32, Initial: o.InitialScale}},
+		Scalars: []Scalar{Fixed("decay", o.Decay), Fixed("rest", 1-o.Decay), Fixed("eps", o.Eps)},
 	}
 	correct, root := "", "u = u / sqrt(v + $eps);"
 	if o.BiasCorrection {
-		e.scalars = append(e.scalars, scalar{name: "correction", at: func(t int64) float64 { return 1 - math.Pow(o.Decay, float64(t+1)) }})
+		e.Scalars = append(e.Scalars, Scalar{Name: "correction", At: func(t int64) float64 { return 1 - math.Pow(o.Decay, float64(t+1)) }})
 		correct = " / $correction"
-		e.flops++
+		e.FLOPs++
 	}
 	if !o.EpsInSqrt {
 		root = "u = u / (sqrt(v) + $eps);"
 	}
-	e.wgsl = "$nu = $rest * (u * u) + $decay * $nu;\nvar v = $nu" + correct + ";\n" + root
+	e.WGSL = "$nu = $rest * (u * u) + $decay * $nu;\nvar v = $nu" + correct + ";\n" + root
 	if o.Centered {
-		e.slots = append([]slot{{name: "mean", dtype: buffers.F32}}, e.slots...)
-		e.wgsl = "$mean = $rest * u + $decay * $mean;\n$nu = $rest * (u * u) + $decay * $nu;\nlet m = $mean" + correct + `;
+		e.Slots = append([]Slot{{Name: "mean", DType: buffers.F32}}, e.Slots...)
+		e.WGSL = "$mean = $rest * u + $decay * $mean;\n$nu = $rest * (u * u) + $decay * $nu;\nlet m = $mean" + correct + `;
 var v = $nu` + correct + ` - m * m;
 v = select(vec4<f32>(0.0), v, v > vec4<f32>(0.0));
 ` + root
-		e.flops += 6
+		e.FLOPs += 6
 	}
-	last := len(e.slots) - 1
-	e.twin = func(c *cell) {
-		decay, rest, eps, correction := c.scalars[0], c.scalars[1], c.scalars[2], 1.0
+	last := len(e.Slots) - 1
+	e.Twin = func(c *Cell) {
+		decay, rest, eps, correction := c.Scalars[0], c.Scalars[1], c.Scalars[2], 1.0
 		if o.BiasCorrection {
-			correction = c.scalars[3]
+			correction = c.Scalars[3]
 		}
-		c.slots[last] = rest*c.u*c.u + decay*c.slots[last]
-		v := c.slots[last] / correction
+		c.Slots[last] = rest*c.U*c.U + decay*c.Slots[last]
+		v := c.Slots[last] / correction
 		if o.Centered {
-			c.slots[0] = rest*c.u + decay*c.slots[0]
-			m := c.slots[0] / correction
+			c.Slots[0] = rest*c.U + decay*c.Slots[0]
+			m := c.Slots[0] / correction
 			v = max(v-m*m, 0)
 		}
 		if o.EpsInSqrt {
-			c.u /= math.Sqrt(v + eps)
+			c.U /= math.Sqrt(v + eps)
 		} else {
-			c.u /= math.Sqrt(v) + eps
+			c.U /= math.Sqrt(v) + eps
 		}
 	}
-	return single(e)
+	return Elementwise(e)
 }
 
 // Transform is chain(scale_by_rms, scale_by_learning_rate, trace): the trace holds updates with the rates of their time.

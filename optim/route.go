@@ -27,7 +27,7 @@ func Route(mask *Mask, yes, no Transform) Transform {
 		}
 		for _, e := range branch.elements {
 			if e.measures() {
-				return failed("route", "found %s, which takes a norm of all leaves, wanted it before or behind the route", e.name)
+				return failed("route", "found %s, which takes a norm of all leaves, wanted it before or behind the route", e.Name)
 			}
 			e.routes = append(slices.Clone(e.routes), membership{mask, i == 0})
 			t.elements = append(t.elements, e)

@@ -160,7 +160,7 @@ func (s *State) prepareOperations() (reuse bool, err error) {
 		next++
 		r, err := o.prepare(s.counts[step.count])
 		if err != nil {
-			return false, fmt.Errorf("%s: %w", step.name, err)
+			return false, fmt.Errorf("%s: %w", step.Name, err)
 		}
 		if o.reuses() {
 			can++

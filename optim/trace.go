@@ -12,22 +12,22 @@ func Trace(decay float64, nesterov bool) Transform {
 	if err := inInterval("decay", decay, "[0,1)"); err != nil {
 		return failed("trace", "%w", err)
 	}
-	e := element{
-		name: "trace", slots: []slot{{name: "trace", dtype: buffers.F32}},
-		scalars: []scalar{fixed("decay", decay)}, flops: 2,
-		wgsl: "$trace = u + $decay * $trace;\nu = $trace;",
-		twin: func(c *cell) {
-			c.slots[0] = c.u + c.scalars[0]*c.slots[0]
-			c.u = c.slots[0]
+	e := Element{
+		Name: "trace", Slots: []Slot{{Name: "trace", DType: buffers.F32}},
+		Scalars: []Scalar{Fixed("decay", decay)}, FLOPs: 2,
+		WGSL: "$trace = u + $decay * $trace;\nu = $trace;",
+		Twin: func(c *Cell) {
+			c.Slots[0] = c.U + c.Scalars[0]*c.Slots[0]
+			c.U = c.Slots[0]
 		},
 	}
 	if nesterov {
-		e.flops = 4
-		e.wgsl = "$trace = u + $decay * $trace;\nu = u + $decay * $trace;"
-		e.twin = func(c *cell) {
-			c.slots[0] = c.u + c.scalars[0]*c.slots[0]
-			c.u += c.scalars[0] * c.slots[0]
+		e.FLOPs = 4
+		e.WGSL = "$trace = u + $decay * $trace;\nu = u + $decay * $trace;"
+		e.Twin = func(c *Cell) {
+			c.Slots[0] = c.U + c.Scalars[0]*c.Slots[0]
+			c.U += c.Scalars[0] * c.Slots[0]
 		}
 	}
-	return single(e)
+	return Elementwise(e)
 }

@@ -53,12 +53,12 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 		return nil, err
 	}
 	for _, s := range p.steps {
-		for _, slot := range s.slots {
+		for _, slot := range s.Slots {
 			w.state = append(w.state, nil)
 			for _, x := range w.params {
 				data := make([]float64, len(x))
 				for k := range data {
-					data[k] = store(slot.initial, slot.dtype)
+					data[k] = store(slot.Initial, slot.DType)
 				}
 				w.state[len(w.state)-1] = append(w.state[len(w.state)-1], data)
 			}
@@ -66,11 +66,11 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 		if s.operator != nil {
 			on, err := p.scene(s, nil, nil, w.leaves, whole, w.table)
 			if err != nil {
-				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.name, err)
+				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
 			o, err := s.operator.twin(on)
 			if err != nil {
-				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.name, err)
+				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
 			w.twins = append(w.twins, o)
 		}
@@ -148,10 +148,10 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 				continue
 			}
 			for k, v := range next[i][leaf] {
-				if slots[i].dither {
+				if slots[i].Dither {
 					v = dithered(v, w.leaves[leaf].Path, w.update, i, k)
 				}
-				w.state[i][leaf][k] = store(v, slots[i].dtype)
+				w.state[i][leaf][k] = store(v, slots[i].DType)
 			}
 		}
 	}
@@ -166,9 +166,9 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 
 // run applies one element to every number of every leaf.
 func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64) {
-	c := cell{slots: make([]float64, len(s.slots)), scalars: scalars[s.firstScalar:], columns: make([]float64, len(s.columns))}
+	c := Cell{Slots: make([]float64, len(s.Slots)), Scalars: scalars[s.firstScalar:], columns: make([]float64, len(s.columns))}
 	if s.norm >= 0 {
-		c.norm, c.bad = w.norms[s.norm], w.bad[s.norm]
+		c.Norm, c.Bad = w.norms[s.norm], w.bad[s.norm]
 	}
 	for leaf := range w.leaves {
 		if s.route >= 0 && !w.table.chosen[s.route][leaf] {
@@ -177,22 +177,22 @@ func (w *Twin) run(s step, u [][]float64, state [][][]float64, scalars []float64
 		for i := range c.columns {
 			c.columns[i] = float64(w.table.values[leaf*w.table.width+s.firstColumn+i])
 		}
-		c.leafElements = float64(len(u[leaf]))
+		c.LeafElements = float64(len(u[leaf]))
 		if s.leafSum >= 0 {
-			c.leafSquares = w.sums[s.leafSum][leaf]
+			c.LeafSquares = w.sums[s.leafSum][leaf]
 		}
 		if s.paramSum >= 0 {
-			c.paramSquares = w.sums[s.paramSum][leaf]
+			c.ParamSquares = w.sums[s.paramSum][leaf]
 		}
 		for k := range u[leaf] {
-			c.u, c.p = u[leaf][k], w.params[leaf][k]
-			for i := range c.slots {
-				c.slots[i] = state[s.firstSlot+i][leaf][k]
+			c.U, c.P = u[leaf][k], w.params[leaf][k]
+			for i := range c.Slots {
+				c.Slots[i] = state[s.firstSlot+i][leaf][k]
 			}
-			s.twin(&c)
-			u[leaf][k] = c.u
-			for i := range c.slots {
-				state[s.firstSlot+i][leaf][k] = c.slots[i]
+			s.Twin(&c)
+			u[leaf][k] = c.U
+			for i := range c.Slots {
+				state[s.firstSlot+i][leaf][k] = c.Slots[i]
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 		if !wanted(r.round) {
 			continue
 		}
-		name := s.plan.steps[segment.end].name
+		name := s.plan.steps[segment.end].Name
 		rec.Group("optim." + name)
 		call := operatorCall{updates: s.updates, params: params, flag: flag, reuse: phase == Reuse}
 		if err := s.operations[i].record(rec, call); err != nil {
