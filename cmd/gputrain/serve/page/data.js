@@ -74,9 +74,9 @@ export async function refresh(run) {
     console.error(e); // the next event tries again
   }
   const again = pending.get(run.id);
-  pending.delete(run.id);
+  if (again) setTimeout(() => { pending.delete(run.id); refresh(run); }, 250); // until then it asks: what it has is of an earlier view
+  else pending.delete(run.id);
   tell('curves', run);
-  if (again) setTimeout(() => refresh(run), 250);
 }
 
 async function fill(run) {
