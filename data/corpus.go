@@ -178,7 +178,7 @@ func (c *Corpus) attach(r *reading, s *segment, f file, onDisk bool) error {
 		if info.Size() != f.size {
 			return fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", f.path, info.Size(), f.size)
 		}
-		s.bytes = open
+		s.bytes = diskFile{open, info}
 		return nil
 	}
 	content := f.content

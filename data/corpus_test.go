@@ -222,15 +222,54 @@ func FuzzBinHeader(f *testing.F) {
 	})
 }
 
-func TestShrunkFileIsAnError(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "big.txt")
-	require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("0123456789abcdef", heapLimit/16)), 0o644))
-	c := open(t, Config{Text: []string{name}, Context: 8})
-	require.IsType(t, &os.File{}, text(c.Train).segments[0].bytes, "not in memory")
-	require.NoError(t, text(c.Train).Read(make([]int32, 16), heapLimit-16))
-	require.NoError(t, os.Truncate(name, 4096))
-	require.NoError(t, text(c.Train).Read(make([]int32, 16), 0))
-	require.ErrorContains(t, text(c.Train).Read(make([]int32, 16), heapLimit-16), "shrank")
+// A run must not learn from other bytes than its fingerprint says: a large file, which stays on the disk, may be renamed or removed while it is read,
+// and nothing else.
+func TestChangedFileIsAnError(t *testing.T) {
+	long := time.Now().Add(-time.Hour)
+	for change, c := range map[string]struct {
+		make func(name string) error
+		says string
+	}{
+		"truncated": {func(name string) error { return os.Truncate(name, 4096) }, "4096 bytes, was"},
+		"grown": {func(name string) error {
+			f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+			_, put := f.WriteString("more")
+			return errors.Join(err, put, f.Close())
+		}, fmt.Sprintf("%d bytes, was %d", heapLimit+4, heapLimit)},
+		"overwritten": {func(name string) error {
+			f, err := os.OpenFile(name, os.O_WRONLY, 0)
+			_, put := f.WriteAt([]byte("x"), 4096)
+			return errors.Join(err, put, f.Close())
+		}, "written at"},
+		"renamed": {func(name string) error { return os.Rename(name, name+".old") }, ""},
+		"replaced": {func(name string) error {
+			return errors.Join(os.WriteFile(name+".new", []byte("x"), 0o644), os.Rename(name+".new", name))
+		}, ""},
+		"removed": {os.Remove, ""},
+	} {
+		t.Run(change, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "big.txt")
+			require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("0123456789abcdef", heapLimit/16)), 0o644))
+			require.NoError(t, os.Chtimes(name, long, long))
+			corpus := open(t, Config{Text: []string{name}, Context: 8})
+			require.IsType(t, diskFile{}, text(corpus.Train).segments[0].bytes, "not in memory")
+			dst := make([]int32, 16)
+			for _, at := range []int64{0, heapLimit - 16} {
+				require.NoError(t, text(corpus.Train).Read(dst, at))
+			}
+			require.NoError(t, c.make(name))
+			for _, at := range []int64{0, heapLimit - 16} {
+				err := text(corpus.Train).Read(dst, at)
+				if c.says == "" {
+					require.NoError(t, err)
+					require.Equal(t, "0123456789abcdef", DecodeBytes(dst))
+					continue
+				}
+				require.ErrorContains(t, err, "the file changed while it was in use: "+c.says)
+				require.ErrorContains(t, err, name)
+			}
+		})
+	}
 }
 
 func TestFingerprintSeesEveryChange(t *testing.T) {

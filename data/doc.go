@@ -24,4 +24,5 @@
 //  5. Packing loses nothing: every token of a document but the first is the label of the token before it, once, in whatever window.
 //  6. Every thousand windows of a mixture have the windows of each source in proportion to its weight.
 //  7. The fingerprint changes when a file's name, size or content does, or the split, or how documents are read.
+//  8. A file that is written to while it is read is an error: nothing is learned from bytes that the fingerprint does not say.
 package data

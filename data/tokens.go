@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"sort"
+	"time"
 )
 
 // Tokens is a sequence of token ids with random access: the tokens of its files,
@@ -53,7 +56,7 @@ func (t *Tokens) Len() int64 {
 func (t *Tokens) Vocab() int { return t.vocab }
 
 // Read fills dst with the tokens from offset on. It fails when the range leaves
-// the sequence, when a file has shrunk since it was opened, and when a token is
+// the sequence, when a file has changed since it was opened, and when a token is
 // not below the vocabulary.
 func (t *Tokens) Read(dst []int32, offset int64) error {
 	if offset < 0 || offset+int64(len(dst)) > t.Len() {
@@ -103,6 +106,28 @@ func readBytes(r io.ReaderAt, dst []byte, offset int64) error {
 		err = fmt.Errorf("the file shrank while it was in use: %w", io.ErrUnexpectedEOF)
 	}
 	return err
+}
+
+// diskFile is a file that stays on the disk. The fingerprint was made of what it held when it was opened, so a read fails once it has
+// been written to since. A file that was renamed or removed is read on: it is open.
+type diskFile struct {
+	*os.File
+	opened fs.FileInfo
+}
+
+// ReadAt looks after the read, so that what was written meanwhile is seen too.
+func (f diskFile) ReadAt(dst []byte, offset int64) (int, error) {
+	n, err := f.File.ReadAt(dst, offset)
+	now, lost := f.Stat()
+	switch {
+	case lost != nil:
+		return n, lost
+	case now.Size() != f.opened.Size():
+		return n, fmt.Errorf("the file changed while it was in use: %d bytes, was %d when it was opened", now.Size(), f.opened.Size())
+	case !now.ModTime().Equal(f.opened.ModTime()):
+		return n, fmt.Errorf("the file changed while it was in use: written at %s, was opened as of %s", now.ModTime().Format(time.RFC3339Nano), f.opened.ModTime().Format(time.RFC3339Nano))
+	}
+	return n, err
 }
 
 // slice returns the tokens [from, to) as a sequence of their own.
