@@ -55,8 +55,16 @@ func run(args []string) (code int) {
 		kong.Description("Trains neural networks on any GPU that speaks Vulkan, Metal, Direct3D 12 or OpenGL."),
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.NamedMapper("path", kong.MapperFunc(somePath)),
 	)
+	if err := areText(args); err != nil {
+		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		return exitUsage
+	}
 	ctx, err := parser.Parse(args)
+	if err == nil {
+		err = haveValues(ctx)
+	}
 	if err == nil {
 		err = runfile.CheckVariables(os.Environ())
 	}

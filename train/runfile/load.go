@@ -285,6 +285,9 @@ func (c *Config) Set(assignment string) error {
 }
 
 func (c *Config) set(key, value string, from Origin) error {
+	if err := checkUTF8([]byte(value)); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
 	if isSection(key) {
 		return fmt.Errorf("%q is a group of keys, wanted one key such as %q", key, firstIn(key))
 	}

@@ -47,6 +47,11 @@ func TestErrorsOfFiles(t *testing.T) {
 	}
 }
 
+// A value that is no text is refused where it is given: in the record of the run other bytes would take the place of its own.
+func TestVariablesAreText(t *testing.T) {
+	assert.EqualError(t, New().Environment([]string{"GPUTRAIN_DATA_TEXT=caf\xe9.txt"}), "environment: GPUTRAIN_DATA_TEXT: data.text: found byte 0xe9, wanted text in UTF-8")
+}
+
 // What is deep would keep the parser busy for minutes.
 func TestDeepFiles(t *testing.T) {
 	for _, text := range []string{strings.Repeat("[", 500_000), strings.Repeat("{a: ", 250_000), strings.Repeat("- ", 500_000), strings.Repeat("? ", 500_000)} {
