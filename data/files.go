@@ -1,6 +1,7 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -53,7 +54,8 @@ func expand(dir, pattern string) ([]file, error) {
 		}
 		return filepath.ToSlash(filepath.Join(dir, relative))
 	}
-	if info, err := os.Stat(in(pattern)); err == nil {
+	info, unread := os.Stat(in(pattern))
+	if unread == nil {
 		if info.IsDir() {
 			hint := strings.TrimRight(slashed, "/")
 			return nil, fmt.Errorf("data: text %q: is a directory, want files: write %q for all below it or %q for those in it", pattern, hint+"/**/*.txt", hint+"/*.txt")
@@ -63,7 +65,7 @@ func expand(dir, pattern string) ([]file, error) {
 	}
 	root, rest := splitPattern(slashed)
 	if len(rest) == 0 {
-		return nil, fmt.Errorf("data: text %q: %w", pattern, fs.ErrNotExist)
+		return nil, fmt.Errorf("data: text %q: %w", pattern, cause(unread))
 	}
 	if _, err := path.Match(strings.Join(rest, "/"), ""); err != nil {
 		return nil, fmt.Errorf("data: text %q: %w", pattern, err)
@@ -79,6 +81,18 @@ func expand(dir, pattern string) ([]file, error) {
 		return nil, fmt.Errorf("data: text %q: no file matches: %w", pattern, fs.ErrNotExist)
 	}
 	return w.files, nil
+}
+
+// cause is why there is no file: without the path, which the pattern says, and in the same words on every system where nothing is there.
+func cause(err error) error {
+	var at *fs.PathError
+	if errors.Is(err, fs.ErrNotExist) {
+		return fs.ErrNotExist
+	}
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
 }
 
 // splitPattern parts a pattern into its leading directory without wildcards and

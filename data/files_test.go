@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -87,6 +88,12 @@ func TestFindFilesErrors(t *testing.T) {
 	require.NoError(t, os.Symlink(loop, loop))
 	_, err = findFiles("", []string{root + "/*.txt"})
 	require.Error(t, err, "a file that cannot be read is not left out in silence")
+	_, err = findFiles("", []string{loop})
+	require.ErrorIs(t, err, syscall.ELOOP)
+	require.NotErrorIs(t, err, fs.ErrNotExist)
+	_, err = findFiles("", []string{root + "/a\x00b"})
+	require.ErrorIs(t, err, syscall.EINVAL)
+	require.ErrorContains(t, err, `a\x00b`)
 }
 
 func TestGoSourceLeavesOutTestsAndGenerated(t *testing.T) {

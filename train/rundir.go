@@ -112,6 +112,9 @@ func takeDir(path string, say func(format string, args ...any)) (*runDir, error)
 // dirError is a *DirError, but where it is the disk that refuses and another directory may not help.
 func dirError(path string, err error) error {
 	var disk *fs.PathError
+	if errors.As(err, &disk) && disk.Op == "mkdir" && errors.Is(err, fs.ErrExist) {
+		return &DirError{path, fmt.Errorf("%s is a link that leads nowhere, wanted a directory", disk.Path)}
+	}
 	if errors.As(err, &disk) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("train: run directory %q: %w", path, err)
 	}

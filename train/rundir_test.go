@@ -93,6 +93,20 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 	require.NoError(t, err, "other names are nobody's business")
 }
 
+// A link that leads nowhere is the mistake of whoever named it, and no trouble of the disk.
+func TestRunDirectoryBehindALink(t *testing.T) {
+	root := t.TempDir()
+	loop, dangling := filepath.Join(root, "loop"), filepath.Join(root, "dangling")
+	require.NoError(t, os.Symlink(loop, loop))
+	require.NoError(t, os.Symlink(filepath.Join(root, "absent"), dangling))
+	for _, path := range []string{loop, filepath.Join(loop, "below"), dangling} {
+		_, err := take(t, path)
+		var refused *DirError
+		require.ErrorAs(t, err, &refused, path)
+		assert.ErrorContains(t, err, "is a link that leads nowhere, wanted a directory")
+	}
+}
+
 func TestMarker(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	said, err := take(t, dir)
