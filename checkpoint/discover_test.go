@@ -67,6 +67,23 @@ func TestCorruptNewest(t *testing.T) {
 	}
 }
 
+// A checkpoint under the name of another step would be gone on from as that step, and a later save would meet it.
+func TestCheckpointUnderAnotherName(t *testing.T) {
+	root := t.TempDir()
+	store := mustCommit(t, root, 10, 20)
+	require.NoError(t, os.Rename(filepath.Join(root, DirName(20)), filepath.Join(root, DirName(30))))
+	err := Verify(OS, filepath.Join(root, DirName(30)))
+	require.ErrorIs(t, err, ErrCorrupt)
+	require.ErrorContains(t, err, "manifest.json: step 20, the directory's name says 30")
+	found, err := store.Newest()
+	require.NoError(t, err)
+	assert.EqualValues(t, 10, found.Step)
+	require.Len(t, found.Rejected, 1)
+
+	require.NoError(t, os.Rename(filepath.Join(root, DirName(30)), filepath.Join(root, "mine")))
+	require.NoError(t, Verify(OS, filepath.Join(root, "mine")), "another name says no step")
+}
+
 func TestMissingFile(t *testing.T) {
 	root := t.TempDir()
 	mustCommit(t, root, 10)

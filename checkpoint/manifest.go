@@ -64,6 +64,10 @@ func readManifest(fsys FileSystem, dir string) (manifest, error) {
 	if m.Format != manifestFormat {
 		return manifest{}, loadError(dir, "%s: format %d, want %d: %w", manifestName, m.Format, manifestFormat, ErrVersion)
 	}
+	base, _ := leftOf(filepath.Base(dir))
+	if step, named := stepOf(base); named && step != m.Step {
+		return manifest{}, loadError(dir, "%s: step %d, the directory's name says %d: renamed, or a copy of another: %w", manifestName, m.Step, step, ErrCorrupt)
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		if name != filepath.Base(name) {
 			return manifest{}, loadError(dir, "%s: file %q is not inside the checkpoint: %w", manifestName, name, ErrCorrupt)
