@@ -3,6 +3,7 @@ package runfile
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 
 	"gputrain/optim"
@@ -116,6 +117,9 @@ func fits(v any, t reflect.Type) bool {
 	case reflect.Int64:
 		_, ok := integer(v)
 		return ok
+	case reflect.Float64:
+		out, ok := convert(v, t)
+		return ok && !math.IsNaN(out.Float()) && !math.IsInf(out.Float(), 0) // which JSON has no word for
 	}
 	_, ok := convert(v, t)
 	return ok

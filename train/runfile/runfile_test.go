@@ -205,6 +205,8 @@ func TestParametersOfOptimizers(t *testing.T) {
 	for set, want := range map[string]string{
 		"optimizer.bta1=0.8":                          `--set: unknown key "optimizer.bta1" of adamw`,
 		"optimizer.learning_rte=0.8":                  `did you mean "learning_rate"?`,
+		"optimizer.b1=.nan":                           "optimizer.parameters.b1 (--set): found .nan, wanted a number",
+		"optimizer.b1=-.inf":                          "optimizer.parameters.b1 (--set): found -.inf, wanted a number",
 		"optimizer.b1=null":                           "optimizer.parameters.b1 (--set): found null, wanted a number",
 		"optimizer.b1=2":                              "b1: found 2, wanted 0 to less than 1",
 		"optimizer.nesterov=1":                        "found 1, wanted true or false",

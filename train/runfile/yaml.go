@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -41,7 +42,7 @@ func parse(text []byte) (*ast.File, error) {
 		return nil, err
 	}
 	tokens := lexer.Tokenize(string(text))
-	if err := checkDepth(tokens); err != nil {
+	if err := cmp.Or(checkDepth(tokens), checkKeys(tokens)); err != nil {
 		return nil, err
 	}
 	file, err := parser.Parse(tokens, 0)
@@ -78,6 +79,25 @@ func checkDepth(tokens token.Tokens) error {
 		}
 		if brackets+entries > most {
 			return placedError{at, fmt.Errorf("found values more than %d deep in each other, wanted a run file", most)}
+		}
+	}
+	return nil
+}
+
+// checkKeys refuses keys in numbers, and of lengths, that no run file has: the time of the parser grows with the square of the one, that of a
+// suggestion with the other.
+func checkKeys(tokens token.Tokens) error {
+	const most, longest = 10_000, 200
+	keys := 0
+	for _, t := range tokens {
+		if t.Type != token.MappingValueType {
+			continue
+		}
+		if keys++; keys > most {
+			return placedError{t.Position.Line, fmt.Errorf("found more than %d keys, wanted a run file", most)}
+		}
+		if key := t.Prev; key != nil && len(key.Value) > longest {
+			return placedError{key.Position.Line, fmt.Errorf("found a key of %d bytes, wanted a run file", len(key.Value))}
 		}
 	}
 	return nil

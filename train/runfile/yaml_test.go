@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,21 @@ func TestDeepFiles(t *testing.T) {
 	}
 	text := "data:\n  text:\n" + strings.Repeat("    - a\n", 1000) + "pipeline: {rules: [" + strings.Repeat("{match: a, stage: 0}, ", 1000) + "]}\n"
 	require.NoError(t, New().Parse("run.yaml", []byte(text)))
+}
+
+// Keys in numbers, or of a length, that no run file has would keep the parser, or the search for what was meant, busy for as long.
+func TestFilesOfTooManyKeys(t *testing.T) {
+	var many strings.Builder
+	for i := range 60_000 {
+		fmt.Fprintf(&many, "k%d: 1\n", i)
+	}
+	for text, want := range map[string]string{
+		many.String(): "run file: run.yaml:10001: found more than 10000 keys, wanted a run file",
+		"train:\n  " + strings.Repeat("a", 900_000) + ": 3\n": "run file: run.yaml:2: found a key of 900000 bytes, wanted a run file",
+		strings.Repeat("a:", 400_000):                         "run file: run.yaml:1: found a key of 799999 bytes, wanted a run file",
+	} {
+		assert.EqualError(t, New().Parse("run.yaml", []byte(text)), want)
+	}
 }
 
 // Files as editors on other systems write them.
