@@ -179,7 +179,7 @@ func probability(model, what string, p float64) error {
 
 func positive(model, what string, v float64) error {
 	if !(v > 0 && v < 1e30) {
-		return fmt.Errorf("model: %s: %s: %v, want a number above 0", model, what, v)
+		return fmt.Errorf("model: %s: %s: %v, want a number above 0 and below 1e30", model, what, v)
 	}
 	return nil
 }

@@ -82,11 +82,8 @@ func parseRange(tag string, t reflect.Type) (rule, error) {
 		t = t.Elem()
 	}
 	if t.Kind() == reflect.Float64 {
-		if from != "0" {
-			return nil, fmt.Errorf("found %q, wanted an interval from 0", tag)
-		}
-		if to == "" {
-			return atMost(math.MaxFloat64), nil
+		if from != "0" || to == "" {
+			return nil, fmt.Errorf("found %q, wanted an interval from 0 to a number", tag)
 		}
 		most, err := strconv.ParseFloat(to, 64)
 		return atMost(most), err
@@ -134,10 +131,7 @@ func (r atMost) check(v reflect.Value) string {
 }
 
 func (r atMost) tell(s schema) {
-	s["minimum"] = 0
-	if r < math.MaxFloat64 {
-		s["maximum"] = float64(r)
-	}
+	s["minimum"], s["maximum"] = 0, float64(r)
 }
 
 // positive is for finite numbers above 0.

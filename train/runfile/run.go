@@ -36,7 +36,7 @@ type Model struct {
 	Vocab        int      `yaml:"vocab" range:"0.." doc:"size of the vocabulary; 0: what the data has (256 for bytes, 65536 for bare u16)"`
 	Dropout      float64  `yaml:"dropout" range:"0..0.999" doc:"gpt2: probability of dropping an activation in training. It also replaces the dropout of model.from"`
 	TieHead      bool     `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2 always does)"`
-	RopeTheta    float64  `yaml:"rope_theta" default:"10000" range:"0.." doc:"llama: base of the rotary frequencies"`
+	RopeTheta    float64  `yaml:"rope_theta" default:"10000" range:">0" doc:"llama: base of the rotary frequencies"`
 	Quantize     Quantize `yaml:"quantize" doc:"training for fewer bits"`
 }
 

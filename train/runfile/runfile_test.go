@@ -205,6 +205,7 @@ func TestParametersOfOptimizers(t *testing.T) {
 	for set, want := range map[string]string{
 		"optimizer.bta1=0.8":                          `--set: unknown key "optimizer.bta1" of adamw`,
 		"optimizer.learning_rte=0.8":                  `did you mean "learning_rate"?`,
+		"model.rope_theta=0":                          "model.rope_theta (--set): found 0, wanted more than 0",
 		"optimizer.b1=.nan":                           "optimizer.parameters.b1 (--set): found .nan, wanted a number",
 		"optimizer.b1=-.inf":                          "optimizer.parameters.b1 (--set): found -.inf, wanted a number",
 		"optimizer.b1=null":                           "optimizer.parameters.b1 (--set): found null, wanted a number",
