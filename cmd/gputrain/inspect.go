@@ -195,7 +195,7 @@ func (c *inspectCmd) tensors(w io.Writer, f *safetensors.File) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", l.Name, l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
+		fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", inspect.Shown(l.Name), l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func EventTable(w io.Writer, files []string, log *tensorboard.Log, series []Seri
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "TAG\tKIND\tPOINTS\tFIRST STEP\tLAST STEP\tLAST VALUE")
 	for _, s := range series {
-		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\n", s.Tag, s.Kind, s.Points, s.First, s.Last, s.value())
+		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\n", Shown(s.Tag), s.Kind, s.Points, s.First, s.Last, s.value())
 	}
 	return out.Flush()
 }

@@ -74,3 +74,17 @@ sample      text       1       2           2          "To be, or not to be, that
 train/loss  scalar     3       1           3          nan
 `, "CUT", filepath.Join(dir, filepath.Base(files[0]))), out.String())
 }
+
+// A name in a file is a stranger's: it must not move the cursor or begin another line of the table.
+func TestNamesTellATerminalNothing(t *testing.T) {
+	for name, want := range map[string]string{
+		"h.0.attn.weight": "h.0.attn.weight", "Gewicht.ä": "Gewicht.ä",
+		"\x1b[2Jw": `"\x1b[2Jw"`, "a\tb\nc": `"a\tb\nc"`, "a\u202eb": `"a\u202eb"`, "\xff": `"\xff"`,
+	} {
+		assert.Equal(t, want, Shown(name))
+	}
+	var out bytes.Buffer
+	require.NoError(t, EventTable(&out, nil, &tensorboard.Log{}, []Series{{Tag: "\x1b[2Jw\nx"}}))
+	assert.NotContains(t, out.String(), "\x1b")
+	assert.Contains(t, out.String(), `"\x1b[2Jw\nx"`)
+}
