@@ -45,6 +45,9 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 	if o.ShardBytes == 0 {
 		o.ShardBytes = safetensors.DefaultShardBytes
 	}
+	if there, err := os.Stat(dir); err == nil && !there.IsDir() {
+		return fmt.Errorf("found a file there, wanted a new or empty directory: %w", fs.ErrExist)
+	}
 	if found, err := os.ReadDir(dir); err == nil && len(found) > 0 {
 		return fmt.Errorf("found %d files there, wanted a new or empty directory: %w", len(found), fs.ErrExist)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -73,6 +73,7 @@ func TestExport(t *testing.T) {
 		says string
 	}{
 		"there already": {[]string{p.path("run"), "--to", p.path("f32")}, 2, "wanted a new or empty directory"},
+		"a file":        {[]string{p.path("run"), "--to", p.path("text.txt")}, 2, "found a file there, wanted a new or empty directory"},
 		"no such size":  {[]string{p.path("run"), "--to", p.path("x"), "--shard-size", "many"}, 2, `--shard-size: found "many"`},
 		"no model":      {[]string{p.dir, "--to", p.path("x")}, 2, "found neither config.json nor checkpoints"},
 		"no such type":  {[]string{p.path("run"), "--to", p.path("x"), "--dtype", "f64"}, 2, "--dtype"},
