@@ -2,8 +2,10 @@ package tests
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,6 +14,9 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gpu/gputest"
+	"gputrain/train"
+	"gputrain/train/runfile"
+	"gputrain/train/setup"
 )
 
 func TestDevices(t *testing.T) {
@@ -157,12 +162,18 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 		return objects(t, ok(t, p.command(append([]string{"eval", "whole", "--json"}, args...)...)).out)[0]
 	}
 	// The sums are made in the same order, batch by batch: the same bits.
-	same := eval("--batch", "2", "--limit", "200")
+	cfg := runfile.New()
+	require.NoError(t, cfg.Parse("run.yaml", []byte(read(t, p.path("whole", "run.yaml")))))
+	c, _, err := setup.State(cfg, io.Discard)
+	require.NoError(t, err)
+	rows := train.EvaluationRows(c.WithDefaults(), int64(cfg.Train.EvalTokens))
+	require.Greater(t, rows, c.Batch)
+	same := eval("--batch", strconv.Itoa(rows), "--limit", "200")
 	assert.Equal(t, last["eval_loss"], same["eval_loss"])
 	assert.Equal(t, last["eval_tokens"], same["tokens"])
 	assert.InEpsilon(t, math.Exp(same["eval_loss"].(float64)), same["perplexity"], 1e-12)
 	// In other batches they are rounded otherwise.
-	assert.InEpsilon(t, last["eval_loss"], eval("--batch", "5", "--limit", "200")["eval_loss"], 1e-5)
+	assert.InEpsilon(t, last["eval_loss"], eval("--batch", strconv.Itoa(rows+1), "--limit", "200")["eval_loss"], 1e-5)
 	// Other tokens have another loss.
 	whole := eval()
 	assert.Greater(t, whole["tokens"], last["eval_tokens"])

@@ -71,7 +71,7 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 		result, err := train.RunOn(t.Context(), stagesOn(t, c, schedule, devices...), c)
 		require.ErrorIs(t, err, gpu.ErrDeviceLost)
 		assert.Equal(t, train.DeviceLost, result.Reason)
-		assert.Regexp(t, `^pipeline: (step \d+|evaluate|drain): stage 1 \(\d: [^\n]*pulled out$`, err.Error())
+		assert.Regexp(t, `^state: (step \d+|evaluate|drain): stage 1 \(\d: [^\n]*pulled out$`, err.Error())
 		newest(t, p.path("lost")) // none is damaged
 		assert.FileExists(t, p.path("lost", "report.md"))
 		for j, d := range devices {
