@@ -10,6 +10,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/optim"
+	"gputrain/pipeline/schedule"
 )
 
 // Two parts of 100 operations on stages of 100 and 50 a second: a microbatch takes 1 s forward and 2 s backward on the first, 2 s and 4 s on
@@ -22,7 +23,7 @@ func TestExpectedStep(t *testing.T) {
 	assert.Equal(t, Cost{Compute: 3, Move: 4}, a.CostOf(units, 0, powers[0]))
 	assert.Equal(t, Cost{Compute: 6, Move: 0.4}, a.CostOf(units, 1, powers[1]))
 
-	one, err := NewSchedule(ScheduleConfig{Name: OneForwardOneBackward, Stages: 2, Microbatches: 1})
+	one, err := schedule.New(schedule.Config{Name: schedule.OneForwardOneBackward, Stages: 2, Microbatches: 1})
 	require.NoError(t, err)
 	played := a.Expect(one, units, powers, false)
 	assert.InDelta(t, 1+2+2+4+2+2, played.Makespan, 1e-9)
@@ -43,13 +44,13 @@ func TestExpectedBubbleOfEqualParts(t *testing.T) {
 		chunks int
 		bubble float64
 	}{
-		{GPipe, 1, 3.0 / (12 + 3)},
-		{OneForwardOneBackward, 1, 3.0 / (12 + 3)},
-		{Interleaved, 2, 1.5 / (12 + 1.5)},
+		{schedule.GPipe, 1, 3.0 / (12 + 3)},
+		{schedule.OneForwardOneBackward, 1, 3.0 / (12 + 3)},
+		{schedule.Interleaved, 2, 1.5 / (12 + 1.5)},
 	} {
 		a, err := AssignAuto(units, stages, c.chunks, nil)
 		require.NoError(t, err)
-		s, err := NewSchedule(ScheduleConfig{Name: c.name, Stages: stages, Chunks: c.chunks, Microbatches: microbatches})
+		s, err := schedule.New(schedule.Config{Name: c.name, Stages: stages, Chunks: c.chunks, Microbatches: microbatches})
 		require.NoError(t, err)
 		powers := make([]Power, stages)
 		for i := range powers {

@@ -13,6 +13,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -61,7 +62,7 @@ func TestCheckpointsDoNotKnowTheStages(t *testing.T) {
 			end := saved(t, whole, at("end", 1))
 			require.NotEqual(t, middle, end)
 
-			how := func(stages int) pipeline.Config { return order(t, c, pipeline.ScheduleNames()[stages%3], stages) }
+			how := func(stages int) pipeline.Config { return order(t, c, schedule.Names()[stages%3], stages) }
 			for stages := 2; stages <= len(devices); stages++ {
 				s := create(t, devices[:stages], how(stages))
 				learn(t, s, with[:3])
@@ -85,7 +86,7 @@ func TestStagesAreCopiedAndLoadedInParts(t *testing.T) {
 	devices := fleet(t, 2)
 	c := steep(families(t)["gpt2"], "quad", `{"block_size":12}`, 1, 3)
 	with := batches(c, 5)
-	how := order(t, c, pipeline.ScheduleNames()[0], 2)
+	how := order(t, c, schedule.Names()[0], 2)
 	s := create(t, devices, how)
 	learn(t, s, with[:3])
 	dir := t.TempDir()
@@ -135,12 +136,12 @@ func load(t *testing.T, devices []*gpu.Device, c state.Config, how func(stages i
 func TestLoadRefused(t *testing.T) {
 	devices := fleet(t, 2)
 	c := steep(families(t)["llama"], "adamw", `{}`, 1, 2)
-	s := create(t, devices, order(t, c, pipeline.GPipe, 2))
+	s := create(t, devices, order(t, c, schedule.GPipe, 2))
 	dir := filepath.Join(t.TempDir(), checkpoint.DirName(0))
 	saved(t, s, dir)
 	s.Release()
 	before := []uint64{devices[0].Counters().LiveBytes, devices[1].Counters().LiveBytes}
-	other := order(t, steep(families(t)["llama"], "muon", `{}`, 1, 2), pipeline.GPipe, 2)
+	other := order(t, steep(families(t)["llama"], "muon", `{}`, 1, 2), schedule.GPipe, 2)
 	_, _, err := pipeline.Load(t.Context(), devices, other, dir)
 	require.ErrorIs(t, err, checkpoint.ErrMismatch)
 	_, _, err = pipeline.Load(t.Context(), devices, other, dir+"-none")

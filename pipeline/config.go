@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -17,7 +18,7 @@ type Config struct {
 	State      state.Config
 	Assignment Assignment
 	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
-	Ahead      int    // see ScheduleConfig
+	Ahead      int    // see schedule.Config
 	// Recompute computes the activations of a microbatch again in its backward pass, so that only what came from other parts is kept in between.
 	Recompute bool
 	// Timeout is how long a step may stand still, with nothing submitted, done or handed on by any stage, before it has failed; 0 is ten
@@ -47,7 +48,7 @@ func (c Config) withDefaults() Config {
 		c.Timeout = 10 * time.Minute
 	}
 	if c.Schedule == "" {
-		c.Schedule = OneForwardOneBackward
+		c.Schedule = schedule.OneForwardOneBackward
 	}
 	return c
 }
@@ -74,8 +75,8 @@ func (c Config) Validate() error {
 }
 
 // schedule is the order of an update.
-func (c Config) schedule() (*Schedule, error) {
-	return NewSchedule(ScheduleConfig{
+func (c Config) schedule() (*schedule.Schedule, error) {
+	return schedule.New(schedule.Config{
 		Name: c.Schedule, Stages: c.Assignment.Stages, Chunks: c.Assignment.Parts / c.Assignment.Stages, Microbatches: c.State.Accumulate, Ahead: c.Ahead,
 	})
 }
@@ -110,7 +111,7 @@ func (c Config) training() (*line, error) {
 		return nil, err
 	}
 	// A tied head makes parts exchange what are no neighbours, which the schedule was not made for.
-	if err := s.Check(linkDepth, cut.detours()...); err != nil {
+	if err := s.Check(schedule.LinkMessages, cut.detours()...); err != nil {
 		return nil, err
 	}
 	return newLine("training", cut, s), nil
@@ -122,7 +123,7 @@ func (c Config) forwardLine(label string, n int, built *model.Built, wanted outp
 	if err != nil {
 		return nil, err
 	}
-	l := newLine(label, cut, ForwardOnly(c.Assignment.Stages, c.Assignment.Parts, n))
+	l := newLine(label, cut, schedule.ForwardOnly(c.Assignment.Stages, c.Assignment.Parts, n))
 	l.caches = built.Caches
 	return l, nil
 }

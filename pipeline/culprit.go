@@ -5,23 +5,25 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"gputrain/pipeline/schedule"
 )
 
 // position is where a worker is: at an action, and there maybe waiting for another stage.
 type position struct {
 	mu     sync.Mutex
-	action Action
+	action schedule.Action
 	on     *way // waited for; nil at work
 	ended  bool
 }
 
-func (p *position) set(a Action, on *way, ended bool) {
+func (p *position) set(a schedule.Action, on *way, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.action, p.on, p.ended = a, on, ended
 }
 
-func (p *position) get() (a Action, on *way, ended bool) {
+func (p *position) get() (a schedule.Action, on *way, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.action, p.on, p.ended
@@ -71,4 +73,6 @@ func (l *line) culprit(late error) error {
 }
 
 // receives tells whether an action takes messages of a way.
-func (l *line) receives(w *way, a Action) bool { return w.edge.to == a.Part && l.ends(a, w.kind) }
+func (l *line) receives(w *way, a schedule.Action) bool {
+	return w.edge.to == a.Part && l.ends(a, w.kind)
+}

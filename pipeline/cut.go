@@ -7,6 +7,7 @@ import (
 
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/pipeline/schedule"
 )
 
 // A cut is a graph divided into parts. Operations follow their parameters; what has none follows what it reads, and what depends on inputs
@@ -31,18 +32,18 @@ type part struct {
 // edge is what one part hands to another, the same values in every microbatch.
 type edge struct {
 	from, to int
-	kind     Kind // Forward: activations; Backward: their gradients
+	kind     schedule.Kind // Forward: activations; Backward: their gradients
 	values   []*graph.Value
 }
 
 func (e edge) String() string { return fmt.Sprintf("%s from part %d to part %d", e.kind, e.from, e.to) }
 
 // detours are the edges between parts that are no neighbours.
-func (c *cut) detours() []Edge {
-	var out []Edge
+func (c *cut) detours() []schedule.Edge {
+	var out []schedule.Edge
 	for _, e := range c.edges {
-		if span(e.from, e.to) > 1 {
-			out = append(out, Edge{e.from, e.to, e.kind})
+		if schedule.Hops(e.from, e.to) > 1 {
+			out = append(out, schedule.Edge{From: e.from, To: e.to, Kind: e.kind})
 		}
 	}
 	return out
@@ -84,7 +85,7 @@ type cutting struct {
 
 type edgeKey struct {
 	from, to int
-	kind     Kind
+	kind     schedule.Kind
 }
 
 // newCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each (none
@@ -221,9 +222,9 @@ func (c *cutting) read(n *graph.Node, v *graph.Value) error {
 	case backward && !late && from > here, backward && late && from < here, !backward && from > here:
 		return fmt.Errorf("pipeline: cut: %v in part %d reads %v of part %d, against the direction of the pass", n, here, v.Node(), from)
 	case from != here && !late:
-		c.hand(edgeKey{from, here, Forward}, v)
+		c.hand(edgeKey{from, here, schedule.Forward}, v)
 	case from != here:
-		c.hand(edgeKey{from, here, Backward}, v)
+		c.hand(edgeKey{from, here, schedule.Backward}, v)
 	}
 	if backward && !late {
 		c.saved[here][v] = true
@@ -242,12 +243,12 @@ func (c *cutting) finish(grads []leaf, recompute bool) (*cut, error) {
 	keys := slices.SortedFunc(maps.Keys(c.edges), func(a, b edgeKey) int {
 		return slices.Compare([]int{int(a.kind), a.from, a.to}, []int{int(b.kind), b.from, b.to})
 	})
-	received := make([]map[Kind][]*graph.Value, len(c.cut.parts))
-	sent := make([]map[Kind][]*graph.Value, len(c.cut.parts))
+	received := make([]map[schedule.Kind][]*graph.Value, len(c.cut.parts))
+	sent := make([]map[schedule.Kind][]*graph.Value, len(c.cut.parts))
 	for p := range c.cut.parts {
-		received[p], sent[p] = map[Kind][]*graph.Value{}, map[Kind][]*graph.Value{}
+		received[p], sent[p] = map[schedule.Kind][]*graph.Value{}, map[schedule.Kind][]*graph.Value{}
 	}
-	add := func(to map[Kind][]*graph.Value, k Kind, values []*graph.Value) {
+	add := func(to map[schedule.Kind][]*graph.Value, k schedule.Kind, values []*graph.Value) {
 		for _, v := range values {
 			if !slices.Contains(to[k], v) {
 				to[k] = append(to[k], v)
@@ -269,7 +270,7 @@ func (c *cutting) finish(grads []leaf, recompute bool) (*cut, error) {
 			}
 		}
 		in, out := received[p], sent[p]
-		forward := &pass{given: in[Forward], made: slices.Clone(out[Forward]), named: named}
+		forward := &pass{given: in[schedule.Forward], made: slices.Clone(out[schedule.Forward]), named: named}
 		var err error
 		if len(grads) == 0 {
 			if part.forward, err = c.extract(forward); err != nil {
@@ -277,14 +278,14 @@ func (c *cutting) finish(grads []leaf, recompute bool) (*cut, error) {
 			}
 			continue
 		}
-		part.saved = c.savedOf(p, in[Forward], recompute)
+		part.saved = c.savedOf(p, in[schedule.Forward], recompute)
 		for _, v := range part.saved {
-			if !slices.Contains(in[Forward], v) && !slices.Contains(forward.made, v) {
+			if !slices.Contains(in[schedule.Forward], v) && !slices.Contains(forward.made, v) {
 				forward.made = append(forward.made, v)
 			}
 		}
-		backward := &pass{given: slices.Concat(part.saved, in[Backward]), made: out[Backward]}
-		whole := &pass{given: slices.Concat(in[Forward], in[Backward]), made: slices.Concat(out[Forward], out[Backward]), named: named}
+		backward := &pass{given: slices.Concat(part.saved, in[schedule.Backward]), made: out[schedule.Backward]}
+		whole := &pass{given: slices.Concat(in[schedule.Forward], in[schedule.Backward]), made: slices.Concat(out[schedule.Forward], out[schedule.Backward]), named: named}
 		for _, l := range grads {
 			if c.owner[l.path] == p {
 				backward.leaves = append(backward.leaves, l)

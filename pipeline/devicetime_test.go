@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 )
 
 // Of the newest step a pipeline tells how long its busiest stage computed and when it was done, of others nothing.
 func TestDeviceTimeOfAStep(t *testing.T) {
 	c := steep(families(t)["llama"], "sgd", `{}`, 2, 2)
-	s := create(t, fleet(t, 2), order(t, c, pipeline.GPipe, 2))
+	s := create(t, fleet(t, 2), order(t, c, schedule.GPipe, 2))
 	defer s.Release()
 	with := batches(c, 2)
 	for step := range with {

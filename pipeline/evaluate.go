@@ -10,6 +10,7 @@ import (
 	"gputrain/data"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -64,7 +65,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		}
 		return nil
 	}
-	raw, err := p.result(ctx, l, ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(batches)), write)
+	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(batches)), write)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,8 +92,8 @@ func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error)
 }
 
 // result runs a line without gradients and reads what it has made.
-func (p *passes) result(ctx context.Context, l *line, schedule *Schedule, write feed) ([]byte, error) {
-	if err := p.run(ctx, l, schedule, write, nil, nil); err != nil {
+func (p *passes) result(ctx context.Context, l *line, order *schedule.Schedule, write feed) ([]byte, error) {
+	if err := p.run(ctx, l, order, write, nil, nil); err != nil {
 		return nil, err
 	}
 	raw := make([]byte, l.results[0].buffer.Bytes())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/data"
-	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -39,15 +39,15 @@ func TestEvaluationAndLogitsAreThoseOfOneDevice(t *testing.T) {
 		c := steep(families(t)[name], "adamw", `{}`, 2, 3)
 		c.Evaluation, c.Sampling = c.Batch+i, true
 		with := batches(c, 3)
-		for o, schedule := range pipeline.ScheduleNames() {
+		for o, kind := range schedule.Names() {
 			if !full() && o != (i+2)%3 {
 				continue
 			}
-			t.Run(name+"/"+schedule, func(t *testing.T) {
+			t.Run(name+"/"+kind, func(t *testing.T) {
 				whole, err := state.Create(t.Context(), devices[0], c)
 				require.NoError(t, err)
 				defer whole.Release()
-				s := create(t, devices, order(t, c, schedule, 3))
+				s := create(t, devices, order(t, c, kind, 3))
 				defer s.Release()
 				require.Equal(t, whole.Window(), s.Window())
 				seen := map[string]bool{}
@@ -110,7 +110,7 @@ func TestEvaluationsRefused(t *testing.T) {
 	text := tokens(t, 130).Validation
 	e, err := data.NewEvaluation(text, 4, c.Batch, 0)
 	require.NoError(t, err)
-	plain := create(t, devices, order(t, c, pipeline.GPipe, 2))
+	plain := create(t, devices, order(t, c, schedule.GPipe, 2))
 	defer plain.Release()
 	_, err = plain.Evaluate(t.Context(), e)
 	require.EqualError(t, err, "state: evaluate: the configuration has no evaluation")
@@ -118,7 +118,7 @@ func TestEvaluationsRefused(t *testing.T) {
 	require.EqualError(t, err, "state: logits: the configuration has no sampling")
 
 	c.Evaluation, c.Sampling = c.Batch, true
-	s := create(t, devices, order(t, c, pipeline.GPipe, 2))
+	s := create(t, devices, order(t, c, schedule.GPipe, 2))
 	defer s.Release()
 	want, err := s.Evaluate(t.Context(), e)
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 )
 
 // finite bounds what a failure may take until it is told; it is only ever used up by a run that stands still.
@@ -33,10 +34,10 @@ type shape struct {
 }
 
 var shapes = []shape{
-	{pipeline.GPipe, 3, 1, 0, false},
-	{pipeline.OneForwardOneBackward, 3, 1, 0, true},
-	{pipeline.OneForwardOneBackward, 2, 1, 1, false},
-	{pipeline.Interleaved, 2, 2, 0, false},
+	{schedule.GPipe, 3, 1, 0, false},
+	{schedule.OneForwardOneBackward, 3, 1, 0, true},
+	{schedule.OneForwardOneBackward, 2, 1, 1, false},
+	{schedule.Interleaved, 2, 2, 0, false},
 }
 
 // microbatches of an update of a disturbed pipeline.

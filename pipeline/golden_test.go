@@ -19,6 +19,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -98,10 +99,10 @@ func (g *golden) near(t *testing.T, name string, got []float32, within bound) {
 }
 
 // create makes the case's model on some devices, to be trained by some optimizer in m microbatches.
-func (g *golden) create(t *testing.T, devices []*gpu.Device, optimizer optim.Config, schedule string, m int) *pipeline.State {
+func (g *golden) create(t *testing.T, devices []*gpu.Device, optimizer optim.Config, kind string, m int) *pipeline.State {
 	t.Helper()
 	c := state.Config{Definition: g.def, Batch: g.Batch / m, Accumulate: m, Sequence: g.SeqLen, Optimizer: optimizer}
-	s, err := pipeline.Create(t.Context(), devices, order(t, c, schedule, len(devices)), g.params)
+	s, err := pipeline.Create(t.Context(), devices, order(t, c, kind, len(devices)), g.params)
 	require.NoError(t, err)
 	return s
 }
@@ -114,11 +115,11 @@ func TestGoldenModelsInParts(t *testing.T) {
 		g := readGolden(t, name)
 		with := g.batches(t)
 		for stages := 2; stages <= 3; stages++ {
-			schedule := []string{pipeline.GPipe, pipeline.OneForwardOneBackward}[stages-2]
+			kind := []string{schedule.GPipe, schedule.OneForwardOneBackward}[stages-2]
 			t.Run(fmt.Sprintf("%s/%d stages", name, stages), func(t *testing.T) {
 				s := g.create(t, devices[:stages], optim.Config{Name: g.Optimizer, Parameters: g.Config, Options: optim.Options{
 					Schedule: g.Schedule, WeightDecay: g.WeightDecay, Numerics: optim.EFormer,
-				}}, schedule, microbatches)
+				}}, kind, microbatches)
 				defer s.Release()
 				for i, m := range learn(t, s, with) {
 					assert.InDelta(t, g.Losses[i], m.Loss, g.Tolerance.Loss.ATol+g.Tolerance.Loss.RTol*g.Losses[i], "step %d", m.Step)
@@ -128,7 +129,7 @@ func TestGoldenModelsInParts(t *testing.T) {
 					g.near(t, "expect/final/params/"+path, p, g.Tolerance.FinalParams)
 				}
 
-				tracing := g.create(t, devices[:stages], optim.Config{Name: "sgd", Parameters: json.RawMessage(`{"momentum":0.5}`)}, schedule, microbatches)
+				tracing := g.create(t, devices[:stages], optim.Config{Name: "sgd", Parameters: json.RawMessage(`{"momentum":0.5}`)}, kind, microbatches)
 				defer tracing.Release()
 				first := learn(t, tracing, with[:1])[0]
 				dir := filepath.Join(t.TempDir(), checkpoint.DirName(1))

@@ -11,12 +11,13 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 )
 
 // What an error of memory advises is a figure that holds: with it the same stages fit, and without it they do not.
 func TestMemoryErrorsAdviseWhatFits(t *testing.T) {
 	dev := gputest.Device(t)
-	c := order(t, steep(families(t)["gpt2 untied"], "sgd", `{}`, 4, 2), pipeline.OneForwardOneBackward, 2)
+	c := order(t, steep(families(t)["gpt2 untied"], "sgd", `{}`, 4, 2), schedule.OneForwardOneBackward, 2)
 	total := func(c pipeline.Config) uint64 {
 		n := uint64(0)
 		for _, m := range planned(t, []*gpu.Device{dev, dev}, c) {

@@ -8,20 +8,18 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
-// linkDepth is how many messages are under way between neighbours at once: one travels while the next is computed.
-const linkDepth = 2
-
 // depth is how many messages are under way on an edge at once.
-func (e edge) depth() int { return max(linkDepth, span(e.from, e.to)) }
+func (e edge) depth() int { return max(schedule.LinkMessages, schedule.Hops(e.from, e.to)) }
 
 // A line is a cut with a schedule, and, once it is built, its programs on the stages: it takes the microbatches of a batch through all parts.
 type line struct {
 	label      string
 	cut        *cut
-	schedule   *Schedule
+	schedule   *schedule.Schedule
 	accumulate bool           // gradients are added to
 	caches     []*graph.Value // inputs that lie on the stages, for all lines that have them
 
@@ -52,7 +50,7 @@ type passProgram struct {
 }
 
 // newLine puts a cut and a schedule together; it takes nothing of a device.
-func newLine(label string, c *cut, s *Schedule) *line {
+func newLine(label string, c *cut, s *schedule.Schedule) *line {
 	l := &line{label: label, cut: c, schedule: s, accumulate: s.Microbatches > 1}
 	for i, p := range c.parts {
 		l.parts = append(l.parts, &linePart{part: p, index: i, merged: p.backward != nil && s.Merged(i), slots: max(1, s.Slots(i))})
@@ -263,14 +261,14 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 }
 
 // pass is what an action runs for a microbatch; none for the forward pass of a part that runs it with its backward pass.
-func (p *linePart) pass(a Action) *passProgram {
+func (p *linePart) pass(a schedule.Action) *passProgram {
 	pass := p.backward
 	switch {
-	case p.merged && a.Kind == Forward:
+	case p.merged && a.Kind == schedule.Forward:
 		return nil
 	case p.merged:
 		pass = p.whole
-	case a.Kind == Forward:
+	case a.Kind == schedule.Forward:
 		pass = p.forward
 	}
 	programs := p.programs[pass]

@@ -18,6 +18,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -62,10 +63,10 @@ var orders = []struct {
 	label, name   string
 	chunks, ahead int
 }{
-	{"gpipe", pipeline.GPipe, 1, 0},
-	{"1f1b", pipeline.OneForwardOneBackward, 1, 0},
-	{"1f1b ahead", pipeline.OneForwardOneBackward, 1, 1},
-	{"interleaved", pipeline.Interleaved, 2, 0},
+	{"gpipe", schedule.GPipe, 1, 0},
+	{"1f1b", schedule.OneForwardOneBackward, 1, 0},
+	{"1f1b ahead", schedule.OneForwardOneBackward, 1, 1},
+	{"interleaved", schedule.Interleaved, 2, 0},
 }
 
 const (

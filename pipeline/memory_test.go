@@ -13,6 +13,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -38,8 +39,8 @@ func TestActivationsInFlight(t *testing.T) {
 	const stages = 4
 	devices := fleet(t, stages)
 	for _, recompute := range []bool{false, true} {
-		at := func(schedule string, m int) []uint64 {
-			c := order(t, steep(families(t)["gpt2 untied"], "sgd", `{}`, 2, m), schedule, stages)
+		at := func(kind string, m int) []uint64 {
+			c := order(t, steep(families(t)["gpt2 untied"], "sgd", `{}`, 2, m), kind, stages)
 			c.Recompute = recompute
 			var out []uint64
 			for i, s := range planned(t, devices, c) {
@@ -57,7 +58,7 @@ func TestActivationsInFlight(t *testing.T) {
 				gpipe, ours = append(gpipe, nil), append(ours, nil)
 				continue
 			}
-			gpipe, ours = append(gpipe, at(pipeline.GPipe, m)), append(ours, at(pipeline.OneForwardOneBackward, m))
+			gpipe, ours = append(gpipe, at(schedule.GPipe, m)), append(ours, at(schedule.OneForwardOneBackward, m))
 		}
 		for p := range stages {
 			each := gpipe[3][p] - gpipe[2][p]
@@ -90,7 +91,7 @@ func TestActivationsInFlight(t *testing.T) {
 func TestPlanIsWhatIsTaken(t *testing.T) {
 	text := tokens(t, 130).Validation
 	for i, x := range optimizers {
-		name := pipeline.ScheduleNames()[i%3]
+		name := schedule.Names()[i%3]
 		t.Run(x.label+"/"+name, func(t *testing.T) {
 			devices := fleet(t, 3) // counted from nothing
 			c := order(t, steep(families(t)[[]string{"gpt2 dropout", "llama"}[i%2]], x.name, x.parameters, 2, 4), name, 3)
@@ -143,7 +144,7 @@ func TestPlanHasRoomForReadingLogits(t *testing.T) {
 	const vocab = 17000
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 1, Width: 4, Vocab: vocab, Context: 2})
 	require.NoError(t, err)
-	c := order(t, steep(def, "sgd", `{}`, 1, 1), pipeline.GPipe, 2)
+	c := order(t, steep(def, "sgd", `{}`, 1, 1), schedule.GPipe, 2)
 	c.State.Sampling = true
 	devices := fleet(t, 2)
 	plan := planned(t, devices, c)
@@ -195,8 +196,8 @@ func TestStepDoesWhatItMust(t *testing.T) {
 		require.NoError(t, err)
 		alone[m] = counted(t, whole, devices[:1], batch(c, 0))[0]
 		whole.Release()
-		for _, schedule := range []string{pipeline.GPipe, pipeline.OneForwardOneBackward} {
-			p := order(t, c, schedule, stages)
+		for _, kind := range []string{schedule.GPipe, schedule.OneForwardOneBackward} {
+			p := order(t, c, kind, stages)
 			owned := make([]int, stages)
 			for _, at := range p.Assignment.Part {
 				owned[at]++
@@ -207,7 +208,7 @@ func TestStepDoesWhatItMust(t *testing.T) {
 			s.Release()
 			for i := range devices {
 				actions, ends, reads := 2*m, 2, tick*2*m+pair*owned[i]
-				if i == stages-1 && (schedule == pipeline.OneForwardOneBackward || m == 1) {
+				if i == stages-1 && (kind == schedule.OneForwardOneBackward || m == 1) {
 					actions, reads = m, tick*m+pair*owned[i] // a microbatch's passes are one program
 				}
 				readbacks := actions + 1
@@ -218,7 +219,7 @@ func TestStepDoesWhatItMust(t *testing.T) {
 					reads += 4*m + (4*m+15)/16*16 + statistics // the losses, and the results of the step, which have them too
 					readbacks += 2
 				}
-				at := []any{"%d microbatches, %s, stage %d", m, schedule, i}
+				at := []any{"%d microbatches, %s, stage %d", m, kind, i}
 				for _, n := range []gpu.Counters{first[i], second[i]} {
 					assert.EqualValues(t, reads+ends*m*message, n.ReadBytes, at...)
 					assert.EqualValues(t, readbacks+ends*m, n.Readbacks, at...)
@@ -232,7 +233,7 @@ func TestStepDoesWhatItMust(t *testing.T) {
 					told := 2*alone[1].WrittenBytes - alone[2].WrittenBytes
 					assert.EqualValues(t, uint64(ends*m*message+pair*leaves+4*m)+told, first[i].WrittenBytes, at...)
 				}
-				key := fmt.Sprint(schedule, i)
+				key := fmt.Sprint(kind, i)
 				kernels[key] = append(kernels[key], first[i].Dispatches)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 )
 
 // Stages on adapters of different kinds come to what one device does, but for the rounding of their arithmetic, whichever of them comes first.
@@ -27,7 +28,7 @@ func TestMixedPipeline(t *testing.T) {
 	}
 	t.Run("interleaved", func(t *testing.T) {
 		two := devices[len(devices)-2:]
-		got := pipelined(t, two, pipeline.Config{State: c, Assignment: assignment(t, c, 2, 2), Schedule: pipeline.Interleaved}, steps)
+		got := pipelined(t, two, pipeline.Config{State: c, Assignment: assignment(t, c, 2, 2), Schedule: schedule.Interleaved}, steps)
 		requireClose(t, want, got)
 	})
 }

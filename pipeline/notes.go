@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -34,13 +35,13 @@ func newNotes(l *line, all bool) *notes {
 	return n
 }
 
-func (n *notes) computed(s *stage, a Action, begin, end time.Time) {
+func (n *notes) computed(s *stage, a schedule.Action, begin, end time.Time) {
 	if n != nil {
 		n.recorder.Add(Span{Kind: Compute, Stage: s.index, Link: -1, Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
 	}
 }
 
-func (n *notes) waited(s *stage, on *way, a Action, begin, end time.Time) {
+func (n *notes) waited(s *stage, on *way, a schedule.Action, begin, end time.Time) {
 	if n != nil {
 		n.recorder.Add(Span{Kind: Wait, Stage: s.index, Link: slices.Index(n.ways, on), Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
 	}

@@ -10,6 +10,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/optim"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -203,8 +204,8 @@ func (p *passes) feed(in state.Inputs) feed {
 }
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.
-func (p *passes) run(ctx context.Context, l *line, schedule *Schedule, write feed, begin []*gpu.Program, note *notes) error {
-	p.broken = l.run(ctx, schedule, write, begin, p.config.Timeout, note)
+func (p *passes) run(ctx context.Context, l *line, order *schedule.Schedule, write feed, begin []*gpu.Program, note *notes) error {
+	p.broken = l.run(ctx, order, write, begin, p.config.Timeout, note)
 	return p.broken
 }
 

@@ -1,6 +1,10 @@
 package pipeline
 
-import "time"
+import (
+	"time"
+
+	"gputrain/pipeline/schedule"
+)
 
 // OffPath is the share of the newest step's transfer time that did not lengthen it: the step is played again (Schedule.Simulate) with the times that
 // its actions and transfers took, and with links that take no time; what the links cost is the difference. 1 where nothing was carried.
@@ -8,17 +12,17 @@ import "time"
 // It differs from Use.Hidden in that a stage with time to spare may wait for a message without harm.
 func (s *State) OffPath() float64 {
 	spans, _ := s.passes.notes.recorder.Spans()
-	compute := map[Action]time.Duration{}
+	compute := map[schedule.Action]time.Duration{}
 	carried := map[edgeKey]time.Duration{}
 	total := time.Duration(0)
 	for _, span := range spans {
 		switch span.Kind {
 		case Compute:
-			kind := Backward
-			if span.Name == Forward.String() {
-				kind = Forward
+			kind := schedule.Backward
+			if span.Name == schedule.Forward.String() {
+				kind = schedule.Forward
 			}
-			compute[Action{kind, span.Part, span.Microbatch}] += span.End - span.Start
+			compute[schedule.Action{Kind: kind, Part: span.Part, Microbatch: span.Microbatch}] += span.End - span.Start
 		case Transfer:
 			e := s.passes.notes.ways[span.Link].edge
 			carried[edgeKey{e.from, e.to, e.kind}] += span.End - span.Start
@@ -28,8 +32,8 @@ func (s *State) OffPath() float64 {
 	if total == 0 {
 		return 1
 	}
-	cost := func(a Action) float64 { return compute[a].Seconds() }
-	transfer := func(from, to int, k Kind) float64 {
+	cost := func(a schedule.Action) float64 { return compute[a].Seconds() }
+	transfer := func(from, to int, k schedule.Kind) float64 {
 		return carried[edgeKey{from, to, k}].Seconds() / float64(s.passes.training.schedule.Microbatches)
 	}
 	detours := s.passes.training.cut.detours()

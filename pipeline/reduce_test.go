@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 )
 
 // single is the reducer of a single replica. It counts what it is asked for.
@@ -30,10 +30,10 @@ func TestReducerOfStages(t *testing.T) {
 	devices := fleet(t, 3)
 	c := steep(families(t)["llama"], "adamw", `{}`, 2, 3)
 	with := batches(c, 4)
-	want := together(t, devices, order(t, c, pipeline.GPipe, 3), with)
+	want := together(t, devices, order(t, c, schedule.GPipe, 3), with)
 	var a single
 	a.gathers, a.sums, a.trees = new(int), new(int), new(int)
 	c.Reducer = a
-	require.Equal(t, want, together(t, devices, order(t, c, pipeline.GPipe, 3), with))
+	require.Equal(t, want, together(t, devices, order(t, c, schedule.GPipe, 3), with))
 	require.Equal(t, []int{8, 4, 3}, []int{*a.gathers, *a.sums, *a.trees}, "tokens and losses, gradients, of three stages")
 }

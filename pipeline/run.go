@@ -9,13 +9,14 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/pipeline/schedule"
 )
 
 // feed writes the inputs of a program for a microbatch.
 type feed func(p *compile.Program, microbatch int) error
 
 // run takes the microbatches of a schedule, the line's or one of fewer, through all parts. begin is what each stage submits before its first action.
-func (l *line) run(ctx context.Context, schedule *Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {
+func (l *line) run(ctx context.Context, order *schedule.Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {
 	c := newCrew(ctx, timeout)
 	l.workers = make([]*worker, len(l.stages))
 	for i, s := range l.stages {
@@ -29,12 +30,12 @@ func (l *line) run(ctx context.Context, schedule *Schedule, write feed, begin []
 		w.traffic.reset()
 	}
 	for i, w := range l.workers {
-		c.do(w.stage, "run", func() error { return w.run(c.ctx, schedule.Actions[i]) })
-		c.do(w.stage, "compute", func() error { return w.watch(c.ctx, l.submits(schedule.Actions[i])) })
+		c.do(w.stage, "run", func() error { return w.run(c.ctx, order.Actions[i]) })
+		c.do(w.stage, "compute", func() error { return w.watch(c.ctx, l.submits(order.Actions[i])) })
 	}
 	for _, w := range l.ways {
 		if w.link != nil {
-			c.do(w.source, "send over link "+w.name(), func() error { return w.carry(c.ctx, schedule.Microbatches, note, c.moved) })
+			c.do(w.source, "send over link "+w.name(), func() error { return w.carry(c.ctx, order.Microbatches, note, c.moved) })
 		}
 	}
 	return c.wait(l.culprit, l.closeLinks)
@@ -50,7 +51,7 @@ func (l *line) closeLinks() {
 }
 
 // submits is the number of actions of a stage that are submits of their own.
-func (l *line) submits(actions []Action) int {
+func (l *line) submits(actions []schedule.Action) int {
 	n := 0
 	for _, a := range actions {
 		if l.parts[a.Part].pass(a) != nil {
@@ -72,8 +73,8 @@ type worker struct {
 	at    position
 }
 
-func (w *worker) run(ctx context.Context, actions []Action) error {
-	defer w.at.set(Action{}, nil, true)
+func (w *worker) run(ctx context.Context, actions []schedule.Action) error {
+	defer w.at.set(schedule.Action{}, nil, true)
 	for _, a := range actions {
 		pass := w.line.parts[a.Part].pass(a)
 		if pass == nil {
@@ -88,10 +89,12 @@ func (w *worker) run(ctx context.Context, actions []Action) error {
 }
 
 // ends tells which edges an action receives or sends on: a part that runs both passes at once has those of both.
-func (l *line) ends(a Action, kind Kind) bool { return kind == a.Kind || l.parts[a.Part].merged }
+func (l *line) ends(a schedule.Action, kind schedule.Kind) bool {
+	return kind == a.Kind || l.parts[a.Part].merged
+}
 
 // act runs one action: it takes what other parts have made for it, submits the pass, and hands on what that makes.
-func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
+func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) error {
 	l := w.line
 	submit := w.begin
 	w.begin = nil
@@ -114,7 +117,7 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 	}
 	submit = append(submit, pass.run)
 	for _, r := range l.results {
-		if r.part == a.Part && l.ends(a, Forward) {
+		if r.part == a.Part && l.ends(a, schedule.Forward) {
 			submit = append(submit, r.collect[a.Microbatch])
 		}
 	}
@@ -151,8 +154,10 @@ func (w *worker) act(ctx context.Context, a Action, pass *passProgram) error {
 
 // sendLater hands on what there was no room for when the pass was submitted. Neighbours come first, as in Schedule.Check: what makes room
 // on the other ways may wait for them.
-func (w *worker) sendLater(ctx context.Context, a Action, ways []*way) error {
-	slices.SortStableFunc(ways, func(x, y *way) int { return cmp.Compare(span(x.edge.from, x.edge.to), span(y.edge.from, y.edge.to)) })
+func (w *worker) sendLater(ctx context.Context, a schedule.Action, ways []*way) error {
+	slices.SortStableFunc(ways, func(x, y *way) int {
+		return cmp.Compare(schedule.Hops(x.edge.from, x.edge.to), schedule.Hops(y.edge.from, y.edge.to))
+	})
 	for _, out := range ways {
 		if err := w.acquire(ctx, out, a); err != nil {
 			return err
@@ -167,7 +172,7 @@ func (w *worker) sendLater(ctx context.Context, a Action, ways []*way) error {
 
 // submit gives programs to the device. A driver may hold on to a submit until the one before is done, and where that never is, to this
 // goroutine; the run then ends without it.
-func (w *worker) submit(ctx context.Context, a Action, programs ...*gpu.Program) error {
+func (w *worker) submit(ctx context.Context, a schedule.Action, programs ...*gpu.Program) error {
 	limit := w.stage.device.Timeout()
 	watchdog := time.AfterFunc(limit, func() {
 		w.crew.cancel(w.stage.failed(a.String(), fmt.Errorf("%w: the driver has not taken a submit for %s", gpu.ErrTimeout, limit)))
@@ -187,7 +192,7 @@ func take(ctx context.Context, tokens chan struct{}) error {
 }
 
 // acquire waits for room on a way.
-func (w *worker) acquire(ctx context.Context, out *way, a Action) error {
+func (w *worker) acquire(ctx context.Context, out *way, a schedule.Action) error {
 	begin := time.Now()
 	err := w.waiting(out, a, func() error { return take(ctx, out.free) })
 	w.note.waited(w.stage, out, a, begin, time.Now())
@@ -195,7 +200,7 @@ func (w *worker) acquire(ctx context.Context, out *way, a Action) error {
 }
 
 // waiting runs f, which waits for another stage.
-func (w *worker) waiting(on *way, a Action, f func() error) error {
+func (w *worker) waiting(on *way, a schedule.Action, f func() error) error {
 	w.at.set(a, on, false)
 	err := f()
 	w.at.set(a, nil, false)
@@ -205,7 +210,7 @@ func (w *worker) waiting(on *way, a Action, f func() error) error {
 
 // receive gets a message of a way to its place. On one device that is a copy to be submitted before the pass. The wait for a message lasts
 // until its bytes are on the device.
-func (w *worker) receive(ctx context.Context, in *way, a Action) (*gpu.Program, error) {
+func (w *worker) receive(ctx context.Context, in *way, a schedule.Action) (*gpu.Program, error) {
 	begin := time.Now()
 	defer func() { w.note.waited(w.stage, in, a, begin, time.Now()) }()
 	if in.link == nil {

@@ -15,6 +15,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -164,10 +165,10 @@ func TestPipelineLearnsTheSameBits(t *testing.T) {
 	for _, m := range []int{1, 3} {
 		c := config(tiny(t), "adamw", m)
 		want := unpipelined(t, devices[0], c, 4)
-		for _, name := range pipeline.ScheduleNames() {
+		for _, name := range schedule.Names() {
 			for stages := 2; stages <= 4; stages++ {
 				chunks := 1
-				if name == pipeline.Interleaved {
+				if name == schedule.Interleaved {
 					chunks = 2
 					if stages*chunks > tinyLayers {
 						continue

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
+	"gputrain/pipeline/schedule"
 )
 
 // tickDepth bounds the actions of a stage that are submitted and not known to be done.
@@ -24,7 +25,7 @@ type tick struct {
 
 // submitted is an action on its way through a device.
 type submitted struct {
-	action Action
+	action schedule.Action
 	at     time.Time
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 )
 
 // twoStages are joined by a link each way.
@@ -105,9 +106,9 @@ func TestMeasureUse(t *testing.T) {
 // The figures of a schedule that was played through are those of the schedule.
 func TestMeasureUseOfASchedule(t *testing.T) {
 	const stages, microbatches = 4, 6
-	s, err := pipeline.NewSchedule(pipeline.ScheduleConfig{Name: pipeline.GPipe, Stages: stages, Chunks: 1, Microbatches: microbatches})
+	s, err := schedule.New(schedule.Config{Name: schedule.GPipe, Stages: stages, Chunks: 1, Microbatches: microbatches})
 	require.NoError(t, err)
-	played := s.Simulate(func(pipeline.Action) float64 { return 1000 }, nil)
+	played := s.Simulate(func(schedule.Action) float64 { return 1000 }, nil)
 	lanes := pipeline.Lanes{Stages: make([]string, stages)}
 	var spans []pipeline.Span
 	for stage := range played.Start {

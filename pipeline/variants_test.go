@@ -17,6 +17,7 @@ import (
 	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
@@ -45,7 +46,7 @@ func families(t testing.TB) map[string]model.Definition {
 func order(t testing.TB, c state.Config, name string, stages int) pipeline.Config {
 	t.Helper()
 	chunks := 1
-	if name == pipeline.Interleaved {
+	if name == schedule.Interleaved {
 		chunks = 2
 	}
 	return pipeline.Config{State: c, Assignment: assignment(t, c, stages, chunks), Schedule: name, Timeout: gputest.Patience}
@@ -64,14 +65,14 @@ func TestFamilies(t *testing.T) {
 		want := alone(t, a, c, with)
 		moved(t, c, want)
 		for h, home := range slices.Sorted(maps.Keys(homes)) {
-			for o, schedule := range pipeline.ScheduleNames() {
+			for o, kind := range schedule.Names() {
 				for r, recompute := range []bool{false, true} {
 					if !full() && (o != (f+h)%3 || r != (f+h/2)%2) {
 						continue
 					}
-					p := order(t, c, schedule, 3)
+					p := order(t, c, kind, 3)
 					p.Recompute = recompute
-					t.Run(fmt.Sprintf("%s/%s/%s/recompute=%v", name, schedule, home, recompute), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/%s/recompute=%v", name, kind, home, recompute), func(t *testing.T) {
 						sameBits(t, want, together(t, homes[home], p, with))
 					})
 				}
@@ -99,11 +100,11 @@ func TestCutsThroughLayers(t *testing.T) {
 			a.Part[p.Path] = 0
 		}
 	}
-	for _, schedule := range []string{pipeline.GPipe, pipeline.OneForwardOneBackward} {
+	for _, kind := range []string{schedule.GPipe, schedule.OneForwardOneBackward} {
 		for home, devices := range map[string][]*gpu.Device{"apart": devices, "on one": slices.Repeat(devices[:1], 3)} {
 			for _, recompute := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/recompute=%v", schedule, home, recompute), func(t *testing.T) {
-					p := pipeline.Config{State: c, Assignment: a, Schedule: schedule, Recompute: recompute, Timeout: gputest.Patience}
+				t.Run(fmt.Sprintf("%s/%s/recompute=%v", kind, home, recompute), func(t *testing.T) {
+					p := pipeline.Config{State: c, Assignment: a, Schedule: kind, Recompute: recompute, Timeout: gputest.Patience}
 					sameBits(t, want, together(t, devices, p, with))
 				})
 			}
@@ -117,7 +118,7 @@ func TestFarAheadOnOneDevice(t *testing.T) {
 	dev := gputest.Device(t)
 	for stages := 3; stages <= 4; stages++ {
 		c := steep(families(t)["gpt2"], "sgd", `{}`, 1, 3*stages+2)
-		p := order(t, c, pipeline.OneForwardOneBackward, stages)
+		p := order(t, c, schedule.OneForwardOneBackward, stages)
 		p.Ahead = 2 * (stages - 1)
 		with := batches(c, 2)
 		sameBits(t, alone(t, dev, c, with), together(t, slices.Repeat([]*gpu.Device{dev}, stages), p, with))
@@ -130,7 +131,7 @@ func TestOneStage(t *testing.T) {
 	c := steep(families(t)["gpt2"], "quad", `{"block_size":8}`, 1, 3)
 	with := batches(c, 3)
 	want := alone(t, dev, c, with)
-	for _, name := range pipeline.ScheduleNames() {
+	for _, name := range schedule.Names() {
 		t.Run(name, func(t *testing.T) { sameBits(t, want, together(t, []*gpu.Device{dev}, order(t, c, name, 1), with)) })
 	}
 }
@@ -148,7 +149,7 @@ func TestLeafLargerThanABinding(t *testing.T) {
 		with := batches(c, 3)
 		want := alone(t, alike[0], c, with)
 		moved(t, c, want)
-		p := order(t, c, pipeline.OneForwardOneBackward, 2)
+		p := order(t, c, schedule.OneForwardOneBackward, 2)
 		sameBits(t, want, together(t, alike, p, with))
 
 		got := together(t, []*gpu.Device{alike[0], gputest.Device(t, other)}, p, with)
@@ -164,7 +165,7 @@ func TestTiedHeadLargerThanABinding(t *testing.T) {
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 100, Context: 4})
 	require.NoError(t, err)
 	devices := fleet(t, 2, gputest.WithLimits(gpu.Limits{BindingBytes: 4 * 16 * 64}))
-	_, err = pipeline.Create(t.Context(), devices, order(t, steep(def, "adamw", `{}`, 1, 3), pipeline.OneForwardOneBackward, 2), nil)
+	_, err = pipeline.Create(t.Context(), devices, order(t, steep(def, "adamw", `{}`, 1, 3), schedule.OneForwardOneBackward, 2), nil)
 	var limit *gpu.LimitError
 	require.ErrorAs(t, err, &limit)
 	assert.EqualValues(t, 4*16*100, limit.Bytes)
@@ -188,7 +189,7 @@ func TestLabelsThatDoNotCount(t *testing.T) {
 		}
 	}
 	want := alone(t, devices[0], c, with)
-	for _, name := range pipeline.ScheduleNames() {
+	for _, name := range schedule.Names() {
 		t.Run(name, func(t *testing.T) { sameBits(t, want, together(t, devices, order(t, c, name, 3), with)) })
 	}
 }
@@ -222,12 +223,12 @@ func TestUpdatesThatAreNotFinite(t *testing.T) {
 				require.Equal(t, i%2 == 0, m.Finite, "step %d", m.Step)
 			}
 			require.EqualValues(t, 2, want.metrics[4].Skipped)
-			for o, schedule := range pipeline.ScheduleNames() {
+			for o, kind := range schedule.Names() {
 				if !full() && o != (i+j)%3 {
 					continue
 				}
-				t.Run(name+"/"+optimizer+"/"+schedule, func(t *testing.T) {
-					s, err := pipeline.Create(t.Context(), devices, order(t, c, schedule, 3), params)
+				t.Run(name+"/"+optimizer+"/"+kind, func(t *testing.T) {
+					s, err := pipeline.Create(t.Context(), devices, order(t, c, kind, 3), params)
 					require.NoError(t, err)
 					defer s.Release()
 					got := learnt{metrics: learn(t, s, with)}

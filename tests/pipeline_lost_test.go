@@ -16,6 +16,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/train"
 )
 
@@ -38,7 +39,7 @@ func stagedRun(t *testing.T, p *place, dir string, steps int64) train.Config {
 }
 
 // stagesOn is the target of a run with a stage on each device.
-func stagesOn(t *testing.T, c train.Config, schedule string, devices ...*gpu.Device) train.Target {
+func stagesOn(t *testing.T, c train.Config, kind string, devices ...*gpu.Device) train.Target {
 	t.Helper()
 	built, err := c.State.Definition.Build(c.State.Batch, 16, model.Options{Loss: true, Training: true})
 	require.NoError(t, err)
@@ -46,7 +47,7 @@ func stagesOn(t *testing.T, c train.Config, schedule string, devices ...*gpu.Dev
 	require.NoError(t, err)
 	cut, err := pipeline.AssignAuto(units, len(devices), 1, nil)
 	require.NoError(t, err)
-	return train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: schedule, Timeout: gputest.Patience})
+	return train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: kind, Timeout: gputest.Patience})
 }
 
 // A run whose device is lost, or runs out of memory, between and in the middle of its steps ends with the stage in one line; its last checkpoint
@@ -59,7 +60,7 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 	require.NoError(t, err)
 
 	c := stagedRun(t, p, "lost", total)
-	for i, schedule := range []string{pipeline.OneForwardOneBackward, pipeline.GPipe} {
+	for i, kind := range []string{schedule.OneForwardOneBackward, schedule.GPipe} {
 		devices := gputest.Several(t, 3-i)
 		at := int64(8 + 9*i)
 		c.Hooks = []train.Hook{train.HookFunc(func(_ context.Context, e train.Event) error {
@@ -68,7 +69,7 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 			}
 			return nil
 		})}
-		result, err := train.RunOn(t.Context(), stagesOn(t, c, schedule, devices...), c)
+		result, err := train.RunOn(t.Context(), stagesOn(t, c, kind, devices...), c)
 		require.ErrorIs(t, err, gpu.ErrDeviceLost)
 		assert.Equal(t, train.DeviceLost, result.Reason)
 		assert.Regexp(t, `^state: (step \d+|evaluate|drain): stage 1 \(\d: [^\n]*pulled out$`, err.Error())
@@ -81,7 +82,7 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 		}
 	}
 	c.Hooks = nil
-	result, err := train.RunOn(t.Context(), stagesOn(t, c, pipeline.OneForwardOneBackward, gputest.Several(t, 2)...), c)
+	result, err := train.RunOn(t.Context(), stagesOn(t, c, schedule.OneForwardOneBackward, gputest.Several(t, 2)...), c)
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, result.Resumed, int64(15))
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors", "state.json"} {
@@ -109,7 +110,7 @@ func TestSoakPipelineIsFlat(t *testing.T) {
 		}
 		return nil
 	})}
-	_, err := train.RunOn(t.Context(), stagesOn(t, c, pipeline.OneForwardOneBackward, devices...), c)
+	_, err := train.RunOn(t.Context(), stagesOn(t, c, schedule.OneForwardOneBackward, devices...), c)
 	require.NoError(t, err)
 	requireFlat(t, early, late)
 	for _, d := range devices {

@@ -10,6 +10,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/train"
 )
@@ -81,7 +82,7 @@ func ExampleRunOn() {
 	check(err)
 	cut, err := pipeline.AssignAuto(units, len(devices), 1, powers)
 	check(err)
-	target := train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: pipeline.OneForwardOneBackward})
+	target := train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: schedule.OneForwardOneBackward})
 	result, err := train.RunOn(ctx, target, train.Config{State: c, Train: text.Train, Steps: 600, Dir: "runs/books"})
 	fmt.Println(result.Reason, result.Step, result.Loss, err)
 }

@@ -7,6 +7,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -16,17 +17,17 @@ const pictureWidth = 120
 
 // layOut says what each stage has of the model and how busy it should be.
 func layOut(cfg *runfile.Config, c state.Config, units []pipeline.Unit, cut pipeline.Assignment, powers []pipeline.Power) (*planned, error) {
-	schedule, err := pipeline.NewSchedule(pipeline.ScheduleConfig{
+	order, err := schedule.New(schedule.Config{
 		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: c.Accumulate, Ahead: cfg.Pipeline.Ahead,
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := &planned{
-		Model: c.Definition.Kind(), Parameters: model.Parameters(c.Definition), Schedule: schedule.Name, Microbatches: c.Accumulate, Rows: c.Batch,
-		Sequence: c.Sequence, Picture: schedule.Picture(pictureWidth),
+		Model: c.Definition.Kind(), Parameters: model.Parameters(c.Definition), Schedule: order.Name, Microbatches: c.Accumulate, Rows: c.Batch,
+		Sequence: c.Sequence, Picture: order.Picture(pictureWidth),
 	}
-	played := cut.Expect(schedule, units, powers, cfg.Pipeline.Recompute)
+	played := cut.Expect(order, units, powers, cfg.Pipeline.Recompute)
 	parts := cut.Units(units)
 	for i := range cut.Stages {
 		s := plannedStage{Stage: i, Busy: 1 - played.Idle[i]}

@@ -1,4 +1,4 @@
-package pipeline
+package schedule
 
 import (
 	"testing"
@@ -8,11 +8,11 @@ import (
 )
 
 // shapes calls visit with every schedule of up to 8 stages, 4 chunks, 24 microbatches and 2 ahead, and some larger ones.
-func shapes(t *testing.T, visit func(c ScheduleConfig, s *Schedule)) {
+func shapes(t *testing.T, visit func(c Config, s *Schedule)) {
 	t.Helper()
 	count := 0
-	try := func(c ScheduleConfig) {
-		s, err := NewSchedule(c)
+	try := func(c Config) {
+		s, err := New(c)
 		if c.Validate() != nil {
 			require.Error(t, err)
 			return
@@ -21,17 +21,17 @@ func shapes(t *testing.T, visit func(c ScheduleConfig, s *Schedule)) {
 		count++
 		visit(c, s)
 	}
-	for _, name := range ScheduleNames() {
+	for _, name := range Names() {
 		for stages := 1; stages <= 8; stages++ {
 			for chunks := 1; chunks <= 4; chunks++ {
 				for microbatches := 1; microbatches <= 24; microbatches++ {
 					for ahead := range 3 {
-						try(ScheduleConfig{name, stages, chunks, microbatches, ahead})
+						try(Config{name, stages, chunks, microbatches, ahead})
 					}
 				}
 			}
 		}
-		for _, c := range []ScheduleConfig{{"", 16, 2, 39, 0}, {"", 11, 5, 100, 0}, {"", 16, 1, 40, 7}, {"", 9, 1, 200, 50}, {"", 13, 6, 25, 0}} {
+		for _, c := range []Config{{"", 16, 2, 39, 0}, {"", 11, 5, 100, 0}, {"", 16, 1, 40, 7}, {"", 9, 1, 200, 50}, {"", 13, 6, 25, 0}} {
 			c.Name = name
 			try(c)
 		}
@@ -40,7 +40,7 @@ func shapes(t *testing.T, visit func(c ScheduleConfig, s *Schedule)) {
 }
 
 func TestScheduleIsValid(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		require.Equal(t, c.Name, s.Name)
 		require.Equal(t, c.Stages*max(c.Chunks, 1), s.Parts)
 		require.NoError(t, s.Check(2), c)
@@ -50,7 +50,7 @@ func TestScheduleIsValid(t *testing.T) {
 
 // A pipeline of ahead 0 without chunks sends nothing before its turn: links need hold only one message.
 func TestScheduleOfOneMessage(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		if s.Parts == s.Stages && c.Ahead == 0 {
 			require.NoError(t, s.Check(1), c)
 		}
@@ -58,7 +58,7 @@ func TestScheduleOfOneMessage(t *testing.T) {
 }
 
 func TestScheduleSlots(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		for p := range s.Parts {
 			want := countSlots(s, p)
 			switch below := s.Parts - 1 - p; {
@@ -92,7 +92,7 @@ func countSlots(s *Schedule, part int) int {
 }
 
 func TestScheduleMerged(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		for p := range s.Parts - 1 {
 			require.False(t, s.Merged(p), "%+v part %d", c, p)
 		}
@@ -109,7 +109,7 @@ func TestScheduleMerged(t *testing.T) {
 
 // Megatron-LM's numbering: action k of a stage is of chunk (k mod S v) div S, the last chunk first backward.
 func TestInterleavedIsMegatrons(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		if c.Name != Interleaved || c.Chunks < 2 || c.Microbatches%c.Stages != 0 {
 			return
 		}
@@ -155,8 +155,8 @@ func TestForwardOnly(t *testing.T) {
 	}
 }
 
-func TestScheduleConfigIsRefused(t *testing.T) {
-	for want, c := range map[string]ScheduleConfig{
+func TestConfigIsRefused(t *testing.T) {
+	for want, c := range map[string]Config{
 		`pipeline: schedule: found "1f1", wanted one of gpipe, 1f1b, interleaved, did you mean "1f1b"?`:            {"1f1", 1, 1, 1, 0},
 		"pipeline: stages: found 0, wanted 1 or more":                                                              {GPipe, 0, 1, 1, 0},
 		"pipeline: chunks: found -1, wanted 1 or more":                                                             {Interleaved, 1, -1, 1, 0},
@@ -165,10 +165,10 @@ func TestScheduleConfigIsRefused(t *testing.T) {
 		"pipeline: ahead: found -1, wanted 0 or more":                                                              {OneForwardOneBackward, 1, 1, 1, -1},
 		"pipeline: ahead: found 1 with schedule gpipe, whose stages run ahead already; wanted 0, or schedule 1f1b": {GPipe, 1, 1, 1, 1},
 	} {
-		_, err := NewSchedule(c)
+		_, err := New(c)
 		assert.EqualError(t, err, want)
 	}
-	s, err := NewSchedule(ScheduleConfig{Name: Interleaved, Stages: 2, Microbatches: 1})
+	s, err := New(Config{Name: Interleaved, Stages: 2, Microbatches: 1})
 	require.NoError(t, err)
 	assert.Equal(t, 2, s.Parts, "no chunks are one")
 	assert.Equal(t, [][]Action{{{Forward, 0, 0}, {Backward, 0, 0}}, {{Forward, 1, 0}, {Backward, 1, 0}}}, s.Actions)

@@ -1,4 +1,4 @@
-package pipeline
+package schedule
 
 import (
 	"slices"
@@ -34,7 +34,7 @@ func wellFormed(s *Schedule) bool {
 
 func small(t *testing.T) *Schedule {
 	t.Helper()
-	s, err := NewSchedule(ScheduleConfig{OneForwardOneBackward, 2, 1, 3, 0})
+	s, err := New(Config{OneForwardOneBackward, 2, 1, 3, 0})
 	require.NoError(t, err)
 	return s // stage 0: F0 F1 B0 F2 B1 B2; stage 1: F0 B0 F1 B1 F2 B2
 }
@@ -117,7 +117,7 @@ func TestCheckFindsDeadlocks(t *testing.T) {
 
 // Stages that are goroutines and links that are channels get through what Check lets pass.
 func TestCheckedScheduleRuns(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		if c.Microbatches%5 != 4 || c.Stages < 2 || c.Stages > 5 {
 			return
 		}
@@ -154,19 +154,19 @@ func TestCheckedScheduleRuns(t *testing.T) {
 
 // The gradient of a tied head goes from the last part to the first, over a link of the room that Check gives it.
 func TestTiedHeadsKeepSchedulesRunning(t *testing.T) {
-	for _, name := range ScheduleNames() {
+	for _, name := range Names() {
 		for stages := 2; stages <= 8; stages++ {
 			for chunks := 1; chunks <= 4; chunks++ {
 				for m := 1; m <= 24; m++ {
 					for ahead := range 3 {
-						c := ScheduleConfig{name, stages, chunks, m, ahead}
+						c := Config{name, stages, chunks, m, ahead}
 						if c.Validate() != nil {
 							continue
 						}
-						s, err := NewSchedule(c)
+						s, err := New(c)
 						require.NoError(t, err)
 						if s.Parts > 2 {
-							require.NoError(t, s.Check(linkDepth, Edge{s.Parts - 1, 0, Backward}), "%+v", c)
+							require.NoError(t, s.Check(LinkMessages, Edge{s.Parts - 1, 0, Backward}), "%+v", c)
 						}
 					}
 				}

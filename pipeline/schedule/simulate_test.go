@@ -1,4 +1,4 @@
-package pipeline
+package schedule
 
 import (
 	"math"
@@ -12,9 +12,9 @@ func costs(f, b float64) func(Action) float64 {
 	return func(a Action) float64 { return []float64{f, b}[a.Kind] }
 }
 
-// The bubbles that NewSchedule promises, in whole numbers of time, so that nothing is rounded.
+// The bubbles that New promises, in whole numbers of time, so that nothing is rounded.
 func TestBubble(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		stages, chunks, microbatches := float64(c.Stages), float64(max(c.Chunks, 1)), float64(c.Microbatches)
 		for _, fb := range [][2]float64{{1, 1}, {1, 2}, {1, 3}, {2, 1}} {
 			f, b := fb[0], fb[1] // of a chunk
@@ -38,10 +38,10 @@ func TestBubble(t *testing.T) {
 // What running ahead is for: transfers that take a fifth of a pass cost a stage that waits for each of them much, and one that is ahead
 // little more than their way there and back once.
 func TestAheadHidesTransfers(t *testing.T) {
-	for _, c := range []ScheduleConfig{{OneForwardOneBackward, 2, 1, 24, 0}, {OneForwardOneBackward, 4, 1, 24, 0}, {OneForwardOneBackward, 8, 1, 24, 0}} {
+	for _, c := range []Config{{OneForwardOneBackward, 2, 1, 24, 0}, {OneForwardOneBackward, 4, 1, 24, 0}, {OneForwardOneBackward, 8, 1, 24, 0}} {
 		makespan := func(ahead int) float64 {
 			c.Ahead = ahead
-			s, err := NewSchedule(c)
+			s, err := New(c)
 			require.NoError(t, err)
 			return s.Simulate(costs(1, 1), func(int, int, Kind) float64 { return 0.2 }).Makespan
 		}

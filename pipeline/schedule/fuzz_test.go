@@ -1,4 +1,4 @@
-package pipeline
+package schedule
 
 import (
 	"math"
@@ -12,14 +12,14 @@ import (
 // tryShape holds a schedule made from numbers, and others that are near it, against what is known in other ways.
 func tryShape(t *testing.T, seed uint64) (refused, deadlocked bool) {
 	random := rand.New(rand.NewPCG(seed, 1))
-	c := ScheduleConfig{ScheduleNames()[random.IntN(3)], 1 + random.IntN(5), 1 + random.IntN(3), 1 + random.IntN(7), random.IntN(4)}
+	c := Config{Names()[random.IntN(3)], 1 + random.IntN(5), 1 + random.IntN(3), 1 + random.IntN(7), random.IntN(4)}
 	if c.Name != Interleaved {
 		c.Chunks = 1
 	}
 	if c.Name != OneForwardOneBackward {
 		c.Ahead = 0
 	}
-	s, err := NewSchedule(c)
+	s, err := New(c)
 	require.NoError(t, err)
 	require.NoError(t, s.Check(2), c)
 

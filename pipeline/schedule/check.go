@@ -1,4 +1,4 @@
-package pipeline
+package schedule
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ type Edge struct {
 	Kind     Kind
 }
 
-// span is how many parts an edge goes: so many microbatches may lie between what both ends are at, and a link has to hold.
-func span(from, to int) int { return max(from-to, to-from) }
+// Hops is how many parts an edge goes: so many microbatches may lie between what both ends are at, and a link has to hold.
+func Hops(from, to int) int { return max(from-to, to-from) }
 
 // Check reports what would keep a schedule from running to its end with the results of an unpipelined step: an action that is
 // missing, on a wrong stage, or there twice; microbatches of a part and kind that do not ascend, whose gradients would add up in
@@ -40,7 +40,7 @@ func (s *Schedule) Check(capacity int, extra ...Edge) error {
 	}
 	r := s.rehearse(extra)
 	for i := range r.wires {
-		r.wires[i].capacity = max(capacity, span(r.wires[i].from, r.wires[i].to))
+		r.wires[i].capacity = max(capacity, Hops(r.wires[i].from, r.wires[i].to))
 	}
 	r.toEnd()
 	if stuck := r.stuck(); len(stuck) > 0 {

@@ -1,4 +1,4 @@
-package pipeline
+package schedule
 
 import (
 	"fmt"
@@ -19,15 +19,15 @@ const (
 	Interleaved = "interleaved"
 )
 
-// forwardOnly names the schedules of ForwardOnly, which NewSchedule does not make.
+// forwardOnly names the schedules of ForwardOnly, which New does not make.
 const forwardOnly = "forward"
 
-// ScheduleNames are the names that NewSchedule knows.
-func ScheduleNames() []string { return []string{GPipe, OneForwardOneBackward, Interleaved} }
+// Names are the names that New knows.
+func Names() []string { return []string{GPipe, OneForwardOneBackward, Interleaved} }
 
-// ScheduleConfig says which schedule NewSchedule makes.
-type ScheduleConfig struct {
-	// Name is one of ScheduleNames.
+// Config says which schedule New makes.
+type Config struct {
+	// Name is one of Names.
 	Name string
 	// Stages is the number of stages, 1 or more.
 	Stages int
@@ -43,9 +43,9 @@ type ScheduleConfig struct {
 }
 
 // Validate reports the first field that no schedule can be made from: what it holds and what was wanted.
-func (c ScheduleConfig) Validate() error {
-	if !slices.Contains(ScheduleNames(), c.Name) {
-		names := ScheduleNames()
+func (c Config) Validate() error {
+	if !slices.Contains(Names(), c.Name) {
+		names := Names()
 		return fmt.Errorf("pipeline: schedule: found %q, wanted one of %s%s", c.Name, strings.Join(names, ", "), suggest.DidYouMean(c.Name, names))
 	}
 	if c.Stages < 1 {
@@ -79,20 +79,20 @@ type Schedule struct {
 	Actions [][]Action
 }
 
-// linkMessages is the number of messages that a link has to hold at least for every schedule made here.
-const linkMessages = 2
+// LinkMessages is the number of messages that a link has to hold at least for every schedule made here.
+const LinkMessages = 2
 
-// NewSchedule makes the schedule of one update. Let a stage's parts together take a time f forward and b backward of one microbatch, the same on
+// New makes the schedule of one update. Let a stage's parts together take a time f forward and b backward of one microbatch, the same on
 // each of S stages, with M microbatches, v chunks, and links that take no time. Then a stage stands idle for (S-1)(f+b) of an
 // update with GPipe and 1F1B, a share of (S-1)/(M+S-1); interleaved for (S-1)(f+b)/v where the remainder of M by S is at most M/S (none at
 // best), and otherwise for no longer than with 1F1B. Links that keep order and hold two messages carry all of them without a
-// deadlock. The error is that of ScheduleConfig.Validate.
-func NewSchedule(c ScheduleConfig) (*Schedule, error) {
+// deadlock. The error is that of Config.Validate.
+func New(c Config) (*Schedule, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	s := c.arrange(groups(c.Microbatches, c.Stages))
-	if c.Chunks > 1 && s.Check(linkMessages) != nil {
+	if c.Chunks > 1 && s.Check(LinkMessages) != nil {
 		s = c.arrange(fullGroups(c.Microbatches, c.Stages))
 	}
 	return s, nil

@@ -1,4 +1,4 @@
-package pipeline
+package schedule
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestPicture(t *testing.T) {
-	for want, c := range map[string]ScheduleConfig{
+	for want, c := range map[string]Config{
 		`
 stage 0  012......0'1'2'
 stage 1  .012...0'1'2'..
@@ -21,7 +21,7 @@ stage 1  .01..0'21'32'.3'..
 stage 2  ..00'11'22'33'....
 `: {OneForwardOneBackward, 3, 1, 4, 0},
 	} {
-		s, err := NewSchedule(c)
+		s, err := New(c)
 		require.NoError(t, err)
 		assert.Equal(t, want, "\n"+s.Picture(80), c)
 	}
@@ -29,7 +29,7 @@ stage 2  ..00'11'22'33'....
 
 // A dot is a unit of time in which a stage stands idle, a digit the start of an action.
 func TestPictureShowsEverything(t *testing.T) {
-	shapes(t, func(c ScheduleConfig, s *Schedule) {
+	shapes(t, func(c Config, s *Schedule) {
 		if c.Microbatches%7 != 3 {
 			return
 		}
@@ -46,7 +46,7 @@ func TestPictureShowsEverything(t *testing.T) {
 }
 
 func TestPictureOfWidth(t *testing.T) {
-	s, err := NewSchedule(ScheduleConfig{OneForwardOneBackward, 11, 1, 30, 0})
+	s, err := New(Config{OneForwardOneBackward, 11, 1, 30, 0})
 	require.NoError(t, err)
 	whole := strings.Split(s.Picture(1e6), "\n")
 	require.Len(t, whole[0], len("stage  0  ")+3*(30+11-1))

@@ -1,10 +1,10 @@
-package pipeline
+package schedule
 
 import "slices"
 
 // arrange makes the schedule whose microbatches go through the stages' parts in groups of the given sizes. The groups may hold more
 // microbatches than there are: those are left out of a schedule that has them.
-func (c ScheduleConfig) arrange(sizes []int) *Schedule {
+func (c Config) arrange(sizes []int) *Schedule {
 	s := &Schedule{Name: c.Name, Stages: c.Stages, Parts: c.Stages * max(c.Chunks, 1), Microbatches: c.Microbatches}
 	for stage := range c.Stages {
 		forward, backward := s.passes(stage, Forward, sizes), s.passes(stage, Backward, sizes)
@@ -63,7 +63,7 @@ func fullGroups(microbatches, stages int) []int {
 // it takes to reach the last stage. With chunks its first group first has to pass through all parts but the last, and while the first
 // gradient is on its way the stage runs two forwards for each stage that it passes, where 1F1B would wait (Narayanan et al., Efficient
 // Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, 2021).
-func (c ScheduleConfig) warmup(stage, group int) int {
+func (c Config) warmup(stage, group int) int {
 	below := c.Stages - 1 - stage
 	switch {
 	case c.Name == GPipe:
