@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
@@ -16,7 +17,7 @@ import (
 type Config struct {
 	// State is what one device would train: Batch is the rows of a microbatch and Accumulate the microbatches of an update.
 	State      state.Config
-	Assignment Assignment
+	Assignment partition.Assignment
 	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
 	Ahead      int    // see schedule.Config
 	// Recompute computes the activations of a microbatch again in its backward pass, so that only what came from other parts is kept in between.
@@ -60,7 +61,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.Assignment.Stages == 0 && c.Assignment.Parts == 0 {
-		return fmt.Errorf("pipeline: assignment: found none, wanted one: AssignAuto and AssignByRules make it of Units")
+		return fmt.Errorf("pipeline: assignment: found none, wanted one: partition.Auto and partition.ByRules make it")
 	}
 	if c.Assignment.Stages < 1 || c.Assignment.Parts < c.Assignment.Stages || c.Assignment.Parts%c.Assignment.Stages != 0 {
 		return fmt.Errorf("pipeline: assignment: %d parts on %d stages, want a multiple", c.Assignment.Parts, c.Assignment.Stages)
@@ -98,11 +99,11 @@ func (c Config) training() (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	var grads []leaf
+	var grads []partition.Leaf
 	for i, p := range c.State.Definition.Params() {
-		grads = append(grads, leaf{p.Path, values[i]})
+		grads = append(grads, partition.Leaf{Path: p.Path, Value: values[i]})
 	}
-	cut, err := newCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []output{{name: lossOutput, value: built.LossSum}}, c.Recompute)
+	cut, err := partition.NewCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []partition.Output{{Name: lossOutput, Value: built.LossSum}}, c.Recompute)
 	if err != nil {
 		return nil, err
 	}
@@ -111,15 +112,15 @@ func (c Config) training() (*line, error) {
 		return nil, err
 	}
 	// A tied head makes parts exchange what are no neighbours, which the schedule was not made for.
-	if err := s.Check(schedule.LinkMessages, cut.detours()...); err != nil {
+	if err := s.Check(schedule.LinkMessages, cut.Detours()...); err != nil {
 		return nil, err
 	}
 	return newLine("training", cut, s), nil
 }
 
 // forwardLine is the line of a pass without gradients over up to n microbatches.
-func (c Config) forwardLine(label string, n int, built *model.Built, wanted output) (*line, error) {
-	cut, err := newCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []output{wanted}, false)
+func (c Config) forwardLine(label string, n int, built *model.Built, wanted partition.Output) (*line, error) {
+	cut, err := partition.NewCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []partition.Output{wanted}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func (c Config) evaluation() (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.forwardLine("evaluation", evaluated, built, output{name: lossOutput, value: built.LossSum})
+	return c.forwardLine("evaluation", evaluated, built, partition.Output{Name: lossOutput, Value: built.LossSum})
 }
 
 // prefill is the line that takes a piece of a window in, decode the one that goes on with a token.
@@ -151,7 +152,7 @@ func (c Config) generation(label string, rows int) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.forwardLine(label, 1, built, output{name: logitsOutput, value: built.Logits})
+	return c.forwardLine(label, 1, built, partition.Output{Name: logitsOutput, Value: built.Logits})
 }
 
 // check compares devices with the assignment.

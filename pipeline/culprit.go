@@ -74,5 +74,5 @@ func (l *line) culprit(late error) error {
 
 // receives tells whether an action takes messages of a way.
 func (l *line) receives(w *way, a schedule.Action) bool {
-	return w.edge.to == a.Part && l.ends(a, w.kind)
+	return w.Edge.To == a.Part && l.ends(a, w.Kind)
 }

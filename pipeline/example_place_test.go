@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 )
 
@@ -34,7 +35,7 @@ func ExamplePlace() {
 	check(err)
 	v, err := state.New(state.Fields{Params: params, Optimizer: optim.Config{Name: "muon"}, InitOptimizer: true})
 	check(err)
-	placed, err := pipeline.Place(ctx, v, devices, []pipeline.Rule{{Match: `^encoder\.`, Stage: 0}, {Match: `^decoder\.`, Stage: 1}})
+	placed, err := pipeline.Place(ctx, v, devices, []partition.Rule{{Match: `^encoder\.`, Stage: 0}, {Match: `^decoder\.`, Stage: 1}})
 	check(err)
 	stages, err := placed.Stages()
 	check(err)

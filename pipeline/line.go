@@ -8,17 +8,15 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
 
-// depth is how many messages are under way on an edge at once.
-func (e edge) depth() int { return max(schedule.LinkMessages, schedule.Hops(e.from, e.to)) }
-
 // A line is a cut with a schedule, and, once it is built, its programs on the stages: it takes the microbatches of a batch through all parts.
 type line struct {
 	label      string
-	cut        *cut
+	cut        *partition.Cut
 	schedule   *schedule.Schedule
 	accumulate bool           // gradients are added to
 	caches     []*graph.Value // inputs that lie on the stages, for all lines that have them
@@ -35,12 +33,12 @@ type line struct {
 // linePart is a part at work. A value that is read later than in the pass that it came with, or was made by, has a place for each microbatch in
 // flight, a slot; any other has one place.
 type linePart struct {
-	*part
+	*partition.Part
 	index    int
 	merged   bool // forward and backward are one program
 	slots    int
 	places   map[*graph.Value][]gpu.Range
-	programs map[*pass][]*passProgram // by slot
+	programs map[*partition.Pass][]*passProgram // by slot
 }
 
 // passProgram is a pass of a part for one slot.
@@ -50,28 +48,28 @@ type passProgram struct {
 }
 
 // newLine puts a cut and a schedule together; it takes nothing of a device.
-func newLine(label string, c *cut, s *schedule.Schedule) *line {
+func newLine(label string, c *partition.Cut, s *schedule.Schedule) *line {
 	l := &line{label: label, cut: c, schedule: s, accumulate: s.Microbatches > 1}
-	for i, p := range c.parts {
-		l.parts = append(l.parts, &linePart{part: p, index: i, merged: p.backward != nil && s.Merged(i), slots: max(1, s.Slots(i))})
+	for i, p := range c.Parts {
+		l.parts = append(l.parts, &linePart{Part: p, index: i, merged: p.Backward != nil && s.Merged(i), slots: max(1, s.Slots(i))})
 	}
 	return l
 }
 
 // passes are those that a part runs.
-func (p *linePart) passes() []*pass {
+func (p *linePart) passes() []*partition.Pass {
 	switch {
-	case p.backward == nil:
-		return []*pass{p.forward}
+	case p.Backward == nil:
+		return []*partition.Pass{p.Forward}
 	case p.merged:
-		return []*pass{p.whole}
+		return []*partition.Pass{p.Whole}
 	}
-	return []*pass{p.forward, p.backward}
+	return []*partition.Pass{p.Forward, p.Backward}
 }
 
 // copies is the number of programs of each pass, and of places of a saved value.
 func (p *linePart) copies() int {
-	if p.backward == nil || p.merged {
+	if p.Backward == nil || p.merged {
 		return 1
 	}
 	return p.slots
@@ -79,7 +77,7 @@ func (p *linePart) copies() int {
 
 // placesOf is how many places a value has in a part.
 func (p *linePart) placesOf(v *graph.Value) int {
-	if !p.merged && slices.Contains(p.saved, v) {
+	if !p.merged && slices.Contains(p.Saved, v) {
 		return p.slots
 	}
 	return 1
@@ -89,7 +87,7 @@ func (p *linePart) placesOf(v *graph.Value) int {
 func (p *linePart) values() []*graph.Value {
 	var out []*graph.Value
 	for _, pass := range p.passes() {
-		for _, v := range slices.Concat(pass.given, pass.made) {
+		for _, v := range slices.Concat(pass.Given, pass.Made) {
 			if !slices.Contains(out, v) {
 				out = append(out, v)
 			}
@@ -109,10 +107,10 @@ func (l *line) build(ctx context.Context, stages []*stage, newLink linkMaker) er
 			return l.stageOf(p.index).failed(fmt.Sprintf("%s of part %d", l.label, p.index), err)
 		}
 	}
-	for _, e := range l.cut.edges {
+	for _, e := range l.cut.Edges {
 		w, err := l.newWay(ctx, e, newLink)
 		if err != nil {
-			return l.stageOf(e.from).failed(fmt.Sprintf("%s to part %d", e.kind, e.to), err)
+			return l.stageOf(e.From).failed(fmt.Sprintf("%s to part %d", e.Kind, e.To), err)
 		}
 		l.ways = append(l.ways, w)
 	}
@@ -151,11 +149,11 @@ func (l *line) plans(s *stage) ([]compile.Plan, error) {
 			return nil, err
 		}
 		for _, pass := range p.passes() {
-			bound := pass.crossing()
+			bound := pass.Crossing()
 			for _, c := range l.cachesOf(pass) {
 				bound = append(bound, state.CacheName(c))
 			}
-			plan, err := compile.PlanFor(pass.piece.Graph, pass.targets(), s.device.Limits(), bound...)
+			plan, err := compile.PlanFor(pass.Piece.Graph, pass.Targets(), s.device.Limits(), bound...)
 			if err != nil {
 				return nil, fmt.Errorf("part %d: %w", p.index, err)
 			}
@@ -166,9 +164,9 @@ func (l *line) plans(s *stage) ([]compile.Plan, error) {
 }
 
 // cachesOf are the caches that a pass has.
-func (l *line) cachesOf(p *pass) (out []*graph.Value) {
+func (l *line) cachesOf(p *partition.Pass) (out []*graph.Value) {
 	for _, c := range l.caches {
-		if p.piece.Value(c) != nil {
+		if p.Piece.Value(c) != nil {
 			out = append(out, c)
 		}
 	}
@@ -179,9 +177,9 @@ func (l *line) cachesOf(p *pass) (out []*graph.Value) {
 // lie in several bindings.
 func (l *line) crosses(s *stage, p *linePart) error {
 	limit := min(s.device.Limits().BindingBytes, s.device.Limits().BufferBytes)
-	for _, e := range l.cut.edges {
-		for _, v := range e.values {
-			if (e.from == p.index || e.to == p.index) && compile.Bytes(v.Type()) > limit {
+	for _, e := range l.cut.Edges {
+		for _, v := range e.Values {
+			if (e.From == p.index || e.To == p.index) && compile.Bytes(v.Type()) > limit {
 				err := &gpu.LimitError{Subject: fmt.Sprintf("%v %v", v.Node(), v.Shape()), Bytes: compile.Bytes(v.Type()), Limit: limit, Name: "BindingBytes"}
 				return fmt.Errorf("%v: %w; use adapters with larger bindings, fewer stages, or if it belongs to a tied head, a model whose head is its own", e, error(err))
 			}
@@ -192,7 +190,7 @@ func (l *line) crosses(s *stage, p *linePart) error {
 
 // taken counts what the line takes of a stage beside activations.
 func (l *line) taken(s *stage, bytes uint64) {
-	if l.parts[0].backward != nil {
+	if l.parts[0].Backward != nil {
 		s.memory.Step += bytes
 	} else {
 		s.memory.Forward += bytes
@@ -201,10 +199,10 @@ func (l *line) taken(s *stage, bytes uint64) {
 
 func (l *line) buildPart(ctx context.Context, p *linePart) error {
 	s := l.stageOf(p.index)
-	p.places, p.programs = map[*graph.Value][]gpu.Range{}, map[*pass][]*passProgram{}
+	p.places, p.programs = map[*graph.Value][]gpu.Range{}, map[*partition.Pass][]*passProgram{}
 	for _, v := range p.values() {
 		for range p.placesOf(v) {
-			b, err := l.buffer(s, valueName(v), compile.Bytes(v.Type()))
+			b, err := l.buffer(s, partition.ValueName(v), compile.Bytes(v.Type()))
 			if err != nil {
 				return err
 			}
@@ -229,10 +227,10 @@ func (p *linePart) place(v *graph.Value, microbatch int) gpu.Range {
 	return places[microbatch%len(places)]
 }
 
-func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, slot int) (*passProgram, error) {
+func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *partition.Pass, slot int) (*passProgram, error) {
 	bind := map[string]gpu.Range{}
-	for _, v := range slices.Concat(pass.given, pass.made) {
-		bind[valueName(v)] = p.place(v, slot)
+	for _, v := range slices.Concat(pass.Given, pass.Made) {
+		bind[partition.ValueName(v)] = p.place(v, slot)
 	}
 	for _, c := range l.cachesOf(pass) {
 		at, err := s.cache(state.CacheName(c), compile.Bytes(c.Type()))
@@ -241,8 +239,8 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 		}
 		bind[state.CacheName(c)] = at
 	}
-	program, err := compile.New(ctx, s.device, pass.piece.Graph, compile.Options{
-		Label: l.label, Params: s.params, Mirrors: s.mirrors, Grads: s.grads, Targets: pass.targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
+	program, err := compile.New(ctx, s.device, pass.Piece.Graph, compile.Options{
+		Label: l.label, Params: s.params, Mirrors: s.mirrors, Grads: s.grads, Targets: pass.Targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
 	})
 	if err != nil {
 		return nil, err
@@ -262,14 +260,14 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *pass, s
 
 // pass is what an action runs for a microbatch; none for the forward pass of a part that runs it with its backward pass.
 func (p *linePart) pass(a schedule.Action) *passProgram {
-	pass := p.backward
+	pass := p.Backward
 	switch {
 	case p.merged && a.Kind == schedule.Forward:
 		return nil
 	case p.merged:
-		pass = p.whole
+		pass = p.Whole
 	case a.Kind == schedule.Forward:
-		pass = p.forward
+		pass = p.Forward
 	}
 	programs := p.programs[pass]
 	return programs[a.Microbatch%len(programs)]
@@ -284,18 +282,18 @@ type result struct {
 
 // buildResults makes the places of the named outputs and the programs that put them there.
 func (l *line) buildResults(ctx context.Context) error {
-	for _, o := range l.cut.outputs {
-		p := l.parts[o.part]
-		s := l.stageOf(o.part)
-		size := uint64(o.value.Type().Elements()) * 4
-		b, err := l.buffer(s, "results."+o.name, size*uint64(l.schedule.Microbatches))
+	for _, o := range l.cut.Outputs {
+		p := l.parts[o.Part]
+		s := l.stageOf(o.Part)
+		size := uint64(o.Value.Type().Elements()) * 4
+		b, err := l.buffer(s, "results."+o.Name, size*uint64(l.schedule.Microbatches))
 		if err != nil {
 			return err
 		}
-		if p.backward == nil { // read through the device's own buffer; those of training come with a step's metrics
+		if p.Backward == nil { // read through the device's own buffer; those of training come with a step's metrics
 			s.memory.Transfer = max(s.memory.Transfer, gpu.StagingBytes(b.Bytes()))
 		}
-		r := &result{part: o.part, buffer: b}
+		r := &result{part: o.Part, buffer: b}
 		l.results = append(l.results, r)
 		for i := range l.schedule.Microbatches {
 			from := p.outputPlace(o, i)
@@ -312,13 +310,13 @@ func (l *line) buildResults(ctx context.Context) error {
 }
 
 // outputPlace is where a part leaves a named output of its own for a microbatch.
-func (p *linePart) outputPlace(o output, microbatch int) gpu.Range {
-	pass := p.forward
+func (p *linePart) outputPlace(o partition.Output, microbatch int) gpu.Range {
+	pass := p.Forward
 	if p.merged {
-		pass = p.whole
+		pass = p.Whole
 	}
 	programs := p.programs[pass]
-	return programs[microbatch%len(programs)].program.Output(o.name)
+	return programs[microbatch%len(programs)].program.Output(o.Name)
 }
 
 // release gives the line's memory back.

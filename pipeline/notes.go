@@ -50,7 +50,7 @@ func (n *notes) waited(s *stage, on *way, a schedule.Action, begin, end time.Tim
 func (n *notes) moved(on *way, microbatch int, begin, end time.Time) {
 	if n != nil {
 		n.recorder.Add(Span{
-			Kind: Transfer, Stage: on.source.index, Link: slices.Index(n.ways, on), Name: on.kind.String(), Part: on.edge.from, Microbatch: microbatch,
+			Kind: Transfer, Stage: on.source.index, Link: slices.Index(n.ways, on), Name: on.Kind.String(), Part: on.Edge.From, Microbatch: microbatch,
 		}, begin, end)
 	}
 }

@@ -13,7 +13,7 @@ import (
 func (s *State) OffPath() float64 {
 	spans, _ := s.passes.notes.recorder.Spans()
 	compute := map[schedule.Action]time.Duration{}
-	carried := map[edgeKey]time.Duration{}
+	carried := map[schedule.Edge]time.Duration{}
 	total := time.Duration(0)
 	for _, span := range spans {
 		switch span.Kind {
@@ -24,8 +24,8 @@ func (s *State) OffPath() float64 {
 			}
 			compute[schedule.Action{Kind: kind, Part: span.Part, Microbatch: span.Microbatch}] += span.End - span.Start
 		case Transfer:
-			e := s.passes.notes.ways[span.Link].edge
-			carried[edgeKey{e.from, e.to, e.kind}] += span.End - span.Start
+			e := s.passes.notes.ways[span.Link].Edge.Edge
+			carried[e] += span.End - span.Start
 			total += span.End - span.Start
 		}
 	}
@@ -34,9 +34,9 @@ func (s *State) OffPath() float64 {
 	}
 	cost := func(a schedule.Action) float64 { return compute[a].Seconds() }
 	transfer := func(from, to int, k schedule.Kind) float64 {
-		return carried[edgeKey{from, to, k}].Seconds() / float64(s.passes.training.schedule.Microbatches)
+		return carried[schedule.Edge{From: from, To: to, Kind: k}].Seconds() / float64(s.passes.training.schedule.Microbatches)
 	}
-	detours := s.passes.training.cut.detours()
+	detours := s.passes.training.cut.Detours()
 	with := s.passes.training.schedule.Simulate(cost, transfer, detours...)
 	without := s.passes.training.schedule.Simulate(cost, nil, detours...)
 	return 1 - (with.Makespan-without.Makespan)/total.Seconds()

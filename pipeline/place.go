@@ -9,6 +9,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/optim"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 )
 
@@ -19,17 +20,17 @@ type Placement struct {
 }
 
 // placement finds the stage of each leaf.
-func placement(f state.Fields, devices []*gpu.Device, rules []Rule) (Placement, error) {
+func placement(f state.Fields, devices []*gpu.Device, rules []partition.Rule) (Placement, error) {
 	p := Placement{Devices: devices, Stage: map[string]int{}}
-	var units []Unit
+	var units []partition.Unit
 	for _, tree := range treesOf(f) {
 		for _, leaf := range tree.Layout().Leaves() {
-			units = append(units, Unit{Name: leaf.Path, Params: []string{leaf.Path}})
+			units = append(units, partition.Unit{Name: leaf.Path, Params: []string{leaf.Path}})
 		}
 	}
-	stages, err := match(units, rules, len(devices))
+	stages, err := partition.Match(units, rules, len(devices))
 	if err == nil {
-		err = wanted(stages[:len(f.Params.Layout().Leaves())], len(devices))
+		err = partition.CheckOccupied(stages[:len(f.Params.Layout().Leaves())], len(devices))
 	}
 	if err != nil {
 		return p, fmt.Errorf("rules: %w", err)
@@ -52,7 +53,7 @@ func (p Placement) check(f state.Fields) error {
 			stages = append(stages, s)
 		}
 	}
-	return wanted(stages[:len(f.Params.Layout().Leaves())], len(p.Devices))
+	return partition.CheckOccupied(stages[:len(f.Params.Layout().Leaves())], len(p.Devices))
 }
 
 func treesOf(f state.Fields) []*buffers.Tree {
@@ -78,7 +79,7 @@ func (p Placement) paths(tree *buffers.Tree, stage int) []string {
 // value is spent, and what it took is given back once it is copied; after an error it is as it was.
 //
 // On updates it has the bits of the undivided value: see StageLocal.
-func Place(ctx context.Context, v state.Value, devices []*gpu.Device, rules []Rule) (Placed, error) {
+func Place(ctx context.Context, v state.Value, devices []*gpu.Device, rules []partition.Rule) (Placed, error) {
 	f, err := v.Fields()
 	if err != nil {
 		return Placed{}, err

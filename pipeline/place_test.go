@@ -17,14 +17,15 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 )
 
 // dividing are rules that put the leaves of stageLocalModel as a division says, and what is no parameter on the last stage.
-func dividing(division []int, last int) []pipeline.Rule {
-	rules := []pipeline.Rule{{Match: "^running/", Stage: last}}
+func dividing(division []int, last int) []partition.Rule {
+	rules := []partition.Rule{{Match: "^running/", Stage: last}}
 	for i, s := range stageLocalModel {
-		rules = append(rules, pipeline.Rule{Match: "^" + regexp.QuoteMeta(s.Path) + "$", Stage: division[i]})
+		rules = append(rules, partition.Rule{Match: "^" + regexp.QuoteMeta(s.Path) + "$", Stage: division[i]})
 	}
 	return rules
 }
@@ -126,16 +127,16 @@ func TestPlaceErrors(t *testing.T) {
 	adamw := optim.Config{Name: "adamw"}
 	rules := dividing(divisions["two, uneven"], 1)
 	for name, test := range map[string]struct {
-		rules []pipeline.Rule
+		rules []partition.Rule
 		text  string
 	}{
 		"a leaf without":    {rules[:len(rules)-1], `parameter "h.four": no pattern matches it`},
 		"other without":     {rules[1:], `parameter "running/mean": no pattern matches it`},
-		"a stage too many":  {append([]pipeline.Rule{{Match: "nothing", Stage: 2}}, rules...), "found stage 2, wanted 0 to 1"},
-		"matches nothing":   {append([]pipeline.Rule{{Match: "^zz", Stage: 1}}, rules...), `pattern "^zz" matches no parameter`},
-		"two stages":        {append([]pipeline.Rule{{Match: "a.weight", Stage: 1}}, rules...), "wanted one stage"},
-		"an empty stage":    {[]pipeline.Rule{{Match: ".", Stage: 0}}, "stage 1 has no parameters"},
-		"only other for it": {[]pipeline.Rule{{Match: "^[^r]", Stage: 0}, {Match: "^running", Stage: 1}}, "stage 1 has no parameters"},
+		"a stage too many":  {append([]partition.Rule{{Match: "nothing", Stage: 2}}, rules...), "found stage 2, wanted 0 to 1"},
+		"matches nothing":   {append([]partition.Rule{{Match: "^zz", Stage: 1}}, rules...), `pattern "^zz" matches no parameter`},
+		"two stages":        {append([]partition.Rule{{Match: "a.weight", Stage: 1}}, rules...), "wanted one stage"},
+		"an empty stage":    {[]partition.Rule{{Match: ".", Stage: 0}}, "stage 1 has no parameters"},
+		"only other for it": {[]partition.Rule{{Match: "^[^r]", Stage: 0}, {Match: "^running", Stage: 1}}, "stage 1 has no parameters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, _ := newPlaceable(t, devices[0], adamw, 0)

@@ -7,21 +7,22 @@ import (
 	"os"
 
 	"gputrain/gpu"
+	"gputrain/pipeline/partition"
 )
 
 // Powers tells what the devices of the stages can do, one a stage. Stages whose adapters are equal (name, backend and driver) are not measured:
 // a table tells what such adapters do, for only ratios count. Else each kind of adapter is measured once, for less than half a second, and the
 // figures are kept on disk by adapter and driver (gpu.Adapter.CacheFile), so that a run that goes on is cut alike. Stages on one
 // adapter share its speed. Memory is what each device has to give; stages that take of the same memory each have all of it here. Errors are the device's.
-func Powers(ctx context.Context, stages []*gpu.Device) ([]Power, error) {
+func Powers(ctx context.Context, stages []*gpu.Device) ([]partition.Power, error) {
 	sharing := map[int]float64{} // stages by the index of their adapter
 	equal := true
 	for _, d := range stages {
 		sharing[d.Adapter().Index]++
 		equal = equal && kindOf(d.Adapter()) == kindOf(stages[0].Adapter())
 	}
-	powers := make([]Power, len(stages))
-	measured := map[adapterKind]Power{}
+	powers := make([]partition.Power, len(stages))
+	measured := map[adapterKind]partition.Power{}
 	for i, d := range stages {
 		a := d.Adapter()
 		p, known := measured[kindOf(a)]
@@ -51,14 +52,14 @@ type adapterKind struct{ name, backend, driver string }
 func kindOf(a gpu.Adapter) adapterKind { return adapterKind{a.Name, a.Backend, a.Driver} }
 
 // typical is the order of magnitude of f32 products and of the way through the host's memory.
-func typical(a gpu.Adapter) Power {
+func typical(a gpu.Adapter) partition.Power {
 	switch a.Type {
 	case "discrete":
-		return Power{FLOPS: 5e12, BytesPerSecond: 5e9}
+		return partition.Power{FLOPS: 5e12, BytesPerSecond: 5e9}
 	case "integrated":
-		return Power{FLOPS: 5e11, BytesPerSecond: 5e9}
+		return partition.Power{FLOPS: 5e11, BytesPerSecond: 5e9}
 	}
-	return Power{FLOPS: 3e10, BytesPerSecond: 5e9}
+	return partition.Power{FLOPS: 3e10, BytesPerSecond: 5e9}
 }
 
 // powerFile is what was measured on one adapter with one driver.
@@ -73,12 +74,14 @@ type powerFile struct {
 	Trials         int     `json:"peak_trials,omitempty"`
 }
 
-func (f powerFile) power() Power { return Power{FLOPS: f.FLOPS, BytesPerSecond: f.BytesPerSecond} }
+func (f powerFile) power() partition.Power {
+	return partition.Power{FLOPS: f.FLOPS, BytesPerSecond: f.BytesPerSecond}
+}
 
 const powerVersion = 1
 
 // remembered is the power of an adapter as it was measured once, now if it never was, on a device of its own.
-func remembered(ctx context.Context, a gpu.Adapter) (Power, error) {
+func remembered(ctx context.Context, a gpu.Adapter) (partition.Power, error) {
 	path := a.CacheFile("power")
 	if f, ok := readPower(path); ok {
 		return f.power(), nil
@@ -91,16 +94,16 @@ func remembered(ctx context.Context, a gpu.Adapter) (Power, error) {
 }
 
 // measureAdapter is the power of an adapter as it is measured now on a device of its own.
-func measureAdapter(ctx context.Context, a gpu.Adapter) (Power, error) {
+func measureAdapter(ctx context.Context, a gpu.Adapter) (partition.Power, error) {
 	dev, err := gpu.Open(ctx, a, gpu.Options{})
 	if err != nil {
-		return Power{}, err
+		return partition.Power{}, err
 	}
 	defer dev.Release()
 	return measurePower(ctx, dev)
 }
 
-func fileOf(a gpu.Adapter, p Power) powerFile {
+func fileOf(a gpu.Adapter, p partition.Power) powerFile {
 	return powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, FLOPS: p.FLOPS, BytesPerSecond: p.BytesPerSecond}
 }
 

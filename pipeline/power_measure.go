@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/pipeline/partition"
 )
 
 const (
@@ -19,8 +20,8 @@ const (
 )
 
 // measurePower runs a square product and moves a message to the device and back.
-func measurePower(ctx context.Context, dev *gpu.Device) (Power, error) {
-	var p Power
+func measurePower(ctx context.Context, dev *gpu.Device) (partition.Power, error) {
+	var p partition.Power
 	for edge := smallProduct; ; edge *= 2 {
 		took, err := timeProduct(ctx, dev, edge)
 		if err != nil {

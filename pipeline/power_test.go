@@ -13,6 +13,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/pipeline/partition"
 )
 
 func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
@@ -54,14 +55,14 @@ func TestPeakIsTheBestOfSomeTrials(t *testing.T) {
 	a := gpu.Adapter{Name: "some adapter", Backend: "vulkan", Driver: "1"}
 	figures := []float64{12e9, 30e9, 25e9, 11e9, 40e9, 99e9}
 	for i, want := range []float64{12e9, 30e9, 30e9, 30e9, 40e9, 40e9} {
-		peak, err := peakOf(a, func() (Power, error) { return Power{FLOPS: figures[i], BytesPerSecond: 1e9}, nil })
+		peak, err := peakOf(a, func() (partition.Power, error) { return partition.Power{FLOPS: figures[i], BytesPerSecond: 1e9}, nil })
 		require.NoError(t, err)
 		assert.InEpsilon(t, want, peak, 1e-12, "call %d", i+1)
 	}
 	kept, ok := readPower(a.CacheFile("power"))
 	require.True(t, ok)
-	assert.Equal(t, Power{FLOPS: 12e9, BytesPerSecond: 1e9}, kept.power())
-	_, err := peakOf(gpu.Adapter{Name: "another"}, func() (Power, error) { return Power{}, errors.New("lost") })
+	assert.Equal(t, partition.Power{FLOPS: 12e9, BytesPerSecond: 1e9}, kept.power())
+	_, err := peakOf(gpu.Adapter{Name: "another"}, func() (partition.Power, error) { return partition.Power{}, errors.New("lost") })
 	require.Error(t, err)
 }
 
@@ -125,8 +126,8 @@ func TestMixedAdaptersHaveThePowerOfTheirKind(t *testing.T) {
 	}
 	powers, err := Powers(context.Background(), []*gpu.Device{devs[0], devs[1], devs[1]})
 	require.NoError(t, err)
-	for i, want := range []Power{{FLOPS: 1e9, BytesPerSecond: 4e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}} {
-		assert.Equal(t, want, Power{FLOPS: powers[i].FLOPS, BytesPerSecond: powers[i].BytesPerSecond}, i)
+	for i, want := range []partition.Power{{FLOPS: 1e9, BytesPerSecond: 4e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}} {
+		assert.Equal(t, want, partition.Power{FLOPS: powers[i].FLOPS, BytesPerSecond: powers[i].BytesPerSecond}, i)
 		assert.LessOrEqual(t, powers[i].Memory, uint64(1<<28))
 		assert.NotZero(t, powers[i].Memory)
 	}

@@ -100,7 +100,7 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 	w.begin = nil
 	var taken []*way
 	for _, in := range l.ways {
-		if in.edge.to != a.Part || !l.ends(a, in.kind) {
+		if in.Edge.To != a.Part || !l.ends(a, in.Kind) {
 			continue
 		}
 		copied, err := w.receive(ctx, in, a)
@@ -123,7 +123,7 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 	}
 	var sending, later []*way
 	for _, out := range l.ways {
-		if out.edge.from != a.Part || !l.ends(a, out.kind) {
+		if out.Edge.From != a.Part || !l.ends(a, out.Kind) {
 			continue
 		}
 		select {
@@ -156,7 +156,7 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 // on the other ways may wait for them.
 func (w *worker) sendLater(ctx context.Context, a schedule.Action, ways []*way) error {
 	slices.SortStableFunc(ways, func(x, y *way) int {
-		return cmp.Compare(schedule.Hops(x.edge.from, x.edge.to), schedule.Hops(y.edge.from, y.edge.to))
+		return cmp.Compare(schedule.Hops(x.Edge.From, x.Edge.To), schedule.Hops(y.Edge.From, y.Edge.To))
 	})
 	for _, out := range ways {
 		if err := w.acquire(ctx, out, a); err != nil {
@@ -234,11 +234,11 @@ func (w *worker) receive(ctx context.Context, in *way, a schedule.Action) (*gpu.
 		return nil, err
 	}
 	defer in.link.Free(m)
-	if m.Microbatch != a.Microbatch || len(m.Tensors) != len(in.values) {
-		return nil, fmt.Errorf("link %s: found microbatch %d of %d tensors, wanted %d of %d", in.name(), m.Microbatch, len(m.Tensors), a.Microbatch, len(in.values))
+	if m.Microbatch != a.Microbatch || len(m.Tensors) != len(in.Values) {
+		return nil, fmt.Errorf("link %s: found microbatch %d of %d tensors, wanted %d of %d", in.name(), m.Microbatch, len(m.Tensors), a.Microbatch, len(in.Values))
 	}
 	arrived := time.Now()
-	for i, v := range in.values {
+	for i, v := range in.Values {
 		if err := w.stage.device.Write(in.reader.place(v, a.Microbatch), m.Tensors[i]); err != nil {
 			return nil, fmt.Errorf("link %s: %w", in.name(), err)
 		}
@@ -250,7 +250,7 @@ func (w *worker) receive(ctx context.Context, in *way, a schedule.Action) (*gpu.
 // leaving is the copy that goes behind the pass that made a message.
 func (w *way) leaving(microbatch int) *gpu.Program {
 	if w.link == nil {
-		programs := w.leave[microbatch%w.depth()]
+		programs := w.leave[microbatch%w.Depth()]
 		return programs[microbatch%len(programs)]
 	}
 	return w.export[microbatch%len(w.export)]
@@ -258,7 +258,7 @@ func (w *way) leaving(microbatch int) *gpu.Program {
 
 // taking is the copy that goes before the pass that reads a message.
 func (w *way) taking(microbatch int) *gpu.Program {
-	programs := w.take[microbatch%w.depth()]
+	programs := w.take[microbatch%w.Depth()]
 	return programs[microbatch%len(programs)]
 }
 

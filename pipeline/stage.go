@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/optim"
+	"gputrain/pipeline/partition"
 )
 
 // A stage is a device and what lives there of the model: the parameters of its parts, their gradients, the optimizer's state for them,
@@ -63,15 +64,15 @@ func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
 type residence struct{ own, mirrored []buffers.Spec }
 
 // residences divides a model's leaves over the stages of a cut.
-func residences(c *cut, specs []buffers.Spec, stages int) []residence {
+func residences(c *partition.Cut, specs []buffers.Spec, stages int) []residence {
 	out := make([]residence, stages)
 	for i := range out {
 		own, mirrored := map[string]bool{}, map[string]bool{}
-		for p := i; p < len(c.parts); p += stages {
-			for _, path := range c.parts[p].params {
+		for p := i; p < len(c.Parts); p += stages {
+			for _, path := range c.Parts[p].Params {
 				own[path] = true
 			}
-			for _, path := range c.parts[p].mirrors {
+			for _, path := range c.Parts[p].Mirrors {
 				mirrored[path] = true
 			}
 		}

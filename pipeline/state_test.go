@@ -15,6 +15,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
@@ -92,17 +93,17 @@ func (r *trained) add(metrics []state.Metrics) {
 	}
 }
 
-func assignment(t testing.TB, c state.Config, stages, chunks int) pipeline.Assignment {
+func assignment(t testing.TB, c state.Config, stages, chunks int) partition.Assignment {
 	t.Helper()
 	built, err := c.Definition.Build(c.Batch, c.WithDefaults().Sequence, model.Options{Loss: true})
 	require.NoError(t, err)
-	units, err := pipeline.Units(built)
+	units, err := partition.Units(built)
 	require.NoError(t, err)
-	power := make([]pipeline.Power, stages)
+	power := make([]partition.Power, stages)
 	for i := range power {
-		power[i] = pipeline.Power{FLOPS: 1e9, BytesPerSecond: 1e9}
+		power[i] = partition.Power{FLOPS: 1e9, BytesPerSecond: 1e9}
 	}
-	a, err := pipeline.AssignAuto(units, stages, chunks, power)
+	a, err := partition.Auto(units, stages, chunks, power)
 	require.NoError(t, err)
 	return a
 }

@@ -17,6 +17,7 @@ import (
 	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
@@ -87,7 +88,7 @@ func TestCutsThroughLayers(t *testing.T) {
 	c := steep(families(t)["gpt2 dropout"], "adamw", `{}`, 2, 5)
 	with := batches(c, 3)
 	want := alone(t, devices[0], c, with)
-	a := pipeline.Assignment{Stages: 3, Parts: 3, Part: map[string]int{}}
+	a := partition.Assignment{Stages: 3, Parts: 3, Part: map[string]int{}}
 	for _, p := range c.Definition.Params() {
 		switch {
 		case strings.HasPrefix(p.Path, "h.1.attn.c_proj"), strings.HasPrefix(p.Path, "h.1.ln_2"), strings.HasPrefix(p.Path, "h.1.mlp"):

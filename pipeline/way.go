@@ -7,6 +7,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/pipeline/partition"
 )
 
 // A way is an edge at work: how the values of an edge come from the device of one stage to that of another. Between devices they are copied to
@@ -14,7 +15,7 @@ import (
 // something else. On one device they are copied to memory that the way keeps, and from there by the pass that reads them. Either way two
 // messages may be under way at once.
 type way struct {
-	edge
+	partition.Edge
 	source, sink  *stage
 	maker, reader *linePart
 	free          chan struct{} // places of messages that are not under way
@@ -44,9 +45,9 @@ func copiesOf(p *linePart, values []*graph.Value) int {
 	return n
 }
 
-func (l *line) newWay(ctx context.Context, e edge, newLink linkMaker) (*way, error) {
-	w := &way{edge: e, maker: l.parts[e.from], reader: l.parts[e.to], source: l.stageOf(e.from), sink: l.stageOf(e.to), free: make(chan struct{}, e.depth())}
-	for range e.depth() {
+func (l *line) newWay(ctx context.Context, e partition.Edge, newLink linkMaker) (*way, error) {
+	w := &way{Edge: e, maker: l.parts[e.From], reader: l.parts[e.To], source: l.stageOf(e.From), sink: l.stageOf(e.To), free: make(chan struct{}, e.Depth())}
+	for range e.Depth() {
 		w.free <- struct{}{}
 	}
 	if w.local() {
@@ -58,18 +59,18 @@ func (l *line) newWay(ctx context.Context, e edge, newLink linkMaker) (*way, err
 // openLink makes the way between two devices.
 func (w *way) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 	var sizes []uint64
-	for _, v := range w.values {
-		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+valueName(v), compile.Bytes(v.Type()), w.depth())
+	for _, v := range w.Values {
+		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+partition.ValueName(v), compile.Bytes(v.Type()), w.Depth())
 		if err != nil {
 			return err
 		}
 		w.rings = append(w.rings, ring)
-		l.taken(w.source, uint64(w.depth())*compile.Bytes(v.Type()))
+		l.taken(w.source, uint64(w.Depth())*compile.Bytes(v.Type()))
 		sizes = append(sizes, compile.Bytes(v.Type()))
 	}
-	for i := range copiesOf(w.maker, w.values) {
+	for i := range copiesOf(w.maker, w.Values) {
 		rec := w.source.device.Record("gputrain.pipeline.send")
-		for j, v := range w.values {
+		for j, v := range w.Values {
 			rec.ReadBack(w.rings[j], w.maker.place(v, i))
 		}
 		p, err := rec.Program(ctx)
@@ -78,23 +79,23 @@ func (w *way) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 		}
 		w.export = append(w.export, p)
 	}
-	w.made = make(chan int, w.depth())
+	w.made = make(chan int, w.Depth())
 	if w.source.device.Dry() {
 		return nil // a plan opens no links
 	}
 	var err error
-	w.link, err = newLink(w.name(), w.depth(), sizes)
+	w.link, err = newLink(w.name(), w.Depth(), sizes)
 	return err
 }
 
 // openLocal makes the way on one device.
 func (w *way) openLocal(ctx context.Context, l *line) error {
-	w.arrived = make(chan int, w.depth())
+	w.arrived = make(chan int, w.Depth())
 	copied := func(n int, p *linePart, out bool, kept []gpu.Range) ([]*gpu.Program, error) {
 		var programs []*gpu.Program
 		for i := range n {
 			rec := w.source.device.Record("gputrain.pipeline.hand")
-			for j, v := range w.values {
+			for j, v := range w.Values {
 				if out {
 					rec.Copy(kept[j], p.place(v, i))
 				} else {
@@ -109,20 +110,20 @@ func (w *way) openLocal(ctx context.Context, l *line) error {
 		}
 		return programs, nil
 	}
-	for range w.depth() {
+	for range w.Depth() {
 		var kept []gpu.Range
-		for _, v := range w.values {
+		for _, v := range w.Values {
 			b, err := l.buffer(w.source, "handed", compile.Bytes(v.Type()))
 			if err != nil {
 				return err
 			}
 			kept = append(kept, b.All())
 		}
-		leave, err := copied(copiesOf(w.maker, w.values), w.maker, true, kept)
+		leave, err := copied(copiesOf(w.maker, w.Values), w.maker, true, kept)
 		if err != nil {
 			return err
 		}
-		take, err := copied(copiesOf(w.reader, w.values), w.reader, false, kept)
+		take, err := copied(copiesOf(w.reader, w.Values), w.reader, false, kept)
 		if err != nil {
 			return err
 		}
@@ -133,7 +134,7 @@ func (w *way) openLocal(ctx context.Context, l *line) error {
 
 // name tells the way in errors and traces.
 func (w *way) name() string {
-	return fmt.Sprintf("%s, stage %d to %d, part %d to %d", w.kind, w.source.index, w.sink.index, w.edge.from, w.edge.to)
+	return fmt.Sprintf("%s, stage %d to %d, part %d to %d", w.Kind, w.source.index, w.sink.index, w.Edge.From, w.Edge.To)
 }
 
 func (w *way) release() {

@@ -16,6 +16,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/train"
 )
@@ -43,9 +44,9 @@ func stagesOn(t *testing.T, c train.Config, kind string, devices ...*gpu.Device)
 	t.Helper()
 	built, err := c.State.Definition.Build(c.State.Batch, 16, model.Options{Loss: true, Training: true})
 	require.NoError(t, err)
-	units, err := pipeline.Units(built)
+	units, err := partition.Units(built)
 	require.NoError(t, err)
-	cut, err := pipeline.AssignAuto(units, len(devices), 1, nil)
+	cut, err := partition.Auto(units, len(devices), 1, nil)
 	require.NoError(t, err)
 	return train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: kind, Timeout: gputest.Patience})
 }

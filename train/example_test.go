@@ -10,6 +10,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/train"
@@ -76,11 +77,11 @@ func ExampleRunOn() {
 	}}}.WithDefaults() // 4 microbatches of 2 sequences
 	built, err := def.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	check(err)
-	units, err := pipeline.Units(built)
+	units, err := partition.Units(built)
 	check(err)
 	powers, err := pipeline.Powers(ctx, devices)
 	check(err)
-	cut, err := pipeline.AssignAuto(units, len(devices), 1, powers)
+	cut, err := partition.Auto(units, len(devices), 1, powers)
 	check(err)
 	target := train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: schedule.OneForwardOneBackward})
 	result, err := train.RunOn(ctx, target, train.Config{State: c, Train: text.Train, Steps: 600, Dir: "runs/books"})

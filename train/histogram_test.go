@@ -19,6 +19,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 )
 
@@ -144,9 +145,9 @@ func twoStages(t *testing.T, c state.Config) pipeline.Config {
 	t.Helper()
 	built, err := c.Definition.Build(c.Batch, c.Definition.Context(), model.Options{Loss: true, Training: true})
 	require.NoError(t, err)
-	units, err := pipeline.Units(built)
+	units, err := partition.Units(built)
 	require.NoError(t, err)
-	assignment, err := pipeline.AssignAuto(units, 2, 1, nil)
+	assignment, err := partition.Auto(units, 2, 1, nil)
 	require.NoError(t, err)
 	return pipeline.Config{Assignment: assignment}
 }

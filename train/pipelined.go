@@ -10,6 +10,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 )
 
@@ -52,7 +53,7 @@ func (p pipelined) holds(c state.Config, stage int) string {
 	if err != nil {
 		return ""
 	}
-	units, err := pipeline.Units(built)
+	units, err := partition.Units(built)
 	if err != nil {
 		return ""
 	}

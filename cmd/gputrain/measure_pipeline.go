@@ -13,6 +13,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/shaders/caught"
 	"gputrain/state"
 	"gputrain/train/runfile"
@@ -49,11 +50,11 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 	if err != nil {
 		return nil, err
 	}
-	units, err := pipeline.Units(built)
+	units, err := partition.Units(built)
 	if err != nil {
 		return nil, err
 	}
-	cut, err := pipeline.AssignAuto(units, len(devices), 1, nil)
+	cut, err := partition.Auto(units, len(devices), 1, nil)
 	if err != nil {
 		return nil, err
 	}

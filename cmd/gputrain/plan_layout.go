@@ -7,6 +7,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/train/runfile"
@@ -16,7 +17,7 @@ import (
 const pictureWidth = 120
 
 // layOut says what each stage has of the model and how busy it should be.
-func layOut(cfg *runfile.Config, c state.Config, units []pipeline.Unit, cut pipeline.Assignment, powers []pipeline.Power) (*planned, error) {
+func layOut(cfg *runfile.Config, c state.Config, units []partition.Unit, cut partition.Assignment, powers []partition.Power) (*planned, error) {
 	order, err := schedule.New(schedule.Config{
 		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: c.Accumulate, Ahead: cfg.Pipeline.Ahead,
 	})
@@ -46,7 +47,7 @@ func layOut(cfg *runfile.Config, c state.Config, units []pipeline.Unit, cut pipe
 }
 
 // addMemory says where each stage lives, what training would take there and what there is.
-func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut pipeline.Assignment, devices []*gpu.Device) error {
+func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) error {
 	var adapters []gpu.Adapter
 	var limits []gpu.Limits
 	for i, d := range devices {

@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 	"gputrain/train/runfile"
 )
@@ -83,12 +84,12 @@ func OpenStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter
 
 // Units is what a run's model can be cut into. It refuses rules that do not cut it, and more stages than there are units, before any
 // device is open.
-func Units(cfg *runfile.Config, c state.Config) ([]pipeline.Unit, error) {
+func Units(cfg *runfile.Config, c state.Config) ([]partition.Unit, error) {
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	if err != nil {
 		return nil, &UsageError{err}
 	}
-	units, err := pipeline.Units(built)
+	units, err := partition.Units(built)
 	if err != nil {
 		return nil, err
 	}
@@ -103,37 +104,37 @@ func Units(cfg *runfile.Config, c state.Config) ([]pipeline.Unit, error) {
 }
 
 // Cut cuts a model for the devices of its stages, whose powers it returns too; units get the memory of the run's optimizer.
-func Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []pipeline.Unit, devices []*gpu.Device) (pipeline.Assignment, []pipeline.Power, error) {
+func Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []partition.Unit, devices []*gpu.Device) (partition.Assignment, []partition.Power, error) {
 	tx, err := c.Transform()
 	if err == nil {
-		err = pipeline.AddOptimizer(units, tx, model.Specs(c.Definition), devices[0].Limits())
+		err = partition.AddOptimizer(units, tx, model.Specs(c.Definition), devices[0].Limits())
 	}
 	if err != nil {
-		return pipeline.Assignment{}, nil, err
+		return partition.Assignment{}, nil, err
 	}
 	powers, err := pipeline.Powers(ctx, devices)
 	if err != nil {
-		return pipeline.Assignment{}, nil, err
+		return partition.Assignment{}, nil, err
 	}
 	a, err := assign(cfg, units, powers)
 	return a, powers, err
 }
 
 // assign cuts a model by the run file's rules, else so that the slowest stage is fastest; nil powers are stages that are all alike.
-func assign(cfg *runfile.Config, units []pipeline.Unit, powers []pipeline.Power) (pipeline.Assignment, error) {
+func assign(cfg *runfile.Config, units []partition.Unit, powers []partition.Power) (partition.Assignment, error) {
 	p := cfg.Pipeline
 	if len(p.Rules) == 0 {
-		return pipeline.AssignAuto(units, p.Stages, p.PartsPerStage(), powers)
+		return partition.Auto(units, p.Stages, p.PartsPerStage(), powers)
 	}
-	var rules []pipeline.Rule
+	var rules []partition.Rule
 	for _, r := range p.Rules {
-		rules = append(rules, pipeline.Rule(r))
+		rules = append(rules, partition.Rule(r))
 	}
-	return pipeline.AssignByRules(units, rules, p.Stages, p.PartsPerStage())
+	return partition.ByRules(units, rules, p.Stages, p.PartsPerStage())
 }
 
 // Pipeline is what a run file says of its pipeline; what is trained is the run's to say.
-func Pipeline(cfg *runfile.Config, cut pipeline.Assignment) pipeline.Config {
+func Pipeline(cfg *runfile.Config, cut partition.Assignment) pipeline.Config {
 	p := cfg.Pipeline
 	return pipeline.Config{Assignment: cut, Schedule: p.Schedule, Ahead: p.Ahead, Recompute: p.Recompute}
 }

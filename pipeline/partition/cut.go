@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"fmt"
@@ -14,61 +14,63 @@ import (
 // alone is computed wherever it is read. The gradient of an operation is computed in the part of the operation, a sum of gradients in the
 // first part that has a term. So layers that lie together exchange one tensor a microbatch, and the two gradients of a tied weight are
 // added up where its parameter lives, in the order in which one device adds them.
-type cut struct {
-	parts   []*part
-	edges   []edge
-	outputs []output
+type Cut struct {
+	Parts   []*Part
+	Edges   []Edge
+	Outputs []Output
 }
 
-// part is one piece of the model.
-type part struct {
-	params  []string // that live here, sorted
-	mirrors []string // that live elsewhere and are read here too
-	saved   []*graph.Value
+// Part is one piece of the model.
+type Part struct {
+	Params  []string // that live here, sorted
+	Mirrors []string // that live elsewhere and are read here too
+	Saved   []*graph.Value
 	// The passes, as graphs of their own. whole is forward and backward at once; in a cut without gradients only forward is set.
-	forward, backward, whole *pass
+	Forward, Backward, Whole *Pass
 }
 
-// edge is what one part hands to another, the same values in every microbatch.
-type edge struct {
-	from, to int
-	kind     schedule.Kind // Forward: activations; Backward: their gradients
-	values   []*graph.Value
+// Edge is what one part hands to another, the same values in every microbatch: activations forward, their gradients backward.
+type Edge struct {
+	schedule.Edge
+	Values []*graph.Value
 }
 
-func (e edge) String() string { return fmt.Sprintf("%s from part %d to part %d", e.kind, e.from, e.to) }
+func (e Edge) String() string { return fmt.Sprintf("%s from part %d to part %d", e.Kind, e.From, e.To) }
 
-// detours are the edges between parts that are no neighbours.
-func (c *cut) detours() []schedule.Edge {
+// Depth is how many messages are under way on an edge at once.
+func (e Edge) Depth() int { return max(schedule.LinkMessages, schedule.Hops(e.From, e.To)) }
+
+// Detours are the edges between parts that are no neighbours.
+func (c *Cut) Detours() []schedule.Edge {
 	var out []schedule.Edge
-	for _, e := range c.edges {
-		if schedule.Hops(e.from, e.to) > 1 {
-			out = append(out, schedule.Edge{From: e.from, To: e.to, Kind: e.kind})
+	for _, e := range c.Edges {
+		if schedule.Hops(e.From, e.To) > 1 {
+			out = append(out, e.Edge)
 		}
 	}
 	return out
 }
 
-// output is a named result, and the part that computes it.
-type output struct {
-	name  string
-	value *graph.Value
-	part  int
+// Output is a named result, and the part that computes it.
+type Output struct {
+	Name  string
+	Value *graph.Value
+	Part  int
 }
 
-// pass is what a part does in one program: the piece of the graph, what it is given and what it makes, in values of the whole graph.
-type pass struct {
-	piece  *graph.Extracted
-	given  []*graph.Value
-	made   []*graph.Value
-	named  []output
-	leaves []leaf // gradients, of a backward pass
+// Pass is what a part does in one program: the piece of the graph, what it is given and what it makes, in values of the whole graph.
+type Pass struct {
+	Piece  *graph.Extracted
+	Given  []*graph.Value
+	Made   []*graph.Value
+	Named  []Output
+	Leaves []Leaf // gradients, of a backward pass
 }
 
-// leaf is the gradient of a parameter.
-type leaf struct {
-	path  string
-	value *graph.Value
+// Leaf is the gradient of a parameter.
+type Leaf struct {
+	Path  string
+	Value *graph.Value
 }
 
 // cutting is a cut in the making.
@@ -77,49 +79,44 @@ type cutting struct {
 	forward int // nodes of the forward pass come first
 	owner   map[string]int
 	place   map[*graph.Node]int // of nodes that some parameter leads to
-	cut     *cut
-	edges   map[edgeKey][]*graph.Value
+	cut     *Cut
+	edges   map[schedule.Edge][]*graph.Value
 	saved   []map[*graph.Value]bool
 	mirrors []map[string]bool
 }
 
-type edgeKey struct {
-	from, to int
-	kind     schedule.Kind
-}
-
-// newCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each (none
+// NewCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each (none
 // for a forward pass alone), outputs what is wanted besides. With recompute a backward pass computes the activations of its part again
 // instead of keeping them. Errors: an operation whose parameters are all of earlier parts, that is, an assignment that goes backwards.
-func newCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []leaf, outputs []output, recompute bool) (*cut, error) {
+func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []Leaf, outputs []Output, recompute bool) (*Cut, error) {
 	c := &cutting{
-		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &cut{outputs: slices.Clone(outputs)}, edges: map[edgeKey][]*graph.Value{},
+		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &Cut{Outputs: slices.Clone(outputs)}, edges: map[schedule.Edge][]*graph.Value{},
 		saved: make([]map[*graph.Value]bool, parts), mirrors: make([]map[string]bool, parts),
 	}
 	for p := range parts {
-		c.cut.parts = append(c.cut.parts, &part{})
+		c.cut.Parts = append(c.cut.Parts, &Part{})
 		c.saved[p], c.mirrors[p] = map[*graph.Value]bool{}, map[string]bool{}
 	}
 	for path, p := range owner {
-		c.cut.parts[p].params = append(c.cut.parts[p].params, path)
+		c.cut.Parts[p].Params = append(c.cut.Parts[p].Params, path)
 	}
 	var wanted []*graph.Value
 	for _, l := range grads {
-		wanted = append(wanted, l.value)
+		wanted = append(wanted, l.Value)
 	}
 	for _, o := range outputs {
-		wanted = append(wanted, o.value)
+		wanted = append(wanted, o.Value)
 	}
 	nodes := ancestors(g, wanted)
 	for _, n := range nodes {
 		c.assign(n)
 	}
 	for i, o := range outputs {
-		c.cut.outputs[i].part = c.place[o.value.Node()]
+		c.cut.Outputs[i].Part = c.place[o.Value.Node()]
 	}
 	for _, l := range grads {
-		if at, ok := c.place[l.value.Node()]; !ok || at != owner[l.path] {
-			return nil, fmt.Errorf("pipeline: cut: parameter %q of part %d is first read in part %d: want a parameter to live where it is first read", l.path, owner[l.path], at)
+		if at, ok := c.place[l.Value.Node()]; !ok || at != owner[l.Path] {
+			return nil, fmt.Errorf("pipeline: cut: parameter %q of part %d is first read in part %d: want a parameter to live where it is first read", l.Path, owner[l.Path], at)
 		}
 	}
 	for _, n := range nodes {
@@ -222,9 +219,9 @@ func (c *cutting) read(n *graph.Node, v *graph.Value) error {
 	case backward && !late && from > here, backward && late && from < here, !backward && from > here:
 		return fmt.Errorf("pipeline: cut: %v in part %d reads %v of part %d, against the direction of the pass", n, here, v.Node(), from)
 	case from != here && !late:
-		c.hand(edgeKey{from, here, schedule.Forward}, v)
+		c.hand(schedule.Edge{From: from, To: here, Kind: schedule.Forward}, v)
 	case from != here:
-		c.hand(edgeKey{from, here, schedule.Backward}, v)
+		c.hand(schedule.Edge{From: from, To: here, Kind: schedule.Backward}, v)
 	}
 	if backward && !late {
 		c.saved[here][v] = true
@@ -232,20 +229,20 @@ func (c *cutting) read(n *graph.Node, v *graph.Value) error {
 	return nil
 }
 
-func (c *cutting) hand(k edgeKey, v *graph.Value) {
+func (c *cutting) hand(k schedule.Edge, v *graph.Value) {
 	if !slices.Contains(c.edges[k], v) {
 		c.edges[k] = append(c.edges[k], v)
 	}
 }
 
 // finish makes the passes.
-func (c *cutting) finish(grads []leaf, recompute bool) (*cut, error) {
-	keys := slices.SortedFunc(maps.Keys(c.edges), func(a, b edgeKey) int {
-		return slices.Compare([]int{int(a.kind), a.from, a.to}, []int{int(b.kind), b.from, b.to})
+func (c *cutting) finish(grads []Leaf, recompute bool) (*Cut, error) {
+	keys := slices.SortedFunc(maps.Keys(c.edges), func(a, b schedule.Edge) int {
+		return slices.Compare([]int{int(a.Kind), a.From, a.To}, []int{int(b.Kind), b.From, b.To})
 	})
-	received := make([]map[schedule.Kind][]*graph.Value, len(c.cut.parts))
-	sent := make([]map[schedule.Kind][]*graph.Value, len(c.cut.parts))
-	for p := range c.cut.parts {
+	received := make([]map[schedule.Kind][]*graph.Value, len(c.cut.Parts))
+	sent := make([]map[schedule.Kind][]*graph.Value, len(c.cut.Parts))
+	for p := range c.cut.Parts {
 		received[p], sent[p] = map[schedule.Kind][]*graph.Value{}, map[schedule.Kind][]*graph.Value{}
 	}
 	add := func(to map[schedule.Kind][]*graph.Value, k schedule.Kind, values []*graph.Value) {
@@ -256,46 +253,46 @@ func (c *cutting) finish(grads []leaf, recompute bool) (*cut, error) {
 		}
 	}
 	for _, k := range keys {
-		c.cut.edges = append(c.cut.edges, edge{k.from, k.to, k.kind, c.edges[k]})
-		add(sent[k.from], k.kind, c.edges[k])
-		add(received[k.to], k.kind, c.edges[k])
+		c.cut.Edges = append(c.cut.Edges, Edge{k, c.edges[k]})
+		add(sent[k.From], k.Kind, c.edges[k])
+		add(received[k.To], k.Kind, c.edges[k])
 	}
-	for p, part := range c.cut.parts {
-		slices.Sort(part.params)
-		part.mirrors = slices.Sorted(maps.Keys(c.mirrors[p]))
-		var named []output
-		for _, o := range c.cut.outputs {
-			if o.part == p {
+	for p, part := range c.cut.Parts {
+		slices.Sort(part.Params)
+		part.Mirrors = slices.Sorted(maps.Keys(c.mirrors[p]))
+		var named []Output
+		for _, o := range c.cut.Outputs {
+			if o.Part == p {
 				named = append(named, o)
 			}
 		}
 		in, out := received[p], sent[p]
-		forward := &pass{given: in[schedule.Forward], made: slices.Clone(out[schedule.Forward]), named: named}
+		forward := &Pass{Given: in[schedule.Forward], Made: slices.Clone(out[schedule.Forward]), Named: named}
 		var err error
 		if len(grads) == 0 {
-			if part.forward, err = c.extract(forward); err != nil {
+			if part.Forward, err = c.extract(forward); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		part.saved = c.savedOf(p, in[schedule.Forward], recompute)
-		for _, v := range part.saved {
-			if !slices.Contains(in[schedule.Forward], v) && !slices.Contains(forward.made, v) {
-				forward.made = append(forward.made, v)
+		part.Saved = c.savedOf(p, in[schedule.Forward], recompute)
+		for _, v := range part.Saved {
+			if !slices.Contains(in[schedule.Forward], v) && !slices.Contains(forward.Made, v) {
+				forward.Made = append(forward.Made, v)
 			}
 		}
-		backward := &pass{given: slices.Concat(part.saved, in[schedule.Backward]), made: out[schedule.Backward]}
-		whole := &pass{given: slices.Concat(in[schedule.Forward], in[schedule.Backward]), made: slices.Concat(out[schedule.Forward], out[schedule.Backward]), named: named}
+		backward := &Pass{Given: slices.Concat(part.Saved, in[schedule.Backward]), Made: out[schedule.Backward]}
+		whole := &Pass{Given: slices.Concat(in[schedule.Forward], in[schedule.Backward]), Made: slices.Concat(out[schedule.Forward], out[schedule.Backward]), Named: named}
 		for _, l := range grads {
-			if c.owner[l.path] == p {
-				backward.leaves = append(backward.leaves, l)
-				whole.leaves = append(whole.leaves, l)
+			if c.owner[l.Path] == p {
+				backward.Leaves = append(backward.Leaves, l)
+				whole.Leaves = append(whole.Leaves, l)
 			}
 		}
 		for _, make := range []struct {
-			pass *pass
-			to   **pass
-		}{{forward, &part.forward}, {backward, &part.backward}, {whole, &part.whole}} {
+			pass *Pass
+			to   **Pass
+		}{{forward, &part.Forward}, {backward, &part.Backward}, {whole, &part.Whole}} {
 			if *make.to, err = c.extract(make.pass); err != nil {
 				return nil, err
 			}
@@ -314,51 +311,51 @@ func (c *cutting) savedOf(p int, received []*graph.Value, recompute bool) []*gra
 	})
 }
 
-// valueName is the name of a value of the whole graph in the programs that read or make it.
-func valueName(v *graph.Value) string {
+// ValueName is the name of a value of the whole graph in the programs that read or make it.
+func ValueName(v *graph.Value) string {
 	return fmt.Sprintf("%v.%d.%d", v.Node(), v.Node().ID, v.Index())
 }
 
-func (c *cutting) extract(p *pass) (*pass, error) {
+func (c *cutting) extract(p *Pass) (*Pass, error) {
 	given := map[*graph.Value]string{}
-	for _, v := range p.given {
-		given[v] = valueName(v)
+	for _, v := range p.Given {
+		given[v] = ValueName(v)
 	}
-	wanted := slices.Clone(p.made)
-	for _, o := range p.named {
-		wanted = append(wanted, o.value)
+	wanted := slices.Clone(p.Made)
+	for _, o := range p.Named {
+		wanted = append(wanted, o.Value)
 	}
-	for _, l := range p.leaves {
-		wanted = append(wanted, l.value)
+	for _, l := range p.Leaves {
+		wanted = append(wanted, l.Value)
 	}
 	var err error
-	if p.piece, err = c.graph.Extract(wanted, given); err != nil {
+	if p.Piece, err = c.graph.Extract(wanted, given); err != nil {
 		return nil, fmt.Errorf("pipeline: cut: %w", err)
 	}
-	p.given = slices.DeleteFunc(slices.Clone(p.given), func(v *graph.Value) bool { return p.piece.Value(v) == nil })
+	p.Given = slices.DeleteFunc(slices.Clone(p.Given), func(v *graph.Value) bool { return p.Piece.Value(v) == nil })
 	return p, nil
 }
 
-// targets are what a pass makes, for the compiler.
-func (p *pass) targets() []compile.Target {
+// Targets are what a pass makes, for the compiler.
+func (p *Pass) Targets() []compile.Target {
 	var out []compile.Target
-	for _, v := range p.made {
-		out = append(out, compile.Target{Name: valueName(v), Value: p.piece.Value(v)})
+	for _, v := range p.Made {
+		out = append(out, compile.Target{Name: ValueName(v), Value: p.Piece.Value(v)})
 	}
-	for _, o := range p.named {
-		out = append(out, compile.Target{Name: o.name, Value: p.piece.Value(o.value)})
+	for _, o := range p.Named {
+		out = append(out, compile.Target{Name: o.Name, Value: p.Piece.Value(o.Value)})
 	}
-	for _, l := range p.leaves {
-		out = append(out, compile.Target{Leaf: l.path, Value: p.piece.Value(l.value)})
+	for _, l := range p.Leaves {
+		out = append(out, compile.Target{Leaf: l.Path, Value: p.Piece.Value(l.Value)})
 	}
 	return out
 }
 
-// crossing are the names of the values that the pass is given or hands on, which lie in buffers of the stage.
-func (p *pass) crossing() []string {
+// Crossing are the names of the values that the pass is given or hands on, which lie in buffers of the stage.
+func (p *Pass) Crossing() []string {
 	var names []string
-	for _, v := range slices.Concat(p.given, p.made) {
-		names = append(names, valueName(v))
+	for _, v := range slices.Concat(p.Given, p.Made) {
+		names = append(names, ValueName(v))
 	}
 	return names
 }

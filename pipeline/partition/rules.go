@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"fmt"
@@ -28,18 +28,18 @@ func (a Assignment) Units(units []Unit) [][]Unit {
 	return parts
 }
 
-// AssignByRules cuts a model where its rules change from stage to stage: the runs of units of one stage, in the order of the forward pass,
+// ByRules cuts a model where its rules change from stage to stage: the runs of units of one stage, in the order of the forward pass,
 // are the parts. Every parameter has rules for exactly one stage, every rule matches a parameter, the runs go round the stages in order
 // chunks times. Errors name the parameter or the pattern, and what to change.
-func AssignByRules(units []Unit, rules []Rule, stages, chunks int) (Assignment, error) {
+func ByRules(units []Unit, rules []Rule, stages, chunks int) (Assignment, error) {
 	if err := enough(units, stages, chunks); err != nil {
 		return Assignment{}, err
 	}
-	stageOf, err := match(units, rules, stages)
+	stageOf, err := Match(units, rules, stages)
 	if err != nil {
 		return Assignment{}, fmt.Errorf("pipeline: rules: %w", err)
 	}
-	if err := wanted(stageOf, stages); err != nil {
+	if err := CheckOccupied(stageOf, stages); err != nil {
 		return Assignment{}, fmt.Errorf("pipeline: rules: %w", err)
 	}
 	ends := []int{}
@@ -74,8 +74,8 @@ func rounds(chunks int) string {
 	return fmt.Sprintf("%d runs of units a stage", chunks)
 }
 
-// match finds the stage of each unit.
-func match(units []Unit, rules []Rule, stages int) ([]int, error) {
+// Match finds the stage of each unit.
+func Match(units []Unit, rules []Rule, stages int) ([]int, error) {
 	patterns := make([]*regexp.Regexp, len(rules))
 	used := make([]bool, len(rules))
 	for i, r := range rules {
@@ -120,8 +120,8 @@ func match(units []Unit, rules []Rule, stages int) ([]int, error) {
 	return stageOf, nil
 }
 
-// wanted refuses a stage without units.
-func wanted(stageOf []int, stages int) error {
+// CheckOccupied refuses a stage without units.
+func CheckOccupied(stageOf []int, stages int) error {
 	has := make([]bool, stages)
 	for _, s := range stageOf {
 		has[s] = true

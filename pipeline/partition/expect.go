@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"gputrain/pipeline/schedule"

@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 )
 
 // wholeGraph is the graph of a model's step: loss, and the gradient of each parameter.
-func wholeGraph(t *testing.T, def model.Definition, batch, seq int) (built *model.Built, forward int, grads []leaf) {
+func wholeGraph(t *testing.T, def model.Definition, batch, seq int) (built *model.Built, forward int, grads []Leaf) {
 	t.Helper()
 	built, err := def.Build(batch, seq, model.Options{Loss: true, Training: true})
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func wholeGraph(t *testing.T, def model.Definition, batch, seq int) (built *mode
 	values, err := graph.Gradients(built.Graph, built.Loss, built.Params)
 	require.NoError(t, err)
 	for i, p := range def.Params() {
-		grads = append(grads, leaf{p.Path, values[i]})
+		grads = append(grads, Leaf{p.Path, values[i]})
 	}
 	return built, forward, grads
 }
@@ -99,70 +99,70 @@ func definitions(t *testing.T) map[string]model.Definition {
 }
 
 // runCut evaluates the passes of a cut by the definition of the operations, in float64, each knowing only what it is given.
-func runCut(t *testing.T, c *cut, in map[string]*graph.Array, merged func(p int) bool, recompute bool) map[string]*graph.Array {
+func runCut(t *testing.T, c *Cut, in map[string]*graph.Array, merged func(p int) bool, recompute bool) map[string]*graph.Array {
 	t.Helper()
-	known := make([]map[*graph.Value]*graph.Array, len(c.parts))
+	known := make([]map[*graph.Value]*graph.Array, len(c.Parts))
 	results := map[string]*graph.Array{}
-	run := func(p int, pass *pass) {
+	run := func(p int, pass *Pass) {
 		local := map[string]*graph.Array{}
-		for _, n := range pass.piece.Graph.Nodes() {
+		for _, n := range pass.Piece.Graph.Nodes() {
 			switch op := n.Op.(type) {
 			case graph.Param:
-				owned := slices.Contains(c.parts[p].params, op.Path) || slices.Contains(c.parts[p].mirrors, op.Path)
+				owned := slices.Contains(c.Parts[p].Params, op.Path) || slices.Contains(c.Parts[p].Mirrors, op.Path)
 				require.True(t, owned, "part %d reads %s", p, op.Path)
 				local[op.Path] = in[op.Path]
 			case graph.Input:
 				local[op.Name] = in[op.Name]
 			}
 		}
-		for _, v := range pass.given {
+		for _, v := range pass.Given {
 			require.NotNil(t, known[p][v], "part %d: %v is given", p, v.Node())
-			local[valueName(v)] = known[p][v]
+			local[ValueName(v)] = known[p][v]
 		}
-		targets := pass.targets()
+		targets := pass.Targets()
 		var want []*graph.Value
 		for _, target := range targets {
 			want = append(want, target.Value)
 		}
-		got, err := graph.Eval(pass.piece.Graph, local, want...)
+		got, err := graph.Eval(pass.Piece.Graph, local, want...)
 		require.NoError(t, err)
-		for i, v := range pass.made {
+		for i, v := range pass.Made {
 			known[p][v] = got[i]
 		}
-		for i, target := range targets[len(pass.made):] {
-			results[target.Leaf+target.Name] = got[len(pass.made)+i]
+		for i, target := range targets[len(pass.Made):] {
+			results[target.Leaf+target.Name] = got[len(pass.Made)+i]
 		}
-		for _, e := range c.edges {
-			for _, v := range e.values {
-				if e.from == p && slices.Contains(pass.made, v) {
-					known[e.to][v] = known[p][v]
+		for _, e := range c.Edges {
+			for _, v := range e.Values {
+				if e.From == p && slices.Contains(pass.Made, v) {
+					known[e.To][v] = known[p][v]
 				}
 			}
 		}
 	}
-	for p := range c.parts {
+	for p := range c.Parts {
 		known[p] = map[*graph.Value]*graph.Array{}
 	}
-	for p, part := range c.parts {
+	for p, part := range c.Parts {
 		if !merged(p) {
-			run(p, part.forward)
+			run(p, part.Forward)
 		}
 		if !recompute { // what a part does not save is gone
 			for v := range known[p] {
-				if !merged(p) && !slices.Contains(part.saved, v) {
+				if !merged(p) && !slices.Contains(part.Saved, v) {
 					delete(known[p], v)
 				}
 			}
 		}
 	}
-	for p, part := range slices.Backward(c.parts) {
-		if part.backward == nil {
+	for p, part := range slices.Backward(c.Parts) {
+		if part.Backward == nil {
 			continue
 		}
 		if merged(p) {
-			run(p, part.whole)
+			run(p, part.Whole)
 		} else {
-			run(p, part.backward)
+			run(p, part.Backward)
 		}
 	}
 	return results
@@ -175,7 +175,7 @@ func TestCutComputesTheWhole(t *testing.T) {
 		in := feeds(built.Graph, def.Vocab())
 		var want []*graph.Value
 		for _, l := range grads {
-			want = append(want, l.value)
+			want = append(want, l.Value)
 		}
 		whole, err := graph.Eval(built.Graph, in, append(want, built.LossSum)...)
 		require.NoError(t, err)
@@ -185,12 +185,12 @@ func TestCutComputesTheWhole(t *testing.T) {
 					"last": func(p int) bool { return p == parts-1 }, "none": func(int) bool { return false },
 				} {
 					t.Run(fmt.Sprintf("%s/%d/recompute=%v/merged=%s", name, parts, recompute, which), func(t *testing.T) {
-						c, err := newCut(built.Graph, forward, owners(def, 4, parts), parts, grads, []output{{name: "loss", value: built.LossSum}}, recompute)
+						c, err := NewCut(built.Graph, forward, owners(def, 4, parts), parts, grads, []Output{{Name: "loss", Value: built.LossSum}}, recompute)
 						require.NoError(t, err)
 						got := runCut(t, c, in, merged, recompute)
 						require.Len(t, got, len(grads)+1)
 						for i, l := range grads {
-							assert.Equal(t, whole[i].Data, got[l.path].Data, l.path)
+							assert.Equal(t, whole[i].Data, got[l.Path].Data, l.Path)
 						}
 						assert.Equal(t, whole[len(grads)].Data, got["loss"].Data)
 					})
@@ -204,11 +204,11 @@ func TestCutComputesTheWhole(t *testing.T) {
 func TestCutHandsOnWhatItMust(t *testing.T) {
 	def := definitions(t)["gpt2"]
 	built, forward, grads := wholeGraph(t, def, 2, 5)
-	c, err := newCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []output{{name: "loss", value: built.LossSum}}, false)
+	c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}}, false)
 	require.NoError(t, err)
 	var seen []string
-	for _, e := range c.edges {
-		for _, v := range e.values {
+	for _, e := range c.Edges {
+		for _, v := range e.Values {
 			seen = append(seen, fmt.Sprint(e, " ", v.Shape()))
 		}
 	}
@@ -216,9 +216,9 @@ func TestCutHandsOnWhatItMust(t *testing.T) {
 		"forward from part 0 to part 1 [10 8]", "forward from part 1 to part 2 [10 8]",
 		"backward from part 1 to part 0 [10 8]", "backward from part 2 to part 0 [13 8]", "backward from part 2 to part 1 [10 8]",
 	}, seen)
-	assert.Equal(t, []string{"wte.weight"}, c.parts[2].mirrors)
-	assert.Empty(t, c.parts[0].mirrors)
-	assert.Empty(t, c.parts[1].mirrors)
+	assert.Equal(t, []string{"wte.weight"}, c.Parts[2].Mirrors)
+	assert.Empty(t, c.Parts[0].Mirrors)
+	assert.Empty(t, c.Parts[1].Mirrors)
 }
 
 // A quantized parameter is no activation: neither is it handed on nor kept for a backward pass, and a cut of units counts what it counts without.
@@ -226,16 +226,16 @@ func TestCutMakesQuantizedParametersWhereTheyAreRead(t *testing.T) {
 	defs := definitions(t)
 	shapes := func(def model.Definition) (edges, saved []string, units []Unit) {
 		built, forward, grads := wholeGraph(t, def, 2, 5)
-		c, err := newCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []output{{name: "loss", value: built.LossSum}}, false)
+		c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}}, false)
 		require.NoError(t, err)
-		for _, e := range c.edges {
-			for _, v := range e.values {
+		for _, e := range c.Edges {
+			for _, v := range e.Values {
 				edges = append(edges, fmt.Sprint(e, " ", v.Shape()))
 			}
 		}
-		for p, part := range c.parts {
-			saved = append(saved, fmt.Sprint(p, " ", part.mirrors))
-			for _, v := range part.saved {
+		for p, part := range c.Parts {
+			saved = append(saved, fmt.Sprint(p, " ", part.Mirrors))
+			for _, v := range part.Saved {
 				saved = append(saved, fmt.Sprint(p, " ", v.Shape()))
 			}
 		}
@@ -259,6 +259,6 @@ func TestCutRefusesToGoBackwards(t *testing.T) {
 	owner := owners(def, 4, 2)
 	owner["model.layers.1.mlp.up_proj.weight"] = 1
 	owner["model.layers.1.mlp.down_proj.weight"] = 0
-	_, err := newCut(built.Graph, forward, owner, 2, grads, []output{{name: "loss", value: built.LossSum}}, false)
+	_, err := NewCut(built.Graph, forward, owner, 2, grads, []Output{{Name: "loss", Value: built.LossSum}}, false)
 	require.ErrorContains(t, err, `parameter "model.layers.1.mlp.down_proj.weight" of part 0 is first read in part 1`)
 }

@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"fmt"
@@ -110,7 +110,7 @@ func TestBalanceIsTheBestThereIs(t *testing.T) {
 		n := 1 + rng.IntN(9)
 		stages := 1 + rng.IntN(min(n, 5))
 		units, power := randomUnits(rng, n), randomPower(rng, stages, uint64(rng.IntN(2)*(5*n/stages)))
-		free, _ := AssignAuto(units, stages, 1, slices.Collect(func(yield func(Power) bool) {
+		free, _ := Auto(units, stages, 1, slices.Collect(func(yield func(Power) bool) {
 			for _, p := range power {
 				p.Memory = 0
 				if !yield(p) {
@@ -129,7 +129,7 @@ func TestBalanceIsTheBestThereIs(t *testing.T) {
 				even = min(even, squares(times))
 			}
 		})
-		a, err := AssignAuto(units, stages, 1, power)
+		a, err := Auto(units, stages, 1, power)
 		if math.IsInf(best, 1) {
 			require.ErrorContains(t, err, "no cut in")
 			refused++
@@ -161,7 +161,7 @@ func TestBalanceOfSeveralPartsAStageIsTheBestToo(t *testing.T) {
 				best = min(best, slowest)
 			}
 		})
-		a, err := AssignAuto(units, stages, chunks, power)
+		a, err := Auto(units, stages, chunks, power)
 		if math.IsInf(best, 1) {
 			require.ErrorContains(t, err, "no cut in")
 			refused++
@@ -182,7 +182,7 @@ func TestBalanceOfADeepModel(t *testing.T) {
 		units[i] = Unit{Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: 100, Activation: 1}
 	}
 	power := slices.Repeat([]Power{{FLOPS: 1e9, BytesPerSecond: 1e12}}, 8)
-	a, err := AssignAuto(units, 8, 4, power)
+	a, err := Auto(units, 8, 4, power)
 	require.NoError(t, err)
 	slowest, _ := slowestStage(units, endsOf(t, a, units), power)
 	assert.InEpsilon(t, 3*100*11/1e9, slowest, 1e-3, "11 of 82 layers on the fullest of 8 stages")
@@ -194,7 +194,7 @@ func TestBalanceOfADeepUnevenModelHasNoBetterNeighbour(t *testing.T) {
 	for range 40 {
 		stages, chunks := 3+rng.IntN(4), 2+rng.IntN(3)
 		units, power := randomUnits(rng, stages*chunks+30), randomPower(rng, stages, 0)
-		a, err := AssignAuto(units, stages, chunks, power)
+		a, err := Auto(units, stages, chunks, power)
 		require.NoError(t, err)
 		ends := endsOf(t, a, units)
 		slowest, _ := slowestStage(units, ends, power)
@@ -219,7 +219,7 @@ func TestBalanceOfAlikeLayers(t *testing.T) {
 		layers[i] = Unit{Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: 100, Activation: 1}
 	}
 	sizes := func(stages, chunks int) (out []int) {
-		a, err := AssignAuto(layers, stages, chunks, nil)
+		a, err := Auto(layers, stages, chunks, nil)
 		require.NoError(t, err)
 		for _, part := range a.Units(layers) {
 			out = append(out, len(part))
@@ -244,7 +244,7 @@ func TestBalanceFollowsPower(t *testing.T) {
 		units[i] = Unit{Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: 1e6, Activation: 8, Memory: 10}
 	}
 	cut := func(power ...Power) []int {
-		a, err := AssignAuto(units, 2, 1, power)
+		a, err := Auto(units, 2, 1, power)
 		require.NoError(t, err)
 		return endsOf(t, a, units)
 	}
@@ -268,7 +268,7 @@ func TestBalanceErrors(t *testing.T) {
 		{"stage 0: found NaN FLOP/s", 2, []Power{{FLOPS: math.NaN(), BytesPerSecond: 1}, fast}},
 		{`no cut in 2 parts found that fits`, 2, []Power{{FLOPS: 1, BytesPerSecond: 1, Memory: 100}, fast}},
 	} {
-		_, err := AssignAuto(units, c.stages, 1, c.power)
+		_, err := Auto(units, c.stages, 1, c.power)
 		assert.ErrorContains(t, err, c.want)
 	}
 }

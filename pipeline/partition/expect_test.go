@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ import (
 func TestExpectedStep(t *testing.T) {
 	units := []Unit{{Params: []string{"h.0.w"}, FLOPs: 100, Activation: 60}, {Params: []string{"h.1.w"}, FLOPs: 100}}
 	powers := []Power{{FLOPS: 100, BytesPerSecond: 30}, {FLOPS: 50, BytesPerSecond: 300}}
-	a, err := AssignAuto(units, 2, 1, powers)
+	a, err := Auto(units, 2, 1, powers)
 	require.NoError(t, err)
 	assert.Equal(t, Cost{Compute: 3, Move: 4}, a.CostOf(units, 0, powers[0]))
 	assert.Equal(t, Cost{Compute: 6, Move: 0.4}, a.CostOf(units, 1, powers[1]))
@@ -48,7 +48,7 @@ func TestExpectedBubbleOfEqualParts(t *testing.T) {
 		{schedule.OneForwardOneBackward, 1, 3.0 / (12 + 3)},
 		{schedule.Interleaved, 2, 1.5 / (12 + 1.5)},
 	} {
-		a, err := AssignAuto(units, stages, c.chunks, nil)
+		a, err := Auto(units, stages, c.chunks, nil)
 		require.NoError(t, err)
 		s, err := schedule.New(schedule.Config{Name: c.name, Stages: stages, Chunks: c.chunks, Microbatches: microbatches})
 		require.NoError(t, err)

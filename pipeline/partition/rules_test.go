@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"fmt"
@@ -31,14 +31,14 @@ func TestRulesCutWhereTheyChange(t *testing.T) {
 		{"two patterns of one stage", []Rule{{`^w|^h\.0`, 0}, {`wte`, 0}, {`^h\.[123]|ln_f`, 1}}, 2, 1, "[[embedding h.0] [h.1 h.2 h.3 head]]"},
 		{"chunks", []Rule{{`^w|^h\.[02]`, 0}, {`^h\.[13]|^ln_f`, 1}}, 2, 2, "[[embedding h.0] [h.1] [h.2] [h.3 head]]"},
 	} {
-		a, err := AssignByRules(units, c.rules, c.stages, c.chunks)
+		a, err := ByRules(units, c.rules, c.stages, c.chunks)
 		require.NoError(t, err, c.name)
 		assert.Equal(t, c.want, partsText(a, units), c.name)
 		assert.Equal(t, c.stages, a.Stages)
 		assert.Equal(t, c.stages*c.chunks, a.Parts)
 	}
 	// The tied weight is where it is used first.
-	a, err := AssignByRules(units, []Rule{{`^w|^h\.[01]`, 0}, {`^h\.[23]|ln_f`, 1}}, 2, 1)
+	a, err := ByRules(units, []Rule{{`^w|^h\.[01]`, 0}, {`^h\.[23]|ln_f`, 1}}, 2, 1)
 	require.NoError(t, err)
 	assert.Equal(t, 0, a.Part["wte.weight"])
 	assert.Equal(t, 1, a.Part["ln_f.bias"])
@@ -77,10 +77,10 @@ func TestRulesThatDoNotCutAModel(t *testing.T) {
 		{`"h.0" is on stage 2 behind "embedding" on stage 0, wanted stage 0 or 1: stages follow the forward pass`, []Rule{{`^w`, 0}, {`h\.0`, 2}, {`h\.[12]|ln_f`, 1}}, 3, 1},
 		{`found 2 parts, wanted 4 (2 stages, 2 runs of units a stage)`, []Rule{{`^w|h\.[01]`, 0}, {`h\.2|ln_f`, 1}}, 2, 2},
 	} {
-		_, err := AssignByRules(units, c.rules, c.stages, c.chunks)
+		_, err := ByRules(units, c.rules, c.stages, c.chunks)
 		require.ErrorContains(t, err, c.want)
 		assert.ErrorContains(t, err, "pipeline: ")
 	}
-	_, err := AssignByRules(unitsOf(t, gpt2(t, 12, false)), nil, 20, 1)
+	_, err := ByRules(unitsOf(t, gpt2(t, 12, false)), nil, 20, 1)
 	assert.ErrorContains(t, err, "20 stages: the model has 14 pieces to give away (embedding, h.0, h.1, ..., h.11, head)")
 }

@@ -1,4 +1,4 @@
-package pipeline
+package partition
 
 import (
 	"fmt"
@@ -27,12 +27,12 @@ func (c Cost) Seconds() float64 { return c.Compute + c.Move }
 // backwardWork is what a backward pass costs in forward passes: a product has two gradients.
 const backwardWork = 2
 
-// AssignAuto cuts a model so that the slowest stage takes as little time as possible, in computing and in moving activations (Cost), and no stage
+// Auto cuts a model so that the slowest stage takes as little time as possible, in computing and in moving activations (Cost), and no stage
 // is given more than its memory, as far as Unit.Memory and Power.Memory tell. With one part a stage the cut is the best there is, and among
 // the best one whose stages are as even as possible. With several parts a stage (chunks) it is the best there is for models of some twenty
 // units; beyond, a search of bounded length improves on parts as even as possible. Nil power is stages that are all alike.
 // An error says how many parts the units allow, or what memory there is and what is wanted.
-func AssignAuto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
+func Auto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
 	if err := enough(units, stages, chunks); err != nil {
 		return Assignment{}, err
 	}
