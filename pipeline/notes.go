@@ -5,58 +5,59 @@ import (
 	"time"
 
 	"gputrain/pipeline/schedule"
+	"gputrain/pipeline/timeline"
 	"gputrain/state"
 )
 
 // notes puts what stages and links do in a step on the recorder's timeline. A nil one takes none: evaluation and sampling are not timed.
 type notes struct {
-	recorder *Recorder
+	recorder *timeline.Recorder
 	ways     []*way // those with a link, in the order of their lanes
 }
 
 // newNotes makes the timeline of a training line. With all it keeps every step, else the last one.
 func newNotes(l *line, all bool) *notes {
 	n := &notes{}
-	lanes := Lanes{}
+	lanes := timeline.Lanes{}
 	for _, s := range l.stages {
 		lanes.Stages = append(lanes.Stages, s.name())
 	}
 	for _, w := range l.ways {
 		if !w.local() {
 			n.ways = append(n.ways, w)
-			lanes.Links = append(lanes.Links, LinkLane{Name: w.name(), From: w.source.index, To: w.sink.index})
+			lanes.Links = append(lanes.Links, timeline.LinkLane{Name: w.name(), From: w.source.index, To: w.sink.index})
 		}
 	}
 	keep := 1
 	if all {
 		keep = 0
 	}
-	n.recorder = NewRecorder(lanes, keep)
+	n.recorder = timeline.NewRecorder(lanes, keep)
 	return n
 }
 
 func (n *notes) computed(s *stage, a schedule.Action, begin, end time.Time) {
 	if n != nil {
-		n.recorder.Add(Span{Kind: Compute, Stage: s.index, Link: -1, Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
+		n.recorder.Add(timeline.Span{Kind: timeline.Compute, Stage: s.index, Link: -1, Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
 	}
 }
 
 func (n *notes) waited(s *stage, on *way, a schedule.Action, begin, end time.Time) {
 	if n != nil {
-		n.recorder.Add(Span{Kind: Wait, Stage: s.index, Link: slices.Index(n.ways, on), Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
+		n.recorder.Add(timeline.Span{Kind: timeline.Wait, Stage: s.index, Link: slices.Index(n.ways, on), Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
 	}
 }
 
 func (n *notes) moved(on *way, microbatch int, begin, end time.Time) {
 	if n != nil {
-		n.recorder.Add(Span{
-			Kind: Transfer, Stage: on.source.index, Link: slices.Index(n.ways, on), Name: on.Kind.String(), Part: on.Edge.From, Microbatch: microbatch,
+		n.recorder.Add(timeline.Span{
+			Kind: timeline.Transfer, Stage: on.source.index, Link: slices.Index(n.ways, on), Name: on.Kind.String(), Part: on.Edge.From, Microbatch: microbatch,
 		}, begin, end)
 	}
 }
 
 // Use is how stages and links spent the time of the newest step.
-func (s *State) Use() Use { return s.use }
+func (s *State) Use() timeline.Use { return s.use }
 
 // StageUse is the part of Use that every step's metrics have; false before the first step.
 func (s *State) StageUse() (state.StageUse, bool) {
@@ -72,4 +73,4 @@ func (s *State) DeviceTime(step int64) (worked time.Duration, done time.Time) {
 }
 
 // Recorder has the timeline of the newest step, or of all where Config.Profile says so.
-func (s *State) Recorder() *Recorder { return s.passes.notes.recorder }
+func (s *State) Recorder() *timeline.Recorder { return s.passes.notes.recorder }

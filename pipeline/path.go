@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gputrain/pipeline/schedule"
+	"gputrain/pipeline/timeline"
 )
 
 // OffPath is the share of the newest step's transfer time that did not lengthen it: the step is played again (Schedule.Simulate) with the times that
@@ -17,13 +18,13 @@ func (s *State) OffPath() float64 {
 	total := time.Duration(0)
 	for _, span := range spans {
 		switch span.Kind {
-		case Compute:
+		case timeline.Compute:
 			kind := schedule.Backward
 			if span.Name == schedule.Forward.String() {
 				kind = schedule.Forward
 			}
 			compute[schedule.Action{Kind: kind, Part: span.Part, Microbatch: span.Microbatch}] += span.End - span.Start
-		case Transfer:
+		case timeline.Transfer:
 			e := s.passes.notes.ways[span.Link].Edge.Edge
 			carried[e] += span.End - span.Start
 			total += span.End - span.Start

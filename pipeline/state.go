@@ -11,6 +11,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
+	"gputrain/pipeline/timeline"
 	"gputrain/state"
 )
 
@@ -20,8 +21,8 @@ type State struct {
 	*state.TrainState
 	passes *passes
 
-	use          Use       // of the newest step
-	begun, ended time.Time // of the newest step
+	use          timeline.Use // of the newest step
+	begun, ended time.Time    // of the newest step
 }
 
 // Create makes the state of step 0 on the devices of the stages, in their order; one device may be several stages'. params are all of the

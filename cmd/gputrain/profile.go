@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"gputrain/gpu"
-	"gputrain/pipeline"
+	"gputrain/pipeline/timeline"
 )
 
 // writeProfile prints the time of each group of passes and writes the trace.
@@ -21,8 +21,8 @@ func writeProfile(dev *gpu.Device, path string) error {
 }
 
 // writeTimeline prints the time of each group of passes of every device that tells it, and writes the trace of stages and links.
-func writeTimeline(r *pipeline.Recorder, devices []*gpu.Device, path string) error {
-	var passes []pipeline.Passes
+func writeTimeline(r *timeline.Recorder, devices []*gpu.Device, path string) error {
+	var passes []timeline.Passes
 	seen := map[*gpu.Device]bool{}
 	for stage, d := range devices {
 		if seen[d] || !d.Adapter().Timestamps {
@@ -30,7 +30,7 @@ func writeTimeline(r *pipeline.Recorder, devices []*gpu.Device, path string) err
 		}
 		seen[d] = true
 		spans := d.Profile()
-		passes = append(passes, pipeline.Passes{Stage: stage, Spans: spans, Origin: d.ProfileOrigin()})
+		passes = append(passes, timeline.Passes{Stage: stage, Spans: spans, Origin: d.ProfileOrigin()})
 		fmt.Fprintf(os.Stderr, "stage %d, %s\n", stage, d.Adapter())
 		if err := gpu.ProfileTable(os.Stderr, spans); err != nil {
 			return err

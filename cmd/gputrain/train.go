@@ -11,6 +11,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/pipeline"
+	"gputrain/pipeline/timeline"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -141,7 +142,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	p := setup.Pipeline(cfg, cut)
 	p.Profile = c.Profile
 	run.Peak = peakOf(devices...)
-	var timeline *pipeline.Recorder
+	var timeline *timeline.Recorder
 	run.Hooks = append(run.Hooks, train.HookFunc(func(_ context.Context, e train.Event) error {
 		if s, ok := e.State.(*pipeline.State); ok && e.Kind == train.Started {
 			timeline = s.Recorder()

@@ -1,4 +1,4 @@
-package pipeline_test
+package timeline_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/pipeline"
+	"gputrain/pipeline/timeline"
 )
 
 // bar is where a trace shows a span: the names of process and lane, and what it says.
@@ -51,24 +51,24 @@ func parseTrace(t *testing.T, raw []byte) (bars []bar, lanes map[string]int) {
 }
 
 func TestWriteTrace(t *testing.T) {
-	r := pipeline.NewRecorder(twoStages, 0)
+	r := timeline.NewRecorder(twoStages, 0)
 	r.Begin()
 	origin := time.Now()
-	add := func(s pipeline.Span, from, to int) {
+	add := func(s timeline.Span, from, to int) {
 		at := func(us int) time.Time { return origin.Add(time.Duration(us) * time.Microsecond) }
 		r.Add(s, at(from), at(to))
 	}
-	add(pipeline.Span{Kind: pipeline.Wait, Stage: 1, Link: 0, Name: "forward", Part: 1, Microbatch: 0}, 100, 160)
-	add(pipeline.Span{Kind: pipeline.Compute, Stage: 0, Name: "forward", Part: 0, Microbatch: 0}, 100, 150)
-	add(pipeline.Span{Kind: pipeline.Compute, Stage: 1, Name: "update", Part: -1, Microbatch: -1}, 160, 200)
-	add(pipeline.Span{Kind: pipeline.Transfer, Link: 0, Name: "out", Part: 0, Microbatch: 1}, 150, 170)
-	add(pipeline.Span{Kind: pipeline.Transfer, Link: 0, Name: "in", Part: 0, Microbatch: 0}, 155, 160)
-	add(pipeline.Span{Kind: pipeline.Transfer, Link: 0, Name: "in", Part: 0, Microbatch: 1}, 170, 175)
-	passes := pipeline.Passes{Stage: 1, Origin: origin, Spans: []gpu.Span{
+	add(timeline.Span{Kind: timeline.Wait, Stage: 1, Link: 0, Name: "forward", Part: 1, Microbatch: 0}, 100, 160)
+	add(timeline.Span{Kind: timeline.Compute, Stage: 0, Name: "forward", Part: 0, Microbatch: 0}, 100, 150)
+	add(timeline.Span{Kind: timeline.Compute, Stage: 1, Name: "update", Part: -1, Microbatch: -1}, 160, 200)
+	add(timeline.Span{Kind: timeline.Transfer, Link: 0, Name: "out", Part: 0, Microbatch: 1}, 150, 170)
+	add(timeline.Span{Kind: timeline.Transfer, Link: 0, Name: "in", Part: 0, Microbatch: 0}, 155, 160)
+	add(timeline.Span{Kind: timeline.Transfer, Link: 0, Name: "in", Part: 0, Microbatch: 1}, 170, 175)
+	passes := timeline.Passes{Stage: 1, Origin: origin, Spans: []gpu.Span{
 		{Label: "step", Group: "head", Begin: 165 * time.Microsecond, End: 195 * time.Microsecond},
 	}}
 	var out bytes.Buffer
-	require.NoError(t, r.WriteTrace(&out, passes, pipeline.Passes{Stage: 0}))
+	require.NoError(t, r.WriteTrace(&out, passes, timeline.Passes{Stage: 0}))
 	bars, lanes := parseTrace(t, out.Bytes())
 	args := func(part, microbatch float64) map[string]any {
 		return map[string]any{"part": part, "microbatch": microbatch}
