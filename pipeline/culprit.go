@@ -13,23 +13,23 @@ import (
 type position struct {
 	mu     sync.Mutex
 	action schedule.Action
-	on     *way // waited for; nil at work
+	on     *wire // waited for; nil at work
 	ended  bool
 }
 
-func (p *position) set(a schedule.Action, on *way, ended bool) {
+func (p *position) set(a schedule.Action, on *wire, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.action, p.on, p.ended = a, on, ended
 }
 
-func (p *position) get() (a schedule.Action, on *way, ended bool) {
+func (p *position) get() (a schedule.Action, on *wire, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.action, p.on, p.ended
 }
 
-// traffic is what has become of the messages of a way in a run.
+// traffic is what has become of the messages of a wire in a run.
 type traffic struct {
 	sent, received atomic.Int64
 	inside         atomic.Bool // the sender is in a call of the link's
@@ -44,7 +44,7 @@ func (t *traffic) reset() {
 // culprit is the stage that keeps the others waiting when a run stands still; nil where nothing tells. First come links that hold a message, or the sender of one,
 // although the receiver waits for it; then devices with work under way, the oldest first; then stages that wait for nobody.
 func (l *line) culprit(late error) error {
-	for _, w := range l.ways {
+	for _, w := range l.wires {
 		if w.link == nil {
 			continue
 		}
@@ -57,7 +57,7 @@ func (l *line) culprit(late error) error {
 	var oldest *submitted
 	var slow *stage
 	for _, w := range l.workers {
-		if s := w.tick.current.Load(); s != nil && (oldest == nil || s.at.Before(oldest.at)) {
+		if s := w.fence.current.Load(); s != nil && (oldest == nil || s.at.Before(oldest.at)) {
 			oldest, slow = s, w.stage
 		}
 	}
@@ -72,7 +72,7 @@ func (l *line) culprit(late error) error {
 	return nil
 }
 
-// receives tells whether an action takes messages of a way.
-func (l *line) receives(w *way, a schedule.Action) bool {
+// receives tells whether an action takes messages of a wire.
+func (l *line) receives(w *wire, a schedule.Action) bool {
 	return w.Edge.To == a.Part && l.ends(a, w.Kind)
 }

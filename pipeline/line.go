@@ -23,9 +23,9 @@ type line struct {
 
 	stages  []*stage
 	parts   []*linePart
-	ways    []*way
+	wires   []*wire
 	results []*result
-	ticks   []*tick
+	fences  []*fence
 	buffers []*gpu.Buffer
 	workers []*worker // of the run under way, by stage
 }
@@ -108,22 +108,22 @@ func (l *line) build(ctx context.Context, stages []*stage, newLink linkMaker) er
 		}
 	}
 	for _, e := range l.cut.Edges {
-		w, err := l.newWay(ctx, e, newLink)
+		w, err := l.newWire(ctx, e, newLink)
 		if err != nil {
 			return l.stageOf(e.From).failed(fmt.Sprintf("%s to part %d", e.Kind, e.To), err)
 		}
-		l.ways = append(l.ways, w)
+		l.wires = append(l.wires, w)
 	}
 	if err := l.buildResults(ctx); err != nil {
 		return err
 	}
 	for _, s := range stages {
-		t, err := newTick(ctx, l.label, s)
+		t, err := newFence(ctx, l.label, s)
 		if err != nil {
 			return s.failed(l.label, err)
 		}
-		l.taken(s, tickBytes)
-		l.ticks = append(l.ticks, t)
+		l.taken(s, fenceBytes)
+		l.fences = append(l.fences, t)
 	}
 	return nil
 }
@@ -329,7 +329,7 @@ func (l *line) release() {
 			}
 		}
 	}
-	for _, w := range l.ways {
+	for _, w := range l.wires {
 		w.release()
 	}
 	for _, r := range l.results {
@@ -337,7 +337,7 @@ func (l *line) release() {
 			p.Release()
 		}
 	}
-	for _, t := range l.ticks {
+	for _, t := range l.fences {
 		t.release()
 	}
 	for _, b := range l.buffers {

@@ -12,7 +12,7 @@ import (
 // notes puts what stages and links do in a step on the recorder's timeline. A nil one takes none: evaluation and sampling are not timed.
 type notes struct {
 	recorder *timeline.Recorder
-	ways     []*way // those with a link, in the order of their lanes
+	wires    []*wire // those with a link, in the order of their lanes
 }
 
 // newNotes makes the timeline of a training line. With all it keeps every step, else the last one.
@@ -22,9 +22,9 @@ func newNotes(l *line, all bool) *notes {
 	for _, s := range l.stages {
 		lanes.Stages = append(lanes.Stages, s.name())
 	}
-	for _, w := range l.ways {
+	for _, w := range l.wires {
 		if !w.local() {
-			n.ways = append(n.ways, w)
+			n.wires = append(n.wires, w)
 			lanes.Links = append(lanes.Links, timeline.LinkLane{Name: w.name(), From: w.source.index, To: w.sink.index})
 		}
 	}
@@ -42,16 +42,16 @@ func (n *notes) computed(s *stage, a schedule.Action, begin, end time.Time) {
 	}
 }
 
-func (n *notes) waited(s *stage, on *way, a schedule.Action, begin, end time.Time) {
+func (n *notes) waited(s *stage, on *wire, a schedule.Action, begin, end time.Time) {
 	if n != nil {
-		n.recorder.Add(timeline.Span{Kind: timeline.Wait, Stage: s.index, Link: slices.Index(n.ways, on), Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
+		n.recorder.Add(timeline.Span{Kind: timeline.Wait, Stage: s.index, Link: slices.Index(n.wires, on), Name: a.Kind.String(), Part: a.Part, Microbatch: a.Microbatch}, begin, end)
 	}
 }
 
-func (n *notes) moved(on *way, microbatch int, begin, end time.Time) {
+func (n *notes) moved(on *wire, microbatch int, begin, end time.Time) {
 	if n != nil {
 		n.recorder.Add(timeline.Span{
-			Kind: timeline.Transfer, Stage: on.source.index, Link: slices.Index(n.ways, on), Name: on.Kind.String(), Part: on.Edge.From, Microbatch: microbatch,
+			Kind: timeline.Transfer, Stage: on.source.index, Link: slices.Index(n.wires, on), Name: on.Kind.String(), Part: on.Edge.From, Microbatch: microbatch,
 		}, begin, end)
 	}
 }

@@ -87,7 +87,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	for i, dev := range p.devices {
 		st := &stage{index: i, device: dev}
 		p.stages = append(p.stages, st)
-		if err := p.furnish(st, tx, homes[i], params); err != nil {
+		if err := p.allocate(st, tx, homes[i], params); err != nil {
 			return st.failed("parameters and optimizer", err)
 		}
 	}
@@ -101,8 +101,8 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	return p.buildBegin(ctx)
 }
 
-// furnish makes what a stage keeps from step to step, and its scratch.
-func (p *passes) furnish(st *stage, tx optim.Transform, home residence, params []buffers.Host) error {
+// allocate makes what a stage keeps from step to step, and its scratch.
+func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params []buffers.Host) error {
 	var err error
 	if st.params, err = st.upload("params", home.own, params); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (p *passes) run(ctx context.Context, l *line, order *schedule.Schedule, wri
 // Each runs pieces of an update, every stage its own.
 func (p *passes) Each(ctx context.Context) state.Each {
 	return func(do func(ctx context.Context, stage int) error) error {
-		c := newCrew(ctx, p.config.Timeout)
+		c := newGroup(ctx, p.config.Timeout)
 		for i, st := range p.stages {
 			c.do(st, "update", func() error { return do(c.ctx, i) })
 		}
@@ -226,7 +226,7 @@ func nobody(error) error { return nil }
 
 // Updated brings the copies of parameters that other stages own up to date.
 func (p *passes) Updated(ctx context.Context) error {
-	c := newCrew(ctx, p.config.Timeout)
+	c := newGroup(ctx, p.config.Timeout)
 	for _, st := range p.stages {
 		if st.mirrors == nil {
 			continue

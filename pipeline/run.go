@@ -17,23 +17,23 @@ type feed func(p *compile.Program, microbatch int) error
 
 // run takes the microbatches of a schedule, the line's or one of fewer, through all parts. begin is what each stage submits before its first action.
 func (l *line) run(ctx context.Context, order *schedule.Schedule, write feed, begin []*gpu.Program, timeout time.Duration, note *notes) error {
-	c := newCrew(ctx, timeout)
+	c := newGroup(ctx, timeout)
 	l.workers = make([]*worker, len(l.stages))
 	for i, s := range l.stages {
-		w := &worker{line: l, stage: s, tick: l.ticks[i], write: write, crew: c, note: note}
+		w := &worker{line: l, stage: s, fence: l.fences[i], write: write, group: c, note: note}
 		if begin != nil && begin[i] != nil {
 			w.begin = []*gpu.Program{begin[i]}
 		}
 		l.workers[i] = w
 	}
-	for _, w := range l.ways {
+	for _, w := range l.wires {
 		w.traffic.reset()
 	}
 	for i, w := range l.workers {
 		c.do(w.stage, "run", func() error { return w.run(c.ctx, order.Actions[i]) })
 		c.do(w.stage, "compute", func() error { return w.watch(c.ctx, l.submits(order.Actions[i])) })
 	}
-	for _, w := range l.ways {
+	for _, w := range l.wires {
 		if w.link != nil {
 			c.do(w.source, "send over link "+w.name(), func() error { return w.carry(c.ctx, order.Microbatches, note, c.moved) })
 		}
@@ -43,7 +43,7 @@ func (l *line) run(ctx context.Context, order *schedule.Schedule, write feed, be
 
 // closeLinks ends every link: after a failure the other ends have nothing to wait for.
 func (l *line) closeLinks() {
-	for _, w := range l.ways {
+	for _, w := range l.wires {
 		if w.link != nil {
 			_ = w.link.Close()
 		}
@@ -65,10 +65,10 @@ func (l *line) submits(actions []schedule.Action) int {
 type worker struct {
 	line  *line
 	stage *stage
-	tick  *tick
+	fence *fence
 	write feed
 	begin []*gpu.Program
-	crew  *crew
+	group *group
 	note  *notes
 	at    position
 }
@@ -98,8 +98,8 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 	l := w.line
 	submit := w.begin
 	w.begin = nil
-	var taken []*way
-	for _, in := range l.ways {
+	var taken []*wire
+	for _, in := range l.wires {
 		if in.Edge.To != a.Part || !l.ends(a, in.Kind) {
 			continue
 		}
@@ -121,8 +121,8 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 			submit = append(submit, r.collect[a.Microbatch])
 		}
 	}
-	var sending, later []*way
-	for _, out := range l.ways {
+	var sending, later []*wire
+	for _, out := range l.wires {
 		if out.Edge.From != a.Part || !l.ends(a, out.Kind) {
 			continue
 		}
@@ -134,15 +134,15 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 			later = append(later, out)
 		}
 	}
-	if err := take(ctx, w.tick.free); err != nil {
+	if err := take(ctx, w.fence.free); err != nil {
 		return err
 	}
 	at := time.Now()
-	if err := w.submit(ctx, a, append(submit, w.tick.run)...); err != nil {
+	if err := w.submit(ctx, a, append(submit, w.fence.run)...); err != nil {
 		return err
 	}
-	w.crew.moved()
-	w.tick.under <- submitted{a, at}
+	w.group.moved()
+	w.fence.under <- submitted{a, at}
 	for _, in := range taken {
 		in.free <- struct{}{}
 	}
@@ -153,12 +153,12 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 }
 
 // sendLater hands on what there was no room for when the pass was submitted. Neighbours come first, as in Schedule.Check: what makes room
-// on the other ways may wait for them.
-func (w *worker) sendLater(ctx context.Context, a schedule.Action, ways []*way) error {
-	slices.SortStableFunc(ways, func(x, y *way) int {
+// on the other wires may wait for them.
+func (w *worker) sendLater(ctx context.Context, a schedule.Action, wires []*wire) error {
+	slices.SortStableFunc(wires, func(x, y *wire) int {
 		return cmp.Compare(schedule.Hops(x.Edge.From, x.Edge.To), schedule.Hops(y.Edge.From, y.Edge.To))
 	})
-	for _, out := range ways {
+	for _, out := range wires {
 		if err := w.acquire(ctx, out, a); err != nil {
 			return err
 		}
@@ -175,7 +175,7 @@ func (w *worker) sendLater(ctx context.Context, a schedule.Action, ways []*way) 
 func (w *worker) submit(ctx context.Context, a schedule.Action, programs ...*gpu.Program) error {
 	limit := w.stage.device.Timeout()
 	watchdog := time.AfterFunc(limit, func() {
-		w.crew.cancel(w.stage.failed(a.String(), fmt.Errorf("%w: the driver has not taken a submit for %s", gpu.ErrTimeout, limit)))
+		w.group.cancel(w.stage.failed(a.String(), fmt.Errorf("%w: the driver has not taken a submit for %s", gpu.ErrTimeout, limit)))
 	})
 	defer watchdog.Stop()
 	return w.stage.device.Submit(ctx, programs...)
@@ -191,8 +191,8 @@ func take(ctx context.Context, tokens chan struct{}) error {
 	}
 }
 
-// acquire waits for room on a way.
-func (w *worker) acquire(ctx context.Context, out *way, a schedule.Action) error {
+// acquire waits for room on a wire.
+func (w *worker) acquire(ctx context.Context, out *wire, a schedule.Action) error {
 	begin := time.Now()
 	err := w.waiting(out, a, func() error { return take(ctx, out.free) })
 	w.note.waited(w.stage, out, a, begin, time.Now())
@@ -200,17 +200,17 @@ func (w *worker) acquire(ctx context.Context, out *way, a schedule.Action) error
 }
 
 // waiting runs f, which waits for another stage.
-func (w *worker) waiting(on *way, a schedule.Action, f func() error) error {
+func (w *worker) waiting(on *wire, a schedule.Action, f func() error) error {
 	w.at.set(a, on, false)
 	err := f()
 	w.at.set(a, nil, false)
-	w.crew.moved()
+	w.group.moved()
 	return err
 }
 
-// receive gets a message of a way to its place. On one device that is a copy to be submitted before the pass. The wait for a message lasts
+// receive gets a message of a wire to its place. On one device that is a copy to be submitted before the pass. The wait for a message lasts
 // until its bytes are on the device.
-func (w *worker) receive(ctx context.Context, in *way, a schedule.Action) (*gpu.Program, error) {
+func (w *worker) receive(ctx context.Context, in *wire, a schedule.Action) (*gpu.Program, error) {
 	begin := time.Now()
 	defer func() { w.note.waited(w.stage, in, a, begin, time.Now()) }()
 	if in.link == nil {
@@ -248,7 +248,7 @@ func (w *worker) receive(ctx context.Context, in *way, a schedule.Action) (*gpu.
 }
 
 // leaving is the copy that goes behind the pass that made a message.
-func (w *way) leaving(microbatch int) *gpu.Program {
+func (w *wire) leaving(microbatch int) *gpu.Program {
 	if w.link == nil {
 		programs := w.leave[microbatch%w.Depth()]
 		return programs[microbatch%len(programs)]
@@ -257,13 +257,13 @@ func (w *way) leaving(microbatch int) *gpu.Program {
 }
 
 // taking is the copy that goes before the pass that reads a message.
-func (w *way) taking(microbatch int) *gpu.Program {
+func (w *wire) taking(microbatch int) *gpu.Program {
 	programs := w.take[microbatch%w.Depth()]
 	return programs[microbatch%len(programs)]
 }
 
 // submitted tells the other end that a message is on its way.
-func (w *way) submitted(microbatch int) {
+func (w *wire) submitted(microbatch int) {
 	if w.link == nil {
 		w.arrived <- microbatch
 		return
@@ -272,7 +272,7 @@ func (w *way) submitted(microbatch int) {
 }
 
 // carry takes n messages from the source's device to the link.
-func (w *way) carry(ctx context.Context, n int, note *notes, moved func()) error {
+func (w *wire) carry(ctx context.Context, n int, note *notes, moved func()) error {
 	for range n {
 		microbatch := 0
 		select {

@@ -81,12 +81,12 @@ func (t *trainer) tell(ctx context.Context, e Event) (err error) {
 		defer t.times.span(spanHooks)()
 	}
 	for _, h := range t.config.Hooks {
-		if _, logs := h.(logger); t.deaf && e.Kind != Ended && !logs {
+		if _, logs := h.(logger); t.hookFailed && e.Kind != Ended && !logs {
 			continue
 		}
 		e.State = t.state
 		if failed := h.Event(ctx, e); failed != nil {
-			t.deaf = true
+			t.hookFailed = true
 			err = errors.Join(err, soundError{fmt.Errorf("train: hook: %w", failed)})
 		}
 	}

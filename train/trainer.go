@@ -31,7 +31,7 @@ type trainer struct {
 
 	run        checkpoint.Run  // as of the last metrics read; Data as of the last batch given to a step
 	late       []state.Metrics // read, not yet taken
-	deaf       bool            // a hook has failed: they are told of the end alone
+	hookFailed bool            // a hook has failed: they are told of the end alone
 	window     window
 	given      map[int64]given // of steps whose metrics have not been taken
 	recent     []Metrics       // the last windowSize metrics of this process

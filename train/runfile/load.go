@@ -175,7 +175,7 @@ func (c *Config) assign(key string, node ast.Node, from Origin) error {
 	}
 	value, ok := convert(plain, f.typ)
 	if !ok {
-		return misfit(key, key, node, f.typ)
+		return mismatch(key, key, node, f.typ)
 	}
 	reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(value)
 	c.origin[key] = from

@@ -15,9 +15,9 @@ import (
 	"gputrain/shaders/caught"
 )
 
-func idle(t *testing.T, patience time.Duration) (*crew, *stage) {
+func idle(t *testing.T, patience time.Duration) (*group, *stage) {
 	t.Helper()
-	return newCrew(t.Context(), patience), &stage{index: 3, device: gpu.Dry(gpu.Limits{})}
+	return newGroup(t.Context(), patience), &stage{index: 3, device: gpu.Dry(gpu.Limits{})}
 }
 
 func TestCrewReturnsTheFirstError(t *testing.T) {
@@ -32,10 +32,10 @@ func TestCrewReturnsTheFirstError(t *testing.T) {
 	var failed *StageError
 	require.ErrorAs(t, err, &failed)
 	assert.Equal(t, StageError{Stage: 3, Adapter: s.device.Adapter().String(), Doing: "saw", Err: cut}, *failed)
-	require.NoError(t, newCrew(t.Context(), time.Minute).wait(nobody, func() {}))
+	require.NoError(t, newGroup(t.Context(), time.Minute).wait(nobody, func() {}))
 }
 
-// A crew that gets on may take long; one that stands still may not, and tells whom the others wait for.
+// A group that gets on may take long; one that stands still may not, and tells whom the others wait for.
 func TestCrewThatStandsStill(t *testing.T) { synctest.Test(t, crewThatStandsStill) }
 
 func crewThatStandsStill(t *testing.T) {

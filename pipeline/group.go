@@ -39,66 +39,66 @@ func (s *stage) failed(doing string, err error) error {
 // graceTime is how long the goroutines of a run that has failed are waited for. What has not come back by then is inside a driver.
 const graceTime = 20 * time.Second
 
-// crew is the goroutines of one run: the first error ends the others, and so does it when none of them gets on.
-type crew struct {
+// group is the goroutines of one run: the first error ends the others, and so does it when none of them gets on.
+type group struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup
-	patience time.Duration // with a crew that stands still
+	patience time.Duration // with a group that stands still
 	grace    time.Duration // with one that has failed
 	moves    atomic.Int64  // counts whatever shows that it gets on
 	tasks    []*task
 }
 
-// task is one goroutine of a crew.
+// task is one goroutine of a group.
 type task struct {
 	stage *stage
 	doing string
 	ended atomic.Bool
 }
 
-func newCrew(ctx context.Context, patience time.Duration) *crew {
-	c := &crew{patience: patience, grace: graceTime}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	return c
+func newGroup(ctx context.Context, patience time.Duration) *group {
+	g := &group{patience: patience, grace: graceTime}
+	g.ctx, g.cancel = context.WithCancelCause(ctx)
+	return g
 }
 
 // do runs f on a goroutine of its own; stage and doing are what its error is told with.
-func (c *crew) do(s *stage, doing string, f func() error) {
+func (g *group) do(s *stage, doing string, f func() error) {
 	t := &task{stage: s, doing: doing}
-	c.tasks = append(c.tasks, t)
-	c.wg.Go(func() {
+	g.tasks = append(g.tasks, t)
+	g.wg.Go(func() {
 		if err := caught.Do(f); err != nil {
-			c.cancel(s.failed(doing, err))
+			g.cancel(s.failed(doing, err))
 		}
 		t.ended.Store(true)
-		c.moved()
+		g.moved()
 	})
 }
 
-// moved says that the crew gets on.
-func (c *crew) moved() { c.moves.Add(1) }
+// moved says that the group gets on.
+func (g *group) moved() { g.moves.Add(1) }
 
-// wait waits for all and returns the first error. A crew that stands still for as long as its patience has failed: culprit tells of whom all
+// wait waits for all and returns the first error. A group that stands still for as long as its patience has failed: culprit tells of whom all
 // the others wait for in the end, nil where it cannot. After a failure wake is called, to end waits that the context does not; goroutines
 // that have not ended in the time of grace are left, and the error is a *leftError.
-func (c *crew) wait(culprit func(late error) error, wake func()) error {
+func (g *group) wait(culprit func(late error) error, wake func()) error {
 	ended := make(chan struct{})
 	go func() {
-		c.wg.Wait()
+		g.wg.Wait()
 		close(ended)
 	}()
-	left := c.follow(ended, culprit)
+	left := g.follow(ended, culprit)
 	if left {
 		wake()
 		select {
 		case <-ended:
 			left = false
-		case <-time.After(c.grace):
+		case <-time.After(g.grace):
 		}
 	}
-	err := context.Cause(c.ctx)
-	c.cancel(nil)
+	err := context.Cause(g.ctx)
+	g.cancel(nil)
 	if left {
 		return &leftError{err, ended}
 	}
@@ -106,34 +106,34 @@ func (c *crew) wait(culprit func(late error) error, wake func()) error {
 }
 
 // follow waits until all have ended, or one has failed; then it is true.
-func (c *crew) follow(ended <-chan struct{}, culprit func(late error) error) bool {
+func (g *group) follow(ended <-chan struct{}, culprit func(late error) error) bool {
 	const looks = 16
-	timer := time.NewTicker(max(c.patience/looks, time.Millisecond))
+	timer := time.NewTicker(max(g.patience/looks, time.Millisecond))
 	defer timer.Stop()
 	seen, still := int64(-1), 0
 	for {
 		select {
 		case <-ended:
 			return false
-		case <-c.ctx.Done():
+		case <-g.ctx.Done():
 			return true
 		case <-timer.C:
 		}
-		if moves := c.moves.Load(); moves != seen {
+		if moves := g.moves.Load(); moves != seen {
 			seen, still = moves, 0
 		} else if still++; still >= looks {
-			c.cancel(c.standstill(culprit))
+			g.cancel(g.standstill(culprit))
 		}
 	}
 }
 
-// standstill is the error of a crew that does not get on.
-func (c *crew) standstill(culprit func(late error) error) error {
-	late := fmt.Errorf("%w: nothing has got on for %s", gpu.ErrTimeout, c.patience)
+// standstill is the error of a group that does not get on.
+func (g *group) standstill(culprit func(late error) error) error {
+	late := fmt.Errorf("%w: nothing has got on for %s", gpu.ErrTimeout, g.patience)
 	if err := culprit(late); err != nil {
 		return err
 	}
-	for _, t := range c.tasks {
+	for _, t := range g.tasks {
 		if !t.ended.Load() {
 			return t.stage.failed(t.doing, late)
 		}

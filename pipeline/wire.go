@@ -10,11 +10,11 @@ import (
 	"gputrain/pipeline/partition"
 )
 
-// A way is an edge at work: how the values of an edge come from the device of one stage to that of another. Between devices they are copied to
+// A wire is an edge at work: how the values of an edge come from the device of one stage to that of another. Between devices they are copied to
 // pinned host memory behind the pass that made them, handed over a link, and written to the other device while that computes
-// something else. On one device they are copied to memory that the way keeps, and from there by the pass that reads them. Either way two
+// something else. On one device they are copied to memory that the wire keeps, and from there by the pass that reads them. Either way two
 // messages may be under way at once.
-type way struct {
+type wire struct {
 	partition.Edge
 	source, sink  *stage
 	maker, reader *linePart
@@ -34,7 +34,7 @@ type way struct {
 }
 
 // local tells whether both ends are one device.
-func (w *way) local() bool { return w.source.device == w.sink.device }
+func (w *wire) local() bool { return w.source.device == w.sink.device }
 
 // copiesOf is the number of different places that the values of an edge have in a part.
 func copiesOf(p *linePart, values []*graph.Value) int {
@@ -45,8 +45,8 @@ func copiesOf(p *linePart, values []*graph.Value) int {
 	return n
 }
 
-func (l *line) newWay(ctx context.Context, e partition.Edge, newLink linkMaker) (*way, error) {
-	w := &way{Edge: e, maker: l.parts[e.From], reader: l.parts[e.To], source: l.stageOf(e.From), sink: l.stageOf(e.To), free: make(chan struct{}, e.Depth())}
+func (l *line) newWire(ctx context.Context, e partition.Edge, newLink linkMaker) (*wire, error) {
+	w := &wire{Edge: e, maker: l.parts[e.From], reader: l.parts[e.To], source: l.stageOf(e.From), sink: l.stageOf(e.To), free: make(chan struct{}, e.Depth())}
 	for range e.Depth() {
 		w.free <- struct{}{}
 	}
@@ -56,8 +56,8 @@ func (l *line) newWay(ctx context.Context, e partition.Edge, newLink linkMaker) 
 	return w, w.openLink(ctx, l, newLink)
 }
 
-// openLink makes the way between two devices.
-func (w *way) openLink(ctx context.Context, l *line, newLink linkMaker) error {
+// openLink makes the wire between two devices.
+func (w *wire) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 	var sizes []uint64
 	for _, v := range w.Values {
 		ring, err := w.source.device.NewReadback("gputrain.pipeline.send "+partition.ValueName(v), compile.Bytes(v.Type()), w.Depth())
@@ -88,8 +88,8 @@ func (w *way) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 	return err
 }
 
-// openLocal makes the way on one device.
-func (w *way) openLocal(ctx context.Context, l *line) error {
+// openLocal makes the wire on one device.
+func (w *wire) openLocal(ctx context.Context, l *line) error {
 	w.arrived = make(chan int, w.Depth())
 	copied := func(n int, p *linePart, out bool, kept []gpu.Range) ([]*gpu.Program, error) {
 		var programs []*gpu.Program
@@ -132,12 +132,12 @@ func (w *way) openLocal(ctx context.Context, l *line) error {
 	return nil
 }
 
-// name tells the way in errors and traces.
-func (w *way) name() string {
+// name tells the wire in errors and traces.
+func (w *wire) name() string {
 	return fmt.Sprintf("%s, stage %d to %d, part %d to %d", w.Kind, w.source.index, w.sink.index, w.Edge.From, w.Edge.To)
 }
 
-func (w *way) release() {
+func (w *wire) release() {
 	if w.link != nil {
 		_ = w.link.Close()
 	}

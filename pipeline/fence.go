@@ -10,10 +10,10 @@ import (
 )
 
 // tickDepth bounds the actions of a stage that are submitted and not known to be done.
-const tickDepth = 4
+const fenceDepth = 4
 
-// A tick tells when the actions of a stage are done: a word read back behind each of them.
-type tick struct {
+// A fence tells when the actions of a stage are done: a word read back behind each of them.
+type fence struct {
 	word  *gpu.Buffer
 	ring  *gpu.Readback
 	run   *gpu.Program
@@ -29,45 +29,45 @@ type submitted struct {
 	at     time.Time
 }
 
-func newTick(ctx context.Context, label string, s *stage) (*tick, error) {
-	t := &tick{free: make(chan struct{}, tickDepth), under: make(chan submitted, tickDepth)}
-	for range tickDepth {
-		t.free <- struct{}{}
+func newFence(ctx context.Context, label string, s *stage) (*fence, error) {
+	f := &fence{free: make(chan struct{}, fenceDepth), under: make(chan submitted, fenceDepth)}
+	for range fenceDepth {
+		f.free <- struct{}{}
 	}
 	var err error
-	if t.word, err = s.device.NewBuffer("gputrain.pipeline."+label+".tick", 16); err != nil {
+	if f.word, err = s.device.NewBuffer("gputrain.pipeline."+label+".fence", 16); err != nil {
 		return nil, err
 	}
-	if t.ring, err = s.device.NewReadback("gputrain.pipeline."+label+".tick", 4, tickDepth); err != nil {
+	if f.ring, err = s.device.NewReadback("gputrain.pipeline."+label+".fence", 4, fenceDepth); err != nil {
 		return nil, err
 	}
-	rec := s.device.Record("gputrain.pipeline.tick")
-	rec.ReadBack(t.ring, t.word.Range(0, 4))
-	t.run, err = rec.Program(ctx)
-	return t, err
+	rec := s.device.Record("gputrain.pipeline.fence")
+	rec.ReadBack(f.ring, f.word.Range(0, 4))
+	f.run, err = rec.Program(ctx)
+	return f, err
 }
 
-// tickBytes is what a tick takes of a device.
-const tickBytes = 16 + 4*tickDepth
+// fenceBytes is what a fence takes of a device.
+const fenceBytes = 16 + 4*fenceDepth
 
 // watch follows n submitted actions of a worker until they are done, and notes when the device was at work on each.
 func (w *worker) watch(ctx context.Context, n int) error {
-	t := w.tick
+	f := w.fence
 	var last time.Time
 	var word [4]byte
 	for range n {
 		var s submitted
 		select {
-		case s = <-t.under:
+		case s = <-f.under:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		t.current.Store(&s)
-		if _, err := t.ring.NextInto(ctx, word[:]); err != nil {
+		f.current.Store(&s)
+		if _, err := f.ring.NextInto(ctx, word[:]); err != nil {
 			return w.stage.failed(s.action.String(), err)
 		}
-		t.current.Store(nil)
-		w.crew.moved()
+		f.current.Store(nil)
+		w.group.moved()
 		end := time.Now()
 		begin := s.at
 		if begin.Before(last) {
@@ -75,19 +75,19 @@ func (w *worker) watch(ctx context.Context, n int) error {
 		}
 		last = end
 		w.note.computed(w.stage, s.action, begin, end)
-		t.free <- struct{}{}
+		f.free <- struct{}{}
 	}
 	return nil
 }
 
-func (t *tick) release() {
-	if t.run != nil {
-		t.run.Release()
+func (f *fence) release() {
+	if f.run != nil {
+		f.run.Release()
 	}
-	if t.ring != nil {
-		t.ring.Release()
+	if f.ring != nil {
+		f.ring.Release()
 	}
-	if t.word != nil {
-		t.word.Release()
+	if f.word != nil {
+		f.word.Release()
 	}
 }

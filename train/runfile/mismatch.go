@@ -11,21 +11,21 @@ import (
 	"gputrain/shaders/suggest"
 )
 
-// misfit is the error for a value that convert refuses. It names the innermost place that is at fault, in lists and their structs; key is that
+// mismatch is the error for a value that convert refuses. It names the innermost place that is at fault, in lists and their structs; key is that
 // of its rule, at the same with the places in lists.
-func misfit(key, at string, node ast.Node, t reflect.Type) error {
+func mismatch(key, at string, node ast.Node, t reflect.Type) error {
 	if _, own := reflect.New(t).Interface().(converter); !own {
 		switch t.Kind() {
 		case reflect.Pointer:
 			if t.Elem().Kind() == reflect.Slice || t.Elem().Kind() == reflect.Struct {
-				return misfit(key, at, node, t.Elem())
+				return mismatch(key, at, node, t.Elem())
 			}
 		case reflect.Slice:
-			if err := misfitItem(key, at, node, t.Elem()); err != nil {
+			if err := mismatchItem(key, at, node, t.Elem()); err != nil {
 				return err
 			}
 		case reflect.Struct:
-			if err := misfitField(key, at, node, t); err != nil {
+			if err := mismatchField(key, at, node, t); err != nil {
 				return err
 			}
 		}
@@ -33,25 +33,25 @@ func misfit(key, at string, node ast.Node, t reflect.Type) error {
 	return placedError{line(node), fmt.Errorf("%s: found %s, wanted %s", at, shown(node), wantedOf(key, node, t))}
 }
 
-// misfitItem finds the item of a list, or the one that stands for a list.
-func misfitItem(key, at string, node ast.Node, t reflect.Type) error {
+// mismatchItem finds the item of a list, or the one that stands for a list.
+func mismatchItem(key, at string, node ast.Node, t reflect.Type) error {
 	list, ok := node.(*ast.SequenceNode)
 	if !ok {
 		if _, is := mapping(node); is && t.Kind() == reflect.Struct {
-			return misfit(key, at, node, t)
+			return mismatch(key, at, node, t)
 		}
 		return nil
 	}
 	for i, item := range list.Values {
 		if v, err := decode(item); err != nil || !converts(v, t) {
-			return misfit(key, fmt.Sprintf("%s[%d]", at, i), item, t)
+			return mismatch(key, fmt.Sprintf("%s[%d]", at, i), item, t)
 		}
 	}
 	return nil
 }
 
-// misfitField finds the field of a struct.
-func misfitField(key, at string, node ast.Node, t reflect.Type) error {
+// mismatchField finds the field of a struct.
+func mismatchField(key, at string, node ast.Node, t reflect.Type) error {
 	pairs, ok := mapping(node)
 	if !ok {
 		return nil
@@ -70,7 +70,7 @@ func misfitField(key, at string, node ast.Node, t reflect.Type) error {
 		}
 		given[name] = true
 		if v, err := decode(kv.Value); err != nil || !converts(v, of) {
-			return misfit(key+"."+name, at+"."+name, kv.Value, of)
+			return mismatch(key+"."+name, at+"."+name, kv.Value, of)
 		}
 	}
 	for i, name := range names {
