@@ -14,6 +14,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/histogram"
+	"gputrain/cmd/gputrain/bench"
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
@@ -139,13 +140,13 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 	if err := c.check(ctx, devices[1:], cases, next); err != nil {
 		return err
 	}
-	for _, s := range speeds() {
-		r := doctor.Result{Case: "speed/" + s.name, Adapter: doctor.AdapterName(a), Pass: true}
-		rate, err := s.measure(ctx, devices[0])
+	for _, s := range bench.Speeds() {
+		r := doctor.Result{Case: "speed/" + s.Name, Adapter: doctor.AdapterName(a), Pass: true}
+		rate, err := s.Measure(ctx, devices[0])
 		if err != nil {
 			r = doctor.Failed(r.Case, a, err)
 		}
-		if err := next(r, fmt.Sprintf("%.1f %s", rate, s.unit)); err != nil {
+		if err := next(r, fmt.Sprintf("%.1f %s", rate, s.Unit)); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/cmd/gputrain/bench"
 	"gputrain/optim"
 )
 
@@ -15,7 +16,7 @@ func TestCostsSayWhatTheyAreOf(t *testing.T) {
 		d, err := optim.Describe(name)
 		require.NoError(t, err)
 		assert.Positive(t, d.Cost.TrafficBytes, name)
-		if !memoryBound(d) {
+		if !bench.MemoryBound(d) {
 			o, err := optim.Find(name)
 			require.NoError(t, err)
 			assert.NotEmpty(t, o.CountedFor, name)

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -144,7 +144,7 @@ func (b *pipelineBench) stepHalves(ctx context.Context) (time.Duration, error) {
 
 // benchPipeline reports the work a second of a pipeline of two stages on two devices of one adapter, as a ratio to that of two independent models of half
 // the layers at the same time, and what links take of it.
-func benchPipeline(ctx context.Context, a gpu.Adapter, report func(figure) error) error {
+func pipelineFigures(ctx context.Context, a gpu.Adapter, report func(Figure) error) error {
 	var devices []*gpu.Device
 	for range 2 {
 		dev, err := gpu.Open(ctx, a, gpu.Options{})
@@ -163,7 +163,7 @@ func benchPipeline(ctx context.Context, a gpu.Adapter, report func(figure) error
 	return nil
 }
 
-func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report func(figure) error) error {
+func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report func(Figure) error) error {
 	b, err := newPipelineBench(ctx, devices, ahead)
 	if b != nil {
 		defer b.release()
@@ -195,7 +195,7 @@ func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report fu
 	}
 	rate, allowed := b.wholeWork/median(whole), b.halvesWork/median(halves)
 	name := fmt.Sprintf("pipeline, 2 stages, %d microbatches, ahead %d", benchMicrobatches, ahead)
-	err = report(figure{
+	err = report(Figure{
 		Bench: name, Value: rate / 1e9, Unit: "GFLOP/s", Millis: median(whole) * 1e3, Ratio: rate / allowed, Of: fmt.Sprintf("the %.1f of two half models at once", allowed/1e9),
 	})
 	if err != nil {
@@ -203,7 +203,7 @@ func benchAhead(ctx context.Context, devices []*gpu.Device, ahead int, report fu
 	}
 	for j, share := range pipelineShares {
 		slices.Sort(shares[j])
-		if err := report(figure{Bench: name + ", " + share.name, Value: shares[j][len(shares[j])/2], Unit: "%"}); err != nil {
+		if err := report(Figure{Bench: name + ", " + share.name, Value: shares[j][len(shares[j])/2], Unit: "%"}); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func kronFlops(method kron.Method, reuse bool) float64 {
 }
 
 // benchKron reports refreshes of 64 dense blocks, and updates that apply what they have, as ratios to the square product.
-func benchKron(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
+func kronFigures(ctx context.Context, dev *gpu.Device, report func(Figure) error) error {
 	square := benchShapes[0]
 	rate, err := measureMatmul(ctx, dev, square)
 	if err != nil {
@@ -58,7 +58,7 @@ func benchKron(ctx context.Context, dev *gpu.Device, report func(figure) error) 
 				what = "apply"
 			}
 			gflops := float64(blocks) * kronFlops(method, reuse) / d.Seconds() / 1e9
-			f := figure{
+			f := Figure{
 				Bench: fmt.Sprintf("kron %s %s, %dx%d", method, what, blocks, kronBlock), Value: gflops, Unit: "GFLOP/s",
 				Millis: d.Seconds() * 1e3, Dispatches: dispatches, Ratio: gflops / rate, Of: fmt.Sprintf("matmul %s's %.1f", square, rate),
 			}

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -128,7 +128,7 @@ const torchBatch, largeBatch = 8, 64
 
 // benchTraining reports the training step with AdamW, as a ratio to PyTorch's on the processor of this machine where Python has it, and with
 // other optimizers as ratios to that.
-func benchTraining(ctx context.Context, dev *gpu.Device, report func(figure) error) error {
+func trainingFigures(ctx context.Context, dev *gpu.Device, report func(Figure) error) error {
 	for _, size := range []struct{ batch, warm, steps int }{{torchBatch, 3, 15}, {largeBatch, 2, 3}} {
 		figures, err := measureTraining(ctx, dev, trainVariants, size.batch, size.warm, size.steps)
 		if err != nil {
@@ -136,7 +136,7 @@ func benchTraining(ctx context.Context, dev *gpu.Device, report func(figure) err
 		}
 		figures = append(figures, annealed(figures[1], figures[2]))
 		for i, f := range figures {
-			line := figure{
+			line := Figure{
 				Bench: fmt.Sprintf("train %s, %d tokens", f.Name, size.batch*runfile.New().Model.Context), Value: f.TokensPerSecond, Unit: "tokens/s", Millis: f.Millis, Dispatches: f.Dispatches, Bytes: f.Bytes,
 			}
 			switch {

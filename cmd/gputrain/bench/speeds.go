@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -187,15 +187,16 @@ func optimizerProgram(ctx context.Context, dev *gpu.Device, name string, rows, c
 	return p, release, nil
 }
 
-// speed is a figure of the doctor.
-type speed struct {
-	name, unit string
-	measure    func(context.Context, *gpu.Device) (float64, error)
+// Speed is a figure of the doctor.
+type Speed struct {
+	Name, Unit string
+	Measure    func(context.Context, *gpu.Device) (float64, error)
 }
 
-func speeds() []speed {
+// Speeds are the figures of the doctor, a copy and a product.
+func Speeds() []Speed {
 	s := matmulShape{512, 512, 512, "nn"}
-	return []speed{
+	return []Speed{
 		{"copy", "GB/s", measureCopy},
 		{"matmul " + s.String(), "GFLOP/s", func(ctx context.Context, dev *gpu.Device) (float64, error) { return measureMatmul(ctx, dev, s) }},
 	}

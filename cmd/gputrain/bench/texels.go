@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type contest struct {
 const contestRounds = 7
 
 // benchTexels measures work with operands from buffers and from texels, in turns in one run, so that what disturbs the machine disturbs both.
-func benchTexels(ctx context.Context, a gpu.Adapter, report func(figure) error) error {
+func texelFigures(ctx context.Context, a gpu.Adapter, report func(Figure) error) error {
 	if a.Limits.TexelBindings == 0 {
 		return nil
 	}
@@ -32,7 +32,7 @@ func benchTexels(ctx context.Context, a gpu.Adapter, report func(figure) error) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		line := figure{
+		line := Figure{
 			Bench: "texels " + c.name, Value: c.work / on.Seconds(), Unit: c.unit, Millis: on.Seconds() * 1e3,
 			Ratio: off.Seconds() / on.Seconds(), Of: fmt.Sprintf("the speed from buffers, %.1f", c.work/off.Seconds()),
 		}

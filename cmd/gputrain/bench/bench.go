@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/gpu"
+	"gputrain/optim"
+)
+
+// Figure is one measurement. Ratio is to what Of names, both of the same run.
+type Figure struct {
+	Bench      string  `json:"bench"`
+	Adapter    string  `json:"adapter"`
+	Value      float64 `json:"value"`
+	Unit       string  `json:"unit"`
+	Millis     float64 `json:"ms,omitempty"`
+	Dispatches int     `json:"dispatches,omitempty"`
+	Bytes      uint64  `json:"bytes,omitempty"` // moved between host and device
+	Ratio      float64 `json:"ratio,omitempty"`
+	Of         string  `json:"of,omitempty"`
+}
+
+// benchShapes are the products that are measured: the square one, and those of
+// the default model's step (1,024 tokens, width 128).
+var benchShapes = []matmulShape{
+	{1024, 1024, 1024, "nn"},
+	{1024, 1024, 1024, "nt"},
+	{1024, 1024, 1024, "tn"},
+	{1024, 128, 384, "nn"},
+	{1024, 128, 128, "nn"},
+	{1024, 128, 512, "nn"},
+	{1024, 512, 128, "nn"},
+	{1024, 128, 256, "nt"},
+	{1024, 384, 128, "nt"},
+	{1024, 512, 128, "nt"},
+	{128, 1024, 384, "tn"},
+	{128, 1024, 512, "tn"},
+	{512, 1024, 128, "tn"},
+}
+
+// Names are what can be measured alone.
+func Names() []string {
+	return slices.Concat([]string{"copy", "matmul", "kron", "train", "pipeline", "texels"}, optim.Names())
+}
+
+// measurement is a run of the figures of one adapter.
+type measurement struct {
+	only   string // what alone is measured; "" for all
+	report func(Figure) error
+}
+
+func (r measurement) wants(name string) bool { return r.only == "" || r.only == name }
+
+// Adapter measures what only names, one of Names, or all where it is empty, and reports each figure at once. dev is a device of a.
+func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, report func(Figure) error) error {
+	r := measurement{only: only, report: func(f Figure) error {
+		f.Adapter = a.Name + " " + a.Backend
+		return report(f)
+	}}
+	for _, part := range []struct {
+		wanted  bool
+		measure func() error
+	}{
+		{r.wants("matmul"), func() error { return r.products(ctx, dev) }},
+		{true, func() error { return r.memory(ctx, dev) }},
+		{true, func() error { return r.arithmetic(ctx, dev) }},
+		{r.wants("kron"), func() error { return kronFigures(ctx, dev, r.report) }},
+		{r.wants("train"), func() error { return trainingFigures(ctx, dev, r.report) }},
+		{r.wants("pipeline"), func() error { return pipelineFigures(ctx, a, r.report) }},
+		{r.wants("texels"), func() error { return texelFigures(ctx, a, r.report) }},
+	} {
+		if !part.wanted {
+			continue
+		}
+		if err := part.measure(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// products measures the products of benchShapes.
+func (r measurement) products(ctx context.Context, dev *gpu.Device) error {
+	for _, s := range benchShapes {
+		rate, err := measureMatmul(ctx, dev, s)
+		if err != nil {
+			return err
+		}
+		if err := r.report(Figure{Bench: "matmul " + s.String(), Value: rate, Unit: "GFLOP/s"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MemoryBound tells optimizers that wait for memory from those that wait for arithmetic, by their operations a parameter: an update
+// moves some 30 bytes, and adapters make 1 to 10 operations in the time that a byte takes.
+func MemoryBound(d optim.Description) bool { return d.Cost.FLOPs < 300 }
+
+// chosen lists the optimizers that are wanted, of one kind.
+func (r measurement) chosen(memory bool) ([]optim.Description, error) {
+	var out []optim.Description
+	for _, name := range optim.Names() {
+		d, err := optim.Describe(name)
+		if err != nil {
+			return nil, err
+		}
+		if r.wants(name) && MemoryBound(d) == memory {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// memory measures the copy and, as ratios to it, the optimizers that wait for memory.
+func (r measurement) memory(ctx context.Context, dev *gpu.Device) error {
+	wanted, err := r.chosen(true)
+	if err != nil || len(wanted) == 0 && !r.wants("copy") {
+		return err
+	}
+	rate, err := measureCopy(ctx, dev)
+	if err != nil {
+		return err
+	}
+	if err := r.report(Figure{Bench: "copy", Value: rate, Unit: "GB/s"}); err != nil {
+		return err
+	}
+	for _, d := range wanted {
+		f, err := measureOptimizer(ctx, dev, d.Name, figureElements/4096, 4096)
+		if err != nil {
+			return err
+		}
+		value := d.Cost.TrafficBytes * figureElements / f.Seconds / 1e9
+		if err := r.report(Figure{Bench: d.Name, Value: value, Unit: "GB/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches, Ratio: value / rate, Of: "copy"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arithmetic measures the optimizers that wait for arithmetic on one matrix, as ratios to the square product.
+func (r measurement) arithmetic(ctx context.Context, dev *gpu.Device) error {
+	wanted, err := r.chosen(false)
+	if err != nil || len(wanted) == 0 {
+		return err
+	}
+	const side = 768 // of the matrices that muon's operations are counted for
+	rate, err := measureMatmul(ctx, dev, benchShapes[0])
+	if err != nil {
+		return err
+	}
+	for _, d := range wanted {
+		f, err := measureOptimizer(ctx, dev, d.Name, side, side)
+		if err != nil {
+			return err
+		}
+		value := d.Cost.FLOPs * side * side / f.Seconds / 1e9
+		line := Figure{
+			Bench: fmt.Sprintf("%s, %dx%d", d.Name, side, side), Value: value, Unit: "GFLOP/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches,
+			Ratio: value / rate, Of: fmt.Sprintf("matmul %s's %.1f", benchShapes[0], rate),
+		}
+		if err := r.report(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
