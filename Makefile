@@ -26,8 +26,11 @@ $(WINDOW): $(SOURCES)
 adapter: $(BIN)
 	@tools/adapter.sh $(BIN)
 
+# train is the first run: the default run's model, with the optimizer that reaches its loss soonest. RUN= names another run file.
+RUN ?= docs/first.yaml
+
 train: adapter
-	$(BIN) train $(ARGS)
+	$(BIN) train $(RUN) $(ARGS)
 
 # A missing adapter fails the device tests instead of skipping them. Each package has TEST_TIMEOUT, which no test should come near: Go's ten
 # minutes are too few for two slow cores that have other work. Two packages at a time, as compiling a shader keeps one core busy.
