@@ -2,13 +2,15 @@ package model
 
 import (
 	"fmt"
+	"slices"
 
 	"gputrain/buffers/array"
 	"gputrain/graph"
 )
 
-// builder holds what the parts of one graph share. N = batch*seq rows of activations.
-type builder struct {
+// A Builder is the graph of a Definition under construction: it reads parameters as Options ask for, and makes the inputs and the ends that
+// all networks have. N = batch*seq rows of activations.
+type Builder struct {
 	*graph.Graph
 	def        Definition
 	batch, seq int
@@ -19,7 +21,8 @@ type builder struct {
 	caches     []*graph.Value
 }
 
-func newBuilder(def Definition, batch, seq int, o Options) (*builder, error) {
+// NewBuilder checks sizes and options against def. A network that cannot go on with sequences refuses Options.Window itself.
+func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	switch {
 	case !o.Loss && !o.Logits:
 		return nil, fmt.Errorf("model: %s: build: %w", def.Kind(), errNothing)
@@ -32,15 +35,19 @@ func newBuilder(def Definition, batch, seq int, o Options) (*builder, error) {
 	case o.Window != 0 && (o.Loss || o.Training || o.Window < seq || o.Window > def.Context()):
 		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
 	}
-	b := &builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}}
-	for _, p := range def.Params() {
+	params := def.Params()
+	if !slices.IsSortedFunc(params, byPath) {
+		return nil, fmt.Errorf("model: %s: build: parameters: found them out of order, want them sorted by path", def.Kind())
+	}
+	b := &Builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}}
+	for _, p := range params {
 		b.shapes[p.Path] = p.Shape
 	}
 	return b, nil
 }
 
-// param is the parameter at path, as the network reads it: quantized, once however often it is read, if that is asked for.
-func (b *builder) param(path string) *graph.Value {
+// Read is the parameter at path, as the network reads it: quantized, once however often it is read, if that is asked for.
+func (b *Builder) Read(path string) *graph.Value {
 	q := b.o.quantized
 	if q == nil || !q.paths[path] {
 		return b.master(path)
@@ -52,7 +59,7 @@ func (b *builder) param(path string) *graph.Value {
 }
 
 // master is the parameter at path; a path that the definition does not list is a bug of ours.
-func (b *builder) master(path string) *graph.Value {
+func (b *Builder) master(path string) *graph.Value {
 	shape, ok := b.shapes[path]
 	if !ok {
 		panic(fmt.Sprintf("model: %s: no parameter %q", b.def.Kind(), path))
@@ -60,19 +67,19 @@ func (b *builder) master(path string) *graph.Value {
 	return b.Param(path, shape...)
 }
 
-// tokens are the rows of table for the input tokens, [batch, seq, width].
-func (b *builder) tokens(table *graph.Value) *graph.Value {
+// Tokens are the rows of table for the input tokens, [batch, seq, width].
+func (b *Builder) Tokens(table *graph.Value) *graph.Value {
 	ids := b.Input(InputTokens, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 	return b.Embedding(table, ids)
 }
 
 // positions are those of the tokens, where sequences go on.
-func (b *builder) positions() *graph.Value {
+func (b *Builder) positions() *graph.Value {
 	return b.Input(InputPositions, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 }
 
 // attend is the causal attention of the operands of a, which goes on with a cache of its own where sequences do.
-func (b *builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Value {
+func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Value {
 	a.Causal = true
 	if b.o.Window == 0 {
 		if a.Packed {
@@ -87,26 +94,26 @@ func (b *builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Val
 }
 
 // flat makes rows [batch*seq, width] of x, sequences makes [batch, seq, width] of them.
-func (b *builder) flat(x *graph.Value, width int) *graph.Value {
+func (b *Builder) flat(x *graph.Value, width int) *graph.Value {
 	return b.Reshape(x, b.batch*b.seq, width)
 }
 
-func (b *builder) sequences(x *graph.Value, width int) *graph.Value {
+func (b *Builder) sequences(x *graph.Value, width int) *graph.Value {
 	return b.Reshape(x, b.batch, b.seq, width)
 }
 
-// linear is x W^T, W [out, in], as torch.nn.Linear stores it.
-func (b *builder) linear(x *graph.Value, path string) *graph.Value {
-	return b.MatMul(x, b.param(path), false, true)
+// Linear is x W^T, W [out, in], as torch.nn.Linear stores it.
+func (b *Builder) Linear(x *graph.Value, path string) *graph.Value {
+	return b.MatMul(x, b.Read(path), false, true)
 }
 
 // conv1d is x W + bias, W [in, out], as GPT-2 stores it.
-func (b *builder) conv1d(x *graph.Value, path string) *graph.Value {
-	return b.Add(b.MatMul(x, b.param(path+".weight"), false, false), b.param(path+".bias"))
+func (b *Builder) conv1d(x *graph.Value, path string) *graph.Value {
+	return b.Add(b.MatMul(x, b.Read(path+".weight"), false, false), b.Read(path+".bias"))
 }
 
 // dropout is x in evaluation. Every call in a graph has a salt of its own.
-func (b *builder) dropout(x *graph.Value, p float64) *graph.Value {
+func (b *Builder) dropout(x *graph.Value, p float64) *graph.Value {
 	b.salt++
 	if !b.o.Training || p == 0 {
 		return x
@@ -115,8 +122,8 @@ func (b *builder) dropout(x *graph.Value, p float64) *graph.Value {
 	return b.Dropout(x, key, p, b.salt)
 }
 
-// finish puts the output head W [vocab, width] on x [N, width].
-func (b *builder) finish(x, head *graph.Value) (*Built, error) {
+// Finish puts the output head W [vocab, width] on x [N, width].
+func (b *Builder) Finish(x, head *graph.Value) (*Built, error) {
 	built := &Built{Graph: b.Graph}
 	if b.o.Loss {
 		labels := b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: array.I32})
@@ -131,12 +138,12 @@ func (b *builder) finish(x, head *graph.Value) (*Built, error) {
 	return b.end(built)
 }
 
-func (b *builder) scaled(built *Built, sum *graph.Value) {
+func (b *Builder) scaled(built *Built, sum *graph.Value) {
 	built.LossSum = sum
 	built.Loss = b.Mul(sum, b.Input(InputLossScale, graph.Type{DType: array.F32}))
 }
 
-func (b *builder) end(built *Built) (*Built, error) {
+func (b *Builder) end(built *Built) (*Built, error) {
 	built.Caches = b.caches
 	for _, p := range b.def.Params() {
 		built.Params = append(built.Params, b.master(p.Path))

@@ -14,9 +14,6 @@ import (
 	"strings"
 )
 
-// families are the values of model_type that ParseConfig knows, and Kind in this package.
-var families = []string{"gpt2", "llama", "mlp"}
-
 // configLimit bounds config.json: real ones have a few kilobytes.
 const configLimit = 1 << 20
 
@@ -63,20 +60,13 @@ func ParseConfig(raw []byte) (Definition, error) {
 		return nil, errors.New("model: config: null, want an object")
 	}
 	c := newConfigReader(fields)
-	kind := c.text("model_type", "")
+	kind := c.Text("model_type", "")
 	quantized := c.has(quantizationKey)
-	var def Definition
-	var err error
-	switch kind {
-	case "gpt2":
-		def, err = readGPT2(c)
-	case "llama":
-		def, err = readLlama(c)
-	case "mlp":
-		def, err = readMLP(c)
-	default:
-		return nil, fmt.Errorf("model: config: model_type: %q, want one of %q", kind, families)
+	family, err := familyOf(kind)
+	if err != nil {
+		return nil, err
 	}
+	def, err := family.Read(c)
 	if err := errors.Join(c.errs...); err != nil {
 		return nil, fmt.Errorf("model: config: %s: %w", kind, err)
 	}
@@ -93,15 +83,14 @@ func ConfigJSON(def Definition, dtype string) ([]byte, error) {
 	if names[dtype] == "" {
 		return nil, errExportDType(dtype)
 	}
+	if _, err := familyOf(def.Kind()); err != nil { // nobody could read it
+		return nil, err
+	}
 	settings := map[string]any{}
 	if def.Vocab() > 0 { // no token begins or ends a text, unless the imported file named them
 		settings["bos_token_id"], settings["eos_token_id"] = nil, nil
 	}
-	own, passed := def.settings()
-	for key, value := range passed {
-		settings[key] = value
-	}
-	maps.Copy(settings, own)
+	maps.Copy(settings, def.Settings())
 	settings["model_type"] = def.Kind()
 	settings["torch_dtype"] = names[dtype]
 	delete(settings, "dtype") // the newer name of the same
@@ -112,19 +101,19 @@ func ConfigJSON(def Definition, dtype string) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
-// configReader takes typed values out of an object and collects what is wrong.
-type configReader struct {
+// A ConfigReader takes typed values out of an object and collects what is wrong.
+type ConfigReader struct {
 	fields map[string]json.RawMessage
 	used   map[string]bool
 	errs   []error
 }
 
-func newConfigReader(fields map[string]json.RawMessage) *configReader {
-	return &configReader{fields: fields, used: map[string]bool{}}
+func newConfigReader(fields map[string]json.RawMessage) *ConfigReader {
+	return &ConfigReader{fields: fields, used: map[string]bool{}}
 }
 
 // unused are the fields that nobody has asked for.
-func (c *configReader) unused() map[string]json.RawMessage {
+func (c *ConfigReader) unused() map[string]json.RawMessage {
 	rest := map[string]json.RawMessage{}
 	for key, value := range c.fields {
 		if !c.used[key] {
@@ -135,13 +124,13 @@ func (c *configReader) unused() map[string]json.RawMessage {
 }
 
 // has tells whether key is there with a value other than null.
-func (c *configReader) has(key string) bool {
+func (c *ConfigReader) has(key string) bool {
 	c.used[key] = true
 	raw, ok := c.fields[key]
 	return ok && string(raw) != "null"
 }
 
-func (c *configReader) wrong(key, want string) {
+func (c *ConfigReader) wrong(key, want string) {
 	found := string(c.fields[key])
 	if len(found) > 80 {
 		found = strings.ToValidUTF8(found[:77], "") + "..."
@@ -152,18 +141,18 @@ func (c *configReader) wrong(key, want string) {
 	c.errs = append(c.errs, fmt.Errorf("%s: %s, want %s", key, found, want))
 }
 
-// size is a whole number from 1; keys are names for the same, of which one must be there.
-func (c *configReader) size(keys ...string) int {
+// Size is a whole number from 1; keys are names for the same, of which one must be there.
+func (c *ConfigReader) Size(keys ...string) int {
 	for _, key := range keys {
 		if c.has(key) {
-			return c.optionalSize(key, 0)
+			return c.OptionalSize(key, 0)
 		}
 	}
 	c.wrong(keys[0], "a whole number from 1")
 	return 1
 }
 
-func (c *configReader) optionalSize(key string, absent int) int {
+func (c *ConfigReader) OptionalSize(key string, absent int) int {
 	if !c.has(key) {
 		return absent
 	}
@@ -175,8 +164,8 @@ func (c *configReader) optionalSize(key string, absent int) int {
 	return int(v)
 }
 
-// number is above 0, or from 0 on where zero is allowed.
-func (c *configReader) number(key string, absent float64, zero bool) float64 {
+// Number is above 0, or from 0 on where zero is allowed.
+func (c *ConfigReader) Number(key string, absent float64, zero bool) float64 {
 	if !c.has(key) {
 		return absent
 	}
@@ -188,7 +177,7 @@ func (c *configReader) number(key string, absent float64, zero bool) float64 {
 	return v
 }
 
-func (c *configReader) text(key, absent string) string {
+func (c *ConfigReader) Text(key, absent string) string {
 	if !c.has(key) {
 		return absent
 	}
@@ -199,7 +188,7 @@ func (c *configReader) text(key, absent string) string {
 	return v
 }
 
-func (c *configReader) flag(key string, absent bool) bool {
+func (c *ConfigReader) Flag(key string, absent bool) bool {
 	if !c.has(key) {
 		return absent
 	}
@@ -210,17 +199,17 @@ func (c *configReader) flag(key string, absent bool) bool {
 	return v
 }
 
-// mustBe refuses a flag that asks for what is not supported.
-func (c *configReader) mustBe(want bool, absent bool, keys ...string) {
+// MustBe refuses a flag that asks for what is not supported.
+func (c *ConfigReader) MustBe(want bool, absent bool, keys ...string) {
 	for _, key := range keys {
-		if c.flag(key, absent) != want {
+		if c.Flag(key, absent) != want {
 			c.wrong(key, fmt.Sprintf("%v: the other is not supported", want))
 		}
 	}
 }
 
-// mustBeNull refuses settings that only exist to ask for more; empty counts as nothing.
-func (c *configReader) mustBeNull(keys ...string) {
+// MustBeNull refuses settings that only exist to ask for more; empty counts as nothing.
+func (c *ConfigReader) MustBeNull(keys ...string) {
 	for _, key := range keys {
 		if c.has(key) && !slices.Contains([]string{"{}", "[]", "false"}, string(c.fields[key])) {
 			c.wrong(key, "null: not supported")

@@ -2,7 +2,6 @@ package model
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,9 +13,10 @@ import (
 // errNone is the error of a definition that is not there.
 var errNone = errors.New("model: definition: found none, wanted one")
 
-// Definition is a validated network. NewGPT2, NewLlama, NewMLP and ParseConfig make one.
+// Definition is a validated network. NewGPT2, NewLlama, NewMLP, New and ParseConfig make one, and so may any other package: see Register
+// and NewBuilder.
 type Definition interface {
-	// Kind is "gpt2", "llama" or "mlp".
+	// Kind is that of its Family.
 	Kind() string
 	// Vocab is the number of token ids; 0 for an MLP.
 	Vocab() int
@@ -26,11 +26,15 @@ type Definition interface {
 	Params() []Param
 	// Build makes the graph for batch sequences of seq tokens.
 	Build(batch, seq int, o Options) (*Built, error)
+	// Settings are the content of config.json, but for its kind and the type of its weights, in a map of its own each time: what the Family
+	// reads, and what an imported file had besides.
+	Settings() map[string]any
+}
 
-	// settings are the content of config.json: what this package knows, and what an imported file had besides.
-	settings() (own map[string]any, passed map[string]json.RawMessage)
-	// withDropout is the same network with dropout p in training.
-	withDropout(p float64) (Definition, error)
+// Dropping is what a Definition implements that has dropout, and WithDropout asks for.
+type Dropping interface {
+	// WithDropout is the same network with dropout p, 0 <= p < 1, in training.
+	WithDropout(p float64) (Definition, error)
 }
 
 // Param is one parameter and how it begins: normal with mean 0 and deviation Std, or, when
@@ -123,14 +127,22 @@ func WithDropout(def Definition, p float64) (Definition, error) {
 	if def == nil {
 		return nil, errNone
 	}
-	return def.withDropout(p)
+	if d, ok := def.(Dropping); ok {
+		return d.WithDropout(p)
+	}
+	if p > 0 {
+		return nil, fmt.Errorf("model: %s: dropout: %v, want 0: it has none", def.Kind(), p)
+	}
+	return def, nil
 }
 
 // sortParams puts parameters into the canonical order.
 func sortParams(params []Param) []Param {
-	slices.SortFunc(params, func(a, b Param) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortFunc(params, byPath)
 	return params
 }
+
+func byPath(a, b Param) int { return cmp.Compare(a.Path, b.Path) }
 
 func elements(shape []int) int64 {
 	n := int64(1)

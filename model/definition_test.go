@@ -31,7 +31,13 @@ func smallDefinitions(t *testing.T) []Definition {
 	require.NoError(t, err)
 	mlp, err := NewMLP(MLPConfig{Sizes: []int{5, 7, 3}, Activation: "tanh", Loss: "mse"})
 	require.NoError(t, err)
-	return []Definition{gpt, untied, llama, tied, mlp}
+	defs := []Definition{gpt, untied, llama, tied, mlp}
+	for _, kind := range Kinds() {
+		def, err := New(kind, smallKeys)
+		require.NoError(t, err)
+		defs = append(defs, def)
+	}
+	return defs
 }
 
 func TestParameterCounts(t *testing.T) {
@@ -194,7 +200,7 @@ func TestDropoutIsOnlyInTraining(t *testing.T) {
 	require.ErrorContains(t, err, "dropout 0.2 inside attention: not supported in training")
 	_, err = smallDefinitions(t)[1].Build(2, 4, Options{Loss: true})
 	require.NoError(t, err)
-	for _, def := range smallDefinitions(t)[2:] {
+	for _, def := range smallDefinitions(t)[2:5] {
 		_, err = WithDropout(def, 0.1)
 		require.ErrorContains(t, err, "dropout: 0.1, want 0")
 		_, err = WithDropout(def, 0)

@@ -148,18 +148,15 @@ func Tensors(def Definition, dtype string, read func(path string) ([]float32, er
 	if !ok {
 		return nil, errExportDType(dtype)
 	}
-	untied := false
-	params := def.Params()
-	for _, p := range params {
-		untied = untied || p.Path == "lm_head.weight"
+	family, err := familyOf(def.Kind())
+	if err != nil {
+		return nil, err
 	}
+	params := def.Params()
+	untied := family.hasHead(params)
 	var tensors []safetensors.Tensor
 	for _, p := range params {
-		name := p.Path
-		if def.Kind() == "gpt2" && untied && name != "lm_head.weight" {
-			name = gpt2Prefix + name
-		}
-		tensors = append(tensors, safetensors.Tensor{Name: name, DType: dtype, Shape: p.Shape, Data: func(w io.Writer) error {
+		tensors = append(tensors, safetensors.Tensor{Name: family.name(p.Path, untied), DType: dtype, Shape: p.Shape, Data: func(w io.Writer) error {
 			data, err := read(p.Path)
 			if err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 
 	"gputrain/graph"
@@ -24,6 +25,17 @@ type GPT2Config struct {
 	EmbeddingDropout     float64 // after the embeddings, in training
 	ResidualDropout      float64 // after each residual projection, in training
 	AttentionDropout     float64 // kept for config.json; training with it is refused
+}
+
+func init() {
+	Register(Family{
+		Kind: "gpt2", Read: readGPT2,
+		New: func(k Keys) (Definition, error) {
+			return NewGPT2(GPT2Config{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Vocab: k.Vocab, Context: k.Context, Intermediate: k.Intermediate})
+		},
+		Embeddings: []string{"wte.weight", "wpe.weight"}, Head: "lm_head.weight", Prefix: "transformer.", // on the hub there is none
+		Constants: regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$`), // causal masks
+	})
 }
 
 type gpt2 struct {
@@ -62,6 +74,66 @@ func (gpt2) Kind() string   { return "gpt2" }
 func (m gpt2) Vocab() int   { return m.c.Vocab }
 func (m gpt2) Context() int { return m.c.Context }
 
+// Hugging Face's names of the functions that gelu_tanh is written with.
+var tanhGELUs = map[string]string{"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh", "gelu": "gelu_erf"}
+
+func readGPT2(c *ConfigReader) (Definition, error) {
+	activation := c.Text("activation_function", "gelu_new")
+	if tanhGELUs[activation] == "" {
+		c.wrong("activation_function", "gelu_new, gelu_pytorch_tanh, gelu_fast or gelu: others are not supported")
+	}
+	c.MustBe(true, true, "scale_attn_weights")
+	c.MustBe(false, false, "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
+	c.MustBeNull("pruned_heads", "quantization_config")
+	config := GPT2Config{
+		Layers:           c.Size("n_layer", "num_hidden_layers"),
+		Heads:            c.Size("n_head", "num_attention_heads"),
+		Width:            c.Size("n_embd", "hidden_size"),
+		Vocab:            c.Size("vocab_size"),
+		Context:          c.Size("n_positions", "max_position_embeddings", "n_ctx"),
+		Intermediate:     c.OptionalSize("n_inner", 0),
+		Activation:       tanhGELUs[activation],
+		Eps:              c.Number("layer_norm_epsilon", 1e-5, false),
+		InitStd:          c.Number("initializer_range", 0.02, false),
+		Untied:           !c.Flag("tie_word_embeddings", true),
+		EmbeddingDropout: c.Number("embd_pdrop", 0.1, true),
+		ResidualDropout:  c.Number("resid_pdrop", 0.1, true),
+		AttentionDropout: c.Number("attn_pdrop", 0.1, true),
+	}
+	if len(c.errs) > 0 {
+		return nil, nil
+	}
+	m, err := newGPT2(config)
+	m.passed = c.unused()
+	return m, err
+}
+
+func (m gpt2) Settings() map[string]any {
+	c := m.c
+	inner := any(nil)
+	if c.Intermediate != 4*c.Width {
+		inner = c.Intermediate
+	}
+	return over(m.passed, map[string]any{
+		"architectures":       []string{"GPT2LMHeadModel"},
+		"vocab_size":          c.Vocab,
+		"n_positions":         c.Context,
+		"n_ctx":               c.Context,
+		"n_embd":              c.Width,
+		"n_layer":             c.Layers,
+		"n_head":              c.Heads,
+		"n_inner":             inner,
+		"activation_function": map[string]string{"gelu_tanh": "gelu_new", "gelu_erf": "gelu"}[c.Activation],
+		"layer_norm_epsilon":  c.Eps,
+		"initializer_range":   c.InitStd,
+		"attn_pdrop":          c.AttentionDropout,
+		"embd_pdrop":          c.EmbeddingDropout,
+		"resid_pdrop":         c.ResidualDropout,
+		"scale_attn_weights":  true,
+		"tie_word_embeddings": !c.Untied,
+	})
+}
+
 func (m gpt2) Params() []Param {
 	c := m.c
 	residual := c.InitStd / math.Sqrt(2*float64(c.Layers))
@@ -93,14 +165,14 @@ func (m gpt2) Params() []Param {
 
 func (m gpt2) Build(batch, seq int, o Options) (*Built, error) {
 	c := m.c
-	b, err := newBuilder(m, batch, seq, o)
+	b, err := NewBuilder(m, batch, seq, o)
 	if err != nil {
 		return nil, err
 	}
 	if o.Training && c.AttentionDropout > 0 {
 		return nil, errAttentionDropout(m, c.AttentionDropout)
 	}
-	tokens, places := b.tokens(b.param("wte.weight")), b.param("wpe.weight")
+	tokens, places := b.Tokens(b.Read("wte.weight")), b.Read("wpe.weight")
 	if o.Window > 0 {
 		places = b.Embedding(places, b.positions())
 	} else {
@@ -116,11 +188,11 @@ func (m gpt2) Build(batch, seq int, o Options) (*Built, error) {
 	if c.Untied {
 		head = "lm_head.weight"
 	}
-	return b.finish(x, b.param(head))
+	return b.Finish(x, b.Read(head))
 }
 
 // block adds attention and the feed-forward part to x [N, width].
-func (m gpt2) block(b *builder, x *graph.Value, h string) *graph.Value {
+func (m gpt2) block(b *Builder, x *graph.Value, h string) *graph.Value {
 	c := m.c
 	qkv := b.conv1d(m.norm(b, x, h+"ln_1"), h+"attn.c_attn")
 	a := b.attend(graph.Attention{Heads: c.Heads, KVHeads: c.Heads, HeadDim: c.Width / c.Heads, Packed: true}, b.sequences(qkv, 3*c.Width))
@@ -130,11 +202,12 @@ func (m gpt2) block(b *builder, x *graph.Value, h string) *graph.Value {
 	return b.Add(x, b.dropout(b.conv1d(f, h+"mlp.c_proj"), c.ResidualDropout))
 }
 
-func (m gpt2) norm(b *builder, x *graph.Value, path string) *graph.Value {
-	return b.LayerNorm(x, b.param(path+".weight"), b.param(path+".bias"), m.c.Eps)
+func (m gpt2) norm(b *Builder, x *graph.Value, path string) *graph.Value {
+	return b.LayerNorm(x, b.Read(path+".weight"), b.Read(path+".bias"), m.c.Eps)
 }
 
-func (m gpt2) withDropout(p float64) (Definition, error) {
+// WithDropout is after the embeddings and after each residual projection.
+func (m gpt2) WithDropout(p float64) (Definition, error) {
 	m.c.EmbeddingDropout, m.c.ResidualDropout, m.c.AttentionDropout = p, p, 0
 	return m, nil
 }

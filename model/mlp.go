@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -20,6 +21,8 @@ type MLPConfig struct {
 	// over the batch.
 	Loss string
 }
+
+func init() { Register(Family{Kind: "mlp", Read: readMLP}) }
 
 type mlp struct{ c MLPConfig }
 
@@ -53,6 +56,20 @@ func (mlp) Kind() string { return "mlp" }
 func (mlp) Vocab() int   { return 0 }
 func (mlp) Context() int { return 1 }
 
+// readMLP reads this package's own form; Hugging Face has none.
+func readMLP(c *ConfigReader) (Definition, error) {
+	config := MLPConfig{Activation: c.Text("activation", ""), Loss: c.Text("loss", "")}
+	if err := json.Unmarshal(c.fields["sizes"], &config.Sizes); err != nil {
+		c.wrong("sizes", "a list of whole numbers")
+		return nil, nil
+	}
+	return NewMLP(config)
+}
+
+func (m mlp) Settings() map[string]any {
+	return map[string]any{"sizes": m.c.Sizes, "activation": m.c.Activation, "loss": m.c.Loss}
+}
+
 func (m mlp) Params() []Param {
 	var params []Param
 	for i := range len(m.c.Sizes) - 1 {
@@ -65,7 +82,7 @@ func (m mlp) Params() []Param {
 }
 
 func (m mlp) Build(batch, seq int, o Options) (*Built, error) {
-	b, err := newBuilder(m, batch, seq, o)
+	b, err := NewBuilder(m, batch, seq, o)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +95,7 @@ func (m mlp) Build(batch, seq int, o Options) (*Built, error) {
 		if i > 0 {
 			x = b.Apply(m.c.Activation, x)
 		}
-		x = b.Add(b.linear(x, fmt.Sprintf("layers.%d.weight", i)), b.param(fmt.Sprintf("layers.%d.bias", i)))
+		x = b.Add(b.Linear(x, fmt.Sprintf("layers.%d.weight", i)), b.Read(fmt.Sprintf("layers.%d.bias", i)))
 	}
 	built := &Built{Graph: b.Graph}
 	switch {
@@ -94,11 +111,4 @@ func (m mlp) Build(batch, seq int, o Options) (*Built, error) {
 		built.Logits = x
 	}
 	return b.end(built)
-}
-
-func (m mlp) withDropout(p float64) (Definition, error) {
-	if p > 0 {
-		return nil, fmt.Errorf("model: mlp: dropout: %v, want 0: an MLP has none", p)
-	}
-	return m, nil
 }

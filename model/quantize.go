@@ -112,17 +112,35 @@ func QuantizationOf(def Definition) (Quantization, int) {
 // Build reads the matched parameters through graph.Quantize.
 func (m quantized) Build(batch, seq int, o Options) (*Built, error) {
 	o.quantized = &m
-	return m.Definition.Build(batch, seq, o)
+	built, err := m.Definition.Build(batch, seq, o)
+	if err != nil {
+		return nil, err
+	}
+	read := map[string]bool{}
+	for _, n := range built.Graph.Nodes() {
+		if _, ok := n.Op.(graph.Quantize); ok {
+			if p, ok := n.Inputs[0].Node().Op.(graph.Param); ok {
+				read[p.Path] = true
+			}
+		}
+	}
+	for path, matched := range m.paths {
+		if matched && !read[path] {
+			return nil, fmt.Errorf("model: %s: build: quantize: parameter %q is read as it is, want it read through Builder.Read", m.Kind(), path)
+		}
+	}
+	return built, nil
 }
 
-func (m quantized) settings() (own map[string]any, passed map[string]json.RawMessage) {
-	own, passed = m.Definition.settings()
-	own[quantizationKey] = m.q
-	return own, passed
+func (m quantized) Settings() map[string]any {
+	settings := m.Definition.Settings()
+	settings[quantizationKey] = m.q
+	return settings
 }
 
-func (m quantized) withDropout(p float64) (Definition, error) {
-	def, err := m.Definition.withDropout(p)
+// WithDropout is for the network within.
+func (m quantized) WithDropout(p float64) (Definition, error) {
+	def, err := WithDropout(m.Definition, p)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +149,7 @@ func (m quantized) withDropout(p float64) (Definition, error) {
 }
 
 // readQuantization is def with the quantization that a config.json asks for.
-func readQuantization(c *configReader, def Definition) (Definition, error) {
+func readQuantization(c *ConfigReader, def Definition) (Definition, error) {
 	var q Quantization
 	d := json.NewDecoder(bytes.NewReader(c.fields[quantizationKey]))
 	d.DisallowUnknownFields()

@@ -16,14 +16,6 @@ import (
 	"gputrain/buffers/safetensors"
 )
 
-// gpt2Prefix is what Hugging Face puts before every name but lm_head.weight when a GPT-2
-// is saved together with its head.
-const gpt2Prefix = "transformer."
-
-// constants are tensors of other programs' files that hold no parameters: causal masks
-// and rotary frequencies, which follow from the configuration.
-var constants = regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$|(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$`)
-
 // ReadHF reads a directory in the Hugging Face layout: config.json, and model.safetensors or the
 // files that model.safetensors.index.json names. Weights of type F32, BF16 and F16 are
 // widened. The arrays are in canonical order.
@@ -138,30 +130,31 @@ func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]str
 // names maps the paths of this package to the names in the files: without prefix, without
 // constants, without a tied head's copy.
 func (w weights) names(def Definition) (map[string]string, error) {
+	family, err := familyOf(def.Kind())
+	if err != nil {
+		return nil, err
+	}
 	stored := map[string]string{}
 	for name := range w {
-		if constants.MatchString(name) {
+		path := family.path(name)
+		if path == "" {
 			continue
-		}
-		path := name
-		if def.Kind() == "gpt2" {
-			path = strings.TrimPrefix(name, gpt2Prefix)
 		}
 		if other, ok := stored[path]; ok {
 			return nil, fmt.Errorf("%q and %q are the same parameter", min(name, other), max(name, other))
 		}
 		stored[path] = name
 	}
-	return stored, w.dropTiedCopy(def, stored)
+	return stored, w.dropTiedCopy(family, def, stored)
 }
 
-// dropTiedCopy takes lm_head.weight out of stored when def has no such parameter and it equals
-// the embedding.
-func (w weights) dropTiedCopy(def Definition, stored map[string]string) error {
-	const head = "lm_head.weight"
-	embedding := map[string]string{"gpt2": "wte.weight", "llama": "model.embed_tokens.weight"}[def.Kind()]
-	copied, original := stored[head], stored[embedding]
-	if copied == "" || original == "" || slices.ContainsFunc(def.Params(), func(p Param) bool { return p.Path == head }) {
+// dropTiedCopy takes the head out of stored when def has no such parameter and it equals the embedding.
+func (w weights) dropTiedCopy(family Family, def Definition, stored map[string]string) error {
+	if family.hasHead(def.Params()) || len(family.Embeddings) == 0 {
+		return nil
+	}
+	copied, original := stored[family.Head], stored[family.Embeddings[0]]
+	if copied == "" || original == "" {
 		return nil
 	}
 	a, err := w[copied].Float32(copied)
@@ -175,7 +168,7 @@ func (w weights) dropTiedCopy(def Definition, stored map[string]string) error {
 	if !slices.Equal(a, b) {
 		return fmt.Errorf("%q differs from %q, but config.json ties them: set tie_word_embeddings to false", copied, original)
 	}
-	delete(stored, head)
+	delete(stored, family.Head)
 	return nil
 }
 

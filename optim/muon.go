@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 func init() {
@@ -36,12 +37,8 @@ type muon struct {
 	AdamW           []string   `json:"adamw" doc:"patterns of paths that are AdamW's whatever their shape; null = embeddings and output head in stable, none in eformer"`
 }
 
-// embeddingsAndHead are the matrices of this program's models, and of those with Hugging Face's names, that are looked up by token or
-// position or give the logits. Their rows see few tokens each, for which an orthogonal update is too much.
-const embeddingsAndHead = `(^|\.)(wte|wpe|embed_tokens|lm_head)\.`
-
 // Transform is chain(route(scale_by_muon, scale_by_adam), decays inside, scale_by_learning_rate): leaves of two dimensions go to Muon, but
-// for those of the patterns.
+// for those of the patterns. Without any these are array.IsEmbedding's, for which an orthogonal update is too much.
 func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	if c.AdamWeightDecay != 0 && o.Numerics == EFormer {
 		return Transform{}, fmt.Errorf("adam_weight_decay: found %g, wanted 0: eformer's numerics do not use it", c.AdamWeightDecay)
@@ -49,7 +46,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	if err := o.oneDecay(max(c.WeightDecay, c.AdamWeightDecay)); err != nil {
 		return Transform{}, err
 	}
-	rule, err := c.rule(o.Numerics)
+	rule, err := c.rule()
 	if err != nil {
 		return Transform{}, err
 	}
@@ -74,28 +71,23 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	return t, t.err
 }
 
-// patterns are those of AdamW's leaves.
-func (c *muon) patterns(n Numerics) []string {
-	if c.AdamW == nil && n != EFormer {
-		return []string{embeddingsAndHead}
-	}
-	return c.AdamW
-}
-
 // chooses is the rule by which leaves go to Muon; the patterns are known to be regular expressions.
 func (c *muon) chooses(n Numerics) func(buffers.Leaf) bool {
 	var expressions []*regexp.Regexp
-	for _, p := range c.patterns(n) {
+	for _, p := range c.AdamW {
 		expressions = append(expressions, regexp.MustCompile(p))
 	}
 	return func(l buffers.Leaf) bool {
+		if c.AdamW == nil && n != EFormer && array.IsEmbedding(l.Path) {
+			return false
+		}
 		return len(l.Shape) == 2 && !slices.ContainsFunc(expressions, func(e *regexp.Regexp) bool { return e.MatchString(l.Path) })
 	}
 }
 
 // rule does nothing to updates: it refuses patterns given that match no path of the model. The defaults may match none.
-func (c *muon) rule(n Numerics) (Transform, error) {
-	for _, p := range c.patterns(n) {
+func (c *muon) rule() (Transform, error) {
+	for _, p := range c.AdamW {
 		if _, err := regexp.Compile(p); err != nil {
 			return Transform{}, fmt.Errorf("adamw: pattern %q: %w", p, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
@@ -103,6 +104,11 @@ func TestMuonByHand(t *testing.T) {
 
 // factorOfFirst is what the first momentum of Nesterov's form is of its gradient: the two bias corrections are of different updates.
 func factorOfFirst(beta float64) float64 { return beta*(1-beta)/(1-beta*beta) + 1 }
+
+// The names that package model would register.
+func init() {
+	array.RegisterEmbeddings("wte.weight", "wpe.weight", "model.embed_tokens.weight", "lm_head.weight")
+}
 
 // What goes where: leaves of two dimensions to Muon, but embeddings and head in stable numerics, or what the patterns say.
 func TestMuonRoutes(t *testing.T) {

@@ -37,8 +37,10 @@ type effect struct {
 // keysOf lists the keys of a struct of the run file with those of its groups.
 func keysOf(t reflect.Type, prefix string) []string {
 	var keys []string
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
 		key := prefix + f.Tag.Get("yaml")
 		if f.Type.Kind() == reflect.Struct {
 			keys = append(keys, keysOf(f.Type, key+".")...)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/model"
 	"gputrain/shaders/suggest"
 )
 
@@ -25,17 +26,26 @@ var fields = collect(reflect.TypeFor[Run](), "", nil)
 
 func collect(t reflect.Type, prefix string, index []int) []field {
 	var out []field
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range keysOf(t) {
 		key := prefix + keyOf(f)
-		at := append(append([]int(nil), index...), i)
+		at := slices.Concat(index, f.Index)
 		if f.Type.Kind() == reflect.Struct {
 			out = append(out, collect(f.Type, key+".", at)...)
 			continue
 		}
-		out = append(out, field{key: key, doc: f.Tag.Get("doc"), plain: plainDefault(key, f), resume: resumeOf(key, f), index: at, typ: f.Type})
+		out = append(out, field{key: key, doc: docOf(f), plain: plainDefault(key, f), resume: resumeOf(key, f), index: at, typ: f.Type})
 	}
 	return out
+}
+
+// keysOf lists the fields of a struct of the run file, those of an embedded one among them.
+func keysOf(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
+}
+
+// docOf is what a field's tag says of it.
+func docOf(f reflect.StructField) string {
+	return strings.ReplaceAll(f.Tag.Get("doc"), "{families}", strings.Join(model.Kinds(), " or "))
 }
 
 // plainDefault reads the tag default, which is text as it stands or YAML.

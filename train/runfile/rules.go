@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gputrain/data"
+	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/shaders/suggest"
 )
@@ -32,7 +33,8 @@ var namedRanges = map[string]rule{
 	"packings":      oneOf(data.Packings),
 	"longs":         oneOf(data.Longs),
 	"prefetch":      between{0, data.MaxPrefetch},
-	"optimizers":    oneOf(optim.Names()),
+	"families":      registered(model.Kinds),
+	"optimizers":    registered(optim.Names),
 	"schedules":     oneOf(optim.ScheduleNames()),
 	"numerics":      oneOf{string(optim.Stable), string(optim.EFormer)},
 	"duration":      form{durations, isDuration, durationForm},
@@ -48,8 +50,7 @@ func rulesBelow(prefix string, t reflect.Type, all map[string]rule) map[string]r
 	if t.Kind() != reflect.Struct {
 		return all
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range keysOf(t) {
 		key := prefix + keyOf(f)
 		if tag := f.Tag.Get("range"); tag != "" {
 			r, err := parseRange(tag, f.Type)
@@ -158,6 +159,13 @@ func (r oneOf) check(v reflect.Value) string {
 
 func (r oneOf) tell(s schema) { s["enum"] = []string(r) }
 
+// registered lists the names that there are by the time of the question: a program that embeds this one registers its own later.
+type registered func() []string
+
+func (r registered) check(v reflect.Value) string { return oneOf(r()).check(v) }
+
+func (r registered) tell(s schema) { oneOf(r()).tell(s) }
+
 // form is for text of a pattern; is says whether what has it can be meant.
 type form struct {
 	pattern *regexp.Regexp
@@ -208,9 +216,9 @@ func (c *Config) checkRules(key, at string, v reflect.Value) error {
 		}
 		return nil
 	case reflect.Struct:
-		for i := range v.NumField() {
-			name := "." + keyOf(v.Type().Field(i))
-			if err := c.checkRules(key+name, at+name, v.Field(i)); err != nil {
+		for _, f := range keysOf(v.Type()) {
+			name := "." + keyOf(f)
+			if err := c.checkRules(key+name, at+name, v.FieldByIndex(f.Index)); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,8 @@
 // file, the line and the nearest key that exists.
 package runfile
 
+import "gputrain/model"
+
 // Run is the whole run file. The tags of a field say all that there is to know of its key, and nothing else repeats it:
 //
 //	yaml     its name
@@ -12,7 +14,7 @@ package runfile
 //	range    what its values have to be beyond their type, each item's in a list: 1.. or 0..0.9 for numbers, >0 for numbers above 0,
 //	         gpt2|llama for words, or a name of namedRanges
 //	resume   what becomes of it when a run goes on: a Resume
-//	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it
+//	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families} stands for their names
 type Run struct {
 	Model     Model     `yaml:"model" doc:"the network"`
 	Data      Data      `yaml:"data" doc:"what it learns from"`
@@ -26,18 +28,9 @@ type Run struct {
 type Model struct {
 	From         string   `yaml:"from" resume:"directory" doc:"a directory in the Hugging Face layout (config.json, model.safetensors) to begin with; empty: a new model of the kind below"`
 	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. They are drawn anew and named. Empty: every parameter must be there"`
-	Kind         string   `yaml:"kind" default:"gpt2" range:"gpt2|llama" doc:"gpt2 or llama"`
-	Layers       int      `yaml:"layers" default:"4" range:"1.." doc:"transformer blocks"`
-	Heads        int      `yaml:"heads" default:"4" range:"1.." doc:"attention heads in a block"`
-	KVHeads      int      `yaml:"kv_heads" range:"0.." doc:"llama: key and value heads, a divisor of heads; 0: as many as heads"`
-	Width        int      `yaml:"width" default:"128" range:"1.." doc:"embedding width, a multiple of heads"`
-	Intermediate int      `yaml:"intermediate" range:"0.." doc:"width of the feed-forward layer; 0: 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 16 (llama)"`
-	Context      int      `yaml:"context" default:"128" range:"1.." doc:"tokens in a sequence"`
-	Vocab        int      `yaml:"vocab" range:"0.." doc:"size of the vocabulary; 0: what the data has (256 for bytes, 65536 for bare u16)"`
-	Dropout      float64  `yaml:"dropout" range:"0..0.999" doc:"gpt2: probability of dropping an activation in training. It also replaces the dropout of model.from"`
-	TieHead      bool     `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2 always does)"`
-	RopeTheta    float64  `yaml:"rope_theta" default:"10000" range:">0" doc:"llama: base of the rotary frequencies"`
-	Quantize     Quantize `yaml:"quantize" doc:"training for fewer bits"`
+	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`
+	model.Keys
+	Quantize Quantize `yaml:"quantize" doc:"training for fewer bits"`
 }
 
 // Data names the text; with none it is the Go source of the toolchain at hand.

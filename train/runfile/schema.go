@@ -34,8 +34,7 @@ func Schema(w io.Writer) error {
 // sectionSchema is that of a group of keys, whose struct is t; prefix ends with a dot.
 func sectionSchema(t reflect.Type, prefix string) schema {
 	properties := schema{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range keysOf(t) {
 		key := prefix + keyOf(f)
 		var s schema
 		if f.Type.Kind() == reflect.Struct {
@@ -46,7 +45,7 @@ func sectionSchema(t reflect.Type, prefix string) schema {
 				s["default"] = New().value(of)
 			}
 		}
-		s["description"] = f.Tag.Get("doc")
+		s["description"] = docOf(f)
 		properties[keyOf(f)] = s
 	}
 	return schema{"type": []string{"object", "null"}, "additionalProperties": false, "properties": properties}

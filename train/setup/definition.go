@@ -44,30 +44,13 @@ func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, 
 		}
 		return def, Weights{params, drawn}, nil
 	}
-	vocab := m.Vocab
-	if vocab == 0 {
-		vocab = map[string]int{"bytes": 256, "u16": 1 << 16}[cfg.Data.Tokens]
+	if m.Vocab == 0 {
+		m.Vocab = map[string]int{"bytes": 256, "u16": 1 << 16}[cfg.Data.Tokens]
 		if end := cfg.Data.EOS; end != nil && cfg.Data.Tokens == "bytes" {
-			vocab = max(vocab, *end+1)
+			m.Vocab = max(m.Vocab, *end+1)
 		}
 	}
-	var def model.Definition
-	var err error
-	switch m.Kind {
-	case "gpt2":
-		def, err = model.NewGPT2(model.GPT2Config{
-			Layers: m.Layers, Heads: m.Heads, Width: m.Width, Vocab: vocab, Context: m.Context, Intermediate: m.Intermediate,
-			EmbeddingDropout: m.Dropout, ResidualDropout: m.Dropout,
-		})
-	case "llama":
-		def, err = model.NewLlama(model.LlamaConfig{
-			Layers: m.Layers, Heads: m.Heads, KVHeads: m.KVHeads, Width: m.Width, Vocab: vocab, Context: m.Context, Intermediate: m.Intermediate,
-			RopeTheta: m.RopeTheta, Tied: m.TieHead,
-		})
-		if err == nil {
-			def, err = model.WithDropout(def, m.Dropout)
-		}
-	}
+	def, err := model.New(m.Kind, m.Keys)
 	if err == nil {
 		def, err = quantized(cfg, def)
 	}

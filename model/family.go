@@ -1,0 +1,110 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gputrain/buffers/array"
+)
+
+// A Family is one row of the registry: every fact about the networks of one model_type that a Definition does not tell of itself. A matrix
+// that files have in one piece, as GPT-2's c_attn, is one parameter, which Build cuts.
+type Family struct {
+	Kind string // model_type in config.json, model.kind in a run file
+	// Read makes the definition that a config.json describes. A setting that asks for what the network cannot do is an error.
+	Read func(c *ConfigReader) (Definition, error)
+	// New makes the network of a run file's keys, without dropout; nil where there are none of it but from files.
+	New func(k Keys) (Definition, error)
+	// Embeddings are the paths of the tables that are looked up by token, the first, and by position. Head is that of the logits; without such
+	// a parameter the head is the first table, of which files may have a copy as Head. Optimizers that treat matrices alone leave them out.
+	Embeddings []string
+	Head       string
+	// Prefix is what files may have before every path but Head, and are written with where there is a Head.
+	Prefix string
+	// Constants are tensors of files that are no parameters, for they follow from config.json; nil for none.
+	Constants *regexp.Regexp
+}
+
+var families = map[string]Family{}
+
+// Register adds a family. It is called by init functions, here and in programs that bring a family of their own. A kind that is taken, and a
+// family that config.json is not read for, are a panic.
+func Register(f Family) {
+	if _, taken := families[f.Kind]; taken || f.Kind == "" || f.Read == nil {
+		panic(fmt.Sprintf("model: register: found %q, wanted a kind not yet taken and a reader", f.Kind))
+	}
+	families[f.Kind] = f
+	array.RegisterEmbeddings(append(slices.Clone(f.Embeddings), f.Head)...)
+}
+
+// Kinds lists the families that New makes networks of.
+func Kinds() (kinds []string) {
+	for _, kind := range registered() {
+		if families[kind].New != nil {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func registered() []string { return slices.Sorted(maps.Keys(families)) }
+
+// familyOf is the row of a kind.
+func familyOf(kind string) (Family, error) {
+	f, ok := families[kind]
+	if !ok {
+		return f, fmt.Errorf("model: config: model_type: %q, want one of %q", kind, registered())
+	}
+	return f, nil
+}
+
+// New makes a network of a run file's keys; kind is one of Kinds.
+func New(kind string, k Keys) (Definition, error) {
+	f, err := familyOf(kind)
+	if err != nil {
+		return nil, err
+	}
+	if f.New == nil {
+		return nil, fmt.Errorf("model: new: found %q, wanted one of %s", kind, strings.Join(Kinds(), ", "))
+	}
+	def, err := f.New(k)
+	if err != nil {
+		return nil, err
+	}
+	return WithDropout(def, k.Dropout)
+}
+
+// path is the parameter that a tensor of a file holds; "" for a constant.
+func (f Family) path(name string) string {
+	if f.Constants != nil && f.Constants.MatchString(name) {
+		return ""
+	}
+	return strings.TrimPrefix(name, f.Prefix)
+}
+
+// name is what a file has the parameter at path as; untied where there is a Head.
+func (f Family) name(path string, untied bool) string {
+	if untied && path != f.Head {
+		return f.Prefix + path
+	}
+	return path
+}
+
+// hasHead tells whether there is a parameter for the head.
+func (f Family) hasHead(params []Param) bool {
+	return slices.ContainsFunc(params, func(p Param) bool { return p.Path == f.Head })
+}
+
+// over is what an imported file had and its definition has no use for, and over it what this package knows.
+func over(passed map[string]json.RawMessage, own map[string]any) map[string]any {
+	settings := map[string]any{}
+	for key, value := range passed {
+		settings[key] = value
+	}
+	maps.Copy(settings, own)
+	return settings
+}
