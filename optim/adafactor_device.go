@@ -29,14 +29,14 @@ type factoredBuffers struct {
 	vector, scalar, folds          []*gpu.Buffer // a slab; nil where there are none
 }
 
-func (f factoredRMS) open(s scene) (operation, error) {
-	w := &factoredState{factoredRMS: f, device: s.device, grouped: f.grouped || s.device.Adapter().Type != "cpu"}
-	groups, err := groupLeaves(s.leaves, s.chosen, len(s.layout.Slabs()), s.device.Limits())
+func (f factoredRMS) Open(s Scene) (Operation, error) {
+	w := &factoredState{factoredRMS: f, device: s.Device, grouped: f.grouped || s.Device.Adapter().Type != "cpu"}
+	groups, err := groupLeaves(s.Leaves, s.Chosen, len(s.Layout.Slabs()), s.Device.Limits())
 	if err != nil {
 		return nil, err
 	}
 	if err := w.allocate(groups); err != nil {
-		w.release()
+		w.Release()
 		return nil, err
 	}
 	return w, nil
@@ -94,9 +94,9 @@ func (w *factoredState) allocate(groups []factoredGroup) error {
 	return err
 }
 
-func (w *factoredState) reuses() bool { return false }
+func (w *factoredState) Reuses() bool { return false }
 
-func (w *factoredState) prepare(t int64) (bool, error) {
+func (w *factoredState) Prepare(t int64) (bool, error) {
 	var data []byte
 	for _, x := range []float64{1 - w.rest(t), w.rest(t), w.Eps, 0} {
 		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(x)))
@@ -104,13 +104,13 @@ func (w *factoredState) prepare(t int64) (bool, error) {
 	return false, w.device.Write(w.scalars.All(), data)
 }
 
-func (w *factoredState) record(rec *gpu.Recording, c operatorCall) error {
+func (w *factoredState) Record(rec *gpu.Recording, c OperatorCall) error {
 	for _, g := range w.groups {
 		for slab := range g.slabs {
-			if err := w.recordTiles(rec, g, slab, "sums", c.updates, w.rowSums.All(), w.colSums.All()); err != nil {
+			if err := w.recordTiles(rec, g, slab, "sums", c.Updates, w.rowSums.All(), w.colSums.All()); err != nil {
 				return err
 			}
-			if err := w.recordFolds(rec, g, slab, c.flag); err != nil {
+			if err := w.recordFolds(rec, g, slab, c.Flag); err != nil {
 				return err
 			}
 		}
@@ -118,7 +118,7 @@ func (w *factoredState) record(rec *gpu.Recording, c operatorCall) error {
 			return err
 		}
 		for slab := range g.slabs {
-			if err := w.recordTiles(rec, g, slab, "scale", c.updates, g.values.All(), g.means.All()); err != nil {
+			if err := w.recordTiles(rec, g, slab, "scale", c.Updates, g.values.All(), g.means.All()); err != nil {
 				return err
 			}
 		}
@@ -191,7 +191,7 @@ func (w *factoredState) recordMeans(rec *gpu.Recording, g factoredBuffers) error
 	return nil
 }
 
-func (w *factoredState) tensors() []buffers.Tensor {
+func (w *factoredState) Tensors() []buffers.Tensor {
 	var out []buffers.Tensor
 	for _, g := range w.groups {
 		for _, l := range g.leaves {
@@ -225,7 +225,7 @@ func (w *factoredState) tensor(name string, shape []int, b *gpu.Buffer, at int) 
 	}
 }
 
-func (w *factoredState) bytes() uint64 {
+func (w *factoredState) Bytes() uint64 {
 	n := w.scalars.Bytes()
 	for _, b := range w.buffers {
 		n += b.Bytes()
@@ -233,7 +233,7 @@ func (w *factoredState) bytes() uint64 {
 	return n
 }
 
-func (w *factoredState) release() {
+func (w *factoredState) Release() {
 	for _, b := range w.buffers {
 		b.Release()
 	}

@@ -49,7 +49,7 @@ func ScaleByFactoredRMS(o FactoredRMSOptions) Transform {
 		return whole
 	}
 	large := &Mask{choose: func(l buffers.Leaf) bool { return o.factors(l.Shape) }}
-	t := Route(large, Elementwise(Element{Name: name, operator: factoredRMS{FactoredRMSOptions: o}}), whole)
+	t := Route(large, Operate(name, factoredRMS{FactoredRMSOptions: o}), whole)
 	t.name = name
 	return t
 }

@@ -14,19 +14,19 @@ type factoredRMS struct {
 }
 
 // cost is of large matrices, whose two vectors do not count: the sums read the update, and its scaling reads and writes it.
-func (f factoredRMS) cost() Cost { return Cost{TrafficBytes: 12, FLOPs: 6} }
+func (f factoredRMS) Cost() Cost { return Cost{TrafficBytes: 12, FLOPs: 6} }
 
 // factoredTwin is the definition, by coordinates of elements.
 type factoredTwin struct {
 	factoredRMS
-	scene
+	Scene
 	row, col map[int][]float64 // by leaf
 }
 
-func (f factoredRMS) twin(s scene) (operatorTwin, error) {
-	w := &factoredTwin{factoredRMS: f, scene: s, row: map[int][]float64{}, col: map[int][]float64{}}
-	for i, l := range s.leaves {
-		if s.chosen[i] {
+func (f factoredRMS) Twin(s Scene) (OperatorTwin, error) {
+	w := &factoredTwin{factoredRMS: f, Scene: s, row: map[int][]float64{}, col: map[int][]float64{}}
+	for i, l := range s.Leaves {
+		if s.Chosen[i] {
 			first, second := largestAxes(l.Shape)
 			w.row[i] = make([]float64, buffers.Leaf{Shape: without(l.Shape, first)}.Elements())
 			w.col[i] = make([]float64, buffers.Leaf{Shape: without(l.Shape, second)}.Elements())
@@ -59,10 +59,10 @@ func index(element int, shape []int, axes ...int) int {
 	return at
 }
 
-func (w *factoredTwin) update(t int64, u, _ [][]float64, skip bool) {
+func (w *factoredTwin) Update(t int64, u, _ [][]float64, skip bool) {
 	rest := w.rest(t)
-	for i, l := range w.leaves {
-		if !w.chosen[i] {
+	for i, l := range w.Leaves {
+		if !w.Chosen[i] {
 			continue
 		}
 		first, second := largestAxes(l.Shape)
@@ -96,10 +96,10 @@ func (w *factoredTwin) update(t int64, u, _ [][]float64, skip bool) {
 	}
 }
 
-func (w *factoredTwin) tensors() []buffers.Host {
+func (w *factoredTwin) Tensors() []buffers.Host {
 	var out []buffers.Host
-	for i, l := range w.leaves {
-		if !w.chosen[i] {
+	for i, l := range w.Leaves {
+		if !w.Chosen[i] {
 			continue
 		}
 		first, second := largestAxes(l.Shape)

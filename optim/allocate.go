@@ -30,13 +30,13 @@ func (t Transform) Check(model []buffers.Spec) error {
 		return err
 	}
 	for _, step := range p.steps {
-		o, ok := step.operator.(interface{ check(s scene) error })
+		o, ok := step.operator.(interface{ Check(s Scene) error })
 		if !ok {
 			continue
 		}
 		on, err := p.scene(step, nil, nil, leaves, model, r)
 		if err == nil {
-			err = o.check(on)
+			err = o.Check(on)
 		}
 		if err != nil {
 			return fmt.Errorf("optim: %s: %s: %w", t.name, step.Name, err)
@@ -93,7 +93,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)
 			}
-			o, err := step.operator.open(on)
+			o, err := step.operator.Open(on)
 			if err != nil {
 				return fmt.Errorf("%s: %w", step.Name, err)
 			}
@@ -153,10 +153,10 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buf
 }
 
 // scene is what the operator of a step works on.
-func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (scene, error) {
-	c := scene{device: dev, layout: layout, leaves: leaves, whole: whole, chosen: make([]bool, len(leaves))}
-	for i := range c.chosen {
-		c.chosen[i] = s.route < 0 || r.chosen[s.route][i]
+func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (Scene, error) {
+	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Chosen: make([]bool, len(leaves))}
+	for i := range c.Chosen {
+		c.Chosen[i] = s.route < 0 || r.chosen[s.route][i]
 	}
 	if s.route < 0 {
 		return c, nil
@@ -166,10 +166,10 @@ func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []b
 	if err != nil {
 		return c, err
 	}
-	c.whole = nil
+	c.Whole = nil
 	for i, spec := range whole {
 		if in[i] {
-			c.whole = append(c.whole, spec)
+			c.Whole = append(c.Whole, spec)
 		}
 	}
 	return c, nil

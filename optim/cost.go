@@ -32,7 +32,7 @@ func (t Transform) Cost() Cost {
 		c.StateBytes += s.slotBytes()
 		c.TrafficBytes += 2 * s.slotBytes()
 		if s.operator != nil {
-			o := s.operator.cost()
+			o := s.operator.Cost()
 			c.StateBytes += o.StateBytes
 			c.TrafficBytes += o.TrafficBytes + 2*word // the update is stored before it and loaded behind it
 			c.FLOPs += o.FLOPs

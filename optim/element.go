@@ -32,7 +32,7 @@ type Element struct {
 
 	columns  []column
 	keeps    bool         // u is left as it is
-	operator operator     // instead of the equations; it has no slots
+	operator Operator     // instead of the equations; it has no slots
 	routes   []membership // all of which a leaf must meet for the element to act on it
 }
 

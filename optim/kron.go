@@ -98,7 +98,7 @@ func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
 	if c.NormalizeGrads {
 		parts = append(parts, NormalizeByLeaf(1e-6))
 	}
-	parts = append(parts, Elementwise(Element{Name: "precondition", operator: kronOperator{config, c.Refresh, c.ScannedLayers}}), ClipByLeafRMS(1.1))
+	parts = append(parts, Operate("precondition", kronOperator{config, c.Refresh, c.ScannedLayers}), ClipByLeafRMS(1.1))
 	if c.LRStyle != "none" {
 		parts = append(parts, Scale(1.0/5))
 	}
@@ -132,13 +132,13 @@ type kronOperator struct {
 	scanned *Mask
 }
 
-func (o kronOperator) plan(s scene) (*kron.Plan, error) {
-	leaves := make([]kron.Leaf, len(s.whole))
-	for i, spec := range s.whole {
+func (o kronOperator) plan(s Scene) (*kron.Plan, error) {
+	leaves := make([]kron.Leaf, len(s.Whole))
+	for i, spec := range s.Whole {
 		leaves[i] = kron.Leaf{Path: spec.Path, Shape: spec.Shape}
 	}
 	if o.scanned != nil {
-		in, err := o.scanned.resolve(unplaced(s.whole))
+		in, err := o.scanned.resolve(unplaced(s.Whole))
 		if err != nil {
 			return nil, fmt.Errorf("scanned_layers: %w", err)
 		}
@@ -150,17 +150,17 @@ func (o kronOperator) plan(s scene) (*kron.Plan, error) {
 }
 
 // check finds stacked leaves that are none.
-func (o kronOperator) check(s scene) error {
+func (o kronOperator) Check(s Scene) error {
 	_, err := o.plan(s)
 	return err
 }
 
-func (o kronOperator) open(s scene) (operation, error) {
+func (o kronOperator) Open(s Scene) (Operation, error) {
 	plan, err := o.plan(s)
 	if err != nil {
 		return nil, err
 	}
-	state, err := kron.NewState(s.device, plan, s.layout)
+	state, err := kron.NewState(s.Device, plan, s.Layout)
 	if err != nil {
 		return nil, err
 	}
@@ -169,31 +169,27 @@ func (o kronOperator) open(s scene) (operation, error) {
 
 type kronOperation struct {
 	cadence kron.Cadence
-	state   *kron.State
+	*kron.State
 }
 
-func (o *kronOperation) reuses() bool { return o.cadence.Anneal || o.cadence.Every > 1 }
+func (o *kronOperation) Reuses() bool { return o.cadence.Anneal || o.cadence.Every > 1 }
 
-func (o *kronOperation) prepare(t int64) (bool, error) {
-	return !o.cadence.Refreshes(t + 1), o.state.Prepare(t + 1)
+func (o *kronOperation) Prepare(t int64) (bool, error) {
+	return !o.cadence.Refreshes(t + 1), o.State.Prepare(t + 1)
 }
 
-func (o *kronOperation) record(rec *gpu.Recording, c operatorCall) error {
-	return o.state.Record(rec, c.updates, c.flag, c.reuse)
+func (o *kronOperation) Record(rec *gpu.Recording, c OperatorCall) error {
+	return o.State.Record(rec, c.Updates, c.Flag, c.Reuse)
 }
 
-func (o *kronOperation) tensors() []buffers.Tensor { return o.state.Tensors() }
-func (o *kronOperation) bytes() uint64             { return o.state.Bytes() }
-func (o *kronOperation) release()                  { o.state.Release() }
-
-func (o kronOperator) twin(s scene) (operatorTwin, error) {
+func (o kronOperator) Twin(s Scene) (OperatorTwin, error) {
 	plan, err := o.plan(s)
 	if err != nil {
 		return nil, err
 	}
 	var paths []string
-	for i, l := range s.leaves {
-		if s.chosen[i] {
+	for i, l := range s.Leaves {
+		if s.Chosen[i] {
 			paths = append(paths, l.Path)
 		}
 	}
@@ -202,31 +198,29 @@ func (o kronOperator) twin(s scene) (operatorTwin, error) {
 }
 
 type kronTwin struct {
-	scene
+	Scene
 	cadence kron.Cadence
 	*kron.Twin
 }
 
-func (w *kronTwin) update(t int64, u, _ [][]float64, skip bool) {
+func (w *kronTwin) Update(t int64, u, _ [][]float64, skip bool) {
 	leaves := map[string][]float64{}
-	for i, l := range w.leaves {
-		if w.chosen[i] {
+	for i, l := range w.Leaves {
+		if w.Chosen[i] {
 			leaves[l.Path] = u[i]
 		}
 	}
-	if err := w.Update(t+1, leaves, !w.cadence.Refreshes(t+1), skip); err != nil {
+	if err := w.Twin.Update(t+1, leaves, !w.cadence.Refreshes(t+1), skip); err != nil {
 		panic("optim: twin: " + err.Error()) // leaves are those that the twin was made for
 	}
 }
-
-func (w *kronTwin) tensors() []buffers.Host { return w.Tensors() }
 
 // cost is that of full blocks of b² parameters, with a refresh in every update: what products read and write once (not what tiles read
 // again), 10 b³ multiply-adds of Quad, 12 of Skew.
 //
 //	gather 8, noise 8, two products each before and after the refresh 2 (16 + 8 of squares), two Grams 12
 //	bounds 8, W Q 24, W Q W or the turn 32, squares 16, scatter 8
-func (o kronOperator) cost() Cost {
+func (o kronOperator) Cost() Cost {
 	b, factor := float64(o.config.BlockSize), float64(o.config.DType.Bits())/8
 	c := Cost{StateBytes: 2 * factor, TrafficBytes: 8 + 8 + 2*24 + 12 + 8 + 24 + 32 + 16 + 8, FLOPs: 2 * 10 * b}
 	if o.config.Method == kron.Skew {

@@ -26,13 +26,13 @@ type orthogonalState struct {
 	all              []*gpu.Buffer
 }
 
-func (o orthogonal) open(s scene) (operation, error) {
+func (o orthogonal) Open(s Scene) (Operation, error) {
 	if err := s.matrices(); err != nil {
 		return nil, err
 	}
-	w := &orthogonalState{orthogonal: o, device: s.device, chunks: muonChunks(s, s.device.Limits())}
+	w := &orthogonalState{orthogonal: o, device: s.Device, chunks: muonChunks(s, s.Device.Limits())}
 	if err := w.allocate(); err != nil {
-		w.release()
+		w.Release()
 		return nil, err
 	}
 	return w, nil
@@ -104,17 +104,17 @@ func (w *orthogonalState) allocate() error {
 	return failed
 }
 
-func (w *orthogonalState) reuses() bool                { return false }
-func (w *orthogonalState) prepare(int64) (bool, error) { return false, nil }
+func (w *orthogonalState) Reuses() bool                { return false }
+func (w *orthogonalState) Prepare(int64) (bool, error) { return false, nil }
 
-func (w *orthogonalState) record(rec *gpu.Recording, c operatorCall) error {
+func (w *orthogonalState) Record(rec *gpu.Recording, c OperatorCall) error {
 	for i, chunk := range w.chunks {
 		if chunk.padded {
 			for _, b := range w.stacks[0][:chunk.down*chunk.across] {
 				rec.Zero(b.Range(0, 4*uint64(chunk.stackSize())))
 			}
 		}
-		if err := w.recordMoves(rec, i, "gather", c.updates, w.stacks[0]); err != nil {
+		if err := w.recordMoves(rec, i, "gather", c.Updates, w.stacks[0]); err != nil {
 			return err
 		}
 		if err := w.recordDots(rec, chunk, w.stacks[0], true); err != nil {
@@ -129,7 +129,7 @@ func (w *orthogonalState) record(rec *gpu.Recording, c operatorCall) error {
 				return err
 			}
 		}
-		if err := w.recordMoves(rec, i, "scatter", c.updates, x); err != nil {
+		if err := w.recordMoves(rec, i, "scatter", c.Updates, x); err != nil {
 			return err
 		}
 	}
@@ -196,9 +196,9 @@ func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gp
 	return nil
 }
 
-func (w *orthogonalState) tensors() []buffers.Tensor { return nil }
+func (w *orthogonalState) Tensors() []buffers.Tensor { return nil }
 
-func (w *orthogonalState) bytes() uint64 {
+func (w *orthogonalState) Bytes() uint64 {
 	n := uint64(0)
 	for _, b := range w.all {
 		n += b.Bytes()
@@ -206,7 +206,7 @@ func (w *orthogonalState) bytes() uint64 {
 	return n
 }
 
-func (w *orthogonalState) release() {
+func (w *orthogonalState) Release() {
 	for _, b := range w.all {
 		b.Release()
 	}

@@ -35,7 +35,7 @@ func ScaleByMuon(o MuonOptions) Transform {
 	if err := o.validate(); err != nil {
 		return failed(name, "%w", err)
 	}
-	t := Chain(o.momentum(), Elementwise(Element{Name: "orthogonalize", operator: orthogonal{o}}), o.shape())
+	t := Chain(o.momentum(), Operate("orthogonalize", orthogonal{o}), o.shape())
 	t.name = name
 	return t
 }

@@ -26,11 +26,11 @@ const (
 )
 
 // muonChunks deals the chosen leaves out to chunks, by shape and then by their order.
-func muonChunks(s scene, limits gpu.Limits) []muonChunk {
+func muonChunks(s Scene, limits gpu.Limits) []muonChunk {
 	room := int(min(limits.BindingBytes, limits.BufferBytes, 1<<33) / 4)
 	var leaves []buffers.Leaf
-	for i, l := range s.leaves {
-		if s.chosen[i] && l.Elements() > 0 {
+	for i, l := range s.Leaves {
+		if s.Chosen[i] && l.Elements() > 0 {
 			leaves = append(leaves, l)
 		}
 	}
@@ -44,7 +44,7 @@ func muonChunks(s scene, limits gpu.Limits) []muonChunk {
 		most := max(1, min(room, chunkBytes/4)/(c.rows*c.cols))
 		if n := len(chunks) - 1; n < 0 || chunks[n].rows != c.rows || chunks[n].cols != c.cols || chunks[n].count == most {
 			for range c.down * c.across {
-				c.moves = append(c.moves, make([][]uint32, len(s.layout.Slabs())))
+				c.moves = append(c.moves, make([][]uint32, len(s.Layout.Slabs())))
 			}
 			chunks = append(chunks, c)
 		}

@@ -15,31 +15,31 @@ const muonSide = 768
 
 // cost counts each array of a dispatch once: a matrix to its stack and back, its norm, and three products a step, of which those for A and
 // A² compute half, by symmetry.
-func (o orthogonal) cost() Cost {
+func (o orthogonal) Cost() Cost {
 	steps := float64(o.Steps)
 	return Cost{TrafficBytes: 20 + 28*steps, FLOPs: 2 + 4*muonSide*steps}
 }
 
 type orthogonalTwin struct {
 	orthogonal
-	scene
+	Scene
 }
 
-func (o orthogonal) twin(s scene) (operatorTwin, error) { return &orthogonalTwin{o, s}, s.matrices() }
+func (o orthogonal) Twin(s Scene) (OperatorTwin, error) { return &orthogonalTwin{o, s}, s.matrices() }
 
 // matrices refuses leaves that are none.
-func (s scene) matrices() error {
-	for i, l := range s.leaves {
-		if s.chosen[i] && len(l.Shape) != 2 {
+func (s Scene) matrices() error {
+	for i, l := range s.Leaves {
+		if s.Chosen[i] && len(l.Shape) != 2 {
 			return fmt.Errorf("leaf %q: shape %v, wanted two dimensions", l.Path, l.Shape)
 		}
 	}
 	return nil
 }
 
-func (w *orthogonalTwin) update(_ int64, u, _ [][]float64, _ bool) {
-	for i, l := range w.leaves {
-		if w.chosen[i] && l.Elements() > 0 {
+func (w *orthogonalTwin) Update(_ int64, u, _ [][]float64, _ bool) {
+	for i, l := range w.Leaves {
+		if w.Chosen[i] && l.Elements() > 0 {
 			copy(u[i], w.step(u[i], l.Shape[0], l.Shape[1]))
 		}
 	}
@@ -112,4 +112,4 @@ func transposed(a []float64, rows, cols int) []float64 {
 	return out
 }
 
-func (w *orthogonalTwin) tensors() []buffers.Host { return nil }
+func (w *orthogonalTwin) Tensors() []buffers.Host { return nil }

@@ -5,55 +5,60 @@ import (
 	"gputrain/gpu"
 )
 
-// An operator is a step of a chain that is not elementwise: it rewrites the update of the leaves it is for, in place, between two
-// fused kernels, and has its own state.
-type operator interface {
-	// open makes the state on a device.
-	open(s scene) (operation, error)
-	// twin is the definition, in float64, without a device.
-	twin(s scene) (operatorTwin, error)
-	// cost is what it takes a parameter of its leaves.
-	cost() Cost
+// An Operator is a step of a chain that is not elementwise: it rewrites the update of the leaves it is for, in place, between two
+// fused kernels, and has its own state. One that can tell from a Scene without a device that it does not fit implements Check(Scene) error.
+type Operator interface {
+	// Open makes the state on a device.
+	Open(s Scene) (Operation, error)
+	// Twin is the definition, in float64, without a device.
+	Twin(s Scene) (OperatorTwin, error)
+	// Cost is what it takes a parameter of its leaves.
+	Cost() Cost
 }
 
-// A scene is the leaves that an operator works on. The twin has no device and no layout.
-type scene struct {
-	device *gpu.Device
-	layout *buffers.Layout
-	leaves []buffers.Leaf // of layout, or the same without places
-	chosen []bool         // by index: the operator is for this leaf
-	whole  []buffers.Spec // those of the whole model that the operator is for; leaves may be a stage
+// Operate makes a transformation of an operator. name is that of its count, and in messages.
+func Operate(name string, o Operator) Transform {
+	return Elementwise(Element{Name: name, operator: o})
 }
 
-// An operation is an operator at work on a device.
-type operation interface {
-	// reuses tells whether some updates keep what is costly to refresh, which is recorded with reuse.
-	reuses() bool
-	// prepare writes what changes from update to update, ordered before the next submit; t counts completed updates. It tells whether
+// A Scene is the leaves that an operator works on. The twin has no device and no layout.
+type Scene struct {
+	Device *gpu.Device
+	Layout *buffers.Layout
+	Leaves []buffers.Leaf // of Layout, or the same without places
+	Chosen []bool         // by index: the operator is for this leaf
+	Whole  []buffers.Spec // those of the whole model that the operator is for; Leaves may be a stage
+}
+
+// An Operation is an operator at work on a device.
+type Operation interface {
+	// Reuses tells whether some updates keep what is costly to refresh, which is recorded with Reuse.
+	Reuses() bool
+	// Prepare writes what changes from update to update, ordered before the next submit; t counts completed updates. It tells whether
 	// this update reuses.
-	prepare(t int64) (reuse bool, err error)
-	// record records one update.
-	record(rec *gpu.Recording, c operatorCall) error
-	// tensors is the state as it is saved; what is derived from a tensor is brought up to date at the latest in prepare.
-	tensors() []buffers.Tensor
-	bytes() uint64
-	release()
+	Prepare(t int64) (reuse bool, err error)
+	// Record records one update.
+	Record(rec *gpu.Recording, c OperatorCall) error
+	// Tensors is the state as it is saved; what is derived from a tensor is brought up to date at the latest in Prepare.
+	Tensors() []buffers.Tensor
+	Bytes() uint64
+	Release()
 }
 
-// An operatorCall is what a recording is made of.
-type operatorCall struct {
-	updates *buffers.Tree // f32, rewritten in place for the chosen leaves; the padding stays zero
-	params  *buffers.Tree // from before the update
-	// flag is a Statistics entry; with its word 1 not zero, state must keep every bit (the update then goes nowhere). An empty range
+// An OperatorCall is what a recording is made of.
+type OperatorCall struct {
+	Updates *buffers.Tree // f32, rewritten in place for the chosen leaves; the padding stays zero
+	Params  *buffers.Tree // from before the update
+	// Flag is a Statistics entry; with its word 1 not zero, state must keep every bit (the update then goes nowhere). An empty range
 	// where updates are never skipped.
-	flag  gpu.Range
-	reuse bool // keep what is costly to refresh
+	Flag  gpu.Range
+	Reuse bool // keep what is costly to refresh
 }
 
-// An operatorTwin is an operator at work in float64.
-type operatorTwin interface {
-	// update rewrites u of the chosen leaves; p is the params from before the update, both by leaf. With skip the state stays.
-	update(t int64, u, p [][]float64, skip bool)
-	// tensors gives the state by the names and in the shapes of operation.tensors.
-	tensors() []buffers.Host
+// An OperatorTwin is an operator at work in float64.
+type OperatorTwin interface {
+	// Update rewrites u of the chosen leaves; p is the params from before the update, both by leaf. With skip the state stays.
+	Update(t int64, u, p [][]float64, skip bool)
+	// Tensors gives the state by the names and in the shapes of Operation.Tensors.
+	Tensors() []buffers.Host
 }

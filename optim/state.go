@@ -24,7 +24,7 @@ type State struct {
 	rate    float64
 	kernels map[job]*fused
 
-	operations []operation   // one a segment but the last
+	operations []Operation   // one a segment but the last
 	updates    *buffers.Tree // the update between segments; nil where there is one only
 
 	scalars      *gpu.Buffer
@@ -61,7 +61,7 @@ func (s *State) Tensors() []buffers.Tensor {
 		}
 	}
 	for _, o := range s.operations {
-		out = append(out, o.tensors()...)
+		out = append(out, o.Tensors()...)
 	}
 	return out
 }
@@ -112,7 +112,7 @@ func (s *State) Phases() []Phase {
 		phases = append(phases, Collect)
 	}
 	phases = append(phases, Emit)
-	if slices.ContainsFunc(s.operations, operation.reuses) {
+	if slices.ContainsFunc(s.operations, Operation.Reuses) {
 		phases = append(phases, Reuse)
 	}
 	return phases
@@ -158,11 +158,11 @@ func (s *State) prepareOperations() (reuse bool, err error) {
 		}
 		o := s.operations[next]
 		next++
-		r, err := o.prepare(s.counts[step.count])
+		r, err := o.Prepare(s.counts[step.count])
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", step.Name, err)
 		}
-		if o.reuses() {
+		if o.Reuses() {
 			can++
 		}
 		if r {
@@ -194,7 +194,7 @@ func (s *State) Bytes() uint64 {
 		n += t.buffer.Bytes()
 	}
 	for _, o := range s.operations {
-		n += o.bytes()
+		n += o.Bytes()
 	}
 	if s.updates != nil {
 		n += s.updates.Bytes()
@@ -222,7 +222,7 @@ func (s *State) Release() {
 	}
 	s.scalars.Release()
 	for _, o := range s.operations {
-		o.release()
+		o.Release()
 	}
 	if s.updates != nil {
 		s.updates.Release()

@@ -20,7 +20,7 @@ type Twin struct {
 	params  [][]float64
 	state   [][][]float64 // slot, leaf
 	table   *resolved
-	twins   []operatorTwin // one a segment but the last
+	twins   []OperatorTwin // one a segment but the last
 	counts  map[string]int64
 	update  uint32 // index of the update in hand
 	norms   []float64
@@ -68,7 +68,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
-			o, err := s.operator.twin(on)
+			o, err := s.operator.Twin(on)
 			if err != nil {
 				return nil, fmt.Errorf("optim: %s: %s: %w", t.name, s.Name, err)
 			}
@@ -128,7 +128,7 @@ func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 			w.run(s, u, next, scalars)
 			continue
 		}
-		operators[0].update(counts[s.count], u, w.params, w.left != 0)
+		operators[0].Update(counts[s.count], u, w.params, w.left != 0)
 		operators, early = operators[1:], w.left
 	}
 	w.measure(len(w.plan.steps), u)
@@ -249,7 +249,7 @@ func (w *Twin) Tensors() []buffers.Host {
 		}
 	}
 	for _, o := range w.twins {
-		out = append(out, o.tensors()...)
+		out = append(out, o.Tensors()...)
 	}
 	return out
 }

@@ -80,8 +80,8 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 		}
 		name := s.plan.steps[segment.end].Name
 		rec.Group("optim." + name)
-		call := operatorCall{updates: s.updates, params: params, flag: flag, reuse: phase == Reuse}
-		if err := s.operations[i].record(rec, call); err != nil {
+		call := OperatorCall{Updates: s.updates, Params: params, Flag: flag, Reuse: phase == Reuse}
+		if err := s.operations[i].Record(rec, call); err != nil {
 			return fmt.Errorf("optim: %s: %s: %w", t.name, name, err)
 		}
 	}
