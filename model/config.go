@@ -60,7 +60,7 @@ func ParseConfig(raw []byte) (Definition, error) {
 		return nil, errors.New("model: config: null, want an object")
 	}
 	c := newConfigReader(fields)
-	kind := c.Text("model_type", "")
+	kind := c.text("model_type", "")
 	quantized := c.has(quantizationKey)
 	family, err := familyOf(kind)
 	if err != nil {
@@ -145,14 +145,14 @@ func (c *ConfigReader) wrong(key, want string) {
 func (c *ConfigReader) Size(keys ...string) int {
 	for _, key := range keys {
 		if c.has(key) {
-			return c.OptionalSize(key, 0)
+			return c.optionalSize(key, 0)
 		}
 	}
 	c.wrong(keys[0], "a whole number from 1")
 	return 1
 }
 
-func (c *ConfigReader) OptionalSize(key string, absent int) int {
+func (c *ConfigReader) optionalSize(key string, absent int) int {
 	if !c.has(key) {
 		return absent
 	}
@@ -177,7 +177,7 @@ func (c *ConfigReader) Number(key string, absent float64, zero bool) float64 {
 	return v
 }
 
-func (c *ConfigReader) Text(key, absent string) string {
+func (c *ConfigReader) text(key, absent string) string {
 	if !c.has(key) {
 		return absent
 	}
@@ -188,6 +188,7 @@ func (c *ConfigReader) Text(key, absent string) string {
 	return v
 }
 
+// Flag is true or false.
 func (c *ConfigReader) Flag(key string, absent bool) bool {
 	if !c.has(key) {
 		return absent
@@ -199,8 +200,8 @@ func (c *ConfigReader) Flag(key string, absent bool) bool {
 	return v
 }
 
-// MustBe refuses a flag that asks for what is not supported.
-func (c *ConfigReader) MustBe(want bool, absent bool, keys ...string) {
+// mustBe refuses a flag that asks for what is not supported.
+func (c *ConfigReader) mustBe(want bool, absent bool, keys ...string) {
 	for _, key := range keys {
 		if c.Flag(key, absent) != want {
 			c.wrong(key, fmt.Sprintf("%v: the other is not supported", want))
@@ -208,8 +209,8 @@ func (c *ConfigReader) MustBe(want bool, absent bool, keys ...string) {
 	}
 }
 
-// MustBeNull refuses settings that only exist to ask for more; empty counts as nothing.
-func (c *ConfigReader) MustBeNull(keys ...string) {
+// mustBeNull refuses settings that only exist to ask for more; empty counts as nothing.
+func (c *ConfigReader) mustBeNull(keys ...string) {
 	for _, key := range keys {
 		if c.has(key) && !slices.Contains([]string{"{}", "[]", "false"}, string(c.fields[key])) {
 			c.wrong(key, "null: not supported")

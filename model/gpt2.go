@@ -78,20 +78,20 @@ func (m gpt2) Context() int { return m.c.Context }
 var tanhGELUs = map[string]string{"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu_fast": "gelu_tanh", "gelu": "gelu_erf"}
 
 func readGPT2(c *ConfigReader) (Definition, error) {
-	activation := c.Text("activation_function", "gelu_new")
+	activation := c.text("activation_function", "gelu_new")
 	if tanhGELUs[activation] == "" {
 		c.wrong("activation_function", "gelu_new, gelu_pytorch_tanh, gelu_fast or gelu: others are not supported")
 	}
-	c.MustBe(true, true, "scale_attn_weights")
-	c.MustBe(false, false, "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
-	c.MustBeNull("pruned_heads", "quantization_config")
+	c.mustBe(true, true, "scale_attn_weights")
+	c.mustBe(false, false, "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
+	c.mustBeNull("pruned_heads", "quantization_config")
 	config := GPT2Config{
 		Layers:           c.Size("n_layer", "num_hidden_layers"),
 		Heads:            c.Size("n_head", "num_attention_heads"),
 		Width:            c.Size("n_embd", "hidden_size"),
 		Vocab:            c.Size("vocab_size"),
 		Context:          c.Size("n_positions", "max_position_embeddings", "n_ctx"),
-		Intermediate:     c.OptionalSize("n_inner", 0),
+		Intermediate:     c.optionalSize("n_inner", 0),
 		Activation:       tanhGELUs[activation],
 		Eps:              c.Number("layer_norm_epsilon", 1e-5, false),
 		InitStd:          c.Number("initializer_range", 0.02, false),

@@ -81,19 +81,19 @@ func (m llama) Vocab() int   { return m.c.Vocab }
 func (m llama) Context() int { return m.c.Context }
 
 func readLlama(c *ConfigReader) (Definition, error) {
-	if c.Text("hidden_act", "silu") != "silu" {
+	if c.text("hidden_act", "silu") != "silu" {
 		c.wrong("hidden_act", "silu: others are not supported")
 	}
-	c.MustBe(false, false, "attention_bias", "mlp_bias")
-	c.MustBeNull("rope_scaling", "quantization_config", "sliding_window", "pruned_heads")
+	c.mustBe(false, false, "attention_bias", "mlp_bias")
+	c.mustBeNull("rope_scaling", "quantization_config", "sliding_window", "pruned_heads")
 	if c.Number("partial_rotary_factor", 1, true) != 1 {
 		c.wrong("partial_rotary_factor", "1: others are not supported")
 	}
 	config := LlamaConfig{
 		Layers:           c.Size("num_hidden_layers"),
 		Heads:            c.Size("num_attention_heads"),
-		KVHeads:          c.OptionalSize("num_key_value_heads", 0),
-		HeadDim:          c.OptionalSize("head_dim", 0),
+		KVHeads:          c.optionalSize("num_key_value_heads", 0),
+		HeadDim:          c.optionalSize("head_dim", 0),
 		Width:            c.Size("hidden_size"),
 		Intermediate:     c.Size("intermediate_size"),
 		Vocab:            c.Size("vocab_size"),
@@ -128,7 +128,7 @@ func (c *ConfigReader) ropeTheta() float64 {
 			inner.wrong(key, "no such key: not supported")
 		}
 	}
-	if inner.Text("rope_type", "default") != "default" {
+	if inner.text("rope_type", "default") != "default" {
 		inner.wrong("rope_type", "default: others are not supported")
 	}
 	theta = inner.Number("rope_theta", theta, false)

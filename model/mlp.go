@@ -58,7 +58,7 @@ func (mlp) Context() int { return 1 }
 
 // readMLP reads this package's own form; Hugging Face has none.
 func readMLP(c *ConfigReader) (Definition, error) {
-	config := MLPConfig{Activation: c.Text("activation", ""), Loss: c.Text("loss", "")}
+	config := MLPConfig{Activation: c.text("activation", ""), Loss: c.text("loss", "")}
 	if err := json.Unmarshal(c.fields["sizes"], &config.Sizes); err != nil {
 		c.wrong("sizes", "a list of whole numbers")
 		return nil, nil
