@@ -2,6 +2,7 @@ package optim_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,7 +40,7 @@ func TestConfigRoundTrip(t *testing.T) {
 
 func TestConfigRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"name":"adamv"}`:                                    `found "adamv", wanted one of adabelief, adafactor, adamw, lion`,
+		`{"name":"adamv"}`:                                    `found "adamv", wanted one of ` + strings.Join(optim.Names(), ", ") + `, did you mean "adamw"?`,
 		`{"nam":"adamw"}`:                                     `unknown key "nam", did you mean "name"?`,
 		`{"name":"adamw","options":{"clip":1}}`:               `unknown key "options.clip"`,
 		`{"name":"adamw","options":{"schedule":{"stesp":1}}}`: `unknown key "options.schedule.stesp", did you mean "steps"?`,
