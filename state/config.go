@@ -55,6 +55,9 @@ func (c Config) Validate() error {
 	case c.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use accumulate here, which weighs by tokens", c.Optimizer.Options.AccumulationSteps)
 	}
+	if _, err := model.ConfigJSON(c.Definition, "F32"); err != nil { // a checkpoint of it could not be read
+		return fmt.Errorf("state: config: definition: %w", err)
+	}
 	_, err := c.Transform()
 	return err
 }

@@ -422,7 +422,14 @@ func TestConfigErrors(t *testing.T) {
 	c := tinyConfig(t)
 	c.Definition = mlp
 	assert.ErrorContains(t, c.Validate(), "want a language model")
+	c.Definition = stray{tinyModel(t, 0)}
+	assert.ErrorContains(t, c.Validate(), `state: config: definition: model: config: model_type: "stray", want one of`, "nobody could load it")
 }
+
+// stray is of no registered family.
+type stray struct{ model.Definition }
+
+func (stray) Kind() string { return "stray" }
 
 // corpus writes a text and opens it as bytes below the vocabulary of the tiny model.
 func corpus(t *testing.T, bytes int) *data.Corpus {
