@@ -1,7 +1,6 @@
 package buffers
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"gputrain/gpu"
@@ -16,18 +15,18 @@ func Copy(rec *gpu.Recording, dst, src *Tree) error {
 	}
 	switch {
 	case dst == src:
-		return nil
 	case dst.dtype == src.dtype:
 		for i := range dst.slabs {
 			rec.Copy(dst.Slab(i), src.Slab(i))
 		}
-		return nil
 	case dst.dtype == BF16 && src.dtype == F32:
-		return recordCast(rec, dst, src, "", nil)
+		recordCast(rec, dst, src, "", nil)
 	case dst.dtype == F32 && src.dtype == BF16:
-		return recordCast(rec, dst, src, "WIDEN", nil)
+		recordCast(rec, dst, src, "WIDEN", nil)
+	default:
+		return fmt.Errorf("buffers: copy: tree %q: no cast from %v to %v", dst.label, src.dtype, dst.dtype)
 	}
-	return fmt.Errorf("buffers: copy: tree %q: no cast from %v to %v", dst.label, src.dtype, dst.dtype)
+	return rec.Err()
 }
 
 // CopyStochastic records dst (BF16) = src (F32), each element rounded to one of its two neighbours with probabilities that
@@ -48,34 +47,25 @@ func CopyStochastic(rec *gpu.Recording, dst, src *Tree, key gpu.Range) error {
 	if err != nil {
 		return err
 	}
-	return recordCast(rec, dst, src, "STOCHASTIC", func(slab int) []gpu.Range {
+	recordCast(rec, dst, src, "STOCHASTIC", func(slab int) []gpu.Range {
 		return []gpu.Range{counters[slab].All(), key}
 	})
+	return rec.Err()
 }
 
 // recordCast dispatches cast.wgsl, one of its two flags set or none; more gives what follows dst among the bindings.
-func recordCast(rec *gpu.Recording, dst, src *Tree, flag string, more func(slab int) []gpu.Range) error {
+func recordCast(rec *gpu.Recording, dst, src *Tree, flag string, more func(slab int) []gpu.Range) {
 	flags := map[string]bool{"WIDEN": false, "STOCHASTIC": false}
 	if flag != "" {
 		flags[flag] = true
 	}
-	source, err := shaders.Source("cast.wgsl", shaders.Variant{Flags: flags})
-	if err != nil {
-		return fmt.Errorf("buffers: cast: %w", err)
-	}
-	k := &gpu.Kernel{Label: "gputrain.buffers.cast", Source: source, Workgroup: [3]int{lanes, 1, 1}, Bindings: []gpu.Binding{
-		{Name: "params", Access: gpu.Uniform}, {Name: "src", Access: gpu.Read}, {Name: "dst", Access: gpu.ReadWrite},
-	}}
-	if more != nil {
-		k.Bindings = append(k.Bindings, gpu.Binding{Name: "counters", Access: gpu.Read}, gpu.Binding{Name: "key", Access: gpu.Uniform})
-	}
+	k := gpu.NewKernel("gputrain.buffers.cast", "cast", shaders.Variant{Flags: flags})
 	for i, n := range dst.layout.Slabs() {
 		quads := uint64(n / 4)
 		bind := []gpu.Range{src.Slab(i), dst.Slab(i)}
 		if more != nil {
 			bind = append(bind, more(i)...)
 		}
-		rec.Dispatch(k, gpu.Linear(quads, quadsPerGroup, dst.device.Limits()), binary.LittleEndian.AppendUint32(nil, uint32(quads)), bind...)
+		rec.Dispatch(k, gpu.Linear(quads, quadsPerGroup, dst.device.Limits()), uint32(quads), bind...)
 	}
-	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/shaders"
 )
 
 // Checks are the self-checks of the kernels of this package against their twins. All but the normal draws must agree to
@@ -220,8 +219,7 @@ func checkStochastic(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 		return gpu.Result{}, err
 	}
 	defer buffer.Release()
-	words := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, key[0]), key[1])
-	if err := dev.Write(buffer.All(), append(words, make([]byte, 8)...)); err != nil {
+	if err := dev.Write(buffer.All(), append(gpu.Bytes(key), make([]byte, 8)...)); err != nil {
 		return gpu.Result{}, err
 	}
 	return checkCast(ctx, dev, BF16, F32, func(rec *gpu.Recording, dst, src *Tree) error {
@@ -236,52 +234,16 @@ func stochasticElement(key prng.Key, leaf Leaf, i int, f float32) uint16 {
 	return array.StochasticBF16(f, uint16([2]uint32{y0, y1}[i%4/2]>>(16*(i%2))))
 }
 
-// drawn runs draw.wgsl: for each index from first the word, uniform, normal and bf16 normal draw, as bits.
-func drawn(ctx context.Context, dev *gpu.Device, key prng.Key, first uint64, count int) ([][4]uint32, error) {
-	source, err := shaders.Source("draw.wgsl", shaders.Variant{})
-	if err != nil {
-		return nil, fmt.Errorf("buffers: draw: %w", err)
-	}
-	out, err := dev.NewBuffer("gputrain.buffers.check.draw", uint64(16*count))
-	if err != nil {
-		return nil, err
-	}
-	defer out.Release()
-	var params []byte
-	for _, w := range []uint32{key[0], key[1], uint32(first >> 32), uint32(first), uint32(count)} {
-		params = binary.LittleEndian.AppendUint32(params, w)
-	}
-	rec := dev.Record("buffers.check.draw")
-	rec.Dispatch(&gpu.Kernel{
-		Label: "gputrain.buffers.draw", Source: source, Workgroup: [3]int{64, 1, 1},
-		Bindings: []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "out", Access: gpu.ReadWrite}},
-	}, gpu.Linear(uint64(count), 64, dev.Limits()), append(params, make([]byte, 12)...), out.All())
-	if err := rec.Submit(ctx); err != nil {
-		return nil, err
-	}
-	raw := make([]byte, 16*count)
-	if err := dev.Read(ctx, raw, out.All()); err != nil {
-		return nil, err
-	}
-	draws := make([][4]uint32, count)
-	for i := range draws {
-		for j := range draws[i] {
-			draws[i][j] = binary.LittleEndian.Uint32(raw[16*i+4*j:])
-		}
-	}
-	return draws, nil
-}
-
 func checkThreefry(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 	var r gpu.Result
 	key, first := prng.NewKey(43).FoldIn(1), uint64(5)<<32+9
-	draws, err := drawn(ctx, dev, key, first, 1000)
+	draws, err := Draws(ctx, dev, key, first, 1000)
 	for i, d := range draws {
 		at := first + uint64(i)
-		want := [3]uint32{key.Bits32(at), math.Float32bits(key.Uniform(at)), math.Float32bits(key.NormalBF16(at))}
-		if got := [3]uint32{d[0], d[1], d[3]}; got != want {
+		want := Draw{key.Bits32(at), key.Uniform(at), d.Normal, key.NormalBF16(at)}
+		if d != want {
 			if r.MaxError++; r.MaxError == 1 {
-				r.Worst = fmt.Sprintf("index %d: bits, uniform, bf16 normal %08x, want %08x", at, got, want)
+				r.Worst = fmt.Sprintf("index %d: %+v, want %+v", at, d, want)
 			}
 		}
 	}
@@ -291,9 +253,9 @@ func checkThreefry(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 func checkNormal(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 	r := gpu.Result{Tolerance: normalTolerance}
 	key := prng.NewKey(44)
-	draws, err := drawn(ctx, dev, key, 0, 1<<16)
+	draws, err := Draws(ctx, dev, key, 0, 1<<16)
 	for i, d := range draws {
-		got, want := float64(math.Float32frombits(d[2])), float64(key.Normal(uint64(i)))
+		got, want := float64(d.Normal), float64(key.Normal(uint64(i)))
 		e := math.Abs(got-want) / math.Max(1, math.Abs(want))
 		if !(e <= r.MaxError) && !math.IsNaN(r.MaxError) {
 			r.MaxError, r.Worst = e, fmt.Sprintf("index %d: %v, want %v", i, got, want)

@@ -1,7 +1,6 @@
 package buffers
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -11,12 +10,9 @@ import (
 	"gputrain/shaders"
 )
 
-// The workgroup of map.wgsl and cast.wgsl, and the quads of four elements that one goes through. On lavapipe 256 and 4 quads
-// an invocation move 1.4 times as much as 64 and one, and no choice of up to 16 quads more than a few per cent above that.
-const (
-	lanes         = 256
-	quadsPerGroup = 1024
-)
+// quadsPerGroup is how many quads of four elements a workgroup of map.wgsl and cast.wgsl goes through, with 256 invocations. On lavapipe these
+// and 4 quads an invocation move 1.4 times as much as 64 and one, and no choice of up to 16 quads more than a few per cent above that.
+const quadsPerGroup = 1024
 
 // storage says how WGSL sees four elements of a dtype: in memory, as a value, and the way between.
 var storage = map[DType]struct{ memory, value, load, store string }{
@@ -80,13 +76,9 @@ func recordMap(rec *gpu.Recording, dst *Tree, expression string, value uint32, s
 		}
 	}
 	for i, n := range dst.layout.Slabs() {
-		k, err := mapKernel(dst, expression, inputs, srcs, extents[i] != nil)
-		if err != nil {
-			return err
-		}
+		k := mapKernel(dst, expression, inputs, srcs, extents[i] != nil)
 		quads := uint64(n / 4)
-		params := binary.LittleEndian.AppendUint32(nil, uint32(quads))
-		params = binary.LittleEndian.AppendUint32(params, value)
+		params := struct{ Quads, Value uint32 }{uint32(quads), value}
 		var bind []gpu.Range
 		for _, in := range inputs {
 			bind = append(bind, in.Slab(i))
@@ -96,18 +88,15 @@ func recordMap(rec *gpu.Recording, dst *Tree, expression string, value uint32, s
 		}
 		rec.Dispatch(k, gpu.Linear(quads, quadsPerGroup, dst.device.Limits()), params, append(bind, dst.Slab(i))...)
 	}
-	return nil
+	return rec.Err()
 }
 
 // mapKernel writes the kernel for trees of these dtypes; the same text every time, so that the device has one pipeline for it.
-func mapKernel(dst *Tree, expression string, inputs, srcs []*Tree, padded bool) (*gpu.Kernel, error) {
-	k := &gpu.Kernel{Label: "gputrain.buffers.map", Workgroup: [3]int{lanes, 1, 1}}
-	k.Bindings = append(k.Bindings, gpu.Binding{Name: "params", Access: gpu.Uniform})
+func mapKernel(dst *Tree, expression string, inputs, srcs []*Tree, padded bool) *gpu.Kernel {
 	var declarations, loads []string
 	declare := func(name string, access gpu.Access, element string) {
 		declarations = append(declarations, fmt.Sprintf("@group(0) @binding(%d) var<storage, %v> %s: array<%s>;",
-			len(k.Bindings), access, name, element))
-		k.Bindings = append(k.Bindings, gpu.Binding{Name: name, Access: access})
+			1+len(declarations), access, name, element))
 	}
 	for i, in := range inputs {
 		declare(fmt.Sprintf("src%d", i), gpu.Read, storage[in.dtype].memory)
@@ -123,8 +112,7 @@ func mapKernel(dst *Tree, expression string, inputs, srcs []*Tree, padded bool) 
 		}
 		loads = append(loads, fmt.Sprintf("let %c = %s;", 'a'+i, fmt.Sprintf(storage[src.dtype].load, name)))
 	}
-	var err error
-	k.Source, err = shaders.Source("map.wgsl", shaders.Variant{
+	return gpu.NewKernel("gputrain.buffers.map", "map", shaders.Variant{
 		Flags: map[string]bool{"PADDED": padded},
 		Constants: map[string]string{
 			"BINDINGS":   strings.Join(declarations, "\n"),
@@ -134,8 +122,4 @@ func mapKernel(dst *Tree, expression string, inputs, srcs []*Tree, padded bool) 
 			"STORE":      fmt.Sprintf(storage[dst.dtype].store, "value"),
 		},
 	})
-	if err != nil {
-		return nil, fmt.Errorf("buffers: map: %w", err)
-	}
-	return k, nil
 }

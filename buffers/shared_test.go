@@ -39,9 +39,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         out[i][3] = threefry_fold(vec2<u32>(3u, x[i]), i).y;
     }
 }`
-	k := &gpu.Kernel{Label: "gputrain.buffers.shared", Source: source, Workgroup: [3]int{64, 1, 1}, Bindings: []gpu.Binding{
-		{Name: "x", Access: gpu.Read}, {Name: "out", Access: gpu.ReadWrite},
-	}}
+	k := gpu.KernelOf("gputrain.buffers.shared", source)
 	var finite []uint32 // drivers may change NaN and flush denormals in float arithmetic, as in -f
 	for _, f := range sampleFloats(132) {
 		bits := math.Float32bits(f)

@@ -1,7 +1,6 @@
 package buffers
 
 import (
-	"encoding/binary"
 	"fmt"
 	"hash/fnv"
 
@@ -77,12 +76,7 @@ func (l *Layout) blockExtents(slab int) []byte {
 // leaf of the block's first four elements. Both come from the leaf alone, so that it is rounded alike in every tree and slab.
 func (t *Tree) roundingTables() ([]*gpu.Buffer, error) {
 	return t.table(&t.rounding, "rounding", func(slab int) []byte {
-		var out []byte
-		for _, c := range t.layout.blockCounters(slab) {
-			out = binary.LittleEndian.AppendUint32(out, c[0])
-			out = binary.LittleEndian.AppendUint32(out, c[1])
-		}
-		return out
+		return gpu.Bytes(t.layout.blockCounters(slab))
 	})
 }
 

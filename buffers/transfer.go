@@ -30,11 +30,7 @@ func (t *Tree) WriteInts(path string, data []int32) error {
 	if t.dtype != I32 && t.dtype != U32 {
 		return fmt.Errorf("buffers: write ints: tree %q: dtype %v, want i32 or u32", t.label, t.dtype)
 	}
-	raw := make([]byte, 0, 4*len(data))
-	for _, v := range data {
-		raw = binary.LittleEndian.AppendUint32(raw, uint32(v))
-	}
-	return t.WriteRaw(path, raw)
+	return t.WriteRaw(path, gpu.Bytes(data))
 }
 
 // WriteRaw stores a leaf's bytes as the tree keeps them: little-endian, row-major, two bytes an element for BF16.

@@ -1,10 +1,6 @@
 package gpu
 
-import (
-	"fmt"
-	"regexp"
-	"strconv"
-)
+import "fmt"
 
 // What the driver would abort on, or refuse with less to say, is found here when a command is recorded.
 
@@ -106,10 +102,11 @@ func (r *Recording) checkCopy(dst, src Range) error {
 	return nil
 }
 
-var workgroupSize = regexp.MustCompile(`@workgroup_size\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?(?:,\s*(\d+)\s*)?,?\s*\)`)
-
-// check tests a kernel against limits, and its Workgroup against its source where that says it in figures.
+// check tests a kernel against limits.
 func (k *Kernel) check(lim Limits) error {
+	if k.err != nil {
+		return k.err
+	}
 	storage := 0
 	for _, b := range k.Bindings {
 		if b.Access != Uniform {
@@ -119,9 +116,9 @@ func (k *Kernel) check(lim Limits) error {
 	if storage > lim.StorageBuffers {
 		return &LimitError{"storage bindings", uint64(storage), uint64(lim.StorageBuffers), "StorageBuffers"}
 	}
-	w := k.Workgroup
+	w := k.workgroup
 	if w[0] < 1 || w[1] < 1 || w[2] < 1 {
-		return fmt.Errorf("workgroup %v: every dimension must be at least 1", w)
+		return fmt.Errorf("found no @workgroup_size in figures of at least 1")
 	}
 	for i, n := range w {
 		if n > lim.WorkgroupSize[i] {
@@ -130,19 +127,6 @@ func (k *Kernel) check(lim Limits) error {
 	}
 	if n := w[0] * w[1] * w[2]; n > lim.Invocations {
 		return &LimitError{"workgroup", uint64(n), uint64(lim.Invocations), "Invocations"}
-	}
-	m := workgroupSize.FindStringSubmatch(k.Source)
-	if m == nil {
-		return nil
-	}
-	source := [3]int{1, 1, 1}
-	for i, s := range m[1:] {
-		if s != "" {
-			source[i], _ = strconv.Atoi(s)
-		}
-	}
-	if source != w {
-		return fmt.Errorf("workgroup %v, the source says %v", w, source)
 	}
 	return nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -28,27 +27,16 @@ type pipelineSlot struct {
 	err    error
 }
 
-func (k *Kernel) key() string {
-	var b strings.Builder
-	for _, x := range k.Bindings {
-		b.WriteByte("urwt"[x.Access])
-	}
-	b.WriteByte('\n')
-	b.WriteString(k.Source)
-	return b.String()
-}
-
 func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
-	key := k.key()
 	c := &d.pipelines
 	c.mu.Lock()
 	if c.slots == nil {
 		c.slots = map[string]*pipelineSlot{}
 	}
-	s := c.slots[key]
+	s := c.slots[k.Source]
 	if s == nil {
 		s = &pipelineSlot{kernel: k}
-		c.slots[key] = s
+		c.slots[k.Source] = s
 	}
 	c.mu.Unlock()
 	s.once.Do(func() {

@@ -1,10 +1,10 @@
 // Package gpu runs compute kernels written in WGSL on any adapter that speaks Vulkan, Metal, Direct3D 12 or OpenGL. It knows
 // bytes and bindings, not shapes and trees.
 //
-// An Adapter is opened as a Device. A Kernel is a plain value: source and the list of what it binds. A Recording lists
-// dispatches and copies and checks each in Go as it is recorded; made into a Program it has its pipelines, bind groups and
-// one uniform buffer, and submitting it, once or a million times, makes nothing more. Results come back by Read, which waits,
-// or by a Readback, a ring from which results are taken one or more submits late.
+// An Adapter is opened as a Device. A Kernel is a source and what it says of itself: bindings, workgroup, params. A Recording
+// lists dispatches and copies, checks each in Go as it is recorded and keeps the first error; made into a Program it has its
+// pipelines, bind groups and one uniform buffer, and submitting it, once or a million times, makes nothing more. Results come
+// back by Read, which waits, or by a Readback, a ring from which results are taken one or more submits late.
 //
 // Invariants, which tests hold:
 //

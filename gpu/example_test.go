@@ -23,17 +23,12 @@ func Example() {
 	}
 	defer dev.Release()
 
-	double := &gpu.Kernel{
-		Label: "example.double",
-		Source: `
+	double := gpu.KernelOf("example.double", `
 @group(0) @binding(0) var<storage, read_write> x: array<f32>;
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if (id.x < arrayLength(&x)) { x[id.x] *= 2.0; }
-}`,
-		Bindings:  []gpu.Binding{{Name: "x", Access: gpu.ReadWrite}},
-		Workgroup: [3]int{64, 1, 1},
-	}
+}`)
 	x, err := dev.NewBuffer("x", 4)
 	if err != nil {
 		log.Fatal(err)

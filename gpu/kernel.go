@@ -1,5 +1,13 @@
 package gpu
 
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"gputrain/shaders"
+)
+
 // Access says what a kernel does with a binding.
 type Access int
 
@@ -10,31 +18,71 @@ const (
 	Texels                  // texture_storage_2d<rgba32float, read>, see texels.go
 )
 
-func (a Access) String() string {
-	switch a {
-	case Uniform:
-		return "uniform"
-	case Read:
-		return "read"
-	case Texels:
-		return "texels"
-	}
-	return "read_write"
-}
+func (a Access) String() string { return [...]string{"uniform", "read", "read_write", "texels"}[a] }
 
-// Binding declares one @group(0) @binding(i) of a kernel.
+// Binding is one @group(0) @binding(i) of a kernel.
 type Binding struct {
 	Name   string
 	Access Access
 }
 
-// Kernel is a plain value; its pipeline is cached in the device by Source and Bindings.
+// Kernel is a shader and what it says of itself. Its pipeline is cached in the device by its source.
 type Kernel struct {
-	Label     string    // gputrain.<package>.<name>
-	Source    string    // final WGSL, entry main
-	Bindings  []Binding // @group(0) @binding(i), in this order
-	Workgroup [3]int    // as in the source
+	Label    string    // gputrain.<package>.<name>
+	Source   string    // final WGSL, entry main
+	Bindings []Binding // @group(0) @binding(i), in this order
 
 	// Reuse says that each element of what the kernel reads is read many times.
 	Reuse bool
+
+	workgroup [3]int // zeros for the shaders of a sheet
+	params    []word // of the uniform at binding 0, where there is one
+	err       error
+}
+
+var kernels sync.Map // of label, file and variant, *Kernel: a big tile is a hundred kilobytes of text
+
+// NewKernel is a file of package shaders, "kron_begin", in a variant. The first recording that dispatches it returns its error.
+func NewKernel(label, file string, v shaders.Variant) *Kernel {
+	key := fmt.Sprint(label, file, v.Flags, v.Constants) // maps print in the order of their keys
+	if known, ok := kernels.Load(key); ok {
+		return known.(*Kernel)
+	}
+	source, err := shaders.Source(file+".wgsl", v)
+	k := KernelOf(label, source)
+	if k.Reuse = shaders.Reuses(file); err != nil {
+		k.err = err
+	}
+	known, _ := kernels.LoadOrStore(key, k)
+	return known.(*Kernel)
+}
+
+// KernelOf is a kernel of final WGSL: bindings in group 0, in order from 0.
+func KernelOf(label, source string) *Kernel {
+	k := &Kernel{Label: label, Source: source}
+	k.err = k.reflect()
+	return k
+}
+
+// Params lays a value out as the kernel's uniform at binding 0, to a multiple of 16 bytes: a struct with the fields of the shader's, by name,
+// type and order, or numbers of its types. Words that the shader calls pad may be missing. Nil is no params.
+func (k *Kernel) Params(value any) ([]byte, error) {
+	if k.err != nil || value == nil {
+		return nil, k.err
+	}
+	if err := k.matches(value); err != nil {
+		return nil, err
+	}
+	raw := make([]byte, alignUp(4*uint64(len(k.params)), 16))
+	copy(raw, Bytes(value))
+	return raw, nil
+}
+
+// Bytes are numbers, and structs and lists of them, as they lie on a device.
+func Bytes(table any) []byte {
+	raw, err := binary.Append(nil, binary.LittleEndian, table)
+	if err != nil {
+		panic(fmt.Sprintf("gpu: bytes of %T: %v", table, err)) // a type of ours that is not of fixed size
+	}
+	return raw
 }

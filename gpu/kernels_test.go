@@ -8,9 +8,7 @@ import (
 )
 
 // addKernel computes out = a + b*scale for count elements.
-var addKernel = &gpu.Kernel{
-	Label: "gputrain.test.add",
-	Source: `
+var addKernel = gpu.KernelOf("gputrain.test.add", `
 struct Params { count: u32, scale: f32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> a: array<f32>;
@@ -21,14 +19,14 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) n: vec3<u
     let i = (wg.y * n.x + wg.x) * 64u + l;
     if (i < params.count) { out[i] = a[i] + b[i] * params.scale; }
 }
-`,
-	Bindings:  []gpu.Binding{{"params", gpu.Uniform}, {"a", gpu.Read}, {"b", gpu.Read}, {"out", gpu.ReadWrite}},
-	Workgroup: [3]int{64, 1, 1},
+`)
+
+type addition struct {
+	Count uint32
+	Scale float32
 }
 
-func addParams(count int, scale float32) []byte {
-	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(count)), math.Float32bits(scale))
-}
+func addParams(count int, scale float32) any { return addition{uint32(count), scale} }
 
 func floats(raw []byte) []float32 {
 	out := make([]float32, len(raw)/4)

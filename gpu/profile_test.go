@@ -29,7 +29,7 @@ func TestProfile(t *testing.T) {
 	rec.Copy(a.All(), out.All())
 	add(rec, d, out, a, b, 3)
 	rec.Group("heavy")
-	rec.Dispatch(gputest.BusyKernel, gpu.Grid{X: 32, Y: 1, Z: 1}, []byte{0, 255, 0, 0}, sink.All())
+	rec.Dispatch(gputest.BusyKernel, gpu.Grid{X: 32, Y: 1, Z: 1}, [4]uint32{255 << 8}, sink.All())
 	p, err := rec.Program(t.Context())
 	require.NoError(t, err)
 	defer p.Release()

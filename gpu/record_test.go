@@ -82,15 +82,15 @@ func TestRecordingRefuses(t *testing.T) {
 	foreignRing, err := other.NewReadback("rb", 16, 1)
 	require.NoError(t, err)
 	part := func(b *gpu.Buffer) gpu.Range { return b.Range(0, 512) }
-	add := func(g gpu.Grid, params []byte, bind ...gpu.Range) func(*gpu.Recording) {
+	add := func(g gpu.Grid, params any, bind ...gpu.Range) func(*gpu.Recording) {
 		return func(r *gpu.Recording) { r.Dispatch(addKernel, g, params, bind...) }
 	}
-	with := func(change func(*gpu.Kernel), bind ...gpu.Range) func(*gpu.Recording) {
-		k := *addKernel
-		k.Bindings = append([]gpu.Binding(nil), k.Bindings...)
-		change(&k)
-		return func(r *gpu.Recording) { r.Dispatch(&k, one, addParams(1, 1), bind...) }
+	with := func(text, other string, params any, bind ...gpu.Range) func(*gpu.Recording) {
+		k := gpu.KernelOf("changed", strings.Replace(addKernel.Source, text, other, 1))
+		return func(r *gpu.Recording) { r.Dispatch(k, one, params, bind...) }
 	}
+	const inputB, uniformParams, size = "@group(0) @binding(2) var<storage, read> b", "var<uniform> params: Params", "@workgroup_size(64)"
+	const written = "@group(0) @binding(2) var<storage, read_write> b"
 	bound := []gpu.Range{part(a), part(b), part(out)}
 	params := addParams(1, 1)
 	cases := []struct {
@@ -101,8 +101,8 @@ func TestRecordingRefuses(t *testing.T) {
 		{"no kernel", func(r *gpu.Recording) { r.Dispatch(nil, one, nil) }, "no kernel"},
 		{"too few ranges", add(one, params, part(a)), "1 ranges bound, want 3 (a b out)"},
 		{"no params", add(one, nil, bound...), "3 ranges bound, want 4 (params a b out)"},
-		{"params too large", add(one, make([]byte, 260), bound...), "params: 272 bytes, limit UniformBytes 256"},
-		{"params without a uniform", with(func(k *gpu.Kernel) { k.Bindings = k.Bindings[1:] }, bound...), "binding 0 is not a uniform"},
+		{"params too large", with("count: u32, scale: f32", strings.Repeat("m: vec4<u32>,", 17), [17][4]uint32{}, bound...), "params: 272 bytes, limit UniformBytes 256"},
+		{"params without a uniform", with(uniformParams, "var<storage, read> params: Params", params, bound...), "binding 0 is not a uniform"},
 		{"grid", add(gpu.Grid{X: 1, Y: 9, Z: 1}, params, bound...), "grid 1x9x1: dimension 1: 9 wanted, limit Workgroups 8"},
 		{"nil range", add(one, params, part(a), gpu.Range{}, part(out)), `binding "b": no buffer`},
 		{"empty range", add(one, params, part(a), b.Range(0, 0), part(out)), `binding "b": b[0:0]: is empty`},
@@ -116,12 +116,14 @@ func TestRecordingRefuses(t *testing.T) {
 		{"uniform as storage", add(one, params, uniform.All(), part(b), part(out)), "is a uniform buffer, want storage"},
 		{"storage as uniform", add(one, nil, part(a), part(a), part(b), part(out)), "is a storage buffer, want one from NewUniform"},
 		{"read and written", add(one, params, part(a), out.Range(4096, 256), part(out)), `buffer "out" is bound read as "b" and read_write as "out"`},
-		{"written twice", with(func(k *gpu.Kernel) { k.Bindings[2].Access = gpu.ReadWrite }, part(a), out.Range(256, 512), part(out)), `"b" and "out" overlap`},
-		{"storage buffers", with(func(k *gpu.Kernel) { k.Bindings = append(k.Bindings, gpu.Binding{Name: "c", Access: gpu.Read}) }, bound...), "storage bindings: 4 wanted, limit StorageBuffers 3"},
-		{"invocations", with(func(k *gpu.Kernel) { k.Workgroup = [3]int{64, 4, 1} }, bound...), "workgroup: 256 wanted, limit Invocations 128"},
-		{"workgroup dimension", with(func(k *gpu.Kernel) { k.Workgroup = [3]int{1, 1, 2} }, bound...), "workgroup dimension 2: 2 wanted, limit WorkgroupSize 1"},
-		{"workgroup of nothing", with(func(k *gpu.Kernel) { k.Workgroup = [3]int{64} }, bound...), "must be at least 1"},
-		{"workgroup not the source's", with(func(k *gpu.Kernel) { k.Workgroup = [3]int{32, 1, 1} }, bound...), "workgroup [32 1 1], the source says [64 1 1]"},
+		{"written twice", with(inputB, written, params, part(a), out.Range(256, 512), part(out)), `"b" and "out" overlap`},
+		{"storage buffers", with("@compute", "@group(0) @binding(4) var<storage, read> c: array<f32>;\n@compute", params, bound...), "storage bindings: 4 wanted, limit StorageBuffers 3"},
+		{"invocations", with(size, "@workgroup_size(64, 4)", params, bound...), "workgroup: 256 wanted, limit Invocations 128"},
+		{"workgroup dimension", with(size, "@workgroup_size( 1, 1, 2, )", params, bound...), "workgroup dimension 2: 2 wanted, limit WorkgroupSize 1"},
+		{"workgroup of nothing", with(size, "@workgroup_size(64, 0)", params, bound...), "found no @workgroup_size in figures of at least 1"},
+		{"no workgroup in figures", with(size, "@workgroup_size(side)", params, bound...), "found no @workgroup_size"},
+		{"bindings out of order", with("@binding(2)", "@binding(4)", params, bound...), "binding 4 var<storage, read> b: want bindings in order from 0"},
+		{"another address space", with("storage, read_write", "workgroup", params, bound...), "binding 3 var<workgroup> out: want"},
 		{"copy sizes", func(r *gpu.Recording) { r.Copy(a.Range(0, 8), b.Range(0, 4)) }, "sizes differ"},
 		{"copy in one buffer", func(r *gpu.Recording) { r.Copy(a.Range(0, 8), a.Range(8, 8)) }, "are one buffer"},
 		{"copy align", func(r *gpu.Recording) { r.Copy(a.Range(2, 4), b.Range(0, 4)) }, "destination: a[2:6]: offset and size must be multiples of 4"},
@@ -148,7 +150,7 @@ func TestRecordingRefuses(t *testing.T) {
 	}
 	// What is allowed beside what is refused.
 	rec := d.Record("good")
-	with(func(k *gpu.Kernel) { k.Bindings[2].Access = gpu.ReadWrite }, part(a), out.Range(512, 512), part(out))(rec)
+	with(inputB, written, params, part(a), out.Range(512, 512), part(out))(rec)
 	add(one, params, part(a), a.Range(256, 256), part(out))(rec)
 	add(one, nil, uniform.All(), part(a), part(b), part(out))(rec)
 	add(gpu.Grid{X: 8, Y: 8, Z: 8}, params, bound...)(rec)

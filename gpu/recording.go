@@ -47,9 +47,9 @@ func (r *Recording) add(c command, err error) {
 	r.commands = append(r.commands, c)
 }
 
-// Dispatch runs a kernel over a grid. With params not nil they become the kernel's constant uniform at binding 0 (one
-// shared buffer a program) and bind lists the bindings from 1 on; otherwise bind lists all of them. A grid with a zero is skipped.
-func (r *Recording) Dispatch(k *Kernel, g Grid, params []byte, bind ...Range) {
+// Dispatch runs a kernel over a grid. With params not nil (see Kernel.Params) they become the kernel's constant uniform at binding 0
+// (one shared buffer a program) and bind lists the bindings from 1 on; otherwise bind lists all of them. A grid with a zero is skipped.
+func (r *Recording) Dispatch(k *Kernel, g Grid, params any, bind ...Range) {
 	if k == nil {
 		r.add(command{label: "dispatch"}, fmt.Errorf("no kernel"))
 		return
@@ -58,12 +58,11 @@ func (r *Recording) Dispatch(k *Kernel, g Grid, params []byte, bind ...Range) {
 		return
 	}
 	c := command{kind: kindDispatch, label: k.Label, kernel: k, grid: g, bind: append([]Range(nil), bind...)}
-	if params != nil {
-		// A uniform binding is a multiple of 16 bytes, as WGSL lays structs out.
-		c.params = make([]byte, alignUp(max(uint64(len(params)), 16), 16))
-		copy(c.params, params)
+	var err error
+	if c.params, err = k.Params(params); err == nil {
+		err = r.checkDispatch(&c)
 	}
-	r.add(c, r.checkDispatch(&c))
+	r.add(c, err)
 }
 
 // Copy copies src to dst, of equal size, in multiples of 4 bytes; within one buffer it is refused.
@@ -104,6 +103,13 @@ func (r *Recording) ReadBack(rb *Readback, src Range) {
 // Group names the commands that follow, for the profile and for debuggers.
 func (r *Recording) Group(name string) {
 	r.add(command{kind: kindGroup, label: name}, nil)
+}
+
+// Fail refuses what would be recorded next, as a command that is wrong does.
+func (r *Recording) Fail(err error) {
+	if r.err == nil {
+		r.err = fmt.Errorf("gpu: record %q: command %d: %w", r.label, len(r.commands), err)
+	}
 }
 
 // Err is the first error of the commands recorded so far.

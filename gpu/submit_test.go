@@ -145,7 +145,7 @@ func TestOwnUniform(t *testing.T) {
 		require.NoError(t, err)
 		defer p.Release()
 		for scale := range 3 {
-			require.NoError(t, d.Write(u.Range(0, 8), addParams(8, float32(scale))))
+			require.NoError(t, d.Write(u.Range(0, 8), gpu.Bytes(addParams(8, float32(scale)))))
 			require.NoError(t, p.Submit(t.Context()))
 			require.Equal(t, float32(7+7*scale), read(t, d, out.All())[7])
 		}

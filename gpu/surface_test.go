@@ -20,26 +20,17 @@ import (
 )
 
 // bars draws a bar for each number that a compute kernel has counted.
-var bars = &gpu.Kernel{
-	Label: "test.bars",
-	Source: `
+var bars = gpu.KernelOf("test.bars", `
 @group(0) @binding(0) var<storage, read> counts: array<u32>;
 @vertex fn vertex(@builtin(vertex_index) v: u32, @builtin(instance_index) i: u32) -> @builtin(position) vec4<f32> {
     let x = (f32(i) + f32(v & 1u)) / f32(arrayLength(&counts)) * 2.0 - 1.0;
     return vec4<f32>(x, f32(v >> 1u) * f32(counts[i]) / 8.0 * 2.0 - 1.0, 0.0, 1.0);
 }
-@fragment fn fragment() -> @location(0) vec4<f32> { return vec4<f32>(1.0, 0.5, 0.0, 1.0); }`,
-	Bindings: []gpu.Binding{{Name: "counts", Access: gpu.Read}},
-}
+@fragment fn fragment() -> @location(0) vec4<f32> { return vec4<f32>(1.0, 0.5, 0.0, 1.0); }`)
 
-var count = &gpu.Kernel{
-	Label: "test.count",
-	Source: `
+var count = gpu.KernelOf("test.count", `
 @group(0) @binding(0) var<storage, read_write> counts: array<u32>;
-@compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) { counts[i] += 2u * i; }`,
-	Bindings:  []gpu.Binding{{Name: "counts", Access: gpu.ReadWrite}},
-	Workgroup: [3]int{4, 1, 1},
-}
+@compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) { counts[i] += 2u * i; }`)
 
 func newWindow(t *testing.T, width, height int) gpu.Window {
 	runtime.LockOSThread()

@@ -53,7 +53,7 @@ func (u TexelUse) pays(c *command) bool {
 	for _, r := range c.bind {
 		bytes += r.Bytes
 	}
-	w := c.kernel.Workgroup
+	w := c.kernel.workgroup
 	invocations := uint64(c.grid.X) * uint64(c.grid.Y) * uint64(c.grid.Z) * uint64(w[0]*w[1]*w[2])
 	switch {
 	case u == TexelsForce:
@@ -96,15 +96,14 @@ type texelKernels struct {
 func (t *texelKernels) of(k *Kernel, most int) *Kernel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := k.key()
-	if known, ok := t.known[key]; ok {
+	if known, ok := t.known[k.Source]; ok {
 		return known
 	}
 	if t.known == nil {
 		t.known = map[string]*Kernel{}
 	}
-	t.known[key] = withTexels(k, most)
-	return t.known[key]
+	t.known[k.Source] = withTexels(k, most)
+	return t.known[k.Source]
 }
 
 // withTexels is k with up to most of its operands as texels, k itself where there are none.

@@ -108,10 +108,7 @@ func (r loadRatio) write(path string) error {
 }
 
 // probeKernel adds up 256 vec4s an invocation.
-var probeKernel = &Kernel{
-	Label: "gputrain.gpu.probe", Workgroup: [3]int{64, 1, 1}, Reuse: true,
-	Bindings: []Binding{{"a", Read}, {"sum", ReadWrite}},
-	Source: `
+var probeKernel = KernelOf("gputrain.gpu.probe", `
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read_write> sum: array<vec4<f32>>;
 @compute @workgroup_size(64, 1, 1)
@@ -122,8 +119,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
     sum[id.x] = s;
 }
-`,
-}
+`)
 
 // probe measures both kinds of load in turns and compares the best of each. It has a device of its own: the counters, the account and the limits
 // of the one that asks are as if nothing had been measured.

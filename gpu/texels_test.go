@@ -13,9 +13,7 @@ import (
 )
 
 // mixKernel reads vec4s, single floats and words: out[i] = a[i] * b[i] + f32(n[i] & 15).
-var mixKernel = &gpu.Kernel{
-	Label: "gputrain.test.mix",
-	Source: `
+var mixKernel = gpu.KernelOf("gputrain.test.mix", `
 @group(0) @binding(0) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
 @group(0) @binding(2) var<storage, read> n: array<vec4<u32>>;
@@ -27,10 +25,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         out[i] = a[i] * vec4<f32>(b[4u * i], b[4u * i + 1u], b[4u * i + 2u], b[4u * i + 3u]) + vec4<f32>(n[i] & vec4<u32>(15u)) + a[0].x;
     }
 }
-`,
-	Bindings:  []gpu.Binding{{Name: "a", Access: gpu.Read}, {Name: "b", Access: gpu.Read}, {Name: "n", Access: gpu.Read}, {Name: "out", Access: gpu.ReadWrite}},
-	Workgroup: [3]int{64, 1, 1},
-}
+`)
 
 // The same bits from buffers and from texels: sizes below, at and above a row of a texture, ranges inside buffers, values written by a
 // kernel, a copy and a zero between readers.

@@ -18,7 +18,7 @@ func choices(t *testing.T, d *gpu.Device, runs map[string]int) []gpu.Candidate {
 	candidate := func(name string, groups uint32, rounds byte) gpu.Candidate {
 		return gpu.Candidate{Name: name, Run: func(r *gpu.Recording) error {
 			runs[name]++
-			r.Dispatch(gputest.BusyKernel, gpu.Grid{X: groups, Y: 1, Z: 1}, []byte{0, rounds, 0, 0}, out.All())
+			r.Dispatch(gputest.BusyKernel, gpu.Grid{X: groups, Y: 1, Z: 1}, [4]uint32{uint32(rounds) << 8}, out.All())
 			return nil
 		}}
 	}

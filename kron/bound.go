@@ -48,7 +48,7 @@ type boundParams struct {
 	Products               uint32
 }
 
-func (b bounding) record(rec *gpu.Recording, dev *gpu.Device, c Config) error {
+func (b bounding) record(rec *gpu.Recording, dev *gpu.Device, c Config) {
 	n := b.t.Rows
 	// On a software adapter a workgroup is one vector of eight invocations, for which a barrier is nearly free, and four quads of columns
 	// each save loads of x; a GPU wants many invocations.
@@ -99,15 +99,11 @@ func (b bounding) record(rec *gpu.Recording, dev *gpu.Device, c Config) error {
 	}
 	constants["MORE"] = strings.Join(more, "\n")
 	suffix := map[boundUse]string{boundAlone: "", boundFactor: "_factor", boundTurn: "_turn"}[b.use]
-	k, err := kernelOf("bound", suffix, shaders.Variant{Flags: flags, Constants: constants})
-	if err != nil {
-		return err
-	}
-	rec.Dispatch(k, gpu.Linear(uint64(b.t.Count), 1, lim), paramBytes(boundParams{
+	k := kernelOf("bound", suffix, shaders.Variant{Flags: flags, Constants: constants})
+	rec.Dispatch(k, gpu.Linear(uint64(b.t.Count), 1, lim), boundParams{
 		Count: uint32(b.t.Count), Size: uint32(n / 4), BlockSize: uint32(c.BlockSize), Step: float32(b.step),
 		Products: boundProducts,
-	}), bind...)
-	return rec.Err()
+	}, bind...)
 }
 
 // normalFunction draws from the standard normal distribution in shaders, of the type that factors are stored in.

@@ -2,9 +2,7 @@ package kron
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
@@ -49,21 +47,19 @@ func unitMatrix(seed uint64, n int) ([]float32, []float64) {
 // checkProducts makes each form of two products of [n, n], and the half ones of a matrix with itself.
 func checkProducts(ctx context.Context, d *gpu.Device, f *follower) error {
 	const count, n = 2, unitSide
-	var raw []byte
+	var raw []float32
 	var want [count][]float64
 	for i := range count {
 		narrow, wide := unitMatrix(uint64(i), n)
 		want[i] = wide
-		for _, x := range narrow {
-			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
-		}
+		raw = append(raw, narrow...)
 	}
-	in, err := newTable(d, "check.a", raw)
+	in, err := newTable(d, "check.a", gpu.Bytes(raw))
 	if err != nil {
 		return err
 	}
 	defer in.Release()
-	out, err := newTable(d, "check.c", make([]byte, len(raw)))
+	out, err := newTable(d, "check.c", make([]byte, in.Bytes()))
 	if err != nil {
 		return err
 	}
@@ -78,13 +74,11 @@ func checkProducts(ctx context.Context, d *gpu.Device, f *follower) error {
 	} {
 		p.Alpha, p.Beta = 1, 1
 		rec := d.Record("gputrain.kron.check")
-		if err := p.Record(rec, d); err != nil {
-			return err
-		}
+		p.Record(rec, d)
 		if err := rec.Submit(ctx); err != nil {
 			return err
 		}
-		got := make([]byte, len(raw))
+		got := make([]byte, in.Bytes())
 		if err := d.Read(ctx, got, out.All()); err != nil {
 			return err
 		}

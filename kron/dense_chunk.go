@@ -1,7 +1,6 @@
 package kron
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 
@@ -171,7 +170,7 @@ func (c *chunk) spotTable() []byte {
 			e.Right, e.RightAt, e.RightQuad = uint32(r.number), uint32(r.at/4), uint32(r.size*r.size/4)
 		}
 	})
-	return words(entries)
+	return gpu.Bytes(entries)
 }
 
 func (c *chunk) sideTable() []byte {
@@ -187,14 +186,5 @@ func (c *chunk) sideTable() []byte {
 		}
 		entries[r.number] = sideEntry{Spot: uint32(spot), Side: uint32(side), Stack: uint32(b.Stack), S: math.Float32bits(s)}
 	})
-	return words(entries)
-}
-
-// words is a table of structs of 32-bit words as it lies on a device.
-func words(table any) []byte {
-	raw, err := binary.Append(nil, binary.LittleEndian, table)
-	if err != nil {
-		panic(fmt.Sprintf("kron: table %T: %v", table, err)) // a struct of our own that is not of fixed size
-	}
-	return raw
+	return gpu.Bytes(entries)
 }

@@ -8,55 +8,37 @@ import (
 	"gputrain/shaders"
 )
 
-func (d *dense) record(rec *gpu.Recording, c call) error {
+func (d *dense) record(rec *gpu.Recording, c call) {
 	for _, ch := range d.chunks {
 		rec.Group("kron.gather")
-		if err := ch.carrier.gather(rec, d.gradient.All(), c.updates); err != nil {
-			return err
-		}
+		ch.carrier.gather(rec, d.gradient.All(), c.updates)
 		if !c.reuse {
-			if err := d.refresh(rec, c, ch); err != nil {
-				return err
-			}
+			d.refresh(rec, c, ch)
 		}
 		rec.Group("kron.apply")
 		for _, g := range ch.groups {
-			if err := d.apply(rec, ch, g, d.gradient); err != nil {
-				return err
-			}
+			d.apply(rec, ch, g, d.gradient)
 		}
 		rec.Group("kron.scatter")
-		if err := ch.carrier.scatter(rec, c.updates, d.work.All()); err != nil {
-			return err
-		}
+		ch.carrier.scatter(rec, c.updates, d.work.All())
 	}
-	return nil
 }
 
 // refresh records an update of the factors and of what is derived from them.
-func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) error {
+func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 	rec.Group("kron.begin")
-	if err := d.begin(rec, c, ch); err != nil {
-		return err
-	}
+	d.begin(rec, c, ch)
 	if d.dtype == buffers.BF16 {
 		// Balancing rounds anew. Without rounding QlᵀQl and QrᵀQr change by factors that cancel in P.
 		for _, s := range ch.stacks {
-			if err := d.square(rec, ch, s, c.scalars); err != nil {
-				return err
-			}
+			d.square(rec, ch, s, c.scalars)
 		}
 	}
 	rec.Group("kron.noise")
-	noisy, err := d.noise(rec, c, ch)
-	if err != nil {
-		return err
-	}
+	noisy := d.noise(rec, c, ch)
 	for _, g := range ch.groups {
 		rec.Group("kron.apply")
-		if err := d.apply(rec, ch, g, noisy); err != nil {
-			return err
-		}
+		d.apply(rec, ch, g, noisy)
 		rec.Group("kron.gram")
 		p := d.blocks(d.work, g)
 		for _, gram := range []Product{
@@ -64,25 +46,18 @@ func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) error {
 			{A: p, B: p, TransA: true, C: d.runs(d.gram, g.right, g.count)},
 		} {
 			gram.Symmetric, gram.Alpha = true, 1
-			if err := gram.Record(rec, d.device); err != nil {
-				return err
-			}
+			gram.Record(rec, d.device)
 		}
 	}
 	for _, s := range ch.stacks {
-		if err := d.move(rec, c, ch, s); err != nil {
-			return err
-		}
+		d.move(rec, c, ch, s)
 		rec.Group("kron.square")
-		if err := d.square(rec, ch, s, gpu.Range{}); err != nil {
-			return err
-		}
+		d.square(rec, ch, s, gpu.Range{})
 	}
-	return nil
 }
 
 // begin decides which blocks keep their state, and balances.
-func (d *dense) begin(rec *gpu.Recording, c call, ch *denseChunk) error {
+func (d *dense) begin(rec *gpu.Recording, c call, ch *denseChunk) {
 	rules := d.plan.Config.Rules
 	lanes := 64
 	if isSoftware(d.device) {
@@ -92,62 +67,53 @@ func (d *dense) begin(rec *gpu.Recording, c call, ch *denseChunk) error {
 	if d.dtype == buffers.BF16 {
 		element, load, store = "vec2<u32>", "bf16_unpack4", "bf16_pack4"
 	}
-	k, err := kernelOf("begin", "", shaders.Variant{
+	k := kernelOf("begin", "", shaders.Variant{
 		Flags:     map[string]bool{"RMS": rules.RelativeDamping},
 		Constants: map[string]string{"LANES": strconv.Itoa(lanes), "Q_TYPE": element, "Q_LOAD": load, "Q_STORE": store},
 	})
-	if err != nil {
-		return err
-	}
 	bind := []gpu.Range{c.scalars, ch.spotTable.All(), c.flag, ch.q.All(), d.keep.All()}
 	if rules.RelativeDamping {
 		bind = append(bind, d.gradient.All(), ch.rms.All(), d.deviation.All())
 	}
-	rec.Dispatch(k, gpu.Linear(uint64(len(ch.spots)), 1, d.device.Limits()), paramBytes(struct {
+	rec.Dispatch(k, gpu.Linear(uint64(len(ch.spots)), 1, d.device.Limits()), struct {
 		Count          uint32
 		Damping, Decay float32
-	}{uint32(len(ch.spots)), float32(d.plan.Config.Damping), rmsDecay}), bind...)
-	return rec.Err()
+	}{uint32(len(ch.spots)), float32(d.plan.Config.Damping), rmsDecay}, bind...)
 }
 
 // noise makes G + N and tells where it is.
-func (d *dense) noise(rec *gpu.Recording, c call, ch *denseChunk) (*gpu.Buffer, error) {
+func (d *dense) noise(rec *gpu.Recording, c call, ch *denseChunk) *gpu.Buffer {
 	config := d.plan.Config
 	blockwise := config.Rules.RelativeDamping
 	if blockwise && config.Damping == 0 || !blockwise && config.NoiseScale == 0 {
-		return d.gradient, nil
+		return d.gradient
 	}
-	k, err := kernelOf("noise", "", shaders.Variant{
+	k := kernelOf("noise", "", shaders.Variant{
 		Flags:     map[string]bool{"BLOCKWISE": blockwise},
 		Constants: map[string]string{"NORMAL": config.normalFunction()},
 	})
-	if err != nil {
-		return nil, err
-	}
 	bind := []gpu.Range{c.scalars, ch.carrier.table.All(), ch.spotTable.All(), d.gradient.All(), d.work.All()}
 	if blockwise {
 		bind = append(bind, d.deviation.All())
 	}
 	tiles := ch.carrier.tiles
-	rec.Dispatch(k, gpu.Linear(uint64(tiles), 1, d.device.Limits()), paramBytes(struct {
+	rec.Dispatch(k, gpu.Linear(uint64(tiles), 1, d.device.Limits()), struct {
 		Count, Stride uint32
 		Deviation     float32
-	}{uint32(tiles), uint32(config.BlockSize), float32(config.NoiseScale)}), bind...)
-	return d.work, rec.Err()
+	}{uint32(tiles), uint32(config.BlockSize), float32(config.NoiseScale)}, bind...)
+	return d.work
 }
 
 // apply makes QlᵀQl G QrᵀQr of a group in work; G may be there too.
-func (d *dense) apply(rec *gpu.Recording, ch *denseChunk, g group, from *gpu.Buffer) error {
+func (d *dense) apply(rec *gpu.Recording, ch *denseChunk, g group, from *gpu.Buffer) {
 	left, right := d.runs(ch.squares, g.left, g.count), d.runs(ch.squares, g.right, g.count)
 	half := d.blocks(d.half, g)
-	if err := (Product{A: left, B: d.blocks(from, g), C: half, Alpha: 1}).Record(rec, d.device); err != nil {
-		return err
-	}
-	return Product{A: half, B: right, C: d.blocks(d.work, g), Alpha: 1}.Record(rec, d.device)
+	Product{A: left, B: d.blocks(from, g), C: half, Alpha: 1}.Record(rec, d.device)
+	Product{A: half, B: right, C: d.blocks(d.work, g), Alpha: 1}.Record(rec, d.device)
 }
 
 // move updates the factors of one size by their Grams.
-func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) error {
+func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) {
 	config := d.plan.Config
 	step := 1.0
 	if config.Method == Quad {
@@ -165,49 +131,43 @@ func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) er
 	sides, keep, coefficients := number(ch.sideTable, 16), number(d.keep, 4), number(d.coefficients, 8)
 	t, q, moved := d.sides(d.gram, s), d.sides(ch.q, s), d.sides(d.moved, s)
 	rec.Group("kron.bound")
-	if err := (bounding{
+	bounding{
 		t: t, use: boundFactor, step: step, update: c.scalars, sides: sides,
 		keep: keep, lipschitz: number(ch.lipschitz, 4), coefficients: coefficients, spare: moved.bound(),
-	}).record(rec, d.device, config); err != nil {
-		return err
-	}
+	}.record(rec, d.device, config)
 	rec.Group("kron.move")
-	if err := (Product{A: t, B: q, C: moved, D: &q, Coefficients: coefficients}).Record(rec, d.device); err != nil {
-		return err
-	}
+	Product{A: t, B: q, C: moved, D: &q, Coefficients: coefficients}.Record(rec, d.device)
 	rounding := config.Rules.StochasticRounding && d.dtype == buffers.BF16
 	if config.Method == Skew {
-		return procrustes{
+		procrustes{
 			q: moved, out: q, r: t, rr: d.sides(d.turned, s), turns: number(d.turns, 16), coefficients: coefficients, keep: keep,
 			update: c.scalars, sides: sides, rounding: rounding,
 		}.record(rec, d.device, config)
+		return
 	}
 	// W Q W; T is its own transpose, as a Gram is.
 	last := Product{A: moved, B: t, TransB: true, C: q, D: &moved, Symmetric: true, Coefficients: coefficients, Keep: keep}
 	if rounding {
 		last.update, last.sides = c.scalars, sides
 	}
-	return last.Record(rec, d.device)
+	last.Record(rec, d.device)
 }
 
 // square derives QᵀQ; with scalars in updates that balance only.
-func (d *dense) square(rec *gpu.Recording, ch *denseChunk, s sideStack, scalars gpu.Range) error {
+func (d *dense) square(rec *gpu.Recording, ch *denseChunk, s sideStack, scalars gpu.Range) {
 	q := d.sides(ch.q, s)
-	return Product{
+	Product{
 		A: q, B: q, TransA: true, C: d.sides(ch.squares, s), Symmetric: true, Alpha: 1,
 		update: scalars, balancing: scalars.Bytes > 0,
 	}.Record(rec, d.device)
 }
 
-func (d *dense) derive(rec *gpu.Recording) error {
+func (d *dense) derive(rec *gpu.Recording) {
 	for _, ch := range d.chunks {
 		for _, s := range ch.stacks {
-			if err := d.square(rec, ch, s, gpu.Range{}); err != nil {
-				return err
-			}
+			d.square(rec, ch, s, gpu.Range{})
 		}
 	}
-	return nil
 }
 
 // blocks, sides and runs are stacks in the buffers of a chunk.

@@ -2,7 +2,6 @@ package kron
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -206,15 +205,15 @@ func (d *dense) writeTensor(raw []byte, m mover) error {
 
 // validTensor has the valid sizes of the blocks; what is written has to be equal.
 func (d *dense) validTensor(t buffers.Tensor) buffers.Tensor {
-	var want []byte
+	var sizes []uint32
 	for _, b := range d.part.Dense {
 		n := d.plan.Blocks[b].Rows
 		if t.Name == "dense/valid_cols" {
 			n = d.plan.Blocks[b].Cols
 		}
-		want = binary.LittleEndian.AppendUint32(want, uint32(n))
+		sizes = append(sizes, uint32(n))
 	}
-	want = append(want, make([]byte, 4*d.part.Padding)...)
+	want := gpu.Bytes(append(sizes, make([]uint32, d.part.Padding)...))
 	t.Read = func(context.Context) ([]byte, error) { return slices.Clone(want), nil }
 	t.Write = func(raw []byte) error {
 		if !slices.Equal(raw, want) {

@@ -77,43 +77,29 @@ func (d *diagonals) room(m Matrix, blocks, each int) (func(block int) int, error
 	return func(block int) int { return first + block/per }, nil
 }
 
-func (p *diagonalPath) record(rec *gpu.Recording, c call) error {
-	var steps []func() error
+func (p *diagonalPath) record(rec *gpu.Recording, c call) {
 	d := &p.diagonals
 	if !c.reuse {
-		steps = append(steps,
-			func() error { return p.both.balance(d, rec, c) },
-			func() error { return p.one.balance(d, rec, c) })
+		p.both.balance(d, rec, c)
+		p.one.balance(d, rec, c)
 		if p.config.Rules.RelativeDamping {
-			steps = append(steps,
-				func() error { return p.both.measure(d, rec, c) },
-				func() error { return p.one.measure(d, rec, c) },
-				func() error { return d.damp(rec, c) })
+			p.both.measure(d, rec, c)
+			p.one.measure(d, rec, c)
+			d.damp(rec, c)
 		}
-		steps = append(steps,
-			func() error { return p.both.follow(d, rec, c) },
-			func() error { return p.one.follow(d, rec, c) },
-			func() error { return d.step(rec, c, true) })
+		p.both.follow(d, rec, c)
+		p.one.follow(d, rec, c)
+		d.step(rec, c, true)
 	}
-	steps = append(steps,
-		func() error { return p.both.apply(d, rec, c) },
-		func() error { return p.one.apply(d, rec, c) })
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return err
-		}
-	}
-	return nil
+	p.both.apply(d, rec, c)
+	p.one.apply(d, rec, c)
 }
 
 // derive is needed by dense factors only: what diagonal ones do is computed from q as it is stored.
-func (p *diagonalPath) derive(rec *gpu.Recording) error {
+func (p *diagonalPath) derive(rec *gpu.Recording) {
 	for _, b := range p.one.batches {
-		if err := b.square(&p.diagonals).Record(rec, p.dev); err != nil {
-			return err
-		}
+		b.square(&p.diagonals).Record(rec, p.dev)
 	}
-	return nil
 }
 
 func (p *diagonalPath) tensors() []buffers.Tensor {

@@ -1,7 +1,6 @@
 package kron
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"gputrain/gpu"
@@ -35,7 +34,8 @@ func (a *arena) zeros(name string, bytes uint64) *gpu.Buffer {
 }
 
 // filled is a buffer with contents.
-func (a *arena) filled(name string, contents wordList) *gpu.Buffer {
+func (a *arena) filled(name string, table any) *gpu.Buffer {
+	contents := gpu.Bytes(table)
 	b := a.zeros(name, uint64(len(contents)))
 	if a.err == nil && len(contents) > 0 {
 		a.err = a.dev.Write(b.Range(0, uint64(len(contents))), contents)
@@ -56,14 +56,4 @@ func (a *arena) release() {
 		b.Release()
 	}
 	a.buffers = nil
-}
-
-// wordList is what kernels read, little-endian.
-type wordList []byte
-
-func (w wordList) with(values ...uint32) wordList {
-	for _, v := range values {
-		w = binary.LittleEndian.AppendUint32(w, v)
-	}
-	return w
 }

@@ -190,108 +190,75 @@ func foldInto(folds []*fold, in int, items []factorItem) []*fold {
 
 // allocate makes the tables and the room for one wave's sums.
 func (w *bothDiagonal) allocate(d *diagonals) {
-	var areas wordList
-	for _, a := range w.areas {
-		areas = areas.with(a.place, a.rows, a.cols, a.row, a.left, a.right, a.across, a.byRow, a.byCol, a.block, a.kind, a.stack, a.leaf)
-	}
 	sums := 0
 	for i, v := range w.waves {
 		sums = max(sums, v.sums)
 		for k, g := range v.groups {
-			var items wordList
-			for _, it := range g.items {
-				items = items.with(it[:]...)
-			}
-			g.table = d.filled(fmt.Sprintf("groups.%d.%d", i, k), items)
+			g.table = d.filled(fmt.Sprintf("groups.%d.%d", i, k), g.items)
 		}
 		for k, f := range v.folds {
-			f.table = d.filled(fmt.Sprintf("folds.%d.%d", i, k), itemTable(f.items))
+			f.table = d.filled(fmt.Sprintf("folds.%d.%d", i, k), f.items)
 		}
 	}
 	for i, p := range w.pairs {
-		var items wordList
-		for _, it := range p.items {
-			items = items.with(it[:]...)
-		}
-		p.table = d.filled(fmt.Sprintf("pairs.%d", i), items)
+		p.table = d.filled(fmt.Sprintf("pairs.%d", i), p.items)
 	}
 	if len(w.waves) > 0 {
-		w.table = d.filled("areas", areas)
+		w.table = d.filled("areas", w.areas)
 		w.partials = d.zeros("partials", 4*uint64(sums))
 	}
 }
 
 // each records a kernel for all workgroups of a wave.
-func (w *bothDiagonal) each(d *diagonals, rec *gpu.Recording, v *wave, name string, flags map[string]bool, bind func(g *areaGroups) []gpu.Range) error {
+func (w *bothDiagonal) each(d *diagonals, rec *gpu.Recording, v *wave, name string, flags map[string]bool, bind func(g *areaGroups) []gpu.Range) {
 	for _, g := range v.groups {
-		if err := d.dispatch(rec, name, flags, d.groups(len(g.items)), wordList{}.with(uint32(len(g.items))), bind(g)...); err != nil {
-			return err
-		}
+		d.dispatch(rec, name, flags, d.groups(len(g.items)), uint32(len(g.items)), bind(g)...)
 	}
-	return nil
 }
 
 // balance records what updates that balance begin with.
-func (w *bothDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) error {
+func (w *bothDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) {
 	for _, p := range w.pairs {
-		err := d.dispatch(rec, "diagonal_balance", map[string]bool{"BF16": d.bf16(), "DENSE": false}, d.groups(len(p.items)),
-			wordList{}.with(uint32(len(p.items))), c.scalars, p.table.All(), c.flag, d.banks[p.bank].q.All())
-		if err != nil {
-			return err
-		}
+		d.dispatch(rec, "diagonal_balance", map[string]bool{"BF16": d.bf16(), "DENSE": false}, d.groups(len(p.items)),
+			uint32(len(p.items)), c.scalars, p.table.All(), c.flag, d.banks[p.bank].q.All())
 	}
-	return nil
 }
 
 // measure records the sums of squares of the gradients.
-func (w *bothDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) error {
+func (w *bothDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) {
 	for _, v := range w.waves {
-		err := w.each(d, rec, v, "diagonal_squares", nil, func(g *areaGroups) []gpu.Range {
+		w.each(d, rec, v, "diagonal_squares", nil, func(g *areaGroups) []gpu.Range {
 			return []gpu.Range{g.table.All(), w.table.All(), c.updates.Slab(g.slab), d.squares.All()}
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // follow records T of the factors and its maxima.
-func (w *bothDiagonal) follow(d *diagonals, rec *gpu.Recording, c call) error {
+func (w *bothDiagonal) follow(d *diagonals, rec *gpu.Recording, c call) {
 	for _, v := range w.waves {
-		err := w.each(d, rec, v, "diagonal_sums", d.drawing(), func(g *areaGroups) []gpu.Range {
+		w.each(d, rec, v, "diagonal_sums", d.drawing(), func(g *areaGroups) []gpu.Range {
 			return []gpu.Range{
 				c.scalars, g.table.All(), w.table.All(), c.updates.Slab(g.slab), d.amplitude.All(), d.banks[g.bank].q.All(), w.partials.All(),
 			}
 		})
 		for _, f := range v.folds {
-			if err == nil {
-				err = d.fold(rec, f, w.partials.All())
-			}
-		}
-		if err != nil {
-			return err
+			d.fold(rec, f, w.partials.All())
 		}
 	}
-	return nil
 }
 
 // fold records the maxima of T of some factors, and T itself where it is in partial sums.
-func (d *diagonals) fold(rec *gpu.Recording, f *fold, partials ...gpu.Range) error {
+func (d *diagonals) fold(rec *gpu.Recording, f *fold, partials ...gpu.Range) {
 	bind := append([]gpu.Range{f.table.All(), d.maxima.All(), d.banks[f.bank].t.All()}, partials...)
 	flags := map[string]bool{"PARTIALS": len(partials) > 0}
-	return d.dispatch(rec, "diagonal_fold", flags, d.groups(len(f.items)), wordList{}.with(uint32(len(f.items))), bind...)
+	d.dispatch(rec, "diagonal_fold", flags, d.groups(len(f.items)), uint32(len(f.items)), bind...)
 }
 
 // apply records the updates.
-func (w *bothDiagonal) apply(d *diagonals, rec *gpu.Recording, c call) error {
+func (w *bothDiagonal) apply(d *diagonals, rec *gpu.Recording, c call) {
 	for _, v := range w.waves {
-		err := w.each(d, rec, v, "diagonal_apply", map[string]bool{"BF16": d.bf16()}, func(g *areaGroups) []gpu.Range {
+		w.each(d, rec, v, "diagonal_apply", map[string]bool{"BF16": d.bf16()}, func(g *areaGroups) []gpu.Range {
 			return []gpu.Range{g.table.All(), w.table.All(), d.banks[g.bank].q.All(), c.updates.Slab(g.slab)}
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }

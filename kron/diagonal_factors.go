@@ -2,7 +2,7 @@ package kron
 
 import (
 	"fmt"
-	"math"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
@@ -33,13 +33,16 @@ type diagonals struct {
 	squares                 *gpu.Buffer // sums of squares, four f32 each, likewise
 }
 
-// diagonalFactor is a row of the table of factors: Factor in shared/kron_factor.wgsl.
 type diagonalFactor struct {
+	factorRow
+	runs []factorRun
+}
+
+// factorRow is a row of the table of factors: Factor in shared/kron_factor.wgsl.
+type factorRow struct {
 	first, chunks, block, side uint32
 	s                          float32
 	kind, stack, leaf          uint32
-
-	runs []factorRun
 }
 
 // factorRun is a run of elements of a factor in a bank.
@@ -52,6 +55,13 @@ type factorRun struct {
 type diagonalBlock struct {
 	elements      int
 	squares, sums uint32
+}
+
+// blockRow is a row of the table of blocks: Block in kron_diagonal_damping.wgsl.
+type blockRow struct {
+	first, sums uint32
+	inverse     float32
+	_           uint32
 }
 
 // factorBank is a buffer of q, one of T, and the items of both.
@@ -82,10 +92,10 @@ func (d *diagonals) block(elements int) uint32 {
 
 // factor appends a factor of a block; its elements follow.
 func (d *diagonals) factor(m Matrix, stack int, block, side uint32, s int) int {
-	d.factors = append(d.factors, diagonalFactor{
+	d.factors = append(d.factors, diagonalFactor{factorRow: factorRow{
 		first: d.chunks, block: block, side: side, s: float32(s),
 		kind: uint32(baseKey(m.Kind) - baseKey(Dense)), stack: uint32(stack), leaf: uint32(m.Index),
-	})
+	}})
 	return len(d.factors) - 1
 }
 
@@ -111,23 +121,21 @@ func fours(elements int) int { return (elements + 3) / 4 }
 
 // allocate makes the buffers, once all factors are known: q is InitScale, L and the running RMS are 0.
 func (d *diagonals) allocate() error {
-	var factors, amplitude wordList
-	for _, f := range d.factors {
-		factors = factors.with(f.first, f.chunks, f.block, f.side, math.Float32bits(f.s), f.kind, f.stack, f.leaf)
+	factors := make([]factorRow, len(d.factors))
+	for i, f := range d.factors {
+		factors[i] = f.factorRow
 	}
-	for range d.blocks {
-		amplitude = amplitude.with(math.Float32bits(float32(d.config.NoiseScale)))
-	}
+	amplitude := slices.Repeat([]float32{float32(d.config.NoiseScale)}, len(d.blocks))
 	rows := 4 * uint64(len(d.factors))
 	d.table = d.filled("factors", factors)
 	d.lipschitz, d.rates = d.zeros("lipschitz", rows), d.zeros("rates", rows)
 	d.maxima = d.zeros("maxima", 4*uint64(d.chunks))
 	d.amplitude = d.filled("amplitude", amplitude)
 	if d.config.Rules.RelativeDamping {
-		var blocks wordList
+		blocks := make([]blockRow, len(d.blocks))
 		sums := uint32(0)
-		for _, b := range d.blocks {
-			blocks = blocks.with(b.squares, b.sums, math.Float32bits(float32(1/float64(b.elements))), 0)
+		for i, b := range d.blocks {
+			blocks[i] = blockRow{first: b.squares, sums: b.sums, inverse: float32(1 / float64(b.elements))}
 			sums += b.sums
 		}
 		d.blockTable = d.filled("blocks", blocks)
@@ -135,25 +143,17 @@ func (d *diagonals) allocate() error {
 		d.squares = d.zeros("squares", 16*uint64(sums))
 	}
 	for i, b := range d.banks {
-		b.table = d.filled(fmt.Sprintf("items.%d", i), itemTable(b.items))
+		b.table = d.filled(fmt.Sprintf("items.%d", i), b.items)
 		b.t = d.zeros(fmt.Sprintf("t.%d", i), 16*uint64(b.fours))
 		b.q = d.filled(fmt.Sprintf("q.%d", i), d.initial(i))
 	}
 	return d.err
 }
 
-func itemTable(items []factorItem) wordList {
-	var out wordList
-	for _, i := range items {
-		out = out.with(i.factor, i.four, i.first, i.count, i.place, i.chunk, i.step, i.stride, i.sums)
-	}
-	return out
-}
-
 // initial is what is in the q of a bank before the first update.
-func (d *diagonals) initial(in int) wordList {
+func (d *diagonals) initial(in int) []byte {
 	size, one := d.elementBytes(), d.initialElement()
-	out := make(wordList, d.banks[in].fours*4*size)
+	out := make([]byte, d.banks[in].fours*4*size)
 	for _, f := range d.factors {
 		for _, p := range f.runs {
 			for k := range p.count {
@@ -169,9 +169,9 @@ func (d *diagonals) initial(in int) wordList {
 // initialElement is InitScale as it is stored.
 func (d *diagonals) initialElement() []byte {
 	if d.config.DType == buffers.BF16 {
-		return wordList{}.with(uint32(array.EncodeBF16(float32(d.config.InitScale))))[:2]
+		return gpu.Bytes(array.EncodeBF16(float32(d.config.InitScale)))
 	}
-	return wordList{}.with(math.Float32bits(float32(d.config.InitScale)))
+	return gpu.Bytes(float32(d.config.InitScale))
 }
 
 // elementBytes is the size of an element of q.

@@ -3,7 +3,6 @@ package kron
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"gputrain/buffers"
@@ -66,6 +65,13 @@ type oneBatch struct {
 	table, places, patchTable *gpu.Buffer
 	pairs                     *gpu.Buffer // the factors of each block: Pair in kron_diagonal_balance.wgsl
 	q, p                      *gpu.Buffer // D as it is stored, and DᵀD in f32
+}
+
+// sideRow is a row of the table of dense sides: Side in shared/kron_side.wgsl.
+type sideRow struct {
+	block, kind, stack, leaf uint32
+	s                        float32
+	side, place              uint32
 }
 
 // scratchElements is the most that a strip of a batch has, or its dense factors: 16 MiB.
@@ -147,19 +153,22 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 	strip, slices, squares, blocks := 0, 0, 0, 0
 	for i, b := range o.batches {
 		name := func(what string) string { return fmt.Sprintf("batch.%d.%s", i, what) }
-		var table, places, pairs, patches wordList
+		var table []sideRow
+		var places []uint32
+		var pairs [][4]uint32
+		var patches []patchRow
 		square := uint32(b.width * b.width / 4)
 		for k, s := range b.sides {
 			f, dense := d.factors[s.factor], uint32(1)
 			if !s.left() {
 				dense = 0
 			}
-			table = table.with(f.block, f.kind, f.stack, f.leaf, math.Float32bits(float32(b.long)), dense, uint32(s.place))
-			places = places.with(uint32(f.runs[0].four))
-			pairs = pairs.with(uint32(f.runs[0].four), uint32(fours(b.long)), uint32(k)*square, square)
+			table = append(table, sideRow{f.block, f.kind, f.stack, f.leaf, float32(b.long), dense, uint32(s.place)})
+			places = append(places, uint32(f.runs[0].four))
+			pairs = append(pairs, [4]uint32{uint32(f.runs[0].four), uint32(fours(b.long)), uint32(k) * square, square})
 		}
 		for _, p := range b.patches {
-			patches = p.appended(patches)
+			patches = append(patches, p.patchRow)
 		}
 		b.table, b.places, b.patchTable = d.filled(name("sides"), table), d.filled(name("places"), places), d.filled(name("patches"), patches)
 		b.pairs = d.filled(name("pairs"), pairs)
@@ -168,11 +177,7 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 		b.p = d.filled(name("p"), b.initialSquare(d))
 		for k, s := range b.strips {
 			for j, g := range s.shares {
-				var shares wordList
-				for _, it := range g.items {
-					shares = shares.with(it[:]...)
-				}
-				g.table = d.filled(name(fmt.Sprintf("shares.%d.%d", k, j)), shares)
+				g.table = d.filled(name(fmt.Sprintf("shares.%d.%d", k, j)), g.items)
 			}
 			strip = max(strip, n*s.rows*b.width)
 			slices = max(slices, n*s.rows/b.slice*b.width*b.width)
@@ -181,21 +186,21 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 	}
 	o.scratch.allocate(d, strip, slices, squares, blocks)
 	for i, f := range o.folds {
-		f.table = d.filled(fmt.Sprintf("folds.one.%d", i), itemTable(f.items))
+		f.table = d.filled(fmt.Sprintf("folds.one.%d", i), f.items)
 	}
 }
 
 // initial is D before the first update, and initialSquare DᵀD.
-func (b *oneBatch) initial(d *diagonals) wordList { return b.diagonal(d.initialElement()) }
+func (b *oneBatch) initial(d *diagonals) []byte { return b.diagonal(d.initialElement()) }
 
-func (b *oneBatch) initialSquare(d *diagonals) wordList {
+func (b *oneBatch) initialSquare(d *diagonals) []byte {
 	x := d.config.nearest(d.config.InitScale)
-	return b.diagonal(wordList{}.with(math.Float32bits(float32(x * x))))
+	return b.diagonal(gpu.Bytes(float32(x * x)))
 }
 
 // diagonal is an element on the diagonals of the dense factors.
-func (b *oneBatch) diagonal(element []byte) wordList {
-	out := make(wordList, len(b.sides)*b.width*b.width*len(element))
+func (b *oneBatch) diagonal(element []byte) []byte {
+	out := make([]byte, len(b.sides)*b.width*b.width*len(element))
 	for i, s := range b.sides {
 		_, dense := s.sizes()
 		for k := range dense {

@@ -1,8 +1,6 @@
 package kron
 
 import (
-	"math"
-
 	"gputrain/buffers"
 	"gputrain/gpu"
 )
@@ -27,116 +25,85 @@ func (s *oneScratch) allocate(d *diagonals, strip, slices, square, blocks int) {
 }
 
 // shares records a kernel for all workgroups of a strip; flags get ALIGNED.
-func (b *oneBatch) shares(d *diagonals, rec *gpu.Recording, s *oneStrip, name string, flags map[string]bool, bind func(g *stripShares) []gpu.Range) error {
+func (b *oneBatch) shares(d *diagonals, rec *gpu.Recording, s *oneStrip, name string, flags map[string]bool, bind func(g *stripShares) []gpu.Range) {
 	for _, g := range s.shares {
 		flags["ALIGNED"] = g.aligned
-		if err := d.dispatch(rec, name, flags, d.groups(len(g.items)), wordList{}.with(uint32(len(g.items))), bind(g)...); err != nil {
-			return err
-		}
+		d.dispatch(rec, name, flags, d.groups(len(g.items)), uint32(len(g.items)), bind(g)...)
 	}
-	return nil
 }
 
 // balance records what updates that balance begin with.
-func (o *oneDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) error {
+func (o *oneDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) {
 	for _, b := range o.batches {
 		n := len(b.sides)
-		err := d.dispatch(rec, "diagonal_balance", map[string]bool{"BF16": d.bf16(), "DENSE": true}, d.groups(n), wordList{}.with(uint32(n)),
+		d.dispatch(rec, "diagonal_balance", map[string]bool{"BF16": d.bf16(), "DENSE": true}, d.groups(n), uint32(n),
 			c.scalars, b.pairs.All(), c.flag, d.banks[b.bank].q.All(), b.q.All())
-		if err == nil {
-			square := b.square(d)
-			square.update, square.balancing = c.scalars, true
-			err = square.Record(rec, d.dev)
-		}
-		if err != nil {
-			return err
-		}
+		square := b.square(d)
+		square.update, square.balancing = c.scalars, true
+		square.Record(rec, d.dev)
 	}
-	return nil
 }
 
 // measure records the sums of squares of the gradients.
-func (o *oneDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) error {
+func (o *oneDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) {
 	for _, b := range o.batches {
 		for _, s := range b.strips {
-			err := b.shares(d, rec, s, "diagonal_strip_squares", map[string]bool{}, func(g *stripShares) []gpu.Range {
+			b.shares(d, rec, s, "diagonal_strip_squares", map[string]bool{}, func(g *stripShares) []gpu.Range {
 				return []gpu.Range{g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.squares.All()}
 			})
-			if err != nil {
-				return err
-			}
 		}
 	}
-	return nil
 }
 
 // load records x, with noise or without, and y = x DᵀD.
-func (o *oneDiagonal) load(d *diagonals, rec *gpu.Recording, c call, b *oneBatch, s *oneStrip, noise bool) error {
+func (o *oneDiagonal) load(d *diagonals, rec *gpu.Recording, c call, b *oneBatch, s *oneStrip, noise bool) {
 	flags := map[string]bool{"NOISE": noise && d.noise()}
 	if flags["NOISE"] {
 		flags["BF16"], flags["INDEPENDENT"] = d.bf16(), d.config.Rules.IndependentNoise
 	}
-	err := b.shares(d, rec, s, "diagonal_gather", flags, func(g *stripShares) []gpu.Range {
+	b.shares(d, rec, s, "diagonal_gather", flags, func(g *stripShares) []gpu.Range {
 		return []gpu.Range{c.scalars, g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.amplitude.All(), o.scratch.x.All()}
 	})
-	if err != nil {
-		return err
-	}
 	n := len(b.sides)
-	return Product{
+	Product{
 		A: b.stack(o.scratch.x, n, s.rows, buffers.F32), B: b.stack(b.p, n, b.width, buffers.F32),
 		C: b.stack(o.scratch.y, n, s.rows, buffers.F32), Alpha: 1,
 	}.Record(rec, d.dev)
 }
 
 // follow records T of the diagonal sides and its maxima, and the step of the dense ones.
-func (o *oneDiagonal) follow(d *diagonals, rec *gpu.Recording, c call) error {
+func (o *oneDiagonal) follow(d *diagonals, rec *gpu.Recording, c call) {
 	for _, b := range o.batches {
 		for i, s := range b.strips {
-			if err := o.load(d, rec, c, b, s, true); err != nil {
-				return err
-			}
-			if err := o.gather(d, rec, b, s, i > 0); err != nil {
-				return err
-			}
+			o.load(d, rec, c, b, s, true)
+			o.gather(d, rec, b, s, i > 0)
 		}
-		if err := o.refresh(d, rec, c, b); err != nil {
-			return err
-		}
+		o.refresh(d, rec, c, b)
 	}
 	for _, f := range o.folds {
-		if err := d.fold(rec, f); err != nil {
-			return err
-		}
+		d.fold(rec, f)
 	}
-	return nil
 }
 
 // gather records what follows from y: P, T of the diagonal sides, the Gram matrices of the dense ones.
-func (o *oneDiagonal) gather(d *diagonals, rec *gpu.Recording, b *oneBatch, s *oneStrip, add bool) error {
+func (o *oneDiagonal) gather(d *diagonals, rec *gpu.Recording, b *oneBatch, s *oneStrip, add bool) {
 	n, bank := len(b.sides), d.banks[b.bank]
-	params := wordList{}.with(uint32(n), uint32(s.rows), uint32(s.longs), uint32(s.first), uint32(b.width/4))
-	err := d.dispatch(rec, "diagonal_scale", map[string]bool{"BF16": d.bf16()}, d.each(n*s.rows), params,
+	params := struct{ Blocks, Rows, Longs, First, Width uint32 }{uint32(n), uint32(s.rows), uint32(s.longs), uint32(s.first), uint32(b.width / 4)}
+	d.dispatch(rec, "diagonal_scale", map[string]bool{"BF16": d.bf16()}, d.each(n*s.rows), params,
 		b.places.All(), bank.q.All(), o.scratch.y.All(), bank.t.All())
-	if err != nil {
-		return err
-	}
 	slices := s.rows / b.slice
 	y := b.stack(o.scratch.y, n*slices, b.slice, buffers.F32)
-	err = Product{A: y, B: y, C: b.stack(o.scratch.slices, n*slices, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}.Record(rec, d.dev)
-	if err != nil {
-		return err
-	}
+	Product{A: y, B: y, C: b.stack(o.scratch.slices, n*slices, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}.Record(rec, d.dev)
 	fours, added := b.width*b.width/4, uint32(0)
 	if add {
 		added = 1
 	}
-	return d.dispatch(rec, "diagonal_gram", nil, d.each(n*fours), wordList{}.with(uint32(n), uint32(slices), uint32(fours), added),
+	d.dispatch(rec, "diagonal_gram", nil, d.each(n*fours), struct{ Blocks, Slices, Fours, Add uint32 }{uint32(n), uint32(slices), uint32(fours), added},
 		o.scratch.slices.All(), o.scratch.gram.All())
 }
 
 // refresh records the step of the dense factors of a batch, after their Gram matrices.
-func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBatch) error {
+func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBatch) {
 	n, z := len(b.sides), o.scratch
 	square := func(from *gpu.Buffer) Stack { return b.stack(from, n, b.width, buffers.F32) }
 	skew := d.config.Method == Skew
@@ -145,44 +112,32 @@ func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBa
 	if skew {
 		bind = append(bind, z.turnKeys.All())
 	}
-	if err := d.dispatch(rec, "diagonal_keys", flags, d.each(n), wordList{}.with(uint32(n)), bind...); err != nil {
-		return err
-	}
+	d.dispatch(rec, "diagonal_keys", flags, d.each(n), uint32(n), bind...)
 	gram := square(z.gram)
-	bound := bounding{t: gram, keys: z.boundKeys.All(), bounds: z.bounds.All(), spare: z.rq.All()}
-	if err := bound.record(rec, d.dev, d.config); err != nil {
-		return err
-	}
-	err := d.dispatch(rec, "diagonal_side", nil, d.each(n), wordList{}.with(uint32(n), math.Float32bits(float32(d.share(true)))),
+	bounding{t: gram, keys: z.boundKeys.All(), bounds: z.bounds.All(), spare: z.rq.All()}.record(rec, d.dev, d.config)
+	params := struct {
+		Count uint32
+		Share float32
+	}{uint32(n), float32(d.share(true))}
+	d.dispatch(rec, "diagonal_side", nil, d.each(n), params,
 		c.scalars, b.table.All(), z.bounds.All(), d.amplitude.All(), c.flag, o.lipschitz.All(), z.coefficients.All(), z.keep.All())
-	if err != nil {
-		return err
-	}
 	old, first, next := b.stack(b.q, n, b.width, d.config.DType), square(z.first), square(z.next)
 	coefficients := z.coefficients.Range(0, 8*uint64(n))
-	if err := (Product{A: gram, B: old, C: first, D: &old, Coefficients: coefficients}).Record(rec, d.dev); err != nil {
-		return err
-	}
+	Product{A: gram, B: old, C: first, D: &old, Coefficients: coefficients}.Record(rec, d.dev)
 	if skew {
-		err = procrustes{
+		procrustes{
 			q: first, out: next, r: square(z.r), rr: square(z.rq), turns: z.turns.All(), coefficients: z.coefficients.All(), keys: z.turnKeys.All(),
 		}.record(rec, d.dev, d.config)
 	} else {
-		err = Product{A: first, B: gram, C: next, D: &first, Coefficients: coefficients, Symmetric: true}.Record(rec, d.dev)
-	}
-	if err != nil {
-		return err
+		Product{A: first, B: gram, C: next, D: &first, Coefficients: coefficients, Symmetric: true}.Record(rec, d.dev)
 	}
 	flags = map[string]bool{"BF16": d.bf16(), "DITHER": d.dithers()}
 	if d.dithers() {
 		flags["INDEPENDENT"], flags["SYMMETRIC"] = d.config.Rules.IndependentNoise, !skew
 	}
-	err = d.dispatch(rec, "diagonal_store", flags, d.each(n*b.width*b.width/4), wordList{}.with(uint32(n), uint32(b.width/4)),
+	d.dispatch(rec, "diagonal_store", flags, d.each(n*b.width*b.width/4), struct{ Count, Width uint32 }{uint32(n), uint32(b.width / 4)},
 		c.scalars, b.table.All(), z.keep.All(), z.next.All(), b.q.All())
-	if err != nil {
-		return err
-	}
-	return b.square(d).Record(rec, d.dev)
+	b.square(d).Record(rec, d.dev)
 }
 
 // square is DᵀD.
@@ -193,19 +148,13 @@ func (b *oneBatch) square(d *diagonals) Product {
 }
 
 // apply records the updates.
-func (o *oneDiagonal) apply(d *diagonals, rec *gpu.Recording, c call) error {
+func (o *oneDiagonal) apply(d *diagonals, rec *gpu.Recording, c call) {
 	for _, b := range o.batches {
 		for _, s := range b.strips {
-			if err := o.load(d, rec, c, b, s, false); err != nil {
-				return err
-			}
-			err := b.shares(d, rec, s, "diagonal_scatter", map[string]bool{"BF16": d.bf16()}, func(g *stripShares) []gpu.Range {
+			o.load(d, rec, c, b, s, false)
+			b.shares(d, rec, s, "diagonal_scatter", map[string]bool{"BF16": d.bf16()}, func(g *stripShares) []gpu.Range {
 				return []gpu.Range{g.table.All(), b.patchTable.All(), d.banks[b.bank].q.All(), o.scratch.y.All(), c.updates.Slab(g.slab)}
 			})
-			if err != nil {
-				return err
-			}
 		}
 	}
-	return nil
 }

@@ -1,21 +1,14 @@
 package kron
 
 import (
-	"math"
-
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/shaders"
 )
 
 // dispatch records shaders/kron_<name>.wgsl with its params and, in the order of the source, what it binds after them.
-func (d *diagonals) dispatch(rec *gpu.Recording, name string, flags map[string]bool, g gpu.Grid, params wordList, bind ...gpu.Range) error {
-	k, err := kernelOf(name, "", shaders.Variant{Flags: flags})
-	if err != nil {
-		return err
-	}
-	rec.Dispatch(k, g, params, bind...)
-	return rec.Err()
+func (d *diagonals) dispatch(rec *gpu.Recording, name string, flags map[string]bool, g gpu.Grid, params any, bind ...gpu.Range) {
+	rec.Dispatch(kernelOf(name, "", shaders.Variant{Flags: flags}), g, params, bind...)
 }
 
 // groups is a grid of one workgroup for each of n.
@@ -59,26 +52,29 @@ func (d *diagonals) share(pair bool) float64 {
 }
 
 // damp records the amplitude of the noise of each block, after the sums of squares.
-func (d *diagonals) damp(rec *gpu.Recording, c call) error {
-	params := wordList{}.with(uint32(len(d.blocks)), math.Float32bits(float32(d.config.Damping)), math.Float32bits(rmsDecay))
-	return d.dispatch(rec, "diagonal_damping", nil, d.each(len(d.blocks)), params,
+func (d *diagonals) damp(rec *gpu.Recording, c call) {
+	params := struct {
+		Blocks         uint32
+		Damping, Decay float32
+	}{uint32(len(d.blocks)), float32(d.config.Damping), rmsDecay}
+	d.dispatch(rec, "diagonal_damping", nil, d.each(len(d.blocks)), params,
 		d.blockTable.All(), d.squares.All(), c.flag, d.rms.All(), d.amplitude.All())
 }
 
 // step records L and q, after T and its maxima.
-func (d *diagonals) step(rec *gpu.Recording, c call, pair bool) error {
-	params := wordList{}.with(uint32(len(d.factors)), math.Float32bits(float32(d.share(pair))))
-	err := d.dispatch(rec, "diagonal_rate", nil, d.each(len(d.factors)), params,
+func (d *diagonals) step(rec *gpu.Recording, c call, pair bool) {
+	params := struct {
+		Factors uint32
+		Share   float32
+	}{uint32(len(d.factors)), float32(d.share(pair))}
+	d.dispatch(rec, "diagonal_rate", nil, d.each(len(d.factors)), params,
 		c.scalars, d.table.All(), d.maxima.All(), d.amplitude.All(), c.flag, d.lipschitz.All(), d.rates.All())
 	flags := map[string]bool{"BF16": d.bf16(), "QUAD": d.config.Method == Quad, "DITHER": d.dithers()}
 	if d.dithers() {
 		flags["INDEPENDENT"] = d.config.Rules.IndependentNoise
 	}
 	for _, b := range d.banks {
-		if err == nil {
-			err = d.dispatch(rec, "diagonal_step", flags, d.groups(len(b.items)), wordList{}.with(uint32(len(b.items))),
-				c.scalars, b.table.All(), d.table.All(), b.t.All(), d.rates.All(), b.q.All())
-		}
+		d.dispatch(rec, "diagonal_step", flags, d.groups(len(b.items)), uint32(len(b.items)),
+			c.scalars, b.table.All(), d.table.All(), b.t.All(), d.rates.All(), b.q.All())
 	}
-	return err
 }

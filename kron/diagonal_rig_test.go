@@ -78,7 +78,7 @@ func newPathRig(t testing.TB, dev *gpu.Device, make makePath, config Config, who
 func (r *pathRig) program(reuse bool) *gpu.Program {
 	if r.programs[reuse] == nil {
 		rec := r.dev.Record("kron")
-		require.NoError(r.t, r.path.record(rec, call{updates: r.updates, flag: r.flag.All(), reuse: reuse, scalars: r.scalars.All()}))
+		r.path.record(rec, call{updates: r.updates, flag: r.flag.All(), reuse: reuse, scalars: r.scalars.All()})
 		p, err := rec.Program(r.t.Context())
 		require.NoError(r.t, err)
 		r.programs[reuse] = p
@@ -103,20 +103,19 @@ func (r *pathRig) gradients(random *rand.Rand) []buffers.Host {
 // update does update n on both sides and gives what they make of the gradients. With skip the flag is set.
 func (r *pathRig) update(grads []buffers.Host, reuse, skip bool) (got, want []buffers.Host) {
 	r.n++
-	var raw wordList
-	raw = raw.with(uint32(r.n), 0, math.Float32bits(float32(r.plan.Config.Rate(r.n))), 0)
+	raw := []uint32{uint32(r.n), 0, math.Float32bits(float32(r.plan.Config.Rate(r.n))), 0}
 	if Balances(r.n) {
-		raw[4] = 1
+		raw[1] = 1
 	}
 	for c := uint64(42); c <= 46; c++ {
 		key := prng.NewKey(c).FoldIn(uint32(r.n))
-		raw = raw.with(key[0], key[1])
+		raw = append(raw, key[0], key[1])
 	}
-	flag := wordList{}.with(0, 0, 0, 0)
+	flag := make([]byte, 16)
 	if skip {
 		flag[4] = 1
 	}
-	require.NoError(r.t, r.dev.Write(r.scalars.All(), raw.with(0, 0)))
+	require.NoError(r.t, r.dev.Write(r.scalars.All(), gpu.Bytes(append(raw, 0, 0))))
 	require.NoError(r.t, r.dev.Write(r.flag.All(), flag))
 	require.NoError(r.t, r.updates.WriteAll(grads))
 	require.NoError(r.t, r.program(reuse).Submit(r.t.Context()))
@@ -185,7 +184,7 @@ func (r *pathRig) write(raw map[string][]byte) {
 		require.NoError(r.t, tensor.Write(raw[tensor.Name]))
 	}
 	rec := r.dev.Record("derive")
-	require.NoError(r.t, r.path.derive(rec))
+	r.path.derive(rec)
 	require.NoError(r.t, rec.Submit(r.t.Context()))
 }
 

@@ -12,17 +12,16 @@ type oneStrip struct {
 	shares             []*stripShares
 }
 
-// patch is what of a strip of a block lies in one slab: Patch in shared/kron_strip.wgsl.
+// patch is what of a strip of a block lies in one slab.
 type patch struct {
 	first int // of the long side
-
-	place, long, dense, longs, rows, begin, end, fill, at, width uint32
-	draw, drawLong, drawDense, block, kind, stack, leaf, q       uint32
+	patchRow
 }
 
-func (p patch) appended(w wordList) wordList {
-	return w.with(p.place, p.long, p.dense, p.longs, p.rows, p.begin, p.end, p.fill, p.at, p.width,
-		p.draw, p.drawLong, p.drawDense, p.block, p.kind, p.stack, p.leaf, p.q)
+// patchRow is a row of the table of patches: Patch in shared/kron_strip.wgsl.
+type patchRow struct {
+	place, long, dense, longs, rows, begin, end, fill, at, width uint32
+	draw, drawLong, drawDense, block, kind, stack, leaf, q       uint32
 }
 
 // stripShares is the workgroups of a strip for one slab: Share in shared/kron_strip.wgsl. Two patches of a block may have elements of the
@@ -81,12 +80,11 @@ func (s *oneSide) across(p piece, strip *oneStrip, width int) patch {
 		end = strip.first + strip.rows
 	}
 	cols := s.matrix.Cols
-	return patch{
-		first: from,
+	return patch{first: from, patchRow: patchRow{
 		place: uint32(p.At + (from-p.Row)*cols), long: uint32(cols), dense: 1,
 		longs: uint32(to - from), rows: uint32(end - from), end: uint32(s.block.Cols), fill: uint32(width),
 		at: uint32((from - strip.first) * width / 4), width: uint32(width / 4),
-	}
+	}}
 }
 
 // along is the same where columns are counted by the long side: the last piece has the padding of the dense side.
@@ -96,13 +94,12 @@ func (s *oneSide) along(p piece, strip *oneStrip, last bool, width int) patch {
 	if last {
 		fill = width
 	}
-	return patch{
-		first: strip.first,
+	return patch{first: strip.first, patchRow: patchRow{
 		// Of element 0 of the dense side, which may lie in another slab: the sum in the shader wraps as this does.
 		place: uint32(p.At + strip.first - p.Row*s.matrix.Cols), long: 1, dense: uint32(s.matrix.Cols),
 		longs: uint32(strip.longs), rows: uint32(strip.rows), begin: uint32(p.Row), end: uint32(end), fill: uint32(fill),
 		width: uint32(width / 4),
-	}
+	}}
 }
 
 // named adds what a patch says of its block.

@@ -22,13 +22,12 @@ func Bounds(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, k
 	rec := dev.Record("gputrain.kron.bounds")
 	b := bounding{t: u.stack(u.q), skew: skew, keys: u.keys.All(), bounds: u.turns.All(), spare: u.rr.All()}
 	out := make([]float32, len(matrices))
-	if err = b.record(rec, dev, u.config); err == nil {
-		err = u.submit(ctx, rec, u.turns, func(i int, x float32) {
-			if i < len(out) {
-				out[i] = x
-			}
-		})
-	}
+	b.record(rec, dev, u.config)
+	err = u.submit(ctx, rec, u.turns, func(i int, x float32) {
+		if i < len(out) {
+			out[i] = x
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("kron: bounds: %w", err)
 	}
@@ -52,13 +51,12 @@ func Procrustes(ctx context.Context, dev *gpu.Device, matrices [][]float32, n in
 	for i := range out {
 		out[i] = make([]float32, n*n)
 	}
-	if err = p.record(rec, dev, u.config); err == nil {
-		err = u.submit(ctx, rec, u.out, func(i int, x float32) {
-			if row, col := i/u.side%u.side, i%u.side; row < n && col < n {
-				out[i/(u.side*u.side)][row*n+col] = x
-			}
-		})
-	}
+	p.record(rec, dev, u.config)
+	err = u.submit(ctx, rec, u.out, func(i int, x float32) {
+		if row, col := i/u.side%u.side, i%u.side; row < n && col < n {
+			out[i/(u.side*u.side)][row*n+col] = x
+		}
+	})
 	if err != nil {
 		return nil, fmt.Errorf("kron: procrustes: %w", err)
 	}
@@ -80,7 +78,7 @@ func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*u
 	if len(keys) != u.count || u.count == 0 || n < 1 {
 		return u, fmt.Errorf("%d matrices of side %d, %d keys: wanted a matrix or more, and a key for each", u.count, n, len(keys))
 	}
-	raw, words := make([]byte, 4*u.count*u.side*u.side), []byte(nil)
+	raw := make([]byte, 4*u.count*u.side*u.side)
 	for i, m := range matrices {
 		if len(m) != n*n {
 			return u, fmt.Errorf("matrix %d: %d elements, wanted %d", i, len(m), n*n)
@@ -89,7 +87,6 @@ func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*u
 			at := (i*u.side+k/n)*u.side + k%n
 			binary.LittleEndian.PutUint32(raw[4*at:], math.Float32bits(x))
 		}
-		words = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(words, keys[i][0]), keys[i][1])
 	}
 	for _, b := range []struct {
 		at  **gpu.Buffer
@@ -101,7 +98,7 @@ func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*u
 		{&u.out, make([]byte, len(raw))},
 		{&u.turns, make([]byte, 16*u.count)},
 		{&u.coefficients, make([]byte, 8*u.count)},
-		{&u.keys, words},
+		{&u.keys, gpu.Bytes(keys)},
 	} {
 		var err error
 		if *b.at, err = newTable(dev, "unit", b.raw); err != nil {

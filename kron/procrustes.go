@@ -20,38 +20,26 @@ type procrustes struct {
 	rounding            bool      // out is rounded at random by update and sides
 }
 
-func (p procrustes) record(rec *gpu.Recording, dev *gpu.Device, c Config) error {
+func (p procrustes) record(rec *gpu.Recording, dev *gpu.Device, c Config) {
 	n, lim := p.q.Rows, dev.Limits()
 	tiles := n / 4 * (n/4 + 1) / 2
-	k, err := kernelOf("skew", "", shaders.Variant{})
-	if err != nil {
-		return err
-	}
-	rec.Dispatch(k, gpu.Linear(uint64(p.q.Count*tiles), 64, lim), paramBytes([3]uint32{uint32(p.q.Count), uint32(n / 4), uint32(tiles)}),
-		p.q.bound(), p.r.bound())
-	err = bounding{
+	rec.Dispatch(kernelOf("skew", "", shaders.Variant{}), gpu.Linear(uint64(p.q.Count*tiles), 64, lim),
+		struct{ Count, Size, Tiles uint32 }{uint32(p.q.Count), uint32(n / 4), uint32(tiles)}, p.q.bound(), p.r.bound())
+	bounding{
 		t: p.r, skew: true, use: boundTurn, update: p.update, sides: p.sides, keys: p.keys,
 		turns: p.turns, coefficients: p.coefficients, spare: p.rr.bound(),
 	}.record(rec, dev, c)
-	if err != nil {
-		return err
-	}
-	square := Product{A: p.r, B: p.r, TransB: true, C: p.rr, Symmetric: true, Coefficients: p.coefficients}
-	if err := square.Record(rec, dev); err != nil {
-		return err
-	}
+	Product{A: p.r, B: p.r, TransB: true, C: p.rr, Symmetric: true, Coefficients: p.coefficients}.Record(rec, dev)
 	lanes := 64
 	if isSoftware(dev) {
 		lanes = 8 // one vector, for which a barrier is nearly free
 	}
-	if k, err = kernelOf("turn", "", shaders.Variant{Constants: map[string]string{"LANES": strconv.Itoa(lanes)}}); err != nil {
-		return err
-	}
-	rec.Dispatch(k, gpu.Linear(uint64(p.q.Count), 1, lim), paramBytes([2]uint32{uint32(p.q.Count), uint32(n * n / 4)}),
+	turn := kernelOf("turn", "", shaders.Variant{Constants: map[string]string{"LANES": strconv.Itoa(lanes)}})
+	rec.Dispatch(turn, gpu.Linear(uint64(p.q.Count), 1, lim), struct{ Count, Quads uint32 }{uint32(p.q.Count), uint32(n * n / 4)},
 		p.r.bound(), p.q.bound(), p.turns, p.rr.bound())
 	last := Product{A: p.rr, B: p.q, C: p.out, D: &p.q, Alpha: 1, Beta: 1, Keep: p.keep}
 	if p.rounding {
 		last.update, last.sides = p.update, p.sides
 	}
-	return last.Record(rec, dev)
+	last.Record(rec, dev)
 }

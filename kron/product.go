@@ -71,13 +71,14 @@ type productParams struct {
 	Alpha, Beta       float32
 }
 
-// Record records the product. Errors: shapes that do not fit each other, sides that are not multiples of four, ranges too small.
-func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
+// Record records the product. Errors of the recording: shapes that do not fit each other, sides that are not multiples of four, ranges too small.
+func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) {
 	if err := p.check(); err != nil {
-		return fmt.Errorf("kron: product: %w", err)
+		rec.Fail(fmt.Errorf("kron: product: %w", err))
+		return
 	}
 	if p.C.elements() == 0 {
-		return nil
+		return
 	}
 	k := p.A.Cols
 	if p.TransA {
@@ -94,10 +95,6 @@ func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
 		SA: p.A.stride(), SB: p.B.stride(), SC: uint32(p.C.Rows * p.C.Cols / 4), Tiles: uint32(p.tiles(down, across)),
 		Alpha: p.Alpha, Beta: p.Beta,
 	}
-	kernel, err := p.kernel(v)
-	if err != nil {
-		return err
-	}
 	bind := []gpu.Range{p.A.bound(), p.B.bound(), p.C.bound()}
 	if p.D != nil {
 		bind = append(bind, p.D.bound())
@@ -111,8 +108,7 @@ func (p Product) Record(rec *gpu.Recording, dev *gpu.Device) error {
 	if v.workgroup {
 		each = 1
 	}
-	rec.Dispatch(kernel, gpu.Linear(uint64(params.Tiles)*uint64(params.Count), each, dev.Limits()), paramBytes(params), bind...)
-	return rec.Err()
+	rec.Dispatch(p.kernel(v), gpu.Linear(uint64(params.Tiles)*uint64(params.Count), each, dev.Limits()), params, bind...)
 }
 
 func (p Product) tiles(down, across int) int {
@@ -212,7 +208,7 @@ func (p Product) variant(dev *gpu.Device) productVariant {
 }
 
 // kernel is the specialisation for the form of the product.
-func (p Product) kernel(v productVariant) (*gpu.Kernel, error) {
+func (p Product) kernel(v productVariant) *gpu.Kernel {
 	memory := map[buffers.DType]struct{ element, load, round, value, store string }{
 		buffers.F32:  {"vec4<f32>", "", "", "vec4<f32>", ""},
 		buffers.BF16: {"vec2<u32>", "bf16_unpack4", "bf16_round4", "vec4<u32>", "bf16_join"},

@@ -173,7 +173,7 @@ func TestProduct(t *testing.T) {
 				}
 				for _, p.as = range variantsOf(d) {
 					rec := d.Record("test")
-					require.NoError(t, p.Record(rec, d))
+					p.Record(rec, d)
 					require.NoError(t, rec.Submit(t.Context()))
 					got := downloadStack(t, d, p.C)
 					for i := range f.count {
@@ -220,7 +220,7 @@ func TestSymmetricProduct(t *testing.T) {
 					p.D = &s
 					for _, p.as = range variantsOf(d) {
 						rec := d.Record("test")
-						require.NoError(t, p.Record(rec, d))
+						p.Record(rec, d)
 						require.NoError(t, rec.Submit(t.Context()))
 						got := downloadStack(t, d, p.C)
 						for i := range count {
@@ -271,7 +271,9 @@ func TestProductRefuses(t *testing.T) {
 	require.NoError(t, err)
 	in, out := Stack{Range: b.All(), Count: 2, Rows: 8, Cols: 12}, Stack{Range: c.All(), Count: 2, Rows: 8, Cols: 8}
 	ok := Product{A: in, B: in, C: out, TransB: true, Alpha: 1}
-	require.NoError(t, ok.Record(d.Record("test"), d))
+	rec := d.Record("test")
+	ok.Record(rec, d)
+	require.NoError(t, rec.Err())
 	for name, change := range map[string]func(*Product){
 		"times":           func(p *Product) { p.TransB = false },
 		"at most one":     func(p *Product) { p.TransA = true },
@@ -286,7 +288,9 @@ func TestProductRefuses(t *testing.T) {
 	} {
 		p := ok
 		change(&p)
-		assert.ErrorContains(t, p.Record(d.Record("test"), d), name, name)
+		rec := d.Record("test")
+		p.Record(rec, d)
+		assert.ErrorContains(t, rec.Err(), name, name)
 	}
 }
 
@@ -310,7 +314,7 @@ func BenchmarkProduct(b *testing.B) {
 			c := uploadStack(b, d, f.count, f.n, f.n, buffers.F32, nil)
 			p := Product{A: a, B: a, C: c, TransA: f.transA, TransB: f.transB, Symmetric: f.symmetric, Alpha: 1e-3}
 			rec := d.Record("bench")
-			require.NoError(b, p.Record(rec, d))
+			p.Record(rec, d)
 			program, err := rec.Program(b.Context())
 			require.NoError(b, err)
 			defer program.Release()

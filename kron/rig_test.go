@@ -71,7 +71,7 @@ func (r *rig) run(n int64, gradients map[string][]float32, reuse, skip bool) map
 	require.NoError(r.t, r.device.Write(r.flag.All(), words))
 	require.NoError(r.t, r.state.Prepare(n))
 	rec := r.device.Record("test")
-	require.NoError(r.t, r.state.Record(rec, r.tree, r.flag.All(), reuse))
+	r.state.Record(rec, r.tree, r.flag.All(), reuse)
 	require.NoError(r.t, rec.Submit(r.t.Context()))
 	return downloaded(r.t, r.tree)
 }

@@ -112,7 +112,7 @@ func newTransport(dev *gpu.Device, layout *buffers.Layout, plan *Plan, spots []s
 			}
 			t.slabs = append(t.slabs, slabTiles{slab: slab, first: t.tiles, count: len(tiles), vector: vector})
 			t.tiles += len(tiles)
-			raw = append(raw, words(tiles)...)
+			raw = append(raw, gpu.Bytes(tiles)...)
 		}
 	}
 	var err error
@@ -156,32 +156,26 @@ func newTable(dev *gpu.Device, name string, raw []byte) (*gpu.Buffer, error) {
 }
 
 // gather copies the blocks out of a tree into the stacks, and zeros around them; scatter copies them back.
-func (t *transport) gather(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tree) error {
-	return t.carry(rec, stacks, tree, false)
+func (t *transport) gather(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tree) {
+	t.carry(rec, stacks, tree, false)
 }
 
-func (t *transport) scatter(rec *gpu.Recording, tree *buffers.Tree, stacks gpu.Range) error {
-	return t.carry(rec, stacks, tree, true)
+func (t *transport) scatter(rec *gpu.Recording, tree *buffers.Tree, stacks gpu.Range) {
+	t.carry(rec, stacks, tree, true)
 }
 
-func (t *transport) carry(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tree, back bool) error {
+func (t *transport) carry(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tree, back bool) {
 	suffix := map[bool]string{false: "_gather", true: "_scatter"}[back]
 	for _, s := range t.slabs {
 		element := "f32"
 		if s.vector {
 			element = "vec4<f32>"
 		}
-		k, err := kernelOf("carry", suffix, shaders.Variant{Flags: map[string]bool{"SCATTER": back, "VECTOR": s.vector}, Constants: map[string]string{"ELEMENT": element}})
-		if err != nil {
-			return err
-		}
-		rec.Dispatch(k, gpu.Linear(uint64(s.count), 1, t.device.Limits()), paramBytes([2]uint32{uint32(s.first), uint32(s.count)}),
+		k := kernelOf("carry", suffix, shaders.Variant{Flags: map[string]bool{"SCATTER": back, "VECTOR": s.vector}, Constants: map[string]string{"ELEMENT": element}})
+		rec.Dispatch(k, gpu.Linear(uint64(s.count), 1, t.device.Limits()), struct{ First, Count uint32 }{uint32(s.first), uint32(s.count)},
 			t.table.All(), tree.Slab(s.slab), stacks)
 	}
-	return rec.Err()
 }
-
-func (t *transport) release() { t.table.Release() }
 
 // byClass orders blocks so that those of one class are neighbours, by their place in the plan within it.
 func byClass(blocks []Block, blockSize int) []Block {

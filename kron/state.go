@@ -2,7 +2,6 @@ package kron
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -26,9 +25,9 @@ type State struct {
 // A path treats the leaves of some kinds.
 type path interface {
 	// record records one update of its leaves.
-	record(rec *gpu.Recording, c call) error
+	record(rec *gpu.Recording, c call)
 	// derive recomputes what is derived from the tensors.
-	derive(rec *gpu.Recording) error
+	derive(rec *gpu.Recording)
 	tensors() []buffers.Tensor
 	bytes() uint64
 	release()
@@ -121,9 +120,7 @@ func (s *State) Prepare(n int64) error {
 	}
 	rec := s.device.Record("gputrain.kron.derive")
 	for _, p := range s.paths {
-		if err := p.derive(rec); err != nil {
-			return fmt.Errorf("kron: derive: %w", err)
-		}
+		p.derive(rec)
 	}
 	if err := rec.Submit(context.Background()); err != nil {
 		return fmt.Errorf("kron: derive: %w", err)
@@ -143,35 +140,31 @@ func updateWords(c Config, n int64) []byte {
 		key := prng.NewKey(seed).FoldIn(uint32(n))
 		words = append(words, key[0], key[1])
 	}
-	raw := make([]byte, 0, updateBytes)
-	for _, w := range words {
-		raw = binary.LittleEndian.AppendUint32(raw, w)
-	}
-	return raw[:updateBytes]
+	return gpu.Bytes(append(words, 0, 0)) // unused
 }
 
 // Record records one update: updates, f32 and of the state's layout, have gradients and get preconditioned gradients. With word 1
 // of flag (16 bytes of storage, or none) not zero all state keeps every bit, and what the updates get is not defined. With reuse the
-// factors are applied and not refreshed. Prepare goes before each submit.
-func (s *State) Record(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range, reuse bool) error {
+// factors are applied and not refreshed. Prepare goes before each submit. Updates of another dtype, layout or device are an error of the recording.
+func (s *State) Record(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range, reuse bool) {
 	switch {
 	case updates.DType() != buffers.F32:
-		return fmt.Errorf("kron: record: updates: dtype %s, wanted f32", updates.DType())
+		rec.Fail(fmt.Errorf("kron: record: updates: dtype %s, wanted f32", updates.DType()))
+		return
 	case !updates.Layout().Equal(s.layout):
-		return fmt.Errorf("kron: record: updates: wanted the layout of the state")
+		rec.Fail(fmt.Errorf("kron: record: updates: wanted the layout of the state"))
+		return
 	case updates.Device() != s.device:
-		return fmt.Errorf("kron: record: updates: on another device than the state")
+		rec.Fail(fmt.Errorf("kron: record: updates: on another device than the state"))
+		return
 	}
 	if flag.Bytes == 0 {
 		flag = s.never.All()
 	}
 	c := call{updates: updates, flag: flag.Buffer.Range(flag.Offset, 16), reuse: reuse, scalars: s.update.All()}
 	for _, p := range s.paths {
-		if err := p.record(rec, c); err != nil {
-			return fmt.Errorf("kron: record: %w", err)
-		}
+		p.record(rec, c)
 	}
-	return nil
 }
 
 // Tensors is the state as it is saved: factors and bounds of the dense stack and of the other leaves, names and shapes as the Twin's

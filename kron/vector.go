@@ -61,15 +61,12 @@ func newVectors(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, erro
 	return v, nil
 }
 
-func (v *vectors) record(rec *gpu.Recording, c call) error {
-	var err error
+func (v *vectors) record(rec *gpu.Recording, c call) {
 	// each records a kernel for the items of each bank, with what it binds beside them.
 	each := func(name string, flags map[string]bool, bind func(b *factorBank, updates gpu.Range) []gpu.Range) {
 		for i, b := range v.banks {
-			if err == nil {
-				n := len(b.items)
-				err = v.dispatch(rec, name, flags, v.groups(n), wordList{}.with(uint32(n)), bind(b, c.updates.Slab(v.slabs[i]))...)
-			}
+			n := len(b.items)
+			v.dispatch(rec, name, flags, v.groups(n), uint32(n), bind(b, c.updates.Slab(v.slabs[i]))...)
 		}
 	}
 	if !c.reuse {
@@ -77,25 +74,20 @@ func (v *vectors) record(rec *gpu.Recording, c call) error {
 			each("vector_squares", nil, func(b *factorBank, updates gpu.Range) []gpu.Range {
 				return []gpu.Range{b.table.All(), updates, v.squares.All()}
 			})
-			if err == nil {
-				err = v.damp(rec, c)
-			}
+			v.damp(rec, c)
 		}
 		each("vector_measure", v.drawing(), func(b *factorBank, updates gpu.Range) []gpu.Range {
 			return []gpu.Range{c.scalars, b.table.All(), v.table.All(), updates, v.amplitude.All(), b.q.All(), b.t.All(), v.maxima.All()}
 		})
-		if err == nil {
-			err = v.step(rec, c, false)
-		}
+		v.step(rec, c, false)
 	}
 	each("vector_apply", map[string]bool{"BF16": v.bf16()}, func(b *factorBank, updates gpu.Range) []gpu.Range {
 		return []gpu.Range{b.table.All(), b.q.All(), updates}
 	})
-	return err
 }
 
 // derive has nothing to do: everything is computed from q as it is stored.
-func (v *vectors) derive(*gpu.Recording) error { return nil }
+func (v *vectors) derive(*gpu.Recording) {}
 
 func (v *vectors) tensors() []buffers.Tensor {
 	var out []buffers.Tensor

@@ -2,9 +2,7 @@ package optim
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -65,7 +63,7 @@ func (w *factoredState) allocate(groups []factoredGroup) error {
 		}
 		b := buffer(name, len(data))
 		if failed == nil {
-			failed = w.device.Write(b.All(), words(data...))
+			failed = w.device.Write(b.All(), gpu.Bytes(data))
 		}
 		return b
 	}
@@ -97,37 +95,24 @@ func (w *factoredState) allocate(groups []factoredGroup) error {
 func (w *factoredState) Reuses() bool { return false }
 
 func (w *factoredState) Prepare(t int64) (bool, error) {
-	var data []byte
-	for _, x := range []float64{1 - w.rest(t), w.rest(t), w.Eps, 0} {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(x)))
-	}
-	return false, w.device.Write(w.scalars.All(), data)
+	return false, w.device.Write(w.scalars.All(), gpu.Bytes([4]float32{float32(1 - w.rest(t)), float32(w.rest(t)), float32(w.Eps)}))
 }
 
-func (w *factoredState) Record(rec *gpu.Recording, c OperatorCall) error {
+func (w *factoredState) Record(rec *gpu.Recording, c OperatorCall) {
 	for _, g := range w.groups {
 		for slab := range g.slabs {
-			if err := w.recordTiles(rec, g, slab, "sums", c.Updates, w.rowSums.All(), w.colSums.All()); err != nil {
-				return err
-			}
-			if err := w.recordFolds(rec, g, slab, c.Flag); err != nil {
-				return err
-			}
+			w.recordTiles(rec, g, slab, "sums", c.Updates, w.rowSums.All(), w.colSums.All())
+			w.recordFolds(rec, g, slab, c.Flag)
 		}
-		if err := w.recordMeans(rec, g); err != nil {
-			return err
-		}
+		w.recordMeans(rec, g)
 		for slab := range g.slabs {
-			if err := w.recordTiles(rec, g, slab, "scale", c.Updates, g.values.All(), g.means.All()); err != nil {
-				return err
-			}
+			w.recordTiles(rec, g, slab, "scale", c.Updates, g.values.All(), g.means.All())
 		}
 	}
-	return nil
 }
 
 // recordTiles records a kernel over all tiles of a group in a slab: "sums", which writes two arrays, or "scale", which reads two.
-func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab int, name string, updates *buffers.Tree, first, second gpu.Range) error {
+func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab int, name string, updates *buffers.Tree, first, second gpu.Range) {
 	for _, vector := range []bool{true, false} {
 		table, tiles, constants := g.vector[slab], len(g.slabs[slab].vector)/tileWords, map[string]string{"T": "vec4<f32>", "ACROSS": fmt.Sprint(vectorTile)}
 		if !vector {
@@ -136,59 +121,34 @@ func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab 
 		if table == nil {
 			continue
 		}
-		bindings := []gpu.Binding{{Name: "update", Access: gpu.Read}, {Name: "table", Access: gpu.Read}, {Name: "row_sums", Access: gpu.ReadWrite}, {Name: "col_sums", Access: gpu.ReadWrite}}
-		if name == "scale" {
-			bindings = []gpu.Binding{{Name: "update", Access: gpu.ReadWrite}, {Name: "table", Access: gpu.Read}, {Name: "values", Access: gpu.Read}, {Name: "means", Access: gpu.Read}}
-		}
-		k, err := operatorKernel("adafactor_"+name, "adafactor_"+name, map[string]bool{"VECTOR": vector}, constants, bindings...)
-		if err != nil {
-			return err
-		}
-		rec.Dispatch(k, gpu.Linear(uint64(tiles), lanes, w.device.Limits()), words(uint32(tiles)), updates.Slab(slab), table.All(), first, second)
+		k := operatorKernel("adafactor_"+name, "adafactor_"+name, map[string]bool{"VECTOR": vector}, constants)
+		rec.Dispatch(k, gpu.Linear(uint64(tiles), lanes, w.device.Limits()), uint32(tiles), updates.Slab(slab), table.All(), first, second)
 	}
-	return nil
 }
 
 // recordFolds records the folding of a slab's partial sums.
-func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab int, flag gpu.Range) error {
+func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab int, flag gpu.Range) {
 	if g.folds[slab] == nil {
-		return nil
+		return
 	}
 	skip := flag.Bytes > 0
-	bindings := []gpu.Binding{
-		{Name: "scalars", Access: gpu.Uniform},
-		{Name: "table", Access: gpu.Read},
-		{Name: "row_sums", Access: gpu.Read},
-		{Name: "col_sums", Access: gpu.Read},
-		{Name: "carry", Access: gpu.ReadWrite},
-		{Name: "values", Access: gpu.ReadWrite},
-	}
 	bind := []gpu.Range{w.scalars.All(), g.folds[slab].All(), w.rowSums.All(), w.colSums.All(), g.carry.All(), g.values.All()}
 	if skip {
-		bindings, bind = append(bindings, gpu.Binding{Name: "statistics", Access: gpu.Read}), append(bind, flag)
+		bind = append(bind, flag)
 	}
-	k, err := operatorKernel("adafactor_fold", "adafactor_fold", map[string]bool{"SKIP": skip}, nil, bindings...)
-	if err != nil {
-		return err
-	}
+	k := operatorKernel("adafactor_fold", "adafactor_fold", map[string]bool{"SKIP": skip}, nil)
 	blocks := uint64(len(g.slabs[slab].folds) / foldWords)
-	rec.Dispatch(k, gpu.Linear(blocks, 1, w.device.Limits()), words(uint32(blocks)), bind...)
-	return nil
+	rec.Dispatch(k, gpu.Linear(blocks, 1, w.device.Limits()), uint32(blocks), bind...)
 }
 
 // recordMeans records the means of all matrices.
-func (w *factoredState) recordMeans(rec *gpu.Recording, g factoredBuffers) error {
-	k, err := operatorKernel("adafactor_means", "adafactor_means", map[string]bool{"GROUP": w.grouped, "VECTOR": false}, map[string]string{"T": "f32"},
-		gpu.Binding{Name: "matrices", Access: gpu.Read}, gpu.Binding{Name: "values", Access: gpu.Read}, gpu.Binding{Name: "means", Access: gpu.ReadWrite})
-	if err != nil {
-		return err
-	}
+func (w *factoredState) recordMeans(rec *gpu.Recording, g factoredBuffers) {
+	k := operatorKernel("adafactor_means", "adafactor_means", map[string]bool{"GROUP": w.grouped, "VECTOR": false}, map[string]string{"T": "f32"})
 	matrices, each := uint64(len(g.factoredGroup.matrices)/4), lanes
 	if w.grouped {
 		each = 1
 	}
-	rec.Dispatch(k, gpu.Linear(matrices, each, w.device.Limits()), words(uint32(matrices)), g.matrices.All(), g.values.All(), g.means.All())
-	return nil
+	rec.Dispatch(k, gpu.Linear(matrices, each, w.device.Limits()), uint32(matrices), g.matrices.All(), g.values.All(), g.means.All())
 }
 
 func (w *factoredState) Tensors() []buffers.Tensor {

@@ -123,7 +123,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 		if s.device.Dry() {
 			continue
 		}
-		if err := s.device.Write(at.buffer.All(), words(append(s.plan.table(s.layout, slab, r, subsets), groups[slab]...)...)); err != nil {
+		if err := s.device.Write(at.buffer.All(), gpu.Bytes(append(s.plan.table(s.layout, slab, r, subsets), groups[slab]...))); err != nil {
 			return err
 		}
 	}

@@ -75,17 +75,13 @@ func BenchmarkAdamW(b *testing.B) {
 }
 
 // copyKernel is the plainest copy: one vec4 an invocation.
-var copyKernel = &gpu.Kernel{
-	Label: "gputrain.optim.bench_copy", Workgroup: [3]int{64, 1, 1},
-	Bindings: []gpu.Binding{{Name: "dst", Access: gpu.ReadWrite}, {Name: "src", Access: gpu.Read}},
-	Source: `@group(0) @binding(0) var<storage, read_write> dst: array<vec4<f32>>;
+var copyKernel = gpu.KernelOf("gputrain.optim.bench_copy", `@group(0) @binding(0) var<storage, read_write> dst: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> src: array<vec4<f32>>;
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) n: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let i = (wg.y * n.x + wg.x) * 64u + lane;
     if (i < arrayLength(&src)) { dst[i] = src[i]; }
-}`,
-}
+}`)
 
 func programOf(t testing.TB, rec *gpu.Recording) *gpu.Program {
 	p, err := rec.Program(t.Context())

@@ -10,7 +10,6 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/shaders"
 )
 
 func TestChecksPass(t *testing.T) {
@@ -50,8 +49,7 @@ func TestFusedText(t *testing.T) {
 	p, err := newPlan(Accumulate(2, SkipNonFinite(Chain(ClipByGlobalNorm(1), Trace(0.5, false), AddDecayedWeights(1, MaskMatrices())))))
 	require.NoError(t, err)
 	assert.Equal(t, []int{1}, normsBefore(p), "skip and clip share the measurement of the mean")
-	update, err := p.fuse(job{kind: updateJob})
-	require.NoError(t, err)
+	update := p.fuse(job{kind: updateJob})
 	var places []int
 	for _, o := range update.operands {
 		places = append(places, o.place)
@@ -59,22 +57,20 @@ func TestFusedText(t *testing.T) {
 	assert.Equal(t, []int{gradsPlace, paramsPlace, 0, 1}, places)
 	assert.Contains(t, update.kernel.Source, "acc_data[i] = select(vec4<f32>(0.0), acc, live);\nif (statistics[0].y == 0u) { trace_data[i]",
 		"the accumulation is stored on a skipped update too, other state is not")
-	norm, err := p.fuse(job{kind: measureJob})
-	require.NoError(t, err)
+	norm := p.fuse(job{kind: measureJob})
 	require.Len(t, norm.operands, 2, "gradient and accumulation, neither stored")
 	assert.NotContains(t, norm.kernel.Source, "_data[i] =")
 	for _, b := range norm.kernel.Bindings[:len(norm.kernel.Bindings)-1] {
 		assert.NotEqual(t, gpu.ReadWrite, b.Access, b.Name)
 	}
-	again, err := p.fuse(job{kind: updateJob})
-	require.NoError(t, err)
+	again := p.fuse(job{kind: updateJob})
 	assert.Equal(t, update.kernel, again.kernel, "one source, one pipeline")
 }
 
 func TestUnknownNameInAnElementIsABug(t *testing.T) {
 	p, err := newPlan(Transform{elements: []Element{{Name: "odd", WGSL: "u = $nothing;", Twin: func(*Cell) {}}}}) // Elementwise refuses it
 	require.NoError(t, err)
-	assert.PanicsWithValue(t, "optim: fuse: odd: unknown name $nothing", func() { _, _ = p.fuse(job{kind: updateJob}) })
+	assert.PanicsWithValue(t, "optim: fuse: odd: unknown name $nothing", func() { p.fuse(job{kind: updateJob}) })
 }
 
 // normsBefore lists the steps that norms are taken before.
@@ -136,9 +132,4 @@ func TestTableOfLeaves(t *testing.T) {
 	}
 	assert.Equal(t, uint32(1500), elements)
 	assert.Equal(t, b, last[1])
-}
-
-// Every kernel file of this package is found under its name.
-func TestShaderNames(t *testing.T) {
-	assert.Subset(t, shaders.Names(), []string{"optim_update.wgsl", "optim_norm.wgsl", "optim_norm_leaf.wgsl", "optim_norm_total.wgsl"})
 }

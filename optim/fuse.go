@@ -55,10 +55,8 @@ const (
 
 // fused is a kernel and what it binds after its params: scalars, trees, table, statistics, pairs of leaves, partial sums.
 type fused struct {
-	kernel     *gpu.Kernel
-	operands   []operand
-	statistics bool
-	pairs      bool
+	kernel   *gpu.Kernel
+	operands []operand
 }
 
 // A fusion is a fused kernel in the making.
@@ -76,7 +74,7 @@ type fusion struct {
 var placeholder = regexp.MustCompile(`\$[a-z0-9_]+`)
 
 // fuse writes the kernel of a job.
-func (p *plan) fuse(j job) (*fused, error) {
+func (p *plan) fuse(j job) *fused {
 	f := &fusion{plan: p, job: j, routes: map[int]bool{}}
 	before := 0
 	switch j.kind {
@@ -187,50 +185,44 @@ func (f *fusion) use(o operand) string {
 func scalarWord(i int) string { return fmt.Sprintf("scalars.words[%d].%c", i/4, "xyzw"[i%4]) }
 
 // kernel puts the parts into the source file of the job's kind.
-func (f *fusion) kernel() (*fused, error) {
-	out := &fused{statistics: f.statistics, pairs: f.pairs}
-	bindings := []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "scalars", Access: gpu.Uniform}}
+func (f *fusion) kernel() *fused {
+	var bindings declarations
 	loads, stores := "var u = g;\n", ""
 	for _, o := range f.operands {
-		access := gpu.Read
+		access, kind := gpu.Read, "vec4<f32>"
 		if o.stored {
 			access = gpu.ReadWrite
 			stores += f.store(o)
 		}
-		bindings = append(bindings, gpu.Binding{Name: o.name + "_data", Access: access})
+		if o.dtype == buffers.BF16 {
+			kind = "vec2<u32>"
+		}
+		bindings.add(access, o.name+"_data", kind)
 		if !o.written {
 			loads = load(o) + loads
 		}
 	}
-	out.operands = f.operands
-	bindings = append(bindings, gpu.Binding{Name: "table", Access: gpu.Read})
+	bindings.add(gpu.Read, "table", "u32")
 	if f.statistics {
-		bindings = append(bindings, gpu.Binding{Name: "statistics", Access: gpu.Read})
+		bindings.add(gpu.Read, "statistics", "vec4<u32>")
 	}
 	if f.pairs {
-		bindings = append(bindings, gpu.Binding{Name: "pairs", Access: gpu.Read})
+		bindings.add(gpu.Read, "pairs", "vec2<u32>")
 	}
 	constants := map[string]string{
 		"LOADS": f.memberships() + loads, "BODY": f.body.String(), "LANES": fmt.Sprint(lanes),
 		"SCALARS": fmt.Sprint(f.plan.uniformBytes() / 16), "STRIDE": fmt.Sprint(f.plan.stride()),
 		"VALUES": fmt.Sprint(f.plan.columns + len(f.plan.routes)),
 	}
-	file := "optim_update.wgsl"
+	file := "optim_update"
 	if f.job.kind == measureJob {
-		file = "optim_norm.wgsl"
-		bindings = append(bindings, gpu.Binding{Name: "partials", Access: gpu.ReadWrite})
+		file = "optim_norm"
+		bindings.add(gpu.ReadWrite, "partials", "vec2<u32>")
 	} else {
 		constants["STORES"] = stores
 	}
-	constants["BINDINGS"] = declare(bindings[2:], f.operands)
-	source, err := shaders.Source(file, shaders.Variant{Constants: constants})
-	if err != nil {
-		return nil, fmt.Errorf("optim: fuse: %w", err)
-	}
-	out.kernel = &gpu.Kernel{
-		Label: "gputrain.optim." + f.label(), Source: source, Bindings: bindings, Workgroup: [3]int{lanes, 1, 1},
-	}
-	return out, nil
+	constants["BINDINGS"] = strings.Join(bindings, "")
+	return &fused{gpu.NewKernel("gputrain.optim."+f.label(), file, shaders.Variant{Constants: constants}), f.operands}
 }
 
 func (f *fusion) label() string {

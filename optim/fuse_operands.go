@@ -2,7 +2,6 @@ package optim
 
 import (
 	"fmt"
-	"strings"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -56,21 +55,9 @@ func (f *fusion) store(o operand) string {
 	return text
 }
 
-// declare writes the storage bindings, which follow the two uniforms.
-func declare(bindings []gpu.Binding, operands []operand) string {
-	kinds := map[string]string{
-		"table": "u32", "statistics": "vec4<u32>", "partials": "vec2<u32>", "pairs": "vec2<u32>",
-	}
-	var b strings.Builder
-	for i, binding := range bindings {
-		kind := kinds[binding.Name]
-		if i < len(operands) {
-			kind = "vec4<f32>"
-			if operands[i].dtype == buffers.BF16 {
-				kind = "vec2<u32>"
-			}
-		}
-		fmt.Fprintf(&b, "@group(0) @binding(%d) var<storage, %s> %s: array<%s>;\n", i+2, binding.Access, binding.Name, kind)
-	}
-	return b.String()
+// declarations are the storage bindings, which follow the two uniforms.
+type declarations []string
+
+func (d *declarations) add(access gpu.Access, name, kind string) {
+	*d = append(*d, fmt.Sprintf("@group(0) @binding(%d) var<storage, %s> %s: array<%s>;\n", len(*d)+2, access, name, kind))
 }

@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -66,14 +65,13 @@ const guardLimits = 16
 
 // words are the limits as the device has them.
 func (l Limits) words() []byte {
-	var out []byte
-	for _, v := range []float64{l.Loss, l.GradNorm, l.UpdateNorm, 0} {
-		if math.IsInf(v, 0) {
-			v = 0
+	var out [4]float32
+	for i, v := range []float64{l.Loss, l.GradNorm, l.UpdateNorm} {
+		if !math.IsInf(v, 0) {
+			out[i] = float32(v)
 		}
-		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v)))
 	}
-	return out
+	return gpu.Bytes(out)
 }
 
 // SetLimits sets what the updates that are submitted from now on may have.
@@ -110,7 +108,7 @@ func (p *plan) updateNorm() (norm int, ok bool) {
 }
 
 // guarded records the kernel that looks at a norm that has just come, if it is one that limits are for.
-func (m *measurements) guarded(rec *gpu.Recording, p *plan, norm int) error {
+func (m *measurements) guarded(rec *gpu.Recording, p *plan, norm int) {
 	losses, update := uint32(0), uint32(0)
 	if norm == 0 {
 		losses = uint32(p.transform.guard.Losses)
@@ -119,12 +117,8 @@ func (m *measurements) guarded(rec *gpu.Recording, p *plan, norm int) error {
 		update = 1
 	}
 	if losses+update == 0 {
-		return nil
+		return
 	}
-	k, err := operatorKernel("guard", "guard", nil, nil, gpu.Binding{Name: "guard", Access: gpu.Read}, gpu.Binding{Name: "statistics", Access: gpu.ReadWrite})
-	if err != nil {
-		return err
-	}
-	rec.Dispatch(k, gpu.Grid{X: 1, Y: 1, Z: 1}, words(uint32(norm), losses, update), m.guard.All(), m.statistics.All())
-	return nil
+	params := struct{ Norm, Losses, Update uint32 }{uint32(norm), losses, update}
+	rec.Dispatch(operatorKernel("guard", "guard", nil, nil), gpu.Grid{X: 1, Y: 1, Z: 1}, params, m.guard.All(), m.statistics.All())
 }

@@ -178,8 +178,8 @@ func (o *kronOperation) Prepare(t int64) (bool, error) {
 	return !o.cadence.Refreshes(t + 1), o.State.Prepare(t + 1)
 }
 
-func (o *kronOperation) Record(rec *gpu.Recording, c OperatorCall) error {
-	return o.State.Record(rec, c.Updates, c.Flag, c.Reuse)
+func (o *kronOperation) Record(rec *gpu.Recording, c OperatorCall) {
+	o.State.Record(rec, c.Updates, c.Flag, c.Reuse)
 }
 
 func (o kronOperator) Twin(s Scene) (OperatorTwin, error) {

@@ -79,7 +79,7 @@ func newMeasurements(dev *gpu.Device, p *plan, layout *buffers.Layout, whole int
 	if dev.Dry() {
 		return m, nil
 	}
-	if err := dev.Write(m.firsts.Range(0, 4*uint64(len(firsts))), words(firsts...)); err != nil {
+	if err := dev.Write(m.firsts.Range(0, 4*uint64(len(firsts))), gpu.Bytes(firsts)); err != nil {
 		m.release()
 		return nil, err
 	}
@@ -107,24 +107,14 @@ func (m *measurements) release() {
 }
 
 // byLeaf records the kernel that puts the groups of a measurement together.
-func (m *measurements) byLeaf(rec *gpu.Recording, measurement int, limits gpu.Limits) error {
-	k, err := operatorKernel("norm_leaf", "norm_leaf", nil, nil, gpu.Binding{Name: "firsts", Access: gpu.Read},
-		gpu.Binding{Name: "partials", Access: gpu.Read}, gpu.Binding{Name: "pairs", Access: gpu.ReadWrite})
-	if err != nil {
-		return err
-	}
-	rec.Dispatch(k, gpu.Linear(uint64(m.leaves), 1, limits), words(m.leaves, uint32(measurement)*m.leaves),
+func (m *measurements) byLeaf(rec *gpu.Recording, measurement int, limits gpu.Limits) {
+	k := operatorKernel("norm_leaf", "norm_leaf", nil, nil)
+	rec.Dispatch(k, gpu.Linear(uint64(m.leaves), 1, limits), struct{ Leaves, Base uint32 }{m.leaves, uint32(measurement) * m.leaves},
 		m.firsts.All(), m.partials.All(), m.pairs.All())
-	return nil
 }
 
 // total records the kernel that puts the leaves of a norm together.
-func (m *measurements) total(rec *gpu.Recording, p *plan, norm int) error {
-	k, err := operatorKernel("norm_total", "norm_total", nil, nil,
-		gpu.Binding{Name: "pairs", Access: gpu.Read}, gpu.Binding{Name: "statistics", Access: gpu.ReadWrite})
-	if err != nil {
-		return err
-	}
+func (m *measurements) total(rec *gpu.Recording, p *plan, norm int) {
 	from, base := m.pairs, uint32(p.norms[norm])*m.leaves
 	if m.combined != nil {
 		from, base = m.combined, uint32(norm)*m.whole
@@ -133,8 +123,8 @@ func (m *measurements) total(rec *gpu.Recording, p *plan, norm int) error {
 	if p.transform.skip && norm == 0 {
 		skips = 1
 	}
-	rec.Dispatch(k, gpu.Grid{X: 1, Y: 1, Z: 1}, words(m.whole, base, uint32(norm), skips), from.All(), m.statistics.All())
-	return nil
+	params := struct{ Leaves, Base, Norm, Skips uint32 }{m.whole, base, uint32(norm), skips}
+	rec.Dispatch(operatorKernel("norm_total", "norm_total", nil, nil), gpu.Grid{X: 1, Y: 1, Z: 1}, params, from.All(), m.statistics.All())
 }
 
 // Rounds is the number of pieces in which a stage's update is recorded: one more than the norms that it measures.

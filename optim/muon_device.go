@@ -2,7 +2,6 @@ package optim
 
 import (
 	"fmt"
-	"math"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -83,7 +82,7 @@ func (w *orthogonalState) allocate() error {
 			for slab, runs := range slabs {
 				if len(runs) > 0 {
 					if row[slab] = buffer("moves", len(runs)); failed == nil {
-						failed = w.device.Write(row[slab].All(), words(runs...))
+						failed = w.device.Write(row[slab].All(), gpu.Bytes(runs))
 					}
 				}
 			}
@@ -107,48 +106,28 @@ func (w *orthogonalState) allocate() error {
 func (w *orthogonalState) Reuses() bool                { return false }
 func (w *orthogonalState) Prepare(int64) (bool, error) { return false, nil }
 
-func (w *orthogonalState) Record(rec *gpu.Recording, c OperatorCall) error {
+func (w *orthogonalState) Record(rec *gpu.Recording, c OperatorCall) {
 	for i, chunk := range w.chunks {
 		if chunk.padded {
 			for _, b := range w.stacks[0][:chunk.down*chunk.across] {
 				rec.Zero(b.Range(0, 4*uint64(chunk.stackSize())))
 			}
 		}
-		if err := w.recordMoves(rec, i, "gather", c.Updates, w.stacks[0]); err != nil {
-			return err
-		}
-		if err := w.recordDots(rec, chunk, w.stacks[0], true); err != nil {
-			return err
-		}
-		x, err := w.recordSteps(rec, chunk)
-		if err != nil {
-			return err
-		}
+		w.recordMoves(rec, i, "gather", c.Updates, w.stacks[0])
+		w.recordDots(rec, chunk, w.stacks[0], true)
+		x := w.recordSteps(rec, chunk)
 		if w.Adaptive {
-			if err := w.recordDots(rec, chunk, x, false); err != nil {
-				return err
-			}
+			w.recordDots(rec, chunk, x, false)
 		}
-		if err := w.recordMoves(rec, i, "scatter", c.Updates, x); err != nil {
-			return err
-		}
+		w.recordMoves(rec, i, "scatter", c.Updates, x)
 	}
-	return nil
 }
 
 // recordMoves records "gather", from the update to stacks, or "scatter", back.
-func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string, updates *buffers.Tree, stacks []*gpu.Buffer) error {
+func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string, updates *buffers.Tree, stacks []*gpu.Buffer) {
 	gather := name == "gather"
-	access := map[bool]gpu.Access{true: gpu.Read, false: gpu.ReadWrite}
-	bindings := []gpu.Binding{{Name: "table", Access: gpu.Read}, {Name: "update", Access: access[gather]}, {Name: "stack", Access: access[!gather]}}
 	adaptive := !gather && w.Adaptive
-	if adaptive {
-		bindings = append(bindings, gpu.Binding{Name: "factors", Access: gpu.Read})
-	}
-	k, err := operatorKernel("muon_move", "muon_"+name, map[string]bool{"GATHER": gather, "ADAPTIVE": adaptive}, nil, bindings...)
-	if err != nil {
-		return err
-	}
+	k := operatorKernel("muon_move", "muon_"+name, map[string]bool{"GATHER": gather, "ADAPTIVE": adaptive}, nil)
 	c := w.chunks[chunk]
 	for tile, slabs := range w.tables[chunk] {
 		for slab, table := range slabs {
@@ -160,40 +139,30 @@ func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string
 			if adaptive {
 				bind = append(bind, w.factors.All())
 			}
-			rec.Dispatch(k, gpu.Linear(runs, 1, w.device.Limits()), words(uint32(runs), uint32(c.height*c.width)), bind...)
+			rec.Dispatch(k, gpu.Linear(runs, 1, w.device.Limits()), struct{ Runs, Size uint32 }{uint32(runs), uint32(c.height * c.width)}, bind...)
 		}
 	}
-	return nil
 }
 
 // recordDots records, for each matrix of a chunk, the product of all elements with those of the momentum: for the norm of the momentum
 // to the scales of the first step, else to the factors.
-func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gpu.Buffer, norm bool) error {
-	dots, err := operatorKernel("muon_dots", "muon_dots", nil, map[string]string{"STEPS": fmt.Sprint(dotSteps)},
-		gpu.Binding{Name: "a", Access: gpu.Read}, gpu.Binding{Name: "b", Access: gpu.Read}, gpu.Binding{Name: "partial", Access: gpu.ReadWrite})
-	if err != nil {
-		return err
-	}
+func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gpu.Buffer, norm bool) {
+	dots := operatorKernel("muon_dots", "muon_dots", nil, map[string]string{"STEPS": fmt.Sprint(dotSteps)})
 	groups := uint32(c.groups() * c.count)
 	for tile := range c.down * c.across { // of several tiles there is one matrix: its sums lie one after the other
-		params := words(uint32(c.height*c.width/4), uint32(c.groups()), groups, uint32(tile)*groups)
+		params := struct{ Vecs, Groups, Total, Base uint32 }{uint32(c.height * c.width / 4), uint32(c.groups()), groups, uint32(tile) * groups}
 		rec.Dispatch(dots, gpu.Linear(uint64(groups), 1, w.device.Limits()), params, w.stacks[0][tile].All(), with[tile].All(), w.partial.All())
 	}
-	bindings := []gpu.Binding{{Name: "partial", Access: gpu.Read}, {Name: "factors", Access: gpu.ReadWrite}}
 	bind := []gpu.Range{w.partial.All(), w.factors.All()}
 	if norm {
-		bindings = []gpu.Binding{
-			{Name: "partial", Access: gpu.Read}, {Name: "grams", Access: gpu.ReadWrite}, {Name: "steps", Access: gpu.ReadWrite}, {Name: "sums", Access: gpu.ReadWrite},
-		}
 		bind = []gpu.Range{w.partial.All(), w.scales[0].All(), w.scales[1].All(), w.scales[2].All()}
 	}
-	total, err := operatorKernel("muon_total", "muon_total", map[string]bool{"NORM": norm}, nil, bindings...)
-	if err != nil {
-		return err
-	}
-	params := words(uint32(c.down*c.across*c.groups()*lanes), uint32(c.count), math.Float32bits(float32(w.Eps)), math.Float32bits(float32(w.Coefficients[0])))
+	total := operatorKernel("muon_total", "muon_total", map[string]bool{"NORM": norm}, nil)
+	params := struct {
+		Partials, Matrices uint32
+		Eps, A             float32
+	}{uint32(c.down * c.across * c.groups() * lanes), uint32(c.count), float32(w.Eps), float32(w.Coefficients[0])}
 	rec.Dispatch(total, gpu.Linear(uint64(c.count), 1, w.device.Limits()), params, bind...)
-	return nil
 }
 
 func (w *orthogonalState) Tensors() []buffers.Tensor { return nil }

@@ -1,8 +1,6 @@
 package optim
 
 import (
-	"math"
-
 	"gputrain/gpu"
 	"gputrain/kron"
 )
@@ -31,23 +29,22 @@ func (w *orthogonalState) scaled(p kron.Product, scale int, first bool) kron.Pro
 }
 
 // recordSteps records all Newton-Schulz steps and tells where they end.
-func (w *orthogonalState) recordSteps(rec *gpu.Recording, c muonChunk) ([]*gpu.Buffer, error) {
+func (w *orthogonalState) recordSteps(rec *gpu.Recording, c muonChunk) []*gpu.Buffer {
 	if c.small(w.Steps) {
-		return w.stacks[1], w.recordSmall(rec, c, w.stacks[0], w.stacks[1])
+		w.recordSmall(rec, c, w.stacks[0], w.stacks[1])
+		return w.stacks[1]
 	}
 	from := w.stacks[0]
 	for step := range w.Steps {
 		to := w.stacks[1+step%2]
-		if err := w.recordStep(rec, c, from, to, step == 0); err != nil {
-			return nil, err
-		}
+		w.recordStep(rec, c, from, to, step == 0)
 		from = to
 	}
-	return from, nil
+	return from
 }
 
 // recordGram records A = X Xᵀ.
-func (w *orthogonalState) recordGram(rec *gpu.Recording, c muonChunk, from []*gpu.Buffer, first bool) error {
+func (w *orthogonalState) recordGram(rec *gpu.Recording, c muonChunk, from []*gpu.Buffer, first bool) {
 	for j := range c.down {
 		for i := range j + 1 {
 			var products []kron.Product
@@ -56,80 +53,58 @@ func (w *orthogonalState) recordGram(rec *gpu.Recording, c muonChunk, from []*gp
 				products = append(products, w.scaled(p, 0, first))
 			}
 			target, _ := c.block(w.grams[0], i, j)
-			if err := w.recordSum(rec, products, target); err != nil {
-				return err
-			}
+			w.recordSum(rec, products, target)
 		}
 	}
-	return nil
 }
 
 // recordSmall records all steps on matrices that are much longer than high. Every step multiplies X by Q = a I + b A + c A², and with it A by
 // Q twice; all Q and A commute and are symmetric, so that the product P of all Q is made first, of small matrices, and X is read twice
 // and written once.
-func (w *orthogonalState) recordSmall(rec *gpu.Recording, c muonChunk, from, to []*gpu.Buffer) error {
-	if err := w.recordGram(rec, c, from, true); err != nil {
-		return err
-	}
+func (w *orthogonalState) recordSmall(rec *gpu.Recording, c muonChunk, from, to []*gpu.Buffer) {
+	w.recordGram(rec, c, from, true)
 	a, q := c.square(w.grams[0][0]), c.square(w.grams[1][0])
 	free, p := c.square(w.small[0]), c.square(w.small[1])
-	symmetric := func(left, right, out kron.Stack) error {
-		return kron.Product{A: left, B: right, C: out, Symmetric: true, Alpha: 1}.Record(rec, w.device)
+	symmetric := func(left, right, out kron.Stack) {
+		kron.Product{A: left, B: right, C: out, Symmetric: true, Alpha: 1}.Record(rec, w.device)
 	}
 	for step := range w.Steps {
 		kept := a
 		square := kron.Product{A: a, B: a, C: q, D: &kept, Symmetric: true, Alpha: float32(w.Coefficients[2]), Beta: float32(w.Coefficients[1])}
-		if err := square.Record(rec, w.device); err != nil {
-			return err
-		}
-		if err := w.recordDiagonal(rec, c, q); err != nil {
-			return err
-		}
+		square.Record(rec, w.device)
+		w.recordDiagonal(rec, c, q)
 		if step < w.Steps-1 { // A <- Q A Q
-			if err := symmetric(q, a, free); err != nil {
-				return err
-			}
-			if err := symmetric(free, q, a); err != nil {
-				return err
-			}
+			symmetric(q, a, free)
+			symmetric(free, q, a)
 		}
 		if step == 0 {
 			p, q = q, p
 			continue
 		}
-		if err := symmetric(q, p, free); err != nil {
-			return err
-		}
+		symmetric(q, p, free)
 		p, free = free, p
 	}
 	for k := range c.across {
 		x := kron.Product{A: p, B: c.x(from, 0, k), C: c.x(to, 0, k), Coefficients: w.scales[2].All()}
-		if err := x.Record(rec, w.device); err != nil {
-			return err
-		}
+		x.Record(rec, w.device)
 	}
-	return nil
 }
 
 // recordDiagonal adds the first coefficient to the diagonals of a stack.
-func (w *orthogonalState) recordDiagonal(rec *gpu.Recording, c muonChunk, q kron.Stack) error {
-	k, err := operatorKernel("muon_diagonal", "muon_diagonal", nil, nil, gpu.Binding{Name: "stack", Access: gpu.ReadWrite})
-	if err != nil {
-		return err
-	}
+func (w *orthogonalState) recordDiagonal(rec *gpu.Recording, c muonChunk, q kron.Stack) {
 	n := uint32(c.count * c.height)
-	params := words(n, uint32(c.height), math.Float32bits(float32(w.Coefficients[0])))
-	rec.Dispatch(k, gpu.Linear(uint64(n), lanes, w.device.Limits()), params, q.Range)
-	return nil
+	params := struct {
+		Entries, Side uint32
+		A             float32
+	}{n, uint32(c.height), float32(w.Coefficients[0])}
+	rec.Dispatch(operatorKernel("muon_diagonal", "muon_diagonal", nil, nil), gpu.Linear(uint64(n), lanes, w.device.Limits()), params, q.Range)
 }
 
 // recordStep records one Newton-Schulz step on tiles. The first one divides by the norm on its way: with s = 1/(|M| + eps) of each
 // matrix, A = s² M Mᵀ and X = s B M + s a M.
-func (w *orthogonalState) recordStep(rec *gpu.Recording, c muonChunk, from, to []*gpu.Buffer, first bool) error {
+func (w *orthogonalState) recordStep(rec *gpu.Recording, c muonChunk, from, to []*gpu.Buffer, first bool) {
 	a, b, cc := float32(w.Coefficients[0]), float32(w.Coefficients[1]), float32(w.Coefficients[2])
-	if err := w.recordGram(rec, c, from, first); err != nil {
-		return err
-	}
+	w.recordGram(rec, c, from, first)
 	for j := range c.down {
 		for i := range j + 1 {
 			var products []kron.Product
@@ -144,9 +119,7 @@ func (w *orthogonalState) recordStep(rec *gpu.Recording, c muonChunk, from, to [
 				products = append(products, p)
 			}
 			target, _ := c.block(w.grams[1], i, j)
-			if err := w.recordSum(rec, products, target); err != nil {
-				return err
-			}
+			w.recordSum(rec, products, target)
 		}
 	}
 	for i := range c.down {
@@ -162,16 +135,13 @@ func (w *orthogonalState) recordStep(rec *gpu.Recording, c muonChunk, from, to [
 				}
 				products = append(products, p)
 			}
-			if err := w.recordSum(rec, products, c.x(to, i, k)); err != nil {
-				return err
-			}
+			w.recordSum(rec, products, c.x(to, i, k))
 		}
 	}
-	return nil
 }
 
 // recordSum records products that add up to a target: each takes the sum so far for its D.
-func (w *orthogonalState) recordSum(rec *gpu.Recording, products []kron.Product, target kron.Stack) error {
+func (w *orthogonalState) recordSum(rec *gpu.Recording, products []kron.Product, target kron.Stack) {
 	var sum kron.Stack
 	for n, p := range products {
 		if n > 0 {
@@ -183,9 +153,6 @@ func (w *orthogonalState) recordSum(rec *gpu.Recording, products []kron.Product,
 			sum.Range = w.sums[n%2].All()
 		}
 		p.C = sum
-		if err := p.Record(rec, w.device); err != nil {
-			return err
-		}
+		p.Record(rec, w.device)
 	}
-	return nil
 }

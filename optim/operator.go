@@ -38,7 +38,7 @@ type Operation interface {
 	// this update reuses.
 	Prepare(t int64) (reuse bool, err error)
 	// Record records one update.
-	Record(rec *gpu.Recording, c OperatorCall) error
+	Record(rec *gpu.Recording, c OperatorCall)
 	// Tensors is the state as it is saved; what is derived from a tensor is brought up to date at the latest in Prepare.
 	Tensors() []buffers.Tensor
 	Bytes() uint64

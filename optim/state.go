@@ -2,7 +2,6 @@ package optim
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -127,12 +126,12 @@ func (s *State) Prepare() (Phase, error) { return s.PrepareAt(nil) }
 func (s *State) PrepareAt(lr Schedule) (Phase, error) {
 	phase := s.Phase()
 	values := s.plan.evaluate(s.counts, lr)
-	data := make([]byte, 0, s.plan.uniformBytes())
-	for _, v := range values {
-		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)))
+	data := make([]uint32, s.plan.uniformBytes()/4)
+	for i, v := range values {
+		data[i] = math.Float32bits(float32(v))
 	}
-	data = binary.LittleEndian.AppendUint32(data, uint32(s.counts[updatesCount]))
-	if err := s.device.Write(s.scalars.All(), data[:s.plan.uniformBytes()]); err != nil {
+	data[len(values)] = uint32(s.counts[updatesCount])
+	if err := s.device.Write(s.scalars.All(), gpu.Bytes(data)); err != nil {
 		return phase, fmt.Errorf("optim: %s: scalars: %w", s.plan.transform.name, err)
 	}
 	if phase == Emit {

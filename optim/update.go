@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -59,63 +58,47 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 	rec.Group("optim." + phase.String())
 	r := &recorder{State: s, rec: rec, wanted: wanted, grads: grads, params: params}
 	if phase == Collect {
-		return r.dispatch(collectJob, 0)
+		r.dispatch(collectJob, 0)
+		return rec.Err()
 	}
 	flag := gpu.Range{}
 	if t.skip {
 		flag = s.Statistics().Buffer.Range(0, StatisticsBytes)
 	}
 	for i, segment := range s.plan.segments {
-		if err := r.measure(segment); err != nil {
-			return err
-		}
-		if err := r.dispatch(updateJob, i); err != nil {
-			return err
-		}
+		r.measure(segment)
+		r.dispatch(updateJob, i)
 		if segment.last {
 			break
 		}
 		if !wanted(r.round) {
 			continue
 		}
-		name := s.plan.steps[segment.end].Name
-		rec.Group("optim." + name)
-		call := OperatorCall{Updates: s.updates, Params: params, Flag: flag, Reuse: phase == Reuse}
-		if err := s.operations[i].Record(rec, call); err != nil {
-			return fmt.Errorf("optim: %s: %s: %w", t.name, name, err)
-		}
+		rec.Group("optim." + s.plan.steps[segment.end].Name)
+		s.operations[i].Record(rec, OperatorCall{Updates: s.updates, Params: params, Flag: flag, Reuse: phase == Reuse})
 	}
-	return nil
+	return rec.Err()
 }
 
 // measure records what a segment measures, in order. The next round begins behind the pairs of a norm, with what they come to.
-func (r *recorder) measure(s segment) error {
+func (r *recorder) measure(s segment) {
 	for i, m := range r.plan.measured {
 		if m.before < s.first || m.before > s.end {
 			continue
 		}
-		if err := r.dispatch(measureJob, i); err != nil {
-			return err
-		}
+		r.dispatch(measureJob, i)
 		if r.wanted(r.round) {
-			if err := r.measurements.byLeaf(r.rec, i, r.device.Limits()); err != nil {
-				return err
-			}
+			r.measurements.byLeaf(r.rec, i, r.device.Limits())
 		}
 		if m.norm < 0 {
 			continue
 		}
 		r.round++
 		if r.wanted(r.round) {
-			if err := r.measurements.total(r.rec, r.plan, m.norm); err != nil {
-				return err
-			}
-			if err := r.measurements.guarded(r.rec, r.plan, m.norm); err != nil {
-				return err
-			}
+			r.measurements.total(r.rec, r.plan, m.norm)
+			r.measurements.guarded(r.rec, r.plan, m.norm)
 		}
 	}
-	return nil
 }
 
 // Matches tells why s is not a state of the transformation for params, all of a model, if it is not.
@@ -182,31 +165,33 @@ func sameLeaves(name string, found, wanted *buffers.Layout) error {
 }
 
 // kernel is the fused kernel of a job, made on first use.
-func (s *State) kernel(j job) (*fused, error) {
-	if f := s.kernels[j]; f != nil {
-		return f, nil
+func (s *State) kernel(j job) *fused {
+	if s.kernels[j] == nil {
+		s.kernels[j] = s.plan.fuse(j)
 	}
-	f, err := s.plan.fuse(j)
-	if err != nil {
-		return nil, err
-	}
-	s.kernels[j] = f
-	return f, nil
+	return s.kernels[j]
+}
+
+// updateParams are those of optim_update.wgsl.
+type updateParams struct{ Vecs, Values, Leaves uint32 }
+
+// normParams are those of optim_norm.wgsl.
+type normParams struct {
+	updateParams
+	First, Groups uint32
 }
 
 // dispatch records the kernel of a job once a slab.
-func (r *recorder) dispatch(kind jobKind, index int) error {
+func (r *recorder) dispatch(kind jobKind, index int) {
 	if !r.wanted(r.round) {
-		return nil
+		return
 	}
-	f, err := r.kernel(job{kind: kind, index: index, grads: r.grads.DType(), params: r.params.DType()})
-	if err != nil {
-		return err
-	}
+	f := r.kernel(job{kind: kind, index: index, grads: r.grads.DType(), params: r.params.DType()})
 	leaves := uint32(len(r.layout.Leaves()))
 	for slab, n := range r.layout.Slabs() {
 		vecs := uint64(n / 4)
-		constants := words(uint32(vecs), r.tables[slab].values, leaves)
+		sizes := updateParams{uint32(vecs), r.tables[slab].values, leaves}
+		params := any(sizes)
 		grid := gpu.Linear(vecs, lanes, r.device.Limits())
 		bind := []gpu.Range{r.scalars.All()}
 		for _, o := range f.operands {
@@ -221,28 +206,27 @@ func (r *recorder) dispatch(kind jobKind, index int) error {
 				bind = append(bind, r.trees[o.place].Tree.Slab(slab))
 			}
 		}
-		bind = append(bind, r.tables[slab].buffer.All())
-		if f.statistics {
-			bind = append(bind, r.measurements.statistics.All())
-		}
-		if f.pairs {
-			bind = append(bind, r.measurements.pairs.All())
+		for _, b := range f.kernel.Bindings[2+len(f.operands):] {
+			bind = append(bind, r.table(b.Name, slab).All())
 		}
 		if kind == measureJob {
 			groups := r.measurements.groups[slab]
-			constants = append(constants, words(r.tables[slab].groups, groups)...)
+			params = normParams{sizes, r.tables[slab].groups, groups}
 			grid = gpu.Linear(uint64(groups), 1, r.device.Limits())
-			bind = append(bind, r.measurements.partials.All())
 		}
-		r.rec.Dispatch(f.kernel, grid, constants, bind...)
+		r.rec.Dispatch(f.kernel, grid, params, bind...)
 	}
-	return nil
 }
 
-func words(values ...uint32) []byte {
-	var out []byte
-	for _, v := range values {
-		out = binary.LittleEndian.AppendUint32(out, v)
+// table is what a fused kernel binds beside trees, by its name there.
+func (r *recorder) table(name string, slab int) *gpu.Buffer {
+	switch name {
+	case "statistics":
+		return r.measurements.statistics
+	case "pairs":
+		return r.measurements.pairs
+	case "partials":
+		return r.measurements.partials
 	}
-	return out
+	return r.tables[slab].buffer
 }

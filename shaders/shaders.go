@@ -31,13 +31,11 @@ type Variant struct {
 // Source is the final WGSL of a kernel file, "matmul.wgsl", for a variant.
 func Source(name string, v Variant) (string, error) { return process(sources, name, v) }
 
-// Names lists the kernel files, without those in shared, in order.
-func Names() []string {
-	names, err := fs.Glob(sources, "*.wgsl")
-	if err != nil {
-		panic(err) // the pattern is constant
-	}
-	return names
+// Reuses tells the kernel files that read each element of their operands many times.
+func Reuses(name string) bool { return reused[name] }
+
+var reused = map[string]bool{
+	"matmul": true, "matmul_scalar": true, "matmul_tiled": true, "attention": true, "attention_dq": true, "attention_dkv": true, "kron_product": true,
 }
 
 func process(files fs.FS, name string, v Variant) (string, error) {

@@ -66,20 +66,16 @@ func (c *Counter) build(ctx context.Context, table, firsts []uint32, jobs []job)
 			return err
 		}
 	}
-	if err := c.device.Write(c.table.All(), words(table...)); err != nil {
+	if err := c.device.Write(c.table.All(), gpu.Bytes(table)); err != nil {
 		return err
 	}
-	if err := c.device.Write(c.firsts.All(), words(firsts...)); err != nil {
+	if err := c.device.Write(c.firsts.All(), gpu.Bytes(firsts)); err != nil {
 		return err
 	}
 	if c.ring, err = c.device.NewReadback("gputrain.histogram.leaves", c.words.Bytes(), 1); err != nil {
 		return err
 	}
-	rec, err := c.record(jobs)
-	if err != nil {
-		return err
-	}
-	c.program, err = rec.Program(ctx)
+	c.program, err = c.record(jobs).Program(ctx)
 	return err
 }
 

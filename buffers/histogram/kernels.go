@@ -1,7 +1,6 @@
 package histogram
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"gputrain/buffers"
@@ -18,18 +17,11 @@ const (
 	groupSize   = 4 * groupWords // of the table
 )
 
-// kernel specialises shaders/histogram_<name>.wgsl, which binds params first.
-func kernel(name string, bindings ...gpu.Binding) (*gpu.Kernel, error) {
-	source, err := shaders.Source("histogram_"+name+".wgsl", shaders.Variant{Constants: map[string]string{
+// kernel specialises shaders/histogram_<name>.wgsl.
+func kernel(name string) *gpu.Kernel {
+	return gpu.NewKernel("gputrain.histogram."+name, "histogram_"+name, shaders.Variant{Constants: map[string]string{
 		"LANES": fmt.Sprint(lanes), "BINS": fmt.Sprint(Bins), "WORDS": fmt.Sprint(leafWords),
 	}})
-	if err != nil {
-		return nil, fmt.Errorf("histogram: %s: %w", name, err)
-	}
-	return &gpu.Kernel{
-		Label: "gputrain.histogram." + name, Source: source, Workgroup: [3]int{lanes, 1, 1},
-		Bindings: append([]gpu.Binding{{Name: "params", Access: gpu.Uniform}}, bindings...),
-	}, nil
 }
 
 // A job is the groups of one slab: words first to first+count of the table.
@@ -69,44 +61,22 @@ func (c *Counter) layOut(sources []Source, match func(string) bool) (table, firs
 }
 
 // record records a count of everything, and its way back.
-func (c *Counter) record(jobs []job) (*gpu.Recording, error) {
-	groups, data := gpu.Binding{Name: "groups", Access: gpu.Read}, gpu.Binding{Name: "data", Access: gpu.Read}
-	leaves, partials := gpu.Binding{Name: "leaves", Access: gpu.ReadWrite}, gpu.Binding{Name: "partials", Access: gpu.ReadWrite}
-	ranges, err := kernel("range", groups, data, leaves)
-	if err != nil {
-		return nil, err
-	}
-	bins, err := kernel("bins", groups, data, leaves, partials)
-	if err != nil {
-		return nil, err
-	}
-	partials.Access = gpu.Read
-	fold, err := kernel("fold", gpu.Binding{Name: "firsts", Access: gpu.Read}, partials, leaves)
-	if err != nil {
-		return nil, err
-	}
+func (c *Counter) record(jobs []job) *gpu.Recording {
 	rec, limits := c.device.Record("gputrain.histogram"), c.device.Limits()
 	rec.Group("histogram")
 	rec.Zero(c.words.All())
-	for _, j := range jobs {
-		rec.Dispatch(ranges, gpu.Linear(uint64(j.count), 1, limits), words(j.first, j.count), c.table.All(), j.slab, c.words.All())
+	each := func(name string, bind ...gpu.Range) {
+		for _, j := range jobs {
+			params := struct{ First, Count uint32 }{j.first, j.count}
+			rec.Dispatch(kernel(name), gpu.Linear(uint64(j.count), 1, limits), params, append([]gpu.Range{c.table.All(), j.slab}, bind...)...)
+		}
 	}
-	for _, j := range jobs {
-		rec.Dispatch(bins, gpu.Linear(uint64(j.count), 1, limits), words(j.first, j.count), c.table.All(), j.slab, c.words.All(), c.partials.All())
-	}
+	each("range", c.words.All())
+	each("bins", c.words.All(), c.partials.All())
 	n := uint32(len(c.leaves))
-	rec.Dispatch(fold, gpu.Linear(uint64(n), 1, limits), words(n), c.firsts.All(), c.partials.All(), c.words.All())
+	rec.Dispatch(kernel("fold"), gpu.Linear(uint64(n), 1, limits), n, c.firsts.All(), c.partials.All(), c.words.All())
 	rec.ReadBack(c.ring, c.words.All())
-	return rec, nil
-}
-
-// words is numbers as a device has them.
-func words(list ...uint32) []byte {
-	out := make([]byte, 0, 4*len(list))
-	for _, w := range list {
-		out = binary.LittleEndian.AppendUint32(out, w)
-	}
-	return out
+	return rec
 }
 
 // check refuses trees that the kernels cannot read.

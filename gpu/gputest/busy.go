@@ -1,7 +1,6 @@
 package gputest
 
 import (
-	"encoding/binary"
 	"testing"
 	"time"
 
@@ -9,9 +8,7 @@ import (
 )
 
 // BusyKernel keeps a device busy: rounds.x rounds of arithmetic in each invocation. out takes 64 words.
-var BusyKernel = &gpu.Kernel{
-	Label: "gputrain.test.busy",
-	Source: `
+var BusyKernel = gpu.KernelOf("gputrain.test.busy", `
 @group(0) @binding(0) var<uniform> rounds: vec4<u32>;
 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
 @compute @workgroup_size(64)
@@ -20,10 +17,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     for (var i = 0u; i < rounds.x; i++) { x = x * 1664525u + 1013904223u; }
     out[id.x & 63u] = x;
 }
-`,
-	Bindings:  []gpu.Binding{{Name: "rounds", Access: gpu.Uniform}, {Name: "out", Access: gpu.ReadWrite}},
-	Workgroup: [3]int{64, 1, 1},
-}
+`)
 
 // busyTime is how long a run of Busy takes at least.
 const busyTime = 50 * time.Millisecond
@@ -45,7 +39,7 @@ func busy(t testing.TB, d *gpu.Device) (*gpu.Program, time.Duration) {
 	t.Cleanup(out.Release)
 	for rounds := uint32(4096); ; rounds *= 2 {
 		rec := d.Record("busy")
-		rec.Dispatch(BusyKernel, gpu.Grid{X: 512, Y: 1, Z: 1}, binary.LittleEndian.AppendUint32(nil, rounds), out.All())
+		rec.Dispatch(BusyKernel, gpu.Grid{X: 512, Y: 1, Z: 1}, [4]uint32{rounds}, out.All())
 		p, err := rec.Program(t.Context())
 		if err != nil {
 			t.Fatal(err)

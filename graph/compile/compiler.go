@@ -38,7 +38,6 @@ type Compiler struct {
 	places    map[*graph.Value]Tensor
 	inputs    map[string]*programInput
 	constants map[string]Tensor
-	kernels   map[string]*gpu.Kernel
 	slabs     map[[2]int]*storage // {kind, slab}
 	storages  []*storage
 	commands  []command
@@ -64,7 +63,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 		targets: targets, limits: lim,
 		readers: map[*graph.Value][]*graph.Node{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
 		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
-		constants: map[string]Tensor{}, kernels: map[string]*gpu.Kernel{}, slabs: map[[2]int]*storage{},
+		constants: map[string]Tensor{}, slabs: map[[2]int]*storage{},
 	}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()

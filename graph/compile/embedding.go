@@ -28,7 +28,7 @@ var embeddingChecks = []Check{
 type embeddingParams struct{ Count, Width, Row0, Rows uint32 }
 
 // embeddingGradParams is Params of embedding_grad.wgsl.
-type embeddingGradParams struct{ Width, Row0, Rows, Unused uint32 }
+type embeddingGradParams struct{ Width, Row0, Rows uint32 }
 
 // element is the WGSL type that rows of the given width are made of, and the width counted in it.
 func element(width int) (kind string, units int) {

@@ -33,11 +33,11 @@ type gemm struct {
 
 // gemmParams is Params of matmul.wgsl and matmul_tiled.wgsl.
 type gemmParams struct {
-	M, N, K, Depth     uint32
-	LDA, LDB, LDC      uint32
-	Slices             uint32
-	A0, B0, C0, Z0     uint32
-	SA, SB, SC, Unused uint32
+	M, N, K, Depth uint32
+	LDA, LDB, LDC  uint32
+	Slices         uint32
+	A0, B0, C0, Z0 uint32
+	SA, SB, SC     uint32
 }
 
 // scalarParams is Params of matmul_scalar.wgsl.
@@ -47,14 +47,12 @@ type scalarParams struct {
 	LDC, Slices    uint32
 	A0, B0, C0, Z0 uint32
 	SA, SB, SC     uint32
-	Unused         [3]uint32
 }
 
 // slicesParams is Params of matmul_slices.wgsl.
 type slicesParams struct {
 	M, N4, N, Slices uint32
 	C0, LDC          uint32
-	Unused           [2]uint32
 }
 
 // gemm appends the dispatches of g in the variant chosen for its shape.

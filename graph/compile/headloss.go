@@ -43,9 +43,12 @@ var lossChecks = []Check{
 // logitsBytes is what the logits of one chunk of rows may take.
 const logitsBytes = 64 << 20
 
-// lossParams is Params of cross_entropy.wgsl; its start is that of cross_entropy_grad.wgsl.
+// lossGradParams is Params of cross_entropy_grad.wgsl, and the start of those of cross_entropy.wgsl.
+type lossGradParams struct{ Rows, Columns, Stride, Column0, Row0 uint32 }
+
 type lossParams struct {
-	Rows, Columns, Stride, Column0, Row0, First, Last, Unused uint32
+	lossGradParams
+	First, Last uint32
 }
 
 // logitsRun is the logits of some rows for a run of the vocabulary, as a kernel sees them.
@@ -65,12 +68,12 @@ func (l logitsRun) element() string {
 	return "vec4<f32>"
 }
 
-func (l logitsRun) params() lossParams {
+func (l logitsRun) params() lossGradParams {
 	unit := 4
 	if l.scalar() {
 		unit = 1
 	}
-	return lossParams{Rows: uint32(l.rows), Columns: uint32(l.columns), Stride: uint32(l.stride / unit), Column0: uint32(l.column0), Row0: uint32(l.row0)}
+	return lossGradParams{uint32(l.rows), uint32(l.columns), uint32(l.stride / unit), uint32(l.column0), uint32(l.row0)}
 }
 
 // rowLosses are the buffers that the loss of each row goes through; all [N].
@@ -86,7 +89,7 @@ func (c *Compiler) rowLosses(labels, lse *graph.Value) rowLosses {
 
 // rowLoss appends the loss of the rows over one run of columns.
 func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
-	p := l.params()
+	p := lossParams{lossGradParams: l.params()}
 	if first {
 		p.First = 1
 	}
@@ -108,12 +111,11 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 // lossSum appends the sum of the rows' losses.
 func (c *Compiler) lossSum(n int, losses, total Span) {
 	k := c.kernel("loss_sum", "", shaders.Variant{})
-	c.Dispatch(k, c.Linear(64), []uint32{uint32(n), 0, 0, 0}, losses, total)
+	c.Dispatch(k, c.Linear(64), uint32(n), losses, total)
 }
 
 // rowLossGrad appends the gradient of the rows' losses over one run of columns, in place when dlogits is the zero span.
 func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
-	p := l.params()
 	inPlace := dlogits.st == nil
 	name, bind := "dlogits", []Span{labels, lse, dloss, l.span, dlogits}
 	if inPlace {
@@ -123,7 +125,7 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
 		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace},
 	})
-	c.Dispatch(k, c.Linear(l.rows*((l.columns+3)/4)), p, bind...)
+	c.Dispatch(k, c.Linear(l.rows*((l.columns+3)/4)), l.params(), bind...)
 }
 
 func lowerCrossEntropy(c *Compiler, n *graph.Node) {

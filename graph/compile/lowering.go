@@ -1,11 +1,7 @@
 package compile
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
-	"regexp"
-	"strconv"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -144,32 +140,25 @@ func (c *Compiler) check(source *graph.Value, label string, test func(src []int3
 	in.checks = append(in.checks, inputCheck{label: label, test: test})
 }
 
-// kernel is the named shader of package shaders in one variant. Its bindings and workgroup size are read from the
-// source. suffix distinguishes variants in profiles: the label is gputrain.graph.<name><suffix>.
+// kernel is the named shader of package shaders in one variant. suffix distinguishes variants in profiles: the label is
+// gputrain.graph.<name><suffix>.
 func (c *Compiler) kernel(name, suffix string, v shaders.Variant) *gpu.Kernel {
-	key := fmt.Sprint(name, suffix, v.Flags, v.Constants) // maps print in the order of their keys
-	if known, ok := c.kernels[key]; ok {
-		return known
-	}
-	k, err := newKernel(name, suffix, v)
-	if err != nil {
-		c.failErr(err)
-		return nil
-	}
-	c.kernels[key] = k
-	return k
+	return gpu.NewKernel("gputrain.graph."+name+suffix, name, v)
 }
 
-// Dispatch appends one dispatch. params (nil, or a struct of fixed-size fields laid out as the kernel's uniform at
-// binding 0) comes first, then bind fills the other bindings in order. A nil kernel (after an error) is ignored.
+// Dispatch appends one dispatch. params (nil, or the kernel's uniform at binding 0, see gpu.Kernel.Params) comes first, then bind fills the
+// other bindings in order.
 func (c *Compiler) Dispatch(k *gpu.Kernel, grid gpu.Grid, params any, bind ...Span) {
-	if c.err != nil || k == nil {
+	if c.err != nil {
 		return
 	}
-	cmd := command{group: c.group, kernel: k, grid: grid, bind: bind}
+	cmd := command{group: c.group, kernel: k, grid: grid, params: params, bind: bind}
+	if _, err := k.Params(params); err != nil {
+		c.fail("%s: %v", k.Label, err)
+		return
+	}
 	want := len(k.Bindings)
 	if params != nil {
-		cmd.params = paramBytes(params)
 		want--
 	}
 	if len(bind) != want {
@@ -201,81 +190,8 @@ func (c *Compiler) zero(s Span) {
 // Linear is the grid of a kernel that handles items invocations of 64, folded as gpu.Linear does.
 func (c *Compiler) Linear(items int) gpu.Grid { return gpu.Linear(uint64(items), 64, c.limits) }
 
-// paramBytes is a params struct as the kernel's uniform sees it, padded to 16 bytes.
-func paramBytes(params any) []byte {
-	if raw, ok := params.([]byte); ok {
-		return raw
-	}
-	var b bytes.Buffer
-	if err := binary.Write(&b, binary.LittleEndian, params); err != nil {
-		panic(fmt.Sprintf("graph: params %T: %v", params, err)) // a struct of our own that is not fixed-size
-	}
-	for b.Len()%16 != 0 {
-		b.WriteByte(0)
-	}
-	return b.Bytes()
-}
-
-var (
-	bindingPattern   = regexp.MustCompile(`@group\(0\)\s*@binding\((\d+)\)\s*var<([^>]*)>\s*(\w+)`)
-	workgroupPattern = regexp.MustCompile(`@workgroup_size\(([^)]*)\)`)
-	numberPattern    = regexp.MustCompile(`\d+`)
-)
-
-// reused are the kernels that read each element of their operands many times.
-var reused = map[string]bool{
-	"matmul": true, "matmul_scalar": true, "matmul_tiled": true, "attention": true, "attention_dq": true, "attention_dkv": true,
-}
-
-// newKernel specialises a shader of package shaders.
-func newKernel(name, suffix string, v shaders.Variant) (*gpu.Kernel, error) {
-	source, err := shaders.Source(name+".wgsl", v)
-	if err != nil {
-		return nil, fmt.Errorf("graph: kernel %q: %w", name+suffix, err)
-	}
-	k, err := kernelOf(name+suffix, source)
-	if err == nil {
-		k.Reuse = reused[name]
-	}
-	return k, err
-}
-
 // Kernel is a kernel of the given WGSL, for operations whose shaders are not among those of package shaders: entry main, bindings in group 0 in
 // order from 0, a uniform of params first where there is one. The label is gputrain.graph.<name>.
 func (c *Compiler) Kernel(name, source string) *gpu.Kernel {
-	key := name + source
-	if known, ok := c.kernels[key]; ok {
-		return known
-	}
-	k, err := kernelOf(name, source)
-	if err != nil {
-		c.failErr(err)
-		return nil
-	}
-	c.kernels[key] = k
-	return k
-}
-
-// kernelOf reads a kernel's bindings and workgroup size from its source.
-func kernelOf(name, source string) (*gpu.Kernel, error) {
-	k := &gpu.Kernel{Label: "gputrain.graph." + name, Source: source, Workgroup: [3]int{1, 1, 1}}
-	access := map[string]gpu.Access{
-		"uniform": gpu.Uniform, "storage": gpu.Read, "storage, read": gpu.Read, "storage,read": gpu.Read,
-		"storage, read_write": gpu.ReadWrite, "storage,read_write": gpu.ReadWrite,
-	}
-	for i, m := range bindingPattern.FindAllStringSubmatch(source, -1) {
-		a, ok := access[m[2]]
-		if !ok || m[1] != strconv.Itoa(i) {
-			return nil, fmt.Errorf("graph: kernel %q: binding %s var<%s> %s: want bindings in order from 0, uniform or storage", name, m[1], m[2], m[3])
-		}
-		k.Bindings = append(k.Bindings, gpu.Binding{Name: m[3], Access: a})
-	}
-	m := workgroupPattern.FindStringSubmatch(source)
-	if m == nil {
-		return nil, fmt.Errorf("graph: kernel %q: no @workgroup_size", name)
-	}
-	for i, n := range numberPattern.FindAllString(m[1], 3) {
-		k.Workgroup[i], _ = strconv.Atoi(n)
-	}
-	return k, nil
+	return gpu.KernelOf("gputrain.graph."+name, source)
 }

@@ -65,11 +65,16 @@ func (c *Compiler) rowKernel(name, suffix string, rows, width int, flags map[str
 	return c.kernel(name, suffix, shaders.Variant{Flags: flags, Constants: map[string]string{"T": t}}), grid, uint32(items)
 }
 
-// Params of norm.wgsl and norm_grad.wgsl.
+// normParams is Params of norm.wgsl.
 type normParams struct {
+	normGradParams
+	Eps float32
+}
+
+// normGradParams is Params of norm_grad.wgsl.
+type normGradParams struct {
 	Rows, Width uint32
 	Reciprocal  float32
-	Eps         float32
 }
 
 func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
@@ -81,7 +86,7 @@ func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
 	k, grid, items := c.rowKernel("norm", suffix, count, width, map[string]bool{"RMS": rms})
 	spans := c.operands(n)
 	spans = append(spans, c.One(c.Out(n.Outputs[0]), "y"), c.One(c.Out(n.Outputs[1]), "stats"))
-	c.Dispatch(k, grid, normParams{uint32(count), items, float32(1 / float64(width)), float32(eps)}, spans...)
+	c.Dispatch(k, grid, normParams{normGradParams{uint32(count), items, float32(1 / float64(width))}, float32(eps)}, spans...)
 }
 
 func (c *Compiler) normGrad(n *graph.Node, rms bool) {
@@ -91,7 +96,7 @@ func (c *Compiler) normGrad(n *graph.Node, rms bool) {
 		suffix = "_rms"
 	}
 	k, grid, items := c.rowKernel("norm_grad", suffix, count, width, map[string]bool{"RMS": rms})
-	params := normParams{Rows: uint32(count), Width: items, Reciprocal: float32(1 / float64(width))}
+	params := normGradParams{uint32(count), items, float32(1 / float64(width))}
 	c.Dispatch(k, grid, params, append(c.operands(n), c.One(c.Out(n.Outputs[0]), "dx"))...)
 }
 

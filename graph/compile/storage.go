@@ -99,7 +99,7 @@ type command struct {
 	group  string
 	kernel *gpu.Kernel // nil: zero the one span of bind
 	grid   gpu.Grid
-	params []byte
+	params any
 	bind   []Span
 }
 
@@ -110,7 +110,8 @@ func (c command) String() string {
 	text := fmt.Sprintf("%s: %s [%d %d %d]", c.group, c.kernel.Label, c.grid.X, c.grid.Y, c.grid.Z)
 	bindings := c.kernel.Bindings
 	if c.params != nil {
-		text += fmt.Sprintf(" params=%d", len(c.params))
+		raw, _ := c.kernel.Params(c.params)
+		text += fmt.Sprintf(" params=%d", len(raw))
 		bindings = bindings[1:]
 	}
 	for i, s := range c.bind {

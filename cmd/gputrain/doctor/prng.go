@@ -2,16 +2,15 @@ package doctor
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"gputrain/buffers"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/shaders"
 	"gputrain/shaders/suggest"
 )
 
@@ -100,9 +99,9 @@ func (c *comparison) keys(ctx context.Context, dev *gpu.Device, where string, e 
 	if e.Op == "key" {
 		return nil
 	}
-	draws, err := draw(ctx, dev, e.Key, uint64(e.Data), len(want))
+	draws, err := buffers.Draws(ctx, dev, e.Key, uint64(e.Data), len(want))
 	for i, d := range draws {
-		c.number(where+" device", float64(d.bits), float64(want[i][0]^want[i][1]), 0)
+		c.number(where+" device", float64(d.Bits), float64(want[i][0]^want[i][1]), 0)
 	}
 	return err
 }
@@ -112,10 +111,10 @@ func (c *comparison) bits(ctx context.Context, dev *gpu.Device, where string, e 
 	if err := json.Unmarshal(e.Out, &want); err != nil {
 		return err
 	}
-	draws, err := draw(ctx, dev, e.Key, 0, len(want))
+	draws, err := buffers.Draws(ctx, dev, e.Key, 0, len(want))
 	for i, d := range draws {
 		c.number(where+" host", float64(e.Key.Bits32(uint64(i))), float64(want[i]), 0)
-		c.number(where+" device", float64(d.bits), float64(want[i]), 0)
+		c.number(where+" device", float64(d.Bits), float64(want[i]), 0)
 	}
 	return err
 }
@@ -125,15 +124,15 @@ func (g *goldenCase) normals(ctx context.Context, dev *gpu.Device, where string,
 	if err != nil {
 		return err
 	}
-	draws, err := draw(ctx, dev, e.Key, 0, len(want))
+	draws, err := buffers.Draws(ctx, dev, e.Key, 0, len(want))
 	if err != nil {
 		return err
 	}
 	host, device, tol := make([]float32, len(want)), make([]float32, len(want)), file.Tolerance.F32
 	for i, d := range draws {
-		host[i], device[i] = e.Key.Normal(uint64(i)), d.normal
+		host[i], device[i] = e.Key.Normal(uint64(i)), d.Normal
 		if e.DType == "bfloat16" {
-			host[i], device[i], tol = e.Key.NormalBF16(uint64(i)), d.bf16, file.Tolerance.BF16
+			host[i], device[i], tol = e.Key.NormalBF16(uint64(i)), d.BF16, file.Tolerance.BF16
 		}
 	}
 	c.tensor(where+" host", host, want, tol)
@@ -153,7 +152,7 @@ func (c *comparison) table(ctx context.Context, dev *gpu.Device, file prngCase) 
 	for j := range file.Table {
 		missing[j] = true
 	}
-	draws, err := draw(ctx, dev, key, 0, 64*len(file.Table))
+	draws, err := buffers.Draws(ctx, dev, key, 0, 64*len(file.Table))
 	for i, d := range draws {
 		j := int(key.Bits32(uint64(i)) & 0xff >> 1)
 		if j >= len(file.Table) {
@@ -163,54 +162,10 @@ func (c *comparison) table(ctx context.Context, dev *gpu.Device, file prngCase) 
 		delete(missing, j)
 		tol := file.Tolerance.BF16.ATol + file.Tolerance.BF16.RTol*math.Abs(float64(file.Table[j]))
 		c.number("bf16_table host", float64(key.NormalBF16(uint64(i))), float64(file.Table[j]), tol)
-		c.number("bf16_table device", float64(d.bf16), float64(file.Table[j]), tol)
+		c.number("bf16_table device", float64(d.BF16), float64(file.Table[j]), tol)
 	}
 	if err == nil && len(missing) > 0 {
 		c.fail(fmt.Sprintf("bf16_table: %d of %d values have not come", len(missing), len(file.Table)))
 	}
 	return err
-}
-
-// drawn is what shaders/draw.wgsl draws at one index.
-type drawn struct {
-	bits         uint32
-	normal, bf16 float32
-}
-
-// draw draws on the device, at indices from first.
-func draw(ctx context.Context, dev *gpu.Device, key prng.Key, first uint64, count int) ([]drawn, error) {
-	if count == 0 {
-		return nil, nil
-	}
-	source, err := shaders.Source("draw.wgsl", shaders.Variant{})
-	if err != nil {
-		return nil, err
-	}
-	out, err := dev.NewBuffer("gputrain.doctor.draw", uint64(16*count))
-	if err != nil {
-		return nil, err
-	}
-	defer out.Release()
-	var params []byte
-	for _, w := range []uint32{key[0], key[1], uint32(first >> 32), uint32(first), uint32(count), 0, 0, 0} {
-		params = binary.LittleEndian.AppendUint32(params, w)
-	}
-	rec := dev.Record("gputrain.doctor.draw")
-	rec.Dispatch(&gpu.Kernel{
-		Label: "gputrain.doctor.draw", Source: source, Workgroup: [3]int{64, 1, 1},
-		Bindings: []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "out", Access: gpu.ReadWrite}},
-	}, gpu.Linear(uint64(count), 64, dev.Limits()), params, out.All())
-	if err := rec.Submit(ctx); err != nil {
-		return nil, err
-	}
-	raw := make([]byte, 16*count)
-	if err := dev.Read(ctx, raw, out.All()); err != nil {
-		return nil, err
-	}
-	draws := make([]drawn, count)
-	for i := range draws {
-		word := func(k int) uint32 { return binary.LittleEndian.Uint32(raw[16*i+4*k:]) }
-		draws[i] = drawn{word(0), math.Float32frombits(word(2)), math.Float32frombits(word(3))}
-	}
-	return draws, nil
 }

@@ -5,7 +5,6 @@ package window
 import (
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,14 +21,8 @@ var shapesSource string
 var histogramSource string
 
 var (
-	shapesShader = &gpu.Kernel{
-		Label: "gputrain.window.shapes", Source: shapesSource,
-		Bindings: []gpu.Binding{{Name: "view", Access: gpu.Uniform}, {Name: "shapes", Access: gpu.Read}},
-	}
-	histogramShader = &gpu.Kernel{
-		Label: "gputrain.window.histogram", Source: places(histogramSource),
-		Bindings: []gpu.Binding{{Name: "view", Access: gpu.Uniform}, {Name: "panels", Access: gpu.Read}, {Name: "counts", Access: gpu.Read}},
-	}
+	shapesShader    = gpu.KernelOf("gputrain.window.shapes", shapesSource)
+	histogramShader = gpu.KernelOf("gputrain.window.histogram", places(histogramSource))
 )
 
 var (
@@ -230,7 +223,7 @@ func (p *painter) draw(ctx context.Context, now look) (bool, error) {
 	seen := p.view.board.Seen()
 	picture := Lay(seen, width, height, math.Float64frombits(now.scale), mouse)
 	layers := []gpu.Layer{{Sheet: p.sheet, Vertices: 4, Instances: len(picture.Shapes) / shapeBytes}}
-	if err := p.surface.Write(p.uniform.Range(0, 8), words(math.Float32bits(float32(width)), math.Float32bits(float32(height)))); err != nil {
+	if err := p.surface.Write(p.uniform.Range(0, 8), gpu.Bytes([2]float32{float32(width), float32(height)})); err != nil {
 		return false, err
 	}
 	if err := p.surface.Write(p.shapes.Range(0, uint64(len(picture.Shapes))), picture.Shapes); err != nil {
@@ -262,12 +255,10 @@ func (p *painter) panels(w *weights, bars []Box, histograms []Histogram) (gpu.La
 	}
 	var raw, mirror []byte
 	for i, b := range bars {
-		for _, x := range []float64{b.X, b.Y, b.W, b.H} {
-			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(x)))
-		}
+		raw = append(raw, gpu.Bytes([4]float32{float32(b.X), float32(b.Y), float32(b.W), float32(b.H)})...)
 		raw = append(raw, weightColor[0], weightColor[1], weightColor[2], 255)
-		raw = append(raw, words(uint32(i), 0, 0)...)
-		mirror = append(mirror, words(histograms[i].words[:]...)...)
+		raw = append(raw, gpu.Bytes([3]uint32{uint32(i)})...)
+		mirror = append(mirror, gpu.Bytes(histograms[i].words)...)
 	}
 	if err := p.surface.Write(w.panels.All(), raw); err != nil {
 		return gpu.Layer{}, err

@@ -35,13 +35,9 @@ var rangeSource string
 var binsSource string
 
 var (
-	leafBindings    = []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "data", Access: gpu.Read}, {Name: "counts", Access: gpu.ReadWrite}}
-	exponentsKernel = &gpu.Kernel{Label: "gputrain.window.exponents", Source: places(exponentsSource), Bindings: leafBindings, Workgroup: [3]int{64, 1, 1}}
-	binsKernel      = &gpu.Kernel{Label: "gputrain.window.bins", Source: places(binsSource), Bindings: leafBindings, Workgroup: [3]int{64, 1, 1}}
-	rangeKernel     = &gpu.Kernel{
-		Label: "gputrain.window.range", Source: places(rangeSource), Workgroup: [3]int{1, 1, 1},
-		Bindings: []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "counts", Access: gpu.ReadWrite}},
-	}
+	exponentsKernel = gpu.KernelOf("gputrain.window.exponents", places(exponentsSource))
+	binsKernel      = gpu.KernelOf("gputrain.window.bins", places(binsSource))
+	rangeKernel     = gpu.KernelOf("gputrain.window.range", places(rangeSource))
 )
 
 // perWorkgroup is ITEMS of the shaders.
@@ -151,24 +147,16 @@ func (t *Tally) record(tree *buffers.Tree) *gpu.Recording {
 			for _, l := range g.leaves {
 				for _, p := range l.Parts {
 					grid := gpu.Linear(uint64(p.Count), perWorkgroup, t.device.Limits())
-					r.Dispatch(k, grid, words(uint32(i*stride), uint32(p.Count)), tree.Part(p), t.counts.All())
+					r.Dispatch(k, grid, struct{ First, Count uint32 }{uint32(i * stride), uint32(p.Count)}, tree.Part(p), t.counts.All())
 				}
 			}
 		}
 	}
 	leaves(exponentsKernel)
-	r.Dispatch(rangeKernel, gpu.Grid{X: uint32(len(t.groups)), Y: 1, Z: 1}, words(uint32(len(t.groups))), t.counts.All())
+	r.Dispatch(rangeKernel, gpu.Grid{X: uint32(len(t.groups)), Y: 1, Z: 1}, uint32(len(t.groups)), t.counts.All())
 	leaves(binsKernel)
 	r.ReadBack(t.ring, t.counts.All())
 	return r
-}
-
-func words(list ...uint32) []byte {
-	var out []byte
-	for _, w := range list {
-		out = binary.LittleEndian.AppendUint32(out, w)
-	}
-	return out
 }
 
 // Count submits a count of the tree as it is after what has been submitted before. Take must have taken the one before.
