@@ -24,7 +24,7 @@ func TestUnitsFollowGoldenCases(t *testing.T) {
 		}
 		Tolerance goldenTolerance
 	}
-	file := readGolden(t, "testdata/wk_unit", "wk_unit", &c)
+	file := readGolden(t, goldens+"/wk_unit", "wk_unit", &c)
 	require.NotEmpty(t, c.Entries)
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, e := range c.Entries {

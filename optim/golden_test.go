@@ -153,11 +153,17 @@ func (c *goldenCase) follow(t testing.TB, call func([]buffers.Host), updates fun
 	t.Logf("worst error: %.3g of what is allowed", worst)
 }
 
-// goldens runs a test for each case.
+// goldens runs a test for each case: those of testdata, and those of the program.
 func goldens(t *testing.T, test func(t *testing.T, c *goldenCase)) {
-	cases, err := filepath.Glob("testdata/*/case.json")
-	require.NoError(t, err)
-	require.NotEmpty(t, cases)
+	var cases []string
+	for _, optimizer := range []string{"adafactor", "lion", "mars", "muon", "rmsprop"} {
+		for _, folder := range []string{"testdata", "../cmd/gputrain/doctor/cases"} {
+			found, err := filepath.Glob(folder + "/" + optimizer + "_*/case.json")
+			require.NoError(t, err)
+			cases = append(cases, found...)
+		}
+	}
+	require.Len(t, cases, 9)
 	for _, path := range cases {
 		folder := filepath.Dir(path)
 		t.Run(filepath.Base(folder), func(t *testing.T) {

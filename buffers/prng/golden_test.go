@@ -13,7 +13,8 @@ import (
 
 // TestGolden runs a golden case of kind "prng" (made by a float64 oracle, checked against printed JAX values).
 func TestGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/case.json")
+	const folder = "../../cmd/gputrain/doctor/cases/prng"
+	text, err := os.ReadFile(folder + "/case.json")
 	require.NoError(t, err)
 	var c struct {
 		Kind    string
@@ -36,7 +37,7 @@ func TestGolden(t *testing.T) {
 	require.Equal(t, "prng", c.Kind)
 	require.Equal(t, 1, c.Format)
 	require.Equal(t, normalBF16[:], c.Table)
-	tensors, err := safetensors.Open("testdata/tensors.safetensors")
+	tensors, err := safetensors.Open(folder + "/tensors.safetensors")
 	require.NoError(t, err)
 	defer tensors.Close()
 
