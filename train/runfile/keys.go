@@ -33,7 +33,7 @@ func collect(t reflect.Type, prefix string, index []int) []field {
 			out = append(out, collect(f.Type, key+".", at)...)
 			continue
 		}
-		out = append(out, field{key: key, doc: docOf(f), plain: plainDefault(key, f), resume: resumeOf(key, f), index: at, typ: f.Type})
+		out = append(out, field{key: key, doc: f.Tag.Get("doc"), plain: plainDefault(key, f), resume: resumeOf(key, f), index: at, typ: f.Type})
 	}
 	return out
 }
@@ -43,9 +43,9 @@ func keysOf(t reflect.Type) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
 }
 
-// docOf is what a field's tag says of it.
-func docOf(f reflect.StructField) string {
-	return strings.ReplaceAll(f.Tag.Get("doc"), "{families}", strings.Join(model.Kinds(), " or "))
+// told is what a tag says, with the families that there are by now.
+func told(doc string) string {
+	return strings.ReplaceAll(doc, "{families}", strings.Join(model.Kinds(), " or "))
 }
 
 // plainDefault reads the tag default, which is text as it stands or YAML.

@@ -27,7 +27,7 @@ func Template(w io.Writer) error {
 		}
 		open = groups
 		indent := strings.Repeat("  ", len(groups))
-		fmt.Fprintf(&b, "%s# %s\n%s%s: %s\n", indent, f.doc, indent, name, inline(c.value(f)))
+		fmt.Fprintf(&b, "%s# %s\n%s%s: %s\n", indent, told(f.doc), indent, name, inline(c.value(f)))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -29,7 +29,7 @@ func TestTemplateGivesTheDefaultsBack(t *testing.T) {
 	assert.Equal(t, Default(), normal(c.Run))
 	for _, f := range fields {
 		assert.NotEmpty(t, f.doc, f.key)
-		assert.Contains(t, text.String(), f.doc)
+		assert.Contains(t, text.String(), told(f.doc))
 	}
 }
 

@@ -45,7 +45,7 @@ func sectionSchema(t reflect.Type, prefix string) schema {
 				s["default"] = New().value(of)
 			}
 		}
-		s["description"] = docOf(f)
+		s["description"] = told(f.Tag.Get("doc"))
 		properties[keyOf(f)] = s
 	}
 	return schema{"type": []string{"object", "null"}, "additionalProperties": false, "properties": properties}
