@@ -18,6 +18,7 @@ import (
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -55,7 +56,7 @@ func main() {
 		log.Fatal(err)
 	}
 	built := must(config.Definition.Build(1, length, model.Options{Loss: true}))
-	halves := must(pipeline.AssignByRules(must(pipeline.Units(built)), []pipeline.Rule{{Match: "embed|layers.000", Stage: 0}, {Match: "layers.001", Stage: 1}}, 2, 1))
+	halves := must(partition.ByRules(must(partition.Units(built)), []partition.Rule{{Match: "embed|layers.000", Stage: 0}, {Match: "layers.001", Stage: 1}}, 2, 1))
 	cut := pipeline.Config{State: config, Assignment: halves}
 	one, two := run(ctx, "one device", func(dir string) (trained, error) {
 		if dir == "" {

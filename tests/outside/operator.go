@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -89,10 +88,7 @@ func (centre) Open(s optim.Scene) (optim.Operation, error) {
 	return w, err
 }
 
-var centreKernel = &gpu.Kernel{
-	Label: "outside.centre", Workgroup: [3]int{64, 1, 1},
-	Bindings: []gpu.Binding{{Name: "params", Access: gpu.Uniform}, {Name: "update", Access: gpu.ReadWrite}, {Name: "means", Access: gpu.ReadWrite}, {Name: "flag", Access: gpu.Read}},
-	Source: `
+var centreKernel = gpu.KernelOf("outside.centre", `
 struct Params { rows: u32, width: u32, first: u32 }
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> update: array<f32>;
@@ -108,10 +104,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         for (var i = 0u; i < params.width; i++) { update[at + i] -= mean; }
         if (flag[1] == 0u) { means[params.first + id.x] = mean; }
     }
-}`,
-}
+}`)
 
-func (w *centring) Record(rec *gpu.Recording, c optim.OperatorCall) error {
+func (w *centring) Record(rec *gpu.Recording, c optim.OperatorCall) {
 	flag := c.Flag
 	if flag.Bytes == 0 {
 		flag = w.never.All()
@@ -119,14 +114,10 @@ func (w *centring) Record(rec *gpu.Recording, c optim.OperatorCall) error {
 	for _, means := range w.means.Layout().Leaves() {
 		leaf, _ := w.Layout.Leaf(means.Path)
 		for _, part := range leaf.Parts {
-			var params []byte
-			for _, word := range []int{part.Rows, leaf.Shape[1], part.Row, 0} {
-				params = binary.LittleEndian.AppendUint32(params, uint32(word))
-			}
+			params := struct{ Rows, Width, First uint32 }{uint32(part.Rows), uint32(leaf.Shape[1]), uint32(part.Row)}
 			rec.Dispatch(centreKernel, gpu.Linear(uint64(part.Rows), 64, w.Device.Limits()), params, c.Updates.Part(part), w.means.Part(means.Parts[0]), flag)
 		}
 	}
-	return nil
 }
 
 func (w *centring) Tensors() (out []buffers.Tensor) {
