@@ -62,8 +62,10 @@ func (d *dense) rows() []int {
 		return nil
 	}
 	rows := make([]int, 0, len(d.part.Dense)+d.part.Padding)
+	stack := d.plan.all().Dense
 	for _, b := range d.part.Dense {
-		rows = append(rows, d.plan.Blocks[b].Stack)
+		row, _ := slices.BinarySearch(stack, b)
+		rows = append(rows, row)
 	}
 	for range d.part.Padding {
 		rows = append(rows, -1)

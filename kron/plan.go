@@ -11,6 +11,7 @@ type Leaf struct {
 	Path    string
 	Shape   []int
 	Scanned bool // the first axis counts independent matrices
+	Frozen  bool // never updated: it has no blocks, but the others draw what they draw beside it
 }
 
 // Kind is how a leaf is preconditioned.
@@ -51,8 +52,8 @@ type Block struct {
 	Batch      int
 	Row, Col   int // where it begins in its matrix
 	Rows, Cols int // its valid size
-	// Stack is its place among the blocks that draw with the same base key: the global index among all dense blocks of the model,
-	// or the place in the stack of its leaf.
+	// Stack is its place among the blocks that draw with the same base key: the global index among all dense blocks of the model, frozen leaves
+	// counted, or the place in the stack of its leaf.
 	Stack int
 }
 
@@ -62,7 +63,8 @@ type Plan struct {
 	Config Config
 	Leaves []Matrix
 	Blocks []Block
-	dense  int
+	dense  int // blocks in the dense stack
+	drawn  int // places that the dense blocks of all leaves draw with, frozen ones too
 }
 
 // NewPlan lays out all leaves of a model. Errors: a configuration out of range, a path given twice, a scanned leaf without
@@ -84,7 +86,13 @@ func NewPlan(leaves []Leaf, c Config) (*Plan, error) {
 		m := merge(leaf, c.MaxSizeDense)
 		m.Index, m.First = i, len(p.Blocks)
 		p.cut(m)
+		if leaf.Frozen {
+			p.Blocks, m.Kind = p.Blocks[:m.First], Empty
+		}
 		m.Blocks = len(p.Blocks) - m.First
+		if m.Kind == Dense {
+			p.dense += m.Blocks
+		}
 		p.Leaves = append(p.Leaves, m)
 	}
 	return p, nil
@@ -175,7 +183,7 @@ func (p *Plan) cut(m Matrix) {
 	}
 	stack := 0
 	if m.Kind == Dense {
-		stack = p.dense
+		stack = p.drawn
 	}
 	for batch := range m.Batch {
 		for row := 0; row < m.Rows; row += height {
@@ -189,6 +197,6 @@ func (p *Plan) cut(m Matrix) {
 		}
 	}
 	if m.Kind == Dense {
-		p.dense = stack
+		p.drawn = stack
 	}
 }

@@ -24,6 +24,7 @@ func (t Transform) Check(model []buffers.Spec) error {
 	if err != nil {
 		return err
 	}
+	model = t.model(model)
 	leaves, _ := unplaced(model)
 	r, err := p.resolve(leaves, model)
 	if err != nil {
@@ -46,7 +47,7 @@ func (t Transform) Check(model []buffers.Spec) error {
 }
 
 // InitStage is Init for a tree that is one stage of a model; whole is the leaves of all stages, which masks and rates
-// speak of, and by which blocks are counted.
+// speak of, and by which blocks are counted. Frozen leaves may be among them.
 func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State, error) {
 	p, err := newPlan(t)
 	if err != nil {
@@ -55,13 +56,13 @@ func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State
 	if d := params.DType(); d != buffers.F32 && d != buffers.BF16 {
 		return nil, fmt.Errorf("optim: %s: params: dtype %s, wanted f32 or bf16", t.name, d)
 	}
-	whole = byPath(whole)
+	whole = t.model(whole)
 	r, err := p.resolve(params.Layout().Leaves(), whole)
 	if err != nil {
 		return nil, err
 	}
 	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}}
-	if s.whole, s.places, err = places(params.Layout().Leaves(), whole); err != nil {
+	if s.whole, s.places, err = places(params.Layout().Leaves(), t.trained(whole)); err != nil {
 		return nil, fmt.Errorf("optim: %s: params: %w", t.name, err)
 	}
 	if err := s.allocate(r, whole); err != nil {
@@ -128,7 +129,7 @@ func (s *State) allocate(r *resolved, whole []buffers.Spec) error {
 		}
 	}
 	if len(s.plan.measured) > 0 {
-		s.measurements, err = newMeasurements(s.device, s.plan, s.layout, len(whole))
+		s.measurements, err = newMeasurements(s.device, s.plan, s.layout, len(s.whole))
 	}
 	return err
 }
@@ -154,7 +155,7 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buf
 
 // scene is what the operator of a step works on.
 func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (Scene, error) {
-	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Chosen: make([]bool, len(leaves))}
+	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Frozen: p.transform.freezes, Chosen: make([]bool, len(leaves))}
 	for i := range c.Chosen {
 		c.Chosen[i] = s.route < 0 || r.chosen[s.route][i]
 	}

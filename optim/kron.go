@@ -135,7 +135,7 @@ type kronOperator struct {
 func (o kronOperator) plan(s Scene) (*kron.Plan, error) {
 	leaves := make([]kron.Leaf, len(s.Whole))
 	for i, spec := range s.Whole {
-		leaves[i] = kron.Leaf{Path: spec.Path, Shape: spec.Shape}
+		leaves[i] = kron.Leaf{Path: spec.Path, Shape: spec.Shape, Frozen: s.Frozen(spec.Path)}
 	}
 	if o.scanned != nil {
 		in, err := o.scanned.resolve(unplaced(s.Whole))

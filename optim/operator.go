@@ -28,6 +28,7 @@ type Scene struct {
 	Leaves []buffers.Leaf // of Layout, or the same without places
 	Chosen []bool         // by index: the operator is for this leaf
 	Whole  []buffers.Spec // those of the whole model that the operator is for; Leaves may be a stage
+	Frozen func(path string) bool
 }
 
 // An Operation is an operator at work on a device.

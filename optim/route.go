@@ -22,7 +22,7 @@ func Route(mask *Mask, yes, no Transform) Transform {
 			return Transform{name: "route", err: branch.err}
 		case mask == nil:
 			return failed("route", "mask: found none, wanted one")
-		case branch.accumulate > 1 || branch.skip:
+		case branch.accumulate > 1 || branch.skip || len(branch.frozen) > 0:
 			return failed("route", "found %s inside a route, wanted it around the route", branch.name)
 		}
 		for _, e := range branch.elements {

@@ -32,7 +32,7 @@ type State struct {
 
 	released bool
 
-	whole  []string // paths of the whole model
+	whole  []string // paths of the whole model, but for frozen leaves
 	places []int    // of the leaves among them
 }
 
@@ -65,7 +65,7 @@ func (s *State) Tensors() []buffers.Tensor {
 	return out
 }
 
-// ModelLeaves counts the leaves of the whole model, of which the state may have some.
+// ModelLeaves counts the leaves of the whole model that are not frozen, of which the state may have some.
 func (s *State) ModelLeaves() int { return len(s.whole) }
 
 // Counts tells how often what has happened: "updates", "mini_step" where gradients are accumulated, and one count for each

@@ -1,6 +1,10 @@
 package optim
 
-import "fmt"
+import (
+	"fmt"
+
+	"gputrain/buffers"
+)
 
 // Transform is a gradient transformation: it turns gradients, state and params into an update that is added to
 // the params. It is a plain value, made by the constructors of this package and composed by Chain; it holds no
@@ -11,6 +15,7 @@ type Transform struct {
 	accumulate int  // calls an update; 0 and 1 are the same
 	skip       bool // nothing changes where a gradient is not finite
 	guard      Guard
+	frozen     []buffers.Spec // leaves of the model that are not updated
 	err        error
 }
 
@@ -20,7 +25,7 @@ func (t Transform) Name() string { return t.name }
 // Is tells whether both are one transformation, made by one call: two that were made alike are not.
 func (t Transform) Is(other Transform) bool {
 	return t.name == other.name && t.accumulate == other.accumulate && t.skip == other.skip && t.guard == other.guard &&
-		len(t.elements) == len(other.elements) && (len(t.elements) == 0 || &t.elements[0] == &other.elements[0])
+		len(t.frozen) == len(other.frozen) && (len(t.frozen) == 0 || &t.frozen[0] == &other.frozen[0]) && len(t.elements) == len(other.elements) && (len(t.elements) == 0 || &t.elements[0] == &other.elements[0])
 }
 
 func failed(name string, format string, args ...any) Transform {
@@ -37,7 +42,7 @@ func Chain(parts ...Transform) Transform {
 		if p.err != nil {
 			return Transform{name: "chain", err: p.err}
 		}
-		if p.accumulate > 1 || p.skip {
+		if p.accumulate > 1 || p.skip || len(p.frozen) > 0 {
 			return failed("chain", "part %d: found %s inside a chain, wanted it around the chain", i, p.name)
 		}
 		if i > 0 {

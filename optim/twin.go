@@ -48,7 +48,7 @@ func NewTwin(t Transform, params []buffers.Host, whole ...buffers.Spec) (*Twin, 
 	if len(whole) == 0 {
 		whole = specs(w.leaves)
 	}
-	whole = byPath(whole)
+	whole = t.model(whole)
 	if w.table, err = p.resolve(w.leaves, whole); err != nil {
 		return nil, err
 	}
