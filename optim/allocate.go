@@ -62,7 +62,7 @@ func (t Transform) InitStage(params *buffers.Tree, whole []buffers.Spec) (*State
 		return nil, err
 	}
 	s := &State{plan: p, device: params.Device(), layout: params.Layout(), counts: p.newCounts(), kernels: map[job]*fused{}}
-	if s.whole, s.places, err = places(params.Layout().Leaves(), t.trained(whole)); err != nil {
+	if s.whole, s.places, err = places(params.Layout().Leaves(), t.Trained(whole)); err != nil {
 		return nil, fmt.Errorf("optim: %s: params: %w", t.name, err)
 	}
 	if err := s.allocate(r, whole); err != nil {

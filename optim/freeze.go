@@ -29,8 +29,8 @@ func (t Transform) model(trained []buffers.Spec) []buffers.Spec {
 	return byPath(all)
 }
 
-// trained are those leaves of a model that are not frozen.
-func (t Transform) trained(model []buffers.Spec) []buffers.Spec {
+// Trained are those leaves of a model that are not frozen.
+func (t Transform) Trained(model []buffers.Spec) []buffers.Spec {
 	return slices.DeleteFunc(slices.Clone(model), func(s buffers.Spec) bool { return t.freezes(s.Path) })
 }
 

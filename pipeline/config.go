@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"gputrain/gpu"
-	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
@@ -95,13 +94,13 @@ func (c Config) training() (*line, error) {
 		return nil, err
 	}
 	forward := len(built.Graph.Nodes())
-	values, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	found, err := c.State.Gradients(built)
 	if err != nil {
 		return nil, err
 	}
 	var grads []partition.Leaf
-	for i, p := range c.State.Definition.Params() {
-		grads = append(grads, partition.Leaf{Path: p.Path, Value: values[i]})
+	for _, g := range found {
+		grads = append(grads, partition.Leaf{Path: g.Path, Value: g.Value})
 	}
 	cut, err := partition.NewCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []partition.Output{{Name: lossOutput, Value: built.LossSum}}, c.Recompute)
 	if err != nil {

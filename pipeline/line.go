@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -190,11 +191,16 @@ func (l *line) crosses(s *stage, p *linePart) error {
 
 // taken counts what the line takes of a stage beside activations.
 func (l *line) taken(s *stage, bytes uint64) {
-	if l.parts[0].Backward != nil {
+	if l.trains() {
 		s.memory.Step += bytes
 	} else {
 		s.memory.Forward += bytes
 	}
+}
+
+// trains tells whether some part has a backward pass.
+func (l *line) trains() bool {
+	return slices.ContainsFunc(l.parts, func(p *linePart) bool { return p.Backward != nil })
 }
 
 func (l *line) buildPart(ctx context.Context, p *linePart) error {
@@ -240,7 +246,7 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *partiti
 		bind[state.CacheName(c)] = at
 	}
 	program, err := compile.New(ctx, s.device, pass.Piece.Graph, compile.Options{
-		Label: l.label, Params: s.params, Mirrors: s.mirrors, Grads: s.grads, Targets: pass.Targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
+		Label: l.label, Params: s.params, Beside: []*buffers.Tree{s.frozen, s.mirrors}, Grads: s.grads, Targets: pass.Targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
 	})
 	if err != nil {
 		return nil, err
@@ -258,11 +264,12 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *partiti
 	return out, nil
 }
 
-// pass is what an action runs for a microbatch; none for the forward pass of a part that runs it with its backward pass.
+// pass is what an action runs for a microbatch; none for the forward pass of a part that runs it with its backward pass, and for the backward
+// pass of one that has none.
 func (p *linePart) pass(a schedule.Action) *passProgram {
 	pass := p.Backward
 	switch {
-	case p.merged && a.Kind == schedule.Forward:
+	case p.merged && a.Kind == schedule.Forward, pass == nil && a.Kind == schedule.Backward:
 		return nil
 	case p.merged:
 		pass = p.Whole
@@ -290,7 +297,7 @@ func (l *line) buildResults(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if p.Backward == nil { // read through the device's own buffer; those of training come with a step's metrics
+		if !l.trains() { // read through the device's own buffer; those of training come with a step's metrics
 			s.memory.Transfer = max(s.memory.Transfer, gpu.StagingBytes(b.Bytes()))
 		}
 		r := &result{part: o.Part, buffer: b}

@@ -10,7 +10,8 @@ import (
 
 // StageMemory is what a stage takes of its device, in bytes.
 type StageMemory struct {
-	Params, Mirrors, Gradients, Optimizer uint64
+	Params, Mirrors, Gradients, Optimizer uint64 // of what is trained; Mirrors are all copies of what other stages own
+	Frozen                                uint64 // parameters that are not trained
 	Activations                           uint64 // of all microbatches in flight, and what is handed on
 	Scratch                               uint64 // shared by all programs of the stage
 	Step                                  uint64 // inputs and results of training and updates, and buffers for reading back
@@ -21,7 +22,7 @@ type StageMemory struct {
 
 // Total is the sum.
 func (m StageMemory) Total() uint64 {
-	return m.Params + m.Mirrors + m.Gradients + m.Optimizer + m.Activations + m.Scratch + m.Step + m.Forward + m.Transfer + m.Texels
+	return m.Params + m.Frozen + m.Mirrors + m.Gradients + m.Optimizer + m.Activations + m.Scratch + m.Step + m.Forward + m.Transfer + m.Texels
 }
 
 // String is the memory in one line.
@@ -32,6 +33,7 @@ func (m StageMemory) String() string {
 		bytes uint64
 	}{
 		{"params", m.Params + m.Mirrors},
+		{"frozen", m.Frozen},
 		{"gradients", m.Gradients},
 		{"optimizer", m.Optimizer},
 		{"activations", m.Activations},

@@ -83,7 +83,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 			return err
 		}
 	}
-	homes := residences(p.training.cut, p.specs, c.Assignment.Stages)
+	homes := residences(p.training.cut, p.specs, c.State.Frozen, c.Assignment.Stages)
 	for i, dev := range p.devices {
 		st := &stage{index: i, device: dev}
 		p.stages = append(p.stages, st)
@@ -106,6 +106,12 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 	var err error
 	if st.params, err = st.upload("params", home.own, params); err != nil {
 		return err
+	}
+	if len(home.frozen) > 0 {
+		if st.frozen, err = st.upload("frozen", home.frozen, params); err != nil {
+			return err
+		}
+		st.memory.Frozen, st.memory.Transfer = st.frozen.Bytes(), st.frozen.Layout().StagingBytes()
 	}
 	if len(home.mirrored) > 0 {
 		if st.mirrors, err = st.upload("mirrors", home.mirrored, params); err != nil {
@@ -132,7 +138,8 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 		return err
 	}
 	m := &st.memory
-	m.Params, m.Gradients, m.Optimizer, m.Transfer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes(), st.params.Layout().StagingBytes()
+	m.Params, m.Gradients, m.Optimizer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes()
+	m.Transfer = max(m.Transfer, st.params.Layout().StagingBytes())
 	for _, size := range sizes {
 		m.Scratch += size
 	}
@@ -143,7 +150,7 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 func (p *passes) buildBegin(ctx context.Context) (err error) {
 	for _, st := range p.stages {
 		var begin *gpu.Program
-		if p.training.accumulate {
+		if p.training.accumulate && len(st.grads.Layout().Slabs()) > 0 {
 			rec := st.device.Record("gputrain.pipeline.begin")
 			for i := range st.grads.Layout().Slabs() {
 				rec.Zero(st.grads.Slab(i))
@@ -180,7 +187,7 @@ func (p *passes) lines() []*line {
 // residents are what an update changes.
 func (p *passes) residents() (out []state.Resident) {
 	for _, st := range p.stages {
-		out = append(out, state.Resident{Params: st.params, Grads: st.grads, State: st.opt})
+		out = append(out, state.Resident{Params: st.params, Frozen: st.frozen, Grads: st.grads, State: st.opt})
 	}
 	return out
 }
@@ -224,7 +231,7 @@ func (p *passes) Each(ctx context.Context) state.Each {
 // nobody is the culprit where every stage works by itself: whoever has not ended.
 func nobody(error) error { return nil }
 
-// Updated brings the copies of parameters that other stages own up to date.
+// Updated brings the copies of trained parameters that other stages own up to date.
 func (p *passes) Updated(ctx context.Context) error {
 	c := newGroup(ctx, p.config.Timeout)
 	for _, st := range p.stages {
@@ -233,6 +240,9 @@ func (p *passes) Updated(ctx context.Context) error {
 		}
 		for _, leaf := range st.mirrors.Layout().Leaves() {
 			owner := p.training.stageOf(p.config.Assignment.Part[leaf.Path])
+			if slices.Contains(p.config.State.Frozen, leaf.Path) {
+				continue
+			}
 			c.do(st, "copy of "+leaf.Path, func() error {
 				raw, err := owner.params.ReadRaw(c.ctx, leaf.Path)
 				if err != nil {

@@ -57,10 +57,7 @@ func (p Placement) check(f state.Fields) error {
 }
 
 func treesOf(f state.Fields) []*buffers.Tree {
-	if f.Other == nil {
-		return []*buffers.Tree{f.Params}
-	}
-	return []*buffers.Tree{f.Params, f.Other}
+	return slices.DeleteFunc([]*buffers.Tree{f.Params, f.Frozen, f.Other}, func(t *buffers.Tree) bool { return t == nil })
 }
 
 // paths are the leaves of a tree that lie on a stage.
@@ -115,7 +112,7 @@ func PlaceLike(ctx context.Context, v state.Value, like Placed) (Placed, error) 
 
 func place(ctx context.Context, v state.Value, f state.Fields, p Placement) (Placed, error) {
 	h := &placed{rest: f, placement: p}
-	h.rest.Params, h.rest.Other, h.rest.OptimizerState = nil, nil, nil
+	h.rest.Params, h.rest.Frozen, h.rest.Other, h.rest.OptimizerState = nil, nil, nil, nil
 	err := h.fill(ctx, f)
 	if err != nil {
 		h.release()
@@ -138,12 +135,11 @@ func (h *placed) fill(ctx context.Context, f state.Fields) error {
 		if s.Params, err = state.CopyTree(ctx, dev, []*buffers.Tree{f.Params}, h.placement.paths(f.Params, i)...); err != nil {
 			return fmt.Errorf("stage %d: params: %w", i, err)
 		}
-		if f.Other != nil {
-			if paths := h.placement.paths(f.Other, i); len(paths) > 0 {
-				if h.other[i], err = state.CopyTree(ctx, dev, []*buffers.Tree{f.Other}, paths...); err != nil {
-					return fmt.Errorf("stage %d: other: %w", i, err)
-				}
-			}
+		if s.Frozen, err = h.copyRest(ctx, f.Frozen, i); err != nil {
+			return fmt.Errorf("stage %d: frozen: %w", i, err)
+		}
+		if h.other[i], err = h.copyRest(ctx, f.Other, i); err != nil {
+			return fmt.Errorf("stage %d: other: %w", i, err)
 		}
 		if f.OptimizerState != nil {
 			if s.State, err = f.Transform.InitStage(s.Params, whole); err != nil {
@@ -155,6 +151,18 @@ func (h *placed) fill(ctx context.Context, f state.Fields) error {
 		return nil
 	}
 	return state.CopyOptimizer(ctx, h.states(), []*optim.State{f.OptimizerState})
+}
+
+// copyRest is what a stage has of a tree that need not have leaves everywhere; nil: nothing.
+func (h *placed) copyRest(ctx context.Context, from *buffers.Tree, stage int) (*buffers.Tree, error) {
+	if from == nil {
+		return nil, nil
+	}
+	paths := h.placement.paths(from, stage)
+	if len(paths) == 0 {
+		return nil, nil
+	}
+	return state.CopyTree(ctx, h.placement.Devices[stage], []*buffers.Tree{from}, paths...)
 }
 
 // Gather puts a divided value together on one device, with every bit. It is spent.
@@ -189,6 +197,12 @@ func (h *placed) gather(ctx context.Context, dev *gpu.Device) (v state.Value, er
 		return v, err
 	}
 	made = append(made, f.Params)
+	if frozen := h.frozen(); len(frozen) > 0 {
+		if f.Frozen, err = state.CopyTree(ctx, dev, frozen); err != nil {
+			return v, err
+		}
+		made = append(made, f.Frozen)
+	}
 	if other := h.others(); len(other) > 0 {
 		if f.Other, err = state.CopyTree(ctx, dev, other); err != nil {
 			return v, err

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/checkpoint"
@@ -89,7 +90,8 @@ func (p Placed) Save(ctx context.Context, path string, o state.SaveOptions) erro
 	f := h.rest
 	return o.Of(state.Snapshot{
 		Definition: f.Definition, Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped,
-		Adapter: state.AdapterName(h.placement.Devices...), Params: h.params(), Other: h.others(), States: h.states(),
+		Adapter: state.AdapterName(h.placement.Devices...), Params: append(h.params(), h.frozen()...), Frozen: state.Paths(h.frozen()...),
+		Other: h.others(), States: h.states(),
 	}).Save(ctx, path, o.Run)
 }
 
@@ -99,7 +101,7 @@ func (p Placed) Size() (params, optimizer, other uint64) {
 	if err != nil {
 		return 0, 0, 0
 	}
-	for _, t := range h.params() {
+	for _, t := range append(h.params(), h.frozen()...) {
 		params += t.Bytes()
 	}
 	for _, s := range h.states() {
@@ -131,7 +133,7 @@ func (p Placed) Release() {
 }
 
 func (h *placed) release() {
-	for _, t := range append(h.params(), h.others()...) {
+	for _, t := range slices.Concat(h.params(), h.frozen(), h.others()) {
 		t.Release()
 	}
 	for _, s := range h.states() {
@@ -144,6 +146,16 @@ func (h *placed) params() []*buffers.Tree {
 	for _, s := range h.stages {
 		if s.Params != nil {
 			out = append(out, s.Params)
+		}
+	}
+	return out
+}
+
+func (h *placed) frozen() []*buffers.Tree {
+	var out []*buffers.Tree
+	for _, s := range h.stages {
+		if s.Frozen != nil {
+			out = append(out, s.Frozen)
 		}
 	}
 	return out

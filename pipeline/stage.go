@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -11,12 +12,13 @@ import (
 	"gputrain/pipeline/partition"
 )
 
-// A stage is a device and what lives there of the model: the parameters of its parts, their gradients, the optimizer's state for them,
+// A stage is a device and what lives there of the model: the parameters of its parts, the gradients of those that are trained, the optimizer's state for them,
 // copies of parameters that other stages own, and scratch that all of its programs share.
 type stage struct {
 	index   int
 	device  *gpu.Device
-	params  *buffers.Tree
+	params  *buffers.Tree // that are trained, if any
+	frozen  *buffers.Tree // nil without any
 	mirrors *buffers.Tree // nil without any
 	grads   *buffers.Tree // nil where nothing is trained
 	opt     *optim.State
@@ -29,7 +31,7 @@ type stage struct {
 func (s *stage) name() string { return fmt.Sprintf("stage %d (%s)", s.index, s.device.Adapter()) }
 
 func (s *stage) release() {
-	for _, t := range []*buffers.Tree{s.params, s.mirrors, s.grads} {
+	for _, t := range []*buffers.Tree{s.params, s.frozen, s.mirrors, s.grads} {
 		if t != nil {
 			t.Release()
 		}
@@ -60,11 +62,11 @@ func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
 	return b.All(), nil
 }
 
-// residence is the leaves that live on one stage of a cut, sorted: its own, and those that it has copies of.
-type residence struct{ own, mirrored []buffers.Spec }
+// residence is the leaves that live on one stage of a cut, sorted: its own, trained and frozen, and those that it has copies of.
+type residence struct{ own, frozen, mirrored []buffers.Spec }
 
 // residences divides a model's leaves over the stages of a cut.
-func residences(c *partition.Cut, specs []buffers.Spec, stages int) []residence {
+func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages int) []residence {
 	out := make([]residence, stages)
 	for i := range out {
 		own, mirrored := map[string]bool{}, map[string]bool{}
@@ -78,7 +80,10 @@ func residences(c *partition.Cut, specs []buffers.Spec, stages int) []residence 
 		}
 		maps.DeleteFunc(mirrored, func(path string, _ bool) bool { return own[path] })
 		for _, s := range specs {
-			if own[s.Path] {
+			switch {
+			case own[s.Path] && slices.Contains(frozen, s.Path):
+				out[i].frozen = append(out[i].frozen, s)
+			case own[s.Path]:
 				out[i].own = append(out[i].own, s)
 			}
 			if mirrored[s.Path] {

@@ -36,7 +36,7 @@ func clipped(limit float64, apply ApplyFunc) ApplyFunc {
 				return fmt.Errorf("pipeline: stage local: clip: stage %d: %w", i, err)
 			}
 			clip.Stages = append(clip.Stages, state.Resident{Params: zeros, Grads: r.Grads, State: opt})
-			inner.Stages = append(inner.Stages, state.Resident{Params: r.Params, Grads: zeros, State: r.State})
+			inner.Stages = append(inner.Stages, state.Resident{Params: r.Params, Frozen: r.Frozen, Grads: zeros, State: r.State})
 		}
 		if err := InRounds(tx)(ctx, m, clip); err != nil {
 			return err

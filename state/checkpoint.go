@@ -25,8 +25,8 @@ type Checkpoint struct {
 	Params []buffers.Host // in the order of the definition
 }
 
-// ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration: the checkpoint's own
-// are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
+// ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration, and Frozen with the latter: the
+// checkpoint's own are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
 // as it was written is checkpoint.ErrCorrupt.
 func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	out, err := ReadOptimizer(c, dir)
@@ -181,6 +181,12 @@ func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) 
 	}
 	stored, err := SavedOptimizer(record)
 	if err != nil {
+		return c, loadError(dir, "%w", err)
+	}
+	if c.Optimizer.Name == "" && c.Frozen == nil {
+		c.Frozen = record.Frozen
+	}
+	if err := sameFrozen(record.Frozen, c.Frozen); err != nil {
 		return c, loadError(dir, "%w", err)
 	}
 	if c.Optimizer.Name == "" {

@@ -91,7 +91,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		return err
 	}
 	d.micro, err = compile.New(ctx, d.device, g, compile.Options{
-		Label: "step", Params: d.params, Grads: d.grads, Targets: targets, Accumulate: c.Accumulate > 1,
+		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: c.Accumulate > 1,
 		Progress: func(done, total int) { c.Progress("compile kernels", done, total) },
 	})
 	if err != nil {

@@ -22,6 +22,9 @@ type Config struct {
 	Accumulate int    // micro-batches an update; 0 is 1
 	Sequence   int    // tokens a sequence; 0 is the definition's context
 	Seed       uint64 // of the first parameters and of dropout
+	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
+	// backward pass goes no further than the trained ones need.
+	Frozen []string
 	// Reschedule lets a checkpoint be of another schedule of the rate: from its step on that of Optimizer holds.
 	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
@@ -58,6 +61,9 @@ func (c Config) Validate() error {
 	if _, err := model.ConfigJSON(c.Definition, "F32"); err != nil { // a checkpoint of it could not be read
 		return fmt.Errorf("state: config: definition: %w", err)
 	}
+	if err := c.checkFrozen(); err != nil {
+		return fmt.Errorf("state: config: %w", err)
+	}
 	_, err := c.Transform()
 	return err
 }
@@ -87,7 +93,12 @@ func (c Config) Transform() (optim.Transform, error) {
 	if err != nil {
 		return t, err
 	}
-	return optim.GuardUpdates(optim.Guard{Losses: c.losses(), Update: c.MeasureUpdates}, t), nil
+	t = optim.GuardUpdates(optim.Guard{Losses: c.losses(), Update: c.MeasureUpdates}, t)
+	if len(c.Frozen) == 0 {
+		return t, nil
+	}
+	_, frozen := c.Divide()
+	return optim.Freeze(frozen, t), nil
 }
 
 // CountLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
@@ -125,19 +136,20 @@ func (c Config) DropoutKey(step int64, micro int) prng.Key {
 // dropoutStream keeps the random numbers of dropout apart from all others of a run.
 const dropoutStream = 0xd20907
 
-// step is the graph of one micro-batch and what is wanted of it: the sum of the losses as "loss", and each parameter's gradient.
+// step is the graph of one micro-batch and what is wanted of it: the sum of the losses as "loss", and the gradient of each parameter that is
+// trained.
 func (c Config) step() (*graph.Graph, []compile.Target, error) {
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	grads, err := c.Gradients(built)
 	if err != nil {
 		return nil, nil, err
 	}
 	targets := []compile.Target{{Name: lossTarget, Value: built.LossSum}}
-	for i, p := range c.Definition.Params() {
-		targets = append(targets, compile.Target{Value: grads[i], Leaf: p.Path})
+	for _, g := range grads {
+		targets = append(targets, compile.Target{Value: g.Value, Leaf: g.Path})
 	}
 	return built.Graph, targets, nil
 }

@@ -29,14 +29,14 @@ func NewModel(dev *gpu.Device, def model.Definition, params []buffers.Host) (*Mo
 	if err != nil {
 		return nil, fmt.Errorf("state: new model: %w", err)
 	}
-	m := borrowing(def, tree, def.Context())
+	m := borrowing(def, tree, nil, def.Context())
 	m.borrowed = false
 	return m, nil
 }
 
 // borrowing is the model with parameters that stay another's, which sees so many tokens.
-func borrowing(def model.Definition, params *buffers.Tree, window int) *Model {
-	p := &passes{device: params.Device(), def: def, params: params, window: window}
+func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *Model {
+	p := &passes{device: params.Device(), def: def, params: params, frozen: frozen, window: window}
 	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window}, passes: p, borrowed: true}
 }
 
@@ -58,7 +58,7 @@ func (m *Model) Definition() model.Definition { return m.passes.def }
 // Device is where the model lives.
 func (m *Model) Device() *gpu.Device { return m.passes.device }
 
-// Params is the device-resident tree of parameters, f32. Writing to it changes the model.
+// Params is the device-resident tree of parameters, f32; of a model that a value trains, of those that are trained. Writing to it changes the model.
 func (m *Model) Params() *buffers.Tree { return m.passes.params }
 
 // Release gives the memory back.

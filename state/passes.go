@@ -15,7 +15,8 @@ type passes struct {
 	device *gpu.Device
 	def    model.Definition
 	params *buffers.Tree
-	window int // tokens it sees at most
+	frozen *buffers.Tree // nil: none
+	window int           // tokens it sees at most
 
 	evaluator *pass
 	shape     [2]int // of the evaluator's batches, rows and tokens
@@ -31,7 +32,7 @@ type pass struct {
 
 // compile compiles a graph whose target is read back through a ring of that depth.
 func (m *passes) compile(ctx context.Context, target string, depth int, g *graph.Graph, o compile.Options) (*pass, error) {
-	o.Params = m.params
+	o.Params, o.Beside = m.params, []*buffers.Tree{m.frozen}
 	p, err := compile.New(ctx, m.device, g, o)
 	if err != nil {
 		return nil, err

@@ -9,22 +9,23 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
-	"gputrain/model"
 )
 
 // MemoryPlan is what a training state takes of its device, in bytes, known before anything is taken.
 type MemoryPlan struct {
-	Params, Gradients, Optimizer uint64
-	Step                         uint64 // inputs, activations and workspace of a micro-batch
-	Evaluation, Sampling         uint64 // the same of these, where they are planned for
-	Transfer                     uint64 // buffers for reading back
-	Texels                       uint64 // textures that operands are read from, on software adapters
-	Largest                      []compile.TensorBytes
+	Params               uint64 // that are trained
+	Frozen               uint64 // parameters that are not
+	Gradients, Optimizer uint64
+	Step                 uint64 // inputs, activations and workspace of a micro-batch
+	Evaluation, Sampling uint64 // the same of these, where they are planned for
+	Transfer             uint64 // buffers for reading back
+	Texels               uint64 // textures that operands are read from, on software adapters
+	Largest              []compile.TensorBytes
 }
 
 // Total is the sum.
 func (p MemoryPlan) Total() uint64 {
-	return p.Params + p.Gradients + p.Optimizer + p.Step + p.Evaluation + p.Sampling + p.Transfer + p.Texels
+	return p.Params + p.Frozen + p.Gradients + p.Optimizer + p.Step + p.Evaluation + p.Sampling + p.Transfer + p.Texels
 }
 
 // String is the plan in one line.
@@ -35,6 +36,7 @@ func (p MemoryPlan) String() string {
 		bytes uint64
 	}{
 		{"params", p.Params},
+		{"frozen", p.Frozen},
 		{"gradients", p.Gradients},
 		{"optimizer", p.Optimizer},
 		{"activations and workspace", p.Step},
@@ -64,7 +66,7 @@ func Plan(c Config, lim gpu.Limits) (MemoryPlan, error) {
 }
 
 func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
-	layout, err := buffers.NewLayout(model.Specs(c.Definition), lim)
+	layout, frozen, err := c.layouts(lim)
 	if err != nil {
 		return p, err
 	}
@@ -73,7 +75,10 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		return p, err
 	}
 	p.Params = layout.Bytes(buffers.F32)
-	p.Gradients = p.Params
+	p.Gradients, p.Transfer = p.Params, layout.StagingBytes()
+	if frozen != nil {
+		p.Frozen, p.Transfer = frozen.Bytes(buffers.F32), max(p.Transfer, frozen.StagingBytes())
+	}
 	if p.Optimizer, err = tx.Bytes(layout, lim); err != nil {
 		return p, err
 	}
@@ -94,13 +99,12 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 			return p, err
 		}
 	}
-	p.Transfer = layout.StagingBytes()
-	p.Texels, err = c.texelBytes(layout, lim)
+	p.Texels, err = c.texelBytes(layout, frozen, lim)
 	return p, err
 }
 
 // texelBytes is what the programs of a training state take in textures: what those of one on a dry device take.
-func (c Config) texelBytes(layout *buffers.Layout, lim gpu.Limits) (uint64, error) {
+func (c Config) texelBytes(layout, frozen *buffers.Layout, lim gpu.Limits) (uint64, error) {
 	if lim.TexelBindings == 0 || lim.Texels == gpu.TexelsOff {
 		return 0, nil
 	}
@@ -109,7 +113,13 @@ func (c Config) texelBytes(layout *buffers.Layout, lim gpu.Limits) (uint64, erro
 	if err != nil {
 		return 0, err
 	}
-	v, err := New(Fields{Definition: c.Definition, Params: params})
+	f := Fields{Definition: c.Definition, Params: params}
+	if frozen != nil {
+		if f.Frozen, err = buffers.NewTree(dry, frozenLabel, frozen, buffers.F32); err != nil {
+			return 0, err
+		}
+	}
+	v, err := New(f)
 	if err != nil {
 		return 0, err
 	}
@@ -163,7 +173,7 @@ func (c Config) fits(dev *gpu.Device, taken uint64) (MemoryPlan, error) {
 
 // hint finds what would fit: a smaller micro-batch with the same update, else a shorter sequence beside it.
 func (c Config) hint(p MemoryPlan, available uint64, lim gpu.Limits) string {
-	rest := p.Params + p.Gradients + p.Optimizer
+	rest := p.Params + p.Frozen + p.Gradients + p.Optimizer
 	if rest >= available {
 		return fmt.Sprintf("params, gradients and optimizer alone take %s: choose a smaller model", gpu.SizeText(rest))
 	}

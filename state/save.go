@@ -56,6 +56,8 @@ func (s *TrainState) snapshot() Snapshot {
 		Adapter: AdapterName(s.devices()...), States: s.Optimizers(), FS: s.config.FS,
 	}
 	out.Params, out.Grads = s.Trees()
+	frozen := s.Frozen()
+	out.Params, out.Frozen = append(out.Params, frozen...), Paths(frozen...)
 	if s.own.Other != nil {
 		out.Other = []*buffers.Tree{s.own.Other}
 	}

@@ -23,6 +23,7 @@ type Snapshot struct {
 	Step, Skipped int64
 	Adapter       string                // AdapterName of all devices
 	Params        []*buffers.Tree       // each parameter of the definition, f32, is in one of them
+	Frozen        []string              // paths of those that are not trained, sorted
 	Other         []*buffers.Tree       // variables without gradients
 	Grads         []*buffers.Tree       // of the last step, for FirstNonFinite; none where there are none
 	States        []*optim.State        // of one transformation, in the same step; none where nothing is remembered
@@ -148,7 +149,7 @@ func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[str
 }
 
 func (s Snapshot) record(run checkpoint.Run) (checkpoint.Record, error) {
-	out := checkpoint.Record{Step: s.Step, Skipped: s.Skipped, Adapter: s.Adapter, Run: run}
+	out := checkpoint.Record{Step: s.Step, Skipped: s.Skipped, Frozen: s.Frozen, Adapter: s.Adapter, Run: run}
 	if len(s.States) == 0 {
 		if name := cmp.Or(s.Optimizer.Name, s.Transform); name != "" {
 			return out, fmt.Errorf("optimizer: no state of %s", name)

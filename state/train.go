@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/optim"
 )
 
-// Train takes a value over, to train it as the configuration says; Definition and Optimizer are the value's own where they are left out. Where
+// Train takes a value over, to train it as the configuration says; Definition, Optimizer and Frozen (nil) are the value's own where they are left
+// out. Where
 // the value has an optimizer state, that goes on, also with other rates: what it remembers must be what the configuration's optimizer remembers;
 // otherwise it begins here. Nothing is taken of a device that the plan does not fit: a *MemoryError. After an error the value is as it was.
 func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
@@ -31,6 +33,11 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 		return nil, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
 	}
 	params, optimizer, _ := h.size()
+	if c.Frozen == nil {
+		c.Frozen = h.frozen()
+	} else if !slices.Equal(h.frozen(), slices.Sorted(slices.Values(c.Frozen))) {
+		params = 0 // they are copied
+	}
 	plan, err := c.fits(h.device(), params+optimizer)
 	if err != nil {
 		return nil, err
@@ -54,13 +61,18 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 	if f.Transform, err = c.Transform(); err != nil {
 		return nil, err
 	}
-	if !h.remembersFor(c, f.Transform) {
-		f.OptimizerState, f.InitOptimizer = nil, true
-	}
-	if f, err = f.complete(); err != nil {
+	if f, err = f.divided(ctx, c); err != nil {
 		return nil, err
 	}
-	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, window: c.Sequence}, config: c}
+	if f.Params != h.Params || !h.remembersFor(c, f.Transform) {
+		f.OptimizerState, f.InitOptimizer = nil, true
+	}
+	whole := f
+	if f, err = f.complete(); err != nil {
+		whole.releaseUnless(h.Fields)
+		return nil, err
+	}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence}, config: c}
 	s := &TrainState{passes: d, own: &held{Fields: f}, config: c, plan: plan}
 	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
 		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
@@ -73,7 +85,7 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 		err = d.build(ctx, s.losses)
 	}
 	if err == nil {
-		s.stages = []Resident{{Params: f.Params, Grads: d.grads, State: f.OptimizerState}}
+		s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: f.OptimizerState}}
 		err = s.build(ctx, gpu.Range{}, 0)
 	}
 	if err != nil {

@@ -60,13 +60,13 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	if params == nil {
 		params = model.Init(c.Definition, c.Seed)
 	}
-	tree, err := buffers.Upload(dev, "params", params, buffers.F32)
-	if err != nil {
+	f := Fields{Definition: c.Definition}
+	if f.Params, f.Frozen, err = c.upload(dev, params); err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
-	v, err := New(Fields{Definition: c.Definition, Params: tree})
+	v, err := New(f)
 	if err != nil {
-		tree.Release()
+		f.releaseUnless(Fields{})
 		return nil, err
 	}
 	s, err := start(ctx, v, c, plan)
@@ -176,7 +176,7 @@ func (s *TrainState) Optimizers() (all []*optim.State) {
 	return all
 }
 
-// Params is the tree of all parameters of a state on one device; see Trees. Writing to it changes the model.
+// Params is the tree of all parameters of a state on one device, but for frozen ones; see Trees. Writing to it changes the model.
 func (s *TrainState) Params() *buffers.Tree { return s.own.Params }
 
 // Plan is the memory plan that the state was made by.

@@ -2,7 +2,7 @@ package state
 
 import "gputrain/buffers"
 
-// Trees are the parameters and the gradients of the last step where they lie on devices, each leaf of the model in one tree of both: one of
+// Trees are the parameters that are trained and the gradients of the last step where they lie on devices, each leaf in one tree of both: one of
 // each a stage. They are valid as long as the state is; what has been submitted is ordered before what reads them. Copies of parameters that
 // other stages own are not among them.
 func (s *TrainState) Trees() (params, grads []*buffers.Tree) {
@@ -10,4 +10,12 @@ func (s *TrainState) Trees() (params, grads []*buffers.Tree) {
 		params, grads = append(params, r.Params), append(grads, r.Grads)
 	}
 	return params, grads
+}
+
+// Frozen are the parameters that are not trained: a tree for each stage that has some.
+func (s *TrainState) Frozen() (all []*buffers.Tree) {
+	for _, r := range s.stages {
+		all = append(all, given(r.Frozen)...)
+	}
+	return all
 }

@@ -14,9 +14,10 @@ import (
 	"gputrain/shaders/caught"
 )
 
-// Resident is what one stage has of a model, on one device: some leaves, their gradients, and what the optimizer remembers of them.
+// Resident is what one stage has of a model, on one device: some leaves, the gradients, and what the optimizer remembers of them.
 type Resident struct {
-	Params *buffers.Tree
+	Params *buffers.Tree // that are trained
+	Frozen *buffers.Tree // that are not; nil: none
 	Grads  *buffers.Tree // f32 or bf16, with all leaves of Params
 	State  *optim.State  // of optim.Transform.InitStage, or of Init where Params are the whole model
 }
@@ -171,7 +172,7 @@ func (u *Updater) piece(ctx context.Context, stage int, phase optim.Phase, round
 	} else if err := u.tx.RecordRound(rec, phase, round, s.Grads, s.State, s.Params); err != nil {
 		return nil, err
 	}
-	if round < last {
+	if round < last && len(s.measured) > 0 {
 		rec.ReadBack(s.norms[round], s.State.Measured(round))
 	}
 	if round == 0 && u.losses != nil && stage == u.config.LossStage {
@@ -198,7 +199,7 @@ func (u *Updater) prepareExchange(stage int, phase optim.Phase) (err error) {
 	}
 	u.combined = slices.Grow(u.combined[:0], int(s.State.Combined(0).Bytes))[:s.State.Combined(0).Bytes]
 	s.measured = slices.Grow(s.measured[:0], int(s.State.Measured(0).Bytes))[:s.State.Measured(0).Bytes]
-	for len(s.norms) < norms {
+	for len(s.measured) > 0 && len(s.norms) < norms {
 		ring, err := dev.NewReadback(label+".norm", s.State.Measured(0).Bytes, 1)
 		if err != nil {
 			return err
@@ -284,8 +285,10 @@ func (u *Updater) submit(ctx context.Context, stage, round int, last bool) error
 	if err := s.Params.Device().Submit(ctx, s.pieces[s.phase][round]); err != nil || last {
 		return err
 	}
-	if _, err := s.norms[round].NextInto(ctx, s.measured); err != nil {
-		return err
+	if len(s.measured) > 0 { // nothing where nothing is trained
+		if _, err := s.norms[round].NextInto(ctx, s.measured); err != nil {
+			return err
+		}
 	}
 	if round == 0 && u.losses != nil && stage == u.config.LossStage {
 		if _, err := u.losses.NextInto(ctx, u.lossText); err != nil {

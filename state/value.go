@@ -112,7 +112,10 @@ func (f Fields) size() (params, optimizer, other uint64) {
 	if f.Other != nil {
 		other = f.Other.Bytes()
 	}
-	return f.Params.Bytes(), optimizer, other
+	for _, tree := range f.params() {
+		params += tree.Bytes()
+	}
+	return params, optimizer, other
 }
 
 // String tells what the fields are in one line.
@@ -122,7 +125,11 @@ func (f Fields) String() string {
 		kind = f.Definition.Kind()
 	}
 	params, optimizer, other := f.size()
-	text := fmt.Sprintf("%s with %d parameters at step %d, params %s", kind, f.Params.Layout().Elements(), f.Step, gpu.SizeText(params))
+	elements := 0
+	for _, tree := range f.params() {
+		elements += tree.Layout().Elements()
+	}
+	text := fmt.Sprintf("%s with %d parameters%s at step %d, params %s", kind, elements, frozenText(f.Frozen), f.Step, gpu.SizeText(params))
 	if f.OptimizerState != nil {
 		text += fmt.Sprintf(", %s state %s", f.Transform.Name(), gpu.SizeText(optimizer))
 	}

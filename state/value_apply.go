@@ -33,7 +33,7 @@ func (h *held) apply(ctx context.Context, grads *buffers.Tree) error {
 	if h.updater == nil || h.updater.stages[0].Grads != grads {
 		h.updater.Release()
 		var err error
-		h.updater, err = NewUpdater(h.Transform, []Resident{{h.Params, grads, h.OptimizerState}}, UpdaterConfig{Label: "state.apply_gradients"})
+		h.updater, err = NewUpdater(h.Transform, []Resident{{Params: h.Params, Frozen: h.Frozen, Grads: grads, State: h.OptimizerState}}, UpdaterConfig{Label: "state.apply_gradients"})
 		if err != nil {
 			return err
 		}

@@ -110,7 +110,7 @@ func (v Value) Model() (*Model, error) {
 	return h.view, nil
 }
 
-// Merge is the model with the value's definition and other parameters, which stay the caller's: releasing it leaves them.
+// Merge is the model with the value's definition and frozen parameters, and other ones that are trained, which stay the caller's: releasing it leaves them.
 func (v Value) Merge(params *buffers.Tree) (*Model, error) {
 	h, err := v.use("merge")
 	if err != nil {
@@ -123,8 +123,8 @@ func (h *held) merge(params *buffers.Tree) (*Model, error) {
 	if h.Definition == nil || h.Definition.Vocab() == 0 {
 		return nil, fmt.Errorf("state: value: model: %w", &FieldsError{"Definition", "none of a language model", "one"})
 	}
-	if err := (Fields{Definition: h.Definition, Params: params}).check(); err != nil {
+	if err := (Fields{Definition: h.Definition, Params: params, Frozen: h.Frozen}).check(); err != nil {
 		return nil, fmt.Errorf("state: value: model: %w", err)
 	}
-	return borrowing(h.Definition, params, h.Definition.Context()), nil
+	return borrowing(h.Definition, params, h.Frozen, h.Definition.Context()), nil
 }

@@ -15,6 +15,7 @@ type Fields struct {
 	Model      *Model           // whose definition and parameters to take; it is a view of the value then
 	Definition model.Definition // nil: the trees are of something that this package does not compute
 	Params     *buffers.Tree    // f32, or bf16 without a definition
+	Frozen     *buffers.Tree    // parameters of the definition that are read and not trained, f32, beside Params; nil for none
 	Other      *buffers.Tree    // variables without gradients, of any type; nil for none
 
 	Optimizer      optim.Config    // a registered one, which makes Transform where that is left out; its zero value: Transform is one's own
@@ -43,16 +44,17 @@ func (f Fields) complete() (Fields, error) {
 		if f.Model.borrowed {
 			return f, &FieldsError{"Model", "one whose parameters are another's", "one of NewModel or LoadModel"}
 		}
-		if f.Definition != nil || f.Params != nil {
+		if f.Definition != nil || f.Params != nil || f.Frozen != nil {
 			return f, &FieldsError{"Model", "one beside Definition or Params", "one or the other"}
 		}
-		f.Definition, f.Params = f.Model.Definition(), f.Model.Params()
+		f.Definition, f.Params, f.Frozen = f.Model.Definition(), f.Model.Params(), f.Model.passes.frozen
 	}
 	if f.Optimizer.Name != "" && f.Transform.Name() == "" {
 		var err error
 		if f.Transform, err = f.Optimizer.Build(); err != nil {
 			return f, err
 		}
+		f.Transform = f.freeze(f.Transform)
 	}
 	if err := f.check(); err != nil {
 		return f, err
@@ -78,6 +80,8 @@ func (f Fields) check() error {
 		return wrong("Step", fmt.Sprint(f.Step), "0 or more")
 	case f.Skipped < 0:
 		return wrong("Skipped", fmt.Sprint(f.Skipped), "0 or more")
+	case f.Params == nil && f.Frozen != nil:
+		return wrong("Params", "none beside Frozen", "the parameters that are trained too")
 	case f.Params == nil && f.Definition == nil && f.Other == nil:
 		return wrong("Params", "none", "a tree, or a Model")
 	case f.Params == nil:
@@ -85,13 +89,12 @@ func (f Fields) check() error {
 	case f.Params.DType() != buffers.F32 && (f.Params.DType() != buffers.BF16 || f.Definition != nil):
 		return wrong("Params", f.Params.DType().String(), "f32, or bf16 without a definition")
 	}
+	if f.Frozen != nil && f.Definition == nil {
+		return wrong("Frozen", "a tree without Definition", "Other, for what nothing of this package computes with")
+	}
 	if f.Definition != nil {
-		layout, err := buffers.NewLayout(model.Specs(f.Definition), f.device().Limits())
-		if err != nil {
+		if err := f.checkParams(); err != nil {
 			return err
-		}
-		if !f.Params.Layout().Equal(layout) {
-			return wrong("Params", "other leaves than those of the definition", "those of the "+f.Definition.Kind())
 		}
 	}
 	if f.Other != nil {
@@ -105,6 +108,28 @@ func (f Fields) check() error {
 		}
 	}
 	return f.checkOptimizer()
+}
+
+// checkParams compares the parameters with the definition.
+func (f Fields) checkParams() error {
+	c := Config{Definition: f.Definition, Frozen: f.frozen()}
+	if err := c.checkFrozen(); err != nil {
+		return &FieldsError{"Frozen", "other leaves than parameters of the definition: " + err.Error(), "some of those of the " + f.Definition.Kind()}
+	}
+	layout, frozen, err := c.layouts(f.device().Limits())
+	switch {
+	case err != nil:
+		return err
+	case !f.Params.Layout().Equal(layout):
+		return &FieldsError{"Params", "other leaves than those of the definition", "those of the " + f.Definition.Kind()}
+	case f.Frozen == nil:
+		return nil
+	case f.Frozen.Device() != f.device():
+		return &FieldsError{"Frozen", "a tree on another device than Params", "one on the same"}
+	case !f.Frozen.Layout().Equal(frozen) || f.Frozen.DType() != buffers.F32:
+		return &FieldsError{"Frozen", "other leaves than those of the definition, in " + f.Frozen.DType().String(), "those of the " + f.Definition.Kind() + " in f32"}
+	}
+	return nil
 }
 
 func (f Fields) checkOptimizer() error {
@@ -147,6 +172,9 @@ func (f Fields) initOptimizer() (*optim.State, error) {
 func (f Fields) releaseUnless(others Fields) {
 	if f.Params != others.Params {
 		f.Params.Release()
+	}
+	if f.Frozen != nil && f.Frozen != others.Frozen {
+		f.Frozen.Release()
 	}
 	if f.Other != nil && f.Other != others.Other {
 		f.Other.Release()

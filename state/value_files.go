@@ -14,14 +14,14 @@ import (
 	"gputrain/model"
 )
 
-// loadTrees makes the trees of a checkpoint, and finds the definition where it has one.
-func loadTrees(dev *gpu.Device, dir string) (f Fields, err error) {
+// loadTrees makes the trees of a checkpoint, with those parameters frozen, and finds the definition where it has one.
+func loadTrees(dev *gpu.Device, dir string, frozen []string) (f Fields, err error) {
 	if present(dir, checkpoint.ConfigFile) {
 		var hosts []buffers.Host
 		if f.Definition, hosts, err = model.ReadHF(dir); err != nil {
 			return f, err
 		}
-		if f.Params, err = buffers.Upload(dev, "params", hosts, buffers.F32); err != nil {
+		if f.Params, f.Frozen, err = (Config{Definition: f.Definition, Frozen: frozen}).upload(dev, hosts); err != nil {
 			return f, err
 		}
 	} else {
@@ -35,7 +35,7 @@ func loadTrees(dev *gpu.Device, dir string) (f Fields, err error) {
 	}
 	if present(dir, checkpoint.OtherFile) {
 		if f.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile)); err != nil {
-			f.Params.Release()
+			f.releaseUnless(Fields{})
 		}
 	}
 	return f, err

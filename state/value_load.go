@@ -31,7 +31,11 @@ func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) 
 	if err != nil {
 		return Value{}, record, err
 	}
-	f, err := loadTrees(dev, dir)
+	var frozen []string
+	if !o.WeightsOnly {
+		frozen = record.Frozen
+	}
+	f, err := loadTrees(dev, dir, frozen)
 	if err != nil {
 		return Value{}, record, loadError(dir, "%w", err)
 	}
@@ -81,6 +85,9 @@ func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
 // loadOptimizer makes the optimizer state that a checkpoint has, if it has one: of the fields' transformation, where there is one, which must be
 // the checkpoint's.
 func (f *Fields) loadOptimizer(dir string, record checkpoint.Record) error {
+	if err := sameFrozen(record.Frozen, f.frozen()); err != nil {
+		return err
+	}
 	saved, own := record.Optimizer, f.Transform.Name()
 	config, err := SavedOptimizer(record)
 	if err != nil {
@@ -100,6 +107,7 @@ func (f *Fields) loadOptimizer(dir string, record checkpoint.Record) error {
 		if f.Transform, err = config.Build(); err != nil {
 			return err
 		}
+		f.Transform = f.freeze(f.Transform)
 	case config.Name != "":
 		if err := f.agrees(config); err != nil {
 			return err
@@ -121,8 +129,8 @@ func (f *Fields) loadOptimizer(dir string, record checkpoint.Record) error {
 func (f *Fields) agrees(saved optim.Config) error {
 	if f.Optimizer.Name == "" {
 		tx, err := saved.Build()
-		if err == nil && tx.Name() != f.Transform.Name() {
-			err = fmt.Errorf("optimizer: found %q, wanted %q: %w", tx.Name(), f.Transform.Name(), checkpoint.ErrMismatch)
+		if err == nil && f.freeze(tx).Name() != f.Transform.Name() {
+			err = fmt.Errorf("optimizer: found %q, wanted %q: %w", f.freeze(tx).Name(), f.Transform.Name(), checkpoint.ErrMismatch)
 		}
 		return err
 	}

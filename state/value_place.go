@@ -48,7 +48,7 @@ func (v Value) To(ctx context.Context, dev *gpu.Device) (Value, error) {
 // copyTo copies the trees and the optimizer's state.
 func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err error) {
 	out := f
-	out.Params, out.Other, out.OptimizerState = nil, nil, nil
+	out.Params, out.Frozen, out.Other, out.OptimizerState = nil, nil, nil, nil
 	defer func() {
 		if err != nil && out.Params != nil {
 			out.releaseUnless(Fields{})
@@ -56,6 +56,11 @@ func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err erro
 	}()
 	if out.Params, err = CopyTree(ctx, dev, []*buffers.Tree{f.Params}); err != nil {
 		return out, err
+	}
+	if f.Frozen != nil {
+		if out.Frozen, err = CopyTree(ctx, dev, []*buffers.Tree{f.Frozen}); err != nil {
+			return out, err
+		}
 	}
 	if f.Other != nil {
 		if out.Other, err = CopyTree(ctx, dev, []*buffers.Tree{f.Other}); err != nil {
@@ -88,11 +93,20 @@ func CopyTree(ctx context.Context, dev *gpu.Device, from []*buffers.Tree, paths 
 		leaf, _ := owners[path].Layout().Leaf(path)
 		specs = append(specs, buffers.Spec{Path: path, Shape: leaf.Shape})
 	}
+	return copyAs(ctx, dev, from[0].Label(), from, specs)
+}
+
+// copyAs makes a tree of those leaves, which lie in one or several trees of one type.
+func copyAs(ctx context.Context, dev *gpu.Device, label string, from []*buffers.Tree, specs []buffers.Spec) (*buffers.Tree, error) {
+	owners, err := leavesOf(from)
+	if err != nil {
+		return nil, err
+	}
 	layout, err := buffers.NewLayout(specs, dev.Limits())
 	if err != nil {
 		return nil, err
 	}
-	to, err := buffers.NewTree(dev, from[0].Label(), layout, from[0].DType())
+	to, err := buffers.NewTree(dev, label, layout, from[0].DType())
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (o SaveOptions) Of(s Snapshot) Snapshot {
 func (f Fields) snapshot() Snapshot {
 	out := Snapshot{
 		Definition: f.Definition, Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped,
-		Adapter: AdapterName(f.device()), Params: []*buffers.Tree{f.Params},
+		Adapter: AdapterName(f.device()), Params: f.params(), Frozen: f.frozen(),
 	}
 	if f.Other != nil {
 		out.Other = []*buffers.Tree{f.Other}

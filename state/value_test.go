@@ -110,7 +110,7 @@ func TestFieldsThatMakeNoSense(t *testing.T) {
 		"model in bf16":            {Fields{Definition: def, Params: half}, "Params", "bf16"},
 		"trees on two devices":     {Fields{Params: own, Other: elsewhere}, "Other", "another device"},
 		"parameter and other":      {Fields{Params: own, Other: own}, "Other", `"b", which is a parameter`},
-		"a model that is borrowed": {Fields{Model: borrowing(def, whole, def.Context())}, "Model", "another's"},
+		"a model that is borrowed": {Fields{Model: borrowing(def, whole, nil, def.Context())}, "Model", "another's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := dev.Counters().LiveBytes

@@ -3,6 +3,7 @@ package compile
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -23,10 +24,15 @@ type Options struct {
 	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
 	Targets    []Target
 	Accumulate bool                  // leaf targets add to Grads instead of overwriting
-	Mirrors    *buffers.Tree         // params that are not among Params: copies of another device's; may be nil
+	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32, nil ones are none
 	Bind       map[string]gpu.Range  // f32 inputs and named targets that lie in buffers of the caller's, Type.Bytes long
 	Arena      *Arena                // scratch shared with other programs; nil for buffers of the program's own
 	Progress   func(done, total int) // of pipeline compilation; may be nil
+}
+
+// params are the trees of params that there are.
+func (o Options) params() []*buffers.Tree {
+	return slices.DeleteFunc(append([]*buffers.Tree{o.Params}, o.Beside...), func(t *buffers.Tree) bool { return t == nil })
 }
 
 // New lowers what the targets need of a graph to a fixed list of dispatches over planned buffers, allocates those
@@ -44,13 +50,10 @@ func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, cpu
 	}
 	c.dev, c.cpu, c.materialize, c.accumulate = dev, cpu, true, o.Accumulate
 	c.bound = o.Bind
-	if o.Mirrors != nil {
-		c.mirrors = o.Mirrors.Layout()
-	}
-	if o.Params != nil {
-		c.params = o.Params.Layout()
-		if o.Params.DType() != buffers.F32 {
-			return nil, fmt.Errorf("graph: compile: params: dtype %v, want f32", o.Params.DType())
+	for _, tree := range o.params() {
+		c.params = append(c.params, tree.Layout())
+		if tree.DType() != buffers.F32 {
+			return nil, fmt.Errorf("graph: compile: params: dtype %v, want f32", tree.DType())
 		}
 	}
 	if o.Grads != nil {
@@ -96,10 +99,10 @@ func PlanFor(g *graph.Graph, targets []Target, lim gpu.Limits, bound ...string) 
 	for _, name := range bound {
 		c.bound[name] = gpu.Range{}
 	}
-	if c.params, err = leafLayout(c.live, targets, lim); err != nil {
+	if c.grads, err = leafLayout(c.live, targets, lim); err != nil {
 		return Plan{}, err
 	}
-	c.grads = c.params
+	c.params = []*buffers.Layout{c.grads}
 	if err := c.run(); err != nil {
 		return Plan{}, err
 	}

@@ -26,9 +26,9 @@ func commandText(t *testing.T, g *graph.Graph, targets []Target, lim gpu.Limits)
 	c, err := newCompiler(g, targets, lim)
 	require.NoError(t, err)
 	c.cpu = true
-	c.params, err = leafLayout(c.live, nil, lim)
+	c.grads, err = leafLayout(c.live, nil, lim)
 	require.NoError(t, err)
-	c.grads = c.params
+	c.params = []*buffers.Layout{c.grads}
 	require.NoError(t, c.run())
 	var lines []string
 	for _, cmd := range c.commands {

@@ -15,12 +15,11 @@ type Compiler struct {
 	targets []Target
 	limits  gpu.Limits
 
-	dev         *gpu.Device // nil when only planning; for lowerings that choose between variants by measuring
-	cpu         bool        // the adapter is a software one
-	materialize bool        // constant tables are wanted, not just their sizes
-	accumulate  bool        // leaf targets add
-	params      *buffers.Layout
-	mirrors     *buffers.Layout // may be nil
+	dev         *gpu.Device       // nil when only planning; for lowerings that choose between variants by measuring
+	cpu         bool              // the adapter is a software one
+	materialize bool              // constant tables are wanted, not just their sizes
+	accumulate  bool              // leaf targets add
+	params      []*buffers.Layout // each param is in one of them
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
 
@@ -38,7 +37,7 @@ type Compiler struct {
 	places    map[*graph.Value]Tensor
 	inputs    map[string]*programInput
 	constants map[string]Tensor
-	slabs     map[[2]int]*storage // {kind, slab}
+	slabs     map[slabKey]*storage
 	storages  []*storage
 	commands  []command
 	group     string
@@ -63,7 +62,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 		targets: targets, limits: lim,
 		readers: map[*graph.Value][]*graph.Node{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
 		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
-		constants: map[string]Tensor{}, slabs: map[[2]int]*storage{},
+		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{},
 	}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()
@@ -227,14 +226,11 @@ func (c *Compiler) placeNew(v *graph.Value) Tensor {
 		return c.input(in.Name, v).tensor
 	}
 	if p, ok := v.Node().Op.(graph.Param); ok {
-		if c.params == nil {
+		if len(c.params) == 0 {
 			c.fail("param %q: no params tree", p.Path)
 			return Tensor{}
 		}
-		if _, ok := c.params.Leaf(p.Path); !ok && c.mirrors != nil {
-			return c.leafTensor(c.mirrors, mirrorStorage, p.Path, p.Shape)
-		}
-		return c.leafTensor(c.params, paramStorage, p.Path, p.Shape)
+		return c.leafTensor(c.layoutOf(p.Path), paramStorage, p.Path, p.Shape)
 	}
 	if t, ok := c.view(v); ok {
 		return t
@@ -257,7 +253,17 @@ func (c *Compiler) placeNew(v *graph.Value) Tensor {
 	return wholeTensor(c.newStorage(kind, c.valueLabel(v), typeBytes(v.Shape(), v.DType())), v.Shape(), v.DType())
 }
 
-// leafTensor is a leaf of the params or grads tree.
+// layoutOf is the layout of the params that have a leaf; the first where none has.
+func (c *Compiler) layoutOf(path string) *buffers.Layout {
+	for _, layout := range c.params {
+		if _, ok := layout.Leaf(path); ok {
+			return layout
+		}
+	}
+	return c.params[0]
+}
+
+// leafTensor is a leaf of the params or grads trees.
 func (c *Compiler) leafTensor(layout *buffers.Layout, kind storageKind, path string, shape []int) Tensor {
 	t := Tensor{Shape: shape, DType: buffers.F32}
 	leaf, ok := layout.Leaf(path)
@@ -280,11 +286,14 @@ func (c *Compiler) leafTensor(layout *buffers.Layout, kind storageKind, path str
 }
 
 func (c *Compiler) slab(layout *buffers.Layout, kind storageKind, index int) *storage {
-	key := [2]int{int(kind), index}
+	key := slabKey{kind, layout, index}
 	if st, ok := c.slabs[key]; ok {
 		return st
 	}
-	name := map[storageKind]string{paramStorage: "params", mirrorStorage: "mirrors", gradStorage: "grads"}[kind]
+	name := map[storageKind]string{paramStorage: "params", gradStorage: "grads"}[kind]
+	if i := slices.Index(c.params, layout); kind == paramStorage && i > 0 {
+		name = fmt.Sprintf("beside.%d", i-1)
+	}
 	st := &storage{
 		kind: kind, label: fmt.Sprintf("%s.%d", name, index), bytes: uint64(layout.Slabs()[index]) * 4, slab: index,
 		first: -1, last: -1, buffer: -1,

@@ -152,7 +152,10 @@ func (p *Program) bind(c *Compiler, o Options) error {
 		}
 	}
 	for key, st := range c.slabs {
-		tree := map[storageKind]*buffers.Tree{paramStorage: o.Params, mirrorStorage: o.Mirrors, gradStorage: o.Grads}[storageKind(key[0])]
+		tree := o.Grads
+		if key.kind == paramStorage {
+			tree = o.params()[slices.Index(c.params, key.layout)]
+		}
 		p.ranges[st] = tree.Slab(st.slab)
 	}
 	for _, cmd := range c.commands {

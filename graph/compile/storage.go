@@ -21,8 +21,7 @@ const (
 	inputStorage                        // an Input, or something derived from one: its own buffer, written by Program.Write
 	constantStorage                     // a table computed at compile time: its own buffer, written once
 	boundStorage                        // an input or a target in a buffer of the caller's
-	paramStorage                        // a slab of the params tree
-	mirrorStorage                       // a slab of the mirrors tree
+	paramStorage                        // a slab of a tree of params
 	gradStorage                         // a slab of the grads tree
 )
 
@@ -38,6 +37,13 @@ type storage struct {
 
 	first, last int // the first and last command that use it; -1 while there is none
 	buffer      int // of a transient: the planned buffer it lives in
+}
+
+// slabKey is a slab of a tree; params and grads may have one layout.
+type slabKey struct {
+	kind   storageKind
+	layout *buffers.Layout
+	slab   int
 }
 
 // Span is a bindable run of bytes of a storage. Offset is a multiple of the device's storage alignment, Bytes of 16.

@@ -25,7 +25,7 @@ type Part struct {
 	Params  []string // that live here, sorted
 	Mirrors []string // that live elsewhere and are read here too
 	Saved   []*graph.Value
-	// The passes, as graphs of their own. whole is forward and backward at once; in a cut without gradients only forward is set.
+	// The passes, as graphs of their own. whole is forward and backward at once; where nothing in the part or before it is trained only forward is set.
 	Forward, Backward, Whole *Pass
 }
 
@@ -85,8 +85,8 @@ type cutting struct {
 	mirrors []map[string]bool
 }
 
-// NewCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each (none
-// for a forward pass alone), outputs what is wanted besides. With recompute a backward pass computes the activations of its part again
+// NewCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each that is
+// trained (none for a forward pass alone), outputs what is wanted besides. With recompute a backward pass computes the activations of its part again
 // instead of keeping them. Errors: an operation whose parameters are all of earlier parts, that is, an assignment that goes backwards.
 func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []Leaf, outputs []Output, recompute bool) (*Cut, error) {
 	c := &cutting{
@@ -268,8 +268,9 @@ func (c *cutting) finish(grads []Leaf, recompute bool) (*Cut, error) {
 		}
 		in, out := received[p], sent[p]
 		forward := &Pass{Given: in[schedule.Forward], Made: slices.Clone(out[schedule.Forward]), Named: named}
+		own := slices.DeleteFunc(slices.Clone(grads), func(l Leaf) bool { return c.owner[l.Path] != p })
 		var err error
-		if len(grads) == 0 {
+		if len(own) == 0 && len(out[schedule.Backward]) == 0 {
 			if part.Forward, err = c.extract(forward); err != nil {
 				return nil, err
 			}
@@ -281,14 +282,8 @@ func (c *cutting) finish(grads []Leaf, recompute bool) (*Cut, error) {
 				forward.Made = append(forward.Made, v)
 			}
 		}
-		backward := &Pass{Given: slices.Concat(part.Saved, in[schedule.Backward]), Made: out[schedule.Backward]}
-		whole := &Pass{Given: slices.Concat(in[schedule.Forward], in[schedule.Backward]), Made: slices.Concat(out[schedule.Forward], out[schedule.Backward]), Named: named}
-		for _, l := range grads {
-			if c.owner[l.Path] == p {
-				backward.Leaves = append(backward.Leaves, l)
-				whole.Leaves = append(whole.Leaves, l)
-			}
-		}
+		backward := &Pass{Given: slices.Concat(part.Saved, in[schedule.Backward]), Made: out[schedule.Backward], Leaves: own}
+		whole := &Pass{Given: slices.Concat(in[schedule.Forward], in[schedule.Backward]), Made: slices.Concat(out[schedule.Forward], out[schedule.Backward]), Named: named, Leaves: own}
 		for _, make := range []struct {
 			pass *Pass
 			to   **Pass

@@ -2,14 +2,16 @@ package partition
 
 import (
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/graph"
 	"gputrain/optim"
 )
 
-// AddOptimizer adds to the memory of each unit what an optimizer's state for its parameters takes on a device with these limits. whole is
-// the leaves of the model.
+// AddOptimizer adds to the memory of each unit what an optimizer's state for its parameters takes on a device with these limits; what the
+// optimizer leaves frozen has none, and no gradient either. whole is the leaves of the model.
 func AddOptimizer(units []Unit, tx optim.Transform, whole []buffers.Spec, lim gpu.Limits) error {
 	shapes := map[string][]int{}
 	for _, s := range whole {
@@ -24,7 +26,13 @@ func AddOptimizer(units []Unit, tx optim.Transform, whole []buffers.Spec, lim gp
 			}
 			own = append(own, buffers.Spec{Path: path, Shape: shape})
 		}
-		bytes, err := stateBytes(tx, own, whole, lim)
+		trained := tx.Trained(own)
+		for _, s := range own {
+			if !slices.ContainsFunc(trained, func(t buffers.Spec) bool { return t.Path == s.Path }) {
+				units[i].Memory -= 4 * uint64(graph.Elements(s.Shape))
+			}
+		}
+		bytes, err := stateBytes(tx, trained, whole, lim)
 		if err != nil {
 			return fmt.Errorf("pipeline: units: %q: %w", u.Name, err)
 		}

@@ -1,0 +1,180 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/checkpoint"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/shaders/suggest"
+)
+
+// checkFrozen says what is wrong with the parameters that are not to be trained.
+func (c Config) checkFrozen() error {
+	var paths []string
+	for _, p := range c.Definition.Params() {
+		paths = append(paths, p.Path)
+	}
+	for i, path := range c.Frozen {
+		switch {
+		case !slices.Contains(paths, path):
+			return fmt.Errorf("frozen: %q: found no such parameter%s", path, suggest.DidYouMean(path, paths))
+		case slices.Contains(c.Frozen[:i], path):
+			return fmt.Errorf("frozen: %q: given twice", path)
+		}
+	}
+	if len(c.Frozen) == len(paths) {
+		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))
+	}
+	return nil
+}
+
+// Divide divides the leaves of the definition into those that are trained and those that are frozen.
+func (c Config) Divide() (trained, frozen []buffers.Spec) {
+	for _, s := range model.Specs(c.Definition) {
+		if slices.Contains(c.Frozen, s.Path) {
+			frozen = append(frozen, s)
+		} else {
+			trained = append(trained, s)
+		}
+	}
+	return trained, frozen
+}
+
+// layouts are those of the trained and the frozen leaves; nil where none are frozen.
+func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err error) {
+	own, rest := c.Divide()
+	if trained, err = buffers.NewLayout(own, lim); err != nil || len(rest) == 0 {
+		return trained, nil, err
+	}
+	frozen, err = buffers.NewLayout(rest, lim)
+	return trained, frozen, err
+}
+
+// Gradient is what a parameter gets of a backward pass.
+type Gradient struct {
+	Path  string
+	Value *graph.Value
+}
+
+// Gradients adds the backward pass of a built model for the parameters that are trained, in the order of the definition: what only frozen ones
+// would need is not computed.
+func (c Config) Gradients(built *model.Built) ([]Gradient, error) {
+	var out []Gradient
+	var wanted []*graph.Value
+	for i, p := range c.Definition.Params() {
+		if !slices.Contains(c.Frozen, p.Path) {
+			out, wanted = append(out, Gradient{Path: p.Path}), append(wanted, built.Params[i])
+		}
+	}
+	values, err := graph.Gradients(built.Graph, built.Loss, wanted)
+	for i := range values {
+		out[i].Value = values[i]
+	}
+	return out, err
+}
+
+// upload makes the trees of a model's parameters: trained, and frozen, which is nil where none are.
+func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen *buffers.Tree, err error) {
+	own, rest := params, []buffers.Host(nil)
+	if len(c.Frozen) > 0 {
+		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return slices.Contains(c.Frozen, h.Path) })
+		rest = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+	}
+	if trained, err = buffers.Upload(dev, "params", own, buffers.F32); err != nil || len(rest) == 0 {
+		return trained, nil, err
+	}
+	if frozen, err = buffers.Upload(dev, frozenLabel, rest, buffers.F32); err != nil {
+		trained.Release()
+	}
+	return trained, frozen, err
+}
+
+const frozenLabel = "frozen"
+
+// params are the trees that have the parameters, trained and frozen.
+func (f Fields) params() []*buffers.Tree { return given(f.Params, f.Frozen) }
+
+// given are those trees that there are.
+func given(trees ...*buffers.Tree) []*buffers.Tree {
+	return slices.DeleteFunc(trees, func(t *buffers.Tree) bool { return t == nil })
+}
+
+// frozen are the paths of the frozen parameters, sorted.
+func (f Fields) frozen() []string { return Paths(f.Frozen) }
+
+// Paths are those of the leaves of trees, sorted; a nil tree has none.
+func Paths(trees ...*buffers.Tree) (paths []string) {
+	for _, tree := range given(trees...) {
+		for _, leaf := range tree.Layout().Leaves() {
+			paths = append(paths, leaf.Path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// freeze leaves the frozen parameters out of a transformation.
+func (f Fields) freeze(tx optim.Transform) optim.Transform {
+	if f.Frozen == nil {
+		return tx
+	}
+	return optim.Freeze(specsOf(f.Frozen), tx)
+}
+
+func specsOf(tree *buffers.Tree) (out []buffers.Spec) {
+	for _, leaf := range tree.Layout().Leaves() {
+		out = append(out, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+	}
+	return out
+}
+
+// divided are the fields with the parameters divided as the configuration does: copies, where they are not yet.
+func (f Fields) divided(ctx context.Context, c Config) (Fields, error) {
+	if slices.Equal(f.frozen(), slices.Sorted(slices.Values(c.Frozen))) {
+		return f, nil
+	}
+	own, rest := c.Divide()
+	all, dev := f.params(), f.device()
+	var err error
+	if f.Params, err = copyAs(ctx, dev, "params", all, own); err != nil {
+		return f, err
+	}
+	f.Frozen = nil
+	if len(rest) > 0 {
+		if f.Frozen, err = copyAs(ctx, dev, frozenLabel, all, rest); err != nil {
+			f.Params.Release()
+		}
+	}
+	return f, err
+}
+
+// sameFrozen compares the frozen parameters of a checkpoint with those that are wanted.
+func sameFrozen(found, wanted []string) error {
+	missing := func(of, in []string) []string {
+		return slices.DeleteFunc(slices.Clone(of), func(path string) bool { return slices.Contains(in, path) })
+	}
+	for _, d := range []struct {
+		paths         []string
+		found, wanted string
+	}{{missing(found, wanted), "frozen", "trained"}, {missing(wanted, found), "trained", "frozen"}} {
+		if len(d.paths) > 0 {
+			return fmt.Errorf("parameter %q: found it %s, wanted it %s: the optimizer remembers what is trained alone; its weights can begin a run of their own: %w",
+				d.paths[0], d.found, d.wanted, checkpoint.ErrMismatch)
+		}
+	}
+	return nil
+}
+
+// frozenText says how many parameters are frozen, for a line about them; "" for none.
+func frozenText(tree *buffers.Tree) string {
+	if tree == nil {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them frozen", tree.Layout().Elements())
+}

@@ -1,0 +1,287 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/checkpoint"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// matching are the paths of a model's parameters that begin with one of the prefixes.
+func matching(def model.Definition, prefixes ...string) (paths []string) {
+	for _, p := range def.Params() {
+		if slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(p.Path, prefix) }) {
+			paths = append(paths, p.Path)
+		}
+	}
+	return paths
+}
+
+// withoutRate is the configuration in which the frozen parameters are trained at a rate of 0.
+func withoutRate(c Config) Config {
+	for _, path := range c.Frozen {
+		c.Optimizer.Options.Rates = append(c.Optimizer.Options.Rates, optim.PathRate{Pattern: "^" + path + "$", Multiplier: 0})
+	}
+	c.Frozen = nil
+	return c
+}
+
+// read gives leaves of trees as they are.
+func read(t *testing.T, trees ...*buffers.Tree) map[string][]float32 {
+	t.Helper()
+	out := map[string][]float32{}
+	for _, tree := range trees {
+		hosts, err := tree.Download(t.Context())
+		require.NoError(t, err)
+		for _, h := range hosts {
+			require.NotContains(t, out, h.Path)
+			out[h.Path] = h.Data
+		}
+	}
+	return out
+}
+
+// What is trained beside frozen parameters gets the gradients and the bits that it gets beside parameters of a rate of 0, wherever in the model the
+// frozen ones are; and what is not needed for that is not computed.
+func TestFrozenParametersLeaveTheOthersTheirBits(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		for name, prefixes := range gputest.Some(t, dev, [][]string{
+			{"wte", "wpe", "h.0."}, {"wte"}, {"h.1.", "ln_f"}, {"h.0.attn", "h.1.mlp.c_fc.weight"}, {"wte", "wpe", "h.0.", "h.1.", "ln_f.weight"},
+		}) {
+			c := tinyConfig(t)
+			c.Definition = tinyModel(t, 0.1)
+			c.Optimizer.Options.ClipGrad = nil
+			c.Accumulate = 1 + name%2
+			c.Frozen = matching(c.Definition, prefixes...)
+			frozen, whole := create(t, dev, c), create(t, dev, withoutRate(c))
+			begin := read(t, frozen.Frozen()...)
+			require.Len(t, begin, len(c.Frozen))
+			got, want := train(t, frozen, 4), train(t, whole, 4)
+			for i := range want {
+				assert.Equal(t, want[i].Loss, got[i].Loss, prefixes)
+				assert.Less(t, got[i].GradNorm, want[i].GradNorm, "frozen parameters have no share in it")
+			}
+			params, grads := frozen.Trees()
+			allParams, allGrads := whole.Trees()
+			wantParams, wantGrads := read(t, allParams...), read(t, allGrads...)
+			for path, data := range read(t, params...) {
+				assert.Equal(t, wantParams[path], data, path)
+				assert.NotContains(t, c.Frozen, path)
+			}
+			for path, data := range read(t, grads...) {
+				assert.Equal(t, wantGrads[path], data, path)
+			}
+			assert.Equal(t, begin, read(t, frozen.Frozen()...))
+			assert.Less(t, frozen.passes.(*onDevice).compute.Dispatches(), whole.passes.(*onDevice).compute.Dispatches())
+			frozen.Release()
+			whole.Release()
+		}
+	})
+}
+
+// The backward pass goes no further back than to the first parameter that is trained.
+func TestBackwardPassEndsAtTheFirstTrainedParameter(t *testing.T) {
+	c := tinyConfig(t)
+	products := func(prefixes ...string) int64 {
+		c.Frozen = matching(c.Definition, prefixes...)
+		counted, err := c.FLOPs()
+		require.NoError(t, err)
+		return counted["matmul"]
+	}
+	built, err := c.Definition.Build(c.Batch, testT, model.Options{Loss: true})
+	require.NoError(t, err)
+	forward := built.Graph.FLOPsByKind(built.LossSum)["matmul"]
+	assert.Equal(t, 3*forward, products(), "a product backwards for each operand")
+	assert.Equal(t, 2*forward, products("wte", "wpe", "h.0.", "ln_f"), "twice those of one layer of two")
+	assert.Equal(t, forward, products("wte", "wpe", "h."), "nothing of a layer is differentiated")
+}
+
+// roomOf is what a tree of leaves takes in f32: each leaf is padded to whole blocks.
+func roomOf(specs []buffers.Spec) (bytes uint64) {
+	for _, s := range specs {
+		n := (buffers.Leaf{Shape: s.Shape}).Elements()
+		bytes += 4 * uint64((n+buffers.BlockElements-1)/buffers.BlockElements*buffers.BlockElements)
+	}
+	return bytes
+}
+
+// Gradients, moments and params are what the trained leaves take, to the byte; what is planned is what is taken; and nothing is made after the first
+// steps.
+func TestPlanOfFrozenParameters(t *testing.T) {
+	dev := gputest.Device(t)
+	c := plannedConfig(t)
+	c.Frozen = matching(c.Definition, "wte", "wpe", "h.0.", "h.1.")
+	whole := c
+	whole.Frozen = nil
+	all, err := Plan(whole, dev.Limits())
+	require.NoError(t, err)
+	plan, err := Plan(c, dev.Limits())
+	require.NoError(t, err)
+	trained, frozen := c.Divide()
+	assert.Equal(t, roomOf(trained), plan.Params)
+	assert.Equal(t, roomOf(trained), plan.Gradients)
+	assert.Equal(t, roomOf(frozen), plan.Frozen)
+	assert.Equal(t, all.Params, plan.Params+plan.Frozen)
+	assert.Less(t, plan.Step, all.Step)
+	assert.Contains(t, plan.String(), ", frozen ")
+	assert.NotContains(t, all.String(), "frozen")
+	before := dev.Counters().LiveBytes
+	s := create(t, dev, c)
+	var moments uint64
+	for _, tree := range s.Optimizers()[0].Trees() {
+		moments += tree.Tree.Bytes()
+	}
+	assert.Equal(t, 2*roomOf(trained), moments, "mu and nu")
+	assert.Equal(t, plan.Optimizer, s.Optimizers()[0].Bytes())
+	_, err = s.Frozen()[0].Read(t.Context(), "wte.weight") // the transfer buffer
+	require.NoError(t, err)
+	assert.InEpsilon(t, dev.Counters().LiveBytes-before, plan.Total(), 0.05)
+	assert.Equal(t, plan, s.Plan())
+
+	long := func() {
+		_, err := s.TrainStep(t.Context(), s.Config().Rehearsal())
+		require.NoError(t, err)
+		<-s.awaited
+	}
+	long()
+	long()
+	made := dev.Counters()
+	for range 3 {
+		long()
+	}
+	after := dev.Counters()
+	assert.Equal(t, []any{made.Pipelines, made.BindGroups, made.Buffers, made.LiveBytes}, []any{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes})
+}
+
+// A run with frozen parameters goes on from its checkpoints with every bit, and not from those of a run that trains others.
+func TestFrozenParametersAreResumed(t *testing.T) {
+	for _, name := range []string{"adamw", "quad"} {
+		t.Run(name, func(t *testing.T) {
+			dev, dir := gputest.Device(t), t.TempDir()
+			c := tinyConfig(t)
+			c.Optimizer.Name = name
+			if name == "quad" {
+				c.Optimizer.Parameters = []byte(`{"block_size":12,"max_size_dense":40}`)
+			}
+			c.Frozen = matching(c.Definition, "h.0.", "wpe")
+			whole := create(t, dev, c)
+			train(t, whole, 3)
+			early, late, again := filepath.Join(dir, "early"), filepath.Join(dir, "late"), filepath.Join(dir, "again")
+			require.NoError(t, whole.Save(t.Context(), early, checkpoint.Run{}))
+			want := train(t, whole, 6)
+			require.NoError(t, whole.Save(t.Context(), late, checkpoint.Run{}))
+
+			own := c
+			own.Frozen, own.Optimizer, own.Definition = nil, optim.Config{}, nil // the checkpoint's own
+			for _, c := range []Config{c, own} {
+				s, record, err := Load(t.Context(), dev, c, early)
+				require.NoError(t, err)
+				assert.Equal(t, whole.config.Frozen, record.Frozen)
+				assert.Equal(t, want, train(t, s, 6))
+				require.NoError(t, s.Save(t.Context(), again, checkpoint.Run{}))
+				assert.Equal(t, contents(t, late), contents(t, again))
+				s.Release()
+			}
+			v, _, err := LoadValue(t.Context(), dev, early, LoadOptions{})
+			require.NoError(t, err)
+			s, err := Train(t.Context(), v, c)
+			require.NoError(t, err)
+			assert.Equal(t, want, train(t, s, 6))
+			s.Release()
+
+			for text, frozen := range map[string][]string{
+				`parameter "h.0.attn.c_attn.bias": found it frozen, wanted it trained`: {},
+				`parameter "ln_f.bias": found it trained, wanted it frozen`:            append(slices.Clone(c.Frozen), "ln_f.bias"),
+			} {
+				other := c
+				other.Frozen = frozen
+				_, _, err := Load(t.Context(), dev, other, early)
+				assert.ErrorIs(t, err, checkpoint.ErrMismatch)
+				assert.ErrorContains(t, err, text)
+			}
+		})
+	}
+}
+
+// A value keeps its parameters divided, wherever it goes, and is divided anew where another training wants that.
+func TestValueWithFrozenParameters(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		c := tinyConfig(t)
+		c.Frozen = matching(c.Definition, "h.0.")
+		s := create(t, dev, c)
+		straight := create(t, dev, c)
+		want := train(t, straight, 6)
+		require.Equal(t, want[:3], train(t, s, 3))
+		logits, err := s.Logits(t.Context(), []int32{1, 2, 3})
+		require.NoError(t, err)
+		v, err := s.Value(t.Context())
+		require.NoError(t, err)
+		clone, err := v.Clone(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, c.Frozen, fieldsOf(t, clone).frozen())
+		m, err := clone.Model()
+		require.NoError(t, err)
+		same, err := m.Logits(t.Context(), []int32{1, 2, 3})
+		require.NoError(t, err)
+		assert.Equal(t, logits, same)
+		assert.Contains(t, clone.String(), " of them frozen at step 3")
+		s, err = Train(t.Context(), v, Config{Batch: c.Batch, Seed: c.Seed, Optimizer: c.Optimizer})
+		require.NoError(t, err)
+		assert.Equal(t, want[3:], train(t, s, 6))
+		s.Release()
+
+		before := read(t, fieldsOf(t, clone).params()...)
+		_, err = Train(t.Context(), clone, Config{Batch: c.Batch, Frozen: []string{}})
+		require.ErrorContains(t, err, "optimizer state", "it remembers other leaves")
+		all, err := clone.With(func(f *Fields) { f.OptimizerState, f.Optimizer, f.Transform = nil, optim.Config{}, optim.Transform{} })
+		require.NoError(t, err)
+		s, err = Train(t.Context(), all, Config{Batch: c.Batch, Optimizer: c.Optimizer, Frozen: []string{}})
+		require.NoError(t, err)
+		assert.Empty(t, s.Frozen())
+		params, _ := s.Trees()
+		assert.Equal(t, before, read(t, params...))
+		s.Release()
+	})
+}
+
+func TestWrongFrozenParameters(t *testing.T) {
+	c := tinyConfig(t)
+	for text, frozen := range map[string][]string{
+		`frozen: "wte.weigth": found no such parameter, did you mean "wte.weight"?`: {"wte.weigth"},
+		`frozen: "wte.weight": given twice`:                                         {"wte.weight", "wte.weight"},
+		`frozen: found all 28 parameters, wanted one or more left to train`:         matching(c.Definition, ""),
+	} {
+		c.Frozen = frozen
+		assert.ErrorContains(t, c.Validate(), text)
+	}
+	dev := gputest.Device(t)
+	hosts := model.Init(c.Definition, 1)
+	c.Frozen = []string{"wte.weight"}
+	own, frozen, err := c.upload(dev, hosts)
+	require.NoError(t, err)
+	var wrong *FieldsError
+	for field, f := range map[string]Fields{
+		"Params": {Definition: c.Definition, Params: own},
+		"Frozen": {Params: own, Frozen: frozen},
+	} {
+		_, err := New(f)
+		require.True(t, errors.As(err, &wrong), field)
+		assert.Equal(t, field, wrong.Field)
+	}
+	own.Release()
+	frozen.Release()
+	_, err = CreateFrom(context.Background(), dev, c, hosts[1:])
+	assert.Error(t, err)
+}
