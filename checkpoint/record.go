@@ -28,8 +28,8 @@ type Record struct {
 	Step      int64           `json:"step"` // the state after this many updates
 	Optimizer OptimizerRecord `json:"optimizer"`
 	Frozen    []string        `json:"frozen,omitempty"` // paths of the parameters that are not trained, sorted
-	Skipped   int64           `json:"skipped"` // updates left out because loss or gradient was not finite
-	Adapter   string          `json:"adapter"` // where the numbers were computed; others may round differently
+	Skipped   int64           `json:"skipped"`          // updates left out because loss or gradient was not finite
+	Adapter   string          `json:"adapter"`          // where the numbers were computed; others may round differently
 	Run       Run             `json:"run"`
 }
 

@@ -124,6 +124,22 @@ type PathRate struct {
 	Multiplier float64 `json:"multiplier"`
 }
 
+// AtRateZero are the paths of those leaves of a model whose rate the rules multiply by 0, in canonical order.
+func AtRateZero(rates []PathRate, model []buffers.Spec) ([]string, error) {
+	leaves, paths := unplaced(byPath(model))
+	values, err := rateColumn(rates).values(leaves, paths)
+	if err != nil {
+		return nil, fmt.Errorf("optim: %w", err)
+	}
+	var out []string
+	for i, path := range paths {
+		if values[i] == 0 {
+			out = append(out, path)
+		}
+	}
+	return out, nil
+}
+
 func rateColumn(rates []PathRate) column {
 	return column{"rate", func(leaves []buffers.Leaf, whole []string) ([]float32, error) {
 		values := make([]float32, len(leaves))

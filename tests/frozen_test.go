@@ -1,12 +1,15 @@
 package tests
 
 import (
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/model"
 )
@@ -33,4 +36,45 @@ func TestFrozenParameters(t *testing.T) {
 	refused(t, p.train("none", "--set", "optimizer.rates=[{match: ^nope, multiplier: 0}]"), 2, `pattern "^nope": matches none of the`)
 	refused(t, p.train("none", "--set", "optimizer.rates=[{match: ^wte, multiplier: -1}]"), 2, "optimizer.rates[0].multiplier (--set)", "wanted 0 to")
 	refused(t, p.train("none", "--set", "optimizer.rates=[{match: ^wte, factor: 0}]"), 2, "optimizer.rates", "factor")
+	refused(t, p.train("none", "--set", "optimizer.rates=[{match: '.', multiplier: 0}]"), 2, "optimizer.rates (--set)", "a multiplier of 0 for all")
+	refused(t, p.train("none", "--set", "optimizer.rates=[{match: ^wte, multiplier: 0}]", "--set", "train.histogram_match=[wte]"), 2, "train.histogram_match", "frozen parameters alone")
+}
+
+// A run with frozen parameters is planned, trained with everything around it, on one device and on stages, and resumed to the same bytes.
+func TestARunWithFrozenParameters(t *testing.T) {
+	p := newPlace(t)
+	sets := []string{
+		"--set", "optimizer.name=quad", "--set", "optimizer.parameters.block_size=8", "--set", "train.eval_every=2", "--set", "train.save_every=2", "--set", "train.histogram_every=2", "--set", "optimizer.schedule.warmup_steps=0",
+		"--set", "train.accumulate=2", "--set", `optimizer.rates=[{match: '^h\.1\.|^ln_f', multiplier: 1}, {match: '.*', multiplier: 0}]`,
+	}
+	train := func(dir string, more ...string) command { return p.train(dir, slices.Concat(sets, more)...) }
+	files := func(dir string) (all []string) {
+		for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+			all = append(all, read(t, p.path(dir, "checkpoints", checkpoint.DirName(4), name)))
+		}
+		return all
+	}
+	said := ok(t, train("whole", "--set", "train.steps=4"))
+	assert.Contains(t, said.err, "parameters frozen, ")
+	assert.Regexp(t, `memory planned .*, frozen `, said.err)
+	ok(t, train("whole", "--set", "train.steps=4")) // done
+	ok(t, train("staged", "--set", "train.steps=4", "--set", "pipeline.stages=2"))
+	assert.Equal(t, files("whole"), files("staged"))
+	require.NoError(t, os.RemoveAll(p.path("whole", "checkpoints", checkpoint.DirName(4))))
+	want := files("staged")
+	ok(t, train("whole", "--set", "train.steps=4"))
+	assert.Equal(t, want, files("whole"))
+
+	saved, err := safetensors.Open(p.path("whole", "checkpoints", checkpoint.DirName(4), "optimizer.safetensors"))
+	require.NoError(t, err)
+	defer saved.Close()
+	assert.Contains(t, saved.Names(), "mu/ln_f.weight")
+	assert.NotContains(t, saved.Names(), "mu/wte.weight")
+	shown := ok(t, p.command("inspect", "whole", "--optimizer"))
+	assert.Contains(t, shown.out, "h.1.attn.c_attn.weight")
+	assert.NotContains(t, shown.out, "h.0.attn")
+	assert.Contains(t, ok(t, p.command(append([]string{"plan", "run.yaml"}, sets...)...)).out, ", frozen ")
+	assert.NotContains(t, read(t, p.path("whole", "histograms.jsonl")), "wte")
+	ok(t, p.command("sample", "whole", "--tokens", "4"))
+	ok(t, p.command("export", "whole", "--to", "model"))
 }

@@ -39,7 +39,7 @@ func TestNothingIsAnError(t *testing.T) {
 		},
 		"state: evaluate: found no evaluation":           func() error { _, err := (&state.Model{}).Evaluate(ctx, nil); return err },
 		"train: target: found none":                      func() error { _, err := train.RunOn(ctx, nil, train.Config{}); return err },
-		"model: found none, wanted the definition whose": func() error { return train.CheckNames([]string{"a"}, nil) },
+		"model: found none, wanted the definition whose": func() error { return train.CheckNames([]string{"a"}, state.Config{}) },
 	} {
 		assert.NotPanics(t, func() { assert.ErrorContains(t, call(), what) }, what)
 	}

@@ -181,10 +181,10 @@ func (c Config) Validate() error {
 	if i := slices.IndexFunc(c.Hooks, func(h Hook) bool { return h == nil }); i >= 0 {
 		return fmt.Errorf("train: config: hook %d: found none, wanted one", i)
 	}
-	if err := CheckNames(c.Histograms, c.State.Definition); err != nil {
+	if err := CheckNames(c.Histograms, c.State); err != nil {
 		return fmt.Errorf("train: config: histograms: %w", err)
 	}
-	if err := validateWatchers(c.Watchers, c.State.Definition); err != nil {
+	if err := validateWatchers(c.Watchers, c.State); err != nil {
 		return fmt.Errorf("train: config: %w", err)
 	}
 	vocab := c.State.Definition.Vocab()
@@ -211,6 +211,9 @@ func (c Config) settings() []Setting {
 	s := []Setting{
 		NewSetting("model.kind", c.State.Definition.Kind(), origin),
 		NewSetting("model.params", len(c.State.Definition.Params()), origin),
+	}
+	if len(c.State.Frozen) > 0 {
+		s = append(s, NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
 	}
 	s = append(s, optimizerSettings(c.State.Optimizer)...)
 	for _, own := range []struct {

@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/histogram"
 	"gputrain/gpu"
-	"gputrain/model"
+	"gputrain/state"
 )
 
 // histogramsFile is the name of the log of histograms in a run directory. Runs without any have none.
@@ -70,20 +70,27 @@ func (m matcher) matches(name string) bool {
 	return len(m) == 0 || slices.ContainsFunc(m, func(re *regexp.Regexp) bool { return re.MatchString(name) })
 }
 
-// CheckNames refuses a regular expression that is none, or that matches no tensor of a model: none of params/PATH and grads/PATH.
-func CheckNames(patterns []string, def model.Definition) error {
-	if def == nil && len(patterns) > 0 {
+// CheckNames refuses a regular expression that is none, or that matches no tensor of what is trained: none of params/PATH and grads/PATH.
+func CheckNames(patterns []string, c state.Config) error {
+	if len(patterns) == 0 {
+		return nil
+	}
+	if c.Definition == nil {
 		return errors.New("model: found none, wanted the definition whose tensors are matched")
 	}
+	trained, frozen := c.Divide()
 	for _, p := range patterns {
 		m, err := newMatcher([]string{p})
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(def.Params(), func(s model.Param) bool {
-			return m.matches("params/"+s.Path) || m.matches("grads/"+s.Path)
-		}) {
-			path := def.Params()[0].Path
+		matches := func(s buffers.Spec) bool { return m.matches("params/"+s.Path) || m.matches("grads/"+s.Path) }
+		path := trained[0].Path
+		switch {
+		case slices.ContainsFunc(trained, matches):
+		case slices.ContainsFunc(frozen, matches):
+			return fmt.Errorf("match %q: found frozen parameters alone, wanted a tensor that is trained, such as params/%s or grads/%s", p, path, path)
+		default:
 			return fmt.Errorf("match %q: found no tensor of the model, wanted one such as params/%s or grads/%s", p, path, path)
 		}
 	}

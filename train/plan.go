@@ -51,6 +51,11 @@ func (t *trainer) plan(ctx context.Context) error {
 		t.say("parameters quantized, %s", text)
 		t.facts.add("parameters quantized", "%s", text)
 	}
+	if n := len(t.config.State.Frozen); n > 0 {
+		text := fmt.Sprintf("%d of %d: no gradients and no optimizer state", n, len(def.Params()))
+		t.say("parameters frozen, %s", text)
+		t.facts.add("parameters frozen", "%s", text)
+	}
 	if n := len(t.config.Drawn); n > 0 {
 		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.Params), strings.Join(t.config.Drawn, ", "))
 		t.say("parameters drawn anew, %s", text)

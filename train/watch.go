@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
-	"gputrain/model"
+	"gputrain/state"
 )
 
 // Watcher computes figures of one's own from parameters and gradients, on a copy on the host. They stand in the metrics of the step:
@@ -31,7 +31,7 @@ func (w Watcher) every() int64 {
 }
 
 // validateWatchers refuses what cannot be meant.
-func validateWatchers(watchers []Watcher, def model.Definition) error {
+func validateWatchers(watchers []Watcher, c state.Config) error {
 	names := map[string]bool{}
 	for i, w := range watchers {
 		switch {
@@ -45,7 +45,7 @@ func validateWatchers(watchers []Watcher, def model.Definition) error {
 			return fmt.Errorf("watcher %q: every %d updates, wanted at least 1", w.Name, w.Every)
 		}
 		names[w.Name] = true
-		if err := CheckNames([]string{w.Match}, def); err != nil {
+		if err := CheckNames([]string{w.Match}, c); err != nil {
 			return fmt.Errorf("watcher %q: %w", w.Name, err)
 		}
 	}

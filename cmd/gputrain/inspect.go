@@ -9,9 +9,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/inspect"
@@ -104,7 +106,8 @@ func (c *inspectCmd) optimizer(dir string) error {
 	if err != nil {
 		return err
 	}
-	plan, err := kronPlan(optimizer, model.Specs(def))
+	trained := slices.DeleteFunc(model.Specs(def), func(s buffers.Spec) bool { return slices.Contains(record.Frozen, s.Path) })
+	plan, err := kronPlan(optimizer, trained)
 	if err != nil {
 		return err
 	}
@@ -113,7 +116,7 @@ func (c *inspectCmd) optimizer(dir string) error {
 		return &setup.ModelError{Err: err}
 	}
 	defer f.Close()
-	leaves, err := inspect.Optimizer(f, model.Specs(def), plan)
+	leaves, err := inspect.Optimizer(f, trained, plan)
 	if err != nil {
 		return &setup.ModelError{Err: err}
 	}
@@ -167,6 +170,9 @@ func describe(dir string) error {
 	o, err := savedOptimizer(dir, r)
 	if err != nil {
 		return err
+	}
+	if n := len(r.Frozen); n > 0 {
+		fmt.Printf("%d of %d parameters frozen\n", n, len(def.Params()))
 	}
 	fmt.Printf("step %d, %d tokens, seed %d, computed on %s\n", r.Step, r.Run.Tokens, r.Run.Seed, r.Adapter)
 	var parameters bytes.Buffer

@@ -60,7 +60,7 @@ type Optimizer struct {
 	Schedule     Schedule       `yaml:"schedule" doc:"the rate over the run"`
 	WeightDecay  float64        `yaml:"weight_decay" default:"0.1" range:"0..1e6" doc:"decoupled weight decay, scaled by the learning rate"`
 	DecayMask    []string       `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: every matrix, no vector"`
-	Rates        []Rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes, though the gradient still counts in the norm"`
+	Rates        []Rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes: such a parameter is read and not trained, and has no gradient, no share in the norm and no optimizer state"`
 	ClipGrad     *float64       `yaml:"clip_grad" default:"1" range:">0" doc:"largest global gradient norm; null: no clipping"`
 	Numerics     string         `yaml:"numerics" default:"stable" range:"numerics" doc:"stable or eformer"`
 	Parameters   map[string]any `yaml:"parameters" doc:"the optimizer's own parameters, by name"`

@@ -90,10 +90,24 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 	if cfg.Origin("model.context") != "default" {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}
+	if err := freeze(cfg, &c); err != nil {
+		return state.Config{}, Weights{}, &UsageError{fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)}
+	}
 	if err := c.Validate(); err != nil {
 		return state.Config{}, Weights{}, &UsageError{err}
 	}
 	return c, begin, nil
+}
+
+// freeze freezes the parameters whose rate is multiplied by 0.
+func freeze(cfg *runfile.Config, c *state.Config) (err error) {
+	if c.Frozen, err = optim.AtRateZero(c.Optimizer.Options.Rates, model.Specs(c.Definition)); err != nil {
+		return err
+	}
+	if len(c.Frozen) == len(c.Definition.Params()) {
+		return fmt.Errorf("found a multiplier of 0 for all %d parameters, wanted one or more left to train", len(c.Frozen))
+	}
+	return nil
 }
 
 // fittingOptimizer is the optimizer of a run file for a model, whose paths its rules have to match.
