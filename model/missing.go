@@ -35,7 +35,7 @@ func ReadPartial(dir string, allowed []string, seed uint64) (def Definition, hos
 		}
 		expressions = append(expressions, r)
 	}
-	open, err := openWeights(dir, def, expressions)
+	open, err := openWeights(dir, def, expressions, 0)
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -15,13 +15,21 @@ type Stored struct {
 	names  map[string]string // in the files, by path
 	in     weights
 	files  []*safetensors.File
+	base   *Stored // has those that are not in the files; nil: there are none
 }
 
 // OpenWeights opens the weights of def in dir. Every parameter must be there with its shape, and nothing else but known constants and, with
-// a tied head, a copy of the embedding as lm_head.weight.
-func OpenWeights(dir string, def Definition) (*Stored, error) { return openWeights(dir, def, nil) }
+// a tied head, a copy of the embedding as lm_head.weight. Where the directory names a Base, the parameters that it lacks are read there.
+func OpenWeights(dir string, def Definition) (*Stored, error) { return openWeights(dir, def, nil, 0) }
 
-func openWeights(dir string, def Definition, allowed []*regexp.Regexp) (*Stored, error) {
+func openWeights(dir string, def Definition, allowed []*regexp.Regexp, depth int) (*Stored, error) {
+	base, err := ReadBase(dir)
+	if err != nil {
+		return nil, fmt.Errorf("model: read weights: %w (%s)", err, dir)
+	}
+	if base != nil {
+		allowed = []*regexp.Regexp{anything}
+	}
 	names, err := WeightFiles(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model: read weights: %w", err)
@@ -37,6 +45,11 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp) (*Stored,
 	s, err := storedIn(def, files, allowed)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (%s)", err, dir), closeAll(files))
+	}
+	if base != nil {
+		if err := s.openBase(def, *base, depth); err != nil {
+			return nil, errors.Join(fmt.Errorf("model: read weights: %w (%s)", err, dir), s.Close())
+		}
 	}
 	return s, nil
 }
@@ -61,6 +74,9 @@ func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regex
 // Read reads a parameter; F16 and BF16 are widened.
 func (s *Stored) Read(path string) ([]float32, error) {
 	name, ok := s.names[path]
+	if !ok && s.base != nil {
+		return s.base.Read(path)
+	}
 	if !ok {
 		return nil, fmt.Errorf("model: weights: %q is no parameter of this model", path)
 	}
@@ -75,7 +91,7 @@ func (s *Stored) Read(path string) ([]float32, error) {
 func (s *Stored) all(seed uint64) (hosts []array.Host, drawn []string, err error) {
 	for _, p := range s.params {
 		host := array.Host{Path: p.Path, Shape: p.Shape}
-		if _, stored := s.names[p.Path]; !stored {
+		if _, stored := s.names[p.Path]; !stored && s.base == nil {
 			drawn, host = append(drawn, p.Path), p.init(seed)
 		} else if host.Data, err = s.Read(p.Path); err != nil {
 			return nil, nil, err
@@ -86,7 +102,12 @@ func (s *Stored) all(seed uint64) (hosts []array.Host, drawn []string, err error
 }
 
 // Close closes the files.
-func (s *Stored) Close() error { return closeAll(s.files) }
+func (s *Stored) Close() error {
+	if s.base == nil {
+		return closeAll(s.files)
+	}
+	return errors.Join(closeAll(s.files), s.base.Close())
+}
 
 func closeAll(files []*safetensors.File) error {
 	var wrong []error

@@ -36,6 +36,9 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 	if err != nil {
 		return nil, err
 	}
+	if c.State, err = c.State.WithBase(params); err != nil {
+		return nil, fmt.Errorf("pipeline: create: %w", err)
+	}
 	if params == nil {
 		params = model.Init(c.State.Definition, c.State.Seed)
 	}

@@ -25,6 +25,9 @@ type Config struct {
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need.
 	Frozen []string
+	// Base is a directory in the Hugging Face layout that has the frozen parameters: checkpoints then name it, by its absolute path and a fingerprint of
+	// these, and have the trained ones alone. "": checkpoints have the whole model.
+	Base string
 	// Reschedule lets a checkpoint be of another schedule of the rate: from its step on that of Optimizer holds.
 	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
@@ -37,6 +40,8 @@ type Config struct {
 
 	FS       checkpoint.FileSystem              // nil is checkpoint.OS
 	Progress func(what string, done, total int) // of kernel compilation; may be nil
+
+	base *model.Base // of Base, once WithBase has seen the parameters
 }
 
 // Validate reports the first value that cannot be meant, after the defaults.

@@ -2,7 +2,9 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"gputrain/buffers"
@@ -32,6 +34,23 @@ func (c Config) checkFrozen() error {
 		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))
 	}
 	return nil
+}
+
+// WithBase is the configuration of a state that begins with these parameters, which checkpoints are to find again in its Base. Errors: nothing
+// that is frozen, or parameters that are yet to be drawn (nil), which no directory has.
+func (c Config) WithBase(params []buffers.Host) (Config, error) {
+	switch {
+	case c.Base == "":
+		return c, nil
+	case len(c.Frozen) == 0:
+		return c, errors.New("base: found no frozen parameters, wanted some that checkpoints leave out")
+	case params == nil:
+		return c, errors.New("base: found parameters that are drawn from the seed, wanted those of the directory")
+	}
+	frozen := slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+	dir, err := filepath.Abs(c.Base)
+	c.base = &model.Base{Directory: dir, Fingerprint: model.Fingerprint(frozen)}
+	return c, err
 }
 
 // Divide divides the leaves of the definition into those that are trained and those that are frozen.

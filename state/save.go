@@ -57,7 +57,7 @@ func (s *TrainState) snapshot() Snapshot {
 	}
 	out.Params, out.Grads = s.Trees()
 	frozen := s.Frozen()
-	out.Params, out.Frozen = append(out.Params, frozen...), Paths(frozen...)
+	out.Params, out.Frozen, out.Base = append(out.Params, frozen...), Paths(frozen...), s.config.base
 	if s.own.Other != nil {
 		out.Other = []*buffers.Tree{s.own.Other}
 	}

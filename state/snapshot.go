@@ -24,6 +24,7 @@ type Snapshot struct {
 	Adapter       string                // AdapterName of all devices
 	Params        []*buffers.Tree       // each parameter of the definition, f32, is in one of them
 	Frozen        []string              // paths of those that are not trained, sorted
+	Base          *model.Base           // that has the frozen ones, which are then not saved; nil: all are
 	Other         []*buffers.Tree       // variables without gradients
 	Grads         []*buffers.Tree       // of the last step, for FirstNonFinite; none where there are none
 	States        []*optim.State        // of one transformation, in the same step; none where nothing is remembered
@@ -124,6 +125,13 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 			return nil, err
 		}
 		out = append(out, checkpoint.TextFile(checkpoint.ConfigFile, config))
+	}
+	if s.Base != nil {
+		text, err := s.Base.Text()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, checkpoint.TextFile(model.BaseFile, text))
 	}
 	for _, shard := range shards {
 		out = append(out, safetensorsFile(shard.Name, shard.Tensors, model.Metadata()))

@@ -107,6 +107,8 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 	for i, p := range s.Definition.Params() {
 		t, ok := byPath[p.Path]
 		switch {
+		case s.Base != nil && slices.Contains(s.Frozen, p.Path):
+			continue
 		case !ok:
 			return nil, fmt.Errorf("%q is missing", p.Path)
 		case t.dtype != buffers.F32:

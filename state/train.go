@@ -32,6 +32,9 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 		}
 		return nil, fmt.Errorf("state: train: %w", &FieldsError{"Optimizer", found, "a registered one, the value's or the configuration's"})
 	}
+	if c.Base != "" {
+		return nil, fmt.Errorf("state: train: base: found %q, wanted none: a value saves all that it has", c.Base)
+	}
 	params, optimizer, _ := h.size()
 	if c.Frozen == nil {
 		c.Frozen = h.frozen()

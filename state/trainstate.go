@@ -57,6 +57,9 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	if err != nil {
 		return nil, err
 	}
+	if c, err = c.WithBase(params); err != nil {
+		return nil, fmt.Errorf("state: create: %w", err)
+	}
 	if params == nil {
 		params = model.Init(c.Definition, c.Seed)
 	}

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -77,4 +78,65 @@ func TestARunWithFrozenParameters(t *testing.T) {
 	assert.NotContains(t, read(t, p.path("whole", "histograms.jsonl")), "wte")
 	ok(t, p.command("sample", "whole", "--tokens", "4"))
 	ok(t, p.command("export", "whole", "--to", "model"))
+}
+
+// Checkpoints that leave out what is frozen name where it is, and are resumed, sampled and exported as whole ones are; what is no longer what was
+// trained upon is refused by its name.
+func TestCheckpointsWithoutWhatIsFrozen(t *testing.T) {
+	p := newPlace(t)
+	ok(t, p.train("first", "--set", "train.steps=1", "--set", "optimizer.schedule.warmup_steps=0"))
+	ok(t, p.command("export", "first", "--to", "origin"))
+	sets := []string{
+		"--set", "model.from=origin", "--set", "train.save_every=2", "--set", "train.eval_every=0", "--set", "train.sample_tokens=0", "--set", "optimizer.schedule.warmup_steps=0",
+		"--set", `optimizer.rates=[{match: '^wte|^wpe|^h\.0\.', multiplier: 0}]`,
+	}
+	train := func(dir string, more ...string) command {
+		return p.train(dir, slices.Concat(sets, []string{"--set", "train.steps=4"}, more)...)
+	}
+	const without = "train.save_frozen=false"
+	last := func(dir string) string { return p.path(dir, "checkpoints", checkpoint.DirName(4)) }
+	ok(t, train("whole"))
+	ok(t, train("part", "--set", without))
+	ok(t, train("staged", "--set", without, "--set", "pipeline.stages=2"))
+	weights, err := safetensors.Open(filepath.Join(last("part"), "model.safetensors"))
+	require.NoError(t, err)
+	assert.NotContains(t, weights.Names(), "wte.weight")
+	assert.Contains(t, weights.Names(), "h.1.attn.c_attn.weight")
+	require.NoError(t, weights.Close())
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors", "base.json"} {
+		assert.Equal(t, read(t, filepath.Join(last("part"), name)), read(t, filepath.Join(last("staged"), name)), name)
+	}
+	for _, dir := range []string{"whole", "part"} {
+		ok(t, p.command("export", dir, "--to", "of "+dir))
+	}
+	assert.Equal(t, read(t, p.path("of whole", "model.safetensors")), read(t, p.path("of part", "model.safetensors")))
+	assert.Contains(t, ok(t, p.command("inspect", "part")).out, "what is frozen is not here but in "+p.path("origin"))
+	assert.Equal(t, ok(t, p.command("sample", "whole", "--tokens", "8")).out, ok(t, p.command("sample", "part", "--tokens", "8")).out)
+
+	want := read(t, filepath.Join(last("part"), "model.safetensors"))
+	require.NoError(t, os.RemoveAll(last("part")))
+	ok(t, train("part", "--set", without))
+	assert.Equal(t, want, read(t, filepath.Join(last("part"), "model.safetensors")))
+	require.NoError(t, os.RemoveAll(last("part")))
+	ok(t, train("part")) // whole ones again
+	assert.Equal(t, read(t, filepath.Join(last("whole"), "model.safetensors")), read(t, filepath.Join(last("part"), "model.safetensors")))
+
+	p.change(t, "origin/model.safetensors", "wpe.weight", 3, 0.5)
+	for _, c := range []command{train("staged", "--set", without, "--set", "pipeline.stages=2", "--reschedule"), p.command("export", "staged", "--to", "none")} {
+		r := c.run(t)
+		assert.NotZero(t, r.code)
+		assert.Contains(t, r.err, "base \""+p.path("origin")+"\": found 14 parameters of fingerprint sha256:")
+	}
+	require.NoError(t, os.Rename(p.path("origin"), p.path("elsewhere")))
+	r := p.command("sample", "staged").run(t)
+	assert.NotZero(t, r.code)
+	assert.Contains(t, r.err, p.path("origin"))
+
+	refused(t, p.train("none", "--set", without), 2, "train.save_frozen (--set): found false and no frozen parameters")
+	refused(t, p.train("none", "--set", without, "--set", "optimizer.rates=[{match: wte, multiplier: 0}]"), 2, "weights that are drawn from the seed", "model.from")
+	deeper := strings.Replace(read(t, p.path("elsewhere", "config.json")), `"n_layer": 2`, `"n_layer": 3`, 1)
+	require.Contains(t, deeper, `"n_layer": 3`)
+	p.write(t, "elsewhere/config.json", deeper)
+	refused(t, p.train("none", "--set", without, "--set", `optimizer.rates=[{match: '^h\.2\.ln_1', multiplier: 0}]`, "--set", "model.from=elsewhere",
+		"--set", `model.allow_missing=['^h\.2\.']`), 2, `"h.2.ln_1.`, "frozen, which model.from lacks")
 }

@@ -13,8 +13,9 @@ import (
 
 // apart are keys whose effect another test shows.
 var apart = map[string]string{
-	"data.prefetch":    "TestPrefetchReadsAhead",
-	"train.save_async": "TestSavingBesideAndInBetween",
+	"data.prefetch":     "TestPrefetchReadsAhead",
+	"train.save_async":  "TestSavingBesideAndInBetween",
+	"train.save_frozen": "TestCheckpointsWithoutWhatIsFrozen",
 }
 
 // newRuns makes the files that effects read: texts, documents, a model.

@@ -174,6 +174,13 @@ func describe(dir string) error {
 	if n := len(r.Frozen); n > 0 {
 		fmt.Printf("%d of %d parameters frozen\n", n, len(def.Params()))
 	}
+	base, err := model.ReadBase(dir)
+	if err != nil {
+		return &setup.ModelError{Err: err}
+	}
+	if base != nil {
+		fmt.Printf("what is frozen is not here but in %s, %.19s\n", base.Directory, base.Fingerprint)
+	}
 	fmt.Printf("step %d, %d tokens, seed %d, computed on %s\n", r.Step, r.Run.Tokens, r.Run.Seed, r.Adapter)
 	var parameters bytes.Buffer
 	if err := json.Compact(&parameters, o.Parameters); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/model"
@@ -15,6 +16,7 @@ import (
 // Weights are the parameters that a run begins with.
 type Weights struct {
 	Params []buffers.Host // nil: all are drawn from the seed
+	Dir    string         // where they are from
 	Drawn  []string       // those of them that model.from lacks
 }
 
@@ -42,7 +44,7 @@ func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, 
 		if def, err = quantized(cfg, def); err != nil {
 			return nil, none, &UsageError{err}
 		}
-		return def, Weights{params, drawn}, nil
+		return def, Weights{params, dir, drawn}, nil
 	}
 	if m.Vocab == 0 {
 		m.Vocab = map[string]int{"bytes": 256, "u16": 1 << 16}[cfg.Data.Tokens]
@@ -93,10 +95,30 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, Weights{}, &UsageError{fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)}
 	}
+	if err := leaveFrozen(cfg, &c, begin); err != nil {
+		return state.Config{}, Weights{}, &UsageError{fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)}
+	}
 	if err := c.Validate(); err != nil {
 		return state.Config{}, Weights{}, &UsageError{err}
 	}
 	return c, begin, nil
+}
+
+// leaveFrozen leaves what is frozen out of checkpoints, where a run file wants that and the directory that it begins with has it.
+func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
+	drawn := func(path string) bool { return slices.Contains(begin.Drawn, path) }
+	switch i := slices.IndexFunc(c.Frozen, drawn); {
+	case cfg.Train.SaveFrozen:
+		return nil
+	case len(c.Frozen) == 0:
+		return errors.New("found false and no frozen parameters, wanted some: optimizer.rates with a multiplier of 0")
+	case begin.Params == nil:
+		return errors.New("found false and weights that are drawn from the seed, wanted those of a directory, model.from, to find what is frozen again")
+	case i >= 0:
+		return fmt.Errorf("found false, and %q frozen, which model.from lacks, wanted it there or trained", c.Frozen[i])
+	}
+	c.Base = begin.Dir
+	return nil
 }
 
 // freeze freezes the parameters whose rate is multiplied by 0.

@@ -1,0 +1,105 @@
+package model_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers/array"
+	"gputrain/buffers/safetensors"
+	"gputrain/model"
+)
+
+// part writes a directory with some of a model's parameters, whose base has the others.
+func part(t *testing.T, dir string, def model.Definition, params []array.Host, own func(path string) bool, base *model.Base) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o777))
+	var tensors []safetensors.Tensor
+	all, err := model.Tensors(def, "F32", func(path string) ([]float32, error) {
+		return params[slices.IndexFunc(params, func(h array.Host) bool { return h.Path == path })].Data, nil
+	})
+	require.NoError(t, err)
+	for i, p := range def.Params() {
+		if own(p.Path) {
+			tensors = append(tensors, all[i])
+		}
+	}
+	config, err := model.ConfigJSON(def, "F32")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), config, 0o666))
+	f, err := os.Create(filepath.Join(dir, "model.safetensors"))
+	require.NoError(t, err)
+	require.NoError(t, safetensors.Write(f, tensors, nil))
+	require.NoError(t, f.Close())
+	if base != nil {
+		text, err := base.Text()
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, model.BaseFile), text, 0o666))
+	}
+}
+
+// A directory that lacks parameters has them from its base, which may have a base of its own; another base is refused by its name.
+func TestWeightsWithABase(t *testing.T) {
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 1, Width: 8, Vocab: 16, Context: 4})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	params, other := model.Init(def, 1), model.Init(def, 2)
+	embedding := func(path string) bool { return strings.HasPrefix(path, "w") }
+	lower := func(path string) bool { return embedding(path) || strings.HasPrefix(path, "h.0.") }
+	without := func(in func(string) bool) (out []array.Host) {
+		return slices.DeleteFunc(slices.Clone(params), func(h array.Host) bool { return !in(h.Path) })
+	}
+	part(t, at("whole"), def, params, func(string) bool { return true }, nil)
+	part(t, at("middle"), def, params, func(p string) bool { return !embedding(p) }, &model.Base{Directory: at("whole"), Fingerprint: model.Fingerprint(without(embedding))})
+	top := model.Base{Directory: at("middle"), Fingerprint: model.Fingerprint(without(lower))}
+	part(t, at("top"), def, other, func(p string) bool { return !lower(p) }, &top)
+	_, got, err := model.ReadHF(at("top"))
+	require.NoError(t, err)
+	for i, h := range got {
+		want := other[i]
+		if lower(h.Path) {
+			want = params[i]
+		}
+		assert.Equal(t, want, h)
+	}
+	found, err := model.ReadBase(at("top"))
+	require.NoError(t, err)
+	assert.Equal(t, &top, found)
+	found, err = model.ReadBase(at("whole"))
+	require.NoError(t, err)
+	assert.Nil(t, found)
+
+	refused := func(says string, base model.Base) {
+		t.Helper()
+		part(t, at("top"), def, other, func(p string) bool { return !lower(p) }, &base)
+		_, _, err := model.ReadHF(at("top"))
+		assert.ErrorContains(t, err, says)
+		assert.ErrorContains(t, err, base.Directory)
+	}
+	changed := slices.Clone(params)
+	changed[0].Data = slices.Clone(changed[0].Data)
+	changed[0].Data[3]++
+	part(t, at("changed"), def, changed, func(string) bool { return true }, nil)
+	refused("found 14 parameters of fingerprint sha256:", model.Base{Directory: at("changed"), Fingerprint: top.Fingerprint})
+	refused("no such file", model.Base{Directory: at("gone"), Fingerprint: top.Fingerprint})
+	refused("wanted an absolute path", model.Base{Directory: "whole", Fingerprint: top.Fingerprint})
+	refused("more than 8 bases behind each other", model.Base{Directory: at("top"), Fingerprint: top.Fingerprint})
+}
+
+// A fingerprint knows every path, shape and bit, and no order.
+func TestFingerprint(t *testing.T) {
+	a, b := array.Host{Path: "a", Shape: []int{2}, Data: []float32{1, 2}}, array.Host{Path: "b", Shape: []int{1}, Data: []float32{3}}
+	first := model.Fingerprint([]array.Host{a, b})
+	assert.Equal(t, first, model.Fingerprint([]array.Host{b, a}))
+	for _, other := range [][]array.Host{
+		{a}, {a, {Path: "c", Shape: b.Shape, Data: b.Data}}, {{Path: "a", Shape: []int{1, 2}, Data: a.Data}, b}, {{Path: "a", Shape: a.Shape, Data: []float32{1, 2.0000002}}, b},
+	} {
+		assert.NotEqual(t, first, model.Fingerprint(other))
+	}
+}
