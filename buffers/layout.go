@@ -264,12 +264,12 @@ func (l *Layout) difference(other *Layout) string {
 	return ""
 }
 
-// StagingBytes is the buffer that a device keeps once it has read every leaf of an F32 tree of this layout, a part at a time.
-func (l *Layout) StagingBytes() uint64 {
+// StagingBytes is the buffer that a device keeps once it has read every leaf of a tree of this layout, a part at a time.
+func (l *Layout) StagingBytes(d DType) uint64 {
 	largest := uint64(0)
 	for _, leaf := range l.leaves {
 		for _, part := range leaf.Parts {
-			largest = max(largest, F32.Bytes(uint64(part.Count)))
+			largest = max(largest, wordBytes(d, part.Count))
 		}
 	}
 	return gpu.StagingBytes(largest)

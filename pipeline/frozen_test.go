@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
@@ -58,6 +59,9 @@ func TestFrozenParametersOnStages(t *testing.T) {
 			}
 			c := steep(def, x.name, x.parameters, 1, 1+(o+p)%3)
 			c.Frozen = freeze(def, prefixes...)
+			if (o+p)%3 == 1 {
+				c.FrozenDType = buffers.BF16
+			}
 			with := batches(c, 3)
 			whole, err := state.Create(t.Context(), devices[0], c)
 			require.NoError(t, err)
@@ -89,13 +93,16 @@ func TestPlanOfFrozenStages(t *testing.T) {
 			c := order(t, steep(deep(t), "adamw", `{}`, 2, 4), schedule.Names()[p%3], 3)
 			without := planned(t, devices, c)
 			c.State.Frozen, c.Recompute = freeze(c.State.Definition, prefixes...), p == 1
+			if p%2 == 1 {
+				c.State.FrozenDType = buffers.BF16
+			}
 			c.State.Evaluation, c.State.Sampling = c.State.Batch, true
 			plan := planned(t, devices, c)
 			s := create(t, devices, c)
 			defer s.Release()
 			assert.Equal(t, plan, s.Memory())
 			for i := range plan {
-				assert.Equal(t, without[i].Params, plan[i].Params+plan[i].Frozen, "stage %d", i)
+				assert.Equal(t, without[i].Params, plan[i].Params+plan[i].Frozen*uint64(32/c.State.FrozenDType.Bits()), "stage %d", i)
 				assert.Equal(t, plan[i].Params, plan[i].Gradients, "stage %d", i)
 			}
 			if p == 0 && c.Schedule != schedule.Interleaved {

@@ -142,6 +142,12 @@ func (l *line) buffer(s *stage, label string, bytes uint64) (*gpu.Buffer, error)
 // plans are the memory plans of the passes that run on a stage.
 func (l *line) plans(s *stage) ([]compile.Plan, error) {
 	var out []compile.Plan
+	var narrow []string
+	for _, tree := range []*buffers.Tree{s.frozen, s.lent} {
+		if tree != nil && tree.DType() == buffers.BF16 {
+			narrow = append(narrow, state.Paths(tree)...)
+		}
+	}
 	for _, p := range l.parts {
 		if p.index%l.schedule.Stages != s.index {
 			continue
@@ -154,7 +160,7 @@ func (l *line) plans(s *stage) ([]compile.Plan, error) {
 			for _, c := range l.cachesOf(pass) {
 				bound = append(bound, state.CacheName(c))
 			}
-			plan, err := compile.PlanFor(pass.Piece.Graph, pass.Targets(), s.device.Limits(), bound...)
+			plan, err := compile.PlanNarrow(pass.Piece.Graph, pass.Targets(), narrow, s.device.Limits(), bound...)
 			if err != nil {
 				return nil, fmt.Errorf("part %d: %w", p.index, err)
 			}
@@ -246,7 +252,7 @@ func (l *line) compile(ctx context.Context, s *stage, p *linePart, pass *partiti
 		bind[state.CacheName(c)] = at
 	}
 	program, err := compile.New(ctx, s.device, pass.Piece.Graph, compile.Options{
-		Label: l.label, Params: s.params, Beside: []*buffers.Tree{s.frozen, s.mirrors}, Grads: s.grads, Targets: pass.Targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
+		Label: l.label, Params: s.params, Beside: []*buffers.Tree{s.frozen, s.mirrors, s.lent}, Grads: s.grads, Targets: pass.Targets(), Accumulate: l.accumulate, Bind: bind, Arena: s.arena,
 	})
 	if err != nil {
 		return nil, err

@@ -104,20 +104,24 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 // allocate makes what a stage keeps from step to step, and its scratch.
 func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params []buffers.Host) error {
 	var err error
-	if st.params, err = st.upload("params", home.own, params); err != nil {
-		return err
-	}
-	if len(home.frozen) > 0 {
-		if st.frozen, err = st.upload("frozen", home.frozen, params); err != nil {
+	dtype := p.config.State.FrozenDType
+	for _, tree := range []struct {
+		to    **buffers.Tree
+		label string
+		dtype buffers.DType
+		specs []buffers.Spec
+	}{
+		{&st.params, "params", buffers.F32, home.own},
+		{&st.frozen, "frozen", dtype, home.frozen},
+		{&st.mirrors, "mirrors", buffers.F32, home.mirrored},
+		{&st.lent, "lent", dtype, home.lent},
+	} {
+		if len(tree.specs) == 0 && tree.to != &st.params {
+			continue
+		}
+		if *tree.to, err = st.upload(tree.label, tree.dtype, tree.specs, params); err != nil {
 			return err
 		}
-		st.memory.Frozen, st.memory.Transfer = st.frozen.Bytes(), st.frozen.Layout().StagingBytes()
-	}
-	if len(home.mirrored) > 0 {
-		if st.mirrors, err = st.upload("mirrors", home.mirrored, params); err != nil {
-			return err
-		}
-		st.memory.Mirrors = st.mirrors.Bytes()
 	}
 	if st.grads, err = buffers.NewTree(st.device, "grads", st.params.Layout(), buffers.F32); err != nil {
 		return err
@@ -138,8 +142,15 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 		return err
 	}
 	m := &st.memory
-	m.Params, m.Gradients, m.Optimizer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes()
-	m.Transfer = max(m.Transfer, st.params.Layout().StagingBytes())
+	m.Params, m.Gradients, m.Optimizer, m.Transfer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes(), st.params.Layout().StagingBytes(buffers.F32)
+	if st.frozen != nil {
+		m.Frozen, m.Transfer = st.frozen.Bytes(), max(m.Transfer, st.frozen.Layout().StagingBytes(dtype))
+	}
+	for _, tree := range []*buffers.Tree{st.mirrors, st.lent} {
+		if tree != nil {
+			m.Mirrors += tree.Bytes()
+		}
+	}
 	for _, size := range sizes {
 		m.Scratch += size
 	}
@@ -240,9 +251,6 @@ func (p *passes) Updated(ctx context.Context) error {
 		}
 		for _, leaf := range st.mirrors.Layout().Leaves() {
 			owner := p.training.stageOf(p.config.Assignment.Part[leaf.Path])
-			if slices.Contains(p.config.State.Frozen, leaf.Path) {
-				continue
-			}
 			c.do(st, "copy of "+leaf.Path, func() error {
 				raw, err := owner.params.ReadRaw(c.ctx, leaf.Path)
 				if err != nil {

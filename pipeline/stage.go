@@ -20,6 +20,7 @@ type stage struct {
 	params  *buffers.Tree // that are trained, if any
 	frozen  *buffers.Tree // nil without any
 	mirrors *buffers.Tree // nil without any
+	lent    *buffers.Tree // copies of frozen ones; nil without any
 	grads   *buffers.Tree // nil where nothing is trained
 	opt     *optim.State
 	arena   *compile.Arena
@@ -31,7 +32,7 @@ type stage struct {
 func (s *stage) name() string { return fmt.Sprintf("stage %d (%s)", s.index, s.device.Adapter()) }
 
 func (s *stage) release() {
-	for _, t := range []*buffers.Tree{s.params, s.frozen, s.mirrors, s.grads} {
+	for _, t := range []*buffers.Tree{s.params, s.frozen, s.mirrors, s.lent, s.grads} {
 		if t != nil {
 			t.Release()
 		}
@@ -63,7 +64,7 @@ func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
 }
 
 // residence is the leaves that live on one stage of a cut, sorted: its own, trained and frozen, and those that it has copies of.
-type residence struct{ own, frozen, mirrored []buffers.Spec }
+type residence struct{ own, frozen, mirrored, lent []buffers.Spec }
 
 // residences divides a model's leaves over the stages of a cut.
 func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages int) []residence {
@@ -86,7 +87,10 @@ func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages 
 			case own[s.Path]:
 				out[i].own = append(out[i].own, s)
 			}
-			if mirrored[s.Path] {
+			switch {
+			case mirrored[s.Path] && slices.Contains(frozen, s.Path):
+				out[i].lent = append(out[i].lent, s)
+			case mirrored[s.Path]:
 				out[i].mirrored = append(out[i].mirrored, s)
 			}
 		}
@@ -95,12 +99,12 @@ func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages 
 }
 
 // upload makes a tree of some leaves of a model; a dry device gets none of their numbers.
-func (s *stage) upload(label string, specs []buffers.Spec, params []buffers.Host) (*buffers.Tree, error) {
+func (s *stage) upload(label string, dtype buffers.DType, specs []buffers.Spec, params []buffers.Host) (*buffers.Tree, error) {
 	layout, err := buffers.NewLayout(specs, s.device.Limits())
 	if err != nil {
 		return nil, err
 	}
-	tree, err := buffers.NewTree(s.device, label, layout, buffers.F32)
+	tree, err := buffers.NewTree(s.device, label, layout, dtype)
 	if err != nil || s.device.Dry() {
 		return tree, err
 	}

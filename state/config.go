@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"gputrain/buffers"
 	"gputrain/buffers/prng"
 	"gputrain/checkpoint"
 	"gputrain/data"
@@ -25,6 +26,8 @@ type Config struct {
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need.
 	Frozen []string
+	// FrozenDType is how devices keep the frozen parameters: buffers.F32 or BF16, to which they are rounded.
+	FrozenDType buffers.DType
 	// Base is a directory in the Hugging Face layout that has the frozen parameters: checkpoints then name it, by its absolute path and a fingerprint of
 	// these, and have the trained ones alone. "": checkpoints have the whole model.
 	Base string

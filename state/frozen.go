@@ -30,6 +30,9 @@ func (c Config) checkFrozen() error {
 			return fmt.Errorf("frozen: %q: given twice", path)
 		}
 	}
+	if c.FrozenDType != buffers.F32 && c.FrozenDType != buffers.BF16 {
+		return fmt.Errorf("frozen: dtype: found %v, wanted f32 or bf16", c.FrozenDType)
+	}
 	if len(c.Frozen) == len(paths) {
 		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))
 	}
@@ -108,7 +111,7 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 	if trained, err = buffers.Upload(dev, "params", own, buffers.F32); err != nil || len(rest) == 0 {
 		return trained, nil, err
 	}
-	if frozen, err = buffers.Upload(dev, frozenLabel, rest, buffers.F32); err != nil {
+	if frozen, err = buffers.Upload(dev, frozenLabel, rest, c.FrozenDType); err != nil {
 		trained.Release()
 	}
 	return trained, frozen, err
@@ -153,20 +156,33 @@ func specsOf(tree *buffers.Tree) (out []buffers.Spec) {
 	return out
 }
 
+// frozenAs tells whether the parameters are divided as the configuration does.
+func (f Fields) frozenAs(c Config) bool {
+	return slices.Equal(f.frozen(), slices.Sorted(slices.Values(c.Frozen))) && (f.Frozen == nil || f.Frozen.DType() == c.FrozenDType)
+}
+
+// narrow are the paths of the parameters that are kept in bf16.
+func (c Config) narrow() []string {
+	if c.FrozenDType == buffers.BF16 {
+		return c.Frozen
+	}
+	return nil
+}
+
 // divided are the fields with the parameters divided as the configuration does: copies, where they are not yet.
 func (f Fields) divided(ctx context.Context, c Config) (Fields, error) {
-	if slices.Equal(f.frozen(), slices.Sorted(slices.Values(c.Frozen))) {
+	if f.frozenAs(c) {
 		return f, nil
 	}
 	own, rest := c.Divide()
 	all, dev := f.params(), f.device()
 	var err error
-	if f.Params, err = copyAs(ctx, dev, "params", all, own); err != nil {
+	if f.Params, err = copyAs(ctx, dev, "params", buffers.F32, all, own); err != nil {
 		return f, err
 	}
 	f.Frozen = nil
 	if len(rest) > 0 {
-		if f.Frozen, err = copyAs(ctx, dev, frozenLabel, all, rest); err != nil {
+		if f.Frozen, err = copyAs(ctx, dev, frozenLabel, c.FrozenDType, all, rest); err != nil {
 			f.Params.Release()
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -120,8 +121,15 @@ func roomOf(specs []buffers.Spec) (bytes uint64) {
 // Gradients, moments and params are what the trained leaves take, to the byte; what is planned is what is taken; and nothing is made after the first
 // steps.
 func TestPlanOfFrozenParameters(t *testing.T) {
+	for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
+		t.Run(dtype.String(), func(t *testing.T) { testPlanOfFrozenParameters(t, dtype) })
+	}
+}
+
+func testPlanOfFrozenParameters(t *testing.T, dtype buffers.DType) {
 	dev := gputest.Device(t)
 	c := plannedConfig(t)
+	c.FrozenDType = dtype
 	c.Frozen = matching(c.Definition, "wte", "wpe", "h.0.", "h.1.")
 	whole := c
 	whole.Frozen = nil
@@ -132,9 +140,11 @@ func TestPlanOfFrozenParameters(t *testing.T) {
 	trained, frozen := c.Divide()
 	assert.Equal(t, roomOf(trained), plan.Params)
 	assert.Equal(t, roomOf(trained), plan.Gradients)
-	assert.Equal(t, roomOf(frozen), plan.Frozen)
-	assert.Equal(t, all.Params, plan.Params+plan.Frozen)
-	assert.Less(t, plan.Step, all.Step)
+	assert.Equal(t, roomOf(frozen)*uint64(dtype.Bits())/32, plan.Frozen)
+	assert.Equal(t, all.Params, plan.Params+roomOf(frozen))
+	if dtype == buffers.F32 {
+		assert.Less(t, plan.Step, all.Step)
+	}
 	assert.Contains(t, plan.String(), ", frozen ")
 	assert.NotContains(t, all.String(), "frozen")
 	before := dev.Counters().LiveBytes
@@ -163,6 +173,76 @@ func TestPlanOfFrozenParameters(t *testing.T) {
 	}
 	after := dev.Counters()
 	assert.Equal(t, []any{made.Pipelines, made.BindGroups, made.Buffers, made.LiveBytes}, []any{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes})
+}
+
+// Frozen parameters in bf16 are read as those that f32 has of them when they are rounded, by training, evaluation and samples, quantized or not, in
+// half of the memory: planned as it is taken.
+func TestFrozenParametersInBF16(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		for i, prefixes := range [][]string{{"wte", "wpe", "h.0."}, {"h.", "ln_f.weight"}} {
+			c := plannedConfig(t)
+			if i == 1 {
+				var err error
+				c.Definition, err = model.WithQuantization(c.Definition, model.Quantization{Mode: "nf4", Match: []string{"attn.*weight"}})
+				require.NoError(t, err)
+			}
+			c.Frozen, c.Accumulate = matching(c.Definition, prefixes...), 1+i
+			params := model.Init(c.Definition, 3)
+			for _, h := range params {
+				for k := range h.Data { // also of what is drawn as ones and zeros
+					h.Data[k] += 1e-3
+				}
+			}
+			rounded := slices.Clone(params)
+			for i, h := range rounded {
+				if slices.Contains(c.Frozen, h.Path) {
+					rounded[i].Data = slices.Clone(h.Data)
+					for k, v := range h.Data {
+						rounded[i].Data[k] = array.DecodeBF16(array.EncodeBF16(v))
+					}
+				}
+			}
+			full, err := CreateFrom(t.Context(), dev, c, rounded)
+			require.NoError(t, err)
+			t.Cleanup(full.Release)
+			fullPlan := full.Plan()
+			c.FrozenDType = buffers.BF16
+			half, err := CreateFrom(t.Context(), dev, c, params)
+			require.NoError(t, err)
+			t.Cleanup(half.Release)
+			assert.Equal(t, fullPlan.Frozen, 2*half.Plan().Frozen)
+			assert.Equal(t, fullPlan.Gradients, half.Plan().Gradients)
+			for range 3 {
+				for _, s := range []*TrainState{full, half} {
+					b := s.Config().Rehearsal()
+					b.Tokens, b.Labels, b.Rows = slices.Repeat(b.Tokens, c.Accumulate), slices.Repeat(b.Labels, c.Accumulate), b.Rows*c.Accumulate
+					_, err := s.TrainStep(t.Context(), b)
+					require.NoError(t, err)
+				}
+			}
+			want, err := full.Drain(t.Context())
+			require.NoError(t, err)
+			got, err := half.Drain(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, want, got)
+			wantParams, wantGrads := full.Trees()
+			gotParams, gotGrads := half.Trees()
+			assert.Equal(t, read(t, wantParams...), read(t, gotParams...))
+			assert.Equal(t, read(t, wantGrads...), read(t, gotGrads...))
+			assert.Equal(t, read(t, full.Frozen()...), read(t, half.Frozen()...))
+			one, err := full.Logits(t.Context(), []int32{1, 2, 3})
+			require.NoError(t, err)
+			other, err := half.Logits(t.Context(), []int32{1, 2, 3})
+			require.NoError(t, err)
+			assert.Equal(t, one, other)
+			whole, narrow := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "narrow")
+			require.NoError(t, full.Save(t.Context(), whole, checkpoint.Run{}))
+			require.NoError(t, half.Save(t.Context(), narrow, checkpoint.Run{}))
+			assert.Equal(t, contents(t, whole), contents(t, narrow))
+			full.Release()
+			half.Release()
+		}
+	})
 }
 
 // A run with frozen parameters goes on from its checkpoints with every bit, and not from those of a run that trains others.

@@ -77,24 +77,25 @@ func Generation(def model.Definition, rows, window int) (*model.Built, error) {
 }
 
 // generationBytes is what a generator takes of a device.
-func generationBytes(def model.Definition, window int, lim gpu.Limits) (total uint64, err error) {
+func (c Config) generationBytes(lim gpu.Limits) (total uint64, err error) {
+	def, window := c.Definition, c.Sequence
 	var built *model.Built
 	for _, rows := range []int{PrefillRows(window), 1} {
 		if built, err = Generation(def, rows, window); err != nil {
 			return 0, err
 		}
 		var names []string
-		for _, c := range built.Caches {
-			names = append(names, CacheName(c))
+		for _, cache := range built.Caches {
+			names = append(names, CacheName(cache))
 		}
-		p, err := compile.PlanFor(built.Graph, []compile.Target{{Name: logitsTarget, Value: built.Logits}}, lim, names...)
+		p, err := compile.PlanNarrow(built.Graph, []compile.Target{{Name: logitsTarget, Value: built.Logits}}, c.narrow(), lim, names...)
 		if err != nil {
 			return 0, err
 		}
 		total += p.Total() + 4*uint64(def.Vocab()) // the logits on their way back
 	}
-	for _, c := range built.Caches {
-		total += compile.Bytes(c.Type())
+	for _, cache := range built.Caches {
+		total += compile.Bytes(cache.Type())
 	}
 	return total, nil
 }

@@ -75,27 +75,27 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		return p, err
 	}
 	p.Params = layout.Bytes(buffers.F32)
-	p.Gradients, p.Transfer = p.Params, layout.StagingBytes()
+	p.Gradients, p.Transfer = p.Params, layout.StagingBytes(buffers.F32)
 	if frozen != nil {
-		p.Frozen, p.Transfer = frozen.Bytes(buffers.F32), max(p.Transfer, frozen.StagingBytes())
+		p.Frozen, p.Transfer = frozen.Bytes(c.FrozenDType), max(p.Transfer, frozen.StagingBytes(c.FrozenDType))
 	}
 	if p.Optimizer, err = tx.Bytes(layout, lim); err != nil {
 		return p, err
 	}
-	step, err := planned(lim)(c.step())
+	step, err := c.planned(lim)(c.step())
 	if err != nil {
 		return p, err
 	}
 	p.Step, p.Largest = step.Total(), step.Largest
 	if c.Evaluation > 0 {
-		e, err := planned(lim)(evaluation(c.Definition, c.Evaluation, c.Sequence))
+		e, err := c.planned(lim)(evaluation(c.Definition, c.Evaluation, c.Sequence))
 		if err != nil {
 			return p, err
 		}
 		p.Evaluation = e.Total()
 	}
 	if c.Sampling {
-		if p.Sampling, err = generationBytes(c.Definition, c.Sequence, lim); err != nil {
+		if p.Sampling, err = c.generationBytes(lim); err != nil {
 			return p, err
 		}
 	}
@@ -115,7 +115,7 @@ func (c Config) texelBytes(layout, frozen *buffers.Layout, lim gpu.Limits) (uint
 	}
 	f := Fields{Definition: c.Definition, Params: params}
 	if frozen != nil {
-		if f.Frozen, err = buffers.NewTree(dry, frozenLabel, frozen, buffers.F32); err != nil {
+		if f.Frozen, err = buffers.NewTree(dry, frozenLabel, frozen, c.FrozenDType); err != nil {
 			return 0, err
 		}
 	}
@@ -132,12 +132,12 @@ func (c Config) texelBytes(layout, frozen *buffers.Layout, lim gpu.Limits) (uint
 }
 
 // planned plans what a function that makes a graph returns.
-func planned(lim gpu.Limits) func(*graph.Graph, []compile.Target, error) (compile.Plan, error) {
+func (c Config) planned(lim gpu.Limits) func(*graph.Graph, []compile.Target, error) (compile.Plan, error) {
 	return func(g *graph.Graph, targets []compile.Target, err error) (compile.Plan, error) {
 		if err != nil {
 			return compile.Plan{}, err
 		}
-		return compile.PlanFor(g, targets, lim)
+		return compile.PlanNarrow(g, targets, c.narrow(), lim)
 	}
 }
 

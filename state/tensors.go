@@ -111,7 +111,7 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 			continue
 		case !ok:
 			return nil, fmt.Errorf("%q is missing", p.Path)
-		case t.dtype != buffers.F32:
+		case t.dtype != buffers.F32 && (t.dtype != buffers.BF16 || !slices.Contains(s.Frozen, p.Path)):
 			return nil, fmt.Errorf("%q: dtype %v, want f32", p.Path, t.dtype)
 		}
 		t.Tensor = names[i]

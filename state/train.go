@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 
 	"gputrain/gpu"
 	"gputrain/optim"
@@ -38,7 +37,11 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	params, optimizer, _ := h.size()
 	if c.Frozen == nil {
 		c.Frozen = h.frozen()
-	} else if !slices.Equal(h.frozen(), slices.Sorted(slices.Values(c.Frozen))) {
+		if h.Frozen != nil {
+			c.FrozenDType = h.Frozen.DType()
+		}
+	}
+	if !h.frozenAs(c) {
 		params = 0 // they are copied
 	}
 	plan, err := c.fits(h.device(), params+optimizer)

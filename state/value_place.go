@@ -93,11 +93,11 @@ func CopyTree(ctx context.Context, dev *gpu.Device, from []*buffers.Tree, paths 
 		leaf, _ := owners[path].Layout().Leaf(path)
 		specs = append(specs, buffers.Spec{Path: path, Shape: leaf.Shape})
 	}
-	return copyAs(ctx, dev, from[0].Label(), from, specs)
+	return copyAs(ctx, dev, from[0].Label(), from[0].DType(), from, specs)
 }
 
-// copyAs makes a tree of those leaves, which lie in one or several trees of one type.
-func copyAs(ctx context.Context, dev *gpu.Device, label string, from []*buffers.Tree, specs []buffers.Spec) (*buffers.Tree, error) {
+// copyAs makes a tree of those leaves, which lie in one or several trees.
+func copyAs(ctx context.Context, dev *gpu.Device, label string, dtype buffers.DType, from []*buffers.Tree, specs []buffers.Spec) (*buffers.Tree, error) {
 	owners, err := leavesOf(from)
 	if err != nil {
 		return nil, err
@@ -106,11 +106,11 @@ func copyAs(ctx context.Context, dev *gpu.Device, label string, from []*buffers.
 	if err != nil {
 		return nil, err
 	}
-	to, err := buffers.NewTree(dev, label, layout, from[0].DType())
+	to, err := buffers.NewTree(dev, label, layout, dtype)
 	if err != nil {
 		return nil, err
 	}
-	if from[0].Device() == dev && from[0].Layout().Equal(layout) {
+	if from[0].Device() == dev && from[0].DType() == dtype && from[0].Layout().Equal(layout) {
 		err = copyOnDevice(ctx, to, from[0])
 	} else {
 		err = copyLeaves(ctx, to, owners)
@@ -124,6 +124,16 @@ func copyAs(ctx context.Context, dev *gpu.Device, label string, from []*buffers.
 
 func copyLeaves(ctx context.Context, to *buffers.Tree, owners map[string]*buffers.Tree) error {
 	for _, leaf := range to.Layout().Leaves() {
+		if owners[leaf.Path].DType() != to.DType() {
+			data, err := owners[leaf.Path].Read(ctx, leaf.Path)
+			if err == nil {
+				err = to.Write(leaf.Path, data)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		raw, err := owners[leaf.Path].ReadRaw(ctx, leaf.Path)
 		if err != nil {
 			return err

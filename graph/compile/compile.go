@@ -24,7 +24,7 @@ type Options struct {
 	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
 	Targets    []Target
 	Accumulate bool                  // leaf targets add to Grads instead of overwriting
-	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32, nil ones are none
+	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32 or bf16, nil ones are none
 	Bind       map[string]gpu.Range  // f32 inputs and named targets that lie in buffers of the caller's, Type.Bytes long
 	Arena      *Arena                // scratch shared with other programs; nil for buffers of the program's own
 	Progress   func(done, total int) // of pipeline compilation; may be nil
@@ -52,7 +52,10 @@ func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, cpu
 	c.bound = o.Bind
 	for _, tree := range o.params() {
 		c.params = append(c.params, tree.Layout())
-		if tree.DType() != buffers.F32 {
+		switch {
+		case tree.DType() == buffers.BF16 && tree != o.Params:
+			c.narrow[tree.Layout()] = true
+		case tree.DType() != buffers.F32:
 			return nil, fmt.Errorf("graph: compile: params: dtype %v, want f32", tree.DType())
 		}
 	}
@@ -91,6 +94,11 @@ type TensorBytes struct {
 // PlanFor is what New would take for these targets on a device with these limits, inputs and targets of the bound names left out; it
 // needs no device. A tensor that does not fit a binding is a gpu.LimitError naming it.
 func PlanFor(g *graph.Graph, targets []Target, lim gpu.Limits, bound ...string) (Plan, error) {
+	return PlanNarrow(g, targets, nil, lim, bound...)
+}
+
+// PlanNarrow is PlanFor where the params of those paths are in bf16.
+func PlanNarrow(g *graph.Graph, targets []Target, narrow []string, lim gpu.Limits, bound ...string) (Plan, error) {
 	c, err := newCompiler(g, targets, lim)
 	if err != nil {
 		return Plan{}, err
@@ -103,6 +111,13 @@ func PlanFor(g *graph.Graph, targets []Target, lim gpu.Limits, bound ...string) 
 		return Plan{}, err
 	}
 	c.params = []*buffers.Layout{c.grads}
+	if len(narrow) > 0 {
+		layout, err := narrowLayout(c.live, narrow, lim)
+		if err != nil {
+			return Plan{}, err
+		}
+		c.params, c.narrow[layout] = []*buffers.Layout{layout, c.grads}, true
+	}
 	if err := c.run(); err != nil {
 		return Plan{}, err
 	}

@@ -15,11 +15,12 @@ type Compiler struct {
 	targets []Target
 	limits  gpu.Limits
 
-	dev         *gpu.Device       // nil when only planning; for lowerings that choose between variants by measuring
-	cpu         bool              // the adapter is a software one
-	materialize bool              // constant tables are wanted, not just their sizes
-	accumulate  bool              // leaf targets add
-	params      []*buffers.Layout // each param is in one of them
+	dev         *gpu.Device              // nil when only planning; for lowerings that choose between variants by measuring
+	cpu         bool                     // the adapter is a software one
+	materialize bool                     // constant tables are wanted, not just their sizes
+	accumulate  bool                     // leaf targets add
+	params      []*buffers.Layout        // each param is in one of them, the first that has it
+	narrow      map[*buffers.Layout]bool // those in bf16
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
 
@@ -62,7 +63,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 		targets: targets, limits: lim,
 		readers: map[*graph.Value][]*graph.Node{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
 		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
-		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{},
+		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]bool{},
 	}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()
@@ -135,6 +136,9 @@ func (c *Compiler) run() error {
 		}
 	}
 	if c.err == nil {
+		c.widen()
+	}
+	if c.err == nil {
 		c.allocate()
 	}
 	return c.err
@@ -153,7 +157,10 @@ func (c *Compiler) failErr(err error) {
 	c.err = fmt.Errorf("graph: compile: %w", err)
 }
 
-func (c *Compiler) append(cmd command) { c.commands = append(c.commands, cmd) }
+func (c *Compiler) append(cmd command) {
+	cmd.unit = c.current
+	c.commands = append(c.commands, cmd)
+}
 
 // groupName is the profile group of a unit: the label of its first labelled node, of what is computed in its kernel, or of
 // what it reads; the kind of its operation where none has one.
@@ -297,6 +304,9 @@ func (c *Compiler) slab(layout *buffers.Layout, kind storageKind, index int) *st
 	st := &storage{
 		kind: kind, label: fmt.Sprintf("%s.%d", name, index), bytes: uint64(layout.Slabs()[index]) * 4, slab: index,
 		first: -1, last: -1, buffer: -1,
+	}
+	if kind == paramStorage && c.narrow[layout] {
+		st.narrow = layout
 	}
 	c.slabs[key] = st
 	return st

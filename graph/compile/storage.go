@@ -30,10 +30,11 @@ const (
 type storage struct {
 	kind      storageKind
 	label     string
-	bytes     uint64 // a multiple of spanAlign
-	workspace bool   // a transient that belongs to one node alone
-	slab      int    // of a param or grad storage
-	data      []byte // of a constant storage
+	bytes     uint64          // a multiple of spanAlign
+	workspace bool            // a transient that belongs to one node alone
+	slab      int             // of a param or grad storage
+	data      []byte          // of a constant storage
+	narrow    *buffers.Layout // of a slab in bf16, whose bytes are counted as those of f32 until widen
 
 	first, last int // the first and last command that use it; -1 while there is none
 	buffer      int // of a transient: the planned buffer it lives in
@@ -103,6 +104,7 @@ func typeBytes(shape []int, d buffers.DType) uint64 {
 // command is one step of a program over symbolic spans.
 type command struct {
 	group  string
+	unit   int         // index of the one that it is of
 	kernel *gpu.Kernel // nil: zero the one span of bind
 	grid   gpu.Grid
 	params any

@@ -92,6 +92,7 @@ type Train struct {
 	SaveInterval    string    `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
 	SaveAsync       bool      `yaml:"save_async" default:"true" resume:"free" doc:"training goes on while a checkpoint is written, which takes as much host memory as the checkpoint has bytes"`
 	SaveFrozen      bool      `yaml:"save_frozen" default:"true" resume:"free" doc:"checkpoints have the parameters that optimizer.rates freezes too; false: they name model.from and a fingerprint of these, and have the others alone"`
+	FrozenDType     string    `yaml:"frozen_dtype" default:"f32" range:"f32|bf16" doc:"how devices keep the parameters that optimizer.rates freezes: f32, or bf16, to which they are rounded, in half of the memory"`
 	Keep            int       `yaml:"keep" default:"3" range:"1.." resume:"free" doc:"permanent checkpoints to keep, besides the best"`
 	KeepBest        int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
 	SampleEvery     int       `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end"`

@@ -95,6 +95,9 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, Weights{}, &UsageError{fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)}
 	}
+	if cfg.Train.FrozenDType == "bf16" {
+		c.FrozenDType = buffers.BF16
+	}
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
 		return state.Config{}, Weights{}, &UsageError{fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)}
 	}
