@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,5 +134,103 @@ func TestPlanOfFrozenStages(t *testing.T) {
 				assert.Equal(t, []uint64{first[i].Pipelines, first[i].BindGroups, first[i].Buffers}, []uint64{last.Pipelines, last.BindGroups, last.Buffers}, "stage %d", i)
 			}
 		})
+	}
+}
+
+// A unit takes params, the gradients of what is trained, and the optimizer's state for that.
+func TestUnitsOfFrozenParameters(t *testing.T) {
+	c := steep(deep(t), "adamw", `{}`, 1, 1)
+	memory := func() (out []uint64) {
+		built, err := c.Definition.Build(1, 4, model.Options{Loss: true})
+		require.NoError(t, err)
+		units, err := pipeline.Units(built)
+		require.NoError(t, err)
+		tx, err := c.Transform()
+		require.NoError(t, err)
+		require.NoError(t, pipeline.AddOptimizer(units, tx, model.Specs(c.Definition), gpu.DefaultLimits()))
+		for _, u := range units {
+			out = append(out, u.Memory-u.Bytes)
+		}
+		return out
+	}
+	whole := memory()
+	c.Frozen = freeze(c.Definition, "h.0.", "h.1.ln_1")
+	part := memory()
+	elements := func(prefix string) (n uint64) {
+		for _, s := range model.Specs(c.Definition) {
+			if strings.HasPrefix(s.Path, prefix) {
+				n += uint64((buffers.Leaf{Shape: s.Shape}).Elements())
+			}
+		}
+		return n
+	}
+	assert.Greater(t, whole[1], 3*4*elements("h.0."), "gradients and two moments")
+	assert.Less(t, part[1], uint64(8<<10), "what a state without leaves takes")
+	assert.Less(t, part[1], whole[1]-3*4*elements("h.0."))
+	assert.LessOrEqual(t, part[2], whole[2]-3*4*elements("h.1.ln_1"))
+	for i := range whole {
+		if i != 1 && i != 2 {
+			assert.Equal(t, whole[i]-8*uint64(len(c.Frozen)), part[i], "eight bytes a leaf go to a norm")
+		}
+	}
+}
+
+// A value with frozen parameters is divided over devices, updated there, saved and put together again with the bits of the whole one.
+func TestPlacedValueWithFrozenParameters(t *testing.T) {
+	devices := fleet(t, 2)
+	c := steep(deep(t), "quad", `{"block_size":8}`, 1, 1)
+	c.Frozen = freeze(c.Definition, "wpe", "h.1.", "h.4.")
+	s, err := state.Create(t.Context(), devices[0], c)
+	require.NoError(t, err)
+	whole, err := s.Value(t.Context())
+	require.NoError(t, err)
+	clone, err := whole.Clone(t.Context())
+	require.NoError(t, err)
+	placed, err := pipeline.Place(t.Context(), clone, devices, []pipeline.Rule{{Match: `^w|^h\.[0-2]\.`, Stage: 0}, {Match: `^h\.[3-5]\.|^ln_f`, Stage: 1}})
+	require.NoError(t, err)
+	stages, err := placed.Stages()
+	require.NoError(t, err)
+	var all []buffers.Host
+	grads := make([]*buffers.Tree, len(stages))
+	for i, st := range stages {
+		require.NotNil(t, st.Frozen, "stage %d", i)
+		var own []buffers.Host
+		for _, h := range model.Init(c.Definition, 9) {
+			if _, ok := st.Params.Layout().Leaf(h.Path); ok {
+				own = append(own, h)
+			}
+		}
+		grads[i], err = buffers.Upload(devices[i], "grads", own, buffers.F32)
+		require.NoError(t, err)
+		all = append(all, own...)
+	}
+	together, err := buffers.Upload(devices[0], "grads", all, buffers.F32)
+	require.NoError(t, err)
+	for range 2 {
+		whole, err = whole.ApplyGradients(t.Context(), together)
+		require.NoError(t, err)
+		placed, err = placed.ApplyGradients(t.Context(), grads)
+		require.NoError(t, err)
+	}
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	require.NoError(t, whole.Save(t.Context(), at("whole"), state.SaveOptions{}))
+	require.NoError(t, placed.Save(t.Context(), at("placed"), state.SaveOptions{}))
+	gathered, err := placed.Gather(t.Context(), devices[1])
+	require.NoError(t, err)
+	require.NoError(t, gathered.Save(t.Context(), at("gathered"), state.SaveOptions{}))
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors", "state.json"} {
+		want, err := os.ReadFile(filepath.Join(at("whole"), name))
+		require.NoError(t, err)
+		for _, other := range []string{"placed", "gathered"} {
+			got, err := os.ReadFile(filepath.Join(at(other), name))
+			require.NoError(t, err)
+			assert.True(t, string(want) == string(got), "%s of %s", name, other)
+		}
+	}
+	whole.Release()
+	gathered.Release()
+	for _, tree := range append(grads, together) {
+		tree.Release()
 	}
 }

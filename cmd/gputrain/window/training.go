@@ -71,6 +71,9 @@ func (t *Training) prepare(ctx context.Context, e train.Event) error {
 	t.trees, t.tallies = parameters(e.State), nil
 	most := max(1, maxPanels/max(1, len(t.trees)))
 	for stage, tree := range t.trees {
+		if tree.Layout().Elements() == 0 { // nothing is trained there
+			continue
+		}
 		tally, err := NewTally(ctx, tree, most)
 		if err != nil {
 			return err
