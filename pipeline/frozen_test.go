@@ -18,6 +18,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
@@ -143,11 +144,11 @@ func TestUnitsOfFrozenParameters(t *testing.T) {
 	memory := func() (out []uint64) {
 		built, err := c.Definition.Build(1, 4, model.Options{Loss: true})
 		require.NoError(t, err)
-		units, err := pipeline.Units(built)
+		units, err := partition.Units(built)
 		require.NoError(t, err)
 		tx, err := c.Transform()
 		require.NoError(t, err)
-		require.NoError(t, pipeline.AddOptimizer(units, tx, model.Specs(c.Definition), gpu.DefaultLimits()))
+		require.NoError(t, partition.AddOptimizer(units, tx, model.Specs(c.Definition), gpu.DefaultLimits()))
 		for _, u := range units {
 			out = append(out, u.Memory-u.Bytes)
 		}
@@ -186,7 +187,7 @@ func TestPlacedValueWithFrozenParameters(t *testing.T) {
 	require.NoError(t, err)
 	clone, err := whole.Clone(t.Context())
 	require.NoError(t, err)
-	placed, err := pipeline.Place(t.Context(), clone, devices, []pipeline.Rule{{Match: `^w|^h\.[0-2]\.`, Stage: 0}, {Match: `^h\.[3-5]\.|^ln_f`, Stage: 1}})
+	placed, err := pipeline.Place(t.Context(), clone, devices, []partition.Rule{{Match: `^w|^h\.[0-2]\.`, Stage: 0}, {Match: `^h\.[3-5]\.|^ln_f`, Stage: 1}})
 	require.NoError(t, err)
 	stages, err := placed.Stages()
 	require.NoError(t, err)
