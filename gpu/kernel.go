@@ -78,8 +78,11 @@ func (k *Kernel) Params(value any) ([]byte, error) {
 	return raw, nil
 }
 
-// Bytes are numbers, and structs and lists of them, as they lie on a device.
+// Bytes are numbers, and structs and lists of them, as they lie on a device. Bytes are themselves.
 func Bytes(table any) []byte {
+	if raw, ok := table.([]byte); ok {
+		return raw
+	}
 	raw, err := binary.Append(nil, binary.LittleEndian, table)
 	if err != nil {
 		panic(fmt.Sprintf("gpu: bytes of %T: %v", table, err)) // a type of ours that is not of fixed size

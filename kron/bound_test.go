@@ -104,8 +104,9 @@ func TestBoundFollowsTheTwin(t *testing.T) {
 				for i := range matrices {
 					keys = append(keys, prng.NewKey(uint64(i)).FoldIn(7))
 				}
-				table, err := newTable(d, "keys", gpu.Bytes(keys))
-				require.NoError(t, err)
+				table := d.NewSet("test")
+				given := table.Filled("keys", keys)
+				require.NoError(t, table.Err())
 				for _, skew := range []bool{false, true} {
 					if skew {
 						matrices = skews
@@ -113,7 +114,7 @@ func TestBoundFollowsTheTwin(t *testing.T) {
 					out := rangeOf(t, d, 0, 0, 0, 0)
 					side := stackOf(t, d, n, matrices...)
 					rec := d.Record("test")
-					b := bounding{t: side, skew: skew, keys: table.All(), bounds: out.Range}
+					b := bounding{t: side, skew: skew, keys: given.All(), bounds: out.Range}
 					b.record(rec, d, config)
 					require.NoError(t, rec.Submit(t.Context()))
 					got := downloadStack(t, d, out)

@@ -54,16 +54,12 @@ func checkProducts(ctx context.Context, d *gpu.Device, f *follower) error {
 		want[i] = wide
 		raw = append(raw, narrow...)
 	}
-	in, err := newTable(d, "check.a", gpu.Bytes(raw))
-	if err != nil {
+	set := d.NewSet("gputrain.kron.check")
+	defer set.Release()
+	in, out := set.Filled("a", raw), set.Zeros("c", uint64(4*len(raw)))
+	if err := set.Err(); err != nil {
 		return err
 	}
-	defer in.Release()
-	out, err := newTable(d, "check.c", make([]byte, in.Bytes()))
-	if err != nil {
-		return err
-	}
-	defer out.Release()
 	a, c := Stack{Range: in.All(), Count: count, Rows: n, Cols: n}, Stack{Range: out.All(), Count: count, Rows: n, Cols: n}
 	for _, p := range []Product{
 		{A: a, B: a, C: c},

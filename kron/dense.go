@@ -23,7 +23,7 @@ import (
 // factors at a time: 56 MiB (Skew 72) serve any model, one chunk after the other. Blocks that do not fill their class take up to 25 % more a
 // side. Of the tables those of tiles count: 48 bytes for 4,096 elements, or for a block that has fewer.
 type dense struct {
-	device *gpu.Device
+	*gpu.Set
 	plan   *Plan
 	part   Part
 	dtype  buffers.DType
@@ -58,9 +58,9 @@ func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout, part Part) (p
 	if len(part.Dense)+part.Padding == 0 {
 		return nil, nil
 	}
-	d := &dense{device: dev, plan: plan, part: part, dtype: plan.Config.DType}
+	d := &dense{Set: dev.NewSet("gputrain.kron"), plan: plan, part: part, dtype: plan.Config.DType}
 	if err := d.open(layout); err != nil {
-		d.release()
+		d.Release()
 		return nil, fmt.Errorf("dense: %w", err)
 	}
 	return d, nil
@@ -74,7 +74,7 @@ func (d *dense) open(layout *buffers.Layout) error {
 		order[blocks[i].Stack] = i
 	}
 	blockSize := d.plan.Config.BlockSize
-	chunks, err := newChunks(byClass(blocks, blockSize), blockSize, d.device.Limits())
+	chunks, err := newChunks(byClass(blocks, blockSize), blockSize, d.Device().Limits())
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,14 @@ func (d *dense) open(layout *buffers.Layout) error {
 			return err
 		}
 	}
-	return d.openScratch()
+	d.openScratch()
+	return d.Err()
 }
 
 // openChunk makes the state before the first update: factors InitScale times the identity, bounds of zero.
 func (d *dense) openChunk(ch *denseChunk, layout *buffers.Layout) error {
 	var err error
-	if ch.carrier, err = newTransport(d.device, layout, d.plan, ch.spots); err != nil {
+	if ch.carrier, err = newTransport(d.Set, layout, d.plan, ch.spots); err != nil {
 		return err
 	}
 	q, squares := make([]byte, ch.sideElements*d.dtype.Bits()/8), make([]byte, 4*ch.sideElements)
@@ -107,65 +108,34 @@ func (d *dense) openChunk(ch *denseChunk, layout *buffers.Layout) error {
 			putElement(buffers.F32, squares, at, start*start)
 		}
 	})
-	for _, b := range []struct {
-		buffer **gpu.Buffer
-		name   string
-		raw    []byte
-	}{
-		{&ch.spotTable, "spots", ch.chunk.spotTable()},
-		{&ch.sideTable, "sides", ch.chunk.sideTable()},
-		{&ch.q, "q", q},
-		{&ch.squares, "squares", squares},
-	} {
-		if *b.buffer, err = newTable(d.device, b.name, b.raw); err != nil {
-			return err
-		}
-	}
-	if ch.lipschitz, err = d.device.NewBuffer("gputrain.kron.lipschitz", uint64(4*ch.sides)); err != nil {
-		return err
-	}
+	ch.spotTable, ch.sideTable = d.Filled("spots", ch.chunk.spotTable()), d.Filled("sides", ch.chunk.sideTable())
+	ch.q, ch.squares = d.Filled("q", q), d.Filled("squares", squares)
+	ch.lipschitz = d.Zeros("lipschitz", uint64(4*ch.sides))
 	if d.plan.Config.Rules.RelativeDamping {
-		ch.rms, err = d.device.NewBuffer("gputrain.kron.rms", uint64(4*len(ch.spots)))
+		ch.rms = d.Zeros("rms", uint64(4*len(ch.spots)))
 	}
-	return err
+	return d.Err()
 }
 
-func (d *dense) openScratch() error {
+func (d *dense) openScratch() {
 	if len(d.chunks) == 0 {
-		return nil // padding alone
+		return // padding alone
 	}
 	blocks, sides, side, spots := 0, 0, 0, 0
 	for _, ch := range d.chunks {
 		blocks, sides = max(blocks, ch.blockElements), max(sides, ch.sideElements)
 		side, spots = max(side, ch.sides), max(spots, len(ch.spots))
 	}
-	skew := d.plan.Config.Method == Skew
-	for _, b := range []struct {
-		buffer **gpu.Buffer
-		name   string
-		words  int
-		want   bool
-	}{
-		{&d.gradient, "gradient", blocks, true},
-		{&d.work, "work", blocks, true},
-		{&d.half, "half", blocks, true},
-		{&d.gram, "gram", sides, true},
-		{&d.moved, "moved", sides, true},
-		{&d.turned, "turned", sides, skew},
-		{&d.coefficients, "coefficients", 2 * side, true},
-		{&d.keep, "keep", side, true},
-		{&d.turns, "turns", 4 * side, skew},
-		{&d.deviation, "deviation", spots, d.plan.Config.Rules.RelativeDamping},
-	} {
-		if !b.want {
-			continue
-		}
-		var err error
-		if *b.buffer, err = d.device.NewBuffer("gputrain.kron."+b.name, uint64(4*b.words)); err != nil {
-			return err
-		}
+	words := func(name string, n int) *gpu.Buffer { return d.Zeros(name, uint64(4*n)) }
+	d.gradient, d.work, d.half = words("gradient", blocks), words("work", blocks), words("half", blocks)
+	d.gram, d.moved = words("gram", sides), words("moved", sides)
+	if d.plan.Config.Method == Skew {
+		d.turned, d.turns = words("turned", sides), words("turns", 4*side)
 	}
-	return nil
+	d.coefficients, d.keep = words("coefficients", 2*side), words("keep", side)
+	if d.plan.Config.Rules.RelativeDamping {
+		d.deviation = words("deviation", spots)
+	}
 }
 
 // putElement stores a number, rounded to nearest.
@@ -175,33 +145,4 @@ func putElement(dtype buffers.DType, raw []byte, at int, x float32) {
 		return
 	}
 	binary.LittleEndian.PutUint32(raw[4*at:], math.Float32bits(x))
-}
-
-// own are the buffers of all chunks, and the scratch; nil for those that are not needed.
-func (d *dense) own() []*gpu.Buffer {
-	all := []*gpu.Buffer{d.gradient, d.work, d.half, d.gram, d.moved, d.turned, d.coefficients, d.keep, d.turns, d.deviation}
-	for _, ch := range d.chunks {
-		all = append(all, ch.spotTable, ch.sideTable, ch.q, ch.squares, ch.lipschitz, ch.rms)
-		if ch.carrier != nil {
-			all = append(all, ch.carrier.table)
-		}
-	}
-	return all
-}
-
-func (d *dense) bytes() uint64 {
-	n := uint64(0)
-	for _, b := range d.own() {
-		if b != nil {
-			n += b.Bytes()
-		}
-	}
-	return n
-}
-
-func (d *dense) release() {
-	for _, b := range d.own() {
-		b.Release()
-	}
-	d.chunks = nil
 }

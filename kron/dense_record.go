@@ -46,7 +46,7 @@ func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 			{A: p, B: p, TransA: true, C: d.runs(d.gram, g.right, g.count)},
 		} {
 			gram.Symmetric, gram.Alpha = true, 1
-			gram.Record(rec, d.device)
+			gram.Record(rec, d.Device())
 		}
 	}
 	for _, s := range ch.stacks {
@@ -60,7 +60,7 @@ func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 func (d *dense) begin(rec *gpu.Recording, c call, ch *denseChunk) {
 	rules := d.plan.Config.Rules
 	lanes := 64
-	if isSoftware(d.device) {
+	if isSoftware(d.Device()) {
 		lanes = 8 // one vector, for which a barrier is nearly free
 	}
 	element, load, store := "vec4<f32>", "", ""
@@ -75,7 +75,7 @@ func (d *dense) begin(rec *gpu.Recording, c call, ch *denseChunk) {
 	if rules.RelativeDamping {
 		bind = append(bind, d.gradient.All(), ch.rms.All(), d.deviation.All())
 	}
-	rec.Dispatch(k, gpu.Linear(uint64(len(ch.spots)), 1, d.device.Limits()), struct {
+	rec.Dispatch(k, gpu.Linear(uint64(len(ch.spots)), 1, d.Device().Limits()), struct {
 		Count          uint32
 		Damping, Decay float32
 	}{uint32(len(ch.spots)), float32(d.plan.Config.Damping), rmsDecay}, bind...)
@@ -97,7 +97,7 @@ func (d *dense) noise(rec *gpu.Recording, c call, ch *denseChunk) *gpu.Buffer {
 		bind = append(bind, d.deviation.All())
 	}
 	tiles := ch.carrier.tiles
-	rec.Dispatch(k, gpu.Linear(uint64(tiles), 1, d.device.Limits()), struct {
+	rec.Dispatch(k, gpu.Linear(uint64(tiles), 1, d.Device().Limits()), struct {
 		Count, Stride uint32
 		Deviation     float32
 	}{uint32(tiles), uint32(config.BlockSize), float32(config.NoiseScale)}, bind...)
@@ -108,8 +108,8 @@ func (d *dense) noise(rec *gpu.Recording, c call, ch *denseChunk) *gpu.Buffer {
 func (d *dense) apply(rec *gpu.Recording, ch *denseChunk, g group, from *gpu.Buffer) {
 	left, right := d.runs(ch.squares, g.left, g.count), d.runs(ch.squares, g.right, g.count)
 	half := d.blocks(d.half, g)
-	Product{A: left, B: d.blocks(from, g), C: half, Alpha: 1}.Record(rec, d.device)
-	Product{A: half, B: right, C: d.blocks(d.work, g), Alpha: 1}.Record(rec, d.device)
+	Product{A: left, B: d.blocks(from, g), C: half, Alpha: 1}.Record(rec, d.Device())
+	Product{A: half, B: right, C: d.blocks(d.work, g), Alpha: 1}.Record(rec, d.Device())
 }
 
 // move updates the factors of one size by their Grams.
@@ -134,15 +134,15 @@ func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) {
 	bounding{
 		t: t, use: boundFactor, step: step, update: c.scalars, sides: sides,
 		keep: keep, lipschitz: number(ch.lipschitz, 4), coefficients: coefficients, spare: moved.bound(),
-	}.record(rec, d.device, config)
+	}.record(rec, d.Device(), config)
 	rec.Group("kron.move")
-	Product{A: t, B: q, C: moved, D: &q, Coefficients: coefficients}.Record(rec, d.device)
+	Product{A: t, B: q, C: moved, D: &q, Coefficients: coefficients}.Record(rec, d.Device())
 	rounding := config.Rules.StochasticRounding && d.dtype == buffers.BF16
 	if config.Method == Skew {
 		procrustes{
 			q: moved, out: q, r: t, rr: d.sides(d.turned, s), turns: number(d.turns, 16), coefficients: coefficients, keep: keep,
 			update: c.scalars, sides: sides, rounding: rounding,
-		}.record(rec, d.device, config)
+		}.record(rec, d.Device(), config)
 		return
 	}
 	// W Q W; T is its own transpose, as a Gram is.
@@ -150,7 +150,7 @@ func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) {
 	if rounding {
 		last.update, last.sides = c.scalars, sides
 	}
-	last.Record(rec, d.device)
+	last.Record(rec, d.Device())
 }
 
 // square derives QᵀQ; with scalars in updates that balance only.
@@ -159,7 +159,7 @@ func (d *dense) square(rec *gpu.Recording, ch *denseChunk, s sideStack, scalars 
 	Product{
 		A: q, B: q, TransA: true, C: d.sides(ch.squares, s), Symmetric: true, Alpha: 1,
 		update: scalars, balancing: scalars.Bytes > 0,
-	}.Record(rec, d.device)
+	}.Record(rec, d.Device())
 }
 
 func (d *dense) derive(rec *gpu.Recording) {

@@ -171,7 +171,7 @@ func (d *dense) readTensor(ctx context.Context, raw []byte, m mover) error {
 	for i, ch := range d.chunks {
 		b := m.buffer(ch)
 		image := make([]byte, b.Bytes())
-		if err := d.device.Read(ctx, image, b.All()); err != nil {
+		if err := d.Device().Read(ctx, image, b.All()); err != nil {
 			return fmt.Errorf("kron: read: %w", err)
 		}
 		for block, at := range d.at {
@@ -197,7 +197,7 @@ func (d *dense) writeTensor(raw []byte, m mover) error {
 			}
 		}
 		for _, r := range m.ranges(ch) {
-			if err := d.device.Write(b.Range(uint64(r[0]), uint64(r[1])), image[r[0]:r[0]+r[1]]); err != nil {
+			if err := d.Device().Write(b.Range(uint64(r[0]), uint64(r[1])), image[r[0]:r[0]+r[1]]); err != nil {
 				return err
 			}
 		}

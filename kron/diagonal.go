@@ -25,7 +25,7 @@ type diagonalLeaf struct {
 
 // newDiagonals makes the state of the matrices of a layout with a diagonal side; nil where it has none.
 func newDiagonals(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) {
-	p := &diagonalPath{diagonals: diagonals{arena: arena{dev: dev, label: "diagonal"}, config: plan.Config}}
+	p := &diagonalPath{diagonals: diagonals{Set: dev.NewSet("gputrain.kron.diagonal"), config: plan.Config}}
 	var err error
 	for _, leaf := range layout.Leaves() {
 		m, ok := plan.Leaf(leaf.Path)
@@ -44,7 +44,7 @@ func newDiagonals(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, er
 		err = p.allocate()
 	}
 	if err != nil {
-		p.release()
+		p.Release()
 		return nil, err
 	}
 	return p, nil
@@ -61,11 +61,11 @@ func (p *diagonalPath) allocate() error {
 
 // room finds banks for blocks of so many fours each, all of them in one where they fit, and gives that of each block.
 func (d *diagonals) room(m Matrix, blocks, each int) (func(block int) int, error) {
-	capacity := int(d.dev.Limits().BindingBytes / 16)
+	capacity := int(d.Device().Limits().BindingBytes / 16)
 	per := capacity / each
 	if per == 0 {
 		return nil, fmt.Errorf("leaf %q: %w", m.Path,
-			&gpu.LimitError{Subject: "diagonal factors of a block", Bytes: 16 * uint64(each), Limit: d.dev.Limits().BindingBytes, Name: "BindingBytes"})
+			&gpu.LimitError{Subject: "diagonal factors of a block", Bytes: 16 * uint64(each), Limit: d.Device().Limits().BindingBytes, Name: "BindingBytes"})
 	}
 	if last := len(d.banks) - 1; last >= 0 && d.banks[last].fours+blocks*each <= capacity {
 		return func(int) int { return last }, nil
@@ -98,7 +98,7 @@ func (p *diagonalPath) record(rec *gpu.Recording, c call) {
 // derive is needed by dense factors only: what diagonal ones do is computed from q as it is stored.
 func (p *diagonalPath) derive(rec *gpu.Recording) {
 	for _, b := range p.one.batches {
-		b.square(&p.diagonals).Record(rec, p.dev)
+		b.square(&p.diagonals).Record(rec, p.Device())
 	}
 }
 

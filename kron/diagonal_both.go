@@ -75,7 +75,7 @@ func (p *diagonalPath) addBoth(plan *Plan, m Matrix, leaf buffers.Leaf) error {
 	var places []partialSums
 	for _, b := range plan.BlocksOf(m) {
 		block := p.block(m.Rows * m.Cols)
-		s, err := p.both.reserve(p.dev, m, piecesOf(leaf, m, b), across)
+		s, err := p.both.reserve(p.Device(), m, piecesOf(leaf, m, b), across)
 		if err != nil {
 			return err
 		}
@@ -194,18 +194,18 @@ func (w *bothDiagonal) allocate(d *diagonals) {
 	for i, v := range w.waves {
 		sums = max(sums, v.sums)
 		for k, g := range v.groups {
-			g.table = d.filled(fmt.Sprintf("groups.%d.%d", i, k), g.items)
+			g.table = d.Filled(fmt.Sprintf("groups.%d.%d", i, k), g.items)
 		}
 		for k, f := range v.folds {
-			f.table = d.filled(fmt.Sprintf("folds.%d.%d", i, k), f.items)
+			f.table = d.Filled(fmt.Sprintf("folds.%d.%d", i, k), f.items)
 		}
 	}
 	for i, p := range w.pairs {
-		p.table = d.filled(fmt.Sprintf("pairs.%d", i), p.items)
+		p.table = d.Filled(fmt.Sprintf("pairs.%d", i), p.items)
 	}
 	if len(w.waves) > 0 {
-		w.table = d.filled("areas", w.areas)
-		w.partials = d.zeros("partials", 4*uint64(sums))
+		w.table = d.Filled("areas", w.areas)
+		w.partials = d.Zeros("partials", 4*uint64(sums))
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 //
 // so that the number of dispatches does not grow with that of the factors.
 type diagonals struct {
-	arena
+	*gpu.Set
 	config  Config
 	factors []diagonalFactor
 	blocks  []diagonalBlock
@@ -127,10 +127,10 @@ func (d *diagonals) allocate() error {
 	}
 	amplitude := slices.Repeat([]float32{float32(d.config.NoiseScale)}, len(d.blocks))
 	rows := 4 * uint64(len(d.factors))
-	d.table = d.filled("factors", factors)
-	d.lipschitz, d.rates = d.zeros("lipschitz", rows), d.zeros("rates", rows)
-	d.maxima = d.zeros("maxima", 4*uint64(d.chunks))
-	d.amplitude = d.filled("amplitude", amplitude)
+	d.table = d.Filled("factors", factors)
+	d.lipschitz, d.rates = d.Zeros("lipschitz", rows), d.Zeros("rates", rows)
+	d.maxima = d.Zeros("maxima", 4*uint64(d.chunks))
+	d.amplitude = d.Filled("amplitude", amplitude)
 	if d.config.Rules.RelativeDamping {
 		blocks := make([]blockRow, len(d.blocks))
 		sums := uint32(0)
@@ -138,16 +138,16 @@ func (d *diagonals) allocate() error {
 			blocks[i] = blockRow{first: b.squares, sums: b.sums, inverse: float32(1 / float64(b.elements))}
 			sums += b.sums
 		}
-		d.blockTable = d.filled("blocks", blocks)
-		d.rms = d.zeros("rms", 4*uint64(len(d.blocks)))
-		d.squares = d.zeros("squares", 16*uint64(sums))
+		d.blockTable = d.Filled("blocks", blocks)
+		d.rms = d.Zeros("rms", 4*uint64(len(d.blocks)))
+		d.squares = d.Zeros("squares", 16*uint64(sums))
 	}
 	for i, b := range d.banks {
-		b.table = d.filled(fmt.Sprintf("items.%d", i), b.items)
-		b.t = d.zeros(fmt.Sprintf("t.%d", i), 16*uint64(b.fours))
-		b.q = d.filled(fmt.Sprintf("q.%d", i), d.initial(i))
+		b.table = d.Filled(fmt.Sprintf("items.%d", i), b.items)
+		b.t = d.Zeros(fmt.Sprintf("t.%d", i), 16*uint64(b.fours))
+		b.q = d.Filled(fmt.Sprintf("q.%d", i), d.initial(i))
 	}
-	return d.err
+	return d.Err()
 }
 
 // initial is what is in the q of a bank before the first update.

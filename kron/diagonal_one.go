@@ -103,7 +103,7 @@ func (p *diagonalPath) addOne(plan *Plan, m Matrix, leaf buffers.Leaf) error {
 
 // arrange makes batches and their strips. squares is the number of sums of squares that there are already.
 func (o *oneDiagonal) arrange(d *diagonals, squares uint32) error {
-	lim := d.dev.Limits()
+	lim := d.Device().Limits()
 	capacity := int(min(scratchElements, lim.BindingBytes/4, lim.BufferBytes/4))
 	width := func(s *oneSide) int {
 		_, dense := s.sizes()
@@ -149,7 +149,7 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 	if len(o.sides) == 0 {
 		return
 	}
-	o.lipschitz = d.zeros("dense.lipschitz", 4*uint64(len(o.sides)))
+	o.lipschitz = d.Zeros("dense.lipschitz", 4*uint64(len(o.sides)))
 	strip, slices, squares, blocks := 0, 0, 0, 0
 	for i, b := range o.batches {
 		name := func(what string) string { return fmt.Sprintf("batch.%d.%s", i, what) }
@@ -170,14 +170,14 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 		for _, p := range b.patches {
 			patches = append(patches, p.patchRow)
 		}
-		b.table, b.places, b.patchTable = d.filled(name("sides"), table), d.filled(name("places"), places), d.filled(name("patches"), patches)
-		b.pairs = d.filled(name("pairs"), pairs)
+		b.table, b.places, b.patchTable = d.Filled(name("sides"), table), d.Filled(name("places"), places), d.Filled(name("patches"), patches)
+		b.pairs = d.Filled(name("pairs"), pairs)
 		n := len(b.sides)
-		b.q = d.filled(name("q"), b.initial(d))
-		b.p = d.filled(name("p"), b.initialSquare(d))
+		b.q = d.Filled(name("q"), b.initial(d))
+		b.p = d.Filled(name("p"), b.initialSquare(d))
 		for k, s := range b.strips {
 			for j, g := range s.shares {
-				g.table = d.filled(name(fmt.Sprintf("shares.%d.%d", k, j)), g.items)
+				g.table = d.Filled(name(fmt.Sprintf("shares.%d.%d", k, j)), g.items)
 			}
 			strip = max(strip, n*s.rows*b.width)
 			slices = max(slices, n*s.rows/b.slice*b.width*b.width)
@@ -186,7 +186,7 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 	}
 	o.scratch.allocate(d, strip, slices, squares, blocks)
 	for i, f := range o.folds {
-		f.table = d.filled(fmt.Sprintf("folds.one.%d", i), f.items)
+		f.table = d.Filled(fmt.Sprintf("folds.one.%d", i), f.items)
 	}
 }
 

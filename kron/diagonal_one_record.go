@@ -15,12 +15,12 @@ type oneScratch struct {
 
 func (s *oneScratch) allocate(d *diagonals, strip, slices, square, blocks int) {
 	n, q := uint64(blocks), 4*uint64(square)
-	s.x, s.y, s.slices = d.zeros("x", 4*uint64(strip)), d.zeros("y", 4*uint64(strip)), d.zeros("slices", 4*uint64(slices))
-	s.gram, s.first, s.next = d.zeros("gram", q), d.zeros("first", q), d.zeros("next", q)
-	s.bounds, s.coefficients, s.keep, s.boundKeys = d.zeros("bounds", 4*n), d.zeros("coefficients", 8*n), d.zeros("keep", 4*n), d.zeros("keys", 8*n)
-	s.rq = d.zeros("rq", q) // which Quad uses for large bounds only
+	s.x, s.y, s.slices = d.Zeros("x", 4*uint64(strip)), d.Zeros("y", 4*uint64(strip)), d.Zeros("slices", 4*uint64(slices))
+	s.gram, s.first, s.next = d.Zeros("gram", q), d.Zeros("first", q), d.Zeros("next", q)
+	s.bounds, s.coefficients, s.keep, s.boundKeys = d.Zeros("bounds", 4*n), d.Zeros("coefficients", 8*n), d.Zeros("keep", 4*n), d.Zeros("keys", 8*n)
+	s.rq = d.Zeros("rq", q) // which Quad uses for large bounds only
 	if d.config.Method == Skew {
-		s.r, s.turnKeys, s.turns = d.zeros("r", q), d.zeros("turn_keys", 8*n), d.zeros("turns", 16*n)
+		s.r, s.turnKeys, s.turns = d.Zeros("r", q), d.Zeros("turn_keys", 8*n), d.Zeros("turns", 16*n)
 	}
 }
 
@@ -40,7 +40,7 @@ func (o *oneDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) {
 			c.scalars, b.pairs.All(), c.flag, d.banks[b.bank].q.All(), b.q.All())
 		square := b.square(d)
 		square.update, square.balancing = c.scalars, true
-		square.Record(rec, d.dev)
+		square.Record(rec, d.Device())
 	}
 }
 
@@ -68,7 +68,7 @@ func (o *oneDiagonal) load(d *diagonals, rec *gpu.Recording, c call, b *oneBatch
 	Product{
 		A: b.stack(o.scratch.x, n, s.rows, buffers.F32), B: b.stack(b.p, n, b.width, buffers.F32),
 		C: b.stack(o.scratch.y, n, s.rows, buffers.F32), Alpha: 1,
-	}.Record(rec, d.dev)
+	}.Record(rec, d.Device())
 }
 
 // follow records T of the diagonal sides and its maxima, and the step of the dense ones.
@@ -93,7 +93,7 @@ func (o *oneDiagonal) gather(d *diagonals, rec *gpu.Recording, b *oneBatch, s *o
 		b.places.All(), bank.q.All(), o.scratch.y.All(), bank.t.All())
 	slices := s.rows / b.slice
 	y := b.stack(o.scratch.y, n*slices, b.slice, buffers.F32)
-	Product{A: y, B: y, C: b.stack(o.scratch.slices, n*slices, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}.Record(rec, d.dev)
+	Product{A: y, B: y, C: b.stack(o.scratch.slices, n*slices, b.width, buffers.F32), TransA: true, Symmetric: true, Alpha: 1}.Record(rec, d.Device())
 	fours, added := b.width*b.width/4, uint32(0)
 	if add {
 		added = 1
@@ -114,7 +114,7 @@ func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBa
 	}
 	d.dispatch(rec, "diagonal_keys", flags, d.each(n), uint32(n), bind...)
 	gram := square(z.gram)
-	bounding{t: gram, keys: z.boundKeys.All(), bounds: z.bounds.All(), spare: z.rq.All()}.record(rec, d.dev, d.config)
+	bounding{t: gram, keys: z.boundKeys.All(), bounds: z.bounds.All(), spare: z.rq.All()}.record(rec, d.Device(), d.config)
 	params := struct {
 		Count uint32
 		Share float32
@@ -123,13 +123,13 @@ func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBa
 		c.scalars, b.table.All(), z.bounds.All(), d.amplitude.All(), c.flag, o.lipschitz.All(), z.coefficients.All(), z.keep.All())
 	old, first, next := b.stack(b.q, n, b.width, d.config.DType), square(z.first), square(z.next)
 	coefficients := z.coefficients.Range(0, 8*uint64(n))
-	Product{A: gram, B: old, C: first, D: &old, Coefficients: coefficients}.Record(rec, d.dev)
+	Product{A: gram, B: old, C: first, D: &old, Coefficients: coefficients}.Record(rec, d.Device())
 	if skew {
 		procrustes{
 			q: first, out: next, r: square(z.r), rr: square(z.rq), turns: z.turns.All(), coefficients: z.coefficients.All(), keys: z.turnKeys.All(),
-		}.record(rec, d.dev, d.config)
+		}.record(rec, d.Device(), d.config)
 	} else {
-		Product{A: first, B: gram, C: next, D: &first, Coefficients: coefficients, Symmetric: true}.Record(rec, d.dev)
+		Product{A: first, B: gram, C: next, D: &first, Coefficients: coefficients, Symmetric: true}.Record(rec, d.Device())
 	}
 	flags = map[string]bool{"BF16": d.bf16(), "DITHER": d.dithers()}
 	if d.dithers() {
@@ -137,7 +137,7 @@ func (o *oneDiagonal) refresh(d *diagonals, rec *gpu.Recording, c call, b *oneBa
 	}
 	d.dispatch(rec, "diagonal_store", flags, d.each(n*b.width*b.width/4), struct{ Count, Width uint32 }{uint32(n), uint32(b.width / 4)},
 		c.scalars, b.table.All(), z.keep.All(), z.next.All(), b.q.All())
-	b.square(d).Record(rec, d.dev)
+	b.square(d).Record(rec, d.Device())
 }
 
 // square is DᵀD.

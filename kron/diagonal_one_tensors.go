@@ -37,7 +37,7 @@ func (o *oneDiagonal) tensors(d *diagonals, path, side string, sides []*oneSide)
 			out := make([]byte, product(shape)*size)
 			return out, each(func(at gpu.Range, rows []placedRun) error {
 				raw := make([]byte, at.Bytes)
-				if err := d.dev.Read(ctx, raw, at); err != nil {
+				if err := d.Device().Read(ctx, raw, at); err != nil {
 					return err
 				}
 				for _, r := range rows {
@@ -55,8 +55,8 @@ func (o *oneDiagonal) tensors(d *diagonals, path, side string, sides []*oneSide)
 				for _, r := range rows {
 					copy(image[r.in:], raw[r.at:r.at+r.bytes])
 				}
-				return d.dev.Write(at, image)
+				return d.Device().Write(at, image)
 			})
 		},
-	}, vectorTensor(d.dev, "leaf/"+path+"/L"+side, o.lipschitz, sides[0].place, len(sides))}
+	}, vectorTensor(d.Device(), "leaf/"+path+"/L"+side, o.lipschitz, sides[0].place, len(sides))}
 }

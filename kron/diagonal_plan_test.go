@@ -86,7 +86,7 @@ func TestDispatchesOfManyLeaves(t *testing.T) {
 		for _, c := range pathCases {
 			dry := newPathRig(t, gpu.Dry(dev.Limits()), c.make, configs()["skew bf16 stable"], c.leaves, nil)
 			there := newPathRig(t, dev, c.make, configs()["skew bf16 stable"], c.leaves, nil)
-			assert.Equal(t, there.path.bytes(), dry.path.bytes())
+			assert.Equal(t, there.path.Bytes(), dry.path.Bytes())
 			assert.Equal(t, there.program(false).Dispatches(), dry.program(false).Dispatches())
 		}
 	})

@@ -12,10 +12,12 @@ func (d *diagonals) dispatch(rec *gpu.Recording, name string, flags map[string]b
 }
 
 // groups is a grid of one workgroup for each of n.
-func (d *diagonals) groups(n int) gpu.Grid { return gpu.Linear(uint64(n), 1, d.dev.Limits()) }
+func (d *diagonals) groups(n int) gpu.Grid { return gpu.Linear(uint64(n), 1, d.Device().Limits()) }
 
 // each is a grid of one invocation for each of n.
-func (d *diagonals) each(n int) gpu.Grid { return gpu.Linear(uint64(n), groupLanes, d.dev.Limits()) }
+func (d *diagonals) each(n int) gpu.Grid {
+	return gpu.Linear(uint64(n), groupLanes, d.Device().Limits())
+}
 
 func (d *diagonals) bf16() bool { return d.config.DType == buffers.BF16 }
 

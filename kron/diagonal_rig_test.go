@@ -63,7 +63,7 @@ func newPathRig(t testing.TB, dev *gpu.Device, make makePath, config Config, who
 	require.NoError(t, err)
 	require.NotNil(t, r.path)
 	t.Cleanup(func() {
-		r.path.release()
+		r.path.Release()
 		r.updates.Release()
 		r.scalars.Release()
 		r.flag.Release()

@@ -18,7 +18,7 @@ func (d *diagonals) factorTensors(path, side string, first, count, elements int)
 			out := make([]byte, size)
 			err := d.eachSpan(first, count, func(b *factorBank, span gpu.Range, runs []placedRun) error {
 				raw := make([]byte, span.Bytes)
-				if err := d.dev.Read(ctx, raw, span); err != nil {
+				if err := d.Device().Read(ctx, raw, span); err != nil {
 					return err
 				}
 				for _, p := range runs {
@@ -37,10 +37,10 @@ func (d *diagonals) factorTensors(path, side string, first, count, elements int)
 				for _, p := range runs {
 					copy(image[p.in:], raw[p.at:p.at+p.bytes])
 				}
-				return d.dev.Write(span, image)
+				return d.Device().Write(span, image)
 			}))
 		},
-	}, vectorTensor(d.dev, "leaf/"+path+"/L"+side, d.lipschitz, first, count)}
+	}, vectorTensor(d.Device(), "leaf/"+path+"/L"+side, d.lipschitz, first, count)}
 }
 
 // placedRun is a run in bytes: where it begins in the tensor and in a span of its bank.
@@ -89,7 +89,7 @@ func (d *diagonals) eachSpan(first, count int, f func(b *factorBank, span gpu.Ra
 
 // rmsTensor is the running RMS of blocks [first, first+count).
 func (d *diagonals) rmsTensor(path string, first, count int) buffers.Tensor {
-	return vectorTensor(d.dev, "leaf/"+path+"/rms", d.rms, first, count)
+	return vectorTensor(d.Device(), "leaf/"+path+"/rms", d.rms, first, count)
 }
 
 // vectorTensor is elements [first, first+count) of a buffer of f32.

@@ -15,7 +15,7 @@ import (
 // symmetric positive semidefinite ones, or with skew those whose transpose is their negative. There is a key a matrix.
 func Bounds(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key, skew bool) ([]float32, error) {
 	u, err := newUnits(dev, matrices, n, keys)
-	defer u.release()
+	defer u.Release()
 	if err != nil {
 		return nil, fmt.Errorf("kron: bounds: %w", err)
 	}
@@ -38,7 +38,7 @@ func Bounds(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, k
 // n. There is a key a matrix.
 func Procrustes(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) ([][]float32, error) {
 	u, err := newUnits(dev, matrices, n, keys)
-	defer u.release()
+	defer u.Release()
 	if err != nil {
 		return nil, fmt.Errorf("kron: procrustes: %w", err)
 	}
@@ -65,7 +65,7 @@ func Procrustes(ctx context.Context, dev *gpu.Device, matrices [][]float32, n in
 
 // units is a stack of matrices with all that their bounds and turns need.
 type units struct {
-	device              *gpu.Device
+	*gpu.Set
 	config              Config
 	count, side         int
 	q, r, rr, out       *gpu.Buffer
@@ -74,7 +74,7 @@ type units struct {
 }
 
 func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*units, error) {
-	u := &units{device: dev, config: Config{BlockSize: n}, count: len(matrices), side: roundUp(n, 4)}
+	u := &units{Set: dev.NewSet("gputrain.kron.unit"), config: Config{BlockSize: n}, count: len(matrices), side: roundUp(n, 4)}
 	if len(keys) != u.count || u.count == 0 || n < 1 {
 		return u, fmt.Errorf("%d matrices of side %d, %d keys: wanted a matrix or more, and a key for each", u.count, n, len(keys))
 	}
@@ -88,24 +88,10 @@ func newUnits(dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) (*u
 			binary.LittleEndian.PutUint32(raw[4*at:], math.Float32bits(x))
 		}
 	}
-	for _, b := range []struct {
-		at  **gpu.Buffer
-		raw []byte
-	}{
-		{&u.q, raw},
-		{&u.r, make([]byte, len(raw))},
-		{&u.rr, make([]byte, max(len(raw), 32*u.count*u.side))},
-		{&u.out, make([]byte, len(raw))},
-		{&u.turns, make([]byte, 16*u.count)},
-		{&u.coefficients, make([]byte, 8*u.count)},
-		{&u.keys, gpu.Bytes(keys)},
-	} {
-		var err error
-		if *b.at, err = newTable(dev, "unit", b.raw); err != nil {
-			return u, err
-		}
-	}
-	return u, nil
+	size, n64 := uint64(len(raw)), uint64(u.count)
+	u.q, u.r, u.rr, u.out = u.Filled("q", raw), u.Zeros("r", size), u.Zeros("rr", max(size, 32*n64*uint64(u.side))), u.Zeros("out", size)
+	u.turns, u.coefficients, u.keys = u.Zeros("turns", 16*n64), u.Zeros("coefficients", 8*n64), u.Filled("keys", keys)
+	return u, u.Err()
 }
 
 func (u *units) stack(b *gpu.Buffer) Stack {
@@ -118,17 +104,11 @@ func (u *units) submit(ctx context.Context, rec *gpu.Recording, from *gpu.Buffer
 		return err
 	}
 	raw := make([]byte, from.Bytes())
-	if err := u.device.Read(ctx, raw, from.All()); err != nil {
+	if err := u.Device().Read(ctx, raw, from.All()); err != nil {
 		return err
 	}
 	for i := range len(raw) / 4 {
 		each(i, math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
 	}
 	return nil
-}
-
-func (u *units) release() {
-	for _, b := range []*gpu.Buffer{u.q, u.r, u.rr, u.out, u.turns, u.coefficients, u.keys} {
-		b.Release()
-	}
 }

@@ -85,7 +85,7 @@ type transport struct {
 }
 
 // newTransport lays out the tiles of spots whose leaves are in the layout.
-func newTransport(dev *gpu.Device, layout *buffers.Layout, plan *Plan, spots []spot) (*transport, error) {
+func newTransport(set *gpu.Set, layout *buffers.Layout, plan *Plan, spots []spot) (*transport, error) {
 	bySlab := map[int][]tile{}
 	for i, s := range spots {
 		m := plan.Leaves[s.block.Leaf]
@@ -102,8 +102,8 @@ func newTransport(dev *gpu.Device, layout *buffers.Layout, plan *Plan, spots []s
 			bySlab[p.Slab] = append(bySlab[p.Slab], tilesOf(i, s, p, m.Cols, end)...)
 		}
 	}
-	t := &transport{device: dev}
-	var raw []byte
+	t := &transport{device: set.Device()}
+	var table []tile
 	for slab := range layout.Slabs() {
 		for _, vector := range []bool{true, false} {
 			tiles := slices.DeleteFunc(slices.Clone(bySlab[slab]), func(t tile) bool { return t.isVector() != vector })
@@ -112,14 +112,11 @@ func newTransport(dev *gpu.Device, layout *buffers.Layout, plan *Plan, spots []s
 			}
 			t.slabs = append(t.slabs, slabTiles{slab: slab, first: t.tiles, count: len(tiles), vector: vector})
 			t.tiles += len(tiles)
-			raw = append(raw, gpu.Bytes(tiles)...)
+			table = append(table, tiles...)
 		}
 	}
-	var err error
-	if t.table, err = newTable(dev, "tiles", raw); err != nil {
-		return nil, err
-	}
-	return t, nil
+	t.table = set.Filled("tiles", table)
+	return t, set.Err()
 }
 
 // tilesOf cuts a piece, with the rows of padding up to end, into tiles.
@@ -137,22 +134,6 @@ func tilesOf(number int, s spot, p piece, stride, end int) []tile {
 		row += rows
 	}
 	return out
-}
-
-// newTable is a buffer with fixed contents.
-func newTable(dev *gpu.Device, name string, raw []byte) (*gpu.Buffer, error) {
-	b, err := dev.NewBuffer("gputrain.kron."+name, uint64(len(raw)))
-	if err != nil {
-		return nil, err
-	}
-	if len(raw) == 0 {
-		return b, nil
-	}
-	if err := dev.Write(b.All(), raw); err != nil {
-		b.Release()
-		return nil, err
-	}
-	return b, nil
 }
 
 // gather copies the blocks out of a tree into the stacks, and zeros around them; scatter copies them back.

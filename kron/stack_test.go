@@ -97,7 +97,7 @@ func TestTransport(t *testing.T) {
 					spots = append(spots, s)
 				}
 				require.Len(t, spots, plan.DenseBlocks())
-				carrier, err := newTransport(d, tree.Layout(), plan, spots)
+				carrier, err := newTransport(d.NewSet("test"), tree.Layout(), plan, spots)
 				require.NoError(t, err)
 				defer carrier.table.Release()
 				junk := make([]float64, at)

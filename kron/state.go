@@ -29,8 +29,8 @@ type path interface {
 	// derive recomputes what is derived from the tensors.
 	derive(rec *gpu.Recording)
 	tensors() []buffers.Tensor
-	bytes() uint64
-	release()
+	Bytes() uint64
+	Release()
 }
 
 // A call is one recording of an update.
@@ -188,7 +188,7 @@ func (s *State) Tensors() []buffers.Tensor {
 func (s *State) Bytes() uint64 {
 	n := s.update.Bytes() + s.never.Bytes()
 	for _, p := range s.paths {
-		n += p.bytes()
+		n += p.Bytes()
 	}
 	return n
 }
@@ -196,7 +196,7 @@ func (s *State) Bytes() uint64 {
 // Release gives the memory back.
 func (s *State) Release() {
 	for _, p := range s.paths {
-		p.release()
+		p.Release()
 	}
 	s.update.Release()
 	s.never.Release()

@@ -20,7 +20,7 @@ type vectorLeaf struct {
 
 // newVectors makes the state of the vectors of a layout; nil where it has none.
 func newVectors(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, error) {
-	v := &vectors{diagonals: diagonals{arena: arena{dev: dev, label: "vector"}, config: plan.Config}}
+	v := &vectors{diagonals: diagonals{Set: dev.NewSet("gputrain.kron.vector"), config: plan.Config}}
 	banks := map[int]int{} // of slabs
 	for _, leaf := range layout.Leaves() {
 		m, ok := plan.Leaf(leaf.Path)
@@ -55,7 +55,7 @@ func newVectors(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, erro
 		v.blocks[i].squares, v.blocks[i].sums = f.first, f.chunks
 	}
 	if err := v.allocate(); err != nil {
-		v.release()
+		v.Release()
 		return nil, err
 	}
 	return v, nil

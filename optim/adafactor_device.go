@@ -11,13 +11,12 @@ import (
 // factoredState is factoredRMS at work. An update is, for each group, in each slab the partial sums of all tiles and their folding
 // into the statistics; then the means by which rows are divided; then in each slab the scaling of all tiles.
 type factoredState struct {
+	*gpu.Set
 	factoredRMS
-	device           *gpu.Device
 	groups           []factoredBuffers
 	grouped          bool        // a mean is of a workgroup, not of an invocation, which software adapters prefer
 	scalars          *gpu.Buffer // beta, 1-beta, eps
 	rowSums, colSums *gpu.Buffer // partial sums of one slab of one group
-	buffers          []*gpu.Buffer
 }
 
 // factoredBuffers is a group with what it has on the device.
@@ -28,7 +27,7 @@ type factoredBuffers struct {
 }
 
 func (f factoredRMS) Open(s Scene) (Operation, error) {
-	w := &factoredState{factoredRMS: f, device: s.Device, grouped: f.grouped || s.Device.Adapter().Type != "cpu"}
+	w := &factoredState{Set: s.Device.NewSet("gputrain.optim.adafactor"), factoredRMS: f, grouped: f.grouped || s.Device.Adapter().Type != "cpu"}
 	groups, err := groupLeaves(s.Leaves, s.Chosen, len(s.Layout.Slabs()), s.Device.Limits())
 	if err != nil {
 		return nil, err
@@ -41,31 +40,12 @@ func (f factoredRMS) Open(s Scene) (Operation, error) {
 }
 
 func (w *factoredState) allocate(groups []factoredGroup) error {
-	var failed error
-	buffer := func(name string, n int) *gpu.Buffer {
-		if failed != nil {
-			return nil
-		}
-		limit := w.device.Limits().BindingBytes
-		if bytes := 4 * uint64(n); bytes > limit {
-			failed = &gpu.LimitError{Subject: "adafactor's " + name, Bytes: bytes, Limit: limit, Name: "BindingBytes"}
-			return nil
-		}
-		var b *gpu.Buffer
-		if b, failed = w.device.NewBuffer("gputrain.optim.adafactor."+name, 4*uint64(max(n, 1))); failed == nil {
-			w.buffers = append(w.buffers, b)
-		}
-		return b
-	}
+	buffer := func(name string, n int) *gpu.Buffer { return w.Zeros(name, 4*uint64(n)) }
 	table := func(name string, data []uint32) *gpu.Buffer {
 		if len(data) == 0 {
 			return nil
 		}
-		b := buffer(name, len(data))
-		if failed == nil {
-			failed = w.device.Write(b.All(), gpu.Bytes(data))
-		}
-		return b
+		return w.Filled(name, data)
 	}
 	rowSums, colSums := 0, 0
 	for _, g := range groups {
@@ -84,18 +64,14 @@ func (w *factoredState) allocate(groups []factoredGroup) error {
 		w.groups = append(w.groups, b)
 	}
 	w.rowSums, w.colSums = buffer("row_sums", rowSums), buffer("col_sums", colSums)
-	if failed != nil {
-		return failed
-	}
-	var err error
-	w.scalars, err = w.device.NewUniform("gputrain.optim.adafactor.scalars", 16)
-	return err
+	w.scalars = w.Uniform("scalars", 16)
+	return w.Err()
 }
 
 func (w *factoredState) Reuses() bool { return false }
 
 func (w *factoredState) Prepare(t int64) (bool, error) {
-	return false, w.device.Write(w.scalars.All(), gpu.Bytes([4]float32{float32(1 - w.rest(t)), float32(w.rest(t)), float32(w.Eps)}))
+	return false, w.Device().Write(w.scalars.All(), gpu.Bytes([4]float32{float32(1 - w.rest(t)), float32(w.rest(t)), float32(w.Eps)}))
 }
 
 func (w *factoredState) Record(rec *gpu.Recording, c OperatorCall) {
@@ -122,7 +98,7 @@ func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab 
 			continue
 		}
 		k := operatorKernel("adafactor_"+name, "adafactor_"+name, map[string]bool{"VECTOR": vector}, constants)
-		rec.Dispatch(k, gpu.Linear(uint64(tiles), lanes, w.device.Limits()), uint32(tiles), updates.Slab(slab), table.All(), first, second)
+		rec.Dispatch(k, gpu.Linear(uint64(tiles), lanes, w.Device().Limits()), uint32(tiles), updates.Slab(slab), table.All(), first, second)
 	}
 }
 
@@ -138,7 +114,7 @@ func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab 
 	}
 	k := operatorKernel("adafactor_fold", "adafactor_fold", map[string]bool{"SKIP": skip}, nil)
 	blocks := uint64(len(g.slabs[slab].folds) / foldWords)
-	rec.Dispatch(k, gpu.Linear(blocks, 1, w.device.Limits()), uint32(blocks), bind...)
+	rec.Dispatch(k, gpu.Linear(blocks, 1, w.Device().Limits()), uint32(blocks), bind...)
 }
 
 // recordMeans records the means of all matrices.
@@ -148,7 +124,7 @@ func (w *factoredState) recordMeans(rec *gpu.Recording, g factoredBuffers) {
 	if w.grouped {
 		each = 1
 	}
-	rec.Dispatch(k, gpu.Linear(matrices, each, w.device.Limits()), uint32(matrices), g.matrices.All(), g.values.All(), g.means.All())
+	rec.Dispatch(k, gpu.Linear(matrices, each, w.Device().Limits()), uint32(matrices), g.matrices.All(), g.values.All(), g.means.All())
 }
 
 func (w *factoredState) Tensors() []buffers.Tensor {
@@ -174,30 +150,13 @@ func (w *factoredState) tensor(name string, shape []int, b *gpu.Buffer, at int) 
 		Name: name, DType: buffers.F32, Shape: shape,
 		Read: func(ctx context.Context) ([]byte, error) {
 			data := make([]byte, r.Bytes)
-			return data, w.device.Read(ctx, data, r)
+			return data, w.Device().Read(ctx, data, r)
 		},
 		Write: func(raw []byte) error {
 			if uint64(len(raw)) != r.Bytes {
 				return fmt.Errorf("optim: tensor %q: found %d bytes, wanted %d", name, len(raw), r.Bytes)
 			}
-			return w.device.Write(r, raw)
+			return w.Device().Write(r, raw)
 		},
-	}
-}
-
-func (w *factoredState) Bytes() uint64 {
-	n := w.scalars.Bytes()
-	for _, b := range w.buffers {
-		n += b.Bytes()
-	}
-	return n
-}
-
-func (w *factoredState) Release() {
-	for _, b := range w.buffers {
-		b.Release()
-	}
-	if w.scalars != nil {
-		w.scalars.Release()
 	}
 }

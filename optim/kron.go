@@ -164,12 +164,12 @@ func (o kronOperator) Open(s Scene) (Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kronOperation{o.cadence, state}, nil
+	return &kronOperation{state, o.cadence}, nil
 }
 
 type kronOperation struct {
-	cadence kron.Cadence
 	*kron.State
+	cadence kron.Cadence
 }
 
 func (o *kronOperation) Reuses() bool { return o.cadence.Anneal || o.cadence.Every > 1 }

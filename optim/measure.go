@@ -11,6 +11,7 @@ import (
 // (u32). A pair is put together of groups of the leaf's elements, counted from the start of each part of the leaf, so that it has the same bits
 // wherever the leaf lies and whatever lies beside it. A norm puts the pairs of all leaves of the model together, in the order of their paths.
 type measurements struct {
+	*gpu.Set
 	leaves, whole uint32
 	groups        []uint32    // of each slab
 	firsts        *gpu.Buffer // the first group of each leaf among all, and behind the last
@@ -45,65 +46,25 @@ func groupTables(layout *buffers.Layout) (tables [][]uint32, firsts []uint32) {
 }
 
 func newMeasurements(dev *gpu.Device, p *plan, layout *buffers.Layout, whole int) (*measurements, error) {
-	m := &measurements{leaves: uint32(len(layout.Leaves())), whole: uint32(whole)}
+	m := &measurements{Set: dev.NewSet("gputrain.optim"), leaves: uint32(len(layout.Leaves())), whole: uint32(whole)}
 	tables, firsts := groupTables(layout)
 	for _, t := range tables {
 		m.groups = append(m.groups, uint32(len(t)/groupWords))
 	}
-	type wanted struct {
-		buffer **gpu.Buffer
-		name   string
-		bytes  int
-	}
-	all := []wanted{
-		{&m.firsts, "firsts", 4 * len(firsts)},
-		{&m.partials, "partials", pairBytes * int(firsts[len(firsts)-1])},
-		{&m.pairs, "pairs", pairBytes * len(p.measured) * int(m.leaves)},
-	}
-	if len(p.norms) > 0 {
-		all = append(all, wanted{&m.statistics, "statistics", StatisticsBytes * len(p.norms)})
+	m.firsts = m.Filled("firsts", firsts)
+	pairs := func(name string, n int) *gpu.Buffer { return m.Zeros(name, pairBytes*uint64(max(n, 1))) } // a binding has one or more
+	m.partials = pairs("partials", int(firsts[len(firsts)-1]))
+	m.pairs = pairs("pairs", len(p.measured)*int(m.leaves))
+	if norms := uint64(len(p.norms)); norms > 0 {
+		m.statistics = m.Zeros("statistics", StatisticsBytes*norms)
 		if m.leaves != m.whole {
-			all = append(all, wanted{&m.combined, "combined", pairBytes * len(p.norms) * whole})
+			m.combined = pairs("combined", len(p.norms)*whole)
 		}
 		if n := p.transform.guard.Losses; n > 0 {
-			all = append(all, wanted{&m.guard, "guard", guardLimits + 4*n})
+			m.guard = m.Zeros("guard", guardLimits+4*uint64(n))
 		}
 	}
-	for _, b := range all {
-		var err error
-		if *b.buffer, err = dev.NewBuffer("gputrain.optim."+b.name, uint64(max(b.bytes, pairBytes))); err != nil {
-			m.release()
-			return nil, err
-		}
-	}
-	if dev.Dry() {
-		return m, nil
-	}
-	if err := dev.Write(m.firsts.Range(0, 4*uint64(len(firsts))), gpu.Bytes(firsts)); err != nil {
-		m.release()
-		return nil, err
-	}
-	return m, nil
-}
-
-func (m *measurements) buffers() []*gpu.Buffer {
-	return []*gpu.Buffer{m.firsts, m.partials, m.pairs, m.combined, m.statistics, m.guard}
-}
-
-func (m *measurements) bytes() uint64 {
-	n := uint64(0)
-	for _, b := range m.buffers() {
-		if b != nil {
-			n += b.Bytes()
-		}
-	}
-	return n
-}
-
-func (m *measurements) release() {
-	for _, b := range m.buffers() {
-		b.Release()
-	}
+	return m, m.Err()
 }
 
 // byLeaf records the kernel that puts the groups of a measurement together.

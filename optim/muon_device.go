@@ -10,8 +10,8 @@ import (
 // orthogonalState is orthogonal at work: for each chunk its matrices are gathered from the update to stacks, measured, stepped and
 // scattered back. It has no state of its own; buffers are shared by all chunks.
 type orthogonalState struct {
+	*gpu.Set
 	orthogonal
-	device *gpu.Device
 	chunks []muonChunk
 	tables [][][]*gpu.Buffer // by chunk, tile and slab; nil where there is nothing to move
 	// stacks of tiles: the momentum, and two sets that steps go between; without Adaptive the first is one of the two.
@@ -22,14 +22,13 @@ type orthogonalState struct {
 	scales [3]*gpu.Buffer   // of a matrix, in the first step: (s², 1), (s, a s), (s, 1) with s = 1/(|M| + eps)
 
 	partial, factors *gpu.Buffer // sums of products of elements; <M, X> of a matrix
-	all              []*gpu.Buffer
 }
 
 func (o orthogonal) Open(s Scene) (Operation, error) {
 	if err := s.matrices(); err != nil {
 		return nil, err
 	}
-	w := &orthogonalState{orthogonal: o, device: s.Device, chunks: muonChunks(s, s.Device.Limits())}
+	w := &orthogonalState{orthogonal: o, Set: s.Device.NewSet("gputrain.optim.muon"), chunks: muonChunks(s, s.Device.Limits())}
 	if err := w.allocate(); err != nil {
 		w.Release()
 		return nil, err
@@ -38,17 +37,7 @@ func (o orthogonal) Open(s Scene) (Operation, error) {
 }
 
 func (w *orthogonalState) allocate() error {
-	var failed error
-	buffer := func(name string, n int) *gpu.Buffer {
-		if failed != nil {
-			return nil
-		}
-		var b *gpu.Buffer
-		if b, failed = w.device.NewBuffer("gputrain.optim.muon."+name, 4*uint64(n)); failed == nil {
-			w.all = append(w.all, b)
-		}
-		return b
-	}
+	buffer := func(name string, n int) *gpu.Buffer { return w.Zeros(name, 4*uint64(n)) }
 	buffersOf := func(name string, sizes []int) (out []*gpu.Buffer) {
 		for _, n := range sizes {
 			out = append(out, buffer(name, n))
@@ -81,9 +70,7 @@ func (w *orthogonalState) allocate() error {
 			row := make([]*gpu.Buffer, len(slabs))
 			for slab, runs := range slabs {
 				if len(runs) > 0 {
-					if row[slab] = buffer("moves", len(runs)); failed == nil {
-						failed = w.device.Write(row[slab].All(), gpu.Bytes(runs))
-					}
+					row[slab] = w.Filled("moves", runs)
 				}
 			}
 			tables = append(tables, row)
@@ -100,7 +87,7 @@ func (w *orthogonalState) allocate() error {
 	w.sums = [2]*gpu.Buffer{buffer("sum", sum), buffer("sum", sum)}
 	w.scales = [3]*gpu.Buffer{buffer("scales", 2*count), buffer("scales", 2*count), buffer("scales", 2*count)}
 	w.partial, w.factors = buffer("partial", partial), buffer("factors", count)
-	return failed
+	return w.Err()
 }
 
 func (w *orthogonalState) Reuses() bool                { return false }
@@ -139,7 +126,7 @@ func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string
 			if adaptive {
 				bind = append(bind, w.factors.All())
 			}
-			rec.Dispatch(k, gpu.Linear(runs, 1, w.device.Limits()), struct{ Runs, Size uint32 }{uint32(runs), uint32(c.height * c.width)}, bind...)
+			rec.Dispatch(k, gpu.Linear(runs, 1, w.Device().Limits()), struct{ Runs, Size uint32 }{uint32(runs), uint32(c.height * c.width)}, bind...)
 		}
 	}
 }
@@ -151,7 +138,7 @@ func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gp
 	groups := uint32(c.groups() * c.count)
 	for tile := range c.down * c.across { // of several tiles there is one matrix: its sums lie one after the other
 		params := struct{ Vecs, Groups, Total, Base uint32 }{uint32(c.height * c.width / 4), uint32(c.groups()), groups, uint32(tile) * groups}
-		rec.Dispatch(dots, gpu.Linear(uint64(groups), 1, w.device.Limits()), params, w.stacks[0][tile].All(), with[tile].All(), w.partial.All())
+		rec.Dispatch(dots, gpu.Linear(uint64(groups), 1, w.Device().Limits()), params, w.stacks[0][tile].All(), with[tile].All(), w.partial.All())
 	}
 	bind := []gpu.Range{w.partial.All(), w.factors.All()}
 	if norm {
@@ -162,21 +149,7 @@ func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gp
 		Partials, Matrices uint32
 		Eps, A             float32
 	}{uint32(c.down * c.across * c.groups() * lanes), uint32(c.count), float32(w.Eps), float32(w.Coefficients[0])}
-	rec.Dispatch(total, gpu.Linear(uint64(c.count), 1, w.device.Limits()), params, bind...)
+	rec.Dispatch(total, gpu.Linear(uint64(c.count), 1, w.Device().Limits()), params, bind...)
 }
 
 func (w *orthogonalState) Tensors() []buffers.Tensor { return nil }
-
-func (w *orthogonalState) Bytes() uint64 {
-	n := uint64(0)
-	for _, b := range w.all {
-		n += b.Bytes()
-	}
-	return n
-}
-
-func (w *orthogonalState) Release() {
-	for _, b := range w.all {
-		b.Release()
-	}
-}

@@ -66,12 +66,12 @@ func (w *orthogonalState) recordSmall(rec *gpu.Recording, c muonChunk, from, to 
 	a, q := c.square(w.grams[0][0]), c.square(w.grams[1][0])
 	free, p := c.square(w.small[0]), c.square(w.small[1])
 	symmetric := func(left, right, out kron.Stack) {
-		kron.Product{A: left, B: right, C: out, Symmetric: true, Alpha: 1}.Record(rec, w.device)
+		kron.Product{A: left, B: right, C: out, Symmetric: true, Alpha: 1}.Record(rec, w.Device())
 	}
 	for step := range w.Steps {
 		kept := a
 		square := kron.Product{A: a, B: a, C: q, D: &kept, Symmetric: true, Alpha: float32(w.Coefficients[2]), Beta: float32(w.Coefficients[1])}
-		square.Record(rec, w.device)
+		square.Record(rec, w.Device())
 		w.recordDiagonal(rec, c, q)
 		if step < w.Steps-1 { // A <- Q A Q
 			symmetric(q, a, free)
@@ -86,7 +86,7 @@ func (w *orthogonalState) recordSmall(rec *gpu.Recording, c muonChunk, from, to 
 	}
 	for k := range c.across {
 		x := kron.Product{A: p, B: c.x(from, 0, k), C: c.x(to, 0, k), Coefficients: w.scales[2].All()}
-		x.Record(rec, w.device)
+		x.Record(rec, w.Device())
 	}
 }
 
@@ -97,7 +97,7 @@ func (w *orthogonalState) recordDiagonal(rec *gpu.Recording, c muonChunk, q kron
 		Entries, Side uint32
 		A             float32
 	}{n, uint32(c.height), float32(w.Coefficients[0])}
-	rec.Dispatch(operatorKernel("muon_diagonal", "muon_diagonal", nil, nil), gpu.Linear(uint64(n), lanes, w.device.Limits()), params, q.Range)
+	rec.Dispatch(operatorKernel("muon_diagonal", "muon_diagonal", nil, nil), gpu.Linear(uint64(n), lanes, w.Device().Limits()), params, q.Range)
 }
 
 // recordStep records one Newton-Schulz step on tiles. The first one divides by the norm on its way: with s = 1/(|M| + eps) of each
@@ -153,6 +153,6 @@ func (w *orthogonalState) recordSum(rec *gpu.Recording, products []kron.Product,
 			sum.Range = w.sums[n%2].All()
 		}
 		p.C = sum
-		p.Record(rec, w.device)
+		p.Record(rec, w.Device())
 	}
 }

@@ -100,7 +100,7 @@ func (s *summingState) Bytes() uint64                 { return s.sum.Bytes() + s
 func (s *summingState) Release()                      { s.sum.Release(); s.in.Release() }
 func (s *summingState) Record(rec *gpu.Recording, c OperatorCall) {
 	if !c.Reuse {
-		// Without a kernel of its own it cannot obey the Flag: the tests below let it see no skipped update.
+		// Without a kernel of its own it cannot obey the flag: the tests below let it see no skipped update.
 		_ = buffers.Map(rec, s.sum, "a + b * c", s.sum, c.Updates, s.in)
 	}
 	_ = buffers.Map(rec, c.Updates, "select(a, b, c != vec4<f32>(0.0))", c.Updates, s.sum, s.in)

@@ -199,7 +199,7 @@ func (s *State) Bytes() uint64 {
 		n += s.updates.Bytes()
 	}
 	if s.measurements != nil {
-		n += s.measurements.bytes()
+		n += s.measurements.Bytes()
 	}
 	return n
 }
@@ -227,6 +227,6 @@ func (s *State) Release() {
 		s.updates.Release()
 	}
 	if s.measurements != nil {
-		s.measurements.release()
+		s.measurements.Release()
 	}
 }

@@ -19,6 +19,7 @@ type Source struct {
 // Counter makes histograms of leaves of trees on one device. Everything it needs is made by New. It is used from one goroutine.
 type Counter struct {
 	device                         *gpu.Device
+	set                            *gpu.Set
 	leaves                         []counted
 	table, firsts, partials, words *gpu.Buffer
 	ring                           *gpu.Readback
@@ -52,24 +53,11 @@ func New(ctx context.Context, match func(name string) bool, sources ...Source) (
 }
 
 func (c *Counter) build(ctx context.Context, table, firsts []uint32, jobs []job) (err error) {
-	for _, b := range []struct {
-		to    **gpu.Buffer
-		name  string
-		bytes int
-	}{
-		{&c.table, "table", 4 * len(table)},
-		{&c.firsts, "firsts", 4 * len(firsts)},
-		{&c.partials, "partials", partialSize * len(table) / groupWords},
-		{&c.words, "leaves", leafSize * len(c.leaves)},
-	} {
-		if *b.to, err = c.device.NewBuffer("gputrain.histogram."+b.name, uint64(b.bytes)); err != nil {
-			return err
-		}
-	}
-	if err := c.device.Write(c.table.All(), gpu.Bytes(table)); err != nil {
-		return err
-	}
-	if err := c.device.Write(c.firsts.All(), gpu.Bytes(firsts)); err != nil {
+	c.set = c.device.NewSet("gputrain.histogram")
+	c.table, c.firsts = c.set.Filled("table", table), c.set.Filled("firsts", firsts)
+	c.partials = c.set.Zeros("partials", uint64(partialSize*len(table)/groupWords))
+	c.words = c.set.Zeros("leaves", uint64(leafSize*len(c.leaves)))
+	if err := c.set.Err(); err != nil {
 		return err
 	}
 	if c.ring, err = c.device.NewReadback("gputrain.histogram.leaves", c.words.Bytes(), 1); err != nil {
@@ -84,7 +72,7 @@ func (c *Counter) Len() int { return len(c.leaves) }
 
 // Bytes is what the counter takes on the device.
 func (c *Counter) Bytes() uint64 {
-	return c.table.Bytes() + c.firsts.Bytes() + c.partials.Bytes() + 2*c.words.Bytes() + c.program.UniformBytes()
+	return c.set.Bytes() + c.words.Bytes() + c.program.UniformBytes()
 }
 
 // Submit submits a count of the trees as they are after what has been submitted before. Take must have taken the one before.
@@ -115,7 +103,5 @@ func (c *Counter) Release() {
 	if c.ring != nil {
 		c.ring.Release()
 	}
-	for _, b := range []*gpu.Buffer{c.table, c.firsts, c.partials, c.words} {
-		b.Release()
-	}
+	c.set.Release()
 }
