@@ -67,7 +67,7 @@ func TestFrozenParametersLeaveTheOthersTheirBits(t *testing.T) {
 			c.Accumulate = 1 + name%2
 			c.Frozen = matching(c.Definition, prefixes...)
 			frozen, whole := create(t, dev, c), create(t, dev, withoutRate(c))
-			begin := read(t, frozen.Frozen()...)
+			begin := read(t, frozen.frozenTrees()...)
 			require.Len(t, begin, len(c.Frozen))
 			got, want := train(t, frozen, 4), train(t, whole, 4)
 			for i := range want {
@@ -84,7 +84,7 @@ func TestFrozenParametersLeaveTheOthersTheirBits(t *testing.T) {
 			for path, data := range read(t, grads...) {
 				assert.Equal(t, wantGrads[path], data, path)
 			}
-			assert.Equal(t, begin, read(t, frozen.Frozen()...))
+			assert.Equal(t, begin, read(t, frozen.frozenTrees()...))
 			assert.Less(t, frozen.passes.(*onDevice).compute.Dispatches(), whole.passes.(*onDevice).compute.Dispatches())
 			frozen.Release()
 			whole.Release()
@@ -155,7 +155,7 @@ func testPlanOfFrozenParameters(t *testing.T, dtype buffers.DType) {
 	}
 	assert.Equal(t, 2*roomOf(trained), moments, "mu and nu")
 	assert.Equal(t, plan.Optimizer, s.Optimizers()[0].Bytes())
-	_, err = s.Frozen()[0].Read(t.Context(), "wte.weight") // the transfer buffer
+	_, err = s.frozenTrees()[0].Read(t.Context(), "wte.weight") // the transfer buffer
 	require.NoError(t, err)
 	assert.InEpsilon(t, dev.Counters().LiveBytes-before, plan.Total(), 0.05)
 	assert.Equal(t, plan, s.Plan())
@@ -229,7 +229,7 @@ func TestFrozenParametersInBF16(t *testing.T) {
 			gotParams, gotGrads := half.Trees()
 			assert.Equal(t, read(t, wantParams...), read(t, gotParams...))
 			assert.Equal(t, read(t, wantGrads...), read(t, gotGrads...))
-			assert.Equal(t, read(t, full.Frozen()...), read(t, half.Frozen()...))
+			assert.Equal(t, read(t, full.frozenTrees()...), read(t, half.frozenTrees()...))
 			one, err := full.Logits(t.Context(), []int32{1, 2, 3})
 			require.NoError(t, err)
 			other, err := half.Logits(t.Context(), []int32{1, 2, 3})
@@ -329,7 +329,7 @@ func TestValueWithFrozenParameters(t *testing.T) {
 		require.NoError(t, err)
 		s, err = Train(t.Context(), all, Config{Batch: c.Batch, Optimizer: c.Optimizer, Frozen: []string{}})
 		require.NoError(t, err)
-		assert.Empty(t, s.Frozen())
+		assert.Empty(t, s.frozenTrees())
 		params, _ := s.Trees()
 		assert.Equal(t, before, read(t, params...))
 		s.Release()

@@ -56,7 +56,7 @@ func (s *TrainState) snapshot() Snapshot {
 		Adapter: AdapterName(s.devices()...), States: s.Optimizers(), FS: s.config.FS,
 	}
 	out.Params, out.Grads = s.Trees()
-	frozen := s.Frozen()
+	frozen := s.frozenTrees()
 	out.Params, out.Frozen, out.Base = append(out.Params, frozen...), Paths(frozen...), s.config.base
 	if s.own.Other != nil {
 		out.Other = []*buffers.Tree{s.own.Other}

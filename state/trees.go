@@ -12,8 +12,8 @@ func (s *TrainState) Trees() (params, grads []*buffers.Tree) {
 	return params, grads
 }
 
-// Frozen are the parameters that are not trained: a tree for each stage that has some.
-func (s *TrainState) Frozen() (all []*buffers.Tree) {
+// frozenTrees are the parameters that are not trained: a tree for each stage that has some.
+func (s *TrainState) frozenTrees() (all []*buffers.Tree) {
 	for _, r := range s.stages {
 		all = append(all, given(r.Frozen)...)
 	}
