@@ -27,18 +27,22 @@ type pipelineSlot struct {
 	err    error
 }
 
-func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
-	c := &d.pipelines
+// slot is the place of a kernel's pipeline.
+func (c *pipelineCache) slot(k *Kernel) *pipelineSlot {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.slots == nil {
 		c.slots = map[string]*pipelineSlot{}
 	}
-	s := c.slots[k.Source]
-	if s == nil {
-		s = &pipelineSlot{kernel: k}
-		c.slots[k.Source] = s
+	if c.slots[k.Source] == nil {
+		c.slots[k.Source] = &pipelineSlot{kernel: k}
 	}
-	c.mu.Unlock()
+	return c.slots[k.Source]
+}
+
+func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
+	c := &d.pipelines
+	s := c.slot(k)
 	s.once.Do(func() {
 		if s.err = k.check(d.limits); s.err != nil {
 			return
@@ -53,7 +57,7 @@ func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
 	return s.native, nil
 }
 
-// Kernels lists the kernels that have been compiled, by label and source.
+// Kernels lists the kernels that have been compiled, by label and source; those of a dry device are what its programs would compile.
 func (d *Device) Kernels() []*Kernel {
 	c := &d.pipelines
 	c.mu.Lock()

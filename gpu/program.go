@@ -121,6 +121,9 @@ func (p *Program) build(ctx context.Context) error {
 		return err
 	}
 	if d.native == nil {
+		for _, k := range p.kernels() {
+			d.pipelines.slot(k)
+		}
 		return nil
 	}
 	pipelines, err := p.compile(ctx)
@@ -157,16 +160,21 @@ func (p *Program) build(ctx context.Context) error {
 	return nil
 }
 
-func (p *Program) compile(ctx context.Context) (map[*Kernel]nativePipeline, error) {
+// kernels are those of its dispatches, each once.
+func (p *Program) kernels() []*Kernel {
 	var kernels []*Kernel
-	pipelines := map[*Kernel]nativePipeline{}
+	seen := map[*Kernel]bool{}
 	for i := range p.commands {
-		k := p.commands[i].kernel
-		if _, seen := pipelines[k]; k != nil && !seen {
+		if k := p.commands[i].kernel; k != nil && !seen[k] {
+			seen[k] = true
 			kernels = append(kernels, k)
-			pipelines[k] = nativePipeline{}
 		}
 	}
+	return kernels
+}
+
+func (p *Program) compile(ctx context.Context) (map[*Kernel]nativePipeline, error) {
+	kernels, pipelines := p.kernels(), map[*Kernel]nativePipeline{}
 	if err := p.device.Compile(ctx, kernels, nil); err != nil {
 		return nil, err
 	}

@@ -201,3 +201,25 @@ func TestDryLimitsAndErrors(t *testing.T) {
 	_, err = gpu.Open(t.Context(), gpu.Adapter{}, gpu.Options{})
 	require.ErrorIs(t, err, gpu.ErrNoAdapter)
 }
+
+// TestDryKernels: a dry device lists what its programs would compile, each once, as another one lists what it has compiled.
+func TestDryKernels(t *testing.T) {
+	d := gpu.Dry(gpu.Limits{})
+	require.Empty(t, d.Kernels())
+	in, err := d.NewBuffer("in", 512)
+	require.NoError(t, err)
+	out, err := d.NewBuffer("out", 256)
+	require.NoError(t, err)
+	twin := gpu.KernelOf(addKernel.Label, addKernel.Source)
+	other := gpu.KernelOf("gputrain.test.other", addKernel.Source+"\n")
+	rec := d.Record("sums")
+	for _, k := range []*gpu.Kernel{other, addKernel, twin, addKernel} {
+		rec.Dispatch(k, gpu.Grid{X: 1, Y: 1, Z: 1}, addParams(64, 1), in.Range(0, 256), in.Range(256, 256), out.All())
+	}
+	require.Empty(t, d.Kernels(), "a recording is not yet a program")
+	p, err := rec.Program(t.Context())
+	require.NoError(t, err)
+	defer p.Release()
+	require.Equal(t, []*gpu.Kernel{addKernel, other}, d.Kernels())
+	require.Zero(t, d.Counters().Pipelines)
+}
