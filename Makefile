@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window licenses train test test-page test-window check mixed fmt fuzz soak matrix bench adapter clean
+.PHONY: build window licenses train test test-page test-window check mixed isa fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -58,6 +58,12 @@ check: test
 # mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
 mixed: adapter
 	@tools/mixed.sh -v
+
+# isa compiles every kernel with the compiler of real GPUs, without the GPU, and holds registers, waves and loads to limits
+# (tests/isa/limits.go). ARGS='-kernel attention -family navi21' takes some of them.
+isa:
+	$(GO) test -count=1 ./tests/isa
+	$(GO) run ./tests/isa $(ARGS)
 
 fmt:
 	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

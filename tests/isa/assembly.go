@@ -1,0 +1,120 @@
+package main
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// counts are the instructions of a piece of assembly that the table is made of.
+type counts struct {
+	Multiplies int    // fused multiply-adds
+	Vector     int    // issue slots of the vector unit: an instruction at a quarter of the rate takes four
+	Shared     int    // bytes a lane moves to and from workgroup memory
+	Loads      [4]int // from buffers, by dwords less one; reloads of spilled registers are scratch_load and not among them
+}
+
+func (c *counts) add(o counts) {
+	c.Multiplies += o.Multiplies
+	c.Vector += o.Vector
+	c.Shared += o.Shared
+	for i := range c.Loads {
+		c.Loads[i] += o.Loads[i]
+	}
+}
+
+var (
+	blockPattern    = regexp.MustCompile(`^(BB\d+):`)
+	branchPattern   = regexp.MustCompile(`^s_c?branch\w* (BB\d+)`)
+	multiplyPattern = regexp.MustCompile(`^v_(fma|fmac|fmaak|fmamk|mac|mad|madak|madmk)_f32`)
+	quarterPattern  = regexp.MustCompile(`^v_(mul_lo_u32|mul_hi_[ui]32|mad_[ui]64_[ui]32|(rcp|rsq|sqrt|exp|log|sin|cos)_f32)`)
+	sharedPattern   = regexp.MustCompile(`^ds_(?:read|write)(2)?(?:st64)?_b(32|64|96|128)`)
+	loadPattern     = regexp.MustCompile(`^(?:buffer|global)_load_(?:dword(x[234])?|[us](?:byte|short)) `)
+)
+
+// block is a basic block of a program: what its instructions come to, and the blocks that it may branch to.
+type block struct {
+	name string
+	counts
+	branches []string
+}
+
+// assembly reads what the driver prints: blocks, each with its name on a line of its own, and instructions behind a tab.
+func assembly(text string) []block {
+	blocks := []block{{}}
+	for line := range strings.Lines(text) {
+		if m := blockPattern.FindStringSubmatch(line); m != nil {
+			blocks = append(blocks, block{name: m[1]})
+			continue
+		}
+		if !strings.HasPrefix(line, "\t") {
+			continue
+		}
+		instruction, _, _ := strings.Cut(strings.TrimSpace(line), ";")
+		b := &blocks[len(blocks)-1]
+		if m := branchPattern.FindStringSubmatch(instruction); m != nil {
+			b.branches = append(b.branches, m[1])
+		}
+		b.add(count(instruction))
+	}
+	return blocks
+}
+
+// count counts one instruction.
+func count(instruction string) (c counts) {
+	if strings.HasPrefix(instruction, "v_") {
+		c.Vector = 1
+		if quarterPattern.MatchString(instruction) {
+			c.Vector = 4
+		}
+		if multiplyPattern.MatchString(instruction) {
+			c.Multiplies = 1
+		}
+	}
+	if m := sharedPattern.FindStringSubmatch(instruction); m != nil {
+		c.Shared = map[string]int{"32": 4, "64": 8, "96": 12, "128": 16}[m[2]]
+		if m[1] == "2" {
+			c.Shared *= 2
+		}
+	}
+	if m := loadPattern.FindStringSubmatch(instruction); m != nil {
+		c.Loads[map[string]int{"": 0, "x2": 1, "x3": 2, "x4": 3}[m[1]]]++
+	}
+	return c
+}
+
+// all are the counts of the whole program.
+func all(blocks []block) (c counts) {
+	for _, b := range blocks {
+		c.add(b.counts)
+	}
+	return c
+}
+
+// hottest is the innermost loop with most multiply-adds: a branch back to a block with no other such branch between the two. ok is false
+// where there is no loop.
+func hottest(blocks []block) (c counts, ok bool) {
+	at := map[string]int{}
+	last := map[int]int{} // of the loop that begins with a block
+	for i, b := range blocks {
+		at[b.name] = i
+		for _, to := range b.branches {
+			if first, seen := at[to]; seen {
+				last[first] = i
+			}
+		}
+	}
+	for _, first := range slices.Sorted(maps.Keys(last)) {
+		end, inner := last[first], true
+		for f, e := range last {
+			if f >= first && e <= end && (f != first || e != end) {
+				inner = false
+			}
+		}
+		if body := all(blocks[first : end+1]); inner && (!ok || body.Multiplies > c.Multiplies) {
+			c, ok = body, true
+		}
+	}
+	return c, ok
+}

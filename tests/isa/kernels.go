@@ -1,0 +1,131 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/state"
+)
+
+// use is a training state whose kernels are looked at: one layer of a model of true width, as all layers have the same kernels.
+type use struct {
+	name   string // in the table
+	model  func() (model.Definition, error)
+	config state.Config
+}
+
+// models have the widths, heads and vocabularies of published ones: GPT-2 (but on bytes), Llama 3.2 1B and Phi-3 mini with Llama's 32,000 tokens,
+// Llama 2 7B with grouped heads, Qwen3 0.6B and Gemma 3 1B, these two as Llamas of their sizes.
+var models = []use{
+	{name: "gpt2-64", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256})},
+	{name: "gpt2-dropout", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256, EmbeddingDropout: 0.1, ResidualDropout: 0.1})},
+	{name: "llama-64", model: llama(model.LlamaConfig{Heads: 32, KVHeads: 8, Width: 2048, Vocab: 32000, Tied: true})},
+	{name: "llama-96", model: llama(model.LlamaConfig{Heads: 32, Width: 3072, Vocab: 32000})},
+	{name: "llama-128", model: llama(model.LlamaConfig{Heads: 32, KVHeads: 8, Width: 4096, Vocab: 32000})},
+	{name: "qwen3-128", model: llama(model.LlamaConfig{Heads: 16, KVHeads: 8, HeadDim: 128, Width: 1024, Intermediate: 3072, Vocab: 151936, Tied: true})},
+	{name: "gemma-256", model: llama(model.LlamaConfig{Heads: 4, KVHeads: 1, HeadDim: 256, Width: 1152, Intermediate: 6912, Vocab: 262144, Tied: true})},
+}
+
+func gpt2(c model.GPT2Config) func() (model.Definition, error) {
+	c.Layers, c.Context = 1, longest
+	return func() (model.Definition, error) { return model.NewGPT2(c) }
+}
+
+func llama(c model.LlamaConfig) func() (model.Definition, error) {
+	c.Layers, c.Context = 1, longest
+	return func() (model.Definition, error) { return model.NewLlama(c) }
+}
+
+const longest = 1024 // tokens a sequence
+
+// uses are every model with AdamW, with one and with several micro-batches an update, with evaluation and sampling; and, for what the update
+// itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
+func uses() []use {
+	var all []use
+	for _, m := range models {
+		for _, accumulate := range []int{1, 2} {
+			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Accumulate: accumulate, Evaluation: 2, Sampling: true}
+			all = append(all, m)
+		}
+	}
+	for _, m := range []use{models[0], models[5]} {
+		add := func(name string, o optim.Config) {
+			m.name, m.config = name, state.Config{Optimizer: o, Batch: 1, Sequence: 32}
+			all = append(all, m)
+		}
+		for _, name := range optim.Names() {
+			add(name, optimizer(name, "{}"))
+		}
+		add("quad-256", optimizer("quad", `{"block_size":256}`))
+		add("skew-256", optimizer("skew", `{"block_size":256}`))
+	}
+	return all
+}
+
+func optimizer(name, parameters string) optim.Config {
+	clip := 1.0
+	return optim.Config{Name: name, Parameters: json.RawMessage(parameters), Options: optim.Options{
+		Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 0.001}, ClipGrad: &clip, WeightDecay: 0.1,
+	}}
+}
+
+// found is a kernel and the first use of it.
+type found struct {
+	*gpu.Kernel
+	Use string
+}
+
+// kernelsOf are those of all uses on that adapter, each once, by label. They come from training states as `gputrain train` makes them, with evaluation and
+// sampling, on a device without memory.
+func kernelsOf(ctx context.Context, a gpu.Adapter, all []use) ([]found, error) {
+	var out []found
+	seen := map[string]bool{}
+	for _, u := range all {
+		kernels, err := u.kernels(ctx, a)
+		if err != nil {
+			return nil, fmt.Errorf("isa: kernels of %s: %w", u.name, err)
+		}
+		for _, k := range kernels {
+			if !seen[k.Source] {
+				seen[k.Source] = true
+				out = append(out, found{k, u.name})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b found) int { return cmp.Compare(a.Label, b.Label) })
+	return out, nil
+}
+
+func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) {
+	def, err := u.model()
+	if err != nil {
+		return nil, err
+	}
+	dev := gpu.DryOf(a, a.Limits)
+	dev.SetAutotune(false)
+	layout, err := buffers.NewLayout(model.Specs(def), dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	params, err := buffers.NewTree(dev, "params", layout, buffers.F32)
+	if err != nil {
+		return nil, err
+	}
+	v, err := state.New(state.Fields{Definition: def, Params: params})
+	if err != nil {
+		return nil, err
+	}
+	s, err := state.Train(ctx, v, u.config)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	return dev.Kernels(), nil
+}
