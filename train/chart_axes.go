@@ -35,15 +35,22 @@ func (p *plot) scale(panel Panel) {
 	if p.x0 == p.x1 {
 		p.x1++
 	}
-	if p.y0 == p.y1 {
-		p.y0, p.y1 = p.y0-.5, p.y1+.5
-	}
+	p.y0, p.y1 = apart(p.y0, p.y1)
 	p.xs = ticks(p.x0, p.x1, 8)
 	p.ys = ticks(p.y0, p.y1, 6)
 	// The vertical axis ends on ticks, so that a curve does not run along the frame.
 	step := p.ys[1] - p.ys[0]
 	p.y0, p.y1 = math.Floor(p.y0/step)*step, math.Ceil(p.y1/step)*step
 	p.ys = ticks(p.y0, p.y1, 6)
+}
+
+// apart widens a range that is one value but for the rounding of what was computed of it: between such neighbours there are no round values.
+func apart(a, b float64) (low, high float64) {
+	if size := max(math.Abs(a), math.Abs(b)); b-a <= max(1e-9*size, 1e-300) {
+		half := max(.5, 1e-6*size)
+		return a - half, b + half
+	}
+	return a, b
 }
 
 // ticks returns at least two round values in about [a, b], about n of them.
@@ -57,8 +64,13 @@ func ticks(a, b float64, n int) []float64 {
 		}
 	}
 	var out []float64
-	for i := math.Ceil(a/step - 1e-9); i*step <= b+step*1e-9; i++ {
-		out = append(out, i*step+0) // no -0
+	first := math.Ceil(a/step - 1e-9)
+	for i := range 2*n + 2 { // a float counted up stands still at 2^53
+		v := (first + float64(i)) * step
+		if v > b+step*1e-9 {
+			break
+		}
+		out = append(out, v+0) // no -0
 	}
 	for len(out) < 2 {
 		out = append(out, a+float64(len(out))*step)

@@ -211,6 +211,19 @@ func TestTicks(t *testing.T) {
 	}
 }
 
+// Values that differ by the rounding of what was computed of them, such as a mean of equal ones, are drawn as one value.
+func TestAxesOfEqualValues(t *testing.T) {
+	for _, v := range []float64{0, 0.05893313240041345, -3, 1e16, 1e300, 5e-324} {
+		for _, other := range []float64{v, math.Nextafter(v, math.Inf(1))} {
+			var p plot
+			p.scale(Panel{Series: []Series{{Points: []Point{{X: 1, Y: v}, {X: 2, Y: other}}}}})
+			assert.LessOrEqual(t, len(p.ys), 14, "%g and %g", v, other)
+			assert.Less(t, p.y0, p.y1, "%g and %g", v, other)
+			assert.Less(t, p.ys[0], p.ys[1], "%g and %g", v, other)
+		}
+	}
+}
+
 func TestHooksAreFunctions(t *testing.T) {
 	wrong := errors.New("no")
 	var h Hook = HookFunc(func(_ context.Context, e Event) error {

@@ -89,7 +89,7 @@ func (h chart) extent(from, to float64) (axis, bool) {
 		a.logarithmic, a.low, a.high = true, math.Log10(low), math.Log10(high)
 	}
 	margin := 0.04 * (a.high - a.low)
-	if margin <= 0 {
+	if margin <= 1e-9*max(math.Abs(a.low), math.Abs(a.high)) { // one value but for rounding
 		margin = max(math.Abs(a.high)*0.1, 1e-6)
 	}
 	a.low, a.high = a.low-margin, a.high+margin

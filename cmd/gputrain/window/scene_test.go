@@ -91,6 +91,9 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestTicksAreRoundAndWithin(t *testing.T) {
+	near := chart{series: []series{{points: []Point{{Value: 0.05893313240041345}, {Value: math.Nextafter(0.05893313240041345, 1)}}}}}
+	one, _ := near.extent(0, 1)
+	assert.Greater(t, one.high-one.low, 1e-3, "values that differ by their rounding are one value")
 	assert.InDeltaSlice(t, []float64{2.5, 3, 3.5, 4}, axis{low: 2.4, high: 4.1}.ticks(4), 1e-12)
 	assert.InDeltaSlice(t, []float64{0, 200, 400}, axis{low: 0, high: 450}.ticks(3), 1e-12)
 	assert.InDeltaSlice(t, []float64{0.2, 0.5, 1, 2, 5, 10}, axis{low: -0.9, high: 1.05, logarithmic: true}.ticks(5), 1e-12)

@@ -85,7 +85,8 @@ export class Chart {
     if (this.log && !can) this.log = false;
     if (this.log) [low, high] = [Math.log10(low > 0 ? low : positive), Math.log10(high)];
     else if (this.spec.zero && low > 0) low = 0;
-    const space = (high - low) * 0.06 || (this.log ? 0.1 : Math.abs(high) * 0.1 || 1);
+    const one = high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high)); // but for rounding
+    const space = one ? (this.log ? 0.1 : Math.abs(high) * 0.1 || 1) : (high - low) * 0.06;
     this.extent = [this.spec.zero && low === 0 ? 0 : low - space, high + space];
   }
 
