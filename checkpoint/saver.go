@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // HostCopy is a checkpoint whose tensors have been copied to the memory of the host: training goes on while it is written. Its sources need no

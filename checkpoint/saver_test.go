@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // hostCopy is a copy of the state of a step, made by hand.

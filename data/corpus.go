@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // Corpus is what [Open] found. Close it when nothing reads from it any more.

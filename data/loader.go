@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // State is a place in the endless sequence of windows: Position windows of epoch

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // counting returns n tokens of two bytes whose values are their positions.

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // pipelineCache holds one pipeline for each source and list of bindings, for the life of the device.

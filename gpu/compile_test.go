@@ -11,7 +11,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // variants are kernels that differ in a constant.

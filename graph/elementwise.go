@@ -3,7 +3,7 @@ package graph
 import (
 	"fmt"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 func init() { Register(Elementwise{}) }

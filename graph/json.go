@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"gputrain/buffers/array"
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // operations are those that were registered, by kind.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 func init() { Register(Quantize{}) }

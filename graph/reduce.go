@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 func init() { Register(Reduce{}, BroadcastTo{}) }

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // Mask chooses leaves of a tree. Exactly one field is set: Patterns, regular expressions of which one must match

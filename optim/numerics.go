@@ -3,7 +3,7 @@ package optim
 import (
 	"fmt"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // Numerics names which of two sets of rules an optimizer follows. They are recorded in every checkpoint.

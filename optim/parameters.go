@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // Parameters are an optimizer's own: a pointer to a plain struct. Tags of a field hold every fact about a parameter:

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // An Optimizer is one row of the registry: every fact about an optimizer that has a name.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // warmupBegin is the rate of update 0 where there is a warm-up, as eformer's factory has it.

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"strings"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // strict reads JSON over the values that into, a pointer to a struct, already has. A key that the struct does not have is an

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // StageError says which stage a run failed at.

@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 func idle(t *testing.T, patience time.Duration) (*group, *stage) {

@@ -11,9 +11,9 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/shaders/suggest"
 )
 
 // checkFrozen says what is wrong with the parameters that are not to be trained.

@@ -7,8 +7,8 @@ import (
 
 	"gputrain/data"
 	"gputrain/gpu"
+	"gputrain/internal/caught"
 	"gputrain/optim"
-	"gputrain/shaders/caught"
 )
 
 // inFlight is the number of steps that may be submitted and not yet read.

@@ -11,9 +11,9 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
+	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/shaders/suggest"
 )
 
 // stored is a tensor as a file of a checkpoint has it, but for Data, and the way to its bytes.

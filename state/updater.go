@@ -10,8 +10,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/internal/caught"
 	"gputrain/optim"
-	"gputrain/shaders/caught"
 )
 
 // Resident is what one stage has of a model, on one device: some leaves, the gradients, and what the optimizer remembers of them.

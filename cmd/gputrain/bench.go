@@ -10,7 +10,7 @@ import (
 
 	"gputrain/cmd/gputrain/bench"
 	"gputrain/gpu"
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 type benchCmd struct {

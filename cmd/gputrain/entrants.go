@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"gputrain/cmd/gputrain/compare"
+	"gputrain/internal/suggest"
 	"gputrain/optim"
-	"gputrain/shaders/suggest"
 	"gputrain/train/runfile"
 )
 

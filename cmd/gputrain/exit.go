@@ -5,7 +5,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gpu"
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 	"gputrain/train"
 	"gputrain/train/setup"
 )

@@ -15,8 +15,8 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/internal/caught"
 	"gputrain/pipeline"
-	"gputrain/shaders/caught"
 	"gputrain/train"
 	"gputrain/train/setup"
 )

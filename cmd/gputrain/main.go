@@ -13,7 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 	"gputrain/train/runfile"
 )
 

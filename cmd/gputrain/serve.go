@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"gputrain/cmd/gputrain/serve"
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 type serveCmd struct {

@@ -14,7 +14,7 @@ import (
 
 	"gputrain/cmd/gputrain/window"
 	"gputrain/gpu"
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 	"gputrain/train"
 	"gputrain/train/runfile"
 )

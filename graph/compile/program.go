@@ -12,7 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // Program is a compiled graph: a fixed list of dispatches over buffers that were made when it was compiled. Record

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // The names of the schedules.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/internal/suggest"
 	"gputrain/model"
-	"gputrain/shaders/suggest"
 )
 
 // A field is one key of the run file: its dotted name, what its tags say, and where its value lives in a Run.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // Origin says where a value came from: "default", "runs/a.yaml:12",

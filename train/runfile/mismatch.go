@@ -8,7 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // mismatch is the error for a value that convert refuses. It names the innermost place that is at fault, in lists and their structs; key is that

@@ -6,8 +6,8 @@ import (
 	"math"
 	"reflect"
 
+	"gputrain/internal/suggest"
 	"gputrain/optim"
-	"gputrain/shaders/suggest"
 )
 
 // OptimizerConfig is the optimizer that a run file describes. A schedule without

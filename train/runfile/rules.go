@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"gputrain/data"
+	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
-	"gputrain/shaders/suggest"
 )
 
 // A rule is what a value has to be beyond its type: what Validate holds it to, and what Schema tells editors. That of a list is for each of

@@ -13,7 +13,7 @@ import (
 
 	"gputrain/buffers/safetensors"
 	"gputrain/gpu"
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 //go:embed cases

@@ -11,7 +11,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
 	"gputrain/gpu"
-	"gputrain/shaders/suggest"
+	"gputrain/internal/suggest"
 )
 
 // prngCase is case.json of kind prng.

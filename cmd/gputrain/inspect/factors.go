@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/caught"
 	"gputrain/kron"
-	"gputrain/shaders/caught"
 	"gputrain/train"
 )
 

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"gputrain/shaders/caught"
+	"gputrain/internal/caught"
 )
 
 // interval is how often files are looked at.
