@@ -1,6 +1,7 @@
 // attention: o = softmax(scale q k^T) v head by head, and lse = log(sum(exp(scale q k^T))) a position, by online softmax: no
 // matrix of scores is kept. An invocation owns ROWS positions of one head and goes through the keys, KEYS at a time, that any
 // of them sees. -3e38 stands for minus infinity. Twin: graph.Attention.Eval.
+// GPUs run attention_tiled, but for very wide heads.
 struct Params {
     t: u32,           // positions
     heads: u32,       // query heads

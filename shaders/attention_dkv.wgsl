@@ -1,6 +1,7 @@
 // attention_dkv: the gradients of attention for k and v, after attention_dq has written delta. With P = exp(scale q k^T - lse)
 // and dS = P * (dout v^T - delta): dv = P^T dout, dk = scale dS^T q, summed over the query heads that share the key head. An
 // invocation owns ROWS keys of one key head and goes through the positions that see any of them. Twin: graph.AttentionGrad.Eval.
+// GPUs run attention_dkv_tiled, but for very wide heads.
 struct Params {
     t: u32,           // positions
     heads: u32,       // query heads
@@ -83,7 +84,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #endif
     for (var g = 0u; g < p.group; g++) {
         let h = kv * p.group + g;
-#if UNROLLED
         // KEYS positions at a time, since software adapters write dk and dv back to memory after each turn.
         for (var i = begin; i < p.t; i += {{KEYS}}u) {
 #for I in 0..KEYS
@@ -123,39 +123,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
         }
-#else
-        for (var i = begin; i < p.t; i++) {
-            let row = (b * p.heads + h) * p.t + i;
-            let lse_i = lse[row];
-            let delta_i = delta[row];
-            let qat = (b * p.t + i) * p.qs + h * p.head;
-            let oat = (b * p.t + i) * p.os + h * p.head;
-#for R in 0..ROWS
-            var s_{{R}} = 0.0;
-            var e_{{R}} = 0.0;
-#end
-#for D in 0..QUADS
-            let q_{{D}} = load_q(qat, {{D}}u * 4u) * p.scale;
-            let g_{{D}} = load_dout(oat, {{D}}u * 4u);
-#for R in 0..ROWS
-            s_{{R}} += dot(q_{{D}}, k_{{R}}_{{D}});
-            e_{{R}} += dot(g_{{D}}, v_{{R}}_{{D}});
-#end
-#end
-#for R in 0..ROWS
-#if CAUSAL
-            let w_{{R}} = select(0.0, exp(s_{{R}} - lse_i), i >= first + {{R}}u);
-#else
-            let w_{{R}} = exp(s_{{R}} - lse_i);
-#endif
-            let ds_{{R}} = w_{{R}} * (e_{{R}} - delta_i);
-#for D in 0..QUADS
-            dk_{{R}}_{{D}} += ds_{{R}} * q_{{D}};
-            dv_{{R}}_{{D}} += w_{{R}} * g_{{D}};
-#end
-#end
-        }
-#endif
     }
 #for R in 0..ROWS
     if (first + {{R}}u < p.t) {

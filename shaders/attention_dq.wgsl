@@ -1,6 +1,7 @@
 // attention_dq: the gradient of attention for q. With P = exp(scale q k^T - lse), dP = dout v^T and delta = rowsum(dout * o):
 // dS = P * (dP - delta), dq = scale dS k. Writes delta for attention_dkv. An invocation owns ROWS positions of one head and
 // goes through the keys that any of them sees. Twin: graph.AttentionGrad.Eval.
+// GPUs run attention_dq_tiled, but for very wide heads.
 struct Params {
     t: u32,           // positions
     heads: u32,       // query heads
@@ -89,7 +90,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #else
     let end = p.t;
 #endif
-#if UNROLLED
     // KEYS at a time, since software adapters write dq back to memory after each turn.
     for (var j = 0u; j < end; j += {{KEYS}}u) {
 #for J in 0..KEYS
@@ -119,29 +119,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
     }
-#else
-    for (var j = 0u; j < end; j++) {
-#for R in 0..ROWS
-        var s_{{R}} = 0.0;
-        var e_{{R}} = 0.0;
-#end
-#for D in 0..QUADS
-        let k_{{D}} = load_k(kat + j * p.ks, {{D}}u * 4u);
-        let v_{{D}} = load_v(vat + j * p.vs, {{D}}u * 4u);
-#for R in 0..ROWS
-        s_{{R}} += dot(q_{{R}}_{{D}}, k_{{D}});
-        e_{{R}} += dot(g_{{R}}_{{D}}, v_{{D}});
-#end
-#end
-#for R in 0..ROWS
-        let w_{{R}} = select(0.0, exp(s_{{R}} - lse_{{R}}), j < sees_{{R}});
-        let ds_{{R}} = w_{{R}} * (e_{{R}} - delta_{{R}}) * p.scale;
-#for D in 0..QUADS
-        dq_{{R}}_{{D}} += ds_{{R}} * k_{{D}};
-#end
-#end
-    }
-#endif
 #for R in 0..ROWS
     if (first + {{R}}u < p.t) {
 #for D in 0..QUADS

@@ -23,9 +23,15 @@ var attentionChecks = []Check{
 	{Name: "attention grouped", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
 		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 6}, 2, 9)
 	}},
+	{Name: "attention, heads of 64", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 2, KVHeads: 2, HeadDim: 64, Packed: true, Causal: true}, 1, 70)
+	}},
+	{Name: "attention, heads of 128", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 2, KVHeads: 1, HeadDim: 128, Causal: true}, 1, 19)
+	}},
 }
 
-// attentionParams is Params of attention.wgsl, attention_dq.wgsl and attention_dkv.wgsl.
+// attentionParams is Params of attention.wgsl, attention_dq.wgsl and attention_dkv.wgsl, and of the tiled ones.
 type attentionParams struct {
 	T, Heads, Group, Count uint32
 	QS, KS, VS, OS         uint32
@@ -33,15 +39,20 @@ type attentionParams struct {
 	Scale                  float32
 }
 
-// attentionKernel says how one of the three kernels is made and called for a node.
+// attentionKernel says how one of the three kernels is made and called for a node: forward, dq or dkv, each of which is written for software
+// adapters and, tiled, for GPUs.
 type attentionKernel struct {
 	op    graph.Attention
 	batch int
 	t     int
 	heads int // that invocations are counted by
+	state int // vectors of HeadDim that a row keeps
 	rows  int // positions, or keys, an invocation
 	cpu   bool
 }
+
+// quads is the number of vec4 that hold a head.
+func (a attentionKernel) quads() int { return (a.op.HeadDim + 3) / 4 }
 
 // scalar is whether heads do not consist of whole vec4.
 func (a attentionKernel) scalar() bool { return a.op.HeadDim%4 != 0 }
@@ -114,8 +125,8 @@ func (a attentionKernel) grid() gpu.Grid {
 // variant has what the three kernels have in common.
 func (a attentionKernel) variant(names map[string]string) shaders.Variant {
 	constants := map[string]string{
-		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa((a.op.HeadDim + 3) / 4),
-		"ROWS": strconv.Itoa(a.rows), "WX": strconv.Itoa(a.width()),
+		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "QUADS": strconv.Itoa(a.quads()),
+		"ROWS": strconv.Itoa(a.rows), "KEYS": strconv.Itoa(a.keys()), "WX": strconv.Itoa(a.width()),
 	}
 	for constant, name := range names {
 		constants[constant] = name
@@ -126,17 +137,15 @@ func (a attentionKernel) variant(names map[string]string) shaders.Variant {
 	}}
 }
 
-func (a attentionKernel) suffix() string { return fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows) }
-
 // attentionLong is the positions from which on a kernel runs for so long that a slow compilation pays.
 const attentionLong = 512
 
 // kernelFor sets the heads and the rows an invocation: state is the number of vectors of HeadDim that a row keeps. A software
 // adapter keeps them in its first-level cache, and the more rows share a load the better, but it compiles the unrolled code
-// slowly: on lavapipe twice the rows took up to a third less time and three to four times the compilation. A GPU wants many
-// invocations.
+// slowly: on lavapipe twice the rows took up to a third less time and three to four times the compilation. A GPU, which runs these kernels
+// for heads that are too wide for tiles, wants many invocations.
 func (a attentionKernel) kernelFor(heads, state int) attentionKernel {
-	a.heads, a.rows = heads, 1
+	a.heads, a.state, a.rows = heads, state, 1
 	most := 512
 	if a.t >= attentionLong {
 		most = 1024
@@ -151,22 +160,7 @@ func (a attentionKernel) kernelFor(heads, state int) attentionKernel {
 
 // keys is the number of keys, or positions, that rows meet at a time: enough to overlap, no more code than that. A software
 // adapter writes all that a row adds up back to memory each time, which two at a time halve.
-func (a attentionKernel) keys() int {
-	if a.cpu {
-		return max(2, min(4, 512/(a.rows*a.op.HeadDim)))
-	}
-	return max(1, min(4, 256/(a.rows*a.op.HeadDim)))
-}
-
-// unrolled is variant with the loop over keys, or positions, unrolled on software adapters alone.
-func (a attentionKernel) unrolled(names map[string]string) shaders.Variant {
-	if a.cpu {
-		names["KEYS"] = strconv.Itoa(a.keys())
-	}
-	v := a.variant(names)
-	v.Flags["UNROLLED"] = a.cpu
-	return v
-}
+func (a attentionKernel) keys() int { return max(2, min(4, 512/(a.rows*a.op.HeadDim))) }
 
 // arrays names the arrays that hold q, k and v, or their gradients, in the kernels.
 func arrays(packed bool, names ...string) map[string]string {
@@ -195,17 +189,25 @@ func (c *Compiler) spans(values []*graph.Value) []Span {
 	return out
 }
 
+// attend dispatches one of the three kernels.
+func (c *Compiler) attend(name string, a attentionKernel, names map[string]string, bind ...Span) {
+	if a.tiled() {
+		k, grid := c.tiledKernel(name, a, names)
+		c.Dispatch(k, grid, a.params(), bind...)
+		return
+	}
+	k := c.kernel(name, fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows), a.variant(names))
+	c.Dispatch(k, a.grid(), a.params(), bind...)
+}
+
 func lowerAttention(c *Compiler, n *graph.Node) {
 	op := n.Op.(graph.Attention)
 	shape := n.Inputs[0].Shape()
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 2)
-	names := arrays(op.Packed)
-	names["KEYS"] = strconv.Itoa(a.keys())
-	k := c.kernel("attention", a.suffix(), a.variant(names))
-	c.Dispatch(k, a.grid(), a.params(), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}
+	c.attend("attention", a.kernelFor(op.Heads, 2), arrays(op.Packed), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
 }
 
 func lowerAttentionGrad(c *Compiler, n *graph.Node) {
@@ -219,19 +221,16 @@ func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	o, lse, dout := rest[0], rest[1], rest[2]
 	delta := c.One(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
 
-	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}.kernelFor(op.Heads, 3)
-	k := c.kernel("attention_dq", a.suffix(), a.unrolled(arrays(op.Packed, "DQ")))
-	c.Dispatch(k, a.grid(), a.params(), append(append([]Span{}, qkv...), o, lse, dout, out[0], delta)...)
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}
+	c.attend("attention_dq", a.kernelFor(op.Heads, 3), arrays(op.Packed, "DQ"), append(append([]Span{}, qkv...), o, lse, dout, out[0], delta)...)
 
-	a = a.kernelFor(op.KVHeads, 4)
-	k = c.kernel("attention_dkv", a.suffix(), a.unrolled(arrays(op.Packed, "DK", "DV")))
 	bind := append(append([]Span{}, qkv...), lse, dout, delta)
 	if op.Packed {
 		bind = append(bind, out[0])
 	} else {
 		bind = append(bind, out[1], out[2])
 	}
-	c.Dispatch(k, a.grid(), a.params(), bind...)
+	c.attend("attention_dkv", a.kernelFor(op.KVHeads, 4), arrays(op.Packed, "DK", "DV"), bind...)
 }
 
 // checkedAttention is the outputs and the gradients of attention over inputs of its own.

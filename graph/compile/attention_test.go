@@ -79,13 +79,64 @@ func TestAttentionLargeScores(t *testing.T) {
 	})
 }
 
-// TestAttentionRows runs the kernels of GPUs, neighbouring invocations on neighbouring positions.
-func TestAttentionRows(t *testing.T) {
+// TestAttentionTiled runs the kernels of GPUs: heads divided in every way (TestAttentionTile), whole and ragged ones, one position more than a
+// workgroup owns, a head too wide for tiles. Mesa's OpenGL takes minutes to compile one for the processor.
+func TestAttentionTiled(t *testing.T) {
+	cases := []attentionCase{
+		{b: 1, t: 1, heads: 1, kvHeads: 1, headDim: 4},
+		{b: 2, t: 33, heads: 2, kvHeads: 2, headDim: 32, packed: true, causal: true},
+		{b: 1, t: 65, heads: 2, kvHeads: 1, headDim: 64, causal: true},
+		{b: 2, t: 19, heads: 2, kvHeads: 2, headDim: 64, packed: true},
+		{b: 1, t: 35, heads: 2, kvHeads: 1, headDim: 80, causal: true},
+		{b: 2, t: 67, heads: 4, kvHeads: 2, headDim: 8, causal: true},
+		{b: 2, t: 7, heads: 3, kvHeads: 1, headDim: 96, packed: true},
+		{b: 1, t: 33, heads: 2, kvHeads: 2, headDim: 128, packed: true, causal: true},
+		{b: 1, t: 10, heads: 2, kvHeads: 1, headDim: 128},
+		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 256, causal: true},
+		{b: 1, t: 5, heads: 1, kvHeads: 1, headDim: 6, packed: true},
+		{b: 1, t: 9, heads: 2, kvHeads: 1, headDim: 13, causal: true},
+		{b: 1, t: 3, heads: 2, kvHeads: 1, headDim: 260, causal: true},
+	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, s := range []attentionCase{{b: 2, t: 67, heads: 4, kvHeads: 2, headDim: 8, causal: true}, {b: 1, t: 5, heads: 1, kvHeads: 1, headDim: 6, packed: true}} {
-			w := s.graph()
-			w.feed(rand.New(rand.NewPCG(25, 26)))
-			w.checkAs(t, d, false, attentionTolerance)
+		if a := d.Adapter(); a.Type == "cpu" && a.Backend == "gl" {
+			t.Skip("skipped, OpenGL on the processor compiles tiles for minutes")
+		}
+		for _, s := range cases {
+			t.Run(s.String(), func(t *testing.T) {
+				w := s.graph()
+				w.feed(rand.New(rand.NewPCG(25, 26)))
+				w.hardware = true
+				w.check(t, d, attentionTolerance)
+				first, _ := w.run(t, d)
+				second, _ := w.run(t, d)
+				require.Equal(t, first, second, "the same bits")
+			})
 		}
 	})
+}
+
+// TestAttentionTile writes down how heads of the usual widths are divided: forward, dq, dkv.
+func TestAttentionTile(t *testing.T) {
+	for _, s := range []struct{ headDim, split, depth, forward, dq, dkv int }{
+		{4, 4, 1, 4, 2, 2},
+		{32, 4, 2, 4, 2, 2},
+		{48, 4, 3, 4, 2, 2},
+		{64, 4, 4, 4, 2, 2},
+		{80, 8, 3, 4, 4, 3},
+		{96, 8, 3, 4, 4, 3},
+		{128, 8, 4, 4, 3, 2},
+		{192, 16, 3, 4, 4, 3},
+		{256, 16, 4, 4, 3, 2},
+	} {
+		op := graph.Attention{Heads: 4, KVHeads: 2, HeadDim: s.headDim}
+		a := attentionKernel{op: op, batch: 1, t: 9}
+		require.True(t, a.tiled())
+		for state, rows := range map[int]int{2: s.forward, 3: s.dq, 4: s.dkv} {
+			want := attentionTile{split: s.split, depth: s.depth, rows: rows, teams: 64 / s.split}
+			require.Equal(t, want, a.kernelFor(op.Heads, state).tile(), "head width %d, state %d", s.headDim, state)
+		}
+	}
+	wide := attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 257}}
+	require.False(t, wide.tiled())
+	require.False(t, attentionKernel{op: graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 64}, cpu: true}.tiled())
 }

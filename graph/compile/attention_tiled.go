@@ -1,0 +1,62 @@
+package compile
+
+import (
+	"fmt"
+	"strconv"
+
+	"gputrain/gpu"
+	"gputrain/shaders"
+)
+
+// attentionTile says how a workgroup of the tiled kernels of attention divides its work: teams of split invocations own rows positions, or keys,
+// each; an invocation has depth quads of every row of its team.
+type attentionTile struct{ split, depth, rows, teams int }
+
+// What a tile may take. For each of its rows an invocation keeps state vectors of depth quads. tileQuads of them leave it enough of 256 registers to
+// work with: with more, Mesa's compiler for AMD spills at some width. Within that, the more rows, the more multiplications a load from workgroup memory.
+const (
+	tileInvocations = 64
+	tileDepth       = 4
+	tileQuads       = 36
+	tileWidest      = 256 // head width: four keys and values take half of the workgroup memory that every device has
+)
+
+// tiled is whether the tiled kernels run: on GPUs, but for heads too wide for their workgroup memory.
+func (a attentionKernel) tiled() bool { return !a.cpu && a.op.HeadDim <= tileWidest }
+
+// tile is a function of the head's width and of what a row keeps.
+func (a attentionKernel) tile() attentionTile {
+	quads := a.quads()
+	t := attentionTile{split: 4}
+	for quads > tileDepth*t.split {
+		t.split *= 2
+	}
+	t.depth = (quads + t.split - 1) / t.split
+	t.rows = min(4, tileQuads/(a.state*t.depth))
+	if a.state > 2 { // an invocation joins half of a turn's scores of a row
+		t.rows = min(t.rows, t.split/2)
+	}
+	t.teams = tileInvocations / t.split
+	return t
+}
+
+// tiledVariant has what the three tiled kernels have in common.
+func (a attentionKernel) tiledVariant(t attentionTile, names map[string]string) shaders.Variant {
+	constants := map[string]string{
+		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(a.op.HeadDim), "SPLIT": strconv.Itoa(t.split), "DEPTH": strconv.Itoa(t.depth),
+		"ROWS": strconv.Itoa(t.rows), "TEAMS": strconv.Itoa(t.teams), "TURNS": strconv.Itoa(t.teams / 4),
+	}
+	for constant, name := range names {
+		constants[constant] = name
+	}
+	return shaders.Variant{Constants: constants, Flags: map[string]bool{
+		"PACKED": a.op.Packed, "CAUSAL": a.op.Causal, "SCALAR": a.scalar(), "RAGGED": t.split*t.depth > a.quads(),
+	}}
+}
+
+// tiledKernel is the tiled kernel of a name, and the grid that covers every head and block of rows.
+func (c *Compiler) tiledKernel(name string, a attentionKernel, names map[string]string) (*gpu.Kernel, gpu.Grid) {
+	t := a.tile()
+	k := c.kernel(name+"_tiled", fmt.Sprintf("_%d_%dx%d", a.op.HeadDim, t.split, t.rows), a.tiledVariant(t, names))
+	return k, gpu.Grid{X: tiles(a.t, t.teams*t.rows), Y: uint32(a.batch * a.heads), Z: 1}
+}

@@ -1,0 +1,60 @@
+// What the tiled kernels of attention share. A workgroup is TEAMS teams of SPLIT invocations. A team owns ROWS rows (positions, or
+// keys) of a head, and each of its invocations holds the quads part, part + SPLIT, ... of all of them: so a head of any width
+// fits registers. What the rows meet is staged TEAMS at a time in workgroup memory and met four at a time: every
+// invocation adds up its quads' part of the four scores of each row, the parts are handed over, and the invocations share the rows
+// out among them to join the parts and to make weights of the scores.
+struct Params {
+    t: u32,           // positions
+    heads: u32,       // query heads
+    group: u32,       // query heads a key head
+    count: u32,       // batch * heads, of the heads that workgroups are counted by
+    qs: u32, ks: u32, vs: u32, os: u32, // strides of a position, in the unit of the arrays
+    k0: u32, v0: u32, // where k and v start in a position
+    head: u32,        // stride of a head
+    scale: f32,
+}
+
+const HEAD_DIM = {{HEAD_DIM}}u;
+const SPLIT = {{SPLIT}}u;
+const TEAMS = {{TEAMS}}u;
+const ROWS = {{ROWS}}u;
+const PITCH = SPLIT + 1u; // one more than there are keeps the rows of a team in different banks
+const LOWEST = -2.0e38; // finite times LOG2E
+const LOG2E = 1.4426950408889634;
+
+// Whether a position sees a key, and for the loops of a workgroup where the keys that a position sees end, and where the positions that see a
+// key begin.
+fn sees(position: u32, key: u32) -> bool {
+    return key < keys_end(position) && position < p.t;
+}
+
+fn keys_end(position: u32) -> u32 {
+#if CAUSAL
+    return min(position + 1u, p.t);
+#else
+    return p.t;
+#endif
+}
+
+fn positions_begin(key: u32) -> u32 {
+#if CAUSAL
+    return key;
+#else
+    return 0u;
+#endif
+}
+
+// The score of the product of a query and a key.
+fn scored(product: f32) -> f32 {
+    return product * p.scale;
+}
+
+// The weight that a position gives to a key, for the backward pass.
+fn weight(position: u32, key: u32, product: f32, lse: f32) -> f32 {
+    return select(0.0, exp(scored(product) - lse), sees(position, key));
+}
+
+// sum + a . b, without the sum of products that dot begins with.
+fn add_dot(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
+    return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
+}
