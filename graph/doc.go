@@ -22,5 +22,5 @@
 //  3. Gradients adds only nodes that the gradients asked for need; it makes no zeros, and no gradient of inputs, ids and labels.
 //  4. Op.Eval is the definition of an operation, against which its kernels and its gradient are tested.
 //  5. A loss is a sum over labels. Multiplied by an input with one over the number of labels of the whole step, it accumulates over
-//     micro-batches with every token counting the same.
+//     batches with every token counting the same.
 package graph

@@ -67,7 +67,7 @@ const (
 	InputTokens     = "tokens"      // i32 [batch, seq]
 	InputLabels     = "labels"      // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
 	InputLossScale  = "loss_scale"  // f32 []: 1 over the labels counted in a whole update; with Loss
-	InputDropoutKey = "dropout_key" // u32 [2], another for each micro-batch; when Training and dropout > 0
+	InputDropoutKey = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Window > 0
 	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens

@@ -15,7 +15,7 @@ import (
 // Passes are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
 type Passes interface {
 	Forward
-	// Compute makes the gradients of an update and the losses of its micro-batches. Behind them it submits the program that then makes, if it is
+	// Compute makes the gradients of an update and the losses of its batches. Behind them it submits the program that then makes, if it is
 	// given then: where one stage has the whole model. It need not wait for any.
 	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
 	// Each runs the pieces of an update on the stages.
@@ -31,14 +31,14 @@ type Passes interface {
 	Release()
 }
 
-// Inputs are what the micro-batches of an update read.
+// Inputs are what the batches of an update read.
 type Inputs struct {
 	Batch data.Batch
 	Count int64 // labels that count, of all replicas
 	Step  int64 // updates before this one
 }
 
-// Write sets those inputs of a program that it has, for micro-batch i.
+// Write sets those inputs of a program that it has, for batch i.
 func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 	tokens := c.Batch * c.Sequence
 	for name := range p.Inputs() {
@@ -71,16 +71,16 @@ type onDevice struct {
 	grads  *buffers.Tree
 
 	micro   *compile.Program
-	begin   []*gpu.Program // before the first micro-batch of an update
+	begin   []*gpu.Program // before the first batch of an update
 	compute *gpu.Program
-	collect []*gpu.Program // puts the loss of micro-batch i where the optimizer looks for it
+	collect []*gpu.Program // puts the loss of batch i where the optimizer looks for it
 }
 
 // build makes the programs of an update's passes, in the pieces that its submits are made of:
 //
 //	begin?  compute  collect 0 | compute  collect 1 | ... | compute  collect k-1  update
 //
-// With k > 1 micro-batches begin clears the gradients, which compute then adds to; otherwise compute overwrites them.
+// With k > 1 batches begin clears the gradients, which compute then adds to; otherwise compute overwrites them.
 func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	c := d.config
 	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
@@ -137,7 +137,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	return nil
 }
 
-// Compute submits the micro-batches one by one; see Passes.
+// Compute submits the batches one by one; see Passes.
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
 	for i := range d.config.Accumulate {
 		if err := d.config.Write(d.micro, in, i); err != nil {
@@ -176,7 +176,7 @@ func (d *onDevice) Failed(_ int, err error) error { return err }
 // Broken is nil: what fails is to be submitted anew.
 func (d *onDevice) Broken() error { return nil }
 
-// Rehearse makes the passes of one micro-batch: the others take as long. A device that is given the next step while it computes one, as in
+// Rehearse makes the passes of one batch: the others take as long. A device that is given the next step while it computes one, as in
 // training, does not wait for the host.
 func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	b := d.config.Rehearsal()

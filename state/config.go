@@ -19,8 +19,8 @@ type Config struct {
 	Definition model.Definition // a language model
 	// Optimizer is built with the gradient norm measured and updates left out that are not finite or beyond Limits, whatever it says of these.
 	Optimizer  optim.Config
-	Batch      int    // sequences a micro-batch
-	Accumulate int    // micro-batches an update; 0 is 1
+	Batch      int    // sequences a batch
+	Accumulate int    // batches an update; 0 is 1
 	Sequence   int    // tokens a sequence; 0 is the definition's context
 	Seed       uint64 // of the first parameters and of dropout
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
@@ -136,7 +136,7 @@ func (c Config) CountLabels(b data.Batch) (int64, error) {
 	return count, nil
 }
 
-// DropoutKey is what dropout draws with in a micro-batch of the update that follows step.
+// DropoutKey is what dropout draws with in a batch of the update that follows step.
 func (c Config) DropoutKey(step int64, micro int) prng.Key {
 	return prng.NewKey(c.Seed).FoldIn(dropoutStream).FoldIn(uint32(step)).FoldIn(uint32(micro))
 }
@@ -144,7 +144,7 @@ func (c Config) DropoutKey(step int64, micro int) prng.Key {
 // dropoutStream keeps the random numbers of dropout apart from all others of a run.
 const dropoutStream = 0xd20907
 
-// step is the graph of one micro-batch and what is wanted of it: the sum of the losses as "loss", and the gradient of each parameter that is
+// step is the graph of one batch and what is wanted of it: the sum of the losses as "loss", and the gradient of each parameter that is
 // trained.
 func (c Config) step() (*graph.Graph, []compile.Target, error) {
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})

@@ -6,7 +6,7 @@ import (
 	"gputrain/graph"
 )
 
-// FLOPs counts the floating point operations of an update but for the optimizer's: forward and backward pass of all its micro-batches, at their
+// FLOPs counts the floating point operations of an update but for the optimizer's: forward and backward pass of all its batches, at their
 // real shape, padding included, by kind of operation ("matmul"). What is computed a second time to save memory does not count.
 func (c Config) FLOPs() (map[string]int64, error) {
 	c = c.WithDefaults()

@@ -10,7 +10,7 @@ import (
 )
 
 // The operations of products, attention and head are those of the sums over layers, at the length that is trained, not the model's longest, and
-// of all micro-batches.
+// of all batches.
 func TestFLOPsOfAnUpdate(t *testing.T) {
 	const layers, heads, d, vocab, batch = 2, 2, 16, 32, 3
 	def, err := model.NewGPT2(model.GPT2Config{Layers: layers, Heads: heads, Width: d, Vocab: vocab, Context: 64})

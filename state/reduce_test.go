@@ -77,7 +77,7 @@ func (r replica) Sum(ctx context.Context, trees []*buffers.Tree) error {
 	return nil
 }
 
-// Replicas of one micro-batch each, with unequal numbers of tokens, learn what one with as many micro-batches learns, bit by bit. No parameter of
+// Replicas of one batch each, with unequal numbers of tokens, learn what one with as many batches learns, bit by bit. No parameter of
 // the model is read in two places.
 func TestReplicasAreMicroBatches(t *testing.T) {
 	const steps, replicas = 4, 2

@@ -149,7 +149,7 @@ func TestFirstStepAgainstTwin(t *testing.T) {
 	assert.NotEqual(t, c.Batch*testT, batch.Count, "the batch is ragged")
 }
 
-// k micro-batches are one large batch, token by token, on data whose micro-batches have different numbers of labels.
+// k batches are one large batch, token by token, on data whose batches have different numbers of labels.
 func TestAccumulationIsTokenWeighted(t *testing.T) {
 	dev := gputest.Device(t)
 	type outcome struct {
@@ -219,7 +219,7 @@ func TestStepCreatesNothing(t *testing.T) {
 			assert.Zero(t, third.Pipelines)
 			assert.Zero(t, third.BindGroups)
 			assert.Zero(t, third.Buffers)
-			assert.EqualValues(t, accumulate, third.Submits, "one a micro-batch")
+			assert.EqualValues(t, accumulate, third.Submits, "one a batch")
 			assert.EqualValues(t, 1, third.Readbacks)
 			assert.EqualValues(t, s.results.Bytes(), third.ReadBytes)
 			assert.EqualValues(t, uint64(accumulate*s.passes.(*onDevice).compute.Dispatches()+s.updater.stages[0].pieces[optim.Emit][0].Dispatches()), third.Dispatches)

@@ -49,7 +49,7 @@ func texelModels(t *testing.T) map[string]model.Definition {
 	return map[string]model.Definition{"adamw": gpt2, "quad": llama}
 }
 
-// learnt is the parameters after three steps of two micro-batches, and the refreshes that they took.
+// learnt is the parameters after three steps of two batches, and the refreshes that they took.
 func learnt(t *testing.T, a gpu.Adapter, use gpu.TexelUse, optimizer string, def model.Definition) (map[string][]float32, uint64) {
 	t.Helper()
 	dev, err := gpu.Open(t.Context(), a, gpu.Options{Texels: use})

@@ -138,7 +138,7 @@ func (t *trainer) open(ctx context.Context, reached int64) error {
 	if err := t.guess(reached); err != nil {
 		return err
 	}
-	t.facts.add("batch", "%d sequences x %d micro-batches x %d tokens", c.State.Batch, c.State.Accumulate, c.State.Sequence)
+	t.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Accumulate, c.State.Sequence)
 	removed, err := t.store.Clean()
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func evaluationWindows(c state.Config, tokens int64) int {
 const evaluationTokens = 1024
 
 // EvaluationRows is the number of sequences in a batch of an evaluation that reads at most so many tokens (0: all). It is that of a step's
-// micro-batch or, where that has fewer than 1,024 tokens, as many as make these, unless their pass takes more memory than a step. The loss does
+// batch or, where that has fewer than 1,024 tokens, as many as make these, unless their pass takes more memory than a step. The loss does
 // not depend on it but for the order of its sum.
 func EvaluationRows(c state.Config, tokens int64) int {
 	rows := max(c.Batch, (evaluationTokens+c.Sequence-1)/c.Sequence)

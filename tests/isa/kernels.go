@@ -45,7 +45,7 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 
 const longest = 1024 // tokens a sequence
 
-// uses are every model with AdamW, with one and with several micro-batches an update, with evaluation and sampling; and, for what the update
+// uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling; and, for what the update
 // itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
 func uses() []use {
 	var all []use

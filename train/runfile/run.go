@@ -84,8 +84,8 @@ type Schedule struct {
 // Train is the loop.
 type Train struct {
 	Steps           int       `yaml:"steps" default:"1600" range:"1.." resume:"reschedule" doc:"optimizer updates"`
-	Batch           int       `yaml:"batch" default:"2" range:"1.." doc:"sequences in a micro-batch; pipeline.microbatches cuts it further"`
-	Accumulate      int       `yaml:"accumulate" default:"1" range:"1.." doc:"micro-batches in an update"`
+	Batch           int       `yaml:"batch" default:"2" range:"1.." doc:"sequences in a batch; pipeline.microbatches cuts it further"`
+	Accumulate      int       `yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
 	EvalEvery       int       `yaml:"eval_every" default:"400" range:"0.." doc:"updates between evaluations; 0: only at the end"`
 	EvalTokens      int       `yaml:"eval_tokens" default:"32768" range:"0.." doc:"validation tokens that an evaluation reads at most; 0: all of them"`
 	SaveEvery       Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`
@@ -120,7 +120,7 @@ type Pipeline struct {
 	Stages       int    `yaml:"stages" default:"1" range:"1.." resume:"free" doc:"stages that the model is cut into, each on its own device; 1: not cut"`
 	Adapters     []int  `yaml:"adapters" range:"0.." resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; empty: --adapter, or the fastest"`
 	Schedule     string `yaml:"schedule" default:"1f1b" range:"gpipe|1f1b|interleaved" resume:"free" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
-	Microbatches int    `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a micro-batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a run keeps it"`
+	Microbatches int    `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a run keeps it"`
 	Chunks       int    `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
 	Ahead        int    `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
 	Recompute    bool   `yaml:"recompute" resume:"free" doc:"backward passes of several stages compute the activations again instead of keeping them: less memory, one more forward pass"`
