@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 // schedule is the order of an update.
 func (c Config) schedule() (*schedule.Schedule, error) {
 	return schedule.New(schedule.Config{
-		Name: c.Schedule, Stages: c.Assignment.Stages, Chunks: c.Assignment.Parts / c.Assignment.Stages, Microbatches: c.State.Accumulate, Ahead: c.Ahead,
+		Name: c.Schedule, Stages: c.Assignment.Stages, Chunks: c.Assignment.Parts / c.Assignment.Stages, Microbatches: c.State.Microbatches, Ahead: c.Ahead,
 	})
 }
 

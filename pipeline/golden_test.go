@@ -101,7 +101,7 @@ func (g *golden) near(t *testing.T, name string, got []float32, within bound) {
 // create makes the case's model on some devices, to be trained by some optimizer in m microbatches.
 func (g *golden) create(t *testing.T, devices []*gpu.Device, optimizer optim.Config, kind string, m int) *pipeline.State {
 	t.Helper()
-	c := state.Config{Definition: g.def, Batch: g.Batch / m, Accumulate: m, Sequence: g.SeqLen, Optimizer: optimizer}
+	c := state.Config{Definition: g.def, Batch: g.Batch / m, Microbatches: m, Sequence: g.SeqLen, Optimizer: optimizer}
 	s, err := pipeline.Create(t.Context(), devices, order(t, c, kind, len(devices)), g.params)
 	require.NoError(t, err)
 	return s

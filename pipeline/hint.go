@@ -21,7 +21,7 @@ func (c Config) hint(ctx context.Context, adapters []gpu.Adapter, limits []gpu.L
 			}
 			smaller := c
 			smaller.Recompute = recompute
-			smaller.State.Batch, smaller.State.Accumulate = c.State.Batch/cut, c.State.Accumulate*cut
+			smaller.State.Batch, smaller.State.Microbatches = c.State.Batch/cut, c.State.Microbatches*cut
 			memory, err := PlanMemory(ctx, smaller, adapters, limits)
 			if err != nil || compare(memory) != nil {
 				continue

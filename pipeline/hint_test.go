@@ -27,7 +27,7 @@ func TestMemoryErrorsAdviseWhatFits(t *testing.T) {
 	}
 	recomputed, smaller := c, c
 	recomputed.Recompute = true
-	smaller.State.Batch, smaller.State.Accumulate = c.State.Batch/2, 2*c.State.Accumulate
+	smaller.State.Batch, smaller.State.Microbatches = c.State.Batch/2, 2*c.State.Microbatches
 	require.Less(t, total(recomputed), total(c))
 	require.Less(t, total(smaller), total(c))
 	for limit, says := range map[uint64]string{

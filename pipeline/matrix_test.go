@@ -137,7 +137,7 @@ func deep(t testing.TB) model.Definition {
 func steep(def model.Definition, optimizer, parameters string, batch, m int) state.Config {
 	clip := 0.3
 	return state.Config{
-		Definition: def, Batch: batch, Accumulate: m, Seed: 7, Optimizer: optim.Config{
+		Definition: def, Batch: batch, Microbatches: m, Seed: 7, Optimizer: optim.Config{
 			Name: optimizer, Parameters: json.RawMessage(parameters), Options: optim.Options{
 				Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 2e-2, LearningRateEnd: 1e-3, Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
 				WeightDecayMask: optim.MaskMatrices(),

@@ -268,7 +268,7 @@ func (p *passes) Updated(ctx context.Context) error {
 func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	c := p.config.State
 	b := c.Rehearsal()
-	b.Tokens, b.Labels = slices.Repeat(b.Tokens, c.Accumulate), slices.Repeat(b.Labels, c.Accumulate)
+	b.Tokens, b.Labels = slices.Repeat(b.Tokens, c.Microbatches), slices.Repeat(b.Labels, c.Microbatches)
 	write := p.feed(state.Inputs{Batch: b, Count: int64(len(b.Labels))})
 	begun := time.Now()
 	for range times {

@@ -34,7 +34,7 @@ func tiny(t testing.TB) model.Definition {
 func config(def model.Definition, optimizer string, m int) state.Config {
 	clip := 0.5
 	return state.Config{
-		Definition: def, Batch: 2, Accumulate: m, Seed: 7, Optimizer: optim.Config{Name: optimizer, Options: optim.Options{
+		Definition: def, Batch: 2, Microbatches: m, Seed: 7, Optimizer: optim.Config{Name: optimizer, Options: optim.Options{
 			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, WarmupSteps: 3, Steps: 40}, ClipGrad: &clip, WeightDecay: 0.1,
 			WeightDecayMask: optim.MaskMatrices(),
 		}},
@@ -44,7 +44,7 @@ func config(def model.Definition, optimizer string, m int) state.Config {
 // batches are of c's shape, some labels left out, so that microbatches do not weigh the same.
 func batch(c state.Config, step int) data.Batch {
 	c = c.WithDefaults()
-	rows := c.Batch * c.Accumulate
+	rows := c.Batch * c.Microbatches
 	b := data.Batch{Rows: rows}
 	for i := range rows * c.Sequence {
 		b.Tokens = append(b.Tokens, int32((i*i+31*i+17*step)%tinyVocab))

@@ -15,7 +15,7 @@ import (
 // Passes are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
 type Passes interface {
 	Forward
-	// Compute makes the gradients of an update and the losses of its batches. Behind them it submits the program that then makes, if it is
+	// Compute makes the gradients of an update and the losses of its microbatches. Behind them it submits the program that then makes, if it is
 	// given then: where one stage has the whole model. It need not wait for any.
 	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
 	// Each runs the pieces of an update on the stages.
@@ -31,14 +31,14 @@ type Passes interface {
 	Release()
 }
 
-// Inputs are what the batches of an update read.
+// Inputs are what the microbatches of an update read.
 type Inputs struct {
 	Batch data.Batch
 	Count int64 // labels that count, of all replicas
 	Step  int64 // updates before this one
 }
 
-// Write sets those inputs of a program that it has, for batch i.
+// Write sets those inputs of a program that it has, for microbatch i.
 func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 	tokens := c.Batch * c.Sequence
 	for name := range p.Inputs() {
@@ -52,7 +52,7 @@ func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 			err = p.WriteFloats(name, []float32{float32(1 / float64(in.Count))})
 		case model.InputDropoutKey:
 			rank, _ := c.replicas()
-			key := c.DropoutKey(in.Step, rank*c.Accumulate+i)
+			key := c.DropoutKey(in.Step, rank*c.Microbatches+i)
 			err = p.WriteUints(name, key[:])
 		default:
 			err = fmt.Errorf("input %q: nothing to write", name)
@@ -71,16 +71,16 @@ type onDevice struct {
 	grads  *buffers.Tree
 
 	micro   *compile.Program
-	begin   []*gpu.Program // before the first batch of an update
+	begin   []*gpu.Program // before the first microbatch of an update
 	compute *gpu.Program
-	collect []*gpu.Program // puts the loss of batch i where the optimizer looks for it
+	collect []*gpu.Program // puts the loss of microbatch i where the optimizer looks for it
 }
 
 // build makes the programs of an update's passes, in the pieces that its submits are made of:
 //
 //	begin?  compute  collect 0 | compute  collect 1 | ... | compute  collect k-1  update
 //
-// With k > 1 batches begin clears the gradients, which compute then adds to; otherwise compute overwrites them.
+// With k > 1 microbatches begin clears the gradients, which compute then adds to; otherwise compute overwrites them.
 func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	c := d.config
 	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
@@ -91,7 +91,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		return err
 	}
 	d.micro, err = compile.New(ctx, d.device, g, compile.Options{
-		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: c.Accumulate > 1,
+		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: c.Microbatches > 1,
 		Progress: func(done, total int) { c.Progress("compile kernels", done, total) },
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		record(rec)
 		return rec.Program(ctx)
 	}
-	if c.Accumulate > 1 {
+	if c.Microbatches > 1 {
 		p, err := program("begin", func(rec *gpu.Recording) {
 			for i := range d.grads.Layout().Slabs() {
 				rec.Zero(d.grads.Slab(i))
@@ -117,7 +117,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		return err
 	}
 	loss := d.micro.Output(lossTarget)
-	for i := range uint64(c.Accumulate) {
+	for i := range uint64(c.Microbatches) {
 		p, err := program("collect", func(rec *gpu.Recording) {
 			rec.Copy(losses.Buffer.Range(losses.Offset+4*i, 4), loss.Buffer.Range(loss.Offset, 4))
 		})
@@ -137,9 +137,9 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	return nil
 }
 
-// Compute submits the batches one by one; see Passes.
+// Compute submits the microbatches one by one; see Passes.
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
-	for i := range d.config.Accumulate {
+	for i := range d.config.Microbatches {
 		if err := d.config.Write(d.micro, in, i); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Pro
 			programs = append(programs, d.begin...)
 		}
 		programs = append(programs, d.compute, d.collect[i])
-		if i == d.config.Accumulate-1 && then != nil {
+		if i == d.config.Microbatches-1 && then != nil {
 			last, err := then()
 			if err != nil {
 				return err
@@ -176,7 +176,7 @@ func (d *onDevice) Failed(_ int, err error) error { return err }
 // Broken is nil: what fails is to be submitted anew.
 func (d *onDevice) Broken() error { return nil }
 
-// Rehearse makes the passes of one batch: the others take as long. A device that is given the next step while it computes one, as in
+// Rehearse makes the passes of one microbatch: the others take as long. A device that is given the next step while it computes one, as in
 // training, does not wait for the host.
 func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	b := d.config.Rehearsal()
@@ -193,7 +193,7 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 		}
 	}
 	err := d.device.Wait(ctx)
-	return time.Since(begun) * time.Duration(d.config.Accumulate) / time.Duration(times), err
+	return time.Since(begun) * time.Duration(d.config.Microbatches) / time.Duration(times), err
 }
 
 // Release gives back all but the parameters.

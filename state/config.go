@@ -18,11 +18,11 @@ import (
 type Config struct {
 	Definition model.Definition // a language model
 	// Optimizer is built with the gradient norm measured and updates left out that are not finite or beyond Limits, whatever it says of these.
-	Optimizer  optim.Config
-	Batch      int    // sequences a batch
-	Accumulate int    // batches an update; 0 is 1
-	Sequence   int    // tokens a sequence; 0 is the definition's context
-	Seed       uint64 // of the first parameters and of dropout
+	Optimizer    optim.Config
+	Batch        int    // sequences a microbatch
+	Microbatches int    // microbatches an update; 0 is 1
+	Sequence     int    // tokens a sequence; 0 is the definition's context
+	Seed         uint64 // of the first parameters and of dropout
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need.
 	Frozen []string
@@ -57,14 +57,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("state: config: definition: %s has no tokens, want a language model", c.Definition.Kind())
 	case c.Batch < 1:
 		return fmt.Errorf("state: config: batch: %d, want at least 1", c.Batch)
-	case c.Accumulate < 1:
-		return fmt.Errorf("state: config: accumulate: %d, want at least 1", c.Accumulate)
+	case c.Microbatches < 1:
+		return fmt.Errorf("state: config: microbatches: %d, want at least 1", c.Microbatches)
 	case c.Sequence < 1 || c.Sequence > c.Definition.Context():
 		return fmt.Errorf("state: config: sequence: %d, want 1 to the context %d", c.Sequence, c.Definition.Context())
 	case c.Evaluation < 0:
 		return fmt.Errorf("state: config: evaluation: %d sequences, want at least 0", c.Evaluation)
 	case c.Optimizer.Options.AccumulationSteps > 1:
-		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use accumulate here, which weighs by tokens", c.Optimizer.Options.AccumulationSteps)
+		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use microbatches here, which weigh by tokens", c.Optimizer.Options.AccumulationSteps)
 	}
 	if _, err := model.ConfigJSON(c.Definition, "F32"); err != nil { // a checkpoint of it could not be read
 		return fmt.Errorf("state: config: definition: %w", err)
@@ -78,8 +78,8 @@ func (c Config) Validate() error {
 
 // WithDefaults is the configuration with every value that was left out, but for those of the optimizer.
 func (c Config) WithDefaults() Config {
-	if c.Accumulate == 0 {
-		c.Accumulate = 1
+	if c.Microbatches == 0 {
+		c.Microbatches = 1
 	}
 	if c.Sequence == 0 && c.Definition != nil {
 		c.Sequence = c.Definition.Context()
@@ -112,10 +112,10 @@ func (c Config) Transform() (optim.Transform, error) {
 // CountLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
 func (c Config) CountLabels(b data.Batch) (int64, error) {
 	c = c.WithDefaults()
-	rows, seq := c.Batch*c.Accumulate, c.Sequence
+	rows, seq := c.Batch*c.Microbatches, c.Sequence
 	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
-		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x accumulate %d)",
-			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, c.Accumulate)
+		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x %d microbatches)",
+			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, c.Microbatches)
 	}
 	count, vocab := int64(0), int32(c.Definition.Vocab())
 	for i, label := range b.Labels {
@@ -136,7 +136,7 @@ func (c Config) CountLabels(b data.Batch) (int64, error) {
 	return count, nil
 }
 
-// DropoutKey is what dropout draws with in a batch of the update that follows step.
+// DropoutKey is what dropout draws with in a microbatch of the update that follows step.
 func (c Config) DropoutKey(step int64, micro int) prng.Key {
 	return prng.NewKey(c.Seed).FoldIn(dropoutStream).FoldIn(uint32(step)).FoldIn(uint32(micro))
 }
@@ -144,7 +144,7 @@ func (c Config) DropoutKey(step int64, micro int) prng.Key {
 // dropoutStream keeps the random numbers of dropout apart from all others of a run.
 const dropoutStream = 0xd20907
 
-// step is the graph of one batch and what is wanted of it: the sum of the losses as "loss", and the gradient of each parameter that is
+// step is the graph of one microbatch and what is wanted of it: the sum of the losses as "loss", and the gradient of each parameter that is
 // trained.
 func (c Config) step() (*graph.Graph, []compile.Target, error) {
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})

@@ -11,11 +11,11 @@
 // inputs and submits:
 //
 //	[clear gradients]  forward and backward  loss 0   | first submit
-//	                   forward and backward  loss 1   | one more for each further batch
+//	                   forward and backward  loss 1   | one more for each further microbatch
 //	                   ...
 //	                   optimizer  results back        | at the end of the last one
 //
-// The loss is a sum over tokens, and each batch's gradient is scaled by one over the tokens of the whole update, so that k batches
+// The loss is a sum over tokens, and each microbatch's gradient is scaled by one over the tokens of the whole update, so that k microbatches
 // give the gradient of one large batch, however unequal their numbers of tokens. Results are read a step late; two steps may be in
 // flight.
 //

@@ -6,7 +6,7 @@ import (
 	"gputrain/graph"
 )
 
-// FLOPs counts the floating point operations of an update but for the optimizer's: forward and backward pass of all its batches, at their
+// FLOPs counts the floating point operations of an update but for the optimizer's: forward and backward pass of all its microbatches, at their
 // real shape, padding included, by kind of operation ("matmul"). What is computed a second time to save memory does not count.
 func (c Config) FLOPs() (map[string]int64, error) {
 	c = c.WithDefaults()
@@ -20,7 +20,7 @@ func (c Config) FLOPs() (map[string]int64, error) {
 	}
 	flops := g.FLOPsByKind(values...)
 	for kind := range flops {
-		flops[kind] *= int64(c.Accumulate)
+		flops[kind] *= int64(c.Microbatches)
 	}
 	return flops, nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // The operations of products, attention and head are those of the sums over layers, at the length that is trained, not the model's longest, and
-// of all batches.
+// of all microbatches.
 func TestFLOPsOfAnUpdate(t *testing.T) {
 	const layers, heads, d, vocab, batch = 2, 2, 16, 32, 3
 	def, err := model.NewGPT2(model.GPT2Config{Layers: layers, Heads: heads, Width: d, Vocab: vocab, Context: 64})
@@ -19,7 +19,7 @@ func TestFLOPsOfAnUpdate(t *testing.T) {
 	c.Definition, c.Batch = def, batch
 	for _, sequence := range []int{8, 64} {
 		for _, accumulate := range []int{1, 4} {
-			c.Sequence, c.Accumulate = sequence, accumulate
+			c.Sequence, c.Microbatches = sequence, accumulate
 			got, err := c.FLOPs()
 			require.NoError(t, err)
 			tokens := int64(batch * accumulate * sequence)

@@ -64,7 +64,7 @@ func TestFrozenParametersLeaveTheOthersTheirBits(t *testing.T) {
 			c := tinyConfig(t)
 			c.Definition = tinyModel(t, 0.1)
 			c.Optimizer.Options.ClipGrad = nil
-			c.Accumulate = 1 + name%2
+			c.Microbatches = 1 + name%2
 			c.Frozen = matching(c.Definition, prefixes...)
 			frozen, whole := create(t, dev, c), create(t, dev, withoutRate(c))
 			begin := read(t, frozen.frozenTrees()...)
@@ -186,7 +186,7 @@ func TestFrozenParametersInBF16(t *testing.T) {
 				c.Definition, err = model.WithQuantization(c.Definition, model.Quantization{Mode: "nf4", Match: []string{"attn.*weight"}})
 				require.NoError(t, err)
 			}
-			c.Frozen, c.Accumulate = matching(c.Definition, prefixes...), 1+i
+			c.Frozen, c.Microbatches = matching(c.Definition, prefixes...), 1+i
 			params := model.Init(c.Definition, 3)
 			for _, h := range params {
 				for k := range h.Data { // also of what is drawn as ones and zeros
@@ -215,7 +215,7 @@ func TestFrozenParametersInBF16(t *testing.T) {
 			for range 3 {
 				for _, s := range []*TrainState{full, half} {
 					b := s.Config().Rehearsal()
-					b.Tokens, b.Labels, b.Rows = slices.Repeat(b.Tokens, c.Accumulate), slices.Repeat(b.Labels, c.Accumulate), b.Rows*c.Accumulate
+					b.Tokens, b.Labels, b.Rows = slices.Repeat(b.Tokens, c.Microbatches), slices.Repeat(b.Labels, c.Microbatches), b.Rows*c.Microbatches
 					_, err := s.TrainStep(t.Context(), b)
 					require.NoError(t, err)
 				}

@@ -23,7 +23,7 @@ func (l Limits) Of(count int64) optim.Limits {
 // SetLimits sets what the steps from the next one on may have.
 func (s *TrainState) SetLimits(l Limits) { s.limits = l }
 
-// A step leaves the losses of its batches, padded so that what follows keeps its alignment, and what its update has measured.
+// A step leaves the losses of its microbatches, padded so that what follows keeps its alignment, and what its update has measured.
 
 // ResultBytes is the size of what a step leaves.
 func (c Config) ResultBytes() uint64 {

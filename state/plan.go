@@ -16,7 +16,7 @@ type MemoryPlan struct {
 	Params               uint64 // that are trained
 	Frozen               uint64 // parameters that are not
 	Gradients, Optimizer uint64
-	Step                 uint64 // inputs, activations and workspace of a batch
+	Step                 uint64 // inputs, activations and workspace of a microbatch
 	Evaluation, Sampling uint64 // the same of these, where they are planned for
 	Transfer             uint64 // buffers for reading back
 	Texels               uint64 // textures that operands are read from, on software adapters
@@ -171,7 +171,7 @@ func (c Config) fits(dev *gpu.Device, taken uint64) (MemoryPlan, error) {
 	return p, &MemoryError{Plan: p, Available: available, Bound: bound, Hint: c.WithDefaults().hint(p, available, dev.Limits())}
 }
 
-// hint finds what would fit: a smaller batch with the same update, else a shorter sequence beside it.
+// hint finds what would fit: a smaller microbatch with the same update, else a shorter sequence beside it.
 func (c Config) hint(p MemoryPlan, available uint64, lim gpu.Limits) string {
 	rest := p.Params + p.Frozen + p.Gradients + p.Optimizer
 	if rest >= available {
@@ -190,7 +190,7 @@ func (c Config) hint(p MemoryPlan, available uint64, lim gpu.Limits) string {
 			}
 			text := fmt.Sprintf("lower batch from %d to %d", c.Batch, batch)
 			if k := c.Batch / batch; k > 1 {
-				text += fmt.Sprintf(" (and raise accumulate from %d to %d for the same updates)", c.Accumulate, c.Accumulate*k)
+				text += fmt.Sprintf(" (and raise accumulate from %d to %d for the same updates)", c.Microbatches, c.Microbatches*k)
 			} else {
 				text = ""
 			}

@@ -23,7 +23,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 	for _, accumulate := range []int{1, 2} {
 		dev := gputest.Device(t)
 		c := plannedConfig(t)
-		c.Accumulate = accumulate
+		c.Microbatches = accumulate
 		plan, err := Plan(c, dev.Limits())
 		require.NoError(t, err)
 		before := dev.Counters().LiveBytes

@@ -9,11 +9,11 @@ import (
 	"gputrain/buffers"
 )
 
-// Reducer joins replicas of a model, each of which computes some batches of every update. It stands between the passes of an update and
+// Reducer joins replicas of a model, each of which computes some microbatches of every update. It stands between the passes of an update and
 // the update itself, which every replica then makes of the same gradients. All replicas make the same calls in the same order.
 //
-// Replicas of one batch each have the bits of one replica that makes all of these batches, but for the gradient of a parameter that the
-// model reads in two places (a tied head): batches of one replica add up its two shares one by one, in another order.
+// Replicas of one microbatch each have the bits of one replica that makes all of these microbatches, but for the gradient of a parameter that the
+// model reads in two places (a tied head): microbatches of one replica add up its two shares one by one, in another order.
 type Reducer interface {
 	// Replicas says which of how many this one is, from 0 on.
 	Replicas() (rank, count int)
@@ -31,10 +31,10 @@ func (c Config) replicas() (rank, count int) {
 	return c.Reducer.Replicas()
 }
 
-// losses is how many losses an update has, of the batches of all replicas.
+// losses is how many losses an update has, of the microbatches of all replicas.
 func (c Config) losses() int {
 	_, count := c.replicas()
-	return max(c.Accumulate, 1) * count
+	return max(c.Microbatches, 1) * count
 }
 
 // countAll is how many labels count in an update, of which own are this replica's.

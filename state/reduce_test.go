@@ -77,7 +77,7 @@ func (r replica) Sum(ctx context.Context, trees []*buffers.Tree) error {
 	return nil
 }
 
-// Replicas of one batch each, with unequal numbers of tokens, learn what one with as many batches learns, bit by bit. No parameter of
+// Replicas of one microbatch each, with unequal numbers of tokens, learn what one with as many microbatches learns, bit by bit. No parameter of
 // the model is read in two places.
 func TestReplicasAreMicroBatches(t *testing.T) {
 	const steps, replicas = 4, 2
@@ -86,7 +86,7 @@ func TestReplicasAreMicroBatches(t *testing.T) {
 			dev := gputest.Device(t)
 			c := tinyConfig(t)
 			c.Definition, c.Sequence, c.Optimizer.Name = generating(t)["llama"], testT, optimizer
-			c.Batch, c.Accumulate = 2, replicas
+			c.Batch, c.Microbatches = 2, replicas
 			batches := make([]data.Batch, steps)
 			for i := range batches {
 				batches[i] = tinyBatch(i, 2*replicas, true)
@@ -115,7 +115,7 @@ func TestReplicasAreMicroBatches(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, wantMetrics, steps)
 
-			c.Accumulate = 1
+			c.Microbatches = 1
 			room := &meeting{size: replicas}
 			var all sync.WaitGroup
 			errs := make([]error, replicas)

@@ -22,7 +22,7 @@ func (s *TrainState) Rehearse(ctx context.Context, times int) (time.Duration, er
 	return 0, fmt.Errorf("state: rehearse: %w", err)
 }
 
-// Rehearsal is one batch to measure with, of tokens spread over the vocabulary.
+// Rehearsal is one microbatch to measure with, of tokens spread over the vocabulary.
 func (c Config) Rehearsal() data.Batch {
 	b := data.Batch{Tokens: make([]int32, c.Batch*c.Sequence), Labels: make([]int32, c.Batch*c.Sequence), Rows: c.Batch}
 	for i := range b.Tokens {

@@ -14,7 +14,7 @@ import (
 func TestRehearsalChangesNothing(t *testing.T) {
 	for _, accumulate := range []int{1, 3} {
 		c := tinyConfig(t)
-		c.Accumulate = accumulate
+		c.Microbatches = accumulate
 		run := func(rehearse bool) (metrics []Metrics, params map[string][]float32, counted gpu.Counters) {
 			dev := gputest.Device(t)
 			s := create(t, dev, c)

@@ -53,7 +53,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		c := tinyConfig(t)
 		c.Definition = tinyModel(t, 0.1)
-		c.Accumulate = 2
+		c.Microbatches = 2
 		const steps = 12
 		dir := t.TempDir()
 		whole := create(t, dev, c)

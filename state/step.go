@@ -94,7 +94,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 	begun := time.Now()
 	in := Inputs{Batch: batch, Count: count, Step: s.own.Step}
 	if s.updater.whole() && s.config.Reducer == nil {
-		// The update goes with the last batch. The ring has room for the steps in flight only.
+		// The update goes with the last microbatch. The ring has room for the steps in flight only.
 		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })
 		if err != nil {
 			return err

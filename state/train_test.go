@@ -79,7 +79,7 @@ func TestTrainOfAnotherConfiguration(t *testing.T) {
 	moments := func(v Value) []buffers.Host { return download(t, fieldsOf(t, v).OptimizerState.Trees()[0].Tree) }
 	want := moments(v)
 	other := c
-	other.Batch, other.Accumulate, other.MeasureUpdates = 2, 2, true
+	other.Batch, other.Microbatches, other.MeasureUpdates = 2, 2, true
 	other.Optimizer.Options.Schedule = optim.ScheduleConfig{LearningRate: 3e-3}
 	before := dev.Counters().LiveBytes
 	wrong := c

@@ -27,7 +27,7 @@ type TrainState struct {
 	limited optim.Limits // as the devices have them
 
 	updater *Updater
-	losses  gpu.Range     // of the batches, once they are computed
+	losses  gpu.Range     // of the microbatches, once they are computed
 	results *gpu.Buffer   // what a step leaves to be read
 	ring    *gpu.Readback // results of the steps in flight
 

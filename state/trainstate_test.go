@@ -78,7 +78,7 @@ func train(t *testing.T, s *TrainState, to int64) []Metrics {
 	t.Helper()
 	var all []Metrics
 	for s.Step() < to {
-		m, err := s.TrainStep(t.Context(), tinyBatch(int(s.Step()), s.config.Batch*s.config.Accumulate, false))
+		m, err := s.TrainStep(t.Context(), tinyBatch(int(s.Step()), s.config.Batch*s.config.Microbatches, false))
 		require.NoError(t, err)
 		all = append(all, m...)
 	}
@@ -149,7 +149,7 @@ func TestFirstStepAgainstTwin(t *testing.T) {
 	assert.NotEqual(t, c.Batch*testT, batch.Count, "the batch is ragged")
 }
 
-// k batches are one large batch, token by token, on data whose batches have different numbers of labels.
+// k microbatches are one large batch, token by token, on data whose microbatches have different numbers of labels.
 func TestAccumulationIsTokenWeighted(t *testing.T) {
 	dev := gputest.Device(t)
 	type outcome struct {
@@ -158,7 +158,7 @@ func TestAccumulationIsTokenWeighted(t *testing.T) {
 	}
 	run := func(batch, accumulate int) outcome {
 		c := tinyConfig(t)
-		c.Batch, c.Accumulate = batch, accumulate
+		c.Batch, c.Microbatches = batch, accumulate
 		s := create(t, dev, c)
 		var o outcome
 		for i := range 3 {
@@ -198,7 +198,7 @@ func TestStepCreatesNothing(t *testing.T) {
 		t.Run(fmt.Sprint(accumulate), func(t *testing.T) {
 			dev := gputest.Device(t)
 			c := tinyConfig(t)
-			c.Accumulate = accumulate
+			c.Microbatches = accumulate
 			s := create(t, dev, c)
 			step := func() gpu.Counters {
 				before := dev.Counters()
@@ -219,7 +219,7 @@ func TestStepCreatesNothing(t *testing.T) {
 			assert.Zero(t, third.Pipelines)
 			assert.Zero(t, third.BindGroups)
 			assert.Zero(t, third.Buffers)
-			assert.EqualValues(t, accumulate, third.Submits, "one a batch")
+			assert.EqualValues(t, accumulate, third.Submits, "one a microbatch")
 			assert.EqualValues(t, 1, third.Readbacks)
 			assert.EqualValues(t, s.results.Bytes(), third.ReadBytes)
 			assert.EqualValues(t, uint64(accumulate*s.passes.(*onDevice).compute.Dispatches()+s.updater.stages[0].pieces[optim.Emit][0].Dispatches()), third.Dispatches)
@@ -408,7 +408,7 @@ func TestConfigErrors(t *testing.T) {
 	for says, edit := range map[string]func(*Config){
 		"definition":         func(c *Config) { c.Definition = nil },
 		"batch: 0":           func(c *Config) { c.Batch = 0 },
-		"accumulate: -1":     func(c *Config) { c.Accumulate = -1 },
+		"microbatches: -1":   func(c *Config) { c.Microbatches = -1 },
 		"sequence: 17":       func(c *Config) { c.Sequence = 17 },
 		"accumulation_steps": func(c *Config) { c.Optimizer.Options.AccumulationSteps = 2 },
 		`"adamm"`:            func(c *Config) { c.Optimizer.Name = "adamm" },
@@ -521,7 +521,7 @@ func TestSoak(t *testing.T) {
 // A training state is for one goroutine: two that step it at the same time are told so, and neither waits for ever.
 func TestTwoCallsAtOnce(t *testing.T) {
 	s := create(t, gputest.Device(t), tinyConfig(t))
-	batch := tinyBatch(0, s.config.Batch*s.config.Accumulate, false)
+	batch := tinyBatch(0, s.config.Batch*s.config.Microbatches, false)
 	require.NoError(t, s.turn.take())
 	_, err := s.TrainStep(t.Context(), batch)
 	require.ErrorIs(t, err, ErrTwoCalls)

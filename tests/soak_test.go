@@ -85,7 +85,7 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 			return nil
 		})},
 	}
-	config.State.Definition, config.State.Batch, config.State.Accumulate, config.State.Seed = def, 2, 2, 5
+	config.State.Definition, config.State.Batch, config.State.Microbatches, config.State.Seed = def, 2, 2, 5
 	config.State.Optimizer = optim.Config{Name: "adamw", Options: optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 1e-3}}}
 	_, err = train.Run(t.Context(), dev, config)
 	require.NoError(t, err)

@@ -56,7 +56,7 @@ func learnt(t *testing.T, a gpu.Adapter, use gpu.TexelUse, optimizer string, def
 	require.NoError(t, err)
 	defer dev.Release()
 	s, err := state.Create(t.Context(), dev, state.Config{
-		Definition: def, Batch: 4, Accumulate: 2, Seed: 7,
+		Definition: def, Batch: 4, Microbatches: 2, Seed: 7,
 		Optimizer: optim.Config{Name: optimizer, Options: optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 0.01}, WeightDecay: 0.1}},
 	})
 	require.NoError(t, err)

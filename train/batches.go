@@ -61,7 +61,7 @@ func (t *trainer) openBatches() (err error) {
 		return nil
 	}
 	loader, err := data.NewLoader(c.Train, data.LoaderConfig{
-		Context: c.State.Sequence, Batch: c.State.Batch * c.State.Accumulate, Seed: c.State.Seed, Prefetch: c.Prefetch, State: t.run.Data,
+		Context: c.State.Sequence, Batch: c.State.Batch * c.State.Microbatches, Seed: c.State.Seed, Prefetch: c.Prefetch, State: t.run.Data,
 		Timeout: c.DataTimeout,
 		Slow: func(waited time.Duration) {
 			t.say("step %d: waiting for data since %v", t.state.Step()+1, waited.Round(time.Second))

@@ -93,7 +93,7 @@ func TestRaggedBatchesAreTokenWeighted(t *testing.T) {
 	var first result
 	for _, k := range []int{1, 2, 4, 8} {
 		c := tinyRun(t, t.TempDir()).State
-		c.Batch, c.Accumulate, c.Evaluation = 8/k, k, 8/k
+		c.Batch, c.Microbatches, c.Evaluation = 8/k, k, 8/k
 		c.Definition = undropped(t)
 		s, err := state.Create(t.Context(), dev, c)
 		require.NoError(t, err)

@@ -111,8 +111,8 @@ func (c Config) withDefaults() Config {
 	if c.State.FS == nil {
 		c.State.FS = checkpoint.OS
 	}
-	if c.State.Accumulate == 0 {
-		c.State.Accumulate = 1
+	if c.State.Microbatches == 0 {
+		c.State.Microbatches = 1
 	}
 	if c.State.Sequence == 0 && c.State.Definition != nil {
 		c.State.Sequence = c.State.Definition.Context()
@@ -222,7 +222,7 @@ func (c Config) settings() []Setting {
 	}{
 		{"train.steps", c.Steps},
 		{"train.batch", c.State.Batch},
-		{"train.accumulate", c.State.Accumulate},
+		{"train.accumulate", c.State.Microbatches},
 		{"train.context", c.State.Sequence},
 		{"train.seed", c.State.Seed},
 		{"train.eval_every", c.EvalEvery},

@@ -42,7 +42,7 @@ func TestCostOfSteps(t *testing.T) {
 	c.EvalEvery, c.SampleEvery, c.SaveEvery = 0, 0, nil // nothing between the steps
 	c.Peak = func(context.Context) (float64, error) { return peak, nil }
 	shape := c.withDefaults().State
-	each := data.LoaderConfig{Context: shape.Sequence, Batch: shape.Batch * shape.Accumulate, Seed: 3}
+	each := data.LoaderConfig{Context: shape.Sequence, Batch: shape.Batch * shape.Microbatches, Seed: 3}
 	c.Batches = func(from data.State) (BatchSource, error) {
 		own := each
 		own.State = from

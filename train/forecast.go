@@ -255,7 +255,7 @@ func (t *trainer) measured(once func() (time.Duration, error)) (time.Duration, e
 
 // evaluating is the time of an evaluation of so many batches where the passes of an update take so long, a third of it forward.
 func evaluating(c state.Config, passes time.Duration, batches int) time.Duration {
-	return time.Duration(float64(passes) / 3 * float64(batches*c.Evaluation) / float64(c.Accumulate*c.Batch))
+	return time.Duration(float64(passes) / 3 * float64(batches*c.Evaluation) / float64(c.Microbatches*c.Batch))
 }
 
 // evaluationTime is that of an evaluation, by one of a single batch; where none of its tokens count, which is no result, it is that of as many

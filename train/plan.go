@@ -109,7 +109,7 @@ func (t *trainer) countWork() error {
 		return err
 	}
 	c := t.config.State
-	positions := float64(c.Batch * c.Accumulate * c.Sequence)
+	positions := float64(c.Batch * c.Microbatches * c.Sequence)
 	for kind, n := range flops {
 		t.flops += float64(n)
 		t.work = append(t.work, work{kind, float64(n) / positions})

@@ -138,7 +138,7 @@ func (t *trainer) open(ctx context.Context, reached int64) error {
 	if err := t.guess(reached); err != nil {
 		return err
 	}
-	t.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Accumulate, c.State.Sequence)
+	t.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Microbatches, c.State.Sequence)
 	removed, err := t.store.Clean()
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func tinyRun(t testing.TB, dir string) Config {
 	require.NoError(t, err)
 	clip := 1.0
 	return Config{
-		State: state.Config{Definition: def, Batch: 2, Accumulate: 2, Seed: 11, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
+		State: state.Config{Definition: def, Batch: 2, Microbatches: 2, Seed: 11, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
 			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 1e-2, WarmupSteps: 2, Steps: 12}, ClipGrad: &clip,
 			WeightDecay: 0.1, WeightDecayMask: optim.MaskMatrices(),
 		}}},

@@ -27,7 +27,7 @@ func TestStepsThatSaveAreNotSlow(t *testing.T) {
 	require.Greater(t, bytes, int64(100e6))
 	for _, every := range []int64{0, 4} {
 		c := tinyRun(t, t.TempDir())
-		c.State.Definition, c.State.Batch, c.State.Accumulate = def, 2, 1
+		c.State.Definition, c.State.Batch, c.State.Microbatches = def, 2, 1
 		c.Validation, c.Sample.Tokens, c.Steps, c.SaveEvery, c.Keep = nil, 0, 18, Every(every), 1
 		var steps []time.Duration
 		var last time.Time // when the last step began

@@ -19,13 +19,13 @@ const pictureWidth = 120
 // layOut says what each stage has of the model and how busy it should be.
 func layOut(cfg *runfile.Config, c state.Config, units []partition.Unit, cut partition.Assignment, powers []partition.Power) (*planned, error) {
 	order, err := schedule.New(schedule.Config{
-		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: c.Accumulate, Ahead: cfg.Pipeline.Ahead,
+		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: c.Microbatches, Ahead: cfg.Pipeline.Ahead,
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := &planned{
-		Model: c.Definition.Kind(), Parameters: model.Parameters(c.Definition), Schedule: order.Name, Microbatches: c.Accumulate, Rows: c.Batch,
+		Model: c.Definition.Kind(), Parameters: model.Parameters(c.Definition), Schedule: order.Name, Microbatches: c.Microbatches, Rows: c.Batch,
 		Sequence: c.Sequence, Picture: order.Picture(pictureWidth),
 	}
 	played := cut.Expect(order, units, powers, cfg.Pipeline.Recompute)

@@ -51,7 +51,7 @@ func uses() []use {
 	var all []use
 	for _, m := range models {
 		for _, accumulate := range []int{1, 2} {
-			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Accumulate: accumulate, Evaluation: 2, Sampling: true}
+			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Microbatches: accumulate, Evaluation: 2, Sampling: true}
 			all = append(all, m)
 		}
 	}

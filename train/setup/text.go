@@ -71,7 +71,7 @@ func layEpochs(cfg *runfile.Config, text *data.Corpus, c state.Config) error {
 	if cfg.Data.Epochs == 0 {
 		return nil
 	}
-	steps, err := data.Steps(text.Train, c.Sequence, c.Batch*c.Accumulate, c.Seed, cfg.Data.Epochs)
+	steps, err := data.Steps(text.Train, c.Sequence, c.Batch*c.Microbatches, c.Seed, cfg.Data.Epochs)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 		return nil, err
 	}
 	b.wholeWork = work
-	b.batch = randomBatch(c.Batch*c.Accumulate, c.Sequence, c.Definition.Vocab())
+	b.batch = randomBatch(c.Batch*c.Microbatches, c.Sequence, c.Definition.Vocab())
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	if err != nil {
 		return nil, err
@@ -84,9 +84,9 @@ func (b *pipelineBench) config(layers int) (state.Config, float64, error) {
 	if err != nil {
 		return c, 0, err
 	}
-	c.Accumulate = benchMicrobatches
+	c.Microbatches = benchMicrobatches
 	perToken, err := model.FLOPsPerToken(c.Definition, c.Sequence)
-	return c, perToken * float64(c.Batch*c.Accumulate*c.Sequence), err
+	return c, perToken * float64(c.Batch*c.Microbatches*c.Sequence), err
 }
 
 func (b *pipelineBench) release() {
