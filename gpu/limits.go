@@ -14,6 +14,7 @@ type Limits struct {
 	Workgroups     uint32 // a dimension of a grid
 	StorageAlign   uint64 // of the offset of a storage binding
 	UniformAlign   uint64 // of the offset of a uniform binding
+	Software       bool   // the adapter computes on the processor
 	TexelBindings  int    // operands that a kernel can read as texels; 0 where the adapter has none
 	Texels         TexelUse
 }
@@ -89,6 +90,6 @@ func (l Limits) orDefault() Limits {
 		Invocations: cmp.Or(l.Invocations, def.Invocations), WorkgroupBytes: cmp.Or(l.WorkgroupBytes, def.WorkgroupBytes),
 		WorkgroupSize: cmp.Or(l.WorkgroupSize, def.WorkgroupSize), Workgroups: cmp.Or(l.Workgroups, def.Workgroups),
 		StorageAlign: cmp.Or(l.StorageAlign, def.StorageAlign), UniformAlign: cmp.Or(l.UniformAlign, def.UniformAlign),
-		TexelBindings: l.TexelBindings, Texels: l.Texels,
+		Software: l.Software, TexelBindings: l.TexelBindings, Texels: l.Texels,
 	}
 }

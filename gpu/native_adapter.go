@@ -124,7 +124,8 @@ func describe(h C.WGPUAdapter) Adapter {
 		StorageAlign:   uint64(l.minStorageBufferOffsetAlignment),
 		UniformAlign:   uint64(l.minUniformBufferOffsetAlignment),
 	}
-	if a.Type == "cpu" && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
+	a.Limits.Software = a.Type == "cpu"
+	if a.Limits.Software && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
 		a.Limits.TexelBindings = int(l.maxStorageTexturesPerShaderStage)
 	}
 	return a

@@ -219,6 +219,9 @@ func (p Product) kernel(v productVariant) *gpu.Kernel {
 		"UPDATE": p.update.Bytes > 0, "BALANCING": p.balancing, "DITHER": p.sides.Bytes > 0,
 		"WORKGROUP": v.workgroup,
 	}
+	if v.workgroup {
+		flags["WIDE"] = false
+	}
 	for _, s := range []*Stack{&p.A, &p.B, &p.C, p.D} {
 		flags["BF16"] = flags["BF16"] || s != nil && s.DType == buffers.BF16 || p.update.Bytes > 0
 	}

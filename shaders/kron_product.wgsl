@@ -35,9 +35,7 @@ fn bf16_round4(x: vec4<f32>) -> vec4<u32> { return bf16_round_bits(bitcast<vec4<
 #endif
 
 #if WORKGROUP
-// 16 rows (k) of 16 quads, one quad of padding against bank conflicts.
-var<workgroup> tile_a: array<vec4<f32>, 272>;
-var<workgroup> tile_b: array<vec4<f32>, 272>;
+#import "shared/product_memory.wgsl" PITCH=17 FOURS=4
 #endif
 
 @compute @workgroup_size({{LANES}}, 1, 1)
@@ -88,77 +86,18 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #end
 #end
 #if WORKGROUP
-    // An invocation brings in four vec4 of each operand: along K, quad `slow` of four rows at k = 4*fast; else quad `lane` of rows
-    // k = part, part+4, ...
-    let fast = local % 4u;
-    let slow = local / 4u;
-    let lane = local % 16u;
-    let part = local / 16u;
-    for (var k = 0u; k < p.k; k += 16u) {
-#if TRANS_A
-#for I in 0..4
-        {
-            let kk = part + {{I}}u * 4u;
-            var v = vec4<f32>();
-            if (k + kk < p.k) {
-                v = {{A_LOAD}}(a[z * p.sa + (k + kk) * p.lda + min(down * 16u + lane, p.m - 1u)]);
-            }
-            tile_a[kk * 17u + lane] = v;
-        }
-#end
-#else
-        {
-#for I in 0..4
-            var v{{I}} = vec4<f32>();
-            if (k + 4u * fast < p.k) {
-                v{{I}} = {{A_LOAD}}(a[z * p.sa + (4u * min(down * 16u + slow, p.m - 1u) + {{I}}u) * p.lda + k / 4u + fast]);
-            }
-#end
-#for I in 0..4
-            tile_a[(4u * fast + {{I}}u) * 17u + slow] = vec4<f32>(v0[{{I}}], v1[{{I}}], v2[{{I}}], v3[{{I}}]);
-#end
-        }
-#endif
-#if TRANS_B
-        {
-#for I in 0..4
-            var v{{I}} = vec4<f32>();
-            if (k + 4u * fast < p.k) {
-                v{{I}} = {{B_LOAD}}(b[z * p.sb + (4u * min(right * 16u + slow, p.n - 1u) + {{I}}u) * p.ldb + k / 4u + fast]);
-            }
-#end
-#for I in 0..4
-            tile_b[(4u * fast + {{I}}u) * 17u + slow] = vec4<f32>(v0[{{I}}], v1[{{I}}], v2[{{I}}], v3[{{I}}]);
-#end
-        }
-#else
-#for I in 0..4
-        {
-            let kk = part + {{I}}u * 4u;
-            var v = vec4<f32>();
-            if (k + kk < p.k) {
-                v = {{B_LOAD}}(b[z * p.sb + (k + kk) * p.ldb + min(right * 16u + lane, p.n - 1u)]);
-            }
-            tile_b[kk * 17u + lane] = v;
-        }
-#end
-#endif
-        workgroupBarrier();
-        for (var i = 0u; i < 16u; i++) {
-#for Q in 0..2
-            let ra{{Q}} = tile_a[i * 17u + local / 8u + {{Q}}u * 8u];
-            let rb{{Q}} = tile_b[i * 17u + local % 8u + {{Q}}u * 8u];
-#end
-#for Q in 0..2
-#for I in 0..4
-#for J in 0..2
-            c{{Q}}_{{I}}_{{J}} += ra{{Q}}[{{I}}] * rb{{J}};
-#end
-#end
-#end
-        }
-        workgroupBarrier();
-    }
+    let index = local;
+    let m = 4u * p.m;
+    let n = 4u * p.n;
+    let row4 = down * 16u;
+    let col4 = right * 16u;
+    let y4 = local / 8u;
+    let x4 = local % 8u;
+    let abase = z * p.sa;
+    let bbase = z * p.sb;
+    let begin = 0u;
+    let end = p.k;
+#import "shared/product_loop.wgsl" A_LOAD={{A_LOAD}} B_LOAD={{B_LOAD}} SIDE=8 SPOTS=2 QUADS=16 STEP=16 FOURS=4 APART=4 LOADS=4
 #if KEEP
     if (keep[z] != 0u) {
         return;

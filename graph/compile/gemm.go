@@ -68,7 +68,11 @@ func (c *Compiler) gemmAs(g gemm, v gemmVariant) {
 	// K in slices, each to a product of its own, then their sum in order.
 	n4 := (g.n + 3) / 4
 	depth := (g.k + slices - 1) / slices
-	depth = (depth + 15) / 16 * 16 // whole steps of every kernel
+	step := 32 // whole steps of every kernel
+	if c.limits.Software {
+		step = 16
+	}
+	depth = (depth + step - 1) / step * step
 	slices = (g.k + depth - 1) / depth
 	partial := c.One(c.workspace("slices", buffers.F32, slices, g.m, 4*n4), "slices")
 	p := g
@@ -167,21 +171,26 @@ type gemmVariant struct {
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
 func (c *Compiler) chooseGemm(g gemm) gemmVariant {
-	switch {
-	case !g.loadsVec4():
-		return gemmVariant{file: "matmul_scalar", tileM: 32, tileN: 32}
-	case c.cpu:
+	if c.cpu && g.loadsVec4() {
 		return registerTile(g, 8)
-	case g.m >= 32 && g.n >= 32:
-		return gemmVariant{file: "matmul_tiled", tileM: 64, tileN: 64}
 	}
-	return registerTile(g, 64)
+	v, _ := c.gpuChoice(g) // for what vec4 cannot load there is one kernel
+	return v
 }
 
 // slices is how many products the K of one product is cut into: more than one where the tiles of C alone would not fill the
-// device and K is long enough to pay for the second pass: 64 tiles of 64x64 on a GPU, 8 of 16x128 on the few cores of an adapter that has
-// texels, which is a software one. It depends on shape and limits alone, so that a plan drawn without a device holds.
+// device and K is long enough to pay for the second pass. It depends on shape and limits alone, so that a plan drawn without a device
+// holds, and not on the variant that a measurement may prefer, so that no product has other bits for it.
 func (c *Compiler) slices(g gemm) int {
+	if c.limits.Software {
+		return c.softwareSlices(g)
+	}
+	_, slices := c.gpuChoice(g)
+	return slices
+}
+
+// softwareSlices fill the few cores of a processor with 8 tiles of 16x128 where the adapter has texels, elsewhere with 64 of 64x64.
+func (c *Compiler) softwareSlices(g gemm) int {
 	const shortest = 256
 	full, groups := 64, int(tiles(g.m, 64))*int(tiles(g.n, 64))
 	if c.limits.TexelBindings > 0 {
@@ -191,6 +200,34 @@ func (c *Compiler) slices(g gemm) int {
 		return 1
 	}
 	return min(g.k/shortest, (full+groups-1)/groups)
+}
+
+// tiled is the variant of matmul_tiled.wgsl whose workgroup makes a square tile of C, of 32, 64 or 128 rows.
+func tiled(rows int) gemmVariant { return gemmVariant{file: "matmul_tiled", tileM: rows, tileN: rows} }
+
+// step is how much of K a tile of matmul_tiled.wgsl takes at a time: what makes both tiles fit into 16 KiB with their padding, and keeps
+// every invocation busy with at least one load of an operand.
+func (v gemmVariant) step() int { return map[int]int{32: 32, 64: 16, 128: 8}[v.tileM] }
+
+// tile is the geometry of a tile for matmul_tiled.wgsl, see shared/product_loop.wgsl; wide: it has more invocations than an operand has
+// squares of 4x4 to transpose.
+func (v gemmVariant) tile() (constants map[string]string, wide bool) {
+	side, spots := 8, 2 // invocations along a side of the workgroup, quads of an invocation
+	switch v.tileM {
+	case 32:
+		spots = 1
+	case 128:
+		side = 16
+	}
+	quads, fours := v.tileM/4, v.step()/4
+	constants = map[string]string{}
+	for name, n := range map[string]int{
+		"SIDE": side, "SPOTS": spots, "QUADS": quads, "PITCH": quads + 1, "STEP": v.step(), "FOURS": fours,
+		"APART": side * side / quads, "LOADS": quads * v.step() / (side * side),
+	} {
+		constants[name] = strconv.Itoa(n)
+	}
+	return constants, quads*fours < side*side
 }
 
 // registerTile is the tile of matmul.wgsl with the least estimated time: on a software adapter (lanes 8) a vec4 load costs
@@ -245,7 +282,9 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) *gpu.Kernel {
 		form[2] = 't'
 	}
 	if v.file == "matmul_tiled" {
-		return c.kernel(v.file, string(form), shaders.Variant{Flags: flags})
+		constants, wide := v.tile()
+		flags["WIDE"] = wide
+		return c.kernel(v.file, fmt.Sprintf("%s_%d", form, v.tileM), shaders.Variant{Flags: flags, Constants: constants})
 	}
 	flags["K_EDGE"] = g.k%4 != 0
 	lanes := min(v.rows, 4)

@@ -57,7 +57,11 @@ func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [
 	t.Helper()
 	m, n, k := s[0], s[1], s[2]
 	r := productRun{a: newProductMatrix(rng, m, k, form[0]), b: newProductMatrix(rng, k, n, form[1])}
-	c, err := newCompiler(graph.New(), nil, d.Limits())
+	limits := d.Limits()
+	if !cpu {
+		limits.Software, limits.TexelBindings = false, 0 // the slices of a GPU
+	}
+	c, err := newCompiler(graph.New(), nil, limits)
 	require.NoError(t, err)
 	c.dev, c.cpu, c.group = d, cpu, "test"
 	place := func(label string, elements int) Span {
@@ -115,21 +119,47 @@ func TestGemmVariants(t *testing.T) {
 	big.a.row, big.b.row, big.c.row = 128, 384, 384
 	v := c.chooseGemm(big)
 	require.Equal(t, gemmVariant{file: "matmul", tileM: 16, tileN: 128, rows: 16, cols: 4, wx: 8, wy: 1}, v)
-	c.cpu = false
-	require.Equal(t, "matmul_tiled", c.chooseGemm(big).file)
-	one := big
-	one.m = 1
-	require.Equal(t, 1, c.chooseGemm(one).rows)
-	odd := big
-	odd.b.row = 383
-	require.Equal(t, "matmul_scalar", c.chooseGemm(odd).file)
-	require.Equal(t, 1, c.slices(big))
 	long := gemm{m: 128, n: 128, k: 1024, count: 1, transA: true}
+	c.limits.Software = true
 	require.Equal(t, 4, c.slices(long))
 	c.limits.TexelBindings = 8
 	require.Equal(t, 1, c.slices(long), "eight tiles are enough for the cores of a software adapter")
 	long.m = 32
 	require.Equal(t, 4, c.slices(long))
+}
+
+// On a GPU large products take the large tile, as it halves the traffic, and small ones what fills 40 compute units, of two SIMDs each.
+func TestGemmModel(t *testing.T) {
+	c := &Compiler{limits: gpu.DefaultLimits()}
+	product := func(m, n, k int) gemm {
+		g := gemm{m: m, n: n, k: k, count: 1}
+		g.a.row, g.b.row, g.c.row = k, n, n
+		return g
+	}
+	for _, large := range []gemm{product(8192, 2304, 768), product(8192, 768, 3072), product(1024, 50260, 768), product(4096, 4096, 4096)} {
+		require.Equal(t, tiled(128), c.chooseGemm(large), "%d x %d x %d", large.m, large.n, large.k)
+		require.Equal(t, 1, c.slices(large))
+	}
+	for _, small := range []gemm{product(128, 128, 1024), product(128, 384, 1024), product(1024, 128, 512), product(128, 512, 1024)} {
+		v, slices := c.chooseGemm(small), c.slices(small)
+		require.Equal(t, "matmul_tiled", v.file)
+		groups := int(tiles(small.m, v.tileM)) * int(tiles(small.n, v.tileN)) * slices
+		require.GreaterOrEqual(t, groups, 80, "%d x %d x %d: a workgroup for each SIMD", small.m, small.n, small.k)
+	}
+	require.Equal(t, tiled(32), c.chooseGemm(product(1024, 128, 128)), "32 tiles of 64 x 64, 128 of these")
+	for rows, checked := range map[int]gemm{32: product(70, 132, 68), 64: product(388, 516, 16), 128: product(516, 900, 8)} {
+		require.Equal(t, tiled(rows), c.chooseGemm(checked), "in matMulChecks")
+	}
+	require.Equal(t, 1, c.chooseGemm(product(1, 384, 128)).rows)
+	require.Equal(t, "matmul_scalar", c.chooseGemm(product(1024, 383, 128)).file)
+
+	batch := product(128, 128, 1024)
+	batch.count = 12
+	require.Equal(t, 1, c.slices(batch), "of one product only")
+	c.limits.BindingBytes = 128 * 128 * 4 * 3
+	require.LessOrEqual(t, c.slices(product(128, 128, 1024)), 3, "what a binding holds")
+	c.limits.Invocations = 128
+	require.Equal(t, tiled(64), c.chooseGemm(product(4096, 4096, 4096)))
 }
 
 // checkAs is twin.check for a graph without params, with the variants of software adapters or of GPUs.
@@ -166,7 +196,7 @@ func TestGemmMeasured(t *testing.T) {
 	for _, o := range []*operand{&g.a, &g.b, &g.c} {
 		o.span = Span{st: c.newStorage(outputStorage, "operand", 4*64*64), Bytes: 4 * 64 * 64}
 	}
-	variants := append([]gemmVariant{c.chooseGemm(g)}, gpuCandidates(g)...)
+	variants := append([]gemmVariant{c.chooseGemm(g)}, gpuCandidates(g, c.chooseGemm(g))...)
 	chosen := c.measured(g, variants)
 	require.NoError(t, c.err)
 	require.Contains(t, variants, chosen)

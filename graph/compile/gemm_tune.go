@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -18,25 +19,25 @@ func (c *Compiler) tuned(g gemm, table gemmVariant) gemmVariant {
 		g.a.span.Bytes+g.b.span.Bytes+g.c.span.Bytes > most {
 		return table
 	}
-	return c.measured(g, append([]gemmVariant{table}, gpuCandidates(g)...))
+	return c.measured(g, append([]gemmVariant{table}, gpuCandidates(g, table)...))
 }
 
-// gpuCandidates are the variants without workgroup memory that a GPU may prefer to the tile of the table.
-func gpuCandidates(g gemm) []gemmVariant {
+// gpuCandidates are the variants that a GPU may prefer to the table's: the tiles, and some without workgroup memory.
+func gpuCandidates(g gemm, table gemmVariant) []gemmVariant {
 	if !g.loadsVec4() {
 		return nil
 	}
-	var out []gemmVariant
+	all := []gemmVariant{tiled(32), tiled(64), tiled(128)}
 	for _, v := range []gemmVariant{{rows: 4, cols: 1, wx: 8, wy: 8}, {rows: 4, cols: 2, wx: 8, wy: 8}, {rows: 8, cols: 2, wx: 8, wy: 8}} {
 		v.file, v.tileM, v.tileN = "matmul", v.rows*v.wy, 4*v.cols*v.wx
-		out = append(out, v)
+		all = append(all, v)
 	}
-	return out
+	return slices.DeleteFunc(all, func(v gemmVariant) bool { return v == table })
 }
 
 func (v gemmVariant) name() string {
 	if v.rows == 0 {
-		return v.file
+		return fmt.Sprintf("%s_%d", v.file, v.tileM)
 	}
 	return fmt.Sprintf("%s_%dx%d_%dx%d", v.file, v.rows, v.cols, v.wx, v.wy)
 }

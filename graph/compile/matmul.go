@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"fmt"
 	"slices"
 
 	"gputrain/graph"
@@ -19,6 +20,17 @@ var matMulChecks = []Check{
 			g.MatMul(a, b, false, false), g.MatMul(a, bt, false, true), g.MatMul(a, at, true, false),
 			g.MatMul(wide, checkedInput(g, "c", 3, 24, 36), false, false), g.MatMul(wide, wide, false, true),
 		}
+	}},
+	{Name: "matmul tiles", Tolerance: 64, Build: func(g *graph.Graph) []*graph.Value { // of 64 and of 128 rows; of 32 in the check above
+		var values []*graph.Value
+		for i, s := range [][3]int{{388, 516, 16}, {516, 900, 8}} {
+			input := func(name string, rows, cols int) *graph.Value {
+				return checkedInput(g, fmt.Sprint(name, i), rows, cols)
+			}
+			a, b := input("a", s[0], s[2]), input("b", s[2], s[1])
+			values = append(values, g.MatMul(a, b, false, false), g.MatMul(a, input("bt", s[1], s[2]), false, true), g.MatMul(input("at", s[2], s[0]), b, true, false))
+		}
+		return values
 	}},
 	{Name: "matmul odd sizes", Tolerance: 128, Build: func(g *graph.Graph) []*graph.Value {
 		a, b, bt := checkedInput(g, "a", 7, 13), checkedInput(g, "b", 13, 35), checkedInput(g, "bt", 35, 13)

@@ -175,20 +175,42 @@ func TestMatMulVariants(t *testing.T) {
 	})
 }
 
-// TestMatMulCandidates runs what a GPU may be given instead of the table's variant.
+// TestMatMulCandidates runs what a GPU may be given instead of the table's variant, on a product in slices of K. All add along K in the same
+// order, so that the bits do not depend on the choice.
 func TestMatMulCandidates(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		rng := rand.New(rand.NewPCG(17, 18))
 		for _, form := range gputest.Some(t, d, forms) {
-			for _, v := range gpuCandidates(gemm{m: 4, n: 4, k: 4}) {
-				checkProduct(t, d, rng, false, form, [3]int{68, 72, 12}, false, v)
+			var want []float64
+			for _, v := range gpuCandidates(gemm{}, gemmVariant{}) {
+				got := checkProduct(t, d, rand.New(rand.NewPCG(17, 18)), false, form, [3]int{68, 72, 332}, true, v)
+				if want == nil {
+					want = got
+				}
+				require.Equal(t, want, got, "%s %s", v.name(), formName(form))
 			}
 		}
 	})
 }
 
-// checkProduct runs one gemm outside of a graph, in buffers with sentinels around C, against float64.
-func checkProduct(t *testing.T, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool, as ...gemmVariant) {
+// TestMatMulTiles has tiles of every size past the edges of C and of K, with what a tile may not touch around C.
+func TestMatMulTiles(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		rng := rand.New(rand.NewPCG(19, 20))
+		for _, rows := range []int{32, 64, 128} {
+			for i, form := range gputest.Some(t, d, forms) {
+				for j, s := range gputest.Some(t, d, [][3]int{{rows + 4, rows - 4, 44}, {rows, 2 * rows, 64}, {rows - 3, rows + 8, 4}, {36, 2*rows + 12, 52}}) {
+					if form[0] {
+						s[0] = (s[0] + 3) / 4 * 4 // A lies as [k, m]
+					}
+					checkProduct(t, d, rng, false, form, s, (i+j)%2 == 1, tiled(rows))
+				}
+			}
+		}
+	})
+}
+
+// checkProduct runs one gemm outside of a graph, in buffers with sentinels around C, against float64. It returns C and what is around it.
+func checkProduct(t *testing.T, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool, as ...gemmVariant) []float64 {
 	t.Helper()
 	m, n, k := s[0], s[1], s[2]
 	p := newProductRun(t, d, rng, cpu, form, s, accumulate, as...)
@@ -210,6 +232,7 @@ func checkProduct(t *testing.T, d *gpu.Device, rng *rand.Rand, cpu bool, form [2
 		require.Equal(t, sentinel, got[i], "before C: %d", i)
 		require.Equal(t, sentinel, got[productEdge+m*n+i], "after C: %d", i)
 	}
+	return got
 }
 
 // TestMatMulSmallGrids has more products and more rows than a grid can count.

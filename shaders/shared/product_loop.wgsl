@@ -1,0 +1,96 @@
+    // The products of a tile of C along K, {{STEP}} of K at a time, through workgroup memory. In scope: a[abase...] and b[bbase...], row
+    // strides p.lda and p.ldb; K from begin to end; m rows and n columns of C, row4 and col4 the first quads of the tile; index, of the
+    // invocation, which has quads y4, y4 + {{SIDE}}, ... by x4, x4 + {{SIDE}}, ... of the tile; c0_0_0, ... that the products add to, k ascending.
+    // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all; past the end of K is 0.
+    let last = max(end, 1u) - 1u;
+    let lane = index % {{QUADS}}u; // contiguous along M or N: quad `lane` of rows k = part, part + {{APART}}, ...
+    let part = index / {{QUADS}}u;
+    let fast = index % {{FOURS}}u; // contiguous along K: quad `slow` of four rows at k = 4*fast
+    let slow = index / {{FOURS}}u % {{QUADS}}u;
+#if TRANS_A
+    let at_a = abase + min(row4 + lane, (m + 3u) / 4u - 1u);
+    let part_a = part * p.lda;
+#else
+#for I in 0..4
+    let at_a{{I}} = abase + min(4u * (row4 + slow) + {{I}}u, m - 1u) * p.lda;
+#end
+#endif
+#if TRANS_B
+#for I in 0..4
+    let at_b{{I}} = bbase + min(4u * (col4 + slow) + {{I}}u, n - 1u) * p.ldb;
+#end
+#else
+    let at_b = bbase + min(col4 + lane, (n + 3u) / 4u - 1u);
+    let part_b = part * p.ldb;
+#endif
+    for (var k = begin; k < end; k += {{STEP}}u) {
+        let quad = min(k + 4u * fast, last) / 4u;
+        let within = k + 4u * fast < end;
+#if TRANS_A
+#for I in 0..LOADS
+        let a{{I}} = select(vec4<f32>(), {{A_LOAD}}(a[at_a + min(part_a + (k + {{I}}u * {{APART}}u) * p.lda, last * p.lda)]), part + k + {{I}}u * {{APART}}u < end);
+#end
+#endif
+#if !TRANS_B
+#for I in 0..LOADS
+        let b{{I}} = select(vec4<f32>(), {{B_LOAD}}(b[at_b + min(part_b + (k + {{I}}u * {{APART}}u) * p.ldb, last * p.ldb)]), part + k + {{I}}u * {{APART}}u < end);
+#end
+#endif
+#if !TRANS_A
+#if WIDE
+        if (index < {{QUADS}}u * {{FOURS}}u) {
+#else
+        {
+#endif
+#for I in 0..4
+            let a{{I}} = select(vec4<f32>(), {{A_LOAD}}(a[at_a{{I}} + quad]), within);
+#end
+#for I in 0..4
+            tile_a[fast][{{I}}][slow] = vec4<f32>(a0[{{I}}], a1[{{I}}], a2[{{I}}], a3[{{I}}]);
+#end
+        }
+#endif
+#if TRANS_B
+#if WIDE
+        if (index / ({{QUADS}}u * {{FOURS}}u) == 1u) {
+#else
+        {
+#endif
+#for I in 0..4
+            let b{{I}} = select(vec4<f32>(), {{B_LOAD}}(b[at_b{{I}} + quad]), within);
+#end
+#for I in 0..4
+            tile_b[fast][{{I}}][slow] = vec4<f32>(b0[{{I}}], b1[{{I}}], b2[{{I}}], b3[{{I}}]);
+#end
+        }
+#endif
+#if TRANS_A
+#for I in 0..LOADS
+        tile_a[(part + {{I}}u * {{APART}}u) / 4u][part % 4u][lane] = a{{I}};
+#end
+#endif
+#if !TRANS_B
+#for I in 0..LOADS
+        tile_b[(part + {{I}}u * {{APART}}u) / 4u][part % 4u][lane] = b{{I}};
+#end
+#endif
+        workgroupBarrier();
+        for (var i = 0u; i < {{FOURS}}u; i++) {
+#for K in 0..4
+            {
+#for Q in 0..SPOTS
+                let ra{{Q}} = tile_a[i][{{K}}][y4 + {{Q}}u * {{SIDE}}u];
+                let rb{{Q}} = tile_b[i][{{K}}][x4 + {{Q}}u * {{SIDE}}u];
+#end
+#for Q in 0..SPOTS
+#for I in 0..4
+#for J in 0..SPOTS
+                c{{Q}}_{{I}}_{{J}} += ra{{Q}}[{{I}}] * rb{{J}};
+#end
+#end
+#end
+            }
+#end
+        }
+        workgroupBarrier();
+    }
