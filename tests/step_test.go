@@ -12,6 +12,8 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -29,12 +31,33 @@ const (
 	// Tokens, positions, the last norm; logits, their loss and its gradient in place, the two products from there, the sum of the losses; the
 	// last norm's gradient with gamma and beta, and those of positions and tokens.
 	dispatchesOfRest = 3 + (1 + 2 + 2 + 1) + (1 + 2*2 + 1 + 1)
-	// Where products are cut into slices of K, which fill a GPU, the sums of these: in a layer of one product forwards, one backwards and the
-	// four for weights, in the rest of one.
-	slicesOfLayer, slicesOfRest = 6, 1
+	// Where products are cut into slices of K, which fill a GPU, the sums of these: in a layer of one product forwards, one backwards (on a GPU
+	// two) and the four for weights, in the rest of one.
+	slicesOfLayer, slicesOfLayerOnGPU, slicesOfRest = 6, 7, 1
 	// The sums of squares of groups in each of 1 slab, of each leaf, their total, what it is held to, and one update of each slab.
 	dispatchesOfAdamW = 1 + 1 + 1 + 1 + 1
 )
+
+// TestDispatchesElsewhere counts those of forward and backward on the adapters that are not here.
+func TestDispatchesElsewhere(t *testing.T) {
+	def, err := model.NewGPT2(model.GPT2Config{Layers: defaultLayers, Heads: 4, Width: 128, Vocab: defaultV, Context: defaultT})
+	require.NoError(t, err)
+	built, err := def.Build(defaultB, defaultT, model.Options{Loss: true, Training: true})
+	require.NoError(t, err)
+	grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	require.NoError(t, err)
+	targets := []compile.Target{{Name: "loss", Value: built.LossSum}}
+	for i, p := range def.Params() {
+		targets = append(targets, compile.Target{Value: grads[i], Leaf: p.Path})
+	}
+	for software, slices := range map[bool]int{false: slicesOfLayerOnGPU, true: slicesOfLayer} {
+		limits := gpu.DefaultLimits()
+		limits.Software = software
+		plan, err := compile.PlanFor(built.Graph, targets, limits)
+		require.NoError(t, err)
+		assert.Equal(t, defaultLayers*(dispatchesOfLayer+slices)+dispatchesOfRest+slicesOfRest, plan.Dispatches, "software %v", software)
+	}
+}
 
 // defaultState is the training state of the built-in default run, with more of these where a test wants it.
 func defaultState(t *testing.T, dev *gpu.Device, layers, accumulate int) *state.TrainState {
@@ -82,7 +105,8 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 	}{{defaultLayers, 1, gpu.TexelsAll}, {2, 2, gpu.TexelsOff}} {
 		t.Run(fmt.Sprintf("%d layers, accumulate %d, texels %s", c.layers, c.accumulate, c.texels), func(t *testing.T) {
 			accumulate := c.accumulate
-			texels := gputest.Adapters(t)[0].Limits.TexelBindings > 0
+			adapter := gputest.Adapters(t)[0].Limits
+			texels := adapter.TexelBindings > 0
 			dev := gputest.Device(t, func(o *gpu.Options) {
 				if texels {
 					o.Texels = c.texels
@@ -109,7 +133,10 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 			first := step()
 			assert.Zero(t, first.Pipelines+first.BindGroups+first.Buffers, "all is made before the first step")
 			layer, rest := uint64(dispatchesOfLayer), uint64(dispatchesOfRest)
-			if !texels {
+			switch {
+			case !adapter.Software:
+				layer, rest = layer+slicesOfLayerOnGPU, rest+slicesOfRest
+			case !texels:
 				layer, rest = layer+slicesOfLayer, rest+slicesOfRest
 			}
 			assert.Equal(t, texels && c.texels == gpu.TexelsAll, first.Refreshes > 0)

@@ -54,17 +54,18 @@ func (v gemmVariant) time(g gemm, slices int, simds float64) float64 {
 // gpuChoice is the variant and the slices with the least time among the variants that suit the form of g; what comes later in the list, or
 // takes more slices and with them more memory, has to save a twentieth. The products of all slices fit one binding.
 func (c *Compiler) gpuChoice(g gemm) (best gemmVariant, slices int) {
-	const shortest = 64 // of a slice
+	shortest := 256 // of K a slice; of the tiles' less, as what they wait for is counted
 	var variants []gemmVariant
 	switch {
 	case !g.loadsVec4():
 		variants = []gemmVariant{{file: "matmul_scalar", tileM: 32, tileN: 32}}
 	case g.m < 32 || g.n < 32:
 		variants = []gemmVariant{registerTile(g, 64)}
-	case c.limits.Invocations < 256:
-		variants = []gemmVariant{tiled(64), tiled(32)}
 	default:
-		variants = []gemmVariant{tiled(64), tiled(32), tiled(128)}
+		shortest, variants = 64, []gemmVariant{tiled(64), tiled(32)}
+		if c.limits.Invocations >= 256 {
+			variants = append(variants, tiled(128))
+		}
 	}
 	most := 1
 	if g.count == 1 {
