@@ -97,7 +97,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let bbase = z * p.sb;
     let begin = 0u;
     let end = p.k;
-#import "shared/product_loop.wgsl" A_LOAD={{A_LOAD}} B_LOAD={{B_LOAD}} SIDE=8 SPOTS=2 QUADS=16 STEP=16 FOURS=4 APART=4 LOADS=4
+#import "shared/product_loop.wgsl" A_LOAD={{A_LOAD}} B_LOAD={{B_LOAD}} SIDE=8 SPOTS=2 QUADS=16 STEP=16 FOURS=4 LOADS=4
 #if KEEP
     if (keep[z] != 0u) {
         return;

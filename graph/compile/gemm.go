@@ -223,7 +223,7 @@ func (v gemmVariant) tile() (constants map[string]string, wide bool) {
 	constants = map[string]string{}
 	for name, n := range map[string]int{
 		"SIDE": side, "SPOTS": spots, "QUADS": quads, "PITCH": quads + 1, "STEP": v.step(), "FOURS": fours,
-		"APART": side * side / quads, "LOADS": quads * v.step() / (side * side),
+		"LOADS": quads * v.step() / (side * side),
 	} {
 		constants[name] = strconv.Itoa(n)
 	}

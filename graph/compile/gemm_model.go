@@ -30,7 +30,7 @@ func (v gemmVariant) alu() (clocks float64, step int) {
 	case v.file == "matmul":
 		return 2 * float64(16*v.rows*v.cols+6*(v.rows+4*v.cols)), 4
 	}
-	return map[int]float64{32: 1310, 64: 2350, 128: 2360}[v.tileM], v.step()
+	return map[int]float64{32: 1230, 64: 2270, 128: 2320}[v.tileM], v.step()
 }
 
 // time is what the model says of a variant with K in slices, on a device of so many SIMDs.

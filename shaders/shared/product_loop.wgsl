@@ -3,13 +3,14 @@
     // invocation, which has quads y4, y4 + {{SIDE}}, ... by x4, x4 + {{SIDE}}, ... of the tile; c0_0_0, ... that the products add to, k ascending.
     // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all; past the end of K is 0.
     let last = max(end, 1u) - 1u;
-    let lane = index % {{QUADS}}u; // contiguous along M or N: quad `lane` of rows k = part, part + {{APART}}, ...
-    let part = index / {{QUADS}}u;
+    let lane = index % {{QUADS}}u; // contiguous along M or N: quad `lane` of {{LOADS}} rows from k = part on
+    let part = index / {{QUADS}}u * {{LOADS}}u;
     let fast = index % {{FOURS}}u; // contiguous along K: quad `slow` of four rows at k = 4*fast
     let slow = index / {{FOURS}}u % {{QUADS}}u;
 #if TRANS_A
-    let at_a = abase + min(row4 + lane, (m + 3u) / 4u - 1u);
-    let part_a = part * p.lda;
+    let column_a = abase + min(row4 + lane, (m + 3u) / 4u - 1u);
+    let edge_a = column_a + last * p.lda;
+    var at_a = column_a + (begin + part) * p.lda; // moves with k
 #else
 #for I in 0..4
     let at_a{{I}} = abase + min(4u * (row4 + slow) + {{I}}u, m - 1u) * p.lda;
@@ -20,21 +21,24 @@
     let at_b{{I}} = bbase + min(4u * (col4 + slow) + {{I}}u, n - 1u) * p.ldb;
 #end
 #else
-    let at_b = bbase + min(col4 + lane, (n + 3u) / 4u - 1u);
-    let part_b = part * p.ldb;
+    let column_b = bbase + min(col4 + lane, (n + 3u) / 4u - 1u);
+    let edge_b = column_b + last * p.ldb;
+    var at_b = column_b + (begin + part) * p.ldb; // moves with k
 #endif
     for (var k = begin; k < end; k += {{STEP}}u) {
         let quad = min(k + 4u * fast, last) / 4u;
         let within = k + 4u * fast < end;
 #if TRANS_A
 #for I in 0..LOADS
-        let a{{I}} = select(vec4<f32>(), {{A_LOAD}}(a[at_a + min(part_a + (k + {{I}}u * {{APART}}u) * p.lda, last * p.lda)]), part + k + {{I}}u * {{APART}}u < end);
+        let a{{I}} = select(vec4<f32>(), {{A_LOAD}}(a[min(at_a + {{I}}u * p.lda, edge_a)]), k + part + {{I}}u < end);
 #end
+        at_a += {{STEP}}u * p.lda;
 #endif
 #if !TRANS_B
 #for I in 0..LOADS
-        let b{{I}} = select(vec4<f32>(), {{B_LOAD}}(b[at_b + min(part_b + (k + {{I}}u * {{APART}}u) * p.ldb, last * p.ldb)]), part + k + {{I}}u * {{APART}}u < end);
+        let b{{I}} = select(vec4<f32>(), {{B_LOAD}}(b[min(at_b + {{I}}u * p.ldb, edge_b)]), k + part + {{I}}u < end);
 #end
+        at_b += {{STEP}}u * p.ldb;
 #endif
 #if !TRANS_A
 #if WIDE
@@ -65,14 +69,22 @@
         }
 #endif
 #if TRANS_A
-#for I in 0..LOADS
-        tile_a[(part + {{I}}u * {{APART}}u) / 4u][part % 4u][lane] = a{{I}};
+#if WIDE
+        tile_a[part / 4u][part % 4u][lane] = a0;
+#else
+#for I in 0..4
+        tile_a[part / 4u][{{I}}][lane] = a{{I}};
 #end
 #endif
+#endif
 #if !TRANS_B
-#for I in 0..LOADS
-        tile_b[(part + {{I}}u * {{APART}}u) / 4u][part % 4u][lane] = b{{I}};
+#if WIDE
+        tile_b[part / 4u][part % 4u][lane] = b0;
+#else
+#for I in 0..4
+        tile_b[part / 4u][{{I}}][lane] = b{{I}};
 #end
+#endif
 #endif
         workgroupBarrier();
         for (var i = 0u; i < {{FOURS}}u; i++) {
