@@ -108,27 +108,33 @@ func (c Config) texelBytes(layout, frozen *buffers.Layout, lim gpu.Limits) (uint
 	if lim.TexelBindings == 0 || lim.Texels == gpu.TexelsOff {
 		return 0, nil
 	}
-	dry := gpu.DryOf(gpu.Adapter{Index: -1, Name: "none", Backend: "none", Type: "cpu", Limits: lim}, lim) // only software adapters have texels
-	params, err := buffers.NewTree(dry, "params", layout, buffers.F32)
-	if err != nil {
-		return 0, err
-	}
-	f := Fields{Definition: c.Definition, Params: params}
-	if frozen != nil {
-		if f.Frozen, err = buffers.NewTree(dry, frozenLabel, frozen, c.FrozenDType); err != nil {
-			return 0, err
-		}
-	}
-	v, err := New(f)
-	if err != nil {
-		return 0, err
-	}
-	s, err := start(context.Background(), v, c, MemoryPlan{})
+	software := gpu.Adapter{Index: -1, Name: "none", Backend: "none", Type: "cpu", Limits: lim} // only these have texels
+	dev := gpu.DryOf(software, lim)
+	s, err := c.dry(context.Background(), layout, frozen, dev)
 	if err != nil {
 		return 0, err
 	}
 	defer s.Release()
-	return dry.TexelBytes(), nil
+	return dev.TexelBytes(), nil
+}
+
+// dry is a training state on a device without hardware, with all programs of a step.
+func (c Config) dry(ctx context.Context, layout, frozen *buffers.Layout, dev *gpu.Device) (*TrainState, error) {
+	params, err := buffers.NewTree(dev, "params", layout, buffers.F32)
+	if err != nil {
+		return nil, err
+	}
+	f := Fields{Definition: c.Definition, Params: params}
+	if frozen != nil {
+		if f.Frozen, err = buffers.NewTree(dev, frozenLabel, frozen, c.FrozenDType); err != nil {
+			return nil, err
+		}
+	}
+	v, err := New(f)
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, v, c, MemoryPlan{})
 }
 
 // planned plans what a function that makes a graph returns.

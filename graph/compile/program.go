@@ -28,6 +28,7 @@ type Program struct {
 	buffers  []*gpu.Buffer
 	plan     Plan
 	kernels  []*gpu.Kernel
+	units    []unitWork
 }
 
 // boundCommand is a command with its spans resolved.
@@ -83,7 +84,7 @@ func newProgram(ctx context.Context, c *Compiler, o Options) (*Program, error) {
 	if label == "" {
 		label = "program"
 	}
-	p := &Program{label: label, dev: c.dev, inputs: c.inputs, plan: c.plan, ranges: map[*storage]gpu.Range{}, outputs: map[string]gpu.Range{}}
+	p := &Program{label: label, dev: c.dev, inputs: c.inputs, plan: c.plan, ranges: map[*storage]gpu.Range{}, outputs: map[string]gpu.Range{}, units: c.unitWorks()}
 	if err := p.bind(c, o); err != nil {
 		p.Release()
 		return nil, err

@@ -1,0 +1,45 @@
+package state
+
+import (
+	"context"
+	"fmt"
+
+	"gputrain/gpu"
+	"gputrain/graph/compile"
+)
+
+// Work is what an update of a model does on one device like that on an adapter, with these limits, in the kernels that it would run; it needs no device.
+// The passes come by kernels, their operations adding up to FLOPs; the optimizer, the last, is one entry with what its Cost tells.
+func (c Config) Work(ctx context.Context, a gpu.Adapter, lim gpu.Limits) ([]compile.Work, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.WithDefaults()
+	c.Evaluation, c.Sampling = 0, false
+	layout, frozen, err := c.layouts(lim)
+	if err != nil {
+		return nil, fmt.Errorf("state: work: %w", err)
+	}
+	dev := gpu.DryOf(a, lim)
+	dev.SetAutotune(false)
+	s, err := c.dry(ctx, layout, frozen, dev)
+	if err != nil {
+		return nil, fmt.Errorf("state: work: %w", err)
+	}
+	defer s.Release()
+	d, batches := s.passes.(*onDevice), c.Microbatches
+	work := d.micro.Work()
+	for i := range work {
+		w := &work[i]
+		w.Dispatches, w.Bytes, w.Least, w.FLOPs = w.Dispatches*batches, w.Bytes*uint64(batches), w.Least*uint64(batches), w.FLOPs*int64(batches)
+	}
+	if len(d.begin) > 0 {
+		work = append(work, compile.Work{Group: compile.Rest, Kind: "gradients", Kernels: "zero", Bytes: d.grads.Bytes()})
+	}
+	tx := s.own.Transform
+	cost, trained := tx.Cost(), float64(layout.Elements())
+	return append(work, compile.Work{
+		Group: "optimizer", Kind: "update", Kernels: tx.Name(), Dispatches: s.updater.Program().Dispatches(),
+		Bytes: uint64(cost.TrafficBytes * trained), FLOPs: int64(cost.FLOPs * trained),
+	}), nil
+}

@@ -1,0 +1,57 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/graph/compile"
+	"gputrain/model"
+)
+
+// The work of an update adds up to what the graph, the programs and the optimizer say of themselves, on a card and on a software adapter.
+func TestWorkOfAnUpdate(t *testing.T) {
+	llama, err := model.NewLlama(model.LlamaConfig{Layers: 2, Heads: 4, KVHeads: 2, Width: 32, Vocab: testV, Context: testT, Tied: true})
+	require.NoError(t, err)
+	for _, def := range []model.Definition{tinyModel(t, 0), tinyModel(t, 0.1), llama} {
+		for _, kind := range []string{"discrete", "cpu"} {
+			for _, accumulate := range []int{1, 3} {
+				c := tinyConfig(t)
+				c.Definition, c.Microbatches = def, accumulate
+				a := gpu.Adapter{Index: -1, Name: "none", Type: kind, Limits: gpu.DefaultLimits()}
+				work, err := c.Work(t.Context(), a, a.Limits)
+				require.NoError(t, err)
+				flops, err := c.FLOPs()
+				require.NoError(t, err)
+
+				passes, update := work[:len(work)-1], work[len(work)-1]
+				var want, found int64
+				for _, n := range flops {
+					want += n
+				}
+				dispatches, kinds := 0, map[string]int64{}
+				for _, w := range passes {
+					found += w.FLOPs
+					dispatches += w.Dispatches
+					kinds[w.Kind] += w.FLOPs
+					assert.Positive(t, w.Bytes, w.Kernels)
+					if w.Group != compile.Rest {
+						assert.Zero(t, w.Least, w.Kernels)
+					}
+				}
+				assert.Equal(t, want, found)
+				assert.Equal(t, flops["matmul"], kinds["matmul"])
+				assert.Equal(t, flops["attention_grad"], kinds["attention_grad"])
+				assert.Zero(t, dispatches%accumulate)
+
+				parameters := model.Parameters(def)
+				tx, err := c.Transform()
+				require.NoError(t, err)
+				assert.EqualValues(t, tx.Cost().TrafficBytes*float64(parameters), update.Bytes)
+				assert.Equal(t, accumulate > 1, passes[len(passes)-1].Kernels == "zero", "gradients that batches add to begin with nothing")
+			}
+		}
+	}
+}
