@@ -18,6 +18,7 @@ import (
 type planCmd struct {
 	runFlags
 	Adapter string `help:"Index, part of a name, or backend:part; of every stage." placeholder:"SEL"`
+	Step    bool   `help:"Show the work of one training step instead, kernel by kernel, and its time at the limits of cards; with --adapter, of that adapter too."`
 	JSON    bool   `help:"One JSON object on standard output."`
 }
 
@@ -51,6 +52,9 @@ func (c *planCmd) Run(ctx context.Context) error {
 	cfg, err := c.load()
 	if err != nil {
 		return err
+	}
+	if c.Step {
+		return c.runStep(ctx, cfg)
 	}
 	p, err := c.plan(ctx, cfg)
 	if err != nil {

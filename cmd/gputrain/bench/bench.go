@@ -120,7 +120,7 @@ func (r measurement) memory(ctx context.Context, dev *gpu.Device) error {
 	if err != nil || len(wanted) == 0 && !r.wants("copy") {
 		return err
 	}
-	rate, err := measureCopy(ctx, dev)
+	rate, err := Copy(ctx, dev)
 	if err != nil {
 		return err
 	}

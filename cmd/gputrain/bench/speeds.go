@@ -45,9 +45,9 @@ func figureTree(dev *gpu.Device, label string, rows, cols int) (*buffers.Tree, e
 	return buffers.NewTree(dev, label, layout, buffers.F32)
 }
 
-// measureCopy is the speed of a copying kernel, bytes read and written, in
+// Copy is the speed of a copying kernel, bytes read and written, in
 // GB/s.
-func measureCopy(ctx context.Context, dev *gpu.Device) (float64, error) {
+func Copy(ctx context.Context, dev *gpu.Device) (float64, error) {
 	src, err := figureTree(dev, "bench.src", figureElements/4096, 4096)
 	if err != nil {
 		return 0, err
@@ -197,7 +197,7 @@ type Speed struct {
 func Speeds() []Speed {
 	s := matmulShape{512, 512, 512, "nn"}
 	return []Speed{
-		{"copy", "GB/s", measureCopy},
+		{"copy", "GB/s", Copy},
 		{"matmul " + s.String(), "GFLOP/s", func(ctx context.Context, dev *gpu.Device) (float64, error) { return measureMatmul(ctx, dev, s) }},
 	}
 }

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"gputrain/cmd/gputrain/bench"
+	"gputrain/gpu"
+	"gputrain/graph/compile"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/state"
+	"gputrain/train/runfile"
+	"gputrain/train/setup"
+)
+
+// card is what moves and computes so much a second.
+type card struct {
+	Name           string  `json:"name"`
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	FLOPS          float64 `json:"flops"` // f32
+}
+
+// cards are by published figures, which docs/benchmarks.md derives.
+var cards = []card{
+	{"AMD RX 6800 XT", 512e9, 20.7e12},
+	{"Intel Arc A770", 560e9, 19.7e12},
+	{"NVIDIA RTX 3060", 360e9, 12.7e12},
+	{"Apple M2", 100e9, 3.6e12},
+}
+
+// plannedStep is the work of a training step and the time that it takes at the limits of cards: computed, not measured.
+type plannedStep struct {
+	Model      string        `json:"model"`
+	Parameters int64         `json:"parameters"`
+	Tokens     int           `json:"tokens"` // of a step
+	Kernels    string        `json:"kernels_of"`
+	Work       []plannedWork `json:"work"`
+	Cards      []plannedCard `json:"cards"`
+}
+
+// plannedWork is the work of some of a step's dispatches.
+type plannedWork struct {
+	Group        string `json:"group"`
+	Operation    string `json:"operation"`
+	Kernels      string `json:"kernels"`
+	Dispatches   int    `json:"dispatches"`
+	Bytes        uint64 `json:"bytes"`
+	Least        uint64 `json:"least_bytes"`   // of the rest: what no fusion spares
+	MultiplyAdds int64  `json:"multiply_adds"` // half of the operations
+}
+
+// plannedCard is the time of a step on a card.
+type plannedCard struct {
+	card
+	Seconds         float64    `json:"seconds"`
+	TokensPerSecond float64    `json:"tokens_per_second"`
+	Groups          []timePart `json:"groups"` // the longest first
+}
+
+type timePart struct {
+	Group string  `json:"group"`
+	Share float64 `json:"share"`
+}
+
+// seconds is the time of some work at the card's limits.
+func (c card) seconds(w plannedWork) float64 {
+	return max(float64(w.Bytes)/c.BytesPerSecond, 2*float64(w.MultiplyAdds)/c.FLOPS)
+}
+
+// runStep prints the work of a step.
+func (c *planCmd) runStep(ctx context.Context, cfg *runfile.Config) error {
+	p, err := c.planStep(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(p)
+	}
+	return p.write(os.Stdout)
+}
+
+// planStep takes the kernels of the adapter that --adapter names, and measures what that can do; else those of a discrete card.
+func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedStep, error) {
+	st, _, err := setup.State(cfg, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	on, rated := someCard(), cards
+	if c.Adapter != "" {
+		var measured card
+		if on, measured, err = measuredCard(ctx, cfg, c.Adapter); err != nil {
+			return nil, err
+		}
+		rated = append(slices.Clone(cards), measured)
+	}
+	return stepOf(ctx, st.WithDefaults(), on, rated)
+}
+
+// someCard is an adapter like the discrete cards of the last years: they bind 2 GiB, and more buffers than a kernel has.
+func someCard() gpu.Adapter {
+	l := gpu.DefaultLimits()
+	l.BufferBytes, l.BindingBytes, l.StorageBuffers, l.Invocations = 2<<30, 2<<30, 64, 1024
+	return gpu.Adapter{Index: -1, Name: "a discrete card", Backend: "none", Type: "discrete", Limits: l}
+}
+
+// measuredCard is an adapter and what it does in a copy and in products.
+func measuredCard(ctx context.Context, cfg *runfile.Config, sel string) (a gpu.Adapter, c card, err error) {
+	all, err := setup.Adapters(cfg, sel)
+	if err != nil {
+		return a, c, err
+	}
+	options, err := setup.DeviceOptions(cfg, all...)
+	if err != nil {
+		return a, c, err
+	}
+	dev, err := gpu.Open(ctx, all[0], options)
+	if err != nil {
+		return a, c, err
+	}
+	defer dev.Release()
+	a, c.Name = dev.Adapter(), dev.Adapter().Name+", measured"
+	a.Limits = dev.Limits()
+	if c.FLOPS, err = pipeline.Peak(ctx, []*gpu.Device{dev}); err != nil {
+		return a, c, err
+	}
+	gigabytes, err := bench.Copy(ctx, dev)
+	c.BytesPerSecond = gigabytes * 1e9
+	return a, c, err
+}
+
+// stepOf computes the work of a step on an adapter and its times on cards.
+func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, rated []card) (*plannedStep, error) {
+	work, err := st.Work(ctx, a, a.Limits)
+	if err != nil {
+		return nil, err
+	}
+	p := &plannedStep{
+		Model: st.Definition.Kind(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Kernels: a.Name,
+	}
+	for _, w := range work {
+		p.Work = append(p.Work, plannedWork{w.Group, w.Kind, w.Kernels, w.Dispatches, w.Bytes, w.Least, w.FLOPs / 2})
+	}
+	slices.SortStableFunc(p.Work, func(a, b plannedWork) int { return cmp.Compare(rated[0].seconds(b), rated[0].seconds(a)) })
+	for _, c := range rated {
+		p.Cards = append(p.Cards, p.on(c))
+	}
+	return p, nil
+}
+
+// on is the step on a card: kernels run one after the other, each at the limit that holds it most.
+func (p *plannedStep) on(c card) plannedCard {
+	out := plannedCard{card: c}
+	for _, w := range p.Work {
+		s := c.seconds(w)
+		out.Seconds += s
+		at := slices.IndexFunc(out.Groups, func(g timePart) bool { return g.Group == w.Group })
+		if at < 0 {
+			at = len(out.Groups)
+			out.Groups = append(out.Groups, timePart{Group: w.Group})
+		}
+		out.Groups[at].Share += s
+	}
+	for i := range out.Groups {
+		out.Groups[i].Share /= out.Seconds
+	}
+	slices.SortStableFunc(out.Groups, func(a, b timePart) int { return cmp.Compare(b.Share, a.Share) })
+	out.TokensPerSecond = float64(p.Tokens) / out.Seconds
+	return out
+}
+
+// rest is all that is neither product, attention, head nor optimizer.
+func (p *plannedStep) rest() (sum plannedWork) {
+	for _, w := range p.Work {
+		if w.Group == compile.Rest {
+			sum.Bytes, sum.Least = sum.Bytes+w.Bytes, sum.Least+w.Least
+		}
+	}
+	return sum
+}
+
+func (p *plannedStep) write(out io.Writer) error {
+	fmt.Fprintf(out, "%s, %d parameters, %d tokens a step, with the kernels of %s; computed, not measured\n\n", p.Model, p.Parameters, p.Tokens, p.Kernels)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "GROUP\tOPERATION\tKERNELS\tDISPATCHES\tMIB\tMULTIPLY-ADDS, MILLIONS")
+	line := func(group, operation, kernels string, dispatches int, bytes uint64, multiplyAdds int64) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f\t%.1f\n", group, operation, kernels, dispatches, float64(bytes)/(1<<20), float64(multiplyAdds)/1e6)
+	}
+	var all plannedWork
+	for _, r := range p.Work {
+		line(r.Group, r.Operation, r.Kernels, r.Dispatches, r.Bytes, r.MultiplyAdds)
+		all.Dispatches, all.Bytes, all.MultiplyAdds = all.Dispatches+r.Dispatches, all.Bytes+r.Bytes, all.MultiplyAdds+r.MultiplyAdds
+	}
+	line("all", "", "", all.Dispatches, all.Bytes, all.MultiplyAdds)
+	rest := p.rest()
+	fmt.Fprintf(w, "\n%s moves %.2f times the %.1f MiB that no fusion spares\n", compile.Rest, float64(rest.Bytes)/float64(rest.Least), float64(rest.Least)/(1<<20))
+	fmt.Fprintln(w, "\nAT THE LIMITS OF\tGB/S\tTFLOP/S\tMS A STEP\tTOKENS/S\tLARGEST PARTS")
+	for _, c := range p.Cards {
+		var parts []string
+		for _, g := range c.Groups[:min(3, len(c.Groups))] {
+			parts = append(parts, fmt.Sprintf("%s %.0f %%", g.Group, 100*g.Share))
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.3g\t%.1f\t%.0f\t%s\n", c.Name, c.BytesPerSecond/1e9, c.FLOPS/1e12, 1e3*c.Seconds, c.TokensPerSecond, strings.Join(parts, ", "))
+	}
+	return w.Flush()
+}

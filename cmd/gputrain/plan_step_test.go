@@ -1,0 +1,61 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each part takes the longer of its two times, and parts follow each other.
+func TestTimeOfAStepOnACard(t *testing.T) {
+	p := plannedStep{Tokens: 600, Work: []plannedWork{
+		{Group: "products", Bytes: 100, MultiplyAdds: 4000},
+		{Group: "the rest", Bytes: 300, MultiplyAdds: 500, Least: 150},
+		{Group: "products", Bytes: 200, MultiplyAdds: 100},
+	}}
+	c := p.on(card{Name: "one", BytesPerSecond: 100, FLOPS: 1000})
+	assert.Equal(t, 8.0+3+2, c.Seconds)
+	assert.InDelta(t, 600.0/13, c.TokensPerSecond, 1e-9)
+	require.Len(t, c.Groups, 2)
+	assert.Equal(t, "products", c.Groups[0].Group)
+	assert.InDelta(t, 10.0/13, c.Groups[0].Share, 1e-9)
+
+	p.Cards = []plannedCard{c}
+	var out bytes.Buffer
+	require.NoError(t, p.write(&out))
+	assert.Contains(t, out.String(), "the rest moves 2.00 times")
+	assert.Contains(t, out.String(), "products 77 %, the rest 23 %")
+}
+
+// A step is planned without any adapter, with the kernels of a card.
+func TestPlanOfAStep(t *testing.T) {
+	c := planCmd{Step: true, runFlags: runFlags{Set: []string{"model.width=32", "model.layers=2", "train.batch=4", "train.accumulate=2", "data.text=absent.txt"}}}
+	cfg, err := c.load()
+	require.NoError(t, err)
+	p, err := c.planStep(t.Context(), cfg)
+	require.NoError(t, err)
+	assert.Equal(t, 2*4*cfg.Model.Context, p.Tokens)
+	groups := map[string]bool{}
+	for _, w := range p.Work {
+		groups[w.Group] = true
+		if w.Group == "products" {
+			assert.True(t, strings.HasPrefix(w.Kernels, "matmul"), w.Kernels)
+		}
+	}
+	assert.Len(t, groups, 5)
+	require.Len(t, p.Cards, len(cards))
+	for _, on := range p.Cards {
+		assert.InDelta(t, on.TokensPerSecond*on.Seconds, p.Tokens, 1e-6)
+	}
+	assert.Less(t, p.Cards[0].Seconds, p.Cards[3].Seconds)
+	rest := p.rest()
+	assert.GreaterOrEqual(t, rest.Bytes, rest.Least)
+	assert.Positive(t, rest.Least)
+
+	c.Adapter = "no such adapter"
+	_, err = c.planStep(t.Context(), cfg)
+	require.Error(t, err)
+}
