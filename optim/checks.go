@@ -71,7 +71,7 @@ func follow(ctx context.Context, d *gpu.Device, tx Transform) (gpu.Result, error
 	draw := func(call uint32) []buffers.Host {
 		key := prng.NewKey(7).FoldIn(call)
 		var out []buffers.Host
-		for i, shape := range [][]int{{}, {129}, {7, 33}, {3, 1, 700}} {
+		for i, shape := range [][]int{{}, {129}, {7, 33}, {3, 1, 700}, {8, 20}, {20, 8}} {
 			h := buffers.Host{Path: string(rune('a' + i)), Shape: shape, Data: make([]float32, buffers.Leaf{Shape: shape}.Elements())}
 			for k := range h.Data {
 				h.Data[k] = key.FoldIn(uint32(i)).Normal(uint64(k))

@@ -13,7 +13,7 @@ type orthogonalState struct {
 	*gpu.Set
 	orthogonal
 	chunks []muonChunk
-	tables [][][]*gpu.Buffer // by chunk, tile and slab; nil where there is nothing to move
+	tables [][][][2]*gpu.Buffer // by chunk, tile and slab, as in muonMoves; nil where there is nothing to move
 	// stacks of tiles: the momentum, and two sets that steps go between; without Adaptive the first is one of the two.
 	stacks [3][]*gpu.Buffer
 	grams  [2][]*gpu.Buffer // of tiles on and above the diagonal: A, and b A + c A²
@@ -65,12 +65,14 @@ func (w *orthogonalState) allocate() error {
 			sum = max(sum, c.stackSize(), c.gramSize())
 		}
 		partial, count = max(partial, c.down*c.across*c.count*c.groups()*lanes), max(count, c.count)
-		var tables [][]*gpu.Buffer
+		var tables [][][2]*gpu.Buffer
 		for _, slabs := range c.moves {
-			row := make([]*gpu.Buffer, len(slabs))
-			for slab, runs := range slabs {
-				if len(runs) > 0 {
-					row[slab] = w.Filled("moves", runs)
+			row := make([][2]*gpu.Buffer, len(slabs))
+			for slab, moves := range slabs {
+				for by, runs := range moves {
+					if len(runs) > 0 {
+						row[slab][by] = w.Filled("moves", runs)
+					}
 				}
 			}
 			tables = append(tables, row)
@@ -112,23 +114,32 @@ func (w *orthogonalState) Record(rec *gpu.Recording, c OperatorCall) {
 
 // recordMoves records "gather", from the update to stacks, or "scatter", back.
 func (w *orthogonalState) recordMoves(rec *gpu.Recording, chunk int, name string, updates *buffers.Tree, stacks []*gpu.Buffer) {
-	gather := name == "gather"
-	adaptive := !gather && w.Adaptive
-	k := operatorKernel("muon_move", "muon_"+name, map[string]bool{"GATHER": gather, "ADAPTIVE": adaptive}, nil)
-	c := w.chunks[chunk]
 	for tile, slabs := range w.tables[chunk] {
-		for slab, table := range slabs {
-			if table == nil {
-				continue
+		for slab, tables := range slabs {
+			for by, table := range tables {
+				if table != nil {
+					w.recordMove(rec, w.chunks[chunk], name, by == 1, table, updates.Slab(slab), stacks[tile].All())
+				}
 			}
-			runs := uint64(len(c.moves[tile][slab]) / moveWords)
-			bind := []gpu.Range{table.All(), updates.Slab(slab), stacks[tile].All()}
-			if adaptive {
-				bind = append(bind, w.factors.All())
-			}
-			rec.Dispatch(k, gpu.Linear(runs, 1, w.Device().Limits()), struct{ Runs, Size uint32 }{uint32(runs), uint32(c.height * c.width)}, bind...)
 		}
 	}
+}
+
+func (w *orthogonalState) recordMove(rec *gpu.Recording, c muonChunk, name string, blocks bool, table *gpu.Buffer, update, stack gpu.Range) {
+	element, size := "f32", c.height*c.width
+	if blocks {
+		element, size = "vec4<f32>", size/4
+	}
+	gather := name == "gather"
+	adaptive := !gather && w.Adaptive
+	bind := []gpu.Range{table.All(), update, stack}
+	if adaptive {
+		bind = append(bind, w.factors.All())
+	}
+	flags := map[string]bool{"GATHER": gather, "ADAPTIVE": adaptive, "BLOCKS": blocks}
+	k := operatorKernel("muon_move", "muon_"+name, flags, map[string]string{"T": element})
+	runs := uint64(table.Bytes() / (4 * moveWords))
+	rec.Dispatch(k, gpu.Linear(runs, 1, w.Device().Limits()), struct{ Runs, Size uint32 }{uint32(runs), uint32(size)}, bind...)
 }
 
 // recordDots records, for each matrix of a chunk, the product of all elements with those of the momentum: for the norm of the momentum

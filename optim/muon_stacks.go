@@ -14,13 +14,17 @@ import (
 type muonChunk struct {
 	rows, cols, count int
 	down, across      int
-	height, width     int          // of a tile, multiples of four; what sticks out is zero
-	padded            bool         // something does
-	moves             [][][]uint32 // by tile, row by row, and by slab: runs of elements of leaves; see Run in optim_muon_move.wgsl
+	height, width     int           // of a tile, multiples of four; what sticks out is zero
+	padded            bool          // something does
+	moves             [][]muonMoves // by tile, row by row, and by slab
 }
+
+// muonMoves are runs of elements of leaves (see Run in optim_muon_move.wgsl): one by one, and by blocks of 4x4.
+type muonMoves [2][]uint32
 
 const (
 	moveElements = 1024     // of a run
+	moveBlock    = 4        // rows and columns of a block
 	moveWords    = 8        // of a run in its table
 	chunkBytes   = 64 << 20 // that the stack of more than one matrix keeps within
 )
@@ -44,7 +48,7 @@ func muonChunks(s Scene, limits gpu.Limits) []muonChunk {
 		most := max(1, min(room, chunkBytes/4)/(c.rows*c.cols))
 		if n := len(chunks) - 1; n < 0 || chunks[n].rows != c.rows || chunks[n].cols != c.cols || chunks[n].count == most {
 			for range c.down * c.across {
-				c.moves = append(c.moves, make([][]uint32, len(s.Layout.Slabs())))
+				c.moves = append(c.moves, make([]muonMoves, len(s.Layout.Slabs())))
 			}
 			chunks = append(chunks, c)
 		}
@@ -86,12 +90,25 @@ func (c *muonChunk) add(l buffers.Leaf) {
 		}
 		high, wide = min(high, rows-top), min(wide, cols-left)
 		for _, p := range l.Parts {
-			from, to := max(top, p.Row), min(top+high, p.Row+p.Rows)
-			for at := 0; at < (to-from)*wide; at += moveElements {
-				slabs[p.Slab] = append(slabs[p.Slab],
-					uint32(p.Offset+(from-p.Row)*cols+left), uint32(cols), uint32(wide), uint32(at), uint32(min(moveElements, (to-from)*wide-at)),
-					uint32(c.count*c.height*c.width+(from-top)*down), uint32(down), uint32(across))
+			move := func(table *[]uint32, row, end, block int) {
+				corner, base := p.Offset+(row-p.Row)*cols+left, c.count*c.height*c.width+(row-top)*down
+				n, each := (end-row)*wide/(block*block), moveElements/(block*block)
+				for at := 0; at < n; at += each {
+					for _, word := range [moveWords]int{corner / block, cols / block, wide / block, at, min(each, n-at), base / block, down, across} {
+						*table = append(*table, uint32(word))
+					}
+				}
 			}
+			from, to := max(top, p.Row), min(top+high, p.Row+p.Rows)
+			first, last := from, from // rows of whole blocks
+			if cols%moveBlock == 0 {
+				first = min(roundUp4(from), to)
+				last = max(first, to/moveBlock*moveBlock)
+			}
+			moves := &slabs[p.Slab]
+			move(&moves[0], from, first, 1)
+			move(&moves[1], first, last, moveBlock)
+			move(&moves[0], last, to, 1)
 		}
 	}
 	c.count++
