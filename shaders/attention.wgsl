@@ -2,28 +2,7 @@
 // matrix of scores is kept. An invocation owns ROWS positions of one head and goes through the keys, KEYS at a time, that any
 // of them sees. -3e38 stands for minus infinity. Twin: graph.Attention.Eval.
 // GPUs run attention_tiled, but for very wide heads.
-struct Params {
-    t: u32,           // positions
-    heads: u32,       // query heads
-    group: u32,       // query heads a key head
-    count: u32,       // batch * heads, of the heads that invocations are counted by
-    qs: u32, ks: u32, vs: u32, os: u32, // strides of a position, in the unit of the arrays
-    k0: u32, v0: u32, // where k and v start in a position
-    head: u32,        // stride of a head
-    scale: f32,
-}
-@group(0) @binding(0) var<uniform> p: Params;
-#if PACKED
-@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read_write> o: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read_write> lse: array<f32>;
-#else
-@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
-@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
-@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
-#endif
+#import "shared/attention_bindings.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
 const LOWEST = -3.0e38;

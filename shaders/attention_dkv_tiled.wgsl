@@ -1,25 +1,9 @@
 // attention_dkv_tiled: the gradients of attention for k and v on a GPU, after attention_dq_tiled has written delta. With
 // P = exp(scale q k^T - lse) and dS = P * (dout v^T - delta): dv = P^T dout, dk = scale dS^T q, summed over the query heads that share the
 // key head. Rows are keys, and meet the positions that see any of the workgroup's. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_tile.wgsl"
+#import "shared/attention_dkv_bindings.wgsl"
 
-@group(0) @binding(0) var<uniform> p: Params;
-#if PACKED
-@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> lse: array<f32>;
-@group(0) @binding(3) var<storage, read> dout: array<{{ELEMENT}}>;
-@group(0) @binding(4) var<storage, read> delta: array<f32>;
-@group(0) @binding(5) var<storage, read_write> dqkv: array<{{ELEMENT}}>;
-#else
-@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
-@group(0) @binding(4) var<storage, read> lse: array<f32>;
-@group(0) @binding(5) var<storage, read> dout: array<{{ELEMENT}}>;
-@group(0) @binding(6) var<storage, read> delta: array<f32>;
-@group(0) @binding(7) var<storage, read_write> dk: array<{{ELEMENT}}>;
-@group(0) @binding(8) var<storage, read_write> dv: array<{{ELEMENT}}>;
-#endif
+#import "shared/attention_tile.wgsl"
 
 var<workgroup> queries: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
 var<workgroup> douts: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
@@ -97,15 +81,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
                 }
 #end
 #end
-#for R in 0..ROWS
-                shares[team][{{R}}][0][part] = vec4<f32>(s_{{R}}.xy, e_{{R}}.xy);
-                shares[team][{{R}}][1][part] = vec4<f32>(s_{{R}}.zw, e_{{R}}.zw);
-#end
-                workgroupBarrier();
-                var joined = shares[team][mine][two][0];
-#for I in 1..SPLIT
-                joined += shares[team][mine][two][{{I}}];
-#end
+#import "shared/attention_join.wgsl"
                 let i = begin + 4u * turn + 2u * two;
                 let stats_0 = stats[turn][2u * two];
                 let stats_1 = stats[turn][2u * two + 1u];

@@ -1,26 +1,9 @@
 // attention_dq_tiled: the gradient of attention for q on a GPU, and what attention_dkv_tiled needs of each position. With
 // P = exp(scale q k^T - lse): delta = sum(dout o), dS = P * (dout v^T - delta), dq = scale dS k. Rows are positions, and meet the
 // keys that any of the workgroup sees. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_tile.wgsl"
+#import "shared/attention_dq_bindings.wgsl"
 
-@group(0) @binding(0) var<uniform> p: Params;
-#if PACKED
-@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> o: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> lse: array<f32>;
-@group(0) @binding(4) var<storage, read> dout: array<{{ELEMENT}}>;
-@group(0) @binding(5) var<storage, read_write> dqkv: array<{{ELEMENT}}>;
-@group(0) @binding(6) var<storage, read_write> delta: array<f32>;
-#else
-@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
-@group(0) @binding(4) var<storage, read> o: array<{{ELEMENT}}>;
-@group(0) @binding(5) var<storage, read> lse: array<f32>;
-@group(0) @binding(6) var<storage, read> dout: array<{{ELEMENT}}>;
-@group(0) @binding(7) var<storage, read_write> dq: array<{{ELEMENT}}>;
-@group(0) @binding(8) var<storage, read_write> delta: array<f32>;
-#endif
+#import "shared/attention_tile.wgsl"
 
 var<workgroup> keys: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
 var<workgroup> values: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;
@@ -104,15 +87,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             }
 #end
 #end
-#for R in 0..ROWS
-            shares[team][{{R}}][0][part] = vec4<f32>(s_{{R}}.xy, e_{{R}}.xy);
-            shares[team][{{R}}][1][part] = vec4<f32>(s_{{R}}.zw, e_{{R}}.zw);
-#end
-            workgroupBarrier();
-            var joined = shares[team][mine][two][0];
-#for I in 1..SPLIT
-            joined += shares[team][mine][two][{{I}}];
-#end
+#import "shared/attention_join.wgsl"
             let j = begin + 4u * turn + 2u * two;
             let w = vec2<f32>(weight(row + mine, j, joined.x, lse_mine), weight(row + mine, j + 1u, joined.y, lse_mine));
             if (part < 2u * ROWS) {

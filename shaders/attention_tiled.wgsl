@@ -1,20 +1,9 @@
 // attention_tiled: attention of a GPU, o = softmax(scale q k^T) v head by head, and lse = log(sum(exp(scale q k^T))) a position,
 // by online softmax: no matrix of scores is kept. Rows are positions, and meet the keys that any of the workgroup sees.
 // -2e38 stands for minus infinity. Twin: graph.Attention.Eval.
-#import "shared/attention_tile.wgsl"
+#import "shared/attention_bindings.wgsl"
 
-@group(0) @binding(0) var<uniform> p: Params;
-#if PACKED
-@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read_write> o: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read_write> lse: array<f32>;
-#else
-@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
-@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
-@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
-#endif
+#import "shared/attention_tile.wgsl"
 
 // A turn's four keys are neighbours, so that an index is one for all; one more share than there are keeps rows apart in their banks.
 var<workgroup> keys: array<array<array<array<vec4<f32>, {{SPLIT}}>, 4>, {{TURNS}}>, {{DEPTH}}>;

@@ -3,17 +3,6 @@
 // fits registers. What the rows meet is staged TEAMS at a time in workgroup memory and met four at a time: every
 // invocation adds up its quads' part of the four scores of each row, the parts are handed over, and the invocations share the rows
 // out among them to join the parts and to make weights of the scores.
-struct Params {
-    t: u32,           // positions
-    heads: u32,       // query heads
-    group: u32,       // query heads a key head
-    count: u32,       // batch * heads, of the heads that workgroups are counted by
-    qs: u32, ks: u32, vs: u32, os: u32, // strides of a position, in the unit of the arrays
-    k0: u32, v0: u32, // where k and v start in a position
-    head: u32,        // stride of a head
-    scale: f32,
-}
-
 const HEAD_DIM = {{HEAD_DIM}}u;
 const SPLIT = {{SPLIT}}u;
 const TEAMS = {{TEAMS}}u;

@@ -1,0 +1,13 @@
+#import "shared/attention_params.wgsl"
+@group(0) @binding(0) var<uniform> p: Params;
+#if PACKED
+@group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read_write> o: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read_write> lse: array<f32>;
+#else
+@group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
+@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
+@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
+@group(0) @binding(5) var<storage, read_write> lse: array<f32>;
+#endif
