@@ -2,6 +2,7 @@ package buffers
 
 import (
 	"fmt"
+	"slices"
 
 	"gputrain/gpu"
 )
@@ -43,6 +44,11 @@ func (t *Tree) newSlab(i int, bytes uint64) (*gpu.Buffer, error) {
 		return nil, &gpu.LimitError{Subject: fmt.Sprintf("slab %q", label), Bytes: bytes, Limit: limit, Name: "BindingBytes"}
 	}
 	return t.device.NewBuffer(label, bytes)
+}
+
+// Given are those of the trees that are not nil.
+func Given(trees ...*Tree) []*Tree {
+	return slices.DeleteFunc(slices.Clone(trees), func(t *Tree) bool { return t == nil })
 }
 
 // Layout says where the leaves are.

@@ -11,6 +11,9 @@ import (
 	"sync"
 )
 
+// softwareType is the type of adapters that compute on the processor. Everything else asks Limits.Software, which follows from it.
+const softwareType = "cpu"
+
 // Adapter is one way to reach one device: the same card can be there once for each backend.
 type Adapter struct {
 	Index      int    // in Adapters()
@@ -62,7 +65,7 @@ func backendRank(b string) int {
 }
 
 func typeRank(t string) int {
-	return slices.Index([]string{"other", "cpu", "integrated", "discrete"}, t) * -1
+	return slices.Index([]string{"other", softwareType, "integrated", "discrete"}, t) * -1
 }
 
 // Select finds one adapter. The selector is an index, a part of a name or "backend:part" (letter case is ignored); "" is

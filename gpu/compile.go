@@ -12,7 +12,7 @@ import (
 	"gputrain/internal/caught"
 )
 
-// pipelineCache holds one pipeline for each source and list of bindings, for the life of the device.
+// pipelineCache holds one pipeline for each source, for the life of the device.
 type pipelineCache struct {
 	mu    sync.Mutex
 	slots map[string]*pipelineSlot

@@ -63,7 +63,7 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 	}
 	d := newDevice(a.Limits, o)
 	d.adapter = a
-	if a.Type == "cpu" {
+	if a.Limits.Software {
 		d.account.available = availableMemory
 	}
 
@@ -102,11 +102,15 @@ func Dry(lim Limits) *Device {
 	d := newDevice(DefaultLimits(), Options{Limits: &lim})
 	d.limits = lim.orDefault()
 	d.adapter = Adapter{Index: -1, Name: "none", Backend: "none", Type: "other", Limits: d.limits}
+	if lim.Software {
+		d.adapter.Type = softwareType
+	}
 	return d
 }
 
 // DryOf is a dry device that is in all else like one on that adapter, opened with these limits: what is planned on it is what that one takes.
 func DryOf(a Adapter, lim Limits) *Device {
+	lim.Software = a.Type == softwareType
 	d := Dry(lim)
 	d.adapter = a
 	return d

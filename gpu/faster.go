@@ -25,7 +25,7 @@ func (c Class) String() string {
 // Class is a judgement by type and backend, not by name: what does not say that it is a processor is hardware.
 func (a Adapter) Class() Class {
 	switch {
-	case a.Type != "cpu":
+	case a.Type != softwareType:
 		return Hardware
 	case a.Backend == "gl":
 		return SoftwareGL

@@ -107,7 +107,7 @@ func describe(h C.WGPUAdapter) Adapter {
 	case C.WGPUAdapterType_IntegratedGPU:
 		a.Type = "integrated"
 	case C.WGPUAdapterType_CPU:
-		a.Type = "cpu"
+		a.Type = softwareType
 	default:
 		a.Type = "other"
 	}
@@ -124,7 +124,7 @@ func describe(h C.WGPUAdapter) Adapter {
 		StorageAlign:   uint64(l.minStorageBufferOffsetAlignment),
 		UniformAlign:   uint64(l.minUniformBufferOffsetAlignment),
 	}
-	a.Limits.Software = a.Type == "cpu"
+	a.Limits.Software = a.Type == softwareType
 	if a.Limits.Software && info.texels != 0 && texelCapacity(uint32(l.maxTextureDimension2D)) >= a.Limits.BindingBytes {
 		a.Limits.TexelBindings = int(l.maxStorageTexturesPerShaderStage)
 	}

@@ -3,6 +3,8 @@ package gpu
 import (
 	"regexp"
 	"strings"
+
+	"gputrain/shaders"
 )
 
 var assignForm = regexp.MustCompile(`^(?:\.\w+)?\s*([-+*/]?=)(?:[^=]|$)`)
@@ -38,7 +40,8 @@ func passesOf(source, name string) int {
 			read, written = true, true
 			continue
 		}
-		m := assignForm.FindStringSubmatch(afterIndex(after))
+		_, rest := shaders.Bracketed(after)
+		m := assignForm.FindStringSubmatch(rest)
 		read = read || m == nil || m[1] != "="
 		written = written || m != nil
 	}
@@ -46,20 +49,4 @@ func passesOf(source, name string) int {
 		return 2
 	}
 	return 1
-}
-
-// afterIndex is what follows "[...]".
-func afterIndex(s string) string {
-	depth := 0
-	for i, c := range s {
-		switch c {
-		case '[':
-			depth++
-		case ']':
-			if depth--; depth == 0 {
-				return s[i+1:]
-			}
-		}
-	}
-	return ""
 }

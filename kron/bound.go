@@ -53,7 +53,7 @@ func (b bounding) record(rec *gpu.Recording, dev *gpu.Device, c Config) {
 	// On a software adapter a workgroup is one vector of eight invocations, for which a barrier is nearly free, and four quads of columns
 	// each save loads of x; a GPU wants many invocations.
 	lanes, quads := 8, min(4, max(1, 1<<bits.Len(uint((n/4+7)/8-1))))
-	if !isSoftware(dev) {
+	if !dev.Limits().Software {
 		lanes, quads = min(256, max(32, 1<<bits.Len(uint(n/4-1)))), 1
 	}
 	room := 32

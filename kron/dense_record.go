@@ -60,7 +60,7 @@ func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 func (d *dense) begin(rec *gpu.Recording, c call, ch *denseChunk) {
 	rules := d.plan.Config.Rules
 	lanes := 64
-	if isSoftware(d.Device()) {
+	if d.Device().Limits().Software {
 		lanes = 8 // one vector, for which a barrier is nearly free
 	}
 	element, load, store := "vec4<f32>", "", ""

@@ -9,6 +9,3 @@ import (
 func kernelOf(name, suffix string, v shaders.Variant) *gpu.Kernel {
 	return gpu.NewKernel("gputrain.kron."+name+suffix, "kron_"+name, v)
 }
-
-// isSoftware tells adapters that run on the processor: registers are worth more there than occupancy.
-func isSoftware(dev *gpu.Device) bool { return dev.Adapter().Type == "cpu" }

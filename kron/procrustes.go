@@ -31,7 +31,7 @@ func (p procrustes) record(rec *gpu.Recording, dev *gpu.Device, c Config) {
 	}.record(rec, dev, c)
 	Product{A: p.r, B: p.r, TransB: true, C: p.rr, Symmetric: true, Coefficients: p.coefficients}.Record(rec, dev)
 	lanes := 64
-	if isSoftware(dev) {
+	if dev.Limits().Software {
 		lanes = 8 // one vector, for which a barrier is nearly free
 	}
 	turn := kernelOf("turn", "", shaders.Variant{Constants: map[string]string{"LANES": strconv.Itoa(lanes)}})

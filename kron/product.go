@@ -185,7 +185,7 @@ func (p Product) check() error {
 func (p Product) variant(dev *gpu.Device) productVariant {
 	smaller := min(p.C.Rows, p.C.Cols)
 	switch {
-	case isSoftware(dev):
+	case dev.Limits().Software:
 	case smaller >= 48:
 		return productVariant{tile: 2, lanes: 64, workgroup: true}
 	case smaller >= 16:

@@ -27,7 +27,7 @@ type factoredBuffers struct {
 }
 
 func (f factoredRMS) Open(s Scene) (Operation, error) {
-	w := &factoredState{Set: s.Device.NewSet("gputrain.optim.adafactor"), factoredRMS: f, grouped: f.grouped || s.Device.Adapter().Type != "cpu"}
+	w := &factoredState{Set: s.Device.NewSet("gputrain.optim.adafactor"), factoredRMS: f, grouped: f.grouped || !s.Device.Limits().Software}
 	groups, err := groupLeaves(s.Leaves, s.Chosen, len(s.Layout.Slabs()), s.Device.Limits())
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 // Config says what a pipeline trains and how.
 type Config struct {
-	// State is what one device would train: Batch is the rows of a microbatch and Accumulate the microbatches of an update.
+	// State is what one device would train: Batch is the rows of a microbatch and Microbatches how many make an update.
 	State      state.Config
 	Assignment partition.Assignment
 	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
@@ -94,13 +94,9 @@ func (c Config) training() (*line, error) {
 		return nil, err
 	}
 	forward := len(built.Graph.Nodes())
-	found, err := c.State.Gradients(built)
+	grads, err := c.State.Gradients(built)
 	if err != nil {
 		return nil, err
-	}
-	var grads []partition.Leaf
-	for _, g := range found {
-		grads = append(grads, partition.Leaf{Path: g.Path, Value: g.Value})
 	}
 	cut, err := partition.NewCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []partition.Output{{Name: lossOutput, Value: built.LossSum}}, c.Recompute)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"gputrain/pipeline/schedule"
 )
 
-// tickDepth bounds the actions of a stage that are submitted and not known to be done.
+// fenceDepth bounds the actions of a stage that are submitted and not known to be done.
 const fenceDepth = 4
 
 // A fence tells when the actions of a stage are done: a word read back behind each of them.

@@ -121,7 +121,7 @@ func compare(adapters []gpu.Adapter, rooms []room, machine room, memory []StageM
 			return e
 		}
 	}
-	if e := together(memory, func(i int) bool { return adapters[i].Type == "cpu" }); e.exceeds(machine) {
+	if e := together(memory, func(i int) bool { return adapters[i].Limits.Software }); e.exceeds(machine) {
 		return e
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 
 // Stages on one adapter share what it has, on one device or on several; software adapters share the machine's memory.
 func TestCompareSharesMemory(t *testing.T) {
-	software, other, card := gpu.Adapter{Index: 0, Name: "a", Type: "cpu"}, gpu.Adapter{Index: 1, Name: "b", Type: "cpu"}, gpu.Adapter{Index: 2, Name: "c", Type: "discrete"}
+	onProcessor := gpu.Limits{Software: true}
+	software, other, card := gpu.Adapter{Index: 0, Name: "a", Limits: onProcessor}, gpu.Adapter{Index: 1, Name: "b", Limits: onProcessor}, gpu.Adapter{Index: 2, Name: "c"}
 	const limit, machine = "the memory limit", "the machine's available memory"
 	at := func(bytes uint64) room { return room{bytes, limit, true} }
 	unknown := room{}

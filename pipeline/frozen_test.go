@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/checkpoint"
-	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -111,23 +109,7 @@ func TestPlanOfFrozenStages(t *testing.T) {
 				assert.Zero(t, plan[0].Params)
 				assert.Positive(t, plan[0].Frozen)
 			}
-			e, err := data.NewEvaluation(text, 4, c.State.Evaluation, 0)
-			require.NoError(t, err)
-			dir := t.TempDir()
-			use := func(step int) (now []gpu.Counters) {
-				learn(t, s, []data.Batch{batch(c.State, step)})
-				_, err = s.Evaluate(t.Context(), e)
-				require.NoError(t, err)
-				_, err = s.Logits(t.Context(), []int32{3, 1})
-				require.NoError(t, err)
-				_, err = s.Decode(t.Context(), 2)
-				require.NoError(t, err)
-				require.NoError(t, s.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(s.Step())), checkpoint.Run{}))
-				for _, d := range devices {
-					now = append(now, d.Counters())
-				}
-				return now
-			}
+			use := user(t, s, c, devices, text)
 			first := use(0)
 			use(1)
 			for i, last := range use(2) {

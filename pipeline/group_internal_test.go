@@ -19,7 +19,7 @@ func idle(t *testing.T, patience time.Duration) (*group, *stage) {
 	return newGroup(t.Context(), patience), &stage{index: 3, device: gpu.Dry(gpu.Limits{})}
 }
 
-func TestCrewReturnsTheFirstError(t *testing.T) {
+func TestGroupReturnsTheFirstError(t *testing.T) {
 	c, s := idle(t, time.Minute)
 	cut := errors.New("cut")
 	woken := make(chan struct{})
@@ -35,9 +35,9 @@ func TestCrewReturnsTheFirstError(t *testing.T) {
 }
 
 // A group that gets on may take long; one that stands still may not, and tells whom the others wait for.
-func TestCrewThatStandsStill(t *testing.T) { synctest.Test(t, crewThatStandsStill) }
+func TestGroupThatStandsStill(t *testing.T) { synctest.Test(t, groupThatStandsStill) }
 
-func crewThatStandsStill(t *testing.T) {
+func groupThatStandsStill(t *testing.T) {
 	const patience = 200 * time.Millisecond // by the clock of the bubble, which a busy machine does not delay
 	c, s := idle(t, patience)
 	c.do(s, "crawl", func() error {
@@ -64,7 +64,7 @@ func crewThatStandsStill(t *testing.T) {
 }
 
 // What does not come back is left, and what it uses is kept until it does.
-func TestCrewLeavesWhatDoesNotComeBack(t *testing.T) {
+func TestGroupLeavesWhatDoesNotComeBack(t *testing.T) {
 	c, s := idle(t, time.Minute)
 	c.grace = 50 * time.Millisecond
 	back, cut := make(chan struct{}), errors.New("cut")
@@ -86,7 +86,7 @@ func TestCrewLeavesWhatDoesNotComeBack(t *testing.T) {
 	<-released
 }
 
-func TestCrewReturnsAPanic(t *testing.T) {
+func TestGroupReturnsAPanic(t *testing.T) {
 	c, s := idle(t, time.Minute)
 	c.do(s, "saw", func() error { panic("cut") })
 	var bug *caught.Panic

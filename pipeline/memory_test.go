@@ -86,6 +86,28 @@ func TestActivationsInFlight(t *testing.T) {
 	}
 }
 
+// user makes a function that does with a state all that takes memory, a step further at each call, and gives the counters of its devices.
+func user(t *testing.T, s *pipeline.State, c pipeline.Config, devices []*gpu.Device, text data.Source) func(step int) []gpu.Counters {
+	t.Helper()
+	e, err := data.NewEvaluation(text, 4, c.State.Evaluation, 0)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	return func(step int) (now []gpu.Counters) {
+		learn(t, s, []data.Batch{batch(c.State, step)})
+		_, err = s.Evaluate(t.Context(), e)
+		require.NoError(t, err)
+		_, err = s.Logits(t.Context(), []int32{3, 1})
+		require.NoError(t, err)
+		_, err = s.Decode(t.Context(), 2)
+		require.NoError(t, err)
+		require.NoError(t, s.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(s.Step())), checkpoint.Run{}))
+		for _, d := range devices {
+			now = append(now, d.Counters())
+		}
+		return now
+	}
+}
+
 // A plan is what is taken, to the byte, and what was taken is all: after steps, evaluation, sampling and a checkpoint as after the start,
 // but for the buffer that a device reads through, which it makes on first use. Nothing else is made behind the first step either.
 func TestPlanIsWhatIsTaken(t *testing.T) {
@@ -104,24 +126,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 			for i, d := range devices {
 				assert.Equal(t, plan[i].Total()-plan[i].Transfer, d.Counters().LiveBytes, "stage %d", i)
 			}
-			e, err := data.NewEvaluation(text, 4, c.State.Evaluation, 0)
-			require.NoError(t, err)
-			dir := t.TempDir()
-			use := func(step int) []gpu.Counters {
-				learn(t, s, []data.Batch{batch(c.State, step)})
-				_, err = s.Evaluate(t.Context(), e)
-				require.NoError(t, err)
-				_, err = s.Logits(t.Context(), []int32{3, 1})
-				require.NoError(t, err)
-				_, err = s.Decode(t.Context(), 2)
-				require.NoError(t, err)
-				require.NoError(t, s.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(s.Step())), checkpoint.Run{}))
-				var now []gpu.Counters
-				for _, d := range devices {
-					now = append(now, d.Counters())
-				}
-				return now
-			}
+			use := user(t, s, c, devices, text)
 			first := use(0)
 			use(1)
 			last := use(2)

@@ -23,7 +23,7 @@ type Placement struct {
 func placement(f state.Fields, devices []*gpu.Device, rules []partition.Rule) (Placement, error) {
 	p := Placement{Devices: devices, Stage: map[string]int{}}
 	var units []partition.Unit
-	for _, tree := range treesOf(f) {
+	for _, tree := range buffers.Given(f.Params, f.Frozen, f.Other) {
 		for _, leaf := range tree.Layout().Leaves() {
 			units = append(units, partition.Unit{Name: leaf.Path, Params: []string{leaf.Path}})
 		}
@@ -44,7 +44,7 @@ func placement(f state.Fields, devices []*gpu.Device, rules []partition.Rule) (P
 // check says why the placement is not one of a value.
 func (p Placement) check(f state.Fields) error {
 	var stages []int
-	for _, tree := range treesOf(f) {
+	for _, tree := range buffers.Given(f.Params, f.Frozen, f.Other) {
 		for _, leaf := range tree.Layout().Leaves() {
 			s, ok := p.Stage[leaf.Path]
 			if !ok {
@@ -54,10 +54,6 @@ func (p Placement) check(f state.Fields) error {
 		}
 	}
 	return partition.CheckOccupied(stages[:len(f.Params.Layout().Leaves())], len(p.Devices))
-}
-
-func treesOf(f state.Fields) []*buffers.Tree {
-	return slices.DeleteFunc([]*buffers.Tree{f.Params, f.Frozen, f.Other}, func(t *buffers.Tree) bool { return t == nil })
 }
 
 // paths are the leaves of a tree that lie on a stage.

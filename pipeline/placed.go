@@ -141,35 +141,21 @@ func (h *placed) release() {
 	}
 }
 
-func (h *placed) params() []*buffers.Tree {
-	var out []*buffers.Tree
+func (h *placed) params() (all []*buffers.Tree) {
 	for _, s := range h.stages {
-		if s.Params != nil {
-			out = append(out, s.Params)
-		}
+		all = append(all, s.Params)
 	}
-	return out
+	return buffers.Given(all...)
 }
 
-func (h *placed) frozen() []*buffers.Tree {
-	var out []*buffers.Tree
+func (h *placed) frozen() (all []*buffers.Tree) {
 	for _, s := range h.stages {
-		if s.Frozen != nil {
-			out = append(out, s.Frozen)
-		}
+		all = append(all, s.Frozen)
 	}
-	return out
+	return buffers.Given(all...)
 }
 
-func (h *placed) others() []*buffers.Tree {
-	var out []*buffers.Tree
-	for _, t := range h.other {
-		if t != nil {
-			out = append(out, t)
-		}
-	}
-	return out
-}
+func (h *placed) others() []*buffers.Tree { return buffers.Given(h.other...) }
 
 func (h *placed) states() []*optim.State {
 	var out []*optim.State

@@ -70,7 +70,7 @@ func replaceReads(source, name string, vector bool) (string, bool) {
 			source = source[at[1]:]
 			continue
 		}
-		inner, rest := bracketed(source[at[1]:])
+		inner, rest := Bracketed(source[at[1]:])
 		inner, ok := replaceReads(inner, name, vector)
 		if !ok {
 			return "", false
@@ -80,8 +80,8 @@ func replaceReads(source, name string, vector bool) (string, bool) {
 	}
 }
 
-// bracketed splits "[a[i] + 1] * b" into "a[i] + 1" and " * b".
-func bracketed(s string) (inner, rest string) {
+// Bracketed splits "[a[i] + 1] * b" into "a[i] + 1" and " * b".
+func Bracketed(s string) (inner, rest string) {
 	depth := 0
 	for i, c := range s {
 		switch c {

@@ -155,11 +155,7 @@ func (c Config) step() (*graph.Graph, []compile.Target, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	targets := []compile.Target{{Name: lossTarget, Value: built.LossSum}}
-	for _, g := range grads {
-		targets = append(targets, compile.Target{Value: g.Value, Leaf: g.Path})
-	}
-	return built.Graph, targets, nil
+	return built.Graph, append([]compile.Target{{Name: lossTarget, Value: built.LossSum}}, grads...), nil
 }
 
 // Names of targets that are read back.

@@ -11,6 +11,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -78,20 +79,14 @@ func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err er
 	return trained, frozen, err
 }
 
-// Gradient is what a parameter gets of a backward pass.
-type Gradient struct {
-	Path  string
-	Value *graph.Value
-}
-
-// Gradients adds the backward pass of a built model for the parameters that are trained, in the order of the definition: what only frozen ones
-// would need is not computed.
-func (c Config) Gradients(built *model.Built) ([]Gradient, error) {
-	var out []Gradient
+// Gradients adds the backward pass of a built model and gives the gradients of the parameters that are trained, in the order of the definition:
+// what only frozen ones would need is not computed.
+func (c Config) Gradients(built *model.Built) ([]compile.Target, error) {
+	var out []compile.Target
 	var wanted []*graph.Value
 	for i, p := range c.Definition.Params() {
 		if !slices.Contains(c.Frozen, p.Path) {
-			out, wanted = append(out, Gradient{Path: p.Path}), append(wanted, built.Params[i])
+			out, wanted = append(out, compile.Target{Leaf: p.Path}), append(wanted, built.Params[i])
 		}
 	}
 	values, err := graph.Gradients(built.Graph, built.Loss, wanted)
@@ -120,19 +115,14 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 const frozenLabel = "frozen"
 
 // params are the trees that have the parameters, trained and frozen.
-func (f Fields) params() []*buffers.Tree { return given(f.Params, f.Frozen) }
-
-// given are those trees that there are.
-func given(trees ...*buffers.Tree) []*buffers.Tree {
-	return slices.DeleteFunc(trees, func(t *buffers.Tree) bool { return t == nil })
-}
+func (f Fields) params() []*buffers.Tree { return buffers.Given(f.Params, f.Frozen) }
 
 // frozen are the paths of the frozen parameters, sorted.
 func (f Fields) frozen() []string { return Paths(f.Frozen) }
 
 // Paths are those of the leaves of trees, sorted; a nil tree has none.
 func Paths(trees ...*buffers.Tree) (paths []string) {
-	for _, tree := range given(trees...) {
+	for _, tree := range buffers.Given(trees...) {
 		for _, leaf := range tree.Layout().Leaves() {
 			paths = append(paths, leaf.Path)
 		}

@@ -108,8 +108,7 @@ func (c Config) texelBytes(layout, frozen *buffers.Layout, lim gpu.Limits) (uint
 	if lim.TexelBindings == 0 || lim.Texels == gpu.TexelsOff {
 		return 0, nil
 	}
-	software := gpu.Adapter{Index: -1, Name: "none", Backend: "none", Type: "cpu", Limits: lim} // only these have texels
-	dev := gpu.DryOf(software, lim)
+	dev := gpu.Dry(lim)
 	s, err := c.dry(context.Background(), layout, frozen, dev)
 	if err != nil {
 		return 0, err

@@ -15,7 +15,7 @@ func (s *TrainState) Trees() (params, grads []*buffers.Tree) {
 // frozenTrees are the parameters that are not trained: a tree for each stage that has some.
 func (s *TrainState) frozenTrees() (all []*buffers.Tree) {
 	for _, r := range s.stages {
-		all = append(all, given(r.Frozen)...)
+		all = append(all, buffers.Given(r.Frozen)...)
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"gputrain/buffers"
@@ -78,19 +77,16 @@ func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err erro
 
 // CopyTree makes a tree on a device of leaves that lie in one or several, all of one type; without paths of all of them.
 func CopyTree(ctx context.Context, dev *gpu.Device, from []*buffers.Tree, paths ...string) (*buffers.Tree, error) {
-	owners, err := leavesOf(from)
-	if err != nil {
-		return nil, err
-	}
 	if len(paths) == 0 {
-		paths = slices.Collect(maps.Keys(owners))
+		paths = Paths(from...)
 	}
 	var specs []buffers.Spec
 	for _, path := range paths {
-		if owners[path] == nil {
+		at := slices.IndexFunc(from, func(t *buffers.Tree) bool { _, ok := t.Layout().Leaf(path); return ok })
+		if at < 0 {
 			return nil, fmt.Errorf("leaf %q: found in none of %d trees", path, len(from))
 		}
-		leaf, _ := owners[path].Layout().Leaf(path)
+		leaf, _ := from[at].Layout().Leaf(path)
 		specs = append(specs, buffers.Spec{Path: path, Shape: leaf.Shape})
 	}
 	return copyAs(ctx, dev, from[0].Label(), from[0].DType(), from, specs)

@@ -113,7 +113,7 @@ func TestForecastComesBeforeTheFirstStep(t *testing.T) {
 	assert.Equal(t, 1, told)
 	assert.Regexp(t, `\nthe run takes about \d.*: 12 steps of .* m?s, 3 evaluations of .* m?s, 2 samples of .* m?s, 4 checkpoints of .*s`, out.String())
 	assert.NotContains(t, out.String(), "? left", "what is left is known from the first step on")
-	if dev.Adapter().Type == "cpu" {
+	if dev.Adapter().Limits.Software {
 		said := out.String()
 		assert.Less(t, strings.Index(said, "at 50% of that peak the run takes about "), strings.Index(said, "compile kernels"))
 	}

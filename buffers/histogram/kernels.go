@@ -66,9 +66,10 @@ func (c *Counter) record(jobs []job) *gpu.Recording {
 	rec.Group("histogram")
 	rec.Zero(c.words.All())
 	each := func(name string, bind ...gpu.Range) {
+		k := kernel(name)
 		for _, j := range jobs {
 			params := struct{ First, Count uint32 }{j.first, j.count}
-			rec.Dispatch(kernel(name), gpu.Linear(uint64(j.count), 1, limits), params, append([]gpu.Range{c.table.All(), j.slab}, bind...)...)
+			rec.Dispatch(k, gpu.Linear(uint64(j.count), 1, limits), params, append([]gpu.Range{c.table.All(), j.slab}, bind...)...)
 		}
 	}
 	each("range", c.words.All())

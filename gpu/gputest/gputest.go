@@ -61,7 +61,7 @@ func Adapters(t testing.TB) []gpu.Adapter {
 	}
 	rank := func(a gpu.Adapter) int {
 		r := 0
-		if a.Type != "cpu" {
+		if !a.Limits.Software {
 			r += 2
 		}
 		if a.Backend == "gl" {
@@ -145,8 +145,8 @@ func Some[C any](t testing.TB, d *gpu.Device, cases []C) []C {
 func Again(t testing.TB, d *gpu.Device) bool {
 	t.Helper()
 	a := d.Adapter()
-	return a.Type == "cpu" && a.Backend == "gl" && slices.ContainsFunc(Adapters(t), func(b gpu.Adapter) bool {
-		return b.Type == "cpu" && b.Backend == "vulkan"
+	return a.Limits.Software && a.Backend == "gl" && slices.ContainsFunc(Adapters(t), func(b gpu.Adapter) bool {
+		return b.Limits.Software && b.Backend == "vulkan"
 	})
 }
 

@@ -203,7 +203,7 @@ func lowerAttention(c *Compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software}
 	c.attend("attention", a.kernelFor(op.Heads, 2), arrays(op.Packed), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
 }
 
@@ -218,7 +218,7 @@ func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	o, lse, dout := rest[0], rest[1], rest[2]
 	delta := c.One(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
 
-	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.cpu}
+	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software}
 	c.attend("attention_dq", a.kernelFor(op.Heads, 3), arrays(op.Packed, "DQ"), append(append([]Span{}, qkv...), o, lse, dout, out[0], delta)...)
 
 	bind := append(append([]Span{}, qkv...), lse, dout, delta)

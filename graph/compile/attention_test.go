@@ -96,7 +96,7 @@ func TestAttentionTiled(t *testing.T) {
 		{b: 1, t: 9, heads: 2, kvHeads: 1, headDim: 13, causal: true},
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		if a := d.Adapter(); a.Type == "cpu" && a.Backend == "gl" {
+		if a := d.Adapter(); a.Limits.Software && a.Backend == "gl" {
 			t.Skip("skipped, OpenGL on the processor compiles tiles for minutes")
 		}
 		for _, s := range cases {

@@ -43,7 +43,7 @@ func BenchmarkMatMul(b *testing.B) {
 				s = [3]int{s[2], s[1], s[0]}
 			}
 			b.Run(fmt.Sprintf("%s_%dx%dx%d", formName(form), s[0], s[1], s[2]), func(b *testing.B) {
-				r := newProductRun(b, d, rand.New(rand.NewPCG(1, 2)), d.Adapter().Type == "cpu", form, s, false)
+				r := newProductRun(b, d, rand.New(rand.NewPCG(1, 2)), d.Limits().Software, form, s, false)
 				benchmarkProgram(b, d, r.program, 2*float64(s[0])*float64(s[1])*float64(s[2]))
 			})
 		}

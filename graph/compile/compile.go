@@ -3,7 +3,6 @@ package compile
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -32,23 +31,23 @@ type Options struct {
 
 // params are the trees of params that there are.
 func (o Options) params() []*buffers.Tree {
-	return slices.DeleteFunc(append([]*buffers.Tree{o.Params}, o.Beside...), func(t *buffers.Tree) bool { return t == nil })
+	return buffers.Given(append([]*buffers.Tree{o.Params}, o.Beside...)...)
 }
 
 // New lowers what the targets need of a graph to a fixed list of dispatches over planned buffers, allocates those
 // and compiles every kernel. Errors name the node or tensor at fault; gpu.LimitError when one does not fit a binding,
 // gpu.ErrOutOfMemory from the allocation.
 func New(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options) (*Program, error) {
-	return newFor(ctx, dev, g, o, dev.Adapter().Type == "cpu")
+	return newFor(ctx, dev, g, o, dev.Limits())
 }
 
-// newFor compiles the kernels' variants for software adapters or those for hardware.
-func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, cpu bool) (*Program, error) {
-	c, err := newCompiler(g, o.Targets, dev.Limits())
+// newFor compiles for these limits, which need not be the device's: tests run what other adapters would have.
+func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, lim gpu.Limits) (*Program, error) {
+	c, err := newCompiler(g, o.Targets, lim)
 	if err != nil {
 		return nil, err
 	}
-	c.dev, c.cpu, c.materialize, c.accumulate = dev, cpu, true, o.Accumulate
+	c.dev, c.materialize, c.accumulate = dev, true, o.Accumulate
 	c.bound = o.Bind
 	for _, tree := range o.params() {
 		c.params = append(c.params, tree.Layout())

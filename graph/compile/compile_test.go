@@ -23,9 +23,9 @@ var update = flag.Bool("update", false, "write the golden recordings anew")
 // commandText lowers targets without a device and lists the commands with their planned buffers.
 func commandText(t *testing.T, g *graph.Graph, targets []Target, lim gpu.Limits) string {
 	t.Helper()
+	lim.Software = true
 	c, err := newCompiler(g, targets, lim)
 	require.NoError(t, err)
-	c.cpu = true
 	c.grads, err = leafLayout(c.live, nil, lim)
 	require.NoError(t, err)
 	c.params = []*buffers.Layout{c.grads}

@@ -16,7 +16,6 @@ type Compiler struct {
 	limits  gpu.Limits
 
 	dev         *gpu.Device              // nil when only planning; for lowerings that choose between variants by measuring
-	cpu         bool                     // the adapter is a software one
 	materialize bool                     // constant tables are wanted, not just their sizes
 	accumulate  bool                     // leaf targets add
 	params      []*buffers.Layout        // each param is in one of them, the first that has it

@@ -84,10 +84,11 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 	for path, v := range w.leaves {
 		o.Targets = append(o.Targets, Target{Value: v, Leaf: path})
 	}
-	plan, err := PlanFor(w.graph, o.Targets, d.Limits())
+	limits := limitsAs(d, d.Limits().Software && !w.hardware)
+	plan, err := PlanFor(w.graph, o.Targets, limits)
 	require.NoError(t, err)
 	before := d.Counters().LiveBytes
-	p, err = newFor(ctx, d, w.graph, o, !w.hardware && d.Adapter().Type == "cpu")
+	p, err = newFor(ctx, d, w.graph, o, limits)
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
 	require.Equal(t, plan.Total(), d.Counters().LiveBytes-before, "planned and actual bytes")

@@ -171,7 +171,7 @@ type gemmVariant struct {
 
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
 func (c *Compiler) chooseGemm(g gemm) gemmVariant {
-	if c.cpu && g.loadsVec4() {
+	if c.limits.Software && g.loadsVec4() {
 		return registerTile(g, 8)
 	}
 	v, _ := c.gpuChoice(g) // for what vec4 cannot load there is one kernel

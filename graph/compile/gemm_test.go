@@ -52,18 +52,23 @@ type productRun struct {
 	program *Program
 }
 
+// limitsAs are those of a device with the variants of software adapters or of GPUs.
+func limitsAs(d *gpu.Device, software bool) gpu.Limits {
+	lim := d.Limits()
+	if lim.Software = software; !software {
+		lim.TexelBindings = 0
+	}
+	return lim
+}
+
 // newProductRun takes the table's variant of a kind of adapter, or the one given.
 func newProductRun(t testing.TB, d *gpu.Device, rng *rand.Rand, cpu bool, form [2]bool, s [3]int, accumulate bool, as ...gemmVariant) productRun {
 	t.Helper()
 	m, n, k := s[0], s[1], s[2]
 	r := productRun{a: newProductMatrix(rng, m, k, form[0]), b: newProductMatrix(rng, k, n, form[1])}
-	limits := d.Limits()
-	if !cpu {
-		limits.Software, limits.TexelBindings = false, 0 // the slices of a GPU
-	}
-	c, err := newCompiler(graph.New(), nil, limits)
+	c, err := newCompiler(graph.New(), nil, limitsAs(d, cpu))
 	require.NoError(t, err)
-	c.dev, c.cpu, c.group = d, cpu, "test"
+	c.dev, c.group = d, "test"
 	place := func(label string, elements int) Span {
 		st := c.newStorage(outputStorage, label, uint64(4*elements))
 		return Span{st: st, Bytes: st.bytes}
@@ -114,13 +119,12 @@ func (r productRun) run(t testing.TB, d *gpu.Device) []float64 {
 
 // The table is a function of the shape; what it chooses for the shapes that matter is written down here.
 func TestGemmVariants(t *testing.T) {
-	c := &Compiler{cpu: true}
+	c := &Compiler{limits: gpu.Limits{Software: true}}
 	big := gemm{m: 1024, n: 384, k: 128, count: 1}
 	big.a.row, big.b.row, big.c.row = 128, 384, 384
 	v := c.chooseGemm(big)
 	require.Equal(t, gemmVariant{file: "matmul", tileM: 16, tileN: 128, rows: 16, cols: 4, wx: 8, wy: 1}, v)
 	long := gemm{m: 128, n: 128, k: 1024, count: 1, transA: true}
-	c.limits.Software = true
 	require.Equal(t, 4, c.slices(long))
 	c.limits.TexelBindings = 8
 	require.Equal(t, 1, c.slices(long), "eight tiles are enough for the cores of a software adapter")
@@ -169,7 +173,7 @@ func (w *twin) checkAs(t *testing.T, d *gpu.Device, cpu bool, tolerance float64)
 	for i, v := range w.values {
 		targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
 	}
-	p, err := newFor(context.Background(), d, w.graph, Options{Targets: targets}, cpu)
+	p, err := newFor(context.Background(), d, w.graph, Options{Targets: targets}, limitsAs(d, cpu))
 	require.NoError(t, err)
 	t.Cleanup(p.Release)
 	for name, typ := range p.Inputs() {

@@ -15,7 +15,7 @@ import (
 // costs them a second of compilation. All candidates sum along K in the same order.
 func (c *Compiler) tuned(g gemm, table gemmVariant) gemmVariant {
 	const fewest, most = 1 << 22, 256 << 20 // multiply-adds worth a measurement, bytes to take for one
-	if c.dev == nil || c.dev.Adapter().Type == "cpu" || c.cpu || g.m*g.n*g.k*g.count < fewest ||
+	if c.dev == nil || c.dev.Limits().Software || c.limits.Software || g.m*g.n*g.k*g.count < fewest ||
 		g.a.span.Bytes+g.b.span.Bytes+g.c.span.Bytes > most {
 		return table
 	}

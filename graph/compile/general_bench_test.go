@@ -49,7 +49,7 @@ func BenchmarkGeneral(b *testing.B) {
 				}
 				b.Run(fmt.Sprintf("%s/%v/cpu=%v", k.name, s, cpu), func(b *testing.B) {
 					g := graph.New()
-					p, err := newFor(context.Background(), d, g, Options{Targets: []Target{{Name: "v", Value: k.build(g)}}}, cpu)
+					p, err := newFor(context.Background(), d, g, Options{Targets: []Target{{Name: "v", Value: k.build(g)}}}, limitsAs(d, cpu))
 					require.NoError(b, err)
 					defer p.Release()
 					rec := d.Record("bench")

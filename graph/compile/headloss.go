@@ -96,7 +96,7 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	if last {
 		p.Last = 1
 	}
-	group := !c.cpu // a workgroup a row where there is workgroup memory worth the name
+	group := !c.limits.Software // a workgroup a row where there is workgroup memory worth the name
 	grid := c.Linear(l.rows)
 	if group {
 		grid = c.Linear(64 * l.rows)

@@ -54,12 +54,12 @@ var normChecks = []Check{
 // rowKernel is a shader that works row by row (shared/row.wgsl) on vec4s where the width allows it, with its grid and
 // the width in items.
 func (c *Compiler) rowKernel(name, suffix string, rows, width int, flags map[string]bool) (*gpu.Kernel, gpu.Grid, uint32) {
-	flags["VECTOR"], flags["GROUP"] = width%4 == 0, !c.cpu
+	flags["VECTOR"], flags["GROUP"] = width%4 == 0, !c.limits.Software
 	t, items, grid := "f32", width, c.Linear(rows)
 	if width%4 == 0 {
 		t, items = "vec4<f32>", width/4
 	}
-	if !c.cpu {
+	if !c.limits.Software {
 		grid = gpu.Linear(uint64(rows), 1, c.limits)
 	}
 	return c.kernel(name, suffix, shaders.Variant{Flags: flags, Constants: map[string]string{"T": t}}), grid, uint32(items)

@@ -25,7 +25,7 @@ type Part struct {
 	Params  []string // that live here, sorted
 	Mirrors []string // that live elsewhere and are read here too
 	Saved   []*graph.Value
-	// The passes, as graphs of their own. whole is forward and backward at once; where nothing in the part or before it is trained only forward is set.
+	// The passes, as graphs of their own. Whole is forward and backward at once. Where nothing in the part or before it is trained, only Forward is set.
 	Forward, Backward, Whole *Pass
 }
 
@@ -64,13 +64,7 @@ type Pass struct {
 	Given  []*graph.Value
 	Made   []*graph.Value
 	Named  []Output
-	Leaves []Leaf // gradients, of a backward pass
-}
-
-// Leaf is the gradient of a parameter.
-type Leaf struct {
-	Path  string
-	Value *graph.Value
+	Leaves []compile.Target // gradients, of a backward pass
 }
 
 // cutting is a cut in the making.
@@ -88,7 +82,7 @@ type cutting struct {
 // NewCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each that is
 // trained (none for a forward pass alone), outputs what is wanted besides. With recompute a backward pass computes the activations of its part again
 // instead of keeping them. Errors: an operation whose parameters are all of earlier parts, that is, an assignment that goes backwards.
-func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []Leaf, outputs []Output, recompute bool) (*Cut, error) {
+func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []compile.Target, outputs []Output, recompute bool) (*Cut, error) {
 	c := &cutting{
 		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &Cut{Outputs: slices.Clone(outputs)}, edges: map[schedule.Edge][]*graph.Value{},
 		saved: make([]map[*graph.Value]bool, parts), mirrors: make([]map[string]bool, parts),
@@ -115,8 +109,8 @@ func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads 
 		c.cut.Outputs[i].Part = c.place[o.Value.Node()]
 	}
 	for _, l := range grads {
-		if at, ok := c.place[l.Value.Node()]; !ok || at != owner[l.Path] {
-			return nil, fmt.Errorf("pipeline: cut: parameter %q of part %d is first read in part %d: want a parameter to live where it is first read", l.Path, owner[l.Path], at)
+		if at, ok := c.place[l.Value.Node()]; !ok || at != owner[l.Leaf] {
+			return nil, fmt.Errorf("pipeline: cut: parameter %q of part %d is first read in part %d: want a parameter to live where it is first read", l.Leaf, owner[l.Leaf], at)
 		}
 	}
 	for _, n := range nodes {
@@ -236,7 +230,7 @@ func (c *cutting) hand(k schedule.Edge, v *graph.Value) {
 }
 
 // finish makes the passes.
-func (c *cutting) finish(grads []Leaf, recompute bool) (*Cut, error) {
+func (c *cutting) finish(grads []compile.Target, recompute bool) (*Cut, error) {
 	keys := slices.SortedFunc(maps.Keys(c.edges), func(a, b schedule.Edge) int {
 		return slices.Compare([]int{int(a.Kind), a.From, a.To}, []int{int(b.Kind), b.From, b.To})
 	})
@@ -268,7 +262,7 @@ func (c *cutting) finish(grads []Leaf, recompute bool) (*Cut, error) {
 		}
 		in, out := received[p], sent[p]
 		forward := &Pass{Given: in[schedule.Forward], Made: slices.Clone(out[schedule.Forward]), Named: named}
-		own := slices.DeleteFunc(slices.Clone(grads), func(l Leaf) bool { return c.owner[l.Path] != p })
+		own := slices.DeleteFunc(slices.Clone(grads), func(l compile.Target) bool { return c.owner[l.Leaf] != p })
 		var err error
 		if len(own) == 0 && len(out[schedule.Backward]) == 0 {
 			if part.Forward, err = c.extract(forward); err != nil {
@@ -341,7 +335,7 @@ func (p *Pass) Targets() []compile.Target {
 		out = append(out, compile.Target{Name: o.Name, Value: p.Piece.Value(o.Value)})
 	}
 	for _, l := range p.Leaves {
-		out = append(out, compile.Target{Leaf: l.Path, Value: p.Piece.Value(l.Value)})
+		out = append(out, compile.Target{Leaf: l.Leaf, Value: p.Piece.Value(l.Value)})
 	}
 	return out
 }

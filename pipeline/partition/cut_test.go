@@ -12,11 +12,12 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/graph"
+	"gputrain/graph/compile"
 	"gputrain/model"
 )
 
 // wholeGraph is the graph of a model's step: loss, and the gradient of each parameter.
-func wholeGraph(t *testing.T, def model.Definition, batch, seq int) (built *model.Built, forward int, grads []Leaf) {
+func wholeGraph(t *testing.T, def model.Definition, batch, seq int) (built *model.Built, forward int, grads []compile.Target) {
 	t.Helper()
 	built, err := def.Build(batch, seq, model.Options{Loss: true, Training: true})
 	require.NoError(t, err)
@@ -24,7 +25,7 @@ func wholeGraph(t *testing.T, def model.Definition, batch, seq int) (built *mode
 	values, err := graph.Gradients(built.Graph, built.Loss, built.Params)
 	require.NoError(t, err)
 	for i, p := range def.Params() {
-		grads = append(grads, Leaf{p.Path, values[i]})
+		grads = append(grads, compile.Target{Leaf: p.Path, Value: values[i]})
 	}
 	return built, forward, grads
 }
@@ -190,7 +191,7 @@ func TestCutComputesTheWhole(t *testing.T) {
 						got := runCut(t, c, in, merged, recompute)
 						require.Len(t, got, len(grads)+1)
 						for i, l := range grads {
-							assert.Equal(t, whole[i].Data, got[l.Path].Data, l.Path)
+							assert.Equal(t, whole[i].Data, got[l.Leaf].Data, l.Leaf)
 						}
 						assert.Equal(t, whole[len(grads)].Data, got["loss"].Data)
 					})

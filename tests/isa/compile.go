@@ -55,7 +55,7 @@ func child(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if a.Type == "cpu" {
+	if a.Limits.Software {
 		return fmt.Errorf("isa: compile: %s: found a software adapter, wanted RADV's null device", a)
 	}
 	kernels := w.Given

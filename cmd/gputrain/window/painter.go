@@ -79,7 +79,7 @@ func (v *View) Show(ctx context.Context, devices ...*gpu.Device) error {
 		p.sheet, err = p.surface.NewSheet(shapesShader, p.uniform.All(), p.shapes.All())
 	}
 	p.every = 50 * time.Millisecond
-	if p.device.Adapter().Type == "cpu" {
+	if p.device.Limits().Software {
 		p.every = 250 * time.Millisecond // it has other work
 	}
 	v.painter = p
