@@ -12,6 +12,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
+	"gputrain/state"
 )
 
 // What an error of memory advises is a figure that holds: with it the same stages fit, and without it they do not.
@@ -40,7 +41,7 @@ func TestMemoryErrorsAdviseWhatFits(t *testing.T) {
 		}
 		bound := gputest.Device(t, gputest.WithMemoryLimit(limit))
 		_, err := pipeline.Create(t.Context(), []*gpu.Device{bound, bound}, c, nil)
-		var e *pipeline.MemoryError
+		var e *state.MemoryError
 		require.True(t, errors.As(err, &e), "%v", err)
 		assert.ErrorContains(t, err, says)
 		if limit > 1000 {

@@ -197,10 +197,13 @@ func (l *line) crosses(s *stage, p *linePart) error {
 
 // taken counts what the line takes of a stage beside activations.
 func (l *line) taken(s *stage, bytes uint64) {
-	if l.trains() {
-		s.memory.Step += bytes
-	} else {
-		s.memory.Forward += bytes
+	switch {
+	case l.trains():
+		s.memory.Inputs += bytes
+	case len(l.caches) > 0:
+		s.memory.Sampling += bytes
+	default:
+		s.memory.Evaluation += bytes
 	}
 }
 

@@ -3,57 +3,15 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"gputrain/gpu"
+	"gputrain/state"
 )
-
-// StageMemory is what a stage takes of its device, in bytes.
-type StageMemory struct {
-	Params, Mirrors, Gradients, Optimizer uint64 // of what is trained; Mirrors are all copies of what other stages own
-	Frozen                                uint64 // parameters that are not trained
-	Activations                           uint64 // of all microbatches in flight, and what is handed on
-	Scratch                               uint64 // shared by all programs of the stage
-	Step                                  uint64 // inputs and results of training and updates, and buffers for reading back
-	Forward                               uint64 // the same of evaluation and sampling
-	Transfer                              uint64 // for reading back a parameter, or logits
-	Texels                                uint64 // textures that operands are read from, on software adapters; of the first stage on a device
-}
-
-// Total is the sum.
-func (m StageMemory) Total() uint64 {
-	return m.Params + m.Frozen + m.Mirrors + m.Gradients + m.Optimizer + m.Activations + m.Scratch + m.Step + m.Forward + m.Transfer + m.Texels
-}
-
-// String is the memory in one line.
-func (m StageMemory) String() string {
-	var parts []string
-	for _, f := range []struct {
-		name  string
-		bytes uint64
-	}{
-		{"params", m.Params + m.Mirrors},
-		{"frozen", m.Frozen},
-		{"gradients", m.Gradients},
-		{"optimizer", m.Optimizer},
-		{"activations", m.Activations},
-		{"scratch", m.Scratch},
-		{"step", m.Step},
-		{"evaluation and sampling", m.Forward},
-		{"transfer", m.Transfer},
-		{"texels", m.Texels},
-	} {
-		if f.bytes > 0 {
-			parts = append(parts, f.name+" "+gpu.SizeText(f.bytes))
-		}
-	}
-	return strings.Join(parts, ", ")
-}
 
 // PlanMemory is what Create would take of each stage's device: it builds everything on dry devices of the same adapters and limits. A tensor
 // that no binding of a device can hold is a *gpu.LimitError.
-func PlanMemory(ctx context.Context, c Config, adapters []gpu.Adapter, limits []gpu.Limits) ([]StageMemory, error) {
-	s, err := c.rehearse(ctx, adapters, limits)
+func PlanMemory(ctx context.Context, c Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
+	s, err := c.rehearse(ctx, devices)
 	if err != nil {
 		return nil, err
 	}
@@ -62,17 +20,44 @@ func PlanMemory(ctx context.Context, c Config, adapters []gpu.Adapter, limits []
 }
 
 // rehearse builds everything on dry devices.
-func (c Config) rehearse(ctx context.Context, adapters []gpu.Adapter, limits []gpu.Limits) (*State, error) {
-	dry := make([]*gpu.Device, len(adapters))
-	for i, a := range adapters {
-		dry[i] = gpu.DryOf(a, limits[i])
-	}
-	if err := c.check(dry); err != nil {
+func (c Config) rehearse(ctx context.Context, devices []*gpu.Device) (*State, error) {
+	if err := c.check(devices); err != nil {
 		return nil, err
+	}
+	dry := make([]*gpu.Device, len(devices))
+	for i, d := range devices {
+		dry[i] = gpu.DryOf(d.Adapter(), d.Limits())
 	}
 	s, err := c.withDefaults().build(ctx, dry, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: plan: %w", err)
 	}
 	return s, nil
+}
+
+// fits compares what everything takes with the devices before anything is taken of them. It returns the kernels of each stage.
+func (c Config) fits(ctx context.Context, devices []*gpu.Device) ([][]*gpu.Kernel, error) {
+	rehearsal, err := c.rehearse(ctx, devices)
+	if err != nil {
+		return nil, err
+	}
+	defer rehearsal.Release()
+	return rehearsal.passes.kernels(), c.CheckMemory(ctx, devices, rehearsal.Memory())
+}
+
+// CheckMemory refuses what PlanMemory says if the devices have no room for it: a *state.MemoryError, which advises what fits.
+func (c Config) CheckMemory(ctx context.Context, devices []*gpu.Device, memory []state.MemoryPlan) error {
+	way := func(note string, c Config) state.Way {
+		return state.Way{Note: note, Plan: func(smaller state.Config) ([]state.MemoryPlan, error) {
+			c.State = smaller
+			return PlanMemory(ctx, c, devices)
+		}}
+	}
+	ways := []state.Way{way("", c)}
+	if !c.Recompute {
+		again := c
+		again.Recompute = true
+		ways = append(ways, way("set pipeline.recompute", again))
+	}
+	return c.State.CheckMemory(devices, memory, 0, ways...)
 }

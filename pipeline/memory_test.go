@@ -18,14 +18,9 @@ import (
 )
 
 // planned is what a pipeline would take of devices like these.
-func planned(t *testing.T, devices []*gpu.Device, c pipeline.Config) []pipeline.StageMemory {
+func planned(t *testing.T, devices []*gpu.Device, c pipeline.Config) []state.MemoryPlan {
 	t.Helper()
-	var adapters []gpu.Adapter
-	var limits []gpu.Limits
-	for _, d := range devices {
-		adapters, limits = append(adapters, d.Adapter()), append(limits, d.Limits())
-	}
-	m, err := pipeline.PlanMemory(t.Context(), c, adapters, limits)
+	m, err := pipeline.PlanMemory(t.Context(), c, devices)
 	require.NoError(t, err)
 	return m
 }

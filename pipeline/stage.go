@@ -10,6 +10,7 @@ import (
 	"gputrain/graph/compile"
 	"gputrain/optim"
 	"gputrain/pipeline/partition"
+	"gputrain/state"
 )
 
 // A stage is a device and what lives there of the model: the parameters of its parts, the gradients of those that are trained, the optimizer's state for them,
@@ -25,7 +26,7 @@ type stage struct {
 	opt     *optim.State
 	arena   *compile.Arena
 	caches  map[string]*gpu.Buffer // keys and values of sampling, by input
-	memory  StageMemory            // taken so far
+	memory  state.MemoryPlan       // taken so far
 }
 
 // name tells a stage in errors and reports.
@@ -59,7 +60,7 @@ func (s *stage) cache(name string, bytes uint64) (gpu.Range, error) {
 		s.caches = map[string]*gpu.Buffer{}
 	}
 	s.caches[name] = b
-	s.memory.Forward += b.Bytes()
+	s.memory.Sampling += b.Bytes()
 	return b.All(), nil
 }
 

@@ -26,7 +26,7 @@ type State struct {
 }
 
 // Create makes the state of step 0 on the devices of the stages, in their order; one device may be several stages'. params are all of the
-// definition's; nil draws them from the configuration's seed. Nothing is taken of a device that the plan does not fit: a *MemoryError.
+// definition's; nil draws them from the configuration's seed. Nothing is taken of a device that the plan does not fit: a *state.MemoryError.
 func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffers.Host) (*State, error) {
 	if err := c.check(devices); err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metric
 }
 
 // Memory is what the stages take of their devices.
-func (s *State) Memory() []StageMemory {
-	var out []StageMemory
+func (s *State) Memory() []state.MemoryPlan {
+	var out []state.MemoryPlan
 	for _, st := range s.passes.stages {
 		out = append(out, st.memory)
 	}

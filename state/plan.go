@@ -11,42 +11,61 @@ import (
 	"gputrain/graph/compile"
 )
 
-// MemoryPlan is what a training state takes of its device, in bytes, known before anything is taken.
+// MemoryPlan is what a training state takes of one device, or a stage of it of its device, in bytes, known before anything is taken.
 type MemoryPlan struct {
 	Params               uint64 // that are trained
 	Frozen               uint64 // parameters that are not
+	Mirrors              uint64 // copies of what other stages own
 	Gradients, Optimizer uint64
-	Step                 uint64 // inputs, activations and workspace of a microbatch
-	Evaluation, Sampling uint64 // the same of these, where they are planned for
-	Transfer             uint64 // buffers for reading back
-	Texels               uint64 // textures that operands are read from, on software adapters
-	Largest              []compile.TensorBytes
+	Step                 uint64 // inputs, activations and workspace of a microbatch, where a step is one program
+	Activations          uint64 // elsewhere: of all microbatches in flight, and what stages hand on,
+	Scratch              uint64 // what all programs of a stage share,
+	Inputs               uint64 // their inputs and results in training and updates, and buffers for reading back
+	Evaluation, Sampling uint64 // what these take beside that, where they are planned for
+	Transfer             uint64 // for reading back a parameter, or logits
+	Texels               uint64 // textures that operands are read from, on software adapters; of the first stage on a device
 }
 
-// Total is the sum.
-func (p MemoryPlan) Total() uint64 {
-	return p.Params + p.Frozen + p.Gradients + p.Optimizer + p.Step + p.Evaluation + p.Sampling + p.Transfer + p.Texels
-}
-
-// String is the plan in one line.
-func (p MemoryPlan) String() string {
-	parts := []string{}
-	for _, f := range []struct {
-		name  string
-		bytes uint64
-	}{
-		{"params", p.Params},
+// rows are the parts of the plan by name.
+func (p MemoryPlan) rows() []memoryRow {
+	return []memoryRow{
+		{"params", p.Params + p.Mirrors},
 		{"frozen", p.Frozen},
 		{"gradients", p.Gradients},
 		{"optimizer", p.Optimizer},
 		{"activations and workspace", p.Step},
+		{"activations", p.Activations},
+		{"scratch", p.Scratch},
+		{"inputs and results", p.Inputs},
 		{"evaluation", p.Evaluation},
 		{"sampling", p.Sampling},
 		{"transfer", p.Transfer},
 		{"texels", p.Texels},
-	} {
-		if f.bytes > 0 {
-			parts = append(parts, f.name+" "+gpu.SizeText(f.bytes))
+	}
+}
+
+type memoryRow struct {
+	name  string
+	bytes uint64
+}
+
+// kept is what is there from step to step, however small the microbatches.
+func (p MemoryPlan) kept() uint64 { return p.Params + p.Mirrors + p.Frozen + p.Gradients + p.Optimizer }
+
+// Total is the sum.
+func (p MemoryPlan) Total() (bytes uint64) {
+	for _, r := range p.rows() {
+		bytes += r.bytes
+	}
+	return bytes
+}
+
+// String is the plan in one line.
+func (p MemoryPlan) String() string {
+	var parts []string
+	for _, r := range p.rows() {
+		if r.bytes > 0 {
+			parts = append(parts, r.name+" "+gpu.SizeText(r.bytes))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -86,7 +105,7 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.Step, p.Largest = step.Total(), step.Largest
+	p.Step = step.Total()
 	if c.Evaluation > 0 {
 		e, err := c.planned(lim)(evaluation(c.Definition, c.Evaluation, c.Sequence))
 		if err != nil {
@@ -146,67 +165,11 @@ func (c Config) planned(lim gpu.Limits) func(*graph.Graph, []compile.Target, err
 	}
 }
 
-// MemoryError says that a training state does not fit the memory of its device. Nothing was taken.
-type MemoryError struct {
-	Plan      MemoryPlan
-	Available uint64 // bytes
-	Bound     string // what bounds them
-	Hint      string // what to lower, with figures
-}
-
-// Error gives the plan's figures and what to lower.
-func (e *MemoryError) Error() string {
-	return fmt.Sprintf("state: memory: %s wanted (%s), %s is %s: %s", gpu.SizeText(e.Plan.Total()), e.Plan, e.Bound, gpu.SizeText(e.Available), e.Hint)
-}
-
-// Unwrap is gpu.ErrOutOfMemory.
-func (e *MemoryError) Unwrap() error { return gpu.ErrOutOfMemory }
-
 // fits compares the plan with the device before anything is taken, but for bytes that the plan has too.
 func (c Config) fits(dev *gpu.Device, taken uint64) (MemoryPlan, error) {
 	p, err := Plan(c, dev.Limits())
 	if err != nil {
 		return p, err
 	}
-	available, bound, known := dev.Available()
-	available += taken
-	if !known || p.Total() <= available {
-		return p, nil
-	}
-	return p, &MemoryError{Plan: p, Available: available, Bound: bound, Hint: c.WithDefaults().hint(p, available, dev.Limits())}
-}
-
-// hint finds what would fit: a smaller microbatch with the same update, else a shorter sequence beside it.
-func (c Config) hint(p MemoryPlan, available uint64, lim gpu.Limits) string {
-	rest := p.Params + p.Frozen + p.Gradients + p.Optimizer
-	if rest >= available {
-		return fmt.Sprintf("params, gradients and optimizer alone take %s: choose a smaller model", gpu.SizeText(rest))
-	}
-	smaller := c
-	for smaller.Sequence = c.Sequence; smaller.Sequence >= 1; smaller.Sequence /= 2 {
-		for batch := c.Batch; batch >= 1; batch-- {
-			if c.Batch%batch != 0 || batch == c.Batch && smaller.Sequence == c.Sequence {
-				continue
-			}
-			smaller.Batch = batch
-			q, err := smaller.plan(lim)
-			if err != nil || q.Total() > available {
-				continue
-			}
-			text := fmt.Sprintf("lower batch from %d to %d", c.Batch, batch)
-			if k := c.Batch / batch; k > 1 {
-				text += fmt.Sprintf(" (and raise accumulate from %d to %d for the same updates)", c.Microbatches, c.Microbatches*k)
-			} else {
-				text = ""
-			}
-			if smaller.Sequence < c.Sequence {
-				if text != "" {
-					text += " and "
-				}
-				text += fmt.Sprintf("lower context from %d to %d", c.Sequence, smaller.Sequence)
-			}
-			return text + ", which takes " + gpu.SizeText(q.Total())
-		}
-	}
-	return "choose a smaller model"
+	return p, c.CheckMemory([]*gpu.Device{dev}, []MemoryPlan{p}, taken)
 }

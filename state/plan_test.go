@@ -49,7 +49,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		limit uint64
 		hint  string
 	}{
-		{"batch", whole.Total() - whole.Step/4, "lower batch from 8 to 4 (and raise accumulate from 1 to 2 for the same updates), which takes"},
+		{"batch", whole.Total() - whole.Step/4, "lower batch from 8 to 4 (and raise accumulate from 1 to 2 for the same updates): "},
 		{"context", whole.Params + whole.Gradients + whole.Optimizer + whole.Transfer + whole.Step/16, "lower context from 64 to"},
 		{"model", whole.Params * 3, "choose a smaller model"},
 	} {

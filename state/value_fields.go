@@ -162,7 +162,7 @@ func (f Fields) initOptimizer() (*optim.State, error) {
 	}
 	if available, bound, known := f.device().Available(); known && need > available {
 		return nil, &MemoryError{
-			Plan: MemoryPlan{Optimizer: need}, Available: available, Bound: bound, Hint: "choose an optimizer that remembers less, or a smaller model",
+			Memory: []MemoryPlan{{Optimizer: need}}, Available: available, Bound: bound, Hint: "choose an optimizer that remembers less, or a smaller model",
 		}
 	}
 	return f.Transform.Init(f.Params)

@@ -317,7 +317,7 @@ func TestValueIsRefusedWhatDoesNotFit(t *testing.T) {
 	require.NoError(t, err)
 	want, err := tx.Bytes(fieldsOf(t, v).Params.Layout(), dev.Limits())
 	require.NoError(t, err)
-	assert.Equal(t, want, memory.Plan.Optimizer, "as the transformation told before")
+	assert.Equal(t, want, memory.Memory[0].Optimizer, "as the transformation told before")
 	v, err = v.InitOptimizer(optimizerNamed("lion", ""))
 	require.NoError(t, err)
 	_, optimizer, _ := v.Size()

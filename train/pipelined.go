@@ -30,18 +30,13 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 
 // Plan tells what the stages are to take, in their order.
 func (p pipelined) Plan(c state.Config) ([]StagePlan, error) {
-	var adapters []gpu.Adapter
-	var limits []gpu.Limits
-	for _, d := range p.devices {
-		adapters, limits = append(adapters, d.Adapter()), append(limits, d.Limits())
-	}
-	memory, err := pipeline.PlanMemory(context.Background(), p.with(c), adapters, limits)
+	memory, err := pipeline.PlanMemory(context.Background(), p.with(c), p.devices)
 	if err != nil {
 		return nil, err
 	}
 	var out []StagePlan
 	for i, m := range memory {
-		a := adapters[i]
+		a := p.devices[i].Adapter()
 		out = append(out, StagePlan{Adapter: a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
 	}
 	return out, nil

@@ -17,6 +17,7 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/internal/caught"
 	"gputrain/pipeline"
+	"gputrain/state"
 	"gputrain/train"
 	"gputrain/train/setup"
 )
@@ -31,7 +32,7 @@ func TestExitCodes(t *testing.T) {
 		exitUsage:      {usageError{errors.New("x")}, &setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
 		exitStopped:    {fmt.Errorf("%w: signal", train.ErrStopped)},
 		exitDiverged:   {&train.DivergedError{}},
-		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &pipeline.MemoryError{}},
+		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &state.MemoryError{}},
 		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, &setup.ModelError{Err: errors.New("x")}, &train.GoneError{}},
 		exitNoAdapter:  {gpu.ErrNoAdapter},
 		exitBug:        {&checkpoint.SaveError{Err: &caught.Panic{}}, stage(&caught.Panic{}), fmt.Errorf("%w: %w", train.ErrStopped, &caught.Panic{})},

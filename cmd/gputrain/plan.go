@@ -33,6 +33,8 @@ type planned struct {
 	Bubble       float64        `json:"bubble"`       // mean share of a step in which stages wait, as expected
 	Stages       []plannedStage `json:"stages"`
 	Picture      string         `json:"picture"`
+
+	refused error // why it does not fit; nil: it does
 }
 
 // plannedStage is one stage of it.
@@ -68,7 +70,7 @@ func (c *planCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.fits()
+	return p.refused
 }
 
 func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -47,43 +46,26 @@ func layOut(cfg *runfile.Config, c state.Config, units []partition.Unit, cut par
 }
 
 // addMemory says where each stage lives, what training would take there and what there is.
-func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) error {
-	var adapters []gpu.Adapter
-	var limits []gpu.Limits
-	for i, d := range devices {
-		adapters, limits = append(adapters, d.Adapter()), append(limits, d.Limits())
-		p.Stages[i].Adapter, p.Stages[i].Index = d.Adapter().String(), d.Adapter().Index
-		if bytes, _, known := d.Available(); known {
-			p.Stages[i].Available = &bytes
+func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) (err error) {
+	var memory []state.MemoryPlan
+	if len(devices) == 1 {
+		memory = make([]state.MemoryPlan, 1)
+		if memory[0], err = state.Plan(c, devices[0].Limits()); err == nil {
+			p.refused = c.CheckMemory(devices, memory, 0)
+		}
+	} else {
+		run := setup.Pipeline(cfg, cut)
+		run.State = c
+		if memory, err = pipeline.PlanMemory(ctx, run, devices); err == nil {
+			p.refused = run.CheckMemory(ctx, devices, memory)
 		}
 	}
-	if len(devices) == 1 {
-		memory, err := state.Plan(c, limits[0])
-		p.Stages[0].Planned, p.Stages[0].Memory = memory.Total(), memory.String()
-		return err
-	}
-	run := setup.Pipeline(cfg, cut)
-	run.State = c
-	memory, err := pipeline.PlanMemory(ctx, run, adapters, limits)
 	for i, m := range memory {
-		p.Stages[i].Planned, p.Stages[i].Memory = m.Total(), m.String()
+		s := &p.Stages[i]
+		s.Adapter, s.Index, s.Planned, s.Memory = devices[i].Adapter().String(), devices[i].Adapter().Index, m.Total(), m.String()
+		if bytes, _, known := devices[i].Available(); known {
+			s.Available = &bytes
+		}
 	}
 	return err
-}
-
-// fits refuses a plan whose stages are too large for what their adapter has.
-func (p *planned) fits() error {
-	total := map[int]uint64{}
-	for _, s := range p.Stages {
-		total[s.Index] += s.Planned
-		if s.Available != nil && total[s.Index] > *s.Available {
-			way := "lower train.batch, raise pipeline.microbatches, set pipeline.recompute, or use more adapters"
-			if len(p.Stages) == 1 {
-				way = "lower train.batch and raise train.accumulate, or use more stages on more adapters"
-			}
-			return fmt.Errorf("plan: stage %d: the stages on %s take %s, wanted at most %s: %s: %w",
-				s.Stage, s.Adapter, size(total[s.Index]), size(*s.Available), way, gpu.ErrOutOfMemory)
-		}
-	}
-	return nil
 }

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
 
@@ -60,18 +58,6 @@ func TestPlanAsText(t *testing.T) {
 		"stage 0  00'",
 		"",
 	}, "\n"), out.String())
-	require.NoError(t, p.fits())
-	alone := planned{Stages: slices.Clone(p.Stages[:1])}
-	alone.Stages[0].Planned = 1 << 40
-	assert.ErrorContains(t, alone.fits(), "lower train.batch and raise train.accumulate")
-	assert.NotContains(t, alone.fits().Error(), "recompute", "which does nothing on one stage")
-	p.Stages[0].Planned = available + 1
-	err := p.fits()
-	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
-	assert.ErrorContains(t, err, "plan: stage 0: the stages on 0: one take 3 MiB, wanted at most 3 MiB")
-	assert.Equal(t, exitMemory, exitCode(err))
-	p.Stages[0].Planned, p.Stages[1].Planned, p.Stages[1].Index, p.Stages[1].Available = available/2, available/2+2, 0, &available
-	assert.ErrorContains(t, p.fits(), "plan: stage 1: the stages on 1: another take 3 MiB", "both on one adapter")
 }
 
 func TestPlanOfARun(t *testing.T) {
@@ -109,6 +95,13 @@ func TestPlanOfARun(t *testing.T) {
 	text, err := json.Marshal(p)
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `"parts":[["h.1","h.2","h.3","head"]]`)
+
+	p, err = plan("train.memory_limit=1MiB", "train.batch=64")
+	require.NoError(t, err)
+	assert.Equal(t, exitMemory, exitCode(p.refused))
+	assert.ErrorContains(t, p.refused, "1.0 MiB; params ")
+	assert.ErrorContains(t, p.refused, ": lower batch from 64 to ")
+	assert.NotContains(t, p.refused.Error(), "recompute", "which does nothing on one stage")
 
 	for want, sets := range map[string][]string{
 		"pipeline.stages (--set): pipeline: 7 stages: the model has 6 pieces":   {"pipeline.stages=7"},

@@ -77,18 +77,11 @@ type Plan struct {
 	Workspace   uint64 // what workspaces add to that: the growth of the shared buffers over the plan without them
 	Outputs     uint64 // named outputs
 	Dispatches  int
-	Shared      []uint64      // the buffers of Activations and Workspace, the largest first: what an Arena must have
-	Largest     []TensorBytes // the largest storages, descending, at most ten
+	Shared      []uint64 // the buffers of Activations and Workspace, the largest first: what an Arena must have
 }
 
 // Total is the bytes of every buffer of the program.
 func (p Plan) Total() uint64 { return p.Inputs + p.Activations + p.Workspace + p.Outputs }
-
-// TensorBytes is one storage of a plan.
-type TensorBytes struct {
-	Label string
-	Bytes uint64
-}
 
 // PlanFor is what New would take for these targets on a device with these limits, inputs and targets of the bound names left out; it
 // needs no device. A tensor that does not fit a binding is a gpu.LimitError naming it.

@@ -36,10 +36,7 @@ func (c *Compiler) allocate() {
 		case outputStorage:
 			c.plan.Outputs += st.bytes
 		}
-		c.plan.Largest = append(c.plan.Largest, TensorBytes{Label: st.label, Bytes: st.bytes})
 	}
-	slices.SortStableFunc(c.plan.Largest, func(a, b TensorBytes) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	c.plan.Largest = c.plan.Largest[:min(len(c.plan.Largest), 10)]
 }
 
 // assign sets the buffer of the transient storages (of the workspaces only when asked) and returns the buffers' sizes.

@@ -1,4 +1,4 @@
-package pipeline
+package state
 
 import (
 	"testing"
@@ -35,21 +35,19 @@ func TestCompareSharesMemory(t *testing.T) {
 		"two that fit":            {[]gpu.Adapter{software, card, other}, []room{at(10), unknown, at(10)}, room{16, machine, true}, []uint64{8, 100, 8}, nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var memory []StageMemory
+			var memory []MemoryPlan
 			for _, b := range c.bytes {
-				memory = append(memory, StageMemory{Params: b})
+				memory = append(memory, MemoryPlan{Params: b})
 			}
-			err := compare(c.adapters, c.rooms, c.machine, memory)
+			e := compare(c.adapters, c.rooms, c.machine, memory)
 			if c.stages == nil {
-				require.NoError(t, err)
+				require.Nil(t, e)
 				return
 			}
-			var e *MemoryError
-			require.ErrorAs(t, err, &e)
-			require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+			require.ErrorIs(t, e, gpu.ErrOutOfMemory)
 			assert.Equal(t, c.stages, e.Stages)
 			assert.Equal(t, c.bound, e.Bound)
-			assert.ErrorContains(t, err, c.says)
+			assert.ErrorContains(t, e, c.says)
 		})
 	}
 }

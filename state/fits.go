@@ -1,0 +1,206 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gputrain/gpu"
+)
+
+// MemoryError says that a training state does not fit: on one device, on one adapter with several stages, or in the machine's memory, which
+// software adapters share. Nothing was taken.
+type MemoryError struct {
+	Stages    []int        // that share the memory; nil: the state is on one device
+	Adapter   string       // "" where the stages are on several
+	Memory    []MemoryPlan // of these stages
+	Available uint64
+	Bound     string // what bounds it
+	Hint      string // what to change, with figures; "" where nothing was found that fits
+}
+
+// Error gives the figures and what to change.
+func (e *MemoryError) Error() string {
+	of, wanted := "", ""
+	if e.Adapter != "" {
+		of = " of " + e.Adapter
+	}
+	switch n := len(e.Stages); n {
+	case 0:
+	case 1:
+		wanted = " for 1 stage"
+	default:
+		wanted = fmt.Sprintf(" for %d stages", n)
+	}
+	var each []string
+	for i, m := range e.Memory {
+		text := m.String()
+		if len(e.Stages) > 0 {
+			text = fmt.Sprintf("stage %d: %s (%s)", e.Stages[i], gpu.SizeText(m.Total()), m)
+		}
+		each = append(each, text)
+	}
+	return fmt.Sprintf("state: memory%s: %s wanted%s, %s is %s; %s: %s",
+		of, gpu.SizeText(e.total()), wanted, e.Bound, gpu.SizeText(e.Available), strings.Join(each, "; "), cmp.Or(e.Hint, e.last()))
+}
+
+// Unwrap is gpu.ErrOutOfMemory.
+func (e *MemoryError) Unwrap() error { return gpu.ErrOutOfMemory }
+
+// last is what to do where no other configuration fits.
+func (e *MemoryError) last() string {
+	switch {
+	case len(e.Stages) == 0 || e.Adapter == "":
+		return "choose a smaller model"
+	case len(e.Stages) > 1:
+		return "give one of the stages another adapter (pipeline.adapters), or choose a smaller model"
+	}
+	return "use more stages, or choose a smaller model"
+}
+
+// total is what the stages take together.
+func (e *MemoryError) total() (bytes uint64) {
+	for _, m := range e.Memory {
+		bytes += m.Total()
+	}
+	return bytes
+}
+
+// A Way is one of the ways to train a configuration, and what each of its stages takes of a device. Note is what to set for it; "" for the way that
+// is chosen already, which comes first.
+type Way struct {
+	Note string
+	Plan func(c Config) ([]MemoryPlan, error)
+}
+
+// CheckMemory refuses stages that their devices have no room for: a *MemoryError, which advises the least change that fits. memory is what the
+// first way takes; taken of its bytes are on the device already. Without ways the state is on one device.
+func (c Config) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken uint64, ways ...Way) error {
+	if len(ways) == 0 {
+		ways = []Way{{Plan: func(c Config) ([]MemoryPlan, error) {
+			p, err := c.plan(devices[0].Limits())
+			return []MemoryPlan{p}, err
+		}}}
+	}
+	adapters, rooms := make([]gpu.Adapter, len(devices)), make([]room, len(devices))
+	for i, d := range devices {
+		adapters[i] = d.Adapter()
+		rooms[i].bytes, rooms[i].bound, rooms[i].known = d.Available()
+		rooms[i].bytes += taken
+	}
+	machine := room{bound: "the machine's available memory"}
+	machine.bytes, machine.known = gpu.MachineMemory()
+	machine.bytes += taken
+	e := compare(adapters, rooms, machine, memory)
+	if e == nil {
+		return nil
+	}
+	e.Hint = c.WithDefaults().hint(e, ways, func(memory []MemoryPlan) bool { return compare(adapters, rooms, machine, memory) == nil })
+	return e
+}
+
+// room is what a device has left to give.
+type room struct {
+	bytes uint64
+	bound string
+	known bool
+}
+
+// compare finds stages that do not fit. Those on one adapter share what it has, and a memory limit holds for an adapter, however many devices
+// of it are open. Software adapters share the machine's memory.
+func compare(adapters []gpu.Adapter, rooms []room, machine room, memory []MemoryPlan) *MemoryError {
+	var done []int
+	for _, a := range adapters {
+		if slices.Contains(done, a.Index) {
+			continue
+		}
+		done = append(done, a.Index)
+		share := room{}
+		e := together(memory, func(i int) bool {
+			if adapters[i].Index != a.Index {
+				return false
+			}
+			if r := rooms[i]; r.known && (!share.known || r.bytes < share.bytes) {
+				share = r
+			}
+			return true
+		})
+		e.Adapter = a.String()
+		if e.exceeds(share) {
+			return e
+		}
+	}
+	if e := together(memory, func(i int) bool { return adapters[i].Limits.Software }); e.exceeds(machine) {
+		return e
+	}
+	return nil
+}
+
+// together are some of the stages.
+func together(memory []MemoryPlan, in func(stage int) bool) *MemoryError {
+	e := &MemoryError{}
+	for i, m := range memory {
+		if !in(i) {
+			continue
+		}
+		e.Memory = append(e.Memory, m)
+		if len(memory) > 1 {
+			e.Stages = append(e.Stages, i)
+		}
+	}
+	return e
+}
+
+// exceeds tells whether the stages take more than there is, which it notes.
+func (e *MemoryError) exceeds(r room) bool {
+	e.Available, e.Bound = r.bytes, r.bound
+	return r.known && e.total() > r.bytes
+}
+
+// hint finds the least change that fits: the same updates from smaller microbatches, another way, or a shorter context.
+func (c Config) hint(e *MemoryError, ways []Way, fits func([]MemoryPlan) bool) string {
+	kept := uint64(0)
+	for _, m := range e.Memory {
+		kept += m.kept()
+	}
+	if kept >= e.Available {
+		return fmt.Sprintf("params, gradients and optimizer alone take %s: %s", gpu.SizeText(kept), e.last())
+	}
+	smaller := c
+	for smaller.Sequence = c.Sequence; smaller.Sequence >= 1; smaller.Sequence /= 2 {
+		for cut := 1; cut <= c.Batch; cut++ {
+			if c.Batch%cut != 0 {
+				continue
+			}
+			smaller.Batch, smaller.Microbatches = c.Batch/cut, c.Microbatches*cut
+			for _, way := range ways {
+				memory, err := way.Plan(smaller)
+				if err != nil || !fits(memory) {
+					continue
+				}
+				found := together(memory, func(stage int) bool { return len(memory) == 1 || slices.Contains(e.Stages, stage) })
+				return fmt.Sprintf("%s: %s instead of %s", c.changes(smaller, len(memory), way.Note), gpu.SizeText(found.total()), gpu.SizeText(e.total()))
+			}
+		}
+	}
+	return ""
+}
+
+// changes says what to set for a smaller configuration.
+func (c Config) changes(to Config, stages int, note string) string {
+	var out []string
+	switch cut := c.Batch / to.Batch; {
+	case cut > 1 && stages > 1:
+		out = append(out, fmt.Sprintf("raise pipeline.microbatches %d times (microbatches of %d sequences instead of %d)", cut, to.Batch, c.Batch))
+	case cut > 1:
+		out = append(out, fmt.Sprintf("lower batch from %d to %d (and raise accumulate from %d to %d for the same updates)", c.Batch, to.Batch, c.Microbatches, to.Microbatches))
+	}
+	if note != "" {
+		out = append(out, note)
+	}
+	if to.Sequence < c.Sequence {
+		out = append(out, fmt.Sprintf("lower context from %d to %d", c.Sequence, to.Sequence))
+	}
+	return strings.Join(out, " and ")
+}
