@@ -42,11 +42,7 @@ func (c *adafactor) Transform(lr Schedule, o Options) (Transform, error) {
 		if err := o.oneDecay(*c.WeightDecayRate); err != nil {
 			return Transform{}, err
 		}
-		mask := o.WeightDecayMask
-		if o.Numerics == EFormer {
-			mask = nil // its builder passes none
-		}
-		parts = append(parts, AddDecayedWeights(*c.WeightDecayRate, mask))
+		parts = append(parts, AddDecayedWeights(*c.WeightDecayRate, o.innerMask(nil)))
 	}
 	t := Chain(append(parts, Scale(-1))...)
 	return t, t.err

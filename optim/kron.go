@@ -51,12 +51,9 @@ func kronOf(method kron.Method) func() Parameters {
 
 // Transform is chain(scale_by_quad or scale_by_skew, add_decayed_weights, scale_by_learning_rate).
 func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
-	decay := 0.0
-	switch {
-	case c.WeightDecay != nil:
+	decay := o.Numerics.rules().kronDecay
+	if c.WeightDecay != nil {
 		decay = *c.WeightDecay
-	case o.Numerics == EFormer:
-		decay = 0.1
 	}
 	if err := o.oneDecay(decay); err != nil {
 		return Transform{}, err
@@ -89,9 +86,9 @@ func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
 	}
 	var parts []Transform
 	if c.B1 > 0 {
-		ema := EMAOptions{Decay: c.B1, Debias: true, DType: buffers.F32, Numerics: n}
-		if n == EFormer {
-			ema.DType = config.DType
+		ema := EMAOptions{Decay: c.B1, Debias: true, DType: config.DType, Numerics: n}
+		if n.rules().kronMomentumF32 {
+			ema.DType = buffers.F32
 		}
 		parts = append(parts, EMA(ema))
 	}
@@ -109,12 +106,10 @@ func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
 
 // kron is the configuration of the engine.
 func (c Kron) kron(method kron.Method, n Numerics) (kron.Config, error) {
+	numerics := n.rules()
 	out := kron.Config{
 		Method: method, BlockSize: c.BlockSize, MaxSizeDense: c.MaxSizeDense, PreconditionerLR: c.PreconditionerLR, InitScale: c.InitScale,
-		NoiseScale: c.NoiseScale, Damping: c.Damping, Rules: kron.Stable(), DType: buffers.F32,
-	}
-	if n == EFormer {
-		out.Rules, out.DType = kron.Rules{}, buffers.BF16
+		NoiseScale: c.NoiseScale, Damping: c.Damping, Rules: numerics.kron, DType: numerics.kronDType,
 	}
 	if c.DType != "" {
 		out.DType = storage(c.DType)

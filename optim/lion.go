@@ -49,14 +49,11 @@ u = select(select(c, vec4<f32>(-1.0), c < vec4<f32>(0.0)), vec4<f32>(1.0), c > v
 	})
 }
 
-// lionHiddenDecay is optax.lion's default, which eformer's builder leaves on for all leaves, whatever decay and mask it is given.
-const lionHiddenDecay = 1e-3
-
-// Transform is chain(scale_by_lion, scale_by_learning_rate), with lionHiddenDecay before the rate in EFormer numerics only.
+// Transform is chain(scale_by_lion, scale_by_learning_rate), with a decay before the rate where the numerics have one (rules.lionDecay).
 func (c *Lion) Transform(lr Schedule, o Options) (Transform, error) {
 	parts := []Transform{ScaleByLion(*c, o.Numerics)}
-	if o.Numerics == EFormer {
-		parts = append(parts, AddDecayedWeights(lionHiddenDecay, nil))
+	if decay := o.Numerics.rules().lionDecay; decay > 0 {
+		parts = append(parts, AddDecayedWeights(decay, nil))
 	}
 	t := Chain(append(parts, ScaleByLearningRate(lr, o.Rates...))...)
 	return t, t.err

@@ -22,8 +22,7 @@ func storage(word string) buffers.DType {
 	return buffers.F32
 }
 
-// A halved moment is a slot in bf16. In EFormer numerics its decay b, and the product of decay and moment, are rounded to nearest
-// even, as is what is stored; in Stable only what is stored is rounded, stochastically.
+// A halved moment is a slot in bf16, rounded as the numerics have it (rules.dither).
 type halved struct {
 	slot    Slot
 	keep    float64 // b as it multiplies the moment
@@ -37,7 +36,7 @@ func moment(name string, dtype buffers.DType, decay string, b float64, n Numeric
 	if dtype != buffers.BF16 {
 		return h
 	}
-	if n != EFormer {
+	if n.rules().dither {
 		h.slot.Dither = true
 		return h
 	}

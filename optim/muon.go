@@ -40,7 +40,7 @@ type muon struct {
 // Transform is chain(route(scale_by_muon, scale_by_adam), decays inside, scale_by_learning_rate): leaves of two dimensions go to Muon, but
 // for those of the patterns. Without any these are array.IsEmbedding's, for which an orthogonal update is too much.
 func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
-	if c.AdamWeightDecay != 0 && o.Numerics == EFormer {
+	if c.AdamWeightDecay != 0 && !o.Numerics.rules().muonAdamDecay {
 		return Transform{}, fmt.Errorf("adam_weight_decay: found %g, wanted 0: eformer's numerics do not use it", c.AdamWeightDecay)
 	}
 	if err := o.oneDecay(max(c.WeightDecay, c.AdamWeightDecay)); err != nil {
@@ -58,11 +58,7 @@ func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 		ConsistentRMS: c.ConsistentRMS, Numerics: o.Numerics,
 	})
 	if c.WeightDecay > 0 {
-		mask := c.WeightDecayMask
-		if mask == nil && o.Numerics != EFormer {
-			mask = o.WeightDecayMask
-		}
-		matrices = Chain(matrices, AddDecayedWeights(c.WeightDecay, mask))
+		matrices = Chain(matrices, AddDecayedWeights(c.WeightDecay, o.innerMask(c.WeightDecayMask)))
 	}
 	if c.AdamWeightDecay > 0 {
 		adam = Chain(adam, AddDecayedWeights(c.AdamWeightDecay, o.WeightDecayMask))
@@ -78,7 +74,7 @@ func (c *muon) chooses(n Numerics) func(buffers.Leaf) bool {
 		expressions = append(expressions, regexp.MustCompile(p))
 	}
 	return func(l buffers.Leaf) bool {
-		if c.AdamW == nil && n != EFormer && array.IsEmbedding(l.Path) {
+		if c.AdamW == nil && n.rules().muonSparesTables && array.IsEmbedding(l.Path) {
 			return false
 		}
 		return len(l.Shape) == 2 && !slices.ContainsFunc(expressions, func(e *regexp.Regexp) bool { return e.MatchString(l.Path) })

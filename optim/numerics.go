@@ -3,7 +3,9 @@ package optim
 import (
 	"fmt"
 
+	"gputrain/buffers"
 	"gputrain/internal/suggest"
+	"gputrain/kron"
 )
 
 // Numerics names which of two sets of rules an optimizer follows. They are recorded in every checkpoint.
@@ -15,6 +17,39 @@ const (
 	// EFormer follows optax 0.2.7 and eformer number by number, oddities included.
 	EFormer Numerics = "eformer"
 )
+
+// rules are all that the two numerics differ in.
+type rules struct {
+	dither         bool // a bf16 moment is rounded stochastically, and its decay not at all; otherwise it, its decay and their product to nearest even
+	oneDecay       bool // a decay inside an optimizer is refused beside the options' own
+	innerMask      bool // such a decay follows the options' mask where it has none of its own; otherwise all leaves decay
+	constantWarmup bool // a constant rate may warm up
+	cosineExponent bool // a cosine without warm-up keeps its exponent; otherwise that is 1
+
+	lionDecay        float64 // inside Lion, of all leaves: optax.lion's default, which eformer's builder leaves on whatever decay it is given
+	muonAdamDecay    bool    // adam_weight_decay is used; otherwise refused
+	muonSparesTables bool    // embeddings and the output head are AdamW's, unless patterns say otherwise
+
+	kron            kron.Rules
+	kronDType       buffers.DType // of the factors, where the parameters say nothing
+	kronMomentumF32 bool          // the momentum is; otherwise it has the type of the factors
+	kronDecay       float64       // inside, where the parameters say nothing
+}
+
+var stableRules = rules{
+	dither: true, oneDecay: true, innerMask: true, constantWarmup: true, cosineExponent: true,
+	muonAdamDecay: true, muonSparesTables: true,
+	kron: kron.Stable(), kronDType: buffers.F32, kronMomentumF32: true,
+}
+
+var eformerRules = rules{lionDecay: 1e-3, kronDType: buffers.BF16, kronDecay: 0.1}
+
+func (n Numerics) rules() rules {
+	if n == EFormer {
+		return eformerRules
+	}
+	return stableRules
+}
 
 // Validate accepts the two names and "", which is Stable.
 func (n Numerics) Validate() error {

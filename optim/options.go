@@ -61,9 +61,17 @@ func (o Options) assemble(lr Schedule, inner Transform) Transform {
 	return Accumulate(max(o.AccumulationSteps, 1), t)
 }
 
+// innerMask is the mask of a decay inside the optimizer: its own, or by the numerics the options' or none.
+func (o Options) innerMask(own *Mask) *Mask {
+	if own == nil && o.Numerics.rules().innerMask {
+		return o.WeightDecayMask
+	}
+	return own
+}
+
 // oneDecay refuses a decay inside the optimizer beside the one outside, which stable numerics have not.
 func (o Options) oneDecay(inner float64) error {
-	if inner > 0 && o.WeightDecay > 0 && o.Numerics != EFormer {
+	if inner > 0 && o.WeightDecay > 0 && o.Numerics.rules().oneDecay {
 		return errors.New("weight_decay: found one in the options and one in the parameters, wanted one (eformer numerics allow both)")
 	}
 	return nil

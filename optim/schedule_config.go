@@ -77,8 +77,7 @@ func (c ScheduleConfig) Validate() error {
 	return nil
 }
 
-// Build makes the schedule. The numerics differ in one thing: in EFormer a cosine without warm-up ignores its
-// exponent, and a constant rate takes no warm-up.
+// Build makes the schedule. In EFormer numerics a cosine without warm-up ignores its exponent, and a constant rate takes no warm-up.
 func (c ScheduleConfig) Build(n Numerics) (Schedule, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("optim: %w", err)
@@ -115,7 +114,7 @@ func buildConstant(c ScheduleConfig, n Numerics) (Schedule, error) {
 	if c.WarmupSteps == 0 {
 		return Constant(c.LearningRate), nil
 	}
-	if n == EFormer {
+	if !n.rules().constantWarmup {
 		return nil, fmt.Errorf("found warmup_steps %d, wanted none in eformer numerics", c.WarmupSteps)
 	}
 	return WarmupLinear(warmupBegin, c.LearningRate, c.WarmupSteps, c.WarmupSteps+1, c.LearningRate), nil
@@ -132,7 +131,7 @@ func buildCosine(c ScheduleConfig, n Numerics) (Schedule, error) {
 	if c.WarmupSteps > 0 {
 		return WarmupCosine(warmupBegin, c.LearningRate, c.WarmupSteps, c.Steps, c.LearningRateEnd, c.Exponent), nil
 	}
-	if n == EFormer {
+	if !n.rules().cosineExponent {
 		c.Exponent = 1
 	}
 	return WarmupCosine(c.LearningRate, c.LearningRate, 0, c.Steps, c.LearningRateEnd, c.Exponent), nil
