@@ -15,19 +15,18 @@ type Power struct {
 	Memory         uint64  // bytes; 0 is unknown
 }
 
-// Cost is the time of one microbatch in a stage's parts, forward and backward, in seconds.
-type Cost struct {
-	Compute float64
-	Move    float64 // activations and their gradients, in and out
+// cost is the time of one microbatch in a part, forward and backward, in seconds.
+type cost struct {
+	compute float64
+	move    float64 // activations and their gradients, in and out
 }
 
-// Seconds is the whole time.
-func (c Cost) Seconds() float64 { return c.Compute + c.Move }
+func (c cost) seconds() float64 { return c.compute + c.move }
 
 // backwardWork is what a backward pass costs in forward passes: a product has two gradients.
 const backwardWork = 2
 
-// Auto cuts a model so that the slowest stage takes as little time as possible, in computing and in moving activations (Cost), and no stage
+// Auto cuts a model so that the slowest stage takes as little time as possible, in computing and in moving activations, and no stage
 // is given more than its memory, as far as Unit.Memory and Power.Memory tell. With one part a stage the cut is the best there is, and among
 // the best one whose stages are as even as possible. With several parts a stage (chunks) it is the best there is for models of some twenty
 // units; beyond, a search of bounded length improves on parts as even as possible. Nil power is stages that are all alike.
@@ -60,28 +59,23 @@ func Auto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
 	return assignment(units, ends, stages), nil
 }
 
-// CostOf is the time of part p of an assignment on a stage of the given power.
-func (a Assignment) CostOf(units []Unit, p int, power Power) Cost {
-	from := slices.IndexFunc(units, func(u Unit) bool { return a.Part[u.Params[0]] == p })
-	to := from
-	for to < len(units) && a.Part[units[to].Params[0]] == p {
-		to++
-	}
-	return costOf(units, from, to, power)
-}
-
 // costOf is the time of units[from:to] as one part.
-func costOf(units []Unit, from, to int, power Power) Cost {
-	work, moved := 0.0, 0.0
+func costOf(units []Unit, from, to int, power Power) cost {
+	work, moved := int64(0), units[to-1].moved()
 	for _, u := range units[from:to] {
-		work += float64(u.FLOPs)
+		work += u.work()
 	}
 	if from > 0 {
-		moved += float64(units[from-1].Activation)
+		moved += units[from-1].moved()
 	}
-	moved += float64(units[to-1].Activation) // 0 behind the last
-	return Cost{Compute: (1 + backwardWork) * work / power.FLOPS, Move: 2 * moved / power.BytesPerSecond}
+	return cost{compute: float64(work) / power.FLOPS, move: float64(moved) / power.BytesPerSecond}
 }
+
+// work is the operations of both passes of a microbatch.
+func (u Unit) work() int64 { return (1+backwardWork)*u.FLOPs - u.Spared }
+
+// moved is the bytes that a cut behind the unit sends on and back, a microbatch.
+func (u Unit) moved() uint64 { return 2*u.Activation - u.OneWay }
 
 // balance is one search for a cut.
 type balance struct {
@@ -92,7 +86,7 @@ type balance struct {
 
 // seconds is the time of units[from:to] as part p.
 func (b balance) seconds(p, from, to int) float64 {
-	return costOf(b.units, from, to, b.power[p%b.stages]).Seconds()
+	return costOf(b.units, from, to, b.power[p%b.stages]).seconds()
 }
 
 // fits tells whether units[from:to] alone exceed the memory of the stage of part p.

@@ -18,7 +18,7 @@ func (b balance) search(ends []int) []int {
 		}
 	}
 	for _, u := range b.units {
-		s.work += (1 + backwardWork) * float64(u.FLOPs)
+		s.work += float64(u.work())
 	}
 	s.extend(0)
 	return s.ends
@@ -54,10 +54,10 @@ func (s *search) extend(from int) {
 		if power.Memory > 0 && s.bytes[stage]+bytes > power.Memory {
 			break // more units take more
 		}
-		cost := costOf(s.units, from, to, power)
-		work := cost.Compute * power.FLOPS
+		c := costOf(s.units, from, to, power)
+		work := c.compute * power.FLOPS
 		before := s.times[stage]
-		s.times[stage] += cost.Seconds()
+		s.times[stage] += c.seconds()
 		s.bytes[stage] += bytes
 		s.work -= work
 		s.path = append(s.path, to)
@@ -68,7 +68,7 @@ func (s *search) extend(from int) {
 		s.work += work
 		s.bytes[stage] -= bytes
 		s.times[stage] = before
-		if before+cost.Compute >= s.best {
+		if before+c.compute >= s.best {
 			break
 		}
 	}

@@ -19,12 +19,15 @@ type Unit struct {
 	Memory     uint64   // that its stage holds for it whatever the microbatch: Units counts Params and their gradients, whoever knows the optimizer adds its state
 	FLOPs      int64    // of the forward pass of one microbatch
 	Activation uint64   // bytes that a cut behind it sends on, a microbatch; 0 behind the last
+	Spared     int64    // of the work of its backward pass, what frozen parameters leave out
+	OneWay     uint64   // of Activation, the bytes whose gradients nothing needs, for the same reason
 }
 
 // Units lists the units of a built graph in the order of the forward pass: the parameters in the order of their first use, those that
 // share the path up to its first number in one unit. Layers whose parameters are used in turns are one unit. A parameter that is used
 // again later, a tied one, belongs to the unit of its first use; what uses it later belongs to the unit of its other operands.
-func Units(built *model.Built) ([]Unit, error) {
+// Frozen are the paths of parameters that are not trained, which costs less.
+func Units(built *model.Built, frozen ...string) ([]Unit, error) {
 	if err := built.Graph.Err(); err != nil {
 		return nil, fmt.Errorf("pipeline: units: %w", err)
 	}
@@ -50,7 +53,8 @@ func Units(built *model.Built) ([]Unit, error) {
 	for i := range units {
 		units[i].Memory = 2 * units[i].Bytes
 	}
-	addActivations(units, nodes, place)
+	sent(nodes, place, func(unit int, v *graph.Value) { units[unit].Activation += bytesOf(v) })
+	spare(units, nodes, place, frozen)
 	return units, nil
 }
 
@@ -149,9 +153,9 @@ func name(units []Unit) {
 	}
 }
 
-// addActivations counts, behind each unit, the values made up to there that something behind needs. Parameters, what is made again of them, and inputs are not
-// sent.
-func addActivations(units []Unit, nodes []*graph.Node, place map[*graph.Node]int) {
+// sent yields, behind each unit, the values made up to there that something behind needs. Parameters, what is made again of them, and inputs are
+// not sent.
+func sent(nodes []*graph.Node, place map[*graph.Node]int, yield func(unit int, v *graph.Value)) {
 	until := map[*graph.Value]int{} // the last unit that needs a value
 	for _, n := range nodes {
 		for _, in := range n.Inputs {
@@ -166,10 +170,12 @@ func addActivations(units []Unit, nodes []*graph.Node, place map[*graph.Node]int
 	}
 	for v := range maps.Keys(until) {
 		for i := place[v.Node()]; i < until[v]; i++ {
-			units[i].Activation += 4 * uint64(v.Type().Elements())
+			yield(i, v)
 		}
 	}
 }
+
+func bytesOf(v *graph.Value) uint64 { return 4 * uint64(v.Type().Elements()) }
 
 // names joins the names of units for an error, leaving out the middle of many.
 func names(units []Unit) string {

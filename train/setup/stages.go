@@ -89,7 +89,7 @@ func Units(cfg *runfile.Config, c state.Config) ([]partition.Unit, error) {
 	if err != nil {
 		return nil, &UsageError{err}
 	}
-	units, err := partition.Units(built)
+	units, err := partition.Units(built, c.Frozen...)
 	if err != nil {
 		return nil, err
 	}
