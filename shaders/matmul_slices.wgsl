@@ -11,10 +11,14 @@ struct Params {
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> partial: array<vec4<f32>>;
+#if EPILOGUE
+#import "shared/epilogue.wgsl"
+#else
 #if STORE_SCALAR
 @group(0) @binding(2) var<storage, read_write> c: array<f32>;
 #else
 @group(0) @binding(2) var<storage, read_write> c: array<vec4<f32>>;
+#endif
 #endif
 
 @compute @workgroup_size(64, 1, 1)
@@ -41,10 +45,14 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
     }
 #end
 #else
+#if EPILOGUE
+    finish(p.c0 + row * p.ldc + col, sum);
+#else
 #if ACCUMULATE
     c[p.c0 + row * p.ldc + col] += sum;
 #else
     c[p.c0 + row * p.ldc + col] = sum;
+#endif
 #endif
 #endif
 }

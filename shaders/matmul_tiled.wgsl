@@ -15,10 +15,14 @@ struct Params {
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+#if EPILOGUE
+#import "shared/epilogue.wgsl"
+#else
 #if STORE_SCALAR
 @group(0) @binding(3) var<storage, read_write> c: array<f32>;
 #else
 @group(0) @binding(3) var<storage, read_write> c: array<vec4<f32>>;
+#endif
 #endif
 
 #import "shared/product_memory.wgsl"
@@ -67,10 +71,14 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
 #end
 #else
                 if (col < n4) {
+#if EPILOGUE
+                    finish(line + col, c{{Q}}_{{I}}_{{J}});
+#else
 #if ACCUMULATE
                     c[line + col] += c{{Q}}_{{I}}_{{J}};
 #else
                     c[line + col] = c{{Q}}_{{I}}_{{J}};
+#endif
 #endif
                 }
 #endif

@@ -12,7 +12,11 @@ struct Params {
 @group(0) @binding(2) var<storage, read> gamma: array<{{T}}>;
 @group(0) @binding(3) var<storage, read> stats: array<f32>;
 @group(0) @binding(4) var<storage, read> dy: array<{{T}}>;
+#if EPILOGUE
+#import "shared/epilogue.wgsl"
+#else
 @group(0) @binding(5) var<storage, read_write> dx: array<{{T}}>;
+#endif
 
 #import "shared/row.wgsl"
 
@@ -46,7 +50,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         let level = row_sum(total, lane) * params.reciprocal;
 #endif
         for (var k = lane; k < params.width; k += row_lanes) {
+#if EPILOGUE
+            finish(first + k, rstd * (dy[first + k] * gamma[k] - level - (x[first + k] - mean) * along));
+#else
             dx[first + k] = rstd * (dy[first + k] * gamma[k] - level - (x[first + k] - mean) * along);
+#endif
         }
     }
 }

@@ -41,7 +41,7 @@ func New(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options) (*Prog
 	return newFor(ctx, dev, g, o, dev.Limits())
 }
 
-// newFor compiles for these limits, which need not be the device's: tests run what other adapters would have.
+// newFor compiles the kernels' variants for an adapter of those limits, which the device keeps to.
 func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, lim gpu.Limits) (*Program, error) {
 	c, err := newCompiler(g, o.Targets, lim)
 	if err != nil {

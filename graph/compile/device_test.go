@@ -23,6 +23,7 @@ type twin struct {
 	leaves     map[string]*graph.Value // leaf targets by path
 	accumulate bool
 	hardware   bool // compile the variants for hardware adapters
+	buffers    int  // storage buffers of a kernel for the compiler to know of, where not 0
 }
 
 // eps is the distance from 1 to the next f32.
@@ -85,6 +86,9 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 		o.Targets = append(o.Targets, Target{Value: v, Leaf: path})
 	}
 	limits := limitsAs(d, d.Limits().Software && !w.hardware)
+	if w.buffers > 0 {
+		limits.StorageBuffers = w.buffers
+	}
 	plan, err := PlanFor(w.graph, o.Targets, limits)
 	require.NoError(t, err)
 	before := d.Counters().LiveBytes

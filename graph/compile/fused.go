@@ -23,6 +23,13 @@ const maxFusedLoads = 12
 
 func fusable(n *graph.Node) bool { return lowerings[n.Op.Kind()].fuse != nil }
 
+// again is whether computing n in several kernels costs less than reading its result. A GPU has the arithmetic at hand while it waits for
+// memory: it may compute any function of one operand that others read too.
+func (c *Compiler) again(n *graph.Node) bool {
+	_, function := n.Op.(graph.Elementwise)
+	return cheap(n) || !c.limits.Software && function && len(n.Inputs) == 1 && len(c.readers[n.Inputs[0]]) > 1
+}
+
 func cheap(n *graph.Node) bool { return lowerings[n.Op.Kind()].cheap(n) }
 
 // fuse decides which nodes are inlined, from the readers towards the inputs.
@@ -37,7 +44,7 @@ func (c *Compiler) fuse() {
 			continue
 		}
 		into, ok := c.rootsOf(v, roots)
-		if !ok || len(into) > 1 && !(cheap(n) && c.largeInputs(n) <= 1) || !cheap(n) && c.replicated(n) {
+		if !ok || len(into) > 1 && !(c.again(n) && c.largeInputs(n) <= 1) || !cheap(n) && c.replicated(n) {
 			continue
 		}
 		c.inlined[n] = true
@@ -208,7 +215,7 @@ func (f *fused) dispatch(root *ir) {
 	start := (f.firstRow - part.Row) * f.out.width() // the result's first element in its part
 	f.vec = f.vec && start%4 == 0
 	f.chooseBindings(root, 1)
-	part = f.takeOver(part)
+	part = f.takeOver(f.result, f.out, part, "result")
 	k := f.kernel("elementwise", f.suffix(root), root, shaders.Variant{
 		Flags:     map[string]bool{"ACCUMULATE": f.out.Accumulate},
 		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())},

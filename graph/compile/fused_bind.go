@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gputrain/gpu"
+	"gputrain/graph"
 	"gputrain/shaders"
 )
 
@@ -40,29 +41,29 @@ func (l *load) binding() operandBinding { return operandBinding{l.part.Span, l.v
 
 // name is the variable that a load reads.
 func (f *fused) name(l *load) string {
-	if f.taken != nil && l.part.Span.st == f.taken {
-		return "result"
+	if name, ok := f.taken[l.part.Span.st]; ok {
+		return name
 	}
 	return fmt.Sprintf("in%d", slices.Index(f.bound, l.binding()))
 }
 
-// takeOver lets the result have the storage of an operand that dies here and is read only at the index that is written.
-// It returns the part to write.
-func (f *fused) takeOver(part Part) Part {
-	if f.result == nil || f.out.Accumulate || len(f.out.Parts) > 1 || part.Span.st.kind != transientStorage {
+// takeOver lets a result, called name in the kernel, have the storage of an operand that dies here and is read only at the index that is written,
+// and not by what the kernel reads besides. It returns the part to write.
+func (f *fused) takeOver(v *graph.Value, out Tensor, part Part, name string, besides ...Span) Part {
+	if v == nil || out.Accumulate || len(out.Parts) > 1 || part.Span.st.kind != transientStorage {
 		return part
 	}
 	for _, l := range f.loads {
 		st := l.part.Span.st
-		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || !f.diesHere(l) || !f.onlyStraight(st) {
+		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || !f.diesHere(l) || !f.onlyStraight(st) ||
+			f.taken[st] != "" || slices.ContainsFunc(besides, func(s Span) bool { return s.st == st }) {
 			continue
 		}
-		f.taken = st
+		f.taken[st] = name
 		f.bound = slices.DeleteFunc(f.bound, func(b operandBinding) bool { return b.span.st == st })
-		t := f.out
-		t.Parts = []Part{{Rows: part.Rows, Span: l.part.Span}}
-		f.c.places[f.result] = t
-		return t.Parts[0]
+		out.Parts = []Part{{Rows: part.Rows, Span: l.part.Span}}
+		f.c.places[v] = out
+		return out.Parts[0]
 	}
 	return part
 }
@@ -98,19 +99,24 @@ func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) *gpu.Ke
 	f.visit(root, func(x *ir) { v.Flags["DROPOUT"] = v.Flags["DROPOUT"] || x.kind == irDropout })
 	v.Constants["T"] = f.typeName(f.vec)
 	v.Constants["RESULT"] = strconv.Itoa(len(f.bound))
-	var decl strings.Builder
+	v.Constants["BINDINGS"] = f.declarations(0)
+	b := body{f: f, used: map[int]bool{}}
+	value := b.emit(root, &scope{names: map[*ir]string{}})
+	v.Constants["BODY"] = f.coordinates(b.used) + b.text.String() + "    return " + value + ";"
+	return f.c.kernel(name, suffix, v)
+}
+
+// declarations are those of the operands, bound from first on.
+func (f *fused) declarations(first int) string {
+	var text strings.Builder
 	for i, bound := range f.bound {
 		elem := f.typeName(bound.vector)
 		if bound.raw {
 			elem = "u32"
 		}
-		fmt.Fprintf(&decl, "@group(0) @binding(%d) var<storage, read> in%d: array<%s>;\n", i, i, elem)
+		fmt.Fprintf(&text, "@group(0) @binding(%d) var<storage, read> in%d: array<%s>;\n", first+i, i, elem)
 	}
-	v.Constants["BINDINGS"] = decl.String()
-	b := body{f: f, used: map[int]bool{}}
-	value := b.emit(root, &scope{names: map[*ir]string{}})
-	v.Constants["BODY"] = f.coordinates(b.used) + b.text.String() + "    return " + value + ";"
-	return f.c.kernel(name, suffix, v)
+	return text.String()
 }
 
 func (f *fused) typeName(vector bool) string {

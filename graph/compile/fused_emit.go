@@ -63,6 +63,8 @@ func (b *body) emit(x *ir, s *scope) string {
 	switch x.kind {
 	case irConst:
 		return b.literal(x.arg)
+	case irGiven:
+		return "given"
 	case irGuard, irChoose:
 		name := b.name(x, s)
 		b.line("var %s = %s(0.0);", name, t)

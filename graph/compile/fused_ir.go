@@ -15,6 +15,7 @@ type fused struct {
 	firstRow int          // of the result, that the domain starts at, where a result is computed in several runs of rows
 	out      Tensor       // of an elementwise kernel
 	result   *graph.Value // whose storage out is, nil when none
+	given    *graph.Value // of an epilogue: the result of the kernel that it is in, which has it at hand
 
 	loads   []*load
 	linears []*linear
@@ -24,12 +25,12 @@ type fused struct {
 	merged []int // the index in dims of each axis of the domain, -1 for axes of length one
 	vec    bool  // an invocation computes four elements along the last of dims
 
-	bound []operandBinding // what the expression reads, in the order of the kernel's bindings
-	taken *storage         // the operand's storage that the result takes over, nil when none
+	bound []operandBinding    // what the expression reads, in the order of the kernel's bindings
+	taken map[*storage]string // operands' storages that results take over, and the names of these
 }
 
 func newFused(c *Compiler, domain []int) *fused {
-	return &fused{c: c, domain: slices.Clone(domain), nodes: map[string]*ir{}}
+	return &fused{c: c, domain: slices.Clone(domain), nodes: map[string]*ir{}, taken: map[*storage]string{}}
 }
 
 func (f *fused) rows() int {
@@ -70,6 +71,8 @@ const (
 	irGuard   // in[0] where lo <= coordinate[dim] < hi, else 0
 	irChoose  // the guards in[...] exclude each other and cover the domain: whichever holds
 	irDropout // in[0], kept by the random word at index, key from load
+	irGiven   // the element of the kernel's own result
+	irAll     // of in, each is stored
 )
 
 // ir is a value of the expression at the domain's coordinates; shared where two readers want the same one.
@@ -99,6 +102,9 @@ func (f *fused) identity() []axis {
 
 // value is v at the mapped coordinates: loaded, or computed in this kernel.
 func (f *fused) value(v *graph.Value, m []axis) *ir {
+	if v == f.given {
+		return &ir{kind: irGiven}
+	}
 	if f.c.expands(v) {
 		return f.computed(v, m)
 	}

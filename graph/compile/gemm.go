@@ -29,6 +29,8 @@ type gemm struct {
 	// paddedA: the rows of A (not transposed) are followed by zeros up to a multiple of four.
 	// paddedC: the rows of C may be written up to a multiple of four.
 	paddedA, paddedC bool
+
+	epilogue *epilogue // in place of C, which has no span then and is contiguous; nil for none
 }
 
 // gemmParams is Params of matmul.wgsl and matmul_tiled.wgsl.
@@ -76,7 +78,7 @@ func (c *Compiler) gemmAs(g gemm, v gemmVariant) {
 	slices = (g.k + depth - 1) / depth
 	partial := c.One(c.workspace("slices", buffers.F32, slices, g.m, 4*n4), "slices")
 	p := g
-	p.accumulate, p.paddedC, p.count = false, true, slices
+	p.accumulate, p.paddedC, p.count, p.epilogue = false, true, slices, nil
 	p.a.batch, p.b.batch = 0, 0
 	p.c = operand{span: partial, row: 4 * n4, batch: g.m * 4 * n4}
 	c.gemmSlice(p, v, depth)
@@ -86,11 +88,21 @@ func (c *Compiler) gemmAs(g gemm, v gemmVariant) {
 	if scalar {
 		unit = 1
 	}
-	k := c.kernel("matmul_slices", "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "STORE_SCALAR": scalar}})
-	c.Dispatch(k, c.Linear(g.m*n4), slicesParams{
+	variant := shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "STORE_SCALAR": scalar}, Constants: map[string]string{}}
+	suffix, spans := g.results(c, variant, partial)
+	c.Dispatch(c.kernel("matmul_slices", suffix, variant), c.Linear(g.m*n4), slicesParams{
 		M: uint32(g.m), N4: uint32(n4), N: uint32(g.n), Slices: uint32(slices),
 		C0: uint32(g.c.offset / unit), LDC: uint32(g.c.row / unit),
-	}, partial, g.c.span)
+	}, spans...)
+}
+
+// results has a shader that reads some spans store C, or do the epilogue; see epilogue.finish.
+func (g gemm) results(c *Compiler, v shaders.Variant, reads ...Span) (suffix string, spans []Span) {
+	suffix, spans = g.epilogue.finish(c, v, reads...)
+	if g.epilogue == nil {
+		spans = append(spans, g.c.span)
+	}
+	return suffix, spans
 }
 
 // gemmSlice appends the product kernel; depth below K makes the products of the slices of K instead of those of a batch.
@@ -128,20 +140,21 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 			if g.transB {
 				p.BK, p.BN = p.BN, p.BK
 			}
-			c.Dispatch(v.kernel(c, g), grid, p, g.a.span, g.b.span, g.c.span)
+			k, spans := v.kernel(c, g)
+			c.Dispatch(k, grid, p, spans...)
 			continue
 		}
 		unit := 4 // of C
 		if !g.storesVec4() {
 			unit = 1
 		}
-		c.Dispatch(v.kernel(c, g), grid, gemmParams{
+		k, spans := v.kernel(c, g)
+		c.Dispatch(k, grid, gemmParams{
 			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth),
 			LDA: uint32(g.a.row / 4), LDB: uint32(g.b.row / 4), LDC: uint32(g.c.row / unit), Slices: sliced,
 			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
 			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit),
-		},
-			g.a.span, g.b.span, g.c.span)
+		}, spans...)
 	}
 }
 
@@ -268,10 +281,11 @@ func registerTile(g gemm, lanes int) gemmVariant {
 	return best
 }
 
-// kernel specialises the variant's kernel to the form of g.
-func (v gemmVariant) kernel(c *Compiler, g gemm) *gpu.Kernel {
+// kernel specialises the variant's kernel to the form of g, whose spans come with it.
+func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
+	spans := []Span{g.a.span, g.b.span, g.c.span}
 	if v.file == "matmul_scalar" {
-		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate}})
+		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate}}), spans
 	}
 	form := []byte("_nn")
 	flags := map[string]bool{"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "STORE_SCALAR": !g.storesVec4()}
@@ -284,12 +298,14 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) *gpu.Kernel {
 	if v.file == "matmul_tiled" {
 		constants, wide := v.tile()
 		flags["WIDE"] = wide
-		return c.kernel(v.file, fmt.Sprintf("%s_%d", form, v.tileM), shaders.Variant{Flags: flags, Constants: constants})
+		variant := shaders.Variant{Flags: flags, Constants: constants}
+		suffix, spans := g.results(c, variant, spans[:2]...)
+		return c.kernel(v.file, fmt.Sprintf("%s_%d%s", form, v.tileM, suffix), variant), spans
 	}
 	flags["K_EDGE"] = g.k%4 != 0
 	lanes := min(v.rows, 4)
 	return c.kernel(v.file, fmt.Sprintf("%s_%dx%d", form, v.rows, v.cols), shaders.Variant{Flags: flags, Constants: map[string]string{
 		"QUADS": strconv.Itoa(v.rows / lanes), "LANES": strconv.Itoa(lanes), "COLS": strconv.Itoa(v.cols),
 		"WX": strconv.Itoa(v.wx), "WY": strconv.Itoa(v.wy),
-	}})
+	}}), spans
 }

@@ -30,7 +30,9 @@ func gpuCandidates(g gemm, table gemmVariant) []gemmVariant {
 	all := []gemmVariant{tiled(32), tiled(64), tiled(128)}
 	for _, v := range []gemmVariant{{rows: 4, cols: 1, wx: 8, wy: 8}, {rows: 4, cols: 2, wx: 8, wy: 8}, {rows: 8, cols: 2, wx: 8, wy: 8}} {
 		v.file, v.tileM, v.tileN = "matmul", v.rows*v.wy, 4*v.cols*v.wx
-		all = append(all, v)
+		if g.epilogue == nil {
+			all = append(all, v)
+		}
 	}
 	return slices.DeleteFunc(all, func(v gemmVariant) bool { return v == table })
 }
@@ -62,6 +64,9 @@ func (c *Compiler) measured(g gemm, variants []gemmVariant) gemmVariant {
 		}})
 	}
 	key := fmt.Sprintf("matmul trans %v %v accumulate %v f32 %d x %dx%dx%d", g.transA, g.transB, g.accumulate, g.count, g.m, g.n, g.k)
+	if g.epilogue != nil {
+		key += ", tiles"
+	}
 	name, err := c.dev.Choose(ctx, key, candidates)
 	if err != nil {
 		c.failErr(err)
@@ -80,7 +85,8 @@ func trialProgram(ctx context.Context, dev *gpu.Device, g gemm, v gemmVariant) (
 	if err != nil {
 		return nil, err
 	}
-	c.dev, c.group = dev, "trial"
+	c.dev, c.group, c.limits.Software = dev, "trial", false
+	g.epilogue, g.c.span.Bytes = nil, max(g.c.span.Bytes, 4*uint64(g.count*g.m*g.n))
 	for i, o := range []*operand{&g.a, &g.b, &g.c} {
 		s := o.span
 		o.span = wholeTensor(c.newStorage(outputStorage, string("abc"[i]), s.Bytes), []int{int(s.Bytes / 4)}, graph.F32().DType).Parts[0].Span

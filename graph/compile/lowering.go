@@ -26,6 +26,10 @@ type Lowering struct {
 	// Checks compare what Lower computes with graph.Eval.
 	Checks []Check
 
+	// A kernel that takes an epilogue has finish, which is Lower with one, for those nodes that finishes names.
+	finishes func(c *Compiler, n *graph.Node) bool
+	finish   func(c *Compiler, n *graph.Node, e *epilogue)
+
 	prologue bool // Lower computes inlined operands inside its own kernel (see fused.expression)
 
 	// An operation that computes an element from a bounded number of operand elements has fuse in place of Lower: the element at mapped

@@ -8,7 +8,10 @@ import (
 )
 
 func init() {
-	Register(graph.MatMul{}, Lowering{Lower: lowerMatMul, Leaf: true, Checks: matMulChecks})
+	Register(graph.MatMul{}, Lowering{
+		Lower: func(c *Compiler, n *graph.Node) { lowerMatMul(c, n, nil) }, Leaf: true, Checks: matMulChecks,
+		finishes: tiledProduct, finish: lowerMatMul,
+	})
 }
 
 // matMulChecks reach every kernel that the table of variants has for the adapter.
@@ -49,15 +52,18 @@ var matMulChecks = []Check{
 // lowerMatMul lowers Y = op(A) op(B), M by N by K, for operands and results in row parts: rows of A (not transposed) and of
 // Y cut M, rows of B transposed cut N, rows of A transposed and of B cut K. Each piece is a product of its own; along K the
 // pieces after the first add to what it wrote.
-func lowerMatMul(c *Compiler, n *graph.Node) {
+func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
 	op := n.Op.(graph.MatMul)
-	a, b, y := c.In(n.Inputs[0]), c.In(n.Inputs[1]), c.Out(n.Outputs[0])
+	a, b := c.In(n.Inputs[0]), c.In(n.Inputs[1])
+	y := Tensor{Shape: n.Outputs[0].Shape(), Parts: []Part{{Rows: 1}}} // which an epilogue stores, or not
+	if e == nil {
+		y = c.Out(n.Outputs[0])
+	}
 	if y.elements() == 0 {
 		return
 	}
-	m, k, _ := graph.Matrix(a.Shape, op.TransA)
-	_, cols, _ := graph.Matrix(b.Shape, op.TransB)
-	if k == 0 {
+	g := productOf(n)
+	if g.k == 0 {
 		for _, p := range y.Parts {
 			if !y.Accumulate {
 				c.zero(p.Span)
@@ -65,23 +71,7 @@ func lowerMatMul(c *Compiler, n *graph.Node) {
 		}
 		return
 	}
-	g := gemm{transA: op.TransA, transB: op.TransB, count: y.elements() / (m * cols)}
-	g.a, g.b, g.c = operand{row: k, batch: m * k}, operand{row: cols, batch: k * cols}, operand{row: cols, batch: m * cols}
-	if op.TransA {
-		g.a.row = m
-	}
-	if op.TransB {
-		g.b.row = k
-	}
-	if len(a.Shape) == 2 {
-		g.a.batch = 0
-	}
-	if len(b.Shape) == 2 {
-		g.b.batch = 0
-	}
-	if g.b.batch == 0 && !op.TransA {
-		m, g.count = m*g.count, 1 // a batch of A is just more rows
-	}
+	g.epilogue = e
 	for i, t := range []Tensor{a, b, y} {
 		if len(t.Shape) > 2 {
 			c.One(t, []string{"a", "b", "y"}[i])
@@ -101,9 +91,9 @@ func lowerMatMul(c *Compiler, n *graph.Node) {
 	} else {
 		byK = append(byK, b)
 	}
-	for _, mm := range runs(m, byM) {
-		for _, nn := range runs(cols, byN) {
-			for _, kk := range runs(k, byK) {
+	for _, mm := range runs(g.m, byM) {
+		for _, nn := range runs(g.n, byN) {
+			for _, kk := range runs(g.k, byK) {
 				p := g
 				p.m, p.n, p.k = mm.length, nn.length, kk.length
 				p.accumulate = y.Accumulate || kk.start > 0
@@ -114,6 +104,46 @@ func lowerMatMul(c *Compiler, n *graph.Node) {
 			}
 		}
 	}
+}
+
+// productOf is the product of a node, without the spans.
+func productOf(n *graph.Node) gemm {
+	op, a, b := n.Op.(graph.MatMul), n.Inputs[0].Shape(), n.Inputs[1].Shape()
+	m, k, _ := graph.Matrix(a, op.TransA)
+	_, cols, _ := graph.Matrix(b, op.TransB)
+	g := gemm{m: m, n: cols, k: k, transA: op.TransA, transB: op.TransB, count: graph.Elements(n.Outputs[0].Shape()) / max(1, m*cols)}
+	g.a, g.b, g.c = operand{row: k, batch: m * k}, operand{row: cols, batch: k * cols}, operand{row: cols, batch: m * cols}
+	if op.TransA {
+		g.a.row = m
+	}
+	if op.TransB {
+		g.b.row = k
+	}
+	if len(a) == 2 {
+		g.a.batch = 0
+	}
+	if len(b) == 2 {
+		g.b.batch = 0
+	}
+	if g.b.batch == 0 && !op.TransA {
+		g.m, g.count = m*g.count, 1 // a batch of A is just more rows
+	}
+	return g
+}
+
+// tiledProduct is whether a node is one product that matmul_tiled.wgsl makes.
+func tiledProduct(c *Compiler, n *graph.Node) bool {
+	for _, v := range n.Inputs {
+		if !c.whole(v) {
+			return false
+		}
+	}
+	g := productOf(n)
+	if n.Outputs[0].Type().Elements() == 0 || g.k == 0 || !g.storesVec4() {
+		return false
+	}
+	v, _ := c.gpuChoice(g)
+	return v.file == "matmul_tiled"
 }
 
 // run is a range of rows, or of K.

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -11,8 +12,8 @@ import (
 func init() {
 	Register(graph.LayerNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, n.Op.(graph.LayerNorm).Eps, false) }, Checks: normChecks})
 	Register(graph.RMSNorm{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.norm(n, n.Op.(graph.RMSNorm).Eps, true) }})
-	Register(graph.LayerNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.normGrad(n, false) }})
-	Register(graph.RMSNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { c.normGrad(n, true) }})
+	Register(graph.LayerNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { lowerNormGrad(c, n, nil) }, finishes: wholeRows, finish: lowerNormGrad})
+	Register(graph.RMSNormGrad{}, Lowering{Lower: func(c *Compiler, n *graph.Node) { lowerNormGrad(c, n, nil) }, finishes: wholeRows, finish: lowerNormGrad})
 	Register(graph.Softmax{}, Lowering{Lower: lowerSoftmax, Checks: softmaxChecks})
 	Register(graph.SoftmaxGrad{}, Lowering{Lower: lowerSoftmaxGrad})
 }
@@ -51,10 +52,9 @@ var normChecks = []Check{
 	}},
 }
 
-// rowKernel is a shader that works row by row (shared/row.wgsl) on vec4s where the width allows it, with its grid and
+// rowVariant is that of a shader that works row by row (shared/row.wgsl) on vec4s where the width allows it, with its grid and
 // the width in items.
-func (c *Compiler) rowKernel(name, suffix string, rows, width int, flags map[string]bool) (*gpu.Kernel, gpu.Grid, uint32) {
-	flags["VECTOR"], flags["GROUP"] = width%4 == 0, !c.limits.Software
+func (c *Compiler) rowVariant(rows, width int) (shaders.Variant, gpu.Grid, uint32) {
 	t, items, grid := "f32", width, c.Linear(rows)
 	if width%4 == 0 {
 		t, items = "vec4<f32>", width/4
@@ -62,7 +62,15 @@ func (c *Compiler) rowKernel(name, suffix string, rows, width int, flags map[str
 	if !c.limits.Software {
 		grid = gpu.Linear(uint64(rows), 1, c.limits)
 	}
-	return c.kernel(name, suffix, shaders.Variant{Flags: flags, Constants: map[string]string{"T": t}}), grid, uint32(items)
+	v := shaders.Variant{Flags: map[string]bool{"VECTOR": width%4 == 0, "GROUP": !c.limits.Software}, Constants: map[string]string{"T": t}}
+	return v, grid, uint32(items)
+}
+
+// rowKernel is the shader of that name in the variant for such rows.
+func (c *Compiler) rowKernel(name, suffix string, rows, width int, flags map[string]bool) (*gpu.Kernel, gpu.Grid, uint32) {
+	v, grid, items := c.rowVariant(rows, width)
+	maps.Copy(v.Flags, flags)
+	return c.kernel(name, suffix, v), grid, items
 }
 
 // normParams is Params of norm.wgsl.
@@ -77,6 +85,12 @@ type normGradParams struct {
 	Reciprocal  float32
 }
 
+// wholeRows is whether the rows of a node's result consist of whole vec4.
+func wholeRows(_ *Compiler, n *graph.Node) bool {
+	rows, width := graph.Rows(n.Outputs[0].Shape())
+	return rows > 0 && width%4 == 0
+}
+
 func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
 	suffix := "_layer"
@@ -89,15 +103,20 @@ func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
 	c.Dispatch(k, grid, normParams{normGradParams{uint32(count), items, float32(1 / float64(width))}, float32(eps)}, spans...)
 }
 
-func (c *Compiler) normGrad(n *graph.Node, rms bool) {
+func lowerNormGrad(c *Compiler, n *graph.Node, e *epilogue) {
 	count, width := graph.Rows(n.Inputs[0].Shape())
-	suffix := "_layer"
+	_, rms := n.Op.(graph.RMSNormGrad)
+	name := "_layer"
 	if rms {
-		suffix = "_rms"
+		name = "_rms"
 	}
-	k, grid, items := c.rowKernel("norm_grad", suffix, count, width, map[string]bool{"RMS": rms})
-	params := normGradParams{uint32(count), items, float32(1 / float64(width))}
-	c.Dispatch(k, grid, params, append(c.operands(n), c.One(c.Out(n.Outputs[0]), "dx"))...)
+	variant, grid, items := c.rowVariant(count, width)
+	variant.Flags["RMS"] = rms
+	suffix, spans := e.finish(c, variant, c.operands(n)...)
+	if e == nil {
+		spans = append(spans, c.One(c.Out(n.Outputs[0]), "dx"))
+	}
+	c.Dispatch(c.kernel("norm_grad", name+suffix, variant), grid, normGradParams{uint32(count), items, float32(1 / float64(width))}, spans...)
 }
 
 // Params of softmax.wgsl and softmax_grad.wgsl.

@@ -14,9 +14,10 @@ type unit struct {
 	reads    []*graph.Value
 	writes   []*graph.Value
 	lower    func(c *Compiler)
-	delivers *sink // of a delivery
-	key      int   // position among the units that could run
-	after    int   // units this one still waits for, while ordering
+	delivers *sink   // of a delivery
+	follow   []*unit // computed in this one's kernel, from its result
+	key      int     // position among the units that could run
+	after    int     // units this one still waits for, while ordering
 	next     []*unit
 }
 
@@ -117,6 +118,7 @@ func (c *Compiler) order() {
 		}
 	}
 	c.units = append(c.units, c.deliveries()...)
+	c.addEpilogues()
 	c.sortUnits()
 	c.orderAccumulation()
 	for i, u := range c.units {

@@ -56,34 +56,43 @@ func (p *Program) Work() []Work {
 		if !slices.Contains(strings.Split(w.Kernels, " + "), name) {
 			w.Kernels = strings.TrimPrefix(w.Kernels+" + "+name, " + ")
 		}
-		w.Bytes += cmd.moved(passes[cmd.kernel], p.units[cmd.unit].rows)
+		w.Bytes += cmd.moved(passes[cmd.kernel], p.units[cmd.unit])
 	}
 	var out []Work
 	for i, w := range units {
 		u := p.units[i]
 		w.Group, w.Kind, w.FLOPs, w.Least = u.group, u.kind, u.flops, u.least
-		at := slices.IndexFunc(out, func(o Work) bool { return o.Group == w.Group && o.Kind == w.Kind && o.Kernels == w.Kernels })
-		if at < 0 {
-			out = append(out, w)
-			continue
+		if f := u.follow; f != nil {
+			w.Bytes -= f.bytes
+			out = add(out, Work{Group: f.group, Kind: f.kind, Kernels: "in " + w.Kernels, Bytes: f.bytes, Least: f.least, FLOPs: f.flops})
 		}
-		o := &out[at]
-		o.Dispatches, o.Bytes, o.Least, o.FLOPs = o.Dispatches+w.Dispatches, o.Bytes+w.Bytes, o.Least+w.Least, o.FLOPs+w.FLOPs
+		out = add(out, w)
 	}
 	return out
 }
 
-// moved is the bytes that a command moves. A range that is bound twice counts once; of a table whose rows are looked up count at most rows bytes,
-// unless that is 0.
-func (cmd boundCommand) moved(passes []int, rows uint64) (n uint64) {
+// add puts an entry together with that of its kind and kernels.
+func add(all []Work, w Work) []Work {
+	at := slices.IndexFunc(all, func(o Work) bool { return o.Group == w.Group && o.Kind == w.Kind && o.Kernels == w.Kernels })
+	if at < 0 {
+		return append(all, w)
+	}
+	o := &all[at]
+	o.Dispatches, o.Bytes, o.Least, o.FLOPs = o.Dispatches+w.Dispatches, o.Bytes+w.Bytes, o.Least+w.Least, o.FLOPs+w.FLOPs
+	return all
+}
+
+// moved is the bytes that a command of a unit moves. A range that is bound twice counts once; of a table whose rows are looked up, or added to, count at
+// most those.
+func (cmd boundCommand) moved(passes []int, u unitWork) (n uint64) {
 	if cmd.kernel == nil {
 		return cmd.ranges[0].Bytes
 	}
 	passes = passes[len(passes)-len(cmd.ranges):] // without the params
 	for i, r := range cmd.ranges {
 		bytes := r.Bytes
-		if i == 0 && rows > 0 {
-			bytes = min(bytes, rows)
+		if i == u.table && u.rows > 0 {
+			bytes = min(bytes, u.rows)
 		}
 		if !slices.Contains(cmd.ranges[:i], r) {
 			n += uint64(passes[i]) * bytes
@@ -97,7 +106,11 @@ type unitWork struct {
 	group, kind string
 	flops       int64
 	least       uint64
-	rows        uint64 // bytes of the rows that it looks up in its first binding; 0 where it reads all of it
+	rows        uint64 // bytes of the rows that it looks up in a table, or adds to; 0 where it moves whole ranges
+	table       int    // the binding of the table
+
+	follow *unitWork // of its epilogue
+	bytes  uint64    // of an epilogue: what the kernel moves besides its own operands and a result of its own
 }
 
 // unitWorks counts each node once: in the first unit that computes it, or for an add that accumulation has replaced in the last unit that
@@ -108,24 +121,33 @@ func (c *Compiler) unitWorks() []unitWork {
 	for i, u := range c.units {
 		root := u.nodes[len(u.nodes)-1]
 		out[i].group, out[i].kind = groupOf(u), root.Op.Kind()
-		if _, ok := root.Op.(graph.Embedding); ok {
+		switch root.Op.(type) {
+		case graph.Embedding:
 			out[i].rows = valueBytes(root.Outputs[0])
+		case graph.EmbeddingGrad:
+			if c.Out(root.Outputs[0]).Accumulate {
+				out[i].rows, out[i].table = valueBytes(root.Inputs[0]), 3
+			}
 		}
-		var visit func(n *graph.Node)
-		visit = func(n *graph.Node) {
-			if _, counted := unitOf[n]; counted {
-				return
-			}
-			unitOf[n] = i
-			out[i].flops += n.Op.FLOPs(n)
-			for _, v := range n.Inputs {
-				if c.inlined[v.Node()] || c.viewed(v) != nil {
-					visit(v.Node())
+		visit := func(n *graph.Node, w *unitWork) {
+			c.visitComputed(n, func(n *graph.Node) bool {
+				_, counted := unitOf[n]
+				if !counted {
+					unitOf[n] = i
+					w.flops += n.Op.FLOPs(n)
 				}
-			}
+				return !counted
+			})
 		}
 		for _, n := range u.nodes {
-			visit(n)
+			visit(n, &out[i])
+		}
+		if len(u.follow) > 0 {
+			f := &unitWork{group: Rest, kind: u.follow[0].nodes[0].Op.Kind(), bytes: u.besides()}
+			out[i].follow = f
+			for _, r := range u.follow {
+				visit(r.nodes[0], f)
+			}
 		}
 	}
 	for _, n := range c.live {
@@ -141,29 +163,67 @@ func (c *Compiler) unitWorks() []unitWork {
 	return out
 }
 
-// addLeast counts each value that passes between the rest and other groups once, with the unit of the rest that writes it or first reads it; of what
-// the rest gives to a gradient leaf at most as much as that is made of, for a table's gradient is that of the rows that were looked up.
+// visitComputed calls fn for a node and for what is computed with it, as long as fn says so.
+func (c *Compiler) visitComputed(n *graph.Node, fn func(n *graph.Node) bool) {
+	if !fn(n) {
+		return
+	}
+	for _, v := range n.Inputs {
+		if c.inlined[v.Node()] || c.viewed(v) != nil {
+			c.visitComputed(v.Node(), fn)
+		}
+	}
+}
+
+// besides is what an epilogue reads and writes besides the kernel's own operands and one result.
+func (u *unit) besides() (bytes uint64) {
+	n := u.nodes[0]
+	for _, v := range u.reads[len(n.Inputs):] {
+		if !slices.Contains(n.Inputs, v) {
+			bytes += valueBytes(v)
+		}
+	}
+	for _, v := range u.writes {
+		bytes += valueBytes(v)
+	}
+	return bytes - valueBytes(n.Outputs[0])
+}
+
+// addLeast counts each value that passes between the rest and other groups once, with the unit of the rest that writes it or first reads it, as if each
+// were a kernel of its own; of what the rest gives to a gradient leaf at most as much as that is made of, for a table's gradient is that of the rows that
+// were looked up.
 func (c *Compiler) addLeast(out []unitWork) {
-	writer, counted := map[*graph.Value]int{}, map[*graph.Value]bool{}
-	for i, u := range c.units {
-		for _, v := range u.reads {
+	writer, counted := map[*graph.Value]*unitWork{}, map[*graph.Value]bool{}
+	visit := func(w *unitWork, reads, writes []*graph.Value) {
+		for _, v := range reads {
 			v = c.root(v)
 			from, made := writer[v]
-			if !made || counted[v] || (out[from].group == Rest) == (out[i].group == Rest) {
+			if !made || counted[v] || (from.group == Rest) == (w.group == Rest) {
 				continue
 			}
 			counted[v] = true
-			rest := i
-			if out[from].group == Rest {
+			rest := w
+			if from.group == Rest {
 				rest = from
 			}
-			out[rest].least += valueBytes(v)
+			rest.least += valueBytes(v)
 		}
-		for _, v := range u.writes {
-			writer[v] = i
-			if out[i].group == Rest && len(c.sinks[v]) > 0 {
-				out[i].least += min(valueBytes(v), valueBytes(u.reads[0]))
+		for _, v := range writes {
+			writer[v] = w
+			if w.group == Rest && len(c.sinks[v]) > 0 {
+				w.least += min(valueBytes(v), valueBytes(reads[0]))
 			}
+		}
+	}
+	for i, u := range c.units {
+		if len(u.follow) == 0 {
+			visit(&out[i], u.reads, u.writes)
+			continue
+		}
+		n := u.nodes[0]
+		visit(&out[i], n.Inputs, n.Outputs)
+		for _, r := range u.follow {
+			visit(out[i].follow, r.reads, r.writes)
 		}
 	}
 }
