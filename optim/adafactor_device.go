@@ -82,13 +82,13 @@ func (w *factoredState) Record(rec *gpu.Recording, c OperatorCall) {
 		}
 		w.recordMeans(rec, g)
 		for slab := range g.slabs {
-			w.recordTiles(rec, g, slab, "scale", c.Updates, g.values.All(), g.means.All())
+			w.recordTiles(rec, g, slab, "scale", c.Updates, g.values.All(), g.values.All(), g.means.All())
 		}
 	}
 }
 
-// recordTiles records a kernel over all tiles of a group in a slab: "sums", which writes two arrays, or "scale", which reads two.
-func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab int, name string, updates *buffers.Tree, first, second gpu.Range) {
+// recordTiles records a kernel over all tiles of a group in a slab: "sums", which writes both arrays, or "scale", which reads all.
+func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab int, name string, updates *buffers.Tree, arrays ...gpu.Range) {
 	for _, vector := range []bool{true, false} {
 		table, tiles, constants := g.vector[slab], len(g.slabs[slab].vector)/tileWords, map[string]string{"T": "vec4<f32>", "ACROSS": fmt.Sprint(vectorTile)}
 		if !vector {
@@ -97,8 +97,12 @@ func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab 
 		if table == nil {
 			continue
 		}
-		k := operatorKernel("adafactor_"+name, "adafactor_"+name, map[string]bool{"VECTOR": vector}, constants)
-		rec.Dispatch(k, gpu.Linear(uint64(tiles), lanes, w.Device().Limits()), uint32(tiles), updates.Slab(slab), table.All(), first, second)
+		var flags map[string]bool
+		if name == "sums" {
+			flags = map[string]bool{"VECTOR": vector}
+		}
+		k := operatorKernel("adafactor_"+name, "adafactor_"+name, flags, constants)
+		rec.Dispatch(k, gpu.Linear(uint64(tiles), lanes, w.Device().Limits()), uint32(tiles), append([]gpu.Range{updates.Slab(slab), table.All()}, arrays...)...)
 	}
 }
 

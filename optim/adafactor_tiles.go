@@ -171,7 +171,7 @@ func (s *factoredSlab) tiles(l factoredLeaf, b box, height, width, byRow, byCol 
 					first / unit, l.between * l.cols * l.inner / unit, min(height, b.rows-row), (min(width, l.cols-col) + unit - 1) / unit,
 					s.rowSums + col/width*rowEntries + rowEntry, l.between * l.inner,
 					(s.colSums + row/height*colEntries + colEntry) / unit, l.inner,
-					byRow + rowEntry, byCol + colEntry, l.matrices + b.outer*l.between*l.inner + m, 0,
+					byRow + rowEntry, (byCol + colEntry) / unit, l.matrices + b.outer*l.between*l.inner + m, 0,
 				} {
 					*table = append(*table, uint32(word))
 				}

@@ -10,8 +10,9 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read_write> update: array<{{T}}>;
 @group(0) @binding(2) var<storage, read> table: array<Tile>;
-@group(0) @binding(3) var<storage, read> values: array<f32>;
-@group(0) @binding(4) var<storage, read> means: array<f32>;
+@group(0) @binding(3) var<storage, read> rows: array<f32>; // the statistics
+@group(0) @binding(4) var<storage, read> cols: array<{{T}}>; // the same
+@group(0) @binding(5) var<storage, read> means: array<f32>;
 
 @compute @workgroup_size({{LANES}})
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
@@ -22,18 +23,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let mean = means[tile.mean];
 #for J in 0..{{ACROSS}}
     var c{{J}} = {{T}}(1.0);
-    if ({{J}}u < tile.cols) {
-#if VECTOR
-        let at = tile.by_col + {{J}}u * 4u;
-        c{{J}} = 1.0 / sqrt(vec4<f32>(values[at], values[at + 1u], values[at + 2u], values[at + 3u]));
-#else
-        c{{J}} = 1.0 / sqrt(values[tile.by_col + {{J}}u * tile.inner]);
-#endif
-    }
+    if ({{J}}u < tile.cols) { c{{J}} = 1.0 / sqrt(cols[tile.by_col + {{J}}u * tile.inner]); }
 #end
     var line = tile.first;
     for (var r = 0u; r < tile.rows; r++) {
-        let factor = 1.0 / sqrt(values[tile.by_row + r * tile.row_step] / mean);
+        let factor = 1.0 / sqrt(rows[tile.by_row + r * tile.row_step] / mean);
 #for J in 0..{{ACROSS}}
         if ({{J}}u < tile.cols) {
             let at = line + {{J}}u * tile.inner;

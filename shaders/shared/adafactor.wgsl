@@ -9,7 +9,7 @@ struct Tile {
     col_sum: u32,  // place of its first columns' partial sums, in T
     inner: u32,    // from column to column, everywhere; 1 where T is four elements
     by_row: u32,   // place of its first row in the statistics
-    by_col: u32,   // and of its first column
+    by_col: u32,   // and of its first columns, in T
     mean: u32,     // which matrix
     pad: u32,
 }
