@@ -23,7 +23,8 @@ type factoredState struct {
 type factoredBuffers struct {
 	factoredGroup
 	values, carry, means, matrices *gpu.Buffer
-	vector, scalar, folds          []*gpu.Buffer // a slab; nil where there are none
+	vector, scalar                 []*gpu.Buffer // a slab; nil where there are none
+	vectorFolds, scalarFolds       []*gpu.Buffer
 }
 
 func (f factoredRMS) Open(s Scene) (Operation, error) {
@@ -50,7 +51,7 @@ func (w *factoredState) allocate(groups []factoredGroup) error {
 	rowSums, colSums := 0, 0
 	for _, g := range groups {
 		b := factoredBuffers{factoredGroup: g, values: buffer("values", g.size), means: buffer("means", len(g.matrices)/4)}
-		carry := 0
+		carry := 4 // a kernel binds a vec4 at least
 		if g.carries {
 			carry = g.size
 		}
@@ -58,7 +59,8 @@ func (w *factoredState) allocate(groups []factoredGroup) error {
 		for _, s := range g.slabs {
 			b.vector = append(b.vector, table("tiles", s.vector))
 			b.scalar = append(b.scalar, table("tiles", s.scalar))
-			b.folds = append(b.folds, table("folds", s.folds))
+			b.vectorFolds = append(b.vectorFolds, table("folds", s.vectorFolds))
+			b.scalarFolds = append(b.scalarFolds, table("folds", s.scalarFolds))
 			rowSums, colSums = max(rowSums, s.rowSums), max(colSums, s.colSums)
 		}
 		w.groups = append(w.groups, b)
@@ -78,7 +80,8 @@ func (w *factoredState) Record(rec *gpu.Recording, c OperatorCall) {
 	for _, g := range w.groups {
 		for slab := range g.slabs {
 			w.recordTiles(rec, g, slab, "sums", c.Updates, w.rowSums.All(), w.colSums.All())
-			w.recordFolds(rec, g, slab, c.Flag)
+			w.recordFolds(rec, g, "vec4<f32>", g.vectorFolds[slab], c.Flag)
+			w.recordFolds(rec, g, "f32", g.scalarFolds[slab], c.Flag)
 		}
 		w.recordMeans(rec, g)
 		for slab := range g.slabs {
@@ -106,18 +109,18 @@ func (w *factoredState) recordTiles(rec *gpu.Recording, g factoredBuffers, slab 
 	}
 }
 
-// recordFolds records the folding of a slab's partial sums.
-func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, slab int, flag gpu.Range) {
-	if g.folds[slab] == nil {
+// recordFolds records the folding of a slab's partial sums, of which an invocation takes an element.
+func (w *factoredState) recordFolds(rec *gpu.Recording, g factoredBuffers, element string, table *gpu.Buffer, flag gpu.Range) {
+	if table == nil {
 		return
 	}
 	skip := flag.Bytes > 0
-	bind := []gpu.Range{w.scalars.All(), g.folds[slab].All(), w.rowSums.All(), w.colSums.All(), g.carry.All(), g.values.All()}
+	bind := []gpu.Range{w.scalars.All(), table.All(), w.rowSums.All(), w.colSums.All(), g.carry.All(), g.values.All()}
 	if skip {
 		bind = append(bind, flag)
 	}
-	k := operatorKernel("adafactor_fold", "adafactor_fold", map[string]bool{"SKIP": skip}, nil)
-	blocks := uint64(len(g.slabs[slab].folds) / foldWords)
+	k := operatorKernel("adafactor_fold", "adafactor_fold", map[string]bool{"SKIP": skip}, map[string]string{"T": element})
+	blocks := table.Bytes() / (4 * foldWords)
 	rec.Dispatch(k, gpu.Linear(blocks, 1, w.Device().Limits()), uint32(blocks), bind...)
 }
 

@@ -56,11 +56,11 @@ type factoredGroup struct {
 }
 
 // A factoredSlab is what a group has in one slab: tiles of leaves with whole vec4s and of others, and the blocks of sums that put
-// their partial sums together.
+// their partial sums together, four at once and one by one.
 type factoredSlab struct {
-	vector, scalar   []uint32
-	folds            []uint32
-	rowSums, colSums int // partial sums
+	vector, scalar           []uint32
+	vectorFolds, scalarFolds []uint32
+	rowSums, colSums         int // partial sums
 }
 
 // groupLeaves deals leaves out to groups, each within a binding.
@@ -187,10 +187,15 @@ const (
 	foldCarries = 4 // later slabs go on
 )
 
-// fold lists blocks of sums: entries of them, each of count partial sums that lie entries apart, to be means of n.
+// fold lists blocks of sums: entries of them, each of count partial sums that lie entries apart, to be means of n. Partial begins at a
+// multiple of four.
 func (s *factoredSlab) fold(partial, count, entries, out, n int, flags uint32) {
-	for at := 0; at < entries; at += lanes {
-		s.folds = append(s.folds, uint32(partial+at), uint32(count), uint32(entries), uint32(min(lanes, entries-at)),
-			uint32(out+at), flags, math.Float32bits(1/float32(n)), 0)
+	unit, table := 1, &s.scalarFolds
+	if entries%4 == 0 && out%4 == 0 {
+		unit, table = 4, &s.vectorFolds
+	}
+	for at := 0; at < entries/unit; at += lanes {
+		*table = append(*table, uint32(partial/unit+at), uint32(count), uint32(entries/unit), uint32(min(lanes, entries/unit-at)),
+			uint32(out/unit+at), flags, math.Float32bits(1/float32(n)), 0)
 	}
 }

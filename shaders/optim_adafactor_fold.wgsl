@@ -11,13 +11,13 @@ struct Scalars {
     eps: f32,
 }
 
-// Up to {{LANES}} sums, one an invocation. Filled in by optim/adafactor_tiles.go.
+// Up to {{LANES}} sums, or fours of sums, one an invocation; T is a sum, or four. Filled in by optim/adafactor_tiles.go.
 struct Block {
-    partial: u32, // place of the first one's first partial sum
+    partial: u32, // place of the first one's first partial sum, in T
     count: u32,   // partial sums of each
-    stride: u32,  // from one to the next
-    entries: u32, // how many sums
-    out: u32,     // place of the first in values
+    stride: u32,  // from one to the next, in T
+    entries: u32, // how many T
+    out: u32,     // place of the first in values, in T
     flags: u32,   // 1: of columns, else of rows; 2: add what was carried; 4: carry on
     over_n: f32,
     pad: u32,
@@ -26,35 +26,47 @@ struct Block {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<uniform> scalars: Scalars;
 @group(0) @binding(2) var<storage, read> table: array<Block>;
-@group(0) @binding(3) var<storage, read> row_sums: array<f32>;
-@group(0) @binding(4) var<storage, read> col_sums: array<f32>;
-@group(0) @binding(5) var<storage, read_write> carry: array<f32>;
-@group(0) @binding(6) var<storage, read_write> values: array<f32>;
+@group(0) @binding(3) var<storage, read> row_sums: array<{{T}}>;
+@group(0) @binding(4) var<storage, read> col_sums: array<{{T}}>;
+@group(0) @binding(5) var<storage, read_write> carry: array<{{T}}>;
+@group(0) @binding(6) var<storage, read_write> values: array<{{T}}>;
 #if SKIP
 @group(0) @binding(7) var<storage, read> statistics: array<vec4<u32>>;
 #endif
 
 // Four running sums: shorter chains of additions, each less rounding.
-fn rows(at: u32, stride: u32, count: u32) -> f32 {
-    var s = vec4<f32>(0.0);
+fn rows(at: u32, stride: u32, count: u32) -> {{T}} {
+    var s0 = {{T}}(0.0);
+    var s1 = {{T}}(0.0);
+    var s2 = {{T}}(0.0);
+    var s3 = {{T}}(0.0);
     let fours = count / 4u * 4u;
     for (var k = 0u; k < fours; k += 4u) {
         let i = at + k * stride;
-        s += vec4<f32>(row_sums[i], row_sums[i + stride], row_sums[i + 2u * stride], row_sums[i + 3u * stride]);
+        s0 += row_sums[i];
+        s1 += row_sums[i + stride];
+        s2 += row_sums[i + 2u * stride];
+        s3 += row_sums[i + 3u * stride];
     }
-    for (var k = fours; k < count; k++) { s.x += row_sums[at + k * stride]; }
-    return (s.x + s.y) + (s.z + s.w);
+    for (var k = fours; k < count; k++) { s0 += row_sums[at + k * stride]; }
+    return (s0 + s1) + (s2 + s3);
 }
 
-fn cols(at: u32, stride: u32, count: u32) -> f32 {
-    var s = vec4<f32>(0.0);
+fn cols(at: u32, stride: u32, count: u32) -> {{T}} {
+    var s0 = {{T}}(0.0);
+    var s1 = {{T}}(0.0);
+    var s2 = {{T}}(0.0);
+    var s3 = {{T}}(0.0);
     let fours = count / 4u * 4u;
     for (var k = 0u; k < fours; k += 4u) {
         let i = at + k * stride;
-        s += vec4<f32>(col_sums[i], col_sums[i + stride], col_sums[i + 2u * stride], col_sums[i + 3u * stride]);
+        s0 += col_sums[i];
+        s1 += col_sums[i + stride];
+        s2 += col_sums[i + 2u * stride];
+        s3 += col_sums[i + 3u * stride];
     }
-    for (var k = fours; k < count; k++) { s.x += col_sums[at + k * stride]; }
-    return (s.x + s.y) + (s.z + s.w);
+    for (var k = fours; k < count; k++) { s0 += col_sums[at + k * stride]; }
+    return (s0 + s1) + (s2 + s3);
 }
 
 @compute @workgroup_size({{LANES}})
@@ -64,7 +76,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     if (i >= params.blocks) { return; }
     let block = table[i];
     if (lane >= block.entries) { return; }
-    var total = 0.0;
+    var total = {{T}}(0.0);
     if ((block.flags & 1u) == 0u) {
         total = rows(block.partial + lane, block.stride, block.count);
     } else {

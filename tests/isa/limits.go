@@ -43,8 +43,6 @@ var exceptions = []limit{
 	// Target: 0 and 0. A row's whole query and sums lie in the registers of one invocation.
 	{kernel: `graph\.attention_cached_128(_parts)?`, spills: 21, scratch: 4096},
 	{kernel: `graph\.attention_cached_256(_parts)?`, spills: 571, scratch: 69632},
-	// Target: 8. It adds up rows and columns number by number.
-	{kernel: `optim\.adafactor_fold`, narrow: 12},
 	// Target: 1. Few rows are added up without a loop, and what they are multiplied with is loaded for each.
 	{kernel: `graph\.reduce_sum`, narrow: 32},
 }
