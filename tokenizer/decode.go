@@ -1,0 +1,77 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Decode turns ids into text; withoutSpecial leaves special tokens out. It is safe for several goroutines at once.
+func (t *Tokenizer) Decode(ids []int32, withoutSpecial bool) (string, error) {
+	var b strings.Builder
+	s := t.NewStream(withoutSpecial)
+	for _, id := range ids {
+		text, err := s.Next(id)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(text)
+	}
+	b.WriteString(s.End())
+	return b.String(), nil
+}
+
+// Stream decodes a text id by id, as a model makes them. All that it gives, one after the other, is what Decode gives for all ids.
+type Stream struct {
+	tokenizer      *Tokenizer
+	withoutSpecial bool
+	next           []func(string) error // of each stage, and what gathers the text behind the last
+	stages         []stage
+	text           strings.Builder
+}
+
+// NewStream begins a text.
+func (t *Tokenizer) NewStream(withoutSpecial bool) *Stream {
+	s := &Stream{tokenizer: t, withoutSpecial: withoutSpecial}
+	fused := false
+	for i, d := range t.decoders {
+		s.stages = append(s.stages, d.begin(fused))
+		fused = fused || d.fuses()
+		s.next = append(s.next, func(token string) error { return s.stages[i].token(token, s.next[i+1]) })
+	}
+	s.next = append(s.next, func(text string) error {
+		s.text.WriteString(text)
+		return nil
+	})
+	return s
+}
+
+// Next is the text that is certain once there is one more id. It may be empty: some tokens are parts of characters.
+func (s *Stream) Next(id int32) (string, error) {
+	token, err := s.tokenizer.Token(id)
+	if err != nil {
+		return "", fmt.Errorf("tokenizer: decode: %w", err)
+	}
+	if s.withoutSpecial && s.tokenizer.special[id] {
+		return "", nil
+	}
+	if err := s.next[0](token); err != nil {
+		return "", fmt.Errorf("tokenizer: decode: id %d: %w", id, err)
+	}
+	return s.take(), nil
+}
+
+// End is the text that was still waiting for more.
+func (s *Stream) End() string {
+	for i, stage := range s.stages {
+		if stage.end(s.next[i+1]) != nil { // a pattern that has taken too long over the whole of a text
+			return "\uFFFD"
+		}
+	}
+	return s.take()
+}
+
+func (s *Stream) take() string {
+	text := s.text.String()
+	s.text.Reset()
+	return text
+}

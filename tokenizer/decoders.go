@@ -1,0 +1,240 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A decoder is what makes a text of tokens. A stage of it is begun anew for each text; fused says that what comes are pieces of one
+// token.
+type decoder interface {
+	begin(fused bool) stage
+	fuses() bool // what it gives are pieces of one token
+}
+
+// A stage takes tokens one by one and hands on what they became, as soon as it is known.
+type stage interface {
+	token(token string, next func(string) error) error
+	end(next func(string) error) error
+}
+
+// readDecoder reads a decoder as a list: a Sequence has several, of which none is a Sequence.
+func readDecoder(where string, raw json.RawMessage) ([]decoder, error) {
+	one := func(read func(o *object) decoder) func(o *object) []decoder {
+		return func(o *object) []decoder { return []decoder{read(o)} }
+	}
+	return typed(where, raw, map[string]func(o *object) []decoder{
+		"Sequence": func(o *object) []decoder { return slices.Concat(parts(o, "decoders", readDecoder)...) },
+		"ByteLevel": one(func(o *object) decoder {
+			readByteLevel(o)
+			return decodeBytes{}
+		}),
+		"Metaspace":    one(func(o *object) decoder { return readMetaspace(o) }),
+		"Replace":      one(func(o *object) decoder { return readReplace(o) }),
+		"ByteFallback": one(func(*object) decoder { return byteFallback{} }),
+		"Fuse":         one(func(*object) decoder { return fuse{} }),
+		"Strip": one(func(o *object) decoder {
+			s := stripEnds{char: o.char("content")}
+			o.must("start", &s.start)
+			o.must("stop", &s.stop)
+			if s.start < 0 || s.stop < 0 {
+				o.fail("start, stop: found %d, %d, wanted none below 0", s.start, s.stop)
+			}
+			return s
+		}),
+	})
+}
+
+// each1 is a stage that changes every token by itself.
+type each1 func(token string) (string, error)
+
+func (f each1) token(token string, next func(string) error) error {
+	text, err := f(token)
+	if err != nil {
+		return err
+	}
+	return next(text)
+}
+func (each1) end(func(string) error) error { return nil }
+
+// held is a stage that needs the whole of a fused token.
+type held struct {
+	whole strings.Builder
+	do    stage
+}
+
+func (h *held) token(token string, _ func(string) error) error {
+	h.whole.WriteString(token)
+	return nil
+}
+
+func (h *held) end(next func(string) error) error {
+	if err := h.do.token(h.whole.String(), next); err != nil {
+		return err
+	}
+	return h.do.end(next)
+}
+
+func (replace) fuses() bool { return false }
+
+func (r replace) begin(fused bool) stage {
+	change := each1(func(token string) (string, error) {
+		s := span{text: token}
+		err := r.normalize(&s)
+		return s.text, err
+	})
+	if l, ok := r.pattern.(literal); fused && !(ok && utf8.RuneCountInString(string(l)) == 1) {
+		return &held{do: change}
+	}
+	return change
+}
+
+// fuse makes one token of all.
+type fuse struct{}
+
+func (fuse) fuses() bool      { return true }
+func (fuse) begin(bool) stage { return each1(func(token string) (string, error) { return token, nil }) }
+
+// decodeBytes makes text of tokens of the alphabet. A token that has other characters stands for itself.
+type decodeBytes struct{}
+
+func (decodeBytes) fuses() bool      { return true }
+func (decodeBytes) begin(bool) stage { return &byteStage{} }
+
+type byteStage struct{ bytes []byte }
+
+func (s *byteStage) token(token string, next func(string) error) error {
+	if text, ok := bytesOf(token); ok {
+		token = text
+	}
+	text, rest := lossy(append(s.bytes, token...), false)
+	s.bytes = append([]byte(nil), rest...)
+	return next(text)
+}
+
+func (s *byteStage) end(next func(string) error) error {
+	text, _ := lossy(s.bytes, true)
+	return next(text)
+}
+
+// byteFallback makes characters of tokens such as <0xE2>. Of a row of them that is no text, each becomes U+FFFD.
+type byteFallback struct{}
+
+func (byteFallback) fuses() bool { return false }
+
+func (byteFallback) begin(fused bool) stage {
+	if fused {
+		return &held{do: &fallbackStage{}}
+	}
+	return &fallbackStage{}
+}
+
+type fallbackStage struct{ bytes []byte }
+
+func (s *fallbackStage) token(token string, next func(string) error) error {
+	if b, ok := byteToken(token); ok {
+		s.bytes = append(s.bytes, b)
+		return nil
+	}
+	if err := s.end(next); err != nil {
+		return err
+	}
+	return next(token)
+}
+
+func (s *fallbackStage) end(next func(string) error) error {
+	bytes := s.bytes
+	s.bytes = nil
+	switch {
+	case len(bytes) == 0:
+		return nil
+	case utf8.Valid(bytes):
+		return next(string(bytes))
+	}
+	for range bytes {
+		if err := next("\uFFFD"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byteToken is the byte of a token such as <0xE2>.
+func byteToken(token string) (byte, bool) {
+	if len(token) != 6 || token[:3] != "<0x" || token[5] != '>' {
+		return 0, false
+	}
+	b, err := strconv.ParseUint(token[3:5], 16, 8)
+	return byte(b), err == nil
+}
+
+func (metaspace) fuses() bool { return false }
+
+// begin leaves the replacements of the first token out, and makes spaces of the others.
+func (m metaspace) begin(fused bool) stage {
+	first := m.scheme != "never"
+	return each1(func(token string) (string, error) {
+		with := " "
+		if first {
+			with = ""
+		}
+		first = first && fused
+		return strings.ReplaceAll(token, m.replacement, with), nil
+	})
+}
+
+// stripEnds takes some of a character off the ends of tokens.
+type stripEnds struct {
+	char        rune
+	start, stop int
+}
+
+func (stripEnds) fuses() bool { return false }
+
+func (s stripEnds) begin(fused bool) stage {
+	if fused && s.stop == 0 {
+		left := s.start
+		return each1(func(token string) (string, error) {
+			for left > 0 && token != "" {
+				text, cut := strings.CutPrefix(token, string(s.char))
+				if left--; !cut {
+					left = 0
+				}
+				token = text
+			}
+			return token, nil
+		})
+	}
+	whole := each1(func(token string) (string, error) {
+		for range s.start {
+			token = strings.TrimPrefix(token, string(s.char))
+		}
+		for range s.stop {
+			token = strings.TrimSuffix(token, string(s.char))
+		}
+		return token, nil
+	})
+	if fused {
+		return &held{do: whole}
+	}
+	return whole
+}
+
+// spaced tokens are what there is without a decoder.
+type withSpaces struct{}
+
+func (withSpaces) fuses() bool { return false }
+
+func (withSpaces) begin(bool) stage {
+	first := true
+	return each1(func(token string) (string, error) {
+		if first {
+			first = false
+			return token, nil
+		}
+		return " " + token, nil
+	})
+}

@@ -1,0 +1,132 @@
+package tokenizer
+
+// scanned is the number of symbols up to which the lowest rank is looked for from end to end: words are short.
+const scanned = 48
+
+// join joins symbols until no pair is left that does.
+func (e *encoder) join(all []symbol) []symbol {
+	if len(all) < 2 {
+		return all
+	}
+	p := &e.model.pairs
+	for i := range len(all) - 1 {
+		all[i].rank, _ = p.look(all[i].id, all[i+1].id)
+	}
+	all[len(all)-1].rank = never
+	if len(all) <= scanned {
+		return joinShort(p, all)
+	}
+	return e.joinLong(p, all)
+}
+
+func joinShort(p *pairs, all []symbol) []symbol {
+	for {
+		at, lowest := 0, int32(never)
+		for i := range all {
+			if all[i].rank < lowest {
+				at, lowest = i, all[i].rank
+			}
+		}
+		if lowest == never {
+			return all
+		}
+		_, all[at].id = p.look(all[at].id, all[at+1].id)
+		all[at].size += all[at+1].size
+		all = append(all[:at+1], all[at+2:]...)
+		all[at].rank = never
+		if at+1 < len(all) {
+			all[at].rank, _ = p.look(all[at].id, all[at+1].id)
+		}
+		if at > 0 {
+			all[at-1].rank, _ = p.look(all[at-1].id, all[at].id)
+		}
+	}
+}
+
+// joinLong keeps the pairs in a heap by rank and place, so that its time grows with n log n.
+func (e *encoder) joinLong(p *pairs, all []symbol) []symbol {
+	h, links := e.heap[:0], e.links[:0]
+	for i, s := range all {
+		if links = append(links, link{int32(i - 1), int32(i + 1)}); s.rank != never {
+			h.push(uint64(s.rank)<<32 | uint64(i))
+		}
+	}
+	links[len(all)-1].next = none
+	rank := func(i int32) {
+		all[i].rank = never
+		if next := links[i].next; next != none {
+			if all[i].rank, _ = p.look(all[i].id, all[next].id); all[i].rank != never {
+				h.push(uint64(all[i].rank)<<32 | uint64(i))
+			}
+		}
+	}
+	for len(h) > 0 {
+		top := h.pop()
+		at := int32(uint32(top))
+		if all[at].size == 0 || all[at].rank != int32(top>>32) {
+			continue // joined since
+		}
+		right := links[at].next
+		_, all[at].id = p.look(all[at].id, all[right].id)
+		all[at].size += all[right].size
+		all[right].size = 0
+		if links[at].next = links[right].next; links[at].next != none {
+			links[links[at].next].previous = at
+		}
+		rank(at)
+		if links[at].previous != none {
+			rank(links[at].previous)
+		}
+	}
+	e.heap, e.links = h, links
+	kept := all[:0]
+	for _, s := range all {
+		if s.size > 0 {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// link has the neighbours of a symbol that is still there.
+type link struct{ previous, next int32 }
+
+// heap has the least number on top.
+type heap []uint64
+
+func (h *heap) push(x uint64) {
+	all := append(*h, x)
+	i := len(all) - 1
+	for i > 0 && all[(i-1)/2] > x {
+		all[i] = all[(i-1)/2]
+		i = (i - 1) / 2
+	}
+	all[i] = x
+	*h = all
+}
+
+func (h *heap) pop() uint64 {
+	all := *h
+	top, x := all[0], all[len(all)-1]
+	all = all[:len(all)-1]
+	*h = all
+	i := 0
+	for {
+		child := 2*i + 1
+		if child >= len(all) {
+			break
+		}
+		if child+1 < len(all) && all[child+1] < all[child] {
+			child++
+		}
+		if all[child] >= x {
+			break
+		}
+		all[i] = all[child]
+		i = child
+	}
+	if len(all) > 0 {
+		all[i] = x
+	}
+	return top
+}

@@ -1,0 +1,173 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// A normalizer changes a piece of text between two added tokens before it is cut into words.
+type normalizer interface {
+	normalize(s *span) error
+}
+
+func readNormalizer(where string, raw json.RawMessage) (normalizer, error) {
+	return typed(where, raw, map[string]func(o *object) normalizer{
+		"NFC":       func(*object) normalizer { return unicodeForm{norm.NFC, norm.NFD} },
+		"NFD":       func(*object) normalizer { return unicodeForm{norm.NFD, norm.NFD} },
+		"NFKC":      func(*object) normalizer { return unicodeForm{norm.NFKC, norm.NFKD} },
+		"NFKD":      func(*object) normalizer { return unicodeForm{norm.NFKD, norm.NFKD} },
+		"Lowercase": func(*object) normalizer { return lowercase{} },
+		"Strip": func(o *object) normalizer {
+			return strip{left: o.flag("strip_left", true), right: o.flag("strip_right", true)}
+		},
+		"Prepend": func(o *object) normalizer {
+			p := prepend{}
+			o.must("prepend", &p.text)
+			return p
+		},
+		"Replace": func(o *object) normalizer { return readReplace(o) },
+		"Sequence": func(o *object) normalizer {
+			return normalizers(parts(o, "normalizers", readNormalizer))
+		},
+	})
+}
+
+// normalizers run one after the other.
+type normalizers []normalizer
+
+func (n normalizers) normalize(s *span) error {
+	for _, one := range n {
+		if err := one.normalize(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each walks the normalizers of a sequence, and of sequences in it.
+func each(n normalizer, visit func(normalizer)) {
+	if all, ok := n.(normalizers); ok {
+		for _, one := range all {
+			each(one, visit)
+		}
+	} else if n != nil {
+		visit(n)
+	}
+}
+
+// prepend puts a text in front of every piece that is not empty.
+type prepend struct{ text string }
+
+func (p prepend) normalize(s *span) error {
+	if s.text != "" && p.text != "" {
+		s.prepend(p.text)
+	}
+	return nil
+}
+
+// replace puts a text in the place of every match; it is a decoder too.
+type replace struct {
+	pattern pattern
+	text    string
+}
+
+func readReplace(o *object) replace {
+	r := replace{pattern: readPattern(o)}
+	o.must("content", &r.text)
+	return r
+}
+
+func (r replace) normalize(s *span) error {
+	if literal, ok := r.pattern.(literal); ok && s.from == nil {
+		s.text = strings.ReplaceAll(s.text, string(literal), r.text)
+		return nil
+	}
+	matches, err := r.pattern.matches(s.text)
+	if err == nil {
+		s.replace(matches, r.text)
+	}
+	return err
+}
+
+// strip removes white space at the ends.
+type strip struct{ left, right bool }
+
+func (n strip) normalize(s *span) error {
+	start, end := 0, len(s.text)
+	if n.left {
+		start = end - len(strings.TrimLeftFunc(s.text, unicode.IsSpace))
+	}
+	if n.right {
+		end = max(start, len(strings.TrimRightFunc(s.text, unicode.IsSpace)))
+	}
+	*s = s.cut(start, end)
+	return nil
+}
+
+// lowercase maps each character by itself.
+type lowercase struct{}
+
+func (lowercase) normalize(s *span) error {
+	var edits []edit
+	for _, r := range s.text {
+		if r == 'İ' { // the one character whose lower case is two
+			edits = append(edits, edit{'i', 0}, edit{'\u0307', 1})
+		} else {
+			edits = append(edits, edit{unicode.ToLower(r), 0})
+		}
+	}
+	s.edit(edits)
+	return nil
+}
+
+// unicodeForm is one of Unicode's normalization forms, made from its decomposition.
+type unicodeForm struct{ form, decomposition norm.Form }
+
+func (u unicodeForm) normalize(s *span) error {
+	if u.form.IsNormalString(s.text) {
+		return nil
+	}
+	edits := make([]edit, 0, len(s.text))
+	for rest := s.text; rest != ""; {
+		normal := max(0, u.form.QuickSpanString(rest))
+		for _, r := range rest[:normal] {
+			edits = append(edits, edit{r, 0})
+		}
+		rest = rest[normal:]
+		n := u.segment(rest)
+		edits = u.rewrite(edits, rest[:n])
+		rest = rest[n:]
+	}
+	s.edit(edits)
+	return nil
+}
+
+// segment is the length of the characters that may combine with the first.
+func (u unicodeForm) segment(text string) int {
+	for i, r := range text {
+		if i > 0 && u.form.PropertiesString(text[i:i+utf8.RuneLen(r)]).BoundaryBefore() {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// rewrite adds the normal form of a segment. norm.Form would put a joiner behind 30 marks, which tokenizers do not.
+func (u unicodeForm) rewrite(edits []edit, segment string) []edit {
+	begin := len(edits)
+	for _, r := range segment {
+		for i, d := range u.decomposition.String(string(r)) {
+			edits = append(edits, edit{d, min(i, 1)})
+		}
+	}
+	glyphs := edits[begin:]
+	order(glyphs)
+	if u.form == norm.NFC || u.form == norm.NFKC {
+		glyphs = compose(glyphs)
+	}
+	return edits[:begin+len(glyphs)]
+}

@@ -1,0 +1,155 @@
+package tokenizer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// companions are the files that may lie beside a tokenizer and belong to it.
+var companions = []string{
+	"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
+	"chat_template.jinja", "chat_template.json",
+}
+
+// Open reads a tokenizer: a tokenizer.json or SentencePiece .model, or the directory that has one. Where there are both, the
+// tokenizer.json counts.
+func Open(path string) (*Tokenizer, error) {
+	t, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: open %q: %w", path, err)
+	}
+	return t, nil
+}
+
+func open(path string) (*Tokenizer, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(path)
+	if info.IsDir() {
+		dir = path
+		if path = firstOf(dir, "tokenizer.json", "tokenizer.model"); path == "" {
+			return nil, errors.New("found neither, wanted tokenizer.json or tokenizer.model")
+		}
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := readSettings(dir)
+	if err != nil {
+		return nil, err
+	}
+	var t *Tokenizer
+	if strings.HasSuffix(path, ".model") {
+		t, err = parseModel(raw, settings)
+	} else {
+		t, err = parseJSON(raw)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	t.fingerprint, t.files = hex.EncodeToString(sum[:]), []string{path}
+	for _, name := range companions {
+		if at := filepath.Join(dir, name); at != filepath.Clean(path) && firstOf(dir, name) != "" {
+			t.files = append(t.files, at)
+		}
+	}
+	t.ends, err = settings.ends(t)
+	return t, err
+}
+
+// firstOf is the first of some names that a directory has.
+func firstOf(dir string, names ...string) string {
+	for _, name := range names {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			return filepath.Join(dir, name)
+		}
+	}
+	return ""
+}
+
+// settings are what the files beside a tokenizer say of it.
+type settings struct {
+	AddBOS *bool           `json:"add_bos_token"`
+	AddEOS *bool           `json:"add_eos_token"`
+	EOS    json.RawMessage `json:"eos_token"` // a text or {"content": ...}
+
+	ids []int32 // eos_token_id of generation_config.json, then of config.json
+}
+
+func readSettings(dir string) (*settings, error) {
+	s := &settings{}
+	if err := readBeside(dir, "tokenizer_config.json", s); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"generation_config.json", "config.json"} {
+		var c struct {
+			EOS json.RawMessage `json:"eos_token_id"` // an id or a list of ids
+		}
+		if err := readBeside(dir, name, &c); err != nil {
+			return nil, err
+		}
+		ids, one := []int32(nil), int32(0)
+		switch {
+		case c.EOS == nil || string(c.EOS) == "null":
+		case json.Unmarshal(c.EOS, &one) == nil:
+			ids = []int32{one}
+		case json.Unmarshal(c.EOS, &ids) != nil:
+			return nil, fmt.Errorf("%s: eos_token_id: found %.40s, wanted an id or a list of ids", name, c.EOS)
+		}
+		s.ids = append(s.ids, ids...)
+	}
+	return s, nil
+}
+
+func readBeside(dir, name string, into any) error {
+	raw, err := os.ReadFile(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// ends are the ids that end a text. Those that the model has and the tokenizer lacks are none of its own.
+func (s *settings) ends(t *Tokenizer) ([]int32, error) {
+	ids := slices.Clone(s.ids)
+	var text string
+	var token struct{ Content string }
+	switch {
+	case s.EOS == nil || string(s.EOS) == "null":
+	case json.Unmarshal(s.EOS, &text) == nil:
+	case json.Unmarshal(s.EOS, &token) == nil:
+		text = token.Content
+	default:
+		return nil, fmt.Errorf("tokenizer_config.json: eos_token: found %.40s, wanted a text or an object with a content", s.EOS)
+	}
+	if id, ok := t.ID(text); ok {
+		ids = append(ids, id)
+	} else if text != "" {
+		return nil, fmt.Errorf("tokenizer_config.json: eos_token: found %q, wanted a token of the vocabulary", text)
+	}
+	kept := ids[:0]
+	for _, id := range ids {
+		if _, err := t.Token(id); err == nil && !slices.Contains(kept, id) {
+			kept = append(kept, id)
+		}
+	}
+	return kept, nil
+}

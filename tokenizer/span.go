@@ -1,0 +1,125 @@
+package tokenizer
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// extent is a range of bytes of the text that was given.
+type extent struct{ start, end int }
+
+// A span is a piece of text on its way to the model. Where offsets are wanted it knows which bytes of the given text each of its
+// own stands for.
+type span struct {
+	text string
+	at   int      // where the piece began in the given text, before normalization
+	from []extent // one a byte of text; nil where offsets are not wanted
+}
+
+// cut is the part [start, end) of a span.
+func (s span) cut(start, end int) span {
+	if s.from == nil {
+		if start > 0 {
+			s.at++ // only the beginning of the given text is asked for
+		}
+		s.text = s.text[start:end]
+		return s
+	}
+	if start < end {
+		s.at = s.from[start].start
+	}
+	s.text, s.from = s.text[start:end], s.from[start:end:end]
+	return s
+}
+
+// extent is what the bytes [start, end) stand for.
+func (s span) extent(start, end int) extent {
+	if start >= end {
+		return extent{s.at + start, s.at + end}
+	}
+	return extent{s.from[start].start, s.from[end-1].end}
+}
+
+// before is the extent of what is put in at a byte: that of the byte before it.
+func (s span) before(i int) extent {
+	if i < 1 {
+		return extent{s.at, s.at}
+	}
+	return s.from[i-1]
+}
+
+// prepend puts text in front, which then stands for the first character.
+func (s *span) prepend(text string) {
+	if s.from != nil {
+		from := make([]extent, len(text), len(text)+len(s.from))
+		for i := range from {
+			from[i] = s.from[0]
+		}
+		s.from = append(from, s.from...)
+	}
+	s.text = text + s.text
+}
+
+// replace puts text in the place of each match.
+func (s *span) replace(matches []match, text string) {
+	var b strings.Builder
+	var from []extent
+	for _, m := range matches {
+		if !m.hit {
+			b.WriteString(s.text[m.start:m.end])
+			if s.from != nil {
+				from = append(from, s.from[m.start:m.end]...)
+			}
+			continue
+		}
+		b.WriteString(text)
+		if s.from != nil {
+			for range len(text) {
+				from = append(from, s.before(m.end))
+			}
+		}
+	}
+	if s.from != nil && from == nil {
+		from = []extent{}
+	}
+	s.text, s.from = b.String(), from
+}
+
+// An edit is a character of a new text: change 0 stands for one character of the old text, 1 for none, -n for one and the n behind it.
+type edit struct {
+	char   rune
+	change int
+}
+
+// edit makes a span's text anew, character by character.
+func (s *span) edit(edits []edit) {
+	var b strings.Builder
+	for _, e := range edits {
+		b.WriteRune(e.char)
+	}
+	if s.from != nil {
+		s.from = s.origins(edits)
+	}
+	s.text = b.String()
+}
+
+// origins are the extents of a text made of edits.
+func (s *span) origins(edits []edit) []extent {
+	from, at := make([]extent, 0, len(s.from)), 0
+	for _, e := range edits {
+		covers := s.before(at)
+		if e.change <= 0 {
+			if at < len(s.from) {
+				covers = s.from[at]
+			}
+			for range 1 - e.change {
+				_, size := utf8.DecodeRuneInString(s.text[at:])
+				at += size
+			}
+		}
+		for range utf8.RuneLen(e.char) {
+			from = append(from, covers)
+		}
+	}
+	return from
+}

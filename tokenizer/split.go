@@ -1,0 +1,130 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// behaviors say what becomes of the parts that a Split's pattern hits.
+var behaviors = map[string]func([]match) []match{
+	"Isolated":           func(m []match) []match { return m },
+	"Removed":            removed,
+	"Contiguous":         contiguous,
+	"MergedWithPrevious": mergedWithPrevious,
+	"MergedWithNext":     mergedWithNext,
+}
+
+func removed(all []match) []match {
+	return slices.DeleteFunc(all, func(m match) bool { return m.hit })
+}
+
+// contiguous joins hits that touch.
+func contiguous(all []match) []match {
+	kept, previous := all[:0], false
+	for _, m := range all {
+		if m.hit == previous && len(kept) > 0 {
+			kept[len(kept)-1].end = m.end
+		} else {
+			kept = append(kept, m)
+		}
+		previous = m.hit
+	}
+	return kept
+}
+
+// mergedWithPrevious adds a hit to what lies before it; of several hits in a row only the first.
+func mergedWithPrevious(all []match) []match {
+	kept, previous := all[:0], false
+	for _, m := range all {
+		if m.hit && !previous && len(kept) > 0 {
+			kept[len(kept)-1].end = m.end
+		} else {
+			kept = append(kept, m)
+		}
+		previous = m.hit
+	}
+	return kept
+}
+
+// mergedWithNext adds a hit to what lies behind it; of several hits in a row only the last.
+func mergedWithNext(all []match) []match {
+	kept, previous := make([]match, 0, len(all)), false
+	for _, m := range slices.Backward(all) {
+		if m.hit && !previous && len(kept) > 0 {
+			kept[len(kept)-1].start = m.start
+		} else {
+			kept = append(kept, m)
+		}
+		previous = m.hit
+	}
+	slices.Reverse(kept)
+	return kept
+}
+
+// split is a pre-tokenizer that cuts where a pattern hits.
+type split struct {
+	pattern  pattern
+	behavior string
+	invert   bool // what the pattern does not hit counts as hit
+}
+
+func readSplit(o *object) preTokenizer {
+	s := split{pattern: readPattern(o), behavior: o.one("behavior", []string{"Isolated", "Removed", "Contiguous", "MergedWithPrevious", "MergedWithNext"})}
+	s.invert = o.flag("invert", false)
+	return s
+}
+
+func (p split) split(s span, next func(span) error) error {
+	all, err := p.pattern.matches(s.text)
+	if err != nil {
+		return err
+	}
+	if p.invert {
+		for i := range all {
+			all[i].hit = !all[i].hit
+		}
+	}
+	for _, m := range behaviors[p.behavior](all) {
+		if m.start == m.end {
+			continue
+		}
+		if err := next(s.cut(m.start, m.end)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isolated says whether every piece that a pattern without gaps hits is one of its own.
+func (p split) isolated() bool {
+	return p.behavior == "Isolated" || p.behavior == "Removed" && p.invert
+}
+
+// A preTokenizer cuts text into pieces; the model joins nothing across them.
+type preTokenizer interface {
+	split(s span, next func(span) error) error
+}
+
+// readPreTokenizer reads a pre-tokenizer as a list: a Sequence has several, of which none is a Sequence.
+func readPreTokenizer(where string, raw json.RawMessage) ([]preTokenizer, error) {
+	return typed(where, raw, map[string]func(o *object) []preTokenizer{
+		"ByteLevel": func(o *object) []preTokenizer { return []preTokenizer{readByteLevel(o)} },
+		"Split":     func(o *object) []preTokenizer { return []preTokenizer{readSplit(o)} },
+		"Metaspace": func(o *object) []preTokenizer { return []preTokenizer{readMetaspace(o)} },
+		"Digits": func(o *object) []preTokenizer {
+			return []preTokenizer{digits(o.flag("individual_digits", false))}
+		},
+		"Sequence": func(o *object) []preTokenizer {
+			return slices.Concat(parts(o, "pretokenizers", readPreTokenizer)...)
+		},
+	})
+}
+
+// digits is a split at numbers: those of Nd, Nl and No.
+func digits(individual bool) split {
+	s := split{pattern: chars(func(r rune) bool { return classOf(r)&number != 0 }), behavior: "Contiguous"}
+	if individual {
+		s.behavior = "Isolated"
+	}
+	return s
+}

@@ -1,0 +1,154 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxID bounds ids: a list of tokens has a place for each.
+const maxID = 1 << 24
+
+// vocabulary is what a file says of a BPE model.
+type vocabulary struct {
+	ids    map[string]int32
+	tokens []string // by id; "" where the vocabulary has a hole
+	merges []merge
+
+	unknown      string // the token of what has none; "": such characters are left out
+	fuse         bool   // of several in a row one token
+	byteFallback bool   // bytes <0x00> to <0xFF> stand for what has no token
+	whole        bool   // a piece that is a token is that, whatever the merges say
+}
+
+// merge joins two tokens. Lower ranks come first.
+type merge struct {
+	left, right, joined int32
+	rank                int32
+}
+
+// readVocabulary reads the model of a tokenizer.json.
+func readVocabulary(raw json.RawMessage) (*vocabulary, error) {
+	o := newObject("model", raw)
+	kinds := []string{"BPE"}
+	if o.raw("type") != nil { // files of 2019 and 2020 lack it
+		o.one("type", kinds)
+	}
+	for _, name := range []string{"dropout", "continuing_subword_prefix", "end_of_word_suffix"} {
+		o.absent(name)
+	}
+	v := &vocabulary{fuse: o.flag("fuse_unk", false), byteFallback: o.flag("byte_fallback", false), whole: o.flag("ignore_merges", false)}
+	o.read("unk_token", &v.unknown)
+	o.must("vocab", &v.ids)
+	merges := o.raw("merges")
+	if merges == nil {
+		o.fail("merges: found nothing, wanted a list")
+	}
+	if err := o.done(); err != nil {
+		return nil, err
+	}
+	if err := v.index(); err != nil {
+		return nil, fmt.Errorf("model: vocab: %w", err)
+	}
+	if _, ok := v.ids[v.unknown]; v.unknown != "" && !ok {
+		return nil, fmt.Errorf("model: unk_token: found %q, wanted a token of the vocabulary", v.unknown)
+	}
+	if err := v.readMerges(merges); err != nil {
+		return nil, fmt.Errorf("model: merges: %w", err)
+	}
+	return v, nil
+}
+
+// index lists the tokens by id.
+func (v *vocabulary) index() error {
+	largest := int32(-1)
+	for token, id := range v.ids {
+		if id < 0 || id >= maxID || int(id) > 64*len(v.ids)+1024 {
+			return fmt.Errorf("token %q: found id %d, wanted 0 to %d and few unused", token, id, maxID-1)
+		}
+		largest = max(largest, id)
+	}
+	v.tokens = make([]string, largest+1)
+	for token, id := range v.ids {
+		if other := v.tokens[id]; other != "" {
+			names := []string{token, other}
+			slices.Sort(names)
+			return fmt.Errorf("found id %d of %q and of %q, wanted an id for each", id, names[0], names[1])
+		}
+		v.tokens[id] = token
+	}
+	return nil
+}
+
+// readMerges reads ["a b", ...] or [["a", "b"], ...].
+func (v *vocabulary) readMerges(raw json.RawMessage) error {
+	var pairs [][]string
+	var lines []string
+	if json.Unmarshal(raw, &lines) == nil {
+		for i, line := range lines {
+			if strings.HasPrefix(line, "#version") {
+				continue
+			}
+			pair := strings.Split(line, " ")
+			if len(pair) != 2 {
+				return fmt.Errorf("[%d]: found %q, wanted two tokens and a space between them", i, line)
+			}
+			pairs = append(pairs, pair)
+		}
+	} else if err := json.Unmarshal(raw, &pairs); err != nil {
+		return fmt.Errorf("found neither texts nor pairs of texts: %w", err)
+	}
+	v.merges = make([]merge, 0, len(pairs))
+	for i, pair := range pairs {
+		if len(pair) != 2 {
+			return fmt.Errorf("[%d]: found %d tokens, wanted 2", i, len(pair))
+		}
+		m := merge{rank: int32(i)}
+		for _, part := range []struct {
+			token string
+			id    *int32
+		}{{pair[0], &m.left}, {pair[1], &m.right}, {pair[0] + pair[1], &m.joined}} {
+			id, ok := v.ids[part.token]
+			if !ok {
+				return fmt.Errorf("[%d]: found %q, wanted tokens of the vocabulary", i, part.token)
+			}
+			*part.id = id
+		}
+		v.merges = append(v.merges, m)
+	}
+	return nil
+}
+
+// add gives an added token its place: its id is that of the vocabulary, or the next one, as the reference counts.
+func (v *vocabulary) add(all []addedToken) error {
+	size := int32(len(v.ids))
+	next, known := size, maps.Clone(map[string]int32{})
+	for _, t := range all {
+		want, inModel := v.ids[t.content]
+		if id, again := known[t.content]; again {
+			want = id
+		} else if !inModel {
+			want = next
+			next++
+		}
+		if t.id != want {
+			return fmt.Errorf("added_tokens: %q: found id %d, wanted %d: %w", t.content, t.id, want, errID)
+		}
+		if known[t.content] = t.id; inModel {
+			continue
+		}
+		for int(t.id) >= len(v.tokens) {
+			v.tokens = append(v.tokens, "")
+		}
+		if v.tokens[t.id] != "" && v.tokens[t.id] != t.content {
+			return fmt.Errorf("added_tokens: %q: found id %d, which %q has", t.content, t.id, v.tokens[t.id])
+		}
+		v.tokens[t.id] = t.content
+	}
+	return nil
+}
+
+var errID = errors.New("an added token has the id of its text in the vocabulary, or the next one behind it")
