@@ -111,10 +111,12 @@ func (f *finder) each(text string, visit func(start, end int, token *addedToken)
 					return err
 				}
 			}
+			if done = end; start >= end {
+				continue // the white space that it is was taken by the one before
+			}
 			if err := visit(start, end, token); err != nil {
 				return err
 			}
-			done = end
 		}
 	}
 	if done < len(text) {
@@ -143,11 +145,13 @@ func (t *addedToken) around(text string, start, end, done int) (int, int) {
 
 // isWord is `\w` of Unicode's rules: letters, marks, decimal digits, numbers that are letters, connectors and joiners.
 func isWord(r rune) bool {
-	switch {
+	switch is := classOf(r); {
 	case r == 0x200C || r == 0x200D:
 		return true
-	case classOf(r)&(letter|upper|lower) != 0:
+	case is&number != 0:
+		return !unicode.Is(unicode.No, r)
+	case is&(letter|upper|lower) != 0:
 		return true
 	}
-	return unicode.In(r, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic)
+	return unicode.In(r, unicode.Pc, unicode.Other_Alphabetic)
 }

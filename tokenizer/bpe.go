@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -159,6 +160,9 @@ func newBorders(v *vocabulary, m *bpe) borders {
 	begins := map[int32]bool{} // what is not what its text says
 	for _, id := range m.fallback {
 		begins[id] = id != none
+	}
+	if begins[none] = false; m.unknown == none && slices.Contains(m.fallback[:], none) {
+		return borders{} // what lies around a character that is left out may join
 	}
 	for _, merge := range v.merges {
 		if begins[merge.left] || begins[merge.right] || m.unknown != none && (merge.left == m.unknown || merge.right == m.unknown) {

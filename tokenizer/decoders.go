@@ -27,7 +27,9 @@ func readDecoder(where string, raw json.RawMessage) ([]decoder, error) {
 		return func(o *object) []decoder { return []decoder{read(o)} }
 	}
 	return typed(where, raw, map[string]func(o *object) []decoder{
-		"Sequence": func(o *object) []decoder { return slices.Concat(parts(o, "decoders", readDecoder)...) },
+		"Sequence": func(o *object) []decoder {
+			return append([]decoder{fuse{}}[:0], slices.Concat(parts(o, "decoders", readDecoder)...)...) // an empty one joins the tokens
+		},
 		"ByteLevel": one(func(o *object) decoder {
 			readByteLevel(o)
 			return decodeBytes{}

@@ -107,6 +107,17 @@ func newerLetters(text string) string {
 				b.WriteString(whole)
 			}
 			continue
+		case strings.HasPrefix(text[i:], `\w`) || strings.HasPrefix(text[i:], `\d`):
+			set := words
+			if text[i+1] == 'd' {
+				set = `\d` + newerOf("Nd")
+			}
+			if !inClass {
+				set = "[" + set + "]"
+			}
+			b.WriteString(set)
+			i++
+			continue
 		case text[i] == '\\' && i+1 < len(text):
 			b.WriteByte(text[i])
 			i++
@@ -120,11 +131,16 @@ func newerLetters(text string) string {
 	return b.String()
 }
 
+// words is \w as Oniguruma has it; circled letters are letters there, and numbers such as Ⅷ.
+var words = `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}²³¹¼-¾Ⓐ-ⓩ🄰-🅉🅐-🅩🅰-🆉` + newerOf("L") + newerOf("M") + newerOf("Nd")
+
 // newerOf is what a category got, as the inside of a character class.
 func newerOf(name string) string {
 	var b strings.Builder
 	for _, c := range []string{"Lu", "Ll", "Lm", "Lo", "M", "N"} {
-		if c != name && c[:1] != name {
+		switch {
+		case c == name, c[:1] == name, name == "Nd" && c == "N":
+		default:
 			continue
 		}
 		for _, r := range categories[c].added {
