@@ -51,27 +51,21 @@ type cachedKernel struct {
 	window int
 }
 
-// width is the number of invocations that share a row's keys: one SIMD group of a software adapter, on a GPU as many as leave room for what
-// they hand to one another.
-func (a cachedKernel) width() int {
-	const handed = 512 // vec4s of workgroup memory, half of what every device has
-	width, quads := 64, (a.op.HeadDim+3)/4
-	if a.cpu {
-		width = 8
+// kernel is the shader of the adapter, with the constants that its division of the work asks for. On a software adapter the invocations of a
+// SIMD group, or as many as leave room for what they hand to one another, share a row's keys, and take one at a time, as nothing overlaps and
+// unrolled code compiles slowly.
+func (a cachedKernel) kernel() (name string, constants map[string]int) {
+	if !a.cpu {
+		own := (a.quads() + 63) / 64
+		lanes := (a.quads() + own - 1) / own
+		return "attention_cached_tiled", map[string]int{"OWN": own, "LANES": lanes, "TEAMS": 64 / lanes, "HANDED": 64 / lanes * a.quads()}
 	}
-	for width > 2 && width/2*quads > handed {
+	const handed = 512 // vec4s of workgroup memory, half of what every device has
+	width := 8
+	for width > 2 && width/2*a.quads() > handed {
 		width /= 2
 	}
-	return width
-}
-
-// keys is how many an invocation takes at a time: on a GPU enough to overlap, while registers last. A software adapter has nothing to overlap, and
-// compiles the unrolled code slowly.
-func (a cachedKernel) keys() int {
-	if a.cpu {
-		return 1
-	}
-	return max(1, min(4, 128/a.op.HeadDim))
+	return "attention_cached", map[string]int{"WX": width, "KEYS": 1, "HANDED": width / 2 * a.quads()}
 }
 
 // parts is how many workgroups share the keys of a head of a row: more than one where heads and rows alone would not fill a GPU and the window
@@ -99,10 +93,11 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	c.appendToCache(a, at, operands, in)
 
 	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1}
-	width, quads := a.width(), (op.HeadDim+3)/4
-	constants := map[string]string{
-		"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(op.HeadDim), "QUADS": strconv.Itoa(quads), "WX": strconv.Itoa(width),
-		"KEYS": strconv.Itoa(a.keys()), "HANDED": strconv.Itoa(width / 2 * quads),
+	quads := a.quads()
+	constants := map[string]string{"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(op.HeadDim), "QUADS": strconv.Itoa(quads)}
+	name, divided := a.kernel()
+	for constant, n := range divided {
+		constants[constant] = strconv.Itoa(n)
 	}
 	p, grid := a.params(), gpu.Grid{X: uint32(op.Heads), Y: uint32(a.batch * a.t), Z: uint32(a.parts())}
 	params := cachedParams{
@@ -111,12 +106,12 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	}
 	out := c.One(c.Out(n.Outputs[0]), "o")
 	if a.parts() == 1 {
-		k := c.kernel("attention_cached", fmt.Sprintf("_%d", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
+		k := c.kernel(name, fmt.Sprintf("_%d", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
 		c.Dispatch(k, grid, params, at, operands[0], in, out)
 		return
 	}
 	constants["PARTS_COUNT"] = strconv.Itoa(a.parts())
-	k := c.kernel("attention_cached", fmt.Sprintf("_%d_parts", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
+	k := c.kernel(name, fmt.Sprintf("_%d_parts", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
 	joined := a.batch * a.t * op.Heads
 	sums := c.One(c.workspace("sums", buffers.F32, joined, a.parts(), 4*quads), "sums")
 	stats := c.One(c.workspace("stats", buffers.F32, joined, a.parts(), 2), "stats")

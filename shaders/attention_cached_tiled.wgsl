@@ -1,0 +1,148 @@
+// attention_cached_tiled: attention_cached for GPUs. A workgroup takes the keys of one head of one row, or of a part of them, 64 at a time: first an
+// invocation a key, for the scores, then a few quads of the head an invocation, for the sum of the values. So no invocation holds a whole head, and
+// neighbours read a row of values side by side. The softmax is online: m is the largest score so far, and sums are of exp(score - m).
+// Params and parts as in attention_cached. -3e38 stands for minus infinity. Twin: graph.CachedAttention.Eval.
+struct Params {
+    t: u32,      // rows a sequence
+    window: u32, // rows of a sequence's cache
+    heads: u32,  // query heads
+    group: u32,  // query heads a key head
+    qs: u32,     // stride of a row of q, in the unit of the arrays
+    os: u32,
+    cs: u32,     // of a row of the cache
+    v0: u32,     // where the values start in it
+    head: u32,   // stride of a head
+    part: u32,   // keys a workgroup
+    scale: f32,
+}
+@group(0) @binding(0) var<uniform> p: Params;
+@group(0) @binding(1) var<storage, read> positions: array<i32>;
+@group(0) @binding(2) var<storage, read> q: array<{{ELEMENT}}>;
+@group(0) @binding(3) var<storage, read> cache: array<{{ELEMENT}}>;
+#if PARTS
+// Of each row, head and part: the sum of exp(score - m) v; m and the sum of exp(score - m). attention_merge joins them.
+@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>;
+@group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
+#else
+@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
+#endif
+
+const HEAD_DIM = {{HEAD_DIM}}u;
+const QUADS = {{QUADS}}u;
+const LANES = {{LANES}}u; // invocations that share a head's quads, {{OWN}} each
+const TEAMS = {{TEAMS}}u; // of them; team i takes keys i, i + TEAMS, ...
+const LOWEST = -3.0e38;
+
+var<workgroup> query: array<vec4<f32>, {{QUADS}}>;
+var<workgroup> scores: array<f32, 64>;
+var<workgroup> shares: array<f32, 64>; // exp(score - m)
+var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
+
+#import "shared/attention_load.wgsl" FN=load_q FROM=q
+
+#import "shared/attention_load.wgsl" FN=load FROM=cache
+
+#if !PARTS
+#import "shared/attention_store.wgsl" FN=store_o TO=o
+#endif
+
+#import "shared/alternating.wgsl"
+
+@compute @workgroup_size(64, 1, 1)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) lane: u32) {
+    let h = workgroup.x;
+    let row = alternating(workgroup.y, workgroups.y); // later rows see more
+    let sees = u32(positions[row]) + 1u;
+    let begin = workgroup.z * p.part;
+    let end = min(begin + p.part, sees);
+    let kat = row / p.t * p.window * p.cs + h / p.group * p.head;
+    let vat = kat + p.v0;
+    let team = lane / LANES;
+    let quad = lane % LANES * {{OWN}}u;
+    for (var d = lane; d < QUADS; d += 64u) {
+        query[d] = load_q(row * p.qs + h * p.head, d * 4u) * p.scale;
+    }
+    workgroupBarrier();
+    var m = LOWEST;
+    var l = 0.0; // of the keys that this invocation has scored
+#for I in 0..OWN
+    var o_{{I}} = vec4<f32>();
+#end
+    for (var j = begin; j < end; j += 64u) {
+        let kline = kat + min(j + lane, end - 1u) * p.cs;
+        var products = vec4<f32>();
+        for (var d = 0u; d < QUADS - QUADS % 4u; d += 4u) {
+#for D in 0..4
+            let k_{{D}} = load(kline, (d + {{D}}u) * 4u);
+#end
+#for D in 0..4
+            products += query[d + {{D}}u] * k_{{D}};
+#end
+        }
+        for (var d = QUADS - QUADS % 4u; d < QUADS; d++) {
+            products += query[d] * load(kline, d * 4u);
+        }
+        let score = select(LOWEST, (products.x + products.y) + (products.z + products.w), j + lane < end);
+        scores[lane] = score;
+        workgroupBarrier();
+        let old = m;
+        for (var i = 0u; i < 64u; i += 4u) {
+            m = max(m, max(max(scores[i], scores[i + 1u]), max(scores[i + 2u], scores[i + 3u])));
+        }
+        let shrink = exp(old - m);
+        let share = select(0.0, exp(score - m), j + lane < end);
+        l = l * shrink + share;
+        shares[lane] = share;
+        workgroupBarrier();
+#for I in 0..OWN
+        o_{{I}} *= shrink;
+#end
+        if (team < TEAMS) {
+            for (var i = team; i < 64u; i += 4u * TEAMS) {
+#for J in 0..4
+                let vline_{{J}} = vat + min(j + i + {{J}}u * TEAMS, end - 1u) * p.cs;
+#for I in 0..OWN
+                let v_{{J}}_{{I}} = load(vline_{{J}}, min(quad + {{I}}u, QUADS - 1u) * 4u);
+#end
+#end
+#for J in 0..4
+                let share_{{J}} = select(0.0, shares[min(i + {{J}}u * TEAMS, 63u)], i + {{J}}u * TEAMS < 64u);
+#for I in 0..OWN
+                o_{{I}} += share_{{J}} * v_{{J}}_{{I}};
+#end
+#end
+            }
+        }
+    }
+    shares[lane] = l; // of all keys
+    if (team < TEAMS) {
+#for I in 0..OWN
+        if (quad + {{I}}u < QUADS) {
+            handed[team * QUADS + quad + {{I}}u] = o_{{I}};
+        }
+#end
+    }
+    workgroupBarrier();
+    var total = 0.0;
+    for (var i = 0u; i < 64u; i += 4u) {
+        total += (shares[i] + shares[i + 1u]) + (shares[i + 2u] + shares[i + 3u]);
+    }
+#if PARTS
+    let at = (row * p.heads + h) * {{PARTS_COUNT}}u + workgroup.z;
+    if (lane == 0u) {
+        stats[at] = vec2<f32>(m, total);
+    }
+#endif
+    for (var d = lane; d < QUADS; d += 64u) {
+        var sum = handed[d];
+        for (var i = 1u; i < TEAMS; i++) {
+            sum += handed[i * QUADS + d];
+        }
+#if PARTS
+        sums[at * QUADS + d] = sum;
+#else
+        store_o(row * p.os + h * p.head, d * 4u, sum * (1.0 / total));
+#endif
+    }
+}
