@@ -15,7 +15,8 @@ type Options struct {
 	Profile     bool          // time passes, where the adapter has timestamps
 	MemoryLimit uint64        // bytes of all buffers, 0 = none
 	Logger      *slog.Logger  // nil = slog.Default()
-	Timeout     time.Duration // of every wait, 0 = 5 minutes
+	Timeout     time.Duration // of every wait, and Device.Patience beside; 0 = 5 minutes
+	SubmitLimit time.Duration // what a submit is expected to take; work of more is cut into several. 0 = half a second, negative = no limit
 	Texels      TexelUse      // TexelsAuto: what pays on the adapter, measured once and remembered
 }
 
@@ -29,6 +30,9 @@ type Device struct {
 	account account
 	owned   owned
 	closed  atomic.Bool
+
+	pace        pace
+	submitLimit time.Duration
 
 	pipelines pipelineCache
 	queue     queue
@@ -120,12 +124,15 @@ func DryOf(a Adapter, lim Limits) *Device {
 func (d *Device) Dry() bool { return d.native == nil }
 
 func newDevice(lim Limits, o Options) *Device {
-	d := &Device{limits: lim, logger: o.Logger, timeout: o.Timeout}
+	d := &Device{limits: lim, logger: o.Logger, timeout: o.Timeout, submitLimit: o.SubmitLimit}
 	if d.logger == nil {
 		d.logger = slog.Default()
 	}
 	if d.timeout == 0 {
 		d.timeout = 5 * time.Minute
+	}
+	if d.submitLimit == 0 {
+		d.submitLimit = DefaultSubmitLimit
 	}
 	if o.Limits != nil {
 		d.limits = lim.within(*o.Limits)
@@ -139,9 +146,6 @@ func (d *Device) Adapter() Adapter { return d.adapter }
 
 // Limits are the limits in force.
 func (d *Device) Limits() Limits { return d.limits }
-
-// Timeout is how long a wait for the device may last.
-func (d *Device) Timeout() time.Duration { return d.timeout }
 
 // Counters is a snapshot.
 func (d *Device) Counters() Counters {

@@ -38,6 +38,7 @@ type Kernel struct {
 	workgroup [3]int // zeros for the shaders of a sheet
 	params    []word // of the uniform at binding 0, where there is one
 	err       error
+	passes    *passes
 }
 
 var kernels sync.Map // of label, file and variant, *Kernel: a big tile is a hundred kilobytes of text
@@ -59,7 +60,7 @@ func NewKernel(label, file string, v shaders.Variant) *Kernel {
 
 // KernelOf is a kernel of final WGSL: bindings in group 0, in order from 0.
 func KernelOf(label, source string) *Kernel {
-	k := &Kernel{Label: label, Source: source}
+	k := &Kernel{Label: label, Source: source, passes: &passes{}}
 	k.err = k.reflect()
 	return k
 }

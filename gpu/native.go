@@ -211,6 +211,11 @@ func makeList(commands []nativeCommand) nativeList {
 	return nativeList{commands: p, count: C.size_t(len(commands))}
 }
 
+// partOf is the commands of a list from one up to another.
+func partOf(l nativeList, from, to int) nativeList {
+	return nativeList{commands: &unsafe.Slice(l.commands, l.count)[from], count: C.size_t(to - from)}
+}
+
 func freeList(l nativeList) {
 	if l.commands == nil {
 		return

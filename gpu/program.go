@@ -15,13 +15,12 @@ type Program struct {
 	label      string
 	commands   []command
 	dispatches int
-	refreshes  int
-	refreshed  uint64 // bytes
 	uniform    *Buffer
 	buffers    []*Buffer // every one it uses, once
 	readbacks  []*Readback
 	sizes      []uint64   // of the read-backs
 	names      []spanName // of its groups in order, for the profile
+	groups     []int      // places of these in list, the program's own first
 	handles    []nativeGroup
 	list       nativeList
 	texels     []*pooledTexels
@@ -72,9 +71,6 @@ func (p *Program) collect() {
 		switch c.kind {
 		case kindDispatch:
 			p.dispatches++
-		case kindRefresh:
-			p.refreshes++
-			p.refreshed += c.src.Bytes
 		case kindReadBack:
 			p.readbacks = append(p.readbacks, c.readback)
 			p.sizes = append(p.sizes, c.src.Bytes)
@@ -132,7 +128,7 @@ func (p *Program) build(ctx context.Context) error {
 	}
 	// The first group carries the recording's label, for what comes before any Group call.
 	out := []nativeCommand{{kind: kindGroup, label: p.label}}
-	p.names = []spanName{{p.label, ""}}
+	p.names, p.groups = []spanName{{p.label, ""}}, []int{0}
 	shared := map[string]nativeGroup{}
 	for i := range p.commands {
 		c := &p.commands[i]
@@ -144,7 +140,7 @@ func (p *Program) build(ctx context.Context) error {
 				return fmt.Errorf("command %d: %s: %w", i, c.label, err)
 			}
 		case kindGroup:
-			p.names = append(p.names, spanName{p.label, c.label})
+			p.names, p.groups = append(p.names, spanName{p.label, c.label}), append(p.groups, i+1)
 		default:
 			n.bytes = max(c.src.Bytes, c.dst.Bytes)
 			if c.src.Buffer != nil {

@@ -17,12 +17,14 @@ type queue struct {
 	mu      sync.Mutex
 	flight  []flight
 	spare   []nativeFence
-	written uint64 // bytes written since the last submit: the library stages them until then
+	ahead   time.Duration // what is under way, or about to be, is expected to take
+	written uint64        // bytes written since the last submit: the library stages them until then
 }
 
 type flight struct {
-	fence   nativeFence
-	profile *profileSlot
+	fence    nativeFence
+	profile  *profileSlot
+	expected time.Duration
 }
 
 // enter takes the turn; false when a submit holds it for longer than the limit.
@@ -53,11 +55,31 @@ func (q *queue) keep(f nativeFence) {
 	q.spare = append(q.spare, f)
 }
 
-// wait waits for a fence: the device's time-out or the context, whichever is first. It polls with short pauses in C, so it
-// holds neither a lock nor a core.
+// patience is how many times as long as expected work may take before it counts as lost: what is expected is what the device does with nothing else to do, or
+// no more than typical of such devices.
+const patience = 20
+
+// Patience is how much longer than a time-out a wait for the device may last, for what is under way and for programs that are then submitted: 20 times what
+// that is expected to take. This is the one rule of such waits, here and in package pipeline: a time-out, which is enough for whatever a driver
+// compiles when a kernel first runs, and the device's Patience. So a large step on a slow adapter is not called lost, and what hangs does not
+// hang the program.
+func (d *Device) Patience(programs ...*Program) time.Duration {
+	then := expected(d.cut(programs))
+	d.queue.mu.Lock()
+	defer d.queue.mu.Unlock()
+	return patience * (d.queue.ahead + then)
+}
+
+// WaitLimit is how long such a wait may last with the device's own time-out.
+func (d *Device) WaitLimit(programs ...*Program) time.Duration {
+	return d.timeout + d.Patience(programs...)
+}
+
+// wait waits for a fence: WaitLimit, which grows with what is submitted meanwhile, or the context, whichever is first. It polls with short pauses in C,
+// so it holds neither a lock nor a core.
 func (d *Device) wait(ctx context.Context, f nativeFence, what string) error {
 	const slice = 2 * time.Millisecond
-	start := time.Now()
+	start, limit := time.Now(), time.Duration(0)
 	for !d.native.waitSlice(f, slice) {
 		if err := d.native.failed(); err != nil {
 			return fmt.Errorf("%s: %w", what, err)
@@ -68,8 +90,9 @@ func (d *Device) wait(ctx context.Context, f nativeFence, what string) error {
 			}
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if time.Since(start) > d.timeout {
-			return fmt.Errorf("%s: %w after %s", what, ErrTimeout, d.timeout)
+		limit = max(limit, d.WaitLimit())
+		if time.Since(start) > limit {
+			return fmt.Errorf("%s: %w after %s", what, ErrTimeout, limit.Round(time.Millisecond))
 		}
 	}
 	if status := fenceStatus(f); status != 0 {
@@ -97,35 +120,44 @@ func (d *Device) drain(ctx context.Context, left int) error {
 		}
 		q.mu.Lock()
 		q.flight = q.flight[1:]
+		q.ahead -= oldest.expected
 		q.spare = append(q.spare, oldest.fence)
 		q.mu.Unlock()
 		d.profiler.harvest(oldest.profile, func(f nativeFence) error { return d.wait(ctx, f, "wait for timestamps") })
 	}
 }
 
-// launch submits lists and puts the submit among those under way. The caller holds turn.
-func (d *Device) launch(label string, lists []nativeList, stagings []nativeStaging, names []spanName) error {
+// launch submits a piece and puts it among those under way. The caller holds turn.
+func (d *Device) launch(label string, t *piece, stagings []nativeStaging) error {
+	var names []spanName
+	if d.profiler != nil {
+		names = t.names()
+	}
 	fence := d.queue.fence()
 	slot := d.profiler.slot(names)
 	var native nativeProfile
 	if slot != nil {
 		native = slot.native
 	}
-	if err := d.native.submit(label, lists, stagings, fence, native); err != nil {
+	if err := d.native.submit(label, t.lists(), stagings, fence, native); err != nil {
 		d.queue.keep(fence)
 		d.profiler.giveBack(slot)
 		return err
 	}
 	d.counts.submits.Add(1)
+	d.counts.dispatches.Add(uint64(t.dispatches))
+	d.counts.refreshes.Add(uint64(t.refreshes))
+	d.counts.refreshed.Add(t.refreshed)
 	d.queue.mu.Lock()
-	d.queue.flight = append(d.queue.flight, flight{fence, slot})
+	d.queue.flight = append(d.queue.flight, flight{fence, slot, duration(t.seconds)})
 	d.queue.written = 0
 	d.queue.mu.Unlock()
 	return nil
 }
 
-// Submit submits programs, in order, as one: one command buffer, one submit. At most two submits are under way; it waits for
-// the older one. Errors: ErrDeviceLost, ErrTimeout, a released buffer or program, a readback ring that is full.
+// Submit submits programs, in order, with nothing of others in between: in one submit, or cut into several by Options.SubmitLimit. At most two submits
+// are under way; it waits for the older one. Errors: ErrDeviceLost, ErrTimeout, a released buffer or program, a readback ring that is full. What is cut
+// may fail half way; the end of ctx stops it only before its first submit.
 func (d *Device) Submit(ctx context.Context, programs ...*Program) error {
 	if len(programs) == 0 {
 		return nil
@@ -157,32 +189,30 @@ func (d *Device) submit(ctx context.Context, programs []*Program) error {
 	if err != nil {
 		return err
 	}
-	lists := make([]nativeList, len(programs))
-	stagings := make([]nativeStaging, len(taken))
-	var names []spanName
-	dispatches, refreshes, refreshed := 0, 0, uint64(0)
-	for i, p := range programs {
-		lists[i] = p.list
-		dispatches += p.dispatches
-		refreshes += p.refreshes
-		refreshed += p.refreshed
-		if d.profiler != nil {
-			names = append(names, p.names...)
+	pieces := d.cut(programs)
+	d.queue.expect(expected(pieces))
+	for n, t := range pieces {
+		if n > 0 { // what has begun is finished
+			err = d.drain(context.WithoutCancel(ctx), inFlight-1)
 		}
-	}
-	for i, s := range taken {
-		stagings[i] = makeStaging(s.buffer.native, s.used, s.fence)
-	}
-	if err := d.launch(programs[0].label, lists, stagings, names); err != nil {
-		for i := len(taken) - 1; i >= 0; i-- {
-			taken[i].ring.untake()
+		if err == nil {
+			err = d.launch(programs[0].label, t, stagingsOf(taken[:t.readbacks]))
 		}
-		return err
+		if err != nil {
+			d.queue.expect(-expected(pieces[n:]))
+			untake(taken)
+			return err
+		}
+		taken = taken[t.readbacks:]
 	}
-	d.counts.dispatches.Add(uint64(dispatches))
-	d.counts.refreshes.Add(uint64(refreshes))
-	d.counts.refreshed.Add(refreshed)
 	return nil
+}
+
+// expect counts what is about to be submitted.
+func (q *queue) expect(more time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ahead += more
 }
 
 // Wait waits until everything submitted or written is done, and lets the library free what was released.
@@ -193,7 +223,7 @@ func (d *Device) Wait(ctx context.Context) error {
 	d.queue.turn.Lock()
 	defer d.queue.turn.Unlock()
 	if d.queue.unsubmitted() > 0 {
-		if err := d.launch("gputrain.gpu.flush", nil, nil, nil); err != nil {
+		if err := d.launch("gputrain.gpu.flush", &piece{}, nil); err != nil {
 			return fmt.Errorf("gpu: wait: %w", err)
 		}
 	}

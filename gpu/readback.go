@@ -78,15 +78,28 @@ func takeSlots(programs []*Program) ([]*readbackSlot, error) {
 		for i, rb := range p.readbacks {
 			s, err := rb.take(p.sizes[i])
 			if err != nil {
-				for j := len(taken) - 1; j >= 0; j-- {
-					taken[j].ring.untake()
-				}
+				untake(taken)
 				return nil, err
 			}
 			taken = append(taken, s)
 		}
 	}
 	return taken, nil
+}
+
+// untake gives back the slots taken last.
+func untake(taken []*readbackSlot) {
+	for _, s := range taken {
+		s.ring.untake()
+	}
+}
+
+// stagingsOf are the slots as the library takes them.
+func stagingsOf(taken []*readbackSlot) (out []nativeStaging) {
+	for _, s := range taken {
+		out = append(out, makeStaging(s.buffer.native, s.used, s.fence))
+	}
+	return out
 }
 
 // Next waits for the oldest outstanding result and returns its bytes. With none outstanding: an error.

@@ -26,6 +26,7 @@ type command struct {
 	bind     []Range
 	dst, src Range
 	readback *Readback
+	work     Work
 }
 
 // Recording lists commands. Every command is checked when it is recorded; the first error is kept with the index and the
@@ -35,12 +36,18 @@ type Recording struct {
 	label    string
 	commands []command
 	err      error
+
+	expected  *Work   // of the next dispatch, where that was told
+	intensity float64 // of the others
 }
 
 // Record starts a recording.
 func (d *Device) Record(label string) *Recording { return &Recording{device: d, label: label} }
 
 func (r *Recording) add(c command, err error) {
+	if c.kind != kindDispatch {
+		c.work.Bytes = float64(c.src.Bytes + c.dst.Bytes)
+	}
 	if err != nil && r.err == nil {
 		r.err = fmt.Errorf("gpu: record %q: command %d: %s: %w", r.label, len(r.commands), c.label, err)
 	}
@@ -50,6 +57,8 @@ func (r *Recording) add(c command, err error) {
 // Dispatch runs a kernel over a grid. With params not nil (see Kernel.Params) they become the kernel's constant uniform at binding 0
 // (one shared buffer a program) and bind lists the bindings from 1 on; otherwise bind lists all of them. A grid with a zero is skipped.
 func (r *Recording) Dispatch(k *Kernel, g Grid, params any, bind ...Range) {
+	expected := r.expected
+	r.expected = nil
 	if k == nil {
 		r.add(command{label: "dispatch"}, fmt.Errorf("no kernel"))
 		return
@@ -61,6 +70,9 @@ func (r *Recording) Dispatch(k *Kernel, g Grid, params any, bind ...Range) {
 	var err error
 	if c.params, err = k.Params(params); err == nil {
 		err = r.checkDispatch(&c)
+	}
+	if err == nil {
+		c.work = r.workOf(&c, expected)
 	}
 	r.add(c, err)
 }

@@ -72,7 +72,7 @@ func (p *Program) readTexels() error {
 	refreshes := make(map[int][]command)
 	for _, r := range reads {
 		texels := p.texels[r.slot].buffer.Range(0, r.from.Bytes)
-		refreshes[r.first] = append(refreshes[r.first], command{kind: kindRefresh, label: "refresh", dst: texels, src: r.from})
+		refreshes[r.first] = append(refreshes[r.first], command{kind: kindRefresh, label: "refresh", dst: texels, src: r.from, work: Work{Bytes: 2 * float64(r.from.Bytes)}})
 		for _, u := range r.uses {
 			p.commands[u.command].bind[u.bind] = texels
 		}

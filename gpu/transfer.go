@@ -60,7 +60,7 @@ func (d *Device) flushWrites(bytes uint64) error {
 	if err := d.drain(context.Background(), inFlight-1); err != nil {
 		return err
 	}
-	return d.launch("gputrain.gpu.flush", nil, nil, nil)
+	return d.launch("gputrain.gpu.flush", &piece{}, nil)
 }
 
 // staging is the buffer that Read copies through: kept, and grown up to readPiece.

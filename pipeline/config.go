@@ -22,7 +22,7 @@ type Config struct {
 	// Recompute computes the activations of a microbatch again in its backward pass, so that only what came from other parts is kept in between.
 	Recompute bool
 	// Timeout is how long a step may stand still, with nothing submitted, done or handed on by any stage, before it has failed; 0 is ten
-	// minutes. A wait for one device ends by the device's Options.Timeout.
+	// minutes. The devices' Patience comes beside. A wait for one device ends by the device's WaitLimit.
 	Timeout time.Duration
 	// Profile keeps the timeline of every step, for State.Recorder; otherwise only that of the newest.
 	Profile bool

@@ -44,7 +44,7 @@ type group struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	wg       sync.WaitGroup
-	patience time.Duration // with a group that stands still
+	patience time.Duration // with a group that stands still, and that of its devices beside
 	grace    time.Duration // with one that has failed
 	moves    atomic.Int64  // counts whatever shows that it gets on
 	tasks    []*task
@@ -79,7 +79,7 @@ func (g *group) do(s *stage, doing string, f func() error) {
 // moved says that the group gets on.
 func (g *group) moved() { g.moves.Add(1) }
 
-// wait waits for all and returns the first error. A group that stands still for as long as its patience has failed: culprit tells of whom all
+// wait waits for all and returns the first error. A group that stands still for longer than its patience has failed: culprit tells of whom all
 // the others wait for in the end, nil where it cannot. After a failure wake is called, to end waits that the context does not; goroutines
 // that have not ended in the time of grace are left, and the error is a *leftError.
 func (g *group) wait(culprit func(late error) error, wake func()) error {
@@ -108,9 +108,10 @@ func (g *group) wait(culprit func(late error) error, wake func()) error {
 // follow waits until all have ended, or one has failed; then it is true.
 func (g *group) follow(ended <-chan struct{}, culprit func(late error) error) bool {
 	const looks = 16
-	timer := time.NewTicker(max(g.patience/looks, time.Millisecond))
+	between := max(g.patience/looks, time.Millisecond)
+	timer := time.NewTicker(between)
 	defer timer.Stop()
-	seen, still := int64(-1), 0
+	seen, still, patience := int64(-1), time.Duration(0), g.patience
 	for {
 		select {
 		case <-ended:
@@ -120,16 +121,29 @@ func (g *group) follow(ended <-chan struct{}, culprit func(late error) error) bo
 		case <-timer.C:
 		}
 		if moves := g.moves.Load(); moves != seen {
-			seen, still = moves, 0
-		} else if still++; still >= looks {
-			g.cancel(g.standstill(culprit))
+			seen, still, patience = moves, 0, g.patience
+			continue
+		}
+		still, patience = still+between, max(patience, g.patience+g.devicesPatience())
+		if still >= patience {
+			g.cancel(g.standstill(patience, culprit))
 		}
 	}
 }
 
+// devicesPatience is the most that any device has with what it was given.
+func (g *group) devicesPatience() (most time.Duration) {
+	for _, t := range g.tasks {
+		if t.stage.device != nil {
+			most = max(most, t.stage.device.Patience())
+		}
+	}
+	return most
+}
+
 // standstill is the error of a group that does not get on.
-func (g *group) standstill(culprit func(late error) error) error {
-	late := fmt.Errorf("%w: nothing has got on for %s", gpu.ErrTimeout, g.patience)
+func (g *group) standstill(patience time.Duration, culprit func(late error) error) error {
+	late := fmt.Errorf("%w: nothing has got on for %s", gpu.ErrTimeout, patience)
 	if err := culprit(late); err != nil {
 		return err
 	}

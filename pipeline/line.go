@@ -289,6 +289,31 @@ func (p *linePart) pass(a schedule.Action) *passProgram {
 	return programs[a.Microbatch%len(programs)]
 }
 
+// programs are those that an action submits at once; none for an action without a pass.
+func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
+	pass := l.parts[a.Part].pass(a)
+	if pass == nil {
+		return nil
+	}
+	for _, in := range l.wires {
+		if in.local() && in.Edge.To == a.Part && l.ends(a, in.Kind) {
+			out = append(out, in.taking(a.Microbatch))
+		}
+	}
+	out = append(out, pass.run)
+	for _, r := range l.results {
+		if r.part == a.Part && l.ends(a, schedule.Forward) {
+			out = append(out, r.collect[a.Microbatch])
+		}
+	}
+	for _, w := range l.wires {
+		if w.Edge.From == a.Part && l.ends(a, w.Kind) {
+			out = append(out, w.leaving(a.Microbatch))
+		}
+	}
+	return append(out, l.fences[a.Part%len(l.stages)].run)
+}
+
 // result is where a named output is collected, microbatch by microbatch.
 type result struct {
 	part    int // that makes it

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/state"
@@ -19,14 +20,38 @@ func PlanMemory(ctx context.Context, c Config, devices []*gpu.Device) ([]state.M
 	return s.Memory(), nil
 }
 
-// rehearse builds everything on dry devices.
-func (c Config) rehearse(ctx context.Context, devices []*gpu.Device) (*State, error) {
-	if err := c.check(devices); err != nil {
+// PlanSubmits are the submits of an update, by stage, of a pipeline on these devices; it takes nothing of them.
+func PlanSubmits(ctx context.Context, c Config, devices []*gpu.Device) ([][]gpu.Planned, error) {
+	dry := make([]*gpu.Device, len(devices))
+	for i, d := range devices {
+		if first := slices.Index(devices, d); first < i {
+			dry[i] = dry[first]
+			continue
+		}
+		speed, _ := d.Speed()
+		dry[i] = gpu.DryOf(d.Adapter(), d.Limits())
+		dry[i].Assume(speed, d.SubmitLimit())
+	}
+	s, err := c.rehearseOn(ctx, dry)
+	if err != nil {
 		return nil, err
 	}
+	defer s.Release()
+	return s.Submits(), nil
+}
+
+// rehearse builds everything on dry devices.
+func (c Config) rehearse(ctx context.Context, devices []*gpu.Device) (*State, error) {
 	dry := make([]*gpu.Device, len(devices))
 	for i, d := range devices {
 		dry[i] = gpu.DryOf(d.Adapter(), d.Limits())
+	}
+	return c.rehearseOn(ctx, dry)
+}
+
+func (c Config) rehearseOn(ctx context.Context, dry []*gpu.Device) (*State, error) {
+	if err := c.check(dry); err != nil {
+		return nil, err
 	}
 	s, err := c.withDefaults().build(ctx, dry, nil, nil)
 	if err != nil {

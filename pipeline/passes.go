@@ -217,6 +217,40 @@ func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu
 	return p.last.failed("update", err)
 }
 
+// Submits are those of the actions, if all that one hands on can leave at once, and of the update; see state.Passes.
+func (p *passes) Submits(then *gpu.Program) [][]gpu.Planned {
+	out := make([][]gpu.Planned, len(p.stages))
+	for i, st := range p.stages {
+		var begin []*gpu.Program
+		if p.begin[i] != nil {
+			begin = []*gpu.Program{p.begin[i]}
+		}
+		for _, a := range p.training.schedule.Actions[i] {
+			if programs := p.training.programs(a); programs != nil {
+				out[i] = append(out[i], st.device.Plan(append(begin, programs...)...)...)
+				begin = nil
+			}
+		}
+		if then != nil && st == p.last {
+			out[i] = append(out[i], st.device.Plan(then)...)
+		}
+	}
+	return out
+}
+
+// measured tells each device what it took at most for all of its actions.
+func (p *passes) measured(took time.Duration) {
+	programs := map[*gpu.Device][]*gpu.Program{}
+	for i, st := range p.stages {
+		for _, a := range p.training.schedule.Actions[i] {
+			programs[st.device] = append(programs[st.device], p.training.programs(a)...)
+		}
+	}
+	for d, all := range programs {
+		d.Measured(took, all...)
+	}
+}
+
 func (p *passes) feed(in state.Inputs) feed {
 	return func(to *compile.Program, i int) error { return p.config.State.Write(to, in, i) }
 }
@@ -282,6 +316,7 @@ func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error)
 			return 0, err
 		}
 	}
+	p.measured(took)
 	return took, nil
 }
 

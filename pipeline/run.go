@@ -173,7 +173,7 @@ func (w *worker) sendLater(ctx context.Context, a schedule.Action, wires []*wire
 // submit gives programs to the device. A driver may hold on to a submit until the one before is done, and where that never is, to this
 // goroutine; the run then ends without it.
 func (w *worker) submit(ctx context.Context, a schedule.Action, programs ...*gpu.Program) error {
-	limit := w.stage.device.Timeout()
+	limit := w.stage.device.WaitLimit(programs...)
 	watchdog := time.AfterFunc(limit, func() {
 		w.group.cancel(w.stage.failed(a.String(), fmt.Errorf("%w: the driver has not taken a submit for %s", gpu.ErrTimeout, limit)))
 	})
@@ -249,7 +249,7 @@ func (w *worker) receive(ctx context.Context, in *wire, a schedule.Action) (*gpu
 
 // leaving is the copy that goes behind the pass that made a message.
 func (w *wire) leaving(microbatch int) *gpu.Program {
-	if w.link == nil {
+	if w.local() {
 		programs := w.leave[microbatch%w.Depth()]
 		return programs[microbatch%len(programs)]
 	}

@@ -18,6 +18,8 @@ type Passes interface {
 	// Compute makes the gradients of an update and the losses of its microbatches. Behind them it submits the program that then makes, if it is
 	// given then: where one stage has the whole model. It need not wait for any.
 	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
+	// Submits are those that Compute makes, by stage, as the devices cut them at present.
+	Submits(then *gpu.Program) [][]gpu.Planned
 	// Each runs the pieces of an update on the stages.
 	Each(ctx context.Context) Each
 	// Updated brings up to date what stages have of each other's parameters.
@@ -143,11 +145,7 @@ func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Pro
 		if err := d.config.Write(d.micro, in, i); err != nil {
 			return err
 		}
-		var programs []*gpu.Program
-		if i == 0 {
-			programs = append(programs, d.begin...)
-		}
-		programs = append(programs, d.compute, d.collect[i])
+		programs := d.programs(i)
 		if i == d.config.Microbatches-1 && then != nil {
 			last, err := then()
 			if err != nil {
@@ -160,6 +158,27 @@ func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Pro
 		}
 	}
 	return nil
+}
+
+// programs are those of microbatch i.
+func (d *onDevice) programs(i int) (out []*gpu.Program) {
+	if i == 0 {
+		out = append(out, d.begin...)
+	}
+	return append(out, d.compute, d.collect[i])
+}
+
+// Submits are those of the microbatches; see Passes.
+func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
+	var out []gpu.Planned
+	for i := range d.config.Microbatches {
+		programs := d.programs(i)
+		if i == d.config.Microbatches-1 && then != nil {
+			programs = append(programs, then)
+		}
+		out = append(out, d.device.Plan(programs...)...)
+	}
+	return [][]gpu.Planned{out}
 }
 
 // Each runs the pieces of an update in their turn.
@@ -177,7 +196,7 @@ func (d *onDevice) Failed(_ int, err error) error { return err }
 func (d *onDevice) Broken() error { return nil }
 
 // Rehearse makes the passes of one microbatch: the others take as long. A device that is given the next step while it computes one, as in
-// training, does not wait for the host.
+// training, does not wait for the host. What they take is told to the device.
 func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	b := d.config.Rehearsal()
 	if err := d.config.Write(d.micro, Inputs{Batch: b, Count: int64(len(b.Labels))}, 0); err != nil {
@@ -187,13 +206,18 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 		return 0, err
 	}
 	begun := time.Now()
+	programs := append(d.begin[:len(d.begin):len(d.begin)], d.compute)
 	for range times {
-		if err := d.device.Submit(ctx, append(d.begin[:len(d.begin):len(d.begin)], d.compute)...); err != nil {
+		if err := d.device.Submit(ctx, programs...); err != nil {
 			return 0, err
 		}
 	}
-	err := d.device.Wait(ctx)
-	return time.Since(begun) * time.Duration(d.config.Microbatches) / time.Duration(times), err
+	if err := d.device.Wait(ctx); err != nil {
+		return 0, err
+	}
+	took := time.Since(begun) / time.Duration(times)
+	d.device.Measured(took, programs...)
+	return took * time.Duration(d.config.Microbatches), nil
 }
 
 // Release gives back all but the parameters.

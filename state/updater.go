@@ -162,6 +162,9 @@ func (u *Updater) piecesOf(ctx context.Context, stage int, phase optim.Phase) ([
 func (u *Updater) piece(ctx context.Context, stage int, phase optim.Phase, round int) (*gpu.Program, error) {
 	s, last := u.stages[stage], u.rounds(phase)-1
 	rec := s.Params.Device().Record("gputrain." + u.config.Label)
+	if cost := u.tx.Cost(); cost.TrafficBytes > 0 {
+		rec.Intensity(cost.FLOPs / cost.TrafficBytes)
+	}
 	if last == 0 {
 		if given := u.config.Losses; given.Buffer != nil {
 			rec.Copy(s.State.Losses(), given)

@@ -16,13 +16,7 @@ func (c Config) Work(ctx context.Context, a gpu.Adapter, lim gpu.Limits) ([]comp
 	}
 	c = c.WithDefaults()
 	c.Evaluation, c.Sampling = 0, false
-	layout, frozen, err := c.layouts(lim)
-	if err != nil {
-		return nil, fmt.Errorf("state: work: %w", err)
-	}
-	dev := gpu.DryOf(a, lim)
-	dev.SetAutotune(false)
-	s, err := c.dry(ctx, layout, frozen, dev)
+	s, _, err := c.dryOn(ctx, a, lim)
 	if err != nil {
 		return nil, fmt.Errorf("state: work: %w", err)
 	}
@@ -37,9 +31,21 @@ func (c Config) Work(ctx context.Context, a gpu.Adapter, lim gpu.Limits) ([]comp
 		work = append(work, compile.Work{Group: compile.Rest, Kind: "gradients", Kernels: "zero", Bytes: d.grads.Bytes()})
 	}
 	tx := s.own.Transform
-	cost, trained := tx.Cost(), float64(layout.Elements())
+	cost, trained := tx.Cost(), float64(s.own.Params.Layout().Elements())
 	return append(work, compile.Work{
 		Group: "optimizer", Kind: "update", Kernels: tx.Name(), Dispatches: s.updater.Program().Dispatches(),
 		Bytes: uint64(cost.TrafficBytes * trained), FLOPs: int64(cost.FLOPs * trained),
 	}), nil
+}
+
+// dryOn is a training state on a dry device like that on an adapter, with these limits.
+func (c Config) dryOn(ctx context.Context, a gpu.Adapter, lim gpu.Limits) (*TrainState, *gpu.Device, error) {
+	layout, frozen, err := c.layouts(lim)
+	if err != nil {
+		return nil, nil, err
+	}
+	dev := gpu.DryOf(a, lim)
+	dev.SetAutotune(false)
+	s, err := c.dry(ctx, layout, frozen, dev)
+	return s, dev, err
 }

@@ -142,6 +142,7 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 			}
 			k, spans := v.kernel(c, g)
 			c.Dispatch(k, grid, p, spans...)
+			c.multiplies(g.m, g.n, depth*int(grid.Z))
 			continue
 		}
 		unit := 4 // of C
@@ -155,6 +156,14 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
 			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit),
 		}, spans...)
+		c.multiplies(g.m, g.n, depth*int(grid.Z))
+	}
+}
+
+// multiplies counts the operations of the product dispatched last.
+func (c *Compiler) multiplies(m, n, k int) {
+	if c.err == nil {
+		c.commands[len(c.commands)-1].flops = 2 * float64(m) * float64(n) * float64(k)
 	}
 }
 

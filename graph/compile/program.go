@@ -29,6 +29,7 @@ type Program struct {
 	plan     Plan
 	kernels  []*gpu.Kernel
 	units    []unitWork
+	work     []gpu.Work // of the commands
 }
 
 // boundCommand is a command with its spans resolved.
@@ -167,6 +168,7 @@ func (p *Program) bind(c *Compiler, o Options) error {
 		}
 		p.commands = append(p.commands, bound)
 	}
+	p.work = p.workOfCommands()
 	for _, t := range c.targets {
 		if t.Leaf != "" {
 			continue
@@ -206,6 +208,7 @@ func (p *Program) Record(rec *gpu.Recording) {
 			rec.Zero(cmd.ranges[0])
 			continue
 		}
+		rec.Expect(p.work[i])
 		rec.Dispatch(cmd.kernel, cmd.grid, cmd.params, cmd.ranges...)
 	}
 }

@@ -109,6 +109,7 @@ type command struct {
 	grid   gpu.Grid
 	params any
 	bind   []Span
+	flops  float64 // of a product
 }
 
 func (c command) String() string {

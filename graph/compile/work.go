@@ -42,21 +42,17 @@ func groupOf(u *unit) string {
 // Work lists the program's work, by kind and kernels, in the order of first use. Its operations add up to those of the graph.
 func (p *Program) Work() []Work {
 	units := make([]Work, len(p.units))
-	passes := map[*gpu.Kernel][]int{}
-	for _, cmd := range p.commands {
+	for i, cmd := range p.commands {
 		w := &units[cmd.unit]
 		name := "zero"
 		if k := cmd.kernel; k != nil {
 			name = strings.TrimPrefix(k.Label, "gputrain.graph.")
 			w.Dispatches++
-			if passes[k] == nil {
-				passes[k] = k.Passes()
-			}
 		}
 		if !slices.Contains(strings.Split(w.Kernels, " + "), name) {
 			w.Kernels = strings.TrimPrefix(w.Kernels+" + "+name, " + ")
 		}
-		w.Bytes += cmd.moved(passes[cmd.kernel], p.units[cmd.unit])
+		w.Bytes += uint64(p.work[i].Bytes)
 	}
 	var out []Work
 	for i, w := range units {
@@ -82,23 +78,37 @@ func add(all []Work, w Work) []Work {
 	return all
 }
 
-// moved is the bytes that a command of a unit moves. A range that is bound twice counts once; of a table whose rows are looked up, or added to, count at
-// most those.
-func (cmd boundCommand) moved(passes []int, u unitWork) (n uint64) {
+// workOfCommands is what each command does. The operations of a unit go to its products, by theirs, where it has any; else to its commands by the bytes
+// that they move.
+func (p *Program) workOfCommands() []gpu.Work {
+	work := make([]gpu.Work, len(p.commands))
+	products, moved := make([]float64, len(p.units)), make([]float64, len(p.units))
+	for i, cmd := range p.commands {
+		work[i].Bytes = float64(cmd.moved(p.units[cmd.unit]))
+		products[cmd.unit] += cmd.flops
+		moved[cmd.unit] += work[i].Bytes
+	}
+	for i, cmd := range p.commands {
+		share := work[i].Bytes / moved[cmd.unit]
+		if all := products[cmd.unit]; all > 0 {
+			share = cmd.flops / all
+		}
+		u := p.units[cmd.unit]
+		flops := u.flops
+		if u.follow != nil {
+			flops += u.follow.flops
+		}
+		work[i].FLOPs = share * float64(flops)
+	}
+	return work
+}
+
+// moved is the bytes that a command of a unit moves; see gpu.Kernel.Moved.
+func (cmd boundCommand) moved(u unitWork) uint64 {
 	if cmd.kernel == nil {
 		return cmd.ranges[0].Bytes
 	}
-	passes = passes[len(passes)-len(cmd.ranges):] // without the params
-	for i, r := range cmd.ranges {
-		bytes := r.Bytes
-		if i == u.table && u.rows > 0 {
-			bytes = min(bytes, u.rows)
-		}
-		if !slices.Contains(cmd.ranges[:i], r) {
-			n += uint64(passes[i]) * bytes
-		}
-	}
-	return n
+	return cmd.kernel.Moved(cmd.ranges, u.table, u.rows)
 }
 
 // unitWork is what a program remembers of a unit.
