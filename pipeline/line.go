@@ -180,15 +180,14 @@ func (l *line) cachesOf(p *partition.Pass) (out []*graph.Value) {
 	return out
 }
 
-// crosses refuses what is handed on and does not fit a binding of the device: the gradient of a tied parameter is as large as that is, which may
-// lie in several bindings.
+// crosses refuses what is handed on and does not fit a buffer of the device.
 func (l *line) crosses(s *stage, p *linePart) error {
-	limit := min(s.device.Limits().BindingBytes, s.device.Limits().BufferBytes)
+	limit := s.device.Limits().BufferBytes
 	for _, e := range l.cut.Edges {
 		for _, v := range e.Values {
 			if (e.From == p.index || e.To == p.index) && compile.Bytes(v.Type()) > limit {
-				err := &gpu.LimitError{Subject: fmt.Sprintf("%v %v", v.Node(), v.Shape()), Bytes: compile.Bytes(v.Type()), Limit: limit, Name: "BindingBytes"}
-				return fmt.Errorf("%v: %w; use adapters with larger bindings, fewer stages, or if it belongs to a tied head, a model whose head is its own", e, error(err))
+				err := &gpu.LimitError{Subject: fmt.Sprintf("%v %v", v.Node(), v.Shape()), Bytes: compile.Bytes(v.Type()), Limit: limit, Name: "BufferBytes"}
+				return fmt.Errorf("%v: %w; lower the batch or the context, use adapters with larger buffers or fewer stages, or if it belongs to a tied head, a model whose head is its own", e, error(err))
 			}
 		}
 	}

@@ -161,11 +161,43 @@ func TestLeafLargerThanABinding(t *testing.T) {
 	}
 }
 
-// The gradient of a tied head crosses in one piece: where no binding of a device holds it, nothing is taken.
-func TestTiedHeadLargerThanABinding(t *testing.T) {
+// What is larger than a binding lies in parts of whole rows, and is learnt from as if it were not: activations of the feed-forward part and of
+// attention, weights, and the gradient of a tied head, also where that crosses from stage to stage.
+func TestActivationsLargerThanABinding(t *testing.T) {
+	const batch, context, width, vocab, binding = 6, 4, 16, 70, 4000 // the logits of a batch fit a binding, and so are one chunk of rows in both
+	gpt2, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: width, Vocab: vocab, Context: context})
+	require.NoError(t, err)
+	llama, err := model.NewLlama(model.LlamaConfig{Layers: 1, Heads: 2, KVHeads: 1, Width: width, Vocab: vocab, Context: context, Intermediate: 4 * width})
+	require.NoError(t, err)
+	for bytes := range map[int]bool{4 * batch * context * 3 * width: true, 4 * batch * context * 4 * width: true, 4 * vocab * width: true} {
+		require.Greater(t, bytes, binding)
+	}
+	large, small := fleet(t, 2), fleet(t, 2, gputest.WithLimits(gpu.Limits{BindingBytes: binding}))
+	for _, def := range []model.Definition{gpt2, llama} {
+		t.Run(def.Kind(), func(t *testing.T) {
+			c := steep(def, "adamw", `{}`, batch, 2)
+			with := batches(c, 2)
+			moved(t, c, alone(t, large[0], c, with))
+			c.Optimizer.Options.ClipGrad = nil // the norm of a leaf is a sum over each of its parts
+			want := withoutNorms(alone(t, large[0], c, with))
+			sameBits(t, want, withoutNorms(alone(t, small[0], c, with)))
+			sameBits(t, want, withoutNorms(together(t, small, order(t, c, schedule.OneForwardOneBackward, 2), with)))
+		})
+	}
+}
+
+func withoutNorms(l learnt) learnt {
+	for i := range l.metrics {
+		l.metrics[i].GradNorm = 0
+	}
+	return l
+}
+
+// The gradient of a tied head crosses in one buffer: where no buffer of a device holds it, nothing is taken.
+func TestTiedHeadLargerThanABuffer(t *testing.T) {
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 100, Context: 4})
 	require.NoError(t, err)
-	devices := fleet(t, 2, gputest.WithLimits(gpu.Limits{BindingBytes: 4 * 16 * 64}))
+	devices := fleet(t, 2, gputest.WithLimits(gpu.Limits{BufferBytes: 4 * 16 * 64}))
 	_, err = pipeline.Create(t.Context(), devices, order(t, steep(def, "adamw", `{}`, 1, 3), schedule.OneForwardOneBackward, 2), nil)
 	var limit *gpu.LimitError
 	require.ErrorAs(t, err, &limit)

@@ -64,6 +64,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
 #endif
     var m = LOWEST;
     var l = 0.0;
+    if (p.first == 0u && start == 0u) { // goes on from the run before
+        let c = carried[p.row0 + row];
+        m = c.x;
+        l = c.y;
+    }
     let quads = (p.columns + 3u) / 4u;
     for (var i = start; i < quads; i += STEP) {
         let v = load(row, i);
@@ -95,11 +100,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
     let label = labels[at];
     var picked = 0.0;
     if (p.first == 0u) {
-        let c = carried[at];
-        let n = max(m, c.x);
-        l = c.y * exp(c.x - n) + l * exp(m - n);
-        m = n;
-        picked = c.z;
+        picked = carried[at].z;
     }
     let column = u32(label) - p.column0; // wraps for what lies before the run
     if (label >= 0 && column < p.columns) {

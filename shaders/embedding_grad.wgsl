@@ -1,12 +1,14 @@
 // embedding_grad: dW[r] = sum of the rows of dy whose id is r, or dW[r] += it, for rows [row0, row0+rows) of dW. The rows of
 // dy come sorted by id, in their order: order[offsets[r]] to order[offsets[r+1]-1] are those of id r, so that the sum has one
-// order. An ELEMENT an invocation. Twin: graph.EmbeddingGrad.Eval.
+// order. An ELEMENT an invocation. PART: dy is the rows [first, first+count) alone; CONTINUE: the sums go on from dW. Twin: graph.EmbeddingGrad.Eval.
 #import "shared/grid.wgsl"
 struct Params {
     width: u32, // of a row, in elements
     row0: u32,
     rows: u32,
-    pad: u32,
+    first: u32,
+    count: u32,
+    pad0: u32, pad1: u32, pad2: u32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> dy: array<{{ELEMENT}}>;
@@ -29,9 +31,20 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
         return;
     }
 #endif
+#if CONTINUE
+    var sum = dweight[i];
+#else
     var sum = {{ELEMENT}}();
+#endif
     for (var j = begin; j < end; j++) {
+#if PART
+        let position = order[j] - p.first; // wraps for what lies before
+        if (position < p.count) {
+            sum += dy[position * p.width + column];
+        }
+#else
         sum += dy[order[j] * p.width + column];
+#endif
     }
 #if ACCUMULATE
     dweight[i] += sum;

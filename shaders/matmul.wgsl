@@ -1,4 +1,4 @@
-// matmul: C[M,N] = op(A) op(B), or C += it, one product or partial product a z.
+// matmul: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), one product or partial product a z.
 // An invocation keeps ROWS = QUADS*LANES rows by 4*COLS columns of C in registers and goes along K four at a time; nothing
 // goes through workgroup memory, which costs on software adapters. Loads are the bottleneck there, so the tile is large and
 // each quad of columns is finished before the next one's B is loaded. Twin: graph.MatMul.Eval.
@@ -59,6 +59,31 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let b_{{J}} = bbase + min(col + {{J}}u, n4 - 1u);
 #endif
 #end
+#if CONTINUE
+#for Q in 0..QUADS
+#for I in 0..LANES
+    {
+        let r = row + {{Q}}u * {{LANES}}u + {{I}}u;
+        if (r < p.m) {
+            let line = p.c0 + z * p.sc + r * p.ldc;
+#for J in 0..COLS
+#if STORE_SCALAR
+#for E in 0..4
+            if (4u * (col + {{J}}u) + {{E}}u < p.n) {
+                c{{Q}}_{{I}}_{{J}}[{{E}}] = c[line + 4u * (col + {{J}}u) + {{E}}u];
+            }
+#end
+#else
+            if (col + {{J}}u < n4) {
+                c{{Q}}_{{I}}_{{J}} = c[line + col + {{J}}u];
+            }
+#endif
+#end
+        }
+    }
+#end
+#end
+#endif
     for (var k = begin; k < end; k += 4u) {
         let k4 = k / 4u;
 #for K in 0..4

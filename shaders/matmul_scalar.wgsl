@@ -1,4 +1,4 @@
-// matmul_scalar: C[M,N] = op(A) op(B), or C += it, for strides and offsets that vec4 loads cannot follow: every element is
+// matmul_scalar: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), for strides and offsets that vec4 loads cannot follow: every element is
 // loaded alone, 4 rows by 4 columns an invocation. Transposition is a matter of strides. Twin: graph.MatMul.Eval.
 struct Params {
     m: u32, n: u32, k: u32,
@@ -32,6 +32,15 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let b_{{I}} = p.b0 + z * p.sb + min(col + {{I}}u, p.n - 1u) * p.bn;
     var c_{{I}} = vec4<f32>();
 #end
+#if CONTINUE
+#for I in 0..4
+#for J in 0..4
+    if (row + {{I}}u < p.m && col + {{J}}u < p.n) {
+        c_{{I}}[{{J}}] = c[p.c0 + z * p.sc + (row + {{I}}u) * p.ldc + col + {{J}}u];
+    }
+#end
+#end
+#endif
     for (var k = begin; k < end; k++) {
         let rb = vec4<f32>(b[b_0 + k * p.bk], b[b_1 + k * p.bk], b[b_2 + k * p.bk], b[b_3 + k * p.bk]);
 #for I in 0..4

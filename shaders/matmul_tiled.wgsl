@@ -1,4 +1,4 @@
-// matmul_tiled: C[M,N] = op(A) op(B), or C += it, for GPUs: a workgroup of SIDE x SIDE invocations makes a square tile of C through workgroup
+// matmul_tiled: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), for GPUs: a workgroup of SIDE x SIDE invocations makes a square tile of C through workgroup
 // memory, STEP of K at a time; an invocation keeps SPOTS quads of rows by SPOTS quads of columns. Both tiles are stored k-major, in quads along
 // M and N: operands that are contiguous along K are transposed in registers, 4x4 an invocation, on their way in.
 // Params and forms as in matmul.wgsl. Twin: graph.MatMul.Eval.
@@ -48,6 +48,31 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
 #end
 #end
 #end
+#if CONTINUE
+#for Q in 0..SPOTS
+#for I in 0..4
+    {
+        let r = 4u * (row4 + y4 + {{Q}}u * {{SIDE}}u) + {{I}}u;
+        if (r < p.m) {
+            let line = p.c0 + z * p.sc + r * p.ldc;
+#for J in 0..SPOTS
+#if STORE_SCALAR
+#for E in 0..4
+            if (4u * (col4 + x4 + {{J}}u * {{SIDE}}u) + {{E}}u < p.n) {
+                c{{Q}}_{{I}}_{{J}}[{{E}}] = c[line + 4u * (col4 + x4 + {{J}}u * {{SIDE}}u) + {{E}}u];
+            }
+#end
+#else
+            if (col4 + x4 + {{J}}u * {{SIDE}}u < n4) {
+                c{{Q}}_{{I}}_{{J}} = c[line + col4 + x4 + {{J}}u * {{SIDE}}u];
+            }
+#endif
+#end
+        }
+    }
+#end
+#end
+#endif
 #import "shared/product_loop.wgsl" A_LOAD=vec4<f32> B_LOAD=vec4<f32>
     let cbase = p.c0 + z * p.sc;
 #for Q in 0..SPOTS

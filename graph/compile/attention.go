@@ -203,8 +203,10 @@ func lowerAttention(c *Compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software}
-	c.attend("attention", a.kernelFor(op.Heads, 2), arrays(op.Packed), append(c.spans(n.Inputs), c.spans(n.Outputs)...)...)
+	c.rowwise(append(c.rowOperands("operand", n.Inputs...), c.rowOperands("result", n.Outputs...)...), func(share func(int) int, spans []Span) {
+		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software}
+		c.attend("attention", a.kernelFor(op.Heads, 2), arrays(op.Packed), spans...)
+	})
 }
 
 func lowerAttentionGrad(c *Compiler, n *graph.Node) {
@@ -213,12 +215,19 @@ func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	in, out := c.spans(n.Inputs), c.spans(n.Outputs)
+	operands := append(c.rowOperands("operand", n.Inputs...), c.rowOperands("result", n.Outputs...)...)
+	operands = append(operands, rowOperand{tensor: c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), name: "delta"})
+	c.rowwise(operands, func(share func(int) int, spans []Span) {
+		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software}
+		c.attendGrad(a, spans[:len(n.Inputs)], spans[len(n.Inputs):len(spans)-1], spans[len(spans)-1])
+	})
+}
+
+// attendGrad dispatches the two kernels of the gradient.
+func (c *Compiler) attendGrad(a attentionKernel, in, out []Span, delta Span) {
+	op := a.op
 	qkv, rest := in[:op.Operands()], in[op.Operands():]
 	o, lse, dout := rest[0], rest[1], rest[2]
-	delta := c.One(c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), "delta")
-
-	a := attentionKernel{op: op, batch: shape[0], t: shape[1], cpu: c.limits.Software}
 	c.attend("attention_dq", a.kernelFor(op.Heads, 3), arrays(op.Packed, "DQ"), append(append([]Span{}, qkv...), o, lse, dout, out[0], delta)...)
 
 	bind := append(append([]Span{}, qkv...), lse, dout, delta)

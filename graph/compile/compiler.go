@@ -196,12 +196,11 @@ func placeName(n *graph.Node) string {
 	return n.Label
 }
 
-// newStorage makes a storage of at least the given bytes, refusing one that no binding can hold.
+// newStorage makes a storage of at least the given bytes, refusing what no binding can hold.
 func (c *Compiler) newStorage(kind storageKind, label string, size uint64) *storage {
 	st := &storage{kind: kind, label: label, bytes: roundUp(max(size, spanAlign), spanAlign), first: -1, last: -1, buffer: -1}
-	if limit := min(c.limits.BindingBytes, c.limits.BufferBytes); st.bytes > limit {
-		err := &gpu.LimitError{Subject: label, Bytes: st.bytes, Limit: limit, Name: "BindingBytes"}
-		c.failErr(fmt.Errorf("%w; lower the batch or the context", error(err)))
+	if limit := c.largest(); st.bytes > limit {
+		c.tooLarge(label, st.bytes, limit, "BindingBytes", "the batch or the context")
 	}
 	c.storages = append(c.storages, st)
 	return st
@@ -250,13 +249,15 @@ func (c *Compiler) placeNew(v *graph.Value) Tensor {
 		return t
 	}
 	if name := c.boundTarget(v); name != "" {
-		return wholeTensor(c.newStorage(boundStorage, name, typeBytes(v.Shape(), v.DType())), v.Shape(), v.DType())
+		t, _ := c.newTensor(boundStorage, name, v)
+		return t
 	}
 	kind := transientStorage
 	if c.pinned(v) {
 		kind = outputStorage
 	}
-	return wholeTensor(c.newStorage(kind, c.valueLabel(v), typeBytes(v.Shape(), v.DType())), v.Shape(), v.DType())
+	t, _ := c.newTensor(kind, c.valueLabel(v), v)
+	return t
 }
 
 // layoutOf is the layout of the params that have a leaf; the first where none has.

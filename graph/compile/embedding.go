@@ -28,7 +28,7 @@ var embeddingChecks = []Check{
 type embeddingParams struct{ Count, Width, Row0, Rows uint32 }
 
 // embeddingGradParams is Params of embedding_grad.wgsl.
-type embeddingGradParams struct{ Width, Row0, Rows uint32 }
+type embeddingGradParams struct{ Width, Row0, Rows, First, Count uint32 }
 
 // element is the WGSL type that rows of the given width are made of, and the width counted in it.
 func element(width int) (kind string, units int) {
@@ -47,9 +47,11 @@ func lowerEmbedding(c *Compiler, n *graph.Node) {
 	kind, units := element(w.width())
 	k := c.kernel("embedding", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind}})
 	for _, p := range w.Parts {
-		c.Dispatch(k, c.Linear(ids.elements()*units),
-			embeddingParams{Count: uint32(ids.elements()), Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
-			p.Span, c.One(ids, "ids"), c.One(y, "y"))
+		c.rowwise(append(c.rowOperands("ids", n.Inputs[1]), c.rowOperands("y", n.Outputs[0])...), func(share func(int) int, spans []Span) {
+			count := share(ids.elements())
+			c.Dispatch(k, c.Linear(count*units), embeddingParams{Count: uint32(count), Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
+				append([]Span{p.Span}, spans...)...)
+		})
 	}
 }
 
@@ -79,14 +81,25 @@ func lowerEmbeddingGrad(c *Compiler, n *graph.Node) {
 		return nil
 	})
 	kind, units := element(dw.width())
-	k := c.kernel("embedding_grad", "", shaders.Variant{
-		Constants: map[string]string{"ELEMENT": kind},
-		Flags:     map[string]bool{"ACCUMULATE": dw.Accumulate},
-	})
-	for _, p := range dw.Parts {
-		c.Dispatch(k, c.Linear(p.Rows*units), embeddingGradParams{Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
-			c.One(dy, "dy"), c.One(order, "order"), c.One(offsets, "offsets"), p.Span)
+	positions := ids.elements() / dy.rows() // of a row of dy
+	terms := func(dw Tensor) {
+		for i, from := range dy.Parts {
+			k := c.kernel("embedding_grad", "", shaders.Variant{
+				Constants: map[string]string{"ELEMENT": kind},
+				Flags:     map[string]bool{"ACCUMULATE": dw.Accumulate, "PART": len(dy.Parts) > 1, "CONTINUE": i > 0},
+			})
+			for _, p := range dw.Parts {
+				c.Dispatch(k, c.Linear(p.Rows*units), embeddingGradParams{
+					Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows), First: uint32(from.Row * positions), Count: uint32(from.Rows * positions),
+				}, from.Span, c.One(order, "order"), c.One(offsets, "offsets"), p.Span)
+			}
+		}
 	}
+	if len(dy.Parts) > 1 {
+		c.inTurns(dw, run{length: dw.rows()}, terms)
+		return
+	}
+	terms(dw)
 }
 
 // tokenRuns sorts positions by id, stably: order[offsets[id]:offsets[id+1]] are the positions of id. Ids are within range.

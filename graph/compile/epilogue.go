@@ -117,7 +117,12 @@ func (c *Compiler) whole(v *graph.Value) bool {
 	if _, param := v.Node().Op.(graph.Param); param {
 		return len(c.place(v).Parts) <= 1
 	}
-	return typeBytes(v.Shape(), v.DType()) <= min(c.limits.BindingBytes, c.limits.BufferBytes)
+	return roundUp(typeBytes(v.Shape(), v.DType()), spanAlign) <= c.largest()
+}
+
+// allWhole is whether each operand and result of a node lies in one binding.
+func (c *Compiler) allWhole(n *graph.Node) bool {
+	return !slices.ContainsFunc(slices.Concat(n.Inputs, n.Outputs), func(v *graph.Value) bool { return !c.whole(v) })
 }
 
 // inPlace tells whether w is made of v, and if so at the same coordinates; nothing that it is made of moves elements.

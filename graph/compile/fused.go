@@ -176,30 +176,45 @@ func (c *Compiler) deliver(v *graph.Value, s *sink) {
 
 // emitFused dispatches one kernel for each run of rows that no operand's or result's parts cut. v is nil for a delivery.
 func (c *Compiler) emitFused(v *graph.Value, out Tensor, build func(f *fused) *ir) {
+	c.emitRows(v, out, run{length: out.rows()}, build)
+}
+
+// emitRows is emitFused for some rows.
+func (c *Compiler) emitRows(v *graph.Value, out Tensor, rows run, build func(f *fused) *ir) {
 	whole := newFused(c, out.Shape)
 	build(whole)
-	cuts := []int{0, out.rows()}
-	for _, p := range out.Parts {
+	runs := whole.runs(append(slices.Clone(out.Parts), Part{Row: rows.start}, Part{Row: rows.start + rows.length})...)
+	for _, r := range runs {
+		if r.start < rows.start || r.start >= rows.start+rows.length {
+			continue
+		}
+		f := whole
+		if len(runs) > 1 {
+			f = newFused(c, append([]int{r.length}, out.Shape[1:]...))
+			f.firstRow = r.start
+		}
+		f.out, f.result = out, v
+		f.dispatch(build(f))
+	}
+}
+
+// runs cuts the rows of a whole domain where an operand's next part begins, or one of the given ones.
+func (f *fused) runs(parts ...Part) (out []run) {
+	cuts := []int{0, f.rows()}
+	for _, p := range parts {
 		cuts = append(cuts, p.Row)
 	}
-	for _, l := range whole.loads {
+	for _, l := range f.loads {
 		cuts = append(cuts, l.cuts()...)
 	}
 	slices.Sort(cuts)
 	cuts = slices.Compact(cuts)
 	for i := 1; i < len(cuts); i++ {
-		first, last := cuts[i-1], cuts[i]
-		if first < 0 || last > out.rows() {
-			continue
+		if cuts[i-1] >= 0 && cuts[i] <= f.rows() {
+			out = append(out, run{start: cuts[i-1], length: cuts[i] - cuts[i-1]})
 		}
-		f := whole
-		if len(cuts) > 2 {
-			f = newFused(c, append([]int{last - first}, out.Shape[1:]...))
-			f.firstRow = first
-		}
-		f.out, f.result = out, v
-		f.dispatch(build(f))
 	}
+	return out
 }
 
 // dispatch writes and runs the elementwise kernel of one run of rows.

@@ -50,22 +50,35 @@ func (f *fused) name(l *load) string {
 // takeOver lets a result, called name in the kernel, have the storage of an operand that dies here and is read only at the index that is written,
 // and not by what the kernel reads besides. It returns the part to write.
 func (f *fused) takeOver(v *graph.Value, out Tensor, part Part, name string, besides ...Span) Part {
-	if v == nil || out.Accumulate || len(out.Parts) > 1 || part.Span.st.kind != transientStorage {
+	if v == nil || out.Accumulate || part.Row != f.firstRow || part.Rows != f.rows() || part.Span.st.kind != transientStorage {
 		return part
 	}
 	for _, l := range f.loads {
 		st := l.part.Span.st
 		if l.value == nil || st == nil || st.kind != transientStorage || st.bytes != part.Span.st.bytes || !f.diesHere(l) || !f.onlyStraight(st) ||
-			f.taken[st] != "" || slices.ContainsFunc(besides, func(s Span) bool { return s.st == st }) {
+			!f.onlyOwnRows(l) || f.taken[st] != "" || slices.ContainsFunc(besides, func(s Span) bool { return s.st == st }) {
 			continue
 		}
 		f.taken[st] = name
 		f.bound = slices.DeleteFunc(f.bound, func(b operandBinding) bool { return b.span.st == st })
-		out.Parts = []Part{{Rows: part.Rows, Span: l.part.Span}}
-		f.c.places[v] = out
-		return out.Parts[0]
+		t := f.c.places[v]
+		t.Parts = slices.Clone(t.Parts)
+		i := slices.Index(t.Parts, part)
+		t.Parts[i].Span = l.part.Span
+		f.c.places[v] = t
+		return t.Parts[i]
 	}
 	return part
+}
+
+// onlyOwnRows is whether the runs of rows after this one read nothing of this one's rows of the value behind a load.
+func (f *fused) onlyOwnRows(l *load) bool {
+	for _, other := range f.loads {
+		if other.value != nil && f.c.root(other.value) == f.c.root(l.value) && len(other.tensor.Parts) > 1 && !(other.rowDim && other.rowOff == f.firstRow) {
+			return false
+		}
+	}
+	return true
 }
 
 // diesHere is whether this kernel is the last to read the value that a load's storage belongs to, and no target wants it.

@@ -141,6 +141,14 @@ func (f *fused) loadAt(t Tensor, at *linear) *ir {
 	return &ir{kind: irLoad, load: l, index: at}
 }
 
+// rowLoad is the element of a tensor of the domain's shape that the invocation's own row has.
+func (f *fused) rowLoad(t Tensor) *ir {
+	x := f.loadAt(t, f.linearOf(t.Shape, f.identity()))
+	x.load.rowDim, x.load.rowOff = true, f.firstRow
+	f.pickPart(x)
+	return x
+}
+
 // pickPart binds the part that holds the first row, and counts rows from its start.
 func (f *fused) pickPart(x *ir) {
 	l := x.load

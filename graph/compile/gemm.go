@@ -23,7 +23,8 @@ func (o operand) fitsVec4() bool { return o.offset%4 == 0 && o.row%4 == 0 && o.b
 type gemm struct {
 	m, n, k, count int // count of products
 	transA, transB bool
-	accumulate     bool
+	accumulate     bool // C is added to
+	continues      bool // the sums along K go on from what C holds
 	a, b, c        operand
 
 	// paddedA: the rows of A (not transposed) are followed by zeros up to a multiple of four.
@@ -61,27 +62,45 @@ type slicesParams struct {
 func (c *Compiler) gemm(g gemm) { c.gemmAs(g, c.tuned(g, c.chooseGemm(g))) }
 
 // gemmAs appends the dispatches of g in one variant.
-func (c *Compiler) gemmAs(g gemm, v gemmVariant) {
+func (c *Compiler) gemmAs(g gemm, v gemmVariant) { c.gemmAlong(g, v, c.depth(g), []gemm{g}) }
+
+// depth is the K of a slice, K itself where there is one.
+func (c *Compiler) depth(g gemm) int {
 	slices := c.slices(g)
 	if slices == 1 {
-		c.gemmSlice(g, v, g.k)
-		return
+		return g.k
 	}
-	// K in slices, each to a product of its own, then their sum in order.
-	n4 := (g.n + 3) / 4
 	depth := (g.k + slices - 1) / slices
 	step := 32 // whole steps of every kernel
 	if c.limits.Software {
 		step = 16
 	}
-	depth = (depth + step - 1) / step * step
-	slices = (g.k + depth - 1) / depth
+	return (depth + step - 1) / step * step
+}
+
+// gemmAlong appends the dispatches of a product whose operands come in pieces along K.
+func (c *Compiler) gemmAlong(g gemm, v gemmVariant, depth int, pieces []gemm) {
+	if depth >= g.k {
+		for i, p := range pieces {
+			p.continues = g.continues || i > 0
+			c.gemmSlice(p, c.suited(v, p, g), p.k)
+		}
+		return
+	}
+	// K in slices, each to a product of its own, then their sum in order.
+	n4 := (g.n + 3) / 4
+	slices := (g.k + depth - 1) / depth
 	partial := c.One(c.workspace("slices", buffers.F32, slices, g.m, 4*n4), "slices")
-	p := g
-	p.accumulate, p.paddedC, p.count, p.epilogue = false, true, slices, nil
-	p.a.batch, p.b.batch = 0, 0
-	p.c = operand{span: partial, row: 4 * n4, batch: g.m * 4 * n4}
-	c.gemmSlice(p, v, depth)
+	to := operand{span: partial, row: 4 * n4, batch: g.m * 4 * n4}
+	g.accumulate = g.accumulate || g.continues
+	if len(pieces) == 1 {
+		p := g
+		p.accumulate, p.continues, p.paddedC, p.count, p.epilogue = false, false, true, slices, nil
+		p.a.batch, p.b.batch, p.c = 0, 0, to
+		c.gemmSlice(p, v, depth)
+	} else {
+		c.slicesOfPieces(g, v, depth, pieces, to)
+	}
 
 	scalar := !g.storesVec4()
 	unit := 4
@@ -103,6 +122,48 @@ func (g gemm) results(c *Compiler, v shaders.Variant, reads ...Span) (suffix str
 		spans = append(spans, g.c.span)
 	}
 	return suffix, spans
+}
+
+// slicesOfPieces makes each slice of K of the pieces that have some of it, one going on where the one before ends.
+func (c *Compiler) slicesOfPieces(g gemm, v gemmVariant, depth int, pieces []gemm, to operand) {
+	start := 0
+	for _, piece := range pieces {
+		for from := start; from < start+piece.k; {
+			slice := from / depth
+			end := min(start+piece.k, (slice+1)*depth)
+			p := piece.alongK(from-start, end-from)
+			p.accumulate, p.continues, p.paddedC, p.c = false, from > slice*depth, true, to
+			p.c.offset = slice * to.batch
+			c.gemmSlice(p, c.suited(v, p, g), p.k)
+			from = end
+		}
+		start += piece.k
+	}
+}
+
+// alongK is g for a range of K.
+func (g gemm) alongK(from, length int) gemm {
+	g.k = length
+	if g.transA {
+		g.a.offset += from * g.a.row
+	} else {
+		g.a.offset += from
+	}
+	if g.transB {
+		g.b.offset += from
+	} else {
+		g.b.offset += from * g.b.row
+	}
+	return g
+}
+
+// suited is the variant of the whole product for a piece of it, unless the piece is not aligned as the whole is. All variants add along K in
+// the same order.
+func (c *Compiler) suited(v gemmVariant, piece, whole gemm) gemmVariant {
+	if piece.loadsVec4() == whole.loadsVec4() {
+		return v
+	}
+	return c.chooseGemm(piece)
 }
 
 // gemmSlice appends the product kernel; depth below K makes the products of the slices of K instead of those of a batch.
@@ -294,10 +355,10 @@ func registerTile(g gemm, lanes int) gemmVariant {
 func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	spans := []Span{g.a.span, g.b.span, g.c.span}
 	if v.file == "matmul_scalar" {
-		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate}}), spans
+		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "CONTINUE": g.continues}}), spans
 	}
 	form := []byte("_nn")
-	flags := map[string]bool{"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "STORE_SCALAR": !g.storesVec4()}
+	flags := map[string]bool{"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "CONTINUE": g.continues, "STORE_SCALAR": !g.storesVec4()}
 	if g.transA {
 		form[1] = 't'
 	}

@@ -158,7 +158,7 @@ type head struct {
 	w       Tensor
 	n, d    int
 	rows    int // a chunk
-	logits  []Span
+	logits  []Tensor
 	strides []int
 }
 
@@ -186,7 +186,7 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	for row := 0; row < h.n; row += h.rows {
 		chunk := run{start: row, length: min(h.rows, h.n-row)}
 		for i := range h.w.Parts {
-			c.gemm(h.product(c, chunk, i))
+			h.product(c, chunk, i)
 			if forward != nil {
 				c.rowLoss(h.run(chunk, i), r, i == 0, i == len(h.w.Parts)-1)
 			}
@@ -235,24 +235,27 @@ func (h *head) makeRoom(c *Compiler) {
 		h.rows = h.rows / 16 * 16
 	}
 	for i, stride := range h.strides {
-		h.logits = append(h.logits, c.One(c.workspace(fmt.Sprintf("logits.%d", i), buffers.F32, h.rows, stride), "logits"))
+		h.logits = append(h.logits, c.workspace(fmt.Sprintf("logits.%d", i), buffers.F32, h.rows, stride))
 	}
 }
 
 // run is the logits of a chunk for part i of W.
 func (h *head) run(chunk run, i int) logitsRun {
 	p := h.w.Parts[i]
-	return logitsRun{span: h.logits[i], rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row}
+	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row}
 }
 
 // product makes the logits of a chunk for part i of W.
-func (h *head) product(c *Compiler, chunk run, i int) gemm {
+func (h *head) product(c *Compiler, chunk run, i int) {
+	g := gemm{count: 1, transB: true, paddedC: true, a: operand{row: h.d}, b: operand{row: h.d}, c: operand{row: h.strides[i]}}
+	c.product(g, chunk.length, h.w.Parts[i].Rows, h.d, matrix{h.x, chunk.start}, h.part(i), matrix{h.logits[i], 0})
+}
+
+// part is part i of W alone.
+func (h *head) part(i int) matrix {
 	p := h.w.Parts[i]
-	return gemm{
-		m: chunk.length, n: p.Rows, k: h.d, count: 1, transB: true, paddedC: true,
-		a: operand{span: c.One(h.x, "x"), offset: chunk.start * h.d, row: h.d},
-		b: operand{span: p.Span, row: h.d}, c: operand{span: h.logits[i], row: h.strides[i]},
-	}
+	p.Row = 0
+	return matrix{Tensor: Tensor{Shape: []int{p.Rows, h.d}, DType: h.w.DType, Parts: []Part{p}}}
 }
 
 // backward turns the logits of a chunk to their gradient, in place, and appends dx and what the chunk adds to dW.
@@ -262,26 +265,15 @@ func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosse
 	for i, p := range h.w.Parts {
 		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, Span{})
 		if c.used(gradient.Outputs[0]) {
-			c.gemm(gemm{
-				m: chunk.length, n: h.d, k: p.Rows, count: 1, paddedA: true, accumulate: dx.Accumulate || i > 0,
-				a: operand{span: h.logits[i], row: h.strides[i]}, b: operand{span: p.Span, row: h.d},
-				c: operand{span: c.One(dx, "dx"), offset: chunk.start * h.d, row: h.d},
-			})
+			g := gemm{count: 1, paddedA: true, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
+			c.product(g, chunk.length, h.d, p.Rows, matrix{h.logits[i], 0}, h.part(i), matrix{dx, chunk.start})
 		}
 		if !c.used(gradient.Outputs[1]) {
 			continue
 		}
-		for _, out := range dw.Parts {
-			from, to := max(p.Row, out.Row), min(p.Row+p.Rows, out.Row+out.Rows)
-			if from >= to {
-				continue
-			}
-			c.gemm(gemm{
-				m: to - from, n: h.d, k: chunk.length, count: 1, transA: true, accumulate: dw.Accumulate || chunk.start > 0,
-				a: operand{span: h.logits[i], offset: from - p.Row, row: h.strides[i]},
-				b: operand{span: c.One(h.x, "x"), offset: chunk.start * h.d, row: h.d},
-				c: operand{span: out.Span, offset: (from - out.Row) * h.d, row: h.d},
-			})
-		}
+		to := dw
+		to.Accumulate = dw.Accumulate || chunk.start > 0
+		g := gemm{count: 1, transA: true, accumulate: to.Accumulate, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
+		c.product(g, p.Rows, h.d, chunk.length, matrix{h.logits[i], 0}, matrix{h.x, chunk.start}, matrix{to, p.Row})
 	}
 }

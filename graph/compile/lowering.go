@@ -16,7 +16,7 @@ type Lowering struct {
 	Lower func(c *Compiler, n *graph.Node)
 
 	// Leaf is set when Lower writes its outputs wherever Out says: in several row parts, and adding when the tensor says Accumulate. Without
-	// it, Out is always one part of memory of its own, and a value that a gradient leaf wants is copied or added there by a dispatch of the
+	// it, Out is always memory of its own, and a value that a gradient leaf wants is copied or added there by a dispatch of the
 	// compiler's.
 	Leaf bool
 
@@ -62,7 +62,8 @@ type pairLowering struct {
 
 var pairLowerings []pairLowering
 
-// In is where an operand lives. Views (reshape, a slice of leading rows) are resolved: the tensor has the view's shape.
+// In is where an operand lives. Views (reshape, a slice of leading rows) are resolved: the tensor has the view's shape. Like Out, it has several
+// parts where it is larger than a binding; a lowering that wants one asks One.
 func (c *Compiler) In(v *graph.Value) Tensor { return c.place(v) }
 
 // Out is where a result must be written: a fresh storage, a named output, or (lowerings with Leaf set) the parts of a
@@ -77,8 +78,11 @@ func (c *Compiler) used(v *graph.Value) bool { return len(c.readers[v]) > 0 || c
 // names the subject. A tensor of no elements has the zero span: never dispatch over it.
 func (c *Compiler) One(t Tensor, subject string) Span {
 	if len(t.Parts) > 1 {
-		c.fail("%s: %v of %d bytes is split into %d row parts, this operation needs it in one binding of %d bytes",
-			subject, t.Shape, typeBytes(t.Shape, t.DType), len(t.Parts), c.limits.BindingBytes)
+		lower := "the batch or the context"
+		if kind := t.Parts[0].Span.st.kind; kind == paramStorage || kind == gradStorage {
+			lower = "the width"
+		}
+		c.tooLarge(fmt.Sprintf("%s %v, which this operation needs in one binding", subject, t.Shape), typeBytes(t.Shape, t.DType), c.largest(), "BindingBytes", lower)
 	}
 	if len(t.Parts) == 0 {
 		return Span{}

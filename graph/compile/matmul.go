@@ -50,10 +50,8 @@ var matMulChecks = []Check{
 }
 
 // lowerMatMul lowers Y = op(A) op(B), M by N by K, for operands and results in row parts: rows of A (not transposed) and of
-// Y cut M, rows of B transposed cut N, rows of A transposed and of B cut K. Each piece is a product of its own; along K the
-// pieces after the first add to what it wrote.
+// Y cut M, rows of B transposed cut N, rows of A transposed and of B cut K. Each piece is a product of its own.
 func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
-	op := n.Op.(graph.MatMul)
 	a, b := c.In(n.Inputs[0]), c.In(n.Inputs[1])
 	y := Tensor{Shape: n.Outputs[0].Shape(), Parts: []Part{{Rows: 1}}} // which an epilogue stores, or not
 	if e == nil {
@@ -71,7 +69,7 @@ func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
 		}
 		return
 	}
-	g.epilogue = e
+	g.accumulate, g.epilogue = y.Accumulate, e
 	for i, t := range []Tensor{a, b, y} {
 		if len(t.Shape) > 2 {
 			c.One(t, []string{"a", "b", "y"}[i])
@@ -80,30 +78,63 @@ func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
 	if c.err != nil {
 		return
 	}
-	byM, byN, byK := []Tensor{y}, []Tensor{}, []Tensor{}
-	if op.TransA {
+	c.product(g, g.m, g.n, g.k, matrix{a, 0}, matrix{b, 0}, matrix{y, 0})
+}
+
+// matrix begins at a row of a tensor.
+type matrix struct {
+	Tensor
+	row int
+}
+
+// product appends the products of the pieces of g, M by N by K, that the parts of its operands cut. What is chosen for a product is chosen for the whole
+// of it, and a piece goes on along K where the one before ends, so that the result has the bits of a product of whole operands.
+func (c *Compiler) product(g gemm, m, n, k int, a, b, y matrix) {
+	byM, byN, byK := []matrix{y}, []matrix{}, []matrix{}
+	if g.transA {
 		byK = append(byK, a)
 	} else {
 		byM = append(byM, a)
 	}
-	if op.TransB {
+	if g.transB {
 		byN = append(byN, b)
 	} else {
 		byK = append(byK, b)
 	}
-	for _, mm := range runs(g.m, byM) {
-		for _, nn := range runs(g.n, byN) {
-			for _, kk := range runs(g.k, byK) {
-				p := g
-				p.m, p.n, p.k = mm.length, nn.length, kk.length
-				p.accumulate = y.Accumulate || kk.start > 0
-				p.a = g.a.at(a, mm.start, kk.start, op.TransA)
-				p.b = g.b.at(b, kk.start, nn.start, op.TransB)
-				p.c = g.c.at(y, mm.start, nn.start, false)
-				c.gemm(p)
+	ms, ns, ks := runs(m, byM), runs(n, byN), runs(k, byK)
+	piece := func(y matrix, mm, nn, kk run) gemm {
+		p := g
+		p.m, p.n, p.k = mm.length, nn.length, kk.length
+		p.a, p.b, p.c = g.a.at(a, mm.start, kk.start, g.transA), g.b.at(b, kk.start, nn.start, g.transB), g.c.at(y, mm.start, nn.start, false)
+		return p
+	}
+	if len(ms)*len(ns)*len(ks) == 1 {
+		c.gemm(piece(y, ms[0], ns[0], ks[0]))
+		return
+	}
+	whole := piece(y, run{length: m}, run{length: n}, run{length: k})
+	variant, depth := c.chooseGemm(whole), c.depth(whole)
+	terms := func(y matrix, accumulate bool) {
+		for _, mm := range ms {
+			for _, nn := range ns {
+				var pieces []gemm
+				for _, kk := range ks {
+					p := piece(y, mm, nn, kk)
+					p.accumulate = accumulate
+					pieces = append(pieces, p)
+				}
+				part := piece(y, mm, nn, run{length: k})
+				part.accumulate = accumulate
+				c.gemmAlong(part, variant, depth, pieces)
 			}
 		}
 	}
+	if depth >= k && len(ks) > 1 && !g.continues {
+		y.Accumulate = g.accumulate
+		c.inTurns(y.Tensor, run{y.row, m}, func(to Tensor) { terms(matrix{to, y.row}, false) })
+		return
+	}
+	terms(y, g.accumulate)
 }
 
 // productOf is the product of a node, without the spans.
@@ -133,13 +164,8 @@ func productOf(n *graph.Node) gemm {
 
 // tiledProduct is whether a node is one product that matmul_tiled.wgsl makes.
 func tiledProduct(c *Compiler, n *graph.Node) bool {
-	for _, v := range n.Inputs {
-		if !c.whole(v) {
-			return false
-		}
-	}
 	g := productOf(n)
-	if n.Outputs[0].Type().Elements() == 0 || g.k == 0 || !g.storesVec4() {
+	if !c.allWhole(n) || n.Outputs[0].Type().Elements() == 0 || g.k == 0 || !g.storesVec4() {
 		return false
 	}
 	v, _ := c.gpuChoice(g)
@@ -149,12 +175,14 @@ func tiledProduct(c *Compiler, n *graph.Node) bool {
 // run is a range of rows, or of K.
 type run struct{ start, length int }
 
-// runs cuts [0, n) where any of the tensors, each n rows of it, goes from one part to the next.
-func runs(n int, tensors []Tensor) []run {
+// runs cuts [0, n) where any of the matrices, each n rows of it, goes from one part to the next.
+func runs(n int, matrices []matrix) []run {
 	starts := []int{0}
-	for _, t := range tensors {
-		for _, p := range t.Parts[1:] {
-			starts = append(starts, p.Row)
+	for _, b := range matrices {
+		for _, p := range b.Parts {
+			if at := p.Row - b.row; at > 0 && at < n {
+				starts = append(starts, at)
+			}
 		}
 	}
 	slices.Sort(starts)
@@ -170,12 +198,13 @@ func runs(n int, tensors []Tensor) []run {
 	return out
 }
 
-// at is the operand o of tensor t from a row and column on, in the part that holds the row; transposed, the operand's rows
-// are the tensor's columns.
-func (o operand) at(t Tensor, row, col int, transposed bool) operand {
+// at is the operand o of matrix t from a row and column on, in the part that holds the row; transposed, the operand's rows
+// are the matrix's columns.
+func (o operand) at(t matrix, row, col int, transposed bool) operand {
 	if transposed {
 		row, col = col, row
 	}
+	row += t.row
 	part := t.Parts[0]
 	for _, p := range t.Parts[1:] {
 		if row >= p.Row {

@@ -3,6 +3,7 @@ package compile
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/graph"
@@ -85,10 +86,10 @@ type normGradParams struct {
 	Reciprocal  float32
 }
 
-// wholeRows is whether the rows of a node's result consist of whole vec4.
-func wholeRows(_ *Compiler, n *graph.Node) bool {
+// wholeRows is whether the rows of a node's result consist of whole vec4, in one binding.
+func wholeRows(c *Compiler, n *graph.Node) bool {
 	rows, width := graph.Rows(n.Outputs[0].Shape())
-	return rows > 0 && width%4 == 0
+	return rows > 0 && width%4 == 0 && c.allWhole(n)
 }
 
 func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
@@ -97,10 +98,12 @@ func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
 	if rms {
 		suffix = "_rms"
 	}
-	k, grid, items := c.rowKernel("norm", suffix, count, width, map[string]bool{"RMS": rms})
-	spans := c.operands(n)
-	spans = append(spans, c.One(c.Out(n.Outputs[0]), "y"), c.One(c.Out(n.Outputs[1]), "stats"))
-	c.Dispatch(k, grid, normParams{normGradParams{uint32(count), items, float32(1 / float64(width))}, float32(eps)}, spans...)
+	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.wholeOperands("scale", n.Inputs[1:]...), c.rowOperands("output", n.Outputs...))
+	c.rowwise(operands, func(share func(int) int, spans []Span) {
+		rows := share(count)
+		k, grid, items := c.rowKernel("norm", suffix, rows, width, map[string]bool{"RMS": rms})
+		c.Dispatch(k, grid, normParams{normGradParams{uint32(rows), items, float32(1 / float64(width))}, float32(eps)}, spans...)
+	})
 }
 
 func lowerNormGrad(c *Compiler, n *graph.Node, e *epilogue) {
@@ -110,35 +113,31 @@ func lowerNormGrad(c *Compiler, n *graph.Node, e *epilogue) {
 	if rms {
 		name = "_rms"
 	}
-	variant, grid, items := c.rowVariant(count, width)
-	variant.Flags["RMS"] = rms
-	suffix, spans := e.finish(c, variant, c.operands(n)...)
+	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.wholeOperands("scale", n.Inputs[1]), c.rowOperands("input", n.Inputs[2:]...))
 	if e == nil {
-		spans = append(spans, c.One(c.Out(n.Outputs[0]), "dx"))
+		operands = append(operands, c.rowOperands("output", n.Outputs...)...)
 	}
-	c.Dispatch(c.kernel("norm_grad", name+suffix, variant), grid, normGradParams{uint32(count), items, float32(1 / float64(width))}, spans...)
+	c.rowwise(operands, func(share func(int) int, spans []Span) {
+		rows := share(count)
+		variant, grid, items := c.rowVariant(rows, width)
+		variant.Flags["RMS"] = rms
+		suffix, spans := e.finish(c, variant, spans...)
+		c.Dispatch(c.kernel("norm_grad", name+suffix, variant), grid, normGradParams{uint32(rows), items, float32(1 / float64(width))}, spans...)
+	})
 }
 
 // Params of softmax.wgsl and softmax_grad.wgsl.
 type rowParams struct{ Rows, Width uint32 }
 
-func lowerSoftmax(c *Compiler, n *graph.Node) {
-	count, width := graph.Rows(n.Inputs[0].Shape())
-	k, grid, items := c.rowKernel("softmax", "", count, width, map[string]bool{})
-	c.Dispatch(k, grid, rowParams{uint32(count), items}, append(c.operands(n), c.One(c.Out(n.Outputs[0]), "y"))...)
-}
+func lowerSoftmax(c *Compiler, n *graph.Node) { c.softmax(n, "softmax") }
 
-func lowerSoftmaxGrad(c *Compiler, n *graph.Node) {
-	count, width := graph.Rows(n.Inputs[0].Shape())
-	k, grid, items := c.rowKernel("softmax_grad", "", count, width, map[string]bool{})
-	c.Dispatch(k, grid, rowParams{uint32(count), items}, append(c.operands(n), c.One(c.Out(n.Outputs[0]), "dx"))...)
-}
+func lowerSoftmaxGrad(c *Compiler, n *graph.Node) { c.softmax(n, "softmax_grad") }
 
-// operands are the spans of all inputs of a node, each of which must lie in one binding.
-func (c *Compiler) operands(n *graph.Node) []Span {
-	var spans []Span
-	for i, v := range n.Inputs {
-		spans = append(spans, c.One(c.In(v), fmt.Sprintf("input %d", i)))
-	}
-	return spans
+func (c *Compiler) softmax(n *graph.Node, name string) {
+	count, width := graph.Rows(n.Inputs[0].Shape())
+	c.rowwise(append(c.rowOperands("input", n.Inputs...), c.rowOperands("output", n.Outputs...)...), func(share func(int) int, spans []Span) {
+		rows := share(count)
+		k, grid, items := c.rowKernel(name, "", rows, width, map[string]bool{})
+		c.Dispatch(k, grid, rowParams{uint32(rows), items}, spans...)
+	})
 }

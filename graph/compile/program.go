@@ -73,8 +73,8 @@ func (c *Compiler) input(name string, v *graph.Value) *programInput {
 			c.fail("bound input %q: %v, want %v", name, v.DType(), buffers.F32)
 		}
 	}
-	st := c.newStorage(kind, name, typeBytes(v.Shape(), v.DType()))
-	in := &programInput{name: name, typ: v.Type(), storage: st, tensor: wholeTensor(st, v.Shape(), v.DType())}
+	t, st := c.newTensor(kind, name, v)
+	in := &programInput{name: name, typ: v.Type(), storage: st, tensor: t}
 	c.inputs[name] = in
 	return in
 }
@@ -177,10 +177,10 @@ func (p *Program) bind(c *Compiler, o Options) error {
 		if len(place.Parts) == 0 {
 			continue
 		}
-		if len(place.Parts) > 1 {
+		s := place.Parts[0].Span
+		if len(place.Parts) > 1 && (s.st.kind == paramStorage || s.st.kind == gradStorage) {
 			return fmt.Errorf("graph: compile: target %q: a param of %d row parts, want one", t.Name, len(place.Parts))
 		}
-		s := place.Parts[0].Span
 		r := p.ranges[s.st]
 		p.outputs[t.Name] = r.Buffer.Range(r.Offset+s.Offset, roundUp(typeBytes(place.Shape, place.DType), 4))
 	}

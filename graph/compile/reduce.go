@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -114,15 +115,8 @@ func plainLoad(t Tensor) func(f *fused) *ir {
 func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, out Tensor, scale float64) {
 	for {
 		f := newFused(c, domain)
-		root := build(f)
-		f.collapse(root, false)
+		root := f.reduced(r, build)
 		columns := r.inner > 1
-		if columns {
-			f.vec = f.vec && r.inner%4 == 0
-		} else {
-			f.vec = f.vec && r.length%4 == 0
-		}
-		f.chooseBindings(root, 1)
 		length, inner := r.length, r.inner
 		if columns {
 			inner /= f.lanes()
@@ -130,8 +124,9 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 			length /= f.lanes()
 		}
 		parts := reduceParts(length, r.outer*inner)
+		runs := f.runs()
 		to, level := out, scale
-		if parts > 1 {
+		if parts > 1 || len(runs) > 1 {
 			to, level = c.workspace("partial", buffers.F32, r.outer, parts, r.inner), 1
 		}
 		start, outType := "0.0", "f32"
@@ -142,7 +137,7 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 			outType = f.typeName(f.vec)
 		}
 		v := shaders.Variant{
-			Flags: map[string]bool{"COLUMNS": columns, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate && parts == 1},
+			Flags: map[string]bool{"COLUMNS": columns, "CUT": false, "VECTOR": f.vec, "MAXIMUM": r.maximum, "ACCUMULATE": to.Accumulate},
 			Constants: map[string]string{
 				"PARTS": strconv.Itoa(parts), "LENGTH": strconv.Itoa(length), "START": start, "OUT": outType,
 				"SCALE": float32Text(level), "COUNT": strconv.Itoa(r.outer * parts * inner),
@@ -151,13 +146,59 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 		if columns {
 			v.Constants["INNER"], v.Constants["CHUNK"] = strconv.Itoa(inner), strconv.Itoa((length+parts-1)/parts)
 		}
-		k := f.kernel("reduce", "_"+r.name(parts), root, v)
-		c.Dispatch(k, c.Linear(r.outer*parts*inner), nil, append(f.spans(), c.One(to, "result"))...)
-		if parts == 1 || c.err != nil {
+		if len(runs) > 1 {
+			c.reduceRuns(r, domain, runs, build, c.One(to, "result"), v)
+		} else {
+			k := f.kernel("reduce", "_"+r.name(parts), root, v)
+			c.Dispatch(k, c.Linear(r.outer*parts*inner), nil, append(f.spans(), c.One(to, "result"))...)
+		}
+		if parts == 1 && len(runs) == 1 || c.err != nil {
 			return
 		}
 		r.length = parts
 		domain, build = []int{to.elements()}, plainLoad(to)
+	}
+}
+
+// reduced is the expression that a reduction's kernel computes, by vec4s where its axes allow it.
+func (f *fused) reduced(r reduction, build func(f *fused) *ir) *ir {
+	root := build(f)
+	f.collapse(root, false)
+	if r.inner > 1 {
+		f.vec = f.vec && r.inner%4 == 0
+	} else {
+		f.vec = f.vec && r.length%4 == 0
+	}
+	f.chooseBindings(root, 1)
+	return root
+}
+
+// reduceRuns is a level over operands in row parts: a dispatch for each run of rows, which takes every part of the reduction that has some of them on.
+func (c *Compiler) reduceRuns(r reduction, domain []int, runs []run, build func(f *fused) *ir, to Span, v shaders.Variant) {
+	if r.outer > 1 || r.inner == 1 {
+		c.tooLarge(fmt.Sprintf("%s %v, of which not the leading axis alone is reduced", c.group, domain), typeBytes(domain, buffers.F32), c.largest(), "BindingBytes", "the batch or the context")
+		return
+	}
+	chunk, _ := strconv.Atoi(v.Constants["CHUNK"])
+	inner, _ := strconv.Atoi(v.Constants["INNER"])
+	rows := r.length / domain[0] // of the reduction, for one of the domain's
+	for _, rr := range runs {
+		f := newFused(c, append([]int{rr.length}, domain[1:]...))
+		f.firstRow = rr.start
+		root := f.reduced(r, build)
+		if f.vec != v.Flags["VECTOR"] {
+			c.fail("reduction of %v: rows %d to %d: found other vectors than those of the whole", domain, rr.start, rr.start+rr.length)
+			return
+		}
+		from, end := rr.start*rows, (rr.start+rr.length)*rows
+		first := from / chunk
+		count := ((end-1)/chunk + 1 - first) * inner
+		run := shaders.Variant{Flags: maps.Clone(v.Flags), Constants: maps.Clone(v.Constants)}
+		run.Flags["CUT"] = true
+		for name, n := range map[string]int{"PART0": first, "FROM": from, "TO": end, "COUNT": count} {
+			run.Constants[name] = strconv.Itoa(n)
+		}
+		c.Dispatch(f.kernel("reduce", "_"+r.name(2), root, run), c.Linear(count), nil, append(f.spans(), to)...)
 	}
 }
 
@@ -201,9 +242,14 @@ func lowerNormGammaGrad(c *Compiler, n *graph.Node) {
 				at.coef[d] = at.coef[d] / width * stride
 			}
 			at.coef[len(shape)-1] = 0
-			at.off = offset
+			at.off = at.off/width*stride + offset
 			row := f.loadAt(c.In(stats), at)
-			c.One(row.load.tensor, "stats")
+			if len(shape) == 2 {
+				row.load.rowDim, row.load.rowOff = true, f.firstRow
+				f.pickPart(row)
+			} else {
+				c.One(row.load.tensor, "stats")
+			}
 			return row
 		}
 		hat := f.value(x, f.identity())

@@ -27,19 +27,22 @@ func lowerRope(c *Compiler, n *graph.Node) {
 		suffix = "_inverse"
 	}
 	pairs := graph.Elements(shape) / op.HeadDim * items
-	bind := []Span{c.One(c.In(n.Inputs[0]), "x")}
+	operands := c.rowOperands("x", n.Inputs[0])
 	table := positions
 	if op.Window > 0 {
 		suffix, table = suffix+"_at", op.Window
 		checkIDs(c, n.Inputs[1], "position", op.Window, false)
-		bind = append(bind, c.One(c.In(n.Inputs[1]), "positions"))
+		operands = append(operands, c.rowOperands("positions", n.Inputs[1])...)
 	}
 	k := c.kernel("rope", suffix, shaders.Variant{
 		Flags: map[string]bool{"INVERSE": op.Inverse, "POSITIONS": op.Window > 0}, Constants: map[string]string{"T": t},
 	})
-	bind = append(bind, c.One(c.ropeTable("cosines", table, op, math.Cos), "cosines"), c.One(c.ropeTable("sines", table, op, math.Sin), "sines"),
-		c.One(c.Out(n.Outputs[0]), "y"))
-	c.Dispatch(k, c.Linear(pairs), ropeParams{uint32(pairs), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)}, bind...)
+	operands = append(operands, rowOperand{tensor: c.ropeTable("cosines", table, op, math.Cos), whole: true, name: "cosines"},
+		rowOperand{tensor: c.ropeTable("sines", table, op, math.Sin), whole: true, name: "sines"})
+	c.rowwise(append(operands, c.rowOperands("y", n.Outputs[0])...), func(share func(int) int, spans []Span) {
+		count := share(pairs)
+		c.Dispatch(k, c.Linear(count), ropeParams{uint32(count), uint32(items), uint32(shape[2] / op.HeadDim), uint32(positions)}, spans...)
+	})
 }
 
 var ropeChecks = []Check{

@@ -61,7 +61,7 @@ func (s Span) at(offset, bytes uint64) Span {
 }
 
 // Tensor is where a value lives: its logical shape and dtype, and one part for each run of rows that has a span of its
-// own. Activations have one part; a param or a gradient leaf larger than a binding has several.
+// own: one part, or several where the value is larger than a binding.
 type Tensor struct {
 	Shape []int
 	DType buffers.DType

@@ -50,13 +50,13 @@ func (c *Compiler) view(v *graph.Value) (Tensor, bool) {
 	}
 	s, isSlice := v.Node().Op.(graph.Slice)
 	if !isSlice {
-		if len(in.Parts) > 1 && t.rows() != in.rows() {
-			c.fail("reshape of %v split into %d row parts to %v: the first axis must stay", in.Shape, len(in.Parts), t.Shape)
-			return t, true
-		}
-		t.Parts = append(t.Parts, in.Parts...)
-		if len(t.Parts) == 1 {
-			t.Parts[0].Rows = t.rows()
+		for _, p := range in.Parts {
+			row, rows := p.Row*t.rows(), p.Rows*t.rows()
+			if row%in.rows() != 0 || rows%in.rows() != 0 {
+				c.fail("reshape of %v split into %d row parts to %v: parts must have whole rows of both", in.Shape, len(in.Parts), t.Shape)
+				return t, true
+			}
+			t.Parts = append(t.Parts, Part{Row: row / in.rows(), Rows: rows / in.rows(), Span: p.Span})
 		}
 		return t, true
 	}

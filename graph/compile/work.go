@@ -79,9 +79,15 @@ func add(all []Work, w Work) []Work {
 }
 
 // workOfCommands is what each command does. The operations of a unit go to its products, by theirs, where it has any; else to its commands by the bytes
-// that they move.
+// that they move. A trial of a product has no units.
 func (p *Program) workOfCommands() []gpu.Work {
 	work := make([]gpu.Work, len(p.commands))
+	if len(p.units) == 0 {
+		for i, cmd := range p.commands {
+			work[i] = gpu.Work{FLOPs: cmd.flops, Bytes: float64(cmd.moved(unitWork{}))}
+		}
+		return work
+	}
 	products, moved := make([]float64, len(p.units)), make([]float64, len(p.units))
 	for i, cmd := range p.commands {
 		work[i].Bytes = float64(cmd.moved(p.units[cmd.unit]))
