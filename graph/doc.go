@@ -3,7 +3,7 @@
 //
 // A model is written with the builders of Graph. They never return an error: the first is kept in Graph.Err, and what follows it
 // does nothing. Gradients adds the nodes of the backward pass to the same graph, so that forward and backward are compiled,
-// counted and evaluated alike.
+// counted and evaluated alike. Recompute has the backward pass read copies of what the forward pass has made, to save memory.
 //
 //	g := graph.New()
 //	x := g.Input("x", graph.F32(8, 784))

@@ -52,7 +52,7 @@ func (g *Graph) Extract(want []*Value, given map[*Value]string) (*Extracted, err
 	}
 	for _, n := range g.nodes {
 		if need[n.ID] {
-			e.copy(n)
+			e.copy(n, e.Value, nil, e.of)
 		}
 		for _, v := range n.Outputs {
 			name, ok := given[v]
@@ -69,17 +69,21 @@ func (g *Graph) Extract(want []*Value, given map[*Value]string) (*Extracted, err
 	return e, e.Graph.err
 }
 
-func (e *Extracted) copy(n *Node) {
+// copy adds a node that reads what read tells, and notes its values among those of n. of is a node of the whole graph, nil for none.
+func (e *Extracted) copy(n *Node, read func(v *Value) *Value, of *Node, values map[*Value]*Value) {
 	inputs := make([]*Value, len(n.Inputs))
 	for i, v := range n.Inputs {
-		inputs[i] = e.of[v]
+		inputs[i] = read(v)
 	}
 	c := e.Graph.addLabelled(n.Op, n.Label, inputs...)
 	if e.Graph.err != nil {
 		return
 	}
 	c.Label = n.Label
+	if of != nil {
+		c.Of = e.of[of.Outputs[0]].node
+	}
 	for i, v := range n.Outputs {
-		e.of[v] = c.Outputs[i]
+		values[v] = c.Outputs[i]
 	}
 }

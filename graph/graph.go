@@ -86,6 +86,20 @@ type Op interface {
 // kept or handed on: a view, which costs nothing, or what takes as much memory as it saves work.
 type Remade interface{ Remade() }
 
+// IsRemade tells whether the operation of a node is Remade.
+func IsRemade(n *Node) bool {
+	_, ok := n.Op.(Remade)
+	return ok
+}
+
+// Base is the value behind what is made again wherever it is read, which a pass need not keep, nor hand on.
+func Base(v *Value) *Value {
+	for IsRemade(v.node) {
+		v = v.node.Inputs[0]
+	}
+	return v
+}
+
 // Broadcasting is what an operation implements whose Gradient takes a dy that broadcasts to the shape of the output, and need not have it.
 type Broadcasting interface{ Broadcasting() }
 
