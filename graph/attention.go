@@ -2,24 +2,31 @@ package graph
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 
 	"gputrain/buffers/array"
 )
 
-func init() { Register(Attention{}, AttentionGrad{}, Rope{}) }
+func init() { Register(Attention{}, AttentionGrad{}) }
 
-// Attention is softmax(q k^T / sqrt(HeadDim)) v, head by head; query head j uses key and value head j/(Heads/KVHeads).
+// Attention is softmax(Scale q k^T) v, head by head; query head j uses key and value head j/(Heads/KVHeads).
 // Inputs: q [B,T,Heads HeadDim], k and v [B,T,KVHeads HeadDim], or Packed one [B,T,(Heads+2 KVHeads) HeadDim] of q, k, v in
-// this order. Causal: position t sees positions 0 to t. Outputs: o [B,T,Heads HeadDim] and lse [B,Heads,T], the logarithm of
-// the sum of the exponentials of the scaled scores, for the backward pass.
+// this order. Causal: position t sees positions 0 to t. With a Window it sees at most so many, itself the last of them. With Documents there is
+// one more input, positions i32 [B,T]: each row is made of documents, and positions[b,t] counts t from the first token of its own, which is the first
+// that it sees. With a Cap a score s is Cap tanh(s/Cap). Outputs: o [B,T,Heads HeadDim] and lse [B,Heads,T], the logarithm of
+// the sum of the exponentials of the scores, for the backward pass.
 type Attention struct {
-	Heads   int  `json:"heads"`
-	KVHeads int  `json:"kv_heads"`
-	HeadDim int  `json:"head_dim"`
-	Packed  bool `json:"packed,omitempty"`
-	Causal  bool `json:"causal,omitempty"`
+	Heads     int     `json:"heads"`
+	KVHeads   int     `json:"kv_heads"`
+	HeadDim   int     `json:"head_dim"`
+	Packed    bool    `json:"packed,omitempty"`
+	Causal    bool    `json:"causal,omitempty"`
+	Scale     float64 `json:"scale,omitempty"` // 0: 1/sqrt(HeadDim)
+	Cap       float64 `json:"cap,omitempty"`
+	Window    int     `json:"window,omitempty"`
+	Documents bool    `json:"documents,omitempty"`
 }
 
 func (Attention) Kind() string { return "attention" }
@@ -38,8 +45,22 @@ func (o Attention) Operands() int {
 	return 3
 }
 
+// inputs is the number of inputs, and which of them are integers: the positions behind the operands.
+func (o Attention) inputs() (count int, integer []int) {
+	if o.Documents {
+		return o.Operands() + 1, []int{o.Operands()}
+	}
+	return o.Operands(), nil
+}
+
+// ScoreScale is what products of queries and keys are multiplied by.
+func (o Attention) ScoreScale() float64 {
+	return cmp.Or(o.Scale, 1/math.Sqrt(float64(o.HeadDim)))
+}
+
 func (o Attention) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, o.Operands()); err != nil {
+	count, integer := o.inputs()
+	if err := arity(in, count, integer...); err != nil {
 		return nil, err
 	}
 	return o.outputs(in)
@@ -49,6 +70,14 @@ func (o Attention) outputs(in []*Value) ([]Type, error) {
 	if o.Heads < 1 || o.KVHeads < 1 || o.HeadDim < 1 || o.Heads%o.KVHeads != 0 {
 		return nil, fmt.Errorf("heads %d, kv heads %d, head dim %d: want them positive, and heads a multiple of kv heads",
 			o.Heads, o.KVHeads, o.HeadDim)
+	}
+	for name, x := range map[string]float64{"scale": o.Scale, "cap": o.Cap, "window": float64(o.Window)} {
+		if !(x >= 0) || math.IsInf(x, 0) {
+			return nil, fmt.Errorf("%s %g: want it finite and not negative", name, x)
+		}
+	}
+	if !o.Causal && (o.Window > 0 || o.Documents) {
+		return nil, errors.New("a window or documents, but not causal")
 	}
 	if len(in[0].Shape()) != 3 {
 		return nil, fmt.Errorf("input 0 has shape %v, want [batch time width]", in[0].Shape())
@@ -64,10 +93,17 @@ func (o Attention) outputs(in []*Value) ([]Type, error) {
 			return nil, err
 		}
 	}
+	if o.Documents {
+		at := in[o.Operands()]
+		if err := cmp.Or(wantDType("positions", at, array.I32), wantShape("positions", at, b, t)); err != nil {
+			return nil, err
+		}
+	}
 	return []Type{F32(b, t, q), F32(b, o.Heads, t)}, nil
 }
 
-// FLOPs counts two products of HeadDim, and four for the softmax, for every pair of positions that see each other.
+// FLOPs counts two products of HeadDim, and four for the softmax, for every pair of positions that see each other. Which documents there are is
+// known when it runs: they count as one.
 func (o Attention) FLOPs(n *Node) int64 { return o.pairs(n) * int64(4*o.HeadDim+4) }
 
 // pairs is the number of scores.
@@ -76,6 +112,9 @@ func (o Attention) pairs(n *Node) int64 {
 	pairs := t * t
 	if o.Causal {
 		pairs = t * (t + 1) / 2
+	}
+	if w := int64(o.Window); w > 0 && w < t {
+		pairs -= (t - w) * (t - w + 1) / 2
 	}
 	return b * int64(o.Heads) * pairs
 }
@@ -88,8 +127,8 @@ func (AttentionGrad) Kind() string { return "attention_grad" }
 
 func (o AttentionGrad) Infer(in []*Value) ([]Type, error) {
 	a := Attention(o)
-	k := a.Operands()
-	if err := arity(in, k+3); err != nil {
+	k, integer := a.inputs()
+	if err := arity(in, k+3, integer...); err != nil {
 		return nil, err
 	}
 	out, err := a.outputs(in)
@@ -101,7 +140,7 @@ func (o AttentionGrad) Infer(in []*Value) ([]Type, error) {
 			return nil, err
 		}
 	}
-	types := make([]Type, k)
+	types := make([]Type, a.Operands())
 	for i := range types {
 		types[i] = in[i].typ
 	}
@@ -112,41 +151,3 @@ func (o AttentionGrad) Infer(in []*Value) ([]Type, error) {
 func (o AttentionGrad) FLOPs(n *Node) int64 {
 	return Attention(o).pairs(n) * int64(8*o.HeadDim+4)
 }
-
-// Rope is the rotary position embedding of x [B,T,H HeadDim]: in each head the pair (x[i], x[i+HeadDim/2]) is turned by the
-// angle t Theta^(-2i/HeadDim), t the index on axis 1; Inverse turns back, which is its gradient. With a Window there is a second input,
-// positions i32 [B,T], each from 0 to Window-1, and t is the position.
-type Rope struct {
-	HeadDim int     `json:"head_dim"`
-	Theta   float64 `json:"theta"`
-	Inverse bool    `json:"inverse,omitempty"`
-	Window  int     `json:"window,omitempty"`
-}
-
-func (Rope) Kind() string { return "rope" }
-
-func (o Rope) Infer(in []*Value) ([]Type, error) {
-	inputs := 1
-	if o.Window > 0 {
-		inputs = 2
-	}
-	if err := arity(in, inputs, 1); err != nil {
-		return nil, err
-	}
-	x := in[0].Shape()
-	if o.HeadDim < 2 || o.HeadDim%2 != 0 || !(o.Theta > 0) || math.IsInf(o.Theta, 0) {
-		return nil, fmt.Errorf("head dim %d, theta %g: want an even head dim and theta above 0", o.HeadDim, o.Theta)
-	}
-	if len(x) != 3 || x[2]%o.HeadDim != 0 {
-		return nil, fmt.Errorf("x has shape %v, want [batch time heads*%d]", x, o.HeadDim)
-	}
-	if o.Window > 0 {
-		if err := cmp.Or(wantDType("positions", in[1], array.I32), wantShape("positions", in[1], x[0], x[1])); err != nil {
-			return nil, err
-		}
-	}
-	return []Type{F32(x...)}, nil
-}
-
-// FLOPs is 3 an element.
-func (Rope) FLOPs(n *Node) int64 { return 3 * int64(n.Outputs[0].typ.Elements()) }

@@ -13,7 +13,8 @@ func init() { Register(CachedAttention{}) }
 // CachedAttention is the Attention of the same fields, which must be causal, for rows that go on where earlier ones ended: the keys and values of
 // those are in a cache. Inputs: cache [B,W,2 KVHeads HeadDim], in each row the keys of all heads, then their values; positions i32 [B,T], each
 // from 0 to W-1 and no two of a sequence the same; then the operands of Attention. Outputs: o [B,T,Heads HeadDim], and the cache in which
-// row positions[b,t] has the key and value of row t. That is done first, so row t sees rows 0 to positions[b,t], itself among them. On a device
+// row positions[b,t] has the key and value of row t. That is done first, so row t sees rows 0 to positions[b,t], itself among them, or with a
+// Window the last ones of these. A cache has no Documents. On a device
 // the cache is changed in place: it is an Input that nothing else reads.
 type CachedAttention Attention
 
@@ -24,8 +25,8 @@ func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 	if err := arity(in, 2+a.Operands(), 1); err != nil {
 		return nil, err
 	}
-	if !o.Causal {
-		return nil, fmt.Errorf("not causal: a cache holds what came before")
+	if !o.Causal || o.Documents {
+		return nil, fmt.Errorf("not causal, or documents: a cache holds what came before, of one document")
 	}
 	if err := wantDType("positions", in[1], array.I32); err != nil {
 		return nil, err
@@ -48,6 +49,9 @@ func (o CachedAttention) Infer(in []*Value) ([]Type, error) {
 // FLOPs is that of rows that see the whole cache: what they see is known when it runs.
 func (o CachedAttention) FLOPs(n *Node) int64 {
 	rows, window := n.Inputs[1].typ.Elements(), n.Inputs[0].Shape()[1]
+	if o.Window > 0 {
+		window = min(window, o.Window)
+	}
 	return int64(rows) * int64(window) * int64(o.Heads) * int64(4*o.HeadDim+4)
 }
 
@@ -73,15 +77,16 @@ func (o CachedAttention) Eval(n *Node, in []*Array, e *Env) []*Array {
 		}
 	}
 	result := heads{out.Data, out.Shape[2], 0, t, o.HeadDim}
-	scale := 1 / math.Sqrt(float64(o.HeadDim))
 	a.each(b, t, func(batch, head, kvHead, time int) {
-		scores := make([]float64, int(in[1].Data[batch*t+time])+1)
+		position := int(in[1].Data[batch*t+time])
+		first, end := a.seen(position, window, position)
+		scores := make([]float64, end-first)
 		for s := range scores {
-			scores[s] = scale * dot(q.row(batch, time, head), keys.row(batch, s, kvHead))
+			scores[s], _ = a.score(dot(q.row(batch, time, head), keys.row(batch, first+s, kvHead)))
 		}
 		l := logSumExp(scores)
 		for s, score := range scores {
-			addScaled(result.row(batch, time, head), math.Exp(score-l), values.row(batch, s, kvHead))
+			addScaled(result.row(batch, time, head), math.Exp(score-l), values.row(batch, first+s, kvHead))
 		}
 	})
 	return []*Array{out, cache}

@@ -11,7 +11,8 @@ func (o Attention) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 		return make([]*Value, len(n.Inputs))
 	}
 	in := append(slices.Clone(n.Inputs), n.Outputs[0], n.Outputs[1], dy[0])
-	return g.Append(AttentionGrad(o), in...).Outputs[:len(n.Inputs)]
+	grads := g.Append(AttentionGrad(o), in...).Outputs[:o.Operands()]
+	return append(slices.Clone(grads), make([]*Value, len(n.Inputs)-len(grads))...) // positions have none
 }
 
 // heads is one of q, k, v: the rows of HeadDim numbers of its heads lie in data, width apart in time, from offset on.
@@ -37,12 +38,44 @@ func (o Attention) split(a []*Array) (q, k, v heads) {
 	return heads{a[0].Data, qw, 0, t, o.HeadDim}, heads{a[1].Data, kvw, 0, t, o.HeadDim}, heads{a[2].Data, kvw, 0, t, o.HeadDim}
 }
 
-// seen is the number of positions that position t of T sees.
-func (o Attention) seen(t, all int) int {
-	if o.Causal {
-		return t + 1
+// seen are the positions from first to before end that position t of T sees, document is how many are before it in its document.
+func (o Attention) seen(t, all, document int) (first, end int) {
+	if !o.Causal {
+		return 0, all
 	}
-	return all
+	if o.Window > 0 {
+		document = min(document, o.Window-1)
+	}
+	return t - document, t + 1
+}
+
+// documents tells of each position of in how many of its document are before it: all, without Documents.
+func (o Attention) documents(n *Node, in []*Array, t int, e *Env) []int {
+	before := make([]int, in[0].Shape[0]*t)
+	for i := range before {
+		before[i] = i % t
+	}
+	if !o.Documents {
+		return before
+	}
+	for i, p := range in[o.Operands()].Data {
+		if p != 0 && (i%t == 0 || p != in[o.Operands()].Data[i-1]+1) {
+			e.fail(n, "position %d: %g, want 0, or one more than that before it", i, p)
+			return nil
+		}
+		before[i] = int(p)
+	}
+	return before
+}
+
+// score is that of the product of a query and a key, and its derivative.
+func (o Attention) score(product float64) (score, slope float64) {
+	scale := o.ScoreScale()
+	if o.Cap == 0 {
+		return scale * product, scale
+	}
+	bounded := math.Tanh(scale * product / o.Cap)
+	return o.Cap * bounded, scale * (1 - bounded*bounded)
 }
 
 // each visits every query row.
@@ -57,21 +90,25 @@ func (o Attention) each(b, t int, visit func(batch, head, kvHead, time int)) {
 }
 
 // Eval is the definition.
-func (o Attention) Eval(n *Node, in []*Array, _ *Env) []*Array {
+func (o Attention) Eval(n *Node, in []*Array, e *Env) []*Array {
 	out, lse := NewArray(n.Outputs[0].Shape()), NewArray(n.Outputs[1].Shape())
 	q, k, v := o.split(in)
 	b, t := out.Shape[0], out.Shape[1]
 	result := heads{out.Data, out.Shape[2], 0, t, o.HeadDim}
-	scale := 1 / math.Sqrt(float64(o.HeadDim))
+	before := o.documents(n, in, t, e)
+	if before == nil {
+		return nil
+	}
 	o.each(b, t, func(batch, head, kvHead, time int) {
-		scores := make([]float64, o.seen(time, t))
+		first, end := o.seen(time, t, before[batch*t+time])
+		scores := make([]float64, end-first)
 		for s := range scores {
-			scores[s] = scale * dot(q.row(batch, time, head), k.row(batch, s, kvHead))
+			scores[s], _ = o.score(dot(q.row(batch, time, head), k.row(batch, first+s, kvHead)))
 		}
 		l := logSumExp(scores)
 		lse.Data[(batch*o.Heads+head)*t+time] = l
 		for s, score := range scores {
-			addScaled(result.row(batch, time, head), math.Exp(score-l), v.row(batch, s, kvHead))
+			addScaled(result.row(batch, time, head), math.Exp(score-l), v.row(batch, first+s, kvHead))
 		}
 	})
 	return []*Array{out, lse}
@@ -87,8 +124,8 @@ func addScaled(y []float64, a float64, x []float64) {
 // Gradient fails.
 func (AttentionGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
 
-// Eval is, with P = exp(scale q k^T - lse): dV = P^T dO, dP = dO V^T, dS = P (dP - sum(dO O)), dQ = scale dS K, dK = scale dS^T Q.
-func (o AttentionGrad) Eval(n *Node, in []*Array, _ *Env) []*Array {
+// Eval is, with P = exp(S - lse) and S' the slope of the score S: dV = P^T dO, dP = dO V^T, dS = S' P (dP - sum(dO O)), dQ = dS K, dK = dS^T Q.
+func (o AttentionGrad) Eval(n *Node, in []*Array, e *Env) []*Array {
 	a := Attention(o)
 	grads := make([]*Array, len(n.Outputs))
 	for i, v := range n.Outputs {
@@ -96,56 +133,29 @@ func (o AttentionGrad) Eval(n *Node, in []*Array, _ *Env) []*Array {
 	}
 	q, k, v := a.split(in)
 	dq, dk, dv := a.split(grads)
-	rest := in[a.Operands():]
+	count, _ := a.inputs()
+	rest := in[count:]
 	b, t := in[0].Shape[0], in[0].Shape[1]
 	out := heads{rest[0].Data, rest[0].Shape[2], 0, t, o.HeadDim}
 	dout := heads{rest[2].Data, rest[2].Shape[2], 0, t, o.HeadDim}
-	scale := 1 / math.Sqrt(float64(o.HeadDim))
+	before := a.documents(n, in, t, e)
+	if before == nil {
+		return nil
+	}
 	a.each(b, t, func(batch, head, kvHead, time int) {
 		do, qr := dout.row(batch, time, head), q.row(batch, time, head)
 		sum := dot(do, out.row(batch, time, head))
 		lse := rest[1].Data[(batch*o.Heads+head)*t+time]
-		for s := range a.seen(time, t) {
+		first, end := a.seen(time, t, before[batch*t+time])
+		for s := first; s < end; s++ {
 			kr := k.row(batch, s, kvHead)
-			p := math.Exp(scale*dot(qr, kr) - lse)
-			ds := p * (dot(do, v.row(batch, s, kvHead)) - sum)
+			score, slope := a.score(dot(qr, kr))
+			p := math.Exp(score - lse)
+			ds := slope * p * (dot(do, v.row(batch, s, kvHead)) - sum)
 			addScaled(dv.row(batch, s, kvHead), p, do)
-			addScaled(dq.row(batch, time, head), scale*ds, kr)
-			addScaled(dk.row(batch, s, kvHead), scale*ds, qr)
+			addScaled(dq.row(batch, time, head), ds, kr)
+			addScaled(dk.row(batch, s, kvHead), ds, qr)
 		}
 	})
 	return grads
-}
-
-// Gradient turns the other way.
-func (o Rope) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
-	o.Inverse = !o.Inverse
-	dx := make([]*Value, len(n.Inputs)) // positions have none
-	dx[0] = g.one(o, append(slices.Clone(dy[:1]), n.Inputs[1:]...)...)
-	return dx
-}
-
-// Eval is the definition.
-func (o Rope) Eval(n *Node, in []*Array, e *Env) []*Array {
-	x, y := in[0], NewArray(in[0].Shape)
-	half := o.HeadDim / 2
-	for base := 0; base < len(x.Data); base += o.HeadDim {
-		row := base / x.Shape[2]
-		time := float64(row % x.Shape[1])
-		if o.Window > 0 {
-			if time = in[1].Data[row]; !e.inRange(n, "position", row, time, o.Window) {
-				return nil
-			}
-		}
-		for i := range half {
-			angle := time * math.Pow(o.Theta, -2*float64(i)/float64(o.HeadDim))
-			if o.Inverse {
-				angle = -angle
-			}
-			sin, cos := math.Sincos(angle)
-			u, v := x.Data[base+i], x.Data[base+half+i]
-			y.Data[base+i], y.Data[base+half+i] = u*cos-v*sin, v*cos+u*sin
-		}
-	}
-	return []*Array{y}
 }

@@ -73,8 +73,21 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			q, k, v := p.x(2, 4, 12), p.x(2, 4, 6), p.x(2, 4, 6)
 			return p.PackedAttention(p.Concat(2, q, k, v), 4, 2, 3, true), p.Attention(q, k, v, 4, 2, 3, true)
 		},
+		"attention of a cap, a scale, a window and documents": func(p *problem) (*Value, *Value) {
+			q, k, v := p.x(1, 5, 3), p.x(1, 5, 3), p.x(1, 5, 3)
+			m := func(x *Value) *Value { return p.Reshape(x, 5, 3) }
+			scores := p.Scale(p.Apply("tanh", p.Scale(p.MatMul(m(q), m(k), false, true), 0.7/1.5)), 1.5)
+			mask := p.fixed(func() float64 { return -1e9 }, 5, 5)
+			for i, seen := range [][]int{{0}, {1}, {1, 2}, {2, 3}, {4}} { // documents of 1, 3 and 1, two keys at most
+				for _, j := range seen {
+					p.feeds[mask.node.Op.(Input).Name].Data[5*i+j] = 0
+				}
+			}
+			op := Attention{Heads: 1, KVHeads: 1, HeadDim: 3, Causal: true, Scale: 0.7, Cap: 1.5, Window: 2, Documents: true}
+			return m(p.one(op, q, k, v, p.integers([]int{1, 5}, 0, 0, 1, 2, 0))), p.MatMul(p.Softmax(p.Add(scores, mask)), m(v), false, false)
+		},
 		"cached attention": func(p *problem) (*Value, *Value) { // three rows, then two: the cache begins with what nobody sees
-			op := Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true}
+			op := Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true, Scale: 0.4, Cap: 2, Window: 3}
 			qkv := []*Value{p.x(2, 5, 12), p.x(2, 5, 6), p.x(2, 5, 6)}
 			cache := p.fixed(p.random.NormFloat64, 2, 7, 12)
 			piece := func(cache *Value, first, n int) *Node {
@@ -86,7 +99,7 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			}
 			a := piece(cache, 0, 3)
 			b := piece(a.Outputs[1], 3, 2)
-			return p.Concat(1, a.Outputs[0], b.Outputs[0]), p.Attention(qkv[0], qkv[1], qkv[2], 4, 2, 3, true)
+			return p.Concat(1, a.Outputs[0], b.Outputs[0]), p.one(op, qkv...)
 		},
 		"cache of packed rows": func(p *problem) (*Value, *Value) { // a row for each key and value, in the order of the positions
 			k, v, cache := p.x(1, 2, 6), p.x(1, 2, 6), p.fixed(p.random.NormFloat64, 1, 4, 12)
@@ -107,6 +120,11 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
 			return p.HeadLoss(x, w, labels), p.CrossEntropy(p.MatMul(x, w, false, true), labels)
 		},
+		"head loss of a cap": func(p *problem) (*Value, *Value) {
+			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
+			logits := p.Scale(p.Apply("tanh", p.Scale(p.MatMul(x, w, false, true), 1/1.5)), 1.5)
+			return p.one(HeadLoss{Cap: 1.5}, x, w, labels), p.CrossEntropy(logits, labels)
+		},
 		"embedding": func(p *problem) (*Value, *Value) {
 			w := p.x(5, 2)
 			return p.Embedding(w, p.integers([]int{3}, 4, 0, 4)), p.Concat(0, p.Slice(w, 0, 4, 1), p.Slice(w, 0, 0, 1), p.Slice(w, 0, 4, 1))
@@ -120,6 +138,12 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 		"rope at positions": func(p *problem) (*Value, *Value) {
 			x := p.x(2, 5, 12)
 			return p.RopeAt(x, p.integers([]int{2, 5}, 0, 1, 2, 3, 4, 0, 1, 2, 3, 4), 6, 10, 9), p.Rope(x, 6, 10)
+		},
+		"rope of frequencies": func(p *problem) (*Value, *Value) { // the first half of each head, twice as long
+			x := p.x(2, 5, 16)
+			head := func(x *Value, h, first int) *Value { return p.Slice(x, 2, 8*h+first, 4) }
+			turn := func(h int) *Value { return p.Scale(p.Rope(head(x, h, 0), 4, 100), 2) }
+			return p.one(Rope{HeadDim: 8, Frequencies: []float64{1, 0.1}, Factor: 2}, x), p.Concat(2, turn(0), head(x, 0, 4), turn(1), head(x, 1, 4))
 		},
 		"rope there and back": func(p *problem) (*Value, *Value) {
 			x := p.x(2, 5, 12)

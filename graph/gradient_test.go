@@ -204,7 +204,18 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"attention packed":            func(p *problem) *Value { return p.PackedAttention(p.x(2, 4, 18), 2, 2, 3, true) },
 	"attention packed grouped":    func(p *problem) *Value { return p.PackedAttention(p.x(1, 4, 24), 4, 2, 3, true) },
 	"attention packed not causal": func(p *problem) *Value { return p.PackedAttention(p.x(2, 3, 24), 4, 2, 3, false) },
-	"rope":                        func(p *problem) *Value { return p.Rope(p.x(2, 5, 12), 6, 100) },
+	"attention capped, in a window": func(p *problem) *Value {
+		op := Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Packed: true, Causal: true, Scale: 0.8, Cap: 1.5, Window: 2}
+		return p.one(op, p.x(2, 4, 24))
+	},
+	"attention of documents": func(p *problem) *Value {
+		op := Attention{Heads: 2, KVHeads: 1, HeadDim: 3, Causal: true, Documents: true}
+		return p.one(op, p.x(2, 4, 6), p.x(2, 4, 3), p.x(2, 4, 3), p.integers([]int{2, 4}, 0, 1, 0, 1, 0, 0, 1, 2))
+	},
+	"rope of frequencies": func(p *problem) *Value {
+		return p.one(Rope{HeadDim: 6, Frequencies: []float64{1, 0.3}, Factor: 1.5}, p.x(1, 5, 12))
+	},
+	"rope": func(p *problem) *Value { return p.Rope(p.x(2, 5, 12), 6, 100) },
 	"rope at positions": func(p *problem) *Value {
 		return p.RopeAt(p.x(2, 3, 12), p.integers([]int{2, 3}, 4, 0, 2, 1, 8, 3), 6, 100, 9)
 	},
@@ -227,6 +238,9 @@ var gradientCases = map[string]func(p *problem) *Value{
 	},
 	"head loss all ignored": func(p *problem) *Value {
 		return p.HeadLoss(p.x(2, 3), p.x(5, 3), p.integers([]int{2}, -100, -100))
+	},
+	"head loss of a cap": func(p *problem) *Value {
+		return p.one(HeadLoss{Cap: 1.5}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4))
 	},
 	"head loss fixed": func(p *problem) *Value {
 		return p.HeadLoss(p.x(2, 3), p.fixed(p.random.NormFloat64, 5, 3), p.integers([]int{2}, 1, 0))

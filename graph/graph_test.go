@@ -59,6 +59,15 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 		`graph: attention #1: heads 4, kv heads 3, head dim 3: want them positive, and heads a multiple of kv heads`: func(g *Graph) {
 			g.PackedAttention(x(g, 1, 4, 30), 4, 3, 3, true)
 		},
+		`graph: attention #1: a window or documents, but not causal`: func(g *Graph) {
+			g.one(Attention{Heads: 1, KVHeads: 1, HeadDim: 6, Packed: true, Window: 2}, x(g, 1, 4, 18))
+		},
+		`graph: attention #2: positions has shape [4], want [1 4]`: func(g *Graph) {
+			g.one(Attention{Heads: 1, KVHeads: 1, HeadDim: 6, Packed: true, Causal: true, Documents: true}, x(g, 1, 4, 18), i32(g, 4))
+		},
+		`graph: rope #1: head dim 4, 3 frequencies, theta 0: want at most half of the head dim, and no theta beside them`: func(g *Graph) {
+			g.one(Rope{HeadDim: 4, Frequencies: []float64{1, 2, 3}}, x(g, 1, 4, 8))
+		},
 		`graph: rope #1: x has shape [1 4 6], want [batch time heads*4]`: func(g *Graph) { g.Rope(x(g, 1, 4, 6), 4, 10000) },
 		`graph: rope #1: head dim 3, theta 10000: want an even head dim and theta above 0`: func(g *Graph) {
 			g.Rope(x(g, 1, 4, 6), 3, 10000)
@@ -175,6 +184,8 @@ func TestFLOPsOfAttentionAndHead(t *testing.T) {
 	assert.EqualValues(t, 2*4*10*(4*3+4), p.FLOPs(y))
 	z := p.PackedAttention(p.x(2, 4, 24), 4, 2, 3, false)
 	assert.EqualValues(t, 2*4*16*(4*3+4), p.FLOPs(z))
+	window := p.one(Attention{Heads: 4, KVHeads: 4, HeadDim: 3, Packed: true, Causal: true, Window: 2}, p.x(2, 4, 36))
+	assert.EqualValues(t, 2*4*7*(4*3+4), p.FLOPs(window))
 	x, w := p.x(8, 3), p.x(5, 3)
 	loss := p.HeadLoss(x, w, p.integers([]int{8}, 0, 1, 2, 3, 4, 0, 1, 2))
 	assert.EqualValues(t, 8*5*(2*3+4), p.FLOPs(loss))

@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 
 	"gputrain/buffers/array"
 )
@@ -62,18 +64,27 @@ func (CrossEntropyGrad) Infer(in []*Value) ([]Type, error) {
 // FLOPs is 3 a logit.
 func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.Elements()) }
 
-// HeadLoss is the cross entropy of the logits x W^T, which it never holds whole: x [N,D], W [V,D], labels [N] to the sum over
-// the counted rows, and lse [N].
-type HeadLoss struct{}
+// HeadLoss is the cross entropy of the logits z = x W^T, or with a Cap of Cap tanh(z/Cap), which it never holds whole: x [N,D], W [V,D], labels [N]
+// to the sum over the counted rows, and lse [N].
+type HeadLoss struct {
+	Cap float64 `json:"cap,omitempty"`
+}
 
 func (HeadLoss) Kind() string { return "head_loss" }
 
-func (HeadLoss) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, 3, 2); err != nil {
+func (o HeadLoss) Infer(in []*Value) ([]Type, error) {
+	if err := cmp.Or(arity(in, 3, 2), o.validate()); err != nil {
 		return nil, err
 	}
 	n, err := headInputs(in[0], in[1], in[2])
 	return []Type{F32(), F32(n)}, err
+}
+
+func (o HeadLoss) validate() error {
+	if !(o.Cap >= 0) || math.IsInf(o.Cap, 0) {
+		return fmt.Errorf("cap %g: want it finite and not negative", o.Cap)
+	}
+	return nil
 }
 
 func headInputs(x, w, labels *Value) (n int, err error) {
@@ -93,13 +104,13 @@ func headLogits(n *Node) int64 {
 	return int64(n.Inputs[0].Shape()[0]) * int64(n.Inputs[1].Shape()[0])
 }
 
-// HeadLossGrad takes (x, W, labels, lse, dloss []) to dx [N,D] and dW [V,D].
-type HeadLossGrad struct{}
+// HeadLossGrad takes (x, W, labels, lse, dloss []) of the HeadLoss of the same fields to dx [N,D] and dW [V,D].
+type HeadLossGrad HeadLoss
 
 func (HeadLossGrad) Kind() string { return "head_loss_grad" }
 
-func (HeadLossGrad) Infer(in []*Value) ([]Type, error) {
-	if err := arity(in, 5, 2); err != nil {
+func (o HeadLossGrad) Infer(in []*Value) ([]Type, error) {
+	if err := cmp.Or(arity(in, 5, 2), HeadLoss(o).validate()); err != nil {
 		return nil, err
 	}
 	n, err := headInputs(in[0], in[1], in[2])

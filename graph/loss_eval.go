@@ -26,11 +26,11 @@ func (CrossEntropy) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 }
 
 // Gradient is HeadLossGrad.
-func (HeadLoss) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
+func (o HeadLoss) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	if !g.onlyFirst(n, dy) {
 		return make([]*Value, 3)
 	}
-	grad := g.Append(HeadLossGrad{}, n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Outputs[1], dy[0])
+	grad := g.Append(HeadLossGrad(o), n.Inputs[0], n.Inputs[1], n.Inputs[2], n.Outputs[1], dy[0])
 	return []*Value{grad.Outputs[0], grad.Outputs[1], nil}
 }
 
@@ -79,26 +79,37 @@ func (CrossEntropyGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 	return []*Array{d}
 }
 
-// headOf is the logits x W^T.
-func headOf(x, w *Array) *Array {
+// logits are those of x W^T.
+func (o HeadLoss) logits(x, w *Array) *Array {
 	n, d := Rows(x.Shape)
 	v := w.Shape[0]
 	logits := NewArray([]int{n, v})
 	product(logits.Data, x.Data, w.Data, n, d, v, false, true)
+	if o.Cap > 0 {
+		for i, z := range logits.Data {
+			logits.Data[i] = o.Cap * math.Tanh(z/o.Cap)
+		}
+	}
 	return logits
 }
 
 // Eval is the definition.
-func (HeadLoss) Eval(node *Node, in []*Array, e *Env) []*Array {
-	return CrossEntropy{}.Eval(node, []*Array{headOf(in[0], in[1]), in[2]}, e)
+func (o HeadLoss) Eval(node *Node, in []*Array, e *Env) []*Array {
+	return CrossEntropy{}.Eval(node, []*Array{o.logits(in[0], in[1]), in[2]}, e)
 }
 
-// Eval is dx = dlogits W and dW = dlogits^T x.
-func (HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
+// Eval is dx = dz W and dW = dz^T x, dz = dlogits (1 - (logits/Cap)^2) with a Cap.
+func (o HeadLossGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 	x, w := in[0], in[1]
-	d := CrossEntropyGrad{}.Eval(node, []*Array{headOf(x, w), in[2], in[3], in[4]}, e)
+	logits := HeadLoss(o).logits(x, w)
+	d := CrossEntropyGrad{}.Eval(node, []*Array{logits, in[2], in[3], in[4]}, e)
 	if d == nil {
 		return nil
+	}
+	if o.Cap > 0 {
+		for i, l := range logits.Data {
+			d[0].Data[i] *= 1 - l/o.Cap*(l/o.Cap)
+		}
 	}
 	n, width := Rows(x.Shape)
 	v := w.Shape[0]
