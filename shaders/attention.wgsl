@@ -46,7 +46,12 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let sees_{{R}} = p.t;
 #endif
     let qat_{{R}} = (b * p.t + t_{{R}}) * p.qs + h * p.head;
+#if LOCAL
+    let from_{{R}} = keys_first(b, t_{{R}});
+    var m_{{R}} = 0.5 * LOWEST; // above the score of a key that is not seen, should such come first
+#else
     var m_{{R}} = LOWEST;
+#endif
     var l_{{R}} = 0.0;
 #for D in 0..QUADS
     let q_{{R}}_{{D}} = load_q(qat_{{R}}, {{D}}u * 4u) * p.scale;
@@ -58,7 +63,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #else
     let end = p.t;
 #endif
+#if LOCAL
+    for (var j = from_0; j < end; j += {{KEYS}}u) {
+#else
     for (var j = 0u; j < end; j += {{KEYS}}u) {
+#endif
 #for J in 0..KEYS
         let j_{{J}} = min(j + {{J}}u, p.t - 1u);
 #for R in 0..ROWS
@@ -76,7 +85,14 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #for R in 0..ROWS
         let old_{{R}} = m_{{R}};
 #for J in 0..KEYS
+#if CAPPED
+        s_{{R}}_{{J}} = p.cap * f_tanh(s_{{R}}_{{J}} / p.cap);
+#endif
+#if LOCAL
+        s_{{R}}_{{J}} = select(LOWEST, s_{{R}}_{{J}}, j + {{J}}u < sees_{{R}} && j + {{J}}u >= from_{{R}});
+#else
         s_{{R}}_{{J}} = select(LOWEST, s_{{R}}_{{J}}, j + {{J}}u < sees_{{R}});
+#endif
         m_{{R}} = max(m_{{R}}, s_{{R}}_{{J}});
 #end
         let shrink_{{R}} = exp(old_{{R}} - m_{{R}});

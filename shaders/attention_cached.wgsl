@@ -1,33 +1,13 @@
 // attention_cached: o = softmax(scale q k^T) v for rows whose keys and values are in a cache, head by head. A workgroup owns one head of one row,
 // or a part of the keys that the row sees, so that few rows occupy a device too: its invocations take the keys in turn, KEYS at a time, each
 // with an online softmax of its own, which are then joined. -3e38 stands for minus infinity. Twin: graph.CachedAttention.Eval.
-struct Params {
-    t: u32,      // rows a sequence
-    window: u32, // rows of a sequence's cache
-    heads: u32,  // query heads
-    group: u32,  // query heads a key head
-    qs: u32,     // stride of a row of q, in the unit of the arrays
-    os: u32,
-    cs: u32,     // of a row of the cache
-    v0: u32,     // where the values start in it
-    head: u32,   // stride of a head
-    part: u32,   // keys a workgroup
-    scale: f32,
-}
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> positions: array<i32>;
-@group(0) @binding(2) var<storage, read> q: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> cache: array<{{ELEMENT}}>;
-#if PARTS
-// Of each row, head and part: the sum of exp(score - m) v; m and the sum of exp(score - m). attention_merge joins them.
-@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
-#else
-@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
-#endif
+#import "shared/attention_cached_bindings.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
 const LOWEST = -3.0e38;
+#if CAPPED
+#import "shared/functions.wgsl" T=f32
+#endif
 
 // What the upper half of the invocations that are left hand to the lower half.
 var<workgroup> handed: array<vec4<f32>, {{HANDED}}>;
@@ -49,7 +29,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let h = workgroup.x;
     let row = alternating(workgroup.y, workgroups.y); // later rows see more
     let sees = u32(positions[row]) + 1u;
+#if LIMITED
+    let begin = sees - min(sees, p.local) + workgroup.z * p.part;
+#else
     let begin = workgroup.z * p.part;
+#endif
     let end = min(begin + p.part, sees);
     let kat = row / p.t * p.window * p.cs + h / p.group * p.head;
     let vat = kat + p.v0;
@@ -70,6 +54,9 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #end
         let old = m;
 #for J in 0..KEYS
+#if CAPPED
+        s_{{J}} = p.cap * f_tanh(s_{{J}} / p.cap);
+#endif
         s_{{J}} = select(LOWEST, s_{{J}}, j + {{J}}u * {{WX}}u < end);
         m = max(m, s_{{J}});
 #end

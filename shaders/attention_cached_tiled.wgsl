@@ -2,36 +2,16 @@
 // invocation a key, for the scores, then a few quads of the head an invocation, for the sum of the values. So no invocation holds a whole head, and
 // neighbours read a row of values side by side. The softmax is online: m is the largest score so far, and sums are of exp(score - m).
 // Params and parts as in attention_cached. -3e38 stands for minus infinity. Twin: graph.CachedAttention.Eval.
-struct Params {
-    t: u32,      // rows a sequence
-    window: u32, // rows of a sequence's cache
-    heads: u32,  // query heads
-    group: u32,  // query heads a key head
-    qs: u32,     // stride of a row of q, in the unit of the arrays
-    os: u32,
-    cs: u32,     // of a row of the cache
-    v0: u32,     // where the values start in it
-    head: u32,   // stride of a head
-    part: u32,   // keys a workgroup
-    scale: f32,
-}
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> positions: array<i32>;
-@group(0) @binding(2) var<storage, read> q: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> cache: array<{{ELEMENT}}>;
-#if PARTS
-// Of each row, head and part: the sum of exp(score - m) v; m and the sum of exp(score - m). attention_merge joins them.
-@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
-#else
-@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
-#endif
+#import "shared/attention_cached_bindings.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
 const QUADS = {{QUADS}}u;
 const LANES = {{LANES}}u; // invocations that share a head's quads, {{OWN}} each
 const TEAMS = {{TEAMS}}u; // of them; team i takes keys i, i + TEAMS, ...
 const LOWEST = -3.0e38;
+#if CAPPED
+#import "shared/functions.wgsl" T=f32
+#endif
 
 var<workgroup> query: array<vec4<f32>, {{QUADS}}>;
 var<workgroup> scores: array<f32, 64>;
@@ -54,7 +34,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let h = workgroup.x;
     let row = alternating(workgroup.y, workgroups.y); // later rows see more
     let sees = u32(positions[row]) + 1u;
+#if LIMITED
+    let begin = sees - min(sees, p.local) + workgroup.z * p.part;
+#else
     let begin = workgroup.z * p.part;
+#endif
     let end = min(begin + p.part, sees);
     let kat = row / p.t * p.window * p.cs + h / p.group * p.head;
     let vat = kat + p.v0;
@@ -83,7 +67,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         for (var d = QUADS - QUADS % 4u; d < QUADS; d++) {
             products += query[d] * load(kline, d * 4u);
         }
-        let score = select(LOWEST, (products.x + products.y) + (products.z + products.w), j + lane < end);
+        var score = (products.x + products.y) + (products.z + products.w);
+#if CAPPED
+        score = p.cap * f_tanh(score / p.cap);
+#endif
+        score = select(LOWEST, score, j + lane < end);
         scores[lane] = score;
         workgroupBarrier();
         let old = m;

@@ -56,10 +56,20 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #else
     let begin = 0u;
 #endif
+#if LOCAL
+#for R in 0..ROWS
+    let till_{{R}} = positions_end(b, j_{{R}});
+#end
+    let end = positions_end(b, min(first + {{ROWS}}u, p.t) - 1u);
+#endif
     for (var g = 0u; g < p.group; g++) {
         let h = kv * p.group + g;
         // KEYS positions at a time, since software adapters write dk and dv back to memory after each turn.
+#if LOCAL
+        for (var i = begin; i < end; i += {{KEYS}}u) {
+#else
         for (var i = begin; i < p.t; i += {{KEYS}}u) {
+#endif
 #for I in 0..KEYS
             let i_{{I}} = min(i + {{I}}u, p.t - 1u);
             let row_{{I}} = (b * p.heads + h) * p.t + i_{{I}};
@@ -80,12 +90,24 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
 #for R in 0..ROWS
+#if CAPPED
+            let bounded_{{R}}_{{I}} = f_tanh(s_{{R}}_{{I}} / p.cap);
+            s_{{R}}_{{I}} = p.cap * bounded_{{R}}_{{I}};
+#endif
 #if CAUSAL
+#if LOCAL
+            let w_{{R}}_{{I}} = select(0.0, exp(s_{{R}}_{{I}} - lse_{{I}}), i + {{I}}u < till_{{R}} && i + {{I}}u >= first + {{R}}u);
+#else
             let w_{{R}}_{{I}} = select(0.0, exp(s_{{R}}_{{I}} - lse_{{I}}), i + {{I}}u < p.t && i + {{I}}u >= first + {{R}}u);
+#endif
 #else
             let w_{{R}}_{{I}} = select(0.0, exp(s_{{R}}_{{I}} - lse_{{I}}), i + {{I}}u < p.t);
 #endif
+#if CAPPED
+            let ds_{{R}}_{{I}} = w_{{R}}_{{I}} * (e_{{R}}_{{I}} - delta_{{I}}) * (1.0 - bounded_{{R}}_{{I}} * bounded_{{R}}_{{I}});
+#else
             let ds_{{R}}_{{I}} = w_{{R}}_{{I}} * (e_{{R}}_{{I}} - delta_{{I}});
+#endif
 #end
 #end
 #for R in 0..ROWS

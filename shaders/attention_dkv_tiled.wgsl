@@ -48,10 +48,18 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     // The row and the two neighbours of a turn whose scores this invocation joins.
     let mine = part / 2u % ROWS;
     let two = part % 2u;
+#if LOCAL
+    let till_mine = positions_end(b, min(row + mine, p.t - 1u));
+    let end = positions_end(b, min(first + TEAMS * ROWS, p.t) - 1u);
+#endif
     for (var g = 0u; g < p.group; g++) {
         let h = kv * p.group + g;
         let lat = (b * p.heads + h) * p.t;
+#if LOCAL
+        for (var begin = positions_begin(first); begin < end; begin += TEAMS) {
+#else
         for (var begin = positions_begin(first); begin < p.t; begin += TEAMS) {
+#endif
             workgroupBarrier();
             let i = min(begin + team, p.t - 1u);
             let staged = b * p.t + i;
@@ -63,7 +71,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             douts[{{D}}][team / 4u][team % 4u][part] = load_dout(staged * p.os + h * p.head, part + {{D}}u * SPLIT);
 #end
             workgroupBarrier();
+#if LOCAL
+            let turns = min({{TURNS}}u, (end - begin + 3u) / 4u);
+#else
             let turns = min({{TURNS}}u, (p.t - begin + 3u) / 4u);
+#endif
             for (var turn = 0u; turn < turns; turn++) {
 #for R in 0..ROWS
                 var s_{{R}} = vec4<f32>();
@@ -85,10 +97,19 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
                 let i = begin + 4u * turn + 2u * two;
                 let stats_0 = stats[turn][2u * two];
                 let stats_1 = stats[turn][2u * two + 1u];
+#if LOCAL
+                var w = vec2<f32>(weight(i, row + mine, joined.x, stats_0.x), weight(i + 1u, row + mine, joined.y, stats_1.x));
+                w = select(vec2<f32>(), w, vec2<u32>(i, i + 1u) < vec2<u32>(till_mine));
+#else
                 let w = vec2<f32>(weight(i, row + mine, joined.x, stats_0.x), weight(i + 1u, row + mine, joined.y, stats_1.x));
+#endif
                 if (part < 2u * ROWS) {
                     weights[team][mine][two] = w;
+#if CAPPED
+                    dscores[team][mine][two] = w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y)) * vec2<f32>(slope(joined.x), slope(joined.y));
+#else
                     dscores[team][mine][two] = w * (joined.zw - vec2<f32>(stats_0.y, stats_1.y));
+#endif
                 }
                 workgroupBarrier();
 #for R in 0..ROWS

@@ -49,6 +49,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #endif
     let qat_{{R}} = (b * p.t + t_{{R}}) * p.qs + h * p.head;
     let oat_{{R}} = (b * p.t + t_{{R}}) * p.os + h * p.head;
+#if LOCAL
+    let from_{{R}} = keys_first(b, t_{{R}});
+#endif
     let lse_{{R}} = lse[index * p.t + t_{{R}}];
     var delta_{{R}} = 0.0;
 #for D in 0..QUADS
@@ -64,7 +67,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let end = p.t;
 #endif
     // KEYS at a time, since software adapters write dq back to memory after each turn.
+#if LOCAL
+    for (var j = from_0; j < end; j += {{KEYS}}u) {
+#else
     for (var j = 0u; j < end; j += {{KEYS}}u) {
+#endif
 #for J in 0..KEYS
         let j_{{J}} = min(j + {{J}}u, p.t - 1u);
 #for R in 0..ROWS
@@ -80,8 +87,20 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
 #for R in 0..ROWS
+#if CAPPED
+        let bounded_{{R}}_{{J}} = f_tanh(s_{{R}}_{{J}} / p.cap);
+        s_{{R}}_{{J}} = p.cap * bounded_{{R}}_{{J}};
+#endif
+#if LOCAL
+        let w_{{R}}_{{J}} = select(0.0, exp(s_{{R}}_{{J}} - lse_{{R}}), j + {{J}}u < sees_{{R}} && j + {{J}}u >= from_{{R}});
+#else
         let w_{{R}}_{{J}} = select(0.0, exp(s_{{R}}_{{J}} - lse_{{R}}), j + {{J}}u < sees_{{R}});
+#endif
+#if CAPPED
+        let ds_{{R}}_{{J}} = w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}}) * p.scale * (1.0 - bounded_{{R}}_{{J}} * bounded_{{R}}_{{J}});
+#else
         let ds_{{R}}_{{J}} = w_{{R}}_{{J}} * (e_{{R}}_{{J}} - delta_{{R}}) * p.scale;
+#endif
 #end
 #end
 #for R in 0..ROWS

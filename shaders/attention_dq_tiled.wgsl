@@ -57,11 +57,18 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     delta_mine += shares[team][mine][0][{{I}}].x;
 #end
     let lse_mine = lse[at];
+#if LOCAL
+    let from_mine = keys_first(b, min(row + mine, p.t - 1u));
+#endif
     if (part < 2u * ROWS && two == 0u && row + mine < p.t) {
         delta[at] = delta_mine;
     }
     let end = keys_end(min(first + TEAMS * ROWS, p.t) - 1u);
+#if LOCAL
+    for (var begin = keys_first(b, first); begin < end; begin += TEAMS) {
+#else
     for (var begin = 0u; begin < end; begin += TEAMS) {
+#endif
         workgroupBarrier();
         let staged = min(begin + team, p.t - 1u);
 #for D in 0..DEPTH
@@ -89,9 +96,18 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 #end
 #import "shared/attention_join.wgsl"
             let j = begin + 4u * turn + 2u * two;
+#if LOCAL
+            var w = vec2<f32>(weight(row + mine, j, joined.x, lse_mine), weight(row + mine, j + 1u, joined.y, lse_mine));
+            w = select(vec2<f32>(), w, vec2<u32>(j, j + 1u) >= vec2<u32>(from_mine));
+#else
             let w = vec2<f32>(weight(row + mine, j, joined.x, lse_mine), weight(row + mine, j + 1u, joined.y, lse_mine));
+#endif
             if (part < 2u * ROWS) {
+#if CAPPED
+                dscores[team][mine][two] = w * (joined.zw - delta_mine) * vec2<f32>(slope(joined.x), slope(joined.y));
+#else
                 dscores[team][mine][two] = w * (joined.zw - delta_mine);
+#endif
             }
             workgroupBarrier();
 #for R in 0..ROWS

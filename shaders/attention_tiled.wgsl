@@ -40,10 +40,19 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
 #end
 #end
     let mine = part % ROWS; // the row whose scores this invocation joins
+#if LOCAL
+    let from_mine = keys_first(b, min(row + mine, p.t - 1u));
+    var m = 0.5 * LOWEST; // above the score of a key that is not seen, should such come first
+#else
     var m = LOWEST;
+#endif
     var l = 0.0;
     let end = keys_end(min(first + TEAMS * ROWS, p.t) - 1u);
+#if LOCAL
+    for (var begin = keys_first(b, first); begin < end; begin += TEAMS) {
+#else
     for (var begin = 0u; begin < end; begin += TEAMS) {
+#endif
         workgroupBarrier();
         let staged = min(begin + team, p.t - 1u);
 #for D in 0..DEPTH
@@ -75,7 +84,11 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             s += shares[team][mine][{{I}}];
 #end
 #for J in 0..4
+#if LOCAL
+            s[{{J}}] = select(LOWEST, scored(s[{{J}}]), sees(row + mine, begin + 4u * turn + {{J}}u) && begin + 4u * turn + {{J}}u >= from_mine);
+#else
             s[{{J}}] = select(LOWEST, scored(s[{{J}}]), sees(row + mine, begin + 4u * turn + {{J}}u));
+#endif
 #end
             let old = m;
             m = max(max(max(s.x, s.y), max(s.z, s.w)), old);

@@ -10,7 +10,11 @@ struct Params {
     row0: u32,     // of the chunk, in labels, lse and losses
     first: u32,    // 1: the first run
     last: u32,     // 1: the last run
+#if CAPPED
+    cap: f32,      // of the logits
+#else
     pad: u32,
+#endif
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> logits: array<{{ELEMENT}}>;
@@ -20,6 +24,9 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> losses: array<f32>;
 
 const LOWEST = -3.0e38;
+#if CAPPED // logits are cap tanh(logits/cap)
+#import "shared/functions.wgsl" T=vec4<f32>
+#endif
 #if GROUP
 const STEP = 64u;
 var<workgroup> maxima: array<f32, 64>;
@@ -45,6 +52,9 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
         v[{{E}}] = LOWEST;
     }
 #end
+#endif
+#if CAPPED
+    v = select(p.cap * f_tanh(v / p.cap), v, v <= vec4<f32>(LOWEST)); // but for what is past the end
 #endif
     return v;
 }

@@ -7,7 +7,11 @@ struct Params {
     stride: u32,  // of a row, in the unit of logits
     column0: u32, // the first, of the label's
     row0: u32,    // of the chunk, in labels and lse
+#if CAPPED
+    cap: f32, pad1: u32, pad2: u32,
+#else
     pad0: u32, pad1: u32, pad2: u32,
+#endif
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> labels: array<i32>;
@@ -20,6 +24,13 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> dlogits: array<{{ELEMENT}}>;
 #endif
 
+#if CAPPED // logits are cap tanh(logits/cap)
+#if SCALAR
+#import "shared/functions.wgsl" T=f32
+#else
+#import "shared/functions.wgsl" T=vec4<f32>
+#endif
+#endif
 @compute @workgroup_size(64, 1, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let i = grid_index(wg, wgs, local, 64u);
@@ -40,14 +51,24 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
     let at = row * p.stride + column;
 #for E in 0..4
     if (column + {{E}}u < p.columns) {
+#if CAPPED
+        let bounded = f_tanh(logits[at + {{E}}u] / p.cap);
+        {{OUT}}[at + {{E}}u] = scale * (exp(p.cap * bounded - total) - select(0.0, 1.0, hit == {{E}}u)) * (1.0 - bounded * bounded);
+#else
         {{OUT}}[at + {{E}}u] = scale * (exp(logits[at + {{E}}u] - total) - select(0.0, 1.0, hit == {{E}}u));
+#endif
     }
 #end
 #else
     let at = row * p.stride + i % quads;
     let lane = vec4<u32>(0u, 1u, 2u, 3u);
     let one = select(vec4<f32>(0.0), vec4<f32>(1.0), lane == vec4<u32>(hit));
+#if CAPPED
+    let bounded = f_tanh(logits[at] / p.cap);
+    let d = scale * (exp(p.cap * bounded - total) - one) * (1.0 - bounded * bounded);
+#else
     let d = scale * (exp(logits[at] - total) - one);
+#endif
     {{OUT}}[at] = select(vec4<f32>(0.0), d, vec4<u32>(column) + lane < vec4<u32>(p.columns));
 #endif
 }

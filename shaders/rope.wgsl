@@ -7,6 +7,9 @@ struct Params {
     half: u32,      // of a head, in items
     heads: u32,     // a row
     positions: u32,
+#if PARTIAL
+    rest: u32,      // of a head, behind the pairs: it stays
+#endif
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -29,9 +32,19 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         @builtin(local_invocation_index) local: u32) {
     let pair = grid_index(workgroup, workgroups, local, 64u);
     if (pair < params.pairs) {
+#if PARTIAL // pairs (x[i], x[i + half]) do not fill the head
+        let head = pair / (params.half + params.rest);
+        let at = pair % (params.half + params.rest);
+        let low = head * (2u * params.half + params.rest) + at;
+        if (at >= params.half) {
+            y[low + params.half] = x[low + params.half];
+            return;
+        }
+#else
         let head = pair / params.half;
         let at = pair % params.half;
         let low = head * 2u * params.half + at;
+#endif
         let high = low + params.half;
 #if POSITIONS
         let position = u32(positions[head / params.heads]);

@@ -2,8 +2,9 @@ package compile
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -23,6 +24,9 @@ var attentionChecks = []Check{
 	{Name: "attention grouped", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
 		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 6}, 2, 9)
 	}},
+	{Name: "attention capped, in a window", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
+		return checkedAttention(g, graph.Attention{Heads: 4, KVHeads: 2, HeadDim: 8, Causal: true, Scale: 0.7, Cap: 2, Window: 9}, 2, 41)
+	}},
 	{Name: "attention, heads of 64", Tolerance: 256, Build: func(g *graph.Graph) []*graph.Value {
 		return checkedAttention(g, graph.Attention{Heads: 2, KVHeads: 2, HeadDim: 64, Packed: true, Causal: true}, 1, 70)
 	}},
@@ -34,6 +38,13 @@ type attentionParams struct {
 	QS, KS, VS, OS         uint32
 	K0, V0, Head           uint32
 	Scale                  float32
+}
+
+// limitedParams is Params where positions do not see all that is causal, or scores are capped.
+type limitedParams struct {
+	attentionParams
+	Window uint32
+	Cap    float32
 }
 
 // attentionKernel says how one of the three kernels is made and called for a node: forward, dq or dkv, each of which is written for software
@@ -73,7 +84,7 @@ func (a attentionKernel) byHead() bool {
 	for i := range blocks {
 		turns := a.t
 		if a.op.Causal {
-			turns = min((i+1)*a.rows, a.t)
+			turns = min((i+1)*a.rows, a.t, a.window()+a.rows)
 		}
 		heads += turns * int(tiles(count, a.width()))
 		if (i+1)%a.width() == 0 || i == blocks-1 {
@@ -91,6 +102,39 @@ func (a attentionKernel) width() int {
 	return 64
 }
 
+// window is how many keys a position sees at most.
+func (a attentionKernel) window() int {
+	if a.op.Window > 0 {
+		return min(a.op.Window, a.t)
+	}
+	return a.t
+}
+
+// flags are those of what an attention may have, and WGSL has text for only then.
+func (a attentionKernel) flags() map[string]bool {
+	local := a.window() < a.t || a.op.Documents
+	return map[string]bool{"LIMITED": local || a.op.Cap > 0, "LOCAL": local, "DOCUMENTS": a.op.Documents, "CAPPED": a.op.Cap > 0}
+}
+
+// suffix tells kernels with limits from those without in profiles.
+func (a attentionKernel) suffix() (suffix string) {
+	flags := a.flags()
+	for _, flag := range []string{"CAPPED", "LOCAL", "DOCUMENTS"} {
+		if flags[flag] {
+			suffix += "_" + strings.ToLower(flag)
+		}
+	}
+	return suffix
+}
+
+// uniform is Params as the flags have it.
+func (a attentionKernel) uniform() any {
+	if !a.flags()["LIMITED"] {
+		return a.params()
+	}
+	return limitedParams{a.params(), uint32(a.window()), float32(a.op.Cap)}
+}
+
 // params are those of the node, with strides in the unit of the arrays.
 func (a attentionKernel) params() attentionParams {
 	unit := 4
@@ -101,7 +145,7 @@ func (a attentionKernel) params() attentionParams {
 	p := attentionParams{
 		T: uint32(a.t), Heads: uint32(a.op.Heads), Group: uint32(a.op.Heads / a.op.KVHeads),
 		Count: uint32(a.batch * a.heads), QS: uint32(q / unit), KS: uint32(kv / unit), VS: uint32(kv / unit), OS: uint32(q / unit),
-		Head: uint32(a.op.HeadDim / unit), Scale: float32(1 / math.Sqrt(float64(a.op.HeadDim))),
+		Head: uint32(a.op.HeadDim / unit), Scale: float32(a.op.ScoreScale()),
 	}
 	if a.op.Packed {
 		p.QS, p.KS, p.VS = uint32(packed/unit), uint32(packed/unit), uint32(packed/unit)
@@ -128,10 +172,9 @@ func (a attentionKernel) variant(names map[string]string) shaders.Variant {
 	for constant, name := range names {
 		constants[constant] = name
 	}
-	return shaders.Variant{Constants: constants, Flags: map[string]bool{
-		"PACKED": a.op.Packed, "CAUSAL": a.op.Causal,
-		"SCALAR": a.scalar(), "BY_HEAD": a.byHead(),
-	}}
+	flags := a.flags()
+	flags["PACKED"], flags["CAUSAL"], flags["SCALAR"], flags["BY_HEAD"] = a.op.Packed, a.op.Causal, a.scalar(), a.byHead()
+	return shaders.Variant{Constants: constants, Flags: flags}
 }
 
 // attentionLong is the positions from which on a kernel runs for so long that a slow compilation pays.
@@ -190,11 +233,11 @@ func (c *Compiler) spans(values []*graph.Value) []Span {
 func (c *Compiler) attend(name string, a attentionKernel, names map[string]string, bind ...Span) {
 	if a.tiled() {
 		k, grid := c.tiledKernel(name, a, names)
-		c.Dispatch(k, grid, a.params(), bind...)
+		c.Dispatch(k, grid, a.uniform(), bind...)
 		return
 	}
-	k := c.kernel(name, fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows), a.variant(names))
-	c.Dispatch(k, a.grid(), a.params(), bind...)
+	k := c.kernel(name, fmt.Sprintf("_%dx%d", a.op.HeadDim, a.rows)+a.suffix(), a.variant(names))
+	c.Dispatch(k, a.grid(), a.uniform(), bind...)
 }
 
 func lowerAttention(c *Compiler, n *graph.Node) {
@@ -203,7 +246,8 @@ func lowerAttention(c *Compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	c.rowwise(append(c.rowOperands("operand", n.Inputs...), c.rowOperands("result", n.Outputs...)...), func(share func(int) int, spans []Span) {
+	operands := slices.Concat(c.rowOperands("operand", n.Inputs[:op.Operands()]...), c.rowOperands("result", n.Outputs...), c.seen(op, n))
+	c.rowwise(operands, func(share func(int) int, spans []Span) {
 		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software}
 		c.attend("attention", a.kernelFor(op.Heads, 2), arrays(op.Packed), spans...)
 	})
@@ -215,28 +259,32 @@ func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	if n.Outputs[0].Type().Elements() == 0 {
 		return
 	}
-	operands := append(c.rowOperands("operand", n.Inputs...), c.rowOperands("result", n.Outputs...)...)
-	operands = append(operands, rowOperand{tensor: c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), name: "delta"})
-	c.rowwise(operands, func(share func(int) int, spans []Span) {
+	results := c.rowOperands("result", n.Outputs...)
+	operands := c.rowOperands("operand", slices.Concat(n.Inputs[:op.Operands()], n.Inputs[len(n.Inputs)-3:])...)
+	delta := rowOperand{tensor: c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), name: "delta"}
+	c.rowwise(slices.Concat(operands, results, []rowOperand{delta}, c.seen(op, n)), func(share func(int) int, spans []Span) {
 		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software}
-		c.attendGrad(a, spans[:len(n.Inputs)], spans[len(n.Inputs):len(spans)-1], spans[len(spans)-1])
+		in, spans := spans[:len(operands)], spans[len(operands):]
+		out, spans := spans[:len(results)], spans[len(results):]
+		c.attendGrad(a, in, out, spans[0], spans[1:])
 	})
 }
 
 // attendGrad dispatches the two kernels of the gradient.
-func (c *Compiler) attendGrad(a attentionKernel, in, out []Span, delta Span) {
+func (c *Compiler) attendGrad(a attentionKernel, in, out []Span, delta Span, seen []Span) {
 	op := a.op
 	qkv, rest := in[:op.Operands()], in[op.Operands():]
 	o, lse, dout := rest[0], rest[1], rest[2]
-	c.attend("attention_dq", a.kernelFor(op.Heads, 3), arrays(op.Packed, "DQ"), append(append([]Span{}, qkv...), o, lse, dout, out[0], delta)...)
+	bind := append(append([]Span{}, qkv...), o, lse, dout, out[0], delta)
+	c.attend("attention_dq", a.kernelFor(op.Heads, 3), arrays(op.Packed, "DQ"), append(bind, seen...)...)
 
-	bind := append(append([]Span{}, qkv...), lse, dout, delta)
+	bind = append(append([]Span{}, qkv...), lse, dout, delta)
 	if op.Packed {
 		bind = append(bind, out[0])
 	} else {
 		bind = append(bind, out[1], out[2])
 	}
-	c.attend("attention_dkv", a.kernelFor(op.KVHeads, 4), arrays(op.Packed, "DK", "DV"), bind...)
+	c.attend("attention_dkv", a.kernelFor(op.KVHeads, 4), arrays(op.Packed, "DK", "DV"), append(bind, seen...)...)
 }
 
 // checkedAttention is the outputs and the gradients of attention over inputs of its own.
@@ -245,6 +293,9 @@ func checkedAttention(g *graph.Graph, op graph.Attention, batch, t int) []*graph
 	in := []*graph.Value{g.Input("q", graph.F32(batch, t, q)), g.Input("k", graph.F32(batch, t, kv)), g.Input("v", graph.F32(batch, t, kv))}
 	if op.Packed {
 		in = []*graph.Value{g.Input("qkv", graph.F32(batch, t, packed))}
+	}
+	if op.Documents {
+		in = append(in, checkedInts(g, "positions", batch, t))
 	}
 	n := g.Append(op, in...)
 	grad := g.Append(graph.AttentionGrad(op), append(in, n.Outputs[0], n.Outputs[1], g.Input("do", graph.F32(batch, t, q)))...)

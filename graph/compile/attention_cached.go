@@ -25,6 +25,13 @@ type cachedParams struct {
 	Scale                   float32
 }
 
+// limitedCachedParams is Params where rows do not see all that came before, or scores are capped.
+type limitedCachedParams struct {
+	cachedParams
+	Local uint32
+	Cap   float32
+}
+
 var cachedAttentionChecks = []Check{
 	{Name: "attention with a cache", Tolerance: 256, Below: 1030, Build: func(g *graph.Graph) []*graph.Value {
 		one := func(name string, op graph.Attention, batch, window int) []*graph.Value { // a row a sequence, which may be anywhere
@@ -73,7 +80,15 @@ func (a cachedKernel) kernel() (name string, constants map[string]int) {
 func (a cachedKernel) parts() int {
 	const shortest, full = 512, 256
 	groups := a.batch * a.t * a.op.Heads
-	return max(1, min(a.window/shortest, full/groups))
+	return max(1, min(a.local()/shortest, full/groups))
+}
+
+// local is how many keys a row sees at most.
+func (a cachedKernel) local() int {
+	if a.op.Window > 0 {
+		return min(a.window, a.op.Window)
+	}
+	return a.window
 }
 
 func lowerCachedAttention(c *Compiler, n *graph.Node) {
@@ -92,7 +107,8 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	at, in, operands := c.One(c.In(positions), "positions"), c.One(c.In(cache), "cache"), c.spans(n.Inputs[2:])
 	c.appendToCache(a, at, operands, in)
 
-	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1}
+	limited := a.local() < a.window || op.Cap > 0
+	flags := map[string]bool{"SCALAR": a.scalar(), "PARTS": a.parts() > 1, "LIMITED": limited, "CAPPED": op.Cap > 0}
 	quads := a.quads()
 	constants := map[string]string{"ELEMENT": a.element(), "HEAD_DIM": strconv.Itoa(op.HeadDim), "QUADS": strconv.Itoa(quads)}
 	name, divided := a.kernel()
@@ -100,9 +116,13 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 		constants[constant] = strconv.Itoa(n)
 	}
 	p, grid := a.params(), gpu.Grid{X: uint32(op.Heads), Y: uint32(a.batch * a.t), Z: uint32(a.parts())}
-	params := cachedParams{
+	plain := cachedParams{
 		T: p.T, Window: uint32(a.window), Heads: p.Heads, Group: p.Group, QS: p.QS, OS: p.OS, CS: 2 * a.rowOfKeys(), V0: a.rowOfKeys(),
-		Head: p.Head, Part: uint32((a.window + a.parts() - 1) / a.parts()), Scale: p.Scale,
+		Head: p.Head, Part: uint32((a.local() + a.parts() - 1) / a.parts()), Scale: p.Scale,
+	}
+	params := any(plain)
+	if limited {
+		params = limitedCachedParams{plain, uint32(a.local()), float32(op.Cap)}
 	}
 	out := c.One(c.Out(n.Outputs[0]), "o")
 	if a.parts() == 1 {

@@ -22,7 +22,8 @@ type cachedCase struct {
 }
 
 func (s cachedCase) String() string {
-	return fmt.Sprintf("b%d_t%d_w%d_at%d_h%d_kv%d_d%d_packed_%v", s.b, s.t, s.window, s.at, s.op.Heads, s.op.KVHeads, s.op.HeadDim, s.op.Packed)
+	return fmt.Sprintf("b%d_t%d_w%d_at%d_h%d_kv%d_d%d_packed_%v_local%d_cap%g", s.b, s.t, s.window, s.at, s.op.Heads, s.op.KVHeads, s.op.HeadDim, s.op.Packed,
+		s.op.Window, s.op.Cap)
 }
 
 // twin has the output and the changed cache.
@@ -52,6 +53,10 @@ func TestCachedAttention(t *testing.T) {
 	heads := func(heads, kvHeads, dim int, packed bool) graph.Attention {
 		return graph.Attention{Heads: heads, KVHeads: kvHeads, HeadDim: dim, Packed: packed}
 	}
+	limited := func(a graph.Attention, window int, limit float64) graph.Attention {
+		a.Window, a.Cap = window, limit
+		return a
+	}
 	cases := []cachedCase{
 		{op: heads(1, 1, 4, false), b: 1, t: 1, window: 1},
 		{op: heads(1, 1, 4, true), b: 1, t: 1, window: 9, at: 8},
@@ -66,6 +71,9 @@ func TestCachedAttention(t *testing.T) {
 		{op: heads(2, 1, 4, false), b: 1, t: 1, window: 1024, at: 511},
 		{op: heads(2, 2, 6, true), b: 2, t: 1, window: 1540, at: 1538},
 		{op: heads(1, 1, 4, false), b: 0, t: 3, window: 5},
+		{op: limited(heads(2, 1, 4, false), 6, 0), b: 2, t: 9, window: 40, at: 2},
+		{op: limited(heads(2, 1, 4, false), 1030, 1.5), b: 1, t: 1, window: 2100, at: 2099},
+		{op: limited(heads(2, 1, 4, false), 1030, 1.5), b: 1, t: 1, window: 2100, at: 600},
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, s := range cases {

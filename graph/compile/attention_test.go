@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -19,6 +20,9 @@ const attentionTolerance = 200 * eps
 type attentionCase struct {
 	b, t, heads, kvHeads, headDim int
 	packed, causal                bool
+	cap                           float64
+	window                        int
+	documents                     []int // lengths of those of a row; the next row has them one shorter each
 }
 
 func (s attentionCase) String() string {
@@ -29,6 +33,9 @@ func (s attentionCase) String() string {
 	if s.causal {
 		name += "_causal"
 	}
+	if s.cap > 0 || s.window > 0 || s.documents != nil {
+		name += fmt.Sprintf("_cap%g_window%d_documents%v", s.cap, s.window, s.documents)
+	}
 	return name
 }
 
@@ -36,7 +43,28 @@ func (s attentionCase) String() string {
 func (s attentionCase) graph() *twin {
 	g := graph.New()
 	op := graph.Attention{Heads: s.heads, KVHeads: s.kvHeads, HeadDim: s.headDim, Packed: s.packed, Causal: s.causal}
-	return &twin{graph: g, values: checkedAttention(g, op, s.b, s.t)}
+	op.Cap, op.Window, op.Documents = s.cap, s.window, s.documents != nil
+	if s.cap > 0 {
+		op.Scale = 1.1 / math.Sqrt(float64(s.headDim))
+	}
+	return &twin{graph: g, values: checkedAttention(g, op, s.b, s.t), feeds: map[string]*graph.Array{"positions": s.positions()}}
+}
+
+// positions are those of tokens in their documents, of which the last goes on to the end of the row.
+func (s attentionCase) positions() *graph.Array {
+	a := graph.NewArray([]int{s.b, s.t})
+	for b := range s.b {
+		rest, left := s.documents, 0
+		for i := range s.t {
+			if left == 0 && len(rest) > 0 {
+				left, rest = max(1, rest[0]-b), rest[1:]
+			} else if i > 0 {
+				a.Data[b*s.t+i] = a.Data[b*s.t+i-1] + 1
+			}
+			left--
+		}
+	}
+	return a
 }
 
 func TestAttention(t *testing.T) {
@@ -51,6 +79,10 @@ func TestAttention(t *testing.T) {
 		{b: 2, t: 6, heads: 3, kvHeads: 3, headDim: 3, packed: true, causal: true},
 		{b: 1, t: 2, heads: 2, kvHeads: 2, headDim: 64, packed: true, causal: true},
 		{b: 0, t: 3, heads: 1, kvHeads: 1, headDim: 4},
+		{b: 2, t: 21, heads: 4, kvHeads: 2, headDim: 8, causal: true, cap: 1.5, window: 5},
+		{b: 1, t: 19, heads: 2, kvHeads: 2, headDim: 8, packed: true, causal: true, window: 1},
+		{b: 2, t: 19, heads: 4, kvHeads: 2, headDim: 8, causal: true, documents: []int{1, 6, 9}},
+		{b: 2, t: 20, heads: 2, kvHeads: 2, headDim: 8, packed: true, causal: true, window: 4, documents: []int{7, 3}},
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, s := range gputest.Some(t, d, cases) {
@@ -94,6 +126,9 @@ func TestAttentionTiled(t *testing.T) {
 		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 256, causal: true},
 		{b: 1, t: 5, heads: 1, kvHeads: 1, headDim: 6, packed: true},
 		{b: 1, t: 9, heads: 2, kvHeads: 1, headDim: 13, causal: true},
+		{b: 2, t: 150, heads: 2, kvHeads: 1, headDim: 8, causal: true, cap: 1.5, window: 37},
+		{b: 2, t: 150, heads: 2, kvHeads: 1, headDim: 8, causal: true, documents: []int{1, 70, 30}},
+		{b: 1, t: 70, heads: 1, kvHeads: 1, headDim: 8, packed: true, causal: true, window: 11, documents: []int{30, 3}},
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		if a := d.Adapter(); a.Limits.Software && a.Backend == "gl" {
@@ -111,6 +146,18 @@ func TestAttentionTiled(t *testing.T) {
 			})
 		}
 	})
+}
+
+// Positions that are not those of documents one behind the other are refused when they are written.
+func TestAttentionRefusesDocuments(t *testing.T) {
+	d := gputest.Device(t)
+	w := attentionCase{b: 2, t: 3, heads: 1, kvHeads: 1, headDim: 4, causal: true, documents: []int{2}}.graph()
+	w.feed(rand.New(rand.NewPCG(27, 28)))
+	_, p := w.run(t, d)
+	for _, positions := range [][]int32{{0, 1, 1, 0, 1, 2}, {0, 1, 2, 3, 4, 5}, {0, -1, 0, 0, 0, 0}, {1, 2, 3, 0, 1, 2}} {
+		require.ErrorContains(t, p.WriteInts("positions", positions), "one more than that before it", positions)
+	}
+	require.NoError(t, p.WriteInts("positions", []int32{0, 0, 1, 0, 1, 2}))
 }
 
 // TestAttentionTile writes down how heads of the usual widths are divided: forward, dq, dkv.

@@ -49,14 +49,14 @@ func (a attentionKernel) tiledVariant(t attentionTile, names map[string]string) 
 	for constant, name := range names {
 		constants[constant] = name
 	}
-	return shaders.Variant{Constants: constants, Flags: map[string]bool{
-		"PACKED": a.op.Packed, "CAUSAL": a.op.Causal, "SCALAR": a.scalar(), "RAGGED": t.split*t.depth > a.quads(),
-	}}
+	flags := a.flags()
+	flags["PACKED"], flags["CAUSAL"], flags["SCALAR"], flags["RAGGED"] = a.op.Packed, a.op.Causal, a.scalar(), t.split*t.depth > a.quads()
+	return shaders.Variant{Constants: constants, Flags: flags}
 }
 
 // tiledKernel is the tiled kernel of a name, and the grid that covers every head and block of rows.
 func (c *Compiler) tiledKernel(name string, a attentionKernel, names map[string]string) (*gpu.Kernel, gpu.Grid) {
 	t := a.tile()
-	k := c.kernel(name+"_tiled", fmt.Sprintf("_%d_%dx%d", a.op.HeadDim, t.split, t.rows), a.tiledVariant(t, names))
+	k := c.kernel(name+"_tiled", fmt.Sprintf("_%d_%dx%d", a.op.HeadDim, t.split, t.rows)+a.suffix(), a.tiledVariant(t, names))
 	return k, gpu.Grid{X: tiles(a.t, t.teams*t.rows), Y: uint32(a.batch * a.heads), Z: 1}
 }

@@ -16,7 +16,7 @@ func init() {
 	pairLowerings = append(pairLowerings, pairLowering{
 		forward: "head_loss", gradient: "head_loss_grad", leaf: true, lower: lowerHead,
 		match: func(f, g *graph.Node) bool {
-			return g.Inputs[0] == f.Inputs[0] && g.Inputs[1] == f.Inputs[1] && g.Inputs[2] == f.Inputs[2] && g.Inputs[3] == f.Outputs[1]
+			return graph.HeadLoss(g.Op.(graph.HeadLossGrad)) == f.Op.(graph.HeadLoss) && g.Inputs[0] == f.Inputs[0] && g.Inputs[1] == f.Inputs[1] && g.Inputs[2] == f.Inputs[2] && g.Inputs[3] == f.Outputs[1]
 		},
 	})
 }
@@ -51,12 +51,25 @@ type lossParams struct {
 	First, Last uint32
 }
 
+// cappedLossParams and cappedLossGradParams are Params where logits are capped.
+type (
+	cappedLossParams struct {
+		lossParams
+		Cap float32
+	}
+	cappedLossGradParams struct {
+		lossGradParams
+		Cap float32
+	}
+)
+
 // logitsRun is the logits of some rows for a run of the vocabulary, as a kernel sees them.
 type logitsRun struct {
 	span          Span
 	rows, columns int
-	stride        int // of a row, in elements
-	row0, column0 int // where they stand among all rows and columns
+	stride        int     // of a row, in elements
+	row0, column0 int     // where they stand among all rows and columns
+	limit         float64 // the cap of logits; 0 for none
 }
 
 func (l logitsRun) scalar() bool { return l.stride%4 != 0 }
@@ -103,9 +116,13 @@ func (c *Compiler) rowLoss(l logitsRun, r rowLosses, first, last bool) {
 	}
 	k := c.kernel("cross_entropy", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element()},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "GROUP": group, "CAPPED": l.limit > 0},
 	})
-	c.Dispatch(k, grid, p, l.span, r.labels, r.carried, r.lse, r.losses)
+	params := any(p)
+	if l.limit > 0 {
+		params = cappedLossParams{p, float32(l.limit)}
+	}
+	c.Dispatch(k, grid, params, l.span, r.labels, r.carried, r.lse, r.losses)
 }
 
 // lossSum appends the sum of the rows' losses.
@@ -123,9 +140,13 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	}
 	k := c.kernel("cross_entropy_grad", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace, "CAPPED": l.limit > 0},
 	})
-	c.Dispatch(k, c.Linear(l.rows*((l.columns+3)/4)), l.params(), bind...)
+	params := any(l.params())
+	if l.limit > 0 {
+		params = cappedLossGradParams{l.params(), float32(l.limit)}
+	}
+	c.Dispatch(k, c.Linear(l.rows*((l.columns+3)/4)), params, bind...)
 }
 
 func lowerCrossEntropy(c *Compiler, n *graph.Node) {
@@ -160,6 +181,7 @@ type head struct {
 	rows    int // a chunk
 	logits  []Tensor
 	strides []int
+	limit   float64 // the cap of logits; 0 for none
 }
 
 // lowerHead lowers HeadLoss, HeadLossGrad, or both together with the logits made once; the node that is not there is nil.
@@ -168,7 +190,7 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	if node == nil {
 		node = gradient
 	}
-	h := head{x: c.In(node.Inputs[0]), w: c.In(node.Inputs[1])}
+	h := head{x: c.In(node.Inputs[0]), w: c.In(node.Inputs[1]), limit: capOf(node)}
 	h.n, h.d = h.x.Shape[0], h.x.Shape[1]
 	labels := node.Inputs[2]
 	checkIDs(c, labels, "label", h.w.rows(), true)
@@ -198,6 +220,14 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	if forward != nil {
 		c.lossSum(h.n, r.losses, c.One(c.Out(forward.Outputs[0]), "loss"))
 	}
+}
+
+// capOf is that of the logits of a HeadLoss or its gradient.
+func capOf(n *graph.Node) float64 {
+	if op, ok := n.Op.(graph.HeadLoss); ok {
+		return op.Cap
+	}
+	return n.Op.(graph.HeadLossGrad).Cap
 }
 
 // emptyHead is the loss of no rows, or of rows of no width.
@@ -242,7 +272,7 @@ func (h *head) makeRoom(c *Compiler) {
 // run is the logits of a chunk for part i of W.
 func (h *head) run(chunk run, i int) logitsRun {
 	p := h.w.Parts[i]
-	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row}
+	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, limit: h.limit}
 }
 
 // product makes the logits of a chunk for part i of W.

@@ -80,16 +80,18 @@ func TestCrossEntropyAllIgnored(t *testing.T) {
 
 // headGraph is a loss head and its gradient; the lowering makes one unit of both unless the backward pass waits for something
 // made of the loss.
-func headGraph(n, d, v int, apart bool) *twin {
+func headGraph(n, d, v int, apart bool) *twin { return cappedHeadGraph(n, d, v, apart, 0) }
+
+func cappedHeadGraph(n, d, v int, apart bool, limit float64) *twin {
 	g := graph.New()
 	x, labels := g.Input("x", graph.F32(n, d)), g.Input("labels", graph.Type{Shape: []int{n}, DType: buffers.I32})
 	w := g.Param("wte", v, d)
-	f := g.Append(graph.HeadLoss{}, x, w, labels)
+	f := g.Append(graph.HeadLoss{Cap: limit}, x, w, labels)
 	dloss := g.Input("dloss", graph.F32())
 	if apart {
 		dloss = g.Mul(dloss, g.AddConst(g.Scale(f.Outputs[0], 0), 1))
 	}
-	grad := g.Append(graph.HeadLossGrad{}, x, w, labels, f.Outputs[1], dloss)
+	grad := g.Append(graph.HeadLossGrad{Cap: limit}, x, w, labels, f.Outputs[1], dloss)
 	return &twin{graph: g, values: []*graph.Value{f.Outputs[0], f.Outputs[1], grad.Outputs[0]}, leaves: map[string]*graph.Value{"wte": grad.Outputs[1]}}
 }
 
@@ -107,6 +109,21 @@ func TestHeadLoss(t *testing.T) {
 						require.Equal(t, 6, p.Plan().Dispatches, "logits once, loss, sum, dlogits, dx, dW")
 					}
 				})
+			}
+		}
+	})
+}
+
+// TestHeadLossCapped caps logits, of columns that are whole quads and of others.
+func TestHeadLossCapped(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, columns := range gputest.Some(t, d, []int{7, 64}) {
+			for _, apart := range []bool{false, true} {
+				rng := rand.New(rand.NewPCG(53, 54))
+				w := cappedHeadGraph(6, 8, columns, apart, 2)
+				w.feeds = map[string]*graph.Array{"labels": someLabels(rng, columns, 6)}
+				w.feed(rng)
+				w.check(t, d, lossTolerance(6, 8))
 			}
 		}
 	})

@@ -100,6 +100,10 @@ func opCases() []opCase {
 		}
 		add(8*eps, func(g *graph.Graph) []*graph.Value { return one(g.Rope(x(g, "a", s[:]...), head, 10000)) }, "rope %v", s)
 	}
+	for _, frequencies := range [][]float64{{1, 0.1, 0.01, 0.001}, {1, 0.3, 0.02}} { // whole quads, and others
+		op := graph.Rope{HeadDim: 12, Frequencies: frequencies, Factor: 1.25}
+		add(8*eps, func(g *graph.Graph) []*graph.Value { return one(g.Append(op, x(g, "a", 2, 5, 24)).Outputs[0]) }, "rope %v", frequencies)
+	}
 	return cases
 }
 

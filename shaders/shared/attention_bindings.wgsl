@@ -4,10 +4,17 @@
 @group(0) @binding(1) var<storage, read> qkv: array<{{ELEMENT}}>;
 @group(0) @binding(2) var<storage, read_write> o: array<{{ELEMENT}}>;
 @group(0) @binding(3) var<storage, read_write> lse: array<f32>;
+#if DOCUMENTS
+@group(0) @binding(4) var<storage, read> seen: array<vec2<u32>>;
+#endif
 #else
 @group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
 @group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
 @group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
 @group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
 @group(0) @binding(5) var<storage, read_write> lse: array<f32>;
+#if DOCUMENTS
+@group(0) @binding(6) var<storage, read> seen: array<vec2<u32>>;
 #endif
+#endif
+#import "shared/attention_limits.wgsl"

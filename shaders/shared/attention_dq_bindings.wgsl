@@ -7,6 +7,9 @@
 @group(0) @binding(4) var<storage, read> dout: array<{{ELEMENT}}>;
 @group(0) @binding(5) var<storage, read_write> dqkv: array<{{ELEMENT}}>;
 @group(0) @binding(6) var<storage, read_write> delta: array<f32>;
+#if DOCUMENTS
+@group(0) @binding(7) var<storage, read> seen: array<vec2<u32>>;
+#endif
 #else
 @group(0) @binding(1) var<storage, read> q: array<{{ELEMENT}}>;
 @group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
@@ -16,4 +19,8 @@
 @group(0) @binding(6) var<storage, read> dout: array<{{ELEMENT}}>;
 @group(0) @binding(7) var<storage, read_write> dq: array<{{ELEMENT}}>;
 @group(0) @binding(8) var<storage, read_write> delta: array<f32>;
+#if DOCUMENTS
+@group(0) @binding(9) var<storage, read> seen: array<vec2<u32>>;
 #endif
+#endif
+#import "shared/attention_limits.wgsl"

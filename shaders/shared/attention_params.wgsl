@@ -7,4 +7,8 @@ struct Params {
     k0: u32, v0: u32, // where k and v start in a position
     head: u32,        // stride of a head
     scale: f32,
+#if LIMITED
+    window: u32,      // keys that a position sees, at most
+    cap: f32,
+#endif
 }

@@ -35,8 +35,20 @@ fn positions_begin(key: u32) -> u32 {
 
 // The score of the product of a query and a key.
 fn scored(product: f32) -> f32 {
+#if CAPPED
+    return p.cap * f_tanh(product * p.scale / p.cap);
+#else
     return product * p.scale;
+#endif
 }
+#if CAPPED
+
+// The derivative of a score for what it was before the cap.
+fn slope(product: f32) -> f32 {
+    let bounded = f_tanh(product * p.scale / p.cap);
+    return 1.0 - bounded * bounded;
+}
+#endif
 
 // The weight that a position gives to a key, for the backward pass.
 fn weight(position: u32, key: u32, product: f32, lse: f32) -> f32 {
