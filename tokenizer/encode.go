@@ -72,7 +72,7 @@ type encoder struct {
 	traces *traces // where the parts of the text are wanted
 	cache  cache
 	work   []symbol
-	heap   heap
+	heap   ranked
 	links  []link
 }
 

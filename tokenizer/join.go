@@ -91,10 +91,10 @@ func (e *encoder) joinLong(p *pairs, all []symbol) []symbol {
 // link has the neighbours of a symbol that is still there.
 type link struct{ previous, next int32 }
 
-// heap has the least number on top.
-type heap []uint64
+// ranked is a heap: it has the least number on top.
+type ranked []uint64
 
-func (h *heap) push(x uint64) {
+func (h *ranked) push(x uint64) {
 	all := append(*h, x)
 	i := len(all) - 1
 	for i > 0 && all[(i-1)/2] > x {
@@ -105,7 +105,7 @@ func (h *heap) push(x uint64) {
 	*h = all
 }
 
-func (h *heap) pop() uint64 {
+func (h *ranked) pop() uint64 {
 	all := *h
 	top, x := all[0], all[len(all)-1]
 	all = all[:len(all)-1]
