@@ -119,31 +119,33 @@ func (t *Tokenizer) collect(ctx context.Context, o StreamOptions, order <-chan *
 	if o.Special {
 		around = t.post.around
 	}
-	tell := func(ids []int32) error {
-		if len(ids) == 0 {
-			return nil
-		}
-		return emit(ids)
-	}
-	if err := tell(around.before); err != nil {
-		return err
-	}
+	held := around.before // what is handed on with what comes next, so that a short text comes at once
+	begun := false
 	for b := range order {
 		<-b.done
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		}
-		if b.err != nil {
+		case b.err != nil:
 			return b.err
 		}
-		if err := tell(b.ids); err != nil {
-			return err
+		if begun && len(held) > 0 {
+			if err := emit(held); err != nil {
+				return err
+			}
 		}
+		if begun {
+			held = nil
+		}
+		held, begun = append(held[:len(held):len(held)], b.ids...), true
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return tell(around.behind)
+	if held = append(held[:len(held):len(held)], around.behind...); len(held) == 0 {
+		return nil
+	}
+	return emit(held)
 }
 
 // block encodes a part of a text.

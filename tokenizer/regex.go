@@ -149,3 +149,18 @@ func newerOf(name string) string {
 	}
 	return b.String()
 }
+
+// Split is the pieces into which the matches of a pattern cut a text.
+func Split(pattern, text string) (pieces []string, err error) {
+	p, err := newRegex(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: split: %w", err)
+	}
+	matches, err := p.matches(text)
+	for _, m := range matches {
+		if m.start < m.end {
+			pieces = append(pieces, text[m.start:m.end])
+		}
+	}
+	return pieces, err
+}

@@ -36,13 +36,15 @@ type doctorLine struct {
 }
 
 func (c *doctorCmd) Run(ctx context.Context) error {
-	cases, err := c.cases()
+	cases, texts, err := c.cases()
 	if err != nil {
 		return err
 	}
-	adapters, err := chosenAdapters(c.Adapter)
-	if err != nil {
-		return err
+	var adapters []gpu.Adapter
+	if len(cases) > 0 {
+		if adapters, err = chosenAdapters(c.Adapter); err != nil {
+			return err
+		}
 	}
 	failed, passed := 0, 0
 	report := func(l doctorLine) error {
@@ -52,6 +54,11 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 			failed++
 		}
 		return c.print(l)
+	}
+	for _, t := range texts {
+		if err := report(doctorLine{Result: t.Run()}); err != nil {
+			return err
+		}
 	}
 	var broken error // adapters that could not be examined; the others are
 	for _, a := range adapters {
@@ -71,27 +78,31 @@ func (c *doctorCmd) Run(ctx context.Context) error {
 	return broken
 }
 
-// cases are the built-in golden cases, the folders below --cases, or that
-// folder itself where it is a case.
-func (c *doctorCmd) cases() (map[string]fs.FS, error) {
+// cases are the built-in golden cases, what lies below --cases, or that folder itself where it is a case.
+func (c *doctorCmd) cases() (map[string]fs.FS, []doctor.TextCase, error) {
 	if c.Cases == "" {
-		return doctor.Cases()
+		cases, err := doctor.Cases()
+		return cases, nil, err
 	}
-	if _, err := os.Stat(filepath.Join(c.Cases, "case.json")); err == nil {
-		return map[string]fs.FS{filepath.Base(c.Cases): os.DirFS(c.Cases)}, nil
-	}
-	found, err := filepath.Glob(filepath.Join(c.Cases, "*", "case.json"))
+	folders, texts, err := doctor.FindCases(c.Cases)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if len(found) == 0 {
-		return nil, usageError{fmt.Errorf("doctor: --cases %s: found no case.json, wanted a case or folders that hold one each", c.Cases)}
+	if len(folders)+len(texts) == 0 {
+		return nil, nil, usageError{fmt.Errorf("doctor: --cases %s: found no case.json and no file of cases, wanted a case or folders that hold some", c.Cases)}
 	}
 	cases := map[string]fs.FS{}
-	for _, f := range found {
-		cases[filepath.Base(filepath.Dir(f))] = os.DirFS(filepath.Dir(f))
+	for _, f := range folders {
+		name, err := filepath.Rel(c.Cases, f)
+		if err != nil {
+			return nil, nil, err
+		}
+		if name == "." {
+			name = filepath.Base(f)
+		}
+		cases[filepath.ToSlash(name)] = os.DirFS(f)
 	}
-	return cases, nil
+	return cases, texts, nil
 }
 
 // chosenAdapters are all of them, or the one that is meant by sel.
@@ -228,6 +239,10 @@ func (c *doctorCmd) print(l doctorLine) error {
 	switch {
 	case l.Error != "":
 		_, err = fmt.Printf("FAIL  %-28s %s\n", l.Case, l.Error)
+	case l.Adapter == doctor.NoAdapter && l.Pass:
+		_, err = fmt.Printf("  ok  %-28s equal\n", l.Case)
+	case l.Adapter == doctor.NoAdapter:
+		_, err = fmt.Printf("FAIL  %-28s %s\n", l.Case, l.Worst)
 	case l.Figure != "":
 		_, err = fmt.Printf("      %-28s %s\n", l.Case, l.Figure)
 	case l.Pass:

@@ -34,6 +34,8 @@ type cli struct {
 	Config     configCmd     `cmd:"" help:"Write a commented run file, or say where each value comes from."`
 	Optimizers optimizersCmd `cmd:"" help:"List the optimizers with their parameters and defaults."`
 
+	Tokenize tokenizeCmd `cmd:"" help:"Text to ids and back as the tokenizers of Hugging Face directories do, and vocabularies made of texts."`
+
 	Licenses licensesCmd `cmd:"" help:"Print the licences of what is linked into this program."`
 	windowCommands
 

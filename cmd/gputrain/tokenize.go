@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"gputrain/tokenizer"
+)
+
+type tokenizeCmd struct {
+	Encode encodeCmd        `cmd:"" help:"Turn text into ids."`
+	Decode decodeCmd        `cmd:"" help:"Turn ids into text."`
+	Train  trainTokenizeCmd `cmd:"" help:"Make a byte-level vocabulary of texts."`
+	Show   showCmd          `cmd:"" help:"Show what a tokenizer is, and how it cuts a text."`
+}
+
+// tokenizerFlags name a tokenizer and a text.
+type tokenizerFlags struct {
+	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, or one of these." type:"path" placeholder:"TOKENIZER"`
+	Text      string `help:"The file to read; standard input without it." type:"path" placeholder:"FILE"`
+}
+
+func (f *tokenizerFlags) open() (*tokenizer.Tokenizer, error) {
+	t, err := tokenizer.Open(f.Tokenizer)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return t, nil
+}
+
+// input is the text, as a file or standard input.
+func (f *tokenizerFlags) input() (io.ReadCloser, error) {
+	if f.Text == "" {
+		return io.NopCloser(os.Stdin), nil
+	}
+	file, err := os.Open(f.Text)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return file, nil
+}
+
+type encodeCmd struct {
+	tokenizerFlags
+	Special bool `help:"Put the tokens around the text that the tokenizer says, such as <s>."`
+	Lines   bool `help:"Every line is a text of its own; its newline is no part of it."`
+	JSON    bool `help:"Arrays of ids, one a line; of a long text several, one after the other."`
+}
+
+func (c *encodeCmd) Run(ctx context.Context) error {
+	t, err := c.open()
+	if err != nil {
+		return err
+	}
+	in, err := c.input()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out := bufio.NewWriterSize(os.Stdout, 1<<16)
+	w := idWriter{out: out, json: c.JSON, alone: c.Lines}
+	if c.Lines {
+		err = eachLine(in, func(line string) error {
+			ids, err := t.Encode(line, tokenizer.Options{Special: c.Special})
+			return errors.Join(err, w.write(ids))
+		})
+	} else {
+		err = t.EncodeReader(ctx, in, tokenizer.StreamOptions{Options: tokenizer.Options{Special: c.Special}, Progress: toldBytes("tokenize: read")}, w.write)
+		if err == nil {
+			err = w.end()
+		}
+	}
+	return errors.Join(err, out.Flush())
+}
+
+// idWriter writes ids: as arrays, or with spaces between them.
+type idWriter struct {
+	out   *bufio.Writer
+	json  bool
+	alone bool // each call is a line
+	begun bool
+	ids   []byte
+}
+
+func (w *idWriter) write(ids []int32) error {
+	b := w.ids[:0]
+	separator := byte(' ')
+	if w.json {
+		b, separator = append(b, '['), ','
+	}
+	for i, id := range ids {
+		if i > 0 || w.begun && !w.json {
+			b = append(b, separator)
+		}
+		b = strconv.AppendInt(b, int64(id), 10)
+	}
+	if w.json {
+		b = append(b, ']')
+	}
+	if w.json || w.alone {
+		b = append(b, '\n')
+	}
+	w.ids, w.begun = b, !w.alone
+	_, err := w.out.Write(b)
+	return err
+}
+
+// end ends the one line of a text; of one without a token it is empty.
+func (w *idWriter) end() error {
+	switch {
+	case !w.json:
+		return w.out.WriteByte('\n')
+	case !w.begun:
+		return w.write(nil)
+	}
+	return nil
+}
+
+// eachLine visits lines without their newlines.
+func eachLine(in io.Reader, visit func(line string) error) error {
+	r := bufio.NewReaderSize(in, 1<<16)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if line != "" {
+			if err := visit(strings.TrimSuffix(line, "\n")); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// toldBytes says every two seconds how far a long text has been read, if somebody is there to see.
+func toldBytes(what string) func(read int64) {
+	begun := time.Now()
+	told := begun
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil
+	}
+	return func(read int64) {
+		if now := time.Now(); now.Sub(told) > 2*time.Second {
+			told = now
+			fmt.Fprintf(os.Stderr, "%s %d MB, %.1f MB/s\n", what, read/1e6, float64(read)/1e6/now.Sub(begun).Seconds())
+		}
+	}
+}
+
+type decodeCmd struct {
+	tokenizerFlags
+	SkipSpecial bool `help:"Leave special tokens out."`
+	Lines       bool `help:"Every line of ids is a text of its own."`
+	JSON        bool `help:"Texts as JSON, one a line."`
+}
+
+func (c *decodeCmd) Run() error {
+	t, err := c.open()
+	if err != nil {
+		return err
+	}
+	in, err := c.input()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out := bufio.NewWriterSize(os.Stdout, 1<<16)
+	one := t.NewStream(c.SkipSpecial)
+	var whole strings.Builder
+	number := 0
+	err = eachLine(in, func(line string) error {
+		number++
+		ids, err := idsOf(line)
+		if err != nil {
+			return usageError{fmt.Errorf("tokenize: decode: line %d: %w", number, err)}
+		}
+		if c.Lines {
+			text, err := t.Decode(ids, c.SkipSpecial)
+			return errors.Join(err, c.write(out, text))
+		}
+		for _, id := range ids {
+			text, err := one.Next(id)
+			if err != nil {
+				return err
+			}
+			if c.JSON {
+				whole.WriteString(text)
+			} else if _, err := out.WriteString(text); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil || c.Lines:
+	case c.JSON:
+		err = c.write(out, whole.String()+one.End())
+	default:
+		_, err = out.WriteString(one.End())
+	}
+	return errors.Join(err, out.Flush())
+}
+
+func (c *decodeCmd) write(out io.Writer, text string) error {
+	if !c.JSON {
+		_, err := fmt.Fprintln(out, text)
+		return err
+	}
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e.Encode(text)
+}
+
+// idsOf reads `[1, 2]` or `1 2`.
+func idsOf(line string) (ids []int32, err error) {
+	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune("[], \t\r", r) }) {
+		id, err := strconv.ParseInt(word, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("found %q, wanted ids: [1, 2] or 1 2", word)
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gputrain/tokenizer"
+)
+
+type trainTokenizeCmd struct {
+	Tokenizer    string   `arg:"" help:"The tokenizer.json to write, or the directory to write it into." type:"path" placeholder:"TOKENIZER"`
+	Text         []string `help:"A file to learn from; again for more of them. Standard input without it." sep:"none" placeholder:"FILE"`
+	VocabSize    int      `help:"Tokens: the special ones, 256 bytes, and merges." default:"32000"`
+	Pattern      string   `help:"What cuts text into words: gpt2, llama3, qwen2, o200k, tekken, or a regular expression." default:"gpt2"`
+	Special      []string `help:"A special token; again for more of them. They come first, in this order." sep:"none" placeholder:"TOKEN"`
+	MinFrequency int64    `help:"Pairs that are rarer are not merged." default:"2"`
+}
+
+func (c *trainTokenizeCmd) Run(ctx context.Context) error {
+	path := c.Tokenizer
+	if info, err := os.Stat(path); err == nil && info.IsDir() || !strings.HasSuffix(path, ".json") {
+		path = filepath.Join(path, "tokenizer.json")
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return usageError{fmt.Errorf("tokenize: train: %s is there already: wanted a path that is free", path)}
+	}
+	pattern := c.Pattern
+	if !strings.ContainsAny(pattern, `\[(.*+?|^$`) {
+		var err error
+		if pattern, err = tokenizer.Pattern(c.Pattern); err != nil {
+			return usageError{err}
+		}
+	}
+	texts, err := c.texts()
+	if err != nil {
+		return usageError{err}
+	}
+	trained, err := tokenizer.Train(ctx, texts, tokenizer.TrainConfig{
+		VocabSize: c.VocabSize, Pattern: pattern, Special: c.Special, MinFrequency: c.MinFrequency, Progress: toldBytes("tokenize: counted words of"),
+	})
+	if err != nil {
+		return err
+	}
+	raw, err := trained.JSON()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := writeNew(path, raw); err != nil {
+		return err
+	}
+	_, err = fmt.Printf("%s: %d tokens, %d of them merges\n", path, len(trained.Tokens), len(trained.Merges))
+	return err
+}
+
+func (c *trainTokenizeCmd) texts() (texts []io.Reader, err error) {
+	if len(c.Text) == 0 {
+		return []io.Reader{os.Stdin}, nil
+	}
+	for _, name := range c.Text {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, f) // closed at the end of the process
+	}
+	return texts, nil
+}
+
+// writeNew writes a file that was not there: whole, or not at all.
+func writeNew(path string, raw []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tokenizer-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(raw)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), path)
+}
