@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math/bits"
-	"regexp"
 	"slices"
 
 	"gputrain/gpu"
@@ -198,17 +197,6 @@ func (l *Layout) Bytes(d DType) uint64 {
 	return n
 }
 
-// Filter lists the leaves whose path matches, in canonical order.
-func (l *Layout) Filter(re *regexp.Regexp) []Leaf {
-	var out []Leaf
-	for _, leaf := range l.leaves {
-		if re.MatchString(leaf.Path) {
-			out = append(out, leaf)
-		}
-	}
-	return out
-}
-
 // Subset is the layout of some of the leaves: each stays in its slab, closer together. Slab i of a subset goes with slab i of the whole, so
 // that one kernel can take both. A slab without any of them keeps one block of padding, as no binding may be empty.
 func (l *Layout) Subset(keep func(Leaf) bool) *Layout {
@@ -273,22 +261,4 @@ func (l *Layout) StagingBytes(d DType) uint64 {
 		}
 	}
 	return gpu.StagingBytes(largest)
-}
-
-// BlockLeaf gives the index of the leaf of each block of BlockElements elements of a slab, for kernels that read a
-// per-leaf table. A block with padding belongs to the leaf before the padding.
-func (l *Layout) BlockLeaf(slab int) []uint32 {
-	table := make([]uint32, l.slabs[slab]/BlockElements)
-	for _, leaf := range l.leaves {
-		for _, p := range leaf.Parts {
-			if p.Slab != slab {
-				continue
-			}
-			first := p.Offset / BlockElements
-			for b := range roundUp(p.Count) / BlockElements {
-				table[first+b] = uint32(leaf.Index)
-			}
-		}
-	}
-	return table
 }

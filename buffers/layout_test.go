@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,7 +19,7 @@ func limits(bindingBytes uint64) gpu.Limits {
 }
 
 // requireSound checks what every user of a layout relies on: the parts of a leaf are all its rows in order, each part is
-// aligned and inside its slab, no two parts share a block, every block belongs to the leaf that BlockLeaf says.
+// aligned and inside its slab, no two parts share a block, every block belongs to a leaf.
 func requireSound(t *testing.T, l *Layout, lim gpu.Limits) {
 	t.Helper()
 	owner := make([][]int, len(l.Slabs()))
@@ -61,11 +60,7 @@ func requireSound(t *testing.T, l *Layout, lim gpu.Limits) {
 	}
 	require.Equal(t, total, l.Elements())
 	for s := range owner {
-		table := l.BlockLeaf(s)
-		require.Len(t, table, len(owner[s]))
-		for b, leaf := range owner[s] {
-			require.EqualValues(t, leaf, table[b], "slab %d block %d", s, b)
-		}
+		require.NotContains(t, owner[s], -1, "slab %d", s)
 	}
 }
 
@@ -103,8 +98,6 @@ func TestLayoutPlaces(t *testing.T) {
 	assert.EqualValues(t, 2176*2, l.Bytes(BF16))
 	_, ok := l.Leaf("W")
 	assert.False(t, ok)
-	assert.Len(t, l.Filter(regexp.MustCompile(`^[a-s]`)), 4)
-	assert.Empty(t, l.Filter(regexp.MustCompile(`x`)))
 }
 
 func TestLayoutFillsSlabs(t *testing.T) {

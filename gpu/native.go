@@ -242,10 +242,9 @@ func (n *nativeDevice) submit(label string, lists []nativeList, stagings []nativ
 
 func (n *nativeDevice) poll() { C.gt_poll(n.device) }
 
-func makeFence() nativeFence               { return C.gt_fence_make() }
-func (n *nativeDevice) free(f nativeFence) { C.gt_fence_release(f) }
-func resetFence(f nativeFence)             { C.gt_fence_reset(f) }
-func fenceStatus(f nativeFence) uint32     { return uint32(C.gt_fence_status(f)) }
+func makeFence() nativeFence           { return C.gt_fence_make() }
+func resetFence(f nativeFence)         { C.gt_fence_reset(f) }
+func fenceStatus(f nativeFence) uint32 { return uint32(C.gt_fence_status(f)) }
 
 // waitSlice waits for at most the given time, holding no lock that others need.
 func (n *nativeDevice) waitSlice(f nativeFence, most time.Duration) bool {

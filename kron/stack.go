@@ -61,10 +61,7 @@ type tile struct {
 	Unused         [3]uint32
 }
 
-const (
-	tileBytes = 48
-	tileQuads = 1024 // of a tile, where a row is not longer
-)
+const tileQuads = 1024 // of a tile, where a row is not longer
 
 // A slabTiles is tiles of one slab: entries [first, first+count) of the table. Those whose rows are whole vec4 of the slab go apart.
 type slabTiles struct {

@@ -146,7 +146,7 @@ func combinations() map[string]optim.Transform {
 	rates := []optim.PathRate{{Pattern: "split", Multiplier: 0.25}, {Pattern: "^w", Multiplier: 3}}
 	plain := adam(func(*optim.Adam) {})
 	return map[string]optim.Transform{
-		"identity":     optim.Identity(),
+		"identity":     optim.Chain(),
 		"sgd":          optim.Chain(optim.AddDecayedWeights(0.1, patterns), optim.Trace(0.9, false), rate),
 		"nesterov":     optim.Chain(optim.Trace(0.9, true), rate),
 		"adam":         optim.Chain(plain, rate),

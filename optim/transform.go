@@ -32,9 +32,6 @@ func failed(name string, format string, args ...any) Transform {
 	return Transform{name: name, err: fmt.Errorf(name+": "+format, args...)}
 }
 
-// Identity passes updates on unchanged.
-func Identity() Transform { return Transform{name: "identity"} }
-
 // Chain applies transformations from left to right. Accumulate and SkipNonFinite go around a chain, not into it.
 func Chain(parts ...Transform) Transform {
 	t := Transform{name: "chain("}

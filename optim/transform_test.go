@@ -34,7 +34,6 @@ func TestTransformsByHand(t *testing.T) {
 		grads []float32
 		want  float64 // of a param that began at 10
 	}{
-		"identity":              {optim.Identity(), []float32{1, 2}, 13},
 		"empty chain":           {optim.Chain(), []float32{1, 2}, 13},
 		"scale":                 {optim.Scale(-2), []float32{1, 2}, 4},
 		"order":                 {optim.Chain(optim.Scale(2), optim.AddDecayedWeights(1, nil)), []float32{1}, 22},

@@ -33,15 +33,6 @@ type Config struct {
 // linkMaker makes the link between two devices.
 type linkMaker func(name string, capacity int, sizes []uint64) (Link, error)
 
-func (c Config) linkMaker() linkMaker {
-	if c.NewLink != nil {
-		return c.NewLink
-	}
-	return func(name string, capacity int, sizes []uint64) (Link, error) {
-		return NewHostLink(name, capacity, sizes)
-	}
-}
-
 func (c Config) withDefaults() Config {
 	c.State = c.State.WithDefaults()
 	if c.Timeout == 0 {
@@ -49,6 +40,11 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Schedule == "" {
 		c.Schedule = schedule.OneForwardOneBackward
+	}
+	if c.NewLink == nil {
+		c.NewLink = func(name string, capacity int, sizes []uint64) (Link, error) {
+			return NewHostLink(name, capacity, sizes)
+		}
 	}
 	return c
 }

@@ -92,7 +92,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 		}
 	}
 	for _, l := range p.lines() {
-		if err := l.build(ctx, p.stages, c.linkMaker()); err != nil {
+		if err := l.build(ctx, p.stages, c.NewLink); err != nil {
 			return err
 		}
 	}

@@ -54,7 +54,7 @@ func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 			err = p.WriteFloats(name, []float32{float32(1 / float64(in.Count))})
 		case model.InputDropoutKey:
 			rank, _ := c.replicas()
-			key := c.DropoutKey(in.Step, rank*c.Microbatches+i)
+			key := c.dropoutKey(in.Step, rank*c.Microbatches+i)
 			err = p.WriteUints(name, key[:])
 		default:
 			err = fmt.Errorf("input %q: nothing to write", name)

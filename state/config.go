@@ -109,8 +109,8 @@ func (c Config) Transform() (optim.Transform, error) {
 	return optim.Freeze(frozen, t), nil
 }
 
-// CountLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
-func (c Config) CountLabels(b data.Batch) (int64, error) {
+// countLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
+func (c Config) countLabels(b data.Batch) (int64, error) {
 	c = c.WithDefaults()
 	rows, seq := c.Batch*c.Microbatches, c.Sequence
 	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
@@ -136,8 +136,8 @@ func (c Config) CountLabels(b data.Batch) (int64, error) {
 	return count, nil
 }
 
-// DropoutKey is what dropout draws with in a microbatch of the update that follows step.
-func (c Config) DropoutKey(step int64, micro int) prng.Key {
+// dropoutKey is what dropout draws with in a microbatch of the update that follows step.
+func (c Config) dropoutKey(step int64, micro int) prng.Key {
 	return prng.NewKey(c.Seed).FoldIn(dropoutStream).FoldIn(uint32(step)).FoldIn(uint32(micro))
 }
 

@@ -25,8 +25,8 @@ func (s *TrainState) SetLimits(l Limits) { s.limits = l }
 
 // A step leaves the losses of its microbatches, padded so that what follows keeps its alignment, and what its update has measured.
 
-// ResultBytes is the size of what a step leaves.
-func (c Config) ResultBytes() uint64 {
+// resultBytes is the size of what a step leaves.
+func (c Config) resultBytes() uint64 {
 	if c.MeasureUpdates {
 		return c.lossRoom() + 2*optim.StatisticsBytes
 	}
@@ -35,8 +35,8 @@ func (c Config) ResultBytes() uint64 {
 
 func (c Config) lossRoom() uint64 { return (4*uint64(c.losses()) + 15) / 16 * 16 }
 
-// RecordResults records that what a step leaves is copied to dst, of ResultBytes.
-func (c Config) RecordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
+// recordResults records that what a step leaves is copied to dst, of resultBytes.
+func (c Config) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
 	losses, offset := opt.Losses(), c.lossRoom()
 	rec.Copy(dst.Range(0, losses.Bytes), losses)
 	all, update := opt.Statistics(), opt.UpdateStatistics()
@@ -46,8 +46,8 @@ func (c Config) RecordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.St
 	}
 }
 
-// Parse reads what a step has left. Tokens must be set.
-func (m *Metrics) Parse(c Config, results []byte) error {
+// parse reads what a step has left. Tokens must be set.
+func (m *Metrics) parse(c Config, results []byte) error {
 	losses, statistics := results[:4*c.losses()], results[c.lossRoom():]
 	gradient, err := optim.ParseStatistics(statistics)
 	if err != nil {

@@ -55,9 +55,6 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 // Definition is the model's.
 func (m *Model) Definition() model.Definition { return m.passes.def }
 
-// Device is where the model lives.
-func (m *Model) Device() *gpu.Device { return m.passes.device }
-
 // Params is the device-resident tree of parameters, f32; of a model that a value trains, of those that are trained. Writing to it changes the model.
 func (m *Model) Params() *buffers.Tree { return m.passes.params }
 

@@ -61,7 +61,7 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	if err := s.usable(); err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
-	count, err := s.config.CountLabels(batch)
+	count, err := s.config.countLabels(batch)
 	if err != nil {
 		return nil, fmt.Errorf("state: step %d: %w", s.own.Step+1, err)
 	}
@@ -167,7 +167,7 @@ func (s *TrainState) read(left int) error {
 		m := Metrics{Step: p.step, Tokens: p.tokens, LearningRate: p.rate}
 		s.times[p.step%timesKept] = deviceTime{found.at.Sub(s.done), found.at}
 		s.done = found.at
-		if err := m.Parse(s.config, found.raw); err != nil {
+		if err := m.parse(s.config, found.raw); err != nil {
 			return err
 		}
 		if !m.Finite {

@@ -106,7 +106,7 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 	if statistics.Bytes < optim.StatisticsBytes {
 		return fmt.Errorf("optimizer %s: measures no gradient norm", s.own.Transform.Name())
 	}
-	dev, size := s.stages[last].Params.Device(), s.config.ResultBytes()
+	dev, size := s.stages[last].Params.Device(), s.config.resultBytes()
 	if s.results, err = dev.NewBuffer("gputrain.state.results", size); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed,
 		End: func(rec *gpu.Recording, stage int) {
 			if stage == last {
-				s.config.RecordResults(rec, s.results, s.stages[last].State)
+				s.config.recordResults(rec, s.results, s.stages[last].State)
 				rec.ReadBack(s.ring, s.results.All())
 			}
 		},
@@ -201,7 +201,7 @@ func (s *TrainState) String() string {
 func (s *TrainState) Bytes(stage int) uint64 {
 	n := s.updater.Bytes(stage)
 	if stage == s.updater.config.LossStage {
-		n += (1 + inFlight) * s.config.ResultBytes()
+		n += (1 + inFlight) * s.config.resultBytes()
 	}
 	return n
 }

@@ -9,12 +9,11 @@ import (
 )
 
 const (
-	lanes       = 64             // invocations a workgroup
-	groupVecs   = lanes * 16     // vec4s of a group at most
-	groupWords  = 4              // of the table: first vec4 in the slab, elements, leaf, spare
-	partialSize = 16             // bytes a group leaves
-	leafSize    = 4 * leafWords  // and a leaf
-	groupSize   = 4 * groupWords // of the table
+	lanes       = 64            // invocations a workgroup
+	groupVecs   = lanes * 16    // vec4s of a group at most
+	groupWords  = 4             // of the table: first vec4 in the slab, elements, leaf, spare
+	partialSize = 16            // bytes a group leaves
+	leafSize    = 4 * leafWords // and a leaf
 )
 
 // kernel specialises shaders/histogram_<name>.wgsl.
