@@ -5,7 +5,7 @@
 //
 //	QlᵀQl G QrᵀQr
 //
-// and the factors follow the gradients so that this is white: the Gram matrices of its output come near to a multiple of the
+// and the factors follow the gradients so that the result is white: its Gram matrices come near to a multiple of the
 // identity. A side longer than MaxSizeDense has a diagonal for a factor, and so has a leaf of one dimension.
 //
 // Plan says what the blocks of a model are. Twin is the definition, in float64. State is the same on a device:

@@ -16,7 +16,8 @@ type Part struct {
 	Rows, Cols int
 }
 
-// Part is all state of some leaves, those of a stage; nil means all leaves. Errors: a path that is not in the plan, or given twice.
+// Part is the part of the plan that has all state of some leaves, such as those of a stage; nil means all leaves. Errors: a path that is
+// not in the plan, or given twice.
 func (p *Plan) Part(leaves []string) (Part, error) {
 	have, err := p.chosen(leaves)
 	if err != nil {
@@ -48,9 +49,9 @@ func (p *Plan) part(have []bool) Part {
 	return part
 }
 
-// Run is the state of the dense blocks of global index first to first+count-1, whatever leaf they are of, and of those of the
-// given leaves (nil means none) that are not dense. What of the run is past the last block is padding. Errors: as Part, and a negative first
-// or count.
+// Run is the part of the plan that has a run of the dense stack, the blocks of global index first to first+count-1, whatever leaves they
+// are of, and all state of the given leaves that are not dense (nil means none). Places of the run behind the last block are padding.
+// Errors: those of Part, and a negative first or count.
 func (p *Plan) Run(leaves []string, first, count int) (Part, error) {
 	if first < 0 || count < 0 {
 		return Part{}, fmt.Errorf("kron: run: blocks from %d, %d of them: wanted 0 or more", first, count)

@@ -10,8 +10,8 @@ import (
 	"gputrain/shaders"
 )
 
-// Stack is a batch of equal row-major matrices in one buffer, one after the other. Rows and Cols are multiples of four: what pads a
-// smaller matrix has to be zero, and is zero in a product.
+// Stack is a batch of equal row-major matrices in one buffer, one after the other. Rows and Cols are multiples of four. The padding of a
+// smaller matrix must be zero; a product keeps it zero.
 type Stack struct {
 	Range             gpu.Range
 	Count, Rows, Cols int

@@ -43,8 +43,8 @@ type call struct {
 
 const updateBytes = 64 // of Update
 
-// NewState makes the state before the first update for the leaves of a layout, that of the updates; leaves that the plan does not have
-// are left alone. Errors: a leaf whose shape is not the plan's, a block larger than a binding, no memory.
+// NewState makes the state before the first update. layout is that of the updates; leaves of it that the plan does not have are left alone.
+// Errors: a leaf whose shape is not the plan's, a block larger than a binding, no memory.
 func NewState(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (*State, error) {
 	paths := []string{}
 	for _, leaf := range layout.Leaves() {
@@ -59,9 +59,9 @@ func NewState(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (*State, erro
 	return NewStateOf(dev, plan, layout, part)
 }
 
-// NewStateOf is NewState for a part of the plan, all of whose leaves (Plan.Paths) are in the layout. What of the updates is not in the part's
-// blocks is left alone, so that a dense stack can be divided over devices with the bits of the undivided one. Padding is in the
-// tensors only: identities, which nothing updates.
+// NewStateOf is NewState for a part of the plan, all of whose leaves (Plan.Paths) are in the layout. It leaves alone what of the updates is
+// not in the part's blocks, so that a dense stack can be divided over devices with the bits of the undivided one. Padding is in the tensors
+// only: identities, which nothing updates.
 func NewStateOf(dev *gpu.Device, plan *Plan, layout *buffers.Layout, part Part) (*State, error) {
 	s := &State{device: dev, plan: plan, layout: layout}
 	if err := s.open(part); err != nil {
@@ -143,9 +143,10 @@ func updateWords(c Config, n int64) []byte {
 	return gpu.Bytes(append(words, 0, 0)) // unused
 }
 
-// Record records one update: updates, f32 and of the state's layout, have gradients and get preconditioned gradients. With word 1
-// of flag (16 bytes of storage, or none) not zero all state keeps every bit, and what the updates get is not defined. With reuse the
-// factors are applied and not refreshed. Prepare goes before each submit. Updates of another dtype, layout or device are an error of the recording.
+// Record records one update. updates are f32 and of the state's layout; they hold gradients and receive preconditioned gradients. If word 1
+// of flag (16 bytes of storage, or none) is not zero, all state keeps every bit, and what the updates receive is not defined. With reuse
+// the factors are applied and not refreshed. Prepare goes before each submit. Updates of another dtype, layout or device are an error of
+// the recording.
 func (s *State) Record(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range, reuse bool) {
 	switch {
 	case updates.DType() != buffers.F32:

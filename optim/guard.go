@@ -33,7 +33,7 @@ func GuardUpdates(g Guard, inner Transform) Transform {
 	return inner
 }
 
-// Limits are what an update may have; 0 and infinity are none.
+// Limits bound what an update may measure; 0 and infinity bound nothing.
 type Limits struct {
 	Loss                 float64 // the sum of State.Losses
 	GradNorm, UpdateNorm float64 // global L2 norms, before any clip and of what is added to the params

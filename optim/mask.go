@@ -22,7 +22,7 @@ type Mask struct {
 	choose func(buffers.Leaf) bool // an optimizer's own rule; has no form in JSON
 }
 
-// MaskPatterns chooses the leaves of which a pattern matches the path.
+// MaskPatterns chooses the leaves whose path one of the patterns matches.
 func MaskPatterns(patterns ...string) *Mask { return &Mask{Patterns: patterns} }
 
 // MaskPaths chooses the leaves whose path maps to true; every leaf must be named.
@@ -117,8 +117,8 @@ func (m *Mask) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// PathRate multiplies the learning rate, that of a scheduled decay too, of the leaves of which Pattern matches
-// the path. The first rule that matches a leaf holds; a rule that matches no path is an error.
+// PathRate multiplies the learning rate of the leaves whose path Pattern matches, in a scheduled decay too. The first rule that matches a
+// leaf holds; a rule that matches no path is an error.
 type PathRate struct {
 	Pattern    string  `json:"pattern"`
 	Multiplier float64 `json:"multiplier"`

@@ -107,8 +107,8 @@ func (s *State) Combined(round int) gpu.Range {
 	return s.measurements.combined.Range(uint64(round)*bytes, bytes)
 }
 
-// GatherNorms puts what each stage measured in a round (the bytes of State.Measured) together, as every one of them is to have it in
-// State.Combined; dst is of that size. Errors: sizes that do not match, a leaf of the model that is in no stage or in two.
+// GatherNorms joins what the stages measured in a round (the bytes of State.Measured) to what each of them needs in State.Combined, whose
+// size dst has. Errors: sizes that do not match, a leaf of the model that is in no stage or in two.
 func GatherNorms(dst []byte, stages []*State, measured [][]byte) error {
 	if len(stages) == 0 || len(stages) != len(measured) {
 		return fmt.Errorf("optim: gather norms: found the measurements of %d stages, wanted those of %d, at least 1", len(measured), len(stages))

@@ -5,8 +5,8 @@ import (
 	"gputrain/gpu"
 )
 
-// An Operator is a step of a chain that is not elementwise: it rewrites the update of the leaves it is for, in place, between two
-// fused kernels, and has its own state. One that can tell from a Scene without a device that it does not fit implements Check(Scene) error.
+// An Operator is a step of a chain that is not elementwise. It rewrites the update of its leaves in place, between two fused kernels, and
+// has state of its own. An operator that can tell without a device that a Scene does not fit it implements Check(Scene) error.
 type Operator interface {
 	// Open makes the state on a device.
 	Open(s Scene) (Operation, error)
@@ -46,7 +46,7 @@ type Operation interface {
 	Release()
 }
 
-// An OperatorCall is what a recording is made of.
+// An OperatorCall is what Operation.Record gets.
 type OperatorCall struct {
 	Updates *buffers.Tree // f32, rewritten in place for the chosen leaves; the padding stays zero
 	Params  *buffers.Tree // from before the update

@@ -90,7 +90,7 @@ func Place(ctx context.Context, v state.Value, devices []*gpu.Device, rules []pa
 	return place(ctx, v, f, p)
 }
 
-// PlaceLike is Place as another value lies, which has all its leaves.
+// PlaceLike divides a value as another one is divided, which must have all its leaves.
 func PlaceLike(ctx context.Context, v state.Value, like Placed) (Placed, error) {
 	f, err := v.Fields()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"gputrain/state"
 )
 
-// Placed is a state.Value whose leaves lie on several devices. As with that, there is one owner: a method that returns a Placed spends the one it
-// is called on.
+// Placed is a state.Value whose leaves lie on several devices. Like that, it has one owner: a method that returns a Placed spends the one
+// it is called on.
 type Placed struct{ owner *placedOwner }
 
 type placedOwner struct{ held *placed }

@@ -9,9 +9,8 @@ import (
 	"gputrain/state"
 )
 
-// StageLocal is a gradient transformation with a path by which stages apply gradients, each its own, wherever they live (eformer's
-// StageLocalGradientTransformation). It needs several devices and no graph. The path of a tree that is whole stays: Init, Update and the other
-// methods of the transformation.
+// StageLocal is a gradient transformation that stages can apply, each to its own leaves, wherever they live (eformer's
+// StageLocalGradientTransformation). No graph is needed. Init, Update and the other methods still serve a whole tree.
 //
 //	tx, err := pipeline.NewStageLocal(config, nil)
 //	for i, s := range stages {
@@ -33,8 +32,8 @@ type Application struct {
 	ReleaseGradients bool           // give the memory of Grads back as soon as they are used
 }
 
-// An ApplyFunc is a stage-local path: it updates the params and states of all stages in place. Metadata is that of MakeStageLocal. To release
-// gradients is its caller's.
+// An ApplyFunc is a stage-local path: it updates the params and states of all stages in place. Metadata is that of MakeStageLocal. The caller
+// releases gradients.
 type ApplyFunc func(ctx context.Context, m Metadata, a Application) error
 
 // NewStageLocal builds an optimizer with its stage-local path: that of whole trees in rounds, so that stages come to the bits of the whole model.
@@ -51,8 +50,9 @@ func NewStageLocal(c optim.Config, extra map[string]any) (StageLocal, error) {
 	return StageLocal{Transform: tx, metadata: m, apply: InRounds(tx)}, nil
 }
 
-// MakeStageLocal gives any transformation a stage-local path of one's own. Where metadata has a clip, apply gets gradients that are clipped by
-// the norm of the whole model, in f32; tx is then without. Errors: no function, metadata that accumulate, which is apply's to do.
+// MakeStageLocal gives a transformation a stage-local path of your own. If the metadata has a clip, apply gets f32 gradients that are
+// clipped already, by the norm of the whole model, and tx must not clip again. Errors: no function; metadata that accumulate, which is for
+// apply to do.
 func MakeStageLocal(tx optim.Transform, m Metadata, apply ApplyFunc) (StageLocal, error) {
 	if apply == nil {
 		return StageLocal{}, fmt.Errorf("pipeline: stage local: %s: apply: found none, wanted a function", tx.Name())
@@ -68,8 +68,8 @@ func MakeStageLocal(tx optim.Transform, m Metadata, apply ApplyFunc) (StageLocal
 	return s, nil
 }
 
-// Unsupported is a transformation whose stage-local path is an error that names the optimizer, the reason if there is one, and what to do. It
-// wraps errors.ErrUnsupported. All else works as before.
+// Unsupported gives a transformation a stage-local path that fails. The error names the optimizer, the reason if there is one, and what to
+// do, and wraps errors.ErrUnsupported. All else works as before.
 func Unsupported(tx optim.Transform, optimizer, reason string) StageLocal {
 	if reason != "" {
 		reason = " (" + reason + ")"
@@ -80,14 +80,16 @@ func Unsupported(tx optim.Transform, optimizer, reason string) StageLocal {
 	}}
 }
 
-// Metadata tells what the optimizer was built of; the zero value where it was made without.
+// Metadata tells what the optimizer was built of; it is the zero value where MakeStageLocal got none.
 func (s StageLocal) Metadata() Metadata { return s.metadata }
 
-// ApplyGradientsStageLocal makes one call on all stages of an application: their params and states are updated in place, by work that the devices may still
-// be at when it returns. The stages run at the same time and meet only where a norm of the whole model is measured, with eight bytes a leaf.
+// ApplyGradientsStageLocal makes one call on all stages of an application. It updates their params and states in place; the devices may
+// still be at work when it returns. The stages run at the same time and meet only where a norm of the whole model is measured, with eight
+// bytes a leaf.
 //
-// Errors: a stage that lacks a tree or whose trees do not match, states whose counts differ, stages that are not the whole model where its norm
-// is measured, found before anything has changed; and those of the devices. The gradients are released only by a call that succeeds.
+// Errors: a stage that lacks a tree or whose trees do not match, states whose counts differ, stages that are not the whole model where its
+// norm is measured, all found before anything has changed; and errors of the devices. The gradients are released only by a call that
+// succeeds.
 func (s StageLocal) ApplyGradientsStageLocal(ctx context.Context, a Application) error {
 	if s.apply == nil {
 		return fmt.Errorf("pipeline: stage local: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported")

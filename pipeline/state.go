@@ -15,8 +15,8 @@ import (
 	"gputrain/state"
 )
 
-// State is a model in training on the stages of a pipeline: a state.TrainState with the numbers of one on one device. No step is ever in flight
-// behind a call.
+// State is a model in training on the stages of a pipeline. It has the numbers that a state.TrainState on one device would have. No step is
+// in flight when a call has returned.
 type State struct {
 	*state.TrainState
 	passes *passes
@@ -103,7 +103,7 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 	return Create(ctx, devices, c, params)
 }
 
-// TrainStep makes one update with a batch of Batch x Accumulate sequences and returns its metrics; see state.TrainState.
+// TrainStep makes one update with a batch of Batch x Microbatches sequences and returns its metrics; see state.TrainState.
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
 	begun := time.Now()
 	m, err := s.TrainState.TrainStep(ctx, batch)

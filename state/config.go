@@ -17,7 +17,8 @@ import (
 // Config is what a training state is made of.
 type Config struct {
 	Definition model.Definition // a language model
-	// Optimizer is built with the gradient norm measured and updates left out that are not finite or beyond Limits, whatever it says of these.
+	// Optimizer always measures the norm of the gradient, and leaves out updates that are not finite or beyond Limits, whatever its options
+	// say.
 	Optimizer    optim.Config
 	Batch        int    // sequences a microbatch
 	Microbatches int    // microbatches an update; 0 is 1
@@ -37,7 +38,8 @@ type Config struct {
 	MeasureUpdates bool
 	// Reducer joins this state with others that train the same model with batches of their own; nil: there are none.
 	Reducer Reducer
-	// What is planned for, so that its buffers count in the memory plan: evaluations in batches of so many sequences (0: none), and sampling.
+	// Evaluation and Sampling say what the memory plan must have room for beside steps: evaluations in batches of so many sequences (0:
+	// none), and sampling.
 	Evaluation int
 	Sampling   bool
 

@@ -1,4 +1,4 @@
-// Package state is a model in training: its parameters, gradients and optimizer state, the step that advances them, and what of them is saved.
+// Package state holds a model in training: its parameters, gradients and optimizer state, the step that advances them, and what of them is saved.
 //
 // A [Value] is what is trained, as a value with one owner: params, other variables, transformation and optimizer state. If you compute your own
 // gradients, with or without a model of this module, a Value is all you need. [Train] makes a [TrainState] of it, with gradients, programs and
@@ -20,7 +20,7 @@
 // flight.
 //
 // Its form on disk is that of package checkpoint, which says nothing of how many devices the tensors lay on: [Snapshot] writes it from any number
-// of them, and [ReadCheckpoint] gives it back to any other, each with some of the leaves and some rows of what the leaves share.
+// of them, and [ReadCheckpoint] reads it for any other number, each with some of the leaves and some rows of what the leaves share.
 // [TrainState.Save] writes at once; [TrainState.CopyToHost] makes what a [checkpoint.Saver] writes while training goes on.
 //
 // Invariants, each held by a test:

@@ -40,8 +40,8 @@ func (c Config) checkFrozen() error {
 	return nil
 }
 
-// WithBase is the configuration of a state that begins with these parameters, which checkpoints are to find again in its Base. Errors: nothing
-// that is frozen, or parameters that are yet to be drawn (nil), which no directory has.
+// WithBase completes the configuration of a state that begins with these parameters, so that its checkpoints find the frozen ones in Base.
+// Errors: nothing that is frozen, or parameters that are yet to be drawn (nil), which no directory has.
 func (c Config) WithBase(params []buffers.Host) (Config, error) {
 	switch {
 	case c.Base == "":

@@ -8,7 +8,8 @@ import (
 	"gputrain/optim"
 )
 
-// Limits are what a step may have so that its update is made; 0 and infinity are none. The device decides, before anything changes.
+// Limits bound what a step may measure for its update to be made; 0 and infinity bound nothing. The device decides, before anything
+// changes.
 type Limits struct {
 	Loss       float64 // nats a token
 	GradNorm   float64 // as Metrics has it

@@ -51,9 +51,9 @@ func LoadWeights(ctx context.Context, dev *gpu.Device, c Config, dir string) (*T
 	return CreateFrom(ctx, dev, c, params)
 }
 
-// LoadOptimizer replaces what the optimizer remembers, counts included, by what a checkpoint of the same model and optimizer has. Parameters and
-// step stay. It waits for the steps in flight; an error leaves the state unusable, but for one that the checkpoint is not whole or not of
-// this model and optimizer.
+// LoadOptimizer replaces the optimizer state, counts included, by that of a checkpoint of the same model and optimizer. Parameters and step
+// stay. It waits for the steps in flight. After an error the state is unusable, unless the error says that the checkpoint is damaged, or is
+// of another model or optimizer.
 func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
 	if err := s.usable(); err != nil {
 		return loadError(dir, "%w", err)

@@ -40,7 +40,8 @@ func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *
 	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window}, passes: p, borrowed: true}
 }
 
-// LoadModel reads any directory in the Hugging Face layout, a checkpoint for one. What a checkpoint's manifest says is compared first.
+// LoadModel reads any directory in the Hugging Face layout, such as a checkpoint. It first compares the files with the manifest, where
+// there is one.
 func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err

@@ -11,7 +11,8 @@ import (
 	"gputrain/graph/compile"
 )
 
-// MemoryPlan is what a training state takes of one device, or a stage of it of its device, in bytes, known before anything is taken.
+// MemoryPlan is what a training state takes of its device, or a stage of one of the stage's device, in bytes. It is known before anything
+// is taken.
 type MemoryPlan struct {
 	Params               uint64 // that are trained
 	Frozen               uint64 // parameters that are not
@@ -71,7 +72,7 @@ func (p MemoryPlan) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Plan computes what Create would take on a device with these limits; it needs none. A tensor that no binding of the device can hold
+// Plan computes what Create would take on a device with these limits; it needs no device. A tensor that no binding of the device can hold
 // is a *gpu.LimitError.
 func Plan(c Config, lim gpu.Limits) (MemoryPlan, error) {
 	if err := c.Validate(); err != nil {

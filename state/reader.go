@@ -45,8 +45,8 @@ func (r *Reader) Evaluate(ctx context.Context, e *data.Evaluation) (last EvalRes
 	return last, nil
 }
 
-// Evaluations is Evaluate as it goes: after each batch the result over all up to it (NaN while no token counts), so that the last one is that
-// of the whole text. An error comes last. Breaking out of the loop ends the evaluation; the model stays usable.
+// Evaluations is Evaluate as it goes: after each batch it gives the result over all batches so far (NaN while no token counts), so that the
+// last one is that of the whole text. An error comes last. Breaking out of the loop ends the evaluation; the model stays usable.
 func (r *Reader) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[EvalResult, error] {
 	return func(yield func(EvalResult, error) bool) {
 		var result EvalResult

@@ -50,9 +50,9 @@ type arrival struct {
 	at  time.Time
 }
 
-// TrainStep makes one update with a batch of Batch x Accumulate sequences. It does not wait for the device unless two steps are already in
-// flight, and returns the metrics that have become available: none at first, then those of the step before. An error leaves the
-// state unusable, but for one that says so by coming before anything was submitted: a batch of another shape, or ErrTwoCalls.
+// TrainStep makes one update with a batch of Batch x Microbatches sequences. It does not wait for the device unless two steps are already
+// in flight. It returns the metrics that have become available: none at first, then those of the step before. After an error the state is
+// unusable, unless nothing was submitted: for a batch of another shape, and ErrTwoCalls.
 func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics, error) {
 	if err := s.turn.take(); err != nil {
 		return nil, fmt.Errorf("state: train step: %w", err)
@@ -194,8 +194,8 @@ type deviceTime struct {
 	done   time.Time
 }
 
-// DeviceTime is how long the device was at work on a step, one of those whose metrics came last, and when its results were there: from its
-// first submit, or the end of the step before where that was later, until then. What else was submitted in between counts.
+// DeviceTime tells how long the device worked on one of the newest steps, and when its results were there. The time runs from the step's
+// first submit, or from the end of the step before where that was later. It includes whatever else was submitted in between.
 func (s *TrainState) DeviceTime(step int64) (worked time.Duration, done time.Time) {
 	t := s.times[step%timesKept]
 	return t.worked, t.done

@@ -9,10 +9,10 @@ import (
 	"gputrain/optim"
 )
 
-// Train takes a value over, to train it as the configuration says; Definition, Optimizer and Frozen (nil) are the value's own where they are left
-// out. Where
-// the value has an optimizer state, that goes on, also with other rates: what it remembers must be what the configuration's optimizer remembers;
-// otherwise it begins here. Nothing is taken of a device that the plan does not fit: a *MemoryError. After an error the value is as it was.
+// Train takes a value over and trains it as the configuration says. Definition, Optimizer and Frozen (nil) are the value's own where they
+// are left out. If the value has an optimizer state, that goes on, also with other rates: what it remembers must be what the
+// configuration's optimizer remembers. Otherwise the optimizer begins here. Nothing is taken of a device that the plan does not fit: a
+// *MemoryError. After an error the value is as it was.
 func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	h, err := v.use("train")
 	if err != nil {
@@ -112,9 +112,9 @@ func (h *held) remembersFor(c Config, tx optim.Transform) bool {
 		s.Losses().Bytes == 4*uint64(c.losses()) && (s.UpdateStatistics().Bytes > 0) == c.MeasureUpdates
 }
 
-// Value ends the training and gives back what was trained: the state itself is spent, as a Value is. It waits for the steps in flight, whose
-// metrics only a Drain before it returns. The transformation is that of Config.Transform, which leaves out an update that is not finite. A state
-// on stages is an error.
+// Value ends the training and gives back what was trained; the state itself is then spent, as a Value is. It waits for the steps in flight,
+// whose metrics only an earlier Drain returns. The transformation is that of Config.Transform, which leaves out an update that is not
+// finite. A state on stages is an error.
 func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	if err := s.settle(); err != nil {
 		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)

@@ -22,9 +22,9 @@ type Resident struct {
 	State  *optim.State  // of optim.Transform.InitStage, or of Init where Params are the whole model
 }
 
-// Updater applies gradients to a model, each stage its own. A model on one stage takes one program an update. The update of one that is
-// divided is cut where a norm of the whole model is needed: each stage's leaves give eight bytes to it, which go by way of the host and are
-// added up in the order of the model's leaves, so that the bits are those of one stage.
+// Updater applies gradients to a model, on each stage those of its own leaves. A model on one stage is updated by one program. The update
+// of a divided model is cut at each norm of the whole model: every leaf gives eight bytes to it. They go by way of the host and are added
+// up in the order of the model's leaves, so that the bits are those of one stage.
 type Updater struct {
 	tx     optim.Transform
 	config UpdaterConfig
@@ -45,7 +45,7 @@ type UpdaterConfig struct {
 	LossStage int
 	// End records what follows the last piece of a stage in the same submit; nil: nothing.
 	End func(rec *gpu.Recording, stage int)
-	// Failed says of an error which of several stages it came from; nil: by its number.
+	// Failed adds to an error which of several stages it came from; nil: it names the stage by its number.
 	Failed func(stage int, err error) error
 }
 
@@ -254,7 +254,7 @@ func (u *Updater) undo() (err error) {
 	return err
 }
 
-// Program is the update that Prepare began, of a model on one stage, for a submit that does more.
+// Program is the update that Prepare began, for a submit that does more. The model must be on one stage.
 func (u *Updater) Program() *gpu.Program {
 	s := u.stages[0]
 	return s.pieces[s.phase][0]
@@ -324,7 +324,7 @@ func (u *Updater) hand(stage, round int) error {
 	return dev.Write(s.State.Losses(), u.lossText)
 }
 
-// Concurrently is the Each of an updater that nothing watches over.
+// Concurrently runs the stages on goroutines of their own, which nothing watches over.
 func (u *Updater) Concurrently(ctx context.Context) Each {
 	return func(do func(ctx context.Context, stage int) error) error {
 		if len(u.stages) == 1 {

@@ -9,9 +9,9 @@ import (
 	"gputrain/optim"
 )
 
-// With is the value with other fields: change is given those it has, and what it makes of them must be what New takes. What is then no longer
-// among them is released. A step that was changed is the optimizer's too: its counts are set to it, but for calls collected towards an update.
-// Of Optimizer and Transform the one that was changed holds: an optimizer state goes on with its rates, if it is of the same kind.
+// With changes fields of the value: change is given the fields as they are, and must leave what New takes. What is no longer among them is
+// released. A changed step becomes the optimizer's step too, but for calls collected towards an update. If Optimizer or Transform was
+// changed, the changed one holds; an optimizer state of the same kind goes on with the new rates.
 func (v Value) With(change func(f *Fields)) (Value, error) { return v.with("with", change) }
 
 func (v Value) with(operation string, change func(f *Fields)) (Value, error) {
@@ -95,8 +95,8 @@ func (v Value) InitOptimizer(c optim.Config) (Value, error) {
 	})
 }
 
-// Model is the language model that the value trains: one that sees the parameters as they are, now and after each update. It is the value's, and
-// valid as long as nothing but updates happens to that.
+// Model is the language model that the value trains. It reads the parameters as they are, now and after each update. The value owns it, and
+// it is valid as long as the value is only updated.
 func (v Value) Model() (*Model, error) {
 	h, err := v.use("model")
 	if err != nil {
@@ -110,7 +110,8 @@ func (v Value) Model() (*Model, error) {
 	return h.view, nil
 }
 
-// Merge is the model with the value's definition and frozen parameters, and other ones that are trained, which stay the caller's: releasing it leaves them.
+// Merge makes a model of the value's definition and frozen parameters, and of the given trained ones. These stay the caller's: releasing
+// the model leaves them.
 func (v Value) Merge(params *buffers.Tree) (*Model, error) {
 	h, err := v.use("merge")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"gputrain/optim"
 )
 
-// Fields are what a Value is made of. Given are a model, or parameters with or without a definition.
+// Fields are what a Value is made of: either Model, or Params with or without a Definition, and what is beside them.
 type Fields struct {
 	Model      *Model           // whose definition and parameters to take; it is a view of the value then
 	Definition model.Definition // nil: the trees are of something that this package does not compute

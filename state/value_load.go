@@ -11,8 +11,8 @@ import (
 
 // LoadOptions say what of a checkpoint is loaded.
 type LoadOptions struct {
-	// Transform is the one whose state was saved, where that was one of one's own: its name and the tensors must agree. A registered one is
-	// made anew of what the checkpoint says of it.
+	// Transform is needed for a checkpoint that was made with a transformation of your own: its name and the tensors must agree. A
+	// registered one is built from what the checkpoint says.
 	Transform optim.Transform
 	// WeightsOnly leaves out what the optimizer remembers: the value is at step 0, and has no transformation.
 	WeightsOnly bool
@@ -54,8 +54,8 @@ func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) 
 	return holding(&held{Fields: f}), record, nil
 }
 
-// LoadOptimizer is the value with what a checkpoint says that its transformation remembered, counts included. Parameters and step stay. Errors are
-// those of LoadValue.
+// LoadOptimizer gives the value the optimizer state of a checkpoint, counts included. Parameters and step stay. Errors are those of
+// LoadValue.
 func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
 	h, err := v.use("load optimizer")
 	if err != nil {

@@ -24,7 +24,8 @@ func (v Value) Clone(ctx context.Context) (Value, error) {
 	return holding(&held{Fields: f}), nil
 }
 
-// To is the value on a device, with every bit. What it took of the one before is given back. Several devices: package pipeline.
+// To moves the value to a device, with every bit, and gives back what it took of the one before. Package pipeline divides it over several
+// devices.
 func (v Value) To(ctx context.Context, dev *gpu.Device) (Value, error) {
 	h, err := v.use("to")
 	if err != nil {
@@ -75,7 +76,7 @@ func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err erro
 	return out, err
 }
 
-// CopyTree makes a tree on a device of leaves that lie in one or several, all of one type; without paths of all of them.
+// CopyTree copies leaves to a new tree on a device. They lie in one tree or in several of one type. Without paths it copies all leaves.
 func CopyTree(ctx context.Context, dev *gpu.Device, from []*buffers.Tree, paths ...string) (*buffers.Tree, error) {
 	if len(paths) == 0 {
 		paths = Paths(from...)
@@ -149,8 +150,8 @@ func copyOnDevice(ctx context.Context, to, from *buffers.Tree) error {
 	return rec.Submit(ctx)
 }
 
-// CopyOptimizer gives states that together are a model's all that others remember, counts included, wherever either lie. Errors: one that
-// remembers what the other does not; what dst then hold is not defined.
+// CopyOptimizer copies what an optimizer remembers, counts included. src are states that together are a model's, and so are dst, wherever
+// they lie. It fails where one remembers what the other does not; what dst then holds is not defined.
 func CopyOptimizer(ctx context.Context, dst, src []*optim.State) error {
 	to, err := tensorsOf(dst)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"gputrain/graph/compile"
 )
 
-// Work is what an update of a model does on one device like that on an adapter, with these limits, in the kernels that it would run; it needs no device.
-// The passes come by kernels, their operations adding up to FLOPs; the optimizer, the last, is one entry with what its Cost tells.
+// Work counts what an update does on a device of an adapter with these limits, kernel by kernel; it needs no device. The operations of the
+// passes add up to FLOPs. The last entry is the optimizer, with what its Cost tells.
 func (c Config) Work(ctx context.Context, a gpu.Adapter, lim gpu.Limits) ([]compile.Work, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
