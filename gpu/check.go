@@ -128,6 +128,9 @@ func (k *Kernel) check(lim Limits) error {
 	if n := w[0] * w[1] * w[2]; n > lim.Invocations {
 		return &LimitError{"workgroup", uint64(n), uint64(lim.Invocations), "Invocations"}
 	}
+	if k.shared > lim.WorkgroupBytes {
+		return &LimitError{"workgroup memory", uint64(k.shared), uint64(lim.WorkgroupBytes), "WorkgroupBytes"}
+	}
 	return nil
 }
 

@@ -36,6 +36,7 @@ type Kernel struct {
 	Reuse bool
 
 	workgroup [3]int // zeros for the shaders of a sheet
+	shared    int    // bytes of workgroup memory
 	params    []word // of the uniform at binding 0, where there is one
 	err       error
 	passes    *passes

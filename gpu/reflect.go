@@ -2,6 +2,9 @@ package gpu
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -17,6 +20,10 @@ var (
 	memberForm    = regexp.MustCompile(`(\w+)\s*:\s*([^,]+)`)
 	vectorForm    = regexp.MustCompile(`^vec([24])<(\w+)>$`)
 	commentForm   = regexp.MustCompile(`//[^\n]*`)
+	sharedForm    = regexp.MustCompile(`var<workgroup>\s*(\w+)\s*:\s*([^;]+);`)
+	arrayForm     = regexp.MustCompile(`^array<(.*),([^,<>]*)>$`)
+	constForm     = `const\s+%s\s*(?::\s*\w+\s*)?=\s*([^;]+);`
+	figuresForm   = regexp.MustCompile(`\b(\d+)[ui]\b`)
 )
 
 var accessOf = map[string]Access{"uniform": Uniform, "storage": Read, "storage,read": Read, "storage,read_write": ReadWrite}
@@ -41,7 +48,82 @@ func (k *Kernel) reflect() error {
 			}
 		}
 	}
-	return nil
+	var err error
+	k.shared, err = sharedBytes(commentForm.ReplaceAllString(k.Source, ""))
+	return err
+}
+
+// sharedBytes is the workgroup memory that a source declares, as WebGPU counts it: each variable in units of 16 bytes.
+func sharedBytes(source string) (bytes int, err error) {
+	for _, m := range sharedForm.FindAllStringSubmatch(source, -1) {
+		n, err := sizeOfWGSL(source, strings.ReplaceAll(m[2], " ", ""))
+		if err != nil {
+			return 0, fmt.Errorf("var<workgroup> %s: %w", m[1], err)
+		}
+		bytes += int(alignUp(uint64(n), 16))
+	}
+	return bytes, nil
+}
+
+// sizeOfWGSL is the bytes of a type: a number, a vector of them, or an array.
+func sizeOfWGSL(source, kind string) (int, error) {
+	if m := arrayForm.FindStringSubmatch(kind); m != nil {
+		of, err := sizeOfWGSL(source, m[1])
+		if err != nil {
+			return 0, err
+		}
+		length, err := figureOfWGSL(source, m[2])
+		return length * of, err
+	}
+	switch kind {
+	case "f32", "u32", "i32", "atomic<u32>", "atomic<i32>":
+		return 4, nil
+	}
+	if v := vectorForm.FindStringSubmatch(kind); v != nil {
+		n, _ := strconv.Atoi(v[1])
+		return 4 * n, nil
+	}
+	return 0, fmt.Errorf("type %s: wanted numbers of 32 bits, vec2 or vec4 of them, or arrays", kind)
+}
+
+// figureOfWGSL is the value of an expression of figures and the source's constants.
+func figureOfWGSL(source, text string) (int, error) {
+	expr, err := parser.ParseExpr(figuresForm.ReplaceAllString(text, "$1"))
+	if err != nil {
+		return 0, fmt.Errorf("%q: %w", text, err)
+	}
+	var value func(e ast.Expr) (int, error)
+	value = func(e ast.Expr) (int, error) {
+		switch x := e.(type) {
+		case *ast.BasicLit:
+			return strconv.Atoi(x.Value)
+		case *ast.ParenExpr:
+			return value(x.X)
+		case *ast.Ident:
+			if m := regexp.MustCompile(fmt.Sprintf(constForm, x.Name)).FindStringSubmatch(source); m != nil {
+				return figureOfWGSL(source, m[1])
+			}
+		case *ast.BinaryExpr:
+			a, err := value(x.X)
+			if err != nil {
+				return 0, err
+			}
+			b, err := value(x.Y)
+			if err != nil {
+				return 0, err
+			}
+			switch x.Op {
+			case token.ADD:
+				return a + b, nil
+			case token.SUB:
+				return a - b, nil
+			case token.MUL:
+				return a * b, nil
+			}
+		}
+		return 0, fmt.Errorf("%q: wanted sums and products of figures and constants", text)
+	}
+	return value(expr)
 }
 
 // word is 32 bits of a kernel's params.

@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,6 +29,41 @@ var<storage> a: array<vec4<f32>>;
 func TestKernelIsReadFromItsSource(t *testing.T) {
 	k := gpu.KernelOf("test", reflected)
 	require.Equal(t, []gpu.Binding{{Name: "p", Access: gpu.Uniform}, {Name: "a", Access: gpu.Read}, {Name: "out", Access: gpu.ReadWrite}}, k.Bindings)
+}
+
+// A kernel says what workgroup memory it takes, each variable in units of 16 bytes, and one that takes more than there is is refused by name.
+func TestWorkgroupMemoryIsReadFromTheSource(t *testing.T) {
+	const start = "const TEAMS: u32 = 3u; const PITCH = TEAMS + 1u; // var<workgroup> not: f32;\n"
+	const end = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;\n@compute @workgroup_size(1) fn main() {}"
+	for source, want := range map[string]int{
+		"": 0, "var<workgroup> one: f32;": 16, "var<workgroup> a: array<f32, 64>;\nvar<workgroup> b: array<vec2<f32>, 5>;": 256 + 48,
+		"var<workgroup> bins: array<atomic<u32>, 2 * (PITCH - 1u)>;": 32, "var<workgroup> x: array<array<array<vec4<f32>, PITCH>, 2>, TEAMS>;": 16 * 4 * 2 * 3,
+	} {
+		for _, limit := range []int{max(want, 1), want - 1} {
+			if limit < 1 {
+				continue
+			}
+			d := gpu.Dry(gpu.Limits{WorkgroupBytes: limit})
+			b, err := d.NewBuffer("out", 16)
+			require.NoError(t, err)
+			rec := d.Record("test")
+			rec.Dispatch(gpu.KernelOf("tile", start+source+end), gpu.Grid{X: 1, Y: 1, Z: 1}, nil, b.All())
+			if limit >= want {
+				require.NoError(t, rec.Err(), source)
+				continue
+			}
+			require.ErrorContains(t, rec.Err(), "tile")
+			require.ErrorContains(t, rec.Err(), fmt.Sprintf("workgroup memory: %d bytes, limit WorkgroupBytes %d", want, limit))
+		}
+	}
+	for source, want := range map[string]string{
+		"var<workgroup> s: Tile;":           `var<workgroup> s: type Tile: wanted numbers of 32 bits`,
+		"var<workgroup> s: array<f32, N>;":  `var<workgroup> s: "N": wanted sums and products of figures and constants`,
+		"var<workgroup> s: array<f32, 1+>;": `var<workgroup> s: "1+": `,
+	} {
+		_, err := gpu.KernelOf("tile", start+source+end).Params(nil)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // A value has the words of the shader's params, or is an error that names the first one that differs.

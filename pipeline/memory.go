@@ -9,8 +9,8 @@ import (
 	"gputrain/state"
 )
 
-// PlanMemory is what Create would take of each stage's device: it builds everything on dry devices of the same adapters and limits. A tensor
-// that no binding of a device can hold is a *gpu.LimitError.
+// PlanMemory is what Create would take of each stage's device: it builds everything on dry devices of the same adapters and limits. A value
+// that a device can hold neither in one binding nor in parts is a *gpu.LimitError.
 func PlanMemory(ctx context.Context, c Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
 	s, err := c.rehearse(ctx, devices)
 	if err != nil {

@@ -84,7 +84,7 @@ type Plan struct {
 func (p Plan) Total() uint64 { return p.Inputs + p.Activations + p.Workspace + p.Outputs }
 
 // PlanFor is what New would take for these targets on a device with these limits, inputs and targets of the bound names left out; it
-// needs no device. A tensor that does not fit a binding is a gpu.LimitError naming it.
+// needs no device. A value that fits a binding neither whole nor in parts is a gpu.LimitError naming it.
 func PlanFor(g *graph.Graph, targets []Target, lim gpu.Limits, bound ...string) (Plan, error) {
 	return PlanNarrow(g, targets, nil, lim, bound...)
 }
