@@ -155,8 +155,11 @@ func TestLeafLargerThanABinding(t *testing.T) {
 
 		got := together(t, []*gpu.Device{alike[0], gputest.Device(t, other)}, p, with)
 		moved(t, c, got)
-		// The head's sum of vocab exponentials in two orders: each is within vocab roundings of the true one, and so is its logarithm; one
-		// rounding more is that of the loss. Only the first step begins with equal parameters.
+		// On GPUs the head's sum of vocab exponentials in two orders: each is within vocab roundings of the true one, and so is its logarithm;
+		// one rounding more is that of the loss. Only the first step begins with equal parameters.
+		if alike[0].Adapter().Type == "cpu" {
+			assert.Equal(t, want.metrics[0].Loss, got.metrics[0].Loss)
+		}
 		assert.InDelta(t, want.metrics[0].Loss, got.metrics[0].Loss, 2*vocab*0x1p-24+want.metrics[0].Loss*0x1p-24)
 	}
 }

@@ -147,7 +147,12 @@ func (c *Compiler) rowsOf(t Tensor, r run, name string) Span {
 	rowBytes := typeBytes(t.Shape[1:], t.DType)
 	for _, p := range t.Parts {
 		if r.start >= p.Row && r.start+r.length <= p.Row+p.Rows {
-			return p.Span.at(uint64(r.start-p.Row)*rowBytes, uint64(r.length)*rowBytes)
+			span := p.Span.at(uint64(r.start-p.Row)*rowBytes, uint64(r.length)*rowBytes)
+			if span.Offset%c.limits.StorageAlign != 0 {
+				c.fail("%s %v: row %d, where a part of another operand begins: at byte %d, wanted a multiple of %d; lower the batch, or take a context that is a multiple of 64",
+					name, t.Shape, r.start, span.Offset, c.limits.StorageAlign)
+			}
+			return span
 		}
 	}
 	c.fail("%s: rows %d to %d of %v lie in several parts of at most %d bytes", name, r.start, r.start+r.length, t.Shape, c.largest())

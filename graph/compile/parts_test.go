@@ -36,7 +36,7 @@ func partsOf(g *graph.Graph) []*graph.Value {
 	return append(append(all(attention), all(g.Append(graph.AttentionGrad(op), q, dy, x, attention.Outputs[0], attention.Outputs[1], dy))...),
 		layer.Outputs[0], g.Append(graph.LayerNormGrad{}, flat(x), gamma, layer.Outputs[1], flat(dy)).Outputs[0],
 		g.Append(graph.NormGammaGrad{}, flat(x), layer.Outputs[1], flat(dy)).Outputs[0],
-		rms.Outputs[0], g.Append(graph.RMSNormGrad{}, x, gamma, rms.Outputs[1], dy).Outputs[0],
+		rms.Outputs[0], g.Append(graph.NormGammaGrad{RMS: true}, x, rms.Outputs[1], dy).Outputs[0], g.Append(graph.RMSNormGrad{}, x, gamma, rms.Outputs[1], dy).Outputs[0],
 		soft, g.Append(graph.SoftmaxGrad{}, soft, dy).Outputs[0], g.RopeAt(x, positions, partD/2, 10000, 50),
 		embedded, g.Append(graph.EmbeddingGrad{Vocab: 50}, g.Mul(dy, embedded), ids).Outputs[0],
 		g.Dropout(g.Mul(x, dy), g.Input("key", graph.Type{Shape: []int{2}, DType: buffers.U32}), 0.3, 5),
@@ -97,6 +97,11 @@ func TestCannotLieInParts(t *testing.T) {
 		qkv := g.Apply("exp", checkedInput(g, "qkv", 2*16, 3*64))
 		return g.PackedAttention(g.Reshape(qkv, 2, 16, 3*64), 2, 2, 32, true)
 	}, "[32 192]: one of 2 rows: 12288 bytes, limit BindingBytes 4096; lower the context or the width")
+	g := graph.New() // at an odd number of positions, parts of two sequences
+	qkv := g.Reshape(g.Apply("exp", checkedInput(g, "qkv", 8*5, 3*32)), 8, 5, 3*32)
+	attention := g.Append(graph.Attention{Heads: 1, KVHeads: 1, HeadDim: 32, Packed: true}, qkv)
+	_, err := PlanFor(g, []Target{{Name: "y", Value: attention.Outputs[0]}}, lim)
+	require.ErrorContains(t, err, "result 1 [8 1 5]: row 2, where a part of another operand begins: at byte 40, wanted a multiple of 256; lower the batch, or take a context")
 	refused(func(g *graph.Graph) *graph.Value { return g.Apply("exp", checkedInput(g, "x", 1<<12, 65)) },
 		"h.3.attn.elementwise: 1064960 bytes, limit BufferBytes 1048576; lower the batch or the context")
 }
