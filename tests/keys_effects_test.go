@@ -169,6 +169,7 @@ var effects = []effect{
 	{key: "pipeline.devices", value: "stage", over: stages, flags: profile, sees: count(says(`(?m)^(group) +passes`)), from: 1, want: 2},
 	{key: "pipeline.rules", value: "[{match: '^w|^h.0', stage: 0}, {match: '^h.[1-3]|^ln_f', stage: 1}]", over: stages, sees: says(`(?m)^stage 1, (.*?):`), want: list("h.1 to head")},
 
+	{key: "device.submit_limit", value: "0.000001s", sees: count(says(`a step is cut into (\d+) submits`)), from: 0, want: 1},
 	{key: "device.texels", value: "force", over: stages, sees: says(`(?m)^stage 0, .*texels ([0-9.]+ .iB)`)},
 }
 

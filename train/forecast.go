@@ -220,6 +220,7 @@ func (t *trainer) foresee(ctx context.Context) error {
 			return err
 		}
 	}
+	t.tellSubmits()
 	f.spent = whole(t.times.list())
 	f.compiling += t.times.compiled()
 	t.say("%s", f.text())

@@ -22,6 +22,7 @@ import (
 type State interface {
 	Step() int64
 	Rehearse(ctx context.Context, times int) (time.Duration, error)
+	Submits() [][]gpu.Planned
 	TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error)
 	SetLimits(l state.Limits)
 	Drain(ctx context.Context) ([]state.Metrics, error)

@@ -48,6 +48,9 @@ type plannedStage struct {
 	Memory    string     `json:"memory"`          // what they are for
 	Available *uint64    `json:"available_bytes"` // null where nothing tells
 	Busy      float64    `json:"busy"`            // share of a step, as expected
+	plannedSubmits
+	FLOPS          float64 `json:"flops"` // that submits are planned with
+	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
 func (c *planCmd) Run(ctx context.Context) error {
@@ -131,7 +134,7 @@ func (p *planned) write(out io.Writer) error {
 		return err
 	}
 	for _, s := range p.Stages {
-		fmt.Fprintf(out, "\nstage %d: %s", s.Stage, s.Memory)
+		fmt.Fprintf(out, "\nstage %d: %s\nstage %d: %s", s.Stage, s.Memory, s.Stage, s.submitsText())
 	}
 	_, err := fmt.Fprintf(out, "\n\n%s", p.Picture)
 	return err

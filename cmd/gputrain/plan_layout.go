@@ -47,18 +47,19 @@ func layOut(cfg *runfile.Config, c state.Config, units []partition.Unit, cut par
 
 // addMemory says where each stage lives, what training would take there and what there is.
 func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) (err error) {
+	run := setup.Pipeline(cfg, cut)
+	run.State = c
 	var memory []state.MemoryPlan
 	if len(devices) == 1 {
 		memory = make([]state.MemoryPlan, 1)
 		if memory[0], err = state.Plan(c, devices[0].Limits()); err == nil {
 			p.refused = c.CheckMemory(devices, memory, 0)
 		}
-	} else {
-		run := setup.Pipeline(cfg, cut)
-		run.State = c
-		if memory, err = pipeline.PlanMemory(ctx, run, devices); err == nil {
-			p.refused = run.CheckMemory(ctx, devices, memory)
-		}
+	} else if memory, err = pipeline.PlanMemory(ctx, run, devices); err == nil {
+		p.refused = run.CheckMemory(ctx, devices, memory)
+	}
+	if err != nil {
+		return err
 	}
 	for i, m := range memory {
 		s := &p.Stages[i]
@@ -67,5 +68,5 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 			s.Available = &bytes
 		}
 	}
-	return err
+	return p.addSubmits(ctx, run, devices)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"gputrain/cmd/gputrain/bench"
 	"gputrain/gpu"
@@ -63,7 +64,12 @@ type plannedCard struct {
 	Seconds         float64    `json:"seconds"`
 	TokensPerSecond float64    `json:"tokens_per_second"`
 	Groups          []timePart `json:"groups"` // the longest first
+	plannedSubmits
 }
+
+// ofLimits is the share of a card's limits that submits are planned with: portable kernels are published with 10 to 25 % of the f32 peak of discrete
+// cards.
+const ofLimits = 0.25
 
 type timePart struct {
 	Group string  `json:"group"`
@@ -72,7 +78,12 @@ type timePart struct {
 
 // seconds is the time of some work at the card's limits.
 func (c card) seconds(w plannedWork) float64 {
-	return max(float64(w.Bytes)/c.BytesPerSecond, 2*float64(w.MultiplyAdds)/c.FLOPS)
+	return c.speed(1).Seconds(gpu.Work{FLOPs: 2 * float64(w.MultiplyAdds), Bytes: float64(w.Bytes)})
+}
+
+// speed is a share of the card's limits.
+func (c card) speed(share float64) gpu.Speed {
+	return gpu.Speed{FLOPS: share * c.FLOPS, BytesPerSecond: share * c.BytesPerSecond}
 }
 
 // runStep prints the work of a step.
@@ -93,6 +104,10 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 	if err != nil {
 		return nil, err
 	}
+	options, err := setup.DeviceOptions(cfg)
+	if err != nil {
+		return nil, err
+	}
 	on, rated := someCard(), cards
 	if c.Adapter != "" {
 		var measured card
@@ -101,7 +116,7 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 		}
 		rated = append(slices.Clone(cards), measured)
 	}
-	return stepOf(ctx, st.WithDefaults(), on, rated)
+	return stepOf(ctx, st.WithDefaults(), on, options.SubmitLimit, rated)
 }
 
 // someCard is an adapter like the discrete cards of the last years: they bind 2 GiB, and more buffers than a kernel has.
@@ -136,8 +151,8 @@ func measuredCard(ctx context.Context, cfg *runfile.Config, sel string) (a gpu.A
 	return a, c, err
 }
 
-// stepOf computes the work of a step on an adapter and its times on cards.
-func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, rated []card) (*plannedStep, error) {
+// stepOf computes the work of a step on an adapter, its times on cards and the submits that it is cut into there.
+func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Duration, rated []card) (*plannedStep, error) {
 	work, err := st.Work(ctx, a, a.Limits)
 	if err != nil {
 		return nil, err
@@ -149,8 +164,16 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, rated []card) (
 		p.Work = append(p.Work, plannedWork{w.Group, w.Kind, w.Kernels, w.Dispatches, w.Bytes, w.Least, w.FLOPs / 2})
 	}
 	slices.SortStableFunc(p.Work, func(a, b plannedWork) int { return cmp.Compare(rated[0].seconds(b), rated[0].seconds(a)) })
+	var speeds []gpu.Speed
 	for _, c := range rated {
-		p.Cards = append(p.Cards, p.on(c))
+		p.Cards, speeds = append(p.Cards, p.on(c)), append(speeds, c.speed(ofLimits))
+	}
+	submits, err := st.Submits(ctx, a, a.Limits, limit, speeds...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.Cards {
+		p.Cards[i].plannedSubmits = summed(submits[i], limit)
 	}
 	return p, nil
 }
@@ -201,13 +224,20 @@ func (p *plannedStep) write(out io.Writer) error {
 	line("all", "", "", all.Dispatches, all.Bytes, all.MultiplyAdds)
 	rest := p.rest()
 	fmt.Fprintf(w, "\n%s moves %.2f times the %.1f MiB that no fusion spares\n", compile.Rest, float64(rest.Bytes)/float64(rest.Least), float64(rest.Least)/(1<<20))
-	fmt.Fprintln(w, "\nAT THE LIMITS OF\tGB/S\tTFLOP/S\tMS A STEP\tTOKENS/S\tLARGEST PARTS")
+	fmt.Fprintln(w, "\nAT THE LIMITS OF\tGB/S\tTFLOP/S\tMS A STEP\tTOKENS/S\tSUBMITS\tLONGEST MS\tLARGEST PARTS")
 	for _, c := range p.Cards {
 		var parts []string
 		for _, g := range c.Groups[:min(3, len(c.Groups))] {
 			parts = append(parts, fmt.Sprintf("%s %.0f %%", g.Group, 100*g.Share))
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.3g\t%.1f\t%.0f\t%s\n", c.Name, c.BytesPerSecond/1e9, c.FLOPS/1e12, 1e3*c.Seconds, c.TokensPerSecond, strings.Join(parts, ", "))
+		fmt.Fprintf(w, "%s\t%.0f\t%.3g\t%.1f\t%.0f\t%d\t%.1f\t%s\n", c.Name, c.BytesPerSecond/1e9, c.FLOPS/1e12, 1e3*c.Seconds, c.TokensPerSecond,
+			c.Submits, 1e3*c.LongestSubmit, strings.Join(parts, ", "))
+	}
+	fmt.Fprintf(w, "\nsubmits, and the longest, as planned with %.0f %% of these limits\n", 100*ofLimits)
+	for _, c := range p.Cards {
+		if c.TooLong != "" {
+			fmt.Fprintf(w, "on %s %s\n", c.Name, c.TooLong)
+		}
 	}
 	return w.Flush()
 }

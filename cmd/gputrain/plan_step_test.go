@@ -2,11 +2,16 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/train/setup"
 )
 
 // Each part takes the longer of its two times, and parts follow each other.
@@ -58,4 +63,31 @@ func TestPlanOfAStep(t *testing.T) {
 	c.Adapter = "no such adapter"
 	_, err = c.planStep(t.Context(), cfg)
 	require.Error(t, err)
+}
+
+// The step of GPT-2 124M at 8 x 1,024 tokens on a card of 10 TFLOP/s is several submits, none of which is expected to take longer than the limit, and no
+// more than that needs.
+func TestSubmitsOfGPT2OnACard(t *testing.T) {
+	c := planCmd{Step: true, runFlags: runFlags{Set: []string{
+		"model.layers=12", "model.heads=12", "model.width=768", "model.context=1024", "model.vocab=50257", "train.batch=8", "data.text=absent.txt",
+	}}}
+	cfg, err := c.load()
+	require.NoError(t, err)
+	st, _, err := setup.State(cfg, io.Discard)
+	require.NoError(t, err)
+	const limit = time.Second / 2
+	p, err := stepOf(t.Context(), st.WithDefaults(), someCard(), limit, []card{{"ten", 360e9, 10e12}})
+	require.NoError(t, err)
+	on := p.Cards[0]
+	assert.Empty(t, on.TooLong)
+	assert.LessOrEqual(t, on.LongestSubmit, limit.Seconds())
+	fewest := on.Seconds / ofLimits / limit.Seconds()
+	assert.Greater(t, fewest, 2.0)
+	assert.GreaterOrEqual(t, float64(on.Submits), fewest)
+	assert.Less(t, float64(on.Submits), 2*fewest+1, "two that follow each other are longer than the limit")
+
+	p.Cards[0].plannedSubmits = summed([]gpu.Planned{{Takes: 2 * limit, Longest: "matmul", LongestTakes: 2 * limit}}, limit)
+	var out bytes.Buffer
+	require.NoError(t, p.write(&out))
+	assert.Contains(t, out.String(), "on ten matmul is expected to take 1 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: lower train.batch")
 }

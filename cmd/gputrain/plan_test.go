@@ -39,8 +39,8 @@ func TestPlanAsText(t *testing.T) {
 	p := planned{
 		Model: "gpt2", Parameters: 1000, Schedule: "interleaved", Microbatches: 4, Rows: 2, Sequence: 16, Bubble: 0.25, Picture: "stage 0  00'\n",
 		Stages: []plannedStage{
-			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8, Memory: "params 1.0 MiB"},
-			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7, Index: 1, Memory: "params 2.0 KiB"},
+			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8, Memory: "params 1.0 MiB", plannedSubmits: plannedSubmits{Submits: 12, LongestSubmit: 0.493}, FLOPS: 1e12, BytesPerSecond: 100e9},
+			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7, Index: 1, Memory: "params 2.0 KiB", plannedSubmits: plannedSubmits{Submits: 1, LongestSubmit: 2, TooLong: "and so on"}, FLOPS: 3e10, BytesPerSecond: 10e9},
 		},
 	}
 	var out bytes.Buffer
@@ -53,7 +53,9 @@ func TestPlanAsText(t *testing.T) {
 		"1      1: another  h.0 | h.2, head  400         2 KiB    unknown  70 %",
 		"",
 		"stage 0: params 1.0 MiB",
+		"stage 0: 12 submits a step, the longest of 0.49 s at 1 TFLOP/s and 100 GB/s, which training measures",
 		"stage 1: params 2.0 KiB",
+		"stage 1: 1 submits a step, the longest of 2 s at 0.03 TFLOP/s and 10 GB/s, which training measures; and so on",
 		"",
 		"stage 0  00'",
 		"",
@@ -82,6 +84,8 @@ func TestPlanOfARun(t *testing.T) {
 		assert.Contains(t, s.Memory, "activations")
 		assert.Greater(t, s.Busy, 0.3)
 		assert.LessOrEqual(t, s.Busy, 1.0)
+		assert.Greater(t, s.Submits, 4, "four microbatches and the update")
+		assert.Positive(t, s.LongestSubmit)
 	}
 	assert.Equal(t, 2, strings.Count(p.Picture, "\n"))
 

@@ -130,7 +130,8 @@ type Pipeline struct {
 
 // Device is how adapters are used; nothing of it changes what a run computes.
 type Device struct {
-	Texels string `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), those that read each element many times (reuse), all that gain by it (all), or what a measurement of the adapter says (auto). force is for tests"`
+	SubmitLimit string `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take: a step of more is cut into several, which changes no bit. Windows resets a driver after two seconds of one. Empty or 0s: never cut"`
+	Texels      string `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), those that read each element many times (reuse), all that gain by it (all), or what a measurement of the adapter says (auto). force is for tests"`
 }
 
 // Rule puts parameters on a stage.

@@ -50,6 +50,12 @@ func DeviceOptions(cfg *runfile.Config, adapters ...gpu.Adapter) (o gpu.Options,
 	if o.Texels, err = gpu.ParseTexelUse(cfg.Device.Texels); err != nil {
 		return o, &UsageError{err}
 	}
+	if o.SubmitLimit, err = runfile.ParseDuration(cfg.Device.SubmitLimit); err != nil {
+		return o, &UsageError{err}
+	}
+	if o.SubmitLimit == 0 {
+		o.SubmitLimit = -1
+	}
 	for _, a := range adapters {
 		if o.Texels > gpu.TexelsOff && a.Limits.TexelBindings == 0 {
 			return o, &UsageError{fmt.Errorf("run file: device.texels (%s): found %s, which reads no textures, with %s: wanted auto or off", cfg.Origin("device.texels"), o.Texels, a)}
