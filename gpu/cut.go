@@ -9,8 +9,8 @@ import (
 // long. So what is given to Submit is cut into several submits, none of which is expected to take longer than Options.SubmitLimit, but for one of a single
 // command. The commands are the same in the same order, so a cut changes no bit and makes nothing; where it lies may depend on a measurement.
 
-// DefaultSubmitLimit leaves a device four times the time that is expected of it.
-const DefaultSubmitLimit = time.Second / 2
+// defaultSubmitLimit leaves a device four times the time that is expected of it.
+const defaultSubmitLimit = time.Second / 2
 
 // span is the commands of a program from one up to another.
 type span struct {

@@ -132,7 +132,7 @@ func newDevice(lim Limits, o Options) *Device {
 		d.timeout = 5 * time.Minute
 	}
 	if d.submitLimit == 0 {
-		d.submitLimit = DefaultSubmitLimit
+		d.submitLimit = defaultSubmitLimit
 	}
 	if o.Limits != nil {
 		d.limits = lim.within(*o.Limits)

@@ -39,7 +39,7 @@ type Kernel struct {
 	shared    int    // bytes of workgroup memory
 	params    []word // of the uniform at binding 0, where there is one
 	err       error
-	passes    *passes
+	passes    *passes // see Moved
 }
 
 var kernels sync.Map // of label, file and variant, *Kernel: a big tile is a hundred kilobytes of text

@@ -53,13 +53,7 @@ func kindOf(a gpu.Adapter) adapterKind { return adapterKind{a.Name, a.Backend, a
 
 // typical is the order of magnitude of f32 products and of the way through the host's memory.
 func typical(a gpu.Adapter) partition.Power {
-	switch a.Type {
-	case "discrete":
-		return partition.Power{FLOPS: 5e12, BytesPerSecond: 5e9}
-	case "integrated":
-		return partition.Power{FLOPS: 5e11, BytesPerSecond: 5e9}
-	}
-	return partition.Power{FLOPS: 3e10, BytesPerSecond: 5e9}
+	return partition.Power{FLOPS: gpu.Typical(a).FLOPS, BytesPerSecond: 5e9}
 }
 
 // powerFile is what was measured on one adapter with one driver.

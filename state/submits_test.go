@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -101,7 +102,7 @@ func TestSubmitsOfAPlan(t *testing.T) {
 	for _, n := range flops {
 		operations += float64(n)
 	}
-	limit := gpu.DefaultSubmitLimit
+	limit := time.Second / 2
 	slow := gpu.Speed{FLOPS: operations / limit.Seconds() / 10, BytesPerSecond: 1e12} // an update takes ten times the limit
 	found, err := c.Submits(t.Context(), a, a.Limits, limit, fast, slow)
 	require.NoError(t, err)
