@@ -181,34 +181,18 @@ func (p Placed) Gather(ctx context.Context, dev *gpu.Device) (state.Value, error
 func (h *placed) gather(ctx context.Context, dev *gpu.Device) (v state.Value, err error) {
 	f := h.rest
 	f.InitOptimizer = len(h.states()) > 0
-	made := []*buffers.Tree{}
-	defer func() {
-		if err != nil {
-			for _, tree := range made {
-				tree.Release()
-			}
+	if err = f.CopyTrees(ctx, dev, h.params(), h.frozen(), h.others()); err == nil {
+		v, err = state.New(f)
+	}
+	if err != nil {
+		for _, tree := range buffers.Given(f.Params, f.Frozen, f.Other) {
+			tree.Release()
 		}
-	}()
-	if f.Params, err = state.CopyTree(ctx, dev, h.params()); err != nil {
 		return v, err
 	}
-	made = append(made, f.Params)
-	if frozen := h.frozen(); len(frozen) > 0 {
-		if f.Frozen, err = state.CopyTree(ctx, dev, frozen); err != nil {
-			return v, err
-		}
-		made = append(made, f.Frozen)
+	if !f.InitOptimizer {
+		return v, nil
 	}
-	if other := h.others(); len(other) > 0 {
-		if f.Other, err = state.CopyTree(ctx, dev, other); err != nil {
-			return v, err
-		}
-		made = append(made, f.Other)
-	}
-	if v, err = state.New(f); err != nil || !f.InitOptimizer {
-		return v, err
-	}
-	made = nil
 	if f, err = v.Fields(); err == nil {
 		err = state.CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, h.states())
 	}

@@ -48,32 +48,38 @@ func (v Value) To(ctx context.Context, dev *gpu.Device) (Value, error) {
 // copyTo copies the trees and the optimizer's state.
 func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err error) {
 	out := f
-	out.Params, out.Frozen, out.Other, out.OptimizerState = nil, nil, nil, nil
+	out.OptimizerState = nil
 	defer func() {
 		if err != nil && out.Params != nil {
 			out.releaseUnless(Fields{})
 		}
 	}()
-	if out.Params, err = CopyTree(ctx, dev, []*buffers.Tree{f.Params}); err != nil {
-		return out, err
-	}
-	if f.Frozen != nil {
-		if out.Frozen, err = CopyTree(ctx, dev, []*buffers.Tree{f.Frozen}); err != nil {
-			return out, err
-		}
-	}
-	if f.Other != nil {
-		if out.Other, err = CopyTree(ctx, dev, []*buffers.Tree{f.Other}); err != nil {
-			return out, err
-		}
-	}
-	if f.OptimizerState != nil {
+	err = out.CopyTrees(ctx, dev, buffers.Given(f.Params), buffers.Given(f.Frozen), buffers.Given(f.Other))
+	if err == nil && f.OptimizerState != nil {
 		if out.OptimizerState, err = out.initOptimizer(); err != nil {
 			return out, err
 		}
 		err = CopyOptimizer(ctx, []*optim.State{out.OptimizerState}, []*optim.State{f.OptimizerState})
 	}
 	return out, err
+}
+
+// CopyTrees sets the trees of the fields to copies on a device, each of all leaves that lie in one tree or in several, if any. After an error
+// those that are made are the caller's to release.
+func (f *Fields) CopyTrees(ctx context.Context, dev *gpu.Device, params, frozen, other []*buffers.Tree) (err error) {
+	f.Params, f.Frozen, f.Other = nil, nil, nil
+	for _, c := range []struct {
+		to   **buffers.Tree
+		from []*buffers.Tree
+	}{{&f.Params, params}, {&f.Frozen, frozen}, {&f.Other, other}} {
+		if len(c.from) == 0 {
+			continue
+		}
+		if *c.to, err = CopyTree(ctx, dev, c.from); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // CopyTree copies leaves to a new tree on a device. They lie in one tree or in several of one type. Without paths it copies all leaves.
