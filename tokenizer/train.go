@@ -27,9 +27,9 @@ type TrainConfig struct {
 
 // Trained is a vocabulary with its merges.
 type Trained struct {
-	Tokens  []string // by id, in the alphabet that writes bytes as characters
-	Merges  [][2]int32
-	config  TrainConfig
+	Tokens []string // by id, in the alphabet that writes bytes as characters
+	Merges [][2]int32
+	config TrainConfig
 }
 
 func (c *TrainConfig) validate() error {

@@ -1,0 +1,119 @@
+package tokenizer
+
+import (
+	"os"
+	"testing"
+	"unicode/utf8"
+
+	"gputrain/tests/frugal"
+)
+
+// FuzzJSON: no tokenizer.json may panic or take more memory than it justifies, and what it says of a text must hold.
+func FuzzJSON(f *testing.F) {
+	for _, name := range []string{"gpt2", "llama2"} {
+		raw, err := os.ReadFile("testdata/" + name + "/tokenizer.json")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Add([]byte(`{"model":{"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"normalizer":{"type":"NFC"},"decoder":{"type":"Fuse"}}`))
+	f.Add([]byte(`{"model":{"vocab":{"a":0,"▁":1,"▁a":2},"merges":[["▁","a"]]},"pre_tokenizer":{"type":"Metaspace","replacement":"▁"},"added_tokens":[{"id":3,"content":"x","lstrip":true}]}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var tok *Tokenizer
+		var err error
+		frugal.Parse(t, len(raw), func() { tok, err = parseJSON(raw) })
+		if err == nil {
+			holds(t, tok, "ab x▁a  é\n")
+		}
+	})
+}
+
+// FuzzModel is the same for SentencePiece models.
+func FuzzModel(f *testing.F) {
+	raw, err := os.ReadFile("testdata/spm_bpe/tokenizer.model")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(raw)
+	f.Add([]byte("\x0a\x07\x0a\x03\xe2\x96\x81\x18\x01\x12\x02\x18\x02"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var tok *Tokenizer
+		var err error
+		frugal.Parse(t, len(raw), func() { tok, err = parseModel(raw, &settings{}) })
+		if err == nil {
+			holds(t, tok, "ab x▁a  é\n")
+		}
+	})
+}
+
+// FuzzText: whatever the text, its ids, parts and decoded text fit together.
+func FuzzText(f *testing.F) {
+	var all []*Tokenizer
+	for _, name := range []string{"gpt2", "llama2", "llama3", "qwen2", "spm_bpe"} {
+		tok, err := Open("testdata/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all = append(all, tok)
+	}
+	for _, text := range snippets {
+		f.Add(text + " it's\r\n")
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, tok := range all {
+			holds(t, tok, text)
+		}
+	})
+}
+
+// holds checks what is true of every tokenizer and text.
+func holds(t *testing.T, tok *Tokenizer, text string) {
+	ids, err := tok.Encode(text, Options{})
+	if !utf8.ValidString(text) {
+		if err == nil {
+			t.Fatalf("%q: encoded, wanted an error", text)
+		}
+		return
+	}
+	if err != nil {
+		return // a pattern that took too long
+	}
+	traced, spans, err := tok.EncodeSpans(text, Options{})
+	if err != nil || len(traced) != len(ids) || len(spans) != len(ids) {
+		t.Fatalf("%q: %d ids, %d with parts: %v", text, len(ids), len(traced), err)
+	}
+	for i, s := range spans {
+		if traced[i] != ids[i] || s.Start < 0 || s.Start > s.End || s.End > utf8.RuneCountInString(text) {
+			t.Fatalf("%q: token %d: id %d or %d, part %v", text, i, ids[i], traced[i], s)
+		}
+	}
+	back, err := tok.Decode(ids, false)
+	if err != nil || !utf8.ValidString(back) {
+		t.Fatalf("%q: decoded to %q: %v", text, back, err)
+	}
+	if promises(tok) && back != text {
+		t.Fatalf("%q: decoded to %q", text, back)
+	}
+}
+
+// promises says whether decoding gives the text back: no normalizer, every byte has a token, and nothing takes white space.
+func promises(t *Tokenizer) bool {
+	if t.normalizer != nil || !t.model.plain || len(t.stages) != 1 || len(t.decoders) != 1 || len(t.normal.tokens) > 0 {
+		return false
+	}
+	for _, id := range t.model.bytes {
+		if id == none {
+			return false
+		}
+	}
+	for _, a := range t.raw.tokens {
+		if a.lstrip || a.rstrip {
+			return false
+		}
+	}
+	words, isSplit := t.stages[0].(split)
+	_, known := words.pattern.(*scanner)
+	_, bytes := t.decoders[0].(decodeBytes)
+	return isSplit && known && words.isolated() && bytes
+}
