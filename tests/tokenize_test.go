@@ -1,0 +1,104 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const tokenizers = "../tokenizer/testdata"
+
+// What docs/tokenizers.md shows is what the commands print.
+func TestTokenizersPage(t *testing.T) {
+	p := newPlace(t)
+	require.NoError(t, os.CopyFS(p.path("page"), os.DirFS(filepath.Join(tokenizers, "train"))))
+	require.NoError(t, os.Rename(p.path("page", "corpus.txt"), p.path("page", "text.txt")))
+	require.NoError(t, os.Mkdir(p.path("page", "bin"), 0o755))
+	require.NoError(t, os.Symlink(program, p.path("page", "bin", "gputrain")))
+	commands := 0
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, "../docs/tokenizers.md"), -1) {
+		for _, shown := range strings.Split("\n"+block[1], "\n$ ")[1:] {
+			line, want, _ := strings.Cut(shown, "\n")
+			c := exec.Command("sh", "-c", line)
+			c.Dir = p.path("page")
+			out, err := c.CombinedOutput()
+			require.NoError(t, err, "%s: %s", line, out)
+			assert.Equal(t, strings.TrimSuffix(want, "\n"), strings.TrimSuffix(string(out), "\n"), line)
+			commands++
+		}
+	}
+	assert.GreaterOrEqual(t, commands, 7)
+}
+
+// doctor compares cases of tokenizers without an adapter, and names the first that differs.
+func TestDoctorOnTokenizers(t *testing.T) {
+	p := newPlace(t)
+	for _, name := range []string{"gpt2", "splits", "train", "spm_bpe"} {
+		require.NoError(t, os.CopyFS(p.path("cases", name), os.DirFS(filepath.Join(tokenizers, name))))
+	}
+	r := ok(t, p.command("doctor", "--cases", "cases", "--json").withoutAdapter())
+	sound := verdicts(t, r.out)
+	assert.Len(t, sound, 9)
+	for name, v := range sound {
+		assert.Equal(t, true, v["pass"], name)
+		assert.Equal(t, "none", v["adapter"], name)
+	}
+	change := func(file, old, with string) {
+		text := read(t, p.path("cases", file))
+		require.Contains(t, text, old)
+		p.write(t, "cases/"+file, strings.Replace(text, old, with, 1))
+	}
+	change("gpt2/cases.json", `"ids":[285]`, `"ids":[286]`)
+	change("gpt2/decode.json", `" wh"`, `"wh"`)
+	change("splits/qwen2.json", `"pieces":["  "]`, `"pieces":[" "," "]`)
+	change("train/llama3.json", `"h e"`, `"e h"`)
+	p.write(t, "cases/other.json", `{"format_version": 1, "kind": "tokeniser"}`)
+	r = p.command("doctor", "--cases", "cases", "--json").withoutAdapter().run(t)
+	assert.Equal(t, 1, r.code, r.err)
+	broken := verdicts(t, r.out)
+	assert.Len(t, broken, 10)
+	for name, says := range map[string]string{
+		"gpt2/cases.json": "case 1 ids: found [285], want [286]", "gpt2/decode.json": `case 0 decoded: found " wh", want "wh"`,
+		"splits/qwen2.json": `case 1 pieces: found ["  "], want [" "," "]`, "train/llama3.json": `merge 1: found "h e", want "e h"`,
+	} {
+		assert.Equal(t, false, broken[name]["pass"], name)
+		assert.Equal(t, says, broken[name]["worst"], name)
+		delete(broken, name)
+	}
+	assert.Equal(t, `kind "tokeniser", want one of decode, sentencepiece, split, tokenizer, train, did you mean "tokenizer"?`, broken["other.json"]["error"])
+	delete(broken, "other.json")
+	for name, v := range broken {
+		assert.Equal(t, true, v["pass"], name)
+	}
+}
+
+func TestTokenizeRefuses(t *testing.T) {
+	p := newPlace(t)
+	require.NoError(t, os.CopyFS(p.path("gpt2"), os.DirFS(filepath.Join(tokenizers, "gpt2"))))
+	p.write(t, "bad.txt", "ab\xff")
+	p.write(t, "words.txt", "1 two")
+	for says, c := range map[string]struct {
+		code int
+		args []string
+	}{
+		"no such file":                       {2, []string{"encode", "nowhere"}},
+		"words.txt: no":                      {2, []string{"encode", "gpt2", "--text", "nowhere/words.txt: no"}},
+		"byte 2: found 0xFF, wanted UTF-8":   {1, []string{"encode", "gpt2", "--text", "bad.txt"}},
+		`line 1: found "two", wanted ids`:    {2, []string{"decode", "gpt2", "--text", "words.txt"}},
+		"is there already":                   {2, []string{"train", "gpt2", "--text", "words.txt"}},
+		`found "gpt3", wanted one of gpt2`:   {2, []string{"train", "new", "--pattern", "gpt3", "--text", "words.txt"}},
+		"found 10 tokens, wanted 256":        {1, []string{"train", "new", "--vocab-size", "10", "--text", "words.txt"}},
+		"wanted tokenizer.json or tokenizer": {2, []string{"show", "."}},
+	} {
+		r := p.command(append([]string{"tokenize"}, c.args...)...).withoutAdapter().run(t)
+		assert.Equal(t, c.code, r.code, "%v %s", c.args, r.err)
+		assert.Contains(t, r.err, says)
+	}
+	assert.NoFileExists(t, p.path("new", "tokenizer.json"))
+}
