@@ -19,8 +19,6 @@ type Config struct {
 	Assignment partition.Assignment
 	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
 	Ahead      int    // see schedule.Config
-	// Recompute computes the activations of a microbatch again in its backward pass, so that only what came from other parts is kept in between.
-	Recompute bool
 	// Timeout is how long a step may stand still, with nothing submitted, done or handed on by any stage, before it has failed; 0 is ten
 	// minutes. The devices' Patience comes beside. A wait for one device ends by the device's WaitLimit.
 	Timeout time.Duration
@@ -85,16 +83,11 @@ const (
 
 // training is the line of an update.
 func (c Config) training() (*line, error) {
-	built, err := c.State.Definition.Build(c.State.Batch, c.State.Sequence, model.Options{Loss: true, Training: true})
+	t, err := c.State.Training(c.Assignment.Part)
 	if err != nil {
 		return nil, err
 	}
-	forward := len(built.Graph.Nodes())
-	grads, err := c.State.Gradients(built)
-	if err != nil {
-		return nil, err
-	}
-	cut, err := partition.NewCut(built.Graph, forward, c.Assignment.Part, c.Assignment.Parts, grads, []partition.Output{{Name: lossOutput, Value: built.LossSum}}, c.Recompute)
+	cut, err := partition.NewCut(t.Graph, t.Forward, c.Assignment.Part, c.Assignment.Parts, t.Gradients, []partition.Output{{Name: lossOutput, Value: t.LossSum}})
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +104,7 @@ func (c Config) training() (*line, error) {
 
 // forwardLine is the line of a pass without gradients over up to n microbatches.
 func (c Config) forwardLine(label string, n int, built *model.Built, wanted partition.Output) (*line, error) {
-	cut, err := partition.NewCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []partition.Output{wanted}, false)
+	cut, err := partition.NewCut(built.Graph, len(built.Graph.Nodes()), c.Assignment.Part, c.Assignment.Parts, nil, []partition.Output{wanted})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 )
@@ -30,14 +31,14 @@ type shape struct {
 	schedule       string
 	stages, chunks int
 	ahead          int
-	recompute      bool
+	recompute      string
 }
 
 var shapes = []shape{
-	{schedule.GPipe, 3, 1, 0, false},
-	{schedule.OneForwardOneBackward, 3, 1, 0, true},
-	{schedule.OneForwardOneBackward, 2, 1, 1, false},
-	{schedule.Interleaved, 2, 2, 0, false},
+	{schedule.GPipe, 3, 1, 0, model.RecomputeNone},
+	{schedule.OneForwardOneBackward, 3, 1, 0, model.RecomputeLayers},
+	{schedule.OneForwardOneBackward, 2, 1, 1, model.RecomputeNone},
+	{schedule.Interleaved, 2, 2, 0, model.RecomputeAttention},
 }
 
 // microbatches of an update of a disturbed pipeline.
@@ -45,14 +46,14 @@ const microbatches = 3
 
 func (s shape) config(t *testing.T) pipeline.Config {
 	c := config(tiny(t), "adamw", microbatches)
-	c.Evaluation, c.Sampling = c.Batch, true
+	c.Evaluation, c.Sampling, c.Recompute = c.Batch, true, s.recompute
 	return pipeline.Config{
-		State: c, Assignment: assignment(t, c, s.stages, s.chunks), Schedule: s.schedule, Ahead: s.ahead, Recompute: s.recompute, Timeout: finite / 2,
+		State: c, Assignment: assignment(t, c, s.stages, s.chunks), Schedule: s.schedule, Ahead: s.ahead, Timeout: finite / 2,
 	}
 }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%s, %d stages of %d, ahead %d, recompute %v", s.schedule, s.stages, s.chunks, s.ahead, s.recompute)
+	return fmt.Sprintf("%s, %d stages of %d, ahead %d, recompute %s", s.schedule, s.stages, s.chunks, s.ahead, s.recompute)
 }
 
 // links is the number of links of training between different devices, one each way at each cut, and around for several parts a stage.

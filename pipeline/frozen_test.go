@@ -68,10 +68,11 @@ func TestFrozenParametersOnStages(t *testing.T) {
 			want, files := learn(t, whole, with), saved(t, whole, filepath.Join(t.TempDir(), "one"))
 			for stages := 2; stages <= len(devices); stages++ {
 				order := orders[(o+p+stages)%len(orders)]
+				c := c
+				c.Recompute = model.Recomputes[(o+p+stages)%3]
 				t.Run(fmt.Sprint(x.label, " ", prefixes, " ", stages, " ", order.label), func(t *testing.T) {
 					s := create(t, devices[:stages], pipeline.Config{
 						State: c, Assignment: assignment(t, c, stages, order.chunks), Schedule: order.name, Ahead: order.ahead, Timeout: gputest.Patience,
-						Recompute: (o+p)%2 == 1,
 					})
 					defer s.Release()
 					require.Equal(t, want, learn(t, s, with))
@@ -92,7 +93,7 @@ func TestPlanOfFrozenStages(t *testing.T) {
 			devices := fleet(t, 3)
 			c := order(t, steep(deep(t), "adamw", `{}`, 2, 4), schedule.Names()[p%3], 3)
 			without := planned(t, devices, c)
-			c.State.Frozen, c.Recompute = freeze(c.State.Definition, prefixes...), p == 1
+			c.State.Frozen, c.State.Recompute = freeze(c.State.Definition, prefixes...), model.Recomputes[p%3]
 			if p%2 == 1 {
 				c.State.FrozenDType = buffers.BF16
 			}

@@ -10,6 +10,7 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
@@ -27,12 +28,12 @@ func TestMemoryErrorsAdviseWhatFits(t *testing.T) {
 		return n
 	}
 	recomputed, smaller := c, c
-	recomputed.Recompute = true
+	recomputed.State.Recompute = model.RecomputeLayers
 	smaller.State.Batch, smaller.State.Microbatches = c.State.Batch/2, 2*c.State.Microbatches
 	require.Less(t, total(recomputed), total(c))
 	require.Less(t, total(smaller), total(c))
 	for limit, says := range map[uint64]string{
-		total(recomputed): "set pipeline.recompute: ",
+		total(recomputed): "set train.recompute to layers: ",
 		total(smaller):    "raise pipeline.microbatches 2 times ",
 		1000:              "give one of the stages another adapter",
 	} {

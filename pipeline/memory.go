@@ -60,29 +60,30 @@ func (c Config) rehearseOn(ctx context.Context, dry []*gpu.Device) (*State, erro
 	return s, nil
 }
 
-// fits compares what everything takes with the devices before anything is taken of them. It returns the kernels of each stage.
-func (c Config) fits(ctx context.Context, devices []*gpu.Device) ([][]*gpu.Kernel, error) {
-	rehearsal, err := c.rehearse(ctx, devices)
-	if err != nil {
-		return nil, err
+// fits compares what everything takes with the devices before anything is taken of them. It returns the first of the configuration's choices that
+// fits, and the kernels of each stage.
+func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kernels [][]*gpu.Kernel, err error) {
+	var memory []state.MemoryPlan
+	for _, c.State = range c.State.Choices() {
+		rehearsal, err := c.rehearse(ctx, devices)
+		if err != nil {
+			return c, nil, err
+		}
+		kernels, memory = rehearsal.passes.kernels(), rehearsal.Memory()
+		rehearsal.Release()
+		if state.FitsMemory(devices, memory) {
+			return c, kernels, nil
+		}
 	}
-	defer rehearsal.Release()
-	return rehearsal.passes.kernels(), c.CheckMemory(ctx, devices, rehearsal.Memory())
+	return c, nil, c.State.CheckMemory(devices, memory, 0, func(smaller state.Config) ([]state.MemoryPlan, error) {
+		other := c
+		other.State = smaller
+		return PlanMemory(ctx, other, devices)
+	})
 }
 
-// CheckMemory refuses what PlanMemory says if the devices have no room for it: a *state.MemoryError, which advises what fits.
-func (c Config) CheckMemory(ctx context.Context, devices []*gpu.Device, memory []state.MemoryPlan) error {
-	way := func(note string, c Config) state.Way {
-		return state.Way{Note: note, Plan: func(smaller state.Config) ([]state.MemoryPlan, error) {
-			c.State = smaller
-			return PlanMemory(ctx, c, devices)
-		}}
-	}
-	ways := []state.Way{way("", c)}
-	if !c.Recompute {
-		again := c
-		again.Recompute = true
-		ways = append(ways, way("set pipeline.recompute", again))
-	}
-	return c.State.CheckMemory(devices, memory, 0, ways...)
+// Fits tells whether what everything takes fits what the devices of the stages have.
+func (c Config) Fits(ctx context.Context, devices []*gpu.Device) (bool, error) {
+	memory, err := PlanMemory(ctx, c, devices)
+	return err == nil && state.FitsMemory(devices, memory), err
 }

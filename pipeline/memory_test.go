@@ -33,10 +33,10 @@ const lossBytes = 4
 func TestActivationsInFlight(t *testing.T) {
 	const stages = 4
 	devices := fleet(t, stages)
-	for _, recompute := range []bool{false, true} {
+	for _, recompute := range model.Recomputes {
 		at := func(kind string, m int) []uint64 {
 			c := order(t, steep(families(t)["gpt2 untied"], "sgd", `{}`, 2, m), kind, stages)
-			c.Recompute = recompute
+			c.State.Recompute = recompute
 			var out []uint64
 			for i, s := range planned(t, devices, c) {
 				kept := s.Activations
@@ -57,14 +57,11 @@ func TestActivationsInFlight(t *testing.T) {
 		}
 		for p := range stages {
 			each := gpipe[3][p] - gpipe[2][p]
-			if recompute { // what came over the link: rows, tokens and width of them, f32; the first part reads tokens
-				want := uint64(4 * 2 * 4 * 8)
-				if p == 0 {
-					want = 0
-				}
-				assert.Equal(t, want, each, "stage %d", p)
+			input := uint64(4 * 2 * 4 * 8)                          // of a layer: rows, tokens and width of them, f32
+			if recompute == model.RecomputeLayers && p < stages-1 { // the last has the head too
+				assert.Equal(t, input, each, "stage %d", p)
 			} else {
-				assert.Greater(t, each, uint64(4*2*4*8), "stage %d", p)
+				assert.Greater(t, each, input, "stage %d", p)
 			}
 			for m := 3; m < len(gpipe); m++ {
 				assert.Equal(t, gpipe[2][p]+uint64(m-2)*each, gpipe[m][p], "gpipe, stage %d, %d microbatches", p, m)
@@ -113,7 +110,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 			devices := fleet(t, 3) // counted from nothing
 			c := order(t, steep(families(t)[[]string{"gpt2 dropout", "llama"}[i%2]], x.name, x.parameters, 2, 4), name, 3)
 			c.State.Evaluation, c.State.Sampling = c.State.Batch+i%2, true
-			c.Recompute = i%4 == 1
+			c.State.Recompute = model.Recomputes[i%3]
 			plan := planned(t, devices, c)
 			s := create(t, devices, c)
 			defer s.Release()

@@ -32,7 +32,7 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 		return nil, err
 	}
 	c = c.withDefaults()
-	kernels, err := c.fits(ctx, devices)
+	c, kernels, err := c.fits(ctx, devices)
 	if err != nil {
 		return nil, err
 	}

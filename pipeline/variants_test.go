@@ -67,13 +67,13 @@ func TestFamilies(t *testing.T) {
 		moved(t, c, want)
 		for h, home := range slices.Sorted(maps.Keys(homes)) {
 			for o, kind := range schedule.Names() {
-				for r, recompute := range []bool{false, true} {
-					if !full() && (o != (f+h)%3 || r != (f+h/2)%2) {
+				for r, recompute := range model.Recomputes {
+					if !full() && (o != (f+h)%3 || r != (f+h/2)%3) {
 						continue
 					}
 					p := order(t, c, kind, 3)
-					p.Recompute = recompute
-					t.Run(fmt.Sprintf("%s/%s/%s/recompute=%v", name, kind, home, recompute), func(t *testing.T) {
+					p.State.Recompute = recompute
+					t.Run(fmt.Sprintf("%s/%s/%s/recompute=%s", name, kind, home, recompute), func(t *testing.T) {
 						sameBits(t, want, together(t, homes[home], p, with))
 					})
 				}
@@ -101,11 +101,12 @@ func TestCutsThroughLayers(t *testing.T) {
 			a.Part[p.Path] = 0
 		}
 	}
-	for _, kind := range []string{schedule.GPipe, schedule.OneForwardOneBackward} {
+	for k, kind := range []string{schedule.GPipe, schedule.OneForwardOneBackward} {
 		for home, devices := range map[string][]*gpu.Device{"apart": devices, "on one": slices.Repeat(devices[:1], 3)} {
-			for _, recompute := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/recompute=%v", kind, home, recompute), func(t *testing.T) {
-					p := pipeline.Config{State: c, Assignment: a, Schedule: kind, Recompute: recompute, Timeout: gputest.Patience}
+			for _, recompute := range model.Recomputes[k : k+2] {
+				t.Run(fmt.Sprintf("%s/%s/recompute=%s", kind, home, recompute), func(t *testing.T) {
+					p := pipeline.Config{State: c, Assignment: a, Schedule: kind, Timeout: gputest.Patience}
+					p.State.Recompute = recompute
 					sameBits(t, want, together(t, devices, p, with))
 				})
 			}

@@ -3,6 +3,8 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"gputrain/buffers"
 	"gputrain/buffers/prng"
@@ -10,6 +12,7 @@ import (
 	"gputrain/data"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -29,6 +32,9 @@ type Config struct {
 	Frozen []string
 	// FrozenDType is how devices keep the frozen parameters: buffers.F32 or BF16, to which they are rounded.
 	FrozenDType buffers.DType
+	// Recompute is what of each layer the backward pass computes again instead of keeping it, with the same bits: one of model.Recomputes,
+	// RecomputeAuto, or "" for none.
+	Recompute string
 	// Base is a directory in the Hugging Face layout that has the frozen parameters: checkpoints then name it, by its absolute path and a fingerprint of
 	// these, and have the trained ones alone. "": checkpoints have the whole model.
 	Base string
@@ -74,6 +80,9 @@ func (c Config) Validate() error {
 	if err := c.checkFrozen(); err != nil {
 		return fmt.Errorf("state: config: %w", err)
 	}
+	if known := append([]string{RecomputeAuto}, model.Recomputes...); !slices.Contains(known, c.Recompute) {
+		return fmt.Errorf("state: config: recompute: %q, want one of %s%s", c.Recompute, strings.Join(known, ", "), suggest.DidYouMean(c.Recompute, known))
+	}
 	_, err := c.Transform()
 	return err
 }
@@ -86,6 +95,9 @@ func (c Config) WithDefaults() Config {
 	if c.Sequence == 0 && c.Definition != nil {
 		c.Sequence = c.Definition.Context()
 	}
+	if c.Recompute == "" {
+		c.Recompute = model.RecomputeNone
+	}
 	if c.FS == nil {
 		c.FS = checkpoint.OS
 	}
@@ -93,6 +105,22 @@ func (c Config) WithDefaults() Config {
 		c.Progress = func(string, int, int) {}
 	}
 	return c
+}
+
+// RecomputeAuto is the first of model.Recomputes that fits a device. Where there is none to fit, everything is kept.
+const RecomputeAuto = "auto"
+
+// Choices are what a configuration may stand for: itself, or with RecomputeAuto one for each of model.Recomputes, in their order.
+func (c Config) Choices() []Config {
+	if c.Recompute != RecomputeAuto {
+		return []Config{c}
+	}
+	var out []Config
+	for _, what := range model.Recomputes {
+		c.Recompute = what
+		out = append(out, c)
+	}
+	return out
 }
 
 // Transform is the optimizer with what a training state needs of it.
@@ -146,18 +174,57 @@ func (c Config) dropoutKey(step int64, micro int) prng.Key {
 // dropoutStream keeps the random numbers of dropout apart from all others of a run.
 const dropoutStream = 0xd20907
 
-// step is the graph of one microbatch and what is wanted of it: the sum of the losses as "loss", and the gradient of each parameter that is
-// trained.
-func (c Config) step() (*graph.Graph, []compile.Target, error) {
+// Training is the graph of one microbatch, forward and backward.
+type Training struct {
+	Graph     *graph.Graph
+	Forward   int              // nodes of the forward pass, which come first
+	LossSum   *graph.Value     // the sum of the losses
+	Gradients []compile.Target // of the parameters that are trained, in the order of the definition
+}
+
+// Training builds the model and its backward pass for the parameters that are trained: what only frozen ones would need is not computed. part is
+// the part of each parameter where the model is cut; nil: it is not.
+func (c Config) Training(part map[string]int) (t Training, err error) {
+	c = c.WithDefaults()
 	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
 	if err != nil {
-		return nil, nil, err
+		return t, err
 	}
-	grads, err := c.Gradients(built)
+	t = Training{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum}
+	var wanted []*graph.Value
+	for i, p := range c.Definition.Params() {
+		if !slices.Contains(c.Frozen, p.Path) {
+			t.Gradients, wanted = append(t.Gradients, compile.Target{Leaf: p.Path}), append(wanted, built.Params[i])
+		}
+	}
+	values, err := graph.Gradients(built.Graph, built.Loss, wanted)
+	if err != nil {
+		return t, err
+	}
+	for i, v := range values {
+		t.Gradients[i].Value = v
+	}
+	if c.Recompute == model.RecomputeNone || c.Recompute == RecomputeAuto {
+		return t, nil
+	}
+	e, err := model.Recompute(built, t.Forward, c.Recompute, part)
+	if err != nil {
+		return t, err
+	}
+	t.Graph, t.LossSum = e.Graph, e.Value(t.LossSum)
+	for i := range t.Gradients {
+		t.Gradients[i].Value = e.Value(t.Gradients[i].Value)
+	}
+	return t, nil
+}
+
+// step is Training and what is wanted of it: the sum of the losses as "loss", and the gradients.
+func (c Config) step() (*graph.Graph, []compile.Target, error) {
+	t, err := c.Training(nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	return built.Graph, append([]compile.Target{{Name: lossTarget, Value: built.LossSum}}, grads...), nil
+	return t.Graph, append([]compile.Target{{Name: lossTarget, Value: t.LossSum}}, t.Gradients...), nil
 }
 
 // Names of targets that are read back.

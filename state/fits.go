@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gputrain/gpu"
+	"gputrain/model"
 )
 
 // MemoryError says that a training state does not fit: on one device, on one adapter with several stages, or in the machine's memory, which
@@ -67,22 +68,25 @@ func (e *MemoryError) total() (bytes uint64) {
 	return bytes
 }
 
-// A Way is one of the ways to train a configuration, and what each of its stages takes of a device. Note is what to set for it; "" for the way that
-// is chosen already, which comes first.
-type Way struct {
-	Note string
-	Plan func(c Config) ([]MemoryPlan, error)
+// CheckMemory refuses stages that their devices have no room for: a *MemoryError, which advises the least change that fits. memory is what they
+// take by plan; taken of its bytes are on the device already. plan tells what another configuration would take.
+func (c Config) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken uint64, plan func(c Config) ([]MemoryPlan, error)) error {
+	compare := comparison(devices, taken)
+	e := compare(memory)
+	if e == nil {
+		return nil
+	}
+	e.Hint = c.WithDefaults().hint(e, plan, func(memory []MemoryPlan) bool { return compare(memory) == nil })
+	return e
 }
 
-// CheckMemory refuses stages that their devices have no room for: a *MemoryError, which advises the least change that fits. memory is what the
-// first way takes; taken of its bytes are on the device already. Without ways the state is on one device.
-func (c Config) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken uint64, ways ...Way) error {
-	if len(ways) == 0 {
-		ways = []Way{{Plan: func(c Config) ([]MemoryPlan, error) {
-			p, err := c.plan(devices[0].Limits())
-			return []MemoryPlan{p}, err
-		}}}
-	}
+// FitsMemory tells whether devices have room for stages.
+func FitsMemory(devices []*gpu.Device, memory []MemoryPlan) bool {
+	return comparison(devices, 0)(memory) == nil
+}
+
+// comparison compares plans with what devices have, with bytes of it that are taken already.
+func comparison(devices []*gpu.Device, taken uint64) func(memory []MemoryPlan) *MemoryError {
 	adapters, rooms := make([]gpu.Adapter, len(devices)), make([]room, len(devices))
 	for i, d := range devices {
 		adapters[i] = d.Adapter()
@@ -92,12 +96,7 @@ func (c Config) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken ui
 	machine := room{bound: "the machine's available memory"}
 	machine.bytes, machine.known = gpu.MachineMemory()
 	machine.bytes += taken
-	e := compare(adapters, rooms, machine, memory)
-	if e == nil {
-		return nil
-	}
-	e.Hint = c.WithDefaults().hint(e, ways, func(memory []MemoryPlan) bool { return compare(adapters, rooms, machine, memory) == nil })
-	return e
+	return func(memory []MemoryPlan) *MemoryError { return compare(adapters, rooms, machine, memory) }
 }
 
 // room is what a device has left to give.
@@ -158,8 +157,8 @@ func (e *MemoryError) exceeds(r room) bool {
 	return r.known && e.total() > r.bytes
 }
 
-// hint finds the least change that fits: the same updates from smaller microbatches, another way, or a shorter context.
-func (c Config) hint(e *MemoryError, ways []Way, fits func([]MemoryPlan) bool) string {
+// hint finds the least change that fits: the same updates with more computed again or from smaller microbatches, or a shorter context.
+func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), fits func([]MemoryPlan) bool) string {
 	kept := uint64(0)
 	for _, m := range e.Memory {
 		kept += m.kept()
@@ -167,6 +166,7 @@ func (c Config) hint(e *MemoryError, ways []Way, fits func([]MemoryPlan) bool) s
 	if kept >= e.Available {
 		return fmt.Sprintf("params, gradients and optimizer alone take %s: %s", gpu.SizeText(kept), e.last())
 	}
+	more := model.Recomputes[max(0, slices.Index(model.Recomputes, c.Recompute)):]
 	smaller := c
 	for smaller.Sequence = c.Sequence; smaller.Sequence >= 1; smaller.Sequence /= 2 {
 		for cut := 1; cut <= c.Batch; cut++ {
@@ -174,13 +174,13 @@ func (c Config) hint(e *MemoryError, ways []Way, fits func([]MemoryPlan) bool) s
 				continue
 			}
 			smaller.Batch, smaller.Microbatches = c.Batch/cut, c.Microbatches*cut
-			for _, way := range ways {
-				memory, err := way.Plan(smaller)
+			for _, smaller.Recompute = range more {
+				memory, err := plan(smaller)
 				if err != nil || !fits(memory) {
 					continue
 				}
 				found := together(memory, func(stage int) bool { return len(memory) == 1 || slices.Contains(e.Stages, stage) })
-				return fmt.Sprintf("%s: %s instead of %s", c.changes(smaller, len(memory), way.Note), gpu.SizeText(found.total()), gpu.SizeText(e.total()))
+				return fmt.Sprintf("%s: %s instead of %s", c.changes(smaller, len(memory)), gpu.SizeText(found.total()), gpu.SizeText(e.total()))
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (c Config) hint(e *MemoryError, ways []Way, fits func([]MemoryPlan) bool) s
 }
 
 // changes says what to set for a smaller configuration.
-func (c Config) changes(to Config, stages int, note string) string {
+func (c Config) changes(to Config, stages int) string {
 	var out []string
 	switch cut := c.Batch / to.Batch; {
 	case cut > 1 && stages > 1:
@@ -196,8 +196,8 @@ func (c Config) changes(to Config, stages int, note string) string {
 	case cut > 1:
 		out = append(out, fmt.Sprintf("lower batch from %d to %d (and raise accumulate from %d to %d for the same updates)", c.Batch, to.Batch, c.Microbatches, to.Microbatches))
 	}
-	if note != "" {
-		out = append(out, note)
+	if to.Recompute != c.Recompute {
+		out = append(out, "set train.recompute to "+to.Recompute)
 	}
 	if to.Sequence < c.Sequence {
 		out = append(out, fmt.Sprintf("lower context from %d to %d", c.Sequence, to.Sequence))

@@ -10,8 +10,6 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
-	"gputrain/graph"
-	"gputrain/graph/compile"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -77,23 +75,6 @@ func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err er
 	}
 	frozen, err = buffers.NewLayout(rest, lim)
 	return trained, frozen, err
-}
-
-// Gradients adds the backward pass of a built model and gives the gradients of the parameters that are trained, in the order of the definition:
-// what only frozen ones would need is not computed.
-func (c Config) Gradients(built *model.Built) ([]compile.Target, error) {
-	var out []compile.Target
-	var wanted []*graph.Value
-	for i, p := range c.Definition.Params() {
-		if !slices.Contains(c.Frozen, p.Path) {
-			out, wanted = append(out, compile.Target{Leaf: p.Path}), append(wanted, built.Params[i])
-		}
-	}
-	values, err := graph.Gradients(built.Graph, built.Loss, wanted)
-	for i := range values {
-		out[i].Value = values[i]
-	}
-	return out, err
 }
 
 // upload makes the trees of a model's parameters: trained, and frozen, which is nil where none are.

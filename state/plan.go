@@ -166,11 +166,22 @@ func (c Config) planned(lim gpu.Limits) func(*graph.Graph, []compile.Target, err
 	}
 }
 
-// fits compares the plan with the device before anything is taken, but for bytes that the plan has too.
-func (c Config) fits(dev *gpu.Device, taken uint64) (MemoryPlan, error) {
+// Fits tells whether the plan of the configuration fits what a device has.
+func (c Config) Fits(dev *gpu.Device) (bool, error) {
 	p, err := Plan(c, dev.Limits())
-	if err != nil {
-		return p, err
+	return err == nil && FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}), err
+}
+
+// fits is the first of the choices whose plan fits the device before anything is taken, but for bytes that the plan has too.
+func (c Config) fits(dev *gpu.Device, taken uint64) (_ Config, p MemoryPlan, err error) {
+	devices := []*gpu.Device{dev}
+	for _, c = range c.Choices() {
+		if p, err = Plan(c, dev.Limits()); err != nil || comparison(devices, taken)([]MemoryPlan{p}) == nil {
+			return c, p, err
+		}
 	}
-	return p, c.CheckMemory([]*gpu.Device{dev}, []MemoryPlan{p}, taken)
+	return c, p, c.CheckMemory(devices, []MemoryPlan{p}, taken, func(c Config) ([]MemoryPlan, error) {
+		p, err := c.plan(dev.Limits())
+		return []MemoryPlan{p}, err
+	})
 }

@@ -23,7 +23,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 	for _, accumulate := range []int{1, 2} {
 		dev := gputest.Device(t)
 		c := plannedConfig(t)
-		c.Microbatches = accumulate
+		c.Microbatches, c.Recompute = accumulate, model.Recomputes[accumulate]
 		plan, err := Plan(c, dev.Limits())
 		require.NoError(t, err)
 		before := dev.Counters().LiveBytes
@@ -41,7 +41,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 
 func TestWhatDoesNotFitIsRefused(t *testing.T) {
 	c := plannedConfig(t)
-	c.Batch = 8
+	c.Batch, c.Recompute = 8, model.RecomputeLayers // so that nothing is left but to be smaller
 	whole, err := Plan(c, gpu.DefaultLimits())
 	require.NoError(t, err)
 	for _, test := range []struct {

@@ -44,7 +44,7 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	if !h.frozenAs(c) {
 		params = 0 // they are copied
 	}
-	plan, err := c.fits(h.device(), params+optimizer)
+	c, plan, err := c.fits(h.device(), params+optimizer)
 	if err != nil {
 		return nil, err
 	}

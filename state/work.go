@@ -9,7 +9,7 @@ import (
 )
 
 // Work counts what an update does on a device of an adapter with these limits, kernel by kernel; it needs no device. The operations of the
-// passes add up to FLOPs. The last entry is the optimizer, with what its Cost tells.
+// passes add up to FLOPs and what Recompute has them compute again. The last entry is the optimizer, with what its Cost tells.
 func (c Config) Work(ctx context.Context, a gpu.Adapter, lim gpu.Limits) ([]compile.Work, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

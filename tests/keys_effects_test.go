@@ -157,6 +157,7 @@ var effects = []effect{
 	{key: "train.spike_patience", value: "1", over: losing, sees: exit, from: 0, want: 4},
 	{key: "train.time_limit", value: "0.001s", sees: exit, from: 0, want: 3},
 	{key: "train.seed", value: "8", sees: losses},
+	{key: "train.recompute", value: "layers", over: []string{"model.layers=2"}, sees: says(`(?m)memory planned .*workspace ([0-9.]+ .iB)`)},
 	{key: "train.memory_limit", value: "100kB", sees: exit, from: 0, want: 5},
 
 	{key: "pipeline.stages", value: "2", over: []string{"model.layers=2"}, sees: count(says(`(?m)^stage (\d), `)), from: 0, want: 2},
@@ -165,7 +166,6 @@ var effects = []effect{
 	{key: "pipeline.microbatches", value: "2", over: []string{"pipeline.stages=2", "model.layers=2"}, flags: profile, sees: order(0, 3), from: "0 0' 0", want: "0 1 0'"},
 	{key: "pipeline.chunks", value: "3", over: with(stages, "pipeline.schedule=interleaved"), flags: profile, sees: parts(0), from: 2, want: 3},
 	{key: "pipeline.ahead", value: "1", over: stages, flags: profile, sees: order(0, 8), from: "0 1 0' 2 1' 3 2' 3'", want: "0 1 2 0' 3 1' 2' 3'"},
-	{key: "pipeline.recompute", value: "true", over: stages, sees: says(`(?m)^stage 0, .*activations ([0-9.]+ .iB)`)},
 	{key: "pipeline.devices", value: "stage", over: stages, flags: profile, sees: count(says(`(?m)^(group) +passes`)), from: 1, want: 2},
 	{key: "pipeline.rules", value: "[{match: '^w|^h.0', stage: 0}, {match: '^h.[1-3]|^ln_f', stage: 1}]", over: stages, sees: says(`(?m)^stage 1, (.*?):`), want: list("h.1 to head")},
 

@@ -19,7 +19,7 @@ var cuts = [][]string{
 	{"pipeline.stages=3", "pipeline.devices=stage"},
 	{"pipeline.stages=2", "pipeline.schedule=gpipe"},
 	{"pipeline.stages=2", "pipeline.devices=stage", "pipeline.schedule=interleaved"},
-	{"pipeline.stages=4", "pipeline.devices=stage", "pipeline.recompute=true"},
+	{"pipeline.stages=4", "pipeline.devices=stage", "train.recompute=layers"},
 	{"pipeline.stages=1"},
 	{"pipeline.stages=2", "pipeline.devices=stage", "pipeline.ahead=1", `pipeline.rules=[{match: "^w|^h.0", stage: 0}, {match: "^h.1|^ln_f", stage: 1}]`},
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/model"
 	"gputrain/state"
 )
 
@@ -225,6 +227,7 @@ func (c Config) settings() []Setting {
 		{"train.accumulate", c.State.Microbatches},
 		{"train.context", c.State.Sequence},
 		{"train.seed", c.State.Seed},
+		{recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone)},
 		{"train.eval_every", c.EvalEvery},
 		{"train.eval_tokens", c.EvalTokens},
 		{"train.save_every", c.SaveEvery},

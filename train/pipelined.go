@@ -66,6 +66,10 @@ func (p pipelined) holds(c state.Config, stage int) string {
 	return strings.Join(parts, ", ")
 }
 
+func (p pipelined) Fits(ctx context.Context, c state.Config) (bool, error) {
+	return p.with(c).Fits(ctx, p.devices)
+}
+
 func (p pipelined) Adapter() string { return state.AdapterName(p.devices...) }
 
 func (p pipelined) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {

@@ -13,6 +13,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu"
+	"gputrain/model"
 	"gputrain/state"
 )
 
@@ -126,12 +127,15 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 
 // open makes or restores everything that the loop needs, and says what it found; reached is the step of the newest checkpoint.
 func (t *trainer) open(ctx context.Context, reached int64) error {
+	t.say("run directory %s", t.config.Dir)
+	if err := t.fit(ctx); err != nil {
+		return err
+	}
 	c := t.config
 	text, err := settingsText(c.Settings)
 	if err != nil {
 		return err
 	}
-	t.say("run directory %s", c.Dir)
 	if err := t.plan(ctx); err != nil {
 		return err
 	}
@@ -213,7 +217,8 @@ func EvaluationRows(c state.Config, tokens int64) int {
 	if rows <= c.Batch {
 		return rows
 	}
-	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on.
+	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on, whatever it computes again.
+	c.Recompute = model.RecomputeNone
 	for ; rows > c.Batch; rows /= 2 {
 		c.Evaluation = rows
 		plan, err := state.Plan(c, gpu.DefaultLimits())

@@ -224,7 +224,7 @@ func compareSettings(dir string, settings []Setting, reschedule bool) (changes [
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(old)) {
-		if !known[k] {
+		if !known[k] && runfile.ResumeOf(k) != runfile.Free {
 			return nil, &ChangedError{Dir: dir, Key: k, Found: old[k]}
 		}
 	}

@@ -39,6 +39,8 @@ type Target interface {
 	// Plan tells what a state would take, stage by stage, before anything is taken; one stage where the model is not cut. An error is one
 	// of the configuration; what does not fit is for Create and Load to refuse.
 	Plan(c state.Config) ([]StagePlan, error)
+	// Fits tells whether what Plan tells of fits what the devices have.
+	Fits(ctx context.Context, c state.Config) (bool, error)
 	// Adapter names the adapters as state.AdapterName does: checkpoints of another name were computed with other bits.
 	Adapter() string
 	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
@@ -57,12 +59,14 @@ type StagePlan struct {
 	Memory  string // these in their parts, "params 1.0 MiB, gradients 1.0 MiB, ..."
 }
 
+var errNoDevice = errors.New("train: device: found none, wanted one of gpu.Open")
+
 // oneDevice is the target of Run.
 type oneDevice struct{ device *gpu.Device }
 
 func (o oneDevice) Plan(c state.Config) ([]StagePlan, error) {
 	if o.device == nil {
-		return nil, errors.New("train: device: found none, wanted one of gpu.Open")
+		return nil, errNoDevice
 	}
 	plan, err := state.Plan(c, o.device.Limits())
 	if err != nil {
@@ -70,6 +74,13 @@ func (o oneDevice) Plan(c state.Config) ([]StagePlan, error) {
 	}
 	a := o.device.Adapter()
 	return []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: plan.Total(), Memory: plan.String()}}, nil
+}
+
+func (o oneDevice) Fits(_ context.Context, c state.Config) (bool, error) {
+	if o.device == nil {
+		return false, errNoDevice
+	}
+	return c.Fits(o.device)
 }
 
 func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }

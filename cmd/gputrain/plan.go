@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"gputrain/pipeline/schedule"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -24,17 +25,28 @@ type planCmd struct {
 
 // planned is how a run is laid out, before it takes anything of a device. Sizes in bytes.
 type planned struct {
-	Model        string         `json:"model"`
-	Parameters   int64          `json:"parameters"`
-	Schedule     string         `json:"schedule"`
-	Microbatches int            `json:"microbatches"` // of an update
-	Rows         int            `json:"rows"`         // sequences a microbatch
-	Sequence     int            `json:"sequence"`     // tokens
-	Bubble       float64        `json:"bubble"`       // mean share of a step in which stages wait, as expected
-	Stages       []plannedStage `json:"stages"`
-	Picture      string         `json:"picture"`
+	Model        string          `json:"model"`
+	Parameters   int64           `json:"parameters"`
+	Schedule     string          `json:"schedule"`
+	Microbatches int             `json:"microbatches"` // of an update
+	Rows         int             `json:"rows"`         // sequences a microbatch
+	Sequence     int             `json:"sequence"`     // tokens
+	Bubble       float64         `json:"bubble"`       // mean share of a step in which stages wait, as expected
+	Stages       []plannedStage  `json:"stages"`
+	Recompute    string          `json:"recompute"` // the choice that the stages are planned with
+	Choices      []plannedChoice `json:"choices"`
+	Picture      string          `json:"picture"`
 
 	refused error // why it does not fit; nil: it does
+}
+
+// plannedChoice is what all stages take together with a choice of what is computed again.
+type plannedChoice struct {
+	Recompute   string  `json:"recompute"`
+	Activations uint64  `json:"activations_bytes"` // with workspace
+	Planned     uint64  `json:"planned_bytes"`
+	Again       float64 `json:"again"` // of a forward pass, by operations
+	Fits        bool    `json:"fits"`
 }
 
 // plannedStage is one stage of it.
@@ -107,11 +119,18 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if cfg.Data.Validation > 0 {
 		st.Evaluation = train.EvaluationRows(st, int64(cfg.Train.EvalTokens))
 	}
-	out, err := layOut(cfg, st, units, cut, powers)
+	order, err := schedule.New(schedule.Config{
+		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: st.Microbatches, Ahead: cfg.Pipeline.Ahead,
+	})
 	if err != nil {
 		return nil, usageError{err}
 	}
-	return out, out.addMemory(ctx, cfg, st, cut, devices)
+	out := layOut(order, st, units, cut)
+	if err := out.addMemory(ctx, cfg, st, cut, devices); err != nil {
+		return nil, err
+	}
+	out.expect(order, units, cut, powers)
+	return out, nil
 }
 
 func (p *planned) write(out io.Writer) error {
@@ -136,7 +155,22 @@ func (p *planned) write(out io.Writer) error {
 	for _, s := range p.Stages {
 		fmt.Fprintf(out, "\nstage %d: %s\nstage %d: %s", s.Stage, s.Memory, s.Stage, s.submitsText())
 	}
-	_, err := fmt.Fprintf(out, "\n\n%s", p.Picture)
+	fmt.Fprint(out, "\n\n")
+	fmt.Fprintln(w, "RECOMPUTE\tACTIVATIONS\tPLANNED\tFITS\tWORK")
+	for _, c := range p.Choices {
+		fits, chosen := "no", ""
+		if c.Fits {
+			fits = "yes"
+		}
+		if c.Recompute == p.Recompute {
+			chosen = ", planned with above"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t+%.0f %%%s\n", c.Recompute, size(c.Activations), size(c.Planned), fits, 100*c.Again/3, chosen)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%s", p.Picture)
 	return err
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -15,22 +16,15 @@ import (
 
 const pictureWidth = 120
 
-// layOut says what each stage has of the model and how busy it should be.
-func layOut(cfg *runfile.Config, c state.Config, units []partition.Unit, cut partition.Assignment, powers []partition.Power) (*planned, error) {
-	order, err := schedule.New(schedule.Config{
-		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: c.Microbatches, Ahead: cfg.Pipeline.Ahead,
-	})
-	if err != nil {
-		return nil, err
-	}
+// layOut says what each stage has of the model.
+func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cut partition.Assignment) *planned {
 	out := &planned{
 		Model: c.Definition.Kind(), Parameters: model.Parameters(c.Definition), Schedule: order.Name, Microbatches: c.Microbatches, Rows: c.Batch,
 		Sequence: c.Sequence, Picture: order.Picture(pictureWidth),
 	}
-	played := cut.Expect(order, units, powers, cfg.Pipeline.Recompute)
 	parts := cut.Units(units)
 	for i := range cut.Stages {
-		s := plannedStage{Stage: i, Busy: 1 - played.Idle[i]}
+		s := plannedStage{Stage: i}
 		for part := i; part < cut.Parts; part += cut.Stages {
 			names := []string{}
 			for _, u := range parts[part] {
@@ -39,34 +33,65 @@ func layOut(cfg *runfile.Config, c state.Config, units []partition.Unit, cut par
 			}
 			s.Parts = append(s.Parts, names)
 		}
-		out.Bubble += played.Idle[i] / float64(cut.Stages)
 		out.Stages = append(out.Stages, s)
 	}
-	return out, nil
+	return out
 }
 
-// addMemory says where each stage lives, what training would take there and what there is.
-func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) (err error) {
+// addMemory says where each stage lives, what training would take there with each choice of what is computed again, and what there is.
+func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) error {
 	run := setup.Pipeline(cfg, cut)
 	run.State = c
-	var memory []state.MemoryPlan
-	if len(devices) == 1 {
-		memory = make([]state.MemoryPlan, 1)
-		if memory[0], err = state.Plan(c, devices[0].Limits()); err == nil {
-			p.refused = c.CheckMemory(devices, memory, 0)
+	var chosen []state.MemoryPlan
+	fits := false
+	for _, run.State.Recompute = range model.Recomputes {
+		memory, err := memoryOf(ctx, run, devices)
+		if err != nil {
+			return err
 		}
-	} else if memory, err = pipeline.PlanMemory(ctx, run, devices); err == nil {
-		p.refused = run.CheckMemory(ctx, devices, memory)
+		choice := plannedChoice{Recompute: run.State.Recompute, Fits: state.FitsMemory(devices, memory)}
+		for _, m := range memory {
+			choice.Activations += m.Step + m.Activations + m.Scratch
+			choice.Planned += m.Total()
+		}
+		if choice.Again, err = run.State.Again(); err != nil {
+			return err
+		}
+		p.Choices = append(p.Choices, choice)
+		if c.Recompute == choice.Recompute || c.Recompute == state.RecomputeAuto && !fits {
+			p.Recompute, chosen, fits = choice.Recompute, memory, choice.Fits
+		}
 	}
-	if err != nil {
-		return err
-	}
-	for i, m := range memory {
+	for i, m := range chosen {
 		s := &p.Stages[i]
 		s.Adapter, s.Index, s.Planned, s.Memory = devices[i].Adapter().String(), devices[i].Adapter().Index, m.Total(), m.String()
 		if bytes, _, known := devices[i].Available(); known {
 			s.Available = &bytes
 		}
 	}
+	run.State.Recompute = p.Recompute
+	p.refused = run.State.CheckMemory(devices, chosen, 0, func(c state.Config) ([]state.MemoryPlan, error) {
+		other := run
+		other.State = c
+		return memoryOf(ctx, other, devices)
+	})
 	return p.addSubmits(ctx, run, devices)
+}
+
+// memoryOf is what each stage takes.
+func memoryOf(ctx context.Context, run pipeline.Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
+	if len(devices) > 1 {
+		return pipeline.PlanMemory(ctx, run, devices)
+	}
+	memory, err := state.Plan(run.State, devices[0].Limits())
+	return []state.MemoryPlan{memory}, err
+}
+
+// expect plays the schedule, to tell how busy the stages are.
+func (p *planned) expect(order *schedule.Schedule, units []partition.Unit, cut partition.Assignment, powers []partition.Power) {
+	again := p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
+	for i, idle := range cut.Expect(order, units, powers, again).Idle {
+		p.Stages[i].Busy = 1 - idle
+		p.Bubble += idle / float64(cut.Stages)
+	}
 }

@@ -43,6 +43,8 @@ type plannedStep struct {
 	Parameters int64         `json:"parameters"`
 	Tokens     int           `json:"tokens"` // of a step
 	Kernels    string        `json:"kernels_of"`
+	Recompute  string        `json:"recompute"` // auto keeps everything here, where there is no memory to fit
+	Again      float64       `json:"again"`     // of a forward pass, by operations, which is in the work too
 	Work       []plannedWork `json:"work"`
 	Cards      []plannedCard `json:"cards"`
 }
@@ -159,6 +161,10 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Dura
 	}
 	p := &plannedStep{
 		Model: st.Definition.Kind(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Kernels: a.Name,
+		Recompute: st.Recompute,
+	}
+	if p.Again, err = st.Again(); err != nil {
+		return nil, err
 	}
 	for _, w := range work {
 		p.Work = append(p.Work, plannedWork{w.Group, w.Kind, w.Kernels, w.Dispatches, w.Bytes, w.Least, w.FLOPs / 2})
@@ -210,7 +216,11 @@ func (p *plannedStep) rest() (sum plannedWork) {
 }
 
 func (p *plannedStep) write(out io.Writer) error {
-	fmt.Fprintf(out, "%s, %d parameters, %d tokens a step, with the kernels of %s; computed, not measured\n\n", p.Model, p.Parameters, p.Tokens, p.Kernels)
+	fmt.Fprintf(out, "%s, %d parameters, %d tokens a step, with the kernels of %s; computed, not measured\n", p.Model, p.Parameters, p.Tokens, p.Kernels)
+	if p.Again > 0 {
+		fmt.Fprintf(out, "train.recompute %s: %.2f of a forward pass is computed again\n", p.Recompute, p.Again)
+	}
+	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "GROUP\tOPERATION\tKERNELS\tDISPATCHES\tMIB\tMULTIPLY-ADDS, MILLIONS")
 	line := func(group, operation, kernels string, dispatches int, bytes uint64, multiplyAdds int64) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -59,6 +60,21 @@ func TestPlanOfAStep(t *testing.T) {
 	rest := p.rest()
 	assert.GreaterOrEqual(t, rest.Bytes, rest.Least)
 	assert.Positive(t, rest.Least)
+
+	all := func(p *plannedStep) (operations int64) {
+		for _, w := range p.Work {
+			operations += w.MultiplyAdds
+		}
+		return operations
+	}
+	once := all(p)
+	require.NoError(t, cfg.Set("train.recompute=layers"))
+	p, err = c.planStep(t.Context(), cfg)
+	require.NoError(t, err)
+	assert.Greater(t, all(p), once)
+	var out bytes.Buffer
+	require.NoError(t, p.write(&out))
+	assert.Contains(t, out.String(), fmt.Sprintf("train.recompute layers: %.2f of a forward pass is computed again\n", p.Again))
 
 	c.Adapter = "no such adapter"
 	_, err = c.planStep(t.Context(), cfg)

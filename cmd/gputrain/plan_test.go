@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 )
 
 func TestSpan(t *testing.T) {
@@ -38,6 +40,9 @@ func TestPlanAsText(t *testing.T) {
 	available := uint64(3 << 20)
 	p := planned{
 		Model: "gpt2", Parameters: 1000, Schedule: "interleaved", Microbatches: 4, Rows: 2, Sequence: 16, Bubble: 0.25, Picture: "stage 0  00'\n",
+		Recompute: "attention", Choices: []plannedChoice{
+			{Recompute: "none", Activations: 1 << 30, Planned: 5 << 30}, {Recompute: "attention", Activations: 1 << 20, Planned: 1026 << 10, Again: 0.3, Fits: true},
+		},
 		Stages: []plannedStage{
 			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8, Memory: "params 1.0 MiB", plannedSubmits: plannedSubmits{Submits: 12, LongestSubmit: 0.493}, FLOPS: 1e12, BytesPerSecond: 100e9},
 			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7, Index: 1, Memory: "params 2.0 KiB", plannedSubmits: plannedSubmits{Submits: 1, LongestSubmit: 2, TooLong: "and so on"}, FLOPS: 3e10, BytesPerSecond: 10e9},
@@ -56,6 +61,10 @@ func TestPlanAsText(t *testing.T) {
 		"stage 0: 12 submits a step, the longest of 0.49 s at 1 TFLOP/s and 100 GB/s, which training measures",
 		"stage 1: params 2.0 KiB",
 		"stage 1: 1 submits a step, the longest of 2 s at 0.03 TFLOP/s and 10 GB/s, which training measures; and so on",
+		"",
+		"RECOMPUTE  ACTIVATIONS  PLANNED    FITS  WORK",
+		"none       1 GiB        5 GiB      no    +0 %",
+		"attention  1 MiB        1.002 MiB  yes   +10 %, planned with above",
 		"",
 		"stage 0  00'",
 		"",
@@ -89,6 +98,36 @@ func TestPlanOfARun(t *testing.T) {
 	}
 	assert.Equal(t, 2, strings.Count(p.Picture, "\n"))
 
+	chosen := func(p *planned) (names []string, at int) {
+		last := plannedChoice{Activations: 1 << 60, Planned: 1 << 60, Again: -1}
+		for i, c := range p.Choices {
+			names = append(names, c.Recompute)
+			assert.Less(t, c.Activations, last.Activations)
+			assert.Less(t, c.Planned, last.Planned)
+			assert.Greater(t, c.Again, last.Again)
+			if last = c; c.Recompute == p.Recompute {
+				at = i
+			}
+		}
+		return names, at
+	}
+	names, at := chosen(p)
+	assert.Equal(t, model.Recomputes, names)
+	assert.Zero(t, at, "all of it fits")
+	alone, err := plan("device.texels=off")
+	require.NoError(t, err)
+	_, at = chosen(alone)
+	assert.Zero(t, at)
+	layers, err := plan("train.memory_limit="+fmt.Sprint(alone.Choices[2].Planned), "device.texels=off")
+	require.NoError(t, err)
+	_, at = chosen(layers)
+	assert.Positive(t, at)
+	assert.Equal(t, layers.Choices[at].Planned, layers.Stages[0].Planned)
+	require.NoError(t, layers.refused)
+	layers, err = plan("train.recompute=layers", "device.texels=off")
+	require.NoError(t, err)
+	assert.Equal(t, alone.Choices[2].Planned, layers.Stages[0].Planned, "asked for")
+
 	p, err = plan("pipeline.stages=2", "pipeline.schedule=interleaved", "pipeline.devices=stage")
 	require.NoError(t, err)
 	assert.Len(t, p.Stages[0].Parts, 2)
@@ -105,7 +144,7 @@ func TestPlanOfARun(t *testing.T) {
 	assert.Equal(t, exitMemory, exitCode(p.refused))
 	assert.ErrorContains(t, p.refused, "1.0 MiB; params ")
 	assert.ErrorContains(t, p.refused, ": lower batch from 64 to ")
-	assert.NotContains(t, p.refused.Error(), "recompute", "which does nothing on one stage")
+	assert.NotContains(t, p.refused.Error(), "recompute", "all that can be is computed again")
 
 	for want, sets := range map[string][]string{
 		"pipeline.stages (--set): pipeline: 7 stages: the model has 6 pieces":   {"pipeline.stages=7"},

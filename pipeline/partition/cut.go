@@ -80,9 +80,9 @@ type cutting struct {
 }
 
 // NewCut divides a graph. forward is the number of nodes of its forward pass, owner the part of each parameter, grads the gradient of each that is
-// trained (none for a forward pass alone), outputs what is wanted besides. With recompute a backward pass computes the activations of its part again
-// instead of keeping them. Errors: an operation whose parameters are all of earlier parts, that is, an assignment that goes backwards.
-func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []compile.Target, outputs []Output, recompute bool) (*Cut, error) {
+// trained (none for a forward pass alone), outputs what is wanted besides. Errors: an operation whose parameters are all of earlier parts, that is, an
+// assignment that goes backwards.
+func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads []compile.Target, outputs []Output) (*Cut, error) {
 	c := &cutting{
 		graph: g, forward: forward, owner: owner, place: map[*graph.Node]int{}, cut: &Cut{Outputs: slices.Clone(outputs)}, edges: map[schedule.Edge][]*graph.Value{},
 		saved: make([]map[*graph.Value]bool, parts), mirrors: make([]map[string]bool, parts),
@@ -120,7 +120,7 @@ func NewCut(g *graph.Graph, forward int, owner map[string]int, parts int, grads 
 			}
 		}
 	}
-	return c.finish(grads, recompute)
+	return c.finish(grads)
 }
 
 // ancestors are the nodes that values need, in order.
@@ -178,26 +178,13 @@ func (c *cutting) placed(n *graph.Node) bool {
 	return ok
 }
 
-// base is the value behind what is made again wherever it is read, which a pass need not keep for every microbatch, nor hand on.
-func base(v *graph.Value) *graph.Value {
-	for isRemade(v.Node()) {
-		v = v.Node().Inputs[0]
-	}
-	return v
-}
-
-func isRemade(n *graph.Node) bool {
-	_, ok := n.Op.(graph.Remade)
-	return ok
-}
-
 // read notes how an operand comes to a node.
 func (c *cutting) read(n *graph.Node, v *graph.Value) error {
 	here, ok := c.place[n]
-	if !ok || isRemade(n) {
+	if !ok || graph.IsRemade(n) {
 		return nil
 	}
-	v = base(v)
+	v = graph.Base(v)
 	from, ok := c.place[v.Node()]
 	if !ok {
 		return nil
@@ -230,7 +217,7 @@ func (c *cutting) hand(k schedule.Edge, v *graph.Value) {
 }
 
 // finish makes the passes.
-func (c *cutting) finish(grads []compile.Target, recompute bool) (*Cut, error) {
+func (c *cutting) finish(grads []compile.Target) (*Cut, error) {
 	keys := slices.SortedFunc(maps.Keys(c.edges), func(a, b schedule.Edge) int {
 		return slices.Compare([]int{int(a.Kind), a.From, a.To}, []int{int(b.Kind), b.From, b.To})
 	})
@@ -270,7 +257,7 @@ func (c *cutting) finish(grads []compile.Target, recompute bool) (*Cut, error) {
 			}
 			continue
 		}
-		part.Saved = c.savedOf(p, in[schedule.Forward], recompute)
+		part.Saved = c.savedOf(p)
 		for _, v := range part.Saved {
 			if !slices.Contains(in[schedule.Forward], v) && !slices.Contains(forward.Made, v) {
 				forward.Made = append(forward.Made, v)
@@ -290,11 +277,8 @@ func (c *cutting) finish(grads []compile.Target, recompute bool) (*Cut, error) {
 	return c.cut, nil
 }
 
-// savedOf are the forward values that the backward pass of a part reads, in order; those received, where it recomputes the others.
-func (c *cutting) savedOf(p int, received []*graph.Value, recompute bool) []*graph.Value {
-	if recompute {
-		return received
-	}
+// savedOf are the forward values that the backward pass of a part reads, in order.
+func (c *cutting) savedOf(p int) []*graph.Value {
 	return slices.SortedFunc(maps.Keys(c.saved[p]), func(a, b *graph.Value) int {
 		return slices.Compare([]int{a.Node().ID, a.Index()}, []int{b.Node().ID, b.Index()})
 	})

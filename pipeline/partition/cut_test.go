@@ -100,7 +100,7 @@ func definitions(t *testing.T) map[string]model.Definition {
 }
 
 // runCut evaluates the passes of a cut by the definition of the operations, in float64, each knowing only what it is given.
-func runCut(t *testing.T, c *Cut, in map[string]*graph.Array, merged func(p int) bool, recompute bool) map[string]*graph.Array {
+func runCut(t *testing.T, c *Cut, in map[string]*graph.Array, merged func(p int) bool) map[string]*graph.Array {
 	t.Helper()
 	known := make([]map[*graph.Value]*graph.Array, len(c.Parts))
 	results := map[string]*graph.Array{}
@@ -148,11 +148,9 @@ func runCut(t *testing.T, c *Cut, in map[string]*graph.Array, merged func(p int)
 		if !merged(p) {
 			run(p, part.Forward)
 		}
-		if !recompute { // what a part does not save is gone
-			for v := range known[p] {
-				if !merged(p) && !slices.Contains(part.Saved, v) {
-					delete(known[p], v)
-				}
+		for v := range known[p] { // what a part does not save is gone
+			if !merged(p) && !slices.Contains(part.Saved, v) {
+				delete(known[p], v)
 			}
 		}
 	}
@@ -181,14 +179,20 @@ func TestCutComputesTheWhole(t *testing.T) {
 		whole, err := graph.Eval(built.Graph, in, append(want, built.LossSum)...)
 		require.NoError(t, err)
 		for parts := 1; parts <= 4; parts++ {
-			for _, recompute := range []bool{false, true} {
+			for _, recompute := range model.Recomputes {
 				for which, merged := range map[string]func(int) bool{
 					"last": func(p int) bool { return p == parts-1 }, "none": func(int) bool { return false },
 				} {
-					t.Run(fmt.Sprintf("%s/%d/recompute=%v/merged=%s", name, parts, recompute, which), func(t *testing.T) {
-						c, err := NewCut(built.Graph, forward, owners(def, 4, parts), parts, grads, []Output{{Name: "loss", Value: built.LossSum}}, recompute)
+					t.Run(fmt.Sprintf("%s/%d/recompute=%s/merged=%s", name, parts, recompute, which), func(t *testing.T) {
+						again, err := model.Recompute(built, forward, recompute, owners(def, 4, parts))
 						require.NoError(t, err)
-						got := runCut(t, c, in, merged, recompute)
+						wanted := slices.Clone(grads)
+						for i, l := range wanted {
+							wanted[i].Value = again.Value(l.Value)
+						}
+						c, err := NewCut(again.Graph, forward, owners(def, 4, parts), parts, wanted, []Output{{Name: "loss", Value: again.Value(built.LossSum)}})
+						require.NoError(t, err)
+						got := runCut(t, c, in, merged)
 						require.Len(t, got, len(grads)+1)
 						for i, l := range grads {
 							assert.Equal(t, whole[i].Data, got[l.Leaf].Data, l.Leaf)
@@ -205,7 +209,7 @@ func TestCutComputesTheWhole(t *testing.T) {
 func TestCutHandsOnWhatItMust(t *testing.T) {
 	def := definitions(t)["gpt2"]
 	built, forward, grads := wholeGraph(t, def, 2, 5)
-	c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}}, false)
+	c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}})
 	require.NoError(t, err)
 	var seen []string
 	for _, e := range c.Edges {
@@ -227,7 +231,7 @@ func TestCutMakesQuantizedParametersWhereTheyAreRead(t *testing.T) {
 	defs := definitions(t)
 	shapes := func(def model.Definition) (edges, saved []string, units []Unit) {
 		built, forward, grads := wholeGraph(t, def, 2, 5)
-		c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}}, false)
+		c, err := NewCut(built.Graph, forward, owners(def, 4, 3), 3, grads, []Output{{Name: "loss", Value: built.LossSum}})
 		require.NoError(t, err)
 		for _, e := range c.Edges {
 			for _, v := range e.Values {
@@ -260,6 +264,6 @@ func TestCutRefusesToGoBackwards(t *testing.T) {
 	owner := owners(def, 4, 2)
 	owner["model.layers.1.mlp.up_proj.weight"] = 1
 	owner["model.layers.1.mlp.down_proj.weight"] = 0
-	_, err := NewCut(built.Graph, forward, owner, 2, grads, []Output{{Name: "loss", Value: built.LossSum}}, false)
+	_, err := NewCut(built.Graph, forward, owner, 2, grads, []Output{{Name: "loss", Value: built.LossSum}})
 	require.ErrorContains(t, err, `parameter "model.layers.1.mlp.down_proj.weight" of part 0 is first read in part 1`)
 }

@@ -4,9 +4,10 @@ import (
 	"gputrain/pipeline/schedule"
 )
 
-// Expect plays a schedule with the times that units and powers tell: a forward takes that of a part's FLOPs and a backward that of the rest of its work, or the whole where it computes the activations again; what crosses a cut takes its bytes' time on the slower of its two
-// ends. The unit is the second.
-func (a Assignment) Expect(s *schedule.Schedule, units []Unit, powers []Power, recompute bool) schedule.Simulation {
+// Expect plays a schedule with the times that units and powers tell: a forward takes that of a part's FLOPs and a backward that of the rest of its
+// work, and again times a forward, which it computes again; what crosses a cut takes its bytes' time on the slower of its two ends. The unit is the
+// second.
+func (a Assignment) Expect(s *schedule.Schedule, units []Unit, powers []Power, again float64) schedule.Simulation {
 	forward, backward, last := make([]float64, a.Parts), make([]float64, a.Parts), make([]Unit, a.Parts)
 	for p, part := range a.Units(units) {
 		ahead, both := int64(0), int64(0)
@@ -20,10 +21,10 @@ func (a Assignment) Expect(s *schedule.Schedule, units []Unit, powers []Power, r
 		switch {
 		case act.Kind == schedule.Forward:
 			return forward[act.Part]
-		case recompute && backward[act.Part] > 0:
-			return forward[act.Part] + backward[act.Part]
+		case backward[act.Part] > 0:
+			return again*forward[act.Part] + backward[act.Part]
 		}
-		return backward[act.Part]
+		return 0
 	}
 	transfer := func(from, to int, kind schedule.Kind) float64 {
 		if from%a.Stages == to%a.Stages {

@@ -25,11 +25,11 @@ func TestExpectedStep(t *testing.T) {
 
 	one, err := schedule.New(schedule.Config{Name: schedule.OneForwardOneBackward, Stages: 2, Microbatches: 1})
 	require.NoError(t, err)
-	played := a.Expect(one, units, powers, false)
+	played := a.Expect(one, units, powers, 0)
 	assert.InDelta(t, 1+2+2+4+2+2, played.Makespan, 1e-9)
 	assert.InDelta(t, 1-3.0/13, played.Idle[0], 1e-9)
 	assert.InDelta(t, 1-6.0/13, played.Idle[1], 1e-9)
-	assert.InDelta(t, 1+2+2+6+2+3, a.Expect(one, units, powers, true).Makespan, 1e-9, "a backward pass that computes the forward again")
+	assert.InDelta(t, 1+2+2+6+2+3, a.Expect(one, units, powers, 1).Makespan, 1e-9, "a backward pass that computes the forward again")
 }
 
 // With equal parts and links of no time a step has the bubble of its schedule.
@@ -56,7 +56,7 @@ func TestExpectedBubbleOfEqualParts(t *testing.T) {
 		for i := range powers {
 			powers[i] = Power{FLOPS: 1, BytesPerSecond: 1}
 		}
-		for _, idle := range a.Expect(s, units, powers, false).Idle {
+		for _, idle := range a.Expect(s, units, powers, 0).Idle {
 			assert.InDelta(t, c.bubble, idle, 1e-9, c.name)
 		}
 	}

@@ -79,7 +79,7 @@ func TestCutOfAFrozenBegin(t *testing.T) {
 		require.NoError(t, err)
 		s, err := schedule.New(schedule.Config{Name: schedule.OneForwardOneBackward, Stages: 2, Microbatches: 8})
 		require.NoError(t, err)
-		return len(a.Units(units)[0]), a.Expect(s, units, powers, false)
+		return len(a.Units(units)[0]), a.Expect(s, units, powers, 0)
 	}
 	even, all := stages()
 	assert.Equal(t, 7, even, "half of the layers, and the embedding")

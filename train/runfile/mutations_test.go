@@ -16,7 +16,6 @@ var unknowable = []string{
 	"a divisor of",                        // pipeline.microbatches of train.batch
 	"with pipeline.schedule",              // pipeline.chunks, pipeline.ahead
 	"with the interleaved schedule",       // pipeline.chunks
-	"where it does nothing",               // pipeline.recompute of pipeline.stages
 	"one for each of the",                 // pipeline.adapters of pipeline.stages
 	"one adapter for the one stage",       // the same
 	"the last of pipeline.stages",         // pipeline.rules of pipeline.stages

@@ -13,8 +13,6 @@ func (c *Config) validatePipeline() error {
 		return c.invalid("pipeline.chunks", p.Chunks, "2 or more with the interleaved schedule, or pipeline.schedule 1f1b")
 	case p.Schedule != Interleaved && p.Chunks > 1:
 		return c.invalid("pipeline.chunks", p.Chunks, fmt.Sprintf("1 with pipeline.schedule %s; several parts a stage are the interleaved schedule", p.Schedule))
-	case p.Recompute && p.Stages == 1:
-		return c.invalid("pipeline.recompute", true, "false with pipeline.stages 1, where it does nothing: lower train.batch and raise train.accumulate for less memory")
 	case p.Schedule != "1f1b" && p.Ahead > 0:
 		return c.invalid("pipeline.ahead", p.Ahead, fmt.Sprintf("0 with pipeline.schedule %s; only 1f1b can run ahead", p.Schedule))
 	}

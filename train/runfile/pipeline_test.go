@@ -11,11 +11,11 @@ import (
 func TestPipelineKeys(t *testing.T) {
 	c, err := ReadAll(nil, nil, []string{
 		"pipeline.stages=3", "pipeline.adapters=[0,1,2]", "pipeline.schedule=interleaved", "pipeline.microbatches=4", "train.batch=8",
-		"pipeline.recompute=true", "pipeline.devices=stage",
+		"pipeline.devices=stage",
 	})
 	require.NoError(t, err)
 	assert.Equal(t, Pipeline{
-		Stages: 3, Adapters: []int{0, 1, 2}, Schedule: "interleaved", Microbatches: 4, Recompute: true, Devices: "stage",
+		Stages: 3, Adapters: []int{0, 1, 2}, Schedule: "interleaved", Microbatches: 4, Devices: "stage",
 	}, c.Pipeline)
 	assert.Equal(t, 2, c.Pipeline.PartsPerStage())
 	require.NoError(t, c.Set("pipeline.chunks=3"))
@@ -75,7 +75,7 @@ func TestPipelineErrorsNameKeyFoundAndWanted(t *testing.T) {
 		{"pipeline.chunks (--set): found 2, wanted 1 with pipeline.schedule 1f1b", []string{"pipeline.stages=2", "pipeline.chunks=2"}},
 		{"pipeline.chunks (--set): found 1, wanted 2 or more with the interleaved schedule", []string{"pipeline.chunks=1", "pipeline.schedule=interleaved"}},
 		{"pipeline.chunks (--set): found -1, wanted 0 or more", []string{"pipeline.chunks=-1"}},
-		{"pipeline.recompute (--set): found true, wanted false with pipeline.stages 1, where it does nothing", []string{"pipeline.recompute=true"}},
+		{`unknown key "pipeline.recompute": it is train.recompute now, layers for true and none for false`, []string{"pipeline.stages=2", "pipeline.recompute=true"}},
 		{"pipeline.ahead (--set): found -1, wanted 0 or more", []string{"pipeline.ahead=-1"}},
 		{"pipeline.ahead (--set): found 1, wanted 0 with pipeline.schedule gpipe", []string{"pipeline.ahead=1", "pipeline.schedule=gpipe"}},
 		{`pipeline.schedule (--set): found "1f1", wanted one of gpipe, 1f1b, interleaved, did you mean "1f1b"?`, []string{"pipeline.schedule=1f1"}},

@@ -112,6 +112,7 @@ type Train struct {
 	SpikePatience   int       `yaml:"spike_patience" default:"10" range:"1.." resume:"free" doc:"updates skipped in a row as spikes after which the run stops as diverged"`
 	TimeLimit       string    `yaml:"time_limit" range:"duration" resume:"free" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command. The same command again goes on. Empty: none"`
 	Seed            uint64    `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
+	Recompute       string    `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"what of each layer the backward pass computes again instead of keeping it, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything but the layer's input (layers), or the first of these that fits the memory (auto)"`
 	MemoryLimit     string    `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to take of an adapter, such as 6GiB, however many stages it has; empty: what it has"`
 }
 
@@ -123,7 +124,6 @@ type Pipeline struct {
 	Microbatches int    `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a run keeps it"`
 	Chunks       int    `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
 	Ahead        int    `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
-	Recompute    bool   `yaml:"recompute" resume:"free" doc:"backward passes of several stages compute the activations again instead of keeping them: less memory, one more forward pass"`
 	Devices      string `yaml:"devices" default:"adapter" range:"adapter|stage" resume:"free" doc:"adapter: stages that name one adapter share a device; stage: every stage has its own"`
 	Rules        []Rule `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter has exactly one. Empty: cut so that the slowest stage is as fast as possible"`
 }

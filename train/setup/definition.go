@@ -88,7 +88,7 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 	}
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
-	c.MeasureUpdates = t.SpikeUpdateNorm > 0
+	c.MeasureUpdates, c.Recompute = t.SpikeUpdateNorm > 0, t.Recompute
 	if cfg.Origin("model.context") != "default" {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}

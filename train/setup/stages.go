@@ -142,5 +142,5 @@ func assign(cfg *runfile.Config, units []partition.Unit, powers []partition.Powe
 // Pipeline is what a run file says of its pipeline; what is trained is the run's to say.
 func Pipeline(cfg *runfile.Config, cut partition.Assignment) pipeline.Config {
 	p := cfg.Pipeline
-	return pipeline.Config{Assignment: cut, Schedule: p.Schedule, Ahead: p.Ahead, Recompute: p.Recompute}
+	return pipeline.Config{Assignment: cut, Schedule: p.Schedule, Ahead: p.Ahead}
 }

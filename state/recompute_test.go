@@ -1,0 +1,126 @@
+package state
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+)
+
+// A state learns the same bits whatever it computes again, with dropout, microbatches, frozen and quantized parameters, and each choice takes less
+// memory than the one before.
+func TestRecomputeLearnsTheSameBits(t *testing.T) {
+	dev := gputest.Device(t)
+	llama, err := model.NewLlama(model.LlamaConfig{Layers: 3, Heads: 2, KVHeads: 1, Width: 16, Vocab: testV, Context: testT, Tied: true})
+	require.NoError(t, err)
+	gpt2, err := model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT, EmbeddingDropout: 0.1, ResidualDropout: 0.1})
+	require.NoError(t, err)
+	quantized, err := model.WithQuantization(llama, model.Quantization{Mode: "affine"})
+	require.NoError(t, err)
+	for i, def := range []model.Definition{gpt2, llama, quantized} {
+		t.Run(fmt.Sprint(def.Kind(), i), func(t *testing.T) {
+			c := tinyConfig(t)
+			c.Definition, c.Microbatches = def, 1+i%2
+			if i == 0 {
+				c.Frozen = matching(def, "wte", "h.1.")
+			}
+			var want []Metrics
+			var params map[string][]float32
+			last := uint64(0)
+			for _, what := range model.Recomputes {
+				c.Recompute = what
+				s := create(t, dev, c)
+				if last > 0 {
+					assert.Less(t, s.Plan().Step, last, what)
+				}
+				last = s.Plan().Step
+				got := train(t, s, 3)
+				trees, _ := s.Trees()
+				learned := read(t, trees...)
+				if want == nil {
+					want, params = got, learned
+				}
+				assert.Equal(t, want, got, what)
+				assert.Equal(t, params, learned, what)
+				s.Release()
+			}
+		})
+	}
+}
+
+// What is left to the memory there is becomes the first choice that fits, and the last where none does.
+func TestRecomputeByTheMemoryThereIs(t *testing.T) {
+	c := plannedConfig(t)
+	c.Evaluation, c.Sampling = 0, false
+	bound := func(bytes uint64) *gpu.Device {
+		return gputest.Device(t, gputest.WithMemoryLimit(bytes), func(o *gpu.Options) { o.Texels = gpu.TexelsOff }) // which take memory of their own
+	}
+	limits, plan := bound(1<<40).Limits(), map[string]uint64{}
+	for _, c.Recompute = range model.Recomputes {
+		p, err := Plan(c, limits)
+		require.NoError(t, err)
+		plan[c.Recompute] = p.Total()
+	}
+	c.Recompute = RecomputeAuto
+	p, err := Plan(c, limits)
+	require.NoError(t, err)
+	assert.Equal(t, plan[model.RecomputeNone], p.Total(), "without a device there is nothing to fit")
+	for what, want := range plan {
+		dev := bound(want)
+		chosen, p, err := c.fits(dev, 0)
+		require.NoError(t, err)
+		assert.Equal(t, what, chosen.Recompute)
+		assert.Equal(t, want, p.Total())
+		choice := c
+		choice.Recompute = what
+		fits, err := choice.Fits(dev)
+		require.NoError(t, err)
+		assert.True(t, fits)
+		if what != model.RecomputeNone { // which does not fit then
+			choice.Recompute = model.RecomputeNone
+			_, err = Create(t.Context(), dev, choice)
+			require.ErrorContains(t, err, "set train.recompute to "+what+": "+gpu.SizeText(want)+" instead of ")
+		}
+	}
+	_, err = Create(t.Context(), bound(plan[model.RecomputeLayers]-1), c)
+	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+	assert.ErrorContains(t, err, gpu.SizeText(plan[model.RecomputeLayers])+" wanted")
+	assert.ErrorContains(t, err, "lower batch from 4 to 2")
+
+	c.Recompute = "layer"
+	assert.ErrorContains(t, c.Validate(), `recompute: "layer", want one of auto, none, attention, layers, did you mean "layers"?`)
+}
+
+// What is computed again is work of a step, but not of the mathematics, which metrics count.
+func TestWorkOfRecompute(t *testing.T) {
+	c := tinyConfig(t)
+	a := gpu.Adapter{Index: -1, Name: "none", Type: "discrete", Limits: gpu.DefaultLimits()}
+	work := func() (all int64) {
+		found, err := c.Work(t.Context(), a, a.Limits)
+		require.NoError(t, err)
+		for _, w := range found[:len(found)-1] {
+			all += w.FLOPs
+		}
+		return all
+	}
+	once := work()
+	mathematics, err := c.FLOPs()
+	require.NoError(t, err)
+	built, err := c.Definition.Build(c.Batch, testT, model.Options{Loss: true, Training: true})
+	require.NoError(t, err)
+	forward := built.Graph.FLOPs(built.LossSum)
+	for _, c.Recompute = range model.Recomputes {
+		again, err := c.Again()
+		require.NoError(t, err)
+		assert.InDelta(t, float64(forward)*again, work()-once, 1e-6*float64(forward), c.Recompute)
+		assert.Equal(t, c.Recompute == model.RecomputeNone, again == 0)
+		flops, err := c.FLOPs()
+		require.NoError(t, err)
+		assert.Equal(t, mathematics, flops)
+	}
+}

@@ -1,0 +1,92 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+// recomputeKey is the setting that says what backward passes compute again.
+const recomputeKey = "train.recompute"
+
+// fit decides what is computed again where that is left to the memory there is, and says it. run.yaml records it: a run that goes on computes
+// again what it did, and more if it has to.
+func (t *trainer) fit(ctx context.Context) error {
+	c := &t.config
+	if c.State.Recompute != state.RecomputeAuto {
+		return nil
+	}
+	had, err := t.recomputed()
+	if err != nil {
+		return err
+	}
+	asked, choices := c.State, c.State.Choices()
+	for _, c.State = range choices[max(0, slices.Index(model.Recomputes, had)):] {
+		if fits, err := t.target.Fits(ctx, c.State); err != nil {
+			return err
+		} else if fits {
+			break
+		}
+	}
+	what := c.State.Recompute
+	c.Settings = slices.Clone(c.Settings)
+	for i, s := range c.Settings {
+		if s.Key == recomputeKey {
+			c.Settings[i].Value, c.Settings[i].Origin = what, fmt.Sprintf("%s of %s", state.RecomputeAuto, s.Origin)
+		}
+	}
+	if what == model.RecomputeNone {
+		return nil
+	}
+	kept, err := t.planBytes(asked)
+	if err != nil {
+		return err
+	}
+	takes, err := t.planBytes(c.State)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s, which takes %s instead of %s", what, gpu.SizeText(takes), gpu.SizeText(kept))
+	if what == had {
+		text += ", as before"
+	}
+	t.say("%s %s", recomputeKey, text)
+	t.facts.add("recompute", "%s", text)
+	return nil
+}
+
+// planBytes is what the stages are to take together.
+func (t *trainer) planBytes(c state.Config) (total uint64, err error) {
+	stages, err := t.target.Plan(c)
+	for _, s := range stages {
+		total += s.Bytes
+	}
+	return total, err
+}
+
+// recomputed is what the run of the directory computed again; "" where there is none.
+func (t *trainer) recomputed() (what string, err error) {
+	text, err := os.ReadFile(t.dir.join(runFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("train: run directory: %w", err)
+	}
+	settings, err := flatten(text)
+	if err != nil {
+		return "", fmt.Errorf("train: run directory %q: %s: %w", t.dir.path, runFile, err)
+	}
+	if json.Unmarshal([]byte(settings[recomputeKey]), &what) != nil {
+		return "", nil // of an older program
+	}
+	return what, nil
+}
