@@ -124,3 +124,32 @@ func TestWorkOfRecompute(t *testing.T) {
 		assert.Equal(t, mathematics, flops)
 	}
 }
+
+// Models that people know train within the memory of common cards, by plan.
+func TestPlansOfKnownShapes(t *testing.T) {
+	limits := gpu.DefaultLimits()
+	limits.BufferBytes, limits.BindingBytes, limits.StorageBuffers, limits.Invocations = 2<<30, 2<<30, 64, 1024
+	for _, c := range []struct {
+		name      string
+		shape     model.LlamaConfig
+		optimizer string
+		recompute string
+		most      uint64
+	}{
+		{"Qwen3 0.6B", model.LlamaConfig{
+			Layers: 28, Width: 1024, Heads: 16, KVHeads: 8, HeadDim: 128, Intermediate: 3072, Vocab: 151936, Context: 1024, Tied: true,
+		}, "adamw", model.RecomputeAttention, 12 << 30},
+		{"Llama 3.2 1B", model.LlamaConfig{
+			Layers: 16, Width: 2048, Heads: 32, KVHeads: 8, Intermediate: 8192, Vocab: 128256, Context: 2048, Tied: true,
+		}, "lion", model.RecomputeLayers, 16 << 30},
+	} {
+		def, err := model.NewLlama(c.shape)
+		require.NoError(t, err)
+		config := Config{Definition: def, Optimizer: tinyOptimizer(), Batch: 1, Recompute: c.recompute}
+		config.Optimizer.Name = c.optimizer
+		plan, err := Plan(config, limits)
+		require.NoError(t, err)
+		t.Logf("%s, %s, %s: %s of %s", c.name, c.optimizer, c.recompute, gpu.SizeText(plan.Total()), plan)
+		assert.LessOrEqual(t, plan.Total(), c.most, c.name)
+	}
+}
