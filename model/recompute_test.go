@@ -96,3 +96,31 @@ func TestWhatIsComputedAgain(t *testing.T) {
 	_, err = Recompute(&Built{}, 0, "layer", nil)
 	assert.EqualError(t, err, `model: recompute: found "layer", wanted one of none, attention, layers, did you mean "layers"?`)
 }
+
+// In a network that no family here has, what a later layer or another part reads is kept, and all else of a layer is not.
+func TestRecomputeKeepsWhatOthersRead(t *testing.T) {
+	g := graph.New()
+	early := g.Mul(g.Input("x", graph.F32(4)), g.Param("block.0.w", 4))
+	inner := g.Apply("exp", early)
+	y := g.Apply("square", g.Mul(g.Mul(inner, g.Param("block.0.v", 4)), g.Param("block.1.w", 4)))
+	loss := g.Sum(g.Apply("square", g.Mul(g.Add(y, early), g.Param("head.w", 4))))
+	built := &Built{Graph: g, Loss: loss}
+	forward := len(g.Nodes())
+	_, err := graph.Gradients(g, loss, []*graph.Value{g.Param("block.0.w", 4), g.Param("block.0.v", 4), g.Param("block.1.w", 4)})
+	require.NoError(t, err)
+	again := func(part map[string]int) []int {
+		e, err := Recompute(built, forward, RecomputeLayers, part)
+		require.NoError(t, err)
+		var ids []int
+		for _, n := range e.Graph.Nodes()[forward:] {
+			if n.Of != nil && n.Label == n.Of.Label {
+				ids = append(ids, n.Of.ID)
+			}
+		}
+		return ids
+	}
+	product := g.Nodes()[inner.Node().ID+1 : forward]
+	require.Equal(t, "block.1.w", product[2].Op.(graph.Param).Path)
+	assert.ElementsMatch(t, []int{inner.Node().ID, product[3].ID}, again(nil), "the exponential of block 0 and the product of block 1, not what block 1 and the head read")
+	assert.ElementsMatch(t, []int{product[3].ID}, again(map[string]int{"block.0.v": 1, "block.1.w": 1, "head.w": 1}), "nor what part 1 reads")
+}
