@@ -65,10 +65,13 @@ func TestGuaranteedLimitsAreEnough(t *testing.T) {
 	least := gputest.WithLimits(limits)
 	dev, small := gputest.Device(t), fleet(t, 2, least)
 	for o, x := range optimizers {
-		names := []string{"gpt2 dropout", "llama", "gpt2", "llama tied"}
+		names := []string{"gpt2", "llama"} // what more there is, plans check
 		t.Run(x.label, func(t *testing.T) {
-			c := steep(families(t)[names[o%len(names)]], x.name, x.parameters, 2, 2)
-			c.Evaluation, c.Sampling = 2, true
+			c := steep(deep(t), x.name, x.parameters, 1, 2) // whose kernels TestMatrix has compiled
+			if o < len(names) {
+				c = steep(families(t)[names[o]], x.name, x.parameters, 2, 2)
+				c.Evaluation, c.Sampling = 2, true
+			}
 			with := batches(c, 2)
 			want, wantTold := told(t, dev, c, with)
 			got, gotTold := told(t, small[0], c, with)
@@ -88,6 +91,9 @@ func told(t *testing.T, dev *gpu.Device, c state.Config, with []data.Batch) (l l
 	require.NoError(t, err)
 	defer s.Release()
 	l = learnt{learn(t, s, with), paramsOf(t, s)}
+	if c.Evaluation == 0 {
+		return l, nil
+	}
 	e, err := data.NewEvaluation(tokens(t, 40).Validation, 4, c.Evaluation, 0)
 	require.NoError(t, err)
 	loss, err := s.Evaluate(t.Context(), e)
