@@ -62,7 +62,10 @@ func parseModel(raw []byte, s *settings) (*Tokenizer, error) {
 	if m.dummyPrefix {
 		all = append(all, prepend{" "})
 	}
-	p.normalizer = append(all, replace{literal(" "), string(spaceMark)})
+	if all = append(all, replace{literal(" "), string(spaceMark)}); m.squeeze {
+		all = append(all, withoutEnd(spaceMark))
+	}
+	p.normalizer = all
 	d := spDecoder{control: map[string]bool{}, unknown: v.unknown, strips: m.dummyPrefix || m.squeeze, all: m.squeeze}
 	for _, a := range added {
 		if a.hidden {
@@ -236,5 +239,13 @@ func (squeeze) normalize(s *span) error {
 	if all != nil {
 		s.replace(between(all, at, len(s.text)), "")
 	}
+	return nil
+}
+
+// withoutEnd takes a character off the end, however often it stands there.
+type withoutEnd rune
+
+func (r withoutEnd) normalize(s *span) error {
+	*s = s.cut(0, len(strings.TrimRight(s.text, string(rune(r)))))
 	return nil
 }
