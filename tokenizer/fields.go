@@ -12,7 +12,7 @@ import (
 	"gputrain/internal/suggest"
 )
 
-// object is a JSON object that is read field by field. It keeps the first error; a field that nothing has asked for is one, as
+// object is a JSON object, known to be valid, that is read field by field. It keeps the first error; a field that nothing has asked for is one, as
 // it could change what a text means.
 type object struct {
 	where  string
@@ -23,10 +23,16 @@ type object struct {
 
 func newObject(where string, raw json.RawMessage) *object {
 	o := &object{where: where}
-	if err := json.Unmarshal(raw, &o.fields); err != nil {
+	if !opens(raw, '{') {
+		o.fail("found %.40s, wanted an object", raw)
+		return o
+	}
+	o.fields = map[string]json.RawMessage{}
+	if err := members(raw, func(name string, value json.RawMessage) error {
+		o.fields[name] = value
+		return nil
+	}); err != nil {
 		o.fail("%w", err)
-	} else if o.fields == nil {
-		o.fail("found null, wanted an object")
 	}
 	return o
 }

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,12 +9,16 @@ import (
 
 // parseJSON reads a tokenizer.json.
 func parseJSON(raw []byte) (*Tokenizer, error) {
-	o := newObject("tokenizer.json", raw)
-	if o.err != nil {
+	if !json.Valid(raw) {
+		err := json.Unmarshal(raw, new(any))
 		var syntax *json.SyntaxError
-		if errors.As(o.err, &syntax) {
-			return nil, fmt.Errorf("byte %d of %d: %w", syntax.Offset, len(raw), o.err)
+		if errors.As(err, &syntax) {
+			return nil, fmt.Errorf("byte %d of %d: tokenizer.json: %w", syntax.Offset, len(raw), err)
 		}
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	o := newObject("tokenizer.json", bytes.TrimSpace(raw))
+	if o.err != nil {
 		return nil, o.err
 	}
 	for _, name := range []string{"truncation", "padding"} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -42,13 +43,19 @@ func readVocabulary(raw json.RawMessage) (*vocabulary, error) {
 	}
 	v := &vocabulary{fuse: o.flag("fuse_unk", false), byteFallback: o.flag("byte_fallback", false), whole: o.flag("ignore_merges", false)}
 	o.read("unk_token", &v.unknown)
-	o.must("vocab", &v.ids)
+	vocab := o.raw("vocab")
+	if !opens(vocab, '{') {
+		o.fail("vocab: found %.40s, wanted an object", vocab)
+	}
 	merges := o.raw("merges")
 	if merges == nil {
 		o.fail("merges: found nothing, wanted a list")
 	}
 	if err := o.done(); err != nil {
 		return nil, err
+	}
+	if err := v.readIDs(vocab); err != nil {
+		return nil, fmt.Errorf("model: vocab: %w", err)
 	}
 	if err := v.index(); err != nil {
 		return nil, fmt.Errorf("model: vocab: %w", err)
@@ -83,28 +90,40 @@ func (v *vocabulary) index() error {
 	return nil
 }
 
+// readIDs reads {"token": id, ...}.
+func (v *vocabulary) readIDs(raw json.RawMessage) error {
+	v.ids = map[string]int32{}
+	return members(raw, func(token string, value json.RawMessage) error {
+		id, err := strconv.ParseInt(string(value), 10, 32)
+		if err != nil {
+			return fmt.Errorf("token %q: found %.40s, wanted an id", token, value)
+		}
+		v.ids[token] = int32(id)
+		return nil
+	})
+}
+
 // readMerges reads ["a b", ...] or [["a", "b"], ...].
 func (v *vocabulary) readMerges(raw json.RawMessage) error {
-	var pairs [][]string
-	var lines []string
-	if json.Unmarshal(raw, &lines) == nil {
-		for i, line := range lines {
-			if strings.HasPrefix(line, "#version") {
-				continue
+	if !opens(raw, '[') {
+		return fmt.Errorf("found %.40s, wanted a list", raw)
+	}
+	return elements(raw, func(i int, value json.RawMessage) error {
+		var pair []string
+		var err error
+		if opens(value, '"') {
+			var line string
+			if err = unquote(value, &line); strings.HasPrefix(line, "#version") {
+				return nil
 			}
-			pair := strings.Split(line, " ")
-			if len(pair) != 2 {
+			if pair = strings.Split(line, " "); err == nil && len(pair) != 2 {
 				return fmt.Errorf("[%d]: found %q, wanted two tokens and a space between them", i, line)
 			}
-			pairs = append(pairs, pair)
-		}
-	} else if err := json.Unmarshal(raw, &pairs); err != nil {
-		return fmt.Errorf("found neither texts nor pairs of texts: %w", err)
-	}
-	v.merges = make([]merge, 0, len(pairs))
-	for i, pair := range pairs {
-		if len(pair) != 2 {
+		} else if pair, err = readPair(value); err == nil && len(pair) != 2 {
 			return fmt.Errorf("[%d]: found %d tokens, wanted 2", i, len(pair))
+		}
+		if err != nil {
+			return fmt.Errorf("[%d]: found %.40s, wanted a text or a pair of texts: %w", i, value, err)
 		}
 		m := merge{rank: int32(i)}
 		for _, part := range []struct {
@@ -118,8 +137,21 @@ func (v *vocabulary) readMerges(raw json.RawMessage) error {
 			*part.id = id
 		}
 		v.merges = append(v.merges, m)
+		return nil
+	})
+}
+
+func readPair(raw json.RawMessage) (pair []string, err error) {
+	if !opens(raw, '[') {
+		return nil, errors.New("neither")
 	}
-	return nil
+	err = elements(raw, func(_ int, value json.RawMessage) error {
+		var token string
+		err := unquote(value, &token)
+		pair = append(pair, token)
+		return err
+	})
+	return pair, err
 }
 
 // add gives an added token its place: its id is that of the vocabulary, or the next one, as the reference counts.
