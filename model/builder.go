@@ -32,7 +32,7 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 		return nil, fmt.Errorf("model: %s: build: sequence %d, want at most the context %d", def.Kind(), seq, def.Context())
 	case o.Rows < 0 || o.Rows > 0 && !o.Logits:
 		return nil, fmt.Errorf("model: %s: build: rows %d: want 0 or more, with logits", def.Kind(), o.Rows)
-	case o.Window != 0 && (o.Loss || o.Training || o.Window < seq || o.Window > def.Context()):
+	case o.Window != 0 && (o.Loss || o.Training || o.Documents || o.Window < seq || o.Window > def.Context()):
 		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
 	}
 	params := def.Params()
@@ -73,7 +73,7 @@ func (b *Builder) Tokens(table *graph.Value) *graph.Value {
 	return b.Embedding(table, ids)
 }
 
-// positions are those of the tokens, where sequences go on.
+// positions are those of the tokens, where sequences go on or are made of documents.
 func (b *Builder) positions() *graph.Value {
 	return b.Input(InputPositions, graph.Type{Shape: []int{b.batch, b.seq}, DType: array.I32})
 }
@@ -81,16 +81,30 @@ func (b *Builder) positions() *graph.Value {
 // attend is the causal attention of the operands of a, which goes on with a cache of its own where sequences do.
 func (b *Builder) attend(a graph.Attention, operands ...*graph.Value) *graph.Value {
 	a.Causal = true
+	if b.o.Documents {
+		a.Documents = true
+		operands = append(operands, b.positions())
+	}
 	if b.o.Window == 0 {
-		if a.Packed {
-			return b.PackedAttention(operands[0], a.Heads, a.KVHeads, a.HeadDim, true)
-		}
-		return b.Attention(operands[0], operands[1], operands[2], a.Heads, a.KVHeads, a.HeadDim, true)
+		return b.Append(a, operands...).Outputs[0]
 	}
 	name := fmt.Sprintf("cache.%d", len(b.caches))
 	cache := b.Input(name, graph.Type{Shape: []int{b.batch, b.o.Window, 2 * a.KVHeads * a.HeadDim}, DType: array.F32})
 	b.caches = append(b.caches, cache)
 	return b.CachedAttention(a, cache, b.positions(), operands...)
+}
+
+// turn is the rotary embedding of x [batch, seq, heads*headDim] by r, x itself where that is nil.
+func (b *Builder) turn(x *graph.Value, r *rotation, headDim int) *graph.Value {
+	switch {
+	case r == nil:
+		return x
+	case b.o.Window == 0 && !b.o.Documents:
+		return b.Append(r.op(headDim, b.seq), x).Outputs[0]
+	}
+	op := r.op(headDim, max(b.seq, b.o.Window))
+	op.Window = max(b.seq, b.o.Window)
+	return b.Append(op, x, b.positions()).Outputs[0]
 }
 
 // flat makes rows [batch*seq, width] of x, sequences makes [batch, seq, width] of them.
@@ -105,6 +119,15 @@ func (b *Builder) sequences(x *graph.Value, width int) *graph.Value {
 // Linear is x W^T, W [out, in], as torch.nn.Linear stores it.
 func (b *Builder) Linear(x *graph.Value, path string) *graph.Value {
 	return b.MatMul(x, b.Read(path), false, true)
+}
+
+// project is x W^T + bias.
+func (b *Builder) project(x *graph.Value, p linear) *graph.Value {
+	y := b.Linear(x, p.path+".weight")
+	if p.bias {
+		y = b.Add(y, b.Read(p.path+".bias"))
+	}
+	return y
 }
 
 // conv1d is x W + bias, W [in, out], as GPT-2 stores it.
@@ -123,17 +146,23 @@ func (b *Builder) dropout(x *graph.Value, p float64) *graph.Value {
 }
 
 // Finish puts the output head W [vocab, width] on x [N, width].
-func (b *Builder) Finish(x, head *graph.Value) (*Built, error) {
+func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish(x, head, 0) }
+
+// finish is Finish with capped logits, see graph.HeadLoss.
+func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 	built := &Built{Graph: b.Graph}
 	if b.o.Loss {
 		labels := b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: array.I32})
-		b.scaled(built, b.HeadLoss(x, head, labels))
+		b.scaled(built, b.Append(graph.HeadLoss{Cap: limit}, x, head, labels).Outputs[0])
 	}
 	if b.o.Logits {
 		if b.o.Rows > 0 {
 			x = b.Embedding(x, b.Input(InputRows, graph.Type{Shape: []int{b.o.Rows}, DType: array.I32}))
 		}
 		built.Logits = b.MatMul(x, head, false, true)
+		if limit > 0 {
+			built.Logits = b.Scale(b.Apply("tanh", b.Scale(built.Logits, 1/limit)), limit)
+		}
 	}
 	return b.end(built)
 }

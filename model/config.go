@@ -92,8 +92,12 @@ func ConfigJSON(def Definition, dtype string) ([]byte, error) {
 	}
 	maps.Copy(settings, def.Settings())
 	settings["model_type"] = def.Kind()
-	settings["torch_dtype"] = names[dtype]
-	delete(settings, "dtype") // the newer name of the same
+	key := "torch_dtype"
+	if _, old := settings[key]; !old && settings["dtype"] != nil {
+		key = "dtype" // the newer name of the same
+	}
+	delete(settings, "dtype")
+	settings[key] = names[dtype]
 	raw, err := json.MarshalIndent(settings, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("model: config: %w", err)
@@ -105,11 +109,16 @@ func ConfigJSON(def Definition, dtype string) ([]byte, error) {
 type ConfigReader struct {
 	fields map[string]json.RawMessage
 	used   map[string]bool
+	added  map[string]bool            // fields that the file has not
+	aside  map[string]json.RawMessage // fields of the file that were taken out
 	errs   []error
 }
 
 func newConfigReader(fields map[string]json.RawMessage) *ConfigReader {
-	return &ConfigReader{fields: fields, used: map[string]bool{}}
+	if fields == nil {
+		fields = map[string]json.RawMessage{}
+	}
+	return &ConfigReader{fields: fields, used: map[string]bool{}, added: map[string]bool{}, aside: map[string]json.RawMessage{}}
 }
 
 // unused are the fields that nobody has asked for.
@@ -150,6 +159,16 @@ func (c *ConfigReader) Size(keys ...string) int {
 	}
 	c.wrong(keys[0], "a whole number from 1")
 	return 1
+}
+
+// optionalCount is a whole number from 0.
+func (c *ConfigReader) optionalCount(key string, absent int) int {
+	v := c.Number(key, float64(absent), true)
+	if v != math.Trunc(v) || v > largest {
+		c.wrong(key, fmt.Sprintf("a whole number from 0 to %d", largest))
+		return absent
+	}
+	return int(v)
 }
 
 func (c *ConfigReader) optionalSize(key string, absent int) int {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,10 +39,13 @@ func TestConfigsOfTheHub(t *testing.T) {
 	def, err = ParseConfig([]byte(tinyLlama))
 	require.NoError(t, err)
 	assert.Equal(t, int64(1100048384), Parameters(def), "as published")
-	assert.Equal(t, LlamaConfig{
-		Layers: 22, Heads: 32, KVHeads: 4, HeadDim: 64, Width: 2048, Vocab: 32000, Context: 2048, Intermediate: 5632,
-		RopeTheta: 10000, Eps: 1e-5, InitStd: 0.02,
-	}, def.(llama).c)
+	m := def.(decoder)
+	m.settings = nil
+	assert.Equal(t, decoder{
+		kind: "llama", heads: 32, kvHeads: 4, headDim: 64, width: 2048, vocab: 32000, context: 2048, intermediate: 5632, eps: 1e-5, initStd: 0.02,
+		attentionNorms: norms{before: "input_layernorm"}, mlpNorms: norms{before: "post_attention_layernorm"}, activation: "silu",
+		layers: slices.Repeat([]decoderLayer{{rotation: &rotation{theta: 10000, width: 64, rule: "default", amplify: 1}}}, 22),
+	}, m)
 }
 
 func TestConfigRoundTrip(t *testing.T) {
@@ -72,7 +76,8 @@ func TestConfigKeepsWhatItDoesNotUse(t *testing.T) {
 	for key, value := range before {
 		assert.Equal(t, value, after[key], key)
 	}
-	assert.NotContains(t, after, "dtype")
+	assert.Equal(t, "float32", after["dtype"], "under the name that it had")
+	assert.NotContains(t, after, "torch_dtype")
 	fresh, err := ConfigJSON(byteGPT(t), "F32")
 	require.NoError(t, err)
 	assert.Contains(t, string(fresh), `"eos_token_id": null`, "the default 50256 would not be a token")
@@ -137,15 +142,28 @@ func TestHostileConfigs(t *testing.T) {
 		"layer_norm_epsilon: 0, want a number above 0":                   change(hubGPT2, edit{"layer_norm_epsilon": 0}),
 		"resid_pdrop: -0.1, want a number from 0":                        change(hubGPT2, edit{"resid_pdrop": -0.1}),
 		"residual dropout: 1.5, want a probability":                      change(hubGPT2, edit{"resid_pdrop": 1.5}),
-		`rope_scaling: {"factor":8,"rope_type":"llama3"}, want`:          change(tinyLlama, edit{"rope_scaling": edit{"rope_type": "llama3", "factor": 8}}),
-		`rope_parameters: {"rope_type":"yarn"}, want`:                    change(tinyLlama, edit{"rope_parameters": edit{"rope_type": "yarn"}}),
-		`rope_parameters: {"factor":2}, want`:                            change(tinyLlama, edit{"rope_parameters": edit{"factor": 2}}),
-		"attention_bias: true, want false":                               change(tinyLlama, edit{"attention_bias": true}),
-		"mlp_bias: true, want false":                                     change(tinyLlama, edit{"mlp_bias": true}),
+		`rope_scaling: low_freq_factor: missing, want`:                   change(tinyLlama, edit{"rope_scaling": edit{"rope_type": "llama3", "factor": 8}}),
+		`rope_scaling: original_max_position_embeddings: missing, want`:  change(tinyLlama, edit{"rope_scaling": edit{"type": "yarn", "factor": 8}}),
+		`rope_parameters: factor: missing, want a number above 0`:        change(tinyLlama, edit{"rope_parameters": edit{"rope_type": "linear"}}),
+		`rope_parameters: factor: 2, want no such key beside`:            change(tinyLlama, edit{"rope_parameters": edit{"factor": 2}}),
+		`rope_type: missing, want one of ["default"`:                     change(tinyLlama, edit{"rope_scaling": edit{"type": "dynamic", "factor": 2}}),
+		`type: "linear", want yarn, as rope_type has it`:                 change(tinyLlama, edit{"rope_scaling": edit{"type": "linear", "rope_type": "yarn"}}),
+		`rope_scaling: short_factor: missing, want 32 numbers above 0`:   change(tinyLlama, edit{"rope_scaling": edit{"type": "longrope"}}),
+		`qk_layernorm: true, want no such key`:                           change(tinyLlama, edit{"qk_layernorm": true}),
+		`did you mean "rope_scaling"?`:                                   change(tinyLlama, edit{"rope_scalling": edit{"type": "linear"}}),
+		`layer_types: ["full_attention"], want a list of 22 words`:       change(tinyLlama, edit{"model_type": "mistral", "layer_types": []string{"full_attention"}}),
+		`sliding_window: missing, want the keys`:                         change(tinyLlama, edit{"model_type": "qwen2", "layer_types": slices.Repeat([]string{"sliding_attention"}, 22)}),
+		`linear_attention`:                                               change(tinyLlama, edit{"model_type": "qwen3", "layer_types": slices.Repeat([]string{"linear_attention"}, 22)}),
+		`no_rope_layers: [1], want 22 numbers`:                           change(tinyLlama, edit{"model_type": "smollm3", "no_rope_layers": []int{1}}),
+		`text_config: missing, want an object`:                           change(tinyLlama, edit{"model_type": "gemma3"}),
+		`"qwen3_moe", want one of`:                                       change(tinyLlama, edit{"model_type": "qwen3_moe"}),
+		`mixtures of experts are not supported`:                          change(tinyLlama, edit{"model_type": "qwen3_moe"}),
+		`did you mean "qwen2"?`:                                          change(tinyLlama, edit{"model_type": "qwen2_"}),
+		`max_window_layers: 1.5, want a whole number`:                    change(tinyLlama, edit{"model_type": "qwen2", "max_window_layers": 1.5}),
 		`hidden_act: "gelu", want silu`:                                  change(tinyLlama, edit{"hidden_act": "gelu"}),
 		"sliding_window: 4096, want null":                                change(tinyLlama, edit{"sliding_window": 4096}),
 		`quantization_config: {"bits":4}, want null`:                     change(tinyLlama, edit{"quantization_config": edit{"bits": 4}}),
-		"partial_rotary_factor: 0.5, want 1":                             change(tinyLlama, edit{"partial_rotary_factor": 0.5}),
+		"of which pairs turn 33":                                         change(tinyLlama, edit{"partial_rotary_factor": 0.52}),
 		"rope_theta: 0, want a number above 0":                           change(tinyLlama, edit{"rope_theta": 0}),
 		"intermediate_size: missing":                                     change(tinyLlama, edit{"intermediate_size": "absent"}),
 		"want a multiple of kv heads 5":                                  change(tinyLlama, edit{"num_key_value_heads": 5}),
@@ -158,7 +176,7 @@ func TestHostileConfigs(t *testing.T) {
 	}
 	def, err := ParseConfig([]byte(change(tinyLlama, edit{"rope_theta": "absent", "rope_parameters": edit{"rope_type": "default", "rope_theta": 5e5}})))
 	require.NoError(t, err)
-	assert.Equal(t, 5e5, def.(llama).c.RopeTheta)
+	assert.Equal(t, 5e5, def.(decoder).layers[0].rotation.theta)
 	_, err = ParseConfig([]byte(change(hubGPT2, edit{"n_head": 0, "n_layer": 0})))
 	require.ErrorContains(t, err, "n_head")
 	require.ErrorContains(t, err, "n_layer", "all that is wrong is told at once")

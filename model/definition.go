@@ -56,6 +56,8 @@ type Options struct {
 	// Window, for Logits alone, makes a graph that goes on with sequences: the keys and values of up to so many positions are in Built.Caches,
 	// and the tokens are those at InputPositions. 0: every sequence begins here.
 	Window int
+	// Documents makes a graph for rows of documents one behind the other: a token sees its own document, and InputPositions counts from its first token.
+	Documents bool
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
 	Training bool
 
@@ -69,7 +71,7 @@ const (
 	InputLossScale  = "loss_scale"  // f32 []: 1 over the labels counted in a whole update; with Loss
 	InputDropoutKey = "dropout_key" // u32 [2], another for each batch; when Training and dropout > 0
 	InputRows       = "rows"        // i32 [Rows], indices into batch*seq; with Rows > 0
-	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Window > 0
+	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
 	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
 )

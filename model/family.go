@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"gputrain/buffers/array"
+	"gputrain/internal/suggest"
 )
 
 // A Family is one row of the registry: every fact about the networks of one model_type that a Definition does not tell of itself. A matrix
@@ -25,6 +26,8 @@ type Family struct {
 	Head       string
 	// Prefix is what files may have before every path but Head, and are written with where there is a Head.
 	Prefix string
+	// Path is the parameter that a tensor of a file holds where its name is not its path, nor that with Prefix; nil for none such.
+	Path func(name string) string
 	// Constants are tensors of files that are no parameters, for they follow from config.json; nil for none.
 	Constants *regexp.Regexp
 }
@@ -57,9 +60,56 @@ func registered() []string { return slices.Sorted(maps.Keys(families)) }
 func familyOf(kind string) (Family, error) {
 	f, ok := families[kind]
 	if !ok {
-		return f, fmt.Errorf("model: config: model_type: %q, want one of %q", kind, registered())
+		return f, fmt.Errorf("model: config: model_type: %q, want one of %q%s%s", kind, registered(), suggest.DidYouMean(kind, registered()), lacking(kind))
 	}
 	return f, nil
+}
+
+// missing is what networks have that this package has no operation for, by a part of what they are called.
+var missing = []struct{ part, what string }{
+	{"moe", "mixtures of experts"},
+	{"mixtral", "mixtures of experts"},
+	{"deepseek", "mixtures of experts"},
+	{"gpt_oss", "mixtures of experts"},
+	{"llama4", "mixtures of experts"},
+	{"dbrx", "mixtures of experts"},
+	{"jamba", "mixtures of experts"},
+	{"vl", "images"},
+	{"vision", "images"},
+	{"llava", "images"},
+	{"mllama", "images"},
+	{"paligemma", "images"},
+	{"gemma3n", "images"},
+	{"gemma4", "images"},
+	{"mistral3", "images"},
+	{"idefics", "images"},
+	{"smolvlm", "images"},
+	{"omni", "images and sound"},
+	{"whisper", "sound"},
+	{"mamba", "state spaces"},
+	{"bamba", "state spaces"},
+	{"nemotron_h", "state spaces"},
+	{"hybrid", "state spaces"},
+	{"rwkv", "linear attention"},
+	{"qwen3_next", "linear attention"},
+	{"qwen3_5", "linear attention"},
+	{"qwen3_6", "linear attention"},
+	{"minimax", "linear attention"},
+	{"recurrent_gemma", "recurrent layers"},
+	{"lfm2", "convolutions"},
+	{"t5", "encoders"},
+	{"bert", "encoders"},
+	{"bart", "encoders"},
+}
+
+// lacking says what stands in the way of a family that is known but not had.
+func lacking(kind string) string {
+	for _, m := range missing {
+		if strings.Contains(kind, m.part) {
+			return ": " + m.what + " are not supported"
+		}
+	}
+	return ""
 }
 
 // New makes a network of a run file's keys; kind is one of Kinds.
@@ -82,6 +132,9 @@ func New(kind string, k Keys) (Definition, error) {
 func (f Family) path(name string) string {
 	if f.Constants != nil && f.Constants.MatchString(name) {
 		return ""
+	}
+	if f.Path != nil {
+		return f.Path(name)
 	}
 	return strings.TrimPrefix(name, f.Prefix)
 }

@@ -48,7 +48,7 @@ func TestNewRefuses(t *testing.T) {
 	k := smallKeys
 	k.Dropout = 0.1
 	_, err = New("llama", k)
-	require.EqualError(t, err, "model: llama: dropout: 0.1, want 0: a Llama has none")
+	require.EqualError(t, err, "model: llama: dropout: 0.1, want 0: it has none")
 	for _, f := range []Family{{Kind: "gpt2", Read: readGPT2}, {Kind: "new"}, {Read: readGPT2}} {
 		assert.Panics(t, func() { Register(f) }, f.Kind)
 	}

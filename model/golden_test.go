@@ -21,6 +21,12 @@ const goldens = "../cmd/gputrain/doctor/cases"
 
 var goldenNames = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
 
+// familyNames are those of one model of each family, or of what a family may have.
+var familyNames = []string{
+	"gemma2_small", "gemma3_small", "llama_rope_llama3", "mistral_window", "olmo2_postnorm", "phi3_fused", "qwen2_bias", "qwen2_yarn", "qwen3_qknorm",
+	"smollm3_nope",
+}
+
 type golden struct {
 	dir     string
 	def     Definition
@@ -34,6 +40,9 @@ type golden struct {
 func readGolden(t *testing.T, name string) golden {
 	t.Helper()
 	g := golden{dir: filepath.Join(goldens, name), params: map[string][]float32{}}
+	if slices.Contains(familyNames, name) {
+		g.dir = filepath.Join("testdata", "models", name)
+	}
 	raw, err := os.ReadFile(filepath.Join(g.dir, "case.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(raw, &g))
@@ -58,6 +67,11 @@ func (g golden) batch(t *testing.T) (tokens, labels []int32) {
 		window := all[row*(g.SeqLen+1) : (row+1)*(g.SeqLen+1)]
 		tokens = append(tokens, window[:g.SeqLen]...)
 		labels = append(labels, window[1:]...)
+	}
+	if slices.Contains(g.tensors.Names(), "labels") {
+		all, err := g.tensors.Int32("labels")
+		require.NoError(t, err)
+		labels = all[:g.Batch*g.SeqLen]
 	}
 	return tokens, labels
 }
@@ -102,15 +116,19 @@ func near(t *testing.T, name string, want []float32, got *graph.Array) {
 }
 
 func TestGoldenLossLogitsAndGradients(t *testing.T) {
-	for _, name := range goldenNames {
+	for _, name := range slices.Concat(goldenNames, familyNames) {
 		t.Run(name, func(t *testing.T) {
 			g := readGolden(t, name)
 			built, err := g.def.Build(g.Batch, g.SeqLen, Options{Loss: true, Logits: true})
 			require.NoError(t, err)
 			grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
 			require.NoError(t, err)
-			n := float64(g.Batch * g.SeqLen)
-			feeds := g.feeds(t, 1)
+			feeds, n := g.feeds(t, 1), 0.0
+			for _, label := range feeds[InputLabels].Data {
+				if label != graph.IgnoreLabel {
+					n++
+				}
+			}
 			feeds[InputLossScale].Data[0] = 1 / n
 			results, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss, built.LossSum, built.Logits}, grads...)...)
 			require.NoError(t, err)
@@ -177,7 +195,7 @@ func TestRowsOfLogits(t *testing.T) {
 // A sequence taken in piece by piece, its keys and values kept, has the logits of the whole, in whatever pieces, and whatever the cache held
 // before. A row computed again, as the last piece may begin with some, changes nothing.
 func TestWindowGoesOn(t *testing.T) {
-	for _, name := range goldenNames {
+	for _, name := range slices.Concat(goldenNames, familyNames) {
 		g := readGolden(t, name)
 		seq, vocab := g.SeqLen, g.def.Vocab()
 		whole, err := g.def.Build(2, seq, Options{Logits: true})
@@ -244,8 +262,12 @@ func TestWindowRefused(t *testing.T) {
 	assert.ErrorContains(t, err, "window 1: want 0")
 }
 
+// tinySizes are keys of a config.json of any decoder.
+const tinySizes = `"hidden_size": 6, "intermediate_size": 7, "vocab_size": 11, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
+	"max_position_embeddings": 5, "num_hidden_layers": 2, "sliding_window": null, "initializer_range": 0.05, "tie_word_embeddings": false}`
+
 // What the goldens lack: an untied GPT-2, a tied Llama, a head dimension of its own, the
-// erf form. Their loss is compared with the cross entropy of their logits, and their gradients with
+// erf form, all biases, an untied Gemma with caps. Their loss is compared with the cross entropy of their logits, and their gradients with
 // central differences at a few elements of every parameter.
 func TestVariantsAgainstFiniteDifferences(t *testing.T) {
 	must := func(def Definition, err error) Definition {
@@ -255,6 +277,8 @@ func TestVariantsAgainstFiniteDifferences(t *testing.T) {
 	for i, def := range []Definition{
 		must(NewGPT2(GPT2Config{Layers: 1, Heads: 2, Width: 6, Vocab: 11, Context: 5, Untied: true, Activation: "gelu_erf", Intermediate: 7})),
 		must(NewLlama(LlamaConfig{Layers: 1, Heads: 4, KVHeads: 2, Width: 6, HeadDim: 4, Vocab: 11, Context: 5, Intermediate: 7, Tied: true, RopeTheta: 100})),
+		must(ParseConfig([]byte(`{"model_type": "llama", "attention_bias": true, "mlp_bias": true, "rope_scaling": {"type": "linear", "factor": 2}, ` + tinySizes))),
+		must(ParseConfig([]byte(`{"model_type": "gemma3_text", "query_pre_attn_scalar": 9, "final_logit_softcapping": 2, "attn_logit_softcapping": 1, ` + tinySizes))),
 	} {
 		t.Run(def.Kind(), func(t *testing.T) {
 			built, err := def.Build(2, 4, Options{Loss: true})

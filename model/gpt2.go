@@ -173,7 +173,7 @@ func (m gpt2) Build(batch, seq int, o Options) (*Built, error) {
 		return nil, errAttentionDropout(m, c.AttentionDropout)
 	}
 	tokens, places := b.Tokens(b.Read("wte.weight")), b.Read("wpe.weight")
-	if o.Window > 0 {
+	if o.Window > 0 || o.Documents {
 		places = b.Embedding(places, b.positions())
 	} else {
 		places = b.Slice(places, 0, 0, seq)

@@ -1,0 +1,225 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+
+	"gputrain/graph"
+)
+
+// decoder is a network of Llama's kind: layers of attention and of a gated feed-forward part, each part added to what it has read. What tells the
+// families apart is said here; a family's reader fills it in from config.json.
+type decoder struct {
+	kind                           string
+	heads, kvHeads, headDim, width int
+	intermediate, vocab, context   int
+	layers                         []decoderLayer
+	eps, initStd                   float64
+	tied                           bool // the head is the embedding; else it is lm_head.weight
+
+	attentionNorms, mlpNorms norms
+	onePlus                  bool // gains are stored less 1
+	headNorms, wholeNorms    bool // q and k are normed before they are turned: each head by itself, or all heads as one
+	qkvBias, oBias, mlpBias  bool
+	fused                    bool    // q, k and v are one matrix, and gate and up
+	activation               string  // of the gate
+	scale, cap               float64 // of scores, see graph.Attention
+	headCap                  float64 // of logits, see graph.HeadLoss
+	embeddingScale           float64 // 0: 1
+
+	dropout  float64 // the largest that config.json asks for; training with it is refused
+	settings map[string]any
+}
+
+// decoderLayer is what the layers of one network differ in.
+type decoderLayer struct {
+	rotation *rotation // nil: no positions
+	window   int       // keys that a position sees, itself the last of them; 0: all before it
+}
+
+// norms are the names of those before a part of a layer and behind it; "" for none.
+type norms struct{ before, behind string }
+
+// llamaNorms are the names that most families have.
+var llamaNorms = [2]norms{{before: "input_layernorm"}, {before: "post_attention_layernorm"}}
+
+func (m decoder) Kind() string { return m.kind }
+func (m decoder) Vocab() int   { return m.vocab }
+func (m decoder) Context() int { return m.context }
+
+func (m decoder) Settings() map[string]any { return maps.Clone(m.settings) }
+
+// WithDropout takes only 0.
+func (m decoder) WithDropout(p float64) (Definition, error) {
+	if p > 0 {
+		return nil, fmt.Errorf("model: %s: dropout: %v, want 0: it has none", m.kind, p)
+	}
+	if m.dropout > 0 {
+		m.dropout, m.settings = 0, maps.Clone(m.settings)
+		for _, key := range dropoutKeys {
+			if _, ok := m.settings[key]; ok {
+				m.settings[key] = 0.0
+			}
+		}
+	}
+	return m, nil
+}
+
+// dropoutKeys are those of config.json for what a decoder drops in training.
+var dropoutKeys = []string{"attention_dropout", "resid_pdrop", "embd_pdrop"}
+
+// linear is a matrix of a layer, with its bias.
+type linear struct {
+	path    string
+	out, in int
+	bias    bool
+}
+
+// projections of a layer are those of attention's inputs, its output, the feed-forward part's inputs and its output.
+func (m decoder) projections(layer int) (qkv []linear, o linear, gateUp []linear, down linear) {
+	l := fmt.Sprintf("model.layers.%d.", layer)
+	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
+	qkv = []linear{
+		{l + "self_attn.q_proj", q, m.width, m.qkvBias}, {l + "self_attn.k_proj", kv, m.width, m.qkvBias}, {l + "self_attn.v_proj", kv, m.width, m.qkvBias},
+	}
+	gateUp = []linear{{l + "mlp.gate_proj", m.intermediate, m.width, m.mlpBias}, {l + "mlp.up_proj", m.intermediate, m.width, m.mlpBias}}
+	if m.fused {
+		qkv = []linear{{l + "self_attn.qkv_proj", q + 2*kv, m.width, m.qkvBias}}
+		gateUp = []linear{{l + "mlp.gate_up_proj", 2 * m.intermediate, m.width, m.mlpBias}}
+	}
+	return qkv, linear{l + "self_attn.o_proj", m.width, q, m.oBias}, gateUp, linear{l + "mlp.down_proj", m.width, m.intermediate, m.mlpBias}
+}
+
+func (m decoder) Params() []Param {
+	params := []Param{{Path: "model.embed_tokens.weight", Shape: []int{m.vocab, m.width}, Std: m.initStd}}
+	gain := 1.0
+	if m.onePlus {
+		gain = 0
+	}
+	norm := func(path, name string, width int) {
+		if name != "" {
+			params = append(params, Param{Path: path + name + ".weight", Shape: []int{width}, Value: gain})
+		}
+	}
+	for i := range m.layers {
+		l := fmt.Sprintf("model.layers.%d.", i)
+		for _, n := range []norms{m.attentionNorms, m.mlpNorms} {
+			norm(l, n.before, m.width)
+			norm(l, n.behind, m.width)
+		}
+		if m.headNorms {
+			norm(l, "self_attn.q_norm", m.headDim)
+			norm(l, "self_attn.k_norm", m.headDim)
+		}
+		if m.wholeNorms {
+			norm(l, "self_attn.q_norm", m.heads*m.headDim)
+			norm(l, "self_attn.k_norm", m.kvHeads*m.headDim)
+		}
+		qkv, o, gateUp, down := m.projections(i)
+		for _, p := range append(append(qkv, gateUp...), o, down) {
+			params = append(params, Param{Path: p.path + ".weight", Shape: []int{p.out, p.in}, Std: m.initStd})
+			if p.bias {
+				params = append(params, Param{Path: p.path + ".bias", Shape: []int{p.out}})
+			}
+		}
+	}
+	norm("model.", "norm", m.width)
+	if !m.tied {
+		params = append(params, Param{Path: "lm_head.weight", Shape: []int{m.vocab, m.width}, Std: m.initStd})
+	}
+	return sortParams(params)
+}
+
+func (m decoder) Build(batch, seq int, o Options) (*Built, error) {
+	b, err := NewBuilder(m, batch, seq, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Training && m.dropout > 0 {
+		return nil, errAttentionDropout(m, m.dropout)
+	}
+	embedding := b.Read("model.embed_tokens.weight")
+	tokens := b.Tokens(embedding)
+	if m.embeddingScale != 0 {
+		tokens = b.Scale(tokens, m.embeddingScale)
+	}
+	x := b.flat(tokens, m.width)
+	for i := range m.layers {
+		x = m.block(b, x, i)
+	}
+	x = m.norm(b, x, "model.norm")
+	if m.tied {
+		return b.finish(x, embedding, m.headCap)
+	}
+	return b.finish(x, b.Read("lm_head.weight"), m.headCap)
+}
+
+// block adds attention and the feed-forward part to x [N, width].
+func (m decoder) block(b *Builder, x *graph.Value, layer int) *graph.Value {
+	l := fmt.Sprintf("model.layers.%d.", layer)
+	part := func(names norms, of func(n *graph.Value) *graph.Value) {
+		n := x
+		if names.before != "" {
+			n = m.norm(b, x, l+names.before)
+		}
+		y := of(n)
+		if names.behind != "" {
+			y = m.norm(b, y, l+names.behind)
+		}
+		x = b.Add(x, y)
+	}
+	part(m.attentionNorms, func(n *graph.Value) *graph.Value { return m.attention(b, n, layer) })
+	part(m.mlpNorms, func(n *graph.Value) *graph.Value { return m.feedForward(b, n, layer) })
+	return x
+}
+
+func (m decoder) attention(b *Builder, n *graph.Value, layer int) *graph.Value {
+	l := fmt.Sprintf("model.layers.%d.self_attn.", layer)
+	qkv, o, _, _ := m.projections(layer)
+	q, kv := m.heads*m.headDim, m.kvHeads*m.headDim
+	read := m.reader(b, n, qkv, []int{q, kv, kv})
+	turned := func(i, width int, norm string) *graph.Value {
+		y := read(i)
+		switch {
+		case m.headNorms:
+			y = b.Reshape(m.norm(b, b.Reshape(y, b.batch*b.seq*width/m.headDim, m.headDim), l+norm), b.batch*b.seq, width)
+		case m.wholeNorms:
+			y = m.norm(b, y, l+norm)
+		}
+		return b.turn(b.sequences(y, width), m.layers[layer].rotation, m.headDim)
+	}
+	query, key := turned(0, q, "q_norm"), turned(1, kv, "k_norm")
+	value := b.sequences(read(2), kv)
+	a := graph.Attention{Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Scale: m.scale, Cap: m.cap, Window: m.layers[layer].window}
+	return b.project(b.flat(b.attend(a, query, key, value), q), o)
+}
+
+func (m decoder) feedForward(b *Builder, n *graph.Value, layer int) *graph.Value {
+	_, _, gateUp, down := m.projections(layer)
+	read := m.reader(b, n, gateUp, []int{m.intermediate, m.intermediate})
+	gate := b.Apply(m.activation, read(0))
+	return b.project(b.Mul(gate, read(1)), down)
+}
+
+// reader gives the products of n with matrices, or its parts of given widths where one matrix has them all.
+func (m decoder) reader(b *Builder, n *graph.Value, matrices []linear, widths []int) func(i int) *graph.Value {
+	if !m.fused {
+		return func(i int) *graph.Value { return b.project(n, matrices[i]) }
+	}
+	whole := b.project(n, matrices[0])
+	return func(i int) *graph.Value {
+		first := 0
+		for _, w := range widths[:i] {
+			first += w
+		}
+		return b.Slice(whole, 1, first, widths[i])
+	}
+}
+
+func (m decoder) norm(b *Builder, x *graph.Value, path string) *graph.Value {
+	gain := b.Read(path + ".weight")
+	if m.onePlus {
+		gain = b.AddConst(gain, 1)
+	}
+	return b.RMSNorm(x, gain, m.eps)
+}

@@ -1,0 +1,249 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"strings"
+)
+
+// The families of decoders that are read from files. A row says what is not Llama's of it.
+func init() {
+	for kind, read := range map[string]func(c *ConfigReader) (Definition, error){
+		"qwen2": readQwen2, "qwen3": readQwen3, "mistral": readMistral, "gemma2": readGemma2, "gemma3_text": readGemma3, "smollm3": readSmolLM3,
+		"olmo2": readOLMo2, "phi3": readPhi3, "gemma3": readGemma3Images,
+	} {
+		f := Family{Kind: kind, Read: read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Constants: rotaryConstants}
+		if strings.HasPrefix(kind, "gemma3") {
+			f.Path, f.Constants = textPath, imageConstants
+		}
+		Register(f)
+	}
+}
+
+// rotaryConstants follow from config.json, and some files have them.
+var rotaryConstants = regexp.MustCompile(`(^|\.)rotary_emb\.(inv_freq|cos_cached|sin_cached)$`)
+
+// readQwen2: biases on q, k and v; a window, if at all, from max_window_layers on.
+func readQwen2(c *ConfigReader) (Definition, error) {
+	m := c.decoder("qwen2", 10000, 1e-6, false, true)
+	m.qkvBias, m.activation = true, c.act("hidden_act", "silu")
+	c.qwenWindows(&m)
+	return c.finished(m)
+}
+
+// readQwen3: q and k normed head by head.
+func readQwen3(c *ConfigReader) (Definition, error) {
+	c.absent("head_dim", "128")
+	m := c.decoder("qwen3", 10000, 1e-6, false, true)
+	m.headNorms, m.activation = true, c.act("hidden_act", "silu")
+	m.qkvBias = c.Flag("attention_bias", false)
+	m.oBias = m.qkvBias
+	c.qwenWindows(&m)
+	return c.finished(m)
+}
+
+func (c *ConfigReader) qwenWindows(m *decoder) {
+	from, window := c.optionalCount("max_window_layers", 28), c.optionalSize("sliding_window", 0)
+	if !c.Flag("use_sliding_window", false) {
+		window = 0
+	}
+	c.windows(m, window, func(layer int) bool { return window > 0 && layer >= from })
+}
+
+// readMistral: a window in every layer.
+func readMistral(c *ConfigReader) (Definition, error) {
+	m := c.decoder("mistral", 10000, 1e-6, false, true)
+	m.activation = c.act("hidden_act", "silu")
+	window := c.window(4096)
+	c.windows(&m, window, func(int) bool { return window > 0 })
+	return c.finished(m)
+}
+
+// window is sliding_window: null is none, and what the family has where there is no such key.
+func (c *ConfigReader) window(absent int) int {
+	if _, there := c.fields["sliding_window"]; !there {
+		return absent
+	}
+	return c.optionalSize("sliding_window", 0)
+}
+
+// gemma is what all of Gemma have: gains stored less 1, norms before each part and behind it, an embedding times the square root of the width,
+// and scores over that of query_pre_attn_scalar.
+func (c *ConfigReader) gemma(kind string, theta float64) decoder {
+	c.absent("head_dim", "256")
+	m := c.decoder(kind, theta, 1e-6, true, true)
+	m.onePlus, m.embeddingScale = true, math.Sqrt(float64(m.width))
+	m.attentionNorms = norms{"input_layernorm", "post_attention_layernorm"}
+	m.mlpNorms = norms{"pre_feedforward_layernorm", "post_feedforward_layernorm"}
+	m.activation = c.act("hidden_activation", "gelu_pytorch_tanh")
+	m.qkvBias = c.Flag("attention_bias", false)
+	m.oBias = m.qkvBias
+	if by := c.Number("query_pre_attn_scalar", 256, false); by != float64(m.headDim) {
+		m.scale = 1 / math.Sqrt(by)
+	}
+	c.mustBe(false, false, "use_bidirectional_attention")
+	return m
+}
+
+// readGemma2: scores and logits capped, a window in every other layer, from the first on.
+func readGemma2(c *ConfigReader) (Definition, error) {
+	c.absent("attn_logit_softcapping", "50")
+	c.absent("final_logit_softcapping", "30")
+	m := c.gemma("gemma2", 10000)
+	m.cap, m.headCap = c.Number("attn_logit_softcapping", 0, false), c.Number("final_logit_softcapping", 0, false)
+	window := c.window(4096)
+	c.windows(&m, window, func(layer int) bool { return window > 0 && layer%2 == 0 })
+	return c.finished(m, "hidden_act", "sliding_window_size")
+}
+
+// readGemma3: q and k normed head by head; a window in all but each sliding_window_pattern-th layer, with frequencies of its own.
+func readGemma3(c *ConfigReader) (Definition, error) {
+	nested := c.object("rope_parameters")
+	perKind := nested[fullAttention] != nil || nested[slidingAttention] != nil
+	if perKind { // each kind of layer has its own
+		c.aside["rope_parameters"] = c.fields["rope_parameters"]
+		delete(c.fields, "rope_parameters")
+	}
+	m := c.gemma("gemma3_text", 1e6)
+	m.headNorms = true
+	m.cap, m.headCap = c.Number("attn_logit_softcapping", 0, false), c.Number("final_logit_softcapping", 0, false)
+	pattern := c.optionalSize("sliding_window_pattern", c.optionalSize("_sliding_window_pattern", 6))
+	window := c.window(4096)
+	c.windows(&m, window, func(layer int) bool { return window > 0 && (layer+1)%pattern != 0 })
+	local := rotation{theta: c.Number("rope_local_base_freq", 10000, false), width: m.headDim, rule: "default", amplify: 1}
+	full := *m.layers[0].rotation
+	if perKind {
+		full = c.rotationOf(nested, fullAttention, m.headDim, full.theta)
+		local = c.rotationOf(nested, slidingAttention, m.headDim, local.theta)
+	}
+	for i := range m.layers {
+		m.layers[i].rotation = &full
+		if m.layers[i].window > 0 {
+			m.layers[i].rotation = &local
+		}
+	}
+	return c.finished(m, "hidden_act")
+}
+
+// rotationOf is that of a kind of layers in rope_parameters.
+func (c *ConfigReader) rotationOf(of map[string]json.RawMessage, kind string, headDim int, theta float64) rotation {
+	in := newConfigReader(of)
+	fields := in.object(kind)
+	c.errs = append(c.errs, in.errs...)
+	return c.rotationIn("rope_parameters."+kind, fields, headDim, theta, 1)
+}
+
+// imageDefaults are the sizes that text_config of a Gemma 3 with images may leave out.
+var imageDefaults = map[string]string{
+	"num_attention_heads": "8", "num_key_value_heads": "4", "head_dim": "256", "vocab_size": "262208", "max_position_embeddings": "131072",
+	"hidden_size": "2304", "intermediate_size": "9216", "num_hidden_layers": "26",
+}
+
+// readGemma3Images is the text part of a Gemma 3 with images, which is a Gemma 3 of text: what is trained of it is stored as that.
+func readGemma3Images(c *ConfigReader) (Definition, error) {
+	text := c.object("text_config")
+	if text == nil {
+		c.wrong("text_config", "an object: the text part")
+		return nil, nil
+	}
+	inner := newConfigReader(maps.Clone(text))
+	add := func(key string, value json.RawMessage) {
+		if _, there := inner.fields[key]; !there && value != nil {
+			inner.fields[key] = value
+		}
+	}
+	for key, value := range imageDefaults {
+		add(key, json.RawMessage(value))
+	}
+	for _, key := range []string{"bos_token_id", "eos_token_id", "pad_token_id", "tie_word_embeddings", quantizationKey} {
+		add(key, c.fields[key])
+	}
+	inner.fields["architectures"] = json.RawMessage(`["Gemma3ForCausalLM"]`)
+	c.used["tie_word_embeddings"] = true
+	c.used[quantizationKey] = true
+	c.refuseUnknown("vision_config", "mm_tokens_per_image", "initializer_range")
+	c.mustBeNull("quantization_config")
+	def, err := readGemma3(inner)
+	for _, wrong := range inner.errs {
+		c.errs = append(c.errs, fmt.Errorf("text_config: %w", wrong))
+	}
+	return def, err
+}
+
+// imageConstants are what a Gemma 3 with images has besides its text part.
+var imageConstants = regexp.MustCompile(`(^|\.)rotary_emb\.|^(model\.)?(vision_tower|multi_modal_projector)\.`)
+
+// textPath is what the text part of a model with images calls a tensor.
+func textPath(name string) string {
+	if rest, ok := strings.CutPrefix(name, "model.language_model."); ok {
+		return "model." + rest
+	}
+	return strings.TrimPrefix(name, "language_model.")
+}
+
+// readSmolLM3: layers without positions, those where no_rope_layers is 0.
+func readSmolLM3(c *ConfigReader) (Definition, error) {
+	m := c.decoder("smollm3", 2e6, 1e-6, true, true)
+	m.qkvBias, m.mlpBias, m.activation = c.Flag("attention_bias", false), c.Flag("mlp_bias", false), c.act("hidden_act", "silu")
+	m.oBias = m.qkvBias
+	interval := c.optionalSize("no_rope_layer_interval", 4)
+	var rotates []int
+	for i := range m.layers {
+		rotates = append(rotates, min(1, (i+1)%interval))
+	}
+	if c.has("no_rope_layers") {
+		if err := json.Unmarshal(c.fields["no_rope_layers"], &rotates); err != nil || len(rotates) < len(m.layers) {
+			c.wrong("no_rope_layers", fmt.Sprintf("%d numbers, 0 for a layer without positions", len(m.layers)))
+			return nil, nil
+		}
+	}
+	window := c.optionalSize("sliding_window", 0)
+	if !c.Flag("use_sliding_window", false) {
+		window = 0
+	}
+	for i := range m.layers {
+		if rotates[i] == 0 {
+			m.layers[i].rotation = nil
+		}
+	}
+	c.windows(&m, window, func(layer int) bool { return window > 0 && rotates[layer] == 0 })
+	return c.finished(m, "max_window_layers")
+}
+
+// readOLMo2: no norms before the parts, but of what they give; q and k normed over all heads at once.
+func readOLMo2(c *ConfigReader) (Definition, error) {
+	m := c.decoder("olmo2", 10000, 1e-5, false, false)
+	m.attentionNorms, m.mlpNorms = norms{behind: "post_attention_layernorm"}, norms{behind: "post_feedforward_layernorm"}
+	m.wholeNorms, m.activation = true, c.act("hidden_act", "silu")
+	m.qkvBias = c.Flag("attention_bias", false)
+	m.oBias = m.qkvBias
+	return c.finished(m)
+}
+
+// readPhi3: q, k and v in one matrix, gate and up in another; a part of each head turned; a window in every layer.
+func readPhi3(c *ConfigReader) (Definition, error) {
+	m := c.decoder("phi3", 10000, 1e-5, false, false)
+	m.fused, m.activation = true, c.act("hidden_act", "silu")
+	window := c.optionalSize("sliding_window", 0)
+	c.windows(&m, window, func(int) bool { return window > 0 })
+	c.mustBe(false, false, "attention_bias", "mlp_bias", "lm_head_bias")
+	for _, key := range []string{"full_attn_mod", "interpolate_factor"} {
+		if c.Number(key, 1, false) != 1 {
+			c.wrong(key, "1: others are not supported")
+		}
+	}
+	if rule := m.layers[0].rotation.rule; rule != "default" && rule != "longrope" {
+		c.wrong("rope_scaling", "longrope: others are not supported")
+	}
+	return c.finished(m, "original_max_position_embeddings")
+}
+
+// absent gives a key the value that a family has where its file has no such key. It is not written.
+func (c *ConfigReader) absent(key, value string) {
+	if _, there := c.fields[key]; !there {
+		c.fields[key], c.added[key] = json.RawMessage(value), true
+	}
+}
