@@ -139,6 +139,15 @@ func (f Family) path(name string) string {
 	return strings.TrimPrefix(name, f.Prefix)
 }
 
+// PathOf is the parameter of def that a tensor of a file of its family holds, as its name says; "" for none.
+func PathOf(def Definition, name string) string {
+	family, err := familyOf(def.Kind())
+	if err != nil {
+		return name
+	}
+	return family.path(name)
+}
+
 // name is what a file has the parameter at path as; untied where there is a Head.
 func (f Family) name(path string, untied bool) string {
 	if untied && path != f.Head {

@@ -100,7 +100,7 @@ func (c *doctorCmd) cases() (map[string]fs.FS, []doctor.TextCase, error) {
 		if name == "." {
 			name = filepath.Base(f)
 		}
-		cases[filepath.ToSlash(name)] = os.DirFS(f)
+		cases[filepath.ToSlash(name)] = doctor.Folder(f)
 	}
 	return cases, texts, nil
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -62,7 +64,15 @@ type header struct {
 }
 
 // kinds that the format has.
-var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model"}
+var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model", "packed"}
+
+// Folder is a folder of cases on disk. A case may read what lies beside it.
+type Folder string
+
+// Open opens a file by its path from the folder.
+func (f Folder) Open(name string) (fs.File, error) {
+	return os.Open(filepath.Join(string(f), filepath.FromSlash(name)))
+}
 
 // RunCase runs the case in dir, a folder called name, on dev. An unknown kind or optimizer, another format version or a damaged case is
 // a failure of that case.
@@ -115,6 +125,8 @@ func runCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (seen *comparison,
 		seen, err = runUnit(ctx, dev, c)
 	case "model":
 		seen, err = runModel(ctx, dev, c, dir)
+	case "packed":
+		seen, err = runPacked(ctx, dev, c, dir)
 	}
 	return seen, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 
@@ -61,22 +62,8 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 	if err := c.decode(m); err != nil {
 		return nil, err
 	}
-	config, err := fs.ReadFile(dir, "config.json")
-	if err != nil {
-		return nil, err
-	}
-	if m.def, err = model.ParseConfig(config); err != nil {
-		return nil, err
-	}
-	data, err := fs.ReadFile(dir, "model.safetensors")
-	if err != nil {
-		return nil, err
-	}
-	weights, err := safetensors.Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("model.safetensors: %w", err)
-	}
-	if m.initial, err = model.Weights(m.def, weights); err != nil {
+	var err error
+	if m.def, m.initial, err = readModel(dir, ""); err != nil {
 		return nil, err
 	}
 	if m.WeightDecayMask != nil {
@@ -89,8 +76,34 @@ func loadModel(c *goldenCase, dir fs.FS) (*modelCase, error) {
 	return m, m.loadBatches(c)
 }
 
+// readModel reads config.json and model.safetensors at a path from dir.
+func readModel(dir fs.FS, at string) (def model.Definition, params []buffers.Host, err error) {
+	config, err := fs.ReadFile(dir, path.Join(at, "config.json"))
+	if err != nil {
+		return nil, nil, err
+	}
+	if def, err = model.ParseConfig(config); err != nil {
+		return nil, nil, err
+	}
+	data, err := fs.ReadFile(dir, path.Join(at, "model.safetensors"))
+	if err != nil {
+		return nil, nil, err
+	}
+	weights, err := safetensors.Parse(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("model.safetensors: %w", err)
+	}
+	params, err = model.Weights(def, weights)
+	return def, params, err
+}
+
 // path is what package model calls the tensor name.
-func (m *modelCase) path(name string) string { return strings.TrimPrefix(name, m.NamePrefix) }
+func (m *modelCase) path(name string) string {
+	if known := model.PathOf(m.def, name); slices.ContainsFunc(m.initial, func(h buffers.Host) bool { return h.Path == known }) {
+		return known
+	}
+	return strings.TrimPrefix(name, m.NamePrefix)
+}
 
 func (m *modelCase) loadBatches(c *goldenCase) error {
 	if m.Steps < 1 || m.Batch < 1 || m.SeqLen < 1 || len(m.Losses) != m.Steps {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
+	"path/filepath"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -21,6 +23,12 @@ import (
 )
 
 var modelCases = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
+
+// families are cases of models of other families, that the program does not carry with it.
+const families = "../../../model/testdata"
+
+// familyCases have between them what needs kernels: caps, windows, documents, parts of heads turned. The graphs of all are tested in package model.
+var familyCases = []string{"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3"}
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
 	t.Helper()
@@ -118,6 +126,50 @@ func TestTwinFollowsGoldenModels(t *testing.T) {
 			assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
 			assert.Less(t, seen.ratio, 0.2, "float64 throughout, but for the stored gradient")
 		})
+	}
+}
+
+func TestDeviceFollowsFamilies(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		dev.SetAutotune(false)
+		for _, name := range gputest.Some(t, dev, familyCases) {
+			r := RunCase(context.Background(), dev, name, Folder(filepath.Join(families, filepath.FromSlash(name))))
+			require.Empty(t, r.Error, name)
+			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
+			t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
+		}
+	})
+}
+
+// TestTwinFollowsPacked holds the graph for rows of documents against a case, in float64; one long document is another thing.
+func TestTwinFollowsPacked(t *testing.T) {
+	dir := Folder(filepath.Join(families, "packed", "packed_qwen3"))
+	for _, apart := range []bool{true, false} {
+		c, err := loadCase(dir)
+		require.NoError(t, err)
+		p, err := loadPacked(c, dir)
+		require.NoError(t, err)
+		if !apart {
+			for i := range p.positions {
+				p.positions[i] = int32(i % p.SeqLen)
+			}
+		}
+		built, values, names, err := p.build(c)
+		require.NoError(t, err)
+		feeds := map[string]*graph.Array{model.InputLossScale: widened([]int{}, []float32{p.scale()})}
+		for name, data := range p.inputs() {
+			feeds[name] = widened([]int{p.Batch, p.SeqLen}, data)
+		}
+		feeds[model.InputLabels].Shape = []int{p.Batch * p.SeqLen}
+		for _, h := range p.initial {
+			feeds[h.Path] = widened(h.Shape, h.Data)
+		}
+		got, err := graph.Eval(built.Graph, feeds, values...)
+		require.NoError(t, err)
+		seen, err := p.compare(c, names, func(name string) ([]float32, error) { return narrowed(got[slices.Index(names, name)]), nil })
+		require.NoError(t, err)
+		pass, found, allowed, where := seen.result()
+		assert.Equal(t, apart, pass, "%s: %g, allowed %g", where, found, allowed)
 	}
 }
 

@@ -1,0 +1,162 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/graph/compile"
+	"gputrain/model"
+)
+
+// packedCase is case.json of kind packed: rows of documents one behind the other, for a model that lies beside the case.
+type packedCase struct {
+	Model     string  `json:"model"` // its folder, from that of the case
+	Batch     int     `json:"batch"`
+	SeqLen    int     `json:"seq_len"`
+	Loss      float64 `json:"loss"`
+	Tolerance struct {
+		Loss   tolerance `json:"loss"`
+		Logits tolerance `json:"logits"`
+		Grads  tolerance `json:"grads"`
+	} `json:"tolerance"`
+
+	def                       model.Definition
+	initial                   []buffers.Host
+	tokens, labels, positions []int32 // [batch, seq_len]; positions in documents
+}
+
+func loadPacked(c *goldenCase, dir fs.FS) (*packedCase, error) {
+	p := &packedCase{}
+	err := c.decode(p)
+	if err != nil {
+		return nil, err
+	}
+	if p.def, p.initial, err = readModel(dir, p.Model); err != nil {
+		return nil, err
+	}
+	if p.tokens, err = c.integers("tokens", p.Batch, p.SeqLen); err != nil {
+		return nil, err
+	}
+	if p.labels, err = c.integers("labels", p.Batch, p.SeqLen); err != nil {
+		return nil, err
+	}
+	segments, err := c.integers("segments", p.Batch, p.SeqLen)
+	if err != nil {
+		return nil, err
+	}
+	p.positions = make([]int32, len(segments))
+	for i, s := range segments {
+		if i%p.SeqLen > 0 && segments[i-1] == s {
+			p.positions[i] = p.positions[i-1] + 1
+		}
+	}
+	return p, nil
+}
+
+// runPacked compares logits, loss and gradients on the device.
+func runPacked(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+	p, err := loadPacked(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	built, values, names, err := p.build(c)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := buffers.Upload(dev, "params", p.initial, buffers.F32)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Release()
+	var targets []compile.Target
+	for i, v := range values {
+		targets = append(targets, compile.Target{Name: names[i], Value: v})
+	}
+	program, err := compile.New(ctx, dev, built.Graph, compile.Options{Label: "doctor.packed", Params: tree, Targets: targets})
+	if err != nil {
+		return nil, err
+	}
+	defer program.Release()
+	for name, data := range p.inputs() {
+		if err := program.WriteInts(name, data); err != nil {
+			return nil, err
+		}
+	}
+	if err := program.WriteFloats(model.InputLossScale, []float32{p.scale()}); err != nil {
+		return nil, err
+	}
+	rec := dev.Record("gputrain.doctor.packed")
+	program.Record(rec)
+	if err := rec.Submit(ctx); err != nil {
+		return nil, err
+	}
+	run := deviceModel{dev: dev, deviceRun: &deviceRun{ctx: ctx}}
+	return p.compare(c, names, func(name string) ([]float32, error) { return run.read(program.Output(name)) })
+}
+
+// build is the graph for rows of documents, and what the case expects of it: the loss, the logits, and the gradients that it has.
+func (p *packedCase) build(c *goldenCase) (*model.Built, []*graph.Value, []string, error) {
+	built, err := p.def.Build(p.Batch, p.SeqLen, model.Options{Loss: true, Logits: true, Documents: true})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	values, names := []*graph.Value{built.Loss, built.Logits}, []string{"loss", "logits"}
+	for i, param := range p.def.Params() {
+		if _, _, there := c.tensors.Info("expect/grads/" + param.Path); there {
+			values, names = append(values, grads[i]), append(names, param.Path)
+		}
+	}
+	return built, values, names, nil
+}
+
+// inputs are those of whole numbers.
+func (p *packedCase) inputs() map[string][]int32 {
+	return map[string][]int32{model.InputTokens: p.tokens, model.InputLabels: p.labels, model.InputPositions: p.positions}
+}
+
+// scale is 1 over the labels that count.
+func (p *packedCase) scale() float32 {
+	counted := 0
+	for _, label := range p.labels {
+		if label != graph.IgnoreLabel {
+			counted++
+		}
+	}
+	return 1 / float32(max(1, counted))
+}
+
+// compare holds what read gives of each name against the case.
+func (p *packedCase) compare(c *goldenCase, names []string, read func(name string) ([]float32, error)) (*comparison, error) {
+	seen := &comparison{}
+	for _, name := range names {
+		got, err := read(name)
+		if err != nil {
+			return nil, err
+		}
+		tol, at := p.Tolerance.Grads, "expect/grads/"+name
+		switch name {
+		case "loss":
+			seen.number("loss", float64(got[0]), p.Loss, p.Tolerance.Loss.ATol+p.Tolerance.Loss.RTol*p.Loss)
+			continue
+		case "logits":
+			tol, at = p.Tolerance.Logits, "expect/logits"
+		}
+		want, err := c.tensors.Float32(at)
+		if err != nil {
+			return nil, err
+		}
+		seen.tensor(name, got, want, tol)
+	}
+	if len(names) < 3 {
+		return nil, fmt.Errorf("tensors.safetensors: found no gradient of the model's parameters below expect/grads")
+	}
+	return seen, nil
+}
