@@ -7,9 +7,11 @@ const Ignored = -100
 type Batch struct {
 	Tokens []int32 // [Rows, Context]
 	Labels []int32 // [Rows, Context]: the next token, or Ignored
-	Rows   int
-	Count  int   // labels that are not Ignored
-	State  State // where the loader stands after this batch
+	// Positions are those of the tokens in their documents, [Rows, Context], where windows have several that do not see each other; else nil.
+	Positions []int32
+	Rows      int
+	Count     int   // labels that are not Ignored
+	State     State // where the loader stands after this batch
 	// Epochs is how often the source has been gone through after this batch: 1.5 in the middle of the second time. 0 where an epoch has no end.
 	Epochs float64
 }
@@ -20,6 +22,29 @@ func newBatch(rows, size int) Batch {
 		b.Labels[i] = Ignored
 	}
 	return b
+}
+
+// place lays a document of n tokens into a row from a place on: its positions begin anew there, and again behind it.
+func (b *Batch) place(row, at, n int) {
+	size := len(b.Tokens) / b.Rows
+	if b.Positions == nil {
+		b.Positions = Whole(b.Rows, size)
+	}
+	for i := at; i < size; i++ {
+		b.Positions[row*size+i] = int32(i - at)
+		if i >= at+n {
+			b.Positions[row*size+i] = int32(i - at - n)
+		}
+	}
+}
+
+// Whole are the positions of rows of one document each.
+func Whole(rows, size int) []int32 {
+	positions := make([]int32, rows*size)
+	for i := range positions {
+		positions[i] = int32(i % size)
+	}
+	return positions
 }
 
 // put lays tokens and their labels into a row from a place on.

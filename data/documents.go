@@ -32,6 +32,8 @@ type Layout struct {
 	// ""), or into the newest only (greedy). stream fills every window and goes on with the document in the next. none gives every
 	// document windows of its own. The last token of a document has no label: nothing predicts over a border.
 	Packing string
+	// Together lets the documents of a window see each other; else Batch.Positions keep them apart.
+	Together bool
 	// Long is what happens to a document that is longer than a window: it takes several (split, also ""), or only its first
 	// (keep_start) or last (keep_end) window of tokens is kept. It means nothing to stream.
 	Long string

@@ -23,6 +23,7 @@ type packed struct {
 	pieces []piece // window after window
 	starts []int   // of each window in pieces, then their number
 	left   int     // documents without a label that counts
+	apart  bool    // the documents of a window do not see each other
 }
 
 // pack lays the documents into windows of size tokens. Which window a document is in depends on the documents, the layout and size only.
@@ -53,7 +54,7 @@ func (d *Documents) pack(size int) (*packed, error) {
 	if len(p.done) == 0 {
 		return nil, errors.New("no document has a label that counts")
 	}
-	out := &packed{store: d.store, size: size, left: left}
+	out := &packed{store: d.store, size: size, left: left, apart: layout.Packing != PackNone && !layout.Together}
 	for _, w := range p.done {
 		out.starts = append(out.starts, len(out.pieces))
 		out.pieces = append(out.pieces, w.pieces...)
@@ -207,6 +208,9 @@ func (p *packed) fill(b *Batch, row int, i int64) error {
 			return err
 		}
 		b.put(row, at, tokens, labels)
+		if p.apart {
+			b.place(row, at, len(tokens))
+		}
 		at += len(tokens)
 	}
 	return nil

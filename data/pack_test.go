@@ -112,3 +112,18 @@ func TestPackingFillsWindows(t *testing.T) {
 	assert.Less(t, windows[PackFirstFit], windows[PackGreedy])
 	assert.Less(t, windows[PackGreedy], total*2/128)
 }
+
+// Positions begin anew with each document of a window, and with what is left of it; where documents see each other, or have a window each, there
+// are none.
+func TestPositionsOfDocuments(t *testing.T) {
+	first := func(layout Layout) []int32 {
+		e, err := NewEvaluation(numbered(layout, 3, 2, 3, 6), 7, 2, 0)
+		require.NoError(t, err)
+		b, err := e.Batch(0)
+		require.NoError(t, err)
+		return b.Positions
+	}
+	require.Equal(t, []int32{0, 1, 2, 0, 1, 0, 1, 0, 1, 2, 0, 1, 2, 3}, first(Layout{Packing: PackGreedy}), "the third window is not read")
+	require.Nil(t, first(Layout{Together: true}))
+	require.Nil(t, first(Layout{Packing: PackNone}))
+}

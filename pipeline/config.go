@@ -117,7 +117,7 @@ func (c Config) forwardLine(label string, n int, built *model.Built, wanted part
 const evaluated = 8
 
 func (c Config) evaluation() (*line, error) {
-	built, err := c.State.Definition.Build(c.State.Evaluation, c.State.Sequence, model.Options{Loss: true})
+	built, err := c.State.Definition.Build(c.State.Evaluation, c.State.Sequence, model.Options{Loss: true, Documents: c.State.Documents})
 	if err != nil {
 		return nil, err
 	}

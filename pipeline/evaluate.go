@@ -9,7 +9,6 @@ import (
 
 	"gputrain/data"
 	"gputrain/graph/compile"
-	"gputrain/model"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
@@ -51,20 +50,12 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		if err := state.KnownTokens(c.Definition.Vocab(), b.Tokens...); err != nil {
 			return nil, nil, fmt.Errorf("batch %d: %w", i, err)
 		}
+		if b.Positions != nil && !c.Documents {
+			return nil, nil, fmt.Errorf("batch %d: positions of documents, want Config.Documents, or none", i)
+		}
 		batches, counts = append(batches, b), append(counts, b.Count)
 	}
-	write := func(to *compile.Program, i int) error {
-		for name := range to.Inputs() {
-			ints := batches[i].Tokens
-			if name == model.InputLabels {
-				ints = batches[i].Labels
-			}
-			if err := to.WriteInts(name, ints); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	write := func(to *compile.Program, i int) error { return state.WriteEvaluation(to, batches[i]) }
 	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(batches)), write)
 	if err != nil {
 		return nil, nil, err

@@ -50,6 +50,12 @@ func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 			err = p.WriteInts(name, in.Batch.Tokens[i*tokens:(i+1)*tokens])
 		case model.InputLabels:
 			err = p.WriteInts(name, in.Batch.Labels[i*tokens:(i+1)*tokens])
+		case model.InputPositions:
+			positions := in.Batch.Positions
+			if positions == nil {
+				positions = data.Whole(c.Batch*c.Microbatches, c.Sequence)
+			}
+			err = p.WriteInts(name, positions[i*tokens:(i+1)*tokens])
 		case model.InputLossScale:
 			err = p.WriteFloats(name, []float32{float32(1 / float64(in.Count))})
 		case model.InputDropoutKey:

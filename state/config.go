@@ -23,10 +23,12 @@ type Config struct {
 	// Optimizer always measures the norm of the gradient, and leaves out updates that are not finite or beyond Limits, whatever its options
 	// say.
 	Optimizer    optim.Config
-	Batch        int    // sequences a microbatch
-	Microbatches int    // microbatches an update; 0 is 1
-	Sequence     int    // tokens a sequence; 0 is the definition's context
-	Seed         uint64 // of the first parameters and of dropout
+	Batch        int // sequences a microbatch
+	Microbatches int // microbatches an update; 0 is 1
+	Sequence     int // tokens a sequence; 0 is the definition's context
+	// Documents: the sequences of batches are made of documents, which data.Batch.Positions keep apart; without positions each is one.
+	Documents bool
+	Seed      uint64 // of the first parameters and of dropout
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need.
 	Frozen []string
@@ -147,6 +149,9 @@ func (c Config) countLabels(b data.Batch) (int64, error) {
 		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x %d microbatches)",
 			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, c.Microbatches)
 	}
+	if b.Positions != nil && (!c.Documents || len(b.Positions) != rows*seq) {
+		return 0, fmt.Errorf("batch: %d positions of documents, want %d and Config.Documents, or none", len(b.Positions), rows*seq)
+	}
 	count, vocab := int64(0), int32(c.Definition.Vocab())
 	for i, label := range b.Labels {
 		if token := b.Tokens[i]; token < 0 || token >= vocab {
@@ -174,6 +179,11 @@ func (c Config) dropoutKey(step int64, micro int) prng.Key {
 // dropoutStream keeps the random numbers of dropout apart from all others of a run.
 const dropoutStream = 0xd20907
 
+// Build is the model as an update computes it, a microbatch at a time.
+func (c Config) Build() (*model.Built, error) {
+	return c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true, Documents: c.Documents})
+}
+
 // Training is the graph of one microbatch, forward and backward.
 type Training struct {
 	Graph     *graph.Graph
@@ -186,7 +196,7 @@ type Training struct {
 // the part of each parameter where the model is cut; nil: it is not.
 func (c Config) Training(part map[string]int) (t Training, err error) {
 	c = c.WithDefaults()
-	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
+	built, err := c.Build()
 	if err != nil {
 		return t, err
 	}
@@ -234,8 +244,8 @@ const (
 )
 
 // evaluation is the graph of the loss alone.
-func evaluation(def model.Definition, batch, sequence int) (*graph.Graph, []compile.Target, error) {
-	built, err := def.Build(batch, sequence, model.Options{Loss: true})
+func evaluation(def model.Definition, batch, sequence int, documents bool) (*graph.Graph, []compile.Target, error) {
+	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents})
 	if err != nil {
 		return nil, nil, err
 	}

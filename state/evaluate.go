@@ -52,13 +52,11 @@ func (m *passes) evaluate(ctx context.Context, e *data.Evaluation, i int, counts
 	if err != nil {
 		return err
 	}
+	m.documents = m.documents || batch.Positions != nil
 	if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
 		return err
 	}
-	if err := m.evaluator.graph.WriteInts(model.InputTokens, batch.Tokens); err != nil {
-		return err
-	}
-	if err := m.evaluator.graph.WriteInts(model.InputLabels, batch.Labels); err != nil {
+	if err := WriteEvaluation(m.evaluator.graph, batch); err != nil {
 		return err
 	}
 	if err := m.evaluator.run.Submit(context.WithoutCancel(ctx)); err != nil {
@@ -69,16 +67,42 @@ func (m *passes) evaluate(ctx context.Context, e *data.Evaluation, i int, counts
 }
 
 func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) error {
-	if m.evaluator != nil && m.shape == [2]int{rows, sequence} {
+	shape := evaluatorShape{rows, sequence, m.documents}
+	if m.evaluator != nil && m.shape == shape {
 		return nil
 	}
 	m.evaluator.release()
 	m.evaluator = nil
-	g, targets, err := evaluation(m.def, rows, sequence)
+	g, targets, err := evaluation(m.def, rows, sequence, m.documents)
 	if err != nil {
 		return err
 	}
 	m.evaluator, err = m.compile(ctx, lossTarget, 2, g, compile.Options{Label: "evaluation", Targets: targets})
-	m.shape = [2]int{rows, sequence}
+	m.shape = shape
 	return err
+}
+
+// evaluatorShape is what an evaluator was made for.
+type evaluatorShape struct {
+	rows, sequence int
+	documents      bool
+}
+
+// WriteEvaluation sets those inputs of a program that it has, for a batch of an evaluation.
+func WriteEvaluation(p *compile.Program, b data.Batch) error {
+	for name := range p.Inputs() {
+		ints := b.Tokens
+		switch {
+		case name == model.InputLabels:
+			ints = b.Labels
+		case name == model.InputPositions && b.Positions != nil:
+			ints = b.Positions
+		case name == model.InputPositions:
+			ints = data.Whole(b.Rows, len(b.Tokens)/b.Rows)
+		}
+		if err := p.WriteInts(name, ints); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -19,7 +19,8 @@ type passes struct {
 	window int           // tokens it sees at most
 
 	evaluator *pass
-	shape     [2]int // of the evaluator's batches, rows and tokens
+	shape     evaluatorShape
+	documents bool // batches are made of documents
 	generator *generator
 }
 

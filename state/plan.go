@@ -108,7 +108,7 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 	}
 	p.Step = step.Total()
 	if c.Evaluation > 0 {
-		e, err := c.planned(lim)(evaluation(c.Definition, c.Evaluation, c.Sequence))
+		e, err := c.planned(lim)(evaluation(c.Definition, c.Evaluation, c.Sequence, c.Documents))
 		if err != nil {
 			return p, err
 		}

@@ -78,7 +78,7 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 		whole.releaseUnless(h.Fields)
 		return nil, err
 	}
-	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence}, config: c}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
 	s := &TrainState{passes: d, own: &held{Fields: f}, config: c, plan: plan}
 	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
 		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {

@@ -109,6 +109,7 @@ var effects = []effect{
 	{key: "data.mask_field", value: "mask", over: with(ids, "data.packing=none"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 3, want: 2 * 1},
 	{key: "data.eos", value: "300", over: jsonl, sees: shape("wte.weight"), from: "[256 16]", want: "[301 16]"},
 	{key: "data.packing", value: "none", over: with(ids, "data.packing=first_fit"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 4 * 3, want: 2 * 3},
+	{key: "data.documents", value: "together", over: with(ids, "data.packing=first_fit"), sees: first(losses)},
 	// 40 documents of three windows each, two of them in a batch.
 	{key: "data.long", value: "keep_start", over: long, sees: count(losses)},
 	{key: "data.validation", value: "0.5", over: []string{"data.text=text.txt", "data.validation=0.1", "train.eval_tokens=0"}, sees: column("metrics.jsonl", "eval_tokens")},

@@ -31,6 +31,7 @@ type Setting struct {
 	// Schedule says that the value decides how long the run is or what its rates are: Config.Reschedule lets it change.
 	Schedule bool
 	Dir      bool // the value is a directory: however it is spelt, it is the same
+	Was      any  // the value that runs of programs without the key had; nil: the default
 }
 
 // NewSetting is a value of a key of the run file, whose tags tell whether it may change; other keys may not.
@@ -211,6 +212,13 @@ func compareSettings(dir string, settings []Setting, reschedule bool) (changes [
 		slices.Sort(keys)
 		for _, k := range slices.Compact(keys) {
 			known[k] = true
+			if _, stored := old[k]; !stored && s.Was != nil {
+				was, err := json.Marshal(s.Was)
+				if err != nil {
+					return nil, err
+				}
+				old[k] = string(was)
+			}
 			if _, stored := old[k]; !stored && s.Origin == defaultOrigin {
 				continue
 			}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"gputrain/data"
 )
 
 // Source is one source of a mixture. A field that is left out has its zero value.
@@ -14,6 +16,23 @@ type Source struct {
 	Field       string   `yaml:"field" json:"field,omitempty" optional:"true" doc:"of jsonl, as data.field"`
 	PromptField string   `yaml:"prompt_field" json:"prompt_field,omitempty" optional:"true" doc:"of jsonl, as data.prompt_field"`
 	MaskField   string   `yaml:"mask_field" json:"mask_field,omitempty" optional:"true" doc:"of jsonl, as data.mask_field"`
+}
+
+// DocumentsTogether is the data.documents of windows whose documents see each other.
+const DocumentsTogether = "together"
+
+// KeepsApart tells whether windows are made of documents that do not see each other.
+func (c *Config) KeepsApart() bool {
+	return c.PacksDocuments() && c.Data.Documents != DocumentsTogether
+}
+
+// PacksDocuments tells whether windows are made of documents.
+func (c *Config) PacksDocuments() bool {
+	return c.Data.hasDocuments() && c.Data.Packing != data.PackNone
+}
+
+func (d Data) hasDocuments() bool {
+	return len(d.JSONL) > 0 || slices.ContainsFunc(d.Mixture, func(s Source) bool { return len(s.JSONL) > 0 })
 }
 
 // validateData checks what the keys below data say together; each alone is in its range.
@@ -29,7 +48,7 @@ func (c *Config) validateData() error {
 	if d.Tokens != "bytes" && !given["data.text"] && !given["data.jsonl"] && !given["data.mixture"] {
 		return c.invalid("data.tokens", strconv.Quote(d.Tokens), "bytes, or files in data.text")
 	}
-	documents := given["data.jsonl"] || slices.ContainsFunc(d.Mixture, func(s Source) bool { return len(s.JSONL) > 0 })
+	documents := d.hasDocuments()
 	for _, only := range []struct {
 		key     string
 		changed bool
@@ -41,6 +60,7 @@ func (c *Config) validateData() error {
 		{"data.mask_field", d.MaskField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.eos", d.EOS != nil, documents, "null without documents (data.jsonl)"},
 		{"data.packing", d.Packing != kept.Packing, documents, kept.Packing + " without documents (data.jsonl)"},
+		{"data.documents", d.Documents != kept.Documents, documents, kept.Documents + " without documents (data.jsonl)"},
 		{"data.long", d.Long != kept.Long, documents, kept.Long + " without documents (data.jsonl)"},
 		{"data.mixture_end", d.MixtureEnd != kept.MixtureEnd, given["data.mixture"], kept.MixtureEnd + " without data.mixture"},
 	} {

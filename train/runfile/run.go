@@ -45,6 +45,7 @@ type Data struct {
 	MaskField   string   `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for tokens not to predict; empty: none"`
 	EOS         *int     `yaml:"eos" range:"-1.." doc:"jsonl: token put after every document, below model.vocab; null: 0 after text and none after lists of tokens; -1: none"`
 	Packing     string   `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole ones wherever there is room (first_fit), in turn (greedy), on into the next window (stream), or not at all (none). Nothing is predicted across a border"`
+	Documents   string   `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether the documents that share a window see each other (together), or each only itself, at positions from 0 on (apart)"`
 	Long        string   `yaml:"long" default:"split" range:"longs" doc:"jsonl: a document longer than a window takes several windows (split), or keeps what fits of its beginning (keep_start) or its end (keep_end)"`
 	Validation  float64  `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share kept for validation: by file where there are several, by document for jsonl"`
 	Epochs      int      `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long"`

@@ -89,6 +89,7 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
 	c.MeasureUpdates, c.Recompute = t.SpikeUpdateNorm > 0, t.Recompute
+	c.Documents = cfg.KeepsApart()
 	if cfg.Origin("model.context") != "default" {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}

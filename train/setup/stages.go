@@ -91,7 +91,7 @@ func OpenStages(ctx context.Context, cfg *runfile.Config, adapters []gpu.Adapter
 // Units is what a run's model can be cut into. It refuses rules that do not cut it, and more stages than there are units, before any
 // device is open.
 func Units(cfg *runfile.Config, c state.Config) ([]partition.Unit, error) {
-	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
+	built, err := c.Build()
 	if err != nil {
 		return nil, &UsageError{err}
 	}

@@ -24,7 +24,7 @@ func Data(cfg *runfile.Config, def model.Definition, context int) data.Config {
 	out := data.Config{
 		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: d.Tokens, Vocab: vocab,
 		Fields: data.Fields{Text: d.Field, Prompt: d.PromptField, Mask: d.MaskField},
-		Layout: data.Layout{End: d.EOS, Packing: d.Packing, Long: d.Long}, Validation: d.Validation, Context: context,
+		Layout: data.Layout{End: d.EOS, Packing: d.Packing, Long: d.Long, Together: d.Documents == runfile.DocumentsTogether}, Validation: d.Validation, Context: context,
 	}
 	for _, s := range d.Mixture {
 		out.Mixture = append(out.Mixture, data.Part{

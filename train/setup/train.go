@@ -122,7 +122,11 @@ func Settings(cfg *runfile.Config) []train.Setting {
 				value = abs
 			}
 		}
-		out = append(out, train.NewSetting(key, value, string(cfg.Origin(key))))
+		s := train.NewSetting(key, value, string(cfg.Origin(key)))
+		if key == "data.documents" && cfg.PacksDocuments() {
+			s.Was = runfile.DocumentsTogether
+		}
+		out = append(out, s)
 	}
 	return out
 }

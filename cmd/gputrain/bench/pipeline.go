@@ -46,7 +46,7 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 	}
 	b.wholeWork = work
 	b.batch = randomBatch(c.Batch*c.Microbatches, c.Sequence, c.Definition.Vocab())
-	built, err := c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true})
+	built, err := c.Build()
 	if err != nil {
 		return nil, err
 	}
