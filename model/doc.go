@@ -9,7 +9,7 @@
 //
 // Parameters are named as Hugging Face names them: "h.0.attn.c_attn.weight" (GPT-2,
 // as on the hub, without "transformer."), "model.layers.0.self_attn.q_proj.weight"
-// (Llama), "layers.0.weight" (MLP). GPT-2's projections are stored [in, out], all
+// (Llama and its kind), "layers.0.weight" (MLP). GPT-2's projections are stored [in, out], all
 // others [out, in].
 //
 // Invariants, each held by a test:

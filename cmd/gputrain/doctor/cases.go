@@ -5,6 +5,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -71,7 +72,14 @@ type Folder string
 
 // Open opens a file by its path from the folder.
 func (f Folder) Open(name string) (fs.File, error) {
-	return os.Open(filepath.Join(string(f), filepath.FromSlash(name)))
+	file, err := os.Open(filepath.Join(string(f), filepath.FromSlash(name)))
+	if wrong := (*fs.PathError)(nil); errors.As(err, &wrong) {
+		wrong.Path = name // as it is called in the case
+	}
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
 }
 
 // RunCase runs the case in dir, a folder called name, on dev. An unknown kind or optimizer, another format version or a damaged case is
