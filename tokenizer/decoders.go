@@ -28,7 +28,7 @@ func readDecoder(where string, raw json.RawMessage) ([]decoder, error) {
 	}
 	return typed(where, raw, map[string]func(o *object) []decoder{
 		"Sequence": func(o *object) []decoder {
-			return append([]decoder{fuse{}}[:0], slices.Concat(parts(o, "decoders", readDecoder)...)...) // an empty one joins the tokens
+			return append([]decoder{}, slices.Concat(parts(o, "decoders", readDecoder)...)...) // an empty one joins the tokens
 		},
 		"ByteLevel": one(func(o *object) decoder {
 			readByteLevel(o)
@@ -50,17 +50,17 @@ func readDecoder(where string, raw json.RawMessage) ([]decoder, error) {
 	})
 }
 
-// each1 is a stage that changes every token by itself.
-type each1 func(token string) (string, error)
+// eachToken is a stage that changes every token by itself.
+type eachToken func(token string) (string, error)
 
-func (f each1) token(token string, next func(string) error) error {
+func (f eachToken) token(token string, next func(string) error) error {
 	text, err := f(token)
 	if err != nil {
 		return err
 	}
 	return next(text)
 }
-func (each1) end(func(string) error) error { return nil }
+func (eachToken) end(func(string) error) error { return nil }
 
 // held is a stage that needs the whole of a fused token.
 type held struct {
@@ -83,7 +83,7 @@ func (h *held) end(next func(string) error) error {
 func (replace) fuses() bool { return false }
 
 func (r replace) begin(fused bool) stage {
-	change := each1(func(token string) (string, error) {
+	change := eachToken(func(token string) (string, error) {
 		s := span{text: token}
 		err := r.normalize(&s)
 		return s.text, err
@@ -97,8 +97,10 @@ func (r replace) begin(fused bool) stage {
 // fuse makes one token of all.
 type fuse struct{}
 
-func (fuse) fuses() bool      { return true }
-func (fuse) begin(bool) stage { return each1(func(token string) (string, error) { return token, nil }) }
+func (fuse) fuses() bool { return true }
+func (fuse) begin(bool) stage {
+	return eachToken(func(token string) (string, error) { return token, nil })
+}
 
 // decodeBytes makes text of tokens of the alphabet. A token that has other characters stands for itself.
 type decodeBytes struct{}
@@ -178,7 +180,7 @@ func (metaspace) fuses() bool { return false }
 // begin leaves the replacements of the first token out, and makes spaces of the others.
 func (m metaspace) begin(fused bool) stage {
 	first := m.scheme != "never"
-	return each1(func(token string) (string, error) {
+	return eachToken(func(token string) (string, error) {
 		with := " "
 		if first {
 			with = ""
@@ -199,7 +201,7 @@ func (stripEnds) fuses() bool { return false }
 func (s stripEnds) begin(fused bool) stage {
 	if fused && s.stop == 0 {
 		left := s.start
-		return each1(func(token string) (string, error) {
+		return eachToken(func(token string) (string, error) {
 			for left > 0 && token != "" {
 				text, cut := strings.CutPrefix(token, string(s.char))
 				if left--; !cut {
@@ -210,7 +212,7 @@ func (s stripEnds) begin(fused bool) stage {
 			return token, nil
 		})
 	}
-	whole := each1(func(token string) (string, error) {
+	whole := eachToken(func(token string) (string, error) {
 		for range s.start {
 			token = strings.TrimPrefix(token, string(s.char))
 		}
@@ -225,14 +227,14 @@ func (s stripEnds) begin(fused bool) stage {
 	return whole
 }
 
-// spaced tokens are what there is without a decoder.
+// withSpaces is what there is without a decoder: tokens with spaces between them.
 type withSpaces struct{}
 
 func (withSpaces) fuses() bool { return false }
 
 func (withSpaces) begin(bool) stage {
 	first := true
-	return each1(func(token string) (string, error) {
+	return eachToken(func(token string) (string, error) {
 		if first {
 			first = false
 			return token, nil

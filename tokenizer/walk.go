@@ -27,14 +27,13 @@ func (w *walker) next() byte {
 
 // value is the next value as it stands.
 func (w *walker) value() json.RawMessage {
-	begin, depth := w.at, 0
-	switch w.next() {
+	first, depth := w.next(), 0
+	begin := w.at
+	switch first {
 	case '"':
-		begin = w.at
 		w.text()
-		return w.raw[begin:w.at]
+		return w.raw[begin:min(w.at, len(w.raw))]
 	case '{', '[':
-		begin = w.at
 		for more := true; more && w.at < len(w.raw); {
 			switch w.raw[w.at] {
 			case '"':
@@ -50,7 +49,6 @@ func (w *walker) value() json.RawMessage {
 		}
 		return w.raw[begin:min(w.at, len(w.raw))]
 	}
-	begin = w.at
 	if n := bytes.IndexAny(w.raw[begin:], " \t\r\n,:}]"); n >= 0 {
 		w.at += n
 	} else {
