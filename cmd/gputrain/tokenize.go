@@ -3,10 +3,12 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -52,12 +54,16 @@ func (f *tokenizerFlags) input() (io.ReadCloser, error) {
 
 type encodeCmd struct {
 	tokenizerFlags
-	Special bool `help:"Put the tokens around the text that the tokenizer says, such as <s>."`
-	Lines   bool `help:"Every line is a text of its own; its newline is no part of it."`
-	JSON    bool `help:"Arrays of ids, one a line; of a long text several, one after the other."`
+	Special bool   `help:"Put the tokens around the text that the tokenizer says, such as <s>."`
+	Lines   bool   `help:"Every line is a text of its own; its newline is no part of it."`
+	JSON    bool   `help:"Arrays of ids, one a line; of a long text several, one after the other."`
+	As      string `help:"Write ids as training reads them (data.tokens): u16 or u32, little-endian." enum:",u16,u32" default:"" placeholder:"TYPE"`
 }
 
 func (c *encodeCmd) Run(ctx context.Context) error {
+	if c.JSON && c.As != "" {
+		return usageError{fmt.Errorf("tokenize: found --json and --as %s, wanted one of them", c.As)}
+	}
 	t, err := c.open()
 	if err != nil {
 		return err
@@ -68,7 +74,7 @@ func (c *encodeCmd) Run(ctx context.Context) error {
 	}
 	defer in.Close()
 	out := bufio.NewWriterSize(os.Stdout, 1<<16)
-	w := idWriter{out: out, json: c.JSON, alone: c.Lines}
+	w := idWriter{out: out, json: c.JSON, as: c.As, alone: c.Lines}
 	if c.Lines {
 		err = eachLine(in, func(line string) error {
 			ids, err := t.Encode(line, tokenizer.Options{Special: c.Special})
@@ -83,16 +89,20 @@ func (c *encodeCmd) Run(ctx context.Context) error {
 	return errors.Join(err, out.Flush())
 }
 
-// idWriter writes ids: as arrays, or with spaces between them.
+// idWriter writes ids: as arrays, with spaces between them, or as numbers of two or four bytes.
 type idWriter struct {
 	out   *bufio.Writer
 	json  bool
-	alone bool // each call is a line
+	as    string // u16 or u32
+	alone bool   // each call is a line
 	begun bool
 	ids   []byte
 }
 
 func (w *idWriter) write(ids []int32) error {
+	if w.as != "" {
+		return w.writeNumbers(ids)
+	}
 	b := w.ids[:0]
 	separator := byte(' ')
 	if w.json {
@@ -115,9 +125,27 @@ func (w *idWriter) write(ids []int32) error {
 	return err
 }
 
+func (w *idWriter) writeNumbers(ids []int32) error {
+	b := w.ids[:0]
+	for _, id := range ids {
+		switch {
+		case w.as == "u32":
+			b = binary.LittleEndian.AppendUint32(b, uint32(id))
+		case id > math.MaxUint16:
+			return usageError{fmt.Errorf("tokenize: id %d: found one beyond u16, wanted at most %d: use --as u32", id, math.MaxUint16)}
+		default:
+			b = binary.LittleEndian.AppendUint16(b, uint16(id))
+		}
+	}
+	w.ids = b
+	_, err := w.out.Write(b)
+	return err
+}
+
 // end ends the one line of a text; of one without a token it is empty.
 func (w *idWriter) end() error {
 	switch {
+	case w.as != "":
 	case !w.json:
 		return w.out.WriteByte('\n')
 	case !w.begun:
