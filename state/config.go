@@ -149,8 +149,11 @@ func (c Config) countLabels(b data.Batch) (int64, error) {
 		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x %d microbatches)",
 			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, c.Microbatches)
 	}
-	if b.Positions != nil && (!c.Documents || len(b.Positions) != rows*seq) {
-		return 0, fmt.Errorf("batch: %d positions of documents, want %d and Config.Documents, or none", len(b.Positions), rows*seq)
+	if b.Positions != nil && !c.Documents {
+		return 0, errors.New("batch: positions of documents: found some, want none without Config.Documents (or data.Layout.Together)")
+	}
+	if b.Positions != nil && len(b.Positions) != rows*seq {
+		return 0, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
 	}
 	count, vocab := int64(0), int32(c.Definition.Vocab())
 	for i, label := range b.Labels {

@@ -29,41 +29,48 @@ func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(sum 
 			}
 		}
 	}()
+	await := func(under int) (more bool, err error) {
+		for len(counts) > under {
+			if loss, count, err := next(); err != nil || !yield(loss, count) {
+				return false, err
+			}
+		}
+		return true, nil
+	}
 	for i := range e.Batches() {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := m.evaluate(ctx, e, i, &counts); err != nil {
+		batch, err := e.Batch(i)
+		if err != nil {
 			return err
 		}
-		under := min(1, e.Batches()-1-i) // may be under way while the next one is made
-		for len(counts) > under {
-			if loss, count, err := next(); err != nil || !yield(loss, count) {
+		if batch.Positions != nil && !m.documents { // asks for another program, which takes the ring with it
+			if more, err := await(0); !more {
 				return err
 			}
+			m.documents = true
+		}
+		if err := m.evaluate(ctx, batch); err != nil {
+			return err
+		}
+		counts = append(counts, batch.Count)
+		if more, err := await(min(1, e.Batches()-1-i)); !more { // one may be under way while the next one is made
+			return err
 		}
 	}
 	return nil
 }
 
 // evaluate submits a batch.
-func (m *passes) evaluate(ctx context.Context, e *data.Evaluation, i int, counts *[]int) error {
-	batch, err := e.Batch(i)
-	if err != nil {
-		return err
-	}
-	m.documents = m.documents || batch.Positions != nil
+func (m *passes) evaluate(ctx context.Context, batch data.Batch) error {
 	if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
 		return err
 	}
 	if err := WriteEvaluation(m.evaluator.graph, batch); err != nil {
 		return err
 	}
-	if err := m.evaluator.run.Submit(context.WithoutCancel(ctx)); err != nil {
-		return err
-	}
-	*counts = append(*counts, batch.Count)
-	return nil
+	return m.evaluator.run.Submit(context.WithoutCancel(ctx))
 }
 
 func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) error {

@@ -55,7 +55,7 @@ func TestResumeOnEverySource(t *testing.T) {
 		corpus := documents(t, mixed)
 		run := func(dir string) Config {
 			c := tinyRun(t, dir)
-			c.Train, c.Validation = corpus.Train, corpus.Validation
+			c.Train, c.Validation, c.State.Documents = corpus.Train, corpus.Validation, true
 			return c
 		}
 		dir := t.TempDir()
@@ -94,7 +94,7 @@ func TestRaggedBatchesAreTokenWeighted(t *testing.T) {
 	for _, k := range []int{1, 2, 4, 8} {
 		c := tinyRun(t, t.TempDir()).State
 		c.Batch, c.Microbatches, c.Evaluation = 8/k, k, 8/k
-		c.Definition = undropped(t)
+		c.Definition, c.Documents = undropped(t), true
 		s, err := state.Create(t.Context(), dev, c)
 		require.NoError(t, err)
 		defer s.Release()
@@ -156,7 +156,7 @@ func TestRatesCountWhatTheySay(t *testing.T) {
 	c := tinyRun(t, t.TempDir())
 	corpus := documents(t, false)
 	const peak = 1e12
-	c.Train, c.Validation = corpus.Train, corpus.Validation
+	c.Train, c.Validation, c.State.Documents = corpus.Train, corpus.Validation, true
 	c.Peak = func(context.Context) (float64, error) { return peak, nil }
 	_, err := Run(t.Context(), gputest.Device(t), c)
 	require.NoError(t, err)

@@ -153,6 +153,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 			c.State.Optimizer = optim.Config{
 				Name: "quad", Options: c.State.Optimizer.Options, Parameters: json.RawMessage(`{"block_size":16,"refresh":{"every":2}}`),
 			}
+			c.State.Documents = true
 		}, targets: []Target{oneDevice{dev}}},
 		{name: "two stages", steps: 7, corpus: text, targets: []Target{two}},
 		{name: "one stage and two", steps: 7, corpus: text, targets: []Target{oneDevice{dev}, two}},

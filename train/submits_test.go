@@ -26,10 +26,8 @@ func (s submitting) Devices() []*gpu.Device { return s.devices }
 
 // A step of one submit a microbatch is not worth a word; one that is cut is, and so is a command that a card may be reset in.
 func TestSubmitsAreTold(t *testing.T) {
-	card := func(software bool) *gpu.Device {
-		limits := gpu.DefaultLimits()
-		limits.Software = software
-		d := gpu.DryOf(gpu.Adapter{Name: "one"}, limits)
+	card := func(kind string) *gpu.Device {
+		d := gpu.DryOf(gpu.Adapter{Name: "one", Type: kind}, gpu.DefaultLimits())
 		d.Assume(gpu.Speed{FLOPS: 1, BytesPerSecond: 1}, time.Second/2)
 		return d
 	}
@@ -42,10 +40,10 @@ func TestSubmitsAreTold(t *testing.T) {
 		return out.String()
 	}
 	short := gpu.Planned{Takes: 400 * time.Millisecond, Longest: "a", LongestTakes: 300 * time.Millisecond}
-	assert.Empty(t, told(card(false), short, short))
+	assert.Empty(t, told(card("discrete"), short, short))
 	short.Cut = true
-	assert.Equal(t, "a step is cut into 2 submits, the longest expected to take 0.4 s\n", told(card(false), short, short))
+	assert.Equal(t, "a step is cut into 2 submits, the longest expected to take 0.4 s\n", told(card("discrete"), short, short))
 	long := gpu.Planned{Takes: 3 * time.Second, Longest: "matmul", LongestTakes: 3 * time.Second}
-	assert.Equal(t, "warning: matmul is expected to take 3 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: "+FewerRows+"\n", told(card(false), long))
-	assert.Empty(t, told(card(true), long))
+	assert.Equal(t, "warning: matmul is expected to take 3 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: "+FewerRows+"\n", told(card("discrete"), long))
+	assert.Empty(t, told(card("cpu"), long))
 }
