@@ -1,0 +1,38 @@
+// Package transport carries bytes between the ranks of a run: processes, on one machine or on many, that train one model together. It knows
+// no tensors.
+//
+// A call waits until it is done, its context ends, or another rank is known to be gone. Errors name the other rank, its host and the operation.
+// After an error of one call no other will succeed: ranks are lost together, and a run goes on from its newest checkpoint.
+package transport
+
+import "context"
+
+// Ranks are the processes of a run, as one of them sees them.
+type Ranks interface {
+	// Rank is which of Size this one is, from 0 on.
+	Rank() int
+	Size() int
+	// Host names the machine that a rank runs on.
+	Host(rank int) string
+
+	// Send gives b to another rank. It may return before that rank has it; b may be reused then. Messages from one rank to another with one tag
+	// arrive in the order in which they were sent. Calls with different peers or tags may be under way at the same time, from several goroutines.
+	Send(ctx context.Context, to int, tag Tag, b []byte) error
+	// Receive fills b with the oldest message of a rank that has this tag. A message of another length is an error.
+	Receive(ctx context.Context, from int, tag Tag, b []byte) error
+
+	// The calls below are made by all ranks, in the same order, one at a time.
+
+	// Broadcast gives every rank what root has in b, which has one length everywhere.
+	Broadcast(ctx context.Context, root int, b []byte) error
+	// Gather gives every rank what all have given, in the order of their ranks. Lengths may differ.
+	Gather(ctx context.Context, own []byte) ([][]byte, error)
+	// Barrier waits until all ranks have come to it.
+	Barrier(ctx context.Context) error
+
+	// Close takes leave of the others, who must do the same. It does not wait for them after an error.
+	Close() error
+}
+
+// Tag tells apart messages between the same two ranks.
+type Tag int32
