@@ -38,6 +38,25 @@ func (b *Batch) place(row, at, n int) {
 	}
 }
 
+// Part is a range of the rows of b, as a Loader with that Share hands it out.
+func (b Batch) Part(of Share) Batch {
+	size := 0
+	if b.Rows > 0 {
+		size = len(b.Tokens) / b.Rows
+	}
+	from, to := of.First*size, (of.First+of.Rows)*size
+	part := Batch{Tokens: b.Tokens[from:to], Labels: b.Labels[from:to], Rows: of.Rows, State: b.State, Epochs: b.Epochs}
+	if b.Positions != nil {
+		part.Positions = b.Positions[from:to]
+	}
+	for _, label := range part.Labels {
+		if label != Ignored {
+			part.Count++
+		}
+	}
+	return part
+}
+
 // Whole are the positions of rows of one document each.
 func Whole(rows, size int) []int32 {
 	positions := make([]int32, rows*size)

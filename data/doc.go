@@ -19,6 +19,7 @@
 //  2. The depth of prefetching changes nothing but waiting. A slow disk is waited for
 //     and spoken of; one that hangs is a [TimeoutError]; neither looks like an end.
 //  3. Within an epoch every window comes exactly once; a batch may span two epochs.
+//     Of a batch that several processes share each reads its rows only, wherever the order puts them.
 //  4. An evaluation counts every token but the first of a text, or of a document, exactly once, whatever the
 //     batch size; padding carries the label [Ignored].
 //  5. Packing loses nothing: every token of a document but the first is the label of the token before it, once, in whatever window.

@@ -10,6 +10,8 @@ type Evaluation struct {
 	context int
 	batch   int
 	used    int64 // windows read, evenly spaced
+	first   int   // the batch of the whole that is batch 0
+	batches int
 }
 
 // NewEvaluation evaluates a source in batches of batch windows of context tokens. When limit is above 0 and the source has more windows,
@@ -29,15 +31,24 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 	if limit > 0 {
 		e.used = min(e.used, int64(limit))
 	}
+	e.batches = int((e.used + int64(batch) - 1) / int64(batch))
 	return e, nil
 }
 
-// Windows is the number of windows that are read.
+// Windows is the number of windows of the whole that are read.
 func (e *Evaluation) Windows() int64 { return e.used }
 
 // Batches is the number of batches.
-func (e *Evaluation) Batches() int {
-	return int((e.used + int64(e.batch) - 1) / int64(e.batch))
+func (e *Evaluation) Batches() int { return e.batches }
+
+// Part is the evaluation of n of the batches, which may be none, from batch first on. Nothing of the others is read.
+func (e *Evaluation) Part(first, n int) (*Evaluation, error) {
+	if first < 0 || n < 0 || first+n > e.batches {
+		return nil, fmt.Errorf("data: evaluation: part: batches [%d, %d): outside of [0, %d)", first, first+n, e.batches)
+	}
+	part := *e
+	part.first, part.batches = e.first+first, n
+	return &part, nil
 }
 
 // Batch returns batch i, 0 <= i < Batches(). Its State is zero.
@@ -47,7 +58,7 @@ func (e *Evaluation) Batch(i int) (Batch, error) {
 	}
 	b := newBatch(e.batch, e.context)
 	for row := range e.batch {
-		w := int64(i)*int64(e.batch) + int64(row)
+		w := int64(e.first+i)*int64(e.batch) + int64(row)
 		if w >= e.used {
 			break
 		}

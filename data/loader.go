@@ -24,6 +24,7 @@ const MaxPrefetch = 4096
 type LoaderConfig struct {
 	Context  int    // tokens a window
 	Batch    int    // windows a batch
+	Share    *Share // of each batch that is read and handed out; nil: all
 	Seed     uint64 // of the order
 	Prefetch int    // batches read ahead; 0 reads when asked
 	State    State  // where to begin
@@ -32,6 +33,12 @@ type LoaderConfig struct {
 	// Slow, where there is one, is called by Next while it waits: after 10 seconds, 20, 40 and so on.
 	Slow func(waited time.Duration)
 }
+
+// Share is a range of the rows of a batch.
+type Share struct{ First, Rows int }
+
+// within tells whether the range is one of a batch of so many rows.
+func (s Share) within(rows int) bool { return s.First >= 0 && s.Rows >= 0 && s.First+s.Rows <= rows }
 
 // errNone is what stands for a source that is not there.
 var errNone = errors.New("found none, wanted one, such as a corpus has")
@@ -67,6 +74,12 @@ func NewLoader(source Source, config LoaderConfig) (*Loader, error) {
 	}
 	if source == nil {
 		return nil, fmt.Errorf("data: loader: source: %w", errNone)
+	}
+	if config.Share == nil {
+		config.Share = &Share{Rows: config.Batch}
+	}
+	if !config.Share.within(config.Batch) {
+		return nil, fmt.Errorf("data: loader: share: %d rows from row %d on, want a range of the %d of a batch", config.Share.Rows, config.Share.First, config.Batch)
 	}
 	walk, err := source.walk(config.Context, config.Seed)
 	if err != nil {
@@ -138,7 +151,6 @@ func (l *Loader) prefetch() {
 }
 
 // read makes the batch that begins at l.ahead and moves l.ahead behind it.
-// read makes the next batch.
 func (l *Loader) read() (r result) {
 	if err := caught.Do(func() error { r = l.make(); return nil }); err != nil {
 		r.err = err
@@ -147,11 +159,14 @@ func (l *Loader) read() (r result) {
 }
 
 func (l *Loader) make() result {
-	b := newBatch(l.config.Batch, l.config.Context)
+	share := l.config.Share
+	b := newBatch(share.Rows, l.config.Context)
 	s := l.ahead
 	for row := range l.config.Batch {
-		if err := l.walk.fill(&b, row, s); err != nil {
-			return result{err: fmt.Errorf("data: loader: epoch %d, position %d: %w", s.Epoch, s.Position, err)}
+		if own := row - share.First; own >= 0 && own < share.Rows {
+			if err := l.walk.fill(&b, own, s); err != nil {
+				return result{err: fmt.Errorf("data: loader: epoch %d, position %d: %w", s.Epoch, s.Position, err)}
+			}
 		}
 		if s.Position++; s.Position == l.walk.length(s.Epoch) {
 			s = State{Epoch: s.Epoch + 1}
