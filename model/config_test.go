@@ -196,6 +196,16 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte(tinyLlama))
 	f.Add([]byte(`{"model_type": "mlp", "sizes": [2, 3]}`))
 	f.Add([]byte(`{"model_type": "mlp", "sizes": [2, 3], "fake_quantization": {"mode": "affine", "bits": 3, "group": 32, "match": ["weight"]}}`))
+	files, err := filepath.Glob("testdata/models/*/config.json")
+	require.NoError(f, err)
+	require.NotEmpty(f, files)
+	for _, name := range files {
+		raw, err := os.ReadFile(name)
+		require.NoError(f, err)
+		f.Add(raw)
+	}
+	f.Add([]byte(`{"model_type": "gemma3", "text_config": {"num_hidden_layers": 2, "hidden_size": 8, "intermediate_size": 8, "vocab_size": 9,
+		"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8, "rope_theta": 1e6}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		frugal.Parse(t, len(raw), func() {
 			def, err := ParseConfig(raw)

@@ -19,6 +19,12 @@ func FuzzJSON(f *testing.F) {
 	}
 	f.Add([]byte(`{"model":{"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"normalizer":{"type":"NFC"},"decoder":{"type":"Fuse"}}`))
 	f.Add([]byte(`{"model":{"vocab":{"a":0,"▁":1,"▁a":2},"merges":[["▁","a"]]},"pre_tokenizer":{"type":"Metaspace","replacement":"▁"},"added_tokens":[{"id":3,"content":"x","lstrip":true}]}`))
+	f.Add([]byte(`{"model":{"type":"BPE","unk_token":"u","fuse_unk":true,"byte_fallback":true,"ignore_merges":true,"vocab":{"u":0,"<0x61>":1,"a":2,"b":3,"ab":4},"merges":["a b"]},
+		"normalizer":{"type":"Sequence","normalizers":[{"type":"Lowercase"},{"type":"Strip","strip_left":true,"strip_right":true},{"type":"Prepend","prepend":"a"},{"type":"Replace","pattern":{"Regex":"(a+)+$"},"content":"b"}]},
+		"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},{"type":"Split","pattern":{"Regex":"\\s+(?!\\S)|\\p{L}+"},"behavior":"MergedWithNext","invert":true},{"type":"ByteLevel","add_prefix_space":true,"use_regex":true}]},
+		"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"s","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"s":{"id":"s","ids":[5],"tokens":["s"]}}},
+		"decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"b"},"content":"c"},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":"a","start":1,"stop":0}]},
+		"added_tokens":[{"id":5,"content":"s","special":true,"normalized":false,"single_word":true,"rstrip":true}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var tok *Tokenizer
 		var err error
