@@ -17,6 +17,7 @@ import (
 func Checks() []gpu.Check {
 	return []gpu.Check{
 		{Name: "buffers.map", Run: checkMap},
+		{Name: "buffers.sum", Run: checkSum},
 		{Name: "buffers.fill", Run: checkFill},
 		{Name: "buffers.cast_nearest", Run: checkNearest},
 		{Name: "buffers.cast_stochastic", Run: checkStochastic},
@@ -161,6 +162,42 @@ func checkMap(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 	return differing(ctx, dst, func(leaf Leaf, i int) uint32 {
 		i += starts[leaf.Path]
 		return uint32(array.EncodeBF16(av[i]*0.5 + bv[i] + 1))
+	})
+}
+
+// checkSum adds up five trees, whose sum in f32 depends on the order of its additions: one element in three has other bits from left to right.
+func checkSum(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
+	terms, release, err := checkTrees(dev, F32, F32, F32, F32, F32)
+	defer release()
+	if err != nil {
+		return gpu.Result{}, err
+	}
+	values := make([][]float32, len(terms))
+	for i, t := range terms {
+		rng := rand.New(rand.NewPCG(uint64(i), 14))
+		for range t.layout.Elements() {
+			values[i] = append(values[i], float32(rng.NormFloat64()))
+		}
+		if err := writeSamples(t, values[i]); err != nil {
+			return gpu.Result{}, err
+		}
+	}
+	dst := terms[0]
+	rec := dev.Record("buffers.check.sum")
+	if err := Sum(rec, nil, dst, terms...); err != nil {
+		return gpu.Result{}, err
+	}
+	if err := rec.Submit(ctx); err != nil {
+		return gpu.Result{}, err
+	}
+	starts := leafStarts(dst.layout)
+	return differing(ctx, dst, func(leaf Leaf, i int) uint32 {
+		i += starts[leaf.Path]
+		sum := values[len(values)-1][i]
+		for n := len(values) - 2; n >= 0; n-- {
+			sum = values[n][i] + sum
+		}
+		return math.Float32bits(sum)
 	})
 }
 

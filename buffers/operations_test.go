@@ -337,3 +337,43 @@ func BenchmarkElementwise(b *testing.B) {
 		}
 	}
 }
+
+// TestSum adds up some of the leaves, split ones too, on grids folded to two dimensions: from right to left, whether or not one dispatch takes all
+// terms. The other leaves stay.
+func TestSum(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		var trees []*Tree
+		var values [][]Host
+		for i := range uint64(6) {
+			values = append(values, hosts(manyShapes, 20+i))
+			trees = append(trees, upload(t, dev, fmt.Sprint("term", i), values[i], F32))
+		}
+		for _, n := range []int{1, 4, 6} {
+			dst := upload(t, dev, "dst", values[5], F32)
+			keep := func(l Leaf) bool { return l.Index%3 != 1 }
+			submit(t, dev, func(rec *gpu.Recording) error { return Sum(rec, keep, dst, trees[:n]...) })
+			want := mapped(func(v ...float32) float32 {
+				sum := v[n-1]
+				for i := n - 2; i >= 0; i-- {
+					sum = v[i] + sum
+				}
+				return sum
+			}, values...)
+			for i, leaf := range dst.Layout().Leaves() {
+				if !keep(leaf) {
+					want[i] = values[5][i]
+				}
+			}
+			requireTree(t, want, dst)
+			whole := len(dst.Layout().Slabs())
+			before := dev.Counters().Dispatches
+			submit(t, dev, func(rec *gpu.Recording) error { return Sum(rec, nil, dst, trees[:n]...) })
+			dispatches, _ := SumWork(n)
+			assert.EqualValues(t, dispatches*whole, dev.Counters().Dispatches-before)
+			require.NoError(t, trees[n-1].WriteAll(values[n-1])) // it may be spent
+		}
+		half := newTree(t, dev, "half", trees[0].Layout(), BF16)
+		assert.ErrorContains(t, Sum(dev.Record("half"), nil, trees[0], half), "want f32")
+		assert.ErrorContains(t, Sum(dev.Record("none"), nil, half), "no terms")
+	}, gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10, Workgroups: 3}))
+}

@@ -14,7 +14,8 @@ import (
 
 // Config says what a pipeline trains and how.
 type Config struct {
-	// State is what one device would train: Batch is the rows of a microbatch and Microbatches how many make an update.
+	// State is what one device would train: Batch is the rows of a microbatch and Microbatches how many make an update, of which the stages compute
+	// State.Share.
 	State      state.Config
 	Assignment partition.Assignment
 	Schedule   string // GPipe, OneForwardOneBackward or Interleaved
@@ -68,10 +69,10 @@ func (c Config) Validate() error {
 	return err
 }
 
-// schedule is the order of an update.
+// schedule is the order of an update. A replica without microbatches has the programs of one, and does not run them.
 func (c Config) schedule() (*schedule.Schedule, error) {
 	return schedule.New(schedule.Config{
-		Name: c.Schedule, Stages: c.Assignment.Stages, Chunks: c.Assignment.Parts / c.Assignment.Stages, Microbatches: c.State.Microbatches, Ahead: c.Ahead,
+		Name: c.Schedule, Stages: c.Assignment.Stages, Chunks: c.Assignment.Parts / c.Assignment.Stages, Microbatches: max(1, c.State.Share().Count), Ahead: c.Ahead,
 	})
 }
 
@@ -99,7 +100,9 @@ func (c Config) training() (*line, error) {
 	if err := s.Check(schedule.LinkMessages, cut.Detours()...); err != nil {
 		return nil, err
 	}
-	return newLine("training", cut, s), nil
+	l := newLine("training", cut, s)
+	l.accumulate = c.State.InPlace()
+	return l, nil
 }
 
 // forwardLine is the line of a pass without gradients over up to n microbatches.

@@ -19,7 +19,7 @@ type line struct {
 	label      string
 	cut        *partition.Cut
 	schedule   *schedule.Schedule
-	accumulate bool           // gradients are added to
+	accumulate bool           // gradients are added to, instead of overwritten
 	caches     []*graph.Value // inputs that lie on the stages, for all lines that have them
 
 	stages  []*stage
@@ -38,6 +38,7 @@ type linePart struct {
 	index    int
 	merged   bool // forward and backward are one program
 	slots    int
+	sum      []*gpu.Program // behind the backward pass of each microbatch, if any
 	places   map[*graph.Value][]gpu.Range
 	programs map[*partition.Pass][]*passProgram // by slot
 }
@@ -50,7 +51,7 @@ type passProgram struct {
 
 // newLine puts a cut and a schedule together; it takes nothing of a device.
 func newLine(label string, c *partition.Cut, s *schedule.Schedule) *line {
-	l := &line{label: label, cut: c, schedule: s, accumulate: s.Microbatches > 1}
+	l := &line{label: label, cut: c, schedule: s}
 	for i, p := range c.Parts {
 		l.parts = append(l.parts, &linePart{Part: p, index: i, merged: p.Backward != nil && s.Merged(i), slots: max(1, s.Slots(i))})
 	}
@@ -288,6 +289,14 @@ func (p *linePart) pass(a schedule.Action) *passProgram {
 	return programs[a.Microbatch%len(programs)]
 }
 
+// summing is what takes the gradients of a part from where an action has made them; nil where nothing does.
+func (p *linePart) summing(a schedule.Action) *gpu.Program {
+	if a.Kind != schedule.Backward || p.sum == nil {
+		return nil
+	}
+	return p.sum[a.Microbatch]
+}
+
 // programs are those that an action submits at once; none for an action without a pass.
 func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
 	pass := l.parts[a.Part].pass(a)
@@ -300,6 +309,9 @@ func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
 		}
 	}
 	out = append(out, pass.run)
+	if sum := l.parts[a.Part].summing(a); sum != nil {
+		out = append(out, sum)
+	}
 	for _, r := range l.results {
 		if r.part == a.Part && l.ends(a, schedule.Forward) {
 			out = append(out, r.collect[a.Microbatch])

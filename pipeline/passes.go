@@ -23,7 +23,7 @@ type passes struct {
 
 	training, evaluation *line
 	prefill, decode      *line          // of sampling
-	begin                []*gpu.Program // of each stage, before the first microbatch of an update
+	begin                []*gpu.Program // of each stage, before the first microbatch of an update in sequence
 	last                 *stage         // where the loss is
 	broken               error          // what failed half way: messages may be under way, and nobody waits for them
 	notes                *notes
@@ -98,6 +98,9 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	}
 	p.last = p.training.stageOf(c.Assignment.Parts - 1)
 	p.notes = newNotes(p.training, c.Profile)
+	if err := p.buildSums(ctx); err != nil {
+		return err
+	}
 	return p.buildBegin(ctx)
 }
 
@@ -126,6 +129,9 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 	if st.grads, err = buffers.NewTree(st.device, "grads", st.params.Layout(), buffers.F32); err != nil {
 		return err
 	}
+	if st.sums, err = p.config.State.NewSums(st.grads); err != nil {
+		return err
+	}
 	if st.opt, err = tx.InitStage(st.params, p.specs); err != nil {
 		return err
 	}
@@ -142,7 +148,7 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 		return err
 	}
 	m := &st.memory
-	m.Params, m.Gradients, m.Optimizer, m.Transfer = st.params.Bytes(), st.grads.Bytes(), st.opt.Bytes(), st.params.Layout().StagingBytes(buffers.F32)
+	m.Params, m.Gradients, m.Sums, m.Optimizer, m.Transfer = st.params.Bytes(), st.grads.Bytes(), st.sums.Bytes(), st.opt.Bytes(), st.params.Layout().StagingBytes(buffers.F32)
 	if st.frozen != nil {
 		m.Frozen, m.Transfer = st.frozen.Bytes(), max(m.Transfer, st.frozen.Layout().StagingBytes(dtype))
 	}
@@ -157,7 +163,30 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 	return nil
 }
 
-// buildBegin makes what clears the gradients of each stage where several microbatches are added up.
+// buildSums makes what adds up the gradients of the microbatches, part by part: those of a stage are at different microbatches.
+func (p *passes) buildSums(ctx context.Context) (err error) {
+	for _, part := range p.training.parts {
+		st := p.training.stageOf(part.index)
+		if part.sum, err = st.sums.Programs(ctx, "pipeline", func(l buffers.Leaf) bool { return slices.Contains(part.Params, l.Path) }); err != nil {
+			return st.failed("sums of gradients", err)
+		}
+	}
+	for _, st := range p.stages {
+		p.training.taken(st, st.sums.UniformBytes())
+	}
+	return nil
+}
+
+// Partials are the sums that Compute has left; see state.Passes.
+func (p *passes) Partials() []state.Partial {
+	var sums []*state.Sums
+	for _, st := range p.stages {
+		sums = append(sums, st.sums)
+	}
+	return state.Partials(sums...)
+}
+
+// buildBegin makes what clears the gradients of each stage where those of several microbatches are added up in place.
 func (p *passes) buildBegin(ctx context.Context) (err error) {
 	for _, st := range p.stages {
 		var begin *gpu.Program
@@ -206,6 +235,9 @@ func (p *passes) residents() (out []state.Resident) {
 // Compute takes the microbatches of an update through all stages; see state.Passes.
 func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu.Program, error)) error {
 	p.notes.recorder.Begin()
+	if p.config.State.Share().Count == 0 {
+		return nil
+	}
 	err := p.run(ctx, p.training, p.training.schedule, p.feed(in), p.begin, p.notes)
 	if err != nil || then == nil {
 		return err
@@ -302,7 +334,8 @@ func (p *passes) Updated(ctx context.Context) error {
 func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	c := p.config.State
 	b := c.Rehearsal()
-	b.Tokens, b.Labels = slices.Repeat(b.Tokens, c.Microbatches), slices.Repeat(b.Labels, c.Microbatches)
+	n := p.training.schedule.Microbatches
+	b.Tokens, b.Labels = slices.Repeat(b.Tokens, n), slices.Repeat(b.Labels, n)
 	write := p.feed(state.Inputs{Batch: b, Count: int64(len(b.Labels))})
 	begun := time.Now()
 	for range times {

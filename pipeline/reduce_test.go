@@ -2,12 +2,15 @@ package pipeline_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
 	"gputrain/pipeline/schedule"
+	"gputrain/state"
 )
 
 // single is the reducer of a single replica. It counts what it is asked for.
@@ -20,8 +23,11 @@ func (a single) Gather(_ context.Context, own []byte) ([][]byte, error) {
 	return [][]byte{own}, nil
 }
 
-func (a single) Sum(_ context.Context, trees []*buffers.Tree) error {
-	*a.sums, *a.trees = *a.sums+1, len(trees)
+func (a single) Sum(_ context.Context, grads []*buffers.Tree, own []state.Partial) error {
+	*a.sums, *a.trees = *a.sums+1, len(grads)
+	if len(own) != 1 || own[0].Span != (state.Span{Count: 3}) || !slices.Equal(own[0].Trees, grads) {
+		return fmt.Errorf("found partial sums %v, wanted one of three microbatches in the gradients", own)
+	}
 	return nil
 }
 

@@ -116,6 +116,9 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 		return err
 	}
 	submit = append(submit, pass.run)
+	if sum := l.parts[a.Part].summing(a); sum != nil {
+		submit = append(submit, sum)
+	}
 	for _, r := range l.results {
 		if r.part == a.Part && l.ends(a, schedule.Forward) {
 			submit = append(submit, r.collect[a.Microbatch])

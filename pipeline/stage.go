@@ -23,6 +23,7 @@ type stage struct {
 	mirrors *buffers.Tree // nil without any
 	lent    *buffers.Tree // copies of frozen ones; nil without any
 	grads   *buffers.Tree // nil where nothing is trained
+	sums    *state.Sums
 	opt     *optim.State
 	arena   *compile.Arena
 	caches  map[string]*gpu.Buffer // keys and values of sampling, by input
@@ -38,6 +39,7 @@ func (s *stage) release() {
 			t.Release()
 		}
 	}
+	s.sums.Release()
 	if s.opt != nil {
 		s.opt.Release()
 	}

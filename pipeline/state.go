@@ -58,7 +58,7 @@ func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*g
 	}
 	s := &State{passes: p}
 	if err == nil {
-		s.TrainState, err = state.OnStages(ctx, c.State, p.residents(), p, p.training.results[0].buffer.All(), p.last.index)
+		s.TrainState, err = state.OnStages(ctx, c.State, p.residents(), p, p.lossRange(), p.last.index)
 	}
 	if err != nil {
 		p.Release()
@@ -69,6 +69,13 @@ func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*g
 	}
 	p.countTexels()
 	return s, nil
+}
+
+// lossRange is where an update leaves the losses of its microbatches.
+func (p *passes) lossRange() gpu.Range {
+	r := p.training.results[0].buffer.All()
+	r.Bytes = 4 * uint64(p.config.State.Share().Count)
+	return r
 }
 
 // Load restores the state that a checkpoint holds, whatever number of stages wrote it, and returns the record saved with it; see
@@ -103,7 +110,7 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 	return Create(ctx, devices, c, params)
 }
 
-// TrainStep makes one update with a batch of Batch x Microbatches sequences and returns its metrics; see state.TrainState.
+// TrainStep makes one update with the sequences of the share and returns its metrics; see state.TrainState.
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
 	begun := time.Now()
 	m, err := s.TrainState.TrainStep(ctx, batch)

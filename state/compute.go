@@ -18,6 +18,8 @@ type Passes interface {
 	// Compute makes the gradients of an update and the losses of its microbatches. Behind them it submits the program that then makes, if it is
 	// given then: where one stage has the whole model. It need not wait for any.
 	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
+	// Partials are the sums of the gradients that Compute leaves: the nodes of the share.
+	Partials() []Partial
 	// Submits are those that Compute makes, by stage, as the devices cut them at present.
 	Submits(then *gpu.Program) [][]gpu.Planned
 	// Each runs the pieces of an update on the stages.
@@ -33,14 +35,14 @@ type Passes interface {
 	Release()
 }
 
-// Inputs are what the microbatches of an update read.
+// Inputs are what the microbatches of a replica's share of an update read.
 type Inputs struct {
 	Batch data.Batch
 	Count int64 // labels that count, of all replicas
 	Step  int64 // updates before this one
 }
 
-// Write sets those inputs of a program that it has, for microbatch i.
+// Write sets those inputs of a program that it has, for microbatch i of the share.
 func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 	tokens := c.Batch * c.Sequence
 	for name := range p.Inputs() {
@@ -53,14 +55,13 @@ func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 		case model.InputPositions:
 			positions := in.Batch.Positions
 			if positions == nil {
-				positions = data.Whole(c.Batch*c.Microbatches, c.Sequence)
+				positions = data.Whole(c.Batch*(i+1), c.Sequence)
 			}
 			err = p.WriteInts(name, positions[i*tokens:(i+1)*tokens])
 		case model.InputLossScale:
 			err = p.WriteFloats(name, []float32{float32(1 / float64(in.Count))})
 		case model.InputDropoutKey:
-			rank, _ := c.replicas()
-			key := c.dropoutKey(in.Step, rank*c.Microbatches+i)
+			key := c.dropoutKey(in.Step, c.Share().First+i)
 			err = p.WriteUints(name, key[:])
 		default:
 			err = fmt.Errorf("input %q: nothing to write", name)
@@ -81,14 +82,17 @@ type onDevice struct {
 	micro   *compile.Program
 	begin   []*gpu.Program // before the first microbatch of an update
 	compute *gpu.Program
+	sums    *Sums
+	sum     []*gpu.Program // behind the passes of microbatch i, if any
 	collect []*gpu.Program // puts the loss of microbatch i where the optimizer looks for it
 }
 
 // build makes the programs of an update's passes, in the pieces that its submits are made of:
 //
-//	begin?  compute  collect 0 | compute  collect 1 | ... | compute  collect k-1  update
+//	begin?  compute  sum 0?  collect 0 | compute  sum 1?  collect 1 | ... | compute  sum k-1?  collect k-1  update
 //
-// With k > 1 microbatches begin clears the gradients, which compute then adds to; otherwise compute overwrites them.
+// Compute overwrites the gradients, and with k > 1 microbatches Sums takes them from there. In sequence begin clears the gradients, which compute
+// then adds to.
 func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	c := d.config
 	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
@@ -99,7 +103,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		return err
 	}
 	d.micro, err = compile.New(ctx, d.device, g, compile.Options{
-		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: c.Microbatches > 1,
+		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: c.InPlace(),
 		Progress: func(done, total int) { c.Progress("compile kernels", done, total) },
 	})
 	if err != nil {
@@ -110,7 +114,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		record(rec)
 		return rec.Program(ctx)
 	}
-	if c.Microbatches > 1 {
+	if c.InPlace() {
 		p, err := program("begin", func(rec *gpu.Recording) {
 			for i := range d.grads.Layout().Slabs() {
 				rec.Zero(d.grads.Slab(i))
@@ -124,8 +128,14 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	if d.compute, err = program("compute", d.micro.Record); err != nil {
 		return err
 	}
+	if d.sums, err = c.NewSums(d.grads); err != nil {
+		return err
+	}
+	if d.sum, err = d.sums.Programs(ctx, "state", nil); err != nil {
+		return err
+	}
 	loss := d.micro.Output(lossTarget)
-	for i := range uint64(c.Microbatches) {
+	for i := range uint64(c.Share().Count) {
 		p, err := program("collect", func(rec *gpu.Recording) {
 			rec.Copy(losses.Buffer.Range(losses.Offset+4*i, 4), loss.Buffer.Range(loss.Offset, 4))
 		})
@@ -147,12 +157,13 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 
 // Compute submits the microbatches one by one; see Passes.
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
-	for i := range d.config.Microbatches {
+	count := d.config.Share().Count
+	for i := range count {
 		if err := d.config.Write(d.micro, in, i); err != nil {
 			return err
 		}
 		programs := d.programs(i)
-		if i == d.config.Microbatches-1 && then != nil {
+		if i == count-1 && then != nil {
 			last, err := then()
 			if err != nil {
 				return err
@@ -166,20 +177,28 @@ func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Pro
 	return nil
 }
 
-// programs are those of microbatch i.
+// programs are those of microbatch i of the share.
 func (d *onDevice) programs(i int) (out []*gpu.Program) {
 	if i == 0 {
 		out = append(out, d.begin...)
 	}
-	return append(out, d.compute, d.collect[i])
+	out = append(out, d.compute)
+	if d.sum[i] != nil {
+		out = append(out, d.sum[i])
+	}
+	return append(out, d.collect[i])
 }
+
+// Partials are what the last Compute has left; see Passes.
+func (d *onDevice) Partials() []Partial { return Partials(d.sums) }
 
 // Submits are those of the microbatches; see Passes.
 func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 	var out []gpu.Planned
-	for i := range d.config.Microbatches {
+	count := d.config.Share().Count
+	for i := range count {
 		programs := d.programs(i)
-		if i == d.config.Microbatches-1 && then != nil {
+		if i == count-1 && then != nil {
 			programs = append(programs, then)
 		}
 		out = append(out, d.device.Plan(programs...)...)
@@ -213,6 +232,9 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 	}
 	begun := time.Now()
 	programs := append(d.begin[:len(d.begin):len(d.begin)], d.compute)
+	if len(d.sum) > 0 && d.sum[0] != nil {
+		programs = append(programs, d.sum[0])
+	}
 	for range times {
 		if err := d.device.Submit(ctx, programs...); err != nil {
 			return 0, err
@@ -223,7 +245,7 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 	}
 	took := time.Since(begun) / time.Duration(times)
 	d.device.Measured(took, programs...)
-	return took * time.Duration(d.config.Microbatches), nil
+	return took * time.Duration(d.config.Share().Count), nil
 }
 
 // Release gives back all but the parameters.
@@ -238,6 +260,7 @@ func (d *onDevice) Release() {
 	if d.micro != nil {
 		d.micro.Release()
 	}
+	d.sums.Release()
 	if d.grads != nil {
 		d.grads.Release()
 	}

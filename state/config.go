@@ -24,7 +24,9 @@ type Config struct {
 	// say.
 	Optimizer    optim.Config
 	Batch        int // sequences a microbatch
-	Microbatches int // microbatches an update; 0 is 1
+	Microbatches int // microbatches an update, of all replicas; 0 is 1
+	// Accumulation is how their gradients are added up: AccumulateTree or AccumulateSequence; "" is the first. It decides the last bits.
+	Accumulation string
 	Sequence     int // tokens a sequence; 0 is the definition's context
 	// Documents: the sequences of batches are made of documents, which data.Batch.Positions keep apart; without positions each is one.
 	Documents bool
@@ -44,7 +46,7 @@ type Config struct {
 	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
 	MeasureUpdates bool
-	// Reducer joins this state with others that train the same model with batches of their own; nil: there are none.
+	// Reducer joins this state with others that train the same model, each with its Share of an update's microbatches; nil: there are none.
 	Reducer Reducer
 	// Evaluation and Sampling say what the memory plan must have room for beside steps: evaluations in batches of so many sequences (0:
 	// none), and sampling.
@@ -69,12 +71,17 @@ func (c Config) Validate() error {
 		return fmt.Errorf("state: config: batch: %d, want at least 1", c.Batch)
 	case c.Microbatches < 1:
 		return fmt.Errorf("state: config: microbatches: %d, want at least 1", c.Microbatches)
+	case !slices.Contains(Accumulations, c.Accumulation):
+		return fmt.Errorf("state: config: accumulation: found %q, wanted one of %s%s", c.Accumulation, strings.Join(Accumulations, ", "), suggest.DidYouMean(c.Accumulation, Accumulations))
 	case c.Sequence < 1 || c.Sequence > c.Definition.Context():
 		return fmt.Errorf("state: config: sequence: %d, want 1 to the context %d", c.Sequence, c.Definition.Context())
 	case c.Evaluation < 0:
 		return fmt.Errorf("state: config: evaluation: %d sequences, want at least 0", c.Evaluation)
 	case c.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use microbatches here, which weigh by tokens", c.Optimizer.Options.AccumulationSteps)
+	}
+	if _, replicas := c.replicas(); replicas > 1 && c.Accumulation != AccumulateTree {
+		return fmt.Errorf("state: config: accumulation: found %s with %d replicas, wanted %s: sums in sequence would depend on their number", c.Accumulation, replicas, AccumulateTree)
 	}
 	if _, err := model.ConfigJSON(c.Definition, "F32"); err != nil { // a checkpoint of it could not be read
 		return fmt.Errorf("state: config: definition: %w", err)
@@ -93,6 +100,9 @@ func (c Config) Validate() error {
 func (c Config) WithDefaults() Config {
 	if c.Microbatches == 0 {
 		c.Microbatches = 1
+	}
+	if c.Accumulation == "" {
+		c.Accumulation = AccumulateTree
 	}
 	if c.Sequence == 0 && c.Definition != nil {
 		c.Sequence = c.Definition.Context()
@@ -144,10 +154,11 @@ func (c Config) Transform() (optim.Transform, error) {
 // countLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
 func (c Config) countLabels(b data.Batch) (int64, error) {
 	c = c.WithDefaults()
-	rows, seq := c.Batch*c.Microbatches, c.Sequence
+	share := c.Share()
+	rows, seq := c.Batch*share.Count, c.Sequence
 	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
 		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x %d microbatches)",
-			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, c.Microbatches)
+			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, share.Count)
 	}
 	if b.Positions != nil && !c.Documents {
 		return 0, errors.New("batch: positions of documents: found some, want none without Config.Documents (or data.Layout.Together)")
@@ -168,11 +179,13 @@ func (c Config) countLabels(b data.Batch) (int64, error) {
 		}
 		count++
 	}
-	if count == 0 {
-		return 0, errors.New("batch: 0 labels count in the loss")
+	if count == 0 && c.Reducer == nil {
+		return 0, errNoLabels
 	}
 	return count, nil
 }
+
+var errNoLabels = errors.New("batch: 0 labels count in the loss")
 
 // dropoutKey is what dropout draws with in a microbatch of the update that follows step.
 func (c Config) dropoutKey(step int64, micro int) prng.Key {

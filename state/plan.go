@@ -18,6 +18,7 @@ type MemoryPlan struct {
 	Frozen               uint64 // parameters that are not
 	Mirrors              uint64 // copies of what other stages own
 	Gradients, Optimizer uint64
+	Sums                 uint64 // of gradients, which wait while further microbatches are computed
 	Step                 uint64 // inputs, activations and workspace of a microbatch, where a step is one program
 	Activations          uint64 // elsewhere: of all microbatches in flight, and what stages hand on,
 	Scratch              uint64 // what all programs of a stage share,
@@ -33,6 +34,7 @@ func (p MemoryPlan) rows() []memoryRow {
 		{"params", p.Params + p.Mirrors},
 		{"frozen", p.Frozen},
 		{"gradients", p.Gradients},
+		{"sums of gradients", p.Sums},
 		{"optimizer", p.Optimizer},
 		{"activations and workspace", p.Step},
 		{"activations", p.Activations},
@@ -50,7 +52,7 @@ type memoryRow struct {
 	bytes uint64
 }
 
-// kept is what is there from step to step, however small the microbatches.
+// kept is what is there from step to step, however small the microbatches and however they are added up.
 func (p MemoryPlan) kept() uint64 { return p.Params + p.Mirrors + p.Frozen + p.Gradients + p.Optimizer }
 
 // Total is the sum.
@@ -95,6 +97,8 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		return p, err
 	}
 	p.Params = layout.Bytes(buffers.F32)
+	_, sums, _ := c.summed()
+	p.Sums = uint64(sums) * p.Params
 	p.Gradients, p.Transfer = p.Params, layout.StagingBytes(buffers.F32)
 	if frozen != nil {
 		p.Frozen, p.Transfer = frozen.Bytes(c.FrozenDType), max(p.Transfer, frozen.StagingBytes(c.FrozenDType))

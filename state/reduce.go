@@ -9,18 +9,19 @@ import (
 	"gputrain/buffers"
 )
 
-// Reducer joins replicas of a model, each of which computes some microbatches of every update. It stands between the passes of an update and
-// the update itself, which every replica then makes of the same gradients. All replicas make the same calls in the same order.
+// Reducer joins replicas of a model, each of which computes a Share of the microbatches of every update. It stands between the passes of an
+// update and the update itself, which every replica then makes of the same gradients. All replicas make the same calls in the same order.
 //
-// Replicas of one microbatch each have the bits of one replica that makes all of these microbatches, but for the gradient of a parameter that the
-// model reads in two places (a tied head): microbatches of one replica add up its two shares one by one, in another order.
+// Any number of replicas has the bits of one replica that computes all microbatches.
 type Reducer interface {
 	// Replicas says which of how many this one is, from 0 on.
 	Replicas() (rank, count int)
 	// Gather gives every replica what all have given, in the order of their ranks.
 	Gather(ctx context.Context, own []byte) ([][]byte, error)
-	// Sum adds up the trees of all replicas in the order of their ranks, beginning with zero, and leaves the sums in every replica's trees.
-	Sum(ctx context.Context, trees []*buffers.Tree) error
+	// Sum adds up the partial sums of all replicas as Fold says, and leaves the sum over all microbatches of the update in every replica's gradients, a
+	// tree for each stage. own are this replica's: the nodes of its Share (Span.Nodes), with a tree for each stage; none where its share is
+	// empty. The trees of the last are grads, and all may be overwritten. The devices may still be computing them.
+	Sum(ctx context.Context, grads []*buffers.Tree, own []Partial) error
 }
 
 // replicas says which of how many replicas of the model this is.
@@ -32,15 +33,12 @@ func (c Config) replicas() (rank, count int) {
 }
 
 // losses is how many losses an update has, of the microbatches of all replicas.
-func (c Config) losses() int {
-	_, count := c.replicas()
-	return max(c.Microbatches, 1) * count
-}
+func (c Config) losses() int { return max(c.Microbatches, 1) }
 
-// countAll is how many labels count in an update, of which own are this replica's.
+// countAll is how many labels count in an update, of which own are this replica's; none is an error.
 func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
 	if c.Reducer == nil {
-		return own, nil
+		return own, nil // countLabels has refused none
 	}
 	all, err := c.Reducer.Gather(ctx, binary.LittleEndian.AppendUint64(nil, uint64(own)))
 	if err != nil {
@@ -50,19 +48,24 @@ func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
 	for _, one := range all {
 		sum += int64(binary.LittleEndian.Uint64(one))
 	}
+	if sum == 0 {
+		return 0, errNoLabels
+	}
 	return sum, nil
 }
 
 // reduce puts the losses of all replicas and the sums of their gradients in the place of this one's.
 func (s *TrainState) reduce(ctx context.Context) error {
 	_, grads := s.Trees()
-	if err := s.config.Reducer.Sum(ctx, grads); err != nil {
+	if err := s.config.Reducer.Sum(ctx, grads, s.passes.Partials()); err != nil {
 		return fmt.Errorf("reduce: gradients: %w", err)
 	}
 	last := s.updater.config.LossStage
 	own := make([]byte, s.losses.Bytes)
-	if err := s.stages[last].Params.Device().Read(ctx, own, s.losses); err != nil {
-		return s.passes.Failed(last, err)
+	if len(own) > 0 {
+		if err := s.stages[last].Params.Device().Read(ctx, own, s.losses); err != nil {
+			return s.passes.Failed(last, err)
+		}
 	}
 	all, err := s.config.Reducer.Gather(ctx, own)
 	if err != nil {

@@ -2,7 +2,9 @@ package state
 
 import (
 	"context"
-	"math"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -11,8 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 )
 
 // meeting joins replicas in one process: each waits until all have come.
@@ -56,19 +61,34 @@ func (r replica) Gather(_ context.Context, own []byte) (out [][]byte, err error)
 	return out, nil
 }
 
-func (r replica) Sum(ctx context.Context, trees []*buffers.Tree) error {
-	for _, tree := range trees {
+// leafSums are what a replica gives of a leaf: its partial sums.
+type leafSums struct {
+	spans  []Span
+	values [][]float32
+}
+
+func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []Partial) error {
+	for stage, tree := range grads {
 		for _, leaf := range tree.Layout().Leaves() {
-			own, err := tree.Read(ctx, leaf.Path)
-			if err != nil {
-				return err
-			}
-			sum := make([]float32, len(own))
-			for _, given := range r.all(r.rank, &own) {
-				for i, x := range *given.(*[]float32) {
-					sum[i] += x
+			given := &leafSums{}
+			for _, p := range own {
+				values, err := p.Trees[stage].Read(ctx, leaf.Path)
+				if err != nil {
+					return err
 				}
+				given.spans, given.values = append(given.spans, p.Span), append(given.values, values)
 			}
+			var all leafSums
+			for _, g := range r.all(r.rank, given) {
+				all.spans, all.values = append(all.spans, g.(*leafSums).spans...), append(all.values, g.(*leafSums).values...)
+			}
+			last := all.spans[len(all.spans)-1]
+			sum := Fold(last.First+last.Count, all.spans, func(i int) []float32 { return slices.Clone(all.values[i]) }, func(left, right []float32) []float32 {
+				for i := range left {
+					left[i] += right[i]
+				}
+				return left
+			})
 			if err := tree.Write(leaf.Path, sum); err != nil {
 				return err
 			}
@@ -77,72 +97,87 @@ func (r replica) Sum(ctx context.Context, trees []*buffers.Tree) error {
 	return nil
 }
 
-// Replicas of one microbatch each, with unequal numbers of tokens, learn what one with as many microbatches learns, bit by bit. No parameter of
-// the model is read in two places.
-func TestReplicasAreMicroBatches(t *testing.T) {
-	const steps, replicas = 4, 2
-	for _, optimizer := range []string{"adamw", "quad"} {
-		t.Run(optimizer, func(t *testing.T) {
-			dev := gputest.Device(t)
-			c := tinyConfig(t)
-			c.Definition, c.Sequence, c.Optimizer.Name = generating(t)["llama"], testT, optimizer
-			c.Batch, c.Microbatches = 2, replicas
-			batches := make([]data.Batch, steps)
-			for i := range batches {
-				batches[i] = tinyBatch(i, 2*replicas, true)
-			}
-			learn := func(c Config, of func(data.Batch) data.Batch) (metrics []Metrics, params []buffers.Host, err error) {
-				s, err := Create(t.Context(), dev, c)
-				if err != nil {
-					return nil, nil, err
-				}
-				defer s.Release()
-				for _, b := range batches {
-					m, err := s.TrainStep(t.Context(), of(b))
-					if err != nil {
-						return nil, nil, err
-					}
-					metrics = append(metrics, m...)
-				}
-				m, err := s.Drain(t.Context())
-				if err != nil {
-					return nil, nil, err
-				}
-				params, err = s.Params().Download(t.Context())
-				return append(metrics, m...), params, err
-			}
-			wantMetrics, wantParams, err := learn(c, func(b data.Batch) data.Batch { return b })
-			require.NoError(t, err)
-			require.Len(t, wantMetrics, steps)
+// learnt is what a replica has come to: the metrics of its steps, and the files of a checkpoint.
+type learnt struct {
+	metrics []Metrics
+	files   map[string]string
+}
 
-			c.Microbatches = 1
-			room := &meeting{size: replicas}
-			var all sync.WaitGroup
-			errs := make([]error, replicas)
-			for rank := range replicas {
-				c := c
-				c.Reducer = replica{room, rank}
-				all.Go(func() {
-					metrics, params, err := learn(c, func(b data.Batch) data.Batch {
-						n := len(b.Tokens) / replicas
-						return data.Batch{Rows: 2, Tokens: b.Tokens[rank*n : (rank+1)*n], Labels: b.Labels[rank*n : (rank+1)*n]}
-					})
-					if errs[rank] = err; err == nil {
-						assert.Equal(t, wantMetrics, metrics, "replica %d", rank)
-						for i, h := range params {
-							for j, x := range h.Data {
-								if math.Float32bits(x) != math.Float32bits(wantParams[i].Data[j]) {
-									assert.Fail(t, "another parameter", "replica %d: %s: element %d: found %v, wanted %v", rank, h.Path, j, x, wantParams[i].Data[j])
-									break
-								}
-							}
+// learn trains with batches that have the rows of all replicas.
+func learn(ctx context.Context, dev *gpu.Device, c Config, batches []data.Batch, dir string) (out learnt, err error) {
+	s, err := Create(ctx, dev, c)
+	if err != nil {
+		return out, err
+	}
+	defer s.Release()
+	share, row := c.Share(), c.Sequence
+	for _, b := range batches {
+		from, to := share.First*c.Batch*row, share.end()*c.Batch*row
+		m, err := s.TrainStep(ctx, data.Batch{Rows: c.Batch * share.Count, Tokens: b.Tokens[from:to], Labels: b.Labels[from:to]})
+		if err != nil {
+			return out, err
+		}
+		out.metrics = append(out.metrics, m...)
+	}
+	m, err := s.Drain(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.metrics, out.files = append(out.metrics, m...), map[string]string{}
+	if err := s.Save(ctx, dir, checkpoint.Run{}); err != nil {
+		return out, err
+	}
+	for _, name := range []string{"model.safetensors", checkpoint.OptimizerFile} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return out, err
+		}
+		out.files[name] = string(text)
+	}
+	return out, nil
+}
+
+// Any number of replicas, also more than there are microbatches, with unequal numbers of tokens, learns what one does, bit by bit: with a head that is tied
+// to the embedding, with dropout, with one of its own.
+func TestReplicasLearnWhatOneDoes(t *testing.T) {
+	dev := gputest.Device(t)
+	gpt2, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: testV, Context: testT, ResidualDropout: 0.1})
+	require.NoError(t, err)
+	llama := generating(t)["llama"]
+	for _, k := range []struct {
+		def          model.Definition
+		optimizer    string
+		microbatches int
+		replicas     []int
+	}{
+		{gpt2, "adamw", 1, []int{2}},
+		{gpt2, "quad", 3, []int{2, 3, 4}},
+		{llama, "quad", 4, []int{3}},
+		{gpt2, "adamw", 8, []int{2, 3, 4}},
+	} {
+		t.Run(fmt.Sprintf("%s %s %d", k.def.Kind(), k.optimizer, k.microbatches), func(t *testing.T) {
+			c := tinyConfig(t)
+			c.Definition, c.Sequence, c.Optimizer.Name, c.Batch, c.Microbatches = k.def, testT, k.optimizer, 1, k.microbatches
+			batches := []data.Batch{tinyBatch(0, k.microbatches, true), tinyBatch(1, k.microbatches, true)}
+			want, err := learn(t.Context(), dev, c, batches, t.TempDir())
+			require.NoError(t, err)
+			require.Len(t, want.metrics, len(batches))
+			for _, replicas := range k.replicas {
+				room := &meeting{size: replicas}
+				var all sync.WaitGroup
+				for rank := range replicas {
+					c, dir := c, t.TempDir()
+					c.Reducer = replica{room, rank}
+					all.Go(func() {
+						got, err := learn(t.Context(), dev, c, batches, dir)
+						assert.NoError(t, err, "replica %d of %d", rank, replicas)
+						assert.Equal(t, want.metrics, got.metrics, "replica %d of %d", rank, replicas)
+						for name, text := range want.files {
+							assert.True(t, text == got.files[name], "replica %d of %d: another %s", rank, replicas, name)
 						}
-					}
-				})
-			}
-			all.Wait()
-			for rank, err := range errs {
-				require.NoError(t, err, "replica %d", rank)
+					})
+				}
+				all.Wait()
 			}
 		})
 	}

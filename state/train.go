@@ -87,7 +87,7 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 	}
 	if err == nil {
 		s.losses = f.OptimizerState.Losses()
-		s.losses.Bytes = 4 * uint64(c.Microbatches) // this replica's, until reduce writes those of all
+		s.losses.Bytes = 4 * uint64(c.Share().Count) // this replica's, until reduce writes those of all
 		err = d.build(ctx, s.losses)
 	}
 	if err == nil {

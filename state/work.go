@@ -21,7 +21,7 @@ func (c Config) Work(ctx context.Context, a gpu.Adapter, lim gpu.Limits) ([]comp
 		return nil, fmt.Errorf("state: work: %w", err)
 	}
 	defer s.Release()
-	d, batches := s.passes.(*onDevice), c.Microbatches
+	d, batches := s.passes.(*onDevice), c.Share().Count
 	work := d.micro.Work()
 	for i := range work {
 		w := &work[i]
@@ -29,6 +29,9 @@ func (c Config) Work(ctx context.Context, a gpu.Adapter, lim gpu.Limits) ([]comp
 	}
 	if len(d.begin) > 0 {
 		work = append(work, compile.Work{Group: compile.Rest, Kind: "gradients", Kernels: "zero", Bytes: d.grads.Bytes()})
+	}
+	if dispatches, bytes := d.sums.work(); bytes > 0 {
+		work = append(work, compile.Work{Group: compile.Rest, Kind: "gradients", Kernels: "sum", Dispatches: dispatches, Bytes: bytes})
 	}
 	tx := s.own.Transform
 	cost, trained := tx.Cost(), float64(s.own.Params.Layout().Elements())

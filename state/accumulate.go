@@ -1,0 +1,173 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+)
+
+// How the gradients of an update's microbatches are added up: Config.Accumulation.
+const (
+	// AccumulateTree adds along one tree over the microbatches (Span), so that any number of replicas gives the same bits. It takes a tree of
+	// gradients for each partial sum that has to wait.
+	AccumulateTree = "tree"
+	// AccumulateSequence adds each gradient to those before, in place, and the shares of a parameter that is read in several places one by one.
+	// There is one replica.
+	AccumulateSequence = "sequence"
+)
+
+// Accumulations are the values of Config.Accumulation.
+var Accumulations = []string{AccumulateTree, AccumulateSequence}
+
+// Share is what this replica computes of all microbatches.
+func (c Config) Share() Span {
+	rank, count := c.replicas()
+	return Share(max(c.Microbatches, 1), rank, count)
+}
+
+// InPlace tells whether passes add to the gradients instead of overwriting them.
+func (c Config) InPlace() bool { return c.Accumulation == AccumulateSequence && c.Share().Count > 1 }
+
+// Partial is the sum of the gradients of some microbatches, by stage.
+type Partial struct {
+	Span
+	Trees []*buffers.Tree
+}
+
+// Sums adds up the gradients of a replica's share of microbatches along the tree, on one device. Every microbatch overwrites the gradients. What
+// they are then added to, or copied to where nothing waits for them yet, are the partial sums held. In the end the newest of these is
+// where the gradients are. In sequence, or of one microbatch, there is nothing to do.
+type Sums struct {
+	grads    *buffers.Tree
+	held     []*buffers.Tree // the oldest first
+	nodes    []Span          // that remain
+	steps    []sumStep       // behind each microbatch
+	programs []*gpu.Program
+}
+
+// sumStep is what happens to the gradient of a microbatch: the newest of the sums held are added to it, from where on it is held; the last is where it was made.
+type sumStep struct {
+	held, merged int
+	last         bool
+}
+
+// summed are the steps of the share, how many trees of partial sums they take, and the sums that remain.
+func (c Config) summed() (steps []sumStep, trees int, remain []Span) {
+	share := c.Share()
+	if c.InPlace() {
+		return make([]sumStep, share.Count), 0, []Span{share}
+	}
+	counter := Counter{Microbatches: max(c.Microbatches, 1)}
+	for i := range share.Count {
+		trees = max(trees, len(counter.Held))
+		held := len(counter.Held)
+		steps = append(steps, sumStep{held, counter.Add(Span{share.First + i, 1}), i == share.Count-1})
+	}
+	return steps, trees, counter.Held
+}
+
+// NewSums makes the room for partial sums beside the gradients of a device.
+func (c Config) NewSums(grads *buffers.Tree) (*Sums, error) {
+	s := &Sums{grads: grads}
+	var trees int
+	s.steps, trees, s.nodes = c.summed()
+	for i := range trees {
+		tree, err := buffers.NewTree(grads.Device(), fmt.Sprintf("sum%d", i), grads.Layout(), grads.DType())
+		if err != nil {
+			s.Release()
+			return nil, err
+		}
+		s.held = append(s.held, tree)
+	}
+	return s, nil
+}
+
+// Programs are what follows the backward pass of each microbatch of the share, for the leaves that keep says, nil for all; nil where nothing
+// does.
+func (s *Sums) Programs(ctx context.Context, label string, keep func(buffers.Leaf) bool) (behind []*gpu.Program, err error) {
+	made := map[sumStep]*gpu.Program{}
+	for _, step := range s.steps {
+		if made[step] == nil && s.changes(step, keep) {
+			if made[step], err = s.program(ctx, label, step, keep); err != nil {
+				return nil, err
+			}
+			s.programs = append(s.programs, made[step])
+		}
+		behind = append(behind, made[step])
+	}
+	return behind, nil
+}
+
+// changes tells whether a step has anything to do for some leaves.
+func (s *Sums) changes(step sumStep, keep func(buffers.Leaf) bool) bool {
+	leaves := s.grads.Layout().Leaves()
+	return len(s.held) > 0 && (step.merged > 0 || !step.last) && (keep == nil && len(leaves) > 0 || keep != nil && slices.ContainsFunc(leaves, keep))
+}
+
+// work counts the dispatches of an update on one device, and the bytes that they and copies move.
+func (s *Sums) work() (dispatches int, bytes uint64) {
+	for _, step := range s.steps {
+		if !s.changes(step, nil) {
+			continue
+		}
+		more, trees := buffers.SumWork(step.merged + 1)
+		dispatches, bytes = dispatches+more*len(s.grads.Layout().Slabs()), bytes+uint64(trees)*s.grads.Bytes()
+	}
+	return dispatches, bytes
+}
+
+func (s *Sums) program(ctx context.Context, label string, step sumStep, keep func(buffers.Leaf) bool) (*gpu.Program, error) {
+	rec := s.grads.Device().Record("gputrain." + label + ".sum")
+	from := step.held - step.merged
+	to := s.grads
+	if !step.last {
+		to = s.held[from]
+	}
+	if err := buffers.Sum(rec, keep, to, append(slices.Clone(s.held[from:step.held]), s.grads)...); err != nil {
+		return nil, err
+	}
+	return rec.Program(ctx)
+}
+
+// Partials are the partial sums once all microbatches of the share are computed, the one that lies in the gradients last. stages are the sums of all stages.
+func Partials(stages ...*Sums) (out []Partial) {
+	for i, node := range stages[0].nodes {
+		p := Partial{Span: node}
+		for _, s := range stages {
+			tree := s.grads
+			if i < len(s.nodes)-1 {
+				tree = s.held[i]
+			}
+			p.Trees = append(p.Trees, tree)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Bytes is what the partial sums take of the device, and UniformBytes their programs.
+func (s *Sums) Bytes() uint64 { return uint64(len(s.held)) * s.grads.Bytes() }
+
+// UniformBytes is what the programs take of the device.
+func (s *Sums) UniformBytes() (bytes uint64) {
+	for _, p := range s.programs {
+		bytes += p.UniformBytes()
+	}
+	return bytes
+}
+
+// Release gives back all but the gradients.
+func (s *Sums) Release() {
+	if s == nil {
+		return
+	}
+	for _, p := range s.programs {
+		p.Release()
+	}
+	for _, t := range s.held {
+		t.Release()
+	}
+}
