@@ -9,6 +9,16 @@ import (
 type Options struct {
 	// Special puts the tokens of the post-processor around the text, such as <s> before it.
 	Special bool
+	// Replace takes U+FFFD for what is not UTF-8, one for each longest part of what could be a character; otherwise that is an error.
+	Replace bool
+}
+
+// utf8 is a text that is UTF-8; it begins at byte begin of what was given.
+func (o Options) utf8(text string, begin int64) (string, error) {
+	if o.Replace && !utf8.ValidString(text) {
+		text = Lossy([]byte(text))
+	}
+	return text, checkUTF8(text, begin)
 }
 
 // Span is the part of the text that a token stands for, in characters (code points): [Start, End).
@@ -16,7 +26,8 @@ type Span struct{ Start, End int }
 
 // Encode turns text into ids. It is safe for several goroutines at once.
 func (t *Tokenizer) Encode(text string, o Options) ([]int32, error) {
-	if err := checkUTF8(text, 0); err != nil {
+	text, err := o.utf8(text, 0)
+	if err != nil {
 		return nil, fmt.Errorf("tokenizer: encode: %w", err)
 	}
 	e := t.encoders.Get().(*encoder)
@@ -34,7 +45,8 @@ func (t *Tokenizer) Encode(text string, o Options) ([]int32, error) {
 
 // EncodeSpans is Encode, and the part of the text that each token stands for; those that Special adds stand for [0, 0).
 func (t *Tokenizer) EncodeSpans(text string, o Options) ([]int32, []Span, error) {
-	if err := checkUTF8(text, 0); err != nil {
+	text, err := o.utf8(text, 0)
+	if err != nil {
 		return nil, nil, fmt.Errorf("tokenizer: encode: %w", err)
 	}
 	e := newEncoder(t)
@@ -52,6 +64,20 @@ func (t *Tokenizer) EncodeSpans(text string, o Options) ([]int32, []Span, error)
 	return ids, all, nil
 }
 
+// A UTF8Error says which byte of a text is not UTF-8.
+type UTF8Error struct {
+	At   int64
+	Byte byte
+}
+
+// Error names the byte.
+func (e *UTF8Error) Error() string {
+	return fmt.Sprintf("byte %d: found 0x%02X, wanted UTF-8", e.At, e.Byte)
+}
+
+// CheckUTF8 is a *UTF8Error where bytes are not UTF-8.
+func CheckUTF8(text []byte) error { return checkUTF8(string(text), 0) }
+
 // checkUTF8 names the first byte that is not UTF-8; the text begins at byte begin of what was given.
 func checkUTF8(text string, begin int64) error {
 	if utf8.ValidString(text) {
@@ -59,7 +85,7 @@ func checkUTF8(text string, begin int64) error {
 	}
 	for i, r := range text {
 		if _, size := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && size == 1 {
-			return fmt.Errorf("byte %d: found 0x%02X, wanted UTF-8", begin+int64(i), text[i])
+			return &UTF8Error{begin + int64(i), text[i]}
 		}
 	}
 	return nil

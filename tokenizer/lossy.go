@@ -5,6 +5,12 @@ import (
 	"unicode/utf8"
 )
 
+// Lossy is the text of bytes: for each longest part of what could be a character, and is none, there is one U+FFFD.
+func Lossy(bytes []byte) string {
+	text, _ := lossy(bytes, true)
+	return text
+}
+
 // lossy is the text of bytes: for each longest part of what could be a character there is one U+FFFD, as in Rust and on the web.
 // Unless these are the last bytes, a character that may go on is left as rest.
 func lossy(bytes []byte, last bool) (text string, rest []byte) {

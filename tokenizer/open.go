@@ -13,7 +13,9 @@ import (
 	"strings"
 )
 
-// companions are the files that may lie beside a tokenizer and belong to it.
+// FileNames are the names of files that a tokenizer consists of, or that belong to it.
+func FileNames() []string { return slices.Clone(companions) }
+
 var companions = []string{
 	"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt",
 	"chat_template.jinja", "chat_template.json",
@@ -65,7 +67,7 @@ func open(path string) (*Tokenizer, error) {
 			t.files = append(t.files, at)
 		}
 	}
-	t.ends, err = settings.ends(t)
+	t.end, t.ends, err = settings.ends(t)
 	return t, err
 }
 
@@ -127,9 +129,12 @@ func readBeside(dir, name string, into any) error {
 	return nil
 }
 
-// ends are the ids that end a text. Those that the model has and the tokenizer lacks are none of its own.
-func (s *settings) ends(t *Tokenizer) ([]int32, error) {
-	ids := slices.Clone(s.ids)
+// endNames are what tokens that end a text are called, in tokenizers that nothing lies beside.
+var endNames = []string{"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}
+
+// ends are the id that is put behind a text, and those that end one. Those that the model has and the tokenizer lacks are none of its own.
+func (s *settings) ends(t *Tokenizer) (end int32, all []int32, err error) {
+	ids, end := slices.Clone(s.ids), int32(-1)
 	var text string
 	var token struct{ Content string }
 	switch {
@@ -138,12 +143,17 @@ func (s *settings) ends(t *Tokenizer) ([]int32, error) {
 	case json.Unmarshal(s.EOS, &token) == nil:
 		text = token.Content
 	default:
-		return nil, fmt.Errorf("tokenizer_config.json: eos_token: found %.40s, wanted a text or an object with a content", s.EOS)
+		return 0, nil, fmt.Errorf("tokenizer_config.json: eos_token: found %.40s, wanted a text or an object with a content", s.EOS)
 	}
 	if id, ok := t.ID(text); ok {
-		ids = append(ids, id)
+		ids, end = append(ids, id), id
 	} else if text != "" {
-		return nil, fmt.Errorf("tokenizer_config.json: eos_token: found %q, wanted a token of the vocabulary", text)
+		return 0, nil, fmt.Errorf("tokenizer_config.json: eos_token: found %q, wanted a token of the vocabulary", text)
+	}
+	for _, name := range endNames {
+		if id, ok := t.ID(name); ok && t.special[id] && len(ids) == 0 {
+			ids = append(ids, id)
+		}
 	}
 	kept := ids[:0]
 	for _, id := range ids {
@@ -151,5 +161,8 @@ func (s *settings) ends(t *Tokenizer) ([]int32, error) {
 			kept = append(kept, id)
 		}
 	}
-	return kept, nil
+	if end < 0 && len(kept) > 0 {
+		end = kept[0]
+	}
+	return end, kept, nil
 }

@@ -52,7 +52,7 @@ func (t *Tokenizer) EncodeReader(ctx context.Context, r io.Reader, o StreamOptio
 		all.Go(func() {
 			e := newEncoder(t)
 			for b := range work {
-				b.err = caught.Do(func() error { return e.block(b) })
+				b.err = caught.Do(func() error { return e.block(b, o.Options) })
 				close(b.done)
 			}
 		})
@@ -149,12 +149,12 @@ func (t *Tokenizer) collect(ctx context.Context, o StreamOptions, order <-chan *
 }
 
 // block encodes a part of a text.
-func (e *encoder) block(b *block) error {
-	text := string(b.text)
-	if err := checkUTF8(text, b.begin); err != nil {
+func (e *encoder) block(b *block, o Options) error {
+	text, err := o.utf8(string(b.text), b.begin)
+	if err != nil {
 		return err
 	}
-	err := e.encode(text, b.begin > 0)
+	err = e.encode(text, b.begin > 0)
 	b.ids, b.text = append([]int32(nil), e.ids...), nil
 	return err
 }

@@ -22,7 +22,8 @@ type Tokenizer struct {
 
 	files       []string
 	fingerprint string
-	ends        []int32
+	end         int32   // that is put behind a text; -1: none
+	ends        []int32 // that end one
 
 	encoders sync.Pool
 }
@@ -193,8 +194,17 @@ func (t *Tokenizer) Special() (ids []int32) {
 }
 
 // EndTokens are the ids that end a text: those of the files beside the tokenizer, in the order in which generation_config.json,
-// config.json and tokenizer_config.json name them.
+// config.json and tokenizer_config.json name them. Where none does, it is the special token <|endoftext|>, <|end_of_text|>, </s> or <eos>, the
+// first of these that there is.
 func (t *Tokenizer) EndTokens() []int32 { return slices.Clone(t.ends) }
+
+// EndOfText is the id that training puts behind a document: the eos_token of tokenizer_config.json, else the first of EndTokens.
+func (t *Tokenizer) EndOfText() (id int32, ok bool) { return t.end, t.end >= 0 }
+
+// Around is what Options.Special puts before a text and behind it.
+func (t *Tokenizer) Around() (before, behind []int32) {
+	return slices.Clone(t.post.around.before), slices.Clone(t.post.around.behind)
+}
 
 // Files are the paths of the files that belong to the tokenizer. A model that is written elsewhere takes them along byte for byte, as
 // other programs know a tokenizer by them.
