@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"gputrain/tokenizer"
 )
 
 // kinds are the values of Config.Tokens.
-var kinds = []string{"bytes", "u16", "u32"}
+var kinds = []string{"bytes", "u16", "u32", "tokenizer"}
 
 // Config says which tokens to read. Of Text, JSONL and Mixture one is set, or none for the built-in corpus, the Go source of the
 // toolchain at hand.
@@ -22,8 +24,17 @@ type Config struct {
 	// or with the first (EndFirstExhausted) or the last source (EndAllExhausted) to be used up.
 	MixtureEnd string
 	// Tokens is how files become tokens: "bytes" (also ""), one a byte, vocabulary 256;
-	// "u16", "u32", files of little-endian tokens, bare or after the header of bin.go.
+	// "u16", "u32", files of little-endian tokens, bare or after the header of bin.go; "tokenizer", text that Tokenizer encodes.
 	Tokens string
+	// Tokenizer makes tokens of text. Around a document stands what it puts around a text, and behind it the end token. Files of text are encoded one by
+	// one, and between two of them stand the same tokens, but for an end token below 0 (Layout.End); before the first and behind the last there is nothing.
+	Tokenizer *tokenizer.Tokenizer
+	// Invalid is what becomes of text that is not UTF-8 where it has to be, for a tokenizer or in JSON: an error (InvalidError, also ""), or U+FFFD in its
+	// place (InvalidReplace).
+	Invalid string
+	// Cache is a directory that keeps what the tokenizer has made of text (tokenfile.go), by the text's content and the tokenizer. "": it is made in a
+	// temporary file each time.
+	Cache string
 	// Vocab is the vocabulary of bare tokens and of lists of tokens: every id is below it. 0 is 65536 for
 	// u16, an error for u32, 256 for lists. Text and files with a header know their own.
 	Vocab  int
@@ -38,8 +49,15 @@ type Config struct {
 	Dir string
 	// Timeout is how long a read may take until Open fails with a *TimeoutError; 0: as long as it takes.
 	Timeout time.Duration
-	// Progress, where there is one, is called several times a second while Open reads, with the bytes read so far and the time it took.
-	Progress func(read int64, took time.Duration)
+	// Progress, where there is one, is called several times a second while Open reads.
+	Progress func(Progress)
+}
+
+// Progress is how far Open is.
+type Progress struct {
+	Phase     string // "reading" or "tokenizing"
+	Bytes, Of int64  // of text in this phase; Of is 0 where nobody knows
+	Took      time.Duration
 }
 
 // Part is one source of a mixture: Text or JSONL as in Config.
@@ -66,6 +84,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: text, jsonl, mixture: %d of them given, want one: a mixture has both", given)
 	case !slices.Contains(kinds, kind):
 		return fmt.Errorf("data: tokens: %q, want one of %q", c.Tokens, kinds)
+	case c.tokenizes() != (c.Tokenizer != nil):
+		return fmt.Errorf("data: tokens: %q, tokenizer: %v: want both or none", kind, c.Tokenizer != nil)
+	case c.Invalid != "" && !slices.Contains(Invalids, c.Invalid):
+		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, Invalids)
 	case c.MixtureEnd != "" && !slices.Contains(Ends, c.MixtureEnd):
 		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, Ends)
 	case !(c.Validation >= 0 && c.Validation < 1):
@@ -74,7 +96,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: context: %d, want at least 1", c.Context)
 	case c.Vocab < 0 || c.Vocab > 1<<31-1 || kind == "u16" && c.Vocab > 1<<16:
 		return fmt.Errorf("data: vocab: %d: does not suit tokens %q", c.Vocab, kind)
-	case given == 0 && kind != "bytes":
+	case given == 0 && (kind == "u16" || kind == "u32"):
 		return fmt.Errorf("data: text: none, want the files of the %q tokens", kind)
 	}
 	for i, p := range c.Mixture {

@@ -76,8 +76,11 @@ func (r *reading) open(c Config) (*Corpus, error) {
 	}
 	corpus := &Corpus{Name: name, Tokens: c.kind(), Files: len(files)}
 	load := corpus.load
-	if len(c.JSONL) > 0 {
+	switch {
+	case len(c.JSONL) > 0:
 		load = corpus.loadDocuments
+	case c.tokenizes():
+		load = corpus.loadTokenized
 	}
 	if err := load(r, c, files); err != nil {
 		corpus.Close()
@@ -109,7 +112,7 @@ func (c *Corpus) load(r *reading, config Config, files []file) error {
 			return err
 		}
 		segments, vocab = append(segments, s), max(vocab, v)
-		sum, err := contentHash(r, s, f.size)
+		sum, err := contentHash(r, s, f.size, v)
 		if err != nil {
 			return err
 		}
@@ -118,9 +121,13 @@ func (c *Corpus) load(r *reading, config Config, files []file) error {
 		}
 		print.file(f, sum)
 	}
-	all := newTokens(vocab, segments)
+	return c.part(config, print, newTokens(vocab, segments), segments)
+}
+
+// part parts a text into training and validation, and ends its fingerprints.
+func (c *Corpus) part(config Config, print fingerprints, all *Tokens, segments []segment) error {
 	if all.Len() == 0 {
-		return fmt.Errorf("data: text %s: empty: 0 bytes in %d files found, want at least %d", c.Name, len(files), config.Context+1)
+		return fmt.Errorf("data: text %s: empty: 0 bytes in %d files found, want at least %d", c.Name, len(segments), config.Context+1)
 	}
 	train, validation, err := c.split(config, all, segments)
 	if err != nil {
@@ -141,10 +148,10 @@ func (c *Corpus) segment(r *reading, config Config, f file) (segment, int, error
 		s := segment{name: f.path, width: 1, count: f.size}
 		err := c.attach(r, &s, f, f.size >= heapLimit)
 		if kind := compression(s.bytes, err); kind != "" {
-			err = fmt.Errorf("data: text %q: is compressed (%s), and its bytes are no text: unpack it first", f.path, kind)
+			err = compressedError(f.path, kind)
 		}
 		if err == nil && s.looksLikeTokens() {
-			err = fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", f.path)
+			err = tokensError(f.path)
 		}
 		return s, 256, err
 	}
@@ -215,6 +222,14 @@ func compression(r io.ReaderAt, err error) string {
 	return ""
 }
 
+func compressedError(path, kind string) error {
+	return fmt.Errorf("data: text %q: is compressed (%s), and its bytes are no text: unpack it first", path, kind)
+}
+
+func tokensError(path string) error {
+	return fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", path)
+}
+
 func (s segment) looksLikeTokens() bool {
 	return s.count >= binHeaderSize && hasMagic(s.bytes)
 }
@@ -232,7 +247,8 @@ const (
 	hashBlocks = 4096
 )
 
-func contentHash(r *reading, s segment, size int64) ([]byte, error) {
+// contentHash hashes a file, and holds the tokens of one that it reads as a whole to their vocabulary.
+func contentHash(r *reading, s segment, size int64, vocab int) ([]byte, error) {
 	hash := sha256.New()
 	if size > hashLimit {
 		block := make([]byte, hashBlock)
@@ -255,6 +271,23 @@ func contentHash(r *reading, s segment, size int64) ([]byte, error) {
 			return nil, fmt.Errorf("data: read %q: %w", s.name, err)
 		}
 		hash.Write(block)
+		if err := s.check(block, at, vocab); err != nil {
+			return nil, err
+		}
 	}
 	return hash.Sum(nil), nil
+}
+
+// check holds the tokens in bytes of the file, from an offset on, to their vocabulary.
+func (s segment) check(raw []byte, at int64, vocab int) error {
+	if s.width == 1 || s.width == 2 && vocab >= 1<<16 {
+		return nil
+	}
+	skip := max(0, s.offset-at)
+	for i := skip; i+int64(s.width) <= int64(len(raw)); i += int64(s.width) {
+		if v := s.token(raw[i:]); uint64(v) >= uint64(vocab) {
+			return s.beyond((at+i-s.offset)/int64(s.width), v, vocab)
+		}
+	}
+	return nil
 }

@@ -100,22 +100,22 @@ func TestSplitTakesTheTailWhereFilesAreTooCoarse(t *testing.T) {
 func TestOpenErrors(t *testing.T) {
 	root := tree(t, map[string]string{"empty.txt": "", "short.txt": strings.Repeat("x", 100), "long.txt": strings.Repeat("x", 1200)})
 	for want, c := range map[string]Config{
-		"empty: 0 bytes in 1 files found, want at least 129":          {Text: []string{root + "/empty.txt"}, Context: 128},
-		"100 bytes found, want at least 129":                          {Text: []string{root + "/short.txt"}, Context: 128},
-		"leaves 60 for validation, want at least 129":                 {Text: []string{root + "/long.txt"}, Context: 128, Validation: 0.05},
-		"leaves 12 for training, want at least 129":                   {Text: []string{root + "/long.txt"}, Context: 128, Validation: 0.99},
-		"validation: 1, want a share":                                 {Text: []string{root + "/long.txt"}, Context: 128, Validation: 1},
-		"validation: NaN, want a share":                               {Text: []string{root + "/long.txt"}, Context: 128, Validation: nan()},
-		"context: 0, want at least 1":                                 {Text: []string{root + "/long.txt"}},
-		`tokens: "byte", want one of ["bytes" "u16" "u32"]`:           {Text: []string{root + "/long.txt"}, Tokens: "byte", Context: 8},
-		"vocabulary 0, want that of the tokens":                       {Text: []string{root + "/long.txt"}, Tokens: "u32", Context: 8},
-		`vocab: 65537: does not suit tokens "u16"`:                    {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 65537, Context: 8},
-		`text: none, want the files of the "u16" tokens`:              {Tokens: "u16", Context: 8},
-		"no file matches":                                             {Text: []string{root + "/books/*.txt"}, Context: 8},
-		`data: tokens "` + root + `/empty.txt": 0 bytes: empty`:       {Text: []string{root + "/empty.txt"}, Tokens: "u16", Context: 8},
-		"token 0: is 30840, want less than the vocabulary 1000":       {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 1000, Context: 8},
-		"token 0: is 30840, want less than the vocabulary 30840":      {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 30840, Context: 8},
-		"token 0: is 2021161080, want less than the vocabulary 50257": {Text: []string{root + "/long.txt"}, Tokens: "u32", Vocab: 50257, Context: 8},
+		"empty: 0 bytes in 1 files found, want at least 129":            {Text: []string{root + "/empty.txt"}, Context: 128},
+		"100 bytes found, want at least 129":                            {Text: []string{root + "/short.txt"}, Context: 128},
+		"leaves 60 for validation, want at least 129":                   {Text: []string{root + "/long.txt"}, Context: 128, Validation: 0.05},
+		"leaves 12 for training, want at least 129":                     {Text: []string{root + "/long.txt"}, Context: 128, Validation: 0.99},
+		"validation: 1, want a share":                                   {Text: []string{root + "/long.txt"}, Context: 128, Validation: 1},
+		"validation: NaN, want a share":                                 {Text: []string{root + "/long.txt"}, Context: 128, Validation: nan()},
+		"context: 0, want at least 1":                                   {Text: []string{root + "/long.txt"}},
+		`tokens: "byte", want one of ["bytes" "u16" "u32" "tokenizer"]`: {Text: []string{root + "/long.txt"}, Tokens: "byte", Context: 8},
+		"vocabulary 0, want that of the tokens":                         {Text: []string{root + "/long.txt"}, Tokens: "u32", Context: 8},
+		`vocab: 65537: does not suit tokens "u16"`:                      {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 65537, Context: 8},
+		`text: none, want the files of the "u16" tokens`:                {Tokens: "u16", Context: 8},
+		"no file matches":                                               {Text: []string{root + "/books/*.txt"}, Context: 8},
+		`data: tokens "` + root + `/empty.txt": 0 bytes: empty`:         {Text: []string{root + "/empty.txt"}, Tokens: "u16", Context: 8},
+		"token 0: is 30840, want less than the vocabulary 1000":         {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 1000, Context: 8},
+		"token 0: is 30840, want less than the vocabulary 30840":        {Text: []string{root + "/long.txt"}, Tokens: "u16", Vocab: 30840, Context: 8},
+		"token 0: is 2021161080, want less than the vocabulary 50257":   {Text: []string{root + "/long.txt"}, Tokens: "u32", Vocab: 50257, Context: 8},
 	} {
 		corpus, err := Open(t.Context(), c)
 		if err == nil { // tokens out of the vocabulary show when they are read
@@ -319,7 +319,7 @@ func TestOpeningEnds(t *testing.T) {
 	hang, left := make(chan struct{}), make(chan struct{})
 	r := &reading{ctx: t.Context(), config: Config{Timeout: time.Millisecond}}
 	var told int64
-	r.config.Progress = func(read int64, _ time.Duration) { told = read }
+	r.config.Progress = func(p Progress) { told = p.Bytes }
 	done := make(chan opened, 1)
 	go func() {
 		_, _ = r.do("a", func() (int, error) { return 7, nil })

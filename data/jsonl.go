@@ -4,14 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"gputrain/tokenizer"
 )
 
 // Fields names what the lines of a JSONL file have.
@@ -30,20 +34,55 @@ const maxLine = 64 << 20
 
 // jsonl turns lines of JSON into documents.
 type jsonl struct {
-	fields Fields
-	end    *int
-	vocab  int  // every token is below it
-	text   bool // text may be given: its bytes are tokens
-	limit  int  // bytes a line
+	fields  Fields
+	end     *int
+	vocab   int // every token is below it
+	ofText  int // and those of text below this
+	text    bool
+	replace bool                                    // what is not UTF-8
+	encode  func(text string) ([]int32, error)      // nil: bytes are tokens
+	around  border                                  // of documents of text that is encoded
+	limit   int                                     // bytes a line
+	to      interface{ add(tokens []uint32) error } // where tokens go
 
-	spool *spool
+	count int64
 	spans []span
 	lists bool // a line had a list of tokens
-	line  []uint32
 }
 
+// newJSONL reads as a configuration says.
+func newJSONL(config Config) (*jsonl, error) {
+	j := &jsonl{
+		fields: config.Fields, end: config.Layout.End, vocab: config.Vocab, ofText: 256, text: config.kind() == "bytes" || config.tokenizes(),
+		replace: config.Invalid == InvalidReplace, limit: maxLine,
+	}
+	if config.tokenizes() {
+		j.ofText, j.around = config.limit(), config.border()
+		j.encode = func(text string) ([]int32, error) { return config.Tokenizer.Encode(text, config.options()) }
+	}
+	if j.vocab == 0 {
+		j.vocab = j.ofText
+	}
+	if end := j.end; end != nil {
+		if *end >= j.vocab && (config.Vocab > 0 || *end >= 1<<31-1) {
+			return nil, fmt.Errorf("data: end token: %d, want less than the vocabulary %d", *end, j.vocab)
+		}
+		j.vocab, j.ofText = max(j.vocab, *end+1), max(j.ofText, *end+1)
+	}
+	return j, nil
+}
+
+// lineRun is some lines of a file, from a number on.
+type lineRun struct {
+	first int
+	lines [][]byte
+}
+
+// linesAtOnce is how many bytes of lines are read by one goroutine.
+const linesAtOnce = 256 << 10
+
 // file reads the documents of one file. Compression is known by the name.
-func (j *jsonl) file(name string, r io.Reader) error {
+func (j *jsonl) file(ctx context.Context, name string, r io.Reader) error {
 	if strings.HasSuffix(name, ".gz") {
 		z, err := gzip.NewReader(r)
 		if err != nil {
@@ -51,21 +90,75 @@ func (j *jsonl) file(name string, r io.Reader) error {
 		}
 		r = z
 	}
-	lines := bufio.NewReaderSize(r, 1<<20)
-	for number := 1; ; number++ {
-		line, err := readLine(lines, j.limit)
-		if len(bytes.TrimSpace(line)) > 0 && (err == nil || errors.Is(err, io.EOF)) {
-			if docErr := j.document(line); docErr != nil {
-				return fmt.Errorf("data: jsonl %q: line %d: %w", name, number, docErr)
+	var unread error
+	all := func(yield func(lineRun) bool) { unread = j.read(r, yield) }
+	parse := func(some lineRun) ([]document, error) {
+		var parsed []document
+		for i, line := range some.lines {
+			if len(bytes.TrimSpace(line)) == 0 {
+				continue
 			}
+			d, err := j.document(line)
+			if err != nil {
+				return nil, fmt.Errorf("line %d: %w%s", some.first+i, err, wayOut(err))
+			}
+			parsed = append(parsed, d)
+		}
+		return parsed, nil
+	}
+	err := inOrder(ctx, all, parse, j.add)
+	if err == nil {
+		err = unread
+	}
+	if err != nil {
+		return fmt.Errorf("data: jsonl %q: %w", name, err)
+	}
+	return nil
+}
+
+// read hands on the lines of a file.
+func (j *jsonl) read(r io.Reader, yield func(lineRun) bool) error {
+	in, some, size := bufio.NewReaderSize(r, 1<<20), lineRun{first: 1}, 0
+	for number := 1; ; number++ {
+		line, err := readLine(in, j.limit)
+		if err == nil || errors.Is(err, io.EOF) {
+			some.lines, size = append(some.lines, bytes.Clone(line)), size+len(line)
+		}
+		if size >= linesAtOnce || err != nil {
+			if !yield(some) {
+				return nil
+			}
+			some, size = lineRun{first: number + 1}, 0
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("data: jsonl %q: line %d: %w", name, number, err)
+			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
+}
+
+// document is the tokens of one document.
+type document struct {
+	tokens []uint32
+	masked bool // some of them are no labels
+	lists  bool // it was a list of tokens
+}
+
+// add adds documents to those that there are.
+func (j *jsonl) add(documents []document) error {
+	for _, d := range documents {
+		if int64(len(d.tokens)) > math.MaxInt32 {
+			return fmt.Errorf("a document of %d tokens, wanted at most %d", len(d.tokens), math.MaxInt32)
+		}
+		j.spans = append(j.spans, span{start: j.count, count: int32(len(d.tokens)), masked: d.masked})
+		j.count, j.lists = j.count+int64(len(d.tokens)), j.lists || d.lists
+		if err := j.to.add(d.tokens); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readLine returns the next line; with the last, which may lack its end, comes io.EOF.
@@ -87,47 +180,56 @@ func readLine(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// document adds what one line says.
-func (j *jsonl) document(line []byte) error {
+// document is what one line says.
+func (j *jsonl) document(line []byte) (d document, err error) {
+	if j.replace && !utf8.Valid(line) {
+		line = []byte(tokenizer.Lossy(line))
+	}
 	object, err := objectOf(line)
 	if err != nil {
-		return err
+		return d, err
 	}
 	name, err := j.fieldOf(object)
 	if err != nil {
-		return err
+		return d, err
 	}
-	tokens := j.line[:0]
+	first := object[name]
 	if j.fields.Prompt != "" {
 		raw, ok := object[j.fields.Prompt]
 		if !ok {
-			return missing(object, j.fields.Prompt)
+			return d, missing(object, j.fields.Prompt)
 		}
-		if tokens, err = j.tokens(tokens, raw); err != nil {
-			return fmt.Errorf("field %q: %w", j.fields.Prompt, err)
+		first = raw
+	}
+	if first[0] == '"' {
+		d.tokens = unsigned(nil, j.around.before)
+	}
+	begun := len(d.tokens)
+	if j.fields.Prompt != "" {
+		if err = j.append(&d, first); err != nil {
+			return d, fmt.Errorf("field %q: %w", j.fields.Prompt, err)
 		}
-		for i := range tokens {
-			tokens[i] |= unlabelled
+		for i := range d.tokens {
+			d.tokens[i] |= unlabelled
 		}
 	}
-	masked, prompt := len(tokens) > 0, len(tokens)
-	if tokens, err = j.tokens(tokens, object[name]); err != nil {
-		return fmt.Errorf("field %q: %w", name, err)
+	prompt := len(d.tokens)
+	d.masked = prompt > begun
+	if err = j.append(&d, object[name]); err != nil {
+		return d, fmt.Errorf("field %q: %w", name, err)
 	}
 	if j.fields.Mask != "" {
 		raw, ok := object[j.fields.Mask]
 		if !ok {
-			return missing(object, j.fields.Mask)
+			return d, missing(object, j.fields.Mask)
 		}
-		if err := mask(tokens[prompt:], raw); err != nil {
-			return fmt.Errorf("field %q: %w", j.fields.Mask, err)
+		if err := mask(d.tokens[prompt:], raw); err != nil {
+			return d, fmt.Errorf("field %q: %w", j.fields.Mask, err)
 		}
-		masked = true
+		d.masked = true
 	}
-	tokens = j.ended(tokens, object[name])
-	j.line = tokens
-	j.spans = append(j.spans, span{start: j.spool.count, count: int32(len(tokens)), masked: masked})
-	return j.spool.add(tokens)
+	d.tokens = j.ended(d.tokens, object[name])
+	return d, nil
 }
 
 // objectOf reads a line.
@@ -136,7 +238,7 @@ func objectOf(line []byte) (object map[string]json.RawMessage, err error) {
 	case bytes.HasPrefix(line, []byte("\ufeff")):
 		return nil, errors.New("found a byte-order mark, wanted an object: save the file as UTF-8 without one")
 	case !utf8.Valid(line):
-		return nil, errors.New("not UTF-8")
+		return nil, fmt.Errorf("not UTF-8: %w", tokenizer.CheckUTF8(line))
 	case begin[0] == '[':
 		return nil, errors.New("found the beginning of an array, wanted an object a line: jq -c '.[]' FILE writes an array so")
 	}
@@ -187,23 +289,27 @@ func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
 	return "", missing(object, wanted...)
 }
 
-// ended puts the end token behind a document; it counts where the token before it does.
+// ended puts behind a document what ends it; it counts where the token before it does.
 func (j *jsonl) ended(tokens []uint32, raw json.RawMessage) []uint32 {
-	end := -1
+	text, ends := raw[0] == '"', []int32(nil)
 	switch {
-	case j.end != nil:
-		end = *j.end
-	case raw[0] == '"':
-		end = 0
-	}
-	if end < 0 {
-		return tokens
+	case text && j.encode != nil:
+		ends = j.around.behind
+	case j.end != nil && *j.end >= 0:
+		ends = []int32{int32(*j.end)}
+	case j.end == nil && text:
+		ends = []int32{0}
 	}
 	last := uint32(0)
 	if len(tokens) > 0 {
 		last = tokens[len(tokens)-1] & unlabelled
 	}
-	return append(tokens, uint32(end)|last)
+	from := len(tokens)
+	tokens = unsigned(tokens, ends)
+	for i := range tokens[from:] {
+		tokens[from+i] |= last
+	}
+	return tokens
 }
 
 func missing(object map[string]json.RawMessage, wanted ...string) error {

@@ -126,8 +126,8 @@ func TestBadJSONL(t *testing.T) {
 		_, err := lines(t, Config{Context: 4}, text)
 		assert.NoError(t, err, text)
 	}
-	reader := jsonl{vocab: 256, text: true, limit: 100, spool: newSpool(256, 100)}
-	require.ErrorContains(t, reader.file("x", strings.NewReader(good+`{"text": "`+strings.Repeat("a", 200)+`"}`)), "line 2: longer than 100 bytes")
+	reader := jsonl{vocab: 256, text: true, limit: 100, to: newSpool(256, 100)}
+	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(good+`{"text": "`+strings.Repeat("a", 200)+`"}`)), "line 2: longer than 100 bytes")
 }
 
 func new256() *int {
@@ -168,8 +168,9 @@ func FuzzJSONL(f *testing.F) {
 	f.Add([]byte(squeeze(f, `{"q": [3], "text": [1,2]}`)), uint8(7))
 	f.Fuzz(func(t *testing.T, raw []byte, how uint8) {
 		frugal.Parse(t, len(raw), func() {
-			j := jsonl{vocab: 256, text: how&8 == 0, limit: 1 << 12, spool: newSpool(256, 1<<10)}
-			defer j.spool.Close()
+			spool := newSpool(256, 1<<10)
+			j := jsonl{vocab: 256, text: how&8 == 0, limit: 1 << 12, to: spool}
+			defer spool.Close()
 			if how&1 > 0 {
 				j.fields.Prompt = "q"
 			}
@@ -180,7 +181,7 @@ func FuzzJSONL(f *testing.F) {
 			if how&4 > 0 {
 				name += ".gz"
 			}
-			if j.file(name, bytes.NewReader(raw)) != nil {
+			if j.file(t.Context(), name, bytes.NewReader(raw)) != nil {
 				return
 			}
 			total := int64(0)
@@ -188,8 +189,8 @@ func FuzzJSONL(f *testing.F) {
 				require.Equal(t, total, s.start)
 				total += int64(s.count)
 			}
-			require.Equal(t, total, j.spool.count)
-			stored, err := j.spool.store()
+			require.Equal(t, total, spool.count)
+			stored, err := spool.store()
 			require.NoError(t, err)
 			d := &Documents{store: stored, spans: j.spans, vocab: 256, layout: Layout{Packing: Packings[int(how>>4)%len(Packings)]}}
 			p, err := d.pack(7)

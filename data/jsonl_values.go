@@ -9,26 +9,52 @@ import (
 	"strings"
 )
 
-// tokens appends the tokens of a field.
-func (j *jsonl) tokens(dst []uint32, raw json.RawMessage) ([]uint32, error) {
+// append appends the tokens of a field.
+func (j *jsonl) append(d *document, raw json.RawMessage) (err error) {
 	if raw[0] != '"' {
-		j.lists = true
-		return list(dst, raw, j.vocab)
+		d.lists = true
+		d.tokens, err = list(d.tokens, raw, j.vocab)
+		return err
 	}
 	if !j.text {
-		return dst, errors.New("found text, wanted a list of tokens, as data.tokens says")
+		return errors.New("found text, wanted a list of tokens, as data.tokens says")
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return dst, err
+		return err
 	}
-	if strings.Count(text, "\ufffd") > bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
-		return dst, errors.New(`half of a surrogate pair (\ud800 to \udfff), which is no character`)
+	if !j.replace && strings.Count(text, "\ufffd") > bytes.Count(raw, []byte("\ufffd"))+bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`)) {
+		return errors.New(`half of a surrogate pair (\ud800 to \udfff), which is no character`)
+	}
+	if j.encode != nil {
+		return j.encoded(d, text)
 	}
 	for i := range len(text) {
-		dst = append(dst, uint32(text[i]))
+		d.tokens = append(d.tokens, uint32(text[i]))
 	}
-	return dst, nil
+	return nil
+}
+
+// encoded appends text that a tokenizer encodes.
+func (j *jsonl) encoded(d *document, text string) error {
+	ids, err := j.encode(text)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if int(id) >= j.ofText {
+			return fmt.Errorf("token %d: is %d, want less than the vocabulary %d (model.vocab)", i, id, j.ofText)
+		}
+	}
+	d.tokens = unsigned(d.tokens, ids)
+	return nil
+}
+
+func unsigned(dst []uint32, ids []int32) []uint32 {
+	for _, id := range ids {
+		dst = append(dst, uint32(id))
+	}
+	return dst
 }
 
 // list appends the whole numbers of a JSON list, each below limit.

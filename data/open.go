@@ -7,28 +7,47 @@ import (
 	"hash"
 	"io"
 	"os"
+	"time"
 )
 
 // loadDocuments reads files of JSON lines.
 func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
-	vocab := config.Vocab
-	if vocab == 0 {
-		vocab = 256
+	reader, err := newJSONL(config)
+	if err != nil {
+		return err
 	}
-	if end := config.Layout.End; end != nil && *end >= vocab {
-		if config.Vocab > 0 || *end >= 1<<31-1 {
-			return fmt.Errorf("data: end token: %d, want less than the vocabulary %d", *end, vocab)
-		}
-		vocab = *end + 1
-	}
-	spool := newSpool(vocab, spoolLimit)
-	c.files = append(c.files, spool)
-	reader := &jsonl{fields: config.Fields, end: config.Layout.End, vocab: vocab, text: c.Tokens == "bytes", limit: maxLine, spool: spool}
 	how, err := json.Marshal([]any{config.Fields, config.Layout.withDefaults(), config.Validation, c.Tokens, len(files)})
 	if err != nil {
 		return err
 	}
+	all := &Documents{layout: config.Layout}
 	print := newFingerprints("documents", string(how))
+	if config.tokenizes() {
+		print.add("%s\n", config.how())
+		err = c.tokenizeDocuments(r, config, reader, files, print, all)
+	} else {
+		err = c.spoolDocuments(r, reader, files, print, all)
+	}
+	if err != nil {
+		return err
+	}
+	if all.vocab = reader.vocab; !reader.lists {
+		all.vocab = reader.ofText
+	} else {
+		c.Tokens = "ids"
+	}
+	if err := c.splitDocuments(config, all); err != nil {
+		return err
+	}
+	print.set(c)
+	return nil
+}
+
+// spoolDocuments reads documents into memory or a temporary file.
+func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, files []file, print fingerprints, all *Documents) (err error) {
+	spool := newSpool(reader.vocab, spoolLimit)
+	c.files = append(c.files, spool)
+	reader.to = spool
 	for _, f := range files {
 		content, err := readDocuments(r, reader, f)
 		if err != nil {
@@ -36,23 +55,9 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 		}
 		print.file(f, content)
 	}
-	all := &Documents{spans: reader.spans, layout: config.Layout, vocab: vocab}
-	if !reader.lists {
-		all.vocab = 256
-		if config.Layout.End != nil {
-			all.vocab = max(256, *config.Layout.End+1)
-		}
-	} else {
-		c.Tokens = "ids"
-	}
-	if all.store, err = spool.store(); err != nil {
-		return err
-	}
-	if err := c.splitDocuments(config, all); err != nil {
-		return err
-	}
-	print.set(c)
-	return nil
+	all.spans = reader.spans
+	all.store, err = spool.store()
+	return err
 }
 
 // readDocuments reads one file and returns the hash of its bytes.
@@ -63,7 +68,7 @@ func readDocuments(r *reading, reader *jsonl, f file) ([]byte, error) {
 	}
 	defer open.Close()
 	counted := &hashed{reading: r, name: f.path, r: open, sum: sha256.New()}
-	if err := reader.file(f.path, counted); err != nil {
+	if err := reader.file(r.ctx, f.path, counted); err != nil {
 		return nil, err
 	}
 	if _, err := io.Copy(io.Discard, counted); err != nil {
@@ -73,6 +78,73 @@ func readDocuments(r *reading, reader *jsonl, f file) ([]byte, error) {
 		return nil, fmt.Errorf("data: read %q: %d bytes, was %d a moment ago", f.path, counted.size, f.size)
 	}
 	return counted.sum.Sum(nil), nil
+}
+
+// tokenizeDocuments reads documents into a token file, or takes them from where they were kept.
+func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, files []file, print fingerprints, all *Documents) error {
+	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
+	if err != nil {
+		return err
+	}
+	size := int64(0)
+	for _, t := range texts {
+		print.file(t.file, t.sum)
+		size += t.size
+	}
+	begun := time.Now()
+	key := tokenKeyOf(fmt.Sprintf("documents %s %q %d", config.how(), config.Fields, reader.vocab), texts)
+	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
+		r.begin("tokenizing", files)
+		reader.to = w
+		for _, t := range texts {
+			err := t.reading(func(from io.ReaderAt) error {
+				return reader.file(r.ctx, t.path, &countedReader{reading: r, name: t.path, r: io.NewSectionReader(from, 0, t.size)})
+			})
+			if err != nil {
+				return err
+			}
+		}
+		for _, s := range reader.spans {
+			w.parts = append(w.parts, s.part())
+		}
+		w.lists = reader.lists
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	all.store, all.spans, reader.lists = tokens.store, spansOf(tokens.parts), tokens.lists
+	c.noteTokens(kept, all.tokens(), size, time.Since(begun))
+	return nil
+}
+
+// part is a span as a token file has it.
+func (s span) part() uint64 {
+	masked := uint64(0)
+	if s.masked {
+		masked = 1
+	}
+	return uint64(s.count)<<1 | masked
+}
+
+func spansOf(parts []uint64) []span {
+	spans, start := make([]span, len(parts)), int64(0)
+	for i, p := range parts {
+		spans[i] = span{start: start, count: int32(p >> 1), masked: p&1 == 1}
+		start += int64(p >> 1)
+	}
+	return spans
+}
+
+// countedReader tells how far a file has been read.
+type countedReader struct {
+	*reading
+	name string
+	r    io.Reader
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	return c.do(c.name, func() (int, error) { return c.r.Read(p) })
 }
 
 // hashed counts and hashes what is read through it.

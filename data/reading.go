@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,10 +15,15 @@ type reading struct {
 	ctx    context.Context
 	config Config
 
-	mu    sync.Mutex
-	bytes int64     // read so far
-	name  string    // of the file that is being read
-	since time.Time // when its read was begun; zero: none is under way
+	mu       sync.Mutex
+	progress Progress       // without the time
+	under    []*readRequest // under way, the oldest first
+}
+
+// readRequest is a read that may hang.
+type readRequest struct {
+	name  string // of the file
+	since time.Time
 }
 
 // opened is the outcome of opening.
@@ -42,7 +48,7 @@ func (r *reading) wait(done <-chan opened) (*Corpus, error) {
 			err = fmt.Errorf("data: open: %w", context.Cause(r.ctx))
 		case <-tick.C:
 			if r.config.Progress != nil {
-				r.config.Progress(r.total(), time.Since(begun))
+				r.config.Progress(r.far(time.Since(begun)))
 			}
 			err = r.late()
 		}
@@ -57,18 +63,31 @@ func (r *reading) wait(done <-chan opened) (*Corpus, error) {
 	}
 }
 
-func (r *reading) total() int64 {
+func (r *reading) far(took time.Duration) Progress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.bytes
+	p := r.progress
+	p.Took = took
+	return p
+}
+
+// begin begins a phase, in which files are read.
+func (r *reading) begin(phase string, files []file) {
+	p := Progress{Phase: phase}
+	for _, f := range files {
+		p.Of += f.size
+	}
+	r.mu.Lock()
+	r.progress = p
+	r.mu.Unlock()
 }
 
 // late says that a read takes longer than Config.Timeout.
 func (r *reading) late() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if limit := r.config.Timeout; limit > 0 && !r.since.IsZero() && time.Since(r.since) > limit {
-		return &TimeoutError{Waited: limit, File: r.name}
+	if limit := r.config.Timeout; limit > 0 && len(r.under) > 0 && time.Since(r.under[0].since) > limit {
+		return &TimeoutError{Waited: limit, File: r.under[0].name}
 	}
 	return nil
 }
@@ -78,12 +97,15 @@ func (r *reading) do(name string, read func() (int, error)) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
+	now := &readRequest{name, time.Now()}
 	r.mu.Lock()
-	r.name, r.since = name, time.Now()
+	r.under = append(r.under, now)
 	r.mu.Unlock()
 	n, err := read()
 	r.mu.Lock()
-	r.bytes, r.since = r.bytes+int64(n), time.Time{}
+	i := slices.Index(r.under, now)
+	r.under = slices.Delete(r.under, i, i+1)
+	r.progress.Bytes += int64(n)
 	r.mu.Unlock()
 	return n, err
 }

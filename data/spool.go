@@ -26,17 +26,21 @@ type spool struct {
 
 // newSpool holds tokens below vocab.
 func newSpool(vocab, limit int) *spool {
-	s := &spool{width: 4, limit: limit}
+	return &spool{width: tokenWidth(vocab), limit: limit}
+}
+
+// tokenWidth is how many bytes a token below vocab takes that may be unlabelled.
+func tokenWidth(vocab int) int {
 	if vocab <= 1<<15 {
-		s.width = 2
+		return 2
 	}
-	return s
+	return 4
 }
 
 func (s *spool) add(tokens []uint32) error {
 	s.count += int64(len(tokens))
 	for _, t := range tokens {
-		s.memory = s.encode(s.memory, t)
+		s.memory = encodeToken(s.memory, s.width, t)
 	}
 	if s.file == nil && len(s.memory) > s.limit {
 		file, err := os.CreateTemp("", "gputrain-documents-*")
@@ -80,8 +84,9 @@ func (s *spool) Close() error {
 	return err
 }
 
-func (s *spool) encode(dst []byte, token uint32) []byte {
-	if s.width == 4 {
+// encodeToken appends a token, which may be unlabelled, in so many bytes.
+func encodeToken(dst []byte, width int, token uint32) []byte {
+	if width == 4 {
 		return binary.LittleEndian.AppendUint32(dst, token)
 	}
 	return binary.LittleEndian.AppendUint16(dst, uint16(token|token>>16&(unlabelled>>16)))

@@ -81,21 +81,28 @@ func (s segment) read(dst []int32, at int64, vocab int) error {
 		return fmt.Errorf("data: read %q: tokens [%d, %d): %w", s.name, at, at+int64(len(dst)), err)
 	}
 	for i := range dst {
-		var v uint32
-		switch s.width {
-		case 1:
-			v = uint32(raw[i])
-		case 2:
-			v = uint32(binary.LittleEndian.Uint16(raw[2*i:]))
-		default:
-			v = binary.LittleEndian.Uint32(raw[4*i:])
-		}
+		v := s.token(raw[i*s.width:])
 		if uint64(v) >= uint64(vocab) {
-			return fmt.Errorf("data: read %q: token %d: is %d, want less than the vocabulary %d", s.name, at+int64(i), v, vocab)
+			return s.beyond(at+int64(i), v, vocab)
 		}
 		dst[i] = int32(v)
 	}
 	return nil
+}
+
+// token is the one that bytes begin with.
+func (s segment) token(raw []byte) uint32 {
+	switch s.width {
+	case 1:
+		return uint32(raw[0])
+	case 2:
+		return uint32(binary.LittleEndian.Uint16(raw))
+	}
+	return binary.LittleEndian.Uint32(raw)
+}
+
+func (s segment) beyond(at int64, token uint32, vocab int) error {
+	return fmt.Errorf("data: read %q: token %d: is %d, want less than the vocabulary %d", s.name, at, token, vocab)
 }
 
 // readBytes fills dst from offset on. Files are read with calls and not mapped: a disk that hangs, or a file that somebody has cut, is

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,13 +46,20 @@ func OpenText(ctx context.Context, c data.Config, out io.Writer) (*data.Corpus, 
 	return nil, &UsageError{err}
 }
 
-// readingProgress tells on w of reading that takes its time: after 2 seconds, 4, 8 and so on.
-func readingProgress(w io.Writer) func(read int64, took time.Duration) {
-	next := 2 * time.Second
-	return func(read int64, took time.Duration) {
-		if took >= next {
-			fmt.Fprintf(w, "reading data: %s in %.0f s\n", runfile.FormatBytes(uint64(read)), took.Seconds())
-			next *= 2
+// readingProgress tells on w of reading that takes its time: after 2 seconds, 4, 8 and so on, and then each half minute.
+func readingProgress(w io.Writer) func(data.Progress) {
+	const first, most = 2 * time.Second, 30 * time.Second
+	next := first
+	return func(p data.Progress) {
+		if p.Took < next {
+			return
+		}
+		next += min(next, most)
+		what := cmp.Or(p.Phase, "reading")
+		if p.Of > 0 {
+			fmt.Fprintf(w, "%s data: %s of %s after %.0f s\n", what, runfile.FormatBytes(uint64(p.Bytes)), runfile.FormatBytes(uint64(p.Of)), p.Took.Seconds())
+		} else {
+			fmt.Fprintf(w, "%s data: %s in %.0f s\n", what, runfile.FormatBytes(uint64(p.Bytes)), p.Took.Seconds())
 		}
 	}
 }

@@ -1,0 +1,296 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A token file keeps what a tokenizer has made of text, so that it is made once. Its name is its key, the hash of what the tokens follow from. All
+// that describes the tokens stands behind them, because it is known only then; numbers are little-endian:
+//
+//	tokens   of two or four bytes, whose highest bit is unlabelled in documents
+//	parts    uint64 each: the tokens of a file; of a document twice that, and one more where it has masked tokens
+//	sums     uint32 each: CRC32C of each mebibyte of tokens
+//	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 flags, the key of 32 bytes,
+//	         and uint32 CRC32C of parts, sums and the trailer before it
+//
+// It is written under another name and renamed when it is whole. When it is opened the sums are compared, of files of more than hashLimit those of
+// as many blocks, evenly spaced: what is damaged is made again.
+const (
+	tokenFileMagic   = "GTCACHED"
+	tokenFileVersion = 1
+	tokenFileTrailer = 72
+	tokenFileBlock   = 1 << 20
+	tokenFileSuffix  = ".tokens"
+	tokenFileStale   = 24 * time.Hour // of an unfinished one: no process writes to it any more
+	tokenFileLists   = 1              // flag: documents are lists of tokens, not all of them text
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// tokenKey is the hash of all that tokens follow from.
+type tokenKey [sha256.Size]byte
+
+func (k tokenKey) name() string { return hex.EncodeToString(k[:16]) + tokenFileSuffix }
+
+// tokenFile is one that is open.
+type tokenFile struct {
+	store
+	parts []uint64
+	lists bool
+}
+
+// tokenWriter writes one.
+type tokenWriter struct {
+	out   *bufio.Writer
+	width int
+	count int64
+	sum   uint32
+	block int // bytes in it so far
+	sums  []uint32
+	parts []uint64
+	lists bool
+	raw   []byte
+}
+
+func (w *tokenWriter) add(tokens []uint32) error {
+	w.raw = w.raw[:0]
+	for _, t := range tokens {
+		w.raw = encodeToken(w.raw, w.width, t)
+	}
+	w.count += int64(len(tokens))
+	for rest := w.raw; len(rest) > 0; {
+		n := min(len(rest), tokenFileBlock-w.block)
+		w.sum = crc32.Update(w.sum, castagnoli, rest[:n])
+		if w.block += n; w.block == tokenFileBlock {
+			w.closeBlock()
+		}
+		rest = rest[n:]
+	}
+	_, err := w.out.Write(w.raw)
+	return err
+}
+
+func (w *tokenWriter) closeBlock() {
+	w.sums, w.sum, w.block = append(w.sums, w.sum), 0, 0
+}
+
+// finish writes what stands behind the tokens.
+func (w *tokenWriter) finish(key tokenKey) error {
+	if w.block > 0 {
+		w.closeBlock()
+	}
+	flags := uint32(0)
+	if w.lists {
+		flags = tokenFileLists
+	}
+	var tail []byte
+	for _, p := range w.parts {
+		tail = binary.LittleEndian.AppendUint64(tail, p)
+	}
+	for _, s := range w.sums {
+		tail = binary.LittleEndian.AppendUint32(tail, s)
+	}
+	tail = append(tail, tokenFileMagic...)
+	tail = binary.LittleEndian.AppendUint32(tail, tokenFileVersion)
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(w.width))
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(w.count))
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(len(w.parts)))
+	tail = binary.LittleEndian.AppendUint32(tail, flags)
+	tail = append(tail, key[:]...)
+	tail = binary.LittleEndian.AppendUint32(tail, crc32.Checksum(tail, castagnoli))
+	if _, err := w.out.Write(tail); err != nil {
+		return err
+	}
+	return w.out.Flush()
+}
+
+// readTokenFile reads what stands behind the tokens, and compares them with their sums.
+func readTokenFile(r *reading, name string, file io.ReaderAt, size int64, key tokenKey) (*tokenFile, error) {
+	if size < tokenFileTrailer {
+		return nil, fmt.Errorf("%d bytes found, wanted %d or more", size, tokenFileTrailer)
+	}
+	trailer := make([]byte, tokenFileTrailer)
+	if err := r.at(name, file, trailer, size-tokenFileTrailer); err != nil {
+		return nil, err
+	}
+	width, flags := binary.LittleEndian.Uint32(trailer[12:]), binary.LittleEndian.Uint32(trailer[32:])
+	tokens, parts := binary.LittleEndian.Uint64(trailer[16:]), binary.LittleEndian.Uint64(trailer[24:])
+	body := tokens * uint64(width)
+	blocks := (body + tokenFileBlock - 1) / tokenFileBlock
+	behind := parts*8 + blocks*4
+	switch {
+	case string(trailer[:8]) != tokenFileMagic:
+		return nil, fmt.Errorf("the last bytes are not those of a token file: cut off, or something else")
+	case binary.LittleEndian.Uint32(trailer[8:]) != tokenFileVersion || width != 2 && width != 4:
+		return nil, fmt.Errorf("version %d of %d bytes a token, wanted %d", binary.LittleEndian.Uint32(trailer[8:]), width, tokenFileVersion)
+	case !bytes.Equal(trailer[36:68], key[:]):
+		return nil, errors.New("it is of another text or tokenizer")
+	case tokens > uint64(size) || parts > uint64(size) || body+behind+tokenFileTrailer != uint64(size):
+		return nil, fmt.Errorf("%d bytes found, wanted %d tokens in %d parts", size, tokens, parts)
+	}
+	tail := make([]byte, behind)
+	if err := r.at(name, file, tail, int64(body)); err != nil {
+		return nil, err
+	}
+	if found := crc32.Update(crc32.Checksum(tail, castagnoli), castagnoli, trailer[:68]); found != binary.LittleEndian.Uint32(trailer[68:]) {
+		return nil, errors.New("the checksum of what describes its tokens differs")
+	}
+	f := &tokenFile{store: store{bytes: file, width: int(width)}, parts: make([]uint64, parts), lists: flags&tokenFileLists != 0}
+	for i := range f.parts {
+		f.parts[i] = binary.LittleEndian.Uint64(tail[8*i:])
+	}
+	return f, compareBlocks(r, name, file, int64(body), tail[8*parts:])
+}
+
+// compareBlocks compares the bytes of tokens with the sums of their blocks.
+func compareBlocks(r *reading, name string, file io.ReaderAt, body int64, sums []byte) error {
+	const most = hashLimit / tokenFileBlock
+	blocks := int64(len(sums) / 4)
+	block := make([]byte, tokenFileBlock)
+	for i := range min(blocks, most) {
+		k := i
+		if blocks > most {
+			k = i * (blocks - 1) / (most - 1)
+		}
+		raw := block[:min(tokenFileBlock, body-k*tokenFileBlock)]
+		if err := r.at(name, file, raw, k*tokenFileBlock); err != nil {
+			return err
+		}
+		if crc32.Checksum(raw, castagnoli) != binary.LittleEndian.Uint32(sums[4*k:]) {
+			return fmt.Errorf("the checksum of bytes [%d, %d) differs", k*tokenFileBlock, k*tokenFileBlock+int64(len(raw)))
+		}
+	}
+	return nil
+}
+
+// tokenFile is the token file of a key: the one that Config.Cache has, or a new one, of tokens of width bytes, which write fills. kept tells that it was
+// there. Without a cache it is a temporary file.
+func (c *Corpus) tokenFile(r *reading, key tokenKey, width int, write func(w *tokenWriter) error) (f *tokenFile, kept bool, err error) {
+	dir := r.config.Cache
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return nil, false, cacheError(err)
+		}
+		path := filepath.Join(dir, key.name())
+		f, err := c.openTokenFile(r, path, key)
+		if err == nil {
+			return f, true, nil
+		}
+		if r.ctx.Err() != nil {
+			return nil, false, context.Cause(r.ctx)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s: %v: it is made again", path, err))
+		}
+		removeStale(dir)
+	}
+	path, err := r.writeTokenFile(dir, key, width, write)
+	if err != nil {
+		return nil, false, err
+	}
+	f, err = c.openTokenFile(r, path, key)
+	if dir == "" {
+		c.files = append(c.files, removed(path))
+	}
+	if err != nil {
+		err = cacheError(err)
+	}
+	return f, false, err
+}
+
+// writeTokenFile writes a new token file, and returns its path once it is whole.
+func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func(w *tokenWriter) error) (path string, err error) {
+	file, err := os.CreateTemp(dir, key.name()+".*.tmp")
+	if err != nil {
+		return "", cacheError(err)
+	}
+	path = file.Name()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, file.Close(), os.Remove(path))
+		}
+	}()
+	failing := &failing{to: file}
+	w := &tokenWriter{out: bufio.NewWriterSize(failing, 1<<20), width: width}
+	if err = write(w); err == nil {
+		err = w.finish(key)
+	}
+	if failing.err != nil { // the disk, whatever else it led to
+		return "", cacheError(failing.err)
+	}
+	if err != nil {
+		return "", err
+	}
+	if err = file.Sync(); err == nil {
+		err = file.Close()
+	}
+	if err != nil || dir == "" {
+		return path, err
+	}
+	whole := filepath.Join(dir, key.name())
+	if err = os.Rename(path, whole); err != nil {
+		return "", cacheError(err)
+	}
+	return whole, nil
+}
+
+// failing remembers the error of what it writes to.
+type failing struct {
+	to  io.Writer
+	err error
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	n, err := f.to.Write(p)
+	f.err = err
+	return n, err
+}
+
+func (c *Corpus) openTokenFile(r *reading, path string, key tokenKey) (*tokenFile, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	var f *tokenFile
+	if err == nil {
+		f, err = readTokenFile(r, path, diskFile{file, info}, info.Size(), key)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	c.files = append(c.files, file)
+	return f, nil
+}
+
+// removeStale removes what killed processes have left unfinished.
+func removeStale(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && strings.Contains(e.Name(), tokenFileSuffix+".") && strings.HasSuffix(e.Name(), ".tmp") && time.Since(info.ModTime()) > tokenFileStale {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // another process may have done it
+		}
+	}
+}
+
+// removed is a temporary file to be removed at the end.
+type removed string
+
+func (r removed) Close() error { return os.Remove(string(r)) }
+
+func cacheError(err error) error { return fmt.Errorf("data: tokens of text: %w", err) }

@@ -1,0 +1,301 @@
+package data
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"gputrain/tokenizer"
+)
+
+// Values of Config.Invalid.
+const (
+	InvalidError   = "error"
+	InvalidReplace = "replace"
+)
+
+// Invalids are the values of Config.Invalid.
+var Invalids = []string{InvalidError, InvalidReplace}
+
+// wholeLimit is the size up to which files are encoded one beside the other; a longer one is cut into parts that are.
+const wholeLimit = 1 << 20
+
+// border is what stands before and behind documents that a tokenizer has encoded.
+type border struct{ before, behind []int32 }
+
+// border is that of a configuration: what the tokenizer puts around a text, and the end token behind it.
+func (c Config) border() border {
+	var b border
+	if c.Tokenizer == nil {
+		return b
+	}
+	b.before, b.behind = c.Tokenizer.Around()
+	end, ok := c.Tokenizer.EndOfText()
+	if c.Layout.End != nil {
+		end, ok = int32(*c.Layout.End), *c.Layout.End >= 0
+		if !ok {
+			b.behind = nil
+		}
+	}
+	if n := len(b.behind); ok && (n == 0 || b.behind[n-1] != end) {
+		b.behind = append(b.behind, end)
+	}
+	return b
+}
+
+// between is what stands between two files of text, the end of the one and the beginning of the next, unless they are to be one text.
+func (c Config) between() border {
+	if end := c.Layout.End; end != nil && *end < 0 {
+		return border{}
+	}
+	return c.border()
+}
+
+// tokenizes tells whether text becomes tokens by a tokenizer.
+func (c Config) tokenizes() bool { return c.kind() == "tokenizer" }
+
+// tokenKeyOf is the key of what becomes of texts, by their content and all that says how they become tokens.
+func tokenKeyOf(how string, texts []textFile) tokenKey {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "gputrain tokens %d\n%s\n", tokenFileVersion, how)
+	for _, t := range texts {
+		fmt.Fprintf(hash, "%d %x\n", t.size, t.sum)
+	}
+	return tokenKey(hash.Sum(nil))
+}
+
+func (c Config) invalid() string {
+	if c.Invalid == "" {
+		return InvalidError
+	}
+	return c.Invalid
+}
+
+func (c Config) options() tokenizer.Options {
+	return tokenizer.Options{Replace: c.invalid() == InvalidReplace}
+}
+
+// how is what a fingerprint says of a tokenizer.
+func (c Config) how() string {
+	return fmt.Sprintf("tokenizer %s %v %s", c.Tokenizer.Fingerprint(), c.border(), c.invalid())
+}
+
+// A textFile is a file of text whose content has been hashed: what is read of it later is what was hashed, or an error.
+type textFile struct {
+	file
+	info os.FileInfo // nil where the content is in memory
+	sum  []byte
+}
+
+// isText says why a file is no text.
+func (t *textFile) isText(from io.ReaderAt) error {
+	if kind := compression(from, nil); kind != "" {
+		return compressedError(t.path, kind)
+	}
+	if t.size >= binHeaderSize && hasMagic(from) {
+		return tokensError(t.path)
+	}
+	return nil
+}
+
+// reading opens the file for a while.
+func (t *textFile) reading(read func(from io.ReaderAt) error) error {
+	if t.content != nil {
+		return read(bytes.NewReader(t.content))
+	}
+	open, err := os.Open(t.path)
+	if err != nil {
+		return fmt.Errorf("data: open %q: %w", t.path, err)
+	}
+	defer open.Close()
+	if t.info == nil {
+		if t.info, err = open.Stat(); err != nil {
+			return fmt.Errorf("data: open %q: %w", t.path, err)
+		}
+	}
+	if t.info.Size() != t.size {
+		return fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", t.path, t.info.Size(), t.size)
+	}
+	return read(diskFile{open, t.info})
+}
+
+// loadTokenized makes a text of files that a tokenizer encodes, or takes it from where it was kept.
+func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
+	texts, err := r.hashFiles(files, (*textFile).isText)
+	if err != nil {
+		return err
+	}
+	width := 4
+	if config.Tokenizer.VocabSize() <= 1<<16 {
+		width = 2
+	}
+	key := tokenKeyOf(fmt.Sprintf("text %s %v %d", config.how(), config.between(), config.limit()), texts)
+	begun := time.Now()
+	tokens, kept, err := c.tokenFile(r, key, width, func(w *tokenWriter) error { return r.encodeTexts(config, texts, w) })
+	if err != nil {
+		return err
+	}
+	print := newFingerprints("data", fmt.Sprintf("%s %v %d %v", config.how(), config.between(), len(files), config.Validation))
+	segments, from, size := make([]segment, len(files)), int64(0), int64(0)
+	for i, t := range texts {
+		segments[i] = segment{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(tokens.parts[i])}
+		from, size = from+segments[i].count, size+t.size
+		print.file(t.file, t.sum)
+	}
+	c.noteTokens(kept, from, size, time.Since(begun))
+	return c.part(config, print, newTokens(config.limit(), segments), segments)
+}
+
+// hashFiles hashes all files, once look has seen what they are.
+func (r *reading) hashFiles(files []file, look func(t *textFile, from io.ReaderAt) error) ([]textFile, error) {
+	r.begin("reading", files)
+	texts := make([]textFile, len(files))
+	for i, f := range files {
+		t := &texts[i]
+		t.file = f
+		err := t.reading(func(from io.ReaderAt) (err error) {
+			if err = look(t, from); err != nil {
+				return err
+			}
+			t.sum, err = contentHash(r, segment{name: f.path, bytes: from, width: 1, count: f.size}, f.size, 256)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return texts, nil
+}
+
+// noteTokens tells what became of a text.
+func (c *Corpus) noteTokens(kept bool, tokens, bytes int64, took time.Duration) {
+	how := fmt.Sprintf("made in %.1f s", took.Seconds())
+	if kept {
+		how = "as they were kept"
+	}
+	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d tokens of %d bytes, %s", c.Name, tokens, bytes, how))
+}
+
+// encodeTexts writes the tokens of all files, short ones several at once.
+func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) error {
+	var files []file
+	for _, t := range texts {
+		files = append(files, t.file)
+	}
+	r.begin("tokenizing", files)
+	t := &texting{tokenWriter: w, between: config.between(), limit: config.limit()}
+	encode := func(one textFile) (encodedText, error) { return r.encodeShort(config, one) }
+	take := func(e encodedText) error { return errors.Join(t.begin(), t.ids(e.ids)) }
+	for rest := texts; len(rest) > 0; {
+		short := slices.IndexFunc(rest, func(t textFile) bool { return t.size > wholeLimit })
+		if short < 0 {
+			short = len(rest)
+		}
+		if err := inOrder(r.ctx, slices.Values(rest[:short]), encode, take); err != nil {
+			return err
+		}
+		if rest = rest[short:]; len(rest) == 0 {
+			break
+		}
+		if err := t.begin(); err != nil {
+			return err
+		}
+		if err := r.encodeLong(config, rest[0], t.ids); err != nil {
+			return err
+		}
+		rest = rest[1:]
+	}
+	t.end()
+	return nil
+}
+
+// encodedText is what became of a short file.
+type encodedText struct{ ids []int32 }
+
+func (r *reading) encodeShort(config Config, one textFile) (e encodedText, err error) {
+	err = one.reading(func(from io.ReaderAt) error {
+		text := make([]byte, one.size)
+		if err := r.at(one.path, from, text, 0); err != nil {
+			return err
+		}
+		e.ids, err = config.Tokenizer.Encode(string(text), config.options())
+		return err
+	})
+	return e, textError(one.path, err)
+}
+
+func (r *reading) encodeLong(config Config, one textFile, emit func([]int32) error) error {
+	return textError(one.path, one.reading(func(from io.ReaderAt) error {
+		in := &countedReader{reading: r, name: one.path, r: io.NewSectionReader(from, 0, one.size)}
+		return config.Tokenizer.EncodeReader(r.ctx, in, tokenizer.StreamOptions{Options: config.options()}, emit)
+	}))
+}
+
+// textError says which file cannot be encoded, and what would help.
+func textError(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("data: text %q: %w%s", path, err, wayOut(err))
+}
+
+// wayOut is what helps where text is not UTF-8.
+func wayOut(err error) string {
+	var invalid *tokenizer.UTF8Error
+	if errors.As(err, &invalid) {
+		return ": data.invalid=replace puts U+FFFD in its place"
+	}
+	return ""
+}
+
+// texting writes files of text, one after the other.
+type texting struct {
+	*tokenWriter
+	between border
+	limit   int // every id is below it
+	begun   int64
+	files   int
+	out     []uint32
+}
+
+// begin begins a file.
+func (t *texting) begin() error {
+	if t.files++; t.files == 1 {
+		return nil
+	}
+	if err := t.ids(t.between.behind); err != nil {
+		return err
+	}
+	t.end()
+	return t.ids(t.between.before)
+}
+
+// end ends it.
+func (t *texting) end() {
+	t.parts = append(t.parts, uint64(t.count-t.begun))
+	t.begun = t.count
+}
+
+func (t *texting) ids(ids []int32) error {
+	t.out = t.out[:0]
+	for i, id := range ids {
+		if int(id) >= t.limit {
+			return fmt.Errorf("token %d: is %d, want less than the vocabulary %d (model.vocab)", t.count-t.begun+int64(i), id, t.limit)
+		}
+		t.out = append(t.out, uint32(id))
+	}
+	return t.add(t.out)
+}
+
+// limit is what every id of a tokenizer has to be below.
+func (c Config) limit() int {
+	if size := c.Tokenizer.VocabSize(); c.Vocab == 0 || c.Vocab > size {
+		return size
+	}
+	return c.Vocab
+}
