@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"math"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -197,7 +198,23 @@ func TestSampleIsAFunctionOfItsSeed(t *testing.T) {
 	greedy := sample("--temperature", "0")
 	assert.Equal(t, greedy, sample("--temperature", "0", "--seed", "43"))
 	// A checkpoint and its run are the same model.
-	assert.Equal(t, first, ok(t, p.command("sample", p.path("whole", "checkpoints", checkpoint.DirName(steps)), "--prompt", "line ", "--tokens", "40")).out)
+	at := p.path("whole", "checkpoints", checkpoint.DirName(steps))
+	assert.Equal(t, first, ok(t, p.command("sample", at, "--prompt", "line ", "--tokens", "40")).out)
+	// generation_config.json beside the model says what flags do not.
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		p.write(t, "given/"+name, read(t, filepath.Join(at, name)))
+	}
+	p.write(t, "given/generation_config.json", `{"do_sample": false, "repetition_penalty": 2, "eos_token_id": [300, 10]}`)
+	given := func(args ...string) ended {
+		return ok(t, p.command(append([]string{"sample", "given", "--prompt", "line ", "--tokens", "40"}, args...)...))
+	}
+	r := given("--repetition-penalty", "1")
+	assert.Contains(t, r.err, "generation_config.json: temperature 0, repetition_penalty 2\n")
+	line, _, _ := strings.Cut(strings.TrimPrefix(greedy, "line "), "\n")
+	assert.Equal(t, "line "+line+"\n", r.out, "ends with the first newline")
+	assert.NotEqual(t, r.out, given().out)
+	assert.Equal(t, sample("--top-p", "1e-9"), greedy)
+	assert.Equal(t, 2, p.command("sample", "given", "--top-p", "2").run(t).code)
 }
 
 func TestInspect(t *testing.T) {

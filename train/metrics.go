@@ -125,6 +125,9 @@ type Sample struct {
 	Text        string  `json:"text"` // what the model wrote after the prompt
 	Temperature float64 `json:"temperature"`
 	TopK        int     `json:"top_k"`
+	TopP        float64 `json:"top_p,omitzero"`
+	MinP        float64 `json:"min_p,omitzero"`
+	Repetition  float64 `json:"repetition_penalty,omitzero"`
 	Seed        uint64  `json:"seed"`
 }
 

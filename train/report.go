@@ -70,7 +70,7 @@ func (r report) write(dir string) error {
 	if len(samples) > 0 {
 		out.WriteString("\n## Samples\n")
 		for _, s := range samples[max(0, len(samples)-3):] {
-			fmt.Fprintf(&out, "\nStep %d, temperature %g, top %d, seed %d:\n\n%s\n", s.Step, s.Temperature, s.TopK, s.Seed, indented(s.Prompt+s.Text))
+			fmt.Fprintf(&out, "\nStep %d, temperature %g, top %d%s, seed %d:\n\n%s\n", s.Step, s.Temperature, s.TopK, s.further(), s.Seed, indented(s.Prompt+s.Text))
 		}
 	}
 	text, err := settingsText(r.settings)
@@ -79,6 +79,19 @@ func (r report) write(dir string) error {
 	}
 	fmt.Fprintf(&out, "\n## Settings\n\n```yaml\n%s```\n", text)
 	return replaceFile(filepath.Join(dir, reportFile), out.Bytes())
+}
+
+// further names what else has chosen among tokens, where it did.
+func (s Sample) further() (text string) {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"top p", s.TopP}, {"min p", s.MinP}, {"repetition penalty", s.Repetition}} {
+		if f.value > 0 {
+			text += fmt.Sprintf(", %s %g", f.name, f.value)
+		}
+	}
+	return text
 }
 
 // readSamples reads samples.jsonl as readMetrics does its file.

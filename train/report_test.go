@@ -30,7 +30,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, log.close())
 	samples, err := openLines(nil, filepath.Join(dir, samplesFile), 0)
 	require.NoError(t, err)
-	require.NoError(t, samples.write(Sample{Step: 50, Prompt: "func ", Text: "main() {\n\x00}\n```\n", Temperature: .8, TopK: 40}))
+	require.NoError(t, samples.write(Sample{Step: 50, Prompt: "func ", Text: "main() {\n\x00}\n```\n", Temperature: .8, TopK: 40, TopP: .9}))
 	require.NoError(t, samples.close())
 
 	var known facts

@@ -3,7 +3,6 @@ package train
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -17,7 +16,12 @@ type SampleConfig struct {
 	Tokens      int     // how many to draw
 	Temperature float64 // 0 takes the most probable token each time
 	TopK        int     // only the K most probable tokens; 0 all
-	Seed        uint64
+	TopP        float64 // only the most probable tokens that have this share of what TopK leaves, at least one; 0 and 1 all
+	MinP        float64 // only tokens that are at least this share as probable as the most probable one; 0 all
+	// RepetitionPenalty divides positive logits of tokens that the prompt or the text drawn has, and multiplies negative ones; 0 and 1 leave them.
+	RepetitionPenalty float64
+	Stop              []int32 // tokens that end the text
+	Seed              uint64
 }
 
 // Validate reports the first value that cannot be meant.
@@ -31,8 +35,22 @@ func (c SampleConfig) Validate() error {
 		return fmt.Errorf("train: sample: temperature: %v, want 0 or more", c.Temperature)
 	case c.TopK < 0:
 		return fmt.Errorf("train: sample: top_k: %d, want 0 or more", c.TopK)
+	case !(c.TopP >= 0 && c.TopP <= 1):
+		return fmt.Errorf("train: sample: top_p: %v, want 0 to 1", c.TopP)
+	case !(c.MinP >= 0 && c.MinP <= 1):
+		return fmt.Errorf("train: sample: min_p: %v, want 0 to 1", c.MinP)
+	case !(c.RepetitionPenalty >= 0) || math.IsInf(c.RepetitionPenalty, 1):
+		return fmt.Errorf("train: sample: repetition_penalty: %v, want 0 or more", c.RepetitionPenalty)
 	}
 	return nil
+}
+
+// unless1 is 0 for 1, which asks for nothing either.
+func unless1(x float64) float64 {
+	if x == 1 {
+		return 0
+	}
+	return x
 }
 
 // Tokenizer turns text into tokens and back.
@@ -53,14 +71,17 @@ type Decoder interface {
 
 // GenerateTokens draws tokens after a prompt, of which the model sees at most the last Window. Each token drawn goes into its window; once that is
 // full, the newer half of it is taken in as a window of its own, which has room for as many again. Random numbers are a function of the
-// seed and the token's number alone, so sampling changes nothing of a run. yield gets every token as it is drawn and may end the
-// drawing by returning false.
+// seed and the token's number alone, so sampling changes nothing of a run. yield gets every token as it is drawn, but for the one that ends the text, and
+// may end the drawing by returning false. What decides about a token comes in the order of Hugging Face's: penalty, temperature, TopK, TopP, MinP.
 func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decoder, yield func(int32) bool) error {
 	if len(prompt) == 0 {
 		return fmt.Errorf("train: sample: prompt: 0 tokens, want at least 1")
 	}
 	key := prng.NewKey(c.Seed).FoldIn(sampleStream)
 	window := slices.Clone(prompt[max(0, len(prompt)-m.Window()):])
+	said := repetitions{penalty: float32(cmp.Or(c.RepetitionPenalty, 1)), tokens: map[int32]bool{}}
+	said.add(prompt...)
+	draw := chooser{SampleConfig: c}
 	begun := false
 	for i := range c.Tokens {
 		if err := context.Cause(ctx); err != nil {
@@ -80,52 +101,51 @@ func GenerateTokens(ctx context.Context, c SampleConfig, prompt []int32, m Decod
 		if err != nil {
 			return err
 		}
-		next, err := choose(values, c.Temperature, c.TopK, key.Uniform(uint64(i)))
+		next, err := draw.choose(said.penalized(values), key.Uniform(uint64(i)))
 		if err != nil {
 			return err
 		}
-		window = append(window, next)
-		if !yield(next) {
+		if slices.Contains(c.Stop, next) || !yield(next) {
 			return nil
 		}
+		window = append(window, next)
+		said.add(next)
 	}
 	return nil
 }
 
-// errLogits says that the model's answer is not numbers.
-var errLogits = errors.New("not finite")
+// repetitions are the tokens of a text, which are to be less likely than they were.
+type repetitions struct {
+	penalty float32
+	tokens  map[int32]bool
+}
+
+func (r *repetitions) add(tokens ...int32) {
+	if r.penalty == 1 {
+		return
+	}
+	for _, token := range tokens {
+		r.tokens[token] = true
+	}
+}
+
+// penalized are logits with the penalty, in numbers of their own.
+func (r *repetitions) penalized(logits []float32) []float32 {
+	if r.penalty == 1 {
+		return logits
+	}
+	logits = slices.Clone(logits)
+	for token := range r.tokens {
+		switch {
+		case token < 0 || int(token) >= len(logits): // the model refuses it
+		case logits[token] < 0:
+			logits[token] *= r.penalty
+		default:
+			logits[token] /= r.penalty
+		}
+	}
+	return logits
+}
 
 // sampleStream keeps the random numbers of sampling apart from all others of a run.
 const sampleStream = 0x5a3b1e
-
-// choose draws a token: probabilities are softmax(logits/temperature) over the topK highest, and the token is the one in whose
-// share of [0, 1) u falls, most probable first. Equal logits stand in the order of their ids.
-func choose(logits []float32, temperature float64, topK int, u float32) (int32, error) {
-	order := make([]int32, len(logits))
-	for i, l := range logits {
-		if !finite(float64(l)) {
-			return 0, fmt.Errorf("train: sample: logit %d: %v: %w", i, l, errLogits)
-		}
-		order[i] = int32(i)
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
-	if temperature == 0 {
-		return order[0], nil
-	}
-	if topK > 0 {
-		order = order[:min(topK, len(order))]
-	}
-	weights := make([]float64, len(order))
-	total := 0.0
-	for i, token := range order {
-		weights[i] = math.Exp((float64(logits[token]) - float64(logits[order[0]])) / temperature)
-		total += weights[i]
-	}
-	rest := float64(u) * total
-	for i, w := range weights {
-		if rest -= w; rest < 0 {
-			return order[i], nil
-		}
-	}
-	return order[len(order)-1], nil
-}

@@ -10,33 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestChoose(t *testing.T) {
-	logits := []float32{0, float32(math.Log(2)), float32(math.Log(5)), 0}
-	draw := func(temperature float64, topK int, u float32) int32 {
-		token, err := choose(logits, temperature, topK, u)
-		require.NoError(t, err)
-		return token
-	}
-	assert.EqualValues(t, 2, draw(0, 0, .99))
-	// Shares at temperature 1: token 2 has 5/9, token 1 has 2/9, tokens 0 and 3 have 1/9 each, in this order.
-	for _, c := range []struct {
-		u    float32
-		want int32
-	}{{0, 2}, {.55, 2}, {.56, 1}, {.77, 1}, {.78, 0}, {.88, 0}, {.89, 3}, {.999999, 3}} {
-		assert.Equal(t, c.want, draw(1, 0, c.u), "u %v", c.u)
-	}
-	// Of the best two: 5/7, 2/7.
-	assert.EqualValues(t, 2, draw(1, 2, .71))
-	assert.EqualValues(t, 1, draw(1, 2, .72))
-	assert.EqualValues(t, 1, draw(1, 2, .9999999))
-	// Temperature 1/2 squares the odds: 25, 4, 1, 1.
-	assert.EqualValues(t, 2, draw(.5, 0, .80))
-	assert.EqualValues(t, 1, draw(.5, 0, .81))
-	logits[3] = float32(math.NaN())
-	_, err := choose(logits, 1, 0, .5)
-	assert.ErrorContains(t, err, "logit 3: NaN")
-}
-
 // counting is a model that continues n with n+1 and sees at most width tokens. It keeps what it has seen, window by window.
 type counting struct {
 	width   int
@@ -96,7 +69,36 @@ func TestGenerateTokens(t *testing.T) {
 	c.Seed = 8
 	assert.NotEqual(t, first, run(wild, 5, 6))
 	assert.ErrorContains(t, GenerateTokens(t.Context(), c, nil, wild, nil), "0 tokens")
+	c.Stop = []int32{40, 9}
+	assert.Equal(t, []int32{7, 8}, run(&counting{width: 20}, 5, 6), "ends with a token to stop at, which is not part of it")
 }
+
+// The penalty is on every token of the prompt, also before the window, and of what was drawn: once each.
+func TestRepetitionPenalty(t *testing.T) {
+	said := repetitions{penalty: 2, tokens: map[int32]bool{}}
+	said.add(0, 3, 0)
+	said.add(1, 900)
+	logits := []float32{4, -4, 4, -1, -1}
+	assert.Equal(t, []float32{2, -8, 4, -2, -1}, said.penalized(logits))
+	assert.Equal(t, []float32{4, -4, 4, -1, -1}, logits, "the model's own")
+
+	c := SampleConfig{Prompt: "x", Tokens: 5, RepetitionPenalty: 1.5}
+	var got []int32
+	require.NoError(t, GenerateTokens(t.Context(), c, []int32{2, 1, 4}, &fixed{2, 1.9, 1.8, 1.7, 1.6, 1.5, .1, .1, .1}, func(token int32) bool {
+		got = append(got, token)
+		return true
+	}))
+	assert.Equal(t, []int32{0, 3, 5, 0, 0}, got)
+}
+
+// fixed is a model that always answers with the same logits and sees two tokens.
+type fixed []float32
+
+func (f fixed) Window() int { return 2 }
+
+func (f fixed) Logits(context.Context, []int32) ([]float32, error) { return f, nil }
+
+func (f fixed) Decode(context.Context, int32) ([]float32, error) { return f, nil }
 
 func TestSampleConfig(t *testing.T) {
 	good := SampleConfig{Prompt: "a", Tokens: 1}
@@ -106,6 +108,10 @@ func TestSampleConfig(t *testing.T) {
 		"tokens":      func(c *SampleConfig) { c.Tokens = 0 },
 		"temperature": func(c *SampleConfig) { c.Temperature = math.NaN() },
 		"top_k":       func(c *SampleConfig) { c.TopK = -1 },
+		"top_p":       func(c *SampleConfig) { c.TopP = 1.5 },
+		"min_p":       func(c *SampleConfig) { c.MinP = math.NaN() },
+
+		"repetition_penalty": func(c *SampleConfig) { c.RepetitionPenalty = -1 },
 	} {
 		c := good
 		edit(&c)

@@ -278,7 +278,8 @@ func (t *trainer) sample(ctx context.Context) error {
 	t.forecast.samples.each = time.Since(begin)
 	s := Sample{
 		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: c.Tokenizer.Decode(drawn),
-		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, Seed: c.Sample.Seed,
+		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, TopP: unless1(c.Sample.TopP), MinP: c.Sample.MinP, Repetition: unless1(c.Sample.RepetitionPenalty),
+		Seed: c.Sample.Seed,
 	}
 	hooks := t.tell(ctx, Event{Kind: Sampled, Sample: &s})
 	if err := t.samples.write(s); err != nil {

@@ -15,13 +15,23 @@ type modelFlags struct {
 	Adapter string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 }
 
-// open finds the model's directory and puts the model on its adapter.
-func (f *modelFlags) open(ctx context.Context) (*state.Model, func(), error) {
+// openedModel is a model on its adapter, and the directory that it is from.
+type openedModel struct {
+	*state.Model
+	dir string
+}
+
+// open finds the model's directory, which stays there until release, and puts the model on its adapter.
+func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), err error) {
 	dir, unhold, err := setup.HoldModel(f.Model, os.Stderr)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer unhold() // what is read is in memory by then
+	defer func() {
+		if err != nil {
+			unhold()
+		}
+	}()
 	adapter, err := selectAdapter(f.Adapter)
 	if err != nil {
 		return nil, nil, err
@@ -31,10 +41,10 @@ func (f *modelFlags) open(ctx context.Context) (*state.Model, func(), error) {
 		return nil, nil, err
 	}
 	dev.SetAutotune(false)
-	m, err := state.LoadModel(dev, dir)
+	loaded, err := state.LoadModel(dev, dir)
 	if err != nil {
 		dev.Release()
 		return nil, nil, err
 	}
-	return m, func() { m.Release(); dev.Release() }, nil
+	return &openedModel{loaded, dir}, func() { loaded.Release(); dev.Release(); unhold() }, nil
 }

@@ -11,27 +11,67 @@ import (
 
 	"gputrain/data"
 	"gputrain/train"
+	"gputrain/train/setup"
 )
 
 type sampleCmd struct {
 	modelFlags
-	Prompt      string  `help:"What the text begins with." default:"func "`
-	Tokens      int     `help:"Tokens to write." default:"240"`
-	Temperature float64 `help:"0 = always the likeliest token." default:"0.8"`
-	TopK        int     `help:"Choose among the k likeliest tokens; 0 = all." default:"40"`
-	Seed        uint64  `help:"The same seed writes the same text on the same adapter." default:"42"`
+	Prompt string `help:"What the text begins with." default:"func "`
+	Tokens int    `help:"Tokens to write." default:"240"`
+	Seed   uint64 `help:"The same seed writes the same text on the same adapter." default:"42"`
+
+	Temperature *float64 `help:"0 = always the likeliest token. Without it, and the flags below, what generation_config.json beside the model says, else 0.8." placeholder:"0.8"`
+	TopK        *int     `help:"Choose among the k likeliest tokens; 0 = all." placeholder:"40"`
+	TopP        *float64 `help:"Of those, choose among the likeliest that have this share together; 1 = all." placeholder:"1"`
+	MinP        *float64 `help:"Choose among tokens at least this share as probable as the likeliest; 0 = all." placeholder:"0"`
+
+	RepetitionPenalty *float64 `help:"Divides positive logits of tokens that are there already, multiplies negative ones; 1 = none." placeholder:"1"`
+}
+
+// sampling is how text is drawn from the model of a directory: as the flags say, else its generation_config.json, which standard error names. Of no
+// directory yet it is as the flags say alone.
+func (c *sampleCmd) sampling(dir string) (train.SampleConfig, error) {
+	s := train.SampleConfig{Prompt: c.Prompt, Tokens: c.Tokens, Temperature: 0.8, TopK: 40, Seed: c.Seed}
+	if dir != "" {
+		says, err := setup.Sampling(dir, &s)
+		if err != nil {
+			return s, err
+		}
+		if says != "" {
+			fmt.Fprintf(os.Stderr, "gputrain: sample: generation_config.json: %s\n", says)
+		}
+	}
+	lay(&s.Temperature, c.Temperature)
+	lay(&s.TopK, c.TopK)
+	lay(&s.TopP, c.TopP)
+	lay(&s.MinP, c.MinP)
+	lay(&s.RepetitionPenalty, c.RepetitionPenalty)
+	if err := s.Validate(); err != nil {
+		return s, usageError{err}
+	}
+	return s, nil
+}
+
+// lay puts a flag's value over another, where it is given.
+func lay[V any](to *V, flag *V) {
+	if flag != nil {
+		*to = *flag
+	}
 }
 
 func (c *sampleCmd) Run(ctx context.Context) error {
-	sampling := train.SampleConfig{Prompt: c.Prompt, Tokens: c.Tokens, Temperature: c.Temperature, TopK: c.TopK, Seed: c.Seed}
-	if err := sampling.Validate(); err != nil {
-		return usageError{err}
+	if _, err := c.sampling(""); err != nil {
+		return err
 	}
 	m, release, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
+	sampling, err := c.sampling(m.dir)
+	if err != nil {
+		return err
+	}
 	if v := m.Definition().Vocab(); v != 256 {
 		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d, wanted 256: only bytes can be written as text so far", c.Model, v)}
 	}

@@ -12,7 +12,7 @@ func TestResumeOfKeys(t *testing.T) {
 	for key, want := range map[string]Resume{
 		"pipeline.stages": Free, "pipeline.adapters": Free, "pipeline.rules": Free, "device.texels": Free, "device.submit_limit": Free, "train.keep": Free, "data.prefetch": Free,
 		"pipeline.microbatches": Fixed, "train.batch": Fixed, "train.accumulate": Fixed, "train.seed": Fixed, "train.eval_every": Fixed,
-		"train.sample_every": Free, "train.sample_tokens": Free, "train.prompt": Free, "train.temperature": Free, "train.top_k": Free,
+		"train.sample_every": Free, "train.sample_tokens": Free, "train.prompt": Free, "train.temperature": Free, "train.top_k": Free, "train.top_p": Free, "train.min_p": Free, "train.repetition_penalty": Free,
 		"train.steps": Scheduled, "optimizer.schedule.type": Scheduled, "data.text": ByContent, "model.from": ByPlace, "optimizer.parameters.b1": Fixed,
 	} {
 		assert.Equal(t, want, ResumeOf(key), key)

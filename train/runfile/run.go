@@ -101,6 +101,9 @@ type Train struct {
 	Prompt          string    `yaml:"prompt" resume:"free" doc:"what a sample begins with; empty: what suits the text"`
 	Temperature     float64   `yaml:"temperature" default:"0.8" range:"0..100" resume:"free" doc:"temperature of sampling; 0: always the likeliest token"`
 	TopK            int       `yaml:"top_k" default:"40" range:"0.." resume:"free" doc:"sample among the k likeliest tokens; 0: all"`
+	TopP            float64   `yaml:"top_p" default:"1" range:"0..1" resume:"free" doc:"of those, sample among the likeliest that have this share together, one at least; 0 or 1: all"`
+	MinP            float64   `yaml:"min_p" range:"0..1" resume:"free" doc:"sample among tokens that are at least this share as probable as the likeliest; 0: all"`
+	Repetition      float64   `yaml:"repetition_penalty" default:"1" range:">0" resume:"free" doc:"what positive logits of tokens that a sample already has are divided by, and negative ones multiplied by; 1: none"`
 	HistogramEvery  int       `yaml:"histogram_every" range:"0.." resume:"free" doc:"updates between histograms of parameters and gradients, computed on the device and written to histograms.jsonl; 0: none"`
 	HistogramMatch  []string  `yaml:"histogram_match" range:"pattern" resume:"free" doc:"regular expressions on params/PATH and grads/PATH that get histograms; empty: all"`
 	LogEvery        int       `yaml:"log_every" default:"1" range:"1.." resume:"free" doc:"updates between lines of metrics.jsonl"`

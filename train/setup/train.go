@@ -69,7 +69,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	}
 	// Only bytes can be written as text so far.
 	if t.SampleTokens > 0 && text.Tokens == "bytes" {
-		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, Seed: t.Seed}
+		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, TopP: t.TopP, MinP: t.MinP, RepetitionPenalty: t.Repetition, Seed: t.Seed}
 	}
 	return run, release, nil
 }

@@ -34,6 +34,7 @@ export class Samples {
     this.step.textContent = `step ${whole(s.step)}`;
     const visible = (t) => String(t ?? '').replace(/[\u0000-\u0008\u000b-\u001f\u007f\u0080-\u009f\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
     this.text.replaceChildren(h('span', { class: 'prompt' }, visible(s.prompt)), visible(s.text));
-    this.facts.textContent = [`temperature ${s.temperature}`, s.top_k ? `top ${s.top_k}` : null, `seed ${s.seed}`].filter((t) => t).join(' · ');
+    this.facts.textContent = [`temperature ${s.temperature}`, s.top_k ? `top ${s.top_k}` : null, s.top_p ? `top p ${s.top_p}` : null, s.min_p ? `min p ${s.min_p}` : null,
+      s.repetition_penalty ? `repetition penalty ${s.repetition_penalty}` : null, `seed ${s.seed}`].filter((t) => t).join(' · ');
   }
 }

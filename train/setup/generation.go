@@ -1,0 +1,102 @@
+package setup
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gputrain/train"
+)
+
+// generationFile says how text is drawn from the model beside it.
+const generationFile = "generation_config.json"
+
+// generation is what is read of generationFile.
+type generation struct {
+	Sample      *bool    `json:"do_sample"`
+	Temperature *float64 `json:"temperature"`
+	TopK        *int     `json:"top_k"`
+	TopP        *float64 `json:"top_p"`
+	MinP        *float64 `json:"min_p"`
+	Repetition  *float64 `json:"repetition_penalty"`
+	Ends        endIDs   `json:"eos_token_id"`
+}
+
+// endIDs are the tokens that end a text: an id or a list of ids.
+type endIDs []int32
+
+// UnmarshalJSON reads either.
+func (e *endIDs) UnmarshalJSON(raw []byte) error {
+	var one int32
+	if err := json.Unmarshal(raw, &one); err == nil && string(raw) != "null" {
+		*e = endIDs{one}
+		return nil
+	}
+	if err := json.Unmarshal(raw, (*[]int32)(e)); err != nil {
+		return fmt.Errorf("eos_token_id: found %.40s, wanted an id or a list of ids", raw)
+	}
+	return nil
+}
+
+// Sampling lays what generation_config.json of a model's directory says of sampling over c, and names it; "" where it says nothing. do_sample: false
+// is a temperature of 0. Where it has no eos_token_id, that of config.json ends a text.
+func Sampling(dir string, c *train.SampleConfig) (says string, err error) {
+	var g generation
+	var config struct {
+		Ends endIDs `json:"eos_token_id"`
+	}
+	if err := readBeside(dir, generationFile, &g); err != nil {
+		return "", err
+	}
+	if err := readBeside(dir, "config.json", &config); err != nil {
+		return "", err
+	}
+	if c.Stop = g.Ends; c.Stop == nil {
+		c.Stop = config.Ends
+	}
+	if g.Sample != nil && !*g.Sample {
+		g.Temperature = new(float64)
+	}
+	var names []string
+	lay := func(name string, value *float64, to *float64) {
+		if value != nil {
+			*to = *value
+			names = append(names, fmt.Sprintf("%s %v", name, *value))
+		}
+	}
+	lay("temperature", g.Temperature, &c.Temperature)
+	if g.TopK != nil {
+		c.TopK = *g.TopK
+		names = append(names, fmt.Sprintf("top_k %d", *g.TopK))
+	}
+	lay("top_p", g.TopP, &c.TopP)
+	lay("min_p", g.MinP, &c.MinP)
+	lay("repetition_penalty", g.Repetition, &c.RepetitionPenalty)
+	return strings.Join(names, ", "), nil
+}
+
+// readBeside reads a file of a stranger, if there is one.
+func readBeside(dir, name string, into any) error {
+	const most = 1 << 20
+	f, err := os.Open(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return &ModelError{err}
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, most))
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		return &ModelError{fmt.Errorf("%s: %w", filepath.Join(dir, name), err)}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package setup
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/train"
+)
+
+func TestSampling(t *testing.T) {
+	for _, c := range []struct {
+		generation, config string // "": no such file
+		want               train.SampleConfig
+		says               string
+	}{
+		{"", `{}`, train.SampleConfig{Temperature: .8, TopK: 40}, ""},
+		{"", `{"eos_token_id": 3, "temperature": 1.0, "top_k": "many"}`, train.SampleConfig{Temperature: .8, TopK: 40, Stop: []int32{3}}, ""},
+		{"{}", `{"eos_token_id": null}`, train.SampleConfig{Temperature: .8, TopK: 40}, ""},
+		{
+			`{"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": [7, 9], "transformers_version": "4.51.0"}`, `{"eos_token_id": 7}`,
+			train.SampleConfig{Temperature: .6, TopK: 20, TopP: .95, Stop: []int32{7, 9}},
+			"temperature 0.6, top_k 20, top_p 0.95",
+		},
+		{
+			`{"do_sample": false, "temperature": 0.6, "min_p": 0.1, "repetition_penalty": 1.1}`, "",
+			train.SampleConfig{TopK: 40, MinP: .1, RepetitionPenalty: 1.1},
+			"temperature 0, min_p 0.1, repetition_penalty 1.1",
+		},
+	} {
+		dir := t.TempDir()
+		for name, text := range map[string]string{generationFile: c.generation, "config.json": c.config} {
+			if text != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+			}
+		}
+		got := train.SampleConfig{Temperature: .8, TopK: 40}
+		says, err := Sampling(dir, &got)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got)
+		assert.Equal(t, c.says, says)
+	}
+	for text, says := range map[string]string{
+		`{"eos_token_id": "</s>"}`: `eos_token_id: found "</s>", wanted an id or a list of ids`, `{`: "generation_config.json: unexpected end", `{"top_k": "a"}`: "top_k",
+	} {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), []byte(text), 0o600))
+		_, err := Sampling(dir, &train.SampleConfig{})
+		assert.ErrorContains(t, err, says)
+		assert.IsType(t, &ModelError{}, err)
+	}
+}
