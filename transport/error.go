@@ -42,9 +42,14 @@ var ErrLeft = errors.New("it has left")
 // ErrClosed is a call after Close.
 var ErrClosed = errors.New("this rank has closed")
 
-// Ended is the error of rank's call on r, whose context has ended while it waited for the rank awaited: that one is to blame for a
+// WrongLength is a message that was not expected.
+func WrongLength(found, wanted int) error {
+	return fmt.Errorf("found a message of %d bytes, wanted %d", found, wanted)
+}
+
+// ended is the error of a rank's call on r, whose context has ended while it waited for the rank awaited: that one is to blame for a
 // deadline, and rank itself for any other end.
-func Ended(ctx context.Context, r Ranks, operation string, awaited int) *Error {
+func ended(ctx context.Context, r Ranks, operation string, awaited int) *Error {
 	e := &Error{Operation: operation, Rank: awaited, By: r.Rank()}
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
 		e.Err = fmt.Errorf("it was waited for in vain: %w", cause)

@@ -80,7 +80,7 @@ func (l *local) Send(ctx context.Context, to int, tag Tag, b []byte) error {
 	case <-l.world.left[to]:
 		return l.world.fail(l.blame("send", to, ErrLeft))
 	case <-ctx.Done():
-		return l.world.fail(Ended(ctx, l, "send", to))
+		return l.world.fail(ended(ctx, l, "send", to))
 	}
 }
 
@@ -92,7 +92,7 @@ func (l *local) Receive(ctx context.Context, from int, tag Tag, b []byte) error 
 	case m := <-l.world.route(from, l.rank, tag):
 		defer close(m.taken)
 		if len(m.b) != len(b) {
-			return l.world.fail(l.blame("receive", from, wrongLength(len(m.b), len(b))))
+			return l.world.fail(l.blame("receive", from, WrongLength(len(m.b), len(b))))
 		}
 		copy(b, m.b)
 		return nil
@@ -101,7 +101,7 @@ func (l *local) Receive(ctx context.Context, from int, tag Tag, b []byte) error 
 	case <-l.world.left[from]:
 		return l.world.fail(l.blame("receive", from, ErrLeft))
 	case <-ctx.Done():
-		return l.world.fail(Ended(ctx, l, "receive", from))
+		return l.world.fail(ended(ctx, l, "receive", from))
 	}
 }
 
@@ -115,7 +115,7 @@ func (l *local) Broadcast(ctx context.Context, root int, b []byte) error {
 	}
 	for i, other := range all { // every rank sees the same, and blames the same
 		if len(other) != len(all[root]) {
-			return l.world.fail(l.blame("broadcast", i, wrongLength(len(all[root]), len(other))))
+			return l.world.fail(l.blame("broadcast", i, WrongLength(len(all[root]), len(other))))
 		}
 	}
 	copy(b, all[root])
@@ -159,7 +159,7 @@ func (l *local) meet(ctx context.Context, operation string, own []byte) ([][]byt
 		if awaited < 0 { // they came as the context ended
 			return r.copies(), nil
 		}
-		return nil, w.fail(Ended(ctx, l, operation, awaited))
+		return nil, w.fail(ended(ctx, l, operation, awaited))
 	}
 }
 
@@ -259,10 +259,6 @@ func (w *localWorld) route(from, to int, tag Tag) chan letter {
 		w.letters[r] = make(chan letter)
 	}
 	return w.letters[r]
-}
-
-func wrongLength(found, wanted int) error {
-	return fmt.Errorf("found a message of %d bytes, wanted %d", found, wanted)
 }
 
 func isClosed(c chan struct{}) bool {

@@ -1,0 +1,355 @@
+//go:build unix
+
+package mpi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/internal/caught"
+	"gputrain/transport/transporttest"
+)
+
+// program is what a rank of a test does instead of testing.
+const program = "GPUTRAIN_TEST_MPI"
+
+func TestMain(m *testing.M) {
+	run, ok := programs[os.Getenv(program)]
+	if !ok {
+		os.Exit(m.Run())
+	}
+	e, err := start()
+	if err == nil {
+		err = run(e)
+	}
+	if err != nil {
+		report(e, err.Error())
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// libraryName is the library's file.
+var libraryName = map[bool]string{false: "libmpi.so.40", true: "libmpi.40.dylib"}[runtime.GOOS == "darwin"]
+
+// said is a line of a rank.
+type said struct {
+	Rank int
+	What string
+}
+
+func report(e *engine, what string) {
+	b, err := json.Marshal(said{e.rank, what})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%s\n", b) // one write, so that lines of ranks stay whole
+}
+
+// mpirun runs a program on n ranks. It returns what they say, everything that was written, and the exit code.
+func mpirun(t *testing.T, n int, name string, args ...string) ([]said, string, int) {
+	t.Helper()
+	path, err := exec.LookPath("mpirun")
+	if err != nil {
+		if os.Getenv("GPUTRAIN_REQUIRE_MPI") == "1" {
+			t.Fatal("no mpirun: ", err)
+		}
+		t.Skip("mpirun is not installed (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi3)")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	args = slices.Concat([]string{"--oversubscribe", "-n", strconv.Itoa(n), "-x", program}, args, []string{os.Args[0]})
+	c := exec.CommandContext(ctx, path, args...)
+	c.Env = append(os.Environ(), program+"="+name, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	var all bytes.Buffer
+	c.Stdout, c.Stderr = &all, &all
+	err = c.Run()
+	require.NoError(t, ctx.Err(), "%s", &all)
+	var lines []said
+	for line := range strings.Lines(all.String()) {
+		var s said
+		if json.Unmarshal([]byte(line), &s) == nil {
+			lines = append(lines, s)
+		}
+	}
+	if err != nil {
+		require.IsType(t, &exec.ExitError{}, err)
+	}
+	return lines, all.String(), c.ProcessState.ExitCode()
+}
+
+// programs are what ranks do. One that returns an error ends with code 1.
+var programs = map[string]func(e *engine) error{
+	"contract": contract,
+	"waiting":  waiting,
+	"panic":    recovered,
+	"killed":   func(e *engine) error { return signalled(e, syscall.SIGKILL) },
+	"stopped":  func(e *engine) error { return signalled(e, syscall.SIGSTOP) },
+	"failed":   failed,
+	"exit 3":   exit3,
+	"speed":    speed,
+}
+
+// contract runs all cases in one job: each has ranks of its own.
+func contract(e *engine) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	leftPatience, toldPatience, roundBytes = 200*time.Millisecond, 0, 100_000
+	for _, c := range transporttest.Cases() {
+		r, err := join(e)
+		if err != nil {
+			return err
+		}
+		if err := c.Run(ctx, r); err != nil {
+			report(e, fmt.Sprintf("%s: %v", c.Name, err))
+		}
+		over, err := join(e)
+		if err == nil {
+			err = over.Barrier(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r, err := join(e)
+	if err == nil {
+		err = r.Close()
+	}
+	return err
+}
+
+func TestContract(t *testing.T) {
+	lines, all, code := mpirun(t, transporttest.Ranks, "contract")
+	for _, line := range lines {
+		t.Errorf("rank %d: %s", line.Rank, line.What)
+	}
+	require.Zero(t, code, "%s", all)
+}
+
+// waiting says how much of a core it takes to wait for rank 0.
+func waiting(e *engine) error {
+	r, err := join(e)
+	if err != nil {
+		return err
+	}
+	if r.Rank() == 0 {
+		time.Sleep(time.Second)
+	}
+	began, used := time.Now(), processorTime()
+	if err := r.Barrier(context.Background()); err != nil {
+		return err
+	}
+	if share := float64(processorTime()-used) / float64(time.Since(began)); r.Rank() != 0 && share > 0.5 {
+		return fmt.Errorf("waiting takes %.2f of a core", share)
+	}
+	return r.Close()
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func TestWaitingTakesNoCore(t *testing.T) {
+	lines, all, code := mpirun(t, 2, "waiting")
+	assert.Empty(t, lines)
+	assert.Zero(t, code, "%s", all)
+}
+
+// recovered is a nil dereference, beside the library.
+func recovered(e *engine) error {
+	r, err := join(e)
+	if err != nil {
+		return err
+	}
+	report(e, caught.Do(func() error {
+		var nobody *ranks
+		return fmt.Errorf("rank %d", nobody.Rank())
+	}).Error())
+	return r.Close()
+}
+
+func TestPanicIsRecovered(t *testing.T) {
+	lines, all, code := mpirun(t, 1, "panic")
+	require.Len(t, lines, 1, "%s", all)
+	assert.Contains(t, lines[0].What, "nil pointer dereference")
+	assert.Zero(t, code, "%s", all)
+}
+
+// signalled: rank 1 sends itself a signal, and the others wait for it and for each other.
+func signalled(e *engine, s syscall.Signal) error {
+	r, err := join(e)
+	if err != nil {
+		return err
+	}
+	if err := r.Barrier(context.Background()); err != nil {
+		return err
+	}
+	if r.Rank() == 1 {
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			return err
+		}
+		time.Sleep(time.Minute)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Brief)
+	defer cancel()
+	if s == syscall.SIGKILL { // mpirun comes first
+		ctx = context.Background()
+	}
+	if r.Rank() == 2 {
+		return r.Receive(ctx, 0, 0, make([]byte, 1))
+	}
+	return r.Barrier(ctx)
+}
+
+func TestRankKilled(t *testing.T) {
+	_, all, code := mpirun(t, transporttest.Ranks, "killed")
+	assert.Equal(t, 137, code)
+	assert.Regexp(t, `process rank 1 .*signal 9`, all)
+}
+
+func TestRankStopped(t *testing.T) {
+	lines, all, code := mpirun(t, transporttest.Ranks, "stopped")
+	assert.Equal(t, 1, code)
+	require.NotEmpty(t, lines, "%s", all)
+	for _, line := range lines {
+		assert.Regexp(t, `^transport: (barrier|receive): rank 1 \(.+\): it does not answer: context deadline exceeded$`, line.What)
+	}
+}
+
+// failed: rank 2 ends with a code of its own, while the others wait.
+func failed(e *engine) error {
+	r, err := join(e)
+	if err != nil {
+		return err
+	}
+	if r.Rank() == 2 {
+		r.Fail(errors.New("the disk is full"))
+		err = r.Close()
+		time.Sleep(200 * time.Millisecond)
+		report(e, err.Error())
+		os.Exit(6)
+	}
+	err = r.Barrier(context.Background())
+	report(e, err.Error())
+	_ = r.Close()
+	return err
+}
+
+func TestExitCodeIsTheFailedRanks(t *testing.T) {
+	lines, all, code := mpirun(t, transporttest.Ranks, "failed")
+	assert.Equal(t, 6, code)
+	require.Len(t, lines, transporttest.Ranks, "%s", all)
+	for _, line := range lines {
+		assert.Regexp(t, `^transport: (barrier|close): rank 2 \(.+\): the disk is full$`, line.What)
+	}
+}
+
+func exit3(e *engine) error {
+	r, err := join(e)
+	if err == nil {
+		err = r.Close()
+	}
+	if err != nil {
+		return err
+	}
+	os.Exit(3)
+	return nil
+}
+
+func TestExitCodeOfAll(t *testing.T) {
+	_, all, code := mpirun(t, transporttest.Ranks, "exit 3")
+	assert.Equal(t, 3, code, "%s", all)
+}
+
+// A library that cannot be used is named, with what would do; without MPI, as a process of its own.
+func TestLibraryThatCannotBeUsed(t *testing.T) {
+	for name, c := range map[string]struct{ source, says string }{
+		"another make": {`void MPI_Get_library_version(char *v, int *n) { __builtin_strcpy(v, "MPICH Version: 4.0.2"); *n = 20; }`, "MPICH Version: 4.0.2"},
+		"too old":      {`void MPI_Get_library_version(char *v, int *n) { __builtin_strcpy(v, "Open MPI v3.1.6, package"); *n = 24; }`, "Open MPI v3.1.6"},
+		"a part of it": {`void MPI_Get_library_version(char *v, int *n) { __builtin_strcpy(v, "Open MPI v4.1.4"); *n = 15; }`, "MPI_Init_thread"},
+		"no library":   {"", libraryName},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if path := filepath.Join(dir, libraryName); c.source == "" {
+				require.NoError(t, os.WriteFile(path, []byte("not a library"), 0o600))
+			} else {
+				source := filepath.Join(dir, "fake.c")
+				require.NoError(t, os.WriteFile(source, []byte(c.source), 0o600))
+				out, err := exec.Command("cc", "-shared", "-fPIC", "-o", path, source).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+			}
+			run := exec.Command(os.Args[0])
+			run.Env = append(os.Environ(), program+"=exit 3", "LD_LIBRARY_PATH="+dir, "DYLD_LIBRARY_PATH="+dir)
+			out, err := run.CombinedOutput()
+			assert.Error(t, err)
+			assert.Contains(t, string(out), "transport/mpi: open the library: ")
+			assert.Contains(t, string(out), c.says)
+			assert.Contains(t, string(out), "apt-get install openmpi-bin libopenmpi3")
+		})
+	}
+}
+
+// speed prints what a message costs between two ranks.
+func speed(e *engine) error {
+	r, err := join(e)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	for _, n := range []int{1, 1 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20} {
+		b := make([]byte, n)
+		times := 20
+		var began time.Time
+		for i := range times + 2 {
+			if i == 2 {
+				began = time.Now()
+			}
+			if r.Rank() == 0 {
+				err = errors.Join(r.Send(ctx, 1, 0, b), r.Receive(ctx, 1, 0, b))
+			} else {
+				err = errors.Join(r.Receive(ctx, 0, 0, b), r.Send(ctx, 0, 0, b))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if one := time.Since(began) / time.Duration(2*times); r.Rank() == 0 {
+			report(e, fmt.Sprintf("%8d bytes: %v, %.2f GB/s", n, one, float64(n)/one.Seconds()/1e9))
+		}
+	}
+	return r.Close()
+}
+
+func TestSpeed(t *testing.T) {
+	if os.Getenv("GPUTRAIN_SOAK") != "1" {
+		t.Skip("measures; GPUTRAIN_SOAK=1")
+	}
+	for _, how := range [][]string{nil, {"--mca", "btl", "tcp,self"}} {
+		lines, all, code := mpirun(t, 2, "speed", how...)
+		require.Zero(t, code, "%s", all)
+		for _, line := range lines {
+			t.Log(how, line.What)
+		}
+	}
+}
