@@ -20,6 +20,16 @@ func (t Transform) Init(params *buffers.Tree) (*State, error) {
 
 // Check is Init without a tree: what is wrong with the transformation for a model of these leaves, as far as rules and shapes tell.
 func (t Transform) Check(model []buffers.Spec) error {
+	return t.scenes(model, func(o Operator, on Scene) error {
+		if o, ok := o.(interface{ Check(s Scene) error }); ok {
+			return o.Check(on)
+		}
+		return nil
+	})
+}
+
+// scenes goes through the operators and what each works on in a model of these leaves, without a device.
+func (t Transform) scenes(model []buffers.Spec, do func(o Operator, on Scene) error) error {
 	p, err := newPlan(t)
 	if err != nil {
 		return err
@@ -31,13 +41,12 @@ func (t Transform) Check(model []buffers.Spec) error {
 		return err
 	}
 	for _, step := range p.steps {
-		o, ok := step.operator.(interface{ Check(s Scene) error })
-		if !ok {
+		if step.operator == nil {
 			continue
 		}
 		on, err := p.scene(step, nil, nil, leaves, model, r)
 		if err == nil {
-			err = o.Check(on)
+			err = do(step.operator, on)
 		}
 		if err != nil {
 			return fmt.Errorf("optim: %s: %s: %w", t.name, step.Name, err)

@@ -55,6 +55,31 @@ func (t Transform) Cost() Cost {
 	return c
 }
 
+// Work tells what an update takes of each leaf of a model, by path: the multiply-adds of operators, with a refresh where there is one, and one for
+// each element. So leaves compare by matrices where an optimizer multiplies some, and by bytes elsewhere.
+func (t Transform) Work(model []buffers.Spec) (map[string]float64, error) {
+	out := map[string]float64{}
+	for _, s := range t.Trained(t.model(model)) {
+		out[s.Path] = float64(buffers.Leaf{Shape: s.Shape}.Elements())
+	}
+	err := t.scenes(model, func(o Operator, on Scene) error {
+		works, ok := o.(interface {
+			Work(s Scene) ([]float64, error)
+		})
+		if !ok {
+			return nil
+		}
+		work, err := works.Work(on)
+		for i, n := range work {
+			if n > 0 {
+				out[on.Leaves[i].Path] += n
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
 // slotBytes is what the element keeps a parameter.
 func (e Element) slotBytes() float64 {
 	n := 0.0
@@ -71,12 +96,17 @@ func (e Element) offRoute() bool {
 
 // Bytes is what a state for params of that layout takes on a device with these limits: State.Bytes, planned on none.
 func (t Transform) Bytes(layout *buffers.Layout, limits gpu.Limits) (uint64, error) {
+	return t.StageBytes(layout, specs(layout.Leaves()), limits)
+}
+
+// StageBytes is Bytes of a state of InitStage.
+func (t Transform) StageBytes(layout *buffers.Layout, whole []buffers.Spec, limits gpu.Limits) (uint64, error) {
 	params, err := buffers.NewTree(gpu.Dry(limits), "params", layout, buffers.F32)
 	if err != nil {
 		return 0, fmt.Errorf("optim: %s: %w", t.name, err)
 	}
 	defer params.Release()
-	s, err := t.Init(params)
+	s, err := t.InitStage(params, whole)
 	if err != nil {
 		return 0, err
 	}

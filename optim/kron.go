@@ -150,6 +150,21 @@ func (o kronOperator) Check(s Scene) error {
 	return err
 }
 
+// Work counts an update with a refresh.
+func (o kronOperator) Work(s Scene) ([]float64, error) {
+	plan, err := o.plan(s)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, len(s.Leaves))
+	for i, l := range s.Leaves {
+		if m, ok := plan.Leaf(l.Path); ok && s.Chosen[i] {
+			out[i] = plan.Work(m)
+		}
+	}
+	return out, nil
+}
+
 func (o kronOperator) Open(s Scene) (Operation, error) {
 	plan, err := o.plan(s)
 	if err != nil {

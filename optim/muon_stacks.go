@@ -114,11 +114,27 @@ func (c *muonChunk) add(l buffers.Leaf) {
 	c.count++
 }
 
-// small tells whether steps are taken on A alone, as recordSmall does: where that saves a fifth of the multiply-adds. Products that are
-// symmetric count half; rows are one tile.
+// small tells whether steps are taken on A alone, as recordSmall does: where that saves a fifth of the multiply-adds; rows are one tile.
 func (c muonChunk) small(steps int) bool {
+	alone, each := c.cubes(steps)
+	return c.down == 1 && 1.2*alone <= each
+}
+
+// cubes are the multiply-adds of a matrix, by the cube of its rows: with steps on A alone, and with X in each. Products that are symmetric count
+// half.
+func (c muonChunk) cubes(steps int) (alone, each float64) {
 	long, k := float64(c.cols)/float64(c.rows), float64(steps)
-	return c.down == 1 && 1.2*(1.5*long+2*k-1.5) <= k*(1.5*long+0.5)
+	return 1.5*long + 2*k - 1.5, k * (1.5*long + 0.5)
+}
+
+// work counts the multiply-adds of a matrix.
+func (c muonChunk) work(steps int) float64 {
+	alone, each := c.cubes(steps)
+	cube := float64(c.rows) * float64(c.rows) * float64(c.rows)
+	if c.small(steps) {
+		return alone * cube
+	}
+	return each * cube
 }
 
 // tile is the place of tile (i, j) among the moves; triangle that of block (i, j), i not above j, of a symmetric matrix of tiles.

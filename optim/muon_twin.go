@@ -25,6 +25,20 @@ type orthogonalTwin struct {
 	Scene
 }
 
+// Work counts the steps of each matrix, each in one tile.
+func (o orthogonal) Work(s Scene) ([]float64, error) {
+	if err := s.matrices(); err != nil {
+		return nil, err
+	}
+	out := make([]float64, len(s.Leaves))
+	for i, l := range s.Leaves {
+		if s.Chosen[i] && l.Elements() > 0 {
+			out[i] = newMuonChunk(l, math.MaxInt).work(o.Steps)
+		}
+	}
+	return out, nil
+}
+
 func (o orthogonal) Twin(s Scene) (OperatorTwin, error) { return &orthogonalTwin{o, s}, s.matrices() }
 
 // matrices refuses leaves that are none.

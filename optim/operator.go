@@ -6,7 +6,8 @@ import (
 )
 
 // An Operator is a step of a chain that is not elementwise. It rewrites the update of its leaves in place, between two fused kernels, and
-// has state of its own. An operator that can tell without a device that a Scene does not fit it implements Check(Scene) error.
+// has state of its own. An operator that can tell without a device that a Scene does not fit it implements Check(Scene) error; one that multiplies
+// matrices implements Work(Scene) ([]float64, error), which counts the multiply-adds of an update by leaf.
 type Operator interface {
 	// Open makes the state on a device.
 	Open(s Scene) (Operation, error)
