@@ -72,25 +72,25 @@ func complete(pieces []Tensor) error {
 func joined(pieces []Tensor) Tensor {
 	whole := Tensor{Name: pieces[0].Name, DType: pieces[0].DType, Shape: pieces[0].Whole}
 	whole.Read = func(ctx context.Context) ([]byte, error) {
-		out := make([]byte, whole.size())
+		out := make([]byte, whole.Bytes())
 		for _, t := range pieces {
 			raw, err := t.Read(ctx)
 			if err != nil {
 				return nil, err
 			}
-			if len(raw) != t.size() {
-				return nil, fmt.Errorf("buffers: join: tensor %q: %d bytes, want %d of %v %v", t.Name, len(raw), t.size(), t.DType, t.Shape)
+			if len(raw) != t.Bytes() {
+				return nil, fmt.Errorf("buffers: join: tensor %q: %d bytes, want %d of %v %v", t.Name, len(raw), t.Bytes(), t.DType, t.Shape)
 			}
 			t.eachRun(func(at, in, bytes int) { copy(out[at:at+bytes], raw[in:]) })
 		}
 		return out, nil
 	}
 	whole.Write = func(raw []byte) error {
-		if len(raw) != whole.size() {
-			return fmt.Errorf("buffers: join: tensor %q: %d bytes, want %d of %v %v", whole.Name, len(raw), whole.size(), whole.DType, whole.Shape)
+		if len(raw) != whole.Bytes() {
+			return fmt.Errorf("buffers: join: tensor %q: %d bytes, want %d of %v %v", whole.Name, len(raw), whole.Bytes(), whole.DType, whole.Shape)
 		}
 		for _, t := range pieces {
-			part := make([]byte, t.size())
+			part := make([]byte, t.Bytes())
 			t.eachRun(func(at, in, bytes int) { copy(part[in:in+bytes], raw[at:]) })
 			if err := t.Write(part); err != nil {
 				return err
@@ -101,8 +101,8 @@ func joined(pieces []Tensor) Tensor {
 	return whole
 }
 
-// size is what the tensor takes, in bytes.
-func (t Tensor) size() int { return elements(t.Shape) * t.DType.Bits() / 8 }
+// Bytes is what the tensor takes.
+func (t Tensor) Bytes() int { return elements(t.Shape) * t.DType.Bits() / 8 }
 
 func elements(shape []int) int {
 	n := 1

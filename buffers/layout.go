@@ -56,6 +56,7 @@ type Layout struct {
 	index    map[string]int
 	slabs    []int
 	elements int
+	groups   []*Layout // of NewGroupedLayout, each with its own slabs
 }
 
 // NewLayout sorts specs by path in order of Unicode code points and places them in slabs. A slab holds at most as many

@@ -27,8 +27,8 @@ func (t Tensor) Floats(ctx context.Context) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(raw) != t.size() {
-		return nil, fmt.Errorf("buffers: tensor %q: %d bytes, want %d for %v of %v", t.Name, len(raw), t.size(), t.Shape, t.DType)
+	if len(raw) != t.Bytes() {
+		return nil, fmt.Errorf("buffers: tensor %q: %d bytes, want %d for %v of %v", t.Name, len(raw), t.Bytes(), t.Shape, t.DType)
 	}
 	out := make([]float32, elements(t.Shape))
 	switch t.DType {

@@ -142,6 +142,11 @@ func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, er
 	if err != nil {
 		return nil, err
 	}
+	return UploadAs(dev, label, layout, hosts, dtype)
+}
+
+// UploadAs is Upload to a tree of that layout, whose leaves are the arrays.
+func UploadAs(dev *gpu.Device, label string, layout *Layout, hosts []Host, dtype DType) (*Tree, error) {
 	t, err := NewTree(dev, label, layout, dtype)
 	if err != nil {
 		return nil, err
