@@ -53,6 +53,19 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 	return NewModel(dev, def, hosts)
 }
 
+// Narrow makes the model see at most so many tokens, before it has seen any: the keys and values of samples take memory for each. See
+// model.Window.
+func (m *Model) Narrow(window int) error {
+	switch {
+	case window < 1 || window > m.passes.def.Context():
+		return fmt.Errorf("state: narrow: window: found %d, wanted 1 to the context %d", window, m.passes.def.Context())
+	case m.passes.generator != nil:
+		return fmt.Errorf("state: narrow: found a window of %d tokens begun, wanted none yet", m.window)
+	}
+	m.window, m.passes.window = window, window
+	return nil
+}
+
 // Definition is the model's.
 func (m *Model) Definition() model.Definition { return m.passes.def }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"gputrain/data"
+	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/setup"
 )
@@ -75,6 +76,10 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if v := m.Definition().Vocab(); v != 256 {
 		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d, wanted 256: only bytes can be written as text so far", c.Model, v)}
 	}
+	prompt := data.EncodeBytes(c.Prompt)
+	if err := m.Narrow(model.Window(m.Definition(), len(prompt)+c.Tokens)); err != nil {
+		return err
+	}
 	out := io.Writer(os.Stdout)
 	if term.IsTerminal(int(os.Stdout.Fd())) {
 		out = &shown{to: os.Stdout}
@@ -82,7 +87,7 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if _, err := io.WriteString(out, c.Prompt); err != nil {
 		return err
 	}
-	err = train.GenerateTokens(ctx, sampling, data.EncodeBytes(c.Prompt), m, func(token int32) bool {
+	err = train.GenerateTokens(ctx, sampling, prompt, m, func(token int32) bool {
 		_, err := out.Write([]byte{byte(token)})
 		return err == nil
 	})
