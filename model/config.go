@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gputrain/internal/placeholder"
 )
 
 // configLimit bounds config.json: real ones have a few kilobytes.
@@ -34,6 +36,9 @@ func ReadConfig(dir string) (Definition, error) {
 		return nil, fmt.Errorf("model: read config: %w", err)
 	}
 	def, err := ParseConfig(raw)
+	if what := placeholder.What(raw); err != nil && what != "" {
+		err = errors.New(what)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("model: read config %q: %w", name, err)
 	}
@@ -62,9 +67,12 @@ func ParseConfig(raw []byte) (Definition, error) {
 	c := newConfigReader(fields)
 	kind := c.text("model_type", "")
 	quantized := c.has(quantizationKey)
-	family, err := familyOf(kind)
-	if err != nil {
-		return nil, err
+	family, ok := families[kind]
+	if !ok {
+		return nil, unknownKind(kind, c)
+	}
+	if c.quantizedWeights(); len(c.errs) > 0 {
+		return nil, c.errs[0]
 	}
 	def, err := family.Read(c)
 	if err := errors.Join(c.errs...); err != nil {
@@ -87,7 +95,7 @@ func ConfigJSON(def Definition, dtype string) ([]byte, error) {
 		return nil, err
 	}
 	settings := map[string]any{}
-	if def.Vocab() > 0 { // no token begins or ends a text, unless the imported file named them
+	if def.Vocab() > 0 && !fromFile(def) { // no token begins or ends a text: the defaults of other programs would not be tokens
 		settings["bos_token_id"], settings["eos_token_id"] = nil, nil
 	}
 	maps.Copy(settings, def.Settings())
@@ -105,6 +113,37 @@ func ConfigJSON(def Definition, dtype string) ([]byte, error) {
 	return append(raw, '\n'), nil
 }
 
+// fromFile tells whether def was read from a config.json, whose keys it has.
+func fromFile(def Definition) bool {
+	switch m := def.(type) {
+	case quantized:
+		return fromFile(m.Definition)
+	case decoder:
+		return m.read
+	case gpt2:
+		return m.file != nil
+	}
+	return false
+}
+
+// Same tells whether two definitions are of one network, whatever their files had of keys that change nothing: the same parameters, and the same graph.
+func Same(a, b Definition) bool {
+	if a.Kind() != b.Kind() || a.Context() != b.Context() || !slices.EqualFunc(a.Params(), b.Params(), func(p, q Param) bool {
+		return p.Path == q.Path && slices.Equal(p.Shape, q.Shape)
+	}) {
+		return false
+	}
+	text := func(def Definition) string {
+		built, err := def.Build(1, def.Context(), Options{Loss: true, Training: true})
+		if err != nil {
+			return err.Error()
+		}
+		raw, err := json.Marshal(built.Graph)
+		return fmt.Sprint(string(raw), err)
+	}
+	return text(a) == text(b)
+}
+
 // A ConfigReader takes typed values out of an object and collects what is wrong.
 type ConfigReader struct {
 	fields map[string]json.RawMessage
@@ -119,17 +158,6 @@ func newConfigReader(fields map[string]json.RawMessage) *ConfigReader {
 		fields = map[string]json.RawMessage{}
 	}
 	return &ConfigReader{fields: fields, used: map[string]bool{}, added: map[string]bool{}, aside: map[string]json.RawMessage{}}
-}
-
-// unused are the fields that nobody has asked for.
-func (c *ConfigReader) unused() map[string]json.RawMessage {
-	rest := map[string]json.RawMessage{}
-	for key, value := range c.fields {
-		if !c.used[key] {
-			rest[key] = value
-		}
-	}
-	return rest
 }
 
 // has tells whether key is there with a value other than null.
@@ -217,6 +245,20 @@ func (c *ConfigReader) Flag(key string, absent bool) bool {
 		c.wrong(key, "true or false")
 	}
 	return v
+}
+
+// quantizedWeights refuses weights that are stored quantized, whoever did it.
+func (c *ConfigReader) quantizedWeights() {
+	for _, key := range []string{"quantization_config", "compression_config"} {
+		if !c.has(key) || string(c.fields[key]) == "{}" {
+			continue
+		}
+		by := newConfigReader(c.object(key)).text("quant_method", "")
+		if by == "" {
+			by = "some method"
+		}
+		c.errs = append(c.errs, fmt.Errorf("model: config: %s: found weights quantized by %s, wanted whole ones: take the model that was quantized", key, by))
+	}
 }
 
 // mustBe refuses a flag that asks for what is not supported.

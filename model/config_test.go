@@ -40,7 +40,7 @@ func TestConfigsOfTheHub(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(1100048384), Parameters(def), "as published")
 	m := def.(decoder)
-	m.settings = nil
+	m.settings, m.read = nil, false
 	assert.Equal(t, decoder{
 		kind: "llama", heads: 32, kvHeads: 4, headDim: 64, width: 2048, vocab: 32000, context: 2048, intermediate: 5632, eps: 1e-5, initStd: 0.02,
 		attentionNorms: norms{before: "input_layernorm"}, mlpNorms: norms{before: "post_attention_layernorm"}, activation: "silu",
@@ -94,9 +94,6 @@ func TestGoldenConfigsComeBack(t *testing.T) {
 		var before, after map[string]any
 		require.NoError(t, json.Unmarshal(raw, &before))
 		require.NoError(t, json.Unmarshal(written, &after))
-		if _, ok := before["head_dim"]; !ok { // written out where it was left to its default
-			delete(after, "head_dim")
-		}
 		assert.Equal(t, before, after)
 	}
 }
@@ -118,7 +115,7 @@ func TestHostileConfigs(t *testing.T) {
 	type edit = map[string]any
 	for want, raw := range map[string]string{
 		fmt.Sprintf(`model_type: "mamba", want one of %q`, registered()): change(hubGPT2, edit{"model_type": "mamba"}),
-		`model_type: "", want one of`:                                    change(hubGPT2, edit{"model_type": "absent"}),
+		`model_type: found none, wanted one of ["gemma2"`:                change(hubGPT2, edit{"model_type": "absent"}),
 		`unexpected EOF`:                                                 hubGPT2[:len(hubGPT2)-1],
 		"null, want an object":                                           "null",
 		"cannot unmarshal array":                                         "[]",
@@ -162,7 +159,16 @@ func TestHostileConfigs(t *testing.T) {
 		`max_window_layers: 1.5, want a whole number`:                    change(tinyLlama, edit{"model_type": "qwen2", "max_window_layers": 1.5}),
 		`hidden_act: "gelu", want silu`:                                  change(tinyLlama, edit{"hidden_act": "gelu"}),
 		"sliding_window: 4096, want null":                                change(tinyLlama, edit{"sliding_window": 4096}),
-		`quantization_config: {"bits":4}, want null`:                     change(tinyLlama, edit{"quantization_config": edit{"bits": 4}}),
+		`quantization_config: found weights quantized by some method`:    change(tinyLlama, edit{"quantization_config": edit{"bits": 4}}),
+		`quantization_config: found weights quantized by bitsandbytes`:   change(tinyLlama, edit{"quantization_config": edit{"quant_method": "bitsandbytes", "load_in_4bit": true}}),
+		`quantized by gptq, wanted whole ones`:                           change(hubGPT2, edit{"quantization_config": edit{"quant_method": "gptq"}}),
+		`quantized by fp8, wanted`:                                       change(tinyLlama, edit{"model_type": "gemma3", "text_config": edit{}, "quantization_config": edit{"quant_method": "fp8"}}),
+		`mixtures of experts (num_local_experts) are not supported`:      change(tinyLlama, edit{"model_type": "granitex", "num_local_experts": 8}),
+		`images (vision_config) are not supported`:                       change(tinyLlama, edit{"model_type": "molmo", "vision_config": edit{"depth": 2}}),
+		`linear attention (layer_types) are not supported`:               change(tinyLlama, edit{"model_type": "kimi", "layer_types": []string{"full_attention", "linear_attention"}}),
+		`encoders (is_encoder_decoder) are not supported`:                change(tinyLlama, edit{"model_type": "prophetnet", "is_encoder_decoder": true}),
+		`num_experts: 8, want no such key`:                               change(tinyLlama, edit{"num_experts": 8}),
+		`n_expert: 8, want no such key`:                                  change(hubGPT2, edit{"n_expert": 8}),
 		"of which pairs turn 33":                                         change(tinyLlama, edit{"partial_rotary_factor": 0.52}),
 		"rope_theta: 0, want a number above 0":                           change(tinyLlama, edit{"rope_theta": 0}),
 		"intermediate_size: missing":                                     change(tinyLlama, edit{"intermediate_size": "absent"}),
@@ -220,4 +226,51 @@ func FuzzParseConfig(f *testing.F) {
 			require.Equal(t, def.Params(), back.Params())
 		})
 	})
+}
+
+// A file's keys are all that is written, but for those of what changed.
+func TestConfigOfAFileComesBack(t *testing.T) {
+	for _, raw := range []string{
+		hubGPT2, tinyLlama,
+		strings.Replace(hubGPT2, `"n_ctx": 1024`, `"n_inner": 3072, "torch_dtype": "float32"`, 1),
+		strings.Replace(tinyLlama, `"rope_theta": 10000.0, `, `"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}, `, 1),
+	} {
+		def, err := ParseConfig([]byte(raw))
+		require.NoError(t, err)
+		keys := func(def Definition) (fields map[string]any) {
+			written, err := ConfigJSON(def, "F32")
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(written, &fields))
+			return fields
+		}
+		var before map[string]any
+		require.NoError(t, json.Unmarshal([]byte(raw), &before))
+		before["torch_dtype"] = "float32"
+		assert.Equal(t, before, keys(def))
+		if def.Kind() != "gpt2" {
+			continue
+		}
+		dropping, err := WithDropout(def, 0.2)
+		require.NoError(t, err)
+		before["attn_pdrop"], before["embd_pdrop"], before["resid_pdrop"] = 0.0, 0.2, 0.2
+		assert.Equal(t, before, keys(dropping))
+		assert.False(t, Same(def, dropping))
+	}
+}
+
+// Two files of one network are of the same; one number that differs makes another.
+func TestSame(t *testing.T) {
+	read := func(edit string) Definition {
+		def, err := ParseConfig([]byte(strings.Replace(tinyLlama, `"rope_scaling": null`, edit, 1)))
+		require.NoError(t, err)
+		return def
+	}
+	one := read(`"rope_scaling": null`)
+	assert.True(t, Same(one, read(`"head_dim": 64, "mlp_bias": false, "attention_dropout": 0.0`)))
+	for _, other := range []string{`"rope_scaling": {"type": "linear", "factor": 2}`, `"mlp_bias": true`, `"partial_rotary_factor": 0.5`, `"attention_dropout": 0.1`} {
+		assert.False(t, Same(one, read(other)), other)
+	}
+	quantized, err := WithQuantization(one, Quantization{Mode: "nf4"})
+	require.NoError(t, err)
+	assert.False(t, Same(one, quantized))
 }

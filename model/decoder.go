@@ -29,6 +29,7 @@ type decoder struct {
 
 	dropout  float64 // the largest that config.json asks for; training with it is refused
 	settings map[string]any
+	read     bool // settings are those of a file
 }
 
 // decoderLayer is what the layers of one network differ in.

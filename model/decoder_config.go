@@ -15,12 +15,12 @@ import (
 var idleKeys = []string{
 	"architectures", "auto_map", "bad_words_ids", "begin_suppress_tokens", "cache_implementation", "chunk_size_feed_forward", "cross_attention_hidden_size",
 	"decoder_start_token_id", "diversity_penalty", "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size",
-	"exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "id2label", "is_llama_config", "label2id",
+	"exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label", "is_llama_config", "label2id",
 	"length_penalty", "max_length", "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences",
 	"output_attentions", "output_hidden_states", "output_scores", "prefix", "pretraining_tp", "problem_type", "remove_invalid_values",
 	"repetition_penalty", "return_dict", "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
 	"tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers.js_config",
-	"transformers_version", "typical_p", "use_bfloat16", "use_cache",
+	"transformers_version", "typical_p", "use_bfloat16", "use_cache", "use_return_dict",
 }
 
 // idleForms are the forms of keys that change no number: token ids, and what programs note for themselves.
@@ -73,7 +73,7 @@ func (c *ConfigReader) decoder(kind string, theta, eps float64, tied, hasKV bool
 	for range layers {
 		m.layers = append(m.layers, decoderLayer{rotation: &rotation})
 	}
-	c.mustBeNull("quantization_config", "pruned_heads")
+	c.mustBeNull("pruned_heads")
 	c.mustBe(false, false, "is_encoder_decoder", "add_cross_attention", "rope_interleaved", "use_mrope")
 	return m
 }
@@ -128,7 +128,7 @@ func (c *ConfigReader) finished(m decoder, idle ...string) (Definition, error) {
 	if len(c.errs) > 0 {
 		return nil, nil
 	}
-	m.settings = map[string]any{}
+	m.settings, m.read = map[string]any{}, true
 	for _, fields := range []map[string]json.RawMessage{c.fields, c.aside} {
 		for key, value := range fields {
 			if key != quantizationKey && !c.added[key] {

@@ -165,7 +165,6 @@ func readGemma3Images(c *ConfigReader) (Definition, error) {
 	c.used["tie_word_embeddings"] = true
 	c.used[quantizationKey] = true
 	c.refuseUnknown("vision_config", "mm_tokens_per_image", "initializer_range")
-	c.mustBeNull("quantization_config")
 	def, err := readGemma3(inner)
 	for _, wrong := range inner.errs {
 		c.errs = append(c.errs, fmt.Errorf("text_config: %w", wrong))

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -65,6 +64,41 @@ func familyOf(kind string) (Family, error) {
 	return f, nil
 }
 
+// unknownKind is the error of a config.json whose model_type is none of ours.
+func unknownKind(kind string, c *ConfigReader) error {
+	if kind == "" && !c.has("model_type") {
+		return fmt.Errorf("model: config: model_type: found none, wanted one of %q: is it the config.json of a model?", registered())
+	}
+	_, err := familyOf(kind)
+	if lacking(kind) == "" {
+		for _, m := range missingKeys {
+			if raw := strings.Trim(string(c.fields[m.key]), " \t\r\n"); !slices.Contains([]string{"", "null", "false", "0", "[]", "{}"}, raw) && strings.Contains(raw, m.part) {
+				return fmt.Errorf("%w: %s (%s) are not supported", err, m.what, m.key)
+			}
+		}
+	}
+	return err
+}
+
+// missingKeys are keys that tell of the same where the name does not, and what their value contains.
+var missingKeys = []struct{ key, part, what string }{
+	{"num_experts", "", "mixtures of experts"},
+	{"num_local_experts", "", "mixtures of experts"},
+	{"n_routed_experts", "", "mixtures of experts"},
+	{"moe_intermediate_size", "", "mixtures of experts"},
+	{"vision_config", "", "images"},
+	{"audio_config", "", "sound"},
+	{"is_encoder_decoder", "true", "encoders"},
+	{"layer_types", "linear_attention", "linear attention"},
+	{"layer_types", "mamba", "state spaces"},
+	{"layer_types", "conv", "convolutions"},
+	{"mamba_d_state", "", "state spaces"},
+	{"ssm_cfg", "", "state spaces"},
+	{"state_size", "", "state spaces"},
+	{"q_lora_rank", "", "latent queries"},
+	{"kv_lora_rank", "", "latent keys and values"},
+}
+
 // missing is what networks have that this package has no operation for, by a part of what they are called.
 var missing = []struct{ part, what string }{
 	{"moe", "mixtures of experts"},
@@ -100,6 +134,9 @@ var missing = []struct{ part, what string }{
 	{"t5", "encoders"},
 	{"bert", "encoders"},
 	{"bart", "encoders"},
+	{"pegasus", "encoders"},
+	{"marian", "encoders"},
+	{"m2m_100", "encoders"},
 }
 
 // lacking says what stands in the way of a family that is known but not had.
@@ -159,14 +196,4 @@ func (f Family) name(path string, untied bool) string {
 // hasHead tells whether there is a parameter for the head.
 func (f Family) hasHead(params []Param) bool {
 	return slices.ContainsFunc(params, func(p Param) bool { return p.Path == f.Head })
-}
-
-// over is what an imported file had and its definition has no use for, and over it what this package knows.
-func over(passed map[string]json.RawMessage, own map[string]any) map[string]any {
-	settings := map[string]any{}
-	for key, value := range passed {
-		settings[key] = value
-	}
-	maps.Copy(settings, own)
-	return settings
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
@@ -39,8 +40,8 @@ func init() {
 }
 
 type gpt2 struct {
-	c      GPT2Config
-	passed map[string]json.RawMessage // of an imported config.json
+	c    GPT2Config
+	file map[string]json.RawMessage // an imported config.json; nil for none
 }
 
 // NewGPT2 fills in the defaults and checks the result.
@@ -84,7 +85,7 @@ func readGPT2(c *ConfigReader) (Definition, error) {
 	}
 	c.mustBe(true, true, "scale_attn_weights")
 	c.mustBe(false, false, "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
-	c.mustBeNull("pruned_heads", "quantization_config")
+	c.mustBeNull("pruned_heads")
 	config := GPT2Config{
 		Layers:           c.Size("n_layer", "num_hidden_layers"),
 		Heads:            c.Size("n_head", "num_attention_heads"),
@@ -100,21 +101,28 @@ func readGPT2(c *ConfigReader) (Definition, error) {
 		ResidualDropout:  c.Number("resid_pdrop", 0.1, true),
 		AttentionDropout: c.Number("attn_pdrop", 0.1, true),
 	}
+	c.used[quantizationKey], c.used["n_ctx"] = true, true
+	c.refuseUnknown("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "summary_hidden_size",
+		"afn", "n_special", "num_labels", "output_past", "predict_special_tokens", "use_cache", "xla_device")
 	if len(c.errs) > 0 {
 		return nil, nil
 	}
 	m, err := newGPT2(config)
-	m.passed = c.unused()
+	m.file = maps.Clone(c.fields)
+	delete(m.file, quantizationKey)
 	return m, err
 }
 
 func (m gpt2) Settings() map[string]any {
 	c := m.c
+	if m.file != nil {
+		return m.fileSettings()
+	}
 	inner := any(nil)
 	if c.Intermediate != 4*c.Width {
 		inner = c.Intermediate
 	}
-	return over(m.passed, map[string]any{
+	return map[string]any{
 		"architectures":       []string{"GPT2LMHeadModel"},
 		"vocab_size":          c.Vocab,
 		"n_positions":         c.Context,
@@ -131,7 +139,22 @@ func (m gpt2) Settings() map[string]any {
 		"resid_pdrop":         c.ResidualDropout,
 		"scale_attn_weights":  true,
 		"tie_word_embeddings": !c.Untied,
-	})
+	}
+}
+
+// fileSettings are the keys of the file, with the dropout that the network now has.
+func (m gpt2) fileSettings() map[string]any {
+	settings := map[string]any{}
+	for key, value := range m.file {
+		settings[key] = value
+	}
+	in := newConfigReader(m.file)
+	for key, p := range map[string]float64{"attn_pdrop": m.c.AttentionDropout, "embd_pdrop": m.c.EmbeddingDropout, "resid_pdrop": m.c.ResidualDropout} {
+		if in.Number(key, 0.1, true) != p {
+			settings[key] = p
+		}
+	}
+	return settings
 }
 
 func (m gpt2) Params() []Param {

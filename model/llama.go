@@ -1,9 +1,6 @@
 package model
 
-import (
-	"cmp"
-	"maps"
-)
+import "cmp"
 
 // LlamaConfig is a Llama (Touvron et al. 2023) as Hugging Face has it: RMS norm before each
 // part, rotary positions, grouped-query attention, a SwiGLU feed-forward part, no biases. What later ones have besides is read from files.
@@ -75,27 +72,7 @@ func readLlama(c *ConfigReader) (Definition, error) {
 	m.qkvBias, m.mlpBias = c.Flag("attention_bias", false), c.Flag("mlp_bias", false)
 	m.oBias = m.qkvBias
 	c.mustBeNull("sliding_window")
-	def, err := c.finished(m)
-	if err != nil || len(c.errs) > 0 {
-		return nil, err
-	}
-	rope := m.layers[0].rotation
-	if rope.rule != "default" || rope.width != m.headDim {
-		return def, nil
-	}
-	// A plain Llama is written with all its keys, whatever its file had of them.
-	m = def.(decoder)
-	for _, key := range []string{"rope_parameters", "partial_rotary_factor", "quantization_config", "pruned_heads", "sliding_window", "is_encoder_decoder", "add_cross_attention"} {
-		delete(m.settings, key)
-	}
-	plain := LlamaConfig{
-		Layers: len(m.layers), Heads: m.heads, KVHeads: m.kvHeads, HeadDim: m.headDim, Width: m.width, Intermediate: m.intermediate, Vocab: m.vocab, Context: m.context,
-		RopeTheta: rope.theta, Eps: m.eps, InitStd: m.initStd, Tied: m.tied, AttentionDropout: m.dropout,
-	}
-	own := plain.settings()
-	own["attention_bias"], own["mlp_bias"] = m.qkvBias, m.mlpBias
-	maps.Copy(m.settings, own)
-	return m, nil
+	return c.finished(m)
 }
 
 // settings are the content of config.json.

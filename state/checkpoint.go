@@ -170,7 +170,10 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 	if err != nil {
 		return c, loadError(dir, "%w", err)
 	}
-	return c, mismatch(dir, "model", found, wanted)
+	if err := mismatch(dir, "model", found, wanted); err != nil && !model.Same(saved, c.Definition) {
+		return c, err
+	}
+	return c, nil
 }
 
 // reconcile fills in what the configuration leaves out and compares the rest.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"path/filepath"
 	"testing"
 
@@ -61,6 +62,10 @@ func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {
 		assert.Equal(t, want[checkpoint.OptimizerFile], contents(t, path)[checkpoint.OptimizerFile])
 	}
 	require.ErrorIs(t, s.LoadOptimizer(t.Context(), exported), checkpoint.ErrCorrupt, "a model has no optimizer")
+	change(t, filepath.Join(exported, "config.json"), func(d []byte) []byte { return bytes.Replace(d, []byte(`"scale_attn_weights": true,`), nil, 1) })
+	_, weights, err := OpenWeights(c, exported)
+	require.NoError(t, err, "a key less that says what is so anyway")
+	require.NoError(t, weights.Close())
 	wrong := c
 	wrong.Definition, err = model.NewGPT2(model.GPT2Config{Layers: 3, Heads: 2, Width: 16, Vocab: testV, Context: testT})
 	require.NoError(t, err)
