@@ -158,43 +158,6 @@ func UploadAs(dev *gpu.Device, label string, layout *Layout, hosts []Host, dtype
 	return t, nil
 }
 
-// WriteAll stores every leaf of an F32 or BF16 tree, in any order, with one transfer a slab. Nothing is written unless the
-// arrays are exactly the tree's leaves.
-func (t *Tree) WriteAll(hosts []Host) error {
-	byLeaf := make([][]float32, len(t.layout.leaves))
-	given := make([]bool, len(byLeaf))
-	for _, h := range hosts {
-		leaf, err := t.floatLeaf("write all", h.Path)
-		if err != nil {
-			return err
-		}
-		switch {
-		case given[leaf.Index]:
-			return fmt.Errorf("buffers: write all: tree %q: leaf %q: given twice", t.label, h.Path)
-		case !slices.Equal(h.Shape, leaf.Shape):
-			return fmt.Errorf("buffers: write all: tree %q: leaf %q: shape %v, want %v", t.label, h.Path, h.Shape, leaf.Shape)
-		case len(h.Data) != leaf.Elements():
-			return fmt.Errorf("buffers: write all: tree %q: leaf %q: %d elements, want %d of shape %v",
-				t.label, h.Path, len(h.Data), leaf.Elements(), leaf.Shape)
-		}
-		byLeaf[leaf.Index], given[leaf.Index] = h.Data, true
-	}
-	if i := slices.Index(given, false); i >= 0 {
-		return fmt.Errorf("buffers: write all: tree %q: leaf %q is missing", t.label, t.layout.leaves[i].Path)
-	}
-	for s := range t.slabs {
-		image := make([]byte, t.slabs[s].Bytes())
-		t.eachPart(s, func(leaf Leaf, p Part, bytes []byte) {
-			first := p.Row * leaf.rowElements()
-			encode(t.dtype, bytes, byLeaf[leaf.Index][first:first+p.Count])
-		}, image)
-		if err := t.device.Write(t.Slab(s), image); err != nil {
-			return fmt.Errorf("buffers: write all: tree %q: slab %d: %w", t.label, s, err)
-		}
-	}
-	return nil
-}
-
 // Download waits for submitted work and gives every leaf of an F32 or BF16 tree in canonical order, with one transfer a slab.
 func (t *Tree) Download(ctx context.Context) ([]Host, error) {
 	out := make([]Host, len(t.layout.leaves))

@@ -28,22 +28,26 @@ type Base struct {
 	Fingerprint string `json:"fingerprint"` // of the parameters left out
 }
 
-// Fingerprint tells parameters from others by paths, shapes and every bit, whatever their order.
-func Fingerprint(params []array.Host) string {
+// Fingerprint tells parameters from others by paths, shapes and every bit, whatever their order. It reads each once, a part at a time.
+func Fingerprint(params []array.Host) (string, error) {
 	sorted := slices.SortedFunc(slices.Values(params), func(a, b array.Host) int { return bytes.Compare([]byte(a.Path), []byte(b.Path)) })
 	sum := sha256.New()
-	chunk := make([]byte, 0, 1<<16)
+	const chunk = 1 << 14
+	values, raw := make([]float32, chunk), make([]byte, 4*chunk)
 	for _, p := range sorted {
 		fmt.Fprintf(sum, "%q %v\n", p.Path, p.Shape) // a hash never fails
-		for values := range slices.Chunk(p.Data, 1<<14) {
-			chunk = chunk[:0]
-			for _, v := range values {
-				chunk = binary.LittleEndian.AppendUint32(chunk, math.Float32bits(v))
+		for first, n := 0, p.Elements(); first < n; first += chunk {
+			part := values[:min(chunk, n-first)]
+			if err := p.Copy(part, first); err != nil {
+				return "", err
 			}
-			sum.Write(chunk)
+			for i, v := range part {
+				binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(v))
+			}
+			sum.Write(raw[:4*len(part)])
 		}
 	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // Text is BaseFile.
@@ -92,13 +96,14 @@ func (s *Stored) openBase(def Definition, b Base, depth int) (err error) {
 		if _, stored := s.names[p.Path]; stored {
 			continue
 		}
-		data, err := s.base.Read(p.Path)
-		if err != nil {
-			return fmt.Errorf("base %q: %w", b.Directory, err)
-		}
-		missing = append(missing, array.Host{Path: p.Path, Shape: p.Shape, Data: data})
+		host, _ := s.base.param(p)
+		missing = append(missing, host)
 	}
-	if found := Fingerprint(missing); found != b.Fingerprint {
+	found, err := Fingerprint(missing)
+	if err != nil {
+		return fmt.Errorf("base %q: %w", b.Directory, err)
+	}
+	if found != b.Fingerprint {
 		return fmt.Errorf("base %q: found %d parameters of fingerprint %s, wanted %s: it is not, or no longer, what was trained upon", b.Directory, len(missing), found, b.Fingerprint)
 	}
 	return nil

@@ -3,7 +3,13 @@ package model
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
@@ -16,6 +22,7 @@ type Stored struct {
 	in     weights
 	files  []*safetensors.File
 	base   *Stored // has those that are not in the files; nil: there are none
+	from   *Base   // what base is
 }
 
 // OpenWeights opens the weights of def in dir. Every parameter must be there with its shape, and nothing else but known constants and, with
@@ -30,17 +37,9 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp, depth int
 	if base != nil {
 		allowed = []*regexp.Regexp{anything}
 	}
-	names, err := WeightFiles(dir)
+	files, err := openFiles(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model: read weights: %w", err)
-	}
-	var files []*safetensors.File
-	for _, name := range names {
-		f, err := safetensors.Open(name)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("model: read weights: %w", err), closeAll(files))
-		}
-		files = append(files, f)
 	}
 	s, err := storedIn(def, files, allowed)
 	if err != nil {
@@ -50,8 +49,76 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp, depth int
 		if err := s.openBase(def, *base, depth); err != nil {
 			return nil, errors.Join(fmt.Errorf("model: read weights: %w (%s)", err, dir), s.Close())
 		}
+		s.from = base
 	}
 	return s, nil
+}
+
+// openFiles opens the files of weights in dir, and compares them with their index.
+func openFiles(dir string) (files []*safetensors.File, err error) {
+	index, err := readIndex(filepath.Join(dir, weightsStem+indexSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err := safetensors.Open(filepath.Join(dir, weightsStem+".safetensors"))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, noWeights(dir)
+		}
+		return []*safetensors.File{f}, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(files))
+		}
+	}()
+	tensors := map[string][]string{} // by file
+	for tensor, file := range index {
+		tensors[file] = append(tensors[file], tensor)
+	}
+	for _, file := range slices.Sorted(maps.Keys(tensors)) {
+		f, err := safetensors.Open(filepath.Join(dir, file))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%s: found no %q, wanted it for %d of %d tensors: %w (%s)", weightsStem+indexSuffix, file, len(tensors[file]), len(index), fs.ErrNotExist, dir)
+		}
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+		for _, tensor := range slices.Sorted(slices.Values(tensors[file])) {
+			if _, _, ok := f.Info(tensor); !ok {
+				return files, fmt.Errorf("%s: tensor %q: found it not in %q, wanted it there: the file is of another model (%s)", weightsStem+indexSuffix, tensor, file, dir)
+			}
+		}
+	}
+	return files, nil
+}
+
+// others are files of weights that are not read, by what their names end with, and what may be done.
+var others = []struct{ suffix, what string }{
+	{"adapter_model.safetensors", "is an adapter, not a model: merge it into the model that it was trained on"},
+	{".safetensors", "is not named as Hugging Face names weights"},
+	{".safetensors.index.json", "is not named as Hugging Face names an index"},
+	{".gguf", "is for inference: take the model that it was made of"},
+	{".bin", "is a pickle, which may run code and is never read: save the model as safetensors"},
+	{".pt", "is a pickle, which may run code and is never read: save the model as safetensors"},
+	{".pth", "is a pickle, which may run code and is never read: save the model as safetensors"},
+}
+
+// noWeights says that dir has none, and what is there instead.
+func noWeights(dir string) error {
+	found := ""
+	entries, err := os.ReadDir(dir)
+	for _, o := range others {
+		i := slices.IndexFunc(entries, func(e fs.DirEntry) bool {
+			return strings.HasSuffix(e.Name(), o.suffix) && e.Name() != "training_args.bin"
+		})
+		if i >= 0 {
+			found = fmt.Sprintf("; %s %s", entries[i].Name(), o.what)
+			break
+		}
+	}
+	return errors.Join(err, fmt.Errorf("%q: found no weights, wanted %s.safetensors, or %s%s and the files it names%s: %w", dir, weightsStem, weightsStem, indexSuffix, found, fs.ErrNotExist))
 }
 
 func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regexp) (*Stored, error) {
@@ -87,22 +154,53 @@ func (s *Stored) Read(path string) ([]float32, error) {
 	return data, nil
 }
 
-// all reads every parameter, and draws those that are not stored.
-func (s *Stored) all(seed uint64) (hosts []array.Host, drawn []string, err error) {
+// Params are all parameters, in canonical order, to be read from the files when they are used: until Close. Those that are not stored are drawn as Init
+// draws them from seed, and drawn names them.
+func (s *Stored) Params(seed uint64) (hosts []array.Host, drawn []string) {
 	for _, p := range s.params {
-		host := array.Host{Path: p.Path, Shape: p.Shape}
-		if _, stored := s.names[p.Path]; !stored && s.base == nil {
-			drawn, host = append(drawn, p.Path), p.init(seed)
-		} else if host.Data, err = s.Read(p.Path); err != nil {
-			return nil, nil, err
+		host, stored := s.param(p)
+		if !stored {
+			host, drawn = p.drawn(seed), append(drawn, p.Path)
 		}
 		hosts = append(hosts, host)
 	}
-	return hosts, drawn, nil
+	return hosts, drawn
 }
 
-// Close closes the files.
+// param is a parameter in its file, or in that of a base.
+func (s *Stored) param(p Param) (host array.Host, stored bool) {
+	name, ok := s.names[p.Path]
+	if !ok && s.base != nil {
+		return s.base.param(p)
+	}
+	return array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
+		if err := s.in[name].Float32At(name, dst, first); err != nil {
+			return fmt.Errorf("model: weights: %w", err)
+		}
+		return nil
+	}}, ok
+}
+
+// all reads every parameter.
+func (s *Stored) all() (hosts []array.Host, err error) {
+	hosts, _ = s.Params(0)
+	for i, h := range hosts {
+		if hosts[i].Data, err = s.Read(h.Path); err != nil {
+			return nil, err
+		}
+		hosts[i].Read = nil
+	}
+	return hosts, nil
+}
+
+// Base is where those parameters are that the files lack; nil where they lack none.
+func (s *Stored) Base() *Base { return s.from }
+
+// Close closes the files. Of nil it does nothing.
 func (s *Stored) Close() error {
+	if s == nil {
+		return nil
+	}
 	if s.base == nil {
 		return closeAll(s.files)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
+	"gputrain/internal/placeholder"
 )
 
 // ReadHF reads a directory in the Hugging Face layout: config.json, and model.safetensors or the
@@ -34,7 +35,7 @@ func ReadWeights(dir string, def Definition) ([]array.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts, _, err := open.all(0)
+	hosts, err := open.all()
 	return hosts, errors.Join(err, open.Close())
 }
 
@@ -44,8 +45,7 @@ func Weights(def Definition, files ...*safetensors.File) ([]array.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	hosts, _, err := s.all(0)
-	return hosts, err
+	return s.all()
 }
 
 // weights is the file that holds each tensor, by its full name.
@@ -93,6 +93,9 @@ func readIndex(name string) (map[string]string, error) {
 		Files map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(raw, &index); err != nil {
+		if what := placeholder.What(raw); what != "" {
+			err = errors.New(what)
+		}
 		return nil, fmt.Errorf("%q: %w", name, err)
 	}
 	if len(index.Files) == 0 {
@@ -120,8 +123,13 @@ func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]str
 			if !slices.ContainsFunc(allowed, func(r *regexp.Regexp) bool { return r.MatchString(p.Path) }) {
 				wrong = append(wrong, fmt.Sprintf("%q is missing", p.Path))
 			}
-		} else if _, shape, _ := w[name].Info(name); !slices.Equal(shape, p.Shape) {
+			continue
+		}
+		switch dtype, shape, _ := w[name].Info(name); {
+		case !slices.Equal(shape, p.Shape):
 			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, shape, p.Shape))
+		case encoders[dtype] == nil:
+			wrong = append(wrong, fmt.Sprintf("%q: dtype %s, want F32, BF16 or F16", name, dtype))
 		}
 	}
 	return stored, complain(append(wrong, extra(params, stored)...))
@@ -157,19 +165,35 @@ func (w weights) dropTiedCopy(family Family, def Definition, stored map[string]s
 	if copied == "" || original == "" {
 		return nil
 	}
-	a, err := w[copied].Float32(copied)
+	same, err := w.equal(copied, original)
 	if err != nil {
 		return err
 	}
-	b, err := w[original].Float32(original)
-	if err != nil {
-		return err
-	}
-	if !slices.Equal(a, b) {
+	if !same {
 		return fmt.Errorf("%q differs from %q, but config.json ties them: set tie_word_embeddings to false", copied, original)
 	}
 	delete(stored, family.Head)
 	return nil
+}
+
+// equal compares the numbers of two tensors, part by part.
+func (w weights) equal(one, other string) (bool, error) {
+	_, shape, _ := w[one].Info(one)
+	if _, second, _ := w[other].Info(other); !slices.Equal(shape, second) {
+		return false, nil
+	}
+	const chunk = 1 << 16
+	a, b := make([]float32, chunk), make([]float32, chunk)
+	for first, n := 0, int(elements(shape)); first < n; first += chunk {
+		size := min(chunk, n-first)
+		if err := errors.Join(w[one].Float32At(one, a[:size], first), w[other].Float32At(other, b[:size], first)); err != nil {
+			return false, err
+		}
+		if !slices.Equal(a[:size], b[:size]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 func extra(params []Param, stored map[string]string) []string {

@@ -40,9 +40,9 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 		return nil, fmt.Errorf("pipeline: create: %w", err)
 	}
 	if params == nil {
-		params = model.Init(c.State.Definition, c.State.Seed)
+		params = model.Drawn(c.State.Definition, c.State.Seed)
 	}
-	s, err := c.build(ctx, devices, kernels, params)
+	s, err := c.build(ctx, devices, kernels, c.State.Told(params))
 	if err != nil {
 		return nil, fmt.Errorf("pipeline: create: %w", err)
 	}
@@ -88,6 +88,7 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 	if found.HasOther() {
 		return nil, found.Record, fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, checkpoint.ErrMismatch)
 	}
+	defer found.Close()
 	c.State = found.Config
 	s, err := Create(ctx, devices, c, found.Params)
 	if err != nil {
@@ -102,10 +103,12 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint or model; see state.LoadWeights.
 func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*State, error) {
-	found, params, err := state.ReadWeights(c.State, dir)
+	found, weights, err := state.OpenWeights(c.State, dir)
 	if err != nil {
 		return nil, err
 	}
+	defer weights.Close()
+	params, _ := weights.Params(0)
 	c.State = found
 	return Create(ctx, devices, c, params)
 }

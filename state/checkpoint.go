@@ -22,8 +22,13 @@ type Checkpoint struct {
 	Dir    string
 	Config Config // the given one, with what it left out
 	Record checkpoint.Record
-	Params []buffers.Host // in the order of the definition
+	Params []buffers.Host // in the order of the definition, to be read from the files until Close
+
+	weights *model.Stored
 }
+
+// Close closes the files of the parameters.
+func (c *Checkpoint) Close() error { return c.weights.Close() }
 
 // ReadCheckpoint verifies and reads the checkpoint in dir. Definition and Optimizer may be left out of the configuration, and Frozen with the latter: the
 // checkpoint's own are used. Where they are given and differ the error wraps checkpoint.ErrMismatch and names the first difference; a file or tensor that is not
@@ -33,9 +38,11 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.Params, err = model.ReadWeights(dir, out.Config.Definition); err != nil {
+	if out.weights, err = model.OpenWeights(dir, out.Config.Definition); err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
+	out.Params, _ = out.weights.Params(0)
+	out.Config.base = out.weights.Base()
 	return out, nil
 }
 
@@ -58,9 +65,9 @@ func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
 	return &Checkpoint{Dir: dir, Config: c, Record: record}, nil
 }
 
-// ReadWeights verifies and reads the parameters alone, of a checkpoint or of any directory in the Hugging Face layout, whatever trained them.
+// OpenWeights verifies the parameters alone and opens their files, of a checkpoint or of any directory in the Hugging Face layout, whatever trained them.
 // The definition may be left out of the configuration: the directory's own is used.
-func ReadWeights(c Config, dir string) (Config, []buffers.Host, error) {
+func OpenWeights(c Config, dir string) (Config, *model.Stored, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return c, nil, err
 	}
@@ -68,11 +75,11 @@ func ReadWeights(c Config, dir string) (Config, []buffers.Host, error) {
 	if err != nil {
 		return c, nil, err
 	}
-	hosts, err := model.ReadWeights(dir, c.Definition)
+	weights, err := model.OpenWeights(dir, c.Definition)
 	if err != nil {
 		return c, nil, loadError(dir, "%w", err)
 	}
-	return c, hosts, nil
+	return c, weights, nil
 }
 
 // Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of

@@ -54,7 +54,7 @@ type Config struct {
 	Sampling   bool
 
 	FS       checkpoint.FileSystem              // nil is checkpoint.OS
-	Progress func(what string, done, total int) // of kernel compilation; may be nil
+	Progress func(what string, done, total int) // of kernel compilation and of loading parameters, from one goroutine at a time; may be nil
 
 	base *model.Base // of Base, once WithBase has seen the parameters
 }

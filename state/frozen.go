@@ -51,7 +51,11 @@ func (c Config) WithBase(params []buffers.Host) (Config, error) {
 	}
 	frozen := slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
 	dir, err := filepath.Abs(c.Base)
-	c.base = &model.Base{Directory: dir, Fingerprint: model.Fingerprint(frozen)}
+	if err != nil || c.base != nil && c.base.Directory == dir { // of a checkpoint, which has compared them
+		return c, err
+	}
+	fingerprint, err := model.Fingerprint(frozen)
+	c.base = &model.Base{Directory: dir, Fingerprint: fingerprint}
 	return c, err
 }
 

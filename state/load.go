@@ -15,6 +15,7 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 	if err != nil {
 		return nil, checkpoint.Record{}, err
 	}
+	defer saved.Close()
 	s, err := CreateFrom(ctx, dev, saved.Config, saved.Params)
 	if err != nil {
 		return nil, saved.Record, err
@@ -42,12 +43,14 @@ func (s *TrainState) Restore(saved *Checkpoint) error {
 }
 
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint, or of any directory in the Hugging Face layout; the optimizer begins
-// anew. See ReadWeights.
+// anew. See OpenWeights.
 func LoadWeights(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainState, error) {
-	c, params, err := ReadWeights(c, dir)
+	c, weights, err := OpenWeights(c, dir)
 	if err != nil {
 		return nil, err
 	}
+	defer weights.Close()
+	params, _ := weights.Params(0)
 	return CreateFrom(ctx, dev, c, params)
 }
 

@@ -46,10 +46,12 @@ func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err
 	}
-	def, hosts, err := model.ReadHF(dir)
+	def, weights, err := model.OpenPartial(dir, nil)
 	if err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
+	defer weights.Close()
+	hosts, _ := weights.Params(0)
 	return NewModel(dev, def, hosts)
 }
 

@@ -61,10 +61,10 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
 	if params == nil {
-		params = model.Init(c.Definition, c.Seed)
+		params = model.Drawn(c.Definition, c.Seed)
 	}
 	f := Fields{Definition: c.Definition}
-	if f.Params, f.Frozen, err = c.upload(dev, params); err != nil {
+	if f.Params, f.Frozen, err = c.upload(dev, c.Told(params)); err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
 	v, err := New(f)

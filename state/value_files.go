@@ -17,10 +17,12 @@ import (
 // loadTrees makes the trees of a checkpoint, with those parameters frozen, and finds the definition where it has one.
 func loadTrees(dev *gpu.Device, dir string, frozen []string) (f Fields, err error) {
 	if present(dir, checkpoint.ConfigFile) {
-		var hosts []buffers.Host
-		if f.Definition, hosts, err = model.ReadHF(dir); err != nil {
+		var weights *model.Stored
+		if f.Definition, weights, err = model.OpenPartial(dir, nil); err != nil {
 			return f, err
 		}
+		defer weights.Close()
+		hosts, _ := weights.Params(0)
 		if f.Params, f.Frozen, err = (Config{Definition: f.Definition, Frozen: frozen}).upload(dev, hosts); err != nil {
 			return f, err
 		}

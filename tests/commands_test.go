@@ -165,7 +165,7 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 	// The sums are made in the same order, batch by batch: the same bits.
 	cfg := runfile.New()
 	require.NoError(t, cfg.Parse("run.yaml", []byte(read(t, p.path("whole", "run.yaml")))))
-	c, _, err := setup.State(cfg, io.Discard)
+	c, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	rows := train.EvaluationRows(c.WithDefaults(), int64(cfg.Train.EvalTokens))
 	require.Greater(t, rows, c.Batch)

@@ -22,7 +22,8 @@ type Config struct {
 	// Sampling are set by Run.
 	State  state.Config
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
-	Drawn  []string       // those of Params that were not found where the others are from but drawn (model.ReadPartial), to be told
+	Loaded func()         // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
+	Drawn  []string       // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
 
 	Train       data.Source
 	Validation  data.Source // nil: no evaluation

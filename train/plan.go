@@ -57,7 +57,7 @@ func (t *trainer) plan(ctx context.Context) error {
 		t.facts.add("parameters frozen", "%s", text)
 	}
 	if n := len(t.config.Drawn); n > 0 {
-		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.Params), strings.Join(t.config.Drawn, ", "))
+		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.State.Definition.Params()), strings.Join(t.config.Drawn, ", "))
 		t.say("parameters drawn anew, %s", text)
 		t.facts.add("parameters drawn anew", "%s", text)
 	}

@@ -235,6 +235,10 @@ func EvaluationRows(c state.Config, tokens int64) int {
 // restore finds the newest whole checkpoint and goes on from it, or begins.
 func (t *trainer) restore(ctx context.Context) error {
 	c := t.config
+	t.config.Params = nil
+	if c.Loaded != nil {
+		defer c.Loaded()
+	}
 	found, err := t.store.Newest()
 	for _, r := range found.Rejected {
 		t.say("warning: %s", r)

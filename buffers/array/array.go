@@ -8,9 +8,30 @@ type Spec struct {
 	Shape []int
 }
 
-// Host is an array in the memory of the host, row-major.
+// Host is an array that the host has, row-major: in memory, or to be read when it is used.
 type Host struct {
 	Path  string
 	Shape []int
 	Data  []float32
+	// Read gives the elements from first on, as many as fit dst, of an array whose Data is nil: one in a file, which is as large as it likes.
+	// It is called from several goroutines at once.
+	Read func(dst []float32, first int) error
+}
+
+// Elements is the product of the shape, 1 for a scalar.
+func (h Host) Elements() int {
+	n := 1
+	for _, d := range h.Shape {
+		n *= d
+	}
+	return n
+}
+
+// Copy gives the elements from first on, as many as fit dst, wherever they are.
+func (h Host) Copy(dst []float32, first int) error {
+	if h.Data == nil && h.Read != nil {
+		return h.Read(dst, first)
+	}
+	copy(dst, h.Data[first:])
+	return nil
 }

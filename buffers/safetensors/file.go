@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/exp/mmap"
+
+	"gputrain/internal/placeholder"
 )
 
 // File is an open file whose header has passed every check. Its methods may be called from several goroutines.
@@ -30,7 +32,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("safetensors: open: %w", err)
 	}
-	f, err := newFile(path, r, uint64(r.Len()))
+	f, err := newFile(path, mapped{r}, uint64(r.Len()))
 	if err != nil {
 		r.Close()
 		return nil, err
@@ -45,13 +47,18 @@ func Parse(data []byte) (*File, error) {
 }
 
 func newFile(name string, r io.ReaderAt, size uint64) (*File, error) {
+	head := make([]byte, min(size, placeholder.HeadBytes))
+	if _, err := r.ReadAt(head, 0); err != nil && len(head) > 0 {
+		return nil, fmt.Errorf("safetensors: open %q: %w", name, err)
+	}
+	if what := placeholder.What(head); what != "" {
+		return nil, fmt.Errorf("safetensors: open %q: %s", name, what)
+	}
 	var prefix [8]byte
 	if size < uint64(len(prefix)) {
 		return nil, fmt.Errorf("safetensors: open %q: %d bytes, want at least 8", name, size)
 	}
-	if _, err := r.ReadAt(prefix[:], 0); err != nil {
-		return nil, fmt.Errorf("safetensors: open %q: %w", name, err)
-	}
+	copy(prefix[:], head)
 	length := binary.LittleEndian.Uint64(prefix[:])
 	if length > maxHeader {
 		return nil, fmt.Errorf("safetensors: open %q: begins with %q, which would be a header of %d bytes, want at most %d: is it a safetensors file?", name, prefix, length, maxHeader)

@@ -19,45 +19,88 @@ func (f *File) Float32(name string) ([]float32, error) {
 
 // Float32Rows reads rows [row, row+rows) of a tensor's view [shape[0], rest], as Float32. A scalar has one row.
 func (f *File) Float32Rows(name string, row, rows int) ([]float32, error) {
-	if e, ok := f.header.entries[name]; ok {
-		switch e.dtype {
-		case "F32":
-			return decode(f, name, row, rows, func(b []byte) float32 {
-				return math.Float32frombits(binary.LittleEndian.Uint32(b))
-			})
-		case "BF16":
-			return decode(f, name, row, rows, func(b []byte) float32 {
-				return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16)
-			})
-		case "F16":
-			return decode(f, name, row, rows, func(b []byte) float32 {
-				return float16(binary.LittleEndian.Uint16(b))
-			})
-		}
-		return nil, f.errorf(name, "dtype %s, want F32, BF16 or F16", e.dtype)
+	have, rowBytes, err := f.rows(name)
+	if err != nil {
+		return nil, err
 	}
-	return nil, f.errorf(name, "no such tensor")
+	if row < 0 || rows < 0 || row > have || rows > have-row {
+		return nil, f.errorf(name, "rows [%d, %d), the tensor has %d", row, row+rows, have)
+	}
+	if err := f.isFloat(name); err != nil {
+		return nil, err
+	}
+	// The allocation is bounded by the file's own size, which Open has compared with the shape.
+	each := rowBytes / elementBytes[f.header.entries[name].dtype]
+	out := make([]float32, uint64(rows)*each)
+	return out, f.Float32At(name, out, row*int(each))
+}
+
+// Float32At reads the elements from first on, as many as dst has, as Float32. It allocates nothing that grows with the tensor.
+func (f *File) Float32At(name string, dst []float32, first int) error {
+	if err := f.isFloat(name); err != nil {
+		return err
+	}
+	return decode(f, name, dst, first, widen[f.header.entries[name].dtype])
+}
+
+func (f *File) isFloat(name string) error {
+	e, ok := f.header.entries[name]
+	switch {
+	case !ok:
+		return f.errorf(name, "no such tensor")
+	case widen[e.dtype] == nil:
+		return f.errorf(name, "dtype %s, want F32, BF16 or F16", e.dtype)
+	}
+	return nil
+}
+
+// widen decodes floats, by dtype.
+var widen = map[string]func(dst []float32, src []byte){
+	"F32": func(dst []float32, src []byte) {
+		for i := range dst {
+			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	},
+	"BF16": func(dst []float32, src []byte) {
+		for i := range dst {
+			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
+		}
+	},
+	"F16": func(dst []float32, src []byte) {
+		for i := range dst {
+			dst[i] = float16(binary.LittleEndian.Uint16(src[2*i:]))
+		}
+	},
 }
 
 // Int32 reads a tensor of dtype I32.
 func (f *File) Int32(name string) ([]int32, error) {
-	return integersOf(f, name, "I32", func(b []byte) int32 { return int32(binary.LittleEndian.Uint32(b)) })
+	return integersOf(f, name, "I32", func(dst []int32, src []byte) {
+		for i := range dst {
+			dst[i] = int32(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	})
 }
 
 // Uint32 reads a tensor of dtype U32.
 func (f *File) Uint32(name string) ([]uint32, error) {
-	return integersOf(f, name, "U32", binary.LittleEndian.Uint32)
+	return integersOf(f, name, "U32", func(dst []uint32, src []byte) {
+		for i := range dst {
+			dst[i] = binary.LittleEndian.Uint32(src[4*i:])
+		}
+	})
 }
 
-func integersOf[T any](f *File, name, want string, element func([]byte) T) ([]T, error) {
-	rows, _, err := f.rows(name)
+func integersOf[T any](f *File, name, want string, elements func(dst []T, src []byte)) ([]T, error) {
+	rows, rowBytes, err := f.rows(name)
 	if err != nil {
 		return nil, err
 	}
 	if dtype := f.header.entries[name].dtype; dtype != want {
 		return nil, f.errorf(name, "dtype %s, want %s", dtype, want)
 	}
-	return decode(f, name, 0, rows, element)
+	out := make([]T, uint64(rows)*rowBytes/elementBytes[want])
+	return out, decode(f, name, out, 0, elements)
 }
 
 // rows gives the number of rows of a tensor's view [shape[0], rest] and the bytes of each.
@@ -76,31 +119,23 @@ func (f *File) rows(name string) (rows int, rowBytes uint64, err error) {
 	return rows, (e.end - e.begin) / uint64(rows), nil
 }
 
-// decode reads rows chunk by chunk. The allocation is bounded by the file's own size, which Open has compared with the shape.
-func decode[T any](f *File, name string, row, rows int, element func([]byte) T) ([]T, error) {
-	have, rowBytes, err := f.rows(name)
-	if err != nil {
-		return nil, err
-	}
-	if row < 0 || rows < 0 || row > have || rows > have-row {
-		return nil, f.errorf(name, "rows [%d, %d), the tensor has %d", row, row+rows, have)
-	}
+// decode reads the elements from first on, chunk by chunk.
+func decode[T any](f *File, name string, dst []T, first int, elements func(dst []T, src []byte)) error {
 	e := f.header.entries[name]
 	size := elementBytes[e.dtype]
-	left := uint64(rows) * rowBytes
-	at := f.base + int64(e.begin+uint64(row)*rowBytes)
-	out := make([]T, 0, left/size)
-	chunk := make([]byte, min(left, chunkBytes))
-	for left > 0 {
-		part := chunk[:min(left, chunkBytes)]
-		if _, err := f.data.ReadAt(part, at); err != nil {
-			return nil, f.errorf(name, "%w", err)
-		}
-		for i := uint64(0); i < uint64(len(part)); i += size {
-			out = append(out, element(part[i:i+size]))
-		}
-		at += int64(len(part))
-		left -= uint64(len(part))
+	if have := (e.end - e.begin) / size; first < 0 || uint64(first) > have || uint64(len(dst)) > have-uint64(first) {
+		return f.errorf(name, "elements [%d, %d), the tensor has %d", first, first+len(dst), have)
 	}
-	return out, nil
+	at := f.base + int64(e.begin+uint64(first)*size)
+	chunk := make([]byte, min(uint64(len(dst))*size, chunkBytes))
+	for len(dst) > 0 {
+		n := min(len(dst), int(chunkBytes/size))
+		part := chunk[:uint64(n)*size]
+		if _, err := f.data.ReadAt(part, at); err != nil {
+			return f.errorf(name, "%w", err)
+		}
+		elements(dst[:n], part)
+		dst, at = dst[n:], at+int64(len(part))
+	}
+	return nil
 }

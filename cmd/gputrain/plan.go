@@ -89,7 +89,7 @@ func (c *planCmd) Run(ctx context.Context) error {
 }
 
 func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, error) {
-	st, _, err := setup.State(cfg, os.Stderr)
+	st, err := setup.Plan(cfg, os.Stderr)
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	}}}
 	cfg, err := c.load()
 	require.NoError(t, err)
-	st, _, err := setup.State(cfg, io.Discard)
+	st, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	const limit = time.Second / 2
 	p, err := stepOf(t.Context(), st.WithDefaults(), someCard(), limit, []card{{"ten", 360e9, 10e12}})

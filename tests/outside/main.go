@@ -51,10 +51,11 @@ func main() {
 		"model.kind=averages", "model.layers=2", "model.width=32", "model.context=16", "model.vocab=11", "model.tie_head=true", "optimizer.name=centred",
 		"optimizer.beta=0.8", "optimizer.learning_rate=0.05", "train.steps=6", "train.batch=2", "pipeline.microbatches=2",
 	}))
-	config, _, err := setup.State(file, os.Stderr)
+	config, begin, err := setup.State(file, os.Stderr)
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer begin.Release()
 	built := must(config.Definition.Build(1, length, model.Options{Loss: true}))
 	halves := must(partition.ByRules(must(partition.Units(built)), []partition.Rule{{Match: "embed|layers.000", Stage: 0}, {Match: "layers.001", Stage: 1}}, 2, 1))
 	cut := pipeline.Config{State: config, Assignment: halves}

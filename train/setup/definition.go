@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 
 	"gputrain/buffers"
 	"gputrain/model"
@@ -18,33 +19,34 @@ type Weights struct {
 	Params []buffers.Host // nil: all are drawn from the seed
 	Dir    string         // where they are from
 	Drawn  []string       // those of them that model.from lacks
+
+	release func()
 }
 
-// Definition is the model that a run file describes, with its parameters where it takes them from a directory. What there is to say of that
-// directory is written to out.
+// Release closes the files that the parameters are read from; a second call does nothing.
+func (w Weights) Release() {
+	if w.release != nil {
+		w.release()
+	}
+}
+
+// Definition is the model that a run file describes, with its parameters where it takes them from a directory: they are read when they are used, until
+// Release. What there is to say of that directory is written to out.
 func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
 	m, none := cfg.Model, Weights{}
 	if m.From != "" {
-		dir, release, err := HoldModel(m.From, out)
+		def, weights, err := from(cfg, out)
 		if err != nil {
 			return nil, none, err
 		}
-		defer release()
-		def, params, drawn, err := model.ReadPartial(dir, m.AllowMissing, cfg.Train.Seed)
-		var pattern *model.PatternError
-		if errors.As(err, &pattern) {
-			return nil, none, &UsageError{fmt.Errorf("run file: model.allow_missing (%s): %w", cfg.Origin("model.allow_missing"), err)}
+		if def, err = model.WithDropout(def, m.Dropout); err == nil {
+			def, err = quantized(cfg, def)
 		}
 		if err != nil {
-			return nil, none, &ModelError{err}
-		}
-		if def, err = model.WithDropout(def, m.Dropout); err != nil {
+			weights.Release()
 			return nil, none, &UsageError{err}
 		}
-		if def, err = quantized(cfg, def); err != nil {
-			return nil, none, &UsageError{err}
-		}
-		return def, Weights{params, dir, drawn}, nil
+		return def, weights, nil
 	}
 	if m.Vocab == 0 {
 		m.Vocab = map[string]int{"bytes": 256, "u16": 1 << 16}[cfg.Data.Tokens]
@@ -60,6 +62,32 @@ func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, 
 		return nil, none, &UsageError{err}
 	}
 	return def, none, nil
+}
+
+// from opens model.from. A directory of config.json alone is a model without weights: it can be planned.
+func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
+	dir, leave, err := HoldModel(cfg.Model.From, out)
+	if err != nil {
+		return nil, Weights{}, err
+	}
+	def, stored, err := model.OpenPartial(dir, cfg.Model.AllowMissing)
+	var pattern *model.PatternError
+	switch {
+	case errors.As(err, &pattern):
+		err = &UsageError{fmt.Errorf("run file: model.allow_missing (%s): %w", cfg.Origin("model.allow_missing"), err)}
+	case err != nil:
+		err = &ModelError{err}
+	}
+	if err != nil {
+		leave()
+		return nil, Weights{}, err
+	}
+	w := Weights{Dir: dir, release: sync.OnceFunc(func() {
+		_ = stored.Close() // nothing was written
+		leave()
+	})}
+	w.Params, w.Drawn = stored.Params(cfg.Train.Seed)
+	return def, w, nil
 }
 
 // quantized is def with the quantization that a run file describes, or none.
@@ -82,9 +110,26 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 	if err != nil {
 		return state.Config{}, Weights{}, err
 	}
+	c, err := training(cfg, def, begin)
+	if err != nil {
+		begin.Release()
+		return state.Config{}, Weights{}, &UsageError{err}
+	}
+	return c, begin, nil
+}
+
+// Plan is State of a run that is not to be trained.
+func Plan(cfg *runfile.Config, out io.Writer) (state.Config, error) {
+	c, begin, err := State(cfg, out)
+	begin.Release()
+	return c, err
+}
+
+// training is how a run file trains a model.
+func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.Config, error) {
 	optimizer, err := fittingOptimizer(cfg, def)
 	if err != nil {
-		return state.Config{}, Weights{}, &UsageError{err}
+		return state.Config{}, err
 	}
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
@@ -94,18 +139,15 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}
 	if err := freeze(cfg, &c); err != nil {
-		return state.Config{}, Weights{}, &UsageError{fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)}
+		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
 	if cfg.Train.FrozenDType == "bf16" {
 		c.FrozenDType = buffers.BF16
 	}
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
-		return state.Config{}, Weights{}, &UsageError{fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)}
+		return state.Config{}, fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)
 	}
-	if err := c.Validate(); err != nil {
-		return state.Config{}, Weights{}, &UsageError{err}
-	}
-	return c, begin, nil
+	return c, c.Validate()
 }
 
 // leaveFrozen leaves what is frozen out of checkpoints, where a run file wants that and the directory that it begins with has it.

@@ -18,6 +18,11 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	if err != nil {
 		return run, nil, err
 	}
+	defer func() {
+		if err != nil {
+			begin.Release()
+		}
+	}()
 	interval, err := runfile.ParseDuration(cfg.Train.SaveInterval)
 	if err != nil {
 		return run, nil, &UsageError{err}
@@ -43,7 +48,10 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	if err != nil {
 		return run, nil, err
 	}
-	release = func() { _ = text.Close() }
+	release = func() {
+		begin.Release()
+		_ = text.Close()
+	}
 	if cfg.Data.Epochs > 0 {
 		if err := layEpochs(cfg, text, c); err != nil {
 			release()
@@ -56,7 +64,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	}
 	t := cfg.Train
 	run = train.Config{
-		State: c, Params: begin.Params, Drawn: begin.Drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
+		State: c, Params: begin.Params, Loaded: begin.Release, Drawn: begin.Drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: timeout, Notes: append([]string{provenance(text)}, text.Notes...),
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,

@@ -80,7 +80,7 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 func (b *pipelineBench) config(layers int) (state.Config, float64, error) {
 	cfg := runfile.New()
 	cfg.Model.Layers, cfg.Train.Batch = layers, benchRows
-	c, _, err := setup.State(cfg, os.Stderr)
+	c, err := setup.Plan(cfg, os.Stderr)
 	if err != nil {
 		return c, 0, err
 	}

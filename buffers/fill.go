@@ -1,0 +1,143 @@
+package buffers
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"gputrain/internal/caught"
+)
+
+// fillElements is how much of a slab is made at a time, and fillers how many do it at most: together they bound what WriteAll takes of the host.
+const (
+	fillElements = 1 << 20
+	fillers      = 8
+)
+
+// WriteAll stores every leaf of an F32 or BF16 tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
+// at most 64 MiB of the host's memory, however large the tree. Nothing is written unless the arrays are exactly the tree's leaves. Where one cannot be
+// read, what the tree then has is not defined.
+func (t *Tree) WriteAll(hosts []Host) error {
+	byLeaf, err := t.match(hosts)
+	if err != nil || t.device.Dry() {
+		return err
+	}
+	work := t.pieces(byLeaf)
+	errs := make([]error, min(len(work), fillers, runtime.GOMAXPROCS(0)))
+	size := 0
+	for _, p := range work {
+		size = max(size, p.to-p.from)
+	}
+	var next atomic.Int64
+	var one sync.Mutex // to write to the device
+	var all sync.WaitGroup
+	for i := range errs {
+		all.Go(func() {
+			errs[i] = caught.Do(func() error {
+				floats, raw := make([]float32, size), make([]byte, t.dtype.Bytes(uint64(size)))
+				for {
+					n := int(next.Add(1)) - 1
+					if n >= len(work) {
+						return nil
+					}
+					if err := t.fill(work[n], floats, raw, &one); err != nil {
+						next.Store(int64(len(work)))
+						return err
+					}
+				}
+			})
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// match finds the array of each leaf.
+func (t *Tree) match(hosts []Host) ([]Host, error) {
+	byLeaf := make([]Host, len(t.layout.leaves))
+	given := make([]bool, len(byLeaf))
+	for _, h := range hosts {
+		leaf, err := t.floatLeaf("write all", h.Path)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case given[leaf.Index]:
+			return nil, fmt.Errorf("buffers: write all: tree %q: leaf %q: given twice", t.label, h.Path)
+		case !slices.Equal(h.Shape, leaf.Shape):
+			return nil, fmt.Errorf("buffers: write all: tree %q: leaf %q: shape %v, want %v", t.label, h.Path, h.Shape, leaf.Shape)
+		case len(h.Data) != leaf.Elements() && (h.Data != nil || h.Read == nil):
+			return nil, fmt.Errorf("buffers: write all: tree %q: leaf %q: %d elements, want %d of shape %v",
+				t.label, h.Path, len(h.Data), leaf.Elements(), leaf.Shape)
+		}
+		byLeaf[leaf.Index], given[leaf.Index] = h, true
+	}
+	if i := slices.Index(given, false); i >= 0 {
+		return nil, fmt.Errorf("buffers: write all: tree %q: leaf %q is missing", t.label, t.layout.leaves[i].Path)
+	}
+	return byLeaf, nil
+}
+
+// piece is elements [from, to) of a slab, and the parts of leaves that have some of them.
+type piece struct {
+	slab, from, to int
+	parts          []hostPart
+}
+
+// hostPart is a part of a leaf, and from which element of which array it is.
+type hostPart struct {
+	Part
+	host  Host
+	first int
+}
+
+// pieces cuts the slabs.
+func (t *Tree) pieces(byLeaf []Host) (out []piece) {
+	bySlab := make([][]hostPart, len(t.slabs))
+	for _, leaf := range t.layout.leaves {
+		for _, p := range leaf.Parts {
+			bySlab[p.Slab] = append(bySlab[p.Slab], hostPart{p, byLeaf[leaf.Index], p.Row * leaf.rowElements()})
+		}
+	}
+	for slab, parts := range bySlab {
+		slices.SortFunc(parts, func(a, b hostPart) int { return cmp.Compare(a.Offset, b.Offset) })
+		for from := 0; from < t.layout.slabs[slab]; from += fillElements {
+			p := piece{slab: slab, from: from, to: min(from+fillElements, t.layout.slabs[slab])}
+			for len(parts) > 0 && parts[0].Offset+parts[0].Count <= from {
+				parts = parts[1:]
+			}
+			for _, part := range parts {
+				if part.Offset >= p.to {
+					break
+				}
+				p.parts = append(p.parts, part)
+			}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// fill reads a piece, encodes it and writes it; what lies between the leaves is zero.
+func (t *Tree) fill(p piece, floats []float32, raw []byte, one *sync.Mutex) error {
+	floats = floats[:p.to-p.from]
+	clear(floats)
+	for _, part := range p.parts {
+		from, to := max(p.from, part.Offset), min(p.to, part.Offset+part.Count)
+		if err := part.host.Copy(floats[from-p.from:to-p.from], part.first+from-part.Offset); err != nil {
+			return fmt.Errorf("buffers: write all: tree %q: leaf %q: %w", t.label, part.host.Path, err)
+		}
+	}
+	raw = raw[:t.dtype.Bytes(uint64(len(floats)))]
+	encode(t.dtype, raw, floats)
+	one.Lock()
+	defer one.Unlock()
+	if err := t.device.Write(t.slabs[p.slab].Range(t.dtype.Bytes(uint64(p.from)), uint64(len(raw))), raw); err != nil {
+		return fmt.Errorf("buffers: write all: tree %q: slab %d: %w", t.label, p.slab, err)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package state
+
+import (
+	"sync"
+
+	"gputrain/buffers"
+)
+
+// toldBytes is from how many bytes on the progress of loading parameters is told.
+const toldBytes = 256 << 20
+
+// Told are parameters that tell Progress how much of them has been read, where they are large and yet to be read.
+func (c Config) Told(params []buffers.Host) []buffers.Host { return c.told(params, toldBytes) }
+
+func (c Config) told(params []buffers.Host, from int) []buffers.Host {
+	total, done := 0, 0
+	for _, h := range params {
+		if h.Read != nil {
+			total += 4 * h.Elements()
+		}
+	}
+	if total < from {
+		return params
+	}
+	var mu sync.Mutex
+	var out []buffers.Host
+	for _, h := range params {
+		if read := h.Read; read != nil {
+			h.Read = func(dst []float32, first int) error {
+				err := read(dst, first)
+				mu.Lock()
+				defer mu.Unlock()
+				before := done >> 20
+				done = min(total, done+4*len(dst)) // stages may share a parameter
+				if now := done >> 20; now > before {
+					c.Progress("load parameters, MiB", now, total>>20)
+				}
+				return err
+			}
+		}
+		out = append(out, h)
+	}
+	return out
+}
