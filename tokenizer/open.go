@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gputrain/internal/placeholder"
 )
 
 // FileNames are the names of files that a tokenizer consists of, or that belong to it.
@@ -56,6 +58,9 @@ func open(path string) (*Tokenizer, error) {
 		t, err = parseModel(raw, settings)
 	} else {
 		t, err = parseJSON(raw)
+	}
+	if what := placeholder.What(raw); err != nil && what != "" {
+		err = errors.New(what)
 	}
 	if err != nil {
 		return nil, err
