@@ -8,6 +8,7 @@ import (
 	"gputrain/internal/caught"
 	"gputrain/train"
 	"gputrain/train/setup"
+	"gputrain/transport"
 )
 
 // Exit codes that scripts may rely on.
@@ -20,6 +21,7 @@ const (
 	exitCheckpoint = 6
 	exitNoAdapter  = 7
 	exitBug        = 8 // a panic
+	exitRankLost   = 9 // another rank has failed, or is gone: a run goes on from its newest checkpoint
 )
 
 // A usageError is a mistake on the command line or in the run file.
@@ -36,7 +38,11 @@ func exitCode(err error) int {
 	var changed *train.ChangedError
 	var directory *train.DirError
 	var panicked *caught.Panic
+	var lost *transport.Error
+	var code codeError
 	switch {
+	case errors.As(err, &code):
+		return int(code)
 	case errors.As(err, &panicked):
 		return exitBug
 	case errors.As(err, &usage), errors.As(err, &mistake), errors.As(err, &changed), errors.As(err, &directory), errors.Is(err, train.ErrNoRun):
@@ -51,6 +57,8 @@ func exitCode(err error) int {
 		return exitCheckpoint
 	case errors.Is(err, gpu.ErrNoAdapter):
 		return exitNoAdapter
+	case errors.As(err, &lost):
+		return exitRankLost
 	}
 	return exitFailure
 }

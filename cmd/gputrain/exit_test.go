@@ -20,6 +20,7 @@ import (
 	"gputrain/state"
 	"gputrain/train"
 	"gputrain/train/setup"
+	"gputrain/transport"
 )
 
 // The code tells the cause, whichever stage it came from.
@@ -35,6 +36,8 @@ func TestExitCodes(t *testing.T) {
 		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &state.MemoryError{}},
 		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, &setup.ModelError{Err: errors.New("x")}, &train.GoneError{}},
 		exitNoAdapter:  {gpu.ErrNoAdapter},
+		exitRankLost:   {fmt.Errorf("reduce: %w", &transport.Error{Err: context.DeadlineExceeded})},
+		137:            {codeError(137)},
 		exitBug:        {&checkpoint.SaveError{Err: &caught.Panic{}}, stage(&caught.Panic{}), fmt.Errorf("%w: %w", train.ErrStopped, &caught.Panic{})},
 	} {
 		for _, err := range errs {

@@ -21,6 +21,7 @@ import (
 // and progress to standard error.
 type cli struct {
 	Train      trainCmd      `cmd:"" help:"Train a model; the same command again goes on where it stopped."`
+	Launch     launchCmd     `cmd:"" help:"Train on several ranks, on one machine or many: starts them with Open MPI's mpirun, and starts them again after a death."`
 	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, the schedule."`
 	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds: a table and a picture; the same command again goes on."`
 	Serve      serveCmd      `cmd:"" help:"Show runs as a live page in the browser: curves, stages, histograms, samples, settings."`
@@ -83,8 +84,12 @@ func run(args []string) (code int) {
 	return 0
 }
 
-// tell says why a command, or a part of it, has ended.
+// tell says why a command, or a part of it, has ended. What other processes have ended with, they have said.
 func tell(err error) {
+	var code codeError
+	if errors.As(err, &code) {
+		return
+	}
 	var p *caught.Panic
 	if errors.As(err, &p) {
 		bug(os.Stderr, os.TempDir(), p.Value, p.Stack)

@@ -1,0 +1,86 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gputrain/internal/suggest"
+)
+
+// Host is a machine and how many ranks it takes.
+type Host struct {
+	Name  string
+	Slots int
+}
+
+// hostName is what mpirun takes in a list of hosts: names, IPv4 addresses, with a user before them.
+var hostName = regexp.MustCompile(`^([\w.-]+@)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$`)
+
+// ReadHosts reads a file of one host a line, `name` or `name slots=N`. A # begins a comment.
+func ReadHosts(path string) ([]Host, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("launch: hosts: %w", err)
+	}
+	var hosts []Host
+	for i, line := range strings.Split(string(b), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		h, err := parseHost(words)
+		if err == nil && slices.ContainsFunc(hosts, func(other Host) bool { return other.Name == h.Name }) {
+			err = fmt.Errorf("found host %q again, wanted each once, with slots=N", h.Name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("launch: hosts: %s:%d: %w", path, i+1, err)
+		}
+		hosts = append(hosts, h)
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("launch: hosts: %s: found no host, wanted one a line, as `name` or `name slots=2`", path)
+	}
+	return hosts, nil
+}
+
+func parseHost(words []string) (Host, error) {
+	h := Host{Name: words[0], Slots: 1}
+	if !hostName.MatchString(h.Name) {
+		return h, fmt.Errorf("found %q, wanted the name of a host", h.Name)
+	}
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		if key != "slots" {
+			return h, fmt.Errorf("found %q after the host, wanted slots=N%s", w, suggest.DidYouMean(key, []string{"slots"}))
+		}
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 1 {
+			return h, fmt.Errorf("found %q, wanted slots=N with N of 1 or more", w)
+		}
+		h.Slots = n
+	}
+	return h, nil
+}
+
+// Slots is how many ranks hosts take together.
+func Slots(hosts []Host) int {
+	n := 0
+	for _, h := range hosts {
+		n += h.Slots
+	}
+	return n
+}
+
+// list is the hosts as mpirun's --host takes them.
+func list(hosts []Host) string {
+	var names []string
+	for _, h := range hosts {
+		names = append(names, fmt.Sprintf("%s:%d", h.Name, h.Slots))
+	}
+	return strings.Join(names, ",")
+}
