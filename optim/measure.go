@@ -2,6 +2,7 @@ package optim
 
 import (
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -107,34 +108,28 @@ func (s *State) Combined(round int) gpu.Range {
 	return s.measurements.combined.Range(uint64(round)*bytes, bytes)
 }
 
-// GatherNorms joins what the stages measured in a round (the bytes of State.Measured) to what each of them needs in State.Combined, whose
-// size dst has. Errors: sizes that do not match, a leaf of the model that is in no stage or in two.
-func GatherNorms(dst []byte, stages []*State, measured [][]byte) error {
-	if len(stages) == 0 || len(stages) != len(measured) {
-		return fmt.Errorf("optim: gather norms: found the measurements of %d stages, wanted those of %d, at least 1", len(measured), len(stages))
+// GatherNorms joins what was measured in a round of the leaves of a model, wherever they lie, to what each place needs in State.Combined, whose size
+// dst has. measured are the bytes of State.Measured of each place, one after the other, and layouts what leaves they are of; s is any of the
+// states. Errors: sizes that do not match, a leaf of the model that is in no layout or in two.
+func (s *State) GatherNorms(dst []byte, layouts []*buffers.Layout, measured []byte) error {
+	if len(dst) != pairBytes*len(s.whole) || len(measured) != len(dst) {
+		return fmt.Errorf("optim: gather norms: found %d bytes and room for %d, wanted %d: %d for each of %d leaves",
+			len(measured), len(dst), pairBytes*len(s.whole), pairBytes, len(s.whole))
 	}
-	whole := stages[0].whole
-	if len(dst) != pairBytes*len(whole) {
-		return fmt.Errorf("optim: gather norms: found room for %d bytes, wanted %d: %d for each of %d leaves", len(dst), pairBytes*len(whole), pairBytes, len(whole))
-	}
-	seen := make([]bool, len(whole))
-	for i, s := range stages {
-		if len(s.whole) != len(whole) || len(measured[i]) != pairBytes*len(s.places) {
-			return fmt.Errorf("optim: gather norms: stage %d: found %d bytes of a model of %d leaves, wanted %d of one of %d",
-				i, len(measured[i]), len(s.whole), pairBytes*len(s.places), len(whole))
-		}
-		for leaf, place := range s.places {
-			if seen[place] {
-				return fmt.Errorf("optim: gather norms: stage %d: leaf %q: found it in two stages, wanted it in one", i, whole[place])
+	seen := make([]bool, len(s.whole))
+	for i, layout := range layouts {
+		for _, leaf := range layout.Leaves() {
+			place, found := slices.BinarySearch(s.whole, leaf.Path)
+			if !found || seen[place] {
+				return fmt.Errorf("optim: gather norms: place %d: leaf %q: found it twice or not in the model of %d, wanted each leaf once", i, leaf.Path, len(s.whole))
 			}
 			seen[place] = true
-			copy(dst[pairBytes*place:], measured[i][pairBytes*leaf:pairBytes*(leaf+1)])
+			copy(dst[pairBytes*place:][:pairBytes], measured)
+			measured = measured[pairBytes:]
 		}
 	}
-	for place, found := range seen {
-		if !found {
-			return fmt.Errorf("optim: gather norms: leaf %q: found it in none of %d stages, wanted all leaves of the model", whole[place], len(stages))
-		}
+	if place := slices.Index(seen, false); place >= 0 {
+		return fmt.Errorf("optim: gather norms: leaf %q: found it in none of %d places, wanted all leaves of the model", s.whole[place], len(layouts))
 	}
 	return nil
 }

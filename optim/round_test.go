@@ -92,14 +92,16 @@ func callStages(t testing.TB, stages []*stage, grads []buffers.Host) {
 		if round+1 == states[0].Rounds() {
 			return
 		}
-		var measured [][]byte
+		var measured []byte
+		var layouts []*buffers.Layout
 		for _, s := range stages {
 			from := s.state.Measured(round)
-			measured = append(measured, make([]byte, from.Bytes))
-			require.NoError(t, s.dev.Read(t.Context(), measured[len(measured)-1], from))
+			own := make([]byte, from.Bytes)
+			require.NoError(t, s.dev.Read(t.Context(), own, from))
+			layouts, measured = append(layouts, s.params.Layout()), append(measured, own...)
 		}
 		all := make([]byte, states[0].Combined(round).Bytes)
-		require.NoError(t, optim.GatherNorms(all, states, measured))
+		require.NoError(t, states[0].GatherNorms(all, layouts, measured))
 		for _, s := range stages {
 			require.NoError(t, s.dev.Write(s.state.Combined(round), all))
 		}
@@ -176,30 +178,28 @@ func TestGatherNormsRefuses(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
 	tx := optim.ClipByGlobalNorm(1)
 	whole := []buffers.Spec{{Path: "b"}, {Path: "c"}, {Path: "a"}}
-	state := func(paths ...string) *optim.State {
+	layout := func(paths ...string) *buffers.Layout {
 		var specs []buffers.Spec
 		for _, p := range paths {
 			specs = append(specs, buffers.Spec{Path: p})
 		}
 		layout, err := buffers.NewLayout(specs, d.Limits())
 		require.NoError(t, err)
-		params, err := buffers.NewTree(d, "params", layout, buffers.F32)
-		require.NoError(t, err)
-		s, err := tx.InitStage(params, whole)
-		require.NoError(t, err)
-		return s
+		return layout
 	}
-	dst := make([]byte, 24)
-	a, b, c := []byte("aaaaaaaa"), []byte("bbbbbbbb"), []byte("cccccccc")
-	require.NoError(t, optim.GatherNorms(dst, []*optim.State{state("b"), state("c", "a")}, [][]byte{b, slices.Concat(a, c)}))
+	params, err := buffers.NewTree(d, "params", layout("b"), buffers.F32)
+	require.NoError(t, err)
+	state, err := tx.InitStage(params, whole)
+	require.NoError(t, err)
+	dst, pairs := make([]byte, 24), []byte("bbbbbbbbaaaaaaaacccccccc")
+	require.NoError(t, state.GatherNorms(dst, []*buffers.Layout{layout("b"), layout(), layout("c", "a")}, pairs))
 	assert.Equal(t, "aaaaaaaabbbbbbbbcccccccc", string(dst), "in the order of the whole model's paths")
 	for want, err := range map[string]error{
-		`leaf "b": found it in none of 1 stages`:             optim.GatherNorms(dst, []*optim.State{state("a", "c")}, [][]byte{slices.Concat(a, c)}),
-		`stage 1: leaf "a": found it in two stages`:          optim.GatherNorms(dst, []*optim.State{state("a"), state("a", "b", "c")}, [][]byte{a, slices.Concat(a, b, c)}),
-		"found room for 16 bytes, wanted 24":                 optim.GatherNorms(dst[:16], []*optim.State{state("a")}, [][]byte{a}),
-		"stage 0: found 7 bytes of a model of 3 leaves":      optim.GatherNorms(dst, []*optim.State{state("a")}, [][]byte{a[1:]}),
-		"found the measurements of 0 stages, wanted those":   optim.GatherNorms(dst, nil, nil),
-		"found the measurements of 1 stages, wanted those o": optim.GatherNorms(dst, []*optim.State{state("a"), state("b")}, [][]byte{a}),
+		`leaf "b": found it in none of 1 places`:           state.GatherNorms(dst, []*buffers.Layout{layout("a", "c")}, pairs),
+		`place 1: leaf "a": found it twice or not`:         state.GatherNorms(dst, []*buffers.Layout{layout("a"), layout("a", "b")}, pairs),
+		`place 0: leaf "d": found it twice or not`:         state.GatherNorms(dst, []*buffers.Layout{layout("d", "b")}, pairs),
+		"found 24 bytes and room for 16, wanted 24":        state.GatherNorms(dst[:16], []*buffers.Layout{layout("a", "b", "c")}, pairs),
+		"found 23 bytes and room for 24, wanted 24: 8 for": state.GatherNorms(dst, []*buffers.Layout{layout("a", "b", "c")}, pairs[1:]),
 	} {
 		assert.ErrorContains(t, err, want)
 	}

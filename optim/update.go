@@ -33,7 +33,7 @@ func (t Transform) Record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 
 // RecordRound records piece round of an update, one of State.Rounds; phase is Emit or Reuse. A piece but the last ends with the norm of the
 // leaves at hand in State.Measured(round), and before the next one runs, the pairs of all leaves of the model are written to
-// State.Combined(round) (GatherNorms). All pieces together have the bits of Record, however the leaves are divided over states. Errors are those of
+// State.Combined(round) (State.GatherNorms). All pieces together have the bits of Record, however the leaves are divided over states. Errors are those of
 // Record.
 func (t Transform) RecordRound(rec *gpu.Recording, phase Phase, round int, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	if err := t.check(phase, grads, s, params); err != nil {

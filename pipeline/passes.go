@@ -122,7 +122,15 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 		if len(tree.specs) == 0 && tree.to != &st.params {
 			continue
 		}
-		if *tree.to, err = st.upload(tree.label, tree.dtype, tree.specs, params); err != nil {
+		layout := buffers.NewLayout
+		if tree.to == &st.params {
+			layout = p.config.State.Layout
+		}
+		placed, err := layout(tree.specs, st.device.Limits())
+		if err != nil {
+			return err
+		}
+		if *tree.to, err = st.upload(tree.label, tree.dtype, placed, params); err != nil {
 			return err
 		}
 	}
@@ -132,7 +140,7 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 	if st.sums, err = p.config.State.NewSums(st.grads); err != nil {
 		return err
 	}
-	if st.opt, err = tx.InitStage(st.params, p.specs); err != nil {
+	if st.opt, err = tx.InitStage(p.config.State.Own(st.params), p.specs); err != nil {
 		return err
 	}
 	var plans []compile.Plan

@@ -31,6 +31,12 @@ func (a single) Sum(_ context.Context, grads []*buffers.Tree, own []state.Partia
 	return nil
 }
 
+func (single) GatherTrees(context.Context, []*buffers.Tree) error {
+	panic("a replica alone has all parameters")
+}
+
+func (single) Deliver(context.Context, int, []byte) error { panic("a replica alone has all state") }
+
 // Stages have a reducer between passes and update, too; a replica alone learns as without.
 func TestReducerOfStages(t *testing.T) {
 	devices := fleet(t, 3)

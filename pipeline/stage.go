@@ -102,11 +102,7 @@ func residences(c *partition.Cut, specs []buffers.Spec, frozen []string, stages 
 }
 
 // upload makes a tree of some leaves of a model; a dry device gets none of their numbers.
-func (s *stage) upload(label string, dtype buffers.DType, specs []buffers.Spec, params []buffers.Host) (*buffers.Tree, error) {
-	layout, err := buffers.NewLayout(specs, s.device.Limits())
-	if err != nil {
-		return nil, err
-	}
+func (s *stage) upload(label string, dtype buffers.DType, layout *buffers.Layout, params []buffers.Host) (*buffers.Tree, error) {
 	tree, err := buffers.NewTree(s.device, label, layout, dtype)
 	if err != nil || s.device.Dry() {
 		return tree, err

@@ -84,27 +84,35 @@ func OpenWeights(c Config, dir string) (Config, *model.Stored, error) {
 
 // Restore puts the optimizer's tensors and counts into states that together are those of the whole model. A tensor that is missing, of
 // another type or shape, or none of theirs is an error that wraps checkpoint.ErrMismatch; what the states then hold is not defined.
-func (c *Checkpoint) Restore(states ...*optim.State) error {
-	if err := c.restore(states); err != nil {
+func (c *Checkpoint) Restore(states ...*optim.State) error { return c.restorePart(states, nil) }
+
+// restorePart is Restore of states whose replicas have the others, which are neither read nor written.
+func (c *Checkpoint) restorePart(states []*optim.State, others []buffers.Tensor) error {
+	if err := c.restore(states, others); err != nil {
 		return loadError(c.Dir, "%w", err)
 	}
 	return nil
 }
 
-func (c *Checkpoint) restore(states []*optim.State) error {
+func (c *Checkpoint) restore(states []*optim.State, others []buffers.Tensor) error {
 	f, err := safetensors.Open(filepath.Join(c.Dir, checkpoint.OptimizerFile))
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, checkpoint.ErrCorrupt)
 	}
 	defer f.Close()
-	tensors, err := tensorsOf(states)
+	tensors, err := tensorsOf(states, others...)
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{}
+	known, own := map[string]bool{}, map[string]bool{}
+	for _, s := range states {
+		for _, t := range s.Tensors() {
+			own[t.Name] = true
+		}
+	}
 	for _, t := range tensors {
 		known[t.Name] = true
-		if err := restoreTensor(f, t); err != nil {
+		if err := restoreTensor(f, t, own[t.Name]); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", checkpoint.OptimizerFile, t.Name, err)
 		}
 	}
@@ -121,7 +129,8 @@ func (c *Checkpoint) restore(states []*optim.State) error {
 	return nil
 }
 
-func restoreTensor(f *safetensors.File, t buffers.Tensor) error {
+// restoreTensor checks that a tensor is there, and writes it if it is wanted.
+func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool) error {
 	dtype, err := storedType(t.DType)
 	if err != nil {
 		return err
@@ -132,6 +141,9 @@ func restoreTensor(f *safetensors.File, t buffers.Tensor) error {
 		return fmt.Errorf("missing: %w", checkpoint.ErrMismatch)
 	case stored != dtype || !slices.Equal(shape, t.Shape):
 		return fmt.Errorf("%s %v, want %s %v: %w", stored, shape, dtype, t.Shape, checkpoint.ErrMismatch)
+	}
+	if !wanted {
+		return nil
 	}
 	section, err := f.Bytes(t.Name)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/optim"
 )
 
 // Passes are the forward and backward passes of a model in training, wherever it lies: all that a TrainState does not do itself.
@@ -78,6 +79,7 @@ type onDevice struct {
 	*passes
 	config Config
 	grads  *buffers.Tree
+	shard  *optim.State // of the leaves that this replica updates, where there are others for the rest
 
 	micro   *compile.Program
 	begin   []*gpu.Program // before the first microbatch of an update
@@ -263,6 +265,9 @@ func (d *onDevice) Release() {
 	d.sums.Release()
 	if d.grads != nil {
 		d.grads.Release()
+	}
+	if d.shard != nil {
+		d.shard.Release()
 	}
 	d.passes.release()
 }

@@ -48,6 +48,9 @@ type Config struct {
 	MeasureUpdates bool
 	// Reducer joins this state with others that train the same model, each with its Share of an update's microbatches; nil: there are none.
 	Reducer Reducer
+	// ShardOptimizer divides the optimizer's state and its work over the replicas: each updates leaves of its own and gets the others from those
+	// that do. The bits are the same.
+	ShardOptimizer bool
 	// Evaluation and Sampling say what the memory plan must have room for beside steps: evaluations in batches of so many sequences (0:
 	// none), and sampling.
 	Evaluation int

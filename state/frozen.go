@@ -74,7 +74,7 @@ func (c Config) Divide() (trained, frozen []buffers.Spec) {
 // layouts are those of the trained and the frozen leaves; nil where none are frozen.
 func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err error) {
 	own, rest := c.Divide()
-	if trained, err = buffers.NewLayout(own, lim); err != nil || len(rest) == 0 {
+	if trained, err = c.Layout(own, lim); err != nil || len(rest) == 0 {
 		return trained, nil, err
 	}
 	frozen, err = buffers.NewLayout(rest, lim)
@@ -88,7 +88,15 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return slices.Contains(c.Frozen, h.Path) })
 		rest = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
 	}
-	if trained, err = buffers.Upload(dev, "params", own, buffers.F32); err != nil || len(rest) == 0 {
+	var leaves []buffers.Spec
+	for _, h := range own {
+		leaves = append(leaves, buffers.Spec{Path: h.Path, Shape: h.Shape})
+	}
+	layout, err := c.Layout(leaves, dev.Limits())
+	if err != nil {
+		return nil, nil, err
+	}
+	if trained, err = buffers.UploadAs(dev, "params", layout, own, buffers.F32); err != nil || len(rest) == 0 {
 		return trained, nil, err
 	}
 	if frozen, err = buffers.Upload(dev, frozenLabel, rest, c.FrozenDType); err != nil {
@@ -136,6 +144,13 @@ func (f Fields) frozenAs(c Config) bool {
 	return slices.Equal(f.frozen(), slices.Sorted(slices.Values(c.Frozen))) && (f.Frozen == nil || f.Frozen.DType() == c.FrozenDType)
 }
 
+// dividedAs tells whether the parameters lie as the configuration has them, with the trained ones in that layout. Those of another definition need
+// no copy: they are refused.
+func (f Fields) dividedAs(c Config, trained *buffers.Layout) bool {
+	found := f.Params.Layout()
+	return f.frozenAs(c) && (found.Equal(trained) || !sameLeaves(found, trained))
+}
+
 // narrow are the paths of the parameters that are kept in bf16.
 func (c Config) narrow() []string {
 	if c.FrozenDType == buffers.BF16 {
@@ -146,18 +161,17 @@ func (c Config) narrow() []string {
 
 // divided are the fields with the parameters divided as the configuration does: copies, where they are not yet.
 func (f Fields) divided(ctx context.Context, c Config) (Fields, error) {
-	if f.frozenAs(c) {
-		return f, nil
-	}
-	own, rest := c.Divide()
 	all, dev := f.params(), f.device()
-	var err error
-	if f.Params, err = copyAs(ctx, dev, "params", buffers.F32, all, own); err != nil {
+	own, rest, err := c.layouts(dev.Limits())
+	if err != nil || f.dividedAs(c, own) {
+		return f, err
+	}
+	if f.Params, err = copyAs(ctx, "params", buffers.F32, all, dev, own); err != nil {
 		return f, err
 	}
 	f.Frozen = nil
-	if len(rest) > 0 {
-		if f.Frozen, err = copyAs(ctx, dev, frozenLabel, c.FrozenDType, all, rest); err != nil {
+	if rest != nil {
+		if f.Frozen, err = copyAs(ctx, frozenLabel, c.FrozenDType, all, dev, rest); err != nil {
 			f.Params.Release()
 		}
 	}

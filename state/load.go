@@ -35,11 +35,20 @@ func Load(ctx context.Context, dev *gpu.Device, c Config, dir string) (*TrainSta
 
 // Restore puts the optimizer's state and the counts of a checkpoint into a state that was made of its parameters.
 func (s *TrainState) Restore(saved *Checkpoint) error {
-	if err := saved.Restore(s.Optimizers()...); err != nil {
+	if err := s.restoreOptimizer(saved); err != nil {
 		return err
 	}
 	s.own.Step, s.own.Skipped = saved.Record.Step, saved.Record.Skipped
 	return nil
+}
+
+// restoreOptimizer puts the optimizer's state of a checkpoint into this one's, or of it the part that is this replica's.
+func (s *TrainState) restoreOptimizer(saved *Checkpoint) error {
+	others, err := s.elsewhere(nothing)
+	if err != nil {
+		return err
+	}
+	return saved.restorePart(s.Optimizers(), others)
 }
 
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint, or of any directory in the Hugging Face layout; the optimizer begins
@@ -68,7 +77,7 @@ func (s *TrainState) LoadOptimizer(ctx context.Context, dir string) error {
 	if err := s.settle(); err != nil {
 		return loadError(dir, "%w", err)
 	}
-	if err := saved.Restore(s.Optimizers()...); err != nil {
+	if err := s.restoreOptimizer(saved); err != nil {
 		s.broken = err
 		return err
 	}

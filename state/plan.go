@@ -9,6 +9,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/model"
 )
 
 // MemoryPlan is what a training state takes of its device, or a stage of one of the stage's device, in bytes. It is known before anything
@@ -103,7 +104,7 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 	if frozen != nil {
 		p.Frozen, p.Transfer = frozen.Bytes(c.FrozenDType), max(p.Transfer, frozen.StagingBytes(c.FrozenDType))
 	}
-	if p.Optimizer, err = tx.Bytes(layout, lim); err != nil {
+	if p.Optimizer, err = tx.StageBytes(c.ownLayout(layout), model.Specs(c.Definition), lim); err != nil {
 		return p, err
 	}
 	step, err := c.planned(lim)(c.step())

@@ -20,8 +20,14 @@ type Reducer interface {
 	Gather(ctx context.Context, own []byte) ([][]byte, error)
 	// Sum adds up the partial sums of all replicas as Fold says, and leaves the sum over all microbatches of the update in every replica's gradients, a
 	// tree for each stage. own are this replica's: the nodes of its Share (Span.Nodes), with a tree for each stage; none where its share is
-	// empty. The trees of the last are grads, and all may be overwritten. The devices may still be computing them.
+	// empty. The trees of the last are grads, and all may be overwritten. The devices may still be computing them. Where the layouts of the
+	// trees have a group of leaves for each replica, it needs the sum of its own group alone.
 	Sum(ctx context.Context, grads []*buffers.Tree, own []Partial) error
+	// GatherTrees gives every replica the leaves of each group of the trees' layouts from the replica whose group it is. Layouts are alike on
+	// all replicas.
+	GatherTrees(ctx context.Context, trees []*buffers.Tree) error
+	// Deliver gives replica 0 what another has in b, which has one length on both. The others return at once.
+	Deliver(ctx context.Context, from int, b []byte) error
 }
 
 // replicas says which of how many replicas of the model this is.

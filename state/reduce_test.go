@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,7 +26,8 @@ type meeting struct {
 	sync.Mutex
 	size  int
 	given []any
-	ended chan []any // of the round under way
+	ended chan []any          // of the round under way
+	pipes map[int]chan []byte // to replica 0
 }
 
 // all gives every replica what all have given.
@@ -89,10 +91,56 @@ func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []Partial) 
 				}
 				return left
 			})
+			if _, mine := tree.Group(r.rank % tree.Layout().Groups()).Layout().Leaf(leaf.Path); !mine {
+				sum[0] = float32(math.NaN()) // is nothing to this replica
+			}
 			if err := tree.Write(leaf.Path, sum); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+func (r replica) GatherTrees(ctx context.Context, trees []*buffers.Tree) error {
+	for _, tree := range trees {
+		var own []buffers.Host
+		var err error
+		if tree.Layout().Groups() > 1 {
+			own, err = tree.Group(r.rank).Download(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		for rank, given := range r.all(r.rank, &own) {
+			for _, h := range *given.(*[]buffers.Host) {
+				if rank == r.rank {
+					continue
+				}
+				if err := tree.Write(h.Path, h.Data); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r replica) Deliver(_ context.Context, from int, b []byte) error {
+	r.Lock()
+	if r.pipes == nil {
+		r.pipes = map[int]chan []byte{}
+	}
+	if r.pipes[from] == nil {
+		r.pipes[from] = make(chan []byte, 1)
+	}
+	pipe := r.pipes[from]
+	r.Unlock()
+	switch r.rank {
+	case 0:
+		copy(b, <-pipe)
+	case from:
+		pipe <- slices.Clone(b)
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // Save writes the state of this step to the checkpoint directory path as Snapshot.Save does. It waits for the steps in flight; an error of
-// the device is no *checkpoint.SaveError.
+// the device is no *checkpoint.SaveError. Where replicas divide the update all of them call it, and replica 0 writes.
 func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) error {
 	if err := s.usable(); err != nil {
 		return &checkpoint.SaveError{Path: path, Err: err}
@@ -20,14 +20,20 @@ func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) 
 	if err := s.settle(); err != nil {
 		return fmt.Errorf("state: save %q: %w", path, err)
 	}
+	if s.config.sharded() {
+		return s.saveShards(ctx, path, run)
+	}
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
 
 // CopyToHost copies the state of this step to the host, to be written while training goes on; see Snapshot.CopyToHost. It waits for the steps
-// in flight.
+// in flight. Where replicas divide the update all of them call it: replica 0 gets the copy, the others one without files.
 func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	if err := s.settle(); err != nil {
 		return checkpoint.HostCopy{}, fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
+	}
+	if s.config.sharded() {
+		return s.copyShards(context.WithoutCancel(ctx), run)
 	}
 	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
@@ -38,14 +44,22 @@ func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
 	if err := s.usable(); err != nil {
 		return &checkpoint.SaveError{Path: dir, Err: err}
 	}
-	return s.snapshot().CheckSpace(ctx, dir)
+	shot := s.snapshot()
+	var err error
+	if shot.others, err = s.elsewhere(nothing); err != nil {
+		return &checkpoint.SaveError{Path: dir, Err: err}
+	}
+	return shot.CheckSpace(ctx, dir)
 }
 
 // FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite, as
-// Snapshot.FirstNonFinite does.
+// Snapshot.FirstNonFinite does. Where replicas divide the update all of them call it.
 func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 	if err := s.settle(); err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
+	}
+	if s.config.sharded() {
+		return s.firstOfShards(context.WithoutCancel(ctx))
 	}
 	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))
 }

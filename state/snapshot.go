@@ -31,7 +31,8 @@ type Snapshot struct {
 	DType         string                // "F32", "BF16" or "F16": how the weights are saved; "": as they are kept
 	FS            checkpoint.FileSystem // nil is checkpoint.OS
 
-	shardBytes uint64 // weights that take more are in several files; 0: as Hugging Face does it
+	others     []buffers.Tensor // of the optimizer's, that other replicas have
+	shardBytes uint64           // weights that take more are in several files; 0: as Hugging Face does it
 }
 
 // Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run

@@ -91,14 +91,15 @@ func (p *parts) update(grads *buffers.Tree) {
 }
 
 func (p *parts) combine(round int) {
-	var measured [][]byte
-	for _, s := range p.states {
+	var measured []byte
+	var layouts []*buffers.Layout
+	for i, s := range p.states {
 		raw := make([]byte, s.Measured(round).Bytes)
 		require.NoError(p.t, p.dev.Read(p.t.Context(), raw, s.Measured(round)))
-		measured = append(measured, raw)
+		layouts, measured = append(layouts, p.params[i].Layout()), append(measured, raw...)
 	}
 	all := make([]byte, p.states[0].Combined(round).Bytes)
-	require.NoError(p.t, optim.GatherNorms(all, p.states, measured))
+	require.NoError(p.t, p.states[0].GatherNorms(all, layouts, measured))
 	for _, s := range p.states {
 		require.NoError(p.t, p.dev.Write(s.Combined(round), all))
 	}

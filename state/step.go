@@ -113,6 +113,9 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 	if err := s.updater.Apply(ctx, s.passes.Each(ctx)); err != nil {
 		return err
 	}
+	if err := s.gatherParams(ctx); err != nil {
+		return err
+	}
 	if err := s.passes.Updated(ctx); err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 
 // optimizer are the optimizer's tensors, "mu/h.0.ln_1.weight", in the type they are kept in.
 func (s Snapshot) optimizer() ([]stored, error) {
-	whole, err := tensorsOf(s.States)
+	whole, err := tensorsOf(s.States, s.others...)
 	if err != nil {
 		return nil, err
 	}
@@ -177,9 +177,9 @@ func leavesOf(trees []*buffers.Tree) (map[string]*buffers.Tree, error) {
 	return owners, nil
 }
 
-// tensorsOf are the whole tensors of states that may each have some of their rows.
-func tensorsOf(states []*optim.State) ([]buffers.Tensor, error) {
-	var pieces []buffers.Tensor
+// tensorsOf are the whole tensors of states that may each have some of their rows; others are those of states elsewhere.
+func tensorsOf(states []*optim.State, others ...buffers.Tensor) ([]buffers.Tensor, error) {
+	pieces := slices.Clone(others)
 	for i, s := range states {
 		if s.Released() {
 			return nil, fmt.Errorf("state %d of the optimizer is released", i)

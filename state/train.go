@@ -3,9 +3,11 @@ package state
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"gputrain/gpu"
+	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -41,7 +43,11 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 			c.FrozenDType = h.Frozen.DType()
 		}
 	}
-	if !h.frozenAs(c) {
+	layout, _, err := c.layouts(h.device().Limits())
+	if err != nil {
+		return nil, fmt.Errorf("state: train: %w", err)
+	}
+	if !h.dividedAs(c, layout) {
 		params = 0 // they are copied
 	}
 	c, plan, err := c.fits(h.device(), params+optimizer)
@@ -70,15 +76,27 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 	if f, err = f.divided(ctx, c); err != nil {
 		return nil, err
 	}
+	if c.sharded() && h.OptimizerState != nil {
+		return nil, errors.New("found the optimizer's state of all parameters, wanted none where replicas divide it: save the value, and Load it")
+	}
 	if f.Params != h.Params || !h.remembersFor(c, f.Transform) {
-		f.OptimizerState, f.InitOptimizer = nil, true
+		f.OptimizerState, f.InitOptimizer = nil, !c.sharded()
 	}
 	whole := f
 	if f, err = f.complete(); err != nil {
 		whole.releaseUnless(h.Fields)
 		return nil, err
 	}
-	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
+	opt := f.OptimizerState
+	var shard *optim.State
+	if c.sharded() {
+		if shard, err = f.Transform.InitStage(c.Own(f.Params), model.Specs(c.Definition)); err != nil {
+			whole.releaseUnless(h.Fields)
+			return nil, err
+		}
+		opt = shard
+	}
+	d := &onDevice{shard: shard, passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
 	s := &TrainState{passes: d, own: &held{Fields: f}, config: c, plan: plan}
 	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
 		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
@@ -86,12 +104,12 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 		}
 	}
 	if err == nil {
-		s.losses = f.OptimizerState.Losses()
+		s.losses = opt.Losses()
 		s.losses.Bytes = 4 * uint64(c.Share().Count) // this replica's, until reduce writes those of all
 		err = d.build(ctx, s.losses)
 	}
 	if err == nil {
-		s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: f.OptimizerState}}
+		s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: opt}}
 		err = s.build(ctx, gpu.Range{}, 0)
 	}
 	if err != nil {
@@ -119,8 +137,9 @@ func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	if err := s.settle(); err != nil {
 		return Value{}, fmt.Errorf("state: value of step %d: %w", s.own.Step, err)
 	}
-	if s.own.Params == nil {
-		return Value{}, fmt.Errorf("state: value of step %d: found a state on %d stages, wanted one on one device", s.own.Step, len(s.stages))
+	if s.own.Params == nil || s.own.OptimizerState == nil {
+		_, replicas := s.config.replicas()
+		return Value{}, fmt.Errorf("state: value of step %d: found a state on %d stages and %d replicas, wanted one on one device", s.own.Step, len(s.stages), replicas)
 	}
 	// What the last step was held to is nothing to the gradients of others.
 	opt := s.own.OptimizerState

@@ -115,8 +115,9 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.Reader = Reader{forward: usable{s}, vocab: s.config.Definition.Vocab(), window: s.config.Sequence}
-	s.updater, err = NewUpdater(s.own.Transform, s.stages, UpdaterConfig{
-		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed,
+	stages, exchange, places := s.config.owned(s.stages)
+	s.updater, err = NewUpdater(s.own.Transform, stages, UpdaterConfig{
+		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed, Exchange: exchange, Places: places,
 		End: func(rec *gpu.Recording, stage int) {
 			if stage == last {
 				s.config.recordResults(rec, s.results, s.stages[last].State)

@@ -24,7 +24,7 @@ type Resident struct {
 
 // Updater applies gradients to a model, on each stage those of its own leaves. A model on one stage is updated by one program. The update
 // of a divided model is cut at each norm of the whole model: every leaf gives eight bytes to it. They go by way of the host and are added
-// up in the order of the model's leaves, so that the bits are those of one stage.
+// up in the order of the model's leaves, so that the bits are those of one stage. Leaves may be divided over replicas, too.
 type Updater struct {
 	tx     optim.Transform
 	config UpdaterConfig
@@ -45,6 +45,11 @@ type UpdaterConfig struct {
 	LossStage int
 	// End records what follows the last piece of a stage in the same submit; nil: nothing.
 	End func(rec *gpu.Recording, stage int)
+	// Exchange gives what this and all other replicas give, in the order of their ranks, where the leaves of each stage are divided over replicas
+	// too; nil: they are not.
+	Exchange func(ctx context.Context, own []byte) ([][]byte, error)
+	// Places are the leaves that each replica updates on each stage, in the order of replicas and their stages, where there is an Exchange.
+	Places []*buffers.Layout
 	// Failed adds to an error which of several stages it came from; nil: it names the stage by its number.
 	Failed func(stage int, err error) error
 }
@@ -111,7 +116,7 @@ func (u *Updater) at(stage int, err error) error {
 
 // whole tells whether one stage has all of the model.
 func (u *Updater) whole() bool {
-	return len(u.stages) == 1 && u.stages[0].State.ModelLeaves() == len(u.stages[0].Params.Layout().Leaves())
+	return len(u.stages) == 1 && u.config.Exchange == nil && u.stages[0].State.ModelLeaves() == len(u.stages[0].Params.Layout().Leaves())
 }
 
 // rounds is the number of pieces of an update.
@@ -240,10 +245,10 @@ func (u *Updater) complete(ctx context.Context) error {
 			return u.at(i, err)
 		}
 	}
-	if u.rounds(phase) == 1 {
-		return nil
+	if u.rounds(phase) == 1 || u.config.Exchange != nil {
+		return nil // the others would have to be asked
 	}
-	return u.gather()
+	return u.gather(ctx)
 }
 
 // undo takes the counts back to those before Prepare.
@@ -272,7 +277,7 @@ func (u *Updater) Apply(ctx context.Context, each Each) error {
 		if err != nil || round == rounds-1 {
 			return err
 		}
-		if err := u.gather(); err != nil {
+		if err := u.gather(ctx); err != nil {
 			return err
 		}
 		if err := each(func(_ context.Context, i int) error { return u.hand(i, round) }); err != nil {
@@ -301,14 +306,24 @@ func (u *Updater) submit(ctx context.Context, stage, round int, last bool) error
 	return nil
 }
 
-// gather puts together what all stages have measured.
-func (u *Updater) gather() error {
-	var states []*optim.State
-	var measured [][]byte
+// gather puts together what all stages, of all replicas, have measured.
+func (u *Updater) gather(ctx context.Context) error {
+	places, measured := u.config.Places, [][]byte{}
 	for _, s := range u.stages {
-		states, measured = append(states, s.State), append(measured, s.measured)
+		measured = append(measured, s.measured)
 	}
-	return optim.GatherNorms(u.combined, states, measured)
+	if u.config.Exchange == nil {
+		places = nil
+		for _, s := range u.stages {
+			places = append(places, s.Params.Layout())
+		}
+	} else {
+		var err error
+		if measured, err = u.config.Exchange(ctx, slices.Concat(measured...)); err != nil {
+			return fmt.Errorf("norms: %w", err)
+		}
+	}
+	return u.stages[0].State.GatherNorms(u.combined, places, slices.Concat(measured...))
 }
 
 // hand gives a stage the norm of the whole model and, with the first, the losses.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gputrain/buffers"
@@ -120,7 +121,7 @@ func (f Fields) checkParams() error {
 	switch {
 	case err != nil:
 		return err
-	case !f.Params.Layout().Equal(layout):
+	case !sameLeaves(f.Params.Layout(), layout):
 		return &FieldsError{"Params", "other leaves than those of the definition", "those of the " + f.Definition.Kind()}
 	case f.Frozen == nil:
 		return nil
@@ -130,6 +131,11 @@ func (f Fields) checkParams() error {
 		return &FieldsError{"Frozen", "other leaves than those of the definition, in " + f.Frozen.DType().String(), "those of the " + f.Definition.Kind() + " in f32 or bf16"}
 	}
 	return nil
+}
+
+// sameLeaves tells whether layouts have the same leaves, wherever they place them.
+func sameLeaves(a, b *buffers.Layout) bool {
+	return slices.EqualFunc(a.Leaves(), b.Leaves(), func(a, b buffers.Leaf) bool { return a.Path == b.Path && slices.Equal(a.Shape, b.Shape) })
 }
 
 func (f Fields) checkOptimizer() error {

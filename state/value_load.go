@@ -117,7 +117,7 @@ func (f *Fields) loadOptimizer(dir string, record checkpoint.Record) error {
 	if err != nil {
 		return err
 	}
-	if err := (&Checkpoint{Dir: dir, Record: record}).restore([]*optim.State{s}); err != nil {
+	if err := (&Checkpoint{Dir: dir, Record: record}).restore([]*optim.State{s}, nil); err != nil {
 		s.Release()
 		return err
 	}

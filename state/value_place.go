@@ -96,16 +96,16 @@ func CopyTree(ctx context.Context, dev *gpu.Device, from []*buffers.Tree, paths 
 		leaf, _ := from[at].Layout().Leaf(path)
 		specs = append(specs, buffers.Spec{Path: path, Shape: leaf.Shape})
 	}
-	return copyAs(ctx, dev, from[0].Label(), from[0].DType(), from, specs)
-}
-
-// copyAs makes a tree of those leaves, which lie in one or several trees.
-func copyAs(ctx context.Context, dev *gpu.Device, label string, dtype buffers.DType, from []*buffers.Tree, specs []buffers.Spec) (*buffers.Tree, error) {
-	owners, err := leavesOf(from)
+	layout, err := buffers.NewLayout(specs, dev.Limits())
 	if err != nil {
 		return nil, err
 	}
-	layout, err := buffers.NewLayout(specs, dev.Limits())
+	return copyAs(ctx, from[0].Label(), from[0].DType(), from, dev, layout)
+}
+
+// copyAs makes a tree of that layout, whose leaves lie in one or several trees.
+func copyAs(ctx context.Context, label string, dtype buffers.DType, from []*buffers.Tree, dev *gpu.Device, layout *buffers.Layout) (*buffers.Tree, error) {
+	owners, err := leavesOf(from)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,106 @@
+package state
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/model"
+)
+
+// With Config.ShardOptimizer the leaves that are trained on each stage are dealt out to the replicas. A replica has all parameters and gradients,
+// and the optimizer's state of its leaves alone, which it updates. They lie in slabs of their own, a group of the layout for each replica, so nothing
+// is there twice, and the layout is the same everywhere:
+//
+//	passes -> sums of gradients, each to its owner -> update of one's own leaves -> parameters to all
+//
+// Norms of the whole model are put together of all replicas' as of all stages'.
+
+// sharded tells whether replicas divide the update.
+func (c Config) sharded() bool {
+	_, replicas := c.replicas()
+	return c.ShardOptimizer && replicas > 1
+}
+
+// Layout is that of leaves that are trained on one device: where replicas divide the update, with a group for each of them.
+func (c Config) Layout(leaves []buffers.Spec, lim gpu.Limits) (*buffers.Layout, error) {
+	if !c.sharded() {
+		return buffers.NewLayout(leaves, lim)
+	}
+	tx, err := c.Transform()
+	if err != nil {
+		return nil, err
+	}
+	work, err := tx.Work(model.Specs(c.Definition))
+	if err != nil {
+		return nil, err
+	}
+	_, replicas := c.replicas()
+	return buffers.NewGroupedLayout(deal(leaves, work, replicas), lim)
+}
+
+// deal divides leaves over replicas by the work that an update takes of each: the leaf with the most first, each to the replica that has the least so
+// far. Among equals the first leaf comes first, and the lowest replica. So all come to the same division, which does not depend on
+// devices. A leaf is never divided.
+func deal(leaves []buffers.Spec, work map[string]float64, replicas int) [][]buffers.Spec {
+	order := slices.Clone(leaves)
+	slices.SortStableFunc(order, func(a, b buffers.Spec) int { return cmp.Compare(work[b.Path], work[a.Path]) })
+	parts, taken := make([][]buffers.Spec, replicas), make([]float64, replicas)
+	for _, leaf := range order {
+		least := slices.Index(taken, slices.Min(taken))
+		parts[least] = append(parts[least], leaf)
+		taken[least] += work[leaf.Path]
+	}
+	return parts
+}
+
+// Own is what this replica updates of a tree with a layout of Layout.
+func (c Config) Own(tree *buffers.Tree) *buffers.Tree {
+	if !c.sharded() {
+		return tree
+	}
+	rank, _ := c.replicas()
+	return tree.Group(rank)
+}
+
+// ownLayout is the layout of Own.
+func (c Config) ownLayout(l *buffers.Layout) *buffers.Layout {
+	if !c.sharded() {
+		return l
+	}
+	rank, _ := c.replicas()
+	return l.Group(rank)
+}
+
+// owned are what this replica updates of the stages, how norms are exchanged, and what leaves each replica has on each stage.
+func (c Config) owned(stages []Resident) (own []Resident, exchange func(context.Context, []byte) ([][]byte, error), places []*buffers.Layout) {
+	if !c.sharded() {
+		return stages, nil, nil
+	}
+	for _, r := range stages {
+		r.Params, r.Grads = c.Own(r.Params), c.Own(r.Grads)
+		own = append(own, r)
+	}
+	_, replicas := c.replicas()
+	for rank := range replicas {
+		for _, r := range stages {
+			places = append(places, r.Params.Layout().Group(rank))
+		}
+	}
+	return own, c.Reducer.Gather, places
+}
+
+// gatherParams brings the parameters that other replicas have updated.
+func (s *TrainState) gatherParams(ctx context.Context) error {
+	if !s.config.sharded() {
+		return nil
+	}
+	params, _ := s.Trees()
+	if err := s.config.Reducer.GatherTrees(ctx, params); err != nil {
+		return fmt.Errorf("reduce: parameters: %w", err)
+	}
+	return nil
+}
