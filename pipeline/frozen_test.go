@@ -131,7 +131,7 @@ func TestUnitsOfFrozenParameters(t *testing.T) {
 		require.NoError(t, err)
 		tx, err := c.Transform()
 		require.NoError(t, err)
-		require.NoError(t, partition.AddOptimizer(units, tx, model.Specs(c.Definition), gpu.DefaultLimits()))
+		require.NoError(t, partition.AddOptimizer(units, tx, 0, model.Specs(c.Definition), gpu.DefaultLimits()))
 		for _, u := range units {
 			out = append(out, u.Memory-u.Bytes)
 		}

@@ -69,6 +69,12 @@ func (c Config) summed() (steps []sumStep, trees int, remain []Span) {
 	return steps, trees, counter.Held
 }
 
+// PartialSums is how many trees of partial sums a device holds at most beside the gradients.
+func (c Config) PartialSums() int {
+	_, trees, _ := c.summed()
+	return trees
+}
+
 // NewSums makes the room for partial sums beside the gradients of a device.
 func (c Config) NewSums(grads *buffers.Tree) (*Sums, error) {
 	s := &Sums{grads: grads}

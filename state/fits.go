@@ -173,18 +173,28 @@ func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), 
 			if c.Batch%cut != 0 {
 				continue
 			}
-			smaller.Batch, smaller.Microbatches = c.Batch/cut, c.Microbatches*cut
-			for _, smaller.Recompute = range more {
-				memory, err := plan(smaller)
-				if err != nil || !fits(memory) {
-					continue
+			smaller.Batch, smaller.Microbatches, smaller.Accumulation = c.Batch/cut, c.Microbatches*cut, c.Accumulation
+			for _, smaller.Accumulation = range smaller.lesser() {
+				for _, smaller.Recompute = range more {
+					memory, err := plan(smaller)
+					if err != nil || !fits(memory) {
+						continue
+					}
+					found := together(memory, func(stage int) bool { return len(memory) == 1 || slices.Contains(e.Stages, stage) })
+					return fmt.Sprintf("%s: %s instead of %s", c.changes(smaller, len(memory)), gpu.SizeText(found.total()), gpu.SizeText(e.total()))
 				}
-				found := together(memory, func(stage int) bool { return len(memory) == 1 || slices.Contains(e.Stages, stage) })
-				return fmt.Sprintf("%s: %s instead of %s", c.changes(smaller, len(memory)), gpu.SizeText(found.total()), gpu.SizeText(e.total()))
 			}
 		}
 	}
 	return ""
+}
+
+// lesser are the ways to add up gradients that take no more memory than that of the configuration.
+func (c Config) lesser() []string {
+	if _, replicas := c.replicas(); c.Accumulation == AccumulateTree && c.Microbatches > 1 && replicas == 1 {
+		return Accumulations
+	}
+	return []string{c.Accumulation}
 }
 
 // changes says what to set for a smaller configuration.
@@ -195,6 +205,9 @@ func (c Config) changes(to Config, stages int) string {
 		out = append(out, fmt.Sprintf("raise pipeline.microbatches %d times (microbatches of %d sequences instead of %d)", cut, to.Batch, c.Batch))
 	case cut > 1:
 		out = append(out, fmt.Sprintf("lower batch from %d to %d (and raise accumulate from %d to %d for the same updates)", c.Batch, to.Batch, c.Microbatches, to.Microbatches))
+	}
+	if to.Accumulation != c.Accumulation {
+		out = append(out, "set train.accumulation to "+to.Accumulation)
 	}
 	if to.Recompute != c.Recompute {
 		out = append(out, "set train.recompute to "+to.Recompute)

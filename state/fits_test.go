@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
 )
 
 // Stages on one adapter share what it has, on one device or on several; software adapters share the machine's memory.
@@ -50,4 +52,14 @@ func TestCompareSharesMemory(t *testing.T) {
 			assert.ErrorContains(t, e, c.says)
 		})
 	}
+}
+
+// Where nothing but the partial sums of gradients is too much, an error of memory proposes to add them up in sequence.
+func TestMemoryErrorProposesSequence(t *testing.T) {
+	c := plannedConfig(t)
+	c.Batch, c.Microbatches, c.Recompute = 1, 2, model.RecomputeLayers
+	whole, err := Plan(c, gpu.DefaultLimits())
+	require.NoError(t, err)
+	_, err = Create(t.Context(), gputest.Device(t, gputest.WithMemoryLimit(whole.Total()-whole.Sums), func(o *gpu.Options) { o.Texels = gpu.TexelsOff }), c)
+	assert.ErrorContains(t, err, "set train.accumulation to sequence: ")
 }

@@ -98,8 +98,7 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 		return p, err
 	}
 	p.Params = layout.Bytes(buffers.F32)
-	_, sums, _ := c.summed()
-	p.Sums = uint64(sums) * p.Params
+	p.Sums = uint64(c.PartialSums()) * p.Params
 	p.Gradients, p.Transfer = p.Params, layout.StagingBytes(buffers.F32)
 	if frozen != nil {
 		p.Frozen, p.Transfer = frozen.Bytes(c.FrozenDType), max(p.Transfer, frozen.StagingBytes(c.FrozenDType))

@@ -133,6 +133,7 @@ var effects = []effect{
 	{key: "train.steps", value: "5", over: []string{"train.steps=2"}, sees: count(losses), from: 2, want: 5},
 	{key: "train.batch", value: "4", sees: first(column("metrics.jsonl", "tokens")), from: 2 * 16, want: 4 * 16},
 	{key: "train.accumulate", value: "3", sees: first(column("metrics.jsonl", "tokens")), from: 2 * 16, want: 3 * 2 * 16},
+	{key: "train.accumulation", value: "sequence", over: []string{"train.accumulate=2"}, sees: count(says(`sums of gradients ([0-9.]+ .iB)`)), from: 1, want: 0},
 	{key: "train.eval_every", value: "1", sees: stepsWith("eval_loss"), from: list(3), want: list(1, 2, 3)},
 	{key: "train.eval_tokens", value: "128", sees: column("metrics.jsonl", "eval_tokens"), from: list(64), want: list(128)},
 	{key: "train.save_every", value: "2", over: []string{"train.steps=5"}, sees: checkpoints, from: list(5), want: list(2, 4, 5)},

@@ -226,6 +226,7 @@ func (c Config) settings() []Setting {
 		{"train.steps", c.Steps},
 		{"train.batch", c.State.Batch},
 		{"train.accumulate", c.State.Microbatches},
+		{accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree)},
 		{"train.context", c.State.Sequence},
 		{"train.seed", c.State.Seed},
 		{recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone)},
@@ -246,7 +247,11 @@ func (c Config) settings() []Setting {
 		{"train.spike_window", c.Spikes.Window},
 		{"train.spike_patience", c.Spikes.Patience},
 	} {
-		s = append(s, NewSetting(own.key, own.value, origin))
+		from := origin
+		if own.key == accumulationKey && c.State.Accumulation == "" {
+			from = defaultOrigin
+		}
+		s = append(s, NewSetting(own.key, own.value, from))
 	}
 	return s
 }

@@ -3,10 +3,7 @@ package train
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 
 	"gputrain/gpu"
@@ -74,19 +71,9 @@ func (t *trainer) planBytes(c state.Config) (total uint64, err error) {
 
 // recomputed is what the run of the directory computed again; "" where there is none.
 func (t *trainer) recomputed() (what string, err error) {
-	text, err := os.ReadFile(t.dir.join(runFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("train: run directory: %w", err)
-	}
-	settings, err := flatten(text)
-	if err != nil {
-		return "", fmt.Errorf("train: run directory %q: %s: %w", t.dir.path, runFile, err)
-	}
+	settings, err := storedSettings(t.dir.path)
 	if json.Unmarshal([]byte(settings[recomputeKey]), &what) != nil {
-		return "", nil // of an older program
+		return "", err // none, or of an older program
 	}
-	return what, nil
+	return what, err
 }

@@ -93,7 +93,11 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return nothing, err
 	}
 	var plan reschedule
+	var said string
 	if len(steps) > 0 {
+		if c, said, err = c.accumulatingAs(c.Dir); err != nil {
+			return nothing, err
+		}
 		if plan, err = readReschedule(c); err != nil {
 			return nothing, err
 		}
@@ -105,6 +109,10 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		watched: map[int64]map[string]Number{}, given: map[int64]given{}, times: spent,
 	}
 	defer t.release()
+	if said != "" {
+		t.say("%s", said)
+		t.facts.add("accumulation", "%s", said)
+	}
 	reached := int64(0)
 	if len(steps) > 0 {
 		reached = steps[0]

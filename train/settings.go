@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
 
+	"gputrain/state"
 	"gputrain/train/runfile"
 )
 
@@ -37,10 +38,14 @@ type Setting struct {
 // NewSetting is a value of a key of the run file, whose tags tell whether it may change; other keys may not.
 func NewSetting(key string, value any, origin string) Setting {
 	r := runfile.ResumeOf(key)
-	return Setting{
+	s := Setting{
 		Key: key, Value: value, Origin: origin,
 		Free: r == runfile.Free || r == runfile.ByContent, Schedule: r == runfile.Scheduled, Dir: r == runfile.ByPlace,
 	}
+	if key == accumulationKey {
+		s.Was = state.AccumulateSequence
+	}
+	return s
 }
 
 // defaultOrigin is the origin of a value that nobody has given.

@@ -10,9 +10,9 @@ import (
 	"gputrain/optim"
 )
 
-// AddOptimizer adds to the memory of each unit what an optimizer's state for its parameters takes on a device with these limits; what the
-// optimizer leaves frozen has none, and no gradient either. whole is the leaves of the model.
-func AddOptimizer(units []Unit, tx optim.Transform, whole []buffers.Spec, lim gpu.Limits) error {
+// AddOptimizer adds to the memory of each unit what an optimizer's state for its parameters takes on a device with these limits, and so many partial
+// sums of their gradients; what the optimizer leaves frozen has none, and no gradient either. whole is the leaves of the model.
+func AddOptimizer(units []Unit, tx optim.Transform, sums int, whole []buffers.Spec, lim gpu.Limits) error {
 	shapes := map[string][]int{}
 	for _, s := range whole {
 		shapes[s.Path] = s.Shape
@@ -31,6 +31,9 @@ func AddOptimizer(units []Unit, tx optim.Transform, whole []buffers.Spec, lim gp
 			if !slices.ContainsFunc(trained, func(t buffers.Spec) bool { return t.Path == s.Path }) {
 				units[i].Memory -= 4 * uint64(graph.Elements(s.Shape))
 			}
+		}
+		for _, s := range trained {
+			units[i].Memory += 4 * uint64(sums*graph.Elements(s.Shape))
 		}
 		bytes, err := stateBytes(tx, trained, whole, lim)
 		if err != nil {

@@ -15,7 +15,7 @@ type Unit struct {
 	Name       string   // "h.3"; "embedding" and "head" for what stands before the first layer and after the last
 	Params     []string // paths
 	Bytes      uint64   // of Params, as f32
-	Memory     uint64   // that its stage keeps for it, however small the microbatch: Units counts Params and their gradients, AddOptimizer the optimizer's state
+	Memory     uint64   // that its stage keeps for it, however small the microbatch: Units counts Params and their gradients, AddOptimizer the optimizer's state and sums of gradients
 	FLOPs      int64    // of the forward pass of one microbatch
 	Activation uint64   // bytes that a cut behind it sends on, a microbatch; 0 behind the last
 	Spared     int64    // of the work of its backward pass, what frozen parameters leave out

@@ -87,6 +87,7 @@ type Train struct {
 	Steps           int       `yaml:"steps" default:"1600" range:"1.." resume:"reschedule" doc:"optimizer updates"`
 	Batch           int       `yaml:"batch" default:"2" range:"1.." doc:"sequences in a batch; pipeline.microbatches cuts it further"`
 	Accumulate      int       `yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
+	Accumulation    string    `yaml:"accumulation" default:"tree" range:"tree|sequence" doc:"how the gradients of an update's batches, and of the pieces of each (pipeline.microbatches), are added up: along one tree, with the same bits on any number of ranks (tree), or each to those before, which takes no further memory and is for one rank alone (sequence)"`
 	EvalEvery       int       `yaml:"eval_every" default:"400" range:"0.." doc:"updates between evaluations; 0: only at the end"`
 	EvalTokens      int       `yaml:"eval_tokens" default:"32768" range:"0.." doc:"validation tokens that an evaluation reads at most; 0: all of them"`
 	SaveEvery       Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`

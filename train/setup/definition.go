@@ -133,7 +133,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	}
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
-	c.MeasureUpdates, c.Recompute = t.SpikeUpdateNorm > 0, t.Recompute
+	c.MeasureUpdates, c.Recompute, c.Accumulation = t.SpikeUpdateNorm > 0, t.Recompute, t.Accumulation
 	c.Documents = cfg.KeepsApart()
 	if cfg.Origin("model.context") != "default" {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)

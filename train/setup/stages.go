@@ -109,11 +109,11 @@ func Units(cfg *runfile.Config, c state.Config) ([]partition.Unit, error) {
 	return units, nil
 }
 
-// Cut cuts a model for the devices of its stages, whose powers it returns too; units get the memory of the run's optimizer.
+// Cut cuts a model for the devices of its stages, whose powers it returns too; units get the memory of the run's optimizer and of its sums of gradients.
 func Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []partition.Unit, devices []*gpu.Device) (partition.Assignment, []partition.Power, error) {
 	tx, err := c.Transform()
 	if err == nil {
-		err = partition.AddOptimizer(units, tx, model.Specs(c.Definition), devices[0].Limits())
+		err = partition.AddOptimizer(units, tx, c.PartialSums(), model.Specs(c.Definition), devices[0].Limits())
 	}
 	if err != nil {
 		return partition.Assignment{}, nil, err

@@ -1,0 +1,52 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gputrain/state"
+)
+
+// accumulationKey is the setting that says how the gradients of microbatches are added up.
+const accumulationKey = "train.accumulation"
+
+// accumulatingAs is the configuration with gradients added up as the run of the directory did, where the run file does not say how; programs without
+// the key did so in sequence. said is what there is to say of that.
+func (c Config) accumulatingAs(dir string) (_ Config, said string, err error) {
+	i := slices.IndexFunc(c.Settings, func(s Setting) bool { return s.Key == accumulationKey && s.Origin == defaultOrigin })
+	settings, err := storedSettings(dir)
+	if i < 0 || err != nil || settings == nil {
+		return c, "", err
+	}
+	as := state.AccumulateSequence
+	if stored, known := settings[accumulationKey]; known && json.Unmarshal([]byte(stored), &as) != nil || as == state.AccumulateTree {
+		return c, "", nil // what is none is refused as a changed setting
+	}
+	c.State.Accumulation, c.Settings = as, slices.Clone(c.Settings)
+	c.Settings[i].Value, c.Settings[i].Origin = as, "as the run began"
+	if c.State.Microbatches > 1 {
+		said = fmt.Sprintf("%s %s, as this run began: gradients are added up in the order of their batches, and on one rank alone", accumulationKey, as)
+	}
+	return c, said, nil
+}
+
+// storedSettings are those of the run of a directory, in JSON by their keys; nil where there are none.
+func storedSettings(dir string) (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(dir, runFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("train: run directory: %w", err)
+	}
+	settings, err := flatten(text)
+	if err != nil {
+		return nil, fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
+	}
+	return settings, nil
+}
