@@ -52,7 +52,6 @@ func complete(pieces []Tensor) error {
 		}
 		for _, row := range t.Rows {
 			switch {
-			case row == -1:
 			case row < 0 || row >= len(seen):
 				return fmt.Errorf("row %d of %d", row, len(seen))
 			case seen[row]:
@@ -117,11 +116,9 @@ func (t Tensor) eachRun(f func(at, in, bytes int)) {
 	size := t.DType.Bits() / 8
 	there, here := elements(t.Whole[1:]), elements(t.Shape[1:])
 	for i, row := range t.Rows {
-		if row >= 0 {
-			runs(t.Whole[1:], t.Shape[1:], func(at, in, count int) {
-				f((row*there+at)*size, (i*here+in)*size, count*size)
-			})
-		}
+		runs(t.Whole[1:], t.Shape[1:], func(at, in, count int) {
+			f((row*there+at)*size, (i*here+in)*size, count*size)
+		})
 	}
 }
 

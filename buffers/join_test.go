@@ -32,12 +32,12 @@ func halves(values ...uint16) []byte {
 	return raw
 }
 
-// Rows of three places, smaller matrices among them and one padded, are the whole tensor; writing it gives each place its rows back.
+// Rows of three places, smaller matrices among them, are the whole tensor; writing it gives each place its rows back.
 func TestJoin(t *testing.T) {
 	whole := []int{4, 2, 3}
 	a, heldA := kept(buffers.Tensor{Name: "q", DType: buffers.BF16, Shape: []int{1, 2, 3}, Rows: []int{2}, Whole: whole}, halves(21, 22, 23, 24, 25, 26))
 	b, heldB := kept(buffers.Tensor{Name: "q", DType: buffers.BF16, Shape: []int{2, 1, 2}, Rows: []int{3, 0}, Whole: whole}, halves(31, 32, 1, 2))
-	c, heldC := kept(buffers.Tensor{Name: "q", DType: buffers.BF16, Shape: []int{2, 2, 2}, Rows: []int{1, -1}, Whole: whole}, halves(11, 12, 14, 15, 91, 92, 94, 95))
+	c, heldC := kept(buffers.Tensor{Name: "q", DType: buffers.BF16, Shape: []int{1, 2, 2}, Rows: []int{1}, Whole: whole}, halves(11, 12, 14, 15))
 	plain, _ := kept(buffers.Tensor{Name: "mu", DType: buffers.F32, Shape: []int{1}}, []byte{1, 2, 3, 4})
 	l, heldL := kept(buffers.Tensor{Name: "rms", DType: buffers.I32, Shape: []int{1}, Rows: []int{1}, Whole: []int{2}}, []byte{5, 6, 7, 8})
 	m, heldM := kept(buffers.Tensor{Name: "rms", DType: buffers.I32, Shape: []int{1}, Rows: []int{0}, Whole: []int{2}}, []byte{1, 2, 3, 4})
@@ -70,7 +70,7 @@ func TestJoin(t *testing.T) {
 	const x = 0x4040
 	assert.Equal(t, halves(21^x, 22^x, 23^x, 24^x, 25^x, 26^x), *heldA)
 	assert.Equal(t, halves(31^x, 32^x, 1^x, 2^x), *heldB)
-	assert.Equal(t, halves(11^x, 12^x, 14^x, 15^x, 0, 0, 0, 0), *heldC)
+	assert.Equal(t, halves(11^x, 12^x, 14^x, 15^x), *heldC)
 	require.NoError(t, got[2].Write([]byte{11, 12, 13, 14, 15, 16, 17, 18}))
 	assert.Equal(t, []byte{15, 16, 17, 18}, *heldL)
 	assert.Equal(t, []byte{11, 12, 13, 14}, *heldM)

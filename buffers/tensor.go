@@ -10,7 +10,7 @@ import (
 // row-major and in DType. Write replaces all of it.
 //
 // It may be rows of a tensor that lies in several places, which Join puts together: row i is then row Rows[i] of the whole one, whose shape
-// is Whole. The other axes of the whole may be longer; what is past this tensor's is zero. A row of -1 is none of the whole: padding.
+// is Whole. The other axes of the whole may be longer; what is past this tensor's is zero.
 type Tensor struct {
 	Name  string // like "mu/h.0.ln_1.weight", "dense/Ql"
 	DType DType

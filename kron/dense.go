@@ -25,10 +25,10 @@ import (
 type dense struct {
 	*gpu.Set
 	plan   *Plan
-	part   Part
+	part   part
 	dtype  buffers.DType
 	chunks []*denseChunk
-	at     []place // of each of part.Dense
+	at     []place // of each of part.dense
 
 	// Scratch, as large as the largest chunk wants.
 	gradient, work, half *gpu.Buffer // stacks of blocks: G; G + N, then P and the output; what lies between two products
@@ -54,11 +54,11 @@ type denseChunk struct {
 }
 
 // newDense is nil where the part has no dense blocks.
-func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout, part Part) (path, error) {
-	if len(part.Dense)+part.Padding == 0 {
+func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout, of part) (path, error) {
+	if len(of.dense) == 0 {
 		return nil, nil
 	}
-	d := &dense{Set: dev.NewSet("gputrain.kron"), plan: plan, part: part, dtype: plan.Config.DType}
+	d := &dense{Set: dev.NewSet("gputrain.kron"), plan: plan, part: of, dtype: plan.Config.DType}
 	if err := d.open(layout); err != nil {
 		d.Release()
 		return nil, fmt.Errorf("dense: %w", err)
@@ -67,9 +67,9 @@ func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout, part Part) (p
 }
 
 func (d *dense) open(layout *buffers.Layout) error {
-	blocks := make([]Block, len(d.part.Dense))
+	blocks := make([]Block, len(d.part.dense))
 	order := map[int]int{} // of the blocks in the tensors, by global index
-	for i, b := range d.part.Dense {
+	for i, b := range d.part.dense {
 		blocks[i] = d.plan.Blocks[b]
 		order[blocks[i].Stack] = i
 	}
@@ -118,9 +118,6 @@ func (d *dense) openChunk(ch *denseChunk, layout *buffers.Layout) error {
 }
 
 func (d *dense) openScratch() {
-	if len(d.chunks) == 0 {
-		return // padding alone
-	}
 	blocks, sides, side, spots := 0, 0, 0, 0
 	for _, ch := range d.chunks {
 		blocks, sides = max(blocks, ch.blockElements), max(sides, ch.sideElements)

@@ -39,7 +39,6 @@ func (d *dense) tensors() []buffers.Tensor {
 		size := product(spec.shape) * t.DType.Bits() / 8
 		t.Read = func(ctx context.Context) ([]byte, error) {
 			raw := make([]byte, size)
-			d.pad(raw, t.DType, spec)
 			return raw, d.readTensor(ctx, raw, move)
 		}
 		t.Write = func(raw []byte) error {
@@ -56,37 +55,18 @@ func (d *dense) tensors() []buffers.Tensor {
 	return out
 }
 
-// rows are the places of the blocks in the stack of the model, -1 for padding; nil where the part is that stack.
+// rows are the places of the blocks in the stack of the model; nil where the part is that stack.
 func (d *dense) rows() []int {
-	if len(d.part.Dense) == d.plan.dense && d.part.Padding == 0 {
+	if len(d.part.dense) == d.plan.dense {
 		return nil
 	}
-	rows := make([]int, 0, len(d.part.Dense)+d.part.Padding)
-	stack := d.plan.all().Dense
-	for _, b := range d.part.Dense {
+	var rows []int
+	stack := d.plan.all().dense
+	for _, b := range d.part.dense {
 		row, _ := slices.BinarySearch(stack, b)
 		rows = append(rows, row)
 	}
-	for range d.part.Padding {
-		rows = append(rows, -1)
-	}
 	return rows
-}
-
-// pad writes what stands where a part has no block: identities, bounds of 1.
-func (d *dense) pad(raw []byte, dtype buffers.DType, spec tensorSpec) {
-	if spec.slot == "rms" {
-		return
-	}
-	for block := len(d.part.Dense); block < spec.shape[0]; block++ {
-		if len(spec.shape) == 1 {
-			putElement(dtype, raw, block, 1)
-			continue
-		}
-		for i := range spec.shape[1] {
-			putElement(dtype, raw, (block*spec.shape[1]+i)*spec.shape[2]+i, 1)
-		}
-	}
 }
 
 // A mover tells how a tensor lies in chunks: the buffer of a chunk, the ranges of it that are the tensor's, and for a block the runs of
@@ -208,14 +188,14 @@ func (d *dense) writeTensor(raw []byte, m mover) error {
 // validTensor has the valid sizes of the blocks; what is written has to be equal.
 func (d *dense) validTensor(t buffers.Tensor) buffers.Tensor {
 	var sizes []uint32
-	for _, b := range d.part.Dense {
+	for _, b := range d.part.dense {
 		n := d.plan.Blocks[b].Rows
 		if t.Name == "dense/valid_cols" {
 			n = d.plan.Blocks[b].Cols
 		}
 		sizes = append(sizes, uint32(n))
 	}
-	want := gpu.Bytes(append(sizes, make([]uint32, d.part.Padding)...))
+	want := gpu.Bytes(sizes)
 	t.Read = func(context.Context) ([]byte, error) { return slices.Clone(want), nil }
 	t.Write = func(raw []byte) error {
 		if !slices.Equal(raw, want) {

@@ -43,53 +43,40 @@ type call struct {
 
 const updateBytes = 64 // of Update
 
-// NewState makes the state before the first update. layout is that of the updates; leaves of it that the plan does not have are left alone.
-// Errors: a leaf whose shape is not the plan's, a block larger than a binding, no memory.
+// NewState makes the state before the first update. layout is that of the updates; leaves of it that the plan does not have are left alone,
+// and so are leaves of the plan that it does not have. Errors: a leaf whose shape is not the plan's, a block larger than a binding, no memory.
 func NewState(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (*State, error) {
-	paths := []string{}
-	for _, leaf := range layout.Leaves() {
-		if _, ok := plan.Leaf(leaf.Path); ok {
-			paths = append(paths, leaf.Path)
-		}
-	}
-	part, err := plan.Part(paths)
-	if err != nil {
-		return nil, err
-	}
-	return NewStateOf(dev, plan, layout, part)
-}
-
-// NewStateOf is NewState for a part of the plan, all of whose leaves (Plan.Paths) are in the layout. It leaves alone what of the updates is
-// not in the part's blocks, so that a dense stack can be divided over devices with the bits of the undivided one. Padding is in the tensors
-// only: identities, which nothing updates.
-func NewStateOf(dev *gpu.Device, plan *Plan, layout *buffers.Layout, part Part) (*State, error) {
 	s := &State{device: dev, plan: plan, layout: layout}
-	if err := s.open(part); err != nil {
+	if err := s.open(); err != nil {
 		s.Release()
 		return nil, fmt.Errorf("kron: %w", err)
 	}
 	return s, nil
 }
 
-func (s *State) open(part Part) error {
-	for _, path := range s.plan.Paths(part) {
-		m, _ := s.plan.Leaf(path)
-		leaf, ok := s.layout.Leaf(path)
+func (s *State) open() error {
+	paths := []string{} // nil would be all
+	for _, leaf := range s.layout.Leaves() {
+		m, ok := s.plan.Leaf(leaf.Path)
 		if !ok {
-			return fmt.Errorf("leaf %q: not in the layout, wanted all leaves of the part", path)
+			continue
 		}
 		if !slices.Equal(m.Shape, leaf.Shape) {
-			return fmt.Errorf("leaf %q: shape %v, wanted the plan's %v", path, leaf.Shape, m.Shape)
+			return fmt.Errorf("leaf %q: shape %v, wanted the plan's %v", leaf.Path, leaf.Shape, m.Shape)
 		}
+		paths = append(paths, leaf.Path)
 	}
-	var err error
+	part, err := s.plan.part(paths)
+	if err != nil {
+		return err
+	}
 	if s.update, err = s.device.NewUniform("gputrain.kron.update", updateBytes); err != nil {
 		return err
 	}
 	if s.never, err = s.device.NewBuffer("gputrain.kron.never", 16); err != nil {
 		return err
 	}
-	own := s.plan.only(part.Own)
+	own := s.plan.only(part.own)
 	for _, open := range []func() (path, error){
 		func() (path, error) { return newDense(s.device, s.plan, s.layout, part) },
 		func() (path, error) { return newDiagonals(s.device, own, s.layout) },

@@ -24,36 +24,30 @@ import (
 // Skew by 1 - rate/L (T - s). A vector is a matrix of one column that has a left factor only, which is diagonal.
 type Twin struct {
 	plan  *Plan
-	part  Part
-	own   [][]*twinBlock // of part.Own
-	dense []*twinBlock   // of part.Dense
+	part  part
+	own   [][]*twinBlock // of part.own
+	dense []*twinBlock   // of part.dense
 }
 
 // NewTwin makes the state before the first update for the leaves at hand: all of the plan, or those of a stage; nil means all.
 // Errors: a path that is not in the plan, or given twice.
 func NewTwin(p *Plan, leaves []string) (*Twin, error) {
-	part, err := p.Part(leaves)
+	part, err := p.part(leaves)
 	if err != nil {
 		return nil, err
 	}
-	return NewTwinOf(p, part), nil
-}
-
-// NewTwinOf makes the state of a part. Update then leaves alone what of a leaf is not in the part's blocks. Padding is of the identity
-// and is never updated.
-func NewTwinOf(p *Plan, part Part) *Twin {
 	t := &Twin{plan: p, part: part}
-	for _, b := range part.Dense {
+	for _, b := range part.dense {
 		t.dense = append(t.dense, newTwinBlock(p.Config, p.Leaves[p.Blocks[b].Leaf], p.Blocks[b]))
 	}
-	for _, i := range part.Own {
+	for _, i := range part.own {
 		var own []*twinBlock
 		for _, b := range p.BlocksOf(p.Leaves[i]) {
 			own = append(own, newTwinBlock(p.Config, p.Leaves[i], b))
 		}
 		t.own = append(t.own, own)
 	}
-	return t
+	return t, nil
 }
 
 // Update rewrites the leaves at hand in u, row-major gradients, as update n counted from 1; other leaves of u are left alone.
@@ -91,24 +85,12 @@ func (t *Twin) Tensors() []buffers.Host {
 			blocks = t.own[s.own]
 		}
 		h := buffers.Host{Path: s.prefix + s.slot, Shape: s.shape}
-		for i := range s.shape[0] {
-			b := paddingBlock(t.part)
-			if i < len(blocks) {
-				b = blocks[i]
-			}
+		for _, b := range blocks {
 			h.Data = append(h.Data, b.tensor(s.slot, s.shape[1:])...)
 		}
 		out = append(out, h)
 	}
 	return out
-}
-
-// paddingBlock is what stands in the dense stack where there is no block.
-func paddingBlock(part Part) *twinBlock {
-	c := Config{InitScale: 1}
-	b := &twinBlock{left: newFactor(c, part.Rows, false), right: newFactor(c, part.Cols, false)}
-	b.left.l, b.right.l = 1, 1
-	return b
 }
 
 // tensor is the block's part of a tensor.
