@@ -23,7 +23,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	all := &Documents{layout: config.Layout}
 	print := newFingerprints("documents", string(how))
 	if config.tokenizes() {
-		print.add("%s\n", config.how())
+		print.add("%s\n", config.how(config.border()))
 		err = c.tokenizeDocuments(r, config, reader, files, print, all)
 	} else {
 		err = c.spoolDocuments(r, reader, files, print, all)
@@ -92,7 +92,7 @@ func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, fil
 		size += t.size
 	}
 	begun := time.Now()
-	key := tokenKeyOf(fmt.Sprintf("documents %s %q %d", config.how(), config.Fields, reader.vocab), texts)
+	key := tokenKeyOf(fmt.Sprintf("documents %s %q %d", config.how(config.border()), config.Fields, reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		r.begin("tokenizing", files)
 		reader.to = w

@@ -80,9 +80,9 @@ func (c Config) options() tokenizer.Options {
 	return tokenizer.Options{Replace: c.invalid() == InvalidReplace}
 }
 
-// how is what a fingerprint says of a tokenizer.
-func (c Config) how() string {
-	return fmt.Sprintf("tokenizer %s %v %s", c.Tokenizer.Fingerprint(), c.border(), c.invalid())
+// how is what a fingerprint says of a tokenizer, with what stands around each document.
+func (c Config) how(around border) string {
+	return fmt.Sprintf("tokenizer %s %v %s", c.Tokenizer.Fingerprint(), around, c.invalid())
 }
 
 // A textFile is a file of text whose content has been hashed: what is read of it later is what was hashed, or an error.
@@ -134,13 +134,17 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 	if config.Tokenizer.VocabSize() <= 1<<16 {
 		width = 2
 	}
-	key := tokenKeyOf(fmt.Sprintf("text %s %v %d", config.how(), config.between(), config.limit()), texts)
+	between := border{} // of one file there is none
+	if len(files) > 1 {
+		between = config.between()
+	}
+	key := tokenKeyOf(fmt.Sprintf("text %s %d", config.how(between), config.limit()), texts)
 	begun := time.Now()
 	tokens, kept, err := c.tokenFile(r, key, width, func(w *tokenWriter) error { return r.encodeTexts(config, texts, w) })
 	if err != nil {
 		return err
 	}
-	print := newFingerprints("data", fmt.Sprintf("%s %v %d %v", config.how(), config.between(), len(files), config.Validation))
+	print := newFingerprints("data", fmt.Sprintf("%s %d %v", config.how(between), len(files), config.Validation))
 	segments, from, size := make([]segment, len(files)), int64(0), int64(0)
 	for i, t := range texts {
 		segments[i] = segment{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(tokens.parts[i])}

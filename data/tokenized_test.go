@@ -141,7 +141,11 @@ func TestTokensAreKept(t *testing.T) {
 			}
 		}
 		for _, differs := range []func(*Config){
-			func(c *Config) { c.Tokenizer = tokenizerOf(t, "qwen2") }, func(c *Config) { c.Layout.End = &end }, func(c *Config) { c.Invalid = InvalidReplace },
+			func(c *Config) { c.Tokenizer = tokenizerOf(t, "qwen2") }, func(c *Config) {
+				if c.Layout.End = &end; len(c.Text) > 0 { // where there is another file to part it from
+					c.Text = append(c.Text, root+"/b.jsonl")
+				}
+			}, func(c *Config) { c.Invalid = InvalidReplace },
 		} {
 			c := base
 			differs(&c)

@@ -26,16 +26,24 @@ const tuneVersion = 1
 // Two devices of one process write the same file.
 var tuneFiles sync.Mutex
 
+// CacheDir is $GPUTRAIN_CACHE or else the program's own in the user's cache folder; "": there is no such folder.
+func CacheDir() string {
+	if dir := os.Getenv("GPUTRAIN_CACHE"); dir != "" {
+		return dir
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(user, "gputrain")
+}
+
 // CacheFile is the path of a file for what is remembered of an adapter under its driver, in $GPUTRAIN_CACHE or else the user's cache
 // folder; adapters of one name, backend and driver share it. It is "" when there is no cache folder: nothing is remembered then.
 func (a Adapter) CacheFile(what string) string {
-	dir := os.Getenv("GPUTRAIN_CACHE")
+	dir := CacheDir()
 	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		dir = filepath.Join(user, "gputrain")
+		return ""
 	}
 	sum := sha256.Sum256([]byte(a.Name + "\n" + a.Backend + "\n" + a.Driver))
 	return filepath.Join(dir, fmt.Sprintf("%s-%x.json", what, sum[:6]))

@@ -9,7 +9,7 @@ type Keys struct {
 	Width        int     `yaml:"width" default:"128" range:"1.." doc:"embedding width, a multiple of heads"`
 	Intermediate int     `yaml:"intermediate" range:"0.." doc:"width of the feed-forward layer; 0: 4 x width (gpt2), or 8/3 x width rounded up to a multiple of 16 (llama)"`
 	Context      int     `yaml:"context" default:"128" range:"1.." doc:"tokens in a sequence"`
-	Vocab        int     `yaml:"vocab" range:"0.." doc:"size of the vocabulary; 0: what the data has (256 for bytes, 65536 for bare u16)"`
+	Vocab        int     `yaml:"vocab" range:"0.." doc:"size of the vocabulary; 0: what the data has (256 for bytes, 65536 for bare u16, with a tokenizer its tokens, rounded up to a multiple of 64)"`
 	Dropout      float64 `yaml:"dropout" range:"0..0.999" doc:"gpt2: probability of dropping an activation in training. It also replaces the dropout of model.from"`
 	TieHead      bool    `yaml:"tie_head" doc:"llama: the output head shares the embedding's weights (gpt2 always does)"`
 	RopeTheta    float64 `yaml:"rope_theta" default:"10000" range:">0" doc:"llama: base of the rotary frequencies"`

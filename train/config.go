@@ -93,7 +93,7 @@ type Given struct {
 
 func (c Config) withDefaults() Config {
 	if c.Tokenizer == nil {
-		c.Tokenizer = byteTokenizer{}
+		c.Tokenizer = Bytes
 	}
 	if c.LogEvery == 0 {
 		c.LogEvery = 1
@@ -255,9 +255,3 @@ func (c Config) settings() []Setting {
 	}
 	return s
 }
-
-// byteTokenizer has a token for each byte.
-type byteTokenizer struct{}
-
-func (byteTokenizer) Encode(text string) []int32   { return data.EncodeBytes(text) }
-func (byteTokenizer) Decode(tokens []int32) string { return data.DecodeBytes(tokens) }

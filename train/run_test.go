@@ -210,7 +210,7 @@ type stoppingTokenizer struct {
 	stop func()
 }
 
-func (s stoppingTokenizer) Encode(text string) []int32 {
+func (s stoppingTokenizer) Encode(text string) ([]int32, error) {
 	s.stop()
 	return s.byteTokenizer.Encode(text)
 }

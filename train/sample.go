@@ -53,12 +53,6 @@ func unless1(x float64) float64 {
 	return x
 }
 
-// Tokenizer turns text into tokens and back.
-type Tokenizer interface {
-	Encode(text string) []int32
-	Decode(tokens []int32) string
-}
-
 // Decoder is a model that continues text: *state.Model and every State are one.
 type Decoder interface {
 	// Window is the number of tokens that the model sees at most.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"gputrain/checkpoint"
@@ -262,9 +263,9 @@ func (t *trainer) sample(ctx context.Context) error {
 	defer t.times.span(spanSamples)()
 	c := t.config
 	begin := time.Now()
-	var drawn []int32
-	err := GenerateTokens(ctx, c.Sample, c.Tokenizer.Encode(c.Sample.Prompt), t.state, func(token int32) bool {
-		drawn = append(drawn, token)
+	var text strings.Builder
+	err := Continue(ctx, c.Sample, c.Tokenizer, t.state, func(more string) bool {
+		text.WriteString(more)
 		return true
 	})
 	if errors.Is(err, errLogits) { // whether the run has diverged is for its steps to say
@@ -277,7 +278,7 @@ func (t *trainer) sample(ctx context.Context) error {
 	}
 	t.forecast.samples.each = time.Since(begin)
 	s := Sample{
-		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: c.Tokenizer.Decode(drawn),
+		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: text.String(),
 		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, TopP: unless1(c.Sample.TopP), MinP: c.Sample.MinP, Repetition: unless1(c.Sample.RepetitionPenalty),
 		Seed: c.Sample.Seed,
 	}

@@ -25,10 +25,10 @@ type textFlags struct {
 	ChangedText bool     `help:"Measure the run's own text also where it is no longer what the run has learned from."`
 }
 
-// open opens what the flags name, else the text that the run at path learned from. Files are read as the run reads its own, as far as
+// open opens what the flags name, else the text that the run of a model learned from. Files are read as the run reads its own, as far as
 // it has such.
-func (f *textFlags) open(ctx context.Context, path string, def model.Definition) (text *data.Corpus, tokens data.Source, err error) {
-	cfg := runfile.New()
+func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definition) (text *data.Corpus, tokens data.Source, err error) {
+	cfg, path := runfile.New(), of.Model
 	err = cfg.File(filepath.Join(path, "run.yaml"))
 	given := len(f.Text)+len(f.JSONL) > 0
 	switch {
@@ -38,7 +38,14 @@ func (f *textFlags) open(ctx context.Context, path string, def model.Definition)
 	case err != nil:
 		return nil, nil, err
 	}
-	config := setup.Data(cfg, def, def.Context())
+	if of.unspoken != nil {
+		return nil, nil, of.unspoken
+	}
+	how, err := of.tokens.As(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	config := setup.Data(cfg, how, def, def.Context())
 	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
 		if len(f.JSONL) == 0 {
 			return nil, nil, usageError{fmt.Errorf("eval: found --field, --prompt-field or --mask-field, wanted --jsonl with them")}

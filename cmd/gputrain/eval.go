@@ -30,7 +30,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	}
 	defer release()
 	window := m.Definition().Context()
-	text, tokens, err := c.textFlags.open(ctx, c.Model, m.Definition())
+	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, m.Definition())
 	if err != nil {
 		return err
 	}

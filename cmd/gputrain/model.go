@@ -13,6 +13,9 @@ import (
 type modelFlags struct {
 	Model   string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout." type:"existingdir"`
 	Adapter string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
+
+	tokens   setup.Tokens // of the model's directory
+	unspoken error        // why that has none
 }
 
 // openedModel is a model on its adapter, and the directory that it is from.
@@ -46,5 +49,6 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 		dev.Release()
 		return nil, nil, err
 	}
+	f.tokens, f.unspoken = setup.ModelTokens(dir, loaded.Definition())
 	return &openedModel{loaded, dir}, func() { loaded.Release(); dev.Release(); unhold() }, nil
 }

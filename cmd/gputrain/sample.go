@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +10,6 @@ import (
 
 	"golang.org/x/term"
 
-	"gputrain/data"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/setup"
@@ -73,10 +73,16 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if v := m.Definition().Vocab(); v != 256 {
-		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d, wanted 256: only bytes can be written as text so far", c.Model, v)}
+	if v := m.Definition().Vocab(); c.unspoken == nil && c.tokens.Tokenizer == nil && v != 256 {
+		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d and no tokenizer, wanted tokenizer.json or tokenizer.model there, or 256: bytes", c.Model, v)}
 	}
-	prompt := data.EncodeBytes(c.Prompt)
+	if c.unspoken != nil {
+		return c.unspoken
+	}
+	prompt, err := c.tokens.Text().Encode(c.Prompt)
+	if err != nil {
+		return err
+	}
 	if err := m.Narrow(model.Window(m.Definition(), len(prompt)+c.Tokens)); err != nil {
 		return err
 	}
@@ -87,12 +93,13 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if _, err := io.WriteString(out, c.Prompt); err != nil {
 		return err
 	}
-	err = train.GenerateTokens(ctx, sampling, prompt, m, func(token int32) bool {
-		_, err := out.Write([]byte{byte(token)})
-		return err == nil
+	var broken error
+	err = train.Continue(ctx, sampling, c.tokens.Text(), m, func(text string) bool {
+		_, broken = io.WriteString(out, text)
+		return broken == nil
 	})
-	if err != nil {
-		return err
+	if err != nil || broken != nil {
+		return errors.Join(err, broken)
 	}
 	_, err = fmt.Fprintln(out)
 	return err

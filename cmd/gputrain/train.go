@@ -77,24 +77,56 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	return err
 }
 
-// config is setup.Train of a run that may go on in dir: then it needs nothing of model.from, which may be gone, but that it is what it was.
+// config is setup.Train of a run that may go on in dir: then it needs nothing of model.from and data.tokenizer, which may be gone, but that they are what
+// they were.
 func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) (train.Config, func(), error) {
-	from := cfg.Model.From
-	if _, err := os.Stat(from); from == "" || c.Fresh || !errors.Is(err, os.ErrNotExist) {
+	if c.Fresh {
+		return setup.Train(ctx, cfg, os.Stderr)
+	}
+	if err := asBefore(cfg, dir); err != nil {
+		return train.Config{}, nil, err
+	}
+	from, tokenizer := cfg.Model.From, cfg.Data.Tokenizer
+	if !gone(from) && !gone(tokenizer) {
 		return setup.Train(ctx, cfg, os.Stderr)
 	}
 	found, err := setup.Checkpoints(dir).Newest()
 	if err != nil || found.Path == "" {
 		return setup.Train(ctx, cfg, os.Stderr)
 	}
-	fmt.Fprintf(os.Stderr, "gputrain: model.from (%s): %s is not there any more; the run goes on without it\n", cfg.Origin("model.from"), from)
-	cfg.Model.From = found.Path
+	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "data.tokenizer": &cfg.Data.Tokenizer} {
+		if gone(*place) {
+			fmt.Fprintf(os.Stderr, "gputrain: %s (%s): %s is not there any more; the run goes on without it\n", key, cfg.Origin(key), *place)
+			*place = found.Path
+		}
+	}
 	run, release, err := setup.Train(ctx, cfg, os.Stderr)
-	cfg.Model.From = from
+	cfg.Model.From, cfg.Data.Tokenizer = from, tokenizer
 	if run.Settings != nil {
 		run.Settings = setup.Settings(cfg)
 	}
 	return run, release, err
+}
+
+// gone tells whether what a value names, if anything, is not there any more.
+func gone(path string) bool {
+	_, err := os.Stat(path)
+	return path != "" && errors.Is(err, os.ErrNotExist)
+}
+
+// asBefore lets a run of a program that knew no tokenizers go on with the bytes of its text, unless data.tokens says otherwise.
+func asBefore(cfg *runfile.Config, dir string) error {
+	was := runfile.New()
+	if err := was.File(filepath.Join(dir, "run.yaml")); err != nil { // training says what is wrong with it
+		return nil
+	}
+	if was.Data.Tokens != "bytes" || was.Origin("data.tokenizer_fingerprint") != "default" || cfg.Origin("data.tokens") != "default" {
+		return nil
+	}
+	if cfg.Model.From != "" {
+		fmt.Fprintf(os.Stderr, "gputrain: the run in %s is of an older gputrain, which read text as bytes: it goes on with data.tokens=bytes\n", dir)
+	}
+	return cfg.Lay("data.tokens", "bytes", runfile.Origin("run.yaml of "+dir))
 }
 
 // onOne trains on one device.

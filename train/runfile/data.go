@@ -28,11 +28,18 @@ func (c *Config) KeepsApart() bool {
 
 // PacksDocuments tells whether windows are made of documents.
 func (c *Config) PacksDocuments() bool {
-	return c.Data.hasDocuments() && c.Data.Packing != data.PackNone
+	return c.HasDocuments() && c.Data.Packing != data.PackNone
 }
 
-func (d Data) hasDocuments() bool {
+// HasDocuments tells whether documents are among what is read.
+func (c *Config) HasDocuments() bool {
+	d := c.Data
 	return len(d.JSONL) > 0 || slices.ContainsFunc(d.Mixture, func(s Source) bool { return len(s.JSONL) > 0 })
+}
+
+// mayTokenize tells whether text may be for a tokenizer: whether model.from has one is seen later.
+func (c *Config) mayTokenize() bool {
+	return c.Data.Tokens == "tokenizer" || c.Data.Tokens == "auto" && c.Data.Tokenizer+c.Model.From != ""
 }
 
 // validateData checks what the keys below data say together; each alone is in its range.
@@ -45,10 +52,10 @@ func (c *Config) validateData() error {
 				pair[0], c.Origin(pair[0]), pair[1], c.Origin(pair[1]), pair[0])
 		}
 	}
-	if d.Tokens != "bytes" && !given["data.text"] && !given["data.jsonl"] && !given["data.mixture"] {
+	if (d.Tokens == "u16" || d.Tokens == "u32") && !given["data.text"] && !given["data.jsonl"] && !given["data.mixture"] {
 		return c.invalid("data.tokens", strconv.Quote(d.Tokens), "bytes, or files in data.text")
 	}
-	documents := d.hasDocuments()
+	documents := c.HasDocuments()
 	for _, only := range []struct {
 		key     string
 		changed bool
@@ -58,7 +65,7 @@ func (c *Config) validateData() error {
 		{"data.field", d.Field != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.prompt_field", d.PromptField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.mask_field", d.MaskField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
-		{"data.eos", d.EOS != nil, documents, "null without documents (data.jsonl)"},
+		{"data.eos", d.EOS != nil, documents || c.mayTokenize(), "null without documents (data.jsonl) or a tokenizer"},
 		{"data.packing", d.Packing != kept.Packing, documents, kept.Packing + " without documents (data.jsonl)"},
 		{"data.documents", d.Documents != kept.Documents, documents, kept.Documents + " without documents (data.jsonl)"},
 		{"data.long", d.Long != kept.Long, documents, kept.Long + " without documents (data.jsonl)"},

@@ -35,22 +35,27 @@ type Model struct {
 
 // Data names the text; with none it is the Go source of the toolchain at hand.
 type Data struct {
-	Text        []string `yaml:"text" resume:"content" doc:"files or globs (** crosses folders); empty: the Go source of your toolchain"`
-	JSONL       []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents, one JSON object a line, also compressed (.jsonl.gz); instead of text"`
-	Mixture     []Source `yaml:"mixture" resume:"content" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
-	MixtureEnd  string   `yaml:"mixture_end" default:"restart" range:"mixture_ends" doc:"when an epoch of the mixture ends: never, because a used-up source begins again (restart), or when the first or the last source is used up (first_exhausted, all_exhausted)"`
-	Tokens      string   `yaml:"tokens" default:"bytes" range:"bytes|u16|u32" doc:"what the files hold: text whose bytes are the tokens (bytes), or little-endian tokens (u16, u32)"`
-	Field       string   `yaml:"field" doc:"jsonl: field of the document, text or a list of tokens; empty: text, or input_ids where a line has no text"`
-	PromptField string   `yaml:"prompt_field" doc:"jsonl: field that stands before the document and is not to be predicted; empty: none"`
-	MaskField   string   `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for tokens not to predict; empty: none"`
-	EOS         *int     `yaml:"eos" range:"-1.." doc:"jsonl: token put after every document, below model.vocab; null: 0 after text and none after lists of tokens; -1: none"`
-	Packing     string   `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole ones wherever there is room (first_fit), in turn (greedy), on into the next window (stream), or not at all (none). Nothing is predicted across a border"`
-	Documents   string   `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether the documents that share a window see each other (together), or each only itself, at positions from 0 on (apart)"`
-	Long        string   `yaml:"long" default:"split" range:"longs" doc:"jsonl: a document longer than a window takes several windows (split), or keeps what fits of its beginning (keep_start) or its end (keep_end)"`
-	Validation  float64  `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share kept for validation: by file where there are several, by document for jsonl"`
-	Epochs      int      `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long"`
-	Prefetch    int      `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
-	Timeout     string   `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"how long reading a batch may take before the run ends with an error; empty: for ever"`
+	Text       []string `yaml:"text" resume:"content" doc:"files or globs (** crosses folders); empty: the Go source of your toolchain"`
+	JSONL      []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents, one JSON object a line, also compressed (.jsonl.gz); instead of text"`
+	Mixture    []Source `yaml:"mixture" resume:"content" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
+	MixtureEnd string   `yaml:"mixture_end" default:"restart" range:"mixture_ends" doc:"when an epoch of the mixture ends: never, because a used-up source begins again (restart), or when the first or the last source is used up (first_exhausted, all_exhausted)"`
+	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"what the files hold: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer where data.tokenizer or model.from has one, else bytes"`
+	Tokenizer  string   `yaml:"tokenizer" resume:"content" doc:"a directory with tokenizer.json or tokenizer.model, or one of these; empty: that of model.from, where it has one"`
+	// TokenizerFingerprint is recorded, so that a run is held to its tokenizer.
+	TokenizerFingerprint string  `yaml:"tokenizer_fingerprint" doc:"of the tokenizer, as gputrain tokenize show tells it: with another one the run is refused; empty: any. A run records it"`
+	Invalid              string  `yaml:"invalid" default:"error" range:"error|replace" doc:"what becomes of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
+	Cache                string  `yaml:"cache" resume:"free" doc:"directory that keeps what a tokenizer has made of text; empty: tokens, in the user's cache folder for gputrain"`
+	Field                string  `yaml:"field" doc:"jsonl: field of the document, text or a list of tokens; empty: text, or input_ids where a line has no text"`
+	PromptField          string  `yaml:"prompt_field" doc:"jsonl: field that stands before the document and is not to be predicted; empty: none"`
+	MaskField            string  `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for tokens not to predict; empty: none"`
+	EOS                  *int    `yaml:"eos" range:"-1.." doc:"token put after every document, below model.vocab; null: after text the tokenizer's end token or, of bytes, 0, and none after lists of tokens; -1: none. With a tokenizer also between two files of text"`
+	Packing              string  `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole ones wherever there is room (first_fit), in turn (greedy), on into the next window (stream), or not at all (none). Nothing is predicted across a border"`
+	Documents            string  `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether the documents that share a window see each other (together), or each only itself, at positions from 0 on (apart)"`
+	Long                 string  `yaml:"long" default:"split" range:"longs" doc:"jsonl: a document longer than a window takes several windows (split), or keeps what fits of its beginning (keep_start) or its end (keep_end)"`
+	Validation           float64 `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share kept for validation: by file where there are several, by document for jsonl"`
+	Epochs               int     `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long"`
+	Prefetch             int     `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
+	Timeout              string  `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"how long reading a batch may take before the run ends with an error; empty: for ever"`
 }
 
 // Optimizer names an optimizer and what all of them share; its own parameters

@@ -19,6 +19,7 @@ type Weights struct {
 	Params []buffers.Host // nil: all are drawn from the seed
 	Dir    string         // where they are from
 	Drawn  []string       // those of them that model.from lacks
+	Tokens Tokens         // how text becomes tokens for them
 
 	release func()
 }
@@ -42,19 +43,27 @@ func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, 
 		if def, err = model.WithDropout(def, m.Dropout); err == nil {
 			def, err = quantized(cfg, def)
 		}
+		if err == nil {
+			err = weights.Tokens.Fit(def, fmt.Sprintf("run file: model.from (%s): %s", cfg.Origin("model.from"), m.From))
+		}
 		if err != nil {
 			weights.Release()
 			return nil, none, &UsageError{err}
 		}
 		return def, weights, nil
 	}
+	tokens, err := tokensOf(cfg, "", out)
+	if err != nil {
+		return nil, none, err
+	}
+	none.Tokens = tokens
 	if m.Vocab == 0 {
-		m.Vocab = map[string]int{"bytes": 256, "u16": 1 << 16}[cfg.Data.Tokens]
-		if end := cfg.Data.EOS; end != nil && cfg.Data.Tokens == "bytes" {
-			m.Vocab = max(m.Vocab, *end+1)
-		}
+		m.Vocab = vocabOf(cfg, tokens)
 	}
 	def, err := model.New(m.Kind, m.Keys)
+	if err == nil {
+		err = tokens.Fit(def, fmt.Sprintf("run file: model.vocab (%s)", cfg.Origin("model.vocab")))
+	}
 	if err == nil {
 		def, err = quantized(cfg, def)
 	}
@@ -70,6 +79,11 @@ func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error)
 	if err != nil {
 		return nil, Weights{}, err
 	}
+	tokens, err := tokensOf(cfg, dir, out)
+	if err != nil {
+		leave()
+		return nil, Weights{}, err
+	}
 	def, stored, err := model.OpenPartial(dir, cfg.Model.AllowMissing)
 	var pattern *model.PatternError
 	switch {
@@ -82,12 +96,24 @@ func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error)
 		leave()
 		return nil, Weights{}, err
 	}
-	w := Weights{Dir: dir, release: sync.OnceFunc(func() {
+	w := Weights{Dir: dir, Tokens: tokens, release: sync.OnceFunc(func() {
 		_ = stored.Close() // nothing was written
 		leave()
 	})}
 	w.Params, w.Drawn = stored.Params(cfg.Train.Seed)
 	return def, w, nil
+}
+
+// vocabOf is the vocabulary of a new model where nobody has said it.
+func vocabOf(cfg *runfile.Config, tokens Tokens) int {
+	if rows := tokens.rows(); rows > 0 {
+		return rows
+	}
+	vocab := map[string]int{byteTokens: 256, "u16": 1 << 16}[tokens.Kind]
+	if end := cfg.Data.EOS; end != nil && tokens.Kind == byteTokens {
+		vocab = max(vocab, *end+1)
+	}
+	return vocab
 }
 
 // quantized is def with the quantization that a run file describes, or none.
@@ -135,6 +161,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.SpikeUpdateNorm > 0, t.Recompute, t.Accumulation
 	c.Documents = cfg.KeepsApart()
+	c.Companions = begin.Tokens.Companions
 	if cfg.Origin("model.context") != "default" {
 		c.Sequence = min(c.Sequence, cfg.Model.Context)
 	}

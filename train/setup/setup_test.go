@@ -50,11 +50,11 @@ func TestDataConfig(t *testing.T) {
 	} {
 		cfg, err := runfile.ReadAll(nil, nil, append(c.sets, "model.width=8", "model.layers=1", "data.validation=0.25"))
 		require.NoError(t, err)
-		def, _, err := Definition(cfg, io.Discard)
+		def, begin, err := Definition(cfg, io.Discard)
 		require.NoError(t, err)
 		assert.Equal(t, c.vocab, def.Vocab())
-		got := Data(cfg, def, 32)
-		c.want.Validation, c.want.Context = 0.25, 32
+		got := Data(cfg, begin.Tokens, def, 32)
+		c.want.Validation, c.want.Context, c.want.Invalid, c.want.Cache = 0.25, 32, "error", filepath.Join(gpu.CacheDir(), "tokens")
 		if c.want.MixtureEnd == "" {
 			c.want.MixtureEnd = "restart"
 		}

@@ -17,15 +17,18 @@ import (
 )
 
 // Data is what a run file says to read for a model, in windows of context tokens.
-func Data(cfg *runfile.Config, def model.Definition, context int) data.Config {
+func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int) data.Config {
 	d, vocab := cfg.Data, def.Vocab()
-	if d.Tokens == "u16" {
+	if tokens.Kind == "u16" {
 		vocab = min(vocab, 1<<16)
 	}
 	out := data.Config{
-		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: d.Tokens, Vocab: vocab,
+		Text: d.Text, JSONL: d.JSONL, MixtureEnd: d.MixtureEnd, Tokens: tokens.Kind, Vocab: vocab, Invalid: d.Invalid, Cache: cacheOf(cfg),
 		Fields: data.Fields{Text: d.Field, Prompt: d.PromptField, Mask: d.MaskField},
 		Layout: data.Layout{End: d.EOS, Packing: d.Packing, Long: d.Long, Together: d.Documents == runfile.DocumentsTogether}, Validation: d.Validation, Context: context,
+	}
+	if tokens.Kind == tokenizerTokens {
+		out.Tokenizer = tokens.Tokenizer
 	}
 	for _, s := range d.Mixture {
 		out.Mixture = append(out.Mixture, data.Part{

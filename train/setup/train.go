@@ -42,7 +42,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	if err := FitsMachine(ahead, cfg.Data.Prefetch, c.Batch*c.Microbatches, c.Sequence); err != nil {
 		return run, nil, err
 	}
-	from := Data(cfg, c.Definition, c.Sequence)
+	from := Data(cfg, begin.Tokens, c.Definition, c.Sequence)
 	from.Timeout = timeout
 	text, err := OpenText(ctx, from, out)
 	if err != nil {
@@ -65,7 +65,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	t := cfg.Train
 	run = train.Config{
 		State: c, Params: begin.Params, Loaded: begin.Release, Drawn: begin.Drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
-		DataTimeout: timeout, Notes: append([]string{provenance(text)}, text.Notes...),
+		DataTimeout: timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
 		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience), TimeLimit: limit,
@@ -75,16 +75,19 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		HistogramEvery: int64(t.HistogramEvery), Histograms: t.HistogramMatch,
 		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
-	// Only bytes can be written as text so far.
-	if t.SampleTokens > 0 && text.Tokens == "bytes" {
+	run.Tokenizer = begin.Tokens.Text()
+	if t.SampleTokens > 0 && run.Tokenizer != nil && (begin.Tokens.Tokenizer != nil || text.Tokens == byteTokens) {
 		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, TopP: t.TopP, MinP: t.MinP, RepetitionPenalty: t.Repetition, Seed: t.Seed}
 	}
 	return run, release, nil
 }
 
 // provenance tells what the text is: a report says it long after.
-func provenance(text *data.Corpus) string {
+func provenance(text *data.Corpus, tokens Tokens) string {
 	what := fmt.Sprintf("%s, files: %d, tokens: %s", text.Name, text.Files, text.Tokens)
+	if tokens.Tokenizer != nil {
+		what += fmt.Sprintf(" (%s, %.12s)", tokens.Path, tokens.Tokenizer.Fingerprint())
+	}
 	if t, ok := text.Train.(*data.Tokens); ok {
 		what += fmt.Sprintf(", %d of them to train on", t.Len())
 	}
@@ -125,14 +128,17 @@ func given(cfg *runfile.Config) []train.Given {
 func Settings(cfg *runfile.Config) []train.Setting {
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		if key == "model.from" && cfg.Model.From != "" {
-			if abs, err := filepath.Abs(cfg.Model.From); err == nil { // a run goes on from any directory
+		if path, ok := value.(string); ok && path != "" && (key == "model.from" || key == "data.tokenizer") {
+			if abs, err := filepath.Abs(path); err == nil { // a run goes on from any directory
 				value = abs
 			}
 		}
 		s := train.NewSetting(key, value, string(cfg.Origin(key)))
 		if key == "data.documents" && cfg.PacksDocuments() {
 			s.Was = runfile.DocumentsTogether
+		}
+		if key == "data.tokenizer_fingerprint" { // a run that knew of none was of ids
+			s.Was = value
 		}
 		out = append(out, s)
 	}
