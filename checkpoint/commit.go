@@ -114,9 +114,9 @@ func othersIn(fsys FileSystem, dir string) (others []string, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	m, _ := decodeManifest(fsys, dir) // one that is damaged names nothing
+	m, unread := decodeManifest(fsys, dir) // one that is damaged names nothing
 	for _, name := range names {
-		if _, named := m.Files[name]; !named && !isCheckpointFile(name) {
+		if _, named := m.Files[name]; !named && !isCheckpointFile(name) && !(unread != nil && isBeside(name)) {
 			others = append(others, filepath.Join(dir, name))
 		}
 	}

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gputrain/buffers/array"
@@ -23,6 +25,8 @@ func Metadata() map[string]string { return map[string]string{"format": "pt"} }
 type ExportOptions struct {
 	DType      string // "F32", "BF16" or "F16"
 	ShardBytes uint64 // weights that take more are split, with an index
+	// Companions are files that other programs want beside the model, such as those of its tokenizer: by their names, each written by a call.
+	Companions map[string]func(io.Writer) error
 }
 
 // Export writes a model in the Hugging Face layout into the new directory dir, all of it or nothing: config.json and model.safetensors, or
@@ -66,10 +70,15 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 		return err
 	}
 	temporary := filepath.Clean(dir) + ".tmp"
-	if err := removeLeft(temporary); err != nil {
+	if err := removeLeft(temporary, o.Companions); err != nil {
 		return err
 	}
 	err = writeFiles(temporary, config, shards, index)
+	for _, name := range slices.Sorted(maps.Keys(o.Companions)) {
+		if err == nil {
+			err = writeFile(filepath.Join(temporary, name), o.Companions[name])
+		}
+	}
 	if err == nil {
 		_ = os.Remove(dir) // where it is there and empty
 		err = os.Rename(temporary, dir)
@@ -81,7 +90,7 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 }
 
 // removeLeft removes what an interrupted export has left, and nothing else.
-func removeLeft(dir string) error {
+func removeLeft(dir string, companions map[string]func(io.Writer) error) error {
 	found, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -90,7 +99,7 @@ func removeLeft(dir string) error {
 		return err
 	}
 	for _, f := range found {
-		if f.Name() != "config.json" && !strings.HasPrefix(f.Name(), weightsStem) {
+		if companions[f.Name()] == nil && f.Name() != "config.json" && !strings.HasPrefix(f.Name(), weightsStem) {
 			return fmt.Errorf("found %q, wanted that name for what is being written: %w", filepath.Join(dir, f.Name()), fs.ErrExist)
 		}
 	}

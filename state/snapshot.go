@@ -29,6 +29,7 @@ type Snapshot struct {
 	Grads         []*buffers.Tree       // of the last step, for FirstNonFinite; none where there are none
 	States        []*optim.State        // of one transformation, in the same step; none where nothing is remembered
 	DType         string                // "F32", "BF16" or "F16": how the weights are saved; "": as they are kept
+	Companions    []checkpoint.Source   // files for other programs, such as those of the tokenizer
 	FS            checkpoint.FileSystem // nil is checkpoint.OS
 
 	others     []buffers.Tensor // of the optimizer's, that other replicas have
@@ -146,7 +147,7 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 	if len(s.States) > 0 {
 		out = append(out, safetensorsFile(checkpoint.OptimizerFile, tensorsIn(ctx, t.optimizer), nil))
 	}
-	return append(out, recordSource), nil
+	return append(append(out, s.Companions...), recordSource), nil
 }
 
 func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[string]string) checkpoint.Source {

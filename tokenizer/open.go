@@ -41,7 +41,7 @@ func open(path string) (*Tokenizer, error) {
 	dir := filepath.Dir(path)
 	if info.IsDir() {
 		dir = path
-		if path = firstOf(dir, "tokenizer.json", "tokenizer.model"); path == "" {
+		if path = firstOf(dir, tokenizerFiles...); path == "" {
 			return nil, errors.New("found neither, wanted tokenizer.json or tokenizer.model")
 		}
 	}
@@ -75,6 +75,12 @@ func open(path string) (*Tokenizer, error) {
 	t.end, t.ends, err = settings.ends(t)
 	return t, err
 }
+
+// Has tells whether a directory has a tokenizer.
+func Has(dir string) bool { return firstOf(dir, tokenizerFiles...) != "" }
+
+// tokenizerFiles say how text becomes ids; the first that there is counts.
+var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model"}
 
 // firstOf is the first of some names that a directory has.
 func firstOf(dir string, names ...string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -41,7 +42,15 @@ func (c *exportCmd) Run() error {
 	if err != nil {
 		return &setup.ModelError{Err: err}
 	}
-	err = model.Export(c.To, def, weights.Read, model.ExportOptions{DType: strings.ToUpper(c.DType), ShardBytes: shard})
+	companions, err := checkpoint.Companions(dir)
+	if err != nil {
+		return &setup.ModelError{Err: errors.Join(err, weights.Close())}
+	}
+	o := model.ExportOptions{DType: strings.ToUpper(c.DType), ShardBytes: shard, Companions: map[string]func(io.Writer) error{}}
+	for _, f := range companions {
+		o.Companions[f.Name] = f.Write
+	}
+	err = model.Export(c.To, def, weights.Read, o)
 	if errors.Is(err, fs.ErrExist) {
 		err = usageError{err}
 	}
