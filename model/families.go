@@ -11,13 +11,21 @@ import (
 
 // The families of decoders that are read from files. A row says what is not Llama's of it.
 func init() {
-	for kind, read := range map[string]func(c *ConfigReader) (Definition, error){
-		"qwen2": readQwen2, "qwen3": readQwen3, "mistral": readMistral, "gemma2": readGemma2, "gemma3_text": readGemma3, "smollm3": readSmolLM3,
-		"olmo2": readOLMo2, "phi3": readPhi3, "gemma3": readGemma3Images,
+	for kind, row := range map[string]struct {
+		read  func(c *ConfigReader) (Definition, error)
+		begin *beginning // nil: none is made but from files
+	}{
+		"qwen2": {readQwen2, &newQwen2}, "qwen3": {readQwen3, &newQwen3}, "mistral": {readMistral, &newMistral}, "gemma2": {readGemma2, &newGemma2},
+		"gemma3_text": {readGemma3, &newGemma3}, "smollm3": {readSmolLM3, &newSmolLM3}, "olmo2": {readOLMo2, &newOLMo2}, "phi3": {readPhi3, &newPhi3},
+		"gemma3": {read: readGemma3Images},
 	} {
-		f := Family{Kind: kind, Read: read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Constants: rotaryConstants}
+		f := Family{Kind: kind, Read: row.read, Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight", Constants: rotaryConstants}
 		if strings.HasPrefix(kind, "gemma3") {
 			f.Path, f.Constants = textPath, imageConstants
+		}
+		if row.begin != nil {
+			f.New = func(k Keys) (Definition, error) { return row.begin.make(kind, k) }
+			f.Usual = row.begin.usual
 		}
 		Register(f)
 	}

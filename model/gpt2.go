@@ -32,9 +32,13 @@ func init() {
 	Register(Family{
 		Kind: "gpt2", Read: readGPT2,
 		New: func(k Keys) (Definition, error) {
+			if k.HeadDim+k.Window > 0 {
+				return nil, fmt.Errorf("model: gpt2: head_dim %d, window %d: want 0: it has none of its own", k.HeadDim, k.Window)
+			}
 			return NewGPT2(GPT2Config{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Vocab: k.Vocab, Context: k.Context, Intermediate: k.Intermediate})
 		},
 		Embeddings: []string{"wte.weight", "wpe.weight"}, Head: "lm_head.weight", Prefix: "transformer.", // on the hub there is none
+		Usual:     Proportions{HeadWidth: 64, AttentionShare: 1, Group: 1, Intermediate: 4, Aspect: 64, Tied: true},
 		Constants: regexp.MustCompile(`^(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)$`), // causal masks
 	})
 }

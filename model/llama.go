@@ -22,13 +22,17 @@ func init() {
 	Register(Family{
 		Kind: "llama", Read: readLlama,
 		New: func(k Keys) (Definition, error) {
+			if k.Window > 0 {
+				return nil, errWindow("llama", k.Window)
+			}
 			return NewLlama(LlamaConfig{
-				Layers: k.Layers, Heads: k.Heads, KVHeads: k.KVHeads, Width: k.Width, Vocab: k.Vocab, Context: k.Context, Intermediate: k.Intermediate,
+				Layers: k.Layers, Heads: k.Heads, KVHeads: k.KVHeads, HeadDim: k.HeadDim, Width: k.Width, Vocab: k.Vocab, Context: k.Context, Intermediate: k.Intermediate,
 				RopeTheta: k.RopeTheta, Tied: k.TieHead,
 			})
 		},
 		Embeddings: []string{"model.embed_tokens.weight"}, Head: "lm_head.weight",
 		Constants: rotaryConstants,
+		Usual:     Proportions{HeadWidth: 64, AttentionShare: 1, Group: 4, Intermediate: 8.0 / 3, Aspect: 64, RopeTheta: 500000},
 	})
 }
 
@@ -41,7 +45,7 @@ func NewLlama(c LlamaConfig) (Definition, error) {
 		}
 		c.HeadDim = c.Width / c.Heads
 	}
-	c.Intermediate = cmp.Or(c.Intermediate, (8*c.Width+47)/48*16)
+	c.Intermediate = cmp.Or(c.Intermediate, gated(c.Width))
 	c.RopeTheta = cmp.Or(c.RopeTheta, 10000)
 	c.Eps = cmp.Or(c.Eps, 1e-6)
 	c.InitStd = cmp.Or(c.InitStd, 0.02)

@@ -1,24 +1,82 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 
+	"gputrain/internal/suggest"
+	"gputrain/model"
+	"gputrain/tokenizer"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
 )
 
 type configCmd struct {
-	Template configTemplateCmd `cmd:"" help:"Write a run file with every key, its default and what it means."`
+	Template configTemplateCmd `cmd:"" help:"Write a run file with every key, its default and what it means, or one for a new model of a family and size."`
 	Explain  configExplainCmd  `cmd:"" help:"Show every value in force and where it came from."`
 	Record   configRecordCmd   `cmd:"" help:"Write what run.yaml of a run directory would say: for one whose run.yaml was lost, with the settings that its run was made with."`
 	Schema   configSchemaCmd   `cmd:"" help:"Write the JSON schema of run files. Editors that know it complete keys and mark what is wrong: put '# yaml-language-server: $$schema=FILE' first in a run file."`
 }
 
-type configTemplateCmd struct{}
+type configTemplateCmd struct {
+	Family    string `help:"A run file for a new model of this family instead. With --size." placeholder:"KIND"`
+	Size      string `help:"Of about so many parameters, such as 0.1B, 100M or 500K." placeholder:"SIZE"`
+	Vocab     int    `help:"Size of the vocabulary." placeholder:"256" xor:"vocab"`
+	Tokenizer string `help:"The vocabulary of this tokenizer, in whole 64s." type:"path" placeholder:"TOKENIZER" xor:"vocab"`
+	Context   int    `help:"Tokens in a sequence." default:"1024"`
+}
 
-func (*configTemplateCmd) Run() error { return runfile.Template(os.Stdout) }
+// Help lists the families that there are.
+func (*configTemplateCmd) Help() string {
+	return "Families: " + strings.Join(model.Kinds(), ", ") + "."
+}
+
+func (c *configTemplateCmd) Run() error {
+	if c.Family == "" && c.Size == "" {
+		return runfile.Template(os.Stdout)
+	}
+	if c.Family == "" || c.Size == "" {
+		return usageError{errors.New("config template: found one of --family and --size, wanted both")}
+	}
+	parameters, err := parameterCount(c.Size)
+	if err != nil {
+		return usageError{fmt.Errorf("config template: --size: %w", err)}
+	}
+	vocab := cmp.Or(c.Vocab, 256)
+	if c.Tokenizer != "" {
+		t, err := tokenizer.Open(c.Tokenizer)
+		if err != nil {
+			return usageError{err}
+		}
+		vocab = (t.VocabSize() + 63) / 64 * 64
+	}
+	if !slices.Contains(model.Kinds(), c.Family) {
+		return usageError{fmt.Errorf("config template: --family: found %q, wanted one of %s%s", c.Family, strings.Join(model.Kinds(), ", "), suggest.DidYouMean(c.Family, model.Kinds()))}
+	}
+	keys, def, err := model.Sized(c.Family, parameters, vocab, c.Context)
+	if err != nil {
+		return usageError{err}
+	}
+	return runfile.TemplateOf(os.Stdout, c.Family, keys, def)
+}
+
+// parameterCount reads 0.1B, 100M, 500K or a plain number.
+func parameterCount(size string) (float64, error) {
+	digits := strings.TrimRight(size, "kKmMbB")
+	n, err := strconv.ParseFloat(digits, 64)
+	by, known := map[string]float64{"": 1, "K": 1e3, "M": 1e6, "B": 1e9}[strings.ToUpper(size[len(digits):])]
+	if err != nil || !known || !(n > 0) || n*by > 1e12 {
+		return 0, fmt.Errorf("found %q, wanted a number of parameters up to 1000B, such as 0.1B, 100M or 500K", size)
+	}
+	return n * by, nil
+}
 
 type configSchemaCmd struct{}
 

@@ -105,7 +105,7 @@ func TestSchemaRefusesWrongFiles(t *testing.T) {
 		"train: 3":                                       "got number, want null or object",
 		"train.steps: 3":                                 "additional properties 'train.steps' not allowed",
 		"- 1":                                            "got array, want null or object",
-		"model: {kind: gpt3}":                            "value must be one of 'gpt2', 'llama'",
+		"model: {kind: gpt3}":                            "'gpt2', 'llama', 'mistral'",
 		"model: {dropout: 1}":                            "maximum: got 1",
 		"optimizer: {clip_grad: 0}":                      "exclusiveMinimum: got 0, want 0",
 		"optimizer: {name: adam}":                        "value must be one of 'adafactor', 'adamw'",
