@@ -218,10 +218,10 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 	if err != nil {
 		return "", cacheError(err)
 	}
-	path = file.Name()
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, file.Close(), os.Remove(path))
+		if err != nil { // what is left is of no use, and what it cannot be removed for is of no interest
+			_ = file.Close()
+			_ = os.Remove(file.Name())
 		}
 	}()
 	failing := &failing{to: file}
@@ -238,14 +238,17 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 	if err = file.Sync(); err == nil {
 		err = file.Close()
 	}
-	if err != nil || dir == "" {
-		return path, err
-	}
-	whole := filepath.Join(dir, key.name())
-	if err = os.Rename(path, whole); err != nil {
+	if err != nil {
 		return "", cacheError(err)
 	}
-	return whole, nil
+	if dir == "" {
+		return file.Name(), nil
+	}
+	path = filepath.Join(dir, key.name())
+	if err = os.Rename(file.Name(), path); err != nil {
+		return "", cacheError(err)
+	}
+	return path, nil
 }
 
 // failing remembers the error of what it writes to.

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,6 +27,8 @@ func newRuns(t *testing.T) *runs {
 	p.write(t, "keys.yaml", keysRun)
 	p.write(t, "other.txt", strings.Repeat("the quick brown fox jumps over the lazy dog; ", 100))
 	p.write(t, "epoch.txt", strings.Repeat("sixteen letters.", 16)+"!") // 16 windows of 16 and what comes behind the last
+	p.write(t, "latin1.txt", strings.Repeat("a caf\xe9, a bar; ", 200))
+	require.NoError(t, os.CopyFS(p.path("words"), os.DirFS(filepath.Join(tokenizers, "gpt2"))))
 	p.write(t, "even.txt", lines(400)[:4000])
 	var documents, others strings.Builder
 	for i := range 40 {
@@ -65,6 +68,7 @@ var (
 	ids       = []string{"data.jsonl=documents.jsonl", "data.field=ids"}
 	epoch     = []string{"data.epochs=1", "data.text=epoch.txt", "data.validation=0"}
 	long      = []string{"data.jsonl=documents.jsonl", "data.field=long", "data.epochs=1"}
+	words     = []string{"data.text=text.txt", "data.validation=0.1", "data.tokenizer=words"}
 	mixture   = []string{"data.mixture=[{text: text.txt, weight: 1}, {text: other.txt, weight: 1}]"}
 	spikes    = []string{"train.steps=12", "train.spike_window=3"}
 	losing    = []string{"train.steps=12", "train.spike_window=3", "train.spike_loss=0.001", "optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0"}
@@ -105,6 +109,10 @@ var effects = []effect{
 	{key: "data.mixture", value: "[{text: text.txt, weight: 1}, {text: other.txt, weight: 1000}]", over: mixture, sees: losses},
 	{key: "data.mixture_end", value: "all_exhausted", over: []string{"data.mixture=[{text: epoch.txt, weight: 1}, {text: text.txt, weight: 1}]", "data.mixture_end=first_exhausted", "data.epochs=1", "data.validation=0"}, sees: count(losses)},
 	{key: "data.tokens", value: "u16", over: []string{"data.text=even.txt"}, sees: shape("wte.weight"), from: "[256 16]", want: "[65536 16]"},
+	{key: "data.tokenizer", value: "words", over: []string{"data.text=text.txt", "data.validation=0.1"}, sees: shape("wte.weight"), from: "[256 16]", want: "[640 16]"},
+	{key: "data.tokenizer_fingerprint", value: "00aa", over: words, sees: exit, from: 0, want: 2},
+	{key: "data.invalid", value: "replace", over: []string{"data.text=latin1.txt", "data.validation=0.1", "data.tokenizer=words"}, sees: exit, from: 2, want: 0},
+	{key: "data.cache", value: "text.txt", over: words, sees: exit, from: 0, want: 2},
 	{key: "data.field", value: "other", over: jsonl, sees: losses, like: []string{"data.jsonl=others.jsonl"}},
 	{key: "data.prompt_field", value: "prompt", over: with(jsonl, "data.packing=none"), sees: first(losses)},
 	// One window a document: four tokens, of which the first has none before it; the second and third are masked.

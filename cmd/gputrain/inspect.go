@@ -157,6 +157,11 @@ func describe(dir string) error {
 		return &setup.ModelError{Err: err}
 	}
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
+	if tokens, err := setup.ModelTokens(dir, def); err != nil {
+		fmt.Printf("%v\n", err)
+	} else if t := tokens.Tokenizer; t != nil {
+		fmt.Printf("tokenizer: %s, %d tokens, end tokens %v, fingerprint %s\n", t.Kind(), t.VocabSize(), t.EndTokens(), t.Fingerprint())
+	}
 	if _, err := os.Stat(filepath.Join(dir, "state.json")); err != nil {
 		return nil
 	}

@@ -211,6 +211,7 @@ func TestARunWithATokenizer(t *testing.T) {
 	cut := filepath.Join(folder, "cut")
 	_, _, err = trained(cut, 3, sets)
 	require.ErrorContains(t, err, "enough")
+	require.NoError(t, os.RemoveAll(filepath.Join(cut, "checkpoints", "step-00000003"))) // as if it had been killed
 	resumed, notes, err := trained(cut, 0, sets)
 	require.NoError(t, err)
 	assert.Contains(t, notes, "as they were kept")
