@@ -2,6 +2,7 @@ package model
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,8 +24,9 @@ func Metadata() map[string]string { return map[string]string{"format": "pt"} }
 
 // ExportOptions say how a model is written. The zero value is F32 in files of at most 5 GB.
 type ExportOptions struct {
-	DType      string // "F32", "BF16" or "F16"
-	ShardBytes uint64 // weights that take more are split, with an index
+	DType      string  // "F32", "BF16" or "F16"; default that of Like, or F32
+	ShardBytes uint64  // weights that take more are split, with an index
+	Like       *Stored // files of the same model: each tensor is called what it is called there, and a copy of a tied head is written where they have one; may be nil
 	// Companions are files that other programs want beside the model, such as those of its tokenizer: by their names, each written by a call.
 	Companions map[string]func(io.Writer) error
 }
@@ -43,9 +45,6 @@ func Export(dir string, def Definition, read func(path string) ([]float32, error
 }
 
 func export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
-	if o.DType == "" {
-		o.DType = "F32"
-	}
 	if o.ShardBytes == 0 {
 		o.ShardBytes = safetensors.DefaultShardBytes
 	}
@@ -57,11 +56,14 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tensors, err := Tensors(def, o.DType, read)
+	tensors, err := Tensors(def, cmp.Or(o.DType, "F32"), read)
 	if err != nil {
 		return err
 	}
-	config, err := ConfigJSON(def, o.DType)
+	if o.Like != nil {
+		tensors = o.Like.dress(def, tensors, o.DType == "", read)
+	}
+	config, err := ConfigJSON(def, cmp.Or(o.DType, o.Like.DType()))
 	if err != nil {
 		return err
 	}
@@ -153,8 +155,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 // GPT-2 is named as on the hub; with an untied head, which the hub's form does not know,
 // as Hugging Face saves it, with "transformer." before all but the head.
 func Tensors(def Definition, dtype string, read func(path string) ([]float32, error)) ([]safetensors.Tensor, error) {
-	encode, ok := encoders[dtype]
-	if !ok {
+	if encoders[dtype] == nil {
 		return nil, errExportDType(dtype)
 	}
 	family, err := familyOf(def.Kind())
@@ -165,13 +166,7 @@ func Tensors(def Definition, dtype string, read func(path string) ([]float32, er
 	untied := family.hasHead(params)
 	var tensors []safetensors.Tensor
 	for _, p := range params {
-		tensors = append(tensors, safetensors.Tensor{Name: family.name(p.Path, untied), DType: dtype, Shape: p.Shape, Data: func(w io.Writer) error {
-			data, err := read(p.Path)
-			if err != nil {
-				return err
-			}
-			return writeFloats(w, data, encode)
-		}})
+		tensors = append(tensors, safetensors.Tensor{Name: family.name(p.Path, untied), DType: dtype, Shape: p.Shape, Data: dataAs(dtype, p.Path, read)})
 	}
 	return tensors, nil
 }

@@ -23,6 +23,8 @@ type Stored struct {
 	files  []*safetensors.File
 	base   *Stored // has those that are not in the files; nil: there are none
 	from   *Base   // what base is
+
+	tiedCopy string // what the files call a copy of a tied head; "" for none
 }
 
 // OpenWeights opens the weights of def in dir. Every parameter must be there with its shape, and nothing else but known constants and, with
@@ -134,6 +136,13 @@ func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regex
 	var err error
 	if s.names, err = s.in.match(def, allowed); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
+	}
+	if family := families[def.Kind()]; family.Head != "" && s.names[family.Head] == "" {
+		for name := range s.in {
+			if family.path(name) == family.Head {
+				s.tiedCopy = name
+			}
+		}
 	}
 	return s, nil
 }

@@ -43,6 +43,7 @@ func (c Config) checkFrozen() error {
 func (c Config) WithBase(params []buffers.Host) (Config, error) {
 	switch {
 	case c.Base == "":
+		c.base = nil
 		return c, nil
 	case len(c.Frozen) == 0:
 		return c, errors.New("base: found no frozen parameters, wanted some that checkpoints leave out")

@@ -67,6 +67,14 @@ func TestExport(t *testing.T) {
 	}
 	assert.InDelta(t, loss(newest), loss(p.path("bf16")), 0.02)
 
+	// What training began with says what the weights are stored as; where it is gone, they are what a checkpoint has.
+	ok(t, p.train("tuned", "--set", "model.from=bf16", "--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0"))
+	assert.Contains(t, ok(t, p.command("export", p.path("tuned"), "--to", p.path("own")).withoutAdapter()).out, "parameters in bf16, from ")
+	require.NoError(t, os.RemoveAll(p.path("bf16")))
+	gone := ok(t, p.command("export", p.path("tuned"), "--to", p.path("own f32")).withoutAdapter())
+	assert.Contains(t, gone.out, "parameters in f32, from ")
+	assert.Contains(t, gone.err, p.path("bf16")+", which is not there: its names and types of weights are not known")
+
 	for name, c := range map[string]struct {
 		args []string
 		code int

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 type exportCmd struct {
 	Model     string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout." type:"existingdir"`
 	To        string `help:"Directory to make; it may be there if it is empty." required:"" type:"path" placeholder:"DIR"`
-	DType     string `name:"dtype" help:"Type of the weights: f32, bf16 or f16, rounded to the nearest, ties to even." default:"f32" enum:"f32,bf16,f16"`
+	DType     string `name:"dtype" help:"Type of the weights: auto, that of the model which training began with, f32 from scratch; or f32, bf16, f16. Rounded to the nearest, ties to even." default:"auto" enum:"auto,f32,bf16,f16"`
 	ShardSize string `help:"Most that a file of weights may take; more are split, with an index." default:"5GB" placeholder:"SIZE"`
 }
 
@@ -46,9 +47,20 @@ func (c *exportCmd) Run() error {
 	if err != nil {
 		return &setup.ModelError{Err: errors.Join(err, weights.Close())}
 	}
-	o := model.ExportOptions{DType: strings.ToUpper(c.DType), ShardBytes: shard, Companions: map[string]func(io.Writer) error{}}
+	like, leave, err := setup.Original(dir, os.Stderr)
+	if err != nil {
+		return errors.Join(err, weights.Close())
+	}
+	defer leave()
+	if like == nil {
+		like = weights
+	}
+	o := model.ExportOptions{ShardBytes: shard, Like: like, Companions: map[string]func(io.Writer) error{}}
 	for _, f := range companions {
 		o.Companions[f.Name] = f.Write
+	}
+	if c.DType != "auto" {
+		o.DType = strings.ToUpper(c.DType)
 	}
 	err = model.Export(c.To, def, weights.Read, o)
 	if errors.Is(err, fs.ErrExist) {
@@ -57,6 +69,6 @@ func (c *exportCmd) Run() error {
 	if err = errors.Join(err, weights.Close()); err != nil {
 		return err
 	}
-	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), c.DType, dir, c.To)
+	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), strings.ToLower(cmp.Or(o.DType, like.DType())), dir, c.To)
 	return err
 }

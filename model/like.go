@@ -1,0 +1,60 @@
+package model
+
+import (
+	"io"
+	"slices"
+
+	"gputrain/buffers/safetensors"
+)
+
+// DType is the type that most elements of the parameters have; F32 of nil.
+func (s *Stored) DType() string {
+	most, elementsOf := "F32", map[string]int64{}
+	for s != nil {
+		for _, name := range s.names {
+			dtype, shape, _ := s.in[name].Info(name)
+			if elementsOf[dtype] += elements(shape); elementsOf[dtype] > elementsOf[most] {
+				most = dtype
+			}
+		}
+		s = s.base
+	}
+	return most
+}
+
+// dress gives the tensors of def the names that they have in these files of the same family and, where typed, the types. Files of a tied head may have a
+// copy of it: so does the result.
+func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool, read func(path string) ([]float32, error)) []safetensors.Tensor {
+	family := families[def.Kind()]
+	for i, p := range def.Params() {
+		name, ok := s.names[p.Path]
+		if !ok {
+			continue
+		}
+		if name == p.Path || name == family.Prefix+p.Path { // and not of the text part of a model with images, which is written as one of text
+			tensors[i].Name = name
+		}
+		if typed {
+			dtype, _, _ := s.in[name].Info(name)
+			tensors[i].DType, tensors[i].Data = dtype, dataAs(dtype, p.Path, read)
+		}
+	}
+	if s.tiedCopy != family.Head || s.tiedCopy == "" {
+		return tensors
+	}
+	i := slices.IndexFunc(def.Params(), func(p Param) bool { return p.Path == family.Embeddings[0] })
+	head := tensors[i]
+	head.Name = s.tiedCopy
+	return append(tensors, head)
+}
+
+// dataAs writes a parameter as a type.
+func dataAs(dtype, path string, read func(path string) ([]float32, error)) func(w io.Writer) error {
+	return func(w io.Writer) error {
+		data, err := read(path)
+		if err != nil {
+			return err
+		}
+		return WriteFloats(w, dtype, data)
+	}
+}
