@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -34,9 +35,14 @@ func (w Weights) Release() {
 // Definition is the model that a run file describes, with its parameters where it takes them from a directory: they are read when they are used, until
 // Release. What there is to say of that directory is written to out.
 func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
+	return definition(cfg, out, from)
+}
+
+// definition takes a model of files from open.
+func definition(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, io.Writer) (model.Definition, Weights, error)) (model.Definition, Weights, error) {
 	m, none := cfg.Model, Weights{}
 	if m.From != "" {
-		def, weights, err := from(cfg, out)
+		def, weights, err := open(cfg, out)
 		if err != nil {
 			return nil, none, err
 		}
@@ -73,7 +79,21 @@ func Definition(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, 
 	return def, none, nil
 }
 
-// from opens model.from. A directory of config.json alone is a model without weights: it can be planned.
+// planned is from for a run that is not to be trained: of that, config.json is enough.
+func planned(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
+	def, w, err := from(cfg, out)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return def, w, err
+	}
+	var failure error
+	if def, failure = model.ReadConfig(cfg.Model.From); failure != nil {
+		return nil, w, err
+	}
+	fmt.Fprintf(out, "gputrain: %v; this is by its config.json alone\n", err)
+	return def, Weights{Dir: cfg.Model.From, Params: model.Drawn(def, cfg.Train.Seed)}, nil
+}
+
+// from opens model.from.
 func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
 	dir, leave, err := HoldModel(cfg.Model.From, out)
 	if err != nil {
@@ -132,7 +152,18 @@ func quantized(cfg *runfile.Config, def model.Definition) (model.Definition, err
 // State is what a run trains: its model, with the parameters that it begins with where it takes them from a directory, its optimizer,
 // and the rows of a microbatch.
 func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
-	def, begin, err := Definition(cfg, out)
+	return described(cfg, out, from)
+}
+
+// Plan is State of a run that is not to be trained: model.from may have a config.json alone, which is told.
+func Plan(cfg *runfile.Config, out io.Writer) (state.Config, error) {
+	c, begin, err := described(cfg, out, planned)
+	begin.Release()
+	return c, err
+}
+
+func described(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, io.Writer) (model.Definition, Weights, error)) (state.Config, Weights, error) {
+	def, begin, err := definition(cfg, out, open)
 	if err != nil {
 		return state.Config{}, Weights{}, err
 	}
@@ -142,13 +173,6 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 		return state.Config{}, Weights{}, &UsageError{err}
 	}
 	return c, begin, nil
-}
-
-// Plan is State of a run that is not to be trained.
-func Plan(cfg *runfile.Config, out io.Writer) (state.Config, error) {
-	c, begin, err := State(cfg, out)
-	begin.Release()
-	return c, err
 }
 
 // training is how a run file trains a model.

@@ -120,3 +120,22 @@ train:     {steps: 2, sample_tokens: 4}
 	assert.True(t, bytes.Equal(whole, trained("pipeline.stages=2")), "stages change the weights")
 	assert.False(t, bytes.Equal(whole, trained("train.seed=7")), "the seed does not")
 }
+
+// A directory of config.json alone can be planned, and is not trained.
+func TestPlanOfAConfigAlone(t *testing.T) {
+	dir := t.TempDir()
+	raw, err := os.ReadFile("../../model/testdata/models/gemma3_small/config.json")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o666))
+	cfg, err := runfile.ReadAll(nil, nil, []string{"model.from=" + dir})
+	require.NoError(t, err)
+	var said bytes.Buffer
+	c, err := Plan(cfg, &said)
+	require.NoError(t, err)
+	assert.Equal(t, "gemma3_text", c.Definition.Kind())
+	assert.Contains(t, said.String(), "found no weights, wanted model.safetensors")
+	assert.Contains(t, said.String(), "this is by its config.json alone")
+	_, _, err = State(cfg, &said)
+	var wrong *ModelError
+	require.ErrorAs(t, err, &wrong)
+}
