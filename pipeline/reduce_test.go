@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/data"
+	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
@@ -48,4 +52,121 @@ func TestReducerOfStages(t *testing.T) {
 	c.Reducer = a
 	require.Equal(t, want, together(t, devices, order(t, c, schedule.GPipe, 3), with))
 	require.Equal(t, []int{8, 4, 3}, []int{*a.gathers, *a.sums, *a.trees}, "tokens and losses, gradients, of three stages")
+}
+
+// replica is one of several in this process. What it gives goes to everyone's channel from it.
+type replica struct {
+	rank, count int
+	from        [][]chan any // by giver and taker
+}
+
+func (r replica) all(own any) (out []any) {
+	for to := range r.count {
+		r.from[r.rank][to] <- own
+	}
+	for giver := range r.count {
+		out = append(out, <-r.from[giver][r.rank])
+	}
+	return out
+}
+
+func (r replica) Replicas() (rank, count int) { return r.rank, r.count }
+
+func (r replica) Gather(_ context.Context, own []byte) (out [][]byte, err error) {
+	for _, given := range r.all(own) {
+		out = append(out, given.([]byte))
+	}
+	return out, nil
+}
+
+func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
+	for stage, tree := range grads {
+		for _, leaf := range tree.Layout().Leaves() {
+			given := map[state.Span][]float32{}
+			for _, p := range own {
+				values, err := p.Trees[stage].Read(ctx, leaf.Path)
+				if err != nil {
+					return err
+				}
+				given[p.Span] = values
+			}
+			var nodes []state.Span
+			values := map[state.Span][]float32{}
+			for _, g := range r.all(given) {
+				for node, v := range g.(map[state.Span][]float32) {
+					nodes, values[node] = append(nodes, node), v
+				}
+			}
+			slices.SortFunc(nodes, func(a, b state.Span) int { return a.First - b.First })
+			last := nodes[len(nodes)-1]
+			sum := state.Fold(last.First+last.Count, nodes, func(i int) []float32 { return slices.Clone(values[nodes[i]]) }, func(left, right []float32) []float32 {
+				for i := range left {
+					left[i] += right[i]
+				}
+				return left
+			})
+			if err := tree.Write(leaf.Path, sum); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Replicas on stages of their own, in any order of microbatches, learn what one device does: with a tied head, with dropout, with several parts a
+// stage, and with a replica that has nothing to compute.
+func TestReplicasOfStagesLearnWhatOneDeviceDoes(t *testing.T) {
+	devices := fleet(t, 2)
+	for _, k := range []struct {
+		family, order          string
+		microbatches, replicas int
+	}{
+		{"gpt2 dropout", schedule.OneForwardOneBackward, 3, 2},
+		{"llama tied", schedule.Interleaved, 8, 3},
+		{"llama tied", schedule.GPipe, 1, 2},
+	} {
+		t.Run(k.family+" "+k.order, func(t *testing.T) {
+			c := steep(families(t)[k.family], "adamw", `{}`, 1, k.microbatches)
+			with := batches(c, 2)
+			want := alone(t, devices[0], c, with)
+			from := make([][]chan any, k.replicas)
+			for giver := range from {
+				for range k.replicas {
+					from[giver] = append(from[giver], make(chan any, 1))
+				}
+			}
+			var all sync.WaitGroup
+			for rank := range k.replicas {
+				c := c
+				c.Reducer = replica{rank, k.replicas, from}
+				p, row := order(t, c, k.order, 2), c.Definition.Context()
+				share := c.Share()
+				at, end := share.First*row, (share.First+share.Count)*row
+				all.Go(func() {
+					s, err := pipeline.Create(t.Context(), devices, p, nil)
+					if !assert.NoError(t, err) {
+						return
+					}
+					defer s.Release()
+					got := learnt{params: map[string][]float32{}}
+					for _, b := range with {
+						m, err := s.TrainStep(t.Context(), data.Batch{Rows: share.Count, Tokens: b.Tokens[at:end], Labels: b.Labels[at:end]})
+						if !assert.NoError(t, err) {
+							return
+						}
+						got.metrics = append(got.metrics, m...)
+					}
+					params, _ := s.Trees()
+					for _, tree := range params {
+						for _, leaf := range tree.Layout().Leaves() {
+							got.params[leaf.Path], err = tree.Read(t.Context(), leaf.Path)
+							assert.NoError(t, err)
+						}
+					}
+					assert.Equal(t, want, got, "replica %d", rank)
+				})
+			}
+			all.Wait()
+		})
+	}
 }
