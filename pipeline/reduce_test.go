@@ -17,8 +17,20 @@ import (
 	"gputrain/state"
 )
 
+// undivided is what a reducer is not asked for where every replica makes the whole update.
+type undivided struct{}
+
+func (undivided) GatherTrees(context.Context, []*buffers.Tree) error {
+	panic("every replica has all parameters")
+}
+
+func (undivided) Deliver(context.Context, int, []byte) error { panic("every replica has all state") }
+
 // single is the reducer of a single replica. It counts what it is asked for.
-type single struct{ gathers, sums, trees *int }
+type single struct {
+	undivided
+	gathers, sums, trees *int
+}
 
 func (a single) Replicas() (rank, count int) { return 0, 1 }
 
@@ -35,12 +47,6 @@ func (a single) Sum(_ context.Context, grads []*buffers.Tree, own []state.Partia
 	return nil
 }
 
-func (single) GatherTrees(context.Context, []*buffers.Tree) error {
-	panic("a replica alone has all parameters")
-}
-
-func (single) Deliver(context.Context, int, []byte) error { panic("a replica alone has all state") }
-
 // Stages have a reducer between passes and update, too; a replica alone learns as without.
 func TestReducerOfStages(t *testing.T) {
 	devices := fleet(t, 3)
@@ -56,6 +62,7 @@ func TestReducerOfStages(t *testing.T) {
 
 // replica is one of several in this process. What it gives goes to everyone's channel from it.
 type replica struct {
+	undivided
 	rank, count int
 	from        [][]chan any // by giver and taker
 }
@@ -138,7 +145,7 @@ func TestReplicasOfStagesLearnWhatOneDeviceDoes(t *testing.T) {
 			var all sync.WaitGroup
 			for rank := range k.replicas {
 				c := c
-				c.Reducer = replica{rank, k.replicas, from}
+				c.Reducer = replica{rank: rank, count: k.replicas, from: from}
 				p, row := order(t, c, k.order, 2), c.Definition.Context()
 				share := c.Share()
 				at, end := share.First*row, (share.First+share.Count)*row
