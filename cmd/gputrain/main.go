@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"gputrain/cmd/gputrain/launch"
 	"gputrain/internal/caught"
 	"gputrain/train/runfile"
 )
@@ -43,7 +44,11 @@ type cli struct {
 	LogLevel slog.Level `help:"Least level of log lines on standard error: DEBUG, INFO, WARN or ERROR." default:"WARN" env:"GPUTRAIN_LOG_LEVEL"`
 }
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() {
+	code := run(os.Args[1:])
+	launch.Note(code)
+	os.Exit(code)
+}
 
 // run is the program; it returns its exit code.
 func run(args []string) (code int) {

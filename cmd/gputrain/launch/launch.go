@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,8 +102,15 @@ func (j Job) size(hosts []Host) string {
 
 // once runs mpirun until it ends.
 func (j Job) once(ctx, now context.Context, mpirun string, hosts []Host) (int, error) {
-	c := exec.Command(mpirun, append(slices.Concat(common(hosts), variables(os.Environ()), []string{"-n", strconv.Itoa(j.ranks(hosts)), j.Program}), j.Args...)...)
-	c.Stdout, c.Stderr = os.Stdout, j.Log
+	dir, err := os.MkdirTemp("", "gputrain-launch-")
+	if err != nil {
+		return 0, fmt.Errorf("launch: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	note := filepath.Join(dir, "end")
+	environment := append(os.Environ(), endVariable+"="+note)
+	c := exec.Command(mpirun, append(slices.Concat(common(hosts), variables(environment), []string{"-n", strconv.Itoa(j.ranks(hosts)), j.Program}), j.Args...)...)
+	c.Env, c.Stdout, c.Stderr = environment, os.Stdout, j.Log
 	ended, err := start(c)
 	if err != nil {
 		return 0, fmt.Errorf("launch: %w", err)
@@ -110,15 +118,19 @@ func (j Job) once(ctx, now context.Context, mpirun string, hosts []Host) (int, e
 	over := make(chan struct{})
 	var handing sync.WaitGroup
 	handing.Go(func() {
+		finished := finishing(note, over)
 		select {
 		case <-ctx.Done():
 			stop(c.Process)
 		case <-now.Done():
+		case <-finished:
 		case <-over:
 			return
 		}
 		select {
 		case <-now.Done():
+			end(c.Process, over)
+		case <-finished:
 			end(c.Process, over)
 		case <-over:
 		}
@@ -131,6 +143,9 @@ func (j Job) once(ctx, now context.Context, mpirun string, hosts []Host) (int, e
 		return 0, fmt.Errorf("launch: %w", err)
 	}
 	code := exitCode(c.ProcessState)
+	if own, noted := readNote(note); noted && code > 128 { // mpirun was ended
+		code = own
+	}
 	if ctx.Err() != nil && code == stoppedEarly {
 		return stopped, nil // the signal came before it could be understood: nothing had begun
 	}

@@ -92,10 +92,10 @@ func TestArguments(t *testing.T) {
 	code, log := run(t, Job{Program: "/bin/gputrain", Args: []string{"train", "a b.yaml"}, Ranks: 3, Hosts: []Host{{"a", 2}, {"b", 1}}})
 	assert.Zero(t, code)
 	assert.Empty(t, log)
-	assert.Equal(t, []string{"--bind-to none" + root + " --host a:2,b:1 -x GPUTRAIN_ADAPTER -n 3 /bin/gputrain train a b.yaml"}, calls())
+	assert.Equal(t, []string{"--bind-to none" + root + " --host a:2,b:1 -x GPUTRAIN_ADAPTER -x GPUTRAIN_LAUNCH_END -n 3 /bin/gputrain train a b.yaml"}, calls())
 	calls = fake(t, "exit 0")
 	run(t, Job{Program: "p", Ranks: 2})
-	assert.Equal(t, []string{"--bind-to none" + root + " --oversubscribe -x GPUTRAIN_ADAPTER -n 2 p"}, calls())
+	assert.Equal(t, []string{"--bind-to none" + root + " --oversubscribe -x GPUTRAIN_ADAPTER -x GPUTRAIN_LAUNCH_END -n 2 p"}, calls())
 }
 
 // What is worth a restart gets one, and no more than asked for.
@@ -198,6 +198,34 @@ func TestStop(t *testing.T) {
 			assert.Len(t, calls(), 1, "what is told to stop is not started again")
 		})
 	}
+}
+
+// mpirun that waits for a host behind a cut link is ended once a rank has noted its code, and the run goes on.
+func TestRanksHaveEnded(t *testing.T) {
+	patience := finishPatience
+	finishPatience = 200 * time.Millisecond
+	defer func() { finishPatience = patience }()
+	program := `trap "" USR1; printf 9 >"$` + endVariable + `"; while :; do sleep 0.02; done`
+	calls := fake(t, program, "exit 0")
+	code, log := run(t, Job{Program: "p", Ranks: 2, Restarts: 1})
+	assert.Zero(t, code)
+	assert.Len(t, calls(), 2)
+	assert.Contains(t, log, "code 9 (a rank was lost): restart 1 of 1")
+}
+
+func TestNote(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "end")
+	t.Setenv(endVariable, path)
+	Note(0)
+	_, noted := readNote(path)
+	assert.False(t, noted)
+	Note(6)
+	Note(9)
+	code, noted := readNote(path)
+	assert.True(t, noted)
+	assert.Equal(t, 6, code, "the first says why")
+	t.Setenv(endVariable, filepath.Join(t.TempDir(), "no such host", "end"))
+	Note(6)
 }
 
 func exists(path string) bool {

@@ -1,0 +1,59 @@
+package launch
+
+import (
+	"os"
+	"strconv"
+	"time"
+)
+
+// mpirun waits for all hosts when it ends a job. To one behind a link that is cut, it waits until TCP gives up, after a quarter of an hour. So ranks on
+// the host of the launcher note that they end.
+
+// endVariable names the file for the note.
+const endVariable = "GPUTRAIN_LAUNCH_END"
+
+// Note is called by a rank that ends. The first that fails writes its code where its launcher finds it; on other hosts there is no such place.
+func Note(code int) {
+	path := os.Getenv(endVariable)
+	if path == "" || code == 0 {
+		return
+	}
+	if f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+		_, _ = f.WriteString(strconv.Itoa(code))
+		_ = f.Close()
+	}
+}
+
+func readNote(path string) (code int, noted bool) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	code, err = strconv.Atoi(string(b))
+	return code, err == nil
+}
+
+// finishPatience is how long mpirun may take to end the others after a rank has failed: by its settings they have two seconds.
+var finishPatience = 20 * time.Second
+
+// finishing is closed when a rank has noted its end, and mpirun has had its time since.
+func finishing(note string, over <-chan struct{}) <-chan struct{} {
+	finished := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(finishPatience / 40)
+		defer tick.Stop()
+		var noted time.Time
+		for noted.IsZero() || time.Since(noted) < finishPatience {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+			if _, there := readNote(note); there && noted.IsZero() {
+				noted = time.Now()
+			}
+		}
+		close(finished)
+	}()
+	return finished
+}
