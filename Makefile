@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window licenses train test test-page test-window check mixed isa fmt fuzz soak matrix bench adapter clean
+.PHONY: build window licenses train test test-page test-window check mixed netns isa fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -58,6 +58,14 @@ check: test
 # mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
 mixed: adapter
 	@tools/mixed.sh -v
+
+# netns runs a command on the first of two hosts, which are network namespaces, with a slow link between them that can be cut: by default the tests of
+# ranks on two hosts. RATE is in Mbit/s. Where namespaces are not allowed it says so.
+RATE  ?= 1000
+DELAY ?= 1ms
+netns:
+	$(GO) build -o bin/netns ./tests/netns
+	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run Hosts ./transport/mpi)
 
 # isa compiles every kernel with the compiler of real GPUs, without the GPU, and holds registers, waves and loads to limits
 # (tests/isa/limits.go). ARGS='-kernel attention -family navi21' takes some of them.

@@ -65,6 +65,16 @@ func report(e *engine, what string) {
 // mpirun runs a program on n ranks. It returns what they say, everything that was written, and the exit code.
 func mpirun(t *testing.T, n int, name string, args ...string) ([]said, string, int) {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	lines, all, code := mpirunUntil(ctx, t, n, name, args...)
+	require.NoError(t, ctx.Err(), "%s", all)
+	return lines, all, code
+}
+
+// mpirunUntil ends mpirun when ctx ends.
+func mpirunUntil(ctx context.Context, t *testing.T, n int, name string, args ...string) ([]said, string, int) {
+	t.Helper()
 	path, err := exec.LookPath("mpirun")
 	if err != nil {
 		if os.Getenv("GPUTRAIN_REQUIRE_MPI") == "1" {
@@ -72,15 +82,14 @@ func mpirun(t *testing.T, n int, name string, args ...string) ([]said, string, i
 		}
 		t.Skip("mpirun is not installed (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi3)")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
 	args = slices.Concat([]string{"--oversubscribe", "-n", strconv.Itoa(n), "-x", program}, args, []string{os.Args[0]})
 	c := exec.CommandContext(ctx, path, args...)
 	c.Env = append(os.Environ(), program+"="+name, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = 10 * time.Second
 	var all bytes.Buffer
 	c.Stdout, c.Stderr = &all, &all
 	err = c.Run()
-	require.NoError(t, ctx.Err(), "%s", &all)
 	var lines []said
 	for line := range strings.Lines(all.String()) {
 		var s said
@@ -88,7 +97,7 @@ func mpirun(t *testing.T, n int, name string, args ...string) ([]said, string, i
 			lines = append(lines, s)
 		}
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		require.IsType(t, &exec.ExitError{}, err)
 	}
 	return lines, all.String(), c.ProcessState.ExitCode()
@@ -104,6 +113,7 @@ var programs = map[string]func(e *engine) error{
 	"failed":   failed,
 	"exit 3":   exit3,
 	"speed":    speed,
+	"cut":      cut,
 }
 
 // contract runs all cases in one job: each has ranks of its own.
@@ -307,6 +317,72 @@ func TestLibraryThatCannotBeUsed(t *testing.T) {
 			assert.Contains(t, string(out), c.says)
 			assert.Contains(t, string(out), "apt-get install openmpi-bin libopenmpi3")
 		})
+	}
+}
+
+// hosts are those of mpirun between which a link can be cut; see tests/netns.
+func hosts(t *testing.T) string {
+	t.Helper()
+	hosts := os.Getenv("GPUTRAIN_TEST_HOSTS")
+	if hosts == "" {
+		t.Skip("one host; make netns has two")
+	}
+	return hosts
+}
+
+func TestHostsContract(t *testing.T) {
+	lines, all, code := mpirun(t, transporttest.Ranks, "contract", "--host", hosts(t))
+	assert.Empty(t, lines)
+	require.Zero(t, code, "%s", all)
+}
+
+// cut: ranks 0 and 1 of one host and rank 2 of another send to each other without an end, until rank 1 cuts the link. Each writes its error to a
+// file, as what the other host prints does not arrive.
+func cut(e *engine) error {
+	r, err := join(e)
+	if err != nil {
+		return err
+	}
+	if r.Rank() == 1 {
+		time.AfterFunc(500*time.Millisecond, func() { _ = exec.Command("sh", "-c", os.Getenv("GPUTRAIN_TEST_CUT")).Run() })
+	}
+	for b := make([]byte, 2<<20); err == nil; {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		switch r.Rank() {
+		case 0:
+			err = r.Send(ctx, 2, 0, b)
+		case 2:
+			err = r.Receive(ctx, 0, 0, b)
+		}
+		if err == nil {
+			_, err = r.Gather(ctx, []byte("one more"))
+		}
+		cancel()
+	}
+	dir := os.Getenv("MPI_TEST_DIR")
+	return errors.Join(err, os.WriteFile(filepath.Join(dir, strconv.Itoa(r.Rank())), []byte(err.Error()), 0o600))
+}
+
+func TestHostsLinkIsCut(t *testing.T) {
+	list := hosts(t)
+	dir := t.TempDir()
+	t.Setenv("MPI_TEST_DIR", dir)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			if files, err := os.ReadDir(dir); err == nil && len(files) == transporttest.Ranks {
+				cancel() // mpirun waits for the other host until TCP gives up
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	_, all, _ := mpirunUntil(ctx, t, transporttest.Ranks, "cut", "--host", list, "-x", "MPI_TEST_DIR", "-x", "GPUTRAIN_TEST_CUT")
+	for rank, blames := range []string{"rank 2 (hostb)", "rank 2 (hostb)", "rank 0 (hosta)"} {
+		b, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(rank)))
+		require.NoError(t, err, "%s", all)
+		assert.Contains(t, string(b), blames)
+		assert.Contains(t, string(b), "it does not answer")
 	}
 }
 
