@@ -48,6 +48,7 @@ type engine struct {
 
 	// The thread's own.
 	under map[C.int]chan<- ended // by slot
+	tests int64                  // of what is under way, so far
 	over  bool
 }
 
@@ -97,6 +98,7 @@ func (e *engine) serve() {
 		if e.over {
 			return
 		}
+		e.tests++
 		n := C.gtmpi_test(&done[0], C.int(len(done)))
 		for _, d := range done[:n] {
 			e.under[d.slot] <- ended{codeError(d.code), int(d.source), int(d.count)}
