@@ -22,15 +22,28 @@ type use struct {
 }
 
 // models have the widths, heads and vocabularies of published ones: GPT-2 (but on bytes), Llama 3.2 1B and Phi-3 mini with Llama's 32,000 tokens,
-// Llama 2 7B with grouped heads, Qwen3 0.6B and Gemma 3 1B, these two as Llamas of their sizes.
+// Llama 2 7B with grouped heads, Qwen3 0.6B, Gemma 3 1B, Gemma 2 2B with as many tokens as that, and Phi-4-mini.
 var models = []use{
 	{name: "gpt2-64", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256})},
 	{name: "gpt2-dropout", model: gpt2(model.GPT2Config{Heads: 12, Width: 768, Vocab: 256, EmbeddingDropout: 0.1, ResidualDropout: 0.1})},
 	{name: "llama-64", model: llama(model.LlamaConfig{Heads: 32, KVHeads: 8, Width: 2048, Vocab: 32000, Tied: true})},
 	{name: "llama-96", model: llama(model.LlamaConfig{Heads: 32, Width: 3072, Vocab: 32000})},
 	{name: "llama-128", model: llama(model.LlamaConfig{Heads: 32, KVHeads: 8, Width: 4096, Vocab: 32000})},
-	{name: "qwen3-128", model: llama(model.LlamaConfig{Heads: 16, KVHeads: 8, HeadDim: 128, Width: 1024, Intermediate: 3072, Vocab: 151936, Tied: true})},
-	{name: "gemma-256", model: llama(model.LlamaConfig{Heads: 4, KVHeads: 1, HeadDim: 256, Width: 1152, Intermediate: 6912, Vocab: 262144, Tied: true})},
+	{name: "qwen3-128", model: file(`"model_type": "qwen3", "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "hidden_size": 1024,
+		"intermediate_size": 3072, "vocab_size": 151936, "tie_word_embeddings": true`)},
+	{name: "gemma3-256", model: file(`"model_type": "gemma3_text", "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256, "hidden_size": 1152,
+		"intermediate_size": 6912, "vocab_size": 262144, "sliding_window": 512`)},
+	{name: "gemma2-256", model: file(`"model_type": "gemma2", "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "hidden_size": 2304,
+		"intermediate_size": 9216, "vocab_size": 262144, "sliding_window": 512`)},
+	{name: "phi4-128", model: file(`"model_type": "phi3", "num_attention_heads": 24, "num_key_value_heads": 8, "hidden_size": 3072, "intermediate_size": 8192,
+		"vocab_size": 200064, "partial_rotary_factor": 0.75, "tie_word_embeddings": true`)},
+}
+
+// file is a model as a config.json has it.
+func file(keys string) func() (model.Definition, error) {
+	return func() (model.Definition, error) {
+		return model.ParseConfig(fmt.Appendf(nil, `{%s, "num_hidden_layers": 1, "max_position_embeddings": %d}`, keys, longest))
+	}
 }
 
 func gpt2(c model.GPT2Config) func() (model.Definition, error) {
@@ -45,8 +58,8 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 
 const longest = 1024 // tokens a sequence
 
-// uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling; and, for what the update
-// itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
+// uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of wide heads also on packed
+// documents; and, for what the update itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
 func uses() []use {
 	var all []use
 	for _, m := range models {
@@ -54,6 +67,11 @@ func uses() []use {
 			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Microbatches: accumulate, Evaluation: 2, Sampling: true}
 			all = append(all, m)
 		}
+	}
+	for _, m := range models[5:] {
+		m.name += "-documents"
+		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Evaluation: 2, Documents: true}
+		all = append(all, m)
 	}
 	for _, m := range []use{models[0], models[5]} {
 		add := func(name string, o optim.Config) {
