@@ -1,0 +1,75 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"sync"
+	"time"
+)
+
+// Use is how a rank has spent its time on the sums of a step, and what has travelled.
+type Use struct {
+	Passes   time.Duration // from when all ranks had come together until the first gradients were there
+	Sum      time.Duration // all of Sum
+	Transfer time.Duration // in which something was under way between ranks, waits for slower ranks included
+	// Hidden is that part of Transfer in which the device was still at its gradients, or these on their way from it or to it.
+	Hidden         time.Duration
+	Sent, Received uint64 // bytes of gradients
+}
+
+// useBytes is what a Use takes in a message.
+const useBytes = 6 * 8
+
+func (u Use) bytes() (out []byte) {
+	for _, v := range []uint64{uint64(u.Passes), uint64(u.Sum), uint64(u.Transfer), uint64(u.Hidden), u.Sent, u.Received} {
+		out = binary.LittleEndian.AppendUint64(out, v)
+	}
+	return out
+}
+
+// useOf takes a Use off the beginning of a message.
+func useOf(raw []byte) (Use, []byte) {
+	at := func(i int) uint64 { return binary.LittleEndian.Uint64(raw[8*i:]) }
+	u := Use{
+		Passes: time.Duration(at(0)), Sum: time.Duration(at(1)), Transfer: time.Duration(at(2)), Hidden: time.Duration(at(3)), Sent: at(4), Received: at(5),
+	}
+	return u, raw[useBytes:]
+}
+
+// meter adds up how long the network was in use, and how long beside the device.
+type meter struct {
+	mu               sync.Mutex
+	at               time.Time
+	wires, devices   int // calls under way
+	transfer, hidden time.Duration
+}
+
+// pass counts the time since the last change. The caller holds mu.
+func (m *meter) pass() {
+	now := time.Now()
+	if m.wires > 0 {
+		m.transfer += now.Sub(m.at)
+		if m.devices > 0 {
+			m.hidden += now.Sub(m.at)
+		}
+	}
+	m.at = now
+}
+
+// during counts f as a call of one of the two.
+func (m *meter) during(calls *int, f func() error) error {
+	add := func(n int) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.pass()
+		*calls += n
+	}
+	add(1)
+	defer add(-1)
+	return f()
+}
+
+// wire counts f as one of the network.
+func (m *meter) wire(f func() error) error { return m.during(&m.wires, f) }
+
+// device counts f as one of the device.
+func (m *meter) device(f func() error) error { return m.during(&m.devices, f) }

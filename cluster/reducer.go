@@ -1,0 +1,467 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/internal/caught"
+	"gputrain/state"
+	"gputrain/transport"
+)
+
+// Tags of the messages of a sum.
+const (
+	tagPieces   transport.Tag = iota // of partial sums, to the rank that adds them up
+	tagTotals                        // to all ranks
+	tagTrees                         // leaves of a rank's group, to all
+	tagDelivery                      // to rank 0
+)
+
+// Sums says how gradients are added up.
+type Sums struct {
+	Microbatches int  // of an update, of all ranks
+	Wire         Wire // "": F32
+	Bucket       int  // bytes of gradients that travel together; 0: DefaultBucket
+}
+
+// Reducer adds up the gradients of ranks: a state.Reducer. They travel in buckets. Of each bucket every rank adds up a piece for all: it gets that piece
+// of all partial sums, adds these as the tree over microbatches says, and sends the total to all. While a bucket travels the next one is read back from
+// the device, and the one before written to it.
+type Reducer struct {
+	group    *Group
+	config   Sums
+	addition addition
+	nodes    [][]state.Span // of the partial sums of each rank
+	layout   []byte         // that all ranks have; nil before the first sum
+	uses     []Use          // of the last sum, by rank
+	met      time.Time      // when all had last come together, before the passes of a step
+}
+
+// NewReducer makes the reducer of a group whose devices, this rank's, all treat denormals as one of the host's additions does. All ranks call it.
+func NewReducer(ctx context.Context, group *Group, c Sums, devices ...*gpu.Device) (*Reducer, error) {
+	if c.Wire == "" {
+		c.Wire = F32
+	}
+	if c.Bucket == 0 {
+		c.Bucket = DefaultBucket
+	}
+	if err := c.Wire.validate(); err != nil {
+		return nil, err
+	}
+	if c.Microbatches < 1 || c.Bucket < 4 {
+		return nil, fmt.Errorf("cluster: sums: %d microbatches, buckets of %d bytes, want at least 1, 4", c.Microbatches, c.Bucket)
+	}
+	r := &Reducer{group: group, config: c, uses: make([]Use, group.Size())}
+	for rank := range group.Size() {
+		r.nodes = append(r.nodes, state.Share(c.Microbatches, rank, group.Size()).Nodes(c.Microbatches))
+	}
+	var err error
+	if r.addition, err = probe(ctx, devices); err != nil {
+		return nil, fmt.Errorf("cluster: %s: %w", group.name(group.Rank()), err)
+	}
+	return r, nil
+}
+
+// Replicas says which rank this is.
+func (r *Reducer) Replicas() (rank, count int) { return r.group.Rank(), r.group.Size() }
+
+// Gather gives every rank what all have given; besides, each tells how its last sum went.
+func (r *Reducer) Gather(ctx context.Context, own []byte) ([][]byte, error) {
+	defer func() { r.met = time.Now() }()
+	all, err := r.group.Gather(ctx, "figures of a step", append(r.uses[r.group.Rank()].bytes(), own...))
+	if err != nil {
+		return nil, err
+	}
+	for rank := range all {
+		r.uses[rank], all[rank] = useOf(all[rank])
+	}
+	return all, nil
+}
+
+// Uses are how the last sum went on each rank, once a Gather has followed it.
+func (r *Reducer) Uses() []Use { return r.uses }
+
+// Sum adds up the gradients of all ranks; see state.Reducer.
+func (r *Reducer) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
+	if r.group.broken != nil {
+		return r.group.broken
+	}
+	err := r.sum(ctx, grads, own)
+	if err != nil {
+		r.group.broken = err
+	}
+	return err
+}
+
+func (r *Reducer) sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
+	if err := r.check(ctx, grads, own); err != nil {
+		return err
+	}
+	s := &summing{
+		Reducer: r, grads: grads, own: own,
+		read: make(chan *travelling, 1), kept: make(chan *travelling, 1), totals: make(chan *travelling, 1), added: make(chan *travelling, 1),
+	}
+	begun := time.Now()
+	s.meter.at = begun
+	err := s.run(ctx, s.readBack, s.sendPieces, s.addUp, s.sendTotals, s.collect)
+	r.uses[r.group.Rank()] = Use{
+		Passes: s.passes, Sum: time.Since(begun), Transfer: s.meter.transfer, Hidden: s.meter.hidden,
+		Sent: s.sent + s.spread, Received: s.received + s.collected,
+	}
+	return err
+}
+
+// run runs the parts of a sum at the same time; the first error ends all.
+func (s *summing) run(ctx context.Context, parts ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for _, part := range parts {
+		all.Go(func() {
+			if err := caught.Do(func() error { return part(ctx) }); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// check makes sure, once, that gradients lie alike on all ranks, and every time that these are what was agreed on.
+func (r *Reducer) check(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
+	wanted := r.nodes[r.group.Rank()]
+	if len(own) != len(wanted) {
+		return fmt.Errorf("cluster: sum: found %d partial sums, wanted those of %v", len(own), wanted)
+	}
+	for i, p := range own {
+		if p.Span != wanted[i] || len(p.Trees) != len(grads) {
+			return fmt.Errorf("cluster: sum: found a partial sum of %v on %d stages, wanted one of %v on %d", p.Span, len(p.Trees), wanted[i], len(grads))
+		}
+	}
+	if r.layout != nil {
+		return nil
+	}
+	var text []byte
+	for _, t := range grads {
+		if t.DType() != buffers.F32 {
+			return fmt.Errorf("cluster: sum: found gradients of %v, wanted f32", t.DType())
+		}
+		text = fmt.Appendf(text, "%v ", t.Layout().Slabs())
+		if n := t.Layout().Groups(); n > 1 && n != r.group.Size() {
+			return fmt.Errorf("cluster: sum: found gradients in %d groups, wanted one for each of %d ranks", n, r.group.Size())
+		}
+	}
+	all, err := r.group.Gather(ctx, "layout of the gradients", text)
+	if err != nil {
+		return err
+	}
+	for rank, found := range all {
+		if string(found) != string(all[0]) {
+			return fmt.Errorf("cluster: %s: gradients: found slabs of %selements, wanted those of rank 0, %s: their adapters have other limits, or the model is cut otherwise", r.group.name(rank), found, all[0])
+		}
+	}
+	r.layout = text
+	return nil
+}
+
+// travelling is a bucket under way.
+type travelling struct {
+	bucket
+	partials [][]float32 // of this rank
+	piece    []float32   // the total of this rank's piece
+	wire     []byte      // and as it travels
+}
+
+// summing is a sum under way: a line of goroutines, each of which takes the buckets in their order from the one before. Of a bucket that all ranks
+// are at none waits for a later one, so it goes on.
+type summing struct {
+	*Reducer
+	grads []*buffers.Tree
+	own   []state.Partial
+	meter meter
+
+	read, kept    chan *travelling // to those that send pieces and add them up
+	added, totals chan *travelling // to those that send totals and collect them
+
+	passes                            time.Duration
+	sent, spread, received, collected uint64 // each by one goroutine
+}
+
+// put hands a bucket on, unless the sum is over.
+func put(ctx context.Context, to chan<- *travelling, t *travelling) error {
+	select {
+	case to <- t:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// each does something with every bucket that comes.
+func each(ctx context.Context, from <-chan *travelling, do func(t *travelling) error) error {
+	for {
+		select {
+		case t, more := <-from:
+			if !more {
+				return nil
+			}
+			if err := do(t); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// readBack reads the buckets of the partial sums from the devices.
+func (s *summing) readBack(ctx context.Context) error {
+	defer close(s.read)
+	defer close(s.kept)
+	for _, b := range bucketsOf(s.grads, s.config.Bucket) {
+		t := &travelling{bucket: b}
+		for _, p := range s.own {
+			raw := make([]byte, 4*b.count)
+			tree := p.Trees[b.stage]
+			if err := s.meter.device(func() error { return tree.Device().Read(ctx, raw, b.of(tree)) }); err != nil {
+				return err
+			}
+			values := make([]float32, b.count)
+			F32.decode(values, raw)
+			t.partials = append(t.partials, values)
+		}
+		if s.passes == 0 {
+			s.passes = time.Since(s.met)
+		}
+		if err := put(ctx, s.read, t); err != nil {
+			return err
+		}
+		if err := put(ctx, s.kept, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// others are the other ranks, each rank's in another order: none is sent to by all at once.
+func (s *summing) others() (out []int) {
+	for i := 1; i < s.group.Size(); i++ {
+		out = append(out, (s.group.Rank()+i)%s.group.Size())
+	}
+	return out
+}
+
+// sendPieces sends every rank its piece of this rank's partial sums.
+func (s *summing) sendPieces(ctx context.Context) error {
+	size := s.config.Wire.bytes()
+	return each(ctx, s.read, func(t *travelling) error {
+		for _, to := range s.others() {
+			from, end := t.bucket.piece(to, s.group.Size())
+			if from == end || len(t.partials) == 0 {
+				continue
+			}
+			raw := make([]byte, 0, len(t.partials)*(end-from)*size)
+			for _, values := range t.partials {
+				at := len(raw)
+				raw = raw[:at+(end-from)*size]
+				s.config.Wire.encode(raw[at:], values[from:end])
+			}
+			if err := s.send(ctx, to, tagPieces, raw); err != nil {
+				return err
+			}
+			s.sent += uint64(len(raw))
+		}
+		return nil
+	})
+}
+
+// addUp adds up this rank's piece.
+func (s *summing) addUp(ctx context.Context) error {
+	defer close(s.added)
+	defer close(s.totals)
+	own, ranks, wire := s.group.Rank(), s.group.Size(), s.config.Wire
+	var nodes []state.Span
+	for _, of := range s.nodes {
+		nodes = append(nodes, of...)
+	}
+	return each(ctx, s.kept, func(t *travelling) error {
+		from, end := t.bucket.piece(own, ranks)
+		var pieces [][]float32
+		for rank := range ranks {
+			if from == end {
+				break
+			}
+			if rank == own {
+				for _, values := range t.partials {
+					piece := append([]float32(nil), values[from:end]...) // the rest is on its way to others
+					wire.round(piece)
+					pieces = append(pieces, piece)
+				}
+				continue
+			}
+			raw := make([]byte, len(s.nodes[rank])*(end-from)*wire.bytes())
+			if len(raw) == 0 {
+				continue
+			}
+			if err := s.receive(ctx, rank, tagPieces, raw, "the gradients"); err != nil {
+				return err
+			}
+			s.received += uint64(len(raw))
+			for i := range s.nodes[rank] {
+				piece := make([]float32, end-from)
+				wire.decode(piece, raw[i*(end-from)*wire.bytes():])
+				pieces = append(pieces, piece)
+			}
+		}
+		if from < end {
+			t.piece = state.Fold(s.config.Microbatches, nodes, func(i int) []float32 { return pieces[i] }, func(left, right []float32) []float32 {
+				s.addition.add(left, right)
+				return left
+			})
+			wire.round(t.piece)
+			t.wire = make([]byte, (end-from)*wire.bytes())
+			wire.encode(t.wire, t.piece)
+		}
+		if err := put(ctx, s.added, t); err != nil {
+			return err
+		}
+		return put(ctx, s.totals, t)
+	})
+}
+
+// sendTotals sends the total of this rank's piece to all.
+func (s *summing) sendTotals(ctx context.Context) error {
+	return each(ctx, s.added, func(t *travelling) error {
+		for _, to := range s.others() {
+			if len(t.wire) == 0 || t.owner != everyone {
+				break
+			}
+			if err := s.send(ctx, to, tagTotals, t.wire); err != nil {
+				return err
+			}
+			s.spread += uint64(len(t.wire))
+		}
+		return nil
+	})
+}
+
+// collect takes the totals of all pieces and writes them to the device.
+func (s *summing) collect(ctx context.Context) error {
+	own, ranks, wire := s.group.Rank(), s.group.Size(), s.config.Wire
+	return each(ctx, s.totals, func(t *travelling) error {
+		if t.owner != everyone && t.owner != own {
+			return nil
+		}
+		whole := make([]byte, 4*t.count)
+		for rank := range ranks {
+			from, end := t.bucket.piece(rank, ranks)
+			switch {
+			case from == end:
+				continue
+			case rank == own:
+				F32.encode(whole[4*from:], t.piece)
+				continue
+			}
+			raw := make([]byte, (end-from)*wire.bytes())
+			if err := s.receive(ctx, rank, tagTotals, raw, "the sums of gradients"); err != nil {
+				return err
+			}
+			s.collected += uint64(len(raw))
+			values := make([]float32, end-from)
+			wire.decode(values, raw)
+			F32.encode(whole[4*from:], values)
+		}
+		tree := s.grads[t.stage]
+		return s.meter.device(func() error { return tree.Device().Write(t.bucket.of(tree), whole) })
+	})
+}
+
+// send gives a rank a message, or says that it did not take it.
+func (s *summing) send(ctx context.Context, to int, tag transport.Tag, raw []byte) error {
+	what := s.group.name(to) + " to take gradients"
+	within, done := s.group.within(ctx, what)
+	defer done()
+	if err := s.meter.wire(func() error { return s.group.ranks.Send(within, to, tag, raw) }); err != nil {
+		return s.blamed(ctx, within, what, err)
+	}
+	return nil
+}
+
+// receive takes what a rank has to give.
+func (s *summing) receive(ctx context.Context, from int, tag transport.Tag, raw []byte, what string) error {
+	what += " of " + s.group.name(from)
+	within, done := s.group.within(ctx, what)
+	defer done()
+	if err := s.meter.wire(func() error { return s.group.ranks.Receive(within, from, tag, raw) }); err != nil {
+		return s.blamed(ctx, within, "waiting for "+what, err)
+	}
+	return nil
+}
+
+// blamed is the error of a call, or what has ended the sum before it.
+func (s *summing) blamed(sum, call context.Context, what string, err error) error {
+	if sum.Err() != nil {
+		return context.Cause(sum)
+	}
+	return s.group.failed(call, what, err)
+}
+
+// probe finds how devices add.
+func probe(ctx context.Context, devices []*gpu.Device) (found addition, err error) {
+	if len(devices) == 0 {
+		return found, errors.New("addition: found no device, wanted one or more")
+	}
+	for i, dev := range devices {
+		sums, err := probed(ctx, dev)
+		if err != nil {
+			return found, fmt.Errorf("addition: %w", err)
+		}
+		one, ok := findAddition(sums)
+		switch {
+		case !ok:
+			return found, fmt.Errorf("addition: %s: its sums are none that the host makes, with denormals or without: it cannot train with other ranks", dev.Adapter())
+		case i > 0 && one != found:
+			return found, fmt.Errorf("addition: %s treats denormals otherwise than %s: they cannot train together with other ranks", dev.Adapter(), devices[0].Adapter())
+		}
+		found = one
+	}
+	return found, nil
+}
+
+// probed are the sums of the probes, made by the kernel that adds up gradients.
+func probed(ctx context.Context, dev *gpu.Device) ([]float32, error) {
+	left, right := probes()
+	layout, err := buffers.NewLayout([]buffers.Spec{{Path: "probe", Shape: []int{len(left)}}}, dev.Limits())
+	if err != nil {
+		return nil, err
+	}
+	var trees []*buffers.Tree
+	defer func() {
+		for _, t := range trees {
+			t.Release()
+		}
+	}()
+	for _, values := range [][]float32{left, right} {
+		t, err := buffers.NewTree(dev, "cluster.probe", layout, buffers.F32)
+		if err != nil {
+			return nil, err
+		}
+		trees = append(trees, t)
+		if err := t.Write("probe", values); err != nil {
+			return nil, err
+		}
+	}
+	rec := dev.Record("gputrain.cluster.probe")
+	if err := buffers.Sum(rec, nil, trees[1], trees...); err != nil {
+		return nil, err
+	}
+	if err := rec.Submit(ctx); err != nil {
+		return nil, err
+	}
+	return trees[1].Read(ctx, "probe")
+}
