@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,6 +85,15 @@ func readManifest(fsys FileSystem, dir string) (manifest, error) {
 		}
 	}
 	return m, nil
+}
+
+// Fingerprint tells a checkpoint from any other, by what its manifest says of it.
+func Fingerprint(fsys FileSystem, dir string) (string, error) {
+	data, err := readFile(fsys, manifestPath(dir))
+	if err != nil {
+		return "", loadError(dir, "%w", err)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(data)), nil
 }
 
 // Verify reads the whole checkpoint in dir and compares every file and tensor with the manifest. The error wraps ErrCorrupt and names

@@ -53,6 +53,8 @@ type Config struct {
 	// ShardOptimizer divides the optimizer's state and its work over the replicas: each updates leaves of its own and gets the others from those
 	// that do. The bits are the same.
 	ShardOptimizer bool
+	// Adapter is what checkpoints name as AdapterName does, where others than this state's devices compute too; "": these.
+	Adapter string
 	// Evaluation and Sampling say what the memory plan must have room for beside steps: evaluations in batches of so many sequences (0:
 	// none), and sampling.
 	Evaluation int

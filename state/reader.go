@@ -45,18 +45,62 @@ func (r *Reader) Evaluate(ctx context.Context, e *data.Evaluation) (last EvalRes
 	return last, nil
 }
 
+// BatchLoss is what one batch gives to an evaluation.
+type BatchLoss struct {
+	Sum    float32 // over the tokens that count
+	Tokens int     // that count
+}
+
+// BatchLosses are the losses of the batches of an evaluation, for MeanLoss: of a part of one, where others compute the rest.
+func (r *Reader) BatchLosses(ctx context.Context, e *data.Evaluation) (losses []BatchLoss, err error) {
+	if e == nil {
+		return nil, fmt.Errorf("state: evaluate: %w", errNoEvaluation)
+	}
+	err = r.forward.Losses(ctx, e, func(sum float32, tokens int) bool {
+		losses = append(losses, BatchLoss{sum, tokens})
+		return true
+	})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // also where a compilation noticed it first
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state: evaluate: %w", err)
+	}
+	return losses, nil
+}
+
+var errNoEvaluation = errors.New("found no evaluation, wanted one of data.NewEvaluation")
+
+// MeanLoss is what Evaluate gives of batches with these losses, in their order.
+func MeanLoss(losses []BatchLoss) (result EvalResult, err error) {
+	sum := 0.0
+	for _, l := range losses {
+		sum = result.add(sum, l)
+	}
+	if result.Tokens == 0 {
+		return EvalResult{}, fmt.Errorf("state: evaluate: %w", ErrNoLabels)
+	}
+	return result, nil
+}
+
+// add takes one more batch in, and returns the sum of all losses so far.
+func (r *EvalResult) add(sum float64, l BatchLoss) float64 {
+	sum += float64(l.Sum)
+	r.Tokens += int64(l.Tokens)
+	r.Loss = sum / float64(r.Tokens)
+	return sum
+}
+
 // Evaluations is Evaluate as it goes: after each batch it gives the result over all batches so far (NaN while no token counts), so that the
 // last one is that of the whole text. An error comes last. Breaking out of the loop ends the evaluation; the model stays usable.
 func (r *Reader) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[EvalResult, error] {
 	return func(yield func(EvalResult, error) bool) {
 		var result EvalResult
 		sum, broken := 0.0, false
-		err := errors.New("found no evaluation, wanted one of data.NewEvaluation")
+		err := errNoEvaluation
 		if e != nil {
 			err = r.forward.Losses(ctx, e, func(loss float32, count int) bool {
-				sum += float64(loss)
-				result.Tokens += int64(count)
-				result.Loss = sum / float64(result.Tokens)
+				sum = result.add(sum, BatchLoss{loss, count})
 				broken = !yield(result, nil)
 				return !broken
 			})

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -67,7 +68,7 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 func (s *TrainState) snapshot() Snapshot {
 	out := Snapshot{
 		Definition: s.own.Definition, Optimizer: s.own.Optimizer, Transform: s.own.Transform.Name(), Step: s.own.Step, Skipped: s.own.Skipped,
-		Adapter: AdapterName(s.devices()...), States: s.Optimizers(), Companions: s.config.Companions, FS: s.config.FS,
+		Adapter: cmp.Or(s.config.Adapter, AdapterName(s.devices()...)), States: s.Optimizers(), Companions: s.config.Companions, FS: s.config.FS,
 	}
 	out.Params, out.Grads = s.Trees()
 	frozen := s.frozenTrees()

@@ -19,6 +19,7 @@ type BatchSource interface {
 type ownBatches struct {
 	BatchSource
 	timeout time.Duration // 0: none
+	share   *data.Share   // of every batch that this rank takes; nil: all
 	place   data.State    // of the next batch
 }
 
@@ -33,6 +34,12 @@ func (o *ownBatches) Next(ctx context.Context) (data.Batch, error) {
 	switch {
 	case err == nil:
 		o.place = batch.State
+		if s := o.share; s != nil {
+			if s.First+s.Rows > batch.Rows {
+				return batch, fmt.Errorf("train: batches: found %d rows, wanted those of all ranks", batch.Rows)
+			}
+			batch = batch.Part(*s)
+		}
 	case ctx.Err() != nil: // the run is to end
 	case waiting.Err() != nil:
 		err = context.Cause(waiting)
@@ -57,11 +64,11 @@ func (t *trainer) openBatches() (err error) {
 		case source == nil:
 			return fmt.Errorf("train: batches: found no source, wanted one")
 		}
-		t.loader = &ownBatches{BatchSource: source, timeout: c.DataTimeout, place: t.run.Data}
+		t.loader = &ownBatches{BatchSource: source, timeout: c.DataTimeout, share: c.share(), place: t.run.Data}
 		return nil
 	}
 	loader, err := data.NewLoader(c.Train, data.LoaderConfig{
-		Context: c.State.Sequence, Batch: c.State.Batch * c.State.Microbatches, Seed: c.State.Seed, Prefetch: c.Prefetch, State: t.run.Data,
+		Context: c.State.Sequence, Batch: c.State.Batch * c.State.Microbatches, Share: c.share(), Seed: c.State.Seed, Prefetch: c.Prefetch, State: t.run.Data,
 		Timeout: c.DataTimeout,
 		Slow: func(waited time.Duration) {
 			t.say("step %d: waiting for data since %v", t.state.Step()+1, waited.Round(time.Second))

@@ -60,6 +60,7 @@ type saves struct {
 	permanent int64     // the step of the newest permanent checkpoint, begun or found
 	temporary int64     // and of the newest temporary one
 	begun     time.Time // when the newest of both was begun, or the run
+	late      bool      // SaveInterval has passed, as several ranks have agreed
 }
 
 // found takes note of the checkpoint that the run goes on from.
@@ -91,8 +92,16 @@ func (t *trainer) saveDue() (due, temporary bool) {
 	case step == c.Steps || c.SaveEvery.Due(step):
 		return true, false
 	}
-	late := c.SaveInterval > 0 && time.Since(t.saves.begun) >= c.SaveInterval
+	late := t.saves.late
+	if c.Ranks == nil {
+		late = t.overdue()
+	}
 	return late, late
+}
+
+// overdue tells whether SaveInterval has passed.
+func (t *trainer) overdue() bool {
+	return t.config.SaveInterval > 0 && time.Since(t.saves.begun) >= t.config.SaveInterval
 }
 
 // save begins a checkpoint of this step, unless there is one, and nothing has to be learned: it takes a copy, and a goroutine writes it. It
@@ -107,10 +116,9 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	}
 	run := t.run
 	run.Temporary = temporary
-	copied := t.times.span(spanCopy)
-	host, err := t.state.CopyToHost(ctx, run)
-	copied()
-	if err != nil {
+	host, err := t.copyToHost(ctx, run)
+	if err != nil || !t.config.leads() {
+		t.saved(step, temporary)
 		return err
 	}
 	// A checkpoint never knows more than the logs.
@@ -121,16 +129,33 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	if err := t.saves.saver.Start(host, keep, durable); err != nil {
 		return err
 	}
-	t.saves.begun = time.Now()
+	t.saved(step, temporary)
+	if t.config.SaveSync {
+		return t.settle(ctx, true)
+	}
+	return nil
+}
+
+// copyToHost copies the state. Other ranks than the first have nothing to write, but each may have its part of the optimizer's state.
+func (t *trainer) copyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
+	defer t.times.span(spanCopy)()
+	shared := t.config.Ranks != nil && t.config.State.ShardOptimizer
+	if !t.config.leads() && !shared {
+		return checkpoint.HostCopy{}, nil
+	}
+	host, err := t.state.CopyToHost(ctx, run)
+	t.apart = t.apart || err != nil && shared
+	return host, err
+}
+
+// saved takes note of a checkpoint that is begun.
+func (t *trainer) saved(step int64, temporary bool) {
+	t.saves.begun, t.saves.late = time.Now(), false
 	if temporary {
 		t.saves.temporary = step
 	} else {
 		t.saves.permanent = step
 	}
-	if t.config.SaveSync {
-		return t.settle(ctx, true)
-	}
-	return nil
 }
 
 // settle takes the outcome of the save under way, if it is done or wait is set.

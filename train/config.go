@@ -11,6 +11,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/checkpoint"
+	"gputrain/cluster"
 	"gputrain/data"
 	"gputrain/model"
 	"gputrain/state"
@@ -78,6 +79,11 @@ type Config struct {
 	// where it fails, which is said.
 	Peak  func(ctx context.Context) (float64, error)
 	Title string // of the report; default: the model's kind
+
+	// Ranks are the processes that train this model together, and Sums how they add up their gradients; nil: this one is alone. Rank 0 writes and says
+	// everything: of the others hooks, watchers, histograms, samples and progress are left out.
+	Ranks *cluster.Group
+	Sums  cluster.Sums // its Microbatches are the run's
 
 	Progress string        // one of ProgressKinds; default auto
 	Output   io.Writer     // of lines and progress; default os.Stderr

@@ -28,6 +28,17 @@ type Cost struct {
 	StageBusy []Number `json:"stage_busy,omitempty"` // in which each stage computed
 	Bubble    Number   `json:"bubble,omitempty"`     // in which stages had nothing to do: 1 - the mean of StageBusy
 	Transfer  Number   `json:"transfer,omitempty"`   // in which something was under way between stages
+
+	Cluster *ClusterCost `json:"cluster,omitempty"` // where several ranks train the model
+}
+
+// ClusterCost is what a step has taken of several ranks.
+type ClusterCost struct {
+	PassesMS []Number `json:"passes_ms"` // of each rank, until its first gradients were there
+	Slowest  int      `json:"slowest"`   // the rank whose passes took longest
+	Transfer Number   `json:"transfer"`  // share of the step in which gradients, or waits for them, were under way between ranks; the mean of all
+	Hidden   Number   `json:"hidden"`    // share of that in which the devices still computed or copied gradients
+	Bytes    uint64   `json:"bytes"`     // of gradients that all ranks together have sent
 }
 
 // given is what is known of a step before its metrics are.
@@ -70,6 +81,7 @@ func (t *trainer) cost(m state.Metrics, g given, took, worked time.Duration) Cos
 		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
 	}
 	c.HostBytes = gpu.HostBytes()
+	c.Cluster = t.clusterCost(took)
 	if use := useOf(t.state); use != nil {
 		c.put(*use)
 	}

@@ -150,7 +150,7 @@ func (t *trainer) guess(from int64) error {
 	if t.peak == 0 || from >= c.Steps {
 		return nil
 	}
-	f, err := guessed(c, from, t.flops, t.peak*ofPeak)
+	f, err := guessed(c, from, t.ownFLOPs(), t.peak*ofPeak)
 	if err != nil {
 		return err
 	}
@@ -177,6 +177,12 @@ func guessed(c Config, from int64, flops, speed float64) (f forecast, err error)
 	return f, nil
 }
 
+// ownFLOPs are the operations of this rank's passes in an update, or of one batch where it has none.
+func (t *trainer) ownFLOPs() float64 {
+	c := t.config.State
+	return t.flops * float64(max(1, c.Share().Count)) / float64(c.Microbatches)
+}
+
 // update sets the time of a step, whose passes take so long, and that of a checkpoint.
 func (f *forecast) update(c state.Config, passes time.Duration, flops float64) error {
 	tx, err := c.Transform()
@@ -193,8 +199,11 @@ func (f *forecast) update(c state.Config, passes time.Duration, flops float64) e
 // and then to be measured. Nothing of it changes the run.
 func (t *trainer) foresee(ctx context.Context) error {
 	c, from := t.config, t.state.Step()
-	if from >= c.Steps || context.Cause(ctx) != nil {
+	if from >= c.Steps {
 		return nil
+	}
+	if context.Cause(ctx) != nil {
+		return t.expect(ctx)
 	}
 	defer t.times.span(spanForecast)()
 	f := &t.forecast
@@ -207,7 +216,7 @@ func (t *trainer) foresee(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.update(c.State, passes, t.flops); err != nil {
+	if err := f.update(c.State, passes, t.ownFLOPs()); err != nil {
 		return err
 	}
 	if f.evaluations.many > 0 {
@@ -219,6 +228,9 @@ func (t *trainer) foresee(ctx context.Context) error {
 		if f.samples.each, err = t.measured(func() (time.Duration, error) { return t.sampleTime(ctx) }); err != nil {
 			return err
 		}
+	}
+	if err := t.expect(ctx); err != nil {
+		return err
 	}
 	t.tellSubmits()
 	f.spent = whole(t.times.list())
@@ -256,7 +268,7 @@ func (t *trainer) measured(once func() (time.Duration, error)) (time.Duration, e
 
 // evaluating is the time of an evaluation of so many batches where the passes of an update take so long, a third of it forward.
 func evaluating(c state.Config, passes time.Duration, batches int) time.Duration {
-	return time.Duration(float64(passes) / 3 * float64(batches*c.Evaluation) / float64(c.Microbatches*c.Batch))
+	return time.Duration(float64(passes) / 3 * float64(batches*c.Evaluation) / float64(max(1, c.Share().Count)*c.Batch))
 }
 
 // evaluationTime is that of an evaluation, by one of a single batch; where none of its tokens count, which is no result, it is that of as many
@@ -267,12 +279,12 @@ func (t *trainer) evaluationTime(ctx context.Context, passes time.Duration) (tim
 	if err != nil {
 		return 0, err
 	}
-	batches := time.Duration(t.validation.Batches()) / time.Duration(one.Batches())
+	batches := time.Duration(t.ownBatches()) / time.Duration(one.Batches())
 	begin := time.Now()
 	_, err = t.state.Evaluate(ctx, one)
 	switch {
 	case errors.Is(err, state.ErrNoLabels):
-		return evaluating(c, passes, t.validation.Batches()), nil
+		return evaluating(c, passes, t.ownBatches()), nil
 	case err != nil:
 		return 0, err
 	}

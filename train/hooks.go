@@ -122,6 +122,8 @@ func sameModel(s State, def model.Definition) bool {
 // replace makes the run go on with another state. What was measured of the former waits for the next take.
 func (t *trainer) replace(ctx context.Context, with State) error {
 	switch {
+	case t.config.Ranks != nil:
+		return fmt.Errorf("train: replace the state: found %d ranks, wanted one process: the others would go on with theirs", t.config.Ranks.Size())
 	case with == nil:
 		return fmt.Errorf("train: replace the state: found none, wanted one of step %d", t.state.Step())
 	case with.Step() != t.state.Step():

@@ -129,6 +129,9 @@ func stepOf(line []byte) (step int64, ok bool) {
 
 // write appends one line.
 func (l *lineLog) write(v any) error {
+	if l == nil { // of a rank that writes nothing
+		return nil
+	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("train: log: %w", err)

@@ -31,7 +31,7 @@ func isTiming(key string) bool {
 			return true
 		}
 	}
-	return slices.Contains([]string{"mfu", "stage_busy", "bubble", "transfer"}, key)
+	return slices.Contains([]string{"mfu", "stage_busy", "bubble", "transfer", "cluster"}, key)
 }
 
 // untimed is metrics.jsonl without the timings, line by line.

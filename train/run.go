@@ -2,11 +2,13 @@ package train
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -63,12 +65,15 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 func run(ctx context.Context, target Target, c Config) (Result, error) {
 	nothing := Result{Loss: math.NaN(), EvalLoss: math.NaN(), BestLoss: math.NaN()}
 	if target == nil {
-		return nothing, errors.New("train: target: found none, wanted one, such as Pipelined makes")
+		return nothing, c.conclude(ctx, errors.New("train: target: found none, wanted one, such as Pipelined makes"), false)
 	}
 	if err := c.Validate(); err != nil {
-		return nothing, err
+		return nothing, c.conclude(ctx, err, false)
 	}
 	c = c.withDefaults()
+	if !c.leads() {
+		c = c.follower()
+	}
 	progress, err := newProgress(c.Progress, c.Output, c.Interval)
 	if err != nil {
 		return nothing, err
@@ -76,54 +81,22 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	defer progress.Close()
 	spent := newTimes(time.Now)
 	c.State.Progress = spent.phase(progress.Phase)
-	dir, err := takeDir(c.Dir, func(format string, args ...any) { progress.Line(fmt.Sprintf(format, args...)) })
-	if err != nil {
-		return nothing, err
-	}
-	defer dir.release()
-	if c.Fresh {
-		if err := dir.remove(); err != nil {
-			return nothing, err
-		}
-	}
-	c.State.FS = dir.held(c.State.FS)
-	store := checkpoint.Store{FS: c.State.FS, Dir: dir.join(checkpointsDir)}
-	steps, err := store.Steps()
-	if err != nil {
-		return nothing, err
-	}
-	var plan reschedule
-	var said string
-	if len(steps) > 0 {
-		if c, said, err = c.accumulatingAs(c.Dir); err != nil {
-			return nothing, err
-		}
-		if plan, err = readReschedule(c); err != nil {
-			return nothing, err
-		}
-	} else if c.Reschedule {
-		return nothing, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
-	}
 	t := &trainer{
-		config: c, target: target, progress: progress, dir: dir, store: store, decided: plan, saves: saves{saver: checkpoint.NewSaver(store)}, evalLoss: math.NaN(),
+		config: c, target: target, progress: progress, evalLoss: math.NaN(),
 		watched: map[int64]map[string]Number{}, given: map[int64]given{}, times: spent,
 	}
 	defer t.release()
-	if said != "" {
-		t.say("%s", said)
-		t.facts.add("accumulation", "%s", said)
+	if err := t.enter(ctx); err != nil {
+		return nothing, t.conclude(ctx, t.agree(ctx, err))
 	}
-	reached := int64(0)
-	if len(steps) > 0 {
-		reached = steps[0]
+	err = t.conclude(ctx, t.loop(ctx))
+	defer t.leave(ctx)
+	if !c.leads() {
+		return t.result(), err
 	}
-	if err := t.open(ctx, reached); err != nil {
-		return nothing, err
-	}
-	err = t.loop(ctx)
 	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: reasonOf(err), Err: err}))
-	if t.checkpoint != "" && dir.check() == nil {
-		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, dir.join(reportFile))
+	if t.checkpoint != "" && t.dir.check() == nil {
+		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
 	}
 	progress.Times(t.times.list())
 	progress.Close()
@@ -133,9 +106,86 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	return t.result(), err
 }
 
+// enter takes the run directory, makes sure that all ranks are of one run, and opens it.
+func (t *trainer) enter(ctx context.Context) error {
+	if t.config.Ranks != nil {
+		t.config.Ranks.Expect(startPatience)
+		if err := t.join(ctx); err != nil {
+			return err
+		}
+	}
+	reached, err := t.takeRun()
+	if err != nil {
+		return err
+	}
+	if t.config.Ranks != nil {
+		if err := t.shareDir(ctx); err != nil {
+			return err
+		}
+	}
+	return t.open(ctx, reached)
+}
+
+// takeRun takes the run directory, and tells the step of its newest checkpoint. Ranks but the first only read in it.
+func (t *trainer) takeRun() (reached int64, err error) {
+	c := &t.config
+	if c.leads() {
+		if t.dir, err = takeDir(c.Dir, t.say); err != nil {
+			return 0, err
+		}
+		if c.Fresh {
+			if err := t.dir.remove(); err != nil {
+				return 0, err
+			}
+		}
+		c.State.FS = t.dir.held(c.State.FS)
+	}
+	t.store = checkpoint.Store{FS: c.State.FS, Dir: filepath.Join(c.Dir, checkpointsDir)}
+	t.saves.saver = checkpoint.NewSaver(t.store)
+	if !c.leads() {
+		return 0, nil
+	}
+	steps, err := t.store.Steps()
+	switch {
+	case err != nil:
+		return 0, err
+	case len(steps) > 0:
+		if err := t.accumulate(); err != nil {
+			return 0, err
+		}
+		t.decided, err = readReschedule(*c)
+		return steps[0], err
+	case c.Reschedule:
+		return 0, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
+	}
+	return 0, nil
+}
+
+// accumulate adds up gradients as the run in the directory began to.
+func (t *trainer) accumulate() error {
+	c, said, err := t.config.accumulatingAs(t.config.Dir)
+	switch {
+	case err != nil:
+		return err
+	case said != "":
+		t.say("%s", said)
+		t.facts.add("accumulation", "%s", said)
+	}
+	t.config = c
+	if c.Ranks != nil && c.Ranks.Size() > 1 && c.State.Accumulation == state.AccumulateSequence {
+		return fmt.Errorf("train: run directory %q: train.accumulation: found %s, with which the run began, on %d ranks, wanted %s: its sums have the bits of one process alone",
+			c.Dir, c.State.Accumulation, c.Ranks.Size(), state.AccumulateTree)
+	}
+	return nil
+}
+
 // open makes or restores everything that the loop needs, and says what it found; reached is the step of the newest checkpoint.
 func (t *trainer) open(ctx context.Context, reached int64) error {
 	t.say("run directory %s", t.config.Dir)
+	for _, note := range t.notes {
+		t.say("%s", note)
+		t.facts.add("ranks", "%s", note)
+	}
 	if err := t.fit(ctx); err != nil {
 		return err
 	}
@@ -151,6 +201,27 @@ func (t *trainer) open(ctx context.Context, reached int64) error {
 		return err
 	}
 	t.facts.add("batch", "%d sequences x %d batches x %d tokens", c.State.Batch, c.State.Microbatches, c.State.Sequence)
+	if c.leads() {
+		err = t.openRun(ctx, text)
+	} else {
+		err = t.follow(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.openBatches(); err != nil {
+		return err
+	}
+	if c.Validation != nil {
+		if t.validation, err = c.evaluation(); err != nil {
+			return err
+		}
+	}
+	return t.level(ctx)
+}
+
+// openRun makes or restores the state, and the files of the run directory; settings are its record's.
+func (t *trainer) openRun(ctx context.Context, settings []byte) error {
 	removed, err := t.store.Clean()
 	if err != nil {
 		return err
@@ -161,10 +232,10 @@ func (t *trainer) open(ctx context.Context, reached int64) error {
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
-	if err := t.state.CheckSpace(ctx, c.Dir); err != nil {
+	if err := t.state.CheckSpace(ctx, t.config.Dir); err != nil {
 		return err
 	}
-	if err := t.record(text); err != nil {
+	if err := t.record(settings); err != nil {
 		return err
 	}
 	if err := t.logSession(); err != nil {
@@ -173,16 +244,7 @@ func (t *trainer) open(ctx context.Context, reached int64) error {
 	if err := t.openLogs(); err != nil {
 		return err
 	}
-	if err := t.openHistograms(ctx); err != nil {
-		return err
-	}
-	if err := t.openBatches(); err != nil {
-		return err
-	}
-	if c.Validation != nil {
-		t.validation, err = c.evaluation()
-	}
-	return err
+	return t.openHistograms(ctx)
 }
 
 // record writes run.yaml, and copies of the files that the settings came from, as they were.
@@ -225,8 +287,9 @@ func EvaluationRows(c state.Config, tokens int64) int {
 	if rows <= c.Batch {
 		return rows
 	}
-	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on, whatever it computes again.
-	c.Recompute = model.RecomputeNone
+	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on, on any number of
+	// ranks, whatever it computes again.
+	c.Recompute, c.Reducer = model.RecomputeNone, nil
 	for ; rows > c.Batch; rows /= 2 {
 		c.Evaluation = rows
 		plan, err := state.Plan(c, gpu.DefaultLimits())
@@ -258,13 +321,10 @@ func (t *trainer) restore(ctx context.Context) error {
 		return err
 	}
 	if found.Path == "" {
-		defer t.times.span(spanCreate)()
-		t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
-		created, err := t.target.Create(ctx, c.State, c.Params)
-		if err == nil {
-			t.state = created
+		if err := t.lead(ctx, "", false); err != nil {
+			return err
 		}
-		return err
+		return t.begin(ctx)
 	}
 	defer t.times.span(spanRestore)()
 	begin := time.Now()
@@ -279,20 +339,21 @@ func (t *trainer) restore(ctx context.Context) error {
 		return &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)}
 	}
 	c.State.Reschedule = t.reschedule(record.Step)
+	if err := t.lead(ctx, found.Path, c.State.Reschedule); err != nil {
+		return err
+	}
 	loaded, record, err := t.target.Load(ctx, c.State, found.Path)
 	if err != nil {
 		return err
 	}
 	t.state = loaded
-	t.run, t.resumed, t.checkpoint = record.Run, record.Step, found.Path
-	t.saves.found(record)
-	t.window.losses = record.Run.Window
+	t.resume(record, found.Path)
 	t.say("resumed from %s: parameters, optimizer state, counts, place in the text (epoch %d, window %d) and metrics of step %d, in %.2f s",
 		found.Path, record.Run.Data.Epoch, record.Run.Data.Position, record.Step, time.Since(begin).Seconds())
 	if len(found.Rejected) > 0 {
 		t.say("warning: going on from step %d; newer checkpoints that are not whole: %d", record.Step, len(found.Rejected))
 	}
-	if here := t.target.Adapter(); record.Adapter != here {
+	if here := t.adapter(); record.Adapter != here {
 		t.say("warning: the checkpoint was computed on %q, this is %q: the run goes on, but not to the same bits", record.Adapter, here)
 	}
 	if record.Step > c.Steps {
@@ -300,6 +361,28 @@ func (t *trainer) restore(ctx context.Context) error {
 	}
 	return nil
 }
+
+// begin makes the state of step 0.
+func (t *trainer) begin(ctx context.Context) error {
+	defer t.times.span(spanCreate)()
+	c := t.config
+	t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
+	created, err := t.target.Create(ctx, c.State, c.Params)
+	if err == nil {
+		t.state = created
+	}
+	return err
+}
+
+// resume takes over what the record of a checkpoint has of a run.
+func (t *trainer) resume(record checkpoint.Record, path string) {
+	t.run, t.resumed, t.checkpoint = record.Run, record.Step, path
+	t.saves.found(record)
+	t.window.losses = record.Run.Window
+}
+
+// adapter names the adapters of the run, as checkpoints do.
+func (t *trainer) adapter() string { return cmp.Or(t.config.State.Adapter, t.target.Adapter()) }
 
 // openLogs rewinds the logs to the state's step.
 func (t *trainer) openLogs() (err error) {

@@ -31,7 +31,7 @@ func (t *trainer) logSession() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("train: run directory: %w", err)
 	}
-	line, err := json.Marshal(session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.target.Adapter()})
+	line, err := json.Marshal(session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.adapter()})
 	if err != nil {
 		return fmt.Errorf("train: %s: %w", sessionsFile, err)
 	}

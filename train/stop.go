@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gputrain/checkpoint"
+	"gputrain/cluster"
 	"gputrain/gpu"
 	"gputrain/optim"
 )
@@ -143,13 +144,26 @@ func isSound(err error) bool {
 	return !slices.ContainsFunc(joined.Unwrap(), func(part error) bool { return !isSound(part) })
 }
 
+// reasonOfCode is why another rank has ended with that code.
+func reasonOfCode(code int) Reason {
+	for _, r := range []Reason{Diverged, OutOfMemory, BadCheckpoint} {
+		if r.ExitCode() == code {
+			return r
+		}
+	}
+	return Failed
+}
+
 // reasonOf finds the reason in an error. Only what is known is named: a bug of ours is Failed.
 func reasonOf(err error) Reason {
 	var limit *gpu.LimitError
 	var late *TimeLimitError
+	var peer *cluster.PeerError
 	switch {
 	case err == nil:
 		return Done
+	case errors.As(err, &peer) && peer.Weight == cluster.Fatal:
+		return reasonOfCode(peer.Code)
 	case errors.Is(err, ErrDiverged):
 		return Diverged
 	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):

@@ -27,6 +27,7 @@ type State interface {
 	SetLimits(l state.Limits)
 	Drain(ctx context.Context) ([]state.Metrics, error)
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
+	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
 	Decoder
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
 	CheckSpace(ctx context.Context, dir string) error

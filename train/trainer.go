@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gputrain/checkpoint"
+	"gputrain/cluster"
 	"gputrain/data"
 	"gputrain/state"
 )
@@ -29,6 +30,9 @@ type trainer struct {
 	watched    map[int64]map[string]Number // figures of steps whose metrics have not been taken
 	facts      facts
 	decided    reschedule
+	sums       *cluster.Reducer // of several ranks; else nil
+	notes      []string         // what there is to say of them
+	apart      bool             // this rank has failed where ranks do not meet to agree
 
 	run        checkpoint.Run  // as of the last metrics read; Data as of the last batch given to a step
 	late       []state.Metrics // read, not yet taken
@@ -57,6 +61,9 @@ func (t *trainer) say(format string, args ...any) { t.progress.Line(fmt.Sprintf(
 // loop makes the steps that are left and takes leave: a wanted stop, and what leaves the state sound, saves what has been reached.
 func (t *trainer) loop(ctx context.Context) error {
 	err := t.steps(ctx)
+	if t.apart && t.config.Ranks != nil {
+		return errors.Join(err, t.settle(ctx, true))
+	}
 	wanted := stopOf(ctx, err)
 	if wanted == nil && !isSound(err) {
 		return errors.Join(err, t.settle(ctx, true))
@@ -77,7 +84,7 @@ func (t *trainer) loop(ctx context.Context) error {
 // run was stopped in between, so that the logs of a resumed run are those of an undisturbed one.
 func (t *trainer) steps(ctx context.Context) error {
 	if err := t.foresee(ctx); err != nil {
-		return err
+		return t.agree(ctx, err)
 	}
 	err := t.tell(ctx, Event{Kind: Started})
 	if t.state.Step() == t.config.Steps && err == nil {
@@ -85,15 +92,19 @@ func (t *trainer) steps(ctx context.Context) error {
 	}
 	t.mark = time.Now()
 	t.saves.begun = t.mark
-	for err == nil {
-		if err = t.due(ctx); err != nil || t.state.Step() >= t.config.Steps {
-			break
+	for {
+		if err == nil {
+			err = t.due(ctx)
 		}
-		if err = stopRequested(ctx); err == nil {
-			err = t.step(ctx)
+		done, prepared := t.state.Step() >= t.config.Steps, prepared{}
+		if err == nil && !done {
+			prepared, err = t.prepare(ctx)
 		}
+		if err = t.agree(ctx, err); err != nil || done {
+			return err
+		}
+		err = t.step(ctx, prepared)
 	}
-	return err
 }
 
 func (t *trainer) resumePoint() string {
@@ -112,23 +123,38 @@ func (t *trainer) stopped(ctx context.Context) error {
 	return errors.Join(err, t.save(ctx, true), t.settle(ctx, true))
 }
 
-// step makes one update.
-func (t *trainer) step(ctx context.Context) error {
+// prepared is what a step is made of.
+type prepared struct {
+	batch data.Batch
+	wait  time.Duration // for it
+}
+
+// prepare begins a step, unless the run is to stop.
+func (t *trainer) prepare(ctx context.Context) (p prepared, err error) {
+	if err := stopRequested(ctx); err != nil {
+		return p, err
+	}
 	if err := t.tell(ctx, Event{Kind: StepBegin}); err != nil {
-		return err
+		return p, err
 	}
-	batch, wait, err := t.next(ctx)
-	if err != nil {
-		return soundError{err}
+	if p.batch, p.wait, err = t.next(ctx); err != nil {
+		return p, soundError{err}
 	}
+	return p, nil
+}
+
+// step makes one update.
+func (t *trainer) step(ctx context.Context, p prepared) error {
 	defer t.times.span(spanSteps)()
-	t.given[t.state.Step()+1] = given{epoch: batch.Epochs, positions: int64(len(batch.Tokens)), wait: wait}
+	c := t.config.State
+	t.given[t.state.Step()+1] = given{epoch: p.batch.Epochs, positions: int64(c.Batch * c.Microbatches * c.Sequence), wait: p.wait}
 	t.state.SetLimits(t.config.Spikes.limits(t.run.Guard, t.state.Step()+1))
-	metrics, err := t.state.TrainStep(ctx, batch)
+	metrics, err := t.state.TrainStep(ctx, p.batch)
 	if err != nil {
+		t.apart = true
 		return err
 	}
-	t.run.Data = batch.State
+	t.run.Data = p.batch.State
 	return errors.Join(t.look(ctx), t.tell(ctx, Event{Kind: StepEnd}), t.take(ctx, metrics))
 }
 
@@ -236,7 +262,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	}
 	defer t.times.span(spanEvaluation)()
 	begin := time.Now()
-	r, err := t.state.Evaluate(ctx, t.validation)
+	r, err := t.measure(ctx)
 	if err != nil {
 		return err
 	}
@@ -303,7 +329,12 @@ func (t *trainer) result() Result {
 }
 
 func (t *trainer) release() {
-	t.saves.saver.Wait()
+	if t.saves.saver != nil {
+		t.saves.saver.Wait()
+	}
+	if t.dir != nil {
+		defer t.dir.release()
+	}
 	if t.loader != nil {
 		t.loader.Close()
 	}
