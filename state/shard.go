@@ -30,16 +30,25 @@ func (c Config) Layout(leaves []buffers.Spec, lim gpu.Limits) (*buffers.Layout, 
 	if !c.sharded() {
 		return buffers.NewLayout(leaves, lim)
 	}
+	_, replicas := c.replicas()
+	groups, _, err := c.Deal(leaves, replicas)
+	if err != nil {
+		return nil, err
+	}
+	return buffers.NewGroupedLayout(groups, lim)
+}
+
+// Deal divides leaves that are trained on one device over replicas, each of which updates its part; work is what an update takes of each leaf of the model
+// (optim.Transform.Work).
+func (c Config) Deal(leaves []buffers.Spec, replicas int) (parts [][]buffers.Spec, work map[string]float64, err error) {
 	tx, err := c.Transform()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	work, err := tx.Work(model.Specs(c.Definition))
-	if err != nil {
-		return nil, err
+	if work, err = tx.Work(model.Specs(c.Definition)); err != nil {
+		return nil, nil, err
 	}
-	_, replicas := c.replicas()
-	return buffers.NewGroupedLayout(deal(leaves, work, replicas), lim)
+	return deal(leaves, work, replicas), work, nil
 }
 
 // deal divides leaves over replicas by the work that an update takes of each: the leaf with the most first, each to the replica that has the least so

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"gputrain/gpu"
 	"gputrain/pipeline/schedule"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -20,6 +21,8 @@ type planCmd struct {
 	runFlags
 	Adapter string `help:"Index, part of a name, or backend:part; of every stage." placeholder:"SEL"`
 	Step    bool   `help:"Show the work of one training step instead, kernel by kernel, and its time at the limits of cards; with --adapter, of that adapter too."`
+	Ranks   int    `help:"Show too how the run scales to so many ranks of this kind: computed from this plan and from speeds."`
+	Network string `help:"Speed of what joins ranks, such as 10Gbit." default:"10Gbit" placeholder:"SPEED"`
 	JSON    bool   `help:"One JSON object on standard output."`
 }
 
@@ -36,6 +39,7 @@ type planned struct {
 	Recompute    string          `json:"recompute"` // the choice that the stages are planned with
 	Choices      []plannedChoice `json:"choices"`
 	Picture      string          `json:"picture"`
+	Ranks        *plannedRanks   `json:"ranks,omitempty"`
 
 	refused error // why it does not fit; nil: it does
 }
@@ -89,6 +93,9 @@ func (c *planCmd) Run(ctx context.Context) error {
 }
 
 func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, error) {
+	if c.Ranks < 0 {
+		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted 1 or more", c.Ranks)}
+	}
 	st, err := setup.Plan(cfg, os.Stderr)
 	if err != nil {
 		return nil, err
@@ -130,7 +137,20 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 		return nil, err
 	}
 	out.expect(order, units, cut, powers)
-	return out, nil
+	if c.Ranks == 0 {
+		return out, nil
+	}
+	network, err := parseNetwork(c.Network)
+	if err != nil {
+		return nil, err
+	}
+	r := scaled{run: setup.Pipeline(cfg, cut), units: units, cut: cut, powers: powers, on: devices}
+	r.run.State = st
+	for i, d := range devices {
+		speed, _ := d.Speed()
+		r.speeds = append(r.speeds, gpu.Speed{FLOPS: powers[i].FLOPS, BytesPerSecond: speed.BytesPerSecond})
+	}
+	return out, out.addRanks(ctx, r, c.Ranks, network)
 }
 
 func (p *planned) write(out io.Writer) error {
@@ -170,8 +190,10 @@ func (p *planned) write(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "\n%s", p.Picture)
-	return err
+	if _, err := fmt.Fprintf(out, "\n%s", p.Picture); err != nil || p.Ranks == nil {
+		return err
+	}
+	return p.Ranks.write(out)
 }
 
 // span writes the names of units that follow each other: "embedding, h.0 to h.3".

@@ -173,3 +173,45 @@ func TestPlanReadsNoText(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, p.Stages, 1)
 }
+
+// What a run takes on ranks is computed from its plan: the work and the memory of each part are those of the run itself.
+func TestPlanOfRanks(t *testing.T) {
+	gputest.Adapters(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	c := planCmd{Ranks: 3, Network: "1 Gbit/s", runFlags: runFlags{Set: []string{"model.width=16", "model.layers=2", "train.batch=1", "train.accumulate=4", "optimizer.name=quad"}}}
+	cfg, err := c.load()
+	require.NoError(t, err)
+	p, err := c.plan(t.Context(), cfg)
+	require.NoError(t, err)
+	steps := p.Ranks.Steps
+	require.Len(t, steps, 5)
+	for i, want := range []struct{ ranks, microbatches int }{{1, 4}, {2, 2}, {2, 2}, {3, 2}, {3, 2}} {
+		assert.Equal(t, want.ranks, steps[i].Ranks)
+		assert.Equal(t, want.microbatches, steps[i].Microbatches)
+	}
+	assert.Equal(t, p.Stages[0].Planned, steps[0].Memory)
+	for _, i := range []int{1, 3} {
+		whole, divided := steps[i], steps[i+1]
+		assert.True(t, divided.Sharded)
+		assert.Less(t, divided.Memory, whole.Memory)
+		assert.Less(t, divided.Update, whole.Update)
+		assert.GreaterOrEqual(t, divided.Update*float64(whole.Ranks), whole.Update*(1-1e-9), "the most of parts of the work")
+		assert.InDelta(t, whole.Passes, divided.Passes, 0)
+		assert.InDelta(t, whole.Seconds, whole.Passes+whole.Sum+whole.Update, 1e-12)
+	}
+	assert.InDelta(t, 4*float64(p.Parameters), steps[1].Sent, 1, "half of the gradients, and half of the sums")
+	var out bytes.Buffer
+	require.NoError(t, p.write(&out))
+	assert.Contains(t, out.String(), "joined by 1 Gbit/s: computed")
+	assert.Equal(t, 2, strings.Count(out.String(), "  divided  "))
+
+	for text, want := range map[string]float64{"10Gbit": 1.25e9, "2.5G": 312.5e6, "500 Mbit/s": 62.5e6} {
+		found, err := parseNetwork(text)
+		require.NoError(t, err)
+		assert.InDelta(t, want, found, 1)
+	}
+	for _, bad := range []string{"", "fast", "10", "0Gbit", "10GB"} {
+		_, err := parseNetwork(bad)
+		require.ErrorContains(t, err, "--network: found", bad)
+	}
+}

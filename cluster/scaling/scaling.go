@@ -1,0 +1,102 @@
+// Package scaling computes what a training step takes on many ranks, from what is counted of a run and from speeds. It needs no device, no network and no
+// rank; docs/cluster.md says which of the figures that go in are measured.
+//
+// A step is, one after the other:
+//
+//	passes    of the rank with the most microbatches, as a schedule of its stages plays them
+//	sum       of gradients, in buckets, each of which is read back, sent, added up and written while others are
+//	update    of all leaves, or of the leaves of the rank with the most work
+//	gather    of the parameters that others have updated
+//
+// What has the slowest of the four parts of a sum, or of a gather, is what that takes. Beside these a step exchanges figures of a few bytes,
+// which count as messages.
+package scaling
+
+import "math"
+
+// Job is what is counted of a run.
+type Job struct {
+	Microbatches int // of an update, of all ranks
+	Elements     uint64
+	// Passes is how long a rank is at the passes of so many microbatches, in seconds, and the mean share in which its stages wait.
+	Passes func(microbatches int) (seconds, idle float64)
+	// Update is how long the rank with the most work is at its part of the update, in seconds; 1 has all.
+	Update func(ranks int) float64
+	// Memory is what the rank that takes most takes, all its stages together, in bytes.
+	Memory func(ranks int, sharded bool) (uint64, error)
+}
+
+// Speeds are those of a rank.
+type Speeds struct {
+	Network float64 // bytes a second, each way
+	Message float64 // seconds that a rank is busy with a message beside its bytes
+	Copy    float64 // bytes a second between a device and the host, each way
+	Add     float64 // bytes of terms a second that the host adds up
+	Bucket  float64 // bytes of gradients that travel together
+}
+
+// Step is what a step takes on some ranks. Times in seconds.
+type Step struct {
+	Ranks        int     `json:"ranks"`
+	Sharded      bool    `json:"shard_optimizer"`
+	Microbatches int     `json:"microbatches"` // of the rank with the most
+	Passes       float64 `json:"passes_s"`
+	Bubble       float64 `json:"bubble"` // mean share of the passes in which stages wait
+	Sum          float64 `json:"sum_s"`
+	Update       float64 `json:"update_s"`
+	Gather       float64 `json:"gather_s"`
+	Seconds      float64 `json:"seconds"`
+	Transfer     float64 `json:"transfer"`   // share of the step
+	Efficiency   float64 `json:"efficiency"` // speed a rank, of that of one rank alone
+	Sent         float64 `json:"sent_bytes"` // by a rank; as many are received
+	Memory       uint64  `json:"memory_bytes"`
+}
+
+// On is a step on so many ranks, whose optimizer state is divided or not.
+func (j Job) On(ranks int, sharded bool, s Speeds) (Step, error) {
+	alone := j.times(1, false, s)
+	out := j.times(ranks, sharded, s)
+	out.Efficiency = alone.Seconds / out.Seconds / float64(ranks)
+	var err error
+	out.Memory, err = j.Memory(ranks, out.Sharded)
+	return out, err
+}
+
+func (j Job) times(ranks int, sharded bool, s Speeds) Step {
+	out := Step{Ranks: ranks, Sharded: sharded && ranks > 1, Microbatches: (j.Microbatches + ranks - 1) / ranks}
+	out.Passes, out.Bubble = j.Passes(out.Microbatches)
+	part := 1
+	if out.Sharded {
+		part = ranks
+	}
+	out.Update = j.Update(part)
+	if ranks > 1 {
+		j.exchange(&out, s)
+	}
+	out.Seconds = out.Passes + out.Sum + out.Update + out.Gather
+	out.Transfer = (out.Sum + out.Gather) / out.Seconds
+	return out
+}
+
+// exchange counts what ranks send each other. Each adds up a piece of every bucket, of which it gets all other partial sums, and sends the total to
+// all, or to the rank that updates it. Parameters are broadcast, each rank hands on what it gets.
+func (j Job) exchange(out *Step, s Speeds) {
+	r := float64(out.Ranks)
+	bytes := 4 * float64(j.Elements)
+	buckets := math.Ceil(bytes / s.Bucket)
+	others := bytes * (r - 1) / r // that are not a rank's own, where all own as much
+	partials := float64(min(out.Ranks, j.Microbatches))
+	receivers, written := r-1, bytes
+	if out.Sharded {
+		receivers, written = 1, bytes/r
+	}
+	sent := others + bytes/r*receivers
+	busy := (r - 1 + receivers) * buckets * s.Message
+	out.Sum = max(bytes/s.Copy, sent/s.Network+busy, partials*bytes/r/s.Add, written/s.Copy)
+	out.Sent = sent
+	if out.Sharded {
+		hops := math.Ceil(math.Log2(r))
+		out.Gather = max(bytes/r/s.Copy, others/s.Network+hops*buckets*s.Message, others/s.Copy)
+		out.Sent += others
+	}
+}

@@ -1,0 +1,61 @@
+package scaling_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/cluster/scaling"
+)
+
+// Every part of a step, worked out by hand.
+func TestStep(t *testing.T) {
+	job := scaling.Job{
+		Microbatches: 8, Elements: 1e9,
+		Passes: func(n int) (float64, float64) { return 3 * float64(n), 0.25 },
+		Update: func(ranks int) float64 { return 2 / float64(ranks) },
+		Memory: func(ranks int, sharded bool) (uint64, error) {
+			if sharded {
+				return uint64(100 + 100/ranks), nil
+			}
+			return 200, nil
+		},
+	}
+	speeds := scaling.Speeds{Network: 1e9, Message: 1e-6, Copy: 10e9, Add: 8e9, Bucket: 4e6}
+	on := func(ranks int, sharded bool) scaling.Step {
+		s, err := job.On(ranks, sharded, speeds)
+		require.NoError(t, err)
+		return s
+	}
+	alone := on(1, true)
+	assert.Equal(t, scaling.Step{Ranks: 1, Microbatches: 8, Passes: 24, Bubble: 0.25, Update: 2, Seconds: 26, Efficiency: 1, Memory: 200}, alone)
+
+	// 4 GB in 1000 buckets: three quarters of them to others, and three times a quarter of sums; 6 messages a bucket.
+	four := on(4, false)
+	assert.InDelta(t, 6e9, four.Sent, 1)
+	assert.InDelta(t, 6+0.006, four.Sum, 1e-9)
+	assert.InDelta(t, 6, four.Passes, 0)
+	assert.InDelta(t, 6+6.006+2, four.Seconds, 1e-9)
+	assert.InDelta(t, 6.006/14.006, four.Transfer, 1e-9)
+	assert.InDelta(t, 26/14.006/4, four.Efficiency, 1e-9)
+
+	// Sums to their owners: three quarters, and a quarter to one; then three quarters of parameters, two hops.
+	divided := on(4, true)
+	assert.InDelta(t, 3e9+1e9+3e9, divided.Sent, 1)
+	assert.InDelta(t, 4+0.004, divided.Sum, 1e-9)
+	assert.InDelta(t, 3+0.002, divided.Gather, 1e-9)
+	assert.InDelta(t, 0.5, divided.Update, 0)
+	assert.EqualValues(t, 125, divided.Memory)
+
+	// Where the network is fast, the host's additions are what takes time, or the way to the device.
+	speeds.Network = 1e12
+	assert.InDelta(t, 0.5, on(4, false).Sum, 1e-9)
+	speeds.Add = 1e12
+	assert.InDelta(t, 0.4, on(4, false).Sum, 1e-9)
+
+	// More ranks than microbatches: some have none, and partial sums are as many as microbatches.
+	many := on(16, false)
+	assert.Equal(t, 1, many.Microbatches)
+	assert.InDelta(t, 3, many.Passes, 0)
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"gputrain/buffers"
+	"gputrain/cluster/scaling"
+	"gputrain/gpu"
+	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
+	"gputrain/pipeline/schedule"
+	"gputrain/state"
+)
+
+// plannedRanks is how a run scales: computed, not measured.
+type plannedRanks struct {
+	Network scaling.Speeds `json:"speeds"`
+	Steps   []scaling.Step `json:"steps"` // of 1, 2, 4 ranks and so on, each with the update whole and divided
+}
+
+// What a rank is taken for where nothing measures it.
+const (
+	messageSeconds = 50e-6 // TCP between machines
+	bucketBytes    = 4 << 20
+	bucketOfRank   = 256 << 10 // beyond so many ranks that a message would be smaller
+)
+
+var networkSpeed = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(G|M)(?:bit)?(?:/s)?$`)
+
+// parseNetwork reads "10Gbit" as bytes a second.
+func parseNetwork(text string) (float64, error) {
+	m := networkSpeed.FindStringSubmatch(text)
+	if m == nil {
+		return 0, usageError{fmt.Errorf("--network: found %q, wanted a speed such as 10Gbit or 500Mbit", text)}
+	}
+	bits, err := strconv.ParseFloat(m[1], 64)
+	if err != nil || !(bits > 0) {
+		return 0, usageError{fmt.Errorf("--network: found %q, wanted more than 0", text)}
+	}
+	return bits * map[string]float64{"G": 1e9, "M": 1e6}[m[2]] / 8, nil
+}
+
+// scaled is a run that is to be scaled: what it is on one rank, and how fast that is.
+type scaled struct {
+	run    pipeline.Config // with its state
+	units  []partition.Unit
+	cut    partition.Assignment
+	powers []partition.Power
+	speeds []gpu.Speed   // of the stages' devices in updates
+	on     []*gpu.Device // that the stages live on; dry ones will do
+	again  float64
+}
+
+// job is what is counted of it.
+func (r scaled) job(ctx context.Context) (scaling.Job, error) {
+	c := r.run.State
+	trained, _ := c.Divide()
+	tx, err := c.Transform()
+	if err != nil {
+		return scaling.Job{}, err
+	}
+	j := scaling.Job{Microbatches: c.Microbatches}
+	stages := make([][]buffers.Spec, r.cut.Stages)
+	for _, s := range trained {
+		j.Elements += uint64(buffers.Leaf{Shape: s.Shape}.Elements())
+		stage := r.cut.Part[s.Path] % r.cut.Stages
+		stages[stage] = append(stages[stage], s)
+	}
+	j.Passes = func(n int) (seconds, idle float64) {
+		order, err := schedule.New(schedule.Config{Name: r.run.Schedule, Stages: r.cut.Stages, Chunks: r.cut.Parts / r.cut.Stages, Microbatches: n, Ahead: r.run.Ahead})
+		if err != nil {
+			panic("gputrain: plan: " + err.Error()) // it is made already, for as many microbatches or more
+		}
+		s := r.cut.Expect(order, r.units, r.powers, r.again)
+		for _, i := range s.Idle {
+			idle += i / float64(len(s.Idle))
+		}
+		return s.Makespan, idle
+	}
+	j.Update = func(ranks int) (longest float64) {
+		for i, leaves := range stages {
+			parts, work, _ := c.Deal(leaves, ranks) // whose errors Transform has had
+			for _, part := range parts {
+				seconds := 0.0
+				for _, leaf := range part {
+					n := float64(buffers.Leaf{Shape: leaf.Shape}.Elements())
+					seconds += r.speeds[i].Seconds(gpu.Work{FLOPs: 2 * work[leaf.Path], Bytes: tx.Cost().TrafficBytes * n})
+				}
+				longest = max(longest, seconds)
+			}
+		}
+		return longest
+	}
+	j.Memory = func(ranks int, sharded bool) (sum uint64, err error) {
+		run := r.run
+		run.State.Reducer, run.State.ShardOptimizer = planning{rank: fullest(c, trained, ranks), ranks: ranks}, sharded
+		memory, err := memoryOf(ctx, run, r.on)
+		for _, m := range memory {
+			sum += m.Total()
+		}
+		return sum, err
+	}
+	return j, nil
+}
+
+// fullest is the rank that updates the most elements, if ranks divide the update.
+func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank int) {
+	parts, _, err := c.Deal(leaves, ranks)
+	if err != nil {
+		return 0
+	}
+	most := 0
+	for i, part := range parts {
+		n := 0
+		for _, leaf := range part {
+			n += buffers.Leaf{Shape: leaf.Shape}.Elements()
+		}
+		if n > most {
+			rank, most = i, n
+		}
+	}
+	return rank
+}
+
+// planning is one of several ranks, for a plan: it adds up nothing.
+type planning struct {
+	state.Reducer
+	rank, ranks int
+}
+
+func (p planning) Replicas() (rank, count int) { return p.rank, p.ranks }
+
+// scale computes the steps on up to so many ranks.
+func scale(j scaling.Job, s scaling.Speeds, ranks int) (out plannedRanks, err error) {
+	out.Network = s
+	counts := []int{}
+	for n := 1; n < ranks; n *= 2 {
+		counts = append(counts, n)
+	}
+	for _, n := range append(counts, ranks) {
+		s.Bucket = max(bucketBytes, float64(n)*bucketOfRank)
+		for _, sharded := range []bool{false, true} {
+			if n == 1 && sharded {
+				continue
+			}
+			step, err := j.On(n, sharded, s)
+			if err != nil {
+				return out, err
+			}
+			out.Steps = append(out.Steps, step)
+		}
+	}
+	return out, nil
+}
+
+// hostAdds measures how many bytes of terms a second this machine adds up.
+func hostAdds() float64 {
+	sums, terms := make([]float32, 1<<20), make([]float32, 1<<20)
+	best := time.Duration(1 << 62)
+	for range 5 {
+		begun := time.Now()
+		for i, t := range terms {
+			sums[i] += t
+		}
+		best = min(best, time.Since(begun))
+	}
+	return float64(4*len(terms)) / best.Seconds()
+}
+
+// addRanks says how the run scales. The devices' speeds are those that it is planned with, their copies the slowest that were measured.
+func (p *planned) addRanks(ctx context.Context, r scaled, ranks int, network float64) error {
+	r.run.State.Recompute = p.Recompute
+	r.again = p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
+	copies := r.powers[0].BytesPerSecond
+	for _, power := range r.powers {
+		copies = min(copies, power.BytesPerSecond)
+	}
+	j, err := r.job(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := scale(j, scaling.Speeds{Network: network, Message: messageSeconds, Copy: copies, Add: hostAdds(), Bucket: bucketBytes}, ranks)
+	p.Ranks = &found
+	return err
+}
+
+func (r *plannedRanks) write(out io.Writer) error {
+	fmt.Fprintf(out, "\nranks of this kind, joined by %.3g Gbit/s: computed, with %.3g GB/s of copies to the host and %.3g GB/s of its additions, as measured here\n\n",
+		8*r.Network.Network/1e9, r.Network.Copy/1e9, r.Network.Add/1e9)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "RANKS\tOPTIMIZER\tBATCHES\tSTEP, S\tPASSES\tBUBBLE\tSUM\tUPDATE\tGATHER\tTRANSFER\tEFFICIENCY\tSENT\tMEMORY")
+	for _, s := range r.Steps {
+		update := "whole"
+		if s.Sharded {
+			update = "divided"
+		}
+		fmt.Fprintf(w, "%d\t%s\t%d\t%.3g\t%.3g\t%.0f %%\t%.3g\t%.3g\t%.3g\t%.0f %%\t%.0f %%\t%s\t%s\n", s.Ranks, update, s.Microbatches, s.Seconds, s.Passes, 100*s.Bubble,
+			s.Sum, s.Update, s.Gather, 100*s.Transfer, 100*s.Efficiency, size(uint64(s.Sent)), size(s.Memory))
+	}
+	return w.Flush()
+}
