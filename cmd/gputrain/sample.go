@@ -79,6 +79,9 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if c.unspoken != nil {
 		return c.unspoken
 	}
+	if t := c.tokens.Tokenizer; t != nil && sampling.Stop == nil {
+		sampling.Stop = t.EndTokens()
+	}
 	prompt, err := c.tokens.Text().Encode(c.Prompt)
 	if err != nil {
 		return err

@@ -171,6 +171,14 @@ func (t Tokens) Text() train.Tokenizer {
 	return nil
 }
 
+// ends are the tokens that end a text.
+func (t Tokens) ends() []int32 {
+	if t.Tokenizer == nil {
+		return nil
+	}
+	return t.Tokenizer.EndTokens()
+}
+
 // ModelTokens is how text becomes tokens for the model in dir: by the tokenizer that is there, else as bytes.
 func ModelTokens(dir string, def model.Definition) (Tokens, error) {
 	if !tokenizer.Has(dir) {
