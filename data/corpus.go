@@ -116,12 +116,17 @@ func (c *Corpus) load(r *reading, config Config, files []file) error {
 		if err != nil {
 			return err
 		}
-		if f.size > hashLimit {
-			c.Notes = append(c.Notes, fmt.Sprintf("%s: larger than %d MiB: whether it is what it was is told by %d samples of it", f.path, hashLimit>>20, hashBlocks))
-		}
+		c.noteSampled(f)
 		print.file(f, sum)
 	}
 	return c.part(config, print, newTokens(vocab, segments), segments)
+}
+
+// noteSampled tells that a file is too large to be hashed as a whole.
+func (c *Corpus) noteSampled(f file) {
+	if f.size > hashLimit {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: larger than %d MiB: whether it is what it was is told by %d samples of it", f.path, hashLimit>>20, hashBlocks))
+	}
 }
 
 // part parts a text into training and validation, and ends its fingerprints.

@@ -2,7 +2,7 @@
 // resumed anywhere.
 //
 // [Open] finds the files, splits them into a training and a validation part and returns both as a [Source]: [Tokens], a text whose bytes are
-// tokens or tokens stored as u16 or u32, one long sequence; [Documents], the lines of JSONL files, packed into windows so that nothing is
+// tokens, that a tokenizer encodes, or tokens stored as u16 or u32, one long sequence; [Documents], the lines of JSONL files, packed into windows so that nothing is
 // predicted over a border; or a [Mixture] of several by weights. A [Loader] hands out the windows of the training part in a shuffled order,
 // batch by batch, for ever. An [Evaluation] walks the windows of the validation part from the first to the last, once. A [Collator] makes
 // batches of documents that the caller has.
@@ -25,5 +25,7 @@
 //  5. Packing loses nothing: every token of a document but the first is the label of the token before it, once, in whatever window.
 //  6. Every thousand windows of a mixture have the windows of each source in proportion to its weight.
 //  7. The fingerprint changes when a file's name, size or content does, or the split, or how documents are read.
-//  8. A file that is written to while it is read is an error: nothing is learned from bytes that the fingerprint does not say.
+//  8. What a tokenizer makes of text is that of the tokenizer for each file or document, however it is read and by however many goroutines. It is kept,
+//     and made again only where it is damaged.
+//  9. A file that is written to while it is read is an error: nothing is learned from bytes that the fingerprint does not say.
 package data

@@ -86,10 +86,8 @@ func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, fil
 	if err != nil {
 		return err
 	}
-	size := int64(0)
 	for _, t := range texts {
 		print.file(t.file, t.sum)
-		size += t.size
 	}
 	begun := time.Now()
 	key := tokenKeyOf(fmt.Sprintf("documents %s %q %d", config.how(config.border()), config.Fields, reader.vocab), texts)
@@ -114,7 +112,7 @@ func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, fil
 		return err
 	}
 	all.store, all.spans, reader.lists = tokens.store, spansOf(tokens.parts), tokens.lists
-	c.noteTokens(kept, all.tokens(), size, time.Since(begun))
+	c.noteTokens(texts, kept, all.tokens(), time.Since(begun))
 	return nil
 }
 

@@ -31,7 +31,7 @@ import (
 // as many blocks, evenly spaced: what is damaged is made again.
 const (
 	tokenFileMagic   = "GTCACHED"
-	tokenFileVersion = 1
+	tokenFileVersion = 1 // of this form, and of what tokenizers make of text
 	tokenFileTrailer = 72
 	tokenFileBlock   = 1 << 20
 	tokenFileSuffix  = ".tokens"
@@ -219,7 +219,7 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 		return "", cacheError(err)
 	}
 	defer func() {
-		if err != nil { // what is left is of no use, and what it cannot be removed for is of no interest
+		if err != nil { // which says more than that it cannot be removed
 			_ = file.Close()
 			_ = os.Remove(file.Name())
 		}

@@ -145,13 +145,13 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 		return err
 	}
 	print := newFingerprints("data", fmt.Sprintf("%s %d %v", config.how(between), len(files), config.Validation))
-	segments, from, size := make([]segment, len(files)), int64(0), int64(0)
+	segments, from := make([]segment, len(files)), int64(0)
 	for i, t := range texts {
 		segments[i] = segment{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(tokens.parts[i])}
-		from, size = from+segments[i].count, size+t.size
+		from += segments[i].count
 		print.file(t.file, t.sum)
 	}
-	c.noteTokens(kept, from, size, time.Since(begun))
+	c.noteTokens(texts, kept, from, time.Since(begun))
 	return c.part(config, print, newTokens(config.limit(), segments), segments)
 }
 
@@ -176,13 +176,17 @@ func (r *reading) hashFiles(files []file, look func(t *textFile, from io.ReaderA
 	return texts, nil
 }
 
-// noteTokens tells what became of a text.
-func (c *Corpus) noteTokens(kept bool, tokens, bytes int64, took time.Duration) {
-	how := fmt.Sprintf("made in %.1f s", took.Seconds())
+// noteTokens tells what became of texts.
+func (c *Corpus) noteTokens(texts []textFile, kept bool, tokens int64, took time.Duration) {
+	how, size := fmt.Sprintf("made in %.1f s", took.Seconds()), int64(0)
 	if kept {
 		how = "as they were kept"
 	}
-	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d tokens of %d bytes, %s", c.Name, tokens, bytes, how))
+	for _, t := range texts {
+		size += t.size
+		c.noteSampled(t.file)
+	}
+	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d tokens of %d bytes, %s", c.Name, tokens, size, how))
 }
 
 // encodeTexts writes the tokens of all files, short ones several at once.
@@ -224,7 +228,7 @@ type encodedText struct{ ids []int32 }
 func (r *reading) encodeShort(config Config, one textFile) (e encodedText, err error) {
 	err = one.reading(func(from io.ReaderAt) error {
 		text := make([]byte, one.size)
-		if err := r.at(one.path, from, text, 0); err != nil {
+		if err := r.at(one.path, from, text, 0); err != nil && one.size > 0 { // of nothing in memory it is the end
 			return err
 		}
 		e.ids, err = config.Tokenizer.Encode(string(text), config.options())

@@ -3,12 +3,14 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -58,6 +60,17 @@ func TestTextOfATokenizer(t *testing.T) {
 	all.Layout.End = &other
 	assert.Contains(t, fmt.Sprint(read(t, open(t, all).Train)[:12]), " 5 644 ")
 	assert.NotEqual(t, corpus.Fingerprint, joined.Fingerprint)
+}
+
+// The built-in text, which is in memory, is encoded too, empty files among it.
+func TestTextInMemoryOfATokenizer(t *testing.T) {
+	tok := tokenizerOf(t, "gpt2")
+	r := &reading{ctx: t.Context()}
+	for _, content := range []string{"", "package main"} {
+		got, err := r.encodeShort(Config{Tokens: "tokenizer", Tokenizer: tok}, textFile{file: file{path: "x", size: int64(len(content)), content: []byte(content)}})
+		require.NoError(t, err)
+		assert.Equal(t, encoded(t, tok, content), got.ids)
+	}
 }
 
 // Text that a tokenizer encodes is the same source as the ids in a file: the same windows, the same parts.
@@ -184,8 +197,19 @@ func TestDamagedTokensAreMadeAgain(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, whole, now, name)
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(cache, "left"+tokenFileSuffix+".1.tmp"), nil, 0o666))
 	assert.Contains(t, open(t, c).Notes[0], "as they were kept")
+
+	// What a killed process has left goes when it is old, what another one may be writing stays.
+	left := []string{filepath.Join(cache, "old"+tokenFileSuffix+".1.tmp"), filepath.Join(cache, "new"+tokenFileSuffix+".1.tmp"), filepath.Join(cache, "old.tmp")}
+	for _, name := range left {
+		require.NoError(t, os.WriteFile(name, nil, 0o666))
+	}
+	long := time.Now().Add(-2 * tokenFileStale)
+	require.NoError(t, errors.Join(os.Chtimes(left[0], long, long), os.Chtimes(left[2], long, long), os.Remove(found[0])))
+	open(t, c)
+	assert.NoFileExists(t, left[0])
+	assert.FileExists(t, left[1])
+	assert.FileExists(t, left[2], "not of this program")
 	c.Cache = filepath.Join(root, "a.txt")
 	_, err = Open(t.Context(), c)
 	assert.ErrorContains(t, err, "data: tokens of text: mkdir")
