@@ -4,7 +4,7 @@
 // [Open] finds the files, splits them into a training and a validation part and returns both as a [Source]: [Tokens], a text whose bytes are
 // tokens, that a tokenizer encodes, or tokens stored as u16 or u32, one long sequence; [Documents], the lines of JSONL files, packed into windows so that nothing is
 // predicted over a border; or a [Mixture] of several by weights. A [Loader] hands out the windows of the training part in a shuffled order,
-// batch by batch, for ever. An [Evaluation] walks the windows of the validation part from the first to the last, once. A [Collator] makes
+// batch by batch, for ever. An [Evaluation] walks the windows of the validation part from the first to the last, once; those of a [Strided] text overlap. A [Collator] makes
 // batches of documents that the caller has.
 //
 //	corpus, err := data.Open(ctx, data.Config{Text: []string{"books/*.txt"}, Validation: 0.05, Context: 128})

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"gputrain/data"
 	"gputrain/gpu/gputest"
+	"gputrain/model"
 )
 
 // The result after n batches is that of a text of n batches, and whoever leaves the loop, or is told to, leaves a model that evaluates as before.
@@ -71,4 +73,46 @@ func TestEvaluationAsItGoes(t *testing.T) {
 	require.ErrorIs(t, last, assert.AnError)
 	_, err := s.Evaluate(t.Context(), whole)
 	require.NoError(t, err)
+}
+
+// Of windows that overlap the loss is that of the definition in float64: every token but the first, behind what its window has before it.
+func TestEvaluateStrided(t *testing.T) {
+	const window, stride = 9, 4
+	def, err := model.NewLlama(model.LlamaConfig{Layers: 2, Heads: 4, KVHeads: 2, Width: 16, HeadDim: 6, Vocab: testV, Context: 12})
+	require.NoError(t, err)
+	hosts := model.Init(def, 5)
+	text := make([]byte, 31)
+	for i := range text {
+		text[i] = byte(i * i % testV)
+	}
+	path := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	c, err := data.Open(t.Context(), data.Config{Text: []string{path}, Context: window})
+	require.NoError(t, err)
+	defer c.Close()
+	e, err := data.NewEvaluation(data.Strided{Tokens: c.Train.(*data.Tokens), Stride: stride}, window, 3, 0)
+	require.NoError(t, err)
+	m, err := NewModel(gputest.Device(t), def, hosts)
+	require.NoError(t, err)
+	defer m.Release()
+	r, err := m.Evaluate(t.Context(), e)
+	require.NoError(t, err)
+	want := 0.0
+	for p := 1; p < len(text); p++ {
+		begin := 0
+		for begin+window <= p { // the first window that reaches it
+			begin += stride
+		}
+		var before []int32
+		for _, b := range text[begin:p] {
+			before = append(before, int32(b))
+		}
+		logits, sum := evaluated(t, def, hosts, before), 0.0
+		for _, l := range logits {
+			sum += math.Exp(l)
+		}
+		want += math.Log(sum) - logits[text[p]]
+	}
+	assert.EqualValues(t, len(text)-1, r.Tokens)
+	assert.InDelta(t, want/float64(len(text)-1), r.Loss, 1e-6, "of a loss around 2.7: roundings of f32")
 }

@@ -182,6 +182,22 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 	text := eval("--text", "text.txt")
 	assert.Greater(t, text["tokens"], whole["tokens"])
 	assert.Less(t, text["eval_loss"], 2.5)
+	// A byte is a token, but for the first, which nothing predicts.
+	assert.Equal(t, text["tokens"], text["bytes"])
+	assert.EqualValues(t, len(read(t, p.path("text.txt")))-1, text["bytes"])
+	assert.InEpsilon(t, text["eval_loss"].(float64)/math.Ln2, text["bits_per_byte"], 1e-12)
+	assert.InEpsilon(t, text["perplexity"], text["byte_perplexity"], 1e-12)
+	p.write(t, "short.txt", read(t, p.path("text.txt"))[:300])
+	strided := eval("--text", "short.txt", "--window", "8", "--stride", "3")
+	assert.EqualValues(t, 299, strided["tokens"])
+	assert.Equal(t, []any{8., 3.}, []any{strided["window"], strided["stride"]})
+	side := eval("--text", "short.txt", "--window", "8")
+	assert.EqualValues(t, 299, side["tokens"])
+	assert.Less(t, strided["eval_loss"], side["eval_loss"], "each has five tokens before it, not one")
+	assert.NotContains(t, eval("--text", "short.txt", "--window", "8", "--limit", "24"), "bytes")
+	for _, wrong := range [][]string{{"--text", "short.txt", "--window", "8", "--stride", "8"}, {"--stride", "3"}, {"--window", "99999"}, {"--stride", "-1"}} {
+		assert.Equal(t, 2, p.command(append([]string{"eval", "whole"}, wrong...)...).run(t).code, "%v", wrong)
+	}
 	assert.Contains(t, ok(t, p.command("eval", "whole")).out, "nats a token")
 }
 

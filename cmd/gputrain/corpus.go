@@ -54,6 +54,9 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definiti
 	}
 	if given {
 		config.Text, config.JSONL, config.Mixture, config.Validation = f.Text, f.JSONL, nil, 0
+		if len(f.Text) > 0 {
+			config.Context = 1 // a text may be shorter than a window
+		}
 		text, err = setup.OpenText(ctx, config, os.Stderr)
 	} else {
 		text, err = f.openOwn(ctx, path, config)

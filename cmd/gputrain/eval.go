@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"time"
 
 	"gputrain/data"
@@ -15,10 +18,15 @@ import (
 type evalCmd struct {
 	modelFlags
 	textFlags
-	Batch int  `help:"Sequences at once; the loss does not depend on it." default:"8"`
-	Limit int  `help:"Tokens to read at most, evenly spaced; 0 = all." default:"0"`
-	JSON  bool `help:"One JSON object on standard output."`
+	Batch  int  `help:"Sequences at once; the loss does not depend on it." default:"8"`
+	Limit  int  `help:"Tokens to read at most, evenly spaced; 0 = all." default:"0"`
+	Window int  `help:"Tokens that the model sees at once; 0 = its context, of a model that is no run of gputrain at most 2048." default:"0"`
+	Stride int  `help:"Windows of a text begin so many tokens behind one another, so that each token has the window less this before it; 0 = side by side." default:"0"`
+	JSON   bool `help:"One JSON object on standard output."`
 }
+
+// strangersWindow is the default for models that may have been made for texts of any length, which take memory.
+const strangersWindow = 2048
 
 func (c *evalCmd) Run(ctx context.Context) error {
 	if c.Batch < 1 || c.Limit < 0 {
@@ -30,6 +38,13 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	}
 	defer release()
 	window := m.Definition().Context()
+	if c.Window < 0 || c.Window > window || c.Stride < 0 {
+		return usageError{fmt.Errorf("eval: --window %d, --stride %d: wanted at most the context %d, and nothing below 0", c.Window, c.Stride, window)}
+	}
+	if _, err := os.Stat(filepath.Join(c.Model, "run.yaml")); err != nil {
+		window = min(window, strangersWindow)
+	}
+	window = cmp.Or(c.Window, window)
 	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, m.Definition())
 	if err != nil {
 		return err
@@ -38,9 +53,21 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	if tokens.Vocab() > m.Definition().Vocab() {
 		return usageError{fmt.Errorf("eval: text has tokens up to %d, the model %d", tokens.Vocab()-1, m.Definition().Vocab()-1)}
 	}
+	whole := &wholeText{}
+	if len(c.Text) > 0 {
+		if whole, err = c.whole(text); err != nil {
+			return err
+		}
+		tokens = whole.source
+	} else if c.Stride > 0 {
+		return usageError{fmt.Errorf("eval: --stride %d: wanted --text with it", c.Stride)}
+	}
 	windows := 0
 	if c.Limit > 0 {
 		windows = max(1, c.Limit/window)
+	}
+	if c.Stride >= window && len(c.Text) > 0 {
+		return usageError{fmt.Errorf("eval: --stride %d: wanted less than the window of %d", c.Stride, window)}
 	}
 	evaluation, err := batches(tokens, window, c.Batch, windows)
 	if err != nil {
@@ -52,13 +79,65 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	seconds := time.Since(start).Seconds()
-	if c.JSON {
-		return json.NewEncoder(os.Stdout).Encode(map[string]any{
-			"eval_loss": r.Loss, "perplexity": math.Exp(r.Loss), "tokens": r.Tokens, "tokens_per_second": float64(r.Tokens) / seconds,
-		})
+	if c.Limit > 0 {
+		whole.bytes = 0 // those of some tokens are not known
 	}
-	_, err = fmt.Printf("loss %.4f nats a token, perplexity %.3f, %d tokens in %.1f s\n", r.Loss, math.Exp(r.Loss), r.Tokens, seconds)
-	return err
+	bits := r.Loss * float64(r.Tokens) / math.Ln2 / float64(whole.bytes)
+	if c.JSON {
+		figures := map[string]any{
+			"eval_loss": r.Loss, "perplexity": math.Exp(r.Loss), "tokens": r.Tokens, "tokens_per_second": float64(r.Tokens) / seconds, "window": window,
+		}
+		if c.Stride > 0 {
+			figures["stride"] = c.Stride
+		}
+		if whole.bytes > 0 {
+			figures["bytes"], figures["bits_per_byte"], figures["byte_perplexity"] = whole.bytes, bits, math.Exp2(bits)
+		}
+		return json.NewEncoder(os.Stdout).Encode(figures)
+	}
+	fmt.Printf("loss %.4f nats a token, perplexity %.3f, %d tokens in windows of %d, in %.1f s\n", r.Loss, math.Exp(r.Loss), r.Tokens, window, seconds)
+	if whole.bytes > 0 {
+		fmt.Printf("%.4f bits a byte, perplexity %.4f a byte, %d bytes\n", bits, math.Exp2(bits), whole.bytes)
+	}
+	return nil
+}
+
+// wholeText is a text of which every token counts, but for the first where nothing stands before it.
+type wholeText struct {
+	source data.Source
+	bytes  int64 // of the tokens that count; 0: not known
+}
+
+// whole puts before a text what its tokenizer does, and lays its windows.
+func (c *evalCmd) whole(text *data.Corpus) (*wholeText, error) {
+	tokens, ok := text.Train.(*data.Tokens)
+	if !ok {
+		return nil, usageError{errors.New("eval: --text: found no text, wanted one")}
+	}
+	w := &wholeText{bytes: text.Bytes}
+	var before []int32
+	first := 1
+	if t := c.tokens.Tokenizer; t != nil && w.bytes > 0 {
+		before, _ = t.Around()
+		var ids [1]int32
+		if err := tokens.Read(ids[:], 0); err != nil {
+			return nil, err
+		}
+		said, err := t.Decode(ids[:], false)
+		if err != nil {
+			return nil, err
+		}
+		first = len(said)
+	}
+	if w.bytes > 0 && len(before) == 0 {
+		w.bytes -= int64(first)
+	}
+	tokens = tokens.After(before)
+	w.source = tokens
+	if c.Stride > 0 {
+		w.source = data.Strided{Tokens: tokens, Stride: c.Stride}
+	}
+	return w, nil
 }
 
 // batches lays a source into batches of at most batch windows, which have to fit the machine's memory.

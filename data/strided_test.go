@@ -1,0 +1,82 @@
+package data
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Windows and labels are those of the loop that people write: for begin in range(0, n, stride), of the window's predictions the last
+// end - previous end.
+func TestStrided(t *testing.T) {
+	for _, c := range []struct{ tokens, window, stride, batch int }{
+		{40, 12, 5, 3}, {12, 12, 5, 1}, {13, 12, 5, 2}, {17, 12, 5, 2}, {18, 12, 5, 2}, {5, 12, 5, 1}, {40, 12, 11, 4}, {9, 3, 1, 2}, {2, 2, 1, 1},
+	} {
+		text := make([]byte, c.tokens)
+		for i := range text {
+			text[i] = byte('a' + i)
+		}
+		path := filepath.Join(t.TempDir(), "text")
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		corpus, err := Open(t.Context(), Config{Text: []string{path}, Context: 1})
+		require.NoError(t, err)
+		assert.EqualValues(t, c.tokens, corpus.Bytes)
+		e, err := NewEvaluation(Strided{corpus.Train.(*Tokens), c.stride}, c.window, c.batch, 0)
+		require.NoError(t, err)
+
+		row, before := 0, 0
+		for begin := 0; begin < c.tokens; begin += c.stride {
+			end := min(begin+c.window, c.tokens)
+			b, err := e.Batch(row / c.batch)
+			require.NoError(t, err)
+			at := row % c.batch * c.window
+			for i := range c.window {
+				if begin+i < end-1 {
+					assert.EqualValues(t, text[begin+i], b.Tokens[at+i])
+				}
+				p, want := begin+i+1, int32(Ignored)
+				if p < end && p >= before {
+					want = int32(text[p])
+				}
+				assert.Equal(t, want, b.Labels[at+i], "%+v: window %d, label of %d", c, row, begin+i)
+			}
+			row, before = row+1, end
+			if end == c.tokens {
+				break
+			}
+		}
+		assert.EqualValues(t, row, e.Windows())
+		count := 0
+		for i := range e.Batches() {
+			b, err := e.Batch(i)
+			require.NoError(t, err)
+			count += b.Count
+		}
+		assert.Equal(t, c.tokens-1, count)
+		corpus.Close()
+	}
+	for _, stride := range []int{0, 12} {
+		_, err := NewEvaluation(Strided{newTokens(9, nil), stride}, 12, 1, 0)
+		assert.ErrorContains(t, err, "want 1 to less than the 12 tokens of a window")
+	}
+	_, err := NewLoader(Strided{newTokens(9, nil), 3}, LoaderConfig{Context: 12, Batch: 1})
+	assert.ErrorContains(t, err, "in windows that overlap")
+}
+
+func TestAfter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(path, []byte("ab"), 0o600))
+	corpus, err := Open(t.Context(), Config{Text: []string{path}, Context: 1})
+	require.NoError(t, err)
+	defer corpus.Close()
+	text := corpus.Train.(*Tokens)
+	assert.Same(t, text, text.After(nil))
+	behind := text.After([]int32{300, 2})
+	assert.Equal(t, 301, behind.Vocab())
+	got := make([]int32, behind.Len())
+	require.NoError(t, behind.Read(got, 0))
+	assert.Equal(t, []int32{300, 2, 'a', 'b'}, got)
+}
