@@ -73,6 +73,7 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	sampling.Stop = append(sampling.Stop, c.tokens.Ends()...)
 	if v := m.Definition().Vocab(); c.unspoken == nil && c.tokens.Tokenizer == nil && v != 256 {
 		return usageError{fmt.Errorf("sample: %s: found a vocabulary of %d and no tokenizer, wanted tokenizer.json or tokenizer.model there, or 256: bytes", c.Model, v)}
 	}

@@ -171,8 +171,8 @@ func (t Tokens) Text() train.Tokenizer {
 	return nil
 }
 
-// ends are the tokens that end a text.
-func (t Tokens) ends() []int32 {
+// Ends are the tokens that end a text.
+func (t Tokens) Ends() []int32 {
 	if t.Tokenizer == nil {
 		return nil
 	}

@@ -77,7 +77,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	}
 	run.Tokenizer = begin.Tokens.Text()
 	if t.SampleTokens > 0 && run.Tokenizer != nil && (begin.Tokens.Tokenizer != nil || text.Tokens == byteTokens) {
-		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, TopP: t.TopP, MinP: t.MinP, RepetitionPenalty: t.Repetition, Stop: begin.Tokens.ends(), Seed: t.Seed}
+		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, TopP: t.TopP, MinP: t.MinP, RepetitionPenalty: t.Repetition, Stop: begin.Tokens.Ends(), Seed: t.Seed}
 	}
 	return run, release, nil
 }
