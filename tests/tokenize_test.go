@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,30 +12,53 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/model"
 )
 
 const tokenizers = "../tokenizer/testdata"
 
 // What docs/tokenizers.md shows is what the commands print.
-func TestTokenizersPage(t *testing.T) {
+func TestTokenizersPage(t *testing.T) { runPage(t, "../docs/tokenizers.md", 7) }
+
+// The commands of docs/from-scratch.md go from a text to a directory for others, and its figures.
+func TestFromScratchPage(t *testing.T) {
+	p := runPage(t, "../docs/from-scratch.md", 10, "GPUTRAIN_ADAPTER="+adapter(t), "GPUTRAIN_CACHE="+workshop)
+	assert.Regexp(t, `^The sea`, read(t, p.path("page", "sample.txt")))
+	figures := objects(t, read(t, p.path("page", "figures.json")))[0]
+	bytes := len(read(t, p.path("page", "text.txt")))
+	assert.EqualValues(t, bytes-len("The"), figures["bytes"], "the first token is not predicted")
+	assert.InEpsilon(t, figures["eval_loss"].(float64)*figures["tokens"].(float64)/math.Ln2/figures["bytes"].(float64), figures["bits_per_byte"], 1e-12)
+	assert.Less(t, figures["eval_loss"], math.Log(640), "it has learned something")
+	exported, err := model.ReadConfig(p.path("page", "model"))
+	require.NoError(t, err)
+	assert.Equal(t, "qwen3", exported.Kind())
+	assert.Contains(t, read(t, "../docs/from-scratch.md"), fmt.Sprintf("A new qwen3 of %d,%03d parameters", model.Parameters(exported)/1000, model.Parameters(exported)%1000))
+	assert.Equal(t, read(t, p.path("page", "ours", "tokenizer.json")), read(t, p.path("page", "model", "tokenizer.json")))
+}
+
+// runPage runs the commands of a page beside a page of English, and compares what they print with what it shows.
+func runPage(t *testing.T, page string, least int, env ...string) *place {
+	t.Helper()
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("page"), os.DirFS(filepath.Join(tokenizers, "train"))))
 	require.NoError(t, os.Rename(p.path("page", "corpus.txt"), p.path("page", "text.txt")))
 	require.NoError(t, os.Mkdir(p.path("page", "bin"), 0o755))
 	require.NoError(t, os.Symlink(program, p.path("page", "bin", "gputrain")))
 	commands := 0
-	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, "../docs/tokenizers.md"), -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
 		for _, shown := range strings.Split("\n"+block[1], "\n$ ")[1:] {
 			line, want, _ := strings.Cut(shown, "\n")
 			c := exec.Command("sh", "-c", line)
-			c.Dir = p.path("page")
+			c.Dir, c.Env = p.path("page"), append(os.Environ(), env...)
 			out, err := c.CombinedOutput()
 			require.NoError(t, err, "%s: %s", line, out)
 			assert.Equal(t, strings.TrimSuffix(want, "\n"), strings.TrimSuffix(string(out), "\n"), line)
 			commands++
 		}
 	}
-	assert.GreaterOrEqual(t, commands, 7)
+	assert.GreaterOrEqual(t, commands, least)
+	return p
 }
 
 // doctor compares cases of tokenizers without an adapter, and names the first that differs.

@@ -29,7 +29,7 @@ type configTemplateCmd struct {
 	Family    string `help:"A run file for a new model of this family instead. With --size." placeholder:"KIND"`
 	Size      string `help:"Of about so many parameters, such as 0.1B, 100M or 500K." placeholder:"SIZE"`
 	Vocab     int    `help:"Size of the vocabulary." placeholder:"256" xor:"vocab"`
-	Tokenizer string `help:"The vocabulary of this tokenizer, in whole 64s." type:"path" placeholder:"TOKENIZER" xor:"vocab"`
+	Tokenizer string `help:"The vocabulary of this tokenizer, in whole 64s." placeholder:"TOKENIZER" xor:"vocab"`
 	Context   int    `help:"Tokens in a sequence." default:"1024"`
 }
 
@@ -64,7 +64,7 @@ func (c *configTemplateCmd) Run() error {
 	if err != nil {
 		return usageError{err}
 	}
-	return runfile.TemplateOf(os.Stdout, c.Family, keys, def)
+	return runfile.TemplateOf(os.Stdout, c.Family, keys, def, c.Tokenizer)
 }
 
 // parameterCount reads 0.1B, 100M, 500K or a plain number.

@@ -10,22 +10,25 @@ import (
 	"gputrain/model"
 )
 
-// TemplateOf writes a run file for a new model: its kind and those of its keys that do not have their defaults, below what it is.
-func TemplateOf(w io.Writer, kind string, k model.Keys, def model.Definition) error {
+// TemplateOf writes a run file for a new model: what it is, its kind and its keys, and the tokenizer
+// that it is for ("": bytes).
+func TemplateOf(w io.Writer, kind string, k model.Keys, def model.Definition, tokenizer string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# A new %s of %s parameters.\n", kind, grouped(model.Parameters(def)))
 	b.WriteString("# What is not here keeps its default: gputrain config template has every key.\n")
 	fmt.Fprintf(&b, "model:\n  kind: %s\n", kind)
-	defaults := Default().Model.Keys
-	keys, of := reflect.ValueOf(k), reflect.ValueOf(defaults)
+	keys := reflect.ValueOf(k)
 	for _, f := range keysOf(keys.Type()) {
-		if v := keys.FieldByIndex(f.Index); !v.IsZero() && v.Interface() != of.FieldByIndex(f.Index).Interface() {
+		if v := keys.FieldByIndex(f.Index); !v.IsZero() {
 			text := inline(v.Interface())
 			if v.CanFloat() { // 1000000.0 rather than 1e+06
 				text = strconv.FormatFloat(v.Float(), 'f', 1, 64)
 			}
 			fmt.Fprintf(&b, "  %s: %s\n", keyOf(f), text)
 		}
+	}
+	if tokenizer != "" {
+		fmt.Fprintf(&b, "data:\n  tokenizer: %s\n", inline(tokenizer))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

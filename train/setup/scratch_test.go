@@ -31,7 +31,7 @@ func TestTemplateOfEveryFamily(t *testing.T) {
 		keys, def, err := model.Sized(kind, 6e4, 50, 8)
 		require.NoError(t, err)
 		var text bytes.Buffer
-		require.NoError(t, runfile.TemplateOf(&text, kind, keys, def))
+		require.NoError(t, runfile.TemplateOf(&text, kind, keys, def, ""))
 		n := model.Parameters(def)
 		assert.Contains(t, text.String(), fmt.Sprintf("%s of %d,%03d parameters", kind, n/1000, n%1000))
 		cfg := runfile.New()
