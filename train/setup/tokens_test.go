@@ -164,6 +164,9 @@ func TestARunWithATokenizer(t *testing.T) {
 		run, release, err := Train(t.Context(), cfg, io.Discard)
 		require.NoError(t, err)
 		defer release()
+		if len(sets) == 1 { // the tokenizer of the model
+			assert.Equal(t, []int32{2}, run.Sample.Stop, "eos_token_id of the directory")
+		}
 		run.Dir, run.Output = runDir, io.Discard
 		ctx, stop := context.WithCancelCause(t.Context())
 		defer stop(nil)
