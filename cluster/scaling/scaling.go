@@ -22,6 +22,8 @@ type Job struct {
 	Passes func(microbatches int) (seconds, idle float64)
 	// Update is how long the rank with the most work is at its part of the update, in seconds; 1 has all.
 	Update func(ranks int) float64
+	// Share is the largest share of the elements that one of so many ranks updates.
+	Share func(ranks int) float64
 	// Memory is what the rank that takes most takes, all its stages together, in bytes.
 	Memory func(ranks int, sharded bool) (uint64, error)
 }
@@ -48,7 +50,7 @@ type Step struct {
 	Seconds      float64 `json:"seconds"`
 	Transfer     float64 `json:"transfer"`   // share of the step
 	Efficiency   float64 `json:"efficiency"` // speed a rank, of that of one rank alone
-	Sent         float64 `json:"sent_bytes"` // by a rank; as many are received
+	Sent         float64 `json:"sent_bytes"` // by the rank that sends most
 	Memory       uint64  `json:"memory_bytes"`
 }
 
@@ -78,25 +80,23 @@ func (j Job) times(ranks int, sharded bool, s Speeds) Step {
 	return out
 }
 
-// exchange counts what ranks send each other. Each adds up a piece of every bucket, of which it gets all other partial sums, and sends the total to
-// all, or to the rank that updates it. Parameters are broadcast, each rank hands on what it gets.
+// exchange counts what ranks send each other. Where the update is whole, each adds up a piece of every bucket, of which it gets all other partial sums,
+// and sends the total to all. Where it is divided, a rank gets all partial sums of what it updates, and sends the parameters to all; the rank
+// that updates the most is the slowest.
 func (j Job) exchange(out *Step, s Speeds) {
-	r := float64(out.Ranks)
-	bytes := 4 * float64(j.Elements)
-	buckets := math.Ceil(bytes / s.Bucket)
-	others := bytes * (r - 1) / r // that are not a rank's own, where all own as much
+	others := float64(out.Ranks - 1)
 	partials := float64(min(out.Ranks, j.Microbatches))
-	receivers, written := r-1, bytes
-	if out.Sharded {
-		receivers, written = 1, bytes/r
+	bytes := 4 * float64(j.Elements)
+	if !out.Sharded {
+		piece := bytes / float64(out.Ranks)
+		out.Sent = bytes - piece + others*piece
+		busy := 2 * others * math.Ceil(bytes/s.Bucket) * s.Message
+		out.Sum = max(bytes/s.Copy, out.Sent/s.Network+busy, partials*piece/s.Add)
+		return
 	}
-	sent := others + bytes/r*receivers
-	busy := (r - 1 + receivers) * buckets * s.Message
-	out.Sum = max(bytes/s.Copy, sent/s.Network+busy, partials*bytes/r/s.Add, written/s.Copy)
-	out.Sent = sent
-	if out.Sharded {
-		hops := math.Ceil(math.Log2(r))
-		out.Gather = max(bytes/r/s.Copy, others/s.Network+hops*buckets*s.Message, others/s.Copy)
-		out.Sent += others
-	}
+	own := bytes * j.Share(out.Ranks)
+	messages := others * math.Ceil(own/s.Bucket)
+	out.Sum = max(bytes/s.Copy, max(bytes-own, others*own)/s.Network+max(messages, bytes/s.Bucket)*s.Message, partials*own/s.Add)
+	out.Gather = max((bytes-own)/s.Copy, others*own/s.Network+messages*s.Message)
+	out.Sent = bytes - own + others*own
 }

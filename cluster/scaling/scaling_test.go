@@ -15,6 +15,7 @@ func TestStep(t *testing.T) {
 		Microbatches: 8, Elements: 1e9,
 		Passes: func(n int) (float64, float64) { return 3 * float64(n), 0.25 },
 		Update: func(ranks int) float64 { return 2 / float64(ranks) },
+		Share:  func(ranks int) float64 { return 0.3 },
 		Memory: func(ranks int, sharded bool) (uint64, error) {
 			if sharded {
 				return uint64(100 + 100/ranks), nil
@@ -40,11 +41,11 @@ func TestStep(t *testing.T) {
 	assert.InDelta(t, 6.006/14.006, four.Transfer, 1e-9)
 	assert.InDelta(t, 26/14.006/4, four.Efficiency, 1e-9)
 
-	// Sums to their owners: three quarters, and a quarter to one; then three quarters of parameters, two hops.
+	// The rank that updates 0.3 of all: 0.7 of its gradients to others, three times 0.3 from them, and three times 0.3 of parameters to them.
 	divided := on(4, true)
-	assert.InDelta(t, 3e9+1e9+3e9, divided.Sent, 1)
-	assert.InDelta(t, 4+0.004, divided.Sum, 1e-9)
-	assert.InDelta(t, 3+0.002, divided.Gather, 1e-9)
+	assert.InDelta(t, 0.7*4e9+0.9*4e9, divided.Sent, 1)
+	assert.InDelta(t, 3.6+0.001, divided.Sum, 1e-9)
+	assert.InDelta(t, 3.6+0.0009, divided.Gather, 1e-9)
 	assert.InDelta(t, 0.5, divided.Update, 0)
 	assert.EqualValues(t, 125, divided.Memory)
 

@@ -98,9 +98,18 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 		}
 		return longest
 	}
+	j.Share = func(ranks int) float64 {
+		sum := 0
+		for _, leaves := range stages {
+			_, most := fullest(c, leaves, ranks)
+			sum += most
+		}
+		return float64(sum) / float64(j.Elements)
+	}
 	j.Memory = func(ranks int, sharded bool) (sum uint64, err error) {
 		run := r.run
-		run.State.Reducer, run.State.ShardOptimizer = planning{rank: fullest(c, trained, ranks), ranks: ranks}, sharded
+		rank, _ := fullest(c, trained, ranks)
+		run.State.Reducer, run.State.ShardOptimizer = planning{rank: rank, ranks: ranks}, sharded
 		memory, err := memoryOf(ctx, run, r.on)
 		for _, m := range memory {
 			sum += m.Total()
@@ -110,13 +119,9 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 	return j, nil
 }
 
-// fullest is the rank that updates the most elements, if ranks divide the update.
-func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank int) {
-	parts, _, err := c.Deal(leaves, ranks)
-	if err != nil {
-		return 0
-	}
-	most := 0
+// fullest is the rank that updates the most elements, if ranks divide the update, and how many these are.
+func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank, most int) {
+	parts, _, _ := c.Deal(leaves, ranks) // whose errors Transform has had
 	for i, part := range parts {
 		n := 0
 		for _, leaf := range part {
@@ -126,7 +131,7 @@ func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank int) {
 			rank, most = i, n
 		}
 	}
-	return rank
+	return rank, most
 }
 
 // planning is one of several ranks, for a plan: it adds up nothing.
