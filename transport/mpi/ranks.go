@@ -73,7 +73,6 @@ func join(e *engine) (*ranks, error) {
 		return nil, fmt.Errorf("transport/mpi: open: %w", err)
 	}
 	r.hosts[r.rank] = host
-	go r.listen()
 	names, err := r.Gather(context.Background(), []byte(host))
 	if err != nil {
 		return nil, err
@@ -81,6 +80,7 @@ func join(e *engine) (*ranks, error) {
 	for i, name := range names {
 		r.hosts[i] = string(name)
 	}
+	go r.listen() // what comes names hosts
 	return r, nil
 }
 
