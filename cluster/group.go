@@ -51,6 +51,9 @@ func (g *Group) Size() int { return g.ranks.Size() }
 // Host names the machine of a rank.
 func (g *Group) Host(rank int) string { return g.ranks.Host(rank) }
 
+// SetTimeout sets how long this rank waits for another beside what that is expected to take, where New did not know it yet.
+func (g *Group) SetTimeout(d time.Duration) { g.config.Timeout = d }
+
 // Expect sets how long another rank may be at work before it comes to where it is waited for; waits last as long, and the timeout.
 func (g *Group) Expect(work time.Duration) { g.expected.Store(int64(work)) }
 

@@ -71,7 +71,7 @@ func (t *trainer) planBytes(c state.Config) (total uint64, err error) {
 
 // recomputed is what the run of the directory computed again; "" where there is none.
 func (t *trainer) recomputed() (what string, err error) {
-	settings, err := storedSettings(t.dir.path)
+	settings, err := storedSettings(t.config.Dir)
 	if json.Unmarshal([]byte(settings[recomputeKey]), &what) != nil {
 		return "", err // none, or of an older program
 	}

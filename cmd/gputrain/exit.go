@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"gputrain/checkpoint"
+	"gputrain/cluster"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
 	"gputrain/train"
@@ -40,7 +41,13 @@ func exitCode(err error) int {
 	var panicked *caught.Panic
 	var lost *transport.Error
 	var code codeError
+	var peer *cluster.PeerError
+	var different *cluster.DifferentError
 	switch {
+	case errors.As(err, &peer):
+		return peer.Code
+	case errors.As(err, &different):
+		return exitUsage
 	case errors.As(err, &code):
 		return int(code)
 	case errors.As(err, &panicked):

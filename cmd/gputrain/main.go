@@ -95,6 +95,10 @@ func tell(err error) {
 	if errors.As(err, &code) {
 		return
 	}
+	var told toldError
+	if errors.As(err, &told) {
+		return
+	}
 	var p *caught.Panic
 	if errors.As(err, &p) {
 		bug(os.Stderr, os.TempDir(), p.Value, p.Stack)

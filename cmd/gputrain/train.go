@@ -30,12 +30,22 @@ type trainCmd struct {
 	Autotune string `help:"on measures the variants of hot kernels once for each adapter; off takes those of a table, the same on every machine." default:"off" enum:"on,off"`
 
 	Reschedule bool `help:"Go on with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule than the run in the run directory has; name it with --run-dir where --set changes them." xor:"start"`
+
+	together `kong:"-"`
 }
 
+// Run trains, on several ranks where mpirun or srun has started them.
 func (c *trainCmd) Run(ctx context.Context) error {
 	begin := time.Now()
-	ctx, stop := train.Signals(ctx, os.Stderr, os.Exit)
+	if err := c.open(); err != nil {
+		return err
+	}
+	ctx, stop := train.Signals(ctx, c.out, os.Exit)
 	defer stop()
+	return c.close(ctx, c.train(ctx, begin))
+}
+
+func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -53,54 +63,61 @@ func (c *trainCmd) Run(ctx context.Context) error {
 		defer cancel()
 		ctx = within
 	}
+	if err := c.configure(cfg); err != nil {
+		return usageError{err}
+	}
 	run, release, err := c.config(ctx, cfg, dir)
 	if err != nil {
 		return train.Stopping(ctx, err)
 	}
 	defer release()
-	run.TimeLimit = 0
+	run.TimeLimit, run.Ranks = 0, c.group
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}
 	run.Dir, run.Fresh, run.Reschedule, run.Progress = dir, c.Fresh, c.Reschedule, c.Progress
+	body := func(run train.Config) error {
+		if cfg.Pipeline.Stages == 1 {
+			return c.onOne(ctx, cfg, run)
+		}
+		return c.onStages(ctx, cfg, run)
+	}
+	if !c.first() {
+		c.Profile = false
+		return train.Stopping(ctx, body(run))
+	}
 	unserve, err := c.serveFlags.start(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer unserve()
-	err = train.Stopping(ctx, c.around(run, func(run train.Config) error {
-		if cfg.Pipeline.Stages == 1 {
-			return c.onOne(ctx, cfg, run)
-		}
-		return c.onStages(ctx, cfg, run)
-	}))
-	return err
+	return train.Stopping(ctx, c.around(run, body))
 }
 
 // config is setup.Train of a run that may go on in dir: then it needs nothing of model.from and data.tokenizer, which may be gone, but that they are what
 // they were.
 func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) (train.Config, func(), error) {
 	if c.Fresh {
-		return setup.Train(ctx, cfg, os.Stderr)
+		return setup.Train(ctx, cfg, c.out)
 	}
 	if err := asBefore(cfg, dir); err != nil {
 		return train.Config{}, nil, err
 	}
 	from, tokenizer := cfg.Model.From, cfg.Data.Tokenizer
 	if !gone(from) && !gone(tokenizer) {
-		return setup.Train(ctx, cfg, os.Stderr)
+		return setup.Train(ctx, cfg, c.out)
 	}
 	found, err := setup.Checkpoints(dir).Newest()
 	if err != nil || found.Path == "" {
-		return setup.Train(ctx, cfg, os.Stderr)
+		return setup.Train(ctx, cfg, c.out)
 	}
 	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "data.tokenizer": &cfg.Data.Tokenizer} {
 		if gone(*place) {
-			fmt.Fprintf(os.Stderr, "gputrain: %s (%s): %s is not there any more; the run goes on without it\n", key, cfg.Origin(key), *place)
+			fmt.Fprintf(c.out, "gputrain: %s (%s): %s is not there any more; the run goes on without it\n", key, cfg.Origin(key), *place)
 			*place = found.Path
 		}
 	}
-	run, release, err := setup.Train(ctx, cfg, os.Stderr)
+	run, release, err := setup.Train(ctx, cfg, c.out)
 	cfg.Model.From, cfg.Data.Tokenizer = from, tokenizer
 	if run.Settings != nil {
 		run.Settings = setup.Settings(cfg)
@@ -137,6 +154,7 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 	}
 	defer dev.Release()
 	run.Peak = peakOf(dev)
+	c.entered = true
 	_, err = train.Run(ctx, dev, run)
 	if c.Profile {
 		err = errors.Join(err, writeProfile(dev, filepath.Join(run.Dir, train.ProfileFile)))
@@ -181,6 +199,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 		}
 		return nil
 	}))
+	c.entered = true
 	_, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
 	if c.Profile && timeline != nil {
 		err = errors.Join(err, writeTimeline(timeline, devices, filepath.Join(run.Dir, train.ProfileFile)))

@@ -22,6 +22,7 @@ type Run struct {
 	Train     Train     `yaml:"train" doc:"how long, how often"`
 	Pipeline  Pipeline  `yaml:"pipeline" doc:"stages and adapters"`
 	Device    Device    `yaml:"device" doc:"how adapters are used"`
+	Cluster   Cluster   `yaml:"cluster" doc:"how several ranks train one model, where mpirun or srun has started them"`
 }
 
 // Model chooses a network by kind and size, or takes one from a directory.
@@ -142,6 +143,14 @@ type Pipeline struct {
 type Device struct {
 	SubmitLimit string `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take: a step of more is cut into several, which changes no bit. Windows resets a driver after two seconds of one. Empty or 0s: never cut"`
 	Texels      string `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), those that read each element many times (reuse), all that gain by it (all), or what a measurement of the adapter says (auto). force is for tests"`
+}
+
+// Cluster is how ranks train one model.
+type Cluster struct {
+	ShardOptimizer bool   `yaml:"shard_optimizer" resume:"free" doc:"divide the optimizer's state and the update over the ranks, with the same bits: each has its part of the state and hands out the parameters that it has updated"`
+	Wire           string `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: as they are (f32), or rounded, in half the bytes (bf16), with which the bits depend on the number of ranks"`
+	Bucket         string `yaml:"bucket" default:"4MiB" range:"size" resume:"free" doc:"gradients that travel together; while they do the next are read from the device"`
+	Timeout        string `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long a rank waits for another, beside 20 times what that is expected to take, until the run ends with an error that names it"`
 }
 
 // Rule puts parameters on a stage.

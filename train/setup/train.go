@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"gputrain/cluster"
 	"gputrain/data"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -63,7 +64,13 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		}
 	}
 	t := cfg.Train
+	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
+	if err != nil {
+		release()
+		return run, nil, &UsageError{err}
+	}
 	run = train.Config{
+		Sums:  cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
 		State: c, Params: begin.Params, Loaded: begin.Release, Drawn: begin.Drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
