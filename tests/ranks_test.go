@@ -1,11 +1,75 @@
 package tests
 
 import (
-	"os"
+	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/checkpoint"
 )
+
+// onRanks is a command on n ranks; without mpirun the test is skipped.
+func (c command) onRanks(t *testing.T, n int) command {
+	t.Helper()
+	mpirun, err := exec.LookPath("mpirun")
+	if err != nil {
+		t.Skip("no mpirun: apt-get install openmpi-bin libopenmpi3")
+	}
+	return c.with(func(c *command) {
+		c.args = append([]string{"--oversubscribe", "--bind-to", "none", "-n", fmt.Sprint(n), c.program}, c.args...)
+		c.program = mpirun
+		c.env = append(c.env, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	})
+}
+
+// savedStep is the newest checkpoint of a run under way, whole or not.
+func savedStep(dir string) int64 {
+	steps, err := checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(dir, "checkpoints")}.Steps()
+	if err != nil || len(steps) == 0 {
+		return 0
+	}
+	return steps[0]
+}
+
+// A run on three ranks, of which one is killed, goes on with two, and ends as one that was never disturbed, on one.
+func TestRanksAreKilled(t *testing.T) {
+	p, want := undisturbedRun(t)
+	dir := p.runDir(t, "ranks")
+	three := p.train("ranks").onRanks(t, 3).start(t)
+	for begin := time.Now(); savedStep(dir) < 5; time.Sleep(10 * time.Millisecond) {
+		require.Less(t, time.Since(begin), patience)
+		select {
+		case <-three.over:
+			require.FailNow(t, "ended too early", three.err.String())
+		default:
+		}
+	}
+	ranks, err := exec.Command("pgrep", "-P", fmt.Sprint(three.cmd.Process.Pid)).Output()
+	require.NoError(t, err)
+	pids := strings.Fields(string(ranks))
+	require.NoError(t, exec.Command("kill", "-9", pids[len(pids)-1]).Run())
+	assert.NotZero(t, three.wait(t).code)
+	require.Less(t, savedStep(dir), int64(80))
+
+	r := p.train("ranks").onRanks(t, 2).run(t)
+	require.Zero(t, r.code, r.err)
+	assert.Contains(t, r.err, "2 ranks on ")
+	assert.Contains(t, r.err, "resumed from ")
+	requireSame(t, want, outcomeOf(t, dir))
+}
+
+// Ranks of different settings end before anything is trained, by one line.
+func TestRanksOfDifferentSettings(t *testing.T) {
+	p := newPlace(t)
+	c := p.train("different", "--set", "train.seed=1").onRanks(t, 1)
+	c.args = append(c.args, append([]string{":", "-n", "1", program}, p.train("different", "--set", "train.seed=2").args...)...)
+	r := c.run(t)
+	assert.Equal(t, 2, r.code, r.err)
+	assert.Equal(t, 1, strings.Count(r.err, "train.seed: found 2, wanted that of rank 0 on host"), r.err)
+}
