@@ -188,6 +188,13 @@ func TestDamagedTokensAreMadeAgain(t *testing.T) {
 	for _, at := range []int{0, 2 * len(want) / 2, 2*len(want) - 1, 2 * len(want), -73, -72, -60, -56, -50, -45, -40, -30, -4, -1} {
 		damaged[fmt.Sprint("flipped ", at)] = flip(at)
 	}
+	other := c
+	other.Cache, other.Text = t.TempDir(), []string{tree(t, map[string]string{"a.txt": strings.Repeat("some other text. ", 40)}) + "/a.txt"}
+	open(t, other)
+	foreign, err := filepath.Glob(other.Cache + "/*")
+	require.NoError(t, err)
+	damaged["of another text"], err = os.ReadFile(foreign[0])
+	require.NoError(t, err)
 	for name, bad := range damaged {
 		require.NoError(t, os.WriteFile(found[0], bad, 0o666))
 		corpus := open(t, c)

@@ -49,6 +49,12 @@ func tokensOf(cfg *runfile.Config, dir string, out io.Writer) (Tokens, error) {
 	if err := t.open(cfg, own, out); err != nil {
 		return Tokens{}, err
 	}
+	if t.Path == "" && dir != "" && !tokenizer.Has(dir) { // what is there all the same
+		var err error
+		if t.Companions, err = companions(dir); err != nil {
+			return Tokens{}, &UsageError{err}
+		}
+	}
 	from := cfg.Origin("data.tokens")
 	if d.Tokens == autoTokens && t.Kind == tokenizerTokens {
 		from = "model.from"

@@ -139,6 +139,23 @@ func TestTokenizersThatDoNotFit(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A model without a tokenizer keeps what it has; where text is bytes although it has one, its files are of no use.
+func TestFilesWithoutATokenizer(t *testing.T) {
+	names := func(dir string, sets ...string) (names []string) {
+		_, begin, err := Definition(configOf(t, append(sets, "model.from="+dir)...), io.Discard)
+		require.NoError(t, err)
+		for _, f := range begin.Tokens.Companions {
+			names = append(names, f.Name)
+		}
+		return names
+	}
+	dir := modelDir(t, 640, "gpt2")
+	assert.Equal(t, []string{"tokenizer.json", "chat_template.jinja", "generation_config.json"}, names(dir))
+	assert.Empty(t, names(dir, "data.tokens=bytes"))
+	require.NoError(t, os.Remove(filepath.Join(dir, "tokenizer.json")))
+	assert.Equal(t, []string{"chat_template.jinja", "generation_config.json"}, names(dir))
+}
+
 // A run with a tokenizer learns the same from text as from its ids, goes on to the same bits after a stop, encodes its text once, and leaves checkpoints
 // that have the tokenizer.
 func TestARunWithATokenizer(t *testing.T) {
