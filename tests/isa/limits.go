@@ -23,6 +23,9 @@ type limit struct {
 var limits = []limit{
 	// A workgroup's tile fills the workgroup memory that two waves a SIMD leave each other. Of each position there are one or two numbers besides
 	// what is read 16 bytes at a time. Shares differ by how evenly a width divides.
+	// On packed documents there is the first position of its document too.
+	{kernel: `graph\.attention_(d\w+_)?tiled_(64|128)_.*_documents`, waves: [2]int{2, 1}, narrow: 3, share: 72},
+	{kernel: `graph\.attention_(d\w+_)?tiled_.*_documents`, waves: [2]int{2, 1}, narrow: 3, share: 64},
 	{kernel: `graph\.attention_(d\w+_)?tiled_(64|128)_.*`, waves: [2]int{2, 1}, narrow: 2, share: 73},
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{2, 1}, narrow: 2, share: 64},
 	// The keys of 64 positions are read, not multiplied with much: what counts is waves.
@@ -30,6 +33,8 @@ var limits = []limit{
 	// A tile of 64x64 takes 16 accumulators and the operands of a step on their way: 128 registers. A check or an address in the innermost loop
 	// shows in its share.
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, waves: [2]int{4, 2}, share: 94},
+	// Where positions are read, each is a number.
+	{kernel: `graph\.rope_(inverse_)?(partial_)?at`, waves: [2]int{16, 9}, narrow: 1},
 	// What waits for memory wants as many waves as there are, and loads of 16 bytes.
 	{kernel: `graph\.(elementwise|matmul_slices|norm|rope_inverse).*|graph\.rope`, waves: [2]int{16, 9}},
 	{kernel: `optim\.muon_(gather|scatter)|kron\.(carry|diagonal)_gather|kron\.carry_scatter`, waves: [2]int{16, 9}},
