@@ -102,7 +102,7 @@ func (s *State) Prepare(n int64) error {
 	if err := s.device.Write(s.update.All(), updateWords(s.plan.Config, n)); err != nil {
 		return fmt.Errorf("kron: %w", err)
 	}
-	if !s.stale {
+	if !s.stale || s.device.Dry() {
 		return nil
 	}
 	rec := s.device.Record("gputrain.kron.derive")

@@ -27,6 +27,9 @@ type Config struct {
 	Profile bool
 	// NewLink makes the link between two devices for messages of the given sizes; nil is a HostLink.
 	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
+	// Ranks says on which ranks the stages are, where they are not all in this process. Devices of stages elsewhere are then without hardware
+	// (gpu.DryOf), like those on their ranks.
+	Ranks *Ranks
 }
 
 // linkMaker makes the link between two devices.
@@ -64,6 +67,13 @@ func (c Config) Validate() error {
 		if at, ok := c.Assignment.Part[p.Path]; !ok || at < 0 || at >= c.Assignment.Parts {
 			return fmt.Errorf("pipeline: assignment: parameter %q: no part of %d", p.Path, c.Assignment.Parts)
 		}
+	}
+	replicas := 1
+	if c.State.Reducer != nil {
+		_, replicas = c.State.Reducer.Replicas()
+	}
+	if err := c.Ranks.check(c.Assignment.Stages, replicas); err != nil {
+		return err
 	}
 	_, err := c.schedule()
 	return err
@@ -147,12 +157,18 @@ func (c Config) check(devices []*gpu.Device) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	if c.Ranks != nil && c.State.ShardOptimizer {
+		return errors.New("pipeline: ranks: found an update that replicas divide, wanted one that each makes whole: cluster.shard_optimizer is for stages in one process")
+	}
 	if len(devices) != c.Assignment.Stages {
 		return fmt.Errorf("pipeline: devices: found %d, wanted one for each of %d stages", len(devices), c.Assignment.Stages)
 	}
 	for i, d := range devices {
 		if d == nil {
 			return errors.New("pipeline: devices: none for stage " + fmt.Sprint(i))
+		}
+		if !d.Dry() && !c.Ranks.here(i) {
+			return fmt.Errorf("pipeline: devices: stage %d: found a device, wanted one without hardware: the stage is on %s", i, c.Ranks.name(i))
 		}
 	}
 	return nil

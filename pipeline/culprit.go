@@ -45,7 +45,7 @@ func (t *traffic) reset() {
 // although the receiver waits for it; then devices with work under way, the oldest first; then stages that wait for nobody.
 func (l *line) culprit(late error) error {
 	for _, w := range l.wires {
-		if w.link == nil {
+		if w.link == nil || w.source.away || w.sink.away {
 			continue
 		}
 		a, on, _ := l.workers[w.sink.index].at.get()
@@ -57,6 +57,9 @@ func (l *line) culprit(late error) error {
 	var oldest *submitted
 	var slow *stage
 	for _, w := range l.workers {
+		if w == nil {
+			continue
+		}
 		if s := w.fence.current.Load(); s != nil && (oldest == nil || s.at.Before(oldest.at)) {
 			oldest, slow = s, w.stage
 		}
@@ -65,8 +68,29 @@ func (l *line) culprit(late error) error {
 		return slow.failed(oldest.action.String(), fmt.Errorf("submitted %s ago and not done: %w", time.Since(oldest.at).Round(time.Millisecond), late))
 	}
 	for _, w := range l.workers {
+		if w == nil {
+			continue
+		}
 		if a, on, ended := w.at.get(); on == nil && !ended {
 			return w.stage.failed(a.String(), fmt.Errorf("not submitted: %w", late))
+		}
+	}
+	return l.awaited(late)
+}
+
+// awaited is the stage of another rank that a stage of this one waits for.
+func (l *line) awaited(late error) error {
+	for _, w := range l.workers {
+		if w == nil {
+			continue
+		}
+		a, on, _ := w.at.get()
+		switch {
+		case on == nil:
+		case on.source.away:
+			return on.source.failed("link "+on.name(), fmt.Errorf("%s waits for its message: %w", a, late))
+		case on.sink.away:
+			return on.sink.failed("link "+on.name(), fmt.Errorf("%s waits for it to take a message: %w", a, late))
 		}
 	}
 	return nil

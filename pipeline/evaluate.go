@@ -88,8 +88,34 @@ func (p *passes) result(ctx context.Context, l *line, order *schedule.Schedule, 
 		return nil, err
 	}
 	raw := make([]byte, l.results[0].buffer.Bytes())
-	if err := p.last.device.Read(ctx, raw, l.results[0].buffer.All()); err != nil {
-		return nil, p.last.failed("results", err)
+	if !p.last.away {
+		if err := p.last.device.Read(ctx, raw, l.results[0].buffer.All()); err != nil {
+			p.broken = p.toEnd(p.last.failed("results", err))
+			return nil, p.broken
+		}
 	}
-	return raw, nil
+	p.broken = p.toEnd(p.blame("results", p.spread(ctx, raw)))
+	return raw, p.broken
+}
+
+// spread gives what the rank of the last stage has to the other ranks of the pipeline.
+func (p *passes) spread(ctx context.Context, raw []byte) error {
+	r := p.config.Ranks
+	if r == nil {
+		return nil
+	}
+	ctx, done := p.within(ctx)
+	defer done()
+	if p.last.away {
+		return r.Of.Receive(ctx, r.rankOf(p.last.index), p.tag, raw)
+	}
+	for rank := r.first(); rank < r.first()+r.perPipeline(); rank++ {
+		if rank == r.Of.Rank() {
+			continue
+		}
+		if err := r.Of.Send(ctx, rank, p.tag, raw); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 // StageError says which stage a run failed at.
 type StageError struct {
 	Stage   int
+	Where   string // the rank and host of a stage, where a pipeline lies on several: "rank 1 on host b"
 	Adapter string
 	Doing   string // what it was about: "forward of part 1, microbatch 3"
 	Err     error
@@ -22,7 +23,7 @@ type StageError struct {
 
 // Error names stage and adapter.
 func (e *StageError) Error() string {
-	return fmt.Sprintf("stage %d (%s): %s: %v", e.Stage, e.Adapter, e.Doing, e.Err)
+	return fmt.Sprintf("%s: %s: %v", stageName(e.Stage, e.Where, e.Adapter), e.Doing, e.Err)
 }
 
 // Unwrap is the cause: gpu.ErrDeviceLost, gpu.ErrTimeout, gpu.ErrOutOfMemory and others.
@@ -33,7 +34,7 @@ func (s *stage) failed(doing string, err error) error {
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	return &StageError{Stage: s.index, Adapter: s.device.Adapter().String(), Doing: doing, Err: err}
+	return &StageError{Stage: s.index, Where: s.where, Adapter: s.device.Adapter().String(), Doing: doing, Err: err}
 }
 
 // graceTime is how long the goroutines of a run that has failed are waited for. What has not come back by then is inside a driver.

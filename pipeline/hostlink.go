@@ -26,8 +26,12 @@ type HostLink struct {
 // turn x number of frames + frame.
 type frame struct {
 	turn    atomic.Uint64
+	bytes   []byte // of the message as it travels between ranks: its number, eight bytes, and its tensors
 	tensors [][]byte
 }
+
+// numberBytes is what the number of a microbatch takes.
+const numberBytes = 8
 
 type sent struct{ frame, microbatch int }
 
@@ -43,9 +47,17 @@ func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
 		name: name, sizes: append([]uint64(nil), sizes...), frames: make([]frame, n),
 		empty: make(chan int, n), full: make(chan sent, capacity), closed: make(chan struct{}),
 	}
+	whole := uint64(numberBytes)
+	for _, size := range sizes {
+		whole += size
+	}
 	for i := range l.frames {
+		f := &l.frames[i]
+		f.bytes = make([]byte, whole)
+		rest := f.bytes[numberBytes:]
 		for _, size := range sizes {
-			l.frames[i].tensors = append(l.frames[i].tensors, make([]byte, size))
+			f.tensors = append(f.tensors, rest[:size:size])
+			rest = rest[size:]
 		}
 		l.frames[i].turn.Store(1) // so that the ticket of a zero message is nobody's
 		l.empty <- i

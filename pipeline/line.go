@@ -12,6 +12,7 @@ import (
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
+	"gputrain/transport"
 )
 
 // A line is a cut with a schedule, and, once it is built, its programs on the stages: it takes the microbatches of a batch through all parts.
@@ -19,8 +20,11 @@ type line struct {
 	label      string
 	cut        *partition.Cut
 	schedule   *schedule.Schedule
-	accumulate bool           // gradients are added to, instead of overwritten
-	caches     []*graph.Value // inputs that lie on the stages, for all lines that have them
+	accumulate bool                                // gradients are added to, instead of overwritten
+	caches     []*graph.Value                      // inputs that lie on the stages, for all lines that have them
+	ranks      *Ranks                              // nil: all stages are in this process
+	blamed     func(doing string, err error) error // see passes.blame
+	tag        transport.Tag                       // of the next link between ranks
 
 	stages  []*stage
 	parts   []*linePart
@@ -28,7 +32,7 @@ type line struct {
 	results []*result
 	fences  []*fence
 	buffers []*gpu.Buffer
-	workers []*worker // of the run under way, by stage
+	workers []*worker // of the run under way, by stage; nil for those on other ranks
 }
 
 // linePart is a part at work. A value that is read later than in the pass that it came with, or was made by, has a place for each microbatch in

@@ -66,24 +66,37 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kern
 	var memory []state.MemoryPlan
 	for _, c.State = range c.State.Choices() {
 		rehearsal, err := c.rehearse(ctx, devices)
-		if err != nil {
-			return c, nil, err
+		if err == nil {
+			kernels, memory = rehearsal.passes.kernels(), c.own(rehearsal.Memory())
+			rehearsal.Release()
 		}
-		kernels, memory = rehearsal.passes.kernels(), rehearsal.Memory()
-		rehearsal.Release()
-		if state.FitsMemory(devices, memory) {
-			return c, kernels, nil
+		fits, err := c.Ranks.agree(ctx, err == nil && state.FitsMemory(devices, memory), err)
+		if err != nil || fits {
+			return c, kernels, err
 		}
 	}
-	return c, nil, c.State.CheckMemory(devices, memory, 0, func(smaller state.Config) ([]state.MemoryPlan, error) {
+	err = c.State.CheckMemory(devices, memory, 0, func(smaller state.Config) ([]state.MemoryPlan, error) {
 		other := c
 		other.State = smaller
-		return PlanMemory(ctx, other, devices)
+		memory, err := PlanMemory(ctx, other, devices)
+		return c.own(memory), err
 	})
+	_, err = c.Ranks.agree(ctx, true, err)
+	return c, nil, err
+}
+
+// own is what the stages of this rank take: the others' is for their ranks to judge.
+func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
+	for i := range memory {
+		if !c.Ranks.here(i) {
+			memory[i] = state.MemoryPlan{}
+		}
+	}
+	return memory
 }
 
 // Fits tells whether what everything takes fits what the devices of the stages have.
 func (c Config) Fits(ctx context.Context, devices []*gpu.Device) (bool, error) {
 	memory, err := PlanMemory(ctx, c, devices)
-	return err == nil && state.FitsMemory(devices, memory), err
+	return c.Ranks.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
 }

@@ -12,6 +12,7 @@ import (
 	"gputrain/optim"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
+	"gputrain/transport"
 )
 
 // passes are the forward and backward passes of a model that is cut into stages.
@@ -25,6 +26,7 @@ type passes struct {
 	prefill, decode      *line          // of sampling
 	begin                []*gpu.Program // of each stage, before the first microbatch of an update in sequence
 	last                 *stage         // where the loss is
+	tag                  transport.Tag  // of the next message between ranks that is no link's
 	broken               error          // what failed half way: messages may be under way, and nobody waits for them
 	notes                *notes
 }
@@ -33,6 +35,9 @@ type passes struct {
 func (p *passes) compile(ctx context.Context, kernels [][]*gpu.Kernel) error {
 	for i, of := range kernels {
 		dev := p.devices[i]
+		if !p.config.Ranks.here(i) {
+			continue
+		}
 		progress := func(done, total int) {
 			p.config.State.Progress(fmt.Sprintf("compile kernels of stage %d", i), done, total)
 		}
@@ -85,19 +90,21 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	}
 	homes := residences(p.training.cut, p.specs, c.State.Frozen, c.Assignment.Stages)
 	for i, dev := range p.devices {
-		st := &stage{index: i, device: dev}
+		st := &stage{index: i, device: dev, where: c.Ranks.name(i), away: !c.Ranks.here(i)}
 		p.stages = append(p.stages, st)
 		if err := p.allocate(st, tx, homes[i], params); err != nil {
 			return st.failed("parameters and optimizer", err)
 		}
 	}
+	p.tag = firstTag
 	for _, l := range p.lines() {
+		l.ranks, l.blamed, l.tag = c.Ranks, p.blame, p.tag
 		if err := l.build(ctx, p.stages, c.NewLink); err != nil {
 			return err
 		}
+		p.tag = l.tag
 	}
-	p.last = p.training.stageOf(c.Assignment.Parts - 1)
-	p.notes = newNotes(p.training, c.Profile)
+	p.last, p.notes = p.training.stageOf(c.Assignment.Parts-1), newNotes(p.training, c.Profile)
 	if err := p.buildSums(ctx); err != nil {
 		return err
 	}
@@ -189,7 +196,9 @@ func (p *passes) buildSums(ctx context.Context) (err error) {
 func (p *passes) Partials() []state.Partial {
 	var sums []*state.Sums
 	for _, st := range p.stages {
-		sums = append(sums, st.sums)
+		if !st.away {
+			sums = append(sums, st.sums)
+		}
 	}
 	return state.Partials(sums...)
 }
@@ -282,6 +291,9 @@ func (p *passes) Submits(then *gpu.Program) [][]gpu.Planned {
 func (p *passes) measured(took time.Duration) {
 	programs := map[*gpu.Device][]*gpu.Program{}
 	for i, st := range p.stages {
+		if st.away {
+			continue
+		}
 		for _, a := range p.training.schedule.Actions[i] {
 			programs[st.device] = append(programs[st.device], p.training.programs(a)...)
 		}
@@ -297,7 +309,7 @@ func (p *passes) feed(in state.Inputs) feed {
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.
 func (p *passes) run(ctx context.Context, l *line, order *schedule.Schedule, write feed, begin []*gpu.Program, note *notes) error {
-	p.broken = l.run(ctx, order, write, begin, p.config.Timeout, note)
+	p.broken = p.toEnd(l.run(ctx, order, write, begin, p.config.Timeout, note))
 	return p.broken
 }
 
@@ -306,9 +318,11 @@ func (p *passes) Each(ctx context.Context) state.Each {
 	return func(do func(ctx context.Context, stage int) error) error {
 		c := newGroup(ctx, p.config.Timeout)
 		for i, st := range p.stages {
-			c.do(st, "update", func() error { return do(c.ctx, i) })
+			if !st.away {
+				c.do(st, "update", func() error { return do(c.ctx, i) })
+			}
 		}
-		p.broken = c.wait(nobody, func() {})
+		p.broken = p.toEnd(c.wait(nobody, func() {}))
 		return p.broken
 	}
 }
@@ -316,26 +330,50 @@ func (p *passes) Each(ctx context.Context) state.Each {
 // nobody is the culprit where every stage works by itself: whoever has not ended.
 func nobody(error) error { return nil }
 
+// Apart are the ranks of the stages, if there are several.
+func (p *passes) Apart() state.Apart {
+	if p.config.Ranks == nil {
+		return nil
+	}
+	return apart{p}
+}
+
 // Updated brings the copies of trained parameters that other stages own up to date.
 func (p *passes) Updated(ctx context.Context) error {
-	c := newGroup(ctx, p.config.Timeout)
+	c, tag := newGroup(ctx, p.config.Timeout), p.tag+1
 	for _, st := range p.stages {
 		if st.mirrors == nil {
 			continue
 		}
 		for _, leaf := range st.mirrors.Layout().Leaves() {
 			owner := p.training.stageOf(p.config.Assignment.Part[leaf.Path])
-			c.do(st, "copy of "+leaf.Path, func() error {
-				raw, err := owner.params.ReadRaw(c.ctx, leaf.Path)
-				if err != nil {
-					return owner.failed("read of "+leaf.Path, err)
-				}
-				return st.mirrors.WriteRaw(leaf.Path, raw)
-			})
+			if doing := "copy of " + leaf.Path; !st.away || !owner.away {
+				c.do(st, doing, func() error { return p.blame(doing, p.mirror(c.ctx, leaf, owner, st, tag)) })
+			}
+			tag++
 		}
 	}
-	p.broken = c.wait(nobody, func() {})
+	p.broken = p.toEnd(c.wait(nobody, func() {}))
 	return p.broken
+}
+
+// mirror brings a leaf from its owner to a stage that has a copy; one of them may be on another rank.
+func (p *passes) mirror(ctx context.Context, leaf buffers.Leaf, owner, to *stage, tag transport.Tag) (err error) {
+	ranks := p.config.Ranks
+	var raw []byte
+	if owner.away {
+		raw = make([]byte, to.mirrors.DType().Bytes(uint64(leaf.Elements())))
+		err = ranks.Of.Receive(ctx, ranks.rankOf(owner.index), tag, raw)
+	} else if raw, err = owner.params.ReadRaw(ctx, leaf.Path); err != nil {
+		return owner.failed("read of "+leaf.Path, err)
+	}
+	switch {
+	case err != nil:
+		return err
+	case to.away:
+		return ranks.Of.Send(ctx, ranks.rankOf(to.index), tag, raw)
+	}
+	return to.mirrors.WriteRaw(leaf.Path, raw)
 }
 
 // Rehearse makes the passes of an update; see state.Passes.
@@ -352,9 +390,12 @@ func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error)
 		}
 	}
 	took := time.Since(begun) / time.Duration(times)
-	for _, d := range p.devices {
-		if err := d.Wait(ctx); err != nil {
-			return 0, err
+	for _, st := range p.stages {
+		if st.away {
+			continue
+		}
+		if err := st.device.Wait(ctx); err != nil {
+			return 0, p.toEnd(err)
 		}
 	}
 	p.measured(took)

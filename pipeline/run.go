@@ -20,6 +20,9 @@ func (l *line) run(ctx context.Context, order *schedule.Schedule, write feed, be
 	c := newGroup(ctx, timeout)
 	l.workers = make([]*worker, len(l.stages))
 	for i, s := range l.stages {
+		if s.away {
+			continue
+		}
 		w := &worker{line: l, stage: s, fence: l.fences[i], write: write, group: c, note: note}
 		if begin != nil && begin[i] != nil {
 			w.begin = []*gpu.Program{begin[i]}
@@ -30,12 +33,18 @@ func (l *line) run(ctx context.Context, order *schedule.Schedule, write feed, be
 		w.traffic.reset()
 	}
 	for i, w := range l.workers {
+		if w == nil {
+			continue
+		}
 		c.do(w.stage, "run", func() error { return w.run(c.ctx, order.Actions[i]) })
 		c.do(w.stage, "compute", func() error { return w.watch(c.ctx, l.submits(order.Actions[i])) })
 	}
 	for _, w := range l.wires {
-		if w.link != nil {
-			c.do(w.source, "send over link "+w.name(), func() error { return w.carry(c.ctx, order.Microbatches, note, c.moved) })
+		switch {
+		case w.fetched != nil:
+			c.do(w.sink, "receive over link "+w.name(), func() error { return l.blamed(w.name(), w.fetched.fetch(c.ctx, order.Microbatches, c.moved)) })
+		case w.link != nil:
+			c.do(w.source, "send over link "+w.name(), func() error { return l.blamed(w.name(), w.carry(c.ctx, order.Microbatches, note, c.moved)) })
 		}
 	}
 	return c.wait(l.culprit, l.closeLinks)

@@ -17,6 +17,8 @@ import (
 // copies of parameters that other stages own, and scratch that all of its programs share.
 type stage struct {
 	index   int
+	where   string // its rank and host; "" in a pipeline of one process
+	away    bool   // it is on another rank: it is built on a device without hardware, and does not run
 	device  *gpu.Device
 	params  *buffers.Tree // that are trained, if any
 	frozen  *buffers.Tree // nil without any
@@ -31,7 +33,14 @@ type stage struct {
 }
 
 // name tells a stage in errors and reports.
-func (s *stage) name() string { return fmt.Sprintf("stage %d (%s)", s.index, s.device.Adapter()) }
+func (s *stage) name() string { return stageName(s.index, s.where, s.device.Adapter().String()) }
+
+func stageName(index int, where, adapter string) string {
+	if where != "" {
+		where += ", "
+	}
+	return fmt.Sprintf("stage %d (%s%s)", index, where, adapter)
+}
 
 func (s *stage) release() {
 	for _, t := range []*buffers.Tree{s.params, s.frozen, s.mirrors, s.lent, s.grads} {

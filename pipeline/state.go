@@ -36,22 +36,34 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 	if err != nil {
 		return nil, err
 	}
-	if c.State, err = c.State.WithBase(params); err != nil {
-		return nil, fmt.Errorf("pipeline: create: %w", err)
-	}
-	if params == nil {
-		params = model.Drawn(c.State.Definition, c.State.Seed)
-	}
-	s, err := c.build(ctx, devices, kernels, c.State.Told(params))
-	if err != nil {
+	s, err := c.create(ctx, devices, kernels, params)
+	if _, err = c.Ranks.agree(ctx, true, err); err != nil {
+		if s != nil {
+			s.Release()
+		}
 		return nil, fmt.Errorf("pipeline: create: %w", err)
 	}
 	return s, nil
 }
 
+// create is Create of what fits.
+func (c Config) create(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (_ *State, err error) {
+	if c.State, err = c.State.WithBase(params); err != nil {
+		return nil, err
+	}
+	if params == nil {
+		params = model.Drawn(c.State.Definition, c.State.Seed)
+	}
+	return c.build(ctx, devices, kernels, c.State.Told(params))
+}
+
 // build makes everything that a step needs. On dry devices it takes no memory and says how much it would take.
 func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (*State, error) {
-	p := &passes{config: c, devices: devices, specs: model.Specs(c.State.Definition)}
+	p := &passes{devices: devices, specs: model.Specs(c.State.Definition)}
+	if c.Ranks != nil {
+		c.State.Reducer = joint{c.State.Reducer, p}
+	}
+	p.config = c
 	err := p.compile(ctx, kernels)
 	if err == nil {
 		err = p.build(ctx, params)
@@ -82,23 +94,27 @@ func (p *passes) lossRange() gpu.Range {
 // state.ReadCheckpoint.
 func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*State, checkpoint.Record, error) {
 	found, err := state.ReadCheckpoint(c.State, dir)
-	if err != nil {
-		return nil, checkpoint.Record{}, err
+	var record checkpoint.Record
+	if err == nil {
+		record = found.Record
+		defer found.Close()
+		if found.HasOther() {
+			err = fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, checkpoint.ErrMismatch)
+		}
 	}
-	if found.HasOther() {
-		return nil, found.Record, fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, checkpoint.ErrMismatch)
+	if _, err = c.Ranks.agree(ctx, true, err); err != nil {
+		return nil, record, err
 	}
-	defer found.Close()
 	c.State = found.Config
 	s, err := Create(ctx, devices, c, found.Params)
 	if err != nil {
-		return nil, found.Record, err
+		return nil, record, err
 	}
-	if err := s.Restore(found); err != nil {
+	if _, err = c.Ranks.agree(ctx, true, s.Restore(found)); err != nil {
 		s.Release()
-		return nil, found.Record, err
+		return nil, record, err
 	}
-	return s, found.Record, nil
+	return s, record, nil
 }
 
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint or model; see state.LoadWeights.
@@ -113,11 +129,12 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 	return Create(ctx, devices, c, params)
 }
 
-// TrainStep makes one update with the sequences of the share and returns its metrics; see state.TrainState.
+// TrainStep makes one update with the sequences of the share and returns its metrics; see state.TrainState. All ranks of a pipeline are given the same
+// batch, and any error ends all of them.
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
 	begun := time.Now()
 	m, err := s.TrainState.TrainStep(ctx, batch)
-	if err == nil {
+	if s.passes.toEnd(err) == nil {
 		s.begun, s.ended, s.use = begun, time.Now(), s.passes.notes.recorder.End()
 	}
 	return m, err

@@ -22,6 +22,7 @@ type wire struct {
 
 	// Between devices.
 	link    Link
+	fetched *receivingEnd // the link, where the source is on another rank
 	rings   []*gpu.Readback
 	made    chan int // microbatches submitted, in order
 	export  []*gpu.Program
@@ -80,11 +81,23 @@ func (w *wire) openLink(ctx context.Context, l *line, newLink linkMaker) error {
 		w.export = append(w.export, p)
 	}
 	w.made = make(chan int, w.Depth())
-	if w.source.device.Dry() {
-		return nil // a plan opens no links
+	return w.join(l, sizes, newLink)
+}
+
+// join opens the link, or the end of it that is on this rank. A plan opens none.
+func (w *wire) join(l *line, sizes []uint64, newLink linkMaker) (err error) {
+	tag := l.tag
+	l.tag++
+	sends, receives := !w.source.device.Dry(), !w.sink.device.Dry()
+	switch {
+	case sends && receives:
+		w.link, err = newLink(w.name(), w.Depth(), sizes)
+	case sends:
+		w.link, err = newSendingEnd(w.name(), sizes, peer{l.ranks.Of, l.ranks.rankOf(w.sink.index), tag})
+	case receives:
+		w.fetched, err = newReceivingEnd(w.name(), w.Depth(), sizes, peer{l.ranks.Of, l.ranks.rankOf(w.source.index), tag})
+		w.link = w.fetched
 	}
-	var err error
-	w.link, err = newLink(w.name(), w.Depth(), sizes)
 	return err
 }
 

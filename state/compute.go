@@ -23,7 +23,9 @@ type Passes interface {
 	Partials() []Partial
 	// Submits are those that Compute makes, by stage, as the devices cut them at present.
 	Submits(then *gpu.Program) [][]gpu.Planned
-	// Each runs the pieces of an update on the stages.
+	// Apart are the ranks that have the stages; nil: all are in this process.
+	Apart() Apart
+	// Each runs the pieces of an update on the stages that are here.
 	Each(ctx context.Context) Each
 	// Updated brings up to date what stages have of each other's parameters.
 	Updated(ctx context.Context) error
@@ -212,6 +214,9 @@ func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 func (d *onDevice) Each(ctx context.Context) Each {
 	return func(do func(ctx context.Context, stage int) error) error { return do(ctx, 0) }
 }
+
+// Apart is nil: there is one device.
+func (d *onDevice) Apart() Apart { return nil }
 
 // Updated has nothing to do: one device has all parameters.
 func (d *onDevice) Updated(context.Context) error { return nil }

@@ -63,11 +63,15 @@ func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
 // reduce puts the losses of all replicas and the sums of their gradients in the place of this one's.
 func (s *TrainState) reduce(ctx context.Context) error {
 	_, grads := s.Trees()
+	grads = slices.DeleteFunc(grads, func(t *buffers.Tree) bool { return t.Device().Dry() }) // they are on other ranks
 	if err := s.config.Reducer.Sum(ctx, grads, s.passes.Partials()); err != nil {
 		return fmt.Errorf("reduce: gradients: %w", err)
 	}
 	last := s.updater.config.LossStage
-	own := make([]byte, s.losses.Bytes)
+	var own []byte
+	if s.hasLosses() {
+		own = make([]byte, s.losses.Bytes)
+	}
 	if len(own) > 0 {
 		if err := s.stages[last].Params.Device().Read(ctx, own, s.losses); err != nil {
 			return s.passes.Failed(last, err)

@@ -13,7 +13,8 @@ import (
 )
 
 // Save writes the state of this step to the checkpoint directory path as Snapshot.Save does. It waits for the steps in flight; an error of
-// the device is no *checkpoint.SaveError. Where replicas divide the update all of them call it, and replica 0 writes.
+// the device is no *checkpoint.SaveError. Where replicas divide the update, or
+// the stages are on several ranks, all of them call it, and the first writes.
 func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) error {
 	if err := s.usable(); err != nil {
 		return &checkpoint.SaveError{Path: path, Err: err}
@@ -21,19 +22,25 @@ func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) 
 	if err := s.settle(); err != nil {
 		return fmt.Errorf("state: save %q: %w", path, err)
 	}
-	if s.config.sharded() {
+	switch {
+	case s.passes.Apart() != nil:
+		return s.saveApart(context.WithoutCancel(ctx), path, run)
+	case s.config.sharded():
 		return s.saveShards(ctx, path, run)
 	}
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
 
 // CopyToHost copies the state of this step to the host, to be written while training goes on; see Snapshot.CopyToHost. It waits for the steps
-// in flight. Where replicas divide the update all of them call it: replica 0 gets the copy, the others one without files.
+// in flight. Where replicas divide the update, or the stages are on several ranks, all of them call it: the first gets the copy, the others one without files.
 func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	if err := s.settle(); err != nil {
 		return checkpoint.HostCopy{}, fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
 	}
-	if s.config.sharded() {
+	switch {
+	case s.passes.Apart() != nil:
+		return s.copyApart(context.WithoutCancel(ctx), run)
+	case s.config.sharded():
 		return s.copyShards(context.WithoutCancel(ctx), run)
 	}
 	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
@@ -54,12 +61,15 @@ func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
 }
 
 // FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite, as
-// Snapshot.FirstNonFinite does. Where replicas divide the update all of them call it.
+// Snapshot.FirstNonFinite does. Where replicas divide the update, or the stages are on several ranks, all of them call it.
 func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 	if err := s.settle(); err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
-	if s.config.sharded() {
+	switch {
+	case s.passes.Apart() != nil:
+		return s.firstApart(context.WithoutCancel(ctx))
+	case s.config.sharded():
 		return s.firstOfShards(context.WithoutCancel(ctx))
 	}
 	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))
@@ -72,6 +82,10 @@ func (s *TrainState) snapshot() Snapshot {
 	}
 	out.Params, out.Grads = s.Trees()
 	frozen := s.frozenTrees()
+	out.stages = map[*buffers.Tree]int{}
+	for i, r := range s.stages {
+		out.stages[r.Params], out.stages[r.Frozen] = i, i
+	}
 	out.Params, out.Frozen, out.Base = append(out.Params, frozen...), Paths(frozen...), s.config.base
 	if s.own.Other != nil {
 		out.Other = []*buffers.Tree{s.own.Other}

@@ -84,9 +84,17 @@ func (c Config) ownLayout(l *buffers.Layout) *buffers.Layout {
 	return l.Group(rank)
 }
 
-// owned are what this replica updates of the stages, how norms are exchanged, and what leaves each replica has on each stage.
-func (c Config) owned(stages []Resident) (own []Resident, exchange func(context.Context, []byte) ([][]byte, error), places []*buffers.Layout) {
-	if !c.sharded() {
+// owned are what this replica updates of the stages, how norms are exchanged, and what leaves each replica, or each rank of a replica, has on each stage.
+func (c Config) owned(stages []Resident, apart Apart) (own []Resident, exchange func(context.Context, []byte) ([][]byte, error), places []*buffers.Layout) {
+	switch {
+	case apart != nil:
+		for _, of := range apart.Stages() {
+			for _, stage := range of {
+				places = append(places, stages[stage].Params.Layout())
+			}
+		}
+		return stages, apart.Exchange, places
+	case !c.sharded():
 		return stages, nil, nil
 	}
 	for _, r := range stages {

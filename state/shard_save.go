@@ -135,17 +135,21 @@ func (s *TrainState) firstOfShards(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
+	return firstOf(all), nil
+}
+
+// firstOf is the first of the names that several have found, "" for none, in the order of FirstNonFinite.
+func firstOf(all [][]byte) (first string) {
 	kinds := []string{"params/", "grads/", "other/"}
 	order := func(name string) int {
 		kind := slices.IndexFunc(kinds, func(kind string) bool { return strings.HasPrefix(name, kind) })
 		return (kind + len(kinds) + 1) % (len(kinds) + 1) // the optimizer's come last
 	}
-	first := ""
 	for _, found := range all {
 		name := string(found)
 		if name != "" && (first == "" || cmp.Or(cmp.Compare(order(name), order(first)), cmp.Compare(name, first)) < 0) {
 			first = name
 		}
 	}
-	return first, nil
+	return first
 }

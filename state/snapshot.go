@@ -32,8 +32,10 @@ type Snapshot struct {
 	Companions    []checkpoint.Source   // files for other programs, such as those of the tokenizer
 	FS            checkpoint.FileSystem // nil is checkpoint.OS
 
-	others     []buffers.Tensor // of the optimizer's, that other replicas have
-	shardBytes uint64           // weights that take more are in several files; 0: as Hugging Face does it
+	others     []buffers.Tensor                           // of the optimizer's, that other replicas have
+	carry      func(stage, bytes int, read reader) reader // of stages on several ranks; nil: none
+	stages     map[*buffers.Tree]int                      // of the parameters
+	shardBytes uint64                                     // weights that take more are in several files; 0: as Hugging Face does it
 }
 
 // Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run
@@ -65,7 +67,7 @@ func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
 		name  string
 		trees []*buffers.Tree
 	}{{"params", s.Params}, {"grads", s.Grads}, {"other", s.Other}} {
-		list, err := leaves(kind.trees, kind.name)
+		list, err := s.leaves(kind.trees, kind.name)
 		if err != nil {
 			return "", fmt.Errorf("state: scan: %s: %w", kind.name, err)
 		}

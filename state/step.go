@@ -76,6 +76,9 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	ctx = context.WithoutCancel(ctx)
+	if !s.hasLosses() {
+		count = 0 // another rank says how many
+	}
 	count, err := s.config.countAll(ctx, count)
 	if err != nil {
 		return err
@@ -161,7 +164,7 @@ func (s *TrainState) read(left int) error {
 		p := s.pending[0]
 		found := <-p.arrival
 		if found.err != nil {
-			return s.passes.Failed(s.updater.config.LossStage, found.err)
+			return s.passes.Failed(s.told, found.err)
 		}
 		s.pending = append(s.pending[:0], s.pending[1:]...)
 		if s.done.Before(p.begun) {

@@ -62,7 +62,7 @@ func (s Snapshot) tensors() (t tensors, err error) {
 	if t.weights, err = s.weights(); err != nil {
 		return t, fmt.Errorf("params: %w", err)
 	}
-	if t.other, err = leaves(s.Other, "other"); err != nil {
+	if t.other, err = s.leaves(s.Other, "other"); err != nil {
 		return t, fmt.Errorf("other: %w", err)
 	}
 	if t.optimizer, err = s.optimizer(); err != nil {
@@ -73,7 +73,7 @@ func (s Snapshot) tensors() (t tensors, err error) {
 
 // weights are the parameters, named as in the Hugging Face layout where there is a definition.
 func (s Snapshot) weights() ([]stored, error) {
-	out, err := leaves(s.Params, "params")
+	out, err := s.leaves(s.Params, "params")
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,11 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 
 // optimizer are the optimizer's tensors, "mu/h.0.ln_1.weight", in the type they are kept in.
 func (s Snapshot) optimizer() ([]stored, error) {
-	whole, err := tensorsOf(s.States, s.others...)
+	states, others := s.States, s.others
+	if s.carry != nil {
+		states, others = nil, s.carried()
+	}
+	whole, err := tensorsOf(states, others...)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +144,19 @@ func (s Snapshot) optimizer() ([]stored, error) {
 	return out, nil
 }
 
+// carried are the optimizer's tensors of the stages of all ranks.
+func (s Snapshot) carried() (out []buffers.Tensor) {
+	for stage, opt := range s.States {
+		for _, t := range opt.Tensors() {
+			t.Read = s.carry(stage, t.Bytes(), t.Read)
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // leaves are those of trees, of some kind, in the order of their paths and named by them.
-func leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
+func (s Snapshot) leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
 	owners, err := leavesOf(trees)
 	if err != nil {
 		return nil, err
@@ -154,11 +169,15 @@ func leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
 			return nil, err
 		}
 		leaf, _ := tree.Layout().Leaf(path)
-		out = append(out, stored{
+		one := stored{
 			Tensor: safetensors.Tensor{Name: path, DType: dtype, Shape: leaf.Shape},
 			scan:   kind + "/" + path, dtype: tree.DType(),
 			read: func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) },
-		})
+		}
+		if s.carry != nil {
+			one.read = s.carry(s.stages[tree], int(tree.DType().Bytes(uint64(leaf.Elements()))), one.read)
+		}
+		out = append(out, one)
 	}
 	return out, nil
 }

@@ -27,6 +27,7 @@ type TrainState struct {
 	limited optim.Limits // as the devices have them
 
 	updater *Updater
+	told    int           // the stage that results are read of
 	losses  gpu.Range     // of the microbatches, once they are computed
 	results *gpu.Buffer   // what a step leaves to be read
 	ring    *gpu.Readback // results of the steps in flight
@@ -100,13 +101,18 @@ func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, l
 	return s, nil
 }
 
-// build makes the update of a step, which ends with the results' way back from stage last.
+// build makes the update of a step, which ends with the results' way back from stage last, or the last stage that is here.
 func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err error) {
-	statistics := s.stages[last].State.Statistics()
+	s.told = last
+	if apart := s.passes.Apart(); apart != nil { // every stage has the results
+		for s.told = len(s.stages) - 1; !apart.Here(s.told); s.told-- {
+		}
+	}
+	statistics := s.stages[s.told].State.Statistics()
 	if statistics.Bytes < optim.StatisticsBytes {
 		return fmt.Errorf("optimizer %s: measures no gradient norm", s.own.Transform.Name())
 	}
-	dev, size := s.stages[last].Params.Device(), s.config.resultBytes()
+	dev, size := s.stages[s.told].Params.Device(), s.config.resultBytes()
 	if s.results, err = dev.NewBuffer("gputrain.state.results", size); err != nil {
 		return err
 	}
@@ -115,12 +121,12 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.Reader = Reader{forward: usable{s}, vocab: s.config.Definition.Vocab(), window: s.config.Sequence}
-	stages, exchange, places := s.config.owned(s.stages)
+	stages, exchange, places := s.config.owned(s.stages, s.passes.Apart())
 	s.updater, err = NewUpdater(s.own.Transform, stages, UpdaterConfig{
 		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed, Exchange: exchange, Places: places,
 		End: func(rec *gpu.Recording, stage int) {
-			if stage == last {
-				s.config.recordResults(rec, s.results, s.stages[last].State)
+			if stage == s.told {
+				s.config.recordResults(rec, s.results, s.stages[stage].State)
 				rec.ReadBack(s.ring, s.results.All())
 			}
 		},
@@ -201,7 +207,7 @@ func (s *TrainState) String() string {
 // Bytes is what the state takes of a stage's device beside its trees and passes.
 func (s *TrainState) Bytes(stage int) uint64 {
 	n := s.updater.Bytes(stage)
-	if stage == s.updater.config.LossStage {
+	if stage == s.told {
 		n += (1 + inFlight) * s.config.resultBytes()
 	}
 	return n

@@ -310,7 +310,9 @@ func (u *Updater) submit(ctx context.Context, stage, round int, last bool) error
 func (u *Updater) gather(ctx context.Context) error {
 	places, measured := u.config.Places, [][]byte{}
 	for _, s := range u.stages {
-		measured = append(measured, s.measured)
+		if !s.Params.Device().Dry() { // else it is on another rank
+			measured = append(measured, s.measured)
+		}
 	}
 	if u.config.Exchange == nil {
 		places = nil

@@ -1,0 +1,153 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/transport"
+)
+
+// rankLinks are the two ends of a link between two ranks of a process.
+func rankLinks(t *testing.T, capacity int, sizes ...uint64) (all []transport.Ranks, out *sendingEnd, in *receivingEnd) {
+	t.Helper()
+	all = transport.Local(2)
+	out, err := newSendingEnd("0 to 1", sizes, peer{all[0], 1, firstTag})
+	require.NoError(t, err)
+	in, err = newReceivingEnd("0 to 1", capacity, sizes, peer{all[1], 0, firstTag})
+	require.NoError(t, err)
+	return all, out, in
+}
+
+func put(ctx context.Context, l Link, microbatch int) error {
+	m, err := l.Buffer(ctx)
+	if err != nil {
+		return err
+	}
+	m.Microbatch = microbatch
+	for _, tensor := range m.Tensors {
+		tensor[0], tensor[len(tensor)-1] = byte(microbatch), byte(microbatch)
+	}
+	if err := l.Send(ctx, m); err != nil {
+		l.Free(m)
+		return err
+	}
+	return nil
+}
+
+func get(ctx context.Context, l Link) (int, error) {
+	m, err := l.Receive(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer l.Free(m)
+	for _, tensor := range m.Tensors {
+		if tensor[0] != byte(m.Microbatch) || tensor[len(tensor)-1] != byte(m.Microbatch) {
+			return 0, errors.New("the bytes are of another message")
+		}
+	}
+	return m.Microbatch, nil
+}
+
+// A link between ranks keeps order and bytes, in memory that it made at first.
+func TestRankLinkKeepsOrder(t *testing.T) {
+	_, out, in := rankLinks(t, 2, 100, 4)
+	const n = 300
+	ended := make(chan error, 2)
+	go func() { ended <- in.fetch(t.Context(), n, func() {}) }()
+	go func() {
+		for i := range n {
+			if err := put(t.Context(), out, i); err != nil {
+				ended <- err
+				return
+			}
+		}
+		ended <- nil
+	}()
+	memory := map[*byte]bool{}
+	for i := range n {
+		m, err := in.Receive(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, i, m.Microbatch)
+		require.Equal(t, byte(i), m.Tensors[0][0])
+		require.Equal(t, byte(i), m.Tensors[1][3])
+		memory[&m.Tensors[0][0]] = true
+		in.Free(m)
+	}
+	require.NoError(t, errors.Join(<-ended, <-ended))
+	assert.LessOrEqual(t, len(memory), 3)
+}
+
+// Where the receiver does not come the sender waits: no more messages are under way than the link has memory for.
+func TestRankLinkHoldsBack(t *testing.T) {
+	_, out, in := rankLinks(t, 2, 8)
+	go func() { assert.NoError(t, in.fetch(t.Context(), 8, func() {})) }()
+	sent := make(chan int, 8)
+	go func() {
+		for i := range 8 {
+			assert.NoError(t, put(t.Context(), out, i))
+			sent <- i
+		}
+	}()
+	for i := range 3 {
+		require.Equal(t, i, <-sent, "two that wait, and one that the receiver has not asked for")
+	}
+	select {
+	case i := <-sent:
+		t.Fatalf("message %d was taken, of which none had been received", i)
+	case <-time.After(20 * time.Millisecond):
+	}
+	for i := range 8 {
+		got, err := get(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, i, got)
+	}
+}
+
+// Each end refuses the calls of the other, and what is no message of its own.
+func TestRankLinkRefuses(t *testing.T) {
+	_, out, in := rankLinks(t, 1, 8)
+	_, err := out.Receive(t.Context())
+	require.ErrorIs(t, err, errOtherEnd)
+	_, err = in.Buffer(t.Context())
+	require.ErrorIs(t, err, errOtherEnd)
+	require.ErrorIs(t, in.Send(t.Context(), Message{}), errOtherEnd)
+	require.EqualError(t, out.Send(t.Context(), Message{Microbatch: 3}), "pipeline: link 0 to 1: send microbatch 3: 0 tensors, wanted 1")
+}
+
+// Every wait ends: by the context, by Close, and by the failure of the other rank, which is named.
+func TestRankLinkWaitsEnd(t *testing.T) {
+	why := errors.New("stage 2 is gone")
+	waits := map[string]func(ctx context.Context, out *sendingEnd, in *receivingEnd) error{
+		"send":  func(ctx context.Context, out *sendingEnd, _ *receivingEnd) error { return put(ctx, out, 0) },
+		"fetch": func(ctx context.Context, _ *sendingEnd, in *receivingEnd) error { return in.fetch(ctx, 1, func() {}) },
+	}
+	for name, wait := range waits {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			_, out, in := rankLinks(t, 1, 8)
+			time.AfterFunc(time.Millisecond, func() { cancel(why) })
+			require.ErrorIs(t, wait(ctx, out, in), why)
+
+			all, out, in := rankLinks(t, 1, 8)
+			other := 1
+			if name == "fetch" {
+				other = 0
+			}
+			time.AfterFunc(time.Millisecond, func() { all[other].Fail(why) })
+			err := wait(t.Context(), out, in)
+			require.ErrorIs(t, err, why)
+			var noticed *transport.Error
+			require.ErrorAs(t, err, &noticed)
+			require.Equal(t, other, noticed.Rank)
+
+			_, out, in = rankLinks(t, 1, 8)
+			require.NoError(t, errors.Join(out.Close(), in.Close()))
+			require.ErrorIs(t, wait(t.Context(), out, in), ErrLinkClosed)
+		})
+	}
+}

@@ -1,0 +1,254 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/state"
+	"gputrain/transport"
+)
+
+// A pipeline may lie on several ranks. All of them make the same cut and the same schedule, and build every stage, those of other ranks on devices
+// without hardware, which take no memory. So each knows how everything lies everywhere, and runs its own stages alone:
+//
+//	messages      a wire between ranks is a link with an end on each (ranklink.go)
+//	norms         what each rank has measured of its stages goes to all
+//	losses        those of the rank that has the last stage go to all
+//	tied weights  the rank that owns one sends it to those with copies, after each update
+//	results       of evaluation and sampling go to all ranks of the pipeline
+//	checkpoints   rank 0 gets what it lacks, tensor by tensor
+//
+// All ranks make the same calls of a State, in the same order.
+
+// Ranks says on which ranks the stages of a pipeline are.
+type Ranks struct {
+	Of transport.Ranks
+	// Stages is the rank of each stage, counted within the pipeline; all ranks from 0 on have one. Where there are more ranks, the first so many make one
+	// replica of the model, the next the next one, and state.Config.Reducer joins replicas.
+	Stages []int
+}
+
+// perPipeline is the number of ranks of a pipeline.
+func (r *Ranks) perPipeline() int { return slices.Max(r.Stages) + 1 }
+
+// first is the first rank of this one's pipeline.
+func (r *Ranks) first() int { return r.Of.Rank() / r.perPipeline() * r.perPipeline() }
+
+// rankOf is the rank of a stage of this pipeline.
+func (r *Ranks) rankOf(stage int) int { return r.first() + r.Stages[stage] }
+
+// here tells whether a stage is on this rank. A pipeline of one process has no Ranks.
+func (r *Ranks) here(stage int) bool { return r == nil || r.rankOf(stage) == r.Of.Rank() }
+
+// name tells where a stage is; "" in a pipeline of one process.
+func (r *Ranks) name(stage int) string {
+	if r == nil {
+		return ""
+	}
+	rank := r.rankOf(stage)
+	return fmt.Sprintf("rank %d on host %s", rank, r.Of.Host(rank))
+}
+
+// check says what is wrong with the ranks for so many stages and replicas.
+func (r *Ranks) check(stages int, replicas int) error {
+	if r == nil {
+		return nil
+	}
+	if len(r.Stages) != stages {
+		return fmt.Errorf("pipeline: ranks: found the ranks of %d stages, wanted those of %d", len(r.Stages), stages)
+	}
+	n := r.perPipeline()
+	for rank := range n {
+		if !slices.Contains(r.Stages, rank) {
+			return fmt.Errorf("pipeline: ranks: rank %d: found no stage, wanted one or more on each of ranks 0 to %d", rank, n-1)
+		}
+	}
+	if size := r.Of.Size(); size%n != 0 {
+		return fmt.Errorf("pipeline: ranks: found %d ranks, wanted a multiple of the %d of a pipeline: %s", size, n, Multiples(n))
+	}
+	if found := r.Of.Size() / n; found != replicas {
+		return fmt.Errorf("pipeline: ranks: found %d ranks of which %d make a pipeline, and a reducer of %d replicas, wanted one of %d", r.Of.Size(), n, replicas, found)
+	}
+	return nil
+}
+
+// Multiples names the numbers of ranks that pipelines of n divide.
+func Multiples(n int) string { return fmt.Sprintf("%d, %d, %d and so on", n, 2*n, 3*n) }
+
+// RankError is why a call on another rank failed, and so on all.
+type RankError struct {
+	Rank int
+	Host string
+	Text string
+}
+
+// Error names the rank and its host.
+func (e *RankError) Error() string {
+	return fmt.Sprintf("rank %d on host %s: %s", e.Rank, e.Host, e.Text)
+}
+
+// report is what a rank says where all decide together.
+type report struct {
+	Wish bool   `json:"wish"`
+	Err  string `json:"err,omitempty"`
+}
+
+// agree tells whether all ranks wish something. Where one has failed all have: with its own error, or that of the lowest rank that has one.
+func (r *Ranks) agree(ctx context.Context, wish bool, err error) (bool, error) {
+	if r == nil {
+		return wish, err
+	}
+	own := report{Wish: wish}
+	if err != nil {
+		own.Err = err.Error()
+	}
+	raw, failed := json.Marshal(own)
+	if failed != nil {
+		return false, failed
+	}
+	all, failed := r.Of.Gather(context.WithoutCancel(ctx), raw)
+	if failed != nil {
+		return false, errors.Join(err, fmt.Errorf("pipeline: ranks: %w", failed))
+	}
+	if err != nil {
+		return false, err
+	}
+	for rank, one := range all {
+		var of report
+		if err := json.Unmarshal(one, &of); err != nil {
+			return false, fmt.Errorf("pipeline: ranks: rank %d: %w", rank, err)
+		}
+		if of.Err != "" {
+			return false, &RankError{rank, r.Of.Host(rank), of.Err}
+		}
+		wish = wish && of.Wish
+	}
+	return wish, nil
+}
+
+// blame makes of an error of the transport one of the stage that it comes from; doing is what this rank waited for.
+func (p *passes) blame(doing string, err error) error {
+	var noticed *transport.Error
+	if p.config.Ranks == nil || !errors.As(err, &noticed) || noticed.Rank == p.config.Ranks.Of.Rank() {
+		return err
+	}
+	for i, st := range p.stages {
+		if p.config.Ranks.rankOf(i) == noticed.Rank {
+			return &StageError{Stage: i, Where: st.where, Adapter: st.device.Adapter().String(), Doing: doing, Err: err}
+		}
+	}
+	return err
+}
+
+// within bounds a wait for other ranks, which their own devices may keep at work.
+func (p *passes) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := p.config.Timeout
+	for _, d := range p.devices {
+		limit += d.Patience()
+	}
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("%w: nothing has come for %s: %w", gpu.ErrTimeout, limit, context.DeadlineExceeded))
+}
+
+// toEnd ends all ranks where this one's run has failed.
+func (p *passes) toEnd(err error) error {
+	if err != nil && p.config.Ranks != nil {
+		p.config.Ranks.Of.Fail(err)
+	}
+	return err
+}
+
+// joint is the reducer of a pipeline on ranks: it gathers from all ranks, and adds up gradients, if there are replicas, by another reducer, which
+// joins those ranks that have the same stages.
+type joint struct {
+	state.Reducer // of replicas; nil: there is one
+	passes        *passes
+}
+
+// Replicas are those of the whole model.
+func (j joint) Replicas() (rank, count int) {
+	if j.Reducer == nil {
+		return 0, 1
+	}
+	return j.Reducer.Replicas()
+}
+
+// Gather is of all ranks.
+func (j joint) Gather(ctx context.Context, own []byte) ([][]byte, error) {
+	ctx, done := j.passes.within(ctx)
+	defer done()
+	all, err := j.passes.config.Ranks.Of.Gather(ctx, own)
+	return all, j.passes.blame("gather", err)
+}
+
+// Sum has nothing to add where there is one replica.
+func (j joint) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
+	if j.Reducer == nil {
+		return nil
+	}
+	return j.Reducer.Sum(ctx, grads, own)
+}
+
+// GatherTrees and Deliver are for replicas that divide the update, which a pipeline on ranks refuses.
+
+// GatherTrees implements state.Reducer.
+func (j joint) GatherTrees(ctx context.Context, trees []*buffers.Tree) error {
+	return j.Reducer.GatherTrees(ctx, trees)
+}
+
+// Deliver implements state.Reducer.
+func (j joint) Deliver(ctx context.Context, from int, b []byte) error {
+	return j.Reducer.Deliver(ctx, from, b)
+}
+
+// apart is a pipeline on ranks as its state sees it.
+type apart struct{ *passes }
+
+// Here implements state.Apart.
+func (a apart) Here(stage int) bool { return a.config.Ranks.here(stage) }
+
+// Stages implements state.Apart.
+func (a apart) Stages() [][]int {
+	out := make([][]int, a.config.Ranks.perPipeline())
+	for stage, rank := range a.config.Ranks.Stages {
+		out[rank] = append(out[rank], stage)
+	}
+	return out
+}
+
+// Leads implements state.Apart.
+func (a apart) Leads() bool { return a.config.Ranks.Of.Rank() == 0 }
+
+// Fail implements state.Apart.
+func (a apart) Fail(err error) { a.config.Ranks.Of.Fail(err) }
+
+// Exchange implements state.Apart: of what all ranks have given it is that of this pipeline's.
+func (a apart) Exchange(ctx context.Context, own []byte) ([][]byte, error) {
+	ctx, done := a.within(ctx)
+	defer done()
+	r := a.config.Ranks
+	all, err := r.Of.Gather(ctx, own)
+	if err != nil {
+		return nil, a.blame("exchange", err)
+	}
+	return all[r.first():][:r.perPipeline()], nil
+}
+
+// Deliver implements state.Apart.
+func (a apart) Deliver(ctx context.Context, stage int, b []byte) (err error) {
+	ctx, done := a.within(ctx)
+	defer done()
+	r := a.config.Ranks
+	own, from := r.Of.Rank(), r.Stages[stage]
+	switch {
+	case own == from && from != 0:
+		err = r.Of.Send(ctx, 0, a.tag, b)
+	case own == 0 && from != 0:
+		err = r.Of.Receive(ctx, from, a.tag, b)
+	}
+	return a.blame("delivery of a checkpoint", err)
+}
