@@ -144,8 +144,8 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 			}
 			assert.Equal(t, texels && c.texels == gpu.TexelsAll, first.Refreshes > 0)
 			want := gpu.Counters{
-				Dispatches: accumulate*(c.layers*layer+rest) + dispatchesOfAdamW,
-				Refreshes:  first.Refreshes, RefreshedBytes: first.RefreshedBytes, // as many in every step
+				Dispatches: accumulate*(c.layers*layer+rest) + accumulate - 1 + dispatchesOfAdamW, // behind the second batch the sum of two
+				Refreshes:  first.Refreshes, RefreshedBytes: first.RefreshedBytes,                 // as many in every step
 				Submits:   accumulate, // one a batch
 				Readbacks: 1,          // loss and norm, together
 				// In: tokens and labels of B x T; for the gradient of the embedding, the places of the tokens in the order of their ids, B x T, and
