@@ -69,7 +69,7 @@ func (r *Ranks) check(stages int, replicas int) error {
 		}
 	}
 	if size := r.Of.Size(); size%n != 0 {
-		return fmt.Errorf("pipeline: ranks: found %d ranks, wanted a multiple of the %d of a pipeline: %s", size, n, Multiples(n))
+		return fmt.Errorf("pipeline: ranks: found %d ranks, wanted a multiple of the %d of a pipeline: %s", size, n, multiples(n))
 	}
 	if found := r.Of.Size() / n; found != replicas {
 		return fmt.Errorf("pipeline: ranks: found %d ranks of which %d make a pipeline, and a reducer of %d replicas, wanted one of %d", r.Of.Size(), n, replicas, found)
@@ -77,8 +77,8 @@ func (r *Ranks) check(stages int, replicas int) error {
 	return nil
 }
 
-// Multiples names the numbers of ranks that pipelines of n divide.
-func Multiples(n int) string { return fmt.Sprintf("%d, %d, %d and so on", n, 2*n, 3*n) }
+// multiples names the numbers of ranks that pipelines of n divide.
+func multiples(n int) string { return fmt.Sprintf("%d, %d, %d and so on", n, 2*n, 3*n) }
 
 // RankError is why a call on another rank failed, and so on all.
 type RankError struct {
