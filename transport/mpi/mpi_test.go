@@ -65,7 +65,7 @@ func report(e *engine, what string) {
 // mpirun runs a program on n ranks. It returns what they say, everything that was written, and the exit code.
 func mpirun(t *testing.T, n int, name string, args ...string) ([]said, string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	lines, all, code := mpirunUntil(ctx, t, n, name, args...)
 	require.NoError(t, ctx.Err(), "%s", all)
@@ -118,7 +118,7 @@ var programs = map[string]func(e *engine) error{
 
 // contract runs all cases in one job: each has ranks of its own.
 func contract(e *engine) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	leftPatience, toldPatience, roundBytes = 200*time.Millisecond, 0, 100_000
 	for _, c := range transporttest.Cases() {
@@ -364,7 +364,7 @@ func TestHostsLinkIsCut(t *testing.T) {
 	list := hosts(t)
 	dir := t.TempDir()
 	t.Setenv("MPI_TEST_DIR", dir)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	go func() {
 		for ctx.Err() == nil {
