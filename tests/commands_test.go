@@ -198,6 +198,7 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 	for _, wrong := range [][]string{{"--text", "short.txt", "--window", "8", "--stride", "8"}, {"--stride", "3"}, {"--window", "99999"}, {"--stride", "-1"}} {
 		assert.Equal(t, 2, p.command(append([]string{"eval", "whole"}, wrong...)...).run(t).code, "%v", wrong)
 	}
+	assert.Equal(t, 2, p.command("eval", "whole", "--text", "short.txt", "--invalid", "drop").run(t).code)
 	assert.Contains(t, ok(t, p.command("eval", "whole")).out, "nats a token")
 }
 

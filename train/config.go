@@ -186,6 +186,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
 	case c.Train == nil && c.Batches == nil:
 		return fmt.Errorf("train: config: training text: none")
+	case c.Ranks != nil && c.Ranks.Size() > 1 && c.State.ShardOptimizer && c.HistogramEvery+int64(len(c.Watchers)) > 0:
+		return fmt.Errorf("train: config: histogram_every: %d, watchers: %d, wanted none where ranks divide the update (cluster.shard_optimizer): no rank has all gradients",
+			c.HistogramEvery, len(c.Watchers))
 	}
 	if i := slices.IndexFunc(c.Hooks, func(h Hook) bool { return h == nil }); i >= 0 {
 		return fmt.Errorf("train: config: hook %d: found none, wanted one", i)

@@ -220,6 +220,7 @@ func TestRanksMustAgree(t *testing.T) {
 		"data (fingerprint of the text): found other, wanted ": func(c *Config) { c.Fingerprint = "other" },
 		"does not find in " + other + " what rank 0 on host ":  func(c *Config) { c.Dir = other },
 		"batch: 0, want at least 1":                            func(c *Config) { c.State.Batch = 0 },
+		"histogram_every: 5, watchers: 0, wanted none":         func(c *Config) { c.State.ShardOptimizer, c.HistogramEvery = true, 5 },
 	} {
 		c := tinyRun(t, t.TempDir())
 		_, errs := onRanks(t, dev, 3, c, func(rank int, c *Config) context.Context {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type textFlags struct {
 	Field       string   `help:"Of --jsonl: field of the document; none = as the run has it." placeholder:"NAME"`
 	PromptField string   `help:"Of --jsonl: field that stands before it and does not count." placeholder:"NAME"`
 	MaskField   string   `help:"Of --jsonl: field with a list of 1 and 0 for the tokens that count and those that do not." placeholder:"NAME"`
+	Invalid     string   `help:"What becomes of text that is not UTF-8: an error that says where, or U+FFFD in its place (replace); none = as the run has it." placeholder:"error|replace" enum:"error,replace," default:""`
 	ChangedText bool     `help:"Measure the run's own text also where it is no longer what the run has learned from."`
 }
 
@@ -46,6 +48,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definiti
 		return nil, nil, err
 	}
 	config := setup.Data(cfg, how, def, def.Context())
+	config.Invalid = cmp.Or(f.Invalid, config.Invalid)
 	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
 		if len(f.JSONL) == 0 {
 			return nil, nil, usageError{fmt.Errorf("eval: found --field, --prompt-field or --mask-field, wanted --jsonl with them")}
