@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -50,9 +51,7 @@ func TestRanksAreKilled(t *testing.T) {
 		default:
 		}
 	}
-	ranks, err := exec.Command("pgrep", "-P", fmt.Sprint(three.cmd.Process.Pid)).Output()
-	require.NoError(t, err)
-	pids := strings.Fields(string(ranks))
+	pids := children(t, fmt.Sprint(three.cmd.Process.Pid))
 	require.NoError(t, exec.Command("kill", "-9", pids[len(pids)-1]).Run())
 	assert.NotZero(t, three.wait(t).code)
 	require.Less(t, savedStep(dir), int64(80))
@@ -61,6 +60,50 @@ func TestRanksAreKilled(t *testing.T) {
 	require.Zero(t, r.code, r.err)
 	assert.Contains(t, r.err, "2 ranks on ")
 	assert.Contains(t, r.err, "resumed from ")
+	requireSame(t, want, outcomeOf(t, dir))
+}
+
+// children are the processes that a process has started.
+func children(t *testing.T, pid string) []string {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-P", pid).Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))
+}
+
+// Of a job of three ranks one after another is killed, any of them: ten in the long form, one in the short one. launch starts it again each
+// time, and it ends as a run that was never disturbed, on one.
+func TestKilledRanksAreLaunchedAgain(t *testing.T) {
+	p, want := undisturbedRun(t)
+	dir, kills := p.runDir(t, "launched"), 1
+	if soak() {
+		kills = 10
+	}
+	c := p.train("launched", "--set", "train.save_every=1").onRanks(t, 3)
+	c.program, c.args = program, append([]string{"launch", "-n", "3", "--restarts", fmt.Sprint(kills), "--"}, p.train("launched", "--set", "train.save_every=1").args...)
+	launched := c.start(t)
+	reached := int64(0)
+	for kill := range kills {
+		for begin := time.Now(); savedStep(dir) <= reached; time.Sleep(5 * time.Millisecond) {
+			require.Less(t, time.Since(begin), patience)
+			select {
+			case <-launched.over:
+				require.FailNow(t, "ended too early", "kill %d: %s", kill, launched.err.String())
+			default:
+			}
+		}
+		mpirun := children(t, fmt.Sprint(launched.cmd.Process.Pid))
+		ranks := children(t, mpirun[len(mpirun)-1])
+		require.NoError(t, exec.Command("kill", "-9", ranks[rand.IntN(len(ranks))]).Run())
+		for begin := time.Now(); exec.Command("kill", "-0", mpirun[len(mpirun)-1]).Run() == nil; time.Sleep(5 * time.Millisecond) {
+			require.Less(t, time.Since(begin), patience)
+		}
+		reached = savedStep(dir)
+		require.Less(t, reached, int64(steps), "kill %d came too late", kill)
+	}
+	r := launched.wait(t)
+	require.Zero(t, r.code, r.err)
+	assert.Equal(t, kills, strings.Count(r.err, "from the newest checkpoint, on 3 ranks"))
 	requireSame(t, want, outcomeOf(t, dir))
 }
 
