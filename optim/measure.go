@@ -112,24 +112,33 @@ func (s *State) Combined(round int) gpu.Range {
 // dst has. measured are the bytes of State.Measured of each place, one after the other, and layouts what leaves they are of; s is any of the
 // states. Errors: sizes that do not match, a leaf of the model that is in no layout or in two.
 func (s *State) GatherNorms(dst []byte, layouts []*buffers.Layout, measured []byte) error {
-	if len(dst) != pairBytes*len(s.whole) || len(measured) != len(dst) {
+	sizes := func() error {
 		return fmt.Errorf("optim: gather norms: found %d bytes and room for %d, wanted %d: %d for each of %d leaves",
 			len(measured), len(dst), pairBytes*len(s.whole), pairBytes, len(s.whole))
 	}
-	seen := make([]bool, len(s.whole))
+	if len(dst) != pairBytes*len(s.whole) {
+		return sizes()
+	}
+	seen, rest := make([]bool, len(s.whole)), measured
 	for i, layout := range layouts {
 		for _, leaf := range layout.Leaves() {
 			place, found := slices.BinarySearch(s.whole, leaf.Path)
 			if !found || seen[place] {
 				return fmt.Errorf("optim: gather norms: place %d: leaf %q: found it twice or not in the model of %d, wanted each leaf once", i, leaf.Path, len(s.whole))
 			}
+			if len(rest) < pairBytes {
+				return sizes()
+			}
 			seen[place] = true
-			copy(dst[pairBytes*place:][:pairBytes], measured)
-			measured = measured[pairBytes:]
+			copy(dst[pairBytes*place:], rest[:pairBytes])
+			rest = rest[pairBytes:]
 		}
 	}
 	if place := slices.Index(seen, false); place >= 0 {
 		return fmt.Errorf("optim: gather norms: leaf %q: found it in none of %d places, wanted all leaves of the model", s.whole[place], len(layouts))
+	}
+	if len(rest) > 0 {
+		return sizes()
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 func TestMemoryErrorsAdviseWhatFits(t *testing.T) {
 	dev := gputest.Device(t)
 	c := order(t, steep(families(t)["gpt2 untied"], "sgd", `{}`, 4, 2), schedule.OneForwardOneBackward, 2)
+	c.State.Accumulation = state.AccumulateSequence // more microbatches take no more room for sums
 	total := func(c pipeline.Config) uint64 {
 		n := uint64(0)
 		for _, m := range planned(t, []*gpu.Device{dev, dev}, c) {

@@ -43,7 +43,7 @@ func TestStageLocalRefuses(t *testing.T) {
 	}
 	for want, stages := range map[string][]state.Resident{
 		"found no stages": nil,
-		`gather norms: leaf "e.empty": found it in none of 1 stages`:       s.stages[:1],
+		`gather norms: leaf "e.empty": found it in none of 1 places`:       s.stages[:1],
 		"stage 1: state: found one stage twice":                            {s.stages[0], s.stages[0]},
 		"stage 1: found no params or no state":                             changed(func(r *state.Resident) { r.State = nil }),
 		"stage 1: counts: found map[clip_by_global_norm:1":                 {s.stages[0], other.stages[1]},
