@@ -108,6 +108,7 @@ var programs = map[string]func(e *engine) error{
 	"contract": contract,
 	"waiting":  waiting,
 	"panic":    recovered,
+	"end":      behindTheEnd,
 	"killed":   func(e *engine) error { return signalled(e, syscall.SIGKILL) },
 	"stopped":  func(e *engine) error { return signalled(e, syscall.SIGSTOP) },
 	"failed":   failed,
@@ -199,6 +200,25 @@ func TestPanicIsRecovered(t *testing.T) {
 	lines, all, code := mpirun(t, 1, "panic")
 	require.Len(t, lines, 1, "%s", all)
 	assert.Contains(t, lines[0].What, "nil pointer dereference")
+	assert.Zero(t, code, "%s", all)
+}
+
+// behindTheEnd asks for a message and for the end of the library before its thread looks.
+func behindTheEnd(e *engine) error {
+	r, err := join(e)
+	if err != nil {
+		return err
+	}
+	looks := make(chan struct{})
+	e.ask(func() { <-looks })
+	end := e.finalize()
+	e.receive(r.messages, allocate(1), -1, 0)
+	close(looks)
+	return <-end
+}
+
+func TestNothingBeginsBehindTheEnd(t *testing.T) {
+	_, all, code := mpirun(t, 1, "end")
 	assert.Zero(t, code, "%s", all)
 }
 
