@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,11 @@ func (t *trainer) join(ctx context.Context) error {
 		}
 		facts.Settings = append(facts.Settings, cluster.Fact{Key: s.Key, Value: string(value)})
 	}
-	facts.Settings = append(facts.Settings, cluster.Fact{Key: "parameters to begin with (checksum)", Value: parametersSum(*c)})
+	sum, err := parametersSum(*c)
+	if err != nil {
+		return err
+	}
+	facts.Settings = append(facts.Settings, cluster.Fact{Key: "parameters to begin with (checksum)", Value: sum})
 	for _, d := range distinct(t.target.Devices()) {
 		facts.Adapters = append(facts.Adapters, cluster.Adapter{Index: d.Adapter().Index, Name: state.AdapterName(d)})
 	}
@@ -84,20 +89,23 @@ func (t *trainer) rankNotes(joined cluster.Joined) (notes []string) {
 }
 
 // parametersSum tells the parameters that a run is given from others.
-func parametersSum(c Config) string {
+func parametersSum(c Config) (string, error) {
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	raw := make([]byte, 0, 4096)
+	part, raw := make([]float32, 1<<16), make([]byte, 0, 4<<16)
 	for _, h := range c.Params {
-		for part := range slices.Chunk(h.Data, 1024) {
+		for at, n := 0, h.Elements(); at < n; at += len(part) {
+			part := part[:min(len(part), n-at)]
+			if err := h.Copy(part, at); err != nil {
+				return "", fmt.Errorf("train: parameters to begin with: %s: %w", h.Path, err)
+			}
 			raw = raw[:0]
 			for _, v := range part {
-				bits := math.Float32bits(v)
-				raw = append(raw, byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24))
+				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
 			}
 			sum.Write(raw)
 		}
 	}
-	return fmt.Sprintf("%08x", sum.Sum32())
+	return fmt.Sprintf("%08x", sum.Sum32()), nil
 }
 
 // probeTries is how often a rank looks for what rank 0 has written in the run directory, a tenth of a second apart: shared directories take their time.

@@ -206,6 +206,7 @@ func (t *trainer) open(ctx context.Context, reached int64) error {
 	} else {
 		err = t.follow(ctx)
 	}
+	t.loaded()
 	if err != nil {
 		return err
 	}
@@ -306,10 +307,6 @@ func EvaluationRows(c state.Config, tokens int64) int {
 // restore finds the newest whole checkpoint and goes on from it, or begins.
 func (t *trainer) restore(ctx context.Context) error {
 	c := t.config
-	t.config.Params = nil
-	if c.Loaded != nil {
-		defer c.Loaded()
-	}
 	found, err := t.store.Newest()
 	for _, r := range found.Rejected {
 		t.say("warning: %s", r)
@@ -360,6 +357,14 @@ func (t *trainer) restore(ctx context.Context) error {
 		return fmt.Errorf("train: run directory %q: is at step %d, wanted %d steps", c.Dir, record.Step, c.Steps)
 	}
 	return nil
+}
+
+// loaded lets go of the parameters that the run was given: they are on the devices, or not needed.
+func (t *trainer) loaded() {
+	t.config.Params = nil
+	if t.config.Loaded != nil {
+		t.config.Loaded()
+	}
 }
 
 // begin makes the state of step 0.
