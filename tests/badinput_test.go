@@ -173,9 +173,9 @@ func TestModelsThatDoNotFit(t *testing.T) {
 	}
 	// What it says to lower does fit.
 	r := p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch=32").run(t)
-	lower := regexp.MustCompile(`lower batch from 32 to (\d+) \(and raise accumulate from 2 to (\d+)`).FindStringSubmatch(r.err)
+	lower := regexp.MustCompile(`lower batch from 32 to (\d+) \(and raise accumulate from 2 to (\d+).* and set train.accumulation to (sequence): `).FindStringSubmatch(r.err)
 	require.NotNil(t, lower, r.err)
-	r = p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch="+lower[1], "--set", "train.accumulate="+lower[2],
+	r = p.train("run", "--set", "train.memory_limit=2MiB", "--set", "train.batch="+lower[1], "--set", "train.accumulate="+lower[2], "--set", "train.accumulation="+lower[3],
 		"--set", "train.steps=6", "--set", "train.sample_tokens=0").run(t)
 	assert.Zero(t, r.code, r.err)
 }

@@ -14,9 +14,13 @@ import (
 
 // apart are keys whose effect another test shows.
 var apart = map[string]string{
-	"data.prefetch":     "TestPrefetchReadsAhead",
-	"train.save_async":  "TestSavingBesideAndInBetween",
-	"train.save_frozen": "TestCheckpointsWithoutWhatIsFrozen",
+	"cluster.bucket":          "TestSumHasTheBitsOfOneDevice",
+	"cluster.shard_optimizer": "TestRanksHaveTheBitsOfOne",
+	"cluster.timeout":         "TestRanksThatAreLost",
+	"cluster.wire":            "TestSumInHalfTheBytes",
+	"data.prefetch":           "TestPrefetchReadsAhead",
+	"train.save_async":        "TestSavingBesideAndInBetween",
+	"train.save_frozen":       "TestCheckpointsWithoutWhatIsFrozen",
 }
 
 // newRuns makes the files that effects read: texts, documents, a model.

@@ -100,7 +100,7 @@ func TestPipelinesThatDoNotFit(t *testing.T) {
 	p := newPlace(t)
 	for _, devices := range []string{"adapter", "stage"} {
 		r := refused(t, p.staged("run", "device.texels=off", "pipeline.stages=2", "pipeline.devices="+devices, "train.memory_limit=1200KiB"), 5,
-			"wanted for 2 stages, the memory limit is 1.2 MiB", "stage 0: ", "stage 1: ", "params ", "optimizer ", "raise pipeline.microbatches 2 times", "lower context from 32 to 16: ", "instead of 1.6 MiB")
+			"wanted for 2 stages, the memory limit is 1.2 MiB", "stage 0: ", "stage 1: ", "params ", "optimizer ", "raise pipeline.microbatches 2 times", "set train.accumulation to sequence and lower context from 32 to 16: ", "instead of 1.7 MiB")
 		assert.NotContains(t, r.err, "compile kernels", "before any work")
 		sizes := regexp.MustCompile(`stage \d: (\d+\.\d) KiB \(`).FindAllStringSubmatch(r.err, -1)
 		require.Len(t, sizes, 2, r.err)
