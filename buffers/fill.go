@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"gputrain/buffers/array"
 	"gputrain/internal/caught"
 )
 
@@ -133,7 +134,7 @@ func (t *Tree) fill(p piece, floats []float32, raw []byte, one *sync.Mutex) erro
 		}
 	}
 	raw = raw[:t.dtype.Bytes(uint64(len(floats)))]
-	encode(t.dtype, raw, floats)
+	array.Encode(t.dtype, raw, floats)
 	one.Lock()
 	defer one.Unlock()
 	if err := t.device.Write(t.slabs[p.slab].Range(t.dtype.Bytes(uint64(p.from)), uint64(len(raw))), raw); err != nil {

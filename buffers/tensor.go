@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+
+	"gputrain/buffers/array"
 )
 
 // Tensor is one array of something's state as it is saved: its name, what it is, and the way to its bytes, which are little-endian,
@@ -41,7 +43,7 @@ func (t Tensor) Floats(ctx context.Context) ([]float32, error) {
 			out[i] = float32(binary.LittleEndian.Uint32(raw[4*i:]))
 		}
 	default:
-		decode(t.DType, out, raw)
+		array.Decode(t.DType, out, raw)
 	}
 	return out, nil
 }

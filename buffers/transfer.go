@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 )
 
@@ -21,7 +22,7 @@ func (t *Tree) Write(path string, data []float32) error {
 			t.label, path, len(data), leaf.Elements(), leaf.Shape)
 	}
 	raw := make([]byte, t.dtype.Bytes(uint64(len(data))))
-	encode(t.dtype, raw, data)
+	array.Encode(t.dtype, raw, data)
 	return t.WriteRaw(path, raw)
 }
 
@@ -69,7 +70,7 @@ func (t *Tree) Read(ctx context.Context, path string) ([]float32, error) {
 		return nil, err
 	}
 	data := make([]float32, leaf.Elements())
-	decode(t.dtype, data, raw)
+	array.Decode(t.dtype, data, raw)
 	return data, nil
 }
 
@@ -174,7 +175,7 @@ func (t *Tree) Download(ctx context.Context) ([]Host, error) {
 		}
 		t.eachPart(s, func(leaf Leaf, p Part, bytes []byte) {
 			first := p.Row * leaf.rowElements()
-			decode(t.dtype, out[leaf.Index].Data[first:first+p.Count], bytes)
+			array.Decode(t.dtype, out[leaf.Index].Data[first:first+p.Count], bytes)
 		}, image)
 	}
 	return out, nil

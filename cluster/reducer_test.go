@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -255,7 +256,9 @@ func TestBfloat(t *testing.T) {
 		0x3f800000: 0x3f80, 0x3f808000: 0x3f80, 0x3f818000: 0x3f82, 0x3f808001: 0x3f81, 0x7f7fffff: 0x7f80, 0xff800000: 0xff80, 0x7f800001: 0x7fc0, 0x00000001: 0,
 		0x80000000: 0x8000,
 	} {
-		assert.Equal(t, want, bfloat(math.Float32frombits(bits)), "%#x", bits)
+		raw := make([]byte, 2)
+		BF16.encode(raw, []float32{math.Float32frombits(bits)})
+		assert.Equal(t, want, binary.LittleEndian.Uint16(raw), "%#x", bits)
 	}
 }
 

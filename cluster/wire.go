@@ -1,10 +1,11 @@
 package cluster
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
+
+	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // Wire is how gradients travel between ranks.
@@ -27,48 +28,22 @@ func (w Wire) validate() error {
 	return nil
 }
 
-// bytes of an element.
-func (w Wire) bytes() int {
+// dtype is how an element travels.
+func (w Wire) dtype() buffers.DType {
 	if w == BF16 {
-		return 2
+		return buffers.BF16
 	}
-	return 4
+	return buffers.F32
 }
+
+// bytes of an element.
+func (w Wire) bytes() int { return w.dtype().Bits() / 8 }
 
 // encode puts values into dst as they travel.
-func (w Wire) encode(dst []byte, values []float32) {
-	if w == F32 {
-		for i, v := range values {
-			binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(v))
-		}
-		return
-	}
-	for i, v := range values {
-		binary.LittleEndian.PutUint16(dst[2*i:], bfloat(v))
-	}
-}
+func (w Wire) encode(dst []byte, values []float32) { array.Encode(w.dtype(), dst, values) }
 
 // decode takes values out of src.
-func (w Wire) decode(values []float32, src []byte) {
-	if w == F32 {
-		for i := range values {
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		}
-		return
-	}
-	for i := range values {
-		values[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
-	}
-}
-
-// bfloat is the upper half of a float32, rounded to nearest even. A NaN stays one.
-func bfloat(v float32) uint16 {
-	bits := math.Float32bits(v)
-	if v != v {
-		return uint16(bits>>16) | 0x40
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
+func (w Wire) decode(values []float32, src []byte) { array.Decode(w.dtype(), values, src) }
 
 // round makes values what they are once they have travelled.
 func (w Wire) round(values []float32) {
@@ -76,6 +51,6 @@ func (w Wire) round(values []float32) {
 		return
 	}
 	for i, v := range values {
-		values[i] = math.Float32frombits(uint32(bfloat(v)) << 16)
+		values[i] = array.DecodeBF16(array.EncodeBF16(v))
 	}
 }

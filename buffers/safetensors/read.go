@@ -2,7 +2,8 @@ package safetensors
 
 import (
 	"encoding/binary"
-	"math"
+
+	"gputrain/buffers/array"
 )
 
 // chunkBytes is how much of a tensor is held undecoded at a time.
@@ -56,16 +57,8 @@ func (f *File) isFloat(name string) error {
 
 // widen decodes floats, by dtype.
 var widen = map[string]func(dst []float32, src []byte){
-	"F32": func(dst []float32, src []byte) {
-		for i := range dst {
-			dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		}
-	},
-	"BF16": func(dst []float32, src []byte) {
-		for i := range dst {
-			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
-		}
-	},
+	"F32":  func(dst []float32, src []byte) { array.Decode(array.F32, dst, src) },
+	"BF16": func(dst []float32, src []byte) { array.Decode(array.BF16, dst, src) },
 	"F16": func(dst []float32, src []byte) {
 		for i := range dst {
 			dst[i] = float16(binary.LittleEndian.Uint16(src[2*i:]))
