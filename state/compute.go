@@ -56,11 +56,11 @@ func (c Config) Write(p *compile.Program, in Inputs, i int) error {
 		case model.InputLabels:
 			err = p.WriteInts(name, in.Batch.Labels[i*tokens:(i+1)*tokens])
 		case model.InputPositions:
-			positions := in.Batch.Positions
-			if positions == nil {
-				positions = data.Whole(c.Batch*(i+1), c.Sequence)
+			positions := data.Whole(c.Batch, c.Sequence)
+			if of := in.Batch.Positions; of != nil {
+				positions = of[i*tokens : (i+1)*tokens]
 			}
-			err = p.WriteInts(name, positions[i*tokens:(i+1)*tokens])
+			err = p.WriteInts(name, positions)
 		case model.InputLossScale:
 			err = p.WriteFloats(name, []float32{float32(1 / float64(in.Count))})
 		case model.InputDropoutKey:
