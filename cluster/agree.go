@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"gputrain/transport"
 )
@@ -31,7 +30,7 @@ type PeerError struct {
 
 // Error names the rank and its host.
 func (e *PeerError) Error() string {
-	return fmt.Sprintf("rank %d on host %s: %s", e.Rank, e.Host, e.Text)
+	return transport.Name(e.Rank, e.Host) + ": " + e.Text
 }
 
 // Agree lets all ranks go on together, or end together: err is why this one ends, nil that it goes on, weight of what kind that is. It returns what all

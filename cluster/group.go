@@ -61,7 +61,7 @@ func (g *Group) Expect(work time.Duration) { g.expected.Store(int64(work)) }
 func (g *Group) Close() error { return g.ranks.Close() }
 
 // name is a rank for people.
-func (g *Group) name(rank int) string { return fmt.Sprintf("rank %d on host %s", rank, g.Host(rank)) }
+func (g *Group) name(rank int) string { return transport.Name(rank, g.Host(rank)) }
 
 // A WaitError says how long was waited for other ranks, and for what.
 type WaitError struct {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"gputrain/transport"
 )
 
 // Facts are what ranks must have in common to train one model, and what they train on.
@@ -86,7 +88,7 @@ type DifferentError struct {
 
 // Error names both ranks.
 func (e *DifferentError) Error() string {
-	return fmt.Sprintf("cluster: rank %d on host %s: %s: found %s, wanted that of rank 0 on host %s, %s", e.Rank, e.Host, e.What, e.Found, e.First, e.Wanted)
+	return fmt.Sprintf("cluster: %s: %s: found %s, wanted that of %s, %s", transport.Name(e.Rank, e.Host), e.What, e.Found, transport.Name(0, e.First), e.Wanted)
 }
 
 // difference is the first thing in which f is not as other.

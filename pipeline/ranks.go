@@ -51,7 +51,7 @@ func (r *Ranks) name(stage int) string {
 		return ""
 	}
 	rank := r.rankOf(stage)
-	return fmt.Sprintf("rank %d on host %s", rank, r.Of.Host(rank))
+	return transport.Name(rank, r.Of.Host(rank))
 }
 
 // check says what is wrong with the ranks for so many stages and replicas.
@@ -89,7 +89,7 @@ type RankError struct {
 
 // Error names the rank and its host.
 func (e *RankError) Error() string {
-	return fmt.Sprintf("rank %d on host %s: %s", e.Rank, e.Host, e.Text)
+	return transport.Name(e.Rank, e.Host) + ": " + e.Text
 }
 
 // report is what a rank says where all decide together.

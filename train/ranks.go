@@ -3,11 +3,9 @@ package train
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 	"os"
@@ -19,8 +17,10 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/cluster"
 	"gputrain/data"
+	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train/runfile"
+	"gputrain/transport"
 )
 
 // Rank 0 of several writes and says everything. The others make the same steps, and see of the run directory only its checkpoints. What
@@ -51,9 +51,9 @@ func (t *trainer) join(ctx context.Context) error {
 		}
 		facts.Settings = append(facts.Settings, cluster.Fact{Key: s.Key, Value: string(value)})
 	}
-	sum, err := parametersSum(*c)
+	sum, err := model.Fingerprint(c.Params)
 	if err != nil {
-		return err
+		return fmt.Errorf("train: parameters to begin with: %w", err)
 	}
 	facts.Settings = append(facts.Settings, cluster.Fact{Key: "parameters to begin with (checksum)", Value: sum})
 	for _, d := range distinct(t.target.Devices()) {
@@ -86,26 +86,6 @@ func (t *trainer) rankNotes(joined cluster.Joined) (notes []string) {
 		notes = append(notes, fmt.Sprintf("warning: %d of the ranks compute nothing: raise train.accumulate x pipeline.microbatches, %d, to %d", idle, micro, g.Size()))
 	}
 	return append(notes, joined.Notes...)
-}
-
-// parametersSum tells the parameters that a run is given from others.
-func parametersSum(c Config) (string, error) {
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	part, raw := make([]float32, 1<<16), make([]byte, 0, 4<<16)
-	for _, h := range c.Params {
-		for at, n := 0, h.Elements(); at < n; at += len(part) {
-			part := part[:min(len(part), n-at)]
-			if err := h.Copy(part, at); err != nil {
-				return "", fmt.Errorf("train: parameters to begin with: %s: %w", h.Path, err)
-			}
-			raw = raw[:0]
-			for _, v := range part {
-				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
-			}
-			sum.Write(raw)
-		}
-	}
-	return fmt.Sprintf("%08x", sum.Sum32()), nil
 }
 
 // probeTries is how often a rank looks for what rank 0 has written in the run directory, a tenth of a second apart: shared directories take their time.
@@ -164,8 +144,8 @@ func (t *trainer) sees(probe string) error {
 		path = c.Dir
 	}
 	g := c.Ranks
-	return &DirError{c.Dir, fmt.Errorf("rank %d on host %s does not find in %s what rank 0 on host %s has written: wanted a directory that all hosts share, by the same path: name one with --run-dir",
-		g.Rank(), g.Host(g.Rank()), path, g.Host(0))}
+	return &DirError{c.Dir, fmt.Errorf("%s does not find in %s what %s has written: wanted a directory that all hosts share, by the same path: name one with --run-dir",
+		transport.Name(g.Rank(), g.Host(g.Rank())), path, transport.Name(0, g.Host(0)))}
 }
 
 // restart is where rank 0 goes on from.
@@ -195,8 +175,9 @@ func (t *trainer) follow(ctx context.Context) error {
 		return err
 	}
 	if found != from.Fingerprint {
-		return &DirError{c.Dir, fmt.Errorf("rank %d on host %s: %s: found another checkpoint than rank 0 on host %s: wanted a directory that all hosts share",
-			c.Ranks.Rank(), c.Ranks.Host(c.Ranks.Rank()), from.Checkpoint, c.Ranks.Host(0))}
+		g := c.Ranks
+		return &DirError{c.Dir, fmt.Errorf("%s: %s: found another checkpoint than %s: wanted a directory that all hosts share",
+			transport.Name(g.Rank(), g.Host(g.Rank())), from.Checkpoint, transport.Name(0, g.Host(0)))}
 	}
 	c.State.Reschedule = from.Reschedule
 	loaded, record, err := t.target.Load(ctx, c.State, path)

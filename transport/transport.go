@@ -6,7 +6,10 @@
 // newest checkpoint.
 package transport
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Ranks are the processes of a run, as one of them sees them.
 type Ranks interface {
@@ -37,6 +40,9 @@ type Ranks interface {
 	// Close takes leave of the others, who must do the same. It does not wait for them after an error, nor for ever.
 	Close() error
 }
+
+// Name is a rank for people.
+func Name(rank int, host string) string { return fmt.Sprintf("rank %d on host %s", rank, host) }
 
 // Tag tells apart messages between the same two ranks. It is at most MaxTag.
 type Tag int32
