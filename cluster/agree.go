@@ -44,6 +44,11 @@ func (g *Group) Agree(ctx context.Context, err error, weight Weight, own []byte)
 	return g.decide(ctx, err, weight, own)
 }
 
+// Settle is Agree where any error ends all ranks.
+func (g *Group) Settle(ctx context.Context, err error, own []byte) ([][]byte, error) {
+	return g.Agree(ctx, err, Fatal, own)
+}
+
 // Conclude is the last Agree of a run: also ranks that have agreed to stop may have met with an error since.
 func (g *Group) Conclude(ctx context.Context, err error, weight Weight) error {
 	_, last := g.decide(ctx, err, weight, nil)

@@ -94,6 +94,18 @@ func (g *Group) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("cluster: %s: %w", g.name(g.Rank()), err)
 }
 
+// Send and Receive are those of the ranks, for messages whose waits the caller ends.
+
+// Send gives b to another rank; see transport.Ranks.
+func (g *Group) Send(ctx context.Context, to int, tag transport.Tag, b []byte) error {
+	return g.ranks.Send(ctx, to, tag, b)
+}
+
+// Receive fills b with the oldest message of another rank; see transport.Ranks.
+func (g *Group) Receive(ctx context.Context, from int, tag transport.Tag, b []byte) error {
+	return g.ranks.Receive(ctx, from, tag, b)
+}
+
 // Gather gives every rank what all have given, in the order of their ranks. An error is a *PeerError where another rank has failed and said so
 // instead.
 func (g *Group) Gather(ctx context.Context, what string, own []byte) ([][]byte, error) {

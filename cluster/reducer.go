@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,25 +25,30 @@ const (
 
 // Sums says how gradients are added up.
 type Sums struct {
-	Microbatches int  // of an update, of all ranks
+	// Members are the ranks whose gradients are added up with this one's, replica by replica: where a model lies on several ranks, those that have its
+	// stages. nil: all ranks, each a replica.
+	Members      []int
+	Microbatches int  // of an update, of all replicas
 	Wire         Wire // "": F32
 	Bucket       int  // bytes of gradients that travel together; 0: DefaultBucket
 }
 
-// Reducer adds up the gradients of ranks: a state.Reducer. They travel in buckets. Of each bucket every rank adds up a piece for all: it gets that piece
+// Reducer adds up the gradients of replicas: a state.Reducer. They travel in buckets. Of each bucket every replica adds up a piece for all: it gets that piece
 // of all partial sums, adds these as the tree over microbatches says, and sends the total to all. While a bucket travels the next one is read back from
 // the device, and the one before written to it.
 type Reducer struct {
-	group    *Group
+	group    replicas
 	config   Sums
 	addition addition
-	nodes    [][]state.Span // of the partial sums of each rank
-	layout   []byte         // that all ranks have; nil before the first sum
-	uses     []Use          // of the last sum, by rank
+	nodes    [][]state.Span // of the partial sums of each replica
+	layout   []byte         // that all replicas have; nil before the first sum
+	uses     []Use          // of the last sum, by replica: this one's
+	all      []Use          // by rank, once they have met
 	met      time.Time      // when all had last come together, before the passes of a step
 }
 
-// NewReducer makes the reducer of a group whose devices, this rank's, all treat denormals as one of the host's additions does. All ranks call it.
+// NewReducer makes the reducer of ranks of a group whose devices, this rank's, all treat denormals as one of the host's additions does; devices without
+// hardware do not add. All ranks of the group call it. It is nil where the model is there once, which has nothing to add up.
 func NewReducer(ctx context.Context, group *Group, c Sums, devices ...*gpu.Device) (*Reducer, error) {
 	if c.Wire == "" {
 		c.Wire = F32
@@ -56,21 +62,24 @@ func NewReducer(ctx context.Context, group *Group, c Sums, devices ...*gpu.Devic
 	if c.Microbatches < 1 || c.Bucket < 4 {
 		return nil, fmt.Errorf("cluster: sums: %d microbatches, buckets of %d bytes, want at least 1, 4", c.Microbatches, c.Bucket)
 	}
-	r := &Reducer{group: group, config: c, uses: make([]Use, group.Size())}
-	for rank := range group.Size() {
-		r.nodes = append(r.nodes, state.Share(c.Microbatches, rank, group.Size()).Nodes(c.Microbatches))
+	of, err := replicasOf(group, c.Members)
+	if err != nil || of.Size() == 1 {
+		return nil, err
 	}
-	var err error
+	r := &Reducer{group: of, config: c, uses: make([]Use, of.Size()), all: make([]Use, group.Size())}
+	for rank := range of.Size() {
+		r.nodes = append(r.nodes, state.Share(c.Microbatches, rank, of.Size()).Nodes(c.Microbatches))
+	}
 	if r.addition, err = probe(ctx, devices); err != nil {
 		return nil, fmt.Errorf("cluster: %s: %w", group.name(group.Rank()), err)
 	}
 	return r, nil
 }
 
-// Replicas says which rank this is.
+// Replicas says which replica this is.
 func (r *Reducer) Replicas() (rank, count int) { return r.group.Rank(), r.group.Size() }
 
-// Gather gives every rank what all have given; besides, each tells how its last sum went.
+// Gather gives every rank what all of the group have given; besides, each tells how its last sum went.
 func (r *Reducer) Gather(ctx context.Context, own []byte) ([][]byte, error) {
 	defer func() { r.met = time.Now() }()
 	all, err := r.group.Gather(ctx, "figures of a step", append(r.uses[r.group.Rank()].bytes(), own...))
@@ -78,15 +87,15 @@ func (r *Reducer) Gather(ctx context.Context, own []byte) ([][]byte, error) {
 		return nil, err
 	}
 	for rank := range all {
-		r.uses[rank], all[rank] = useOf(all[rank])
+		r.all[rank], all[rank] = useOf(all[rank])
 	}
 	return all, nil
 }
 
-// Uses are how the last sum went on each rank, once a Gather has followed it.
-func (r *Reducer) Uses() []Use { return r.uses }
+// Uses are how the last sum went on each rank of the group, once a Gather has followed it.
+func (r *Reducer) Uses() []Use { return r.all }
 
-// Sum adds up the gradients of all ranks; see state.Reducer.
+// Sum adds up the gradients of all replicas; see state.Reducer.
 func (r *Reducer) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
 	if r.group.broken != nil {
 		return r.group.broken
@@ -132,7 +141,7 @@ func (s *summing) run(ctx context.Context, parts ...func(context.Context) error)
 	return context.Cause(ctx)
 }
 
-// check makes sure, once, that gradients lie alike on all ranks, and every time that these are what was agreed on.
+// check makes sure, once, that gradients lie alike on all replicas, and every time that these are what was agreed on.
 func (r *Reducer) check(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
 	wanted := r.nodes[r.group.Rank()]
 	if len(own) != len(wanted) {
@@ -153,16 +162,17 @@ func (r *Reducer) check(ctx context.Context, grads []*buffers.Tree, own []state.
 		}
 		text = fmt.Appendf(text, "%v ", t.Layout().Slabs())
 		if n := t.Layout().Groups(); n > 1 && n != r.group.Size() {
-			return fmt.Errorf("cluster: sum: found gradients in %d groups, wanted one for each of %d ranks", n, r.group.Size())
+			return fmt.Errorf("cluster: sum: found gradients in %d groups, wanted one for each of %d replicas", n, r.group.Size())
 		}
 	}
 	all, err := r.group.Gather(ctx, "layout of the gradients", text)
 	if err != nil {
 		return err
 	}
-	for rank, found := range all {
-		if string(found) != string(all[0]) {
-			return fmt.Errorf("cluster: %s: gradients: found slabs of %selements, wanted those of rank 0, %s: their adapters have other limits, or the model is cut otherwise", r.group.name(rank), found, all[0])
+	for replica, rank := range r.group.ranks {
+		if first := r.group.ranks[0]; string(all[rank]) != string(all[first]) {
+			return fmt.Errorf("cluster: %s: gradients: found slabs of %selements, wanted those of rank %d, %s: their adapters have other limits, or the model is cut otherwise",
+				r.group.name(replica), all[rank], first, all[first])
 		}
 	}
 	r.layout = text
@@ -386,7 +396,7 @@ func (s *summing) send(ctx context.Context, to int, tag transport.Tag, raw []byt
 	what := s.group.name(to) + " to take gradients"
 	within, done := s.group.within(ctx, what)
 	defer done()
-	if err := s.meter.wire(func() error { return s.group.ranks.Send(within, to, tag, raw) }); err != nil {
+	if err := s.meter.wire(func() error { return s.group.Send(within, to, tag, raw) }); err != nil {
 		return s.blamed(ctx, within, what, err)
 	}
 	return nil
@@ -397,7 +407,7 @@ func (s *summing) receive(ctx context.Context, from int, tag transport.Tag, raw 
 	what += " of " + s.group.name(from)
 	within, done := s.group.within(ctx, what)
 	defer done()
-	if err := s.meter.wire(func() error { return s.group.ranks.Receive(within, from, tag, raw) }); err != nil {
+	if err := s.meter.wire(func() error { return s.group.Receive(within, from, tag, raw) }); err != nil {
 		return s.blamed(ctx, within, "waiting for "+what, err)
 	}
 	return nil
@@ -413,6 +423,7 @@ func (s *summing) blamed(sum, call context.Context, what string, err error) erro
 
 // probe finds how devices add.
 func probe(ctx context.Context, devices []*gpu.Device) (found addition, err error) {
+	devices = slices.DeleteFunc(slices.Clone(devices), (*gpu.Device).Dry) // they are on other ranks
 	if len(devices) == 0 {
 		return found, errors.New("addition: found no device, wanted one or more")
 	}

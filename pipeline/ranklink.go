@@ -20,7 +20,7 @@ var errOtherEnd = errors.New("the call is for the end on the other rank")
 
 // peer is the other end of a link between ranks.
 type peer struct {
-	ranks transport.Ranks
+	ranks carrier
 	rank  int
 	tag   transport.Tag
 }

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,12 +24,44 @@ import (
 //
 // All ranks make the same calls of a State, in the same order.
 
+// Peers are the ranks of a run, as a pipeline uses them; a *cluster.Group. Every wait of theirs ends, but for those of Send and Receive, which end with
+// their context.
+type Peers interface {
+	carrier
+	// Rank is which of Size this one is, from 0 on.
+	Rank() int
+	Size() int
+	// Host names the machine of a rank.
+	Host(rank int) string
+	// Gather gives every rank what all have given for one purpose, in the order of their ranks.
+	Gather(ctx context.Context, what string, own []byte) ([][]byte, error)
+	// Settle is a Gather to which a rank may come with an error instead: then all get one, each its own or else that of another, which it names.
+	Settle(ctx context.Context, err error, own []byte) ([][]byte, error)
+	// Fail ends all ranks with an error of this one that comes where they do not meet.
+	Fail(err error)
+}
+
+// carrier carries messages between ranks; see transport.Ranks.
+type carrier interface {
+	Send(ctx context.Context, to int, tag transport.Tag, b []byte) error
+	Receive(ctx context.Context, from int, tag transport.Tag, b []byte) error
+}
+
 // Ranks says on which ranks the stages of a pipeline are.
 type Ranks struct {
-	Of transport.Ranks
+	Of Peers
 	// Stages is the rank of each stage, counted within the pipeline; all ranks from 0 on have one. Where there are more ranks, the first so many make one
-	// replica of the model, the next the next one, and state.Config.Reducer joins replicas.
+	// replica of the model, the next the next one. Then state.Config.Reducer joins Alike, and its Gather is of all ranks.
 	Stages []int
+}
+
+// Alike are the ranks that have the same stages as this one, replica by replica.
+func (r *Ranks) Alike() (all []int) {
+	n := r.perPipeline()
+	for rank := r.Of.Rank() % n; rank < r.Of.Size(); rank += n {
+		all = append(all, rank)
+	}
+	return all
 }
 
 // perPipeline is the number of ranks of a pipeline.
@@ -80,55 +111,20 @@ func (r *Ranks) check(stages int, replicas int) error {
 // multiples names the numbers of ranks that pipelines of n divide.
 func multiples(n int) string { return fmt.Sprintf("%d, %d, %d and so on", n, 2*n, 3*n) }
 
-// RankError is why a call on another rank failed, and so on all.
-type RankError struct {
-	Rank int
-	Host string
-	Text string
-}
-
-// Error names the rank and its host.
-func (e *RankError) Error() string {
-	return transport.Name(e.Rank, e.Host) + ": " + e.Text
-}
-
-// report is what a rank says where all decide together.
-type report struct {
-	Wish bool   `json:"wish"`
-	Err  string `json:"err,omitempty"`
-}
-
-// agree tells whether all ranks wish something. Where one has failed all have: with its own error, or that of the lowest rank that has one.
+// agree tells whether all ranks wish something. Where one has failed all have.
 func (r *Ranks) agree(ctx context.Context, wish bool, err error) (bool, error) {
 	if r == nil {
 		return wish, err
 	}
-	own := report{Wish: wish}
-	if err != nil {
-		own.Err = err.Error()
+	own := []byte{0}
+	if wish {
+		own[0] = 1
 	}
-	raw, failed := json.Marshal(own)
-	if failed != nil {
-		return false, failed
+	all, err := r.Of.Settle(ctx, err, own)
+	for _, one := range all {
+		wish = wish && one[0] == 1
 	}
-	all, failed := r.Of.Gather(context.WithoutCancel(ctx), raw)
-	if failed != nil {
-		return false, errors.Join(err, fmt.Errorf("pipeline: ranks: %w", failed))
-	}
-	if err != nil {
-		return false, err
-	}
-	for rank, one := range all {
-		var of report
-		if err := json.Unmarshal(one, &of); err != nil {
-			return false, fmt.Errorf("pipeline: ranks: rank %d: %w", rank, err)
-		}
-		if of.Err != "" {
-			return false, &RankError{rank, r.Of.Host(rank), of.Err}
-		}
-		wish = wish && of.Wish
-	}
-	return wish, nil
+	return wish && err == nil, err
 }
 
 // blame makes of an error of the transport one of the stage that it comes from; doing is what this rank waited for.
@@ -178,10 +174,12 @@ func (j joint) Replicas() (rank, count int) {
 }
 
 // Gather is of all ranks.
-func (j joint) Gather(ctx context.Context, own []byte) ([][]byte, error) {
-	ctx, done := j.passes.within(ctx)
-	defer done()
-	all, err := j.passes.config.Ranks.Of.Gather(ctx, own)
+func (j joint) Gather(ctx context.Context, own []byte) (all [][]byte, err error) {
+	if j.Reducer != nil {
+		all, err = j.Reducer.Gather(ctx, own)
+	} else {
+		all, err = j.passes.config.Ranks.Of.Gather(ctx, "figures of a step", own)
+	}
 	return all, j.passes.blame("gather", err)
 }
 
@@ -228,10 +226,8 @@ func (a apart) Fail(err error) { a.config.Ranks.Of.Fail(err) }
 
 // Exchange implements state.Apart: of what all ranks have given it is that of this pipeline's.
 func (a apart) Exchange(ctx context.Context, own []byte) ([][]byte, error) {
-	ctx, done := a.within(ctx)
-	defer done()
 	r := a.config.Ranks
-	all, err := r.Of.Gather(ctx, own)
+	all, err := r.Of.Gather(ctx, "figures of the stages", own)
 	if err != nil {
 		return nil, a.blame("exchange", err)
 	}

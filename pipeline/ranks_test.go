@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +22,30 @@ import (
 	"gputrain/transport"
 )
 
+// peers are ranks without a group, of a package above this one.
+type peers struct{ transport.Ranks }
+
+func (p peers) Gather(ctx context.Context, _ string, own []byte) ([][]byte, error) {
+	return p.Ranks.Gather(ctx, own)
+}
+
+func (p peers) Settle(ctx context.Context, err error, own []byte) ([][]byte, error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	all, failed := p.Ranks.Gather(ctx, []byte(text))
+	if failed = errors.Join(err, failed); failed != nil {
+		return nil, failed
+	}
+	for rank, text := range all {
+		if len(text) > 0 {
+			return nil, fmt.Errorf("%s: %s", transport.Name(rank, p.Host(rank)), text)
+		}
+	}
+	return p.Ranks.Gather(ctx, own)
+}
+
 // onRanks runs do on every rank of a pipeline whose stages are on these ranks, with the devices and the configuration of each.
 func onRanks(t *testing.T, all []transport.Ranks, devices []*gpu.Device, c pipeline.Config, stages []int, do func(r transport.Ranks, devices []*gpu.Device, c pipeline.Config)) {
 	t.Helper()
@@ -37,7 +62,7 @@ func onRanks(t *testing.T, all []transport.Ranks, devices []*gpu.Device, c pipel
 			}
 		}
 		mine := c
-		mine.Ranks = &pipeline.Ranks{Of: r, Stages: stages}
+		mine.Ranks = &pipeline.Ranks{Of: peers{r}, Stages: stages}
 		wait.Go(func() {
 			done := false
 			defer func() {
@@ -195,10 +220,20 @@ func TestRanksRefused(t *testing.T) {
 		{4, []int{0, 1}, "pipeline: ranks: found 4 ranks of which 2 make a pipeline, and a reducer of 1 replicas, wanted one of 2"},
 	} {
 		how := order(t, c, schedule.GPipe, 2)
-		how.Ranks = &pipeline.Ranks{Of: transport.Local(x.ranks)[0], Stages: x.stages}
+		how.Ranks = &pipeline.Ranks{Of: peers{transport.Local(x.ranks)[0]}, Stages: x.stages}
 		_, err := pipeline.PlanMemory(t.Context(), how, []*gpu.Device{dry, dry})
 		require.EqualError(t, err, x.want)
 	}
+}
+
+// ofAll is a replica of some stages, which meets those of all.
+type ofAll struct {
+	replica
+	ranks transport.Ranks
+}
+
+func (o ofAll) Gather(ctx context.Context, own []byte) ([][]byte, error) {
+	return o.ranks.Gather(ctx, own)
 }
 
 // Replicas of a pipeline whose stages are on ranks of their own learn what one device does: four ranks are two replicas of two stages.
@@ -219,7 +254,7 @@ func TestReplicasOfStagesOnRanks(t *testing.T) {
 	}
 	row := c.Definition.Context()
 	onRanks(t, transport.Local(2*replicas), devices, order(t, c, schedule.OneForwardOneBackward, 2), []int{0, 1}, func(r transport.Ranks, own []*gpu.Device, c pipeline.Config) {
-		c.State.Reducer = replica{rank: r.Rank() / 2, count: replicas, from: joined[r.Rank()%2]}
+		c.State.Reducer = ofAll{replica{rank: r.Rank() / 2, count: replicas, from: joined[r.Rank()%2]}, r}
 		share := c.State.Share()
 		at, end := share.First*row, (share.First+share.Count)*row
 		s := create(t, own, c)
