@@ -340,17 +340,17 @@ func (p *passes) Apart() state.Apart {
 
 // Updated brings the copies of trained parameters that other stages own up to date.
 func (p *passes) Updated(ctx context.Context) error {
-	c, tag := newGroup(ctx, p.config.Timeout), p.tag+1
+	c, tag := newGroup(ctx, p.config.Timeout), p.tag
 	for _, st := range p.stages {
 		if st.mirrors == nil {
 			continue
 		}
 		for _, leaf := range st.mirrors.Layout().Leaves() {
 			owner := p.training.stageOf(p.config.Assignment.Part[leaf.Path])
-			if doing := "copy of " + leaf.Path; !st.away || !owner.away {
-				c.do(st, doing, func() error { return p.blame(doing, p.mirror(c.ctx, leaf, owner, st, tag)) })
-			}
 			tag++
+			if doing, at := "copy of "+leaf.Path, tag; !st.away || !owner.away {
+				c.do(st, doing, func() error { return p.blame(doing, p.mirror(c.ctx, leaf, owner, st, at)) })
+			}
 		}
 	}
 	p.broken = p.toEnd(c.wait(nobody, func() {}))
