@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"gputrain/transport"
 )
@@ -156,7 +157,7 @@ func (g *Group) joined(facts []Facts) (j Joined) {
 }
 
 // executable tells this program from others of its version, by its bytes.
-func executable() (string, error) {
+var executable = sync.OnceValues(func() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -171,4 +172,4 @@ func executable() (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf(", sha256 %.6x", sum.Sum(nil)), nil
-}
+})

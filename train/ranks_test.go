@@ -3,8 +3,8 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,9 +23,15 @@ import (
 // onRanks runs c on n ranks in one process, each with what change makes of it, and returns how each ended.
 func onRanks(t *testing.T, dev *gpu.Device, n int, c Config, change func(rank int, c *Config) context.Context) (results []Result, errs []error) {
 	t.Helper()
-	results, errs = make([]Result, n), make([]error, n)
+	return ranksOn(t, slices.Repeat([]Target{oneDevice{dev}}, n), c, change)
+}
+
+// ranksOn is onRanks on any targets, one for each rank.
+func ranksOn(t *testing.T, targets []Target, c Config, change func(rank int, c *Config) context.Context) (results []Result, errs []error) {
+	t.Helper()
+	results, errs = make([]Result, len(targets)), make([]error, len(targets))
 	var all sync.WaitGroup
-	for rank, ranks := range transport.Local(n) {
+	for rank, ranks := range transport.Local(len(targets)) {
 		c := c
 		c.Ranks = cluster.New(ranks, cluster.Config{Timeout: 30 * time.Second, Code: func(err error) int { return reasonOf(err).ExitCode() }})
 		ctx := t.Context()
@@ -33,7 +39,7 @@ func onRanks(t *testing.T, dev *gpu.Device, n int, c Config, change func(rank in
 			ctx = change(rank, &c)
 		}
 		all.Go(func() {
-			results[rank], errs[rank] = Run(ctx, dev, c)
+			results[rank], errs[rank] = RunOn(ctx, targets[rank], c)
 			errs[rank] = errors.Join(errs[rank], c.Ranks.Close())
 		})
 	}
@@ -50,41 +56,6 @@ func sameOutcome(t *testing.T, want, found outcome) {
 	assert.Len(t, found.checkpoint, len(want.checkpoint))
 	assert.Equal(t, want.metrics, found.metrics)
 	assert.Equal(t, want.samples, found.samples)
-}
-
-// On any number of ranks a run leaves what it leaves on one: weights, optimizer state, metrics, samples, byte for byte.
-func TestRanksHaveTheBitsOfOne(t *testing.T) {
-	dev := gputest.Device(t)
-	for _, of := range []struct {
-		optimizer    string
-		microbatches int
-		ranks        []int
-		shard        bool
-	}{{"adamw", 1, []int{2}, false}, {"adamw", 3, []int{4}, false}, {"quad", 8, []int{3}, true}} {
-		t.Run(fmt.Sprintf("%s, %d", of.optimizer, of.microbatches), func(t *testing.T) {
-			c := tinyRun(t, t.TempDir())
-			c.State.Optimizer.Name, c.State.Microbatches = of.optimizer, of.microbatches
-			_, err := Run(t.Context(), dev, c)
-			require.NoError(t, err)
-			want := outcomeOf(t, c.Dir)
-			for _, n := range of.ranks {
-				c.Dir, c.State.ShardOptimizer = t.TempDir(), of.shard
-				results, errs := onRanks(t, dev, n, c, nil)
-				for rank, err := range errs {
-					require.NoError(t, err, "rank %d of %d", rank, n)
-					assert.Equal(t, Done, results[rank].Reason)
-				}
-				sameOutcome(t, want, outcomeOf(t, c.Dir))
-				left, err := filepath.Glob(filepath.Join(c.Dir, ".gputrain*"))
-				require.NoError(t, err)
-				assert.Equal(t, []string{filepath.Join(c.Dir, markerFile)}, left, "the probe is gone")
-				lines, _, err := ReadMetrics(c.Dir)
-				require.NoError(t, err)
-				assert.Len(t, lines[3].Cluster.PassesMS, n)
-				assert.Positive(t, lines[3].Cluster.Bytes)
-			}
-		})
-	}
 }
 
 // batchesOf are a run's own batches, whole; before is called before each.

@@ -99,11 +99,11 @@ func fullRun(t *testing.T, dir string, corpus *data.Corpus, steps int64) Config 
 	return c
 }
 
-// shortText is a text of about 70 windows.
-func shortText(t *testing.T) *data.Corpus {
+// shortText is a text of so many lines, each somewhat less than a window.
+func shortText(t *testing.T, lines int) *data.Corpus {
 	t.Helper()
 	var text strings.Builder
-	for i := range 85 {
+	for i := range lines {
 		fmt.Fprintf(&text, "line %d of %d\n", i*i%97, i)
 	}
 	file := filepath.Join(t.TempDir(), "text.txt")
@@ -139,7 +139,7 @@ func stopsOf(steps int64) (plans [][]stop) {
 // Stopped at any step, once or again and again, and gone on with, a run leaves the bytes that an undisturbed one leaves.
 func TestResumeAtEveryStep(t *testing.T) {
 	dev := gputest.Device(t)
-	text, mixture := shortText(t), documents(t, true)
+	text, mixture := shortText(t, 85), documents(t, true)
 	two := Pipelined([]*gpu.Device{dev, dev}, twoStages(t, tinyRun(t, t.TempDir()).State))
 	for _, form := range []struct {
 		name    string
@@ -211,7 +211,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 // same bits.
 func TestWhatOnlyLooksChangesNothing(t *testing.T) {
 	dev := gputest.Device(t)
-	corpus := shortText(t)
+	corpus := shortText(t, 85)
 	looks := fullRun(t, t.TempDir(), corpus, 12)
 	looks.Spikes = SpikeConfig{}
 	looks.Watchers = []Watcher{{Name: "size", Every: 2, Watch: func(h buffers.Host) (map[string]float64, error) {

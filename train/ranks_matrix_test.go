@@ -1,0 +1,189 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// The matrix of ranks. A row of numbers of ranks is those of a run's processes, one after the other: each but the last stops after a step, and the next goes
+// on.
+var (
+	matrixRanks      = [][]int{{1}, {2}, {3}, {4}, {4, 1, 3}}
+	matrixBatches    = []int{1, 3, 8} // of an update
+	matrixOptimizers = []struct{ name, parameters string }{
+		{"adamw", `{}`},
+		{"muon", `{}`},
+		{"quad", `{"block_size":8,"max_size_dense":28,"refresh":{"every":2}}`},
+		{"skew", `{"block_size":8,"max_size_dense":28}`},
+		{"adafactor", `{"min_dim_size_to_factor":8}`},
+	}
+)
+
+// matrixCell is a place of the matrix: indices, and whether the update is divided and the model cut in two.
+type matrixCell struct {
+	ranks, batches, optimizer int
+	divided, staged           bool
+}
+
+func (m matrixCell) String() string {
+	return fmt.Sprintf("%v ranks, %d batches, %s, divided %v, staged %v", matrixRanks[m.ranks], matrixBatches[m.batches], matrixOptimizers[m.optimizer].name, m.divided, m.staged)
+}
+
+// matrixCells are all of them, or so many that each two values of anything meet in one.
+func matrixCells(all bool) (cells []matrixCell) {
+	for ranks := range matrixRanks {
+		for optimizer := range matrixOptimizers {
+			if !all {
+				sum := ranks + optimizer
+				cells = append(cells, matrixCell{ranks, sum % len(matrixBatches), optimizer, sum%2 == 0, (sum/2+ranks)%2 == 0})
+				continue
+			}
+			for batches := range matrixBatches {
+				for i := range 4 {
+					cells = append(cells, matrixCell{ranks, batches, optimizer, i&1 != 0, i&2 != 0})
+				}
+			}
+		}
+	}
+	return cells
+}
+
+// The selection leaves out no two values that could go wrong together.
+func TestMatrixOfRanksMeetsEachTwo(t *testing.T) {
+	met := map[string]bool{}
+	for _, c := range matrixCells(false) {
+		values := []string{fmt.Sprint("r", c.ranks), fmt.Sprint("b", c.batches), fmt.Sprint("o", c.optimizer), fmt.Sprint("s", c.staged)}
+		if c.ranks > 0 { // one rank has nothing to divide
+			values = append(values, fmt.Sprint("d", c.divided))
+		}
+		for i, one := range values {
+			for _, other := range values[:i] {
+				met[one+" "+other] = true
+			}
+		}
+	}
+	r, b, o := len(matrixRanks), len(matrixBatches), len(matrixOptimizers)
+	assert.Len(t, met, r*b+r*o+r*2+(r-1)*2+b*o+b*2+b*2+o*2+o*2+2*2)
+}
+
+// Steps of a run of the matrix: one for each of its processes, and one more.
+const matrixSteps = 4
+
+// matrixRun is a run whose rates count from the first update, with a clip that is at work. Its text is over within an update of 8 batches, and has fewer
+// windows for evaluation than there may be ranks.
+func matrixRun(t *testing.T, of matrixCell) Config {
+	t.Helper()
+	c, text := tinyRun(t, t.TempDir()), shortText(t, 30)
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 8, Vocab: 256, Context: 16, ResidualDropout: 0.1})
+	require.NoError(t, err)
+	clip, optimizer := 0.3, matrixOptimizers[of.optimizer]
+	c.State.Definition, c.State.Batch, c.State.Microbatches, c.State.Evaluation = def, 1, matrixBatches[of.batches], 1
+	c.State.Optimizer = optim.Config{Name: optimizer.name, Parameters: json.RawMessage(optimizer.parameters), Options: c.State.Optimizer.Options}
+	c.State.Optimizer.Options.Schedule = optim.ScheduleConfig{LearningRate: 1e-2}
+	c.State.Optimizer.Options.ClipGrad = &clip
+	c.Train, c.Validation = text.Train, text.Validation
+	c.Steps, c.EvalEvery, c.SaveEvery, c.SampleEvery, c.Sample.Tokens = matrixSteps, 2, Every(matrixSteps), 0, 0
+	return c
+}
+
+// Whatever the number of ranks, of batches, of stages, and the optimizer, with its update divided or not, and whoever goes on with what others have begun: a run
+// leaves what one process leaves that nothing has disturbed, byte for byte. GPUTRAIN_SOAK=1 takes all cells, otherwise each two values meet in one.
+func TestSoakMatrixOfRanks(t *testing.T) {
+	t.Setenv("GPUTRAIN_TEXELS", "off") // this is about the sums of ranks, and texels have the same bits
+	dev := gputest.Device(t)
+	wants := map[[2]int]map[string]string{}
+	for _, cell := range matrixCells(os.Getenv("GPUTRAIN_SOAK") == "1") {
+		of := [2]int{cell.batches, cell.optimizer}
+		if wants[of] == nil {
+			c := matrixRun(t, cell)
+			_, err := Run(t.Context(), dev, c)
+			require.NoError(t, err)
+			wants[of] = leftBy(t, c.Dir)
+		}
+		t.Run(cell.String(), func(t *testing.T) {
+			c := matrixRun(t, cell)
+			runCell(t, dev, c, cell)
+			requireSame(t, wants[of], leftBy(t, c.Dir))
+			left, err := filepath.Glob(filepath.Join(c.Dir, ".gputrain*"))
+			require.NoError(t, err)
+			assert.Equal(t, []string{filepath.Join(c.Dir, markerFile)}, left, "the probe is gone")
+			lines, _, err := ReadMetrics(c.Dir)
+			require.NoError(t, err)
+			if n := matrixRanks[cell.ranks]; n[len(n)-1] > 1 {
+				assert.Len(t, lines[matrixSteps-1].Cluster.PassesMS, n[len(n)-1])
+				assert.Positive(t, lines[matrixSteps-1].Cluster.Bytes)
+			}
+		})
+	}
+}
+
+// runCell is a run by one number of ranks after the other; every other time the update is divided the other way.
+func runCell(t *testing.T, dev *gpu.Device, c Config, of matrixCell) {
+	t.Helper()
+	target := Target(oneDevice{dev})
+	if of.staged {
+		target = Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State))
+	}
+	for i, n := range matrixRanks[of.ranks] {
+		c.State.ShardOptimizer = of.divided != (i%2 == 1)
+		reached, last := int64(i+1), i == len(matrixRanks[of.ranks])-1
+		c.Hooks = nil
+		if !last {
+			c.Hooks = []Hook{on(StepEnd, reached, func(context.Context, Event) error { return ErrStopped })}
+		}
+		for rank, err := range alike(t, target, n, c) {
+			if last {
+				require.NoError(t, err, "rank %d of %d", rank, n)
+			} else {
+				require.ErrorIs(t, err, ErrStopped, "rank %d of %d", rank, n)
+				require.EqualValues(t, reached, newestStep(t, c.Dir))
+			}
+		}
+	}
+}
+
+// alike runs c on n ranks that do the same, or by itself where n is 1, as a process that mpirun has started alone.
+func alike(t *testing.T, target Target, n int, c Config) []error {
+	t.Helper()
+	if n == 1 {
+		_, err := RunOn(t.Context(), target, c)
+		return []error{err}
+	}
+	_, errs := ranksOn(t, slices.Repeat([]Target{target}, n), c, nil)
+	return errs
+}
+
+// A rank may have any number of devices of its own: of three ranks the stages of one are on two, in either order, and those of another on one.
+func TestRanksOfSeveralDevices(t *testing.T) {
+	t.Setenv("GPUTRAIN_TEXELS", "off")
+	devices := gputest.Several(t, 2)
+	c := matrixRun(t, matrixCell{batches: 1})
+	_, err := Run(t.Context(), devices[0], c)
+	require.NoError(t, err)
+	want := leftBy(t, c.Dir)
+
+	c.Dir = t.TempDir()
+	c.State.ShardOptimizer = true
+	var targets []Target
+	for _, of := range [][]*gpu.Device{{devices[0], devices[1]}, {devices[1], devices[0]}, {devices[1], devices[1]}} {
+		targets = append(targets, Pipelined(of, twoStages(t, c.State)))
+	}
+	_, errs := ranksOn(t, targets, c, nil)
+	for rank, err := range errs {
+		require.NoError(t, err, "rank %d", rank)
+	}
+	requireSame(t, want, leftBy(t, c.Dir))
+}
