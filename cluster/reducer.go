@@ -18,8 +18,9 @@ import (
 // Tags of the messages of a sum.
 const (
 	tagPieces   transport.Tag = iota // of partial sums, to the rank that adds them up
-	tagTotals                        // to all ranks
-	tagTrees                         // leaves of a rank's group, to all
+	tagTotals                        // of pieces, to the ranks that need them
+	tagTrees                         // leaves of a rank's group, to the ranks that each have a piece of them
+	tagSpread                        // and from there to all
 	tagDelivery                      // to rank 0
 )
 
@@ -34,8 +35,8 @@ type Sums struct {
 }
 
 // Reducer adds up the gradients of replicas: a state.Reducer. They travel in buckets. Of each bucket every replica adds up a piece for all: it gets that piece
-// of all partial sums, adds these as the tree over microbatches says, and sends the total to all. While a bucket travels the next one is read back from
-// the device, and the one before written to it.
+// of all partial sums, adds these as the tree over microbatches says, and sends the total to all, or to those that update it. While a bucket travels
+// the next one is read back from the device, and the one before written to it.
 type Reducer struct {
 	group    replicas
 	config   Sums
@@ -111,13 +112,12 @@ func (r *Reducer) sum(ctx context.Context, grads []*buffers.Tree, own []state.Pa
 	if err := r.check(ctx, grads, own); err != nil {
 		return err
 	}
-	s := &summing{
-		Reducer: r, grads: grads, own: own,
-		read: make(chan *travelling, 1), kept: make(chan *travelling, 1), totals: make(chan *travelling, 1), added: make(chan *travelling, 1),
-	}
+	s := r.summing(grads)
+	s.own = own
+	s.needs = func(owner, rank int) bool { return owner == everyone || owner == rank }
+	s.tag, s.wire, s.what = tagTotals, r.config.Wire, "the sums of gradients"
 	begun := time.Now()
-	s.meter.at = begun
-	err := s.run(ctx, s.readBack, s.sendPieces, s.addUp, s.sendTotals, s.collect)
+	err := s.run(ctx, s.readBack, s.sendPieces, s.addUp, s.spreadPieces, s.collect)
 	r.uses[r.group.Rank()] = Use{
 		Passes: s.passes, Sum: time.Since(begun), Transfer: s.meter.transfer, Hidden: s.meter.hidden,
 		Sent: s.sent + s.spread, Received: s.received + s.collected,
@@ -182,28 +182,57 @@ func (r *Reducer) check(ctx context.Context, grads []*buffers.Tree, own []state.
 // travelling is a bucket under way.
 type travelling struct {
 	bucket
-	partials [][]float32 // of this rank
-	piece    []float32   // the total of this rank's piece
-	wire     []byte      // and as it travels
+	partials [][]float32 // of this rank, of gradients
+	raw      []byte      // what this rank has of parameters, each in its place
 }
 
-// summing is a sum under way: a line of goroutines, each of which takes the buckets in their order from the one before. Of a bucket that all ranks
-// are at none waits for a later one, so it goes on.
+// piece is what this rank gives of a bucket to those that need it.
+type piece struct {
+	bucket
+	of   run
+	wire []byte // as it travels
+}
+
+// piece begins the piece of this rank.
+func (s *summing) piece(b bucket) *piece {
+	return &piece{bucket: b, of: b.piece(s.group.Rank(), s.group.Size())}
+}
+
+// cut is a range of it, size bytes an element.
+func (p *piece) cut(r run, size int) []byte {
+	return p.wire[(r.from-p.of.from)*size : (r.end-p.of.from)*size]
+}
+
+// summing is a sum under way, or a gathering: a line of goroutines, each of which takes the buckets in their order from the one before. Of a bucket that
+// all ranks are at none waits for a later one, so it goes on.
 type summing struct {
 	*Reducer
 	grads []*buffers.Tree
 	own   []state.Partial
 	meter meter
 
-	read, kept    chan *travelling // to those that send pieces and add them up
-	added, totals chan *travelling // to those that send totals and collect them
+	read, kept   chan *travelling // to those that send pieces and put them together
+	given, taken chan *piece      // to those that spread pieces and collect them
+	needs        func(owner, rank int) bool
+	tag          transport.Tag // of pieces that are spread
+	wire         Wire
+	what         string
 
 	passes                            time.Duration
 	sent, spread, received, collected uint64 // each by one goroutine
 }
 
+// summing begins with what all have in common. Pieces may wait for ranks that have more to send or receive than others: as many as make one bucket.
+func (r *Reducer) summing(trees []*buffers.Tree) *summing {
+	ranks := r.group.Size()
+	return &summing{
+		Reducer: r, grads: trees, meter: meter{at: time.Now()},
+		read: make(chan *travelling, 1), kept: make(chan *travelling, 1), given: make(chan *piece, ranks), taken: make(chan *piece, ranks),
+	}
+}
+
 // put hands a bucket on, unless the sum is over.
-func put(ctx context.Context, to chan<- *travelling, t *travelling) error {
+func put[T any](ctx context.Context, to chan<- T, t T) error {
 	select {
 	case to <- t:
 		return nil
@@ -213,7 +242,7 @@ func put(ctx context.Context, to chan<- *travelling, t *travelling) error {
 }
 
 // each does something with every bucket that comes.
-func each(ctx context.Context, from <-chan *travelling, do func(t *travelling) error) error {
+func each[T any](ctx context.Context, from <-chan T, do func(t T) error) error {
 	for {
 		select {
 		case t, more := <-from:
@@ -237,8 +266,7 @@ func (s *summing) readBack(ctx context.Context) error {
 		t := &travelling{bucket: b}
 		for _, p := range s.own {
 			raw := make([]byte, 4*b.count)
-			tree := p.Trees[b.stage]
-			if err := s.meter.device(func() error { return tree.Device().Read(ctx, raw, b.of(tree)) }); err != nil {
+			if err := s.readParts(ctx, p.Trees, b, raw, func(int) bool { return true }); err != nil {
 				return err
 			}
 			values := make([]float32, b.count)
@@ -258,10 +286,26 @@ func (s *summing) readBack(ctx context.Context) error {
 	return nil
 }
 
-// others are the other ranks, each rank's in another order: none is sent to by all at once.
-func (s *summing) others() (out []int) {
-	for i := 1; i < s.group.Size(); i++ {
-		out = append(out, (s.group.Rank()+i)%s.group.Size())
+// readParts reads the parts of a bucket whose owners are wanted from the devices, each to its place.
+func (s *summing) readParts(ctx context.Context, trees []*buffers.Tree, b bucket, to []byte, wanted func(owner int) bool) error {
+	for _, p := range b.parts {
+		if !wanted(p.owner) {
+			continue
+		}
+		tree := trees[p.stage]
+		if err := s.meter.device(func() error { return tree.Device().Read(ctx, to[4*p.at:4*(p.at+p.count)], p.of(tree)) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peers are the other ranks, in such an order that what each sends first is what another receives first: none is sent to by all at once. Sends go to
+// those after this rank, with step 1, and receives come from those before it, with step -1.
+func (s *summing) peers(step int) (out []int) {
+	ranks := s.group.Size()
+	for i := 1; i < ranks; i++ {
+		out = append(out, (s.group.Rank()+step*i+ranks)%ranks)
 	}
 	return out
 }
@@ -270,16 +314,14 @@ func (s *summing) others() (out []int) {
 func (s *summing) sendPieces(ctx context.Context) error {
 	size := s.config.Wire.bytes()
 	return each(ctx, s.read, func(t *travelling) error {
-		for _, to := range s.others() {
-			from, end := t.bucket.piece(to, s.group.Size())
-			if from == end || len(t.partials) == 0 {
+		for _, to := range s.peers(1) {
+			of := t.piece(to, s.group.Size())
+			if of.elements() == 0 || len(t.partials) == 0 {
 				continue
 			}
-			raw := make([]byte, 0, len(t.partials)*(end-from)*size)
-			for _, values := range t.partials {
-				at := len(raw)
-				raw = raw[:at+(end-from)*size]
-				s.config.Wire.encode(raw[at:], values[from:end])
+			raw := make([]byte, len(t.partials)*of.elements()*size)
+			for i, values := range t.partials {
+				s.config.Wire.encode(raw[i*of.elements()*size:], values[of.from:of.end])
 			}
 			if err := s.send(ctx, to, tagPieces, raw); err != nil {
 				return err
@@ -292,103 +334,130 @@ func (s *summing) sendPieces(ctx context.Context) error {
 
 // addUp adds up this rank's piece.
 func (s *summing) addUp(ctx context.Context) error {
-	defer close(s.added)
-	defer close(s.totals)
-	own, ranks, wire := s.group.Rank(), s.group.Size(), s.config.Wire
-	var nodes []state.Span
-	for _, of := range s.nodes {
-		nodes = append(nodes, of...)
-	}
+	defer close(s.given)
+	defer close(s.taken)
 	return each(ctx, s.kept, func(t *travelling) error {
-		from, end := t.bucket.piece(own, ranks)
-		var pieces [][]float32
-		for rank := range ranks {
-			if from == end {
-				break
-			}
-			if rank == own {
-				for _, values := range t.partials {
-					piece := append([]float32(nil), values[from:end]...) // the rest is on its way to others
-					wire.round(piece)
-					pieces = append(pieces, piece)
-				}
-				continue
-			}
-			raw := make([]byte, len(s.nodes[rank])*(end-from)*wire.bytes())
-			if len(raw) == 0 {
-				continue
-			}
-			if err := s.receive(ctx, rank, tagPieces, raw, "the gradients"); err != nil {
+		p := s.piece(t.bucket)
+		if p.of.elements() > 0 {
+			total, err := s.total(ctx, p.of, t.partials)
+			if err != nil {
 				return err
 			}
-			s.received += uint64(len(raw))
-			for i := range s.nodes[rank] {
-				piece := make([]float32, end-from)
-				wire.decode(piece, raw[i*(end-from)*wire.bytes():])
-				pieces = append(pieces, piece)
-			}
+			p.wire = make([]byte, len(total)*s.wire.bytes())
+			s.wire.encode(p.wire, total)
 		}
-		if from < end {
-			t.piece = state.Fold(s.config.Microbatches, nodes, func(i int) []float32 { return pieces[i] }, func(left, right []float32) []float32 {
-				s.addition.add(left, right)
-				return left
-			})
-			wire.round(t.piece)
-			t.wire = make([]byte, (end-from)*wire.bytes())
-			wire.encode(t.wire, t.piece)
-		}
-		if err := put(ctx, s.added, t); err != nil {
-			return err
-		}
-		return put(ctx, s.totals, t)
+		return s.give(ctx, p)
 	})
 }
 
-// sendTotals sends the total of this rank's piece to all.
-func (s *summing) sendTotals(ctx context.Context) error {
-	return each(ctx, s.added, func(t *travelling) error {
-		for _, to := range s.others() {
-			if len(t.wire) == 0 || t.owner != everyone {
-				break
+// give hands a piece to those that spread it and collect the others.
+func (s *summing) give(ctx context.Context, p *piece) error {
+	if err := put(ctx, s.given, p); err != nil {
+		return err
+	}
+	return put(ctx, s.taken, p)
+}
+
+// total is the sum over a piece of all partial sums, of which these are this rank's.
+func (s *summing) total(ctx context.Context, of run, own [][]float32) ([]float32, error) {
+	wire, size := s.config.Wire, of.elements()*s.config.Wire.bytes()
+	var nodes []state.Span
+	var first []int // of a rank's nodes
+	for _, n := range s.nodes {
+		first, nodes = append(first, len(nodes)), append(nodes, n...)
+	}
+	terms := make([][]float32, len(nodes))
+	for i, values := range own {
+		term := append([]float32(nil), values[of.from:of.end]...) // the rest is on its way to others
+		wire.round(term)
+		terms[first[s.group.Rank()]+i] = term
+	}
+	for _, rank := range s.peers(-1) {
+		if len(s.nodes[rank]) == 0 {
+			continue
+		}
+		raw := make([]byte, len(s.nodes[rank])*size)
+		if err := s.receive(ctx, rank, tagPieces, raw, "the gradients"); err != nil {
+			return nil, err
+		}
+		s.received += uint64(len(raw))
+		for i := range s.nodes[rank] {
+			term := make([]float32, of.elements())
+			wire.decode(term, raw[i*size:])
+			terms[first[rank]+i] = term
+		}
+	}
+	return state.Fold(s.config.Microbatches, nodes, func(i int) []float32 { return terms[i] }, func(left, right []float32) []float32 {
+		s.addition.add(left, right)
+		return left
+	}), nil
+}
+
+// spreadPieces sends of this rank's piece what others need.
+func (s *summing) spreadPieces(ctx context.Context) error {
+	return each(ctx, s.given, func(p *piece) error {
+		for _, to := range s.peers(1) {
+			raw := concat(p.runs(p.of, func(owner int) bool { return s.needs(owner, to) }), s.wire.bytes(), p.wire, p.of.from)
+			if len(raw) == 0 {
+				continue
 			}
-			if err := s.send(ctx, to, tagTotals, t.wire); err != nil {
+			if err := s.send(ctx, to, s.tag, raw); err != nil {
 				return err
 			}
-			s.spread += uint64(len(t.wire))
+			s.spread += uint64(len(raw))
 		}
 		return nil
 	})
 }
 
-// collect takes the totals of all pieces and writes them to the device.
+// collect takes what this rank needs of all pieces and writes it to the devices.
 func (s *summing) collect(ctx context.Context) error {
-	own, ranks, wire := s.group.Rank(), s.group.Size(), s.config.Wire
-	return each(ctx, s.totals, func(t *travelling) error {
-		if t.owner != everyone && t.owner != own {
+	own, size := s.group.Rank(), s.wire.bytes()
+	needed := func(owner int) bool { return s.needs(owner, own) }
+	return each(ctx, s.taken, func(p *piece) error {
+		if len(p.runs(run{0, p.count}, needed)) == 0 {
 			return nil
 		}
-		whole := make([]byte, 4*t.count)
-		for rank := range ranks {
-			from, end := t.bucket.piece(rank, ranks)
-			switch {
-			case from == end:
-				continue
-			case rank == own:
-				F32.encode(whole[4*from:], t.piece)
+		whole := make([]byte, 4*p.count)
+		place := func(r run, raw []byte) {
+			values := make([]float32, r.elements())
+			s.wire.decode(values, raw)
+			F32.encode(whole[4*r.from:], values)
+		}
+		for _, r := range p.runs(p.of, needed) {
+			place(r, p.cut(r, size))
+		}
+		for _, rank := range s.peers(-1) {
+			runs := p.runs(p.piece(rank, s.group.Size()), needed)
+			if len(runs) == 0 {
 				continue
 			}
-			raw := make([]byte, (end-from)*wire.bytes())
-			if err := s.receive(ctx, rank, tagTotals, raw, "the sums of gradients"); err != nil {
+			raw := make([]byte, elements(runs)*size)
+			if err := s.receive(ctx, rank, s.tag, raw, s.what); err != nil {
 				return err
 			}
 			s.collected += uint64(len(raw))
-			values := make([]float32, end-from)
-			wire.decode(values, raw)
-			F32.encode(whole[4*from:], values)
+			for _, r := range runs {
+				place(r, raw)
+				raw = raw[r.elements()*size:]
+			}
 		}
-		tree := s.grads[t.stage]
-		return s.meter.device(func() error { return tree.Device().Write(t.bucket.of(tree), whole) })
+		return s.writeParts(p.bucket, whole, needed)
 	})
+}
+
+// writeParts writes the parts of a bucket whose owners are wanted to the devices.
+func (s *summing) writeParts(b bucket, whole []byte, wanted func(owner int) bool) error {
+	for _, p := range b.parts {
+		if !wanted(p.owner) {
+			continue
+		}
+		tree := s.grads[p.stage]
+		if err := s.meter.device(func() error { return tree.Device().Write(p.of(tree), whole[4*p.at:4*(p.at+p.count)]) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // send gives a rank a message, or says that it did not take it.

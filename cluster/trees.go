@@ -7,73 +7,96 @@ import (
 	"gputrain/buffers"
 )
 
-// GatherTrees gives every rank the groups of the trees that the others have: buckets go from their owner to all, while the next are read from its
-// device and those before are written to the others'. They always travel in f32.
+// GatherTrees gives every rank the groups of the trees that the others have. They travel in buckets, in f32: of each its owner sends every rank a piece, which
+// that rank sends to all. So none sends a large leaf to all others.
 func (r *Reducer) GatherTrees(ctx context.Context, trees []*buffers.Tree) error {
 	if r.group.broken != nil {
 		return r.group.broken
 	}
 	begun := time.Now()
-	s := &summing{Reducer: r, grads: trees, read: make(chan *travelling, 1), meter: meter{at: begun}}
-	err := s.run(ctx, s.readOwn, s.sendOwn, s.takeOthers)
+	s := r.summing(trees)
+	s.needs = func(owner, rank int) bool { return owner != everyone && owner != rank }
+	s.tag, s.wire, s.what = tagSpread, F32, "the parameters"
+	err := s.run(ctx, s.readOwn, s.handOut, s.putTogether, s.spreadPieces, s.collect)
 	if err != nil {
 		r.group.broken = err
 	}
 	u := &r.uses[r.group.Rank()]
 	u.Sum, u.Transfer, u.Hidden = u.Sum+time.Since(begun), u.Transfer+s.meter.transfer, u.Hidden+s.meter.hidden
-	u.Sent, u.Received = u.Sent+s.sent, u.Received+s.received
+	u.Sent, u.Received = u.Sent+s.sent+s.spread, u.Received+s.received+s.collected
 	return err
 }
 
-// readOwn reads this rank's buckets from its devices.
+// readOwn reads what this rank owns of each bucket from its devices.
 func (s *summing) readOwn(ctx context.Context) error {
 	defer close(s.read)
+	defer close(s.kept)
 	for _, b := range bucketsOf(s.grads, s.config.Bucket) {
-		if b.owner != s.group.Rank() {
-			continue
+		t := &travelling{bucket: b}
+		if len(b.runs(run{0, b.count}, s.owns(s.group.Rank()))) > 0 {
+			t.raw = make([]byte, 4*b.count)
 		}
-		t := &travelling{bucket: b, wire: make([]byte, 4*b.count)}
-		tree := s.grads[b.stage]
-		if err := s.meter.device(func() error { return tree.Device().Read(ctx, t.wire, b.of(tree)) }); err != nil {
+		if err := s.readParts(ctx, s.grads, b, t.raw, s.owns(s.group.Rank())); err != nil {
 			return err
 		}
 		if err := put(ctx, s.read, t); err != nil {
 			return err
 		}
+		if err := put(ctx, s.kept, t); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// sendOwn sends them to all.
-func (s *summing) sendOwn(ctx context.Context) error {
+// owns tells of which parts a rank is the owner.
+func (s *summing) owns(rank int) func(owner int) bool {
+	return func(owner int) bool { return owner == rank }
+}
+
+// handOut sends every rank what this one owns of that rank's piece.
+func (s *summing) handOut(ctx context.Context) error {
 	return each(ctx, s.read, func(t *travelling) error {
-		for _, to := range s.others() {
-			if err := s.send(ctx, to, tagTrees, t.wire); err != nil {
+		for _, to := range s.peers(1) {
+			raw := concat(t.runs(t.piece(to, s.group.Size()), s.owns(s.group.Rank())), 4, t.raw, 0)
+			if len(raw) == 0 {
+				continue
+			}
+			if err := s.send(ctx, to, tagTrees, raw); err != nil {
 				return err
 			}
-			s.sent += uint64(len(t.wire))
+			s.sent += uint64(len(raw))
 		}
 		return nil
 	})
 }
 
-// takeOthers takes what the others send and writes it to the devices.
-func (s *summing) takeOthers(ctx context.Context) error {
-	for _, b := range bucketsOf(s.grads, s.config.Bucket) {
-		if b.owner == s.group.Rank() || b.owner == everyone {
-			continue
+// putTogether takes this rank's piece from those that own it.
+func (s *summing) putTogether(ctx context.Context) error {
+	defer close(s.given)
+	defer close(s.taken)
+	return each(ctx, s.kept, func(t *travelling) error {
+		p := s.piece(t.bucket)
+		p.wire = make([]byte, 4*p.of.elements())
+		for _, r := range p.runs(p.of, s.owns(s.group.Rank())) {
+			copy(p.cut(r, 4), t.raw[4*r.from:])
 		}
-		raw := make([]byte, 4*b.count)
-		if err := s.receive(ctx, b.owner, tagTrees, raw, "the parameters"); err != nil {
-			return err
+		for _, rank := range s.peers(-1) {
+			runs := p.runs(p.of, s.owns(rank))
+			if len(runs) == 0 {
+				continue
+			}
+			raw := make([]byte, 4*elements(runs))
+			if err := s.receive(ctx, rank, tagTrees, raw, "the parameters"); err != nil {
+				return err
+			}
+			s.received += uint64(len(raw))
+			for _, r := range runs {
+				raw = raw[copy(p.cut(r, 4), raw):]
+			}
 		}
-		s.received += uint64(len(raw))
-		tree := s.grads[b.stage]
-		if err := s.meter.device(func() error { return tree.Device().Write(b.of(tree), raw) }); err != nil {
-			return err
-		}
-	}
-	return nil
+		return s.give(ctx, p)
+	})
 }
 
 // Deliver gives rank 0 what another has in b.

@@ -80,23 +80,25 @@ func (j Job) times(ranks int, sharded bool, s Speeds) Step {
 	return out
 }
 
-// exchange counts what ranks send each other. Where the update is whole, each adds up a piece of every bucket, of which it gets all other partial sums,
-// and sends the total to all. Where it is divided, a rank gets all partial sums of what it updates, and sends the parameters to all; the rank
-// that updates the most is the slowest.
+// exchange counts what ranks send each other. Each adds up a piece of every bucket, of which it gets all other partial sums. Where the update is whole it
+// sends the total to all. Where it is divided it sends that to those that update the leaves; they send every rank a piece of the new parameters,
+// which that one sends to all others. The rank that updates the most receives the most of a sum, and sends the most of a gather; the others are
+// taken to update alike. Buckets are taken to be full.
 func (j Job) exchange(out *Step, s Speeds) {
-	others := float64(out.Ranks - 1)
-	partials := float64(min(out.Ranks, j.Microbatches))
-	bytes := 4 * float64(j.Elements)
+	ranks, bytes := float64(out.Ranks), 4*float64(j.Elements)
+	partials, piece, buckets := float64(min(out.Ranks, j.Microbatches)), bytes/ranks, math.Ceil(bytes/s.Bucket)
+	others := ranks - 1
 	if !out.Sharded {
-		piece := bytes / float64(out.Ranks)
 		out.Sent = bytes - piece + others*piece
-		busy := 2 * others * math.Ceil(bytes/s.Bucket) * s.Message
+		busy := 2 * others * buckets * s.Message
 		out.Sum = max(bytes/s.Copy, out.Sent/s.Network+busy, partials*piece/s.Add)
 		return
 	}
 	own := bytes * j.Share(out.Ranks)
-	messages := others * math.Ceil(own/s.Bucket)
-	out.Sum = max(bytes/s.Copy, max(bytes-own, others*own)/s.Network+max(messages, bytes/s.Bucket)*s.Message, partials*own/s.Add)
-	out.Gather = max((bytes-own)/s.Copy, others*own/s.Network+messages*s.Message)
-	out.Sent = bytes - own + others*own
+	least := (bytes - own) / others
+	busy := others * (buckets + math.Ceil(own/s.Bucket)) * s.Message
+	out.Sum = max(bytes/s.Copy, max(bytes-least/ranks, others*piece+own-own/ranks)/s.Network+busy, partials*piece/s.Add)
+	handed := own + (others-1)*piece
+	out.Gather = max((bytes-least)/s.Copy, max(handed, bytes-least)/s.Network+busy)
+	out.Sent = bytes - own/ranks + handed
 }

@@ -41,19 +41,22 @@ func TestStep(t *testing.T) {
 	assert.InDelta(t, 6.006/14.006, four.Transfer, 1e-9)
 	assert.InDelta(t, 26/14.006/4, four.Efficiency, 1e-9)
 
-	// The rank that updates 0.3 of all: 0.7 of its gradients to others, three times 0.3 from them, and three times 0.3 of parameters to them.
+	// One rank updates 1.2 GB, the others 2.8/3 each. It sends 3 GB of pieces and 0.7 of totals, and then 1.2 GB of parameters and 2 of others'. It gets
+	// 3 GB of pieces, and 0.9 of totals, which is the most of a sum. A message goes to each other for each of 1000 buckets, and of its own 300.
 	divided := on(4, true)
-	assert.InDelta(t, 0.7*4e9+0.9*4e9, divided.Sent, 1)
-	assert.InDelta(t, 3.6+0.001, divided.Sum, 1e-9)
-	assert.InDelta(t, 3.6+0.0009, divided.Gather, 1e-9)
+	assert.InDelta(t, 3.7e9+3.2e9, divided.Sent, 1)
+	assert.InDelta(t, 3.9+0.0039, divided.Sum, 1e-9)
+	assert.InDelta(t, 3.2+0.0039, divided.Gather, 1e-9)
 	assert.InDelta(t, 0.5, divided.Update, 0)
 	assert.EqualValues(t, 125, divided.Memory)
 
 	// Where the network is fast, the host's additions are what takes time, or the way to the device.
 	speeds.Network = 1e12
 	assert.InDelta(t, 0.5, on(4, false).Sum, 1e-9)
+	assert.InDelta(t, 0.5, on(4, true).Sum, 1e-9)
 	speeds.Add = 1e12
 	assert.InDelta(t, 0.4, on(4, false).Sum, 1e-9)
+	assert.InDelta(t, 0.4-0.28/3, on(4, true).Gather, 1e-9)
 
 	// More ranks than microbatches: some have none, and partial sums are as many as microbatches.
 	many := on(16, false)

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu/gputest"
+	"gputrain/state"
+	"gputrain/transport"
+)
+
+// network joins ranks in one process by links on which a byte takes a nanosecond, one each way for each rank.
+type network struct {
+	mu      sync.Mutex
+	out, in []time.Time // until when links are taken
+	letters map[[3]int]chan posted
+}
+
+type posted struct {
+	b     []byte
+	taken chan struct{}
+}
+
+type linked struct {
+	transport.Ranks
+	net *network
+}
+
+func (n *network) route(from, to int, tag transport.Tag) chan posted {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k := [3]int{from, to, int(tag)}
+	if n.letters[k] == nil {
+		n.letters[k] = make(chan posted)
+	}
+	return n.letters[k]
+}
+
+// Send waits for the Receive, as Local's does.
+func (l linked) Send(_ context.Context, to int, tag transport.Tag, b []byte) error {
+	p := posted{b, make(chan struct{})}
+	l.net.route(l.Rank(), to, tag) <- p
+	<-p.taken
+	return nil
+}
+
+// Receive takes the time of the bytes, in frames, between which other messages have theirs.
+func (l linked) Receive(_ context.Context, from int, tag transport.Tag, b []byte) error {
+	p := <-l.net.route(from, l.Rank(), tag)
+	const frame = 256
+	for at := 0; at < len(b); {
+		l.net.mu.Lock()
+		now := time.Now()
+		end := now
+		for _, free := range []time.Time{l.net.out[from], l.net.in[l.Rank()]} {
+			if free.After(end) {
+				end = free
+			}
+		}
+		if end == now {
+			n := min(frame, len(b)-at)
+			at += n
+			end = end.Add(time.Duration(n))
+			l.net.out[from], l.net.in[l.Rank()] = end, end
+		}
+		l.net.mu.Unlock()
+		time.Sleep(time.Until(end))
+	}
+	copy(b, p.b)
+	close(p.taken)
+	return nil
+}
+
+// No rank waits long for another: a sum takes little more than the bytes of the rank that sends or receives most, and where one leaf is half of the model
+// its owner has three times the model to send or to receive, not as many times as there are ranks. Time is the network's alone.
+func TestSumTakesTheTimeOfItsBytes(t *testing.T) {
+	const ranks, rows = 8, 7 * 128
+	const bucket = 4096 * ranks
+	dev := gputest.Device(t)
+	half := []buffers.Spec{{Path: "half", Shape: []int{rows, 128}}}
+	groups, flat := [][]buffers.Spec{half}, half
+	for i := range ranks - 1 {
+		leaf := buffers.Spec{Path: fmt.Sprint(i), Shape: []int{rows / (ranks - 1), 128}}
+		groups, flat = append(groups, []buffers.Spec{leaf}), append(flat, leaf)
+	}
+	bytes := uint64(2 * 4 * rows * 128)
+	for name, lay := range map[string]func() (*buffers.Layout, error){
+		"whole":   func() (*buffers.Layout, error) { return buffers.NewLayout(flat, dev.Limits()) },
+		"divided": func() (*buffers.Layout, error) { return buffers.NewGroupedLayout(groups, dev.Limits()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			layout, err := lay()
+			require.NoError(t, err)
+			grads := make([][]*buffers.Tree, ranks)
+			for rank := range grads {
+				tree, err := buffers.NewTree(dev, "test", layout, buffers.F32)
+				require.NoError(t, err)
+				t.Cleanup(tree.Release)
+				grads[rank] = []*buffers.Tree{tree}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				net := &network{out: make([]time.Time, ranks), in: make([]time.Time, ranks), letters: map[[3]int]chan posted{}}
+				errs, most := make([]error, ranks), make([]uint64, ranks)
+				var all sync.WaitGroup
+				began := time.Now()
+				for rank, r := range transport.Local(ranks) {
+					all.Go(func() {
+						reducer, err := NewReducer(t.Context(), New(linked{r, net}, Config{}), Sums{Microbatches: ranks, Bucket: bucket}, dev)
+						if err == nil {
+							err = reducer.Sum(t.Context(), grads[rank], []state.Partial{{Span: state.Span{First: rank, Count: 1}, Trees: grads[rank]}})
+						}
+						if err == nil {
+							err = reducer.GatherTrees(t.Context(), grads[rank])
+						}
+						if errs[rank] = err; err == nil {
+							most[rank] = max(reducer.uses[rank].Sent, reducer.uses[rank].Received)
+						}
+					})
+				}
+				all.Wait()
+				require.NoError(t, errors.Join(errs...))
+				took := float64(time.Since(began)) / float64(bytes)
+				t.Logf("%.2f of the model's bytes by one rank, %.2f of their time", float64(slices.Max(most))/float64(bytes), took)
+				assert.Less(t, slices.Max(most), 3*bytes)
+				assert.Less(t, took, 1.6*float64(slices.Max(most))/float64(bytes))
+			})
+		})
+	}
+}
