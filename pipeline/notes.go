@@ -56,20 +56,18 @@ func (n *notes) moved(on *wire, microbatch int, begin, end time.Time) {
 	}
 }
 
-// Use is how stages and links spent the time of the newest step.
+// Use is how the stages and links of this rank spent the time of the newest step.
 func (s *State) Use() timeline.Use { return s.use }
 
-// StageUse is the part of Use that every step's metrics have; false before the first step.
-func (s *State) StageUse() (state.StageUse, bool) {
-	return state.StageUse{Busy: s.use.Busy, Bubble: s.use.Bubble, Transfer: s.use.Transfer}, s.use.Busy != nil
-}
+// StageUse is the part of Use that every step's metrics have, of the stages of all ranks; false before the first step.
+func (s *State) StageUse() (state.StageUse, bool) { return s.shares, s.shares.Busy != nil }
 
 // DeviceTime is how long the busiest stage computed in the newest step, and when that was done; nothing is known of other steps.
 func (s *State) DeviceTime(step int64) (worked time.Duration, done time.Time) {
-	if step != s.Step() || s.use.Busy == nil {
+	if step != s.Step() || s.shares.Busy == nil {
 		return 0, time.Time{}
 	}
-	return time.Duration(slices.Max(s.use.Busy) * float64(s.ended.Sub(s.begun))), s.ended
+	return time.Duration(slices.Max(s.shares.Busy) * float64(s.ended.Sub(s.begun))), s.ended
 }
 
 // Recorder has the timeline of the newest step, or of all where Config.Profile says so.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -156,6 +157,33 @@ func (p *passes) toEnd(err error) error {
 		p.config.Ranks.Of.Fail(err)
 	}
 	return err
+}
+
+// shared is how the stages of a pipeline were used, of which each rank knows its own. Of a wire between ranks each sees its end: what counts is the most that
+// one of them has seen.
+func (p *passes) shared(ctx context.Context, own state.StageUse) (all state.StageUse, err error) {
+	r := p.config.Ranks
+	if r == nil {
+		return own, nil
+	}
+	raw, err := json.Marshal(own)
+	if err != nil {
+		return all, err
+	}
+	given, err := apart{p}.Exchange(ctx, raw)
+	if err != nil {
+		return all, err
+	}
+	all.Bubble = 1
+	for stage, rank := range r.Stages {
+		var of state.StageUse
+		if err := json.Unmarshal(given[rank], &of); err != nil {
+			return all, fmt.Errorf("pipeline: use of the stages: %s: %w", r.name(stage), err)
+		}
+		all.Busy, all.Transfer = append(all.Busy, of.Busy[stage]), max(all.Transfer, of.Transfer)
+		all.Bubble -= of.Busy[stage] / float64(len(r.Stages))
+	}
+	return all, nil
 }
 
 // joint is the reducer of a pipeline on ranks: it gathers from all ranks, and adds up gradients, if there are replicas, by another reducer, which

@@ -78,7 +78,7 @@ func onRanks(t *testing.T, all []transport.Ranks, devices []*gpu.Device, c pipel
 }
 
 // Stages on several ranks learn what one device does, with a tied head whose shares cross ranks, whatever the schedule and optimizer: metrics on all
-// ranks, losses of a text, logits, and the bytes of a checkpoint, which goes on on other ranks.
+// ranks, losses of a text, logits, and the bytes of a checkpoint, which goes on on other ranks. Each knows how all stages were used.
 func TestStagesOnRanks(t *testing.T) {
 	devices := fleet(t, 3)
 	for _, x := range []struct {
@@ -113,10 +113,13 @@ func TestStagesOnRanks(t *testing.T) {
 			for _, rank := range x.stages {
 				n = max(n, rank+1)
 			}
+			uses := make([]state.StageUse, n)
 			onRanks(t, transport.Local(n), devices, how, x.stages, func(r transport.Ranks, devices []*gpu.Device, c pipeline.Config) {
 				s := create(t, devices, c)
 				defer s.Release()
 				assert.Equal(t, metrics, learn(t, s, with[:3]))
+				use, _ := s.StageUse()
+				uses[r.Rank()] = use
 				got, err := s.Evaluate(t.Context(), evaluation)
 				assert.NoError(t, err)
 				assert.Equal(t, loss, got)
@@ -129,6 +132,17 @@ func TestStagesOnRanks(t *testing.T) {
 				files := savedByRanks(t, s, r, filepath.Join(dir, "middle of ranks"))
 				assert.Equal(t, middle, files)
 			})
+			mean := 0.0
+			for _, busy := range uses[0].Busy {
+				assert.Positive(t, busy, "a stage that nobody has seen at work")
+				mean += busy / float64(len(x.stages))
+			}
+			assert.Len(t, uses[0].Busy, len(x.stages))
+			assert.InDelta(t, 1-mean, uses[0].Bubble, 1e-12)
+			assert.Positive(t, uses[0].Transfer)
+			for _, other := range uses {
+				assert.Equal(t, uses[0], other)
+			}
 			onRanks(t, transport.Local(n), devices, how, x.stages, func(r transport.Ranks, devices []*gpu.Device, c pipeline.Config) {
 				s, _, err := pipeline.Load(t.Context(), devices, c, filepath.Join(dir, "middle"))
 				if !assert.NoError(t, err) {

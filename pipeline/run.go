@@ -311,11 +311,15 @@ func (w *wire) carry(ctx context.Context, n int, note *notes, moved func()) erro
 		note.moved(w, microbatch, begin, time.Now())
 		moved()
 		w.free <- struct{}{}
+		begin = time.Now()
 		w.traffic.inside.Store(true)
 		err = w.link.Send(ctx, m)
 		w.traffic.inside.Store(false)
 		if err != nil {
 			return err
+		}
+		if w.sink.away { // it was on its way to another rank, not only handed over
+			note.moved(w, microbatch, begin, time.Now())
 		}
 		w.traffic.sent.Add(1)
 		moved()

@@ -21,8 +21,10 @@ type State struct {
 	*state.TrainState
 	passes *passes
 
-	use          timeline.Use // of the newest step
-	begun, ended time.Time    // of the newest step
+	// Of the newest step.
+	use          timeline.Use   // as this rank has seen it
+	shares       state.StageUse // of all ranks
+	begun, ended time.Time
 }
 
 // Create makes the state of step 0 on the devices of the stages, in their order; one device may be several stages'. params are all of the
@@ -134,9 +136,12 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
 	begun := time.Now()
 	m, err := s.TrainState.TrainStep(ctx, batch)
-	if s.passes.toEnd(err) == nil {
-		s.begun, s.ended, s.use = begun, time.Now(), s.passes.notes.recorder.End()
+	if s.passes.toEnd(err) != nil {
+		return m, err
 	}
+	s.begun, s.ended, s.use = begun, time.Now(), s.passes.notes.recorder.End()
+	s.shares, err = s.passes.shared(ctx, state.StageUse{Busy: s.use.Busy, Bubble: s.use.Bubble, Transfer: s.use.Transfer})
+	s.passes.broken = s.passes.toEnd(err)
 	return m, err
 }
 
