@@ -5,7 +5,7 @@
 //
 //	netns [-rate MBIT] [-delay DURATION] COMMAND...
 //
-// The command finds OMPI_MCA_ variables that make mpirun take --host hosta:2,hostb:1; GPUTRAIN_TEST_HOSTS, that list; and GPUTRAIN_TEST_CUT, a command of
+// The command finds OMPI_MCA_ and PRTE_MCA_ variables that make mpirun take --host hosta:2,hostb:1; GPUTRAIN_TEST_HOSTS, that list; and GPUTRAIN_TEST_CUT, a command of
 // the shell that cuts the link. Where namespaces are not allowed it says so and does nothing.
 package main
 
@@ -116,7 +116,9 @@ func run(command []string, w *wire) (int, error) {
 	}()
 	c := exec.Command(agent, append([]string{hosts[0].name}, quoted(command)...)...)
 	c.Env = append(os.Environ(), "OMPI_MCA_plm_rsh_agent="+agent, "OMPI_MCA_btl=tcp,self", "OMPI_MCA_btl_tcp_if_include=10.77.0.0/24",
-		"OMPI_MCA_oob_tcp_if_include=10.77.0.0/24", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+		"OMPI_MCA_oob_tcp_if_include=10.77.0.0/24",
+		"PRTE_MCA_plm_ssh_agent="+agent, "PRTE_MCA_prte_if_include=10.77.0.0/24", // Open MPI 5's names of the agent and of the network
+		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
 		"GPUTRAIN_TEST_HOSTS=hosta:2,hostb:1", "GPUTRAIN_TEST_CUT=kill -USR1 1") // this is process 1
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := c.Run()
