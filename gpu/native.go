@@ -76,7 +76,7 @@ func (n *nativeDevice) failed() error {
 	}
 	var message [512]C.char
 	C.gt_lost(n.device, &message[0], C.size_t(len(message)))
-	return fmt.Errorf("%w: %s", ErrDeviceLost, C.GoString(&message[0]))
+	return fmt.Errorf("%w: adapter %s: %s", ErrDeviceLost, n.name, C.GoString(&message[0]))
 }
 
 // pending is an error that the library reported outside any call; it is told once.

@@ -133,6 +133,7 @@ func describe(h C.WGPUAdapter) Adapter {
 
 // nativeDevice is a device with the instance and adapter it came from.
 type nativeDevice struct {
+	name     string // of the adapter, for errors
 	backend  string
 	instance C.WGPUInstance
 	adapter  C.WGPUAdapter
@@ -141,7 +142,7 @@ type nativeDevice struct {
 
 // openNative opens the order-th adapter of a backend, which must still have that name.
 func openNative(a Adapter, order int, label string, timestamps, texels bool) (*nativeDevice, error) {
-	n := &nativeDevice{backend: a.Backend, instance: takeInstance(a.Backend)}
+	n := &nativeDevice{name: a.String(), backend: a.Backend, instance: takeInstance(a.Backend)}
 	var handles [64]C.WGPUAdapter
 	count := min(int(C.gt_adapters(n.instance, &handles[0], C.size_t(len(handles)))), len(handles))
 	k := 0
