@@ -5,43 +5,70 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/pipeline/partition"
 )
 
-// Powers tells what the devices of the stages can do, one a stage. Stages whose adapters are equal (name, backend and driver) are not measured:
-// a table tells what such adapters do, for only ratios count. Else each kind of adapter is measured once, for less than half a second, and the
-// figures are kept on disk by adapter and driver (gpu.Adapter.CacheFile), so that a run that goes on is cut alike. Stages on one
-// adapter share its speed. Memory is what each device has to give; stages that take of the same memory each have all of it here. Errors are the device's.
+// Site is where a stage is, as far as its power goes.
+type Site struct {
+	Host    string
+	Adapter gpu.Adapter
+	Memory  uint64 // that the stage's device has to give; 0 is unknown
+}
+
+// Powers tells what the devices of the stages can do, one a stage. Stages whose adapters are Alike are not measured: a table tells what such
+// adapters do, for only ratios count. Else each kind of adapter is measured once (MeasuredPower). Memory is what each device has to give; stages that take
+// of the same memory each have all of it here. Errors are the device's.
 func Powers(ctx context.Context, stages []*gpu.Device) ([]partition.Power, error) {
-	sharing := map[int]float64{} // stages by the index of their adapter
-	equal := true
+	var sites []Site
 	for _, d := range stages {
-		sharing[d.Adapter().Index]++
-		equal = equal && kindOf(d.Adapter()) == kindOf(stages[0].Adapter())
+		site := Site{Adapter: d.Adapter()}
+		if bytes, _, ok := d.Available(); ok {
+			site.Memory = bytes
+		}
+		sites = append(sites, site)
 	}
-	powers := make([]partition.Power, len(stages))
 	measured := map[adapterKind]partition.Power{}
-	for i, d := range stages {
-		a := d.Adapter()
+	return PowersAt(sites, func(stage int) (p partition.Power, err error) {
+		a := sites[stage].Adapter
 		p, known := measured[kindOf(a)]
-		switch {
-		case equal:
-			p = typical(a)
-		case !known:
-			var err error
-			if p, err = remembered(ctx, a); err != nil {
-				return nil, fmt.Errorf("pipeline: power of adapter %s: %w", a, err)
-			}
+		if !known {
+			p, err = MeasuredPower(ctx, a)
 			measured[kindOf(a)] = p
 		}
-		p.FLOPS /= sharing[a.Index]
-		p.BytesPerSecond /= sharing[a.Index]
-		if bytes, _, ok := d.Available(); ok {
-			p.Memory = bytes
+		return p, err
+	})
+}
+
+// Alike tells whether all stages are on adapters of one name, backend and driver.
+func Alike(sites []Site) bool {
+	return !slices.ContainsFunc(sites, func(s Site) bool { return kindOf(s.Adapter) != kindOf(sites[0].Adapter) })
+}
+
+// PowersAt is Powers of stages that may be on several hosts; measured gives what the adapter of a stage can do, and is not asked where all are Alike.
+// Stages on one adapter share its speed.
+func PowersAt(sites []Site, measured func(stage int) (partition.Power, error)) ([]partition.Power, error) {
+	type place struct {
+		host  string
+		index int
+	}
+	sharing := map[place]float64{}
+	for _, s := range sites {
+		sharing[place{s.Host, s.Adapter.Index}]++
+	}
+	powers, alike := make([]partition.Power, len(sites)), Alike(sites)
+	for i, s := range sites {
+		p := typical(s.Adapter)
+		if !alike {
+			var err error
+			if p, err = measured(i); err != nil {
+				return nil, err
+			}
 		}
-		powers[i] = p
+		stages := sharing[place{s.Host, s.Adapter.Index}]
+		powers[i] = partition.Power{FLOPS: p.FLOPS / stages, BytesPerSecond: p.BytesPerSecond / stages, Memory: s.Memory}
 	}
 	return powers, nil
 }
@@ -74,17 +101,21 @@ func (f powerFile) power() partition.Power {
 
 const powerVersion = 1
 
-// remembered is the power of an adapter as it was measured once, now if it never was, on a device of its own.
-func remembered(ctx context.Context, a gpu.Adapter) (partition.Power, error) {
+// MeasuredPower is the power of an adapter of this machine as it was measured once, now if it never was, on a device of its own and for less than half a
+// second. The figures are kept on disk by adapter and driver (gpu.Adapter.CacheFile), so that a run that goes on is cut alike.
+func MeasuredPower(ctx context.Context, a gpu.Adapter) (partition.Power, error) {
 	path := a.CacheFile("power")
 	if f, ok := readPower(path); ok {
 		return f.power(), nil
 	}
 	p, err := measureAdapter(ctx, a)
-	if err != nil || path == "" {
-		return p, err
+	if err == nil && path != "" {
+		err = writePower(path, fileOf(a, p))
 	}
-	return p, writePower(path, fileOf(a, p))
+	if err != nil {
+		err = fmt.Errorf("pipeline: power of adapter %s: %w", a, err)
+	}
+	return p, err
 }
 
 // measureAdapter is the power of an adapter as it is measured now on a device of its own.

@@ -65,6 +65,9 @@ func (r *Ranks) Alike() (all []int) {
 	return all
 }
 
+// PerReplica is how many ranks have a replica of the model between them.
+func (r *Ranks) PerReplica() int { return r.perPipeline() }
+
 // perPipeline is the number of ranks of a pipeline.
 func (r *Ranks) perPipeline() int { return slices.Max(r.Stages) + 1 }
 
@@ -100,11 +103,19 @@ func (r *Ranks) check(stages int, replicas int) error {
 			return fmt.Errorf("pipeline: ranks: rank %d: found no stage, wanted one or more on each of ranks 0 to %d", rank, n-1)
 		}
 	}
-	if size := r.Of.Size(); size%n != 0 {
-		return fmt.Errorf("pipeline: ranks: found %d ranks, wanted a multiple of the %d of a pipeline: %s", size, n, multiples(n))
+	if err := r.CheckSize(); err != nil {
+		return err
 	}
 	if found := r.Of.Size() / n; found != replicas {
 		return fmt.Errorf("pipeline: ranks: found %d ranks of which %d make a pipeline, and a reducer of %d replicas, wanted one of %d", r.Of.Size(), n, replicas, found)
+	}
+	return nil
+}
+
+// CheckSize says what is wrong with the number of ranks.
+func (r *Ranks) CheckSize() error {
+	if size, n := r.Of.Size(), r.perPipeline(); size%n != 0 {
+		return fmt.Errorf("pipeline: ranks: found %d ranks, wanted a multiple of the %d of a pipeline: %s", size, n, multiples(n))
 	}
 	return nil
 }
