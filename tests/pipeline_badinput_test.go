@@ -45,7 +45,7 @@ func TestBadPipelines(t *testing.T) {
 		"devices":             {[]string{"pipeline.stages=2", "pipeline.devices=stages"}, []string{`found "stages"`, `did you mean "stage"?`}},
 		"adapters, too many":  {[]string{"pipeline.stages=2", "pipeline.adapters=[0,0,0]"}, []string{"pipeline.adapters (--set): found [0 0 0], wanted one for each of the 2 stages"}},
 		"adapters, too few":   {[]string{"pipeline.stages=3", "pipeline.adapters=[0,0]"}, []string{"pipeline.adapters (--set): found [0 0], wanted one for each of the 3 stages"}},
-		"no such number":      {[]string{"pipeline.stages=2", "pipeline.adapters=[0,-1]"}, []string{"pipeline.adapters[1] (--set)", "wanted 0 or more"}},
+		"no such number":      {[]string{"pipeline.stages=2", "pipeline.adapters=[0,-1]"}, []string{"pipeline.adapters[1]: found -1", "0 or more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refused(t, p.staged("run", c.set...).withoutAdapter(), 2, c.says...)

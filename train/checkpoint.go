@@ -136,10 +136,12 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	return nil
 }
 
-// copyToHost copies the state. Other ranks than the first have nothing to write, but each may have its part of the optimizer's state.
+// copyToHost copies the state. Other ranks than the first have nothing to write, but each may have its part of the optimizer's state, or stages of
+// the first replica.
 func (t *trainer) copyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	defer t.times.span(spanCopy)()
-	shared := t.config.Ranks != nil && t.config.State.ShardOptimizer
+	replica, _ := t.replica()
+	shared := t.config.Ranks != nil && t.config.State.ShardOptimizer || t.spread() && replica == 0
 	if !t.config.leads() && !shared {
 		return checkpoint.HostCopy{}, nil
 	}

@@ -76,7 +76,7 @@ func (t *trainer) cost(m state.Metrics, g given, took, worked time.Duration) Cos
 	if t.peak > 0 {
 		c.MFU = Number(t.flops / seconds / t.peak)
 	}
-	for _, d := range distinct(t.target.Devices()) {
+	for _, d := range t.own() {
 		counted := d.Counters()
 		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
 	}

@@ -142,7 +142,7 @@ const ofPeak = 0.5
 // compile for a minute; a card is measured as soon. Samples are left out: they are short, or measured.
 func (t *trainer) guess(from int64) error {
 	for _, d := range t.target.Devices() {
-		if d.Adapter().Class() == gpu.Hardware {
+		if d.Adapter().Class() == gpu.Hardware || t.spread() { // the peak is that of this rank's adapters
 			return nil
 		}
 	}
@@ -202,7 +202,7 @@ func (t *trainer) foresee(ctx context.Context) error {
 	if from >= c.Steps {
 		return nil
 	}
-	if context.Cause(ctx) != nil {
+	if ctx = t.together(ctx); context.Cause(ctx) != nil {
 		return t.expect(ctx)
 	}
 	defer t.times.span(spanForecast)()
@@ -242,22 +242,27 @@ func (t *trainer) foresee(ctx context.Context) error {
 // Something is measured until so much time has gone, but not more often than that: a machine that does other things as well makes one time a
 // chance.
 const (
-	measureFor  = time.Second
-	measureMost = 5
+	measureFor      = time.Second
+	measureMost     = 5
+	measureTogether = 2 // by ranks that have stages of one model
 )
 
 // measured is the mean of what once tells, but for the first time: what that took longer than the others went into compiling.
 func (t *trainer) measured(once func() (time.Duration, error)) (time.Duration, error) {
 	begin := time.Now()
-	if _, err := once(); err != nil {
+	if _, err := once(); t.endsAll(err) != nil {
 		return 0, err
 	}
 	first := time.Since(begin)
 	begin = time.Now()
 	sum, n := time.Duration(0), 0
-	for ; n == 0 || n < measureMost && time.Since(begin) < measureFor; n++ {
+	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor }
+	if t.spread() { // equally often on all
+		again = func() bool { return n < measureTogether }
+	}
+	for ; again(); n++ {
 		told, err := once()
-		if err != nil {
+		if t.endsAll(err) != nil {
 			return 0, err
 		}
 		sum += told

@@ -12,6 +12,7 @@ import (
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/state"
+	"gputrain/transport"
 )
 
 // Pipelined is the target of a run whose model is cut into stages: devices[i] is stage i's, and may be several stages'. Of the configuration
@@ -28,6 +29,14 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 	return p.config
 }
 
+// PerReplica is how many ranks have the stages between them.
+func (p pipelined) PerReplica() int {
+	if p.config.Ranks == nil {
+		return 1
+	}
+	return p.config.Ranks.PerReplica()
+}
+
 // Plan tells what the stages are to take, in their order.
 func (p pipelined) Plan(c state.Config) ([]StagePlan, error) {
 	memory, err := pipeline.PlanMemory(context.Background(), p.with(c), p.devices)
@@ -37,9 +46,22 @@ func (p pipelined) Plan(c state.Config) ([]StagePlan, error) {
 	var out []StagePlan
 	for i, m := range memory {
 		a := p.devices[i].Adapter()
-		out = append(out, StagePlan{Adapter: a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
+		out = append(out, StagePlan{Adapter: p.where(i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
 	}
 	return out, nil
+}
+
+// where names the ranks that have a stage, one of each replica; "" where they all are in one process.
+func (p pipelined) where(stage int) string {
+	r := p.config.Ranks
+	if r == nil {
+		return ""
+	}
+	var names []string
+	for rank := r.Stages[stage]; rank < r.Of.Size(); rank += r.PerReplica() {
+		names = append(names, transport.Name(rank, r.Of.Host(rank)))
+	}
+	return strings.Join(names, ", ") + ": "
 }
 
 // holds names what a stage has of the model, part by part.

@@ -78,7 +78,7 @@ func (t *trainer) faster() (string, error) {
 	devices := t.target.Devices()
 	a := devices[0].Adapter()
 	for _, d := range devices {
-		if d.Adapter().Index != a.Index {
+		if d.Adapter().Index != a.Index || d.Dry() {
 			return "", nil
 		}
 	}
@@ -120,10 +120,10 @@ func (t *trainer) countWork() error {
 
 // memory is what was planned for every device, what it has given, and what the process takes of the machine.
 func (t *trainer) memory() (rows []memory) {
-	devices := t.target.Devices()
-	for i, d := range distinct(devices) {
+	devices, own := t.target.Devices(), t.own()
+	for i, d := range own {
 		m := memory{name: fmt.Sprintf("device %d: %s", i, d.Adapter())}
-		if len(distinct(devices)) == 1 {
+		if len(own) == 1 {
 			m.name = fmt.Sprintf("device: %s", d.Adapter())
 		}
 		for stage, at := range devices {

@@ -17,6 +17,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/cluster"
 	"gputrain/data"
+	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train/runfile"
@@ -25,16 +26,71 @@ import (
 
 // Rank 0 of several writes and says everything. The others make the same steps, and see of the run directory only its checkpoints. What
 // ranks decide is a function of metrics, which are equal, or agreed on: once before every step.
+//
+// Where the stages of a model are on several ranks, so many in a row have a replica of it between them. They read the same of the text, and do together
+// whatever the state does, equally often: a rank that fails there ends all.
 
 // leads tells whether this process writes the run's files: it is alone, or rank 0.
 func (c Config) leads() bool { return c.Ranks == nil || c.Ranks.Rank() == 0 }
 
-// follower is the configuration of a rank that writes and says nothing.
-func (c Config) follower() Config {
+// follower is the configuration of a rank that writes and says nothing. Those that have stages of the model which rank 0 draws samples from, draw
+// them too.
+func (c Config) follower(samples bool) Config {
 	c.Progress, c.Output = "none", io.Discard
-	c.Hooks, c.Watchers, c.HistogramEvery, c.Sample.Tokens = nil, nil, 0, 0
-	c.State.Sampling = false
+	c.Hooks, c.Watchers, c.HistogramEvery = nil, nil, 0
+	if !samples {
+		c.Sample.Tokens, c.State.Sampling = 0, false
+	}
 	return c
+}
+
+// perReplica is how many ranks have a replica of the model between them.
+func perReplica(target Target) int {
+	if p, ok := target.(interface{ PerReplica() int }); ok {
+		return p.PerReplica()
+	}
+	return 1
+}
+
+// spread tells whether a replica is on several ranks.
+func (t *trainer) spread() bool { return perReplica(t.target) > 1 }
+
+// replica is which of how many replicas of the model this rank has, or has stages of.
+func (t *trainer) replica() (replica, replicas int) {
+	g := t.config.Ranks
+	if g == nil {
+		return 0, 1
+	}
+	n := perReplica(t.target)
+	return g.Rank() / n, g.Size() / n
+}
+
+// checkSpread refuses what no rank has everything for where stages are on several.
+func (c Config) checkSpread() error {
+	if c.HistogramEvery+int64(len(c.Watchers)) > 0 {
+		return fmt.Errorf("train: config: histogram_every: %d, watchers: %d, wanted none where stages are on several ranks (pipeline.adapters): no rank has all tensors",
+			c.HistogramEvery, len(c.Watchers))
+	}
+	return nil
+}
+
+// together is the context of what all ranks of a replica do at the same time: who wants to stop says so where all meet.
+func (t *trainer) together(ctx context.Context) context.Context {
+	if t.spread() {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
+}
+
+// endsAll takes note of an error of what all ranks of a replica do together: the others are still at it.
+func (t *trainer) endsAll(err error) error {
+	t.apart = t.apart || err != nil && t.spread()
+	return err
+}
+
+// own are the devices of the stages that are on this rank, each once.
+func (t *trainer) own() []*gpu.Device {
+	return slices.DeleteFunc(distinct(t.target.Devices()), (*gpu.Device).Dry)
 }
 
 // join compares the ranks, and makes what adds up their gradients.
@@ -56,7 +112,7 @@ func (t *trainer) join(ctx context.Context) error {
 		return fmt.Errorf("train: parameters to begin with: %w", err)
 	}
 	facts.Settings = append(facts.Settings, cluster.Fact{Key: "parameters to begin with (checksum)", Value: sum})
-	for _, d := range distinct(t.target.Devices()) {
+	for _, d := range t.own() {
 		facts.Adapters = append(facts.Adapters, cluster.Adapter{Index: d.Adapter().Index, Name: state.AdapterName(d)})
 	}
 	joined, err := c.Ranks.Join(ctx, facts)
@@ -64,12 +120,21 @@ func (t *trainer) join(ctx context.Context) error {
 		return err
 	}
 	t.notes, c.State.Adapter = t.rankNotes(joined), joined.Adapter()
-	c.Sums.Microbatches = c.State.Microbatches
-	t.sums, err = cluster.NewReducer(ctx, c.Ranks, c.Sums, distinct(t.target.Devices())...)
-	if err == nil {
+	c.Sums.Microbatches, c.Sums.Members = c.State.Microbatches, t.members()
+	if t.sums, err = cluster.NewReducer(ctx, c.Ranks, c.Sums, t.own()...); t.sums != nil {
 		c.State.Reducer = t.sums
 	}
 	return err
+}
+
+// members are the ranks that have the same stages as this one, one of each replica.
+func (t *trainer) members() (all []int) {
+	replica, replicas := t.replica()
+	n := perReplica(t.target)
+	for other := range replicas {
+		all = append(all, t.config.Ranks.Rank()+(other-replica)*n)
+	}
+	return all
 }
 
 // rankNotes are what there is to say of ranks.
@@ -81,9 +146,23 @@ func (t *trainer) rankNotes(joined cluster.Joined) (notes []string) {
 			hosts = append(hosts, h)
 		}
 	}
-	notes = append(notes, fmt.Sprintf("%d ranks on %s, %d batches an update divided over them", g.Size(), strings.Join(hosts, ", "), micro))
-	if idle := g.Size() - micro; idle > 0 {
-		notes = append(notes, fmt.Sprintf("warning: %d of the ranks compute nothing: raise train.accumulate x pipeline.microbatches, %d, to %d", idle, micro, g.Size()))
+	said := fmt.Sprintf("%d ranks on %s, %d batches an update", g.Size(), strings.Join(hosts, ", "), micro)
+	_, replicas := t.replica()
+	who := "ranks"
+	if t.spread() {
+		who = "replicas"
+	}
+	switch {
+	case replicas == 1:
+		said += ", of a model whose stages are on all of them"
+	case t.spread():
+		said += fmt.Sprintf(" divided over %d replicas of the model, each on %d ranks", replicas, perReplica(t.target))
+	default:
+		said += " divided over them"
+	}
+	notes = append(notes, said)
+	if idle := replicas - micro; idle > 0 {
+		notes = append(notes, fmt.Sprintf("warning: %d of the %s compute nothing: raise train.accumulate x pipeline.microbatches, %d, to %d", idle, who, micro, replicas))
 	}
 	return append(notes, joined.Notes...)
 }
@@ -213,6 +292,7 @@ func (t *trainer) lead(ctx context.Context, path string, reschedule bool) error 
 // logged is what rank 0 has found in the logs, which decides what is due.
 type logged struct {
 	Evaluated int64  `json:"evaluated"`
+	Sampled   int64  `json:"sampled"`
 	EvalLoss  Number `json:"eval_loss"`
 	Peak      Number `json:"peak"`
 }
@@ -223,7 +303,7 @@ func (t *trainer) level(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
-	raw, err := json.Marshal(logged{t.evaluated, Number(t.evalLoss), Number(t.peak)})
+	raw, err := json.Marshal(logged{t.evaluated, t.sampled, Number(t.evalLoss), Number(t.peak)})
 	if err != nil {
 		return err
 	}
@@ -238,7 +318,7 @@ func (t *trainer) level(ctx context.Context) error {
 			return fmt.Errorf("train: place in the run: %w", err)
 		}
 		if rank == 0 {
-			t.evaluated, t.evalLoss = l.Evaluated, float64(l.EvalLoss)
+			t.evaluated, t.sampled, t.evalLoss = l.Evaluated, l.Sampled, float64(l.EvalLoss)
 		}
 		if peak += float64(l.Peak); l.Peak == 0 {
 			peak = math.NaN() // one does not know its own
@@ -260,8 +340,9 @@ func (c Config) share() *data.Share {
 	return &data.Share{First: s.First * c.State.Batch, Rows: s.Count * c.State.Batch}
 }
 
-// Waits for other ranks before the first step is measured: what drivers take to compile everything, and what reading a checkpoint takes, at most.
-const startPatience = 15 * time.Minute
+// StartPatience is how long ranks wait for others before the first step is measured: what drivers take to compile everything, and what reading a
+// checkpoint takes, at most.
+const StartPatience = 15 * time.Minute
 
 // Waits for others last as long as what they do, as it is expected, so many times over.
 const workPatience = 20
@@ -382,14 +463,12 @@ func likewise(err error) error {
 	return err
 }
 
-// ownPart are the batches of an evaluation that this rank computes: n from first on.
+// ownPart are the batches of an evaluation that this rank's replica computes: n from first on.
 func (t *trainer) ownPart() (first, n int) {
-	all, g := t.validation.Batches(), t.config.Ranks
-	if g == nil {
-		return 0, all
-	}
-	first = g.Rank() * all / g.Size()
-	return first, (g.Rank()+1)*all/g.Size() - first
+	all := t.validation.Batches()
+	replica, replicas := t.replica()
+	first = replica * all / replicas
+	return first, (replica+1)*all/replicas - first
 }
 
 // ownBatches is how many they are.
@@ -398,7 +477,7 @@ func (t *trainer) ownBatches() int {
 	return n
 }
 
-// measure computes the loss of the validation text, each rank that of some batches; its bits are those of one that computes all.
+// measure computes the loss of the validation text, each replica that of some batches; its bits are those of one that computes all.
 func (t *trainer) measure(ctx context.Context) (state.EvalResult, error) {
 	g := t.config.Ranks
 	if g == nil {
@@ -409,8 +488,11 @@ func (t *trainer) measure(ctx context.Context) (state.EvalResult, error) {
 		return state.EvalResult{}, err
 	}
 	losses, err := t.state.BatchLosses(context.WithoutCancel(ctx), part) // who wants to stop says so where all meet
-	if err != nil {
+	if t.endsAll(err) != nil {
 		return state.EvalResult{}, err
+	}
+	if g.Rank()%perReplica(t.target) > 0 {
+		losses = nil // the replica's first rank gives them
 	}
 	raw, err := json.Marshal(bitsOfLosses(losses))
 	if err != nil {

@@ -71,8 +71,13 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return nothing, c.conclude(ctx, err, false)
 	}
 	c = c.withDefaults()
+	if perReplica(target) > 1 {
+		if err := c.checkSpread(); err != nil {
+			return nothing, c.conclude(ctx, err, false)
+		}
+	}
 	if !c.leads() {
-		c = c.follower()
+		c = c.follower(c.Ranks.Rank() < perReplica(target))
 	}
 	progress, err := newProgress(c.Progress, c.Output, c.Interval)
 	if err != nil {
@@ -109,7 +114,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 // enter takes the run directory, makes sure that all ranks are of one run, and opens it.
 func (t *trainer) enter(ctx context.Context) error {
 	if t.config.Ranks != nil {
-		t.config.Ranks.Expect(startPatience)
+		t.config.Ranks.Expect(StartPatience)
 		if err := t.join(ctx); err != nil {
 			return err
 		}
@@ -172,7 +177,7 @@ func (t *trainer) accumulate() error {
 		t.facts.add("accumulation", "%s", said)
 	}
 	t.config = c
-	if c.Ranks != nil && c.Ranks.Size() > 1 && c.State.Accumulation == state.AccumulateSequence {
+	if _, replicas := t.replica(); replicas > 1 && c.State.Accumulation == state.AccumulateSequence {
 		return fmt.Errorf("train: run directory %q: train.accumulation: found %s, with which the run began, on %d ranks, wanted %s: its sums have the bits of one process alone",
 			c.Dir, c.State.Accumulation, c.Ranks.Size(), state.AccumulateTree)
 	}

@@ -290,7 +290,7 @@ func (t *trainer) sample(ctx context.Context) error {
 	c := t.config
 	begin := time.Now()
 	var text strings.Builder
-	err := Continue(ctx, c.Sample, c.Tokenizer, t.state, func(more string) bool {
+	err := Continue(t.together(ctx), c.Sample, c.Tokenizer, t.state, func(more string) bool {
 		text.WriteString(more)
 		return true
 	})
@@ -299,7 +299,7 @@ func (t *trainer) sample(ctx context.Context) error {
 		t.say("step %d: no sample: %v", t.sampled, err)
 		return nil
 	}
-	if err != nil {
+	if t.endsAll(err) != nil {
 		return err
 	}
 	t.forecast.samples.each = time.Since(begin)

@@ -130,15 +130,14 @@ func someCard() gpu.Adapter {
 
 // measuredCard is an adapter and what it does in a copy and in products.
 func measuredCard(ctx context.Context, cfg *runfile.Config, sel string) (a gpu.Adapter, c card, err error) {
-	all, err := setup.Adapters(cfg, sel)
+	if a, err = selectAdapter(sel); err != nil {
+		return a, c, err
+	}
+	options, err := setup.DeviceOptions(cfg, a)
 	if err != nil {
 		return a, c, err
 	}
-	options, err := setup.DeviceOptions(cfg, all...)
-	if err != nil {
-		return a, c, err
-	}
-	dev, err := gpu.Open(ctx, all[0], options)
+	dev, err := gpu.Open(ctx, a, options)
 	if err != nil {
 		return a, c, err
 	}

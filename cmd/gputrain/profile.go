@@ -25,7 +25,7 @@ func writeTimeline(r *timeline.Recorder, devices []*gpu.Device, path string) err
 	var passes []timeline.Passes
 	seen := map[*gpu.Device]bool{}
 	for stage, d := range devices {
-		if seen[d] || !d.Adapter().Timestamps {
+		if seen[d] || d.Dry() || !d.Adapter().Timestamps {
 			continue
 		}
 		seen[d] = true

@@ -10,16 +10,22 @@ import (
 
 	"gputrain/cluster"
 	"gputrain/gpu"
+	"gputrain/pipeline"
+	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
+	"gputrain/transport"
 	"gputrain/transport/mpi"
 )
 
 // together is a command on several ranks, or on one: mpirun and srun say.
 type together struct {
-	group   *cluster.Group // nil: one
-	local   int            // which of the ranks on this host
-	out     io.Writer      // of what is said; nothing on ranks but the first
-	entered bool           // the run decides with the others how it ends
+	group   *cluster.Group  // nil: one
+	local   int             // which of the ranks on this host
+	own     string          // the adapter that this rank takes by itself; "": GPUTRAIN_ADAPTER's or the best
+	ranks   *pipeline.Ranks // of the stages, where these are on several ranks; else nil
+	out     io.Writer       // of what is said; nothing on ranks but the first
+	entered bool            // the run decides with the others how it ends
 }
 
 // first tells whether this process is alone, or rank 0.
@@ -69,20 +75,24 @@ type toldError struct{ error }
 
 func (e toldError) Unwrap() error { return e.error }
 
-// configure takes what a run file says of ranks, and chooses this one's adapter where nobody names one: those on a host take the best ones in turn.
-func (c *trainCmd) configure(cfg *runfile.Config) error {
+// configure takes what a run file says of ranks, and finds this one's adapter where nobody names one: those on a host take the best ones in turn.
+func (c *trainCmd) configure(ctx context.Context, cfg *runfile.Config) error {
 	if c.group == nil {
 		return nil
 	}
 	timeout, err := runfile.ParseDuration(cfg.Cluster.Timeout)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	if timeout == 0 {
-		return fmt.Errorf("run file: cluster.timeout (%s): found none, wanted a time: a rank that is gone would be waited for without end", cfg.Origin("cluster.timeout"))
+		return usageError{fmt.Errorf("run file: cluster.timeout (%s): found none, wanted a time: a rank that is gone would be waited for without end", cfg.Origin("cluster.timeout"))}
 	}
 	c.group.SetTimeout(timeout)
-	if c.Adapter != "" || len(cfg.Pipeline.Adapters) > 0 || os.Getenv("GPUTRAIN_ADAPTER") != "" {
+	c.group.Expect(train.StartPatience)
+	if c.ranks, err = setup.Ranks(ctx, cfg, c.group); err != nil {
+		return err
+	}
+	if c.Adapter != "" || os.Getenv("GPUTRAIN_ADAPTER") != "" {
 		return nil
 	}
 	best, err := gpu.Select("")
@@ -96,8 +106,24 @@ func (c *trainCmd) configure(cfg *runfile.Config) error {
 	if err != nil {
 		return err
 	}
-	c.Adapter = strconv.Itoa(adapterOf(c.local, best, all).Index)
+	c.own = strconv.Itoa(adapterOf(c.local, best, all).Index)
 	return nil
+}
+
+// adapters are those of the stages that are in this process.
+func (c *trainCmd) adapters(cfg *runfile.Config) ([]gpu.Adapter, error) {
+	if c.group == nil {
+		return setup.Adapters(cfg, c.Adapter)
+	}
+	rank := 0
+	if c.ranks != nil {
+		rank = c.group.Rank() % c.ranks.PerReplica()
+	}
+	all, err := setup.RankAdapters(cfg, rank, c.Adapter, c.own)
+	if err != nil && c.first() { // what ends others is told with their names
+		err = fmt.Errorf("%s: %w", transport.Name(0, c.group.Host(0)), err)
+	}
+	return all, err
 }
 
 // adapterOf is the adapter of one of the ranks of a host: the best, and then those of its class and backend, in turn.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"time"
 
 	"gputrain/gpu"
 	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/pipeline/timeline"
+	"gputrain/state"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -63,8 +65,8 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		defer cancel()
 		ctx = within
 	}
-	if err := c.configure(cfg); err != nil {
-		return usageError{err}
+	if err := c.configure(ctx, cfg); err != nil {
+		return err
 	}
 	run, release, err := c.config(ctx, cfg, dir)
 	if err != nil {
@@ -168,16 +170,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	if err != nil {
 		return err
 	}
-	adapters, err := setup.Adapters(cfg, c.Adapter)
-	if err != nil {
-		return err
-	}
-	options, err := setup.DeviceOptions(cfg, adapters...)
-	if err != nil {
-		return err
-	}
-	options.Profile = c.Profile
-	devices, release, err := setup.OpenStages(ctx, cfg, adapters, options)
+	devices, cut, release, err := c.stages(ctx, cfg, run.State, units)
 	if err != nil {
 		return err
 	}
@@ -185,13 +178,9 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	for _, d := range devices {
 		d.SetAutotune(c.Autotune == "on")
 	}
-	cut, _, err := setup.Cut(ctx, cfg, run.State, units, devices)
-	if err != nil {
-		return err
-	}
 	p := setup.Pipeline(cfg, cut)
-	p.Profile = c.Profile
-	run.Peak = peakOf(devices...)
+	p.Profile, p.Ranks = c.Profile, c.ranks
+	run.Peak = peakOf(slices.DeleteFunc(slices.Clone(devices), (*gpu.Device).Dry)...)
 	var timeline *timeline.Recorder
 	run.Hooks = append(run.Hooks, train.HookFunc(func(_ context.Context, e train.Event) error {
 		if s, ok := e.State.(*pipeline.State); ok && e.Kind == train.Started {
@@ -207,6 +196,36 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	return err
 }
 
+// stages opens the devices of the stages, and cuts the model for them.
+func (c *trainCmd) stages(ctx context.Context, cfg *runfile.Config, st state.Config, units []partition.Unit) (devices []*gpu.Device, cut partition.Assignment, release func(), err error) {
+	adapters, err := c.adapters(cfg)
+	if err != nil {
+		return nil, cut, nil, err
+	}
+	options, err := setup.DeviceOptions(cfg, adapters...)
+	if err != nil {
+		return nil, cut, nil, err
+	}
+	options.Profile = c.Profile
+	if c.ranks == nil {
+		if devices, release, err = setup.OpenStages(ctx, cfg, adapters, options); err != nil {
+			return nil, cut, nil, err
+		}
+		cut, _, err = setup.Cut(ctx, cfg, st, units, devices)
+	} else {
+		var on setup.OnRanks
+		if on, release, err = setup.OpenOnRanks(ctx, cfg, c.ranks, adapters, options); err != nil {
+			return nil, cut, nil, err
+		}
+		devices = on.Devices
+		cut, err = on.Cut(ctx, cfg, st, units)
+	}
+	if err != nil {
+		release()
+	}
+	return devices, cut, release, err
+}
+
 // peakOf measures devices where that has not been done before.
 func peakOf(devices ...*gpu.Device) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) { return pipeline.Peak(ctx, devices) }
@@ -215,14 +234,11 @@ func peakOf(devices ...*gpu.Device) func(context.Context) (float64, error) {
 // device opens the adapter that --adapter names, else the one of the run file,
 // else GPUTRAIN_ADAPTER's or the fastest.
 func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device, error) {
-	sel := c.Adapter
-	if sel == "" && len(cfg.Pipeline.Adapters) == 1 {
-		sel = strconv.Itoa(cfg.Pipeline.Adapters[0])
-	}
-	adapter, err := selectAdapter(sel)
+	adapters, err := c.adapters(cfg)
 	if err != nil {
 		return nil, err
 	}
+	adapter := adapters[0]
 	if c.Profile && !adapter.Timestamps {
 		return nil, usageError{fmt.Errorf("--profile: adapter %s has no timestamps; gputrain devices lists those that have", adapter)}
 	}

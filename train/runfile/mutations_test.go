@@ -18,6 +18,8 @@ var unknowable = []string{
 	"with the interleaved schedule",       // pipeline.chunks
 	"one for each of the",                 // pipeline.adapters of pipeline.stages
 	"one adapter for the one stage",       // the same
+	"all of one form",                     // pipeline.adapters
+	"one stage or more on each",           // the same
 	"the last of pipeline.stages",         // pipeline.rules of pipeline.stages
 	"found both, wanted one of them",      // data.text, data.jsonl, data.mixture
 	"bytes, or files in data.text",        // data.tokens without files
@@ -48,6 +50,7 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 90s|90|1d2h|2h1d|90 s|1.5h|-3s|999999999d|6GiB|6 GiB|1.5e3MB|0x10|six|'('|'['|['(']|['']|matrices|f32|bf16|none|[1, 2, 3]|[1, 2, text]|{every: 2}|{every: null}|{anneal: true}|{evry: 2}
 [{every: 3}]|[{every: 3, until: 9}, {every: 5}]|[{every: 3}, {every: 5}]|[{every: 3, until: 9}, {every: 5, until: 8}]|[{every: 0}]|[{every: 3, until: null}]|[{until: 3}]|[{every: 3, each: 4}]|[{every: 3, until: -1}]
 [{match: a, stage: 0}]|{match: a, stage: 0}|[{match: a, stage: 1}]|[{match: a}]|[{match: '', stage: 0}]|[{match: '(', stage: 0}]|[{match: a, stage: -1}]|[{match: 3, stage: 0}]
+["1:0"]|0:0|auto|["00:0", "0:-1"]|["0:0:0"]
 [{match: wte, multiplier: 0}]|[{match: wte, multiplier: -1}]|[{match: wte, multiplier: 1e7}]|[{match: wte, multiplier: one}]|[{match: '(', multiplier: 1}]|[{multiplier: 1}]
 [{text: a, weight: 1}]|{text: [a, b], weight: 0.5}|[{text: a}]|[{text: null, jsonl: a, weight: 2}]|[{text: a, weight: 0}]|[{text: a, weight: one}]|[{text: a, weight: 1, share: 1}]|[{text: a, jsonl: b, weight: 1}]|[{text: a, weight: 1, field: x}]|[{jsonl: a, weight: 1, field: x}]|[{jsonl: a, weight: 1, field: null}]
 `), "\n")
@@ -91,7 +94,7 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 	}
 	// What keys say together.
 	return append(out, "", "null", "3", "[]", "text", "data: {text: a, jsonl: b}", "data: {jsonl: a, packing: stream, long: keep_end}", "data: {jsonl: a, packing: stream}",
-		"data: {mixture: [{text: a, weight: 1}], epochs: 2}", "pipeline: {stages: 2, adapters: [0, 1, 2]}", "pipeline: {schedule: interleaved, chunks: 1}",
+		"data: {mixture: [{text: a, weight: 1}], epochs: 2}", "pipeline: {stages: 2, adapters: [0, 1, 2]}", "pipeline: {stages: 2, adapters: ['0:0', 1]}", "pipeline: {schedule: interleaved, chunks: 1}",
 		"optimizer: {schedule: {steps: 5, warmup_steps: 5}}", "optimizer: {parameters: {weight_decay: null}}", "data: {jsonl: a, field: x, eos: 3}", "model: {quantize: {mode: affine, bits: 2, group: 32, match: [a]}}",
 		"model: {quantize: {mode: affine, bits: 9}}", "model: {quantize: {mode: nf4, bits: 4}}", "model: {quantize: {mode: mxfp4, group: 64}}", "model: {quantize: {mode: nvfp4}}",
 		"train: {batch: 4}\npipeline: {microbatches: 3}")

@@ -16,12 +16,8 @@ func (c *Config) validatePipeline() error {
 	case p.Schedule != "1f1b" && p.Ahead > 0:
 		return c.invalid("pipeline.ahead", p.Ahead, fmt.Sprintf("0 with pipeline.schedule %s; only 1f1b can run ahead", p.Schedule))
 	}
-	if n := len(p.Adapters); n > 1 && n != p.Stages {
-		wanted := fmt.Sprintf("one for each of the %d stages of pipeline.stages, or one for all", p.Stages)
-		if p.Stages == 1 {
-			wanted = "one adapter for the one stage of pipeline.stages"
-		}
-		return c.invalid("pipeline.adapters", p.Adapters, wanted)
+	if err := c.validateAdapters(); err != nil {
+		return err
 	}
 	for i, rule := range p.Rules {
 		if rule.Stage >= p.Stages {

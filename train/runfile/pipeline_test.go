@@ -2,6 +2,7 @@ package runfile
 
 import (
 	"bytes"
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,7 +16,7 @@ func TestPipelineKeys(t *testing.T) {
 	})
 	require.NoError(t, err)
 	assert.Equal(t, Pipeline{
-		Stages: 3, Adapters: []int{0, 1, 2}, Schedule: "interleaved", Microbatches: 4, Devices: "stage",
+		Stages: 3, Adapters: []Adapter{{AnyRank, 0}, {AnyRank, 1}, {AnyRank, 2}}, Schedule: "interleaved", Microbatches: 4, Devices: "stage",
 	}, c.Pipeline)
 	assert.Equal(t, 2, c.Pipeline.PartsPerStage())
 	require.NoError(t, c.Set("pipeline.chunks=3"))
@@ -27,6 +28,39 @@ func TestPipelineKeys(t *testing.T) {
 	assert.NoError(t, err)
 	_, err = ReadAll(nil, nil, []string{"pipeline.stages=2", "pipeline.schedule=gpipe"})
 	assert.NoError(t, err)
+}
+
+// Stages are on ranks where their adapters say so, in any way of writing them, and what run.yaml records of them is read again. Numbers are
+// recorded as numbers, as programs did that knew no ranks.
+func TestAdaptersOfRanks(t *testing.T) {
+	for _, x := range []struct {
+		text  string
+		ranks []int
+		json  string
+	}{
+		{`[]`, nil, `null`},
+		{`[0, 1]`, nil, `[0,1]`},
+		{`["0", 1]`, nil, `[0,1]`},
+		{`3`, nil, `[3]`},
+		{`["0:0", "1:0"]`, []int{0, 1}, `["0:0","1:0"]`},
+		{`[1:2, 0:auto]`, []int{1, 0}, `["1:2","0:auto"]`},
+		{`["0:1", "0:0"]`, nil, `["0:1","0:0"]`},
+		{`0:auto`, nil, `["0:auto"]`},
+	} {
+		c, err := ReadAll(nil, nil, []string{"pipeline.stages=2", "pipeline.adapters=" + x.text})
+		require.NoError(t, err, x.text)
+		assert.Equal(t, x.ranks, c.Pipeline.Ranks(), x.text)
+		recorded, err := json.Marshal(c.Pipeline.Adapters)
+		require.NoError(t, err)
+		assert.Equal(t, x.json, string(recorded), x.text)
+		for _, again := range []string{string(recorded), inline(c.Pipeline.Adapters)} {
+			read := New()
+			require.NoError(t, read.Parse("run.yaml", []byte("pipeline: {adapters: "+again+"}")), x.text)
+			assert.Equal(t, c.Pipeline.Adapters, read.Pipeline.Adapters, x.text)
+		}
+	}
+	assert.Equal(t, Adapter{AnyRank, 3}, Pipeline{Adapters: []Adapter{{AnyRank, 3}}}.AdapterOf(1))
+	assert.Nil(t, New().Pipeline.Ranks())
 }
 
 // Rules are a list of mappings, in a file and on the command line, and come back from what the template and explain print.
@@ -82,7 +116,13 @@ func TestPipelineErrorsNameKeyFoundAndWanted(t *testing.T) {
 		{`pipeline.devices (--set): found "stages", wanted one of adapter, stage, did you mean "stage"?`, []string{"pipeline.devices=stages"}},
 		{"pipeline.adapters (--set): found [0 1], wanted one adapter for the one stage", []string{"pipeline.adapters=[0,1]"}},
 		{"pipeline.adapters (--set): found [0 1], wanted one for each of the 3 stages of pipeline.stages, or one for all", []string{"pipeline.adapters=[0,1]", "pipeline.stages=3"}},
-		{"pipeline.adapters[0] (--set): found -1, wanted 0 or more", []string{"pipeline.adapters=-1"}},
+		{`--set pipeline.adapters=-1: pipeline.adapters: found -1, wanted a list, each the number of an adapter, 0 or more, or "rank:adapter", such as "1:0" or "1:auto"`, []string{"pipeline.adapters=-1"}},
+		{"pipeline.adapters[1]: found '0:', wanted the number of an adapter", []string{"pipeline.adapters=[0:0, '0:']"}},
+		{"pipeline.adapters[0]: found auto, wanted the number of an adapter", []string{"pipeline.adapters=[auto]"}},
+		{"pipeline.adapters (--set): found [0:0 1], wanted all of one form: numbers, of adapters of one process, or \"rank:adapter\", as \"0:1\" for 1", []string{"pipeline.adapters=[0:0, 1]", "pipeline.stages=2"}},
+		{"pipeline.adapters (--set): found [0:0 2:0], wanted one stage or more on each of ranks 0 to 2: none is on rank 1", []string{"pipeline.adapters=[0:0, 2:0]", "pipeline.stages=2"}},
+		{"pipeline.adapters (--set): found [1:auto], wanted one stage or more on each of ranks 0 to 1: none is on rank 0", []string{"pipeline.adapters=1:auto", "pipeline.stages=2"}},
+		{"pipeline.adapters (--set): found [0:0 1:0], wanted one for each of the 3 stages", []string{"pipeline.adapters=[0:0, 1:0]", "pipeline.stages=3"}},
 		{"pipeline.rules[1].stage (--set): found 2, wanted 0 to 1, the last of pipeline.stages", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: 0}, {match: b, stage: 2}]"}},
 		{"pipeline.rules[0].stage (--set): found -1, wanted 0 or more", []string{"pipeline.stages=2", "pipeline.rules=[{match: a, stage: -1}]"}},
 		{`pipeline.rules[0].match (--set): found "h(", wanted a regular expression: `, []string{"pipeline.rules=[{match: 'h(', stage: 0}]"}},

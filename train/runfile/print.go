@@ -58,10 +58,8 @@ func inline(v any) string {
 		if len(v) == 0 {
 			return "[]"
 		}
-	case []int:
-		if len(v) == 0 {
-			return "[]"
-		}
+	case []Adapter:
+		return adaptersText(v)
 	case []Rule:
 		if len(v) == 0 {
 			return "[]"

@@ -129,14 +129,14 @@ type Train struct {
 
 // Pipeline cuts the model into stages and binds them to adapters.
 type Pipeline struct {
-	Stages       int    `yaml:"stages" default:"1" range:"1.." resume:"free" doc:"stages that the model is cut into, each on its own device; 1: not cut"`
-	Adapters     []int  `yaml:"adapters" range:"0.." resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; empty: --adapter, or the fastest"`
-	Schedule     string `yaml:"schedule" default:"1f1b" range:"gpipe|1f1b|interleaved" resume:"free" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
-	Microbatches int    `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a run keeps it"`
-	Chunks       int    `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
-	Ahead        int    `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
-	Devices      string `yaml:"devices" default:"adapter" range:"adapter|stage" resume:"free" doc:"adapter: stages that name one adapter share a device; stage: every stage has its own"`
-	Rules        []Rule `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter has exactly one. Empty: cut so that the slowest stage is as fast as possible"`
+	Stages       int       `yaml:"stages" default:"1" range:"1.." resume:"free" doc:"stages that the model is cut into, each on its own device; 1: not cut"`
+	Adapters     []Adapter `yaml:"adapters" resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; with rank:adapter, such as ['0:0', '1:0'], the stages are on several ranks, counted within one pipeline, and auto is what a rank takes by itself. Empty: --adapter, or the fastest"`
+	Schedule     string    `yaml:"schedule" default:"1f1b" range:"gpipe|1f1b|interleaved" resume:"free" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
+	Microbatches int       `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a run keeps it"`
+	Chunks       int       `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
+	Ahead        int       `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
+	Devices      string    `yaml:"devices" default:"adapter" range:"adapter|stage" resume:"free" doc:"adapter: stages that name one adapter share a device; stage: every stage has its own"`
+	Rules        []Rule    `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter has exactly one. Empty: cut so that the slowest stage is as fast as possible"`
 }
 
 // Device is how adapters are used; nothing of it changes what a run computes.

@@ -1,9 +1,12 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -13,33 +16,52 @@ import (
 	"gputrain/train/runfile"
 )
 
-// Adapters is the adapter of each stage: those of the run file, or for all one that sel names as --adapter does, else GPUTRAIN_ADAPTER's or
-// the fastest.
+// Adapters is the adapter of each stage of a process that has all of them: those of the run file, or for all one that sel names as --adapter does, else
+// GPUTRAIN_ADAPTER's or the fastest.
 func Adapters(cfg *runfile.Config, sel string) ([]gpu.Adapter, error) {
+	if ranks := cfg.Pipeline.Ranks(); ranks != nil {
+		return nil, aloneError(cfg, slices.Max(ranks)+1)
+	}
+	return RankAdapters(cfg, 0, sel, "")
+}
+
+// RankAdapters is the adapter of each stage that is on a rank, counted within its pipeline. own selects what the rank takes by itself.
+func RankAdapters(cfg *runfile.Config, rank int, sel, own string) (out []gpu.Adapter, err error) {
 	p := cfg.Pipeline
-	out := make([]gpu.Adapter, p.Stages)
-	if sel != "" || len(p.Adapters) == 0 {
-		a, err := gpu.Select(sel)
-		if err != nil && !errors.Is(err, gpu.ErrNoAdapter) {
+	ranks := p.Ranks()
+	for stage := range p.Stages {
+		if ranks != nil && ranks[stage] != rank {
+			continue
+		}
+		var a gpu.Adapter
+		if sel == "" && len(p.Adapters) > 0 && p.AdapterOf(stage).Index != runfile.AutoIndex {
+			a, err = numbered(cfg, p.AdapterOf(stage).Index)
+		} else if a, err = gpu.Select(cmp.Or(sel, own)); err != nil && !errors.Is(err, gpu.ErrNoAdapter) {
 			err = &UsageError{err}
 		}
-		for i := range out {
-			out[i] = a
+		if err != nil {
+			return nil, err
 		}
-		return out, err
-	}
-	all, err := gpu.Adapters()
-	if err != nil {
-		return nil, err
-	}
-	for i := range out {
-		index := p.Adapters[min(i, len(p.Adapters)-1)]
-		if index >= len(all) {
-			return nil, &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): found adapter %d, wanted 0 to %d: gputrain devices lists them", cfg.Origin("pipeline.adapters"), index, len(all)-1)}
-		}
-		out[i] = all[index]
+		out = append(out, a)
 	}
 	return out, nil
+}
+
+// numbered is the adapter of a number that the run file has.
+func numbered(cfg *runfile.Config, index int) (gpu.Adapter, error) {
+	all, err := gpu.Adapters()
+	if err != nil {
+		return gpu.Adapter{}, err
+	}
+	if index >= len(all) {
+		var names []string
+		for _, a := range all {
+			names = append(names, a.String())
+		}
+		return gpu.Adapter{}, &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): found adapter %d, wanted 0 to %d: gputrain devices lists them: %s",
+			cfg.Origin("pipeline.adapters"), index, len(all)-1, strings.Join(names, "; "))}
+	}
+	return all[index], nil
 }
 
 // DeviceOptions are those of the run file for devices on these adapters.
@@ -111,19 +133,24 @@ func Units(cfg *runfile.Config, c state.Config) ([]partition.Unit, error) {
 
 // Cut cuts a model for the devices of its stages, whose powers it returns too; units get the memory of the run's optimizer and of its sums of gradients.
 func Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []partition.Unit, devices []*gpu.Device) (partition.Assignment, []partition.Power, error) {
-	tx, err := c.Transform()
-	if err == nil {
-		err = partition.AddOptimizer(units, tx, c.PartialSums(), model.Specs(c.Definition), devices[0].Limits())
-	}
-	if err != nil {
-		return partition.Assignment{}, nil, err
-	}
 	powers, err := pipeline.Powers(ctx, devices)
 	if err != nil {
 		return partition.Assignment{}, nil, err
 	}
-	a, err := assign(cfg, units, powers)
+	a, err := cutBy(cfg, c, units, devices[0].Limits(), powers)
 	return a, powers, err
+}
+
+// cutBy is Cut for stages of these powers, the first with these limits.
+func cutBy(cfg *runfile.Config, c state.Config, units []partition.Unit, lim gpu.Limits, powers []partition.Power) (partition.Assignment, error) {
+	tx, err := c.Transform()
+	if err == nil {
+		err = partition.AddOptimizer(units, tx, c.PartialSums(), model.Specs(c.Definition), lim)
+	}
+	if err != nil {
+		return partition.Assignment{}, err
+	}
+	return assign(cfg, units, powers)
 }
 
 // assign cuts a model by the run file's rules, else so that the slowest stage is fastest; nil powers are stages that are all alike.

@@ -1,0 +1,136 @@
+package runfile
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Adapter is that of a stage. In the run file it is a number or "rank:adapter".
+type Adapter struct {
+	Rank  int // of the pipeline; AnyRank: the stages are all in one process
+	Index int // on the machine of that process, as gputrain devices numbers them; AutoIndex: what a rank takes by itself
+}
+
+// What a run file leaves open of an adapter.
+const (
+	AnyRank   = -1
+	AutoIndex = -1
+)
+
+const autoAdapter = "auto"
+
+// stageAdapter is "1", "0:1" or "0:auto".
+var stageAdapter = regexp.MustCompile(`^(?:(0|[1-9][0-9]{0,8}):)?(0|[1-9][0-9]{0,8}|auto)$`)
+
+// take converts what the run file has.
+func (a *Adapter) take(from any) bool {
+	if n, ok := whole(from); ok {
+		*a = Adapter{AnyRank, n}
+		return n >= 0
+	}
+	text, ok := from.(string)
+	m := stageAdapter.FindStringSubmatch(text)
+	if !ok || m == nil {
+		return false
+	}
+	*a = Adapter{AnyRank, AutoIndex}
+	if m[1] != "" {
+		a.Rank, _ = strconv.Atoi(m[1]) // digits
+	}
+	if m[2] != autoAdapter {
+		a.Index, _ = strconv.Atoi(m[2])
+	}
+	return a.Rank != AnyRank || a.Index != AutoIndex
+}
+
+func (*Adapter) kind() string {
+	return `the number of an adapter, 0 or more, or "rank:adapter", such as "1:0" or "1:auto"`
+}
+
+func (*Adapter) schema() schema {
+	return schema{"anyOf": []schema{
+		{"type": "integer", "minimum": 0, "maximum": math.MaxInt32},
+		{"type": "string", "pattern": stageAdapter.String(), "not": schema{"const": autoAdapter}},
+	}}
+}
+
+// String is what the run file has.
+func (a Adapter) String() string {
+	index := autoAdapter
+	if a.Index != AutoIndex {
+		index = strconv.Itoa(a.Index)
+	}
+	if a.Rank == AnyRank {
+		return index
+	}
+	return fmt.Sprintf("%d:%s", a.Rank, index)
+}
+
+// MarshalJSON writes what the run file has: a number where it is one.
+func (a Adapter) MarshalJSON() ([]byte, error) {
+	if a.Rank == AnyRank {
+		return json.Marshal(a.Index)
+	}
+	return json.Marshal(a.String())
+}
+
+// AdapterOf is the adapter of a stage, of those that there are.
+func (p Pipeline) AdapterOf(stage int) Adapter { return p.Adapters[min(stage, len(p.Adapters)-1)] }
+
+// Ranks is the rank of each stage, counted within a pipeline; nil: all are in one process.
+func (p Pipeline) Ranks() []int {
+	var ranks []int
+	for stage := range p.Stages {
+		if len(p.Adapters) == 0 || p.AdapterOf(stage).Rank == AnyRank {
+			return nil
+		}
+		ranks = append(ranks, p.AdapterOf(stage).Rank)
+	}
+	if slices.Max(ranks) == 0 {
+		return nil
+	}
+	return ranks
+}
+
+// validateAdapters wants an adapter for each stage or one for all, and one rank or more behind none.
+func (c *Config) validateAdapters() error {
+	p := c.Pipeline
+	refused := func(wanted string, args ...any) error {
+		return c.invalid("pipeline.adapters", p.Adapters, fmt.Sprintf(wanted, args...))
+	}
+	if n := len(p.Adapters); n > 1 && n != p.Stages {
+		if p.Stages == 1 {
+			return refused("one adapter for the one stage of pipeline.stages")
+		}
+		return refused("one for each of the %d stages of pipeline.stages, or one for all", p.Stages)
+	}
+	ranked := func(a Adapter) bool { return a.Rank != AnyRank }
+	if !slices.ContainsFunc(p.Adapters, ranked) {
+		return nil
+	}
+	if i := slices.IndexFunc(p.Adapters, func(a Adapter) bool { return !ranked(a) }); i >= 0 {
+		return refused(`all of one form: numbers, of adapters of one process, or "rank:adapter", as "0:%d" for %v`, p.Adapters[i].Index, p.Adapters[i])
+	}
+	last := slices.MaxFunc(p.Adapters, func(a, b Adapter) int { return a.Rank - b.Rank }).Rank
+	for rank := range last {
+		if !slices.ContainsFunc(p.Adapters, func(a Adapter) bool { return a.Rank == rank }) {
+			return refused("one stage or more on each of ranks 0 to %d: none is on rank %d", last, rank)
+		}
+	}
+	return nil
+}
+
+// adaptersText is one line of YAML.
+func adaptersText(all []Adapter) string {
+	var items []string
+	for _, a := range all {
+		text, _ := json.Marshal(a) // numbers and words
+		items = append(items, string(text))
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
