@@ -9,8 +9,13 @@ import (
 	"slices"
 )
 
+// SignalError is the cause of a stop that a signal has asked for.
+type SignalError struct{ Signal os.Signal }
+
+func (e *SignalError) Error() string { return fmt.Sprintf("signal %v", e.Signal) }
+
 // Signals returns a context that ends at the first signal that a user, a terminal that closes, a service manager or a batch scheduler sends,
-// with the signal as its cause: a Run in any phase then finishes its step, saves and returns Stopped. It says so on w. A second signal ends
+// with a *SignalError as its cause: a Run in any phase then finishes its step, saves and returns Stopped. It says so on w. A second signal ends
 // the process at once, by exit(1); a hangup does not, as a closing terminal may send several. Call stop when the run is over. From the call on
 // the process does not end because nobody reads its output any more.
 func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context.Context, stop func()) {
@@ -24,7 +29,7 @@ func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context
 	go func() {
 		select {
 		case s := <-received:
-			cancel(fmt.Errorf("signal %v", s))
+			cancel(&SignalError{s})
 			fmt.Fprintf(w, "%v: finishing the step and saving; once more to leave at once\n", s)
 		case <-over:
 			return

@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"syscall"
 
 	"gputrain/checkpoint"
 	"gputrain/cluster"
+	"gputrain/cmd/gputrain/launch"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
 	"gputrain/train"
@@ -43,6 +45,7 @@ func exitCode(err error) int {
 	var code codeError
 	var peer *cluster.PeerError
 	var different *cluster.DifferentError
+	var signalled *train.SignalError
 	switch {
 	case errors.As(err, &peer):
 		return peer.Code
@@ -54,6 +57,8 @@ func exitCode(err error) int {
 		return exitBug
 	case errors.As(err, &usage), errors.As(err, &mistake), errors.As(err, &changed), errors.As(err, &directory), errors.Is(err, train.ErrNoRun):
 		return exitUsage
+	case errors.As(err, &signalled) && signalled.Signal == syscall.SIGTERM && launch.Rank(): // mpirun ends what is left of a job
+		return exitRankLost
 	case errors.Is(err, train.ErrStopped):
 		return exitStopped
 	case errors.Is(err, train.ErrDiverged):

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,6 +44,17 @@ func TestExitCodes(t *testing.T) {
 		for _, err := range errs {
 			assert.Equal(t, want, exitCode(err), "%v", err)
 		}
+	}
+}
+
+// A rank that mpirun ends, since another has died, has saved what it could. That nobody has asked the job to stop is what its code tells launch.
+func TestExitCodeOfEndedRanks(t *testing.T) {
+	for signal, codes := range map[os.Signal][2]int{syscall.SIGTERM: {exitStopped, exitRankLost}, os.Interrupt: {exitStopped, exitStopped}} {
+		err := fmt.Errorf("%w: %w", train.ErrStopped, &train.SignalError{Signal: signal})
+		t.Setenv("GPUTRAIN_LAUNCH_END", "")
+		assert.Equal(t, codes[0], exitCode(err), "%v, alone", signal)
+		t.Setenv("GPUTRAIN_LAUNCH_END", "a file")
+		assert.Equal(t, codes[1], exitCode(err), "%v, launched", signal)
 	}
 }
 

@@ -12,6 +12,10 @@ import (
 // endVariable names the file for the note.
 const endVariable = "GPUTRAIN_LAUNCH_END"
 
+// Rank tells whether this process is a rank that launch has started. Launch asks it to stop by SIGUSR1: a SIGTERM is mpirun's, which ends what a death
+// has left of a job.
+func Rank() bool { return os.Getenv(endVariable) != "" }
+
 // Note is called by a rank that ends. The first that fails writes its code where its launcher finds it; on other hosts there is no such place.
 func Note(code int) {
 	path := os.Getenv(endVariable)
