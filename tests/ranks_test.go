@@ -3,8 +3,10 @@ package tests
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,7 @@ func TestRanksAreKilled(t *testing.T) {
 		default:
 		}
 	}
+	assert.Contains(t, three.err.String(), "warning: 1 of the ranks compute nothing: raise train.accumulate x pipeline.microbatches, 2, to 3\n")
 	pids := children(t, fmt.Sprint(three.cmd.Process.Pid))
 	require.NoError(t, exec.Command("kill", "-9", pids[len(pids)-1]).Run())
 	assert.NotZero(t, three.wait(t).code)
@@ -107,12 +110,50 @@ func TestKilledRanksAreLaunchedAgain(t *testing.T) {
 	requireSame(t, want, outcomeOf(t, dir))
 }
 
-// Ranks of different settings end before anything is trained, by one line.
-func TestRanksOfDifferentSettings(t *testing.T) {
+// A rank that stands still, as one does whose machine is out of memory or in a debugger, ends the others after cluster.timeout. Rank 0 names it, and so does
+// any other that was not told before. What was saved stays.
+func TestRankStandsStill(t *testing.T) {
 	p := newPlace(t)
-	c := p.train("different", "--set", "train.seed=1").onRanks(t, 1)
-	c.args = append(c.args, append([]string{":", "-n", "1", program}, p.train("different", "--set", "train.seed=2").args...)...)
-	r := c.run(t)
-	assert.Equal(t, 2, r.code, r.err)
-	assert.Equal(t, 1, strings.Count(r.err, "train.seed: found 2, wanted that of rank 0 on host"), r.err)
+	dir := p.path("still")
+	three := p.train("still", "--set", "cluster.timeout=1s").onRanks(t, 3).start(t)
+	require.True(t, three.until(t, "a checkpoint", func() bool { return savedStep(dir) > 0 }), "%s", three.err)
+	ranks := children(t, fmt.Sprint(three.cmd.Process.Pid))
+	require.Len(t, ranks, 3)
+	require.NoError(t, exec.Command("kill", "-STOP", ranks[1]).Run())
+	r := three.wait(t)
+	assert.Equal(t, 9, r.code, r.err)
+	said := regexp.MustCompile(`(?m)^gputrain: .*$`).FindAllString(r.err, -1)
+	assert.NotEmpty(t, said, r.err)
+	for _, line := range said {
+		assert.Regexp(t, `transport: \w+: rank 1 \(.+\): it does not answer: waited [0-9.]+m?s for `, line)
+	}
+	assert.Positive(t, newest(t, dir), "none is damaged")
+}
+
+// Ranks that are not of one run end before anything is trained, by one line, which names who differs and in what.
+func TestRanksOfDifferentRuns(t *testing.T) {
+	p := newPlace(t)
+	p.write(t, "other.txt", lines(401))
+	other := p.path("program")
+	raw, err := os.ReadFile(program)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(other, append(raw, 0), 0o777)) // the same program, but for its bytes
+	for _, of := range []struct{ name, program, set, says string }{
+		{"a setting", program, "train.seed=8", `cluster: rank 1 on host \S+: train\.seed: found 8, wanted that of rank 0 on host \S+, 7`},
+		{"the text", program, "data.text=other.txt", `cluster: rank 1 on host \S+: data \(fingerprint of the text\): found \w+, wanted that of rank 0 on host \S+, \w+`},
+		{"no text", program, "data.text=none.txt", `rank 1 on host \S+: data: text "none.txt": file does not exist`},
+		{"no such key", program, "trian.seed=8", `rank 1 on host \S+: --set trian\.seed=8: unknown key "trian\.seed", did you mean "train\.seed"\?`},
+		{"the program", other, "train.seed=7", `cluster: rank 1 on host \S+: program: found .*, sha256 \w+, wanted that of rank 0 on host \S+, .*, sha256 \w+`},
+	} {
+		t.Run(of.name, func(t *testing.T) {
+			c := p.train("different", "--set", "train.seed=7").onRanks(t, 1)
+			c.args = append(c.args, append([]string{":", "-n", "1", of.program}, p.train("different", "--set", of.set).args...)...)
+			r := c.run(t)
+			assert.Equal(t, 2, r.code, r.err)
+			said := regexp.MustCompile(`(?m)^gputrain: .*$`).FindAllString(r.err, -1)
+			require.Len(t, said, 1, r.err)
+			assert.Regexp(t, "^gputrain: "+of.says+"$", said[0])
+			assert.NotContains(t, r.err, "compile kernels")
+		})
+	}
 }
