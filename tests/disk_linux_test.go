@@ -2,7 +2,10 @@ package tests
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,5 +80,40 @@ func TestDiskFillsUp(t *testing.T) {
 	r = p.train("full").run(t)
 	require.Zero(t, r.code, r.err)
 	requireResumed(t, r.err, whole)
+	requireSame(t, want, outcomeOf(t, runDir))
+}
+
+// onRanksThatOnlyRead is a command on two ranks, of which rank 1 finds dir on a file system that cannot be written to.
+func (c command) onRanksThatOnlyRead(t *testing.T, dir string) command {
+	t.Helper()
+	for _, needs := range []string{"unshare", "mount"} {
+		if _, err := exec.LookPath(needs); err != nil {
+			t.Skipf("skipped, needs %s: %v", needs, err)
+		}
+	}
+	const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && ! touch "$0/written" && exec "$@"`
+	on := c.onRanks(t, 1)
+	on.args = slices.Concat(on.args, []string{":", "-n", "1", "unshare", "--mount", "sh", "-c", readOnly, dir, c.program}, c.args)
+	return on
+}
+
+// A disk that fills up ends all ranks by one line, with rank 0's code, and the same command goes on once there is space. Of a run directory rank 0 writes every
+// file: another rank may find it on a disk that it cannot write to, so there is no other whose disk could be full.
+func TestDiskOfRanksFillsUp(t *testing.T) {
+	p, want := undisturbedRun(t)
+	runDir := p.runDir(t, "ranks' full")
+	require.NoError(t, os.Mkdir(runDir, 0o777))
+	if !mountSmall(t, runDir, "1200k") {
+		t.Skip("skipped, needs a small file system")
+	}
+	ranks := p.train(runDir).onRanksThatOnlyRead(t, runDir)
+	r := ranks.run(t)
+	fullDisk(t, runDir, r, 2*saveEvery, "bytes free on the disk")
+	assert.Equal(t, 1, strings.Count(r.err, "gputrain: "), r.err)
+
+	resize(t, runDir, "64m")
+	r = ranks.run(t)
+	require.Zero(t, r.code, r.err)
+	requireResumed(t, r.err, 2*saveEvery)
 	requireSame(t, want, outcomeOf(t, runDir))
 }
