@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,8 +123,33 @@ func staged(t *testing.T, ranks int, c pipeline.Config, stages []int, devices fu
 	})
 }
 
+// scanned finds what rank 3 has put into its optimizer's state of a stage, on every rank.
+func scanned(t *testing.T, g *Group, s *pipeline.State, stage int) error {
+	found, err := s.FirstNonFinite(t.Context())
+	assert.Empty(t, found)
+	if err != nil {
+		return err
+	}
+	name := ""
+	if g.Rank() == 3 {
+		of := s.Optimizers()[stage].Trees()[0]
+		leaf := of.Tree.Layout().Leaves()[0]
+		values := make([]float32, leaf.Elements())
+		values[0] = float32(math.Inf(1))
+		assert.NoError(t, of.Tree.Write(leaf.Path, values))
+		name = of.Name + "/" + leaf.Path
+	}
+	all, err := g.Gather(t.Context(), "what is not finite", []byte(name))
+	if err != nil {
+		return err
+	}
+	found, err = s.FirstNonFinite(t.Context())
+	assert.Equal(t, string(all[3]), found)
+	return err
+}
+
 // Two replicas of a model on two ranks each learn what one device does, bit by bit: metrics on every rank, and the bytes of checkpoints, from which
-// four ranks and one device go on alike. Every rank knows what all have sent: those of a position a half each of what the formula says.
+// four ranks and one device go on alike, with the update divided or not. Every rank knows what all have sent: those of a position a half each of what the formula says.
 func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 	dev := gputest.Device(t)
 	two := []*gpu.Device{dev, gputest.Device(t)}
@@ -131,10 +157,11 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 		optimizer, parameters string
 		microbatches          int
 		stages                []int
+		divided               bool
 	}{
-		{"adamw", `{}`, 3, []int{0, 1}},
-		{"adamw", `{}`, 1, []int{0, 1}}, // one of the replicas computes nothing
-		{"quad", `{"block_size":8,"refresh":{"every":2}}`, 5, []int{1, 0}},
+		{"adamw", `{}`, 3, []int{0, 1}, false},
+		{"adamw", `{}`, 1, []int{0, 1}, true}, // one of the replicas computes nothing
+		{"quad", `{"block_size":8,"refresh":{"every":2}}`, 5, []int{1, 0}, true},
 	} {
 		t.Run(fmt.Sprint(x), func(t *testing.T) {
 			c, dir := small(t, x.optimizer, x.parameters, x.microbatches), t.TempDir()
@@ -151,6 +178,7 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 			var mu sync.Mutex
 			var uses [][]Use
 			for rank, err := range staged(t, 4, c, x.stages, func(_, stage int) *gpu.Device { return two[stage] }, func(g *Group, devices []*gpu.Device, c pipeline.Config, sums *Reducer) error {
+				c.State.ShardOptimizer = x.divided
 				s, err := pipeline.Create(t.Context(), devices, c, nil)
 				if err != nil {
 					return err
@@ -164,8 +192,9 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 				replica, _ := sums.Replicas()
 				own := grads[slices.Index(x.stages, g.Rank()%2)]
 				sent, received := travels([]*buffers.Tree{own}, replica, 2, x.microbatches, 400, 4)
-				found := sums.Uses()[g.Rank()]
-				assert.Equal(t, []uint64{sent, received}, []uint64{found.Sent, found.Received})
+				if found := sums.Uses()[g.Rank()]; !x.divided {
+					assert.Equal(t, []uint64{sent, received}, []uint64{found.Sent, found.Received})
+				}
 				mu.Lock()
 				uses = append(uses, append([]Use(nil), sums.Uses()...))
 				mu.Unlock()
@@ -178,7 +207,10 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 				defer s.Release()
 				metrics, err = learn(t.Context(), s, 2, end+" of ranks")
 				assert.Equal(t, second, metrics)
-				return err
+				if err != nil {
+					return err
+				}
+				return scanned(t, g, s, slices.Index(x.stages, 1))
 			}) {
 				require.NoError(t, err, "rank %d", rank)
 			}

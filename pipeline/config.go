@@ -157,9 +157,6 @@ func (c Config) check(devices []*gpu.Device) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if c.Ranks != nil && c.State.ShardOptimizer {
-		return errors.New("pipeline: ranks: found an update that replicas divide, wanted one that each makes whole: cluster.shard_optimizer is for stages in one process")
-	}
 	if len(devices) != c.Assignment.Stages {
 		return fmt.Errorf("pipeline: devices: found %d, wanted one for each of %d stages", len(devices), c.Assignment.Stages)
 	}

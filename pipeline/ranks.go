@@ -230,18 +230,6 @@ func (j joint) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Parti
 	return j.Reducer.Sum(ctx, grads, own)
 }
 
-// GatherTrees and Deliver are for replicas that divide the update, which a pipeline on ranks refuses.
-
-// GatherTrees implements state.Reducer.
-func (j joint) GatherTrees(ctx context.Context, trees []*buffers.Tree) error {
-	return j.Reducer.GatherTrees(ctx, trees)
-}
-
-// Deliver implements state.Reducer.
-func (j joint) Deliver(ctx context.Context, from int, b []byte) error {
-	return j.Reducer.Deliver(ctx, from, b)
-}
-
 // apart is a pipeline on ranks as its state sees it.
 type apart struct{ *passes }
 
@@ -274,11 +262,11 @@ func (a apart) Exchange(ctx context.Context, own []byte) ([][]byte, error) {
 }
 
 // Deliver implements state.Apart.
-func (a apart) Deliver(ctx context.Context, stage int, b []byte) (err error) {
+func (a apart) Deliver(ctx context.Context, replica, stage int, b []byte) (err error) {
 	ctx, done := a.within(ctx)
 	defer done()
 	r := a.config.Ranks
-	own, from := r.Of.Rank(), r.Stages[stage]
+	own, from := r.Of.Rank(), replica*r.perPipeline()+r.Stages[stage]
 	switch {
 	case own == from && from != 0:
 		err = r.Of.Send(ctx, 0, a.tag, b)

@@ -5,24 +5,23 @@ import (
 	"fmt"
 	"slices"
 
-	"gputrain/buffers"
 	"gputrain/checkpoint"
 )
 
 // Apart are the processes that the stages of a model are divided over, its ranks. What is on another rank lies on devices without hardware here, so each
-// rank knows of it but the numbers. All ranks make the same calls.
+// rank knows of it but the numbers. All ranks, of all replicas, make the same calls.
 type Apart interface {
 	// Here tells whether a stage is on this rank.
 	Here(stage int) bool
-	// Stages are those of each rank.
+	// Stages are those of each rank of a replica.
 	Stages() [][]int
-	// Exchange gives every rank what all have given, in the order of Stages.
+	// Exchange gives every rank what all of its replica have given, in the order of Stages.
 	Exchange(ctx context.Context, own []byte) ([][]byte, error)
-	// Deliver gives the rank that leads what the rank of a stage has in b, which has one length on both. The others return at once.
-	Deliver(ctx context.Context, stage int, b []byte) error
+	// Deliver gives the rank that leads what the rank of a replica's stage has in b, which has one length on both. The others return at once.
+	Deliver(ctx context.Context, replica, stage int, b []byte) error
 	// Fail ends all ranks with an error of this one.
 	Fail(err error)
-	// Leads tells whether this rank writes checkpoints: it is the first of the first replica. Of other replicas none has a part in them.
+	// Leads tells whether this rank writes checkpoints: it is the first of the first replica.
 	Leads() bool
 }
 
@@ -32,41 +31,80 @@ func (s *TrainState) hasLosses() bool {
 	return apart == nil || apart.Here(s.updater.config.LossStage)
 }
 
+// divided tells whether other processes have what this one lacks: stages, or the optimizer's state of some leaves.
+func (s *TrainState) divided() bool { return s.passes.Apart() != nil || s.config.sharded() }
+
+// leads tells whether this process writes what all have together.
+func (s *TrainState) leads() bool {
+	if apart := s.passes.Apart(); apart != nil {
+		return apart.Leads()
+	}
+	replica, _ := s.config.replicas()
+	return replica == 0
+}
+
+// has tells whether this process is the one that has the numbers of a replica's stage.
+func (s *TrainState) has(replica, stage int) bool {
+	own, _ := s.config.replicas()
+	apart := s.passes.Apart()
+	return replica == own && (apart == nil || apart.Here(stage))
+}
+
+// deliver gives the process that leads what the one that has a replica's stage has in b.
+func (s *TrainState) deliver(ctx context.Context, replica, stage int, b []byte) error {
+	if apart := s.passes.Apart(); apart != nil {
+		return apart.Deliver(ctx, replica, stage, b)
+	}
+	if replica == 0 {
+		return nil // it leads
+	}
+	if err := s.config.Reducer.Deliver(ctx, replica, b); err != nil {
+		return fmt.Errorf("reduce: optimizer: %w", err)
+	}
+	return nil
+}
+
 // reader reads the bytes of a tensor.
 type reader func(ctx context.Context) ([]byte, error)
 
-// carrying makes of what reads a tensor of a stage what reads it on the rank of the stage and gives it to the rank that leads; on others it gives nothing.
-// All of these read the same tensors in the same order.
-func carrying(apart Apart) func(stage, bytes int, read reader) reader {
-	return func(stage, bytes int, read reader) reader {
-		return func(ctx context.Context) (raw []byte, err error) {
-			if apart.Here(stage) {
-				raw, err = read(ctx)
-			} else {
-				raw = make([]byte, bytes)
-			}
-			for piece := range slices.Chunk(raw, deliverBytes) {
-				if err == nil {
-					err = apart.Deliver(ctx, stage, piece)
-				}
-			}
-			return raw, err
+// carry makes of what reads a tensor of a replica's stage what reads it where it is and gives it to the process that leads, in pieces; on others it gives
+// nothing. All read the same tensors in the same order.
+func (s *TrainState) carry(replica, stage, bytes int, read reader) reader {
+	return func(ctx context.Context) (raw []byte, err error) {
+		if s.has(replica, stage) {
+			raw, err = read(ctx)
+		} else {
+			raw = make([]byte, bytes)
 		}
+		for piece := range slices.Chunk(raw, deliverBytes) {
+			if err == nil {
+				err = s.deliver(ctx, replica, stage, piece)
+			}
+		}
+		return raw, err
 	}
 }
 
-// copyApart is CopyToHost where stages are on several ranks: the others hand what they have to the one that leads, tensor by tensor, in pieces.
-func (s *TrainState) copyApart(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
-	shot, apart := s.snapshot(), s.passes.Apart()
-	shot.carry = carrying(apart)
-	if apart.Leads() {
-		all, err := shot.CopyToHost(ctx, run)
-		if err != nil {
-			apart.Fail(err)
+// copyDivided is CopyToHost where other processes have parts of the state: they hand them to the one that leads, tensor by tensor.
+func (s *TrainState) copyDivided(ctx context.Context, run checkpoint.Run) (all checkpoint.HostCopy, err error) {
+	shot := s.snapshot()
+	shot.carry = s.carry
+	if shot.pieces, err = s.pieces(s.carry); err == nil {
+		if s.leads() {
+			all, err = shot.CopyToHost(ctx, run)
+		} else {
+			all.Step, err = s.own.Step, shot.give(ctx)
 		}
-		return all, err
 	}
-	t, err := shot.tensors()
+	if apart := s.passes.Apart(); err != nil && apart != nil {
+		apart.Fail(err)
+	}
+	return all, err
+}
+
+// give reads all tensors for others.
+func (s Snapshot) give(ctx context.Context) error {
+	t, err := s.tensors()
 	for _, list := range [][]stored{t.weights, t.optimizer} {
 		for _, one := range list {
 			if err == nil {
@@ -75,38 +113,48 @@ func (s *TrainState) copyApart(ctx context.Context, run checkpoint.Run) (checkpo
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
-		apart.Fail(err)
+		return fmt.Errorf("state: copy of step %d: %w", s.Step, err)
 	}
-	return checkpoint.HostCopy{Step: s.own.Step}, err
+	return nil
 }
 
-// saveApart is Save where stages are on several ranks.
-func (s *TrainState) saveApart(ctx context.Context, path string, run checkpoint.Run) error {
-	all, err := s.copyApart(ctx, run)
-	if err != nil || !s.passes.Apart().Leads() {
+// saveDivided is Save where other processes have parts of the state.
+func (s *TrainState) saveDivided(ctx context.Context, path string, run checkpoint.Run) error {
+	all, err := s.copyDivided(ctx, run)
+	if err != nil || !s.leads() {
 		return err
 	}
 	return checkpoint.Commit(s.config.FS, path, all.Step, all.Sources)
 }
 
-// firstApart is FirstNonFinite where stages are on several ranks.
-func (s *TrainState) firstApart(ctx context.Context) (string, error) {
-	shot, apart := s.snapshot(), s.passes.Apart()
-	away := func(t *buffers.Tree) bool { return t.Device().Dry() }
-	shot.Params, shot.Grads = slices.DeleteFunc(shot.Params, away), slices.DeleteFunc(shot.Grads, away)
-	shot.Definition, shot.States = nil, nil
-	for stage, opt := range s.Optimizers() {
-		if apart.Here(stage) {
-			shot.States = append(shot.States, opt)
-		}
+// firstDivided is FirstNonFinite where other processes have parts of the state: each looks through what it has, and the first of what they find is what all
+// say.
+func (s *TrainState) firstDivided(ctx context.Context) (string, error) {
+	shot := s.snapshot()
+	own, _ := s.config.replicas()
+	shot.Params = here(shot.Params)
+	for i, grads := range shot.Grads {
+		shot.Grads[i] = s.config.Own(grads) // the sums of the others are not known here
 	}
-	own, err := shot.FirstNonFinite(ctx)
+	shot.Grads = here(shot.Grads)
+	var err error
+	shot.pieces, err = s.pieces(func(replica, stage, bytes int, read reader) reader {
+		if s.has(replica, stage) || !s.config.sharded() && s.has(own, stage) {
+			return read
+		}
+		return func(context.Context) ([]byte, error) { return make([]byte, bytes), nil }
+	})
+	var found string
+	if err == nil {
+		found, err = shot.FirstNonFinite(ctx)
+	}
 	if err != nil {
-		apart.Fail(err)
+		if apart := s.passes.Apart(); apart != nil {
+			apart.Fail(err)
+		}
 		return "", err
 	}
-	all, err := apart.Exchange(ctx, []byte(own))
+	all, err := s.config.Reducer.Gather(ctx, []byte(found))
 	if err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}

@@ -86,21 +86,21 @@ func OpenWeights(c Config, dir string) (Config, *model.Stored, error) {
 // another type or shape, or none of theirs is an error that wraps checkpoint.ErrMismatch; what the states then hold is not defined.
 func (c *Checkpoint) Restore(states ...*optim.State) error { return c.restorePart(states, nil) }
 
-// restorePart is Restore of states whose replicas have the others, which are neither read nor written.
-func (c *Checkpoint) restorePart(states []*optim.State, others []buffers.Tensor) error {
-	if err := c.restore(states, others); err != nil {
+// restorePart is Restore of states that are not those of the whole model: pieces are all of it, and those of other states are neither read nor written.
+func (c *Checkpoint) restorePart(states []*optim.State, pieces []buffers.Tensor) error {
+	if err := c.restore(states, pieces); err != nil {
 		return loadError(c.Dir, "%w", err)
 	}
 	return nil
 }
 
-func (c *Checkpoint) restore(states []*optim.State, others []buffers.Tensor) error {
+func (c *Checkpoint) restore(states []*optim.State, pieces []buffers.Tensor) error {
 	f, err := safetensors.Open(filepath.Join(c.Dir, checkpoint.OptimizerFile))
 	if err != nil {
 		return fmt.Errorf("%w: %w", err, checkpoint.ErrCorrupt)
 	}
 	defer f.Close()
-	tensors, err := tensorsOf(states, others...)
+	tensors, err := wholeOf(states, pieces)
 	if err != nil {
 		return err
 	}

@@ -44,11 +44,11 @@ func (s *TrainState) Restore(saved *Checkpoint) error {
 
 // restoreOptimizer puts the optimizer's state of a checkpoint into this one's, or of it the part that is this replica's.
 func (s *TrainState) restoreOptimizer(saved *Checkpoint) error {
-	others, err := s.elsewhere(nothing)
+	pieces, err := s.pieces(unread)
 	if err != nil {
 		return err
 	}
-	return saved.restorePart(s.Optimizers(), others)
+	return saved.restorePart(s.Optimizers(), pieces)
 }
 
 // LoadWeights makes a state of step 0 with the parameters of a checkpoint, or of any directory in the Hugging Face layout; the optimizer begins

@@ -63,8 +63,7 @@ func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
 // reduce puts the losses of all replicas and the sums of their gradients in the place of this one's.
 func (s *TrainState) reduce(ctx context.Context) error {
 	_, grads := s.Trees()
-	grads = slices.DeleteFunc(grads, func(t *buffers.Tree) bool { return t.Device().Dry() }) // they are on other ranks
-	if err := s.config.Reducer.Sum(ctx, grads, s.passes.Partials()); err != nil {
+	if err := s.config.Reducer.Sum(ctx, here(grads), s.passes.Partials()); err != nil {
 		return fmt.Errorf("reduce: gradients: %w", err)
 	}
 	last := s.updater.config.LossStage

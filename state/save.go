@@ -22,11 +22,8 @@ func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) 
 	if err := s.settle(); err != nil {
 		return fmt.Errorf("state: save %q: %w", path, err)
 	}
-	switch {
-	case s.passes.Apart() != nil:
-		return s.saveApart(context.WithoutCancel(ctx), path, run)
-	case s.config.sharded():
-		return s.saveShards(ctx, path, run)
+	if s.divided() {
+		return s.saveDivided(context.WithoutCancel(ctx), path, run)
 	}
 	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 }
@@ -37,11 +34,8 @@ func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkp
 	if err := s.settle(); err != nil {
 		return checkpoint.HostCopy{}, fmt.Errorf("state: copy of step %d: %w", s.own.Step, err)
 	}
-	switch {
-	case s.passes.Apart() != nil:
-		return s.copyApart(context.WithoutCancel(ctx), run)
-	case s.config.sharded():
-		return s.copyShards(context.WithoutCancel(ctx), run)
+	if s.divided() {
+		return s.copyDivided(context.WithoutCancel(ctx), run)
 	}
 	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
@@ -54,7 +48,7 @@ func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
 	}
 	shot := s.snapshot()
 	var err error
-	if shot.others, err = s.elsewhere(nothing); err != nil {
+	if shot.pieces, err = s.pieces(unread); err != nil {
 		return &checkpoint.SaveError{Path: dir, Err: err}
 	}
 	return shot.CheckSpace(ctx, dir)
@@ -66,11 +60,8 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 	if err := s.settle(); err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
-	switch {
-	case s.passes.Apart() != nil:
-		return s.firstApart(context.WithoutCancel(ctx))
-	case s.config.sharded():
-		return s.firstOfShards(context.WithoutCancel(ctx))
+	if s.divided() {
+		return s.firstDivided(context.WithoutCancel(ctx))
 	}
 	return s.snapshot().FirstNonFinite(context.WithoutCancel(ctx))
 }

@@ -84,30 +84,36 @@ func (c Config) ownLayout(l *buffers.Layout) *buffers.Layout {
 	return l.Group(rank)
 }
 
-// owned are what this replica updates of the stages, how norms are exchanged, and what leaves each replica, or each rank of a replica, has on each stage.
+// owned are what this replica updates of the stages, how norms are exchanged, and what leaves are measured where: on each stage of each rank, of each replica
+// where these divide the update.
 func (c Config) owned(stages []Resident, apart Apart) (own []Resident, exchange func(context.Context, []byte) ([][]byte, error), places []*buffers.Layout) {
-	switch {
-	case apart != nil:
-		for _, of := range apart.Stages() {
-			for _, stage := range of {
-				places = append(places, stages[stage].Params.Layout())
-			}
-		}
-		return stages, apart.Exchange, places
-	case !c.sharded():
-		return stages, nil, nil
-	}
-	for _, r := range stages {
+	var all []int // of a replica, in the order of ranks
+	for stage, r := range stages {
 		r.Params, r.Grads = c.Own(r.Params), c.Own(r.Grads)
-		own = append(own, r)
+		own, all = append(own, r), append(all, stage)
 	}
-	_, replicas := c.replicas()
-	for rank := range replicas {
-		for _, r := range stages {
-			places = append(places, r.Params.Layout().Group(rank))
+	if apart != nil {
+		all, exchange = slices.Concat(apart.Stages()...), apart.Exchange
+	}
+	replicas := 1
+	if c.sharded() {
+		_, replicas = c.replicas()
+		exchange = c.Reducer.Gather
+	}
+	if exchange == nil {
+		return own, nil, nil
+	}
+	for replica := range replicas {
+		for _, stage := range all {
+			places = append(places, stages[stage].Params.Layout().Group(replica))
 		}
 	}
-	return own, c.Reducer.Gather, places
+	return own, exchange, places
+}
+
+// here are the trees that are on this rank: those of others lie on devices without hardware.
+func here(trees []*buffers.Tree) []*buffers.Tree {
+	return slices.DeleteFunc(trees, func(t *buffers.Tree) bool { return t.Device().Dry() })
 }
 
 // gatherParams brings the parameters that other replicas have updated.
@@ -116,7 +122,7 @@ func (s *TrainState) gatherParams(ctx context.Context) error {
 		return nil
 	}
 	params, _ := s.Trees()
-	if err := s.config.Reducer.GatherTrees(ctx, params); err != nil {
+	if err := s.config.Reducer.GatherTrees(ctx, here(params)); err != nil {
 		return fmt.Errorf("reduce: parameters: %w", err)
 	}
 	return nil

@@ -32,10 +32,10 @@ type Snapshot struct {
 	Companions    []checkpoint.Source   // files for other programs, such as those of the tokenizer
 	FS            checkpoint.FileSystem // nil is checkpoint.OS
 
-	others     []buffers.Tensor                           // of the optimizer's, that other replicas have
-	carry      func(stage, bytes int, read reader) reader // of stages on several ranks; nil: none
-	stages     map[*buffers.Tree]int                      // of the parameters
-	shardBytes uint64                                     // weights that take more are in several files; 0: as Hugging Face does it
+	pieces     []buffers.Tensor                                    // of the optimizer's, where other processes have some; nil: those of States
+	carry      func(replica, stage, bytes int, read reader) reader // of parameters, where other processes have some; nil: none have
+	stages     map[*buffers.Tree]int                               // of the parameters
+	shardBytes uint64                                              // weights that take more are in several files; 0: as Hugging Face does it
 }
 
 // Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run

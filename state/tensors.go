@@ -122,11 +122,7 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 
 // optimizer are the optimizer's tensors, "mu/h.0.ln_1.weight", in the type they are kept in.
 func (s Snapshot) optimizer() ([]stored, error) {
-	states, others := s.States, s.others
-	if s.carry != nil {
-		states, others = nil, s.carried()
-	}
-	whole, err := tensorsOf(states, others...)
+	whole, err := wholeOf(s.States, s.pieces)
 	if err != nil {
 		return nil, err
 	}
@@ -142,17 +138,6 @@ func (s Snapshot) optimizer() ([]stored, error) {
 		})
 	}
 	return out, nil
-}
-
-// carried are the optimizer's tensors of the stages of all ranks.
-func (s Snapshot) carried() (out []buffers.Tensor) {
-	for stage, opt := range s.States {
-		for _, t := range opt.Tensors() {
-			t.Read = s.carry(stage, t.Bytes(), t.Read)
-			out = append(out, t)
-		}
-	}
-	return out
 }
 
 // leaves are those of trees, of some kind, in the order of their paths and named by them.
@@ -175,7 +160,7 @@ func (s Snapshot) leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
 			read: func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) },
 		}
 		if s.carry != nil {
-			one.read = s.carry(s.stages[tree], int(tree.DType().Bytes(uint64(leaf.Elements()))), one.read)
+			one.read = s.carry(0, s.stages[tree], int(tree.DType().Bytes(uint64(leaf.Elements()))), one.read)
 		}
 		out = append(out, one)
 	}
@@ -196,9 +181,17 @@ func leavesOf(trees []*buffers.Tree) (map[string]*buffers.Tree, error) {
 	return owners, nil
 }
 
-// tensorsOf are the whole tensors of states that may each have some of their rows; others are those of states elsewhere.
-func tensorsOf(states []*optim.State, others ...buffers.Tensor) ([]buffers.Tensor, error) {
-	pieces := slices.Clone(others)
+// wholeOf are the whole tensors of pieces; nil: of states.
+func wholeOf(states []*optim.State, pieces []buffers.Tensor) ([]buffers.Tensor, error) {
+	if pieces != nil {
+		return buffers.Join(pieces)
+	}
+	return tensorsOf(states)
+}
+
+// tensorsOf are the whole tensors of states that may each have some of their rows.
+func tensorsOf(states []*optim.State) ([]buffers.Tensor, error) {
+	var pieces []buffers.Tensor
 	for i, s := range states {
 		if s.Released() {
 			return nil, fmt.Errorf("state %d of the optimizer is released", i)
