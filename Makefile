@@ -65,7 +65,7 @@ RATE  ?= 1000
 DELAY ?= 1ms
 netns:
 	$(GO) build -o bin/netns ./tests/netns
-	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run Hosts ./transport/mpi)
+	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -p 1 -run Hosts ./transport/mpi ./tests)
 
 # isa compiles every kernel with the compiler of real GPUs, without the GPU, and holds registers, waves and loads to limits
 # (tests/isa/limits.go). ARGS='-kernel attention -family navi21' takes some of them.

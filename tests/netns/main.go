@@ -5,14 +5,16 @@
 //
 //	netns [-rate MBIT] [-delay DURATION] COMMAND...
 //
-// The command finds OMPI_MCA_ and PRTE_MCA_ variables that make mpirun take --host hosta:2,hostb:1; GPUTRAIN_TEST_HOSTS, that list; and GPUTRAIN_TEST_CUT, a command of
-// the shell that cuts the link. Where namespaces are not allowed it says so and does nothing.
+// The command finds OMPI_MCA_ and PRTE_MCA_ variables that make mpirun take --host hosta:2,hostb:1; GPUTRAIN_TEST_HOSTS, that list; and two commands
+// of the shell: GPUTRAIN_TEST_CUT has the link cut in the middle of the next large message, and GPUTRAIN_TEST_MEND mends it.
+// Where namespaces are not allowed it says so and does nothing.
 package main
 
 import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -41,7 +43,9 @@ func main() {
 	case os.Getenv(inside) == "":
 		code, err = unshare()
 	default:
-		code, err = run(flag.Args(), &wire{bytesPerSecond: *rate * 1e6 / 8, delay: *delay})
+		w := &wire{bytesPerSecond: *rate * 1e6 / 8, delay: *delay}
+		w.left.Store(math.MaxInt64)
+		code, err = run(flag.Args(), w)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "netns:", err)
@@ -107,19 +111,25 @@ func run(command []string, w *wire) (int, error) {
 	}
 	go w.carry(ends[0], ends[1])
 	go w.carry(ends[1], ends[0])
-	cuts := make(chan os.Signal, 1)
-	signal.Notify(cuts, syscall.SIGUSR1)
+	orders := make(chan os.Signal, 1)
+	signal.Notify(orders, syscall.SIGUSR1, syscall.SIGUSR2)
 	go func() {
-		<-cuts
-		fmt.Fprintln(os.Stderr, "netns: the link is cut")
-		w.cut.Store(true)
+		for o := range orders {
+			if o == syscall.SIGUSR1 {
+				fmt.Fprintln(os.Stderr, "netns: the link is cut in the middle of the next large message")
+				w.left.Store(cutAfter)
+				continue
+			}
+			fmt.Fprintln(os.Stderr, "netns: the link is mended")
+			w.left.Store(math.MaxInt64)
+		}
 	}()
 	c := exec.Command(agent, append([]string{hosts[0].name}, quoted(command)...)...)
 	c.Env = append(os.Environ(), "OMPI_MCA_plm_rsh_agent="+agent, "OMPI_MCA_btl=tcp,self", "OMPI_MCA_btl_tcp_if_include=10.77.0.0/24",
 		"OMPI_MCA_oob_tcp_if_include=10.77.0.0/24",
 		"PRTE_MCA_plm_ssh_agent="+agent, "PRTE_MCA_prte_if_include=10.77.0.0/24", // Open MPI 5's names of the agent and of the network
 		"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-		"GPUTRAIN_TEST_HOSTS=hosta:2,hostb:1", "GPUTRAIN_TEST_CUT=kill -USR1 1") // this is process 1
+		"GPUTRAIN_TEST_HOSTS=hosta:2,hostb:1", "GPUTRAIN_TEST_CUT=kill -USR1 1", "GPUTRAIN_TEST_MEND=kill -USR2 1") // this is process 1
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := c.Run()
 	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
@@ -158,8 +168,14 @@ func quoted(words []string) []string {
 type wire struct {
 	bytesPerSecond float64
 	delay          time.Duration
-	cut            atomic.Bool
+	left           atomic.Int64 // bytes of full packets until it is cut
 }
+
+// What ranks say to each other beside gradients takes no full packet, and the gradients of a step take more than cutAfter.
+const (
+	full     = 4_000
+	cutAfter = 50_000
+)
 
 // packet is on its way.
 type packet struct {
@@ -189,7 +205,10 @@ func (w *wire) carry(from, to *os.File) {
 		if now := time.Now(); free.Before(now) {
 			free = now
 		}
-		if w.cut.Load() {
+		if n >= full {
+			w.left.Add(-int64(n))
+		}
+		if w.left.Load() < 0 {
 			continue
 		}
 		sent := free.Add(time.Duration(float64(n) / w.bytesPerSecond * float64(time.Second)))
