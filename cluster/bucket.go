@@ -29,9 +29,14 @@ const everyone = -1
 
 // bucketsOf divides the trees of the stages, of f32, into buckets of at most so many bytes. Those of several owners take turns, so that none has to send
 // or to receive for a long time what others do not.
-func bucketsOf(trees []*buffers.Tree, bytes int) (out []bucket) {
+func bucketsOf(trees []*buffers.Tree, bytes int) []bucket {
 	most := max(1, bytes/4)
-	for _, p := range partsOf(trees, most) {
+	return filled(partsOf(trees, most), most)
+}
+
+// filled puts parts into buckets of at most so many elements, in their order.
+func filled(parts []part, most int) (out []bucket) {
+	for _, p := range parts {
 		if n := len(out); n == 0 || out[n-1].count+p.count > most {
 			out = append(out, bucket{})
 		}

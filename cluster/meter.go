@@ -8,8 +8,8 @@ import (
 
 // Use is how a rank has spent its time on the sums of a step, and what has travelled.
 type Use struct {
-	Passes   time.Duration // from when all ranks had come together until the first gradients were there
-	Sum      time.Duration // all of Sum
+	Passes   time.Duration // from when all ranks had come together until its passes were done
+	Sum      time.Duration // all of Sum, and so the passes
 	Transfer time.Duration // in which something was under way between ranks, waits for slower ranks included
 	// Hidden is that part of Transfer in which the device was still at its gradients, or these on their way from it or to it.
 	Hidden         time.Duration

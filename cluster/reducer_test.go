@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -91,6 +92,12 @@ func get32(t *testing.T, from []*buffers.Tree) (out []float32) {
 	return out
 }
 
+// made are partial sums that are there.
+var made = state.Making{
+	Final: func(int, buffers.Leaf) int { return 0 },
+	Make:  func(context.Context, state.Behind) error { return nil },
+}
+
 func bitsOf(values []float32) (out []uint32) {
 	for _, v := range values {
 		out = append(out, math.Float32bits(v))
@@ -159,7 +166,7 @@ func TestSumHasTheBitsOfOneDevice(t *testing.T) {
 					for rank, err := range together(ranks, func(rank int, g *Group) error {
 						r, err := NewReducer(t.Context(), g, Sums{Microbatches: microbatches, Bucket: 400}, dev)
 						if err == nil {
-							err = r.Sum(t.Context(), grads[rank], partials[rank])
+							err = r.Sum(t.Context(), grads[rank], partials[rank], made)
 							uses[rank] = r.uses[rank]
 						}
 						return err
@@ -228,7 +235,7 @@ func TestSumInHalfTheBytes(t *testing.T) {
 	for rank, err := range together(ranks, func(rank int, g *Group) error {
 		r, err := NewReducer(t.Context(), g, Sums{Microbatches: microbatches, Wire: BF16, Bucket: 400}, dev)
 		if err == nil {
-			err = r.Sum(t.Context(), grads[rank], partials[rank])
+			err = r.Sum(t.Context(), grads[rank], partials[rank], made)
 		}
 		if err == nil {
 			sent, received := travels(grads[rank], rank, ranks, microbatches, 400, 2)

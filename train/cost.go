@@ -34,7 +34,7 @@ type Cost struct {
 
 // ClusterCost is what a step has taken of several ranks.
 type ClusterCost struct {
-	PassesMS []Number `json:"passes_ms"` // of each rank, until its first gradients were there
+	PassesMS []Number `json:"passes_ms"` // of each rank
 	Slowest  int      `json:"slowest"`   // the rank whose passes took longest
 	Transfer Number   `json:"transfer"`  // share of the step in which gradients, or waits for them, were under way between ranks; the mean of all
 	Hidden   Number   `json:"hidden"`    // share of that in which the devices still computed or copied gradients

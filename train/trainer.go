@@ -347,4 +347,7 @@ func (t *trainer) release() {
 	if t.state != nil {
 		t.state.Release()
 	}
+	if t.sums != nil {
+		t.sums.Release()
+	}
 }

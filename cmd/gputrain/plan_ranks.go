@@ -140,6 +140,9 @@ type planning struct {
 	rank, ranks int
 }
 
+// Bucket is that of ranks.
+func (p planning) Bucket() int { return bucketBytes }
+
 func (p planning) Replicas() (rank, count int) { return p.rank, p.ranks }
 
 // scale computes the steps on up to so many ranks.
