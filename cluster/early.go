@@ -54,7 +54,7 @@ func (s *summing) arrange(ctx context.Context) error {
 	r := s.Reducer
 	if r.reading == nil || !slices.EqualFunc(r.reading.own, s.own, func(a, b state.Partial) bool { return slices.Equal(a.Trees, b.Trees) }) {
 		most := max(1, s.config.Bucket/4)
-		parts := partsOf(s.grads, most)
+		parts := partsOf(s.grads, most, s.group.Size())
 		if r.order == nil {
 			var err error
 			if r.order, err = s.agree(ctx, parts); err != nil {
@@ -66,7 +66,7 @@ func (s *summing) arrange(ctx context.Context) error {
 			ordered[i] = parts[at]
 		}
 		r.Release()
-		r.reading = &reading{own: s.own, buckets: filled(ordered, most), rings: map[*gpu.Device]*ring{}}
+		r.reading = &reading{own: s.own, buckets: filled(ordered, most, s.group.Size()), rings: map[*gpu.Device]*ring{}}
 		for _, b := range r.reading.buckets {
 			r.reading.add(b, s.moment(b.parts...))
 		}

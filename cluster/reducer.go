@@ -205,18 +205,8 @@ type travelling struct {
 // piece is what this rank gives of a bucket to those that need it.
 type piece struct {
 	bucket
-	of   run
+	of   []run
 	wire []byte // as it travels
-}
-
-// piece begins the piece of this rank.
-func (s *summing) piece(b bucket) *piece {
-	return &piece{bucket: b, of: b.piece(s.group.Rank(), s.group.Size())}
-}
-
-// cut is a range of it, size bytes an element.
-func (p *piece) cut(r run, size int) []byte {
-	return p.wire[(r.from-p.of.from)*size : (r.end-p.of.from)*size]
 }
 
 // summing is a sum under way, or a gathering: a line of goroutines, each of which takes the buckets in their order from the one before. Of a bucket that
@@ -330,13 +320,15 @@ func (s *summing) sendPieces(ctx context.Context) error {
 	size := s.config.Wire.bytes()
 	return each(ctx, s.read, func(t *travelling) error {
 		for _, to := range s.peers(1) {
-			of := t.piece(to, s.group.Size())
-			if of.elements() == 0 || len(t.partials) == 0 {
+			n := elements(t.pieces[to])
+			if n == 0 || len(t.partials) == 0 {
 				continue
 			}
-			raw := make([]byte, len(t.partials)*of.elements()*size)
+			raw := make([]byte, len(t.partials)*n*size)
 			for i, values := range t.partials {
-				s.config.Wire.encode(raw[i*of.elements()*size:], values[of.from:of.end])
+				for _, r := range t.pieces[to] {
+					s.config.Wire.encode(raw[(i*n+r.at)*size:], values[r.from:r.end])
+				}
 			}
 			if err := s.send(ctx, to, tagPieces, raw); err != nil {
 				return err
@@ -352,8 +344,8 @@ func (s *summing) addUp(ctx context.Context) error {
 	defer close(s.given)
 	defer close(s.taken)
 	return each(ctx, s.kept, func(t *travelling) error {
-		p := s.piece(t.bucket)
-		if p.of.elements() > 0 {
+		p := &piece{bucket: t.bucket, of: t.pieces[s.group.Rank()]}
+		if len(p.of) > 0 {
 			total, err := s.total(ctx, p.of, t.partials)
 			if err != nil {
 				return err
@@ -374,16 +366,19 @@ func (s *summing) give(ctx context.Context, p *piece) error {
 }
 
 // total is the sum over a piece of all partial sums, of which these are this rank's.
-func (s *summing) total(ctx context.Context, of run, own [][]float32) ([]float32, error) {
-	wire, size := s.config.Wire, of.elements()*s.config.Wire.bytes()
+func (s *summing) total(ctx context.Context, of []run, own [][]float32) ([]float32, error) {
+	wire, n := s.config.Wire, elements(of)
 	var nodes []state.Span
 	var first []int // of a rank's nodes
-	for _, n := range s.nodes {
-		first, nodes = append(first, len(nodes)), append(nodes, n...)
+	for _, of := range s.nodes {
+		first, nodes = append(first, len(nodes)), append(nodes, of...)
 	}
 	terms := make([][]float32, len(nodes))
 	for i, values := range own {
-		term := append([]float32(nil), values[of.from:of.end]...) // the rest is on its way to others
+		term := make([]float32, n)
+		for _, r := range of {
+			copy(term[r.at:], values[r.from:r.end]) // the rest is on its way to others
+		}
 		wire.round(term)
 		terms[first[s.group.Rank()]+i] = term
 	}
@@ -391,14 +386,14 @@ func (s *summing) total(ctx context.Context, of run, own [][]float32) ([]float32
 		if len(s.nodes[rank]) == 0 {
 			continue
 		}
-		raw := make([]byte, len(s.nodes[rank])*size)
+		raw := make([]byte, len(s.nodes[rank])*n*wire.bytes())
 		if err := s.receive(ctx, rank, tagPieces, raw, "the gradients"); err != nil {
 			return nil, err
 		}
 		s.received += uint64(len(raw))
 		for i := range s.nodes[rank] {
-			term := make([]float32, of.elements())
-			wire.decode(term, raw[i*size:])
+			term := make([]float32, n)
+			wire.decode(term, raw[i*n*wire.bytes():])
 			terms[first[rank]+i] = term
 		}
 	}
@@ -412,7 +407,7 @@ func (s *summing) total(ctx context.Context, of run, own [][]float32) ([]float32
 func (s *summing) spreadPieces(ctx context.Context) error {
 	return each(ctx, s.given, func(p *piece) error {
 		for _, to := range s.peers(1) {
-			raw := concat(p.runs(p.of, func(owner int) bool { return s.needs(owner, to) }), s.wire.bytes(), p.wire, p.of.from)
+			raw := pick(p.wire, s.wire.bytes(), p.runs(p.of, func(owner int) bool { return s.needs(owner, to) }), run.inPiece)
 			if len(raw) == 0 {
 				continue
 			}
@@ -430,20 +425,24 @@ func (s *summing) collect(ctx context.Context) error {
 	own, size := s.group.Rank(), s.wire.bytes()
 	needed := func(owner int) bool { return s.needs(owner, own) }
 	return each(ctx, s.taken, func(p *piece) error {
-		if len(p.runs(run{0, p.count}, needed)) == 0 {
+		if len(p.runs(p.whole(), needed)) == 0 {
 			return nil
 		}
 		whole := make([]byte, 4*p.count)
 		place := func(r run, raw []byte) {
+			if s.wire == F32 {
+				copy(whole[4*r.from:4*r.end], raw)
+				return
+			}
 			values := make([]float32, r.elements())
 			s.wire.decode(values, raw)
 			F32.encode(whole[4*r.from:], values)
 		}
 		for _, r := range p.runs(p.of, needed) {
-			place(r, p.cut(r, size))
+			place(r, p.wire[r.at*size:])
 		}
 		for _, rank := range s.peers(-1) {
-			runs := p.runs(p.piece(rank, s.group.Size()), needed)
+			runs := p.runs(p.pieces[rank], needed)
 			if len(runs) == 0 {
 				continue
 			}

@@ -31,9 +31,9 @@ func (r *Reducer) GatherTrees(ctx context.Context, trees []*buffers.Tree) error 
 func (s *summing) readOwn(ctx context.Context) error {
 	defer close(s.read)
 	defer close(s.kept)
-	for _, b := range bucketsOf(s.grads, s.config.Bucket) {
+	for _, b := range bucketsOf(s.grads, s.config.Bucket, s.group.Size()) {
 		t := &travelling{bucket: b}
-		if len(b.runs(run{0, b.count}, s.owns(s.group.Rank()))) > 0 {
+		if len(b.runs(b.whole(), s.owns(s.group.Rank()))) > 0 {
 			t.raw = make([]byte, 4*b.count)
 		}
 		if err := s.readParts(ctx, s.grads, b, t.raw, s.owns(s.group.Rank())); err != nil {
@@ -58,7 +58,7 @@ func (s *summing) owns(rank int) func(owner int) bool {
 func (s *summing) handOut(ctx context.Context) error {
 	return each(ctx, s.read, func(t *travelling) error {
 		for _, to := range s.peers(1) {
-			raw := concat(t.runs(t.piece(to, s.group.Size()), s.owns(s.group.Rank())), 4, t.raw, 0)
+			raw := pick(t.raw, 4, t.runs(t.pieces[to], s.owns(s.group.Rank())), run.inBucket)
 			if len(raw) == 0 {
 				continue
 			}
@@ -76,10 +76,10 @@ func (s *summing) putTogether(ctx context.Context) error {
 	defer close(s.given)
 	defer close(s.taken)
 	return each(ctx, s.kept, func(t *travelling) error {
-		p := s.piece(t.bucket)
-		p.wire = make([]byte, 4*p.of.elements())
+		p := &piece{bucket: t.bucket, of: t.pieces[s.group.Rank()]}
+		p.wire = make([]byte, 4*elements(p.of))
 		for _, r := range p.runs(p.of, s.owns(s.group.Rank())) {
-			copy(p.cut(r, 4), t.raw[4*r.from:])
+			copy(p.wire[4*r.at:], t.raw[4*r.from:4*r.end])
 		}
 		for _, rank := range s.peers(-1) {
 			runs := p.runs(p.of, s.owns(rank))
@@ -92,7 +92,7 @@ func (s *summing) putTogether(ctx context.Context) error {
 			}
 			s.received += uint64(len(raw))
 			for _, r := range runs {
-				raw = raw[copy(p.cut(r, 4), raw):]
+				raw = raw[copy(p.wire[4*r.at:4*(r.at+r.elements())], raw):]
 			}
 		}
 		return s.give(ctx, p)

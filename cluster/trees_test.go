@@ -79,6 +79,19 @@ func TestGroupsTravelByWayOfAll(t *testing.T) {
 	}
 }
 
+// A piece is of what the rank owns first, and then of what is left.
+func TestPieces(t *testing.T) {
+	b := bucket{count: 9, parts: []part{{owner: 0, at: 0, count: 6}, {owner: 1, at: 6, count: 1}, {owner: 2, at: 7, count: 2}}}
+	b.deal(3)
+	assert.Equal(t, [][]run{{{0, 3, 0}}, {{6, 7, 0}, {3, 5, 1}}, {{7, 9, 0}, {5, 6, 2}}}, b.pieces)
+	assert.Equal(t, []run{{3, 5, 1}}, b.runs(b.pieces[1], func(owner int) bool { return owner == 0 }))
+	assert.Equal(t, []run{{0, 9, 0}}, b.runs(b.whole(), func(int) bool { return true }))
+
+	b = bucket{count: 7, parts: []part{{owner: everyone, count: 7}}}
+	b.deal(2)
+	assert.Equal(t, [][]run{{{0, 3, 0}}, {{3, 7, 0}}}, b.pieces)
+}
+
 // travelsDivided is the formula: pieces of partial sums go to all, totals to their owners; parameters go to those that have their piece, and from there
 // to all.
 func travelsDivided(trees []*buffers.Tree, rank, ranks, microbatches, bucket int, w uint64) (sent, received uint64) {
@@ -88,13 +101,19 @@ func travelsDivided(trees []*buffers.Tree, rank, ranks, microbatches, bucket int
 		all += uint64(len(state.Share(microbatches, other, ranks).Nodes(microbatches)))
 	}
 	var n, p, o, c uint64 // elements, those that the rank adds up, those that it updates, and those of both
-	for _, b := range bucketsOf(trees, bucket) {
-		from, end := rank*b.count/ranks, (rank+1)*b.count/ranks
-		n, p = n+uint64(b.count), p+uint64(end-from)
+	for _, b := range bucketsOf(trees, bucket, ranks) {
+		n += uint64(b.count)
+		for _, r := range b.pieces[rank] {
+			p += uint64(r.end - r.from)
+			for _, part := range b.parts {
+				if part.owner == rank {
+					c += uint64(max(0, min(r.end, part.at+part.count)-max(r.from, part.at)))
+				}
+			}
+		}
 		for _, part := range b.parts {
 			if part.owner == rank {
 				o += uint64(part.count)
-				c += uint64(max(0, min(end, part.at+part.count)-max(from, part.at)))
 			}
 		}
 	}

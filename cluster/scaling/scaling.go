@@ -81,9 +81,9 @@ func (j Job) times(ranks int, sharded bool, s Speeds) Step {
 }
 
 // exchange counts what ranks send each other. Each adds up a piece of every bucket, of which it gets all other partial sums. Where the update is whole it
-// sends the total to all. Where it is divided it sends that to those that update the leaves; they send every rank a piece of the new parameters,
-// which that one sends to all others. The rank that updates the most receives the most of a sum, and sends the most of a gather; the others are
-// taken to update alike. Buckets are taken to be full.
+// sends the total to all. Where it is divided a piece is of what the rank updates, as far as that goes, and of what others do, to whom it sends the
+// total; they send it that piece of the new parameters, and it sends its piece to all. The rank that updates the most receives the most of a sum, and
+// sends the most of a gather; the others are taken to update alike. Buckets are taken to be full.
 func (j Job) exchange(out *Step, s Speeds) {
 	ranks, bytes := float64(out.Ranks), 4*float64(j.Elements)
 	partials, piece, buckets := float64(min(out.Ranks, j.Microbatches)), bytes/ranks, math.Ceil(bytes/s.Bucket)
@@ -94,11 +94,12 @@ func (j Job) exchange(out *Step, s Speeds) {
 		out.Sum = max(bytes/s.Copy, out.Sent/s.Network+busy, partials*piece/s.Add)
 		return
 	}
-	own := bytes * j.Share(out.Ranks)
+	own := bytes * j.Share(out.Ranks) // piece or more
 	least := (bytes - own) / others
+	excess := own - piece
 	busy := others * (buckets + math.Ceil(own/s.Bucket)) * s.Message
-	out.Sum = max(bytes/s.Copy, max(bytes-least/ranks, others*piece+own-own/ranks)/s.Network+busy, partials*piece/s.Add)
+	out.Sum = max(bytes/s.Copy, max(others*piece+excess, bytes-least)/s.Network+busy, partials*piece/s.Add)
 	handed := own + (others-1)*piece
 	out.Gather = max((bytes-least)/s.Copy, max(handed, bytes-least)/s.Network+busy)
-	out.Sent = bytes - own/ranks + handed
+	out.Sent = bytes - piece + handed
 }
