@@ -143,7 +143,8 @@ func TestCutPassesHaveTheSameBits(t *testing.T) {
 			}) {
 				require.NoError(t, err, "rank %d", rank)
 			}
-			assert.Equal(t, filesIn(t, filepath.Join(dirs[2], "saved"))["model.safetensors"], filesIn(t, filepath.Join(dirs[0], "saved"))["model.safetensors"])
+			saved := func(dir string) string { return filesIn(t, filepath.Join(dir, "saved"))["model.safetensors"] }
+			assert.True(t, saved(dirs[2]) == saved(dirs[0]), "another model")
 		})
 	}
 }
