@@ -127,7 +127,7 @@ func TestSumTakesTheTimeOfItsBytes(t *testing.T) {
 						}
 						errs[rank] = err
 						if err == nil {
-							sent[rank] = reducer.uses[rank].Sent
+							sent[rank] = reducer.use.Sent
 						}
 					})
 				}

@@ -45,8 +45,8 @@ type Reducer struct {
 	layout   []byte         // that all replicas have; nil before the first sum
 	order    []int          // in which all replicas take parts of it
 	reading  *reading
-	uses     []Use     // of the last sum, by replica: this one's
-	all      []Use     // by rank, once they have met
+	use      Use       // of the last sum
+	uses     []Use     // of all ranks of the group, once they have met
 	met      time.Time // when all had last come together, before the passes of a step
 }
 
@@ -69,7 +69,7 @@ func NewReducer(ctx context.Context, group *Group, c Sums, devices ...*gpu.Devic
 	if err != nil || of.Size() == 1 {
 		return nil, err
 	}
-	r := &Reducer{group: of, config: c, uses: make([]Use, of.Size()), all: make([]Use, group.Size())}
+	r := &Reducer{group: of, config: c, uses: make([]Use, group.Size())}
 	for rank := range of.Size() {
 		r.nodes = append(r.nodes, state.Share(c.Microbatches, rank, of.Size()).Nodes(c.Microbatches))
 	}
@@ -96,18 +96,18 @@ func (r *Reducer) Replicas() (rank, count int) { return r.group.Rank(), r.group.
 // Gather gives every rank what all of the group have given; besides, each tells how its last sum went.
 func (r *Reducer) Gather(ctx context.Context, own []byte) ([][]byte, error) {
 	defer func() { r.met = time.Now() }()
-	all, err := r.group.Gather(ctx, "figures of a step", append(r.uses[r.group.Rank()].bytes(), own...))
+	all, err := r.group.Gather(ctx, "figures of a step", append(r.use.bytes(), own...))
 	if err != nil {
 		return nil, err
 	}
 	for rank := range all {
-		r.all[rank], all[rank] = useOf(all[rank])
+		r.uses[rank], all[rank] = useOf(all[rank])
 	}
 	return all, nil
 }
 
 // Uses are how the last sum went on each rank of the group, once a Gather has followed it.
-func (r *Reducer) Uses() []Use { return r.all }
+func (r *Reducer) Uses() []Use { return r.uses }
 
 // Sum adds up the gradients of all replicas; see state.Reducer.
 func (r *Reducer) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial, making state.Making) error {
@@ -134,7 +134,7 @@ func (r *Reducer) sum(ctx context.Context, grads []*buffers.Tree, own []state.Pa
 	}
 	begun := time.Now()
 	err := s.run(ctx, s.compute, s.readBack, s.sendPieces, s.addUp, s.spreadPieces, s.collect)
-	r.uses[r.group.Rank()] = Use{
+	r.use = Use{
 		Passes: s.passes, Sum: time.Since(begun), Transfer: s.meter.transfer, Hidden: s.meter.hidden,
 		Sent: s.sent + s.spread, Received: s.received + s.collected,
 	}

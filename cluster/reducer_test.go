@@ -167,7 +167,7 @@ func TestSumHasTheBitsOfOneDevice(t *testing.T) {
 						r, err := NewReducer(t.Context(), g, Sums{Microbatches: microbatches, Bucket: 400}, dev)
 						if err == nil {
 							err = r.Sum(t.Context(), grads[rank], partials[rank], made)
-							uses[rank] = r.uses[rank]
+							uses[rank] = r.use
 						}
 						return err
 					}) {
@@ -239,7 +239,7 @@ func TestSumInHalfTheBytes(t *testing.T) {
 		}
 		if err == nil {
 			sent, received := travels(grads[rank], rank, ranks, microbatches, 400, 2)
-			assert.Equal(t, []uint64{sent, received}, []uint64{r.uses[rank].Sent, r.uses[rank].Received}, "rank %d", rank)
+			assert.Equal(t, []uint64{sent, received}, []uint64{r.use.Sent, r.use.Received}, "rank %d", rank)
 		}
 		return err
 	}) {

@@ -97,9 +97,9 @@ func filesIn(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// staged runs do on ranks, each of which has one of two stages of a replica, with its devices and what adds up its gradients.
-func staged(t *testing.T, ranks int, c pipeline.Config, stages []int, devices func(rank, stage int) *gpu.Device, do func(g *Group, own []*gpu.Device, c pipeline.Config, sums *Reducer) error) []error {
-	return together(ranks, func(rank int, g *Group) (err error) {
+// staged runs do on four ranks, each of which has one of two stages of a replica, with its devices and what adds up its gradients.
+func staged(t *testing.T, c pipeline.Config, stages []int, devices func(rank, stage int) *gpu.Device, do func(g *Group, own []*gpu.Device, c pipeline.Config, sums *Reducer) error) []error {
+	return together(4, func(rank int, g *Group) (err error) {
 		defer func() {
 			if err != nil {
 				g.Fail(err)
@@ -112,13 +112,11 @@ func staged(t *testing.T, ranks int, c pipeline.Config, stages []int, devices fu
 				own[stage] = gpu.DryOf(own[stage].Adapter(), own[stage].Limits())
 			}
 		}
-		sums, err := NewReducer(t.Context(), g, Sums{Members: c.Ranks.Alike(), Microbatches: c.State.Microbatches, Bucket: 400}, own...)
+		sums, err := NewReducer(t.Context(), g, Sums{Members: []int{rank % 2, rank%2 + 2}, Microbatches: c.State.Microbatches, Bucket: 400}, own...)
 		if err != nil {
 			return err
 		}
-		if sums != nil {
-			c.State.Reducer = sums
-		}
+		c.State.Reducer = sums
 		return do(g, own, c, sums)
 	})
 }
@@ -177,7 +175,7 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 
 			var mu sync.Mutex
 			var uses [][]Use
-			for rank, err := range staged(t, 4, c, x.stages, func(_, stage int) *gpu.Device { return two[stage] }, func(g *Group, devices []*gpu.Device, c pipeline.Config, sums *Reducer) error {
+			for rank, err := range staged(t, c, x.stages, func(_, stage int) *gpu.Device { return two[stage] }, func(g *Group, devices []*gpu.Device, c pipeline.Config, sums *Reducer) error {
 				c.State.ShardOptimizer = x.divided
 				s, err := pipeline.Create(t.Context(), devices, c, nil)
 				if err != nil {
@@ -235,7 +233,7 @@ func TestRanksOfStagesFailTogether(t *testing.T) {
 		}
 		return dev
 	}
-	for rank, err := range staged(t, 4, c, []int{0, 1}, devices, func(g *Group, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
+	for rank, err := range staged(t, c, []int{0, 1}, devices, func(g *Group, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
 		g.config.Code = func(error) int { return 5 }
 		_, err := pipeline.Create(t.Context(), own, c, nil)
 		return err
@@ -256,7 +254,7 @@ func TestRanksOfStagesFailTogether(t *testing.T) {
 		}
 		return dev
 	}
-	for rank, err := range staged(t, 4, c, []int{0, 1}, devices, func(g *Group, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
+	for rank, err := range staged(t, c, []int{0, 1}, devices, func(g *Group, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
 		s, err := pipeline.Create(t.Context(), own, c, nil)
 		if err != nil {
 			return err

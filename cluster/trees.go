@@ -21,7 +21,7 @@ func (r *Reducer) GatherTrees(ctx context.Context, trees []*buffers.Tree) error 
 	if err != nil {
 		r.group.broken = err
 	}
-	u := &r.uses[r.group.Rank()]
+	u := &r.use
 	u.Sum, u.Transfer, u.Hidden = u.Sum+time.Since(begun), u.Transfer+s.meter.transfer, u.Hidden+s.meter.hidden
 	u.Sent, u.Received = u.Sent+s.sent+s.spread, u.Received+s.received+s.collected
 	return err

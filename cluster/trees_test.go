@@ -64,7 +64,7 @@ func TestGroupsTravelByWayOfAll(t *testing.T) {
 				}
 				if err == nil {
 					sent, received := travelsDivided(grads[rank], rank, k.ranks, k.microbatches, k.bucket, uint64(k.wire.bytes()))
-					assert.Equal(t, []uint64{sent, received}, []uint64{r.uses[rank].Sent, r.uses[rank].Received}, "rank %d", rank)
+					assert.Equal(t, []uint64{sent, received}, []uint64{r.use.Sent, r.use.Received}, "rank %d", rank)
 				}
 				return err
 			}) {
