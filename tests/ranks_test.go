@@ -22,7 +22,7 @@ func (c command) onRanks(t *testing.T, n int) command {
 	t.Helper()
 	mpirun, err := exec.LookPath("mpirun")
 	if err != nil {
-		t.Skip("no mpirun: apt-get install openmpi-bin libopenmpi3")
+		t.Skip("no mpirun: apt-get install openmpi-bin")
 	}
 	return c.with(func(c *command) {
 		c.args = append([]string{"--oversubscribe", "--bind-to", "none", "-n", fmt.Sprint(n), c.program}, c.args...)

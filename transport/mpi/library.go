@@ -19,7 +19,7 @@ import (
 )
 
 // installs is what to do where there is no library.
-const installs = "wanted Open MPI 4 or 5 (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi3; Fedora: dnf install openmpi, module load mpi; macOS: brew install open-mpi)"
+const installs = "wanted Open MPI 4 or 5 (Debian, Ubuntu: apt-get install openmpi-bin; Fedora: dnf install openmpi, module load mpi; macOS: brew install open-mpi)"
 
 // load opens the library.
 func load() error {

@@ -47,7 +47,7 @@ const longestPause = 30 * time.Second
 func (j Job) Run(ctx, now context.Context) (int, error) {
 	mpirun, err := exec.LookPath("mpirun")
 	if err != nil {
-		return 0, fmt.Errorf("launch: %w: wanted Open MPI 4 or 5 (Debian, Ubuntu: apt-get install openmpi-bin libopenmpi3; Fedora: dnf install openmpi, module load mpi)", err)
+		return 0, fmt.Errorf("launch: %w: wanted Open MPI 4 or 5 (Debian, Ubuntu: apt-get install openmpi-bin; Fedora: dnf install openmpi, module load mpi)", err)
 	}
 	if err := supported(); err != nil {
 		return 0, err
