@@ -87,7 +87,7 @@ func compareOn(b *testing.B, bits float64) {
 				if rank > 0 || step < 2 {
 					continue
 				}
-				name, u := map[bool]string{false: "whole-", true: "cut-"}[cut], reducers[cut].uses[rank]
+				name, u := map[bool]string{false: "whole-", true: "cut-"}[cut], reducers[cut].use
 				for figure, v := range map[string]float64{
 					"ms": time.Since(begun).Seconds() * 1e3, "passes-ms": u.Passes.Seconds() * 1e3,
 					"transfer-ms": u.Transfer.Seconds() * 1e3, "hidden": u.Hidden.Seconds() / u.Transfer.Seconds(),

@@ -83,7 +83,7 @@ func TestGradientsTravelWhileOthersAreMade(t *testing.T) {
 				defer r.Release()
 				err = r.Sum(t.Context(), grads, []state.Partial{{Span: state.Span{First: rank, Count: 1}, Trees: grads}}, making)
 				orders[rank] = r.order
-				assert.Positive(t, r.uses[rank].Hidden)
+				assert.Positive(t, r.use.Hidden)
 			}
 			errs[rank] = err
 			if err == nil {
