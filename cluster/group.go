@@ -57,6 +57,9 @@ func (g *Group) SetTimeout(d time.Duration) { g.config.Timeout = d }
 // Expect sets how long another rank may be at work before it comes to where it is waited for; waits last as long, and the timeout.
 func (g *Group) Expect(work time.Duration) { g.expected.Store(int64(work)) }
 
+// Patience is how long this rank waits for another now.
+func (g *Group) Patience() time.Duration { return g.config.Timeout + time.Duration(g.expected.Load()) }
+
 // Close takes leave of the other ranks; after an error that they do not know of it does not wait for them.
 func (g *Group) Close() error { return g.ranks.Close() }
 
@@ -77,7 +80,7 @@ func (e *WaitError) Unwrap() error { return context.DeadlineExceeded }
 
 // within is a context for a wait, which ends in any case.
 func (g *Group) within(ctx context.Context, what string) (context.Context, context.CancelFunc) {
-	limit := g.config.Timeout + time.Duration(g.expected.Load())
+	limit := g.Patience()
 	return context.WithTimeoutCause(ctx, limit, &WaitError{limit, what})
 }
 

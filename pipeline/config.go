@@ -32,6 +32,14 @@ type Config struct {
 	Ranks *Ranks
 }
 
+// timeout is Timeout, or what the ranks have in its place.
+func (c Config) timeout() time.Duration {
+	if c.Ranks != nil && c.Ranks.Patience != nil {
+		return c.Ranks.Patience()
+	}
+	return c.Timeout
+}
+
 // linkMaker makes the link between two devices.
 type linkMaker func(name string, capacity int, sizes []uint64) (Link, error)
 

@@ -317,14 +317,14 @@ func (p *passes) feed(in state.Inputs) feed {
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.
 func (p *passes) run(ctx context.Context, l *line, order *schedule.Schedule, write feed, begin []*gpu.Program, note *notes) error {
-	p.broken = p.toEnd(l.run(ctx, order, write, begin, p.config.Timeout, note))
+	p.broken = p.toEnd(l.run(ctx, order, write, begin, p.config.timeout(), note))
 	return p.broken
 }
 
 // Each runs pieces of an update, every stage its own.
 func (p *passes) Each(ctx context.Context) state.Each {
 	return func(do func(ctx context.Context, stage int) error) error {
-		c := newGroup(ctx, p.config.Timeout)
+		c := newGroup(ctx, p.config.timeout())
 		for i, st := range p.stages {
 			if !st.away {
 				c.do(st, "update", func() error { return do(c.ctx, i) })
@@ -348,7 +348,7 @@ func (p *passes) Apart() state.Apart {
 
 // Updated brings the copies of trained parameters that other stages own up to date.
 func (p *passes) Updated(ctx context.Context) error {
-	c, tag := newGroup(ctx, p.config.Timeout), p.tag
+	c, tag := newGroup(ctx, p.config.timeout()), p.tag
 	for _, st := range p.stages {
 		if st.mirrors == nil {
 			continue

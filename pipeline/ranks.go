@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"gputrain/buffers"
 	"gputrain/gpu"
@@ -54,6 +55,8 @@ type Ranks struct {
 	// Stages is the rank of each stage, counted within the pipeline; all ranks from 0 on have one. Where there are more ranks, the first so many make one
 	// replica of the model, the next the next one. Then state.Config.Reducer joins those that have the same stages, and its Gather is of all ranks.
 	Stages []int
+	// Patience is the Timeout of a Config at the time, which the ranks learn as they train; nil: it is that of the Config.
+	Patience func() time.Duration
 }
 
 // PerReplica is how many ranks have a replica of the model between them.
@@ -78,6 +81,12 @@ func (r *Ranks) name(stage int) string {
 	}
 	rank := r.rankOf(stage)
 	return transport.Name(rank, r.Of.Host(rank))
+}
+
+// silent is the error of a stage on another rank that was waited for in vain.
+func (r *Ranks) silent(stage int, operation string, late error) error {
+	rank := r.rankOf(stage)
+	return &transport.Error{Operation: operation, Rank: rank, Host: r.Of.Host(rank), By: r.Of.Rank(), Err: fmt.Errorf("it does not answer: %w", late)}
 }
 
 // check says what is wrong with the ranks for so many stages and replicas.
@@ -146,7 +155,7 @@ func (p *passes) blame(doing string, err error) error {
 
 // within bounds a wait for other ranks, which their own devices may keep at work.
 func (p *passes) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := p.config.Timeout
+	limit := p.config.timeout()
 	for _, d := range p.devices {
 		limit += d.Patience()
 	}

@@ -38,7 +38,7 @@ func Ranks(ctx context.Context, cfg *runfile.Config, group *cluster.Group) (*pip
 	if stages == nil {
 		return nil, nil
 	}
-	r := &pipeline.Ranks{Of: group, Stages: stages}
+	r := &pipeline.Ranks{Of: group, Stages: stages, Patience: group.Patience}
 	if err := r.CheckSize(); err != nil {
 		return nil, &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): %w", cfg.Origin("pipeline.adapters"), err)}
 	}
