@@ -176,7 +176,7 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 			var mu sync.Mutex
 			var uses [][]Use
 			for rank, err := range staged(t, c, x.stages, func(_, stage int) *gpu.Device { return two[stage] }, func(g *Group, devices []*gpu.Device, c pipeline.Config, sums *Reducer) error {
-				c.State.ShardOptimizer = x.divided
+				c.State.ShardOptimizer, c.State.Sampling = x.divided, g.Rank() < 2 // as in runs, where the first replica draws
 				s, err := pipeline.Create(t.Context(), devices, c, nil)
 				if err != nil {
 					return err

@@ -107,13 +107,13 @@ func (p *passes) spread(ctx context.Context, raw []byte) error {
 	ctx, done := p.within(ctx)
 	defer done()
 	if p.last.away {
-		return r.Of.Receive(ctx, r.rankOf(p.last.index), p.tag, raw)
+		return r.Of.Receive(ctx, r.rankOf(p.last.index), tagResults, raw)
 	}
 	for rank := r.first(); rank < r.first()+r.perPipeline(); rank++ {
 		if rank == r.Of.Rank() {
 			continue
 		}
-		if err := r.Of.Send(ctx, rank, p.tag, raw); err != nil {
+		if err := r.Of.Send(ctx, rank, tagResults, raw); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ type passes struct {
 	prefill, decode      *line          // of sampling
 	begin                []*gpu.Program // of each stage, before the first microbatch of an update in sequence
 	last                 *stage         // where the loss is
-	tag                  transport.Tag  // of the next message between ranks that is no link's
+	tag                  transport.Tag  // behind those of the links between ranks
 	broken               error          // what failed half way: messages may be under way, and nobody waits for them
 	notes                *notes
 }

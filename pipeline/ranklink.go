@@ -9,8 +9,12 @@ import (
 	"gputrain/transport"
 )
 
-// firstTag is the tag of the first link; those below are for others who use the same ranks.
-const firstTag transport.Tag = 1 << 10
+// Tags of messages between the ranks of a pipeline; those below are for others who use the same ranks.
+const (
+	tagResults  transport.Tag = 1<<10 + iota // of evaluation and sampling
+	tagDelivery                              // to rank 0, from any replica: others may have other links
+	firstTag                                 // of the links, and of copies behind them
+)
 
 // A link between ranks has an end on each of them. A message travels as one, behind its number. The transport orders messages by their tag, which
 // is the link's.

@@ -269,9 +269,9 @@ func (a apart) Deliver(ctx context.Context, replica, stage int, b []byte) (err e
 	own, from := r.Of.Rank(), replica*r.perPipeline()+r.Stages[stage]
 	switch {
 	case own == from && from != 0:
-		err = r.Of.Send(ctx, 0, a.tag, b)
+		err = r.Of.Send(ctx, 0, tagDelivery, b)
 	case own == 0 && from != 0:
-		err = r.Of.Receive(ctx, from, a.tag, b)
+		err = r.Of.Receive(ctx, from, tagDelivery, b)
 	}
 	return a.blame("delivery of a checkpoint", err)
 }
