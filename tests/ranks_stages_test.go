@@ -17,8 +17,8 @@ import (
 // twoRanks are the settings of two stages on ranks of their own.
 var twoRanks = []string{"pipeline.stages=2", `pipeline.adapters=["0:auto", "1:auto"]`}
 
-// A run whose two stages are on two ranks, of which one is killed, goes on as two replicas of these on four ranks, which a signal stops, and then in
-// one process. It ends as one that was never disturbed, on one device.
+// A run whose two stages are on two ranks, of which one is killed, goes on as two replicas of these on four ranks, which divide the update and
+// are stopped by a signal, and then in one process. It ends as one that was never disturbed, on one device.
 func TestStagesOnRanksAreKilled(t *testing.T) {
 	p, want := undisturbedRun(t)
 	dir := p.runDir(t, "spread")
@@ -37,7 +37,7 @@ func TestStagesOnRanksAreKilled(t *testing.T) {
 	assert.Regexp(t, `stage 1, .*: rank 1 on host \S+: 0: `, ended.err)
 	assert.Regexp(t, `process rank \d with PID`, ended.err, "who was killed, by mpirun")
 
-	four := p.staged("spread", twoRanks...).onRanks(t, 4).start(t)
+	four := p.staged("spread", append(twoRanks, "cluster.shard_optimizer=true")...).onRanks(t, 4).start(t)
 	reached(four, 33)
 	require.NoError(t, four.cmd.Process.Signal(syscall.SIGUSR1)) // which mpirun hands on
 	ended = four.wait(t)
