@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window licenses train test test-page test-window check mixed netns isa fmt fuzz soak matrix bench adapter clean
+.PHONY: build window licenses train test test-page test-window check mixed netns slurm isa fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -66,6 +66,11 @@ DELAY ?= 1ms
 netns:
 	$(GO) build -o bin/netns ./tests/netns
 	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -p 1 -run Hosts ./transport/mpi ./tests)
+
+# slurm runs a command on a Slurm cluster of its own, whose two nodes are this machine: by default the tests of srun and of docs/cluster/slurm.sh.
+slurm:
+	$(GO) build -o bin/slurm ./tests/slurm
+	bin/slurm $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run Slurm ./tests)
 
 # isa compiles every kernel with the compiler of real GPUs, without the GPU, and holds registers, waves and loads to limits
 # (tests/isa/limits.go). ARGS='-kernel attention -family navi21' takes some of them.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -61,18 +62,31 @@ func TestSlurmExample(t *testing.T) {
 	for _, directive := range []string{"--signal=USR1@120", "--requeue"} {
 		assert.Contains(t, string(text), "\n#SBATCH "+directive+"\n")
 	}
-	for code, requeued := range map[string]bool{"0": false, "1": false, "3": true, "4": false, "9": true} {
+	for _, c := range []struct {
+		code, restarts string
+		requeued       bool
+	}{
+		{"0", "", false},
+		{"1", "", false},
+		{"3", "", true},
+		{"4", "", false},
+		{"9", "", true},
+		{"137", "99", true},
+		{"3", "100", true},
+		{"9", "100", false},
+		{"137", "100", false},
+	} {
 		dir := t.TempDir()
-		for name, body := range map[string]string{"srun": `printf '%s\n' "$@" >srun.args; exit ` + code, "scontrol": `echo "$@" >scontrol.args`} {
+		for name, body := range map[string]string{"srun": `printf '%s\n' "$@" >srun.args; exit ` + c.code, "scontrol": `echo "$@" >scontrol.args`} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
 		}
 		run := exec.Command(bash, script, "my run.yaml")
-		run.Dir, run.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "SLURM_JOB_ID=17")
+		run.Dir, run.Env = dir, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "SLURM_JOB_ID=17", "SLURM_RESTART_COUNT="+c.restarts)
 		_ = run.Run()
-		assert.Equal(t, code, string('0'+rune(run.ProcessState.ExitCode())))
+		assert.Equal(t, c.code, strconv.Itoa(run.ProcessState.ExitCode()))
 		requeue, err := os.ReadFile(filepath.Join(dir, "scontrol.args"))
-		assert.Equal(t, requeued, err == nil, code)
-		if requeued {
+		assert.Equal(t, c.requeued, err == nil, "%v", c)
+		if c.requeued {
 			assert.Equal(t, "requeue 17\n", string(requeue))
 		}
 		given, err := os.ReadFile(filepath.Join(dir, "srun.args"))
@@ -80,8 +94,8 @@ func TestSlurmExample(t *testing.T) {
 		own, args, found := strings.Cut(string(given), "gputrain\n")
 		require.True(t, found, "%s", given)
 		assert.Contains(t, own, "--mpi=pmix\n")
-		c := understood(t, strings.Split(strings.TrimSpace(args), "\n"))
-		assert.Equal(t, []string{"my run.yaml"}, c.Train.Files)
+		line := understood(t, strings.Split(strings.TrimSpace(args), "\n"))
+		assert.Equal(t, []string{"my run.yaml"}, line.Train.Files)
 	}
 }
 

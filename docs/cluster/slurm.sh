@@ -12,12 +12,13 @@
 
 # --signal: two minutes before its time is over every rank is told to save and stop. It then ends with code 3.
 # --requeue: the job starts again after a node has failed, and below after a stop. The same command goes on from the newest checkpoint.
-# --wait: once a rank has ended, the others have a minute.
+# --wait: once a rank has ended, the others have a minute. Of several codes srun takes the highest.
 srun --mpi=pmix --wait=60 gputrain train "${1:-run.yaml}" --progress plain
 code=$?
 
-# 3: stopped and saved. 9: a rank was lost.
-if [ "$code" = 3 ] || [ "$code" = 9 ]; then
+# 3: stopped and saved. 9: a rank was lost. Above 128: a signal has ended one. After a hundred restarts only stops go on.
+died=$((code == 9 || code > 128))
+if [ "$code" = 3 ] || { [ "$died" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 100 ]; }; then
 	scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"
