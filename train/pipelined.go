@@ -29,13 +29,8 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 	return p.config
 }
 
-// PerReplica is how many ranks have the stages between them.
-func (p pipelined) PerReplica() int {
-	if p.config.Ranks == nil {
-		return 1
-	}
-	return p.config.Ranks.PerReplica()
-}
+// Ranks are those of the stages, where these are on several.
+func (p pipelined) Ranks() *pipeline.Ranks { return p.config.Ranks }
 
 // Plan tells what the stages are to take, in their order.
 func (p pipelined) Plan(c state.Config) ([]StagePlan, error) {

@@ -19,6 +19,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/model"
+	"gputrain/pipeline"
 	"gputrain/state"
 	"gputrain/train/runfile"
 	"gputrain/transport"
@@ -44,10 +45,18 @@ func (c Config) follower(samples bool) Config {
 	return c
 }
 
+// ranksOf says on which ranks the stages of a target are; nil: all are here.
+func ranksOf(target Target) *pipeline.Ranks {
+	if on, ok := target.(interface{ Ranks() *pipeline.Ranks }); ok {
+		return on.Ranks()
+	}
+	return nil
+}
+
 // perReplica is how many ranks have a replica of the model between them.
 func perReplica(target Target) int {
-	if p, ok := target.(interface{ PerReplica() int }); ok {
-		return p.PerReplica()
+	if r := ranksOf(target); r != nil {
+		return r.PerReplica()
 	}
 	return 1
 }
@@ -120,21 +129,13 @@ func (t *trainer) join(ctx context.Context) error {
 		return err
 	}
 	t.notes, c.State.Adapter = t.rankNotes(joined), joined.Adapter()
-	c.Sums.Microbatches, c.Sums.Members = c.State.Microbatches, t.members()
+	if c.Sums.Microbatches = c.State.Microbatches; t.spread() {
+		c.Sums.Members = ranksOf(t.target).Alike()
+	}
 	if t.sums, err = cluster.NewReducer(ctx, c.Ranks, c.Sums, t.own()...); t.sums != nil {
 		c.State.Reducer = t.sums
 	}
 	return err
-}
-
-// members are the ranks that have the same stages as this one, one of each replica.
-func (t *trainer) members() (all []int) {
-	replica, replicas := t.replica()
-	n := perReplica(t.target)
-	for other := range replicas {
-		all = append(all, t.config.Ranks.Rank()+(other-replica)*n)
-	}
-	return all
 }
 
 // rankNotes are what there is to say of ranks.
