@@ -53,10 +53,19 @@ type carrier interface {
 type Ranks struct {
 	Of Peers
 	// Stages is the rank of each stage, counted within the pipeline; all ranks from 0 on have one. Where there are more ranks, the first so many make one
-	// replica of the model, the next the next one. Then state.Config.Reducer joins those that have the same stages, and its Gather is of all ranks.
+	// replica of the model, the next the next one. Then state.Config.Reducer joins Alike, and its Gather is of all ranks.
 	Stages []int
 	// Patience is the Timeout of a Config at the time, which the ranks learn as they train; nil: it is that of the Config.
 	Patience func() time.Duration
+}
+
+// Alike are the ranks that have the same stages as this one, replica by replica.
+func (r *Ranks) Alike() (all []int) {
+	n := r.perPipeline()
+	for rank := r.Of.Rank() % n; rank < r.Of.Size(); rank += n {
+		all = append(all, rank)
+	}
+	return all
 }
 
 // PerReplica is how many ranks have a replica of the model between them.

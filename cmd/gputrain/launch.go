@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/alecthomas/kong"
 
 	"gputrain/cmd/gputrain/launch"
 	"gputrain/train"
+	"gputrain/train/runfile"
 )
 
 type launchCmd struct {
@@ -76,19 +78,31 @@ func (c *launchCmd) job() (launch.Job, error) {
 	case c.Shrink && (len(job.Hosts) == 0 || c.Restarts == 0):
 		return job, errors.New("launch: found --shrink, wanted also --hosts, of which some may go, and --restarts")
 	}
-	return job, checkCommand(job.Args)
+	cfg, err := checkCommand(job.Args)
+	if err != nil {
+		return job, err
+	}
+	if ranks := cfg.Pipeline.Ranks(); ranks != nil {
+		job.Replica = slices.Max(ranks) + 1
+		if c.Ranks == 0 {
+			job.Ranks -= job.Ranks % job.Replica
+		}
+		if job.Ranks == 0 || job.Ranks%job.Replica != 0 {
+			return job, fmt.Errorf("launch: found %d ranks, wanted a multiple of the %d that the stages are on (pipeline.adapters, %s)", job.Ranks, job.Replica, cfg.Origin("pipeline.adapters"))
+		}
+	}
+	return job, nil
 }
 
 // checkCommand reads what the ranks will read.
-func checkCommand(args []string) error {
+func checkCommand(args []string) (*runfile.Config, error) {
 	var ranks cli
 	parsed, err := kong.Must(&ranks, kong.Name("gputrain"), kong.NamedMapper("path", kong.MapperFunc(somePath))).Parse(args)
 	if err != nil {
-		return fmt.Errorf("launch: after --: %w", err)
+		return nil, fmt.Errorf("launch: after --: %w", err)
 	}
 	if command := parsed.Path[1].Node().Name; command != "train" {
-		return fmt.Errorf("launch: after --: found %q, wanted train, the command that ranks share", command)
+		return nil, fmt.Errorf("launch: after --: found %q, wanted train, the command that ranks share", command)
 	}
-	_, err = ranks.Train.load()
-	return err
+	return ranks.Train.load()
 }

@@ -24,7 +24,12 @@ func TestLaunchIsCheckedOnce(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 3, job.Ranks)
 	assert.Equal(t, good, job.Args)
+	stages := append(good, "--set", "pipeline.stages=2", "--set", "pipeline.adapters=['0:0', '1:0']")
+	job, err = (&launchCmd{Hosts: hosts, Command: stages}).job()
+	require.NoError(t, err)
+	assert.Equal(t, 2, job.Ranks, "of three slots")
 	for want, c := range map[string]launchCmd{
+		"found 3 ranks, wanted a multiple of the 2":   {Ranks: 3, Command: stages},
 		"found -n 0, wanted 1 rank or more":           {Command: good},
 		"found -n 4 and 3 slots":                      {Ranks: 4, Hosts: hosts, Command: good},
 		"found --restarts -1":                         {Ranks: 2, Restarts: -1, Command: good},

@@ -39,6 +39,7 @@ type planned struct {
 	Recompute    string          `json:"recompute"` // the choice that the stages are planned with
 	Choices      []plannedChoice `json:"choices"`
 	Picture      string          `json:"picture"`
+	Note         string          `json:"note,omitempty"`
 	Ranks        *plannedRanks   `json:"ranks,omitempty"`
 
 	refused error // why it does not fit; nil: it does
@@ -56,6 +57,7 @@ type plannedChoice struct {
 // plannedStage is one stage of it.
 type plannedStage struct {
 	Stage     int        `json:"stage"`
+	Rank      int        `json:"rank,omitempty"` // of several that the stages are on
 	Adapter   string     `json:"adapter"`
 	Index     int        `json:"adapter_index"`
 	Parts     [][]string `json:"parts"` // the units of each
@@ -96,6 +98,9 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if c.Ranks < 0 {
 		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted 1 or more", c.Ranks)}
 	}
+	if ranks := cfg.Pipeline.Ranks(); ranks != nil && c.Ranks%(slices.Max(ranks)+1) != 0 {
+		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted a multiple of the %d that the stages are on (pipeline.adapters)", c.Ranks, slices.Max(ranks)+1)}
+	}
 	st, err := setup.Plan(cfg, os.Stderr)
 	if err != nil {
 		return nil, err
@@ -104,15 +109,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err != nil {
 		return nil, err
 	}
-	adapters, err := setup.Adapters(cfg, c.Adapter)
-	if err != nil {
-		return nil, err
-	}
-	options, err := setup.DeviceOptions(cfg, adapters...)
-	if err != nil {
-		return nil, err
-	}
-	devices, release, err := setup.OpenStages(ctx, cfg, adapters, options)
+	devices, adapters, release, err := setup.OpenPlanned(ctx, cfg, c.Adapter)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +133,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err := out.addMemory(ctx, cfg, st, cut, devices); err != nil {
 		return nil, err
 	}
+	out.onRanks(cfg.Pipeline.Ranks(), adapters)
 	out.expect(order, units, cut, powers)
 	if c.Ranks == 0 {
 		return out, nil
@@ -144,7 +142,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err != nil {
 		return nil, err
 	}
-	r := scaled{run: setup.Pipeline(cfg, cut), units: units, cut: cut, powers: powers, on: devices}
+	r := scaled{run: setup.Pipeline(cfg, cut), units: units, cut: cut, powers: powers, on: devices, ranks: cfg.Pipeline.Ranks()}
 	r.run.State = st
 	for i, d := range devices {
 		speed, _ := d.Speed()
@@ -167,10 +165,13 @@ func (p *planned) write(out io.Writer) error {
 		for _, names := range s.Parts {
 			parts = append(parts, span(names))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%.0f %%\n", s.Stage, s.Adapter, strings.Join(parts, " | "), s.Params, size(s.Planned), available, 100*s.Busy)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%.0f %%\n", s.Stage, s.place(p.Note != ""), strings.Join(parts, " | "), s.Params, size(s.Planned), available, 100*s.Busy)
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if p.Note != "" {
+		fmt.Fprintf(out, "\n%s\n", p.Note)
 	}
 	for _, s := range p.Stages {
 		fmt.Fprintf(out, "\nstage %d: %s\nstage %d: %s", s.Stage, s.Memory, s.Stage, s.submitsText())
@@ -194,6 +195,14 @@ func (p *planned) write(out io.Writer) error {
 		return err
 	}
 	return p.Ranks.write(out)
+}
+
+// place is where a stage is, with its rank where there are several.
+func (s plannedStage) place(ranked bool) string {
+	if ranked {
+		return fmt.Sprintf("rank %d, %s", s.Rank, s.Adapter)
+	}
+	return s.Adapter
 }
 
 // span writes the names of units that follow each other: "embedding, h.0 to h.3".

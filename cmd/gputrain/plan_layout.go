@@ -78,6 +78,14 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 	return p.addSubmits(ctx, run, devices)
 }
 
+// onRanks says on which ranks the stages are, if these are several, and which adapters of this machine they are planned with.
+func (p *planned) onRanks(ranks []int, adapters []gpu.Adapter) {
+	for i, rank := range ranks {
+		p.Stages[i].Rank, p.Stages[i].Adapter, p.Stages[i].Index = rank, adapters[i].String(), adapters[i].Index
+		p.Note = "adapters of this machine stand for those of other ranks, by which the ranks cut the model, and what memory these have is not known here"
+	}
+}
+
 // memoryOf is what each stage takes.
 func memoryOf(ctx context.Context, run pipeline.Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
 	if len(devices) > 1 {

@@ -22,7 +22,9 @@ import (
 // plannedRanks is how a run scales: computed, not measured.
 type plannedRanks struct {
 	Network scaling.Speeds `json:"speeds"`
-	Steps   []scaling.Step `json:"steps"` // of 1, 2, 4 ranks and so on, each with the update whole and divided
+	Steps   []scaling.Step `json:"steps"` // of 1, 2, 4 replicas and so on, each with the update whole and divided
+
+	each int // ranks of a replica
 }
 
 // What a rank is taken for where nothing measures it.
@@ -56,6 +58,36 @@ type scaled struct {
 	speeds []gpu.Speed   // of the stages' devices in updates
 	on     []*gpu.Device // that the stages live on; dry ones will do
 	again  float64
+	ranks  []int // of the stages, within one pipeline; nil: each rank has all
+}
+
+// perReplica is how many ranks have a replica of the model between them.
+func (r scaled) perReplica() int {
+	if r.ranks == nil {
+		return 1
+	}
+	return slices.Max(r.ranks) + 1
+}
+
+// most is the most of something that a rank has, of what its stages have.
+func (r scaled) most(of func(stage int) uint64) uint64 {
+	sums := make([]uint64, r.perReplica())
+	for stage := range r.cut.Stages {
+		rank := 0
+		if r.ranks != nil {
+			rank = r.ranks[stage]
+		}
+		sums[rank] += of(stage)
+	}
+	return slices.Max(sums)
+}
+
+// elements are those of some leaves.
+func elements(leaves []buffers.Spec) (n uint64) {
+	for _, s := range leaves {
+		n += uint64(buffers.Leaf{Shape: s.Shape}.Elements())
+	}
+	return n
 }
 
 // job is what is counted of it.
@@ -69,10 +101,10 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 	j := scaling.Job{Microbatches: c.Microbatches}
 	stages := make([][]buffers.Spec, r.cut.Stages)
 	for _, s := range trained {
-		j.Elements += uint64(buffers.Leaf{Shape: s.Shape}.Elements())
 		stage := r.cut.Part[s.Path] % r.cut.Stages
 		stages[stage] = append(stages[stage], s)
 	}
+	j.Elements = r.most(func(stage int) uint64 { return elements(stages[stage]) })
 	j.Passes = func(n int) (seconds, idle float64) {
 		order, err := schedule.New(schedule.Config{Name: r.run.Schedule, Stages: r.cut.Stages, Chunks: r.cut.Parts / r.cut.Stages, Microbatches: n, Ahead: r.run.Ahead})
 		if err != nil {
@@ -99,22 +131,20 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 		return longest
 	}
 	j.Share = func(ranks int) float64 {
-		sum := 0
-		for _, leaves := range stages {
-			_, most := fullest(c, leaves, ranks)
-			sum += most
-		}
-		return float64(sum) / float64(j.Elements)
+		return float64(r.most(func(stage int) uint64 {
+			_, most := fullest(c, stages[stage], ranks)
+			return uint64(most)
+		})) / float64(j.Elements)
 	}
-	j.Memory = func(ranks int, sharded bool) (sum uint64, err error) {
+	j.Memory = func(ranks int, sharded bool) (uint64, error) {
 		run := r.run
 		rank, _ := fullest(c, trained, ranks)
 		run.State.Reducer, run.State.ShardOptimizer = planning{rank: rank, ranks: ranks}, sharded
 		memory, err := memoryOf(ctx, run, r.on)
-		for _, m := range memory {
-			sum += m.Total()
+		if err != nil {
+			return 0, err
 		}
-		return sum, err
+		return r.most(func(stage int) uint64 { return memory[stage].Total() }), nil
 	}
 	return j, nil
 }
@@ -145,14 +175,14 @@ func (p planning) Bucket() int { return bucketBytes }
 
 func (p planning) Replicas() (rank, count int) { return p.rank, p.ranks }
 
-// scale computes the steps on up to so many ranks.
-func scale(j scaling.Job, s scaling.Speeds, ranks int) (out plannedRanks, err error) {
-	out.Network = s
+// scale computes the steps of up to so many replicas, each on some ranks.
+func scale(j scaling.Job, s scaling.Speeds, replicas, each int) (out plannedRanks, err error) {
+	out.Network, out.each = s, each
 	counts := []int{}
-	for n := 1; n < ranks; n *= 2 {
+	for n := 1; n < replicas; n *= 2 {
 		counts = append(counts, n)
 	}
-	for _, n := range append(counts, ranks) {
+	for _, n := range append(counts, replicas) {
 		s.Bucket = max(bucketBytes, float64(n)*bucketOfRank)
 		for _, sharded := range []bool{false, true} {
 			if n == 1 && sharded {
@@ -162,6 +192,7 @@ func scale(j scaling.Job, s scaling.Speeds, ranks int) (out plannedRanks, err er
 			if err != nil {
 				return out, err
 			}
+			step.Ranks *= each
 			out.Steps = append(out.Steps, step)
 		}
 	}
@@ -190,18 +221,29 @@ func (p *planned) addRanks(ctx context.Context, r scaled, ranks int, network flo
 	for _, power := range r.powers {
 		copies = min(copies, power.BytesPerSecond)
 	}
+	each := r.perReplica()
+	if each > 1 { // what crosses a cut takes the network
+		r.powers = slices.Clone(r.powers)
+		for i := range r.powers {
+			r.powers[i].BytesPerSecond = min(r.powers[i].BytesPerSecond, network)
+		}
+	}
 	j, err := r.job(ctx)
 	if err != nil {
 		return err
 	}
-	found, err := scale(j, scaling.Speeds{Network: network, Message: messageSeconds, Copy: copies, Add: hostAdds(), Bucket: bucketBytes}, ranks)
+	found, err := scale(j, scaling.Speeds{Network: network, Message: messageSeconds, Copy: copies, Add: hostAdds(), Bucket: bucketBytes}, ranks/each, each)
 	p.Ranks = &found
 	return err
 }
 
 func (r *plannedRanks) write(out io.Writer) error {
-	fmt.Fprintf(out, "\nranks of this kind, joined by %.3g Gbit/s: computed, with %.3g GB/s of copies to the host and %.3g GB/s of its additions, as measured here\n\n",
-		8*r.Network.Network/1e9, r.Network.Copy/1e9, r.Network.Add/1e9)
+	kind := "ranks of this kind"
+	if r.each > 1 {
+		kind = fmt.Sprintf("replicas on %d ranks each", r.each)
+	}
+	fmt.Fprintf(out, "\n%s, joined by %.3g Gbit/s: computed, with %.3g GB/s of copies to the host and %.3g GB/s of its additions, as measured here\n\n",
+		kind, 8*r.Network.Network/1e9, r.Network.Copy/1e9, r.Network.Add/1e9)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "RANKS\tOPTIMIZER\tBATCHES\tSTEP, S\tPASSES\tBUBBLE\tSUM\tUPDATE\tGATHER\tTRANSFER\tEFFICIENCY\tSENT\tMEMORY")
 	for _, s := range r.Steps {

@@ -71,6 +71,37 @@ func TestPlanAsText(t *testing.T) {
 	}, "\n"), out.String())
 }
 
+// Stages on other ranks are planned with adapters of this machine, which is said; replicas come in multiples of their ranks.
+func TestPlanOfStagesOnRanks(t *testing.T) {
+	gputest.Adapters(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	plan := func(ranks int, sets ...string) (*planned, error) {
+		c := planCmd{runFlags: runFlags{Set: append(sets, "model.width=16", "model.layers=4", "train.batch=4", "train.accumulate=4", "pipeline.stages=3")}, Ranks: ranks, Network: "10Gbit"}
+		cfg, err := c.load()
+		require.NoError(t, err)
+		return c.plan(t.Context(), cfg)
+	}
+	p, err := plan(4, "pipeline.adapters=['0:0', '1:99', '0:0']")
+	require.NoError(t, err)
+	assert.Contains(t, p.Note, "adapters of this machine stand for those of other ranks")
+	for i, rank := range []int{0, 1, 0} {
+		assert.Equal(t, rank, p.Stages[i].Rank)
+		assert.Regexp(t, `^\d: `, p.Stages[i].Adapter)
+		if rank == 1 {
+			assert.Nil(t, p.Stages[i].Available)
+		}
+	}
+	var ranks []int
+	for _, s := range p.Ranks.Steps {
+		ranks = append(ranks, s.Ranks)
+	}
+	assert.Equal(t, []int{2, 4, 4}, ranks)
+	most := max(p.Stages[0].Planned+p.Stages[2].Planned, p.Stages[1].Planned)
+	assert.InEpsilon(t, most, p.Ranks.Steps[0].Memory, 0.01, "of the rank that takes most")
+	_, err = plan(3, "pipeline.adapters=['0:0', '1:99', '0:0']")
+	assert.ErrorContains(t, err, "--ranks: found 3, wanted a multiple of the 2")
+}
+
 func TestPlanOfARun(t *testing.T) {
 	gputest.Adapters(t)
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())

@@ -21,6 +21,7 @@ type Job struct {
 	Program  string   // of every rank
 	Args     []string // its own
 	Ranks    int
+	Replica  int    // ranks that have a replica of the model between them: their number stays a multiple; 0: 1
 	Hosts    []Host // none: where mpirun starts ranks by itself
 	Restarts int    // at most, after deaths
 	Shrink   bool   // go on without hosts that are gone
@@ -67,6 +68,9 @@ func (j Job) Run(ctx, now context.Context) (int, error) {
 			if hosts = j.reachable(now, mpirun); len(hosts) == 0 {
 				return code, errors.New("launch: restart: found none of the hosts, wanted one or more")
 			}
+			if j.ranks(hosts) == 0 {
+				return code, fmt.Errorf("launch: restart: found hosts of %d slots, wanted %d or more: as many ranks have the stages between them", Slots(hosts), j.Replica)
+			}
 		}
 		j.Args = slices.DeleteFunc(slices.Clone(j.Args), func(a string) bool { return a == "--fresh" }) // what this run has saved is wanted
 		fmt.Fprintf(j.Log, "gputrain: launch: the job has ended with code %d%s: restart %d of %d from the newest checkpoint, on %s\n",
@@ -84,12 +88,13 @@ func meaning(code int) string {
 	return ""
 }
 
-// ranks are as many as hosts have room for.
+// ranks are as many as hosts have room for, in whole replicas.
 func (j Job) ranks(hosts []Host) int {
 	if len(hosts) == 0 {
 		return j.Ranks
 	}
-	return min(j.Ranks, Slots(hosts))
+	n := min(j.Ranks, Slots(hosts))
+	return n - n%max(1, j.Replica)
 }
 
 func (j Job) size(hosts []Host) string {

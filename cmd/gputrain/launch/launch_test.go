@@ -157,6 +157,14 @@ func TestShrink(t *testing.T) {
 	code, err := Job{Program: "p", Ranks: 3, Hosts: hosts, Restarts: 5, Shrink: true, Log: &bytes.Buffer{}}.Run(t.Context(), t.Context())
 	assert.Equal(t, 137, code)
 	assert.ErrorContains(t, err, "found none of the hosts")
+
+	calls = fake(t, "exit 137", down, down, "exit 0")
+	run(t, Job{Program: "p", Ranks: 4, Replica: 2, Hosts: []Host{{"a", 3}, {"b", 1}}, Restarts: 1, Shrink: true})
+	all := calls()
+	assert.Regexp(t, `^.*--host a:3 .*-n 2 p$`, all[len(all)-1], "replicas are whole")
+	fake(t, "exit 137", down, down)
+	_, err = Job{Program: "p", Ranks: 2, Replica: 2, Hosts: []Host{{"a", 1}, {"b", 1}}, Restarts: 1, Shrink: true, Log: &bytes.Buffer{}}.Run(t.Context(), t.Context())
+	assert.ErrorContains(t, err, "found hosts of 1 slots, wanted 2 or more")
 }
 
 // The first signal reaches mpirun as USR1, the second as TERM.
