@@ -47,14 +47,15 @@ func onStages(t *testing.T, dev *gpu.Device, n int, c Config, change func(rank i
 	return results, errs
 }
 
-// A run whose stages are on ranks of their own, first twice on four and then once on two, leaves what it leaves on one device. It is stopped on the
-// way by one rank, which has a stage of the second replica, and by rank 0 while only it knows of a signal and all draw a sample.
+// A run whose stages are on ranks of their own, first twice on four, which divide the update, and then once on two, leaves what it leaves on one device.
+// It is stopped on the way by one rank, which has a stage of the second replica, and by rank 0 while only it knows of a signal and all draw a sample.
 func TestStagesOnSeveralRanks(t *testing.T) {
 	dev := gputest.Device(t)
 	want := undisturbed(t, dev)
 	c := tinyRun(t, t.TempDir())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	results, errs := onStages(t, dev, 4, c, func(rank int, c *Config, target *pipelined) (Target, context.Context) {
+		c.State.ShardOptimizer = true
 		if rank != 3 {
 			return *target, t.Context()
 		}
