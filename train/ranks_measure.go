@@ -1,0 +1,95 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"gputrain/state"
+)
+
+// ownPart are the batches of an evaluation that this rank's replica computes: n from first on.
+func (t *trainer) ownPart() (first, n int) {
+	all := t.validation.Batches()
+	replica, replicas := t.replica()
+	first = replica * all / replicas
+	return first, (replica+1)*all/replicas - first
+}
+
+// ownBatches is how many they are.
+func (t *trainer) ownBatches() int {
+	_, n := t.ownPart()
+	return n
+}
+
+// measure computes the loss of the validation text, each replica that of some batches; its bits are those of one that computes all.
+func (t *trainer) measure(ctx context.Context) (state.EvalResult, error) {
+	g := t.config.Ranks
+	if g == nil {
+		return t.state.Evaluate(ctx, t.validation)
+	}
+	part, err := t.validation.Part(t.ownPart())
+	if err != nil {
+		return state.EvalResult{}, err
+	}
+	losses, err := t.state.BatchLosses(context.WithoutCancel(ctx), part) // who wants to stop says so where all meet
+	if t.endsAll(err) != nil {
+		return state.EvalResult{}, err
+	}
+	if g.Rank()%perReplica(t.target) > 0 {
+		losses = nil // the replica's first rank gives them
+	}
+	raw, err := json.Marshal(bitsOfLosses(losses))
+	if err != nil {
+		return state.EvalResult{}, err
+	}
+	all, err := g.Gather(ctx, "losses of an evaluation", raw)
+	if err != nil {
+		return state.EvalResult{}, likewise(err)
+	}
+	var whole []state.BatchLoss
+	for _, one := range all {
+		var bits [][2]uint32
+		if err := json.Unmarshal(one, &bits); err != nil {
+			return state.EvalResult{}, fmt.Errorf("train: evaluation: %w", err)
+		}
+		for _, b := range bits {
+			whole = append(whole, state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1])})
+		}
+	}
+	return state.MeanLoss(whole)
+}
+
+// clusterCost is how the ranks have spent a step that took so long.
+func (t *trainer) clusterCost(took time.Duration) *ClusterCost {
+	if t.sums == nil {
+		return nil
+	}
+	c := &ClusterCost{}
+	var transfer, hidden time.Duration
+	for rank, u := range t.sums.Uses() {
+		ms := Number(milliseconds(u.Passes))
+		c.PassesMS = append(c.PassesMS, ms)
+		if ms > c.PassesMS[c.Slowest] {
+			c.Slowest = rank
+		}
+		transfer, hidden = transfer+u.Transfer, hidden+u.Hidden
+		c.Bytes += u.Sent
+	}
+	c.Transfer = Number(transfer.Seconds() / took.Seconds() / float64(len(c.PassesMS)))
+	if transfer > 0 {
+		c.Hidden = Number(hidden.Seconds() / transfer.Seconds())
+	}
+	return c
+}
+
+// bitsOfLosses are the losses as they travel, not finite ones too.
+func bitsOfLosses(losses []state.BatchLoss) [][2]uint32 {
+	out := make([][2]uint32, len(losses))
+	for i, l := range losses {
+		out[i] = [2]uint32{math.Float32bits(l.Sum), uint32(l.Tokens)}
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+
+	"gputrain/checkpoint"
+	"gputrain/transport"
+)
+
+// restart is where rank 0 goes on from.
+type restart struct {
+	Checkpoint  string `json:"checkpoint"` // name of its directory; "": the run begins
+	Fingerprint string `json:"fingerprint"`
+	Reschedule  bool   `json:"reschedule"`
+}
+
+// follow makes the state that rank 0 makes.
+func (t *trainer) follow(ctx context.Context) error {
+	raw, err := t.config.Ranks.Share(ctx, "checkpoint to go on from", nil)
+	if err != nil {
+		return err
+	}
+	var from restart
+	if err := json.Unmarshal(raw, &from); err != nil {
+		return fmt.Errorf("train: checkpoint to go on from: %w", err)
+	}
+	c := t.config
+	if from.Checkpoint == "" {
+		return t.begin(ctx)
+	}
+	path := filepath.Join(c.Dir, checkpointsDir, from.Checkpoint)
+	found, err := checkpoint.Fingerprint(c.State.FS, path)
+	if err != nil {
+		return err
+	}
+	if found != from.Fingerprint {
+		g := c.Ranks
+		return &DirError{c.Dir, fmt.Errorf("%s: %s: found another checkpoint than %s: wanted a directory that all hosts share",
+			transport.Name(g.Rank(), g.Host(g.Rank())), from.Checkpoint, transport.Name(0, g.Host(0)))}
+	}
+	c.State.Reschedule = from.Reschedule
+	loaded, record, err := t.target.Load(ctx, c.State, path)
+	if err != nil {
+		return err
+	}
+	t.state = loaded
+	t.resume(record, path)
+	return nil
+}
+
+// lead tells the other ranks where to go on from.
+func (t *trainer) lead(ctx context.Context, path string, reschedule bool) error {
+	if t.config.Ranks == nil {
+		return nil
+	}
+	from := restart{Reschedule: reschedule}
+	if path != "" {
+		fingerprint, err := checkpoint.Fingerprint(t.config.State.FS, path)
+		if err != nil {
+			return err
+		}
+		from.Checkpoint, from.Fingerprint = filepath.Base(path), fingerprint
+	}
+	raw, err := json.Marshal(from)
+	if err != nil {
+		return fmt.Errorf("train: checkpoint to go on from: %w", err)
+	}
+	_, err = t.config.Ranks.Share(ctx, "checkpoint to go on from", raw)
+	return err
+}
+
+// logged is what rank 0 has found in the logs, which decides what is due.
+type logged struct {
+	Evaluated int64  `json:"evaluated"`
+	Sampled   int64  `json:"sampled"`
+	EvalLoss  Number `json:"eval_loss"`
+	Peak      Number `json:"peak"`
+}
+
+// level makes equal on all ranks what only rank 0 has read, or each has measured of its own.
+func (t *trainer) level(ctx context.Context) error {
+	g := t.config.Ranks
+	if g == nil {
+		return nil
+	}
+	raw, err := json.Marshal(logged{t.evaluated, t.sampled, Number(t.evalLoss), Number(t.peak)})
+	if err != nil {
+		return err
+	}
+	all, err := g.Gather(ctx, "place in the run", raw)
+	if err != nil {
+		return err
+	}
+	peak := 0.0
+	for rank, one := range all {
+		var l logged
+		if err := json.Unmarshal(one, &l); err != nil {
+			return fmt.Errorf("train: place in the run: %w", err)
+		}
+		if rank == 0 {
+			t.evaluated, t.sampled, t.evalLoss = l.Evaluated, l.Sampled, float64(l.EvalLoss)
+		}
+		if peak += float64(l.Peak); l.Peak == 0 {
+			peak = math.NaN() // one does not know its own
+		}
+	}
+	t.peak = 0
+	if peak > 0 {
+		t.peak = peak
+	}
+	return nil
+}
