@@ -10,7 +10,7 @@ import (
 
 // OpenPlanned opens the devices that the stages of a run are planned with, and tells the adapter of each. Where the stages are on several ranks this
 // machine stands for all: of another rank it takes the adapter of the same number, or where it has none, or auto, what sel or the machine says.
-// These devices are without hardware, share nothing with those of this process, and have nobody knows how much memory.
+// These devices are without hardware and share nothing with those of this process. How much memory they have is unknown.
 func OpenPlanned(ctx context.Context, cfg *runfile.Config, sel string) (devices []*gpu.Device, adapters []gpu.Adapter, release func(), err error) {
 	ranks := cfg.Pipeline.Ranks()
 	if adapters, err = plannedAdapters(cfg, ranks, sel); err != nil {
