@@ -109,7 +109,7 @@ func (p *passes) spread(ctx context.Context, raw []byte) error {
 	if p.last.away {
 		return r.Of.Receive(ctx, r.rankOf(p.last.index), tagResults, raw)
 	}
-	for rank := r.first(); rank < r.first()+r.perPipeline(); rank++ {
+	for rank := r.first(); rank < r.first()+r.PerReplica(); rank++ {
 		if rank == r.Of.Rank() {
 			continue
 		}

@@ -61,7 +61,7 @@ type Ranks struct {
 
 // Alike are the ranks that have the same stages as this one, replica by replica.
 func (r *Ranks) Alike() (all []int) {
-	n := r.perPipeline()
+	n := r.PerReplica()
 	for rank := r.Of.Rank() % n; rank < r.Of.Size(); rank += n {
 		all = append(all, rank)
 	}
@@ -69,13 +69,10 @@ func (r *Ranks) Alike() (all []int) {
 }
 
 // PerReplica is how many ranks have a replica of the model between them.
-func (r *Ranks) PerReplica() int { return r.perPipeline() }
-
-// perPipeline is the number of ranks of a pipeline.
-func (r *Ranks) perPipeline() int { return slices.Max(r.Stages) + 1 }
+func (r *Ranks) PerReplica() int { return slices.Max(r.Stages) + 1 }
 
 // first is the first rank of this one's pipeline.
-func (r *Ranks) first() int { return r.Of.Rank() / r.perPipeline() * r.perPipeline() }
+func (r *Ranks) first() int { return r.Of.Rank() / r.PerReplica() * r.PerReplica() }
 
 // rankOf is the rank of a stage of this pipeline.
 func (r *Ranks) rankOf(stage int) int { return r.first() + r.Stages[stage] }
@@ -106,7 +103,7 @@ func (r *Ranks) check(stages int, replicas int) error {
 	if len(r.Stages) != stages {
 		return fmt.Errorf("pipeline: ranks: found the ranks of %d stages, wanted those of %d", len(r.Stages), stages)
 	}
-	n := r.perPipeline()
+	n := r.PerReplica()
 	for rank := range n {
 		if !slices.Contains(r.Stages, rank) {
 			return fmt.Errorf("pipeline: ranks: rank %d: found no stage, wanted one or more on each of ranks 0 to %d", rank, n-1)
@@ -123,7 +120,7 @@ func (r *Ranks) check(stages int, replicas int) error {
 
 // CheckSize says what is wrong with the number of ranks.
 func (r *Ranks) CheckSize() error {
-	if size, n := r.Of.Size(), r.perPipeline(); size%n != 0 {
+	if size, n := r.Of.Size(), r.PerReplica(); size%n != 0 {
 		return fmt.Errorf("pipeline: ranks: found %d ranks, wanted a multiple of the %d of a pipeline: %s", size, n, multiples(n))
 	}
 	return nil
@@ -247,7 +244,7 @@ func (a apart) Here(stage int) bool { return a.config.Ranks.here(stage) }
 
 // Stages implements state.Apart.
 func (a apart) Stages() [][]int {
-	out := make([][]int, a.config.Ranks.perPipeline())
+	out := make([][]int, a.config.Ranks.PerReplica())
 	for stage, rank := range a.config.Ranks.Stages {
 		out[rank] = append(out[rank], stage)
 	}
@@ -267,7 +264,7 @@ func (a apart) Exchange(ctx context.Context, own []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, a.blame("exchange", err)
 	}
-	return all[r.first():][:r.perPipeline()], nil
+	return all[r.first():][:r.PerReplica()], nil
 }
 
 // Deliver implements state.Apart.
@@ -275,7 +272,7 @@ func (a apart) Deliver(ctx context.Context, replica, stage int, b []byte) (err e
 	ctx, done := a.within(ctx)
 	defer done()
 	r := a.config.Ranks
-	own, from := r.Of.Rank(), replica*r.perPipeline()+r.Stages[stage]
+	own, from := r.Of.Rank(), replica*r.PerReplica()+r.Stages[stage]
 	switch {
 	case own == from && from != 0:
 		err = r.Of.Send(ctx, 0, tagDelivery, b)
