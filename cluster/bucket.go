@@ -8,8 +8,9 @@ import (
 	"gputrain/gpu"
 )
 
-// DefaultBucket is how many bytes of gradients travel together: enough that a message's own cost is small, few enough that the next are read back meanwhile.
-const DefaultBucket = 4 << 20
+// DefaultBucket is how many bytes of gradients travel together among so many replicas: enough that the own cost of a message, which is a piece of
+// them, is small, few enough that the next are read back meanwhile.
+func DefaultBucket(replicas int) int { return max(4<<20, replicas*256<<10) }
 
 // mixed is how many owners' parts a bucket has where there are as many: enough that most of a piece is the rank's own, and parts are long reads.
 const mixed = 8

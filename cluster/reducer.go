@@ -52,18 +52,18 @@ func NewReducer(ctx context.Context, group *Group, c Sums, devices ...*gpu.Devic
 	if c.Wire == "" {
 		c.Wire = F32
 	}
-	if c.Bucket == 0 {
-		c.Bucket = DefaultBucket
-	}
 	if err := c.Wire.validate(); err != nil {
 		return nil, err
-	}
-	if c.Microbatches < 1 || c.Bucket < 4 {
-		return nil, fmt.Errorf("cluster: sums: %d microbatches, buckets of %d bytes, want at least 1, 4", c.Microbatches, c.Bucket)
 	}
 	of, err := replicasOf(group, c.Members)
 	if err != nil || of.Size() == 1 {
 		return nil, err
+	}
+	if c.Bucket == 0 {
+		c.Bucket = DefaultBucket(of.Size())
+	}
+	if c.Microbatches < 1 || c.Bucket < 4 {
+		return nil, fmt.Errorf("cluster: sums: %d microbatches, buckets of %d bytes, want at least 1, 4", c.Microbatches, c.Bucket)
 	}
 	r := &Reducer{group: of, config: c, uses: make([]Use, group.Size())}
 	for rank := range of.Size() {

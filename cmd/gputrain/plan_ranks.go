@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gputrain/buffers"
+	"gputrain/cluster"
 	"gputrain/cluster/scaling"
 	"gputrain/gpu"
 	"gputrain/pipeline"
@@ -28,11 +29,7 @@ type plannedRanks struct {
 }
 
 // What a rank is taken for where nothing measures it.
-const (
-	messageSeconds = 50e-6 // TCP between machines
-	bucketBytes    = 4 << 20
-	bucketOfRank   = 256 << 10 // beyond so many ranks that a message would be smaller
-)
+const messageSeconds = 50e-6 // TCP between machines
 
 var networkSpeed = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(G|M)(?:bit)?(?:/s)?$`)
 
@@ -171,7 +168,7 @@ type planning struct {
 }
 
 // Bucket is that of ranks.
-func (p planning) Bucket() int { return bucketBytes }
+func (p planning) Bucket() int { return cluster.DefaultBucket(p.ranks) }
 
 func (p planning) Replicas() (rank, count int) { return p.rank, p.ranks }
 
@@ -183,7 +180,7 @@ func scale(j scaling.Job, s scaling.Speeds, replicas, each int) (out plannedRank
 		counts = append(counts, n)
 	}
 	for _, n := range append(counts, replicas) {
-		s.Bucket = max(bucketBytes, float64(n)*bucketOfRank)
+		s.Bucket = float64(cluster.DefaultBucket(n))
 		for _, sharded := range []bool{false, true} {
 			if n == 1 && sharded {
 				continue
@@ -232,7 +229,7 @@ func (p *planned) addRanks(ctx context.Context, r scaled, ranks int, network flo
 	if err != nil {
 		return err
 	}
-	found, err := scale(j, scaling.Speeds{Network: network, Message: messageSeconds, Copy: copies, Add: hostAdds(), Bucket: bucketBytes}, ranks/each, each)
+	found, err := scale(j, scaling.Speeds{Network: network, Message: messageSeconds, Copy: copies, Add: hostAdds()}, ranks/each, each)
 	p.Ranks = &found
 	return err
 }

@@ -149,7 +149,7 @@ type Device struct {
 type Cluster struct {
 	ShardOptimizer bool   `yaml:"shard_optimizer" resume:"free" doc:"divide the optimizer's state and the update over the ranks, with the same bits: each has its part of the state and hands out the parameters that it has updated"`
 	Wire           string `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: as they are (f32), or rounded, in half the bytes (bf16), with which the bits depend on the number of ranks"`
-	Bucket         string `yaml:"bucket" default:"4MiB" range:"size" resume:"free" doc:"gradients that travel together; while they do the next are read from the device"`
+	Bucket         string `yaml:"bucket" range:"size" resume:"free" doc:"gradients that travel together, such as 4MiB; while they do the next are read from the device. Empty: 4 MiB, or 256 KiB for each rank where that is more"`
 	Timeout        string `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long a rank waits for another, beside 20 times what that is expected to take, until the run ends with an error that names it"`
 }
 
