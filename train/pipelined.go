@@ -46,18 +46,26 @@ func (p pipelined) Plan(c state.Config) ([]StagePlan, error) {
 	return out, nil
 }
 
-// where names the ranks that have a stage, one of each replica; "" where they all are in one process.
+// where names the ranks that have a stage, one of each replica but of no more than namedReplicas; "" where they all are in one process.
 func (p pipelined) where(stage int) string {
 	r := p.config.Ranks
 	if r == nil {
 		return ""
 	}
 	var names []string
-	for rank := r.Stages[stage]; rank < r.Of.Size(); rank += r.PerReplica() {
+	n, replicas := r.PerReplica(), r.Of.Size()/r.PerReplica()
+	for replica := range min(replicas, namedReplicas) {
+		rank := replica*n + r.Stages[stage]
 		names = append(names, transport.Name(rank, r.Of.Host(rank)))
+	}
+	if more := replicas - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(names, ", ") + ": "
 }
+
+// namedReplicas is how many replicas are named one by one.
+const namedReplicas = 4
 
 // holds names what a stage has of the model, part by part.
 func (p pipelined) holds(c state.Config, stage int) string {
