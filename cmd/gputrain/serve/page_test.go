@@ -111,6 +111,7 @@ func pageFollowsARun(t *testing.T, b *browser) {
 	writeFile(t, dir, metricsFile, strings.Join(lines[:60], "")+`{"step":61,"loss":1.75,"grad_norm":2}`+"\n")
 	b.until("document.querySelector('[data-fact=step] .value').innerText.startsWith('61')")
 	b.until("document.querySelector('[data-series=loss] .plot').dataset.marks === '60'")
+	b.until("document.querySelector('[data-series=loss] .plot').dataset.range === '1,61'")
 	b.hover("loss", 1)
 	b.until("document.querySelector('[data-series=loss] .tip').innerText.includes('1.750')")
 	b.shot("test-dark")
