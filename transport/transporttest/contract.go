@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,7 +53,8 @@ func Cases() []Case {
 		{Name: "other calls of all", Run: otherCalls, Fatal: true},
 		{Name: "the context is cancelled", Run: cancelled, Fatal: true},
 	}
-	for operation, call := range calls {
+	for _, operation := range slices.Sorted(maps.Keys(calls)) { // each process makes the cases in one order
+		call := calls[operation]
 		cases = append(cases,
 			Case{Name: operation + ": context ends", Run: inVain(operation, call), Fatal: true},
 			Case{Name: operation + ": a rank has left", Run: left(operation, call), Fatal: true},
