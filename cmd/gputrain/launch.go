@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/alecthomas/kong"
 
@@ -82,8 +81,8 @@ func (c *launchCmd) job() (launch.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	if ranks := cfg.Pipeline.Ranks(); ranks != nil {
-		job.Replica = slices.Max(ranks) + 1
+	if n := cfg.Pipeline.PerReplica(); n > 1 {
+		job.Replica = n
 		if c.Ranks == 0 {
 			job.Ranks -= job.Ranks % job.Replica
 		}

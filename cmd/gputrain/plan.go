@@ -98,8 +98,8 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if c.Ranks < 0 {
 		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted 1 or more", c.Ranks)}
 	}
-	if ranks := cfg.Pipeline.Ranks(); ranks != nil && c.Ranks%(slices.Max(ranks)+1) != 0 {
-		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted a multiple of the %d that the stages are on (pipeline.adapters)", c.Ranks, slices.Max(ranks)+1)}
+	if n := cfg.Pipeline.PerReplica(); c.Ranks%n != 0 {
+		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted a multiple of the %d that the stages are on (pipeline.adapters)", c.Ranks, n)}
 	}
 	st, err := setup.Plan(cfg, os.Stderr)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err != nil {
 		return nil, err
 	}
-	r := scaled{run: setup.Pipeline(cfg, cut), units: units, cut: cut, powers: powers, on: devices, ranks: cfg.Pipeline.Ranks()}
+	r := scaled{run: setup.Pipeline(cfg, cut), units: units, cut: cut, powers: powers, on: devices, ranks: cfg.Pipeline.Ranks(), each: cfg.Pipeline.PerReplica()}
 	r.run.State = st
 	for i, d := range devices {
 		speed, _ := d.Speed()

@@ -56,19 +56,12 @@ type scaled struct {
 	on     []*gpu.Device // that the stages live on; dry ones will do
 	again  float64
 	ranks  []int // of the stages, within one pipeline; nil: each rank has all
-}
-
-// perReplica is how many ranks have a replica of the model between them.
-func (r scaled) perReplica() int {
-	if r.ranks == nil {
-		return 1
-	}
-	return slices.Max(r.ranks) + 1
+	each   int   // ranks that have a replica of the model between them
 }
 
 // most is the most of something that a rank has, of what its stages have.
 func (r scaled) most(of func(stage int) uint64) uint64 {
-	sums := make([]uint64, r.perReplica())
+	sums := make([]uint64, r.each)
 	for stage := range r.cut.Stages {
 		rank := 0
 		if r.ranks != nil {
@@ -218,7 +211,7 @@ func (p *planned) addRanks(ctx context.Context, r scaled, ranks int, network flo
 	for _, power := range r.powers {
 		copies = min(copies, power.BytesPerSecond)
 	}
-	each := r.perReplica()
+	each := r.each
 	if each > 1 { // what crosses a cut takes the network
 		r.powers = slices.Clone(r.powers)
 		for i := range r.powers {

@@ -97,6 +97,14 @@ func (p Pipeline) Ranks() []int {
 	return ranks
 }
 
+// PerReplica is how many ranks have a replica of the model between them.
+func (p Pipeline) PerReplica() int {
+	if ranks := p.Ranks(); ranks != nil {
+		return slices.Max(ranks) + 1
+	}
+	return 1
+}
+
 // validateAdapters wants an adapter for each stage or one for all, and one rank or more behind none.
 func (c *Config) validateAdapters() error {
 	p := c.Pipeline

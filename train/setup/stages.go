@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"gputrain/gpu"
@@ -19,8 +18,8 @@ import (
 // Adapters is the adapter of each stage of a process that has all of them: those of the run file, or for all one that sel names as --adapter does, else
 // GPUTRAIN_ADAPTER's or the fastest.
 func Adapters(cfg *runfile.Config, sel string) ([]gpu.Adapter, error) {
-	if ranks := cfg.Pipeline.Ranks(); ranks != nil {
-		return nil, aloneError(cfg, slices.Max(ranks)+1)
+	if n := cfg.Pipeline.PerReplica(); n > 1 {
+		return nil, aloneError(cfg, n)
 	}
 	return RankAdapters(cfg, 0, sel, "")
 }
