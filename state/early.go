@@ -66,8 +66,11 @@ func (c Config) ReadAheadBytes(gradients uint64) uint64 {
 }
 
 // cut divides the commands of a program into pieces that each make at least so many bytes of gradients final, but for the last; 0: one piece. ends are those of
-// the pieces, and final is the piece of each leaf.
+// the pieces, and final is the piece of each leaf; those that it lacks are final in the first.
 func cut(p *compile.Program, grads *buffers.Tree, bytes uint64) (ends []int, final map[string]int) {
+	if bytes == 0 {
+		return []int{p.Plan().Dispatches}, nil
+	}
 	type made struct {
 		path  string
 		until int
@@ -86,7 +89,7 @@ func cut(p *compile.Program, grads *buffers.Tree, bytes uint64) (ends []int, fin
 	sum, from := uint64(0), 0
 	final = map[string]int{}
 	for i, m := range all {
-		if bytes > 0 && sum >= bytes && m.until > all[i-1].until && all[i-1].until > from {
+		if sum >= bytes && m.until > all[i-1].until && all[i-1].until > from {
 			from, sum = all[i-1].until, 0
 			ends = append(ends, from)
 		}
