@@ -106,10 +106,7 @@ func TestSumTakesTheTimeOfItsBytes(t *testing.T) {
 			require.NoError(t, err)
 			grads := make([][]*buffers.Tree, ranks)
 			for rank := range grads {
-				tree, err := buffers.NewTree(dev, "test", layout, buffers.F32)
-				require.NoError(t, err)
-				t.Cleanup(tree.Release)
-				grads[rank] = []*buffers.Tree{tree}
+				grads[rank] = []*buffers.Tree{newTree(t, dev, layout)}
 			}
 			synctest.Test(t, func(t *testing.T) {
 				net := &network{out: make([]time.Time, ranks), in: make([]time.Time, ranks), letters: map[[3]int]chan posted{}}

@@ -40,15 +40,21 @@ var model = [][]buffers.Spec{
 	{{Path: "c", Shape: []int{2}}},
 }
 
+// newTree makes a tree for gradients.
+func newTree(t *testing.T, dev *gpu.Device, layout *buffers.Layout) *buffers.Tree {
+	t.Helper()
+	tree, err := buffers.NewTree(dev, "test", layout, buffers.F32)
+	require.NoError(t, err)
+	t.Cleanup(tree.Release)
+	return tree
+}
+
 // trees makes one tree a stage.
 func trees(t *testing.T, dev *gpu.Device) (out []*buffers.Tree) {
 	for _, specs := range model {
 		layout, err := buffers.NewLayout(specs, dev.Limits())
 		require.NoError(t, err)
-		tree, err := buffers.NewTree(dev, "test", layout, buffers.F32)
-		require.NoError(t, err)
-		t.Cleanup(tree.Release)
-		out = append(out, tree)
+		out = append(out, newTree(t, dev, layout))
 	}
 	return out
 }

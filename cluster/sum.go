@@ -151,23 +151,16 @@ func (s *summing) peers(step int) (out []int) {
 func (s *summing) sendPieces(ctx context.Context) error {
 	size := s.config.Wire.bytes()
 	return each(ctx, s.read, func(t *travelling) error {
-		for _, to := range s.peers(1) {
+		return s.sendEach(ctx, tagPieces, &s.sent, func(to int) []byte {
 			n := elements(t.pieces[to])
-			if n == 0 || len(t.partials) == 0 {
-				continue
-			}
 			raw := make([]byte, len(t.partials)*n*size)
 			for i, values := range t.partials {
 				for _, r := range t.pieces[to] {
 					s.config.Wire.encode(raw[(i*n+r.at)*size:], values[r.from:r.end])
 				}
 			}
-			if err := s.send(ctx, to, tagPieces, raw); err != nil {
-				return err
-			}
-			s.sent += uint64(len(raw))
-		}
-		return nil
+			return raw
+		})
 	})
 }
 
@@ -238,17 +231,9 @@ func (s *summing) total(ctx context.Context, of []run, own [][]float32) ([]float
 // spreadPieces sends of this rank's piece what others need.
 func (s *summing) spreadPieces(ctx context.Context) error {
 	return each(ctx, s.given, func(p *piece) error {
-		for _, to := range s.peers(1) {
-			raw := pick(p.wire, s.wire.bytes(), p.runs(p.of, func(owner int) bool { return s.needs(owner, to) }), run.inPiece)
-			if len(raw) == 0 {
-				continue
-			}
-			if err := s.send(ctx, to, s.tag, raw); err != nil {
-				return err
-			}
-			s.spread += uint64(len(raw))
-		}
-		return nil
+		return s.sendEach(ctx, s.tag, &s.spread, func(to int) []byte {
+			return pick(p.wire, s.wire.bytes(), p.runs(p.of, func(owner int) bool { return s.needs(owner, to) }), run.inPiece)
+		})
 	})
 }
 
@@ -302,6 +287,21 @@ func (s *summing) writeParts(b bucket, whole []byte, wanted func(owner int) bool
 		if err := s.meter.device(func() error { return tree.Device().Write(p.of(tree), whole[4*p.at:4*(p.at+p.count)]) }); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// sendEach sends the other ranks what there is for each, if anything, and counts its bytes.
+func (s *summing) sendEach(ctx context.Context, tag transport.Tag, sent *uint64, message func(to int) []byte) error {
+	for _, to := range s.peers(1) {
+		raw := message(to)
+		if len(raw) == 0 {
+			continue
+		}
+		if err := s.send(ctx, to, tag, raw); err != nil {
+			return err
+		}
+		*sent += uint64(len(raw))
 	}
 	return nil
 }

@@ -57,17 +57,9 @@ func (s *summing) owns(rank int) func(owner int) bool {
 // handOut sends every rank what this one owns of that rank's piece.
 func (s *summing) handOut(ctx context.Context) error {
 	return each(ctx, s.read, func(t *travelling) error {
-		for _, to := range s.peers(1) {
-			raw := pick(t.raw, 4, t.runs(t.pieces[to], s.owns(s.group.Rank())), run.inBucket)
-			if len(raw) == 0 {
-				continue
-			}
-			if err := s.send(ctx, to, tagTrees, raw); err != nil {
-				return err
-			}
-			s.sent += uint64(len(raw))
-		}
-		return nil
+		return s.sendEach(ctx, tagTrees, &s.sent, func(to int) []byte {
+			return pick(t.raw, 4, t.runs(t.pieces[to], s.owns(s.group.Rank())), run.inBucket)
+		})
 	})
 }
 

@@ -23,10 +23,7 @@ func grouped(t *testing.T, dev *gpu.Device, ranks int) (out []*buffers.Tree) {
 		}
 		layout, err := buffers.NewGroupedLayout(groups, dev.Limits())
 		require.NoError(t, err)
-		tree, err := buffers.NewTree(dev, "test", layout, buffers.F32)
-		require.NoError(t, err)
-		t.Cleanup(tree.Release)
-		out = append(out, tree)
+		out = append(out, newTree(t, dev, layout))
 	}
 	return out
 }
