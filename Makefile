@@ -46,8 +46,8 @@ test-page:
 
 # test-window runs the tests that look at a window, on an X server without hardware (Xvfb).
 test-window: adapter $(WINDOW)
-	$(GO) vet -tags window ./gpu ./gpu/gputest ./cmd/gputrain/... ./tests
-	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_REQUIRE_WINDOW=1 $(GO) test -timeout $(TEST_TIMEOUT) -tags window -run 'Surface|ABI|View|Window' ./gpu ./cmd/gputrain/window ./tests
+	$(GO) vet -tags window ./cmd/gputrain/... ./tests
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_REQUIRE_WINDOW=1 $(GO) test -timeout $(TEST_TIMEOUT) -tags window -run 'Surface|ABI|View|Window' ./cmd/gputrain/window/... ./tests
 
 check: test
 	$(GO) vet ./...

@@ -24,20 +24,15 @@ func (r *Recording) checkDispatch(c *command) error {
 		}
 		bindings = bindings[1:]
 	}
-	if len(c.bind) != len(bindings) {
-		return fmt.Errorf("%d ranges bound, want %d (%s)", len(c.bind), len(bindings), bindingNames(bindings))
-	}
-	for i, b := range bindings {
-		if err := r.checkBinding(b, c.bind[i]); err != nil {
-			return fmt.Errorf("binding %q: %w", b.Name, err)
-		}
+	if err := r.device.CheckBindings(bindings, c.bind...); err != nil {
+		return err
 	}
 	return checkAliases(bindings, c.bind)
 }
 
-func (r *Recording) checkBinding(b Binding, g Range) error {
-	lim := r.device.limits
-	if err := g.check(r.device); err != nil {
+func (d *Device) checkBinding(b Binding, g Range) error {
+	lim := d.limits
+	if err := g.check(d); err != nil {
 		return err
 	}
 	isUniform := g.Buffer.usage&usageUniform == usageUniform

@@ -164,7 +164,7 @@ func (d *Device) Counters() Counters {
 // outside of any call is returned once.
 func (d *Device) Err() error {
 	if d.closed.Load() {
-		return fmt.Errorf("the device is released")
+		return ErrReleased
 	}
 	if d.native == nil {
 		return nil

@@ -11,6 +11,7 @@ var (
 	ErrDeviceLost  = errors.New("device lost")
 	ErrOutOfMemory = errors.New("out of memory")
 	ErrTimeout     = errors.New("timed out")
+	ErrReleased    = errors.New("the device is released")
 )
 
 // LimitError says that something is larger than the adapter (or the limits enforced on it) allows.

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/gpu/gputest"
+	"gputrain/cmd/gputrain/window/screen"
 )
 
 // The colors of what a window shows.
@@ -43,7 +43,7 @@ func shows(picture *image.RGBA, least int, colors ...color.RGBA) bool {
 
 // A run in a window shows everything while it trains, and learns the same bits as one without; a run that has ended is shown by watch.
 func TestWindow(t *testing.T) {
-	screen := gputest.NewScreen(t, 1280, 800)
+	server := screen.New(t, 1280, 800)
 	p := newPlace(t)
 	windowed := filepath.Join(workshop, "gputrain-window")
 	out, err := exec.Command("go", "build", "-tags", "window", "-o", windowed, "gputrain/cmd/gputrain").CombinedOutput()
@@ -51,9 +51,9 @@ func TestWindow(t *testing.T) {
 
 	more := []string{"--set", "train.steps=120", "--set", "train.save_every=120"}
 	shown := p.train("shown", append(more, "--window")...).with(func(c *command) { c.program = windowed }).start(t)
-	all := func() bool { return shows(screen.Picture(t), 30, lossLine, validLine, normLine, weightBars) }
+	all := func() bool { return shows(server.Picture(t), 30, lossLine, validLine, normLine, weightBars) }
 	require.True(t, shown.until(t, "curves and histograms on the screen", all), shown.err)
-	gputest.Keep(t, screen.Picture(t), "train")
+	screen.Keep(t, server.Picture(t), "train")
 	require.Zero(t, shown.wait(t).code, shown.err)
 	ok(t, p.train("plain", more...))
 	model := func(run string) []byte {
@@ -65,7 +65,7 @@ func TestWindow(t *testing.T) {
 
 	watch := p.command("watch", "plain").with(func(c *command) { c.program = windowed }).start(t)
 	require.True(t, watch.until(t, "curves and histograms on the screen", all), watch.err)
-	gputest.Keep(t, screen.Picture(t), "watch")
+	screen.Keep(t, server.Picture(t), "watch")
 	require.NoError(t, watch.cmd.Process.Signal(syscall.SIGINT))
 	assert.Zero(t, watch.wait(t).code, watch.err)
 }

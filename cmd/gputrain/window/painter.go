@@ -11,6 +11,7 @@ import (
 	"math"
 	"time"
 
+	"gputrain/cmd/gputrain/window/surface"
 	"gputrain/gpu"
 )
 
@@ -36,12 +37,12 @@ const maxPanels = 12
 // painter draws a View on one device.
 type painter struct {
 	view    *View
-	surface *gpu.Surface
+	surface *surface.Surface
 	device  *gpu.Device
 	own     *gpu.Device // opened for the window alone, where no device that computes can show on it; else nil
 
 	uniform, shapes *gpu.Buffer
-	sheet           *gpu.Sheet
+	sheet           *surface.Sheet
 	weights         chan []*weights
 	bars            []*weights
 
@@ -54,7 +55,7 @@ type painter struct {
 
 // weights are the histograms of one Tally, as the painter's device has them.
 type weights struct {
-	sheet  *gpu.Sheet
+	sheet  *surface.Sheet
 	panels *gpu.Buffer
 	mirror *gpu.Buffer // nil where the counts lie on the painter's device, and are drawn from there
 	groups int
@@ -95,7 +96,7 @@ func (v *View) Show(ctx context.Context, devices ...*gpu.Device) error {
 func (p *painter) open(ctx context.Context, devices []*gpu.Device) error {
 	var refusals []error
 	for _, d := range devices {
-		s, err := d.NewSurface(p.view.handle)
+		s, err := surface.New(d, p.view.handle)
 		if err == nil {
 			p.device, p.surface = d, s
 			return nil
@@ -109,7 +110,7 @@ func (p *painter) open(ctx context.Context, devices []*gpu.Device) error {
 	for _, a := range adapters {
 		d, err := gpu.Open(ctx, a, gpu.Options{})
 		if err == nil {
-			if p.surface, err = d.NewSurface(p.view.handle); err == nil {
+			if p.surface, err = surface.New(d, p.view.handle); err == nil {
 				p.device, p.own = d, d
 				return nil
 			}
@@ -178,7 +179,7 @@ func (p *painter) run(ctx context.Context) {
 		shown, err := p.draw(ctx, now)
 		if err != nil {
 			// The end of the device is the end of the run, of which others tell.
-			if !errors.Is(err, gpu.ErrSurfaceReleased) && !errors.Is(err, context.Canceled) {
+			if !errors.Is(err, surface.ErrReleased) && !errors.Is(err, context.Canceled) {
 				slog.Warn("window: nothing more is drawn", "error", err)
 			}
 			return
@@ -222,7 +223,7 @@ func (p *painter) draw(ctx context.Context, now look) (bool, error) {
 	}
 	seen := p.view.board.Seen()
 	picture := Lay(seen, width, height, math.Float64frombits(now.scale), mouse)
-	layers := []gpu.Layer{{Sheet: p.sheet, Vertices: 4, Instances: len(picture.Shapes) / shapeBytes}}
+	layers := []surface.Layer{{Sheet: p.sheet, Vertices: 4, Instances: len(picture.Shapes) / shapeBytes}}
 	if err := p.surface.Write(p.uniform.Range(0, 8), gpu.Bytes([2]float32{float32(width), float32(height)})); err != nil {
 		return false, err
 	}
@@ -249,9 +250,9 @@ func (p *painter) draw(ctx context.Context, now look) (bool, error) {
 }
 
 // panels puts the bars of a tally where they belong.
-func (p *painter) panels(w *weights, bars []Box, histograms []Histogram) (gpu.Layer, error) {
+func (p *painter) panels(w *weights, bars []Box, histograms []Histogram) (surface.Layer, error) {
 	if len(bars) == 0 {
-		return gpu.Layer{Sheet: w.sheet}, nil
+		return surface.Layer{Sheet: w.sheet}, nil
 	}
 	var raw, mirror []byte
 	for i, b := range bars {
@@ -261,14 +262,14 @@ func (p *painter) panels(w *weights, bars []Box, histograms []Histogram) (gpu.La
 		mirror = append(mirror, gpu.Bytes(histograms[i].words)...)
 	}
 	if err := p.surface.Write(w.panels.All(), raw); err != nil {
-		return gpu.Layer{}, err
+		return surface.Layer{}, err
 	}
 	if w.mirror != nil {
 		if err := p.surface.Write(w.mirror.All(), mirror); err != nil {
-			return gpu.Layer{}, err
+			return surface.Layer{}, err
 		}
 	}
-	return gpu.Layer{Sheet: w.sheet, Vertices: 4, Instances: len(bars) * Bins}, nil
+	return surface.Layer{Sheet: w.sheet, Vertices: 4, Instances: len(bars) * Bins}, nil
 }
 
 // release ends the drawing. A device that computes stays.

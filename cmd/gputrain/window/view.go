@@ -14,7 +14,7 @@ import (
 	"github.com/cogentcore/webgpu/wgpuglfw"
 	"github.com/go-gl/glfw/v3.3/glfw"
 
-	"gputrain/gpu"
+	"gputrain/cmd/gputrain/window/surface"
 )
 
 // Window systems want to be talked to by the first thread of a process.
@@ -24,7 +24,7 @@ func init() { runtime.LockOSThread() }
 type View struct {
 	board  *Board
 	glass  *glfw.Window
-	handle gpu.Window
+	handle surface.Window
 
 	size   atomic.Uint64 // pixels: width << 32 | height
 	scale  atomic.Uint64 // bits of a float64
@@ -61,11 +61,11 @@ func Open(board *Board) (v *View, err error) {
 	d := wgpuglfw.GetSurfaceDescriptor(glass)
 	switch {
 	case d.XlibWindow != nil:
-		v.handle = gpu.Window{XlibDisplay: d.XlibWindow.Display, XlibWindow: uint64(d.XlibWindow.Window)}
+		v.handle = surface.Window{XlibDisplay: d.XlibWindow.Display, XlibWindow: uint64(d.XlibWindow.Window)}
 	case d.MetalLayer != nil:
-		v.handle = gpu.Window{MetalLayer: d.MetalLayer.Layer}
+		v.handle = surface.Window{MetalLayer: d.MetalLayer.Layer}
 	case d.WindowsHWND != nil:
-		v.handle = gpu.Window{Win32Instance: d.WindowsHWND.Hinstance, Win32Window: d.WindowsHWND.Hwnd}
+		v.handle = surface.Window{Win32Instance: d.WindowsHWND.Hinstance, Win32Window: d.WindowsHWND.Hwnd}
 	default:
 		v.Close()
 		return nil, errors.New("window: found a window system that is none of X11, Metal and Win32")

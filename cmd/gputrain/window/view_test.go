@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/cmd/gputrain/window/screen"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/train"
@@ -37,7 +38,7 @@ func find(picture *image.RGBA, b Box, c Color) (columns [][]int) {
 }
 
 // display shows a board until what is wanted is on the screen.
-func display(t *testing.T, screen *gputest.Screen, b *Board, devices []*gpu.Device, tallies []*Tally, wanted func(*image.RGBA) bool) *image.RGBA {
+func display(t *testing.T, server *screen.Screen, b *Board, devices []*gpu.Device, tallies []*Tally, wanted func(*image.RGBA) bool) *image.RGBA {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	view, err := Open(b)
@@ -50,9 +51,9 @@ func display(t *testing.T, screen *gputest.Screen, b *Board, devices []*gpu.Devi
 	go func() {
 		defer close(done)
 		for deadline := time.Now().Add(gputest.Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if wanted(screen.Picture(t)) {
+			if wanted(server.Picture(t)) {
 				time.Sleep(300 * time.Millisecond) // all of it
-				picture = screen.Picture(t)
+				picture = server.Picture(t)
 				return
 			}
 		}
@@ -66,7 +67,7 @@ func display(t *testing.T, screen *gputest.Screen, b *Board, devices []*gpu.Devi
 // than the one that draws.
 func TestViewShowsWhatThereIs(t *testing.T) {
 	devices := gputest.Several(t, 2)
-	screen := gputest.NewScreen(t, 1280, 800)
+	server := screen.New(t, 1280, 800)
 	random := rand.New(rand.NewPCG(3, 4))
 	data := map[string][]float32{"0: a": make([]float32, 20_000), "0: b": make([]float32, 999), "1: c": make([]float32, 5000)}
 	trees := make([]*buffers.Tree, 2)
@@ -113,7 +114,7 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 	b.Counted(histograms, "after step 100")
 	laid := Lay(b.Seen(), 1280, 800, 1, nil)
 	last := laid.Bars[2]
-	picture := display(t, screen, b, devices, tallies, func(p *image.RGBA) bool {
+	picture := display(t, server, b, devices, tallies, func(p *image.RGBA) bool {
 		for _, rows := range find(p, last, weightColor) {
 			if len(rows) > 0 {
 				return true
@@ -121,7 +122,7 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 		}
 		return false
 	})
-	gputest.Keep(t, picture, "view")
+	screen.Keep(t, picture, "view")
 
 	for i, h := range histograms {
 		_, bins, _ := tally(data[h.Label])
@@ -195,7 +196,7 @@ func TestViewNeedsAWindowSystem(t *testing.T) {
 
 // A device that is released while the window draws ends the drawing and nothing else.
 func TestViewOutlivesItsDevice(t *testing.T) {
-	gputest.NewScreen(t, 1280, 800)
+	screen.New(t, 1280, 800)
 	adapter := gputest.Adapters(t)[0]
 	dev, err := gpu.Open(context.Background(), adapter, gpu.Options{})
 	require.NoError(t, err)

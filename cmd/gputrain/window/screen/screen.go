@@ -1,6 +1,7 @@
 //go:build window
 
-package gputest
+// Package screen is for tests that look at a window: an X server without hardware.
+package screen
 
 import (
 	"bufio"
@@ -22,9 +23,9 @@ type Screen struct {
 	file    string
 }
 
-// NewScreen starts an X server that ends with the test. Without Xvfb the test is skipped, or fails where
+// New starts an X server that ends with the test. Without Xvfb the test is skipped, or fails where
 // GPUTRAIN_REQUIRE_WINDOW is 1.
-func NewScreen(t testing.TB, width, height int) *Screen {
+func New(t testing.TB, width, height int) *Screen {
 	t.Helper()
 	if _, err := exec.LookPath("Xvfb"); err != nil {
 		if os.Getenv("GPUTRAIN_REQUIRE_WINDOW") == "1" {

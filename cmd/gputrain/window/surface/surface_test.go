@@ -1,6 +1,6 @@
 //go:build window
 
-package gpu_test
+package surface_test
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/cmd/gputrain/window/screen"
+	"gputrain/cmd/gputrain/window/surface"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
@@ -32,7 +34,7 @@ var count = gpu.KernelOf("test.count", `
 @group(0) @binding(0) var<storage, read_write> counts: array<u32>;
 @compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) { counts[i] += 2u * i; }`)
 
-func newWindow(t *testing.T, width, height int) gpu.Window {
+func newWindow(t *testing.T, width, height int) surface.Window {
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	require.NoError(t, glfw.Init())
@@ -44,10 +46,10 @@ func newWindow(t *testing.T, width, height int) gpu.Window {
 	t.Cleanup(w.Destroy)
 	w.SetPos(0, 0)
 	x := wgpuglfw.GetSurfaceDescriptor(w).XlibWindow
-	return gpu.Window{XlibDisplay: x.Display, XlibWindow: uint64(x.Window)}
+	return surface.Window{XlibDisplay: x.Display, XlibWindow: uint64(x.Window)}
 }
 
-func show(t *testing.T, s *gpu.Surface, layers ...gpu.Layer) {
+func show(t *testing.T, s *surface.Surface, layers ...surface.Layer) {
 	deadline := time.Now().Add(gputest.Patience)
 	for time.Now().Before(deadline) {
 		glfw.PollEvents()
@@ -66,7 +68,7 @@ func show(t *testing.T, s *gpu.Surface, layers ...gpu.Layer) {
 
 // What a kernel has left in a buffer is on the screen, without a way over the host.
 func TestSurfaceShowsABufferOfTheDevice(t *testing.T) {
-	screen := gputest.NewScreen(t, 400, 300)
+	server := screen.New(t, 400, 300)
 	for _, adapter := range gputest.Adapters(t) {
 		t.Run(adapter.Backend+" "+adapter.Name, func(t *testing.T) {
 			window := newWindow(t, 400, 200)
@@ -74,7 +76,7 @@ func TestSurfaceShowsABufferOfTheDevice(t *testing.T) {
 			dev, err := gpu.Open(ctx, adapter, gpu.Options{})
 			require.NoError(t, err)
 			defer dev.Release()
-			s, err := dev.NewSurface(window)
+			s, err := surface.New(dev, window)
 			if err != nil {
 				t.Skip(err)
 			}
@@ -88,8 +90,8 @@ func TestSurfaceShowsABufferOfTheDevice(t *testing.T) {
 				r := dev.Record("count")
 				r.Dispatch(count, gpu.Grid{X: 1, Y: 1, Z: 1}, nil, counts.All())
 				require.NoError(t, r.Submit(ctx))
-				show(t, s, gpu.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
-				picture := screen.Picture(t)
+				show(t, s, surface.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
+				picture := server.Picture(t)
 				for i := range 4 {
 					// Bar i is of 2 i a round, and 8 is the height of the window.
 					top := 200 - min(200, 50*i*round)
@@ -103,20 +105,20 @@ func TestSurfaceShowsABufferOfTheDevice(t *testing.T) {
 				}
 			}
 			assert.Zero(t, dev.Counters().ReadBytes)
-			gputest.Keep(t, screen.Picture(t), "surface-"+adapter.Backend)
+			screen.Keep(t, server.Picture(t), "surface-"+adapter.Backend)
 		})
 	}
 }
 
 // What would end the process, and what comes after the device, is an error.
 func TestSurfaceRefuses(t *testing.T) {
-	gputest.NewScreen(t, 400, 300)
+	screen.New(t, 400, 300)
 	window := newWindow(t, 400, 200)
 	ctx := context.Background()
 	dev, err := gpu.Open(ctx, gputest.Adapters(t)[0], gpu.Options{})
 	require.NoError(t, err)
 	defer dev.Release()
-	s, err := dev.NewSurface(window)
+	s, err := surface.New(dev, window)
 	require.NoError(t, err)
 	counts, err := dev.NewBuffer("counts", 16)
 	require.NoError(t, err)
@@ -137,20 +139,20 @@ func TestSurfaceRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "0 ranges bound, want 1")
 	sheet, err := s.NewSheet(bars, counts.All())
 	require.NoError(t, err)
-	show(t, s, gpu.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
+	show(t, s, surface.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
 	counts.Release()
-	_, err = s.Show([3]float64{}, gpu.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
-	assert.ErrorContains(t, err, `buffer "counts" is released`)
+	_, err = s.Show([3]float64{}, surface.Layer{Sheet: sheet, Vertices: 4, Instances: 4})
+	assert.ErrorContains(t, err, `counts[0:16]: is released`)
 
 	dev.Release()
 	s.Release()
 	_, err = s.Show([3]float64{})
-	assert.ErrorIs(t, err, gpu.ErrSurfaceReleased)
-	assert.ErrorIs(t, s.Resize(ctx, 10, 10), gpu.ErrSurfaceReleased)
-	assert.ErrorIs(t, s.Write(counts.All(), make([]byte, 16)), gpu.ErrSurfaceReleased)
+	assert.ErrorIs(t, err, surface.ErrReleased)
+	assert.ErrorIs(t, s.Resize(ctx, 10, 10), surface.ErrReleased)
+	assert.ErrorIs(t, s.Write(counts.All(), make([]byte, 16)), surface.ErrReleased)
 	_, err = s.NewSheet(&wrong, counts.All())
 	assert.Error(t, err)
 	assert.False(t, s.Idle())
-	_, err = dev.NewSurface(window)
+	_, err = surface.New(dev, window)
 	assert.Error(t, err)
 }
