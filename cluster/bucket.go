@@ -34,14 +34,9 @@ const everyone = -1
 
 // bucketsOf divides the trees of the stages, of f32, into buckets of at most so many bytes. Each has parts of several owners, if there are, so that none
 // has to send or to receive for a long time what others do not.
-func bucketsOf(trees []*buffers.Tree, bytes, ranks int) []bucket {
+func bucketsOf(trees []*buffers.Tree, bytes, ranks int) (out []bucket) {
 	most := max(1, bytes/4)
-	return filled(partsOf(trees, most, ranks), most, ranks)
-}
-
-// filled puts parts into buckets of at most so many elements, in their order.
-func filled(parts []part, most, ranks int) (out []bucket) {
-	for _, p := range parts {
+	for _, p := range partsOf(trees, most, ranks) {
 		if n := len(out); n == 0 || out[n-1].count+p.count > most {
 			out = append(out, bucket{})
 		}

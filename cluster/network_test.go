@@ -117,7 +117,7 @@ func TestSumTakesTheTimeOfItsBytes(t *testing.T) {
 					all.Go(func() {
 						reducer, err := NewReducer(t.Context(), New(linked{r, net}, Config{}), Sums{Microbatches: ranks, Bucket: bucket}, dev)
 						if err == nil {
-							err = reducer.Sum(t.Context(), grads[rank], []state.Partial{{Span: state.Span{First: rank, Count: 1}, Trees: grads[rank]}}, made)
+							err = reducer.Sum(t.Context(), grads[rank], []state.Partial{{Span: state.Span{First: rank, Count: 1}, Trees: grads[rank]}})
 						}
 						if err == nil {
 							err = reducer.GatherTrees(t.Context(), grads[rank])

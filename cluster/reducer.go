@@ -32,18 +32,16 @@ type Sums struct {
 
 // Reducer adds up the gradients of replicas: a state.Reducer. They travel in buckets. Of each bucket every replica adds up a piece for all: it gets that piece
 // of all partial sums, adds these as the tree over microbatches says, and sends the total to all, or to those that update it. While a bucket travels
-// the next one is read back from the device, and the one before written to it. They begin while the passes still run (early.go).
+// the next one is read back from the device, and the one before written to it.
 type Reducer struct {
 	group    replicas
 	config   Sums
 	addition addition
 	nodes    [][]state.Span // of the partial sums of each replica
 	layout   []byte         // that all replicas have; nil before the first sum
-	order    []int          // in which all replicas take parts of it
-	reading  *reading
-	use      Use       // of the last sum
-	uses     []Use     // of all ranks of the group, once they have met
-	met      time.Time // when all had last come together, before the passes of a step
+	use      Use            // of the last sum
+	uses     []Use          // of all ranks of the group, once they have met
+	met      time.Time      // when all had last come together, before the passes of a step
 }
 
 // NewReducer makes the reducer of ranks of a group whose devices, this rank's, all treat denormals as one of the host's additions does; devices without
@@ -75,17 +73,6 @@ func NewReducer(ctx context.Context, group *Group, c Sums, devices ...*gpu.Devic
 	return r, nil
 }
 
-// Release gives back what the reducer keeps of the devices from one sum to the next.
-func (r *Reducer) Release() {
-	if r.reading != nil {
-		r.reading.release()
-	}
-	r.reading = nil
-}
-
-// Bucket is how many bytes of gradients travel together.
-func (r *Reducer) Bucket() int { return r.config.Bucket }
-
 // Replicas says which replica this is.
 func (r *Reducer) Replicas() (rank, count int) { return r.group.Rank(), r.group.Size() }
 
@@ -106,30 +93,27 @@ func (r *Reducer) Gather(ctx context.Context, own []byte) ([][]byte, error) {
 func (r *Reducer) Uses() []Use { return r.uses }
 
 // Sum adds up the gradients of all replicas; see state.Reducer.
-func (r *Reducer) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial, making state.Making) error {
+func (r *Reducer) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
 	if r.group.broken != nil {
 		return r.group.broken
 	}
-	err := r.sum(ctx, grads, own, making)
+	err := r.sum(ctx, grads, own)
 	if err != nil {
 		r.group.broken = err
 	}
 	return err
 }
 
-func (r *Reducer) sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial, making state.Making) error {
+func (r *Reducer) sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
 	if err := r.check(ctx, grads, own); err != nil {
 		return err
 	}
 	s := r.summing(grads)
-	s.own, s.making = own, making
+	s.own = own
 	s.needs = func(owner, rank int) bool { return owner == everyone || owner == rank }
 	s.tag, s.wire, s.what = tagTotals, r.config.Wire, "the sums of gradients"
-	if err := s.arrange(ctx); err != nil {
-		return err
-	}
 	begun := time.Now()
-	err := s.run(ctx, s.compute, s.readBack, s.sendPieces, s.addUp, s.spreadPieces, s.collect)
+	err := s.run(ctx, s.readBack, s.sendPieces, s.addUp, s.spreadPieces, s.collect)
 	r.use = Use{
 		Passes: s.passes, Sum: time.Since(begun), Transfer: s.meter.transfer, Hidden: s.meter.hidden,
 		Sent: s.sent + s.spread, Received: s.received + s.collected,

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -98,12 +97,6 @@ func get32(t *testing.T, from []*buffers.Tree) (out []float32) {
 	return out
 }
 
-// made are partial sums that are there.
-var made = state.Making{
-	Final: func(int, buffers.Leaf) int { return 0 },
-	Make:  func(context.Context, state.Behind) error { return nil },
-}
-
 func bitsOf(values []float32) (out []uint32) {
 	for _, v := range values {
 		out = append(out, math.Float32bits(v))
@@ -172,7 +165,7 @@ func TestSumHasTheBitsOfOneDevice(t *testing.T) {
 					for rank, err := range together(ranks, func(rank int, g *Group) error {
 						r, err := NewReducer(t.Context(), g, Sums{Microbatches: microbatches, Bucket: 400}, dev)
 						if err == nil {
-							err = r.Sum(t.Context(), grads[rank], partials[rank], made)
+							err = r.Sum(t.Context(), grads[rank], partials[rank])
 							uses[rank] = r.use
 						}
 						return err
@@ -241,7 +234,7 @@ func TestSumInHalfTheBytes(t *testing.T) {
 	for rank, err := range together(ranks, func(rank int, g *Group) error {
 		r, err := NewReducer(t.Context(), g, Sums{Microbatches: microbatches, Wire: BF16, Bucket: 400}, dev)
 		if err == nil {
-			err = r.Sum(t.Context(), grads[rank], partials[rank], made)
+			err = r.Sum(t.Context(), grads[rank], partials[rank])
 		}
 		if err == nil {
 			sent, received := travels(grads[rank], rank, ranks, microbatches, 400, 2)

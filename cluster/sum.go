@@ -33,8 +33,6 @@ type summing struct {
 	own   []state.Partial
 	meter meter
 
-	making state.Making
-
 	read, kept   chan *travelling // to those that send pieces and put them together
 	given, taken chan *piece      // to those that spread pieces and collect them
 	needs        func(owner, rank int) bool
@@ -98,15 +96,21 @@ func each[T any](ctx context.Context, from <-chan T, do func(t T) error) error {
 	}
 }
 
-// readBack reads the buckets of the partial sums from the devices.
+// readBack reads the buckets of the partial sums from the devices, once these are through with the passes.
 func (s *summing) readBack(ctx context.Context) error {
 	defer close(s.read)
 	defer close(s.kept)
-	for _, b := range s.reading.buckets {
+	for _, tree := range s.grads {
+		if err := s.meter.device(func() error { return tree.Device().Wait(ctx) }); err != nil {
+			return err
+		}
+	}
+	s.passes = time.Since(s.met)
+	for _, b := range bucketsOf(s.grads, s.config.Bucket, s.group.Size()) {
 		t := &travelling{bucket: b}
 		for _, p := range s.own {
 			raw := make([]byte, 4*b.count)
-			if err := s.takeParts(ctx, p, b, raw); err != nil {
+			if err := s.readParts(ctx, p.Trees, b, raw, func(int) bool { return true }); err != nil {
 				return err
 			}
 			values := make([]float32, b.count)

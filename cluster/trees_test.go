@@ -54,7 +54,7 @@ func TestGroupsTravelByWayOfAll(t *testing.T) {
 			for rank, err := range together(k.ranks, func(rank int, g *Group) error {
 				r, err := NewReducer(t.Context(), g, Sums{Microbatches: k.microbatches, Bucket: k.bucket, Wire: k.wire}, dev)
 				if err == nil {
-					err = r.Sum(t.Context(), grads[rank], partials[rank], made)
+					err = r.Sum(t.Context(), grads[rank], partials[rank])
 				}
 				if err == nil {
 					err = r.GatherTrees(t.Context(), grads[rank])

@@ -66,8 +66,7 @@ func (r Range) String() string {
 	return fmt.Sprintf("%s[%d:%d]", r.Buffer.label, r.Offset, r.Offset+r.Bytes)
 }
 
-// Overlaps tells whether two ranges have bytes in common.
-func (r Range) Overlaps(o Range) bool {
+func (r Range) overlaps(o Range) bool {
 	return r.Buffer == o.Buffer && r.Offset < o.Offset+o.Bytes && o.Offset < r.Offset+r.Bytes
 }
 

@@ -71,7 +71,7 @@ func checkAliases(bindings []Binding, bind []Range) error {
 				return fmt.Errorf("buffer %q is bound %s as %q and %s as %q: bind both read_write at disjoint ranges, or use two buffers",
 					bind[i].Buffer.label, b.Access, b.Name, a.Access, a.Name)
 			}
-			if a.Access == ReadWrite && bind[i].Overlaps(bind[j]) {
+			if a.Access == ReadWrite && bind[i].overlaps(bind[j]) {
 				return fmt.Errorf("%q and %q overlap: %s and %s", b.Name, a.Name, bind[j], bind[i])
 			}
 		}

@@ -90,7 +90,7 @@ func (p *Program) findTexelReads() []*texelRead {
 	var all []*texelRead
 	live := map[*Buffer][]*texelRead{}
 	written := func(g Range) {
-		live[g.Buffer] = slices.DeleteFunc(live[g.Buffer], func(r *texelRead) bool { return r.from.Overlaps(g) })
+		live[g.Buffer] = slices.DeleteFunc(live[g.Buffer], func(r *texelRead) bool { return r.from.overlaps(g) })
 	}
 	for i := range p.commands {
 		c := &p.commands[i]

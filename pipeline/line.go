@@ -25,7 +25,6 @@ type line struct {
 	ranks      *Ranks                              // nil: all stages are in this process
 	blamed     func(doing string, err error) error // see passes.blame
 	tag        transport.Tag                       // of the next link between ranks
-	behind     state.Behind                        // of the run under way
 
 	stages  []*stage
 	parts   []*linePart

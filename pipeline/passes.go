@@ -167,7 +167,6 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 	if st.frozen != nil {
 		m.Frozen, m.Transfer = st.frozen.Bytes(), max(m.Transfer, st.frozen.Layout().StagingBytes(dtype))
 	}
-	m.Transfer += p.config.State.ReadAheadBytes(m.Gradients)
 	for _, tree := range []*buffers.Tree{st.mirrors, st.lent} {
 		if tree != nil {
 			m.Mirrors += tree.Bytes()
@@ -251,14 +250,12 @@ func (p *passes) residents() (out []state.Resident) {
 }
 
 // Compute takes the microbatches of an update through all stages; see state.Passes.
-func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu.Program, error), behind state.Behind) error {
+func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu.Program, error)) error {
 	p.notes.recorder.Begin()
 	if p.config.State.Share().Count == 0 {
 		return nil
 	}
-	p.training.behind = behind
 	err := p.run(ctx, p.training, p.training.schedule, p.feed(in), p.begin, p.notes)
-	p.training.behind = nil
 	if err != nil || then == nil {
 		return err
 	}
@@ -267,11 +264,6 @@ func (p *passes) Compute(ctx context.Context, in state.Inputs, then func() (*gpu
 		err = update.Submit(ctx)
 	}
 	return p.last.failed("update", err)
-}
-
-// Final is when the backward pass of a leaf's part is done with the last microbatch: that of the last part comes first; see state.Passes.
-func (p *passes) Final(_ int, leaf buffers.Leaf) int {
-	return p.config.Assignment.Parts - 1 - p.config.Assignment.Part[leaf.Path]
 }
 
 // Submits are those of the actions, if all that one hands on can leave at once, and of the update; see state.Passes.

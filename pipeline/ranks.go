@@ -229,11 +229,11 @@ func (j joint) Gather(ctx context.Context, own []byte) (all [][]byte, err error)
 }
 
 // Sum has nothing to add where there is one replica.
-func (j joint) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial, making state.Making) error {
+func (j joint) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
 	if j.Reducer == nil {
-		return making.Make(ctx, nil)
+		return nil
 	}
-	return j.Reducer.Sum(ctx, grads, own, making)
+	return j.Reducer.Sum(ctx, grads, own)
 }
 
 // apart is a pipeline on ranks as its state sees it.

@@ -24,8 +24,6 @@ func (undivided) GatherTrees(context.Context, []*buffers.Tree) error {
 	panic("every replica has all parameters")
 }
 
-func (undivided) Bucket() int { return 0 }
-
 func (undivided) Deliver(context.Context, int, []byte) error { panic("every replica has all state") }
 
 // single is the reducer of a single replica. It counts what it is asked for.
@@ -41,12 +39,12 @@ func (a single) Gather(_ context.Context, own []byte) ([][]byte, error) {
 	return [][]byte{own}, nil
 }
 
-func (a single) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial, making state.Making) error {
+func (a single) Sum(_ context.Context, grads []*buffers.Tree, own []state.Partial) error {
 	*a.sums, *a.trees = *a.sums+1, len(grads)
 	if len(own) != 1 || own[0].Span != (state.Span{Count: 3}) || !slices.Equal(own[0].Trees, grads) {
 		return fmt.Errorf("found partial sums %v, wanted one of three microbatches in the gradients", own)
 	}
-	return making.Make(ctx, nil)
+	return nil
 }
 
 // Stages have a reducer between passes and update, too; a replica alone learns as without.
@@ -88,10 +86,7 @@ func (r replica) Gather(_ context.Context, own []byte) (out [][]byte, err error)
 	return out, nil
 }
 
-func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial, making state.Making) error {
-	if err := making.Make(ctx, nil); err != nil {
-		return err
-	}
+func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
 	for stage, tree := range grads {
 		for _, leaf := range tree.Layout().Leaves() {
 			given := map[state.Span][]float32{}

@@ -23,7 +23,7 @@ func (l *line) run(ctx context.Context, order *schedule.Schedule, write feed, be
 		if s.away {
 			continue
 		}
-		w := &worker{line: l, stage: s, fence: l.fences[i], write: write, last: order.Microbatches - 1, group: c, note: note}
+		w := &worker{line: l, stage: s, fence: l.fences[i], write: write, group: c, note: note}
 		if begin != nil && begin[i] != nil {
 			w.begin = []*gpu.Program{begin[i]}
 		}
@@ -77,7 +77,6 @@ type worker struct {
 	fence *fence
 	write feed
 	begin []*gpu.Program
-	last  int // microbatch of the run
 	group *group
 	note  *notes
 	at    position
@@ -150,15 +149,10 @@ func (w *worker) act(ctx context.Context, a schedule.Action, pass *passProgram) 
 	if err := take(ctx, w.fence.free); err != nil {
 		return err
 	}
-	done := func() {}
-	if a.Kind == schedule.Backward && a.Microbatch == w.last {
-		submit, done = l.behind.Add(w.stage.device, len(l.parts)-1-a.Part, submit)
-	}
 	at := time.Now()
 	if err := w.submit(ctx, a, append(submit, w.fence.run)...); err != nil {
 		return err
 	}
-	done()
 	w.group.moved()
 	w.fence.under <- submitted{a, at}
 	for _, in := range taken {

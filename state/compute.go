@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"gputrain/buffers"
@@ -19,9 +18,7 @@ type Passes interface {
 	Forward
 	// Compute makes the gradients of an update and the losses of its microbatches. Behind them it submits the program that then makes, if it is
 	// given then: where one stage has the whole model. It need not wait for any.
-	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error), behind Behind) error
-	// Final is the moment of Compute from which on a leaf of a stage is final; see Making. Stages are counted as in Partials.
-	Final(stage int, leaf buffers.Leaf) (moment int)
+	Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error
 	// Partials are the sums of the gradients that Compute leaves: the nodes of the share.
 	Partials() []Partial
 	// Submits are those that Compute makes, by stage, as the devices cut them at present.
@@ -88,16 +85,10 @@ type onDevice struct {
 
 	micro   *compile.Program
 	begin   []*gpu.Program // before the first microbatch of an update
-	pieces  []piece        // of the passes of a microbatch
-	final   map[string]int // the piece in which a leaf's gradient is
-	sums    *Sums
-	collect []*gpu.Program // puts the loss of microbatch i where the optimizer looks for it
-}
-
-// piece is some of the passes of a microbatch.
-type piece struct {
 	compute *gpu.Program
-	sum     []*gpu.Program // of the leaves that are final behind it, in microbatch i, if any
+	sums    *Sums
+	sum     []*gpu.Program // behind the passes of microbatch i, if any
+	collect []*gpu.Program // puts the loss of microbatch i where the optimizer looks for it
 }
 
 // build makes the programs of an update's passes, in the pieces that its submits are made of:
@@ -105,7 +96,7 @@ type piece struct {
 //	begin?  compute  sum 0?  collect 0 | compute  sum 1?  collect 1 | ... | compute  sum k-1?  collect k-1  update
 //
 // Compute overwrites the gradients, and with k > 1 microbatches Sums takes them from there. In sequence begin clears the gradients, which compute
-// then adds to. With other replicas compute and sum are several pieces (early.go).
+// then adds to.
 func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	c := d.config
 	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
@@ -138,24 +129,14 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		}
 		d.begin = []*gpu.Program{p}
 	}
+	if d.compute, err = program("compute", d.micro.Record); err != nil {
+		return err
+	}
 	if d.sums, err = c.NewSums(d.grads); err != nil {
 		return err
 	}
-	ends, from := []int(nil), 0
-	ends, d.final = cut(d.micro, d.grads, c.least(d.grads.Bytes()))
-	for i, end := range ends {
-		var p piece
-		if p.compute, err = program("compute", func(rec *gpu.Recording) { d.micro.RecordPart(rec, from, end) }); err != nil {
-			return err
-		}
-		d.pieces, from = append(d.pieces, p), end
-		var keep func(buffers.Leaf) bool
-		if len(ends) > 1 {
-			keep = func(l buffers.Leaf) bool { return d.final[l.Path] == i }
-		}
-		if d.pieces[i].sum, err = d.sums.Programs(ctx, "state", keep); err != nil {
-			return err
-		}
+	if d.sum, err = d.sums.Programs(ctx, "state", nil); err != nil {
+		return err
 	}
 	loss := d.micro.Output(lossTarget)
 	for i := range uint64(c.Share().Count) {
@@ -178,55 +159,38 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	return nil
 }
 
-// Compute submits the microbatches one by one, the last in its pieces; see Passes.
-func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error), behind Behind) error {
+// Compute submits the microbatches one by one; see Passes.
+func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
 	count := d.config.Share().Count
 	for i := range count {
 		if err := d.config.Write(d.micro, in, i); err != nil {
 			return err
 		}
-		submits := d.submits(i)
-		last := len(submits) - 1
+		programs := d.programs(i)
 		if i == count-1 && then != nil {
-			update, err := then()
+			last, err := then()
 			if err != nil {
 				return err
 			}
-			submits[last] = append(submits[last], update)
+			programs = append(programs, last)
 		}
-		for moment, programs := range submits {
-			submitted := func() {}
-			if i == count-1 {
-				programs, submitted = behind.Add(d.device, moment, programs)
-			}
-			if err := d.device.Submit(ctx, programs...); err != nil {
-				return err
-			}
-			submitted()
+		if err := d.device.Submit(ctx, programs...); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Final is the piece in which a gradient is final; see Passes.
-func (d *onDevice) Final(_ int, leaf buffers.Leaf) int { return d.final[leaf.Path] }
-
-// submits are the programs of microbatch i of the share, those of each submit.
-func (d *onDevice) submits(i int) (out [][]*gpu.Program) {
-	var now []*gpu.Program
+// programs are those of microbatch i of the share.
+func (d *onDevice) programs(i int) (out []*gpu.Program) {
 	if i == 0 {
-		now = append(now, d.begin...)
+		out = append(out, d.begin...)
 	}
-	for at, p := range d.pieces {
-		now = append(now, p.compute)
-		if p.sum[i] != nil {
-			now = append(now, p.sum[i])
-		}
-		if i == d.config.Share().Count-1 && at < len(d.pieces)-1 {
-			out, now = append(out, now), nil
-		}
+	out = append(out, d.compute)
+	if d.sum[i] != nil {
+		out = append(out, d.sum[i])
 	}
-	return append(out, append(now, d.collect[i]))
+	return append(out, d.collect[i])
 }
 
 // Partials are what the last Compute has left; see Passes.
@@ -237,13 +201,11 @@ func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 	var out []gpu.Planned
 	count := d.config.Share().Count
 	for i := range count {
-		submits := d.submits(i)
-		if last := len(submits) - 1; i == count-1 && then != nil {
-			submits[last] = append(submits[last], then)
+		programs := d.programs(i)
+		if i == count-1 && then != nil {
+			programs = append(programs, then)
 		}
-		for _, programs := range submits {
-			out = append(out, d.device.Plan(programs...)...)
-		}
+		out = append(out, d.device.Plan(programs...)...)
 	}
 	return [][]gpu.Planned{out}
 }
@@ -276,12 +238,9 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 		return 0, err
 	}
 	begun := time.Now()
-	programs := slices.Clone(d.begin)
-	for _, p := range d.pieces {
-		programs = append(programs, p.compute)
-		if len(p.sum) > 0 && p.sum[0] != nil {
-			programs = append(programs, p.sum[0])
-		}
+	programs := append(d.begin[:len(d.begin):len(d.begin)], d.compute)
+	if len(d.sum) > 0 && d.sum[0] != nil {
+		programs = append(programs, d.sum[0])
 	}
 	for range times {
 		if err := d.device.Submit(ctx, programs...); err != nil {
@@ -298,13 +257,11 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 
 // Release gives back all but the parameters.
 func (d *onDevice) Release() {
-	programs := slices.Concat(d.begin, d.collect)
-	for _, p := range d.pieces {
-		programs = append(programs, p.compute)
-	}
-	for _, p := range programs {
-		if p != nil {
-			p.Release()
+	for _, programs := range [][]*gpu.Program{d.begin, d.collect, {d.compute}} {
+		for _, p := range programs {
+			if p != nil {
+				p.Release()
+			}
 		}
 	}
 	if d.micro != nil {

@@ -25,7 +25,7 @@ type MemoryPlan struct {
 	Scratch              uint64 // what all programs of a stage share,
 	Inputs               uint64 // their inputs and results in training and updates, and buffers for reading back
 	Evaluation, Sampling uint64 // what these take beside that, where they are planned for
-	Transfer             uint64 // for reading back a parameter, or logits, and for gradients on their way to other replicas
+	Transfer             uint64 // for reading back a parameter, or logits
 	Texels               uint64 // textures that operands are read from, on software adapters; of the first stage on a device
 }
 
@@ -103,7 +103,6 @@ func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
 	if frozen != nil {
 		p.Frozen, p.Transfer = frozen.Bytes(c.FrozenDType), max(p.Transfer, frozen.StagingBytes(c.FrozenDType))
 	}
-	p.Transfer += c.ReadAheadBytes(p.Gradients)
 	if p.Optimizer, err = tx.StageBytes(c.ownLayout(layout), model.Specs(c.Definition), lim); err != nil {
 		return p, err
 	}

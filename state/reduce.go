@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -19,13 +18,11 @@ type Reducer interface {
 	Replicas() (rank, count int)
 	// Gather gives every replica what all have given, in the order of their ranks.
 	Gather(ctx context.Context, own []byte) ([][]byte, error)
-	// Sum has partial sums made, adds up those of all replicas as Fold says, and leaves the sum over all microbatches of the update in every replica's
-	// gradients, a tree for each stage. own are this replica's: the nodes of its Share (Span.Nodes), with a tree for each stage; none where its
-	// share is empty. The trees of the last are grads, and all may be overwritten once they are final. Where the layouts of the trees have a group
-	// of leaves for each replica, it needs the sum of its own group alone. An error of Make is returned as it is.
-	Sum(ctx context.Context, grads []*buffers.Tree, own []Partial, making Making) error
-	// Bucket is how many bytes of gradients travel together.
-	Bucket() int
+	// Sum adds up the partial sums of all replicas as Fold says, and leaves the sum over all microbatches of the update in every replica's gradients, a
+	// tree for each stage. own are this replica's: the nodes of its Share (Span.Nodes), with a tree for each stage; none where its share is
+	// empty. The trees of the last are grads, and all may be overwritten. The devices may still be computing them. Where the layouts of the
+	// trees have a group of leaves for each replica, it needs the sum of its own group alone.
+	Sum(ctx context.Context, grads []*buffers.Tree, own []Partial) error
 	// GatherTrees gives every replica the leaves of each group of the trees' layouts from the replica whose group it is. Layouts are alike on
 	// all replicas.
 	GatherTrees(ctx context.Context, trees []*buffers.Tree) error
@@ -63,18 +60,10 @@ func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
 	return sum, nil
 }
 
-// reduce makes the passes of an update, and puts the losses of all replicas and the sums of their gradients in the place of this one's.
-func (s *TrainState) reduce(ctx context.Context, in Inputs) error {
+// reduce puts the losses of all replicas and the sums of their gradients in the place of this one's.
+func (s *TrainState) reduce(ctx context.Context) error {
 	_, grads := s.Trees()
-	var failed error
-	err := s.config.Reducer.Sum(ctx, here(grads), s.passes.Partials(), Making{s.passes.Final, func(ctx context.Context, behind Behind) error {
-		failed = s.passes.Compute(ctx, in, nil, behind)
-		return failed
-	}})
-	switch {
-	case err != nil && errors.Is(err, failed):
-		return err
-	case err != nil:
+	if err := s.config.Reducer.Sum(ctx, here(grads), s.passes.Partials()); err != nil {
 		return fmt.Errorf("reduce: gradients: %w", err)
 	}
 	last := s.updater.config.LossStage

@@ -69,12 +69,7 @@ type leafSums struct {
 	values [][]float32
 }
 
-func (r replica) Bucket() int { return 0 }
-
-func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []Partial, making Making) error {
-	if err := making.Make(ctx, nil); err != nil {
-		return err
-	}
+func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []Partial) error {
 	for stage, tree := range grads {
 		for _, leaf := range tree.Layout().Leaves() {
 			given := &leafSums{}

@@ -98,20 +98,20 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 	in := Inputs{Batch: batch, Count: count, Step: s.own.Step}
 	if s.updater.whole() && s.config.Reducer == nil {
 		// The update goes with the last microbatch. The ring has room for the steps in flight only.
-		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) }, nil)
+		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })
 		if err != nil {
 			return err
 		}
 		s.submitted(begun, count)
 		return nil
 	}
-	if s.config.Reducer == nil {
-		err = s.passes.Compute(ctx, in, nil, nil)
-	} else {
-		err = s.reduce(ctx, in)
-	}
-	if err != nil {
+	if err := s.passes.Compute(ctx, in, nil); err != nil {
 		return err
+	}
+	if s.config.Reducer != nil {
+		if err := s.reduce(ctx); err != nil {
+			return err
+		}
 	}
 	if err := s.updater.Apply(ctx, s.passes.Each(ctx)); err != nil {
 		return err

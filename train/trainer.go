@@ -347,7 +347,4 @@ func (t *trainer) release() {
 	if t.state != nil {
 		t.state.Release()
 	}
-	if t.sums != nil {
-		t.sums.Release()
-	}
 }

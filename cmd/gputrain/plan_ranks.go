@@ -160,9 +160,6 @@ type planning struct {
 	rank, ranks int
 }
 
-// Bucket is that of ranks.
-func (p planning) Bucket() int { return cluster.DefaultBucket(p.ranks) }
-
 func (p planning) Replicas() (rank, count int) { return p.rank, p.ranks }
 
 // scale computes the steps of up to so many replicas, each on some ranks.

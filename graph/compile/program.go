@@ -197,14 +197,10 @@ func (p *Program) buffer(label string, size uint64) (gpu.Range, error) {
 }
 
 // Record appends the program's dispatches to a recording, in profile groups named for the graph's labels.
-func (p *Program) Record(rec *gpu.Recording) { p.RecordPart(rec, 0, len(p.commands)) }
-
-// RecordPart is Record of the commands from one up to another.
-func (p *Program) RecordPart(rec *gpu.Recording, from, to int) {
+func (p *Program) Record(rec *gpu.Recording) {
 	group := ""
-	for i := from; i < to; i++ {
-		cmd := p.commands[i]
-		if i == from || cmd.group != group {
+	for i, cmd := range p.commands {
+		if i == 0 || cmd.group != group {
 			group = cmd.group
 			rec.Group(group)
 		}
@@ -215,16 +211,6 @@ func (p *Program) RecordPart(rec *gpu.Recording, from, to int) {
 		rec.Expect(p.work[i])
 		rec.Dispatch(cmd.kernel, cmd.grid, cmd.params, cmd.ranges...)
 	}
-}
-
-// Until is how many of the first commands there are up to the last that uses a range; 0 where none does.
-func (p *Program) Until(r gpu.Range) int {
-	for i := len(p.commands); i > 0; i-- {
-		if slices.ContainsFunc(p.commands[i-1].ranges, r.Overlaps) {
-			return i
-		}
-	}
-	return 0
 }
 
 // Plan is the memory the program took.
