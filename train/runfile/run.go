@@ -17,18 +17,18 @@ import "gputrain/model"
 //	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families} stands for their names
 type Run struct {
 	Model     Model     `yaml:"model" doc:"the network"`
-	Data      Data      `yaml:"data" doc:"what it learns from"`
-	Optimizer Optimizer `yaml:"optimizer" doc:"how it learns"`
-	Train     Train     `yaml:"train" doc:"how long, how often"`
+	Data      Data      `yaml:"data" doc:"the text to learn from"`
+	Optimizer Optimizer `yaml:"optimizer" doc:"how the model learns"`
+	Train     Train     `yaml:"train" doc:"how long to train, how often to report and save"`
 	Pipeline  Pipeline  `yaml:"pipeline" doc:"stages and adapters"`
 	Device    Device    `yaml:"device" doc:"how adapters are used"`
-	Cluster   Cluster   `yaml:"cluster" doc:"how several ranks train one model, where mpirun or srun has started them"`
+	Cluster   Cluster   `yaml:"cluster" doc:"how several ranks, started by mpirun or srun, train one model"`
 }
 
 // Model chooses a network by kind and size, or takes one from a directory.
 type Model struct {
-	From         string   `yaml:"from" resume:"directory" doc:"a directory in the Hugging Face layout (config.json, model.safetensors) to begin with; empty: a new model of the kind below"`
-	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. They are drawn anew and named. Empty: every parameter must be there"`
+	From         string   `yaml:"from" resume:"directory" doc:"Hugging Face directory (config.json, model.safetensors) whose weights training begins with; empty: a new model of the kind below"`
+	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. Missing parameters are drawn anew and named. Empty: every parameter must be there"`
 	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`
 	model.Keys
 	Quantize Quantize `yaml:"quantize" doc:"training for fewer bits"`
@@ -40,34 +40,34 @@ type Data struct {
 	JSONL      []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents, one JSON object a line, also compressed (.jsonl.gz); instead of text"`
 	Mixture    []Source `yaml:"mixture" resume:"content" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
 	MixtureEnd string   `yaml:"mixture_end" default:"restart" range:"mixture_ends" doc:"when an epoch of the mixture ends: never, because a used-up source begins again (restart), or when the first or the last source is used up (first_exhausted, all_exhausted)"`
-	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"what the files hold: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer where data.tokenizer or model.from has one, else bytes"`
-	Tokenizer  string   `yaml:"tokenizer" resume:"content" doc:"a directory with tokenizer.json or tokenizer.model, or one of these; empty: that of model.from, where it has one"`
+	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"contents of the files: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer if data.tokenizer or model.from has one, else bytes"`
+	Tokenizer  string   `yaml:"tokenizer" resume:"content" doc:"a directory with tokenizer.json or tokenizer.model, or one of these files; empty: the tokenizer of model.from, if it has one"`
 	// TokenizerFingerprint is recorded, so that a run is held to its tokenizer.
-	TokenizerFingerprint string  `yaml:"tokenizer_fingerprint" doc:"of the tokenizer, as gputrain tokenize show tells it: with another one the run is refused; empty: any. A run records it"`
-	Invalid              string  `yaml:"invalid" default:"error" range:"error|replace" doc:"what becomes of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
-	Cache                string  `yaml:"cache" resume:"free" doc:"directory that keeps what a tokenizer has made of text; empty: tokens, in the user's cache folder for gputrain"`
-	Field                string  `yaml:"field" doc:"jsonl: field of the document, text or a list of tokens; empty: text, or input_ids where a line has no text"`
-	PromptField          string  `yaml:"prompt_field" doc:"jsonl: field that stands before the document and is not to be predicted; empty: none"`
-	MaskField            string  `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for tokens not to predict; empty: none"`
-	EOS                  *int    `yaml:"eos" range:"-1.." doc:"token put after every document, below model.vocab; null: after text the tokenizer's end token or, of bytes, 0, and none after lists of tokens; -1: none. With a tokenizer also between two files of text"`
-	Packing              string  `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole ones wherever there is room (first_fit), in turn (greedy), on into the next window (stream), or not at all (none). Nothing is predicted across a border"`
-	Documents            string  `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether the documents that share a window see each other (together), or each only itself, at positions from 0 on (apart)"`
-	Long                 string  `yaml:"long" default:"split" range:"longs" doc:"jsonl: a document longer than a window takes several windows (split), or keeps what fits of its beginning (keep_start) or its end (keep_end)"`
-	Validation           float64 `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share kept for validation: by file where there are several, by document for jsonl"`
-	Epochs               int     `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long"`
+	TokenizerFingerprint string  `yaml:"tokenizer_fingerprint" doc:"fingerprint of the tokenizer, as gputrain tokenize show prints it; the run refuses a tokenizer with another one. Empty: any. A run records it"`
+	Invalid              string  `yaml:"invalid" default:"error" range:"error|replace" doc:"treatment of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
+	Cache                string  `yaml:"cache" resume:"free" doc:"directory for the tokens that a tokenizer has made of text; empty: tokens, in the user's cache folder for gputrain"`
+	Field                string  `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a line has no text"`
+	PromptField          string  `yaml:"prompt_field" doc:"jsonl: field with a prompt, which precedes the document and is not predicted; empty: none"`
+	MaskField            string  `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for the others; empty: none"`
+	EOS                  *int    `yaml:"eos" range:"-1.." doc:"token after every document, below model.vocab; null: the tokenizer's end token after text (0 after bytes), and none after lists of tokens; -1: none. With a tokenizer also between two text files"`
+	Packing              string  `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole documents wherever there is room (first_fit) or in turn (greedy), continued in the next window (stream), or not at all (none). Nothing is predicted across a border"`
+	Documents            string  `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether documents in one window see each other (together), or each only itself, at positions from 0 on (apart)"`
+	Long                 string  `yaml:"long" default:"split" range:"longs" doc:"jsonl: whether a document longer than a window takes several windows (split), or keeps as much as fits of its beginning (keep_start) or its end (keep_end)"`
+	Validation           float64 `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share of the data kept for validation: by file if there are several, by document for jsonl"`
+	Epochs               int     `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long to train"`
 	Prefetch             int     `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
-	Timeout              string  `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"how long reading a batch may take before the run ends with an error; empty: for ever"`
+	Timeout              string  `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"time that reading a batch may take before the run ends with an error; empty: no limit"`
 }
 
 // Optimizer names an optimizer and what all of them share; its own parameters
 // stand beside, as `gputrain optimizers NAME` lists them.
 type Optimizer struct {
-	Name         string         `yaml:"name" default:"adamw" range:"optimizers" doc:"see gputrain optimizers"`
+	Name         string         `yaml:"name" default:"adamw" range:"optimizers" doc:"the optimizer; gputrain optimizers lists all"`
 	LearningRate float64        `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate"`
 	Schedule     Schedule       `yaml:"schedule" doc:"the rate over the run"`
 	WeightDecay  float64        `yaml:"weight_decay" default:"0.1" range:"0..1e6" doc:"decoupled weight decay, scaled by the learning rate"`
-	DecayMask    []string       `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: every matrix, no vector"`
-	Rates        []Rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes: such a parameter is read and not trained, and has no gradient, no share in the norm and no optimizer state"`
+	DecayMask    []string       `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: all matrices, no vectors"`
+	Rates        []Rate         `yaml:"rates" doc:"multipliers of the learning rate by parameter path, such as [{match: '^wte|^wpe', multiplier: 0.1}, {match: '^h\\.[01]\\.', multiplier: 0}]; the first match holds. 0 freezes a parameter: it is read but not trained, and has no gradient, no share in the norm and no optimizer state"`
 	ClipGrad     *float64       `yaml:"clip_grad" default:"1" range:">0" doc:"largest global gradient norm; null: no clipping"`
 	Numerics     string         `yaml:"numerics" default:"stable" range:"numerics" doc:"stable or eformer"`
 	Parameters   map[string]any `yaml:"parameters" doc:"the optimizer's own parameters, by name"`
@@ -93,64 +93,64 @@ type Train struct {
 	Steps           int       `yaml:"steps" default:"1600" range:"1.." resume:"reschedule" doc:"optimizer updates"`
 	Batch           int       `yaml:"batch" default:"2" range:"1.." doc:"sequences in a batch; pipeline.microbatches cuts it further"`
 	Accumulate      int       `yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
-	Accumulation    string    `yaml:"accumulation" default:"tree" range:"tree|sequence" doc:"how the gradients of an update's batches, and of the pieces of each (pipeline.microbatches), are added up: along one tree, with the same bits on any number of ranks (tree), or each to those before, which takes no further memory and is for one rank alone (sequence)"`
+	Accumulation    string    `yaml:"accumulation" default:"tree" range:"tree|sequence" doc:"how the gradients of an update's batches, and of their microbatches (pipeline.microbatches), are added up: along one tree, with the same bits on any number of ranks (tree), or each onto the sum before it, which takes no further memory and is for one rank only (sequence)"`
 	EvalEvery       int       `yaml:"eval_every" default:"400" range:"0.." doc:"updates between evaluations; 0: only at the end"`
-	EvalTokens      int       `yaml:"eval_tokens" default:"32768" range:"0.." doc:"validation tokens that an evaluation reads at most; 0: all of them"`
+	EvalTokens      int       `yaml:"eval_tokens" default:"32768" range:"0.." doc:"most validation tokens that an evaluation reads; 0: all of them"`
 	SaveEvery       Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`
 	SaveInterval    string    `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
-	SaveAsync       bool      `yaml:"save_async" default:"true" resume:"free" doc:"training goes on while a checkpoint is written, which takes as much host memory as the checkpoint has bytes"`
-	SaveFrozen      bool      `yaml:"save_frozen" default:"true" resume:"free" doc:"checkpoints have the parameters that optimizer.rates freezes too; false: they name model.from and a fingerprint of these, and have the others alone"`
-	FrozenDType     string    `yaml:"frozen_dtype" default:"f32" range:"f32|bf16" doc:"how devices keep the parameters that optimizer.rates freezes: f32, or bf16, to which they are rounded, in half of the memory"`
+	SaveAsync       bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, which takes as much host memory as the checkpoint has bytes"`
+	SaveFrozen      bool      `yaml:"save_frozen" default:"true" resume:"free" doc:"also save the parameters that optimizer.rates freezes; false: checkpoints have the trained parameters only, and name model.from and a fingerprint of the frozen ones"`
+	FrozenDType     string    `yaml:"frozen_dtype" default:"f32" range:"f32|bf16" doc:"type in which devices keep the parameters that optimizer.rates freezes: f32, or bf16, rounded, in half of the memory"`
 	Keep            int       `yaml:"keep" default:"3" range:"1.." resume:"free" doc:"permanent checkpoints to keep, besides the best"`
 	KeepBest        int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
 	SampleEvery     int       `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end"`
 	SampleTokens    int       `yaml:"sample_tokens" default:"240" range:"0.." resume:"free" doc:"tokens in a sample"`
-	Prompt          string    `yaml:"prompt" resume:"free" doc:"what a sample begins with; empty: what suits the text"`
+	Prompt          string    `yaml:"prompt" resume:"free" doc:"text that a sample begins with; empty: one that suits the data"`
 	Temperature     float64   `yaml:"temperature" default:"0.8" range:"0..100" resume:"free" doc:"temperature of sampling; 0: always the likeliest token"`
 	TopK            int       `yaml:"top_k" default:"40" range:"0.." resume:"free" doc:"sample among the k likeliest tokens; 0: all"`
-	TopP            float64   `yaml:"top_p" default:"1" range:"0..1" resume:"free" doc:"of those, sample among the likeliest that have this share together, one at least; 0 or 1: all"`
-	MinP            float64   `yaml:"min_p" range:"0..1" resume:"free" doc:"sample among tokens that are at least this share as probable as the likeliest; 0: all"`
-	Repetition      float64   `yaml:"repetition_penalty" default:"1" range:">0" resume:"free" doc:"what positive logits of tokens that a sample already has are divided by, and negative ones multiplied by; 1: none"`
+	TopP            float64   `yaml:"top_p" default:"1" range:"0..1" resume:"free" doc:"of those, sample among the likeliest tokens that together have this share, at least one; 0 or 1: all"`
+	MinP            float64   `yaml:"min_p" range:"0..1" resume:"free" doc:"sample among tokens that are at least this share as probable as the likeliest one; 0: all"`
+	Repetition      float64   `yaml:"repetition_penalty" default:"1" range:">0" resume:"free" doc:"penalty on tokens already in the sample: it divides their positive logits and multiplies negative ones; 1: none"`
 	HistogramEvery  int       `yaml:"histogram_every" range:"0.." resume:"free" doc:"updates between histograms of parameters and gradients, computed on the device and written to histograms.jsonl; 0: none"`
 	HistogramMatch  []string  `yaml:"histogram_match" range:"pattern" resume:"free" doc:"regular expressions on params/PATH and grads/PATH that get histograms; empty: all"`
 	LogEvery        int       `yaml:"log_every" default:"1" range:"1.." resume:"free" doc:"updates between lines of metrics.jsonl"`
 	TensorBoard     bool      `yaml:"tensorboard" default:"true" resume:"free" doc:"also write figures, histograms and samples for TensorBoard, to the folder tensorboard of the run directory"`
-	NaNPatience     int       `yaml:"nan_patience" default:"3" range:"1.." resume:"free" doc:"updates in a row with a non-finite loss or gradient after which the run stops as diverged"`
-	SpikeLoss       float64   `yaml:"spike_loss" range:"0..1e6" doc:"skip updates whose loss is this many standard deviations above its mean over the last updates; 0: off"`
-	SpikeGradNorm   float64   `yaml:"spike_grad_norm" range:"0..1e6" doc:"the same for the norm of the gradient"`
-	SpikeUpdateNorm float64   `yaml:"spike_update_norm" range:"0..1e6" doc:"the same for the norm of the update itself, which takes one more pass over the optimizer's state"`
-	SpikeWindow     int       `yaml:"spike_window" default:"128" range:"2..1048576" doc:"updates that the mean and the standard deviation cover; none is skipped before that many were made"`
-	SpikePatience   int       `yaml:"spike_patience" default:"10" range:"1.." resume:"free" doc:"updates skipped in a row as spikes after which the run stops as diverged"`
-	TimeLimit       string    `yaml:"time_limit" range:"duration" resume:"free" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command. The same command again goes on. Empty: none"`
+	NaNPatience     int       `yaml:"nan_patience" default:"3" range:"1.." resume:"free" doc:"consecutive updates with a non-finite loss or gradient after which the run stops as diverged"`
+	SpikeLoss       float64   `yaml:"spike_loss" range:"0..1e6" doc:"skip an update whose loss is this many standard deviations above the mean of the last updates; 0: off"`
+	SpikeGradNorm   float64   `yaml:"spike_grad_norm" range:"0..1e6" doc:"the same for the gradient norm"`
+	SpikeUpdateNorm float64   `yaml:"spike_update_norm" range:"0..1e6" doc:"the same for the norm of the update itself, at the cost of one more pass over the optimizer's state"`
+	SpikeWindow     int       `yaml:"spike_window" default:"128" range:"2..1048576" doc:"updates that the mean and the standard deviation cover; no update is skipped before that many were made"`
+	SpikePatience   int       `yaml:"spike_patience" default:"10" range:"1.." resume:"free" doc:"consecutive updates skipped as spikes after which the run stops as diverged"`
+	TimeLimit       string    `yaml:"time_limit" range:"duration" resume:"free" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command. The same command resumes it. Empty: none"`
 	Seed            uint64    `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
-	Recompute       string    `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"what of each layer the backward pass computes again instead of keeping it, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything but the layer's input (layers), or the first of these that fits the memory (auto)"`
-	MemoryLimit     string    `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to take of an adapter, such as 6GiB, however many stages it has; empty: what it has"`
+	Recompute       string    `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`
+	MemoryLimit     string    `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to use on one adapter, such as 6GiB, however many stages it has; empty: all it has"`
 }
 
 // Pipeline cuts the model into stages and binds them to adapters.
 type Pipeline struct {
 	Stages       int       `yaml:"stages" default:"1" range:"1.." resume:"free" doc:"stages that the model is cut into, each on its own device; 1: not cut"`
-	Adapters     []Adapter `yaml:"adapters" resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; with rank:adapter, such as ['0:0', '1:0'], the stages are on several ranks, counted within one pipeline, and auto is what a rank takes by itself. Empty: --adapter, or the fastest"`
+	Adapters     []Adapter `yaml:"adapters" resume:"free" doc:"adapter of each stage, numbered as by gputrain devices, or one for all; with rank:adapter, such as ['0:0', '1:0'], the stages are on several ranks, counted within one pipeline, and auto is the adapter that a rank would take by itself. Empty: --adapter, or the fastest"`
 	Schedule     string    `yaml:"schedule" default:"1f1b" range:"gpipe|1f1b|interleaved" resume:"free" doc:"order of microbatches: gpipe (all forwards, then all backwards), 1f1b (in turn, less memory) or interleaved (1f1b over several parts a stage, less waiting)"`
-	Microbatches int       `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a run keeps it"`
+	Microbatches int       `yaml:"microbatches" default:"1" range:"1.." doc:"pieces that a batch is cut into so that stages work at the same time; a divisor of train.batch. It changes the rounding, so a resumed run keeps it"`
 	Chunks       int       `yaml:"chunks" range:"0.." resume:"free" doc:"interleaved: parts of the model on each stage; 0: 2 (other schedules: 1)"`
-	Ahead        int       `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage but the last runs beyond what the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
+	Ahead        int       `yaml:"ahead" range:"0.." resume:"free" doc:"1f1b: forward passes that every stage except the last runs beyond those that the schedule needs, which hides slow links. Each takes the memory of a microbatch"`
 	Devices      string    `yaml:"devices" default:"adapter" range:"adapter|stage" resume:"free" doc:"adapter: stages that name one adapter share a device; stage: every stage has its own"`
-	Rules        []Rule    `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter has exactly one. Empty: cut so that the slowest stage is as fast as possible"`
+	Rules        []Rule    `yaml:"rules" resume:"free" doc:"stage of parameters by path, such as [{match: '^wte|^wpe|^h\\.[01]\\.', stage: 0}, {match: '^h\\.[23]\\.|^ln_f', stage: 1}]; each parameter must have exactly one stage. Empty: a cut that makes the slowest stage as fast as possible"`
 }
 
 // Device is how adapters are used; nothing of it changes what a run computes.
 type Device struct {
-	SubmitLimit string `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take: a step of more is cut into several, which changes no bit. Windows resets a driver after two seconds of one. Empty or 0s: never cut"`
-	Texels      string `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), those that read each element many times (reuse), all that gain by it (all), or what a measurement of the adapter says (auto). force is for tests"`
+	SubmitLimit string `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take. A longer step is cut into several submits, to the same bits. Windows resets a driver after two seconds of one submit. Empty or 0s: never cut"`
+	Texels      string `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), kernels that read each element many times (reuse), all that gain by it (all), or as a measurement of the adapter says (auto). force is for tests"`
 }
 
 // Cluster is how ranks train one model.
 type Cluster struct {
-	ShardOptimizer bool   `yaml:"shard_optimizer" resume:"free" doc:"divide the optimizer's state and the update over the ranks, with the same bits: each has its part of the state and hands out the parameters that it has updated"`
-	Wire           string `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: as they are (f32), or rounded, in half the bytes (bf16), with which the bits depend on the number of ranks"`
-	Bucket         string `yaml:"bucket" range:"size" resume:"free" doc:"gradients that travel together, such as 4MiB; while they do the next are read from the device. Empty: 4 MiB, or 256 KiB for each rank where that is more"`
-	Timeout        string `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long a rank waits for another, beside 20 times what that is expected to take, until the run ends with an error that names it"`
+	ShardOptimizer bool   `yaml:"shard_optimizer" resume:"free" doc:"divide the optimizer's state and the update over the ranks, with the same bits: each rank keeps its part of the state, and sends the others the parameters that it updates"`
+	Wire           string `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: unchanged (f32), or rounded, with half the bytes (bf16); the bits then depend on the number of ranks"`
+	Bucket         string `yaml:"bucket" range:"size" resume:"free" doc:"gradients that travel together, such as 4MiB, while the next ones are read from the device. Empty: 4 MiB, or 256 KiB for each rank if that is more"`
+	Timeout        string `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long to wait for another rank, on top of 20 times its expected work, before the run ends with an error that names it"`
 }
 
 // Rule puts parameters on a stage.
