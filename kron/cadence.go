@@ -12,11 +12,11 @@ import (
 //
 // The first update always refreshes, and so does every one that balances the factors (Balances).
 type Cadence struct {
-	Every          int     `json:"every" doc:"factors are refreshed in every so many updates; 0 and 1: in all"`
-	Anneal         bool    `json:"anneal" doc:"refresh at random instead, with probability exp(-decay (n - flat_start)) in update n, 1 at most"`
-	MinProbability float64 `json:"min_probability" doc:"what the probability does not fall below, 0 to 1"`
+	Every          int     `json:"every" doc:"one update in this many refreshes the factors; 0 and 1: every update"`
+	Anneal         bool    `json:"anneal" doc:"refresh at random instead, in update n with probability exp(-decay (n - flat_start)), at most 1"`
+	MinProbability float64 `json:"min_probability" doc:"lowest probability, 0 to 1"`
 	Decay          float64 `json:"decay" doc:"how fast the probability falls, per update"`
-	FlatStart      int64   `json:"flat_start" doc:"updates before it falls"`
+	FlatStart      int64   `json:"flat_start" doc:"updates before the probability falls"`
 }
 
 // DefaultCadence refreshes in every update. Its annealing, where that is chosen, is that of PSGD Kron (kron_torch,

@@ -10,16 +10,16 @@ func init() {
 
 // adafactor are the parameters of optax.adafactor, with its names and defaults; see ScaleByFactoredRMS for the equations.
 type adafactor struct {
-	MinDimSizeToFactor       int      `json:"min_dim_size_to_factor" default:"128" range:"[1,inf)" doc:"least second-largest side of a leaf whose second moment is factored"`
+	MinDimSizeToFactor       int      `json:"min_dim_size_to_factor" default:"128" range:"[1,inf)" doc:"a leaf's second moment is factored if its second-largest side is at least this"`
 	DecayRate                float64  `json:"decay_rate" default:"0.8" doc:"power by which the second moment's decay nears 1: 1 - n^-decay_rate at update n"`
-	DecayOffset              int64    `json:"decay_offset" doc:"subtracted from n there; at most 0"`
+	DecayOffset              int64    `json:"decay_offset" doc:"subtracted from n in the decay; at most 0"`
 	MultiplyByParameterScale bool     `json:"multiply_by_parameter_scale" default:"true" doc:"multiply a leaf's update by its parameter's root mean square, at least 1e-3"`
 	ClippingThreshold        *float64 `json:"clipping_threshold" default:"1" range:"(0,inf)" doc:"largest root mean square of a leaf's update before the rate; null = no limit"`
 	Momentum                 *float64 `json:"momentum" range:"[0,1)" doc:"decay of a moving average of updates, rate included; null = none and no state"`
 	DTypeMomentum            string   `json:"dtype_momentum" default:"f32" range:"f32|bf16|" doc:"storage of the momentum: f32 or bf16"`
-	WeightDecayRate          *float64 `json:"weight_decay_rate" range:"[0,inf)" doc:"optax's decay inside, which the rate does not multiply, for the leaves of the options' mask (eformer: all); null = none; use the options' own"`
+	WeightDecayRate          *float64 `json:"weight_decay_rate" range:"[0,inf)" doc:"decay inside of the optimizer, not multiplied by the rate, as in optax, for the leaves of the options' mask (eformer: all); null = none; prefer the options' weight_decay"`
 	Eps                      float64  `json:"eps" default:"1e-30" doc:"added to squares of gradients"`
-	Factored                 bool     `json:"factored" default:"true" doc:"factor second moments at all"`
+	Factored                 bool     `json:"factored" default:"true" doc:"whether second moments are factored at all"`
 }
 
 // Transform is chain(scale_by_factored_rms, clip_by_leaf_rms, rate, scale_by_param_block_rms, ema, add_decayed_weights, scale(-1)),

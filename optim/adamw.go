@@ -10,7 +10,7 @@ func init() {
 // adamW are the parameters of optax.adamw, with its defaults but for the decay inside; see ScaleByAdam for the equations.
 type adamW struct {
 	Adam
-	WeightDecay float64 `json:"weight_decay" range:"[0,inf)" doc:"optax's decay inside, before the rate, for the leaves of the options' mask; use the options' own"`
+	WeightDecay float64 `json:"weight_decay" range:"[0,inf)" doc:"decay inside of the optimizer, before the rate, as in optax, for the leaves of the options' mask; prefer the options' weight_decay"`
 }
 
 // Transform is chain(scale_by_adam, add_decayed_weights, scale_by_learning_rate).

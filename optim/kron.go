@@ -27,20 +27,20 @@ func init() {
 
 // Kron are the parameters of eformer's quad and skew, with its defaults but for the block size; see ScaleByKron for the equations.
 type Kron struct {
-	B1               float64      `json:"b1" default:"0.95" range:"[0,1)" doc:"decay of the momentum that is preconditioned; 0 = no momentum and no mu"`
+	B1               float64      `json:"b1" default:"0.95" range:"[0,1)" doc:"decay of the momentum before preconditioning; 0 = no momentum and no mu"`
 	BlockSize        int          `json:"block_size" default:"128" doc:"largest side of a block; cost and state of dense factors grow with it"`
-	MaxSizeDense     int          `json:"max_size_dense" default:"16384" doc:"a longer side of a matrix has a diagonal factor"`
+	MaxSizeDense     int          `json:"max_size_dense" default:"16384" doc:"longest side of a matrix with a dense factor; a longer one has a diagonal factor"`
 	PreconditionerLR float64      `json:"preconditioner_lr" default:"0.7" doc:"step of the factors"`
-	InitScale        float64      `json:"preconditioner_init_scale" default:"1" doc:"factors begin as this times the identity"`
-	DType            string       `json:"dtype" range:"f32|bf16|" doc:"storage of the factors, in eformer numerics of the momentum too: f32 or bf16; \"\" = f32, in eformer numerics bf16"`
-	Damping          float64      `json:"damping" default:"0.03" doc:"stable numerics: noise on the gradient, as a part of its running RMS"`
+	InitScale        float64      `json:"preconditioner_init_scale" default:"1" doc:"initial factors are this times the identity"`
+	DType            string       `json:"dtype" range:"f32|bf16|" doc:"storage of the factors, with eformer numerics of the momentum too: f32 or bf16; \"\" = f32, with eformer numerics bf16"`
+	Damping          float64      `json:"damping" default:"0.03" doc:"stable numerics: noise on the gradient, relative to its running RMS"`
 	NoiseScale       float64      `json:"noise_scale" default:"1e-9" doc:"eformer numerics: standard deviation of the noise on the gradient"`
 	NormalizeGrads   bool         `json:"normalize_grads" doc:"divide the momentum of each leaf by its norm first"`
 	LRStyle          string       `json:"lr_style" default:"adam" range:"adam|none|" doc:"\"adam\" divides updates by 5, so that rates are like Adam's; \"none\" does not"`
-	Refresh          kron.Cadence `json:"refresh" doc:"which updates refresh the factors; the others apply them as they are"`
+	Refresh          kron.Cadence `json:"refresh" doc:"updates that refresh the factors; the others only apply them"`
 	ScannedLayers    *Mask        `json:"scanned_layers" doc:"leaves whose first axis counts independent matrices: patterns or paths; null = none"`
-	WeightDecay      *float64     `json:"weight_decay" range:"[0,inf)" doc:"eformer's decay inside, before the rate; null = 0, in eformer numerics 0.1; use the options' own"`
-	WeightDecayMask  *Mask        `json:"weight_decay_mask" doc:"leaves that decay inside; null = all"`
+	WeightDecay      *float64     `json:"weight_decay" range:"[0,inf)" doc:"decay inside of the optimizer, before the rate, as in eformer; null = 0, with eformer numerics 0.1; prefer the options' weight_decay"`
+	WeightDecayMask  *Mask        `json:"weight_decay_mask" doc:"leaves that decay inside of the optimizer; null = all"`
 
 	method kron.Method
 }

@@ -9,7 +9,7 @@ func init() {
 
 // Lion are the parameters of optax.lion, with the defaults of eformer's configuration; see ScaleByLion for the equations.
 type Lion struct {
-	B1      float64 `json:"b1" default:"0.9" range:"[0,1)" doc:"share of the moment in the sign's argument"`
+	B1      float64 `json:"b1" default:"0.9" range:"[0,1)" doc:"weight of the moment in the sign's argument"`
 	B2      float64 `json:"b2" default:"0.99" range:"[0,1)" doc:"decay of the moment"`
 	MuDType string  `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the moment: f32 or bf16"`
 }

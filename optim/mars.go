@@ -16,7 +16,7 @@ func init() {
 type Mars struct {
 	Beta1       float64  `json:"beta1" default:"0.95" range:"[0,1)" doc:"decay of the first moment"`
 	Beta2       float64  `json:"beta2" default:"0.99" range:"[0,1)" doc:"decay of the second moment"`
-	Gamma       float64  `json:"gamma" default:"0.025" range:"[0,inf)" doc:"weight of the gradient's change, which beta1/(1-beta1) multiplies"`
+	Gamma       float64  `json:"gamma" default:"0.025" range:"[0,inf)" doc:"weight of the gradient's change, multiplied by beta1/(1-beta1)"`
 	Epsilon     float64  `json:"epsilon" default:"1e-8" range:"[0,inf)" doc:"added to the root of the second moment"`
 	MaxGradNorm *float64 `json:"max_grad_norm" default:"1" range:"[0,inf)" doc:"largest global norm of the corrected gradient; null or 0 = no clip"`
 	MuDType     string   `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the first moment: f32 or bf16"`

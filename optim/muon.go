@@ -11,7 +11,7 @@ import (
 
 func init() {
 	builtin(Optimizer{
-		Name: "muon", Doc: "Muon: orthogonalised momentum for matrices, AdamW for the rest; its floating-point operations are those of matrices of side 768", Rate: 0.01,
+		Name: "muon", Doc: "Muon: orthogonalised momentum for matrices, AdamW for the rest; its floating-point operations count matrices of side 768", Rate: 0.01,
 		New: func() Parameters { return new(muon) },
 		// Five products of matrices whose singular values are near one, and what four calls of them add up to.
 		Tolerance: 1e-4, CountedFor: "matrices of side 768",
@@ -24,17 +24,17 @@ type muon struct {
 	NSSteps         int        `json:"ns_steps" default:"5" doc:"Newton-Schulz steps"`
 	Beta            float64    `json:"beta" default:"0.95" doc:"decay of the momentum"`
 	Eps             float64    `json:"eps" default:"1e-8" doc:"added to the norm of the momentum, and to the root of AdamW's second moment"`
-	WeightDecay     float64    `json:"weight_decay" range:"[0,inf)" doc:"optax's decay inside of matrices, before the rate; use the options' own"`
-	WeightDecayMask *Mask      `json:"weight_decay_mask" doc:"leaves of that decay; null = all in eformer, those of the options' mask in stable"`
+	WeightDecay     float64    `json:"weight_decay" range:"[0,inf)" doc:"decay of matrices inside of the optimizer, before the rate, as in optax; prefer the options' weight_decay"`
+	WeightDecayMask *Mask      `json:"weight_decay_mask" doc:"leaves that weight_decay applies to; null = all in eformer, the options' mask in stable"`
 	MuDType         string     `json:"mu_dtype" default:"f32" range:"f32|bf16|" doc:"storage of the momentum and AdamW's first moment: f32 or bf16"`
-	Nesterov        bool       `json:"nesterov" default:"true" doc:"Nesterov's form of both"`
+	Nesterov        bool       `json:"nesterov" default:"true" doc:"Nesterov's form of the momentum and of AdamW's first moment"`
 	Adaptive        bool       `json:"adaptive" doc:"multiply by the product of momentum and its orthogonal form"`
-	ConsistentRMS   float64    `json:"consistent_rms" doc:"scale by this times the root of the larger side, 0.2 for AdamW's rates, instead of by the shape; 0 = off"`
+	ConsistentRMS   float64    `json:"consistent_rms" doc:"scale by this (0.2 for AdamW's rates) times the root of the larger side, instead of by the shape; 0 = off"`
 	AdamB1          float64    `json:"adam_b1" default:"0.9" range:"[0,1)" doc:"decay of AdamW's first moment"`
 	AdamB2          float64    `json:"adam_b2" default:"0.999" range:"[0,1)" doc:"decay of AdamW's second moment"`
 	AdamEpsRoot     float64    `json:"adam_eps_root" range:"[0,inf)" doc:"added under AdamW's root"`
-	AdamWeightDecay float64    `json:"adam_weight_decay" range:"[0,inf)" doc:"decay inside of AdamW's leaves, in stable only; use the options' own"`
-	AdamW           []string   `json:"adamw" doc:"patterns of paths that are AdamW's whatever their shape; null = embeddings and output head in stable, none in eformer"`
+	AdamWeightDecay float64    `json:"adam_weight_decay" range:"[0,inf)" doc:"decay of AdamW's leaves inside of the optimizer, in stable only; prefer the options' weight_decay"`
+	AdamW           []string   `json:"adamw" doc:"patterns of paths that AdamW updates whatever their shape; null = embeddings and output head in stable, none in eformer"`
 }
 
 // Transform is chain(route(scale_by_muon, scale_by_adam), decays inside, scale_by_learning_rate): leaves of two dimensions go to Muon, but

@@ -12,11 +12,11 @@ type Options struct {
 	ClipGrad          *float64       `json:"clip_grad" doc:"largest global norm of the gradient; null = no clip"`
 	WeightDecay       float64        `json:"weight_decay" doc:"p -= lr(t) weight_decay p, outside of the optimizer"`
 	WeightDecayMask   *Mask          `json:"weight_decay_mask" doc:"leaves that decay: patterns, paths or \"matrices\"; null = all"`
-	AccumulationSteps int            `json:"accumulation_steps" doc:"calls an update, whose gradients are averaged; 0 = 1"`
-	SkipNonFinite     bool           `json:"skip_non_finite" doc:"an update whose gradient is not finite changes nothing"`
-	MeasureNorm       bool           `json:"measure_norm" doc:"measure the global norm of the gradient also where nothing needs it"`
+	AccumulationSteps int            `json:"accumulation_steps" doc:"calls in an update, which averages their gradients; 0 = 1"`
+	SkipNonFinite     bool           `json:"skip_non_finite" doc:"an update with a gradient that is not finite changes nothing"`
+	MeasureNorm       bool           `json:"measure_norm" doc:"measure the global norm of the gradient even if nothing needs it"`
 	Numerics          Numerics       `json:"numerics" doc:"stable (default) or eformer"`
-	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by pattern of the path; the first match holds"`
+	Rates             []PathRate     `json:"rates" doc:"multipliers of the rate by path pattern; the first match holds"`
 }
 
 // Validate checks everything that can be checked without the paths of a tree.

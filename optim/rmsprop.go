@@ -8,7 +8,7 @@ import (
 
 func init() {
 	builtin(Optimizer{
-		Name: "rmsprop", Doc: "RMSProp: gradients over a running root mean square, with momentum where asked for", Rate: 0.001,
+		Name: "rmsprop", Doc: "RMSProp: gradients over a running root mean square, with optional momentum", Rate: 0.001,
 		New:   func() Parameters { return new(RMSProp) },
 		Small: `{"momentum":0.9}`,
 	})

@@ -18,10 +18,10 @@ const warmupBegin = 1e-8
 type ScheduleConfig struct {
 	Type            string  `json:"type" doc:"constant, linear, cosine or polynomial"`
 	LearningRate    float64 `json:"learning_rate" doc:"peak rate"`
-	LearningRateEnd float64 `json:"learning_rate_end" doc:"rate at and beyond the end"`
+	LearningRateEnd float64 `json:"learning_rate_end" doc:"rate at the end and after it"`
 	WarmupSteps     int64   `json:"warmup_steps" doc:"updates from almost 0 to the peak; 0 = none"`
-	Steps           int64   `json:"steps" doc:"updates until the end, the warm-up counted"`
-	Exponent        float64 `json:"exponent" doc:"of cosine and polynomial; 0 = 1"`
+	Steps           int64   `json:"steps" doc:"updates until the end, including the warm-up"`
+	Exponent        float64 `json:"exponent" doc:"exponent of cosine and polynomial; 0 = 1"`
 }
 
 // ScheduleBuilder makes a schedule of a validated configuration.

@@ -2,7 +2,7 @@ package optim
 
 func init() {
 	builtin(Optimizer{
-		Name: "sgd", Doc: "stochastic gradient descent, with momentum where asked for", Rate: 0.1,
+		Name: "sgd", Doc: "stochastic gradient descent, with optional momentum", Rate: 0.1,
 		New:   func() Parameters { return new(sgd) },
 		Small: `{"momentum":0.9}`,
 	})
@@ -12,7 +12,7 @@ func init() {
 type sgd struct {
 	Momentum    float64 `json:"momentum" range:"[0,1)" doc:"decay of the trace; 0 = no momentum and no state"`
 	Nesterov    bool    `json:"nesterov" doc:"Nesterov's form of the momentum"`
-	WeightDecay float64 `json:"weight_decay" range:"[0,inf)" doc:"torch's decay, added to the gradient before the momentum, for the leaves of the options' mask"`
+	WeightDecay float64 `json:"weight_decay" range:"[0,inf)" doc:"decay added to the gradient before the momentum, as in torch, for the leaves of the options' mask"`
 }
 
 // Transform is chain(add_decayed_weights, trace, scale_by_learning_rate).
