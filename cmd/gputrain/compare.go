@@ -17,15 +17,15 @@ import (
 
 type compareCmd struct {
 	runFlags
-	Optimizers []string `help:"Optimizers, each NAME with built-in settings or NAME=FILE with a run file of its own that has nothing but the optimizer; NAME may then be anything. NAME@0.7 makes 0.7 of the steps, in a schedule of its own." default:"adamw,lion,muon,mars,quad,skew" placeholder:"NAME,..."`
-	Rate       []string `help:"Peak learning rates by name, over all others." placeholder:"NAME=RATE"`
+	Optimizers []string `help:"Optimizers, each as NAME with built-in settings, or as NAME=FILE with any name and a run file that has nothing but the optimizer. NAME@0.7 makes 0.7 of the steps, in a schedule of its own." default:"adamw,lion,muon,mars,quad,skew" placeholder:"NAME,..."`
+	Rate       []string `help:"Peak learning rates by name; they override all others." placeholder:"NAME=RATE"`
 	Seeds      int      `help:"Runs of each optimizer, with seeds from train.seed upwards." default:"3"`
 	Steps      int      `help:"Updates of each run; 0 = train.steps." default:"0"`
-	EvalEvery  int      `help:"Updates between evaluations; 0 = train.eval_every, a twentieth of the steps where nothing says it." default:"0"`
-	Out        string   `help:"Folder for the table, the picture and a run directory each." default:"runs/compare" type:"path" placeholder:"DIR"`
+	EvalEvery  int      `help:"Updates between evaluations; 0 = train.eval_every, or a twentieth of the steps if nothing sets that." default:"0"`
+	Out        string   `help:"Folder for the table, the picture and the run directories." default:"runs/compare" type:"path" placeholder:"DIR"`
 	Adapter    string   `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress   string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
-	Fresh      bool     `help:"Start over: remove what earlier runs have left in their run directories."`
+	Fresh      bool     `help:"Start over: remove earlier runs' files from their run directories."`
 }
 
 // Run trains one run after the other, all optimizers with the first seed before the second, and writes what is known after each. A run

@@ -21,15 +21,15 @@ import (
 type configCmd struct {
 	Template configTemplateCmd `cmd:"" help:"Write a run file with every key, its default and what it means, or one for a new model of a family and size."`
 	Explain  configExplainCmd  `cmd:"" help:"Show every value in force and where it came from."`
-	Record   configRecordCmd   `cmd:"" help:"Write what run.yaml of a run directory would say: for one whose run.yaml was lost, with the settings that its run was made with."`
-	Schema   configSchemaCmd   `cmd:"" help:"Write the JSON schema of run files. Editors that know it complete keys and mark what is wrong: put '# yaml-language-server: $$schema=FILE' first in a run file."`
+	Record   configRecordCmd   `cmd:"" help:"Write the run.yaml of a run directory that has lost it, from the settings that its run was made with."`
+	Schema   configSchemaCmd   `cmd:"" help:"Write the JSON schema of run files. Editors then complete keys and mark errors: put '# yaml-language-server: $$schema=FILE' first in a run file."`
 }
 
 type configTemplateCmd struct {
-	Family    string `help:"A run file for a new model of this family instead. With --size." placeholder:"KIND"`
-	Size      string `help:"Of about so many parameters, such as 0.1B, 100M or 500K." placeholder:"SIZE"`
+	Family    string `help:"Write a run file for a new model of this family instead. With --size." placeholder:"KIND"`
+	Size      string `help:"Approximate number of parameters, such as 0.1B, 100M or 500K." placeholder:"SIZE"`
 	Vocab     int    `help:"Size of the vocabulary." placeholder:"256" xor:"vocab"`
-	Tokenizer string `help:"The vocabulary of this tokenizer, in whole 64s." placeholder:"TOKENIZER" xor:"vocab"`
+	Tokenizer string `help:"Take the size of this tokenizer's vocabulary, rounded up to a multiple of 64." placeholder:"TOKENIZER" xor:"vocab"`
 	Context   int    `help:"Tokens in a sequence." default:"1024"`
 }
 
@@ -113,8 +113,8 @@ func (c *configExplainCmd) Run() error {
 
 // runFlags are the layers of a run's values.
 type runFlags struct {
-	Files []string `arg:"" optional:"" name:"run.yaml" help:"Run files, later ones over earlier ones; none = the built-in default run."`
-	Set   []string `help:"Lay one value over the run file, such as --set train.steps=100." placeholder:"KEY=VALUE" sep:"none"`
+	Files []string `arg:"" optional:"" name:"run.yaml" help:"Run files; later ones override earlier ones. None = the built-in default run."`
+	Set   []string `help:"Override one value of the run file, such as --set train.steps=100." placeholder:"KEY=VALUE" sep:"none"`
 }
 
 func (f *runFlags) load() (*runfile.Config, error) {

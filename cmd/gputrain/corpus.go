@@ -20,11 +20,11 @@ import (
 type textFlags struct {
 	Text        []string `help:"Text files or globs; none = the validation part of the run's own text." placeholder:"GLOB" xor:"text"`
 	JSONL       []string `name:"jsonl" help:"Files or globs of documents, a JSON object a line, instead of text." placeholder:"GLOB" xor:"text"`
-	Field       string   `help:"Of --jsonl: field of the document; none = as the run has it." placeholder:"NAME"`
-	PromptField string   `help:"Of --jsonl: field that stands before it and does not count." placeholder:"NAME"`
-	MaskField   string   `help:"Of --jsonl: field with a list of 1 and 0 for the tokens that count and those that do not." placeholder:"NAME"`
-	Invalid     string   `help:"What becomes of text that is not UTF-8: an error that says where, or U+FFFD in its place (replace); none = as the run has it." placeholder:"error|replace" enum:"error,replace," default:""`
-	ChangedText bool     `help:"Measure the run's own text also where it is no longer what the run has learned from."`
+	Field       string   `help:"With --jsonl: field with the document; none = the run's field." placeholder:"NAME"`
+	PromptField string   `help:"With --jsonl: field with a prompt, which precedes the document and does not count." placeholder:"NAME"`
+	MaskField   string   `help:"With --jsonl: field with a list of 1 for tokens that count and 0 for the others." placeholder:"NAME"`
+	Invalid     string   `help:"Treatment of text that is not UTF-8: an error that says where, or U+FFFD in its place (replace); none = as in the run." placeholder:"error|replace" enum:"error,replace," default:""`
+	ChangedText bool     `help:"Measure the run's own text even if it has changed since the run learned from it."`
 }
 
 // open opens what the flags name, else the text that the run of a model learned from. Files are read as the run reads its own, as far as

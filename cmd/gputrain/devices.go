@@ -12,7 +12,7 @@ import (
 
 type devicesCmd struct {
 	JSON    bool `help:"One JSON array on standard output." xor:"form"`
-	Missing bool `help:"Only the command that installs Vulkan's software driver, where nothing better than OpenGL on the processor is found; else nothing." xor:"form"`
+	Missing bool `help:"Print only the command that installs Vulkan's software driver, and only if nothing better than OpenGL on the processor is found." xor:"form"`
 }
 
 // deviceLine is an adapter as `devices --json` shows it. Sizes in bytes.

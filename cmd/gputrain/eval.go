@@ -19,9 +19,9 @@ type evalCmd struct {
 	modelFlags
 	textFlags
 	Batch  int  `help:"Sequences at once; the loss does not depend on it." default:"8"`
-	Limit  int  `help:"Tokens to read at most, evenly spaced; 0 = all." default:"0"`
-	Window int  `help:"Tokens that the model sees at once; 0 = its context, of a model that is no run of gputrain at most 2048." default:"0"`
-	Stride int  `help:"Windows of a text begin so many tokens behind one another, so that each token has the window less this before it; 0 = side by side." default:"0"`
+	Limit  int  `help:"Most tokens to read, evenly spaced; 0 = all." default:"0"`
+	Window int  `help:"Tokens that the model sees at once; 0 = its context, and at most 2048 for a model that is no run of gputrain." default:"0"`
+	Stride int  `help:"Tokens from the start of one window of text to the start of the next, so that each token has at least the window less this before it; 0 = windows side by side." default:"0"`
 	JSON   bool `help:"One JSON object on standard output."`
 }
 

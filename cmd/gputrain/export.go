@@ -17,9 +17,9 @@ import (
 
 type exportCmd struct {
 	Model     string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout." type:"existingdir"`
-	To        string `help:"Directory to make; it may be there if it is empty." required:"" type:"path" placeholder:"DIR"`
-	DType     string `name:"dtype" help:"Type of the weights: auto, that of the model which training began with, f32 from scratch; or f32, bf16, f16. Rounded to the nearest, ties to even." default:"auto" enum:"auto,f32,bf16,f16"`
-	ShardSize string `help:"Most that a file of weights may take; more are split, with an index." default:"5GB" placeholder:"SIZE"`
+	To        string `help:"Directory to make; it may exist if it is empty." required:"" type:"path" placeholder:"DIR"`
+	DType     string `name:"dtype" help:"Type of the weights: f32, bf16 or f16, rounded to nearest, ties to even; or auto, the type of the weights that training began with, f32 from scratch." default:"auto" enum:"auto,f32,bf16,f16"`
+	ShardSize string `help:"Largest size of a weights file; larger models are split into several files with an index." default:"5GB" placeholder:"SIZE"`
 }
 
 func (c *exportCmd) Run() error {

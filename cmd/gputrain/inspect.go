@@ -24,10 +24,10 @@ import (
 )
 
 type inspectCmd struct {
-	Path      string `arg:"" help:"Run directory, checkpoint, model directory, a .safetensors file, or what was written for TensorBoard: a run's folder tensorboard, or a file of it." type:"path"`
-	Optimizer bool   `help:"The optimizer's state instead of the parameters: a line a parameter."`
+	Path      string `arg:"" help:"Run directory, checkpoint, model directory, .safetensors file, a run's tensorboard folder, or an event file in it." type:"path"`
+	Optimizer bool   `help:"Show the optimizer's state instead of the parameters, one line a parameter."`
 	JSON      bool   `help:"One JSON object a tensor, or a parameter with --optimizer, on standard output."`
-	Plot      string `help:"With --optimizer of quad or skew: a picture of the Lipschitz estimates and conditions of the factors." type:"path" placeholder:"FILE.svg"`
+	Plot      string `help:"With --optimizer, for quad and skew: draw the Lipschitz estimates and the conditions of the factors." type:"path" placeholder:"FILE.svg"`
 }
 
 // tensorLine is a tensor as `inspect` shows it: figures are of all elements.

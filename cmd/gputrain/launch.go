@@ -14,11 +14,11 @@ import (
 )
 
 type launchCmd struct {
-	Hosts    string   `help:"File of one host a line, as name or name slots=N; # begins a comment. Without it mpirun starts ranks where it is, or where its batch system says." type:"path" placeholder:"FILE"`
-	Ranks    int      `short:"n" help:"How many; by default the slots of all hosts." placeholder:"N"`
-	Restarts int      `help:"Times to go on from the newest checkpoint after a rank has died." default:"0" placeholder:"N"`
-	Shrink   bool     `help:"Go on without the hosts that are gone, on fewer ranks."`
-	Command  []string `arg:"" help:"What every rank does: -- train run.yaml and its flags." passthrough:"partial"`
+	Hosts    string   `help:"File with one host a line, as name or name slots=N; # begins a comment. Without it, mpirun starts ranks on this machine or where its batch system says." type:"path" placeholder:"FILE"`
+	Ranks    int      `short:"n" help:"Number of ranks; by default the slots of all hosts." placeholder:"N"`
+	Restarts int      `help:"Times to resume from the newest checkpoint after a rank has died." default:"0" placeholder:"N"`
+	Shrink   bool     `help:"Resume without the hosts that are gone, on fewer ranks."`
+	Command  []string `arg:"" help:"Command of every rank: -- train run.yaml and its flags." passthrough:"partial"`
 }
 
 // Run starts the ranks. Its exit code is theirs.

@@ -21,27 +21,27 @@ import (
 // cli is the command line. Documents and figures go to standard output, logs
 // and progress to standard error.
 type cli struct {
-	Train      trainCmd      `cmd:"" help:"Train a model; the same command again goes on where it stopped."`
-	Launch     launchCmd     `cmd:"" help:"Train on several ranks, on one machine or many: starts them with Open MPI's mpirun, and starts them again after a death."`
-	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, the schedule."`
-	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds: a table and a picture; the same command again goes on."`
+	Train      trainCmd      `cmd:"" help:"Train a model; the same command again resumes it."`
+	Launch     launchCmd     `cmd:"" help:"Train on several ranks, on one machine or many: start them with Open MPI's mpirun, and start them again after one has died."`
+	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, schedule."`
+	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds, for a table and a picture; the same command again resumes."`
 	Serve      serveCmd      `cmd:"" help:"Show runs as a live page in the browser: curves, stages, histograms, samples, settings."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`
-	Export     exportCmd     `cmd:"" help:"Write a trained model in the Hugging Face layout, in a type of one's own."`
+	Export     exportCmd     `cmd:"" help:"Write a trained model in the Hugging Face layout, in a type of your choice."`
 	Devices    devicesCmd    `cmd:"" help:"List the adapters."`
 	Doctor     doctorCmd     `cmd:"" help:"Prove the numbers on an adapter: every kernel against its twin, the golden cases, and speed."`
 	Bench      benchCmd      `cmd:"" help:"Measure copy, matmul, optimizers and training."`
-	Config     configCmd     `cmd:"" help:"Write a commented run file, or say where each value comes from."`
+	Config     configCmd     `cmd:"" help:"Write a commented run file, or show where each value comes from."`
 	Optimizers optimizersCmd `cmd:"" help:"List the optimizers with their parameters and defaults."`
 
-	Tokenize tokenizeCmd `cmd:"" help:"Text to ids and back as the tokenizers of Hugging Face directories do, and vocabularies made of texts."`
+	Tokenize tokenizeCmd `cmd:"" help:"Turn text into ids and back with the tokenizers of Hugging Face directories, and make vocabularies."`
 
-	Licenses licensesCmd `cmd:"" help:"Print the licences of what is linked into this program."`
+	Licenses licensesCmd `cmd:"" help:"Print the licences of the code that is linked into this program."`
 	windowCommands
 
-	LogLevel slog.Level `help:"Least level of log lines on standard error: DEBUG, INFO, WARN or ERROR." default:"WARN" env:"GPUTRAIN_LOG_LEVEL"`
+	LogLevel slog.Level `help:"Lowest level of log lines on standard error: DEBUG, INFO, WARN or ERROR." default:"WARN" env:"GPUTRAIN_LOG_LEVEL"`
 }
 
 func main() {

@@ -16,7 +16,7 @@ import (
 )
 
 type optimizersCmd struct {
-	Name string `arg:"" optional:"" help:"One optimizer: a commented piece of a run file with all of its parameters."`
+	Name string `arg:"" optional:"" help:"One optimizer: print a commented piece of a run file with all its parameters."`
 	JSON bool   `help:"JSON on standard output."`
 }
 
@@ -89,7 +89,7 @@ func (c *optimizersCmd) Run() error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Println("bytes and operations a parameter and update; gputrain optimizers NAME tells what the parameters mean")
+	fmt.Println("bytes and operations are per parameter and update; gputrain optimizers NAME explains the parameters")
 	for _, d := range all {
 		if d.countedFor != "" {
 			fmt.Printf("%s: operations and traffic of %s\n", d.Name, d.countedFor)

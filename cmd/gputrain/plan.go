@@ -19,10 +19,10 @@ import (
 
 type planCmd struct {
 	runFlags
-	Adapter string `help:"Index, part of a name, or backend:part; of every stage." placeholder:"SEL"`
+	Adapter string `help:"Adapter of every stage: index, part of a name, or backend:part." placeholder:"SEL"`
 	Step    bool   `help:"Show the work of one training step instead, kernel by kernel, and its time at the limits of cards; with --adapter, of that adapter too."`
-	Ranks   int    `help:"Show too how the run scales to so many ranks of this kind: computed from this plan and from speeds."`
-	Network string `help:"Speed of what joins ranks, such as 10Gbit." default:"10Gbit" placeholder:"SPEED"`
+	Ranks   int    `help:"Show also how the run scales to up to this many such ranks, computed from this plan and from speeds."`
+	Network string `help:"Speed of the network between ranks, such as 10Gbit." default:"10Gbit" placeholder:"SPEED"`
 	JSON    bool   `help:"One JSON object on standard output."`
 }
 

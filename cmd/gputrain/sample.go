@@ -17,16 +17,16 @@ import (
 
 type sampleCmd struct {
 	modelFlags
-	Prompt string `help:"What the text begins with." default:"func "`
-	Tokens int    `help:"Tokens to write." default:"240"`
+	Prompt string `help:"Text to begin with." default:"func "`
+	Tokens int    `help:"Number of tokens to write." default:"240"`
 	Seed   uint64 `help:"The same seed writes the same text on the same adapter." default:"42"`
 
-	Temperature *float64 `help:"0 = always the likeliest token. Without it, and the flags below, what generation_config.json beside the model says, else 0.8." placeholder:"0.8"`
+	Temperature *float64 `help:"0 = always the likeliest token. Without this flag or those below, as in generation_config.json next to the model, else 0.8." placeholder:"0.8"`
 	TopK        *int     `help:"Choose among the k likeliest tokens; 0 = all." placeholder:"40"`
-	TopP        *float64 `help:"Of those, choose among the likeliest that have this share together; 1 = all." placeholder:"1"`
-	MinP        *float64 `help:"Choose among tokens at least this share as probable as the likeliest; 0 = all." placeholder:"0"`
+	TopP        *float64 `help:"Of those, choose among the likeliest that together have this share; 1 = all." placeholder:"1"`
+	MinP        *float64 `help:"Choose among tokens that are at least this share as probable as the likeliest one; 0 = all." placeholder:"0"`
 
-	RepetitionPenalty *float64 `help:"Divides positive logits of tokens that are there already, multiplies negative ones; 1 = none." placeholder:"1"`
+	RepetitionPenalty *float64 `help:"Penalty on tokens already in the text: it divides their positive logits and multiplies negative ones; 1 = none." placeholder:"1"`
 }
 
 // sampling is how text is drawn from the model of a directory: as the flags say, else its generation_config.json, which standard error names. Of no

@@ -14,7 +14,7 @@ import (
 type serveCmd struct {
 	Runs []string `arg:"" optional:"" name:"RUN" help:"Run directories, or directories of run directories; by default runs/."`
 	Port string   `help:"Port of the page; 0 takes a free one." default:"7070"`
-	Host string   `help:"Name or address at which other machines may reach the page too; by default only this one does." placeholder:"HOST"`
+	Host string   `help:"Name or address at which other machines may reach the page too; by default only this machine can." placeholder:"HOST"`
 }
 
 func (c *serveCmd) Run(ctx context.Context) error {

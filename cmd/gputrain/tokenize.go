@@ -22,13 +22,13 @@ import (
 type tokenizeCmd struct {
 	Encode encodeCmd        `cmd:"" help:"Turn text into ids."`
 	Decode decodeCmd        `cmd:"" help:"Turn ids into text."`
-	Train  trainTokenizeCmd `cmd:"" help:"Make a byte-level vocabulary of texts."`
+	Train  trainTokenizeCmd `cmd:"" help:"Make a byte-level vocabulary from texts."`
 	Show   showCmd          `cmd:"" help:"Show what a tokenizer is, and how it cuts a text."`
 }
 
 // tokenizerFlags name a tokenizer and a text.
 type tokenizerFlags struct {
-	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, or one of these." type:"path" placeholder:"TOKENIZER"`
+	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, or one of these files." type:"path" placeholder:"TOKENIZER"`
 	Text      string `help:"The file to read; standard input without it." type:"path" placeholder:"FILE"`
 }
 
@@ -54,9 +54,9 @@ func (f *tokenizerFlags) input() (io.ReadCloser, error) {
 
 type encodeCmd struct {
 	tokenizerFlags
-	Special bool   `help:"Put the tokens around the text that the tokenizer says, such as <s>."`
-	Lines   bool   `help:"Every line is a text of its own; its newline is no part of it."`
-	JSON    bool   `help:"Arrays of ids, one a line; of a long text several, one after the other."`
+	Special bool   `help:"Add the tokens that the tokenizer puts around a text, such as <s>."`
+	Lines   bool   `help:"Make every line, without its newline, a text of its own."`
+	JSON    bool   `help:"Arrays of ids, one a line; a long text is several arrays in order."`
 	As      string `help:"Write ids as training reads them (data.tokens): u16 or u32, little-endian." enum:",u16,u32" default:"" placeholder:"TYPE"`
 }
 
@@ -190,8 +190,8 @@ func toldBytes(what string) func(read int64) {
 
 type decodeCmd struct {
 	tokenizerFlags
-	SkipSpecial bool `help:"Leave special tokens out."`
-	Lines       bool `help:"Every line of ids is a text of its own."`
+	SkipSpecial bool `help:"Leave out special tokens."`
+	Lines       bool `help:"Make every line of ids a text of its own."`
 	JSON        bool `help:"Texts as JSON, one a line."`
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 type showCmd struct {
-	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, or one of these." type:"path" placeholder:"TOKENIZER"`
-	Text      string `help:"A text to cut, instead of a sentence: a file, or - for standard input." placeholder:"FILE"`
+	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, or one of these files." type:"path" placeholder:"TOKENIZER"`
+	Text      string `help:"File with a text to cut, or - for standard input; without it, an example sentence." placeholder:"FILE"`
 	JSON      bool   `help:"One JSON object on standard output."`
 }
 

@@ -24,14 +24,14 @@ type trainCmd struct {
 	runFlags
 	serveFlags
 	windowFlags
-	RunDir   string `help:"Run directory; by default one below runs/ named for the run file and for what --set changes in it, so that the same command goes on with its run." type:"path" placeholder:"DIR"`
+	RunDir   string `help:"Run directory; by default one below runs/, named for the run file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
 	Adapter  string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
-	Fresh    bool   `help:"Start over: remove what an earlier run has left in the run directory." xor:"start"`
-	Profile  bool   `help:"Time every pass on the device: a table at the end, and profile.json in the run directory for ui.perfetto.dev; of a pipeline, with a lane for each stage and link."`
+	Fresh    bool   `help:"Start over: remove an earlier run's files from the run directory." xor:"start"`
+	Profile  bool   `help:"Time every pass on the device: print a table at the end, and write profile.json for ui.perfetto.dev into the run directory, with a lane for each stage and link of a pipeline."`
 	Autotune string `help:"on measures the variants of hot kernels once for each adapter; off takes those of a table, the same on every machine." default:"off" enum:"on,off"`
 
-	Reschedule bool `help:"Go on with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule than the run in the run directory has; name it with --run-dir where --set changes them." xor:"start"`
+	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
 	together `kong:"-"`
 }
