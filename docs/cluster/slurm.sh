@@ -10,13 +10,15 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
-# --signal: two minutes before its time is over every rank is told to save and stop. It then ends with code 3.
-# --requeue: the job starts again after a node has failed, and below after a stop. The same command goes on from the newest checkpoint.
-# --wait: once a rank has ended, the others have a minute. Of several codes srun takes the highest.
+# --signal: two minutes before the job's time is over, every rank is told to save and stop. It ends with code 3.
+# --requeue: Slurm starts the job again after a node has failed, and this script after a stop. The same command resumes
+#   from the newest checkpoint.
+# --wait: after a rank has ended, the others have a minute. srun ends with the highest of several codes.
 srun --mpi=pmix --wait=60 gputrain train "${1:-run.yaml}" --progress plain
 code=$?
 
-# 3: stopped and saved. 9: a rank was lost. Above 128: a signal has ended one. After a hundred restarts only stops go on.
+# 3: stopped and saved. 9: a rank was lost. Above 128: a signal has ended a rank. After a hundred restarts, it starts
+# again only after a stop.
 died=$((code == 9 || code > 128))
 if [ "$code" = 3 ] || { [ "$died" = 1 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 100 ]; }; then
 	scontrol requeue "$SLURM_JOB_ID"
