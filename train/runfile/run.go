@@ -28,7 +28,7 @@ type Run struct {
 // Model chooses a network by kind and size, or takes one from a directory.
 type Model struct {
 	From         string   `yaml:"from" resume:"directory" doc:"Hugging Face directory (config.json, model.safetensors) whose weights training begins with; empty: a new model of the kind below"`
-	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. Missing parameters are drawn anew and named. Empty: every parameter must be there"`
+	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. Missing parameters are initialised and named. Empty: every parameter must be there"`
 	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`
 	model.Keys
 	Quantize Quantize `yaml:"quantize" doc:"training for fewer bits"`
