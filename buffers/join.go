@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// Join lists the whole tensors of something whose state lies in several places, in order of their names: those of one name that are rows of
-// one tensor become that tensor, whose Read gathers and whose Write divides. Errors: a name given twice, rows that do not make up the
-// whole or are of different ones.
+// Join lists the whole tensors of a state that lies in several places, in order of their names. Tensors with one name
+// that are rows of one tensor become that tensor: its Read gathers and its Write divides. Errors: a name given twice,
+// rows that do not make up the whole or belong to different tensors.
 func Join(tensors []Tensor) ([]Tensor, error) {
 	byName := map[string][]Tensor{}
 	for _, t := range tensors {

@@ -46,7 +46,7 @@ func (t *Tree) newSlab(i int, bytes uint64) (*gpu.Buffer, error) {
 	return t.device.NewBuffer(label, bytes)
 }
 
-// Given are those of the trees that are not nil.
+// Given leaves out the trees that are nil.
 func Given(trees ...*Tree) []*Tree {
 	return slices.DeleteFunc(slices.Clone(trees), func(t *Tree) bool { return t == nil })
 }

@@ -20,7 +20,7 @@ import (
 // small makes every leaf above 16384 elements a split one.
 func small() gputest.Option { return gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10}) }
 
-// manyShapes has a leaf of each kind under the small limits; those of an odd number of halves in every part too.
+// manyShapes has a leaf of each kind under the small limits, also with an odd number of halves in every part.
 var manyShapes = []Spec{
 	{Path: "empty", Shape: []int{3, 0, 2}},
 	{Path: "matrix", Shape: []int{129, 65}},

@@ -96,7 +96,7 @@ func (t *piece) lists() (lists []nativeList) {
 	return lists
 }
 
-// names are those of the groups in lists.
+// names are the names of the groups in lists.
 func (t *piece) names() (names []spanName) {
 	for _, s := range t.spans {
 		names = append(names, s.program.names[s.group(s.from):s.group(s.to)+1]...)

@@ -2,7 +2,7 @@ package gpu
 
 import "cmp"
 
-// Limits are those of an adapter, or smaller ones enforced in Go (Options.Limits). Sizes in bytes.
+// Limits are an adapter's limits, or smaller ones enforced in Go (Options.Limits). Sizes in bytes.
 type Limits struct {
 	BufferBytes    uint64 // one buffer
 	BindingBytes   uint64 // one storage binding

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// nativeAdapter is an adapter as the library tells of it; order is its place among those of its backend.
+// nativeAdapter is an adapter as the library describes it; order is its place among the adapters of its backend.
 type nativeAdapter struct {
 	adapter Adapter
 	order   int

@@ -27,7 +27,8 @@ type Program struct {
 	released   atomic.Bool
 }
 
-// Program checks and compiles the recording. Errors: the recording's own, the compiler's with the kernel's label, those of NewBuffer.
+// Program checks and compiles the recording. Errors: the recording's own, the compiler's with the kernel's label,
+// NewBuffer's.
 func (r *Recording) Program(ctx context.Context) (*Program, error) {
 	if r.err != nil {
 		return nil, r.err
@@ -156,7 +157,7 @@ func (p *Program) build(ctx context.Context) error {
 	return nil
 }
 
-// kernels are those of its dispatches, each once.
+// kernels are the kernels of its dispatches, each once.
 func (p *Program) kernels() []*Kernel {
 	var kernels []*Kernel
 	seen := map[*Kernel]bool{}

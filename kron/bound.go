@@ -27,7 +27,7 @@ type bounding struct {
 	use  boundUse
 	step float64 // of FACTOR: z = step rate/L
 
-	update, sides gpu.Range // where the keys come from: those of the sides of the dense stack,
+	update, sides gpu.Range // where the keys come from: the keys of the sides of the dense stack,
 	keys          gpu.Range // or two words a matrix
 
 	keep, lipschitz gpu.Range // of FACTOR; u32 and f32

@@ -19,7 +19,7 @@ type Cadence struct {
 	FlatStart      int64   `json:"flat_start" doc:"updates before the probability falls"`
 }
 
-// DefaultCadence refreshes in every update. Its annealing, where that is chosen, is that of PSGD Kron (kron_torch,
+// DefaultCadence refreshes in every update. Its annealing, if chosen, is PSGD Kron's (kron_torch,
 // precond_update_prob_schedule): 1 for 500 updates, 0.03 from update 4,007 on.
 func DefaultCadence() Cadence {
 	return Cadence{Every: 1, MinProbability: 0.03, Decay: 0.001, FlatStart: 500}
@@ -42,7 +42,7 @@ func (c Cadence) Validate() error {
 	return nil
 }
 
-// cadenceSeed is that of the draws that decide; 42 to 46 are those of the blocks.
+// cadenceSeed seeds the draws that decide about a refresh; the blocks have the seeds 42 to 46.
 const cadenceSeed = 47
 
 // Refreshes tells whether update n, counted from 1, refreshes the factors.
@@ -56,7 +56,7 @@ func (c Cadence) Refreshes(n int64) bool {
 	return (n-1)%int64(max(c.Every, 1)) == 0
 }
 
-// Probability is that of a refresh in update n; without Anneal it is one over Every.
+// Probability is the probability of a refresh in update n; without Anneal it is one over Every.
 func (c Cadence) Probability(n int64) float64 {
 	if !c.Anneal {
 		return 1 / float64(max(c.Every, 1))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// refreshes counts those of updates first to last.
+// refreshes counts the refreshes in updates first to last.
 func refreshes(c Cadence, first, last int64) int {
 	count := 0
 	for n := first; n <= last; n++ {

@@ -19,9 +19,10 @@ import (
 //	scratch  G, G + N and P, P Qr  12
 //	         T, W Q                8r, with Skew R R: 12r
 //
-// A square block takes 16 bytes (bf16: 12) a parameter of state, and of scratch 28 (Skew 36), but that for no more than 2^22 elements of
-// factors at a time: 56 MiB (Skew 72) serve any model, one chunk after the other. Blocks that do not fill their class take up to 25 % more a
-// side. Of the tables those of tiles count: 48 bytes for 4,096 elements, or for a block that has fewer.
+// A square block takes 16 bytes (bf16: 12) a parameter of state, and 28 (Skew 36) of scratch. Only 2^22 elements of
+// factors at a time need scratch: 56 MiB (Skew 72) serve any model, one chunk after the other. Blocks that do not fill
+// their class take up to 25 % more a side. Of the tables, the tables of tiles count: 48 bytes for 4,096 elements, or
+// for a block that has fewer.
 type dense struct {
 	*gpu.Set
 	plan   *Plan

@@ -35,7 +35,7 @@ func TestDenseStagesHaveTheSameBits(t *testing.T) {
 					}
 				}
 			}
-			// Bounds have no padding: those of the stages, one after the other, are those of all.
+			// Bounds have no padding: the bounds of the stages, one after the other, are the bounds of all.
 			for _, name := range []string{"dense/Ll", "dense/Lr", "dense/rms"} {
 				var parts []float32
 				for _, r := range stages {
@@ -48,8 +48,8 @@ func TestDenseStagesHaveTheSameBits(t *testing.T) {
 	})
 }
 
-// requireJoined compares the tensors of several states, put together, with those of the whole one; then it writes other values into the
-// whole through each and compares again.
+// requireJoined compares the tensors of several states, put together, with the whole state's tensors. Then it writes
+// other values into the whole through each and compares again.
 func requireJoined(t *testing.T, whole *rig, parts []*rig) {
 	t.Helper()
 	var pieces []buffers.Tensor

@@ -15,7 +15,8 @@ type diagonalPath struct {
 	leaves []diagonalLeaf
 }
 
-// diagonalLeaf is where the factors of a leaf are: those of its left sides, or right ones, follow each other.
+// diagonalLeaf is where the factors of a leaf are. The factors of its left sides follow each other, and so do the right
+// ones.
 type diagonalLeaf struct {
 	matrix      Matrix
 	block       int // the first
@@ -59,7 +60,7 @@ func (p *diagonalPath) allocate() error {
 	return p.diagonals.allocate()
 }
 
-// room finds banks for blocks of so many fours each, all of them in one where they fit, and gives that of each block.
+// room finds banks for blocks with each fours, all in one bank if they fit, and gives the bank of each block.
 func (d *diagonals) room(m Matrix, blocks, each int) (func(block int) int, error) {
 	capacity := int(d.Device().Limits().BindingBytes / 16)
 	per := capacity / each

@@ -98,7 +98,7 @@ func (p *diagonalPath) addBoth(plan *Plan, m Matrix, leaf buffers.Leaf) error {
 	return nil
 }
 
-// partialSums is where those of a block are: along rows, and along columns for each row of tiles.
+// partialSums is where the partial sums of a block are: along rows, and along columns for each row of tiles.
 type partialSums struct {
 	wave, byRow, byCol, tiles int
 }
@@ -154,7 +154,7 @@ func (w *bothDiagonal) cover(d *diagonals, l diagonalLeaf, b Block, pieces []pie
 	}
 }
 
-// pair adds the factors of a block to those of their bank.
+// pair adds the factors of a block to the factors of their bank.
 func (w *bothDiagonal) pair(in int, left, right diagonalFactor) {
 	i := slices.IndexFunc(w.pairs, func(p *pairs) bool { return p.bank == in })
 	if i < 0 {
@@ -177,7 +177,7 @@ func (w *wave) groupsOf(slab, bank int) *areaGroups {
 	return g
 }
 
-// foldInto adds the items of a factor to those of its bank.
+// foldInto adds the items of a factor to the items of its bank.
 func foldInto(folds []*fold, in int, items []factorItem) []*fold {
 	i := slices.IndexFunc(folds, func(f *fold) bool { return f.bank == in })
 	if i < 0 {

@@ -17,7 +17,7 @@ import (
 //	L of each factor, and from it how far it moves
 //	the step of q, a dispatch for each bank
 //
-// so that the number of dispatches does not grow with that of the factors.
+// so that the number of dispatches does not grow with the number of factors.
 type diagonals struct {
 	*gpu.Set
 	config  Config

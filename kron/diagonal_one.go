@@ -15,11 +15,11 @@ import (
 //
 //	in updates that balance: q and D get one largest magnitude;  DᵀD
 //	for each strip: x = G + N (a dispatch for each slab);  y = x DᵀD;  y <- q² y, which is P, and T of the diagonal side;
-//	                the Gram matrices of slices of y;  their sums, added to those of the strips before
+//	                the Gram matrices of slices of y;  their sums, added to the sums of the strips before
 //	keys;  the bounds of the Gram matrices;  L;  two products for Quad, one and a turn for Skew;  D;  DᵀD
 //
-// and after the step of q an update is, for each strip, x = G, y = x DᵀD, u = q² y. Their number grows with the bytes and the number of
-// shapes, not with that of leaves.
+// and after the step of q an update is, for each strip, x = G, y = x DᵀD, u = q² y. The number of dispatches grows
+// with the bytes and the number of shapes, not with the number of leaves.
 type oneDiagonal struct {
 	sides   []*oneSide
 	batches []*oneBatch
@@ -45,7 +45,7 @@ type oneSide struct {
 // left tells that the left side is the long one.
 func (s *oneSide) left() bool { return s.matrix.Kind == DiagonalLeft }
 
-// sizes are those of the long and of the dense side.
+// sizes are the lengths of the long and of the dense side.
 func (s *oneSide) sizes() (long, dense int) {
 	if s.left() {
 		return s.block.Rows, s.block.Cols

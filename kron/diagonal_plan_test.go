@@ -56,7 +56,8 @@ func TestKeysOfDenseSides(t *testing.T) {
 	})
 }
 
-// The number of dispatches is that of kinds, slabs and shapes, whatever the number of leaves; plans on a dry device are those of a real one.
+// The number of dispatches depends on kinds, slabs and shapes, and not on the number of leaves. Plans on a dry device
+// are the same as on a real one.
 func TestDispatchesOfManyLeaves(t *testing.T) {
 	for name, config := range configs() {
 		t.Run(name, func(t *testing.T) {

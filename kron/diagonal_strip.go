@@ -36,8 +36,8 @@ type stripShares struct {
 
 const shareFours = 1024 // as in shared/kron_strip.wgsl
 
-// cut makes the strips of a batch, each of as many slices as the scratch has room for, and numbers the sums of squares of their shares:
-// those of a block follow each other.
+// cut makes the strips of a batch, each of as many slices as the scratch has room for, and numbers the sums of squares
+// of their shares: the sums of a block follow each other.
 func (b *oneBatch) cut(d *diagonals, capacity int, squares uint32) uint32 {
 	each := max(1, capacity/(len(b.sides)*b.width*b.slice)) * b.slice
 	for first := 0; first < b.long; first += each {

@@ -74,7 +74,7 @@ func TestStagesHaveTheSameBits(t *testing.T) {
 	}
 	state := tensorsByName(whole.Tensors())
 	assert.Equal(t, state["leaf/huge/Ql"], tensorsByName(stages[1].Tensors())["leaf/huge/Ql"])
-	// Block 12, the last, is that of "small", in a stack of its own of shape [1, 3, 3] instead of [13, 4, 4].
+	// Block 12, the last, belongs to "small", in a stack of its own of shape [1, 3, 3] instead of [13, 4, 4].
 	small := tensorsByName(stages[0].Tensors())["dense/Ql"]
 	assert.Equal(t, []int{1, 3, 3}, small.Shape)
 	assert.Equal(t, []int{13, 4, 4}, state["dense/Ql"].Shape)

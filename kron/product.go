@@ -54,7 +54,7 @@ type productVariant struct {
 	workgroup bool // a workgroup makes one tile of 64 by 64
 }
 
-// side is that of the tiles that are counted, in quads.
+// side is the side of the tiles that are counted, in quads.
 func (v productVariant) side() int {
 	if v.workgroup {
 		return 16

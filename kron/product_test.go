@@ -108,7 +108,8 @@ func requireNear(t testing.TB, where string, got, want []float64, tolerance floa
 	}
 }
 
-// variantsOf are the adapter's own and those of GPUs; OpenGL compiles each in seconds, there the first will do.
+// variantsOf are the adapter's own variant and the GPUs' variants; OpenGL takes seconds to compile each, so there the
+// first will do.
 func variantsOf(d *gpu.Device) []*productVariant {
 	all := []*productVariant{nil, {tile: 1, lanes: 64}, {tile: 2, lanes: 64}, {tile: 2, lanes: 64, workgroup: true}}
 	if d.Adapter().Backend == "gl" {

@@ -92,9 +92,9 @@ func TestRelativeDampingOfDeadLeaves(t *testing.T) {
 	}
 }
 
-// TestRelativeDampingOfDeadRows: one row of a block that is alive has no gradient, like a token that does not occur. Its gain, relative to that of
-// another row, comes to one over the relative noise. In blocks with a dense factor on that side noise is mixed with the
-// other rows' gradients, which bounds the gain in any case.
+// TestRelativeDampingOfDeadRows: one row of a block that is alive has no gradient, like a token that does not occur.
+// Its gain, relative to another row's, comes to one over the relative noise. In blocks with a dense factor on that
+// side, noise is mixed with the other rows' gradients, which bounds the gain in any case.
 func TestRelativeDampingOfDeadRows(t *testing.T) {
 	for _, method := range methods {
 		for name, maxDense := range map[string]int{"dense": 1024, "diagonal left": 10, "diagonal both": 1} {
@@ -228,7 +228,8 @@ func TestStochasticRounding(t *testing.T) {
 	require.Greater(t, exact, 1.05)
 	assert.InDelta(t, 1, mean(buffers.BF16, rules), 1e-12, "every increment is lost")
 	rules.StochasticRounding = true
-	// One update's rounding has a deviation of at most half of 2^-7, that of a mean over size after 200 updates is below 0.0025.
+	// One update's rounding has a deviation of at most half of 2^-7. A mean over size after 200 updates has one below
+	// 0.0025.
 	assert.InDelta(t, exact, mean(buffers.BF16, rules), 5*0.0025)
 }
 

@@ -155,7 +155,7 @@ func (t *transport) carry(rec *gpu.Recording, stacks gpu.Range, tree *buffers.Tr
 	}
 }
 
-// byClass orders blocks so that those of one class are neighbours, by their place in the plan within it.
+// byClass orders blocks so that blocks of one class are neighbours, and within a class by their place in the plan.
 func byClass(blocks []Block, blockSize int) []Block {
 	blocks = slices.Clone(blocks)
 	slices.SortStableFunc(blocks, func(a, b Block) int {

@@ -43,8 +43,8 @@ type call struct {
 
 const updateBytes = 64 // of Update
 
-// NewState makes the state before the first update. layout is that of the updates; leaves of it that the plan does not have are left alone,
-// and so are leaves of the plan that it does not have. Errors: a leaf whose shape is not the plan's, a block larger than a binding, no memory.
+// NewState makes the state before the first update. layout is the updates' layout. Leaves that only the layout or only
+// the plan has are left alone. Errors: a leaf whose shape is not the plan's, a block larger than a binding, no memory.
 func NewState(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (*State, error) {
 	s := &State{device: dev, plan: plan, layout: layout}
 	if err := s.open(); err != nil {

@@ -29,8 +29,8 @@ type Twin struct {
 	dense []*twinBlock   // of part.dense
 }
 
-// NewTwin makes the state before the first update for the leaves at hand: all of the plan, or those of a stage; nil means all.
-// Errors: a path that is not in the plan, or given twice.
+// NewTwin makes the state before the first update for the leaves at hand: all leaves of the plan, or a stage's; nil
+// means all. Errors: a path that is not in the plan, or given twice.
 func NewTwin(p *Plan, leaves []string) (*Twin, error) {
 	part, err := p.part(leaves)
 	if err != nil {

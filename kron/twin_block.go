@@ -131,9 +131,10 @@ type blockKeys struct {
 	rounding           [2]prng.Key // left, right
 }
 
-// keys derives them: PRNGKey(42..46 by kind) folded with n, with Rules.IndependentNoise outside the dense stack also with the index
-// of the leaf, then split by Block.Stack. A vector draws noise with that key; others split it into that of the sides and that of
-// the noise, and dense blocks split the first again by side; with Rules.AlignedBound both sides take the left one's.
+// keys derives them: PRNGKey(42..46 by kind) folded with n, with Rules.IndependentNoise outside the dense stack also
+// with the index of the leaf, then split by Block.Stack. A vector draws noise with that key. Other blocks split it into
+// a key for the sides and a key for the noise, and dense blocks split the first again by side; with Rules.AlignedBound
+// both sides take the left side's key.
 func (b *twinBlock) keys(n int64) blockKeys {
 	key := prng.NewKey(baseKey(b.leaf.Kind)).FoldIn(uint32(n))
 	if b.config.Rules.IndependentNoise && b.leaf.Kind != Dense {

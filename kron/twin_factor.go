@@ -128,7 +128,8 @@ func (c Config) nearest(x float64) float64 {
 	return float64(float32(x))
 }
 
-// roundingKey is that of the random bits that round the factor of a side (0 left, 1 right) of the block with this key.
+// roundingKey is the key of the random bits that round the factor of a side (0 left, 1 right) of the block with this
+// key.
 func roundingKey(block prng.Key, side uint32) prng.Key {
 	y0, y1 := block.Hash(1, side)
 	return prng.Key{y0, y1}

@@ -5,8 +5,9 @@ import (
 	"gputrain/gpu"
 )
 
-// vectors precondition the leaves of one dimension, all in the same few dispatches: each row of a leaf is a block with one factor, whose
-// bank is that of the slab in which the gradients lie. A row of a leaf in several parts has a run in each of their banks.
+// vectors precondition the leaves of one dimension, all in the same few dispatches: each row of a leaf is a block with
+// one factor. Its bank belongs to the slab in which the gradients lie. A row of a leaf in several parts has a run in
+// each of their banks.
 type vectors struct {
 	diagonals
 	slabs  []int // of the banks

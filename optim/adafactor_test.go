@@ -109,7 +109,8 @@ func TestFactoredLeaves(t *testing.T) {
 	}
 }
 
-// A decay inside is of all leaves in eformer's numerics, of those of the mask in stable ones.
+// The decay inside of the optimizer applies to all leaves in eformer's numerics, and to the mask's leaves in stable
+// ones.
 func TestAdafactorDecayInside(t *testing.T) {
 	run := func(n optim.Numerics) float32 {
 		tx := built(t, "adafactor", optim.Options{Schedule: rate(0.5), WeightDecayMask: optim.MaskPatterns("a"), Numerics: n}, `{"weight_decay_rate":0.25}`)

@@ -92,7 +92,7 @@ func (g *factoredGroup) add(l factoredLeaf) {
 	l.byRow, l.byCol = g.size, g.size+roundUp4(l.byRowSize())
 	g.size = l.byCol + roundUp4(l.byColSize())
 	l.matrices = len(g.matrices) / 4
-	for m := range l.outer * l.between * l.inner { // the mean of either is that of the matrix
+	for m := range l.outer * l.between * l.inner { // the mean of either is the mean of the matrix
 		a, b, d := m/(l.between*l.inner), m/l.inner%l.between, m%l.inner
 		base, stride, count := l.byRow+(a*l.rows*l.between+b)*l.inner+d, l.between*l.inner, l.rows
 		if !l.rowsFirst {
@@ -116,7 +116,7 @@ type box struct {
 	row, rows     int
 }
 
-// rowEntry and colEntry are the places of an element's sums among those of the box.
+// rowEntry and colEntry are the places of an element's sums among the sums of the box.
 func (b box) rowEntry(l factoredLeaf, outer, row, between, inner int) int {
 	return ((outer*b.rows+row)*l.between+between)*l.inner + inner
 }

@@ -9,8 +9,8 @@ import (
 	"gputrain/gpu"
 )
 
-// Init makes the state of params on the params' device, at its initial values. Errors: those of construction, a mask or rate
-// that fits no path, no memory.
+// Init makes the state of params on the params' device, at its initial values. Errors: the errors of construction, a
+// mask or rate that fits no path, no memory.
 func (t Transform) Init(params *buffers.Tree) (*State, error) {
 	if params == nil {
 		return nil, fmt.Errorf("optim: %s: init: params: found none, wanted a tree", t.Name())
@@ -207,7 +207,7 @@ func byPath(whole []buffers.Spec) []buffers.Spec {
 	return slices.SortedFunc(slices.Values(whole), func(a, b buffers.Spec) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// places tells where the leaves of a stage stand among those of the whole model, and the paths of these.
+// places tells where the leaves of a stage stand among the leaves of the whole model, and the paths of all leaves.
 func places(leaves []buffers.Leaf, whole []buffers.Spec) (paths []string, places []int, err error) {
 	_, paths = unplaced(whole)
 	for _, l := range leaves {

@@ -79,8 +79,8 @@ func TestRateZeroLeavesEveryBit(t *testing.T) {
 	}, small)
 }
 
-// sameBits tells -0 from 0, and takes a NaN for any NaN: its sign and payload are those of whichever operand comes first in the driver's code,
-// which a kernel with texels and one without may order differently.
+// sameBits tells -0 from 0, and takes a NaN for any NaN: its sign and payload come from the operand that is first in
+// the driver's code, and kernels with texels and without may order operands differently.
 func sameBits(t testing.TB, want, got []buffers.Host) {
 	require.Len(t, got, len(want))
 	for i, w := range want {

@@ -7,9 +7,9 @@ import (
 	"gputrain/buffers/prng"
 )
 
-// Stochastic rounding of a bf16 slot adds 16 random bits below the last kept one and cuts off. The bits of an
-// element are those of threefry at (path, update, slot, element): the same however the leaves are placed, and however many stages
-// they are spread over.
+// Stochastic rounding of a bf16 slot adds 16 random bits below the last kept one and cuts off. Threefry at (path,
+// update, slot, element) gives the bits of an element: the same however the leaves are placed, and on however many
+// stages.
 
 // pathKey is the word that stands for a path in the key of its random bits: FNV-1a.
 func pathKey(path string) uint32 {

@@ -17,7 +17,7 @@ import (
 //	$p               the parameter from before the update (vec4<f32>)
 //	$norm, $bad      the L2 norm (f32) of u before this element over all leaves, and whether a number of it is not finite (bool)
 //	$leaf_squares    the sum of squares of u before this element over the leaf at hand (f32)
-//	$param_squares   that of the leaf's parameter (f32)
+//	$param_squares   the sum of squares of the leaf's parameter (f32)
 //	$leaf_elements   the size of the leaf (f32)
 //
 // Twin is the same on one number, in float64: the definition that the device is held to. What an element asks for besides costs passes:
@@ -85,9 +85,9 @@ type Cell struct {
 	columns []float64
 }
 
-// Elementwise makes a transformation of an element. Errors, which come out where those of other constructors do: a name that is none, is
-// taken or is the kernel's own, $NAME of nothing, a slot that is neither f32 nor bf16, an equation that is missing. What is wrong
-// with the WGSL itself, the device says when it compiles the kernel.
+// Elementwise makes a transformation of an element. Errors come out where other constructors' errors do: an invalid
+// name, a name that is taken or the kernel's own, $NAME of nothing, a slot that is neither f32 nor bf16, a missing
+// equation. The device reports errors in the WGSL itself when it compiles the kernel.
 func Elementwise(e Element) Transform {
 	if err := e.validate(); err != nil {
 		return failed(e.Name, "%w", err)

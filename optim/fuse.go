@@ -36,12 +36,13 @@ const (
 	normSteps = 32 // vec4s that an invocation of the norm kernel sums at most
 )
 
-// operand is a tree as a kernel binds it. Gradients, params and the update between segments have places below those of the state.
+// operand is a tree as a kernel binds it. Gradients, params and the update between segments have places below the
+// state's.
 type operand struct {
 	name    string
 	place   int
 	dtype   buffers.DType
-	route   int // whose own layout the tree has; -1: that of the params
+	route   int // the route whose layout the tree has; -1: the params' layout
 	stored  bool
 	written bool // not read
 	dither  bool

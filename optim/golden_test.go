@@ -153,7 +153,7 @@ func (c *goldenCase) follow(t testing.TB, call func([]buffers.Host), updates fun
 	t.Logf("worst error: %.3g of what is allowed", worst)
 }
 
-// goldens runs a test for each case: those of testdata, and those of the program.
+// goldens runs a test for each case of testdata and for each case of the program.
 func goldens(t *testing.T, test func(t *testing.T, c *goldenCase)) {
 	var cases []string
 	for _, optimizer := range []string{"adafactor", "lion", "mars", "muon", "rmsprop"} {

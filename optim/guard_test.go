@@ -119,7 +119,7 @@ func TestGuardFollowsTheTwin(t *testing.T) {
 	}, small)
 }
 
-// The norm of an update is that of what is added to the params.
+// The norm of an update is the norm of the change of the params.
 func TestNormOfAnUpdate(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		r := rand.New(rand.NewPCG(8, 8))

@@ -74,7 +74,7 @@ func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
 //	u <- u 1.1 / max(RMS(u), 1.1) of each leaf
 //	u <- u / 5                                               with lr_style "adam"
 //
-// State: "mu", and that of the factors.
+// State: "mu", and the state of the factors.
 func ScaleByKron(method kron.Method, c Kron, n Numerics) Transform {
 	name := "scale_by_" + string(method)
 	if err := checkRanges(&c); err != nil {
@@ -225,8 +225,8 @@ func (w *kronTwin) Update(t int64, u, _ [][]float64, skip bool) {
 	}
 }
 
-// cost is that of full blocks of b² parameters, with a refresh in every update: what products read and write once (not what tiles read
-// again), 10 b³ multiply-adds of Quad, 12 of Skew.
+// cost counts full blocks of b² parameters, with a refresh in every update: the bytes that products read and write once
+// (tiles that read again do not count), and 10 b³ multiply-adds for Quad, 12 for Skew.
 //
 //	gather 8, noise 8, two products each before and after the refresh 2 (16 + 8 of squares), two Grams 12
 //	bounds 8, W Q 24, W Q W or the turn 32, squares 16, scatter 8

@@ -53,7 +53,7 @@ func TestLionHasNoHiddenDecay(t *testing.T) {
 	assert.InDeltaSlice(t, []float32{9 - 0.005, 10 - 0.005}, []float32{a, b}, 1e-6)
 }
 
-// Gradients of few bits make every sum exact, so that signs are the same on both sides, those of exact zeros too.
+// Gradients of few bits make every sum exact, so that signs are the same on both sides, even for exact zeros.
 func TestLionFollowsTheTwin(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		tx := optim.Chain(optim.ScaleByLion(optim.Lion{B1: 0.5, B2: 0.75}, optim.Stable), optim.ScaleByLearningRate(optim.Constant(0.125)))

@@ -37,8 +37,9 @@ type muon struct {
 	AdamW           []string   `json:"adamw" doc:"patterns of paths that AdamW updates whatever their shape; null = embeddings and output head in stable, none in eformer"`
 }
 
-// Transform is chain(route(scale_by_muon, scale_by_adam), decays inside, scale_by_learning_rate): leaves of two dimensions go to Muon, but
-// for those of the patterns. Without any these are array.IsEmbedding's, for which an orthogonal update is too much.
+// Transform is chain(route(scale_by_muon, scale_by_adam), decays inside, scale_by_learning_rate): leaves of two
+// dimensions go to Muon, except the leaves that the patterns name. Without patterns, these are the leaves of
+// array.IsEmbedding, for which an orthogonal update is too much.
 func (c *muon) Transform(lr Schedule, o Options) (Transform, error) {
 	if c.AdamWeightDecay != 0 && !o.Numerics.rules().muonAdamDecay {
 		return Transform{}, fmt.Errorf("adam_weight_decay: found %g, wanted 0: eformer's numerics do not use it", c.AdamWeightDecay)

@@ -142,8 +142,8 @@ func (w *orthogonalState) recordMove(rec *gpu.Recording, c muonChunk, name strin
 	rec.Dispatch(k, gpu.Linear(runs, 1, w.Device().Limits()), struct{ Runs, Size uint32 }{uint32(runs), uint32(size)}, bind...)
 }
 
-// recordDots records, for each matrix of a chunk, the product of all elements with those of the momentum: for the norm of the momentum
-// to the scales of the first step, else to the factors.
+// recordDots records, for each matrix of a chunk, the product of all its elements with the momentum's: for the norm of
+// the momentum to the scales of the first step, else to the factors.
 func (w *orthogonalState) recordDots(rec *gpu.Recording, c muonChunk, with []*gpu.Buffer, norm bool) {
 	dots := operatorKernel("muon_dots", "muon_dots", nil, map[string]string{"STEPS": fmt.Sprint(dotSteps)})
 	groups := uint32(c.groups() * c.count)

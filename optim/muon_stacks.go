@@ -137,7 +137,8 @@ func (c muonChunk) work(steps int) float64 {
 	return each * cube
 }
 
-// tile is the place of tile (i, j) among the moves; triangle that of block (i, j), i not above j, of a symmetric matrix of tiles.
+// tile is the place of tile (i, j) among the moves; triangle is the place of block (i, j), i not above j, of a
+// symmetric matrix of tiles.
 func (c muonChunk) tile(i, j int) int     { return i*c.across + j }
 func (c muonChunk) triangle(i, j int) int { return j*(j+1)/2 + i }
 

@@ -52,7 +52,7 @@ func TestMuonFollowsTheTwin(t *testing.T) {
 	}, small)
 }
 
-// The steps act on each singular value by itself: those of a diagonal matrix stand on its diagonal.
+// The steps act on each singular value by itself, and the singular values of a diagonal matrix stand on its diagonal.
 func TestMuonByHand(t *testing.T) {
 	o := optim.MuonOptions{Coefficients: [3]float64{3.4445, -4.775, 2.0315}, Steps: 5, Beta: 0.9, Eps: 1e-8}
 	step := func(s float64) float64 {
@@ -89,8 +89,8 @@ func TestMuonByHand(t *testing.T) {
 	lone := math.Sqrt(14) * step(math.Sqrt(14)) / math.Sqrt(14)
 	assert.InDelta(t, lone/math.Sqrt(14)*math.Sqrt(3), run(o, 1, 3, []float32{1, 2, 3})[0], 1e-6)
 	assert.InDelta(t, lone/math.Sqrt(14), run(o, 3, 1, []float32{1, 2, 3})[0], 1e-6)
-	// Without Nesterov the second momentum is that of (0.1·0.9 g1 + 0.1 g2): its direction is g2 + 0.9 g1; with it 0.9 of that, over
-	// 1 - 0.9³, and g2 over 1 - 0.9².
+	// Without Nesterov the second momentum is 0.1·0.9 g1 + 0.1 g2: its direction is g2 + 0.9 g1; with it 0.9 of that,
+	// over 1 - 0.9³, and g2 over 1 - 0.9².
 	second := func(nesterov bool) float64 {
 		o.Nesterov = nesterov
 		after := run(o, 1, 2, []float32{1, 0}, []float32{0, 1})

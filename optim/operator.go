@@ -17,7 +17,7 @@ type Operator interface {
 	Cost() Cost
 }
 
-// Operate makes a transformation of an operator. name is that of its count, and in messages.
+// Operate makes a transformation of an operator. name is the name of its count, and appears in messages.
 func Operate(name string, o Operator) Transform {
 	return Elementwise(Element{Name: name, operator: o})
 }
@@ -28,7 +28,7 @@ type Scene struct {
 	Layout *buffers.Layout
 	Leaves []buffers.Leaf // of Layout, or the same without places
 	Chosen []bool         // by index: the operator is for this leaf
-	Whole  []buffers.Spec // those of the whole model that the operator is for; Leaves may be a stage
+	Whole  []buffers.Spec // all leaves of the model that the operator is for; Leaves may be a stage's
 	Frozen func(path string) bool
 }
 

@@ -131,7 +131,7 @@ func (p *plan) norm(holds *int, before int) int {
 	return m.norm
 }
 
-// route finds the route of an element among those of the plan.
+// route finds the route of an element among the plan's routes.
 func (p *plan) route(r []membership) int {
 	if len(r) == 0 {
 		return -1

@@ -8,7 +8,7 @@ import (
 
 // resolved is what the masks and columns of a plan come to for the leaves at hand.
 type resolved struct {
-	values []float32 // those of leaf l at l*width: the columns, then one for each route, 1 where the leaf is on it
+	values []float32 // leaf l at l*width: the columns, then one value for each route, 1 where the leaf is on it
 	width  int
 	chosen [][]bool // by route and leaf
 }

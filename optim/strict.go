@@ -69,7 +69,7 @@ type key struct {
 	index []int
 }
 
-// keys lists the JSON keys of a struct in order, those of embedded structs where they stand.
+// keys lists the JSON keys of a struct in order, with the keys of an embedded struct where it stands.
 func keys(t reflect.Type) []key {
 	var out []key
 	for _, f := range reflect.VisibleFields(t) {

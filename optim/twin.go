@@ -254,7 +254,7 @@ func (w *Twin) Tensors() []buffers.Host {
 	return out
 }
 
-// Statistics are those of the last update.
+// Statistics are the statistics of the last update.
 func (w *Twin) Statistics() Statistics {
 	s := Statistics{Skipped: uint32(w.skipped), Spikes: Spike(w.left &^ 1)}
 	if len(w.norms) > 0 {
@@ -298,5 +298,5 @@ func store(x float64, d buffers.DType) float64 {
 // roundBF16 rounds to the nearest bf16, ties to even.
 func roundBF16(x float64) float64 { return float64(array.DecodeBF16(array.EncodeBF16(float32(x)))) }
 
-// Counts are those of State.Counts.
+// Counts are the same as State.Counts.
 func (w *Twin) Counts() map[string]int64 { return maps.Clone(w.counts) }

@@ -31,10 +31,10 @@ func (t Transform) Record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 	return t.record(rec, phase, grads, s, params, func(int) bool { return true })
 }
 
-// RecordRound records piece round of an update, one of State.Rounds; phase is Emit or Reuse. A piece but the last ends with the norm of the
-// leaves at hand in State.Measured(round), and before the next one runs, the pairs of all leaves of the model are written to
-// State.Combined(round) (State.GatherNorms). All pieces together have the bits of Record, however the leaves are divided over states. Errors are those of
-// Record.
+// RecordRound records piece round of an update, one of State.Rounds; phase is Emit or Reuse. A piece but the last ends
+// with the norm of the leaves at hand in State.Measured(round), and before the next one runs, the pairs of all leaves
+// of the model are written to State.Combined(round) (State.GatherNorms). All pieces together have the bits of Record,
+// however the leaves are divided over states. It has the errors of Record.
 func (t Transform) RecordRound(rec *gpu.Recording, phase Phase, round int, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	if err := t.check(phase, grads, s, params); err != nil {
 		return fmt.Errorf("optim: %s: %w", t.name, err)
@@ -45,7 +45,7 @@ func (t Transform) RecordRound(rec *gpu.Recording, phase Phase, round int, grads
 	return t.record(rec, phase, grads, s, params, func(r int) bool { return r == round })
 }
 
-// A recorder goes through the commands of an update and records those of the wanted rounds.
+// A recorder goes through the commands of an update and records the commands of the wanted rounds.
 type recorder struct {
 	*State
 	rec           *gpu.Recording
@@ -172,10 +172,10 @@ func (s *State) kernel(j job) *fused {
 	return s.kernels[j]
 }
 
-// updateParams are those of optim_update.wgsl.
+// updateParams are the params of optim_update.wgsl.
 type updateParams struct{ Vecs, Values, Leaves uint32 }
 
-// normParams are those of optim_norm.wgsl.
+// normParams are the params of optim_norm.wgsl.
 type normParams struct {
 	updateParams
 	First, Groups uint32

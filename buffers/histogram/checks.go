@@ -22,7 +22,7 @@ func Checks() []gpu.Check {
 	}}}
 }
 
-// checkLeaves are of sizes around those of a vec4, a workgroup and a group, and of all kinds of numbers.
+// checkLeaves have sizes around a vec4, a workgroup and a group, and numbers of all kinds.
 func checkLeaves() (out []buffers.Host) {
 	key := prng.NewKey(45)
 	add := func(scale, shift float64, shape ...int) []float32 {

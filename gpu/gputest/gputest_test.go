@@ -126,7 +126,7 @@ func TestWithoutAnAdapter(t *testing.T) {
 	assert.Contains(t, out, "GPUTRAIN_REQUIRE_ADAPTER=1: gpu: adapters: no usable adapter")
 	assert.Contains(t, without("mixed", ""), "--- SKIP: TestWithoutAnAdapter")
 	assert.Contains(t, without("mixed", "2"), "GPUTRAIN_REQUIRE_ADAPTER=2: gpu: adapters: no usable adapter")
-	// One adapter is enough for most tests, and not for those of several kinds.
+	// One adapter is enough for most tests, but not for tests of several kinds.
 	if _, err := gpu.Select("0"); err != nil {
 		return
 	}
