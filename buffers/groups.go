@@ -38,7 +38,7 @@ func NewGroupedLayout(groups [][]Spec, lim gpu.Limits) (*Layout, error) {
 	return l, nil
 }
 
-// Groups is how many groups the slabs are in: 1, but for NewGroupedLayout.
+// Groups is how many groups the slabs are in: 1, except for NewGroupedLayout.
 func (l *Layout) Groups() int { return max(1, len(l.groups)) }
 
 // Group is the layout of the leaves of a group, whose slabs are GroupSlabs.

@@ -78,7 +78,7 @@ func TestCompileErrors(t *testing.T) {
 	})
 }
 
-// Params shorter than the kernel's struct are found when encoding; the process goes on.
+// Params shorter than the kernel's struct are found when encoding; the process continues.
 func TestShortParamsAreAnError(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		k := *addKernel

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// A submit that takes too long is lost: Windows resets a driver after two seconds of work that does not end (TDR), and a desktop stands still for as
-// long. So what is given to Submit is cut into several submits, none of which is expected to take longer than Options.SubmitLimit, but for one of a single
-// command. The commands are the same in the same order, so a cut changes no bit and makes nothing; where it lies may depend on a measurement.
+// A submit that takes too long is lost: Windows resets a driver after two seconds of work that does not end (TDR), and
+// a desktop stands still for as long. So what is given to Submit is cut into several submits, none of which is expected
+// to take longer than Options.SubmitLimit, except for one of a single command. The commands are the same in the same
+// order, so a cut changes no bit and makes nothing; where it lies may depend on a measurement.
 
 // defaultSubmitLimit leaves a device four times the time that is expected of it.
 const defaultSubmitLimit = time.Second / 2

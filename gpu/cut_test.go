@@ -68,7 +68,7 @@ func TestPlanOfSubmits(t *testing.T) {
 	}
 	require.Len(t, d.Plan(p), 1)
 
-	// Waits last for what the work is expected to take, 20 times over, beside the time-out.
+	// Waits last for what the work is expected to take, 20 times over, plus the time-out.
 	require.Equal(t, 5*time.Minute+20*300*ms, d.WaitLimit(p).Round(10*ms))
 	require.Equal(t, 5*time.Minute, d.WaitLimit())
 }

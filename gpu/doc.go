@@ -18,6 +18,7 @@
 //
 // A Device without hardware, Dry, checks and prints recordings; tests of other packages compare them as text.
 //
-// The library underneath is wgpu-native 0.19 as github.com/cogentcore/webgpu links it. Of that binding only the library is
-// used: its callbacks give C the addresses of Go variables. native.go and the C files beside it are what replaces it.
+// The library underneath is wgpu-native 0.19 as github.com/cogentcore/webgpu links it. Of that binding only the library
+// is used: its callbacks give C the addresses of Go variables. native.go and the C files next to it are what replaces
+// it.
 package gpu

@@ -148,7 +148,7 @@ func TestRecordingRefuses(t *testing.T) {
 			require.Equal(t, rec.Err(), err)
 		})
 	}
-	// What is allowed beside what is refused.
+	// What is allowed next to what is refused.
 	rec := d.Record("good")
 	with(inputB, written, params, part(a), out.Range(512, 512), part(out))(rec)
 	add(one, params, part(a), a.Range(256, 256), part(out))(rec)

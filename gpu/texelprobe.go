@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What a load from a buffer costs beside one from a texture differs tenfold between versions of one driver and between processors, so it
-// is measured, once for each adapter and driver, and remembered.
+// What a load from a buffer costs relative to one from a texture differs tenfold between versions of one driver and
+// between processors, so it is measured, once for each adapter and driver, and remembered.
 
 // loadRatio is how many times as long a load takes from a buffer as from texels, on one adapter with its driver.
 type loadRatio struct {
@@ -90,7 +90,7 @@ func (d *Device) loadRatio(ctx context.Context) (loadRatio, error) {
 	return r, nil
 }
 
-// readRatio is false for a file that is not there or not usable: it is measured and written anew then.
+// readRatio is false for a file that is not there or not usable: it is measured and written again then.
 func readRatio(path string) (r loadRatio, ok bool) {
 	raw, err := os.ReadFile(path)
 	return r, err == nil && json.Unmarshal(raw, &r) == nil && r.Ratio > 0

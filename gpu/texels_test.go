@@ -74,7 +74,8 @@ func dryTexels() *gpu.Device {
 	return gpu.Dry(gpu.Limits{TexelBindings: 8, Texels: gpu.TexelsForce, StorageAlign: 16})
 }
 
-// A range is refreshed once for the readers that follow each other, anew after each write of it, and anew where its texels were not kept.
+// A range is refreshed once for the readers that follow each other, again after each write of it, and again where its
+// texels were not kept.
 func TestTexelsAreRefreshedAfterWrites(t *testing.T) {
 	d := dryTexels()
 	a, b, out, other := buffer(t, d, "a", 1024), buffer(t, d, "b", 1024), buffer(t, d, "out", 1024), buffer(t, d, "other", 1024)
@@ -206,7 +207,7 @@ func TestTexelsAreForSoftwareAdapters(t *testing.T) {
 	require.EqualError(t, err, `gpu: texels: found "most", wanted one of auto, off, reuse, all, force`)
 }
 
-// The measurement is remembered, and made anew where its file is damaged.
+// The measurement is remembered, and made again where its file is damaged.
 func TestTexelProbeIsRemembered(t *testing.T) {
 	a := gputest.Adapters(t)[0]
 	if a.Limits.TexelBindings == 0 {

@@ -11,7 +11,7 @@ type Work struct {
 	Bytes float64 // that move between memory and the device
 }
 
-// Speed is what a device does in a second. A command takes the longer of its two times, and Command beside.
+// Speed is what a device does in a second. A command takes the longer of its two times, plus Command.
 type Speed struct {
 	FLOPS          float64
 	BytesPerSecond float64
@@ -26,7 +26,8 @@ func (s Speed) Seconds(w Work) float64 {
 // times is a device that is so many times as fast.
 func (s Speed) times(f float64) Speed { return Speed{s.FLOPS * f, s.BytesPerSecond * f, s.Command / f} }
 
-// commandSeconds is what a command takes beside its work: 50 us on lavapipe, 24 to 71 us on cards where each is submitted alone (arXiv 2604.02344).
+// commandSeconds is what a command takes besides its work: 50 us on lavapipe, 24 to 71 us on cards where each is
+// submitted alone (arXiv 2604.02344).
 const commandSeconds = 30e-6
 
 // Typical is the order of magnitude of what adapters of that type do in f32 products and in copies.
@@ -66,7 +67,8 @@ func (d *Device) Speed() (s Speed, measured bool) {
 	return d.pace.speed, d.pace.measured
 }
 
-// Measured tells how long programs took that were submitted one behind the other. The device is taken to be as fast as they were at best.
+// Measured tells how long programs took that were submitted one after the other. The device is taken to be as fast as
+// they were at best.
 func (d *Device) Measured(took time.Duration, programs ...*Program) {
 	now, measured := d.Speed()
 	planned := expected(d.cut(programs))

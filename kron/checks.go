@@ -54,7 +54,7 @@ var checkLeaves = []Leaf{
 	{Path: "vector", Shape: []int{37}},
 }
 
-// follower is a state on a device beside its twin.
+// follower is a state on a device next to its twin.
 type follower struct {
 	device *gpu.Device
 	state  *State

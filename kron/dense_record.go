@@ -29,7 +29,7 @@ func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 	rec.Group("kron.begin")
 	d.begin(rec, c, ch)
 	if d.dtype == buffers.BF16 {
-		// Balancing rounds anew. Without rounding QlᵀQl and QrᵀQr change by factors that cancel in P.
+		// Balancing rounds again. Without rounding QlᵀQl and QrᵀQr change by factors that cancel in P.
 		for _, s := range ch.stacks {
 			d.square(rec, ch, s, c.scalars)
 		}

@@ -165,7 +165,7 @@ func TestDenseSkips(t *testing.T) {
 	})
 }
 
-// TestDenseRestores: a state that was written into another goes on with the same bits, from any update on.
+// TestDenseRestores: a state that was written into another resumes with the same bits, from any update on.
 func TestDenseRestores(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, method := range []Method{Quad, Skew} {

@@ -16,7 +16,7 @@ import (
 	"gputrain/gpu"
 )
 
-// pathRig is a path on a device beside the twin.
+// pathRig is a path on a device next to the twin.
 type pathRig struct {
 	t        testing.TB
 	dev      *gpu.Device

@@ -36,7 +36,7 @@ func TestPathsKeepTheirState(t *testing.T) {
 	})
 }
 
-// A state that is read, and written to a new one, goes on with the same bits; and so does a second run from the start.
+// A state that is read, and written to a new one, resumes with the same bits; and so does a second run from the start.
 func TestPathsAreRestored(t *testing.T) {
 	eachPath(t, some("quad f32 stable", "skew bf16 stable", "quad bf16 eformer"), func(t *testing.T, r *pathRig) {
 		again := newPathRig(t, r.dev, r.make, r.plan.Config, r.whole, r.leaves)

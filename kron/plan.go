@@ -11,7 +11,7 @@ type Leaf struct {
 	Path    string
 	Shape   []int
 	Scanned bool // the first axis counts independent matrices
-	Frozen  bool // never updated: it has no blocks, but the others draw what they draw beside it
+	Frozen  bool // never updated: it has no blocks, but the others draw the same as with it
 }
 
 // Kind is how a leaf is preconditioned.

@@ -16,10 +16,10 @@ import (
 	"gputrain/gpu/gputest"
 )
 
-// sentinel lies behind every stack of a test.
+// sentinel lies after every stack of a test.
 const sentinel = 12345.5
 
-// uploadStack puts matrices, rounded to the type, into a buffer with a few sentinels behind them.
+// uploadStack puts matrices, rounded to the type, into a buffer with a few sentinels after them.
 func uploadStack(t testing.TB, d *gpu.Device, count, rows, cols int, dtype buffers.DType, data []float64) Stack {
 	s := Stack{Count: count, Rows: rows, Cols: cols, DType: dtype}
 	var raw []byte
@@ -42,7 +42,7 @@ func uploadStack(t testing.TB, d *gpu.Device, count, rows, cols int, dtype buffe
 	return s
 }
 
-// downloadStack reads matrices back, and that what lies behind them is untouched.
+// downloadStack reads matrices back, and that what lies after them is untouched.
 func downloadStack(t testing.TB, d *gpu.Device, s Stack) []float64 {
 	raw := make([]byte, s.Range.Buffer.Bytes())
 	require.NoError(t, d.Read(t.Context(), raw, s.Range.Buffer.All()))

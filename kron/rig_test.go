@@ -12,7 +12,7 @@ import (
 	"gputrain/gpu"
 )
 
-// rig is a state on a device beside its twin, with gradients that are the same for both.
+// rig is a state on a device next to its twin, with gradients that are the same for both.
 type rig struct {
 	t      testing.TB
 	device *gpu.Device

@@ -153,7 +153,7 @@ func TestTransport(t *testing.T) {
 	}, gputest.WithLimits(gpu.Limits{Workgroups: 60})) // folds grids
 }
 
-// tail is the byte behind the last leaf of a slab.
+// tail is the byte after the last leaf of a slab.
 func tail(l *buffers.Layout, slab int) int {
 	end := 0
 	for _, leaf := range l.Leaves() {

@@ -140,7 +140,7 @@ func TestTwinDeadBlockKeepsFactors(t *testing.T) {
 	assert.InDelta(t, math.Max(rootMeanSquare(block), 0.999*float64(before["dense/rms"].Data[1])), after["dense/rms"].Data[1], 1e-6)
 }
 
-// TestTwinBalances: both factors have one largest magnitude and their product stays, but for a factor that is zero.
+// TestTwinBalances: both factors have one largest magnitude and their product stays, except for a factor that is zero.
 func TestTwinBalances(t *testing.T) {
 	c := plain(Quad, 4)
 	left, right := newFactor(c, 2, false), newFactor(c, 3, true)

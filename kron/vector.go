@@ -63,7 +63,7 @@ func newVectors(dev *gpu.Device, plan *Plan, layout *buffers.Layout) (path, erro
 }
 
 func (v *vectors) record(rec *gpu.Recording, c call) {
-	// each records a kernel for the items of each bank, with what it binds beside them.
+	// each records a kernel for the items of each bank, with what it binds besides them.
 	each := func(name string, flags map[string]bool, bind func(b *factorBank, updates gpu.Range) []gpu.Range) {
 		for i, b := range v.banks {
 			n := len(b.items)

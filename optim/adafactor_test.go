@@ -15,8 +15,9 @@ import (
 	"gputrain/optim"
 )
 
-// factoredSpecs have all orders of their two largest axes, with others before, between and behind; rows of whole vec4s and others; leaves
-// in one slab of 16,384 elements and in several; sides of one tile, of several, and beyond a block of sums.
+// factoredSpecs have all orders of their two largest axes, with others before, between and after; rows of whole vec4s
+// and others; leaves in one slab of 16,384 elements and in several; sides of one tile, of several, and beyond a block
+// of sums.
 var factoredSpecs = []buffers.Spec{
 	{Path: "batch", Shape: []int{3, 20, 40}},
 	{Path: "between", Shape: []int{40, 3, 36}},

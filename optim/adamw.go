@@ -7,7 +7,8 @@ func init() {
 	})
 }
 
-// adamW are the parameters of optax.adamw, with its defaults but for the decay inside; see ScaleByAdam for the equations.
+// adamW are the parameters of optax.adamw, with its defaults except for the decay inside; see ScaleByAdam for the
+// equations.
 type adamW struct {
 	Adam
 	WeightDecay float64 `json:"weight_decay" range:"[0,inf)" doc:"decay inside of the optimizer, before the rate, as in optax, for the leaves of the options' mask; prefer the options' weight_decay"`

@@ -34,7 +34,7 @@ func (t Transform) Cost() Cost {
 		if s.operator != nil {
 			o := s.operator.Cost()
 			c.StateBytes += o.StateBytes
-			c.TrafficBytes += o.TrafficBytes + 2*word // the update is stored before it and loaded behind it
+			c.TrafficBytes += o.TrafficBytes + 2*word // the update is stored before it and loaded after it
 			c.FLOPs += o.FLOPs
 		}
 	}

@@ -6,9 +6,10 @@ import (
 	"gputrain/buffers"
 )
 
-// Freeze leaves leaves of a model out of a transformation: they have no gradient, no state and no share in norms, and no tree that is updated has
-// them. Their places in the model still count: masks and rates may name them, and random numbers are drawn as beside them. So without a norm
-// between leaves the others have the bits that they have where the frozen ones are trained too. It goes around everything else.
+// Freeze leaves leaves of a model out of a transformation: they have no gradient, no state and no share in norms, and
+// no tree that is updated has them. Their places in the model still count: masks and rates may name them, and random
+// numbers are drawn as with them. So without a norm between leaves the others have the bits that they have where the
+// frozen ones are trained too. It goes around everything else.
 func Freeze(leaves []buffers.Spec, inner Transform) Transform {
 	if inner.err != nil || len(leaves) == 0 {
 		return inner

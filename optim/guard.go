@@ -8,15 +8,16 @@ import (
 	"gputrain/gpu"
 )
 
-// Guard says what GuardUpdates looks at beside the gradient.
+// Guard says what GuardUpdates looks at besides the gradient.
 type Guard struct {
 	Losses int  // numbers in State.Losses, whose sum is the loss of an update; at least 1
 	Update bool // measure the norm of the update too: another pass over what the update reads
 }
 
-// GuardUpdates makes SkipNonFinite look at more than the gradient: an update whose loss is not finite changes nothing either, nor one whose
-// loss, gradient's norm or own norm is beyond the Limits of its call. All is decided on the device, before anything changes, but for an update's own
-// norm: what operators have learned from a gradient by then, they keep. It goes around SkipNonFinite, and into Accumulate.
+// GuardUpdates makes SkipNonFinite look at more than the gradient: an update whose loss is not finite changes nothing
+// either, nor one whose loss, gradient's norm or own norm is beyond the Limits of its call. All is decided on the
+// device, before anything changes, except for an update's own norm: what operators have learned from a gradient by
+// then, they keep. It goes around SkipNonFinite, and into Accumulate.
 func GuardUpdates(g Guard, inner Transform) Transform {
 	switch {
 	case inner.err != nil:
@@ -42,7 +43,7 @@ type Limits struct {
 // Spike is a set of limits that were exceeded.
 type Spike uint32
 
-// The bits of a Spike, as they stand on the device beside bit 0, which is for what is not finite.
+// The bits of a Spike, as they stand on the device next to bit 0, which is for what is not finite.
 const (
 	SpikeLoss Spike = 1 << (iota + 1)
 	SpikeGradNorm

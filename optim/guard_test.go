@@ -43,7 +43,7 @@ func guardCalls() []guardCall {
 	}
 }
 
-// guardedChains end in updates of small norm, one behind an operator.
+// guardedChains end in updates of small norm, one after an operator.
 func guardedChains() map[string]optim.Transform {
 	rate := optim.ScaleByLearningRate(optim.Constant(1e-4))
 	factored := optim.ScaleByFactoredRMS(optim.FactoredRMSOptions{DecayRate: 0.8, MinDimSizeToFactor: 16, Eps: 1e-30})

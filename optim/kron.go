@@ -25,7 +25,8 @@ func init() {
 	}
 }
 
-// Kron are the parameters of eformer's quad and skew, with its defaults but for the block size; see ScaleByKron for the equations.
+// Kron are the parameters of eformer's quad and skew, with its defaults except for the block size; see ScaleByKron for
+// the equations.
 type Kron struct {
 	B1               float64      `json:"b1" default:"0.95" range:"[0,1)" doc:"decay of the momentum before preconditioning; 0 = no momentum and no mu"`
 	BlockSize        int          `json:"block_size" default:"128" doc:"largest side of a block; cost and state of dense factors grow with it"`

@@ -33,7 +33,8 @@ func TestLionByHand(t *testing.T) {
 	assert.True(t, math.IsNaN(float64(after(t, lion, 10, float32(math.NaN())))))
 }
 
-// Stable numerics have the decay they are given and no other; eformer's decay every leaf by 1e-3 beside it, whatever the mask says.
+// Stable numerics have the decay they are given and no other; eformer's decay every leaf by 1e-3 besides, whatever the
+// mask says.
 func TestLionHasNoHiddenDecay(t *testing.T) {
 	params := []buffers.Host{vector("a", 10), vector("b", 10)}
 	zero := []buffers.Host{vector("a", 0), vector("b", 0)}

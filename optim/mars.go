@@ -11,8 +11,8 @@ func init() {
 	})
 }
 
-// Mars are the parameters of eformer's MARS, with its names and defaults but for the decay, which is the options'; see ScaleByMars for the
-// equations.
+// Mars are the parameters of eformer's MARS, with its names and defaults except for the decay, which is the options';
+// see ScaleByMars for the equations.
 type Mars struct {
 	Beta1       float64  `json:"beta1" default:"0.95" range:"[0,1)" doc:"decay of the first moment"`
 	Beta2       float64  `json:"beta2" default:"0.99" range:"[0,1)" doc:"decay of the second moment"`

@@ -27,7 +27,7 @@ func TestMarsByHand(t *testing.T) {
 	assert.InDelta(t, 10+4+2, after(t, mars(0, 0), 10, 4, 2), 1e-4)
 }
 
-// The previous gradient is the one that came in behind a clip around the optimizer.
+// The previous gradient is the one that came in after a clip around the optimizer.
 func TestMarsKeepsTheIncomingGradient(t *testing.T) {
 	clip := 1.0
 	tx := built(t, "mars", optim.Options{ClipGrad: &clip}, "")

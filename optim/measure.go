@@ -15,7 +15,7 @@ type measurements struct {
 	*gpu.Set
 	leaves, whole uint32
 	groups        []uint32    // of each slab
-	firsts        *gpu.Buffer // the first group of each leaf among all, and behind the last
+	firsts        *gpu.Buffer // the first group of each leaf among all, and after the last
 	partials      *gpu.Buffer // a pair a group
 	pairs         *gpu.Buffer // of each measurement, by leaf
 	combined      *gpu.Buffer // of each norm, by leaf of the whole model; nil where pairs has them all
@@ -92,7 +92,8 @@ func (m *measurements) total(rec *gpu.Recording, p *plan, norm int) {
 // Rounds is the number of pieces in which a stage's update is recorded: one more than the norms that it measures.
 func (s *State) Rounds() int { return len(s.plan.norms) + 1 }
 
-// Measured is where piece round of an update, but for the last, leaves its norm: eight bytes a leaf of this state, in their order.
+// Measured is where piece round of an update, except for the last, leaves its norm: eight bytes a leaf of this state,
+// in their order.
 func (s *State) Measured(round int) gpu.Range {
 	bytes := pairBytes * uint64(s.measurements.leaves)
 	return s.measurements.pairs.Range(uint64(s.plan.norms[round])*bytes, bytes)

@@ -82,7 +82,7 @@ func (o MuonOptions) momentum() Transform {
 	return Elementwise(e)
 }
 
-// shape is the element behind the operator.
+// shape is the element after the operator.
 func (o MuonOptions) shape() Transform {
 	return Elementwise(Element{
 		Name: "scale_by_shape", FLOPs: 1,

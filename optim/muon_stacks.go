@@ -8,9 +8,9 @@ import (
 	"gputrain/gpu"
 )
 
-// A muonChunk is matrices of one shape that are stepped together, rows not above cols: a leaf with more rows than columns is in it
-// transposed. A matrix is cut into down*across tiles, each with its own stack of all count matrices: one tile, but for a matrix that is
-// larger than a binding.
+// A muonChunk is matrices of one shape that are stepped together, rows not above cols: a leaf with more rows than
+// columns is in it transposed. A matrix is cut into down*across tiles, each with its own stack of all count matrices:
+// one tile, except for a matrix that is larger than a binding.
 type muonChunk struct {
 	rows, cols, count int
 	down, across      int

@@ -204,7 +204,7 @@ func TestMuonTransposes(t *testing.T) {
 		got, want := a.download(a.params)[0].Data, b.download(b.params)[0].Data
 		for i := range 23 {
 			for j := range 41 {
-				// The same bits but for the norm, whose terms are in another order; it goes in with a power of 485.
+				// The same bits except for the norm, whose terms are in another order; it goes in with a power of 485.
 				require.InDelta(t, want[j*23+i], got[i*41+j], 1e-4)
 			}
 		}

@@ -21,7 +21,7 @@ const (
 // rules are all that the two numerics differ in.
 type rules struct {
 	dither         bool // a bf16 moment is rounded stochastically, and its decay not at all; otherwise it, its decay and their product to nearest even
-	oneDecay       bool // a decay inside an optimizer is refused beside the options' own
+	oneDecay       bool // a decay inside an optimizer is refused besides the options' own
 	innerMask      bool // such a decay follows the options' mask where it has none of its own; otherwise all leaves decay
 	constantWarmup bool // a constant rate may warm up
 	cosineExponent bool // a cosine without warm-up keeps its exponent; otherwise that is 1

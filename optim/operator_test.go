@@ -259,7 +259,8 @@ func TestRouteRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, `"nothing": matches none`)
 }
 
-// The pieces of an update are cut behind the pairs of each norm, also where operators and norms of leaves stand before it.
+// The pieces of an update are cut after the pairs of each norm, also where operators and norms of leaves stand before
+// it.
 func TestRoundsAreCutAtNorms(t *testing.T) {
 	d := gpu.Dry(gpu.DefaultLimits())
 	params, err := buffers.Upload(d, "params", mixedLeaves(rand.New(rand.NewPCG(1, 1)), 1), buffers.F32)

@@ -69,7 +69,7 @@ func (o Options) innerMask(own *Mask) *Mask {
 	return own
 }
 
-// oneDecay refuses a decay inside the optimizer beside the one outside, which stable numerics have not.
+// oneDecay refuses a decay inside the optimizer besides the one outside, which stable numerics do not have.
 func (o Options) oneDecay(inner float64) error {
 	if inner > 0 && o.WeightDecay > 0 && o.Numerics.rules().oneDecay {
 		return errors.New("weight_decay: found one in the options and one in the parameters, wanted one (eformer numerics allow both)")

@@ -20,8 +20,8 @@ type plan struct {
 	columns   int
 }
 
-// A segment is a run of elementwise steps, first to before end, and the operator that ends it: step end, but for the last
-// segment. Each is one fused kernel; between two lies the update in a tree of its own.
+// A segment is a run of elementwise steps, first to before end, and the operator that ends it: step end, except for the
+// last segment. Each is one fused kernel; between two lies the update in a tree of its own.
 type segment struct {
 	first, end int
 	last       bool

@@ -52,7 +52,8 @@ func TestCenteredOfConstantGradients(t *testing.T) {
 	})
 }
 
-// The trace holds updates with the rates that they had: what was learnt at a high rate goes on after the rate has fallen.
+// The trace holds updates with the rates that they had: what was learnt at a high rate still acts after the rate has
+// fallen.
 func TestRMSPropTraceHoldsRates(t *testing.T) {
 	for nesterov, want := range map[bool]float64{
 		false: 10 - 1 - 0.5,

@@ -12,8 +12,9 @@ type membership struct {
 	inside bool
 }
 
-// Route applies yes to the leaves of the mask and no to the others (optax.multi_transform with two labels). State of the one is
-// kept for its leaves only. What takes a norm of all leaves stands before or behind a route, not in it.
+// Route applies yes to the leaves of the mask and no to the others (optax.multi_transform with two labels). State of
+// the one is kept for its leaves only. A step that takes a norm of all leaves stands before or after a route, not in
+// it.
 func Route(mask *Mask, yes, no Transform) Transform {
 	t := Transform{name: "route(" + yes.name + ", " + no.name + ")"}
 	for i, branch := range []Transform{yes, no} {

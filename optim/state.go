@@ -32,7 +32,7 @@ type State struct {
 
 	released bool
 
-	whole  []string // paths of the whole model, but for frozen leaves
+	whole  []string // paths of the whole model, except for frozen leaves
 	places []int    // of the leaves among them
 }
 
@@ -183,7 +183,7 @@ func (s *State) Statistics() gpu.Range {
 	return s.measurements.statistics.All()
 }
 
-// Bytes is what the state takes on the device, the tables beside it included: Transform.Bytes of the layout.
+// Bytes is what the state takes on the device, its tables included: Transform.Bytes of the layout.
 func (s *State) Bytes() uint64 {
 	n := s.scalars.Bytes()
 	for _, t := range s.trees {

@@ -12,8 +12,8 @@ import (
 // varies from call to call is read from the device, so the recording, or a program made of it, serves for every later
 // call of the same phase. Before each submit comes State.Prepare.
 //
-// An update is one dispatch a slab, and one more a slab behind each operator; where something is measured, one a slab and one
-// more before it, and one more for a norm.
+// An update is one dispatch a slab, and one more a slab after each operator; where something is measured, one a slab
+// and one more before it, and one more for a norm.
 func (t Transform) Update(rec *gpu.Recording, grads *buffers.Tree, s *State, params *buffers.Tree) error {
 	return t.Record(rec, s.Phase(), grads, s, params)
 }
@@ -80,7 +80,8 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 	return rec.Err()
 }
 
-// measure records what a segment measures, in order. The next round begins behind the pairs of a norm, with what they come to.
+// measure records what a segment measures, in order. The next round begins after the pairs of a norm, with what they
+// come to.
 func (r *recorder) measure(s segment) {
 	for i, m := range r.plan.measured {
 		if m.before < s.first || m.before > s.end {
@@ -218,7 +219,7 @@ func (r *recorder) dispatch(kind jobKind, index int) {
 	}
 }
 
-// table is what a fused kernel binds beside trees, by its name there.
+// table is what a fused kernel binds besides trees, by its name there.
 func (r *recorder) table(name string, slab int) *gpu.Buffer {
 	switch name {
 	case "statistics":

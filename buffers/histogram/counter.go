@@ -32,9 +32,9 @@ type counted struct {
 	elements uint64
 }
 
-// New prepares histograms of the leaves whose names match, in the order of the sources and their leaves; nil matches all. A leaf without
-// elements has none. The sources must outlive the counter, but for Release. Errors: sources on several devices, one that is not F32, no
-// leaf that matches, no memory.
+// New prepares histograms of the leaves whose names match, in the order of the sources and their leaves; nil matches
+// all. A leaf without elements has none. The sources must outlive the counter, except for Release. Errors: sources on
+// several devices, one that is not F32, no leaf that matches, no memory.
 func New(ctx context.Context, match func(name string) bool, sources ...Source) (*Counter, error) {
 	if err := check(sources); err != nil {
 		return nil, err

@@ -29,8 +29,9 @@ type job struct {
 	first, count uint32
 }
 
-// layOut chooses leaves and cuts them into groups of consecutive elements: the table of all groups, the first group of each leaf and behind
-// the last, and what is to be dispatched: groups that follow on each other in the table and lie in one slab.
+// layOut chooses leaves and cuts them into groups of consecutive elements: the table of all groups, the first group of
+// each leaf and after the last, and what is to be dispatched: groups that follow on each other in the table and lie in
+// one slab.
 func (c *Counter) layOut(sources []Source, match func(string) bool) (table, firsts []uint32, jobs []job) {
 	groups := uint32(0)
 	for _, s := range sources {
