@@ -100,7 +100,7 @@ func joined(pieces []Tensor) Tensor {
 	return whole
 }
 
-// Bytes is what the tensor takes.
+// Bytes is the size of the tensor.
 func (t Tensor) Bytes() int { return elements(t.Shape) * t.DType.Bits() / 8 }
 
 func elements(shape []int) int {

@@ -189,7 +189,7 @@ func (l *Layout) Slabs() []int { return l.slabs }
 // Elements counts the elements of all leaves, without padding.
 func (l *Layout) Elements() int { return l.elements }
 
-// Bytes is what a tree of this layout takes on the device, padding included.
+// Bytes is the device memory of a tree with this layout, padding included.
 func (l *Layout) Bytes(d DType) uint64 {
 	var n uint64
 	for _, s := range l.slabs {

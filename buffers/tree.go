@@ -63,7 +63,7 @@ func (t *Tree) Device() *gpu.Device { return t.device }
 // Label is the label given to NewTree.
 func (t *Tree) Label() string { return t.label }
 
-// Bytes is what the tree takes on the device, padding included.
+// Bytes is the device memory of the tree, padding included.
 func (t *Tree) Bytes() uint64 { return t.layout.Bytes(t.dtype) }
 
 // Slab is the whole of slab i.

@@ -11,7 +11,7 @@ import (
 	"gputrain/shaders"
 )
 
-// boundUse is what is made of the bounds of a stack of matrices.
+// boundUse is the use of the bounds of a stack of matrices.
 type boundUse int
 
 const (

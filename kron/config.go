@@ -25,12 +25,12 @@ type Config struct {
 	PreconditionerLR float64       // step of the factors
 	InitScale        float64       // factors begin as this times the identity
 	DType            buffers.DType // storage of the factors: F32 or BF16
-	NoiseScale       float64       // standard deviation of what is added to gradients, without Rules.RelativeDamping
+	NoiseScale       float64       // standard deviation of the noise that is added to gradients, without Rules.RelativeDamping
 	Damping          float64       // the same with Rules.RelativeDamping, as a part of the gradient's running RMS
 	Rules            Rules
 }
 
-// Rules are the differences between the two numerics, each with a test of what it mends. All false is eformer's.
+// Rules are the differences between the two numerics, each with a test of the fault that it mends. All false is eformer's.
 type Rules struct {
 	// AlignedBound starts the power iteration of the norm bound from rows that cannot cancel: their random part is given
 	// the sign of its product with the strongest row. Both sides of a dense block draw with one key, so that transposed gradients give
@@ -85,7 +85,7 @@ func (c Config) Validate() error {
 	return positive("preconditioner_init_scale", c.InitScale)
 }
 
-// MaxBlockSize is what the kernels of the norm bound hold in workgroup memory.
+// MaxBlockSize is the largest block that the kernels of the norm bound hold in workgroup memory.
 const MaxBlockSize = 1024
 
 // rateFloor is the least rate of the preconditioner, whatever is configured: eformer's.

@@ -24,7 +24,7 @@ func (d *dense) record(rec *gpu.Recording, c call) {
 	}
 }
 
-// refresh records an update of the factors and of what is derived from them.
+// refresh records an update of the factors and of the values derived from them.
 func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 	rec.Group("kron.begin")
 	d.begin(rec, c, ch)

@@ -185,7 +185,7 @@ func (d *dense) writeTensor(raw []byte, m mover) error {
 	return nil
 }
 
-// validTensor has the valid sizes of the blocks; what is written has to be equal.
+// validTensor has the valid sizes of the blocks; written sizes must be equal to them.
 func (d *dense) validTensor(t buffers.Tensor) buffers.Tensor {
 	var sizes []uint32
 	for _, b := range d.part.dense {

@@ -77,8 +77,9 @@ type factorItem struct {
 }
 
 const (
-	// factorChunk is what a workgroup does of a factor: 16 fours a lane, as its one barrier costs as much as hundreds of loads on
-	// software adapters. A longer factor has larger chunks, so that it has no more than about maxChunks, which one invocation goes through.
+	// factorChunk is the part of a factor that a workgroup does: 16 fours a lane, as its one barrier costs as much as
+	// hundreds of loads on software adapters. A longer factor has larger chunks, so that it has no more than about
+	// maxChunks, which one invocation goes through.
 	factorChunk = 4096
 	maxChunks   = 1024
 	groupLanes  = 64
@@ -150,7 +151,7 @@ func (d *diagonals) allocate() error {
 	return d.Err()
 }
 
-// initial is what is in the q of a bank before the first update.
+// initial is the q of a bank before the first update.
 func (d *diagonals) initial(in int) []byte {
 	size, one := d.elementBytes(), d.initialElement()
 	out := make([]byte, d.banks[in].fours*4*size)

@@ -118,7 +118,7 @@ func (o *oneDiagonal) arrange(d *diagonals, squares uint32) error {
 	for _, s := range sorted {
 		last := len(o.batches) - 1
 		if last < 0 || !o.batches[last].takes(long(s), width(s), bank(s), capacity) {
-			// A Gram matrix of a slice takes at most a quarter of what the slice does.
+			// A Gram matrix of a slice takes at most a quarter of the slice.
 			slice := min(max(64, 4*width(s)), roundUp(long(s), 4), capacity/width(s)/4*4)
 			if slice == 0 || width(s)*width(s) > capacity {
 				return fmt.Errorf("leaf %q: %w", s.matrix.Path, &gpu.LimitError{

@@ -8,7 +8,8 @@ import (
 	"gputrain/gpu"
 )
 
-// factorTensors are Q and L of factors [first, first+count), which are one side of the blocks of a leaf, each of so many elements.
+// factorTensors are Q and L of factors [first, first+count), one side of the blocks of a leaf, each with this number of
+// elements.
 func (d *diagonals) factorTensors(path, side string, first, count, elements int) []buffers.Tensor {
 	name := "leaf/" + path + "/Q" + side
 	size := count * elements * d.elementBytes()

@@ -8,8 +8,8 @@
 // and the factors follow the gradients so that the result is white: its Gram matrices come near to a multiple of the
 // identity. A side longer than MaxSizeDense has a diagonal for a factor, and so has a leaf of one dimension.
 //
-// Plan says what the blocks of a model are. Twin is the definition, in float64. State is the same on a device:
-// blocks of a size class lie in stacks, and one dispatch treats a stack, so that their number does not grow with the layers.
-// Random numbers are addressed by global block index and element; a model gives the same bits however its leaves
-// are spread over devices.
+// Plan lists the blocks of a model. Twin is the definition, in float64. State is the same on a device: blocks of a size
+// class lie in stacks, and one dispatch treats a stack, so that their number does not grow with the layers. Random
+// numbers are addressed by global block index and element; a model gives the same bits however its leaves are spread
+// over devices.
 package kron

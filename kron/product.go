@@ -44,7 +44,7 @@ type Product struct {
 	balancing bool      // the product is made in updates that balance only
 	sides     gpu.Range // of C, a stack of factors in bf16, which are rounded at random
 
-	as *productVariant // instead of what the shape asks for
+	as *productVariant // instead of the variant that the shape asks for
 }
 
 // productVariant is a specialisation of kron_product.wgsl.

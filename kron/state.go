@@ -19,14 +19,14 @@ type State struct {
 	update *gpu.Buffer // the uniform of an update, Update in shaders/shared/kron.wgsl
 	never  *gpu.Buffer // a flag that is never set
 	paths  []path
-	stale  bool // tensors were written since what is derived from them was
+	stale  bool // tensors were written after the values derived from them
 }
 
 // A path treats the leaves of some kinds.
 type path interface {
 	// record records one update of its leaves.
 	record(rec *gpu.Recording, c call)
-	// derive recomputes what is derived from the tensors.
+	// derive recomputes the values derived from the tensors.
 	derive(rec *gpu.Recording)
 	tensors() []buffers.Tensor
 	Bytes() uint64
@@ -93,8 +93,8 @@ func (s *State) open() error {
 	return nil
 }
 
-// Prepare begins update n, counted from 1: it writes what changes from update to update, ordered before the next submit, and after a
-// restore brings what is derived from the tensors up to date.
+// Prepare begins update n, counted from 1: it writes what changes from update to update, ordered before the next
+// submit, and after a restore brings the values derived from the tensors up to date.
 func (s *State) Prepare(n int64) error {
 	if n < 1 || n > math.MaxUint32 {
 		return fmt.Errorf("kron: update %d: they count from 1 to %d", n, uint32(math.MaxUint32))
@@ -130,10 +130,10 @@ func updateWords(c Config, n int64) []byte {
 	return gpu.Bytes(append(words, 0, 0)) // unused
 }
 
-// Record records one update. updates are f32 and of the state's layout; they hold gradients and receive preconditioned gradients. If word 1
-// of flag (16 bytes of storage, or none) is not zero, all state keeps every bit, and what the updates receive is not defined. With reuse
-// the factors are applied and not refreshed. Prepare goes before each submit. Updates of another dtype, layout or device are an error of
-// the recording.
+// Record records one update. updates are f32 and of the state's layout; they hold gradients and receive preconditioned
+// gradients. If word 1 of flag (16 bytes of storage, or none) is not zero, all state keeps every bit, and the updates
+// are not defined. With reuse the factors are applied and not refreshed. Prepare goes before each submit. Updates of
+// another dtype, layout or device are an error of the recording.
 func (s *State) Record(rec *gpu.Recording, updates *buffers.Tree, flag gpu.Range, reuse bool) {
 	switch {
 	case updates.DType() != buffers.F32:
@@ -172,7 +172,7 @@ func (s *State) Tensors() []buffers.Tensor {
 	return out
 }
 
-// Bytes is what the state takes on the device, scratch included.
+// Bytes is the device memory of the state, scratch included.
 func (s *State) Bytes() uint64 {
 	n := s.update.Bytes() + s.never.Bytes()
 	for _, p := range s.paths {

@@ -91,7 +91,7 @@ func (b *twinBlock) refresh(n int64, g []float64) {
 	}
 }
 
-// rmsDecay is what is left of a running RMS after an update with a smaller gradient.
+// rmsDecay is the part of a running RMS that is left after an update with a smaller gradient.
 const rmsDecay = 0.999
 
 // stride is the step from row to row of the noise of a block: blocks are counted as if they were padded to BlockSize.

@@ -6,7 +6,7 @@ import (
 	"gputrain/buffers/prng"
 )
 
-// tiny is what a divisor has to be larger than; f32 arithmetic on a device may take smaller numbers for zero.
+// tiny is a bound that a divisor has to exceed; f32 arithmetic on a device may take smaller numbers for zero.
 const tiny = 1e-30
 
 const (

@@ -109,7 +109,7 @@ func (f *factor) update(c Config, p []float64, s, rate float64, key, rounding pr
 	for i := range q {
 		row, col := i/f.n, i%f.n
 		if c.Method == Quad {
-			row, col = min(row, col), max(row, col) // so that what is stored is symmetric
+			row, col = min(row, col), max(row, col) // so that the stored factor is symmetric
 		}
 		f.q[i] = c.round(q[i], rounding, row, col)
 	}

@@ -23,7 +23,7 @@ func (p *Plan) Work(m Matrix) float64 {
 	return sum
 }
 
-// factorWork is what the step of a dense factor of side n takes.
+// factorWork is the work of the step of a dense factor of side n.
 func (p *Plan) factorWork(n float64) float64 {
 	bound := boundRows * boundProducts * n * n
 	if p.Config.Method == Skew {

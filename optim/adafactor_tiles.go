@@ -55,8 +55,8 @@ type factoredGroup struct {
 	slabs    []factoredSlab
 }
 
-// A factoredSlab is what a group has in one slab: tiles of leaves with whole vec4s and of others, and the blocks of sums that put
-// their partial sums together, four at once and one by one.
+// A factoredSlab is a group's part of one slab: tiles of leaves with whole vec4s and of others, and the blocks of sums
+// that put their partial sums together, four at once and one by one.
 type factoredSlab struct {
 	vector, scalar           []uint32
 	vectorFolds, scalarFolds []uint32
@@ -109,7 +109,7 @@ func (g *factoredGroup) add(l factoredLeaf) {
 	g.leaves = append(g.leaves, l)
 }
 
-// A box is what a part of the layout has of a leaf: some of outer, or some of rows.
+// A box is the piece of a leaf that a part of the layout has: some of outer, or some of rows.
 type box struct {
 	offset        int // in the slab
 	outer, outers int // first and number

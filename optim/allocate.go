@@ -18,7 +18,8 @@ func (t Transform) Init(params *buffers.Tree) (*State, error) {
 	return t.InitStage(params, specs(params.Layout().Leaves()))
 }
 
-// Check is Init without a tree: what is wrong with the transformation for a model of these leaves, as far as rules and shapes tell.
+// Check is Init without a tree: it finds the errors of the transformation for a model of these leaves, as far as rules
+// and shapes tell.
 func (t Transform) Check(model []buffers.Spec) error {
 	return t.scenes(model, func(o Operator, on Scene) error {
 		if o, ok := o.(interface{ Check(s Scene) error }); ok {
@@ -162,7 +163,7 @@ func newSlot(dev *gpu.Device, name string, layout *buffers.Layout, s Slot) (*buf
 	return tree, nil
 }
 
-// scene is what the operator of a step works on.
+// scene is the scene of a step's operator.
 func (p *plan) scene(s step, dev *gpu.Device, layout *buffers.Layout, leaves []buffers.Leaf, whole []buffers.Spec, r *resolved) (Scene, error) {
 	c := Scene{Device: dev, Layout: layout, Leaves: leaves, Whole: whole, Frozen: p.transform.freezes, Chosen: make([]bool, len(leaves))}
 	for i := range c.Chosen {

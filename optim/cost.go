@@ -16,7 +16,8 @@ type Cost struct {
 	FLOPs        float64 `json:"flops"`
 }
 
-// Cost tells what the transformation takes a parameter, on a route one of the leaves of its mask; nothing where its construction failed.
+// Cost is the cost of the transformation for each parameter, on a route for each parameter of its mask; zero if
+// construction failed.
 func (t Transform) Cost() Cost {
 	p, err := newPlan(t)
 	if err != nil {
@@ -80,7 +81,7 @@ func (t Transform) Work(model []buffers.Spec) (map[string]float64, error) {
 	return out, err
 }
 
-// slotBytes is what the element keeps a parameter.
+// slotBytes are the bytes that the element keeps for each parameter.
 func (e Element) slotBytes() float64 {
 	n := 0.0
 	for _, slot := range e.Slots {
@@ -94,7 +95,8 @@ func (e Element) offRoute() bool {
 	return slices.ContainsFunc(e.routes, func(m membership) bool { return !m.inside })
 }
 
-// Bytes is what a state for params of that layout takes on a device with these limits: State.Bytes, planned on none.
+// Bytes is the memory of a state for params of that layout on a device with these limits: State.Bytes, planned without
+// a device.
 func (t Transform) Bytes(layout *buffers.Layout, limits gpu.Limits) (uint64, error) {
 	return t.StageBytes(layout, specs(layout.Leaves()), limits)
 }

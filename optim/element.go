@@ -71,8 +71,8 @@ type column struct {
 	values func(leaves []buffers.Leaf, whole []string) ([]float32, error)
 }
 
-// A Cell is what a Twin sees of one number: it reads all, and writes U and Slots. Norm, Bad and the rest are there where the WGSL asks
-// for them.
+// A Cell is a Twin's view of one number: it reads all, and writes U and Slots. Norm, Bad and the rest are there where
+// the WGSL asks for them.
 type Cell struct {
 	U, P    float64
 	Slots   []float64 // of this element, in its order

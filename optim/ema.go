@@ -9,7 +9,7 @@ import (
 // EMAOptions are the parameters of EMA.
 type EMAOptions struct {
 	Decay    float64
-	Debias   bool // divide by what the weights come to so far
+	Debias   bool // divide by the sum of the weights so far
 	DType    buffers.DType
 	Numerics Numerics
 }

@@ -11,7 +11,7 @@ import (
 // Guard says what GuardUpdates looks at besides the gradient.
 type Guard struct {
 	Losses int  // numbers in State.Losses, whose sum is the loss of an update; at least 1
-	Update bool // measure the norm of the update too: another pass over what the update reads
+	Update bool // measure the norm of the update too: another pass over the operands of the update
 }
 
 // GuardUpdates makes SkipNonFinite look at more than the gradient: an update whose loss is not finite changes nothing
@@ -37,13 +37,13 @@ func GuardUpdates(g Guard, inner Transform) Transform {
 // Limits bound what an update may measure; 0 and infinity bound nothing.
 type Limits struct {
 	Loss                 float64 // the sum of State.Losses
-	GradNorm, UpdateNorm float64 // global L2 norms, before any clip and of what is added to the params
+	GradNorm, UpdateNorm float64 // global L2 norms, before any clip and of the change of the params
 }
 
 // Spike is a set of limits that were exceeded.
 type Spike uint32
 
-// The bits of a Spike, as they stand on the device next to bit 0, which is for what is not finite.
+// The bits of a Spike, as they stand on the device next to bit 0, which means not finite.
 const (
 	SpikeLoss Spike = 1 << (iota + 1)
 	SpikeGradNorm
@@ -75,7 +75,7 @@ func (l Limits) words() []byte {
 	return gpu.Bytes(out)
 }
 
-// SetLimits sets what the updates that are submitted from now on may have.
+// SetLimits sets the limits of the updates that are submitted from now on.
 func (s *State) SetLimits(l Limits) error {
 	if s.plan.transform.guard.Losses == 0 {
 		return fmt.Errorf("optim: %s: limits: found a transformation without guard_updates", s.plan.transform.name)

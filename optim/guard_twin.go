@@ -2,7 +2,7 @@ package optim
 
 import "math"
 
-// Guard sets what the next updates are held to: their limits, and their losses.
+// Guard sets the limits and the losses of the next updates.
 func (w *Twin) Guard(limits Limits, losses ...float64) { w.limits, w.losses = limits, losses }
 
 // guarded tells whether a norm that has just been measured leaves the update out.

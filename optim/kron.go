@@ -69,7 +69,7 @@ func (c *Kron) Transform(lr Schedule, o Options) (Transform, error) {
 
 // ScaleByKron preconditions a momentum by Kronecker factors (eformer's scale_by_quad and scale_by_skew):
 //
-//	u <- EMA(u), divided by what its weights come to         without b1: u as it is
+//	u <- EMA(u), divided by the sum of its weights           without b1: u as it is
 //	u <- u / (|u| + 1e-6) of each leaf                       with normalize_grads
 //	u <- QlᵀQl u QrᵀQr of each block, as package kron has it
 //	u <- u 1.1 / max(RMS(u), 1.1) of each leaf

@@ -8,9 +8,10 @@ import (
 	"gputrain/gpu"
 )
 
-// measurements is where a state keeps what it measures. Each measurement is a pair a leaf: sum of squares (f32) and non-finite flag
-// (u32). A pair is put together of groups of the leaf's elements, counted from the start of each part of the leaf, so that it has the same bits
-// wherever the leaf lies and whatever lies beside it. A norm puts the pairs of all leaves of the model together, in the order of their paths.
+// measurements has the measurements of a state. Each measurement is a pair a leaf: sum of squares (f32) and non-finite
+// flag (u32). A pair is put together of groups of the leaf's elements, counted from the start of each part of the leaf,
+// so that it has the same bits wherever the leaf lies and whatever lies beside it. A norm puts the pairs of all leaves
+// of the model together, in the order of their paths.
 type measurements struct {
 	*gpu.Set
 	leaves, whole uint32
@@ -109,9 +110,10 @@ func (s *State) Combined(round int) gpu.Range {
 	return s.measurements.combined.Range(uint64(round)*bytes, bytes)
 }
 
-// GatherNorms joins what was measured in a round of the leaves of a model, wherever they lie, to what each place needs in State.Combined, whose size
-// dst has. measured are the bytes of State.Measured of each place, one after the other, and layouts what leaves they are of; s is any of the
-// states. Errors: sizes that do not match, a leaf of the model that is in no layout or in two.
+// GatherNorms joins the measurements of a round for the leaves of a model, wherever they lie, to the pairs that each
+// place needs in State.Combined, whose size dst has. measured are the bytes of State.Measured of each place, one after
+// the other, and layouts what leaves they are of; s is any of the states. Errors: sizes that do not match, a leaf of
+// the model that is in no layout or in two.
 func (s *State) GatherNorms(dst []byte, layouts []*buffers.Layout, measured []byte) error {
 	sizes := func() error {
 		return fmt.Errorf("optim: gather norms: found %d bytes and room for %d, wanted %d: %d for each of %d leaves",

@@ -6,7 +6,7 @@ import (
 	"gputrain/buffers"
 )
 
-// momentDType refuses what a moment cannot be stored in.
+// momentDType refuses types that a moment cannot be stored in.
 func momentDType(name string, d buffers.DType) error {
 	if d != buffers.F32 && d != buffers.BF16 {
 		return fmt.Errorf("%s: found %s, wanted f32 or bf16", name, d)

@@ -57,7 +57,7 @@ func muonChunks(s Scene, limits gpu.Limits) []muonChunk {
 	return chunks
 }
 
-// newMuonChunk is the shape of a chunk for a leaf; room is what a binding holds.
+// newMuonChunk is the shape of a chunk for a leaf; room is the room of a binding.
 func newMuonChunk(l buffers.Leaf, room int) muonChunk {
 	a, b := roundUp4(l.Shape[0]), roundUp4(l.Shape[1])
 	c := muonChunk{rows: min(a, b), cols: max(a, b), down: 1, across: 1}

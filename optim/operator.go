@@ -13,7 +13,7 @@ type Operator interface {
 	Open(s Scene) (Operation, error)
 	// Twin is the definition, in float64, without a device.
 	Twin(s Scene) (OperatorTwin, error)
-	// Cost is what it takes a parameter of its leaves.
+	// Cost is its cost for each parameter of its leaves.
 	Cost() Cost
 }
 
@@ -34,14 +34,15 @@ type Scene struct {
 
 // An Operation is an operator at work on a device.
 type Operation interface {
-	// Reuses tells whether some updates keep what is costly to refresh, which is recorded with Reuse.
+	// Reuses tells whether some updates keep values that are costly to refresh; Reuse records such updates.
 	Reuses() bool
 	// Prepare writes what changes from update to update, ordered before the next submit; t counts completed updates. It tells whether
 	// this update reuses.
 	Prepare(t int64) (reuse bool, err error)
 	// Record records one update.
 	Record(rec *gpu.Recording, c OperatorCall)
-	// Tensors is the state as it is saved; what is derived from a tensor is brought up to date at the latest in Prepare.
+	// Tensors is the state as it is saved; values derived from a tensor are brought up to date at the latest in
+	// Prepare.
 	Tensors() []buffers.Tensor
 	Bytes() uint64
 	Release()
@@ -54,7 +55,7 @@ type OperatorCall struct {
 	// Flag is a Statistics entry; with its word 1 not zero, state must keep every bit (the update then goes nowhere). An empty range
 	// where updates are never skipped.
 	Flag  gpu.Range
-	Reuse bool // keep what is costly to refresh
+	Reuse bool // keep values that are costly to refresh
 }
 
 // An OperatorTwin is an operator at work in float64.

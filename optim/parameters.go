@@ -78,7 +78,7 @@ func oneOf(name, word string, words []string) error {
 	return fmt.Errorf("%s: found %q, wanted %s%s", name, word, strings.Join(words, " or "), suggest.DidYouMean(word, words))
 }
 
-// inInterval refuses a number outside of an interval as mathematics writes it, and what is not finite.
+// inInterval refuses a number outside of an interval as mathematics writes it, and numbers that are not finite.
 func inInterval(name string, x float64, interval string) error {
 	last := len(interval) - 1
 	low, high, _ := strings.Cut(interval[1:last], ",")

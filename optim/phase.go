@@ -10,7 +10,7 @@ const (
 	Emit Phase = iota
 	// Collect only adds a gradient to the accumulation.
 	Collect
-	// Reuse is Emit for an update that keeps what is costly to refresh: preconditioners with a cadence.
+	// Reuse is Emit for an update that keeps values that are costly to refresh: preconditioners with a cadence.
 	Reuse
 )
 

@@ -145,7 +145,7 @@ func (p *plan) route(r []membership) int {
 	return len(p.routes) - 1
 }
 
-// segmentOf is the segment in which what is measured before a step is measured.
+// segmentOf is the segment that makes the measurements before a step.
 func (p *plan) segmentOf(before int) int {
 	return slices.IndexFunc(p.segments, func(s segment) bool { return before <= s.end })
 }
@@ -171,7 +171,7 @@ func (p *plan) newCounts() map[string]int64 {
 	return counts
 }
 
-// phase is what the next call does; whether it is Reuse, operators tell when it is prepared.
+// phase is the phase of the next call; whether it is Reuse, operators tell when it is prepared.
 func (p *plan) phase(counts map[string]int64) Phase {
 	if k := int64(p.transform.accumulate); k > 1 && counts[miniStepCount] < k-1 {
 		return Collect

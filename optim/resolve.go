@@ -6,7 +6,7 @@ import (
 	"gputrain/buffers"
 )
 
-// resolved is what the masks and columns of a plan come to for the leaves at hand.
+// resolved is the masks and columns of a plan for the leaves at hand.
 type resolved struct {
 	values []float32 // leaf l at l*width: the columns, then one value for each route, 1 where the leaf is on it
 	width  int

@@ -11,9 +11,9 @@ import (
 	"gputrain/gpu"
 )
 
-// State is what a transformation remembers of one tree of params on its device: trees shaped like the params, what operators
-// keep, and counts on the host. Beside it live the scalars of the call in hand, the statistics and a table of the leaves. It is not safe
-// for concurrent use.
+// State is the memory of a transformation for one tree of params on its device: trees shaped like the params, what
+// operators keep, and counts on the host. Beside it live the scalars of the call in hand, the statistics and a table of
+// the leaves. It is not safe for concurrent use.
 type State struct {
 	plan    *plan
 	device  *gpu.Device
@@ -68,8 +68,8 @@ func (s *State) Tensors() []buffers.Tensor {
 // ModelLeaves counts the leaves of the whole model that are not frozen, of which the state may have some.
 func (s *State) ModelLeaves() int { return len(s.whole) }
 
-// Counts tells how often what has happened: "updates", "mini_step" where gradients are accumulated, and one count for each
-// element of the chain that has scalars.
+// Counts tells how often events have happened: "updates", "mini_step" where gradients are accumulated, and one count
+// for each element of the chain that has scalars.
 func (s *State) Counts() map[string]int64 { return maps.Clone(s.counts) }
 
 // treeTensor is a leaf of a tree as it is saved.
@@ -101,7 +101,8 @@ func (s *State) SetCounts(counts map[string]int64) error {
 	return nil
 }
 
-// Phase is what the next call does: Collect for the first k-1 of k calls, else Emit; whether an Emit is a Reuse, Prepare tells.
+// Phase is the phase of the next call: Collect for the first k-1 of k calls, else Emit; whether an Emit is a Reuse,
+// Prepare tells.
 func (s *State) Phase() Phase { return s.plan.phase(s.counts) }
 
 // Phases lists what Prepare can name; a trainer that submits prebuilt programs makes one for each.
@@ -174,7 +175,7 @@ func (s *State) prepareOperations() (reuse bool, err error) {
 // LearningRate is the rate of the last update that Prepare began; 0 before the first, and where the chain has none.
 func (s *State) LearningRate() float64 { return s.rate }
 
-// Statistics is where updates leave what they measured, StatisticsBytes for each place in the chain that measures: the
+// Statistics is where updates leave their measurements, StatisticsBytes for each place in the chain that measures: the
 // first is the gradient's. It has no bytes where nothing measures.
 func (s *State) Statistics() gpu.Range {
 	if s.measurements == nil || s.measurements.statistics == nil {
@@ -183,7 +184,7 @@ func (s *State) Statistics() gpu.Range {
 	return s.measurements.statistics.All()
 }
 
-// Bytes is what the state takes on the device, its tables included: Transform.Bytes of the layout.
+// Bytes is the device memory of the state, its tables included: Transform.Bytes of the layout.
 func (s *State) Bytes() uint64 {
 	n := s.scalars.Bytes()
 	for _, t := range s.trees {

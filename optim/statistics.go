@@ -20,7 +20,7 @@ type Statistics struct {
 	Skipped      uint32 // updates that SkipNonFinite and GuardUpdates have dropped since Init
 }
 
-// ParseStatistics reads what was read back from State.Statistics.
+// ParseStatistics parses the bytes read back from State.Statistics.
 func ParseStatistics(data []byte) (Statistics, error) {
 	if len(data) < StatisticsBytes {
 		return Statistics{}, fmt.Errorf("optim: statistics: found %d bytes, wanted %d", len(data), StatisticsBytes)

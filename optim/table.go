@@ -6,9 +6,10 @@ import (
 	"gputrain/buffers"
 )
 
-// table is what the kernels of a plan read about one slab: stride words a block of elements (leaf << 8 | elements in
-// use; where the plan rounds stochastically also the key of the path and the index in the leaf of the block's first
-// vec4; for each route the block in the trees of the route's own layout), then, from tableValues on, the values of each leaf as f32 bits.
+// table is the table that the kernels of a plan read about one slab: stride words a block of elements (leaf << 8 |
+// elements in use; where the plan rounds stochastically also the key of the path and the index in the leaf of the
+// block's first vec4; for each route the block in the trees of the route's own layout), then, from tableValues on, the
+// values of each leaf as f32 bits.
 func (p *plan) table(layout *buffers.Layout, slab int, r *resolved, subsets []*buffers.Layout) []uint32 {
 	stride, values := p.stride(), p.tableValues(layout, slab)
 	words := make([]uint32, values, int(values)+len(r.values))

@@ -19,7 +19,7 @@ type Transform struct {
 	err        error
 }
 
-// Name tells what the transformation is made of: "chain(clip_by_global_norm, scale_by_adam)".
+// Name lists the parts of the transformation: "chain(clip_by_global_norm, scale_by_adam)".
 func (t Transform) Name() string { return t.name }
 
 // Is tells whether both are one transformation, made by one call: two that were made alike are not.

@@ -111,7 +111,7 @@ func (w *Twin) Update(grads []buffers.Host) error {
 	return nil
 }
 
-// emit runs the chain over u and stores what it made, unless what is not finite is to be skipped.
+// emit runs the chain over u and stores the update, unless it is not finite and is to be skipped.
 func (w *Twin) emit(u [][]float64, scalars []float64, counts map[string]int64) {
 	next := make([][][]float64, len(w.state))
 	for i := range next {
@@ -287,7 +287,7 @@ func widen(data []float32) []float64 {
 	return out
 }
 
-// store is what a tree of that dtype keeps of x.
+// store rounds x as a tree of that dtype does.
 func store(x float64, d buffers.DType) float64 {
 	if d == buffers.BF16 {
 		return roundBF16(x)

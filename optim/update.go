@@ -80,8 +80,8 @@ func (t Transform) record(rec *gpu.Recording, phase Phase, grads *buffers.Tree, 
 	return rec.Err()
 }
 
-// measure records what a segment measures, in order. The next round begins after the pairs of a norm, with what they
-// come to.
+// measure records the measurements of a segment, in order. The next round begins after the pairs of a norm, with their
+// total.
 func (r *recorder) measure(s segment) {
 	for i, m := range r.plan.measured {
 		if m.before < s.first || m.before > s.end {

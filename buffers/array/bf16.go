@@ -2,8 +2,8 @@ package array
 
 import "math"
 
-// EncodeBF16 rounds to the nearest bfloat16, ties to even: the upper half of the float's bits. NaN stays NaN (made quiet, sign
-// and upper payload kept), infinities and denormals are kept, what is too large becomes infinite.
+// EncodeBF16 rounds to the nearest bfloat16, ties to even: the upper half of the float's bits. NaN stays NaN (made
+// quiet, sign and upper payload kept), infinities and denormals are kept, numbers that are too large become infinite.
 // Twin of bf16_round in shaders/shared/bf16.wgsl.
 func EncodeBF16(f float32) uint16 {
 	u := math.Float32bits(f)

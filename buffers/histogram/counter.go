@@ -70,12 +70,12 @@ func (c *Counter) build(ctx context.Context, table, firsts []uint32, jobs []job)
 // Len is the number of histograms that a count gives.
 func (c *Counter) Len() int { return len(c.leaves) }
 
-// Bytes is what the counter takes on the device.
+// Bytes is the device memory of the counter.
 func (c *Counter) Bytes() uint64 {
 	return c.set.Bytes() + c.words.Bytes() + c.program.UniformBytes()
 }
 
-// Submit submits a count of the trees as they are after what has been submitted before. Take must have taken the one before.
+// Submit submits a count of the trees as they are after all earlier submits. Take must have taken the one before.
 func (c *Counter) Submit(ctx context.Context) error { return c.program.Submit(ctx) }
 
 // Take waits for the count that was submitted.

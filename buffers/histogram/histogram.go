@@ -2,7 +2,7 @@
 // greatest, mean and standard deviation. What is read back is 288 bytes a leaf, and it may be read late.
 //
 //	c, err := histogram.New(ctx, nil, histogram.Source{Name: "params", Tree: params})
-//	err = c.Submit(ctx) // of the trees as they are after what has been submitted before
+//	err = c.Submit(ctx) // of the trees as they are after all earlier submits
 //	...                 // more steps
 //	list, err := c.Take(ctx)
 //
@@ -27,7 +27,7 @@ type Histogram struct {
 	Counts    [Bins]uint32 // of equal parts of [Min, Max], Max in the last; all in the first where Min is Max
 }
 
-// Of computes a histogram in float64: what the kernels are compared with.
+// Of computes a histogram in float64, which the kernels are compared with.
 //
 //	counts[k] = |{x: floor((x - min) / (max - min) 64) = k}|        deviation = sqrt(sum((x - mean)^2) / n)
 func Of(name string, data []float32) Histogram {
@@ -76,7 +76,7 @@ const (
 	leafWords   = binsWord + Bins
 )
 
-// parse reads what the kernels have left of a leaf.
+// parse reads the results of the kernels for a leaf.
 func parse(name string, elements uint64, words []uint32) Histogram {
 	h := Histogram{Name: name, Elements: elements, NonFinite: elements - uint64(words[finiteWord])}
 	if words[finiteWord] == 0 {

@@ -22,7 +22,7 @@ type Tensor struct {
 	Data  func(w io.Writer) error
 }
 
-// Bytes is what the tensor's data takes; 0 where dtype or shape are not ones that Write accepts.
+// Bytes is the size of the tensor's data; 0 where dtype or shape are not ones that Write accepts.
 func (t Tensor) Bytes() uint64 {
 	n, err := byteLength(t.DType, t.Shape)
 	if err != nil {
