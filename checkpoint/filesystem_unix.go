@@ -8,20 +8,11 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"gputrain/internal/ondisk"
 )
 
-func (osFileSystem) SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	// Some network file systems have no fsync of directories and say so this way.
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		err = nil
-	}
-	return errors.Join(err, d.Close())
-}
+func (osFileSystem) SyncDir(dir string) error { return ondisk.SyncDir(dir) }
 
 func (osFileSystem) Free(dir string) (uint64, error) {
 	var s unix.Statfs_t
@@ -32,19 +23,18 @@ func (osFileSystem) Free(dir string) (uint64, error) {
 }
 
 func (osFileSystem) Lock(path string, exclusive bool) (io.Closer, error) {
-	mode, how := os.O_RDONLY, unix.LOCK_SH
+	mode := os.O_RDONLY
 	if exclusive {
-		mode, how = os.O_RDWR, unix.LOCK_EX
+		mode = os.O_RDWR
 	}
 	f, err := os.OpenFile(path, mode, 0)
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	switch {
-	case err == nil, errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
+	switch err = ondisk.Lock(f, exclusive); {
+	case err == nil, errors.Is(err, ondisk.ErrNoLocks):
 		return f, nil
-	case errors.Is(err, unix.EWOULDBLOCK):
+	case errors.Is(err, ondisk.ErrLocked):
 		err = ErrInUse
 	}
 	return nil, errors.Join(&os.PathError{Op: "lock", Path: path, Err: err}, f.Close())

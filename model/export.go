@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
@@ -29,6 +26,8 @@ type ExportOptions struct {
 	Like       *Stored // files of the same model: each tensor is called what it is called there, and a copy of a tied head is written where they have one; may be nil
 	// Companions are files that other programs want beside the model, such as those of its tokenizer: by their names, each written by a call.
 	Companions map[string]func(io.Writer) error
+	// Tell is told what interrupted exports have left in the folder of the new directory: what became of it. May be nil.
+	Tell func(string)
 }
 
 // Export writes a model in the Hugging Face layout into the new directory dir, all of it or nothing: config.json and model.safetensors, or
@@ -48,14 +47,6 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 	if o.ShardBytes == 0 {
 		o.ShardBytes = safetensors.DefaultShardBytes
 	}
-	if there, err := os.Stat(dir); err == nil && !there.IsDir() {
-		return fmt.Errorf("found a file there, wanted a new or empty directory: %w", fs.ErrExist)
-	}
-	if found, err := os.ReadDir(dir); err == nil && len(found) > 0 {
-		return fmt.Errorf("found %d files there, wanted a new or empty directory: %w", len(found), fs.ErrExist)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
 	tensors, err := Tensors(def, cmp.Or(o.DType, "F32"), read)
 	if err != nil {
 		return err
@@ -71,66 +62,40 @@ func export(dir string, def Definition, read func(path string) ([]float32, error
 	if err != nil {
 		return err
 	}
-	temporary := filepath.Clean(dir) + ".tmp"
-	if err := removeLeft(temporary, o.Companions); err != nil {
-		return err
-	}
-	err = writeFiles(temporary, config, shards, index)
-	for _, name := range slices.Sorted(maps.Keys(o.Companions)) {
-		if err == nil {
-			err = writeFile(filepath.Join(temporary, name), o.Companions[name])
-		}
-	}
-	if err == nil {
-		_ = os.Remove(dir) // where it is there and empty
-		err = os.Rename(temporary, dir)
-	}
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(temporary))
-	}
-	return nil
-}
-
-// removeLeft removes what an interrupted export has left, and nothing else.
-func removeLeft(dir string, companions map[string]func(io.Writer) error) error {
-	found, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, f := range found {
-		if companions[f.Name()] == nil && f.Name() != "config.json" && !strings.HasPrefix(f.Name(), weightsStem) {
-			return fmt.Errorf("found %q, wanted that name for what is being written: %w", filepath.Join(dir, f.Name()), fs.ErrExist)
-		}
-	}
-	return os.RemoveAll(dir)
-}
-
-func writeFiles(dir string, config []byte, shards []safetensors.Shard, index []byte) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
-	}
-	text := func(raw []byte) func(io.Writer) error {
-		return func(w io.Writer) error {
-			_, err := w.Write(raw)
-			return err
-		}
-	}
-	if err := writeFile(filepath.Join(dir, "config.json"), text(config)); err != nil {
-		return err
+	files := map[string]func(io.Writer) error{"config.json": textWriter(config)}
+	if index != nil {
+		files[weightsStem+indexSuffix] = textWriter(index)
 	}
 	for _, s := range shards {
-		err := writeFile(filepath.Join(dir, s.Name), func(w io.Writer) error { return safetensors.Write(w, s.Tensors, Metadata()) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
+		files[s.Name] = func(w io.Writer) error { return safetensors.Write(w, s.Tensors, Metadata()) }
+	}
+	maps.Copy(files, o.Companions)
+	return writeDir(dir, files, o.Tell)
+}
+
+// writeDir writes files, by their names, into a directory that is new or empty: all of them or none.
+func writeDir(dir string, files map[string]func(io.Writer) error, tell func(string)) error {
+	names := slices.Sorted(maps.Keys(files))
+	d, err := newExportDir(dir, names, tell)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := writeFile(d.path(name), files[name]); err != nil {
+			return d.abandon(fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	if index == nil {
-		return nil
+	if err := d.finish(); err != nil {
+		return d.abandon(err)
 	}
-	return writeFile(filepath.Join(dir, weightsStem+indexSuffix), text(index))
+	return d.remove()
+}
+
+func textWriter(raw []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(raw)
+		return err
+	}
 }
 
 // writeFile writes and syncs one file.

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -77,17 +76,4 @@ func TestExportIsWholeOrNotThere(t *testing.T) {
 	defer stored.Close()
 	_, err = stored.Read("no.such")
 	require.ErrorContains(t, err, `"no.such" is no parameter`)
-}
-
-// What lies where an export writes first is removed only if it is an export's.
-func TestExportRemovesNothingElse(t *testing.T) {
-	def := byteGPT(t)
-	dir := filepath.Join(t.TempDir(), "model")
-	require.NoError(t, os.Mkdir(dir+".tmp", 0o777))
-	thesis := filepath.Join(dir+".tmp", "thesis.tex")
-	require.NoError(t, os.WriteFile(thesis, []byte("years of work"), 0o666))
-	require.ErrorIs(t, writeHF(dir, def, Init(def, 1), "F32"), fs.ErrExist)
-	require.FileExists(t, thesis)
-	require.NoError(t, os.Rename(thesis, filepath.Join(dir+".tmp", "model.safetensors")))
-	require.NoError(t, writeHF(dir, def, Init(def, 1), "F32"), "what an interrupted export has left")
 }

@@ -4,11 +4,10 @@ package train
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
+	"gputrain/internal/ondisk"
 )
 
 // lockDir takes a run directory, which is open, for this process. The lock ends with the process, however it ends. Both the directory and a file in
@@ -29,12 +28,12 @@ func lockDir(path string, dir *os.File) (unlock func() error, err error) {
 
 // lockFile takes the lock of an open file. A file system without locks has none to hold.
 func lockFile(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	switch {
-	case err == nil, errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
+	switch err := ondisk.Lock(f, true); {
+	case errors.Is(err, ondisk.ErrNoLocks):
 		return nil
-	case errors.Is(err, unix.EWOULDBLOCK):
+	case errors.Is(err, ondisk.ErrLocked):
 		return errLocked
+	default:
+		return err
 	}
-	return fmt.Errorf("lock: %w", err)
 }

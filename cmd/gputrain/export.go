@@ -2,12 +2,15 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"gputrain/checkpoint"
 	"gputrain/model"
@@ -22,7 +25,10 @@ type exportCmd struct {
 	ShardSize string `help:"Largest size of a weights file; larger models are split into several files with an index." default:"5GB" placeholder:"SIZE"`
 }
 
-func (c *exportCmd) Run() error {
+func (c *exportCmd) Run(ctx context.Context) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	shard, err := runfile.ParseBytes(c.ShardSize)
 	if err != nil || shard == 0 {
 		return usageError{fmt.Errorf("export: --shard-size: found %q, wanted a size such as 5GB or 800MiB", c.ShardSize)}
@@ -55,14 +61,21 @@ func (c *exportCmd) Run() error {
 	if like == nil {
 		like = weights
 	}
-	o := model.ExportOptions{ShardBytes: shard, Like: like, Companions: map[string]func(io.Writer) error{}}
+	o := model.ExportOptions{ShardBytes: shard, Like: like, Companions: map[string]func(io.Writer) error{}, Tell: func(what string) {
+		fmt.Fprintf(os.Stderr, "gputrain: export: %s\n", what)
+	}}
 	for _, f := range companions {
 		o.Companions[f.Name] = f.Write
 	}
 	if c.DType != "auto" {
 		o.DType = strings.ToUpper(c.DType)
 	}
-	err = model.Export(c.To, def, weights.Read, o)
+	err = model.Export(c.To, def, func(path string) ([]float32, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		return weights.Read(path)
+	}, o)
 	if errors.Is(err, fs.ErrExist) {
 		err = usageError{err}
 	}

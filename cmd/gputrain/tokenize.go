@@ -86,7 +86,15 @@ func (c *encodeCmd) Run(ctx context.Context) error {
 			err = w.end()
 		}
 	}
-	return errors.Join(err, out.Flush())
+	return flushed(out, err)
+}
+
+// flushed writes what is left to write, and joins why that fails to an error, unless it is that error.
+func flushed(out *bufio.Writer, err error) error {
+	if failed := out.Flush(); !errors.Is(err, failed) {
+		return errors.Join(err, failed)
+	}
+	return err
 }
 
 // idWriter writes ids: as arrays, with spaces between them, or as numbers of two or four bytes.
@@ -239,7 +247,7 @@ func (c *decodeCmd) Run() error {
 	default:
 		_, err = out.WriteString(one.End())
 	}
-	return errors.Join(err, out.Flush())
+	return flushed(out, err)
 }
 
 func (c *decodeCmd) write(out io.Writer, text string) error {

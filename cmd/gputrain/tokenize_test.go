@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -28,3 +30,20 @@ func TestIDsAsTrainingReadsThem(t *testing.T) {
 	require.EqualError(t, err, "tokenize: id 65536: found one beyond u16, wanted at most 65535: use --as u32")
 	assert.Equal(t, 2, exitCode(err))
 }
+
+// A disk that is full while ids are written is told once.
+func TestAFullDiskIsToldOnce(t *testing.T) {
+	full := errors.New("no space left")
+	out := bufio.NewWriterSize(failing{full}, 16)
+	w := idWriter{out: out}
+	err := w.write(make([]int32, 100))
+	require.ErrorIs(t, err, full)
+	require.EqualError(t, flushed(out, err), full.Error())
+	require.EqualError(t, flushed(out, nil), full.Error(), "what nobody has told yet")
+	require.EqualError(t, flushed(out, io.ErrUnexpectedEOF), io.ErrUnexpectedEOF.Error()+"\n"+full.Error())
+}
+
+// failing is a writer that writes nothing.
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

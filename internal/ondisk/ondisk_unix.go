@@ -1,0 +1,58 @@
+//go:build unix
+
+package ondisk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Lock takes the lock of an open file, shared with other readers or exclusive, without waiting. It ends with the file, and with the process however
+// that ends. The error may be ErrLocked or ErrNoLocks.
+func Lock(f *os.File, exclusive bool) error {
+	how := unix.LOCK_SH
+	if exclusive {
+		how = unix.LOCK_EX
+	}
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOSYS):
+		return ErrNoLocks
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return ErrLocked
+	}
+	return fmt.Errorf("lock: %w", err)
+}
+
+// SyncDir makes the entries of a directory durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	// Some network file systems have no fsync of directories and say so this way.
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
+
+// Together tells whether two directories are on one file system, so that a rename moves what is in one into the other.
+func Together(a, b string) (bool, error) {
+	var devices [2]uint64
+	for i, dir := range []string{a, b} {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return false, err
+		}
+		devices[i] = uint64(info.Sys().(*syscall.Stat_t).Dev)
+	}
+	return devices[0] == devices[1], nil
+}
