@@ -83,13 +83,74 @@ var anything = regexp.MustCompile("")
 // mostBases is how many directories may stand behind each other as bases.
 const mostBases = 8
 
-// openBase opens the directory that has the parameters that s lacks, and compares their fingerprint.
-func (s *Stored) openBase(def Definition, b Base, depth int) (err error) {
-	if depth == mostBases {
-		return fmt.Errorf("base %q: found more than %d bases behind each other", b.Directory, mostBases)
+// BaseError says why the base of a directory cannot be read.
+type BaseError struct {
+	Dir  string // that names it
+	Base string
+	Err  error
+}
+
+// Error names both.
+func (e *BaseError) Error() string {
+	return fmt.Sprintf("model: read weights: base %q: %v (%s)", e.Base, e.Err, e.Dir)
+}
+
+// Unwrap gives the cause.
+func (e *BaseError) Unwrap() error { return e.Err }
+
+// bases is how a directory was come to.
+type bases struct {
+	at    string   // where its base is; "": where it says
+	above []string // the directories whose bases led to it, without links
+}
+
+// Bases are the directories that a directory has its parameters from besides itself: its base, the base of that, and so on. Those that cannot be read any
+// more end the list: opening them says why.
+func Bases(dir string) (dirs []string) {
+	for range mostBases {
+		b, err := ReadBase(dir)
+		if err != nil || b == nil {
+			break
+		}
+		dir = b.Directory
+		dirs = append(dirs, dir)
 	}
-	if s.base, err = openWeights(b.Directory, def, nil, depth+1); err != nil {
-		return fmt.Errorf("base %q: %w", b.Directory, err)
+	return dirs
+}
+
+// openBase opens the directory that has the parameters that s, of dir, lacks, and compares their fingerprint.
+func (s *Stored) openBase(def Definition, dir string, b Base, from bases) (err error) {
+	if from.at != "" {
+		if b.Directory, err = filepath.Abs(from.at); err != nil {
+			return err
+		}
+	}
+	failed := func(err error) error {
+		var deeper *BaseError
+		if errors.As(err, &deeper) { // of the base's own base, which is named
+			return err
+		}
+		return &BaseError{Dir: dir, Base: b.Directory, Err: err}
+	}
+	here, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return failed(err)
+	}
+	there, err := filepath.EvalSymlinks(b.Directory)
+	if err != nil {
+		return failed(err)
+	}
+	above := append(slices.Clone(from.above), here)
+	switch {
+	case there == here:
+		return failed(errors.New("found the directory itself, wanted another one: what it leaves out is nowhere"))
+	case slices.Contains(above, there):
+		return failed(errors.New("found a directory whose own base this is, wanted another one: what they leave out is nowhere"))
+	case len(above) > mostBases:
+		return failed(fmt.Errorf("found more than %d bases behind each other", mostBases))
+	}
+	if s.base, err = openWeights(b.Directory, def, nil, bases{above: above}); err != nil {
+		return failed(err)
 	}
 	var missing []array.Host
 	for _, p := range s.params {
@@ -101,10 +162,11 @@ func (s *Stored) openBase(def Definition, b Base, depth int) (err error) {
 	}
 	found, err := Fingerprint(missing)
 	if err != nil {
-		return fmt.Errorf("base %q: %w", b.Directory, err)
+		return failed(err)
 	}
 	if found != b.Fingerprint {
-		return fmt.Errorf("base %q: found %d parameters of fingerprint %s, wanted %s: it is not, or no longer, what was trained upon", b.Directory, len(missing), found, b.Fingerprint)
+		return failed(fmt.Errorf("found %d parameters of fingerprint %s, wanted %s: it is not, or no longer, what was trained upon", len(missing), found, b.Fingerprint))
 	}
+	s.from = &b
 	return nil
 }

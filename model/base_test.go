@@ -96,7 +96,35 @@ func TestWeightsWithABase(t *testing.T) {
 	refused("found 14 parameters of fingerprint sha256:", model.Base{Directory: at("changed"), Fingerprint: top.Fingerprint})
 	refused("no such file", model.Base{Directory: at("gone"), Fingerprint: top.Fingerprint})
 	refused("wanted an absolute path", model.Base{Directory: "whole", Fingerprint: top.Fingerprint})
-	refused("more than 8 bases behind each other", model.Base{Directory: at("top"), Fingerprint: top.Fingerprint})
+	refused("found the directory itself", model.Base{Directory: at("top"), Fingerprint: top.Fingerprint})
+	part(t, at("middle"), def, params, func(p string) bool { return !embedding(p) }, &model.Base{Directory: at("top"), Fingerprint: fingerprint(t, without(embedding))})
+	refused("found a directory whose own base this is", top)
+	_, _, err = model.ReadHF(at("top"))
+	assert.Equal(t, 1, strings.Count(err.Error(), "model: read weights"), err)
+
+	part(t, at("middle"), def, params, func(p string) bool { return !embedding(p) }, &model.Base{Directory: at("whole"), Fingerprint: fingerprint(t, without(embedding))})
+	part(t, at("top"), def, other, func(p string) bool { return !lower(p) }, &top)
+	assert.Equal(t, []string{at("middle"), at("whole")}, model.Bases(at("top")))
+	assert.Empty(t, model.Bases(at("whole")))
+
+	// A base that has moved is told, and known by its parameters alone.
+	require.NoError(t, os.Rename(at("middle"), at("moved")))
+	_, err = model.OpenWeights(at("top"), def)
+	require.ErrorContains(t, err, "no such file")
+	assert.NotContains(t, err.Error(), "\n")
+	for _, place := range []string{at("moved"), at("whole")} { // where they are stored otherwise they are the same
+		moved, err := model.OpenWeightsOn(at("top"), def, place)
+		require.NoError(t, err)
+		assert.Equal(t, &model.Base{Directory: place, Fingerprint: top.Fingerprint}, moved.Base())
+		data, err := moved.Read(params[0].Path)
+		require.NoError(t, err)
+		assert.Equal(t, params[0].Data, data)
+		require.NoError(t, moved.Close())
+	}
+	_, err = model.OpenWeightsOn(at("top"), def, at("changed"))
+	require.ErrorContains(t, err, "wanted "+top.Fingerprint)
+	_, err = model.OpenWeightsOn(at("whole"), def, at("changed"))
+	require.ErrorContains(t, err, "found all parameters in "+at("whole"))
 }
 
 // A fingerprint knows every path, shape and bit, and no order.

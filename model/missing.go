@@ -33,6 +33,6 @@ func OpenPartial(dir string, allowed []string) (Definition, *Stored, error) {
 		}
 		expressions = append(expressions, r)
 	}
-	s, err := openWeights(dir, def, expressions, 0)
+	s, err := openWeights(dir, def, expressions, bases{})
 	return def, s, err
 }

@@ -29,12 +29,22 @@ type Stored struct {
 
 // OpenWeights opens the weights of def in dir. Every parameter must be there with its shape, and nothing else but known constants and, with
 // a tied head, a copy of the embedding as lm_head.weight. Where the directory names a Base, the parameters that it lacks are read there.
-func OpenWeights(dir string, def Definition) (*Stored, error) { return openWeights(dir, def, nil, 0) }
+func OpenWeights(dir string, def Definition) (*Stored, error) {
+	return openWeights(dir, def, nil, bases{})
+}
 
-func openWeights(dir string, def Definition, allowed []*regexp.Regexp, depth int) (*Stored, error) {
+// OpenWeightsOn is OpenWeights of a directory whose Base is in another place than it says: in at. "": where it says.
+func OpenWeightsOn(dir string, def Definition, at string) (*Stored, error) {
+	return openWeights(dir, def, nil, bases{at: at})
+}
+
+func openWeights(dir string, def Definition, allowed []*regexp.Regexp, b bases) (*Stored, error) {
 	base, err := ReadBase(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model: read weights: %w (%s)", err, dir)
+	}
+	if base == nil && b.at != "" {
+		return nil, fmt.Errorf("model: read weights: base %q: found all parameters in %s, wanted some that are left to a base", b.at, dir)
 	}
 	if base != nil {
 		allowed = []*regexp.Regexp{anything}
@@ -48,10 +58,9 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp, depth int
 		return nil, errors.Join(fmt.Errorf("%w (%s)", err, dir), closeAll(files))
 	}
 	if base != nil {
-		if err := s.openBase(def, *base, depth); err != nil {
-			return nil, errors.Join(fmt.Errorf("model: read weights: %w (%s)", err, dir), s.Close())
+		if err := s.openBase(def, dir, *base, b); err != nil {
+			return nil, errors.Join(err, s.Close())
 		}
-		s.from = base
 	}
 	return s, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -38,11 +39,16 @@ func ReadCheckpoint(c Config, dir string) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	if out.weights, err = model.OpenWeights(dir, out.Config.Definition); err != nil {
+	if out.weights, err = model.OpenWeightsOn(dir, out.Config.Definition, c.BaseAt); err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
 	out.Params, _ = out.weights.Params(0)
-	out.Config.base = out.weights.Base()
+	if out.Config.base = out.weights.Base(); out.Config.base == nil {
+		out.Config, err = out.Config.leftToBase(out.Params)
+	}
+	if err != nil {
+		return nil, errors.Join(loadError(dir, "%w", err), out.Close())
+	}
 	return out, nil
 }
 

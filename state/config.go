@@ -42,6 +42,8 @@ type Config struct {
 	// Base is a directory in the Hugging Face layout that has the frozen parameters: checkpoints then name it, by its absolute path and a fingerprint of
 	// these, and have the trained ones alone. "": checkpoints have the whole model.
 	Base string
+	// BaseAt is where the base of a checkpoint is that is no longer where the checkpoint says; its fingerprint is compared. "": it is there.
+	BaseAt string
 	// Companions are files that checkpoints have beside the model for other programs, such as those of its tokenizer.
 	Companions []checkpoint.Source
 	// Reschedule lets a checkpoint be of another schedule of the rate: from its step on that of Optimizer holds.

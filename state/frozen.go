@@ -50,13 +50,39 @@ func (c Config) WithBase(params []buffers.Host) (Config, error) {
 	case params == nil:
 		return c, errors.New("base: found parameters that are drawn from the seed, wanted those of the directory")
 	}
-	frozen := slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+	if c.base != nil { // of a checkpoint, which has compared the parameters
+		return c, nil
+	}
 	dir, err := filepath.Abs(c.Base)
-	if err != nil || c.base != nil && c.base.Directory == dir { // of a checkpoint, which has compared them
+	if err != nil {
 		return c, err
 	}
-	fingerprint, err := model.Fingerprint(frozen)
+	fingerprint, err := c.frozenFingerprint(params)
 	c.base = &model.Base{Directory: dir, Fingerprint: fingerprint}
+	return c, err
+}
+
+func (c Config) frozenFingerprint(params []buffers.Host) (string, error) {
+	return model.Fingerprint(slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) }))
+}
+
+// leftToBase is WithBase of the parameters of a checkpoint that has all of them: Base, which it knows nothing of, has to have the same frozen ones.
+func (c Config) leftToBase(params []buffers.Host) (Config, error) {
+	c, err := c.WithBase(params)
+	if err != nil || c.base == nil {
+		return c, err
+	}
+	_, weights, err := model.OpenPartial(c.Base, []string{""}) // what is trained may lack there
+	if err != nil {
+		return c, err
+	}
+	defer weights.Close()
+	there, _ := weights.Params(0)
+	found, err := c.frozenFingerprint(there)
+	if err == nil && found != c.base.Fingerprint {
+		err = fmt.Errorf("base %q: found frozen parameters of fingerprint %s, wanted %s, as the checkpoint has them: let checkpoints go on having all parameters (train.save_frozen)",
+			c.Base, found, c.base.Fingerprint)
+	}
 	return c, err
 }
 

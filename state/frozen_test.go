@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -364,4 +365,68 @@ func TestWrongFrozenParameters(t *testing.T) {
 	frozen.Release()
 	_, err = CreateFrom(context.Background(), dev, c, hosts[1:])
 	assert.Error(t, err)
+}
+
+// A checkpoint that names a base goes on naming it, whatever the configuration has besides, unless that has moved; a base of other weights is refused.
+func TestBaseOfACheckpoint(t *testing.T) {
+	dev := gputest.Device(t)
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, name) }
+	c := tinyConfig(t)
+	c.Frozen = matching(c.Definition, "wte", "h.0.")
+	whole := func(dir string, seed uint64) []buffers.Host {
+		hosts := model.Init(c.Definition, seed)
+		require.NoError(t, model.Export(dir, c.Definition, func(path string) ([]float32, error) {
+			return hosts[slices.IndexFunc(hosts, func(h buffers.Host) bool { return h.Path == path })].Data, nil
+		}, model.ExportOptions{}))
+		return hosts
+	}
+	params := whole(at("base"), 1)
+	whole(at("other"), 2)
+	saved := func(c Config, params []buffers.Host, name string) *model.Base {
+		s, err := CreateFrom(t.Context(), dev, c, params)
+		require.NoError(t, err)
+		defer s.Release()
+		require.NoError(t, s.Save(t.Context(), at(name), checkpoint.Run{}))
+		base, err := model.ReadBase(at(name))
+		require.NoError(t, err)
+		return base
+	}
+	again := func(c Config, from, to string) (*model.Base, error) {
+		s, _, err := Load(t.Context(), dev, c, at(from))
+		if err != nil {
+			return nil, err
+		}
+		defer s.Release()
+		require.NoError(t, s.Save(t.Context(), at(to), checkpoint.Run{}))
+		return model.ReadBase(at(to))
+	}
+	require.Nil(t, saved(c, params, "full"))
+	c.Base = at("base")
+	first := saved(c, params, "part")
+	require.Equal(t, at("base"), first.Directory)
+
+	other := c
+	other.Base = at("other") // as a run directory has other weights later
+	base, err := again(other, "part", "later")
+	require.NoError(t, err)
+	assert.Equal(t, first, base)
+	_, err = again(other, "full", "none")
+	require.ErrorContains(t, err, at("other")+`": found frozen parameters of fingerprint sha256:`)
+	require.ErrorContains(t, err, "wanted "+first.Fingerprint)
+	base, err = again(c, "full", "left out")
+	require.NoError(t, err)
+	assert.Equal(t, first, base)
+
+	require.NoError(t, os.Rename(at("base"), at("moved")))
+	c.Base = at("moved")
+	_, err = again(c, "part", "none")
+	require.ErrorContains(t, err, at("base"))
+	c.BaseAt = at("moved")
+	base, err = again(c, "part", "followed")
+	require.NoError(t, err)
+	assert.Equal(t, &model.Base{Directory: at("moved"), Fingerprint: first.Fingerprint}, base)
+	c.BaseAt = at("other")
+	_, err = again(c, "part", "none")
+	require.ErrorContains(t, err, "wanted "+first.Fingerprint)
 }

@@ -42,11 +42,18 @@ func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *
 
 // LoadModel reads any directory in the Hugging Face layout, such as a checkpoint. It first compares the files with the manifest, where
 // there is one.
-func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
+func LoadModel(dev *gpu.Device, dir string) (*Model, error) { return LoadModelOn(dev, dir, "") }
+
+// LoadModelOn is LoadModel of a directory whose model.Base is in another place than it says: in at. "": where it says.
+func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err
 	}
-	def, weights, err := model.OpenPartial(dir, nil)
+	def, err := model.ReadConfig(dir)
+	if err != nil {
+		return nil, loadError(dir, "%w", err)
+	}
+	weights, err := model.OpenWeightsOn(dir, def, at)
 	if err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
