@@ -21,6 +21,7 @@ type Corpus struct {
 	Name       string // for people: "go source", or the patterns
 	Tokens     string // the kind of tokens: one of Config.Tokens, or "ids" where a JSONL file lists them
 	Files      int
+	Paths      []string // of these files
 	Bytes      int64    // of text, whose tokens are bytes or made of them; 0 for documents and for ids
 	Split      string   // how validation was parted: "by file", "tail", "by document", "none"
 	Notes      []string // what a person should know of it, such as documents without a label
@@ -76,6 +77,9 @@ func (r *reading) open(c Config) (*Corpus, error) {
 		return nil, err
 	}
 	corpus := &Corpus{Name: name, Tokens: c.kind(), Files: len(files)}
+	for _, f := range files {
+		corpus.Paths = append(corpus.Paths, f.path)
+	}
 	if len(c.JSONL) == 0 && (c.tokenizes() || corpus.Tokens == "bytes") {
 		for _, f := range files {
 			corpus.Bytes += f.size

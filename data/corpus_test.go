@@ -41,6 +41,7 @@ func open(t *testing.T, c Config) *Corpus {
 func TestOpenJoinsFilesInPathOrder(t *testing.T) {
 	root := tree(t, map[string]string{"b.txt": "second", "a.txt": "first ", "c.txt": "", "d.txt": "\xff\x00"})
 	c := open(t, Config{Text: []string{root + "/*.txt"}, Context: 3})
+	assert.Equal(t, []string{root + "/a.txt", root + "/b.txt", root + "/c.txt", root + "/d.txt"}, c.Paths)
 	assert.Equal(t, "first second\xff\x00", DecodeBytes(read(t, c.Train)))
 	assert.Equal(t, EncodeBytes("first second\xff\x00"), read(t, c.Train))
 	assert.Nil(t, c.Validation)

@@ -226,6 +226,7 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 		fmt.Fprintf(print.former, "%v %s\n", p.Weight, part.Former)
 		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
 		c.Files += part.Files
+		c.Paths = append(c.Paths, part.Paths...)
 		c.Notes = append(c.Notes, part.Notes...)
 		if part.Tokens != c.Tokens {
 			c.Tokens = part.Tokens

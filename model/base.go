@@ -1,7 +1,6 @@
 package model
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -14,9 +13,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"gputrain/buffers/array"
+	"gputrain/internal/caught"
 )
 
 // BaseFile is the file in which a directory that has only some of a model's parameters says where the others are.
@@ -28,26 +32,45 @@ type Base struct {
 	Fingerprint string `json:"fingerprint"` // of the parameters left out
 }
 
-// Fingerprint tells parameters from others by paths, shapes and every bit, whatever their order. It reads each once, a part at a time.
+// Fingerprint tells parameters from others by paths, shapes and every bit, whatever their order. It reads each once, a part at a time, several at once.
 func Fingerprint(params []array.Host) (string, error) {
-	sorted := slices.SortedFunc(slices.Values(params), func(a, b array.Host) int { return bytes.Compare([]byte(a.Path), []byte(b.Path)) })
-	sum := sha256.New()
-	const chunk = 1 << 14
-	values, raw := make([]float32, chunk), make([]byte, 4*chunk)
-	for _, p := range sorted {
-		fmt.Fprintf(sum, "%q %v\n", p.Path, p.Shape) // a hash never fails
-		for first, n := 0, p.Elements(); first < n; first += chunk {
-			part := values[:min(chunk, n-first)]
-			if err := p.Copy(part, first); err != nil {
-				return "", err
+	sorted := slices.SortedFunc(slices.Values(params), func(a, b array.Host) int { return strings.Compare(a.Path, b.Path) })
+	sums, errs := make([][]byte, len(sorted)), make([]error, len(sorted))
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(sorted)) {
+		all.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(sorted)); i = next.Add(1) - 1 {
+				errs[i] = caught.Do(func() (err error) {
+					sums[i], err = contentSum(sorted[i])
+					return err
+				})
 			}
-			for i, v := range part {
-				binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(v))
-			}
-			sum.Write(raw[:4*len(part)])
-		}
+		})
 	}
-	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil
+	all.Wait()
+	whole := sha256.New()
+	for i, p := range sorted {
+		fmt.Fprintf(whole, "%q %v %x\n", p.Path, p.Shape, sums[i]) // a hash never fails
+	}
+	return "sha256:" + hex.EncodeToString(whole.Sum(nil)), errors.Join(errs...)
+}
+
+// contentSum is that of the elements of a parameter.
+func contentSum(p array.Host) ([]byte, error) {
+	const chunk = 1 << 14
+	sum, values, raw := sha256.New(), make([]float32, chunk), make([]byte, 4*chunk)
+	for first, n := 0, p.Elements(); first < n; first += chunk {
+		part := values[:min(chunk, n-first)]
+		if err := p.Copy(part, first); err != nil {
+			return nil, err
+		}
+		for i, v := range part {
+			binary.LittleEndian.PutUint32(raw[4*i:], math.Float32bits(v))
+		}
+		sum.Write(raw[:4*len(part)])
+	}
+	return sum.Sum(nil), nil
 }
 
 // Text is BaseFile.

@@ -121,6 +121,30 @@ func TestCheckpointsWithoutWhatIsFrozen(t *testing.T) {
 	ok(t, train("part")) // whole ones again
 	assert.Equal(t, read(t, filepath.Join(last("whole"), "model.safetensors")), read(t, filepath.Join(last("part"), "model.safetensors")))
 
+	// The directory moves, and the run with it. Nothing else takes its place.
+	said := ok(t, p.command("sample", "staged", "--tokens", "8"))
+	require.NoError(t, os.CopyFS(p.path("followed"), os.DirFS(p.path("staged"))))
+	require.NoError(t, os.Rename(p.path("origin"), p.path("moved")))
+	assert.Contains(t, refused(t, p.command("sample", "followed"), 6, p.path("origin"), "say where it is with --base").err, "no such file")
+	assert.Equal(t, said.out, ok(t, p.command("sample", "followed", "--tokens", "8", "--base", "moved")).out)
+	assert.Contains(t, ok(t, p.command("inspect", "followed", "--base", "moved")).out, "not here but in "+p.path("moved"))
+	ok(t, p.command("export", "followed", "--base", "moved", "--to", "of followed"))
+	assert.Equal(t, read(t, p.path("of whole", "model.safetensors")), read(t, p.path("of followed", "model.safetensors")))
+	refused(t, train("followed", "--set", without), 2, "model.from", "origin is not there any more, and what is frozen is in it")
+	refused(t, train("followed", "--set", without, "--set", "model.from=whole"), 2, "which has parameters of fingerprint sha256:", "wanted sha256:")
+	assert.Contains(t, ok(t, train("followed", "--set", without, "--set", "model.from=moved")).err, p.path("moved")+" has what "+p.path("origin")+" had, sha256:")
+	assert.Equal(t, said.out, ok(t, p.command("sample", "followed", "--tokens", "8")).out)
+	assert.Contains(t, read(t, p.path("followed", "run.yaml")), p.path("moved"))
+	refused(t, train("followed", "--set", without), 2, "origin, which is not there, wanted "+p.path("moved"))
+	require.NoError(t, os.Rename(p.path("moved"), p.path("origin")))
+
+	// A run's own checkpoints are nothing to begin with, where they would be removed.
+	refused(t, train("whole", "--set", "model.from=whole", "--fresh"), 2, "fresh start: model.from: found "+filepath.Join("whole", "checkpoints", checkpoint.DirName(4))+", which would be removed")
+	refused(t, train("whole", "--set", "model.from=whole", "--set", without, "--fresh"), 2, "wanted them outside of the run's own directory")
+	assert.NotContains(t, refused(t, train("whole", "--set", "model.from=whole"), 2, "model.from: found").err, "--fresh")
+	refused(t, train("whole", "--set", "data.text=whole/metrics.jsonl", "--fresh"), 2, "data.text: found whole/metrics.jsonl, which would be removed")
+	assert.DirExists(t, last("whole"))
+
 	p.change(t, "origin/model.safetensors", "wpe.weight", 3, 0.5)
 	for _, c := range []command{train("staged", "--set", without, "--set", "pipeline.stages=2", "--reschedule"), p.command("export", "staged", "--to", "none")} {
 		r := c.run(t)

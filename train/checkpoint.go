@@ -61,6 +61,9 @@ type saves struct {
 	temporary int64     // and of the newest temporary one
 	begun     time.Time // when the newest of both was begun, or the run
 	late      bool      // SaveInterval has passed, as several ranks have agreed
+
+	again       bool // the checkpoint that the run has gone on from is to be saved again
+	temporarily bool // and it is a temporary one
 }
 
 // found takes note of the checkpoint that the run goes on from.
@@ -87,6 +90,8 @@ func (s *saves) forget(step int64) {
 func (t *trainer) saveDue() (due, temporary bool) {
 	c, step := t.config, t.state.Step()
 	switch {
+	case t.saves.again:
+		return true, t.saves.temporarily
 	case step == 0 || step == t.saves.permanent:
 		return false, false
 	case step == c.Steps || c.SaveEvery.Due(step):
@@ -108,7 +113,7 @@ func (t *trainer) overdue() bool {
 // waits for the save before, whose error it returns.
 func (t *trainer) save(ctx context.Context, temporary bool) error {
 	step := t.state.Step()
-	if step == 0 || step == t.saves.permanent || temporary && step == t.saves.temporary {
+	if !t.saves.again && (step == 0 || step == t.saves.permanent || temporary && step == t.saves.temporary) {
 		return nil
 	}
 	if err := t.settle(ctx, true); err != nil {
@@ -152,7 +157,7 @@ func (t *trainer) copyToHost(ctx context.Context, run checkpoint.Run) (checkpoin
 
 // saved takes note of a checkpoint that is begun.
 func (t *trainer) saved(step int64, temporary bool) {
-	t.saves.begun, t.saves.late = time.Now(), false
+	t.saves.begun, t.saves.late, t.saves.again = time.Now(), false, false
 	if temporary {
 		t.saves.temporary = step
 	} else {

@@ -24,6 +24,7 @@ type Config struct {
 	State  state.Config
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
 	Loaded func()         // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
+	From   string         // the directory that Params are from; "": none, or nobody's business
 	Drawn  []string       // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
 
 	Train       data.Source
@@ -68,7 +69,8 @@ type Config struct {
 
 	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
 	Dir   string
-	Fresh bool // remove what an earlier run has left in Dir, and begin at step 0
+	Fresh bool   // remove what an earlier run has left in Dir, and begin at step 0
+	Reads []Read // what the run reads, From besides: a fresh start that would remove any of it is refused
 	// Reschedule lets Steps and the schedule of the rate differ from those of the run in Dir, which there has to be: from the step it has
 	// reached on it goes on with these. Every other difference is refused as ever.
 	Reschedule bool

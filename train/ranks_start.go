@@ -16,6 +16,7 @@ type restart struct {
 	Checkpoint  string `json:"checkpoint"` // name of its directory; "": the run begins
 	Fingerprint string `json:"fingerprint"`
 	Reschedule  bool   `json:"reschedule"`
+	BaseAt      string `json:"base_at"` // of state.Config
 }
 
 // follow makes the state that rank 0 makes.
@@ -42,8 +43,8 @@ func (t *trainer) follow(ctx context.Context) error {
 		return &DirError{c.Dir, fmt.Errorf("%s: %s: found another checkpoint than %s: wanted a directory that all hosts share",
 			transport.Name(g.Rank(), g.Host(g.Rank())), from.Checkpoint, transport.Name(0, g.Host(0)))}
 	}
-	c.State.Reschedule = from.Reschedule
-	loaded, record, err := t.target.Load(ctx, c.State, path)
+	t.config.State.Reschedule, t.config.State.BaseAt = from.Reschedule, from.BaseAt
+	loaded, record, err := t.target.Load(ctx, t.config.State, path)
 	if err != nil {
 		return err
 	}
@@ -53,11 +54,11 @@ func (t *trainer) follow(ctx context.Context) error {
 }
 
 // lead tells the other ranks where to go on from.
-func (t *trainer) lead(ctx context.Context, path string, reschedule bool) error {
+func (t *trainer) lead(ctx context.Context, path string) error {
 	if t.config.Ranks == nil {
 		return nil
 	}
-	from := restart{Reschedule: reschedule}
+	from := restart{Reschedule: t.config.State.Reschedule, BaseAt: t.config.State.BaseAt}
 	if path != "" {
 		fingerprint, err := checkpoint.Fingerprint(t.config.State.FS, path)
 		if err != nil {

@@ -25,6 +25,8 @@ type change struct{ key, was, is string }
 type reschedule struct {
 	changes   []change
 	decisions []decision
+	moved     string // what there is to say of a directory that has moved since; "": none has
+	origin    string // the fingerprint of what the run began with; "": nobody has noted it
 }
 
 // decision is a change of the schedule at a step: a checkpoint of that step or of an earlier one may have been made with the former one.
@@ -38,7 +40,7 @@ var decisionLine = regexp.MustCompile(`(?m)^# (rescheduled at step (\d+): .*)$`)
 // readReschedule compares the settings of the run directory, which has checkpoints, and reads what was decided before.
 func readReschedule(c Config) (reschedule, error) {
 	var r reschedule
-	changes, err := compareSettings(c.Dir, c.Settings, c.Reschedule)
+	changes, moved, err := compareSettings(c.Dir, c.Settings, c.Reschedule)
 	if err != nil {
 		return r, err
 	}
@@ -54,7 +56,13 @@ func readReschedule(c Config) (reschedule, error) {
 		}
 		r.decisions = append(r.decisions, decision{step, string(m[1])})
 	}
-	return r, nil
+	if m := originLine.FindSubmatch(text); m != nil {
+		r.origin = string(m[1])
+	}
+	if len(moved) > 0 {
+		r.moved, err = c.follow(moved[0], r.origin)
+	}
+	return r, err
 }
 
 // text is the head of run.yaml.
@@ -62,6 +70,9 @@ func (r reschedule) text() []byte {
 	var out strings.Builder
 	for _, d := range r.decisions {
 		fmt.Fprintf(&out, "# %s\n", d.text)
+	}
+	if r.origin != "" {
+		fmt.Fprintf(&out, originForm+"\n", r.origin)
 	}
 	return []byte(out.String())
 }

@@ -148,15 +148,15 @@ func TestScheduleSettings(t *testing.T) {
 	settings := []Setting{{Key: "train.steps", Value: 5, Schedule: true}, {Key: "train.seed", Value: 1}}
 	writeSettings(t, dir, settings)
 	settings[0].Value = 6
-	_, err := compareSettings(dir, settings, false)
+	_, _, err := compareSettings(dir, settings, false)
 	var changed *ChangedError
 	require.ErrorAs(t, err, &changed)
 	assert.True(t, changed.Schedule)
-	changes, err := compareSettings(dir, settings, true)
+	changes, _, err := compareSettings(dir, settings, true)
 	require.NoError(t, err)
 	assert.Equal(t, []change{{"train.steps", "5", "6"}}, changes)
 	settings[1].Value = 2
-	_, err = compareSettings(dir, settings, true)
+	_, _, err = compareSettings(dir, settings, true)
 	require.ErrorAs(t, err, &changed)
 	assert.False(t, changed.Schedule)
 	assert.NotContains(t, err.Error(), "--reschedule")

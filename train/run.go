@@ -138,7 +138,13 @@ func (t *trainer) takeRun() (reached int64, err error) {
 		if t.dir, err = takeDir(c.Dir, t.say); err != nil {
 			return 0, err
 		}
+		if err := c.checkBase(); err != nil {
+			return 0, err
+		}
 		if c.Fresh {
+			if err := t.dir.checkFresh(*c); err != nil {
+				return 0, err
+			}
 			if err := t.dir.remove(); err != nil {
 				return 0, err
 			}
@@ -159,7 +165,7 @@ func (t *trainer) takeRun() (reached int64, err error) {
 			return 0, err
 		}
 		t.decided, err = readReschedule(*c)
-		return steps[0], err
+		return steps[0], t.dir.advised(*c, err)
 	case c.Reschedule:
 		return 0, fmt.Errorf("train: run directory %q: reschedule: %w", c.Dir, ErrNoRun)
 	}
@@ -239,6 +245,9 @@ func (t *trainer) openRun(ctx context.Context, settings []byte) error {
 		return err
 	}
 	if err := t.state.CheckSpace(ctx, t.config.Dir); err != nil {
+		return err
+	}
+	if err := t.noteOrigin(); err != nil {
 		return err
 	}
 	if err := t.record(settings); err != nil {
@@ -323,7 +332,7 @@ func (t *trainer) restore(ctx context.Context) error {
 		return err
 	}
 	if found.Path == "" {
-		if err := t.lead(ctx, "", false); err != nil {
+		if err := t.lead(ctx, ""); err != nil {
 			return err
 		}
 		return t.begin(ctx)
@@ -336,15 +345,21 @@ func (t *trainer) restore(ctx context.Context) error {
 	}
 	switch {
 	case record.Run.Fingerprint != c.Fingerprint && (c.FormerFingerprint == "" || record.Run.Fingerprint != c.FormerFingerprint):
-		return &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint}
+		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint})
 	case record.Run.Seed != c.State.Seed:
-		return &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)}
+		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)})
 	}
-	c.State.Reschedule = t.reschedule(record.Step)
-	if err := t.lead(ctx, found.Path, c.State.Reschedule); err != nil {
+	if t.decided.moved != "" {
+		t.say("%s", t.decided.moved)
+	}
+	if err := t.followBase(found.Path); err != nil {
 		return err
 	}
-	loaded, record, err := t.target.Load(ctx, c.State, found.Path)
+	t.config.State.Reschedule = t.reschedule(record.Step)
+	if err := t.lead(ctx, found.Path); err != nil {
+		return err
+	}
+	loaded, record, err := t.target.Load(ctx, t.config.State, found.Path)
 	if err != nil {
 		return err
 	}
@@ -388,6 +403,7 @@ func (t *trainer) begin(ctx context.Context) error {
 func (t *trainer) resume(record checkpoint.Record, path string) {
 	t.run, t.resumed, t.checkpoint = record.Run, record.Step, path
 	t.saves.found(record)
+	t.saveFollowed(record)
 	t.window.losses = record.Run.Window
 }
 

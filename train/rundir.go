@@ -23,7 +23,7 @@ const markerFormat = 1
 // Marker is what a run directory says of itself.
 type Marker struct {
 	Format int `json:"format"`
-	// From is the directory in which the newest process stood: relative paths among the settings begin there.
+	// From is the directory in which the newest process stood: relative paths among the settings begin there. "": it was gone, so there are none.
 	From string `json:"from"`
 }
 
@@ -158,7 +158,7 @@ func (d *runDir) claim(say func(format string, args ...any)) error {
 // mark writes the marker.
 func (d *runDir) mark() error {
 	from, err := os.Getwd()
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // where it is gone all paths are absolute
 		return err
 	}
 	raw, err := json.Marshal(Marker{Format: markerFormat, From: from})

@@ -62,6 +62,8 @@ type ChangedError struct {
 	Dir, Key      string
 	Found, Wanted string // JSON; "" when the key is absent
 	Schedule      bool   // Config.Reschedule would let it change
+	NotFresh      bool   // a fresh start would remove what the run reads
+	Why           string // there is more to say of what was found; may be ""
 }
 
 // Error names the first key that differs and the way out.
@@ -72,11 +74,16 @@ func (e *ChangedError) Error() string {
 		}
 		return s
 	}
-	way := "choose another directory, restore the value, or start over with --fresh"
+	ways := []string{"choose another directory", "restore the value"}
 	if e.Schedule {
-		way = "restore the value, let the schedule change with --reschedule, choose another directory, or start over with --fresh"
+		ways = []string{"restore the value", "let the schedule change with --reschedule", "choose another directory"}
 	}
-	return fmt.Sprintf("train: run directory %q: %s: found %s, wanted %s; %s", e.Dir, e.Key, show(e.Found), show(e.Wanted), way)
+	if !e.NotFresh {
+		ways = append(ways, "start over with --fresh")
+	}
+	last := len(ways) - 1
+	way := strings.Join(ways[:last], ", ") + ", or " + ways[last]
+	return fmt.Sprintf("train: run directory %q: %s: found %s, wanted %s%s; %s", e.Dir, e.Key, show(e.Found), show(e.Wanted), e.Why, way)
 }
 
 // WriteSettings writes what run.yaml says of settings.
@@ -178,29 +185,35 @@ func sameDir(a, b string) bool {
 	return os.SameFile(then, now)
 }
 
+// isDir tells whether a value, in JSON, names a directory.
+func isDir(value string) bool {
+	var path string
+	return json.Unmarshal([]byte(value), &path) == nil && path != ""
+}
+
 // compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
-// *ChangedError of the first setting, in their order, that is not free and differs; with reschedule those of the schedule may, and are
-// returned. One of an older program lacks settings that came later: at its default such a setting
+// *ChangedError of the first setting, in their order, that is not free and differs; with reschedule those of the schedule may, and directories may have
+// moved: both are returned. One of an older program lacks settings that came later: at its default such a setting
 // is what the run has always had.
-func compareSettings(dir string, settings []Setting, reschedule bool) (changes []change, err error) {
+func compareSettings(dir string, settings []Setting, reschedule bool) (changes, moved []change, err error) {
 	stored, err := os.ReadFile(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(stored)) == 0 {
-		return nil, &DirError{dir, fmt.Errorf("found checkpoints without a whole %s, which says what run they are of; %s", runFile, stateSettings(dir))}
+		return nil, nil, &DirError{dir, fmt.Errorf("found checkpoints without a whole %s, which says what run they are of; %s", runFile, stateSettings(dir))}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("train: run directory: %w", err)
+		return nil, nil, fmt.Errorf("train: run directory: %w", err)
 	}
 	old, err := flatten(stored)
 	if err != nil {
-		return nil, fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
+		return nil, nil, fmt.Errorf("train: run directory %q: %s: %w", dir, runFile, err)
 	}
 	text, err := settingsText(settings)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	now, err := flatten(text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	covered := func(keys map[string]string, setting string) []string {
 		var under []string
@@ -220,7 +233,7 @@ func compareSettings(dir string, settings []Setting, reschedule bool) (changes [
 			if _, stored := old[k]; !stored && s.Was != nil {
 				was, err := json.Marshal(s.Was)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				old[k] = string(was)
 			}
@@ -229,17 +242,19 @@ func compareSettings(dir string, settings []Setting, reschedule bool) (changes [
 			}
 			switch {
 			case s.Free || old[k] == now[k] || s.Dir && sameDir(old[k], now[k]):
+			case s.Dir && isDir(old[k]) && isDir(now[k]):
+				moved = append(moved, change{k, old[k], now[k]})
 			case s.Schedule && reschedule:
 				changes = append(changes, change{k, old[k], now[k]})
 			default:
-				return nil, &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k], Schedule: s.Schedule}
+				return nil, nil, &ChangedError{Dir: dir, Key: k, Found: old[k], Wanted: now[k], Schedule: s.Schedule}
 			}
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(old)) {
 		if !known[k] && runfile.ResumeOf(k) != runfile.Free {
-			return nil, &ChangedError{Dir: dir, Key: k, Found: old[k]}
+			return nil, nil, &ChangedError{Dir: dir, Key: k, Found: old[k]}
 		}
 	}
-	return changes, nil
+	return changes, moved, nil
 }

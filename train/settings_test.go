@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func writeSettings(t *testing.T, dir string, s []Setting) {
 func TestSettingsRoundTrip(t *testing.T) {
 	dir := t.TempDir()
 	writeSettings(t, dir, sampleSettings())
-	_, err := compareSettings(dir, sampleSettings(), false)
+	_, _, err := compareSettings(dir, sampleSettings(), false)
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(dir, runFile))
 	require.NoError(t, err)
@@ -72,7 +73,7 @@ func TestChangedSettingsAreRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeSettings(t, dir, append(sampleSettings(), Setting{Key: "pipeline.recompute", Value: false})) // of an older program
-			_, err := compareSettings(dir, c.edit(sampleSettings()), true)
+			_, _, err := compareSettings(dir, c.edit(sampleSettings()), true)
 			if c.key == "" {
 				require.NoError(t, err)
 				return
@@ -89,7 +90,7 @@ func TestChangedSettingsAreRefused(t *testing.T) {
 func TestEmptyRecord(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), nil, 0o666))
-	_, err := compareSettings(dir, sampleSettings(), false)
+	_, _, err := compareSettings(dir, sampleSettings(), false)
 	assert.ErrorContains(t, err, "found checkpoints without a whole run.yaml")
 }
 
@@ -104,11 +105,13 @@ func TestSettingsInPieces(t *testing.T) {
 func TestDamagedSettings(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, runFile), []byte("train:\n  steps: [\n"), 0o666))
-	_, err := compareSettings(dir, sampleSettings(), false)
+	_, _, err := compareSettings(dir, sampleSettings(), false)
 	require.EqualError(t, err, fmt.Sprintf("train: run directory %q: run.yaml: line 2: sequence end token ']' not found", dir))
 }
 
-// A directory is the same however it is spelt, and also where it is gone.
+var errMoved = errors.New("it may have moved")
+
+// A directory is the same however it is spelt, and also where it is gone. Another one may have what it had.
 func TestSettingOfADirectory(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)
@@ -122,7 +125,11 @@ func TestSettingOfADirectory(t *testing.T) {
 		text, err := settingsText(at(was))
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(root, runFile), text, 0o666))
-		_, err = compareSettings(root, at(is), false)
+		_, moved, err := compareSettings(root, at(is), false)
+		if len(moved) > 0 {
+			assert.Equal(t, []change{{"model.from", fmt.Sprintf("%q", was), fmt.Sprintf("%q", is)}}, moved)
+			return errMoved
+		}
 		return err
 	}
 	for _, spelt := range []string{"model", "./model", "model/", "other/../model", "link", filepath.Join(root, "model"), filepath.Join(root, "link")} {
@@ -130,13 +137,15 @@ func TestSettingOfADirectory(t *testing.T) {
 		require.NoError(t, compare(spelt, "model"), spelt)
 	}
 	var changed *ChangedError
-	for _, spelt := range []string{"other", "", "absent"} {
-		require.ErrorAs(t, compare("model", spelt), &changed, spelt)
-		require.ErrorAs(t, compare(spelt, "model"), &changed, spelt)
+	for _, spelt := range []string{"other", "absent"} {
+		require.ErrorIs(t, compare("model", spelt), errMoved, spelt)
+		require.ErrorIs(t, compare(spelt, "model"), errMoved, spelt)
 	}
+	require.ErrorAs(t, compare("model", ""), &changed)
+	require.ErrorAs(t, compare("", "model"), &changed)
 	require.NoError(t, os.RemoveAll("model"))
 	require.NoError(t, compare("model", "./model"))
-	require.ErrorAs(t, compare("model", "other"), &changed)
+	require.ErrorIs(t, compare("model", "other"), errMoved)
 }
 
 // A program that gives no settings has those of its configuration; what may change of them is what the tags of the run file say.

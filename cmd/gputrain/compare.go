@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"gputrain/cmd/gputrain/compare"
 	"gputrain/gpu"
+	"gputrain/internal/ondisk"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -50,7 +52,9 @@ func (c *compareCmd) Run(ctx context.Context) error {
 	}
 	defer dev.Release()
 	result.Adapter = fmt.Sprintf("%s, driver %s", dev.Adapter(), dev.Adapter().Driver)
-	if err := os.MkdirAll(c.Out, 0o777); err != nil {
+	if err := ondisk.MkdirAll(c.Out); errors.Is(err, fs.ErrExist) {
+		return usageError{fmt.Errorf("compare: --out: %w", err)}
+	} else if err != nil {
 		return err
 	}
 	for i, seed := range result.Seeds {

@@ -19,6 +19,7 @@ import (
 )
 
 type exportCmd struct {
+	baseFlag
 	Model     string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout." type:"existingdir"`
 	To        string `help:"Directory to make; it may exist if it is empty." required:"" type:"path" placeholder:"DIR"`
 	DType     string `name:"dtype" help:"Type of the weights: f32, bf16 or f16, rounded to nearest, ties to even; or auto, the type of the weights that training began with, f32 from scratch." default:"auto" enum:"auto,f32,bf16,f16"`
@@ -45,15 +46,20 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return &setup.ModelError{Err: err}
 	}
-	weights, err := model.OpenWeights(dir, def)
+	base, letBase, err := c.baseFlag.dir()
 	if err != nil {
-		return &setup.ModelError{Err: err}
+		return err
+	}
+	defer letBase()
+	weights, err := model.OpenWeightsOn(dir, def, base)
+	if err != nil {
+		return &setup.ModelError{Err: c.advised(err)}
 	}
 	companions, err := checkpoint.Companions(dir)
 	if err != nil {
 		return &setup.ModelError{Err: errors.Join(err, weights.Close())}
 	}
-	like, leave, err := setup.Original(dir, os.Stderr)
+	like, leave, err := setup.Original(dir, base, os.Stderr)
 	if err != nil {
 		return errors.Join(err, weights.Close())
 	}

@@ -24,6 +24,7 @@ import (
 )
 
 type inspectCmd struct {
+	baseFlag
 	Path      string `arg:"" help:"Run directory, checkpoint, model directory, .safetensors file, a run's tensorboard folder, or an event file in it." type:"path"`
 	Optimizer bool   `help:"Show the optimizer's state instead of the parameters, one line a parameter."`
 	JSON      bool   `help:"One JSON object a tensor, or a parameter with --optimizer, on standard output."`
@@ -61,8 +62,12 @@ func (c *inspectCmd) Run() error {
 			return err
 		}
 		defer release()
+		base, err := c.base(dir)
+		if err != nil {
+			return &setup.ModelError{Err: err}
+		}
 		if !c.JSON {
-			if err := describe(dir); err != nil {
+			if err := describe(dir, base); err != nil {
 				return err
 			}
 		}
@@ -72,6 +77,8 @@ func (c *inspectCmd) Run() error {
 		if names, err = model.WeightFiles(dir); err != nil {
 			return &setup.ModelError{Err: err}
 		}
+	} else if c.Base != "" {
+		return usageError{fmt.Errorf("inspect: %s: found a file, wanted a run directory or a checkpoint for --base", c.Path)}
 	} else if c.Optimizer {
 		return usageError{fmt.Errorf("inspect: %s: found a file, wanted a run directory or a checkpoint for --optimizer", c.Path)}
 	}
@@ -90,6 +97,27 @@ func (c *inspectCmd) Run() error {
 		}
 	}
 	return w.Flush()
+}
+
+// base is what the directory says of parameters that it leaves out, or --base, where that has them; nil where it leaves out none.
+func (c *inspectCmd) base(dir string) (*model.Base, error) {
+	if c.Base == "" {
+		return model.ReadBase(dir)
+	}
+	at, release, err := c.baseFlag.dir()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	def, err := model.ReadConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	weights, err := model.OpenWeightsOn(dir, def, at)
+	if err != nil {
+		return nil, err
+	}
+	return weights.Base(), weights.Close()
 }
 
 // optimizer shows what the optimizer of a checkpoint remembers of each parameter.
@@ -151,7 +179,7 @@ func savedOptimizer(dir string, r checkpoint.Record) (optim.Config, error) {
 }
 
 // describe prints what a checkpoint or a model directory is.
-func describe(dir string) error {
+func describe(dir string, base *model.Base) error {
 	def, err := model.ReadConfig(dir)
 	if err != nil {
 		return &setup.ModelError{Err: err}
@@ -178,10 +206,6 @@ func describe(dir string) error {
 	}
 	if n := len(r.Frozen); n > 0 {
 		fmt.Printf("%d of %d parameters frozen\n", n, len(def.Params()))
-	}
-	base, err := model.ReadBase(dir)
-	if err != nil {
-		return &setup.ModelError{Err: err}
 	}
 	if base != nil {
 		fmt.Printf("what is frozen is not here but in %s, %.19s\n", base.Directory, base.Fingerprint)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -104,7 +105,11 @@ func tell(err error) {
 		bug(os.Stderr, os.TempDir(), p.Value, p.Stack)
 		return
 	}
-	fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+	hint := ""
+	if _, gone := os.Getwd(); errors.Is(gone, fs.ErrNotExist) {
+		hint = "; the folder in which this command was started is gone, so relative paths lead nowhere"
+	}
+	fmt.Fprintf(os.Stderr, "gputrain: %v%s\n", err, hint)
 }
 
 // bug tells of a panic in few words, and puts the stack where it can be taken from.

@@ -2,15 +2,41 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 
 	"gputrain/gpu"
+	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train/setup"
 )
 
+// baseFlag says where a base is that has moved.
+type baseFlag struct {
+	Base string `help:"Where the directory is now that has what a checkpoint leaves out (base.json), if it has moved: it is known by its fingerprint." type:"existingdir" placeholder:"DIR"`
+}
+
+// dir is the directory of the base, which stays there until release; "" where none is given.
+func (f baseFlag) dir() (dir string, release func(), err error) {
+	if f.Base == "" {
+		return "", func() {}, nil
+	}
+	return setup.HoldModel(f.Base, os.Stderr)
+}
+
+// advised says what may help where a base cannot be read.
+func (f baseFlag) advised(err error) error {
+	var base *model.BaseError
+	if f.Base == "" && errors.As(err, &base) {
+		return fmt.Errorf("%w; if it has moved, say where it is with --base", err)
+	}
+	return err
+}
+
 // modelFlags name a trained model and where to run it.
 type modelFlags struct {
+	baseFlag
 	Model   string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout." type:"existingdir"`
 	Adapter string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 
@@ -35,6 +61,11 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 			unhold()
 		}
 	}()
+	base, leave, err := f.baseFlag.dir()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave() // its parameters are on the device by then
 	adapter, err := selectAdapter(f.Adapter)
 	if err != nil {
 		return nil, nil, err
@@ -44,10 +75,10 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 		return nil, nil, err
 	}
 	dev.SetAutotune(false)
-	loaded, err := state.LoadModel(dev, dir)
+	loaded, err := state.LoadModelOn(dev, dir, base)
 	if err != nil {
 		dev.Release()
-		return nil, nil, err
+		return nil, nil, f.advised(err)
 	}
 	f.tokens, f.unspoken = setup.ModelTokens(dir, loaded.Definition())
 	return &openedModel{loaded, dir}, func() { loaded.Release(); dev.Release(); unhold() }, nil

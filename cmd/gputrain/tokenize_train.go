@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gputrain/internal/ondisk"
 	"gputrain/tokenizer"
 )
 
@@ -51,7 +52,9 @@ func (c *trainTokenizeCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := ondisk.MkdirAll(filepath.Dir(path)); errors.Is(err, fs.ErrExist) {
+		return usageError{fmt.Errorf("tokenize: train: %w", err)}
+	} else if err != nil {
 		return err
 	}
 	if err := writeNew(path, raw); err != nil {

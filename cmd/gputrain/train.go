@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gputrain/gpu"
+	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/timeline"
@@ -113,11 +114,20 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 	if err != nil || found.Path == "" {
 		return setup.Train(ctx, cfg, c.out)
 	}
+	begin := found.Path
+	if gone(from) {
+		if begin, err = c.beginning(cfg, dir, begin); err != nil {
+			return train.Config{}, nil, err
+		}
+	}
 	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "data.tokenizer": &cfg.Data.Tokenizer} {
 		if gone(*place) {
 			fmt.Fprintf(c.out, "gputrain: %s (%s): %s is not there any more; the run goes on without it\n", key, cfg.Origin(key), *place)
 			*place = found.Path
 		}
+	}
+	if gone(from) {
+		cfg.Model.From = begin
 	}
 	run, release, err := setup.Train(ctx, cfg, c.out)
 	cfg.Model.From, cfg.Data.Tokenizer = from, tokenizer
@@ -125,6 +135,25 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 		run.Settings = setup.Settings(cfg)
 	}
 	return run, release, err
+}
+
+// beginning is where a run whose model.from is gone has its model from: its newest checkpoint or, if that leaves parameters to a base, that.
+func (c *trainCmd) beginning(cfg *runfile.Config, dir, newest string) (string, error) {
+	from := cfg.Model.From
+	was := runfile.New()
+	if err := was.File(filepath.Join(dir, "run.yaml")); err == nil && was.Model.From != "" && !gone(was.Model.From) { // training says what is wrong with it
+		return "", usageError{fmt.Errorf("model.from (%s): found %s, which is not there, wanted %s, with which the run in %s goes on", cfg.Origin("model.from"), from, was.Model.From, dir)}
+	}
+	base, err := model.ReadBase(newest)
+	switch {
+	case err != nil:
+		return "", &setup.ModelError{Err: err}
+	case base == nil:
+		return newest, nil
+	case gone(base.Directory):
+		return "", usageError{fmt.Errorf("model.from (%s): %s is not there any more, and what is frozen is in it: say where it is now, such as --set model.from=DIR", cfg.Origin("model.from"), from)}
+	}
+	return base.Directory, nil
 }
 
 // gone tells whether what a value names, if anything, is not there any more.

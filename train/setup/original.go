@@ -15,8 +15,9 @@ import (
 const mostOriginals = 8
 
 // Original opens the weights of the model that training began with, if dir is a checkpoint of a run that began with a directory, and that directory, if it
-// was a checkpoint itself, likewise; nil where training began from scratch. A directory that is gone is told on out, and is nil.
-func Original(dir string, out io.Writer) (weights *model.Stored, release func(), err error) {
+// was a checkpoint itself, likewise; nil where training began from scratch. A directory that is gone is told on out, and is nil, unless it is
+// where the first has moved to ("": nobody knows).
+func Original(dir, moved string, out io.Writer) (weights *model.Stored, release func(), err error) {
 	nothing := func() {}
 	from := ""
 	for range mostOriginals {
@@ -28,6 +29,10 @@ func Original(dir string, out io.Writer) (weights *model.Stored, release func(),
 			break
 		}
 		found, leave, err := HoldModel(next, io.Discard)
+		if err != nil && moved != "" {
+			found, leave, err = HoldModel(moved, io.Discard)
+		}
+		moved = ""
 		if err != nil {
 			fmt.Fprintf(out, "gputrain: %s: training began with %s, which is not there: its names and types of weights are not known\n", dir, next)
 			return nil, nothing, nil

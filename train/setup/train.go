@@ -71,7 +71,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	}
 	run = train.Config{
 		Sums:  cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
-		State: c, Params: begin.Params, Loaded: begin.Release, Drawn: begin.Drawn, Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
+		State: c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, Reads: reads(cfg, text), Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
@@ -87,6 +87,29 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, TopP: t.TopP, MinP: t.MinP, RepetitionPenalty: t.Repetition, Stop: begin.Tokens.Ends(), Seed: t.Seed}
 	}
 	return run, release, nil
+}
+
+// reads are the files that a run file names, besides model.from.
+func reads(cfg *runfile.Config, text *data.Corpus) (all []train.Read) {
+	d := cfg.Data
+	if d.Tokenizer != "" {
+		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})
+	}
+	key := ""
+	switch {
+	case len(d.Mixture) > 0:
+		key = "data.mixture"
+	case len(d.JSONL) > 0:
+		key = "data.jsonl"
+	case len(d.Text) > 0:
+		key = "data.text"
+	default:
+		return all // the toolchain's source
+	}
+	for _, path := range text.Paths {
+		all = append(all, train.Read{Key: key, Path: path})
+	}
+	return all
 }
 
 // provenance tells what the text is: a report says it long after.

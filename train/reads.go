@@ -1,0 +1,136 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gputrain/model"
+)
+
+// Read is a file or a directory that a run reads, and the key of the setting that names it.
+type Read struct{ Key, Path string }
+
+// reads are all that a run reads, with the bases of what it begins with.
+func (c Config) reads() []Read {
+	all := c.Reads
+	if c.From != "" {
+		all = append([]Read{{"model.from", c.From}}, all...)
+		for _, dir := range model.Bases(c.From) {
+			all = append(all, Read{"model.from", dir})
+		}
+	}
+	return all
+}
+
+// checkFresh refuses a fresh start that would remove what the run reads.
+func (d *runDir) checkFresh(c Config) error {
+	found, err := inspectDir(d.path)
+	if err != nil {
+		return err
+	}
+	var removed []string
+	for _, name := range found.ours() {
+		removed = append(removed, entry(d.join(name)))
+	}
+	removed = append(removed, resolved(d.join(checkpointsDir)))
+	for _, read := range c.reads() {
+		for _, path := range files(read.Path) {
+			for _, gone := range removed {
+				if below(path, gone) {
+					return &DirError{d.path, fmt.Errorf("fresh start: %s: found %s, which would be removed; choose another run directory, or copy it out of this one", read.Key, read.Path)}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// advised makes an error that advises a fresh start not advise one that is refused.
+func (d *runDir) advised(c Config, err error) error {
+	var changed *ChangedError
+	if errors.As(err, &changed) {
+		changed.NotFresh = d.checkFresh(c) != nil
+	}
+	return err
+}
+
+// checkBase refuses a base that lies in the run's own directory, where checkpoints come and go.
+func (c Config) checkBase() error {
+	if c.State.Base == "" {
+		return nil
+	}
+	own := resolved(c.Dir)
+	for _, dir := range append([]string{c.State.Base}, model.Bases(c.State.Base)...) {
+		if slices.ContainsFunc(files(dir), func(path string) bool { return below(path, own) }) {
+			return &DirError{c.Dir, fmt.Errorf("train.save_frozen: found false and the frozen parameters in %s, wanted them outside of the run's own directory, where checkpoints are removed: choose another run directory, or true", dir)}
+		}
+	}
+	return nil
+}
+
+// below tells whether a path is a directory, or lies below it.
+func below(path, dir string) bool {
+	rest, ok := strings.CutPrefix(path, dir)
+	return ok && (rest == "" || rest[0] == filepath.Separator || strings.HasSuffix(dir, string(filepath.Separator)))
+}
+
+// resolved is a path without links, as far as it is there.
+func resolved(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolved(parent), filepath.Base(path))
+}
+
+// entry is a path whose last part may be a link, the others not: it is what a removal removes.
+func entry(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	return filepath.Join(resolved(filepath.Dir(path)), filepath.Base(path))
+}
+
+// files are the places that reading a path leads to: its own, that of what it links to and, if it is a directory, those of links in it.
+func files(path string) []string {
+	all := trail(path)
+	entries, err := os.ReadDir(path)
+	if err != nil { // a file
+		return all
+	}
+	for _, e := range entries {
+		if e.Type()&os.ModeSymlink != 0 {
+			all = append(all, trail(filepath.Join(path, e.Name()))...)
+		}
+	}
+	return all
+}
+
+// trail is what a path leads through: itself, and what it is a link to, and so on.
+func trail(path string) []string {
+	const most = 40 // as systems follow them
+	at := entry(path)
+	all := []string{at}
+	for range most {
+		to, err := os.Readlink(at)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(at), to)
+		}
+		at = entry(to)
+		all = append(all, at)
+	}
+	return all
+}
