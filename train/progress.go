@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"gputrain/internal/terminal"
 )
 
 // Progress shows a run to a person or a program. The methods are called from one goroutine.
@@ -56,7 +58,7 @@ func moves(env func(string) string) bool { return env("TERM") != "dumb" && env("
 // lineProgress shows lines only.
 type lineProgress struct{ w io.Writer }
 
-func (p lineProgress) Line(text string)     { fmt.Fprintln(p.w, text) }
+func (p lineProgress) Line(text string)     { fmt.Fprintln(p.w, terminal.Visible(text)) }
 func (p lineProgress) Times(spans []Span)   { p.Line(timesText(spans)) }
 func (lineProgress) Phase(string, int, int) {}
 func (lineProgress) Step(Status)            {}
@@ -70,7 +72,7 @@ type plainProgress struct {
 	last     time.Time
 }
 
-func (p *plainProgress) Line(text string)   { fmt.Fprintln(p.w, text) }
+func (p *plainProgress) Line(text string)   { fmt.Fprintln(p.w, terminal.Visible(text)) }
 func (p *plainProgress) Times(spans []Span) { p.Line(timesText(spans)) }
 func (p *plainProgress) Close()             {}
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
+
+	"gputrain/internal/terminal"
 )
 
 // barProgress shows one bar in a terminal, redrawn several times a second; lines appear above it.
@@ -28,6 +30,7 @@ func newBarProgress(w io.Writer) *barProgress { return &barProgress{w: w} }
 
 // Line writes above the bar.
 func (b *barProgress) Line(text string) {
+	text = terminal.Visible(text)
 	if b.draw != nil {
 		fmt.Fprintln(b.draw, text)
 		return

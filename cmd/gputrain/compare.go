@@ -107,7 +107,7 @@ func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*r
 	if err != nil {
 		return nil, usageError{err}
 	}
-	run, release, err := setup.Train(ctx, configs[0], os.Stderr)
+	run, release, err := setup.Train(ctx, configs[0], told)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Conf
 	if err := cfg.Lay("train.seed", strconv.FormatUint(seed, 10), "--seeds"); err != nil {
 		return compare.Run{}, err
 	}
-	run, release, err := setup.Train(ctx, cfg, os.Stderr)
+	run, release, err := setup.Train(ctx, cfg, told)
 	if err != nil {
 		return compare.Run{}, err
 	}
@@ -152,7 +152,7 @@ func (c *compareCmd) one(ctx context.Context, dev *gpu.Device, cfg *runfile.Conf
 	var diverged *train.DivergedError
 	switch {
 	case errors.As(err, &diverged):
-		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		say("gputrain: %v\n", err)
 	case err != nil:
 		return compare.Run{}, err
 	}

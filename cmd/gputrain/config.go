@@ -91,7 +91,7 @@ func (c *configRecordCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run, release, err := setup.Train(ctx, cfg, os.Stderr)
+	run, release, err := setup.Train(ctx, cfg, told)
 	if err != nil {
 		return err
 	}

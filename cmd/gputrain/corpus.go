@@ -60,7 +60,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definiti
 		if len(f.Text) > 0 {
 			config.Context = 1 // a text may be shorter than a window
 		}
-		text, err = setup.OpenText(ctx, config, os.Stderr)
+		text, err = setup.OpenText(ctx, config, told)
 	} else {
 		text, err = f.openOwn(ctx, path, config)
 	}
@@ -86,11 +86,11 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config
 		return nil, err
 	}
 	config.Dir = marker.From
-	text, err := setup.OpenText(ctx, config, os.Stderr)
+	text, err := setup.OpenText(ctx, config, told)
 	if errors.Is(err, os.ErrNotExist) && config.Dir != "" {
 		fmt.Fprintf(os.Stderr, "gputrain: eval: the text of %s is not where the run has found it, in %s: looked for from here\n", path, config.Dir)
 		config.Dir = ""
-		text, err = setup.OpenText(ctx, config, os.Stderr)
+		text, err = setup.OpenText(ctx, config, told)
 	}
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if err != nil || shard == 0 {
 		return usageError{fmt.Errorf("export: --shard-size: found %q, wanted a size such as 5GB or 800MiB", c.ShardSize)}
 	}
-	dir, release, err := setup.HoldModel(c.Model, os.Stderr)
+	dir, release, err := setup.HoldModel(c.Model, told)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return &setup.ModelError{Err: errors.Join(err, weights.Close())}
 	}
-	like, leave, err := setup.Original(dir, base, os.Stderr)
+	like, leave, err := setup.Original(dir, base, told)
 	if err != nil {
 		return errors.Join(err, weights.Close())
 	}
@@ -68,7 +68,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 		like = weights
 	}
 	o := model.ExportOptions{ShardBytes: shard, Like: like, Companions: map[string]func(io.Writer) error{}, Tell: func(what string) {
-		fmt.Fprintf(os.Stderr, "gputrain: export: %s\n", what)
+		say("gputrain: export: %s\n", what)
 	}}
 	for _, f := range companions {
 		o.Companions[f.Name] = f.Write

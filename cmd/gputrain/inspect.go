@@ -17,6 +17,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/inspect"
+	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -55,9 +56,13 @@ func (c *inspectCmd) Run() error {
 	} else if len(events) > 0 {
 		return c.events(events)
 	}
-	names := []string{c.Path}
+	path, err := filepath.EvalSymlinks(c.Path) // of a file that the user names, links are the user's
+	if err != nil {
+		return usageError{fmt.Errorf("inspect: %w", err)}
+	}
+	names := []string{path}
 	if info.IsDir() {
-		dir, release, err := setup.HoldModel(c.Path, os.Stderr)
+		dir, release, err := setup.HoldModel(c.Path, told)
 		if err != nil {
 			return err
 		}
@@ -186,7 +191,7 @@ func describe(dir string, base *model.Base) error {
 	}
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
 	if tokens, err := setup.ModelTokens(dir, def); err != nil {
-		fmt.Printf("%v\n", err)
+		fmt.Println(terminal.Text(err.Error()))
 	} else if t := tokens.Tokenizer; t != nil {
 		fmt.Printf("tokenizer: %s, %d tokens, end tokens %v, fingerprint %s\n", t.Kind(), t.VocabSize(), t.EndTokens(), t.Fingerprint())
 	}
@@ -208,14 +213,14 @@ func describe(dir string, base *model.Base) error {
 		fmt.Printf("%d of %d parameters frozen\n", n, len(def.Params()))
 	}
 	if base != nil {
-		fmt.Printf("what is frozen is not here but in %s, %.19s\n", base.Directory, base.Fingerprint)
+		fmt.Printf("what is frozen is not here but in %s, %.19s\n", terminal.Name(base.Directory), terminal.Name(base.Fingerprint))
 	}
-	fmt.Printf("step %d, %d tokens, seed %d, computed on %s\n", r.Step, r.Run.Tokens, r.Run.Seed, r.Adapter)
+	fmt.Printf("step %d, %d tokens, seed %d, computed on %s\n", r.Step, r.Run.Tokens, r.Run.Seed, terminal.Name(r.Adapter))
 	var parameters bytes.Buffer
 	if err := json.Compact(&parameters, o.Parameters); err != nil {
 		return err
 	}
-	fmt.Printf("optimizer %s %s, numerics %s, %d updates left out; every checksum holds\n", o.Name, &parameters, o.Options.Numerics, r.Skipped)
+	fmt.Printf("optimizer %s %s, numerics %s, %d updates left out; every checksum holds\n", o.Name, terminal.Text(parameters.String()), o.Options.Numerics, r.Skipped)
 	return nil
 }
 
@@ -237,7 +242,7 @@ func (c *inspectCmd) tensors(w io.Writer, f *safetensors.File) error {
 			}
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", inspect.Shown(l.Name), l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
+		fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", terminal.Name(l.Name), l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"gputrain/cmd/gputrain/launch"
 	"gputrain/internal/caught"
+	"gputrain/internal/terminal"
 	"gputrain/train/runfile"
 )
 
@@ -67,7 +68,7 @@ func run(args []string) (code int) {
 		kong.NamedMapper("path", kong.MapperFunc(somePath)),
 	)
 	if err := areText(args); err != nil {
-		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		say("gputrain: %v\n", err)
 		return exitUsage
 	}
 	ctx, err := parser.Parse(args)
@@ -78,7 +79,7 @@ func run(args []string) (code int) {
 		err = runfile.CheckVariables(os.Environ())
 	}
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "gputrain: %v\n", err)
+		say("gputrain: %v\n", err)
 		return exitUsage
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.LogLevel})))
@@ -109,8 +110,14 @@ func tell(err error) {
 	if _, gone := os.Getwd(); errors.Is(gone, fs.ErrNotExist) {
 		hint = "; the folder in which this command was started is gone, so relative paths lead nowhere"
 	}
-	fmt.Fprintf(os.Stderr, "gputrain: %v%s\n", err, hint)
+	say("gputrain: %v%s\n", err, hint)
 }
+
+// told is standard error for lines in which there may be what files of strangers say. A Write is a message.
+var told io.Writer = terminal.Writer{To: os.Stderr}
+
+// say tells a line.
+func say(format string, args ...any) { fmt.Fprintf(told, format, args...) }
 
 // bug tells of a panic in few words, and puts the stack where it can be taken from.
 func bug(w io.Writer, dir string, p any, stack []byte) int {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/internal/terminal"
 	"gputrain/train/setup"
 )
 
@@ -32,6 +34,20 @@ func TestBugs(t *testing.T) {
 	out.Reset()
 	bug(&out, filepath.Join(dir, "absent"), "x", []byte("goroutine 1"))
 	assert.Contains(t, out.String(), "goroutine 1", "where no file can be written")
+}
+
+// An error may say what a stranger's file says: of that a terminal is told nothing, and not more than it can show.
+func TestErrorsTellATerminalNothing(t *testing.T) {
+	var out bytes.Buffer
+	was := told
+	told = terminal.Writer{To: &out}
+	defer func() { told = was }()
+	tell(errors.New("model: config: \x1b]0;PWN\a"))
+	assert.Equal(t, "gputrain: model: config: \\x1b]0;PWN\\a\n", out.String())
+	out.Reset()
+	tell(errors.New(strings.Repeat("\x1b", 3_400_000)))
+	assert.LessOrEqual(t, out.Len(), terminal.Most+1)
+	assert.NotContains(t, out.String(), "\x1b")
 }
 
 // What does not fit the machine is refused before it is taken.

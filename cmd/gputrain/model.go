@@ -52,7 +52,7 @@ type openedModel struct {
 
 // open finds the model's directory, which stays there until release, and puts the model on its adapter.
 func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), err error) {
-	dir, unhold, err := setup.HoldModel(f.Model, os.Stderr)
+	dir, unhold, err := setup.HoldModel(f.Model, told)
 	if err != nil {
 		return nil, nil, err
 	}

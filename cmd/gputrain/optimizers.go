@@ -104,7 +104,7 @@ func statesOf(name string) ([]shapedState, error) {
 	if err != nil {
 		return nil, err
 	}
-	def, _, err := setup.Definition(runfile.New(), os.Stderr)
+	def, _, err := setup.Definition(runfile.New(), told)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if n := cfg.Pipeline.PerReplica(); c.Ranks%n != 0 {
 		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted a multiple of the %d that the stages are on (pipeline.adapters)", c.Ranks, n)}
 	}
-	st, err := setup.Plan(cfg, os.Stderr)
+	st, err := setup.Plan(cfg, told)
 	if err != nil {
 		return nil, err
 	}

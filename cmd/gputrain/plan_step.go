@@ -102,7 +102,7 @@ func (c *planCmd) runStep(ctx context.Context, cfg *runfile.Config) error {
 
 // planStep takes the kernels of the adapter that --adapter names, and measures what that can do; else those of a discrete card.
 func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedStep, error) {
-	st, err := setup.Plan(cfg, os.Stderr)
+	st, err := setup.Plan(cfg, told)
 	if err != nil {
 		return nil, err
 	}

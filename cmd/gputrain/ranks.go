@@ -33,7 +33,7 @@ func (r *together) first() bool { return r.group == nil || r.group.Rank() == 0 }
 
 // open finds the other ranks.
 func (r *together) open() error {
-	r.out = os.Stderr
+	r.out = told
 	launched, err := mpi.Launch(os.Getenv)
 	if err != nil {
 		return usageError{err}

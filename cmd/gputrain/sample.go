@@ -39,7 +39,7 @@ func (c *sampleCmd) sampling(dir string) (train.SampleConfig, error) {
 			return s, err
 		}
 		if says != "" {
-			fmt.Fprintf(os.Stderr, "gputrain: sample: generation_config.json: %s\n", says)
+			say("gputrain: sample: generation_config.json: %s\n", says)
 		}
 	}
 	lay(&s.Temperature, c.Temperature)

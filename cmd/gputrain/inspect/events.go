@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/tensorboard"
 )
@@ -66,7 +67,7 @@ func EventTable(w io.Writer, files []string, log *tensorboard.Log, series []Seri
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "TAG\tKIND\tPOINTS\tFIRST STEP\tLAST STEP\tLAST VALUE")
 	for _, s := range series {
-		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\n", Shown(s.Tag), s.Kind, s.Points, s.First, s.Last, s.value())
+		fmt.Fprintf(out, "%s\t%s\t%d\t%d\t%d\t%s\n", terminal.Name(s.Tag), s.Kind, s.Points, s.First, s.Last, s.value())
 	}
 	return out.Flush()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/internal/terminal"
 	"gputrain/train/tensorboard"
 )
 
@@ -81,7 +82,7 @@ func TestNamesTellATerminalNothing(t *testing.T) {
 		"h.0.attn.weight": "h.0.attn.weight", "Gewicht.ä": "Gewicht.ä",
 		"\x1b[2Jw": `"\x1b[2Jw"`, "a\tb\nc": `"a\tb\nc"`, "a\u202eb": `"a\u202eb"`, "\xff": `"\xff"`,
 	} {
-		assert.Equal(t, want, Shown(name))
+		assert.Equal(t, want, terminal.Name(name))
 	}
 	var out bytes.Buffer
 	require.NoError(t, EventTable(&out, nil, &tensorboard.Log{}, []Series{{Tag: "\x1b[2Jw\nx"}}))

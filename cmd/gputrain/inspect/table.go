@@ -6,21 +6,11 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
 
 	"gputrain/train"
 )
-
-// Shown is a name that a file gives, as a table shows it: quoted where a terminal or the table would take a part of it for a command.
-func Shown(name string) string {
-	if !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
-		return strconv.Quote(name)
-	}
-	return name
-}
 
 // Table writes a line a parameter: the norms of its moments, and what there is to tell of its factors.
 func Table(w io.Writer, leaves []Leaf) error {

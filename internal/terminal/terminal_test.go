@@ -1,0 +1,42 @@
+package terminal
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// No character of a stranger's tells a terminal what to do, and what people read stays as it is.
+func TestText(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "one\n\ttwo": "one\n\ttwo", "Gewicht.ä 重み\u3000👍": "Gewicht.ä 重み\u3000👍", `a "\x1b" b`: `a "\x1b" b`,
+		"\x1b[31mk": `\x1b[31mk`, "\x1b]0;PWN\a": `\x1b]0;PWN\a`, "a\rb\x00\x7f": `a\rb\x00\x7f`, "\u009b31m": `\u009b31m`,
+		"\u202eevil\u2066\u200f": `\u202eevil\u2066\u200f`, "a\xffb\xc3": `a\xffb\xc3`, "\ufeff\u2028": `\ufeff\u2028`, "\ufffd": "\ufffd",
+	} {
+		assert.Equal(t, want, Text(text))
+		var out bytes.Buffer
+		_, err := fmt.Fprintf(Writer{&out}, "%s\n", text)
+		require.NoError(t, err)
+		assert.Equal(t, want+"\n", out.String())
+	}
+}
+
+// A text of any length becomes one of at most Most bytes, with its begin and its end.
+func TestTextIsBounded(t *testing.T) {
+	for _, middle := range []string{"x", "\x1b", "\xff", "ä", "\x80", "👍", "\n"} {
+		got := Text("what failed: " + strings.Repeat(middle, 3_400_000) + ": why")
+		assert.LessOrEqual(t, len(got), Most)
+		assert.Greater(t, len(got), Most/2)
+		assert.True(t, utf8.ValidString(got))
+		assert.Regexp(t, `(?s)^what failed: .* bytes are left out\] .*: why$`, got)
+		assert.NotContains(t, got, "\x1b")
+	}
+	exact := strings.Repeat("x", Most)
+	assert.Equal(t, exact, Text(exact))
+	assert.Less(t, len(Text(exact+"x")), Most)
+}
