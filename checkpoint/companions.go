@@ -3,10 +3,10 @@ package checkpoint
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
+	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/tokenizer"
 )
@@ -21,7 +21,7 @@ var companionNames = append(tokenizer.FileNames(), GenerationFile)
 func Companions(dir string) ([]Source, error) {
 	var out []Source
 	for _, name := range companionNames {
-		raw, err := os.ReadFile(filepath.Join(dir, name))
+		raw, err := stranger.Read(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"io"
 	"os"
+
+	"gputrain/internal/stranger"
 )
 
 // FileSystem is every call that writing, finding and removing checkpoints makes, so that a test can stop or fail it between
@@ -43,7 +45,7 @@ func (osFileSystem) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o777) 
 
 func (osFileSystem) Create(path string) (File, error) { return os.Create(path) }
 
-func (osFileSystem) Open(path string) (io.ReadCloser, error) { return os.Open(path) }
+func (osFileSystem) Open(path string) (io.ReadCloser, error) { return stranger.Open(path) }
 
 func (osFileSystem) ReadDir(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)

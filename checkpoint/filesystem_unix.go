@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputrain/internal/ondisk"
+	"gputrain/internal/stranger"
 )
 
 func (osFileSystem) SyncDir(dir string) error { return ondisk.SyncDir(dir) }
@@ -23,11 +24,11 @@ func (osFileSystem) Free(dir string) (uint64, error) {
 }
 
 func (osFileSystem) Lock(path string, exclusive bool) (io.Closer, error) {
-	mode := os.O_RDONLY
+	open := stranger.Open
 	if exclusive {
-		mode = os.O_RDWR
+		open = func(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR, 0) }
 	}
-	f, err := os.OpenFile(path, mode, 0)
+	f, err := open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"gputrain/internal/stranger"
 )
 
 // manifestName is the file written last: a directory with a manifest that agrees with its files is a whole checkpoint.
@@ -50,7 +51,7 @@ func decodeManifest(fsys FileSystem, dir string) (manifest, error) {
 		return manifest{}, loadError(dir, "%w", err)
 	}
 	var m manifest
-	if err := json.Unmarshal(data, &m); err != nil {
+	if err := stranger.JSON(data, &m); err != nil {
 		return manifest{}, loadError(dir, "%s: %v: %w", manifestName, err, ErrCorrupt)
 	}
 	return m, nil
@@ -158,5 +159,5 @@ func readFile(fsys FileSystem, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(r)
+	return stranger.ReadFrom(r, filepath.Base(path))
 }

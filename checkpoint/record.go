@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"gputrain/data"
+	"gputrain/internal/stranger"
 )
 
 // Files of a checkpoint beside model.safetensors; that and config.json are in the Hugging Face layout.
@@ -74,7 +75,7 @@ func ReadRecord(fsys FileSystem, dir string) (Record, error) {
 	var version struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(raw, &version); err != nil {
+	if err := stranger.JSON(raw, &version); err != nil {
 		return Record{}, loadError(dir, "%s: %v: %w", RecordFile, err, ErrCorrupt)
 	}
 	if version.Format != recordFormat {
@@ -84,7 +85,7 @@ func ReadRecord(fsys FileSystem, dir string) (Record, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return Record{}, loadError(dir, "%s: %v: %w", RecordFile, err, ErrCorrupt)
+		return Record{}, loadError(dir, "%s: %v: %w", RecordFile, stranger.Words(err), ErrCorrupt)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return Record{}, loadError(dir, "%s: text after the object: %w", RecordFile, ErrCorrupt)

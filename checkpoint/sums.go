@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash"
 	"hash/crc32"
+	"maps"
+	"slices"
 	"sort"
 )
 
@@ -80,7 +82,8 @@ func (s *fileSums) parseHeader() {
 		return
 	}
 	s.spans = make([]tensorSpan, 0, len(entries))
-	for name, raw := range entries {
+	for _, name := range slices.Sorted(maps.Keys(entries)) { // the first that is wrong is the same each time
+		raw := entries[name]
 		if name == "__metadata__" {
 			continue
 		}

@@ -1,16 +1,15 @@
 package model
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -21,6 +20,7 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/internal/caught"
+	"gputrain/internal/stranger"
 )
 
 // BaseFile is the file in which a directory that has only some of a model's parameters says where the others are.
@@ -81,19 +81,18 @@ func (b Base) Text() ([]byte, error) {
 
 // ReadBase reads what a directory says of parameters that it leaves out; nil where it says nothing.
 func ReadBase(dir string) (*Base, error) {
-	f, err := os.Open(filepath.Join(dir, BaseFile))
+	raw, err := stranger.Read(filepath.Join(dir, BaseFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	b, d := &Base{}, json.NewDecoder(io.LimitReader(f, 1<<16))
+	b, d := &Base{}, json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	switch err := d.Decode(b); {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", BaseFile, err)
+		return nil, fmt.Errorf("%s: %w", BaseFile, stranger.Told(raw, err))
 	case !filepath.IsAbs(b.Directory):
 		return nil, fmt.Errorf("%s: directory: found %q, wanted an absolute path", BaseFile, b.Directory)
 	}

@@ -8,12 +8,13 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"gputrain/internal/placeholder"
+	"gputrain/internal/stranger"
+	"gputrain/internal/terminal"
 )
 
 // configLimit bounds config.json: real ones have a few kilobytes.
@@ -22,18 +23,9 @@ const configLimit = 1 << 20
 // ReadConfig reads config.json in dir.
 func ReadConfig(dir string) (Definition, error) {
 	name := filepath.Join(dir, "config.json")
-	// To open a pipe would wait for somebody who writes to it.
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("model: read config %q: is a %s, want a regular file", name, info.Mode().Type())
-	}
-	f, err := os.Open(name)
+	raw, err := stranger.Read(name)
 	if err != nil {
-		return nil, fmt.Errorf("model: read config: %w", err)
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, configLimit+1))
-	if err != nil {
-		return nil, fmt.Errorf("model: read config: %w", err)
+		return nil, fmt.Errorf("model: read config %w", err)
 	}
 	def, err := ParseConfig(raw)
 	if what := placeholder.What(raw); err != nil && what != "" {
@@ -56,7 +48,7 @@ func ParseConfig(raw []byte) (Definition, error) {
 	var fields map[string]json.RawMessage
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if err := d.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("model: config: %w", err)
+		return nil, fmt.Errorf("model: config: %w", stranger.Told(raw, err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("model: config: something follows the object")
@@ -175,7 +167,7 @@ func (c *ConfigReader) wrong(key, want string) {
 	if found == "" {
 		found = "missing"
 	}
-	c.errs = append(c.errs, fmt.Errorf("%s: %s, want %s", key, found, want))
+	c.errs = append(c.errs, fmt.Errorf("%s: %s, want %s", terminal.Name(key), terminal.Text(found), want))
 }
 
 // Size is a whole number from 1; keys are names for the same, of which one must be there.

@@ -118,7 +118,7 @@ func TestHostileConfigs(t *testing.T) {
 		`model_type: found none, wanted one of ["gemma2"`:                change(hubGPT2, edit{"model_type": "absent"}),
 		`unexpected EOF`:                                                hubGPT2[:len(hubGPT2)-1],
 		"null, want an object":                                          "null",
-		"cannot unmarshal array":                                        "[]",
+		"found a list, wanted an object":                                "[]",
 		"something follows":                                             tinyLlama + "{}",
 		"more than 1048576 bytes":                                       strings.Repeat(" ", 1<<20) + hubGPT2,
 		"n_embd: missing, want a whole number":                          change(hubGPT2, edit{"n_embd": "absent"}),

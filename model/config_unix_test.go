@@ -15,5 +15,5 @@ func TestConfigRefusesAPipe(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "config.json"), 0o666))
 	_, err := ReadConfig(dir)
-	require.ErrorContains(t, err, "want a regular file")
+	require.ErrorContains(t, err, "wanted a regular file")
 }

@@ -43,6 +43,8 @@ func TestDirectoriesThatAreNoModel(t *testing.T) {
 		"a pointer for a config": {write("config.json", pointer), []string{"config.json", "found a Git LFS pointer, wanted a file of 988097824 bytes: git lfs pull"}},
 		"a page for a config":    {write("config.json", "<!doctype html><html>sign in"), []string{"config.json", "found a web page"}},
 		"a refusal for a config": {write("config.json", `{"error":"Access to model google/gemma-3-1b-pt is restricted"}`), []string{"config.json", "a server's refusal", "gemma-3-1b-pt"}},
+		"a byte-order mark":      {write("config.json", "\ufeff{}"), []string{"config.json", "begins with a byte-order mark, wanted none: save the file as UTF-8"}},
+		"a key that is no word":  {write("config.json", `{"model_type": "qwen3", "\u001b[31mk": 1}`), []string{`"\x1b[31mk": 1, want no such key`}},
 		"no weights":             {func(*testing.T, string) {}, []string{"found no weights, wanted model.safetensors, or model.safetensors.index.json and the files it names: "}},
 		"pickles":                {write("pytorch_model.bin", "x"), []string{"pytorch_model.bin is a pickle", "save the model as safetensors"}},
 		"pickles in pieces":      {write("pytorch_model-00001-of-00002.bin", "x"), []string{"pytorch_model-00001-of-00002.bin is a pickle"}},

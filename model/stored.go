@@ -67,9 +67,9 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp, b bases) 
 
 // openFiles opens the files of weights in dir, and compares them with their index.
 func openFiles(dir string) (files []*safetensors.File, err error) {
-	index, err := readIndex(filepath.Join(dir, weightsStem+indexSuffix))
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err := safetensors.Open(filepath.Join(dir, weightsStem+".safetensors"))
+	index, err := indexOf(dir)
+	if index == nil && err == nil {
+		f, err := safetensors.Open(filepath.Join(dir, singleFile))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, noWeights(dir)
 		}
@@ -90,7 +90,7 @@ func openFiles(dir string) (files []*safetensors.File, err error) {
 	for _, file := range slices.Sorted(maps.Keys(tensors)) {
 		f, err := safetensors.Open(filepath.Join(dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%s: found no %q, wanted it for %d of %d tensors: %w (%s)", weightsStem+indexSuffix, file, len(tensors[file]), len(index), fs.ErrNotExist, dir)
+			err = fmt.Errorf("%s: found no %q, wanted it for %d of %d tensors: %w (%s)", indexFile, file, len(tensors[file]), len(index), fs.ErrNotExist, dir)
 		}
 		if err != nil {
 			return files, err
@@ -98,7 +98,7 @@ func openFiles(dir string) (files []*safetensors.File, err error) {
 		files = append(files, f)
 		for _, tensor := range slices.Sorted(slices.Values(tensors[file])) {
 			if _, _, ok := f.Info(tensor); !ok {
-				return files, fmt.Errorf("%s: tensor %q: found it not in %q, wanted it there: the file is of another model (%s)", weightsStem+indexSuffix, tensor, file, dir)
+				return files, fmt.Errorf("%s: tensor %q: found it not in %q, wanted it there: the file is of another model (%s)", indexFile, tensor, file, dir)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func noWeights(dir string) error {
 			break
 		}
 	}
-	return errors.Join(err, fmt.Errorf("%q: found no weights, wanted %s.safetensors, or %s%s and the files it names%s: %w", dir, weightsStem, weightsStem, indexSuffix, found, fs.ErrNotExist))
+	return errors.Join(err, fmt.Errorf("%q: found no weights, wanted %s, or %s and the files it names%s: %w", dir, singleFile, indexFile, found, fs.ErrNotExist))
 }
 
 func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regexp) (*Stored, error) {

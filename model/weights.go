@@ -1,20 +1,15 @@
 package model
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
-	"gputrain/internal/placeholder"
 )
 
 // ReadHF reads a directory in the Hugging Face layout: config.json, and model.safetensors or the
@@ -51,64 +46,6 @@ func Weights(def Definition, files ...*safetensors.File) ([]array.Host, error) {
 // weights is the file that holds each tensor, by its full name.
 type weights map[string]*safetensors.File
 
-// Names of the files with the weights.
-const (
-	weightsStem = "model"
-	indexSuffix = ".safetensors.index.json"
-)
-
-// WeightFiles are the files with the weights in dir: model.safetensors, or those that model.safetensors.index.json names, sorted.
-func WeightFiles(dir string) ([]string, error) {
-	index, err := readIndex(filepath.Join(dir, weightsStem+indexSuffix))
-	if errors.Is(err, fs.ErrNotExist) {
-		return []string{filepath.Join(dir, weightsStem+".safetensors")}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	names := slices.Compact(slices.Sorted(maps.Values(index)))
-	for i, name := range names {
-		names[i] = filepath.Join(dir, name)
-	}
-	return names, nil
-}
-
-// indexLimit bounds model.safetensors.index.json.
-const indexLimit = 64 << 20
-
-// readIndex returns the file that holds each tensor. Files must lie in the same directory.
-func readIndex(name string) (map[string]string, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() > indexLimit {
-		return nil, fmt.Errorf("%q: %d bytes, want at most %d", name, info.Size(), indexLimit)
-	}
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	var index struct {
-		Files map[string]string `json:"weight_map"`
-	}
-	if err := json.Unmarshal(raw, &index); err != nil {
-		if what := placeholder.What(raw); what != "" {
-			err = errors.New(what)
-		}
-		return nil, fmt.Errorf("%q: %w", name, err)
-	}
-	if len(index.Files) == 0 {
-		return nil, fmt.Errorf("%q: weight_map is empty", name)
-	}
-	for tensor, file := range index.Files {
-		if file != filepath.Base(file) || strings.ContainsAny(file, `/\`) || file == ".." || file == "." {
-			return nil, fmt.Errorf("%q: tensor %q: file %q, want a name in the same directory", name, tensor, file)
-		}
-	}
-	return index.Files, nil
-}
-
 // match maps the paths of def to the names in the files, which may lack those that are allowed to be missing.
 func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]string, error) {
 	stored, err := w.names(def)
@@ -143,13 +80,13 @@ func (w weights) names(def Definition) (map[string]string, error) {
 		return nil, err
 	}
 	stored := map[string]string{}
-	for name := range w {
+	for _, name := range slices.Sorted(maps.Keys(w)) {
 		path := family.path(name)
 		if path == "" {
 			continue
 		}
 		if other, ok := stored[path]; ok {
-			return nil, fmt.Errorf("%q and %q are the same parameter", min(name, other), max(name, other))
+			return nil, fmt.Errorf("%q and %q are the same parameter", other, name)
 		}
 		stored[path] = name
 	}

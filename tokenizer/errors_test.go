@@ -166,7 +166,7 @@ func TestFilesBeside(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, tok.Fingerprint(), other.Fingerprint())
 	for name, want := range map[string]string{
-		`{"eos_token": "nobody"}`: `eos_token: found "nobody", wanted a token of the vocabulary`, `{"eos_token": 3}`: "eos_token: found 3", `{`: "tokenizer_config.json: unexpected end",
+		`{"eos_token": "nobody"}`: `eos_token: found "nobody", wanted a token of the vocabulary`, `{"eos_token": 3}`: "eos_token: found 3", `{`: `tokenizer_config.json": unexpected end`,
 	} {
 		beside("tokenizer_config.json", name)
 		_, err := Open(dir)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )
 
@@ -60,7 +61,7 @@ func (o *object) read(name string, into any) (there bool) {
 		return false
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		o.fail("%s: %w", name, err)
+		o.fail("%s: %w", name, stranger.Words(err))
 	}
 	return true
 }

@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"gputrain/internal/stranger"
 )
 
 // parseJSON reads a tokenizer.json.
 func parseJSON(raw []byte) (*Tokenizer, error) {
 	if !json.Valid(raw) {
+		if bytes.HasPrefix(raw, []byte("\ufeff")) {
+			return nil, fmt.Errorf("tokenizer.json: %w", stranger.JSON(raw, new(any)))
+		}
 		err := json.Unmarshal(raw, new(any))
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"gputrain/internal/placeholder"
+	"gputrain/internal/stranger"
 )
 
 // FileNames are the names of files that a tokenizer consists of, or that belong to it.
@@ -38,14 +39,14 @@ func open(path string) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(path)
+	dir, read := filepath.Dir(path), stranger.ReadNamed
 	if info.IsDir() {
-		dir = path
+		dir, read = path, stranger.Read
 		if path = firstOf(dir, tokenizerFiles...); path == "" {
 			return nil, errors.New("found neither, wanted tokenizer.json or tokenizer.model")
 		}
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -82,10 +83,10 @@ func Has(dir string) bool { return firstOf(dir, tokenizerFiles...) != "" }
 // tokenizerFiles say how text becomes ids; the first that there is counts.
 var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model"}
 
-// firstOf is the first of some names that a directory has.
+// firstOf is the first of some names that a directory has, whatever it is that has the name: who reads it says what is wrong with it.
 func firstOf(dir string, names ...string) string {
 	for _, name := range names {
-		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			return filepath.Join(dir, name)
 		}
 	}
@@ -127,15 +128,8 @@ func readSettings(dir string) (*settings, error) {
 }
 
 func readBeside(dir, name string, into any) error {
-	raw, err := os.ReadFile(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, into)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if err := stranger.ReadJSON(filepath.Join(dir, name), into); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -3,14 +3,14 @@ package safetensors
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 
-	"golang.org/x/exp/mmap"
-
 	"gputrain/internal/placeholder"
+	"gputrain/internal/stranger"
 )
 
 // File is an open file whose header has passed every check. Its methods may be called from several goroutines.
@@ -22,23 +22,35 @@ type File struct {
 	header header
 }
 
-// Open maps the file and checks its header.
+// Open opens the file, as stranger.Open does, and checks its header.
 func Open(path string) (*File, error) {
-	// To open a pipe would wait for somebody who writes to it.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("safetensors: open %q: is a %s, want a regular file", path, info.Mode())
-	}
-	r, err := mmap.Open(path)
+	r, err := stranger.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("safetensors: open: %w", err)
+		return nil, fmt.Errorf("safetensors: open %w", err)
 	}
-	f, err := newFile(path, mapped{r}, uint64(r.Len()))
+	info, err := r.Stat()
 	if err != nil {
-		r.Close()
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("safetensors: open: %w", err), r.Close())
+	}
+	f, err := newFile(path, shrinking{r}, uint64(info.Size()))
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
 	}
 	f.closer = r
 	return f, nil
+}
+
+// shrinking reads a file that may become shorter, since it is another's.
+type shrinking struct{ *os.File }
+
+var errShorter = errors.New("the file has become shorter while it was read")
+
+// ReadAt is that of the file.
+func (s shrinking) ReadAt(p []byte, at int64) (n int, err error) {
+	if n, err = s.File.ReadAt(p, at); errors.Is(err, io.EOF) {
+		err = errors.Join(errShorter, io.ErrUnexpectedEOF)
+	}
+	return n, err
 }
 
 // Parse checks a file that is in memory, which stays the caller's and must not change.
@@ -77,7 +89,7 @@ func newFile(name string, r io.ReaderAt, size uint64) (*File, error) {
 	return &File{name: name, data: r, base: int64(8 + length), header: h}, nil
 }
 
-// Close unmaps the file. Nothing may be read afterwards.
+// Close closes the file. Nothing may be read afterwards.
 func (f *File) Close() error {
 	if f.closer == nil {
 		return nil

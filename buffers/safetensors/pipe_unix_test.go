@@ -17,5 +17,5 @@ func TestOpenRefusesAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	require.NoError(t, syscall.Mkfifo(path, 0o666))
 	_, err := safetensors.Open(path)
-	require.ErrorContains(t, err, "want a regular file")
+	require.ErrorContains(t, err, "wanted a regular file")
 }

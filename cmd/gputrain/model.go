@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -22,7 +21,7 @@ func (f baseFlag) dir() (dir string, release func(), err error) {
 	if f.Base == "" {
 		return "", func() {}, nil
 	}
-	return setup.HoldModel(f.Base, os.Stderr)
+	return setup.HoldModel(f.Base, told)
 }
 
 // advised says what may help where a base cannot be read.

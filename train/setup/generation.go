@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"gputrain/internal/stranger"
 	"gputrain/train"
 )
 
@@ -82,21 +81,8 @@ func Sampling(dir string, c *train.SampleConfig) (says string, err error) {
 
 // readBeside reads a file of a stranger, if there is one.
 func readBeside(dir, name string, into any) error {
-	const most = 1 << 20
-	f, err := os.Open(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := stranger.ReadJSON(filepath.Join(dir, name), into); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &ModelError{err}
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, most))
-	if err == nil {
-		err = json.Unmarshal(raw, into)
-	}
-	if err != nil {
-		return &ModelError{fmt.Errorf("%s: %w", filepath.Join(dir, name), err)}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/tests/frugal"
 	"gputrain/train"
 )
 
@@ -44,12 +45,38 @@ func TestSampling(t *testing.T) {
 		assert.Equal(t, c.says, says)
 	}
 	for text, says := range map[string]string{
-		`{"eos_token_id": "</s>"}`: `eos_token_id: found "</s>", wanted an id or a list of ids`, `{`: "generation_config.json: unexpected end", `{"top_k": "a"}`: "top_k",
+		`{"eos_token_id": "</s>"}`: `eos_token_id: found "</s>", wanted an id or a list of ids`, `{`: `generation_config.json": unexpected end`, `{"top_k": "a"}`: "top_k: found a text, wanted a whole number",
+		`{"temperature": "x"}`: `generation_config.json": temperature: found a text, wanted a number`, `[]`: "found a list, wanted an object", "\ufeff{}": "byte-order mark",
+		`{"top_k": 1e99}`: "top_k: found 1e99, wanted a whole number of at most 64 bits",
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), []byte(text), 0o600))
 		_, err := Sampling(dir, &train.SampleConfig{})
 		assert.ErrorContains(t, err, says)
+		assert.NotContains(t, err.Error(), "Go ")
 		assert.IsType(t, &ModelError{}, err)
 	}
+}
+
+// FuzzSampling: whatever generation_config.json says, it is read or refused, in words of the file.
+func FuzzSampling(f *testing.F) {
+	for _, text := range []string{
+		`{"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": [7, 9]}`, `{"do_sample": 1}`, `{"eos_token_id": 1e9}`, `{"eos_token_id": [[]]}`,
+		`{"temperature": -1e308, "min_p": null}`, `[]`, `null`, "\ufeff{}", `{"top_k": 9223372036854775808}`, `{"TEMPERATURE": "x"}`, "<html>",
+	} {
+		f.Add([]byte(text))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, generationFile), text, 0o600))
+		frugal.Parse(t, len(text), func() {
+			says, err := Sampling(dir, &train.SampleConfig{})
+			if err != nil {
+				require.IsType(t, &ModelError{}, err)
+				require.NotContains(t, err.Error(), "Go struct")
+				require.NotContains(t, err.Error(), "Go value")
+				require.Empty(t, says)
+			}
+		})
+	})
 }

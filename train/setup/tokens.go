@@ -9,6 +9,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/tokenizer"
 	"gputrain/train"
@@ -117,7 +118,7 @@ func companions(path string) ([]checkpoint.Source, error) {
 	if info.IsDir() {
 		return checkpoint.Companions(path)
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := stranger.ReadNamed(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,4 @@
+package stranger
+
+// nonblock is nothing: directories hold no pipes here.
+const nonblock = 0
