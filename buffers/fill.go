@@ -2,7 +2,6 @@ package buffers
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -33,6 +32,7 @@ func (t *Tree) WriteAll(hosts []Host) error {
 	for _, p := range work {
 		size = max(size, p.to-p.from)
 	}
+	at := make([]int, len(errs)) // which piece each has been at
 	var next atomic.Int64
 	var one sync.Mutex // to write to the device
 	var all sync.WaitGroup
@@ -45,6 +45,7 @@ func (t *Tree) WriteAll(hosts []Host) error {
 					if n >= len(work) {
 						return nil
 					}
+					at[i] = n
 					if err := t.fill(work[n], floats, raw, &one); err != nil {
 						next.Store(int64(len(work)))
 						return err
@@ -54,7 +55,17 @@ func (t *Tree) WriteAll(hosts []Host) error {
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	// Pieces are taken in their order, so that the first one that fails is the same each time.
+	first := -1
+	for i, err := range errs {
+		if err != nil && (first < 0 || at[i] < at[first]) {
+			first = i
+		}
+	}
+	if first < 0 {
+		return nil
+	}
+	return errs[first]
 }
 
 // match finds the array of each leaf.

@@ -75,3 +75,24 @@ func TestWriteAllThatCannotBeRead(t *testing.T) {
 	require.ErrorIs(t, err, wrong)
 	require.ErrorContains(t, err, `tree "read": leaf "b"`)
 }
+
+// Of several arrays that cannot be read the first is named, each time, however long the others take.
+func TestWriteAllNamesTheFirst(t *testing.T) {
+	dev := gputest.Device(t)
+	wrong := errors.New("the disk is gone")
+	for range 20 {
+		begun := make(chan struct{})
+		hosts := []Host{
+			{Path: "a", Shape: []int{fillElements}, Data: make([]float32, fillElements)},
+			{Path: "b", Shape: []int{fillElements}, Read: func([]float32, int) error { <-begun; return wrong }},
+			{Path: "c", Shape: []int{fillElements}, Read: func([]float32, int) error { close(begun); return wrong }},
+		}
+		if runtime.GOMAXPROCS(0) == 1 {
+			close(begun)
+			hosts = hosts[:2]
+		}
+		_, err := Upload(dev, "read", hosts, F32)
+		require.ErrorContains(t, err, `leaf "b"`)
+		require.NotContains(t, err.Error(), `leaf "c"`)
+	}
+}

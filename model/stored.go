@@ -25,9 +25,12 @@ type Stored struct {
 	from   *Base   // what base is
 
 	tiedCopy string // what the files call a copy of a tied head; "" for none
+
+	dir    string // that of the files, for messages
+	finite finiteness
 }
 
-// OpenWeights opens the weights of def in dir. Every parameter must be there with its shape, and nothing else but known constants and, with
+// OpenWeights opens the weights of def in dir. To read one that is not finite is a *NotFiniteError. Every parameter must be there with its shape, and nothing else but known constants and, with
 // a tied head, a copy of the embedding as lm_head.weight. Where the directory names a Base, the parameters that it lacks are read there.
 func OpenWeights(dir string, def Definition) (*Stored, error) {
 	return openWeights(dir, def, nil, bases{})
@@ -57,6 +60,7 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp, b bases) 
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (%s)", err, dir), closeAll(files))
 	}
+	s.dir = dir
 	if base != nil {
 		if err := s.openBase(def, dir, *base, b); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -169,7 +173,7 @@ func (s *Stored) Read(path string) ([]float32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
-	return data, nil
+	return data, s.check(name, data)
 }
 
 // Params are all parameters, in canonical order, to be read from the files when they are used: until Close. Those that are not stored are drawn as Init
@@ -195,7 +199,7 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 		if err := s.in[name].Float32At(name, dst, first); err != nil {
 			return fmt.Errorf("model: weights: %w", err)
 		}
-		return nil
+		return s.check(name, dst)
 	}}, ok
 }
 

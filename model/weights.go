@@ -126,7 +126,7 @@ func (w weights) equal(one, other string) (bool, error) {
 		if err := errors.Join(w[one].Float32At(one, a[:size], first), w[other].Float32At(other, b[:size], first)); err != nil {
 			return false, err
 		}
-		if !slices.Equal(a[:size], b[:size]) {
+		if !slices.EqualFunc(a[:size], b[:size], func(x, y float32) bool { return x == y || x != x && y != y }) {
 			return false, nil
 		}
 	}

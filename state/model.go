@@ -15,6 +15,8 @@ type Model struct {
 	Reader
 	passes   *passes
 	borrowed bool // params are another's to release
+
+	notFinite []*model.NotFiniteError
 }
 
 // NewModel uploads parameters in f32.
@@ -40,7 +42,7 @@ func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *
 	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window}, passes: p, borrowed: true}
 }
 
-// LoadModel reads any directory in the Hugging Face layout, such as a checkpoint. It first compares the files with the manifest, where
+// LoadModel reads any directory in the Hugging Face layout, such as a checkpoint, also where weights are not finite: NotFinite names them. It first compares the files with the manifest, where
 // there is one.
 func LoadModel(dev *gpu.Device, dir string) (*Model, error) { return LoadModelOn(dev, dir, "") }
 
@@ -58,9 +60,18 @@ func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
 		return nil, loadError(dir, "%w", err)
 	}
 	defer weights.Close()
+	weights.AllowNotFinite()
 	hosts, _ := weights.Params(0)
-	return NewModel(dev, def, hosts)
+	m, err := NewModel(dev, def, hosts)
+	if err != nil {
+		return nil, err
+	}
+	m.notFinite = weights.NotFinite()
+	return m, nil
 }
+
+// NotFinite are the parameters that LoadModel has found not to be finite.
+func (m *Model) NotFinite() []*model.NotFiniteError { return m.notFinite }
 
 // Narrow makes the model see at most so many tokens, before it has seen any: the keys and values of samples take memory for each. See
 // model.Window.

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -221,6 +222,21 @@ func TestOverflowIsNotSaved(t *testing.T) {
 	assert.NotContains(t, r.err, "left out (")
 	assert.Zero(t, newest(t, p.path("run")))
 	assert.Empty(t, unfinished(t, p.path("run")))
+}
+
+// A model whose weights are not finite is not trained, and nothing that is made of it looks sound.
+func TestWeightsThatAreNotFinite(t *testing.T) {
+	from, _ := undisturbedRun(t)
+	p := newPlace(t)
+	for _, name := range []string{"config.json", "model.safetensors"} {
+		p.write(t, "model/"+name, read(t, from.path("whole", "checkpoints", checkpoint.DirName(steps), name)))
+	}
+	p.write(t, "text.txt", lines(300))
+	p.change(t, "model/model.safetensors", "wpe.weight", 3, float32(math.NaN()))
+	named := `tensor "wpe.weight": found 1 of `
+	refused(t, p.train("run", "--set", "model.from=model"), 6, named, "numbers NaN or infinite, wanted none (model)")
+	refused(t, p.command("eval", "model", "--text", "text.txt"), 6, named, "eval: found a loss of NaN, wanted a finite one")
+	assert.Contains(t, ok(t, p.command("export", "model", "--to", "out").withoutAdapter()).err, named)
 }
 
 // requireFinite asserts that no element of a checkpoint is a NaN or an infinity.

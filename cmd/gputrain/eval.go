@@ -78,6 +78,13 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if found := m.NotFinite(); math.IsNaN(r.Loss) || math.IsInf(r.Loss, 0) {
+		err = fmt.Errorf("eval: found a loss of %v, wanted a finite one", r.Loss)
+		if len(found) > 0 {
+			return &setup.ModelError{Err: fmt.Errorf("%w: %w", err, found[0])}
+		}
+		return err
+	}
 	seconds := time.Since(start).Seconds()
 	if c.Limit > 0 {
 		whole.bytes = 0 // those of some tokens are not known

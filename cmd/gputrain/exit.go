@@ -9,6 +9,7 @@ import (
 	"gputrain/cmd/gputrain/launch"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
+	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/setup"
 	"gputrain/transport"
@@ -46,6 +47,7 @@ func exitCode(err error) int {
 	var peer *cluster.PeerError
 	var different *cluster.DifferentError
 	var signalled *train.SignalError
+	var notFinite *model.NotFiniteError
 	switch {
 	case errors.As(err, &peer):
 		return peer.Code
@@ -65,7 +67,7 @@ func exitCode(err error) int {
 		return exitDiverged
 	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):
 		return exitMemory
-	case errors.Is(err, checkpoint.Err), errors.As(err, &unreadable):
+	case errors.Is(err, checkpoint.Err), errors.As(err, &unreadable), errors.As(err, &notFinite):
 		return exitCheckpoint
 	case errors.Is(err, gpu.ErrNoAdapter):
 		return exitNoAdapter

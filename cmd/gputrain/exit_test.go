@@ -17,6 +17,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/internal/caught"
+	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/state"
 	"gputrain/train"
@@ -35,7 +36,7 @@ func TestExitCodes(t *testing.T) {
 		exitStopped:    {fmt.Errorf("%w: signal", train.ErrStopped)},
 		exitDiverged:   {&train.DivergedError{}},
 		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &state.MemoryError{}},
-		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, &setup.ModelError{Err: errors.New("x")}, &train.GoneError{}},
+		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, &setup.ModelError{Err: errors.New("x")}, &model.NotFiniteError{}, &train.GoneError{}},
 		exitNoAdapter:  {gpu.ErrNoAdapter},
 		exitRankLost:   {fmt.Errorf("reduce: %w", &transport.Error{Err: context.DeadlineExceeded})},
 		137:            {codeError(137)},

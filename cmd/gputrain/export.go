@@ -55,6 +55,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return &setup.ModelError{Err: c.advised(err)}
 	}
+	weights.AllowNotFinite()
 	companions, err := checkpoint.Companions(dir)
 	if err != nil {
 		return &setup.ModelError{Err: errors.Join(err, weights.Close())}
@@ -88,6 +89,7 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if err = errors.Join(err, weights.Close()); err != nil {
 		return err
 	}
+	tellNotFinite(weights.NotFinite())
 	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s\n", def.Kind(), model.Parameters(def), strings.ToLower(cmp.Or(o.DType, like.DType())), dir, c.To)
 	return err
 }

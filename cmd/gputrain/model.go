@@ -49,6 +49,18 @@ type openedModel struct {
 	dir string
 }
 
+// tellNotFinite says in one line that a model is damaged, and where.
+func tellNotFinite(found []*model.NotFiniteError) {
+	if len(found) == 0 {
+		return
+	}
+	more := ""
+	if n := len(found) - 1; n > 0 {
+		more = fmt.Sprintf("; %d more tensors have some too", n)
+	}
+	say("gputrain: %v%s: gputrain inspect counts them\n", found[0], more)
+}
+
 // open finds the model's directory, which stays there until release, and puts the model on its adapter.
 func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), err error) {
 	dir, unhold, err := setup.HoldModel(f.Model, told)
@@ -79,6 +91,7 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 		dev.Release()
 		return nil, nil, f.advised(err)
 	}
+	tellNotFinite(loaded.NotFinite())
 	f.tokens, f.unspoken = setup.ModelTokens(dir, loaded.Definition())
 	return &openedModel{loaded, dir}, func() { loaded.Release(); dev.Release(); unhold() }, nil
 }
