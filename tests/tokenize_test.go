@@ -121,7 +121,7 @@ func TestTokenizeRefuses(t *testing.T) {
 		`line 1: found "two", wanted ids`:    {2, []string{"decode", "gpt2", "--text", "words.txt"}},
 		"is there already":                   {2, []string{"train", "gpt2", "--text", "words.txt"}},
 		`found "gpt3", wanted one of gpt2`:   {2, []string{"train", "new", "--pattern", "gpt3", "--text", "words.txt"}},
-		"found 10 tokens, wanted 256":        {1, []string{"train", "new", "--vocab-size", "10", "--text", "words.txt"}},
+		"found 10 tokens, wanted 256":        {2, []string{"train", "new", "--vocab-size", "10", "--text", "words.txt"}},
 		"found --json and --as u32, wanted":  {2, []string{"encode", "gpt2", "--json", "--as", "u32"}},
 		"wanted tokenizer.json or tokenizer": {2, []string{"show", "."}},
 	} {

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,62 +39,84 @@ func readAdded(where string, raw json.RawMessage) (addedToken, error) {
 	return t, o.done()
 }
 
+// longestAdded bounds what an added token is called in a text: so many bytes may be looked at again at each byte of one.
+const longestAdded = 4 << 10
+
 // finder finds added tokens: leftmost first, of those the longest.
 type finder struct {
 	tokens []addedToken
-	nodes  []node // a tree of bytes; 0 is its root
-	first  [256]bool
+	nodes  []node
+	first  [256]int32 // the node of a text's first byte; 0: none begins with it
 }
 
-// node is a place in the tree.
+// node is a byte of a token, in a tree.
 type node struct {
-	next  map[byte]int32
+	byte  byte
+	below int32 // the first node of the next byte; 0: none
+	next  int32 // the node of another byte in this place; 0: none
 	token int32 // the index of the token that ends here; -1: none
 }
 
-func newFinder() *finder { return &finder{nodes: []node{{token: -1}}} }
+func newFinder() *finder { return &finder{nodes: make([]node, 1)} }
 
 // add looks for a token by what it is called in the text.
-func (f *finder) add(t addedToken, called string) {
-	at := int32(0)
-	for i := range len(called) {
-		next, ok := f.nodes[at].next[called[i]]
-		if !ok {
-			next = int32(len(f.nodes))
-			f.nodes = append(f.nodes, node{token: -1})
-			if f.nodes[at].next == nil {
-				f.nodes[at].next = map[byte]int32{}
-			}
-			f.nodes[at].next[called[i]] = next
-		}
-		at = next
+func (f *finder) add(t addedToken, called string) error {
+	if len(called) > longestAdded {
+		return fmt.Errorf("added_tokens: %s: found %d bytes to look for, wanted at most %d", excerpt(t.content), len(called), longestAdded)
 	}
-	f.first[called[0]] = true
+	at := f.first[called[0]]
+	if at == 0 {
+		at = f.node(called[0])
+		f.first[called[0]] = at
+	}
+	for i := 1; i < len(called); i++ {
+		below := f.below(at, called[i])
+		if below == 0 {
+			below = f.node(called[i])
+			f.nodes[below].next, f.nodes[at].below = f.nodes[at].below, below
+		}
+		at = below
+	}
 	f.nodes[at].token = int32(len(f.tokens))
 	f.tokens = append(f.tokens, t)
+	return nil
+}
+
+func (f *finder) node(b byte) int32 {
+	f.nodes = append(f.nodes, node{byte: b, token: -1})
+	return int32(len(f.nodes) - 1)
+}
+
+// below is the node of a byte behind another; 0: there is none.
+func (f *finder) below(at int32, b byte) int32 {
+	below := f.nodes[at].below
+	for below != 0 && f.nodes[below].byte != b {
+		below = f.nodes[below].next
+	}
+	return below
 }
 
 // longest is the longest token that a text begins with.
 func (f *finder) longest(text string) (token *addedToken, size int) {
-	at := int32(0)
-	for i := range len(text) {
-		next, ok := f.nodes[at].next[text[i]]
-		if !ok {
+	at := f.first[text[0]]
+	for i := 1; at != 0; i++ {
+		if n := f.nodes[at].token; n >= 0 {
+			token, size = &f.tokens[n], i
+		}
+		if i == len(text) {
 			break
 		}
-		if at = next; f.nodes[at].token >= 0 {
-			token, size = &f.tokens[f.nodes[at].token], i+1
-		}
+		at = f.below(at, text[i])
 	}
 	return token, size
 }
 
 // each walks a text: what lies between tokens, with no token, and tokens, with the white space they take.
 func (f *finder) each(text string, visit func(start, end int, token *addedToken) error) error {
-	done := 0
+	done, white := 0, 0
 	if len(f.tokens) > 0 {
 		for at := 0; at < len(text); {
-			if !f.first[text[at]] {
+			if f.first[text[at]] == 0 {
 				at++
 				continue
 			}
@@ -102,7 +125,7 @@ func (f *finder) each(text string, visit func(start, end int, token *addedToken)
 				at++
 				continue
 			}
-			start, end := token.around(text, at, at+size, done)
+			start, end := token.around(text, at, at+size, done, &white)
 			if at += size; start < 0 {
 				continue
 			}
@@ -125,8 +148,9 @@ func (f *finder) each(text string, visit func(start, end int, token *addedToken)
 	return nil
 }
 
-// around is what a token at [start, end) takes; start is -1 where it may not stand.
-func (t *addedToken) around(text string, start, end, done int) (int, int) {
+// around is what a token at [start, end) takes; start is -1 where it may not stand. The text up to done is taken, and white is where the white space
+// ends that was found last.
+func (t *addedToken) around(text string, start, end, done int, white *int) (int, int) {
 	if t.singleWord {
 		before, _ := utf8.DecodeLastRuneInString(text[:start])
 		behind, _ := utf8.DecodeRuneInString(text[end:])
@@ -135,10 +159,13 @@ func (t *addedToken) around(text string, start, end, done int) (int, int) {
 		}
 	}
 	if t.lstrip {
-		start = max(done, len(strings.TrimRightFunc(text[:start], unicode.IsSpace)))
+		start = max(done, done+len(strings.TrimRightFunc(text[min(done, start):start], unicode.IsSpace)))
 	}
 	if t.rstrip {
-		end = len(text) - len(strings.TrimLeftFunc(text[end:], unicode.IsSpace))
+		if end >= *white {
+			*white = len(text) - len(strings.TrimLeftFunc(text[end:], unicode.IsSpace))
+		}
+		end = *white
 	}
 	return start, end
 }

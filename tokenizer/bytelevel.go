@@ -1,6 +1,9 @@
 package tokenizer
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // alphabet writes each byte as a character that can be seen, as GPT-2 does: printable Latin-1 stands for itself, the rest for U+0100 and up.
 var alphabet = func() (chars [256]rune) {
@@ -64,11 +67,19 @@ func readByteLevel(o *object) byteLevel {
 
 func (b byteLevel) split(s span, next func(span) error) error {
 	if b.prefix && !strings.HasPrefix(s.text, " ") {
-		s.prepend(" ")
+		if err := s.prepend(" "); err != nil {
+			return fmt.Errorf("pre_tokenizer: ByteLevel: %w", err)
+		}
 	}
 	to := next
 	if !b.plain {
-		to = func(s span) error { return next(inAlphabet(s)) }
+		to = func(s span) error {
+			s, err := inAlphabet(s)
+			if err != nil {
+				return fmt.Errorf("pre_tokenizer: ByteLevel: %w", err)
+			}
+			return next(s)
+		}
 	}
 	if !b.words {
 		return to(s)
@@ -76,7 +87,11 @@ func (b byteLevel) split(s span, next func(span) error) error {
 	return split{pattern: gpt2, behavior: "Isolated"}.split(s, to)
 }
 
-func inAlphabet(s span) span {
+func inAlphabet(s span) (span, error) {
+	text := asBytes(s.text) // twice as long at most
+	if err := s.may.grow(len(text) - len(s.text)); err != nil {
+		return s, err
+	}
 	var from []extent
 	if s.from != nil {
 		for i := range len(s.text) {
@@ -85,5 +100,5 @@ func inAlphabet(s span) span {
 			}
 		}
 	}
-	return span{asBytes(s.text), s.at, from}
+	return span{text, s.at, from, s.may}, nil
 }

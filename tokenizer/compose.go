@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
@@ -16,11 +17,16 @@ func class(r rune) uint8 {
 
 // order puts marks into canonical order: by class, equal ones as they came.
 func order(glyphs []edit) {
-	for i := 1; i < len(glyphs); i++ {
-		c := class(glyphs[i].char)
-		for j := i; c > 0 && j > 0 && class(glyphs[j-1].char) > c; j-- {
-			glyphs[j], glyphs[j-1] = glyphs[j-1], glyphs[j]
+	byClass := func(a, b edit) int { return int(class(a.char)) - int(class(b.char)) }
+	for begin := 0; begin < len(glyphs); begin++ {
+		end := begin
+		for end < len(glyphs) && class(glyphs[end].char) > 0 {
+			end++
 		}
+		if end > begin+1 {
+			slices.SortStableFunc(glyphs[begin:end], byClass)
+		}
+		begin = end
 	}
 }
 

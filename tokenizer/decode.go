@@ -16,7 +16,11 @@ func (t *Tokenizer) Decode(ids []int32, withoutSpecial bool) (string, error) {
 		}
 		b.WriteString(text)
 	}
-	b.WriteString(s.End())
+	end, err := s.End()
+	if err != nil {
+		return "", err
+	}
+	b.WriteString(end)
 	return b.String(), nil
 }
 
@@ -27,14 +31,15 @@ type Stream struct {
 	next           []func(string) error // of each stage, and what gathers the text behind the last
 	stages         []stage
 	text           strings.Builder
+	may            *allowance
 }
 
 // NewStream begins a text.
 func (t *Tokenizer) NewStream(withoutSpecial bool) *Stream {
-	s := &Stream{tokenizer: t, withoutSpecial: withoutSpecial}
+	s := &Stream{tokenizer: t, withoutSpecial: withoutSpecial, may: newAllowance(0)}
 	fused := false
 	for i, d := range t.decoders {
-		s.stages = append(s.stages, d.begin(fused))
+		s.stages = append(s.stages, d.begin(fused, s.may))
 		fused = fused || d.fuses()
 		s.next = append(s.next, func(token string) error { return s.stages[i].token(token, s.next[i+1]) })
 	}
@@ -54,20 +59,21 @@ func (s *Stream) Next(id int32) (string, error) {
 	if s.withoutSpecial && s.tokenizer.special[id] {
 		return "", nil
 	}
+	s.may.add(len(token))
 	if err := s.next[0](token); err != nil {
-		return "", fmt.Errorf("tokenizer: decode: id %d: %w", id, err)
+		return "", s.tokenizer.failed("decode", fmt.Errorf("id %d: decoder: %w", id, err))
 	}
 	return s.take(), nil
 }
 
 // End is the text that was still waiting for more.
-func (s *Stream) End() string {
+func (s *Stream) End() (string, error) {
 	for i, stage := range s.stages {
-		if stage.end(s.next[i+1]) != nil { // a pattern that has taken too long over the whole of a text
-			return "\uFFFD"
+		if err := stage.end(s.next[i+1]); err != nil {
+			return "", s.tokenizer.failed("decode", fmt.Errorf("the end: decoder: %w", err))
 		}
 	}
-	return s.take()
+	return s.take(), nil
 }
 
 func (s *Stream) take() string {

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// A decoder is what makes a text of tokens. A stage of it is begun anew for each text; fused says that what comes are pieces of one
-// token.
+// A decoder is what makes a text of tokens. A stage of it is begun anew for each text, with what it may take for that; fused says that what comes are
+// pieces of one token.
 type decoder interface {
-	begin(fused bool) stage
+	begin(fused bool, may *allowance) stage
 	fuses() bool // what it gives are pieces of one token
 }
 
@@ -82,9 +82,9 @@ func (h *held) end(next func(string) error) error {
 
 func (replace) fuses() bool { return false }
 
-func (r replace) begin(fused bool) stage {
+func (r replace) begin(fused bool, may *allowance) stage {
 	change := eachToken(func(token string) (string, error) {
-		s := span{text: token}
+		s := span{text: token, may: may}
 		err := r.normalize(&s)
 		return s.text, err
 	})
@@ -98,15 +98,15 @@ func (r replace) begin(fused bool) stage {
 type fuse struct{}
 
 func (fuse) fuses() bool { return true }
-func (fuse) begin(bool) stage {
+func (fuse) begin(bool, *allowance) stage {
 	return eachToken(func(token string) (string, error) { return token, nil })
 }
 
 // decodeBytes makes text of tokens of the alphabet. A token that has other characters stands for itself.
 type decodeBytes struct{}
 
-func (decodeBytes) fuses() bool      { return true }
-func (decodeBytes) begin(bool) stage { return &byteStage{} }
+func (decodeBytes) fuses() bool                  { return true }
+func (decodeBytes) begin(bool, *allowance) stage { return &byteStage{} }
 
 type byteStage struct{ bytes []byte }
 
@@ -129,7 +129,7 @@ type byteFallback struct{}
 
 func (byteFallback) fuses() bool { return false }
 
-func (byteFallback) begin(fused bool) stage {
+func (byteFallback) begin(fused bool, _ *allowance) stage {
 	if fused {
 		return &held{do: &fallbackStage{}}
 	}
@@ -178,7 +178,7 @@ func byteToken(token string) (byte, bool) {
 func (metaspace) fuses() bool { return false }
 
 // begin leaves the replacements of the first token out, and makes spaces of the others.
-func (m metaspace) begin(fused bool) stage {
+func (m metaspace) begin(fused bool, _ *allowance) stage {
 	first := m.scheme != "never"
 	return eachToken(func(token string) (string, error) {
 		with := " "
@@ -198,7 +198,7 @@ type stripEnds struct {
 
 func (stripEnds) fuses() bool { return false }
 
-func (s stripEnds) begin(fused bool) stage {
+func (s stripEnds) begin(fused bool, _ *allowance) stage {
 	if fused && s.stop == 0 {
 		left := s.start
 		return eachToken(func(token string) (string, error) {
@@ -213,10 +213,10 @@ func (s stripEnds) begin(fused bool) stage {
 		})
 	}
 	whole := eachToken(func(token string) (string, error) {
-		for range s.start {
+		for range min(s.start, len(token)) { // which may be any number
 			token = strings.TrimPrefix(token, string(s.char))
 		}
-		for range s.stop {
+		for range min(s.stop, len(token)) {
 			token = strings.TrimSuffix(token, string(s.char))
 		}
 		return token, nil
@@ -232,7 +232,7 @@ type withSpaces struct{}
 
 func (withSpaces) fuses() bool { return false }
 
-func (withSpaces) begin(bool) stage {
+func (withSpaces) begin(bool, *allowance) stage {
 	first := true
 	return eachToken(func(token string) (string, error) {
 		if first {

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"time"
 	"unicode/utf8"
 )
 
@@ -11,6 +12,9 @@ type Options struct {
 	Special bool
 	// Replace takes U+FFFD for what is not UTF-8, one for each longest part of what could be a character; otherwise that is an error.
 	Replace bool
+	// Search is the time that the regular expressions of a tokenizer may take for a text, beside a second for each 100,000 bytes of it. 0: ten seconds, which
+	// is also the most.
+	Search time.Duration
 }
 
 // utf8 is a text that is UTF-8; it begins at byte begin of what was given.
@@ -32,8 +36,8 @@ func (t *Tokenizer) Encode(text string, o Options) ([]int32, error) {
 	}
 	e := t.encoders.Get().(*encoder)
 	defer t.encoders.Put(e)
-	if err := e.encode(text, false); err != nil {
-		return nil, fmt.Errorf("tokenizer: encode: %w", err)
+	if err := e.encode(text, false, o); err != nil {
+		return nil, t.failed("encode", err)
 	}
 	var around template
 	if o.Special {
@@ -51,8 +55,8 @@ func (t *Tokenizer) EncodeSpans(text string, o Options) ([]int32, []Span, error)
 	}
 	e := newEncoder(t)
 	e.traces = &traces{}
-	if err := e.encode(text, false); err != nil {
-		return nil, nil, fmt.Errorf("tokenizer: encode: %w", err)
+	if err := e.encode(text, false, o); err != nil {
+		return nil, nil, t.failed("encode", err)
 	}
 	spans := e.traces.spans(text, t.post)
 	if !o.Special {
@@ -105,10 +109,12 @@ type encoder struct {
 func newEncoder(t *Tokenizer) *encoder { return &encoder{Tokenizer: t, cache: newCache()} }
 
 // encode puts the ids of a text into e.ids. A text that goes on is not the beginning: nothing is put in front of it.
-func (e *encoder) encode(text string, goesOn bool) error {
+func (e *encoder) encode(text string, goesOn bool, o Options) error {
 	e.ids = e.ids[:0]
+	may := newAllowance(o.Search)
+	may.add(len(text))
 	return e.raw.each(text, func(start, end int, token *addedToken) error {
-		s := span{text: text[start:end], at: start}
+		s := span{text: text[start:end], at: start, may: may}
 		if e.traces != nil {
 			s.from = e.traces.origin(text, start, end)
 		}
@@ -128,7 +134,7 @@ func (e *encoder) section(s span, goesOn bool) error {
 	}
 	if n != nil {
 		if err := n.normalize(&s); err != nil {
-			return err
+			return fmt.Errorf("normalizer: %w", err)
 		}
 	}
 	return e.normal.each(s.text, func(start, end int, token *addedToken) error {

@@ -122,8 +122,15 @@ func unknown(found string, known []string) error {
 	return fmt.Errorf("found %q, wanted one of %s%s", found, strings.Join(known, ", "), suggest.DidYouMean(found, known))
 }
 
+// deepest bounds lists in lists: each level is held as a whole while those in it are read.
+const deepest = 8
+
 // parts reads a list of objects with a type, such as the members of a Sequence.
 func parts[T any](o *object, name string, part func(where string, raw json.RawMessage) (T, error)) []T {
+	if strings.Count(o.where, "[") >= deepest {
+		o.fail("%s: found sequences in each other, wanted at most %d", name, deepest)
+		return nil
+	}
 	var raws []json.RawMessage
 	o.must(name, &raws)
 	all := make([]T, 0, len(raws))

@@ -15,7 +15,7 @@ type match struct {
 
 // A pattern finds its matches, and what lies between them, from the first byte of a text to the last.
 type pattern interface {
-	matches(text string) ([]match, error)
+	matches(text string, may *allowance) ([]match, error)
 }
 
 // readPattern reads {"String": ...} or {"Regex": ...}.
@@ -51,7 +51,7 @@ func readPattern(o *object) pattern {
 // literal is a text that is looked for as it stands.
 type literal string
 
-func (l literal) matches(text string) (all []match, err error) {
+func (l literal) matches(text string, _ *allowance) (all []match, err error) {
 	at := 0
 	for {
 		i := strings.Index(text[at:], string(l))
@@ -68,7 +68,7 @@ func (l literal) matches(text string) (all []match, err error) {
 // chars is a pattern that hits single characters.
 type chars func(r rune) bool
 
-func (hits chars) matches(text string) (all []match, err error) {
+func (hits chars) matches(text string, _ *allowance) (all []match, err error) {
 	at := 0
 	for i, r := range text {
 		if hits(r) {

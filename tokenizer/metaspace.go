@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 )
 
@@ -30,10 +31,12 @@ func readMetaspace(o *object) metaspace {
 func (m metaspace) split(s span, next func(span) error) error {
 	at := s.at
 	if err := (replace{literal(" "), m.replacement}).normalize(&s); err != nil {
-		return err
+		return fmt.Errorf("pre_tokenizer: Metaspace: %w", err)
 	}
 	if !strings.HasPrefix(s.text, m.replacement) && (m.scheme == "always" || m.scheme == "first" && at == 0) {
-		s.prepend(m.replacement)
+		if err := s.prepend(m.replacement); err != nil {
+			return fmt.Errorf("pre_tokenizer: Metaspace: %w", err)
+		}
 	}
 	if !m.cut {
 		return next(s)

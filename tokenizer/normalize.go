@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -40,13 +41,18 @@ func readNormalizer(where string, raw json.RawMessage) (normalizer, error) {
 type normalizers []normalizer
 
 func (n normalizers) normalize(s *span) error {
-	for _, one := range n {
+	for i, one := range n {
 		if err := one.normalize(s); err != nil {
-			return err
+			return fmt.Errorf("normalizers[%d]: %w", i, err)
 		}
 	}
 	return nil
 }
+
+// nothing takes the place of a normalizer that is left out.
+type nothing struct{}
+
+func (nothing) normalize(*span) error { return nil }
 
 // each walks the normalizers of a sequence, and of sequences in it.
 func each(n normalizer, visit func(normalizer)) {
@@ -63,8 +69,11 @@ func each(n normalizer, visit func(normalizer)) {
 type prepend struct{ text string }
 
 func (p prepend) normalize(s *span) error {
-	if s.text != "" && p.text != "" {
-		s.prepend(p.text)
+	if s.text == "" || p.text == "" {
+		return nil
+	}
+	if err := s.prepend(p.text); err != nil {
+		return fmt.Errorf("prepend: %w", err)
 	}
 	return nil
 }
@@ -83,14 +92,22 @@ func readReplace(o *object) replace {
 
 func (r replace) normalize(s *span) error {
 	if literal, ok := r.pattern.(literal); ok && s.from == nil {
+		if more := len(r.text) - len(literal); more > 0 {
+			if err := s.may.grow(more * strings.Count(s.text, string(literal))); err != nil {
+				return fmt.Errorf("replace: %w", err)
+			}
+		}
 		s.text = strings.ReplaceAll(s.text, string(literal), r.text)
 		return nil
 	}
-	matches, err := r.pattern.matches(s.text)
-	if err == nil {
-		s.replace(matches, r.text)
+	matches, err := r.pattern.matches(s.text, s.may)
+	if err != nil {
+		return fmt.Errorf("replace: %w", placed(err, int64(s.at)))
 	}
-	return err
+	if err := s.replace(matches, r.text); err != nil {
+		return fmt.Errorf("replace: %w", err)
+	}
+	return nil
 }
 
 // strip removes white space at the ends.
@@ -120,8 +137,7 @@ func (lowercase) normalize(s *span) error {
 			edits = append(edits, edit{unicode.ToLower(r), 0})
 		}
 	}
-	s.edit(edits)
-	return nil
+	return s.edit(edits)
 }
 
 // unicodeForm is one of Unicode's normalization forms, made from its decomposition.
@@ -141,9 +157,11 @@ func (u unicodeForm) normalize(s *span) error {
 		n := u.segment(rest)
 		edits = u.rewrite(edits, rest[:n])
 		rest = rest[n:]
+		if more := len(edits) - len(s.text); s.may != nil && more > s.may.growth { // characters, none of which is shorter than a byte
+			return s.may.grow(more)
+		}
 	}
-	s.edit(edits)
-	return nil
+	return s.edit(edits)
 }
 
 // segment is the length of the characters that may combine with the first.

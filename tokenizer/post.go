@@ -29,6 +29,7 @@ func readPost(where string, raw json.RawMessage) (post, error) {
 				all.around.before = slices.Concat(p.around.before, all.around.before)
 				all.around.behind = slices.Concat(all.around.behind, p.around.behind)
 				all.trims, all.prefix = all.trims || p.trims, all.prefix || p.trims && p.prefix
+				all.around.bound(o)
 			}
 			return all
 		},
@@ -63,12 +64,25 @@ func readTemplate(o *object) (t template) {
 			default:
 				o.fail("single[%d]: found %s %q, wanted Sequence A or a SpecialToken", i, kind, p.ID)
 			}
+			if t.bound(o); o.err != nil {
+				return t
+			}
 		}
 	}
 	if texts != 1 {
 		o.fail("single: found %d texts, wanted 1", texts)
 	}
 	return t
+}
+
+// mostAround bounds the tokens that stand around a text, however short it is.
+const mostAround = 1024
+
+func (t *template) bound(o *object) {
+	if n := len(t.before) + len(t.behind); n > mostAround {
+		o.fail("found %d tokens or more around a text, wanted at most %d", n, mostAround)
+		*t = template{}
+	}
 }
 
 // check holds the tokens of a template to the vocabulary.

@@ -168,7 +168,9 @@ func TestStreamsEqualTheWhole(t *testing.T) {
 				require.True(t, utf8.ValidString(part))
 				parts.WriteString(part)
 			}
-			require.Equal(t, whole, parts.String()+s.End())
+			end, err := s.End()
+			require.NoError(t, err)
+			require.Equal(t, whole, parts.String()+end)
 		}
 	}
 }

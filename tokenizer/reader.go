@@ -3,7 +3,6 @@ package tokenizer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"runtime"
 	"sync"
@@ -66,7 +65,7 @@ func (t *Tokenizer) EncodeReader(ctx context.Context, r io.Reader, o StreamOptio
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("tokenizer: encode: %w", err)
+		return t.failed("encode", err)
 	}
 	return nil
 }
@@ -154,7 +153,7 @@ func (e *encoder) block(b *block, o Options) error {
 	if err != nil {
 		return err
 	}
-	err = e.encode(text, b.begin > 0)
+	err = placed(e.encode(text, b.begin > 0, o), b.begin)
 	b.ids, b.text = append([]int32(nil), e.ids...), nil
 	return err
 }

@@ -1,10 +1,13 @@
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
 )
@@ -58,36 +61,119 @@ func newRegex(text string) (pattern, error) {
 	return newExpression(text)
 }
 
-// matchLimit bounds a search: patterns come from strangers, and some take time exponential in the length of a text.
-const matchLimit = 10 * time.Second
+// Limits of a pattern: bytes that it has, and places that a search remembers to come back to, in 256 MiB.
+const (
+	longestPattern = 16 << 10
+	mostPlaces     = 32 << 20
+)
 
-// expression is a regular expression with look-around.
+// expression is a regular expression with look-around. Some take time exponential in the length of a text, so each search has a time, which belongs
+// to what compiled knows: a goroutine takes one for itself.
 type expression struct {
-	text string
-	re   *regexp2.Regexp
+	text     string
+	searches sync.Pool
+}
+
+// search is an expression for one goroutine, with room for the characters of a text.
+type search struct {
+	*regexp2.Regexp
+	runes []rune
 }
 
 func newExpression(text string) (*expression, error) {
-	re, err := regexp2.Compile(newerLetters(text))
-	if err != nil {
-		return nil, fmt.Errorf("pattern %q: %w", text, err)
+	if len(text) > longestPattern {
+		return nil, fmt.Errorf("pattern %s: found %d bytes, wanted at most %d", excerpt(text), len(text), longestPattern)
 	}
-	re.MatchTimeout = matchLimit
-	return &expression{text, re}, nil
+	e := &expression{text: text}
+	s, err := e.search()
+	if err != nil {
+		return nil, err
+	}
+	e.searches.Put(s)
+	return e, nil
 }
 
-func (e *expression) matches(text string) (all []match, err error) {
-	found, err := e.re.FindAllStringIndex(text, -1)
+// search is one that no goroutine uses.
+func (e *expression) search() (*search, error) {
+	if s, ok := e.searches.Get().(*search); ok {
+		return s, nil
+	}
+	re, err := regexp2.Compile(newerLetters(e.text), regexp2.OptionMaxBacktrackingStackSize(mostPlaces))
 	if err != nil {
-		return nil, fmt.Errorf("pattern %q: a text of %d bytes: %w", e.text, len(text), err)
+		return nil, fmt.Errorf("pattern %s: %w", excerpt(e.text), err)
 	}
-	at := 0
-	for _, f := range found {
-		all = between(all, at, f[0])
-		all = append(all, match{f[0], f[1], true})
-		at = f[1]
+	return &search{Regexp: re}, nil
+}
+
+// matches takes the time of its searches from what the text may take; nil: as much as this text has alone.
+func (e *expression) matches(text string, may *allowance) (all []match, err error) {
+	if may == nil {
+		may = newAllowance(0)
+		may.add(len(text))
 	}
-	return between(all, at, len(text)), nil
+	s, err := e.search()
+	if err != nil {
+		return nil, err
+	}
+	defer e.searches.Put(s)
+	s.decode(text)
+	begun, at, end := time.Now(), runeIndex{text: text}, 0
+	s.MatchTimeout = max(may.search, time.Nanosecond)
+	err = s.FindRunesMatches(s.runes, 0, func(v regexp2.MatchView) bool {
+		from, length, _ := v.GroupRange(0)
+		start := at.byte(from)
+		if length == 0 && start == end && end > 0 {
+			return true // nothing, at the end of a match
+		}
+		all = between(all, end, start)
+		end = at.byte(from + length)
+		all = append(all, match{start, end, true})
+		s.MatchTimeout = may.search - time.Since(begun)
+		return s.MatchTimeout > 0
+	})
+	may.search -= time.Since(begun)
+	switch {
+	case errors.Is(err, regexp2.ErrBacktrackingStackLimit):
+		return nil, &searchError{e.text, int64(end), text[end:], fmt.Sprintf("with less than %d places to come back to", mostPlaces)}
+	case err != nil || s.MatchTimeout <= 0: // the library's error has the whole text
+		return nil, &searchError{e.text, int64(end), text[end:], may.time()}
+	}
+	return between(all, end, len(text)), nil
+}
+
+// decode takes the characters of a text.
+func (s *search) decode(text string) {
+	const kept = 1 << 20 // of a text that is longer the characters are not kept
+	if cap(s.runes) > kept {
+		s.runes = nil
+	}
+	s.runes = s.runes[:0]
+	if cap(s.runes) < len(text) {
+		s.runes = make([]rune, 0, len(text))
+	}
+	for _, r := range text {
+		s.runes = append(s.runes, r)
+	}
+}
+
+// runeIndex finds characters of a text by their number, one after the other.
+type runeIndex struct {
+	text  string
+	runes int
+	at    int
+}
+
+// byte is where a character begins.
+func (r *runeIndex) byte(number int) int {
+	for ; r.runes < number; r.runes++ {
+		if r.text[r.at] < utf8.RuneSelf {
+			r.at++
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(r.text[r.at:])
+		r.at += size
+	}
+	return r.at
 }
 
 // newerLetters adds to each category of a pattern what Unicode got since Go's tables.
@@ -156,7 +242,7 @@ func Split(pattern, text string) (pieces []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: split: %w", err)
 	}
-	matches, err := p.matches(text)
+	matches, err := p.matches(text, nil)
 	for _, m := range matches {
 		if m.start < m.end {
 			pieces = append(pieces, text[m.start:m.end])

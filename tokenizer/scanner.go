@@ -34,7 +34,7 @@ var (
 )
 
 // matches makes every piece a hit.
-func (s *scanner) matches(text string) (all []match, err error) {
+func (s *scanner) matches(text string, _ *allowance) (all []match, err error) {
 	c := &cursor{classes: classTable()}
 	for at := 0; at < len(text); {
 		c.text = text[at:]

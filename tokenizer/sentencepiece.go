@@ -177,6 +177,9 @@ func (m *spModel) check() error {
 	return nil
 }
 
+// longestPiece is as SentencePiece has it: 512 characters.
+const longestPiece = 2048
+
 // vocabulary says the model in merges: of every way to cut a piece into two pieces, ranked by the score of the whole.
 func (m *spModel) vocabulary() (*vocabulary, []addedToken, error) {
 	v := &vocabulary{ids: map[string]int32{}, fuse: true, byteFallback: m.byteFallback}
@@ -192,6 +195,9 @@ func (m *spModel) vocabulary() (*vocabulary, []addedToken, error) {
 		}
 		switch p.kind {
 		case spNormal:
+			if len(p.text) > longestPiece {
+				return nil, nil, fmt.Errorf("piece %d: %s: found %d bytes, wanted at most %d", i, excerpt(p.text), len(p.text), longestPiece)
+			}
 			ids[p.text] = id
 			ranks[p.score] = 0
 		case spUnknown:
@@ -236,10 +242,10 @@ func (squeeze) normalize(s *span) error {
 			at = i + 1
 		}
 	}
-	if all != nil {
-		s.replace(between(all, at, len(s.text)), "")
+	if all == nil {
+		return nil
 	}
-	return nil
+	return s.replace(between(all, at, len(s.text)), "")
 }
 
 // withoutEnd takes a character off the end, however often it stands there.

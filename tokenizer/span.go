@@ -14,14 +14,13 @@ type span struct {
 	text string
 	at   int      // where the piece began in the given text, before normalization
 	from []extent // one a byte of text; nil where offsets are not wanted
+	may  *allowance
 }
 
 // cut is the part [start, end) of a span.
 func (s span) cut(start, end int) span {
 	if s.from == nil {
-		if start > 0 {
-			s.at++ // only the beginning of the given text is asked for
-		}
+		s.at += start // where nothing was put in, or taken out
 		s.text = s.text[start:end]
 		return s
 	}
@@ -49,7 +48,10 @@ func (s span) before(i int) extent {
 }
 
 // prepend puts text in front, which then stands for the first character.
-func (s *span) prepend(text string) {
+func (s *span) prepend(text string) error {
+	if err := s.may.grow(len(text)); err != nil {
+		return err
+	}
 	if s.from != nil {
 		from := make([]extent, len(text), len(text)+len(s.from))
 		for i := range from {
@@ -58,10 +60,20 @@ func (s *span) prepend(text string) {
 		s.from = append(from, s.from...)
 	}
 	s.text = text + s.text
+	return nil
 }
 
 // replace puts text in the place of each match.
-func (s *span) replace(matches []match, text string) {
+func (s *span) replace(matches []match, text string) error {
+	more := 0
+	for _, m := range matches {
+		if m.hit {
+			more += len(text) - (m.end - m.start)
+		}
+	}
+	if err := s.may.grow(more); err != nil {
+		return err
+	}
 	var b strings.Builder
 	var from []extent
 	for _, m := range matches {
@@ -83,6 +95,7 @@ func (s *span) replace(matches []match, text string) {
 		from = []extent{}
 	}
 	s.text, s.from = b.String(), from
+	return nil
 }
 
 // An edit is a character of a new text: change 0 stands for one character of the old text, 1 for none, -n for one and the n behind it.
@@ -92,8 +105,16 @@ type edit struct {
 }
 
 // edit makes a span's text anew, character by character.
-func (s *span) edit(edits []edit) {
+func (s *span) edit(edits []edit) error {
+	size := 0
+	for _, e := range edits {
+		size += utf8.RuneLen(e.char)
+	}
+	if err := s.may.grow(size - len(s.text)); err != nil {
+		return err
+	}
 	var b strings.Builder
+	b.Grow(size)
 	for _, e := range edits {
 		b.WriteRune(e.char)
 	}
@@ -101,6 +122,7 @@ func (s *span) edit(edits []edit) {
 		s.from = s.origins(edits)
 	}
 	s.text = b.String()
+	return nil
 }
 
 // origins are the extents of a text made of edits.

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 )
 
@@ -75,9 +76,9 @@ func readSplit(o *object) preTokenizer {
 }
 
 func (p split) split(s span, next func(span) error) error {
-	all, err := p.pattern.matches(s.text)
+	all, err := p.pattern.matches(s.text, s.may)
 	if err != nil {
-		return err
+		return fmt.Errorf("pre_tokenizer: Split: %w", placed(err, int64(s.at)))
 	}
 	if p.invert {
 		for i := range all {

@@ -51,25 +51,34 @@ func build(p *parsed) (*Tokenizer, error) {
 	if err := p.post.check(len(p.vocabulary.tokens)); err != nil {
 		return nil, err
 	}
+	if err := p.checkSteps(); err != nil {
+		return nil, err
+	}
+	may := newAllowance(0) // of all added tokens
 	for _, a := range p.added {
 		t.special[a.id] = t.special[a.id] || a.special
 		if a.hidden {
 			continue
 		}
 		if !a.normalized {
-			t.raw.add(a, a.content)
+			if err := t.raw.add(a, a.content); err != nil {
+				return nil, err
+			}
 			continue
 		}
-		called := span{text: a.content}
+		may.add(len(a.content))
+		called := span{text: a.content, may: may}
 		if t.normalizer != nil && !a.asIs {
 			if err := t.normalizer.normalize(&called); err != nil {
-				return nil, fmt.Errorf("added_tokens: %q: %w", a.content, err)
+				return nil, fmt.Errorf("added_tokens: %s: normalizer: %w", excerpt(a.content), err)
 			}
 		}
 		if called.text == "" {
-			return nil, fmt.Errorf("added_tokens: %q: found nothing of it once normalized, wanted a text to look for", a.content)
+			return nil, fmt.Errorf("added_tokens: %s: found nothing of it once normalized, wanted a text to look for", excerpt(a.content))
 		}
-		t.normal.add(a, called.text)
+		if err := t.normal.add(a, called.text); err != nil {
+			return nil, err
+		}
 	}
 	if t.decoders == nil {
 		t.decoders = []decoder{withSpaces{}}
@@ -79,6 +88,24 @@ func build(p *parsed) (*Tokenizer, error) {
 	t.cuts = newCuts(t)
 	t.encoders.New = func() any { return newEncoder(t) }
 	return t, nil
+}
+
+// mostSteps bounds the parts of a normalizer, a pre-tokenizer and a decoder: each may look at the whole of a text.
+const mostSteps = 1000
+
+// checkSteps refuses more steps than any tokenizer needs.
+func (p *parsed) checkSteps() error {
+	normalizers := 0
+	each(p.normalizer, func(normalizer) { normalizers++ })
+	for _, part := range []struct {
+		name  string
+		steps int
+	}{{"normalizer", normalizers}, {"pre_tokenizer", len(p.stages)}, {"decoder", len(p.decoders)}} {
+		if part.steps > mostSteps {
+			return fmt.Errorf("%s: found %d steps, wanted at most %d", part.name, part.steps, mostSteps)
+		}
+	}
+	return nil
 }
 
 // readsBytes says whether the last pre-tokenizer leaves bytes to the model, and if so makes it leave them as they are. Where bytes fall
@@ -130,17 +157,19 @@ func gone(n normalizer, text string) bool {
 	return ok && string(l) == text && len(text) == 1 && !contains(r.text, text[0])
 }
 
+// withoutPrepend has each step in its place, so that errors number them alike.
 func withoutPrepend(n normalizer) normalizer {
-	var kept normalizers
-	each(n, func(one normalizer) {
-		if _, ok := one.(prepend); !ok {
-			kept = append(kept, one)
+	switch n := n.(type) {
+	case prepend:
+		return nothing{}
+	case normalizers:
+		kept := make(normalizers, len(n))
+		for i, one := range n {
+			kept[i] = withoutPrepend(one)
 		}
-	})
-	if kept == nil {
-		return nil
+		return kept
 	}
-	return kept
+	return n
 }
 
 // VocabSize is one more than the largest id. A model may have more rows than that, never fewer.

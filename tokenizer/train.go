@@ -32,7 +32,26 @@ type Trained struct {
 	config TrainConfig
 }
 
-func (c *TrainConfig) validate() error {
+// ErrNoText is that texts to learn from have not a byte.
+var ErrNoText = errors.New("found no text, wanted some")
+
+// Validate reports the first value that no vocabulary can be made by.
+func (c TrainConfig) Validate() error {
+	if _, err := c.checked(); err != nil {
+		return fmt.Errorf("tokenizer: train: %w", err)
+	}
+	return nil
+}
+
+// checked is the pattern of a configuration, whose defaults it fills in.
+func (c *TrainConfig) checked() (pattern, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return newRegex(c.Pattern)
+}
+
+func (c *TrainConfig) check() error {
 	if c.Pattern == "" {
 		c.Pattern = wellKnown[0].text
 	}
@@ -55,10 +74,7 @@ func (c *TrainConfig) validate() error {
 // Train makes a vocabulary of texts as Hugging Face's trainer does from files: of lines with their newlines, each cut into words. The most
 // frequent pair of tokens is merged first, of equals the one with the smaller ids.
 func Train(ctx context.Context, texts []io.Reader, c TrainConfig) (*Trained, error) {
-	if err := c.validate(); err != nil {
-		return nil, fmt.Errorf("tokenizer: train: %w", err)
-	}
-	p, err := newRegex(c.Pattern)
+	p, err := c.checked()
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: train: %w", err)
 	}
@@ -83,11 +99,11 @@ func countWords(ctx context.Context, texts []io.Reader, p pattern, progress func
 	counts := map[string]int64{}
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			own := map[string]int64{}
+			own, may := map[string]int64{}, newAllowance(0)
 			err := caught.Do(func() error {
 				for some := range lines {
 					for _, line := range some {
-						if err := count(own, line, p); err != nil {
+						if err := count(own, line, p, may); err != nil {
 							return err
 						}
 					}
@@ -104,7 +120,7 @@ func countWords(ctx context.Context, texts []io.Reader, p pattern, progress func
 			}
 		})
 	}
-	err := readLines(ctx, texts, lines, progress)
+	err := readLines(ctx, texts, p, lines, progress)
 	close(lines)
 	all.Wait()
 	if cause := context.Cause(ctx); cause != nil {
@@ -113,8 +129,9 @@ func countWords(ctx context.Context, texts []io.Reader, p pattern, progress func
 	return counts, err
 }
 
-func count(counts map[string]int64, line string, p pattern) error {
-	matches, err := p.matches(line)
+func count(counts map[string]int64, line string, p pattern, may *allowance) error {
+	may.add(len(line))
+	matches, err := p.matches(line, may)
 	for _, m := range matches {
 		if m.start < m.end {
 			word := line[m.start:m.end]
@@ -128,22 +145,26 @@ func count(counts map[string]int64, line string, p pattern) error {
 	return err
 }
 
-// readLines hands on lines, with their newlines, a few thousand at a time.
-func readLines(ctx context.Context, texts []io.Reader, lines chan<- []string, progress func(int64)) error {
+// Lines longer than pieceSize are cut, where the pattern allows it; of what cannot be cut longestPart bytes are held.
+const (
+	pieceSize   = 1 << 20
+	longestPart = 16 << 20
+)
+
+// readLines hands on lines, with their newlines, or parts of long ones, some thousands at a time.
+func readLines(ctx context.Context, texts []io.Reader, p pattern, lines chan<- []string, progress func(int64)) error {
+	_, known := p.(*scanner)
 	read := int64(0)
 	for i, text := range texts {
-		r, at := bufio.NewReaderSize(text, 1<<20), int64(0)
+		r := lineReader{in: bufio.NewReaderSize(text, pieceSize), cuts: cuts{anywhere: known}}
 		for last := false; !last; {
 			var some []string
-			for bytes := 0; bytes < 1<<20 && !last; {
-				line, err := r.ReadString('\n')
+			for bytes := 0; bytes < pieceSize && !last; {
+				line, err := r.next()
 				if last = errors.Is(err, io.EOF); err != nil && !last {
-					return err
-				}
-				if err := checkUTF8(line, at); err != nil {
 					return fmt.Errorf("text %d: %w", i+1, err)
 				}
-				some, bytes, at = append(some, line), bytes+len(line), at+int64(len(line))
+				some, bytes = append(some, line), bytes+len(line)
 			}
 			select {
 			case lines <- some:
@@ -151,12 +172,58 @@ func readLines(ctx context.Context, texts []io.Reader, lines chan<- []string, pr
 				return context.Cause(ctx)
 			}
 			if progress != nil {
-				progress(read + at)
+				progress(read + r.at)
 			}
 		}
-		read += at
+		read += r.at
+	}
+	if read == 0 {
+		return ErrNoText
 	}
 	return nil
+}
+
+// lineReader reads lines, and long ones in parts that have the words of the whole.
+type lineReader struct {
+	in   *bufio.Reader
+	cuts cuts
+	rest []byte // of the line, read already
+	at   int64  // bytes handed on
+}
+
+// next is a line with its newline, or a part of one; io.EOF comes with the last.
+func (r *lineReader) next() (string, error) {
+	line := r.rest
+	looked := 0 // bytes that have no place to cut
+	for {
+		part, err := r.in.ReadSlice('\n')
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			r.rest = line[:0]
+			return r.take(line, err)
+		}
+		if len(line) < max(pieceSize, 2*looked) {
+			continue
+		}
+		if end := r.cuts.last(line); end > 0 {
+			text, err := r.take(line[:end], nil)
+			r.rest = append(line[:0], line[end:]...)
+			return text, err
+		}
+		if looked = len(line); looked >= longestPart {
+			return "", fmt.Errorf("byte %d: found %d bytes of a line in which the pattern leaves no place to cut it, wanted less than %d: break lines", r.at, looked, longestPart)
+		}
+	}
+}
+
+// take is what is handed on.
+func (r *lineReader) take(line []byte, err error) (string, error) {
+	text := string(line)
+	if wrong := checkUTF8(text, r.at); wrong != nil {
+		err = wrong
+	}
+	r.at += int64(len(text))
+	return text, err
 }
 
 // newTrainer begins with the special tokens, the bytes in the order of the characters that stand for them, and the words as bytes.

@@ -72,6 +72,15 @@ func (s fileStream) Next(id int32) string {
 	return text
 }
 
+// End shows what cannot be decoded likewise.
+func (s fileStream) End() string {
+	text, err := s.Stream.End()
+	if err != nil {
+		return "\uFFFD"
+	}
+	return text
+}
+
 // Continue writes text behind a prompt: GenerateTokens with a tokenizer. It never draws a row of the model that is no token.
 func Continue(ctx context.Context, c SampleConfig, t Tokenizer, m Decoder, write func(text string) bool) error {
 	prompt, err := t.Encode(c.Prompt)

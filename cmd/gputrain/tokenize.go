@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -45,7 +46,23 @@ func (f *tokenizerFlags) input() (io.ReadCloser, error) {
 	if f.Text == "" {
 		return io.NopCloser(os.Stdin), nil
 	}
-	file, err := os.Open(f.Text)
+	return openText(f.Text)
+}
+
+// openText opens a file or a pipe; a device may never end.
+func openText(name string) (*os.File, error) {
+	info, err := os.Stat(name)
+	if err == nil && info.Mode().Type()&^fs.ModeNamedPipe != 0 {
+		what := "a device"
+		if info.IsDir() {
+			what = "a directory"
+		}
+		err = fmt.Errorf("tokenize: text %q: is %s, want a file", name, what)
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -76,15 +93,21 @@ func (c *encodeCmd) Run(ctx context.Context) error {
 	out := bufio.NewWriterSize(os.Stdout, 1<<16)
 	w := idWriter{out: out, json: c.JSON, as: c.As, alone: c.Lines}
 	if c.Lines {
-		err = eachLine(in, func(line string) error {
+		err = eachLine(in, func(number int, line string) error {
 			ids, err := t.Encode(line, tokenizer.Options{Special: c.Special})
-			return errors.Join(err, w.write(ids))
+			if err != nil {
+				return fmt.Errorf("line %d: %w", number, err)
+			}
+			return w.write(ids)
 		})
 	} else {
 		err = t.EncodeReader(ctx, in, tokenizer.StreamOptions{Options: tokenizer.Options{Special: c.Special}, Progress: toldBytes("tokenize: read")}, w.write)
 		if err == nil {
 			err = w.end()
 		}
+	}
+	if err != nil && c.Text != "" && out.Flush() == nil {
+		err = fmt.Errorf("tokenize: text %q: %w", c.Text, err)
 	}
 	return flushed(out, err)
 }
@@ -162,23 +185,24 @@ func (w *idWriter) end() error {
 	return nil
 }
 
-// eachLine visits lines without their newlines.
-func eachLine(in io.Reader, visit func(line string) error) error {
-	r := bufio.NewReaderSize(in, 1<<16)
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+// longestLine is how long a line may be that is a text of its own.
+const longestLine = 64 << 20
+
+// eachLine visits lines, by their numbers, without the newline or the carriage return and newline that end them.
+func eachLine(in io.Reader, visit func(number int, line string) error) error {
+	s := bufio.NewScanner(in)
+	s.Buffer(nil, longestLine)
+	number := 0
+	for s.Scan() {
+		number++
+		if err := visit(number, s.Text()); err != nil {
 			return err
 		}
-		if line != "" {
-			if err := visit(strings.TrimSuffix(line, "\n")); err != nil {
-				return err
-			}
-		}
-		if err != nil {
-			return nil
-		}
 	}
+	if errors.Is(s.Err(), bufio.ErrTooLong) {
+		return usageError{fmt.Errorf("tokenize: line %d: found more than %d bytes, wanted less: without --lines a text is read in parts", number+1, longestLine)}
+	}
+	return s.Err()
 }
 
 // toldBytes says every two seconds how far a long text has been read, if somebody is there to see.
@@ -216,38 +240,69 @@ func (c *decodeCmd) Run() error {
 	out := bufio.NewWriterSize(os.Stdout, 1<<16)
 	one := t.NewStream(c.SkipSpecial)
 	var whole strings.Builder
-	number := 0
-	err = eachLine(in, func(line string) error {
-		number++
-		ids, err := idsOf(line)
-		if err != nil {
-			return usageError{fmt.Errorf("tokenize: decode: line %d: %w", number, err)}
-		}
-		if c.Lines {
-			text, err := t.Decode(ids, c.SkipSpecial)
-			return errors.Join(err, c.write(out, text))
-		}
-		for _, id := range ids {
+	if c.Lines {
+		err = eachLine(in, func(number int, line string) error { return c.line(t, number, line, out) })
+	} else {
+		err = eachID(in, 1, func(id int32) error {
 			text, err := one.Next(id)
-			if err != nil {
-				return err
-			}
-			if c.JSON {
+			switch {
+			case err != nil:
+			case c.JSON:
 				whole.WriteString(text)
-			} else if _, err := out.WriteString(text); err != nil {
-				return err
+			default:
+				_, err = out.WriteString(text)
 			}
-		}
-		return nil
-	})
+			return err
+		})
+	}
+	end := ""
+	if err == nil && !c.Lines {
+		end, err = one.End()
+	}
 	switch {
 	case err != nil || c.Lines:
 	case c.JSON:
-		err = c.write(out, whole.String()+one.End())
+		err = c.write(out, whole.String()+end)
 	default:
-		_, err = out.WriteString(one.End())
+		_, err = out.WriteString(end)
 	}
 	return flushed(out, err)
+}
+
+// line decodes a line of ids.
+func (c *decodeCmd) line(t *tokenizer.Tokenizer, number int, line string, out io.Writer) error {
+	var ids []int32
+	err := eachID(strings.NewReader(line), number, func(id int32) error {
+		ids = append(ids, id)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	text, err := t.Decode(ids, c.SkipSpecial)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", number, err)
+	}
+	return c.write(out, text)
+}
+
+// eachID visits ids, from a line on.
+func eachID(in io.Reader, line int, visit func(id int32) error) error {
+	r := idReader{in: bufio.NewReader(in), line: line}
+	for {
+		id, err := r.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errIDs):
+			return usageError{fmt.Errorf("tokenize: decode: %w", err)}
+		case err != nil:
+			return err
+		}
+		if err := visit(id); err != nil {
+			return err
+		}
+	}
 }
 
 func (c *decodeCmd) write(out io.Writer, text string) error {
@@ -258,16 +313,4 @@ func (c *decodeCmd) write(out io.Writer, text string) error {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
 	return e.Encode(text)
-}
-
-// idsOf reads `[1, 2]` or `1 2`.
-func idsOf(line string) (ids []int32, err error) {
-	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune("[], \t\r", r) }) {
-		id, err := strconv.ParseInt(word, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("found %q, wanted ids: [1, 2] or 1 2", word)
-		}
-		ids = append(ids, int32(id))
-	}
-	return ids, nil
 }

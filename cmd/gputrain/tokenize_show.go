@@ -59,14 +59,23 @@ func (c *showCmd) Run() error {
 }
 
 func (c *showCmd) text() (string, error) {
+	in := os.Stdin
 	switch c.Text {
 	case "":
 		return shownText, nil
 	case "-":
-		raw, err := io.ReadAll(os.Stdin)
-		return string(raw), err
+	default:
+		file, err := openText(c.Text)
+		if err != nil {
+			return "", err
+		}
+		defer file.Close()
+		in = file
 	}
-	raw, err := os.ReadFile(c.Text)
+	raw, err := io.ReadAll(io.LimitReader(in, longestLine+1))
+	if len(raw) > longestLine {
+		err = fmt.Errorf("tokenize: show: found a text of more than %d bytes, wanted less: tokenize encode reads any", longestLine)
+	}
 	return string(raw), err
 }
 

@@ -24,27 +24,30 @@ type trainTokenizeCmd struct {
 }
 
 func (c *trainTokenizeCmd) Run(ctx context.Context) error {
-	path := c.Tokenizer
-	if info, err := os.Stat(path); err == nil && info.IsDir() || !strings.HasSuffix(path, ".json") {
-		path = filepath.Join(path, "tokenizer.json")
-	}
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return usageError{fmt.Errorf("tokenize: train: %s is there already: wanted a path that is free", path)}
+	path, err := c.path()
+	if err != nil {
+		return usageError{err}
 	}
 	pattern := c.Pattern
 	if !strings.ContainsAny(pattern, `\[(.*+?|^$`) {
-		var err error
 		if pattern, err = tokenizer.Pattern(c.Pattern); err != nil {
 			return usageError{err}
 		}
+	}
+	config := tokenizer.TrainConfig{
+		VocabSize: c.VocabSize, Pattern: pattern, Special: c.Special, MinFrequency: c.MinFrequency, Progress: toldBytes("tokenize: counted words of"),
+	}
+	if err := config.Validate(); err != nil {
+		return usageError{err}
 	}
 	texts, err := c.texts()
 	if err != nil {
 		return usageError{err}
 	}
-	trained, err := tokenizer.Train(ctx, texts, tokenizer.TrainConfig{
-		VocabSize: c.VocabSize, Pattern: pattern, Special: c.Special, MinFrequency: c.MinFrequency, Progress: toldBytes("tokenize: counted words of"),
-	})
+	trained, err := tokenizer.Train(ctx, texts, config)
+	if errors.Is(err, tokenizer.ErrNoText) {
+		err = usageError{err}
+	}
 	if err != nil {
 		return err
 	}
@@ -64,12 +67,31 @@ func (c *trainTokenizeCmd) Run(ctx context.Context) error {
 	return err
 }
 
+// path is the file to write, which nothing may be in the way of.
+func (c *trainTokenizeCmd) path() (string, error) {
+	path := c.Tokenizer
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir(), err != nil && !strings.HasSuffix(path, ".json"):
+		path = filepath.Join(path, "tokenizer.json")
+	case err == nil && !strings.HasSuffix(path, ".json"):
+		return "", fmt.Errorf("tokenize: train: %s is a file: wanted a directory, or a name that ends with .json", path)
+	}
+	switch _, err := os.Lstat(path); {
+	case err == nil:
+		return "", fmt.Errorf("tokenize: train: %s is there already: wanted a path that is free", path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("tokenize: train: %w", err)
+	}
+	return path, nil
+}
+
 func (c *trainTokenizeCmd) texts() (texts []io.Reader, err error) {
 	if len(c.Text) == 0 {
 		return []io.Reader{os.Stdin}, nil
 	}
 	for _, name := range c.Text {
-		f, err := os.Open(name)
+		f, err := openText(name)
 		if err != nil {
 			return nil, err
 		}
