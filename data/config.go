@@ -103,6 +103,12 @@ func (c Config) Validate() error {
 		if (len(p.Text) > 0) == (len(p.JSONL) > 0) {
 			return fmt.Errorf("data: mixture: source %d: text %q, jsonl %q: want one of them", i, p.Text, p.JSONL)
 		}
+		if err := p.Fields.validate(); err != nil {
+			return fmt.Errorf("data: mixture: source %d: %w", i, err)
+		}
+	}
+	if err := c.Fields.validate(); err != nil {
+		return fmt.Errorf("data: %w", err)
 	}
 	return c.Layout.validate()
 }

@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -28,6 +29,21 @@ type Fields struct {
 	// Mask is a list as long as that of the tokens: 1 for those to be predicted, 0 for those not. "": none.
 	Mask string
 }
+
+// validate refuses a field for two things.
+func (f Fields) validate() error {
+	text := cmp.Or(f.Text, defaultFields[0])
+	switch {
+	case f.Prompt == text:
+		return fmt.Errorf("field, prompt_field: both are %q, want a field for each", text)
+	case f.Mask == text, f.Mask != "" && f.Mask == f.Prompt:
+		return fmt.Errorf("mask_field: %q is the field of text too, want one of its own", f.Mask)
+	}
+	return nil
+}
+
+// defaultFields have the document where no field is named, the first that a line has.
+var defaultFields = []string{"text", "input_ids"}
 
 // maxLine is the length of the longest line that is read.
 const maxLine = 64 << 20
@@ -65,7 +81,7 @@ func newJSONL(config Config) (*jsonl, error) {
 	}
 	if end := j.end; end != nil {
 		if *end >= j.vocab && (config.Vocab > 0 || *end >= 1<<31-1) {
-			return nil, fmt.Errorf("data: end token: %d, want less than the vocabulary %d", *end, j.vocab)
+			return nil, fmt.Errorf("data: end token (data.eos): %d, want less than the vocabulary %d (model.vocab)", *end, j.vocab)
 		}
 		j.vocab, j.ofText = max(j.vocab, *end+1), max(j.ofText, *end+1)
 	}
@@ -279,7 +295,7 @@ func pairs(line []byte) (n int) {
 func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
 	wanted := []string{j.fields.Text}
 	if j.fields.Text == "" {
-		wanted = []string{"text", "input_ids"}
+		wanted = defaultFields
 	}
 	for _, name := range wanted {
 		if _, ok := object[name]; ok {

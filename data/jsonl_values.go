@@ -57,6 +57,17 @@ func unsigned(dst []uint32, ids []int32) []uint32 {
 	return dst
 }
 
+// A beyondError is a number of a list that is not below its limit.
+type beyondError struct {
+	at    int
+	found int64
+	limit int
+}
+
+func (e *beyondError) Error() string {
+	return fmt.Sprintf("token %d: is %d, want less than the vocabulary %d (model.vocab)", e.at, e.found, e.limit)
+}
+
 // list appends the whole numbers of a JSON list, each below limit.
 func list(dst []uint32, raw json.RawMessage, limit int) ([]uint32, error) {
 	inner, ok := bytes.CutPrefix(raw, []byte("["))
@@ -79,7 +90,7 @@ func list(dst []uint32, raw json.RawMessage, limit int) ([]uint32, error) {
 			return dst, fmt.Errorf("token %d: found %s, wanted a whole number", i, short(item))
 		}
 		if n < 0 || n >= int64(limit) {
-			return dst, fmt.Errorf("token %d: is %d, want less than the vocabulary %d (model.vocab)", i, n, limit)
+			return dst, &beyondError{i, n, limit}
 		}
 		dst = append(dst, uint32(n))
 	}
@@ -89,6 +100,10 @@ func list(dst []uint32, raw json.RawMessage, limit int) ([]uint32, error) {
 // mask marks the tokens that are not to be predicted.
 func mask(tokens []uint32, raw json.RawMessage) error {
 	counts, err := list(nil, raw, 2)
+	var beyond *beyondError
+	if errors.As(err, &beyond) {
+		return fmt.Errorf("value %d: is %d, want 1 for a token to predict or 0 for one not", beyond.at, beyond.found)
+	}
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ type reading struct {
 	mu       sync.Mutex
 	progress Progress       // without the time
 	under    []*readRequest // under way, the oldest first
+
+	unfinished unfinished
 }
 
 // readRequest is a read that may hang.
@@ -53,6 +55,7 @@ func (r *reading) wait(done <-chan opened) (*Corpus, error) {
 			err = r.late()
 		}
 		if err != nil {
+			r.unfinished.leave()
 			go func() {
 				if o := <-done; o.corpus != nil {
 					o.corpus.Close()

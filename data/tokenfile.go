@@ -14,8 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 )
 
 // A token file keeps what a tokenizer has made of text, so that it is made once. Its name is its key, the hash of what the tokens follow from. All
@@ -27,7 +25,7 @@ import (
 //	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 flags, the key of 32 bytes,
 //	         and uint32 CRC32C of parts, sums and the trailer before it
 //
-// It is written under another name and renamed when it is whole. When it is opened the sums are compared, of files of more than hashLimit those of
+// It is written under another name (unfinished.go) and renamed when it is whole. When it is opened the sums are compared, of files of more than hashLimit those of
 // as many blocks, evenly spaced: what is damaged is made again.
 const (
 	tokenFileMagic   = "GTCACHED"
@@ -35,8 +33,7 @@ const (
 	tokenFileTrailer = 72
 	tokenFileBlock   = 1 << 20
 	tokenFileSuffix  = ".tokens"
-	tokenFileStale   = 24 * time.Hour // of an unfinished one: no process writes to it any more
-	tokenFileLists   = 1              // flag: documents are lists of tokens, not all of them text
+	tokenFileLists   = 1 // flag: documents are lists of tokens, not all of them text
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -181,47 +178,66 @@ func compareBlocks(r *reading, name string, file io.ReaderAt, body int64, sums [
 // there. Without a cache it is a temporary file.
 func (c *Corpus) tokenFile(r *reading, key tokenKey, width int, write func(w *tokenWriter) error) (f *tokenFile, kept bool, err error) {
 	dir := r.config.Cache
-	if dir != "" {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return nil, false, cacheError(err)
-		}
-		path := filepath.Join(dir, key.name())
-		f, err := c.openTokenFile(r, path, key)
-		if err == nil {
-			return f, true, nil
-		}
-		if r.ctx.Err() != nil {
-			return nil, false, context.Cause(r.ctx)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			c.Notes = append(c.Notes, fmt.Sprintf("%s: %v: it is made again", path, err))
-		}
-		removeStale(dir)
+	if dir == "" {
+		f, err := c.temporaryTokens(r, key, width, write)
+		return f, false, err
 	}
-	path, err := r.writeTokenFile(dir, key, width, write)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, false, &CacheError{err}
+	}
+	removeDead(dir)
+	path := filepath.Join(dir, key.name())
+	f, err = c.openTokenFile(r, path, key)
+	if err == nil {
+		return f, true, nil
+	}
+	if r.ctx.Err() != nil {
+		return nil, false, context.Cause(r.ctx)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: %v: it is made again", path, err))
+	}
+	file, err := r.writeTokenFile(dir, key, width, write)
 	if err != nil {
 		return nil, false, err
 	}
-	f, err = c.openTokenFile(r, path, key)
-	if dir == "" {
-		c.files = append(c.files, removed(path))
+	if err := renameUnfinished(file, path); err != nil {
+		_ = os.Remove(file.Name()) // that it cannot be removed says less
+		return nil, false, &CacheError{err}
 	}
-	if err != nil {
-		err = cacheError(err)
+	if f, err = c.openTokenFile(r, path, key); err != nil {
+		err = &CacheError{err}
 	}
 	return f, false, err
 }
 
-// writeTokenFile writes a new token file, and returns its path once it is whole.
-func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func(w *tokenWriter) error) (path string, err error) {
-	file, err := os.CreateTemp(dir, key.name()+".*.tmp")
+// temporaryTokens is a new token file without a name, where the system allows that.
+func (c *Corpus) temporaryTokens(r *reading, key tokenKey, width int, write func(w *tokenWriter) error) (*tokenFile, error) {
+	file, err := r.writeTokenFile("", key, width, write)
 	if err != nil {
-		return "", cacheError(err)
+		return nil, err
 	}
+	c.files = append(c.files, temporary{file})
+	f, err := readOpenFile(r, file, key)
+	if err != nil {
+		err = &CacheError{err}
+	}
+	return f, err
+}
+
+// writeTokenFile writes a new token file in a directory of the cache, or as a temporary one, and returns it open and whole.
+func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func(w *tokenWriter) error) (*os.File, error) {
+	file, err := r.unfinished.create(dir, key)
+	if err != nil {
+		return nil, &CacheError{err}
+	}
+	if dir == "" {
+		_ = os.Remove(file.Name()) // Windows keeps a name until the file is closed
+	}
+	whole := false
 	defer func() {
-		if err != nil { // which says more than that it cannot be removed
-			_ = file.Close()
-			_ = os.Remove(file.Name())
+		if !whole { // why says more than that it cannot be removed
+			_ = temporary{file}.Close()
 		}
 	}()
 	failing := &failing{to: file}
@@ -230,26 +246,34 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 		err = w.finish(key)
 	}
 	if failing.err != nil { // the disk, whatever else it led to
-		return "", cacheError(failing.err)
+		return nil, &CacheError{failing.err}
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err = file.Sync(); err == nil {
-		err = file.Close()
+	if err = file.Sync(); err != nil {
+		return nil, &CacheError{err}
 	}
-	if err != nil {
-		return "", cacheError(err)
-	}
-	if dir == "" {
-		return file.Name(), nil
-	}
-	path = filepath.Join(dir, key.name())
-	if err = os.Rename(file.Name(), path); err != nil {
-		return "", cacheError(err)
-	}
-	return path, nil
+	whole = true
+	return file, nil
 }
+
+// A CacheError says why tokens of text cannot be kept, and what to do.
+type CacheError struct{ Err error }
+
+func (e *CacheError) Error() string {
+	what := "name a directory to write to"
+	if e.Full() {
+		what = "make room there, or name another directory"
+	}
+	return fmt.Sprintf("data: tokens of text: %v: %s in data.cache, or for all that is kept in GPUTRAIN_CACHE", e.Err, what)
+}
+
+// Unwrap is the cause.
+func (e *CacheError) Unwrap() error { return e.Err }
+
+// Full tells whether the disk is full.
+func (e *CacheError) Full() bool { return isFull(e.Err) }
 
 // failing remembers the error of what it writes to.
 type failing struct {
@@ -268,11 +292,7 @@ func (c *Corpus) openTokenFile(r *reading, path string, key tokenKey) (*tokenFil
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	var f *tokenFile
-	if err == nil {
-		f, err = readTokenFile(r, path, diskFile{file, info}, info.Size(), key)
-	}
+	f, err := readOpenFile(r, file, key)
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -280,20 +300,21 @@ func (c *Corpus) openTokenFile(r *reading, path string, key tokenKey) (*tokenFil
 	return f, nil
 }
 
-// removeStale removes what killed processes have left unfinished.
-func removeStale(dir string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && strings.Contains(e.Name(), tokenFileSuffix+".") && strings.HasSuffix(e.Name(), ".tmp") && time.Since(info.ModTime()) > tokenFileStale {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // another process may have done it
-		}
+func readOpenFile(r *reading, file *os.File, key tokenKey) (*tokenFile, error) {
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
 	}
+	return readTokenFile(r, file.Name(), diskFile{file, info}, info.Size(), key)
 }
 
-// removed is a temporary file to be removed at the end.
-type removed string
+// temporary is a file that goes when it is closed, unless it has gone before.
+type temporary struct{ *os.File }
 
-func (r removed) Close() error { return os.Remove(string(r)) }
-
-func cacheError(err error) error { return fmt.Errorf("data: tokens of text: %w", err) }
+func (t temporary) Close() error {
+	err := t.File.Close()
+	if gone := os.Remove(t.Name()); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}

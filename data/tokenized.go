@@ -77,7 +77,7 @@ func (c Config) invalid() string {
 }
 
 func (c Config) options() tokenizer.Options {
-	return tokenizer.Options{Replace: c.invalid() == InvalidReplace}
+	return tokenizer.Options{Replace: c.invalid() == InvalidReplace, Search: c.Timeout}
 }
 
 // how is what a fingerprint says of a tokenizer, with what stands around each document.
@@ -137,6 +137,10 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 	between := border{} // of one file there is none
 	if len(files) > 1 {
 		between = config.between()
+		if end := config.Layout.End; end != nil && *end >= config.limit() {
+			return fmt.Errorf("data: end token (data.eos): %d, want less than %d, which stands between %d files of text: %s",
+				*end, config.limit(), len(files), config.limited())
+		}
 	}
 	key := tokenKeyOf(fmt.Sprintf("text %s %d", config.how(between), config.limit()), texts)
 	begun := time.Now()
@@ -198,7 +202,12 @@ func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) e
 	r.begin("tokenizing", files)
 	t := &texting{tokenWriter: w, between: config.between(), limit: config.limit()}
 	encode := func(one textFile) (encodedText, error) { return r.encodeShort(config, one) }
-	take := func(e encodedText) error { return errors.Join(t.begin(), t.ids(e.ids)) }
+	take := func(e encodedText) error {
+		if err := t.begin(); err != nil {
+			return err
+		}
+		return textError(e.path, t.ids(e.ids))
+	}
 	for rest := texts; len(rest) > 0; {
 		short := slices.IndexFunc(rest, func(t textFile) bool { return t.size > wholeLimit })
 		if short < 0 {
@@ -223,9 +232,13 @@ func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) e
 }
 
 // encodedText is what became of a short file.
-type encodedText struct{ ids []int32 }
+type encodedText struct {
+	path string
+	ids  []int32
+}
 
 func (r *reading) encodeShort(config Config, one textFile) (e encodedText, err error) {
+	e.path = one.path
 	err = one.reading(func(from io.ReaderAt) error {
 		text := make([]byte, one.size)
 		if err := r.at(one.path, from, text, 0); err != nil && one.size > 0 { // of nothing in memory it is the end
@@ -298,6 +311,14 @@ func (t *texting) ids(ids []int32) error {
 		t.out = append(t.out, uint32(id))
 	}
 	return t.add(t.out)
+}
+
+// limited says where limit is from.
+func (c Config) limited() string {
+	if size := c.Tokenizer.VocabSize(); c.limit() == size {
+		return fmt.Sprintf("so many tokens has the tokenizer %s", c.Tokenizer.Files()[0])
+	}
+	return "so many rows has the model (model.vocab)"
 }
 
 // limit is what every id of a tokenizer has to be below.

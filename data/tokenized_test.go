@@ -3,14 +3,12 @@ package data
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -206,20 +204,15 @@ func TestDamagedTokensAreMadeAgain(t *testing.T) {
 	}
 	assert.Contains(t, open(t, c).Notes[0], "as they were kept")
 
-	// What a killed process has left goes when it is old, what another one may be writing stays.
-	left := []string{filepath.Join(cache, "old"+tokenFileSuffix+".1.tmp"), filepath.Join(cache, "new"+tokenFileSuffix+".1.tmp"), filepath.Join(cache, "old.tmp")}
-	for _, name := range left {
-		require.NoError(t, os.WriteFile(name, nil, 0o666))
+	for _, where := range []string{"a.txt", "nowhere"} { // a file, and a link to nothing
+		c.Cache = filepath.Join(root, where)
+		if where == "nowhere" {
+			require.NoError(t, os.Symlink("nothing", c.Cache))
+		}
+		_, err = Open(t.Context(), c)
+		require.ErrorContains(t, err, "data: tokens of text: mkdir "+c.Cache)
+		assert.ErrorContains(t, err, ": name a directory to write to in data.cache, or for all that is kept in GPUTRAIN_CACHE")
 	}
-	long := time.Now().Add(-2 * tokenFileStale)
-	require.NoError(t, errors.Join(os.Chtimes(left[0], long, long), os.Chtimes(left[2], long, long), os.Remove(found[0])))
-	open(t, c)
-	assert.NoFileExists(t, left[0])
-	assert.FileExists(t, left[1])
-	assert.FileExists(t, left[2], "not of this program")
-	c.Cache = filepath.Join(root, "a.txt")
-	_, err = Open(t.Context(), c)
-	assert.ErrorContains(t, err, "data: tokens of text: mkdir")
 }
 
 // Text that is not UTF-8 is an error that says where, or gets U+FFFD.
@@ -261,7 +254,11 @@ func TestTokensBeyondTheHead(t *testing.T) {
 		assert.ErrorContains(t, err, fmt.Sprintf("%s\": token %d: is 9, want less than the vocabulary 9", name, at))
 	}
 	_, err := Open(t.Context(), Config{Text: []string{root + "/a.txt"}, Tokens: "tokenizer", Tokenizer: tokenizerOf(t, "llama3"), Vocab: 60, Context: 1})
-	assert.ErrorContains(t, err, "want less than the vocabulary 60")
+	assert.ErrorContains(t, err, "a.txt\": token 0: is 87, want less than the vocabulary 60")
+	end := 650
+	two := Config{Text: []string{root + "/a.txt", root + "/a.u32"}, Tokens: "tokenizer", Tokenizer: tokenizerOf(t, "llama3"), Vocab: 704, Context: 1, Layout: Layout{End: &end}}
+	_, err = Open(t.Context(), two)
+	assert.ErrorContains(t, err, "data: end token (data.eos): 650, want less than 649, which stands between 2 files of text: so many tokens has the tokenizer ../tokenizer/testdata/llama3/tokenizer.json")
 }
 
 // Sources of a mixture are encoded by the same tokenizer.

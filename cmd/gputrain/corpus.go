@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"gputrain/checkpoint"
 	"gputrain/data"
@@ -60,7 +62,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definiti
 		if len(f.Text) > 0 {
 			config.Context = 1 // a text may be shorter than a window
 		}
-		text, err = setup.OpenText(ctx, config, told)
+		text, err = openCorpus(ctx, config)
 	} else {
 		text, err = f.openOwn(ctx, path, config)
 	}
@@ -78,6 +80,13 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definiti
 	return text, tokens, nil
 }
 
+// openCorpus opens text; a signal meanwhile ends that, so that no file of tokens is left behind.
+func openCorpus(ctx context.Context, config data.Config) (*data.Corpus, error) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	return setup.OpenText(ctx, config, told)
+}
+
 // openOwn opens the text that the run at path learned from: where the run has found it, else, told, seen from here. Whether it is that text is
 // known by its content.
 func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config) (*data.Corpus, error) {
@@ -86,11 +95,11 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config
 		return nil, err
 	}
 	config.Dir = marker.From
-	text, err := setup.OpenText(ctx, config, told)
+	text, err := openCorpus(ctx, config)
 	if errors.Is(err, os.ErrNotExist) && config.Dir != "" {
-		fmt.Fprintf(os.Stderr, "gputrain: eval: the text of %s is not where the run has found it, in %s: looked for from here\n", path, config.Dir)
+		say("gputrain: eval: the text of %s is not where the run has found it, in %s: looked for from here\n", path, config.Dir)
 		config.Dir = ""
-		text, err = setup.OpenText(ctx, config, told)
+		text, err = openCorpus(ctx, config)
 	}
 	if err != nil {
 		return nil, err

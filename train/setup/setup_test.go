@@ -81,6 +81,18 @@ func TestEpochsGiveTheSteps(t *testing.T) {
 	assert.ErrorContains(t, err, "train.steps (--set): found 9, wanted nothing beside data.epochs (--set): 3 epochs are 8 steps")
 }
 
+// A model with fewer rows than the text has tokens is a mistake in the run file.
+func TestRowsForTheText(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "text")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("x", 10*16+1)), 0o666))
+	cfg, err := runfile.ReadAll(nil, nil, []string{"data.text=" + file, "data.validation=0", "model.vocab=64", "model.context=16", "model.width=8", "model.layers=1"})
+	require.NoError(t, err)
+	_, _, err = Train(t.Context(), cfg, io.Discard)
+	var usage *UsageError
+	require.ErrorAs(t, err, &usage)
+	assert.ErrorContains(t, err, "found bytes, a vocabulary of 256, wanted at most 64, the rows of the model")
+}
+
 // A run file is trained without the command, on one device and in stages, to the same bits.
 func TestARunFileIsTrained(t *testing.T) {
 	dev := gputest.Device(t)

@@ -38,12 +38,14 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 	return out
 }
 
-// OpenText opens text, and tells on out of reading that takes its time. What the user can mend is a usage error, the end of ctx and a disk that hangs are not.
+// OpenText opens text, and tells on out of reading that takes its time. What the user can mend is a usage error; the end of ctx, a disk that hangs and one
+// that is full are not.
 func OpenText(ctx context.Context, c data.Config, out io.Writer) (*data.Corpus, error) {
 	c.Progress = readingProgress(out)
 	text, err := data.Open(ctx, c)
 	var late *data.TimeoutError
-	if err == nil || ctx.Err() != nil || errors.As(err, &late) {
+	var cache *data.CacheError
+	if err == nil || ctx.Err() != nil || errors.As(err, &late) || errors.As(err, &cache) && cache.Full() {
 		return text, err
 	}
 	return nil, &UsageError{err}

@@ -53,6 +53,11 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		begin.Release()
 		_ = text.Close()
 	}
+	if found, rows := text.Train.Vocab(), c.Definition.Vocab(); found > rows {
+		release()
+		return run, nil, &UsageError{fmt.Errorf("run file: data.tokens (%s): found %s, a vocabulary of %d, wanted at most %d, the rows of the model",
+			cfg.Origin("data.tokens"), cfg.Data.Tokens, found, rows)}
+	}
 	if cfg.Data.Epochs > 0 {
 		if err := layEpochs(cfg, text, c); err != nil {
 			release()
