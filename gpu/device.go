@@ -38,7 +38,6 @@ type Device struct {
 	queue     queue
 	staging   staging
 	profiler  *profiler // nil unless profiling
-	tuner     tuner
 	texels    texelPool
 
 	texelKernels texelKernels

@@ -98,7 +98,6 @@ func close32(t *testing.T, name string, got []float32, want *graph.Array) {
 // all gradients, against the float64 evaluation of the same graph.
 func TestDeviceFollowsTheReference(t *testing.T) {
 	dev := gputest.Device(t)
-	dev.SetAutotune(false)
 	for _, def := range smallDefinitions(t) {
 		if def.Kind() == "gpt2" {
 			var err error
@@ -154,7 +153,6 @@ func followsReference(t *testing.T, dev *gpu.Device, def Definition, built *Buil
 // The default byte model begins at ln 256 nats on the device.
 func TestDefaultModelBeginsAtLn256(t *testing.T) {
 	dev := gputest.Device(t)
-	dev.SetAutotune(false)
 	def := byteGPT(t)
 	built, err := def.Build(1, 128, Options{Loss: true})
 	require.NoError(t, err)

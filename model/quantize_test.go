@@ -132,7 +132,6 @@ func contains(t *testing.T, match, path string) bool {
 
 func TestQuantizedNetworkOnDevice(t *testing.T) {
 	dev := gputest.Device(t)
-	dev.SetAutotune(false)
 	for _, def := range smallDefinitions(t) {
 		if def.Kind() == "gpt2" {
 			var err error

@@ -48,7 +48,6 @@ func (c Config) dryOn(ctx context.Context, a gpu.Adapter, lim gpu.Limits) (*Trai
 		return nil, nil, err
 	}
 	dev := gpu.DryOf(a, lim)
-	dev.SetAutotune(false)
 	s, err := c.dry(ctx, layout, frozen, dev)
 	return s, dev, err
 }

@@ -64,7 +64,6 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 256, Context: 16, ResidualDropout: 0.1})
 	require.NoError(t, err)
 	dev := gputest.Device(t)
-	dev.SetAutotune(false)
 	const staging = uint64(64 << 10) // what a device keeps for reading, once it has read
 
 	var early, late footprint

@@ -115,7 +115,6 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 					o.Texels = c.texels
 				}
 			})
-			dev.SetAutotune(false)
 			s := defaultState(t, dev, int(c.layers), int(accumulate))
 			require.Len(t, s.Params().Layout().Slabs(), 1)
 			batch := defaultBatch(int(accumulate))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
@@ -14,6 +15,22 @@ func areText(args []string) error {
 	for _, a := range args {
 		if !utf8.ValidString(a) {
 			return fmt.Errorf("argument %q: found bytes that are not UTF-8, wanted text; a pattern such as a?.txt names a file whose name is not", a)
+		}
+	}
+	return nil
+}
+
+// removed are flags of an older program, and what to do now.
+var removed = map[string]string{
+	"--autotune": "kernels are no longer chosen by measuring: leave it out, every machine takes its variants from one table",
+}
+
+// noneRemoved refuses flags of an older program.
+func noneRemoved(args []string) error {
+	for _, a := range args {
+		flag, _, _ := strings.Cut(a, "=")
+		if now, ok := removed[flag]; ok {
+			return fmt.Errorf("%s: found a flag of an older program; %s", flag, now)
 		}
 	}
 	return nil

@@ -42,7 +42,6 @@ func (c *benchCmd) measure(ctx context.Context, a gpu.Adapter) error {
 		return err
 	}
 	defer dev.Release()
-	dev.SetAutotune(false)
 	if err := sayTaken(a, c.JSON); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (c *compareCmd) Run(ctx context.Context) error {
 	if err := compare.Check(c.Out); err != nil {
 		return usageError{err}
 	}
-	dev, err := (&trainCmd{Adapter: c.Adapter, Autotune: "off"}).device(ctx, configs[0])
+	dev, err := (&trainCmd{Adapter: c.Adapter}).device(ctx, configs[0])
 	if err != nil {
 		return err
 	}

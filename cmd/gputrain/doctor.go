@@ -145,7 +145,6 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 			return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
 		}
 		defer dev.Release()
-		dev.SetAutotune(false)
 		devices = append(devices, dev)
 	}
 	if err := c.check(ctx, devices[1:], cases, next); err != nil {

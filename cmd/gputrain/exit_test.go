@@ -67,7 +67,7 @@ func TestStoppedBeforeDevicesAreOpen(t *testing.T) {
 	for _, stages := range []string{"1", "2"} {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(errors.New("signal terminated"))
-		c := trainCmd{RunDir: filepath.Join(t.TempDir(), "run"), Progress: "none", Autotune: "off"}
+		c := trainCmd{RunDir: filepath.Join(t.TempDir(), "run"), Progress: "none"}
 		c.Set = []string{"data.text=" + text, "pipeline.stages=" + stages}
 		err := c.Run(ctx)
 		require.ErrorIs(t, err, train.ErrStopped, "stages: %s", stages)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func run(args []string) (code int) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.NamedMapper("path", kong.MapperFunc(somePath)),
 	)
-	if err := areText(args); err != nil {
+	if err := cmp.Or(areText(args), noneRemoved(args)); err != nil {
 		say("gputrain: %v\n", err)
 		return exitUsage
 	}

@@ -85,7 +85,6 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	dev.SetAutotune(false)
 	loaded, err := state.LoadModelOn(dev, dir, base)
 	if err != nil {
 		dev.Release()

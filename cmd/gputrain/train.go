@@ -30,7 +30,6 @@ type trainCmd struct {
 	Progress string `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
 	Fresh    bool   `help:"Start over: remove an earlier run's files from the run directory." xor:"start"`
 	Profile  bool   `help:"Time every pass on the device: print a table at the end, and write profile.json for ui.perfetto.dev into the run directory, with a lane for each stage and link of a pipeline."`
-	Autotune string `help:"on measures the variants of hot kernels once for each adapter; off takes those of a table, the same on every machine." default:"off" enum:"on,off"`
 
 	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
@@ -204,9 +203,6 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 		return err
 	}
 	defer release()
-	for _, d := range devices {
-		d.SetAutotune(c.Autotune == "on")
-	}
 	p := setup.Pipeline(cfg, cut)
 	p.Profile, p.Ranks = c.Profile, c.ranks
 	run.Peak = peakOf(slices.DeleteFunc(slices.Clone(devices), (*gpu.Device).Dry)...)
@@ -276,10 +272,5 @@ func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device
 		return nil, err
 	}
 	options.Profile = c.Profile
-	dev, err := gpu.Open(ctx, adapter, options)
-	if err != nil {
-		return nil, err
-	}
-	dev.SetAutotune(c.Autotune == "on")
-	return dev, nil
+	return gpu.Open(ctx, adapter, options)
 }

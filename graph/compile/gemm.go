@@ -59,7 +59,7 @@ type slicesParams struct {
 }
 
 // gemm appends the dispatches of g in the variant chosen for its shape.
-func (c *Compiler) gemm(g gemm) { c.gemmAs(g, c.tuned(g, c.chooseGemm(g))) }
+func (c *Compiler) gemm(g gemm) { c.gemmAs(g, c.chooseGemm(g)) }
 
 // gemmAs appends the dispatches of g in one variant.
 func (c *Compiler) gemmAs(g gemm, v gemmVariant) { c.gemmAlong(g, v, c.depth(g), []gemm{g}) }
@@ -263,7 +263,7 @@ func (c *Compiler) chooseGemm(g gemm) gemmVariant {
 
 // slices is how many products the K of one product is cut into: more than one where the tiles of C alone would not fill the
 // device and K is long enough to pay for the second pass. It depends on shape and limits alone, so that a plan drawn without a device
-// holds, and not on the variant that a measurement may prefer, so that no product has other bits for it.
+// holds.
 func (c *Compiler) slices(g gemm) int {
 	if c.limits.Software {
 		return c.softwareSlices(g)

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/gpu/gputest"
 	"gputrain/graph"
 )
 
@@ -187,25 +186,4 @@ func (w *twin) checkAs(t *testing.T, d *gpu.Device, cpu bool, tolerance float64)
 	for i, v := range w.values {
 		requireClose(t, fmt.Sprint(i), readRange(t, d, p.Output(fmt.Sprint(i)), v.Type().Elements()), want[i].Data, tolerance)
 	}
-}
-
-// TestGemmMeasured lets the device choose among the candidates of GPUs.
-func TestGemmMeasured(t *testing.T) {
-	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
-	d := gputest.Device(t)
-	g := gemm{m: 64, n: 64, k: 48, count: 1, a: operand{row: 48}, b: operand{row: 64}, c: operand{row: 64}}
-	c, err := newCompiler(graph.New(), nil, d.Limits())
-	require.NoError(t, err)
-	c.dev = d
-	for _, o := range []*operand{&g.a, &g.b, &g.c} {
-		o.span = Span{st: c.newStorage(outputStorage, "operand", 4*64*64), Bytes: 4 * 64 * 64}
-	}
-	variants := append([]gemmVariant{c.chooseGemm(g)}, gpuCandidates(g, c.chooseGemm(g))...)
-	chosen := c.measured(g, variants)
-	require.NoError(t, c.err)
-	require.Contains(t, variants, chosen)
-	require.Equal(t, chosen, c.measured(g, variants), "remembered")
-	d.SetAutotune(false)
-	require.Equal(t, variants[0], c.measured(g, variants), "off: the table's")
-	require.Equal(t, variants[0], c.tuned(g, variants[0]), "a software adapter has the table alone")
 }

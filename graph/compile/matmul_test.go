@@ -175,23 +175,6 @@ func TestMatMulVariants(t *testing.T) {
 	})
 }
 
-// TestMatMulCandidates runs what a GPU may be given instead of the table's variant, on a product in slices of K. All add along K in the same
-// order, so that the bits do not depend on the choice.
-func TestMatMulCandidates(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, form := range gputest.Some(t, d, forms) {
-			var want []float64
-			for _, v := range gpuCandidates(gemm{}, gemmVariant{}) {
-				got := checkProduct(t, d, rand.New(rand.NewPCG(17, 18)), false, form, [3]int{68, 72, 332}, true, v)
-				if want == nil {
-					want = got
-				}
-				require.Equal(t, want, got, "%s %s", v.name(), formName(form))
-			}
-		}
-	})
-}
-
 // TestMatMulTiles has tiles of every size past the edges of C and of K, with what a tile may not touch around C.
 func TestMatMulTiles(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {

@@ -127,7 +127,6 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 		return nil, err
 	}
 	dev := gpu.DryOf(a, a.Limits)
-	dev.SetAutotune(false)
 	layout, err := buffers.NewLayout(model.Specs(def), dev.Limits())
 	if err != nil {
 		return nil, err

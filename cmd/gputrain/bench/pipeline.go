@@ -152,7 +152,6 @@ func pipelineFigures(ctx context.Context, a gpu.Adapter, report func(Figure) err
 			return err
 		}
 		defer dev.Release()
-		dev.SetAutotune(false)
 		devices = append(devices, dev)
 	}
 	for ahead := range 2 {

@@ -54,7 +54,6 @@ func (c contest) run(ctx context.Context, a gpu.Adapter) (off, on time.Duration,
 			return 0, 0, err
 		}
 		defer dev.Release()
-		dev.SetAutotune(false)
 		run, release, err := c.prepare(ctx, dev)
 		if err != nil {
 			return 0, 0, err

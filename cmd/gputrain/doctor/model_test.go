@@ -131,7 +131,6 @@ func TestTwinFollowsGoldenModels(t *testing.T) {
 
 func TestDeviceFollowsFamilies(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
-		dev.SetAutotune(false)
 		for _, name := range gputest.Some(t, dev, familyCases) {
 			r := RunCase(context.Background(), dev, name, Folder(filepath.Join(families, filepath.FromSlash(name))))
 			require.Empty(t, r.Error, name)
@@ -175,7 +174,6 @@ func TestTwinFollowsPacked(t *testing.T) {
 
 func TestDeviceFollowsGoldenModels(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
-		dev.SetAutotune(false)
 		cases, err := Cases()
 		require.NoError(t, err)
 		for _, name := range gputest.Some(t, dev, modelCases) {
@@ -284,7 +282,6 @@ func unseenModels(t *testing.T) map[string]fs.FS {
 func TestDeviceFollowsOtherModels(t *testing.T) {
 	cases := unseenModels(t)
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
-		dev.SetAutotune(false)
 		for name, dir := range cases {
 			r := RunCase(context.Background(), dev, name, dir)
 			require.Empty(t, r.Error, name)
