@@ -20,7 +20,6 @@ func Checks() []gpu.Check {
 		{Name: "buffers.sum", Run: checkSum},
 		{Name: "buffers.fill", Run: checkFill},
 		{Name: "buffers.cast_nearest", Run: checkNearest},
-		{Name: "buffers.cast_stochastic", Run: checkStochastic},
 		{Name: "buffers.cast_widen", Run: checkWiden},
 		{Name: "buffers.threefry", Run: checkThreefry},
 		{Name: "buffers.normal", Run: checkNormal},
@@ -247,28 +246,6 @@ func checkNearest(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 
 func checkWiden(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
 	return checkCast(ctx, dev, F32, BF16, Copy, func(_ Leaf, _ int, f float32) uint32 { return uint32(array.EncodeBF16(f)) << 16 })
-}
-
-func checkStochastic(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {
-	key := prng.NewKey(42).FoldIn(7)
-	buffer, err := dev.NewUniform("gputrain.buffers.check.key", 16)
-	if err != nil {
-		return gpu.Result{}, err
-	}
-	defer buffer.Release()
-	if err := dev.Write(buffer.All(), append(gpu.Bytes(key), make([]byte, 8)...)); err != nil {
-		return gpu.Result{}, err
-	}
-	return checkCast(ctx, dev, BF16, F32, func(rec *gpu.Recording, dst, src *Tree) error {
-		return CopyStochastic(rec, dst, src, buffer.All())
-	}, func(leaf Leaf, i int, f float32) uint32 { return uint32(stochasticElement(key, leaf, i, f)) })
-}
-
-// stochasticElement is the twin of CopyStochastic for a leaf whose parts begin at multiples of four elements.
-func stochasticElement(key prng.Key, leaf Leaf, i int, f float32) uint16 {
-	stream, _ := roundingCounter(leaf, Part{})
-	y0, y1 := key.Hash(stream, uint32(i/4))
-	return array.StochasticBF16(f, uint16([2]uint32{y0, y1}[i%4/2]>>(16*(i%2))))
 }
 
 func checkThreefry(ctx context.Context, dev *gpu.Device) (gpu.Result, error) {

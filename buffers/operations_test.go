@@ -2,7 +2,6 @@ package buffers
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
@@ -12,8 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/buffers/array"
-	"gputrain/buffers/prng"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
@@ -121,88 +118,6 @@ func TestCopy(t *testing.T) {
 	}, small())
 }
 
-func keyBuffer(t testing.TB, dev *gpu.Device, key prng.Key) gpu.Range {
-	t.Helper()
-	b, err := dev.NewUniform("key", 16)
-	require.NoError(t, err)
-	t.Cleanup(b.Release)
-	data := make([]byte, 16)
-	binary.LittleEndian.PutUint32(data, key[0])
-	binary.LittleEndian.PutUint32(data[4:], key[1])
-	require.NoError(t, dev.Write(b.All(), data))
-	return b.All()
-}
-
-// TestCopyStochastic: a leaf is rounded alike whatever tree and slabs it lies in, as its twin says, and keeps its mean.
-func TestCopyStochastic(t *testing.T) {
-	key := prng.NewKey(5).FoldIn(3)
-	specs := []Spec{{Path: "big", Shape: []int{700, 31}}, {Path: "third", Shape: []int{1 << 14}}}
-	hs := hosts(specs, 10)
-	for i := range hs[1].Data {
-		hs[1].Data[i] = 1 + 0x1p-7/3
-	}
-	var first []Host
-	for i, dev := range []*gpu.Device{gputest.Device(t), gputest.Device(t, small())} {
-		list := hs
-		if i == 1 { // other leaves before and between, other slabs
-			list = append(hosts([]Spec{{Path: "a", Shape: []int{200}}, {Path: "c", Shape: []int{7}}}, 1), hs...)
-		}
-		src := upload(t, dev, "src", list, F32)
-		dst := newTree(t, dev, "dst", src.Layout(), BF16)
-		submit(t, dev, func(rec *gpu.Recording) error { return CopyStochastic(rec, dst, src, keyBuffer(t, dev, key)) })
-		var got []Host
-		for _, s := range specs {
-			v, err := dst.Read(context.Background(), s.Path)
-			require.NoError(t, err)
-			got = append(got, Host{Path: s.Path, Data: v})
-		}
-		if i == 0 {
-			first = got
-		}
-		for j := range got {
-			require.Equal(t, first[j].Data, got[j].Data)
-			leaf, _ := dst.Layout().Leaf(got[j].Path)
-			for e, v := range got[j].Data {
-				require.Equal(t, array.EncodeBF16(v), stochasticElement(key, leaf, e, hs[j].Data[e]))
-			}
-		}
-	}
-	mean := 0.0
-	for _, v := range first[1].Data {
-		mean += float64(v) / (1 << 14)
-	}
-	// Five standard errors of a step of 2^-7 taken with probability 1/3.
-	assert.InDelta(t, 1+0x1p-7/3, mean, 5*0x1p-7*math.Sqrt(2.0/9/(1<<14)))
-}
-
-// TestStochasticOfOddParts: parts that begin within four elements of their leaf still round every element up or down.
-func TestStochasticOfOddParts(t *testing.T) {
-	dev := gputest.Device(t, small())
-	hs := hosts(manyShapes, 12)
-	src := upload(t, dev, "src", hs, F32)
-	dst := newTree(t, dev, "dst", src.Layout(), BF16)
-	submit(t, dev, func(rec *gpu.Recording) error {
-		return CopyStochastic(rec, dst, src, keyBuffer(t, dev, prng.NewKey(1)))
-	})
-	got, err := dst.Download(context.Background())
-	require.NoError(t, err)
-	up := 0
-	for i, h := range got {
-		for j, v := range h.Data {
-			below := math.Float32bits(hs[i].Data[j]) >> 16
-			rounded := math.Float32bits(v) >> 16
-			require.True(t, rounded == below || rounded == below+1, "leaf %q element %d", h.Path, j)
-			up += int(rounded - below)
-		}
-	}
-	assert.InDelta(t, 0.5, float64(up)/float64(src.Layout().Elements()), 0.01)
-	rows, _ := dst.Layout().Leaf("rows")
-	s0, _ := roundingCounter(rows, rows.Parts[0])
-	s1, q1 := roundingCounter(rows, rows.Parts[1])
-	assert.NotEqual(t, s0, s1)
-	assert.EqualValues(t, 9001/4, q1)
-}
-
 func TestMismatch(t *testing.T) {
 	dev := gpu.Dry(gpu.Limits{})
 	tree := func(dev *gpu.Device, label string, d DType, specs ...Spec) *Tree {
@@ -219,14 +134,10 @@ func TestMismatch(t *testing.T) {
 		rec := dev.Record("x")
 		assert.EqualError(t, Copy(rec, p, other), "buffers: copy: "+want)
 		assert.EqualError(t, Map(rec, p, "a", other), "buffers: map: "+want)
-		assert.EqualError(t, CopyStochastic(rec, p, other, gpu.Range{}), "buffers: copy stochastic: "+want)
 	}
 	ints := newTree(t, dev, "ints", p.Layout(), I32)
-	half := newTree(t, dev, "half", p.Layout(), BF16)
 	rec := dev.Record("x")
 	assert.EqualError(t, Copy(rec, p, ints), `buffers: copy: tree "params": no cast from i32 to f32`)
-	assert.ErrorContains(t, CopyStochastic(rec, p, half, gpu.Range{}), "from bf16 to f32, want f32 to bf16")
-	assert.ErrorContains(t, CopyStochastic(rec, half, p, gpu.Range{Bytes: 8}), "key of 8 bytes, want 16")
 	assert.ErrorContains(t, Map(rec, p, "a", make([]*Tree, 27)...), "27 trees, want at most 26")
 }
 
@@ -261,12 +172,11 @@ func TestSecondRecordingMakesNothing(t *testing.T) {
 	dev := gputest.Device(t, small())
 	src := upload(t, dev, "src", hosts(manyShapes, 13), F32)
 	half := newTree(t, dev, "half", src.Layout(), BF16)
-	key := keyBuffer(t, dev, prng.NewKey(1))
 	program := func() *gpu.Program {
 		rec := dev.Record("x")
 		require.NoError(t, Map(rec, src, "a + 1.0", src))
 		require.NoError(t, Fill(rec, half, 3))
-		require.NoError(t, CopyStochastic(rec, half, src, key))
+		require.NoError(t, Copy(rec, half, src))
 		p, err := rec.Program(context.Background())
 		require.NoError(t, err)
 		t.Cleanup(p.Release)
@@ -304,7 +214,6 @@ func BenchmarkElementwise(b *testing.B) {
 		require.NoError(b, err)
 		x, y, z := newTree(b, dev, "x", layout, F32), newTree(b, dev, "y", layout, F32), newTree(b, dev, "z", layout, F32)
 		half := newTree(b, dev, "half", layout, BF16)
-		key := keyBuffer(b, dev, prng.NewKey(1))
 		for _, c := range []struct {
 			name   string
 			bytes  int // an element
@@ -315,7 +224,6 @@ func BenchmarkElementwise(b *testing.B) {
 			{"map3", 16, func(rec *gpu.Recording) error { return Map(rec, x, "a + b * c", x, y, z) }},
 			{"fill", 4, func(rec *gpu.Recording) error { return Fill(rec, x, 1) }},
 			{"narrow", 6, func(rec *gpu.Recording) error { return Copy(rec, half, x) }},
-			{"stochastic", 6, func(rec *gpu.Recording) error { return CopyStochastic(rec, half, x, key) }},
 			{"widen", 6, func(rec *gpu.Recording) error { return Copy(rec, x, half) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {

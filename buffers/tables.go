@@ -2,7 +2,6 @@ package buffers
 
 import (
 	"fmt"
-	"hash/fnv"
 
 	"gputrain/gpu"
 )
@@ -70,37 +69,4 @@ func (l *Layout) blockExtents(slab int) []byte {
 		return nil
 	}
 	return extents
-}
-
-// roundingTables has two words for each block: what the stream of random bits of its leaf is told by, and the index in the
-// leaf of the block's first four elements. Both come from the leaf alone, so that it is rounded alike in every tree and slab.
-func (t *Tree) roundingTables() ([]*gpu.Buffer, error) {
-	return t.table(&t.rounding, "rounding", func(slab int) []byte {
-		return gpu.Bytes(t.layout.blockCounters(slab))
-	})
-}
-
-func (l *Layout) blockCounters(slab int) [][2]uint32 {
-	counters := make([][2]uint32, l.slabs[slab]/BlockElements)
-	for _, leaf := range l.leaves {
-		for _, p := range leaf.Parts {
-			if p.Slab != slab {
-				continue
-			}
-			stream, quad := roundingCounter(leaf, p)
-			for b := range roundUp(p.Count) / BlockElements {
-				counters[p.Offset/BlockElements+b] = [2]uint32{stream, quad + uint32(b*BlockElements/4)}
-			}
-		}
-	}
-	return counters
-}
-
-// roundingCounter is the counter of a part's first four elements. A part that begins within four elements of its leaf (fewer than
-// four rows of odd length fit a slab) has a stream of its own.
-func roundingCounter(leaf Leaf, p Part) (stream, quad uint32) {
-	h := fnv.New32a()
-	h.Write([]byte(leaf.Path))
-	first := p.Row * leaf.rowElements()
-	return h.Sum32() + uint32(first%4)*0x9e3779b9, uint32(first / 4)
 }

@@ -16,8 +16,7 @@ type Tree struct {
 	dtype  DType
 	slabs  []*gpu.Buffer
 
-	extents  tables // elements in use of each block, for slabs with padding
-	rounding tables // counters of stochastic rounding
+	extents tables // elements in use of each block, for slabs with padding
 }
 
 // NewTree makes a zero-filled tree. Errors: a slab larger than a binding of the device, no memory.
@@ -84,7 +83,6 @@ func (t *Tree) Release() {
 		b.Release() // and stays here, to be refused
 	}
 	t.extents.release()
-	t.rounding.release()
 }
 
 // same refuses a tree that cannot go elementwise with t.

@@ -9,8 +9,6 @@ import (
 	"gputrain/buffers/array"
 )
 
-func init() { Register(Attention{}, AttentionGrad{}) }
-
 // Attention is softmax(Scale q k^T) v, head by head; query head j uses key and value head j/(Heads/KVHeads).
 // Inputs: q [B,T,Heads HeadDim], k and v [B,T,KVHeads HeadDim], or Packed one [B,T,(Heads+2 KVHeads) HeadDim] of q, k, v in
 // this order. Causal: position t sees positions 0 to t. With a Window it sees at most so many, itself the last of them. With Documents there is

@@ -8,8 +8,6 @@ import (
 	"gputrain/buffers/array"
 )
 
-func init() { Register(CachedAttention{}) }
-
 // CachedAttention is the Attention of the same fields, which must be causal, for rows that go on where earlier ones ended: the keys and values of
 // those are in a cache. Inputs: cache [B,W,2 KVHeads HeadDim], in each row the keys of all heads, then their values; positions i32 [B,T], each
 // from 0 to W-1 and no two of a sequence the same; then the operands of Attention. Outputs: o [B,T,Heads HeadDim], and the cache in which

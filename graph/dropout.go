@@ -7,8 +7,6 @@ import (
 	"gputrain/buffers/prng"
 )
 
-func init() { Register(Dropout{}) }
-
 // Dropout takes x and key [2] (u32) to x/(1-P) where uniform(fold_in(key, Salt), i) >= P, i the linear index, and to 0 elsewhere.
 // Salt tells the dropouts of one step apart.
 type Dropout struct {

@@ -6,8 +6,6 @@ import (
 	"gputrain/internal/suggest"
 )
 
-func init() { Register(Elementwise{}) }
-
 // Elementwise applies the function Fn (see functions.go) to one, two or three values under numpy's broadcasting.
 // Arg is the number of scale, add_const and pow_const (and of pow_const_grad), 0 for the others.
 type Elementwise struct {

@@ -7,8 +7,6 @@ import (
 	"gputrain/buffers/array"
 )
 
-func init() { Register(Embedding{}, EmbeddingGrad{}) }
-
 // Embedding takes W [V,D] and ids [..] (i32, 0 to V-1) to the rows [..,D].
 type Embedding struct{}
 

@@ -111,8 +111,6 @@ func TestFirstErrorStaysAndBuildersGoOn(t *testing.T) {
 	assert.Equal(t, g.Err(), err)
 	_, err = Eval(g, nil, y)
 	assert.Equal(t, g.Err(), err)
-	_, err = g.MarshalJSON()
-	assert.Equal(t, g.Err(), err)
 }
 
 func TestNamesAreUsedOnce(t *testing.T) {

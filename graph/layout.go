@@ -5,8 +5,6 @@ import (
 	"slices"
 )
 
-func init() { Register(Reshape{}, Transpose{}, Slice{}, Pad{}, Concat{}) }
-
 // Reshape gives the same elements, in row-major order, another shape.
 type Reshape struct {
 	Shape []int `json:"shape"`

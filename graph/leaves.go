@@ -8,8 +8,6 @@ import (
 	"gputrain/buffers/array"
 )
 
-func init() { Register(Input{}, Param{}, Constant{}) }
-
 // Input is a value that is written before each run of the program.
 type Input struct {
 	Name string `json:"name"`

@@ -8,8 +8,6 @@ import (
 	"gputrain/buffers/array"
 )
 
-func init() { Register(CrossEntropy{}, CrossEntropyGrad{}, HeadLoss{}, HeadLossGrad{}) }
-
 // IgnoreLabel marks a position that does not count in the loss.
 const IgnoreLabel = -100
 

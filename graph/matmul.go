@@ -5,8 +5,6 @@ import (
 	"slices"
 )
 
-func init() { Register(MatMul{}) }
-
 // MatMul is the matrix product Y = A B: A [..,M,K] (TransA: [..,K,M]), B [..,K,N] (TransB: [..,N,K]), Y [..,M,N].
 // The leading (batch) dimensions of A and B are equal, or one of the two is a plain matrix shared by all.
 // Both transposed is not a form of this operation: the builder makes it (B A)^T.

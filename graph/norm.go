@@ -5,8 +5,6 @@ import (
 	"math"
 )
 
-func init() { Register(LayerNorm{}, LayerNormGrad{}, RMSNorm{}, RMSNormGrad{}, NormGammaGrad{}) }
-
 // LayerNorm takes x [..,D], gamma [D], beta [D] to y = (x - mean) rstd gamma + beta, rstd = 1/sqrt(var + Eps) with the biased
 // variance of a row, and to stats [rows,2] = (mean, rstd) for the backward pass.
 type LayerNorm struct {

@@ -8,8 +8,6 @@ import (
 	"gputrain/internal/suggest"
 )
 
-func init() { Register(Quantize{}) }
-
 // Quantize takes x [.., D] to the nearest numbers of a format of few bits, and its gradient to x unchanged: the straight-through estimator
 // (Bengio et al. 2013, arXiv:1308.3432), x + stop_gradient(q(x) - x) in one operation. A parameter that is read through it is trained as
 // what will be stored later, while the parameter itself keeps all its bits.

@@ -8,8 +8,6 @@ import (
 	"gputrain/internal/suggest"
 )
 
-func init() { Register(Reduce{}, BroadcastTo{}) }
-
 // Reduce takes the sum, mean or max over Axes (ascending); Keep leaves them in the shape as 1.
 type Reduce struct {
 	Fn   string `json:"fn"`

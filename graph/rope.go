@@ -9,8 +9,6 @@ import (
 	"gputrain/buffers/array"
 )
 
-func init() { Register(Rope{}) }
-
 // Rope is the rotary position embedding of x [B,T,H HeadDim]: in each head the pair (x[i], x[i+HeadDim/2]) is turned by the
 // angle t Theta^(-2i/HeadDim), t the index on axis 1; Inverse turns back, which is its gradient. With a Window there is a second input,
 // positions i32 [B,T], each from 0 to Window-1, and t is the position. Frequencies take the place of Theta: the pair (x[i], x[i+len(Frequencies)])

@@ -5,8 +5,6 @@ import (
 	"slices"
 )
 
-func init() { Register(Softmax{}, SoftmaxGrad{}) }
-
 // Softmax is y = exp(x - max x) / sum exp(x - max x) over the last axis.
 type Softmax struct{}
 

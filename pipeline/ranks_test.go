@@ -168,7 +168,8 @@ func evaluationOf(t *testing.T, n, rows int) *data.Evaluation {
 func savedByRanks(t *testing.T, s *pipeline.State, r transport.Ranks, dir string) map[string]string {
 	t.Helper()
 	assert.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{Tokens: 5, Seed: 7}))
-	assert.NoError(t, r.Barrier(t.Context()))
+	_, err := r.Gather(t.Context(), nil)
+	assert.NoError(t, err)
 	out := map[string]string{}
 	entries, err := os.ReadDir(dir)
 	assert.NoError(t, err)

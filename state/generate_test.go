@@ -164,7 +164,7 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			require.NoError(t, err)
 			row, err := def.Build(1, 1, model.Options{Logits: true})
 			require.NoError(t, err)
-			plan, err := compile.PlanFor(row.Graph, []compile.Target{{Name: "logits", Value: row.Logits}}, dev.Limits())
+			plan, err := compile.PlanNarrow(row.Graph, []compile.Target{{Name: "logits", Value: row.Logits}}, nil, dev.Limits())
 			require.NoError(t, err)
 			layers := len(g.caches)
 			for i := range 10 {

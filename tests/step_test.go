@@ -56,7 +56,7 @@ func TestDispatchesElsewhere(t *testing.T) {
 	for software, slices := range map[bool]int{false: slicesOfLayerOnGPU - joinedOfLayerOnGPU, true: slicesOfLayer} {
 		limits := gpu.DefaultLimits()
 		limits.Software = software
-		plan, err := compile.PlanFor(built.Graph, targets, limits)
+		plan, err := compile.PlanNarrow(built.Graph, targets, nil, limits)
 		require.NoError(t, err)
 		assert.Equal(t, defaultLayers*(dispatchesOfLayer+slices)+dispatchesOfRest+slicesOfRest, plan.Dispatches, "software %v", software)
 	}

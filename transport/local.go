@@ -3,7 +3,6 @@ package transport
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -50,11 +49,10 @@ type letter struct {
 
 // round is a call that all ranks make.
 type round struct {
-	operation string
-	given     [][]byte
-	came      []bool
-	missing   int
-	all       chan struct{} // closed when none is missing
+	given   [][]byte
+	came    []bool
+	missing int
+	all     chan struct{} // closed when none is missing
 }
 
 type local struct {
@@ -105,53 +103,23 @@ func (l *local) Receive(ctx context.Context, from int, tag Tag, b []byte) error 
 	}
 }
 
-func (l *local) Broadcast(ctx context.Context, root int, b []byte) error {
-	if root < 0 || root >= l.Size() {
-		return fmt.Errorf("transport: broadcast: found root %d, wanted one of %d ranks", root, l.Size())
-	}
-	all, err := l.meet(ctx, "broadcast", b)
-	if err != nil {
-		return err
-	}
-	for i, other := range all { // every rank sees the same, and blames the same
-		if len(other) != len(all[root]) {
-			return l.world.fail(l.blame("broadcast", i, WrongLength(len(all[root]), len(other))))
-		}
-	}
-	copy(b, all[root])
-	return nil
-}
-
 func (l *local) Gather(ctx context.Context, own []byte) ([][]byte, error) {
-	return l.meet(ctx, "gather", own)
-}
-
-func (l *local) Barrier(ctx context.Context) error {
-	_, err := l.meet(ctx, "barrier", nil)
-	return err
-}
-
-// meet waits until all ranks have come to this operation, and returns copies of what they have given.
-func (l *local) meet(ctx context.Context, operation string, own []byte) ([][]byte, error) {
-	if err := l.ready(ctx, operation, -1, 0); err != nil {
+	if err := l.ready(ctx, "gather", -1, 0); err != nil {
 		return nil, err
 	}
 	w := l.world
 	w.mu.Lock()
-	r := w.join(l, operation, own)
+	r := w.join(l, own)
 	leaving, gone := w.leaver(r)
 	w.mu.Unlock()
-	if r.operation != operation {
-		return nil, w.fail(l.blame(operation, l.rank, fmt.Errorf("it has come to %s, the others to %s", operation, r.operation)))
-	}
 	if gone {
-		return nil, w.fail(l.blame(operation, leaving, ErrLeft))
+		return nil, w.fail(l.blame("gather", leaving, ErrLeft))
 	}
 	select {
 	case <-r.all:
 		return r.copies(), nil
 	case <-w.failed:
-		return nil, w.failure.During(operation)
+		return nil, w.failure.During("gather")
 	case <-ctx.Done():
 		w.mu.Lock()
 		awaited := slices.Index(r.came, false)
@@ -159,7 +127,7 @@ func (l *local) meet(ctx context.Context, operation string, own []byte) ([][]byt
 		if awaited < 0 { // they came as the context ended
 			return r.copies(), nil
 		}
-		return nil, w.fail(ended(ctx, l, operation, awaited))
+		return nil, w.fail(ended(ctx, l, "gather", awaited))
 	}
 }
 
@@ -173,15 +141,12 @@ func (r *round) copies() [][]byte {
 }
 
 // join comes to the round under way, or opens one. The caller holds mu.
-func (w *localWorld) join(l *local, operation string, own []byte) *round {
+func (w *localWorld) join(l *local, own []byte) *round {
 	if w.round == nil {
 		n := l.Size()
-		w.round = &round{operation: operation, given: make([][]byte, n), came: make([]bool, n), missing: n, all: make(chan struct{})}
+		w.round = &round{given: make([][]byte, n), came: make([]bool, n), missing: n, all: make(chan struct{})}
 	}
 	r := w.round
-	if r.operation != operation {
-		return r
-	}
 	r.given[l.rank], r.came[l.rank] = append([]byte{}, own...), true
 	if r.missing--; r.missing == 0 {
 		close(r.all)
@@ -213,7 +178,7 @@ func (l *local) Close() error {
 	awaited := r != nil && !r.came[l.rank]
 	w.mu.Unlock()
 	if awaited {
-		w.fail(l.blame(r.operation, l.rank, ErrLeft))
+		w.fail(l.blame("gather", l.rank, ErrLeft))
 	}
 	return nil
 }

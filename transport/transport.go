@@ -26,14 +26,8 @@ type Ranks interface {
 	// Receive fills b with the oldest message of a rank that has this tag. A message of another length is an error.
 	Receive(ctx context.Context, from int, tag Tag, b []byte) error
 
-	// The calls below are made by all ranks, in the same order, one at a time.
-
-	// Broadcast gives every rank what root has in b, which has one length everywhere.
-	Broadcast(ctx context.Context, root int, b []byte) error
-	// Gather gives every rank what all have given, in the order of their ranks. Lengths may differ.
+	// Gather is the call of all ranks, one at a time: it gives every rank what all have given, in the order of their ranks. Lengths may differ.
 	Gather(ctx context.Context, own []byte) ([][]byte, error)
-	// Barrier waits until all ranks have come to it.
-	Barrier(ctx context.Context) error
 
 	// Fail tells the others that this rank ends by an error of its own: all calls fail with it, also those that wait. It does nothing after an error.
 	Fail(err error)

@@ -15,13 +15,3 @@ func EncodeBF16(f float32) uint16 {
 
 // DecodeBF16 widens a bfloat16, without loss.
 func DecodeBF16(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
-
-// StochasticBF16 rounds up with a probability of the dropped bits / 2^16: that share of the 2^16 equally likely values
-// of noise carries when added. Exact values stay as they are. Twin of bf16_stochastic in shaders/shared/bf16.wgsl.
-func StochasticBF16(f float32, noise uint16) uint16 {
-	u := math.Float32bits(f)
-	if u&0x7fffffff > 0x7f800000 {
-		return uint16(u>>16) | 0x40
-	}
-	return uint16((u + uint32(noise)) >> 16)
-}

@@ -83,13 +83,8 @@ type Plan struct {
 // Total is the bytes of every buffer of the program.
 func (p Plan) Total() uint64 { return p.Inputs + p.Activations + p.Workspace + p.Outputs }
 
-// PlanFor is what New would take for these targets on a device with these limits, inputs and targets of the bound names left out; it
-// needs no device. A value that fits a binding neither whole nor in parts is a gpu.LimitError naming it.
-func PlanFor(g *graph.Graph, targets []Target, lim gpu.Limits, bound ...string) (Plan, error) {
-	return PlanNarrow(g, targets, nil, lim, bound...)
-}
-
-// PlanNarrow is PlanFor where the params of those paths are in bf16.
+// PlanNarrow is what New would take for these targets on a device with these limits, with the params of the narrow paths in bf16, and inputs and targets
+// of the bound names left out; it needs no device. A value that fits a binding neither whole nor in parts is a gpu.LimitError naming it.
 func PlanNarrow(g *graph.Graph, targets []Target, narrow []string, lim gpu.Limits, bound ...string) (Plan, error) {
 	c, err := newCompiler(g, targets, lim)
 	if err != nil {

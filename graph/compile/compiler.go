@@ -10,7 +10,7 @@ import (
 )
 
 // Compiler lowers the live nodes of a graph to commands over symbolic storages, then plans the buffers behind them.
-// It needs no device: New and PlanFor run the same code.
+// It needs no device: New and PlanNarrow run the same code.
 type Compiler struct {
 	targets []Target
 	limits  gpu.Limits

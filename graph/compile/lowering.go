@@ -43,7 +43,7 @@ type Lowering struct {
 var lowerings = map[string]Lowering{}
 
 // Register gives an operation its lowering. It is called by init functions, in the file of the lowering, here and in programs that bring
-// operations of their own (see graph.Register). A second one for a kind, and one without Lower, are a panic.
+// operations of their own. A second one for a kind, and one without Lower, are a panic.
 func Register(op graph.Op, l Lowering) {
 	if _, taken := lowerings[op.Kind()]; taken || (l.Lower == nil) == (l.fuse == nil) {
 		panic(fmt.Sprintf("graph: compile: register: %T of kind %q: want one lowering of an operation", op, op.Kind()))

@@ -13,7 +13,6 @@ type runningMean struct {
 }
 
 func init() {
-	graph.Register(runningMean{})
 	compile.Register(runningMean{}, compile.Lowering{Lower: lowerRunningMean, Checks: []compile.Check{
 		{Name: "running_mean", Tolerance: 64, Build: func(g *graph.Graph) []*graph.Value {
 			x, dy := g.Input("x", graph.F32(3, 9, 65)), g.Input("dy", graph.F32(3, 9, 65))

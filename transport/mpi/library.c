@@ -36,7 +36,6 @@ static struct {
     int (*Error_string)(int, char *, int *);
     int (*Isend)(const void *, int, handle, int, int, handle, handle *);
     int (*Irecv)(void *, int, handle, int, int, handle, handle *);
-    int (*Ibcast)(void *, int, handle, int, handle, handle *);
     int (*Iallgatherv)(const void *, int, handle, void *, const int *, const int *, handle, handle, handle *);
     int (*Test)(handle *, int *, struct status *);
     int (*Get_count)(const struct status *, handle, int *);
@@ -57,7 +56,6 @@ static const struct {
     {"MPI_Error_string", &mpi.Error_string},
     {"MPI_Isend", &mpi.Isend},
     {"MPI_Irecv", &mpi.Irecv},
-    {"MPI_Ibcast", &mpi.Ibcast},
     {"MPI_Iallgatherv", &mpi.Iallgatherv},
     {"MPI_Test", &mpi.Test},
     {"MPI_Get_count", &mpi.Get_count},
@@ -156,11 +154,6 @@ int gtmpi_send(int channel, const void *b, int n, int to, int tag, int *slot) {
 int gtmpi_receive(int channel, void *b, int n, int from, int tag, int *slot) {
     *slot = new_slot();
     return mpi.Irecv(b, n, mpi.byte, from, tag, channels[channel], &requests[*slot].of);
-}
-
-int gtmpi_broadcast(int channel, void *b, int n, int root, int *slot) {
-    *slot = new_slot();
-    return mpi.Ibcast(b, n, mpi.byte, root, channels[channel], &requests[*slot].of);
 }
 
 int gtmpi_gather(int channel, const void *own, int n, void *all, const int *counts, const int *offsets, int *slot) {

@@ -164,13 +164,6 @@ func (e *engine) receive(channel int, m memory, from, tag int) <-chan ended {
 	})
 }
 
-func (e *engine) broadcast(channel int, m memory, n, root int) <-chan ended {
-	return e.request(func(slot *C.int) C.int {
-		return C.gtmpi_broadcast(C.int(channel), m.at, C.int(n), C.int(root), slot)
-	})
-}
-
-// gather gives every rank counts[r] bytes of each rank r, one after the other.
 func (e *engine) gather(channel int, own memory, n int, all, counts, offsets memory) <-chan ended {
 	return e.request(func(slot *C.int) C.int {
 		return C.gtmpi_gather(C.int(channel), own.at, C.int(n), all.at, (*C.int)(counts.at), (*C.int)(offsets.at), slot)

@@ -18,7 +18,6 @@ int gtmpi_channel(int *channel);
 // What is started is a request with a slot, a small number, until gtmpi_test finds it done. Memory is C's.
 int gtmpi_send(int channel, const void *b, int n, int to, int tag, int *slot);
 int gtmpi_receive(int channel, void *b, int n, int from, int tag, int *slot); // from -1: anybody
-int gtmpi_broadcast(int channel, void *b, int n, int root, int *slot);
 int gtmpi_gather(int channel, const void *own, int n, void *all, const int *counts, const int *offsets, int *slot);
 
 // gtmpi_done is a request that has ended.

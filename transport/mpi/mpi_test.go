@@ -132,7 +132,7 @@ func contract(e *engine) error {
 		}
 		over, err := join(e)
 		if err == nil {
-			err = over.Barrier(ctx)
+			_, err = over.Gather(ctx, nil)
 		}
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func waiting(e *engine) error {
 		return <-n
 	}
 	began, before := time.Now(), looks()
-	if err := r.Barrier(context.Background()); err != nil {
+	if _, err := r.Gather(context.Background(), nil); err != nil {
 		return err
 	}
 	if n := looks() - before; n > 2*time.Since(began).Milliseconds()+500 {
@@ -228,7 +228,7 @@ func signalled(e *engine, s syscall.Signal) error {
 	if err != nil {
 		return err
 	}
-	if err := r.Barrier(context.Background()); err != nil {
+	if _, err := r.Gather(context.Background(), nil); err != nil {
 		return err
 	}
 	if r.Rank() == 1 {
@@ -245,7 +245,8 @@ func signalled(e *engine, s syscall.Signal) error {
 	if r.Rank() == 2 {
 		return r.Receive(ctx, 0, 0, make([]byte, 1))
 	}
-	return r.Barrier(ctx)
+	_, err = r.Gather(ctx, nil)
+	return err
 }
 
 func TestRankKilled(t *testing.T) {
@@ -259,7 +260,7 @@ func TestRankStopped(t *testing.T) {
 	assert.Equal(t, 1, code)
 	require.NotEmpty(t, lines, "%s", all)
 	for _, line := range lines {
-		assert.Regexp(t, `^transport: (barrier|receive): rank 1 \(.+\): it does not answer: context deadline exceeded$`, line.What)
+		assert.Regexp(t, `^transport: (gather|receive): rank 1 \(.+\): it does not answer: context deadline exceeded$`, line.What)
 	}
 }
 
@@ -276,7 +277,7 @@ func failed(e *engine) error {
 		report(e, err.Error())
 		os.Exit(6)
 	}
-	err = r.Barrier(context.Background())
+	_, err = r.Gather(context.Background(), nil)
 	report(e, err.Error())
 	_ = r.Close()
 	return err
@@ -292,7 +293,7 @@ func exitCodeIsTheFailedRanks(t *testing.T, where ...string) {
 	assert.Equal(t, 6, code)
 	require.Len(t, lines, transporttest.Ranks, "%s", all)
 	for _, line := range lines {
-		assert.Regexp(t, `^transport: (barrier|close): rank 2 \(.+\): the disk is full$`, line.What)
+		assert.Regexp(t, `^transport: (gather|close): rank 2 \(.+\): the disk is full$`, line.What)
 	}
 }
 

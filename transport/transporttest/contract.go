@@ -42,15 +42,12 @@ func Cases() []Case {
 		{Name: "empty messages", Run: empty},
 		{Name: "messages larger than a piece", Run: large},
 		{Name: "concurrent sends by tag", Run: concurrent},
-		{Name: "broadcast", Run: broadcast},
 		{Name: "gather of unequal lengths", Run: gather},
-		{Name: "barrier", Run: barrier},
+		{Name: "gather waits for all", Run: waits},
 		{Name: "messages beside a call of all", Run: beside},
 		{Name: "buffers may be reused", Run: reused},
 		{Name: "arguments", Run: arguments},
 		{Name: "message of another length", Run: otherLength, Fatal: true},
-		{Name: "broadcast of another length", Run: otherBroadcast, Fatal: true},
-		{Name: "other calls of all", Run: otherCalls, Fatal: true},
 		{Name: "the context is cancelled", Run: cancelled, Fatal: true},
 	}
 	for _, operation := range slices.Sorted(maps.Keys(calls)) { // each process makes the cases in one order
@@ -65,14 +62,9 @@ func Cases() []Case {
 
 // calls wait for rank 1. What is sent is too large to be kept on the way.
 var calls = map[string]func(context.Context, transport.Ranks) error{
-	"send":      func(ctx context.Context, r transport.Ranks) error { return r.Send(ctx, 1, 0, make([]byte, 24<<20)) },
-	"receive":   func(ctx context.Context, r transport.Ranks) error { return r.Receive(ctx, 1, 0, make([]byte, 8)) },
-	"broadcast": func(ctx context.Context, r transport.Ranks) error { return r.Broadcast(ctx, 1, make([]byte, 8)) },
-	"gather": func(ctx context.Context, r transport.Ranks) error {
-		_, err := r.Gather(ctx, []byte{1})
-		return err
-	},
-	"barrier": func(ctx context.Context, r transport.Ranks) error { return r.Barrier(ctx) },
+	"send":    func(ctx context.Context, r transport.Ranks) error { return r.Send(ctx, 1, 0, make([]byte, 24<<20)) },
+	"receive": func(ctx context.Context, r transport.Ranks) error { return r.Receive(ctx, 1, 0, make([]byte, 8)) },
+	"gather":  meet,
 }
 
 func names(_ context.Context, r transport.Ranks) error {
@@ -112,7 +104,7 @@ func empty(ctx context.Context, r transport.Ranks) error {
 	if gatherErr == nil && (len(all) != Ranks || len(bytes.Join(all, nil)) != 0) {
 		gatherErr = fmt.Errorf("gather of nothing gave %v", all)
 	}
-	return errors.Join(err, gatherErr, r.Broadcast(ctx, 2, nil))
+	return errors.Join(err, gatherErr)
 }
 
 // sizes are about the pieces that a message is cut into, of any power of two from 2^16 to 2^22.
@@ -146,21 +138,6 @@ func concurrent(ctx context.Context, r transport.Ranks) error {
 	return both(group...)
 }
 
-func broadcast(ctx context.Context, r transport.Ranks) error {
-	for _, n := range sizes {
-		for root := range Ranks {
-			b := pattern(n, 100+r.Rank())
-			if err := r.Broadcast(ctx, root, b); err != nil {
-				return err
-			}
-			if !bytes.Equal(b, pattern(n, 100+root)) {
-				return fmt.Errorf("%d bytes of root %d differ", n, root)
-			}
-		}
-	}
-	return nil
-}
-
 func gather(ctx context.Context, r transport.Ranks) error {
 	for _, n := range []int{0, 1, 1000, 1 << 20, 3 << 20} {
 		length := func(rank int) int { return n * rank }
@@ -181,20 +158,20 @@ func gather(ctx context.Context, r transport.Ranks) error {
 	return nil
 }
 
-// Nobody passes the second barrier before the message that rank 0 sends late.
-func barrier(ctx context.Context, r transport.Ranks) error {
-	if err := r.Barrier(ctx); err != nil {
+// Nobody has the second gathering before rank 0, which is late.
+func waits(ctx context.Context, r transport.Ranks) error {
+	if err := meet(ctx, r); err != nil {
 		return err
 	}
 	began := time.Now()
 	if r.Rank() == 0 {
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err := r.Barrier(ctx); err != nil {
+	if err := meet(ctx, r); err != nil {
 		return err
 	}
 	if r.Rank() == 0 && time.Since(began) < 50*time.Millisecond {
-		return errors.New("the barrier did not wait")
+		return errors.New("gather did not wait")
 	}
 	all, err := r.Gather(ctx, fmt.Append(nil, time.Since(began).Milliseconds()))
 	if err != nil {
@@ -202,8 +179,8 @@ func barrier(ctx context.Context, r transport.Ranks) error {
 	}
 	for i, b := range all {
 		var ms int
-		if _, err := fmt.Sscan(string(b), &ms); err != nil || ms < 20 { // the first barrier lets ranks go at times of their own
-			return fmt.Errorf("rank %d went through the barrier after %s ms, before rank 0 came", i, b)
+		if _, err := fmt.Sscan(string(b), &ms); err != nil || ms < 20 { // the first lets ranks go at times of their own
+			return fmt.Errorf("rank %d was through after %s ms, before rank 0 came", i, b)
 		}
 	}
 	return nil
@@ -247,13 +224,12 @@ func arguments(ctx context.Context, r transport.Ranks) error {
 	for _, err := range []error{
 		r.Send(ctx, Ranks, 0, nil), r.Send(ctx, -1, 0, nil), r.Send(ctx, r.Rank(), 0, nil), r.Receive(ctx, Ranks, 0, nil),
 		r.Send(ctx, (r.Rank()+1)%Ranks, -1, nil), r.Receive(ctx, (r.Rank()+1)%Ranks, transport.MaxTag+1, nil),
-		r.Broadcast(ctx, Ranks, nil), r.Broadcast(ctx, -1, nil),
 	} {
 		if err == nil {
 			return errors.New("an argument out of range is taken")
 		}
 	}
-	return r.Barrier(ctx)
+	return meet(ctx, r)
 }
 
 func otherLength(ctx context.Context, r transport.Ranks) error {
@@ -263,34 +239,7 @@ func otherLength(ctx context.Context, r transport.Ranks) error {
 	case 1:
 		_ = r.Send(ctx, 0, 0, make([]byte, 12)) // who is done with sending does not know
 	}
-	return refused(r, r.Barrier(ctx), "barrier", 1, "found a message of 12 bytes, wanted 8")
-}
-
-func otherBroadcast(ctx context.Context, r transport.Ranks) error {
-	b := make([]byte, 8)
-	if r.Rank() == 2 {
-		b = b[:7]
-	}
-	err := r.Broadcast(ctx, 0, b)
-	if r.Rank() == 0 && err == nil { // the root does not wait for the others
-		return refused(r, r.Barrier(ctx), "barrier", 2, "found a message of 8 bytes, wanted 7")
-	}
-	return refused(r, err, "broadcast", 2, "found a message of 8 bytes, wanted 7")
-}
-
-func otherCalls(ctx context.Context, r transport.Ranks) error {
-	ctx, cancel := context.WithTimeout(ctx, Brief)
-	defer cancel()
-	var err error
-	if r.Rank() == 1 {
-		_, err = r.Gather(ctx, []byte{1})
-	} else {
-		err = r.Barrier(ctx)
-	}
-	if err == nil {
-		return errors.New("ranks that make other calls are served")
-	}
-	return refused(r, r.Barrier(ctx), "barrier", -1, "")
+	return refused(r, meet(ctx, r), "gather", 1, "found a message of 12 bytes, wanted 8")
 }
 
 func cancelled(ctx context.Context, r transport.Ranks) error {
@@ -321,7 +270,7 @@ func inVain(operation string, call func(context.Context, transport.Ranks) error)
 		defer cancel()
 		err := call(brief, r)
 		return errors.Join(refused(r, err, operation, 1, context.DeadlineExceeded.Error()),
-			refused(r, r.Barrier(ctx), "barrier", 1, context.DeadlineExceeded.Error()))
+			refused(r, meet(ctx, r), "gather", 1, context.DeadlineExceeded.Error()))
 	}
 }
 
@@ -329,12 +278,12 @@ func left(operation string, call func(context.Context, transport.Ranks) error) f
 	return func(ctx context.Context, r transport.Ranks) error {
 		if r.Rank() == 1 {
 			_ = r.Close()
-			if err := r.Barrier(ctx); err == nil {
+			if err := meet(ctx, r); err == nil {
 				return errors.New("a rank that has closed is served")
 			}
 			return nil
 		}
-		return errors.Join(refused(r, call(ctx, r), operation, 1, transport.ErrLeft.Error()), refused(r, r.Barrier(ctx), "barrier", 1, transport.ErrLeft.Error()))
+		return errors.Join(refused(r, call(ctx, r), operation, 1, transport.ErrLeft.Error()), refused(r, meet(ctx, r), "gather", 1, transport.ErrLeft.Error()))
 	}
 }
 
@@ -343,10 +292,16 @@ func failed(operation string, call func(context.Context, transport.Ranks) error)
 		if r.Rank() == 1 {
 			time.Sleep(Brief / 10)
 			r.Fail(errOwn)
-			return refused(r, r.Barrier(ctx), "barrier", 1, errOwn.Error())
+			return refused(r, meet(ctx, r), "gather", 1, errOwn.Error())
 		}
-		return errors.Join(refused(r, call(ctx, r), operation, 1, errOwn.Error()), refused(r, r.Barrier(ctx), "barrier", 1, errOwn.Error()))
+		return errors.Join(refused(r, call(ctx, r), operation, 1, errOwn.Error()), refused(r, meet(ctx, r), "gather", 1, errOwn.Error()))
 	}
+}
+
+// meet is a call of all ranks that gives nothing.
+func meet(ctx context.Context, r transport.Ranks) error {
+	_, err := r.Gather(ctx, nil)
+	return err
 }
 
 // refused checks an error that all are to have: the operation, whom it blames, where that one runs, and why. Any rank will do where blamed is negative.
