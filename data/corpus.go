@@ -29,7 +29,6 @@ type Corpus struct {
 	// order, of the split and of what else decides the windows, wherever the files lie and
 	// whatever they are called: a resumed run compares it.
 	Fingerprint string
-	Former      string // the one that older programs made, with the names of the files
 
 	files []io.Closer
 }
@@ -113,7 +112,7 @@ func (r *reading) find(c Config) (files []file, name string, err error) {
 }
 
 func (c *Corpus) load(r *reading, config Config, files []file) error {
-	print := newFingerprints("data", fmt.Sprintf("%s %d %v", c.Tokens, len(files), config.Validation))
+	print := newFingerprint("data", fmt.Sprintf("%s %d %v", c.Tokens, len(files), config.Validation))
 	segments := make([]segment, 0, len(files))
 	vocab := 0
 	for _, f := range files {
@@ -139,8 +138,8 @@ func (c *Corpus) noteSampled(f file) {
 	}
 }
 
-// part parts a text into training and validation, and ends its fingerprints.
-func (c *Corpus) part(config Config, print fingerprints, all *Tokens, segments []segment) error {
+// part parts a text into training and validation, and ends its fingerprint.
+func (c *Corpus) part(config Config, print fingerprint, all *Tokens, segments []segment) error {
 	if all.Len() == 0 {
 		return fmt.Errorf("data: text %s: empty: 0 bytes in %d files found, want at least %d", c.Name, len(segments), config.Context+1)
 	}

@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// file is one input file: where it is, what it is called in messages and
-// fingerprints (its path below the fixed part of the pattern), and its size.
+// file is one input file: where it is, what it is called in messages (its path below the fixed part of the pattern), and its size.
 type file struct {
 	path    string
 	name    string

@@ -7,31 +7,21 @@ import (
 	"hash"
 )
 
-// fingerprints are the two forms of a fingerprint that are made at the same time: of contents alone, and as older programs made it, with the names
-// of files, by which a run of theirs is known.
-type fingerprints struct{ now, former hash.Hash }
+// fingerprint is what a corpus is known by, in the making: its contents and how they are read, whatever its files are called.
+type fingerprint struct{ hash.Hash }
 
-// newFingerprints begins with what a corpus is, in either form, and how it is read.
-func newFingerprints(kind string, how string) fingerprints {
-	f := fingerprints{sha256.New(), sha256.New()}
-	fmt.Fprintf(f.now, "gputrain %s 2\n%s\n", kind, how)
-	fmt.Fprintf(f.former, "gputrain %s 1\n%s\n", kind, how)
+// newFingerprint begins with what a corpus is and how it is read.
+func newFingerprint(kind string, how string) fingerprint {
+	f := fingerprint{sha256.New()}
+	f.add("gputrain %s 2\n%s\n", kind, how)
 	return f
 }
 
 // file adds a file.
-func (f fingerprints) file(of file, content []byte) {
-	fmt.Fprintf(f.now, "%d %x\n", of.size, content)
-	fmt.Fprintf(f.former, "%q %d %x\n", of.name, of.size, content)
-}
+func (f fingerprint) file(of file, content []byte) { f.add("%d %x\n", of.size, content) }
 
-// add adds what both forms have.
-func (f fingerprints) add(format string, args ...any) {
-	fmt.Fprintf(f.now, format, args...)
-	fmt.Fprintf(f.former, format, args...)
-}
+// add adds a text.
+func (f fingerprint) add(format string, args ...any) { fmt.Fprintf(f, format, args...) }
 
-// set gives a corpus its fingerprints.
-func (f fingerprints) set(c *Corpus) {
-	c.Fingerprint, c.Former = hex.EncodeToString(f.now.Sum(nil)), hex.EncodeToString(f.former.Sum(nil))
-}
+// set gives a corpus its fingerprint.
+func (f fingerprint) set(c *Corpus) { c.Fingerprint = hex.EncodeToString(f.Sum(nil)) }

@@ -21,7 +21,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 		return err
 	}
 	all := &Documents{layout: config.Layout}
-	print := newFingerprints("documents", string(how))
+	print := newFingerprint("documents", string(how))
 	if config.tokenizes() {
 		print.add("%s\n", config.how(config.border()))
 		err = c.tokenizeDocuments(r, config, reader, files, print, all)
@@ -44,7 +44,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 }
 
 // spoolDocuments reads documents into memory or a temporary file.
-func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, files []file, print fingerprints, all *Documents) (err error) {
+func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, files []file, print fingerprint, all *Documents) (err error) {
 	spool := newSpool(reader.vocab, spoolLimit)
 	c.files = append(c.files, spool)
 	reader.to = spool
@@ -81,7 +81,7 @@ func readDocuments(r *reading, reader *jsonl, f file) ([]byte, error) {
 }
 
 // tokenizeDocuments reads documents into a token file, or takes them from where they were kept.
-func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, files []file, print fingerprints, all *Documents) error {
+func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, files []file, print fingerprint, all *Documents) error {
 	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 	if end == "" {
 		end = EndRestart
 	}
-	print := newFingerprints("mixture", fmt.Sprintf("%s %d", end, len(config.Mixture)))
+	print := newFingerprint("mixture", fmt.Sprintf("%s %d", end, len(config.Mixture)))
 	var train, validation []Source
 	var weights []float64
 	for i, p := range config.Mixture {
@@ -222,8 +222,7 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 			return fmt.Errorf("data: mixture: source %d: %w", i, err)
 		}
 		c.files = append(c.files, part)
-		fmt.Fprintf(print.now, "%v %s\n", p.Weight, part.Fingerprint)
-		fmt.Fprintf(print.former, "%v %s\n", p.Weight, part.Former)
+		print.add("%v %s\n", p.Weight, part.Fingerprint)
 		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
 		c.Files += part.Files
 		c.Paths = append(c.Paths, part.Paths...)

@@ -148,7 +148,7 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 	if err != nil {
 		return err
 	}
-	print := newFingerprints("data", fmt.Sprintf("%s %d %v", config.how(between), len(files), config.Validation))
+	print := newFingerprint("data", fmt.Sprintf("%s %d %v", config.how(between), len(files), config.Validation))
 	segments, from := make([]segment, len(files)), int64(0)
 	for i, t := range texts {
 		segments[i] = segment{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(tokens.parts[i])}

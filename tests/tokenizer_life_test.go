@@ -63,36 +63,6 @@ func TestATokenizerGoesWithItsModel(t *testing.T) {
 	assert.Contains(t, r.err, "bytes, as they were kept")
 }
 
-// A run that a program without tokenizers made of a directory that has one goes on with the bytes of its text.
-func TestARunOfBytesGoesOnWithBytes(t *testing.T) {
-	p := newPlace(t)
-	p.write(t, "keys.yaml", keysRun)
-	p.write(t, "a.txt", lines(90))
-	ok(t, p.command("train", "keys.yaml", "--run-dir", "first", "--set", "data.tokenizer="+absolute(t, filepath.Join(tokenizers, "gpt2")), "--set", "data.text=a.txt", "--set", "train.steps=1"))
-	ok(t, p.command("export", "first", "--to", "model"))
-	train := func(sets ...string) command {
-		args := []string{"train", "keys.yaml", "--run-dir", "run", "--set", "model.from=model", "--set", "data.text=a.txt", "--set", "train.steps=4", "--set", "train.save_every=2"}
-		for _, s := range sets {
-			args = append(args, "--set", s)
-		}
-		return p.command(args...)
-	}
-	ok(t, train("data.tokens=bytes"))
-	want := read(t, p.path("run/checkpoints/step-00000004/model.safetensors"))
-	assert.NoFileExists(t, p.path("run/checkpoints/step-00000004/tokenizer.json"))
-	record := read(t, p.path("run/run.yaml"))
-	for _, key := range []string{"tokenizer", "tokenizer_fingerprint", "invalid", "cache"} {
-		record = regexp.MustCompile(`(?m)^  `+key+`: .*\n`).ReplaceAllString(record, "")
-	}
-	p.write(t, "run/run.yaml", record)
-	require.NoError(t, os.RemoveAll(p.path("run/checkpoints/step-00000004")))
-	r := ok(t, train())
-	assert.Contains(t, r.err, "is of an older gputrain, which read text as bytes: it goes on with data.tokens=bytes")
-	assert.Equal(t, want, read(t, p.path("run/checkpoints/step-00000004/model.safetensors")))
-	r = train("data.tokens=tokenizer").run(t)
-	assert.Contains(t, r.err, "data.tokens: found \"bytes\", wanted \"tokenizer\"")
-}
-
 func absolute(t *testing.T, path string) string {
 	t.Helper()
 	abs, err := filepath.Abs(path)

@@ -15,16 +15,20 @@ import (
 // accumulationKey is the setting that says how the gradients of microbatches are added up.
 const accumulationKey = "train.accumulation"
 
-// accumulatingAs is the configuration with gradients added up as the run of the directory did, where the run file does not say how; programs without
-// the key did so in sequence. said is what there is to say of that.
+// accumulatingAs is the configuration with gradients added up as the run of the directory did, where the run file does not say how. said is what there is
+// to say of that. A record without the key is of an older program, which did it in sequence and differed otherwise, too: it is refused.
 func (c Config) accumulatingAs(dir string) (_ Config, said string, err error) {
 	i := slices.IndexFunc(c.Settings, func(s Setting) bool { return s.Key == accumulationKey && s.Origin == defaultOrigin })
 	settings, err := storedSettings(dir)
-	if i < 0 || err != nil || settings == nil {
+	if i < 0 || err != nil || len(settings) == 0 {
 		return c, "", err
 	}
-	as := state.AccumulateSequence
-	if stored, known := settings[accumulationKey]; known && json.Unmarshal([]byte(stored), &as) != nil || as == state.AccumulateTree {
+	stored, known := settings[accumulationKey]
+	if !known {
+		return c, "", &DirError{dir, fmt.Errorf("%s: found no %s, wanted one: an older program made this run; finish it with that program, or start over with --fresh", runFile, accumulationKey)}
+	}
+	var as string
+	if json.Unmarshal([]byte(stored), &as) != nil || as == state.AccumulateTree {
 		return c, "", nil // what is none is refused as a changed setting
 	}
 	c.State.Accumulation, c.Settings = as, slices.Clone(c.Settings)

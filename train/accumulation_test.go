@@ -14,8 +14,8 @@ import (
 	"gputrain/state"
 )
 
-// A run goes on adding up its gradients as it began, also where it does not say how: one of a program that did not know the key in
-// sequence, and says so. It ends with the bits of an undisturbed one; the two ways have different bits.
+// A run goes on adding up its gradients as it began, also where it does not say how. A record
+// without the key is of an older program. It ends with the bits of an undisturbed one; the two ways have different bits.
 func TestAccumulationStaysAsItBegan(t *testing.T) {
 	dev := gputest.Device(t)
 	run := func(dir, accumulation string, until int64) (outcome, string) {
@@ -55,7 +55,6 @@ func TestAccumulationStaysAsItBegan(t *testing.T) {
 		}
 		dir := t.TempDir()
 		run(dir, how, 4)
-		forget(dir)
 		_, said := run(dir, "", 8)
 		assert.Contains(t, said, "train.accumulation sequence, as this run began")
 		got, said := run(dir, "", 12)
@@ -68,6 +67,13 @@ func TestAccumulationStaysAsItBegan(t *testing.T) {
 		_, err := Run(t.Context(), dev, c)
 		require.ErrorAs(t, err, &changed)
 		assert.Equal(t, []string{accumulationKey, `"sequence"`, `"tree"`}, []string{changed.Key, changed.Found, changed.Wanted})
+
+		forget(dir)
+		var refused *DirError
+		c = tinyRun(t, dir)
+		_, err = Run(t.Context(), dev, c)
+		require.ErrorAs(t, err, &refused)
+		assert.ErrorContains(t, err, "run.yaml: found no train.accumulation, wanted one: an older program made this run")
 	}
 	assert.NotEqual(t, want[state.AccumulateTree].checkpoint["model.safetensors"], want[state.AccumulateSequence].checkpoint["model.safetensors"])
 }

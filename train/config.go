@@ -28,13 +28,11 @@ type Config struct {
 	Drawn  []string       // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
 
 	Train       data.Source
-	Validation  data.Source // nil: no evaluation
-	Fingerprint string      // of the text (data.Corpus.Fingerprint); a resumed run compares it
-	// FormerFingerprint is that which an older program made (data.Corpus.Former): a run of it may go on.
-	FormerFingerprint string
-	Notes             []string      // what is said of the text at the start, and in the report (data.Corpus.Notes)
-	Prefetch          int           // batches read ahead
-	DataTimeout       time.Duration // that a batch may take to be read, or the run ends with a *data.TimeoutError; 0: as long as it takes
+	Validation  data.Source   // nil: no evaluation
+	Fingerprint string        // of the text (data.Corpus.Fingerprint); a resumed run compares it
+	Notes       []string      // what is said of the text at the start, and in the report (data.Corpus.Notes)
+	Prefetch    int           // batches read ahead
+	DataTimeout time.Duration // that a batch may take to be read, or the run ends with a *data.TimeoutError; 0: as long as it takes
 	// Batches makes batches of the caller's own instead of those of Train, from a place on: what it hands out has to be a function of that
 	// place if a stopped run is to go on to the same bits.
 	Batches func(from data.State) (BatchSource, error)

@@ -67,7 +67,7 @@ func (c contents) ours() (names []string) {
 	return names
 }
 
-// record tells whether a record of settings is among them, which says that the directory is a run's where no marker does.
+// record tells whether a record of settings is among them.
 func (c contents) record() bool {
 	return slices.ContainsFunc(c, func(f content) bool { return f.name == runFile && f.ours })
 }

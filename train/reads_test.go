@@ -137,7 +137,7 @@ func TestTakeDirFromAFolderThatIsGone(t *testing.T) {
 	if os.Remove(here) != nil {
 		t.Skip("a folder in which a process stands cannot be removed here")
 	}
-	d, err := takeDir(dir, t.Logf)
+	d, err := takeDir(dir)
 	require.NoError(t, err)
 	d.release()
 	m, err := ReadMarker(dir)

@@ -73,7 +73,7 @@ func (t *trainer) planBytes(c state.Config) (total uint64, err error) {
 func (t *trainer) recomputed() (what string, err error) {
 	settings, err := storedSettings(t.config.Dir)
 	if json.Unmarshal([]byte(settings[recomputeKey]), &what) != nil {
-		return "", err // none, or of an older program
+		return "", err // none
 	}
 	return what, err
 }

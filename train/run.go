@@ -135,7 +135,7 @@ func (t *trainer) enter(ctx context.Context) error {
 func (t *trainer) takeRun() (reached int64, err error) {
 	c := &t.config
 	if c.leads() {
-		if t.dir, err = takeDir(c.Dir, t.say); err != nil {
+		if t.dir, err = takeDir(c.Dir); err != nil {
 			return 0, err
 		}
 		if err := c.checkBase(); err != nil {
@@ -344,7 +344,7 @@ func (t *trainer) restore(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case record.Run.Fingerprint != c.Fingerprint && (c.FormerFingerprint == "" || record.Run.Fingerprint != c.FormerFingerprint):
+	case record.Run.Fingerprint != c.Fingerprint:
 		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "data (fingerprint of the text)", Found: record.Run.Fingerprint, Wanted: c.Fingerprint})
 	case record.Run.Seed != c.State.Seed:
 		return t.dir.advised(c, &ChangedError{Dir: c.Dir, Key: "train.seed", Found: fmt.Sprint(record.Run.Seed), Wanted: fmt.Sprint(c.State.Seed)})

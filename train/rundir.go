@@ -88,9 +88,9 @@ type runDir struct {
 	unlock func() error
 }
 
-// takeDir makes a run directory, or takes one that is there; it says what is worth knowing. A directory with files of others under names that a
+// takeDir makes a run directory, or takes one that is there. A directory with files of others under names that a
 // run writes is refused, and so is one of another process.
-func takeDir(path string, say func(format string, args ...any)) (*runDir, error) {
+func takeDir(path string) (*runDir, error) {
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, dirError(path, err)
 	}
@@ -100,7 +100,7 @@ func takeDir(path string, say func(format string, args ...any)) (*runDir, error)
 	}
 	d := &runDir{path: path, file: file, unlock: func() error { return nil }}
 	if d.info, err = file.Stat(); err == nil {
-		err = d.claim(say)
+		err = d.claim()
 	}
 	if err != nil {
 		d.release()
@@ -125,9 +125,8 @@ func (d *runDir) release() {
 	_ = errors.Join(d.unlock(), d.file.Close()) // nothing was written
 }
 
-// claim makes sure that the directory is a run's, locks it and marks it. One without a marker, of an older program, is known by what is in its
-// files.
-func (d *runDir) claim(say func(format string, args ...any)) error {
+// claim makes sure that the directory is a run's or has nothing of one, locks it and marks it.
+func (d *runDir) claim() error {
 	_, err := ReadMarker(d.path)
 	marked := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -137,8 +136,11 @@ func (d *runDir) claim(say func(format string, args ...any)) error {
 	if err != nil {
 		return err
 	}
-	theirs := found.theirs(!marked)
-	if !marked && !found.record() {
+	if !marked && found.record() {
+		return fmt.Errorf("found the %s of a run and no %s, wanted both: copy that as well, or choose another directory; a run of an older program, which had none, ends with that program", runFile, markerFile)
+	}
+	theirs := found.theirs(false)
+	if !marked {
 		theirs = found.names()
 	}
 	if len(theirs) > 0 {
@@ -149,9 +151,6 @@ func (d *runDir) claim(say func(format string, args ...any)) error {
 		return err
 	}
 	d.unlock = unlock
-	if !marked && len(found) > 0 {
-		say("run directory %s is of an older gputrain: all that a run writes is in order, and it is marked now", d.path)
-	}
 	return d.mark()
 }
 

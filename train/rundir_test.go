@@ -42,14 +42,13 @@ func textsIn(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// take takes a directory, and gives it back; said is what it said.
-func take(t *testing.T, path string) (said string, err error) {
-	t.Helper()
-	d, err := takeDir(path, func(format string, args ...any) { said += fmt.Sprintf(format, args...) })
+// take takes a directory, and gives it back.
+func take(path string) error {
+	d, err := takeDir(path)
 	if err == nil {
 		d.release()
 	}
-	return said, err
+	return err
 }
 
 // Files of others under the names that a run writes are neither replaced nor cut nor removed: the run is refused, and says which they are.
@@ -89,7 +88,7 @@ func TestFilesOfOthersAreLeftAlone(t *testing.T) {
 	}
 	dir := t.TempDir()
 	put(t, dir, map[string]string{"text.txt": "mine", "models/best.pt": "mine"})
-	_, err := take(t, dir)
+	err := take(dir)
 	require.NoError(t, err, "other names are nobody's business")
 }
 
@@ -100,7 +99,7 @@ func TestRunDirectoryBehindALink(t *testing.T) {
 	require.NoError(t, os.Symlink(loop, loop))
 	require.NoError(t, os.Symlink(filepath.Join(root, "absent"), dangling))
 	for _, path := range []string{loop, filepath.Join(loop, "below"), dangling} {
-		_, err := take(t, path)
+		err := take(path)
 		var refused *DirError
 		require.ErrorAs(t, err, &refused, path)
 		assert.ErrorContains(t, err, "is a link that leads nowhere, wanted a directory")
@@ -109,9 +108,8 @@ func TestRunDirectoryBehindALink(t *testing.T) {
 
 func TestMarker(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	said, err := take(t, dir)
+	err := take(dir)
 	require.NoError(t, err)
-	assert.Empty(t, said)
 	m, err := ReadMarker(dir)
 	require.NoError(t, err)
 	here, err := os.Getwd()
@@ -119,32 +117,32 @@ func TestMarker(t *testing.T) {
 	assert.Equal(t, Marker{Format: 1, From: here}, m)
 
 	put(t, dir, map[string]string{markerFile: `{"format":2}`})
-	_, err = take(t, dir)
+	err = take(dir)
 	assert.EqualError(t, err, fmt.Sprintf("train: run directory %q: .gputrain: found format 2, wanted 1: another version of gputrain has written it", dir))
 
 	file := filepath.Join(t.TempDir(), "file")
 	put(t, filepath.Dir(file), map[string]string{"file": ""})
-	_, err = take(t, file)
+	err = take(file)
 	assert.ErrorContains(t, err, "not a directory")
 }
 
 // Two processes never train in one directory, also where somebody has removed the file of the lock.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
-	first, err := takeDir(dir, t.Logf)
+	first, err := takeDir(dir)
 	require.NoError(t, err)
 	for range 2 {
-		_, err = take(t, dir)
+		err = take(dir)
 		require.ErrorIs(t, err, errLocked)
 		_ = os.Remove(filepath.Join(dir, ".lock"))
 	}
 	first.release()
-	_, err = take(t, dir)
+	err = take(dir)
 	require.NoError(t, err)
 }
 
-// A run directory of a program that did not mark it is known by its files; started over, it has none of them left, and what is not a run's is
-// still there. Copies of run files are kept as they were.
+// Of a run directory the marker is part, and so is the record; started over, it has none of a run's files left, and what is not a run's is still there.
+// Copies of run files are kept as they were.
 func TestRunDirectoryWithoutMarker(t *testing.T) {
 	dev := gputest.Device(t)
 	c := tinyRun(t, t.TempDir())
@@ -157,26 +155,20 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	assert.Contains(t, textsIn(t, c.Dir)[runFile], "# mine.yaml as it was given: "+kept+"\n")
 
 	put(t, c.Dir, map[string]string{"notes.txt": "mine"})
+	marker := textsIn(t, c.Dir)[markerFile]
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, markerFile)))
-	said, err := take(t, c.Dir)
-	require.NoError(t, err)
-	assert.Contains(t, said, "of an older gputrain")
-	said, err = take(t, c.Dir)
-	require.NoError(t, err)
-	assert.Empty(t, said, "it is marked now")
+	var refused *DirError
+	_, err = Run(t.Context(), dev, c)
+	require.ErrorAs(t, err, &refused)
+	assert.ErrorContains(t, err, "found the run.yaml of a run and no .gputrain, wanted both")
+	put(t, c.Dir, map[string]string{markerFile: marker})
 
 	// Without the record of its settings, checkpoints may be of any run.
 	record := textsIn(t, c.Dir)[runFile]
 	require.NoError(t, os.Remove(filepath.Join(c.Dir, runFile)))
-	for _, marked := range []bool{true, false} {
-		if !marked {
-			require.NoError(t, os.Remove(filepath.Join(c.Dir, markerFile)))
-		}
-		_, err = Run(t.Context(), dev, c)
-		var refused *DirError
-		require.ErrorAs(t, err, &refused)
-		assert.ErrorContains(t, err, "gputrain config record RUN.yaml > "+filepath.Join(c.Dir, runFile))
-	}
+	_, err = Run(t.Context(), dev, c)
+	require.ErrorAs(t, err, &refused)
+	assert.ErrorContains(t, err, "gputrain config record RUN.yaml > "+filepath.Join(c.Dir, runFile))
 	var anew strings.Builder
 	require.NoError(t, WriteSettings(&anew, c.withDefaults().Settings))
 	assert.Contains(t, record, anew.String())
@@ -185,7 +177,7 @@ func TestRunDirectoryWithoutMarker(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 6, result.Resumed)
 
-	d, err := takeDir(c.Dir, t.Logf)
+	d, err := takeDir(c.Dir)
 	require.NoError(t, err)
 	require.NoError(t, d.remove())
 	d.release()

@@ -17,7 +17,6 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
 
-	"gputrain/state"
 	"gputrain/train/runfile"
 )
 
@@ -32,20 +31,15 @@ type Setting struct {
 	// Schedule says that the value decides how long the run is or what its rates are: Config.Reschedule lets it change.
 	Schedule bool
 	Dir      bool // the value is a directory: however it is spelt, it is the same
-	Was      any  // the value that runs of programs without the key had; nil: the default
 }
 
 // NewSetting is a value of a key of the run file, whose tags tell whether it may change; other keys may not.
 func NewSetting(key string, value any, origin string) Setting {
 	r := runfile.ResumeOf(key)
-	s := Setting{
+	return Setting{
 		Key: key, Value: value, Origin: origin,
 		Free: r == runfile.Free || r == runfile.ByContent, Schedule: r == runfile.Scheduled, Dir: r == runfile.ByPlace,
 	}
-	if key == accumulationKey {
-		s.Was = state.AccumulateSequence
-	}
-	return s
 }
 
 // defaultOrigin is the origin of a value that nobody has given.
@@ -193,8 +187,8 @@ func isDir(value string) bool {
 
 // compareSettings compares the run.yaml of a directory with the settings of the run that wants to go on there. The error is a
 // *ChangedError of the first setting, in their order, that is not free and differs; with reschedule those of the schedule may, and directories may have
-// moved: both are returned. One of an older program lacks settings that came later: at its default such a setting
-// is what the run has always had.
+// moved: both are returned. A setting that came later than the record is, at its default, what the run has
+// always had.
 func compareSettings(dir string, settings []Setting, reschedule bool) (changes, moved []change, err error) {
 	stored, err := os.ReadFile(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(stored)) == 0 {
@@ -230,13 +224,6 @@ func compareSettings(dir string, settings []Setting, reschedule bool) (changes, 
 		slices.Sort(keys)
 		for _, k := range slices.Compact(keys) {
 			known[k] = true
-			if _, stored := old[k]; !stored && s.Was != nil {
-				was, err := json.Marshal(s.Was)
-				if err != nil {
-					return nil, nil, err
-				}
-				old[k] = string(was)
-			}
 			if _, stored := old[k]; !stored && s.Origin == defaultOrigin {
 				continue
 			}

@@ -66,13 +66,12 @@ func TestChangedSettingsAreRefused(t *testing.T) {
 			return s
 		}},
 		{"key gone", "model.kind", func(s []Setting) []Setting { return s[1:] }},
-		{"nothing but a former key", "", func(s []Setting) []Setting { return s }},
 		{"free", "", func(s []Setting) []Setting { s[7].Value = 7; return s }},
 		{"other origin", "", func(s []Setting) []Setting { s[0].Origin = "--set"; return s }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			writeSettings(t, dir, append(sampleSettings(), Setting{Key: "pipeline.recompute", Value: false})) // of an older program
+			writeSettings(t, dir, sampleSettings())
 			_, _, err := compareSettings(dir, c.edit(sampleSettings()), true)
 			if c.key == "" {
 				require.NoError(t, err)

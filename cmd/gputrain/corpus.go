@@ -105,7 +105,7 @@ func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config
 		return nil, err
 	}
 	wanted, err := fingerprintOf(path)
-	if err == nil && wanted != "" && wanted != text.Fingerprint && wanted != text.Former && !f.ChangedText {
+	if err == nil && wanted != "" && wanted != text.Fingerprint && !f.ChangedText {
 		err = usageError{fmt.Errorf("eval: %s: fingerprint of the text: found %s, wanted %s: it is not what the run has learned from; --changed-text measures it all the same, --text another one",
 			path, text.Fingerprint, wanted)}
 	}

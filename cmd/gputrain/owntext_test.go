@@ -89,13 +89,4 @@ func TestNamesOfRuns(t *testing.T) {
 	assert.Equal(t, text, name("data.text=./a.txt"))
 	assert.Equal(t, text, name("data.text="+filepath.Join(here, "a.txt")))
 	assert.Equal(t, name("model.from=a"), name("model.from=./a/"))
-
-	cfg, err := runfile.ReadAll(nil, nil, []string{"train.steps=7", "train.keep=2"})
-	require.NoError(t, err)
-	former := runName(nil, cfg.Laid(nil))
-	write(t, filepath.Join(former, "run.yaml"), "")
-	assert.Equal(t, former, name("train.steps=7", "train.keep=2"), "a run of an older program is not lost")
-	assert.Equal(t, steps, name("train.steps=7", "train.keep=3"))
-	write(t, filepath.Join(steps, ".gputrain"), `{"format":1}`)
-	assert.Equal(t, steps, name("train.steps=7", "train.keep=2"))
 }

@@ -102,9 +102,6 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 	if c.Fresh {
 		return setup.Train(ctx, cfg, c.out)
 	}
-	if err := asBefore(cfg, dir); err != nil {
-		return train.Config{}, nil, err
-	}
 	from, tokenizer := cfg.Model.From, cfg.Data.Tokenizer
 	if !gone(from) && !gone(tokenizer) {
 		return setup.Train(ctx, cfg, c.out)
@@ -159,21 +156,6 @@ func (c *trainCmd) beginning(cfg *runfile.Config, dir, newest string) (string, e
 func gone(path string) bool {
 	_, err := os.Stat(path)
 	return path != "" && errors.Is(err, os.ErrNotExist)
-}
-
-// asBefore lets a run of a program that knew no tokenizers go on with the bytes of its text, unless data.tokens says otherwise.
-func asBefore(cfg *runfile.Config, dir string) error {
-	was := runfile.New()
-	if err := was.File(filepath.Join(dir, "run.yaml")); err != nil { // training says what is wrong with it
-		return nil
-	}
-	if was.Data.Tokens != "bytes" || was.Origin("data.tokenizer_fingerprint") != "default" || cfg.Origin("data.tokens") != "default" {
-		return nil
-	}
-	if cfg.Model.From != "" {
-		fmt.Fprintf(os.Stderr, "gputrain: the run in %s is of an older gputrain, which read text as bytes: it goes on with data.tokens=bytes\n", dir)
-	}
-	return cfg.Lay("data.tokens", "bytes", runfile.Origin("run.yaml of "+dir))
 }
 
 // onOne trains on one device.

@@ -23,11 +23,11 @@ const DocumentsTogether = "together"
 
 // KeepsApart tells whether windows are made of documents that do not see each other.
 func (c *Config) KeepsApart() bool {
-	return c.PacksDocuments() && c.Data.Documents != DocumentsTogether
+	return c.packsDocuments() && c.Data.Documents != DocumentsTogether
 }
 
-// PacksDocuments tells whether windows are made of documents.
-func (c *Config) PacksDocuments() bool {
+// packsDocuments tells whether windows are made of documents.
+func (c *Config) packsDocuments() bool {
 	return c.HasDocuments() && c.Data.Packing != data.PackNone
 }
 

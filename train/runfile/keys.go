@@ -95,15 +95,15 @@ func isSection(key string) bool {
 	return false
 }
 
-// former are keys of older programs, and what there is in their place. A run that has recorded one may go on: its value was free to change.
-var former = map[string]string{
+// removed are keys of older programs, and what there is in their place.
+var removed = map[string]string{
 	"pipeline.recompute": "it is train.recompute now, layers for true and none for false",
 }
 
 // unknownKey is the error for a key that does not exist, with the nearest one
 // that does.
 func unknownKey(key string) error {
-	if now := former[key]; now != "" {
+	if now := removed[key]; now != "" {
 		return fmt.Errorf("unknown key %q: %s", key, now)
 	}
 	var names, within []string

@@ -349,11 +349,8 @@ func (c *Config) Values() iter.Seq2[string, any] {
 
 func (c *Config) value(f field) any { return reflect.ValueOf(c.Run).FieldByIndex(f.index).Interface() }
 
-// Laid lists key=value for what neither the defaults nor one of files say.
-func (c *Config) Laid(files []string) []string { return c.laid(files, nil) }
-
-// Apart lists those of Laid that tell two runs of the same files apart: values that a run which goes on may change do not. Paths are spelt in one
-// way.
+// Apart lists key=value for what neither the defaults nor one of files say, as far as it tells two runs of the same files apart: values that a run
+// may change as it resumes do not. Paths are spelt in one way.
 func (c *Config) Apart(files []string) []string {
 	return c.laid(files, func(key string, value any) (any, bool) { return spelt(key, value), ResumeOf(key) != Free })
 }

@@ -22,9 +22,6 @@ const (
 
 // ResumeOf tells it of a key; what is no key of the run file, such as a parameter of an optimizer, is Fixed.
 func ResumeOf(key string) Resume {
-	if former[key] != "" {
-		return Free
-	}
 	f, _ := find(key)
 	return f.resume
 }

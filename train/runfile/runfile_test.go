@@ -71,7 +71,7 @@ data: {text: "books/*.txt"}
 	assert.Equal(t, Origin("default"), c.Origin("model.heads"))
 
 	assert.Equal(t, []string{`data.text=["*.md"]`, "train.steps=20", "train.batch=6", "pipeline.adapters=[1]"},
-		slices.DeleteFunc(c.Laid([]string{file}), func(s string) bool { return strings.HasPrefix(s, "optimizer.") }))
+		slices.DeleteFunc(c.laid([]string{file}, nil), func(s string) bool { return strings.HasPrefix(s, "optimizer.") }))
 
 	var explained bytes.Buffer
 	require.NoError(t, c.Explain(&explained))
@@ -97,7 +97,7 @@ func TestEveryKeyCanBeSet(t *testing.T) {
 		}
 		require.NoError(t, c.Set(f.key+"="+value), f.key)
 		assert.NotEqual(t, Default(), c.Run, f.key)
-		assert.Len(t, c.Laid(nil), 1, f.key)
+		assert.Len(t, c.laid(nil, nil), 1, f.key)
 	}
 }
 

@@ -76,7 +76,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	}
 	run = train.Config{
 		Sums:  cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
-		State: c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, Reads: reads(cfg, text), Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, FormerFingerprint: text.Former, Prefetch: cfg.Data.Prefetch,
+		State: c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, Reads: reads(cfg, text), Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
 		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
@@ -168,14 +168,7 @@ func Settings(cfg *runfile.Config) []train.Setting {
 				value = abs
 			}
 		}
-		s := train.NewSetting(key, value, string(cfg.Origin(key)))
-		if key == "data.documents" && cfg.PacksDocuments() {
-			s.Was = runfile.DocumentsTogether
-		}
-		if key == "data.tokenizer_fingerprint" { // a run that knew of none was of ids
-			s.Was = value
-		}
-		out = append(out, s)
+		out = append(out, train.NewSetting(key, value, string(cfg.Origin(key))))
 	}
 	return out
 }
