@@ -1,7 +1,9 @@
 package data
 
+import "gputrain/graph"
+
 // Ignored is the label of positions that do not count.
-const Ignored = -100
+const Ignored = graph.IgnoreLabel
 
 // Batch holds Rows windows of the same number of tokens each, row-major. What a window lacks has token 0 and label [Ignored].
 type Batch struct {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
 )
 
 func status(step int64) Status {
@@ -236,23 +238,32 @@ func TestHooksAreFunctions(t *testing.T) {
 	assert.ErrorIs(t, h.Event(t.Context(), Event{Kind: Saved}), wrong)
 }
 
-// lost is a terminal that has been closed.
-type lost struct{}
+// lost is a terminal that has been closed; tried tells that something was to be written to it.
+type lost struct{ tried chan struct{} }
 
-func (lost) Write([]byte) (int, error) { return 0, syscall.EIO }
+func (l lost) Write([]byte) (int, error) {
+	select {
+	case l.tried <- struct{}{}:
+	default:
+	}
+	return 0, syscall.EIO
+}
 
-// Output that cannot be written ends nothing and holds up nothing, in every form of it.
+// Output that cannot be written ends nothing and holds up nothing, in every form of it: it is tried, and what follows is tried again.
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	for _, kind := range ProgressKinds {
-		p, err := newProgress(kind, lost{}, time.Nanosecond)
+		l := lost{make(chan struct{}, 1)}
+		p, err := newProgress(kind, l, time.Nanosecond)
 		require.NoError(t, err)
-		p.Phase("compile kernels", 1, 2)
-		time.Sleep(200 * time.Millisecond) // a bar has been drawn by then
-		p.Phase("compile kernels", 2, 2)
 		for step := range int64(3) {
+			p.Phase("compile kernels", int(step), 2)
 			p.Step(Status{Step: step, Steps: 3})
 			p.Line("a line")
-			time.Sleep(100 * time.Millisecond)
+			select {
+			case <-l.tried: // a bar draws in its own time
+			case <-time.After(gputest.Patience):
+				t.Fatalf("%s: step %d: nothing was written", kind, step)
+			}
 		}
 		p.Times(nil)
 		p.Close()
