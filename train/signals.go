@@ -10,15 +10,23 @@ import (
 )
 
 // SignalError is the cause of a stop that a signal has asked for.
-type SignalError struct{ Signal os.Signal }
+type SignalError struct {
+	Signal os.Signal
+	Name   string // what the signal is called
+}
 
-func (e *SignalError) Error() string { return fmt.Sprintf("signal %v", e.Signal) }
+func (e *SignalError) Error() string { return "signal " + e.Name }
 
 // Signals returns a context that ends at the first signal that a user, a terminal that closes, a service manager or a batch scheduler sends,
 // with a *SignalError as its cause: a Run in any phase then finishes its step, saves and returns Stopped. It says so on w. A second signal ends
 // the process at once, by exit(1); a hangup does not, as a closing terminal may send several. Call stop when the run is over. From the call on
 // the process does not end because nobody reads its output any more.
 func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context.Context, stop func()) {
+	return NamedSignals(ctx, w, exit, os.Signal.String)
+}
+
+// NamedSignals is Signals where signals have names of the caller's: that of a process to which another hands on what the user has sent is not its own.
+func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name func(os.Signal) string) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 2)
 	signal.Notify(received, wanted(stopSignals)...)
@@ -29,8 +37,8 @@ func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context
 	go func() {
 		select {
 		case s := <-received:
-			cancel(&SignalError{s})
-			fmt.Fprintf(w, "%v: finishing the step and saving; once more to leave at once\n", s)
+			cancel(&SignalError{s, name(s)})
+			fmt.Fprintf(w, "%s: finishing the step and saving; once more to leave at once\n", name(s))
 		case <-over:
 			return
 		}

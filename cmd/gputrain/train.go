@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/cmd/gputrain/launch"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
@@ -42,7 +43,7 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	ctx, stop := train.Signals(ctx, c.out, os.Exit)
+	ctx, stop := train.NamedSignals(ctx, c.out, os.Exit, launch.SignalName)
 	defer stop()
 	return c.close(ctx, c.train(ctx, begin))
 }

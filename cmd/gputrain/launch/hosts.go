@@ -2,6 +2,7 @@ package launch
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -17,14 +18,28 @@ type Host struct {
 	Slots int
 }
 
-// hostName is what mpirun takes in a list of hosts: names, IPv4 addresses, with a user before them.
-var hostName = regexp.MustCompile(`^([\w.-]+@)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$`)
+// mostBytes is what a file of hosts may have: more than 10,000 of them take.
+const mostBytes = 1 << 20
+
+// mostSlots is how many ranks a host may take: what is beyond is a slip, and would start so many processes.
+const mostSlots = 1024
+
+// hostName is what mpirun takes in a list of hosts: names, IPv4 addresses, with a user before them, who is no option of ssh.
+var hostName = regexp.MustCompile(`^(\w[\w.-]*@)?[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?$`)
 
 // ReadHosts reads a file of one host a line, `name` or `name slots=N`. A # begins a comment.
 func ReadHosts(path string) ([]Host, error) {
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("launch: hosts: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("launch: hosts: %w", err)
+	}
+	if len(b) > mostBytes {
+		return nil, fmt.Errorf("launch: hosts: %s: found more than %d bytes, wanted a host a line", path, mostBytes)
 	}
 	var hosts []Host
 	for i, line := range strings.Split(string(b), "\n") {
@@ -59,8 +74,8 @@ func parseHost(words []string) (Host, error) {
 			return h, fmt.Errorf("found %q after the host, wanted slots=N%s", w, suggest.DidYouMean(key, []string{"slots"}))
 		}
 		n, err := strconv.Atoi(value)
-		if err != nil || n < 1 {
-			return h, fmt.Errorf("found %q, wanted slots=N with N of 1 or more", w)
+		if err != nil || n < 1 || n > mostSlots {
+			return h, fmt.Errorf("found %q, wanted slots=N with N from 1 to %d", w, mostSlots)
 		}
 		h.Slots = n
 	}

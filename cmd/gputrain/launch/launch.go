@@ -72,10 +72,16 @@ func (j Job) Run(ctx, now context.Context) (int, error) {
 				return code, fmt.Errorf("launch: restart: found hosts of %d slots, wanted %d or more: as many ranks have the stages between them", Slots(hosts), j.Replica)
 			}
 		}
-		j.Args = slices.DeleteFunc(slices.Clone(j.Args), func(a string) bool { return a == "--fresh" }) // what this run has saved is wanted
+		j.Args = slices.DeleteFunc(slices.Clone(j.Args), isFresh) // what this run has saved is wanted
 		fmt.Fprintf(j.Log, "gputrain: launch: the job has ended with code %d%s: restart %d of %d from the newest checkpoint, on %s\n",
 			code, meaning(code), restart+1, j.Restarts, j.size(hosts))
 	}
+}
+
+// isFresh knows the flag however it is written: also as --fresh=true.
+func isFresh(arg string) bool {
+	name, _, _ := strings.Cut(arg, "=")
+	return name == "--fresh"
 }
 
 func meaning(code int) string {
@@ -126,6 +132,7 @@ func (j Job) once(ctx, now context.Context, mpirun string, hosts []Host) (int, e
 		finished := finishing(note, over)
 		select {
 		case <-ctx.Done():
+			ask(note, context.Cause(ctx))
 			stop(c.Process)
 		case <-now.Done():
 		case <-finished:

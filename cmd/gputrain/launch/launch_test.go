@@ -5,6 +5,7 @@ package launch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,15 +31,18 @@ func TestReadHosts(t *testing.T) {
 	assert.Equal(t, 6, Slots(hosts))
 	assert.Equal(t, "node1:4,user@10.0.0.7:1,node-3.example.org:1", list(hosts))
 	for text, want := range map[string]string{
-		"a\nb slot=2":    `:2: found "slot=2" after the host, wanted slots=N, did you mean "slots"?`,
-		"a slots=0":      `:1: found "slots=0", wanted slots=N with N of 1 or more`,
-		"a slots=":       `:1: found "slots="`,
-		"a slots=2 b":    `:1: found "b" after the host`,
-		"a:2":            `:1: found "a:2", wanted the name of a host`,
-		"a,b":            `:1: found "a,b"`,
-		"-x":             `:1: found "-x"`,
-		"a\n\na slots=2": `:3: found host "a" again`,
-		"# nobody\n":     `found no host`,
+		"a\nb slot=2":                `:2: found "slot=2" after the host, wanted slots=N, did you mean "slots"?`,
+		"a slots=0":                  `:1: found "slots=0", wanted slots=N with N from 1 to 1024`,
+		"a slots=":                   `:1: found "slots="`,
+		"a slots=2 b":                `:1: found "b" after the host`,
+		"a:2":                        `:1: found "a:2", wanted the name of a host`,
+		"a,b":                        `:1: found "a,b"`,
+		"-x":                         `:1: found "-x"`,
+		"-Fx@a":                      `:1: found "-Fx@a"`,
+		"a slots=1025":               `:1: found "slots=1025"`,
+		strings.Repeat("a\n", 1<<20): `found more than 1048576 bytes`,
+		"a\n\na slots=2":             `:3: found host "a" again`,
+		"# nobody\n":                 `found no host`,
 	} {
 		_, err := read(text)
 		assert.ErrorContains(t, err, want)
@@ -100,7 +104,7 @@ func TestArguments(t *testing.T) {
 
 // What is worth a restart gets one, and no more than asked for.
 func TestRestarts(t *testing.T) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		restarts int
 		does     []string
 		code     int
@@ -118,12 +122,12 @@ func TestRestarts(t *testing.T) {
 		{3, []string{"exit 8"}, 8, 1},
 	} {
 		calls := fake(t, c.does...)
-		code, log := run(t, Job{Program: "p", Args: []string{"train", "--fresh", "x"}, Ranks: 2, Restarts: c.restarts})
+		code, log := run(t, Job{Program: "p", Args: []string{"train", []string{"--fresh", "--fresh=true"}[i%2], "x"}, Ranks: 2, Restarts: c.restarts})
 		assert.Equal(t, c.code, code, "%v", c.does)
 		require.Len(t, calls(), c.calls, "%v", c.does)
 		assert.Equal(t, c.calls-1, strings.Count(log, "restart "), "%s", log)
-		for i, call := range calls() {
-			assert.Equal(t, i == 0, strings.Contains(call, "--fresh"), "what a run has saved is not removed: %s", call)
+		for k, call := range calls() {
+			assert.Equal(t, k == 0, strings.Contains(call, "--fresh"), "what a run has saved is not removed: %s", call)
 		}
 	}
 }
@@ -234,6 +238,37 @@ func TestNote(t *testing.T) {
 	assert.Equal(t, 6, code, "the first says why")
 	t.Setenv(endVariable, filepath.Join(t.TempDir(), "no such host", "end"))
 	Note(6)
+}
+
+// A rank says what its launcher was told, and not the signal by which it hears of it.
+func TestSignalName(t *testing.T) {
+	note := filepath.Join(t.TempDir(), "end")
+	t.Setenv(endVariable, "")
+	assert.Equal(t, "user defined signal 1", SignalName(syscall.SIGUSR1))
+	t.Setenv(endVariable, note)
+	assert.Equal(t, "user defined signal 1", SignalName(syscall.SIGUSR1), "nobody has told the launcher anything")
+	assert.Equal(t, "terminated", SignalName(syscall.SIGTERM))
+
+	calls := fake(t, `trap 'cat "$`+endVariable+askedSuffix+`" >>`+note+`; exit 3' USR1; touch `+note+`; while :; do sleep 0.02; done`)
+	ctx, stop := context.WithCancelCause(t.Context())
+	go func() {
+		for !exists(note) && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		stop(errors.New("signal hangup"))
+	}()
+	code, err := Job{Program: "p", Ranks: 2, Log: &bytes.Buffer{}}.Run(ctx, t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 3, code)
+	assert.Len(t, calls(), 1)
+	text, err := os.ReadFile(note)
+	require.NoError(t, err)
+	assert.Equal(t, "signal hangup", string(text))
+
+	ask(note, errors.New("signal hangup"))
+	assert.Equal(t, "hangup to gputrain launch", SignalName(syscall.SIGUSR1))
+	t.Setenv(endVariable, filepath.Join(t.TempDir(), "no such host", "end"))
+	assert.Equal(t, "user defined signal 1 of gputrain launch, which was told to stop", SignalName(syscall.SIGUSR1))
 }
 
 func exists(path string) bool {

@@ -2,7 +2,9 @@ package launch
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -26,6 +28,27 @@ func Note(code int) {
 		_, _ = f.WriteString(strconv.Itoa(code))
 		_ = f.Close()
 	}
+}
+
+// askedSuffix is behind the name of the note for that of what the launcher was told.
+const askedSuffix = ".asked"
+
+// ask notes why the ranks are asked to stop. That they cannot know is no reason not to ask them.
+func ask(note string, cause error) { _ = os.WriteFile(note+askedSuffix, []byte(cause.Error()), 0o600) }
+
+// SignalName is what a rank calls a signal: one of its launcher's has the name of what the launcher was told, where that is known.
+func SignalName(s os.Signal) string {
+	note := os.Getenv(endVariable)
+	if note == "" || !asks(s) {
+		return s.String()
+	}
+	if asked, err := os.ReadFile(note + askedSuffix); err == nil {
+		return strings.TrimPrefix(string(asked), "signal ") + " to gputrain launch"
+	}
+	if _, err := os.Stat(filepath.Dir(note)); err != nil { // on another host
+		return s.String() + " of gputrain launch, which was told to stop"
+	}
+	return s.String()
 }
 
 func readNote(path string) (code int, noted bool) {

@@ -18,6 +18,8 @@ func start(*exec.Cmd) (<-chan error, error) { return nil, supported() }
 
 func stop(*os.Process) {}
 
+func asks(os.Signal) bool { return false }
+
 func end(p *os.Process, _ <-chan struct{}) { _ = p.Kill() }
 
 func exitCode(s *os.ProcessState) int { return s.ExitCode() }

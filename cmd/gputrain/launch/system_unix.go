@@ -35,6 +35,9 @@ func start(c *exec.Cmd) (<-chan error, error) {
 // stop tells all ranks to save and stop: mpirun hands this signal on at once. It would kill them two seconds after the others.
 func stop(p *os.Process) { _ = p.Signal(syscall.SIGUSR1) }
 
+// asks tells the signal of stop.
+func asks(s os.Signal) bool { return s == syscall.SIGUSR1 }
+
 // endPatience is how long mpirun may take to end its ranks, which it gives two seconds.
 const endPatience = 10 * time.Second
 
