@@ -79,6 +79,8 @@ type Config struct {
 	// where it fails, which is said.
 	Peak  func(ctx context.Context) (float64, error)
 	Title string // of the report; default: the model's kind
+	// Profile writes ProfileFile once the run has ended, if it had its directory; where it writes nothing there is none. nil: none.
+	Profile func(w io.Writer) error
 
 	// Ranks are the processes that train this model together, and Sums how they add up their gradients; nil: this one is alone. Rank 0 writes and says
 	// everything: of the others hooks, watchers, histograms, samples and progress are left out.

@@ -108,7 +108,22 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	if reportErr := t.report(reasonOf(err)); err == nil {
 		err = reportErr
 	}
+	if profileErr := t.profile(); err == nil {
+		err = profileErr
+	}
 	return t.result(), err
+}
+
+// profile writes ProfileFile.
+func (t *trainer) profile() error {
+	if t.config.Profile == nil {
+		return nil
+	}
+	var trace bytes.Buffer
+	if err := t.config.Profile(&trace); err != nil || trace.Len() == 0 {
+		return err
+	}
+	return t.dir.replace(ProfileFile, trace.Bytes())
 }
 
 // enter takes the run directory, makes sure that all ranks are of one run, and opens it.

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -104,6 +105,47 @@ func TestRunDirectoryBehindALink(t *testing.T) {
 		require.ErrorAs(t, err, &refused, path)
 		assert.ErrorContains(t, err, "is a link that leads nowhere, wanted a directory")
 	}
+}
+
+// A profile is written into a directory that the run has taken, and into no other.
+func TestProfileOfARun(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyRun(t, t.TempDir())
+	c.Steps, c.Profile = 3, func(w io.Writer) error {
+		_, err := io.WriteString(w, `{"traceEvents":[]}`)
+		return err
+	}
+	path := filepath.Join(c.Dir, ProfileFile)
+	put(t, c.Dir, map[string]string{ProfileFile: "mine"})
+	_, err := Run(t.Context(), dev, c)
+	require.ErrorContains(t, err, ProfileFile)
+	requireText(t, "mine", path)
+
+	require.NoError(t, os.Remove(path))
+	_, err = Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	requireText(t, `{"traceEvents":[]}`, path)
+
+	again := c
+	again.Steps, again.Fresh = 6, true
+	again.Hooks = []Hook{HookFunc(func(_ context.Context, e Event) error {
+		if e.Kind == Started {
+			require.NoError(t, os.Rename(c.Dir, c.Dir+" moved"))
+			put(t, c.Dir, map[string]string{ProfileFile: "mine"})
+		}
+		return nil
+	})}
+	_, err = Run(t.Context(), dev, again)
+	var gone *GoneError
+	require.ErrorAs(t, err, &gone)
+	requireText(t, "mine", path)
+}
+
+func requireText(t *testing.T, want, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, want, string(text))
 }
 
 func TestMarker(t *testing.T) {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,16 +10,16 @@ import (
 )
 
 // writeProfile prints the time of each group of passes and writes the trace.
-func writeProfile(dev *gpu.Device, path string) error {
+func writeProfile(w io.Writer, dev *gpu.Device) error {
 	spans := dev.Profile()
 	if err := gpu.ProfileTable(os.Stderr, spans); err != nil {
 		return err
 	}
-	return writeFile(path, func(w io.Writer) error { return gpu.WriteTrace(w, spans) })
+	return gpu.WriteTrace(w, spans)
 }
 
 // writeTimeline prints the time of each group of passes of every device that tells it, and writes the trace of stages and links.
-func writeTimeline(r *timeline.Recorder, devices []*gpu.Device, path string) error {
+func writeTimeline(w io.Writer, r *timeline.Recorder, devices []*gpu.Device) error {
 	var passes []timeline.Passes
 	seen := map[*gpu.Device]bool{}
 	for stage, d := range devices {
@@ -36,19 +34,5 @@ func writeTimeline(r *timeline.Recorder, devices []*gpu.Device, path string) err
 			return err
 		}
 	}
-	return writeFile(path, func(w io.Writer) error { return r.WriteTrace(w, passes...) })
-}
-
-// writeFile writes a file through a buffer.
-func writeFile(path string, write func(io.Writer) error) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	w := bufio.NewWriter(f)
-	if err := write(w); err != nil {
-		return err
-	}
-	return errors.Join(w.Flush(), f.Close())
+	return r.WriteTrace(w, passes...)
 }

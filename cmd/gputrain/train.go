@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -167,11 +168,11 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 	}
 	defer dev.Release()
 	run.Peak = peakOf(dev)
+	if c.Profile {
+		run.Profile = func(w io.Writer) error { return writeProfile(w, dev) }
+	}
 	c.entered = true
 	_, err = train.Run(ctx, dev, run)
-	if c.Profile {
-		err = errors.Join(err, writeProfile(dev, filepath.Join(run.Dir, train.ProfileFile)))
-	}
 	return err
 }
 
@@ -196,11 +197,16 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 		}
 		return nil
 	}))
+	if c.Profile {
+		run.Profile = func(w io.Writer) error {
+			if timeline == nil { // no step has begun
+				return nil
+			}
+			return writeTimeline(w, timeline, devices)
+		}
+	}
 	c.entered = true
 	_, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
-	if c.Profile && timeline != nil {
-		err = errors.Join(err, writeTimeline(timeline, devices, filepath.Join(run.Dir, train.ProfileFile)))
-	}
 	return err
 }
 
