@@ -116,8 +116,10 @@ func othersIn(fsys FileSystem, dir string) (others []string, err error) {
 	}
 	m, unread := decodeManifest(fsys, dir) // one that is damaged names nothing
 	for _, name := range names {
-		if _, named := m.Files[name]; !named && !isCheckpointFile(name) && !(unread != nil && isBeside(name)) {
-			others = append(others, filepath.Join(dir, name))
+		path := filepath.Join(dir, name)
+		_, named := m.Files[name]
+		if _, file := fsys.ReadDir(path); file == nil || !named && !isCheckpointFile(name) && !(unread != nil && isBeside(name)) {
+			others = append(others, path) // no checkpoint has directories, whatever they are called
 		}
 	}
 	return others, err

@@ -12,6 +12,8 @@ func Hold(fsys FileSystem, dir string) (release func() error, err error) {
 	nothing := func() error { return nil }
 	if _, err := fsys.Size(manifestPath(dir)); errors.Is(err, fs.ErrNotExist) {
 		return nothing, nil
+	} else if err != nil {
+		return nil, loadError(dir, "%w", err)
 	}
 	lock, err := fsys.Lock(manifestPath(dir), false)
 	if err != nil {

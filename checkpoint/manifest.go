@@ -125,7 +125,7 @@ func Verify(fsys FileSystem, dir string) error {
 
 // VerifyModel is Verify of a checkpoint; any other directory, which has no manifest, passes.
 func VerifyModel(fsys FileSystem, dir string) error {
-	if _, err := fsys.Size(manifestPath(dir)); err != nil {
+	if _, err := fsys.Size(manifestPath(dir)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return Verify(fsys, dir)

@@ -142,7 +142,13 @@ func TestOnlyCheckpointsAreRemoved(t *testing.T) {
 	store := mustCommit(t, root, 1, 2, 3)
 	theirs := filepath.Join(root, DirName(1), "notes.txt")
 	require.NoError(t, os.WriteFile(theirs, []byte("mine"), 0o666))
+	folder := filepath.Join(root, DirName(2), OtherFile) // no checkpoint has one, whatever it is called
+	require.NoError(t, os.Mkdir(folder, 0o777))
 	removed, err := store.Rotate(Keep{Last: 1})
+	require.NoError(t, err)
+	assert.Empty(t, removed)
+	require.NoError(t, os.Remove(folder))
+	removed, err = store.Rotate(Keep{Last: 1})
 	require.NoError(t, err)
 	assert.Equal(t, []string{DirName(2)}, removed)
 	assert.FileExists(t, theirs)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -41,7 +40,7 @@ func (c Config) accumulatingAs(dir string) (_ Config, said string, err error) {
 
 // storedSettings are those of the run of a directory, in JSON by their keys; nil where there are none.
 func storedSettings(dir string) (map[string]string, error) {
-	text, err := os.ReadFile(filepath.Join(dir, runFile))
+	text, err := readRegular(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

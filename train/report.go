@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,7 +79,7 @@ func (r report) write(dir string) error {
 		return err
 	}
 	fmt.Fprintf(&out, "\n## Settings\n\n```yaml\n%s```\n", text)
-	return replaceFile(filepath.Join(dir, reportFile), out.Bytes())
+	return ReplaceFile(filepath.Join(dir, reportFile), out.Bytes())
 }
 
 // further names what else has chosen among tokens, where it did.
@@ -121,10 +122,14 @@ func indented(s string) string {
 	return "    " + strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ")
 }
 
-// replaceFile puts a file in place in one go.
-func replaceFile(path string, data []byte) error {
+// ReplaceFile puts a file in place in one go: who is killed meanwhile leaves the old one or the new, and .gputrain.tmp, which the next one replaces.
+func ReplaceFile(path string, data []byte) error {
 	temporary := filepath.Join(filepath.Dir(path), temporaryFile)
-	f, err := os.Create(temporary)
+	// A new file: what a killed process has left of that name goes, and a link of that name would have its target written.
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("train: write: %w", err)
+	}
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return fmt.Errorf("train: write: %w", err)
 	}
@@ -136,7 +141,7 @@ func replaceFile(path string, data []byte) error {
 		err = os.Rename(temporary, path)
 	}
 	if err != nil {
-		return fmt.Errorf("train: write: %w", err)
+		return fmt.Errorf("train: write: %w", errors.Join(err, os.Remove(temporary)))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []Ev
 		if err := (Chart{Title: title, Panels: p.panels}).Write(&picture); err != nil {
 			return fmt.Errorf("train: report: %w", err)
 		}
-		if err := replaceFile(path, picture.Bytes()); err != nil {
+		if err := ReplaceFile(path, picture.Bytes()); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "![%s](%s)\n\n", p.alt, p.name)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -45,7 +44,7 @@ func readReschedule(c Config) (reschedule, error) {
 		return r, err
 	}
 	r.changes = changes
-	text, err := os.ReadFile(filepath.Join(c.Dir, runFile))
+	text, err := readRegular(filepath.Join(c.Dir, runFile))
 	if err != nil {
 		return r, fmt.Errorf("train: run directory: %w", err)
 	}

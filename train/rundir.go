@@ -29,7 +29,7 @@ type Marker struct {
 
 // ReadMarker reads the marker of a run directory; the error of one without matches fs.ErrNotExist.
 func ReadMarker(dir string) (Marker, error) {
-	raw, err := os.ReadFile(filepath.Join(dir, markerFile))
+	raw, err := beginning(filepath.Join(dir, markerFile))
 	if err != nil {
 		return Marker{}, &DirError{dir, err}
 	}
@@ -233,7 +233,7 @@ func (d *runDir) replace(name string, data []byte) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	err := replaceFile(d.join(name), data)
+	err := ReplaceFile(d.join(name), data)
 	if gone := d.check(); err != nil && gone != nil { // in between
 		return gone
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"time"
 )
 
@@ -27,7 +26,7 @@ func (t *trainer) logSession() error {
 	if step == t.config.Steps {
 		return nil
 	}
-	text, err := os.ReadFile(t.dir.join(sessionsFile))
+	text, err := readRegular(t.dir.join(sessionsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("train: run directory: %w", err)
 	}

@@ -190,7 +190,7 @@ func isDir(value string) bool {
 // moved: both are returned. A setting that came later than the record is, at its default, what the run has
 // always had.
 func compareSettings(dir string, settings []Setting, reschedule bool) (changes, moved []change, err error) {
-	stored, err := os.ReadFile(filepath.Join(dir, runFile))
+	stored, err := readRegular(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(stored)) == 0 {
 		return nil, nil, &DirError{dir, fmt.Errorf("found checkpoints without a whole %s, which says what run they are of; %s", runFile, stateSettings(dir))}
 	}

@@ -33,7 +33,7 @@ type textFlags struct {
 // it has such.
 func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definition) (text *data.Corpus, tokens data.Source, err error) {
 	cfg, path := runfile.New(), of.Model
-	err = cfg.File(filepath.Join(path, "run.yaml"))
+	err = cfg.Record(filepath.Join(path, "run.yaml"))
 	given := len(f.Text)+len(f.JSONL) > 0
 	switch {
 	case errors.Is(err, os.ErrNotExist) && given:

@@ -91,7 +91,7 @@ func (c *watchCmd) Run(ctx context.Context) error {
 // 0 where there is none yet.
 func (c *watchCmd) steps() int64 {
 	cfg := runfile.New()
-	if err := cfg.File(filepath.Join(c.RunDir, "run.yaml")); err != nil {
+	if err := cfg.Record(filepath.Join(c.RunDir, "run.yaml")); err != nil {
 		slog.Info(fmt.Sprintf("watch: the number of steps is not known: %v", err))
 		return 0
 	}

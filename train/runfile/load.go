@@ -53,6 +53,14 @@ func (c *Config) Origin(key string) Origin {
 // mostBytes is what a run file may have: far more than all keys with long lists take, and less than what else may be named by mistake.
 const mostBytes = 1 << 20
 
+// Record is File of the run.yaml of a run directory: a regular file, as a directory of others may have a pipe there that nobody writes to.
+func (c *Config) Record(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("run file: %s: found a %v, wanted a regular file", path, info.Mode())
+	}
+	return c.File(path)
+}
+
 // File lays the values of a YAML file over the present ones.
 func (c *Config) File(path string) error {
 	f, err := os.Open(path)

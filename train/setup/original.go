@@ -61,7 +61,7 @@ func beganWith(dir string) (string, error) {
 	}
 	run := filepath.Dir(filepath.Dir(dir))
 	cfg := runfile.New()
-	if err := cfg.File(filepath.Join(run, "run.yaml")); errors.Is(err, fs.ErrNotExist) {
+	if err := cfg.Record(filepath.Join(run, "run.yaml")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	} else if err != nil {
 		return "", err

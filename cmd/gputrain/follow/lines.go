@@ -44,22 +44,15 @@ func (l *Lines) end() int64 {
 // the number of leading lines that it still has. The bytes of a line are valid during the call only; of one that is longer than any that a run writes
 // they are the beginning. A file that is not there has no lines.
 func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte, offset int64)) error {
-	file, err := root.Open(l.Name)
+	file, err := Open(root, l.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.cut(0, rewind)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("follow: open: %w", err)
+		return err
 	}
 	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return fmt.Errorf("follow: %q: %w", l.Name, err)
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("follow: %q: found %s, wanted a file", l.Name, info.Mode().Type())
-	}
 	if !l.unchanged(file) {
 		keep, err := l.common(file)
 		if err != nil {
@@ -146,11 +139,27 @@ func wholeLines(r io.Reader, use func(line []byte, length int64) bool) error {
 	}
 }
 
-// At reads a line that Poll has handed over before.
-func At(root *os.Root, name string, from, to int64) ([]byte, error) {
+// Open opens a regular file. To open a pipe waits for somebody who writes to it, and a run directory may be anybody's.
+func Open(root *os.Root, name string) (*os.File, error) {
+	info, err := root.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("follow: open: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("follow: open %q: found %v, wanted a regular file", name, info.Mode())
+	}
 	file, err := root.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("follow: open: %w", err)
+	}
+	return file, nil
+}
+
+// At reads a line that Poll has handed over before.
+func At(root *os.Root, name string, from, to int64) ([]byte, error) {
+	file, err := Open(root, name)
+	if err != nil {
+		return nil, err
 	}
 	defer file.Close()
 	line := make([]byte, min(to-from, longestLine))

@@ -108,7 +108,7 @@ func TestLinesRefuse(t *testing.T) {
 	require.NoError(t, endless.Close())
 	assert.ErrorContains(t, poll("endless"), "wanted lines of JSON")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "folder"), 0o777))
-	assert.ErrorContains(t, poll("folder"), "wanted a file")
+	assert.ErrorContains(t, poll("folder"), "wanted a regular file")
 	outside := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(outside, []byte("secret\n"), 0o666))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "link")))

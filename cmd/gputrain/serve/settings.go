@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"gputrain/cmd/gputrain/follow"
 )
 
 // setting is one value in force, as run.yaml records it.
@@ -46,9 +48,9 @@ func parseSettings(text []byte) ([]setting, error) {
 // readSmall reads a file that people read.
 func readSmall(root *os.Root, name string) ([]byte, error) {
 	const most = 4 << 20
-	file, err := root.Open(name)
+	file, err := follow.Open(root, name)
 	if err != nil {
-		return nil, fmt.Errorf("serve: open: %w", err)
+		return nil, err
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
