@@ -155,6 +155,20 @@ func TestWrite(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(theirs, f.name), []byte("# mine\n"), 0o666))
 		require.ErrorContains(t, Check(theirs), f.name+": found a file that no comparison has written")
 	}
+	theirs := filepath.Join(t.TempDir(), "theirs") // a link is not followed, nor is what it leads to written
+	require.NoError(t, os.WriteFile(theirs, []byte(`{"entrants":1}`), 0o666))
+	linked := t.TempDir()
+	require.NoError(t, os.Symlink(theirs, filepath.Join(linked, "compare.json")))
+	require.ErrorContains(t, Check(linked), "wanted a regular file")
+	before := filepath.Join(t.TempDir(), "before")
+	require.NoError(t, os.Link(filepath.Join(dir, "compare.json"), before))
+	whole, err := os.ReadFile(before)
+	require.NoError(t, err)
+	c.Title = "again"
+	require.NoError(t, c.Write(dir))
+	kept, err := os.ReadFile(before)
+	require.NoError(t, err)
+	assert.Equal(t, string(whole), string(kept), "files are replaced in one go: at no moment is one cut short")
 	read := func(name string) string {
 		raw, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)

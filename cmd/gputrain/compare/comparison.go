@@ -126,10 +126,17 @@ const pictureLine = "![validation loss over steps and over seconds](compare.svg)
 func Check(dir string) error {
 	for _, f := range files {
 		path := filepath.Join(dir, f.name)
-		text, err := os.ReadFile(path)
+		info, err := os.Lstat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s: found a %v, wanted a regular file or none: move it away, or choose another --out", path, info.Mode())
+		}
+		if err != nil {
+			return fmt.Errorf("compare: %w", err)
+		}
+		text, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("compare: %w", err)
 		}
@@ -152,9 +159,10 @@ func (c *Comparison) Write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(dir, "compare.json"), append(raw, '\n'), 0o666),
-		os.WriteFile(filepath.Join(dir, "compare.svg"), picture, 0o666),
-		os.WriteFile(filepath.Join(dir, "compare.md"), c.markdown(), 0o666),
-	)
+	for i, text := range [][]byte{append(raw, '\n'), picture, c.markdown()} { // in the order of files
+		if err := train.ReplaceFile(filepath.Join(dir, files[i].name), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
