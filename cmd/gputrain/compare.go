@@ -35,6 +35,10 @@ type compareCmd struct {
 func (c *compareCmd) Run(ctx context.Context) error {
 	ctx, stop := train.Signals(ctx, os.Stderr, os.Exit)
 	defer stop()
+	return train.Stopping(ctx, c.run(ctx))
+}
+
+func (c *compareCmd) run(ctx context.Context) error {
 	all, configs, err := c.entrants()
 	if err != nil {
 		return usageError{err}
