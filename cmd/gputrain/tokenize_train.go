@@ -7,9 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
+	"gputrain/checkpoint"
 	"gputrain/internal/ondisk"
 	"gputrain/tokenizer"
 )
@@ -100,16 +103,34 @@ func (c *trainTokenizeCmd) texts() (texts []io.Reader, err error) {
 	return texts, nil
 }
 
-// writeNew writes a file that was not there: whole, or not at all.
-func writeNew(path string, raw []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tokenizer-*")
+// writeNew writes a file that was not there: whole, or not at all. A signal waits until it is written, which takes milliseconds; who is killed meanwhile
+// leaves what the next one takes over.
+func writeNew(path string, raw []byte) (err error) {
+	_, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
+	if info, err := os.Lstat(temporary); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("tokenize: train: %s: found a %v, wanted a free name for what is being written", temporary, info.Mode())
+	}
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(raw)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+	defer func() { err = errors.Join(err, f.Close()) }()
+	lock, err := checkpoint.OS.Lock(temporary, true)
+	if err != nil {
+		return fmt.Errorf("tokenize: train: another process writes %s: %w", path, err)
+	}
+	defer lock.Close()
+	defer os.Remove(temporary)
+	if err := f.Truncate(0); err != nil {
 		return err
 	}
-	return os.Link(f.Name(), path)
+	if _, err = f.Write(raw); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return os.Link(temporary, path)
 }
