@@ -130,8 +130,7 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	durable := func() error {
 		return errors.Join(t.metrics.sync(), t.samples.sync(), t.histograms.sync(), t.syncHooks())
 	}
-	keep := checkpoint.Keep{Last: t.config.Keep, Best: t.config.KeepBest, Protect: []int64{t.run.BestStep}}
-	if err := t.saves.saver.Start(host, keep, durable); err != nil {
+	if err := t.saves.saver.Start(host, t.keep(), durable); err != nil {
 		return err
 	}
 	t.saved(step, temporary)
@@ -139,6 +138,11 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 		return t.settle(ctx, true)
 	}
 	return nil
+}
+
+// keep is what rotation leaves.
+func (t *trainer) keep() checkpoint.Keep {
+	return checkpoint.Keep{Last: t.config.Keep, Best: t.config.KeepBest, Protect: []int64{t.run.BestStep}}
 }
 
 // copyToHost copies the state. Other ranks than the first have nothing to write, but each may have its part of the optimizer's state, or stages of

@@ -275,3 +275,27 @@ func TestResumeTellsWhatItRestored(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, string(report), "| resumed | from step 5 |")
 }
+
+// A kill within the rotation behind the last checkpoint leaves what the same command removes, though it has no step to make.
+func TestLastRotationIsFinished(t *testing.T) {
+	dev := gputest.Device(t)
+	c := tinyRun(t, t.TempDir())
+	_, err := Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	checkpoints := filepath.Join(c.Dir, checkpointsDir)
+	store := checkpoint.Store{FS: checkpoint.OS, Dir: checkpoints}
+	want, err := store.Steps()
+	require.NoError(t, err)
+	require.NotContains(t, want, int64(3))
+	other := tinyRun(t, t.TempDir())
+	other.Keep = 0
+	_, err = Run(t.Context(), dev, other)
+	require.NoError(t, err)
+	name := checkpoint.DirName(3)
+	require.NoError(t, os.CopyFS(filepath.Join(checkpoints, name), os.DirFS(filepath.Join(other.Dir, checkpointsDir, name))))
+	_, err = Run(t.Context(), dev, c)
+	require.NoError(t, err)
+	found, err := store.Steps()
+	require.NoError(t, err)
+	assert.Equal(t, want, found)
+}

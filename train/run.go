@@ -391,7 +391,10 @@ func (t *trainer) restore(ctx context.Context) error {
 	if record.Step > c.Steps {
 		return fmt.Errorf("train: run directory %q: is at step %d, wanted %d steps", c.Dir, record.Step, c.Steps)
 	}
-	return nil
+	if record.Step == c.Steps && len(found.Rejected) == 0 { // nothing will be saved: a kill may have cut short the last rotation
+		_, err = t.store.Rotate(t.keep())
+	}
+	return err
 }
 
 // loaded lets go of the parameters that the run was given: they are on the devices, or not needed.
