@@ -17,6 +17,7 @@ type pipelineCache struct {
 	mu    sync.Mutex
 	slots map[string]*pipelineSlot
 	made  atomic.Uint64
+	kept  map[string]nativePipeline // of the native device's users before, by source
 }
 
 // pipelineSlot is filled once; whoever comes meanwhile waits for it.
@@ -24,6 +25,7 @@ type pipelineSlot struct {
 	kernel *Kernel
 	once   sync.Once
 	native nativePipeline
+	made   bool
 	err    error
 }
 
@@ -47,7 +49,11 @@ func (d *Device) pipeline(k *Kernel) (nativePipeline, error) {
 		if s.err = k.check(d.limits); s.err != nil {
 			return
 		}
-		if s.native, s.err = d.native.pipeline(k); s.err == nil {
+		if s.native, s.made = c.kept[k.Source]; !s.made {
+			s.native, s.err = d.native.pipeline(k)
+			s.made = s.err == nil
+		}
+		if s.made {
 			c.made.Add(1)
 		}
 	})
@@ -73,12 +79,15 @@ func (d *Device) Kernels() []*Kernel {
 func (c *pipelineCache) release(d *Device) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.slots {
-		if s.err == nil {
+	for source, s := range c.slots {
+		if _, known := c.kept[source]; s.made && !known {
 			d.native.releasePipeline(s.native)
 		}
 	}
-	c.slots = nil
+	for _, p := range c.kept {
+		d.native.releasePipeline(p)
+	}
+	c.slots, c.kept = nil, nil
 }
 
 // Compile makes the pipelines of kernels ahead of their use, in parallel. progress, when not nil, is called after each

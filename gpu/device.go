@@ -18,6 +18,7 @@ type Options struct {
 	Timeout     time.Duration // of every wait, and Device.Patience beside; 0 = 5 minutes
 	SubmitLimit time.Duration // what a submit is expected to take; work of more is cut into several. 0 = half a second, negative = no limit
 	Texels      TexelUse      // TexelsAuto: what pays on the adapter, measured once and remembered
+	Keep        bool          // Release leaves the driver's device and its pipelines to the next Open with Keep: for programs that open many
 }
 
 // Device is an open adapter. Its methods may be called from several goroutines.
@@ -30,6 +31,7 @@ type Device struct {
 	account account
 	owned   owned
 	closed  atomic.Bool
+	keepAs  *keptKey // nil unless it is kept
 
 	pace        pace
 	submitLimit time.Duration
@@ -70,32 +72,41 @@ func Open(ctx context.Context, a Adapter, o Options) (*Device, error) {
 		d.account.available = availableMemory
 	}
 
-	enumerate.Lock()
-	quietRuntimeDir()
-	startLog()
-	routeLog(o.Logger)
 	profile := o.Profile && a.Timestamps
-	var native *nativeDevice
-	var err error
-	tapped(func() {
-		native, err = openNative(a, a.order, "gputrain.gpu.device", profile, a.Limits.TexelBindings > 0)
-	})
-	enumerate.Unlock()
-	if err != nil {
+	if err := d.open(a, o, profile); err != nil {
 		return nil, fmt.Errorf("gpu: open %s: %w", a, err)
 	}
-	d.native = native
 	if err := d.chooseTexels(ctx, o.Texels); err != nil {
 		d.Release()
 		return nil, fmt.Errorf("gpu: open %s: texels: %w", a, err)
 	}
 	if profile {
+		var err error
 		if d.profiler, err = newProfiler(d); err != nil {
 			d.Release()
 			return nil, fmt.Errorf("gpu: open %s: profile: %w", a, err)
 		}
 	}
 	return d, nil
+}
+
+// open takes a kept native device, or opens one.
+func (d *Device) open(a Adapter, o Options, profile bool) (err error) {
+	enumerate.Lock()
+	defer enumerate.Unlock()
+	routeLog(o.Logger)
+	key := keptKey{a.Backend, a.Name, a.order, profile, a.Limits.TexelBindings > 0}
+	if o.Keep {
+		d.keepAs = &key
+		if k, ok := takeKept(key); ok {
+			d.native, d.pipelines.kept = k.native, k.pipelines
+			return nil
+		}
+	}
+	quietRuntimeDir()
+	startLog()
+	tapped(func() { d.native, err = openNative(a, a.order, "gputrain.gpu.device", profile, key.texels) })
+	return err
 }
 
 // Dry is a device without hardware: buffers have sizes but no memory, Write is checked and dropped, recordings and programs
@@ -180,7 +191,7 @@ func (d *Device) Err() error {
 // Lose declares the device lost: every later call fails with ErrDeviceLost, waits end. For watchdogs and for tests of what
 // happens then.
 func (d *Device) Lose(reason string) {
-	if d.native != nil {
+	if d.native != nil && !d.closed.Load() {
 		d.native.lose(reason, false)
 	}
 }
@@ -218,6 +229,10 @@ func (d *Device) Release() {
 	}
 	d.owned.removeAll()
 	d.profiler.release()
+	if d.keepAs != nil && d.native.failed() == nil && d.native.pending() == nil {
+		d.keep()
+		return
+	}
 	d.pipelines.release(d)
 	d.native.close()
 }

@@ -37,7 +37,7 @@ type passes struct {
 // countPasses tells of each binding how often a dispatch moves its elements between memory and the device if it moves each as seldom as it can: once
 // where the kernel reads it or writes it, twice where it does both. A uniform counts 0.
 func (k *Kernel) countPasses() []int {
-	source := commentForm.ReplaceAllString(k.Source, "")
+	source := withoutComments(k.Source)
 	out := make([]int, len(k.Bindings))
 	for i, b := range k.Bindings {
 		switch b.Access {
@@ -53,8 +53,8 @@ func (k *Kernel) countPasses() []int {
 // passesOf looks at every place where the source names an array that may be written.
 func passesOf(source, name string) int {
 	var read, written bool
-	for _, at := range regexp.MustCompile(`\b`+regexp.QuoteMeta(name)+`\b`).FindAllStringIndex(source, -1) {
-		before, after := strings.TrimRight(source[:at[0]], " "), source[at[1]:]
+	for at := range shaders.Named(source, name) {
+		before, after := strings.TrimRight(source[:at], " "), source[at+len(name):]
 		atomic := strings.HasSuffix(before, "&")
 		switch {
 		case strings.HasSuffix(before, "."), !strings.HasPrefix(after, "[") && !atomic: // a member, the declaration, a variable of that name

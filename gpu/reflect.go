@@ -5,60 +5,115 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"iter"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // The source of a kernel is the one place that says what it binds, in workgroups of which size, and what its params are.
 
-var (
-	bindingForm   = regexp.MustCompile(`@group\(0\)\s*@binding\((\d+)\)\s*var<([^>]*)>\s*(\w+)\s*:\s*([^;]+);`)
-	workgroupForm = regexp.MustCompile(`@workgroup_size\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?(?:,\s*(\d+)\s*)?,?\s*\)`)
-	structForm    = `struct\s+%s\s*\{([^}]*)\}`
-	memberForm    = regexp.MustCompile(`(\w+)\s*:\s*([^,]+)`)
-	vectorForm    = regexp.MustCompile(`^vec([24])<(\w+)>$`)
-	commentForm   = regexp.MustCompile(`//[^\n]*`)
-	sharedForm    = regexp.MustCompile(`var<workgroup>\s*(\w+)\s*:\s*([^;]+);`)
-	arrayForm     = regexp.MustCompile(`^array<(.*),([^,<>]*)>$`)
-	constForm     = `const\s+%s\s*(?::\s*\w+\s*)?=\s*([^;]+);`
-	figuresForm   = regexp.MustCompile(`\b(\d+)[ui]\b`)
-)
+// figuresForm are the figures of an expression, which in WGSL may end with their type.
+var figuresForm = regexp.MustCompile(`\b(\d+)[ui]\b`)
 
 var accessOf = map[string]Access{"uniform": Uniform, "storage": Read, "storage,read": Read, "storage,read_write": ReadWrite}
 
-// reflect reads the source.
+// reflect reads the source. A kernel may be a hundred kilobytes of text and thousands are made, so it looks for the few words that matter.
 func (k *Kernel) reflect() error {
-	for i, m := range bindingForm.FindAllStringSubmatch(k.Source, -1) {
-		access, ok := accessOf[strings.ReplaceAll(m[2], " ", "")]
-		if !ok || m[1] != strconv.Itoa(i) {
-			return fmt.Errorf("binding %s var<%s> %s: want bindings in order from 0, uniform or storage", m[1], m[2], m[3])
+	i := 0
+	for text := range declared(k.Source, "@group(0)", ";") {
+		number, kind, name, of, ok := bindingOf(text)
+		if !ok {
+			continue
 		}
-		k.Bindings = append(k.Bindings, Binding{m[3], access})
+		access, ok := accessOf[strings.ReplaceAll(kind, " ", "")]
+		if !ok || number != strconv.Itoa(i) {
+			return fmt.Errorf("binding %s var<%s> %s: want bindings in order from 0, uniform or storage", number, kind, name)
+		}
+		k.Bindings = append(k.Bindings, Binding{name, access})
 		if i == 0 && access == Uniform {
-			k.params = wordsOfWGSL(k.Source, m[3], m[4])
+			k.params = wordsOfWGSL(k.Source, name, of)
 		}
+		i++
 	}
-	if m := workgroupForm.FindStringSubmatch(k.Source); m != nil {
-		k.workgroup = [3]int{1, 1, 1}
-		for i, figures := range m[1:] {
-			if figures != "" {
-				k.workgroup[i], _ = strconv.Atoi(figures)
+	for text := range declared(k.Source, "@workgroup_size(", ")") {
+		k.workgroup = workgroupOf(text)
+		break
+	}
+	var err error
+	k.shared, err = sharedBytes(k.Source)
+	return err
+}
+
+// workgroupOf are up to three figures, zeros where there is anything else.
+func workgroupOf(text string) [3]int {
+	size := [3]int{1, 1, 1}
+	for i, figures := range strings.Split(strings.TrimSuffix(strings.TrimSpace(text), ","), ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(figures))
+		if err != nil || i > 2 {
+			return [3]int{}
+		}
+		size[i] = n
+	}
+	return size
+}
+
+// declared are the texts that follow a word of the source, up to an end. Comments have none.
+func declared(source, word, end string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for at := 0; ; {
+			i := strings.Index(source[at:], word)
+			if i < 0 {
+				return
+			}
+			line := source[strings.LastIndexByte(source[:at+i], '\n')+1 : at+i]
+			at += i + len(word)
+			if strings.Contains(line, "//") {
+				continue
+			}
+			if text, _, ended := strings.Cut(source[at:], end); ended && !yield(text) {
+				return
 			}
 		}
 	}
-	var err error
-	k.shared, err = sharedBytes(commentForm.ReplaceAllString(k.Source, ""))
-	return err
+}
+
+// bindingOf are the parts of " @binding(number) var<kind> name: of".
+func bindingOf(text string) (number, kind, name, of string, ok bool) {
+	text, ok = strings.CutPrefix(strings.TrimSpace(text), "@binding(")
+	if !ok {
+		return
+	}
+	number, text, _ = strings.Cut(text, ")")
+	if text, ok = strings.CutPrefix(strings.TrimSpace(text), "var<"); !ok {
+		return
+	}
+	kind, text, _ = strings.Cut(text, ">")
+	name, of, ok = strings.Cut(text, ":")
+	return number, kind, strings.TrimSpace(name), strings.TrimSpace(of), ok
+}
+
+// withoutComments is a source without what follows // on its lines.
+func withoutComments(source string) string {
+	var code strings.Builder
+	for line := range strings.Lines(source) {
+		line, _, commented := strings.Cut(line, "//")
+		if code.WriteString(line); commented {
+			code.WriteByte('\n')
+		}
+	}
+	return code.String()
 }
 
 // sharedBytes is the workgroup memory that a source declares, as WebGPU counts it: each variable in units of 16 bytes.
 func sharedBytes(source string) (bytes int, err error) {
-	for _, m := range sharedForm.FindAllStringSubmatch(source, -1) {
-		n, err := sizeOfWGSL(source, strings.ReplaceAll(m[2], " ", ""))
+	for text := range declared(source, "var<workgroup>", ";") {
+		name, kind, _ := strings.Cut(text, ":")
+		n, err := sizeOfWGSL(source, strings.ReplaceAll(strings.TrimSpace(kind), " ", ""))
 		if err != nil {
-			return 0, fmt.Errorf("var<workgroup> %s: %w", m[1], err)
+			return 0, fmt.Errorf("var<workgroup> %s: %w", strings.TrimSpace(name), err)
 		}
 		bytes += int(alignUp(uint64(n), 16))
 	}
@@ -67,20 +122,20 @@ func sharedBytes(source string) (bytes int, err error) {
 
 // sizeOfWGSL is the bytes of a type: a number, a vector of them, or an array.
 func sizeOfWGSL(source, kind string) (int, error) {
-	if m := arrayForm.FindStringSubmatch(kind); m != nil {
-		of, err := sizeOfWGSL(source, m[1])
+	if inner, ok := strings.CutPrefix(kind, "array<"); ok && strings.Contains(inner, ",") {
+		comma := strings.LastIndexByte(inner, ',')
+		of, err := sizeOfWGSL(source, inner[:comma])
 		if err != nil {
 			return 0, err
 		}
-		length, err := figureOfWGSL(source, m[2])
+		length, err := figureOfWGSL(source, strings.TrimSuffix(inner[comma+1:], ">"))
 		return length * of, err
 	}
 	switch kind {
 	case "f32", "u32", "i32", "atomic<u32>", "atomic<i32>":
 		return 4, nil
 	}
-	if v := vectorForm.FindStringSubmatch(kind); v != nil {
-		n, _ := strconv.Atoi(v[1])
+	if n, _ := vectorOf(kind); n > 0 {
 		return 4 * n, nil
 	}
 	return 0, fmt.Errorf("type %s: wanted numbers of 32 bits, vec2 or vec4 of them, or arrays", kind)
@@ -100,8 +155,11 @@ func figureOfWGSL(source, text string) (int, error) {
 		case *ast.ParenExpr:
 			return value(x.X)
 		case *ast.Ident:
-			if m := regexp.MustCompile(fmt.Sprintf(constForm, x.Name)).FindStringSubmatch(source); m != nil {
-				return figureOfWGSL(source, m[1])
+			for text := range declared(source, "const ", ";") {
+				name, value, _ := strings.Cut(text, "=")
+				if name, _, _ = strings.Cut(name, ":"); strings.TrimSpace(name) == x.Name {
+					return figureOfWGSL(source, value)
+				}
 			}
 		case *ast.BinaryExpr:
 			a, err := value(x.X)
@@ -133,25 +191,42 @@ func (w word) String() string { return strings.TrimSpace(w.name + " " + w.kind) 
 
 // wordsOfWGSL lists the words of a variable. What Go has no equal for is of another kind, so that it matches nothing.
 func wordsOfWGSL(source, name, kind string) (words []word) {
-	if v := vectorForm.FindStringSubmatch(kind); v != nil {
-		n, _ := strconv.Atoi(v[1])
-		for range n {
-			words = append(words, word{name, v[2]})
+	if n, of := vectorOf(kind); n > 0 {
+		return slices.Repeat([]word{{name, of}}, n)
+	}
+	for text := range declared(source, "struct ", "}") {
+		if found, body, _ := strings.Cut(text, "{"); strings.TrimSpace(found) == kind {
+			return wordsOfMembers(body)
 		}
-		return words
 	}
-	body := regexp.MustCompile(fmt.Sprintf(structForm, regexp.QuoteMeta(kind))).FindStringSubmatch(source)
-	if body == nil {
-		return []word{{name, kind}}
-	}
-	for _, m := range memberForm.FindAllStringSubmatch(commentForm.ReplaceAllString(body[1], ""), -1) {
-		member := wordsOfWGSL("", m[1], strings.TrimSpace(m[2]))
+	return []word{{name, kind}}
+}
+
+// wordsOfMembers lists the words of the body of a struct.
+func wordsOfMembers(body string) (words []word) {
+	for text := range strings.SplitSeq(withoutComments(body), ",") {
+		name, kind, ok := strings.Cut(text, ":")
+		if !ok {
+			continue // after the last comma
+		}
+		name = strings.TrimSpace(name)
+		member := wordsOfWGSL("", name, strings.TrimSpace(kind))
 		for len(words)%len(member) != 0 {
-			words = append(words, word{m[1], "padding"})
+			words = append(words, word{name, "padding"})
 		}
 		words = append(words, member...)
 	}
 	return words
+}
+
+// vectorOf is the length of a vec2 or vec4 and the type of its elements; 0 for all else.
+func vectorOf(kind string) (n int, of string) {
+	for prefix, n := range map[string]int{"vec2<": 2, "vec4<": 4} {
+		if of, ok := strings.CutPrefix(kind, prefix); ok && strings.HasSuffix(of, ">") {
+			return n, strings.TrimSuffix(of, ">")
+		}
+	}
+	return 0, ""
 }
 
 // wordsOfGo lists the words of a value; those of a list have no names.

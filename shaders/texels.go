@@ -2,6 +2,7 @@ package shaders
 
 import (
 	"fmt"
+	"iter"
 	"regexp"
 	"strings"
 )
@@ -51,32 +52,49 @@ func texelReader(name string) string { return "texel_of_" + name }
 
 // replaceReads puts calls of the reader in the place of name[...]. It is false where the name stands without an index.
 func replaceReads(source, name string, vector bool) (string, bool) {
-	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
 	var out strings.Builder
-	for {
-		at := word.FindStringIndex(source)
-		if at == nil {
-			out.WriteString(source)
-			return out.String(), true
+	written := 0 // of the source
+	for at := range Named(source, name) {
+		if at < written {
+			continue // within the brackets of the last
 		}
-		line := source[strings.LastIndexByte(source[:at[0]], '\n')+1 : at[0]]
-		before := strings.TrimRight(source[:at[0]], " ")
+		end := at + len(name)
+		line := source[strings.LastIndexByte(source[:at], '\n')+1 : at]
+		before := strings.TrimRight(source[:at], " ")
 		switch {
 		case strings.HasSuffix(before, "&"):
 			return "", false
-		case strings.Contains(line, "//") || strings.HasSuffix(before, ".") || !strings.HasPrefix(source[at[1]:], "["):
-			// A comment, a member, or a variable of a function.
-			out.WriteString(source[:at[1]])
-			source = source[at[1]:]
-			continue
+		case strings.Contains(line, "//") || strings.HasSuffix(before, ".") || !strings.HasPrefix(source[end:], "["):
+			continue // a comment, a member, or a variable of a function
 		}
-		inner, rest := Bracketed(source[at[1]:])
+		inner, rest := Bracketed(source[end:])
 		inner, ok := replaceReads(inner, name, vector)
 		if !ok {
 			return "", false
 		}
-		out.WriteString(source[:at[0]] + texelReader(name) + "(u32(" + inner + "))")
-		source = rest
+		out.WriteString(source[written:at] + texelReader(name) + "(u32(" + inner + "))")
+		written = len(source) - len(rest)
+	}
+	out.WriteString(source[written:])
+	return out.String(), true
+}
+
+// Named are the places in a source where a name stands as a whole word.
+func Named(source, name string) iter.Seq[int] {
+	letter := func(i int) bool {
+		return i >= 0 && i < len(source) && (source[i] == '_' || '0' <= source[i] && source[i] <= '9' || 'a' <= source[i]|0x20 && source[i]|0x20 <= 'z')
+	}
+	return func(yield func(int) bool) {
+		for from := 0; ; from++ {
+			i := strings.Index(source[from:], name)
+			if i < 0 {
+				return
+			}
+			from += i
+			if !letter(from-1) && !letter(from+len(name)) && !yield(from) {
+				return
+			}
+		}
 	}
 }
 

@@ -152,7 +152,7 @@ func Again(t testing.TB, d *gpu.Device) bool {
 
 func open(t testing.TB, a gpu.Adapter, options []Option) *gpu.Device {
 	t.Helper()
-	o := gpu.Options{Timeout: Patience, Texels: texels(t)}
+	o := gpu.Options{Timeout: Patience, Texels: texels(t), Keep: true}
 	for _, f := range options {
 		f(&o)
 	}
