@@ -1,4 +1,4 @@
-# gputrain: `make train` learns, `make test` proves, `make check` is what a change must pass.
+# gputrain: `make train` learns, `make test` proves in short, `make check` in full and is what a change must pass.
 
 GO      ?= go
 BIN     := bin/gputrain
@@ -33,12 +33,16 @@ train: adapter
 	$(BIN) train $(RUN) $(ARGS)
 
 # A missing adapter fails the device tests instead of skipping them. Each package has TEST_TIMEOUT, which no test should come near: Go's ten
-# minutes are too few for two slow cores that have other work. Two packages at a time, as compiling a shader keeps one core busy.
+# minutes are too few for two slow cores that have other work. Two packages at a time, as compiling a shader keeps one core busy, and those
+# that take longest first, so that no core is idle at the end.
 TEST_TIMEOUT ?= 30m
+LONGEST      := ./tests ./pipeline ./train ./graph/compile ./kron ./optim ./state ./cmd/gputrain/doctor
 export GO TEST_TIMEOUT
+tests = { $(GO) list $(LONGEST); $(GO) list ./...; } | awk '!listed[$$0]++' | GPUTRAIN_REQUIRE_ADAPTER=1 xargs -P 2 -n 1 tools/test.sh
 
+# test is short: of long tables it takes some rows, and of two drivers that both run on the processor one. check takes all.
 test: adapter
-	@$(GO) list ./... | GPUTRAIN_REQUIRE_ADAPTER=1 xargs -P 2 -n 1 tools/test.sh
+	@$(tests) -short
 
 # test-page looks at the live page in a browser without a screen (Chromium).
 test-page:
@@ -49,7 +53,8 @@ test-window: adapter $(WINDOW)
 	$(GO) vet -tags window ./cmd/gputrain/... ./tests
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_REQUIRE_WINDOW=1 $(GO) test -timeout $(TEST_TIMEOUT) -tags window -run 'Surface|ABI|View|Window' ./cmd/gputrain/window/... ./tests
 
-check: test
+check: adapter
+	@$(tests)
 	$(GO) vet ./...
 	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofumpt: not formatted:" $$files >&2; exit 1; }
 	$(TOOL) staticcheck ./...

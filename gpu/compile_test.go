@@ -27,7 +27,7 @@ func variants(n int) []*gpu.Kernel {
 }
 
 func TestCompileReportsProgress(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		kernels := variants(12)
 		kernels = append(kernels, kernels[:4]...)
 		var seen []int
@@ -46,7 +46,7 @@ func TestCompileReportsProgress(t *testing.T) {
 }
 
 func TestCompileErrors(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		cases := []struct {
 			name, old, new string
 			want           []string
@@ -80,7 +80,7 @@ func TestCompileErrors(t *testing.T) {
 
 // Params shorter than the kernel's struct are found when encoding; the process continues.
 func TestShortParamsAreAnError(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		k := *addKernel
 		k.Source = strings.Replace(k.Source, "scale: f32 }", "scale: f32, more: array<vec4<f32>, 4> }", 1)
 		a, b, out := storage(t, d, "a", 1), storage(t, d, "b", 1), storage(t, d, "out", 1)
@@ -98,7 +98,7 @@ func TestShortParamsAreAnError(t *testing.T) {
 }
 
 func TestCompileReturnsAPanic(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		var bug *caught.Panic
 		require.ErrorAs(t, d.Compile(t.Context(), variants(4), func(done, _ int) {
 			if done == 2 {

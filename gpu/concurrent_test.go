@@ -38,7 +38,7 @@ func TestDevicesAtOnce(t *testing.T) {
 
 // One device may be used by several goroutines: one trains, one evaluates, one uploads.
 func TestOneDeviceManyGoroutines(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		var all sync.WaitGroup
 		for range 3 {
 			p, rb := counting(t, d, 2)

@@ -31,7 +31,7 @@ func TestWaitsEnd(t *testing.T) {
 }
 
 func TestContextEndsWaits(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		p := gputest.Busy(t, d)
 		require.NoError(t, d.Wait(t.Context()))
 		a := storage(t, d, "a", 7)

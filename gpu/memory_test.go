@@ -33,7 +33,7 @@ func TestMemoryLimit(t *testing.T) {
 
 // Far more than the machine has comes back as an error and the device works on.
 func TestOverallocation(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		_, err := d.NewBuffer("huge", 1<<50)
 		var limit *gpu.LimitError
 		require.ErrorAs(t, err, &limit)

@@ -61,7 +61,7 @@ func TestProfile(t *testing.T) {
 
 // Without timestamps (OpenGL) a profile is empty, not an error.
 func TestProfileEverywhere(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		p, rb := counting(t, d, 1)
 		require.NoError(t, p.Submit(t.Context()))
 		_, err := rb.Next(t.Context())

@@ -29,7 +29,7 @@ func counting(t testing.TB, d *gpu.Device, depth int) (*gpu.Program, *gpu.Readba
 }
 
 func TestReadbackInOrder(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		p, rb := counting(t, d, 3)
 		next := func(want float32) {
 			t.Helper()
@@ -102,7 +102,7 @@ func TestSoakReadbacks(t *testing.T) {
 }
 
 func TestNextInto(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		p, rb := counting(t, d, 2)
 		require.NoError(t, p.Submit(t.Context()))
 		require.NoError(t, p.Submit(t.Context()))

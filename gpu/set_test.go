@@ -11,7 +11,7 @@ import (
 
 // The buffers of a set are counted and released together, and hold what they are filled with.
 func TestSet(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		live := d.Counters().LiveBytes
 		s := d.NewSet("test")
 		require.Same(t, d, s.Device())

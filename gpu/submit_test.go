@@ -32,7 +32,7 @@ func add(rec *gpu.Recording, d *gpu.Device, out, a, b *gpu.Buffer, scale float32
 }
 
 func TestDispatch(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		for _, n := range []int{1, 63, 64, 65, 1000} {
 			a, b := storage(t, d, "a", ramp(n)...), storage(t, d, "b", ramp(n)...)
 			out := storage(t, d, "out", make([]float32, n)...)
@@ -61,7 +61,7 @@ func TestFoldedGrid(t *testing.T) {
 
 // Dispatches see what those before them wrote, across passes and copies too.
 func TestOrder(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		const n = 5000
 		one, zero := make([]float32, n), make([]float32, n)
 		for i := range one {
@@ -93,7 +93,7 @@ func TestOrder(t *testing.T) {
 
 // Submitting a program again creates nothing.
 func TestResubmitCreatesNothing(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		const n = 256
 		a, b, out := storage(t, d, "a", ramp(n)...), storage(t, d, "b", ramp(n)...), storage(t, d, "out", ramp(n)...)
 		rb, err := d.NewReadback("rb", 8, 2)
@@ -134,7 +134,7 @@ func TestResubmitCreatesNothing(t *testing.T) {
 
 // A uniform of the caller's changes between submits of one program.
 func TestOwnUniform(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		a, b, out := storage(t, d, "a", ramp(8)...), storage(t, d, "b", ramp(8)...), storage(t, d, "out", ramp(8)...)
 		u, err := d.NewUniform("scalars", 8)
 		require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestOwnUniform(t *testing.T) {
 
 // What a program used may be released right after the submit: the work is done all the same.
 func TestReleaseAfterSubmit(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		const n = 20000
 		out := storage(t, d, "out", make([]float32, n)...)
 		for round := range 30 {
@@ -202,7 +202,7 @@ func TestSubmitRefusesWhatWasReleased(t *testing.T) {
 }
 
 func TestCopyAndOffsets(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		a, b := storage(t, d, "a", ramp(16)...), storage(t, d, "b", make([]float32, 16)...)
 		rec := d.Record("copy")
 		rec.Copy(b.Range(8, 12), a.Range(20, 12))
@@ -233,7 +233,7 @@ func TestLargeTransfer(t *testing.T) {
 }
 
 func TestNewBuffersAreZero(t *testing.T) {
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		for range 3 {
 			b, err := d.NewBuffer("b", 4096)
 			require.NoError(t, err)

@@ -29,6 +29,7 @@ func openGLOnly(t *testing.T, p *place) func(*command) {
 
 // With OpenGL on the processor alone every command says in one line what that is, and how something faster is to be had.
 func TestCommandsSayWhatIsFaster(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	hide := openGLOnly(t, p)
 	p.write(t, "bin/apt-get", "#!/bin/sh\n")

@@ -34,6 +34,7 @@ func refused(t *testing.T, c command, code int, says ...string) ended {
 }
 
 func TestBadRunFilesAndFlags(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.write(t, "misspelt.yaml", "train:\n  steps: 3\n  sav_every: 3\n")
 	p.write(t, "unknown.yaml", "train: {steps: 3}\nzebra: 4\n")
@@ -107,6 +108,7 @@ func TestBadRunFilesAndFlags(t *testing.T) {
 }
 
 func TestBadAdapters(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	adapters := gputest.Adapters(t)
 	for _, c := range [][]string{{"train", "run.yaml", "--run-dir", "run"}, {"doctor"}, {"bench"}} {
@@ -147,6 +149,7 @@ func TestNoAdapter(t *testing.T) {
 
 // A model that does not fit is refused before the first step, with the figures and what to lower.
 func TestModelsThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	for name, c := range map[string]struct {
 		set  []string
@@ -156,7 +159,7 @@ func TestModelsThatDoNotFit(t *testing.T) {
 			"MiB wanted, the memory limit is 2.0 MiB; params ", "activations and workspace", "lower batch from 32 to ", "raise accumulate from 2 to ", "instead of ",
 		}},
 		"limit, no batch helps": {[]string{"train.memory_limit=100KiB"}, []string{"the memory limit is 100.0 KiB", "params, gradients and optimizer alone take", "choose a smaller model"}},
-		"more than any machine": {[]string{"model.layers=100", "model.width=8192", "model.heads=64"}, []string{
+		"more than any machine": {[]string{"model.layers=24", "model.width=16384", "model.heads=128"}, []string{
 			"TiB|GiB wanted", "the machine's available memory|the adapter", "params, gradients and optimizer alone take", "choose a smaller model",
 		}},
 	} {
@@ -184,6 +187,7 @@ func TestModelsThatDoNotFit(t *testing.T) {
 
 // A run whose numbers are lost ends with code 4 after the patience, names the step and the first bad tensor, and saves none of it.
 func TestDivergedRuns(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	for name, set := range map[string][]string{
 		"sgd":   {"optimizer.name=sgd", "optimizer.learning_rate=1e6", "optimizer.clip_grad=null"},
@@ -212,6 +216,7 @@ func TestDivergedRuns(t *testing.T) {
 // Where an update overflows in a parameter that no loss sees, here the last position of a model trained on shorter sequences, it is the
 // checkpoint that is refused.
 func TestOverflowIsNotSaved(t *testing.T) {
+	t.Parallel()
 	from, _ := undisturbedRun(t)
 	p := newPlace(t)
 	for _, name := range []string{"config.json", "model.safetensors"} {
@@ -253,6 +258,7 @@ func requireFinite(t *testing.T, p *place, dir string) {
 }
 
 func TestRunDirectoryOfAnotherRun(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	short := []string{"--set", "train.steps=6"}
 	r := p.train("run", short...).run(t)
@@ -285,6 +291,7 @@ func TestRunDirectoryOfAnotherRun(t *testing.T) {
 
 // Two processes never train in one directory.
 func TestRunDirectoryInUse(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	run := p.train("run").start(t)
 	run.says(t, "compile kernels")
@@ -295,6 +302,7 @@ func TestRunDirectoryInUse(t *testing.T) {
 // A damaged checkpoint is passed over, with a warning that names the tensor; a run with damaged ones alone does not begin again behind
 // the user's back.
 func TestDamagedCheckpoints(t *testing.T) {
+	t.Parallel()
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "damaged")
 	run := p.train("damaged").start(t)

@@ -21,6 +21,7 @@ import (
 )
 
 func TestDevices(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	adapters := gputest.Adapters(t)
 	var found []map[string]any
@@ -49,6 +50,7 @@ func TestDevices(t *testing.T) {
 
 // What the template writes is a run file, the default one.
 func TestConfigTemplateTrains(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	template := ok(t, p.command("config", "template").withoutAdapter())
 	p.write(t, "template.yaml", template.out)
@@ -66,6 +68,7 @@ func TestConfigTemplateTrains(t *testing.T) {
 }
 
 func TestConfigExplain(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.write(t, "more.yaml", "train:\n  batch: 3\noptimizer: {b1: 0.8}\n")
 	explain := p.command("config", "explain", "run.yaml", "more.yaml", "--set", "train.steps=9").withoutAdapter().with(func(c *command) {
@@ -86,6 +89,7 @@ func TestConfigExplain(t *testing.T) {
 }
 
 func TestOptimizers(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	var all []struct {
 		Name       string
@@ -111,6 +115,7 @@ func TestOptimizers(t *testing.T) {
 
 // A run directory holds what README.md says, and its run.yaml is a run file that makes the same run.
 func TestRunDirectory(t *testing.T) {
+	t.Parallel()
 	p, _ := undisturbedRun(t)
 	run := p.path("whole")
 	for _, name := range []string{
@@ -155,6 +160,7 @@ func TestRunDirectory(t *testing.T) {
 
 // eval reads the same loss from the checkpoint as the run has read from its state.
 func TestEvalAgreesWithTheRun(t *testing.T) {
+	t.Parallel()
 	p, _ := undisturbedRun(t)
 	all := metricsOf(t, p.path("whole"))
 	last := all[len(all)-1]
@@ -203,6 +209,7 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 }
 
 func TestSampleIsAFunctionOfItsSeed(t *testing.T) {
+	t.Parallel()
 	p, _ := undisturbedRun(t)
 	sample := func(args ...string) string {
 		return ok(t, p.command(append([]string{"sample", "whole", "--prompt", "line ", "--tokens", "40"}, args...)...)).out
@@ -235,6 +242,7 @@ func TestSampleIsAFunctionOfItsSeed(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	p, _ := undisturbedRun(t)
 	inspect := func(args ...string) string {
 		return ok(t, p.command(append([]string{"inspect"}, args...)...).withoutAdapter()).out

@@ -44,6 +44,7 @@ func (p *place) comparison(t *testing.T, name string) comparison {
 
 // A comparison makes the runs that train makes, each once: what was interrupted goes on, what is finished stays.
 func TestCompare(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	require.NoError(t, os.RemoveAll(p.path("run.yaml")))
 	p.write(t, "tiny.yaml", "model: {layers: 1, heads: 2, width: 16, context: 16}\ndata: {text: text.txt, validation: 0.1}\ntrain: {batch: 2, eval_tokens: 160, save_every: 4}\n")
@@ -106,6 +107,7 @@ func TestCompare(t *testing.T) {
 
 // A run that diverges is a result; the others are made.
 func TestCompareDivergence(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.write(t, "tiny.yaml", "model: {layers: 1, heads: 2, width: 16, context: 16}\ndata: {text: text.txt, validation: 0.1}\noptimizer: {clip_grad: null}\ntrain: {batch: 2, eval_tokens: 160}\n")
 	r := ok(t, p.command("compare", "tiny.yaml", "--optimizers", "sgd,adamw", "--seeds", "1", "--steps", "12", "--eval-every", "3", "--rate", "sgd=1e6", "--out", "out", "--progress", "none"))

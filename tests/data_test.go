@@ -22,6 +22,7 @@ func sums(n int) string {
 
 // A mixture of text and compressed documents trains for its epochs, goes on from its run directory, and is evaluated like the run did.
 func TestTrainOnAMixture(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)

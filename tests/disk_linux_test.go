@@ -41,6 +41,7 @@ func readOnly(t *testing.T, dir string) bool {
 
 // A disk that fills up: a checkpoint takes some 430 KB, and two are kept while the third is written.
 func TestDiskFillsUp(t *testing.T) {
+	t.Parallel()
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))
@@ -100,6 +101,7 @@ func (c command) onRanksThatOnlyRead(t *testing.T, dir string) command {
 // A disk that fills up ends all ranks by one line, with rank 0's code, and the same command goes on once there is space. Of a run directory rank 0 writes every
 // file: another rank may find it on a disk that it cannot write to, so there is no other whose disk could be full.
 func TestDiskOfRanksFillsUp(t *testing.T) {
+	t.Parallel()
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "ranks' full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))

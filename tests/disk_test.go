@@ -40,6 +40,7 @@ func (c command) limited(t *testing.T) command {
 
 // The file system refuses in the middle of a checkpoint. Needs no privilege.
 func TestDiskRefusesHalfACheckpoint(t *testing.T) {
+	t.Parallel()
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "limited")
 	r := p.train("limited").limited(t).run(t)
@@ -62,6 +63,7 @@ func TestDiskRefusesHalfACheckpoint(t *testing.T) {
 
 // A run directory that cannot be written to.
 func TestReadOnlyRunDirectory(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	require.NoError(t, os.Mkdir(p.path("run"), 0o777))
 	why := "read-only file system"

@@ -29,6 +29,7 @@ func quoted(t *testing.T) string {
 
 // The example trains, and leaves a model that the program reads.
 func TestEmbeddingExample(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	example := filepath.Join(p.dir, "embedding")
 	out, err := exec.Command("go", "build", "-o", example, "./embedding").CombinedOutput()
@@ -69,6 +70,7 @@ func TestPageQuotesTheExamples(t *testing.T) {
 
 // Another module imports this one as the page says.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
+	t.Parallel()
 	own := regexp.MustCompile("(?s)```\n(module .*?)```").FindStringSubmatch(read(t, embeddingPage))
 	require.NotNil(t, own)
 	root, err := filepath.Abs("..")

@@ -15,6 +15,7 @@ import (
 
 // A run's model in f32 is the checkpoint's, byte for byte; in bf16 and in several files it is read like any other, by us and by its index.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	ok(t, p.train("run"))
 	f32 := ok(t, p.command("export", p.path("run"), "--to", p.path("f32")).withoutAdapter())

@@ -17,6 +17,7 @@ import (
 
 // Parameters whose rate is multiplied by nothing keep every bit, weight decay or not, whatever optimizer learns the others.
 func TestFrozenParameters(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	for _, optimizer := range []string{"adamw", "adafactor", "muon", "quad"} {
 		ok(t, p.train(optimizer, "--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0",
@@ -43,6 +44,7 @@ func TestFrozenParameters(t *testing.T) {
 
 // A run with frozen parameters is planned, trained with everything around it, on one device and on stages, and resumed to the same bytes.
 func TestARunWithFrozenParameters(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	sets := []string{
 		"--set", "optimizer.name=quad", "--set", "optimizer.parameters.block_size=8", "--set", "train.eval_every=2", "--set", "train.save_every=2", "--set", "train.histogram_every=2", "--set", "optimizer.schedule.warmup_steps=0",
@@ -83,6 +85,7 @@ func TestARunWithFrozenParameters(t *testing.T) {
 // Checkpoints that leave out what is frozen name where it is, and are resumed, sampled and exported as whole ones are; what is no longer what was
 // trained upon is refused by its name.
 func TestCheckpointsWithoutWhatIsFrozen(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	ok(t, p.train("first", "--set", "train.steps=1", "--set", "optimizer.schedule.warmup_steps=0"))
 	ok(t, p.command("export", "first", "--to", "origin"))

@@ -22,6 +22,7 @@ func withHeader(header, data string) string {
 // Model files that are truncated, corrupted or made to do harm are refused with the file's name and what is wrong, by every command that reads
 // them, and before a device is opened. The same file untouched is taken.
 func TestHostileModels(t *testing.T) {
+	t.Parallel()
 	p, _ := undisturbedRun(t)
 	checkpoint := p.path("whole", "checkpoints", checkpoint.DirName(steps))
 	good := read(t, filepath.Join(checkpoint, "model.safetensors"))

@@ -1,5 +1,6 @@
 // Package tests drives the program as a user does: it builds the real binary and runs it headless, on small models and texts that the
-// tests write themselves.
+// tests write themselves. Tests run beside each other, as a process of the program keeps one core busy; those that must meet a moment of a run, to
+// kill it or to stop it there, run alone.
 package tests
 
 import (

@@ -14,6 +14,7 @@ import (
 
 // A model of one layer learns on with a second one, which it has not been stored with.
 func TestModelThatLacksParameters(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.runDir(t, "first")
 	short := []string{"--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0"}

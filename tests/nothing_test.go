@@ -15,6 +15,7 @@ import (
 
 // Who embeds the packages and hands over nothing where something is wanted gets an error that says what.
 func TestNothingIsAnError(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 256, Context: 16})
 	assert.NoError(t, err)

@@ -172,6 +172,7 @@ func TestDifferNoticesOneFlippedBit(t *testing.T) {
 
 // The bits are the seed's: they are the same in a second run, and others with another seed.
 func TestRunsAreDeterministic(t *testing.T) {
+	t.Parallel()
 	p, want := undisturbedRun(t)
 	again := p.runDir(t, "again")
 	ok(t, p.train(again, "--set", "data.prefetch=1", "--set", "train.save_every=50"))

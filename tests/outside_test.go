@@ -26,6 +26,7 @@ func outside(t *testing.T, dir string) string {
 // A program of another module brings an operation, a family, an optimizer and an operator, which its own run file names; it trains with them,
 // is resumed, and on two stages comes to the same bits.
 func TestOutside(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	r := p.command().with(func(c *command) { c.program = outside(t, "outside") }).run(t)
 	require.Zero(t, r.code, "%s%s", r.out, r.err)
@@ -43,6 +44,7 @@ func TestOutside(t *testing.T) {
 
 // What it compares can differ: an operator that does not save its state comes to other bits when it is resumed.
 func TestOutsideCanFail(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)

@@ -22,6 +22,7 @@ func (p *place) staged(dir string, values ...string) command {
 
 // Pipelines that cannot be meant are refused before a device is open, with what was found, what is wanted and what to change.
 func TestBadPipelines(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	rules := func(text string) []string { return []string{"pipeline.stages=2", "pipeline.rules=[" + text + "]"} }
 	for name, c := range map[string]struct{ set, says []string }{
@@ -56,6 +57,7 @@ func TestBadPipelines(t *testing.T) {
 
 // An adapter that is not there, or no longer there when a run goes on.
 func TestPipelinesWithoutTheirAdapters(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	all := len(adaptersOf(t, p))
 	refused(t, p.staged("run", "pipeline.stages=2", "pipeline.adapters=[0,99]"), 2,
@@ -97,6 +99,7 @@ func adaptersOf(t *testing.T, p *place, changes ...func(*command)) []string {
 // The stages of one adapter share its memory, on one device or on one each: two that fit alone and not together are refused before anything is
 // compiled, and what the error says helps.
 func TestPipelinesThatDoNotFit(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	for _, devices := range []string{"adapter", "stage"} {
 		r := refused(t, p.staged("run", "device.texels=off", "pipeline.stages=2", "pipeline.devices="+devices, "train.memory_limit=1200KiB"), 5,

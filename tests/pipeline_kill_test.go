@@ -59,6 +59,7 @@ func TestPipelineKilledAndResumedInOtherStages(t *testing.T) {
 
 // A run that goes on on an adapter of another kind says that its bits are others, and what it learns is the same within rounding.
 func TestPipelineResumedOnAnotherKindOfAdapter(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	if len(adaptersOf(t, p)) < 2 {
 		t.Skip("skipped, needs two adapters")

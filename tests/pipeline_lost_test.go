@@ -54,6 +54,7 @@ func stagesOn(t *testing.T, c train.Config, kind string, devices ...*gpu.Device)
 // A run whose device is lost, or runs out of memory, between and in the middle of its steps ends with the stage in one line; its last checkpoint
 // is whole, and the run goes on in other stages to the bits of one that was left alone.
 func TestRunsGoOnAfterALostStage(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	const total = 30
 	whole := stagedRun(t, p, "whole", total)

@@ -56,6 +56,7 @@ func TestStagesOnRanksAreKilled(t *testing.T) {
 // Stages on ranks that are not there, or do not have the adapter, and ranks of which one has its stages elsewhere, end before anything is begun: one
 // line says why.
 func TestBadStagesOnRanks(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	on := func(ranks int, values ...string) command { return p.staged("run", values...).onRanks(t, ranks) }
 	other := on(1, twoRanks...)

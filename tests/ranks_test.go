@@ -113,6 +113,7 @@ func TestKilledRanksAreLaunchedAgain(t *testing.T) {
 // A rank that stands still, as one does whose machine is out of memory or in a debugger, ends the others after cluster.timeout. Rank 0 names it, and so does
 // any other that was not told before. What was saved stays.
 func TestRankStandsStill(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	dir := p.path("still")
 	three := p.train("still", "--set", "cluster.timeout=1s").onRanks(t, 3).start(t)
@@ -132,6 +133,7 @@ func TestRankStandsStill(t *testing.T) {
 
 // Ranks that are not of one run end before anything is trained, by one line, which names who differs and in what.
 func TestRanksOfDifferentRuns(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.write(t, "other.txt", lines(401))
 	other := p.path("program")

@@ -12,6 +12,7 @@ import (
 
 // A finished run of 4 steps goes on to 8 when it is asked to, and then needs not be asked again.
 func TestReschedule(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	dir := p.runDir(t, "run")
 	short := func(steps string, more ...string) command {

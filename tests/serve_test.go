@@ -134,6 +134,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeRefuses(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	for want, args := range map[string][]string{
 		"no such file":        {"serve", "nowhere"},

@@ -106,6 +106,7 @@ func TestSecondSignalLeavesAtOnce(t *testing.T) {
 
 // The time that a run may take is counted from the start of the command: one that has passed while files and devices are opened ends it there.
 func TestTimeLimitOfTheCommand(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	r := p.train("run", "--set", "train.time_limit=0.001s").run(t)
 	assert.Equal(t, 3, r.code, r.err)

@@ -43,6 +43,7 @@ const (
 
 // TestDispatchesElsewhere counts those of forward and backward on the adapters that are not here.
 func TestDispatchesElsewhere(t *testing.T) {
+	t.Parallel()
 	def, err := model.NewGPT2(model.GPT2Config{Layers: defaultLayers, Heads: 4, Width: 128, Vocab: defaultV, Context: defaultT})
 	require.NoError(t, err)
 	built, err := def.Build(defaultB, defaultT, model.Options{Loss: true, Training: true})
@@ -102,6 +103,7 @@ func work(before, after gpu.Counters) gpu.Counters {
 
 // A step of the default model, after the first, makes nothing on the device and asks for exactly this much.
 func TestStepOfTheDefaultModel(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		layers, accumulate uint64
 		texels             gpu.TexelUse

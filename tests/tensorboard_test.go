@@ -12,6 +12,7 @@ import (
 
 // A run leaves files for TensorBoard unless it is told not to, and inspect shows them.
 func TestTensorBoard(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	short := func(more ...string) command {
 		return p.train("run", append([]string{"--set", "train.steps=6", "--set", "train.sample_tokens=8"}, more...)...)

@@ -16,17 +16,18 @@ import (
 
 // What a run learns has the same bits whichever kernels read texels, so nothing of that has to be remembered for a run to go on.
 func TestTexelsChangeNoBitOfARun(t *testing.T) {
+	t.Parallel()
 	for i, a := range gputest.Adapters(t) {
 		if a.Limits.TexelBindings == 0 {
 			continue
 		}
 		for name, def := range texelModels(t) {
-			if name == "quad" && i > 0 {
+			if (name == "quad" || testing.Short()) && i > 0 {
 				continue // the same kernels through the other language of the same driver, which take half a minute to compile there
 			}
 			t.Run(a.Backend+" "+name, func(t *testing.T) {
 				var want map[string][]float32
-				for _, use := range []gpu.TexelUse{gpu.TexelsOff, gpu.TexelsAll, gpu.TexelsForce} {
+				for _, use := range gputest.Rows([]gpu.TexelUse{gpu.TexelsOff, gpu.TexelsAll, gpu.TexelsForce}, 2) {
 					got, refreshes := learnt(t, a, use, name, def)
 					assert.Equal(t, use == gpu.TexelsOff, refreshes == 0, "%s: %d refreshes", use, refreshes)
 					if want == nil {

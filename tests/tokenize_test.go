@@ -23,6 +23,7 @@ func TestTokenizersPage(t *testing.T) { runPage(t, "../docs/tokenizers.md", 7) }
 
 // The commands of docs/from-scratch.md go from a text to a directory for others, and its figures.
 func TestFromScratchPage(t *testing.T) {
+	t.Parallel()
 	p := runPage(t, "../docs/from-scratch.md", 10, "GPUTRAIN_ADAPTER="+adapter(t), "GPUTRAIN_CACHE="+workshop)
 	assert.Regexp(t, `^The sea`, read(t, p.path("page", "sample.txt")))
 	figures := objects(t, read(t, p.path("page", "figures.json")))[0]
@@ -66,6 +67,7 @@ func runPage(t *testing.T, page string, least int, env ...string) *place {
 
 // doctor compares cases of tokenizers without an adapter, and names the first that differs.
 func TestDoctorOnTokenizers(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	for _, name := range []string{"gpt2", "splits", "train", "spm_bpe"} {
 		require.NoError(t, os.CopyFS(p.path("cases", name), os.DirFS(filepath.Join(tokenizers, name))))
@@ -104,9 +106,15 @@ func TestDoctorOnTokenizers(t *testing.T) {
 	for name, v := range broken {
 		assert.Equal(t, true, v["pass"], name)
 	}
+	r = p.command("doctor", "--cases", "cases").withoutAdapter().run(t)
+	assert.Equal(t, 1, r.code, r.err)
+	assert.Regexp(t, `(?m)^FAIL  other\.json +kind "tokeniser", want one of`, r.out)
+	assert.Regexp(t, `(?m)^  ok  `, r.out)
+	assert.Regexp(t, `(?m)^5 passed, 5 failed$`, r.out)
 }
 
 func TestTokenizeRefuses(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("gpt2"), os.DirFS(filepath.Join(tokenizers, "gpt2"))))
 	p.write(t, "bad.txt", "ab\xff")

@@ -14,6 +14,7 @@ import (
 // A tokenizer goes with a run to the end: its checkpoints and what is exported of them have its files, and whatever writes or measures text reads it there. A
 // run goes on without the directory that it came from.
 func TestATokenizerGoesWithItsModel(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	p.write(t, "keys.yaml", keysRun)
 	p.write(t, "notes/a.txt", lines(60))

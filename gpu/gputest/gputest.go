@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,11 +42,14 @@ func required() int {
 	return n
 }
 
+// adapters asks every driver once.
+var adapters = sync.OnceValues(gpu.Adapters)
+
 // Adapters are the machine's adapters, those for tests first: $GPUTRAIN_ADAPTER where it is set, software before hardware,
 // Vulkan before OpenGL. Without any the test is skipped, or fails where GPUTRAIN_REQUIRE_ADAPTER is 1 or more.
 func Adapters(t testing.TB) []gpu.Adapter {
 	t.Helper()
-	all, err := gpu.Adapters()
+	all, err := adapters()
 	if err != nil {
 		if n := required(); n > 0 {
 			t.Fatalf("GPUTRAIN_REQUIRE_ADAPTER=%d: %v", n, err)
@@ -69,6 +73,7 @@ func Adapters(t testing.TB) []gpu.Adapter {
 		}
 		return r
 	}
+	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b gpu.Adapter) int { return cmp.Compare(rank(a), rank(b)) })
 	return all
 }
@@ -108,10 +113,13 @@ func Mixed(t testing.TB, options ...Option) []*gpu.Device {
 	return devices
 }
 
-// Each runs the test on every adapter, each as a subtest with a device of its own.
+// Each runs the test on every adapter, each as a subtest with a device of its own. With -short it leaves out those that are Again one it has.
 func Each(t *testing.T, test func(t *testing.T, d *gpu.Device), options ...Option) {
 	t.Helper()
 	for _, a := range Adapters(t) {
+		if testing.Short() && again(t, a) {
+			continue
+		}
 		t.Run(a.Backend+" "+a.Name, func(t *testing.T) { test(t, open(t, a, options)) })
 	}
 }
@@ -124,6 +132,27 @@ func texels(t testing.TB) gpu.TexelUse {
 		t.Fatalf("GPUTRAIN_TEXELS: %v", err)
 	}
 	return use
+}
+
+// EachBackend is Each, with -short too on every adapter: for tests of what differs between backends.
+func EachBackend(t *testing.T, test func(t *testing.T, d *gpu.Device), options ...Option) {
+	t.Helper()
+	for _, a := range Adapters(t) {
+		t.Run(a.Backend+" "+a.Name, func(t *testing.T) { test(t, open(t, a, options)) })
+	}
+}
+
+// Rows are every n-th of a long table with -short, the first among them, otherwise all. A table whose rows repeat after n would lose kinds: give
+// it another order.
+func Rows[C any](cases []C, n int) []C {
+	if !testing.Short() {
+		return cases
+	}
+	var some []C
+	for i := 0; i < len(cases); i += n {
+		some = append(some, cases[i])
+	}
+	return some
 }
 
 // Some are the cases of a long table that a test within Each goes through on this device: all, and every fifth where it is Again one that
@@ -144,7 +173,11 @@ func Some[C any](t testing.TB, d *gpu.Device, cases []C) []C {
 // kernel in the same way for both, which is what most of a test's time goes to.
 func Again(t testing.TB, d *gpu.Device) bool {
 	t.Helper()
-	a := d.Adapter()
+	return again(t, d.Adapter())
+}
+
+func again(t testing.TB, a gpu.Adapter) bool {
+	t.Helper()
 	return a.Limits.Software && a.Backend == "gl" && slices.ContainsFunc(Adapters(t), func(b gpu.Adapter) bool {
 		return b.Limits.Software && b.Backend == "vulkan"
 	})

@@ -30,9 +30,21 @@ func TestDevice(t *testing.T) {
 }
 
 func TestEach(t *testing.T) {
-	var seen []gpu.Adapter
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) { seen = append(seen, d.Adapter()) })
-	assert.Len(t, seen, len(gputest.Adapters(t)))
+	var each, backends []gpu.Adapter
+	var again []gpu.Adapter
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
+		backends = append(backends, d.Adapter())
+		if gputest.Again(t, d) {
+			again = append(again, d.Adapter())
+		}
+	})
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) { each = append(each, d.Adapter()) })
+	assert.Equal(t, gputest.Adapters(t), backends)
+	if testing.Short() {
+		assert.Equal(t, slices.DeleteFunc(backends, func(a gpu.Adapter) bool { return slices.Contains(again, a) }), each)
+	} else {
+		assert.Equal(t, backends, each)
+	}
 }
 
 func TestSeveral(t *testing.T) {
@@ -53,7 +65,7 @@ func TestSome(t *testing.T) {
 	cases := []int{0, 1, 2, 3, 4, 5, 6}
 	all := gputest.Adapters(t)
 	software := slices.ContainsFunc(all, func(a gpu.Adapter) bool { return a.Limits.Software && a.Backend == "vulkan" })
-	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+	gputest.EachBackend(t, func(t *testing.T, d *gpu.Device) {
 		if a := d.Adapter(); software && a.Limits.Software && a.Backend == "gl" {
 			require.Equal(t, []int{0, 5}, gputest.Some(t, d, cases))
 			t.Setenv("GPUTRAIN_ADAPTER", strconv.Itoa(a.Index))

@@ -115,26 +115,26 @@ func TestAttentionLargeScores(t *testing.T) {
 // workgroup owns, a head too wide for tiles. Mesa's OpenGL takes minutes to compile one for the processor.
 func TestAttentionTiled(t *testing.T) {
 	cases := []attentionCase{
-		{b: 1, t: 1, heads: 1, kvHeads: 1, headDim: 4},
 		{b: 2, t: 33, heads: 2, kvHeads: 2, headDim: 32, packed: true, causal: true},
 		{b: 1, t: 65, heads: 2, kvHeads: 1, headDim: 64, causal: true},
-		{b: 2, t: 19, heads: 2, kvHeads: 2, headDim: 64, packed: true},
+		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 256, causal: true},
 		{b: 1, t: 35, heads: 2, kvHeads: 1, headDim: 80, causal: true},
 		{b: 2, t: 67, heads: 4, kvHeads: 2, headDim: 8, causal: true},
 		{b: 2, t: 7, heads: 3, kvHeads: 1, headDim: 96, packed: true},
 		{b: 1, t: 33, heads: 2, kvHeads: 2, headDim: 128, packed: true, causal: true},
-		{b: 1, t: 17, heads: 2, kvHeads: 1, headDim: 256, causal: true},
+		{b: 2, t: 19, heads: 2, kvHeads: 2, headDim: 64, packed: true},
 		{b: 1, t: 5, heads: 1, kvHeads: 1, headDim: 6, packed: true},
 		{b: 1, t: 9, heads: 2, kvHeads: 1, headDim: 13, causal: true},
 		{b: 2, t: 150, heads: 2, kvHeads: 1, headDim: 8, causal: true, cap: 1.5, window: 37},
 		{b: 2, t: 150, heads: 2, kvHeads: 1, headDim: 8, causal: true, documents: []int{1, 70, 30}},
 		{b: 1, t: 70, heads: 1, kvHeads: 1, headDim: 8, packed: true, causal: true, window: 11, documents: []int{30, 3}},
+		{b: 1, t: 1, heads: 1, kvHeads: 1, headDim: 4},
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		if a := d.Adapter(); a.Limits.Software && a.Backend == "gl" {
 			t.Skip("skipped, OpenGL on the processor compiles tiles for minutes")
 		}
-		for _, s := range cases {
+		for _, s := range gputest.Rows(cases, 2) {
 			t.Run(s.String(), func(t *testing.T) {
 				w := s.graph()
 				w.feed(rand.New(rand.NewPCG(25, 26)))
