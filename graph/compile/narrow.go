@@ -43,7 +43,7 @@ func (c *Compiler) widen() {
 				quads := (part.Count + 3) / 4
 				copies[at] = c.newStorage(transientStorage, path+".f32", 16*uint64(quads))
 				commands = append(commands, command{
-					group: cmd.group, unit: cmd.unit, kernel: c.kernel("cast", "_widen", shaders.Variant{Flags: map[string]bool{"WIDEN": true, "STOCHASTIC": false}}),
+					group: cmd.group, unit: cmd.unit, kernel: c.kernel("cast", "_widen", shaders.Variant{Flags: map[string]bool{"WIDEN": true}}),
 					grid: gpu.Linear(uint64(quads), castQuads, c.limits), params: castParams{uint32(quads)},
 					bind: []Span{{st: s.st, Offset: 2 * uint64(part.Offset), Bytes: 8 * uint64(quads)}, {st: copies[at], Bytes: 16 * uint64(quads)}},
 				})
