@@ -44,7 +44,7 @@ func (g *Graph) FLOPsByKind(values ...*Value) map[string]int64 {
 	return out
 }
 
-// String is one line a node, for tests and for people:
+// String is one line a node, with all that tells one graph from another:
 //
 //	%4 = matmul(%1, %3) trans_b=true : f32 [2 8 16] "h.0.mlp.c_fc"
 func (g *Graph) String() string {
@@ -88,6 +88,9 @@ func attributes(op Op) string {
 	}
 	out := ""
 	v := reflect.ValueOf(op)
+	if v.Kind() != reflect.Struct {
+		return fmt.Sprintf(" %v", op)
+	}
 	for i := range v.NumField() {
 		if !v.Field(i).IsZero() {
 			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")

@@ -1,5 +1,5 @@
 // Package graph holds the operation graph of a model: typed nodes with their shapes checked as they are added, reverse-mode
-// differentiation, a reference evaluation in float64, counts and a JSON form. Package compile makes programs of it.
+// differentiation, a reference evaluation in float64, counts and a text form. Package compile makes programs of it.
 //
 // A model is written with the builders of Graph. They never return an error: the first is kept in Graph.Err, and what follows it
 // does nothing. Gradients adds the nodes of the backward pass to the same graph, so that forward and backward are compiled,

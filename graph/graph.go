@@ -69,7 +69,7 @@ func (n *Node) String() string {
 
 // Op is an operation and its attributes. Operations are plain values (MatMul{TransB: true}), never pointers.
 type Op interface {
-	// Kind is the name of the operation in the JSON form and in errors.
+	// Kind is the name of the operation in the text form and in errors.
 	Kind() string
 	// Infer gives the types of the outputs, or says which shapes or types do not fit.
 	Infer(in []*Value) ([]Type, error)

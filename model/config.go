@@ -130,8 +130,7 @@ func Same(a, b Definition) bool {
 		if err != nil {
 			return err.Error()
 		}
-		raw, err := json.Marshal(built.Graph)
-		return fmt.Sprint(string(raw), err)
+		return built.Graph.String()
 	}
 	return text(a) == text(b)
 }
