@@ -88,7 +88,7 @@ func (p *Program) readTexels() error {
 // findTexelReads exchanges the kernels and lists what they read as texels.
 func (p *Program) findTexelReads() []*texelRead {
 	var all []*texelRead
-	live := map[*Buffer][]*texelRead{}
+	live := map[*Buffer][]*texelRead{} // those whose texels are kept
 	written := func(g Range) {
 		live[g.Buffer] = slices.DeleteFunc(live[g.Buffer], func(r *texelRead) bool { return r.from.overlaps(g) })
 	}
@@ -108,7 +108,8 @@ func (p *Program) findTexelReads() []*texelRead {
 			}
 			from := c.bind[b]
 			from.Bytes = alignUp(from.Bytes, texelBytes)
-			read := findRead(live[from.Buffer], from, i)
+			live[from.Buffer] = slices.DeleteFunc(live[from.Buffer], func(r *texelRead) bool { return i-r.last > texelKeep })
+			read := findRead(live[from.Buffer], from)
 			if read == nil {
 				read = &texelRead{from: from, first: i}
 				all = append(all, read)
@@ -126,10 +127,10 @@ func (p *Program) findTexelReads() []*texelRead {
 	return all
 }
 
-// findRead is the newest read of that very range, if its texels are still kept at command i.
-func findRead(reads []*texelRead, from Range, i int) *texelRead {
+// findRead is the newest read of that very range.
+func findRead(reads []*texelRead, from Range) *texelRead {
 	for _, r := range slices.Backward(reads) {
-		if r.from == from && i-r.last <= texelKeep {
+		if r.from == from {
 			return r
 		}
 	}
@@ -143,16 +144,20 @@ func placeTexels(reads []*texelRead) (sizes []uint64) {
 	slices.SortStableFunc(bySize, func(a, b *texelRead) int {
 		return cmp.Or(cmp.Compare(texelSize(b.from.Bytes), texelSize(a.from.Bytes)), cmp.Compare(a.first, b.first))
 	})
-	var slots [][]*texelRead
+	commands := 0
+	for _, r := range reads {
+		commands = max(commands, r.last+1)
+	}
+	var slots [][]bool // taken, by command
 	for _, r := range bySize {
-		r.slot = slices.IndexFunc(slots, func(others []*texelRead) bool {
-			return !slices.ContainsFunc(others, func(o *texelRead) bool { return r.first <= o.last && o.first <= r.last })
-		})
+		r.slot = slices.IndexFunc(slots, func(taken []bool) bool { return !slices.Contains(taken[r.first:r.last+1], true) })
 		if r.slot < 0 {
 			r.slot = len(slots)
-			slots, sizes = append(slots, nil), append(sizes, texelSize(r.from.Bytes))
+			slots, sizes = append(slots, make([]bool, commands)), append(sizes, texelSize(r.from.Bytes))
 		}
-		slots[r.slot] = append(slots[r.slot], r)
+		for i := r.first; i <= r.last; i++ {
+			slots[r.slot][i] = true
+		}
 	}
 	return sizes
 }

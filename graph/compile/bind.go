@@ -16,8 +16,11 @@ func Bytes(t graph.Type) uint64 {
 
 // boundTarget is the name of the bound target that a root value is, "" for none.
 func (c *Compiler) boundTarget(v *graph.Value) string {
-	for _, t := range c.targets {
-		if _, ok := c.bound[t.Name]; !ok || t.Leaf != "" || c.root(t.Value) != v {
+	if len(c.bound) == 0 {
+		return ""
+	}
+	for _, t := range c.named {
+		if _, ok := c.bound[t.Name]; !ok || c.root(t.Value) != v {
 			continue
 		}
 		if t.Value.DType() != buffers.F32 || t.Value.Type().Elements() != v.Type().Elements() {

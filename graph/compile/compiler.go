@@ -13,6 +13,7 @@ import (
 // It needs no device: New and PlanNarrow run the same code.
 type Compiler struct {
 	targets []Target
+	named   []Target // those without a leaf
 	limits  gpu.Limits
 
 	dev         *gpu.Device              // nil when only planning; for lowerings that choose between variants by measuring
@@ -23,16 +24,17 @@ type Compiler struct {
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
 
-	live    []*graph.Node                  // what the targets need, in graph order
-	readers map[*graph.Value][]*graph.Node // live readers of a value, without eliminated adds
-	names   map[*graph.Value]bool          // values with a named target
-	pins    map[*graph.Value]bool          // what those are, or are views of
-	sinks   map[*graph.Value][]*sink       // gradient leaves a value is delivered to
-	dropped map[*graph.Node]bool           // adds replaced by accumulation into a leaf
-	inlined map[*graph.Node]bool           // fusable nodes computed inside their readers' kernels
-	units   []*unit
-	current int                  // index of the unit being lowered
-	lastUse map[*graph.Value]int // the last unit that reads the storage behind a root value
+	live     []*graph.Node                   // what the targets need, in graph order
+	readers  map[*graph.Value][]*graph.Node  // live readers of a value, without eliminated adds
+	reshaped map[*graph.Value][]*graph.Value // what reshapes make of a root value
+	names    map[*graph.Value]bool           // values with a named target
+	pins     map[*graph.Value]bool           // what those are, or are views of
+	sinks    map[*graph.Value][]*sink        // gradient leaves a value is delivered to
+	dropped  map[*graph.Node]bool            // adds replaced by accumulation into a leaf
+	inlined  map[*graph.Node]bool            // fusable nodes computed inside their readers' kernels
+	units    []*unit
+	current  int                  // index of the unit being lowered
+	lastUse  map[*graph.Value]int // the last unit that reads the storage behind a root value
 
 	places    map[*graph.Value]Tensor
 	inputs    map[string]*programInput
@@ -42,6 +44,7 @@ type Compiler struct {
 	commands  []command
 	group     string
 
+	visits  int      // of units, gaps and nodes of trees, by searches that could grow with the square of the graph
 	planned []uint64 // bytes of the shared buffers
 	plan    Plan
 	err     error
@@ -60,7 +63,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 	}
 	c := &Compiler{
 		targets: targets, limits: lim,
-		readers: map[*graph.Value][]*graph.Node{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
+		readers: map[*graph.Value][]*graph.Node{}, reshaped: map[*graph.Value][]*graph.Value{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
 		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
 		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]bool{},
 	}
@@ -79,6 +82,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 		case t.Leaf == "":
 			seen[t.Name] = true
 			c.names[t.Value] = true
+			c.named = append(c.named, t)
 		}
 	}
 	c.findLive()
@@ -110,6 +114,10 @@ func (c *Compiler) findLive() {
 		for _, v := range n.Inputs {
 			c.readers[v] = append(c.readers[v], n)
 		}
+		if _, ok := n.Op.(graph.Reshape); ok {
+			v := c.root(n.Outputs[0])
+			c.reshaped[v] = append(c.reshaped[v], n.Outputs[0])
+		}
 	}
 }
 
@@ -129,10 +137,8 @@ func (c *Compiler) run() error {
 		u.lower(c)
 	}
 	c.group = ""
-	for _, t := range c.targets { // one may be an input that no unit reads
-		if t.Leaf == "" {
-			c.place(t.Value)
-		}
+	for _, t := range c.named { // one may be an input that no unit reads
+		c.place(t.Value)
 	}
 	if c.err == nil {
 		c.widen()

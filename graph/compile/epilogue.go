@@ -29,34 +29,30 @@ func (c *Compiler) addEpilogues() {
 	if c.limits.Software {
 		return
 	}
-	writer := map[*graph.Value]*unit{}
-	for _, u := range c.units {
-		for _, v := range u.writes {
-			writer[v] = u
-		}
-	}
 	units := slices.Clone(c.units)
 	slices.SortStableFunc(units, func(a, b *unit) int { return b.key - a.key })
+	d := c.dependencies(units)
 	for _, u := range units {
 		n := u.nodes[len(u.nodes)-1]
 		if l := lowerings[n.Op.Kind()]; l.finish != nil && u.delivers == nil && len(u.nodes) == 1 && l.finishes(c, n) {
-			c.addEpilogue(u, writer)
+			c.addEpilogue(u, d)
 		}
 	}
+	c.units = slices.DeleteFunc(c.units, func(u *unit) bool { return u.followed })
 }
 
 // addEpilogue gives a unit those that may be its epilogue, as many as there are buffers for.
-func (c *Compiler) addEpilogue(u *unit, writer map[*graph.Value]*unit) {
+func (c *Compiler) addEpilogue(u *unit, d *dependencies) {
 	n := u.nodes[0]
 	v := n.Outputs[0]
 	if len(c.sinks[v]) > 0 {
 		return
 	}
 	e := &epilogue{result: v}
-	readers := slices.DeleteFunc(slices.Clone(c.units), func(r *unit) bool { return !c.readsRoot(r, v) })
+	readers := slices.DeleteFunc(slices.Clone(d.readers[v]), func(r *unit) bool { return r.followed })
 	left := len(readers)
 	for _, r := range readers {
-		if !c.follows(r, v) || c.dependsBy(r, u, writer) {
+		if !c.follows(r, v) || d.by(r, u) {
 			continue
 		}
 		reads := slices.Clone(u.reads)
@@ -73,12 +69,12 @@ func (c *Compiler) addEpilogue(u *unit, writer map[*graph.Value]*unit) {
 			continue
 		}
 		left--
+		d.merge(u, r, reads)
 		u.reads, u.key = reads, max(u.key, r.key)
 		u.writes = append(slices.Clone(u.writes), r.writes...)
 		u.follow = append(u.follow, r)
 		e.outputs = append(e.outputs, r.writes...)
-		writer[r.writes[0]] = u
-		c.units = slices.DeleteFunc(c.units, func(o *unit) bool { return o == r })
+		r.followed = true
 	}
 	if len(e.outputs) == 0 {
 		return
@@ -89,11 +85,6 @@ func (c *Compiler) addEpilogue(u *unit, writer map[*graph.Value]*unit) {
 		u.writes = slices.DeleteFunc(u.writes, func(w *graph.Value) bool { return w == v })
 	}
 	u.lower = func(c *Compiler) { lowerings[n.Op.Kind()].finish(c, n, e) }
-}
-
-// readsRoot is whether a unit reads v or a view of it.
-func (c *Compiler) readsRoot(u *unit, v *graph.Value) bool {
-	return slices.ContainsFunc(u.reads, func(w *graph.Value) bool { return c.root(w) == v })
 }
 
 // follows is whether a unit makes each element of one value of the element of v at its place and of operands that lie in one binding each.
@@ -146,20 +137,6 @@ func (c *Compiler) inPlace(w, v *graph.Value, root bool) (made, ok bool) {
 		made = made || m
 	}
 	return made, !made || slices.Equal(w.Shape(), v.Shape())
-}
-
-// dependsBy is whether r needs u by way of a third unit, or what u stores besides its result.
-func (c *Compiler) dependsBy(r, u *unit, writer map[*graph.Value]*unit) bool {
-	seen := map[*unit]bool{}
-	var needs func(x *unit) bool
-	needs = func(x *unit) bool {
-		if x == nil || seen[x] {
-			return false
-		}
-		seen[x] = true
-		return x == u || slices.ContainsFunc(x.reads, func(v *graph.Value) bool { return needs(writer[c.root(v)]) })
-	}
-	return slices.ContainsFunc(r.reads, func(v *graph.Value) bool { return v != u.nodes[0].Outputs[0] && needs(writer[c.root(v)]) })
 }
 
 // finish has the shader of a kernel that reads some spans do an epilogue, over the items, vec4s, of its result. It gives the variant what the

@@ -74,8 +74,12 @@ func partAt(layout *buffers.Layout, slab, element int) (path string, part buffer
 
 // narrowLayout lays out the params of those paths among nodes, as a tree of them alone would.
 func narrowLayout(nodes []*graph.Node, narrow []string, lim gpu.Limits) (*buffers.Layout, error) {
+	of := map[string]bool{}
+	for _, path := range narrow {
+		of[path] = true
+	}
 	return leafLayout(slices.DeleteFunc(slices.Clone(nodes), func(n *graph.Node) bool {
 		p, ok := n.Op.(graph.Param)
-		return !ok || !slices.Contains(narrow, p.Path)
+		return !ok || !of[p.Path]
 	}), nil, lim)
 }

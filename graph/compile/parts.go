@@ -82,9 +82,8 @@ func (c *Compiler) partRows(v *graph.Value, label string) int {
 // commonRows is the number of rows that a value and all that views it as a whole can be divided in.
 func (c *Compiler) commonRows(v *graph.Value) int {
 	units := max(1, Tensor{Shape: v.Shape()}.rows())
-	for _, n := range c.live {
-		out := n.Outputs[0]
-		if _, ok := n.Op.(graph.Reshape); ok && c.root(out) == v && out.Type().Elements() == v.Type().Elements() {
+	for _, out := range c.reshaped[v] {
+		if out.Type().Elements() == v.Type().Elements() {
 			units = gcd(units, Tensor{Shape: out.Shape()}.rows())
 		}
 	}

@@ -19,10 +19,10 @@ func (c *Compiler) allocate() {
 	}
 	c.plan.Dispatches = len(c.commands)
 	var values, shared uint64
-	for _, size := range assign(c.storages, false) {
+	for _, size := range assign(c.storages, false, &c.visits) {
 		values += size
 	}
-	c.planned = assign(c.storages, true)
+	c.planned = assign(c.storages, true, &c.visits)
 	for _, size := range c.planned {
 		shared += size
 	}
@@ -40,7 +40,7 @@ func (c *Compiler) allocate() {
 }
 
 // assign sets the buffer of the transient storages (of the workspaces only when asked) and returns the buffers' sizes.
-func assign(storages []*storage, workspaces bool) []uint64 {
+func assign(storages []*storage, workspaces bool, visits *int) []uint64 {
 	var order []*storage
 	for _, st := range storages {
 		if st.kind == transientStorage && st.first >= 0 && (workspaces || !st.workspace) {
@@ -49,38 +49,15 @@ func assign(storages []*storage, workspaces bool) []uint64 {
 	}
 	slices.SortStableFunc(order, func(a, b *storage) int { return cmp.Compare(b.bytes, a.bytes) })
 	var sizes []uint64
-	var tenants [][]*storage
+	idle := newIdleTimes(storages, visits)
 	for _, st := range order {
-		best, bestGap := -1, 0
-		for b, others := range tenants {
-			gap, free := idle(st, others)
-			if free && (best < 0 || gap < bestGap) {
-				best, bestGap = b, gap
-			}
-		}
-		if best < 0 {
-			best = len(sizes)
+		g, found := idle.nearest(st)
+		if !found {
+			g = gap{-1, idle.end, len(sizes)}
 			sizes = append(sizes, st.bytes) // the first tenant is the largest
-			tenants = append(tenants, nil)
 		}
-		st.buffer = best
-		tenants[best] = append(tenants[best], st)
+		st.buffer = g.buffer
+		idle.take(g, st)
 	}
 	return sizes
-}
-
-// idle is the number of commands between st and the nearest tenant of a buffer, and whether st meets none of them.
-func idle(st *storage, tenants []*storage) (gap int, free bool) {
-	gap = int(^uint(0) >> 1)
-	for _, t := range tenants {
-		switch {
-		case t.last < st.first:
-			gap = min(gap, st.first-t.last)
-		case st.last < t.first:
-			gap = min(gap, t.first-st.last)
-		default:
-			return 0, false
-		}
-	}
-	return gap, true
 }

@@ -16,6 +16,7 @@ type unit struct {
 	lower    func(c *Compiler)
 	delivers *sink   // of a delivery
 	follow   []*unit // computed in this one's kernel, from its result
+	followed bool    // is one of these
 	key      int     // position among the units that could run
 	after    int     // units this one still waits for, while ordering
 	next     []*unit

@@ -46,7 +46,7 @@ func Auto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
 			return Assignment{}, fmt.Errorf("pipeline: balance: stage %d: found %g FLOP/s and %g bytes/s, wanted more than 0", s, p.FLOPS, p.BytesPerSecond)
 		}
 	}
-	b := balance{units: units, stages: stages, parts: stages * chunks, power: power}
+	b := newBalance(units, stages, chunks, power)
 	ends := b.contiguous()
 	if chunks > 1 {
 		b.shift(ends)
@@ -60,13 +60,10 @@ func Auto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
 }
 
 // costOf is the time of units[from:to] as one part.
-func costOf(units []Unit, from, to int, power Power) cost {
-	work, moved := int64(0), units[to-1].moved()
-	for _, u := range units[from:to] {
-		work += u.work()
-	}
+func (b balance) costOf(from, to int, power Power) cost {
+	work, moved := b.work[to]-b.work[from], b.units[to-1].moved()
 	if from > 0 {
-		moved += units[from-1].moved()
+		moved += b.units[from-1].moved()
 	}
 	return cost{compute: float64(work) / power.FLOPS, move: float64(moved) / power.BytesPerSecond}
 }
@@ -82,26 +79,31 @@ type balance struct {
 	units         []Unit
 	stages, parts int
 	power         []Power
+	work          []int64  // of the first i units
+	bytes         []uint64 // of their memory
+}
+
+func newBalance(units []Unit, stages, chunks int, power []Power) balance {
+	b := balance{units: units, stages: stages, parts: stages * chunks, power: power, work: []int64{0}, bytes: []uint64{0}}
+	for i, u := range units {
+		b.work, b.bytes = append(b.work, b.work[i]+u.work()), append(b.bytes, b.bytes[i]+u.Memory)
+	}
+	return b
 }
 
 // seconds is the time of units[from:to] as part p.
 func (b balance) seconds(p, from, to int) float64 {
-	return costOf(b.units, from, to, b.power[p%b.stages]).seconds()
+	return b.costOf(from, to, b.power[p%b.stages]).seconds()
 }
 
 // fits tells whether units[from:to] alone exceed the memory of the stage of part p.
 func (b balance) fits(p, from, to int) bool {
 	limit := b.power[p%b.stages].Memory
-	return limit == 0 || memory(b.units[from:to]) <= limit
+	return limit == 0 || b.memory(from, to) <= limit
 }
 
-func memory(units []Unit) uint64 {
-	total := uint64(0)
-	for _, u := range units {
-		total += u.Memory
-	}
-	return total
-}
+// memory is what units[from:to] take.
+func (b balance) memory(from, to int) uint64 { return b.bytes[to] - b.bytes[from] }
 
 // contiguous finds the ends of the parts: the time of the slowest part is the least there is, and below it the sum of the squares of
 // the times. nil where no cut keeps every part within its stage's memory.
@@ -124,10 +126,17 @@ func (b balance) cheapest(limit float64, join func(x, y float64) float64, of fun
 	}
 	best[0][0] = 0
 	for p := range b.parts {
-		for to := p + 1; to <= n; to++ {
+		shortest := p + 1
+		if p == b.parts-1 {
+			shortest = n // the last part takes the rest
+		}
+		for to := shortest; to <= n; to++ {
 			for from := p; from < to; from++ {
+				if math.IsInf(best[p][from], 1) {
+					continue
+				}
 				t := b.seconds(p, from, to)
-				if math.IsInf(best[p][from], 1) || t > limit || !b.fits(p, from, to) {
+				if t > limit || !b.fits(p, from, to) {
 					continue
 				}
 				if total := join(best[p][from], of(t)); total < best[p+1][to] {
@@ -159,5 +168,5 @@ func (b balance) tooLarge() error {
 		}
 	}
 	return fmt.Errorf("pipeline: balance: no cut in %d parts found that fits: parameters, gradients and optimizer take %d bytes (%q alone %d), the stages have %v: more stages, or adapters with more memory: %w",
-		b.parts, memory(b.units), largest.Name, largest.Memory, have, gpu.ErrOutOfMemory)
+		b.parts, b.memory(0, len(b.units)), largest.Name, largest.Memory, have, gpu.ErrOutOfMemory)
 }

@@ -20,8 +20,8 @@ func TestExpectedStep(t *testing.T) {
 	powers := []Power{{FLOPS: 100, BytesPerSecond: 30}, {FLOPS: 50, BytesPerSecond: 300}}
 	a, err := Auto(units, 2, 1, powers)
 	require.NoError(t, err)
-	assert.Equal(t, cost{compute: 3, move: 4}, costOf(units, 0, 1, powers[0]))
-	assert.Equal(t, cost{compute: 6, move: 0.4}, costOf(units, 1, 2, powers[1]))
+	assert.Equal(t, cost{compute: 3, move: 4}, newBalance(units, 2, 1, powers).costOf(0, 1, powers[0]))
+	assert.Equal(t, cost{compute: 6, move: 0.4}, newBalance(units, 2, 1, powers).costOf(1, 2, powers[1]))
 
 	one, err := schedule.New(schedule.Config{Name: schedule.OneForwardOneBackward, Stages: 2, Microbatches: 1})
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ func (b balance) search(ends []int) []int {
 		}
 	}
 	for _, u := range b.units {
-		s.work += float64(u.work())
+		s.undone += float64(u.work())
 	}
 	s.extend(0)
 	return s.ends
@@ -27,13 +27,13 @@ func (b balance) search(ends []int) []int {
 // search is a depth-first search over the ends of the parts, one after the other.
 type search struct {
 	balance
-	best  float64 // time of the slowest stage of ends
-	ends  []int
-	left  int       // parts that may still be tried
-	path  []int     // the ends of the parts chosen
-	work  float64   // operations of the units not yet in a part
-	times []float64 // by stage, of the parts chosen
-	bytes []uint64
+	best   float64 // time of the slowest stage of ends
+	ends   []int
+	left   int       // parts that may still be tried
+	path   []int     // the ends of the parts chosen
+	undone float64   // operations of the units not yet in a part
+	times  []float64 // by stage, of the parts chosen
+	bytes  []uint64
 }
 
 // extend tries every end of the next part, which begins with unit from.
@@ -50,22 +50,22 @@ func (s *search) extend(from int) {
 	}
 	for to := begin; to <= n-(s.parts-1-p) && s.left > 0; to++ {
 		s.left--
-		bytes := memory(s.units[from:to])
+		bytes := s.memory(from, to)
 		if power.Memory > 0 && s.bytes[stage]+bytes > power.Memory {
 			break // more units take more
 		}
-		c := costOf(s.units, from, to, power)
+		c := s.costOf(from, to, power)
 		work := c.compute * power.FLOPS
 		before := s.times[stage]
 		s.times[stage] += c.seconds()
 		s.bytes[stage] += bytes
-		s.work -= work
+		s.undone -= work
 		s.path = append(s.path, to)
-		if s.times[stage] < s.best && s.room() >= s.work {
+		if s.times[stage] < s.best && s.room() >= s.undone {
 			s.extend(to)
 		}
 		s.path = s.path[:p]
-		s.work += work
+		s.undone += work
 		s.bytes[stage] -= bytes
 		s.times[stage] = before
 		if before+c.compute >= s.best {

@@ -26,7 +26,7 @@ func (b balance) score(ends []int) score {
 	for p, to := range ends {
 		t := b.seconds(p, from, to)
 		times[p%b.stages] += t
-		bytes[p%b.stages] += memory(b.units[from:to])
+		bytes[p%b.stages] += b.memory(from, to)
 		s.squares += t * t
 		from = to
 	}

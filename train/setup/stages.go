@@ -142,6 +142,9 @@ func Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []parti
 
 // cutBy is Cut for stages of these powers, the first with these limits.
 func cutBy(cfg *runfile.Config, c state.Config, units []partition.Unit, lim gpu.Limits, powers []partition.Power) (partition.Assignment, error) {
+	if cfg.Pipeline.Stages*cfg.Pipeline.PartsPerStage() == 1 { // the memory plan tells whether it fits, and what to lower
+		return assign(cfg, units, nil)
+	}
 	tx, err := c.Transform()
 	if err == nil {
 		err = partition.AddOptimizer(units, tx, c.PartialSums(), model.Specs(c.Definition), lim)
