@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"gputrain/cmd/gputrain/launch"
@@ -36,6 +37,7 @@ type trainCmd struct {
 	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
 	together `kong:"-"`
+	begun    atomic.Bool // a step
 }
 
 // Run trains, on several ranks where mpirun or srun has started them.
@@ -46,6 +48,12 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	}
 	ctx, stop := train.NamedSignals(ctx, c.out, os.Exit, launch.SignalName)
 	defer stop()
+	if c.group == nil { // several ranks end together
+		defer leaveEarly(ctx, &c.begun, leavePatience, func(err error) {
+			tell(err)
+			os.Exit(exitCode(err))
+		})()
+	}
 	return c.close(ctx, c.train(ctx, begin))
 }
 
@@ -58,6 +66,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	if dir == "" {
 		dir = runDirOf(c.Files, cfg)
 	}
+	fmt.Fprintf(c.out, "preparing the run in %s\n", dir)
 	limit, err := runfile.ParseDuration(cfg.Train.TimeLimit)
 	if err != nil {
 		return usageError{err}
@@ -76,6 +85,12 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	}
 	defer release()
 	run.TimeLimit, run.Ranks = 0, c.group
+	run.Hooks = append(run.Hooks, train.HookFunc(func(_ context.Context, e train.Event) error {
+		if e.Kind == train.StepBegin {
+			c.begun.Store(true)
+		}
+		return nil
+	}))
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}

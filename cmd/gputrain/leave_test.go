@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/train"
+)
+
+func TestARunWithoutAStepLeavesEarly(t *testing.T) {
+	var begun atomic.Bool
+	left := make(chan error, 1)
+	leave := func(err error) { left <- err }
+	signalled := func() context.Context {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(&train.SignalError{})
+		return ctx
+	}
+	leaveEarly(signalled(), &begun, time.Millisecond, leave)
+	err := <-left
+	assert.Equal(t, exitStopped, exitCode(err))
+	require.ErrorContains(t, err, "no step has been made, so there was nothing to save")
+
+	ended := leaveEarly(signalled(), &begun, time.Hour, leave)
+	ended()
+	begun.Store(true)
+	leaveEarly(signalled(), &begun, 0, leave)
+	leaveEarly(t.Context(), &atomic.Bool{}, 0, leave)
+	time.Sleep(20 * time.Millisecond) // for a leave that should not come
+	assert.Empty(t, left)
+}
