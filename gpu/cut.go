@@ -122,6 +122,7 @@ func expected(pieces []*piece) (sum time.Duration) {
 type Planned struct {
 	Takes        time.Duration // as expected of the device's Speed
 	Cut          bool          // it is one of several
+	Times        int           // how many such there are
 	Dispatches   int
 	Longest      string        // kernel or kind of its longest command
 	LongestTakes time.Duration // which cannot be cut
@@ -131,7 +132,7 @@ type Planned struct {
 func (d *Device) Plan(programs ...*Program) (out []Planned) {
 	pieces := d.cut(programs)
 	for _, t := range pieces {
-		p := Planned{Takes: duration(t.seconds), Cut: len(pieces) > 1, Dispatches: t.dispatches, LongestTakes: duration(t.most)}
+		p := Planned{Takes: duration(t.seconds), Cut: len(pieces) > 1, Times: 1, Dispatches: t.dispatches, LongestTakes: duration(t.most)}
 		if t.longest != nil {
 			p.Longest = t.longest.label
 		}

@@ -130,6 +130,14 @@ func DryOf(a Adapter, lim Limits) *Device {
 	return d
 }
 
+// AsDry is a dry device that is in all else like this one, as fast as it is taken to be.
+func (d *Device) AsDry() *Device {
+	out := DryOf(d.adapter, d.limits)
+	speed, _ := d.Speed()
+	out.Assume(speed, d.submitLimit)
+	return out
+}
+
 // Dry tells whether the device is without hardware: what is written to it is dropped, and need not be made.
 func (d *Device) Dry() bool { return d.native == nil }
 

@@ -11,7 +11,6 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
-	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 )
@@ -24,9 +23,7 @@ func onLeast(t *testing.T, c state.Config, stages int) []state.MemoryPlan {
 	for i := range devices {
 		devices[i] = gpu.DryOf(gpu.Adapter{Index: i}, gpu.DefaultLimits())
 	}
-	m, err := pipeline.PlanMemory(t.Context(), order(t, c, schedule.OneForwardOneBackward, stages), devices)
-	require.NoError(t, err)
-	return m
+	return planned(t, devices, order(t, c, schedule.OneForwardOneBackward, stages))
 }
 
 // The limits that WebGPU guarantees are enough for GPT-2 in four stages, whose head's gradient crosses, and for 32 sequences of it at a time, which
@@ -41,7 +38,7 @@ func TestGPT2WithinGuaranteedLimits(t *testing.T) {
 	parts := onLeast(t, c, 1)[0]
 	whole := gpu.DefaultLimits()
 	whole.BindingBytes, whole.BufferBytes = 8<<30, 8<<30
-	plan, err := state.Plan(c, whole)
+	plan, err := state.Plan(t.Context(), c, whole)
 	require.NoError(t, err)
 	assert.InEpsilon(t, plan.Total(), parts.Total(), 0.03)
 }

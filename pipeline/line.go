@@ -42,7 +42,7 @@ type linePart struct {
 	index    int
 	merged   bool // forward and backward are one program
 	slots    int
-	sum      []*gpu.Program // behind the backward pass of each microbatch, if any
+	sum      func(microbatch int) *gpu.Program // behind its backward pass; nil where nothing is
 	places   map[*graph.Value][]gpu.Range
 	programs map[*partition.Pass][]*passProgram // by slot
 }
@@ -145,7 +145,7 @@ func (l *line) buffer(s *stage, label string, bytes uint64) (*gpu.Buffer, error)
 }
 
 // plans are the memory plans of the passes that run on a stage.
-func (l *line) plans(s *stage) ([]compile.Plan, error) {
+func (l *line) plans(ctx context.Context, s *stage) ([]compile.Plan, error) {
 	var out []compile.Plan
 	var narrow []string
 	for _, tree := range []*buffers.Tree{s.frozen, s.lent} {
@@ -165,7 +165,7 @@ func (l *line) plans(s *stage) ([]compile.Plan, error) {
 			for _, c := range l.cachesOf(pass) {
 				bound = append(bound, state.CacheName(c))
 			}
-			plan, err := compile.PlanNarrow(pass.Piece.Graph, pass.Targets(), narrow, s.device.Limits(), bound...)
+			plan, err := compile.PlanNarrow(ctx, pass.Piece.Graph, pass.Targets(), narrow, s.device.Limits(), bound...)
 			if err != nil {
 				return nil, fmt.Errorf("part %d: %w", p.index, err)
 			}
@@ -298,7 +298,7 @@ func (p *linePart) summing(a schedule.Action) *gpu.Program {
 	if a.Kind != schedule.Backward || p.sum == nil {
 		return nil
 	}
-	return p.sum[a.Microbatch]
+	return p.sum(a.Microbatch)
 }
 
 // programs are those that an action submits at once; none for an action without a pass.

@@ -9,47 +9,15 @@ import (
 	"gputrain/state"
 )
 
-// PlanMemory is what Create would take of each stage's device: it builds everything on dry devices of the same adapters and limits. A value
-// that a device can hold neither in one binding nor in parts is a *gpu.LimitError.
-func PlanMemory(ctx context.Context, c Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
-	s, err := c.rehearse(ctx, devices)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	return s.Memory(), nil
-}
-
-// PlanSubmits are the submits of an update, by stage, of a pipeline on these devices; it takes nothing of them.
-func PlanSubmits(ctx context.Context, c Config, devices []*gpu.Device) ([][]gpu.Planned, error) {
+// Dry is a state on devices without hardware that are otherwise like these, for plans: Memory is what Create would take of each stage's device, and Submits
+// those of an update. It takes nothing of the devices. A value that a device can hold neither in one binding nor in parts is a *gpu.LimitError.
+func Dry(ctx context.Context, c Config, devices []*gpu.Device) (*State, error) {
 	dry := make([]*gpu.Device, len(devices))
 	for i, d := range devices {
-		if first := slices.Index(devices, d); first < i {
-			dry[i] = dry[first]
-			continue
+		if dry[i] = dry[slices.Index(devices, d)]; dry[i] == nil {
+			dry[i] = d.AsDry()
 		}
-		speed, _ := d.Speed()
-		dry[i] = gpu.DryOf(d.Adapter(), d.Limits())
-		dry[i].Assume(speed, d.SubmitLimit())
 	}
-	s, err := c.rehearseOn(ctx, dry)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	return s.Submits(), nil
-}
-
-// rehearse builds everything on dry devices.
-func (c Config) rehearse(ctx context.Context, devices []*gpu.Device) (*State, error) {
-	dry := make([]*gpu.Device, len(devices))
-	for i, d := range devices {
-		dry[i] = gpu.DryOf(d.Adapter(), d.Limits())
-	}
-	return c.rehearseOn(ctx, dry)
-}
-
-func (c Config) rehearseOn(ctx context.Context, dry []*gpu.Device) (*State, error) {
 	if err := c.check(dry); err != nil {
 		return nil, err
 	}
@@ -65,7 +33,7 @@ func (c Config) rehearseOn(ctx context.Context, dry []*gpu.Device) (*State, erro
 func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kernels [][]*gpu.Kernel, err error) {
 	var memory []state.MemoryPlan
 	for _, c.State = range c.State.Choices() {
-		rehearsal, err := c.rehearse(ctx, devices)
+		rehearsal, err := Dry(ctx, c, devices)
 		if err == nil {
 			kernels, memory = rehearsal.passes.kernels(), c.own(rehearsal.Memory())
 			rehearsal.Release()
@@ -78,7 +46,7 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kern
 	err = c.State.CheckMemory(devices, memory, 0, func(smaller state.Config) ([]state.MemoryPlan, error) {
 		other := c
 		other.State = smaller
-		memory, err := PlanMemory(ctx, other, devices)
+		memory, err := planned(ctx, other, devices)
 		return c.own(memory), err
 	})
 	_, err = c.Ranks.agree(ctx, true, err)
@@ -97,6 +65,16 @@ func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
 
 // Fits tells whether what everything takes fits what the devices of the stages have.
 func (c Config) Fits(ctx context.Context, devices []*gpu.Device) (bool, error) {
-	memory, err := PlanMemory(ctx, c, devices)
+	memory, err := planned(ctx, c, devices)
 	return c.Ranks.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
+}
+
+// planned is what everything takes of each stage's device.
+func planned(ctx context.Context, c Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
+	s, err := Dry(ctx, c, devices)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	return s.Memory(), nil
 }

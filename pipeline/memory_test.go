@@ -20,9 +20,10 @@ import (
 // planned is what a pipeline would take of devices like these.
 func planned(t *testing.T, devices []*gpu.Device, c pipeline.Config) []state.MemoryPlan {
 	t.Helper()
-	m, err := pipeline.PlanMemory(t.Context(), c, devices)
+	s, err := pipeline.Dry(t.Context(), c, devices)
 	require.NoError(t, err)
-	return m
+	defer s.Release()
+	return s.Memory()
 }
 
 // lossBytes is what the last stage keeps of a microbatch whatever the schedule: its loss.
@@ -242,4 +243,17 @@ func TestStepDoesWhatItMust(t *testing.T) {
 	for key, n := range kernels { // of 1, 2, 3 and 5 microbatches
 		assert.Equal(t, 2*(n[2]-n[1]), n[3]-n[2], key)
 	}
+}
+
+// Stages on one device share its texels, and hand on without a way through the host: the plan has them together as they are.
+func TestPlanOfStagesOnOneDevice(t *testing.T) {
+	d := fleet(t, 1)[0]
+	devices := []*gpu.Device{d, d}
+	c := order(t, steep(families(t)["gpt2"], "adamw", `{}`, 2, 3), schedule.OneForwardOneBackward, 2)
+	c.State.Evaluation, c.State.Sampling = c.State.Batch, true
+	plan := planned(t, devices, c)
+	s := create(t, devices, c)
+	defer s.Release()
+	assert.Equal(t, plan, s.Memory())
+	assert.Equal(t, plan[0].Total()+plan[1].Total()-plan[0].Transfer-plan[1].Transfer, d.Counters().LiveBytes)
 }

@@ -92,7 +92,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	for i, dev := range p.devices {
 		st := &stage{index: i, device: dev, where: c.Ranks.name(i), away: !c.Ranks.here(i)}
 		p.stages = append(p.stages, st)
-		if err := p.allocate(st, tx, homes[i], params); err != nil {
+		if err := p.allocate(ctx, st, tx, homes[i], params); err != nil {
 			return st.failed("parameters and optimizer", err)
 		}
 	}
@@ -112,7 +112,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 }
 
 // allocate makes what a stage keeps from step to step, and its scratch.
-func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params []buffers.Host) error {
+func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, home residence, params []buffers.Host) error {
 	var err error
 	dtype := p.config.State.FrozenDType
 	for _, tree := range []struct {
@@ -152,7 +152,7 @@ func (p *passes) allocate(st *stage, tx optim.Transform, home residence, params 
 	}
 	var plans []compile.Plan
 	for _, l := range p.lines() {
-		found, err := l.plans(st)
+		found, err := l.plans(ctx, st)
 		if err != nil {
 			return err
 		}

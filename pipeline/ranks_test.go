@@ -236,7 +236,7 @@ func TestRanksRefused(t *testing.T) {
 	} {
 		how := order(t, c, schedule.GPipe, 2)
 		how.Ranks = &pipeline.Ranks{Of: peers{transport.Local(x.ranks)[0]}, Stages: x.stages}
-		_, err := pipeline.PlanMemory(t.Context(), how, []*gpu.Device{dry, dry})
+		_, err := pipeline.Dry(t.Context(), how, []*gpu.Device{dry, dry})
 		require.EqualError(t, err, x.want)
 	}
 }

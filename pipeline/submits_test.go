@@ -23,8 +23,9 @@ func TestCutSubmitsOnStages(t *testing.T) {
 	for name, home := range map[string][]*gpu.Device{"apart": devices, "on one": {devices[0], devices[0]}} {
 		t.Run(name, func(t *testing.T) {
 			p := order(t, c, schedule.OneForwardOneBackward, 2)
-			planned, err := pipeline.PlanSubmits(t.Context(), p, home)
+			dry, err := pipeline.Dry(t.Context(), p, home)
 			require.NoError(t, err)
+			planned := dry.Submits()
 			s := create(t, home, p)
 			defer s.Release()
 			assert.Equal(t, planned, s.Submits(), "the plan on dry devices")

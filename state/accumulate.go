@@ -44,43 +44,31 @@ type Sums struct {
 	grads    *buffers.Tree
 	held     []*buffers.Tree // the oldest first
 	nodes    []Span          // that remain
-	steps    []sumStep       // behind each microbatch
+	steps    sumSteps
 	programs []*gpu.Program
 }
 
-// sumStep is what happens to the gradient of a microbatch: the newest of the sums held are added to it, from where on it is held; the last is where it was made.
-type sumStep struct {
-	held, merged int
-	last         bool
-}
-
-// summed are the steps of the share, how many trees of partial sums they take, and the sums that remain.
-func (c Config) summed() (steps []sumStep, trees int, remain []Span) {
+// summed are the steps of the share, and the sums that remain.
+func (c Config) summed() (steps sumSteps, remain []Span) {
 	share := c.Share()
 	if c.InPlace() {
-		return make([]sumStep, share.Count), 0, []Span{share}
+		return sumSteps{inPlace: share.Count}, []Span{share}
 	}
-	counter := Counter{Microbatches: max(c.Microbatches, 1)}
-	for i := range share.Count {
-		trees = max(trees, len(counter.Held))
-		held := len(counter.Held)
-		steps = append(steps, sumStep{held, counter.Add(Span{share.First + i, 1}), i == share.Count-1})
-	}
-	return steps, trees, counter.Held
+	remain = share.Nodes(max(c.Microbatches, 1))
+	return sumSteps{nodes: remain}, remain
 }
 
 // PartialSums is how many trees of partial sums a device holds at most beside the gradients.
 func (c Config) PartialSums() int {
-	_, trees, _ := c.summed()
-	return trees
+	steps, _ := c.summed()
+	return steps.trees()
 }
 
 // NewSums makes the room for partial sums beside the gradients of a device.
 func (c Config) NewSums(grads *buffers.Tree) (*Sums, error) {
 	s := &Sums{grads: grads}
-	var trees int
-	s.steps, trees, s.nodes = c.summed()
-	for i := range trees {
+	s.steps, s.nodes = c.summed()
+	for i := range s.steps.trees() {
 		tree, err := buffers.NewTree(grads.Device(), fmt.Sprintf("sum%d", i), grads.Layout(), grads.DType())
 		if err != nil {
 			s.Release()
@@ -93,18 +81,17 @@ func (c Config) NewSums(grads *buffers.Tree) (*Sums, error) {
 
 // Programs are what follows the backward pass of each microbatch of the share, for the leaves that keep says, nil for all; nil where nothing
 // does.
-func (s *Sums) Programs(ctx context.Context, label string, keep func(buffers.Leaf) bool) (behind []*gpu.Program, err error) {
+func (s *Sums) Programs(ctx context.Context, label string, keep func(buffers.Leaf) bool) (behind func(microbatch int) *gpu.Program, err error) {
 	made := map[sumStep]*gpu.Program{}
-	for _, step := range s.steps {
-		if made[step] == nil && s.changes(step, keep) {
+	for step := range s.steps.kinds() {
+		if s.changes(step, keep) {
 			if made[step], err = s.program(ctx, label, step, keep); err != nil {
 				return nil, err
 			}
 			s.programs = append(s.programs, made[step])
 		}
-		behind = append(behind, made[step])
 	}
-	return behind, nil
+	return func(microbatch int) *gpu.Program { return made[s.steps.of(microbatch)] }, nil
 }
 
 // changes tells whether a step has anything to do for some leaves.
@@ -115,12 +102,12 @@ func (s *Sums) changes(step sumStep, keep func(buffers.Leaf) bool) bool {
 
 // work counts the dispatches of an update on one device, and the bytes that they and copies move.
 func (s *Sums) work() (dispatches int, bytes uint64) {
-	for _, step := range s.steps {
+	for step, like := range s.steps.kinds() {
 		if !s.changes(step, nil) {
 			continue
 		}
 		more, trees := buffers.SumWork(step.merged + 1)
-		dispatches, bytes = dispatches+more*len(s.grads.Layout().Slabs()), bytes+uint64(trees)*s.grads.Bytes()
+		dispatches, bytes = dispatches+like.count*more*len(s.grads.Layout().Slabs()), bytes+uint64(like.count)*uint64(trees)*s.grads.Bytes()
 	}
 	return dispatches, bytes
 }

@@ -87,8 +87,8 @@ type onDevice struct {
 	begin   []*gpu.Program // before the first microbatch of an update
 	compute *gpu.Program
 	sums    *Sums
-	sum     []*gpu.Program // behind the passes of microbatch i, if any
-	collect []*gpu.Program // puts the loss of microbatch i where the optimizer looks for it
+	sum     func(i int) *gpu.Program // behind the passes of microbatch i; nil where nothing is
+	collect []*gpu.Program           // puts the loss of microbatch i where the optimizer looks for it; of a dry device the first alone, as all are alike
 }
 
 // build makes the programs of an update's passes, in the pieces that its submits are made of:
@@ -139,7 +139,11 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		return err
 	}
 	loss := d.micro.Output(lossTarget)
-	for i := range uint64(c.Share().Count) {
+	losing := c.Share().Count
+	if d.device.Dry() {
+		losing = min(losing, 1)
+	}
+	for i := range uint64(losing) {
 		p, err := program("collect", func(rec *gpu.Recording) {
 			rec.Copy(losses.Buffer.Range(losses.Offset+4*i, 4), loss.Buffer.Range(loss.Offset, 4))
 		})
@@ -187,25 +191,28 @@ func (d *onDevice) programs(i int) (out []*gpu.Program) {
 		out = append(out, d.begin...)
 	}
 	out = append(out, d.compute)
-	if d.sum[i] != nil {
-		out = append(out, d.sum[i])
+	if sum := d.sum(i); sum != nil {
+		out = append(out, sum)
 	}
-	return append(out, d.collect[i])
+	return append(out, d.collect[min(i, len(d.collect)-1)])
 }
 
 // Partials are what the last Compute has left; see Passes.
 func (d *onDevice) Partials() []Partial { return Partials(d.sums) }
 
-// Submits are those of the microbatches; see Passes.
+// Submits are those of the microbatches, each kind of them once; see Passes.
 func (d *onDevice) Submits(then *gpu.Program) [][]gpu.Planned {
 	var out []gpu.Planned
 	count := d.config.Share().Count
-	for i := range count {
-		programs := d.programs(i)
-		if i == count-1 && then != nil {
+	for _, like := range d.sums.steps.kinds() {
+		programs := d.programs(like.first)
+		if like.first == count-1 && then != nil {
 			programs = append(programs, then)
 		}
-		out = append(out, d.device.Plan(programs...)...)
+		for _, p := range d.device.Plan(programs...) {
+			p.Times = like.count
+			out = append(out, p)
+		}
 	}
 	return [][]gpu.Planned{out}
 }
@@ -239,8 +246,8 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 	}
 	begun := time.Now()
 	programs := append(d.begin[:len(d.begin):len(d.begin)], d.compute)
-	if len(d.sum) > 0 && d.sum[0] != nil {
-		programs = append(programs, d.sum[0])
+	if sum := d.sum(0); sum != nil {
+		programs = append(programs, sum)
 	}
 	for range times {
 		if err := d.device.Submit(ctx, programs...); err != nil {

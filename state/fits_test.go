@@ -58,7 +58,7 @@ func TestCompareSharesMemory(t *testing.T) {
 func TestMemoryErrorProposesSequence(t *testing.T) {
 	c := plannedConfig(t)
 	c.Batch, c.Microbatches, c.Recompute = 1, 2, model.RecomputeLayers
-	whole, err := Plan(c, gpu.DefaultLimits())
+	whole, err := Plan(t.Context(), c, gpu.DefaultLimits())
 	require.NoError(t, err)
 	_, err = Create(t.Context(), gputest.Device(t, gputest.WithMemoryLimit(whole.Total()-whole.Sums), func(o *gpu.Options) { o.Texels = gpu.TexelsOff }), c)
 	assert.ErrorContains(t, err, "set train.accumulation to sequence: ")

@@ -134,9 +134,9 @@ func testPlanOfFrozenParameters(t *testing.T, dtype buffers.DType) {
 	c.Frozen = matching(c.Definition, "wte", "wpe", "h.0.", "h.1.")
 	whole := c
 	whole.Frozen = nil
-	all, err := Plan(whole, dev.Limits())
+	all, err := Plan(t.Context(), whole, dev.Limits())
 	require.NoError(t, err)
-	plan, err := Plan(c, dev.Limits())
+	plan, err := Plan(t.Context(), c, dev.Limits())
 	require.NoError(t, err)
 	trained, frozen := c.Divide()
 	assert.Equal(t, roomOf(trained), plan.Params)
@@ -159,7 +159,7 @@ func testPlanOfFrozenParameters(t *testing.T, dtype buffers.DType) {
 	_, err = s.frozenTrees()[0].Read(t.Context(), "wte.weight") // the transfer buffer
 	require.NoError(t, err)
 	assert.InEpsilon(t, dev.Counters().LiveBytes-before, plan.Total(), 0.05)
-	assert.Equal(t, plan, s.Plan())
+	assert.Equal(t, plan, s.Memory()[0])
 
 	long := func() {
 		_, err := s.TrainStep(t.Context(), s.Config().Rehearsal())
@@ -206,13 +206,13 @@ func TestFrozenParametersInBF16(t *testing.T) {
 			full, err := CreateFrom(t.Context(), dev, c, rounded)
 			require.NoError(t, err)
 			t.Cleanup(full.Release)
-			fullPlan := full.Plan()
+			fullPlan := full.Memory()[0]
 			c.FrozenDType = buffers.BF16
 			half, err := CreateFrom(t.Context(), dev, c, params)
 			require.NoError(t, err)
 			t.Cleanup(half.Release)
-			assert.Equal(t, fullPlan.Frozen, 2*half.Plan().Frozen)
-			assert.Equal(t, fullPlan.Gradients, half.Plan().Gradients)
+			assert.Equal(t, fullPlan.Frozen, 2*half.Memory()[0].Frozen)
+			assert.Equal(t, fullPlan.Gradients, half.Memory()[0].Gradients)
 			for range 3 {
 				for _, s := range []*TrainState{full, half} {
 					b := s.Config().Rehearsal()

@@ -76,30 +76,6 @@ func Generation(def model.Definition, rows, window int) (*model.Built, error) {
 	return def.Build(1, rows, o)
 }
 
-// generationBytes is what a generator takes of a device.
-func (c Config) generationBytes(lim gpu.Limits) (total uint64, err error) {
-	def, window := c.Definition, c.Sequence
-	var built *model.Built
-	for _, rows := range []int{PrefillRows(window), 1} {
-		if built, err = Generation(def, rows, window); err != nil {
-			return 0, err
-		}
-		var names []string
-		for _, cache := range built.Caches {
-			names = append(names, CacheName(cache))
-		}
-		p, err := compile.PlanNarrow(built.Graph, []compile.Target{{Name: logitsTarget, Value: built.Logits}}, c.narrow(), lim, names...)
-		if err != nil {
-			return 0, err
-		}
-		total += p.Total() + 4*uint64(def.Vocab()) // the logits on their way back
-	}
-	for _, cache := range built.Caches {
-		total += compile.Bytes(cache.Type())
-	}
-	return total, nil
-}
-
 // CacheName is the name of the input that a cache of a graph is.
 func CacheName(cache *graph.Value) string { return cache.Node().Op.(graph.Input).Name }
 
@@ -137,6 +113,15 @@ func (m *passes) newGenerator(ctx context.Context) (_ *generator, err error) {
 		}
 	}
 	return g, nil
+}
+
+// bytes is what it takes, with the logits on their way back.
+func (g *generator) bytes(vocab int) uint64 {
+	total := g.prefill.graph.Plan().Total() + g.decode.graph.Plan().Total() + 2*4*uint64(vocab)
+	for _, b := range g.caches {
+		total += b.Bytes()
+	}
+	return total
 }
 
 func (g *generator) release() {

@@ -158,13 +158,13 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 			again.Release()
 			g := s.passes.(*onDevice).generator
 			require.NotNil(t, g, "made before the first step")
-			assert.Equal(t, taken-g.prefill.run.UniformBytes()-g.decode.run.UniformBytes(), s.Plan().Sampling)
+			assert.Equal(t, taken-g.prefill.run.UniformBytes()-g.decode.run.UniformBytes(), s.Memory()[0].Sampling)
 
 			_, err := s.Logits(t.Context(), []int32{1, 2})
 			require.NoError(t, err)
 			row, err := def.Build(1, 1, model.Options{Logits: true})
 			require.NoError(t, err)
-			plan, err := compile.PlanNarrow(row.Graph, []compile.Target{{Name: "logits", Value: row.Logits}}, nil, dev.Limits())
+			plan, err := compile.PlanNarrow(t.Context(), row.Graph, []compile.Target{{Name: "logits", Value: row.Logits}}, nil, dev.Limits())
 			require.NoError(t, err)
 			layers := len(g.caches)
 			for i := range 10 {

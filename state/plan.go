@@ -9,7 +9,6 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
-	"gputrain/model"
 )
 
 // MemoryPlan is what a training state takes of its device, or a stage of one of the stage's device, in bytes. It is known before anything
@@ -77,77 +76,36 @@ func (p MemoryPlan) String() string {
 
 // Plan computes what Create would take on a device with these limits; it needs no device. A tensor that no binding of the device can hold
 // is a *gpu.LimitError.
-func Plan(c Config, lim gpu.Limits) (MemoryPlan, error) {
-	if err := c.Validate(); err != nil {
+func Plan(ctx context.Context, c Config, lim gpu.Limits) (MemoryPlan, error) {
+	s, err := Dry(ctx, c, gpu.Dry(lim))
+	if err != nil {
 		return MemoryPlan{}, err
 	}
-	p, err := c.WithDefaults().plan(lim)
-	if err != nil {
-		return MemoryPlan{}, fmt.Errorf("state: plan: %w", err)
-	}
-	return p, nil
-}
-
-func (c Config) plan(lim gpu.Limits) (p MemoryPlan, err error) {
-	layout, frozen, err := c.layouts(lim)
-	if err != nil {
-		return p, err
-	}
-	tx, err := c.Transform()
-	if err != nil {
-		return p, err
-	}
-	p.Params = layout.Bytes(buffers.F32)
-	p.Sums = uint64(c.PartialSums()) * p.Params
-	p.Gradients, p.Transfer = p.Params, layout.StagingBytes(buffers.F32)
-	if frozen != nil {
-		p.Frozen, p.Transfer = frozen.Bytes(c.FrozenDType), max(p.Transfer, frozen.StagingBytes(c.FrozenDType))
-	}
-	if p.Optimizer, err = tx.StageBytes(c.ownLayout(layout), model.Specs(c.Definition), lim); err != nil {
-		return p, err
-	}
-	step, err := c.planned(lim)(c.step())
-	if err != nil {
-		return p, err
-	}
-	p.Step = step.Total()
-	if c.Evaluation > 0 {
-		e, err := c.planned(lim)(evaluation(c.Definition, c.Evaluation, c.Sequence, c.Documents))
-		if err != nil {
-			return p, err
-		}
-		p.Evaluation = e.Total()
-	}
-	if c.Sampling {
-		if p.Sampling, err = c.generationBytes(lim); err != nil {
-			return p, err
-		}
-	}
-	p.Texels, err = c.texelBytes(layout, frozen, lim)
-	return p, err
-}
-
-// texelBytes is what the programs of a training state take in textures: what those of one on a dry device take.
-func (c Config) texelBytes(layout, frozen *buffers.Layout, lim gpu.Limits) (uint64, error) {
-	if lim.TexelBindings == 0 || lim.Texels == gpu.TexelsOff {
-		return 0, nil
-	}
-	dev := gpu.Dry(lim)
-	s, err := c.dry(context.Background(), layout, frozen, dev)
-	if err != nil {
-		return 0, err
-	}
 	defer s.Release()
-	return dev.TexelBytes(), nil
+	return s.Memory()[0], nil
 }
 
-// dry is a training state on a device without hardware, with all programs of a step.
-func (c Config) dry(ctx context.Context, layout, frozen *buffers.Layout, dev *gpu.Device) (*TrainState, error) {
-	params, err := buffers.NewTree(dev, "params", layout, buffers.F32)
+// Dry is a training state on a device without hardware, for plans: Memory, Work and Submits are read off it.
+func Dry(ctx context.Context, c Config, dev *gpu.Device) (*TrainState, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	s, err := c.WithDefaults().dry(ctx, dev)
+	if err != nil {
+		return nil, fmt.Errorf("state: plan: %w", err)
+	}
+	return s, nil
+}
+
+func (c Config) dry(ctx context.Context, dev *gpu.Device) (*TrainState, error) {
+	layout, frozen, err := c.layouts(dev.Limits())
 	if err != nil {
 		return nil, err
 	}
-	f := Fields{Definition: c.Definition, Params: params}
+	f := Fields{Definition: c.Definition}
+	if f.Params, err = buffers.NewTree(dev, "params", layout, buffers.F32); err != nil {
+		return nil, err
+	}
 	if frozen != nil {
 		if f.Frozen, err = buffers.NewTree(dev, frozenLabel, frozen, c.FrozenDType); err != nil {
 			return nil, err
@@ -157,35 +115,66 @@ func (c Config) dry(ctx context.Context, layout, frozen *buffers.Layout, dev *gp
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, v, c, MemoryPlan{})
+	return start(ctx, v, c)
 }
 
-// planned plans what a function that makes a graph returns.
-func (c Config) planned(lim gpu.Limits) func(*graph.Graph, []compile.Target, error) (compile.Plan, error) {
-	return func(g *graph.Graph, targets []compile.Target, err error) (compile.Plan, error) {
-		if err != nil {
-			return compile.Plan{}, err
-		}
-		return compile.PlanNarrow(g, targets, c.narrow(), lim)
+// Memory is what the state takes of its device.
+func (s *TrainState) Memory() []MemoryPlan {
+	d, r := s.passes.(*onDevice), s.stages[0]
+	p := MemoryPlan{
+		Params: r.Params.Bytes(), Gradients: d.grads.Bytes(), Sums: d.sums.Bytes(), Optimizer: r.State.Bytes(),
+		Transfer: r.Params.Layout().StagingBytes(buffers.F32), Step: d.micro.Plan().Total(), Texels: d.device.TexelBytes(),
 	}
+	if r.Frozen != nil {
+		p.Frozen, p.Transfer = r.Frozen.Bytes(), max(p.Transfer, r.Frozen.Layout().StagingBytes(r.Frozen.DType()))
+	}
+	if d.evaluator != nil {
+		p.Evaluation = d.evaluator.graph.Plan().Total()
+	}
+	if d.generator != nil {
+		p.Sampling = d.generator.bytes(d.def.Vocab())
+	}
+	return []MemoryPlan{p}
+}
+
+// StepBytes is what the passes of a microbatch take on a device with these limits: MemoryPlan.Step.
+func (c Config) StepBytes(ctx context.Context, lim gpu.Limits) (uint64, error) {
+	g, targets, err := c.step()
+	return c.planned(ctx, g, targets, err, lim)
+}
+
+// EvaluationBytes is what evaluations in batches of so many sequences take there: MemoryPlan.Evaluation.
+func (c Config) EvaluationBytes(ctx context.Context, rows int, lim gpu.Limits) (uint64, error) {
+	g, targets, err := evaluation(c.Definition, rows, c.Sequence, c.Documents)
+	return c.planned(ctx, g, targets, err, lim)
+}
+
+// planned is what a program takes for a graph, which may not have been made.
+func (c Config) planned(ctx context.Context, g *graph.Graph, targets []compile.Target, err error, lim gpu.Limits) (uint64, error) {
+	if err != nil {
+		return 0, err
+	}
+	p, err := compile.PlanNarrow(ctx, g, targets, c.narrow(), lim)
+	return p.Total(), err
 }
 
 // Fits tells whether the plan of the configuration fits what a device has.
-func (c Config) Fits(dev *gpu.Device) (bool, error) {
-	p, err := Plan(c, dev.Limits())
+func (c Config) Fits(ctx context.Context, dev *gpu.Device) (bool, error) {
+	p, err := Plan(ctx, c, dev.Limits())
 	return err == nil && FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}), err
 }
 
 // fits is the first of the choices whose plan fits the device before anything is taken, but for bytes that the plan has too.
-func (c Config) fits(dev *gpu.Device, taken uint64) (_ Config, p MemoryPlan, err error) {
+func (c Config) fits(ctx context.Context, dev *gpu.Device, taken uint64) (_ Config, err error) {
 	devices := []*gpu.Device{dev}
+	var p MemoryPlan
 	for _, c = range c.Choices() {
-		if p, err = Plan(c, dev.Limits()); err != nil || comparison(devices, taken)([]MemoryPlan{p}) == nil {
-			return c, p, err
+		if p, err = Plan(ctx, c, dev.Limits()); err != nil || comparison(devices, taken)([]MemoryPlan{p}) == nil {
+			return c, err
 		}
 	}
-	return c, p, c.CheckMemory(devices, []MemoryPlan{p}, taken, func(c Config) ([]MemoryPlan, error) {
-		p, err := c.plan(dev.Limits())
+	return c, c.CheckMemory(devices, []MemoryPlan{p}, taken, func(c Config) ([]MemoryPlan, error) {
+		p, err := Plan(ctx, c, dev.Limits())
 		return []MemoryPlan{p}, err
 	})
 }

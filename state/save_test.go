@@ -102,7 +102,7 @@ func TestOperatorsAreResumedExactly(t *testing.T) {
 			const steps = 9
 			dir := t.TempDir()
 			whole := create(t, dev, c)
-			assert.Equal(t, whole.Optimizers()[0].Bytes(), whole.Plan().Optimizer)
+			assert.Equal(t, whole.Optimizers()[0].Bytes(), whole.Memory()[0].Optimizer)
 			for step := int64(1); step <= steps; step++ {
 				train(t, whole, step)
 				require.NoError(t, whole.Save(t.Context(), filepath.Join(dir, checkpoint.DirName(step)), checkpoint.Run{}))

@@ -187,13 +187,13 @@ func TestPlanOfADividedUpdate(t *testing.T) {
 	for _, optimizer := range []string{"adamw", "quad"} {
 		c := plannedConfig(t)
 		c.Evaluation, c.Sampling, c.Optimizer.Name = 0, false, optimizer
-		whole, err := Plan(c, dev.Limits())
+		whole, err := Plan(t.Context(), c, dev.Limits())
 		require.NoError(t, err)
 		c.ShardOptimizer = true
 		sum := uint64(0)
 		for rank := range 3 {
 			c.Reducer = replica{&meeting{size: 3}, rank}
-			plan, err := Plan(c, dev.Limits())
+			plan, err := Plan(t.Context(), c, dev.Limits())
 			require.NoError(t, err)
 			s, err := Create(t.Context(), dev, c)
 			require.NoError(t, err)

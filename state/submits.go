@@ -1,8 +1,6 @@
 package state
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	"gputrain/gpu"
@@ -37,24 +35,4 @@ func (u *Updater) longest(stage int) (longest []*gpu.Program) {
 		}
 	}
 	return longest
-}
-
-// Submits are those of an update of a model on one device like that on an adapter, with these limits, for each of some speeds; it needs no device.
-// limit is gpu.Options.SubmitLimit.
-func (c Config) Submits(ctx context.Context, a gpu.Adapter, lim gpu.Limits, limit time.Duration, speeds ...gpu.Speed) (out [][]gpu.Planned, err error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	c = c.WithDefaults()
-	c.Evaluation, c.Sampling = 0, false
-	s, dev, err := c.dryOn(ctx, a, lim)
-	if err != nil {
-		return nil, fmt.Errorf("state: submits: %w", err)
-	}
-	defer s.Release()
-	for _, speed := range speeds {
-		dev.Assume(speed, limit)
-		out = append(out, s.Submits()[0])
-	}
-	return out, nil
 }

@@ -104,15 +104,18 @@ func TestSubmitsOfAPlan(t *testing.T) {
 	}
 	limit := time.Second / 2
 	slow := gpu.Speed{FLOPS: operations / limit.Seconds() / 10, BytesPerSecond: 1e12} // an update takes ten times the limit
-	found, err := c.Submits(t.Context(), a, a.Limits, limit, fast, slow)
+	dev := gpu.DryOf(a, a.Limits)
+	s, err := Dry(t.Context(), c, dev)
 	require.NoError(t, err)
-	require.Len(t, found, 2)
-	assert.Len(t, found[0], 2, "one a microbatch")
-	assert.Greater(t, len(found[1]), 10)
-	for _, p := range found[1] {
+	submits := func(speed gpu.Speed, limit time.Duration) []gpu.Planned {
+		dev.Assume(speed, limit)
+		return s.Submits()[0]
+	}
+	assert.Len(t, submits(fast, limit), 2, "one a microbatch")
+	cut := submits(slow, limit)
+	assert.Greater(t, len(cut), 10)
+	for _, p := range cut {
 		assert.LessOrEqual(t, p.Takes, limit, p.Longest)
 	}
-	found, err = c.Submits(t.Context(), a, a.Limits, -1, slow)
-	require.NoError(t, err)
-	assert.Len(t, found[0], 2)
+	assert.Len(t, submits(slow, -1), 2)
 }

@@ -50,11 +50,10 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	if !h.dividedAs(c, layout) {
 		params = 0 // they are copied
 	}
-	c, plan, err := c.fits(h.device(), params+optimizer)
-	if err != nil {
+	if c, err = c.fits(ctx, h.device(), params+optimizer); err != nil {
 		return nil, err
 	}
-	s, err := start(ctx, v, c, plan)
+	s, err := start(ctx, v, c)
 	if err != nil {
 		return nil, fmt.Errorf("state: train: %w", err)
 	}
@@ -62,7 +61,7 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 }
 
 // start makes everything that training needs beside the value, and takes that over.
-func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainState, err error) {
+func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
 	h := v.owner.held
 	c = c.WithDefaults()
 	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
@@ -97,7 +96,7 @@ func start(ctx context.Context, v Value, c Config, plan MemoryPlan) (_ *TrainSta
 		opt = shard
 	}
 	d := &onDevice{shard: shard, passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
-	s := &TrainState{passes: d, own: &held{Fields: f}, config: c, plan: plan}
+	s := &TrainState{passes: d, own: &held{Fields: f}, config: c}
 	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
 		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
 			err = fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)

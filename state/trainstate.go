@@ -21,7 +21,6 @@ type TrainState struct {
 	own    *held // the Value that is trained; on stages without its trees, which the stages have
 	stages []Resident
 	config Config
-	plan   MemoryPlan
 
 	limits  Limits
 	limited optim.Limits // as the devices have them
@@ -54,7 +53,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	if dev == nil {
 		return nil, errNoDevice
 	}
-	c, plan, err := c.fits(dev, 0)
+	c, err := c.fits(ctx, dev, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +72,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 		f.releaseUnless(Fields{})
 		return nil, err
 	}
-	s, err := start(ctx, v, c, plan)
+	s, err := start(ctx, v, c)
 	if err != nil {
 		v.Release()
 		return nil, fmt.Errorf("state: create: %w", err)
@@ -188,9 +187,6 @@ func (s *TrainState) Optimizers() (all []*optim.State) {
 
 // Params is the tree of all parameters of a state on one device, but for frozen ones; see Trees. Writing to it changes the model.
 func (s *TrainState) Params() *buffers.Tree { return s.own.Params }
-
-// Plan is the memory plan that the state was made by.
-func (s *TrainState) Plan() MemoryPlan { return s.plan }
 
 // String tells what the state is in one line.
 func (s *TrainState) String() string {

@@ -22,8 +22,9 @@ func TestWorkOfAnUpdate(t *testing.T) {
 				c := tinyConfig(t)
 				c.Definition, c.Microbatches = def, accumulate
 				a := gpu.Adapter{Index: -1, Name: "none", Type: kind, Limits: gpu.DefaultLimits()}
-				work, err := c.Work(t.Context(), a, a.Limits)
+				s, err := Dry(t.Context(), c, gpu.DryOf(a, a.Limits))
 				require.NoError(t, err)
+				work := s.Work()
 				flops, err := c.FLOPs()
 				require.NoError(t, err)
 

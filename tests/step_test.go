@@ -57,7 +57,7 @@ func TestDispatchesElsewhere(t *testing.T) {
 	for software, slices := range map[bool]int{false: slicesOfLayerOnGPU - joinedOfLayerOnGPU, true: slicesOfLayer} {
 		limits := gpu.DefaultLimits()
 		limits.Software = software
-		plan, err := compile.PlanNarrow(built.Graph, targets, nil, limits)
+		plan, err := compile.PlanNarrow(t.Context(), built.Graph, targets, nil, limits)
 		require.NoError(t, err)
 		assert.Equal(t, defaultLayers*(dispatchesOfLayer+slices)+dispatchesOfRest+slicesOfRest, plan.Dispatches, "software %v", software)
 	}
@@ -161,7 +161,7 @@ func TestStepOfTheDefaultModel(t *testing.T) {
 			}
 			// The staging buffer that saving takes is planned too.
 			require.NoError(t, s.Save(t.Context(), filepath.Join(t.TempDir(), checkpoint.DirName(s.Step())), checkpoint.Run{}))
-			assert.InEpsilon(t, s.Plan().Total(), dev.Counters().LiveBytes, 0.05, "planned and taken: %v", s.Plan())
+			assert.InEpsilon(t, s.Memory()[0].Total(), dev.Counters().LiveBytes, 0.05, "planned and taken: %v", s.Memory()[0])
 		})
 	}
 }

@@ -133,11 +133,8 @@ func (c Config) withDefaults() Config {
 	}
 	c.State.MeasureUpdates = c.Spikes.UpdateNorm > 0
 	c.State.Sampling = c.Sample.Tokens > 0
-	switch {
-	case c.Validation == nil:
+	if c.Validation == nil {
 		c.State.Evaluation = 0
-	case c.State.Evaluation == 0 && c.State.Definition != nil && c.State.Batch > 0:
-		c.State.Evaluation = EvaluationRows(c.State, c.EvalTokens)
 	}
 	if c.Settings == nil {
 		c.Settings = c.settings()

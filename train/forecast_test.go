@@ -77,7 +77,7 @@ func TestForecastInOneLine(t *testing.T) {
 // The time of an update is told by its operations and bytes, at the speed of the passes.
 func TestForecastOfAnUpdate(t *testing.T) {
 	assert.Equal(t, 3*time.Second, updateTime(2*time.Second, 1000, 900, 300), "two thirds of a second are what 1,500 operations of 1,000 take")
-	c := tinyRun(t, t.TempDir()).withDefaults()
+	c := tinyRun(t, t.TempDir()).withDefaults().withRows(t.Context())
 	slow, err := guessed(c, 0, 1e6, 1e6)
 	require.NoError(t, err)
 	fast, err := guessed(c, 0, 1e6, 2e6)
@@ -121,7 +121,7 @@ func TestForecastComesBeforeTheFirstStep(t *testing.T) {
 
 // What is left follows what steps have taken of late, without the first, and what the last evaluation took.
 func TestForecastFollowsTheRun(t *testing.T) {
-	c := tinyRun(t, t.TempDir()).withDefaults()
+	c := tinyRun(t, t.TempDir()).withDefaults().withRows(t.Context())
 	c.Steps = 100
 	var out bytes.Buffer
 	tr := &trainer{config: c, progress: lineProgress{&out}, times: newTimes(time.Now), forecast: forecast{

@@ -33,13 +33,14 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 func (p pipelined) Ranks() *pipeline.Ranks { return p.config.Ranks }
 
 // Plan tells what the stages are to take, in their order.
-func (p pipelined) Plan(c state.Config) ([]StagePlan, error) {
-	memory, err := pipeline.PlanMemory(context.Background(), p.with(c), p.devices)
+func (p pipelined) Plan(ctx context.Context, c state.Config) ([]StagePlan, error) {
+	s, err := pipeline.Dry(ctx, p.with(c), p.devices)
 	if err != nil {
 		return nil, err
 	}
+	defer s.Release()
 	var out []StagePlan
-	for i, m := range memory {
+	for i, m := range s.Memory() {
 		a := p.devices[i].Adapter()
 		out = append(out, StagePlan{Adapter: p.where(i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
 	}

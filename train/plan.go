@@ -16,7 +16,7 @@ import (
 // plan says where the run is to be, what it is to take and what it has to compute.
 func (t *trainer) plan(ctx context.Context) error {
 	def := t.config.State.Definition
-	stages, err := t.target.Plan(t.config.State)
+	stages, err := t.target.Plan(ctx, t.config.State)
 	if err != nil {
 		return err
 	}

@@ -43,11 +43,11 @@ func (t *trainer) fit(ctx context.Context) error {
 	if what == model.RecomputeNone {
 		return nil
 	}
-	kept, err := t.planBytes(asked)
+	kept, err := t.planBytes(ctx, asked)
 	if err != nil {
 		return err
 	}
-	takes, err := t.planBytes(c.State)
+	takes, err := t.planBytes(ctx, c.State)
 	if err != nil {
 		return err
 	}
@@ -61,8 +61,8 @@ func (t *trainer) fit(ctx context.Context) error {
 }
 
 // planBytes is what the stages are to take together.
-func (t *trainer) planBytes(c state.Config) (total uint64, err error) {
-	stages, err := t.target.Plan(c)
+func (t *trainer) planBytes(ctx context.Context, c state.Config) (total uint64, err error) {
+	stages, err := t.target.Plan(ctx, c)
 	for _, s := range stages {
 		total += s.Bytes
 	}

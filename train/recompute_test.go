@@ -32,8 +32,8 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 	want := outcomeOf(t, whole)
 	c.Dir, c.State.Recompute = dir, state.RecomputeAuto
 	bytesOf := map[string]uint64{}
-	for _, choice := range c.withDefaults().State.Choices() {
-		plan, err := oneDevice{dev}.Plan(choice)
+	for _, choice := range c.withDefaults().withRows(t.Context()).State.Choices() {
+		plan, err := oneDevice{dev}.Plan(t.Context(), choice)
 		require.NoError(t, err)
 		bytesOf[choice.Recompute] = plan[0].Bytes
 	}

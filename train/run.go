@@ -212,6 +212,8 @@ func (t *trainer) open(ctx context.Context, reached int64) error {
 		t.say("%s", note)
 		t.facts.add("ranks", "%s", note)
 	}
+	t.say("planning a %s of %s parameters", t.config.State.Definition.Kind(), grouped(model.Parameters(t.config.State.Definition)))
+	t.config = t.config.withRows(ctx)
 	if err := t.fit(ctx); err != nil {
 		return err
 	}
@@ -309,7 +311,7 @@ const evaluationTokens = 1024
 // EvaluationRows is the number of sequences in a batch of an evaluation that reads at most so many tokens (0: all). It is that of a step's
 // batch or, where that has fewer than 1,024 tokens, as many as make these, unless their pass takes more memory than a step. The loss does
 // not depend on it but for the order of its sum.
-func EvaluationRows(c state.Config, tokens int64) int {
+func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
 	rows := max(c.Batch, (evaluationTokens+c.Sequence-1)/c.Sequence)
 	if windows := evaluationWindows(c, tokens); windows > 0 {
 		rows = min(rows, windows)
@@ -320,17 +322,22 @@ func EvaluationRows(c state.Config, tokens int64) int {
 	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on, on any number of
 	// ranks, whatever it computes again.
 	c.Recompute, c.Reducer = model.RecomputeNone, nil
-	for ; rows > c.Batch; rows /= 2 {
-		c.Evaluation = rows
-		plan, err := state.Plan(c, gpu.DefaultLimits())
-		if err != nil {
-			break // it is said where the run's own devices are planned for
-		}
-		if plan.Evaluation <= plan.Step {
+	step, err := c.StepBytes(ctx, gpu.DefaultLimits())
+	for ; err == nil && rows > c.Batch; rows /= 2 {
+		bytes, failed := c.EvaluationBytes(ctx, rows, gpu.DefaultLimits())
+		if err = failed; err == nil && bytes <= step {
 			return rows
 		}
 	}
-	return c.Batch
+	return c.Batch // and an error is said where the run's own devices are planned for
+}
+
+// withRows is the configuration with the batches of its evaluations.
+func (c Config) withRows(ctx context.Context) Config {
+	if c.Validation != nil && c.State.Evaluation == 0 {
+		c.State.Evaluation = EvaluationRows(ctx, c.State, c.EvalTokens)
+	}
+	return c
 }
 
 // restore finds the newest whole checkpoint and goes on from it, or begins.

@@ -31,8 +31,8 @@ func (s stagedState) StageUse() (state.StageUse, bool) {
 	return state.StageUse{Busy: []float64{n, 2 * n}, Bubble: 1 - 1.5*n, Transfer: n / 2}, s.Step() > 0
 }
 
-func (s stagedTarget) Plan(c state.Config) ([]StagePlan, error) {
-	plan, err := s.oneDevice.Plan(c)
+func (s stagedTarget) Plan(ctx context.Context, c state.Config) ([]StagePlan, error) {
+	plan, err := s.oneDevice.Plan(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func TestRunOnStages(t *testing.T) {
 	report, err := os.ReadFile(filepath.Join(dir, reportFile))
 	require.NoError(t, err)
 	assert.Contains(t, string(report), "| stage 1 | ln_f: ")
-	planned, err := stagedTarget{oneDevice{dev}}.Plan(c.withDefaults().State)
+	planned, err := stagedTarget{oneDevice{dev}}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
 	require.NoError(t, err)
 	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned[0].Bytes+planned[1].Bytes)), "two stages on one device")
 	assert.Contains(t, string(report), "| stages | busy ")

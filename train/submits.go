@@ -18,7 +18,7 @@ func (t *trainer) tellSubmits() {
 			continue
 		}
 		for _, s := range all {
-			submits, cut, most = submits+1, cut || s.Cut, max(most, s.Takes)
+			submits, cut, most = submits+s.Times, cut || s.Cut, max(most, s.Takes)
 		}
 		if d.Limits().Software { // nothing resets a processor
 			continue

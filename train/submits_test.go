@@ -39,11 +39,11 @@ func TestSubmitsAreTold(t *testing.T) {
 		(&trainer{state: s, target: s, progress: p, config: Config{State: state.Config{}}}).tellSubmits()
 		return out.String()
 	}
-	short := gpu.Planned{Takes: 400 * time.Millisecond, Longest: "a", LongestTakes: 300 * time.Millisecond}
+	short := gpu.Planned{Times: 1, Takes: 400 * time.Millisecond, Longest: "a", LongestTakes: 300 * time.Millisecond}
 	assert.Empty(t, told(card("discrete"), short, short))
 	short.Cut = true
 	assert.Equal(t, "a step is cut into 2 submits, the longest expected to take 0.4 s\n", told(card("discrete"), short, short))
-	long := gpu.Planned{Takes: 3 * time.Second, Longest: "matmul", LongestTakes: 3 * time.Second}
+	long := gpu.Planned{Times: 1, Takes: 3 * time.Second, Longest: "matmul", LongestTakes: 3 * time.Second}
 	assert.Equal(t, "warning: matmul is expected to take 3 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: "+FewerRows+"\n", told(card("discrete"), long))
 	assert.Empty(t, told(card("cpu"), long))
 }

@@ -39,7 +39,7 @@ type State interface {
 type Target interface {
 	// Plan tells what a state would take, stage by stage, before anything is taken; one stage where the model is not cut. An error is one
 	// of the configuration; what does not fit is for Create and Load to refuse.
-	Plan(c state.Config) ([]StagePlan, error)
+	Plan(ctx context.Context, c state.Config) ([]StagePlan, error)
 	// Fits tells whether what Plan tells of fits what the devices have.
 	Fits(ctx context.Context, c state.Config) (bool, error)
 	// Adapter names the adapters as state.AdapterName does: checkpoints of another name were computed with other bits.
@@ -65,11 +65,11 @@ var errNoDevice = errors.New("train: device: found none, wanted one of gpu.Open"
 // oneDevice is the target of Run.
 type oneDevice struct{ device *gpu.Device }
 
-func (o oneDevice) Plan(c state.Config) ([]StagePlan, error) {
+func (o oneDevice) Plan(ctx context.Context, c state.Config) ([]StagePlan, error) {
 	if o.device == nil {
 		return nil, errNoDevice
 	}
-	plan, err := state.Plan(c, o.device.Limits())
+	plan, err := state.Plan(ctx, c, o.device.Limits())
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +77,11 @@ func (o oneDevice) Plan(c state.Config) ([]StagePlan, error) {
 	return []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: plan.Total(), Memory: plan.String()}}, nil
 }
 
-func (o oneDevice) Fits(_ context.Context, c state.Config) (bool, error) {
+func (o oneDevice) Fits(ctx context.Context, c state.Config) (bool, error) {
 	if o.device == nil {
 		return false, errNoDevice
 	}
-	return c.Fits(o.device)
+	return c.Fits(ctx, o.device)
 }
 
 func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }

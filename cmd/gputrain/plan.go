@@ -121,10 +121,10 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	st = st.WithDefaults()
 	st.Sampling = cfg.Train.SampleTokens > 0
 	if cfg.Data.Validation > 0 {
-		st.Evaluation = train.EvaluationRows(st, int64(cfg.Train.EvalTokens))
+		st.Evaluation = train.EvaluationRows(ctx, st, int64(cfg.Train.EvalTokens))
 	}
 	order, err := schedule.New(schedule.Config{
-		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: st.Microbatches, Ahead: cfg.Pipeline.Ahead,
+		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: played(st.Microbatches, cut.Stages), Ahead: cfg.Pipeline.Ahead,
 	})
 	if err != nil {
 		return nil, usageError{err}

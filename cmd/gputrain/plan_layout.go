@@ -16,6 +16,18 @@ import (
 
 const pictureWidth = 120
 
+// playedAlone is how many microbatches a plan plays of one stage, which takes one like another and never waits; it plays as many more as the picture's
+// last digits want.
+const playedAlone = 1000
+
+// played is how many microbatches a plan plays.
+func played(microbatches, stages int) int {
+	if stages > 1 || microbatches < playedAlone {
+		return microbatches
+	}
+	return playedAlone + microbatches%10
+}
+
 // layOut says what each stage has of the model.
 func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cut partition.Assignment) *planned {
 	out := &planned{
@@ -38,17 +50,19 @@ func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cu
 	return out
 }
 
-// addMemory says where each stage lives, what training would take there with each choice of what is computed again, and what there is.
+// addMemory says where each stage lives, what training would take there with each choice of what is computed again, what there is, and how each is given
+// its work.
 func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) error {
 	run := setup.Pipeline(cfg, cut)
 	run.State = c
 	var chosen []state.MemoryPlan
 	fits := false
 	for _, run.State.Recompute = range model.Recomputes {
-		memory, err := memoryOf(ctx, run, devices)
+		s, err := dry(ctx, run, devices)
 		if err != nil {
 			return err
 		}
+		memory := s.Memory()
 		choice := plannedChoice{Recompute: run.State.Recompute, Fits: state.FitsMemory(devices, memory)}
 		for _, m := range memory {
 			choice.Activations += m.Step + m.Activations + m.Scratch
@@ -60,7 +74,9 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		p.Choices = append(p.Choices, choice)
 		if c.Recompute == choice.Recompute || c.Recompute == state.RecomputeAuto && !fits {
 			p.Recompute, chosen, fits = choice.Recompute, memory, choice.Fits
+			p.addSubmits(s.Submits(), devices)
 		}
+		s.Release()
 	}
 	for i, m := range chosen {
 		s := &p.Stages[i]
@@ -75,7 +91,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		other.State = c
 		return memoryOf(ctx, other, devices)
 	})
-	return p.addSubmits(ctx, run, devices)
+	return nil
 }
 
 // onRanks says on which ranks the stages are, if these are several, and which adapters of this machine they are planned with.
@@ -86,13 +102,29 @@ func (p *planned) onRanks(ranks []int, adapters []gpu.Adapter) {
 	}
 }
 
+// dryState is a training state on devices without hardware.
+type dryState interface {
+	Memory() []state.MemoryPlan
+	Submits() [][]gpu.Planned
+	Release()
+}
+
+// dry makes the state of a run as it would be on these devices.
+func dry(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (dryState, error) {
+	if len(devices) > 1 {
+		return pipeline.Dry(ctx, run, devices)
+	}
+	return state.Dry(ctx, run.State, devices[0].AsDry())
+}
+
 // memoryOf is what each stage takes.
 func memoryOf(ctx context.Context, run pipeline.Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
-	if len(devices) > 1 {
-		return pipeline.PlanMemory(ctx, run, devices)
+	s, err := dry(ctx, run, devices)
+	if err != nil {
+		return nil, err
 	}
-	memory, err := state.Plan(run.State, devices[0].Limits())
-	return []state.MemoryPlan{memory}, err
+	defer s.Release()
+	return s.Memory(), nil
 }
 
 // expect plays the schedule, to tell how busy the stages are.

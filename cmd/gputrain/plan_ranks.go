@@ -96,7 +96,7 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 	}
 	j.Elements = r.most(func(stage int) uint64 { return elements(stages[stage]) })
 	j.Passes = func(n int) (seconds, idle float64) {
-		order, err := schedule.New(schedule.Config{Name: r.run.Schedule, Stages: r.cut.Stages, Chunks: r.cut.Parts / r.cut.Stages, Microbatches: n, Ahead: r.run.Ahead})
+		order, err := schedule.New(schedule.Config{Name: r.run.Schedule, Stages: r.cut.Stages, Chunks: r.cut.Parts / r.cut.Stages, Microbatches: played(n, r.cut.Stages), Ahead: r.run.Ahead})
 		if err != nil {
 			panic("gputrain: plan: " + err.Error()) // it is made already, for as many microbatches or more
 		}
@@ -104,7 +104,7 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 		for _, i := range s.Idle {
 			idle += i / float64(len(s.Idle))
 		}
-		return s.Makespan, idle
+		return s.Makespan * float64(n) / float64(order.Microbatches), idle
 	}
 	j.Update = func(ranks int) (longest float64) {
 		for i, leaves := range stages {

@@ -154,10 +154,13 @@ func measuredCard(ctx context.Context, cfg *runfile.Config, sel string) (a gpu.A
 
 // stepOf computes the work of a step on an adapter, its times on cards and the submits that it is cut into there.
 func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Duration, rated []card) (*plannedStep, error) {
-	work, err := st.Work(ctx, a, a.Limits)
+	st.Evaluation, st.Sampling = 0, false
+	dev := gpu.DryOf(a, a.Limits)
+	s, err := state.Dry(ctx, st, dev)
 	if err != nil {
 		return nil, err
 	}
+	defer s.Release()
 	p := &plannedStep{
 		Model: st.Definition.Kind(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Kernels: a.Name,
 		Recompute: st.Recompute,
@@ -165,20 +168,15 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Dura
 	if p.Again, err = st.Again(); err != nil {
 		return nil, err
 	}
-	for _, w := range work {
+	for _, w := range s.Work() {
 		p.Work = append(p.Work, plannedWork{w.Group, w.Kind, w.Kernels, w.Dispatches, w.Bytes, w.Least, w.FLOPs / 2})
 	}
 	slices.SortStableFunc(p.Work, func(a, b plannedWork) int { return cmp.Compare(rated[0].seconds(b), rated[0].seconds(a)) })
-	var speeds []gpu.Speed
 	for _, c := range rated {
-		p.Cards, speeds = append(p.Cards, p.on(c)), append(speeds, c.speed(ofLimits))
-	}
-	submits, err := st.Submits(ctx, a, a.Limits, limit, speeds...)
-	if err != nil {
-		return nil, err
-	}
-	for i := range p.Cards {
-		p.Cards[i].plannedSubmits = summed(submits[i], limit)
+		dev.Assume(c.speed(ofLimits), limit)
+		on := p.on(c)
+		on.plannedSubmits = summed(s.Submits()[0], limit)
+		p.Cards = append(p.Cards, on)
 	}
 	return p, nil
 }

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
 	"gputrain/gpu"
-	"gputrain/pipeline"
 	"gputrain/train"
 )
 
@@ -19,8 +17,8 @@ type plannedSubmits struct {
 
 // summed is what submits planned with a limit come to.
 func summed(all []gpu.Planned, limit time.Duration) (out plannedSubmits) {
-	out.Submits = len(all)
 	for _, s := range all {
+		out.Submits += s.Times
 		out.LongestSubmit = max(out.LongestSubmit, s.Takes.Seconds())
 	}
 	if command, takes := gpu.Longest(all); limit > 0 && takes > limit {
@@ -31,14 +29,7 @@ func summed(all []gpu.Planned, limit time.Duration) (out plannedSubmits) {
 }
 
 // addSubmits says how each stage is given its work, at the speed that its device is taken for until training measures it.
-func (p *planned) addSubmits(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (err error) {
-	var all [][]gpu.Planned
-	if d := devices[0]; len(devices) == 1 {
-		speed, _ := d.Speed()
-		all, err = run.State.Submits(ctx, d.Adapter(), d.Limits(), d.SubmitLimit(), speed)
-	} else {
-		all, err = pipeline.PlanSubmits(ctx, run, devices)
-	}
+func (p *planned) addSubmits(all [][]gpu.Planned, devices []*gpu.Device) {
 	for i, submits := range all {
 		speed, _ := devices[i].Speed()
 		limit := devices[i].SubmitLimit()
@@ -48,7 +39,6 @@ func (p *planned) addSubmits(ctx context.Context, run pipeline.Config, devices [
 		p.Stages[i].plannedSubmits = summed(submits, limit)
 		p.Stages[i].FLOPS, p.Stages[i].BytesPerSecond = speed.FLOPS, speed.BytesPerSecond
 	}
-	return err
 }
 
 func (s plannedStage) submitsText() string {

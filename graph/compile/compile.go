@@ -47,7 +47,7 @@ func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, lim
 	if err != nil {
 		return nil, err
 	}
-	c.dev, c.materialize, c.accumulate = dev, true, o.Accumulate
+	c.ctx, c.dev, c.materialize, c.accumulate = ctx, dev, !dev.Dry(), o.Accumulate
 	c.bound = o.Bind
 	for _, tree := range o.params() {
 		c.params = append(c.params, tree.Layout())
@@ -85,11 +85,12 @@ func (p Plan) Total() uint64 { return p.Inputs + p.Activations + p.Workspace + p
 
 // PlanNarrow is what New would take for these targets on a device with these limits, with the params of the narrow paths in bf16, and inputs and targets
 // of the bound names left out; it needs no device. A value that fits a binding neither whole nor in parts is a gpu.LimitError naming it.
-func PlanNarrow(g *graph.Graph, targets []Target, narrow []string, lim gpu.Limits, bound ...string) (Plan, error) {
+func PlanNarrow(ctx context.Context, g *graph.Graph, targets []Target, narrow []string, lim gpu.Limits, bound ...string) (Plan, error) {
 	c, err := newCompiler(g, targets, lim)
 	if err != nil {
 		return Plan{}, err
 	}
+	c.ctx = ctx
 	c.bound = map[string]gpu.Range{}
 	for _, name := range bound {
 		c.bound[name] = gpu.Range{}

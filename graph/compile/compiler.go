@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -16,6 +17,7 @@ type Compiler struct {
 	named   []Target // those without a leaf
 	limits  gpu.Limits
 
+	ctx         context.Context          // looked at between nodes, units and storages
 	dev         *gpu.Device              // nil when only planning; for lowerings that choose between variants by measuring
 	materialize bool                     // constant tables are wanted, not just their sizes
 	accumulate  bool                     // leaf targets add
@@ -62,7 +64,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 		return nil, err
 	}
 	c := &Compiler{
-		targets: targets, limits: lim,
+		targets: targets, limits: lim, ctx: context.Background(),
 		readers: map[*graph.Value][]*graph.Node{}, reshaped: map[*graph.Value][]*graph.Value{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
 		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
 		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]bool{},
@@ -126,10 +128,12 @@ func (c *Compiler) run() error {
 	c.placeLeaves()
 	if c.err == nil {
 		c.fuse()
+	}
+	if !c.over() {
 		c.order()
 	}
 	for i, u := range c.units {
-		if c.err != nil {
+		if c.over() {
 			break
 		}
 		c.current = i
@@ -143,10 +147,18 @@ func (c *Compiler) run() error {
 	if c.err == nil {
 		c.widen()
 	}
-	if c.err == nil {
+	if !c.over() {
 		c.allocate()
 	}
 	return c.err
+}
+
+// over tells whether the compilation has failed, or its context has ended, which is then its error.
+func (c *Compiler) over() bool {
+	if c.err == nil {
+		c.err = context.Cause(c.ctx)
+	}
+	return c.err != nil
 }
 
 // fail records the first error of the compilation; the node being lowered names it.

@@ -89,7 +89,7 @@ func (w *twin) run(t *testing.T, d *gpu.Device) (got map[string][]float64, p *Pr
 	if w.buffers > 0 {
 		limits.StorageBuffers = w.buffers
 	}
-	plan, err := PlanNarrow(w.graph, o.Targets, nil, limits)
+	plan, err := PlanNarrow(t.Context(), w.graph, o.Targets, nil, limits)
 	require.NoError(t, err)
 	before := d.Counters().LiveBytes
 	p, err = newFor(ctx, d, w.graph, o, limits)

@@ -33,6 +33,9 @@ func (c *Compiler) addEpilogues() {
 	slices.SortStableFunc(units, func(a, b *unit) int { return b.key - a.key })
 	d := c.dependencies(units)
 	for _, u := range units {
+		if c.over() {
+			return
+		}
 		n := u.nodes[len(u.nodes)-1]
 		if l := lowerings[n.Op.Kind()]; l.finish != nil && u.delivers == nil && len(u.nodes) == 1 && l.finishes(c, n) {
 			c.addEpilogue(u, d)

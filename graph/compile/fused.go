@@ -36,6 +36,9 @@ func cheap(n *graph.Node) bool { return lowerings[n.Op.Kind()].cheap(n) }
 func (c *Compiler) fuse() {
 	roots := map[*graph.Node][]*graph.Node{}
 	for _, n := range slices.Backward(c.live) {
+		if c.over() {
+			return
+		}
 		if !fusable(n) || c.dropped[n] || c.viewed(n.Outputs[0]) != nil {
 			continue
 		}

@@ -1,16 +1,11 @@
 package compile
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/buffers"
-	"gputrain/gpu"
-	"gputrain/graph"
 )
 
 // nearestOf is what idleTimes finds, by a look at all tenants: the buffer whose nearest tenant is nearest, -1 where none is free.
@@ -60,41 +55,4 @@ func TestStoragesGoWhereTheLeastTimeIsIdle(t *testing.T) {
 		require.Len(t, sizes, len(buffers))
 	}
 	assert.Greater(t, reused, 1000)
-}
-
-// Twice the layers take twice the work: forward products whose results the backward pass reads are far from their readers, and all that is kept between
-// the passes lives at once.
-func TestPlanningGrowsWithTheLayers(t *testing.T) {
-	visits := func(layers int) int {
-		g := graph.New()
-		x := g.Input("x", graph.F32(64, 32))
-		var params []*graph.Value
-		var targets []Target
-		param := func(layer int, name string, shape ...int) *graph.Value {
-			path := fmt.Sprintf("h.%d.%s", layer, name)
-			p := g.Param(path, shape...)
-			params, targets = append(params, p), append(targets, Target{Leaf: path})
-			return p
-		}
-		for i := range layers {
-			up := g.MatMul(x, param(i, "up", 32, 128), false, false)
-			down := g.MatMul(g.Apply("gelu_tanh", g.Add(up, param(i, "bias", 128))), param(i, "down", 128, 32), false, false)
-			x = g.Add(x, down)
-		}
-		grads, err := graph.Gradients(g, g.Sum(g.Mul(x, x)), params)
-		require.NoError(t, err)
-		for i, v := range grads {
-			targets[i].Value = v
-		}
-		c, err := newCompiler(g, targets, gpu.DefaultLimits())
-		require.NoError(t, err)
-		c.grads, err = leafLayout(c.live, targets, c.limits)
-		require.NoError(t, err)
-		c.params = []*buffers.Layout{c.grads}
-		require.NoError(t, c.run())
-		return c.visits
-	}
-	few, many := visits(150), visits(300)
-	t.Log(few, many)
-	assert.Less(t, float64(many), 2.2*float64(few))
 }

@@ -144,7 +144,7 @@ func (p *Program) bind(c *Compiler, o Options) error {
 				return err
 			}
 			p.ranges[st] = r
-			if st.kind == constantStorage {
+			if st.kind == constantStorage && !p.dev.Dry() {
 				data := make([]byte, st.bytes)
 				copy(data, st.data)
 				if err := p.dev.Write(r, data); err != nil {

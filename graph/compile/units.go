@@ -107,6 +107,9 @@ func (c *Compiler) writesLeaves(n *graph.Node) bool {
 func (c *Compiler) order() {
 	paired := c.pair()
 	for _, n := range c.live {
+		if c.over() {
+			return
+		}
 		if c.dropped[n] || c.inlined[n] || paired[n] || c.viewed(n.Outputs[0]) != nil {
 			continue
 		}
