@@ -100,17 +100,22 @@ func (d *dense) openChunk(ch *denseChunk, layout *buffers.Layout) error {
 	if ch.carrier, err = newTransport(d.Set, layout, d.plan, ch.spots); err != nil {
 		return err
 	}
-	q, squares := make([]byte, ch.sideElements*d.dtype.Bits()/8), make([]byte, 4*ch.sideElements)
-	start := float32(d.plan.Config.nearest(d.plan.Config.InitScale))
-	ch.eachSide(func(_, _ int, r run, valid int) {
-		for i := range valid {
-			at := r.at + i*(r.size+1)
-			putElement(d.dtype, q, at, start)
-			putElement(buffers.F32, squares, at, start*start)
-		}
-	})
 	ch.spotTable, ch.sideTable = d.Filled("spots", ch.chunk.spotTable()), d.Filled("sides", ch.chunk.sideTable())
-	ch.q, ch.squares = d.Filled("q", q), d.Filled("squares", squares)
+	qBytes, squareBytes := ch.sideElements*d.dtype.Bits()/8, 4*ch.sideElements
+	if d.Device().Dry() { // which drops what is written
+		ch.q, ch.squares = d.Zeros("q", uint64(qBytes)), d.Zeros("squares", uint64(squareBytes))
+	} else {
+		q, squares := make([]byte, qBytes), make([]byte, squareBytes)
+		start := float32(d.plan.Config.nearest(d.plan.Config.InitScale))
+		ch.eachSide(func(_, _ int, r run, valid int) {
+			for i := range valid {
+				at := r.at + i*(r.size+1)
+				putElement(d.dtype, q, at, start)
+				putElement(buffers.F32, squares, at, start*start)
+			}
+		})
+		ch.q, ch.squares = d.Filled("q", q), d.Filled("squares", squares)
+	}
 	ch.lipschitz = d.Zeros("lipschitz", uint64(4*ch.sides))
 	if d.plan.Config.Rules.RelativeDamping {
 		ch.rms = d.Zeros("rms", uint64(4*len(ch.spots)))

@@ -119,13 +119,16 @@ func newChunks(blocks []Block, blockSize int, lim gpu.Limits) ([]chunk, error) {
 	most := min(chunkElements, int(min(lim.BindingBytes, lim.BufferBytes)/4))
 	var out []chunk
 	for len(blocks) > 0 {
-		// The size grows with the number of blocks: double it, then halve the step.
+		// The size grows with the number of blocks: double the step, then halve it. So a chunk costs the work of a few, however many blocks there are.
 		fits := func(n int) bool {
 			c := newChunk(blocks[:n], blockSize, align)
 			return max(c.blockElements, c.sideElements) <= most
 		}
-		n := 0
-		for step := 1 << 16; step > 0; step /= 2 {
+		n, step := 0, 1
+		for ; n+step <= len(blocks) && fits(n+step); step *= 2 {
+			n += step
+		}
+		for ; step > 0; step /= 2 {
 			if n+step <= len(blocks) && fits(n+step) {
 				n += step
 			}

@@ -162,6 +162,9 @@ func (f Fields) device() *gpu.Device { return f.Params.Device() }
 
 // initOptimizer makes the optimizer's state, unless it does not fit the device.
 func (f Fields) initOptimizer() (*optim.State, error) {
+	if f.device().Dry() { // takes nothing
+		return f.Transform.Init(f.Params)
+	}
 	need, err := f.Transform.Bytes(f.Params.Layout(), f.device().Limits())
 	if err != nil {
 		return nil, err
