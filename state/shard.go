@@ -75,15 +75,6 @@ func (c Config) Own(tree *buffers.Tree) *buffers.Tree {
 	return tree.Group(rank)
 }
 
-// ownLayout is the layout of Own.
-func (c Config) ownLayout(l *buffers.Layout) *buffers.Layout {
-	if !c.sharded() {
-		return l
-	}
-	rank, _ := c.replicas()
-	return l.Group(rank)
-}
-
 // owned are what this replica updates of the stages, how norms are exchanged, and what leaves are measured where: on each stage of each rank, of each replica
 // where these divide the update.
 func (c Config) owned(stages []Resident, apart Apart) (own []Resident, exchange func(context.Context, []byte) ([][]byte, error), places []*buffers.Layout) {

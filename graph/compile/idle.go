@@ -9,9 +9,6 @@ type gap struct{ after, before, buffer int }
 // mirrored is the gap where time runs backwards.
 func (g gap) mirrored(end int) gap { return gap{end - 1 - g.before, end - 1 - g.after, g.buffer} }
 
-// holds tells whether a storage may live in the gap.
-func (g gap) holds(st *storage) bool { return g.after < st.first && st.last < g.before }
-
 // idleTimes are the gaps of some buffers. The nearest tenant is found in a tree over time, without a look at all of them.
 type idleTimes struct {
 	end                 int // the number of commands
