@@ -13,7 +13,7 @@ import (
 )
 
 // A value goes to two devices, is updated there with gradients that each has of its own leaves, and comes back.
-func ExamplePlace() {
+func ExamplePlacementByRules() {
 	ctx := context.Background()
 	check := func(err error) {
 		if err != nil {
@@ -35,23 +35,25 @@ func ExamplePlace() {
 	check(err)
 	v, err := state.New(state.Fields{Params: params, Optimizer: optim.Config{Name: "muon"}, InitOptimizer: true})
 	check(err)
-	placed, err := pipeline.Place(ctx, v, devices, []partition.Rule{{Match: `^encoder\.`, Stage: 0}, {Match: `^decoder\.`, Stage: 1}})
+	p, err := pipeline.PlacementByRules(v, devices, []partition.Rule{{Match: `^encoder\.`, Stage: 0}, {Match: `^decoder\.`, Stage: 1}})
 	check(err)
-	stages, err := placed.Stages()
+	v, err = v.Place(ctx, p)
+	check(err)
+	f, err := v.Fields()
 	check(err)
 	var grads []*buffers.Tree
-	for _, s := range stages {
+	for _, s := range f.Stages {
 		tree, err := buffers.NewTree(s.Params.Device(), "grads", s.Params.Layout(), buffers.F32)
 		check(err)
 		grads = append(grads, tree)
 	}
 	for range 100 {
 		// ... write the gradients of this step, and then:
-		placed, err = placed.ApplyGradients(ctx, grads)
+		v, err = v.ApplyGradients(ctx, grads...)
 		check(err)
 	}
-	check(placed.Save(ctx, "runs/mine/step-100", state.SaveOptions{})) // the files of the undivided value
-	v, err = placed.Gather(ctx, devices[0])
+	check(v.Save(ctx, "runs/mine/step-100", state.SaveOptions{})) // the files of the undivided value
+	v, err = v.Place(ctx, state.Placement{Devices: devices[:1]})
 	check(err)
 	defer v.Release()
 	fmt.Println(v)

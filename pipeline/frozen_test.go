@@ -159,7 +159,7 @@ func TestUnitsOfFrozenParameters(t *testing.T) {
 	}
 }
 
-// A value with frozen parameters is divided over devices, updated there, saved and put together again with the bits of the whole one.
+// A value with frozen parameters is divided over devices, updated there, saved loaded on one device and put together again with the bits of the whole one.
 func TestPlacedValueWithFrozenParameters(t *testing.T) {
 	devices := fleet(t, 2)
 	c := steep(deep(t), "quad", `{"block_size":8}`, 1, 1)
@@ -170,13 +170,12 @@ func TestPlacedValueWithFrozenParameters(t *testing.T) {
 	require.NoError(t, err)
 	clone, err := whole.Clone(t.Context())
 	require.NoError(t, err)
-	placed, err := pipeline.Place(t.Context(), clone, devices, []partition.Rule{{Match: `^w|^h\.[0-2]\.`, Stage: 0}, {Match: `^h\.[3-5]\.|^ln_f`, Stage: 1}})
-	require.NoError(t, err)
-	stages, err := placed.Stages()
+	divided := placed(t, clone, devices, []partition.Rule{{Match: `^w|^h\.[0-2]\.`, Stage: 0}, {Match: `^h\.[3-5]\.|^ln_f`, Stage: 1}})
+	f, err := divided.Fields()
 	require.NoError(t, err)
 	var all []buffers.Host
-	grads := make([]*buffers.Tree, len(stages))
-	for i, st := range stages {
+	grads := make([]*buffers.Tree, len(f.Stages))
+	for i, st := range f.Stages {
 		require.NotNil(t, st.Frozen, "stage %d", i)
 		var own []buffers.Host
 		for _, h := range model.Init(c.Definition, 9) {
@@ -193,20 +192,24 @@ func TestPlacedValueWithFrozenParameters(t *testing.T) {
 	for range 2 {
 		whole, err = whole.ApplyGradients(t.Context(), together)
 		require.NoError(t, err)
-		placed, err = placed.ApplyGradients(t.Context(), grads)
+		divided, err = divided.ApplyGradients(t.Context(), grads...)
 		require.NoError(t, err)
 	}
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
 	require.NoError(t, whole.Save(t.Context(), at("whole"), state.SaveOptions{}))
-	require.NoError(t, placed.Save(t.Context(), at("placed"), state.SaveOptions{}))
-	gathered, err := placed.Gather(t.Context(), devices[1])
+	require.NoError(t, divided.Save(t.Context(), at("placed"), state.SaveOptions{}))
+	loaded, _, err := state.LoadValue(t.Context(), devices[0], at("placed"), state.LoadOptions{})
+	require.NoError(t, err)
+	require.NoError(t, loaded.Save(t.Context(), at("loaded"), state.SaveOptions{}))
+	loaded.Release()
+	gathered, err := divided.Place(t.Context(), state.Placement{Devices: devices[1:2]})
 	require.NoError(t, err)
 	require.NoError(t, gathered.Save(t.Context(), at("gathered"), state.SaveOptions{}))
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors", "state.json"} {
 		want, err := os.ReadFile(filepath.Join(at("whole"), name))
 		require.NoError(t, err)
-		for _, other := range []string{"placed", "gathered"} {
+		for _, other := range []string{"placed", "loaded", "gathered"} {
 			got, err := os.ReadFile(filepath.Join(at(other), name))
 			require.NoError(t, err)
 			assert.True(t, string(want) == string(got), "%s of %s", name, other)

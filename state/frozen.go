@@ -134,9 +134,6 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 
 const frozenLabel = "frozen"
 
-// params are the trees that have the parameters, trained and frozen.
-func (f Fields) params() []*buffers.Tree { return buffers.Given(f.Params, f.Frozen) }
-
 // frozen are the paths of the frozen parameters, sorted.
 func (f Fields) frozen() []string { return Paths(f.Frozen) }
 
@@ -159,9 +156,12 @@ func (f Fields) freeze(tx optim.Transform) optim.Transform {
 	return optim.Freeze(specsOf(f.Frozen), tx)
 }
 
-func specsOf(tree *buffers.Tree) (out []buffers.Spec) {
-	for _, leaf := range tree.Layout().Leaves() {
-		out = append(out, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+// specsOf are the leaves of trees.
+func specsOf(trees ...*buffers.Tree) (out []buffers.Spec) {
+	for _, tree := range trees {
+		for _, leaf := range tree.Layout().Leaves() {
+			out = append(out, buffers.Spec{Path: leaf.Path, Shape: leaf.Shape})
+		}
 	}
 	return out
 }
@@ -186,21 +186,18 @@ func (c Config) narrow() []string {
 	return nil
 }
 
-// divided are the fields with the parameters divided as the configuration does: copies, where they are not yet.
+// divided are the fields with the parameters divided as the configuration does: copies, where they are not yet. After an error
+// they have the copies that were made.
 func (f Fields) divided(ctx context.Context, c Config) (Fields, error) {
-	all, dev := f.params(), f.device()
+	all, dev := buffers.Given(f.Params, f.Frozen), f.device()
 	own, rest, err := c.layouts(dev.Limits())
 	if err != nil || f.dividedAs(c, own) {
 		return f, err
 	}
-	if f.Params, err = copyAs(ctx, "params", buffers.F32, all, dev, own); err != nil {
-		return f, err
-	}
+	f.Params, err = copyAs(ctx, "params", buffers.F32, all, dev, own)
 	f.Frozen = nil
-	if rest != nil {
-		if f.Frozen, err = copyAs(ctx, frozenLabel, c.FrozenDType, all, dev, rest); err != nil {
-			f.Params.Release()
-		}
+	if err == nil && rest != nil {
+		f.Frozen, err = copyAs(ctx, frozenLabel, c.FrozenDType, all, dev, rest)
 	}
 	return f, err
 }
@@ -220,12 +217,4 @@ func sameFrozen(found, wanted []string) error {
 		}
 	}
 	return nil
-}
-
-// frozenText says how many parameters are frozen, for a line about them; "" for none.
-func frozenText(tree *buffers.Tree) string {
-	if tree == nil {
-		return ""
-	}
-	return fmt.Sprintf(", %d of them frozen", tree.Layout().Elements())
 }

@@ -67,17 +67,13 @@ func (s *TrainState) FirstNonFinite(ctx context.Context) (string, error) {
 }
 
 func (s *TrainState) snapshot() Snapshot {
-	out := Snapshot{
-		Definition: s.own.Definition, Optimizer: s.own.Optimizer, Transform: s.own.Transform.Name(), Step: s.own.Step, Skipped: s.own.Skipped,
-		Adapter: cmp.Or(s.config.Adapter, AdapterName(s.devices()...)), States: s.Optimizers(), Companions: s.config.Companions, FS: s.config.FS,
-	}
-	out.Params, out.Grads = s.Trees()
-	frozen := s.frozenTrees()
+	out := s.own.snapshot(s.stages)
+	out.Adapter, out.Companions, out.FS, out.Base = cmp.Or(s.config.Adapter, out.Adapter), s.config.Companions, s.config.FS, s.config.base
+	_, out.Grads = s.Trees()
 	out.stages = map[*buffers.Tree]int{}
 	for i, r := range s.stages {
 		out.stages[r.Params], out.stages[r.Frozen] = i, i
 	}
-	out.Params, out.Frozen, out.Base = append(out.Params, frozen...), Paths(frozen...), s.config.base
 	if s.own.Other != nil {
 		out.Other = []*buffers.Tree{s.own.Other}
 	}
@@ -85,8 +81,8 @@ func (s *TrainState) snapshot() Snapshot {
 }
 
 // devices are those of the stages, in their order.
-func (s *TrainState) devices() (all []*gpu.Device) {
-	for _, r := range s.stages {
+func devices(stages []Resident) (all []*gpu.Device) {
+	for _, r := range stages {
 		all = append(all, r.Params.Device())
 	}
 	return all

@@ -16,7 +16,7 @@ import (
 // configuration's optimizer remembers. Otherwise the optimizer begins here. Nothing is taken of a device that the plan does not fit: a
 // *MemoryError. After an error the value is as it was.
 func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
-	h, err := v.use("train")
+	h, err := v.whole("train")
 	if err != nil {
 		return nil, err
 	}
@@ -60,72 +60,71 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 	return s, nil
 }
 
-// start makes everything that training needs beside the value, and takes that over.
+// start makes everything that training needs besides the value, and takes the value over. All that it makes is the state's at once: one release gives it
+// back where a later step fails.
 func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
-	h := v.owner.held
+	h := v.content
 	c = c.WithDefaults()
 	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
 		return nil, err
 	}
-	f := h.Fields
-	f.Definition, f.Optimizer = c.Definition, c.Optimizer
-	if f.Transform, err = c.Transform(); err != nil {
+	s := &TrainState{own: h.Fields, config: c}
+	defer func() {
+		if err != nil {
+			s.releaseStep()
+			s.own.releaseUnless(h.Fields)
+		}
+	}()
+	s.own.Definition, s.own.Optimizer = c.Definition, c.Optimizer
+	if s.own.Transform, err = c.Transform(); err != nil {
 		return nil, err
 	}
-	if f, err = f.divided(ctx, c); err != nil {
+	if s.own, err = s.own.divided(ctx, c); err != nil {
 		return nil, err
 	}
 	if c.sharded() && h.OptimizerState != nil {
 		return nil, errors.New("found the optimizer's state of all parameters, wanted none where replicas divide it: save the value, and Load it")
 	}
-	if f.Params != h.Params || !h.remembersFor(c, f.Transform) {
-		f.OptimizerState, f.InitOptimizer = nil, !c.sharded()
+	if s.own.Params != h.Params || !h.remembersFor(c, s.own.Transform) {
+		s.own.OptimizerState, s.own.InitOptimizer = nil, !c.sharded()
 	}
-	whole := f
-	if f, err = f.complete(); err != nil {
-		whole.releaseUnless(h.Fields)
+	if s.own, err = s.own.complete(); err != nil {
 		return nil, err
 	}
+	f := s.own
+	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
+		if err = copyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
+			return nil, fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
+		}
+	}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
+	s.passes = d
 	opt := f.OptimizerState
-	var shard *optim.State
 	if c.sharded() {
-		if shard, err = f.Transform.InitStage(c.Own(f.Params), model.Specs(c.Definition)); err != nil {
-			whole.releaseUnless(h.Fields)
+		if d.shard, err = f.Transform.InitStage(c.Own(f.Params), model.Specs(c.Definition)); err != nil {
 			return nil, err
 		}
-		opt = shard
+		opt = d.shard
 	}
-	d := &onDevice{shard: shard, passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
-	s := &TrainState{passes: d, own: &held{Fields: f}, config: c}
-	if h.OptimizerState != nil && f.OptimizerState != h.OptimizerState {
-		if err = CopyOptimizer(ctx, []*optim.State{f.OptimizerState}, []*optim.State{h.OptimizerState}); err != nil {
-			err = fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
-		}
-	}
-	if err == nil {
-		s.losses = opt.Losses()
-		s.losses.Bytes = 4 * uint64(c.Share().Count) // this replica's, until reduce writes those of all
-		err = d.build(ctx, s.losses)
-	}
-	if err == nil {
-		s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: opt}}
-		err = s.build(ctx, gpu.Range{}, 0)
-	}
-	if err != nil {
-		s.releaseStep()
-		f.releaseUnless(h.Fields)
+	s.losses = opt.Losses()
+	s.losses.Bytes = 4 * uint64(c.Share().Count) // this replica's, until reduce writes those of all
+	if err = d.build(ctx, s.losses); err != nil {
 		return nil, err
 	}
-	v.owner.held = nil
+	s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: opt}}
+	if err = s.build(ctx, gpu.Range{}, 0); err != nil {
+		return nil, err
+	}
 	h.forget()
 	h.releaseUnless(f)
+	*h = content{}
 	return s, nil
 }
 
 // remembersFor tells whether the optimizer state serves a training state of that configuration and transformation as it is.
-func (h *held) remembersFor(c Config, tx optim.Transform) bool {
-	s := h.OptimizerState
-	return s != nil && h.Transform.Name() == tx.Name() && bytes.Equal(jsonText(h.Optimizer), jsonText(c.Optimizer)) &&
+func (f Fields) remembersFor(c Config, tx optim.Transform) bool {
+	s := f.OptimizerState
+	return s != nil && f.Transform.Name() == tx.Name() && bytes.Equal(jsonText(f.Optimizer), jsonText(c.Optimizer)) &&
 		s.Losses().Bytes == 4*uint64(c.losses()) && (s.UpdateStatistics().Bytes > 0) == c.MeasureUpdates
 }
 
@@ -152,6 +151,6 @@ func (s *TrainState) Value(ctx context.Context) (Value, error) {
 	}
 	v := holding(s.own)
 	s.releaseStep()
-	s.own, s.broken = &held{Fields: Fields{Step: s.own.Step, Skipped: s.own.Skipped}}, ErrSpent
+	s.own, s.broken = Fields{Step: s.own.Step, Skipped: s.own.Skipped}, ErrSpent
 	return v, nil
 }

@@ -18,7 +18,7 @@ import (
 type TrainState struct {
 	Reader
 	passes Passes
-	own    *held // the Value that is trained; on stages without its trees, which the stages have
+	own    Fields // of the Value that is trained; without its trees where the passes own the stages
 	stages []Resident
 	config Config
 
@@ -84,7 +84,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 // stage last has the losses of an update once Compute is done. The state takes passes over, which own the stages, unless there is an error.
 func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, losses gpu.Range, last int) (*TrainState, error) {
 	c = c.WithDefaults()
-	s := &TrainState{config: c, stages: stages, passes: passes, losses: losses, own: &held{Fields: Fields{Definition: c.Definition, Optimizer: c.Optimizer}}}
+	s := &TrainState{config: c, stages: stages, passes: passes, losses: losses, own: Fields{Definition: c.Definition, Optimizer: c.Optimizer}}
 	if c.Reducer != nil {
 		losses = gpu.Range{} // reduce brings those of all replicas to the stages
 	}
@@ -178,12 +178,7 @@ func (s *TrainState) Config() Config { return s.config }
 func (s *TrainState) Definition() model.Definition { return s.config.Definition }
 
 // Optimizers are the optimizer's states on the devices, one a stage.
-func (s *TrainState) Optimizers() (all []*optim.State) {
-	for _, r := range s.stages {
-		all = append(all, r.State)
-	}
-	return all
-}
+func (s *TrainState) Optimizers() []*optim.State { return states(s.stages) }
 
 // Params is the tree of all parameters of a state on one device, but for frozen ones; see Trees. Writing to it changes the model.
 func (s *TrainState) Params() *buffers.Tree { return s.own.Params }
@@ -212,9 +207,7 @@ func (s *TrainState) Bytes(stage int) uint64 {
 // Release gives the memory back.
 func (s *TrainState) Release() {
 	s.releaseStep()
-	if s.own.Params != nil {
-		s.own.release()
-	}
+	s.own.releaseUnless(Fields{})
 	if s.broken == nil {
 		s.broken = ErrSpent
 	}

@@ -1,6 +1,9 @@
 package state
 
-import "gputrain/buffers"
+import (
+	"gputrain/buffers"
+	"gputrain/optim"
+)
 
 // Trees are the parameters that are trained and the gradients of the last step where they lie on devices, each leaf in one tree of both: one of
 // each a stage. They are valid as long as the state is; what has been submitted is ordered before what reads them. Copies of parameters that
@@ -12,10 +15,20 @@ func (s *TrainState) Trees() (params, grads []*buffers.Tree) {
 	return params, grads
 }
 
-// frozenTrees are the parameters that are not trained: a tree for each stage that has some.
-func (s *TrainState) frozenTrees() (all []*buffers.Tree) {
-	for _, r := range s.stages {
-		all = append(all, buffers.Given(r.Frozen)...)
+// trees are those of stages.
+func trees(stages []Resident) (params, frozen, other []*buffers.Tree) {
+	for _, r := range stages {
+		params, frozen, other = append(params, r.Params), append(frozen, r.Frozen), append(other, r.Other)
+	}
+	return buffers.Given(params...), buffers.Given(frozen...), buffers.Given(other...)
+}
+
+// states are those of the optimizer on stages.
+func states(stages []Resident) (all []*optim.State) {
+	for _, r := range stages {
+		if r.State != nil {
+			all = append(all, r.State)
+		}
 	}
 	return all
 }

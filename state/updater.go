@@ -18,7 +18,8 @@ import (
 type Resident struct {
 	Params *buffers.Tree // that are trained
 	Frozen *buffers.Tree // that are not; nil: none
-	Grads  *buffers.Tree // f32 or bf16, with all leaves of Params
+	Other  *buffers.Tree // variables without gradients; nil: none
+	Grads  *buffers.Tree // f32 or bf16, with the leaves of Params
 	State  *optim.State  // of optim.Transform.InitStage, or of Init where Params are the whole model
 }
 
@@ -50,6 +51,8 @@ type UpdaterConfig struct {
 	Exchange func(ctx context.Context, own []byte) ([][]byte, error)
 	// Places are the leaves that each replica updates on each stage, in the order of replicas and their stages, where there is an Exchange.
 	Places []*buffers.Layout
+	// Absent: Grads may lack leaves, whose gradient is zero, and be nil. Zero is not the same as no update: moments and decay go on.
+	Absent bool
 	// Failed adds to an error which of several stages it came from; nil: it names the stage by its number.
 	Failed func(stage int, err error) error
 }
@@ -57,10 +60,12 @@ type UpdaterConfig struct {
 // updating is a stage at work, with the pieces of its update.
 type updating struct {
 	Resident
-	phase    optim.Phase // of the update that Prepare began
-	pieces   map[optim.Phase][]*gpu.Program
-	norms    []*gpu.Readback
-	measured []byte
+	completed bool          // Grads are the updater's own
+	given     *buffers.Tree // the caller's, which are copied there; nil: none
+	phase     optim.Phase   // of the update that Prepare began
+	pieces    map[optim.Phase][]*gpu.Program
+	norms     []*gpu.Readback
+	measured  []byte
 }
 
 // Each runs a function for every stage, on goroutines of their own where that lets the stages work at the same time, and returns their error.
@@ -80,15 +85,21 @@ func NewUpdater(tx optim.Transform, stages []Resident, c UpdaterConfig) (*Update
 	}
 	for i := range stages {
 		if err := u.check(i); err != nil {
+			u.Release()
 			return nil, u.at(i, err)
 		}
 	}
 	return u, nil
 }
 
-// check says what is wrong with a stage.
+// check says what is wrong with a stage, and completes gradients that may lack leaves.
 func (u *Updater) check(stage int) error {
 	s := u.stages[stage]
+	if u.config.Absent {
+		if err := s.complete(); err != nil {
+			return err
+		}
+	}
 	switch {
 	case s.Params == nil || s.State == nil:
 		return errors.New("found no params or no state, wanted both")
@@ -169,6 +180,9 @@ func (u *Updater) piece(ctx context.Context, stage int, phase optim.Phase, round
 	rec := s.Params.Device().Record("gputrain." + u.config.Label)
 	if cost := u.tx.Cost(); cost.TrafficBytes > 0 {
 		rec.Intensity(cost.FLOPs / cost.TrafficBytes)
+	}
+	if round == 0 {
+		s.copyGiven(rec)
 	}
 	if last == 0 {
 		if given := u.config.Losses; given.Buffer != nil {
@@ -390,6 +404,9 @@ func (u *Updater) Release() {
 		}
 		for _, r := range s.norms {
 			r.Release()
+		}
+		if s.completed {
+			s.Grads.Release()
 		}
 	}
 	if u.losses != nil {

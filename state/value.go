@@ -3,30 +3,31 @@ package state
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 )
 
 // ErrSpent says that a value has been handed on: what it had is another's.
 var ErrSpent = errors.New("spent")
 
-// Value is a training state as a value: what Fields lists, on one device. It owns what it is made of, and there is one owner: a method that
-// returns a Value hands everything on to that, and the one it was called on, with all copies of it, is spent, as a buffer that was donated is in
+// Value is a training state as a value: what Fields lists, on any number of devices. It owns what it is made of, and there is one owner: a method
+// that returns a Value hands everything on to that, and the one it was called on, with all copies of it, is spent, as a buffer that was donated is in
 // JAX. So no step copies anything, and none works by mistake on what an earlier one has left.
 //
 //	v, err = v.ApplyGradients(ctx, grads) // the usual way to write it
 //
 // Every later use of a spent value is ErrSpent, and the zero Value is spent. To keep a state and go on with it, Clone it. A method that fails hands
 // nothing on. A Value is used from one goroutine; its last owner calls Release.
-type Value struct{ owner *owner }
+type Value struct{ content *content }
 
-// owner is what all copies of a Value share.
-type owner struct{ held *held }
-
-// held is what a value owns, and what it has made of it.
-type held struct {
+// content is what all copies of a Value share: its fields, and what it has made of them. The content of a spent value is empty.
+type content struct {
 	Fields
-	updater *Updater // with the gradients of the newest call; nil before the first
+	updater *Updater        // of the newest call; nil before the first
+	grads   []*buffers.Tree // that it reads
 	view    *Model
 }
 
@@ -36,24 +37,33 @@ func New(f Fields) (Value, error) {
 	if err != nil {
 		return Value{}, fmt.Errorf("state: value: %w", err)
 	}
-	return holding(&held{Fields: f}), nil
+	return holding(f), nil
 }
 
-func holding(h *held) Value { return Value{&owner{h}} }
+func holding(f Fields) Value { return Value{&content{Fields: f}} }
 
 // use gives what the value has, for an operation.
-func (v Value) use(operation string) (*held, error) {
-	if v.owner == nil || v.owner.held == nil {
+func (v Value) use(operation string) (*content, error) {
+	if v.content == nil || v.content.Params == nil && v.content.Stages == nil {
 		return nil, fmt.Errorf("state: value: %s: %w", operation, ErrSpent)
 	}
-	return v.owner.held, nil
+	return v.content, nil
+}
+
+// whole is use of a value that must lie on one device.
+func (v Value) whole(operation string) (*content, error) {
+	h, err := v.use(operation)
+	if err == nil && h.Stages != nil {
+		err = fmt.Errorf("state: value: %s: %w", operation, &FieldsError{"Stages", strconv.Itoa(len(h.Stages)), "none: Place the value on one device first"})
+	}
+	return h, err
 }
 
 // pass hands everything on.
 func (v Value) pass() Value {
-	h := v.owner.held
-	v.owner.held = nil
-	return holding(h)
+	next := *v.content
+	*v.content = content{}
+	return Value{&next}
 }
 
 // Fields are the parts of the value, which stay the value's: trees may be read and written, not released.
@@ -62,10 +72,12 @@ func (v Value) Fields() (Fields, error) {
 	if err != nil {
 		return Fields{}, err
 	}
-	return h.Fields, nil
+	f := h.Fields
+	f.Stages = slices.Clone(f.Stages)
+	return f, nil
 }
 
-// Size is what params, optimizer state and other variables take on the device, in bytes; nothing of a spent value.
+// Size is what params, optimizer state and other variables take on all devices, in bytes; nothing of a spent value.
 func (v Value) Size() (params, optimizer, other uint64) {
 	h, err := v.use("size")
 	if err != nil {
@@ -86,55 +98,65 @@ func (v Value) String() string {
 // Release gives the memory back; the value is spent. Of a spent value it does nothing.
 func (v Value) Release() {
 	if h, err := v.use("release"); err == nil {
-		v.owner.held = nil
-		h.release()
+		h.forget()
+		h.releaseUnless(Fields{})
+		*h = content{}
 	}
 }
 
-func (h *held) release() {
-	h.forget()
-	h.releaseUnless(Fields{})
-}
-
 // forget drops what was made of the parts.
-func (h *held) forget() {
+func (h *content) forget() {
 	h.updater.Release()
 	if h.view != nil {
 		h.view.Release()
 	}
-	h.updater, h.view = nil, nil
+	h.updater, h.grads, h.view = nil, nil, nil
 }
 
 func (f Fields) size() (params, optimizer, other uint64) {
-	if f.OptimizerState != nil {
-		optimizer = f.OptimizerState.Bytes()
-	}
-	if f.Other != nil {
-		other = f.Other.Bytes()
-	}
-	for _, tree := range f.params() {
-		params += tree.Bytes()
+	for _, r := range f.residents() {
+		for _, tree := range buffers.Given(r.Params, r.Frozen) {
+			params += tree.Bytes()
+		}
+		if r.State != nil {
+			optimizer += r.State.Bytes()
+		}
+		if r.Other != nil {
+			other += r.Other.Bytes()
+		}
 	}
 	return params, optimizer, other
 }
 
 // String tells what the fields are in one line.
 func (f Fields) String() string {
-	kind := "trees"
+	text := "trees"
 	if f.Definition != nil {
-		kind = f.Definition.Kind()
+		text = f.Definition.Kind()
 	}
-	params, optimizer, other := f.size()
-	elements := 0
-	for _, tree := range f.params() {
-		elements += tree.Layout().Elements()
+	bytes, optimizer, other := f.size()
+	params, frozen, rest := trees(f.residents())
+	text += fmt.Sprintf(" with %d parameters", elements(params)+elements(frozen))
+	if len(frozen) > 0 {
+		text += fmt.Sprintf(", %d of them frozen", elements(frozen))
 	}
-	text := fmt.Sprintf("%s with %d parameters%s at step %d, params %s", kind, elements, frozenText(f.Frozen), f.Step, gpu.SizeText(params))
-	if f.OptimizerState != nil {
+	text += fmt.Sprintf(" at step %d", f.Step)
+	if f.Stages != nil {
+		text += fmt.Sprintf(" on %d stages", len(f.Stages))
+	}
+	text += ", params " + gpu.SizeText(bytes)
+	if len(states(f.residents())) > 0 {
 		text += fmt.Sprintf(", %s state %s", f.Transform.Name(), gpu.SizeText(optimizer))
 	}
-	if f.Other != nil {
+	if len(rest) > 0 {
 		text += ", other variables " + gpu.SizeText(other)
 	}
 	return text
+}
+
+func elements(trees []*buffers.Tree) (n int) {
+	for _, tree := range trees {
+		n += tree.Layout().Elements()
+	}
+	return n
 }

@@ -3,19 +3,20 @@ package state
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/optim"
 )
 
 // ApplyGradients is the value after one more call of its optimizer: params and optimizer state are updated in place, and step n becomes
-// step n+1, unless the call is one of several that make an update (optim.Accumulate). grads are f32 or bf16, have the leaves of the params and stay
-// the caller's. The update is recorded once for a tree of gradients and kept, so a loop reuses one tree; the device may still be at it when
-// this returns.
+// step n+1, unless the call is one of several that make an update (optim.Accumulate). grads are one tree for each stage, on its device, f32 or bf16,
+// with the leaves of its params, and stay the caller's; on several devices a leaf that they lack, or a nil tree, has a gradient of zero. The update is
+// recorded once for trees of gradients and kept, so a loop reuses them; the devices may still be at it when this returns.
 //
 // Errors: a *FieldsError where there is no optimizer state, and gradients that do not match: found before anything has changed. After an error of the
 // device what the trees hold is not known.
-func (v Value) ApplyGradients(ctx context.Context, grads *buffers.Tree) (Value, error) {
+func (v Value) ApplyGradients(ctx context.Context, grads ...*buffers.Tree) (Value, error) {
 	h, err := v.use("apply gradients")
 	if err != nil {
 		return Value{}, err
@@ -26,19 +27,25 @@ func (v Value) ApplyGradients(ctx context.Context, grads *buffers.Tree) (Value, 
 	return v.pass(), nil
 }
 
-func (h *held) apply(ctx context.Context, grads *buffers.Tree) error {
-	if h.OptimizerState == nil {
+func (h *content) apply(ctx context.Context, grads []*buffers.Tree) (err error) {
+	stages := h.residents()
+	switch {
+	case len(states(stages)) == 0:
 		return &FieldsError{"OptimizerState", "none", "one: InitOptimizer makes it"}
+	case len(grads) != len(stages):
+		return fmt.Errorf("grads: found %d trees, wanted one for each of %d stages", len(grads), len(stages))
 	}
-	if h.updater == nil || h.updater.stages[0].Grads != grads {
+	if h.updater == nil || !slices.Equal(h.grads, grads) {
 		h.updater.Release()
-		var err error
-		h.updater, err = NewUpdater(h.Transform, []Resident{{Params: h.Params, Frozen: h.Frozen, Grads: grads, State: h.OptimizerState}}, UpdaterConfig{Label: "state.apply_gradients"})
-		if err != nil {
+		for i := range stages {
+			stages[i].Grads = grads[i]
+		}
+		h.grads = slices.Clone(grads)
+		if h.updater, err = NewUpdater(h.Transform, stages, UpdaterConfig{Label: "state.apply_gradients", Absent: len(stages) > 1}); err != nil {
 			return err
 		}
 	}
-	collects := h.OptimizerState.Phase() == optim.Collect
+	collects := stages[0].State.Phase() == optim.Collect
 	if err := h.updater.Prepare(ctx, nil); err != nil {
 		return err
 	}

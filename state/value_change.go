@@ -15,7 +15,7 @@ import (
 func (v Value) With(change func(f *Fields)) (Value, error) { return v.with("with", change) }
 
 func (v Value) with(operation string, change func(f *Fields)) (Value, error) {
-	h, err := v.use(operation)
+	h, err := v.whole(operation)
 	if err != nil {
 		return Value{}, err
 	}
@@ -30,7 +30,7 @@ func (v Value) with(operation string, change func(f *Fields)) (Value, error) {
 }
 
 // changed are the fields as change makes them.
-func (h *held) changed(change func(f *Fields)) (Fields, error) {
+func (h *content) changed(change func(f *Fields)) (Fields, error) {
 	f := h.Fields
 	change(&f)
 	configured, transformed := !bytes.Equal(jsonText(f.Optimizer), jsonText(h.Optimizer)), !f.Transform.Is(h.Transform)
@@ -65,11 +65,11 @@ func (f Fields) rebound(former *optim.State) (*optim.State, error) {
 	if f.Transform.Name() == "" {
 		return nil, &FieldsError{"OptimizerState", "one without Transform or Optimizer", "the transformation that it is of"}
 	}
-	s, err := f.initOptimizer()
+	s, err := f.initOptimizer(f.Params, specsOf(f.Params))
 	if err != nil {
 		return nil, err
 	}
-	if err := CopyOptimizer(context.Background(), []*optim.State{s}, []*optim.State{former}); err != nil {
+	if err := copyOptimizer(context.Background(), []*optim.State{s}, []*optim.State{former}); err != nil {
 		s.Release()
 		return nil, &FieldsError{"OptimizerState", "one of something else: " + err.Error(), "one of " + f.Transform.Name() + ", none or InitOptimizer"}
 	}
@@ -98,7 +98,7 @@ func (v Value) InitOptimizer(c optim.Config) (Value, error) {
 // Model is the language model that the value trains. It reads the parameters as they are, now and after each update. The value owns it, and
 // it is valid as long as the value is only updated.
 func (v Value) Model() (*Model, error) {
-	h, err := v.use("model")
+	h, err := v.whole("model")
 	if err != nil {
 		return nil, err
 	}
@@ -113,14 +113,14 @@ func (v Value) Model() (*Model, error) {
 // Merge makes a model of the value's definition and frozen parameters, and of the given trained ones. These stay the caller's: releasing
 // the model leaves them.
 func (v Value) Merge(params *buffers.Tree) (*Model, error) {
-	h, err := v.use("merge")
+	h, err := v.whole("merge")
 	if err != nil {
 		return nil, err
 	}
 	return h.merge(params)
 }
 
-func (h *held) merge(params *buffers.Tree) (*Model, error) {
+func (h *content) merge(params *buffers.Tree) (*Model, error) {
 	if h.Definition == nil || h.Definition.Vocab() == 0 {
 		return nil, fmt.Errorf("state: value: model: %w", &FieldsError{"Definition", "none of a language model", "one"})
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gputrain/buffers"
@@ -11,7 +12,8 @@ import (
 	"gputrain/optim"
 )
 
-// Fields are what a Value is made of: either Model, or Params with or without a Definition, and what is beside them.
+// Fields are what a Value is made of: either Model, or Params with or without a Definition, and what is beside them. Where the value lies on several
+// devices, Stages have its trees and the optimizer's states.
 type Fields struct {
 	Model      *Model           // whose definition and parameters to take; it is a view of the value then
 	Definition model.Definition // nil: the trees are of something that this package does not compute
@@ -23,6 +25,7 @@ type Fields struct {
 	Transform      optim.Transform // the zero value: none
 	OptimizerState *optim.State    // of Transform and Params; nil: there is none yet
 	InitOptimizer  bool            // make OptimizerState
+	Stages         []Resident      // in place of Params, Frozen, Other and OptimizerState; nil: the value is on one device
 
 	Step    int64 // updates that led here
 	Skipped int64 // updates among these that changed nothing because they were not finite, as far as known
@@ -62,7 +65,7 @@ func (f Fields) complete() (Fields, error) {
 	}
 	if f.InitOptimizer {
 		var err error
-		if f.OptimizerState, err = f.initOptimizer(); err != nil {
+		if f.OptimizerState, err = f.initOptimizer(f.Params, specsOf(f.Params)); err != nil {
 			return f, err
 		}
 	}
@@ -81,6 +84,8 @@ func (f Fields) check() error {
 		return wrong("Step", fmt.Sprint(f.Step), "0 or more")
 	case f.Skipped < 0:
 		return wrong("Skipped", fmt.Sprint(f.Skipped), "0 or more")
+	case f.Stages != nil:
+		return wrong("Stages", strconv.Itoa(len(f.Stages)), "none: New takes trees on one device, and Place divides the value")
 	case f.Params == nil && f.Frozen != nil:
 		return wrong("Params", "none beside Frozen", "the parameters that are trained too")
 	case f.Params == nil && f.Definition == nil && f.Other == nil:
@@ -160,35 +165,54 @@ func (f Fields) checkOptimizer() error {
 
 func (f Fields) device() *gpu.Device { return f.Params.Device() }
 
-// initOptimizer makes the optimizer's state, unless it does not fit the device.
-func (f Fields) initOptimizer() (*optim.State, error) {
-	if f.device().Dry() { // takes nothing
-		return f.Transform.Init(f.Params)
+// initOptimizer makes the optimizer's state of some leaves of the whole, unless it does not fit their device.
+func (f Fields) initOptimizer(params *buffers.Tree, whole []buffers.Spec) (*optim.State, error) {
+	dev := params.Device()
+	if dev.Dry() { // takes nothing
+		return f.Transform.InitStage(params, whole)
 	}
-	need, err := f.Transform.Bytes(f.Params.Layout(), f.device().Limits())
+	need, err := f.Transform.StageBytes(params.Layout(), whole, dev.Limits())
 	if err != nil {
 		return nil, err
 	}
-	if available, bound, known := f.device().Available(); known && need > available {
+	if available, bound, known := dev.Available(); known && need > available {
 		return nil, &MemoryError{
 			Memory: []MemoryPlan{{Optimizer: need}}, Available: available, Bound: bound, Hint: "choose an optimizer that remembers less, or a smaller model",
 		}
 	}
-	return f.Transform.Init(f.Params)
+	return f.Transform.InitStage(params, whole)
+}
+
+// residents are what each stage has; on one device there is one.
+func (f Fields) residents() []Resident {
+	if f.Params == nil {
+		return slices.Clone(f.Stages)
+	}
+	return []Resident{{Params: f.Params, Frozen: f.Frozen, Other: f.Other, State: f.OptimizerState}}
+}
+
+// on are the fields with what stages have.
+func (f Fields) on(stages []Resident) Fields {
+	r := Resident{}
+	if len(stages) == 1 {
+		r, stages = stages[0], nil
+	}
+	f.Params, f.Frozen, f.Other, f.OptimizerState, f.Stages = r.Params, r.Frozen, r.Other, r.State, stages
+	return f
 }
 
 // releaseUnless gives back what is not among others.
 func (f Fields) releaseUnless(others Fields) {
-	if f.Params != others.Params {
-		f.Params.Release()
+	kept, own := others.residents(), f.residents()
+	keptTrees, keptStates := slices.Concat(trees(kept)), states(kept)
+	for _, tree := range slices.Concat(trees(own)) {
+		if !slices.Contains(keptTrees, tree) {
+			tree.Release()
+		}
 	}
-	if f.Frozen != nil && f.Frozen != others.Frozen {
-		f.Frozen.Release()
-	}
-	if f.Other != nil && f.Other != others.Other {
-		f.Other.Release()
-	}
-	if f.OptimizerState != nil && f.OptimizerState != others.OptimizerState {
-		f.OptimizerState.Release()
+	for _, s := range states(own) {
+		if !slices.Contains(keptStates, s) {
+			s.Release()
+		}
 	}
 }

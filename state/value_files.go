@@ -14,7 +14,8 @@ import (
 	"gputrain/model"
 )
 
-// loadTrees makes the trees of a checkpoint, with those parameters frozen, and finds the definition where it has one.
+// loadTrees makes the trees of a checkpoint, with those parameters frozen, and finds the definition where it has one. After an error the fields
+// have the trees that were made.
 func loadTrees(dev *gpu.Device, dir string, frozen []string) (f Fields, err error) {
 	if present(dir, checkpoint.ConfigFile) {
 		var weights *model.Stored
@@ -24,7 +25,7 @@ func loadTrees(dev *gpu.Device, dir string, frozen []string) (f Fields, err erro
 		defer weights.Close()
 		hosts, _ := weights.Params(0)
 		if f.Params, f.Frozen, err = (Config{Definition: f.Definition, Frozen: frozen}).upload(dev, hosts); err != nil {
-			return f, err
+			return Fields{}, err
 		}
 	} else {
 		files, err := model.WeightFiles(dir)
@@ -36,9 +37,7 @@ func loadTrees(dev *gpu.Device, dir string, frozen []string) (f Fields, err erro
 		}
 	}
 	if present(dir, checkpoint.OtherFile) {
-		if f.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile)); err != nil {
-			f.releaseUnless(Fields{})
-		}
+		f.Other, err = loadTree(dev, "other", filepath.Join(dir, checkpoint.OtherFile))
 	}
 	return f, err
 }

@@ -36,10 +36,7 @@ func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) 
 		frozen = record.Frozen
 	}
 	f, err := loadTrees(dev, dir, frozen)
-	if err != nil {
-		return Value{}, record, loadError(dir, "%w", err)
-	}
-	if !o.WeightsOnly {
+	if err == nil && !o.WeightsOnly {
 		f.Transform = o.Transform
 		err = f.loadOptimizer(dir, record)
 		f.Step, f.Skipped = record.Step, record.Skipped
@@ -51,13 +48,13 @@ func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) 
 		f.releaseUnless(Fields{})
 		return Value{}, record, loadError(dir, "%w", err)
 	}
-	return holding(&held{Fields: f}), record, nil
+	return holding(f), record, nil
 }
 
 // LoadOptimizer gives the value the optimizer state of a checkpoint, counts included. Parameters and step stay. Errors are those of
 // LoadValue.
 func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
-	h, err := v.use("load optimizer")
+	h, err := v.whole("load optimizer")
 	if err != nil {
 		return Value{}, err
 	}
@@ -113,7 +110,7 @@ func (f *Fields) loadOptimizer(dir string, record checkpoint.Record) error {
 			return err
 		}
 	}
-	s, err := f.initOptimizer()
+	s, err := f.initOptimizer(f.Params, specsOf(f.Params))
 	if err != nil {
 		return err
 	}

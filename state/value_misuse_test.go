@@ -37,8 +37,6 @@ func TestValuesAreRefusedWhatIsGone(t *testing.T) {
 	for name, n := range f.OptimizerState.Counts() {
 		assert.EqualValues(t, 1, n, "%s: what has not run is not counted", name)
 	}
-	_, err = v.To(t.Context(), nil)
-	require.ErrorContains(t, err, "device: found none")
 	_, _, err = LoadValue(t.Context(), nil, t.TempDir(), LoadOptions{})
 	require.ErrorContains(t, err, "device: found none")
 

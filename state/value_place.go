@@ -2,7 +2,9 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"gputrain/buffers"
@@ -10,97 +12,139 @@ import (
 	"gputrain/optim"
 )
 
-// Clone is a second value with the same numbers, on the same device. Trees are copied there; what optimizers keep beside trees goes by way of
-// the host.
+// Placement says where the leaves of a value lie.
+type Placement struct {
+	Devices []*gpu.Device  // of the stages; one may be several stages'
+	Stage   map[string]int // of each leaf by its path, parameters and other variables alike; nil: all leaves are on the first stage
+}
+
+// Place moves the value to where a placement has it, with every bit: to one device, over several, or from several together again. Every stage has a
+// parameter, and a leaf goes to its stage with what the optimizer remembers of it. What the value took where it was is given back once it is copied.
+// On updates it has the same bits wherever it lies.
+func (v Value) Place(ctx context.Context, p Placement) (Value, error) {
+	h, err := v.use("place")
+	if err != nil {
+		return Value{}, err
+	}
+	if p, err = p.of(h.Fields); err != nil {
+		return Value{}, fmt.Errorf("state: value: place: %w", err)
+	}
+	if now := h.placement(); slices.Equal(now.Devices, p.Devices) && maps.Equal(now.Stage, p.Stage) {
+		return v.pass(), nil
+	}
+	f, err := h.copyTo(ctx, p)
+	if err != nil {
+		return Value{}, fmt.Errorf("state: value: place: %w", err)
+	}
+	v.Release()
+	return holding(f), nil
+}
+
+// Clone is a second value with the same numbers, on the same devices. Trees are copied there; what optimizers keep beside trees, and what they keep
+// on several devices, goes by way of the host.
 func (v Value) Clone(ctx context.Context) (Value, error) {
 	h, err := v.use("clone")
 	if err != nil {
 		return Value{}, err
 	}
-	f, err := h.copyTo(ctx, h.device())
+	f, err := h.copyTo(ctx, h.placement())
 	if err != nil {
 		return Value{}, fmt.Errorf("state: value: clone: %w", err)
 	}
-	return holding(&held{Fields: f}), nil
+	return holding(f), nil
 }
 
-// To moves the value to a device, with every bit, and gives back what it took of the one before. Package pipeline divides it over several
-// devices.
-func (v Value) To(ctx context.Context, dev *gpu.Device) (Value, error) {
-	h, err := v.use("to")
+// Placement tells where everything lies. Another value with these leaves is placed by it as this one is.
+func (v Value) Placement() (Placement, error) {
+	h, err := v.use("placement")
 	if err != nil {
-		return Value{}, err
+		return Placement{}, err
 	}
-	switch dev {
-	case nil:
-		return Value{}, fmt.Errorf("state: value: to: device: found none, wanted one")
-	case h.device():
-		return v.pass(), nil
-	}
-	f, err := h.copyTo(ctx, dev)
-	if err != nil {
-		return Value{}, fmt.Errorf("state: value: to: %w", err)
-	}
-	v.Release()
-	return holding(&held{Fields: f}), nil
+	return h.placement(), nil
 }
 
-// copyTo copies the trees and the optimizer's state.
-func (f Fields) copyTo(ctx context.Context, dev *gpu.Device) (_ Fields, err error) {
-	out := f
-	out.OptimizerState = nil
+func (f Fields) placement() Placement {
+	stages := f.residents()
+	p := Placement{devices(stages), map[string]int{}}
+	for i, r := range stages {
+		for _, path := range Paths(r.Params, r.Frozen, r.Other) {
+			p.Stage[path] = i
+		}
+	}
+	return p
+}
+
+// of is the placement of the fields' leaves alone.
+func (p Placement) of(f Fields) (Placement, error) {
+	out := Placement{slices.Clone(p.Devices), map[string]int{}}
+	if len(p.Devices) == 0 {
+		return out, errors.New("devices: found none, wanted one for each stage")
+	}
+	if i := slices.Index(p.Devices, nil); i >= 0 {
+		return out, fmt.Errorf("device of stage %d: found none, wanted one", i)
+	}
+	params, frozen, other := trees(f.residents())
+	for _, path := range Paths(slices.Concat(params, frozen, other)...) {
+		stage, found := p.Stage[path]
+		switch {
+		case p.Stage != nil && !found:
+			return out, fmt.Errorf("leaf %q: found no stage, wanted one", path)
+		case stage < 0 || stage >= len(p.Devices):
+			return out, fmt.Errorf("leaf %q: found stage %d, wanted 0 to %d", path, stage, len(p.Devices)-1)
+		}
+		out.Stage[path] = stage
+	}
+	for stage := range p.Devices {
+		if len(p.Devices) > 1 && !slices.ContainsFunc(Paths(params...), func(path string) bool { return out.Stage[path] == stage }) {
+			return out, fmt.Errorf("stage %d has no parameters, wanted some on each of %d stages", stage, len(p.Devices))
+		}
+	}
+	return out, nil
+}
+
+// copyTo copies the trees and the optimizer's states to where a placement of these leaves has them.
+func (f Fields) copyTo(ctx context.Context, p Placement) (_ Fields, err error) {
+	from, to := f.residents(), make([]Resident, len(p.Devices))
+	params, frozen, other := trees(from)
 	defer func() {
-		if err != nil && out.Params != nil {
-			out.releaseUnless(Fields{})
+		if err != nil {
+			Fields{Stages: to}.releaseUnless(Fields{})
 		}
 	}()
-	err = out.CopyTrees(ctx, dev, buffers.Given(f.Params), buffers.Given(f.Frozen), buffers.Given(f.Other))
-	if err == nil && f.OptimizerState != nil {
-		if out.OptimizerState, err = out.initOptimizer(); err != nil {
-			return out, err
+	for i := range to {
+		for _, kind := range []struct {
+			name string
+			to   **buffers.Tree
+			from []*buffers.Tree
+		}{{"params", &to[i].Params, params}, {"frozen", &to[i].Frozen, frozen}, {"other", &to[i].Other, other}} {
+			if *kind.to, err = p.copyTree(ctx, i, kind.from); err != nil {
+				return f, fmt.Errorf("stage %d: %s: %w", i, kind.name, err)
+			}
 		}
-		err = CopyOptimizer(ctx, []*optim.State{out.OptimizerState}, []*optim.State{f.OptimizerState})
-	}
-	return out, err
-}
-
-// CopyTrees sets the trees of the fields to copies on a device, each of all leaves that lie in one tree or in several, if any. After an error
-// those that are made are the caller's to release.
-func (f *Fields) CopyTrees(ctx context.Context, dev *gpu.Device, params, frozen, other []*buffers.Tree) (err error) {
-	f.Params, f.Frozen, f.Other = nil, nil, nil
-	for _, c := range []struct {
-		to   **buffers.Tree
-		from []*buffers.Tree
-	}{{&f.Params, params}, {&f.Frozen, frozen}, {&f.Other, other}} {
-		if len(c.from) == 0 {
+		if len(states(from)) == 0 {
 			continue
 		}
-		if *c.to, err = CopyTree(ctx, dev, c.from); err != nil {
-			return err
+		if to[i].State, err = f.initOptimizer(to[i].Params, specsOf(params...)); err != nil {
+			return f, fmt.Errorf("stage %d: %w", i, err)
 		}
 	}
-	return nil
+	if len(states(from)) > 0 {
+		err = copyOptimizer(ctx, states(to), states(from))
+	}
+	return f.on(to), err
 }
 
-// CopyTree copies leaves to a new tree on a device. They lie in one tree or in several of one type. Without paths it copies all leaves.
-func CopyTree(ctx context.Context, dev *gpu.Device, from []*buffers.Tree, paths ...string) (*buffers.Tree, error) {
-	if len(paths) == 0 {
-		paths = Paths(from...)
+// copyTree copies those leaves of trees of one type that a stage has; nil: none.
+func (p Placement) copyTree(ctx context.Context, stage int, from []*buffers.Tree) (*buffers.Tree, error) {
+	specs := slices.DeleteFunc(specsOf(from...), func(s buffers.Spec) bool { return p.Stage[s.Path] != stage })
+	if len(from) == 0 || len(specs) == 0 && len(p.Devices) > 1 {
+		return nil, nil
 	}
-	var specs []buffers.Spec
-	for _, path := range paths {
-		at := slices.IndexFunc(from, func(t *buffers.Tree) bool { _, ok := t.Layout().Leaf(path); return ok })
-		if at < 0 {
-			return nil, fmt.Errorf("leaf %q: found in none of %d trees", path, len(from))
-		}
-		leaf, _ := from[at].Layout().Leaf(path)
-		specs = append(specs, buffers.Spec{Path: path, Shape: leaf.Shape})
-	}
-	layout, err := buffers.NewLayout(specs, dev.Limits())
+	layout, err := buffers.NewLayout(specs, p.Devices[stage].Limits())
 	if err != nil {
 		return nil, err
 	}
-	return copyAs(ctx, from[0].Label(), from[0].DType(), from, dev, layout)
+	return copyAs(ctx, from[0].Label(), from[0].DType(), from, p.Devices[stage], layout)
 }
 
 // copyAs makes a tree of that layout, whose leaves lie in one or several trees.
@@ -113,8 +157,8 @@ func copyAs(ctx context.Context, label string, dtype buffers.DType, from []*buff
 	if err != nil {
 		return nil, err
 	}
-	if from[0].Device() == dev && from[0].DType() == dtype && from[0].Layout().Equal(layout) {
-		err = copyOnDevice(ctx, to, from[0])
+	if i := slices.IndexFunc(from, func(t *buffers.Tree) bool { return t.Device() == dev && t.DType() == dtype && t.Layout().Equal(layout) }); i >= 0 {
+		err = copyOnDevice(ctx, to, from[i])
 	} else {
 		err = copyLeaves(ctx, to, owners)
 	}
@@ -156,9 +200,9 @@ func copyOnDevice(ctx context.Context, to, from *buffers.Tree) error {
 	return rec.Submit(ctx)
 }
 
-// CopyOptimizer copies what an optimizer remembers, counts included. src are states that together are a model's, and so are dst, wherever
+// copyOptimizer copies what an optimizer remembers, counts included. src are states that together are a model's, and so are dst, wherever
 // they lie. It fails where one remembers what the other does not; what dst then holds is not defined.
-func CopyOptimizer(ctx context.Context, dst, src []*optim.State) error {
+func copyOptimizer(ctx context.Context, dst, src []*optim.State) error {
 	to, err := tensorsOf(dst)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package state
 import (
 	"context"
 
-	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/optim"
 )
@@ -22,29 +21,19 @@ func (v Value) Save(ctx context.Context, path string, o SaveOptions) error {
 	if err != nil {
 		return &checkpoint.SaveError{Path: path, Err: err}
 	}
-	return o.Of(h.snapshot()).Save(ctx, path, o.Run)
+	shot := h.snapshot(h.residents())
+	shot.DType = o.DType
+	if o.WithoutOptimizer || len(shot.States) == 0 {
+		shot.Optimizer, shot.Transform, shot.States = optim.Config{}, "", nil
+	}
+	return shot.Save(ctx, path, o.Run)
 }
 
-// Of is what the options leave of a snapshot, whose transformation may have no state yet.
-func (o SaveOptions) Of(s Snapshot) Snapshot {
-	s.DType = o.DType
-	if o.WithoutOptimizer || len(s.States) == 0 {
-		s.Optimizer, s.Transform, s.States = optim.Config{}, "", nil
+// snapshot is what the fields say and stages have, as a checkpoint has it.
+func (f Fields) snapshot(stages []Resident) Snapshot {
+	params, frozen, other := trees(stages)
+	return Snapshot{
+		Definition: f.Definition, Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped, Adapter: AdapterName(devices(stages)...),
+		Params: append(params, frozen...), Frozen: Paths(frozen...), Other: other, States: states(stages),
 	}
-	return s
-}
-
-// snapshot is the value as a checkpoint has it.
-func (f Fields) snapshot() Snapshot {
-	out := Snapshot{
-		Definition: f.Definition, Optimizer: f.Optimizer, Transform: f.Transform.Name(), Step: f.Step, Skipped: f.Skipped,
-		Adapter: AdapterName(f.device()), Params: f.params(), Frozen: f.frozen(),
-	}
-	if f.Other != nil {
-		out.Other = []*buffers.Tree{f.Other}
-	}
-	if f.OptimizerState != nil {
-		out.States = append(out.States, f.OptimizerState)
-	}
-	return out
 }

@@ -147,7 +147,8 @@ func TestSpentValues(t *testing.T) {
 			"Model":          func() error { _, err := spent.Model(); return err }(),
 			"Merge":          func() error { _, err := spent.Merge(grads); return err }(),
 			"Clone":          func() error { _, err := spent.Clone(t.Context()); return err }(),
-			"To":             func() error { _, err := spent.To(t.Context(), dev); return err }(),
+			"Place":          func() error { _, err := spent.Place(t.Context(), at(dev)); return err }(),
+			"Placement":      func() error { _, err := spent.Placement(); return err }(),
 			"Save":           spent.Save(t.Context(), t.TempDir()+"/x", SaveOptions{}),
 			"LoadOptimizer":  func() error { _, err := spent.LoadOptimizer(t.Context(), t.TempDir()); return err }(),
 			"Train":          func() error { _, err := Train(t.Context(), spent, Config{}); return err }(),
@@ -326,7 +327,7 @@ func TestValueIsRefusedWhatDoesNotFit(t *testing.T) {
 }
 
 // A copy has the same bits and a life of its own; a value goes to another device with every bit.
-func TestCloneAndTo(t *testing.T) {
+func TestCloneAndPlace(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for _, c := range []optim.Config{
 			optimizerNamed("adamw", ""), optimizerNamed("quad", `{"block_size":4,"max_size_dense":8,"refresh":{"every":2}}`), optimizerNamed("adafactor", `{"min_dim_size_to_factor":4}`),
@@ -358,7 +359,7 @@ func TestCloneAndTo(t *testing.T) {
 
 				elsewhere := gputest.Device(t)
 				v = apply(v, grads, 1)
-				clone, err = clone.To(t.Context(), elsewhere)
+				clone, err = clone.Place(t.Context(), at(elsewhere))
 				require.NoError(t, err)
 				if elsewhere.Adapter().String() == dev.Adapter().String() {
 					clone = apply(clone, upload(t, elsewhere, ownTrees(0.1), buffers.F32), 1)

@@ -39,7 +39,7 @@ func ByRules(units []Unit, rules []Rule, stages, chunks int) (Assignment, error)
 	if err != nil {
 		return Assignment{}, fmt.Errorf("pipeline: rules: %w", err)
 	}
-	if err := CheckOccupied(stageOf, stages); err != nil {
+	if err := occupied(stageOf, stages); err != nil {
 		return Assignment{}, fmt.Errorf("pipeline: rules: %w", err)
 	}
 	ends := []int{}
@@ -120,8 +120,8 @@ func Match(units []Unit, rules []Rule, stages int) ([]int, error) {
 	return stageOf, nil
 }
 
-// CheckOccupied refuses a stage without units.
-func CheckOccupied(stageOf []int, stages int) error {
+// occupied refuses a stage without units.
+func occupied(stageOf []int, stages int) error {
 	has := make([]bool, stages)
 	for _, s := range stageOf {
 		has[s] = true
