@@ -1,4 +1,4 @@
-package pipeline_test
+package eformer_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
-	"gputrain/pipeline"
+	"gputrain/pipeline/eformer"
 	"gputrain/state"
 )
 
@@ -43,23 +43,23 @@ func TestStageLocalRefuses(t *testing.T) {
 	}
 	for want, stages := range map[string][]state.Resident{
 		"found no stages": nil,
-		`gather norms: leaf "e.empty": found it in none of 1 places`:       s.stages[:1],
-		"stage 1: state: found one stage twice":                            {s.stages[0], s.stages[0]},
-		"stage 1: found no params or no state":                             changed(func(r *state.Resident) { r.State = nil }),
-		"stage 1: counts: found map[clip_by_global_norm:1":                 {s.stages[0], other.stages[1]},
-		`params: leaf "e.empty" is missing`:                                changed(func(r *state.Resident) { r.Params = upload(devices[1], s.on(1, draw(r1(), 1))[1:]...) }),
-		"params: found a tree of another device than the state's":          changed(func(r *state.Resident) { r.Params = s.stages[0].Params }),
-		`stage 1: grads: leaf "x" of shape [1]: found no such param`:       changed(func(r *state.Resident) { r.Grads = upload(devices[1], one("x")) }),
-		`stage 1: grads: leaf "g.tall" of shape [1]: found no such pa`:     changed(func(r *state.Resident) { r.Grads = upload(devices[1], one("g.tall")) }),
-		"stage 1: grads: gpu: record \"gputrain.pipeline.fill\": command ": changed(func(r *state.Resident) { r.Grads = upload(devices[0], s.on(1, draw(r1(), 1))[2]) }),
+		`gather norms: leaf "e.empty": found it in none of 1 places`:   s.stages[:1],
+		"stage 1: state: found one stage twice":                        {s.stages[0], s.stages[0]},
+		"stage 1: found no params or no state":                         changed(func(r *state.Resident) { r.State = nil }),
+		"stage 1: counts: found map[clip_by_global_norm:1":             {s.stages[0], other.stages[1]},
+		`params: leaf "e.empty" is missing`:                            changed(func(r *state.Resident) { r.Params = upload(devices[1], s.on(1, draw(r1(), 1))[1:]...) }),
+		"params: found a tree of another device than the state's":      changed(func(r *state.Resident) { r.Params = s.stages[0].Params }),
+		`stage 1: grads: leaf "x" of shape [1]: found no such param`:   changed(func(r *state.Resident) { r.Grads = upload(devices[1], one("x")) }),
+		`stage 1: grads: leaf "g.tall" of shape [1]: found no such pa`: changed(func(r *state.Resident) { r.Grads = upload(devices[1], one("g.tall")) }),
+		"stage 1: gpu: record \"gputrain.eformer.apply\": command 0":   changed(func(r *state.Resident) { r.Grads = upload(devices[0], s.on(1, draw(r1(), 1))[2]) }),
 	} {
-		err := tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: stages})
+		err := tx.ApplyGradientsStageLocal(t.Context(), eformer.Application{Stages: stages})
 		assert.ErrorContains(t, err, want)
 		sameState(t, before, s.bits())
 		assert.Equal(t, int64(0), s.stages[0].State.Counts()["updates"], want)
 	}
-	assert.ErrorContains(t, pipeline.StageLocal{}.ApplyGradientsStageLocal(t.Context(), pipeline.Application{}), "found the zero value")
-	err := tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: s.stages, LearningRate: func(int64) float64 {
+	assert.ErrorContains(t, eformer.StageLocal{}.ApplyGradientsStageLocal(t.Context(), eformer.Application{}), "found the zero value")
+	err := tx.ApplyGradientsStageLocal(t.Context(), eformer.Application{Stages: s.stages, LearningRate: func(int64) float64 {
 		devices[1].Lose("pulled out") // when stage 0 is asked for its rate
 		return 1
 	}})
@@ -77,14 +77,14 @@ func one(path string) buffers.Host {
 func TestUnsupportedStageLocalSaysWhatToDo(t *testing.T) {
 	d := gputest.Device(t, stageLocalLimits)
 	start := draw(r1(), 1)
-	tx := pipeline.Unsupported(optim.Scale(-1), "soap", "its eigenvectors are of whole matrices")
+	tx := eformer.Unsupported(optim.Scale(-1), "soap", "its eigenvectors are of whole matrices")
 	w := newWhole(t, d, tx, start)
-	err := tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: w.stages})
+	err := tx.ApplyGradientsStageLocal(t.Context(), eformer.Application{Stages: w.stages})
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	for _, want := range []string{`optimizer "soap"`, "(its eigenvectors are of whole matrices)", "implement an ApplyFunc", "MakeStageLocal"} {
 		assert.ErrorContains(t, err, want)
 	}
-	assert.ErrorContains(t, pipeline.Unsupported(optim.Scale(1), "soap", "").ApplyGradientsStageLocal(t.Context(), pipeline.Application{}), "stage-local path, wanted")
+	assert.ErrorContains(t, eformer.Unsupported(optim.Scale(1), "soap", "").ApplyGradientsStageLocal(t.Context(), eformer.Application{}), "stage-local path, wanted")
 	w.call(start)
 	for _, h := range w.params() {
 		for _, v := range h.Data {
@@ -97,10 +97,10 @@ func TestUnsupportedStageLocalSaysWhatToDo(t *testing.T) {
 func TestMakeStageLocal(t *testing.T) {
 	devices := several(t, 2)
 	clip := 2.5
-	m, err := pipeline.NewMetadata(optim.Config{Name: "sgd", Options: optim.Options{ClipGrad: &clip}}, map[string]any{"factor": 2.0})
+	m, err := eformer.NewMetadata(optim.Config{Name: "sgd", Options: optim.Options{ClipGrad: &clip}}, map[string]any{"factor": 2.0})
 	require.NoError(t, err)
 	var seen []buffers.Host
-	tx, err := pipeline.MakeStageLocal(optim.Scale(-1), m, func(ctx context.Context, m pipeline.Metadata, a pipeline.Application) error {
+	tx, err := eformer.MakeStageLocal(optim.Scale(-1), m, func(ctx context.Context, m eformer.Metadata, a eformer.Application) error {
 		for _, r := range a.Stages {
 			hosts, err := r.Grads.Download(ctx)
 			if err != nil {
@@ -112,14 +112,14 @@ func TestMakeStageLocal(t *testing.T) {
 		assert.True(t, given)
 		assert.Equal(t, 2.0, factor)
 		assert.Equal(t, 0.5, a.LearningRate(3))
-		return pipeline.InRounds(optim.Scale(-1))(ctx, m, a)
+		return eformer.InRounds(optim.Scale(-1))(ctx, m, a)
 	})
 	require.NoError(t, err)
 	grads := draw(r1(), 0)
 	grads[1].Data[5], grads[6].Data[9] = 3, -4
 	s := newStaged(t, devices, tx, draw(r1(), 0), halves)
 	s.write(grads)
-	a := pipeline.Application{Stages: s.stages, LearningRate: optim.Constant(0.5), ReleaseGradients: true}
+	a := eformer.Application{Stages: s.stages, LearningRate: optim.Constant(0.5), ReleaseGradients: true}
 	require.NoError(t, tx.ApplyGradientsStageLocal(t.Context(), a))
 	require.Len(t, seen, len(stageLocalModel))
 	norm := 0.0
@@ -130,13 +130,13 @@ func TestMakeStageLocal(t *testing.T) {
 	}
 	assert.InDelta(t, 2.5, math.Sqrt(norm), 1e-6)
 	assert.InDelta(t, -1.5, s.params()[1].Data[5], 1e-6)
-	assert.ErrorContains(t, tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: s.stages[1:]}), "found 4 leaves in 1 stages, wanted the 8")
+	assert.ErrorContains(t, tx.ApplyGradientsStageLocal(t.Context(), eformer.Application{Stages: s.stages[1:]}), "found 4 leaves in 1 stages, wanted the 8")
 
-	_, err = pipeline.MakeStageLocal(optim.Scale(1), m, nil)
+	_, err = eformer.MakeStageLocal(optim.Scale(1), m, nil)
 	assert.ErrorContains(t, err, "scale: apply: found none")
-	m, err = pipeline.NewMetadata(optim.Config{Name: "sgd", Options: optim.Options{AccumulationSteps: 4}}, nil)
+	m, err = eformer.NewMetadata(optim.Config{Name: "sgd", Options: optim.Options{AccumulationSteps: 4}}, nil)
 	require.NoError(t, err)
-	_, err = pipeline.MakeStageLocal(optim.Scale(1), m, pipeline.InRounds(optim.Scale(1)))
+	_, err = eformer.MakeStageLocal(optim.Scale(1), m, eformer.InRounds(optim.Scale(1)))
 	assert.ErrorContains(t, err, "accumulation_steps: found 4, wanted 1")
 }
 
@@ -146,7 +146,7 @@ func TestMetadataCannotBeChanged(t *testing.T) {
 	c := optim.Config{Name: "adamw", Options: optim.Options{
 		Schedule: optim.ScheduleConfig{Type: "linear", LearningRate: 1, Steps: 4}, ClipGrad: &clip, WeightDecay: 0.1, WeightDecayMask: optim.MaskPatterns("w"), AccumulationSteps: 3,
 	}}
-	tx, err := pipeline.NewStageLocal(c, extra)
+	tx, err := eformer.NewStageLocal(c, extra)
 	require.NoError(t, err)
 	m := tx.Metadata()
 	clip, extra["a"] = 7, 2
@@ -167,12 +167,12 @@ func TestMetadataCannotBeChanged(t *testing.T) {
 	assert.Equal(t, "adamw", m.Optimizer().Name)
 	assert.Contains(t, string(m.Optimizer().Parameters), `"b2":0.999`, "with all defaults")
 
-	zero := pipeline.Metadata{}
+	zero := eformer.Metadata{}
 	assert.Nil(t, zero.Schedule())
 	assert.Nil(t, zero.WeightDecayMask())
 	assert.Equal(t, 1, zero.AccumulationSteps())
 	_, clips = zero.ClipGrad()
 	assert.False(t, clips)
-	_, err = pipeline.NewMetadata(optim.Config{Name: "adamv"}, nil)
+	_, err = eformer.NewMetadata(optim.Config{Name: "adamv"}, nil)
 	assert.ErrorContains(t, err, `optimizer: found "adamv"`)
 }

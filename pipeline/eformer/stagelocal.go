@@ -1,4 +1,6 @@
-package pipeline
+// Package eformer spells the stage-local updates of eformer over a [state.Updater], for programs that come from there. If you begin here, place a
+// [state.Value] on your devices, or call the Updater yourself.
+package eformer
 
 import (
 	"context"
@@ -12,11 +14,11 @@ import (
 // StageLocal is a gradient transformation that stages can apply, each to its own leaves, wherever they live (eformer's
 // StageLocalGradientTransformation). No graph is needed. Init, Update and the other methods still serve a whole tree.
 //
-//	tx, err := pipeline.NewStageLocal(config, nil)
+//	tx, err := eformer.NewStageLocal(config, nil)
 //	for i, s := range stages {
 //		stages[i].State, err = tx.InitStage(s.Params, model) // model: the leaves of all stages
 //	}
-//	err = tx.ApplyGradientsStageLocal(ctx, pipeline.Application{Stages: stages})
+//	err = tx.ApplyGradientsStageLocal(ctx, eformer.Application{Stages: stages})
 type StageLocal struct {
 	optim.Transform
 	metadata Metadata
@@ -25,11 +27,9 @@ type StageLocal struct {
 
 // An Application is one call: the gradients of one or more stages. Where a norm of the whole model is measured, these are all its stages.
 type Application struct {
-	// Stages have states of StageLocal.InitStage. A leaf that Grads lack has a gradient of zero, which is not the same as no update: moments and
-	// decay go on. Nil is zero for all of them.
-	Stages           []state.Resident
-	LearningRate     optim.Schedule // for this call instead of the optimizer's own; nil: its own
-	ReleaseGradients bool           // give the memory of Grads back as soon as they are used
+	Stages           []state.Resident // with states of StageLocal.InitStage; a leaf that Grads lack, all where they are nil, has a gradient of zero
+	LearningRate     optim.Schedule   // for this call instead of the optimizer's own; nil: its own
+	ReleaseGradients bool             // give the memory of Grads back as soon as they are used
 }
 
 // An ApplyFunc is a stage-local path: it updates the params and states of all stages in place. Metadata is that of MakeStageLocal. The caller
@@ -44,10 +44,7 @@ func NewStageLocal(c optim.Config, extra map[string]any) (StageLocal, error) {
 		return StageLocal{}, err
 	}
 	tx, err := c.Build()
-	if err != nil {
-		return StageLocal{}, err
-	}
-	return StageLocal{Transform: tx, metadata: m, apply: InRounds(tx)}, nil
+	return StageLocal{Transform: tx, metadata: m, apply: InRounds(tx)}, err
 }
 
 // MakeStageLocal gives a transformation a stage-local path of your own. If the metadata has a clip, apply gets f32 gradients that are
@@ -55,17 +52,16 @@ func NewStageLocal(c optim.Config, extra map[string]any) (StageLocal, error) {
 // apply to do.
 func MakeStageLocal(tx optim.Transform, m Metadata, apply ApplyFunc) (StageLocal, error) {
 	if apply == nil {
-		return StageLocal{}, fmt.Errorf("pipeline: stage local: %s: apply: found none, wanted a function", tx.Name())
+		return StageLocal{}, fmt.Errorf("eformer: make stage local: %s: apply: found none, wanted a function", tx.Name())
 	}
 	if n := m.AccumulationSteps(); n > 1 {
-		return StageLocal{}, fmt.Errorf("pipeline: stage local: %s: accumulation_steps: found %d, wanted 1: apply is called with the gradients of each "+
+		return StageLocal{}, fmt.Errorf("eformer: make stage local: %s: accumulation_steps: found %d, wanted 1: apply is called with the gradients of each "+
 			"call, collect them in it, or wrap tx in optim.Accumulate and use InRounds", tx.Name(), n)
 	}
-	s := StageLocal{Transform: tx, metadata: m, apply: apply}
 	if limit, clips := m.ClipGrad(); clips {
-		s.apply = clipped(limit, apply)
+		apply = clipped(limit, apply)
 	}
-	return s, nil
+	return StageLocal{tx, m, apply}, nil
 }
 
 // Unsupported gives a transformation a stage-local path that fails. The error names the optimizer, the reason if there is one, and what to
@@ -75,9 +71,28 @@ func Unsupported(tx optim.Transform, optimizer, reason string) StageLocal {
 		reason = " (" + reason + ")"
 	}
 	return StageLocal{Transform: tx, apply: func(context.Context, Metadata, Application) error {
-		return fmt.Errorf("pipeline: stage local: optimizer %q: found no stage-local path%s, wanted one: make it with NewStageLocal of a registered optimizer, "+
+		return fmt.Errorf("eformer: apply: optimizer %q: found no stage-local path%s, wanted one: make it with NewStageLocal of a registered optimizer, "+
 			"or implement an ApplyFunc and attach it with MakeStageLocal: %w", optimizer, reason, errors.ErrUnsupported)
 	}}
+}
+
+// InRounds is the stage-local path of a transformation of package optim: on each stage the pieces of its update, with the norms of the whole
+// model put together between them.
+func InRounds(tx optim.Transform) ApplyFunc {
+	return func(ctx context.Context, _ Metadata, a Application) error {
+		u, err := state.NewUpdater(tx, a.Stages, state.UpdaterConfig{Label: "eformer.apply", Absent: true})
+		if err == nil {
+			defer u.Release()
+			err = u.Prepare(ctx, a.LearningRate)
+		}
+		if err == nil {
+			err = u.Apply(ctx, u.Concurrently(ctx))
+		}
+		if err != nil {
+			return fmt.Errorf("eformer: apply: %s: %w", tx.Name(), err)
+		}
+		return nil
+	}
 }
 
 // Metadata tells what the optimizer was built of; it is the zero value where MakeStageLocal got none.
@@ -92,16 +107,14 @@ func (s StageLocal) Metadata() Metadata { return s.metadata }
 // succeeds.
 func (s StageLocal) ApplyGradientsStageLocal(ctx context.Context, a Application) error {
 	if s.apply == nil {
-		return fmt.Errorf("pipeline: stage local: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported")
+		return errors.New("eformer: apply: found the zero value, wanted one of NewStageLocal, MakeStageLocal or Unsupported")
 	}
 	if err := s.apply(ctx, s.metadata, a); err != nil {
 		return err
 	}
-	if a.ReleaseGradients {
-		for _, r := range a.Stages {
-			if r.Grads != nil {
-				r.Grads.Release()
-			}
+	for _, r := range a.Stages {
+		if a.ReleaseGradients && r.Grads != nil {
+			r.Grads.Release()
 		}
 	}
 	return nil

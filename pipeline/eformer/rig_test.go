@@ -1,6 +1,7 @@
-package pipeline_test
+package eformer_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +13,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
-	"gputrain/pipeline"
+	"gputrain/pipeline/eformer"
 	"gputrain/state"
 )
 
@@ -54,8 +55,8 @@ var divisions = map[string][]int{
 // stageLocalLimits make several slabs of the model.
 var stageLocalLimits = gputest.WithLimits(gpu.Limits{BindingBytes: 8 << 10, Workgroups: 9})
 
-func stageLocal(t testing.TB, name string, o optim.Options, parameters string) pipeline.StageLocal {
-	tx, err := pipeline.NewStageLocal(optim.Config{Name: name, Options: o, Parameters: []byte(parameters)}, nil)
+func stageLocal(t testing.TB, name string, o optim.Options, parameters string) eformer.StageLocal {
+	tx, err := eformer.NewStageLocal(optim.Config{Name: name, Options: o, Parameters: []byte(parameters)}, nil)
 	require.NoError(t, err)
 	return tx
 }
@@ -76,13 +77,13 @@ func draw(r *rand.Rand, scale float64) []buffers.Host {
 // staged is a model divided over devices.
 type staged struct {
 	t      testing.TB
-	tx     pipeline.StageLocal
+	tx     eformer.StageLocal
 	of     map[string]int
 	stages []state.Resident
 }
 
 // newStaged puts stage i on device i, modulo the devices.
-func newStaged(t testing.TB, devices []*gpu.Device, tx pipeline.StageLocal, params []buffers.Host, division []int) *staged {
+func newStaged(t testing.TB, devices []*gpu.Device, tx eformer.StageLocal, params []buffers.Host, division []int) *staged {
 	s := &staged{t: t, tx: tx, of: map[string]int{}}
 	for i, h := range params {
 		s.of[h.Path] = division[i]
@@ -120,7 +121,7 @@ func (s *staged) write(grads []buffers.Host) {
 
 func (s *staged) call(grads []buffers.Host) {
 	s.write(grads)
-	require.NoError(s.t, s.tx.ApplyGradientsStageLocal(s.t.Context(), pipeline.Application{Stages: s.stages}))
+	require.NoError(s.t, s.tx.ApplyGradientsStageLocal(s.t.Context(), eformer.Application{Stages: s.stages}))
 }
 
 // bits is params and state by name, whatever the division, as they are stored.
@@ -179,7 +180,7 @@ type wholeTree struct {
 	programs map[optim.Phase]*gpu.Program
 }
 
-func newWhole(t testing.TB, d *gpu.Device, tx pipeline.StageLocal, params []buffers.Host) *wholeTree {
+func newWhole(t testing.TB, d *gpu.Device, tx eformer.StageLocal, params []buffers.Host) *wholeTree {
 	w := &wholeTree{newStaged(t, []*gpu.Device{d}, tx, params, make([]int, len(params))), map[optim.Phase]*gpu.Program{}}
 	r := w.stages[0]
 	for _, phase := range r.State.Phases() {
@@ -219,7 +220,10 @@ func eachStageLocalOptimizer(t *testing.T, test func(t *testing.T, name string, 
 	for _, name := range optim.Names() {
 		parameters, known := stageLocalOptimizers[name]
 		if !known {
-			parameters = [2]string{smallOf(name), smallOf(name)}
+			o, err := optim.Find(name)
+			require.NoError(t, err)
+			small := cmp.Or(o.Small, "{}")
+			parameters = [2]string{small, small}
 		}
 		t.Run(name, func(t *testing.T) { test(t, name, parameters) })
 	}

@@ -1,4 +1,4 @@
-package pipeline
+package eformer
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 // methods give are copies. The zero value tells nothing.
 type Metadata struct {
 	config   []byte // as JSON, complete
-	options  optim.Options
 	schedule optim.Schedule
 	extra    map[string]any
 }
@@ -20,24 +19,22 @@ type Metadata struct {
 // NewMetadata describes an optimizer, with further options for stage-local paths of one's own: a map of them is copied, what they point to is
 // not. Errors are those of building the optimizer.
 func NewMetadata(c optim.Config, extra map[string]any) (Metadata, error) {
-	if _, err := c.Build(); err != nil {
-		return Metadata{}, fmt.Errorf("pipeline: metadata: %w", err)
-	}
 	m := Metadata{extra: maps.Clone(extra)}
-	data, err := json.Marshal(c)
+	_, err := c.Build()
+	if err == nil {
+		m.config, err = json.Marshal(c)
+	}
+	if err == nil {
+		c, err = optim.ParseConfig(m.config) // completes it
+	}
+	if err == nil {
+		m.config, err = json.Marshal(c)
+	}
+	if err == nil {
+		m.schedule, err = c.Options.Schedule.Build(c.Options.Numerics)
+	}
 	if err != nil {
-		return Metadata{}, fmt.Errorf("pipeline: metadata: %w", err)
-	}
-	complete, err := optim.ParseConfig(data)
-	if err != nil {
-		return Metadata{}, fmt.Errorf("pipeline: metadata: %w", err)
-	}
-	if m.config, err = json.Marshal(complete); err != nil {
-		return Metadata{}, fmt.Errorf("pipeline: metadata: %w", err)
-	}
-	m.options = complete.Options
-	if m.schedule, err = m.options.Schedule.Build(m.options.Numerics); err != nil {
-		return Metadata{}, fmt.Errorf("pipeline: metadata: %w", err)
+		return Metadata{}, fmt.Errorf("eformer: metadata: %w", err)
 	}
 	return m, nil
 }
@@ -49,7 +46,7 @@ func (m Metadata) Optimizer() optim.Config {
 	}
 	c, err := optim.ParseConfig(m.config)
 	if err != nil {
-		panic("pipeline: metadata: " + err.Error()) // NewMetadata has read it
+		panic("eformer: metadata: " + err.Error()) // NewMetadata has read it
 	}
 	return c
 }
@@ -58,20 +55,20 @@ func (m Metadata) Optimizer() optim.Config {
 func (m Metadata) Schedule() optim.Schedule { return m.schedule }
 
 // WeightDecay is the decay outside of the optimizer, and WeightDecayMask the leaves that it is for: nil is all of them.
-func (m Metadata) WeightDecay() float64 { return m.options.WeightDecay }
+func (m Metadata) WeightDecay() float64 { return m.Optimizer().Options.WeightDecay }
 
 // WeightDecayMask tells which leaves decay.
 func (m Metadata) WeightDecayMask() *optim.Mask { return m.Optimizer().Options.WeightDecayMask }
 
 // AccumulationSteps is how many calls make an update, 1 or more.
-func (m Metadata) AccumulationSteps() int { return max(m.options.AccumulationSteps, 1) }
+func (m Metadata) AccumulationSteps() int { return max(m.Optimizer().Options.AccumulationSteps, 1) }
 
 // ClipGrad is the largest global norm of the gradient, and whether there is one.
 func (m Metadata) ClipGrad() (limit float64, clips bool) {
-	if m.options.ClipGrad == nil {
-		return 0, false
+	if clip := m.Optimizer().Options.ClipGrad; clip != nil {
+		return *clip, true
 	}
-	return *m.options.ClipGrad, true
+	return 0, false
 }
 
 // Extra is a further option.

@@ -1,4 +1,4 @@
-package pipeline_test
+package eformer_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package pipeline_test
+package eformer_test
 
 import (
 	"math/rand/v2"
@@ -12,7 +12,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/optim"
-	"gputrain/pipeline"
+	"gputrain/pipeline/eformer"
 )
 
 var halves = []int{0, 0, 0, 0, 1, 1, 1, 1}
@@ -43,7 +43,7 @@ func TestStageLocalTakesAbsentGradientsForZero(t *testing.T) {
 					}
 				}
 				zeros.call(grads)
-				a := pipeline.Application{Stages: slices.Clone(absent.stages), ReleaseGradients: true}
+				a := eformer.Application{Stages: slices.Clone(absent.stages), ReleaseGradients: true}
 				for i := range a.Stages {
 					a.Stages[i].Grads = nil
 					if some := absent.on(i, present); len(some) > 0 {
@@ -131,7 +131,7 @@ func TestStageLocalClipsByTheNormOfAllStages(t *testing.T) {
 		assert.Equal(t, c.want, s.params()[1].Data[5])
 	}
 	none := 0.0
-	_, err := pipeline.NewStageLocal(optim.Config{Name: "sgd", Options: optim.Options{ClipGrad: &none}}, nil)
+	_, err := eformer.NewStageLocal(optim.Config{Name: "sgd", Options: optim.Options{ClipGrad: &none}}, nil)
 	assert.ErrorContains(t, err, "clip_grad: found 0, wanted more than 0, or null")
 }
 
@@ -145,7 +145,7 @@ func TestStageLocalTakesAnotherRate(t *testing.T) {
 	want, got := at(0.125), at(0.5)
 	want.call(grads)
 	got.write(grads)
-	require.NoError(t, got.tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: got.stages, LearningRate: optim.Constant(0.125)}))
+	require.NoError(t, got.tx.ApplyGradientsStageLocal(t.Context(), eformer.Application{Stages: got.stages, LearningRate: optim.Constant(0.125)}))
 	sameState(t, want.bits(), got.bits())
 	assert.Equal(t, 0.125, got.stages[1].State.LearningRate())
 }
@@ -164,13 +164,13 @@ func TestStageLocalReleasesGradients(t *testing.T) {
 	clip := 1.0
 	s := newStaged(t, devices, stageLocal(t, "quad", optim.Options{ClipGrad: &clip}, stageLocalOptimizers["quad"][0]), draw(r1(), 1), halves)
 	live := func() uint64 { return liveBytes(devices) }
-	a := pipeline.Application{Stages: s.stages}
+	a := eformer.Application{Stages: s.stages}
 	require.NoError(t, s.tx.ApplyGradientsStageLocal(t.Context(), a))
 	before, held := live(), s.stages[0].Grads.Bytes()+s.stages[1].Grads.Bytes()
 	require.NoError(t, s.tx.ApplyGradientsStageLocal(t.Context(), a))
 	assert.Equal(t, before, live())
 	a.ReleaseGradients = true
-	require.Error(t, s.tx.ApplyGradientsStageLocal(t.Context(), pipeline.Application{Stages: s.stages[:1], ReleaseGradients: true}))
+	require.Error(t, s.tx.ApplyGradientsStageLocal(t.Context(), eformer.Application{Stages: s.stages[:1], ReleaseGradients: true}))
 	assert.Equal(t, before, live())
 	require.NoError(t, s.tx.ApplyGradientsStageLocal(t.Context(), a))
 	assert.Equal(t, before-held, live())

@@ -1,42 +1,44 @@
-package pipeline
+package eformer
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"gputrain/buffers"
 	"gputrain/optim"
 	"gputrain/state"
 )
 
-// clipped calls apply with gradients that are clipped by the norm of the whole model: what an update by the clip alone leaves of params of zero.
+// clipped calls apply with gradients that are clipped by the norm of the whole model: an update of params of zero by the clip alone.
 func clipped(limit float64, apply ApplyFunc) ApplyFunc {
 	tx := optim.ClipByGlobalNorm(limit)
 	return func(ctx context.Context, m Metadata, a Application) error {
 		model, err := union(a.Stages)
 		if err != nil {
-			return fmt.Errorf("pipeline: stage local: clip: %w", err)
+			return fmt.Errorf("eformer: clip: %w", err)
 		}
-		clip, inner := Application{}, a
-		inner.Stages = nil
+		clip, inner := Application{Stages: make([]state.Resident, len(a.Stages))}, a
+		inner.Stages = slices.Clone(a.Stages)
 		defer func() {
 			for _, r := range clip.Stages {
-				r.Params.Release()
-				r.State.Release()
+				if r.Params != nil {
+					r.Params.Release()
+				}
+				if r.State != nil {
+					r.State.Release()
+				}
 			}
 		}()
 		for i, r := range a.Stages {
-			zeros, err := buffers.NewTree(r.Params.Device(), "pipeline.clipped", r.Params.Layout(), buffers.F32)
-			if err != nil {
-				return fmt.Errorf("pipeline: stage local: clip: stage %d: %w", i, err)
+			c := &clip.Stages[i]
+			if c.Params, err = buffers.NewTree(r.Params.Device(), "eformer.clipped", r.Params.Layout(), buffers.F32); err == nil {
+				c.State, err = tx.InitStage(c.Params, model)
 			}
-			opt, err := tx.InitStage(zeros, model)
 			if err != nil {
-				zeros.Release()
-				return fmt.Errorf("pipeline: stage local: clip: stage %d: %w", i, err)
+				return fmt.Errorf("eformer: clip: stage %d: %w", i, err)
 			}
-			clip.Stages = append(clip.Stages, state.Resident{Params: zeros, Grads: r.Grads, State: opt})
-			inner.Stages = append(inner.Stages, state.Resident{Params: r.Params, Frozen: r.Frozen, Grads: zeros, State: r.State})
+			c.Grads, inner.Stages[i].Grads = r.Grads, c.Params
 		}
 		if err := InRounds(tx)(ctx, m, clip); err != nil {
 			return err
