@@ -409,8 +409,8 @@ func TestSharedAndIdleDevicesLost(t *testing.T) {
 func TestOutOfMemoryInAStep(t *testing.T) {
 	s := shapes[0]
 	c := s.config(t)
-	d := disturbed(t, 2, gputest.Patience)
-	plan := planned(t, []*gpu.Device{d[0], d[0], d[0]}, c)
+	d := disturbed(t, 3, gputest.Patience)
+	plan := planned(t, []*gpu.Device{d[2], d[0], d[1]}, c)
 	tight := gputest.Device(t, gputest.WithMemoryLimit(plan[0].Total()+plan[1].Total()+plan[2].Total())) // of the adapter, so for all of its stages
 	p, err := pipeline.Create(t.Context(), []*gpu.Device{tight, d[0], d[1]}, c, nil)
 	require.NoError(t, err, "what is planned does fit")
