@@ -113,7 +113,7 @@ func (r *reading) find(c Config) (files []file, name string, err error) {
 
 func (c *Corpus) load(r *reading, config Config, files []file) error {
 	print := newFingerprint("data", fmt.Sprintf("%s %d %v", c.Tokens, len(files), config.Validation))
-	segments := make([]segment, 0, len(files))
+	segments := make([]stretch, 0, len(files))
 	vocab := 0
 	for _, f := range files {
 		s, v, err := c.segment(r, config, f)
@@ -139,7 +139,7 @@ func (c *Corpus) noteSampled(f file) {
 }
 
 // part parts a text into training and validation, and ends its fingerprint.
-func (c *Corpus) part(config Config, print fingerprint, all *Tokens, segments []segment) error {
+func (c *Corpus) part(config Config, print fingerprint, all *Tokens, segments []stretch) error {
 	if all.Len() == 0 {
 		return fmt.Errorf("data: text %s: empty: 0 bytes in %d files found, want at least %d", c.Name, len(segments), config.Context+1)
 	}
@@ -157,9 +157,9 @@ func (c *Corpus) part(config Config, print fingerprint, all *Tokens, segments []
 }
 
 // segment opens one file and returns its tokens and their vocabulary.
-func (c *Corpus) segment(r *reading, config Config, f file) (segment, int, error) {
+func (c *Corpus) segment(r *reading, config Config, f file) (stretch, int, error) {
 	if c.Tokens == "bytes" {
-		s := segment{name: f.path, width: 1, count: f.size}
+		s := stretch{name: f.path, width: 1, count: f.size}
 		err := c.attach(r, &s, f, f.size >= heapLimit)
 		if kind := compression(s.bytes, err); kind != "" {
 			err = compressedError(f.path, kind)
@@ -169,7 +169,7 @@ func (c *Corpus) segment(r *reading, config Config, f file) (segment, int, error
 		}
 		return s, 256, err
 	}
-	s := segment{name: f.path}
+	s := stretch{name: f.path}
 	if f.size == 0 {
 		return s, 0, fmt.Errorf("data: tokens %q: 0 bytes: empty, want %s tokens", f.path, c.Tokens)
 	}
@@ -185,7 +185,7 @@ func (c *Corpus) segment(r *reading, config Config, f file) (segment, int, error
 }
 
 // attach gives s the bytes of f: on the disk, or in memory.
-func (c *Corpus) attach(r *reading, s *segment, f file, onDisk bool) error {
+func (c *Corpus) attach(r *reading, s *stretch, f file, onDisk bool) error {
 	if onDisk {
 		open, err := os.Open(f.path)
 		if err != nil {
@@ -244,7 +244,7 @@ func tokensError(path string) error {
 	return fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", path)
 }
 
-func (s segment) looksLikeTokens() bool {
+func (s stretch) looksLikeTokens() bool {
 	return s.count >= binHeaderSize && hasMagic(s.bytes)
 }
 
@@ -262,7 +262,7 @@ const (
 )
 
 // contentHash hashes a file, and holds the tokens of one that it reads as a whole to their vocabulary.
-func contentHash(r *reading, s segment, size int64, vocab int) ([]byte, error) {
+func contentHash(r *reading, s stretch, size int64, vocab int) ([]byte, error) {
 	hash := sha256.New()
 	if size > hashLimit {
 		block := make([]byte, hashBlock)
@@ -293,7 +293,7 @@ func contentHash(r *reading, s segment, size int64, vocab int) ([]byte, error) {
 }
 
 // check holds the tokens in bytes of the file, from an offset on, to their vocabulary.
-func (s segment) check(raw []byte, at int64, vocab int) error {
+func (s stretch) check(raw []byte, at int64, vocab int) error {
 	if s.width == 1 || s.width == 2 && vocab >= 1<<16 {
 		return nil
 	}

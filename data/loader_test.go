@@ -19,7 +19,7 @@ func counting(n int) *Tokens {
 	for i := range n {
 		raw[2*i], raw[2*i+1] = byte(i), byte(i>>8)
 	}
-	return newTokens(1<<16, []segment{{name: "counting", bytes: strings.NewReader(string(raw)), width: 2, count: int64(n)}})
+	return newTokens(1<<16, []stretch{{name: "counting", bytes: strings.NewReader(string(raw)), width: 2, count: int64(n)}})
 }
 
 func batches(t *testing.T, tokens Source, c LoaderConfig, n int) []Batch {
@@ -161,7 +161,7 @@ func (s stall) ReadAt(p []byte, at int64) (int, error) {
 
 func TestStallsWaitAndErrorsStay(t *testing.T) {
 	s := stall{strings.NewReader(strings.Repeat("text ", 100)), make(chan error)}
-	tokens := newTokens(256, []segment{{name: "slow", bytes: s, width: 1, count: 500}})
+	tokens := newTokens(256, []stretch{{name: "slow", bytes: s, width: 1, count: 500}})
 	l, err := NewLoader(tokens, LoaderConfig{Context: 10, Batch: 1, Prefetch: 2})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

@@ -11,7 +11,7 @@ import (
 // closest to the share; so validation is drawn evenly from the whole path order. Where
 // that misses the share by more than a factor of two (few files, or one that
 // dwarfs the others), the tail of the text in path order is taken instead.
-func (c *Corpus) split(config Config, all *Tokens, files []segment) (train, validation *Tokens, err error) {
+func (c *Corpus) split(config Config, all *Tokens, files []stretch) (train, validation *Tokens, err error) {
 	window := int64(config.Context) + 1
 	if all.Len() < window {
 		return nil, nil, fmt.Errorf("data: text %s: %d %s found, want at least %d (a context of %d and one more)", c.Name, all.Len(), c.unit(), window, config.Context)
@@ -24,7 +24,7 @@ func (c *Corpus) split(config Config, all *Tokens, files []segment) (train, vali
 	k := max(1, int(math.Round(1/config.Validation)))
 	phase, found := bestPhase(files, k, want)
 	if k > 1 && len(files) > 1 && float64(found) >= want/2 && float64(found) <= want*2 {
-		var kept, apart []segment
+		var kept, apart []stretch
 		for i, s := range files {
 			if i%k == phase {
 				apart = append(apart, s)
@@ -51,7 +51,7 @@ func (c *Corpus) split(config Config, all *Tokens, files []segment) (train, vali
 
 // bestPhase returns the phase r in [0, k) whose files r, r+k, r+2k, ... hold the
 // number of tokens closest to want, and that number; the first on ties.
-func bestPhase(files []segment, k int, want float64) (phase int, tokens int64) {
+func bestPhase(files []stretch, k int, want float64) (phase int, tokens int64) {
 	sums := make([]int64, min(k, len(files)))
 	for i, s := range files {
 		sums[i%k] += s.count

@@ -15,8 +15,8 @@ func (t *Tokens) After(before []int32) *Tokens {
 	for _, id := range before {
 		raw, vocab = binary.LittleEndian.AppendUint32(raw, uint32(id)), max(vocab, int(id)+1)
 	}
-	first := segment{name: "what stands before a text", bytes: bytes.NewReader(raw), width: 4, count: int64(len(before))}
-	return newTokens(vocab, append([]segment{first}, t.segments...))
+	first := stretch{name: "what stands before a text", bytes: bytes.NewReader(raw), width: 4, count: int64(len(before))}
+	return newTokens(vocab, append([]stretch{first}, t.segments...))
 }
 
 // Strided is a text for evaluation in windows that overlap: each begins so many tokens behind the one before it, and only tokens that no window

@@ -149,9 +149,9 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 		return err
 	}
 	print := newFingerprint("data", fmt.Sprintf("%s %d %v", config.how(between), len(files), config.Validation))
-	segments, from := make([]segment, len(files)), int64(0)
+	segments, from := make([]stretch, len(files)), int64(0)
 	for i, t := range texts {
-		segments[i] = segment{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(tokens.parts[i])}
+		segments[i] = stretch{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(tokens.parts[i])}
 		from += segments[i].count
 		print.file(t.file, t.sum)
 	}
@@ -170,7 +170,7 @@ func (r *reading) hashFiles(files []file, look func(t *textFile, from io.ReaderA
 			if err = look(t, from); err != nil {
 				return err
 			}
-			t.sum, err = contentHash(r, segment{name: f.path, bytes: from, width: 1, count: f.size}, f.size, 256)
+			t.sum, err = contentHash(r, stretch{name: f.path, bytes: from, width: 1, count: f.size}, f.size, 256)
 			return err
 		})
 		if err != nil {

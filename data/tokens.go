@@ -15,13 +15,13 @@ import (
 // one after the other. Reading is safe from several goroutines; nothing may be
 // read after the corpus it came from is closed.
 type Tokens struct {
-	segments []segment
+	segments []stretch
 	starts   []int64 // of each segment, then the whole length
 	vocab    int
 }
 
-// segment is a run of tokens of one file.
-type segment struct {
+// stretch is a run of tokens of one file.
+type stretch struct {
 	name   string
 	bytes  io.ReaderAt
 	offset int64 // of the first token, bytes
@@ -32,7 +32,7 @@ type segment struct {
 // heapLimit is the size from which a file stays on the disk instead of being read at once.
 const heapLimit = 16 << 20
 
-func newTokens(vocab int, segments []segment) *Tokens {
+func newTokens(vocab int, segments []stretch) *Tokens {
 	t := &Tokens{vocab: vocab, starts: []int64{0}}
 	for _, s := range segments {
 		if s.count == 0 {
@@ -75,7 +75,7 @@ func (t *Tokens) Read(dst []int32, offset int64) error {
 	return nil
 }
 
-func (s segment) read(dst []int32, at int64, vocab int) error {
+func (s stretch) read(dst []int32, at int64, vocab int) error {
 	raw := make([]byte, len(dst)*s.width)
 	if err := readBytes(s.bytes, raw, s.offset+at*int64(s.width)); err != nil {
 		return fmt.Errorf("data: read %q: tokens [%d, %d): %w", s.name, at, at+int64(len(dst)), err)
@@ -91,7 +91,7 @@ func (s segment) read(dst []int32, at int64, vocab int) error {
 }
 
 // token is the one that bytes begin with.
-func (s segment) token(raw []byte) uint32 {
+func (s stretch) token(raw []byte) uint32 {
 	switch s.width {
 	case 1:
 		return uint32(raw[0])
@@ -101,7 +101,7 @@ func (s segment) token(raw []byte) uint32 {
 	return binary.LittleEndian.Uint32(raw)
 }
 
-func (s segment) beyond(at int64, token uint32, vocab int) error {
+func (s stretch) beyond(at int64, token uint32, vocab int) error {
 	return fmt.Errorf("data: read %q: token %d: is %d, want less than the vocabulary %d", s.name, at, token, vocab)
 }
 
@@ -139,7 +139,7 @@ func (f diskFile) ReadAt(dst []byte, offset int64) (int, error) {
 
 // slice returns the tokens [from, to) as a sequence of their own.
 func (t *Tokens) slice(from, to int64) *Tokens {
-	var cut []segment
+	var cut []stretch
 	for i, s := range t.segments {
 		lo, hi := max(from, t.starts[i]), min(to, t.starts[i+1])
 		if lo < hi {

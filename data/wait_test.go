@@ -36,7 +36,7 @@ func (s slow) ReadAt(p []byte, at int64) (int, error) {
 
 func slowText(takes time.Duration) *Tokens {
 	s := slow{strings.NewReader(strings.Repeat("text ", 100)), takes}
-	return newTokens(256, []segment{{name: "slow", bytes: s, width: 1, count: 500}})
+	return newTokens(256, []stretch{{name: "slow", bytes: s, width: 1, count: 500}})
 }
 
 // A slow disk is waited for and spoken of; it never looks like the end of the data.

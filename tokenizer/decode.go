@@ -29,7 +29,7 @@ type Stream struct {
 	tokenizer      *Tokenizer
 	withoutSpecial bool
 	next           []func(string) error // of each stage, and what gathers the text behind the last
-	stages         []stage
+	stages         []decoding
 	text           strings.Builder
 	may            *allowance
 }

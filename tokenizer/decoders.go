@@ -11,12 +11,12 @@ import (
 // A decoder is what makes a text of tokens. A stage of it is begun anew for each text, with what it may take for that; fused says that what comes are
 // pieces of one token.
 type decoder interface {
-	begin(fused bool, may *allowance) stage
+	begin(fused bool, may *allowance) decoding
 	fuses() bool // what it gives are pieces of one token
 }
 
-// A stage takes tokens one by one and hands on what they became, as soon as it is known.
-type stage interface {
+// A decoding takes tokens one by one and hands on what they became, as soon as it is known.
+type decoding interface {
 	token(token string, next func(string) error) error
 	end(next func(string) error) error
 }
@@ -65,7 +65,7 @@ func (eachToken) end(func(string) error) error { return nil }
 // held is a stage that needs the whole of a fused token.
 type held struct {
 	whole strings.Builder
-	do    stage
+	do    decoding
 }
 
 func (h *held) token(token string, _ func(string) error) error {
@@ -82,7 +82,7 @@ func (h *held) end(next func(string) error) error {
 
 func (replace) fuses() bool { return false }
 
-func (r replace) begin(fused bool, may *allowance) stage {
+func (r replace) begin(fused bool, may *allowance) decoding {
 	change := eachToken(func(token string) (string, error) {
 		s := span{text: token, may: may}
 		err := r.normalize(&s)
@@ -98,15 +98,15 @@ func (r replace) begin(fused bool, may *allowance) stage {
 type fuse struct{}
 
 func (fuse) fuses() bool { return true }
-func (fuse) begin(bool, *allowance) stage {
+func (fuse) begin(bool, *allowance) decoding {
 	return eachToken(func(token string) (string, error) { return token, nil })
 }
 
 // decodeBytes makes text of tokens of the alphabet. A token that has other characters stands for itself.
 type decodeBytes struct{}
 
-func (decodeBytes) fuses() bool                  { return true }
-func (decodeBytes) begin(bool, *allowance) stage { return &byteStage{} }
+func (decodeBytes) fuses() bool                     { return true }
+func (decodeBytes) begin(bool, *allowance) decoding { return &byteStage{} }
 
 type byteStage struct{ bytes []byte }
 
@@ -129,7 +129,7 @@ type byteFallback struct{}
 
 func (byteFallback) fuses() bool { return false }
 
-func (byteFallback) begin(fused bool, _ *allowance) stage {
+func (byteFallback) begin(fused bool, _ *allowance) decoding {
 	if fused {
 		return &held{do: &fallbackStage{}}
 	}
@@ -178,7 +178,7 @@ func byteToken(token string) (byte, bool) {
 func (metaspace) fuses() bool { return false }
 
 // begin leaves the replacements of the first token out, and makes spaces of the others.
-func (m metaspace) begin(fused bool, _ *allowance) stage {
+func (m metaspace) begin(fused bool, _ *allowance) decoding {
 	first := m.scheme != "never"
 	return eachToken(func(token string) (string, error) {
 		with := " "
@@ -198,7 +198,7 @@ type stripEnds struct {
 
 func (stripEnds) fuses() bool { return false }
 
-func (s stripEnds) begin(fused bool, _ *allowance) stage {
+func (s stripEnds) begin(fused bool, _ *allowance) decoding {
 	if fused && s.stop == 0 {
 		left := s.start
 		return eachToken(func(token string) (string, error) {
@@ -232,7 +232,7 @@ type withSpaces struct{}
 
 func (withSpaces) fuses() bool { return false }
 
-func (withSpaces) begin(bool, *allowance) stage {
+func (withSpaces) begin(bool, *allowance) decoding {
 	first := true
 	return eachToken(func(token string) (string, error) {
 		if first {

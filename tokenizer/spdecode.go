@@ -14,8 +14,8 @@ type spDecoder struct {
 	all     bool // all spaces at the beginning
 }
 
-func (spDecoder) fuses() bool                    { return true }
-func (d spDecoder) begin(bool, *allowance) stage { return &spStage{spDecoder: d} }
+func (spDecoder) fuses() bool                       { return true }
+func (d spDecoder) begin(bool, *allowance) decoding { return &spStage{spDecoder: d} }
 
 type spStage struct {
 	spDecoder

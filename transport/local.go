@@ -15,7 +15,7 @@ func Local(n int) []Ranks {
 	if err != nil {
 		host = "localhost"
 	}
-	w := &localWorld{host: host, letters: map[route]chan letter{}, failed: make(chan struct{})}
+	w := &localWorld{host: host, letters: map[letterbox]chan letter{}, failed: make(chan struct{})}
 	ranks := make([]Ranks, n)
 	for i := range n {
 		w.left = append(w.left, make(chan struct{}))
@@ -29,14 +29,14 @@ type localWorld struct {
 	host string
 
 	mu      sync.Mutex
-	letters map[route]chan letter
+	letters map[letterbox]chan letter
 	left    []chan struct{} // closed when the rank closes
 	round   *round          // the call of all ranks under way
 	failure *Error
 	failed  chan struct{} // closed when there is a failure
 }
 
-type route struct {
+type letterbox struct {
 	from, to int
 	tag      Tag
 }
@@ -219,7 +219,7 @@ func (w *localWorld) fail(e *Error) *Error {
 func (w *localWorld) route(from, to int, tag Tag) chan letter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := route{from, to, tag}
+	r := letterbox{from, to, tag}
 	if w.letters[r] == nil {
 		w.letters[r] = make(chan letter)
 	}

@@ -17,7 +17,7 @@ const (
 )
 
 // kernel specialises shaders/histogram_<name>.wgsl.
-func kernel(name string) *gpu.Kernel {
+func kernelOf(name string) *gpu.Kernel {
 	return gpu.NewKernel("gputrain.histogram."+name, "histogram_"+name, shaders.Variant{Constants: map[string]string{
 		"LANES": fmt.Sprint(lanes), "BINS": fmt.Sprint(Bins), "WORDS": fmt.Sprint(leafWords),
 	}})
@@ -66,7 +66,7 @@ func (c *Counter) record(jobs []job) *gpu.Recording {
 	rec.Group("histogram")
 	rec.Zero(c.words.All())
 	each := func(name string, bind ...gpu.Range) {
-		k := kernel(name)
+		k := kernelOf(name)
 		for _, j := range jobs {
 			params := struct{ First, Count uint32 }{j.first, j.count}
 			rec.Dispatch(k, gpu.Linear(uint64(j.count), 1, limits), params, append([]gpu.Range{c.table.All(), j.slab}, bind...)...)
@@ -75,7 +75,7 @@ func (c *Counter) record(jobs []job) *gpu.Recording {
 	each("range", c.words.All())
 	each("bins", c.words.All(), c.partials.All())
 	n := uint32(len(c.leaves))
-	rec.Dispatch(kernel("fold"), gpu.Linear(uint64(n), 1, limits), n, c.firsts.All(), c.partials.All(), c.words.All())
+	rec.Dispatch(kernelOf("fold"), gpu.Linear(uint64(n), 1, limits), n, c.firsts.All(), c.partials.All(), c.words.All())
 	rec.ReadBack(c.ring, c.words.All())
 	return rec
 }

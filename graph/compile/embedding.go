@@ -30,8 +30,8 @@ type embeddingParams struct{ Count, Width, Row0, Rows uint32 }
 // embeddingGradParams is Params of embedding_grad.wgsl.
 type embeddingGradParams struct{ Width, Row0, Rows, First, Count uint32 }
 
-// element is the WGSL type that rows of the given width are made of, and the width counted in it.
-func element(width int) (kind string, units int) {
+// rowElement is the WGSL type that rows of the given width are made of, and the width counted in it.
+func rowElement(width int) (kind string, units int) {
 	if width%4 == 0 {
 		return "vec4<f32>", width / 4
 	}
@@ -44,7 +44,7 @@ func lowerEmbedding(c *Compiler, n *graph.Node) {
 	if y.elements() == 0 {
 		return
 	}
-	kind, units := element(w.width())
+	kind, units := rowElement(w.width())
 	k := c.kernel("embedding", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind}})
 	for _, p := range w.Parts {
 		c.rowwise(append(c.rowOperands("ids", n.Inputs[1]), c.rowOperands("y", n.Outputs[0])...), func(share func(int) int, spans []Span) {
@@ -80,7 +80,7 @@ func lowerEmbeddingGrad(c *Compiler, n *graph.Node) {
 		putUints(dst, offsets)
 		return nil
 	})
-	kind, units := element(dw.width())
+	kind, units := rowElement(dw.width())
 	positions := ids.elements() / dy.rows() // of a row of dy
 	terms := func(dw Tensor) {
 		for i, from := range dy.Parts {
