@@ -80,5 +80,7 @@ func TestReadOnlyRunDirectory(t *testing.T) {
 	assert.Contains(t, r.err, p.path("run"))
 	assert.Contains(t, r.err, why)
 	assert.NotContains(t, r.err, "compile kernels", "said before the work begins")
-	assert.Len(t, strings.Split(strings.TrimSpace(r.err), "\n"), 1, "what is wrong and nothing else: %s", r.err)
+	said := strings.Split(strings.TrimSpace(r.err), "\n")
+	assert.Len(t, said, 2, "what it is about to do, and what is wrong: %s", r.err)
+	assert.Equal(t, "preparing the run in "+p.path("run"), said[0])
 }
