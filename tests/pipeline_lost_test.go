@@ -31,8 +31,12 @@ func stagedRun(t *testing.T, p *place, dir string, steps int64) train.Config {
 	require.NoError(t, err)
 	clip := 1.0
 	c := train.Config{
-		Train: corpus.Train, Validation: corpus.Validation, Prefetch: 2, Steps: steps, EvalEvery: 20, EvalTokens: 64, SaveEvery: train.Every(5), Keep: 2,
-		SampleEvery: 50, Sample: train.SampleConfig{Prompt: "line", Tokens: 4, Temperature: 1, Seed: 3}, Dir: p.path(dir), Progress: "none", Output: io.Discard,
+		Train: corpus.Train, Validation: corpus.Validation, Prefetch: 2,
+		Options: train.Options{
+			Steps: steps, EvalEvery: 20, EvalTokens: 64, SaveEvery: train.Every(5), SaveAsync: true, Keep: 2,
+			SampleEvery: 50, Sample: train.SampleConfig{Prompt: "line", Tokens: 4, Temperature: 1, Seed: 3},
+		},
+		Dir: p.path(dir), Progress: "none", Output: io.Discard,
 	}
 	c.State.Definition, c.State.Batch, c.State.Microbatches, c.State.Seed = def, 2, 2, 5
 	c.State.Optimizer = optim.Config{Name: "adamw", Options: optim.Options{Schedule: optim.ScheduleConfig{LearningRate: 1e-3}, ClipGrad: &clip}}

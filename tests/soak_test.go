@@ -68,9 +68,12 @@ func TestSoakMemoryIsFlat(t *testing.T) {
 
 	var early, late footprint
 	config := train.Config{
-		Train: corpus.Train, Validation: corpus.Validation, Prefetch: 2, Steps: total, EvalEvery: 20, EvalTokens: 64, SaveEvery: train.Every(25), Keep: 2,
-		HistogramEvery: 10, Spikes: train.SpikeConfig{Loss: 100, GradNorm: 100, UpdateNorm: 100},
-		SampleEvery: 50, Sample: train.SampleConfig{Prompt: "line", Tokens: 4, Temperature: 1, Seed: 3},
+		Train: corpus.Train, Validation: corpus.Validation, Prefetch: 2,
+		Options: train.Options{
+			Steps: total, EvalEvery: 20, EvalTokens: 64, SaveEvery: train.Every(25), SaveAsync: true, Keep: 2,
+			HistogramEvery: 10, Spikes: train.SpikeConfig{Loss: 100, GradNorm: 100, UpdateNorm: 100},
+			SampleEvery: 50, Sample: train.SampleConfig{Prompt: "line", Tokens: 4, Temperature: 1, Seed: 3},
+		},
 		Dir: p.path("run"), Progress: "none", Output: io.Discard,
 		Hooks: []train.Hook{tensorboard.NewHook(p.path("run")), train.HookFunc(func(_ context.Context, e train.Event) error {
 			switch {

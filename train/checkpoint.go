@@ -3,55 +3,19 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"gputrain/checkpoint"
 )
 
-// Interval is how often a run saves while its step is at most Until: at every multiple of Every.
-type Interval struct {
-	Every int64 // updates
-	Until int64 // the last step it is for; 0: all that are left
-}
-
-// Intervals follow on each other: a step has the first one that it is not beyond. Of a step that is beyond all nothing is saved, but for the
-// last of a run.
-type Intervals []Interval
-
-// Every is one interval for the whole run; none for 0.
-func Every(n int64) Intervals {
-	if n == 0 {
-		return nil
-	}
-	return Intervals{{Every: n}}
-}
-
-// Due tells whether the intervals have step.
-func (v Intervals) Due(step int64) bool {
+// saveDueAt tells whether intervals have step.
+func saveDueAt(v Intervals, step int64) bool {
 	for _, i := range v {
 		if i.Until == 0 || step <= i.Until {
 			return step > 0 && step%i.Every == 0
 		}
 	}
 	return false
-}
-
-// Validate wants positive intervals in ascending order, of which only the last may be open.
-func (v Intervals) Validate() error {
-	for n, i := range v {
-		switch {
-		case i.Every < 1:
-			return fmt.Errorf("every %d updates, want at least 1", i.Every)
-		case i.Until < 0:
-			return fmt.Errorf("every %d until step %d, want a step", i.Every, i.Until)
-		case i.Until == 0 && n < len(v)-1:
-			return fmt.Errorf("every %d has no end, want one, since another follows", i.Every)
-		case n > 0 && i.Until != 0 && i.Until <= v[n-1].Until:
-			return fmt.Errorf("every %d until step %d, want a step after %d, the end of the one before", i.Every, i.Until, v[n-1].Until)
-		}
-	}
-	return nil
 }
 
 // saves is what a run knows of its checkpoints.
@@ -94,7 +58,7 @@ func (t *trainer) saveDue() (due, temporary bool) {
 		return true, t.saves.temporarily
 	case step == 0 || step == t.saves.permanent:
 		return false, false
-	case step == c.Steps || c.SaveEvery.Due(step):
+	case step == c.Steps || saveDueAt(c.SaveEvery, step):
 		return true, false
 	}
 	late := t.saves.late
@@ -106,7 +70,8 @@ func (t *trainer) saveDue() (due, temporary bool) {
 
 // overdue tells whether SaveInterval has passed.
 func (t *trainer) overdue() bool {
-	return t.config.SaveInterval > 0 && time.Since(t.saves.begun) >= t.config.SaveInterval
+	interval := t.config.SaveInterval.Time()
+	return interval > 0 && time.Since(t.saves.begun) >= interval
 }
 
 // save begins a checkpoint of this step, unless there is one, and nothing has to be learned: it takes a copy, and a goroutine writes it. It
@@ -134,7 +99,7 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 		return err
 	}
 	t.saved(step, temporary)
-	if t.config.SaveSync {
+	if !t.config.SaveAsync {
 		return t.settle(ctx, true)
 	}
 	return nil
@@ -180,7 +145,7 @@ func (t *trainer) settle(ctx context.Context, wait bool) error {
 	if !ok {
 		return nil
 	}
-	if !t.config.SaveSync {
+	if t.config.SaveAsync {
 		t.times.beside[spanSaveWrite] += saving.Took
 	}
 	var bad *checkpoint.NonFiniteError

@@ -15,10 +15,15 @@ import (
 	"gputrain/data"
 	"gputrain/model"
 	"gputrain/state"
+	"gputrain/train/runfile"
 )
 
 // Config is a run. The zero value of a field marked "default" takes it.
 type Config struct {
+	// Options are how the run goes: what its run file says below train, in the same words. A zero that a key does not take is its default, but for
+	// Steps. Sample.Tokens of 0: no samples.
+	Options
+
 	// State is the model, the optimizer, the batch, the accumulation, the sequence length and the seed. MeasureUpdates, Evaluation and
 	// Sampling are set by Run.
 	State  state.Config
@@ -37,33 +42,9 @@ type Config struct {
 	// place if a stopped run is to go on to the same bits.
 	Batches func(from data.State) (BatchSource, error)
 
-	Steps      int64 // updates
-	EvalEvery  int64 // updates between evaluations; 0: at the end only
-	EvalTokens int64 // of an evaluation at most, in whole windows spread over the text; 0: all
-	// SaveEvery says of which steps a permanent checkpoint is made; the last step has one in any case. SaveInterval makes temporary ones, each
-	// removed when the next checkpoint is there, as is that of a wanted stop; 0: none.
-	SaveEvery    Intervals
-	SaveInterval time.Duration
-	SaveSync     bool  // training waits while a checkpoint is written
-	Keep         int   // permanent checkpoints kept, the best besides; 0: all
-	KeepBest     int   // checkpoints with the lowest validation losses that are kept; default 1
-	SampleEvery  int64 // updates between samples; 0: at the end only
-	// Sample is what is drawn; Tokens 0: no samples. Tokenizer turns it to text and back; default: bytes.
-	Sample    SampleConfig
+	// Tokenizer turns a sample to text and back; default: bytes.
 	Tokenizer Tokenizer
-	LogEvery  int64 // updates between lines of metrics.jsonl; default 1
-	// HistogramEvery is the number of updates between histograms of parameters and gradients, which are computed on the device
-	// (histograms.jsonl); the last step has them too. 0: none. Histograms are regular expressions on params/PATH and grads/PATH: those that
-	// match one; nil: all.
-	HistogramEvery int64
-	Histograms     []string
-	Watchers       []Watcher
-	// TimeLimit is how long this call may take until it stops and saves; 0: as long as the steps take.
-	TimeLimit time.Duration
-	// Patience is the number of updates in a row that may be left out because they are not finite; with the last of them the run
-	// has diverged. Default 3.
-	Patience int64
-	Spikes   SpikeConfig // default: nothing that is finite is left out
+	Watchers  []Watcher
 
 	// Dir is the run directory. A run goes on from the newest whole checkpoint in it.
 	Dir   string
@@ -93,6 +74,24 @@ type Config struct {
 	Hooks    []Hook
 }
 
+// Options are those of a run file's section train that the loop goes by, SampleConfig how text is drawn, SpikeConfig which updates are left out, and
+// Intervals of which steps permanent checkpoints are made.
+type (
+	Options      = runfile.Loop
+	SampleConfig = runfile.Sample
+	SpikeConfig  = runfile.Spikes
+	Intervals    = runfile.Intervals
+	Interval     = runfile.Interval
+)
+
+// Every is one interval for the whole run; none for 0.
+func Every(n int64) Intervals {
+	if n == 0 {
+		return nil
+	}
+	return Intervals{{Every: n}}
+}
+
 // Given is a file as its reader found it.
 type Given struct {
 	Name string
@@ -103,16 +102,7 @@ func (c Config) withDefaults() Config {
 	if c.Tokenizer == nil {
 		c.Tokenizer = Bytes
 	}
-	if c.LogEvery == 0 {
-		c.LogEvery = 1
-	}
-	if c.KeepBest == 0 {
-		c.KeepBest = 1
-	}
-	if c.Patience == 0 {
-		c.Patience = 3
-	}
-	c.Spikes = c.Spikes.withDefaults()
+	c.Options = runfile.Filled(c.Options)
 	if c.Output == nil {
 		c.Output = os.Stderr
 	}
@@ -144,43 +134,23 @@ func (c Config) withDefaults() Config {
 
 // Validate reports the first value that cannot be meant.
 func (c Config) Validate() error {
+	if c.Steps == 0 {
+		return fmt.Errorf("train: config: train.steps: found 0, wanted 1 or more")
+	}
 	c = c.withDefaults()
 	if err := c.State.Validate(); err != nil {
 		return err
 	}
-	for _, f := range []struct {
-		name  string
-		value int64
-		least int64
-	}{
-		{"steps", c.Steps, 1},
-		{"eval_every", c.EvalEvery, 0},
-		{"eval_tokens", c.EvalTokens, 0},
-		{"save_interval", int64(c.SaveInterval), 0},
-		{"keep", int64(c.Keep), 0},
-		{"keep_best", int64(c.KeepBest), 1},
-		{"sample_every", c.SampleEvery, 0},
-		{"log_every", c.LogEvery, 1},
-		{"histogram_every", c.HistogramEvery, 0},
-		{"patience", c.Patience, 1},
-		{"time_limit", int64(c.TimeLimit), 0},
-		{"prefetch", int64(c.Prefetch), 0},
-	} {
-		if f.value < f.least {
-			return fmt.Errorf("train: config: %s: %d, want at least %d", f.name, f.value, f.least)
-		}
-	}
-	if err := c.SaveEvery.Validate(); err != nil {
-		return fmt.Errorf("train: config: save_every: %w", err)
-	}
-	if err := c.Spikes.Validate(); err != nil {
-		return err
+	if err := c.Options.Validate(); err != nil {
+		return fmt.Errorf("train: config: %w", err)
 	}
 	switch {
 	case c.Dir == "":
 		return fmt.Errorf("train: config: run directory: none")
 	case c.Fresh && c.Reschedule:
 		return fmt.Errorf("train: config: fresh and reschedule: found both, wanted one: a run that starts over has no schedule to leave")
+	case c.Prefetch < 0:
+		return fmt.Errorf("train: config: prefetch: found %d, wanted 0 or more", c.Prefetch)
 	case c.DataTimeout < 0:
 		return fmt.Errorf("train: config: data timeout: %v, want at least 0", c.DataTimeout)
 	case c.Train == nil && c.Batches == nil:
@@ -192,7 +162,7 @@ func (c Config) Validate() error {
 	if i := slices.IndexFunc(c.Hooks, func(h Hook) bool { return h == nil }); i >= 0 {
 		return fmt.Errorf("train: config: hook %d: found none, wanted one", i)
 	}
-	if err := CheckNames(c.Histograms, c.State); err != nil {
+	if err := CheckNames(c.HistogramMatch, c.State); err != nil {
 		return fmt.Errorf("train: config: histograms: %w", err)
 	}
 	if err := validateWatchers(c.Watchers, c.State); err != nil {
@@ -227,39 +197,18 @@ func (c Config) settings() []Setting {
 		s = append(s, NewSetting("model.frozen", slices.Sorted(slices.Values(c.State.Frozen)), origin))
 	}
 	s = append(s, optimizerSettings(c.State.Optimizer)...)
-	for _, own := range []struct {
-		key   string
-		value any
-	}{
-		{"train.steps", c.Steps},
-		{"train.batch", c.State.Batch},
-		{"train.accumulate", c.State.Microbatches},
-		{accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree)},
-		{"train.context", c.State.Sequence},
-		{"train.seed", c.State.Seed},
-		{recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone)},
-		{"train.eval_every", c.EvalEvery},
-		{"train.eval_tokens", c.EvalTokens},
-		{"train.save_every", c.SaveEvery},
-		{"train.save_interval", c.SaveInterval.String()},
-		{"train.keep", c.Keep},
-		{"train.keep_best", c.KeepBest},
-		{"train.sample_every", c.SampleEvery},
-		{"train.histogram_every", c.HistogramEvery},
-		{"train.histogram_match", c.Histograms},
-		{"train.log_every", c.LogEvery},
-		{"train.nan_patience", c.Patience},
-		{"train.spike_loss", c.Spikes.Loss},
-		{"train.spike_grad_norm", c.Spikes.GradNorm},
-		{"train.spike_update_norm", c.Spikes.UpdateNorm},
-		{"train.spike_window", c.Spikes.Window},
-		{"train.spike_patience", c.Spikes.Patience},
-	} {
-		from := origin
-		if own.key == accumulationKey && c.State.Accumulation == "" {
-			from = defaultOrigin
-		}
-		s = append(s, NewSetting(own.key, own.value, from))
+	s = append(
+		s, NewSetting("state.batch", c.State.Batch, origin), NewSetting("state.microbatches", c.State.Microbatches, origin),
+		NewSetting("state.sequence", c.State.Sequence, origin), NewSetting("train.seed", c.State.Seed, origin),
+		NewSetting(recomputeKey, cmp.Or(c.State.Recompute, model.RecomputeNone), origin),
+	)
+	accumulation := NewSetting(accumulationKey, cmp.Or(c.State.Accumulation, state.AccumulateTree), origin)
+	if c.State.Accumulation == "" {
+		accumulation.Origin = defaultOrigin
+	}
+	s = append(s, accumulation)
+	for key, value := range runfile.LoopValues(c.Options) {
+		s = append(s, NewSetting(key, value, origin))
 	}
 	return s
 }

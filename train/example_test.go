@@ -39,9 +39,9 @@ func ExampleRun() {
 		State: state.Config{Definition: def, Batch: 8, Seed: 42, Optimizer: optim.Config{Name: "adamw", Options: optim.Options{
 			Schedule: optim.ScheduleConfig{Type: "cosine", LearningRate: 3e-3, WarmupSteps: 50, Steps: 600}, WeightDecay: 0.1,
 		}}},
-		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: 4,
-		Steps: 600, EvalEvery: 100, SaveEvery: train.Every(100), Keep: 3, Dir: "runs/books",
-		Peak: func(ctx context.Context) (float64, error) { return pipeline.Peak(ctx, []*gpu.Device{dev}) },
+		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: 4, Dir: "runs/books",
+		Options: train.Options{Steps: 600, EvalEvery: 100, SaveEvery: train.Every(100), SaveInterval: "15m", SaveAsync: true, Keep: 3},
+		Peak:    func(ctx context.Context) (float64, error) { return pipeline.Peak(ctx, []*gpu.Device{dev}) },
 	})
 	fmt.Println(result.Reason, result.Step, result.EvalLoss, err)
 	for _, s := range result.Times {
@@ -84,6 +84,6 @@ func ExampleRunOn() {
 	cut, err := partition.Auto(units, len(devices), 1, powers)
 	check(err)
 	target := train.Pipelined(devices, pipeline.Config{Assignment: cut, Schedule: schedule.OneForwardOneBackward})
-	result, err := train.RunOn(ctx, target, train.Config{State: c, Train: text.Train, Steps: 600, Dir: "runs/books"})
+	result, err := train.RunOn(ctx, target, train.Config{State: c, Train: text.Train, Options: train.Options{Steps: 600}, Dir: "runs/books"})
 	fmt.Println(result.Reason, result.Step, result.Loss, err)
 }

@@ -99,11 +99,11 @@ func (f *forecast) count(c Config, from int64) {
 	if c.Sample.Tokens > 0 {
 		f.samples.many = timesDue(from, c.Steps, c.SampleEvery)
 	}
-	f.checkpoints.many = c.SaveEvery.count(from, c.Steps)
+	f.checkpoints.many = savesDue(c.SaveEvery, from, c.Steps)
 }
 
-// count is the number of checkpoints after step from up to step steps, which is saved in any case.
-func (v Intervals) count(from, steps int64) (n int64) {
+// savesDue is the number of checkpoints after step from up to step steps, which is saved in any case.
+func savesDue(v Intervals, from, steps int64) (n int64) {
 	if from >= steps {
 		return 0
 	}
@@ -117,7 +117,7 @@ func (v Intervals) count(from, steps int64) (n int64) {
 			n, begin = n+end/i.Every-begin/i.Every, end
 		}
 	}
-	if !v.Due(steps) {
+	if !saveDueAt(v, steps) {
 		n++
 	}
 	return n

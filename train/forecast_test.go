@@ -48,11 +48,11 @@ func TestForecastCountsWhatIsDue(t *testing.T) {
 			for _, v := range intervals {
 				want := int64(0)
 				for step := from + 1; step <= steps; step++ {
-					if step == steps || v.Due(step) {
+					if step == steps || saveDueAt(v, step) {
 						want++
 					}
 				}
-				require.Equal(t, want, v.count(from, steps), "%d to %d, %v", from, steps, v)
+				require.Equal(t, want, savesDue(v, from, steps), "%d to %d, %v", from, steps, v)
 			}
 		}
 	}

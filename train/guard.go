@@ -1,7 +1,6 @@
 package train
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -9,47 +8,10 @@ import (
 	"gputrain/state"
 )
 
-// SpikeConfig says which updates are left out because they are beyond the usual. Loss, GradNorm and UpdateNorm are scores: how many standard
-// deviations above its mean over the last Window updates made a number may be; 0 is no limit. There is none either before Window updates are
-// made. A standard deviation counts as at least a hundredth of the mean, so that nothing is beyond limits by being steady.
-type SpikeConfig struct {
-	Loss, GradNorm, UpdateNorm float64
-	Window                     int // default 128
-	// Patience is the number of updates in a row that may be left out; with the last of them the run has diverged. Default 10.
-	Patience int64
-}
+// guard leaves out updates that are beyond the usual.
+type guard struct{ SpikeConfig }
 
-func (c SpikeConfig) withDefaults() SpikeConfig {
-	if c.Window == 0 {
-		c.Window = 128
-	}
-	if c.Patience == 0 {
-		c.Patience = 10
-	}
-	return c
-}
-
-// Validate reports the first value that cannot be meant.
-func (c SpikeConfig) Validate() error {
-	c = c.withDefaults()
-	for _, f := range []struct {
-		name  string
-		score float64
-	}{{"loss", c.Loss}, {"grad_norm", c.GradNorm}, {"update_norm", c.UpdateNorm}} {
-		if !(f.score >= 0) || math.IsInf(f.score, 1) {
-			return fmt.Errorf("train: config: spike_%s: %v, want 0 or more standard deviations", f.name, f.score)
-		}
-	}
-	switch {
-	case c.Window < 2:
-		return fmt.Errorf("train: config: spike_window: %d, want at least 2", c.Window)
-	case c.Patience < 1:
-		return fmt.Errorf("train: config: spike_patience: %d, want at least 1", c.Patience)
-	}
-	return nil
-}
-
-func (c SpikeConfig) on() bool { return c.Loss > 0 || c.GradNorm > 0 || c.UpdateNorm > 0 }
+func (c guard) on() bool { return c.Loss > 0 || c.GradNorm > 0 || c.UpdateNorm > 0 }
 
 // guardLag is the number of steps up to the one in hand whose metrics do not count in its limits: they may be in flight, or not, and what the
 // limits are made of must not depend on that.
@@ -59,7 +21,7 @@ const guardLag = 3
 const leastDeviation = 0.01
 
 // limits are those of a step, made of what g remembers.
-func (c SpikeConfig) limits(g *checkpoint.Guard, step int64) state.Limits {
+func (c guard) limits(g *checkpoint.Guard, step int64) state.Limits {
 	if !c.on() || g == nil {
 		return state.Limits{}
 	}
@@ -95,7 +57,7 @@ func limitOf(values []float64, score float64) float64 {
 
 // after is what is remembered when the metrics of one more step are known. What was left out does not count in the usual. g is not changed:
 // a checkpoint that is being written may have it.
-func (c SpikeConfig) after(g *checkpoint.Guard, m state.Metrics) *checkpoint.Guard {
+func (c guard) after(g *checkpoint.Guard, m state.Metrics) *checkpoint.Guard {
 	if !c.on() {
 		return g
 	}

@@ -19,7 +19,7 @@ import (
 
 // Limits are made of exactly the last Window updates made up to three steps back, whatever is known of later ones.
 func TestSpikeLimits(t *testing.T) {
-	c := SpikeConfig{Loss: 2, GradNorm: 3, Window: 4}.withDefaults()
+	c := guard{SpikeConfig{Loss: 2, GradNorm: 3, Window: 4, Patience: 10}}
 	var g *checkpoint.Guard
 	feed := func(step int64, loss, norm float64) {
 		before := g
@@ -63,16 +63,16 @@ func TestSpikeLimits(t *testing.T) {
 	assert.Zero(t, g.InARow)
 	assert.EqualValues(t, 1, g.Spikes)
 
-	assert.Nil(t, SpikeConfig{}.after(nil, state.Metrics{Finite: true}), "nothing is kept where nothing is asked for")
+	assert.Nil(t, guard{}.after(nil, state.Metrics{Finite: true}), "nothing is kept where nothing is asked for")
 }
 
 func TestSpikeConfigErrors(t *testing.T) {
 	for says, c := range map[string]SpikeConfig{
-		"spike_loss: -1":        {Loss: -1},
-		"spike_grad_norm: NaN":  {GradNorm: math.NaN()},
-		"spike_update_norm: +I": {UpdateNorm: math.Inf(1)},
-		"spike_window: 1":       {Window: 1},
-		"spike_patience: -1":    {Patience: -1},
+		"spike_loss: found -1":        {Loss: -1},
+		"spike_grad_norm: found NaN":  {GradNorm: math.NaN()},
+		"spike_update_norm: found +I": {UpdateNorm: math.Inf(1)},
+		"spike_window: found 1":       {Window: 1},
+		"spike_patience: found -1":    {Patience: -1},
 	} {
 		run := tinyRun(t, t.TempDir())
 		run.Spikes = c

@@ -126,7 +126,7 @@ func (t *trainer) openHistograms(ctx context.Context) (err error) {
 // buildCounters makes a counter for each device of the state, and tells of how many tensors, and what they take.
 func (t *trainer) buildCounters(ctx context.Context) (tensors int, bytes uint64, err error) {
 	t.releaseCounters()
-	m, err := newMatcher(t.config.Histograms)
+	m, err := newMatcher(t.config.HistogramMatch)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -180,7 +180,7 @@ func replaceByItsCopy(ctx context.Context, t *testing.T, dev *gpu.Device, e Even
 
 func TestHistogramsOfSomeTensors(t *testing.T) {
 	c := tinyHistograms(t, t.TempDir())
-	c.Steps, c.Histograms = 1, []string{`^params/.*ln_f`, `^grads/wpe`}
+	c.Steps, c.HistogramMatch = 1, []string{`^params/.*ln_f`, `^grads/wpe`}
 	dev := gputest.Device(t)
 	_, err := Run(t.Context(), dev, c)
 	require.NoError(t, err)
@@ -202,9 +202,9 @@ func TestHistogramsOfSomeTensors(t *testing.T) {
 	assert.True(t, with == weights(), "counting changes no bit")
 	assert.NoFileExists(t, filepath.Join(c.Dir, histogramsFile))
 	for pattern, wrong := range map[string]string{"(": "missing closing", "^parms/": "found no tensor of the model, wanted one such as params/"} {
-		c.Histograms = []string{pattern}
+		c.HistogramMatch = []string{pattern}
 		assert.ErrorContains(t, c.Validate(), wrong)
 	}
-	c.Histograms, c.HistogramEvery = nil, -1
-	assert.ErrorContains(t, c.Validate(), "histogram_every: -1")
+	c.HistogramMatch, c.HistogramEvery = nil, -1
+	assert.ErrorContains(t, c.Validate(), "histogram_every: found -1, wanted 0 or more")
 }

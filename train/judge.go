@@ -31,10 +31,10 @@ func (t *trainer) judge(ctx context.Context, m state.Metrics, limits state.Limit
 		t.say("step %d: %s: the update is left out (%d in a row, %d is the end)", m.Step, beyond(m, limits), g.InARow, patience)
 		return nil
 	}
-	if t.run.InARow++; t.run.InARow >= t.config.Patience {
+	if t.run.InARow++; t.run.InARow >= t.config.NaNPatience {
 		return t.diverged(ctx, m)
 	}
-	t.say("step %d: loss %v, gradient norm %v: the update is left out (%d in a row, %d is the end)", m.Step, m.Loss, m.GradNorm, t.run.InARow, t.config.Patience)
+	t.say("step %d: loss %v, gradient norm %v: the update is left out (%d in a row, %d is the end)", m.Step, m.Loss, m.GradNorm, t.run.InARow, t.config.NaNPatience)
 	return nil
 }
 

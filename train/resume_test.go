@@ -288,7 +288,7 @@ func TestLastRotationIsFinished(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, want, int64(3))
 	other := tinyRun(t, t.TempDir())
-	other.Keep = 0
+	other.Keep = 100
 	_, err = Run(t.Context(), dev, other)
 	require.NoError(t, err)
 	name := checkpoint.DirName(3)

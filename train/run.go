@@ -51,8 +51,8 @@ func Run(ctx context.Context, dev *gpu.Device, c Config) (Result, error) {
 // RunOn is Run on any target. The same run may go on on another one.
 func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 	started := time.Now()
-	if c.TimeLimit > 0 {
-		limited, cancel := context.WithTimeoutCause(ctx, c.TimeLimit, &TimeLimitError{Limit: c.TimeLimit})
+	if limit := c.TimeLimit.Time(); limit > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, limit, &TimeLimitError{Limit: limit})
 		defer cancel()
 		ctx = limited
 	}

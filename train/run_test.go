@@ -46,9 +46,11 @@ func tinyRun(t testing.TB, dir string) Config {
 		}}},
 		// The fingerprint of this test's file has its name in it, and that changes.
 		Train: corpus.Train, Validation: corpus.Validation, Fingerprint: "tiny", Prefetch: 2,
-		Steps: 12, EvalEvery: 4, EvalTokens: 100, SaveEvery: Every(3), Keep: 2, SampleEvery: 6,
-		Sample: SampleConfig{Prompt: "line", Tokens: 5, Temperature: 0.8, TopK: 20, Seed: 3},
-		Dir:    dir, Progress: "plain", Output: io.Discard,
+		Options: Options{
+			Steps: 12, EvalEvery: 4, EvalTokens: 100, SaveEvery: Every(3), SaveAsync: true, Keep: 2, SampleEvery: 6,
+			Sample: SampleConfig{Prompt: "line", Tokens: 5, Temperature: 0.8, TopK: 20, Seed: 3},
+		},
+		Dir: dir, Progress: "plain", Output: io.Discard,
 	}
 }
 
@@ -300,7 +302,7 @@ func TestWhatIsNotFiniteIsNotSaved(t *testing.T) {
 	dir := t.TempDir()
 	c := tinyRun(t, dir)
 	c.Hooks = []Hook{poison(7)} // a save is due at step 9, before patience ends
-	c.SaveSync = true
+	c.SaveAsync = false
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, ErrDiverged)
 	require.ErrorIs(t, err, checkpoint.ErrNonFinite)
@@ -364,7 +366,7 @@ func TestOtherSettingsAreRefused(t *testing.T) {
 	for key, edit := range map[string]func(*Config){
 		"train.seed": func(c *Config) { c.State.Seed++ },
 		"optimizer.options.schedule.learning_rate": func(c *Config) { c.State.Optimizer.Options.Schedule.LearningRate = 1 },
-		"train.batch":                    func(c *Config) { c.State.Batch = 4 },
+		"state.batch":                    func(c *Config) { c.State.Batch = 4 },
 		"data (fingerprint of the text)": func(c *Config) { c.Fingerprint = "other" },
 	} {
 		c := tinyRun(t, dir)
@@ -442,12 +444,12 @@ func TestOutOfMemoryBeforeTheFirstStep(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	for says, edit := range map[string]func(*Config){
-		"steps: 0":            func(c *Config) { c.Steps = 0 },
-		"eval_every: -1":      func(c *Config) { c.EvalEvery = -1 },
-		"run directory: none": func(c *Config) { c.Dir = "" },
-		"training text":       func(c *Config) { c.Train = nil },
-		"temperature":         func(c *Config) { c.Sample.Temperature = -1 },
-		"batch: 0":            func(c *Config) { c.State.Batch = 0 },
+		"train.steps: found 0, wanted 1 or more":       func(c *Config) { c.Steps = 0 },
+		"train.eval_every: found -1, wanted 0 or more": func(c *Config) { c.EvalEvery = -1 },
+		"run directory: none":                          func(c *Config) { c.Dir = "" },
+		"training text":                                func(c *Config) { c.Train = nil },
+		"temperature":                                  func(c *Config) { c.Sample.Temperature = -1 },
+		"batch: 0":                                     func(c *Config) { c.State.Batch = 0 },
 		"the model has 100": func(c *Config) {
 			def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 2, Width: 16, Vocab: 100, Context: 16})
 			require.NoError(t, err)

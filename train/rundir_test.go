@@ -243,7 +243,7 @@ func TestRunDirectoryThatIsMoved(t *testing.T) {
 			require.NoError(t, err)
 			dir := filepath.Join(home, "run")
 			c := tinyRun(t, dir)
-			c.SaveSync = true
+			c.SaveAsync = false
 			c.Hooks = []Hook{on(StepEnd, 5, func(context.Context, Event) error {
 				require.NoError(t, os.Rename(dir, dir+"-moved"))
 				after(t, dir)

@@ -4,46 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"gputrain/buffers/prng"
 )
-
-// SampleConfig says how text is drawn from a model.
-type SampleConfig struct {
-	Prompt      string  // at least one token long
-	Tokens      int     // how many to draw
-	Temperature float64 // 0 takes the most probable token each time
-	TopK        int     // only the K most probable tokens; 0 all
-	TopP        float64 // only the most probable tokens that have this share of what TopK leaves, at least one; 0 and 1 all
-	MinP        float64 // only tokens that are at least this share as probable as the most probable one; 0 all
-	// RepetitionPenalty divides positive logits of tokens that the prompt or the text drawn has, and multiplies negative ones; 0 and 1 leave them.
-	RepetitionPenalty float64
-	Stop              []int32 // tokens that end the text
-	Seed              uint64
-}
-
-// Validate reports the first value that cannot be meant.
-func (c SampleConfig) Validate() error {
-	switch {
-	case c.Prompt == "":
-		return fmt.Errorf("train: sample: prompt: empty, want at least one token")
-	case c.Tokens < 1:
-		return fmt.Errorf("train: sample: tokens: %d, want at least 1", c.Tokens)
-	case !(c.Temperature >= 0) || math.IsInf(c.Temperature, 1):
-		return fmt.Errorf("train: sample: temperature: %v, want 0 or more", c.Temperature)
-	case c.TopK < 0:
-		return fmt.Errorf("train: sample: top_k: %d, want 0 or more", c.TopK)
-	case !(c.TopP >= 0 && c.TopP <= 1):
-		return fmt.Errorf("train: sample: top_p: %v, want 0 to 1", c.TopP)
-	case !(c.MinP >= 0 && c.MinP <= 1):
-		return fmt.Errorf("train: sample: min_p: %v, want 0 to 1", c.MinP)
-	case !(c.RepetitionPenalty >= 0) || math.IsInf(c.RepetitionPenalty, 1):
-		return fmt.Errorf("train: sample: repetition_penalty: %v, want 0 or more", c.RepetitionPenalty)
-	}
-	return nil
-}
 
 // unless1 is 0 for 1, which asks for nothing either.
 func unless1(x float64) float64 {

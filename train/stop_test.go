@@ -20,13 +20,13 @@ func TestTimeLimit(t *testing.T) {
 	dev := gputest.Device(t)
 	want := undisturbed(t, dev)
 	c := tinyRun(t, t.TempDir())
-	c.TimeLimit = time.Nanosecond // has passed before a kernel is compiled
+	c.TimeLimit = "0.000000001s" // has passed before a kernel is compiled
 	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, ErrStopped)
 	assert.Equal(t, TimeLimit, result.Reason)
 	assert.Zero(t, result.Step)
 
-	c.TimeLimit = 300 * time.Millisecond // of which much passes between two steps
+	c.TimeLimit = "0.3s" // of which much passes between two steps
 	c.Hooks = []Hook{on(StepBegin, 2, func(ctx context.Context, _ Event) error {
 		<-ctx.Done()
 		return nil
@@ -39,7 +39,7 @@ func TestTimeLimit(t *testing.T) {
 	assert.Equal(t, TimeLimit, result.Reason)
 	assert.Equal(t, 3, result.Reason.ExitCode())
 	assert.Equal(t, result.Step, newestStep(t, c.Dir))
-	c.TimeLimit, c.Hooks = 0, nil
+	c.TimeLimit, c.Hooks = "", nil
 	_, err = Run(t.Context(), dev, c)
 	require.NoError(t, err)
 	assert.Equal(t, want, outcomeOf(t, c.Dir))

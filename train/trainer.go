@@ -148,7 +148,7 @@ func (t *trainer) step(ctx context.Context, p prepared) error {
 	defer t.times.span(spanSteps)()
 	c := t.config.State
 	t.given[t.state.Step()+1] = given{epoch: p.batch.Epochs, positions: int64(c.Batch * c.Microbatches * c.Sequence), wait: p.wait}
-	t.state.SetLimits(t.config.Spikes.limits(t.run.Guard, t.state.Step()+1))
+	t.state.SetLimits(guard{t.config.Spikes}.limits(t.run.Guard, t.state.Step()+1))
 	metrics, err := t.state.TrainStep(ctx, p.batch)
 	if err != nil {
 		t.apart = true
@@ -196,8 +196,9 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 			Cost: t.cost(m, g, took, worked),
 		}
 		delete(t.given, m.Step)
-		limits := t.config.Spikes.limits(t.run.Guard, m.Step)
-		if t.run.Guard = t.config.Spikes.after(t.run.Guard, m); t.run.Guard != nil {
+		limits := guard{t.config.Spikes}.limits(t.run.Guard, m.Step)
+		t.run.Guard = guard{t.config.Spikes}.after(t.run.Guard, m)
+		if t.run.Guard != nil {
 			t.last.Spikes = t.run.Guard.Spikes
 		}
 		t.last.Watched = t.watched[m.Step]

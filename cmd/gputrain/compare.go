@@ -117,7 +117,7 @@ func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*r
 	}
 	release()
 	result := &compare.Comparison{
-		Title: run.Title, Steps: int64(common.Train.Steps), EvalEvery: run.EvalEvery, Baseline: all[0].label,
+		Title: run.Title, Steps: common.Train.Steps, EvalEvery: run.EvalEvery, Baseline: all[0].label,
 		Settings: map[string]any{}, Origins: map[string]string{},
 	}
 	for i := range c.Seeds {

@@ -104,9 +104,9 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 		}
 	}
 	// What a comparison does otherwise than a single run, unless the user has said how.
-	for key, value := range map[string]int{"train.sample_tokens": 0, "train.keep": 1, "train.eval_every": max(1, cfg.Train.Steps/20)} {
+	for key, value := range map[string]int64{"train.sample_tokens": 0, "train.keep": 1, "train.eval_every": max(1, cfg.Train.Steps/20)} {
 		if cfg.Origin(key) == "default" {
-			if err := cfg.Lay(key, strconv.Itoa(value), "compare"); err != nil {
+			if err := cfg.Lay(key, strconv.FormatInt(value, 10), "compare"); err != nil {
 				return nil, err
 			}
 		}
@@ -234,7 +234,7 @@ func (c *compareCmd) ownFile(cfg *runfile.Config, e entrant) error {
 func (e entrant) describe(cfg *runfile.Config) *compare.Entrant {
 	o := cfg.Optimizer
 	return &compare.Entrant{
-		Label: e.label, Steps: int64(cfg.Train.Steps), Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.Schedule.LearningRateEnd,
+		Label: e.label, Steps: cfg.Train.Steps, Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.Schedule.LearningRateEnd,
 		RateFrom: string(cfg.Origin("optimizer.learning_rate")), Parameters: maps.Clone(o.Parameters),
 	}
 }

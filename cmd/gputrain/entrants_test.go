@@ -56,9 +56,9 @@ func TestEntrantsHaveTheirOwnSettings(t *testing.T) {
 		assert.Equal(t, want.parameters, e.Parameters)
 		assert.Equal(t, want.clipped, configs[i].Optimizer.ClipGrad != nil)
 		assert.InDelta(t, 0.2, configs[i].Optimizer.WeightDecay, 0)
-		assert.Equal(t, 60, configs[i].Train.Steps)
-		assert.Equal(t, 3, configs[i].Train.EvalEvery, "a twentieth")
-		assert.Zero(t, configs[i].Train.SampleTokens)
+		assert.EqualValues(t, 60, configs[i].Train.Steps)
+		assert.EqualValues(t, 3, configs[i].Train.EvalEvery, "a twentieth")
+		assert.Zero(t, configs[i].Train.Sample.Tokens)
 	}
 
 	// Without a file that says it, each has the built-in rate, and ends at a tenth of it as the built-in run.
@@ -130,7 +130,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 	} {
 		_, configs, err := c.entrants()
 		require.NoError(t, err)
-		assert.Equal(t, 8, configs[0].Train.Steps)
+		assert.EqualValues(t, 8, configs[0].Train.Steps)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestEntrantsWithAPartOfTheSteps(t *testing.T) {
 		rate  float64
 	}{{"sgd", 50, rateOf(t, "sgd")}, {"sgd-0.7", 35, 0.4}, {"own-0.01", 1, 0.5}} {
 		assert.Equal(t, want.label, all[i].label)
-		assert.Equal(t, want.steps, configs[i].Train.Steps)
+		assert.EqualValues(t, want.steps, configs[i].Train.Steps)
 		assert.Equal(t, configs[0].Train.EvalEvery, configs[i].Train.EvalEvery)
 		assert.InDelta(t, want.rate, configs[i].Optimizer.LearningRate, 0)
 		assert.Equal(t, "sgd", configs[i].Optimizer.Name)

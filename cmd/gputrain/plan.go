@@ -119,9 +119,9 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 		return nil, err
 	}
 	st = st.WithDefaults()
-	st.Sampling = cfg.Train.SampleTokens > 0
+	st.Sampling = cfg.Train.Sample.Tokens > 0
 	if cfg.Data.Validation > 0 {
-		st.Evaluation = train.EvaluationRows(ctx, st, int64(cfg.Train.EvalTokens))
+		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)
 	}
 	order, err := schedule.New(schedule.Config{
 		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: played(st.Microbatches, cut.Stages), Ahead: cfg.Pipeline.Ahead,

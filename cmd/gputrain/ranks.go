@@ -80,15 +80,13 @@ func (c *trainCmd) configure(ctx context.Context, cfg *runfile.Config) error {
 	if c.group == nil {
 		return nil
 	}
-	timeout, err := runfile.ParseDuration(cfg.Cluster.Timeout)
-	if err != nil {
-		return usageError{err}
-	}
+	timeout := cfg.Cluster.Timeout.Time()
 	if timeout == 0 {
 		return usageError{fmt.Errorf("run file: cluster.timeout (%s): found none, wanted a time: a rank that is gone would be waited for without end", cfg.Origin("cluster.timeout"))}
 	}
 	c.group.SetTimeout(timeout)
 	c.group.Expect(train.StartPatience)
+	var err error
 	if c.ranks, err = setup.Ranks(ctx, cfg, c.group); err != nil {
 		return err
 	}

@@ -67,11 +67,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		dir = runDirOf(c.Files, cfg)
 	}
 	fmt.Fprintf(c.out, "preparing the run in %s\n", dir)
-	limit, err := runfile.ParseDuration(cfg.Train.TimeLimit)
-	if err != nil {
-		return usageError{err}
-	}
-	if limit > 0 { // of the command, of which the run is only a part
+	if limit := cfg.Train.TimeLimit.Time(); limit > 0 { // of the command, of which the run is only a part
 		within, cancel := context.WithDeadlineCause(ctx, begin.Add(limit), &train.TimeLimitError{Limit: limit})
 		defer cancel()
 		ctx = within
@@ -84,7 +80,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		return train.Stopping(ctx, err)
 	}
 	defer release()
-	run.TimeLimit, run.Ranks = 0, c.group
+	run.TimeLimit, run.Ranks = "", c.group
 	run.Hooks = append(run.Hooks, train.HookFunc(func(_ context.Context, e train.Event) error {
 		if e.Kind == train.StepBegin {
 			c.begun.Store(true)

@@ -95,5 +95,5 @@ func (c *watchCmd) steps() int64 {
 		slog.Info(fmt.Sprintf("watch: the number of steps is not known: %v", err))
 		return 0
 	}
-	return int64(cfg.Train.Steps)
+	return cfg.Train.Steps
 }

@@ -30,7 +30,7 @@ var stageAdapter = regexp.MustCompile(`^(?:(0|[1-9][0-9]{0,8}):)?(0|[1-9][0-9]{0
 // take converts what the run file has.
 func (a *Adapter) take(from any) bool {
 	if n, ok := whole(from); ok {
-		*a = Adapter{AnyRank, n}
+		*a = Adapter{AnyRank, int(n)}
 		return n >= 0
 	}
 	text, ok := from.(string)

@@ -84,7 +84,7 @@ func convert(v any, t reflect.Type) (reflect.Value, bool) {
 		return out, own.take(v)
 	}
 	switch t.Kind() {
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		n, ok := integer(v)
 		if ok = ok && n >= math.MinInt32 && n <= math.MaxInt32; ok {
 			out.SetInt(int64(n))

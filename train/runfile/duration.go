@@ -11,10 +11,19 @@ import (
 // durations are numbers with units, each unit once and from the longest to the shortest.
 var durations = regexp.MustCompile(`^(?:([0-9]+(?:\.[0-9]+)?)d)?(?:([0-9]+(?:\.[0-9]+)?)h)?(?:([0-9]+(?:\.[0-9]+)?)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?$`)
 
+// Duration is a time as a run file spells it: "90s", "15m" or "1d2h30m"; "" is none.
+type Duration string
+
+// Time is how long it is; 0 where it is none, and where Validate refuses it.
+func (d Duration) Time() time.Duration {
+	t, _ := parseDuration(string(d))
+	return t
+}
+
 const durationForm = "a time such as 90s, 15m or 1d2h30m, or nothing"
 
-// ParseDuration reads a time such as "1d2h30m", "90s" or "1.5h"; "" is 0. All of the text must be one.
-func ParseDuration(s string) (time.Duration, error) {
+// parseDuration reads a time such as "1d2h30m", "90s" or "1.5h"; "" is 0. All of the text must be one.
+func parseDuration(s string) (time.Duration, error) {
 	wrong := fmt.Errorf("found %q, wanted %s", s, durationForm)
 	parts := durations.FindStringSubmatch(s)
 	if parts == nil {
@@ -38,6 +47,6 @@ func ParseDuration(s string) (time.Duration, error) {
 }
 
 func isDuration(s string) bool {
-	_, err := ParseDuration(s)
+	_, err := parseDuration(s)
 	return err == nil
 }

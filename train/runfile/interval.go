@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// Interval is how often something is done until a step.
+// Interval is how often something is done until a step: at every multiple of Every.
 type Interval struct {
-	Every int `json:"every"`
-	Until int `json:"until,omitempty"` // 0: to the end
+	Every int64 `json:"every"`
+	Until int64 `json:"until,omitempty"` // the last step it is for; 0: to the end
 }
 
-// Intervals follow on each other. In the run file one without an end is its number alone, and none is 0.
+// Intervals follow on each other: a step has the first one that it is not beyond. In the run file one without an end is its number alone, and
+// none is 0.
 type Intervals []Interval
 
 // take converts what the run file has.
@@ -104,21 +105,25 @@ func (v Intervals) String() string {
 	return "[" + strings.Join(items, ", ") + "]"
 }
 
-func whole(v any) (int, bool) {
-	n, ok := convert(v, reflect.TypeFor[int]())
-	return int(n.Int()), ok
+func whole(v any) (int64, bool) {
+	n, ok := convert(v, reflect.TypeFor[int64]())
+	return n.Int(), ok
 }
 
-// validate says what is wanted instead.
-func (v Intervals) validate() error {
+// breach is of intervals that do not follow on each other.
+func (v Intervals) breach() *breach {
 	for n, i := range v {
+		wanted := ""
 		switch {
 		case i.Every < 1 || i.Until < 0:
-			return fmt.Errorf("every and until of 1 or more")
+			wanted = "every and until of 1 or more"
 		case i.Until == 0 && n < len(v)-1:
-			return fmt.Errorf("an until in each interval but the last")
+			wanted = "an until in each interval but the last"
 		case n > 0 && i.Until != 0 && i.Until <= v[n-1].Until:
-			return fmt.Errorf("intervals whose until ascends")
+			wanted = "intervals whose until ascends"
+		}
+		if wanted != "" {
+			return &breach{"train.save_every", v, wanted}
 		}
 	}
 	return nil

@@ -58,12 +58,12 @@ func TestParseDuration(t *testing.T) {
 		"": 0, "0s": 0, "90s": 90 * time.Second, "15m": 15 * time.Minute, "1.5h": 90 * time.Minute, "1d": 24 * time.Hour,
 		"2h30m": 150 * time.Minute, "1d2h30m4s": 26*time.Hour + 30*time.Minute + 4*time.Second, "0.25s": 250 * time.Millisecond,
 	} {
-		got, err := ParseDuration(text)
+		got, err := parseDuration(text)
 		require.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
 	for _, text := range []string{"5", "1d2", "x1d", "1d x", "1d\n", "30m2h", "1h1h", "-5m", "1e3s", "5 m", "ms", "5ms", ".5s", "9999999999999d", fmt.Sprintf("%dh", 1<<62)} {
-		_, err := ParseDuration(text)
+		_, err := parseDuration(text)
 		assert.ErrorContains(t, err, fmt.Sprintf("found %q, wanted a time such as", text))
 	}
 	for _, key := range []string{"train.save_interval", "train.time_limit"} {

@@ -38,9 +38,26 @@ func collect(t reflect.Type, prefix string, index []int) []field {
 	return out
 }
 
-// keysOf lists the fields of a struct of the run file, those of an embedded one among them.
-func keysOf(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
+// keysOf lists the fields of a struct of the run file that are keys, in the order of the file.
+func keysOf(t reflect.Type) (keys []reflect.StructField) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		after := f.Tag.Get("after")
+		switch key := f.Tag.Get("yaml"); {
+		case f.Anonymous || key == ",inline":
+			for _, in := range keysOf(f.Type) {
+				in.Index = append([]int{i}, in.Index...)
+				keys = append(keys, in)
+			}
+		case key == "-":
+		case after != "":
+			at := slices.IndexFunc(keys, func(f reflect.StructField) bool { return keyOf(f) == after })
+			keys = slices.Insert(keys, at+1, f)
+		default:
+			keys = append(keys, f)
+		}
+	}
+	return keys
 }
 
 // told is what a tag says, with the families that there are by now.

@@ -108,9 +108,9 @@ func wantedOf(key string, node ast.Node, t reflect.Type) string {
 		return "text in quotes"
 	case padded:
 		return wanted + ", not begun with 0"
-	case isWhole && t.Kind() == reflect.Int && n > math.MaxInt32:
+	case isWhole && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && n > math.MaxInt32:
 		return fmt.Sprintf("%s of at most %d", wanted, math.MaxInt32)
-	case isWhole && t.Kind() == reflect.Int && n < math.MinInt32:
+	case isWhole && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && n < math.MinInt32:
 		return fmt.Sprintf("%s of at least %d", wanted, math.MinInt32)
 	case isWhole && t.Kind() == reflect.Uint64 && n > 0:
 		return fmt.Sprintf("%s and at most %d", wanted, uint64(math.MaxUint64))

@@ -15,11 +15,11 @@ import (
 func (c *Config) OptimizerConfig() (optim.Config, error) {
 	o := c.Optimizer
 	s := o.Schedule
-	steps := s.Steps
+	steps := int64(s.Steps)
 	if steps == 0 {
 		steps = c.Train.Steps
 	}
-	warmup := s.WarmupSteps
+	warmup := int64(s.WarmupSteps)
 	if warmup < 0 {
 		warmup = min(steps/12, 50)
 	}
@@ -40,7 +40,7 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 		Parameters: parameters,
 		Options: optim.Options{
 			Schedule: optim.ScheduleConfig{
-				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: int64(warmup), Steps: int64(steps), Exponent: s.Exponent,
+				Type: s.Type, LearningRate: o.LearningRate, LearningRateEnd: s.LearningRateEnd, WarmupSteps: warmup, Steps: steps, Exponent: s.Exponent,
 			},
 			ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay, WeightDecayMask: mask, Rates: rates, Numerics: optim.Numerics(o.Numerics),
 		},

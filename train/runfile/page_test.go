@@ -26,8 +26,9 @@ func plainText(row string) string {
 func TestPageHasEveryKey(t *testing.T) {
 	page, err := os.ReadFile("../../docs/run-file.md")
 	require.NoError(t, err)
-	found := map[string][2]string{}
+	found, order := map[string][2]string{}, []string{}
 	for _, row := range keyRow.FindAllStringSubmatch(string(page), -1) {
+		order = append(order, row[1])
 		assert.NotContains(t, found, row[1], "found two rows, wanted one")
 		found[row[1]] = [2]string{row[2], plainText(row[3])}
 	}
@@ -36,9 +37,12 @@ func TestPageHasEveryKey(t *testing.T) {
 	}
 	wanted := map[string][2]string{}
 	c := New()
+	var keys []string
 	for _, f := range fields {
 		wanted[f.key] = [2]string{inline(c.value(f)), f.doc}
+		keys = append(keys, f.key)
 	}
+	assert.Equal(t, keys, order, "in the order of the template")
 	// Which families there are is for the registry to say.
 	wanted["model.kind"] = [2]string{wanted["model.kind"][0], "a family of models; gputrain config template lists them"}
 	for i := range reflect.TypeFor[Run]().NumField() {

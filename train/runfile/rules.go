@@ -197,29 +197,37 @@ func (expression) check(v reflect.Value) string {
 
 func (expression) tell(s schema) { s["minLength"] = 1 }
 
-// checkRules holds a value and all that is in it to the rules below key; at is the key with the places in lists.
-func (c *Config) checkRules(key, at string, v reflect.Value) error {
+// A breach is a value that is not what the rule of its key wants.
+type breach struct {
+	at     string // the key, with the places in lists
+	found  any
+	wanted string
+}
+
+// breachOf holds a value and all that is in it to the rules below key; at is the key with the places in lists. nil: it keeps them.
+func breachOf(key, at string, v reflect.Value) *breach {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if v.IsNil() {
 			return nil
 		}
-		if err := c.checkRules(key, at, v.Elem()); err != nil {
-			return fmt.Errorf("%w, or null", err)
+		b := breachOf(key, at, v.Elem())
+		if b != nil {
+			b.wanted += ", or null"
 		}
-		return nil
+		return b
 	case reflect.Slice:
 		for i := range v.Len() {
-			if err := c.checkRules(key, fmt.Sprintf("%s[%d]", at, i), v.Index(i)); err != nil {
-				return err
+			if b := breachOf(key, fmt.Sprintf("%s[%d]", at, i), v.Index(i)); b != nil {
+				return b
 			}
 		}
 		return nil
 	case reflect.Struct:
 		for _, f := range keysOf(v.Type()) {
 			name := "." + keyOf(f)
-			if err := c.checkRules(key+name, at+name, v.FieldByIndex(f.Index)); err != nil {
-				return err
+			if b := breachOf(key+name, at+name, v.FieldByIndex(f.Index)); b != nil {
+				return b
 			}
 		}
 		return nil
@@ -236,5 +244,5 @@ func (c *Config) checkRules(key, at string, v reflect.Value) error {
 	if v.Kind() == reflect.String {
 		found = strconv.Quote(v.String())
 	}
-	return c.invalid(at, found, wanted)
+	return &breach{at, found, wanted}
 }

@@ -14,6 +14,7 @@ import "gputrain/model"
 //	range    what its values have to be beyond their type, each item's in a list: 1.. or 0..0.9 for numbers, >0 for numbers above 0,
 //	         gpt2|llama for words, or a name of namedRanges
 //	resume   what becomes of it when a run goes on: a Resume
+//	after    the key that it stands after, where that is a field of an embedded struct; none: after the field before it
 //	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families} stands for their names
 type Run struct {
 	Model     Model     `yaml:"model" doc:"the network"`
@@ -56,7 +57,8 @@ type Data struct {
 	Validation           float64 `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share of the data kept for validation: by file if there are several, by document for jsonl"`
 	Epochs               int     `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long to train"`
 	Prefetch             int     `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
-	Timeout              string  `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"time that reading a batch may take before the run ends with an error; empty: no limit"`
+	// Timeout is also that of opening the text.
+	Timeout Duration `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"time that reading a batch may take before the run ends with an error; empty: no limit"`
 }
 
 // Optimizer names an optimizer and what all of them share; its own parameters
@@ -88,43 +90,18 @@ type Schedule struct {
 	Exponent        float64 `yaml:"exponent" default:"1" range:"0..100" resume:"reschedule" doc:"cosine, polynomial: exponent of the decay"`
 }
 
-// Train is the loop.
+// Train is the section of the loop. Its keys stand in the order of Loop; one that is for another package stands after the key that its tag names.
 type Train struct {
-	Steps           int       `yaml:"steps" default:"1600" range:"1.." resume:"reschedule" doc:"optimizer updates"`
-	Batch           int       `yaml:"batch" default:"2" range:"1.." doc:"sequences in a batch; pipeline.microbatches cuts it further"`
-	Accumulate      int       `yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
-	Accumulation    string    `yaml:"accumulation" default:"tree" range:"tree|sequence" doc:"how the gradients of an update's batches, and of their microbatches (pipeline.microbatches), are added up: along one tree, with the same bits on any number of ranks (tree), or each onto the sum before it, which takes no further memory and is for one rank only (sequence)"`
-	EvalEvery       int       `yaml:"eval_every" default:"400" range:"0.." doc:"updates between evaluations; 0: only at the end"`
-	EvalTokens      int       `yaml:"eval_tokens" default:"32768" range:"0.." doc:"most validation tokens that an evaluation reads; 0: all of them"`
-	SaveEvery       Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`
-	SaveInterval    string    `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
-	SaveAsync       bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, which takes as much host memory as the checkpoint has bytes"`
-	SaveFrozen      bool      `yaml:"save_frozen" default:"true" resume:"free" doc:"also save the parameters that optimizer.rates freezes; false: checkpoints have the trained parameters only, and name model.from and a fingerprint of the frozen ones"`
-	FrozenDType     string    `yaml:"frozen_dtype" default:"f32" range:"f32|bf16" doc:"type in which devices keep the parameters that optimizer.rates freezes: f32, or bf16, rounded, in half of the memory"`
-	Keep            int       `yaml:"keep" default:"3" range:"1.." resume:"free" doc:"permanent checkpoints to keep, besides the best"`
-	KeepBest        int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
-	SampleEvery     int       `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end"`
-	SampleTokens    int       `yaml:"sample_tokens" default:"240" range:"0.." resume:"free" doc:"tokens in a sample"`
-	Prompt          string    `yaml:"prompt" resume:"free" doc:"text that a sample begins with; empty: one that suits the data"`
-	Temperature     float64   `yaml:"temperature" default:"0.8" range:"0..100" resume:"free" doc:"temperature of sampling; 0: always the likeliest token"`
-	TopK            int       `yaml:"top_k" default:"40" range:"0.." resume:"free" doc:"sample among the k likeliest tokens; 0: all"`
-	TopP            float64   `yaml:"top_p" default:"1" range:"0..1" resume:"free" doc:"of those, sample among the likeliest tokens that together have this share, at least one; 0 or 1: all"`
-	MinP            float64   `yaml:"min_p" range:"0..1" resume:"free" doc:"sample among tokens that are at least this share as probable as the likeliest one; 0: all"`
-	Repetition      float64   `yaml:"repetition_penalty" default:"1" range:">0" resume:"free" doc:"penalty on tokens already in the sample: it divides their positive logits and multiplies negative ones; 1: none"`
-	HistogramEvery  int       `yaml:"histogram_every" range:"0.." resume:"free" doc:"updates between histograms of parameters and gradients, computed on the device and written to histograms.jsonl; 0: none"`
-	HistogramMatch  []string  `yaml:"histogram_match" range:"pattern" resume:"free" doc:"regular expressions on params/PATH and grads/PATH that get histograms; empty: all"`
-	LogEvery        int       `yaml:"log_every" default:"1" range:"1.." resume:"free" doc:"updates between lines of metrics.jsonl"`
-	TensorBoard     bool      `yaml:"tensorboard" default:"true" resume:"free" doc:"also write figures, histograms and samples for TensorBoard, to the folder tensorboard of the run directory"`
-	NaNPatience     int       `yaml:"nan_patience" default:"3" range:"1.." resume:"free" doc:"consecutive updates with a non-finite loss or gradient after which the run stops as diverged"`
-	SpikeLoss       float64   `yaml:"spike_loss" range:"0..1e6" doc:"skip an update whose loss is this many standard deviations above the mean of the last updates; 0: off"`
-	SpikeGradNorm   float64   `yaml:"spike_grad_norm" range:"0..1e6" doc:"the same for the gradient norm"`
-	SpikeUpdateNorm float64   `yaml:"spike_update_norm" range:"0..1e6" doc:"the same for the norm of the update itself, at the cost of one more pass over the optimizer's state"`
-	SpikeWindow     int       `yaml:"spike_window" default:"128" range:"2..1048576" doc:"updates that the mean and the standard deviation cover; no update is skipped before that many were made"`
-	SpikePatience   int       `yaml:"spike_patience" default:"10" range:"1.." resume:"free" doc:"consecutive updates skipped as spikes after which the run stops as diverged"`
-	TimeLimit       string    `yaml:"time_limit" range:"duration" resume:"free" doc:"time after which the run stops and saves, such as 1d2h30m, counted from the start of the command. The same command resumes it. Empty: none"`
-	Seed            uint64    `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
-	Recompute       string    `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`
-	MemoryLimit     string    `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to use on one adapter, such as 6GiB, however many stages it has; empty: all it has"`
+	Loop
+	Batch        int    `after:"steps" yaml:"batch" default:"2" range:"1.." doc:"sequences in a batch; pipeline.microbatches cuts it further"`
+	Accumulate   int    `after:"batch" yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
+	Accumulation string `after:"accumulate" yaml:"accumulation" default:"tree" range:"tree|sequence" doc:"how the gradients of an update's batches, and of their microbatches (pipeline.microbatches), are added up: along one tree, with the same bits on any number of ranks (tree), or each onto the sum before it, which takes no further memory and is for one rank only (sequence)"`
+	SaveFrozen   bool   `after:"save_async" yaml:"save_frozen" default:"true" resume:"free" doc:"also save the parameters that optimizer.rates freezes; false: checkpoints have the trained parameters only, and name model.from and a fingerprint of the frozen ones"`
+	FrozenDType  string `after:"save_frozen" yaml:"frozen_dtype" default:"f32" range:"f32|bf16" doc:"type in which devices keep the parameters that optimizer.rates freezes: f32, or bf16, rounded, in half of the memory"`
+	TensorBoard  bool   `after:"log_every" yaml:"tensorboard" default:"true" resume:"free" doc:"also write figures, histograms and samples for TensorBoard, to the folder tensorboard of the run directory"`
+	Seed         uint64 `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
+	Recompute    string `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`
+	MemoryLimit  string `yaml:"memory_limit" range:"size" resume:"free" doc:"most device memory to use on one adapter, such as 6GiB, however many stages it has; empty: all it has"`
 }
 
 // Pipeline cuts the model into stages and binds them to adapters.
@@ -141,16 +118,16 @@ type Pipeline struct {
 
 // Device is how adapters are used; nothing of it changes what a run computes.
 type Device struct {
-	SubmitLimit string `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take. A longer step is cut into several submits, to the same bits. Windows resets a driver after two seconds of one submit. Empty or 0s: never cut"`
-	Texels      string `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), kernels that read each element many times (reuse), all that gain by it (all), or as a measurement of the adapter says (auto). force is for tests"`
+	SubmitLimit Duration `yaml:"submit_limit" default:"0.5s" range:"duration" resume:"free" doc:"longest time that one submit to an adapter is expected to take. A longer step is cut into several submits, to the same bits. Windows resets a driver after two seconds of one submit. Empty or 0s: never cut"`
+	Texels      string   `yaml:"texels" default:"auto" range:"auto|off|reuse|all|force" resume:"free" doc:"software adapters: which kernels read their operands from textures, which take extra memory: none (off), kernels that read each element many times (reuse), all that gain by it (all), or as a measurement of the adapter says (auto). force is for tests"`
 }
 
 // Cluster is how ranks train one model.
 type Cluster struct {
-	ShardOptimizer bool   `yaml:"shard_optimizer" resume:"free" doc:"divide the optimizer's state and the update over the ranks, with the same bits: each rank keeps its part of the state, and sends the others the parameters that it updates"`
-	Wire           string `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: unchanged (f32), or rounded, with half the bytes (bf16); the bits then depend on the number of ranks"`
-	Bucket         string `yaml:"bucket" range:"size" resume:"free" doc:"gradients that travel together, such as 4MiB, while the next ones are read from the device. Empty: 4 MiB, or 256 KiB for each rank if that is more"`
-	Timeout        string `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long to wait for another rank, on top of 20 times its expected work, before the run ends with an error that names it"`
+	ShardOptimizer bool     `yaml:"shard_optimizer" resume:"free" doc:"divide the optimizer's state and the update over the ranks, with the same bits: each rank keeps its part of the state, and sends the others the parameters that it updates"`
+	Wire           string   `yaml:"wire" default:"f32" range:"f32|bf16" doc:"how gradients travel between ranks: unchanged (f32), or rounded, with half the bytes (bf16); the bits then depend on the number of ranks"`
+	Bucket         string   `yaml:"bucket" range:"size" resume:"free" doc:"gradients that travel together, such as 4MiB, while the next ones are read from the device. Empty: 4 MiB, or 256 KiB for each rank if that is more"`
+	Timeout        Duration `yaml:"timeout" default:"5m" range:"duration" resume:"free" doc:"how long to wait for another rank, on top of 20 times its expected work, before the run ends with an error that names it"`
 }
 
 // Rule puts parameters on a stage.

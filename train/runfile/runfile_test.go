@@ -59,7 +59,7 @@ data: {text: "books/*.txt"}
 	c, err := ReadAll([]string{file}, []string{"GPUTRAIN_TRAIN_STEPS=20", "GPUTRAIN_TRAIN_BATCH=5", "HOME=/"}, []string{"train.batch=6", "data.text=*.md", "optimizer.b2=0.95", "pipeline.adapters=[1]"})
 	require.NoError(t, err)
 	assert.Equal(t, "llama", c.Model.Kind)
-	assert.Equal(t, 20, c.Train.Steps)
+	assert.EqualValues(t, 20, c.Train.Steps)
 	assert.Equal(t, 6, c.Train.Batch)
 	assert.Equal(t, []string{"*.md"}, c.Data.Text)
 	assert.Nil(t, c.Optimizer.ClipGrad)
@@ -87,6 +87,7 @@ func TestEveryKeyCanBeSet(t *testing.T) {
 		reflect.TypeFor[[]Rule](): "[{match: a, stage: 1}]",
 		reflect.TypeFor[[]Rate](): "[{match: a, multiplier: 2}]", reflect.TypeFor[*int](): "3", reflect.TypeFor[[]Source](): "[{text: a, weight: 1}]",
 		reflect.TypeFor[Intervals](): "[{every: 3, until: 9}]",
+		reflect.TypeFor[int64]():     "7", reflect.TypeFor[Duration](): "some text",
 	}
 	for _, f := range fields {
 		c := New()
@@ -159,8 +160,8 @@ func TestExponentsAreNumbers(t *testing.T) {
 	assert.InDelta(t, 0.001, c.Optimizer.LearningRate, 0)
 	assert.InDelta(t, 10, *c.Optimizer.ClipGrad, 0)
 	assert.Equal(t, map[string]any{"eps": 1e-8, "b": []any{0.1, 0.5}}, c.Optimizer.Parameters)
-	assert.Equal(t, 1000, c.Train.Steps)
-	assert.Equal(t, "1e3", c.Train.Prompt)
+	assert.EqualValues(t, 1000, c.Train.Steps)
+	assert.Equal(t, "1e3", c.Train.Sample.Prompt)
 	require.NoError(t, c.Set("optimizer.learning_rate=3e-4"))
 	assert.InDelta(t, 3e-4, c.Optimizer.LearningRate, 0)
 
@@ -242,7 +243,7 @@ func TestEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{"mu_dtype": "bf16"}, c.Optimizer.Parameters)
 	assert.Equal(t, "linear", c.Optimizer.Schedule.Type)
-	assert.Equal(t, "[a", c.Train.Prompt, "text is no YAML there")
+	assert.Equal(t, "[a", c.Train.Sample.Prompt, "text is no YAML there")
 	assert.Equal(t, Origin("GPUTRAIN_OPTIMIZER_MU_DTYPE"), c.Origin("optimizer.parameters.mu_dtype"))
 	for variable, want := range map[string]string{
 		"GPUTRAIN_TRAIN_STPES=3":         `GPUTRAIN_TRAIN_STPES: unknown variable, did you mean "GPUTRAIN_TRAIN_STEPS"?`,

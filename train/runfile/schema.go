@@ -67,10 +67,11 @@ func schemaOf(t reflect.Type, key string) schema {
 	switch t.Kind() {
 	case reflect.Map:
 		s = schema{"type": []string{"object", "null"}} // of tellOptimizers
-	case reflect.Int:
-		s = schema{"type": "integer", "minimum": math.MinInt32, "maximum": math.MaxInt32}
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64:
 		s = schema{"type": "integer"}
+		if _, own := find(key); own || t.Kind() == reflect.Int { // as convert takes it; an optimizer's own parameters may be larger
+			s["minimum"], s["maximum"] = math.MinInt32, math.MaxInt32
+		}
 	case reflect.Uint64:
 		s = schema{"type": "integer", "minimum": 0, "maximum": uint64(math.MaxUint64)}
 	case reflect.Float64:

@@ -157,7 +157,7 @@ func TestRulesOfKeys(t *testing.T) {
 			for i := range typ.NumField() {
 				visit(key+"."+keyOf(typ.Field(i)), typ.Field(i).Type)
 			}
-		case reflect.Int, reflect.Uint64, reflect.Float64:
+		case reflect.Int, reflect.Int64, reflect.Uint64, reflect.Float64:
 			assert.True(t, free[key] != (rules[key] != nil), key)
 		}
 	}

@@ -10,12 +10,12 @@ import (
 // the key, where its value came from, what was found and what was wanted.
 func (c *Config) Validate() error {
 	for _, f := range fields {
-		if err := c.checkRules(f.key, f.key, reflect.ValueOf(c.value(f))); err != nil {
-			return err
+		if b := breachOf(f.key, f.key, reflect.ValueOf(c.value(f))); b != nil {
+			return c.invalid(b.at, b.found, b.wanted)
 		}
 	}
-	if err := c.Train.SaveEvery.validate(); err != nil {
-		return c.invalid("train.save_every", c.Train.SaveEvery, err.Error())
+	if b := c.Train.SaveEvery.breach(); b != nil {
+		return c.invalid(b.at, b.found, b.wanted)
 	}
 	if m := c.Model; len(m.AllowMissing) > 0 && m.From == "" {
 		return c.invalid("model.allow_missing", m.AllowMissing, "nothing without model.from")

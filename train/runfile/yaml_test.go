@@ -85,7 +85,7 @@ func TestFilesThatAreFine(t *testing.T) {
 	} {
 		c := New()
 		require.NoError(t, c.Parse("run.yaml", []byte(text)), "%q", text)
-		assert.Equal(t, 3, c.Train.Steps, "%q", text)
+		assert.EqualValues(t, 3, c.Train.Steps, "%q", text)
 	}
 	for _, text := range []string{"", "# nothing\n", "---\n", "null\n", "train:\n", "\ufeff"} {
 		c := New()

@@ -184,7 +184,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
 	c.ShardOptimizer = cfg.Cluster.ShardOptimizer
-	c.MeasureUpdates, c.Recompute, c.Accumulation = t.SpikeUpdateNorm > 0, t.Recompute, t.Accumulation
+	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
 	c.Documents = cfg.KeepsApart()
 	c.Companions = begin.Tokens.Companions
 	if cfg.Origin("model.context") != "default" {

@@ -71,10 +71,7 @@ func DeviceOptions(cfg *runfile.Config, adapters ...gpu.Adapter) (o gpu.Options,
 	if o.Texels, err = gpu.ParseTexelUse(cfg.Device.Texels); err != nil {
 		return o, &UsageError{err}
 	}
-	if o.SubmitLimit, err = runfile.ParseDuration(cfg.Device.SubmitLimit); err != nil {
-		return o, &UsageError{err}
-	}
-	if o.SubmitLimit == 0 {
+	if o.SubmitLimit = cfg.Device.SubmitLimit.Time(); o.SubmitLimit == 0 {
 		o.SubmitLimit = -1
 	}
 	for _, a := range adapters {

@@ -24,18 +24,6 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 			begin.Release()
 		}
 	}()
-	interval, err := runfile.ParseDuration(cfg.Train.SaveInterval)
-	if err != nil {
-		return run, nil, &UsageError{err}
-	}
-	limit, err := runfile.ParseDuration(cfg.Train.TimeLimit)
-	if err != nil {
-		return run, nil, &UsageError{err}
-	}
-	timeout, err := runfile.ParseDuration(cfg.Data.Timeout)
-	if err != nil {
-		return run, nil, &UsageError{err}
-	}
 	if err := train.CheckNames(cfg.Train.HistogramMatch, c); err != nil {
 		return run, nil, &UsageError{fmt.Errorf("run file: train.histogram_match (%s): %w", cfg.Origin("train.histogram_match"), err)}
 	}
@@ -44,7 +32,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		return run, nil, err
 	}
 	from := Data(cfg, begin.Tokens, c.Definition, c.Sequence)
-	from.Timeout = timeout
+	from.Timeout = cfg.Data.Timeout.Time()
 	text, err := OpenText(ctx, from, out)
 	if err != nil {
 		return run, nil, err
@@ -68,28 +56,23 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 			return run, nil, &UsageError{err}
 		}
 	}
-	t := cfg.Train
 	bucket, err := runfile.ParseBytes(cfg.Cluster.Bucket)
 	if err != nil {
 		release()
 		return run, nil, &UsageError{err}
 	}
 	run = train.Config{
-		Sums:  cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
-		State: c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, Reads: reads(cfg, text), Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
-		DataTimeout: timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
-		Steps: int64(t.Steps), EvalEvery: int64(t.EvalEvery), EvalTokens: int64(t.EvalTokens),
-		SaveEvery: saveEvery(t.SaveEvery), SaveInterval: interval, SaveSync: !t.SaveAsync, Keep: t.Keep, KeepBest: t.KeepBest,
-		SampleEvery: int64(t.SampleEvery), LogEvery: int64(t.LogEvery), Patience: int64(t.NaNPatience), TimeLimit: limit,
-		Spikes: train.SpikeConfig{
-			Loss: t.SpikeLoss, GradNorm: t.SpikeGradNorm, UpdateNorm: t.SpikeUpdateNorm, Window: t.SpikeWindow, Patience: int64(t.SpikePatience),
-		},
-		HistogramEvery: int64(t.HistogramEvery), Histograms: t.HistogramMatch,
+		Options: cfg.Train.Loop,
+		Sums:    cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
+		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, Reads: reads(cfg, text),
+		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		DataTimeout: from.Timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}
 	run.Tokenizer = begin.Tokens.Text()
-	if t.SampleTokens > 0 && run.Tokenizer != nil && (begin.Tokens.Tokenizer != nil || text.Tokens == byteTokens) {
-		run.Sample = train.SampleConfig{Prompt: prompt(cfg), Tokens: t.SampleTokens, Temperature: t.Temperature, TopK: t.TopK, TopP: t.TopP, MinP: t.MinP, RepetitionPenalty: t.Repetition, Stop: begin.Tokens.Ends(), Seed: t.Seed}
+	run.Sample.Prompt, run.Sample.Stop, run.Sample.Seed = prompt(cfg), begin.Tokens.Ends(), cfg.Train.Seed
+	if run.Tokenizer == nil || begin.Tokens.Tokenizer == nil && text.Tokens != byteTokens { // nothing makes text of tokens
+		run.Sample.Tokens = 0
 	}
 	return run, release, nil
 }
@@ -129,19 +112,10 @@ func provenance(text *data.Corpus, tokens Tokens) string {
 	return fmt.Sprintf("%s, split %s, fingerprint %.12s", what, text.Split, text.Fingerprint)
 }
 
-// saveEvery is when permanent checkpoints are made.
-func saveEvery(intervals runfile.Intervals) train.Intervals {
-	var out train.Intervals
-	for _, i := range intervals {
-		out = append(out, train.Interval{Every: int64(i.Every), Until: int64(i.Until)})
-	}
-	return out
-}
-
 // prompt is what samples begin with: something that the text itself has.
 func prompt(cfg *runfile.Config) string {
-	if cfg.Train.Prompt != "" {
-		return cfg.Train.Prompt
+	if cfg.Train.Sample.Prompt != "" {
+		return cfg.Train.Sample.Prompt
 	}
 	if d := cfg.Data; len(d.Text)+len(d.JSONL)+len(d.Mixture) == 0 {
 		return "func "

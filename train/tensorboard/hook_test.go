@@ -42,12 +42,14 @@ func tiny(t testing.TB, dir string) train.Config {
 			Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 1e-2},
 		}}},
 		Train: corpus.Train, Validation: corpus.Validation, Fingerprint: "tiny",
-		Steps: 12, EvalEvery: 4, EvalTokens: 64, SaveEvery: train.Every(4), SaveSync: true, SampleEvery: 6, LogEvery: 2, HistogramEvery: 5,
+		Options: train.Options{
+			Steps: 12, EvalEvery: 4, EvalTokens: 64, SaveEvery: train.Every(4), SampleEvery: 6, LogEvery: 2, HistogramEvery: 5,
+			Sample: train.SampleConfig{Prompt: "a\n", Tokens: 5, Temperature: 0.8, Seed: 3},
+		},
 		Watchers: []train.Watcher{{Name: "first", Match: `^params/ln_f\.bias`, Every: 3, Watch: func(h buffers.Host) (map[string]float64, error) {
 			return map[string]float64{"value": float64(h.Data[0])}, nil
 		}}},
-		Sample: train.SampleConfig{Prompt: "a\n", Tokens: 5, Temperature: 0.8, Seed: 3},
-		Dir:    dir, Progress: "none", Output: io.Discard, Hooks: []train.Hook{tensorboard.NewHook(dir)},
+		Dir: dir, Progress: "none", Output: io.Discard, Hooks: []train.Hook{tensorboard.NewHook(dir)},
 	}
 }
 
