@@ -3,11 +3,8 @@ package train
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
-
-	"gputrain/cluster"
 )
 
 // StartPatience is how long ranks wait for others before the first step is measured: what drivers take to compile everything, and what reading a
@@ -67,7 +64,7 @@ func (t *trainer) agree(ctx context.Context, err error) error {
 	if wanted := stopOf(ctx, err); wanted != nil {
 		err = wanted
 	}
-	all, err := g.Agree(ctx, err, kindOfEnd(ctx, err), raw)
+	all, err := g.Agree(ctx, err, endWeight(ctx, err), raw)
 	if err != nil {
 		return likewise(err)
 	}
@@ -95,7 +92,7 @@ func (c Config) conclude(ctx context.Context, err error, apart bool) error {
 		c.Ranks.Fail(err)
 		return err
 	}
-	return likewise(c.Ranks.Conclude(ctx, err, kindOfEnd(ctx, err)))
+	return likewise(c.Ranks.Conclude(ctx, err, endWeight(ctx, err)))
 }
 
 // leave waits until rank 0 has written its last file: the end of any rank may be that of all.
@@ -103,32 +100,4 @@ func (t *trainer) leave(ctx context.Context) {
 	if g := t.config.Ranks; g != nil && !t.apart {
 		_, _ = g.Gather(ctx, "end", nil) // the run has ended, whatever comes of it
 	}
-}
-
-// kindOfEnd says what kind of end an error is.
-func kindOfEnd(ctx context.Context, err error) cluster.Weight {
-	switch {
-	case err == nil:
-		return cluster.GoOn
-	case stopOf(ctx, err) != nil:
-		return cluster.Stop
-	case isSound(err):
-		return cluster.Sound
-	}
-	return cluster.Fatal
-}
-
-// likewise makes of another rank's reason to end one of this rank.
-func likewise(err error) error {
-	var peer *cluster.PeerError
-	if !errors.As(err, &peer) {
-		return err
-	}
-	switch {
-	case peer.Weight == cluster.Stop && !errors.Is(err, ErrStopped):
-		return stopError{cause: err}
-	case peer.Weight == cluster.Sound && !isSound(err):
-		return soundError{err}
-	}
-	return err
 }

@@ -35,7 +35,7 @@ func ranksOn(t *testing.T, targets []Target, c Config, change func(rank int, c *
 	var all sync.WaitGroup
 	for rank, ranks := range transport.Local(len(targets)) {
 		c := c
-		c.Ranks = cluster.New(ranks, cluster.Config{Timeout: 30 * time.Second, Code: func(err error) int { return reasonOf(err).ExitCode() }})
+		c.Ranks = cluster.New(ranks, cluster.Config{Timeout: 30 * time.Second, Code: func(err error) int { return KindOf(err).ExitCode() }})
 		ctx := t.Context()
 		if change != nil {
 			ctx = change(rank, &c)

@@ -58,7 +58,7 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 	}
 	result, err := run(ctx, target, c)
 	err = Stopping(ctx, err)
-	result.Reason, result.Elapsed = reasonOf(err), time.Since(started)
+	result.Reason, result.Elapsed = KindOf(err).Reason(), time.Since(started)
 	return result, err
 }
 
@@ -99,13 +99,13 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	if !c.leads() {
 		return t.result(), err
 	}
-	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: reasonOf(err), Err: err}))
+	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: KindOf(err).Reason(), Err: err}))
 	if t.checkpoint != "" && t.dir.check() == nil {
-		t.say("%s at step %s; model in %s, report in %s", reasonOf(err), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
+		t.say("%s at step %s; model in %s, report in %s", KindOf(err).Reason(), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
 	}
 	progress.Times(t.times.list())
 	progress.Close()
-	if reportErr := t.report(reasonOf(err)); err == nil {
+	if reportErr := t.report(KindOf(err).Reason()); err == nil {
 		err = reportErr
 	}
 	if profileErr := t.profile(); err == nil {

@@ -37,7 +37,7 @@ func TestSignals(t *testing.T) {
 			t.Fatal("the first signal does not end the context")
 		}
 		err := stopRequested(ctx)
-		assert.Equal(t, Stopped, reasonOf(err))
+		assert.Equal(t, Stopped, KindOf(err).Reason())
 		assert.ErrorContains(t, err, s.String())
 		assert.Empty(t, exited)
 		for range 2 {

@@ -29,7 +29,7 @@ func onStages(t *testing.T, dev *gpu.Device, n int, c Config, change func(rank i
 	var all sync.WaitGroup
 	for rank, ranks := range transport.Local(n) {
 		c, target := c, pipelined{config: cut}
-		c.Ranks = cluster.New(ranks, cluster.Config{Timeout: 30 * time.Second, Code: func(err error) int { return reasonOf(err).ExitCode() }})
+		c.Ranks = cluster.New(ranks, cluster.Config{Timeout: 30 * time.Second, Code: func(err error) int { return KindOf(err).ExitCode() }})
 		target.config.Ranks = &pipeline.Ranks{Of: c.Ranks, Stages: []int{0, 1}}
 		target.devices = []*gpu.Device{gpu.DryOf(dev.Adapter(), dev.Limits()), gpu.DryOf(dev.Adapter(), dev.Limits())}
 		target.devices[rank%2] = dev

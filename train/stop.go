@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"gputrain/checkpoint"
-	"gputrain/cluster"
-	"gputrain/gpu"
 	"gputrain/optim"
 )
 
@@ -28,27 +24,11 @@ const (
 	Failed        Reason = "error"              // anything else
 )
 
-// ExitCode is the process exit code that belongs to r.
-func (r Reason) ExitCode() int {
-	switch r {
-	case Done:
-		return 0
-	case Stopped, TimeLimit:
-		return 3
-	case Diverged:
-		return 4
-	case OutOfMemory:
-		return 5
-	case BadCheckpoint:
-		return 6
-	}
-	return 1
-}
-
 // Sentinels that the errors of Run match.
 var (
 	ErrStopped  = errors.New("train: stopped")
 	ErrDiverged = errors.New("train: diverged")
+	ErrUsage    = errors.New("train: wrong usage") // a mistake of whoever has written the command, the run file or the program
 )
 
 // DivergedError says where a run lost its numbers.
@@ -126,56 +106,4 @@ func Stopping(ctx context.Context, err error) error {
 		return err
 	}
 	return stopError{cause: context.Cause(ctx), before: true} // the loop tells of its own stops
-}
-
-// soundError is an error that has nothing to do with the state, which can be saved.
-type soundError struct{ err error }
-
-func (e soundError) Error() string { return e.err.Error() }
-func (e soundError) Unwrap() error { return e.err }
-
-// isSound tells whether err is sound in all its parts.
-func isSound(err error) bool {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		_, ok = err.(soundError)
-		return ok
-	}
-	return !slices.ContainsFunc(joined.Unwrap(), func(part error) bool { return !isSound(part) })
-}
-
-// reasonOfCode is why another rank has ended with that code.
-func reasonOfCode(code int) Reason {
-	for _, r := range []Reason{Diverged, OutOfMemory, BadCheckpoint} {
-		if r.ExitCode() == code {
-			return r
-		}
-	}
-	return Failed
-}
-
-// reasonOf finds the reason in an error. Only what is known is named: a bug of ours is Failed.
-func reasonOf(err error) Reason {
-	var limit *gpu.LimitError
-	var late *TimeLimitError
-	var peer *cluster.PeerError
-	switch {
-	case err == nil:
-		return Done
-	case errors.As(err, &peer) && peer.Weight == cluster.Fatal:
-		return reasonOfCode(peer.Code)
-	case errors.Is(err, ErrDiverged):
-		return Diverged
-	case errors.Is(err, gpu.ErrOutOfMemory), errors.As(err, &limit):
-		return OutOfMemory
-	case errors.Is(err, checkpoint.Err):
-		return BadCheckpoint
-	case errors.Is(err, gpu.ErrDeviceLost):
-		return DeviceLost
-	case errors.As(err, &late):
-		return TimeLimit
-	case errors.Is(err, ErrStopped):
-		return Stopped
-	}
-	return Failed
 }

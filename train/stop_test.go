@@ -77,8 +77,21 @@ func TestReasons(t *testing.T) {
 		if stop := stopOf(c.ctx, err); stop != nil {
 			err = stop
 		}
-		reason := reasonOf(err)
+		reason := KindOf(err).Reason()
 		assert.Equal(t, c.want, reason, "%v", c.err)
 		assert.Equal(t, c.code, reason.ExitCode(), "%v", c.err)
+		assert.Equal(t, c.code, KindOf(err).ExitCode(), "%v", c.err)
 	}
+}
+
+// What a launcher starts again: deaths by a signal, lost ranks, and what has no code of its own. All else would only come again.
+func TestWhatMayGoOn(t *testing.T) {
+	var again []int
+	for code := -1; code < 12; code++ {
+		if MayGoOn(code) {
+			again = append(again, code)
+		}
+	}
+	assert.Equal(t, []int{1, 9, 10, 11}, again)
+	assert.True(t, MayGoOn(128+9))
 }

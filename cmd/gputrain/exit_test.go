@@ -31,16 +31,16 @@ func TestExitCodes(t *testing.T) {
 		return fmt.Errorf("pipeline: step 3: %w", &pipeline.StageError{Stage: 1, Doing: "forward of part 1, microbatch 0", Err: err})
 	}
 	for want, errs := range map[int][]error{
-		exitFailure:    {errors.New("x"), stage(gpu.ErrDeviceLost), stage(fmt.Errorf("%w: x", gpu.ErrTimeout)), stage(pipeline.ErrLinkClosed)},
-		exitUsage:      {usageError{errors.New("x")}, &setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
-		exitStopped:    {fmt.Errorf("%w: signal", train.ErrStopped)},
-		exitDiverged:   {&train.DivergedError{}},
-		exitMemory:     {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &state.MemoryError{}},
-		exitCheckpoint: {&checkpoint.SaveError{Err: errors.New("x")}, &setup.ModelError{Err: errors.New("x")}, &model.NotFiniteError{}, &train.GoneError{}},
-		exitNoAdapter:  {gpu.ErrNoAdapter},
-		exitRankLost:   {fmt.Errorf("reduce: %w", &transport.Error{Err: context.DeadlineExceeded})},
-		137:            {codeError(137)},
-		exitBug:        {&checkpoint.SaveError{Err: &caught.Panic{}}, stage(&caught.Panic{}), fmt.Errorf("%w: %w", train.ErrStopped, &caught.Panic{})},
+		1:   {errors.New("x"), stage(gpu.ErrDeviceLost), stage(fmt.Errorf("%w: x", gpu.ErrTimeout)), stage(pipeline.ErrLinkClosed)},
+		2:   {usageError{errors.New("x")}, &setup.UsageError{Err: errors.New("x")}, &train.DirError{Err: errors.New("x")}, &train.ChangedError{}},
+		3:   {fmt.Errorf("%w: signal", train.ErrStopped)},
+		4:   {&train.DivergedError{}},
+		5:   {gpu.ErrOutOfMemory, stage(gpu.ErrOutOfMemory), stage(&gpu.LimitError{}), &state.MemoryError{}},
+		6:   {&checkpoint.SaveError{Err: errors.New("x")}, &setup.ModelError{Err: errors.New("x")}, &model.NotFiniteError{}, &train.GoneError{}},
+		7:   {gpu.ErrNoAdapter},
+		9:   {fmt.Errorf("reduce: %w", &transport.Error{Err: context.DeadlineExceeded})},
+		137: {codeError(137)},
+		8:   {&checkpoint.SaveError{Err: &caught.Panic{}}, stage(&caught.Panic{}), fmt.Errorf("%w: %w", train.ErrStopped, &caught.Panic{})},
 	} {
 		for _, err := range errs {
 			assert.Equal(t, want, exitCode(err), "%v", err)
@@ -50,7 +50,7 @@ func TestExitCodes(t *testing.T) {
 
 // A rank that mpirun ends, since another has died, has saved what it could. That nobody has asked the job to stop is what its code tells launch.
 func TestExitCodeOfEndedRanks(t *testing.T) {
-	for signal, codes := range map[os.Signal][2]int{syscall.SIGTERM: {exitStopped, exitRankLost}, os.Interrupt: {exitStopped, exitStopped}} {
+	for signal, codes := range map[os.Signal][2]int{syscall.SIGTERM: {3, 9}, os.Interrupt: {3, 3}} {
 		err := fmt.Errorf("%w: %w", train.ErrStopped, &train.SignalError{Signal: signal})
 		t.Setenv("GPUTRAIN_LAUNCH_END", "")
 		assert.Equal(t, codes[0], exitCode(err), "%v, alone", signal)
@@ -71,7 +71,7 @@ func TestStoppedBeforeDevicesAreOpen(t *testing.T) {
 		c.Set = []string{"data.text=" + text, "pipeline.stages=" + stages}
 		err := c.Run(ctx)
 		require.ErrorIs(t, err, train.ErrStopped, "stages: %s", stages)
-		assert.Equal(t, exitStopped, exitCode(err))
+		assert.Equal(t, 3, exitCode(err))
 		assert.Equal(t, "train: stopped: signal terminated; no step has been made, so there was nothing to save", err.Error())
 	}
 }

@@ -23,7 +23,7 @@ func TestARunWithoutAStepLeavesEarly(t *testing.T) {
 	}
 	leaveEarly(signalled(), &begun, time.Millisecond, leave)
 	err := <-left
-	assert.Equal(t, exitStopped, exitCode(err))
+	assert.Equal(t, 3, exitCode(err))
 	require.ErrorContains(t, err, "no step has been made, so there was nothing to save")
 
 	ended := leaveEarly(signalled(), &begun, time.Hour, leave)

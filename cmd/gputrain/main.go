@@ -18,6 +18,7 @@ import (
 	"gputrain/cmd/gputrain/launch"
 	"gputrain/internal/caught"
 	"gputrain/internal/terminal"
+	"gputrain/train"
 	"gputrain/train/runfile"
 )
 
@@ -70,7 +71,7 @@ func run(args []string) (code int) {
 	)
 	if err := cmp.Or(areText(args), noneRemoved(args)); err != nil {
 		say("gputrain: %v\n", err)
-		return exitUsage
+		return train.KindUsage.ExitCode()
 	}
 	ctx, err := parser.Parse(args)
 	if err == nil {
@@ -81,7 +82,7 @@ func run(args []string) (code int) {
 	}
 	if err != nil {
 		say("gputrain: %v\n", err)
-		return exitUsage
+		return train.KindUsage.ExitCode()
 	}
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: c.LogLevel})))
 	ctx.BindTo(context.Background(), (*context.Context)(nil))
@@ -133,5 +134,5 @@ func bug(w io.Writer, dir string, p any, stack []byte) int {
 	if err != nil {
 		fmt.Fprintf(w, "%s", stack)
 	}
-	return exitBug
+	return train.KindBug.ExitCode()
 }

@@ -75,7 +75,7 @@ func TestIDs(t *testing.T) {
 		_, err := read(text)
 		require.ErrorContains(t, err, want, "%.20s", text)
 		assert.ErrorContains(t, err, "wanted ids: [1, 2] or 1 2")
-		assert.Equal(t, exitUsage, exitCode(err))
+		assert.Equal(t, 2, exitCode(err))
 	}
 }
 
@@ -120,7 +120,7 @@ func TestTokenizeTrainUsage(t *testing.T) {
 		change(&c)
 		err := c.Run(t.Context())
 		require.ErrorContains(t, err, want)
-		assert.Equal(t, exitUsage, exitCode(err), want)
+		assert.Equal(t, 2, exitCode(err), want)
 	}
 	require.NoError(t, good.Run(t.Context()))
 	assert.ErrorContains(t, good.Run(t.Context()), "tokenizer.json is there already: wanted a path that is free")

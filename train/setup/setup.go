@@ -12,6 +12,11 @@
 // changed before the run begins: hooks, the output, a model of the caller's own.
 package setup
 
+import (
+	"gputrain/checkpoint"
+	"gputrain/train"
+)
+
 // A UsageError is a mistake in the run file, or in what it names.
 type UsageError struct{ Err error }
 
@@ -20,6 +25,9 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake.
 func (e *UsageError) Unwrap() error { return e.Err }
 
+// Is says that it is one.
+func (e *UsageError) Is(target error) bool { return target == train.ErrUsage }
+
 // A ModelError is a model directory that cannot be read.
 type ModelError struct{ Err error }
 
@@ -27,3 +35,6 @@ func (e *ModelError) Error() string { return e.Err.Error() }
 
 // Unwrap returns why.
 func (e *ModelError) Unwrap() error { return e.Err }
+
+// Is says that it is a checkpoint that cannot be read.
+func (e *ModelError) Is(target error) bool { return target == checkpoint.Err }

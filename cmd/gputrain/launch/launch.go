@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gputrain/train"
 )
 
 // Job is what is launched.
@@ -27,16 +29,6 @@ type Job struct {
 	Shrink   bool   // go on without hosts that are gone
 	Log      io.Writer
 }
-
-// Exit codes that are none of a rank's.
-const (
-	stopped  = 3
-	rankLost = 9
-)
-
-// deadly are exit codes after which a run may go on from its newest checkpoint: a rank killed by a signal, a rank lost, and what has no code of its own.
-// Wrong usage, divergence, too little memory, a bad checkpoint, no adapter and a bug would only come again.
-func deadly(code int) bool { return code == 1 || code >= rankLost }
 
 // firstPause is between a death and the first restart; each pause is twice the last.
 var firstPause = time.Second
@@ -56,13 +48,13 @@ func (j Job) Run(ctx, now context.Context) (int, error) {
 	hosts, pause := j.Hosts, firstPause
 	for restart := 0; ; restart++ {
 		code, err := j.once(ctx, now, mpirun, hosts)
-		if err != nil || !deadly(code) || restart == j.Restarts || ctx.Err() != nil {
+		if err != nil || !train.MayGoOn(code) || restart == j.Restarts || ctx.Err() != nil {
 			return code, err
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return stopped, nil // the newest checkpoint is there
+			return train.KindStopped.ExitCode(), nil // the newest checkpoint is there
 		}
 		if pause = min(2*pause, longestPause); j.Shrink {
 			if hosts = j.reachable(now, mpirun); len(hosts) == 0 {
@@ -88,7 +80,7 @@ func meaning(code int) string {
 	switch {
 	case code > 128 && code < 160:
 		return fmt.Sprintf(" (signal %d)", code-128)
-	case code == rankLost:
+	case code == train.KindRankLost.ExitCode():
 		return " (a rank was lost)"
 	}
 	return ""
@@ -159,7 +151,7 @@ func (j Job) once(ctx, now context.Context, mpirun string, hosts []Host) (int, e
 		code = own
 	}
 	if ctx.Err() != nil && code == stoppedEarly {
-		return stopped, nil // the signal came before it could be understood: nothing had begun
+		return train.KindStopped.ExitCode(), nil // the signal came before it could be understood: nothing had begun
 	}
 	return code, nil
 }

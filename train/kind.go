@@ -1,0 +1,174 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"gputrain/checkpoint"
+	"gputrain/cluster"
+	"gputrain/gpu"
+	"gputrain/internal/caught"
+	"gputrain/model"
+	"gputrain/transport"
+)
+
+// Kind is how a run, or a command around it, ends: its reason, its exit code, and whether it is started again follow from it.
+type Kind int
+
+// The kinds. Errors of packages above this one are those that they match: ErrUsage, checkpoint.Err.
+const (
+	KindDone Kind = iota
+	KindUsage
+	KindStopped
+	KindTimeLimit
+	KindDiverged
+	KindMemory
+	KindCheckpoint
+	KindNoAdapter
+	KindBug
+	KindRankLost
+	KindDeviceLost
+	KindFailed
+)
+
+// kinds say what follows from each. Scripts rely on the codes.
+var kinds = [...]struct {
+	reason Reason
+	code   int
+	again  bool // the run may go on from its newest checkpoint; the others would only come again
+}{
+	KindDone:       {reason: Done},
+	KindUsage:      {reason: Failed, code: 2},
+	KindStopped:    {reason: Stopped, code: 3},
+	KindTimeLimit:  {reason: TimeLimit, code: 3},
+	KindDiverged:   {reason: Diverged, code: 4},
+	KindMemory:     {reason: OutOfMemory, code: 5},
+	KindCheckpoint: {reason: BadCheckpoint, code: 6},
+	KindNoAdapter:  {reason: Failed, code: 7},
+	KindBug:        {reason: Failed, code: 8},
+	KindRankLost:   {reason: Failed, code: 9, again: true},
+	KindDeviceLost: {reason: DeviceLost, code: 1, again: true},
+	KindFailed:     {reason: Failed, code: 1, again: true},
+}
+
+// Reason is what a report says of it.
+func (k Kind) Reason() Reason { return kinds[k].reason }
+
+// ExitCode is the code of the process.
+func (k Kind) ExitCode() int { return kinds[k].code }
+
+// ExitCode is the process exit code of a run that has ended for r.
+func (r Reason) ExitCode() int {
+	for k := range kinds {
+		if kinds[k].reason == r && (r != Failed || Kind(k) == KindFailed) {
+			return kinds[k].code
+		}
+	}
+	return KindFailed.ExitCode()
+}
+
+// MayGoOn tells whether a run whose process has ended with a code may go on from its newest checkpoint. Codes of no kind are of signals.
+func MayGoOn(code int) bool {
+	k, known := kindOfCode(code)
+	return known && kinds[k].again || !known && code > 0
+}
+
+// kindOfCode is the first kind with a code, of those with code 1 KindFailed.
+func kindOfCode(code int) (Kind, bool) {
+	if code == KindFailed.ExitCode() {
+		return KindFailed, true
+	}
+	for k := range kinds {
+		if kinds[k].code == code {
+			return Kind(k), true
+		}
+	}
+	return KindFailed, false
+}
+
+// KindOf finds the kind of an error, of several the first in this order. Only what is known is named.
+func KindOf(err error) Kind {
+	var peer *cluster.PeerError
+	if errors.As(err, &peer) && peer.Weight == cluster.Fatal {
+		k, _ := kindOfCode(peer.Code)
+		return k
+	}
+	switch {
+	case err == nil:
+		return KindDone
+	case is[*cluster.DifferentError](err):
+		return KindUsage
+	case is[*caught.Panic](err):
+		return KindBug
+	case errors.Is(err, ErrUsage), errors.Is(err, ErrNoRun), is[*ChangedError](err), is[*DirError](err):
+		return KindUsage
+	case errors.Is(err, ErrStopped) && is[*TimeLimitError](err):
+		return KindTimeLimit
+	case errors.Is(err, ErrStopped):
+		return KindStopped
+	case errors.Is(err, ErrDiverged):
+		return KindDiverged
+	case errors.Is(err, gpu.ErrOutOfMemory), is[*gpu.LimitError](err):
+		return KindMemory
+	case errors.Is(err, checkpoint.Err), is[*model.NotFiniteError](err):
+		return KindCheckpoint
+	case errors.Is(err, gpu.ErrNoAdapter):
+		return KindNoAdapter
+	case is[*transport.Error](err):
+		return KindRankLost
+	case errors.Is(err, gpu.ErrDeviceLost):
+		return KindDeviceLost
+	}
+	return KindFailed
+}
+
+// is tells whether an error is, or wraps, one of a type.
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// endWeight is what an error weighs against those of other ranks.
+func endWeight(ctx context.Context, err error) cluster.Weight {
+	switch {
+	case err == nil:
+		return cluster.GoOn
+	case stopOf(ctx, err) != nil:
+		return cluster.Stop
+	case isSound(err):
+		return cluster.Sound
+	}
+	return cluster.Fatal
+}
+
+// likewise makes of another rank's reason to end one of this rank.
+func likewise(err error) error {
+	var peer *cluster.PeerError
+	if !errors.As(err, &peer) {
+		return err
+	}
+	switch {
+	case peer.Weight == cluster.Stop && !errors.Is(err, ErrStopped):
+		return stopError{cause: err}
+	case peer.Weight == cluster.Sound && !isSound(err):
+		return soundError{err}
+	}
+	return err
+}
+
+// soundError is an error that has nothing to do with the state, which can be saved.
+type soundError struct{ err error }
+
+func (e soundError) Error() string { return e.err.Error() }
+func (e soundError) Unwrap() error { return e.err }
+
+// isSound tells whether err is sound in all its parts.
+func isSound(err error) bool {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		_, ok = err.(soundError)
+		return ok
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(part error) bool { return !isSound(part) })
+}
