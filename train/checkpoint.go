@@ -114,13 +114,13 @@ func (t *trainer) keep() checkpoint.Keep {
 // the first replica.
 func (t *trainer) copyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	defer t.times.span(spanCopy)()
-	replica, _ := t.replica()
-	shared := t.config.Ranks != nil && t.config.State.ShardOptimizer || t.spread() && replica == 0
+	replica, _ := t.team.replica()
+	shared := t.config.Ranks != nil && t.config.State.ShardOptimizer || t.team.spread() && replica == 0
 	if !t.config.leads() && !shared {
 		return checkpoint.HostCopy{}, nil
 	}
 	host, err := t.state.CopyToHost(ctx, run)
-	t.apart = t.apart || err != nil && shared
+	t.team.apart = t.team.apart || err != nil && shared
 	return host, err
 }
 

@@ -76,12 +76,12 @@ func (t *trainer) cost(m state.Metrics, g given, took, worked time.Duration) Cos
 	if t.peak > 0 {
 		c.MFU = Number(t.flops / seconds / t.peak)
 	}
-	for _, d := range t.own() {
+	for _, d := range t.team.own() {
 		counted := d.Counters()
 		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
 	}
 	c.HostBytes = gpu.HostBytes()
-	c.Cluster = t.clusterCost(took)
+	c.Cluster = t.team.cost(took)
 	if use := useOf(t.state); use != nil {
 		c.put(*use)
 	}

@@ -141,8 +141,8 @@ const ofPeak = 0.5
 // guess tells, before anything is compiled, how long the rest of the run takes by counts alone. It does so for processors, whose drivers may
 // compile for a minute; a card is measured as soon. Samples are left out: they are short, or measured.
 func (t *trainer) guess(from int64) error {
-	for _, d := range t.target.Devices() {
-		if d.Adapter().Class() == gpu.Hardware || t.spread() { // the peak is that of this rank's adapters
+	for _, d := range t.team.target.Devices() {
+		if d.Adapter().Class() == gpu.Hardware || t.team.spread() { // the peak is that of this rank's adapters
 			return nil
 		}
 	}
@@ -202,7 +202,7 @@ func (t *trainer) foresee(ctx context.Context) error {
 	if from >= c.Steps {
 		return nil
 	}
-	if ctx = t.together(ctx); context.Cause(ctx) != nil {
+	if ctx = t.team.uncancelled(ctx); context.Cause(ctx) != nil {
 		return t.expect(ctx)
 	}
 	defer t.times.span(spanForecast)()
@@ -239,6 +239,13 @@ func (t *trainer) foresee(ctx context.Context) error {
 	return nil
 }
 
+// expect makes the forecast that of all ranks, whose slowest the others wait for.
+func (t *trainer) expect(ctx context.Context) (err error) {
+	f := &t.forecast
+	f.steps.each, err = t.team.expect(ctx, f.steps.each, f.evaluations.each+f.samples.each+f.checkpoints.each)
+	return err
+}
+
 // Something is measured until so much time has gone, but not more often than that: a machine that does other things as well makes one time a
 // chance.
 const (
@@ -250,19 +257,19 @@ const (
 // measured is the mean of what once tells, but for the first time: what that took longer than the others went into compiling.
 func (t *trainer) measured(once func() (time.Duration, error)) (time.Duration, error) {
 	begin := time.Now()
-	if _, err := once(); t.endsAll(err) != nil {
+	if _, err := once(); t.team.note(err) != nil {
 		return 0, err
 	}
 	first := time.Since(begin)
 	begin = time.Now()
 	sum, n := time.Duration(0), 0
 	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor }
-	if t.spread() { // equally often on all
+	if t.team.spread() { // equally often on all
 		again = func() bool { return n < measureTogether }
 	}
 	for ; again(); n++ {
 		told, err := once()
-		if t.endsAll(err) != nil {
+		if t.team.note(err) != nil {
 			return 0, err
 		}
 		sum += told
@@ -284,12 +291,13 @@ func (t *trainer) evaluationTime(ctx context.Context, passes time.Duration) (tim
 	if err != nil {
 		return 0, err
 	}
-	batches := time.Duration(t.ownBatches()) / time.Duration(one.Batches())
+	_, own := t.team.part(t.validation)
+	batches := time.Duration(own) / time.Duration(one.Batches())
 	begin := time.Now()
 	_, err = t.state.Evaluate(ctx, one)
 	switch {
 	case errors.Is(err, state.ErrNoLabels):
-		return evaluating(c, passes, t.ownBatches()), nil
+		return evaluating(c, passes, own), nil
 	case err != nil:
 		return 0, err
 	}

@@ -15,7 +15,7 @@ import (
 
 // What a first time takes longer counts as compiling, by the clock, however much more than what was done the figure is told for.
 func TestForecastTakesCompilingApart(t *testing.T) {
-	tr := &trainer{}
+	tr := &trainer{team: &team{}}
 	calls := 0
 	each, err := tr.measured(func() (time.Duration, error) {
 		if calls++; calls == 1 {
@@ -124,7 +124,7 @@ func TestForecastFollowsTheRun(t *testing.T) {
 	c := tinyRun(t, t.TempDir()).withDefaults().withRows(t.Context())
 	c.Steps = 100
 	var out bytes.Buffer
-	tr := &trainer{config: c, progress: lineProgress{&out}, times: newTimes(time.Now), forecast: forecast{
+	tr := &trainer{team: &team{}, config: c, progress: lineProgress{&out}, times: newTimes(time.Now), forecast: forecast{
 		steps: errand{100, time.Second}, evaluations: errand{25, 2 * time.Second}, checkpoints: errand{34, 0},
 	}}
 	at := func(step int64, ms ...Number) forecast {

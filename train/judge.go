@@ -56,7 +56,7 @@ func beyond(m state.Metrics, limits state.Limits) string {
 func (t *trainer) diverged(ctx context.Context, m state.Metrics) error {
 	tensor, err := t.state.FirstNonFinite(ctx)
 	if err != nil {
-		t.apart = true
+		t.team.apart = true
 		return err
 	}
 	return &DivergedError{Step: m.Step, Skipped: t.run.InARow, Tensor: tensor, Loss: m.Loss, GradNorm: m.GradNorm}

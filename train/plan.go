@@ -16,7 +16,7 @@ import (
 // plan says where the run is to be, what it is to take and what it has to compute.
 func (t *trainer) plan(ctx context.Context) error {
 	def := t.config.State.Definition
-	stages, err := t.target.Plan(ctx, t.config.State)
+	stages, err := t.team.target.Plan(ctx, t.config.State)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (t *trainer) plan(ctx context.Context) error {
 	if len(stages) == 1 {
 		t.facts.add("memory planned", "%s", stages[0].Memory)
 	}
-	for _, d := range distinct(t.target.Devices()) {
+	for _, d := range distinct(t.team.target.Devices()) {
 		t.facts.add("limits", "%s", limitsText(d.Limits()))
 	}
 	t.findPeak(ctx)
@@ -75,7 +75,7 @@ func (t *trainer) plan(ctx context.Context) error {
 // faster is what stands behind the adapter of the run: what it is, and how something faster is to be had. Whoever trains on several has
 // chosen them.
 func (t *trainer) faster() (string, error) {
-	devices := t.target.Devices()
+	devices := t.team.target.Devices()
 	a := devices[0].Adapter()
 	for _, d := range devices {
 		if d.Adapter().Index != a.Index || d.Dry() {
@@ -120,7 +120,7 @@ func (t *trainer) countWork() error {
 
 // memory is what was planned for every device, what it has given, and what the process takes of the machine.
 func (t *trainer) memory() (rows []memory) {
-	devices, own := t.target.Devices(), t.own()
+	devices, own := t.team.target.Devices(), t.team.own()
 	for i, d := range own {
 		m := memory{name: fmt.Sprintf("device %d: %s", i, d.Adapter())}
 		if len(own) == 1 {

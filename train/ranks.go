@@ -10,7 +10,6 @@ import (
 
 	"gputrain/cluster"
 	"gputrain/data"
-	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/state"
@@ -53,19 +52,6 @@ func perReplica(target Target) int {
 	return 1
 }
 
-// spread tells whether a replica is on several ranks.
-func (t *trainer) spread() bool { return perReplica(t.target) > 1 }
-
-// replica is which of how many replicas of the model this rank has, or has stages of.
-func (t *trainer) replica() (replica, replicas int) {
-	g := t.config.Ranks
-	if g == nil {
-		return 0, 1
-	}
-	n := perReplica(t.target)
-	return g.Rank() / n, g.Size() / n
-}
-
 // checkSpread refuses what no rank has everything for where stages are on several.
 func (c Config) checkSpread() error {
 	if c.HistogramEvery+int64(len(c.Watchers)) > 0 {
@@ -73,25 +59,6 @@ func (c Config) checkSpread() error {
 			c.HistogramEvery, len(c.Watchers))
 	}
 	return nil
-}
-
-// together is the context of what all ranks of a replica do at the same time: who wants to stop says so where all meet.
-func (t *trainer) together(ctx context.Context) context.Context {
-	if t.spread() {
-		return context.WithoutCancel(ctx)
-	}
-	return ctx
-}
-
-// endsAll takes note of an error of what all ranks of a replica do together: the others are still at it.
-func (t *trainer) endsAll(err error) error {
-	t.apart = t.apart || err != nil && t.spread()
-	return err
-}
-
-// own are the devices of the stages that are on this rank, each once.
-func (t *trainer) own() []*gpu.Device {
-	return slices.DeleteFunc(distinct(t.target.Devices()), (*gpu.Device).Dry)
 }
 
 // join compares the ranks, and makes what adds up their gradients.
@@ -113,7 +80,7 @@ func (t *trainer) join(ctx context.Context) error {
 		return fmt.Errorf("train: parameters to begin with: %w", err)
 	}
 	facts.Settings = append(facts.Settings, cluster.Fact{Key: "parameters to begin with (checksum)", Value: sum})
-	for _, d := range t.own() {
+	for _, d := range t.team.own() {
 		facts.Adapters = append(facts.Adapters, cluster.Adapter{Index: d.Adapter().Index, Name: state.AdapterName(d)})
 	}
 	joined, err := c.Ranks.Join(ctx, facts)
@@ -121,11 +88,11 @@ func (t *trainer) join(ctx context.Context) error {
 		return err
 	}
 	t.notes, c.State.Adapter = t.rankNotes(joined), joined.Adapter()
-	if c.Sums.Microbatches = c.State.Microbatches; t.spread() {
-		c.Sums.Members = ranksOf(t.target).Alike()
+	if c.Sums.Microbatches = c.State.Microbatches; t.team.spread() {
+		c.Sums.Members = ranksOf(t.team.target).Alike()
 	}
-	if t.sums, err = cluster.NewReducer(ctx, c.Ranks, c.Sums, t.own()...); t.sums != nil {
-		c.State.Reducer = t.sums
+	if t.team.sums, err = cluster.NewReducer(ctx, c.Ranks, c.Sums, t.team.own()...); t.team.sums != nil {
+		c.State.Reducer = t.team.sums
 	}
 	return err
 }
@@ -140,16 +107,16 @@ func (t *trainer) rankNotes(joined cluster.Joined) (notes []string) {
 		}
 	}
 	said := fmt.Sprintf("%d ranks on %s, %d batches an update", g.Size(), strings.Join(hosts, ", "), micro)
-	_, replicas := t.replica()
+	_, replicas := t.team.replica()
 	who := "ranks"
-	if t.spread() {
+	if t.team.spread() {
 		who = "replicas"
 	}
 	switch {
 	case replicas == 1:
 		said += ", of a model whose stages are on all of them"
-	case t.spread():
-		said += fmt.Sprintf(" divided over %d replicas of the model, each on %d ranks", replicas, perReplica(t.target))
+	case t.team.spread():
+		said += fmt.Sprintf(" divided over %d replicas of the model, each on %d ranks", replicas, perReplica(t.team.target))
 	default:
 		said += " divided over them"
 	}

@@ -19,26 +19,29 @@ var probeTries = 50
 // probeForm is how the files begin that tell whether the run directory is shared.
 const probeForm = ".gputrain.ranks-"
 
-// shareDir makes sure that all ranks see the run directory that rank 0 has taken.
-func (t *trainer) shareDir(ctx context.Context) error {
-	g := t.config.Ranks
+// share makes sure that all ranks see the run directory that rank 0 has taken; taken is nil on the others.
+func (m *team) share(ctx context.Context, path string, taken *runDir) error {
+	g := m.group
+	if g == nil {
+		return nil
+	}
 	name := probeForm + rand.Text()
 	var failed error
-	if t.config.leads() {
-		failed = t.dir.probe(name)
+	if taken != nil {
+		failed = taken.probe(name)
 	}
 	if _, err := g.Agree(ctx, failed, cluster.Fatal, nil); err != nil {
 		return err
 	}
 	raw, err := g.Share(ctx, "probe of the run directory", []byte(name))
-	if err == nil && !t.config.leads() {
-		failed = t.sees(string(raw))
+	if err == nil && taken == nil {
+		failed = m.finds(path, string(raw))
 	}
 	if err == nil {
 		_, err = g.Agree(ctx, failed, cluster.Fatal, nil)
 	}
-	if t.config.leads() {
-		err = errors.Join(err, os.Remove(t.dir.join(name)))
+	if taken != nil {
+		err = errors.Join(err, os.Remove(taken.join(name)))
 	}
 	return err
 }
@@ -55,20 +58,19 @@ func (d *runDir) probe(name string) error {
 	return err
 }
 
-// sees looks for the probe.
-func (t *trainer) sees(probe string) error {
-	c := t.config
+// finds looks for the probe in the directory of path.
+func (m *team) finds(path, probe string) error {
 	for range probeTries {
-		if _, err := os.Stat(filepath.Join(c.Dir, probe)); err == nil {
+		if _, err := os.Stat(filepath.Join(path, probe)); err == nil {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	path, err := filepath.Abs(c.Dir)
+	whole, err := filepath.Abs(path)
 	if err != nil {
-		path = c.Dir
+		whole = path
 	}
-	g := c.Ranks
-	return &DirError{c.Dir, fmt.Errorf("%s does not find in %s what %s has written: wanted a directory that all hosts share, by the same path: name one with --run-dir",
-		transport.Name(g.Rank(), g.Host(g.Rank())), path, transport.Name(0, g.Host(0)))}
+	g := m.group
+	return &DirError{path, fmt.Errorf("%s does not find in %s what %s has written: wanted a directory that all hosts share, by the same path: name one with --run-dir",
+		transport.Name(g.Rank(), g.Host(g.Rank())), whole, transport.Name(0, g.Host(0)))}
 }

@@ -7,45 +7,39 @@ import (
 	"math"
 	"time"
 
+	"gputrain/data"
 	"gputrain/state"
 )
 
-// ownPart are the batches of an evaluation that this rank's replica computes: n from first on.
-func (t *trainer) ownPart() (first, n int) {
-	all := t.validation.Batches()
-	replica, replicas := t.replica()
+// part are the batches of an evaluation that this rank's replica computes: n from first on.
+func (m *team) part(of *data.Evaluation) (first, n int) {
+	all := of.Batches()
+	replica, replicas := m.replica()
 	first = replica * all / replicas
 	return first, (replica+1)*all/replicas - first
 }
 
-// ownBatches is how many they are.
-func (t *trainer) ownBatches() int {
-	_, n := t.ownPart()
-	return n
-}
-
-// measure computes the loss of the validation text, each replica that of some batches; its bits are those of one that computes all.
-func (t *trainer) measure(ctx context.Context) (state.EvalResult, error) {
-	g := t.config.Ranks
-	if g == nil {
-		return t.state.Evaluate(ctx, t.validation)
+// evaluate computes the loss of the validation text, each replica that of some batches; its bits are those of one that computes all.
+func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluation) (state.EvalResult, error) {
+	if m.group == nil {
+		return s.Evaluate(ctx, validation)
 	}
-	part, err := t.validation.Part(t.ownPart())
+	part, err := validation.Part(m.part(validation))
 	if err != nil {
 		return state.EvalResult{}, err
 	}
-	losses, err := t.state.BatchLosses(context.WithoutCancel(ctx), part) // who wants to stop says so where all meet
-	if t.endsAll(err) != nil {
+	losses, err := s.BatchLosses(context.WithoutCancel(ctx), part) // who wants to stop says so where all meet
+	if m.note(err) != nil {
 		return state.EvalResult{}, err
 	}
-	if g.Rank()%perReplica(t.target) > 0 {
+	if m.group.Rank()%perReplica(m.target) > 0 {
 		losses = nil // the replica's first rank gives them
 	}
 	raw, err := json.Marshal(bitsOfLosses(losses))
 	if err != nil {
 		return state.EvalResult{}, err
 	}
-	all, err := g.Gather(ctx, "losses of an evaluation", raw)
+	all, err := m.group.Gather(ctx, "losses of an evaluation", raw)
 	if err != nil {
 		return state.EvalResult{}, likewise(err)
 	}
@@ -62,14 +56,14 @@ func (t *trainer) measure(ctx context.Context) (state.EvalResult, error) {
 	return state.MeanLoss(whole)
 }
 
-// clusterCost is how the ranks have spent a step that took so long.
-func (t *trainer) clusterCost(took time.Duration) *ClusterCost {
-	if t.sums == nil {
+// cost is how the ranks have spent a step that took so long.
+func (m *team) cost(took time.Duration) *ClusterCost {
+	if m.sums == nil {
 		return nil
 	}
 	c := &ClusterCost{}
 	var transfer, hidden time.Duration
-	for rank, u := range t.sums.Uses() {
+	for rank, u := range m.sums.Uses() {
 		ms := Number(milliseconds(u.Passes))
 		c.PassesMS = append(c.PassesMS, ms)
 		if ms > c.PassesMS[c.Slowest] {

@@ -14,32 +14,29 @@ const StartPatience = 15 * time.Minute
 // Waits for others last as long as what they do, as it is expected, so many times over.
 const workPatience = 20
 
-// expect tells the ranks how long what they wait for may take.
-func (t *trainer) expect(ctx context.Context) error {
-	g := t.config.Ranks
-	if g == nil {
-		return nil
+// expect tells the ranks how long a step takes here, and what comes between two, and how long the others have to be waited for. It returns how
+// long a step takes on the slowest.
+func (m *team) expect(ctx context.Context, step, between time.Duration) (time.Duration, error) {
+	if m.group == nil {
+		return step, nil
 	}
-	f := &t.forecast
-	raw, err := json.Marshal([]time.Duration{f.steps.each, f.evaluations.each + f.samples.each + f.checkpoints.each})
+	raw, err := json.Marshal([]time.Duration{step, between})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	all, err := g.Gather(ctx, "forecast", raw)
+	all, err := m.group.Gather(ctx, "forecast", raw)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var step, between time.Duration
 	for _, one := range all {
 		var of []time.Duration
 		if err := json.Unmarshal(one, &of); err != nil {
-			return fmt.Errorf("train: forecast: %w", err)
+			return 0, fmt.Errorf("train: forecast: %w", err)
 		}
 		step, between = max(step, of[0]), max(between, of[1])
 	}
-	f.steps.each = step // all are as slow as the slowest
-	g.Expect(workPatience * (step + between))
-	return nil
+	m.group.Expect(workPatience * (step + between))
+	return step, nil
 }
 
 // wish is what a rank says before every step.
@@ -47,57 +44,52 @@ type wish struct {
 	Late bool `json:"late,omitempty"` // it is time for a checkpoint
 }
 
-// agree lets the ranks make the next step together, or end together; err is why this one is to end. What all are to do is known behind it.
-func (t *trainer) agree(ctx context.Context, err error) error {
-	g := t.config.Ranks
-	if g == nil {
-		return err
+// agree lets the ranks make the next step together, or end together; err is why this one is to end. late says that it is time for a checkpoint: on
+// any of them, where it returns.
+func (m *team) agree(ctx context.Context, err error, late bool) (bool, error) {
+	if m.group == nil {
+		return late, err
 	}
-	if t.apart {
-		g.Fail(err)
-		return err
+	if m.apart {
+		m.group.Fail(err)
+		return false, err
 	}
-	raw, failed := json.Marshal(wish{Late: t.overdue()})
+	raw, failed := json.Marshal(wish{Late: late})
 	if failed != nil {
-		return failed
+		return false, failed
 	}
 	if wanted := stopOf(ctx, err); wanted != nil {
 		err = wanted
 	}
-	all, err := g.Agree(ctx, err, endWeight(ctx, err), raw)
+	all, err := m.group.Agree(ctx, err, endWeight(ctx, err), raw)
 	if err != nil {
-		return likewise(err)
+		return false, likewise(err)
 	}
-	t.saves.late = false
 	for _, one := range all {
 		var w wish
 		if err := json.Unmarshal(one, &w); err != nil {
-			return fmt.Errorf("train: agreement: %w", err)
+			return false, fmt.Errorf("train: agreement: %w", err)
 		}
-		t.saves.late = t.saves.late || w.Late
+		late = late || w.Late
 	}
-	return nil
+	return late, nil
 }
 
-// conclude ends a run on all ranks for one reason.
-func (t *trainer) conclude(ctx context.Context, err error) error {
-	return t.config.conclude(ctx, err, t.apart)
-}
-
-func (c Config) conclude(ctx context.Context, err error, apart bool) error {
+// end ends a run on all ranks for one reason.
+func (m *team) end(ctx context.Context, err error) error {
 	switch {
-	case c.Ranks == nil:
+	case m.group == nil:
 		return err
-	case apart:
-		c.Ranks.Fail(err)
+	case m.apart:
+		m.group.Fail(err)
 		return err
 	}
-	return likewise(c.Ranks.Conclude(ctx, err, endWeight(ctx, err)))
+	return likewise(m.group.Conclude(ctx, err, endWeight(ctx, err)))
 }
 
-// leave waits until rank 0 has written its last file: the end of any rank may be that of all.
-func (t *trainer) leave(ctx context.Context) {
-	if g := t.config.Ranks; g != nil && !t.apart {
-		_, _ = g.Gather(ctx, "end", nil) // the run has ended, whatever comes of it
+// waitForAll waits until rank 0 has written its last file: the end of any rank may be that of all.
+func (m *team) waitForAll(ctx context.Context) {
+	if m.group != nil && !m.apart {
+		_, _ = m.group.Gather(ctx, "end", nil) // the run has ended, whatever comes of it
 	}
 }

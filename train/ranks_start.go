@@ -44,7 +44,7 @@ func (t *trainer) follow(ctx context.Context) error {
 			transport.Name(g.Rank(), g.Host(g.Rank())), from.Checkpoint, transport.Name(0, g.Host(0)))}
 	}
 	t.config.State.Reschedule, t.config.State.BaseAt = from.Reschedule, from.BaseAt
-	loaded, record, err := t.target.Load(ctx, t.config.State, path)
+	loaded, record, err := t.team.target.Load(ctx, t.config.State, path)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (t *trainer) fit(ctx context.Context) error {
 	}
 	asked, choices := c.State, c.State.Choices()
 	for _, c.State = range choices[max(0, slices.Index(model.Recomputes, had)):] {
-		if fits, err := t.target.Fits(ctx, c.State); err != nil {
+		if fits, err := t.team.target.Fits(ctx, c.State); err != nil {
 			return err
 		} else if fits {
 			break
@@ -62,7 +62,7 @@ func (t *trainer) fit(ctx context.Context) error {
 
 // planBytes is what the stages are to take together.
 func (t *trainer) planBytes(ctx context.Context, c state.Config) (total uint64, err error) {
-	stages, err := t.target.Plan(ctx, c)
+	stages, err := t.team.target.Plan(ctx, c)
 	for _, s := range stages {
 		total += s.Bytes
 	}

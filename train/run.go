@@ -64,16 +64,17 @@ func RunOn(ctx context.Context, target Target, c Config) (Result, error) {
 
 func run(ctx context.Context, target Target, c Config) (Result, error) {
 	nothing := Result{Loss: math.NaN(), EvalLoss: math.NaN(), BestLoss: math.NaN()}
+	together := &team{group: c.Ranks, target: target}
 	if target == nil {
-		return nothing, c.conclude(ctx, errors.New("train: target: found none, wanted one, such as Pipelined makes"), false)
+		return nothing, together.end(ctx, errors.New("train: target: found none, wanted one, such as Pipelined makes"))
 	}
 	if err := c.Validate(); err != nil {
-		return nothing, c.conclude(ctx, err, false)
+		return nothing, together.end(ctx, err)
 	}
 	c = c.withDefaults()
 	if perReplica(target) > 1 {
 		if err := c.checkSpread(); err != nil {
-			return nothing, c.conclude(ctx, err, false)
+			return nothing, together.end(ctx, err)
 		}
 	}
 	if !c.leads() {
@@ -87,15 +88,16 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	spent := newTimes(time.Now)
 	c.State.Progress = spent.phase(progress.Phase)
 	t := &trainer{
-		config: c, target: target, progress: progress, evalLoss: math.NaN(),
+		config: c, team: together, progress: progress, evalLoss: math.NaN(),
 		watched: map[int64]map[string]Number{}, given: map[int64]given{}, times: spent,
 	}
 	defer t.release()
 	if err := t.enter(ctx); err != nil {
-		return nothing, t.conclude(ctx, t.agree(ctx, err))
+		_, err = together.agree(ctx, err, false)
+		return nothing, together.end(ctx, err)
 	}
-	err = t.conclude(ctx, t.loop(ctx))
-	defer t.leave(ctx)
+	err = together.end(ctx, t.loop(ctx))
+	defer together.waitForAll(ctx)
 	if !c.leads() {
 		return t.result(), err
 	}
@@ -138,10 +140,8 @@ func (t *trainer) enter(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if t.config.Ranks != nil {
-		if err := t.shareDir(ctx); err != nil {
-			return err
-		}
+	if err := t.team.share(ctx, t.config.Dir, t.dir); err != nil {
+		return err
 	}
 	return t.open(ctx, reached)
 }
@@ -198,7 +198,7 @@ func (t *trainer) accumulate() error {
 		t.facts.add("accumulation", "%s", said)
 	}
 	t.config = c
-	if _, replicas := t.replica(); replicas > 1 && c.State.Accumulation == state.AccumulateSequence {
+	if _, replicas := t.team.replica(); replicas > 1 && c.State.Accumulation == state.AccumulateSequence {
 		return fmt.Errorf("train: run directory %q: train.accumulation: found %s, with which the run began, on %d ranks, wanted %s: its sums have the bits of one process alone",
 			c.Dir, c.State.Accumulation, c.Ranks.Size(), state.AccumulateTree)
 	}
@@ -381,7 +381,7 @@ func (t *trainer) restore(ctx context.Context) error {
 	if err := t.lead(ctx, found.Path); err != nil {
 		return err
 	}
-	loaded, record, err := t.target.Load(ctx, t.config.State, found.Path)
+	loaded, record, err := t.team.target.Load(ctx, t.config.State, found.Path)
 	if err != nil {
 		return err
 	}
@@ -417,7 +417,7 @@ func (t *trainer) begin(ctx context.Context) error {
 	defer t.times.span(spanCreate)()
 	c := t.config
 	t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
-	created, err := t.target.Create(ctx, c.State, c.Params)
+	created, err := t.team.target.Create(ctx, c.State, c.Params)
 	if err == nil {
 		t.state = created
 	}
@@ -433,7 +433,7 @@ func (t *trainer) resume(record checkpoint.Record, path string) {
 }
 
 // adapter names the adapters of the run, as checkpoints do.
-func (t *trainer) adapter() string { return cmp.Or(t.config.State.Adapter, t.target.Adapter()) }
+func (t *trainer) adapter() string { return cmp.Or(t.config.State.Adapter, t.team.target.Adapter()) }
 
 // openLogs rewinds the logs to the state's step.
 func (t *trainer) openLogs() (err error) {

@@ -13,8 +13,8 @@ const FewerRows = "lower train.batch and raise train.accumulate, or raise pipeli
 func (t *trainer) tellSubmits() {
 	submits, cut, most := 0, false, time.Duration(0)
 	for stage, all := range t.state.Submits() {
-		d := t.target.Devices()[stage]
-		if d.Dry() && t.spread() { // the stage is on another rank
+		d := t.team.target.Devices()[stage]
+		if d.Dry() && t.team.spread() { // the stage is on another rank
 			continue
 		}
 		for _, s := range all {

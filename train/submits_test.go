@@ -36,7 +36,7 @@ func TestSubmitsAreTold(t *testing.T) {
 		p, err := newProgress("plain", &out, 0)
 		require.NoError(t, err)
 		s := submitting{stages: [][]gpu.Planned{nil, all}, devices: []*gpu.Device{d, d}}
-		(&trainer{state: s, target: s, progress: p, config: Config{State: state.Config{}}}).tellSubmits()
+		(&trainer{state: s, team: &team{target: s}, progress: p, config: Config{State: state.Config{}}}).tellSubmits()
 		return out.String()
 	}
 	short := gpu.Planned{Times: 1, Takes: 400 * time.Millisecond, Longest: "a", LongestTakes: 300 * time.Millisecond}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"gputrain/checkpoint"
-	"gputrain/cluster"
 	"gputrain/data"
 	"gputrain/state"
 )
@@ -17,7 +16,6 @@ import (
 // trainer is a run under way.
 type trainer struct {
 	config     Config
-	target     Target
 	progress   Progress
 	dir        *runDir
 	state      State
@@ -30,9 +28,8 @@ type trainer struct {
 	watched    map[int64]map[string]Number // figures of steps whose metrics have not been taken
 	facts      facts
 	decided    reschedule
-	sums       *cluster.Reducer // of several ranks; else nil
-	notes      []string         // what there is to say of them
-	apart      bool             // this rank has failed where ranks do not meet to agree
+	team       *team
+	notes      []string // what there is to say of its ranks
 
 	run        checkpoint.Run  // as of the last metrics read; Data as of the last batch given to a step
 	late       []state.Metrics // read, not yet taken
@@ -61,7 +58,7 @@ func (t *trainer) say(format string, args ...any) { t.progress.Line(fmt.Sprintf(
 // loop makes the steps that are left and takes leave: a wanted stop, and what leaves the state sound, saves what has been reached.
 func (t *trainer) loop(ctx context.Context) error {
 	err := t.steps(ctx)
-	if t.apart && t.config.Ranks != nil {
+	if t.team.apart && t.config.Ranks != nil {
 		return errors.Join(err, t.settle(ctx, true))
 	}
 	wanted := stopOf(ctx, err)
@@ -84,7 +81,8 @@ func (t *trainer) loop(ctx context.Context) error {
 // run was stopped in between, so that the logs of a resumed run are those of an undisturbed one.
 func (t *trainer) steps(ctx context.Context) error {
 	if err := t.foresee(ctx); err != nil {
-		return t.agree(ctx, err)
+		_, err = t.team.agree(ctx, err, false)
+		return err
 	}
 	err := t.tell(ctx, Event{Kind: Started})
 	if t.state.Step() == t.config.Steps && err == nil {
@@ -100,7 +98,7 @@ func (t *trainer) steps(ctx context.Context) error {
 		if err == nil && !done {
 			prepared, err = t.prepare(ctx)
 		}
-		if err = t.agree(ctx, err); err != nil || done {
+		if t.saves.late, err = t.team.agree(ctx, err, t.overdue()); err != nil || done {
 			return err
 		}
 		err = t.step(ctx, prepared)
@@ -151,7 +149,7 @@ func (t *trainer) step(ctx context.Context, p prepared) error {
 	t.state.SetLimits(guard{t.config.Spikes}.limits(t.run.Guard, t.state.Step()+1))
 	metrics, err := t.state.TrainStep(ctx, p.batch)
 	if err != nil {
-		t.apart = true
+		t.team.apart = true
 		return err
 	}
 	t.run.Data = p.batch.State
@@ -263,7 +261,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	}
 	defer t.times.span(spanEvaluation)()
 	begin := time.Now()
-	r, err := t.measure(ctx)
+	r, err := t.team.evaluate(ctx, t.state, t.validation)
 	if err != nil {
 		return err
 	}
@@ -291,7 +289,7 @@ func (t *trainer) sample(ctx context.Context) error {
 	c := t.config
 	begin := time.Now()
 	var text strings.Builder
-	err := Continue(t.together(ctx), c.Sample, c.Tokenizer, t.state, func(more string) bool {
+	err := Continue(t.team.uncancelled(ctx), c.Sample, c.Tokenizer, t.state, func(more string) bool {
 		text.WriteString(more)
 		return true
 	})
@@ -300,7 +298,7 @@ func (t *trainer) sample(ctx context.Context) error {
 		t.say("step %d: no sample: %v", t.sampled, err)
 		return nil
 	}
-	if t.endsAll(err) != nil {
+	if t.team.note(err) != nil {
 		return err
 	}
 	t.forecast.samples.each = time.Since(begin)
