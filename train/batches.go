@@ -50,11 +50,11 @@ func (o *ownBatches) Next(ctx context.Context) (data.Batch, error) {
 }
 
 // openBatches makes what the loop takes its batches from, from the run's place on.
-func (t *trainer) openBatches() (err error) {
+func (t *opening) openBatches() (err error) {
 	c := t.config
 	for _, note := range c.Notes {
 		t.say("data: %s", note)
-		t.facts.add("data", "%s", note)
+		t.reporter.facts.add("data", "%s", note)
 	}
 	if c.Batches != nil {
 		source, err := c.Batches(t.run.Data)

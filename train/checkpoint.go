@@ -81,7 +81,7 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	if !t.saves.again && (step == 0 || step == t.saves.permanent || temporary && step == t.saves.temporary) {
 		return nil
 	}
-	if err := t.settle(ctx, true); err != nil {
+	if err := t.finishSave(ctx, true); err != nil {
 		return err
 	}
 	run := t.run
@@ -93,14 +93,14 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	}
 	// A checkpoint never knows more than the logs.
 	durable := func() error {
-		return errors.Join(t.metrics.sync(), t.samples.sync(), t.histograms.sync(), t.syncHooks())
+		return errors.Join(t.journal.sync(), t.syncHooks())
 	}
 	if err := t.saves.saver.Start(host, t.keep(), durable); err != nil {
 		return err
 	}
 	t.saved(step, temporary)
 	if !t.config.SaveAsync {
-		return t.settle(ctx, true)
+		return t.finishSave(ctx, true)
 	}
 	return nil
 }
@@ -134,8 +134,8 @@ func (t *trainer) saved(step int64, temporary bool) {
 	}
 }
 
-// settle takes the outcome of the save under way, if it is done or wait is set.
-func (t *trainer) settle(ctx context.Context, wait bool) error {
+// finishSave takes the outcome of the save under way, if it is done or wait is set.
+func (t *trainer) finishSave(ctx context.Context, wait bool) error {
 	take := t.saves.saver.Done
 	if wait {
 		defer t.times.span(spanSaveWait)()

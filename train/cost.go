@@ -53,36 +53,64 @@ type timed interface {
 	DeviceTime(step int64) (worked time.Duration, done time.Time)
 }
 
+// meter measures steps.
+type meter struct {
+	team  *team
+	flops float64         // of an update, but for the optimizer's
+	peak  float64         // of the devices, a second; 0: nobody knows
+	given map[int64]given // of steps whose metrics have not been taken
+	mark  time.Time       // when the last step was done, or training went on after an evaluation or a save
+}
+
+// begin takes note of a step.
+func (m *meter) begin(step int64, g given) {
+	if m.given == nil {
+		m.given = map[int64]given{}
+	}
+	m.given[step] = g
+}
+
+// end is what a step was given, and what it has taken; left steps share what has passed, where the state does not tell.
+func (m *meter) end(s State, of state.Metrics, left int) (given, Cost) {
+	took, worked := m.elapse(s, of.Step, left)
+	g := m.given[of.Step]
+	delete(m.given, of.Step)
+	return g, m.cost(s, of, g, took, worked)
+}
+
+// goOn is when training goes on after something else.
+func (m *meter) goOn() { m.mark = time.Now() }
+
 // elapse is the time that a step took since the one before it, or since training went on, and how much of it the devices were at work. Steps
 // of a state that does not tell share what has passed with those whose metrics came with theirs, left of them with this one.
-func (t *trainer) elapse(step int64, left int) (took, worked time.Duration) {
-	done := t.mark.Add(time.Since(t.mark) / time.Duration(left))
-	if s, ok := t.state.(timed); ok {
-		if of, at := s.DeviceTime(step); at.After(t.mark) {
+func (m *meter) elapse(of State, step int64, left int) (took, worked time.Duration) {
+	done := m.mark.Add(time.Since(m.mark) / time.Duration(left))
+	if s, ok := of.(timed); ok {
+		if of, at := s.DeviceTime(step); at.After(m.mark) {
 			worked, done = of, at
 		}
 	}
-	took, t.mark = done.Sub(t.mark), done
+	took, m.mark = done.Sub(m.mark), done
 	return took, worked
 }
 
 // cost makes the account of a step.
-func (t *trainer) cost(m state.Metrics, g given, took, worked time.Duration) Cost {
+func (m *meter) cost(s State, of state.Metrics, g given, took, worked time.Duration) Cost {
 	seconds := took.Seconds()
 	c := Cost{
-		TokensPerSecond: Number(float64(m.Tokens) / seconds), PaddedTokensPerSecond: Number(float64(g.positions) / seconds),
+		TokensPerSecond: Number(float64(of.Tokens) / seconds), PaddedTokensPerSecond: Number(float64(g.positions) / seconds),
 		StepMS: Number(milliseconds(took)), DataWaitMS: Number(milliseconds(g.wait)), DeviceMS: Number(milliseconds(worked)),
 	}
-	if t.peak > 0 {
-		c.MFU = Number(t.flops / seconds / t.peak)
+	if m.peak > 0 {
+		c.MFU = Number(m.flops / seconds / m.peak)
 	}
-	for _, d := range t.team.own() {
+	for _, d := range m.team.own() {
 		counted := d.Counters()
 		c.DeviceBytes, c.DevicePeakBytes = c.DeviceBytes+counted.LiveBytes, c.DevicePeakBytes+counted.PeakBytes
 	}
 	c.HostBytes = gpu.HostBytes()
-	c.Cluster = t.team.cost(took)
-	if use := useOf(t.state); use != nil {
+	c.Cluster = m.team.cost(took)
+	if use := useOf(s); use != nil {
 		c.put(*use)
 	}
 	return c
@@ -91,8 +119,8 @@ func (t *trainer) cost(m state.Metrics, g given, took, worked time.Duration) Cos
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // clipped is the norm of a gradient after the optimizer's clip; 0 where it has none.
-func (t *trainer) clipped(norm float64) Number {
-	if limit := t.config.State.Optimizer.Options.ClipGrad; limit != nil {
+func (c Config) clipped(norm float64) Number {
+	if limit := c.State.Optimizer.Options.ClipGrad; limit != nil {
 		return Number(min(norm, *limit))
 	}
 	return 0

@@ -15,9 +15,9 @@ import (
 
 // What a first time takes longer counts as compiling, by the clock, however much more than what was done the figure is told for.
 func TestForecastTakesCompilingApart(t *testing.T) {
-	tr := &trainer{team: &team{}}
+	r := &rehearsal{team: &team{}, display: &display{}}
 	calls := 0
-	each, err := tr.measured(func() (time.Duration, error) {
+	each, err := r.measured(func() (time.Duration, error) {
 		if calls++; calls == 1 {
 			time.Sleep(50 * time.Millisecond)
 			return time.Hour, nil
@@ -27,8 +27,8 @@ func TestForecastTakesCompilingApart(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, measureMost+1, calls)
 	assert.Equal(t, 4*time.Minute, each, "2 to 6")
-	assert.GreaterOrEqual(t, tr.forecast.compiling, 49*time.Millisecond)
-	assert.Less(t, tr.forecast.compiling, time.Hour)
+	assert.GreaterOrEqual(t, r.display.forecast.compiling, 49*time.Millisecond)
+	assert.Less(t, r.display.forecast.compiling, time.Hour)
 }
 
 // What is due is counted as the loop finds it due, step by step.
@@ -124,28 +124,28 @@ func TestForecastFollowsTheRun(t *testing.T) {
 	c := tinyRun(t, t.TempDir()).withDefaults().withRows(t.Context())
 	c.Steps = 100
 	var out bytes.Buffer
-	tr := &trainer{team: &team{}, config: c, progress: lineProgress{&out}, times: newTimes(time.Now), forecast: forecast{
+	d := &display{Progress: lineProgress{&out}, config: c, times: newTimes(time.Now), forecast: forecast{
 		steps: errand{100, time.Second}, evaluations: errand{25, 2 * time.Second}, checkpoints: errand{34, 0},
 	}}
 	at := func(step int64, ms ...Number) forecast {
-		tr.last.Step, tr.recent = step, nil
+		d.recent = nil
 		for i, m := range ms {
 			line := Metrics{Step: step - int64(len(ms)-1-i)}
 			line.StepMS = m
-			tr.recent = append(tr.recent, line)
+			d.recent = append(d.recent, line)
 		}
-		return tr.toCome()
+		return d.toCome(step)
 	}
 	assert.Equal(t, errand{99, time.Second}, at(1, 9000).steps, "the first step says nothing of the others")
 	assert.Equal(t, errand{97, 300 * time.Millisecond}, at(3, 9000, 200, 400).steps)
 	assert.Equal(t, errand{24, 2 * time.Second}, at(4, 200).evaluations)
-	tr.reconsider()
+	d.correct(4)
 	assert.Empty(t, out.String())
 	at(10, 300)
-	tr.reconsider()
+	d.correct(10)
 	assert.Regexp(t, `^after 10 steps: the run takes about .*: 90 steps of 0\.3 s, 23 evaluations of 2 s`, out.String())
 	out.Reset()
 	at(10, 1100)
-	tr.reconsider()
+	d.correct(10)
 	assert.Empty(t, out.String(), "what has turned out as told is not told again")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -32,14 +31,14 @@ type Histogram struct {
 	Counts    []uint32 `json:"counts"` // of equal parts of [Min, Max]
 }
 
-// seen is a State that shows its trees.
-type seen interface {
+// treed is a State that shows its trees.
+type treed interface {
 	Trees() (params, grads []*buffers.Tree)
 }
 
 // treesOf gives the trees of a state by what their leaves are called by: params/PATH, grads/PATH.
 func treesOf(s State) ([]histogram.Source, error) {
-	shown, ok := s.(seen)
+	shown, ok := s.(treed)
 	if !ok {
 		return nil, fmt.Errorf("train: tensors: found a %T, wanted a state with the method Trees", s)
 	}
@@ -97,113 +96,91 @@ func CheckNames(patterns []string, c state.Config) error {
 	return nil
 }
 
-// histograms is what a run has to make its histograms; the zero value makes none.
+// histograms counts how tensors are distributed, on the devices; one whose every is 0 counts nothing.
 type histograms struct {
-	log      *lineLog
+	every, steps int64
+	match        []string
+	times        *times
+	tell         func(ctx context.Context, e Event) error // of what is counted
+
 	counters []*histogram.Counter // of each device
 	step     int64                // of the counts that are under way; 0: none are
 	late     []Histogram          // read, not yet taken
 }
 
-// openHistograms rewinds the log, and makes everything that a count needs.
-func (t *trainer) openHistograms(ctx context.Context) (err error) {
-	if t.config.HistogramEvery == 0 {
-		if _, err := os.Stat(t.dir.join(histogramsFile)); errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-	}
-	if t.histograms.log, err = t.openLog(histogramsFile); err != nil || t.config.HistogramEvery == 0 {
-		return err
-	}
-	tensors, bytes, err := t.buildCounters(ctx)
-	if err != nil {
-		return err
-	}
-	t.say("histograms of %d tensors every %d steps, %s of device memory besides", tensors, t.config.HistogramEvery, gpu.SizeText(bytes))
-	return nil
-}
-
-// buildCounters makes a counter for each device of the state, and tells of how many tensors, and what they take.
-func (t *trainer) buildCounters(ctx context.Context) (tensors int, bytes uint64, err error) {
-	t.releaseCounters()
-	m, err := newMatcher(t.config.HistogramMatch)
+// build makes a counter for each device of a state, and tells of how many tensors, and what they take.
+func (h *histograms) build(ctx context.Context, s State) (tensors int, bytes uint64, err error) {
+	h.release()
+	m, err := newMatcher(h.match)
 	if err != nil {
 		return 0, 0, err
 	}
-	sources, err := treesOf(t.state)
+	sources, err := treesOf(s)
 	if err != nil {
 		return 0, 0, err
 	}
 	var devices []*gpu.Device
 	of := map[*gpu.Device][]histogram.Source{}
-	for _, s := range sources {
-		if !slices.ContainsFunc(s.Tree.Layout().Leaves(), func(l buffers.Leaf) bool { return len(l.Parts) > 0 && m.matches(s.Name+"/"+l.Path) }) {
+	for _, src := range sources {
+		if !slices.ContainsFunc(src.Tree.Layout().Leaves(), func(l buffers.Leaf) bool { return len(l.Parts) > 0 && m.matches(src.Name+"/"+l.Path) }) {
 			continue
 		}
-		d := s.Tree.Device()
+		d := src.Tree.Device()
 		if of[d] == nil {
 			devices = append(devices, d)
 		}
-		of[d] = append(of[d], s)
+		of[d] = append(of[d], src)
 	}
 	for _, d := range devices {
 		c, err := histogram.New(ctx, m.matches, of[d]...)
 		if err != nil {
 			return 0, 0, err
 		}
-		t.histograms.counters = append(t.histograms.counters, c)
+		h.counters = append(h.counters, c)
 		tensors, bytes = tensors+c.Len(), bytes+c.Bytes()
 	}
 	return tensors, bytes, nil
 }
 
-func (t *trainer) releaseCounters() {
-	for _, c := range t.histograms.counters {
+func (h *histograms) release() {
+	for _, c := range h.counters {
 		c.Release()
 	}
-	t.histograms.counters = nil
+	h.counters = nil
 }
 
-// count submits the counts of the step just submitted, if it is to have histograms. They are taken after the next one, or with what
+// submit submits the counts of the step just submitted, if it is to have histograms. They are taken after the next one, or with what
 // waits for the device in any case.
-func (t *trainer) count(ctx context.Context) error {
-	every, step := t.config.HistogramEvery, t.state.Step()
-	if every == 0 || step%every != 0 && step != t.config.Steps {
+func (h *histograms) submit(ctx context.Context, step int64) error {
+	if h.every == 0 || step%h.every != 0 && step != h.steps {
 		return nil
 	}
-	defer t.times.span(spanHistograms)()
-	for _, c := range t.histograms.counters {
+	defer h.times.span(spanHistograms)()
+	for _, c := range h.counters {
 		if err := c.Submit(context.WithoutCancel(ctx)); err != nil {
 			return fmt.Errorf("train: histograms of step %d: %w", step, err)
 		}
 	}
-	t.histograms.step = step
+	h.step = step
 	return nil
 }
 
-// takeCounts logs the counts under way. The error of a hook comes when all are logged.
-func (t *trainer) takeCounts(ctx context.Context) error {
-	if err := t.readCounts(ctx); err != nil || len(t.histograms.late) == 0 {
+// take tells of the counts under way.
+func (h *histograms) take(ctx context.Context) error {
+	if err := h.read(ctx); err != nil || len(h.late) == 0 {
 		return err
 	}
-	list := t.histograms.late
-	t.histograms.late = nil
-	hooks := t.tell(ctx, Event{Kind: Counted, Histograms: list})
-	for _, line := range list {
-		if err := t.histograms.log.write(line); err != nil {
-			return err
-		}
-	}
-	return hooks
+	list := h.late
+	h.late = nil
+	return h.tell(ctx, Event{Kind: Counted, Histograms: list})
 }
 
-// readCounts waits for the counts under way. They are sorted by name: the order does not tell on how many devices the tensors lie.
-func (t *trainer) readCounts(ctx context.Context) error {
-	h := &t.histograms
+// read waits for the counts under way. They are sorted by name: the order does not tell on how many devices the tensors lie.
+func (h *histograms) read(ctx context.Context) error {
 	if h.step == 0 {
 		return nil
 	}
-	defer t.times.span(spanHistograms)()
+	defer h.times.span(spanHistograms)()
 	var list []histogram.Histogram
 	for _, c := range h.counters {
 		found, err := c.Take(context.WithoutCancel(ctx))
@@ -221,12 +198,4 @@ func (t *trainer) readCounts(ctx context.Context) error {
 	}
 	h.step = 0
 	return nil
-}
-
-// sync makes the lines durable.
-func (h *histograms) sync() error {
-	if h.log == nil {
-		return nil
-	}
-	return h.log.sync()
 }

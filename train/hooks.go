@@ -42,6 +42,7 @@ type Event struct {
 	Err        error        // Ended: what the run ends with; nil when it is done
 	State      State        // a *state.TrainState in a run on one device
 
+	seen    seen
 	replace func(ctx context.Context, with State) error
 }
 
@@ -71,14 +72,15 @@ const (
 	Ended // nothing more will happen but the report; of a run that Started, once, however it ends
 )
 
-// tell tells all hooks, each with the state that those before it have left.
+// tell tells all hooks, each with the state that those before it have left, and then the observers. The error of an observer is the only one.
 func (t *trainer) tell(ctx context.Context, e Event) (err error) {
 	if e.Kind != Saved {
 		e.Step = t.state.Step()
 	}
 	e.replace = t.replace
+	end := func() {}
 	if len(t.config.Hooks) > 0 {
-		defer t.times.span(spanHooks)()
+		end = t.times.span(spanHooks)
 	}
 	for _, h := range t.config.Hooks {
 		if _, logs := h.(logger); t.hookFailed && e.Kind != Ended && !logs {
@@ -88,6 +90,12 @@ func (t *trainer) tell(ctx context.Context, e Event) (err error) {
 		if failed := h.Event(ctx, e); failed != nil {
 			t.hookFailed = true
 			err = errors.Join(err, soundError{fmt.Errorf("train: hook: %w", failed)})
+		}
+	}
+	end()
+	for _, o := range t.observers {
+		if failed := o.observe(e); failed != nil {
+			return failed
 		}
 	}
 	return err
@@ -133,14 +141,14 @@ func (t *trainer) replace(ctx context.Context, with State) error {
 	}
 	metrics, err := t.state.Drain(ctx)
 	if err == nil {
-		err = t.readCounts(ctx)
+		err = t.histograms.read(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	t.state, t.late = with, slices.Concat(t.late, metrics)
 	if t.config.HistogramEvery > 0 {
-		_, _, err = t.buildCounters(ctx)
+		_, _, err = t.histograms.build(ctx, with)
 	}
 	return err
 }

@@ -17,8 +17,8 @@ func leftOut(m state.Metrics) string {
 	return m.Spikes.String()
 }
 
-// judge says which updates are left out, and ends a run that makes none any more.
-func (t *trainer) judge(ctx context.Context, m state.Metrics, limits state.Limits) error {
+// checkDivergence says which updates are left out, and ends a run that makes none any more.
+func (t *trainer) checkDivergence(ctx context.Context, m state.Metrics, limits state.Limits) error {
 	if m.Finite {
 		t.run.InARow = 0
 		if m.Spikes == 0 {

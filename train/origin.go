@@ -30,7 +30,7 @@ func (c Config) origin() (string, error) {
 }
 
 // noteOrigin takes note of what the run begins with.
-func (t *trainer) noteOrigin() (err error) {
+func (t *opening) noteOrigin() (err error) {
 	if c := t.config; c.From != "" && t.resumed == 0 {
 		t.decided.origin, err = c.origin()
 	}
@@ -63,7 +63,7 @@ func (c Config) follow(moved change, origin string) (said string, err error) {
 }
 
 // followBase finds the base of a checkpoint where it is now, if it has moved.
-func (t *trainer) followBase(dir string) error {
+func (t *opening) followBase(dir string) error {
 	base, err := model.ReadBase(dir)
 	if err != nil || base == nil || t.config.From == "" {
 		return err
@@ -80,7 +80,7 @@ func (t *trainer) followBase(dir string) error {
 }
 
 // saveFollowed makes the checkpoint that the run has gone on from be saved again where its base has moved, so that it names the new place.
-func (t *trainer) saveFollowed(r checkpoint.Record) {
+func (t *opening) saveFollowed(r checkpoint.Record) {
 	t.saves.again = t.config.State.BaseAt != "" && r.Step > 0
 	t.saves.temporarily = r.Run.Temporary
 }

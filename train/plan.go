@@ -14,13 +14,13 @@ import (
 )
 
 // plan says where the run is to be, what it is to take and what it has to compute.
-func (t *trainer) plan(ctx context.Context) error {
+func (t *opening) plan(ctx context.Context) error {
 	def := t.config.State.Definition
 	stages, err := t.team.target.Plan(ctx, t.config.State)
 	if err != nil {
 		return err
 	}
-	t.planned = stages
+	t.reporter.planned = stages
 	parameters, total := grouped(model.Parameters(def)), uint64(0)
 	for _, s := range stages {
 		total += s.Bytes
@@ -32,49 +32,49 @@ func (t *trainer) plan(ctx context.Context) error {
 	}
 	if len(stages) == 1 {
 		t.say("adapter %s%s", stages[0].Adapter, advice)
-		t.facts.add("adapter", "%s", stages[0].Adapter)
+		t.reporter.facts.add("adapter", "%s", stages[0].Adapter)
 	} else {
 		where = fmt.Sprintf(" on %d stages", len(stages))
 		for i, s := range stages {
 			text := fmt.Sprintf("%s: %s; memory planned %s: %s", s.Holds, s.Adapter, gpu.SizeText(s.Bytes), s.Memory)
 			t.say("stage %d, %s", i, text)
-			t.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
+			t.reporter.facts.add(fmt.Sprintf("stage %d", i), "%s", text)
 		}
 		if advice != "" {
 			t.say("all stages are on one adapter%s", advice)
 		}
 	}
 	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(total), where)
-	t.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
+	t.reporter.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
 	if q, n := model.QuantizationOf(def); n > 0 {
 		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
 		t.say("parameters quantized, %s", text)
-		t.facts.add("parameters quantized", "%s", text)
+		t.reporter.facts.add("parameters quantized", "%s", text)
 	}
 	if n := len(t.config.State.Frozen); n > 0 {
 		text := fmt.Sprintf("%d of %d: no gradients and no optimizer state", n, len(def.Params()))
 		t.say("parameters frozen, %s", text)
-		t.facts.add("parameters frozen", "%s", text)
+		t.reporter.facts.add("parameters frozen", "%s", text)
 	}
 	if n := len(t.config.Drawn); n > 0 {
 		text := fmt.Sprintf("%d of %d: %s", n, len(t.config.State.Definition.Params()), strings.Join(t.config.Drawn, ", "))
 		t.say("parameters drawn anew, %s", text)
-		t.facts.add("parameters drawn anew", "%s", text)
+		t.reporter.facts.add("parameters drawn anew", "%s", text)
 	}
 	if len(stages) == 1 {
-		t.facts.add("memory planned", "%s", stages[0].Memory)
+		t.reporter.facts.add("memory planned", "%s", stages[0].Memory)
 	}
 	for _, d := range distinct(t.team.target.Devices()) {
-		t.facts.add("limits", "%s", limitsText(d.Limits()))
+		t.reporter.facts.add("limits", "%s", limitsText(d.Limits()))
 	}
 	t.findPeak(ctx)
-	t.facts.add("program", "%s", programText())
+	t.reporter.facts.add("program", "%s", programText())
 	return t.countWork()
 }
 
 // faster is what stands behind the adapter of the run: what it is, and how something faster is to be had. Whoever trains on several has
 // chosen them.
-func (t *trainer) faster() (string, error) {
+func (t *opening) faster() (string, error) {
 	devices := t.team.target.Devices()
 	a := devices[0].Adapter()
 	for _, d := range devices {
@@ -87,7 +87,7 @@ func (t *trainer) faster() (string, error) {
 }
 
 // findPeak asks for what the devices can do.
-func (t *trainer) findPeak(ctx context.Context) {
+func (t *opening) findPeak(ctx context.Context) {
 	if t.config.Peak == nil {
 		return
 	}
@@ -97,13 +97,13 @@ func (t *trainer) findPeak(ctx context.Context) {
 		t.say("warning: %v: metrics have no mfu", err)
 		return
 	}
-	t.peak = peak
+	t.meter.peak = peak
 	t.say("peak of the devices %s in f32 products", flopsText(peak))
-	t.facts.add("peak", "%s in f32 products, measured", flopsText(peak))
+	t.reporter.facts.add("peak", "%s in f32 products, measured", flopsText(peak))
 }
 
 // countWork counts the operations of an update.
-func (t *trainer) countWork() error {
+func (t *opening) countWork() error {
 	flops, err := t.config.State.FLOPs()
 	if err != nil {
 		return err
@@ -111,34 +111,32 @@ func (t *trainer) countWork() error {
 	c := t.config.State
 	positions := float64(c.Batch * c.Microbatches * c.Sequence)
 	for kind, n := range flops {
-		t.flops += float64(n)
-		t.work = append(t.work, work{kind, float64(n) / positions})
+		t.meter.flops += float64(n)
+		t.reporter.work = append(t.reporter.work, work{kind, float64(n) / positions})
 	}
-	slices.SortFunc(t.work, func(a, b work) int { return cmp.Or(cmp.Compare(b.flops, a.flops), strings.Compare(a.kind, b.kind)) })
+	slices.SortFunc(t.reporter.work, func(a, b work) int { return cmp.Or(cmp.Compare(b.flops, a.flops), strings.Compare(a.kind, b.kind)) })
 	return nil
 }
 
-// memory is what was planned for every device, what it has given, and what the process takes of the machine.
-func (t *trainer) memory() (rows []memory) {
-	devices, own := t.team.target.Devices(), t.team.own()
-	for i, d := range own {
-		m := memory{name: fmt.Sprintf("device %d: %s", i, d.Adapter())}
-		if len(own) == 1 {
-			m.name = fmt.Sprintf("device: %s", d.Adapter())
+// estimate tells, before anything is compiled, how long the rest of the run takes by counts alone. It does so for processors, whose drivers may
+// compile for a minute; a card is measured as soon. Samples are left out: they are short, or measured.
+func (t *opening) estimate(from int64) error {
+	for _, d := range t.team.target.Devices() {
+		if d.Adapter().Class() == gpu.Hardware || t.team.spread() { // the peak is that of this rank's adapters
+			return nil
 		}
-		for stage, at := range devices {
-			if at == d {
-				m.planned += t.planned[stage].Bytes
-			}
-		}
-		counted := d.Counters()
-		m.now, m.most = counted.LiveBytes, counted.PeakBytes
-		rows = append(rows, m)
 	}
-	if most := gpu.HostPeakBytes(); most > 0 {
-		rows = append(rows, memory{name: "process, in the machine's memory", now: gpu.HostBytes(), most: most})
+	c := t.config
+	if t.meter.peak == 0 || from >= c.Steps {
+		return nil
 	}
-	return rows
+	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), t.meter.peak*ofPeak)
+	if err != nil {
+		return err
+	}
+	t.say("at %s of that peak the run takes about %s, and up to a minute more if the driver has yet to compile its kernels; it is measured before the first step",
+		percent(ofPeak), durationText(f.left()))
+	return nil
 }
 
 // flopsText is a number of operations a second for people.

@@ -62,7 +62,7 @@ func (c Config) checkSpread() error {
 }
 
 // join compares the ranks, and makes what adds up their gradients.
-func (t *trainer) join(ctx context.Context) error {
+func (t *opening) join(ctx context.Context) error {
 	c := &t.config
 	facts := cluster.Facts{Program: programText(), Data: c.Fingerprint}
 	for _, s := range c.Settings {
@@ -98,7 +98,7 @@ func (t *trainer) join(ctx context.Context) error {
 }
 
 // rankNotes are what there is to say of ranks.
-func (t *trainer) rankNotes(joined cluster.Joined) (notes []string) {
+func (t *opening) rankNotes(joined cluster.Joined) (notes []string) {
 	g, micro := t.config.Ranks, t.config.State.Microbatches
 	var hosts []string
 	for rank := range g.Size() {

@@ -19,8 +19,8 @@ type restart struct {
 	BaseAt      string `json:"base_at"` // of state.Config
 }
 
-// follow makes the state that rank 0 makes.
-func (t *trainer) follow(ctx context.Context) error {
+// loadAsTold makes the state that rank 0 makes.
+func (t *opening) loadAsTold(ctx context.Context) error {
 	raw, err := t.config.Ranks.Share(ctx, "checkpoint to go on from", nil)
 	if err != nil {
 		return err
@@ -53,8 +53,8 @@ func (t *trainer) follow(ctx context.Context) error {
 	return nil
 }
 
-// lead tells the other ranks where to go on from.
-func (t *trainer) lead(ctx context.Context, path string) error {
+// tellCheckpoint tells the other ranks where to go on from.
+func (t *opening) tellCheckpoint(ctx context.Context, path string) error {
 	if t.config.Ranks == nil {
 		return nil
 	}
@@ -82,13 +82,13 @@ type logged struct {
 	Peak      Number `json:"peak"`
 }
 
-// level makes equal on all ranks what only rank 0 has read, or each has measured of its own.
-func (t *trainer) level(ctx context.Context) error {
+// makeEqual makes equal on all ranks what only rank 0 has read, or each has measured of its own.
+func (t *opening) makeEqual(ctx context.Context) error {
 	g := t.config.Ranks
 	if g == nil {
 		return nil
 	}
-	raw, err := json.Marshal(logged{t.evaluated, t.sampled, Number(t.evalLoss), Number(t.peak)})
+	raw, err := json.Marshal(logged{t.evaluated, t.sampled, Number(t.evalLoss), Number(t.meter.peak)})
 	if err != nil {
 		return err
 	}
@@ -109,9 +109,9 @@ func (t *trainer) level(ctx context.Context) error {
 			peak = math.NaN() // one does not know its own
 		}
 	}
-	t.peak = 0
+	t.meter.peak = 0
 	if peak > 0 {
-		t.peak = peak
+		t.meter.peak = peak
 	}
 	return nil
 }

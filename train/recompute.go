@@ -16,7 +16,7 @@ const recomputeKey = "train.recompute"
 
 // fit decides what is computed again where that is left to the memory there is, and says it. run.yaml records it: a run that goes on computes
 // again what it did, and more if it has to.
-func (t *trainer) fit(ctx context.Context) error {
+func (t *opening) fit(ctx context.Context) error {
 	c := &t.config
 	if c.State.Recompute != state.RecomputeAuto {
 		return nil
@@ -56,12 +56,12 @@ func (t *trainer) fit(ctx context.Context) error {
 		text += ", as before"
 	}
 	t.say("%s %s", recomputeKey, text)
-	t.facts.add("recompute", "%s", text)
+	t.reporter.facts.add("recompute", "%s", text)
 	return nil
 }
 
 // planBytes is what the stages are to take together.
-func (t *trainer) planBytes(ctx context.Context, c state.Config) (total uint64, err error) {
+func (t *opening) planBytes(ctx context.Context, c state.Config) (total uint64, err error) {
 	stages, err := t.team.target.Plan(ctx, c)
 	for _, s := range stages {
 		total += s.Bytes
@@ -70,7 +70,7 @@ func (t *trainer) planBytes(ctx context.Context, c state.Config) (total uint64, 
 }
 
 // recomputed is what the run of the directory computed again; "" where there is none.
-func (t *trainer) recomputed() (what string, err error) {
+func (t *opening) recomputed() (what string, err error) {
 	settings, err := storedSettings(t.config.Dir)
 	if json.Unmarshal([]byte(settings[recomputeKey]), &what) != nil {
 		return "", err // none

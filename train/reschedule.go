@@ -77,7 +77,7 @@ func (r reschedule) text() []byte {
 }
 
 // reschedule decides at the step of a checkpoint, and tells whether that may be of another schedule.
-func (t *trainer) reschedule(step int64) bool {
+func (t *opening) reschedule(step int64) bool {
 	r := &t.decided
 	if len(r.changes) > 0 {
 		var parts []string

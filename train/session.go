@@ -21,7 +21,7 @@ type session struct {
 }
 
 // logSession adds a line for this process, unless there is nothing left for it to do.
-func (t *trainer) logSession() error {
+func (t *opening) logSession() error {
 	step := t.state.Step()
 	if step == t.config.Steps {
 		return nil

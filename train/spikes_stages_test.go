@@ -21,7 +21,7 @@ func jolt(t *testing.T, step int64) Hook {
 		if e.Kind != StepBegin && e.Kind != StepEnd || ctx.Err() != nil {
 			return nil
 		}
-		params, _ := e.State.(seen).Trees()
+		params, _ := e.State.(treed).Trees()
 		tree := params[slices.IndexFunc(params, func(tree *buffers.Tree) bool {
 			_, ok := tree.Layout().Leaf(path)
 			return ok

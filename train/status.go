@@ -97,15 +97,6 @@ func byTime(lines []Metrics, of func(m Metrics) Number) Number {
 	return Number(sum / took)
 }
 
-func (t *trainer) status() Status {
-	s := Status{
-		Step: t.last.Step, Steps: t.config.Steps, Epoch: t.last.Epoch, Loss: Number(t.window.mean()), LearningRate: t.last.LearningRate,
-		Left: t.toCome().left(),
-	}
-	s.mean(t.recent)
-	return s
-}
-
 func rate(v float64) string {
 	if v != v || v < 0 {
 		return "-"

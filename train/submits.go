@@ -10,11 +10,11 @@ import (
 const FewerRows = "lower train.batch and raise train.accumulate, or raise pipeline.microbatches"
 
 // tellSubmits says into how many submits a step is cut, if it is, and what cannot be cut although it takes longer than a submit may.
-func (t *trainer) tellSubmits() {
+func (r *rehearsal) tellSubmits() {
 	submits, cut, most := 0, false, time.Duration(0)
-	for stage, all := range t.state.Submits() {
-		d := t.team.target.Devices()[stage]
-		if d.Dry() && t.team.spread() { // the stage is on another rank
+	for stage, all := range r.state.Submits() {
+		d := r.team.target.Devices()[stage]
+		if d.Dry() && r.team.spread() { // the stage is on another rank
 			continue
 		}
 		for _, s := range all {
@@ -25,11 +25,11 @@ func (t *trainer) tellSubmits() {
 		}
 		limit := d.SubmitLimit()
 		if command, takes := gpu.Longest(all); limit > 0 && takes > limit {
-			t.say("warning: %s is expected to take %s, wanted at most %s (device.submit_limit), and is not to be cut: %s",
+			r.display.say("warning: %s is expected to take %s, wanted at most %s (device.submit_limit), and is not to be cut: %s",
 				command, durationText(takes), durationText(limit), FewerRows)
 		}
 	}
 	if cut {
-		t.say("a step is cut into %d submits, the longest expected to take %s", submits, durationText(most))
+		r.display.say("a step is cut into %d submits, the longest expected to take %s", submits, durationText(most))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
-	"gputrain/state"
 )
 
 // submitting are a state and a target of which no more is known than how a step is submitted, to cards and processors.
@@ -36,7 +35,7 @@ func TestSubmitsAreTold(t *testing.T) {
 		p, err := newProgress("plain", &out, 0)
 		require.NoError(t, err)
 		s := submitting{stages: [][]gpu.Planned{nil, all}, devices: []*gpu.Device{d, d}}
-		(&trainer{state: s, team: &team{target: s}, progress: p, config: Config{State: state.Config{}}}).tellSubmits()
+		(&rehearsal{state: s, team: &team{target: s}, display: &display{Progress: p}}).tellSubmits()
 		return out.String()
 	}
 	short := gpu.Planned{Times: 1, Takes: 400 * time.Millisecond, Longest: "a", LongestTakes: 300 * time.Millisecond}

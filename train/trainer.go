@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -16,36 +15,29 @@ import (
 // trainer is a run under way.
 type trainer struct {
 	config     Config
-	progress   Progress
+	team       *team
 	dir        *runDir
 	state      State
 	store      checkpoint.Store
 	loader     BatchSource
 	validation *data.Evaluation
-	metrics    *lineLog
-	samples    *lineLog
+	times      *times
+
+	// What follows the run: observers in their order, and what looks at the state between a step and its hooks.
+	observers  []observer
+	journal    journal
+	display    *display
+	reporter   *reporter
 	histograms histograms
-	watched    map[int64]map[string]Number // figures of steps whose metrics have not been taken
-	facts      facts
-	decided    reschedule
-	team       *team
-	notes      []string // what there is to say of its ranks
+	watching   watching
+	meter      meter
 
 	run        checkpoint.Run  // as of the last metrics read; Data as of the last batch given to a step
 	late       []state.Metrics // read, not yet taken
 	hookFailed bool            // a hook has failed: they are told of the end alone
 	window     window
-	given      map[int64]given // of steps whose metrics have not been taken
-	recent     []Metrics       // the last windowSize metrics of this process
-	times      *times
-	flops      float64 // of an update, but for the optimizer's
-	peak       float64 // of the devices, a second; 0: nobody knows
-	work       []work
-	planned    []StagePlan
-	forecast   forecast
-	last       Metrics   // the last metrics read
-	mark       time.Time // when that step was done, or training went on after an evaluation or a save
-	resumed    int64     // the step that this process went on from
+	last       Metrics // the last metrics read
+	resumed    int64   // the step that this process went on from
 	saves      saves
 	evaluated  int64 // the step of the newest evaluation
 	sampled    int64 // and of the newest sample
@@ -53,17 +45,28 @@ type trainer struct {
 	checkpoint string
 }
 
-func (t *trainer) say(format string, args ...any) { t.progress.Line(fmt.Sprintf(format, args...)) }
+func newTrainer(c Config, m *team, p Progress, spent *times) *trainer {
+	t := &trainer{config: c, team: m, times: spent, evalLoss: math.NaN()}
+	t.display = &display{Progress: p, config: c, times: spent}
+	t.reporter = &reporter{config: c, team: m, times: spent}
+	t.meter = meter{team: m}
+	t.watching = watching{watchers: c.Watchers, steps: c.Steps, times: spent}
+	t.histograms = histograms{every: c.HistogramEvery, steps: c.Steps, match: c.HistogramMatch, times: spent, tell: t.tell}
+	t.observers = []observer{&t.journal, t.display, t.reporter}
+	return t
+}
+
+func (t *trainer) say(format string, args ...any) { t.display.say(format, args...) }
 
 // loop makes the steps that are left and takes leave: a wanted stop, and what leaves the state sound, saves what has been reached.
 func (t *trainer) loop(ctx context.Context) error {
 	err := t.steps(ctx)
 	if t.team.apart && t.config.Ranks != nil {
-		return errors.Join(err, t.settle(ctx, true))
+		return errors.Join(err, t.finishSave(ctx, true))
 	}
 	wanted := stopOf(ctx, err)
 	if wanted == nil && !isSound(err) {
-		return errors.Join(err, t.settle(ctx, true))
+		return errors.Join(err, t.finishSave(ctx, true))
 	}
 	if failed := t.stopped(ctx); wanted != nil && failed != nil {
 		return failed
@@ -80,7 +83,10 @@ func (t *trainer) loop(ctx context.Context) error {
 // steps makes the steps that are left. What is due at a step (evaluation, sample, checkpoint) comes between it and the next, also when the
 // run was stopped in between, so that the logs of a resumed run are those of an undisturbed one.
 func (t *trainer) steps(ctx context.Context) error {
-	if err := t.foresee(ctx); err != nil {
+	r := rehearsal{
+		config: t.config, team: t.team, state: t.state, validation: t.validation, times: t.times, display: t.display, flops: t.meter.flops,
+	}
+	if err := r.run(ctx); err != nil {
 		_, err = t.team.agree(ctx, err, false)
 		return err
 	}
@@ -88,8 +94,8 @@ func (t *trainer) steps(ctx context.Context) error {
 	if t.state.Step() == t.config.Steps && err == nil {
 		t.say("all %d steps are made", t.config.Steps)
 	}
-	t.mark = time.Now()
-	t.saves.begun = t.mark
+	t.meter.goOn()
+	t.saves.begun = t.meter.mark
 	for {
 		if err == nil {
 			err = t.due(ctx)
@@ -118,7 +124,7 @@ func (t *trainer) stopped(ctx context.Context) error {
 	if err != nil && !isSound(err) {
 		return err
 	}
-	return errors.Join(err, t.save(ctx, true), t.settle(ctx, true))
+	return errors.Join(err, t.save(ctx, true), t.finishSave(ctx, true))
 }
 
 // prepared is what a step is made of.
@@ -145,7 +151,7 @@ func (t *trainer) prepare(ctx context.Context) (p prepared, err error) {
 func (t *trainer) step(ctx context.Context, p prepared) error {
 	defer t.times.span(spanSteps)()
 	c := t.config.State
-	t.given[t.state.Step()+1] = given{epoch: p.batch.Epochs, positions: int64(c.Batch * c.Microbatches * c.Sequence), wait: p.wait}
+	t.meter.begin(t.state.Step()+1, given{epoch: p.batch.Epochs, positions: int64(c.Batch * c.Microbatches * c.Sequence), wait: p.wait})
 	t.state.SetLimits(guard{t.config.Spikes}.limits(t.run.Guard, t.state.Step()+1))
 	metrics, err := t.state.TrainStep(ctx, p.batch)
 	if err != nil {
@@ -153,7 +159,7 @@ func (t *trainer) step(ctx context.Context, p prepared) error {
 		return err
 	}
 	t.run.Data = p.batch.State
-	return errors.Join(t.look(ctx), t.tell(ctx, Event{Kind: StepEnd}), t.take(ctx, metrics))
+	return errors.Join(t.countAndWatch(ctx), t.tell(ctx, Event{Kind: StepEnd}), t.take(ctx, metrics))
 }
 
 // next waits for a batch, and tells how long.
@@ -171,48 +177,43 @@ func (t *trainer) drain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(t.take(ctx, metrics), t.takeCounts(ctx))
+	return errors.Join(t.take(ctx, metrics), t.histograms.take(ctx))
 }
 
-// take logs metrics and looks for divergence. The error of a hook comes when all are taken.
+// countAndWatch makes histograms and calls watchers where the step just submitted is to have any.
+func (t *trainer) countAndWatch(ctx context.Context) error {
+	return errors.Join(t.histograms.take(ctx), t.histograms.submit(ctx, t.state.Step()), t.watching.look(ctx, t.state))
+}
+
+// take tells of metrics and looks for divergence. The error of a hook comes when all are taken.
 func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks error) {
 	t.late = append(t.late, metrics...)
-	if len(t.late) == 0 {
-		return nil
-	}
 	for len(t.late) > 0 {
 		m := t.late[0]
-		took, worked := t.elapse(m.Step, len(t.late))
+		given, cost := t.meter.end(t.state, m, len(t.late))
 		t.late = t.late[1:]
 		t.run.Tokens += m.Tokens
 		t.window.add(m.Loss)
 		t.run.Window = t.window.losses
-		g := t.given[m.Step]
-		t.last = Metrics{
-			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), GradNormClipped: t.clipped(m.GradNorm),
-			Tokens: t.run.Tokens, Epoch: Number(g.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
-			Cost: t.cost(m, g, took, worked),
-		}
-		delete(t.given, m.Step)
 		limits := guard{t.config.Spikes}.limits(t.run.Guard, m.Step)
 		t.run.Guard = guard{t.config.Spikes}.after(t.run.Guard, m)
+		t.last = Metrics{
+			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), GradNormClipped: t.config.clipped(m.GradNorm),
+			Tokens: t.run.Tokens, Epoch: Number(given.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
+			Watched: t.watching.figures(m.Step), Cost: cost,
+		}
 		if t.run.Guard != nil {
 			t.last.Spikes = t.run.Guard.Spikes
 		}
-		t.last.Watched = t.watched[m.Step]
-		delete(t.watched, m.Step)
-		t.recent = append(t.recent[max(0, len(t.recent)+1-windowSize):], t.last)
 		line := t.last
-		written := m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.LeftOut != ""
-		hooks = errors.Join(hooks, t.tell(ctx, Event{Kind: Stepped, Metrics: &line, Written: written}))
-		if written {
-			if err := t.metrics.write(line); err != nil {
-				return err
-			}
+		e := Event{Kind: Stepped, Metrics: &line, seen: seen{metrics: t.last, mean: Number(t.window.mean())}}
+		e.Written = m.Step%t.config.LogEvery == 0 || m.Step == t.config.Steps || line.Watched != nil || line.LeftOut != ""
+		err := t.tell(ctx, e)
+		if err != nil && !isSound(err) {
+			return err
 		}
-		t.progress.Step(t.status())
-		t.reconsider()
-		if err := t.judge(ctx, m, limits); err != nil {
+		hooks = errors.Join(hooks, err)
+		if err := t.checkDivergence(ctx, m, limits); err != nil {
 			return err
 		}
 	}
@@ -221,7 +222,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 
 // due evaluates, samples and saves where the state's step asks for it and it has not been done.
 func (t *trainer) due(ctx context.Context) error {
-	if err := t.settle(ctx, false); err != nil {
+	if err := t.finishSave(ctx, false); err != nil {
 		return err
 	}
 	c, step := t.config, t.state.Step()
@@ -237,7 +238,7 @@ func (t *trainer) due(ctx context.Context) error {
 	if err := t.drain(ctx); err != nil {
 		return err
 	}
-	defer func() { t.mark = time.Now() }()
+	defer t.meter.goOn()
 	if evaluate {
 		if err := t.evaluate(ctx); err != nil {
 			return err
@@ -265,12 +266,11 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.forecast.evaluations.each = time.Since(begin)
-	step := t.state.Step()
-	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(time.Since(begin)))}
-	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m})
-	if err := t.metrics.write(m); err != nil {
-		return err
+	took, step := time.Since(begin), t.state.Step()
+	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took))}
+	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m, seen: seen{eval: r, took: took}})
+	if hooks != nil && !isSound(hooks) {
+		return hooks
 	}
 	t.evaluated, t.evalLoss = step, r.Loss
 	if finite(r.Loss) && (t.run.BestStep == 0 || r.Loss < t.run.BestLoss) {
@@ -280,7 +280,6 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		t.run.EvalStep, t.run.EvalLoss = step, r.Loss
 	}
 	t.saves.forget(step) // what was saved before a stop does not know of this evaluation
-	t.say("step %d: validation loss %.4f (perplexity %.3f, %s tokens)", step, r.Loss, perplexity(m.Loss), grouped(r.Tokens))
 	return hooks
 }
 
@@ -301,19 +300,13 @@ func (t *trainer) sample(ctx context.Context) error {
 	if t.team.note(err) != nil {
 		return err
 	}
-	t.forecast.samples.each = time.Since(begin)
 	s := Sample{
 		Step: t.state.Step(), Prompt: c.Sample.Prompt, Text: text.String(),
 		Temperature: c.Sample.Temperature, TopK: c.Sample.TopK, TopP: unless1(c.Sample.TopP), MinP: c.Sample.MinP, Repetition: unless1(c.Sample.RepetitionPenalty),
 		Seed: c.Sample.Seed,
 	}
-	hooks := t.tell(ctx, Event{Kind: Sampled, Sample: &s})
-	if err := t.samples.write(s); err != nil {
-		return err
-	}
 	t.sampled = s.Step
-	t.say("step %d: a sample:\n%s", s.Step, indented(s.Prompt+s.Text))
-	return hooks
+	return t.tell(ctx, Event{Kind: Sampled, Sample: &s, seen: seen{took: time.Since(begin)}})
 }
 
 func (t *trainer) result() Result {
@@ -337,12 +330,8 @@ func (t *trainer) release() {
 	if t.loader != nil {
 		t.loader.Close()
 	}
-	t.releaseCounters()
-	for _, l := range []*lineLog{t.metrics, t.samples, t.histograms.log} {
-		if l != nil {
-			_ = l.close()
-		}
-	}
+	t.histograms.release()
+	t.journal.close()
 	if t.state != nil {
 		t.state.Release()
 	}

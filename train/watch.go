@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"gputrain/buffers"
@@ -52,60 +51,73 @@ func validateWatchers(watchers []Watcher, c state.Config) error {
 	return nil
 }
 
-// watch calls the watchers that the step just submitted is for.
-func (t *trainer) watch(ctx context.Context) error {
-	step := t.state.Step()
-	for _, w := range t.config.Watchers {
-		if step%w.every() != 0 && step != t.config.Steps {
+// watching calls the watchers of a run, and keeps their figures for the metrics of the step.
+type watching struct {
+	watchers []Watcher
+	steps    int64 // of the run
+	times    *times
+	found    map[int64]map[string]Number // figures of steps whose metrics have not been taken
+}
+
+// look calls the watchers that the step just submitted is for.
+func (w *watching) look(ctx context.Context, s State) error {
+	step := s.Step()
+	for _, of := range w.watchers {
+		if step%of.every() != 0 && step != w.steps {
 			continue
 		}
-		if err := t.watchWith(context.WithoutCancel(ctx), w); err != nil {
+		if err := w.call(context.WithoutCancel(ctx), of, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *trainer) watchWith(ctx context.Context, w Watcher) error {
-	defer t.times.span(spanHistograms)()
-	m, err := newMatcher([]string{w.Match})
+// figures are those of a step, which are handed out once.
+func (w *watching) figures(step int64) map[string]Number {
+	found := w.found[step]
+	delete(w.found, step)
+	return found
+}
+
+func (w *watching) call(ctx context.Context, of Watcher, s State) error {
+	defer w.times.span(spanHistograms)()
+	m, err := newMatcher([]string{of.Match})
 	if err != nil {
 		return err
 	}
-	sources, err := treesOf(t.state)
+	sources, err := treesOf(s)
 	if err != nil {
 		return soundError{err}
 	}
-	found := t.watched[t.state.Step()]
+	found := w.found[s.Step()]
 	if found == nil {
 		found = map[string]Number{}
 	}
-	for _, s := range sources {
-		for _, leaf := range s.Tree.Layout().Leaves() {
-			name := s.Name + "/" + leaf.Path
+	for _, src := range sources {
+		for _, leaf := range src.Tree.Layout().Leaves() {
+			name := src.Name + "/" + leaf.Path
 			if !m.matches(name) {
 				continue
 			}
-			data, err := s.Tree.Read(ctx, leaf.Path)
+			data, err := src.Tree.Read(ctx, leaf.Path)
 			if err != nil {
-				return fmt.Errorf("train: watcher %q: %s: %w", w.Name, name, err)
+				return fmt.Errorf("train: watcher %q: %s: %w", of.Name, name, err)
 			}
-			figures, err := w.Watch(buffers.Host{Path: name, Shape: leaf.Shape, Data: data})
+			figures, err := of.Watch(buffers.Host{Path: name, Shape: leaf.Shape, Data: data})
 			if err != nil {
-				return soundError{fmt.Errorf("train: watcher %q: %s: %w", w.Name, name, err)}
+				return soundError{fmt.Errorf("train: watcher %q: %s: %w", of.Name, name, err)}
 			}
 			for key, value := range figures {
-				found[w.Name+"/"+name+"/"+key] = Number(value)
+				found[of.Name+"/"+name+"/"+key] = Number(value)
 			}
 		}
 	}
 	if len(found) > 0 {
-		t.watched[t.state.Step()] = found
+		if w.found == nil {
+			w.found = map[int64]map[string]Number{}
+		}
+		w.found[s.Step()] = found
 	}
 	return nil
-}
-
-// look makes histograms and calls watchers where the step just submitted is to have any.
-func (t *trainer) look(ctx context.Context) error {
-	return errors.Join(t.takeCounts(ctx), t.count(ctx), t.watch(ctx))
 }

@@ -1,0 +1,76 @@
+package train
+
+import (
+	"fmt"
+	"time"
+)
+
+// display tells whoever looks on where a run is, and how long the rest of it takes.
+type display struct {
+	Progress
+	config   Config
+	times    *times
+	resumed  int64     // the step that this process went on from
+	forecast forecast  // before the first step; later what is known of evaluations and samples
+	recent   []Metrics // the last windowSize metrics of this process
+}
+
+func (d *display) say(format string, args ...any) { d.Line(fmt.Sprintf(format, args...)) }
+
+func (d *display) observe(e Event) error {
+	switch e.Kind {
+	case Stepped:
+		m := e.seen.metrics
+		d.recent = append(d.recent[max(0, len(d.recent)+1-windowSize):], m)
+		s := Status{
+			Step: m.Step, Steps: d.config.Steps, Epoch: m.Epoch, Loss: e.seen.mean, LearningRate: m.LearningRate, Left: d.toCome(m.Step).left(),
+		}
+		s.mean(d.recent)
+		d.Step(s)
+		d.correct(m.Step)
+	case Evaluated:
+		d.forecast.evaluations.each = e.seen.took
+		d.say("step %d: validation loss %.4f (perplexity %.3f, %s tokens)", e.Step, e.seen.eval.Loss, perplexity(e.Eval.Loss), grouped(e.seen.eval.Tokens))
+	case Sampled:
+		d.forecast.samples.each = e.seen.took
+		d.say("step %d: a sample:\n%s", e.Sample.Step, indented(e.Sample.Prompt+e.Sample.Text))
+	}
+	return nil
+}
+
+// toCome is the forecast of what is left to do after a step, by what steps have taken of late: the first of this process, which also compiles,
+// counts only while there is no other.
+func (d *display) toCome(step int64) forecast {
+	f := d.forecast
+	f.count(d.config, step)
+	f.spent, f.compiling = whole(d.times.list()), 0
+	lines := d.recent
+	if len(lines) > 1 && lines[0].Step == d.resumed+1 {
+		lines = lines[1:]
+	}
+	sum := 0.0
+	for _, m := range lines {
+		sum += float64(m.StepMS)
+	}
+	if len(lines) > 0 && step > d.resumed+1 {
+		f.steps.each = time.Duration(sum / float64(len(lines)) * float64(time.Millisecond))
+	}
+	return f
+}
+
+// A forecast is told once more after some steps where it has turned out otherwise by more than a share.
+const (
+	forecastSteps = 10
+	forecastShare = 0.1
+)
+
+// correct tells the forecast anew.
+func (d *display) correct(step int64) {
+	if step != d.resumed+forecastSteps {
+		return
+	}
+	now, before := d.toCome(step), d.forecast
+	if off := float64(now.spent+now.left()) / float64(before.spent+before.left()); off < 1-forecastShare || off > 1+forecastShare {
+		d.say("after %d steps: %s", forecastSteps, now.text())
+	}
+}

@@ -1,0 +1,58 @@
+package train
+
+import (
+	"context"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/state"
+)
+
+// evaluation is over the windows of the validation data that are to be evaluated.
+func (c Config) evaluation() (*data.Evaluation, error) {
+	return data.NewEvaluation(c.Validation, c.State.Sequence, c.State.Evaluation, evaluationWindows(c.State, c.EvalTokens))
+}
+
+// evaluationWindows is how many sequences an evaluation of at most so many tokens reads; 0: all.
+func evaluationWindows(c state.Config, tokens int64) int {
+	if tokens == 0 {
+		return 0
+	}
+	return int(max(1, tokens/int64(c.Sequence)))
+}
+
+// evaluationTokens is what a batch of an evaluation has: with fewer, processors wait more between kernels than they compute.
+const evaluationTokens = 1024
+
+// EvaluationRows is the number of sequences in a batch of an evaluation that reads at most so many tokens (0: all). It is that of a step's
+// batch or, where that has fewer than 1,024 tokens, as many as make these, unless their pass takes more memory than a step. The loss does
+// not depend on it but for the order of its sum.
+func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
+	rows := max(c.Batch, (evaluationTokens+c.Sequence-1)/c.Sequence)
+	if windows := evaluationWindows(c, tokens); windows > 0 {
+		rows = min(rows, windows)
+	}
+	if rows <= c.Batch {
+		return rows
+	}
+	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on, on any number of
+	// ranks, whatever it computes again.
+	c.Recompute, c.Reducer = model.RecomputeNone, nil
+	step, err := c.StepBytes(ctx, gpu.DefaultLimits())
+	for ; err == nil && rows > c.Batch; rows /= 2 {
+		bytes, failed := c.EvaluationBytes(ctx, rows, gpu.DefaultLimits())
+		if err = failed; err == nil && bytes <= step {
+			return rows
+		}
+	}
+	return c.Batch // and an error is said where the run's own devices are planned for
+}
+
+// withRows is the configuration with the batches of its evaluations.
+func (c Config) withRows(ctx context.Context) Config {
+	if c.Validation != nil && c.State.Evaluation == 0 {
+		c.State.Evaluation = EvaluationRows(ctx, c.State, c.EvalTokens)
+	}
+	return c
+}

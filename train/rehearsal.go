@@ -1,0 +1,151 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"gputrain/data"
+	"gputrain/state"
+)
+
+// rehearsal does each kind of work of a run once before its first step, for what drivers compile at its first use, and then to measure it.
+type rehearsal struct {
+	config     Config
+	team       *team
+	state      State
+	validation *data.Evaluation
+	times      *times
+	display    *display
+	flops      float64 // of an update, but for the optimizer's
+}
+
+// run tells how long the run will take, before its first step: each kind of work is done once for what drivers compile at its first use,
+// and then to be measured. Nothing of it changes the run.
+func (r *rehearsal) run(ctx context.Context) error {
+	c, from := r.config, r.state.Step()
+	if from >= c.Steps {
+		return nil
+	}
+	if ctx = r.team.uncancelled(ctx); context.Cause(ctx) != nil {
+		return r.expect(ctx)
+	}
+	defer r.times.span(spanForecast)()
+	f := &r.display.forecast
+	f.count(c, from)
+	times := 1 // at first, for what is compiled then; after that as many as training has in flight
+	passes, err := r.measured(func() (time.Duration, error) {
+		defer func() { times = 2 }()
+		return r.state.Rehearse(ctx, times)
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.update(c.State, passes, ownFLOPs(c.State, r.flops)); err != nil {
+		return err
+	}
+	if f.evaluations.many > 0 {
+		if f.evaluations.each, err = r.measured(func() (time.Duration, error) { return r.evaluationTime(ctx, passes) }); err != nil {
+			return err
+		}
+	}
+	if f.samples.many > 0 {
+		if f.samples.each, err = r.measured(func() (time.Duration, error) { return r.sampleTime(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := r.expect(ctx); err != nil {
+		return err
+	}
+	r.tellSubmits()
+	f.spent = whole(r.times.list())
+	f.compiling += r.times.compiled()
+	r.display.say("%s", f.text())
+	return nil
+}
+
+// expect makes the forecast that of all ranks, whose slowest the others wait for.
+func (r *rehearsal) expect(ctx context.Context) (err error) {
+	f := &r.display.forecast
+	f.steps.each, err = r.team.expect(ctx, f.steps.each, f.evaluations.each+f.samples.each+f.checkpoints.each)
+	return err
+}
+
+// Something is measured until so much time has gone, but not more often than that: a machine that does other things as well makes one time a
+// chance.
+const (
+	measureFor      = time.Second
+	measureMost     = 5
+	measureTogether = 2 // by ranks that have stages of one model
+)
+
+// measured is the mean of what once tells, but for the first time: what that took longer than the others went into compiling.
+func (r *rehearsal) measured(once func() (time.Duration, error)) (time.Duration, error) {
+	begin := time.Now()
+	if _, err := once(); r.team.note(err) != nil {
+		return 0, err
+	}
+	first := time.Since(begin)
+	begin = time.Now()
+	sum, n := time.Duration(0), 0
+	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor }
+	if r.team.spread() { // equally often on all
+		again = func() bool { return n < measureTogether }
+	}
+	for ; again(); n++ {
+		told, err := once()
+		if r.team.note(err) != nil {
+			return 0, err
+		}
+		sum += told
+	}
+	r.display.forecast.compiling += max(0, first-time.Since(begin)/time.Duration(n))
+	return sum / time.Duration(n), nil
+}
+
+// evaluationTime is that of an evaluation, by one of a single batch; where none of its tokens count, which is no result, it is that of as many
+// forward passes.
+func (r *rehearsal) evaluationTime(ctx context.Context, passes time.Duration) (time.Duration, error) {
+	c := r.config.State
+	one, err := data.NewEvaluation(r.config.Validation, c.Sequence, c.Evaluation, c.Evaluation)
+	if err != nil {
+		return 0, err
+	}
+	_, own := r.team.part(r.validation)
+	batches := time.Duration(own) / time.Duration(one.Batches())
+	begin := time.Now()
+	_, err = r.state.Evaluate(ctx, one)
+	switch {
+	case errors.Is(err, state.ErrNoLabels):
+		return evaluating(c, passes, own), nil
+	case err != nil:
+		return 0, err
+	}
+	return time.Since(begin) * batches, nil
+}
+
+// sampleTime is that of a sample, by its first tokens: the first takes the prompt in, as does the first of each further window; each of the
+// others is like the next.
+func (r *rehearsal) sampleTime(ctx context.Context) (time.Duration, error) {
+	c := r.config.Sample
+	all := c.Tokens
+	c.Tokens = min(c.Tokens, 4)
+	begin := time.Now()
+	var first time.Duration
+	err := GenerateTokens(ctx, c, []int32{0}, r.state, func(int32) bool {
+		if first == 0 {
+			first = time.Since(begin)
+		}
+		return true
+	})
+	if err != nil && !errors.Is(err, errLogits) { // whether the run has diverged is for its steps to say
+		return 0, err
+	}
+	if c.Tokens == 1 || first == 0 {
+		return time.Since(begin) * time.Duration(all), nil
+	}
+	each := (time.Since(begin) - first) / time.Duration(c.Tokens-1)
+	half := max(1, r.state.Window()/2)
+	windows := 1 + max(0, all-r.state.Window()+half-1)/half
+	return first*time.Duration(windows) + each*time.Duration(all-windows), nil
+}
