@@ -90,16 +90,19 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 		}
 	}
 	for _, o := range []struct {
-		flag, key string
-		value     int
-	}{{"--steps", "train.steps", c.Steps}, {"--eval-every", "train.eval_every", c.EvalEvery}} {
+		flag, key    string
+		value, found int64
+	}{
+		{"--steps", "train.steps", int64(c.Steps), cfg.Train.Steps},
+		{"--eval-every", "train.eval_every", int64(c.EvalEvery), cfg.Train.EvalEvery},
+	} {
 		if o.value == 0 {
 			continue
 		}
-		if from := cfg.Origin(o.key); from != "default" && !c.inFiles(string(from)) && integerOf(cfg, o.key) != o.value {
-			return nil, fmt.Errorf("%s %d: %s says %s=%d, wanted one of the two", o.flag, o.value, from, o.key, integerOf(cfg, o.key))
+		if from := cfg.Origin(o.key); from != "default" && !c.inFiles(string(from)) && o.found != o.value {
+			return nil, fmt.Errorf("%s %d: %s says %s=%d, wanted one of the two", o.flag, o.value, from, o.key, o.found)
 		}
-		if err := cfg.Lay(o.key, strconv.Itoa(o.value), runfile.Origin(o.flag)); err != nil {
+		if err := cfg.Lay(o.key, strconv.FormatInt(o.value, 10), runfile.Origin(o.flag)); err != nil {
 			return nil, err
 		}
 	}
@@ -123,15 +126,6 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 // inFiles tells whether a value came from one of the run files.
 func (c *compareCmd) inFiles(from string) bool {
 	return slices.ContainsFunc(c.Files, func(file string) bool { return strings.HasPrefix(from, file+":") })
-}
-
-func integerOf(cfg *runfile.Config, key string) int {
-	for k, v := range cfg.Values() {
-		if n, ok := v.(int); k == key && ok {
-			return n
-		}
-	}
-	return 0
 }
 
 // config is the common run with an entrant's own settings: those of its file, else those of the run files where they are of that
