@@ -1,12 +1,9 @@
-// Package cluster makes the ranks of a run one: it adds up their gradients, and lets them decide alike.
+// Package cluster makes the ranks of a mesh train one model. [Join] compares them before anything is trained: program, settings, data. A [Reducer]
+// adds up the gradients of replicas, between the passes of an update and the update itself:
 //
-// A [Group] is the ranks as a run uses them. Where all ranks meet, each says that it goes on or why it does not, so that an error of one is known to all, and
-// every wait ends. [Join] compares the ranks before anything is trained: program, settings, data. A [Reducer] is the seam between the passes of an
-// update and the update itself:
-//
-//	group := cluster.New(ranks, cluster.Config{Timeout: 5 * time.Minute})
-//	sums, err := cluster.NewReducer(ctx, group, cluster.Sums{Microbatches: 8}, device)
-//	config.Reducer = sums // of a state.Config: every rank then makes the same steps
+//	m := mesh.New(ranks, mesh.Config{Timeout: 5 * time.Minute})
+//	sums, err := cluster.NewReducer(ctx, m, cluster.Sums{Microbatches: 8}, device)
+//	config.Mesh, config.Reducer = m, sums // of a state.Config: every rank then makes the same steps
 //
 // Invariants, each held by a test:
 //

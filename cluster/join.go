@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"gputrain/mesh"
 	"gputrain/transport"
 )
 
@@ -50,33 +50,24 @@ func (j Joined) Adapter() string {
 
 // Join compares what this rank has with what all have, and ends the run on all of them where it differs. The error names the first rank that differs from rank
 // 0, in what, what it has and what was wanted.
-func (g *Group) Join(ctx context.Context, own Facts) (Joined, error) {
+func Join(ctx context.Context, m *mesh.Mesh, own Facts) (Joined, error) {
 	program, err := executable()
 	if err != nil {
-		return Joined{}, fmt.Errorf("cluster: %s: program: %w", g.name(g.Rank()), err)
+		return Joined{}, fmt.Errorf("cluster: %s: program: %w", m.Name(m.Rank()), err)
 	}
 	own.Program += program
-	raw, err := json.Marshal(own)
-	if err != nil {
-		return Joined{}, fmt.Errorf("cluster: facts: %w", err)
-	}
-	all, err := g.Gather(ctx, "settings", raw)
+	facts, err := mesh.Tell(ctx, m, "settings", own)
 	if err != nil {
 		return Joined{}, err
 	}
-	facts := make([]Facts, len(all))
-	for rank, one := range all {
-		if err := json.Unmarshal(one, &facts[rank]); err != nil {
-			return Joined{}, fmt.Errorf("cluster: %s: facts: %w", g.name(rank), err)
-		}
-	}
 	for rank, f := range facts {
 		if what, found, wanted := f.difference(facts[0]); what != "" {
-			g.ended = &DifferentError{Rank: rank, Host: g.Host(rank), What: what, Found: found, Wanted: wanted, First: g.Host(0)}
-			return Joined{}, g.ended
+			err := &DifferentError{Rank: rank, Host: m.Host(rank), What: what, Found: found, Wanted: wanted, First: m.Host(0)}
+			m.EndWith(err)
+			return Joined{}, err
 		}
 	}
-	return g.joined(facts), nil
+	return joined(m, facts), nil
 }
 
 // DifferentError says that a rank is not of the same run as rank 0.
@@ -117,7 +108,7 @@ func (f Facts) difference(other Facts) (what, found, wanted string) {
 }
 
 // joined finds what is worth telling.
-func (g *Group) joined(facts []Facts) (j Joined) {
+func joined(m *mesh.Mesh, facts []Facts) (j Joined) {
 	type place struct {
 		host  string
 		index int
@@ -128,7 +119,7 @@ func (g *Group) joined(facts []Facts) (j Joined) {
 		var names []string
 		for _, a := range f.Adapters {
 			names = append(names, a.Name)
-			p := place{g.Host(rank), a.Index}
+			p := place{m.Host(rank), a.Index}
 			if at[p] == nil {
 				places = append(places, p)
 			}

@@ -16,9 +16,6 @@ type Use struct {
 	Sent, Received uint64 // bytes of gradients
 }
 
-// useBytes is what a Use takes in a message.
-const useBytes = 6 * 8
-
 func (u Use) bytes() (out []byte) {
 	for _, v := range []uint64{uint64(u.Passes), uint64(u.Sum), uint64(u.Transfer), uint64(u.Hidden), u.Sent, u.Received} {
 		out = binary.LittleEndian.AppendUint64(out, v)
@@ -26,13 +23,15 @@ func (u Use) bytes() (out []byte) {
 	return out
 }
 
-// useOf takes a Use off the beginning of a message.
-func useOf(raw []byte) (Use, []byte) {
+// useOf is the Use of a message; none is that of no sum.
+func useOf(raw []byte) (u Use) {
+	if len(raw) == 0 {
+		return u
+	}
 	at := func(i int) uint64 { return binary.LittleEndian.Uint64(raw[8*i:]) }
-	u := Use{
+	return Use{
 		Passes: time.Duration(at(0)), Sum: time.Duration(at(1)), Transfer: time.Duration(at(2)), Hidden: time.Duration(at(3)), Sent: at(4), Received: at(5),
 	}
-	return u, raw[useBytes:]
 }
 
 // meter adds up how long the network was in use, and how long beside the device.

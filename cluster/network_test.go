@@ -15,6 +15,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu/gputest"
+	"gputrain/mesh"
 	"gputrain/state"
 	"gputrain/transport"
 )
@@ -115,7 +116,7 @@ func TestSumTakesTheTimeOfItsBytes(t *testing.T) {
 				began := time.Now()
 				for rank, r := range transport.Local(ranks) {
 					all.Go(func() {
-						reducer, err := NewReducer(t.Context(), New(linked{r, net}, Config{}), Sums{Microbatches: ranks, Bucket: bucket}, dev)
+						reducer, err := NewReducer(t.Context(), mesh.New(linked{r, net}, mesh.Config{}), Sums{Microbatches: ranks, Bucket: bucket}, dev)
 						if err == nil {
 							err = reducer.Sum(t.Context(), grads[rank], []state.Partial{{Span: state.Span{First: rank, Count: 1}, Trees: grads[rank]}})
 						}

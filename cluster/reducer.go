@@ -7,24 +7,21 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/mesh"
 	"gputrain/state"
 	"gputrain/transport"
 )
 
 // Tags of the messages of a sum.
 const (
-	tagPieces   transport.Tag = iota // of partial sums, to the rank that adds them up
-	tagTotals                        // of pieces, to the ranks that need them
-	tagTrees                         // leaves of a rank's group, to the ranks that each have a piece of them
-	tagSpread                        // and from there to all
-	tagDelivery                      // to rank 0
+	tagPieces transport.Tag = iota // of partial sums, to the rank that adds them up
+	tagTotals                      // of pieces, to the ranks that need them
+	tagTrees                       // leaves of a rank's group, to the ranks that each have a piece of them
+	tagSpread                      // and from there to all
 )
 
 // Sums says how gradients are added up.
 type Sums struct {
-	// Members are the ranks whose gradients are added up with this one's, replica by replica: where a model lies on several ranks, those that have its
-	// stages. nil: all ranks, each a replica.
-	Members      []int
 	Microbatches int  // of an update, of all replicas
 	Wire         Wire // "": F32
 	Bucket       int  // bytes of gradients that travel together; 0: DefaultBucket
@@ -34,82 +31,66 @@ type Sums struct {
 // of all partial sums, adds these as the tree over microbatches says, and sends the total to all, or to those that update it. While a bucket travels
 // the next one is read back from the device, and the one before written to it.
 type Reducer struct {
-	group    replicas
+	mesh     *mesh.Mesh
+	column   []int // the ranks whose gradients are added up, replica by replica
+	replica  int   // of this rank
 	config   Sums
 	addition addition
 	nodes    [][]state.Span // of the partial sums of each replica
 	layout   []byte         // that all replicas have; nil before the first sum
 	use      Use            // of the last sum
-	uses     []Use          // of all ranks of the group, once they have met
-	met      time.Time      // when all had last come together, before the passes of a step
 }
 
-// NewReducer makes the reducer of ranks of a group whose devices, this rank's, all treat denormals as one of the host's additions does; devices without
-// hardware do not add. All ranks of the group call it. It is nil where the model is there once, which has nothing to add up.
-func NewReducer(ctx context.Context, group *Group, c Sums, devices ...*gpu.Device) (*Reducer, error) {
+// NewReducer makes the reducer of the ranks of a mesh whose devices, this rank's, all treat denormals as one of the host's additions does; devices
+// without hardware do not add. All ranks call it. It is nil where the model is there once, which has nothing to add up.
+func NewReducer(ctx context.Context, m *mesh.Mesh, c Sums, devices ...*gpu.Device) (*Reducer, error) {
 	if c.Wire == "" {
 		c.Wire = F32
 	}
 	if err := c.Wire.validate(); err != nil {
 		return nil, err
 	}
-	of, err := replicasOf(group, c.Members)
-	if err != nil || of.Size() == 1 {
-		return nil, err
+	replica, replicas := m.Replica()
+	if replicas == 1 {
+		return nil, nil
 	}
 	if c.Bucket == 0 {
-		c.Bucket = DefaultBucket(of.Size())
+		c.Bucket = DefaultBucket(replicas)
 	}
 	if c.Microbatches < 1 || c.Bucket < 4 {
 		return nil, fmt.Errorf("cluster: sums: %d microbatches, buckets of %d bytes, want at least 1, 4", c.Microbatches, c.Bucket)
 	}
-	r := &Reducer{group: of, config: c, uses: make([]Use, group.Size())}
-	for rank := range of.Size() {
-		r.nodes = append(r.nodes, state.Share(c.Microbatches, rank, of.Size()).Nodes(c.Microbatches))
+	r := &Reducer{mesh: m, column: m.Column(), replica: replica, config: c}
+	for rank := range replicas {
+		r.nodes = append(r.nodes, state.Share(c.Microbatches, rank, replicas).Nodes(c.Microbatches))
 	}
+	var err error
 	if r.addition, err = probe(ctx, devices); err != nil {
-		return nil, fmt.Errorf("cluster: %s: %w", group.name(group.Rank()), err)
+		return nil, fmt.Errorf("cluster: %s: %w", m.Name(m.Rank()), err)
 	}
 	return r, nil
 }
 
-// Replicas says which replica this is.
-func (r *Reducer) Replicas() (rank, count int) { return r.group.Rank(), r.group.Size() }
-
-// Gather gives every rank what all of the group have given; besides, each tells how its last sum went.
-func (r *Reducer) Gather(ctx context.Context, own []byte) ([][]byte, error) {
-	defer func() { r.met = time.Now() }()
-	all, err := r.group.Gather(ctx, "figures of a step", append(r.use.bytes(), own...))
-	if err != nil {
-		return nil, err
+// Uses are how the last sum went on each rank, once all have met after it.
+func (r *Reducer) Uses() (all []Use) {
+	for _, note := range r.mesh.Notes() {
+		all = append(all, useOf(note))
 	}
-	for rank := range all {
-		r.uses[rank], all[rank] = useOf(all[rank])
-	}
-	return all, nil
+	return all
 }
-
-// Uses are how the last sum went on each rank of the group, once a Gather has followed it.
-func (r *Reducer) Uses() []Use { return r.uses }
 
 // Sum adds up the gradients of all replicas; see state.Reducer.
 func (r *Reducer) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
-	if r.group.broken != nil {
-		return r.group.broken
-	}
-	err := r.sum(ctx, grads, own)
-	if err != nil {
-		r.group.broken = err
-	}
-	return err
+	return r.mesh.Together(func() error { return r.sum(ctx, grads, own) })
 }
 
 func (r *Reducer) sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
+	met := r.mesh.Met() // before the passes of this step
 	if err := r.check(ctx, grads, own); err != nil {
 		return err
 	}
 	s := r.summing(grads)
-	s.own = own
+	s.own, s.met = own, met
 	s.needs = func(owner, rank int) bool { return owner == everyone || owner == rank }
 	s.tag, s.wire, s.what = tagTotals, r.config.Wire, "the sums of gradients"
 	begun := time.Now()
@@ -118,12 +99,13 @@ func (r *Reducer) sum(ctx context.Context, grads []*buffers.Tree, own []state.Pa
 		Passes: s.passes, Sum: time.Since(begun), Transfer: s.meter.transfer, Hidden: s.meter.hidden,
 		Sent: s.sent + s.spread, Received: s.received + s.collected,
 	}
+	r.mesh.Note(r.use.bytes())
 	return err
 }
 
 // check makes sure, once, that gradients lie alike on all replicas, and every time that these are what was agreed on.
 func (r *Reducer) check(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
-	wanted := r.nodes[r.group.Rank()]
+	wanted := r.nodes[r.replica]
 	if len(own) != len(wanted) {
 		return fmt.Errorf("cluster: sum: found %d partial sums, wanted those of %v", len(own), wanted)
 	}
@@ -141,18 +123,18 @@ func (r *Reducer) check(ctx context.Context, grads []*buffers.Tree, own []state.
 			return fmt.Errorf("cluster: sum: found gradients of %v, wanted f32", t.DType())
 		}
 		text = fmt.Appendf(text, "%v ", t.Layout().Slabs())
-		if n := t.Layout().Groups(); n > 1 && n != r.group.Size() {
-			return fmt.Errorf("cluster: sum: found gradients in %d groups, wanted one for each of %d replicas", n, r.group.Size())
+		if n := t.Layout().Groups(); n > 1 && n != len(r.column) {
+			return fmt.Errorf("cluster: sum: found gradients in %d groups, wanted one for each of %d replicas", n, len(r.column))
 		}
 	}
-	all, err := r.group.Gather(ctx, "layout of the gradients", text)
+	all, err := r.mesh.Gather(ctx, "layout of the gradients", text)
 	if err != nil {
 		return err
 	}
-	for replica, rank := range r.group.ranks {
-		if first := r.group.ranks[0]; string(all[rank]) != string(all[first]) {
+	for _, rank := range r.column {
+		if first := r.column[0]; string(all[rank]) != string(all[first]) {
 			return fmt.Errorf("cluster: %s: gradients: found slabs of %selements, wanted those of rank %d, %s: their adapters have other limits, or the model is cut otherwise",
-				r.group.name(replica), all[rank], first, all[first])
+				r.mesh.Name(rank), all[rank], first, all[first])
 		}
 	}
 	r.layout = text

@@ -15,17 +15,18 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/mesh"
 	"gputrain/state"
 	"gputrain/transport"
 )
 
 // together runs do on each of n ranks, and returns their errors.
-func together(n int, do func(rank int, g *Group) error) []error {
+func together(n int, do func(rank int, g *mesh.Mesh) error) []error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	for rank, ranks := range transport.Local(n) {
 		all.Go(func() {
-			g := New(ranks, Config{Timeout: time.Minute})
+			g := mesh.New(ranks, mesh.Config{Timeout: time.Minute, Code: func(error) int { return 5 }})
 			errs[rank] = do(rank, g)
 		})
 	}
@@ -162,7 +163,7 @@ func TestSumHasTheBitsOfOneDevice(t *testing.T) {
 						}
 					}
 					uses := make([]Use, ranks)
-					for rank, err := range together(ranks, func(rank int, g *Group) error {
+					for rank, err := range together(ranks, func(rank int, g *mesh.Mesh) error {
 						r, err := NewReducer(t.Context(), g, Sums{Microbatches: microbatches, Bucket: 400}, dev)
 						if err == nil {
 							err = r.Sum(t.Context(), grads[rank], partials[rank])
@@ -231,7 +232,7 @@ func TestSumInHalfTheBytes(t *testing.T) {
 			partials[rank] = append(partials[rank], p)
 		}
 	}
-	for rank, err := range together(ranks, func(rank int, g *Group) error {
+	for rank, err := range together(ranks, func(rank int, g *mesh.Mesh) error {
 		r, err := NewReducer(t.Context(), g, Sums{Microbatches: microbatches, Wire: BF16, Bucket: 400}, dev)
 		if err == nil {
 			err = r.Sum(t.Context(), grads[rank], partials[rank])

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,6 +19,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/mesh"
 	gpt "gputrain/model"
 	"gputrain/optim"
 	"gputrain/pipeline"
@@ -98,21 +98,24 @@ func filesIn(t *testing.T, dir string) map[string]string {
 }
 
 // staged runs do on four ranks, each of which has one of two stages of a replica, with its devices and what adds up its gradients.
-func staged(t *testing.T, c pipeline.Config, stages []int, devices func(rank, stage int) *gpu.Device, do func(g *Group, own []*gpu.Device, c pipeline.Config, sums *Reducer) error) []error {
-	return together(4, func(rank int, g *Group) (err error) {
+func staged(t *testing.T, c pipeline.Config, stages []int, devices func(rank, stage int) *gpu.Device, do func(g *mesh.Mesh, own []*gpu.Device, c pipeline.Config, sums *Reducer) error) []error {
+	return together(4, func(rank int, g *mesh.Mesh) (err error) {
 		defer func() {
 			if err != nil {
 				g.Fail(err)
 			}
 		}()
 		c, own := c, make([]*gpu.Device, 2)
-		c.Ranks = &pipeline.Ranks{Of: g, Stages: stages}
+		if err := g.Divide(stages); err != nil {
+			return err
+		}
+		c.State.Mesh = g
 		for stage := range own {
 			if own[stage] = devices(rank, stage); stages[stage] != rank%2 {
 				own[stage] = gpu.DryOf(own[stage].Adapter(), own[stage].Limits())
 			}
 		}
-		sums, err := NewReducer(t.Context(), g, Sums{Members: []int{rank % 2, rank%2 + 2}, Microbatches: c.State.Microbatches, Bucket: 400}, own...)
+		sums, err := NewReducer(t.Context(), g, Sums{Microbatches: c.State.Microbatches, Bucket: 400}, own...)
 		if err != nil {
 			return err
 		}
@@ -122,7 +125,7 @@ func staged(t *testing.T, c pipeline.Config, stages []int, devices func(rank, st
 }
 
 // scanned finds what rank 3 has put into its optimizer's state of a stage, on every rank.
-func scanned(t *testing.T, g *Group, s *pipeline.State, stage int) error {
+func scanned(t *testing.T, g *mesh.Mesh, s *pipeline.State, stage int) error {
 	found, err := s.FirstNonFinite(t.Context())
 	assert.Empty(t, found)
 	if err != nil {
@@ -175,7 +178,7 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 
 			var mu sync.Mutex
 			var uses [][]Use
-			for rank, err := range staged(t, c, x.stages, func(_, stage int) *gpu.Device { return two[stage] }, func(g *Group, devices []*gpu.Device, c pipeline.Config, sums *Reducer) error {
+			for rank, err := range staged(t, c, x.stages, func(_, stage int) *gpu.Device { return two[stage] }, func(g *mesh.Mesh, devices []*gpu.Device, c pipeline.Config, sums *Reducer) error {
 				c.State.ShardOptimizer, c.State.Sampling = x.divided, g.Rank() < 2 // as in runs, where the first replica draws
 				s, err := pipeline.Create(t.Context(), devices, c, nil)
 				if err != nil {
@@ -187,7 +190,7 @@ func TestReplicasOfStagesHaveTheBitsOfOneDevice(t *testing.T) {
 				}
 				assert.Equal(t, first, metrics)
 				_, grads := s.Trees()
-				replica, _ := sums.Replicas()
+				replica, _ := g.Replica()
 				own := grads[slices.Index(x.stages, g.Rank()%2)]
 				sent, received := travels([]*buffers.Tree{own}, replica, 2, x.microbatches, 400, 4)
 				if found := sums.Uses()[g.Rank()]; !x.divided {
@@ -233,8 +236,7 @@ func TestRanksOfStagesFailTogether(t *testing.T) {
 		}
 		return dev
 	}
-	for rank, err := range staged(t, c, []int{0, 1}, devices, func(g *Group, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
-		g.config.Code = func(error) int { return 5 }
+	for rank, err := range staged(t, c, []int{0, 1}, devices, func(g *mesh.Mesh, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
 		_, err := pipeline.Create(t.Context(), own, c, nil)
 		return err
 	}) {
@@ -242,7 +244,7 @@ func TestRanksOfStagesFailTogether(t *testing.T) {
 			require.ErrorIs(t, err, gpu.ErrOutOfMemory)
 			continue
 		}
-		var peer *PeerError
+		var peer *mesh.PeerError
 		require.ErrorAs(t, err, &peer)
 		require.Equal(t, []int{3, 5}, []int{peer.Rank, peer.Code})
 	}
@@ -254,7 +256,7 @@ func TestRanksOfStagesFailTogether(t *testing.T) {
 		}
 		return dev
 	}
-	for rank, err := range staged(t, c, []int{0, 1}, devices, func(g *Group, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
+	for rank, err := range staged(t, c, []int{0, 1}, devices, func(g *mesh.Mesh, own []*gpu.Device, c pipeline.Config, _ *Reducer) error {
 		s, err := pipeline.Create(t.Context(), own, c, nil)
 		if err != nil {
 			return err
@@ -278,18 +280,5 @@ func TestRanksOfStagesFailTogether(t *testing.T) {
 			require.ErrorAs(t, err, &noticed)
 			require.Equal(t, 3, noticed.Rank)
 		}
-	}
-}
-
-// Ranks that are no replicas of each other are refused.
-func TestReplicasRefused(t *testing.T) {
-	for want, members := range map[string][]int{
-		"cluster: sums: members: found [0 2], wanted different ones of 2 ranks":   {0, 2},
-		"cluster: sums: members: found [0 1 1], wanted different ones of 2 ranks": {0, 1, 1},
-		"cluster: sums: members: found [1], wanted this rank, 0, among them":      {1},
-		"cluster: sums: members: found [-1 0], wanted different ones of 2 ranks":  {-1, 0},
-	} {
-		_, err := NewReducer(t.Context(), New(transport.Local(2)[0], Config{Timeout: time.Minute}), Sums{Microbatches: 1, Members: members})
-		require.EqualError(t, err, want)
 	}
 }

@@ -31,6 +31,7 @@ type summing struct {
 	*Reducer
 	grads []*buffers.Tree
 	own   []state.Partial
+	met   time.Time // when all had come together, before the passes
 	meter meter
 
 	read, kept   chan *travelling // to those that send pieces and put them together
@@ -46,7 +47,7 @@ type summing struct {
 
 // summing begins with what all have in common. Pieces may wait for ranks that have more to send or receive than others: as many as make one bucket.
 func (r *Reducer) summing(trees []*buffers.Tree) *summing {
-	ranks := r.group.Size()
+	ranks := len(r.column)
 	return &summing{
 		Reducer: r, grads: trees, meter: meter{at: time.Now()},
 		read: make(chan *travelling, 1), kept: make(chan *travelling, 1), given: make(chan *piece, ranks), taken: make(chan *piece, ranks),
@@ -106,7 +107,7 @@ func (s *summing) readBack(ctx context.Context) error {
 		}
 	}
 	s.passes = time.Since(s.met)
-	for _, b := range bucketsOf(s.grads, s.config.Bucket, s.group.Size()) {
+	for _, b := range bucketsOf(s.grads, s.config.Bucket, len(s.column)) {
 		t := &travelling{bucket: b}
 		for _, p := range s.own {
 			raw := make([]byte, 4*b.count)
@@ -144,9 +145,9 @@ func (s *summing) readParts(ctx context.Context, trees []*buffers.Tree, b bucket
 // peers are the other ranks, in such an order that what each sends first is what another receives first: none is sent to by all at once. Sends go to
 // those after this rank, with step 1, and receives come from those before it, with step -1.
 func (s *summing) peers(step int) (out []int) {
-	ranks := s.group.Size()
+	ranks := len(s.column)
 	for i := 1; i < ranks; i++ {
-		out = append(out, (s.group.Rank()+step*i+ranks)%ranks)
+		out = append(out, (s.replica+step*i+ranks)%ranks)
 	}
 	return out
 }
@@ -173,7 +174,7 @@ func (s *summing) addUp(ctx context.Context) error {
 	defer close(s.given)
 	defer close(s.taken)
 	return each(ctx, s.kept, func(t *travelling) error {
-		p := &piece{bucket: t.bucket, of: t.pieces[s.group.Rank()]}
+		p := &piece{bucket: t.bucket, of: t.pieces[s.replica]}
 		if len(p.of) > 0 {
 			total, err := s.total(ctx, p.of, t.partials)
 			if err != nil {
@@ -209,7 +210,7 @@ func (s *summing) total(ctx context.Context, of []run, own [][]float32) ([]float
 			copy(term[r.at:], values[r.from:r.end]) // the rest is on its way to others
 		}
 		wire.round(term)
-		terms[first[s.group.Rank()]+i] = term
+		terms[first[s.replica]+i] = term
 	}
 	for _, rank := range s.peers(-1) {
 		if len(s.nodes[rank]) == 0 {
@@ -243,7 +244,7 @@ func (s *summing) spreadPieces(ctx context.Context) error {
 
 // collect takes what this rank needs of all pieces and writes it to the devices.
 func (s *summing) collect(ctx context.Context) error {
-	own, size := s.group.Rank(), s.wire.bytes()
+	own, size := s.replica, s.wire.bytes()
 	needed := func(owner int) bool { return s.needs(owner, own) }
 	return each(ctx, s.taken, func(p *piece) error {
 		if len(p.runs(p.whole(), needed)) == 0 {
@@ -312,30 +313,18 @@ func (s *summing) sendEach(ctx context.Context, tag transport.Tag, sent *uint64,
 
 // send gives a rank a message, or says that it did not take it.
 func (s *summing) send(ctx context.Context, to int, tag transport.Tag, raw []byte) error {
-	what := s.group.name(to) + " to take gradients"
-	within, done := s.group.within(ctx, what)
-	defer done()
-	if err := s.meter.wire(func() error { return s.group.Send(within, to, tag, raw) }); err != nil {
-		return s.blamed(ctx, within, what, err)
-	}
-	return nil
+	return ended(ctx, s.meter.wire(func() error { return s.mesh.Give(ctx, s.column[to], tag, raw) }))
 }
 
 // receive takes what a rank has to give.
 func (s *summing) receive(ctx context.Context, from int, tag transport.Tag, raw []byte, what string) error {
-	what += " of " + s.group.name(from)
-	within, done := s.group.within(ctx, what)
-	defer done()
-	if err := s.meter.wire(func() error { return s.group.Receive(within, from, tag, raw) }); err != nil {
-		return s.blamed(ctx, within, "waiting for "+what, err)
-	}
-	return nil
+	return ended(ctx, s.meter.wire(func() error { return s.mesh.Take(ctx, s.column[from], tag, raw, what) }))
 }
 
-// blamed is the error of a call, or what has ended the sum before it.
-func (s *summing) blamed(sum, call context.Context, what string, err error) error {
-	if sum.Err() != nil {
+// ended is the error of a call, or what has ended the sum before it.
+func ended(sum context.Context, err error) error {
+	if err != nil && sum.Err() != nil {
 		return context.Cause(sum)
 	}
-	return s.group.failed(call, what, err)
+	return err
 }

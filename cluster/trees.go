@@ -10,17 +10,15 @@ import (
 // GatherTrees gives every rank the groups of the trees that the others have. They travel in buckets, in f32: of each its owner sends every rank a piece, which
 // that rank sends to all. So none sends a large leaf to all others.
 func (r *Reducer) GatherTrees(ctx context.Context, trees []*buffers.Tree) error {
-	if r.group.broken != nil {
-		return r.group.broken
-	}
+	return r.mesh.Together(func() error { return r.gatherTrees(ctx, trees) })
+}
+
+func (r *Reducer) gatherTrees(ctx context.Context, trees []*buffers.Tree) error {
 	begun := time.Now()
 	s := r.summing(trees)
 	s.needs = func(owner, rank int) bool { return owner != everyone && owner != rank }
 	s.tag, s.wire, s.what = tagSpread, F32, "the parameters"
 	err := s.run(ctx, s.readOwn, s.handOut, s.putTogether, s.spreadPieces, s.collect)
-	if err != nil {
-		r.group.broken = err
-	}
 	u := &r.use
 	u.Sum, u.Transfer, u.Hidden = u.Sum+time.Since(begun), u.Transfer+s.meter.transfer, u.Hidden+s.meter.hidden
 	u.Sent, u.Received = u.Sent+s.sent+s.spread, u.Received+s.received+s.collected
@@ -31,12 +29,12 @@ func (r *Reducer) GatherTrees(ctx context.Context, trees []*buffers.Tree) error 
 func (s *summing) readOwn(ctx context.Context) error {
 	defer close(s.read)
 	defer close(s.kept)
-	for _, b := range bucketsOf(s.grads, s.config.Bucket, s.group.Size()) {
+	for _, b := range bucketsOf(s.grads, s.config.Bucket, len(s.column)) {
 		t := &travelling{bucket: b}
-		if len(b.runs(b.whole(), s.owns(s.group.Rank()))) > 0 {
+		if len(b.runs(b.whole(), s.owns(s.replica))) > 0 {
 			t.raw = make([]byte, 4*b.count)
 		}
-		if err := s.readParts(ctx, s.grads, b, t.raw, s.owns(s.group.Rank())); err != nil {
+		if err := s.readParts(ctx, s.grads, b, t.raw, s.owns(s.replica)); err != nil {
 			return err
 		}
 		if err := put(ctx, s.read, t); err != nil {
@@ -58,7 +56,7 @@ func (s *summing) owns(rank int) func(owner int) bool {
 func (s *summing) handOut(ctx context.Context) error {
 	return each(ctx, s.read, func(t *travelling) error {
 		return s.sendEach(ctx, tagTrees, &s.sent, func(to int) []byte {
-			return pick(t.raw, 4, t.runs(t.pieces[to], s.owns(s.group.Rank())), run.inBucket)
+			return pick(t.raw, 4, t.runs(t.pieces[to], s.owns(s.replica)), run.inBucket)
 		})
 	})
 }
@@ -68,9 +66,9 @@ func (s *summing) putTogether(ctx context.Context) error {
 	defer close(s.given)
 	defer close(s.taken)
 	return each(ctx, s.kept, func(t *travelling) error {
-		p := &piece{bucket: t.bucket, of: t.pieces[s.group.Rank()]}
+		p := &piece{bucket: t.bucket, of: t.pieces[s.replica]}
 		p.wire = make([]byte, 4*elements(p.of))
-		for _, r := range p.runs(p.of, s.owns(s.group.Rank())) {
+		for _, r := range p.runs(p.of, s.owns(s.replica)) {
 			copy(p.wire[4*r.at:], t.raw[4*r.from:4*r.end])
 		}
 		for _, rank := range s.peers(-1) {
@@ -89,28 +87,4 @@ func (s *summing) putTogether(ctx context.Context) error {
 		}
 		return s.give(ctx, p)
 	})
-}
-
-// Deliver gives rank 0 what another has in b.
-func (r *Reducer) Deliver(ctx context.Context, from int, b []byte) error {
-	own := r.group.Rank()
-	if from == 0 || own != 0 && own != from {
-		return nil
-	}
-	if r.group.broken != nil {
-		return r.group.broken
-	}
-	s := &summing{Reducer: r}
-	s.meter.at = time.Now()
-	ctx = context.WithoutCancel(ctx)
-	var err error
-	if own == 0 {
-		err = s.receive(ctx, from, tagDelivery, b, "the state of the optimizer")
-	} else {
-		err = s.send(ctx, 0, tagDelivery, b)
-	}
-	if err != nil {
-		r.group.broken = err
-	}
-	return err
 }

@@ -10,6 +10,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/mesh"
 	"gputrain/state"
 )
 
@@ -51,7 +52,7 @@ func TestGroupsTravelByWayOfAll(t *testing.T) {
 					partials[rank] = append(partials[rank], p)
 				}
 			}
-			for rank, err := range together(k.ranks, func(rank int, g *Group) error {
+			for rank, err := range together(k.ranks, func(rank int, g *mesh.Mesh) error {
 				r, err := NewReducer(t.Context(), g, Sums{Microbatches: k.microbatches, Bucket: k.bucket, Wire: k.wire}, dev)
 				if err == nil {
 					err = r.Sum(t.Context(), grads[rank], partials[rank])

@@ -27,15 +27,12 @@ type Config struct {
 	Profile bool
 	// NewLink makes the link between two devices for messages of the given sizes; nil is a HostLink.
 	NewLink func(name string, capacity int, sizes []uint64) (Link, error)
-	// Ranks says on which ranks the stages are, where they are not all in this process. Devices of stages elsewhere are then without hardware
-	// (gpu.DryOf), like those on their ranks.
-	Ranks *Ranks
 }
 
-// timeout is Timeout, or what the ranks have in its place.
+// timeout is Timeout, or where the stages are on several ranks what these have in its place, which they learn as they train.
 func (c Config) timeout() time.Duration {
-	if c.Ranks != nil && c.Ranks.Patience != nil {
-		return c.Ranks.Patience()
+	if c.State.Mesh.Spread() {
+		return c.State.Mesh.Patience()
 	}
 	return c.Timeout
 }
@@ -76,12 +73,8 @@ func (c Config) Validate() error {
 			return fmt.Errorf("pipeline: assignment: parameter %q: no part of %d", p.Path, c.Assignment.Parts)
 		}
 	}
-	replicas := 1
-	if c.State.Reducer != nil {
-		_, replicas = c.State.Reducer.Replicas()
-	}
-	if err := c.Ranks.check(c.Assignment.Stages, replicas); err != nil {
-		return err
+	if n := c.State.Mesh.Divided(); n > 0 && n != c.Assignment.Stages {
+		return fmt.Errorf("pipeline: ranks: found the ranks of %d stages, wanted those of %d", n, c.Assignment.Stages)
 	}
 	_, err := c.schedule()
 	return err
@@ -172,8 +165,8 @@ func (c Config) check(devices []*gpu.Device) error {
 		if d == nil {
 			return errors.New("pipeline: devices: none for stage " + fmt.Sprint(i))
 		}
-		if !d.Dry() && !c.Ranks.here(i) {
-			return fmt.Errorf("pipeline: devices: stage %d: found a device, wanted one without hardware: the stage is on %s", i, c.Ranks.name(i))
+		if !d.Dry() && !c.State.Mesh.Here(i) {
+			return fmt.Errorf("pipeline: devices: stage %d: found a device, wanted one without hardware: the stage is on %s", i, c.State.Mesh.Where(i))
 		}
 	}
 	return nil

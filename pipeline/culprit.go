@@ -88,9 +88,9 @@ func (l *line) awaited(late error) error {
 		switch {
 		case on == nil:
 		case on.source.away:
-			return on.source.failed("link "+on.name(), fmt.Errorf("%s waits for its message: %w", a, l.ranks.silent(on.source.index, "receive", late)))
+			return on.source.failed("link "+on.name(), fmt.Errorf("%s waits for its message: %w", a, silent(l.mesh, on.source.index, "receive", late)))
 		case on.sink.away:
-			return on.sink.failed("link "+on.name(), fmt.Errorf("%s waits for it to take a message: %w", a, l.ranks.silent(on.sink.index, "send", late)))
+			return on.sink.failed("link "+on.name(), fmt.Errorf("%s waits for it to take a message: %w", a, silent(l.mesh, on.sink.index, "send", late)))
 		}
 	}
 	return nil

@@ -90,30 +90,24 @@ func (p *passes) result(ctx context.Context, l *line, order *schedule.Schedule, 
 	raw := make([]byte, l.results[0].buffer.Bytes())
 	if !p.last.away {
 		if err := p.last.device.Read(ctx, raw, l.results[0].buffer.All()); err != nil {
-			p.broken = p.toEnd(p.last.failed("results", err))
+			p.broken = p.mesh.FailRow(p.last.failed("results", err))
 			return nil, p.broken
 		}
 	}
-	p.broken = p.toEnd(p.blame("results", p.spread(ctx, raw)))
+	p.broken = p.mesh.FailRow(p.Among(ctx, "results", func(ctx context.Context) error { return p.spread(ctx, raw) }))
 	return raw, p.broken
 }
 
 // spread gives what the rank of the last stage has to the other ranks of the pipeline.
 func (p *passes) spread(ctx context.Context, raw []byte) error {
-	r := p.config.Ranks
-	if r == nil {
-		return nil
-	}
-	ctx, done := p.within(ctx)
-	defer done()
 	if p.last.away {
-		return r.Of.Receive(ctx, r.rankOf(p.last.index), tagResults, raw)
+		return p.mesh.Receive(ctx, p.mesh.Home(p.last.index), tagResults, raw)
 	}
-	for rank := r.first(); rank < r.first()+r.PerReplica(); rank++ {
-		if rank == r.Of.Rank() {
+	for _, rank := range p.mesh.Row() {
+		if rank == p.mesh.Rank() {
 			continue
 		}
-		if err := r.Of.Send(ctx, rank, tagResults, raw); err != nil {
+		if err := p.mesh.Send(ctx, rank, tagResults, raw); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/mesh"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
@@ -22,7 +23,7 @@ type line struct {
 	schedule   *schedule.Schedule
 	accumulate bool                                // gradients are added to, instead of overwritten
 	caches     []*graph.Value                      // inputs that lie on the stages, for all lines that have them
-	ranks      *Ranks                              // nil: all stages are in this process
+	mesh       *mesh.Mesh                          // that the stages are on
 	blamed     func(doing string, err error) error // see passes.blame
 	tag        transport.Tag                       // of the next link between ranks
 

@@ -38,7 +38,7 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kern
 			kernels, memory = rehearsal.passes.kernels(), c.own(rehearsal.Memory())
 			rehearsal.Release()
 		}
-		fits, err := c.Ranks.agree(ctx, err == nil && state.FitsMemory(devices, memory), err)
+		fits, err := c.agree(ctx, err == nil && state.FitsMemory(devices, memory), err)
 		if err != nil || fits {
 			return c, kernels, err
 		}
@@ -49,14 +49,14 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kern
 		memory, err := planned(ctx, other, devices)
 		return c.own(memory), err
 	})
-	_, err = c.Ranks.agree(ctx, true, err)
+	_, err = c.agree(ctx, true, err)
 	return c, nil, err
 }
 
 // own is what the stages of this rank take: the others' is for their ranks to judge.
 func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
 	for i := range memory {
-		if !c.Ranks.here(i) {
+		if !c.State.Mesh.Here(i) {
 			memory[i] = state.MemoryPlan{}
 		}
 	}
@@ -66,7 +66,7 @@ func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
 // Fits tells whether what everything takes fits what the devices of the stages have.
 func (c Config) Fits(ctx context.Context, devices []*gpu.Device) (bool, error) {
 	memory, err := planned(ctx, c, devices)
-	return c.Ranks.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
+	return c.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
 }
 
 // planned is what everything takes of each stage's device.

@@ -9,6 +9,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/mesh"
 	"gputrain/optim"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
@@ -18,6 +19,7 @@ import (
 // passes are the forward and backward passes of a model that is cut into stages.
 type passes struct {
 	config  Config
+	mesh    *mesh.Mesh     // that the stages are on
 	specs   []buffers.Spec // of the whole model, sorted
 	devices []*gpu.Device
 	stages  []*stage
@@ -35,7 +37,7 @@ type passes struct {
 func (p *passes) compile(ctx context.Context, kernels [][]*gpu.Kernel) error {
 	for i, of := range kernels {
 		dev := p.devices[i]
-		if !p.config.Ranks.here(i) {
+		if !p.mesh.Here(i) {
 			continue
 		}
 		progress := func(done, total int) {
@@ -90,7 +92,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	}
 	homes := residences(p.training.cut, p.specs, c.State.Frozen, c.Assignment.Stages)
 	for i, dev := range p.devices {
-		st := &stage{index: i, device: dev, where: c.Ranks.name(i), away: !c.Ranks.here(i)}
+		st := &stage{index: i, device: dev, where: p.mesh.Where(i), away: !p.mesh.Here(i)}
 		p.stages = append(p.stages, st)
 		if err := p.allocate(ctx, st, tx, homes[i], params); err != nil {
 			return st.failed("parameters and optimizer", err)
@@ -98,7 +100,7 @@ func (p *passes) build(ctx context.Context, params []buffers.Host) error {
 	}
 	p.tag = firstTag
 	for _, l := range p.lines() {
-		l.ranks, l.blamed, l.tag = c.Ranks, p.blame, p.tag
+		l.mesh, l.blamed, l.tag = p.mesh, p.blame, p.tag
 		if err := l.build(ctx, p.stages, c.NewLink); err != nil {
 			return err
 		}
@@ -309,7 +311,7 @@ func (p *passes) feed(in state.Inputs) feed {
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.
 func (p *passes) run(ctx context.Context, l *line, order *schedule.Schedule, write feed, begin []*gpu.Program, note *notes) error {
-	p.broken = p.toEnd(l.run(ctx, order, write, begin, p.config.timeout(), note))
+	p.broken = p.mesh.FailRow(l.run(ctx, order, write, begin, p.config.timeout(), note))
 	return p.broken
 }
 
@@ -322,21 +324,13 @@ func (p *passes) Each(ctx context.Context) state.Each {
 				c.do(st, "update", func() error { return do(c.ctx, i) })
 			}
 		}
-		p.broken = p.toEnd(c.wait(nobody, func() {}))
+		p.broken = p.mesh.FailRow(c.wait(nobody, func() {}))
 		return p.broken
 	}
 }
 
 // nobody is the culprit where every stage works by itself: whoever has not ended.
 func nobody(error) error { return nil }
-
-// Apart are the ranks of the stages, if there are several.
-func (p *passes) Apart() state.Apart {
-	if p.config.Ranks == nil {
-		return nil
-	}
-	return apart{p}
-}
 
 // Updated brings the copies of trained parameters that other stages own up to date.
 func (p *passes) Updated(ctx context.Context) error {
@@ -353,17 +347,16 @@ func (p *passes) Updated(ctx context.Context) error {
 			}
 		}
 	}
-	p.broken = p.toEnd(c.wait(nobody, func() {}))
+	p.broken = p.mesh.FailRow(c.wait(nobody, func() {}))
 	return p.broken
 }
 
 // mirror brings a leaf from its owner to a stage that has a copy; one of them may be on another rank.
 func (p *passes) mirror(ctx context.Context, leaf buffers.Leaf, owner, to *stage, tag transport.Tag) (err error) {
-	ranks := p.config.Ranks
 	var raw []byte
 	if owner.away {
 		raw = make([]byte, to.mirrors.DType().Bytes(uint64(leaf.Elements())))
-		err = ranks.Of.Receive(ctx, ranks.rankOf(owner.index), tag, raw)
+		err = p.mesh.Receive(ctx, p.mesh.Home(owner.index), tag, raw)
 	} else if raw, err = owner.params.ReadRaw(ctx, leaf.Path); err != nil {
 		return owner.failed("read of "+leaf.Path, err)
 	}
@@ -371,7 +364,7 @@ func (p *passes) mirror(ctx context.Context, leaf buffers.Leaf, owner, to *stage
 	case err != nil:
 		return err
 	case to.away:
-		return ranks.Of.Send(ctx, ranks.rankOf(to.index), tag, raw)
+		return p.mesh.Send(ctx, p.mesh.Home(to.index), tag, raw)
 	}
 	return to.mirrors.WriteRaw(leaf.Path, raw)
 }
@@ -395,7 +388,7 @@ func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error)
 			continue
 		}
 		if err := st.device.Wait(ctx); err != nil {
-			return 0, p.toEnd(err)
+			return 0, p.mesh.FailRow(err)
 		}
 	}
 	p.measured(took)

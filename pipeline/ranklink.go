@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 
+	"gputrain/mesh"
 	"gputrain/transport"
 )
 
 // Tags of messages between the ranks of a pipeline; those below are for others who use the same ranks.
 const (
-	tagResults  transport.Tag = 1<<10 + iota // of evaluation and sampling
-	tagDelivery                              // to rank 0, from any replica: others may have other links
-	firstTag                                 // of the links, and of copies behind them
+	tagResults transport.Tag = 1<<10 + iota // of evaluation and sampling
+	firstTag                                // of the links, and of copies behind them
 )
 
 // A link between ranks has an end on each of them. A message travels as one, behind its number. The transport orders messages by their tag, which
@@ -24,9 +24,9 @@ var errOtherEnd = errors.New("the call is for the end on the other rank")
 
 // peer is the other end of a link between ranks.
 type peer struct {
-	ranks carrier
-	rank  int
-	tag   transport.Tag
+	mesh *mesh.Mesh
+	rank int
+	tag  transport.Tag
 }
 
 // sendingEnd is the end of a link between ranks that sends. Send waits until the transport has taken the message.
@@ -52,7 +52,7 @@ func (l *sendingEnd) Send(ctx context.Context, m Message) error {
 	}
 	f := &l.frames[i]
 	binary.LittleEndian.PutUint64(f.bytes, uint64(m.Microbatch))
-	if err := l.ranks.Send(ctx, l.rank, l.tag, f.bytes); err != nil {
+	if err := l.mesh.Send(ctx, l.rank, l.tag, f.bytes); err != nil {
 		f.turn.Add(^uint64(0)) // the sender's again
 		return l.fail(operation, err)
 	}
@@ -85,7 +85,7 @@ func (l *receivingEnd) fetch(ctx context.Context, n int, moved func()) error {
 			return err
 		}
 		f := &l.frames[m.Ticket%uint64(len(l.frames))]
-		if err := l.ranks.Receive(ctx, l.rank, l.tag, f.bytes); err != nil {
+		if err := l.mesh.Receive(ctx, l.rank, l.tag, f.bytes); err != nil {
 			l.Free(m)
 			return l.fail("fetch", err)
 		}

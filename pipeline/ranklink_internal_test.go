@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/mesh"
 	"gputrain/transport"
 )
 
@@ -16,9 +17,9 @@ import (
 func rankLinks(t *testing.T, capacity int, sizes ...uint64) (all []transport.Ranks, out *sendingEnd, in *receivingEnd) {
 	t.Helper()
 	all = transport.Local(2)
-	out, err := newSendingEnd("0 to 1", sizes, peer{all[0], 1, firstTag})
+	out, err := newSendingEnd("0 to 1", sizes, peer{mesh.New(all[0], mesh.Config{}), 1, firstTag})
 	require.NoError(t, err)
-	in, err = newReceivingEnd("0 to 1", capacity, sizes, peer{all[1], 0, firstTag})
+	in, err = newReceivingEnd("0 to 1", capacity, sizes, peer{mesh.New(all[1], mesh.Config{}), 0, firstTag})
 	require.NoError(t, err)
 	return all, out, in
 }

@@ -1,7 +1,6 @@
 package pipeline_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -16,35 +15,12 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
 	"gputrain/transport"
 )
-
-// peers are ranks without a group, of a package above this one.
-type peers struct{ transport.Ranks }
-
-func (p peers) Gather(ctx context.Context, _ string, own []byte) ([][]byte, error) {
-	return p.Ranks.Gather(ctx, own)
-}
-
-func (p peers) Settle(ctx context.Context, err error, own []byte) ([][]byte, error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	all, failed := p.Ranks.Gather(ctx, []byte(text))
-	if failed = errors.Join(err, failed); failed != nil {
-		return nil, failed
-	}
-	for rank, text := range all {
-		if len(text) > 0 {
-			return nil, fmt.Errorf("%s: %s", transport.Name(rank, p.Host(rank)), text)
-		}
-	}
-	return p.Ranks.Gather(ctx, own)
-}
 
 // onRanks runs do on every rank of a pipeline whose stages are on these ranks, with the devices and the configuration of each.
 func onRanks(t *testing.T, all []transport.Ranks, devices []*gpu.Device, c pipeline.Config, stages []int, do func(r transport.Ranks, devices []*gpu.Device, c pipeline.Config)) {
@@ -62,7 +38,8 @@ func onRanks(t *testing.T, all []transport.Ranks, devices []*gpu.Device, c pipel
 			}
 		}
 		mine := c
-		mine.Ranks = &pipeline.Ranks{Of: peers{r}, Stages: stages}
+		mine.State.Mesh = mesh.New(r, mesh.Config{})
+		require.NoError(t, mine.State.Mesh.Divide(stages))
 		wait.Go(func() {
 			done := false
 			defer func() {
@@ -220,7 +197,7 @@ func TestMemoryOfARank(t *testing.T) {
 	})
 }
 
-// Numbers of ranks that cannot be are refused, with those that can.
+// A pipeline refuses a mesh that is divided for another number of stages, and replicas that nobody joins.
 func TestRanksRefused(t *testing.T) {
 	dry := gpu.Dry(gpu.DefaultLimits())
 	c := steep(families(t)["gpt2"], "adamw", `{}`, 1, 2)
@@ -229,26 +206,15 @@ func TestRanksRefused(t *testing.T) {
 		stages []int
 		want   string
 	}{
-		{3, []int{0, 1}, "pipeline: ranks: found 3 ranks, wanted a multiple of the 2 of a pipeline: 2, 4, 6 and so on"},
-		{3, []int{0, 2}, "pipeline: ranks: rank 1: found no stage, wanted one or more on each of ranks 0 to 2"},
 		{2, []int{0, 1, 1}, "pipeline: ranks: found the ranks of 3 stages, wanted those of 2"},
-		{4, []int{0, 1}, "pipeline: ranks: found 4 ranks of which 2 make a pipeline, and a reducer of 1 replicas, wanted one of 2"},
+		{4, []int{0, 1}, "state: config: reducer: found none for 2 replicas, wanted one: cluster.NewReducer makes it"},
 	} {
 		how := order(t, c, schedule.GPipe, 2)
-		how.Ranks = &pipeline.Ranks{Of: peers{transport.Local(x.ranks)[0]}, Stages: x.stages}
+		how.State.Mesh = mesh.New(transport.Local(x.ranks)[0], mesh.Config{})
+		require.NoError(t, how.State.Mesh.Divide(x.stages))
 		_, err := pipeline.Dry(t.Context(), how, []*gpu.Device{dry, dry})
 		require.EqualError(t, err, x.want)
 	}
-}
-
-// ofAll is a replica of some stages, which meets those of all.
-type ofAll struct {
-	replica
-	ranks transport.Ranks
-}
-
-func (o ofAll) Gather(ctx context.Context, own []byte) ([][]byte, error) {
-	return o.ranks.Gather(ctx, own)
 }
 
 // Replicas of a pipeline whose stages are on ranks of their own learn what one device does: four ranks are two replicas of two stages.
@@ -269,7 +235,7 @@ func TestReplicasOfStagesOnRanks(t *testing.T) {
 	}
 	row := c.Definition.Context()
 	onRanks(t, transport.Local(2*replicas), devices, order(t, c, schedule.OneForwardOneBackward, 2), []int{0, 1}, func(r transport.Ranks, own []*gpu.Device, c pipeline.Config) {
-		c.State.Reducer = ofAll{replica{rank: r.Rank() / 2, count: replicas, from: joined[r.Rank()%2]}, r}
+		c.State.Reducer = replica{rank: r.Rank() / 2, count: replicas, from: joined[r.Rank()%2]}
 		share := c.State.Share()
 		at, end := share.First*row, (share.First+share.Count)*row
 		s := create(t, own, c)

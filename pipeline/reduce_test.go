@@ -12,9 +12,11 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/data"
+	"gputrain/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
+	"gputrain/transport"
 )
 
 // undivided is what a reducer is not asked for where every replica makes the whole update.
@@ -24,19 +26,10 @@ func (undivided) GatherTrees(context.Context, []*buffers.Tree) error {
 	panic("every replica has all parameters")
 }
 
-func (undivided) Deliver(context.Context, int, []byte) error { panic("every replica has all state") }
-
 // single is the reducer of a single replica. It counts what it is asked for.
 type single struct {
 	undivided
-	gathers, sums, trees *int
-}
-
-func (a single) Replicas() (rank, count int) { return 0, 1 }
-
-func (a single) Gather(_ context.Context, own []byte) ([][]byte, error) {
-	*a.gathers++
-	return [][]byte{own}, nil
+	sums, trees *int
 }
 
 func (a single) Sum(_ context.Context, grads []*buffers.Tree, own []state.Partial) error {
@@ -54,10 +47,10 @@ func TestReducerOfStages(t *testing.T) {
 	with := batches(c, 4)
 	want := together(t, devices, order(t, c, schedule.GPipe, 3), with)
 	var a single
-	a.gathers, a.sums, a.trees = new(int), new(int), new(int)
+	a.sums, a.trees = new(int), new(int)
 	c.Reducer = a
 	require.Equal(t, want, together(t, devices, order(t, c, schedule.GPipe, 3), with))
-	require.Equal(t, []int{8, 4, 3}, []int{*a.gathers, *a.sums, *a.trees}, "tokens and losses, gradients, of three stages")
+	require.Equal(t, []int{4, 3}, []int{*a.sums, *a.trees}, "of three stages")
 }
 
 // replica is one of several in this process. What it gives goes to everyone's channel from it.
@@ -75,15 +68,6 @@ func (r replica) all(own any) (out []any) {
 		out = append(out, <-r.from[giver][r.rank])
 	}
 	return out
-}
-
-func (r replica) Replicas() (rank, count int) { return r.rank, r.count }
-
-func (r replica) Gather(_ context.Context, own []byte) (out [][]byte, err error) {
-	for _, given := range r.all(own) {
-		out = append(out, given.([]byte))
-	}
-	return out, nil
 }
 
 func (r replica) Sum(ctx context.Context, grads []*buffers.Tree, own []state.Partial) error {
@@ -143,8 +127,9 @@ func TestReplicasOfStagesLearnWhatOneDeviceDoes(t *testing.T) {
 				}
 			}
 			var all sync.WaitGroup
-			for rank := range k.replicas {
+			for rank, ranks := range transport.Local(k.replicas) {
 				c := c
+				c.Mesh = mesh.New(ranks, mesh.Config{})
 				c.Reducer = replica{rank: rank, count: k.replicas, from: from}
 				p, row := order(t, c, k.order, 2), c.Definition.Context()
 				share := c.Share()

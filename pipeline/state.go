@@ -39,7 +39,7 @@ func Create(ctx context.Context, devices []*gpu.Device, c Config, params []buffe
 		return nil, err
 	}
 	s, err := c.create(ctx, devices, kernels, params)
-	if _, err = c.Ranks.agree(ctx, true, err); err != nil {
+	if _, err = c.agree(ctx, true, err); err != nil {
 		if s != nil {
 			s.Release()
 		}
@@ -61,11 +61,7 @@ func (c Config) create(ctx context.Context, devices []*gpu.Device, kernels [][]*
 
 // build makes everything that a step needs. On dry devices it takes no memory and says how much it would take.
 func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*gpu.Kernel, params []buffers.Host) (*State, error) {
-	p := &passes{devices: devices, specs: model.Specs(c.State.Definition)}
-	if c.Ranks != nil {
-		c.State.Reducer = joint{c.State.Reducer, p}
-	}
-	p.config = c
+	p := &passes{config: c, mesh: c.State.Mesh, devices: devices, specs: model.Specs(c.State.Definition)}
 	err := p.compile(ctx, kernels)
 	if err == nil {
 		err = p.build(ctx, params)
@@ -104,7 +100,7 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 			err = fmt.Errorf("pipeline: load %q: found variables without gradients, wanted a model alone: stages would lose them: %w", dir, checkpoint.ErrMismatch)
 		}
 	}
-	if _, err = c.Ranks.agree(ctx, true, err); err != nil {
+	if _, err = c.agree(ctx, true, err); err != nil {
 		return nil, record, err
 	}
 	c.State = found.Config
@@ -112,7 +108,7 @@ func Load(ctx context.Context, devices []*gpu.Device, c Config, dir string) (*St
 	if err != nil {
 		return nil, record, err
 	}
-	if _, err = c.Ranks.agree(ctx, true, s.Restore(found)); err != nil {
+	if _, err = c.agree(ctx, true, s.Restore(found)); err != nil {
 		s.Release()
 		return nil, record, err
 	}
@@ -136,12 +132,12 @@ func LoadWeights(ctx context.Context, devices []*gpu.Device, c Config, dir strin
 func (s *State) TrainStep(ctx context.Context, batch data.Batch) ([]state.Metrics, error) {
 	begun := time.Now()
 	m, err := s.TrainState.TrainStep(ctx, batch)
-	if s.passes.toEnd(err) != nil {
+	if s.passes.mesh.FailRow(err) != nil {
 		return m, err
 	}
 	s.begun, s.ended, s.use = begun, time.Now(), s.passes.notes.recorder.End()
 	s.shares, err = s.passes.shared(ctx, state.StageUse{Busy: s.use.Busy, Bubble: s.use.Bubble, Transfer: s.use.Transfer})
-	s.passes.broken = s.passes.toEnd(err)
+	s.passes.broken = s.passes.mesh.FailRow(err)
 	return m, err
 }
 

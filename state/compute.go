@@ -23,8 +23,8 @@ type Passes interface {
 	Partials() []Partial
 	// Submits are those that Compute makes, by stage, as the devices cut them at present.
 	Submits(then *gpu.Program) [][]gpu.Planned
-	// Apart are the ranks that have the stages; nil: all are in this process.
-	Apart() Apart
+	// Among makes a call in which other ranks take part: its waits end, and an error names the stage that it comes from; doing is what is done.
+	Among(ctx context.Context, doing string, call func(context.Context) error) error
 	// Each runs the pieces of an update on the stages that are here.
 	Each(ctx context.Context) Each
 	// Updated brings up to date what stages have of each other's parameters.
@@ -222,8 +222,10 @@ func (d *onDevice) Each(ctx context.Context) Each {
 	return func(do func(ctx context.Context, stage int) error) error { return do(ctx, 0) }
 }
 
-// Apart is nil: there is one device.
-func (d *onDevice) Apart() Apart { return nil }
+// Among leaves the waits to the ranks, each of which has all stages.
+func (d *onDevice) Among(ctx context.Context, _ string, call func(context.Context) error) error {
+	return call(ctx)
+}
 
 // Updated has nothing to do: one device has all parameters.
 func (d *onDevice) Updated(context.Context) error { return nil }

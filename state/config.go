@@ -13,6 +13,7 @@ import (
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/internal/suggest"
+	"gputrain/mesh"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -50,7 +51,9 @@ type Config struct {
 	Reschedule bool
 	// MeasureUpdates measures the norm of each update, so that it can have a limit: another pass over what an update reads.
 	MeasureUpdates bool
-	// Reducer joins this state with others that train the same model, each with its Share of an update's microbatches; nil: there are none.
+	// Mesh is the ranks that train this model together, each replica with its Share of an update's microbatches; nil: this process is alone. Reducer
+	// adds up the gradients of replicas, if there are several.
+	Mesh    *mesh.Mesh
 	Reducer Reducer
 	// ShardOptimizer divides the optimizer's state and its work over the replicas: each updates leaves of its own and gets the others from those
 	// that do. The bits are the same.
@@ -89,7 +92,11 @@ func (c Config) Validate() error {
 	case c.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use microbatches here, which weigh by tokens", c.Optimizer.Options.AccumulationSteps)
 	}
-	if _, replicas := c.replicas(); replicas > 1 && c.Accumulation != AccumulateTree {
+	_, replicas := c.replicas()
+	if replicas > 1 && c.Reducer == nil {
+		return fmt.Errorf("state: config: reducer: found none for %d replicas, wanted one: cluster.NewReducer makes it", replicas)
+	}
+	if replicas > 1 && c.Accumulation != AccumulateTree {
 		return fmt.Errorf("state: config: accumulation: found %s with %d replicas, wanted %s: sums in sequence would depend on their number", c.Accumulation, replicas, AccumulateTree)
 	}
 	if _, err := model.ConfigJSON(c.Definition, "F32"); err != nil { // a checkpoint of it could not be read
@@ -188,7 +195,7 @@ func (c Config) countLabels(b data.Batch) (int64, error) {
 		}
 		count++
 	}
-	if count == 0 && c.Reducer == nil {
+	if count == 0 && !c.joined() {
 		return 0, errNoLabels
 	}
 	return count, nil

@@ -5,7 +5,7 @@
 // metrics of a language model, and [TrainState.Value] gives it back.
 //
 // A TrainState lies on one device or on the stages of a pipeline. A step has three parts: compute, which is the work of its [Passes]; reduce, where
-// a [Reducer] joins replicas; and update, by its [Updater]. On one device without replicas the three are one submit.
+// a [Reducer] adds up the gradients of replicas; and update, by its [Updater]. On one device without replicas the three are one submit.
 //
 // [Create] plans the memory, refuses what does not fit, and makes every program and buffer of a step. [TrainState.TrainStep] then only writes
 // inputs and submits:

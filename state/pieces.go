@@ -10,9 +10,6 @@ import (
 	"gputrain/model"
 )
 
-// deliverBytes is how much of a tensor goes from one replica to another at once.
-const deliverBytes = 16 << 20
-
 // pieces are the optimizer's tensors of all replicas and stages, in one order everywhere, each read through what is made of its own way. Those that other replicas
 // have are without their numbers, as states on devices without hardware tell, and are not written.
 func (s *TrainState) pieces(through func(replica, stage, bytes int, read reader) reader) (out []buffers.Tensor, err error) {

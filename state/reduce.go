@@ -9,15 +9,11 @@ import (
 	"gputrain/buffers"
 )
 
-// Reducer joins replicas of a model, each of which computes a Share of the microbatches of every update. It stands between the passes of an
-// update and the update itself, which every replica then makes of the same gradients. All replicas make the same calls in the same order.
+// Reducer adds up what the replicas of Config.Mesh have computed, each of its Share of the microbatches of every update. It stands between the passes
+// of an update and the update itself, which every replica then makes of the same gradients. All replicas make the same calls in the same order.
 //
 // Any number of replicas has the bits of one replica that computes all microbatches.
 type Reducer interface {
-	// Replicas says which of how many this one is, from 0 on.
-	Replicas() (rank, count int)
-	// Gather gives every replica what all have given, in the order of their ranks.
-	Gather(ctx context.Context, own []byte) ([][]byte, error)
 	// Sum adds up the partial sums of all replicas as Fold says, and leaves the sum over all microbatches of the update in every replica's gradients, a
 	// tree for each stage. own are this replica's: the nodes of its Share (Span.Nodes), with a tree for each stage; none where its share is
 	// empty. The trees of the last are grads, and all may be overwritten. The devices may still be computing them. Where the layouts of the
@@ -26,27 +22,17 @@ type Reducer interface {
 	// GatherTrees gives every replica the leaves of each group of the trees' layouts from the replica whose group it is. Layouts are alike on
 	// all replicas.
 	GatherTrees(ctx context.Context, trees []*buffers.Tree) error
-	// Deliver gives replica 0 what another has in b, which has one length on both. The others return at once.
-	Deliver(ctx context.Context, from int, b []byte) error
-}
-
-// replicas says which of how many replicas of the model this is.
-func (c Config) replicas() (rank, count int) {
-	if c.Reducer == nil {
-		return 0, 1
-	}
-	return c.Reducer.Replicas()
 }
 
 // losses is how many losses an update has, of the microbatches of all replicas.
 func (c Config) losses() int { return max(c.Microbatches, 1) }
 
 // countAll is how many labels count in an update, of which own are this replica's; none is an error.
-func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
-	if c.Reducer == nil {
+func (s *TrainState) countAll(ctx context.Context, own int64) (int64, error) {
+	if !s.config.joined() {
 		return own, nil // countLabels has refused none
 	}
-	all, err := c.Reducer.Gather(ctx, binary.LittleEndian.AppendUint64(nil, uint64(own)))
+	all, err := s.gather(ctx, binary.LittleEndian.AppendUint64(nil, uint64(own)))
 	if err != nil {
 		return 0, fmt.Errorf("reduce: tokens: %w", err)
 	}
@@ -62,9 +48,10 @@ func (c Config) countAll(ctx context.Context, own int64) (int64, error) {
 
 // reduce puts the losses of all replicas and the sums of their gradients in the place of this one's.
 func (s *TrainState) reduce(ctx context.Context) error {
-	_, grads := s.Trees()
-	if err := s.config.Reducer.Sum(ctx, here(grads), s.passes.Partials()); err != nil {
-		return fmt.Errorf("reduce: gradients: %w", err)
+	if _, grads := s.Trees(); s.config.Reducer != nil {
+		if err := s.config.Reducer.Sum(ctx, here(grads), s.passes.Partials()); err != nil {
+			return fmt.Errorf("reduce: gradients: %w", err)
+		}
 	}
 	last := s.updater.config.LossStage
 	var own []byte
@@ -76,7 +63,7 @@ func (s *TrainState) reduce(ctx context.Context) error {
 			return s.passes.Failed(last, err)
 		}
 	}
-	all, err := s.config.Reducer.Gather(ctx, own)
+	all, err := s.gather(ctx, own)
 	if err != nil {
 		return fmt.Errorf("reduce: losses: %w", err)
 	}

@@ -18,7 +18,9 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/mesh"
 	"gputrain/model"
+	"gputrain/transport"
 )
 
 // meeting joins replicas in one process: each waits until all have come.
@@ -26,8 +28,7 @@ type meeting struct {
 	sync.Mutex
 	size  int
 	given []any
-	ended chan []any          // of the round under way
-	pipes map[int]chan []byte // to replica 0
+	ended chan []any // of the round under way
 }
 
 // all gives every replica what all have given.
@@ -52,15 +53,6 @@ func (m *meeting) all(rank int, own any) []any {
 type replica struct {
 	*meeting
 	rank int
-}
-
-func (r replica) Replicas() (rank, count int) { return r.rank, r.size }
-
-func (r replica) Gather(_ context.Context, own []byte) (out [][]byte, err error) {
-	for _, given := range r.all(r.rank, &own) {
-		out = append(out, *given.(*[]byte))
-	}
-	return out, nil
 }
 
 // leafSums are what a replica gives of a leaf: its partial sums.
@@ -126,23 +118,14 @@ func (r replica) GatherTrees(ctx context.Context, trees []*buffers.Tree) error {
 	return nil
 }
 
-func (r replica) Deliver(_ context.Context, from int, b []byte) error {
-	r.Lock()
-	if r.pipes == nil {
-		r.pipes = map[int]chan []byte{}
+// inReplicas are the configurations of n replicas in this process.
+func inReplicas(c Config, n int) (out []Config) {
+	room := &meeting{size: n}
+	for rank, ranks := range transport.Local(n) {
+		c.Mesh, c.Reducer = mesh.New(ranks, mesh.Config{}), replica{room, rank}
+		out = append(out, c)
 	}
-	if r.pipes[from] == nil {
-		r.pipes[from] = make(chan []byte, 1)
-	}
-	pipe := r.pipes[from]
-	r.Unlock()
-	switch r.rank {
-	case 0:
-		copy(b, <-pipe)
-	case from:
-		pipe <- slices.Clone(b)
-	}
-	return nil
+	return out
 }
 
 // learnt is what a replica has come to: the metrics of its steps, and the files of a checkpoint.
@@ -211,11 +194,9 @@ func TestReplicasLearnWhatOneDoes(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, want.metrics, len(batches))
 			for _, replicas := range k.replicas {
-				room := &meeting{size: replicas}
 				var all sync.WaitGroup
-				for rank := range replicas {
-					c, dir := c, t.TempDir()
-					c.Reducer = replica{room, rank}
+				for rank, c := range inReplicas(c, replicas) {
+					dir := t.TempDir()
 					all.Go(func() {
 						got, err := learn(t.Context(), dev, c, batches, dir)
 						assert.NoError(t, err, "replica %d of %d", rank, replicas)

@@ -75,38 +75,6 @@ func (c Config) Own(tree *buffers.Tree) *buffers.Tree {
 	return tree.Group(rank)
 }
 
-// owned are what this replica updates of the stages, how norms are exchanged, and what leaves are measured where: on each stage of each rank, of each replica
-// where these divide the update.
-func (c Config) owned(stages []Resident, apart Apart) (own []Resident, exchange func(context.Context, []byte) ([][]byte, error), places []*buffers.Layout) {
-	var all []int // of a replica, in the order of ranks
-	for stage, r := range stages {
-		r.Params, r.Grads = c.Own(r.Params), c.Own(r.Grads)
-		own, all = append(own, r), append(all, stage)
-	}
-	if apart != nil {
-		all, exchange = slices.Concat(apart.Stages()...), apart.Exchange
-	}
-	replicas := 1
-	if c.sharded() {
-		_, replicas = c.replicas()
-		exchange = c.Reducer.Gather
-	}
-	if exchange == nil {
-		return own, nil, nil
-	}
-	for replica := range replicas {
-		for _, stage := range all {
-			places = append(places, stages[stage].Params.Layout().Group(replica))
-		}
-	}
-	return own, exchange, places
-}
-
-// here are the trees that are on this rank: those of others lie on devices without hardware.
-func here(trees []*buffers.Tree) []*buffers.Tree {
-	return slices.DeleteFunc(trees, func(t *buffers.Tree) bool { return t.Device().Dry() })
-}
-
 // gatherParams brings the parameters that other replicas have updated.
 func (s *TrainState) gatherParams(ctx context.Context) error {
 	if !s.config.sharded() {

@@ -89,12 +89,9 @@ func TestReplicasShareTheWorkOnMatrices(t *testing.T) {
 // replicated runs replicas and returns what each had to say in the end.
 func replicated[T any](t *testing.T, replicas int, c Config, run func(c Config) (T, error)) []T {
 	t.Helper()
-	room := &meeting{size: replicas}
 	out, errs := make([]T, replicas), make([]error, replicas)
 	var all sync.WaitGroup
-	for rank := range replicas {
-		c := c
-		c.Reducer = replica{room, rank}
+	for rank, c := range inReplicas(c, replicas) {
 		all.Go(func() { out[rank], errs[rank] = run(c) })
 	}
 	all.Wait()
@@ -191,8 +188,7 @@ func TestPlanOfADividedUpdate(t *testing.T) {
 		require.NoError(t, err)
 		c.ShardOptimizer = true
 		sum := uint64(0)
-		for rank := range 3 {
-			c.Reducer = replica{&meeting{size: 3}, rank}
+		for rank, c := range inReplicas(c, 3) {
 			plan, err := Plan(t.Context(), c, dev.Limits())
 			require.NoError(t, err)
 			s, err := Create(t.Context(), dev, c)

@@ -79,7 +79,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 	if !s.hasLosses() {
 		count = 0 // another rank says how many
 	}
-	count, err := s.config.countAll(ctx, count)
+	count, err := s.countAll(ctx, count)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 	}
 	begun := time.Now()
 	in := Inputs{Batch: batch, Count: count, Step: s.own.Step}
-	if s.updater.whole() && s.config.Reducer == nil {
+	if s.updater.whole() && !s.config.joined() {
 		// The update goes with the last microbatch. The ring has room for the steps in flight only.
 		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })
 		if err != nil {
@@ -108,7 +108,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 	if err := s.passes.Compute(ctx, in, nil); err != nil {
 		return err
 	}
-	if s.config.Reducer != nil {
+	if s.config.joined() {
 		if err := s.reduce(ctx); err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 
 // Submits are those of an update, by stage, as the devices cut them at present. Where updates differ they are those of the longest.
 func (s *TrainState) Submits() [][]gpu.Planned {
-	if s.updater.whole() && s.config.Reducer == nil {
+	if s.updater.whole() && !s.config.joined() {
 		return s.passes.Submits(s.updater.longest(0)[0])
 	}
 	out := s.passes.Submits(nil)

@@ -85,7 +85,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, losses gpu.Range, last int) (*TrainState, error) {
 	c = c.WithDefaults()
 	s := &TrainState{config: c, stages: stages, passes: passes, losses: losses, own: Fields{Definition: c.Definition, Optimizer: c.Optimizer}}
-	if c.Reducer != nil {
+	if c.joined() {
 		losses = gpu.Range{} // reduce brings those of all replicas to the stages
 	}
 	var err error
@@ -103,8 +103,8 @@ func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, l
 // build makes the update of a step, which ends with the results' way back from stage last, or the last stage that is here.
 func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err error) {
 	s.told = last
-	if apart := s.passes.Apart(); apart != nil { // every stage has the results
-		for s.told = len(s.stages) - 1; !apart.Here(s.told); s.told-- {
+	if s.config.Mesh.Spread() { // every stage has the results
+		for s.told = len(s.stages) - 1; !s.config.Mesh.Here(s.told); s.told-- {
 		}
 	}
 	statistics := s.stages[s.told].State.Statistics()
@@ -120,7 +120,7 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.Reader = Reader{forward: usable{s}, vocab: s.config.Definition.Vocab(), window: s.config.Sequence}
-	stages, exchange, places := s.config.owned(s.stages, s.passes.Apart())
+	stages, exchange, places := s.owned()
 	s.updater, err = NewUpdater(s.own.Transform, stages, UpdaterConfig{
 		Label: "state.update", Losses: losses, LossStage: last, Failed: s.passes.Failed, Exchange: exchange, Places: places,
 		End: func(rec *gpu.Recording, stage int) {

@@ -13,6 +13,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/cluster"
 	"gputrain/data"
+	"gputrain/mesh"
 	"gputrain/model"
 	"gputrain/state"
 	"gputrain/train/runfile"
@@ -65,7 +66,7 @@ type Config struct {
 
 	// Ranks are the processes that train this model together, and Sums how they add up their gradients; nil: this one is alone. Rank 0 writes and says
 	// everything: of the others hooks, watchers, histograms, samples and progress are left out.
-	Ranks *cluster.Group
+	Ranks *mesh.Mesh
 	Sums  cluster.Sums // its Microbatches are the run's
 
 	Progress string        // one of ProgressKinds; default auto

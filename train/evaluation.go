@@ -38,7 +38,7 @@ func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
 	}
 	// Planned for a device of no kind in particular: a run has the same batches wherever it goes on, on any number of
 	// ranks, whatever it computes again.
-	c.Recompute, c.Reducer = model.RecomputeNone, nil
+	c.Recompute, c.Mesh, c.Reducer = model.RecomputeNone, nil, nil
 	step, err := c.StepBytes(ctx, gpu.DefaultLimits())
 	for ; err == nil && rows > c.Batch; rows /= 2 {
 		bytes, failed := c.EvaluationBytes(ctx, rows, gpu.DefaultLimits())

@@ -9,6 +9,7 @@ import (
 	"gputrain/cluster"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
+	"gputrain/mesh"
 	"gputrain/model"
 	"gputrain/transport"
 )
@@ -89,8 +90,8 @@ func kindOfCode(code int) (Kind, bool) {
 
 // KindOf finds the kind of an error, of several the first in this order. Only what is known is named.
 func KindOf(err error) Kind {
-	var peer *cluster.PeerError
-	if errors.As(err, &peer) && peer.Weight == cluster.Fatal {
+	var peer *mesh.PeerError
+	if errors.As(err, &peer) && peer.Weight == mesh.Fatal {
 		k, _ := kindOfCode(peer.Code)
 		return k
 	}
@@ -130,28 +131,28 @@ func is[E error](err error) bool {
 }
 
 // endWeight is what an error weighs against those of other ranks.
-func endWeight(ctx context.Context, err error) cluster.Weight {
+func endWeight(ctx context.Context, err error) mesh.Weight {
 	switch {
 	case err == nil:
-		return cluster.GoOn
+		return mesh.GoOn
 	case stopOf(ctx, err) != nil:
-		return cluster.Stop
+		return mesh.Stop
 	case isSound(err):
-		return cluster.Sound
+		return mesh.Sound
 	}
-	return cluster.Fatal
+	return mesh.Fatal
 }
 
 // likewise makes of another rank's reason to end one of this rank.
 func likewise(err error) error {
-	var peer *cluster.PeerError
+	var peer *mesh.PeerError
 	if !errors.As(err, &peer) {
 		return err
 	}
 	switch {
-	case peer.Weight == cluster.Stop && !errors.Is(err, ErrStopped):
+	case peer.Weight == mesh.Stop && !errors.Is(err, ErrStopped):
 		return stopError{cause: err}
-	case peer.Weight == cluster.Sound && !isSound(err):
+	case peer.Weight == mesh.Sound && !isSound(err):
 		return soundError{err}
 	}
 	return err

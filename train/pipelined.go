@@ -8,11 +8,11 @@ import (
 	"gputrain/buffers"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/mesh"
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/state"
-	"gputrain/transport"
 )
 
 // Pipelined is the target of a run whose model is cut into stages: devices[i] is stage i's, and may be several stages'. Of the configuration
@@ -29,9 +29,6 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 	return p.config
 }
 
-// Ranks are those of the stages, where these are on several.
-func (p pipelined) Ranks() *pipeline.Ranks { return p.config.Ranks }
-
 // Plan tells what the stages are to take, in their order.
 func (p pipelined) Plan(ctx context.Context, c state.Config) ([]StagePlan, error) {
 	s, err := pipeline.Dry(ctx, p.with(c), p.devices)
@@ -42,22 +39,20 @@ func (p pipelined) Plan(ctx context.Context, c state.Config) ([]StagePlan, error
 	var out []StagePlan
 	for i, m := range s.Memory() {
 		a := p.devices[i].Adapter()
-		out = append(out, StagePlan{Adapter: p.where(i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
+		out = append(out, StagePlan{Adapter: where(c.Mesh, i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
 	}
 	return out, nil
 }
 
 // where names the ranks that have a stage, one of each replica but of no more than namedReplicas; "" where they all are in one process.
-func (p pipelined) where(stage int) string {
-	r := p.config.Ranks
-	if r == nil {
+func where(m *mesh.Mesh, stage int) string {
+	if !m.Spread() {
 		return ""
 	}
 	var names []string
-	n, replicas := r.PerReplica(), r.Of.Size()/r.PerReplica()
+	_, replicas := m.Replica()
 	for replica := range min(replicas, namedReplicas) {
-		rank := replica*n + r.Stages[stage]
-		names = append(names, transport.Name(rank, r.Of.Host(rank)))
+		names = append(names, m.Name(m.RankOf(replica, stage)))
 	}
 	if more := replicas - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

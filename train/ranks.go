@@ -11,7 +11,6 @@ import (
 	"gputrain/cluster"
 	"gputrain/data"
 	"gputrain/model"
-	"gputrain/pipeline"
 	"gputrain/state"
 	"gputrain/train/runfile"
 )
@@ -22,8 +21,8 @@ import (
 // Where the stages of a model are on several ranks, so many in a row have a replica of it between them. They read the same of the text, and do together
 // whatever the state does, equally often: a rank that fails there ends all.
 
-// leads tells whether this process writes the run's files: it is alone, or rank 0.
-func (c Config) leads() bool { return c.Ranks == nil || c.Ranks.Rank() == 0 }
+// leads tells whether this process writes the run's files.
+func (c Config) leads() bool { return c.Ranks.Leads() }
 
 // follower is the configuration of a rank that writes and says nothing. Those that have stages of the model which rank 0 draws samples from, draw
 // them too.
@@ -34,22 +33,6 @@ func (c Config) follower(samples bool) Config {
 		c.Sample.Tokens, c.State.Sampling = 0, false
 	}
 	return c
-}
-
-// ranksOf says on which ranks the stages of a target are; nil: all are here.
-func ranksOf(target Target) *pipeline.Ranks {
-	if on, ok := target.(interface{ Ranks() *pipeline.Ranks }); ok {
-		return on.Ranks()
-	}
-	return nil
-}
-
-// perReplica is how many ranks have a replica of the model between them.
-func perReplica(target Target) int {
-	if r := ranksOf(target); r != nil {
-		return r.PerReplica()
-	}
-	return 1
 }
 
 // checkSpread refuses what no rank has everything for where stages are on several.
@@ -83,14 +66,12 @@ func (t *opening) join(ctx context.Context) error {
 	for _, d := range t.team.own() {
 		facts.Adapters = append(facts.Adapters, cluster.Adapter{Index: d.Adapter().Index, Name: state.AdapterName(d)})
 	}
-	joined, err := c.Ranks.Join(ctx, facts)
+	joined, err := cluster.Join(ctx, c.Ranks, facts)
 	if err != nil {
 		return err
 	}
 	t.notes, c.State.Adapter = t.rankNotes(joined), joined.Adapter()
-	if c.Sums.Microbatches = c.State.Microbatches; t.team.spread() {
-		c.Sums.Members = ranksOf(t.team.target).Alike()
-	}
+	c.State.Mesh, c.Sums.Microbatches = c.Ranks, c.State.Microbatches
 	if t.team.sums, err = cluster.NewReducer(ctx, c.Ranks, c.Sums, t.team.own()...); t.team.sums != nil {
 		c.State.Reducer = t.team.sums
 	}
@@ -107,7 +88,8 @@ func (t *opening) rankNotes(joined cluster.Joined) (notes []string) {
 		}
 	}
 	said := fmt.Sprintf("%d ranks on %s, %d batches an update", g.Size(), strings.Join(hosts, ", "), micro)
-	_, replicas := t.team.replica()
+	_, replicas := g.Replica()
+	_, each := g.InRow()
 	who := "ranks"
 	if t.team.spread() {
 		who = "replicas"
@@ -116,7 +98,7 @@ func (t *opening) rankNotes(joined cluster.Joined) (notes []string) {
 	case replicas == 1:
 		said += ", of a model whose stages are on all of them"
 	case t.team.spread():
-		said += fmt.Sprintf(" divided over %d replicas of the model, each on %d ranks", replicas, perReplica(t.team.target))
+		said += fmt.Sprintf(" divided over %d replicas of the model, each on %d ranks", replicas, each)
 	default:
 		said += " divided over them"
 	}

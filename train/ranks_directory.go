@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"gputrain/cluster"
+	"gputrain/mesh"
 	"gputrain/transport"
 )
 
@@ -30,7 +30,7 @@ func (m *team) share(ctx context.Context, path string, taken *runDir) error {
 	if taken != nil {
 		failed = taken.probe(name)
 	}
-	if _, err := g.Agree(ctx, failed, cluster.Fatal, nil); err != nil {
+	if _, err := g.Agree(ctx, failed, mesh.Fatal, nil); err != nil {
 		return err
 	}
 	raw, err := g.Share(ctx, "probe of the run directory", []byte(name))
@@ -38,7 +38,7 @@ func (m *team) share(ctx context.Context, path string, taken *runDir) error {
 		failed = m.finds(path, string(raw))
 	}
 	if err == nil {
-		_, err = g.Agree(ctx, failed, cluster.Fatal, nil)
+		_, err = g.Agree(ctx, failed, mesh.Fatal, nil)
 	}
 	if taken != nil {
 		err = errors.Join(err, os.Remove(taken.join(name)))

@@ -32,7 +32,7 @@ func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluatio
 	if m.note(err) != nil {
 		return state.EvalResult{}, err
 	}
-	if m.group.Rank()%perReplica(m.target) > 0 {
+	if in, _ := m.group.InRow(); in > 0 {
 		losses = nil // the replica's first rank gives them
 	}
 	raw, err := json.Marshal(bitsOfLosses(losses))

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/checkpoint"
-	"gputrain/cluster"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/mesh"
 	"gputrain/transport"
 )
 
@@ -35,7 +35,7 @@ func ranksOn(t *testing.T, targets []Target, c Config, change func(rank int, c *
 	var all sync.WaitGroup
 	for rank, ranks := range transport.Local(len(targets)) {
 		c := c
-		c.Ranks = cluster.New(ranks, cluster.Config{Timeout: 30 * time.Second, Code: func(err error) int { return KindOf(err).ExitCode() }})
+		c.Ranks = mesh.New(ranks, mesh.Config{Timeout: 30 * time.Second, Code: func(err error) int { return KindOf(err).ExitCode() }})
 		ctx := t.Context()
 		if change != nil {
 			ctx = change(rank, &c)
@@ -233,7 +233,7 @@ func TestRanksThatAreLost(t *testing.T) {
 			var all sync.WaitGroup
 			for rank, ranks := range transport.Local(2) {
 				c, on := c, dev
-				g := cluster.New(ranks, cluster.Config{Timeout: time.Second})
+				g := mesh.New(ranks, mesh.Config{Timeout: time.Second})
 				c.Ranks = g
 				if rank == 1 {
 					on = other

@@ -63,13 +63,14 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return nothing, together.end(ctx, err)
 	}
 	c = c.withDefaults()
-	if perReplica(target) > 1 {
+	if c.Ranks.Spread() {
 		if err := c.checkSpread(); err != nil {
 			return nothing, together.end(ctx, err)
 		}
 	}
 	if !c.leads() {
-		c = c.follower(c.Ranks.Rank() < perReplica(target))
+		replica, _ := c.Ranks.Replica()
+		c = c.follower(replica == 0)
 	}
 	progress, err := newProgress(c.Progress, c.Output, c.Interval)
 	if err != nil {

@@ -12,11 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
-	"gputrain/cluster"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/pipeline"
+	"gputrain/mesh"
 	"gputrain/state"
 	"gputrain/transport"
 )
@@ -29,8 +28,8 @@ func onStages(t *testing.T, dev *gpu.Device, n int, c Config, change func(rank i
 	var all sync.WaitGroup
 	for rank, ranks := range transport.Local(n) {
 		c, target := c, pipelined{config: cut}
-		c.Ranks = cluster.New(ranks, cluster.Config{Timeout: 30 * time.Second, Code: func(err error) int { return KindOf(err).ExitCode() }})
-		target.config.Ranks = &pipeline.Ranks{Of: c.Ranks, Stages: []int{0, 1}}
+		c.Ranks = mesh.New(ranks, mesh.Config{Timeout: 30 * time.Second, Code: func(err error) int { return KindOf(err).ExitCode() }})
+		require.NoError(t, c.Ranks.Divide([]int{0, 1}))
 		target.devices = []*gpu.Device{gpu.DryOf(dev.Adapter(), dev.Limits()), gpu.DryOf(dev.Adapter(), dev.Limits())}
 		target.devices[rank%2] = dev
 		var on Target = target

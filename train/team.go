@@ -6,28 +6,23 @@ import (
 
 	"gputrain/cluster"
 	"gputrain/gpu"
+	"gputrain/mesh"
 )
 
 // team are the processes that train the model together, as one of them sees it. Of one that is alone, group is nil, and all that a team does is done
 // without asking anybody.
 type team struct {
-	group  *cluster.Group
+	group  *mesh.Mesh
 	target Target
 	sums   *cluster.Reducer // adds up their gradients; nil: there is nobody to add to
 	apart  bool             // this rank has failed where ranks do not meet to agree
 }
 
 // spread tells whether a replica is on several ranks.
-func (m *team) spread() bool { return perReplica(m.target) > 1 }
+func (m *team) spread() bool { return m.group.Spread() }
 
 // replica is which of how many replicas of the model this rank has, or has stages of.
-func (m *team) replica() (replica, replicas int) {
-	if m.group == nil {
-		return 0, 1
-	}
-	n := perReplica(m.target)
-	return m.group.Rank() / n, m.group.Size() / n
-}
+func (m *team) replica() (replica, replicas int) { return m.group.Replica() }
 
 // uncancelled is the context of what all ranks of a replica do at the same time: who wants to stop says so where all meet.
 func (m *team) uncancelled(ctx context.Context) context.Context {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"syscall"
 
-	"gputrain/cluster"
 	"gputrain/cmd/gputrain/launch"
+	"gputrain/mesh"
 	"gputrain/train"
 )
 
@@ -20,7 +20,7 @@ func (e usageError) Is(target error) bool { return target == train.ErrUsage }
 // exitCode is the code of an error: that of another process where it has ended this one, else that of its kind.
 func exitCode(err error) int {
 	var code codeError
-	var peer *cluster.PeerError
+	var peer *mesh.PeerError
 	var signalled *train.SignalError
 	kind := train.KindOf(err)
 	switch {

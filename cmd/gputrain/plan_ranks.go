@@ -14,6 +14,7 @@ import (
 	"gputrain/cluster"
 	"gputrain/cluster/scaling"
 	"gputrain/gpu"
+	"gputrain/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
@@ -129,7 +130,7 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 	j.Memory = func(ranks int, sharded bool) (uint64, error) {
 		run := r.run
 		rank, _ := fullest(c, trained, ranks)
-		run.State.Reducer, run.State.ShardOptimizer = planning{rank: rank, ranks: ranks}, sharded
+		run.State.Mesh, run.State.Reducer, run.State.ShardOptimizer = mesh.Planned(rank, ranks), planning{}, sharded
 		memory, err := memoryOf(ctx, run, r.on)
 		if err != nil {
 			return 0, err
@@ -154,13 +155,8 @@ func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank, most int) 
 	return rank, most
 }
 
-// planning is one of several ranks, for a plan: it adds up nothing.
-type planning struct {
-	state.Reducer
-	rank, ranks int
-}
-
-func (p planning) Replicas() (rank, count int) { return p.rank, p.ranks }
+// planning is the reducer of a plan: it adds up nothing.
+type planning struct{ state.Reducer }
 
 // scale computes the steps of up to so many replicas, each on some ranks.
 func scale(j scaling.Job, s scaling.Speeds, replicas, each int) (out plannedRanks, err error) {

@@ -8,28 +8,22 @@ import (
 	"os"
 	"strconv"
 
-	"gputrain/cluster"
 	"gputrain/gpu"
-	"gputrain/pipeline"
+	"gputrain/mesh"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
-	"gputrain/transport"
 	"gputrain/transport/mpi"
 )
 
 // together is a command on several ranks, or on one: mpirun and srun say.
 type together struct {
-	group   *cluster.Group  // nil: one
-	local   int             // which of the ranks on this host
-	own     string          // the adapter that this rank takes by itself; "": GPUTRAIN_ADAPTER's or the best
-	ranks   *pipeline.Ranks // of the stages, where these are on several ranks; else nil
-	out     io.Writer       // of what is said; nothing on ranks but the first
-	entered bool            // the run decides with the others how it ends
+	group   *mesh.Mesh // nil: one
+	local   int        // which of the ranks on this host
+	own     string     // the adapter that this rank takes by itself; "": GPUTRAIN_ADAPTER's or the best
+	out     io.Writer  // of what is said; nothing on ranks but the first
+	entered bool       // the run decides with the others how it ends
 }
-
-// first tells whether this process is alone, or rank 0.
-func (r *together) first() bool { return r.group == nil || r.group.Rank() == 0 }
 
 // open finds the other ranks.
 func (r *together) open() error {
@@ -45,8 +39,8 @@ func (r *together) open() error {
 	if err != nil {
 		return err
 	}
-	r.group, r.local = cluster.New(ranks, cluster.Config{Code: exitCode}), launched.LocalRank
-	if !r.first() {
+	r.group, r.local = mesh.New(ranks, mesh.Config{Code: exitCode}), launched.LocalRank
+	if !r.group.Leads() {
 		r.out = io.Discard
 	}
 	return nil
@@ -58,7 +52,7 @@ func (r *together) close(ctx context.Context, err error) error {
 		return err
 	}
 	if !r.entered {
-		err = r.group.Conclude(ctx, err, cluster.Fatal)
+		err = r.group.Conclude(ctx, err, mesh.Fatal)
 	}
 	tells := r.group.Tells(err)
 	if left := r.group.Close(); err == nil {
@@ -86,8 +80,7 @@ func (c *trainCmd) configure(ctx context.Context, cfg *runfile.Config) error {
 	}
 	c.group.SetTimeout(timeout)
 	c.group.Expect(train.StartPatience)
-	var err error
-	if c.ranks, err = setup.Ranks(ctx, cfg, c.group); err != nil {
+	if err := setup.Divide(ctx, cfg, c.group); err != nil {
 		return err
 	}
 	if c.Adapter != "" || os.Getenv("GPUTRAIN_ADAPTER") != "" {
@@ -113,13 +106,10 @@ func (c *trainCmd) adapters(cfg *runfile.Config) ([]gpu.Adapter, error) {
 	if c.group == nil {
 		return setup.Adapters(cfg, c.Adapter)
 	}
-	rank := 0
-	if c.ranks != nil {
-		rank = c.group.Rank() % c.ranks.PerReplica()
-	}
+	rank, _ := c.group.InRow()
 	all, err := setup.RankAdapters(cfg, rank, c.Adapter, c.own)
-	if err != nil && c.first() { // what ends others is told with their names
-		err = fmt.Errorf("%s: %w", transport.Name(0, c.group.Host(0)), err)
+	if err != nil && c.group.Leads() { // what ends others is told with their names
+		err = fmt.Errorf("%s: %w", c.group.Name(0), err)
 	}
 	return all, err
 }

@@ -97,7 +97,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		}
 		return c.onStages(ctx, cfg, run)
 	}
-	if !c.first() {
+	if !c.group.Leads() {
 		c.Profile = false
 		return train.Stopping(ctx, body(run))
 	}
@@ -199,7 +199,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 	}
 	defer release()
 	p := setup.Pipeline(cfg, cut)
-	p.Profile, p.Ranks = c.Profile, c.ranks
+	p.Profile = c.Profile
 	run.Peak = peakOf(slices.DeleteFunc(slices.Clone(devices), (*gpu.Device).Dry)...)
 	var timeline *timeline.Recorder
 	run.Hooks = append(run.Hooks, train.HookFunc(func(_ context.Context, e train.Event) error {
@@ -232,14 +232,14 @@ func (c *trainCmd) stages(ctx context.Context, cfg *runfile.Config, st state.Con
 		return nil, cut, nil, err
 	}
 	options.Profile = c.Profile
-	if c.ranks == nil {
+	if !c.group.Spread() {
 		if devices, release, err = setup.OpenStages(ctx, cfg, adapters, options); err != nil {
 			return nil, cut, nil, err
 		}
 		cut, _, err = setup.Cut(ctx, cfg, st, units, devices)
 	} else {
 		var on setup.OnRanks
-		if on, release, err = setup.OpenOnRanks(ctx, cfg, c.ranks, adapters, options); err != nil {
+		if on, release, err = setup.OpenOnRanks(ctx, cfg, c.group, adapters, options); err != nil {
 			return nil, cut, nil, err
 		}
 		devices = on.Devices

@@ -7,42 +7,40 @@ import (
 
 	"gputrain/cluster"
 	"gputrain/gpu"
+	"gputrain/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/state"
 	"gputrain/train/runfile"
-	"gputrain/transport"
 )
 
 // Where the stages of a run are on several ranks, each opens the adapters of its own and tells the others what they are. Then all cut the model alike: by
 // the same figures, those of the first replica.
 
-// Ranks says on which of a group's ranks the stages of a run file are; nil: each rank has all of them. All ranks call it, and end here where their run
-// files say otherwise.
-func Ranks(ctx context.Context, cfg *runfile.Config, group *cluster.Group) (*pipeline.Ranks, error) {
+// Divide divides the stages of a run file over the ranks of a mesh, if it says so. All ranks call it, and end here where their run files say otherwise.
+func Divide(ctx context.Context, cfg *runfile.Config, m *mesh.Mesh) error {
 	text, err := json.Marshal(cfg.Pipeline.Adapters)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	own := fmt.Appendf(nil, "%s for %d stages", text, cfg.Pipeline.Stages)
-	all, err := group.Gather(ctx, "places of the stages", own)
+	all, err := m.Gather(ctx, "places of the stages", own)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for rank, found := range all {
 		if string(found) != string(all[0]) {
-			return nil, &cluster.DifferentError{Rank: rank, Host: group.Host(rank), What: "pipeline.adapters", Found: string(found), Wanted: string(all[0]), First: group.Host(0)}
+			return &cluster.DifferentError{Rank: rank, Host: m.Host(rank), What: "pipeline.adapters", Found: string(found), Wanted: string(all[0]), First: m.Host(0)}
 		}
 	}
 	stages := cfg.Pipeline.Ranks()
 	if stages == nil {
-		return nil, nil
+		return nil
 	}
-	r := &pipeline.Ranks{Of: group, Stages: stages, Patience: group.Patience}
-	if err := r.CheckSize(); err != nil {
-		return nil, &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): %w", cfg.Origin("pipeline.adapters"), err)}
+	if err := m.Divide(stages); err != nil {
+		return &UsageError{fmt.Errorf("run file: pipeline.adapters (%s): %w", cfg.Origin("pipeline.adapters"), err)}
 	}
-	return r, nil
+	return nil
 }
 
 // aloneError says how a run whose stages are on several ranks is started.
@@ -55,7 +53,7 @@ func aloneError(cfg *runfile.Config, ranks int) error {
 type OnRanks struct {
 	Devices []*gpu.Device // in the order of the stages; without hardware where a stage is on another rank
 
-	ranks *pipeline.Ranks
+	mesh  *mesh.Mesh
 	first []seat // of the first replica
 }
 
@@ -68,12 +66,12 @@ type seat struct {
 }
 
 // OpenOnRanks is OpenStages where stages are on several ranks; adapters are those of the stages of this one.
-func OpenOnRanks(ctx context.Context, cfg *runfile.Config, ranks *pipeline.Ranks, adapters []gpu.Adapter, o gpu.Options) (s OnRanks, release func(), err error) {
+func OpenOnRanks(ctx context.Context, cfg *runfile.Config, m *mesh.Mesh, adapters []gpu.Adapter, o gpu.Options) (s OnRanks, release func(), err error) {
 	own, release, err := OpenStages(ctx, cfg, adapters, o)
 	if err != nil {
 		return s, nil, err
 	}
-	if s, err = exchange(ctx, ranks, own); err != nil {
+	if s, err = exchange(ctx, m, own); err != nil {
 		release()
 		return s, nil, err
 	}
@@ -81,7 +79,7 @@ func OpenOnRanks(ctx context.Context, cfg *runfile.Config, ranks *pipeline.Ranks
 }
 
 // exchange tells the other ranks of the devices of this one, and makes what stands for theirs.
-func exchange(ctx context.Context, ranks *pipeline.Ranks, own []*gpu.Device) (s OnRanks, err error) {
+func exchange(ctx context.Context, m *mesh.Mesh, own []*gpu.Device) (s OnRanks, err error) {
 	var mine []seat
 	numbers := map[*gpu.Device]int{}
 	for _, d := range own {
@@ -94,54 +92,36 @@ func exchange(ctx context.Context, ranks *pipeline.Ranks, own []*gpu.Device) (s 
 		}
 		mine = append(mine, at)
 	}
-	var all [][]seat
-	if err := gather(ctx, ranks, "adapters of the stages", mine, &all); err != nil {
+	all, err := mesh.Tell(ctx, m, "adapters of the stages", mine)
+	if err != nil {
 		return s, err
 	}
-	rank, n := ranks.Of.Rank(), ranks.PerReplica()
 	dry := map[[2]int]*gpu.Device{}
-	for stage, at := range seats(ranks, all[rank-rank%n:]) {
-		if of := ranks.Stages[stage]; of == rank%n {
+	replica, _ := m.Replica()
+	for stage, at := range seats(m, replica, all) {
+		if m.Here(stage) {
 			s.Devices, own = append(s.Devices, own[0]), own[1:]
 		} else {
-			place := [2]int{of, at.Device}
+			place := [2]int{m.Home(stage), at.Device}
 			if dry[place] == nil {
 				dry[place] = gpu.DryOf(at.Adapter, at.Limits)
 			}
 			s.Devices = append(s.Devices, dry[place])
 		}
 	}
-	s.ranks, s.first = ranks, seats(ranks, all)
+	s.mesh, s.first = m, seats(m, 0, all)
 	return s, nil
 }
 
-// seats are those of a replica by stage, of what its ranks have told.
-func seats(ranks *pipeline.Ranks, told [][]seat) (out []seat) {
-	next := make([]int, ranks.PerReplica())
-	for _, rank := range ranks.Stages {
+// seats are those of a replica by stage, of what all ranks have told.
+func seats(m *mesh.Mesh, replica int, told [][]seat) (out []seat) {
+	next := make([]int, m.Size())
+	for stage := range m.Divided() {
+		rank := m.RankOf(replica, stage)
 		out = append(out, told[rank][next[rank]])
 		next[rank]++
 	}
 	return out
-}
-
-// gather gives every rank what all have, in the order of their ranks.
-func gather[T any](ctx context.Context, ranks *pipeline.Ranks, what string, own T, all *[]T) error {
-	raw, err := json.Marshal(own)
-	if err != nil {
-		return fmt.Errorf("setup: %s: %w", what, err)
-	}
-	texts, err := ranks.Of.Gather(ctx, what, raw)
-	if err != nil {
-		return err
-	}
-	*all = make([]T, len(texts))
-	for rank, text := range texts {
-		if err := json.Unmarshal(text, &(*all)[rank]); err != nil {
-			return fmt.Errorf("setup: %s: %s: %w", what, transport.Name(rank, ranks.Of.Host(rank)), err)
-		}
-	}
-	return nil
 }
 
 // Cut is the cut of a model for these stages; see the function Cut.
@@ -157,13 +137,13 @@ func (s OnRanks) Cut(ctx context.Context, cfg *runfile.Config, c state.Config, u
 func (s OnRanks) powers(ctx context.Context) ([]partition.Power, error) {
 	var sites []pipeline.Site
 	for stage, at := range s.first {
-		sites = append(sites, pipeline.Site{Host: s.ranks.Of.Host(s.ranks.Stages[stage]), Adapter: at.Adapter, Memory: at.Memory})
+		sites = append(sites, pipeline.Site{Host: s.mesh.Host(s.mesh.RankOf(0, stage)), Adapter: at.Adapter, Memory: at.Memory})
 	}
 	var told [][]partition.Power
 	if !pipeline.Alike(sites) {
 		own := make([]partition.Power, len(sites))
-		for stage, rank := range s.ranks.Stages {
-			if rank != s.ranks.Of.Rank() {
+		for stage := range sites {
+			if !s.mesh.Has(0, stage) {
 				continue
 			}
 			var err error
@@ -171,9 +151,10 @@ func (s OnRanks) powers(ctx context.Context) ([]partition.Power, error) {
 				return nil, err
 			}
 		}
-		if err := gather(ctx, s.ranks, "powers of the stages", own, &told); err != nil {
+		var err error
+		if told, err = mesh.Tell(ctx, s.mesh, "powers of the stages", own); err != nil {
 			return nil, err
 		}
 	}
-	return pipeline.PowersAt(sites, func(stage int) (partition.Power, error) { return told[s.ranks.Stages[stage]][stage], nil })
+	return pipeline.PowersAt(sites, func(stage int) (partition.Power, error) { return told[s.mesh.RankOf(0, stage)][stage], nil })
 }

@@ -8,7 +8,7 @@
 //	result, err := train.Run(ctx, dev, run)
 //
 // Adapters, DeviceOptions and OpenStages open the devices that the run file names. For a model in stages, Units and Cut divide it, and
-// Pipeline is what train.Pipelined takes. Where the stages are on several ranks, Ranks, RankAdapters and OpenOnRanks do the same, on all of them. Anything may be
+// Pipeline is what train.Pipelined takes. Where the stages are on several ranks, Divide, RankAdapters and OpenOnRanks do the same, on all of them. Anything may be
 // changed before the run begins: hooks, the output, a model of the caller's own.
 package setup
 

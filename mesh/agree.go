@@ -1,4 +1,4 @@
-package cluster
+package mesh
 
 import (
 	"context"
@@ -36,23 +36,23 @@ func (e *PeerError) Error() string {
 // Agree lets all ranks go on together, or end together: err is why this one ends, nil that it goes on, weight of what kind that is. It returns what all
 // have given besides, in the order of their ranks, or why they end: err itself on the rank whose reason it is, a *PeerError on the others. Of several
 // reasons it is the heaviest of the lowest rank. An error that another call has agreed on is returned at once.
-func (g *Group) Agree(ctx context.Context, err error, weight Weight, own []byte) ([][]byte, error) {
+func (m *Mesh) Agree(ctx context.Context, err error, weight Weight, own []byte) ([][]byte, error) {
 	var peer *PeerError
 	if errors.As(err, &peer) {
 		return nil, err
 	}
-	return g.decide(ctx, err, weight, own)
+	return m.decide(ctx, err, weight, own)
 }
 
 // Settle is Agree where any error ends all ranks.
-func (g *Group) Settle(ctx context.Context, err error, own []byte) ([][]byte, error) {
-	return g.Agree(ctx, err, Fatal, own)
+func (m *Mesh) Settle(ctx context.Context, err error, own []byte) ([][]byte, error) {
+	return m.Agree(ctx, err, Fatal, own)
 }
 
 // Conclude is the last Agree of a run: also ranks that have agreed to stop may have met with an error since.
-func (g *Group) Conclude(ctx context.Context, err error, weight Weight) error {
-	_, last := g.decide(ctx, err, weight, nil)
-	g.agreed = g.broken == nil
+func (m *Mesh) Conclude(ctx context.Context, err error, weight Weight) error {
+	_, last := m.decide(ctx, err, weight, nil)
+	m.agreed = m.broken == nil
 	var peer *PeerError
 	if errors.As(last, &peer) && peer.Weight <= weight { // agreed on before
 		return err
@@ -60,20 +60,20 @@ func (g *Group) Conclude(ctx context.Context, err error, weight Weight) error {
 	return last
 }
 
-func (g *Group) decide(ctx context.Context, err error, weight Weight, own []byte) ([][]byte, error) {
-	if g.ended != nil || g.broken != nil {
-		return nil, errors.Join(err, g.unsaid(err))
+func (m *Mesh) decide(ctx context.Context, err error, weight Weight, own []byte) ([][]byte, error) {
+	if m.ended != nil || m.broken != nil {
+		return nil, errors.Join(err, m.unsaid(err))
 	}
-	m := message{what: "agreement", payload: own}
+	said := message{what: "agreement", payload: own}
 	if err != nil {
-		m = message{what: m.what, weight: weight, text: err.Error(), code: g.config.Code(err)}
+		said = message{what: said.what, weight: weight, text: err.Error(), code: m.config.Code(err)}
 	}
-	all, other := g.meet(ctx, m)
+	all, other := m.meet(ctx, said)
 	var peer *PeerError
 	switch {
 	case other == nil:
 		return all, nil
-	case errors.As(other, &peer) && peer.Rank == g.Rank():
+	case errors.As(other, &peer) && peer.Rank == m.Rank():
 		return nil, err
 	case peer == nil: // the ranks could not be asked
 		return nil, errors.Join(err, other)
@@ -82,34 +82,42 @@ func (g *Group) decide(ctx context.Context, err error, weight Weight, own []byte
 }
 
 // Fail ends all ranks with an error of this one that comes where they do not meet.
-func (g *Group) Fail(err error) {
-	if g.broken == nil {
-		g.broken = err
+func (m *Mesh) Fail(err error) {
+	if m.broken == nil {
+		m.broken = err
 	}
-	g.ranks.Fail(err)
+	m.ranks.Fail(err)
+}
+
+// FailRow is Fail where the other ranks of this replica are at the same call, if there are any. It returns the error.
+func (m *Mesh) FailRow(err error) error {
+	if err != nil && m.Spread() {
+		m.Fail(err)
+	}
+	return err
 }
 
 // Tells tells whether it is for this rank to say why the run has ended: the first does for all, and any that has an error of its own which the others do
 // not know.
-func (g *Group) Tells(err error) bool {
+func (m *Mesh) Tells(err error) bool {
 	var noticed *transport.Error
 	switch {
-	case g.Rank() == 0:
+	case m.Rank() == 0:
 		return true
-	case g.agreed || g.ended != nil:
+	case m.agreed || m.ended != nil:
 		return false
 	}
-	return !errors.As(err, &noticed) || noticed.By == g.Rank()
+	return !errors.As(err, &noticed) || noticed.By == m.Rank()
 }
 
 // unsaid is why the ranks end, where err does not say it.
-func (g *Group) unsaid(err error) error {
-	why := g.ended
+func (m *Mesh) unsaid(err error) error {
+	why := m.ended
 	if why == nil {
-		why = g.broken
+		why = m.broken
 	}
 	var peer *PeerError
-	if errors.Is(err, why) || err != nil && errors.As(why, &peer) && peer.Rank == g.Rank() {
+	if errors.Is(err, why) || err != nil && errors.As(why, &peer) && peer.Rank == m.Rank() {
 		return nil
 	}
 	return why
@@ -119,6 +127,7 @@ func (g *Group) unsaid(err error) error {
 type message struct {
 	what    string // what they meet for
 	payload []byte
+	note    []byte
 	weight  Weight // of why it ends
 	text    string
 	code    int
@@ -130,11 +139,12 @@ type heading struct {
 	Weight Weight `json:"weight,omitempty"`
 	Text   string `json:"text,omitempty"`
 	Code   int    `json:"code,omitempty"`
+	Note   []byte `json:"note,omitempty"`
 }
 
 // bytes is the heading in JSON, a line, and the payload behind it.
 func (m message) bytes() []byte {
-	raw, err := json.Marshal(heading{m.what, m.weight, m.text, m.code})
+	raw, err := json.Marshal(heading{m.what, m.weight, m.text, m.code, m.note})
 	if err != nil {
 		panic(err) // words and numbers
 	}
@@ -150,7 +160,7 @@ func parse(raw []byte) (message, error) {
 		if err := json.Unmarshal(raw[:i], &h); err != nil {
 			return message{}, err
 		}
-		return message{h.What, raw[i+1:], h.Weight, h.Text, h.Code}, nil
+		return message{h.What, raw[i+1:], h.Note, h.Weight, h.Text, h.Code}, nil
 	}
 	return message{}, errors.New("found a message without a heading, wanted one of this program")
 }

@@ -1,15 +1,29 @@
-package cluster
+package mesh
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/transport"
 )
+
+// together runs do on each of n ranks, and returns their errors.
+func together(n int, do func(rank int, m *Mesh) error) []error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for rank, ranks := range transport.Local(n) {
+		all.Go(func() { errs[rank] = do(rank, New(ranks, Config{Timeout: time.Minute})) })
+	}
+	all.Wait()
+	return errs
+}
 
 // Of several reasons to end the heaviest is that of all, of the lowest rank that has it; and what meets it need not be an agreement.
 func TestRanksEndTogether(t *testing.T) {
@@ -22,8 +36,8 @@ func TestRanksEndTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			met := make([][][]byte, 3)
-			for rank, err := range together(3, func(rank int, g *Group) error {
-				g.config.Code = func(err error) int {
+			for rank, err := range together(3, func(rank int, m *Mesh) error {
+				m.config.Code = func(err error) int {
 					if errors.Is(err, stop) {
 						return 3
 					}
@@ -37,14 +51,14 @@ func TestRanksEndTogether(t *testing.T) {
 					own = broken
 				}
 				if own == nil && rank == 1 { // has come to something else, and learns of it there
-					if _, err := g.Gather(t.Context(), "agreement", []byte("1")); err != nil {
-						_, again := g.Agree(t.Context(), err, Fatal, nil)
+					if _, err := m.Gather(t.Context(), "agreement", []byte("1")); err != nil {
+						_, again := m.Agree(t.Context(), err, Fatal, nil)
 						assert.Equal(t, err, again)
 						return err
 					}
 					return nil
 				}
-				all, err := g.Agree(t.Context(), own, c.weights[rank], fmt.Append(nil, rank))
+				all, err := m.Agree(t.Context(), own, c.weights[rank], fmt.Append(nil, rank))
 				met[rank] = all
 				return err
 			}) {
@@ -71,19 +85,19 @@ func TestRanksEndTogether(t *testing.T) {
 
 // Who has agreed to stop may still fail, which all then end with; rank 0 alone tells of it, for all.
 func TestConclude(t *testing.T) {
-	for rank, err := range together(2, func(rank int, g *Group) error {
+	for rank, err := range together(2, func(rank int, m *Mesh) error {
 		var own error
 		if rank == 1 {
 			own = errors.New("a signal")
 		}
-		_, err := g.Agree(t.Context(), own, Stop, nil)
+		_, err := m.Agree(t.Context(), own, Stop, nil)
 		assert.Error(t, err)
 		if rank == 0 {
-			err = g.Conclude(t.Context(), errors.New("no space"), Fatal)
+			err = m.Conclude(t.Context(), errors.New("no space"), Fatal)
 		} else {
-			err = g.Conclude(t.Context(), err, Stop)
+			err = m.Conclude(t.Context(), err, Stop)
 		}
-		assert.Equal(t, rank == 0, g.Tells(err))
+		assert.Equal(t, rank == 0, m.Tells(err))
 		return err
 	}) {
 		assert.ErrorContains(t, err, "no space", "rank %d", rank)
@@ -93,17 +107,17 @@ func TestConclude(t *testing.T) {
 // A wait that is too long names who did not come, and what for.
 func TestWaitsEnd(t *testing.T) {
 	over := make(chan struct{})
-	errs := together(2, func(rank int, g *Group) error {
+	errs := together(2, func(rank int, m *Mesh) error {
 		if rank == 1 {
 			<-over
 			return nil
 		}
 		defer close(over)
-		g.config.Timeout = 20 * time.Millisecond
-		g.Expect(10 * time.Millisecond)
-		_, err := g.Gather(context.Background(), "losses", nil)
-		assert.True(t, g.Tells(err))
-		_, again := g.Agree(context.Background(), nil, GoOn, nil)
+		m.config.Timeout = 20 * time.Millisecond
+		m.Expect(10 * time.Millisecond)
+		_, err := m.Gather(context.Background(), "losses", nil)
+		assert.True(t, m.Tells(err))
+		_, again := m.Agree(context.Background(), nil, GoOn, nil)
 		assert.ErrorIs(t, again, err, "no other call succeeds")
 		return err
 	})
@@ -117,62 +131,12 @@ func TestWaitsEnd(t *testing.T) {
 
 // Ranks that came to different places have a bug, which is said.
 func TestRanksOutOfStep(t *testing.T) {
-	for _, err := range together(2, func(rank int, g *Group) error {
-		_, err := g.Gather(t.Context(), []string{"losses", "tokens"}[rank], nil)
+	for _, err := range together(2, func(rank int, m *Mesh) error {
+		_, err := m.Gather(t.Context(), []string{"losses", "tokens"}[rank], nil)
 		return err
 	}) {
 		assert.ErrorContains(t, err, "a bug of gputrain")
 	}
-}
-
-func TestJoin(t *testing.T) {
-	facts := func() Facts {
-		return Facts{Program: "v1", Data: "d", Settings: []Fact{{"a", "1"}, {"b", "2"}}, Adapters: []Adapter{{0, "x"}}}
-	}
-	for want, change := range map[string]func(f *Facts){
-		"":                                  func(*Facts) {},
-		"program: found v2, sha256 ":        func(f *Facts) { f.Program = "v2" },
-		"b: found 3, wanted that of rank 0": func(f *Facts) { f.Settings[1].Value = "3" },
-		"b: found none, wanted ":            func(f *Facts) { f.Settings = f.Settings[:1] },
-		"c: found 1, wanted ":               func(f *Facts) { f.Settings = append(f.Settings, Fact{"c", "1"}) },
-		"settings: found c, wanted ":        func(f *Facts) { f.Settings[1].Key = "c" },
-		"data (fingerprint of the text): ":  func(f *Facts) { f.Data = "e" },
-	} {
-		for rank, err := range together(3, func(rank int, g *Group) error {
-			f := facts()
-			if rank == 1 {
-				change(&f)
-			}
-			_, err := g.Join(t.Context(), f)
-			if err != nil {
-				assert.Equal(t, rank == 0, g.Tells(err))
-			}
-			return err
-		}) {
-			if want == "" {
-				require.NoError(t, err)
-				continue
-			}
-			var different *DifferentError
-			require.ErrorAs(t, err, &different, "rank %d", rank)
-			assert.ErrorContains(t, err, want)
-			assert.ErrorContains(t, err, "rank 1 on host ")
-		}
-	}
-	together(3, func(rank int, g *Group) error {
-		f := facts()
-		if rank == 2 {
-			f.Adapters = []Adapter{{1, "y"}, {2, "x"}}
-		}
-		j, err := g.Join(t.Context(), f)
-		assert.NoError(t, err)
-		assert.Equal(t, "x; y", j.Adapter())
-		if assert.Len(t, j.Notes, 2) {
-			assert.Contains(t, j.Notes[0], "ranks 0, 1 share adapter 0 on host ")
-			assert.Contains(t, j.Notes[1], "adapters differ: x on rank 0, 1; x; y on rank 2")
-		}
-		return nil
-	})
 }
 
 // Bytes that are no message of this program are refused.
@@ -181,7 +145,8 @@ func TestParse(t *testing.T) {
 		_, err := parse([]byte(raw))
 		assert.Error(t, err, "%q", raw)
 	}
-	m, err := parse(message{what: "a", payload: []byte("\n\n"), weight: Stop, text: "b\n", code: 3}.bytes())
+	said := message{what: "a", payload: []byte("\n\n"), note: []byte("\n"), weight: Stop, text: "b\n", code: 3}
+	found, err := parse(said.bytes())
 	require.NoError(t, err)
-	assert.Equal(t, message{what: "a", payload: []byte("\n\n"), weight: Stop, text: "b\n", code: 3}, m)
+	assert.Equal(t, said, found)
 }
