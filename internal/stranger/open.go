@@ -1,5 +1,5 @@
-// Package stranger reads files of a model's directory. Such a directory may come from anybody: what lies there under the name of a file may be a pipe, a
-// device, endless, or a link to a file of the user's, which would then be published with the model.
+// Package stranger opens files in the directory of a model or a run. Such a directory may come from anybody: what lies there under the name of a file may be
+// a pipe, a device, endless, or a link to a file of the user's, which would then be published with the model, or written.
 package stranger
 
 import (
@@ -40,11 +40,24 @@ func open(path string) (*os.File, error) {
 		return nil, reason(err)
 	}
 	defer root.Close()
-	// To open a pipe would wait for somebody who writes to it, and to open a device may do anything.
-	info, err := root.Stat(name)
-	if err != nil && link {
+	if _, err := root.Stat(name); err != nil && link {
 		return nil, badLink(path, err)
 	}
+	return in(root, name)
+}
+
+// OpenIn is Open of a file in a directory that is open; links lead to what is in that.
+func OpenIn(root *os.Root, name string) (*os.File, error) {
+	f, err := in(root, name)
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", name, err)
+	}
+	return f, nil
+}
+
+func in(root *os.Root, name string) (*os.File, error) {
+	// To open a pipe would wait for somebody who writes to it, and to open a device may do anything.
+	info, err := root.Stat(name)
 	if err != nil {
 		return nil, reason(err)
 	}
@@ -122,6 +135,8 @@ func regular(info fs.FileInfo) error {
 		return nil
 	case mode.IsDir():
 		what = "a directory"
+	case mode&fs.ModeSymlink != 0:
+		what = "a link"
 	case mode&fs.ModeNamedPipe != 0:
 		what = "a pipe"
 	case mode&fs.ModeSocket != 0:
@@ -181,6 +196,7 @@ var limits = map[string]int64{
 	"config.json":                  1 << 20,
 	"generation_config.json":       1 << 20,
 	"base.json":                    1 << 16,
+	"run.yaml":                     1 << 20, // far more than all keys with long lists take
 	"chat_template.jinja":          4 << 20,
 	"chat_template.json":           4 << 20,
 	"tokenizer_config.json":        16 << 20,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )
 
@@ -53,12 +54,14 @@ func (c *Config) Origin(key string) Origin {
 // mostBytes is what a run file may have: far more than all keys with long lists take, and less than what else may be named by mistake.
 const mostBytes = 1 << 20
 
-// Record is File of the run.yaml of a run directory: a regular file, as a directory of others may have a pipe there that nobody writes to.
+// Record is File of the run.yaml of a run directory, which may be anybody's.
 func (c *Config) Record(path string) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("run file: %s: found a %v, wanted a regular file", path, info.Mode())
+	text, err := stranger.Read(path)
+	if err != nil {
+		return fmt.Errorf("run file: %w", err)
 	}
-	return c.File(path)
+	c.Read = append(c.Read, Text{path, text})
+	return c.Parse(path, text)
 }
 
 // File lays the values of a YAML file over the present ones.

@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
+
+	"gputrain/internal/stranger"
 )
 
 // events are those of an event file of size bytes, see EventsOf.
@@ -41,15 +42,7 @@ func events(r io.Reader, size int64) iter.Seq2[Event, error] {
 // writing may, the error matches io.ErrUnexpectedEOF.
 func EventsOf(name string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		there, err := os.Stat(name)
-		if err == nil && !there.Mode().IsRegular() { // to open a pipe waits for whoever writes to it
-			err = fmt.Errorf("%s: is a %s, want a regular file", name, there.Mode())
-		}
-		if err != nil {
-			yield(Event{}, fmt.Errorf("tensorboard: %w", err))
-			return
-		}
-		f, err := os.Open(name)
+		f, err := stranger.Open(name)
 		if err != nil {
 			yield(Event{}, fmt.Errorf("tensorboard: %w", err))
 			return

@@ -22,7 +22,7 @@ func TestPipesAreRefused(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		require.ErrorContains(t, err, "want a regular file")
+		require.ErrorContains(t, err, "wanted a regular file")
 	case <-time.After(time.Minute):
 		t.Fatal("it waits for a writer")
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"gputrain/internal/stranger"
 	"gputrain/train"
 )
 
@@ -126,18 +127,15 @@ const pictureLine = "![validation loss over steps and over seconds](compare.svg)
 func Check(dir string) error {
 	for _, f := range files {
 		path := filepath.Join(dir, f.name)
-		info, err := os.Lstat(path)
+		file, err := stranger.OpenFile(path, os.O_RDONLY)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s: found a %v, wanted a regular file or none: move it away, or choose another --out", path, info.Mode())
-		}
 		if err != nil {
-			return fmt.Errorf("compare: %w", err)
+			return fmt.Errorf("compare: %w: move it away, or choose another --out", err)
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
+		text, err := stranger.ReadFrom(file, f.name)
+		if err = errors.Join(err, file.Close()); err != nil {
 			return fmt.Errorf("compare: %w", err)
 		}
 		if !bytes.Contains(text, []byte(f.has)) {

@@ -11,6 +11,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"gputrain/internal/stranger"
 )
 
 // longestLine is the length in bytes of which no more of a line is looked at: a histogram of 64 bins has some 500.
@@ -44,13 +46,13 @@ func (l *Lines) end() int64 {
 // the number of leading lines that it still has. The bytes of a line are valid during the call only; of one that is longer than any that a run writes
 // they are the beginning. A file that is not there has no lines.
 func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte, offset int64)) error {
-	file, err := Open(root, l.Name)
+	file, err := stranger.OpenIn(root, l.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.cut(0, rewind)
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("follow: open: %w", err)
 	}
 	defer file.Close()
 	if !l.unchanged(file) {
@@ -139,27 +141,11 @@ func wholeLines(r io.Reader, use func(line []byte, length int64) bool) error {
 	}
 }
 
-// Open opens a regular file. To open a pipe waits for somebody who writes to it, and a run directory may be anybody's.
-func Open(root *os.Root, name string) (*os.File, error) {
-	info, err := root.Stat(name)
-	if err != nil {
-		return nil, fmt.Errorf("follow: open: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("follow: open %q: found %v, wanted a regular file", name, info.Mode())
-	}
-	file, err := root.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("follow: open: %w", err)
-	}
-	return file, nil
-}
-
 // At reads a line that Poll has handed over before.
 func At(root *os.Root, name string, from, to int64) ([]byte, error) {
-	file, err := Open(root, name)
+	file, err := stranger.OpenIn(root, name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("follow: open: %w", err)
 	}
 	defer file.Close()
 	line := make([]byte, min(to-from, longestLine))

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"gputrain/cmd/gputrain/follow"
+	"gputrain/internal/stranger"
 )
 
 // setting is one value in force, as run.yaml records it.
@@ -48,9 +48,9 @@ func parseSettings(text []byte) ([]setting, error) {
 // readSmall reads a file that people read.
 func readSmall(root *os.Root, name string) ([]byte, error) {
 	const most = 4 << 20
-	file, err := follow.Open(root, name)
+	file, err := stranger.OpenIn(root, name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("serve: open: %w", err)
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, most+1))
