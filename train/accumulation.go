@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"gputrain/internal/stranger"
 	"gputrain/state"
 )
 
@@ -40,7 +41,7 @@ func (c Config) accumulatingAs(dir string) (_ Config, said string, err error) {
 
 // storedSettings are those of the run of a directory, in JSON by their keys; nil where there are none.
 func storedSettings(dir string) (map[string]string, error) {
-	text, err := readRegular(filepath.Join(dir, runFile))
+	text, err := stranger.Read(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"gputrain/checkpoint"
+	"gputrain/internal/stranger"
 )
 
 // lineLog is a file of JSON objects, one a line, each with a "step" that never goes down: metrics.jsonl, samples.jsonl.
@@ -26,11 +27,7 @@ func openLines(dir *runDir, path string, step int64) (*lineLog, error) {
 	if err := dir.check(); err != nil {
 		return nil, err
 	}
-	// To read a pipe would wait for somebody who writes to it.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("train: open log %q: is a %s, wanted a regular file", path, info.Mode())
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := stranger.OpenFile(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, fmt.Errorf("train: open log: %w", err)
 	}
@@ -61,7 +58,7 @@ func cutOff(f *os.File, keep int64) error {
 
 // appendTo appends text to a file, as a line of its own.
 func appendTo(path string, text io.Reader) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	f, err := stranger.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return err
 	}
@@ -192,7 +189,7 @@ func isEval(line []byte) bool { return bytes.Contains(line, []byte(`"eval_loss"`
 
 // readLines gives the lines of a log to take, and counts those that it refuses. A file that is not there has none.
 func readLines(path string, take func(line []byte) error) (damaged []int, err error) {
-	f, err := os.Open(path)
+	f, err := stranger.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"gputrain/internal/ondisk"
+	"gputrain/internal/stranger"
 )
 
 // lockDir takes a run directory, which is open, for this process. The lock ends with the process, however it ends. Both the directory and a file in
@@ -16,7 +17,7 @@ func lockDir(path string, dir *os.File) (unlock func() error, err error) {
 	if err := lockFile(dir); errors.Is(err, errLocked) { // any other error is of a file system that does not lock directories
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(path, ".lock"), os.O_RDWR|os.O_CREATE, 0o666)
+	f, err := stranger.OpenFile(filepath.Join(path, ".lock"), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"gputrain/checkpoint"
+	"gputrain/internal/stranger"
 )
 
 // ProfileFile is the trace that a profiled run leaves in its directory.
@@ -144,36 +145,14 @@ func inspectCheckpoints(dir string) (found contents, err error) {
 	return append(found, content{name: checkpointsDir, ours: true}), nil
 }
 
-// beginning is what a regular file begins with, which is enough to know it by.
+// beginning is what a regular file begins with, which is enough to know it by. A link is none: no run writes one.
 func beginning(path string) ([]byte, error) {
-	f, err := openRegular(path)
+	f, err := stranger.OpenFile(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, 1<<20))
-}
-
-// readRegular reads a regular file.
-func readRegular(path string) ([]byte, error) {
-	f, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(f)
-}
-
-// openRegular opens a regular file for reading. To open a pipe would wait for somebody who writes to it, and a device has no end.
-func openRegular(path string) (*os.File, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: found a %v, wanted a regular file", path, info.Mode())
-	}
-	return os.Open(path)
 }
 
 // recordForm is how run.yaml begins: what was decided, then its head.

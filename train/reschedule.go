@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/internal/stranger"
 	"gputrain/optim"
 )
 
@@ -44,7 +45,7 @@ func readReschedule(c Config) (reschedule, error) {
 		return r, err
 	}
 	r.changes = changes
-	text, err := readRegular(filepath.Join(c.Dir, runFile))
+	text, err := stranger.Read(filepath.Join(c.Dir, runFile))
 	if err != nil {
 		return r, fmt.Errorf("train: run directory: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"time"
+
+	"gputrain/internal/stranger"
 )
 
 // sessionsFile has a line for each process that made steps of a run. It says when, so it differs where all else is the same, and is never
@@ -26,7 +28,7 @@ func (t *opening) logSession() error {
 	if step == t.config.Steps {
 		return nil
 	}
-	text, err := readRegular(t.dir.join(sessionsFile))
+	text, err := stranger.Read(t.dir.join(sessionsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("train: run directory: %w", err)
 	}

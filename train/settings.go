@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
 
+	"gputrain/internal/stranger"
 	"gputrain/train/runfile"
 )
 
@@ -190,7 +191,7 @@ func isDir(value string) bool {
 // moved: both are returned. A setting that came later than the record is, at its default, what the run has
 // always had.
 func compareSettings(dir string, settings []Setting, reschedule bool) (changes, moved []change, err error) {
-	stored, err := readRegular(filepath.Join(dir, runFile))
+	stored, err := stranger.Read(filepath.Join(dir, runFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(stored)) == 0 {
 		return nil, nil, &DirError{dir, fmt.Errorf("found checkpoints without a whole %s, which says what run they are of; %s", runFile, stateSettings(dir))}
 	}
