@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -42,6 +41,7 @@ func ReadHosts(path string) ([]Host, error) {
 		return nil, fmt.Errorf("launch: hosts: %s: found more than %d bytes, wanted a host a line", path, mostBytes)
 	}
 	var hosts []Host
+	at := map[string]int{} // the line of each
 	for i, line := range strings.Split(string(b), "\n") {
 		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
@@ -49,12 +49,13 @@ func ReadHosts(path string) ([]Host, error) {
 			continue
 		}
 		h, err := parseHost(words)
-		if err == nil && slices.ContainsFunc(hosts, func(other Host) bool { return other.Name == h.Name }) {
-			err = fmt.Errorf("found host %q again, wanted each once, with slots=N", h.Name)
+		if first := at[h.machine()]; err == nil && first > 0 {
+			err = fmt.Errorf("found host %q, which is in line %d already, wanted each once, with slots=N", h.Name, first)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("launch: hosts: %s:%d: %w", path, i+1, err)
 		}
+		at[h.machine()] = i + 1
 		hosts = append(hosts, h)
 	}
 	if len(hosts) == 0 {
@@ -63,8 +64,13 @@ func ReadHosts(path string) ([]Host, error) {
 	return hosts, nil
 }
 
+// machine is the name by which a host is known, whoever the user: names of hosts have no case.
+func (h Host) machine() string {
+	return strings.ToLower(h.Name[strings.Index(h.Name, "@")+1:])
+}
+
 func parseHost(words []string) (Host, error) {
-	h := Host{Name: words[0], Slots: 1}
+	h := Host{Name: words[0]}
 	if !hostName.MatchString(h.Name) {
 		return h, fmt.Errorf("found %q, wanted the name of a host", h.Name)
 	}
@@ -77,8 +83,12 @@ func parseHost(words []string) (Host, error) {
 		if err != nil || n < 1 || n > mostSlots {
 			return h, fmt.Errorf("found %q, wanted slots=N with N from 1 to %d", w, mostSlots)
 		}
+		if h.Slots > 0 {
+			return h, fmt.Errorf("found slots=%d and %s, wanted one of them", h.Slots, w)
+		}
 		h.Slots = n
 	}
+	h.Slots = max(1, h.Slots) // as many as a host has where nothing is said
 	return h, nil
 }
 

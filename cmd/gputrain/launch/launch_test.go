@@ -41,7 +41,10 @@ func TestReadHosts(t *testing.T) {
 		"-Fx@a":                      `:1: found "-Fx@a"`,
 		"a slots=1025":               `:1: found "slots=1025"`,
 		strings.Repeat("a\n", 1<<20): `found more than 1048576 bytes`,
-		"a\n\na slots=2":             `:3: found host "a" again`,
+		"a slots=1\n\na slots=5":     `:3: found host "a", which is in line 1 already`,
+		"localhost\nLocalhost":       `:2: found host "Localhost", which is in line 1 already`,
+		"me@a\nb\nyou@A":             `:3: found host "you@A", which is in line 1 already`,
+		"a slots=1 slots=5":          `:1: found slots=1 and slots=5, wanted one of them`,
 		"# nobody\n":                 `found no host`,
 	} {
 		_, err := read(text)
