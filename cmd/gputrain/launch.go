@@ -21,6 +21,9 @@ type launchCmd struct {
 	Command  []string `arg:"" help:"Command of every rank: -- train run.yaml and its flags." passthrough:"partial"`
 }
 
+// mostRestarts take a year of pauses.
+const mostRestarts = 1 << 20
+
 // Run starts the ranks. Its exit code is theirs.
 func (c *launchCmd) Run(ctx context.Context) error {
 	job, err := c.job()
@@ -68,12 +71,12 @@ func (c *launchCmd) job() (launch.Job, error) {
 		}
 	}
 	switch slots := launch.Slots(job.Hosts); {
-	case job.Ranks < 1:
-		return job, fmt.Errorf("launch: found -n %d, wanted 1 rank or more", c.Ranks)
+	case job.Ranks < 1 || job.Ranks > mostRanks:
+		return job, fmt.Errorf("launch: found -n %d, wanted 1 to %d ranks", c.Ranks, mostRanks)
 	case len(job.Hosts) > 0 && job.Ranks > slots:
 		return job, fmt.Errorf("launch: found -n %d and %d slots in %s, wanted slots for all ranks, as in `name slots=2`", job.Ranks, slots, c.Hosts)
-	case c.Restarts < 0:
-		return job, fmt.Errorf("launch: found --restarts %d, wanted 0 or more", c.Restarts)
+	case c.Restarts < 0 || c.Restarts > mostRestarts:
+		return job, fmt.Errorf("launch: found --restarts %d, wanted 0 to %d", c.Restarts, mostRestarts)
 	case c.Shrink && (len(job.Hosts) == 0 || c.Restarts == 0):
 		return job, errors.New("launch: found --shrink, wanted also --hosts, of which some may go, and --restarts")
 	}

@@ -30,9 +30,11 @@ func TestLaunchIsCheckedOnce(t *testing.T) {
 	assert.Equal(t, 2, job.Ranks, "of three slots")
 	for want, c := range map[string]launchCmd{
 		"found 3 ranks, wanted a multiple of the 2":   {Ranks: 3, Command: stages},
-		"found -n 0, wanted 1 rank or more":           {Command: good},
+		"found -n 0, wanted 1 to 1048576 ranks":       {Command: good},
+		"found -n 1048577, wanted 1 to 1048576 ranks": {Ranks: 1<<20 + 1, Command: good},
 		"found -n 4 and 3 slots":                      {Ranks: 4, Hosts: hosts, Command: good},
-		"found --restarts -1":                         {Ranks: 2, Restarts: -1, Command: good},
+		"found --restarts -1, wanted 0 to 1048576":    {Ranks: 2, Restarts: -1, Command: good},
+		"found --restarts 1048577, wanted 0 to":       {Ranks: 2, Restarts: 1<<20 + 1, Command: good},
 		"wanted also --hosts":                         {Ranks: 2, Restarts: 1, Shrink: true, Command: good},
 		"and --restarts":                              {Hosts: hosts, Shrink: true, Command: good},
 		`found "plan", wanted train`:                  {Ranks: 2, Command: []string{"plan"}},

@@ -95,8 +95,8 @@ func (c *planCmd) Run(ctx context.Context) error {
 }
 
 func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, error) {
-	if c.Ranks < 0 {
-		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted 1 or more", c.Ranks)}
+	if c.Ranks < 0 || c.Ranks > mostRanks {
+		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted 1 to %d", c.Ranks, mostRanks)}
 	}
 	if n := cfg.Pipeline.PerReplica(); c.Ranks%n != 0 {
 		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted a multiple of the %d that the stages are on (pipeline.adapters)", c.Ranks, n)}

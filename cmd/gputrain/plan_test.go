@@ -100,6 +100,8 @@ func TestPlanOfStagesOnRanks(t *testing.T) {
 	assert.InEpsilon(t, most, p.Ranks.Steps[0].Memory, 0.01, "of the rank that takes most")
 	_, err = plan(3, "pipeline.adapters=['0:0', '1:99', '0:0']")
 	assert.ErrorContains(t, err, "--ranks: found 3, wanted a multiple of the 2")
+	_, err = plan(1<<20 + 2)
+	assert.ErrorContains(t, err, "--ranks: found 1048578, wanted 1 to 1048576")
 }
 
 func TestPlanOfARun(t *testing.T) {

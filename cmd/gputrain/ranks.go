@@ -16,6 +16,9 @@ import (
 	"gputrain/transport/mpi"
 )
 
+// mostRanks is more than the largest machines have accelerators. A number beyond it is a slip.
+const mostRanks = 1 << 20
+
 // together is a command on several ranks, or on one: mpirun and srun say.
 type together struct {
 	group   *mesh.Mesh // nil: one
