@@ -59,6 +59,9 @@ func (t *opening) takeDirectory() (reached int64, err error) {
 			if err := t.dir.remove(); err != nil {
 				return 0, err
 			}
+			if err := t.dir.mark(c.Launch); err != nil {
+				return 0, dirError(c.Dir, err)
+			}
 		}
 		c.State.FS = t.dir.held(c.State.FS)
 	}

@@ -350,9 +350,12 @@ func TestCorruptCheckpointOfARun(t *testing.T) {
 	require.ErrorContains(t, err, "or start over with --fresh")
 	assert.Equal(t, BadCheckpoint, result.Reason)
 	assert.Equal(t, 6, result.Reason.ExitCode())
-	c.Fresh = true
+	c.Fresh, c.Launch = true, "launch"
 	_, err = Run(t.Context(), dev, c)
 	require.NoError(t, err)
+	marker, err := ReadMarker(dir)
+	require.NoError(t, err)
+	assert.Equal(t, "launch", marker.Launch)
 }
 
 func TestOtherSettingsAreRefused(t *testing.T) {

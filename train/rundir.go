@@ -25,6 +25,8 @@ type Marker struct {
 	Format int `json:"format"`
 	// From is the directory in which the newest process stood: relative paths among the settings begin there. "": it was gone, so there are none.
 	From string `json:"from"`
+	// Launch is the newest one that has started the run over.
+	Launch string `json:"launch,omitempty"`
 }
 
 // ReadMarker reads the marker of a run directory; the error of one without matches fs.ErrNotExist.
@@ -127,7 +129,7 @@ func (d *runDir) release() {
 
 // claim makes sure that the directory is a run's or has nothing of one, locks it and marks it.
 func (d *runDir) claim() error {
-	_, err := ReadMarker(d.path)
+	marker, err := ReadMarker(d.path)
 	marked := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return errors.Unwrap(err)
@@ -151,16 +153,16 @@ func (d *runDir) claim() error {
 		return err
 	}
 	d.unlock = unlock
-	return d.mark()
+	return d.mark(marker.Launch)
 }
 
 // mark writes the marker.
-func (d *runDir) mark() error {
+func (d *runDir) mark(launch string) error {
 	from, err := os.Getwd()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // where it is gone all paths are absolute
 		return err
 	}
-	raw, err := json.Marshal(Marker{Format: markerFormat, From: from})
+	raw, err := json.Marshal(Marker{Format: markerFormat, From: from, Launch: launch})
 	if err != nil {
 		return err
 	}

@@ -158,6 +158,15 @@ func TestMarker(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Marker{Format: 1, From: here}, m)
 
+	d, err := takeDir(dir)
+	require.NoError(t, err)
+	require.NoError(t, d.mark("launch"))
+	d.release()
+	require.NoError(t, take(dir))
+	m, err = ReadMarker(dir)
+	require.NoError(t, err)
+	assert.Equal(t, "launch", m.Launch, "a restart leaves it")
+
 	put(t, dir, map[string]string{markerFile: `{"format":2}`})
 	err = take(dir)
 	assert.EqualError(t, err, fmt.Sprintf("train: run directory %q: .gputrain: found format 2, wanted 1: another version of gputrain has written it", dir))

@@ -47,6 +47,23 @@ func TestLaunchIsCheckedOnce(t *testing.T) {
 	}
 }
 
+// A launch starts a run over once: what is there after that is wanted.
+func TestStartedOver(t *testing.T) {
+	dir := t.TempDir()
+	mark := func(launch string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ".gputrain"), []byte(`{"format":1,"from":"","launch":"`+launch+`"}`), 0o600))
+	}
+	t.Setenv("GPUTRAIN_LAUNCH_ID", "this")
+	assert.False(t, startedOver(dir), "no run yet")
+	mark("other")
+	assert.False(t, startedOver(dir))
+	mark("this")
+	assert.True(t, startedOver(dir))
+	mark("")
+	t.Setenv("GPUTRAIN_LAUNCH_ID", "")
+	assert.False(t, startedOver(dir), "of no launch")
+}
+
 // understood reads a command line of an example as the program would.
 func understood(t *testing.T, args []string) *cli {
 	t.Helper()

@@ -66,6 +66,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	if dir == "" {
 		dir = runDirOf(c.Files, cfg)
 	}
+	c.Fresh = c.Fresh && !startedOver(dir)
 	fmt.Fprintf(c.out, "preparing the run in %s\n", dir)
 	if limit := cfg.Train.TimeLimit.Time(); limit > 0 { // of the command, of which the run is only a part
 		within, cancel := context.WithDeadlineCause(ctx, begin.Add(limit), &train.TimeLimitError{Limit: limit})
@@ -90,7 +91,7 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}
-	run.Dir, run.Fresh, run.Reschedule, run.Progress = dir, c.Fresh, c.Reschedule, c.Progress
+	run.Dir, run.Fresh, run.Launch, run.Reschedule, run.Progress = dir, c.Fresh, launch.ID(), c.Reschedule, c.Progress
 	body := func(run train.Config) error {
 		if cfg.Pipeline.Stages == 1 {
 			return c.onOne(ctx, cfg, run)
@@ -107,6 +108,12 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 	}
 	defer unserve()
 	return train.Stopping(ctx, c.around(run, body))
+}
+
+// startedOver tells whether the launch that this process is of has removed the earlier run, so that what is there now is wanted.
+func startedOver(dir string) bool {
+	m, err := train.ReadMarker(dir)
+	return err == nil && m.Launch != "" && m.Launch == launch.ID() // of a marker that cannot be read, the run tells
 }
 
 // config is setup.Train of a run that may go on in dir: then it needs nothing of model.from and data.tokenizer, which may be gone, but that they are what

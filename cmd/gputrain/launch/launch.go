@@ -3,6 +3,7 @@ package launch
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -45,9 +46,9 @@ func (j Job) Run(ctx, now context.Context) (int, error) {
 	if err := supported(); err != nil {
 		return 0, err
 	}
-	hosts, pause := j.Hosts, firstPause
+	hosts, pause, id := j.Hosts, firstPause, rand.Text()
 	for restart := 0; ; restart++ {
-		code, err := j.once(ctx, now, mpirun, hosts)
+		code, err := j.once(ctx, now, mpirun, id, hosts)
 		if err != nil || !train.MayGoOn(code) || restart == j.Restarts || ctx.Err() != nil {
 			return code, err
 		}
@@ -64,16 +65,17 @@ func (j Job) Run(ctx, now context.Context) (int, error) {
 				return code, fmt.Errorf("launch: restart: found hosts of %d slots, wanted %d or more: as many ranks have the stages between them", Slots(hosts), j.Replica)
 			}
 		}
-		j.Args = slices.DeleteFunc(slices.Clone(j.Args), isFresh) // what this run has saved is wanted
-		fmt.Fprintf(j.Log, "gputrain: launch: the job has ended with code %d%s: restart %d of %d from the newest checkpoint, on %s\n",
-			code, meaning(code), restart+1, j.Restarts, j.size(hosts))
+		fmt.Fprintf(j.Log, "gputrain: launch: the job has ended with code %d%s: restart %d of %d from the newest checkpoint%s, on %s\n",
+			code, meaning(code), restart+1, j.Restarts, j.since(), j.size(hosts))
 	}
 }
 
-// isFresh knows the flag however it is written: also as --fresh=true.
-func isFresh(arg string) bool {
-	name, _, _ := strings.Cut(arg, "=")
-	return name == "--fresh"
+// since says which checkpoints a run that starts over resumes from.
+func (j Job) since() string {
+	if slices.ContainsFunc(j.Args, func(arg string) bool { return arg == "--fresh" || strings.HasPrefix(arg, "--fresh=") }) {
+		return " of this launch"
+	}
+	return ""
 }
 
 func meaning(code int) string {
@@ -104,14 +106,14 @@ func (j Job) size(hosts []Host) string {
 }
 
 // once runs mpirun until it ends.
-func (j Job) once(ctx, now context.Context, mpirun string, hosts []Host) (int, error) {
+func (j Job) once(ctx, now context.Context, mpirun, id string, hosts []Host) (int, error) {
 	dir, err := os.MkdirTemp("", "gputrain-launch-")
 	if err != nil {
 		return 0, fmt.Errorf("launch: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	note := filepath.Join(dir, "end")
-	environment := append(os.Environ(), endVariable+"="+note)
+	environment := append(os.Environ(), endVariable+"="+note, idVariable+"="+id)
 	c := exec.Command(mpirun, append(slices.Concat(common(hosts), variables(environment), []string{"-n", strconv.Itoa(j.ranks(hosts)), j.Program}), j.Args...)...)
 	c.Env, c.Stdout, c.Stderr = environment, os.Stdout, j.Log
 	ended, err := start(c)

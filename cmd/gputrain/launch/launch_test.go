@@ -99,10 +99,10 @@ func TestArguments(t *testing.T) {
 	code, log := run(t, Job{Program: "/bin/gputrain", Args: []string{"train", "a b.yaml"}, Ranks: 3, Hosts: []Host{{"a", 2}, {"b", 1}}})
 	assert.Zero(t, code)
 	assert.Empty(t, log)
-	assert.Equal(t, []string{"--bind-to none" + root + " --host a:2,b:1 -x GPUTRAIN_ADAPTER -x GPUTRAIN_LAUNCH_END -n 3 /bin/gputrain train a b.yaml"}, calls())
+	assert.Equal(t, []string{"--bind-to none" + root + " --host a:2,b:1 -x GPUTRAIN_ADAPTER -x GPUTRAIN_LAUNCH_END -x GPUTRAIN_LAUNCH_ID -n 3 /bin/gputrain train a b.yaml"}, calls())
 	calls = fake(t, "exit 0")
 	run(t, Job{Program: "p", Ranks: 2})
-	assert.Equal(t, []string{"--bind-to none" + root + " --oversubscribe -x GPUTRAIN_ADAPTER -x GPUTRAIN_LAUNCH_END -n 2 p"}, calls())
+	assert.Equal(t, []string{"--bind-to none" + root + " --oversubscribe -x GPUTRAIN_ADAPTER -x GPUTRAIN_LAUNCH_END -x GPUTRAIN_LAUNCH_ID -n 2 p"}, calls())
 }
 
 // What is worth a restart gets one, and no more than asked for.
@@ -130,9 +130,26 @@ func TestRestarts(t *testing.T) {
 		require.Len(t, calls(), c.calls, "%v", c.does)
 		assert.Equal(t, c.calls-1, strings.Count(log, "restart "), "%s", log)
 		for k, call := range calls() {
-			assert.Equal(t, k == 0, strings.Contains(call, "--fresh"), "what a run has saved is not removed: %s", call)
+			assert.Contains(t, call, "--fresh", "%d: the earlier run may still be there", k)
 		}
 	}
+}
+
+// All starts of a launch have one name, by which ranks know what it has begun, and no other launch has it.
+func TestID(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ids")
+	note := `echo "$` + idVariable + `" >>'` + path + "'; exit "
+	fake(t, note+"137", note+"0")
+	_, log := run(t, Job{Program: "p", Args: []string{"train", "--fresh"}, Ranks: 2, Restarts: 1})
+	assert.Contains(t, log, "restart 1 of 1 from the newest checkpoint of this launch, on 2 ranks")
+	fake(t, note+"0")
+	run(t, Job{Program: "p", Ranks: 2})
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	ids := strings.Fields(string(text))
+	require.Len(t, ids, 3)
+	assert.Equal(t, ids[0], ids[1])
+	assert.NotEqual(t, ids[1], ids[2])
 }
 
 // A host that is gone is left out, where that is allowed, and taken again once it is back.

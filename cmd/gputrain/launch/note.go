@@ -14,6 +14,12 @@ import (
 // endVariable names the file for the note.
 const endVariable = "GPUTRAIN_LAUNCH_END"
 
+// idVariable has a text of the launch, the same at each of its starts and on all hosts.
+const idVariable = "GPUTRAIN_LAUNCH_ID"
+
+// ID tells one launch from others; "": this process is no rank of one.
+func ID() string { return os.Getenv(idVariable) }
+
 // Rank tells whether this process is a rank that launch has started. Launch asks it to stop by SIGUSR1: a SIGTERM is mpirun's, which ends what a death
 // has left of a job.
 func Rank() bool { return os.Getenv(endVariable) != "" }
