@@ -14,6 +14,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/internal/ondisk"
+	"gputrain/internal/stranger"
 	"gputrain/tokenizer"
 )
 
@@ -109,12 +110,9 @@ func writeNew(path string, raw []byte) (err error) {
 	_, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".tmp")
-	if info, err := os.Lstat(temporary); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("tokenize: train: %s: found a %v, wanted a free name for what is being written", temporary, info.Mode())
-	}
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := stranger.OpenFile(temporary, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
-		return err
+		return fmt.Errorf("tokenize: train: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	lock, err := checkpoint.OS.Lock(temporary, true)
@@ -132,5 +130,22 @@ func writeNew(path string, raw []byte) (err error) {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return os.Link(temporary, path)
+	return placeNew(temporary, path, os.Link)
+}
+
+// placeNew gives a file a name that nothing has. Where link, which does so in one go, is not to be had (FAT, some network file systems), the name is taken
+// by an empty file of our own, which is then replaced: who is killed in between leaves that.
+func placeNew(temporary, path string, link func(from, to string) error) error {
+	linked := link(temporary, path)
+	if linked == nil || errors.Is(linked, fs.ErrExist) {
+		return linked
+	}
+	taken, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return errors.Join(linked, err)
+	}
+	if err := errors.Join(taken.Close(), os.Rename(temporary, path)); err != nil {
+		return errors.Join(linked, err, os.Remove(path))
+	}
+	return nil
 }
