@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"io"
 	"path/filepath"
 	"testing"
 
@@ -12,6 +13,31 @@ import (
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 )
+
+// vanishing removes the optimizer's file once it has been verified, when the record is opened.
+type vanishing struct{ checkpoint.FileSystem }
+
+func (f vanishing) Open(path string) (io.ReadCloser, error) {
+	if dir, name := filepath.Split(path); name == checkpoint.RecordFile {
+		if err := f.RemoveAll(filepath.Join(dir, checkpoint.OptimizerFile)); err != nil {
+			return nil, err
+		}
+	}
+	return f.FileSystem.Open(path)
+}
+
+// What fails after a checkpoint has been verified is told, and a state that may have half of an optimizer makes no more steps.
+func TestLoadOptimizerFailsLate(t *testing.T) {
+	s := create(t, gputest.Device(t), tinyConfig(t))
+	train(t, s, 1)
+	dir := filepath.Join(t.TempDir(), "saved")
+	require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
+	s.config.FS = vanishing{checkpoint.OS}
+	err := s.LoadOptimizer(t.Context(), dir)
+	require.ErrorContains(t, err, checkpoint.OptimizerFile)
+	_, stopped := s.TrainStep(t.Context(), tinyBatch(0, 4, false))
+	require.ErrorIs(t, stopped, err)
+}
 
 // Weights alone, then the optimizer alone, are what a checkpoint has but for the step.
 func TestLoadOnlyWeightsOrOptimizer(t *testing.T) {

@@ -111,6 +111,29 @@ func TestAttentionLargeScores(t *testing.T) {
 	})
 }
 
+// What one sequence has is not seen by another, which reads no key after its own: 0 times NaN would be told.
+func TestAttentionOfOneSequence(t *testing.T) {
+	s := attentionCase{b: 2, t: 5, heads: 2, kvHeads: 1, headDim: 4}
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, s.causal = range []bool{false, true} {
+			w := s.graph()
+			w.feed(rand.New(rand.NewPCG(29, 30)))
+			want, _ := w.run(t, d)
+			for _, name := range []string{"q", "k", "v", "do"} {
+				data := w.feeds[name].Data
+				for i := len(data) / 2; i < len(data); i++ {
+					data[i] = math.NaN()
+				}
+			}
+			got, _ := w.run(t, d)
+			for name := range want {
+				half := len(want[name]) / 2
+				require.Equal(t, want[name][:half], got[name][:half], "%s of the first sequence", name)
+			}
+		}
+	})
+}
+
 // TestAttentionTiled runs the kernels of GPUs: heads divided in every way (TestAttentionTile), whole and ragged ones, one position more than a
 // workgroup owns, a head too wide for tiles. Mesa's OpenGL takes minutes to compile one for the processor.
 func TestAttentionTiled(t *testing.T) {
