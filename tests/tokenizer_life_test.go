@@ -63,10 +63,3 @@ func TestATokenizerGoesWithItsModel(t *testing.T) {
 	r = ok(t, p.command("train", "keys.yaml", "--run-dir", "second", "--progress", "plain", "--set", "model.from=out", "--set", "data.text=notes/*.txt", "--set", "data.validation=0.2", "--set", "train.steps=2"))
 	assert.Contains(t, r.err, "bytes, as they were kept")
 }
-
-func absolute(t *testing.T, path string) string {
-	t.Helper()
-	abs, err := filepath.Abs(path)
-	require.NoError(t, err)
-	return abs
-}
