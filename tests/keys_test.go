@@ -38,11 +38,14 @@ type effect struct {
 func keysOf(t reflect.Type, prefix string) []string {
 	var keys []string
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Anonymous {
+		name := f.Tag.Get("yaml")
+		if f.Anonymous || name == "-" {
 			continue
 		}
-		key := prefix + f.Tag.Get("yaml")
-		if f.Type.Kind() == reflect.Struct {
+		key := prefix + name
+		if name == ",inline" {
+			keys = append(keys, keysOf(f.Type, prefix)...)
+		} else if f.Type.Kind() == reflect.Struct {
 			keys = append(keys, keysOf(f.Type, key+".")...)
 		} else {
 			keys = append(keys, key)

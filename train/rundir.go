@@ -117,7 +117,8 @@ func dirError(path string, err error) error {
 	if errors.As(err, &disk) && disk.Op == "mkdir" && errors.Is(err, fs.ErrExist) {
 		return &DirError{path, fmt.Errorf("%s is a link that leads nowhere, wanted a directory", disk.Path)}
 	}
-	if errors.As(err, &disk) && !errors.Is(err, syscall.ENOTDIR) {
+	var number syscall.Errno
+	if (errors.As(err, &disk) || errors.As(err, &number)) && !errors.Is(err, syscall.ENOTDIR) {
 		return fmt.Errorf("train: run directory %q: %w", path, err)
 	}
 	return &DirError{path, err}
