@@ -171,7 +171,8 @@ func waiting(e *engine) error {
 	if _, err := r.Gather(context.Background(), nil); err != nil {
 		return err
 	}
-	if n := looks() - before; n > 2*time.Since(began).Milliseconds()+500 {
+	// Rank 0 comes last and waits for nobody: how often it looks in a few microseconds says how fast the machine is.
+	if n := looks() - before; r.Rank() > 0 && n > 2*time.Since(began).Milliseconds()+500 {
 		return fmt.Errorf("%d looks in %v", n, time.Since(began))
 	}
 	return r.Close()
