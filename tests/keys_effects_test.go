@@ -90,6 +90,7 @@ func list(items ...any) []any { return items }
 var effects = []effect{
 	{key: "model.from", value: "pretrained", over: still, sees: weights, like: pretrained},
 	{key: "model.allow_missing", value: "['^h.1[.]']", over: with(still, "model.from=lacking"), sees: exit, from: 6, want: 0},
+	{key: "model.base", value: "bf16", over: []string{"optimizer.rates=[{match: wte, multiplier: 0}]"}, sees: weights},
 	{key: "model.kind", value: "llama", sees: parameters(`^model\.embed_tokens`), from: 0, want: 1},
 	{key: "model.layers", value: "2", sees: parameters(`^h\.\d+\.ln_1\.weight`), from: 1, want: 2},
 	{key: "model.heads", value: "1", sees: losses},
@@ -155,7 +156,6 @@ var effects = []effect{
 	{key: "train.save_interval", value: "0.000001s", over: diverging, sees: checkpoints, from: list()},
 	{key: "train.keep", value: "1", over: []string{"train.save_every=1", "train.steps=5"}, sees: checkpoints, from: list(3, 4, 5), want: list(5)},
 	{key: "train.keep_best", value: "3", over: []string{"train.save_every=1", "train.steps=5", "train.keep=1", "train.eval_every=1"}, sees: checkpoints, from: list(5), want: list(3, 4, 5)},
-	{key: "train.frozen_dtype", value: "bf16", over: []string{"optimizer.rates=[{match: wte, multiplier: 0}]"}, sees: weights},
 	{key: "train.sample_every", value: "1", sees: column("samples.jsonl", "step"), from: list(3), want: list(1, 2, 3)},
 	{key: "train.sample_tokens", value: "9", sees: column("samples.jsonl", "text")},
 	{key: "train.prompt", value: "line", sees: column("samples.jsonl", "text")},

@@ -115,6 +115,7 @@ func isSection(key string) bool {
 // removed are keys of older programs, and what there is in their place.
 var removed = map[string]string{
 	"pipeline.recompute": "it is train.recompute now, layers for true and none for false",
+	"train.frozen_dtype": "it is model.base now",
 }
 
 // unknownKey is the error for a key that does not exist, with the nearest one

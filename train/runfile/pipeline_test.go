@@ -110,6 +110,7 @@ func TestPipelineErrorsNameKeyFoundAndWanted(t *testing.T) {
 		{"pipeline.chunks (--set): found 1, wanted 2 or more with the interleaved schedule", []string{"pipeline.chunks=1", "pipeline.schedule=interleaved"}},
 		{"pipeline.chunks (--set): found -1, wanted 0 or more", []string{"pipeline.chunks=-1"}},
 		{`unknown key "pipeline.recompute": it is train.recompute now, layers for true and none for false`, []string{"pipeline.stages=2", "pipeline.recompute=true"}},
+		{`unknown key "train.frozen_dtype": it is model.base now`, []string{"train.frozen_dtype=bf16"}},
 		{"pipeline.ahead (--set): found -1, wanted 0 or more", []string{"pipeline.ahead=-1"}},
 		{"pipeline.ahead (--set): found 1, wanted 0 with pipeline.schedule gpipe", []string{"pipeline.ahead=1", "pipeline.schedule=gpipe"}},
 		{`pipeline.schedule (--set): found "1f1", wanted one of gpipe, 1f1b, interleaved, did you mean "1f1b"?`, []string{"pipeline.schedule=1f1"}},

@@ -30,6 +30,7 @@ type Run struct {
 type Model struct {
 	From         string   `yaml:"from" resume:"directory" doc:"Hugging Face directory (config.json, model.safetensors) whose weights training begins with; empty: a new model of the kind below"`
 	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. Missing parameters are initialised and named. Empty: every parameter must be there"`
+	Base         string   `yaml:"base" default:"f32" range:"f32|bf16" doc:"type in which devices keep the parameters that are not trained: f32, or bf16, rounded, in half of the memory"`
 	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`
 	model.Keys
 	Quantize Quantize `yaml:"quantize" doc:"training for fewer bits"`
@@ -97,7 +98,6 @@ type Train struct {
 	Accumulate   int    `after:"batch" yaml:"accumulate" default:"1" range:"1.." doc:"batches in an update"`
 	Accumulation string `after:"accumulate" yaml:"accumulation" default:"tree" range:"tree|sequence" doc:"how the gradients of an update's batches, and of their microbatches (pipeline.microbatches), are added up: along one tree, with the same bits on any number of ranks (tree), or each onto the sum before it, which takes no further memory and is for one rank only (sequence)"`
 	SaveFrozen   bool   `after:"save_async" yaml:"save_frozen" default:"true" resume:"free" doc:"also save the parameters that optimizer.rates freezes; false: checkpoints have the trained parameters only, and name model.from and a fingerprint of the frozen ones"`
-	FrozenDType  string `after:"save_frozen" yaml:"frozen_dtype" default:"f32" range:"f32|bf16" doc:"type in which devices keep the parameters that optimizer.rates freezes: f32, or bf16, rounded, in half of the memory"`
 	TensorBoard  bool   `after:"log_every" yaml:"tensorboard" default:"true" resume:"free" doc:"also write figures, histograms and samples for TensorBoard, to the folder tensorboard of the run directory"`
 	Seed         uint64 `yaml:"seed" default:"42" doc:"seed of initialisation, order, dropout and samples"`
 	Recompute    string `yaml:"recompute" default:"auto" range:"auto|none|attention|layers" resume:"free" doc:"activations of each layer that the backward pass computes again instead of keeping, to the same bits: nothing (none), the operands of attention, norms and activation functions (attention), everything except the layer's input (layers), or the first of these that fits the memory (auto)"`

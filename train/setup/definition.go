@@ -193,7 +193,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
-	if cfg.Train.FrozenDType == "bf16" {
+	if cfg.Model.Base == "bf16" {
 		c.FrozenDType = buffers.BF16
 	}
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
