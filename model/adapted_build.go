@@ -13,7 +13,9 @@ func (b *Builder) multiply(x *graph.Value, path string, conv bool) *graph.Value 
 	}
 	w := b.Read(path)
 	y := b.MatMul(x, w, false, !conv)
-	if a := b.adapterOf(func(a adapter) bool { return a.weight == path && a.conv == conv && a.module == families[b.def.Kind()].module(path) }); a != nil {
+	if a := b.adapterOf(func(a adapter) bool {
+		return a.weight == path && a.conv == conv && a.module == families[b.def.Kind()].module(path)
+	}); a != nil {
 		return b.adapt(x, y, w, a)
 	}
 	return y

@@ -83,7 +83,9 @@ func Merge(def Definition, read func(path string) ([]float32, error)) func(path 
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(m.modules, func(a adapter) bool { return a.module == family.module(path) && family.module(path)+".weight" == family.name(path, true) })
+		i := slices.IndexFunc(m.modules, func(a adapter) bool {
+			return a.module == family.module(path) && family.module(path)+".weight" == family.name(path, true)
+		})
 		if i < 0 {
 			return w, nil
 		}
