@@ -86,6 +86,9 @@ func (g *Graph) Pow(x *Value, p float64) *Value {
 	return g.one(Elementwise{Fn: "pow_const", Arg: p}, x)
 }
 
+// StopGradient is x, taken as a constant in the backward pass.
+func (g *Graph) StopGradient(x *Value) *Value { return g.Apply("stop_gradient", x) }
+
 // Sum is the sum over axes, over all if none is given.
 func (g *Graph) Sum(x *Value, axes ...int) *Value { return g.reduce("sum", x, axes) }
 

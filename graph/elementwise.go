@@ -97,7 +97,7 @@ func (o Elementwise) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	case "max":
 		in[0] = pass(0, func() *Value { return g.Apply("max_grad", x[0], x[1], d) })
 		in[1] = pass(1, func() *Value { return g.Apply("max_grad", x[1], x[0], d) })
-	case "equal": // a step: no gradient
+	case "equal", "stop_gradient": // a step, and what is taken as a constant: no gradient
 	default:
 		return g.noGradient(n)
 	}

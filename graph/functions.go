@@ -31,6 +31,8 @@ var functions = map[string]function{
 	"recip":     ofOne(func(x float64) float64 { return 1 / x }),
 	"abs":       ofOne(math.Abs),
 
+	"stop_gradient": ofOne(func(x float64) float64 { return x }),
+
 	"scale":     {1, true, func(x [3]float64, arg float64) float64 { return x[0] * arg }},
 	"add_const": {1, true, func(x [3]float64, arg float64) float64 { return x[0] + arg }},
 	"pow_const": {1, true, func(x [3]float64, arg float64) float64 { return math.Pow(x[0], arg) }},

@@ -135,6 +135,9 @@ var gradientCases = map[string]func(p *problem) *Value{
 		a := p.x(4)
 		return p.Add(a, p.Apply("equal", a, p.fixed(func() float64 { return 9 }, 4)))
 	},
+	"stop_gradient": func(p *problem) *Value { // of what the differences do not move
+		return p.Mul(p.x(4), p.StopGradient(p.fixed(p.random.NormFloat64, 4)))
+	},
 	"sum":                  func(p *problem) *Value { return p.Sum(p.x(2, 3, 4), 0, 2) },
 	"sum all":              func(p *problem) *Value { return p.Sum(p.x(2, 3)) },
 	"sum last":             func(p *problem) *Value { return p.Sum(p.x(2, 3, 4), 2) },

@@ -19,6 +19,7 @@ type Builder struct {
 	salt       uint32 // of the last dropout
 	quantized  map[string]*graph.Value
 	caches     []*graph.Value
+	params     []Param
 }
 
 // NewBuilder checks sizes and options against def. A network that cannot go on with sequences refuses Options.Window itself.
@@ -36,18 +37,30 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
 	}
 	params := def.Params()
+	if o.adapted != nil {
+		params = o.adapted.params
+	}
 	if !slices.IsSortedFunc(params, byPath) {
 		return nil, fmt.Errorf("model: %s: build: parameters: found them out of order, want them sorted by path", def.Kind())
 	}
-	b := &Builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}}
+	b := &Builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}, params: params}
 	for _, p := range params {
 		b.shapes[p.Path] = p.Shape
 	}
 	return b, nil
 }
 
-// Read is the parameter at path, as the network reads it: quantized, once however often it is read, if that is asked for.
+// Read is the parameter at path, as the network reads it: a copy that is trained in its place, or quantized, once however often it is read, if that is
+// asked for.
 func (b *Builder) Read(path string) *graph.Value {
+	if a := b.o.adapted; a != nil && a.copies[path] != "" {
+		return b.master(a.copies[path])
+	}
+	return b.original(path)
+}
+
+// original is the parameter at path, whether or not a copy is trained in its place.
+func (b *Builder) original(path string) *graph.Value {
 	q := b.o.quantized
 	if q == nil || !q.paths[path] {
 		return b.master(path)
@@ -118,7 +131,7 @@ func (b *Builder) sequences(x *graph.Value, width int) *graph.Value {
 
 // Linear is x W^T, W [out, in], as torch.nn.Linear stores it.
 func (b *Builder) Linear(x *graph.Value, path string) *graph.Value {
-	return b.MatMul(x, b.Read(path), false, true)
+	return b.multiply(x, path, false)
 }
 
 // project is x W^T + bias.
@@ -132,7 +145,7 @@ func (b *Builder) project(x *graph.Value, p linear) *graph.Value {
 
 // conv1d is x W + bias, W [in, out], as GPT-2 stores it.
 func (b *Builder) conv1d(x *graph.Value, path string) *graph.Value {
-	return b.Add(b.MatMul(x, b.Read(path+".weight"), false, false), b.Read(path+".bias"))
+	return b.Add(b.multiply(x, path+".weight", true), b.Read(path+".bias"))
 }
 
 // dropout is x in evaluation. Every call in a graph has a salt of its own.
@@ -150,6 +163,7 @@ func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish
 
 // finish is Finish with capped logits, see graph.HeadLoss.
 func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
+	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}
 	if b.o.Loss {
 		labels := b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: array.I32})
@@ -174,7 +188,7 @@ func (b *Builder) scaled(built *Built, sum *graph.Value) {
 
 func (b *Builder) end(built *Built) (*Built, error) {
 	built.Caches = b.caches
-	for _, p := range b.def.Params() {
+	for _, p := range b.params {
 		built.Params = append(built.Params, b.master(p.Path))
 	}
 	if err := b.Err(); err != nil {

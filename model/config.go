@@ -110,6 +110,8 @@ func fromFile(def Definition) bool {
 	switch m := def.(type) {
 	case quantized:
 		return fromFile(m.Definition)
+	case adapted:
+		return fromFile(m.Definition)
 	case decoder:
 		return m.read
 	case gpt2:

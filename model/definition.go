@@ -44,6 +44,11 @@ type Param struct {
 	Shape []int
 	Std   float64
 	Value float64
+
+	uniform float64 // it begins uniform in [-uniform, uniform); 0: not so
+	from    string  // the path of the parameter that it begins as a copy of; "" for none
+	lengths bool    // it begins as the lengths of that one's rows, one for each output
+	conv    bool    // the outputs of that one are its columns
 }
 
 // Options says what a graph computes. Loss or Logits is needed; both may be.
@@ -62,6 +67,10 @@ type Options struct {
 	Training bool
 
 	quantized *quantized // the network that builds through another; nil for none
+	adapted   *adapted   // likewise
+	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
+	linear func(path string, conv bool)
+	head   func(path string)
 }
 
 // Names of the inputs of a graph. Which of them there are follows from Options.

@@ -2,7 +2,10 @@ package model
 
 import (
 	"hash/fnv"
+	"math"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 
 	"gputrain/buffers/array"
@@ -19,7 +22,7 @@ func Init(def Definition, seed uint64) []array.Host {
 	hosts := Drawn(def, seed)
 	for i, h := range hosts {
 		data := make([]float32, h.Elements())
-		inParts(len(data), func(from, to int) { _ = h.Read(data[from:to], from) }) // what is drawn never fails
+		inParts(len(data), 1<<14, func(from, to int) { _ = h.Read(data[from:to], from) }) // what is drawn never fails
 		hosts[i].Data, hosts[i].Read = data, nil
 	}
 	return hosts
@@ -32,19 +35,73 @@ func Drawn(def Definition, seed uint64) []array.Host {
 	for i, p := range params {
 		hosts[i] = p.drawn(seed)
 	}
+	begin(params, hosts, func(int) bool { return true })
 	return hosts
 }
 
 func (p Param) drawn(seed uint64) array.Host {
-	key, std, value := pathKey(seed, p.Path), float32(p.Std), float32(p.Value)
+	key, std, value, uniform := pathKey(seed, p.Path), float32(p.Std), float32(p.Value), float32(p.uniform)
 	return array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
 		for i := range dst {
-			if dst[i] = value; p.Std > 0 {
+			switch {
+			case p.Std > 0:
 				dst[i] = std * key.Normal(uint64(first+i))
+			case p.uniform > 0:
+				dst[i] = uniform * (2*key.Uniform(uint64(first+i)) - 1)
+			default:
+				dst[i] = value
 			}
 		}
 		return nil
 	}}
+}
+
+// begin gives those of new parameters that begin as others do what they begin with.
+func begin(params []Param, hosts []array.Host, isNew func(i int) bool) {
+	for i, p := range params {
+		if p.from == "" || !isNew(i) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(hosts, p.from, func(h array.Host, path string) int { return strings.Compare(h.Path, path) })
+		from := hosts[at]
+		read := from.Copy
+		if p.lengths {
+			read = func(dst []float32, first int) error { return rowLengths(dst, first, from, p.conv) }
+		}
+		hosts[i] = array.Host{Path: p.Path, Shape: p.Shape, Read: read}
+	}
+}
+
+// rowLengths are the Euclidean lengths of the rows of w [out, in] from first on, or of the columns of one that is [in, out].
+func rowLengths(dst []float32, first int, w array.Host, conv bool) error {
+	rows, columns, count := w.Shape[0], w.Shape[1], len(dst)
+	if !conv {
+		part := make([]float32, columns)
+		for i := range dst {
+			if err := w.Copy(part, (first+i)*columns); err != nil {
+				return err
+			}
+			square := 0.0
+			for _, v := range part {
+				square += float64(v) * float64(v)
+			}
+			dst[i] = float32(math.Sqrt(square))
+		}
+		return nil
+	}
+	part, squares := make([]float32, count), make([]float64, count)
+	for row := range rows {
+		if err := w.Copy(part, row*columns+first); err != nil {
+			return err
+		}
+		for i, v := range part {
+			squares[i] += float64(v) * float64(v)
+		}
+	}
+	for i, square := range squares {
+		dst[i] = float32(math.Sqrt(square))
+	}
+	return nil
 }
 
 // pathKey folds both halves of the seed and of the path's FNV-1a hash into a key.
@@ -55,9 +112,10 @@ func pathKey(seed uint64, path string) prng.Key {
 	return prng.NewKey(seed).FoldIn(uint32(seed >> 32)).FoldIn(uint32(sum)).FoldIn(uint32(sum >> 32))
 }
 
-// inParts calls part with parts of n elements on all processors; each element knows its index, so the division of the work changes nothing.
-func inParts(n int, part func(from, to int)) {
-	size := max(1<<14, (n+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+// inParts calls part with parts of n elements, of at least so many, on all processors; each element knows its index, so the division of the work changes
+// nothing.
+func inParts(n, least int, part func(from, to int)) {
+	size := max(least, (n+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
 	for from := 0; from < n; from += size {
 		wg.Go(func() { part(from, min(n, from+size)) })

@@ -45,6 +45,13 @@ func WithQuantization(def Definition, q Quantization) (Definition, error) {
 	if old, ok := def.(quantized); ok {
 		def = old.Definition
 	}
+	if m, ok := def.(adapted); ok { // the base is quantized, adapters are not
+		base, err := WithQuantization(m.Definition, q)
+		if err != nil {
+			return nil, err
+		}
+		return WithLoRA(base, m.lora)
+	}
 	if q.Mode == "" {
 		if q.Bits != 0 || q.Group != 0 || len(q.Match) > 0 {
 			return nil, fmt.Errorf("model: quantize: bits %d, group %d, match %q without a mode", q.Bits, q.Group, q.Match)
@@ -96,7 +103,7 @@ func (q Quantization) String() string {
 
 // QuantizationOf is the quantization of def, complete, and the number of parameters that it matches; the zero Quantization and 0 for none.
 func QuantizationOf(def Definition) (Quantization, int) {
-	m, ok := def.(quantized)
+	m, ok := BaseOf(def).(quantized)
 	if !ok {
 		return Quantization{}, 0
 	}

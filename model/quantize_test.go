@@ -38,13 +38,17 @@ func stepFeeds(def Definition, params map[string]*graph.Array) (feeds map[string
 	return feeds, 2, 5
 }
 
-// step is the loss, the logits and all gradients of a definition, by the reference evaluation.
+// step is the loss, the logits and the gradients of all that a definition trains, by the reference evaluation.
 func step(t *testing.T, def Definition, params map[string]*graph.Array) []*graph.Array {
 	t.Helper()
 	feeds, batch, seq := stepFeeds(def, params)
 	built, err := def.Build(batch, seq, Options{Loss: true, Logits: true})
 	require.NoError(t, err)
-	gradients, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	wrt := built.Params
+	if own := AdapterParams(def); own != nil {
+		wrt = slices.DeleteFunc(slices.Clone(wrt), func(v *graph.Value) bool { return !slices.Contains(own, paramOf(v)) })
+	}
+	gradients, err := graph.Gradients(built.Graph, built.Loss, wrt)
 	require.NoError(t, err)
 	got, err := graph.Eval(built.Graph, feeds, append([]*graph.Value{built.Loss, built.Logits}, gradients...)...)
 	require.NoError(t, err)

@@ -186,6 +186,7 @@ func (s *Stored) Params(seed uint64) (hosts []array.Host, drawn []string) {
 		}
 		hosts = append(hosts, host)
 	}
+	begin(s.params, hosts, func(i int) bool { return slices.Contains(drawn, s.params[i].Path) })
 	return hosts, drawn
 }
 

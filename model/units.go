@@ -69,7 +69,7 @@ func firstUses(nodes []*graph.Node) []string {
 
 // layerOf is a path up to its first number, "model.layers.3"; "" without one.
 func layerOf(path string) string {
-	names := strings.Split(path, ".")
+	names := strings.Split(Adapts(path), ".")
 	for i, name := range names {
 		if strings.Trim(name, "0123456789") == "" && name != "" {
 			return strings.Join(names[:i+1], ".")

@@ -24,6 +24,8 @@ var functionText = map[string]string{
 	"recip":     "T(1.0) / $a",
 	"abs":       "abs($a)",
 
+	"stop_gradient": "$a",
+
 	"add":   "$a + $b",
 	"sub":   "$a - $b",
 	"mul":   "$a * $b",

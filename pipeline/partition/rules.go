@@ -3,6 +3,8 @@ package partition
 import (
 	"fmt"
 	"regexp"
+
+	"gputrain/model"
 )
 
 // Rule puts the parameters whose paths match a regular expression, anywhere in the path, on a stage.
@@ -74,7 +76,7 @@ func rounds(chunks int) string {
 	return fmt.Sprintf("%d runs of units a stage", chunks)
 }
 
-// Match finds the stage of each unit.
+// Match finds the stage of each unit. An adapter is where the parameter that it belongs to is.
 func Match(units []Unit, rules []Rule, stages int) ([]int, error) {
 	patterns := make([]*regexp.Regexp, len(rules))
 	used := make([]bool, len(rules))
@@ -92,7 +94,7 @@ func Match(units []Unit, rules []Rule, stages int) ([]int, error) {
 		for j, path := range u.Params {
 			by := -1
 			for k, r := range rules {
-				if !patterns[k].MatchString(path) {
+				if !patterns[k].MatchString(model.Adapts(path)) {
 					continue
 				}
 				used[k] = true
