@@ -55,7 +55,7 @@ test-window: adapter $(WINDOW)
 
 check: adapter
 	@$(tests)
-	$(GO) vet ./...
+	$(GO) vet ./... && $(GO) vet -C tools ./... && $(GO) vet -C tools/isa . && $(GO) test -C tools/isa .
 	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofumpt: not formatted:" $$files >&2; exit 1; }
 	$(TOOL) staticcheck ./...
 	@tools/shaders.sh $(BIN)
@@ -69,19 +69,19 @@ mixed: adapter
 RATE  ?= 1000
 DELAY ?= 1ms
 netns:
-	$(GO) build -o bin/netns ./tests/netns
+	$(GO) build -C tools -o ../bin/ ./netns
 	bin/netns -rate $(RATE) -delay $(DELAY) $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -p 1 -run Hosts ./transport/mpi ./tests)
 
 # slurm runs a command on a Slurm cluster of its own, whose two nodes are this machine: by default the tests of srun and of docs/cluster/slurm.sh.
 slurm:
-	$(GO) build -o bin/slurm ./tests/slurm
+	$(GO) build -C tools -o ../bin/ ./slurm
 	bin/slurm $(or $(ARGS),$(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run Slurm ./tests)
 
 # isa compiles every kernel with the compiler of real GPUs, without the GPU, and holds registers, waves and loads to limits
-# (tests/isa/limits.go). ARGS='-kernel attention -family navi21' takes some of them.
+# (tools/isa/limits.go). ARGS='-kernel attention -family navi21' takes some of them.
 isa:
-	$(GO) test -count=1 ./tests/isa
-	$(GO) run ./tests/isa $(ARGS)
+	$(GO) test -C tools/isa -count=1 .
+	$(GO) run -C tools/isa . $(ARGS)
 
 fmt:
 	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

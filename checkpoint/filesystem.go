@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"fmt"
 	"io"
 	"os"
 
@@ -60,19 +59,13 @@ func (osFileSystem) ReadDir(dir string) ([]string, error) {
 	return names, nil
 }
 
-// regular refuses what is there and no regular file: to open a pipe waits for somebody who writes to it.
-func regular(path string) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: found a %v, wanted a regular file", path, info.Mode())
-	}
-	return nil
-}
-
 func (osFileSystem) Size(path string) (int64, error) {
-	if err := regular(path); err != nil {
+	f, err := stranger.Open(path)
+	if err != nil {
 		return 0, err
 	}
-	info, err := os.Stat(path)
+	defer f.Close()
+	info, err := f.Stat()
 	if err != nil {
 		return 0, err
 	}

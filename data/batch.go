@@ -51,12 +51,18 @@ func (b Batch) Part(of Share) Batch {
 	if b.Positions != nil {
 		part.Positions = b.Positions[from:to]
 	}
-	for _, label := range part.Labels {
+	part.Count = Counted(part.Labels)
+	return part
+}
+
+// Counted is how many labels are not [Ignored].
+func Counted(labels []int32) (n int) {
+	for _, label := range labels {
 		if label != Ignored {
-			part.Count++
+			n++
 		}
 	}
-	return part
+	return n
 }
 
 // Whole are the positions of rows of one document each.
@@ -73,11 +79,7 @@ func (b *Batch) put(row, at int, tokens, labels []int32) {
 	at += row * (len(b.Tokens) / b.Rows)
 	copy(b.Tokens[at:], tokens)
 	copy(b.Labels[at:], labels)
-	for _, label := range labels {
-		if label != Ignored {
-			b.Count++
-		}
-	}
+	b.Count += Counted(labels)
 }
 
 // cut reads a window of n labels that begins at token start of a text into a row.

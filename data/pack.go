@@ -170,12 +170,7 @@ func (p *packer) counts(s span, next piece) (bool, error) {
 		return true, nil
 	}
 	_, labels, err := next.read(p.store)
-	for _, label := range labels {
-		if label != Ignored {
-			return true, err
-		}
-	}
-	return false, err
+	return Counted(labels) > 0, err
 }
 
 // read returns the tokens of a piece and their labels.

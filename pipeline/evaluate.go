@@ -55,7 +55,7 @@ func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int)
 		}
 		batches, counts = append(batches, b), append(counts, b.Count)
 	}
-	write := func(to *compile.Program, i int) error { return state.WriteEvaluation(to, batches[i]) }
+	write := func(to *compile.Program, i int) error { return state.Feed{Batch: batches[i]}.Write(to) }
 	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(batches)), write)
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +75,7 @@ func (p *passes) Take(ctx context.Context, piece state.Piece) ([]float32, error)
 	if l == nil {
 		return nil, errors.New("the configuration has no sampling")
 	}
-	raw, err := p.result(ctx, l, l.schedule, func(to *compile.Program, _ int) error { return piece.Write(to) })
+	raw, err := p.result(ctx, l, l.schedule, func(to *compile.Program, _ int) error { return piece.Feed().Write(to) })
 	if err != nil {
 		return nil, err
 	}

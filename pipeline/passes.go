@@ -306,7 +306,7 @@ func (p *passes) measured(took time.Duration) {
 }
 
 func (p *passes) feed(in state.Inputs) feed {
-	return func(to *compile.Program, i int) error { return p.config.State.Write(to, in, i) }
+	return func(to *compile.Program, i int) error { return p.config.State.Feed(in, i).Write(to) }
 }
 
 // run runs a line. One that fails half way leaves messages on the links, and nothing runs after it.

@@ -58,10 +58,7 @@ func (c *Checkpoint) HasOther() bool { return present(c.Dir, checkpoint.OtherFil
 // ReadOptimizer is ReadCheckpoint without the parameters: for Restore alone.
 func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
 	c = c.WithDefaults()
-	if err := checkpoint.Verify(c.FS, dir); err != nil {
-		return nil, err
-	}
-	record, err := checkpoint.ReadRecord(c.FS, dir)
+	record, err := verified(c.FS, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +66,14 @@ func ReadOptimizer(c Config, dir string) (*Checkpoint, error) {
 		return nil, err
 	}
 	return &Checkpoint{Dir: dir, Config: c, Record: record}, nil
+}
+
+// verified is what a checkpoint says of itself, after a look at all of its files.
+func verified(fs checkpoint.FileSystem, dir string) (checkpoint.Record, error) {
+	if err := checkpoint.Verify(fs, dir); err != nil {
+		return checkpoint.Record{}, err
+	}
+	return checkpoint.ReadRecord(fs, dir)
 }
 
 // OpenWeights verifies the parameters alone and opens their files, of a checkpoint or of any directory in the Hugging Face layout, whatever trained them.
@@ -195,8 +200,8 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 	if err != nil {
 		return c, loadError(dir, "%w", err)
 	}
-	if err := mismatch(dir, "model", found, wanted); err != nil && !model.Same(saved, c.Definition) {
-		return c, err
+	if err := sameJSON("model", found, wanted); err != nil && !model.Same(saved, c.Definition) {
+		return c, loadError(dir, "%w", err)
 	}
 	return c, nil
 }
@@ -224,16 +229,28 @@ func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) 
 	if stored.Name == "" {
 		return c, loadError(dir, "%s: optimizer: found no registered one, wanted %s: %w", checkpoint.RecordFile, c.Optimizer.Name, checkpoint.ErrMismatch)
 	}
-	if stored, err = canonical(stored); err != nil {
-		return c, loadError(dir, "%s: %w", checkpoint.RecordFile, err)
-	}
 	if c.Optimizer, err = canonical(c.Optimizer); err != nil {
 		return c, err
 	}
 	if c.Reschedule {
 		stored.Options.Schedule = c.Optimizer.Options.Schedule
 	}
-	return c, mismatch(dir, "optimizer", jsonText(stored), jsonText(c.Optimizer))
+	if err := sameOptimizer(stored, c.Optimizer); err != nil {
+		return c, loadError(dir, "%w", err)
+	}
+	return c, nil
+}
+
+// sameOptimizer compares a saved configuration with the one that is wanted, each with every parameter written out.
+func sameOptimizer(saved, wanted optim.Config) error {
+	saved, err := canonical(saved)
+	if err != nil {
+		return fmt.Errorf("%s: %w", checkpoint.RecordFile, err)
+	}
+	if wanted, err = canonical(wanted); err != nil {
+		return err
+	}
+	return sameJSON("optimizer", jsonText(saved), jsonText(wanted))
 }
 
 // SavedOptimizer is the configuration of the optimizer whose state a checkpoint has; its zero value where that is no registered one, or there is
@@ -257,13 +274,6 @@ func canonical(c optim.Config) (optim.Config, error) {
 		return c, fmt.Errorf("state: optimizer: %w", err)
 	}
 	return optim.ParseConfig(raw)
-}
-
-func mismatch(dir, what string, found, wanted []byte) error {
-	if err := sameJSON(what, found, wanted); err != nil {
-		return loadError(dir, "%w", err)
-	}
-	return nil
 }
 
 // sameJSON names the first key in which two values differ: checkpoint.ErrMismatch.

@@ -2,14 +2,12 @@ package state
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"gputrain/buffers"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
-	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -45,35 +43,14 @@ type Inputs struct {
 	Step  int64 // updates before this one
 }
 
-// Write sets those inputs of a program that it has, for microbatch i of the share.
-func (c Config) Write(p *compile.Program, in Inputs, i int) error {
-	tokens := c.Batch * c.Sequence
-	for name := range p.Inputs() {
-		var err error
-		switch name {
-		case model.InputTokens:
-			err = p.WriteInts(name, in.Batch.Tokens[i*tokens:(i+1)*tokens])
-		case model.InputLabels:
-			err = p.WriteInts(name, in.Batch.Labels[i*tokens:(i+1)*tokens])
-		case model.InputPositions:
-			positions := data.Whole(c.Batch, c.Sequence)
-			if of := in.Batch.Positions; of != nil {
-				positions = of[i*tokens : (i+1)*tokens]
-			}
-			err = p.WriteInts(name, positions)
-		case model.InputLossScale:
-			err = p.WriteFloats(name, []float32{float32(1 / float64(in.Count))})
-		case model.InputDropoutKey:
-			key := c.dropoutKey(in.Step, c.Share().First+i)
-			err = p.WriteUints(name, key[:])
-		default:
-			err = fmt.Errorf("input %q: nothing to write", name)
-		}
-		if err != nil {
-			return err
-		}
+// Feed is what microbatch i of the share reads.
+func (c Config) Feed(in Inputs, i int) Feed {
+	from, to := i*c.Batch*c.Sequence, (i+1)*c.Batch*c.Sequence
+	b := data.Batch{Rows: c.Batch, Tokens: in.Batch.Tokens[from:to], Labels: in.Batch.Labels[from:to]}
+	if in.Batch.Positions != nil {
+		b.Positions = in.Batch.Positions[from:to]
 	}
-	return nil
+	return Feed{Batch: b, LossScale: float32(1 / float64(in.Count)), DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
 }
 
 // onDevice are the passes of a model in training on one device.
@@ -167,7 +144,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 func (d *onDevice) Compute(ctx context.Context, in Inputs, then func() (*gpu.Program, error)) error {
 	count := d.config.Share().Count
 	for i := range count {
-		if err := d.config.Write(d.micro, in, i); err != nil {
+		if err := d.config.Feed(in, i).Write(d.micro); err != nil {
 			return err
 		}
 		programs := d.programs(i)
@@ -240,7 +217,7 @@ func (d *onDevice) Broken() error { return nil }
 // training, does not wait for the host. What they take is told to the device.
 func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, error) {
 	b := d.config.Rehearsal()
-	if err := d.config.Write(d.micro, Inputs{Batch: b, Count: int64(len(b.Labels))}, 0); err != nil {
+	if err := d.config.Feed(Inputs{Batch: b, Count: int64(len(b.Labels))}, 0).Write(d.micro); err != nil {
 		return 0, err
 	}
 	if err := d.device.Wait(ctx); err != nil {

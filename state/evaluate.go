@@ -7,7 +7,6 @@ import (
 
 	"gputrain/data"
 	"gputrain/graph/compile"
-	"gputrain/model"
 )
 
 // Losses hands out the loss of each batch while the next one is under way; see Forward.
@@ -67,7 +66,7 @@ func (m *passes) evaluate(ctx context.Context, batch data.Batch) error {
 	if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
 		return err
 	}
-	if err := WriteEvaluation(m.evaluator.graph, batch); err != nil {
+	if err := (Feed{Batch: batch}).Write(m.evaluator.graph); err != nil {
 		return err
 	}
 	return m.evaluator.run.Submit(context.WithoutCancel(ctx))
@@ -93,23 +92,4 @@ func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) erro
 type evaluatorShape struct {
 	rows, sequence int
 	documents      bool
-}
-
-// WriteEvaluation sets those inputs of a program that it has, for a batch of an evaluation.
-func WriteEvaluation(p *compile.Program, b data.Batch) error {
-	for name := range p.Inputs() {
-		ints := b.Tokens
-		switch {
-		case name == model.InputLabels:
-			ints = b.Labels
-		case name == model.InputPositions && b.Positions != nil:
-			ints = b.Positions
-		case name == model.InputPositions:
-			ints = data.Whole(b.Rows, len(b.Tokens)/b.Rows)
-		}
-		if err := p.WriteInts(name, ints); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
@@ -56,15 +57,9 @@ func oneToken(token int32, position int) Piece {
 // Tokens is how many it has.
 func (p Piece) Tokens() int { return len(p.tokens) }
 
-// Write sets those inputs of a program that it has.
-func (p Piece) Write(to *compile.Program) error {
-	for name := range to.Inputs() {
-		ints := map[string][]int32{model.InputTokens: p.tokens, model.InputPositions: p.positions, model.InputRows: {int32(p.row)}}[name]
-		if err := to.WriteInts(name, ints); err != nil {
-			return err
-		}
-	}
-	return nil
+// Feed is what it writes to a program.
+func (p Piece) Feed() Feed {
+	return Feed{Batch: data.Batch{Rows: 1, Tokens: p.tokens, Positions: p.positions}, Rows: []int32{int32(p.row)}}
 }
 
 // Generation is the graph that takes rows tokens of a window in, for the logits of the token that follows one of them.
@@ -148,7 +143,7 @@ func (m *passes) Take(ctx context.Context, p Piece) ([]float32, error) {
 
 // logits runs the program for a piece.
 func (f *pass) logits(ctx context.Context, p Piece, vocab int) ([]float32, error) {
-	if err := p.Write(f.graph); err != nil {
+	if err := p.Feed().Write(f.graph); err != nil {
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)

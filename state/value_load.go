@@ -24,10 +24,7 @@ func LoadValue(ctx context.Context, dev *gpu.Device, dir string, o LoadOptions) 
 	if dev == nil {
 		return Value{}, checkpoint.Record{}, loadError(dir, "device: found none, wanted one")
 	}
-	if err := checkpoint.Verify(checkpoint.OS, dir); err != nil {
-		return Value{}, checkpoint.Record{}, err
-	}
-	record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
+	record, err := verified(checkpoint.OS, dir)
 	if err != nil {
 		return Value{}, record, err
 	}
@@ -58,10 +55,7 @@ func (v Value) LoadOptimizer(_ context.Context, dir string) (Value, error) {
 	if err != nil {
 		return Value{}, err
 	}
-	if err := checkpoint.Verify(checkpoint.OS, dir); err != nil {
-		return Value{}, err
-	}
-	record, err := checkpoint.ReadRecord(checkpoint.OS, dir)
+	record, err := verified(checkpoint.OS, dir)
 	if err != nil {
 		return Value{}, err
 	}
@@ -131,13 +125,5 @@ func (f *Fields) agrees(saved optim.Config) error {
 		}
 		return err
 	}
-	found, err := canonical(saved)
-	if err != nil {
-		return err
-	}
-	wanted, err := canonical(f.Optimizer)
-	if err != nil {
-		return err
-	}
-	return sameJSON("optimizer", jsonText(found), jsonText(wanted))
+	return sameOptimizer(saved, f.Optimizer)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hosts is a file of the hosts between which a link can be cut; see tests/netns.
+// hosts is a file of the hosts between which a link can be cut; see tools/netns.
 func hosts(t *testing.T) string {
 	t.Helper()
 	list := os.Getenv("GPUTRAIN_TEST_HOSTS")
@@ -22,7 +22,7 @@ func hosts(t *testing.T) string {
 	return strings.NewReplacer(":", " slots=", ",", "\n").Replace(list)
 }
 
-// link does to the link what a variable of tests/netns says.
+// link does to the link what a variable of tools/netns says.
 func link(t *testing.T, variable string) {
 	t.Helper()
 	out, err := exec.Command("sh", "-c", os.Getenv(variable)).CombinedOutput()

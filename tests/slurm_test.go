@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// onSlurm skips where there is no cluster; see tests/slurm.
+// onSlurm skips where there is no cluster; see tools/slurm.
 func onSlurm(t *testing.T) {
 	t.Helper()
 	if os.Getenv("GPUTRAIN_TEST_SLURM") == "" { // a cluster that others use is left alone

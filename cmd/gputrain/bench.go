@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"gputrain/cmd/gputrain/bench"
+	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
 	"gputrain/internal/suggest"
 )

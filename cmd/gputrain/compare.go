@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"gputrain/cmd/gputrain/compare"
+	"gputrain/cmd/gputrain/lab/compare"
 	"gputrain/gpu"
 	"gputrain/internal/ondisk"
 	"gputrain/train"

@@ -14,8 +14,8 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/histogram"
-	"gputrain/cmd/gputrain/bench"
 	"gputrain/cmd/gputrain/doctor"
+	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/kron"

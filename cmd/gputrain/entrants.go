@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/cmd/gputrain/compare"
+	"gputrain/cmd/gputrain/lab/compare"
 	"gputrain/internal/suggest"
 	"gputrain/optim"
 	"gputrain/train/runfile"

@@ -16,7 +16,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
-	"gputrain/cmd/gputrain/inspect"
+	"gputrain/cmd/gputrain/lab/inspect"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/optim"

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"os"
 
-	"gputrain/cmd/gputrain/inspect"
+	"gputrain/cmd/gputrain/lab/inspect"
 	"gputrain/train/setup"
 	"gputrain/train/tensorboard"
 )

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/cmd/gputrain/bench"
+	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/optim"
 )
 

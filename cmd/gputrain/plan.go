@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
 	"gputrain/pipeline/schedule"
 	"gputrain/train"
@@ -40,7 +41,7 @@ type planned struct {
 	Choices      []plannedChoice `json:"choices"`
 	Picture      string          `json:"picture"`
 	Note         string          `json:"note,omitempty"`
-	Ranks        *plannedRanks   `json:"ranks,omitempty"`
+	Ranks        *scaling.Table  `json:"ranks,omitempty"`
 
 	refused error // why it does not fit; nil: it does
 }
@@ -124,7 +125,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)
 	}
 	order, err := schedule.New(schedule.Config{
-		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: played(st.Microbatches, cut.Stages), Ahead: cfg.Pipeline.Ahead,
+		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: scaling.Played(st.Microbatches, cut.Stages), Ahead: cfg.Pipeline.Ahead,
 	})
 	if err != nil {
 		return nil, usageError{err}
@@ -138,17 +139,22 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if c.Ranks == 0 {
 		return out, nil
 	}
-	network, err := parseNetwork(c.Network)
+	network, err := scaling.ParseNetwork(c.Network)
 	if err != nil {
-		return nil, err
+		return nil, usageError{err}
 	}
-	r := scaled{run: setup.Pipeline(cfg, cut), units: units, cut: cut, powers: powers, on: devices, ranks: cfg.Pipeline.Ranks(), each: cfg.Pipeline.PerReplica()}
-	r.run.State = st
+	r := scaling.Run{
+		Config: setup.Pipeline(cfg, cut), Units: units, Cut: cut, Powers: powers, On: devices, Again: out.again(),
+		Ranks: cfg.Pipeline.Ranks(), Each: cfg.Pipeline.PerReplica(), Memory: memoryOf,
+	}
+	r.Config.State = st
+	r.Config.State.Recompute = out.Recompute
 	for i, d := range devices {
 		speed, _ := d.Speed()
-		r.speeds = append(r.speeds, gpu.Speed{FLOPS: powers[i].FLOPS, BytesPerSecond: speed.BytesPerSecond})
+		r.Speeds = append(r.Speeds, gpu.Speed{FLOPS: powers[i].FLOPS, BytesPerSecond: speed.BytesPerSecond})
 	}
-	return out, out.addRanks(ctx, r, c.Ranks, network)
+	out.Ranks, err = r.Table(ctx, c.Ranks, network)
+	return out, err
 }
 
 func (p *planned) write(out io.Writer) error {
@@ -194,7 +200,7 @@ func (p *planned) write(out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "\n%s", p.Picture); err != nil || p.Ranks == nil {
 		return err
 	}
-	return p.Ranks.write(out)
+	return p.Ranks.Write(out)
 }
 
 // place is where a stage is, with its rank where there are several.

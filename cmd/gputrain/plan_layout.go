@@ -16,18 +16,6 @@ import (
 
 const pictureWidth = 120
 
-// playedAlone is how many microbatches a plan plays of one stage, which takes one like another and never waits; it plays as many more as the picture's
-// last digits want.
-const playedAlone = 1000
-
-// played is how many microbatches a plan plays.
-func played(microbatches, stages int) int {
-	if stages > 1 || microbatches < playedAlone {
-		return microbatches
-	}
-	return playedAlone + microbatches%10
-}
-
 // layOut says what each stage has of the model.
 func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cut partition.Assignment) *planned {
 	out := &planned{
@@ -129,9 +117,13 @@ func memoryOf(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (
 
 // expect plays the schedule, to tell how busy the stages are.
 func (p *planned) expect(order *schedule.Schedule, units []partition.Unit, cut partition.Assignment, powers []partition.Power) {
-	again := p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
-	for i, idle := range cut.Expect(order, units, powers, again).Idle {
+	for i, idle := range cut.Expect(order, units, powers, p.again()).Idle {
 		p.Stages[i].Busy = 1 - idle
 		p.Bubble += idle / float64(cut.Stages)
 	}
+}
+
+// again is what of a forward pass is computed again, by operations.
+func (p *planned) again() float64 {
+	return p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
 }

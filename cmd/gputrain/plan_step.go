@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"gputrain/cmd/gputrain/bench"
+	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
 	"gputrain/model"

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/cluster"
-	"gputrain/cluster/scaling"
+	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
 	"gputrain/pipeline/partition"
 	"gputrain/train/setup"
@@ -45,24 +45,24 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	require.NoError(b, err)
 	a, rated := someCard(), cards[0]
 	power := partition.Power{FLOPS: rated.FLOPS / 4, BytesPerSecond: rated.BytesPerSecond / 4}
-	r := scaled{units: units, each: 1}
+	r := scaling.Run{Units: units, Each: 1, Memory: memoryOf}
 	for range cfg.Pipeline.Stages {
 		a.Index--
-		r.on, r.powers = append(r.on, gpu.DryOf(a, a.Limits)), append(r.powers, power)
-		r.speeds = append(r.speeds, gpu.Speed{FLOPS: power.FLOPS, BytesPerSecond: power.BytesPerSecond})
+		r.On, r.Powers = append(r.On, gpu.DryOf(a, a.Limits)), append(r.Powers, power)
+		r.Speeds = append(r.Speeds, gpu.Speed{FLOPS: power.FLOPS, BytesPerSecond: power.BytesPerSecond})
 	}
-	r.cut, err = partition.Auto(units, cfg.Pipeline.Stages, cfg.Pipeline.PartsPerStage(), r.powers)
+	r.Cut, err = partition.Auto(units, cfg.Pipeline.Stages, cfg.Pipeline.PartsPerStage(), r.Powers)
 	require.NoError(b, err)
-	r.run = setup.Pipeline(cfg, r.cut)
-	r.run.State = st.WithDefaults()
-	r.again, err = r.run.State.Again()
+	r.Config = setup.Pipeline(cfg, r.Cut)
+	r.Config.State = st.WithDefaults()
+	r.Again, err = r.Config.State.Again()
 	require.NoError(b, err)
-	job, err := r.job(context.Background())
+	job, err := r.Job(context.Background())
 	require.NoError(b, err)
 	var steps []scaling.Step
 	for _, network := range []float64{1.25e9, 12.5e9} {
 		for _, divided := range []bool{false, true} {
-			step, err := job.On(ranks, divided, scaling.Speeds{Network: network, Message: messageSeconds, Copy: 12e9, Add: 4.5e9, Bucket: float64(cluster.DefaultBucket(ranks))})
+			step, err := job.On(ranks, divided, scaling.Speeds{Network: network, Message: scaling.MessageSeconds, Copy: 12e9, Add: 4.5e9, Bucket: float64(cluster.DefaultBucket(ranks))})
 			require.NoError(b, err)
 			steps = append(steps, step)
 		}

@@ -344,7 +344,7 @@ func TestLibraryThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// hosts are those of mpirun between which a link can be cut; see tests/netns.
+// hosts are those of mpirun between which a link can be cut; see tools/netns.
 func hosts(t *testing.T) string {
 	t.Helper()
 	hosts := os.Getenv("GPUTRAIN_TEST_HOSTS")

@@ -6,10 +6,12 @@ import (
 	"math"
 
 	"gputrain/buffers"
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/state"
 )
 
 // deviceModel is a modelRun on a device: one program for the loss and all gradients, submitted together with the
@@ -71,7 +73,7 @@ func (d *deviceModel) compile(m *modelCase) error {
 }
 
 func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
-	if err := d.forward.WriteInts(model.InputTokens, tokens); err != nil {
+	if err := (state.Feed{Batch: data.Batch{Tokens: tokens}}).Write(d.forward); err != nil {
 		return nil, err
 	}
 	rec := d.dev.Record("gputrain.doctor.logits")
@@ -83,13 +85,7 @@ func (d *deviceModel) logits(tokens []int32) ([]float32, error) {
 }
 
 func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, error) {
-	if err := d.loss.WriteInts(model.InputTokens, tokens); err != nil {
-		return 0, err
-	}
-	if err := d.loss.WriteInts(model.InputLabels, labels); err != nil {
-		return 0, err
-	}
-	if err := d.loss.WriteFloats(model.InputLossScale, []float32{scale}); err != nil {
+	if err := (state.Feed{Batch: data.Batch{Tokens: tokens, Labels: labels}, LossScale: scale}).Write(d.loss); err != nil {
 		return 0, err
 	}
 	phase, err := d.opt.Prepare()

@@ -155,11 +155,10 @@ func TestTwinFollowsPacked(t *testing.T) {
 		}
 		built, values, names, err := p.build(c)
 		require.NoError(t, err)
-		feeds := map[string]*graph.Array{model.InputLossScale: widened([]int{}, []float32{p.scale()})}
-		for name, data := range p.inputs() {
-			feeds[name] = widened([]int{p.Batch, p.SeqLen}, data)
+		feeds := map[string]*graph.Array{
+			model.InputLossScale: widened([]int{}, []float32{p.feed().LossScale}), model.InputTokens: widened([]int{p.Batch, p.SeqLen}, p.tokens),
+			model.InputLabels: widened([]int{p.Batch * p.SeqLen}, p.labels), model.InputPositions: widened([]int{p.Batch, p.SeqLen}, p.positions),
 		}
-		feeds[model.InputLabels].Shape = []int{p.Batch * p.SeqLen}
 		for _, h := range p.initial {
 			feeds[h.Path] = widened(h.Shape, h.Data)
 		}

@@ -6,10 +6,12 @@ import (
 	"io/fs"
 
 	"gputrain/buffers"
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/state"
 )
 
 // packedCase is case.json of kind packed: rows of documents one behind the other, for a model that lies beside the case.
@@ -81,12 +83,7 @@ func runPacked(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (
 		return nil, err
 	}
 	defer program.Release()
-	for name, data := range p.inputs() {
-		if err := program.WriteInts(name, data); err != nil {
-			return nil, err
-		}
-	}
-	if err := program.WriteFloats(model.InputLossScale, []float32{p.scale()}); err != nil {
+	if err := p.feed().Write(program); err != nil {
 		return nil, err
 	}
 	rec := dev.Record("gputrain.doctor.packed")
@@ -117,20 +114,10 @@ func (p *packedCase) build(c *goldenCase) (*model.Built, []*graph.Value, []strin
 	return built, values, names, nil
 }
 
-// inputs are those of whole numbers.
-func (p *packedCase) inputs() map[string][]int32 {
-	return map[string][]int32{model.InputTokens: p.tokens, model.InputLabels: p.labels, model.InputPositions: p.positions}
-}
-
-// scale is 1 over the labels that count.
-func (p *packedCase) scale() float32 {
-	counted := 0
-	for _, label := range p.labels {
-		if label != graph.IgnoreLabel {
-			counted++
-		}
-	}
-	return 1 / float32(max(1, counted))
+// feed is the case's batch. Its loss is a mean over the labels that count.
+func (p *packedCase) feed() state.Feed {
+	b := data.Batch{Rows: p.Batch, Tokens: p.tokens, Labels: p.labels, Positions: p.positions}
+	return state.Feed{Batch: b, LossScale: 1 / float32(max(1, data.Counted(p.labels)))}
 }
 
 // compare holds what read gives of each name against the case.

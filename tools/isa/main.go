@@ -1,6 +1,6 @@
 // Command isa compiles every kernel that GPUs get with the compiler of a real one, without the card, and holds what comes out to limits:
 //
-//	go run ./tests/isa [-kernel REGEXP] [-family LIST]
+//	go run -C tools/isa . [-kernel REGEXP] [-family LIST]
 //
 // The compiler is ACO, of Mesa's Vulkan driver for AMD (RADV), whose null device lists a card of any family; layer.c makes it usable. The kernels
 // are those of training states of models of true width with every optimizer (kernels.go). It prints a table, and fails where a kernel breaks a limit (limits.go).

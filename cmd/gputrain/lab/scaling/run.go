@@ -1,4 +1,4 @@
-package main
+package scaling
 
 import (
 	"context"
@@ -12,61 +12,75 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/cluster"
-	"gputrain/cluster/scaling"
 	"gputrain/gpu"
 	"gputrain/mesh"
 	"gputrain/pipeline"
 	"gputrain/pipeline/partition"
 	"gputrain/pipeline/schedule"
 	"gputrain/state"
+	"gputrain/train/runfile"
 )
 
-// plannedRanks is how a run scales: computed, not measured.
-type plannedRanks struct {
-	Network scaling.Speeds `json:"speeds"`
-	Steps   []scaling.Step `json:"steps"` // of 1, 2, 4 replicas and so on, each with the update whole and divided
+// Table is how a run scales: computed, not measured.
+type Table struct {
+	Network Speeds `json:"speeds"`
+	Steps   []Step `json:"steps"` // of 1, 2, 4 replicas and so on, each with the update whole and divided
 
 	each int // ranks of a replica
 }
 
-// What a rank is taken for where nothing measures it.
-const messageSeconds = 50e-6 // TCP between machines
+// MessageSeconds is Speeds.Message where nothing measures it: TCP between machines.
+const MessageSeconds = 50e-6
 
 var networkSpeed = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(G|M)(?:bit)?(?:/s)?$`)
 
-// parseNetwork reads "10Gbit" as bytes a second.
-func parseNetwork(text string) (float64, error) {
+// ParseNetwork reads "10Gbit" as bytes a second.
+func ParseNetwork(text string) (float64, error) {
 	m := networkSpeed.FindStringSubmatch(text)
 	if m == nil {
-		return 0, usageError{fmt.Errorf("--network: found %q, wanted a speed such as 10Gbit or 500Mbit", text)}
+		return 0, fmt.Errorf("--network: found %q, wanted a speed such as 10Gbit or 500Mbit", text)
 	}
 	bits, err := strconv.ParseFloat(m[1], 64)
 	if err != nil || !(bits > 0) {
-		return 0, usageError{fmt.Errorf("--network: found %q, wanted more than 0", text)}
+		return 0, fmt.Errorf("--network: found %q, wanted more than 0", text)
 	}
 	return bits * map[string]float64{"G": 1e9, "M": 1e6}[m[2]] / 8, nil
 }
 
-// scaled is a run that is to be scaled: what it is on one rank, and how fast that is.
-type scaled struct {
-	run    pipeline.Config // with its state
-	units  []partition.Unit
-	cut    partition.Assignment
-	powers []partition.Power
-	speeds []gpu.Speed   // of the stages' devices in updates
-	on     []*gpu.Device // that the stages live on; dry ones will do
-	again  float64
-	ranks  []int // of the stages, within one pipeline; nil: each rank has all
-	each   int   // ranks that have a replica of the model between them
+// Run is a run that is to be scaled: what it is on one rank, and how fast that is.
+type Run struct {
+	Config pipeline.Config // with its state
+	Units  []partition.Unit
+	Cut    partition.Assignment
+	Powers []partition.Power
+	Speeds []gpu.Speed   // of the stages' devices in updates
+	On     []*gpu.Device // that the stages live on; dry ones will do
+	Again  float64       // of a forward pass, by operations, which is computed again
+	Ranks  []int         // of the stages, within one pipeline; nil: each rank has all
+	Each   int           // ranks that have a replica of the model between them
+	// Memory is what each stage of a run takes on devices.
+	Memory func(context.Context, pipeline.Config, []*gpu.Device) ([]state.MemoryPlan, error)
+}
+
+// playedAlone is how many microbatches a plan plays of one stage, which takes one like another and never waits; it plays as many more as the picture's
+// last digits want.
+const playedAlone = 1000
+
+// Played is how many microbatches a plan plays.
+func Played(microbatches, stages int) int {
+	if stages > 1 || microbatches < playedAlone {
+		return microbatches
+	}
+	return playedAlone + microbatches%10
 }
 
 // most is the most of something that a rank has, of what its stages have.
-func (r scaled) most(of func(stage int) uint64) uint64 {
-	sums := make([]uint64, r.each)
-	for stage := range r.cut.Stages {
+func (r Run) most(of func(stage int) uint64) uint64 {
+	sums := make([]uint64, r.Each)
+	for stage := range r.Cut.Stages {
 		rank := 0
-		if r.ranks != nil {
-			rank = r.ranks[stage]
+		if r.Ranks != nil {
+			rank = r.Ranks[stage]
 		}
 		sums[rank] += of(stage)
 	}
@@ -81,27 +95,27 @@ func elements(leaves []buffers.Spec) (n uint64) {
 	return n
 }
 
-// job is what is counted of it.
-func (r scaled) job(ctx context.Context) (scaling.Job, error) {
-	c := r.run.State
+// Job is what is counted of it.
+func (r Run) Job(ctx context.Context) (Job, error) {
+	c := r.Config.State
 	trained, _ := c.Divide()
 	tx, err := c.Transform()
 	if err != nil {
-		return scaling.Job{}, err
+		return Job{}, err
 	}
-	j := scaling.Job{Microbatches: c.Microbatches}
-	stages := make([][]buffers.Spec, r.cut.Stages)
+	j := Job{Microbatches: c.Microbatches}
+	stages := make([][]buffers.Spec, r.Cut.Stages)
 	for _, s := range trained {
-		stage := r.cut.Part[s.Path] % r.cut.Stages
+		stage := r.Cut.Part[s.Path] % r.Cut.Stages
 		stages[stage] = append(stages[stage], s)
 	}
 	j.Elements = r.most(func(stage int) uint64 { return elements(stages[stage]) })
 	j.Passes = func(n int) (seconds, idle float64) {
-		order, err := schedule.New(schedule.Config{Name: r.run.Schedule, Stages: r.cut.Stages, Chunks: r.cut.Parts / r.cut.Stages, Microbatches: played(n, r.cut.Stages), Ahead: r.run.Ahead})
+		order, err := schedule.New(schedule.Config{Name: r.Config.Schedule, Stages: r.Cut.Stages, Chunks: r.Cut.Parts / r.Cut.Stages, Microbatches: Played(n, r.Cut.Stages), Ahead: r.Config.Ahead})
 		if err != nil {
-			panic("gputrain: plan: " + err.Error()) // it is made already, for as many microbatches or more
+			panic("scaling: " + err.Error()) // it is made already, for as many microbatches or more
 		}
-		s := r.cut.Expect(order, r.units, r.powers, r.again)
+		s := r.Cut.Expect(order, r.Units, r.Powers, r.Again)
 		for _, i := range s.Idle {
 			idle += i / float64(len(s.Idle))
 		}
@@ -114,7 +128,7 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 				seconds := 0.0
 				for _, leaf := range part {
 					n := float64(buffers.Leaf{Shape: leaf.Shape}.Elements())
-					seconds += r.speeds[i].Seconds(gpu.Work{FLOPs: 2 * work[leaf.Path], Bytes: tx.Cost().TrafficBytes * n})
+					seconds += r.Speeds[i].Seconds(gpu.Work{FLOPs: 2 * work[leaf.Path], Bytes: tx.Cost().TrafficBytes * n})
 				}
 				longest = max(longest, seconds)
 			}
@@ -128,10 +142,10 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 		})) / float64(j.Elements)
 	}
 	j.Memory = func(ranks int, sharded bool) (uint64, error) {
-		run := r.run
+		run := r.Config
 		rank, _ := fullest(c, trained, ranks)
 		run.State.Mesh, run.State.Reducer, run.State.ShardOptimizer = mesh.Planned(rank, ranks), planning{}, sharded
-		memory, err := memoryOf(ctx, run, r.on)
+		memory, err := r.Memory(ctx, run, r.On)
 		if err != nil {
 			return 0, err
 		}
@@ -158,9 +172,9 @@ func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank, most int) 
 // planning is the reducer of a plan: it adds up nothing.
 type planning struct{ state.Reducer }
 
-// scale computes the steps of up to so many replicas, each on some ranks.
-func scale(j scaling.Job, s scaling.Speeds, replicas, each int) (out plannedRanks, err error) {
-	out.Network, out.each = s, each
+// table computes the steps of up to so many replicas, each on some ranks.
+func (j Job) table(s Speeds, replicas, each int) (*Table, error) {
+	out := &Table{Network: s, each: each}
 	counts := []int{}
 	for n := 1; n < replicas; n *= 2 {
 		counts = append(counts, n)
@@ -173,7 +187,7 @@ func scale(j scaling.Job, s scaling.Speeds, replicas, each int) (out plannedRank
 			}
 			step, err := j.On(n, sharded, s)
 			if err != nil {
-				return out, err
+				return nil, err
 			}
 			step.Ranks *= each
 			out.Steps = append(out.Steps, step)
@@ -196,31 +210,27 @@ func hostAdds() float64 {
 	return float64(4*len(terms)) / best.Seconds()
 }
 
-// addRanks says how the run scales. The devices' speeds are those that it is planned with, their copies the slowest that were measured.
-func (p *planned) addRanks(ctx context.Context, r scaled, ranks int, network float64) error {
-	r.run.State.Recompute = p.Recompute
-	r.again = p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
-	copies := r.powers[0].BytesPerSecond
-	for _, power := range r.powers {
+// Table computes the steps of up to so many ranks. The devices' speeds are those that the run is planned with, their copies the slowest that were measured.
+func (r Run) Table(ctx context.Context, ranks int, network float64) (*Table, error) {
+	copies := r.Powers[0].BytesPerSecond
+	for _, power := range r.Powers {
 		copies = min(copies, power.BytesPerSecond)
 	}
-	each := r.each
-	if each > 1 { // what crosses a cut takes the network
-		r.powers = slices.Clone(r.powers)
-		for i := range r.powers {
-			r.powers[i].BytesPerSecond = min(r.powers[i].BytesPerSecond, network)
+	if r.Each > 1 { // what crosses a cut takes the network
+		r.Powers = slices.Clone(r.Powers)
+		for i := range r.Powers {
+			r.Powers[i].BytesPerSecond = min(r.Powers[i].BytesPerSecond, network)
 		}
 	}
-	j, err := r.job(ctx)
+	j, err := r.Job(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	found, err := scale(j, scaling.Speeds{Network: network, Message: messageSeconds, Copy: copies, Add: hostAdds()}, ranks/each, each)
-	p.Ranks = &found
-	return err
+	return j.table(Speeds{Network: network, Message: MessageSeconds, Copy: copies, Add: hostAdds()}, ranks/r.Each, r.Each)
 }
 
-func (r *plannedRanks) write(out io.Writer) error {
+// Write prints the table.
+func (r *Table) Write(out io.Writer) error {
 	kind := "ranks of this kind"
 	if r.each > 1 {
 		kind = fmt.Sprintf("replicas on %d ranks each", r.each)
@@ -235,7 +245,7 @@ func (r *plannedRanks) write(out io.Writer) error {
 			update = "divided"
 		}
 		fmt.Fprintf(w, "%d\t%s\t%d\t%.3g\t%.3g\t%.0f %%\t%.3g\t%.3g\t%.3g\t%.0f %%\t%.0f %%\t%s\t%s\n", s.Ranks, update, s.Microbatches, s.Seconds, s.Passes, 100*s.Bubble,
-			s.Sum, s.Update, s.Gather, 100*s.Transfer, 100*s.Efficiency, size(uint64(s.Sent)), size(s.Memory))
+			s.Sum, s.Update, s.Gather, 100*s.Transfer, 100*s.Efficiency, runfile.FormatBytes(uint64(s.Sent)), runfile.FormatBytes(s.Memory))
 	}
 	return w.Flush()
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/cluster/scaling"
+	"gputrain/cmd/gputrain/lab/scaling"
 )
 
 // Every part of a step, worked out by hand.
@@ -62,4 +62,16 @@ func TestStep(t *testing.T) {
 	many := on(16, false)
 	assert.Equal(t, 1, many.Microbatches)
 	assert.InDelta(t, 3, many.Passes, 0)
+}
+
+func TestParseNetwork(t *testing.T) {
+	for text, want := range map[string]float64{"10Gbit": 1.25e9, "2.5G": 312.5e6, "500 Mbit/s": 62.5e6} {
+		found, err := scaling.ParseNetwork(text)
+		require.NoError(t, err)
+		assert.InDelta(t, want, found, 1)
+	}
+	for _, bad := range []string{"", "fast", "10", "0Gbit", "10GB"} {
+		_, err := scaling.ParseNetwork(bad)
+		require.ErrorContains(t, err, "--network: found", bad)
+	}
 }

@@ -1,0 +1,48 @@
+package state
+
+import (
+	"fmt"
+
+	"gputrain/data"
+	"gputrain/graph/compile"
+	"gputrain/model"
+)
+
+// Feed is the values of a model's inputs.
+type Feed struct {
+	Batch      data.Batch // without positions, every row is a document of its own
+	Rows       []int32    // of the batch's tokens, whose logits are wanted
+	LossScale  float32
+	DropoutKey [2]uint32
+}
+
+// Write sets those inputs of a program that it has.
+func (f Feed) Write(to *compile.Program) error {
+	for name := range to.Inputs() {
+		var err error
+		switch name {
+		case model.InputTokens:
+			err = to.WriteInts(name, f.Batch.Tokens)
+		case model.InputLabels:
+			err = to.WriteInts(name, f.Batch.Labels)
+		case model.InputPositions:
+			positions := f.Batch.Positions
+			if positions == nil {
+				positions = data.Whole(f.Batch.Rows, len(f.Batch.Tokens)/f.Batch.Rows)
+			}
+			err = to.WriteInts(name, positions)
+		case model.InputRows:
+			err = to.WriteInts(name, f.Rows)
+		case model.InputLossScale:
+			err = to.WriteFloats(name, []float32{f.LossScale})
+		case model.InputDropoutKey:
+			err = to.WriteUints(name, f.DropoutKey[:])
+		default:
+			err = fmt.Errorf("input %q: nothing to write", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
