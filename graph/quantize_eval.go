@@ -3,16 +3,12 @@ package graph
 import (
 	"math"
 	"slices"
+
+	"gputrain/buffers/nf4"
 )
 
 // tiny is what the spread of a group has to reach to be divided.
 const tiny = 0x1p-100
-
-// NF4Levels are the levels of nf4, as f32.
-var NF4Levels = []float32{
-	-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0,
-	0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
-}
 
 // Minifloat is a floating point format without infinities.
 type Minifloat struct {
@@ -97,7 +93,7 @@ func (o Quantize) group(y, x []float64, whole float64) {
 	switch o.Mode {
 	case "nf4":
 		for i, v := range x {
-			y[i] = top * nf4(v/top)
+			y[i] = top * nearestLevel(v/top)
 		}
 		return
 	case "mxfp4", "mxfp8":
@@ -112,11 +108,11 @@ func (o Quantize) group(y, x []float64, whole float64) {
 	}
 }
 
-// nf4 is the level nearest to x.
-func nf4(x float64) float64 {
+// nearestLevel is the level of nf4 nearest to x.
+func nearestLevel(x float64) float64 {
 	at := 0
-	for at+1 < len(NF4Levels) && x > (float64(NF4Levels[at])+float64(NF4Levels[at+1]))/2 {
+	for at+1 < len(nf4.Levels) && x > (float64(nf4.Levels[at])+float64(nf4.Levels[at+1]))/2 {
 		at++
 	}
-	return float64(NF4Levels[at])
+	return float64(nf4.Levels[at])
 }

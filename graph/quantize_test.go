@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers/nf4"
 )
 
 // codes decodes every code of a floating point format of 1 + exponent + mantissa bits that is a number, in the order of the codes without sign.
@@ -134,7 +136,7 @@ func TestTablesOfSmallFloats(t *testing.T) {
 
 func TestLevelsOfNF4AreNormalQuantiles(t *testing.T) {
 	for i, level := range normalLevels() {
-		assert.InDelta(t, level, float64(NF4Levels[i]), 1e-6) // the published ones, in single precision
+		assert.InDelta(t, level, float64(nf4.Levels[i]), 1e-6) // the published ones, in single precision
 	}
 }
 

@@ -240,20 +240,6 @@ func (c *ConfigReader) Flag(key string, absent bool) bool {
 	return v
 }
 
-// quantizedWeights refuses weights that are stored quantized, whoever did it.
-func (c *ConfigReader) quantizedWeights() {
-	for _, key := range []string{"quantization_config", "compression_config"} {
-		if !c.has(key) || string(c.fields[key]) == "{}" {
-			continue
-		}
-		by := newConfigReader(c.object(key)).text("quant_method", "")
-		if by == "" {
-			by = "some method"
-		}
-		c.errs = append(c.errs, fmt.Errorf("model: config: %s: found weights quantized by %s, wanted whole ones: take the model that was quantized", key, by))
-	}
-}
-
 // mustBe refuses a flag that asks for what is not supported.
 func (c *ConfigReader) mustBe(want bool, absent bool, keys ...string) {
 	for _, key := range keys {

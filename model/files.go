@@ -86,7 +86,7 @@ func differentWeights(single string, shards []string) (differ string, err error)
 		return "", err
 	}
 	defer one.Close()
-	in := weights{}
+	in := map[string]*safetensors.File{}
 	for _, shard := range shards {
 		f, err := safetensors.Open(shard)
 		if err != nil {

@@ -12,9 +12,9 @@ func (s *Stored) DType() string {
 	most, elementsOf := "F32", map[string]int64{}
 	for s != nil {
 		for _, name := range s.names {
-			dtype, shape, _ := s.in[name].Info(name)
-			if elementsOf[dtype] += elements(shape); elementsOf[dtype] > elementsOf[most] {
-				most = dtype
+			t := s.in[name]
+			if elementsOf[t.dtype] += elements(t.shape); elementsOf[t.dtype] > elementsOf[most] {
+				most = t.dtype
 			}
 		}
 		s = s.base
@@ -35,7 +35,7 @@ func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool,
 			tensors[i].Name = name
 		}
 		if typed {
-			dtype, _, _ := s.in[name].Info(name)
+			dtype := s.in[name].dtype
 			tensors[i].DType, tensors[i].Data = dtype, dataAs(dtype, p.Path, read)
 		}
 	}

@@ -137,16 +137,11 @@ func noWeights(dir string) error {
 }
 
 func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regexp) (*Stored, error) {
-	s := &Stored{params: def.Params(), in: weights{}, files: files}
-	for _, f := range files {
-		for _, tensor := range f.Names() {
-			if s.in[tensor] != nil {
-				return nil, fmt.Errorf("model: weights: tensor %q is in two files", tensor)
-			}
-			s.in[tensor] = f
-		}
+	in, err := tensorsOf(files)
+	if err != nil {
+		return nil, fmt.Errorf("model: weights: %w", err)
 	}
-	var err error
+	s := &Stored{params: def.Params(), in: in, files: files}
 	if s.names, err = s.in.match(def, allowed); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
@@ -160,7 +155,7 @@ func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regex
 	return s, nil
 }
 
-// Read reads a parameter; F16 and BF16 are widened.
+// Read reads a parameter; F16, BF16 and nf4 are widened.
 func (s *Stored) Read(path string) ([]float32, error) {
 	name, ok := s.names[path]
 	if !ok && s.base != nil {
@@ -169,8 +164,9 @@ func (s *Stored) Read(path string) ([]float32, error) {
 	if !ok {
 		return nil, fmt.Errorf("model: weights: %q is no parameter of this model", path)
 	}
-	data, err := s.in[name].Float32(name)
-	if err != nil {
+	t := s.in[name]
+	data := make([]float32, elements(t.shape)) // bounded by the file's own size, which opening it has compared with the shape
+	if err := t.read(data, 0); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
 	return data, s.check(name, data)
@@ -197,7 +193,7 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 		return s.base.param(p)
 	}
 	return array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
-		if err := s.in[name].Float32At(name, dst, first); err != nil {
+		if err := s.in[name].read(dst, first); err != nil {
 			return fmt.Errorf("model: weights: %w", err)
 		}
 		return s.check(name, dst)

@@ -43,9 +43,6 @@ func Weights(def Definition, files ...*safetensors.File) ([]array.Host, error) {
 	return s.all()
 }
 
-// weights is the file that holds each tensor, by its full name.
-type weights map[string]*safetensors.File
-
 // match maps the paths of def to the names in the files, which may lack those that are allowed to be missing.
 func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]string, error) {
 	stored, err := w.names(def)
@@ -62,11 +59,11 @@ func (w weights) match(def Definition, allowed []*regexp.Regexp) (map[string]str
 			}
 			continue
 		}
-		switch dtype, shape, _ := w[name].Info(name); {
-		case !slices.Equal(shape, p.Shape):
-			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, shape, p.Shape))
-		case encoders[dtype] == nil:
-			wrong = append(wrong, fmt.Sprintf("%q: dtype %s, want F32, BF16 or F16", name, dtype))
+		switch t := w[name]; {
+		case !slices.Equal(t.shape, p.Shape) && encoders[t.dtype] != nil:
+			wrong = append(wrong, fmt.Sprintf("%q: shape %v, want %v", name, t.shape, p.Shape))
+		case encoders[t.dtype] == nil:
+			wrong = append(wrong, fmt.Sprintf("%q: dtype %s, want F32, BF16 or F16, or nf4 of bitsandbytes", name, t.dtype))
 		}
 	}
 	return stored, complain(append(wrong, extra(params, stored)...))
@@ -115,15 +112,15 @@ func (w weights) dropTiedCopy(family Family, def Definition, stored map[string]s
 
 // equal compares the numbers of two tensors, part by part.
 func (w weights) equal(one, other string) (bool, error) {
-	_, shape, _ := w[one].Info(one)
-	if _, second, _ := w[other].Info(other); !slices.Equal(shape, second) {
+	shape := w[one].shape
+	if !slices.Equal(shape, w[other].shape) {
 		return false, nil
 	}
 	const chunk = 1 << 16
 	a, b := make([]float32, chunk), make([]float32, chunk)
 	for first, n := 0, int(elements(shape)); first < n; first += chunk {
 		size := min(chunk, n-first)
-		if err := errors.Join(w[one].Float32At(one, a[:size], first), w[other].Float32At(other, b[:size], first)); err != nil {
+		if err := errors.Join(w[one].read(a[:size], first), w[other].read(b[:size], first)); err != nil {
 			return false, err
 		}
 		if !slices.EqualFunc(a[:size], b[:size], func(x, y float32) bool { return x == y || x != x && y != y }) {

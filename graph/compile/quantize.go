@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/buffers/nf4"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -53,10 +54,10 @@ func lowerQuantize(c *Compiler, n *graph.Node) {
 func quantizeVariant(o graph.Quantize) shaders.Variant {
 	format := o.Format()
 	var levels, middles []string
-	for i, level := range graph.NF4Levels {
+	for i, level := range nf4.Levels {
 		levels = append(levels, float32Text(float64(level)))
 		if i > 0 {
-			middles = append(middles, float32Text((float64(graph.NF4Levels[i-1])+float64(level))/2))
+			middles = append(middles, float32Text((float64(nf4.Levels[i-1])+float64(level))/2))
 		}
 	}
 	return shaders.Variant{

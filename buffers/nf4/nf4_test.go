@@ -1,0 +1,94 @@
+package nf4
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each element gets the level with the least distance, found here by looking at all; of two the lower.
+func TestQuantizeTakesTheNearestLevel(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{1, 2, 63, 64, 65, 129, 1000} {
+		x := make([]float32, n)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		codes, maxima := make([]byte, (n+1)/2), make([]float32, Blocks(n))
+		Quantize(codes, maxima, x)
+		for i, v := range x {
+			top := float32(0)
+			for _, w := range x[i/Block*Block : min(n, i/Block*Block+Block)] {
+				top = max(top, float32(math.Abs(float64(w))))
+			}
+			require.Equal(t, top, maxima[i/Block])
+			best := 0
+			for level, l := range Levels {
+				if math.Abs(float64(v)/float64(top)-float64(l)) < math.Abs(float64(v)/float64(top)-float64(Levels[best])) {
+					best = level
+				}
+			}
+			require.Equal(t, best, int(Code(codes, i)), "element %d of %d", i, n)
+		}
+		if n%2 == 1 {
+			assert.Zero(t, codes[n/2]&15, "the place after the end")
+		}
+	}
+}
+
+func TestQuantizeOfHalvesAndZeros(t *testing.T) {
+	x := make([]float32, Block)
+	codes, maxima := make([]byte, Block/2), make([]float32, 1)
+	Quantize(codes, maxima, x)
+	for i := range x {
+		require.Zero(t, Number(Code(codes, i), maxima[0]))
+	}
+	// The level after code 6 is 0, so that half of level 6 is the middle of both: it goes to the lower.
+	x[0], x[1] = 2, Levels[6]
+	Quantize(codes, maxima, x)
+	assert.EqualValues(t, 15, Code(codes, 0))
+	assert.EqualValues(t, 6, Code(codes, 1))
+}
+
+// A nested maximum is as near as any level of the map would bring it.
+func TestNest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 2, 256, 257, 700} {
+		maxima := make([]float32, n)
+		for i := range maxima {
+			maxima[i] = float32(math.Abs(rng.NormFloat64()))
+		}
+		nested := Nest(maxima)
+		require.Len(t, nested.Tops, (n+Group-1)/Group)
+		for i, m := range maxima {
+			least := math.Inf(1)
+			for _, l := range Map {
+				least = min(least, math.Abs(float64(NestedMaximum(l, nested.Tops[i/Group], nested.Offset))-float64(m)))
+			}
+			assert.InDelta(t, 0, math.Abs(float64(nested.Maximum(i))-float64(m))-least, 4e-7*float64(nested.Tops[i/Group]+nested.Offset), "%d of %d", i, n)
+		}
+	}
+	same := Nest([]float32{3, 3, 3})
+	assert.Equal(t, float32(3), same.Maximum(1), "no spread")
+}
+
+// The map has each power of ten from 1e-6 on in twice as many steps as the one before, with both signs, and 0 and 1.
+func TestMap(t *testing.T) {
+	assert.Zero(t, Map[zeroOfMap])
+	assert.Equal(t, float32(1), Map[255])
+	for i, v := range Map[:255] {
+		assert.Less(t, v, Map[i+1])
+		assert.Equal(t, -Map[254-i], v)
+	}
+	at := zeroOfMap + 1
+	for exponent := range 7 {
+		for i := range 1 << exponent {
+			want := math.Pow10(exponent-6) * (0.1 + 0.9*(float64(i)+0.5)/float64(int(1)<<exponent))
+			assert.InEpsilon(t, want, float64(Map[at]), 3e-7)
+			at++
+		}
+	}
+}
