@@ -1,0 +1,178 @@
+package template
+
+import "strings"
+
+// attribute is of.NAME: what Python calls an attribute, else the element of that name.
+func (r *run) attribute(of any, name string) any {
+	r.defined(of)
+	if value, ok := r.own(of, name); ok {
+		return value
+	}
+	if o, ok := of.(*Object); ok {
+		if value, ok := o.Get(name); ok {
+			return value
+		}
+	}
+	return undefined{called(of) + " has no attribute '" + name + "'"}
+}
+
+// item is of[key]: the element, else the attribute of that name.
+func (r *run) item(of, key any) any {
+	r.defined(of)
+	switch of := of.(type) {
+	case *Object:
+		if hash, ok := r.hash(key); ok {
+			if value, ok := of.get(hash); ok {
+				return value
+			}
+		}
+	case string:
+		if n := integer(key); n != nil {
+			i := clamped(n)
+			length := r.length(of)
+			if i < 0 {
+				i += length
+			}
+			if i >= 0 && i < length {
+				at := place(of, i)
+				return of[at : at+place(of[at:], 1)]
+			}
+		}
+	default:
+		list, ok := sequence(of)
+		if n := integer(key); ok && n != nil {
+			i := clamped(n)
+			if i < 0 {
+				i += len(list)
+			}
+			if i >= 0 && i < len(list) {
+				return list[i]
+			}
+		}
+	}
+	if name, ok := key.(string); ok {
+		if value, ok := r.own(of, name); ok {
+			return value
+		}
+	}
+	if _, ok := key.(undefined); ok {
+		return undefined{called(of) + " has no element that is undefined"}
+	}
+	return undefined{called(of) + " has no element " + r.repr(key)}
+}
+
+// own is what Python calls an attribute of a value. Names with an underscore in front are nobody's, and neither are methods that change a value.
+func (r *run) own(of any, name string) (any, bool) {
+	if strings.HasPrefix(name, "_") {
+		return nil, false
+	}
+	switch of := of.(type) {
+	case *namespace:
+		return of.Get(name)
+	case *loop:
+		return of.attribute(name), true
+	case *macro:
+		switch name {
+		case "name":
+			return of.of.name, true
+		case "arguments":
+			all := tuple{}
+			for _, n := range of.of.names {
+				all = append(all, n)
+			}
+			return all, true
+		}
+	case *function:
+		if held, ok := of.held[name]; ok {
+			return held, true
+		}
+	case *Object:
+		if changes[name] {
+			return undefined{"access to attribute '" + name + "' of 'dict' object is unsafe"}, true
+		}
+		if m, ok := objectMethods[name]; ok {
+			return bound(of, name, m), true
+		}
+	case string:
+		if m, ok := textMethods[name]; ok {
+			return bound(of, name, m), true
+		}
+	case []any, tuple:
+		if m, ok := listMethods[name]; ok {
+			return bound(of, name, m), true
+		}
+	}
+	return nil, false
+}
+
+// changes are methods of dicts that change one.
+var changes = map[string]bool{"clear": true, "pop": true, "popitem": true, "setdefault": true, "update": true}
+
+// bound is a method of a value.
+func bound(of any, name string, m *builtin) *function {
+	return &function{name: name, call: func(r *run, a arguments) any {
+		a.list = append([]any{of}, a.list...)
+		return m.run(r, name, a)
+	}}
+}
+
+// slice is of[begin:end:step].
+func (r *run) slice(of any, bounds [3]*int) any {
+	r.defined(of)
+	if s, ok := of.(string); ok && (bounds[2] == nil || *bounds[2] == 1) {
+		begin, end := limits(bounds, 1, r.length(s))
+		if begin >= end {
+			return ""
+		}
+		at := place(s, begin)
+		return s[at : at+place(s[at:], end-begin)]
+	}
+	step := 1
+	if bounds[2] != nil {
+		if step = *bounds[2]; step == 0 {
+			r.fail("slice step cannot be zero")
+		}
+	}
+	if s, ok := of.(string); ok {
+		all := r.characters(s)
+		begin, end := limits(bounds, step, len(all))
+		return string(every(all, begin, end, step))
+	}
+	list, ok := sequence(of)
+	if !ok {
+		return undefined{called(of) + " cannot be sliced"}
+	}
+	begin, end := limits(bounds, step, len(list))
+	r.made(16 * max(0, (end-begin)/step))
+	return like(of, every(list, begin, end, step))
+}
+
+func every[T any](all []T, begin, end, step int) []T {
+	some := []T{}
+	for i := begin; step > 0 && i < end || step < 0 && i > end; i += step {
+		some = append(some, all[i])
+	}
+	return some
+}
+
+// limits are the first element of a slice and the one that is no more of it.
+func limits(bounds [3]*int, step, length int) (begin, end int) {
+	least, most := 0, length
+	if step < 0 {
+		least, most = -1, length-1
+	}
+	at := func(bound *int, or int) int {
+		if bound == nil {
+			return or
+		}
+		i := *bound
+		if i < 0 {
+			i += length
+		}
+		return min(max(i, least), most)
+	}
+	if step < 0 {
+		return at(bounds[0], most), at(bounds[1], least)
+	}
+	return at(bounds[0], least), at(bounds[1], most)
+}

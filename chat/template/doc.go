@@ -1,0 +1,15 @@
+// Package template runs the chat templates of Hugging Face's models, which say how a conversation becomes text: the part of Jinja2 that transformers
+// runs, with its settings.
+//
+//	t, err := template.Parse("chat_template.jinja", source)
+//	variables := &template.Object{}
+//	variables.Set("messages", messages) // from template.Decode
+//	made, err := t.Render(variables, template.Options{})
+//	fmt.Print(made.Text)
+//
+// Invariants, each held by a test:
+//
+//  1. Texts are those of Jinja2 under Python. What is not known (a statement, a filter, a test) is an error when the template is parsed.
+//  2. Errors name the template and its line. What a template refuses by raise_exception is a [RaisedError].
+//  3. Templates come from anybody: whatever one does, it ends within [Limits], and none panics.
+package template

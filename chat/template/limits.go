@@ -1,0 +1,68 @@
+package template
+
+// Limits bound what a template may do, as it may come from anybody. Each error that they cause names the limit and the line. Zero values are the
+// defaults.
+type Limits struct {
+	Steps  int // operations: 20 million
+	Output int // bytes of the text: 64 MiB
+	Made   int // bytes of all texts and lists that are made on the way: 512 MiB
+}
+
+// Depths are bounded alike for everyone: deeper ones exist in no template, and they bound the stack.
+const (
+	deepestNesting = 200  // of statements and parentheses in each other
+	mostOperators  = 1000 // of a tag
+	deepestCalls   = 200  // of values in each other, of macros and of recursive loops
+	longestSource  = 4 << 20
+	longestRange   = 100_000 // as Jinja's sandbox has it
+	largestNumber  = 1 << 16 // bits
+)
+
+func (l Limits) withDefaults() Limits {
+	for _, d := range []struct {
+		value *int
+		or    int
+	}{{&l.Steps, 20_000_000}, {&l.Output, 64 << 20}, {&l.Made, 512 << 20}} {
+		if *d.value <= 0 {
+			*d.value = d.or
+		}
+	}
+	return l
+}
+
+// step counts operations.
+func (r *run) step(n int) {
+	if r.steps += n; r.steps > r.limits.Steps {
+		r.fail("more than %d steps, wanted at most so many (limit: steps)", r.limits.Steps)
+	}
+}
+
+// made counts bytes, before they are taken.
+func (r *run) made(bytes int) {
+	if bytes < 0 || bytes > r.limits.Made-r.bytes {
+		r.fail("more than %d bytes of texts and lists on the way, wanted at most so many (limit: bytes made)", r.limits.Made)
+	}
+	r.bytes += bytes
+	r.step(bytes / 64)
+}
+
+// times is made for some bytes taken several times.
+func (r *run) times(bytes int, by int64) int {
+	if by <= 0 || bytes == 0 {
+		return 0
+	}
+	if by > int64(r.limits.Made/bytes) {
+		r.made(r.limits.Made + 1)
+	}
+	r.made(bytes * int(by))
+	return int(by)
+}
+
+// deeper enters a macro, a loop or a value in another.
+func (r *run) deeper() {
+	if r.depth++; r.depth > deepestCalls {
+		r.fail("calls or values are nested more than %d deep, wanted at most so many (limit: depth)", deepestCalls)
+	}
+}
+
+func (r *run) shallower() { r.depth-- }

@@ -1,0 +1,88 @@
+package template
+
+import "slices"
+
+// macroStatement is {% macro %}, or the block of a {% call %}.
+type macroStatement struct {
+	name     string
+	names    []string
+	defaults []expression // of the last parameters
+	body     []statement
+
+	caller, varargs, kwargs bool // the body has these names: it takes what they stand for
+}
+
+// A macro is one with the variables it sees.
+type macro struct {
+	of    *macroStatement
+	scope *scope
+}
+
+type callBlock struct {
+	line   int
+	call   *call
+	caller macroStatement
+}
+
+func (m *macroStatement) run(r *run, s *scope) jump {
+	r.made(64)
+	s.set(m.name, &macro{m, s})
+	return onward
+}
+
+func (c *callBlock) run(r *run, s *scope) jump {
+	with := *c.call
+	with.caller = &macro{&c.caller, s}
+	value := r.eval(&with, s)
+	r.line = c.line
+	r.write(r.str(value))
+	return onward
+}
+
+// call runs a macro.
+func (m *macro) call(r *run, a arguments) any {
+	r.deeper()
+	defer r.shallower()
+	inner := m.scope.inner()
+	more := &Object{}
+	for i, key := range a.named.keys {
+		name := key.(string)
+		switch place := slices.Index(m.of.names, name); {
+		case place >= 0 && place < len(a.list):
+			r.fail("macro '%s' got two values for the argument '%s'", m.of.name, name)
+		case place < 0 && (name != "caller" || !m.of.caller):
+			more.Set(name, a.named.values[i])
+		}
+		inner.set(name, a.named.values[i])
+	}
+	if _, ok := inner.values["caller"]; !ok {
+		inner.set("caller", undefined{"No caller defined"})
+	}
+	for i, name := range m.of.names {
+		if i < len(a.list) {
+			inner.set(name, a.list[i])
+			continue
+		}
+		if _, ok := a.named.Get(name); ok {
+			continue
+		}
+		if d := i - len(m.of.names) + len(m.of.defaults); d >= 0 {
+			inner.set(name, r.eval(m.of.defaults[d], inner))
+		} else {
+			inner.set(name, undefined{"parameter '" + name + "' was not provided"})
+		}
+	}
+	rest := tuple{}
+	if len(a.list) > len(m.of.names) {
+		rest = a.list[len(m.of.names):]
+	}
+	inner.set("varargs", rest)
+	inner.set("kwargs", more)
+	switch {
+	case len(rest) > 0 && !m.of.varargs:
+		r.fail("macro '%s' takes not more than %d argument(s)", m.of.name, len(m.of.names))
+	case more.Len() > 0 && !m.of.kwargs:
+		r.fail("macro '%s' takes no keyword argument '%s'", m.of.name, more.Keys()[0])
+	}
+	return r.captured(func() { r.block(m.of.body, inner) })
+}

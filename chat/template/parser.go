@@ -1,0 +1,335 @@
+package template
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gputrain/internal/suggest"
+)
+
+// parser makes statements of tokens.
+type parser struct {
+	name   string
+	tokens []token
+	at     int
+	depth  int             // of what is read
+	links  int             // operators of the tag
+	names  map[string]bool // of the macro that is read
+	loops  int             // that are around what is read, for break and continue
+}
+
+func (p *parser) fail(line int, format string, args ...any) {
+	panic(stop{&Error{p.name, line, fmt.Sprintf(format, args...)}})
+}
+
+func (p *parser) peek() token { return p.tokens[p.at] }
+
+func (p *parser) next() token {
+	t := p.tokens[p.at]
+	if t.kind != tokenLast {
+		p.at++
+	}
+	return t
+}
+
+// is says whether the next token is an operator or name.
+func (p *parser) is(kind, text string) bool {
+	t := p.peek()
+	return t.kind == kind && t.text == text
+}
+
+func (p *parser) skip(kind, text string) bool {
+	if p.is(kind, text) {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) operator(text string) bool { return p.skip(tokenOperator, text) }
+
+func (p *parser) word(text string) bool { return p.skip(tokenName, text) }
+
+func (t token) String() string {
+	switch t.kind {
+	case tokenName, tokenOperator, tokenInteger, tokenFloat:
+		return fmt.Sprintf("%q", t.text)
+	case tokenString:
+		return fmt.Sprintf("the text %.40q", t.text)
+	}
+	return t.kind
+}
+
+func (p *parser) expect(kind, text string) token {
+	t := p.next()
+	if t.kind != kind || text != "" && t.text != text {
+		wanted := kind
+		if text != "" {
+			wanted = fmt.Sprintf("%q", text)
+		}
+		p.fail(t.line, "found %s, wanted %s", t, wanted)
+	}
+	return t
+}
+
+// deeper bounds the height of what is read; the function that it gives goes back.
+func (p *parser) deeper() func() {
+	p.depth++
+	if p.depth > deepestNesting {
+		p.fail(p.peek().line, "statements or expressions are nested more than %d deep, wanted at most so many (limit: nesting)", deepestNesting)
+	}
+	return func() { p.depth-- }
+}
+
+// body reads statements up to one of some, which it gives back, read up to its name.
+func (p *parser) body(opened token, ends ...string) (all []statement, end string) {
+	defer p.deeper()()
+	for {
+		t := p.next()
+		p.links = 0
+		switch t.kind {
+		case tokenText:
+			all = append(all, &text{t.text})
+		case tokenOpen:
+			all = append(all, &output{t.line, p.tuple()})
+			p.expect(tokenClose, "")
+		case tokenBegin:
+			tag := p.expect(tokenName, "")
+			if slices.Contains(ends, tag.text) {
+				return all, tag.text
+			}
+			all = append(all, p.statement(tag, ends))
+		default: // the end
+			if len(ends) > 0 {
+				p.fail(opened.line, "%q is not closed, wanted {%% %s %%}", opened.text, strings.Join(ends, " %} or {% "))
+			}
+			return all, ""
+		}
+	}
+}
+
+// block reads statements from the end of a tag to the tag that ends them.
+func (p *parser) block(opened token, end string) []statement {
+	p.operator(":")
+	p.expect(tokenEnd, "")
+	all, _ := p.body(opened, end)
+	p.expect(tokenEnd, "")
+	return all
+}
+
+// statements are all that may stand after {%. What only a file with other templates could have is not among them.
+var statements = []string{"if", "for", "set", "macro", "call", "filter", "with", "break", "continue", "generation", "raw", "print"}
+
+func (p *parser) statement(tag token, ends []string) statement {
+	switch tag.text {
+	case "if":
+		return p.condition(tag)
+	case "for":
+		return p.loop(tag)
+	case "set":
+		return p.assignment(tag)
+	case "macro":
+		return p.macro(tag)
+	case "call":
+		return p.callBlock(tag)
+	case "filter":
+		return p.filterBlock(tag)
+	case "with":
+		return p.with(tag)
+	case "generation":
+		loops := p.loops
+		p.loops = 0
+		defer func() { p.loops = loops }()
+		return &generation{tag.line, p.block(tag, "endgeneration")}
+	case "print":
+		o := &output{tag.line, p.tuple()}
+		p.expect(tokenEnd, "")
+		return o
+	case "break", "continue":
+		if p.loops == 0 {
+			p.fail(tag.line, "found %q outside of a loop", tag.text)
+		}
+		p.expect(tokenEnd, "")
+		return jump(tag.text)
+	}
+	known := append(slices.Clone(statements), ends...)
+	wanted := "one of " + strings.Join(statements, ", ")
+	if len(ends) > 0 {
+		wanted = strings.Join(ends, " or ") + ", or " + wanted
+	}
+	p.fail(tag.line, "found the statement %q, wanted %s%s", tag.text, wanted, suggest.DidYouMean(tag.text, known))
+	return nil
+}
+
+func (p *parser) condition(tag token) statement {
+	c := &condition{}
+	for end := "if"; ; {
+		switch end {
+		case "if", "elif":
+			c.tests = append(c.tests, p.without(false))
+			p.operator(":")
+			p.expect(tokenEnd, "")
+			var body []statement
+			body, end = p.body(tag, "elif", "else", "endif")
+			c.bodies = append(c.bodies, body)
+		case "else":
+			c.otherwise = p.block(tag, "endif")
+			return c
+		default:
+			p.expect(tokenEnd, "")
+			return c
+		}
+	}
+}
+
+func (p *parser) loop(tag token) statement {
+	l := &forLoop{line: tag.line, target: p.target("in")}
+	p.expect(tokenName, "in")
+	l.over = p.without(false, "recursive")
+	if p.word("if") {
+		l.filter = p.expression(true)
+	}
+	l.recursive = p.word("recursive")
+	p.operator(":")
+	p.expect(tokenEnd, "")
+	p.loops++
+	var end string
+	l.body, end = p.body(tag, "endfor", "else")
+	p.loops--
+	if end == "else" {
+		l.otherwise = p.block(tag, "endfor")
+	} else {
+		p.expect(tokenEnd, "")
+	}
+	return l
+}
+
+// target is what a value is given to: a name, an attribute of a namespace, or several of them.
+func (p *parser) target(end string) target {
+	defer p.deeper()()
+	var all []target
+	line, several := p.peek().line, false
+	for {
+		if t := p.peek(); t.kind == tokenEnd || end != "" && p.is(tokenName, end) || p.is(tokenOperator, "=") || p.is(tokenOperator, ")") {
+			break
+		}
+		all = append(all, p.oneTarget())
+		if !p.operator(",") {
+			break
+		}
+		several = true
+	}
+	switch {
+	case len(all) == 0:
+		p.fail(line, "found %s, wanted a name", p.peek())
+	case len(all) == 1 && !several:
+		return all[0]
+	}
+	return targets{line, all}
+}
+
+func (p *parser) oneTarget() target {
+	if p.operator("(") {
+		t := p.target("")
+		p.expect(tokenOperator, ")")
+		return t
+	}
+	t := p.expect(tokenName, "")
+	if slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, t.text) {
+		p.fail(t.line, "found %q, wanted a name", t.text)
+	}
+	if p.operator(".") {
+		return attributeTarget{t.line, t.text, p.expect(tokenName, "").text}
+	}
+	return nameTarget(t.text)
+}
+
+func (p *parser) assignment(tag token) statement {
+	to := p.target("")
+	if p.operator("=") {
+		a := &assignment{tag.line, to, p.tuple()}
+		p.expect(tokenEnd, "")
+		return a
+	}
+	filters := p.filters(held{})
+	return &blockAssignment{tag.line, to, filters, p.separate(tag, "endset")}
+}
+
+// separate reads a block in which break and continue have no loop.
+func (p *parser) separate(tag token, end string) []statement {
+	loops := p.loops
+	p.loops = 0
+	defer func() { p.loops = loops }()
+	return p.block(tag, end)
+}
+
+func (p *parser) parameters() (names []string, defaults []expression) {
+	p.expect(tokenOperator, "(")
+	for !p.operator(")") {
+		if len(names) > 0 {
+			p.expect(tokenOperator, ",")
+			if p.operator(")") {
+				break
+			}
+		}
+		name := p.expect(tokenName, "")
+		names = append(names, name.text)
+		if p.operator("=") {
+			defaults = append(defaults, p.expression(true))
+		} else if len(defaults) > 0 {
+			p.fail(name.line, "parameter %q has no default, wanted one as the parameter before it has one", name.text)
+		}
+	}
+	return names, defaults
+}
+
+func (p *parser) macro(tag token) statement {
+	m := &macroStatement{name: p.expect(tokenName, "").text}
+	m.names, m.defaults = p.parameters()
+	p.macroBody(tag, m, "endmacro")
+	return m
+}
+
+// macroBody reads a body, and which of the names it has that stand for arguments without a parameter.
+func (p *parser) macroBody(tag token, m *macroStatement, end string) {
+	around := p.names
+	p.names = map[string]bool{}
+	m.body = p.separate(tag, end)
+	m.caller, m.varargs, m.kwargs = p.names["caller"], p.names["varargs"], p.names["kwargs"]
+	p.names = around
+}
+
+func (p *parser) callBlock(tag token) statement {
+	c := &callBlock{line: tag.line}
+	if p.is(tokenOperator, "(") {
+		c.caller.names, c.caller.defaults = p.parameters()
+	}
+	c.caller.name = "caller"
+	call, ok := p.expression(true).(*call)
+	if !ok {
+		p.fail(tag.line, "found no call after %q, wanted {%% call macro() %%}", "call")
+	}
+	c.call = call
+	p.macroBody(tag, &c.caller, "endcall")
+	return c
+}
+
+func (p *parser) filterBlock(tag token) statement {
+	f := p.filter(held{}, p.peek().line)
+	return &filterBlock{tag.line, p.filters(f), p.separate(tag, "endfilter")}
+}
+
+func (p *parser) with(tag token) statement {
+	w := &with{}
+	for p.peek().kind != tokenEnd {
+		if len(w.targets) > 0 {
+			p.expect(tokenOperator, ",")
+		}
+		w.targets = append(w.targets, p.target(""))
+		p.expect(tokenOperator, "=")
+		w.values = append(w.values, p.expression(true))
+	}
+	w.body = p.block(tag, "endwith")
+	return w
+}

@@ -1,0 +1,118 @@
+package template
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A Template is one that was read. It does not change.
+type Template struct {
+	name string
+	body []statement
+}
+
+// Parse reads a template; errors call it by the name.
+func Parse(name, source string) (t *Template, err error) {
+	defer stopped(&err)
+	if len(source) > longestSource {
+		return nil, &Error{name, 1, "the template is longer than 4 MiB, wanted a shorter one"}
+	}
+	if !utf8.ValidString(source) {
+		return nil, &Error{name, 1, "the template is not UTF-8"}
+	}
+	p := &parser{name: name, tokens: lex(name, source)}
+	body, _ := p.body(token{})
+	return &Template{name, body}, nil
+}
+
+// Options say how a template is rendered.
+type Options struct {
+	Limits Limits
+	Now    time.Time // that strftime_now tells; zero: the time of the call
+}
+
+// A Rendering is what a template wrote.
+type Rendering struct {
+	Text string
+	// Generated are the parts of the text that stood in {% generation %}, in characters: [start, end).
+	Generated [][2]int
+}
+
+// Render runs a template with some variables.
+func (t *Template) Render(variables *Object, o Options) (made *Rendering, err error) {
+	defer stopped(&err)
+	r := &run{template: t, limits: o.Limits.withDefaults(), now: o.Now, line: 1, out: &strings.Builder{}}
+	if r.now.IsZero() {
+		r.now = time.Now()
+	}
+	top := &scope{}
+	for i, key := range variables.Keys() {
+		top.set(key, variables.values[i])
+	}
+	r.block(t.body, top)
+	text := r.out.String()
+	made = &Rendering{Text: text}
+	at, character := 0, 0
+	for _, g := range r.generated {
+		if g.inside && (g.end > len(text) || text[g.begin:g.end] != g.text) {
+			r.line = g.line
+			r.fail("what {%% generation %%} wrote inside of a macro or block is not where it was written, wanted it outside of them")
+		}
+		if g.begin < at {
+			at, character = 0, 0
+		}
+		character += utf8.RuneCountInString(text[at:g.begin])
+		end := character + utf8.RuneCountInString(text[g.begin:g.end])
+		at = g.begin
+		made.Generated = append(made.Generated, [2]int{character, end})
+	}
+	return made, nil
+}
+
+// run is one rendering.
+type run struct {
+	template *Template
+	limits   Limits
+	now      time.Time
+
+	line                int
+	steps, bytes, depth int
+
+	out       *strings.Builder   // what is written
+	outer     []*strings.Builder // around it: of blocks whose text is a value
+	before    int                // bytes of outer
+	generated []generated
+}
+
+// generated is a part of the text, in bytes.
+type generated struct {
+	line       int
+	begin, end int
+	inside     bool // of a block whose text is a value
+	text       string
+}
+
+func (r *run) write(s string) {
+	if len(s) > r.limits.Output-r.out.Len() {
+		r.fail("more than %d bytes of text, wanted at most so many (limit: output)", r.limits.Output)
+	}
+	r.made(len(s))
+	r.out.WriteString(s)
+}
+
+// written is how many bytes were written, if what is around a block stays as it is.
+func (r *run) written() int { return r.before + r.out.Len() }
+
+// captured is what some statements write.
+func (r *run) captured(write func()) string {
+	r.outer = append(r.outer, r.out)
+	r.before += r.out.Len()
+	r.out = &strings.Builder{}
+	write()
+	text := r.out.String()
+	last := len(r.outer) - 1
+	r.out, r.outer = r.outer[last], r.outer[:last]
+	r.before -= r.out.Len()
+	return text
+}
