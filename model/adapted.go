@@ -1,6 +1,7 @@
 package model
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -25,6 +26,9 @@ type adapted struct {
 	copies  map[string]string // of the parameters that are trained whole: their copies' paths
 	untied  string            // the path of the copy of a tied head; "" for none
 	params  []Param
+
+	file     map[string]json.RawMessage // the adapter_config.json that it was read from; nil for none
+	baseName string                     // what that calls the base
 }
 
 // adapter is that of one matrix.
@@ -243,6 +247,9 @@ func AdapterParams(def Definition) (paths []string) {
 	}
 	return paths
 }
+
+// errNoAdapters is the error of a network that has none.
+var errNoAdapters = errors.New("model: adapters: found a network without any, wanted one with some")
 
 // Adapts is the path of the parameter that the one at path belongs to, where that is of an adapter or a copy; path itself for any other.
 func Adapts(path string) string {

@@ -20,8 +20,22 @@ import (
 // configLimit bounds config.json: real ones have a few kilobytes.
 const configLimit = 1 << 20
 
-// ReadConfig reads config.json in dir.
-func ReadConfig(dir string) (Definition, error) {
+// ReadConfig reads config.json in dir; of a directory with adapters, adapter_config.json too, and where
+// there is no config.json, that of the base.
+func ReadConfig(dir string) (Definition, error) { return ReadConfigOn(dir, "") }
+
+// ReadConfigOn is ReadConfig of a directory whose base is in another place than it says: in at. "": where it says.
+func ReadConfigOn(dir, at string) (Definition, error) {
+	if is, err := isAdapter(dir); err != nil || is {
+		if err != nil {
+			return nil, fmt.Errorf("model: read config %w", err)
+		}
+		return readAdapted(dir, at)
+	}
+	return readConfigFile(dir)
+}
+
+func readConfigFile(dir string) (Definition, error) {
 	name := filepath.Join(dir, "config.json")
 	raw, err := stranger.Read(name)
 	if err != nil {

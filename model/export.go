@@ -23,6 +23,7 @@ func Metadata() map[string]string { return map[string]string{"format": "pt"} }
 type ExportOptions struct {
 	DType      string  // "F32", "BF16" or "F16"; default that of Like, or F32
 	ShardBytes uint64  // weights that take more are split, with an index
+	Base       string  // what a PEFT directory calls its base; default what it was called where the adapter came from
 	Like       *Stored // files of the same model: each tensor is called what it is called there, and a copy of a tied head is written where they have one; may be nil
 	// Companions are files that other programs want beside the model, such as those of its tokenizer: by their names, each written by a call.
 	Companions map[string]func(io.Writer) error
@@ -32,7 +33,7 @@ type ExportOptions struct {
 
 // Export writes a model in the Hugging Face layout into the new directory dir, all of it or nothing: config.json and model.safetensors, or
 // model-00001-of-0000N.safetensors with model.safetensors.index.json. read is called for each parameter of def when its turn comes, so that
-// one at a time is in memory.
+// one at a time is in memory. Of a network with adapters it writes these, as a PEFT directory: see AdapterFiles, and ExportMerged.
 func Export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
 	if def == nil || read == nil {
 		return fmt.Errorf("model: export %q: %w, and a function that reads its parameters", dir, errNone)
@@ -44,6 +45,14 @@ func Export(dir string, def Definition, read func(path string) ([]float32, error
 }
 
 func export(dir string, def Definition, read func(path string) ([]float32, error), o ExportOptions) error {
+	if len(AdapterParams(def)) > 0 {
+		files, err := AdapterFiles(def, read, o)
+		if err != nil {
+			return err
+		}
+		maps.Copy(files, o.Companions)
+		return writeDir(dir, files, o.Tell)
+	}
 	if o.ShardBytes == 0 {
 		o.ShardBytes = safetensors.DefaultShardBytes
 	}

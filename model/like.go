@@ -26,12 +26,18 @@ func (s *Stored) DType() string {
 // copy of it: so does the result.
 func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool, read func(path string) ([]float32, error)) []safetensors.Tensor {
 	family := families[def.Kind()]
-	for i, p := range def.Params() {
+	params := def.Params()
+	parted := family.hasHead(params) && s.names[family.Head] == "" // a head that the files have tied
+	for i, p := range params {
 		name, ok := s.names[p.Path]
+		if !ok && parted && p.Path == family.Head {
+			name, ok = s.names[family.Embeddings[0]]
+		}
 		if !ok {
 			continue
 		}
-		if name == p.Path || name == family.Prefix+p.Path { // and not of the text part of a model with images, which is written as one of text
+		// A tied model may be without the prefix that one with two matrices has.
+		if !parted && (name == p.Path || name == family.Prefix+p.Path) { // and not of the text part of a model with images, which is written as one of text
 			tensors[i].Name = name
 		}
 		if typed {
@@ -39,10 +45,10 @@ func (s *Stored) dress(def Definition, tensors []safetensors.Tensor, typed bool,
 			tensors[i].DType, tensors[i].Data = dtype, dataAs(dtype, p.Path, read)
 		}
 	}
-	if s.tiedCopy != family.Head || s.tiedCopy == "" {
+	if s.tiedCopy != family.Head || s.tiedCopy == "" || parted {
 		return tensors
 	}
-	i := slices.IndexFunc(def.Params(), func(p Param) bool { return p.Path == family.Embeddings[0] })
+	i := slices.IndexFunc(params, func(p Param) bool { return p.Path == family.Embeddings[0] })
 	head := tensors[i]
 	head.Name = s.tiedCopy
 	return append(tensors, head)

@@ -301,7 +301,7 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	_, err := Merged(smallDefinitions(t)[0])
-	require.ErrorContains(t, err, "without adapters")
+	require.ErrorContains(t, err, "without any")
 }
 
 // TestTargets: names, ends of names and one expression choose as PEFT chooses.

@@ -41,7 +41,7 @@ const tieKey = "tie_word_embeddings"
 func Merged(def Definition) (Definition, error) {
 	m, ok := def.(adapted)
 	if !ok {
-		return nil, fmt.Errorf("model: merge: found a network without adapters, wanted one with some")
+		return nil, errNoAdapters
 	}
 	if !m.parts() {
 		return m.Definition, nil

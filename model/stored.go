@@ -42,6 +42,9 @@ func OpenWeightsOn(dir string, def Definition, at string) (*Stored, error) {
 }
 
 func openWeights(dir string, def Definition, allowed []*regexp.Regexp, b bases) (*Stored, error) {
+	if m, ok := def.(adapted); ok {
+		return openAdapted(dir, m, b)
+	}
 	base, err := ReadBase(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model: read weights: %w (%s)", err, dir)
@@ -111,7 +114,7 @@ func openFiles(dir string) (files []*safetensors.File, err error) {
 
 // others are files of weights that are not read, by what their names end with, and what may be done.
 var others = []struct{ suffix, what string }{
-	{"adapter_model.safetensors", "is an adapter, not a model: merge it into the model that it was trained on"},
+	{AdapterWeightsFile, "is an adapter, and there is no " + AdapterConfigFile + " that says of what"},
 	{".safetensors", "is not named as Hugging Face names weights"},
 	{".safetensors.index.json", "is not named as Hugging Face names an index"},
 	{".gguf", "is for inference: take the model that it was made of"},
@@ -214,6 +217,9 @@ func (s *Stored) all() (hosts []array.Host, err error) {
 
 // Base is where those parameters are that the files lack; nil where they lack none.
 func (s *Stored) Base() *Base { return s.from }
+
+// Below are the weights of the base, which has what the files lack; nil where they lack nothing.
+func (s *Stored) Below() *Stored { return s.base }
 
 // Close closes the files. Of nil it does nothing.
 func (s *Stored) Close() error {

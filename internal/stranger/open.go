@@ -193,6 +193,7 @@ func ReadFrom(r io.Reader, name string) ([]byte, error) {
 
 // limits are several times what the largest models have: tokenizer.json of Gemma 3 is of 33 MB, an index of 671 billion parameters of 9 MB.
 var limits = map[string]int64{
+	"adapter_config.json":          1 << 20,
 	"config.json":                  1 << 20,
 	"generation_config.json":       1 << 20,
 	"base.json":                    1 << 16,

@@ -1,0 +1,307 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gputrain/internal/placeholder"
+	"gputrain/internal/stranger"
+	"gputrain/internal/suggest"
+	"gputrain/internal/terminal"
+)
+
+// Files of a PEFT directory.
+const (
+	AdapterConfigFile  = "adapter_config.json"
+	AdapterWeightsFile = "adapter_model.safetensors"
+)
+
+// peft is what an adapter_config.json says.
+type peft struct {
+	lora   LoRA
+	base   string                     // base_model_name_or_path
+	fields map[string]json.RawMessage // all of the file
+}
+
+// peftIdle are keys that change no number: where the base came from, how training began, what for the adapter is.
+var peftIdle = []string{
+	"auto_mapping", "revision", "inference_mode", "peft_version", "megatron_core", "runtime_config", "qalora_group_size", "fan_in_fan_out",
+}
+
+// peftRefused are keys that change numbers in ways that are not known here, and what they are. A value that asks for nothing passes, as for any other key.
+var peftRefused = map[string]string{
+	"alora_invocation_tokens": "adapters that begin at a token", "trainable_token_indices": "single rows of an embedding that are trained",
+	"lora_bias": "adapters with biases", "layer_replication": "layers that are used several times", "use_qalora": "adapters of groups of inputs",
+	"target_parameters": "adapters of parameters that are no modules", "loftq_config": "a base that was changed with the adapter", "exclude_modules": "targets that are left out",
+	"eva_config": "a beginning from data", "corda_config": "a base that was changed with the adapter", "megatron_config": "modules of Megatron",
+	"ensure_weight_tying": "copies that stay tied", "arrow_config": "several adapters at once", "use_bdlora": "adapters of blocks",
+}
+
+// peftBegins are the values of init_lora_weights that leave the base as it is.
+var peftBegins = []string{"true", "false", "null", `"gaussian"`, `"eva"`, `"orthogonal"`}
+
+// parsePEFT reads an adapter_config.json. A key that changes numbers and is not known is an error.
+func parsePEFT(raw []byte) (p peft, err error) {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if err := d.Decode(&p.fields); err != nil {
+		return p, stranger.Told(raw, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return p, errors.New("something follows the object")
+	}
+	if p.fields == nil {
+		return p, errors.New("found null, wanted an object")
+	}
+	c := newConfigReader(p.fields)
+	if kind := c.text("peft_type", ""); kind != "LORA" && len(c.errs) == 0 {
+		c.wrong("peft_type", "LORA: others are not supported")
+	}
+	if task := c.text("task_type", ""); task != "" && task != "CAUSAL_LM" {
+		c.wrong("task_type", "CAUSAL_LM: others are not supported")
+	}
+	p.base = c.text("base_model_name_or_path", "")
+	l := &p.lora
+	l.Rank = c.optionalSize("r", 8)
+	l.Alpha = c.Number("lora_alpha", 8, false)
+	l.Dropout = c.Number("lora_dropout", 0, true)
+	l.RSLoRA, l.DoRA = c.Flag("use_rslora", false), c.Flag("use_dora", false)
+	if bias := c.text("bias", "none"); bias != "none" {
+		c.wrong("bias", `"none": trained biases are not supported`)
+	}
+	if c.has("init_lora_weights") && !slices.Contains(peftBegins, string(p.fields["init_lora_weights"])) {
+		c.wrong("init_lora_weights", "one of "+strings.Join(peftBegins, ", ")+": others change the base")
+	}
+	l.Target, l.Save = c.targets("target_modules"), c.names("modules_to_save")
+	c.layers(l)
+	ranks, order := patterns[int](c, "rank_pattern")
+	l.RankPattern, l.rankOrder = ranks, order
+	l.AlphaPattern, l.alphaOrder = patterns[float64](c, "alpha_pattern")
+	c.refuseOthers()
+	if err := errors.Join(c.errs...); err != nil {
+		return p, err
+	}
+	return p, l.validate()
+}
+
+// targets is a list of names, or one expression, which matches whole names.
+func (c *ConfigReader) targets(key string) []string {
+	var pattern string
+	if json.Unmarshal(c.fields[key], &pattern) != nil || !c.has(key) {
+		return c.names(key)
+	}
+	if plainName.MatchString(pattern) && pattern != AllLinear {
+		pattern = "(?:" + pattern + ")"
+	}
+	return []string{pattern}
+}
+
+// names is a list of names; null is none.
+func (c *ConfigReader) names(key string) (names []string) {
+	if !c.has(key) {
+		return nil
+	}
+	if err := json.Unmarshal(c.fields[key], &names); err != nil || slices.Contains(names, "") {
+		c.wrong(key, "a list of names")
+	}
+	return names
+}
+
+// layers are those of layers_to_transform: one number, or a list.
+func (c *ConfigReader) layers(l *LoRA) {
+	const key = "layers_to_transform"
+	var one int
+	switch {
+	case !c.has(key):
+	case json.Unmarshal(c.fields[key], &one) == nil:
+		l.Layers = []int{one}
+	case json.Unmarshal(c.fields[key], &l.Layers) != nil:
+		c.wrong(key, "a number of a layer, or a list of such")
+	}
+	var pattern string
+	var several []string
+	if !c.has("layers_pattern") {
+		return
+	}
+	if json.Unmarshal(c.fields["layers_pattern"], &pattern) == nil {
+		several = []string{pattern}
+	} else if json.Unmarshal(c.fields["layers_pattern"], &several) != nil {
+		c.wrong("layers_pattern", "a name, or a list of names")
+	}
+	for _, name := range several {
+		if !slices.Contains([]string{"layers", "h", ""}, name) {
+			c.wrong("layers_pattern", "layers or h, as layers are called")
+		}
+	}
+}
+
+// patterns is an object of numbers by expressions, and the order of its keys.
+func patterns[T int | float64](c *ConfigReader, key string) (of map[string]T, order []string) {
+	if !c.has(key) {
+		return nil, nil
+	}
+	if err := json.Unmarshal(c.fields[key], &of); err != nil {
+		c.wrong(key, "an object of numbers by names")
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(c.fields[key]))
+	_, _ = d.Token() // it was an object just now
+	for d.More() {
+		name, _ := d.Token()
+		if _, err := d.Token(); err != nil {
+			break
+		}
+		if text, ok := name.(string); ok && !slices.Contains(order, text) {
+			order = append(order, text)
+		}
+	}
+	return of, order
+}
+
+// refuseOthers names the keys of the file that nothing has read and that ask for something.
+func (c *ConfigReader) refuseOthers() {
+	for _, key := range peftIdle {
+		c.used[key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.fields)) {
+		if c.used[key] || slices.Contains([]string{"null", "false", "{}", "[]", `""`}, compacted(c.fields[key])) {
+			continue
+		}
+		what, known := peftRefused[key]
+		if !known {
+			what = "it is not known here" + suggest.DidYouMean(key, slices.Sorted(maps.Keys(c.used)))
+		} else {
+			what += " are not supported"
+		}
+		c.wrong(key, "nothing: "+what)
+	}
+}
+
+// compacted is a value without spaces.
+func compacted(raw json.RawMessage) string {
+	var out bytes.Buffer
+	if json.Compact(&out, raw) != nil {
+		return string(raw)
+	}
+	return out.String()
+}
+
+// readPEFT reads the adapter_config.json in dir.
+func readPEFT(dir string) (p peft, err error) {
+	name := filepath.Join(dir, AdapterConfigFile)
+	raw, err := stranger.Read(name)
+	if err != nil {
+		return p, fmt.Errorf("model: read adapter %w", err)
+	}
+	if p, err = parsePEFT(raw); err != nil {
+		if what := placeholder.What(raw); what != "" {
+			err = errors.New(what)
+		}
+		return p, fmt.Errorf("model: read adapter %q: %w", name, err)
+	}
+	return p, nil
+}
+
+// adapt is def with the adapters that p tells of.
+func (p peft) adapt(def Definition) (Definition, error) {
+	wrapped, err := WithLoRA(def, p.lora)
+	if err != nil {
+		return nil, err
+	}
+	m := wrapped.(adapted)
+	m.file, m.baseName = p.fields, p.base
+	return m, nil
+}
+
+// adapterConfig is adapter_config.json of m's adapters, on a base called so; "": as m's file has it.
+func (m adapted) adapterConfig(base string) ([]byte, error) {
+	fields := map[string]any{}
+	for key, value := range m.file {
+		fields[key] = value
+	}
+	if m.file == nil {
+		l := m.lora
+		target := any(l.targetNames(m.modules))
+		if len(l.Target) == 1 && !plainName.MatchString(l.Target[0]) {
+			target = l.Target[0]
+		}
+		fields = map[string]any{
+			"peft_type": "LORA", "task_type": "CAUSAL_LM", "auto_mapping": nil, "revision": nil, "inference_mode": true, "bias": "none",
+			"r": l.Rank, "lora_alpha": l.Alpha, "lora_dropout": l.Dropout, "use_rslora": l.RSLoRA, "use_dora": l.DoRA, "target_modules": target,
+			"rank_pattern": orEmpty(l.RankPattern), "alpha_pattern": orEmpty(l.AlphaPattern), "init_lora_weights": true, "lora_bias": false,
+			"modules_to_save": orNone(l.Save), "layers_to_transform": orNone(l.Layers), "layers_pattern": nil, "exclude_modules": nil,
+			"fan_in_fan_out":          slices.ContainsFunc(m.modules, func(a adapter) bool { return a.conv }),
+			"base_model_name_or_path": m.baseName,
+		}
+	}
+	if base != "" {
+		fields["base_model_name_or_path"] = base
+	}
+	raw, err := json.MarshalIndent(fields, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("model: adapter: %w", err)
+	}
+	return append(raw, '\n'), nil
+}
+
+// targetNames are the modules of an adapter as a list that every program understands: the last parts of their names.
+func (l LoRA) targetNames(modules []adapter) []string {
+	if len(l.Target) > 0 && !slices.Contains(l.Target, AllLinear) {
+		return l.Target
+	}
+	var names []string
+	for _, a := range modules {
+		names = append(names, a.module)
+	}
+	return lastNames(names)
+}
+
+// orEmpty is {} for none.
+func orEmpty[T any](m map[string]T) map[string]T {
+	if m == nil {
+		return map[string]T{}
+	}
+	return m
+}
+
+// orNone is null for none.
+func orNone[T any](list []T) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// tensorPath is the path of the parameter that a tensor of a PEFT file holds: its name, with the module called as in a language model's files.
+func (f Family) tensorPath(name string) string {
+	rest, ok := strings.CutPrefix(name, peftPrefix)
+	if !ok {
+		return name
+	}
+	for _, part := range []string{loraA, loraB, magnitudeVector} {
+		if module, ok := strings.CutSuffix(rest, part); ok {
+			return peftPrefix + f.module(f.path(module+".weight")) + part
+		}
+	}
+	return peftPrefix + f.name(f.path(rest), true)
+}
+
+// described names tensors for a message, the first few of many.
+func described(names []string) string {
+	const most = 4
+	var texts []string
+	for _, name := range names[:min(most, len(names))] {
+		texts = append(texts, terminal.Name(name))
+	}
+	more := ""
+	if len(names) > most {
+		more = fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return strings.Join(texts, ", ") + more
+}
