@@ -19,21 +19,21 @@ func (t *Tokens) After(before []int32) *Tokens {
 	return newTokens(vocab, append([]stretch{first}, t.segments...))
 }
 
-// Strided is a text for evaluation in windows that overlap: each begins so many tokens behind the one before it, and only tokens that no window
-// before it has are labels. So every token but the first is a label once, of windows of n tokens behind n - Stride of its text or more. A
-// window's last token stands in no label of its own window, as people's programs count.
+// Strided is a text for evaluation in windows of n tokens, as people's programs lay them: each begins Stride tokens after the one before it, and its
+// labels are those of its own tokens, except the first, that no window before it has. So every token but the first is a label once, after n - Stride of
+// the text or more. With Stride n, windows do not overlap, and the first token of each is no label.
 type Strided struct {
 	*Tokens
 	Stride int
 }
 
 func (s Strided) walk(int, uint64) (walk, error) {
-	return nil, fmt.Errorf("a text in windows that overlap, want one to train on")
+	return nil, fmt.Errorf("found windows for evaluation, wanted a text to train on")
 }
 
 func (s Strided) shelf(context int) (shelf, error) {
-	if s.Stride < 1 || s.Stride >= context {
-		return nil, fmt.Errorf("stride %d, want 1 to less than the %d tokens of a window", s.Stride, context)
+	if s.Stride < 1 || s.Stride > context || context < 2 {
+		return nil, fmt.Errorf("found windows of %d tokens with stride %d, wanted 2 or more, and 1 to that many", context, s.Stride)
 	}
 	if _, err := s.Tokens.shelf(context); err != nil {
 		return nil, err
@@ -47,7 +47,11 @@ type stridedShelf struct {
 }
 
 func (s stridedShelf) windows() int64 {
-	return 1 + (max(0, s.tokens.Len()-s.size)+s.stride-1)/s.stride
+	last := s.size
+	if s.stride == s.size {
+		last++ // in a window of its own the text's last token is no label
+	}
+	return 1 + (max(0, s.tokens.Len()-last)+s.stride-1)/s.stride
 }
 
 func (s stridedShelf) fill(b *Batch, row int, i int64) error {

@@ -128,6 +128,9 @@ func (c *ConfigReader) finished(m decoder, idle ...string) (Definition, error) {
 	if len(c.errs) > 0 {
 		return nil, nil
 	}
+	for _, l := range m.layers {
+		m.context = l.rotation.reach(m.context)
+	}
 	m.settings, m.read = map[string]any{}, true
 	for _, fields := range []map[string]json.RawMessage{c.fields, c.aside} {
 		for key, value := range fields {

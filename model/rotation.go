@@ -63,6 +63,15 @@ func (r rotation) frequencies(positions int) []float64 {
 	return f
 }
 
+// reach is how many positions a model has if config.json says so many. Whoever lengthens a model by yarn may leave there the positions that it began
+// with, as Qwen's instructions do.
+func (r *rotation) reach(positions int) int {
+	if r == nil || r.rule != "yarn" || float64(positions) != r.began {
+		return positions
+	}
+	return int(min(max(1, r.factor)*r.began, math.MaxInt32))
+}
+
 // mixed is a where share is 0 or less, b where it is 1 or more, and linear between.
 func mixed(a, b, share float64) float64 {
 	share = max(0, min(1, share))

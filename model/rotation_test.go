@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"testing"
 
@@ -55,5 +56,31 @@ func TestRotations(t *testing.T) {
 		assert.InDelta(t, want.Factor, got.Factor, 1e-12, raw)
 		got.Frequencies, want.Frequencies, got.Factor, want.Factor = nil, nil, 0, 0
 		assert.Equal(t, want, got, raw)
+	}
+}
+
+// A model that is lengthened by yarn has the positions that config.json says, or, where those are still the ones that it began with, factor times as many.
+func TestContextOfYarn(t *testing.T) {
+	for _, test := range []struct {
+		kind, rules string
+		says, has   int
+	}{
+		{"qwen2", `"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 20}`, 20, 80},
+		{"qwen3", `"rope_parameters": {"rope_type": "yarn", "factor": 2.5, "original_max_position_embeddings": 20}`, 20, 50},
+		{"smollm3", `"no_rope_layers": [0, 1], "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 20}`, 20, 80},
+		{"qwen2", `"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 20}`, 80, 80},
+		{"qwen2", `"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 20}`, 40, 40},
+		{"llama", `"rope_scaling": {"type": "yarn", "factor": 0.5, "original_max_position_embeddings": 20}`, 20, 20},
+		{"llama", `"rope_scaling": {"type": "linear", "factor": 4}`, 20, 20},
+	} {
+		def, err := ParseConfig(fmt.Appendf(nil, `{"model_type": %q, %s, "max_position_embeddings": %d, "vocab_size": 20, "hidden_size": 8, "intermediate_size": 8,
+			"num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}`, test.kind, test.rules, test.says))
+		require.NoError(t, err)
+		assert.Equal(t, test.has, def.Context(), "%+v", test)
+		_, err = def.Build(1, test.has, Options{Logits: true})
+		assert.NoError(t, err, "%+v", test)
+		again, err := ConfigJSON(def, "F32")
+		require.NoError(t, err)
+		assert.Contains(t, string(again), fmt.Sprintf(`"max_position_embeddings": %d`, test.says), "files keep what they say")
 	}
 }

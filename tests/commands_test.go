@@ -200,8 +200,11 @@ func TestEvalAgreesWithTheRun(t *testing.T) {
 	side := eval("--text", "short.txt", "--window", "8")
 	assert.EqualValues(t, 299, side["tokens"])
 	assert.Less(t, strided["eval_loss"], side["eval_loss"], "each has five tokens before it, not one")
+	alone := eval("--text", "short.txt", "--window", "8", "--stride", "8")
+	assert.EqualValues(t, 299-37, alone["tokens"], "nothing predicts the first tokens of 37 windows")
+	assert.NotContains(t, alone, "bytes")
 	assert.NotContains(t, eval("--text", "short.txt", "--window", "8", "--limit", "24"), "bytes")
-	for _, wrong := range [][]string{{"--text", "short.txt", "--window", "8", "--stride", "8"}, {"--stride", "3"}, {"--window", "99999"}, {"--stride", "-1"}} {
+	for _, wrong := range [][]string{{"--text", "short.txt", "--window", "8", "--stride", "9"}, {"--stride", "3"}, {"--window", "99999"}, {"--stride", "-1"}} {
 		assert.Equal(t, 2, p.command(append([]string{"eval", "whole"}, wrong...)...).run(t).code, "%v", wrong)
 	}
 	assert.Equal(t, 2, p.command("eval", "whole", "--text", "short.txt", "--invalid", "drop").run(t).code)

@@ -21,7 +21,7 @@ type evalCmd struct {
 	Batch  int  `help:"Sequences at once; the loss does not depend on it." default:"8"`
 	Limit  int  `help:"Most tokens to read, evenly spaced; 0 = all." default:"0"`
 	Window int  `help:"Tokens that the model sees at once; 0 = its context, and at most 2048 for a model that is no run of gputrain." default:"0"`
-	Stride int  `help:"Tokens from the start of one window of text to the start of the next, so that each token has at least the window less this before it; 0 = windows side by side." default:"0"`
+	Stride int  `help:"Tokens from the start of one window of text to the start of the next, so that each token has at least the window less this before it; 0 = windows side by side, each of which predicts the first token of the next." default:"0"`
 	JSON   bool `help:"One JSON object on standard output."`
 }
 
@@ -66,8 +66,8 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	if c.Limit > 0 {
 		windows = max(1, c.Limit/window)
 	}
-	if c.Stride >= window && len(c.Text) > 0 {
-		return usageError{fmt.Errorf("eval: --stride %d: wanted less than the window of %d", c.Stride, window)}
+	if c.Stride > window && len(c.Text) > 0 {
+		return usageError{fmt.Errorf("eval: --stride: found %d, wanted at most the window of %d", c.Stride, window)}
 	}
 	evaluation, err := batches(tokens, window, c.Batch, windows)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	seconds := time.Since(start).Seconds()
-	if c.Limit > 0 {
+	if c.Limit > 0 || c.Stride == window {
 		whole.bytes = 0 // those of some tokens are not known
 	}
 	bits := r.Loss * float64(r.Tokens) / math.Ln2 / float64(whole.bytes)
