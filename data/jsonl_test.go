@@ -85,7 +85,8 @@ func TestBadJSONL(t *testing.T) {
 	}{
 		`line 2: unexpected end of JSON input`:                                 {Config{}, good + `{"text": "a"`},
 		`line 2: invalid character`:                                            {Config{}, good + `{"text": "a"} {}`},
-		`line 2: found the beginning of an array, wanted an object a line`:     {Config{}, good + `["a"]`},
+		`line 2: found the beginning of an array, wanted an object`:            {Config{}, good + `["a"]`},
+		`line 2: found a string, wanted an object`:                             {Config{}, good + `"a"`},
 		`line 1: found a byte-order mark, wanted an object`:                    {Config{}, "\ufeff" + good},
 		`line 1: found 3 keys, 2 of them different (["id" "text"])`:            {Config{}, `{"text": "{\":\\", "id": {"a": [1, {"b": 2}]}, "text": "b"}`},
 		`line 2: found null, wanted an object`:                                 {Config{}, good + `null`},
@@ -117,6 +118,10 @@ func TestBadJSONL(t *testing.T) {
 		`mask_field: "q" is the field of text too, want one of its own`:        {Config{Fields: Fields{Text: "q", Mask: "q"}}, good},
 		`mask_field: "p" is the field of text too`:                             {Config{Fields: Fields{Prompt: "p", Mask: "p"}}, good},
 		`text, jsonl, mixture: 2 of them given, want one: a mixture has both`:  {Config{Text: []string{"a"}}, good},
+		`: 2 of 2 are longer than a window of 4 tokens and cut to it (data.long keep_start)`: {
+			Config{Fields: Fields{Mask: "m"}, Layout: Layout{Long: LongKeepStart}}, strings.Repeat(`{"text": [1,2,3,4,5,6], "m": [0,0,0,0,0,1]}`+"\n", 2),
+		},
+		`found 2 documents of which nothing is to be learned`: {Config{Fields: Fields{Mask: "m"}}, `{"text": [1, 2], "m": [1, 0]}` + "\n" + `{"text": [3], "m": [1]}`},
 	} {
 		c.config.Context = 4
 		_, err := lines(t, c.config, c.text)
@@ -130,8 +135,9 @@ func TestBadJSONL(t *testing.T) {
 		_, err := lines(t, Config{Context: 4}, text)
 		assert.NoError(t, err, text)
 	}
+	long := good + `{"text": "` + strings.Repeat("a", 200) + `"}`
 	reader := jsonl{vocab: 256, text: true, limit: 100, to: newSpool(256, 100)}
-	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(good+`{"text": "`+strings.Repeat("a", 200)+`"}`)), "line 2: longer than 100 bytes")
+	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(long), int64(len(long))), "line 2: longer than 100 bytes")
 }
 
 func new256() *int {
@@ -185,7 +191,7 @@ func FuzzJSONL(f *testing.F) {
 			if how&4 > 0 {
 				name += ".gz"
 			}
-			if j.file(t.Context(), name, bytes.NewReader(raw)) != nil {
+			if j.file(t.Context(), name, bytes.NewReader(raw), int64(len(raw))) != nil {
 				return
 			}
 			total := int64(0)

@@ -1,16 +1,13 @@
 package data
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"io"
-	"os"
 	"time"
 )
 
-// loadDocuments reads files of JSON lines.
+// loadDocuments reads files of rows.
 func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	reader, err := newJSONL(config)
 	if err != nil {
@@ -22,16 +19,24 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	}
 	all := &Documents{layout: config.Layout}
 	print := newFingerprint("documents", string(how))
+	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
+	if err != nil {
+		return err
+	}
 	if config.tokenizes() {
 		print.add("%s\n", config.how(config.border()))
-		err = c.tokenizeDocuments(r, config, reader, files, print, all)
+		err = c.tokenizeDocuments(r, config, reader, texts, all)
 	} else {
-		err = c.spoolDocuments(r, reader, files, print, all)
+		err = c.spoolDocuments(r, reader, texts, all)
 	}
 	if err != nil {
 		return err
 	}
-	if all.vocab = reader.vocab; !reader.lists {
+	for _, t := range texts {
+		print.file(t.file, t.sum)
+	}
+	all.forms = reader.forms
+	if all.vocab = reader.vocab; reader.forms&formOf("tokens") == 0 {
 		all.vocab = reader.ofText
 	} else {
 		c.Tokens = "ids"
@@ -44,74 +49,54 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 }
 
 // spoolDocuments reads documents into memory or a temporary file.
-func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, files []file, print fingerprint, all *Documents) (err error) {
+func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, texts []textFile, all *Documents) (err error) {
 	spool := newSpool(reader.vocab, spoolLimit)
 	c.files = append(c.files, spool)
 	reader.to = spool
-	for _, f := range files {
-		content, err := readDocuments(r, reader, f)
-		if err != nil {
-			return err
-		}
-		print.file(f, content)
+	if err := r.readDocuments(reader, "reading", texts); err != nil {
+		return err
+	}
+	for _, t := range texts {
+		c.noteSampled(t.file)
 	}
 	all.spans = reader.spans
 	all.store, err = spool.store()
 	return err
 }
 
-// readDocuments reads one file and returns the hash of its bytes.
-func readDocuments(r *reading, reader *jsonl, f file) ([]byte, error) {
-	open, err := os.Open(f.path)
-	if err != nil {
-		return nil, fmt.Errorf("data: open %q: %w", f.path, err)
+// readDocuments reads all files.
+func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) error {
+	r.begin(phase, filesOf(texts))
+	for _, t := range texts {
+		err := t.reading(func(from io.ReaderAt) error {
+			return reader.file(r.ctx, t.path, countedReader{r, t.path, from}, t.size)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	defer open.Close()
-	counted := &hashed{reading: r, name: f.path, r: open, sum: sha256.New()}
-	if err := reader.file(r.ctx, f.path, counted); err != nil {
-		return nil, err
-	}
-	if _, err := io.Copy(io.Discard, counted); err != nil {
-		return nil, fmt.Errorf("data: read %q: %w", f.path, err)
-	}
-	if counted.size != f.size {
-		return nil, fmt.Errorf("data: read %q: %d bytes, was %d a moment ago", f.path, counted.size, f.size)
-	}
-	return counted.sum.Sum(nil), nil
+	return nil
 }
 
 // tokenizeDocuments reads documents into a token file, or takes them from where they were kept.
-func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, files []file, print fingerprint, all *Documents) error {
-	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
-	if err != nil {
-		return err
-	}
-	for _, t := range texts {
-		print.file(t.file, t.sum)
-	}
+func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, texts []textFile, all *Documents) error {
 	begun := time.Now()
 	key := tokenKeyOf(fmt.Sprintf("documents %s %q %d", config.how(config.border()), config.Fields, reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
-		r.begin("tokenizing", files)
 		reader.to = w
-		for _, t := range texts {
-			err := t.reading(func(from io.ReaderAt) error {
-				return reader.file(r.ctx, t.path, &countedReader{reading: r, name: t.path, r: io.NewSectionReader(from, 0, t.size)})
-			})
-			if err != nil {
-				return err
-			}
+		if err := r.readDocuments(reader, "tokenizing", texts); err != nil {
+			return err
 		}
 		for _, s := range reader.spans {
 			w.parts = append(w.parts, s.part())
 		}
-		w.lists = reader.lists
+		w.forms = reader.forms
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	all.store, all.spans, reader.lists = tokens.store, spansOf(tokens.parts), tokens.lists
+	all.store, all.spans, reader.forms = tokens.store, spansOf(tokens.parts), tokens.forms
 	c.noteTokens(texts, kept, all.tokens(), time.Since(begun))
 	return nil
 }
@@ -138,27 +123,12 @@ func spansOf(parts []uint64) []span {
 type countedReader struct {
 	*reading
 	name string
-	r    io.Reader
+	from io.ReaderAt
 }
 
-func (c *countedReader) Read(p []byte) (int, error) {
-	return c.do(c.name, func() (int, error) { return c.r.Read(p) })
-}
-
-// hashed counts and hashes what is read through it.
-type hashed struct {
-	*reading
-	name string
-	r    io.Reader
-	sum  hash.Hash
-	size int64
-}
-
-func (h *hashed) Read(p []byte) (int, error) {
-	n, err := h.do(h.name, func() (int, error) { return h.r.Read(p) })
-	h.sum.Write(p[:n])
-	h.size += int64(n)
-	return n, err
+// ReadAt is a read that may hang.
+func (c countedReader) ReadAt(p []byte, at int64) (int, error) {
+	return c.do(c.name, func() (int, error) { return c.from.ReadAt(p, at) })
 }
 
 // splitDocuments parts the documents and lays each part into windows.
@@ -169,7 +139,7 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 		train, validation = all.split(config.Validation)
 		c.Split = "by document"
 	}
-	left := 0
+	tally := Tally{Source: c.Name, Forms: all.forms.names()}
 	for _, part := range []struct {
 		name      string
 		documents *Documents
@@ -182,16 +152,13 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 			return fmt.Errorf("data: jsonl %s: validation %v of %d documents leaves %d for %s: %w", c.Name, config.Validation, len(all.spans), len(part.documents.spans), part.name, err)
 		}
 		part.documents.laid = laid
-		left += laid.left
+		tally.of(part.documents, laid)
 	}
 	c.Train = train
 	if validation != nil {
 		c.Validation = validation
 	}
-	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d documents of %d tokens in %d windows of %d", c.Name, len(all.spans), all.tokens(), train.laid.windows(), config.Context))
-	if left > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: %d documents have no label that counts and are left out", c.Name, left))
-	}
+	c.Tallies, c.Notes = append(c.Tallies, tally), append(c.Notes, tally.String())
 	return nil
 }
 
@@ -221,12 +188,12 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 		if err != nil {
 			return fmt.Errorf("data: mixture: source %d: %w", i, err)
 		}
-		c.files = append(c.files, part)
+		c.files, c.parts = append(c.files, part), append(c.parts, part)
 		print.add("%v %s\n", p.Weight, part.Fingerprint)
 		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
 		c.Files += part.Files
 		c.Paths = append(c.Paths, part.Paths...)
-		c.Notes = append(c.Notes, part.Notes...)
+		c.Notes, c.Tallies = append(c.Notes, part.Notes...), append(c.Tallies, part.Tallies...)
 		if part.Tokens != c.Tokens {
 			c.Tokens = part.Tokens
 		}

@@ -110,7 +110,9 @@ func openAdapted(dir string, m adapted, b bases) (*Stored, error) {
 		return nil, errors.Join(fmt.Errorf("model: read adapter %q: %w", filepath.Join(dir, AdapterWeightsFile), err), s.Close())
 	}
 	for _, name := range s.names {
-		s.in[name] = f
+		t := &tensor{name: name, file: f}
+		t.dtype, t.shape, _ = f.Info(name)
+		s.in[name] = t
 	}
 	if err := s.openAdapterBase(dir, m, b); err != nil {
 		return nil, errors.Join(err, s.Close())

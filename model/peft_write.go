@@ -27,7 +27,7 @@ func AdapterFiles(def Definition, read func(path string) ([]float32, error), o E
 		if o.Like != nil && o.Like.names[p.Path] != "" {
 			t.Name = o.Like.names[p.Path]
 			if o.DType == "" {
-				t.DType, _, _ = o.Like.in[t.Name].Info(t.Name)
+				t.DType = o.Like.in[t.Name].dtype
 			}
 		}
 		t.Data = dataAs(t.DType, p.Path, read)
