@@ -77,9 +77,9 @@ func TestRecomputeByTheMemoryThereIs(t *testing.T) {
 		assert.Equal(t, what, chosen.Recompute)
 		choice := c
 		choice.Recompute = what
-		fits, err := choice.Fits(t.Context(), dev)
+		p, err := Plan(t.Context(), choice, dev.Limits())
 		require.NoError(t, err)
-		assert.True(t, fits)
+		assert.True(t, FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}))
 		if what != model.RecomputeNone { // which does not fit then
 			choice.Recompute = model.RecomputeNone
 			_, err = Create(t.Context(), dev, choice)
