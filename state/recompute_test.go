@@ -99,7 +99,7 @@ func TestRecomputeByTheMemoryThereIs(t *testing.T) {
 func TestWorkOfRecompute(t *testing.T) {
 	c := tinyConfig(t)
 	a := gpu.Adapter{Index: -1, Name: "none", Type: "discrete", Limits: gpu.DefaultLimits()}
-	work := func() (all int64) {
+	work := func() (all float64) {
 		s, err := Dry(t.Context(), c, gpu.DryOf(a, a.Limits))
 		require.NoError(t, err)
 		found := s.Work()

@@ -122,7 +122,7 @@ func (t *opening) estimate(from int64) error {
 	if t.meter.peak == 0 || from >= c.Steps {
 		return nil
 	}
-	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), t.meter.peak*ofPeak)
+	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), paced(t.team.target.Devices()[0].Adapter(), t.meter.peak*ofPeak))
 	if err != nil {
 		return err
 	}
