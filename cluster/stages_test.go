@@ -41,7 +41,7 @@ func small(t *testing.T, optimizer, parameters string, microbatches int) pipelin
 	require.NoError(t, err)
 	units, err := partition.Units(built)
 	require.NoError(t, err)
-	cut, err := partition.Auto(units, 2, 1, []partition.Power{{FLOPS: 1e9, BytesPerSecond: 1e9}, {FLOPS: 1e9, BytesPerSecond: 1e9}})
+	cut, err := partition.Auto(units, 2, 1, []partition.Power{{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}}, {Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}}})
 	require.NoError(t, err)
 	return pipeline.Config{State: c, Assignment: cut, Schedule: schedule.OneForwardOneBackward, Timeout: gputest.Patience}
 }

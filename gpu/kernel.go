@@ -3,6 +3,9 @@ package gpu
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"gputrain/shaders"
@@ -39,14 +42,23 @@ type Kernel struct {
 	shared    int    // bytes of workgroup memory
 	params    []word // of the uniform at binding 0, where there is one
 	err       error
-	passes    *passes // see Moved
+	known     *sync.Map // types of Go that match params: thousands of dispatches have few
+	passes    *passes   // see Moved
 }
 
 var kernels sync.Map // of label, file and variant, *Kernel: a big tile is a hundred kilobytes of text
 
 // NewKernel is a file of package shaders, "kron_begin", in a variant. The first recording that dispatches it returns its error.
 func NewKernel(label, file string, v shaders.Variant) *Kernel {
-	key := fmt.Sprint(label, file, v.Flags, v.Constants) // maps print in the order of their keys
+	parts := []string{label, file}
+	for name, on := range v.Flags {
+		parts = append(parts, name+strconv.FormatBool(on))
+	}
+	for name, value := range v.Constants {
+		parts = append(parts, name+"="+value)
+	}
+	slices.Sort(parts[2:])
+	key := strings.Join(parts, "\n")
 	if known, ok := kernels.Load(key); ok {
 		return known.(*Kernel)
 	}
@@ -61,7 +73,7 @@ func NewKernel(label, file string, v shaders.Variant) *Kernel {
 
 // KernelOf is a kernel of final WGSL: bindings in group 0, in order from 0.
 func KernelOf(label, source string) *Kernel {
-	k := &Kernel{Label: label, Source: source, passes: &passes{}}
+	k := &Kernel{Label: label, Source: source, known: &sync.Map{}, passes: &passes{}}
 	k.err = k.reflect()
 	return k
 }

@@ -252,10 +252,14 @@ func wordsOfGo(v reflect.Value, name string) (words []word) {
 
 // matches compares a value with the shader's params.
 func (k *Kernel) matches(value any) error {
+	v := reflect.ValueOf(value)
+	if _, known := k.known.Load(v.Type()); known {
+		return nil
+	}
 	if k.params == nil {
 		return fmt.Errorf("params given, but binding 0 is not a uniform")
 	}
-	found := wordsOfGo(reflect.ValueOf(value), "")
+	found := wordsOfGo(v, "")
 	for i, want := range k.params {
 		switch {
 		case i >= len(found) && strings.HasPrefix(want.name, "pad"):
@@ -267,6 +271,9 @@ func (k *Kernel) matches(value any) error {
 	}
 	if len(found) > len(k.params) {
 		return fmt.Errorf("params %T: found %d words, wanted %d of the shader", value, len(found), len(k.params))
+	}
+	if v.Kind() == reflect.Struct { // a list may be of another length the next time
+		k.known.Store(v.Type(), nil)
 	}
 	return nil
 }

@@ -7,15 +7,21 @@ import (
 
 // Work is what commands are counted to do, before they are done.
 type Work struct {
-	FLOPs float64 // floating point operations
-	Bytes float64 // that move between memory and the device
+	FLOPs float64 `json:"-"`     // floating point operations
+	Bytes float64 `json:"bytes"` // that move between memory and the device
 }
+
+// Plus is both.
+func (w Work) Plus(o Work) Work { return Work{w.FLOPs + o.FLOPs, w.Bytes + o.Bytes} }
+
+// Times is so many times as much.
+func (w Work) Times(n float64) Work { return Work{w.FLOPs * n, w.Bytes * n} }
 
 // Speed is what a device does in a second. A command takes the longer of its two times, plus Command.
 type Speed struct {
-	FLOPS          float64
-	BytesPerSecond float64
-	Command        float64 // seconds
+	FLOPS          float64 `json:"flops"` // f32
+	BytesPerSecond float64 `json:"bytes_per_second"`
+	Command        float64 `json:"-"` // seconds
 }
 
 // Seconds is the time of a command that does so much.
@@ -23,8 +29,8 @@ func (s Speed) Seconds(w Work) float64 {
 	return max(w.FLOPs/s.FLOPS, w.Bytes/s.BytesPerSecond) + s.Command
 }
 
-// times is a device that is so many times as fast.
-func (s Speed) times(f float64) Speed { return Speed{s.FLOPS * f, s.BytesPerSecond * f, s.Command / f} }
+// Times is a device that is so many times as fast.
+func (s Speed) Times(f float64) Speed { return Speed{s.FLOPS * f, s.BytesPerSecond * f, s.Command / f} }
 
 // commandSeconds is what a command takes besides its work: 50 us on lavapipe, 24 to 71 us on cards where each is
 // submitted alone (arXiv 2604.02344).
@@ -47,7 +53,7 @@ func unmeasured(a Adapter) Speed {
 	if a.Type == "cpu" {
 		return Typical(a)
 	}
-	return Typical(a).times(0.2)
+	return Typical(a).Times(0.2)
 }
 
 // pace is what a device is taken to do.
@@ -77,7 +83,7 @@ func (d *Device) Measured(took time.Duration, programs ...*Program) {
 	}
 	if f := planned.Seconds() / took.Seconds(); f > 1 || !measured {
 		d.pace.mu.Lock()
-		d.pace.speed, d.pace.measured = now.times(f), true
+		d.pace.speed, d.pace.measured = now.Times(f), true
 		d.pace.mu.Unlock()
 	}
 }

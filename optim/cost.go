@@ -16,6 +16,11 @@ type Cost struct {
 	FLOPs        float64 `json:"flops"`
 }
 
+// Work is what an update does to so many elements.
+func (c Cost) Work(elements int) gpu.Work {
+	return gpu.Work{FLOPs: c.FLOPs, Bytes: c.TrafficBytes}.Times(float64(elements))
+}
+
 // Cost is the cost of the transformation for each parameter, on a route for each parameter of its mask; zero if
 // construction failed.
 func (t Transform) Cost() Cost {

@@ -55,6 +55,7 @@ func (c Config) fits(ctx context.Context, devices []*gpu.Device) (_ Config, kern
 
 // own is what the stages of this rank take: the others' is for their ranks to judge.
 func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
+	memory = slices.Clone(memory)
 	for i := range memory {
 		if !c.State.Mesh.Here(i) {
 			memory[i] = state.MemoryPlan{}
@@ -63,10 +64,11 @@ func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
 	return memory
 }
 
-// Fits tells whether what everything takes fits what the devices of the stages have.
-func (c Config) Fits(ctx context.Context, devices []*gpu.Device) (bool, error) {
-	memory, err := planned(ctx, c, devices)
-	return c.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
+// Plan is what everything takes of each stage's device, and whether these have it.
+func Plan(ctx context.Context, c Config, devices []*gpu.Device) (memory []state.MemoryPlan, fits bool, err error) {
+	memory, err = planned(ctx, c, devices)
+	fits, err = c.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
+	return memory, fits, err
 }
 
 // planned is what everything takes of each stage's device.

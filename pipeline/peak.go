@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"gputrain/gpu"
-	"gputrain/pipeline/partition"
 )
 
 // peakTrials is how often the peak of an adapter is measured before the best figure is taken for what it can do.
@@ -22,7 +21,7 @@ func Peak(ctx context.Context, devices []*gpu.Device) (float64, error) {
 			continue
 		}
 		seen[a.Index] = true
-		peak, err := peakOf(a, func() (partition.Power, error) { return measureAdapter(ctx, a) })
+		peak, err := peakOf(a, func() (gpu.Speed, error) { return measureAdapter(ctx, a) })
 		if err != nil {
 			return 0, fmt.Errorf("pipeline: peak of adapter %s: %w", a, err)
 		}
@@ -32,7 +31,7 @@ func Peak(ctx context.Context, devices []*gpu.Device) (float64, error) {
 }
 
 // peakOf is the best of what measure has given for an adapter so far.
-func peakOf(a gpu.Adapter, measure func() (partition.Power, error)) (float64, error) {
+func peakOf(a gpu.Adapter, measure func() (gpu.Speed, error)) (float64, error) {
 	path := a.CacheFile("power")
 	f, known := readPower(path)
 	if known && f.Trials >= peakTrials {

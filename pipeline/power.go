@@ -30,15 +30,15 @@ func Powers(ctx context.Context, stages []*gpu.Device) ([]partition.Power, error
 		}
 		sites = append(sites, site)
 	}
-	measured := map[adapterKind]partition.Power{}
-	return PowersAt(sites, func(stage int) (p partition.Power, err error) {
+	measured := map[adapterKind]gpu.Speed{}
+	return PowersAt(sites, func(stage int) (s gpu.Speed, err error) {
 		a := sites[stage].Adapter
-		p, known := measured[kindOf(a)]
+		s, known := measured[kindOf(a)]
 		if !known {
-			p, err = MeasuredPower(ctx, a)
-			measured[kindOf(a)] = p
+			s, err = MeasuredPower(ctx, a)
+			measured[kindOf(a)] = s
 		}
-		return p, err
+		return s, err
 	})
 }
 
@@ -49,7 +49,7 @@ func Alike(sites []Site) bool {
 
 // PowersAt is Powers of stages that may be on several hosts; measured gives what the adapter of a stage can do, and is not asked where all are Alike.
 // Stages on one adapter share its speed.
-func PowersAt(sites []Site, measured func(stage int) (partition.Power, error)) ([]partition.Power, error) {
+func PowersAt(sites []Site, measured func(stage int) (gpu.Speed, error)) ([]partition.Power, error) {
 	type place struct {
 		host  string
 		index int
@@ -60,7 +60,7 @@ func PowersAt(sites []Site, measured func(stage int) (partition.Power, error)) (
 	}
 	powers, alike := make([]partition.Power, len(sites)), Alike(sites)
 	for i, s := range sites {
-		p := typical(s.Adapter)
+		p := gpu.Speed{FLOPS: gpu.Typical(s.Adapter).FLOPS, BytesPerSecond: throughHost}
 		if !alike {
 			var err error
 			if p, err = measured(i); err != nil {
@@ -68,7 +68,7 @@ func PowersAt(sites []Site, measured func(stage int) (partition.Power, error)) (
 			}
 		}
 		stages := sharing[place{s.Host, s.Adapter.Index}]
-		powers[i] = partition.Power{FLOPS: p.FLOPS / stages, BytesPerSecond: p.BytesPerSecond / stages, Memory: s.Memory}
+		powers[i] = partition.Power{Speed: gpu.Speed{FLOPS: p.FLOPS / stages, BytesPerSecond: p.BytesPerSecond / stages}, Memory: s.Memory}
 	}
 	return powers, nil
 }
@@ -78,35 +78,28 @@ type adapterKind struct{ name, backend, driver string }
 
 func kindOf(a gpu.Adapter) adapterKind { return adapterKind{a.Name, a.Backend, a.Driver} }
 
-// typical is the order of magnitude of f32 products and of the way through the host's memory.
-func typical(a gpu.Adapter) partition.Power {
-	return partition.Power{FLOPS: gpu.Typical(a).FLOPS, BytesPerSecond: 5e9}
-}
+// throughHost is the order of magnitude of bytes a second through the host's memory.
+const throughHost = 5e9
 
 // powerFile is what was measured on one adapter with one driver.
 type powerFile struct {
-	Version        int     `json:"version"`
-	Adapter        string  `json:"adapter"`
-	Backend        string  `json:"backend"`
-	Driver         string  `json:"driver"`
-	FLOPS          float64 `json:"flops_per_second"`
-	BytesPerSecond float64 `json:"bytes_per_second"`
-	Peak           float64 `json:"peak_flops_per_second,omitempty"` // the best of Trials, see Peak
-	Trials         int     `json:"peak_trials,omitempty"`
-}
-
-func (f powerFile) power() partition.Power {
-	return partition.Power{FLOPS: f.FLOPS, BytesPerSecond: f.BytesPerSecond}
+	Version int    `json:"version"`
+	Adapter string `json:"adapter"`
+	Backend string `json:"backend"`
+	Driver  string `json:"driver"`
+	gpu.Speed
+	Peak   float64 `json:"peak_flops,omitempty"` // the best of Trials, see Peak
+	Trials int     `json:"peak_trials,omitempty"`
 }
 
 const powerVersion = 1
 
 // MeasuredPower is the power of an adapter of this machine as it was measured once, now if it never was, on a device of its own and for less than half a
 // second. The figures are kept on disk by adapter and driver (gpu.Adapter.CacheFile), so that a run that goes on is cut alike.
-func MeasuredPower(ctx context.Context, a gpu.Adapter) (partition.Power, error) {
+func MeasuredPower(ctx context.Context, a gpu.Adapter) (gpu.Speed, error) {
 	path := a.CacheFile("power")
 	if f, ok := readPower(path); ok {
-		return f.power(), nil
+		return f.Speed, nil
 	}
 	p, err := measureAdapter(ctx, a)
 	if err == nil && path != "" {
@@ -119,17 +112,17 @@ func MeasuredPower(ctx context.Context, a gpu.Adapter) (partition.Power, error) 
 }
 
 // measureAdapter is the power of an adapter as it is measured now on a device of its own.
-func measureAdapter(ctx context.Context, a gpu.Adapter) (partition.Power, error) {
+func measureAdapter(ctx context.Context, a gpu.Adapter) (gpu.Speed, error) {
 	dev, err := gpu.Open(ctx, a, gpu.Options{})
 	if err != nil {
-		return partition.Power{}, err
+		return gpu.Speed{}, err
 	}
 	defer dev.Release()
 	return measurePower(ctx, dev)
 }
 
-func fileOf(a gpu.Adapter, p partition.Power) powerFile {
-	return powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, FLOPS: p.FLOPS, BytesPerSecond: p.BytesPerSecond}
+func fileOf(a gpu.Adapter, s gpu.Speed) powerFile {
+	return powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, Speed: s}
 }
 
 // readPower takes a file that is absent, damaged or of another version for none: it is measured and written anew.

@@ -8,7 +8,6 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
-	"gputrain/pipeline/partition"
 )
 
 const (
@@ -20,8 +19,8 @@ const (
 )
 
 // measurePower runs a square product and moves a message to the device and back.
-func measurePower(ctx context.Context, dev *gpu.Device) (partition.Power, error) {
-	var p partition.Power
+func measurePower(ctx context.Context, dev *gpu.Device) (gpu.Speed, error) {
+	var p gpu.Speed
 	for edge := smallProduct; ; edge *= 2 {
 		took, err := timeProduct(ctx, dev, edge)
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
-	"gputrain/pipeline/partition"
 )
 
 func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
@@ -37,7 +36,7 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, first, again, "a second measurement would differ")
 
-	for _, damaged := range []string{"", "{", `{"version": 2, "flops_per_second": 1, "bytes_per_second": 1}`, `{"version": 1, "flops_per_second": 0, "bytes_per_second": 1}`} {
+	for _, damaged := range []string{"", "{", `{"version": 2, "flops": 1, "bytes_per_second": 1}`, `{"version": 1, "flops": 0, "bytes_per_second": 1}`} {
 		require.NoError(t, os.WriteFile(path, []byte(damaged), 0o644))
 		_, ok := readPower(path)
 		assert.False(t, ok, damaged)
@@ -46,7 +45,7 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 	require.NoError(t, err)
 	kept, ok := readPower(path)
 	assert.True(t, ok)
-	assert.Equal(t, anew, kept.power())
+	assert.Equal(t, anew, kept.Speed)
 }
 
 // A figure of a busy machine is bettered: the peak is the best of the first few trials, and what cuts are made by stays.
@@ -55,14 +54,14 @@ func TestPeakIsTheBestOfSomeTrials(t *testing.T) {
 	a := gpu.Adapter{Name: "some adapter", Backend: "vulkan", Driver: "1"}
 	figures := []float64{12e9, 30e9, 25e9, 11e9, 40e9, 99e9}
 	for i, want := range []float64{12e9, 30e9, 30e9, 30e9, 40e9, 40e9} {
-		peak, err := peakOf(a, func() (partition.Power, error) { return partition.Power{FLOPS: figures[i], BytesPerSecond: 1e9}, nil })
+		peak, err := peakOf(a, func() (gpu.Speed, error) { return gpu.Speed{FLOPS: figures[i], BytesPerSecond: 1e9}, nil })
 		require.NoError(t, err)
 		assert.InEpsilon(t, want, peak, 1e-12, "call %d", i+1)
 	}
 	kept, ok := readPower(a.CacheFile("power"))
 	require.True(t, ok)
-	assert.Equal(t, partition.Power{FLOPS: 12e9, BytesPerSecond: 1e9}, kept.power())
-	_, err := peakOf(gpu.Adapter{Name: "another"}, func() (partition.Power, error) { return partition.Power{}, errors.New("lost") })
+	assert.Equal(t, gpu.Speed{FLOPS: 12e9, BytesPerSecond: 1e9}, kept.Speed)
+	_, err := peakOf(gpu.Adapter{Name: "another"}, func() (gpu.Speed, error) { return gpu.Speed{}, errors.New("lost") })
 	require.Error(t, err)
 }
 
@@ -71,7 +70,7 @@ func TestPeakCountsAnAdapterOnce(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	dev := gputest.Device(t)
 	a := dev.Adapter()
-	require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e9, BytesPerSecond: 4e6, Peak: 123e9, Trials: peakTrials}))
+	require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 4e6}, Peak: 123e9, Trials: peakTrials}))
 	before := dev.Counters().Submits
 	for _, devices := range [][]*gpu.Device{{dev}, {dev, dev, dev}} {
 		peak, err := Peak(context.Background(), devices)
@@ -86,7 +85,7 @@ func TestPeakCountsAnAdapterOnce(t *testing.T) {
 		d, err := gpu.Open(context.Background(), other, gpu.Options{Timeout: time.Minute})
 		require.NoError(t, err)
 		t.Cleanup(d.Release)
-		require.NoError(t, writePower(other.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e8, BytesPerSecond: 4e6, Peak: 1e9, Trials: peakTrials}))
+		require.NoError(t, writePower(other.CacheFile("power"), powerFile{Version: powerVersion, Speed: gpu.Speed{FLOPS: 1e8, BytesPerSecond: 4e6}, Peak: 1e9, Trials: peakTrials}))
 		peak, err := Peak(context.Background(), []*gpu.Device{dev, d, dev})
 		require.NoError(t, err)
 		assert.InEpsilon(t, 124e9, peak, 1e-12)
@@ -103,7 +102,7 @@ func TestEqualAdaptersAreNotMeasured(t *testing.T) {
 	assert.Equal(t, before, dev.Counters().Submits)
 	assert.Len(t, powers, 3)
 	for _, p := range powers {
-		assert.InEpsilon(t, typical(dev.Adapter()).FLOPS/3, p.FLOPS, 1e-12)
+		assert.InEpsilon(t, gpu.Typical(dev.Adapter()).FLOPS/3, p.FLOPS, 1e-12)
 		assert.Equal(t, powers[0].BytesPerSecond, p.BytesPerSecond)
 	}
 	assert.NoFileExists(t, dev.Adapter().CacheFile("power"))
@@ -122,12 +121,12 @@ func TestMixedAdaptersHaveThePowerOfTheirKind(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(d.Release)
 		devs = append(devs, d)
-		require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, FLOPS: 1e9 * float64(i+1), BytesPerSecond: 4e6}))
+		require.NoError(t, writePower(a.CacheFile("power"), powerFile{Version: powerVersion, Speed: gpu.Speed{FLOPS: 1e9 * float64(i+1), BytesPerSecond: 4e6}}))
 	}
 	powers, err := Powers(context.Background(), []*gpu.Device{devs[0], devs[1], devs[1]})
 	require.NoError(t, err)
-	for i, want := range []partition.Power{{FLOPS: 1e9, BytesPerSecond: 4e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}} {
-		assert.Equal(t, want, partition.Power{FLOPS: powers[i].FLOPS, BytesPerSecond: powers[i].BytesPerSecond}, i)
+	for i, want := range []gpu.Speed{{FLOPS: 1e9, BytesPerSecond: 4e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}, {FLOPS: 1e9, BytesPerSecond: 2e6}} {
+		assert.Equal(t, want, powers[i].Speed, i)
 		assert.LessOrEqual(t, powers[i].Memory, uint64(1<<28))
 		assert.NotZero(t, powers[i].Memory)
 	}

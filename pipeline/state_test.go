@@ -101,7 +101,7 @@ func assignment(t testing.TB, c state.Config, stages, chunks int) partition.Assi
 	require.NoError(t, err)
 	power := make([]partition.Power, stages)
 	for i := range power {
-		power[i] = partition.Power{FLOPS: 1e9, BytesPerSecond: 1e9}
+		power[i] = partition.Power{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}}
 	}
 	a, err := partition.Auto(units, stages, chunks, power)
 	require.NoError(t, err)

@@ -174,7 +174,12 @@ func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), 
 				continue
 			}
 			smaller.Batch, smaller.Microbatches, smaller.Accumulation = c.Batch/cut, c.Microbatches*cut, c.Accumulation
-			for _, smaller.Accumulation = range smaller.lesser() {
+			ways := smaller.lesser()
+			smaller.Accumulation, smaller.Recompute = ways[len(ways)-1], more[len(more)-1]
+			if memory, err := plan(smaller); err != nil || !fits(memory) { // then nothing of this size fits
+				continue
+			}
+			for _, smaller.Accumulation = range ways {
 				for _, smaller.Recompute = range more {
 					memory, err := plan(smaller)
 					if err != nil || !fits(memory) {

@@ -158,12 +158,6 @@ func (c Config) planned(ctx context.Context, g *graph.Graph, targets []compile.T
 	return p.Total(), err
 }
 
-// Fits tells whether the plan of the configuration fits what a device has.
-func (c Config) Fits(ctx context.Context, dev *gpu.Device) (bool, error) {
-	p, err := Plan(ctx, c, dev.Limits())
-	return err == nil && FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}), err
-}
-
 // fits is the first of the choices whose plan fits the device before anything is taken, but for bytes that the plan has too.
 func (c Config) fits(ctx context.Context, dev *gpu.Device, taken uint64) (_ Config, err error) {
 	devices := []*gpu.Device{dev}

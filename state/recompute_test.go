@@ -77,9 +77,9 @@ func TestRecomputeByTheMemoryThereIs(t *testing.T) {
 		assert.Equal(t, what, chosen.Recompute)
 		choice := c
 		choice.Recompute = what
-		fits, err := choice.Fits(t.Context(), dev)
+		p, err := Plan(t.Context(), choice, dev.Limits())
 		require.NoError(t, err)
-		assert.True(t, fits)
+		assert.True(t, FitsMemory([]*gpu.Device{dev}, []MemoryPlan{p}))
 		if what != model.RecomputeNone { // which does not fit then
 			choice.Recompute = model.RecomputeNone
 			_, err = Create(t.Context(), dev, choice)
@@ -99,7 +99,7 @@ func TestRecomputeByTheMemoryThereIs(t *testing.T) {
 func TestWorkOfRecompute(t *testing.T) {
 	c := tinyConfig(t)
 	a := gpu.Adapter{Index: -1, Name: "none", Type: "discrete", Limits: gpu.DefaultLimits()}
-	work := func() (all int64) {
+	work := func() (all float64) {
 		s, err := Dry(t.Context(), c, gpu.DryOf(a, a.Limits))
 		require.NoError(t, err)
 		found := s.Work()

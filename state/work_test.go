@@ -33,7 +33,7 @@ func TestWorkOfAnUpdate(t *testing.T) {
 					assert.Equal(t, []any{"sum", 2}, []any{last.Kernels, last.Dispatches}, "behind the second and the third")
 					layout, _, err := c.layouts(a.Limits)
 					require.NoError(t, err)
-					assert.Equal(t, (2+3+3)*layout.Bytes(buffers.F32), last.Bytes, "one is copied, two are added, twice")
+					assert.Equal(t, (2+3+3)*float64(layout.Bytes(buffers.F32)), last.Bytes, "one is copied, two are added, twice")
 					passes = passes[:len(passes)-1]
 				}
 				var want, found int64
@@ -42,9 +42,9 @@ func TestWorkOfAnUpdate(t *testing.T) {
 				}
 				dispatches, kinds := 0, map[string]int64{}
 				for _, w := range passes {
-					found += w.FLOPs
+					found += int64(w.FLOPs)
 					dispatches += w.Dispatches
-					kinds[w.Kind] += w.FLOPs
+					kinds[w.Kind] += int64(w.FLOPs)
 					assert.Positive(t, w.Bytes, w.Kernels)
 					if w.Group != compile.Rest {
 						assert.Zero(t, w.Least, w.Kernels)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
 )
@@ -119,26 +120,23 @@ func savesDue(v Intervals, from, steps int64) (n int64) {
 	return n
 }
 
-// What an update is taken to cost beside forward and backward pass, in the time of whose operations it is told: adapters make about two of
-// those in the time in which a byte comes and goes, on a processor as on a card, and a run's update is a small part of its step.
-const operationsAByte = 2
-
-// updateTime is how long the update takes where the passes' operations take that long.
-func updateTime(passes time.Duration, flops, updateFLOPs, updateBytes float64) time.Duration {
-	return time.Duration(float64(passes) / flops * (updateFLOPs + operationsAByte*updateBytes))
-}
-
 // What a checkpoint keeps training for is its copy to the host, at about this many bytes a second; it is written beside.
 const copiedASecond = 5e8
+
+// paced is what a typical adapter of that kind would do if it made so many operations a second.
+func paced(a gpu.Adapter, flops float64) gpu.Speed {
+	s := gpu.Typical(a)
+	return s.Times(flops / s.FLOPS)
+}
 
 // ofPeak is the share of their peak that processors reach in a step.
 const ofPeak = 0.5
 
-// guessed is a forecast for devices that make so many operations a second, flops of them in the passes of an update.
-func guessed(c Config, from int64, flops, speed float64) (f forecast, err error) {
+// guessed is a forecast for devices of that speed, whose passes of an update are so many operations.
+func guessed(c Config, from int64, flops float64, speed gpu.Speed) (f forecast, err error) {
 	f.count(c, from)
-	passes := time.Duration(flops / speed * float64(time.Second))
-	if err := f.update(c.State, passes, flops); err != nil {
+	passes := time.Duration(flops / speed.FLOPS * float64(time.Second))
+	if err := f.update(c.State, passes, speed); err != nil {
 		return f, err
 	}
 	if f.evaluations.many > 0 {
@@ -157,15 +155,15 @@ func ownFLOPs(c state.Config, flops float64) float64 {
 	return flops * float64(max(1, c.Share().Count)) / float64(c.Microbatches)
 }
 
-// update sets the time of a step, whose passes take so long, and that of a checkpoint.
-func (f *forecast) update(c state.Config, passes time.Duration, flops float64) error {
+// update sets the time of a step, whose passes take so long at that speed, and that of a checkpoint.
+func (f *forecast) update(c state.Config, passes time.Duration, speed gpu.Speed) error {
 	tx, err := c.Transform()
 	if err != nil {
 		return err
 	}
-	cost, parameters := tx.Cost(), float64(model.Parameters(c.Definition))
-	f.steps.each = passes + updateTime(passes, flops, cost.FLOPs*parameters, cost.TrafficBytes*parameters)
-	f.checkpoints.each = time.Duration(parameters * (4 + cost.StateBytes) / copiedASecond * float64(time.Second))
+	cost, parameters := tx.Cost(), int(model.Parameters(c.Definition))
+	f.steps.each = passes + time.Duration(speed.Seconds(cost.Work(parameters))*float64(time.Second))
+	f.checkpoints.each = time.Duration(float64(parameters) * (4 + cost.StateBytes) / copiedASecond * float64(time.Second))
 	return nil
 }
 

@@ -30,18 +30,13 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 }
 
 // Plan tells what the stages are to take, in their order.
-func (p pipelined) Plan(ctx context.Context, c state.Config) ([]StagePlan, error) {
-	s, err := pipeline.Dry(ctx, p.with(c), p.devices)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	var out []StagePlan
-	for i, m := range s.Memory() {
+func (p pipelined) Plan(ctx context.Context, c state.Config) (out []StagePlan, fits bool, err error) {
+	memory, fits, err := pipeline.Plan(ctx, p.with(c), p.devices)
+	for i, m := range memory {
 		a := p.devices[i].Adapter()
 		out = append(out, StagePlan{Adapter: where(c.Mesh, i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
 	}
-	return out, nil
+	return out, fits, err
 }
 
 // where names the ranks that have a stage, one of each replica but of no more than namedReplicas; "" where they all are in one process.
@@ -85,10 +80,6 @@ func (p pipelined) holds(c state.Config, stage int) string {
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
-}
-
-func (p pipelined) Fits(ctx context.Context, c state.Config) (bool, error) {
-	return p.with(c).Fits(ctx, p.devices)
 }
 
 func (p pipelined) Adapter() string { return state.AdapterName(p.devices...) }

@@ -15,16 +15,8 @@ import (
 
 // plan says where the run is to be, what it is to take and what it has to compute.
 func (t *opening) plan(ctx context.Context) error {
-	def := t.config.State.Definition
-	stages, err := t.team.target.Plan(ctx, t.config.State)
-	if err != nil {
-		return err
-	}
-	t.reporter.planned = stages
-	parameters, total := grouped(model.Parameters(def)), uint64(0)
-	for _, s := range stages {
-		total += s.Bytes
-	}
+	def, stages := t.config.State.Definition, t.reporter.planned
+	parameters := grouped(model.Parameters(def))
 	where := ": " + stages[0].Memory
 	advice, err := t.faster()
 	if err != nil {
@@ -44,7 +36,7 @@ func (t *opening) plan(ctx context.Context) error {
 			t.say("all stages are on one adapter%s", advice)
 		}
 	}
-	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(total), where)
+	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(total(stages)), where)
 	t.reporter.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
 	if q, n := model.QuantizationOf(def); n > 0 {
 		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)
@@ -130,7 +122,7 @@ func (t *opening) estimate(from int64) error {
 	if t.meter.peak == 0 || from >= c.Steps {
 		return nil
 	}
-	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), t.meter.peak*ofPeak)
+	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), paced(t.team.target.Devices()[0].Adapter(), t.meter.peak*ofPeak))
 	if err != nil {
 		return err
 	}

@@ -14,24 +14,33 @@ import (
 // recomputeKey is the setting that says what backward passes compute again.
 const recomputeKey = "train.recompute"
 
-// fit decides what is computed again where that is left to the memory there is, and says it. run.yaml records it: a run that goes on computes
-// again what it did, and more if it has to.
+// fit plans what the stages are to take. It decides what is computed again where that is left to the memory there is, and says it. run.yaml records
+// it: a run that goes on computes again what it did, and more if it has to.
 func (t *opening) fit(ctx context.Context) error {
 	c := &t.config
-	if c.State.Recompute != state.RecomputeAuto {
-		return nil
-	}
-	had, err := t.recomputed()
-	if err != nil {
-		return err
-	}
-	asked, choices := c.State, c.State.Choices()
-	for _, c.State = range choices[max(0, slices.Index(model.Recomputes, had)):] {
-		if fits, err := t.team.target.Fits(ctx, c.State); err != nil {
+	choices, had := c.State.Choices(), ""
+	if len(choices) > 1 {
+		var err error
+		if had, err = t.recomputed(); err != nil {
 			return err
-		} else if fits {
+		}
+	}
+	var kept, takes uint64
+	for i := max(0, slices.Index(model.Recomputes, had)); i < len(choices); i++ {
+		stages, fits, err := t.team.target.Plan(ctx, choices[i])
+		if err != nil {
+			return err
+		}
+		c.State, t.reporter.planned, takes = choices[i], stages, total(stages)
+		if i == 0 {
+			kept = takes
+		}
+		if fits {
 			break
 		}
+	}
+	if len(choices) == 1 {
+		return nil
 	}
 	what := c.State.Recompute
 	c.Settings = slices.Clone(c.Settings)
@@ -43,13 +52,12 @@ func (t *opening) fit(ctx context.Context) error {
 	if what == model.RecomputeNone {
 		return nil
 	}
-	kept, err := t.planBytes(ctx, asked)
-	if err != nil {
-		return err
-	}
-	takes, err := t.planBytes(ctx, c.State)
-	if err != nil {
-		return err
+	if kept == 0 { // the run has begun with less
+		stages, _, err := t.team.target.Plan(ctx, choices[0])
+		if err != nil {
+			return err
+		}
+		kept = total(stages)
 	}
 	text := fmt.Sprintf("%s, which takes %s instead of %s", what, gpu.SizeText(takes), gpu.SizeText(kept))
 	if what == had {
@@ -60,13 +68,12 @@ func (t *opening) fit(ctx context.Context) error {
 	return nil
 }
 
-// planBytes is what the stages are to take together.
-func (t *opening) planBytes(ctx context.Context, c state.Config) (total uint64, err error) {
-	stages, err := t.team.target.Plan(ctx, c)
+// total is what stages are to take together.
+func total(stages []StagePlan) (bytes uint64) {
 	for _, s := range stages {
-		total += s.Bytes
+		bytes += s.Bytes
 	}
-	return total, err
+	return bytes
 }
 
 // recomputed is what the run of the directory computed again; "" where there is none.

@@ -41,7 +41,8 @@ func (r *rehearsal) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.update(c.State, passes, ownFLOPs(c.State, r.flops)); err != nil {
+	speed := paced(r.team.target.Devices()[0].Adapter(), ownFLOPs(c.State, r.flops)/passes.Seconds())
+	if err := f.update(c.State, passes, speed); err != nil {
 		return err
 	}
 	if f.evaluations.many > 0 {

@@ -1,13 +1,21 @@
 package train
 
 import (
+	"fmt"
 	"time"
 
 	"gputrain/gpu"
 )
 
-// FewerRows is what makes the commands of a step shorter.
-const FewerRows = "lower train.batch and raise train.accumulate, or raise pipeline.microbatches"
+// TooLong says which command of some submits takes longer than a submit may although it cannot be cut, and what to do; "" where none does.
+func TooLong(all []gpu.Planned, limit time.Duration) string {
+	command, takes := gpu.Longest(all)
+	if limit <= 0 || takes <= limit {
+		return ""
+	}
+	return fmt.Sprintf("%s is expected to take %s, wanted at most %s (device.submit_limit), and is not to be cut: "+
+		"lower train.batch and raise train.accumulate, or raise pipeline.microbatches", command, durationText(takes), durationText(limit))
+}
 
 // tellSubmits says into how many submits a step is cut, if it is, and what cannot be cut although it takes longer than a submit may.
 func (r *rehearsal) tellSubmits() {
@@ -23,10 +31,8 @@ func (r *rehearsal) tellSubmits() {
 		if d.Limits().Software { // nothing resets a processor
 			continue
 		}
-		limit := d.SubmitLimit()
-		if command, takes := gpu.Longest(all); limit > 0 && takes > limit {
-			r.display.say("warning: %s is expected to take %s, wanted at most %s (device.submit_limit), and is not to be cut: %s",
-				command, durationText(takes), durationText(limit), FewerRows)
+		if wrong := TooLong(all, d.SubmitLimit()); wrong != "" {
+			r.display.say("warning: %s", wrong)
 		}
 	}
 	if cut {

@@ -43,6 +43,7 @@ func TestSubmitsAreTold(t *testing.T) {
 	short.Cut = true
 	assert.Equal(t, "a step is cut into 2 submits, the longest expected to take 0.4 s\n", told(card("discrete"), short, short))
 	long := gpu.Planned{Times: 1, Takes: 3 * time.Second, Longest: "matmul", LongestTakes: 3 * time.Second}
-	assert.Equal(t, "warning: matmul is expected to take 3 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: "+FewerRows+"\n", told(card("discrete"), long))
+	assert.Equal(t, "warning: matmul is expected to take 3 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: "+
+		"lower train.batch and raise train.accumulate, or raise pipeline.microbatches\n", told(card("discrete"), long))
 	assert.Empty(t, told(card("cpu"), long))
 }

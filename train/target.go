@@ -37,11 +37,9 @@ type State interface {
 
 // Target is what a run trains on: one device (Run makes it), or several. It belongs to the caller, and outlives the states it makes.
 type Target interface {
-	// Plan tells what a state would take, stage by stage, before anything is taken; one stage where the model is not cut. An error is one
-	// of the configuration; what does not fit is for Create and Load to refuse.
-	Plan(ctx context.Context, c state.Config) ([]StagePlan, error)
-	// Fits tells whether what Plan tells of fits what the devices have.
-	Fits(ctx context.Context, c state.Config) (bool, error)
+	// Plan tells what a state would take, stage by stage, before anything is taken, and whether the devices have it; one stage where the
+	// model is not cut. An error is one of the configuration; what does not fit is for Create and Load to refuse.
+	Plan(ctx context.Context, c state.Config) (stages []StagePlan, fits bool, err error)
 	// Adapter names the adapters as state.AdapterName does: checkpoints of another name were computed with other bits.
 	Adapter() string
 	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
@@ -65,23 +63,17 @@ var errNoDevice = errors.New("train: device: found none, wanted one of gpu.Open"
 // oneDevice is the target of Run.
 type oneDevice struct{ device *gpu.Device }
 
-func (o oneDevice) Plan(ctx context.Context, c state.Config) ([]StagePlan, error) {
+func (o oneDevice) Plan(ctx context.Context, c state.Config) ([]StagePlan, bool, error) {
 	if o.device == nil {
-		return nil, errNoDevice
+		return nil, false, errNoDevice
 	}
 	plan, err := state.Plan(ctx, c, o.device.Limits())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	a := o.device.Adapter()
-	return []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: plan.Total(), Memory: plan.String()}}, nil
-}
-
-func (o oneDevice) Fits(ctx context.Context, c state.Config) (bool, error) {
-	if o.device == nil {
-		return false, errNoDevice
-	}
-	return c.Fits(ctx, o.device)
+	stages := []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: plan.Total(), Memory: plan.String()}}
+	return stages, state.FitsMemory(o.Devices(), []state.MemoryPlan{plan}), nil
 }
 
 func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }

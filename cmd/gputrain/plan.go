@@ -68,8 +68,7 @@ type plannedStage struct {
 	Available *uint64    `json:"available_bytes"` // null where nothing tells
 	Busy      float64    `json:"busy"`            // share of a step, as expected
 	plannedSubmits
-	FLOPS          float64 `json:"flops"` // that submits are planned with
-	BytesPerSecond float64 `json:"bytes_per_second"`
+	gpu.Speed // that submits are planned with
 }
 
 func (c *planCmd) Run(ctx context.Context) error {

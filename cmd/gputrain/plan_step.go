@@ -22,19 +22,18 @@ import (
 	"gputrain/train/setup"
 )
 
-// card is what moves and computes so much a second.
+// card is an adapter's name and limits.
 type card struct {
-	Name           string  `json:"name"`
-	BytesPerSecond float64 `json:"bytes_per_second"`
-	FLOPS          float64 `json:"flops"` // f32
+	Name string `json:"name"`
+	gpu.Speed
 }
 
 // cards are by published figures, which docs/benchmarks.md derives.
 var cards = []card{
-	{"AMD RX 6800 XT", 512e9, 20.7e12},
-	{"Intel Arc A770", 560e9, 19.7e12},
-	{"NVIDIA RTX 3060", 360e9, 12.7e12},
-	{"Apple M2", 100e9, 3.6e12},
+	{"AMD RX 6800 XT", gpu.Speed{FLOPS: 20.7e12, BytesPerSecond: 512e9}},
+	{"Intel Arc A770", gpu.Speed{FLOPS: 19.7e12, BytesPerSecond: 560e9}},
+	{"NVIDIA RTX 3060", gpu.Speed{FLOPS: 12.7e12, BytesPerSecond: 360e9}},
+	{"Apple M2", gpu.Speed{FLOPS: 3.6e12, BytesPerSecond: 100e9}},
 }
 
 // plannedStep is the work of a training step and the time that it takes at the limits of cards: computed, not measured.
@@ -51,13 +50,8 @@ type plannedStep struct {
 
 // plannedWork is the work of some of a step's dispatches.
 type plannedWork struct {
-	Group        string `json:"group"`
-	Operation    string `json:"operation"`
-	Kernels      string `json:"kernels"`
-	Dispatches   int    `json:"dispatches"`
-	Bytes        uint64 `json:"bytes"`
-	Least        uint64 `json:"least_bytes"`   // of the rest: what no fusion spares
-	MultiplyAdds int64  `json:"multiply_adds"` // half of the operations
+	compile.Work
+	MultiplyAdds int64 `json:"multiply_adds"` // half of the operations
 }
 
 // plannedCard is the time of a step on a card.
@@ -76,16 +70,6 @@ const ofLimits = 0.25
 type timePart struct {
 	Group string  `json:"group"`
 	Share float64 `json:"share"`
-}
-
-// seconds is the time of some work at the card's limits.
-func (c card) seconds(w plannedWork) float64 {
-	return c.speed(1).Seconds(gpu.Work{FLOPs: 2 * float64(w.MultiplyAdds), Bytes: float64(w.Bytes)})
-}
-
-// speed is a share of the card's limits.
-func (c card) speed(share float64) gpu.Speed {
-	return gpu.Speed{FLOPS: share * c.FLOPS, BytesPerSecond: share * c.BytesPerSecond}
 }
 
 // runStep prints the work of a step.
@@ -169,11 +153,13 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Dura
 		return nil, err
 	}
 	for _, w := range s.Work() {
-		p.Work = append(p.Work, plannedWork{w.Group, w.Kind, w.Kernels, w.Dispatches, w.Bytes, w.Least, w.FLOPs / 2})
+		p.Work = append(p.Work, plannedWork{w, int64(w.FLOPs) / 2})
 	}
-	slices.SortStableFunc(p.Work, func(a, b plannedWork) int { return cmp.Compare(rated[0].seconds(b), rated[0].seconds(a)) })
+	slices.SortStableFunc(p.Work, func(a, b plannedWork) int {
+		return cmp.Compare(rated[0].Seconds(b.Work.Work), rated[0].Seconds(a.Work.Work))
+	})
 	for _, c := range rated {
-		dev.Assume(c.speed(ofLimits), limit)
+		dev.Assume(c.Times(ofLimits), limit)
 		on := p.on(c)
 		on.plannedSubmits = summed(s.Submits()[0], limit)
 		p.Cards = append(p.Cards, on)
@@ -185,7 +171,7 @@ func stepOf(ctx context.Context, st state.Config, a gpu.Adapter, limit time.Dura
 func (p *plannedStep) on(c card) plannedCard {
 	out := plannedCard{card: c}
 	for _, w := range p.Work {
-		s := c.seconds(w)
+		s := c.Speed.Seconds(w.Work.Work)
 		out.Seconds += s
 		at := slices.IndexFunc(out.Groups, func(g timePart) bool { return g.Group == w.Group })
 		if at < 0 {
@@ -202,16 +188,6 @@ func (p *plannedStep) on(c card) plannedCard {
 	return out
 }
 
-// rest is all that is neither product, attention, head nor optimizer.
-func (p *plannedStep) rest() (sum plannedWork) {
-	for _, w := range p.Work {
-		if w.Group == compile.Rest {
-			sum.Bytes, sum.Least = sum.Bytes+w.Bytes, sum.Least+w.Least
-		}
-	}
-	return sum
-}
-
 func (p *plannedStep) write(out io.Writer) error {
 	fmt.Fprintf(out, "%s, %d parameters, %d tokens a step, with the kernels of %s; computed, not measured\n", p.Model, p.Parameters, p.Tokens, p.Kernels)
 	if p.Again > 0 {
@@ -220,17 +196,19 @@ func (p *plannedStep) write(out io.Writer) error {
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "GROUP\tOPERATION\tKERNELS\tDISPATCHES\tMIB\tMULTIPLY-ADDS, MILLIONS")
-	line := func(group, operation, kernels string, dispatches int, bytes uint64, multiplyAdds int64) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f\t%.1f\n", group, operation, kernels, dispatches, float64(bytes)/(1<<20), float64(multiplyAdds)/1e6)
+	all, rest := compile.Work{Group: "all"}, compile.Work{}
+	line := func(r compile.Work) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f\t%.1f\n", r.Group, r.Kind, r.Kernels, r.Dispatches, r.Bytes/(1<<20), r.FLOPs/2/1e6)
 	}
-	var all plannedWork
 	for _, r := range p.Work {
-		line(r.Group, r.Operation, r.Kernels, r.Dispatches, r.Bytes, r.MultiplyAdds)
-		all.Dispatches, all.Bytes, all.MultiplyAdds = all.Dispatches+r.Dispatches, all.Bytes+r.Bytes, all.MultiplyAdds+r.MultiplyAdds
+		line(r.Work)
+		all.Dispatches, all.Work = all.Dispatches+r.Dispatches, all.Plus(r.Work.Work)
+		if r.Group == compile.Rest {
+			rest.Bytes, rest.Least = rest.Bytes+r.Bytes, rest.Least+r.Least
+		}
 	}
-	line("all", "", "", all.Dispatches, all.Bytes, all.MultiplyAdds)
-	rest := p.rest()
-	fmt.Fprintf(w, "\n%s moves %.2f times the %.1f MiB that no fusion spares\n", compile.Rest, float64(rest.Bytes)/float64(rest.Least), float64(rest.Least)/(1<<20))
+	line(all)
+	fmt.Fprintf(w, "\n%s moves %.2f times the %.1f MiB that no fusion spares\n", compile.Rest, rest.Bytes/rest.Least, rest.Least/(1<<20))
 	fmt.Fprintln(w, "\nAT THE LIMITS OF\tGB/S\tTFLOP/S\tMS A STEP\tTOKENS/S\tSUBMITS\tLONGEST MS\tLARGEST PARTS")
 	for _, c := range p.Cards {
 		var parts []string

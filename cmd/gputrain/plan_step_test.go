@@ -12,17 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/graph/compile"
 	"gputrain/train/setup"
 )
 
 // Each part takes the longer of its two times, and parts follow each other.
 func TestTimeOfAStepOnACard(t *testing.T) {
 	p := plannedStep{Tokens: 600, Work: []plannedWork{
-		{Group: "products", Bytes: 100, MultiplyAdds: 4000},
-		{Group: "the rest", Bytes: 300, MultiplyAdds: 500, Least: 150},
-		{Group: "products", Bytes: 200, MultiplyAdds: 100},
+		{Work: compile.Work{Group: "products", Work: gpu.Work{Bytes: 100, FLOPs: 8000}}},
+		{Work: compile.Work{Group: "the rest", Work: gpu.Work{Bytes: 300, FLOPs: 1000}, Least: 150}},
+		{Work: compile.Work{Group: "products", Work: gpu.Work{Bytes: 200, FLOPs: 200}}},
 	}}
-	c := p.on(card{Name: "one", BytesPerSecond: 100, FLOPS: 1000})
+	c := p.on(card{"one", gpu.Speed{BytesPerSecond: 100, FLOPS: 1000}})
 	assert.Equal(t, 8.0+3+2, c.Seconds)
 	assert.InDelta(t, 600.0/13, c.TokensPerSecond, 1e-9)
 	require.Len(t, c.Groups, 2)
@@ -57,7 +58,12 @@ func TestPlanOfAStep(t *testing.T) {
 		assert.InDelta(t, on.TokensPerSecond*on.Seconds, p.Tokens, 1e-6)
 	}
 	assert.Less(t, p.Cards[0].Seconds, p.Cards[3].Seconds)
-	rest := p.rest()
+	var rest compile.Work
+	for _, w := range p.Work {
+		if w.Group == compile.Rest {
+			rest.Bytes, rest.Least = rest.Bytes+w.Bytes, rest.Least+w.Least
+		}
+	}
 	assert.GreaterOrEqual(t, rest.Bytes, rest.Least)
 	assert.Positive(t, rest.Least)
 
@@ -92,7 +98,7 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	st, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	const limit = time.Second / 2
-	p, err := stepOf(t.Context(), st.WithDefaults(), someCard(), limit, []card{{"ten", 360e9, 10e12}})
+	p, err := stepOf(t.Context(), st.WithDefaults(), someCard(), limit, []card{{"ten", gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
 	require.NoError(t, err)
 	on := p.Cards[0]
 	assert.Empty(t, on.TooLong)

@@ -21,23 +21,19 @@ func summed(all []gpu.Planned, limit time.Duration) (out plannedSubmits) {
 		out.Submits += s.Times
 		out.LongestSubmit = max(out.LongestSubmit, s.Takes.Seconds())
 	}
-	if command, takes := gpu.Longest(all); limit > 0 && takes > limit {
-		out.TooLong = fmt.Sprintf("%s is expected to take %.2g s, wanted at most %.2g s (device.submit_limit), and is not to be cut: %s",
-			command, takes.Seconds(), limit.Seconds(), train.FewerRows)
-	}
+	out.TooLong = train.TooLong(all, limit)
 	return out
 }
 
 // addSubmits says how each stage is given its work, at the speed that its device is taken for until training measures it.
 func (p *planned) addSubmits(all [][]gpu.Planned, devices []*gpu.Device) {
 	for i, submits := range all {
-		speed, _ := devices[i].Speed()
 		limit := devices[i].SubmitLimit()
 		if devices[i].Limits().Software {
 			limit = -1 // nothing resets a processor
 		}
 		p.Stages[i].plannedSubmits = summed(submits, limit)
-		p.Stages[i].FLOPS, p.Stages[i].BytesPerSecond = speed.FLOPS, speed.BytesPerSecond
+		p.Stages[i].Speed, _ = devices[i].Speed()
 	}
 }
 

@@ -44,7 +44,7 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	units, err := setup.Units(cfg, st)
 	require.NoError(b, err)
 	a, rated := someCard(), cards[0]
-	power := partition.Power{FLOPS: rated.FLOPS / 4, BytesPerSecond: rated.BytesPerSecond / 4}
+	power := partition.Power{Speed: gpu.Speed{FLOPS: rated.FLOPS / 4, BytesPerSecond: rated.BytesPerSecond / 4}}
 	r := scaling.Run{Units: units, Each: 1, Memory: memoryOf}
 	for range cfg.Pipeline.Stages {
 		a.Index--

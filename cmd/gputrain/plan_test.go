@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 )
@@ -44,8 +45,8 @@ func TestPlanAsText(t *testing.T) {
 			{Recompute: "none", Activations: 1 << 30, Planned: 5 << 30}, {Recompute: "attention", Activations: 1 << 20, Planned: 1026 << 10, Again: 0.3, Fits: true},
 		},
 		Stages: []plannedStage{
-			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8, Memory: "params 1.0 MiB", plannedSubmits: plannedSubmits{Submits: 12, LongestSubmit: 0.493}, FLOPS: 1e12, BytesPerSecond: 100e9},
-			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7, Index: 1, Memory: "params 2.0 KiB", plannedSubmits: plannedSubmits{Submits: 1, LongestSubmit: 2, TooLong: "and so on"}, FLOPS: 3e10, BytesPerSecond: 10e9},
+			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8, Memory: "params 1.0 MiB", plannedSubmits: plannedSubmits{Submits: 12, LongestSubmit: 0.493}, Speed: gpu.Speed{FLOPS: 1e12, BytesPerSecond: 100e9}},
+			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7, Index: 1, Memory: "params 2.0 KiB", plannedSubmits: plannedSubmits{Submits: 1, LongestSubmit: 2, TooLong: "and so on"}, Speed: gpu.Speed{FLOPS: 3e10, BytesPerSecond: 10e9}},
 		},
 	}
 	var out bytes.Buffer

@@ -8,15 +8,15 @@ import (
 	"gputrain/graph"
 )
 
-// Work is what a program does in those of its dispatches that come of operations of one kind with the same kernels.
+// Work is what a program does in those of its dispatches that come of operations of one kind with the same kernels: operations as the graph counts
+// them, and bytes where each dispatch moves what it reads and what it writes once.
 type Work struct {
-	Group      string // what the operation counts as: Products, Attention, Head or Rest
-	Kind       string // of the operation, that of the result where several are fused
-	Kernels    string // in the order in which they run: "attention_dq + attention_dkv"
-	Dispatches int
-	Bytes      uint64 // that move where each dispatch moves what it reads and what it writes once
-	Least      uint64 // bytes of the Rest that no fusion spares: what it takes from the other groups, once, and hands to them or to gradient leaves
-	FLOPs      int64  // as the graph counts them
+	Group      string `json:"group"`     // what the operation counts as: Products, Attention, Head or Rest
+	Kind       string `json:"operation"` // that of the result where several are fused
+	Kernels    string `json:"kernels"`   // in the order in which they run: "attention_dq + attention_dkv"
+	Dispatches int    `json:"dispatches"`
+	gpu.Work
+	Least float64 `json:"least_bytes"` // of the Rest that no fusion spares: what it takes from the other groups, once, and hands to them or to gradient leaves
 }
 
 // Groups of work.
@@ -42,6 +42,9 @@ func groupOf(u *unit) string {
 // Work lists the program's work, by kind and kernels, in the order of first use. Its operations add up to those of the graph.
 func (p *Program) Work() []Work {
 	units := make([]Work, len(p.units))
+	for i, u := range p.units {
+		units[i] = u.Work
+	}
 	for i, cmd := range p.commands {
 		w := &units[cmd.unit]
 		name := "zero"
@@ -52,15 +55,14 @@ func (p *Program) Work() []Work {
 		if !slices.Contains(strings.Split(w.Kernels, " + "), name) {
 			w.Kernels = strings.TrimPrefix(w.Kernels+" + "+name, " + ")
 		}
-		w.Bytes += uint64(p.work[i].Bytes)
+		w.Bytes += p.work[i].Bytes
 	}
 	var out []Work
 	for i, w := range units {
-		u := p.units[i]
-		w.Group, w.Kind, w.FLOPs, w.Least = u.group, u.kind, u.flops, u.least
-		if f := u.follow; f != nil {
-			w.Bytes -= f.bytes
-			out = add(out, Work{Group: f.group, Kind: f.kind, Kernels: "in " + w.Kernels, Bytes: f.bytes, Least: f.least, FLOPs: f.flops})
+		if u := p.units[i]; u.follow != nil {
+			f := u.follow.Work
+			w.Bytes, f.Kernels = w.Bytes-f.Bytes, "in "+w.Kernels
+			out = add(out, f)
 		}
 		out = add(out, w)
 	}
@@ -74,7 +76,7 @@ func add(all []Work, w Work) []Work {
 		return append(all, w)
 	}
 	o := &all[at]
-	o.Dispatches, o.Bytes, o.Least, o.FLOPs = o.Dispatches+w.Dispatches, o.Bytes+w.Bytes, o.Least+w.Least, o.FLOPs+w.FLOPs
+	o.Dispatches, o.Work, o.Least = o.Dispatches+w.Dispatches, o.Plus(w.Work), o.Least+w.Least
 	return all
 }
 
@@ -100,11 +102,11 @@ func (p *Program) workOfCommands() []gpu.Work {
 			share = cmd.flops / all
 		}
 		u := p.units[cmd.unit]
-		flops := u.flops
+		flops := u.FLOPs
 		if u.follow != nil {
-			flops += u.follow.flops
+			flops += u.follow.FLOPs
 		}
-		work[i].FLOPs = share * float64(flops)
+		work[i].FLOPs = share * flops
 	}
 	return work
 }
@@ -117,16 +119,13 @@ func (cmd boundCommand) moved(u unitWork) uint64 {
 	return cmd.kernel.Moved(cmd.ranges, u.table, u.rows)
 }
 
-// unitWork is what a program remembers of a unit.
+// unitWork is what a program remembers of a unit. Its bytes are those of an epilogue: what the kernel moves besides its own operands and a result of its
+// own.
 type unitWork struct {
-	group, kind string
-	flops       int64
-	least       uint64
-	rows        uint64 // bytes of the rows that it looks up in a table, or adds to; 0 where it moves whole ranges
-	table       int    // the binding of the table
-
+	Work
+	rows   uint64    // bytes of the rows that it looks up in a table, or adds to; 0 where it moves whole ranges
+	table  int       // the binding of the table
 	follow *unitWork // of its epilogue
-	bytes  uint64    // of an epilogue: what the kernel moves besides its own operands and a result of its own
 }
 
 // unitWorks counts each node once: in the first unit that computes it, or for an add that accumulation has replaced in the last unit that
@@ -136,7 +135,7 @@ func (c *Compiler) unitWorks() []unitWork {
 	unitOf := map[*graph.Node]int{}
 	for i, u := range c.units {
 		root := u.nodes[len(u.nodes)-1]
-		out[i].group, out[i].kind = groupOf(u), root.Op.Kind()
+		out[i].Group, out[i].Kind = groupOf(u), root.Op.Kind()
 		switch root.Op.(type) {
 		case graph.Embedding:
 			out[i].rows = valueBytes(root.Outputs[0])
@@ -150,7 +149,7 @@ func (c *Compiler) unitWorks() []unitWork {
 				_, counted := unitOf[n]
 				if !counted {
 					unitOf[n] = i
-					w.flops += n.Op.FLOPs(n)
+					w.FLOPs += float64(n.Op.FLOPs(n))
 				}
 				return !counted
 			})
@@ -159,7 +158,7 @@ func (c *Compiler) unitWorks() []unitWork {
 			visit(n, &out[i])
 		}
 		if len(u.follow) > 0 {
-			f := &unitWork{group: Rest, kind: u.follow[0].nodes[0].Op.Kind(), bytes: u.besides()}
+			f := &unitWork{Work: Work{Group: Rest, Kind: u.follow[0].nodes[0].Op.Kind(), Work: gpu.Work{Bytes: u.besides()}}}
 			out[i].follow = f
 			for _, r := range u.follow {
 				visit(r.nodes[0], f)
@@ -173,7 +172,7 @@ func (c *Compiler) unitWorks() []unitWork {
 		for _, v := range n.Inputs {
 			unitOf[n] = max(unitOf[n], unitOf[v.Node()])
 		}
-		out[unitOf[n]].flops += n.Op.FLOPs(n)
+		out[unitOf[n]].FLOPs += float64(n.Op.FLOPs(n))
 	}
 	c.addLeast(out)
 	return out
@@ -192,7 +191,8 @@ func (c *Compiler) visitComputed(n *graph.Node, fn func(n *graph.Node) bool) {
 }
 
 // besides is what an epilogue reads and writes besides the kernel's own operands and one result.
-func (u *unit) besides() (bytes uint64) {
+func (u *unit) besides() float64 {
+	bytes := uint64(0)
 	n := u.nodes[0]
 	for _, v := range u.reads[len(n.Inputs):] {
 		if !slices.Contains(n.Inputs, v) {
@@ -202,7 +202,7 @@ func (u *unit) besides() (bytes uint64) {
 	for _, v := range u.writes {
 		bytes += valueBytes(v)
 	}
-	return bytes - valueBytes(n.Outputs[0])
+	return float64(bytes - valueBytes(n.Outputs[0]))
 }
 
 // addLeast counts each value that passes between the rest and other groups once, with the unit of the rest that writes it or first reads it, as if each
@@ -214,20 +214,20 @@ func (c *Compiler) addLeast(out []unitWork) {
 		for _, v := range reads {
 			v = c.root(v)
 			from, made := writer[v]
-			if !made || counted[v] || (from.group == Rest) == (w.group == Rest) {
+			if !made || counted[v] || (from.Group == Rest) == (w.Group == Rest) {
 				continue
 			}
 			counted[v] = true
 			rest := w
-			if from.group == Rest {
+			if from.Group == Rest {
 				rest = from
 			}
-			rest.least += valueBytes(v)
+			rest.Least += float64(valueBytes(v))
 		}
 		for _, v := range writes {
 			writer[v] = w
-			if w.group == Rest && len(c.sinks[v]) > 0 {
-				w.least += min(valueBytes(v), valueBytes(reads[0]))
+			if w.Group == Rest && len(c.sinks[v]) > 0 {
+				w.Least += float64(min(valueBytes(v), valueBytes(reads[0])))
 			}
 		}
 	}

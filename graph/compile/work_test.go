@@ -25,9 +25,9 @@ func TestWorkOfAProgram(t *testing.T) {
 	work := p.Work()
 	require.Len(t, work, 3)
 	for i, want := range []Work{
-		{Group: Rest, Kind: "embedding", Dispatches: 1, Bytes: word * (64*k + 64 + 64*k), Least: word * 64 * k},
-		{Group: Products, Kind: "matmul", Dispatches: 1, Bytes: word * (n*64 + 64*k + n*k), FLOPs: 2 * n * 64 * k},
-		{Group: Rest, Kind: "elementwise", Dispatches: 1, Bytes: word * 2 * n * k, Least: word * n * k, FLOPs: 2 * n * k},
+		{Group: Rest, Kind: "embedding", Dispatches: 1, Work: gpu.Work{Bytes: word * (64*k + 64 + 64*k)}, Least: word * 64 * k},
+		{Group: Products, Kind: "matmul", Dispatches: 1, Work: gpu.Work{Bytes: word * (n*64 + 64*k + n*k), FLOPs: 2 * n * 64 * k}},
+		{Group: Rest, Kind: "elementwise", Dispatches: 1, Work: gpu.Work{Bytes: word * 2 * n * k, FLOPs: 2 * n * k}, Least: word * n * k},
 	} {
 		want.Kernels = work[i].Kernels
 		assert.Equal(t, want, work[i])

@@ -10,18 +10,9 @@ import (
 
 // Power is what a stage can do.
 type Power struct {
-	FLOPS          float64 // operations a second
-	BytesPerSecond float64 // of what it sends and receives
-	Memory         uint64  // bytes; 0 is unknown
+	gpu.Speed        // its bytes are those that the stage sends and receives
+	Memory    uint64 // bytes; 0 is unknown
 }
-
-// cost is the time of one microbatch in a part, forward and backward, in seconds.
-type cost struct {
-	compute float64
-	move    float64 // activations and their gradients, in and out
-}
-
-func (c cost) seconds() float64 { return c.compute + c.move }
 
 // backwardWork is what a backward pass costs in forward passes: a product has two gradients.
 const backwardWork = 2
@@ -36,7 +27,7 @@ func Auto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
 		return Assignment{}, err
 	}
 	if power == nil {
-		power = slices.Repeat([]Power{{FLOPS: 1e10, BytesPerSecond: 1e10}}, stages)
+		power = slices.Repeat([]Power{{Speed: gpu.Speed{FLOPS: 1e10, BytesPerSecond: 1e10}}}, stages)
 	}
 	if len(power) != stages {
 		return Assignment{}, fmt.Errorf("pipeline: balance: found the power of %d stages, wanted %d", len(power), stages)
@@ -59,13 +50,14 @@ func Auto(units []Unit, stages, chunks int, power []Power) (Assignment, error) {
 	return assignment(units, ends, stages), nil
 }
 
-// costOf is the time of units[from:to] as one part.
-func (b balance) costOf(from, to int, power Power) cost {
+// costOf is the seconds of a microbatch in units[from:to] as one part, forward and backward: computing, and moving activations and their gradients in
+// and out.
+func (b balance) costOf(from, to int, power Power) (compute, move float64) {
 	work, moved := b.work[to]-b.work[from], b.units[to-1].moved()
 	if from > 0 {
 		moved += b.units[from-1].moved()
 	}
-	return cost{compute: float64(work) / power.FLOPS, move: float64(moved) / power.BytesPerSecond}
+	return float64(work) / power.FLOPS, float64(moved) / power.BytesPerSecond
 }
 
 // work is the operations of both passes of a microbatch.
@@ -93,7 +85,8 @@ func newBalance(units []Unit, stages, chunks int, power []Power) balance {
 
 // seconds is the time of units[from:to] as part p.
 func (b balance) seconds(p, from, to int) float64 {
-	return b.costOf(from, to, b.power[p%b.stages]).seconds()
+	compute, move := b.costOf(from, to, b.power[p%b.stages])
+	return compute + move
 }
 
 // fits tells whether units[from:to] alone exceed the memory of the stage of part p.

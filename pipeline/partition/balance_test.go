@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
 )
 
 // randomUnits have whole numbers for everything, so that sums are exact and there are ties.
@@ -24,7 +26,7 @@ func randomUnits(rng *rand.Rand, n int) []Unit {
 func randomPower(rng *rand.Rand, stages int, memory uint64) []Power {
 	power := make([]Power, stages)
 	for i := range power {
-		power[i] = Power{FLOPS: float64(int(1) << rng.IntN(3)), BytesPerSecond: float64(int(1) << rng.IntN(3))}
+		power[i] = Power{Speed: gpu.Speed{FLOPS: float64(int(1) << rng.IntN(3)), BytesPerSecond: float64(int(1) << rng.IntN(3))}}
 		if memory > 0 && rng.IntN(2) == 0 {
 			power[i].Memory = memory + rng.Uint64N(memory)
 		}
@@ -181,7 +183,7 @@ func TestBalanceOfADeepModel(t *testing.T) {
 	for i := range units {
 		units[i] = Unit{Params: []string{fmt.Sprintf("h.%d.w", i)}, FLOPs: 100, Activation: 1}
 	}
-	power := slices.Repeat([]Power{{FLOPS: 1e9, BytesPerSecond: 1e12}}, 8)
+	power := slices.Repeat([]Power{{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e12}}}, 8)
 	a, err := Auto(units, 8, 4, power)
 	require.NoError(t, err)
 	slowest, _ := slowestStage(units, endsOf(t, a, units), power)
@@ -248,15 +250,15 @@ func TestBalanceFollowsPower(t *testing.T) {
 		require.NoError(t, err)
 		return endsOf(t, a, units)
 	}
-	assert.Equal(t, []int{2, 8}, cut(Power{FLOPS: 1e9, BytesPerSecond: 1e9}, Power{FLOPS: 3e9, BytesPerSecond: 1e9}))
-	assert.Equal(t, []int{5, 8}, cut(Power{FLOPS: 1e9, BytesPerSecond: 1e9}, Power{FLOPS: 1e9, BytesPerSecond: 1e9, Memory: 30}))
+	assert.Equal(t, []int{2, 8}, cut(Power{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}}, Power{Speed: gpu.Speed{FLOPS: 3e9, BytesPerSecond: 1e9}}))
+	assert.Equal(t, []int{5, 8}, cut(Power{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}}, Power{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}, Memory: 30}))
 	units[3].Activation = 1e7
-	assert.Equal(t, []int{3, 8}, cut(Power{FLOPS: 1e9, BytesPerSecond: 1e9}, Power{FLOPS: 1.1e9, BytesPerSecond: 1e9}))
+	assert.Equal(t, []int{3, 8}, cut(Power{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}}, Power{Speed: gpu.Speed{FLOPS: 1.1e9, BytesPerSecond: 1e9}}))
 }
 
 func TestBalanceErrors(t *testing.T) {
 	units := unitsOf(t, gpt2(t, 2, false))
-	fast := Power{FLOPS: 1, BytesPerSecond: 1}
+	fast := Power{Speed: gpu.Speed{FLOPS: 1, BytesPerSecond: 1}}
 	for _, c := range []struct {
 		want   string
 		stages int
@@ -264,9 +266,9 @@ func TestBalanceErrors(t *testing.T) {
 	}{
 		{"5 stages: the model has 4 pieces to give away (embedding, h.0, h.1, head), wanted at least 5", 5, nil},
 		{"found the power of 1 stages, wanted 2", 2, []Power{fast}},
-		{"stage 1: found 0 FLOP/s and 1 bytes/s, wanted more than 0", 2, []Power{fast, {BytesPerSecond: 1}}},
-		{"stage 0: found NaN FLOP/s", 2, []Power{{FLOPS: math.NaN(), BytesPerSecond: 1}, fast}},
-		{`no cut in 2 parts found that fits`, 2, []Power{{FLOPS: 1, BytesPerSecond: 1, Memory: 100}, fast}},
+		{"stage 1: found 0 FLOP/s and 1 bytes/s, wanted more than 0", 2, []Power{fast, {Speed: gpu.Speed{BytesPerSecond: 1}}}},
+		{"stage 0: found NaN FLOP/s", 2, []Power{{Speed: gpu.Speed{FLOPS: math.NaN(), BytesPerSecond: 1}}, fast}},
+		{`no cut in 2 parts found that fits`, 2, []Power{{Speed: gpu.Speed{FLOPS: 1, BytesPerSecond: 1}, Memory: 100}, fast}},
 	} {
 		_, err := Auto(units, c.stages, 1, c.power)
 		assert.ErrorContains(t, err, c.want)

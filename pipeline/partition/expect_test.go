@@ -17,11 +17,13 @@ import (
 // the second, and 60 bytes cross at the slower end's 30 bytes a second, 2 s each way.
 func TestExpectedStep(t *testing.T) {
 	units := []Unit{{Params: []string{"h.0.w"}, FLOPs: 100, Activation: 60}, {Params: []string{"h.1.w"}, FLOPs: 100}}
-	powers := []Power{{FLOPS: 100, BytesPerSecond: 30}, {FLOPS: 50, BytesPerSecond: 300}}
+	powers := []Power{{Speed: gpu.Speed{FLOPS: 100, BytesPerSecond: 30}}, {Speed: gpu.Speed{FLOPS: 50, BytesPerSecond: 300}}}
 	a, err := Auto(units, 2, 1, powers)
 	require.NoError(t, err)
-	assert.Equal(t, cost{compute: 3, move: 4}, newBalance(units, 2, 1, powers).costOf(0, 1, powers[0]))
-	assert.Equal(t, cost{compute: 6, move: 0.4}, newBalance(units, 2, 1, powers).costOf(1, 2, powers[1]))
+	for stage, want := range [][2]float64{{3, 4}, {6, 0.4}} {
+		compute, move := newBalance(units, 2, 1, powers).costOf(stage, stage+1, powers[stage])
+		assert.Equal(t, want, [2]float64{compute, move})
+	}
 
 	one, err := schedule.New(schedule.Config{Name: schedule.OneForwardOneBackward, Stages: 2, Microbatches: 1})
 	require.NoError(t, err)
@@ -54,7 +56,7 @@ func TestExpectedBubbleOfEqualParts(t *testing.T) {
 		require.NoError(t, err)
 		powers := make([]Power, stages)
 		for i := range powers {
-			powers[i] = Power{FLOPS: 1, BytesPerSecond: 1}
+			powers[i] = Power{Speed: gpu.Speed{FLOPS: 1, BytesPerSecond: 1}}
 		}
 		for _, idle := range a.Expect(s, units, powers, 0).Idle {
 			assert.InDelta(t, c.bubble, idle, 1e-9, c.name)

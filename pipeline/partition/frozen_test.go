@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
 	"gputrain/pipeline/schedule"
@@ -74,7 +75,7 @@ func TestCutOfAFrozenBegin(t *testing.T) {
 	stages := func(frozen ...string) (first int, played schedule.Simulation) {
 		units, err := Units(built(t, def, nil), frozen...)
 		require.NoError(t, err)
-		powers := slices.Repeat([]Power{{FLOPS: 1e9, BytesPerSecond: 1e9}}, 2)
+		powers := slices.Repeat([]Power{{Speed: gpu.Speed{FLOPS: 1e9, BytesPerSecond: 1e9}}}, 2)
 		a, err := Auto(units, 2, 1, powers)
 		require.NoError(t, err)
 		s, err := schedule.New(schedule.Config{Name: schedule.OneForwardOneBackward, Stages: 2, Microbatches: 8})

@@ -35,30 +35,15 @@ func AddOptimizer(units []Unit, tx optim.Transform, sums int, whole []buffers.Sp
 		for _, s := range trained {
 			units[i].Memory += 4 * uint64(sums*graph.Elements(s.Shape))
 		}
-		bytes, err := stateBytes(tx, trained, whole, lim)
+		layout, err := buffers.NewLayout(trained, lim)
+		bytes := uint64(0)
+		if err == nil {
+			bytes, err = tx.StageBytes(layout, whole, lim)
+		}
 		if err != nil {
 			return fmt.Errorf("pipeline: units: %q: %w", u.Name, err)
 		}
 		units[i].Memory += bytes
 	}
 	return nil
-}
-
-// stateBytes plans the state of some of a model's leaves on no device.
-func stateBytes(tx optim.Transform, own, whole []buffers.Spec, lim gpu.Limits) (uint64, error) {
-	layout, err := buffers.NewLayout(own, lim)
-	if err != nil {
-		return 0, err
-	}
-	params, err := buffers.NewTree(gpu.Dry(lim), "params", layout, buffers.F32)
-	if err != nil {
-		return 0, err
-	}
-	defer params.Release()
-	s, err := tx.InitStage(params, whole)
-	if err != nil {
-		return 0, err
-	}
-	defer s.Release()
-	return s.Bytes(), nil
 }

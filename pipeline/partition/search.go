@@ -54,10 +54,10 @@ func (s *search) extend(from int) {
 		if power.Memory > 0 && s.bytes[stage]+bytes > power.Memory {
 			break // more units take more
 		}
-		c := s.costOf(from, to, power)
-		work := c.compute * power.FLOPS
+		compute, move := s.costOf(from, to, power)
+		work := compute * power.FLOPS
 		before := s.times[stage]
-		s.times[stage] += c.seconds()
+		s.times[stage] += compute + move
 		s.bytes[stage] += bytes
 		s.undone -= work
 		s.path = append(s.path, to)
@@ -68,7 +68,7 @@ func (s *search) extend(from int) {
 		s.undone += work
 		s.bytes[stage] -= bytes
 		s.times[stage] = before
-		if before+c.compute >= s.best {
+		if before+compute >= s.best {
 			break
 		}
 	}

@@ -139,9 +139,9 @@ func (s OnRanks) powers(ctx context.Context) ([]partition.Power, error) {
 	for stage, at := range s.first {
 		sites = append(sites, pipeline.Site{Host: s.mesh.Host(s.mesh.RankOf(0, stage)), Adapter: at.Adapter, Memory: at.Memory})
 	}
-	var told [][]partition.Power
+	var told [][]gpu.Speed
 	if !pipeline.Alike(sites) {
-		own := make([]partition.Power, len(sites))
+		own := make([]gpu.Speed, len(sites))
 		for stage := range sites {
 			if !s.mesh.Has(0, stage) {
 				continue
@@ -156,5 +156,5 @@ func (s OnRanks) powers(ctx context.Context) ([]partition.Power, error) {
 			return nil, err
 		}
 	}
-	return pipeline.PowersAt(sites, func(stage int) (partition.Power, error) { return told[s.mesh.RankOf(0, stage)][stage], nil })
+	return pipeline.PowersAt(sites, func(stage int) (gpu.Speed, error) { return told[s.mesh.RankOf(0, stage)][stage], nil })
 }
