@@ -49,7 +49,7 @@ func TestDirectoriesThatAreNoModel(t *testing.T) {
 		"pickles":                {write("pytorch_model.bin", "x"), []string{"pytorch_model.bin is a pickle", "save the model as safetensors"}},
 		"pickles in pieces":      {write("pytorch_model-00001-of-00002.bin", "x"), []string{"pytorch_model-00001-of-00002.bin is a pickle"}},
 		"for inference":          {write("model-Q4_K_M.gguf", "GGUF"), []string{"model-Q4_K_M.gguf is for inference"}},
-		"an adapter":             {write("adapter_model.safetensors", "x"), []string{"adapter_model.safetensors is an adapter, not a model"}},
+		"an adapter":             {write("adapter_model.safetensors", "x"), []string{"adapter_model.safetensors is an adapter, and there is no adapter_config.json"}},
 		"another name":           {write("consolidated.safetensors", "x"), []string{"consolidated.safetensors is not named as Hugging Face"}},
 		"a pointer for weights":  {write("model.safetensors", pointer), []string{"model.safetensors", "Git LFS pointer, wanted a file of 988097824 bytes"}},
 		"a refusal for weights":  {write("model.safetensors", "Access to model meta-llama/Llama-3.2-1B is restricted."), []string{"model.safetensors", "refusal", "Llama-3.2-1B"}},
