@@ -270,6 +270,17 @@ func Adapts(path string) string {
 	return name
 }
 
+// AdapterScales are what the product of each adapter's matrices is multiplied by, by the modules as PEFT calls them.
+func AdapterScales(def Definition) map[string]float64 {
+	scales := map[string]float64{}
+	if m, ok := def.(adapted); ok {
+		for _, a := range m.modules {
+			scales[a.module] = a.scale
+		}
+	}
+	return scales
+}
+
 // BaseOf is the network that def's adapters stand on; def itself where it has none.
 func BaseOf(def Definition) Definition {
 	if m, ok := def.(adapted); ok {

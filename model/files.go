@@ -26,8 +26,11 @@ const (
 )
 
 // WeightFiles are the files with the weights in dir: model.safetensors, or those that model.safetensors.index.json names, sorted. Where there are both,
-// they must have the same tensors.
+// they must have the same tensors. Of adapters it is adapter_model.safetensors.
 func WeightFiles(dir string) ([]string, error) {
+	if is, err := isAdapter(dir); err != nil || is {
+		return []string{filepath.Join(dir, AdapterWeightsFile)}, err
+	}
 	index, err := indexOf(dir)
 	if err != nil {
 		return nil, err

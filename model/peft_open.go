@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
 
@@ -177,4 +179,35 @@ func (m adapted) tensors(f *safetensors.File) (map[string]string, error) {
 		wrong = append(wrong, fmt.Sprintf("found %s, of which %s says nothing", described(extra), AdapterConfigFile))
 	}
 	return names, complain(wrong)
+}
+
+// ParseAdapter is base with the adapters that an adapter_config.json tells of.
+func ParseAdapter(config []byte, base Definition) (Definition, error) {
+	p, err := parsePEFT(config)
+	if err != nil {
+		return nil, fmt.Errorf("model: %s: %w", AdapterConfigFile, err)
+	}
+	return p.adapt(base)
+}
+
+// AdapterWeights are all parameters of def, in canonical order: those of its base, which are given, and its adapters, from an open PEFT file.
+func AdapterWeights(def Definition, base []array.Host, f *safetensors.File) ([]array.Host, error) {
+	m, ok := def.(adapted)
+	if !ok {
+		return nil, errNoAdapters
+	}
+	names, err := m.tensors(f)
+	if err != nil {
+		return nil, fmt.Errorf("model: %s: %w", AdapterWeightsFile, err)
+	}
+	all := slices.Clone(base)
+	for _, p := range m.own() {
+		data, err := f.Float32(names[p.Path])
+		if err != nil {
+			return nil, fmt.Errorf("model: %s: %w", AdapterWeightsFile, err)
+		}
+		all = append(all, array.Host{Path: p.Path, Shape: p.Shape, Data: data})
+	}
+	slices.SortFunc(all, func(a, b array.Host) int { return strings.Compare(a.Path, b.Path) })
+	return all, nil
 }

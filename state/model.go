@@ -51,7 +51,7 @@ func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err
 	}
-	def, err := model.ReadConfig(dir)
+	def, err := model.ReadConfigOn(dir, at)
 	if err != nil {
 		return nil, loadError(dir, "%w", err)
 	}

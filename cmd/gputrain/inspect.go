@@ -72,7 +72,7 @@ func (c *inspectCmd) Run() error {
 			return &setup.ModelError{Err: err}
 		}
 		if !c.JSON {
-			if err := describe(dir, base); err != nil {
+			if err := c.describe(dir, base); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func (c *inspectCmd) base(dir string) (*model.Base, error) {
 		return nil, err
 	}
 	defer release()
-	def, err := model.ReadConfig(dir)
+	def, err := model.ReadConfigOn(dir, at)
 	if err != nil {
 		return nil, err
 	}
@@ -184,13 +184,16 @@ func savedOptimizer(dir string, r checkpoint.Record) (optim.Config, error) {
 }
 
 // describe prints what a checkpoint or a model directory is.
-func describe(dir string, base *model.Base) error {
-	def, err := model.ReadConfig(dir)
+func (c *inspectCmd) describe(dir string, base *model.Base) error {
+	def, err := model.ReadConfigOn(dir, c.Base)
 	if err != nil {
-		return &setup.ModelError{Err: err}
+		return &setup.ModelError{Err: c.advised(err)}
 	}
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
-	if tokens, err := setup.ModelTokens(dir, def); err != nil {
+	if n := len(model.AdapterScales(def)); n > 0 {
+		fmt.Printf("adapters on %d matrices, %d parameters that are trained\n", n, model.Parameters(def)-model.Parameters(model.BaseOf(def)))
+	}
+	if tokens, err := setup.ModelTokens(textDir(dir, c.Base), def); err != nil {
 		fmt.Println(terminal.Text(err.Error()))
 	} else if t := tokens.Tokenizer; t != nil {
 		fmt.Printf("tokenizer: %s, %d tokens, end tokens %v, fingerprint %s\n", t.Kind(), t.VocabSize(), t.EndTokens(), t.Fingerprint())

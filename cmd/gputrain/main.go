@@ -34,6 +34,7 @@ type cli struct {
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`
 	Export     exportCmd     `cmd:"" help:"Write a trained model in the Hugging Face layout, in a type of your choice."`
+	Merge      mergeCmd      `cmd:"" help:"Write the model that adapters (LoRA) make of their base, whole, in the Hugging Face layout."`
 	Devices    devicesCmd    `cmd:"" help:"List the adapters."`
 	Doctor     doctorCmd     `cmd:"" help:"Prove the numbers on an adapter: every kernel against its twin, the golden cases, and speed."`
 	Bench      benchCmd      `cmd:"" help:"Measure copy, matmul, optimizers and training."`

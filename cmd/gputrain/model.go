@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
+	"gputrain/tokenizer"
 	"gputrain/train/setup"
 )
 
@@ -91,6 +92,14 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 		return nil, nil, f.advised(err)
 	}
 	tellNotFinite(loaded.NotFinite())
-	f.tokens, f.unspoken = setup.ModelTokens(dir, loaded.Definition())
+	f.tokens, f.unspoken = setup.ModelTokens(textDir(dir, base), loaded.Definition())
 	return &openedModel{loaded, dir}, func() { loaded.Release(); dev.Release(); unhold() }, nil
+}
+
+// textDir is the directory with a model's tokenizer: that of the base where one of adapters has none.
+func textDir(dir, at string) string {
+	if base, err := model.AdapterBase(dir, at); err == nil && base != "" && !tokenizer.Has(dir) {
+		return base
+	}
+	return dir
 }

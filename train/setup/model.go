@@ -7,17 +7,20 @@ import (
 	"path/filepath"
 
 	"gputrain/checkpoint"
+	"gputrain/model"
 )
 
-// HoldModel is path itself where it holds a config.json, the newest whole checkpoint where path is a run directory; out is told of damaged
+// HoldModel is path itself where it holds a config.json or an adapter_config.json, the newest whole checkpoint where path is a run directory; out is told of damaged
 // ones. A training run that goes on leaves the checkpoint until release.
 func HoldModel(path string, out io.Writer) (dir string, release func(), err error) {
 	let := func(unlock func() error) func() {
 		return func() { _ = unlock() } // nothing was written
 	}
-	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
-		unlock, err := checkpoint.Hold(checkpoint.OS, path)
-		return path, let(unlock), err
+	for _, name := range []string{"config.json", model.AdapterConfigFile} {
+		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+			unlock, err := checkpoint.Hold(checkpoint.OS, path)
+			return path, let(unlock), err
+		}
 	}
 	found, unlock, err := Checkpoints(path).Hold()
 	if err != nil {

@@ -27,12 +27,14 @@ type modelCase struct {
 		Logits      tolerance `json:"logits"`
 		Grads       tolerance `json:"grads"`
 		FinalParams tolerance `json:"final_params"`
+		Merged      tolerance `json:"merged"`
 	} `json:"tolerance"`
 
 	def     model.Definition
-	initial []buffers.Host
-	tokens  []int32 // [steps, batch, seq_len+1]
-	labels  []int32 // [steps, batch, seq_len]; nil: the tokens, shifted by one
+	initial []buffers.Host // of what is trained
+	frozen  []buffers.Host // of what is not
+	tokens  []int32        // [steps, batch, seq_len+1]
+	labels  []int32        // [steps, batch, seq_len]; nil: the tokens, shifted by one
 }
 
 // modelRun is a model and its optimizer at work on the batches of a case.
@@ -103,6 +105,16 @@ func (m *modelCase) path(name string) string {
 		return known
 	}
 	return strings.TrimPrefix(name, m.NamePrefix)
+}
+
+// trained are the parameters of a graph that are trained, and their paths.
+func (m *modelCase) trained(built *model.Built) (paths []string, values []*graph.Value) {
+	for i, p := range m.def.Params() {
+		if slices.ContainsFunc(m.initial, func(h buffers.Host) bool { return h.Path == p.Path }) {
+			paths, values = append(paths, p.Path), append(values, built.Params[i])
+		}
+	}
+	return paths, values
 }
 
 func (m *modelCase) loadBatches(c *goldenCase) error {

@@ -19,6 +19,7 @@ import (
 type deviceModel struct {
 	*deviceRun
 	dev           *gpu.Device
+	frozen        *buffers.Tree // nil: everything is trained
 	loss, forward *compile.Program
 	backward      *gpu.Program
 }
@@ -33,7 +34,13 @@ func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*device
 		return nil, err
 	}
 	d := &deviceModel{deviceRun: run, dev: dev}
-	if err := d.compile(m); err != nil {
+	if len(m.frozen) > 0 {
+		d.frozen, err = buffers.Upload(dev, "case.frozen", m.frozen, buffers.F32)
+	}
+	if err == nil {
+		err = d.compile(m)
+	}
+	if err != nil {
 		d.release()
 		return nil, err
 	}
@@ -45,16 +52,17 @@ func (d *deviceModel) compile(m *modelCase) error {
 	if err != nil {
 		return err
 	}
-	grads, err := graph.Gradients(built.Graph, built.Loss, built.Params)
+	paths, values := m.trained(built)
+	grads, err := graph.Gradients(built.Graph, built.Loss, values)
 	if err != nil {
 		return err
 	}
 	targets := []compile.Target{{Name: "loss", Value: built.Loss}}
-	for i, p := range m.def.Params() {
-		targets = append(targets, compile.Target{Value: grads[i], Leaf: p.Path})
+	for i, path := range paths {
+		targets = append(targets, compile.Target{Value: grads[i], Leaf: path})
 	}
 	if d.loss, err = compile.New(d.ctx, d.dev, built.Graph, compile.Options{
-		Label: "doctor.loss", Params: d.tree, Grads: d.deviceRun.grads, Targets: targets,
+		Label: "doctor.loss", Params: d.tree, Beside: []*buffers.Tree{d.frozen}, Grads: d.deviceRun.grads, Targets: targets,
 	}); err != nil {
 		return err
 	}
@@ -67,7 +75,7 @@ func (d *deviceModel) compile(m *modelCase) error {
 		return err
 	}
 	d.forward, err = compile.New(d.ctx, d.dev, built.Graph, compile.Options{
-		Label: "doctor.logits", Params: d.tree, Targets: []compile.Target{{Name: "logits", Value: built.Logits}},
+		Label: "doctor.logits", Params: d.tree, Beside: []*buffers.Tree{d.frozen}, Targets: []compile.Target{{Name: "logits", Value: built.Logits}},
 	})
 	return err
 }
@@ -124,6 +132,9 @@ func (d *deviceModel) release() {
 		if p != nil {
 			p.Release()
 		}
+	}
+	if d.frozen != nil {
+		d.frozen.Release()
 	}
 	d.deviceRun.release()
 }

@@ -27,8 +27,8 @@ var modelCases = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
 // families are cases of models of other families, that the program does not carry with it.
 const families = "../../../model/testdata"
 
-// familyCases have between them what needs kernels: caps, windows, documents, parts of heads turned. The graphs of all are tested in package model.
-var familyCases = []string{"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3"}
+// familyCases have between them what needs kernels: caps, windows, documents, parts of heads turned, adapters. The graphs of all are tested in package model.
+var familyCases = []string{"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus"}
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
 	t.Helper()
@@ -60,7 +60,8 @@ func newTwinModel(t *testing.T, m *modelCase) *twinModel {
 	require.NoError(t, err)
 	d.loss, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true})
 	require.NoError(t, err)
-	d.grads, err = graph.Gradients(d.loss.Graph, d.loss.Loss, d.loss.Params)
+	_, values := m.trained(d.loss)
+	d.grads, err = graph.Gradients(d.loss.Graph, d.loss.Loss, values)
 	require.NoError(t, err)
 	return d
 }
@@ -83,7 +84,7 @@ func narrowed(a *graph.Array) []float32 {
 
 func (d *twinModel) feeds(tokens []int32) map[string]*graph.Array {
 	feeds := map[string]*graph.Array{model.InputTokens: widened([]int{d.m.Batch, d.m.SeqLen}, tokens)}
-	for _, h := range d.optimizer.Params() {
+	for _, h := range slices.Concat(d.optimizer.Params(), d.m.frozen) {
 		feeds[h.Path] = widened(h.Shape, h.Data)
 	}
 	return feeds
@@ -106,7 +107,7 @@ func (d *twinModel) step(tokens, labels []int32, scale float32) (float32, error)
 		return 0, err
 	}
 	d.last = nil
-	for i, p := range d.m.def.Params() {
+	for i, p := range d.m.initial {
 		d.last = append(d.last, buffers.Host{Path: p.Path, Shape: p.Shape, Data: narrowed(got[1+i])})
 	}
 	return float32(got[0].Data[0]), d.optimizer.Update(d.last)

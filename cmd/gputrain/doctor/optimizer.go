@@ -34,6 +34,8 @@ type optimizerCase struct {
 		Params tolerance            `json:"params"`
 		State  map[string]tolerance `json:"state"`
 	} `json:"tolerance"`
+
+	rates []optim.PathRate
 }
 
 // expectation is what is to be compared after call Step, counted from 0.
@@ -75,7 +77,7 @@ func (o *optimizerCase) translate(config map[string]any) {
 func (o *optimizerCase) transform() (optim.Transform, error) {
 	options := optim.Options{
 		Schedule: o.Schedule, ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay,
-		AccumulationSteps: o.AccumulationSteps, Numerics: optim.EFormer,
+		AccumulationSteps: o.AccumulationSteps, Numerics: optim.EFormer, Rates: o.rates,
 	}
 	if o.ClipGrad != nil && *o.ClipGrad == 0 {
 		options.ClipGrad = nil // eformer tests for truth

@@ -1,0 +1,131 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"path"
+	"slices"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/buffers/safetensors"
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// loraCase is case.json of kind lora: a base and an adapter of it, which alone is trained.
+type loraCase struct {
+	modelCase
+	Scales        map[string]float64 `json:"scales"`            // of each module's product B A
+	Ratio         float64            `json:"loraplus_lr_ratio"` // of the rate of B to that of A; 0: 1
+	LearningRates map[string]float64 `json:"learning_rates"`    // of each tensor, with a ratio
+}
+
+// fasterLeaves are those of an adapter whose rate LoRA+ multiplies (Hayou et al. 2024, arXiv:2402.12354).
+const fasterLeaves = `\.(lora_B\.weight|lora_magnitude_vector)$`
+
+// runLoRA trains the adapter of a case on the device.
+func runLoRA(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+	l, err := loadLoRA(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	run, err := newDeviceModel(ctx, dev, &l.modelCase)
+	if err != nil {
+		return nil, err
+	}
+	defer run.release()
+	seen, err := c.train(&l.modelCase, run)
+	if err != nil {
+		return nil, err
+	}
+	return seen, c.merged(l, seen)
+}
+
+func loadLoRA(c *goldenCase, dir fs.FS) (*loraCase, error) {
+	l := &loraCase{}
+	if err := c.decode(l); err != nil {
+		return nil, err
+	}
+	all, err := l.read(dir)
+	if err != nil {
+		return nil, err
+	}
+	own := model.AdapterParams(l.def)
+	for _, h := range all {
+		if slices.Contains(own, h.Path) {
+			l.initial = append(l.initial, h)
+		} else {
+			l.frozen = append(l.frozen, h)
+		}
+	}
+	if l.Ratio > 0 {
+		l.rates = []optim.PathRate{{Pattern: fasterLeaves, Multiplier: l.Ratio}}
+	}
+	return l, l.loadBatches(c)
+}
+
+// read reads the base and the adapter.
+func (l *loraCase) read(dir fs.FS) ([]buffers.Host, error) {
+	base, params, err := readModel(dir, "base")
+	if err != nil {
+		return nil, err
+	}
+	config, err := fs.ReadFile(dir, path.Join("adapter", model.AdapterConfigFile))
+	if err != nil {
+		return nil, err
+	}
+	if l.def, err = model.ParseAdapter(config, base); err != nil {
+		return nil, err
+	}
+	data, err := fs.ReadFile(dir, path.Join("adapter", model.AdapterWeightsFile))
+	if err != nil {
+		return nil, err
+	}
+	f, err := safetensors.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", model.AdapterWeightsFile, err)
+	}
+	return model.AdapterWeights(l.def, params, f)
+}
+
+// merged compares scales and rates with those of the case, and the matrices that it has of the merged model.
+func (c *goldenCase) merged(l *loraCase, seen *comparison) error {
+	scales := model.AdapterScales(l.def)
+	for _, module := range slices.Sorted(maps.Keys(l.Scales)) {
+		seen.number("scale of "+module, scales[module], l.Scales[module], 1e-12*math.Abs(l.Scales[module]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.LearningRates)) {
+		rate := l.Schedule.LearningRate
+		if strings.HasSuffix(name, ".lora_B.weight") || strings.HasSuffix(name, ".lora_magnitude_vector") {
+			rate *= l.Ratio
+		}
+		seen.number("rate of "+name, rate, l.LearningRates[name], 1e-9*rate)
+	}
+	at := map[string][]float32{}
+	for _, h := range slices.Concat(l.initial, l.frozen) {
+		at[h.Path] = h.Data
+	}
+	read := model.Merge(l.def, func(path string) ([]float32, error) { return slices.Clone(at[path]), nil })
+	const prefix = "expect/0/merged/"
+	for _, name := range c.tensors.Names() {
+		module, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		want, err := c.tensors.Float32(name)
+		if err != nil {
+			return err
+		}
+		got, err := read(model.PathOf(l.def, module))
+		if err != nil {
+			return err
+		}
+		seen.tensor(name, got, want, l.Tolerance.Merged)
+	}
+	return nil
+}
