@@ -79,7 +79,7 @@ func TestLearned(t *testing.T) {
 		{spans, twoTurns, Options{LastOnly: true}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[Ok )]\n"},
 		{spans, `{"messages": [{"role": "user", "content": "Hi"}]}`, Options{}, "(user\nHi)\n"},
 		{thinks, twoTurns, Options{LastOnly: true}, "(user\nHi)\n(assistant\nYo)\n(user\nHm)\n(assistant\n[<think>\nu\n</think>\nOk )]\n"},
-		{bare, twoTurns, Options{}, "user: Hi\n\nassistant: [Yo\n\n]user: Hm\n\nassistant: [Ok \n\n]"}, // no token ends a turn
+		{bare, twoTurns, Options{}, "user: Hi\n\nassistant: [Yo\n\n]user: Hm\n\nassistant: [Ok \n\n]"},                                                      // no token ends a turn
 		{bare, `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "the"}]}`, Options{}, "user: Hi\n\nassistant:[ the\n\n]"}, // " th" is one token
 		{
 			qwen, `{"prompt": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}, {"role": "user", "content": "Hm"}], "completion": [{"role": "assistant", "content": "Ok"}]}`,
