@@ -47,6 +47,9 @@ func (r *run) key(attribute, caseSensitive any) func(item any) any {
 }
 
 func mapped(r *run, a values, rest arguments) any {
+	if !truth(a[0]) { // None too, which is nothing to go through elsewhere
+		return &iterator{"generator", nil}
+	}
 	var do func(item any) any
 	attribute, ok := rest.named.Get("attribute")
 	switch {
@@ -71,6 +74,9 @@ func mapped(r *run, a values, rest arguments) any {
 // selected keeps the items for which a test, of an attribute or of themselves, is as wanted.
 func selected(name string, wanted, byAttribute bool) func(r *run, a values, rest arguments) any {
 	return func(r *run, a values, rest arguments) any {
+		if !truth(a[0]) {
+			return &iterator{"generator", nil}
+		}
 		get := func(item any) any { return item }
 		if byAttribute {
 			if len(rest.list) == 0 {

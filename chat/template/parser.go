@@ -10,13 +10,14 @@ import (
 
 // parser makes statements of tokens.
 type parser struct {
-	name   string
-	tokens []token
-	at     int
-	depth  int             // of what is read
-	links  int             // operators of the tag
-	names  map[string]bool // of the macro that is read
-	loops  int             // that are around what is read, for break and continue
+	name      string
+	tokens    []token
+	at        int
+	depth     int             // of what is read
+	links     int             // operators of the tag
+	names     map[string]bool // of the macro that is read
+	loops     int             // that are around what is read, for break and continue
+	generates bool            // a statement so far
 }
 
 func (p *parser) fail(line int, format string, args ...any) {
@@ -141,6 +142,7 @@ func (p *parser) statement(tag token, ends []string) statement {
 		loops := p.loops
 		p.loops = 0
 		defer func() { p.loops = loops }()
+		p.generates = true
 		return &generation{tag.line, p.block(tag, "endgeneration")}
 	case "print":
 		o := &output{tag.line, p.tuple()}

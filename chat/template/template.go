@@ -8,9 +8,13 @@ import (
 
 // A Template is one that was read. It does not change.
 type Template struct {
-	name string
-	body []statement
+	name      string
+	body      []statement
+	generates bool
 }
+
+// Generates says whether the template has {% generation %}, so that [Rendering.Generated] tells what a model writes.
+func (t *Template) Generates() bool { return t.generates }
 
 // Parse reads a template; errors call it by the name.
 func Parse(name, source string) (t *Template, err error) {
@@ -23,7 +27,7 @@ func Parse(name, source string) (t *Template, err error) {
 	}
 	p := &parser{name: name, tokens: lex(name, source)}
 	body, _ := p.body(token{})
-	return &Template{name, body}, nil
+	return &Template{name, body, p.generates}, nil
 }
 
 // Options say how a template is rendered.

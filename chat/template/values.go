@@ -312,3 +312,20 @@ func (r *run) contains(all, one any) bool {
 	}
 	return false
 }
+
+// Kind is what a value is, as JSON has it.
+func Kind(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "true or false"
+	case string:
+		return "a text"
+	case []any:
+		return "a list"
+	case *Object:
+		return "an object"
+	}
+	return "a number"
+}

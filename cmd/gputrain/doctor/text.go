@@ -30,6 +30,8 @@ var textKinds = map[string]func(c *textFile) (string, error){
 	"decode":        decodeCases,
 	"split":         splitCases,
 	"train":         trainCase,
+	"chat":          chatCases,
+	"sft":           sftCases,
 }
 
 // textFile is a file of cases, and the folder it lies in.

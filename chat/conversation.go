@@ -1,0 +1,27 @@
+package chat
+
+import "gputrain/chat/template"
+
+// A Conversation is what a row has: messages for a template, or plain text.
+type Conversation struct {
+	// Format is the name of what the row was read as.
+	Format string
+	// Messages are those of a conversation in the form that templates know; none for plain text.
+	Messages []*template.Object
+	// Train says of each message whether it learns, nil where its role decides.
+	Train []*bool
+	// Variables are what else the template gets, tools among them.
+	Variables template.Object
+	// Prompt and Text are plain text. The prompt does not learn.
+	Prompt, Text string
+}
+
+// Plain says that a row has no messages: no template is needed.
+func (c *Conversation) Plain() bool { return c.Messages == nil }
+
+// role of a message.
+func (c *Conversation) role(i int) string {
+	role, _ := c.Messages[i].Get("role")
+	s, _ := role.(string)
+	return s
+}

@@ -1,0 +1,180 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gputrain/chat/template"
+	"gputrain/tokenizer"
+)
+
+// Options say what of a conversation learns.
+type Options struct {
+	// Learn are the roles whose messages learn: nil is the assistant alone.
+	Learn []string
+	// LastOnly leaves all but the last message that would learn out.
+	LastOnly bool
+	// Now is what a template takes for the time, so that the same rows give the same tokens on any day. Zero is the time of the call.
+	Now time.Time
+	// NoEnd leaves out the end-of-text token after plain text.
+	NoEnd bool
+}
+
+// An Encoder makes tokens of conversations. It is safe for several goroutines at once.
+type Encoder struct {
+	tokenizer *tokenizer.Tokenizer
+	template  *Template
+	options   Options
+	special   []string // texts of special tokens
+}
+
+// NewEncoder joins a tokenizer and a template, which may be nil where all rows are plain text.
+func NewEncoder(t *tokenizer.Tokenizer, of *Template, o Options) (*Encoder, error) {
+	if o.Learn == nil {
+		o.Learn = []string{"assistant"}
+	}
+	e := &Encoder{tokenizer: t, template: of, options: o}
+	for _, id := range t.Special() {
+		token, err := t.Token(id)
+		if err != nil {
+			return nil, fmt.Errorf("chat: %w", err)
+		}
+		e.special = append(e.special, token)
+	}
+	if of != nil && of.builtin {
+		for _, token := range needed[of.name] {
+			if _, ok := t.ID(token); !ok {
+				return nil, fmt.Errorf("chat: template %s: found no token %s in the tokenizer, wanted one; the built-in template alpaca needs none", of.name, token)
+			}
+		}
+	}
+	return e, nil
+}
+
+// Encode is the tokens of a conversation, and which of them learn.
+func (e *Encoder) Encode(c *Conversation) (tokens []int32, learned []bool, err error) {
+	if c.Plain() {
+		tokens, learned, err = e.plain(c)
+	} else {
+		tokens, learned, err = e.messages(c)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("chat: encode: %w", err)
+	}
+	return tokens, learned, nil
+}
+
+// plain encodes a prompt and what follows it apart. The tokenizer's own tokens stand around both.
+func (e *Encoder) plain(c *Conversation) (tokens []int32, learned []bool, err error) {
+	before, behind := e.tokenizer.Around()
+	add := func(learns bool, ids ...int32) {
+		tokens = append(tokens, ids...)
+		learned = append(learned, slices.Repeat([]bool{learns}, len(ids))...)
+	}
+	prompt, err := e.tokenizer.Encode(c.Prompt, tokenizer.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := e.tokenizer.Encode(c.Text, tokenizer.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	if !begins(append(slices.Clone(prompt), text...), before) {
+		add(false, before...)
+	}
+	add(false, prompt...)
+	add(true, text...)
+	if e.options.NoEnd {
+		return tokens, learned, nil
+	}
+	end, ok := e.tokenizer.EndOfText()
+	switch {
+	case len(behind) > 0:
+		add(true, behind...)
+	case !ok:
+		return nil, nil, errors.New("the tokenizer has no end-of-text token, wanted one (eos_token in tokenizer_config.json)")
+	case len(text) == 0 || text[len(text)-1] != end:
+		add(true, end)
+	}
+	return tokens, learned, nil
+}
+
+func begins(ids, with []int32) bool {
+	return len(with) > 0 && len(ids) >= len(with) && slices.Equal(ids[:len(with)], with)
+}
+
+// messages encodes the text of a template, once.
+func (e *Encoder) messages(c *Conversation) ([]int32, []bool, error) {
+	whole, err := e.render(c, len(c.Messages), false)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts, err := e.parts(c, whole)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, spans, err := e.tokenizer.EncodeSpans(whole.Text, tokenizer.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return ids, Overlapping(spans, parts), nil
+}
+
+// Overlapping says of each token whether it overlaps one of some parts of the text, which are in order.
+func Overlapping(spans []tokenizer.Span, parts [][2]int) []bool {
+	learned := make([]bool, len(spans))
+	for i, s := range spans {
+		for _, p := range parts {
+			if s.Start < p[1] && s.End > p[0] {
+				learned[i] = true
+			}
+		}
+	}
+	return learned
+}
+
+// render is the text of the first n messages.
+func (e *Encoder) render(c *Conversation, n int, generation bool) (*template.Rendering, error) {
+	if e.template == nil {
+		return nil, errors.New("found messages, wanted plain text, as there is no template")
+	}
+	return e.template.Render(c.Messages[:n], &c.Variables, generation, e.options.Now)
+}
+
+// Prompt is the tokens of a conversation up to where the next answer begins.
+func (e *Encoder) Prompt(c *Conversation) ([]int32, error) {
+	made, err := e.render(c, len(c.Messages), true)
+	if err != nil {
+		return nil, fmt.Errorf("chat: prompt: %w", err)
+	}
+	ids, err := e.tokenizer.Encode(made.Text, tokenizer.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("chat: prompt: %w", err)
+	}
+	return ids, nil
+}
+
+// Ends are the tokens that end an answer: the one that the template writes after it, then those that end any text.
+func (e *Encoder) Ends() []int32 {
+	probe := &Conversation{}
+	probe.add("user", "question")
+	probe.add("assistant", "answer")
+	ends := e.tokenizer.EndTokens()
+	made, err := e.render(probe, 2, false)
+	if err != nil { // a template that wants other messages tells nothing
+		return ends
+	}
+	_, after, _ := strings.Cut(made.Text, "answer")
+	for _, token := range e.special {
+		if id, ok := e.tokenizer.ID(token); ok && strings.HasPrefix(after, token) {
+			ends = append([]int32{id}, slices.DeleteFunc(ends, func(one int32) bool { return one == id })...)
+		}
+	}
+	return ends
+}
+
+func characters(s string) int { return utf8.RuneCountInString(s) }

@@ -1,0 +1,171 @@
+package chat
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gputrain/chat/template"
+	"gputrain/internal/suggest"
+)
+
+// roles are those that messages may have, by what data calls them.
+var roles = map[string]string{
+	"system": "system", "developer": "developer", "user": "user", "assistant": "assistant", "tool": "tool", "function": "function", "ipython": "ipython",
+	"model": "assistant", "human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "observation": "tool",
+}
+
+// messages adds the messages of a list. Where it is given, train stands for those that do not say whether they learn.
+func (c *Conversation) messages(row *template.Object, key string, train *bool) error {
+	value, _ := row.Get(key)
+	value, err := parsed(value, key)
+	if err != nil {
+		return err
+	}
+	list, ok := value.([]any)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s: found %s, wanted a list of messages", key, template.Kind(value))
+	case len(list) == 0:
+		return fmt.Errorf("%s: found an empty conversation, wanted messages", key)
+	}
+	for i, one := range list {
+		m, learns, err := message(one)
+		if err != nil {
+			return fmt.Errorf("%s: message %d: %w", key, i, err)
+		}
+		if learns == nil {
+			learns = train
+		}
+		c.Messages, c.Train = append(c.Messages, m), append(c.Train, learns)
+	}
+	return nil
+}
+
+// message reads one, of either form: role and content, or from and value.
+func message(one any) (m *template.Object, train *bool, err error) {
+	from, ok := one.(*template.Object)
+	if !ok {
+		return nil, nil, fmt.Errorf("found %s, wanted an object with role and content", template.Kind(one))
+	}
+	m = &template.Object{}
+	for _, key := range from.Keys() {
+		value, _ := from.Get(key)
+		switch key {
+		case "from":
+			if none(from, "role") {
+				key = "role"
+			}
+		case "value":
+			if none(from, "content") {
+				key = "content"
+			}
+		case "train":
+			learns, ok := value.(bool)
+			if !ok && value != nil {
+				return nil, nil, fmt.Errorf("train: found %s, wanted true or false", template.Kind(value))
+			}
+			if ok {
+				train = &learns
+			}
+			continue
+		case "tool_calls":
+			if value, err = calls(value); err != nil {
+				return nil, nil, err
+			}
+		}
+		if value != nil || key == "content" { // columns of tables have a null for what a message lacks
+			m.Set(key, value)
+		}
+	}
+	return m, train, complete(m)
+}
+
+// complete checks a message, and gives it the role's own name.
+func complete(m *template.Object) error {
+	value, _ := m.Get("role")
+	role, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("found no role, wanted one of %s", strings.Join(known(), ", "))
+	}
+	name, ok := roles[role]
+	if !ok {
+		return fmt.Errorf("role: found %q, wanted one of %s%s", role, strings.Join(known(), ", "), suggest.DidYouMean(role, known()))
+	}
+	m.Set("role", name)
+	content, _ := m.Get("content")
+	_, called := m.Get("tool_calls")
+	switch content.(type) {
+	case string, []any:
+		return nil
+	case nil:
+		if called {
+			return nil
+		}
+		return fmt.Errorf("of %s: found no content, wanted a text", role)
+	case *template.Object:
+		if name == "tool" || name == "function" || name == "ipython" {
+			return nil
+		}
+	}
+	return fmt.Errorf("of %s: content: found %s, wanted a text or a list of parts", role, template.Kind(content))
+}
+
+func known() []string { return slices.Sorted(maps.Keys(roles)) }
+
+// calls are those of tools. Templates write arguments as JSON, so a text that has them in JSON becomes what it says.
+func calls(value any) (any, error) {
+	value, err := parsed(value, "tool_calls")
+	if err != nil || value == nil {
+		return nil, err
+	}
+	list, ok := value.([]any)
+	if !ok {
+		return nil, fmt.Errorf("tool_calls: found %s, wanted a list", template.Kind(value))
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	all := make([]any, len(list))
+	for i, one := range list {
+		if all[i], err = oneCall(one); err != nil {
+			return nil, fmt.Errorf("tool_calls: call %d: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+func oneCall(one any) (any, error) {
+	from, ok := one.(*template.Object)
+	if !ok {
+		return nil, fmt.Errorf("found %s, wanted an object", template.Kind(one))
+	}
+	to := &template.Object{}
+	for _, key := range from.Keys() {
+		value, _ := from.Get(key)
+		var err error
+		switch key {
+		case "function":
+			value, err = oneCall(value)
+		case "arguments":
+			value, err = arguments(value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if value != nil {
+			to.Set(key, value)
+		}
+	}
+	return to, nil
+}
+
+// arguments are an object, or the text of one in JSON; any other text stays.
+func arguments(value any) (any, error) {
+	s, ok := value.(string)
+	if !ok || !strings.HasPrefix(strings.TrimSpace(s), "{") {
+		return value, nil
+	}
+	return template.Decode([]byte(s))
+}
