@@ -108,3 +108,8 @@ func TestASharesReads(t *testing.T) {
 	_, err = e.Part(3, 3)
 	assert.ErrorContains(t, err, "batches [3, 6): outside of [0, 5)")
 }
+
+// A batch without rows has parts without rows.
+func TestPartOfAnEmptyBatch(t *testing.T) {
+	assert.Equal(t, Batch{Tokens: []int32{}, Labels: []int32{}}, Batch{Tokens: []int32{}, Labels: []int32{}}.Part(Share{}))
+}

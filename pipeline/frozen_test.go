@@ -67,6 +67,9 @@ func TestFrozenParametersOnStages(t *testing.T) {
 			require.NoError(t, err)
 			want, files := learn(t, whole, with), saved(t, whole, filepath.Join(t.TempDir(), "one"))
 			for stages := 2; stages <= len(devices); stages++ {
+				if testing.Short() && !full() && stages != 2+(o+o/len(frozenParts))%2 {
+					continue // one number of stages for each optimizer
+				}
 				order := orders[(o+p+stages)%len(orders)]
 				c := c
 				c.Recompute = model.Recomputes[(o+p+stages)%3]
@@ -89,6 +92,9 @@ func TestFrozenParametersOnStages(t *testing.T) {
 func TestPlanOfFrozenStages(t *testing.T) {
 	text := tokens(t, 130).Validation
 	for p, prefixes := range frozenParts {
+		if testing.Short() && p%5 > 1 {
+			continue // three parts, which have each schedule, each recomputation and both dtypes
+		}
 		t.Run(fmt.Sprint(prefixes), func(t *testing.T) {
 			devices := fleet(t, 3)
 			c := order(t, steep(deep(t), "adamw", `{}`, 2, 4), schedule.Names()[p%3], 3)

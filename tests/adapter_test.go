@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -41,8 +42,12 @@ func TestCommandsSayWhatIsFaster(t *testing.T) {
 	const says = `gl, cpu, driver .*: OpenGL on the processor; faster: Vulkan's software driver, .* times as fast: (sudo )?apt-get update && `
 	listed := ok(t, p.command("devices").withoutAdapter().with(bare))
 	assert.Regexp(t, `(?m)^taken: 0: .*`+says, listed.out)
-	trained := ok(t, p.train("run", "--set", "train.steps=8").withoutAdapter().with(bare))
-	assert.Regexp(t, `(?m)^adapter 0: .*`+says, trained.err)
+	trains, line := p.train("run", "--set", "train.steps=8").withoutAdapter().with(bare).start(t), regexp.MustCompile(`(?m)^adapter 0: .*`+says)
+	assert.True(t, trains.until(t, "the adapter", func() bool { return line.MatchString(trains.err.String()) }), trains.err.String())
+	if !testing.Short() { // the kernels are compiled for OpenGL, to be run once
+		r := trains.wait(t)
+		assert.Zero(t, r.code, r.err)
+	}
 	copied := ok(t, p.command("bench", "copy", "--json").withoutAdapter().with(bare))
 	assert.Regexp(t, `(?m)^0: .*`+says, copied.err)
 	assert.NotContains(t, copied.out, "faster")

@@ -12,6 +12,7 @@ import (
 
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
+	"gputrain/gpu/gputest"
 	"gputrain/model"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestFrozenParameters(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	for _, optimizer := range []string{"adamw", "adafactor", "muon", "quad"} {
+	for _, optimizer := range gputest.Rows([]string{"adamw", "adafactor", "muon", "quad"}, 2) {
 		ok(t, p.train(optimizer, "--set", "train.steps=2", "--set", "train.eval_every=0", "--set", "optimizer.schedule.warmup_steps=0",
 			"--set", "optimizer.name="+optimizer, "--set", "optimizer.decay_mask=['.']", "--set", `optimizer.rates=[{match: '^wte|^h\.0\.', multiplier: 0}]`))
 		def, got, err := model.ReadHF(p.path(optimizer, "checkpoints", checkpoint.DirName(2)))

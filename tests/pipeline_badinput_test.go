@@ -119,7 +119,7 @@ func TestPipelinesThatDoNotFit(t *testing.T) {
 	total := regexp.MustCompile(`: (\d+\.\d) MiB wanted for 2 stages`).FindStringSubmatch(r.err)
 	require.NotNil(t, total, r.err)
 	enough := strconv.Itoa(int((number(t, total[1])+0.05)*1024)+1) + "KiB"
-	for _, devices := range []string{"adapter", "stage"} {
+	for _, devices := range gputest.Rows([]string{"adapter", "stage"}, 2) {
 		ok(t, p.staged(devices, "device.texels=off", "pipeline.stages=2", "pipeline.devices="+devices, "train.memory_limit="+enough, "train.steps=6", "train.eval_every=2", "train.sample_every=2"))
 	}
 }

@@ -101,13 +101,17 @@ func work(before, after gpu.Counters) gpu.Counters {
 	}
 }
 
-// A step of the default model, after the first, makes nothing on the device and asks for exactly this much.
+// A step of the default model, after the first, makes nothing on the device and asks for exactly this much. With -short the model has half the layers.
 func TestStepOfTheDefaultModel(t *testing.T) {
 	t.Parallel()
+	layers := uint64(defaultLayers)
+	if testing.Short() {
+		layers /= 2
+	}
 	for _, c := range []struct {
 		layers, accumulate uint64
 		texels             gpu.TexelUse
-	}{{defaultLayers, 1, gpu.TexelsAll}, {2, 2, gpu.TexelsOff}} {
+	}{{layers, 1, gpu.TexelsAll}, {layers / 2, 2, gpu.TexelsOff}} {
 		t.Run(fmt.Sprintf("%d layers, accumulate %d, texels %s", c.layers, c.accumulate, c.texels), func(t *testing.T) {
 			accumulate := c.accumulate
 			adapter := gputest.Adapters(t)[0].Limits

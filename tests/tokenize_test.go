@@ -79,6 +79,9 @@ func TestDoctorOnTokenizers(t *testing.T) {
 		assert.Equal(t, true, v["pass"], name)
 		assert.Equal(t, "none", v["adapter"], name)
 	}
+	shown := ok(t, p.command("doctor", "--cases", "cases").withoutAdapter()).out
+	assert.Len(t, regexp.MustCompile(`(?m)^  ok  \S`).FindAllString(shown, -1), 9, shown)
+	assert.Contains(t, shown, "\n9 passed, 0 failed\n")
 	change := func(file, old, with string) {
 		text := read(t, p.path("cases", file))
 		require.Contains(t, text, old)

@@ -120,8 +120,8 @@ type stop struct {
 	step int64
 }
 
-// stopsOf are the ways to stop a run of so many steps: at every step, one after the other, and at a single one; with GPUTRAIN_SOAK twice at
-// each.
+// stopsOf are the ways to stop a run of so many steps: at every step, one after the other, and, but with -short, at a single one; with
+// GPUTRAIN_SOAK twice at each.
 func stopsOf(steps int64) (plans [][]stop) {
 	var every []stop
 	for step := int64(1); step <= steps; step++ {
@@ -129,7 +129,7 @@ func stopsOf(steps int64) (plans [][]stop) {
 		switch again := step + step%4; {
 		case os.Getenv("GPUTRAIN_SOAK") != "" && again < steps:
 			plans = append(plans, []stop{{StepEnd, step}, {StepBegin, again}})
-		case os.Getenv("GPUTRAIN_SOAK") != "" || step%8 == 6:
+		case os.Getenv("GPUTRAIN_SOAK") != "" || step%8 == 6 && !testing.Short():
 			plans = append(plans, []stop{{StepEnd, step}})
 		}
 	}
@@ -141,6 +141,10 @@ func TestResumeAtEveryStep(t *testing.T) {
 	dev := gputest.Device(t)
 	text, mixture := shortText(t, 85), documents(t, true)
 	two := Pipelined([]*gpu.Device{dev, dev}, twoStages(t, tinyRun(t, t.TempDir()).State))
+	long := int64(30)
+	if testing.Short() {
+		long = 18 // which still goes through the text more than once
+	}
 	for _, form := range []struct {
 		name    string
 		steps   int64
@@ -148,7 +152,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 		adjust  func(*Config)
 		targets []Target // of processes, in turn
 	}{
-		{name: "a text", steps: 30, corpus: text, targets: []Target{oneDevice{dev}}},
+		{name: "a text", steps: long, corpus: text, targets: []Target{oneDevice{dev}}},
 		{name: "a mixture with packed documents, Quad", steps: 7, corpus: mixture, adjust: func(c *Config) {
 			c.State.Optimizer = optim.Config{
 				Name: "quad", Options: c.State.Optimizer.Options, Parameters: json.RawMessage(`{"block_size":16,"refresh":{"every":2}}`),

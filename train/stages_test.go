@@ -18,6 +18,9 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
 	"gputrain/state"
 )
 
@@ -58,6 +61,29 @@ func (s stagedTarget) Load(ctx context.Context, c state.Config, dir string) (Sta
 }
 
 func (s stagedTarget) Devices() []*gpu.Device { return []*gpu.Device{s.device, s.device} }
+
+// A part of one unit has its name, one of several the names of its first and its last; parts of a stage are told one after the other.
+func TestStagesNameWhatTheyHold(t *testing.T) {
+	c := tinyRun(t, t.TempDir()).State
+	built, err := c.Definition.Build(c.Batch, c.Definition.Context(), model.Options{Loss: true, Training: true})
+	require.NoError(t, err)
+	units, err := partition.Units(built)
+	require.NoError(t, err)
+	for _, of := range []struct {
+		stages, chunks int
+		holds          []string
+	}{
+		{1, 1, []string{"embedding to head"}},
+		{3, 1, []string{"embedding", "h.0", "head"}},
+		{1, 3, []string{"embedding, h.0, head"}},
+	} {
+		assignment, err := partition.Auto(units, of.stages, of.chunks, nil)
+		require.NoError(t, err)
+		for stage, want := range of.holds {
+			assert.Equal(t, want, pipelined{config: pipeline.Config{Assignment: assignment}}.holds(c, stage), "%d stages of %d parts", of.stages, of.chunks)
+		}
+	}
+}
 
 // A run on one device goes on, on a target of the caller's, to the bits of one that never stopped, and tells what its stages did.
 func TestRunOnStages(t *testing.T) {

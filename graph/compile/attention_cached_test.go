@@ -76,7 +76,7 @@ func TestCachedAttention(t *testing.T) {
 		{op: limited(heads(2, 1, 4, false), 1030, 1.5), b: 1, t: 1, window: 2100, at: 600},
 	}
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, s := range cases {
+		for _, s := range gputest.Rows(cases, 2) {
 			t.Run(s.String(), func(t *testing.T) {
 				w := s.twin(rand.New(rand.NewPCG(31, 32)))
 				w.check(t, d, attentionTolerance)

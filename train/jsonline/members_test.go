@@ -10,7 +10,7 @@ import (
 
 // FuzzMembers compares with encoding/json, all the way down.
 func FuzzMembers(f *testing.F) {
-	for _, seed := range []string{`{"step":1,"a":[1,-2.5e3,"x\"]",{"b":[ ]}],"\u0041\n":null, "" : {}}`, ` [ true , false ]`, `7`, `"s"`, `{}`, "\t{\"a\":\"\xff\",\"\xff\":1}"} {
+	for _, seed := range []string{`{"step":1,"a":[1,-2.5e3,"x\"]",{"b":[ ]}],"\u0041\n":null, "" : {}}`, ` [ true , false ]`, `7`, `"s"`, `{}`, "\t{\"a\":\"\xff\",\"\xff\":1}", "[1\t,2\r,{\"a\":3\n}]"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -310,6 +310,10 @@ func TestListen(t *testing.T) {
 	defer l.Close()
 	assert.Contains(t, l.Warning, "everybody")
 	assert.True(t, l.outside)
+	name, err := os.Hostname()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"localhost", name}, l.names, "by which others may ask")
+	assert.Equal(t, fmt.Sprintf("http://%s:%d/", name, l.Addr().(*net.TCPAddr).Port), l.URL)
 }
 
 func TestPageComesFromTheProgram(t *testing.T) {
