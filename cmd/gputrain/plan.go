@@ -42,7 +42,8 @@ type planned struct {
 	Note         string          `json:"note,omitempty"`
 	Ranks        *plannedRanks   `json:"ranks,omitempty"`
 
-	refused error // why it does not fit; nil: it does
+	again   float64 // of a forward pass, of the choice that the stages are planned with
+	refused error   // why it does not fit; nil: it does
 }
 
 // plannedChoice is what all stages take together with a choice of what is computed again.
@@ -143,10 +144,6 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	}
 	r := scaled{run: setup.Pipeline(cfg, cut), units: units, cut: cut, powers: powers, on: devices, ranks: cfg.Pipeline.Ranks(), each: cfg.Pipeline.PerReplica()}
 	r.run.State = st
-	for i, d := range devices {
-		speed, _ := d.Speed()
-		r.speeds = append(r.speeds, gpu.Speed{FLOPS: powers[i].FLOPS, BytesPerSecond: speed.BytesPerSecond})
-	}
 	return out, out.addRanks(ctx, r, c.Ranks, network)
 }
 

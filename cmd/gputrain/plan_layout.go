@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -73,7 +72,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		}
 		p.Choices = append(p.Choices, choice)
 		if c.Recompute == choice.Recompute || c.Recompute == state.RecomputeAuto && !fits {
-			p.Recompute, chosen, fits = choice.Recompute, memory, choice.Fits
+			p.Recompute, p.again, chosen, fits = choice.Recompute, choice.Again, memory, choice.Fits
 			p.addSubmits(s.Submits(), devices)
 		}
 		s.Release()
@@ -129,8 +128,7 @@ func memoryOf(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (
 
 // expect plays the schedule, to tell how busy the stages are.
 func (p *planned) expect(order *schedule.Schedule, units []partition.Unit, cut partition.Assignment, powers []partition.Power) {
-	again := p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
-	for i, idle := range cut.Expect(order, units, powers, again).Idle {
+	for i, idle := range cut.Expect(order, units, powers, p.again).Idle {
 		p.Stages[i].Busy = 1 - idle
 		p.Bubble += idle / float64(cut.Stages)
 	}

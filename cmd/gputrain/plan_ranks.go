@@ -53,8 +53,7 @@ type scaled struct {
 	units  []partition.Unit
 	cut    partition.Assignment
 	powers []partition.Power
-	speeds []gpu.Speed   // of the stages' devices in updates
-	on     []*gpu.Device // that the stages live on; dry ones will do
+	on     []*gpu.Device // that the stages live on, whose speed counts in updates; dry ones will do
 	again  float64
 	ranks  []int // of the stages, within one pipeline; nil: each rank has all
 	each   int   // ranks that have a replica of the model between them
@@ -109,12 +108,14 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 	}
 	j.Update = func(ranks int) (longest float64) {
 		for i, leaves := range stages {
+			speed, _ := r.on[i].Speed()
+			speed.FLOPS = r.powers[i].FLOPS
 			parts, work, _ := c.Deal(leaves, ranks) // whose errors Transform has had
 			for _, part := range parts {
 				seconds := 0.0
 				for _, leaf := range part {
 					n := float64(buffers.Leaf{Shape: leaf.Shape}.Elements())
-					seconds += r.speeds[i].Seconds(gpu.Work{FLOPs: 2 * work[leaf.Path], Bytes: tx.Cost().TrafficBytes * n})
+					seconds += speed.Seconds(gpu.Work{FLOPs: 2 * work[leaf.Path], Bytes: tx.Cost().TrafficBytes * n})
 				}
 				longest = max(longest, seconds)
 			}
@@ -124,7 +125,7 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 	j.Share = func(ranks int) float64 {
 		return float64(r.most(func(stage int) uint64 {
 			_, most := fullest(c, stages[stage], ranks)
-			return uint64(most)
+			return most
 		})) / float64(j.Elements)
 	}
 	j.Memory = func(ranks int, sharded bool) (uint64, error) {
@@ -141,14 +142,10 @@ func (r scaled) job(ctx context.Context) (scaling.Job, error) {
 }
 
 // fullest is the rank that updates the most elements, if ranks divide the update, and how many these are.
-func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank, most int) {
+func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank int, most uint64) {
 	parts, _, _ := c.Deal(leaves, ranks) // whose errors Transform has had
 	for i, part := range parts {
-		n := 0
-		for _, leaf := range part {
-			n += buffers.Leaf{Shape: leaf.Shape}.Elements()
-		}
-		if n > most {
+		if n := elements(part); n > most {
 			rank, most = i, n
 		}
 	}
@@ -199,7 +196,7 @@ func hostAdds() float64 {
 // addRanks says how the run scales. The devices' speeds are those that it is planned with, their copies the slowest that were measured.
 func (p *planned) addRanks(ctx context.Context, r scaled, ranks int, network float64) error {
 	r.run.State.Recompute = p.Recompute
-	r.again = p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
+	r.again = p.again
 	copies := r.powers[0].BytesPerSecond
 	for _, power := range r.powers {
 		copies = min(copies, power.BytesPerSecond)

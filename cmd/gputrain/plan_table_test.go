@@ -44,12 +44,13 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	units, err := setup.Units(cfg, st)
 	require.NoError(b, err)
 	a, rated := someCard(), cards[0]
-	power := partition.Power{Speed: gpu.Speed{FLOPS: rated.FLOPS / 4, BytesPerSecond: rated.BytesPerSecond / 4}}
+	power := partition.Power{Speed: rated.Times(0.25)}
 	r := scaled{units: units, each: 1}
 	for range cfg.Pipeline.Stages {
 		a.Index--
-		r.on, r.powers = append(r.on, gpu.DryOf(a, a.Limits)), append(r.powers, power)
-		r.speeds = append(r.speeds, gpu.Speed{FLOPS: power.FLOPS, BytesPerSecond: power.BytesPerSecond})
+		on := gpu.DryOf(a, a.Limits)
+		on.Assume(power.Speed, 0)
+		r.on, r.powers = append(r.on, on), append(r.powers, power)
 	}
 	r.cut, err = partition.Auto(units, cfg.Pipeline.Stages, cfg.Pipeline.PartsPerStage(), r.powers)
 	require.NoError(b, err)
