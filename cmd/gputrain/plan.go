@@ -43,7 +43,8 @@ type planned struct {
 	Note         string          `json:"note,omitempty"`
 	Ranks        *scaling.Table  `json:"ranks,omitempty"`
 
-	refused error // why it does not fit; nil: it does
+	again   float64 // of a forward pass, of the choice that the stages are planned with
+	refused error   // why it does not fit; nil: it does
 }
 
 // plannedChoice is what all stages take together with a choice of what is computed again.
@@ -143,15 +144,11 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 		return nil, usageError{err}
 	}
 	r := scaling.Run{
-		Config: setup.Pipeline(cfg, cut), Units: units, Cut: cut, Powers: powers, On: devices, Again: out.again(),
+		Config: setup.Pipeline(cfg, cut), Units: units, Cut: cut, Powers: powers, On: devices, Again: out.again,
 		Ranks: cfg.Pipeline.Ranks(), Each: cfg.Pipeline.PerReplica(), Memory: memoryOf,
 	}
 	r.Config.State = st
 	r.Config.State.Recompute = out.Recompute
-	for i, d := range devices {
-		speed, _ := d.Speed()
-		r.Speeds = append(r.Speeds, gpu.Speed{FLOPS: powers[i].FLOPS, BytesPerSecond: speed.BytesPerSecond})
-	}
 	out.Ranks, err = r.Table(ctx, c.Ranks, network)
 	return out, err
 }

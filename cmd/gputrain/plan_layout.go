@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -61,7 +60,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		}
 		p.Choices = append(p.Choices, choice)
 		if c.Recompute == choice.Recompute || c.Recompute == state.RecomputeAuto && !fits {
-			p.Recompute, chosen, fits = choice.Recompute, memory, choice.Fits
+			p.Recompute, p.again, chosen, fits = choice.Recompute, choice.Again, memory, choice.Fits
 			p.addSubmits(s.Submits(), devices)
 		}
 		s.Release()
@@ -117,13 +116,8 @@ func memoryOf(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (
 
 // expect plays the schedule, to tell how busy the stages are.
 func (p *planned) expect(order *schedule.Schedule, units []partition.Unit, cut partition.Assignment, powers []partition.Power) {
-	for i, idle := range cut.Expect(order, units, powers, p.again()).Idle {
+	for i, idle := range cut.Expect(order, units, powers, p.again).Idle {
 		p.Stages[i].Busy = 1 - idle
 		p.Bubble += idle / float64(cut.Stages)
 	}
-}
-
-// again is what of a forward pass is computed again, by operations.
-func (p *planned) again() float64 {
-	return p.Choices[slices.IndexFunc(p.Choices, func(c plannedChoice) bool { return c.Recompute == p.Recompute })].Again
 }

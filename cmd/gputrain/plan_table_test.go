@@ -44,12 +44,13 @@ func manyRanks(b *testing.B, set []string, ranks int) (row string) {
 	units, err := setup.Units(cfg, st)
 	require.NoError(b, err)
 	a, rated := someCard(), cards[0]
-	power := partition.Power{Speed: gpu.Speed{FLOPS: rated.FLOPS / 4, BytesPerSecond: rated.BytesPerSecond / 4}}
+	power := partition.Power{Speed: rated.Times(0.25)}
 	r := scaling.Run{Units: units, Each: 1, Memory: memoryOf}
 	for range cfg.Pipeline.Stages {
 		a.Index--
-		r.On, r.Powers = append(r.On, gpu.DryOf(a, a.Limits)), append(r.Powers, power)
-		r.Speeds = append(r.Speeds, gpu.Speed{FLOPS: power.FLOPS, BytesPerSecond: power.BytesPerSecond})
+		on := gpu.DryOf(a, a.Limits)
+		on.Assume(power.Speed, 0)
+		r.On, r.Powers = append(r.On, on), append(r.Powers, power)
 	}
 	r.Cut, err = partition.Auto(units, cfg.Pipeline.Stages, cfg.Pipeline.PartsPerStage(), r.Powers)
 	require.NoError(b, err)

@@ -53,8 +53,7 @@ type Run struct {
 	Units  []partition.Unit
 	Cut    partition.Assignment
 	Powers []partition.Power
-	Speeds []gpu.Speed   // of the stages' devices in updates
-	On     []*gpu.Device // that the stages live on; dry ones will do
+	On     []*gpu.Device // that the stages live on, whose speed counts in updates; dry ones will do
 	Again  float64       // of a forward pass, by operations, which is computed again
 	Ranks  []int         // of the stages, within one pipeline; nil: each rank has all
 	Each   int           // ranks that have a replica of the model between them
@@ -123,12 +122,14 @@ func (r Run) Job(ctx context.Context) (Job, error) {
 	}
 	j.Update = func(ranks int) (longest float64) {
 		for i, leaves := range stages {
+			speed, _ := r.On[i].Speed()
+			speed.FLOPS = r.Powers[i].FLOPS
 			parts, work, _ := c.Deal(leaves, ranks) // whose errors Transform has had
 			for _, part := range parts {
 				seconds := 0.0
 				for _, leaf := range part {
 					n := float64(buffers.Leaf{Shape: leaf.Shape}.Elements())
-					seconds += r.Speeds[i].Seconds(gpu.Work{FLOPs: 2 * work[leaf.Path], Bytes: tx.Cost().TrafficBytes * n})
+					seconds += speed.Seconds(gpu.Work{FLOPs: 2 * work[leaf.Path], Bytes: tx.Cost().TrafficBytes * n})
 				}
 				longest = max(longest, seconds)
 			}
@@ -138,7 +139,7 @@ func (r Run) Job(ctx context.Context) (Job, error) {
 	j.Share = func(ranks int) float64 {
 		return float64(r.most(func(stage int) uint64 {
 			_, most := fullest(c, stages[stage], ranks)
-			return uint64(most)
+			return most
 		})) / float64(j.Elements)
 	}
 	j.Memory = func(ranks int, sharded bool) (uint64, error) {
@@ -155,14 +156,10 @@ func (r Run) Job(ctx context.Context) (Job, error) {
 }
 
 // fullest is the rank that updates the most elements, if ranks divide the update, and how many these are.
-func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank, most int) {
+func fullest(c state.Config, leaves []buffers.Spec, ranks int) (rank int, most uint64) {
 	parts, _, _ := c.Deal(leaves, ranks) // whose errors Transform has had
 	for i, part := range parts {
-		n := 0
-		for _, leaf := range part {
-			n += buffers.Leaf{Shape: leaf.Shape}.Elements()
-		}
-		if n > most {
+		if n := elements(part); n > most {
 			rank, most = i, n
 		}
 	}
