@@ -141,14 +141,4 @@ func (d *Device) Plan(programs ...*Program) (out []Planned) {
 	return out
 }
 
-// Longest is the longest command of some submits, by kernel or kind.
-func Longest(all []Planned) (command string, takes time.Duration) {
-	for _, p := range all {
-		if p.LongestTakes > takes {
-			command, takes = p.Longest, p.LongestTakes
-		}
-	}
-	return command, takes
-}
-
 func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

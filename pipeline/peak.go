@@ -21,32 +21,11 @@ func Peak(ctx context.Context, devices []*gpu.Device) (float64, error) {
 			continue
 		}
 		seen[a.Index] = true
-		peak, err := peakOf(a, func() (gpu.Speed, error) { return measureAdapter(ctx, a) })
+		f, err := figures(a, peakTrials, func() (gpu.Speed, error) { return measureAdapter(ctx, a) })
 		if err != nil {
 			return 0, fmt.Errorf("pipeline: peak of adapter %s: %w", a, err)
 		}
-		sum += peak
+		sum += f.Peak
 	}
 	return sum, nil
-}
-
-// peakOf is the best of what measure has given for an adapter so far.
-func peakOf(a gpu.Adapter, measure func() (gpu.Speed, error)) (float64, error) {
-	path := a.CacheFile("power")
-	f, known := readPower(path)
-	if known && f.Trials >= peakTrials {
-		return f.Peak, nil
-	}
-	p, err := measure()
-	if err != nil {
-		return 0, err
-	}
-	if !known {
-		f = fileOf(a, p)
-	}
-	f.Peak, f.Trials = max(f.Peak, f.FLOPS, p.FLOPS), f.Trials+1
-	if path == "" {
-		return f.Peak, nil
-	}
-	return f.Peak, writePower(path, f)
 }

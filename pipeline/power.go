@@ -18,17 +18,19 @@ type Site struct {
 	Memory  uint64 // that the stage's device has to give; 0 is unknown
 }
 
+// SiteOf is that of a stage on a device of a host.
+func SiteOf(host string, d *gpu.Device) Site {
+	bytes, _, _ := d.Available()
+	return Site{host, d.Adapter(), bytes}
+}
+
 // Powers tells what the devices of the stages can do, one a stage. Stages whose adapters are Alike are not measured: a table tells what such
 // adapters do, for only ratios count. Else each kind of adapter is measured once (MeasuredPower). Memory is what each device has to give; stages that take
 // of the same memory each have all of it here. Errors are the device's.
 func Powers(ctx context.Context, stages []*gpu.Device) ([]partition.Power, error) {
 	var sites []Site
 	for _, d := range stages {
-		site := Site{Adapter: d.Adapter()}
-		if bytes, _, ok := d.Available(); ok {
-			site.Memory = bytes
-		}
-		sites = append(sites, site)
+		sites = append(sites, SiteOf("", d))
 	}
 	measured := map[adapterKind]gpu.Speed{}
 	return PowersAt(sites, func(stage int) (s gpu.Speed, err error) {
@@ -97,18 +99,32 @@ const powerVersion = 1
 // MeasuredPower is the power of an adapter of this machine as it was measured once, now if it never was, on a device of its own and for less than half a
 // second. The figures are kept on disk by adapter and driver (gpu.Adapter.CacheFile), so that a run that goes on is cut alike.
 func MeasuredPower(ctx context.Context, a gpu.Adapter) (gpu.Speed, error) {
-	path := a.CacheFile("power")
-	if f, ok := readPower(path); ok {
-		return f.Speed, nil
-	}
-	p, err := measureAdapter(ctx, a)
-	if err == nil && path != "" {
-		err = writePower(path, fileOf(a, p))
-	}
+	f, err := figures(a, 0, func() (gpu.Speed, error) { return measureAdapter(ctx, a) })
 	if err != nil {
 		err = fmt.Errorf("pipeline: power of adapter %s: %w", a, err)
 	}
-	return p, err
+	return f.Speed, err
+}
+
+// figures are what was measured of an adapter, and what measure gives now if there were fewer trials.
+func figures(a gpu.Adapter, trials int, measure func() (gpu.Speed, error)) (powerFile, error) {
+	path := a.CacheFile("power")
+	f, known := readPower(path)
+	if known && f.Trials >= trials {
+		return f, nil
+	}
+	s, err := measure()
+	if err != nil {
+		return f, err
+	}
+	if !known {
+		f = powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, Speed: s}
+	}
+	f.Peak, f.Trials = max(f.Peak, f.FLOPS, s.FLOPS), f.Trials+1
+	if path != "" {
+		err = writePower(path, f)
+	}
+	return f, err
 }
 
 // measureAdapter is the power of an adapter as it is measured now on a device of its own.
@@ -119,10 +135,6 @@ func measureAdapter(ctx context.Context, a gpu.Adapter) (gpu.Speed, error) {
 	}
 	defer dev.Release()
 	return measurePower(ctx, dev)
-}
-
-func fileOf(a gpu.Adapter, s gpu.Speed) powerFile {
-	return powerFile{Version: powerVersion, Adapter: a.Name, Backend: a.Backend, Driver: a.Driver, Speed: s}
 }
 
 // readPower takes a file that is absent, damaged or of another version for none: it is measured and written anew.

@@ -52,16 +52,16 @@ func TestMeasuredPowerIsPlausibleQuickAndRemembered(t *testing.T) {
 func TestPeakIsTheBestOfSomeTrials(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	a := gpu.Adapter{Name: "some adapter", Backend: "vulkan", Driver: "1"}
-	figures := []float64{12e9, 30e9, 25e9, 11e9, 40e9, 99e9}
+	rates := []float64{12e9, 30e9, 25e9, 11e9, 40e9, 99e9}
 	for i, want := range []float64{12e9, 30e9, 30e9, 30e9, 40e9, 40e9} {
-		peak, err := peakOf(a, func() (gpu.Speed, error) { return gpu.Speed{FLOPS: figures[i], BytesPerSecond: 1e9}, nil })
+		found, err := figures(a, peakTrials, func() (gpu.Speed, error) { return gpu.Speed{FLOPS: rates[i], BytesPerSecond: 1e9}, nil })
 		require.NoError(t, err)
-		assert.InEpsilon(t, want, peak, 1e-12, "call %d", i+1)
+		assert.InEpsilon(t, want, found.Peak, 1e-12, "call %d", i+1)
 	}
 	kept, ok := readPower(a.CacheFile("power"))
 	require.True(t, ok)
 	assert.Equal(t, gpu.Speed{FLOPS: 12e9, BytesPerSecond: 1e9}, kept.Speed)
-	_, err := peakOf(gpu.Adapter{Name: "another"}, func() (gpu.Speed, error) { return gpu.Speed{}, errors.New("lost") })
+	_, err := figures(gpu.Adapter{Name: "another"}, peakTrials, func() (gpu.Speed, error) { return gpu.Speed{}, errors.New("lost") })
 	require.Error(t, err)
 }
 

@@ -9,12 +9,17 @@ import (
 
 // TooLong says which command of some submits takes longer than a submit may although it cannot be cut, and what to do; "" where none does.
 func TooLong(all []gpu.Planned, limit time.Duration) string {
-	command, takes := gpu.Longest(all)
-	if limit <= 0 || takes <= limit {
+	var longest gpu.Planned
+	for _, p := range all {
+		if p.LongestTakes > longest.LongestTakes {
+			longest = p
+		}
+	}
+	if limit <= 0 || longest.LongestTakes <= limit {
 		return ""
 	}
 	return fmt.Sprintf("%s is expected to take %s, wanted at most %s (device.submit_limit), and is not to be cut: "+
-		"lower train.batch and raise train.accumulate, or raise pipeline.microbatches", command, durationText(takes), durationText(limit))
+		"lower train.batch and raise train.accumulate, or raise pipeline.microbatches", longest.Longest, durationText(longest.LongestTakes), durationText(limit))
 }
 
 // tellSubmits says into how many submits a step is cut, if it is, and what cannot be cut although it takes longer than a submit may.

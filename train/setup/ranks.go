@@ -59,10 +59,9 @@ type OnRanks struct {
 
 // seat is a stage's device as its rank tells the others.
 type seat struct {
-	Adapter gpu.Adapter
-	Limits  gpu.Limits // as it was opened
-	Memory  uint64     // that it has to give; 0 is unknown
-	Device  int        // of the rank: several stages may have one
+	pipeline.Site
+	Limits gpu.Limits // as it was opened
+	Device int        // of the rank: several stages may have one
 }
 
 // OpenOnRanks is OpenStages where stages are on several ranks; adapters are those of the stages of this one.
@@ -86,11 +85,7 @@ func exchange(ctx context.Context, m *mesh.Mesh, own []*gpu.Device) (s OnRanks, 
 		if _, known := numbers[d]; !known {
 			numbers[d] = len(numbers)
 		}
-		at := seat{Adapter: d.Adapter(), Limits: d.Limits(), Device: numbers[d]}
-		if bytes, _, known := d.Available(); known {
-			at.Memory = bytes
-		}
-		mine = append(mine, at)
+		mine = append(mine, seat{pipeline.SiteOf(m.Host(m.Rank()), d), d.Limits(), numbers[d]})
 	}
 	all, err := mesh.Tell(ctx, m, "adapters of the stages", mine)
 	if err != nil {
@@ -136,8 +131,8 @@ func (s OnRanks) Cut(ctx context.Context, cfg *runfile.Config, c state.Config, u
 // powers are those of the first replica's stages.
 func (s OnRanks) powers(ctx context.Context) ([]partition.Power, error) {
 	var sites []pipeline.Site
-	for stage, at := range s.first {
-		sites = append(sites, pipeline.Site{Host: s.mesh.Host(s.mesh.RankOf(0, stage)), Adapter: at.Adapter, Memory: at.Memory})
+	for _, at := range s.first {
+		sites = append(sites, at.Site)
 	}
 	var told [][]gpu.Speed
 	if !pipeline.Alike(sites) {
