@@ -63,3 +63,17 @@ func TestMemoryErrorProposesSequence(t *testing.T) {
 	_, err = Create(t.Context(), gputest.Device(t, gputest.WithMemoryLimit(whole.Total()-whole.Sums), func(o *gpu.Options) { o.Texels = gpu.TexelsOff }), c)
 	assert.ErrorContains(t, err, "set train.accumulation to sequence: ")
 }
+
+// Advice plans the least of each batch, and other choices only where that fits.
+func TestAdvicePlansTheLeastFirst(t *testing.T) {
+	c := Config{Batch: 64, Microbatches: 1, Sequence: 16, Accumulation: AccumulateTree, Recompute: model.RecomputeNone}
+	row, planned := map[string]int{model.RecomputeNone: 25, model.RecomputeAttention: 22, model.RecomputeLayers: 20}, 0
+	plan := func(c Config) ([]MemoryPlan, error) {
+		planned++
+		return []MemoryPlan{{Step: uint64(c.Batch * row[c.Recompute])}}, nil
+	}
+	e := &MemoryError{Available: 100, Memory: []MemoryPlan{{Step: 1600}}}
+	hint := c.hint(e, plan, func(m []MemoryPlan) bool { return m[0].Total() <= e.Available })
+	assert.Contains(t, hint, "lower batch from 64 to 4 (and raise accumulate from 1 to 16 for the same updates): 0.1 KiB instead of 1.6 KiB")
+	assert.Equal(t, 6, planned, "64, 32, 16, 8 and 4 with the least, and 4 as it is")
+}
