@@ -27,9 +27,54 @@ struct Params {
 
 #import "shared/product_memory.wgsl"
 
+#if CONTINUE
+// Quad i of the row of C that begins at line, which ends at N.
+fn held(line: u32, i: u32) -> vec4<f32> {
+    var v = vec4<f32>();
+#if STORE_SCALAR
+#for E in 0..4
+    if (4u * i + {{E}}u < p.n) {
+        v[{{E}}] = c[line + 4u * i + {{E}}u];
+    }
+#end
+#else
+    if (4u * i < p.n) {
+        v = c[line + i];
+    }
+#endif
+    return v;
+}
+
+#endif
+// Writes it, or adds to it.
+fn put(line: u32, i: u32, v: vec4<f32>) {
+#if STORE_SCALAR
+#for E in 0..4
+    if (4u * i + {{E}}u < p.n) {
+#if ACCUMULATE
+        c[line + 4u * i + {{E}}u] += v[{{E}}];
+#else
+        c[line + 4u * i + {{E}}u] = v[{{E}}];
+#endif
+    }
+#end
+#else
+    if (4u * i < p.n) {
+#if EPILOGUE
+        finish(line + i, v);
+#else
+#if ACCUMULATE
+        c[line + i] += v;
+#else
+        c[line + i] = v;
+#endif
+#endif
+    }
+#endif
+}
+
 @compute @workgroup_size({{SIDE}}, {{SIDE}}, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>, @builtin(local_invocation_index) index: u32) {
-    let n4 = (p.n + 3u) / 4u;
     let m = p.m;
     let n = p.n;
     let row4 = wg.y * {{QUADS}}u; // of the tile, in quads
@@ -54,19 +99,8 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
     {
         let r = 4u * (row4 + y4 + {{Q}}u * {{SIDE}}u) + {{I}}u;
         if (r < p.m) {
-            let line = p.c0 + z * p.sc + r * p.ldc;
 #for J in 0..SPOTS
-#if STORE_SCALAR
-#for E in 0..4
-            if (4u * (col4 + x4 + {{J}}u * {{SIDE}}u) + {{E}}u < p.n) {
-                c{{Q}}_{{I}}_{{J}}[{{E}}] = c[line + 4u * (col4 + x4 + {{J}}u * {{SIDE}}u) + {{E}}u];
-            }
-#end
-#else
-            if (col4 + x4 + {{J}}u * {{SIDE}}u < n4) {
-                c{{Q}}_{{I}}_{{J}} = c[line + col4 + x4 + {{J}}u * {{SIDE}}u];
-            }
-#endif
+            c{{Q}}_{{I}}_{{J}} = held(p.c0 + z * p.sc + r * p.ldc, col4 + x4 + {{J}}u * {{SIDE}}u);
 #end
         }
     }
@@ -80,34 +114,8 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
     {
         let r = 4u * (row4 + y4 + {{Q}}u * {{SIDE}}u) + {{I}}u;
         if (r < p.m) {
-            let line = cbase + r * p.ldc;
 #for J in 0..SPOTS
-            {
-                let col = col4 + x4 + {{J}}u * {{SIDE}}u;
-#if STORE_SCALAR
-#for E in 0..4
-                if (4u * col + {{E}}u < p.n) {
-#if ACCUMULATE
-                    c[line + 4u * col + {{E}}u] += c{{Q}}_{{I}}_{{J}}[{{E}}];
-#else
-                    c[line + 4u * col + {{E}}u] = c{{Q}}_{{I}}_{{J}}[{{E}}];
-#endif
-                }
-#end
-#else
-                if (col < n4) {
-#if EPILOGUE
-                    finish(line + col, c{{Q}}_{{I}}_{{J}});
-#else
-#if ACCUMULATE
-                    c[line + col] += c{{Q}}_{{I}}_{{J}};
-#else
-                    c[line + col] = c{{Q}}_{{I}}_{{J}};
-#endif
-#endif
-                }
-#endif
-            }
+            put(cbase + r * p.ldc, col4 + x4 + {{J}}u * {{SIDE}}u, c{{Q}}_{{I}}_{{J}});
 #end
         }
     }

@@ -168,3 +168,5 @@ func ReadMetrics(dir string) ([]Metrics, []EvalMetrics, error) {
 	}
 	return steps, evals, err
 }
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

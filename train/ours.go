@@ -16,6 +16,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/internal/stranger"
+	"gputrain/internal/svg"
 )
 
 // ProfileFile is the trace that a profiled run leaves in its directory.
@@ -160,7 +161,7 @@ var recordForm = regexp.MustCompile(`\A(# .*\n)*` + regexp.QuoteMeta(recordHead)
 
 func isRecord(text []byte) bool { return recordForm.Match(text) }
 
-func isChart(text []byte) bool { return bytes.HasPrefix(text, []byte(chartHead)) }
+func isChart(text []byte) bool { return bytes.Contains(text, []byte(svg.Style)) }
 
 // isLog knows a log by a line that is an object with all of these keys; lines that are damaged, and the last, tell nothing.
 func isLog(keys ...string) func(text []byte) bool {

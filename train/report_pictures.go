@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"gputrain/internal/svg"
 )
 
 // Pictures of a report.
@@ -33,9 +35,9 @@ var stageColors = []string{blue, red, green, amber, violet}
 func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []EvalMetrics) error {
 	for _, p := range []struct {
 		name, alt string
-		panels    []Panel
+		panels    []svg.Panel
 	}{
-		{lossPicture, "loss over steps", []Panel{lossPanel(steps, evals)}},
+		{lossPicture, "loss over steps", []svg.Panel{lossPanel(steps, evals)}},
 		{gradientPicture, "learning rate and norm of the gradient over steps", gradientPanels(steps)},
 		{speedPicture, "tokens a second and time of a step over steps", speedPanels(steps)},
 		{usePicture, "use of the devices over steps", usePanels(steps)},
@@ -48,7 +50,7 @@ func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []Ev
 			continue
 		}
 		var picture bytes.Buffer
-		if err := (Chart{Title: title, Panels: p.panels}).Write(&picture); err != nil {
+		if err := (svg.Chart{Title: title, Panels: p.panels}).Write(&picture); err != nil {
 			return fmt.Errorf("train: report: %w", err)
 		}
 		if err := ReplaceFile(path, picture.Bytes()); err != nil {
@@ -60,68 +62,68 @@ func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []Ev
 }
 
 // lossPanel draws training loss, its running mean and validation loss over steps.
-func lossPanel(steps []Metrics, evals []EvalMetrics) Panel {
-	var mean, validation []Point
+func lossPanel(steps []Metrics, evals []EvalMetrics) svg.Panel {
+	var mean, validation []svg.Point
 	var w window
 	for _, m := range steps {
 		w.add(float64(m.Loss))
-		mean = append(mean, Point{float64(m.Step), w.mean()})
+		mean = append(mean, svg.Point{X: float64(m.Step), Y: w.mean()})
 	}
 	for _, e := range evals {
-		validation = append(validation, Point{float64(e.Step), float64(e.Loss)})
+		validation = append(validation, svg.Point{X: float64(e.Step), Y: float64(e.Loss)})
 	}
 	raw := points(steps, func(m Metrics) Number { return m.Loss })
-	panel := Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []Series{
+	panel := svg.Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []svg.Series{
 		{Name: "training", Color: light, Faint: true, Points: raw},
 		{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: mean},
 	}}
 	if len(validation) > 0 {
-		panel.Series = append(panel.Series, Series{Name: "validation", Color: red, Dots: true, Points: validation})
+		panel.Series = append(panel.Series, svg.Series{Name: "validation", Color: red, Dots: true, Points: validation})
 	}
 	return panel
 }
 
-func gradientPanels(steps []Metrics) []Panel {
+func gradientPanels(steps []Metrics) []svg.Panel {
 	if len(steps) == 0 {
 		return nil
 	}
-	norm := Panel{XLabel: "step", YLabel: "global norm of the gradient", Series: []Series{
+	norm := svg.Panel{XLabel: "step", YLabel: "global norm of the gradient", Series: []svg.Series{
 		{Name: "norm", Color: blue, Points: points(steps, func(m Metrics) Number { return m.GradNorm })},
 	}}
 	if steps[len(steps)-1].GradNormClipped > 0 {
 		norm.Series[0].Faint = true
-		norm.Series = append(norm.Series, Series{Name: "clipped", Color: blue, Points: points(steps, func(m Metrics) Number { return m.GradNormClipped })})
+		norm.Series = append(norm.Series, svg.Series{Name: "clipped", Color: blue, Points: points(steps, func(m Metrics) Number { return m.GradNormClipped })})
 	}
-	rate := Panel{XLabel: "step", YLabel: "learning rate", Series: []Series{
+	rate := svg.Panel{XLabel: "step", YLabel: "learning rate", Series: []svg.Series{
 		{Color: blue, Points: points(steps, func(m Metrics) Number { return m.LearningRate })},
 	}}
-	return []Panel{rate, norm}
+	return []svg.Panel{rate, norm}
 }
 
-func speedPanels(steps []Metrics) []Panel {
+func speedPanels(steps []Metrics) []svg.Panel {
 	if len(steps) == 0 {
 		return nil
 	}
 	computed := func(m Metrics) Number { return m.PaddedTokensPerSecond }
 	counted := func(m Metrics) Number { return m.TokensPerSecond }
-	tokens := Panel{XLabel: "step", YLabel: "tokens a second", Top: usual(points(steps, computed)), Series: []Series{
+	tokens := svg.Panel{XLabel: "step", YLabel: "tokens a second", Top: usual(points(steps, computed)), Series: []svg.Series{
 		{Color: light, Faint: true, Points: points(steps, counted)},
 		{Name: fmt.Sprintf("in the loss, mean of %d", windowSize), Color: blue, Points: means(steps, counted)},
 	}}
 	if slices.ContainsFunc(steps, func(m Metrics) bool { return m.PaddedTokensPerSecond > m.TokensPerSecond }) {
-		tokens.Series = append(tokens.Series, Series{Name: "computed", Color: violet, Points: means(steps, computed)})
+		tokens.Series = append(tokens.Series, svg.Series{Name: "computed", Color: violet, Points: means(steps, computed)})
 	}
 	step := points(steps, func(m Metrics) Number { return m.StepMS })
-	ms := Panel{XLabel: "step", YLabel: "milliseconds a step", Top: usual(step), Series: []Series{
+	ms := svg.Panel{XLabel: "step", YLabel: "milliseconds a step", Top: usual(step), Series: []svg.Series{
 		{Name: "step", Color: blue, Points: step},
 		{Name: "device", Color: green, Dashed: true, Points: points(steps, func(m Metrics) Number { return m.DeviceMS })},
 		{Name: "wait for data", Color: red, Points: points(steps, func(m Metrics) Number { return m.DataWaitMS })},
 	}}
-	return []Panel{tokens, ms}
+	return []svg.Panel{tokens, ms}
 }
 
 // usePanels are how much of the peak is made use of, and how much of their time stages work, as far as either is known.
-func usePanels(steps []Metrics) (panels []Panel) {
+func usePanels(steps []Metrics) (panels []svg.Panel) {
 	if len(steps) == 0 {
 		return nil
 	}
@@ -129,15 +131,15 @@ func usePanels(steps []Metrics) (panels []Panel) {
 	if last.MFU > 0 {
 		mfu := func(m Metrics) Number { return 100 * m.MFU }
 		each := points(steps, mfu)
-		panels = append(panels, Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Top: usual(each), Series: []Series{
+		panels = append(panels, svg.Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Top: usual(each), Series: []svg.Series{
 			{Name: "each step", Color: light, Faint: true, Points: each},
 			{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: means(steps, mfu)},
 		}})
 	}
 	if len(last.StageBusy) > 0 {
-		busy := Panel{XLabel: "step", YLabel: "% of the time in which a stage computes"}
+		busy := svg.Panel{XLabel: "step", YLabel: "% of the time in which a stage computes"}
 		for i := range last.StageBusy {
-			busy.Series = append(busy.Series, Series{
+			busy.Series = append(busy.Series, svg.Series{
 				Name: fmt.Sprintf("stage %d", i), Color: stageColors[i%len(stageColors)], Dashed: i >= len(stageColors),
 				Points: points(steps, func(m Metrics) Number {
 					if i >= len(m.StageBusy) {
@@ -152,22 +154,22 @@ func usePanels(steps []Metrics) (panels []Panel) {
 	return panels
 }
 
-func points(steps []Metrics, of func(m Metrics) Number) []Point {
-	out := make([]Point, 0, len(steps))
+func points(steps []Metrics, of func(m Metrics) Number) []svg.Point {
+	out := make([]svg.Point, 0, len(steps))
 	for _, m := range steps {
-		out = append(out, Point{float64(m.Step), float64(of(m))})
+		out = append(out, svg.Point{X: float64(m.Step), Y: float64(of(m))})
 	}
 	return out
 }
 
 // means are those of a rate or share over the last steps, by time.
-func means(steps []Metrics, of func(m Metrics) Number) []Point {
+func means(steps []Metrics, of func(m Metrics) Number) []svg.Point {
 	value, took := make([]float64, len(steps)), make([]float64, len(steps))
-	out := make([]Point, 0, len(steps))
+	out := make([]svg.Point, 0, len(steps))
 	for i, m := range steps {
 		value[i], took[i] = float64(of(m))*float64(m.StepMS), float64(m.StepMS)
 		from := max(0, i+1-windowSize)
-		out = append(out, Point{float64(m.Step), sum(value[from:i+1]) / sum(took[from:i+1])})
+		out = append(out, svg.Point{X: float64(m.Step), Y: sum(value[from:i+1]) / sum(took[from:i+1])})
 	}
 	return out
 }
@@ -181,7 +183,7 @@ func sum(values []float64) (s float64) {
 
 // usual is what few of the values are above: steps that take many times as long as others, or seem to take no
 // time, would make all the others look alike.
-func usual(points []Point) float64 {
+func usual(points []svg.Point) float64 {
 	var values []float64
 	for _, p := range points {
 		if finite(p.Y) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -107,7 +108,7 @@ func (t *times) list() []Span {
 		case a.Beside != b.Beside:
 			return 1
 		case a.Spent != b.Spent:
-			return sign(float64(b.Spent - a.Spent))
+			return cmp.Compare(b.Spent, a.Spent)
 		}
 		return strings.Compare(a.Name, b.Name)
 	})

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"gputrain/internal/stranger"
+	"gputrain/internal/svg"
 	"gputrain/train"
 )
 
@@ -117,7 +118,7 @@ func median(v []float64) float64 {
 
 // files are what Write writes, with what tells a file of ours from another of that name.
 var files = []struct{ name, has string }{
-	{"compare.json", `"entrants":`}, {"compare.svg", train.ChartStyle}, {"compare.md", pictureLine},
+	{"compare.json", `"entrants":`}, {"compare.svg", svg.Style}, {"compare.md", pictureLine},
 }
 
 // pictureLine shows compare.svg in compare.md.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"gputrain/train"
+	"gputrain/internal/svg"
 )
 
 // colors can be told from white and from almost black (a contrast of 3 or more to both).
@@ -14,11 +14,11 @@ var colors = []string{"#3b82f6", "#d97706", "#16a34a", "#ef4444", "#a855f7", "#0
 // picture is compare.svg: loss over steps and over seconds, a thin curve for each run and a mean one for each entrant, and a dashed
 // line where the baseline ends.
 func (c *Comparison) picture() ([]byte, error) {
-	steps := train.Panel{XLabel: "step", YLabel: "validation loss, nats a token", Direct: true, Top: c.top()}
-	seconds := train.Panel{XLabel: "seconds of training", YLabel: steps.YLabel, Direct: true, Top: steps.Top}
+	steps := svg.Panel{XLabel: "step", YLabel: "validation loss, nats a token", Direct: true, Top: c.top()}
+	seconds := svg.Panel{XLabel: "seconds of training", YLabel: steps.YLabel, Direct: true, Top: steps.Top}
 	if target := c.target(); !math.IsNaN(target.loss) {
-		level := func(end float64) train.Series {
-			return train.Series{Color: "#808080", Faint: true, Dashed: true, Points: []train.Point{{X: 0, Y: target.loss}, {X: end, Y: target.loss}}}
+		level := func(end float64) svg.Series {
+			return svg.Series{Color: "#808080", Faint: true, Dashed: true, Points: []svg.Point{{X: 0, Y: target.loss}, {X: end, Y: target.loss}}}
 		}
 		steps.Series = append(steps.Series, level(float64(c.Steps)))
 		seconds.Series = append(seconds.Series, level(target.seconds))
@@ -26,11 +26,11 @@ func (c *Comparison) picture() ([]byte, error) {
 	for i, e := range c.Entrants {
 		color := colors[i%len(colors)]
 		add := func(name string, curve []sample) {
-			s := train.Series{Name: name, Color: color, Faint: name == ""}
+			s := svg.Series{Name: name, Color: color, Faint: name == ""}
 			t := s
 			for _, p := range curve {
-				s.Points = append(s.Points, train.Point{X: float64(p.step), Y: p.loss})
-				t.Points = append(t.Points, train.Point{X: p.seconds, Y: p.loss})
+				s.Points = append(s.Points, svg.Point{X: float64(p.step), Y: p.loss})
+				t.Points = append(t.Points, svg.Point{X: p.seconds, Y: p.loss})
 			}
 			steps.Series, seconds.Series = append(steps.Series, s), append(seconds.Series, t)
 		}
@@ -42,7 +42,7 @@ func (c *Comparison) picture() ([]byte, error) {
 		add(e.Label, mean(e.shown()))
 	}
 	var out bytes.Buffer
-	err := train.Chart{Title: fmt.Sprintf("%s, %s", c.Title, count(len(c.Seeds), "seed")), Panels: []train.Panel{steps, seconds}}.Write(&out)
+	err := svg.Chart{Title: fmt.Sprintf("%s, %s", c.Title, count(len(c.Seeds), "seed")), Panels: []svg.Panel{steps, seconds}}.Write(&out)
 	return out.Bytes(), err
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 
+	"gputrain/internal/svg"
 	"gputrain/train"
 )
 
@@ -35,12 +36,9 @@ func Plot(w io.Writer, title string, leaves []Leaf) error {
 	bottom := plotTop + rowHeight*len(rows)
 	width, height := labelWidth+2*boxWidth+2*gap, bottom+plotBottom
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n%s\n",
-		width, height, width, height, train.ChartStyle)
-	fmt.Fprintf(out, `<rect class="paper" width="%d" height="%d"/><text class="ink" x="16" y="24" font-size="15">%s</text>`+"\n", width, height, html.EscapeString(title))
+	svg.Begin(out, width, height, 16, title)
 	for i, side := range []struct{ name, color string }{{"left factor", leftColor}, {"right factor", rightColor}} {
-		x := 16 + 110*i
-		fmt.Fprintf(out, `<line x1="%d" y1="42" x2="%d" y2="42" stroke="%s" stroke-width="3"/><text class="ink" x="%d" y="46">%s</text>`+"\n", x, x+16, side.color, x+20, side.name)
+		svg.Key(out, float64(16+110*i), 46, side.color, "", side.name)
 	}
 	for i, l := range rows {
 		fmt.Fprintf(out, `<text class="soft" x="%d" y="%d" text-anchor="end">%s</text>`+"\n", labelWidth-8, plotTop+rowHeight*i+13, html.EscapeString(l.Path))
@@ -100,12 +98,9 @@ func (a axis) x(v float64) float64 { return a.left + (math.Log10(v)-a.low)/(a.hi
 func (a axis) draw(out io.Writer, name string, bottom int) {
 	step := math.Ceil((a.high - a.low) / 8)
 	for e := a.low; e <= a.high; e += step {
-		x := a.x(math.Pow(10, e))
-		fmt.Fprintf(out, `<line class="grid" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/><text class="soft" x="%.1f" y="%d" text-anchor="middle">%g</text>`+"\n",
-			x, plotTop, x, bottom, x, bottom+16, math.Pow(10, e))
+		svg.Tick(out, a.x(math.Pow(10, e)), plotTop, float64(bottom), fmt.Sprint(math.Pow(10, e)))
 	}
-	fmt.Fprintf(out, `<rect class="frame" x="%.1f" y="%d" width="%d" height="%d"/>`+"\n", a.left, plotTop, boxWidth, bottom-plotTop)
-	fmt.Fprintf(out, `<text class="ink" x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n", a.left+boxWidth/2, bottom+36, html.EscapeString(name))
+	svg.Frame(out, a.left, plotTop, a.left+boxWidth, float64(bottom), name)
 }
 
 // bar is a spread: a line from the least to the largest, a dot at the median.

@@ -1,7 +1,8 @@
-package train
+package svg
 
 import (
 	"fmt"
+	"html"
 	"io"
 	"math"
 	"strconv"
@@ -84,21 +85,16 @@ func (p plot) py(y float64) float64 { return p.top + (p.y1-y)/(p.y1-p.y0)*(p.bot
 
 func (p plot) grid(out io.Writer, xLabel, yLabel string) {
 	for _, x := range p.xs {
-		fmt.Fprintf(out, `<line class="grid" x1="%[1]s" y1="%[2]s" x2="%[1]s" y2="%[3]s"/><text class="soft" x="%[1]s" y="%[4]s" text-anchor="middle">%[5]s</text>`+"\n",
-			px(p.px(x)), px(p.top), px(p.bottom), px(p.bottom+16), label(x))
+		Tick(out, p.px(x), p.top, p.bottom, label(x))
 	}
 	for _, y := range p.ys {
 		fmt.Fprintf(out, `<line class="grid" x1="%[1]s" y1="%[2]s" x2="%[3]s" y2="%[2]s"/><text class="soft" x="%[4]s" y="%[5]s" text-anchor="end">%[6]s</text>`+"\n",
 			px(p.left), px(p.py(y)), px(p.right), px(p.left-6), px(p.py(y)+4), label(y))
 	}
-	fmt.Fprintf(out, `<rect class="frame" x="%s" y="%s" width="%s" height="%s"/>`+"\n", px(p.left), px(p.top), px(p.right-p.left), px(p.bottom-p.top))
-	fmt.Fprintf(out, `<text class="ink" x="%s" y="%s" text-anchor="middle">%s</text>`+"\n", px((p.left+p.right)/2), px(p.bottom+36), escape(xLabel))
+	Frame(out, p.left, p.top, p.right, p.bottom, xLabel)
 	x, y := px(p.left-58), px((p.top+p.bottom)/2)
-	fmt.Fprintf(out, `<text class="ink" x="%[1]s" y="%[2]s" text-anchor="middle" transform="rotate(-90 %[1]s %[2]s)">%[3]s</text>`+"\n", x, y, escape(yLabel))
+	fmt.Fprintf(out, `<text class="ink" x="%[1]s" y="%[2]s" text-anchor="middle" transform="rotate(-90 %[1]s %[2]s)">%[3]s</text>`+"\n", x, y, html.EscapeString(yLabel))
 }
-
-// px is a coordinate with a tenth of a pixel.
-func px(v float64) string { return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) }
 
 // label is a tick's value without noise in its last digits.
 func label(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }

@@ -1,12 +1,13 @@
-package train
+package svg
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
+	"html"
 	"io"
 	"math"
 	"slices"
-	"strings"
 )
 
 // Chart is a picture of curves, drawn as SVG without anything from outside: light or dark as its reader prefers.
@@ -47,13 +48,6 @@ const (
 	labelHeight, boldWidth   = 14, 9 // of the text at the end of a curve
 )
 
-// ChartStyle colours all of a picture but its curves, in SVG: classes paper, ink, soft (text), grid and frame (lines), light and dark.
-const ChartStyle = `<style>.paper{fill:#ffffff}.ink{fill:#222222}.soft{fill:#555555}.grid{stroke:#e4e4e4}.frame{stroke:#999999;fill:none}` +
-	`@media (prefers-color-scheme:dark){.paper{fill:#0d1117}.ink{fill:#e6edf3}.soft{fill:#9da7b3}.grid{stroke:#272e38}.frame{stroke:#6e7681}}</style>`
-
-// chartHead begins a picture.
-const chartHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 `
-
 // faint is how the curve of a faint series, and its mark in the legend, are drawn.
 const faint = ` stroke-opacity="0.4"`
 
@@ -69,10 +63,7 @@ func (c Chart) Write(w io.Writer) error {
 	}
 	width := each * max(1, len(c.Panels))
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, chartHead+`%d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`+"\n%s\n",
-		width, chartHeight, width, chartHeight, ChartStyle)
-	fmt.Fprintf(out, `<rect class="paper" width="%d" height="%d"/>`+"\n", width, chartHeight)
-	fmt.Fprintf(out, `<text class="ink" x="%d" y="24" font-size="15">%s</text>`+"\n", chartLeft, escape(c.Title))
+	Begin(out, width, chartHeight, chartLeft, c.Title)
 	for i, p := range c.Panels {
 		p.draw(out, i, each)
 	}
@@ -116,8 +107,7 @@ func (p Panel) draw(out io.Writer, i, width int) {
 		if s.Faint {
 			pale = faint
 		}
-		fmt.Fprintf(out, `<line x1="%s" y1="20" x2="%s" y2="20" stroke="%s" stroke-width="3"%s/><text class="ink" x="%s" y="24">%s</text>`+"\n",
-			px(legend), px(legend+16), s.Color, pale, px(legend+20), escape(s.Name))
+		Key(out, legend, 24, s.Color, pale, s.Name)
 	}
 }
 
@@ -137,7 +127,7 @@ func (p plot) names(out io.Writer, series []Series) {
 		y := min(max(p.py(end.Y), p.top), p.bottom)
 		places = append(places, place{s, p.px(end.X), y, y})
 	}
-	slices.SortStableFunc(places, func(a, b place) int { return sign(a.y - b.y) })
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.y, b.y) })
 	// Downwards each keeps clear of the one above it; what has come too low goes back up.
 	for i := range places {
 		if i > 0 {
@@ -152,18 +142,8 @@ func (p plot) names(out io.Writer, series []Series) {
 	for _, l := range places {
 		fmt.Fprintf(out, `<polyline fill="none" stroke="%s" stroke-opacity="0.6" stroke-dasharray="2 2" points="%s,%s %s,%s %s,%s"/>`+"\n",
 			l.Color, px(l.x), px(l.y), px(p.right), px(l.y), px(p.right+12), px(l.at))
-		fmt.Fprintf(out, `<text x="%s" y="%s" font-weight="bold" fill="%s">%s</text>`+"\n", px(p.right+15), px(l.at+4), l.Color, escape(l.Name))
+		fmt.Fprintf(out, `<text x="%s" y="%s" font-weight="bold" fill="%s">%s</text>`+"\n", px(p.right+15), px(l.at+4), l.Color, html.EscapeString(l.Name))
 	}
-}
-
-func sign(v float64) int {
-	switch {
-	case v < 0:
-		return -1
-	case v > 0:
-		return 1
-	}
-	return 0
 }
 
 func (p plot) curve(out io.Writer, s Series) {
@@ -229,7 +209,3 @@ func thin(points []Point, x0, x1 float64) []Point {
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
-var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;")
-
-func escape(s string) string { return escaper.Replace(s) }
