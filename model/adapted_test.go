@@ -35,6 +35,9 @@ func TestUnitsWithAdapters(t *testing.T) {
 		want, _ := layers(base)
 		got, at := layers(def)
 		assert.Equal(t, want, got, kind)
+		for _, p := range def.Params() {
+			assert.Contains(t, at, p.Path, "every parameter is in a unit, one whose copy is trained too")
+		}
 		for _, a := range def.(adapted).modules {
 			for _, path := range []string{a.a(), a.b(), a.magnitude()} {
 				assert.Equal(t, at[a.weight], at[path], path)
