@@ -16,11 +16,13 @@ type Unit struct {
 
 // Units divides a built network in the order of its forward pass, and tells the unit of each node of that. Parameters that share the path up to
 // its first number are in one unit. Layers whose parameters are used in turns are one unit. A parameter that is used again later, a tied one,
-// belongs to the unit of its first use; what uses it later belongs to the unit of its other operands. nodes are those of the forward pass, in
+// belongs to the unit of its first use; what uses it later belongs to the unit of its other operands. One that nothing uses because
+// a copy is trained in its place belongs to the unit of that. nodes are those of the forward pass, in
 // order.
 func Units(built *Built) (units []Unit, nodes []*graph.Node, place map[*graph.Node]int) {
 	nodes = forward(built)
 	units, at := group(firstUses(nodes))
+	nodes = append(replaced(built, units, at), nodes...)
 	place = make(map[*graph.Node]int, len(nodes))
 	for _, n := range nodes {
 		if p, ok := n.Op.(graph.Param); ok {
@@ -31,6 +33,25 @@ func Units(built *Built) (units []Unit, nodes []*graph.Node, place map[*graph.No
 		}
 	}
 	return units, nodes, place
+}
+
+// replaced puts parameters that nothing uses into the units of their copies, and lists their nodes.
+func replaced(built *Built, units []Unit, at map[string]int) (nodes []*graph.Node) {
+	copied := map[string]int{}
+	for path, unit := range at {
+		copied[Adapts(path)] = unit
+	}
+	for _, v := range built.Params {
+		path := paramOf(v)
+		unit, ok := copied[path]
+		if _, used := at[path]; used || !ok {
+			continue
+		}
+		at[path] = unit
+		units[unit].Params = append(units[unit].Params, path)
+		nodes = append(nodes, v.Node())
+	}
+	return nodes
 }
 
 // forward lists the nodes that the ends of a model need, in an order of evaluation; what a backward pass has added is not among them.

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers/safetensors"
+	"gputrain/model"
+)
+
+// onDisk is a base of a tied head in BF16, and adapters of it beside it with a head that is trained apart.
+func onDisk(t *testing.T) (base, adapter string) {
+	t.Helper()
+	base, adapter = filepath.Join(t.TempDir(), "base"), filepath.Join(t.TempDir(), "adapter")
+	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 2, Width: 8, Vocab: 13, Context: 6, RopeTheta: 1e4, TieHead: true})
+	require.NoError(t, err)
+	adapted, err := model.WithLoRA(def, model.LoRA{Rank: 2, Save: []string{"lm_head"}})
+	require.NoError(t, err)
+	values := map[string][]float32{}
+	for i, h := range model.Init(adapted, 3) {
+		for k := range h.Data {
+			h.Data[k] += float32(i%3) / 8
+		}
+		values[h.Path] = h.Data
+	}
+	read := func(path string) ([]float32, error) { return values[path], nil }
+	require.NoError(t, model.Export(base, def, read, model.ExportOptions{DType: "BF16"}))
+	require.NoError(t, os.WriteFile(filepath.Join(base, "generation_config.json"), []byte(`{"eos_token_id": 2}`), 0o666))
+	require.NoError(t, model.Export(adapter, adapted, read, model.ExportOptions{Base: "elsewhere"}))
+	return base, adapter
+}
+
+// merge writes the type and the files of the base, unties a head that was trained, and needs adapters; export writes the adapters as they were.
+func TestMergeOfTheCommand(t *testing.T) {
+	base, adapter := onDisk(t)
+	to := func(name string) writeFlags {
+		return writeFlags{To: filepath.Join(t.TempDir(), name), DType: "auto", ShardSize: "5GB"}
+	}
+	c := &mergeCmd{Model: base, Adapter: adapter, writeFlags: to("merged")}
+	require.NoError(t, c.Run(context.Background()))
+	merged, err := model.ReadConfig(c.To)
+	require.NoError(t, err)
+	assert.Equal(t, false, merged.Settings()["tie_word_embeddings"] == true)
+	f, err := safetensors.Open(filepath.Join(c.To, "model.safetensors"))
+	require.NoError(t, err)
+	defer f.Close()
+	dtype, _, ok := f.Info("lm_head.weight")
+	assert.True(t, ok)
+	assert.Equal(t, "BF16", dtype)
+	assert.FileExists(t, filepath.Join(c.To, "generation_config.json"))
+
+	err = (&mergeCmd{Model: base, writeFlags: to("x")}).Run(context.Background())
+	require.ErrorContains(t, err, "found a network without any")
+	assert.Equal(t, 2, exitCode(err))
+	err = (&mergeCmd{Model: adapter, writeFlags: to("x")}).Run(context.Background())
+	require.ErrorContains(t, err, `base "elsewhere": found no directory`)
+	require.ErrorContains(t, err, "say where it is with --base")
+	err = (&mergeCmd{Model: base, Adapter: adapter, baseFlag: baseFlag{Base: base}, writeFlags: to("x")}).Run(context.Background())
+	require.ErrorContains(t, err, "wanted one base")
+
+	out := &exportCmd{Model: adapter, baseFlag: baseFlag{Base: base}, writeFlags: to("again")}
+	require.NoError(t, out.Run(context.Background()))
+	for _, name := range []string{model.AdapterConfigFile, model.AdapterWeightsFile} {
+		want, err := os.ReadFile(filepath.Join(adapter, name))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(out.To, name))
+		require.NoError(t, err)
+		assert.Equal(t, want, got, name)
+	}
+}
