@@ -16,7 +16,8 @@ var kinds = []string{"bytes", "u16", "u32", "tokenizer"}
 type Config struct {
 	// Text are file names or patterns (see [Open]).
 	Text []string
-	// JSONL are those of files with a JSON object a line, each a document; names that end with .gz are compressed.
+	// JSONL are those of files of rows, each a document: a JSON object a line, an array of them, or Parquet (rows.go). Names that end with .gz are
+	// compressed.
 	JSONL []string
 	// Mixture are several of both, with weights.
 	Mixture []Part

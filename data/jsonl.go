@@ -1,27 +1,22 @@
 package data
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"gputrain/tokenizer"
 )
 
-// Fields names what the lines of a JSONL file have.
+// Fields names what the rows of a file have.
 type Fields struct {
-	// Text is the field of the document: text, whose bytes are the tokens, or a list of tokens. "": "text", or "input_ids" where a line
+	// Text is the field of the document: text, whose bytes are the tokens, or a list of tokens. "": "text", or "input_ids" where a row
 	// lacks that.
 	Text string
 	// Prompt is a field of the same form that stands before it and is not to be predicted. "": none.
@@ -42,13 +37,20 @@ func (f Fields) validate() error {
 	return nil
 }
 
+// in refuses a field that none of the columns is; nil: they are not known.
+func (f Fields) in(columns []string) error {
+	for _, name := range []string{f.Text, f.Prompt, f.Mask} {
+		if columns != nil && name != "" && !slices.Contains(columns, name) {
+			return fmt.Errorf("found columns %q, wanted %q", columns, name)
+		}
+	}
+	return nil
+}
+
 // defaultFields have the document where no field is named, the first that a line has.
 var defaultFields = []string{"text", "input_ids"}
 
-// maxLine is the length of the longest line that is read.
-const maxLine = 64 << 20
-
-// jsonl turns lines of JSON into documents.
+// jsonl turns objects of JSON into documents.
 type jsonl struct {
 	fields  Fields
 	end     *int
@@ -58,7 +60,7 @@ type jsonl struct {
 	replace bool                                    // what is not UTF-8
 	encode  func(text string) ([]int32, error)      // nil: bytes are tokens
 	around  border                                  // of documents of text that is encoded
-	limit   int                                     // bytes a line
+	limit   int                                     // bytes a row
 	to      interface{ add(tokens []uint32) error } // where tokens go
 
 	count int64
@@ -70,7 +72,7 @@ type jsonl struct {
 func newJSONL(config Config) (*jsonl, error) {
 	j := &jsonl{
 		fields: config.Fields, end: config.Layout.End, vocab: config.Vocab, ofText: 256, text: config.kind() == "bytes" || config.tokenizes(),
-		replace: config.Invalid == InvalidReplace, limit: maxLine,
+		replace: config.Invalid == InvalidReplace, limit: maxRow,
 	}
 	if config.tokenizes() {
 		j.ofText, j.around = config.limit(), config.border()
@@ -86,73 +88,6 @@ func newJSONL(config Config) (*jsonl, error) {
 		j.vocab, j.ofText = max(j.vocab, *end+1), max(j.ofText, *end+1)
 	}
 	return j, nil
-}
-
-// lineRun is some lines of a file, from a number on.
-type lineRun struct {
-	first int
-	lines [][]byte
-}
-
-// linesAtOnce is how many bytes of lines are read by one goroutine.
-const linesAtOnce = 256 << 10
-
-// file reads the documents of one file. Compression is known by the name.
-func (j *jsonl) file(ctx context.Context, name string, r io.Reader) error {
-	if strings.HasSuffix(name, ".gz") {
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return fmt.Errorf("data: jsonl %q: %w", name, err)
-		}
-		r = z
-	}
-	var unread error
-	all := func(yield func(lineRun) bool) { unread = j.read(r, yield) }
-	parse := func(some lineRun) ([]document, error) {
-		var parsed []document
-		for i, line := range some.lines {
-			if len(bytes.TrimSpace(line)) == 0 {
-				continue
-			}
-			d, err := j.document(line)
-			if err != nil {
-				return nil, fmt.Errorf("line %d: %w%s", some.first+i, err, wayOut(err))
-			}
-			parsed = append(parsed, d)
-		}
-		return parsed, nil
-	}
-	err := inOrder(ctx, all, parse, j.add)
-	if err == nil {
-		err = unread
-	}
-	if err != nil {
-		return fmt.Errorf("data: jsonl %q: %w", name, err)
-	}
-	return nil
-}
-
-// read hands on the lines of a file.
-func (j *jsonl) read(r io.Reader, yield func(lineRun) bool) error {
-	in, some, size := bufio.NewReaderSize(r, 1<<20), lineRun{first: 1}, 0
-	for number := 1; ; number++ {
-		line, err := readLine(in, j.limit)
-		if err == nil || errors.Is(err, io.EOF) {
-			some.lines, size = append(some.lines, bytes.Clone(line)), size+len(line)
-		}
-		if size >= linesAtOnce || err != nil {
-			if !yield(some) {
-				return nil
-			}
-			some, size = lineRun{first: number + 1}, 0
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("line %d: %w", number, err)
-		}
-	}
 }
 
 // document is the tokens of one document.
@@ -177,26 +112,7 @@ func (j *jsonl) add(documents []document) error {
 	return nil
 }
 
-// readLine returns the next line; with the last, which may lack its end, comes io.EOF.
-func readLine(r *bufio.Reader, limit int) ([]byte, error) {
-	var long []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(long)+len(part) > limit {
-			return nil, fmt.Errorf("longer than %d bytes: is it JSON, one document a line?", limit)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			long = append(long, part...)
-		case long == nil:
-			return part, err
-		default:
-			return append(long, part...), err
-		}
-	}
-}
-
-// document is what one line says.
+// document is what one row says.
 func (j *jsonl) document(line []byte) (d document, err error) {
 	if j.replace && !utf8.Valid(line) {
 		line = []byte(tokenizer.Lossy(line))
@@ -248,7 +164,7 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 	return d, nil
 }
 
-// objectOf reads a line.
+// objectOf reads a row.
 func objectOf(line []byte) (object map[string]json.RawMessage, err error) {
 	switch begin := bytes.TrimSpace(line); {
 	case bytes.HasPrefix(line, []byte("\ufeff")):
@@ -256,9 +172,12 @@ func objectOf(line []byte) (object map[string]json.RawMessage, err error) {
 	case !utf8.Valid(line):
 		return nil, fmt.Errorf("not UTF-8: %w", tokenizer.CheckUTF8(line))
 	case begin[0] == '[':
-		return nil, errors.New("found the beginning of an array, wanted an object a line: jq -c '.[]' FILE writes an array so")
+		return nil, errors.New("found the beginning of an array, wanted an object: one array of objects has a file for itself")
 	}
-	if err := json.Unmarshal(line, &object); err != nil {
+	var other *json.UnmarshalTypeError
+	if err := json.Unmarshal(line, &object); errors.As(err, &other) {
+		return nil, fmt.Errorf("found a %s, wanted an object", other.Value)
+	} else if err != nil {
 		return nil, err
 	}
 	if object == nil {

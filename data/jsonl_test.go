@@ -85,7 +85,8 @@ func TestBadJSONL(t *testing.T) {
 	}{
 		`line 2: unexpected end of JSON input`:                                 {Config{}, good + `{"text": "a"`},
 		`line 2: invalid character`:                                            {Config{}, good + `{"text": "a"} {}`},
-		`line 2: found the beginning of an array, wanted an object a line`:     {Config{}, good + `["a"]`},
+		`line 2: found the beginning of an array, wanted an object`:            {Config{}, good + `["a"]`},
+		`line 2: found a string, wanted an object`:                             {Config{}, good + `"a"`},
 		`line 1: found a byte-order mark, wanted an object`:                    {Config{}, "\ufeff" + good},
 		`line 1: found 3 keys, 2 of them different (["id" "text"])`:            {Config{}, `{"text": "{\":\\", "id": {"a": [1, {"b": 2}]}, "text": "b"}`},
 		`line 2: found null, wanted an object`:                                 {Config{}, good + `null`},
@@ -130,8 +131,9 @@ func TestBadJSONL(t *testing.T) {
 		_, err := lines(t, Config{Context: 4}, text)
 		assert.NoError(t, err, text)
 	}
+	long := good + `{"text": "` + strings.Repeat("a", 200) + `"}`
 	reader := jsonl{vocab: 256, text: true, limit: 100, to: newSpool(256, 100)}
-	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(good+`{"text": "`+strings.Repeat("a", 200)+`"}`)), "line 2: longer than 100 bytes")
+	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(long), int64(len(long))), "line 2: longer than 100 bytes")
 }
 
 func new256() *int {
@@ -185,7 +187,7 @@ func FuzzJSONL(f *testing.F) {
 			if how&4 > 0 {
 				name += ".gz"
 			}
-			if j.file(t.Context(), name, bytes.NewReader(raw)) != nil {
+			if j.file(t.Context(), name, bytes.NewReader(raw), int64(len(raw))) != nil {
 				return
 			}
 			total := int64(0)

@@ -1,16 +1,13 @@
 package data
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"io"
-	"os"
 	"time"
 )
 
-// loadDocuments reads files of JSON lines.
+// loadDocuments reads files of rows.
 func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	reader, err := newJSONL(config)
 	if err != nil {
@@ -22,14 +19,21 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	}
 	all := &Documents{layout: config.Layout}
 	print := newFingerprint("documents", string(how))
+	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
+	if err != nil {
+		return err
+	}
 	if config.tokenizes() {
 		print.add("%s\n", config.how(config.border()))
-		err = c.tokenizeDocuments(r, config, reader, files, print, all)
+		err = c.tokenizeDocuments(r, config, reader, texts, all)
 	} else {
-		err = c.spoolDocuments(r, reader, files, print, all)
+		err = c.spoolDocuments(r, reader, texts, all)
 	}
 	if err != nil {
 		return err
+	}
+	for _, t := range texts {
+		print.file(t.file, t.sum)
 	}
 	if all.vocab = reader.vocab; !reader.lists {
 		all.vocab = reader.ofText
@@ -44,63 +48,43 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 }
 
 // spoolDocuments reads documents into memory or a temporary file.
-func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, files []file, print fingerprint, all *Documents) (err error) {
+func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, texts []textFile, all *Documents) (err error) {
 	spool := newSpool(reader.vocab, spoolLimit)
 	c.files = append(c.files, spool)
 	reader.to = spool
-	for _, f := range files {
-		content, err := readDocuments(r, reader, f)
-		if err != nil {
-			return err
-		}
-		print.file(f, content)
+	if err := r.readDocuments(reader, "reading", texts); err != nil {
+		return err
+	}
+	for _, t := range texts {
+		c.noteSampled(t.file)
 	}
 	all.spans = reader.spans
 	all.store, err = spool.store()
 	return err
 }
 
-// readDocuments reads one file and returns the hash of its bytes.
-func readDocuments(r *reading, reader *jsonl, f file) ([]byte, error) {
-	open, err := os.Open(f.path)
-	if err != nil {
-		return nil, fmt.Errorf("data: open %q: %w", f.path, err)
+// readDocuments reads all files.
+func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) error {
+	r.begin(phase, filesOf(texts))
+	for _, t := range texts {
+		err := t.reading(func(from io.ReaderAt) error {
+			return reader.file(r.ctx, t.path, countedReader{r, t.path, from}, t.size)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	defer open.Close()
-	counted := &hashed{reading: r, name: f.path, r: open, sum: sha256.New()}
-	if err := reader.file(r.ctx, f.path, counted); err != nil {
-		return nil, err
-	}
-	if _, err := io.Copy(io.Discard, counted); err != nil {
-		return nil, fmt.Errorf("data: read %q: %w", f.path, err)
-	}
-	if counted.size != f.size {
-		return nil, fmt.Errorf("data: read %q: %d bytes, was %d a moment ago", f.path, counted.size, f.size)
-	}
-	return counted.sum.Sum(nil), nil
+	return nil
 }
 
 // tokenizeDocuments reads documents into a token file, or takes them from where they were kept.
-func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, files []file, print fingerprint, all *Documents) error {
-	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
-	if err != nil {
-		return err
-	}
-	for _, t := range texts {
-		print.file(t.file, t.sum)
-	}
+func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, texts []textFile, all *Documents) error {
 	begun := time.Now()
 	key := tokenKeyOf(fmt.Sprintf("documents %s %q %d", config.how(config.border()), config.Fields, reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
-		r.begin("tokenizing", files)
 		reader.to = w
-		for _, t := range texts {
-			err := t.reading(func(from io.ReaderAt) error {
-				return reader.file(r.ctx, t.path, &countedReader{reading: r, name: t.path, r: io.NewSectionReader(from, 0, t.size)})
-			})
-			if err != nil {
-				return err
-			}
+		if err := r.readDocuments(reader, "tokenizing", texts); err != nil {
+			return err
 		}
 		for _, s := range reader.spans {
 			w.parts = append(w.parts, s.part())
@@ -138,27 +122,12 @@ func spansOf(parts []uint64) []span {
 type countedReader struct {
 	*reading
 	name string
-	r    io.Reader
+	from io.ReaderAt
 }
 
-func (c *countedReader) Read(p []byte) (int, error) {
-	return c.do(c.name, func() (int, error) { return c.r.Read(p) })
-}
-
-// hashed counts and hashes what is read through it.
-type hashed struct {
-	*reading
-	name string
-	r    io.Reader
-	sum  hash.Hash
-	size int64
-}
-
-func (h *hashed) Read(p []byte) (int, error) {
-	n, err := h.do(h.name, func() (int, error) { return h.r.Read(p) })
-	h.sum.Write(p[:n])
-	h.size += int64(n)
-	return n, err
+// ReadAt is a read that may hang.
+func (c countedReader) ReadAt(p []byte, at int64) (int, error) {
+	return c.do(c.name, func() (int, error) { return c.from.ReadAt(p, at) })
 }
 
 // splitDocuments parts the documents and lays each part into windows.

@@ -92,6 +92,14 @@ type textFile struct {
 	sum  []byte
 }
 
+// filesOf are the files of texts.
+func filesOf(texts []textFile) (files []file) {
+	for _, t := range texts {
+		files = append(files, t.file)
+	}
+	return files
+}
+
 // isText says why a file is no text.
 func (t *textFile) isText(from io.ReaderAt) error {
 	if kind := compression(from, nil); kind != "" {
@@ -195,11 +203,7 @@ func (c *Corpus) noteTokens(texts []textFile, kept bool, tokens int64, took time
 
 // encodeTexts writes the tokens of all files, short ones several at once.
 func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) error {
-	var files []file
-	for _, t := range texts {
-		files = append(files, t.file)
-	}
-	r.begin("tokenizing", files)
+	r.begin("tokenizing", filesOf(texts))
 	t := &texting{tokenWriter: w, between: config.between(), limit: config.limit()}
 	encode := func(one textFile) (encodedText, error) { return r.encodeShort(config, one) }
 	take := func(e encodedText) error {
@@ -252,7 +256,7 @@ func (r *reading) encodeShort(config Config, one textFile) (e encodedText, err e
 
 func (r *reading) encodeLong(config Config, one textFile, emit func([]int32) error) error {
 	return textError(one.path, one.reading(func(from io.ReaderAt) error {
-		in := &countedReader{reading: r, name: one.path, r: io.NewSectionReader(from, 0, one.size)}
+		in := io.NewSectionReader(countedReader{r, one.path, from}, 0, one.size)
 		return config.Tokenizer.EncodeReader(r.ctx, in, tokenizer.StreamOptions{Options: config.options()}, emit)
 	}))
 }

@@ -21,7 +21,7 @@ import (
 // textFlags name what a model is measured on.
 type textFlags struct {
 	Text        []string `help:"Text files or globs; none = the validation part of the run's own text." placeholder:"GLOB" xor:"text"`
-	JSONL       []string `name:"jsonl" help:"Files or globs of documents, a JSON object a line, instead of text." placeholder:"GLOB" xor:"text"`
+	JSONL       []string `name:"jsonl" help:"Files or globs of documents, as data.jsonl, instead of text." placeholder:"GLOB" xor:"text"`
 	Field       string   `help:"With --jsonl: field with the document; none = the run's field." placeholder:"NAME"`
 	PromptField string   `help:"With --jsonl: field with a prompt, which precedes the document and does not count." placeholder:"NAME"`
 	MaskField   string   `help:"With --jsonl: field with a list of 1 for tokens that count and 0 for the others." placeholder:"NAME"`

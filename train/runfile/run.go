@@ -38,7 +38,7 @@ type Model struct {
 // Data names the text; with none it is the Go source of the toolchain at hand.
 type Data struct {
 	Text       []string `yaml:"text" resume:"content" doc:"files or globs (** crosses folders); empty: the Go source of your toolchain"`
-	JSONL      []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents, one JSON object a line, also compressed (.jsonl.gz); instead of text"`
+	JSONL      []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents: a JSON object a line, an array of JSON objects (both also .gz), or Parquet; instead of text"`
 	Mixture    []Source `yaml:"mixture" resume:"content" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
 	MixtureEnd string   `yaml:"mixture_end" default:"restart" range:"mixture_ends" doc:"when an epoch of the mixture ends: never, because a used-up source begins again (restart), or when the first or the last source is used up (first_exhausted, all_exhausted)"`
 	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"contents of the files: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer if data.tokenizer or model.from has one, else bytes"`
@@ -47,7 +47,7 @@ type Data struct {
 	TokenizerFingerprint string  `yaml:"tokenizer_fingerprint" doc:"fingerprint of the tokenizer, as gputrain tokenize show prints it; the run refuses a tokenizer with another one. Empty: any. A run records it"`
 	Invalid              string  `yaml:"invalid" default:"error" range:"error|replace" doc:"treatment of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
 	Cache                string  `yaml:"cache" resume:"free" doc:"directory for the tokens that a tokenizer has made of text; empty: tokens, in the user's cache folder for gputrain"`
-	Field                string  `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a line has no text"`
+	Field                string  `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a row has no text"`
 	PromptField          string  `yaml:"prompt_field" doc:"jsonl: field with a prompt, which precedes the document and is not predicted; empty: none"`
 	MaskField            string  `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for the others; empty: none"`
 	EOS                  *int    `yaml:"eos" range:"-1.." doc:"token after every document, below model.vocab; null: the tokenizer's end token after text (0 after bytes), and none after lists of tokens; -1: none. With a tokenizer also between two text files"`

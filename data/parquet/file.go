@@ -1,0 +1,81 @@
+// Package parquet reads the rows of Parquet files as JSON objects, as a line of a JSONL file has them.
+//
+// The columns of a row are the keys of its object, in the order of the file. Lists are arrays, structs objects, maps objects whose keys are text. A field of
+// a struct that is null is left out: every struct of a column has all fields, and null is how a row says that it lacks one. A null in a list or a
+// map is null. Text is text, a column that is said to hold JSON is that JSON, and bytes that are not text are base64. Dates and times are text as ISO 8601
+// has it, and decimals are numbers with all their digits. JSON has no number that is not finite: NaN and the infinities are null.
+//
+// Row groups are read several at once, a page of each column at a time, so that memory does not grow with the file. Files come from strangers: what they
+// claim to be long is compared with what is there before memory is taken, and a panic of the library is an error.
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"gputrain/internal/caught"
+)
+
+// magic begins and ends a file.
+const magic = "PAR1"
+
+// Is tells whether a file begins as Parquet does.
+func Is(r io.ReaderAt) bool {
+	var begin [len(magic)]byte
+	n, _ := r.ReadAt(begin[:], 0) // a shorter file is something else
+	return string(begin[:n]) == magic
+}
+
+// File is one that is open.
+type File struct {
+	from   io.ReaderAt
+	size   int64
+	file   *parquet.File
+	root   *node
+	leaves []string // their paths
+	most   limits
+}
+
+// Open reads how a file is made up.
+func Open(r io.ReaderAt, size int64) (*File, error) { return open(r, size, usual) }
+
+func open(r io.ReaderAt, size int64, most limits) (*File, error) {
+	f := &File{from: r, size: size, most: most}
+	err := caught.Do(func() (err error) {
+		if err = checkFooter(r, size); err != nil {
+			return err
+		}
+		f.file, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+		if err != nil {
+			return err
+		}
+		f.root, err = f.nodeOf(f.file.Root())
+		return err
+	})
+	return f, said(err)
+}
+
+// said is an error of this package; a panic is the library's, and says that the file is damaged.
+func said(err error) error {
+	var panicked *caught.Panic
+	if errors.As(err, &panicked) {
+		err = fmt.Errorf("damaged: %v", panicked.Value)
+	}
+	if err == nil || strings.HasPrefix(err.Error(), "parquet: ") {
+		return err
+	}
+	return fmt.Errorf("parquet: %w", err)
+}
+
+// Columns are the names of the columns of a row.
+func (f *File) Columns() []string {
+	var names []string
+	for _, child := range f.root.children {
+		names = append(names, child.name)
+	}
+	return names
+}
