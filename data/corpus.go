@@ -25,6 +25,7 @@ type Corpus struct {
 	Bytes      int64    // of text, whose tokens are bytes or made of them; 0 for documents and for ids
 	Split      string   // how validation was parted: "by file", "tail", "by document", "none"
 	Notes      []string // what a person should know of it, such as documents without a label
+	Tallies    []Tally  // of each source of documents
 	// Fingerprint is the SHA-256, in hexadecimal, of sizes and contents of the files in their
 	// order, of the split and of what else decides the windows, wherever the files lie and
 	// whatever they are called: a resumed run compares it.

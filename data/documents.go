@@ -69,6 +69,7 @@ type Documents struct {
 	spans  []span
 	vocab  int
 	layout Layout
+	forms  form    // of the rows that they were
 	laid   *packed // into the windows that Open was asked for
 }
 

@@ -93,7 +93,7 @@ func TestDocumentsAreSplitEvenly(t *testing.T) {
 	assert.Equal(t, []string{"019", "039", "059", "079", "099", "119", "139", "159", "179", "199"}, got)
 	tokens, _ = rows(t, c.Train, 4)
 	assert.Len(t, tokens, 190)
-	assert.Contains(t, c.Notes[0], "200 documents of 800 tokens in 190 windows of 4")
+	assert.Contains(t, c.Notes[0], "200 documents (text) of 800 tokens in 200 windows of 4, 100 % full, 75 % of the tokens learned, longest 4, 0 cut")
 }
 
 func TestFingerprintOfDocuments(t *testing.T) {

@@ -65,7 +65,8 @@ type jsonl struct {
 
 	count int64
 	spans []span
-	lists bool // a line had a list of tokens
+	forms form // of the rows
+	learn int  // documents with a label that counts
 }
 
 // newJSONL reads as a configuration says.
@@ -94,7 +95,12 @@ func newJSONL(config Config) (*jsonl, error) {
 type document struct {
 	tokens []uint32
 	masked bool // some of them are no labels
-	lists  bool // it was a list of tokens
+	form   form // of its row
+}
+
+// learns tells whether a token of a document is to be predicted: the first never is.
+func (d document) learns() bool {
+	return len(d.tokens) > 1 && (!d.masked || slices.ContainsFunc(d.tokens[1:], func(t uint32) bool { return t&unlabelled == 0 }))
 }
 
 // add adds documents to those that there are.
@@ -104,7 +110,10 @@ func (j *jsonl) add(documents []document) error {
 			return fmt.Errorf("a document of %d tokens, wanted at most %d", len(d.tokens), math.MaxInt32)
 		}
 		j.spans = append(j.spans, span{start: j.count, count: int32(len(d.tokens)), masked: d.masked})
-		j.count, j.lists = j.count+int64(len(d.tokens)), j.lists || d.lists
+		j.count, j.forms = j.count+int64(len(d.tokens)), j.forms|d.form
+		if d.learns() {
+			j.learn++
+		}
 		if err := j.to.add(d.tokens); err != nil {
 			return err
 		}

@@ -118,6 +118,10 @@ func TestBadJSONL(t *testing.T) {
 		`mask_field: "q" is the field of text too, want one of its own`:        {Config{Fields: Fields{Text: "q", Mask: "q"}}, good},
 		`mask_field: "p" is the field of text too`:                             {Config{Fields: Fields{Prompt: "p", Mask: "p"}}, good},
 		`text, jsonl, mixture: 2 of them given, want one: a mixture has both`:  {Config{Text: []string{"a"}}, good},
+		`: 2 of 2 are longer than a window of 4 tokens and cut to it (data.long keep_start)`: {
+			Config{Fields: Fields{Mask: "m"}, Layout: Layout{Long: LongKeepStart}}, strings.Repeat(`{"text": [1,2,3,4,5,6], "m": [0,0,0,0,0,1]}`+"\n", 2),
+		},
+		`found 2 documents of which nothing is to be learned`: {Config{Fields: Fields{Mask: "m"}}, `{"text": [1, 2], "m": [1, 0]}` + "\n" + `{"text": [3], "m": [1]}`},
 	} {
 		c.config.Context = 4
 		_, err := lines(t, c.config, c.text)

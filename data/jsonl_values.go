@@ -12,10 +12,11 @@ import (
 // append appends the tokens of a field.
 func (j *jsonl) append(d *document, raw json.RawMessage) (err error) {
 	if raw[0] != '"' {
-		d.lists = true
+		d.form |= formOf("tokens")
 		d.tokens, err = list(d.tokens, raw, j.vocab)
 		return err
 	}
+	d.form |= formOf("text")
 	if !j.text {
 		return errors.New("found text, wanted a list of tokens, as data.tokens says")
 	}

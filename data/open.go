@@ -35,7 +35,8 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	for _, t := range texts {
 		print.file(t.file, t.sum)
 	}
-	if all.vocab = reader.vocab; !reader.lists {
+	all.forms = reader.forms
+	if all.vocab = reader.vocab; reader.forms&formOf("tokens") == 0 {
 		all.vocab = reader.ofText
 	} else {
 		c.Tokens = "ids"
@@ -89,13 +90,13 @@ func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, tex
 		for _, s := range reader.spans {
 			w.parts = append(w.parts, s.part())
 		}
-		w.lists = reader.lists
+		w.forms = reader.forms
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	all.store, all.spans, reader.lists = tokens.store, spansOf(tokens.parts), tokens.lists
+	all.store, all.spans, reader.forms = tokens.store, spansOf(tokens.parts), tokens.forms
 	c.noteTokens(texts, kept, all.tokens(), time.Since(begun))
 	return nil
 }
@@ -138,7 +139,7 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 		train, validation = all.split(config.Validation)
 		c.Split = "by document"
 	}
-	left := 0
+	tally := Tally{Source: c.Name, Forms: all.forms.names()}
 	for _, part := range []struct {
 		name      string
 		documents *Documents
@@ -151,16 +152,13 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 			return fmt.Errorf("data: jsonl %s: validation %v of %d documents leaves %d for %s: %w", c.Name, config.Validation, len(all.spans), len(part.documents.spans), part.name, err)
 		}
 		part.documents.laid = laid
-		left += laid.left
+		tally.of(part.documents, laid)
 	}
 	c.Train = train
 	if validation != nil {
 		c.Validation = validation
 	}
-	c.Notes = append(c.Notes, fmt.Sprintf("%s: %d documents of %d tokens in %d windows of %d", c.Name, len(all.spans), all.tokens(), train.laid.windows(), config.Context))
-	if left > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: %d documents have no label that counts and are left out", c.Name, left))
-	}
+	c.Tallies, c.Notes = append(c.Tallies, tally), append(c.Notes, tally.String())
 	return nil
 }
 
@@ -195,7 +193,7 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
 		c.Files += part.Files
 		c.Paths = append(c.Paths, part.Paths...)
-		c.Notes = append(c.Notes, part.Notes...)
+		c.Notes, c.Tallies = append(c.Notes, part.Notes...), append(c.Tallies, part.Tallies...)
 		if part.Tokens != c.Tokens {
 			c.Tokens = part.Tokens
 		}

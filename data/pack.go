@@ -23,7 +23,10 @@ type packed struct {
 	pieces []piece // window after window
 	starts []int   // of each window in pieces, then their number
 	left   int     // documents without a label that counts
-	apart  bool    // the documents of a window do not see each other
+
+	cut, divided    int   // documents of which tokens are left out, and those in several windows
+	filled, learned int64 // tokens in windows, and labels that count
+	apart           bool  // the documents of a window do not see each other
 }
 
 // pack lays the documents into windows of size tokens. Which window a document is in depends on the documents, the layout and size only.
@@ -36,25 +39,37 @@ func (d *Documents) pack(size int) (*packed, error) {
 	}
 	layout := d.layout.withDefaults()
 	p := &packer{store: d.store, size: size, open: map[string]int{PackGreedy: 1, PackFirstFit: openWindows}[layout.Packing]}
-	left := 0
+	out := &packed{store: d.store, size: size, apart: layout.Packing != PackNone && !layout.Together}
 	for _, s := range d.spans {
 		used := p.used
 		place := p.place
 		if layout.Packing == PackStream {
 			place = p.stream
 		}
-		if err := place(s.kept(size, layout.Long)); err != nil {
+		kept := s.kept(size, layout.Long)
+		if err := place(kept); err != nil {
 			return nil, err
 		}
-		if p.used == used {
-			left++
+		if kept.count < s.count {
+			out.cut++
+		}
+		switch p.used - used {
+		case 0:
+			out.left++
+		case 1:
+		default:
+			out.divided++
 		}
 	}
 	p.closeAll()
-	if len(p.done) == 0 {
+	out.filled, out.learned = p.filled, p.learned
+	switch {
+	case len(p.done) > 0:
+	case out.cut > 0:
+		return nil, fmt.Errorf("no document has a label that counts: %d of %d are longer than a window of %d tokens and cut to it (data.long %s)", out.cut, len(d.spans), size, layout.Long)
+	default:
 		return nil, errors.New("no document has a label that counts")
 	}
-	out := &packed{store: d.store, size: size, left: left, apart: layout.Packing != PackNone && !layout.Together}
 	for _, w := range p.done {
 		out.starts = append(out.starts, len(out.pieces))
 		out.pieces = append(out.pieces, w.pieces...)
@@ -87,6 +102,8 @@ type packer struct {
 	current []openWindow
 	done    []openWindow
 	used    int // pieces placed
+
+	filled, learned int64 // tokens of these, and labels that count
 }
 
 // place cuts a document into pieces of at most a window and puts each into the first open window that has room for all of it. A last
@@ -145,7 +162,7 @@ func (s span) piece(from int32, room int) piece {
 func (p *packer) put(i int, next piece) {
 	w := &p.current[i]
 	w.pieces, w.room = append(w.pieces, next), w.room-int(next.inputs)
-	p.used++
+	p.used, p.filled = p.used+1, p.filled+int64(next.inputs)
 	if w.room == 0 {
 		p.close(i)
 	}
@@ -164,18 +181,26 @@ func (p *packer) closeAll() {
 	}
 }
 
-// counts tells whether a piece has a label that counts.
+// counts tells whether a piece has a label that counts, and counts them.
 func (p *packer) counts(s span, next piece) (bool, error) {
-	if !s.masked {
-		return true, nil
+	n := int64(next.inputs)
+	if next.ends {
+		n--
 	}
-	_, labels, err := next.read(p.store)
-	for _, label := range labels {
-		if label != Ignored {
-			return true, err
+	if s.masked {
+		_, labels, err := next.read(p.store)
+		if err != nil {
+			return false, err
+		}
+		n = 0
+		for _, label := range labels {
+			if label != Ignored {
+				n++
+			}
 		}
 	}
-	return false, err
+	p.learned += n
+	return n > 0, nil
 }
 
 // read returns the tokens of a piece and their labels.

@@ -204,8 +204,12 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 		}
 		return parsed, nil
 	}
+	documents, learn := len(j.spans), j.learn
 	if err = inOrder(ctx, all, parse, j.add); err == nil {
 		err = unread
+	}
+	if n := len(j.spans) - documents; err == nil && n > 0 && j.learn == learn {
+		err = fmt.Errorf("no document has a label that counts: found %d documents of which nothing is to be learned", n)
 	}
 	if err != nil {
 		return fmt.Errorf("data: jsonl %q: %w", name, err)

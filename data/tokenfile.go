@@ -22,18 +22,17 @@ import (
 //	tokens   of two or four bytes, whose highest bit is unlabelled in documents
 //	parts    uint64 each: the tokens of a file; of a document twice that, and one more where it has masked tokens
 //	sums     uint32 each: CRC32C of each mebibyte of tokens
-//	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 flags, the key of 32 bytes,
+//	trailer  72 bytes: "GTCACHED", uint32 version, uint32 bytes a token, uint64 tokens, uint64 parts, uint32 forms of rows, the key of 32 bytes,
 //	         and uint32 CRC32C of parts, sums and the trailer before it
 //
 // It is written under another name (unfinished.go) and renamed when it is whole. When it is opened the sums are compared, of files of more than hashLimit those of
 // as many blocks, evenly spaced: what is damaged is made again.
 const (
 	tokenFileMagic   = "GTCACHED"
-	tokenFileVersion = 1 // of this form, and of what tokenizers make of text
+	tokenFileVersion = 2 // of this form, and of what tokenizers make of text
 	tokenFileTrailer = 72
 	tokenFileBlock   = 1 << 20
 	tokenFileSuffix  = ".tokens"
-	tokenFileLists   = 1 // flag: documents are lists of tokens, not all of them text
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -47,7 +46,7 @@ func (k tokenKey) name() string { return hex.EncodeToString(k[:16]) + tokenFileS
 type tokenFile struct {
 	store
 	parts []uint64
-	lists bool
+	forms form // of the rows that documents were
 }
 
 // tokenWriter writes one.
@@ -59,7 +58,7 @@ type tokenWriter struct {
 	block int // bytes in it so far
 	sums  []uint32
 	parts []uint64
-	lists bool
+	forms form
 	raw   []byte
 }
 
@@ -90,10 +89,6 @@ func (w *tokenWriter) finish(key tokenKey) error {
 	if w.block > 0 {
 		w.closeBlock()
 	}
-	flags := uint32(0)
-	if w.lists {
-		flags = tokenFileLists
-	}
 	var tail []byte
 	for _, p := range w.parts {
 		tail = binary.LittleEndian.AppendUint64(tail, p)
@@ -106,7 +101,7 @@ func (w *tokenWriter) finish(key tokenKey) error {
 	tail = binary.LittleEndian.AppendUint32(tail, uint32(w.width))
 	tail = binary.LittleEndian.AppendUint64(tail, uint64(w.count))
 	tail = binary.LittleEndian.AppendUint64(tail, uint64(len(w.parts)))
-	tail = binary.LittleEndian.AppendUint32(tail, flags)
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(w.forms))
 	tail = append(tail, key[:]...)
 	tail = binary.LittleEndian.AppendUint32(tail, crc32.Checksum(tail, castagnoli))
 	if _, err := w.out.Write(tail); err != nil {
@@ -124,7 +119,7 @@ func readTokenFile(r *reading, name string, file io.ReaderAt, size int64, key to
 	if err := r.at(name, file, trailer, size-tokenFileTrailer); err != nil {
 		return nil, err
 	}
-	width, flags := binary.LittleEndian.Uint32(trailer[12:]), binary.LittleEndian.Uint32(trailer[32:])
+	width, forms := binary.LittleEndian.Uint32(trailer[12:]), binary.LittleEndian.Uint32(trailer[32:])
 	tokens, parts := binary.LittleEndian.Uint64(trailer[16:]), binary.LittleEndian.Uint64(trailer[24:])
 	body := tokens * uint64(width)
 	blocks := (body + tokenFileBlock - 1) / tokenFileBlock
@@ -146,7 +141,7 @@ func readTokenFile(r *reading, name string, file io.ReaderAt, size int64, key to
 	if found := crc32.Update(crc32.Checksum(tail, castagnoli), castagnoli, trailer[:68]); found != binary.LittleEndian.Uint32(trailer[68:]) {
 		return nil, errors.New("the checksum of what describes its tokens differs")
 	}
-	f := &tokenFile{store: store{bytes: file, width: int(width)}, parts: make([]uint64, parts), lists: flags&tokenFileLists != 0}
+	f := &tokenFile{store: store{bytes: file, width: int(width)}, parts: make([]uint64, parts), forms: form(forms)}
 	for i := range f.parts {
 		f.parts[i] = binary.LittleEndian.Uint64(tail[8*i:])
 	}
