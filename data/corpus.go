@@ -32,6 +32,7 @@ type Corpus struct {
 	Fingerprint string
 
 	files []io.Closer
+	parts []*Corpus // of a mixture
 }
 
 // Close closes the files and removes the temporary ones.

@@ -188,7 +188,7 @@ func (c *Corpus) loadMixture(r *reading, config Config) error {
 		if err != nil {
 			return fmt.Errorf("data: mixture: source %d: %w", i, err)
 		}
-		c.files = append(c.files, part)
+		c.files, c.parts = append(c.files, part), append(c.parts, part)
 		print.add("%v %s\n", p.Weight, part.Fingerprint)
 		train, validation, weights = append(train, part.Train), append(validation, part.Validation), append(weights, p.Weight)
 		c.Files += part.Files

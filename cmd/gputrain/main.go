@@ -42,6 +42,8 @@ type cli struct {
 
 	Tokenize tokenizeCmd `cmd:"" help:"Turn text into ids and back with the tokenizers of Hugging Face directories, and make vocabularies."`
 
+	Data dataCmd `cmd:"" help:"Show what a run learns from its data."`
+
 	Licenses licensesCmd `cmd:"" help:"Print the licences of the code that is linked into this program."`
 	windowCommands
 

@@ -79,6 +79,25 @@ func definition(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, i
 	return def, none, nil
 }
 
+// onPaper reads what the directory of model.from says of its model, and its tokenizer; weights need not be there.
+func onPaper(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
+	dir, leave, err := HoldModel(cfg.Model.From, out)
+	if err != nil {
+		return nil, Weights{}, err
+	}
+	w := Weights{Dir: dir, release: sync.OnceFunc(leave)}
+	if w.Tokens, err = tokensOf(cfg, dir, out); err != nil {
+		leave()
+		return nil, Weights{}, err
+	}
+	def, err := model.ReadConfig(dir)
+	if err != nil {
+		leave()
+		return nil, Weights{}, &ModelError{err}
+	}
+	return def, w, nil
+}
+
 // planned is from for a run that is not to be trained: of that, config.json is enough.
 func planned(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error) {
 	def, w, err := from(cfg, out)
@@ -182,14 +201,12 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 		return state.Config{}, err
 	}
 	t, n := cfg.Train, cfg.Pipeline.Microbatches
-	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Sequence: def.Context(), Seed: t.Seed}
+	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Seed: t.Seed}
 	c.ShardOptimizer = cfg.Cluster.ShardOptimizer
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
 	c.Documents = cfg.KeepsApart()
 	c.Companions = begin.Tokens.Companions
-	if cfg.Origin("model.context") != "default" {
-		c.Sequence = min(c.Sequence, cfg.Model.Context)
-	}
+	c.Sequence = sequence(cfg, def)
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
@@ -217,6 +234,14 @@ func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
 	}
 	c.Base = begin.Dir
 	return nil
+}
+
+// sequence is how many tokens a window has.
+func sequence(cfg *runfile.Config, def model.Definition) int {
+	if cfg.Origin("model.context") != "default" {
+		return min(def.Context(), cfg.Model.Context)
+	}
+	return def.Context()
 }
 
 // freeze freezes the parameters whose rate is multiplied by 0.

@@ -38,6 +38,20 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 	return out
 }
 
+// Text is what the run of a run file reads, in windows of context tokens: with the tokenizer, but without the weights of its model.
+func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *data.Corpus, tokens Tokens, context int, err error) {
+	def, begin, err := definition(cfg, out, onPaper)
+	if err != nil {
+		return nil, tokens, 0, err
+	}
+	defer begin.Release()
+	context = sequence(cfg, def)
+	from := Data(cfg, begin.Tokens, def, context)
+	from.Timeout = cfg.Data.Timeout.Time()
+	text, err = OpenText(ctx, from, out)
+	return text, begin.Tokens, context, err
+}
+
 // OpenText opens text, and tells on out of reading that takes its time. What the user can mend is a usage error; the end of ctx, a disk that hangs and one
 // that is full are not.
 func OpenText(ctx context.Context, c data.Config, out io.Writer) (*data.Corpus, error) {
