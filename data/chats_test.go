@@ -48,7 +48,10 @@ func TestConversations(t *testing.T) {
 		"of users":       {`{"messages": ` + both + `}`, chat.Options{Learn: []string{"user"}}, "", []string{"", "<|im_start|>user\nHi there<|im_end|>", "\n<|im_start|>assistant\n" + answer + "\n", "<|im_start|>user\nAnd?<|im_end|>", "\n<|im_start|>assistant\n" + last + "\n"}, "messages"},
 		"not to be learned": {
 			`{"messages": [{"role": "user", "content": "Hi there"}, {"role": "assistant", "content": "Good day", "train": false}, {"role": "user", "content": "And?"}, {"role": "assistant", "content": "Bye"}]}`,
-			chat.Options{}, "", []string{ask + answer + more, last, "\n"}, "messages",
+			chat.Options{},
+			"",
+			[]string{ask + answer + more, last, "\n"},
+			"messages",
 		},
 		"conversations": {`{"conversations": [{"from": "human", "value": "Hi there"}, {"from": "gpt", "value": "Good day"}]}`, chat.Options{}, "", []string{ask, answer, "\n"}, "conversations"},
 		"alpaca":        {`{"instruction": "Hi there", "input": "", "output": "Good day", "messages": null}`, chat.Options{}, "", []string{ask, answer, "\n"}, "alpaca"},
