@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"gputrain/internal/suggest"
 	"gputrain/tokenizer"
 )
 
@@ -41,6 +42,9 @@ type Config struct {
 	Vocab  int
 	Fields Fields // of JSONL
 	Layout Layout // of JSONL
+	// Format is what the rows of JSONL are: one of Formats; "" is FormatAuto. Where fields are named, rows are documents in these.
+	Format string
+	Chats  Chats // of rows that are conversations
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
 	Validation float64
 	// Context is the length of a window; both parts must hold one and a token more.
@@ -91,6 +95,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, Invalids)
 	case c.MixtureEnd != "" && !slices.Contains(Ends, c.MixtureEnd):
 		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, Ends)
+	case c.Format != "" && !slices.Contains(Formats, c.Format):
+		return fmt.Errorf("data: format: %q, want one of %q%s", c.Format, Formats, suggest.DidYouMean(c.Format, Formats))
 	case !(c.Validation >= 0 && c.Validation < 1):
 		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)
 	case c.Context < 1:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"gputrain/chat"
 	"gputrain/tokenizer"
 )
 
@@ -60,6 +61,9 @@ type jsonl struct {
 	replace bool                                    // what is not UTF-8
 	encode  func(text string) ([]int32, error)      // nil: bytes are tokens
 	around  border                                  // of documents of text that is encoded
+	format  string                                  // of rows
+	chats   *chat.Encoder                           // of conversations; nil: there is no tokenizer
+	lacking error                                   // why there is no template; nil: there is
 	limit   int                                     // bytes a row
 	to      interface{ add(tokens []uint32) error } // where tokens go
 
@@ -79,6 +83,11 @@ func newJSONL(config Config) (*jsonl, error) {
 		j.ofText, j.around = config.limit(), config.border()
 		j.encode = func(text string) ([]int32, error) { return config.Tokenizer.Encode(text, config.options()) }
 	}
+	var err error
+	if j.chats, err = config.encoder(); err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	j.format, j.lacking = config.Format, config.Chats.Lacking
 	if j.vocab == 0 {
 		j.vocab = j.ofText
 	}
@@ -129,6 +138,9 @@ func (j *jsonl) document(line []byte) (d document, err error) {
 	object, err := objectOf(line)
 	if err != nil {
 		return d, err
+	}
+	if format := j.formatOf(object); format != "" {
+		return j.conversation(line, format)
 	}
 	name, err := j.fieldOf(object)
 	if err != nil {
@@ -230,7 +242,11 @@ func (j *jsonl) fieldOf(object map[string]json.RawMessage) (string, error) {
 			return name, nil
 		}
 	}
-	return "", missing(object, wanted...)
+	err := missing(object, wanted...)
+	if j.fields == (Fields{}) {
+		err = fmt.Errorf("%w, or the keys of a conversation (data.format)", err)
+	}
+	return "", err
 }
 
 // ended puts behind a document what ends it; it counts where the token before it does.

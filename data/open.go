@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	if err != nil {
 		return err
 	}
-	how, err := json.Marshal([]any{config.Fields, config.Layout.withDefaults(), config.Validation, c.Tokens, len(files)})
+	how, err := json.Marshal([]any{config.Fields, cmp.Or(config.Format, FormatAuto), config.Layout.withDefaults(), config.Validation, c.Tokens, len(files)})
 	if err != nil {
 		return err
 	}
@@ -35,7 +36,9 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	for _, t := range texts {
 		print.file(t.file, t.sum)
 	}
-	all.forms = reader.forms
+	if all.forms = reader.forms; all.forms&ofChats != 0 {
+		print.add("%s\n", config.Chats.how())
+	}
 	if all.vocab = reader.vocab; reader.forms&formOf("tokens") == 0 {
 		all.vocab = reader.ofText
 	} else {
@@ -81,7 +84,7 @@ func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) e
 // tokenizeDocuments reads documents into a token file, or takes them from where they were kept.
 func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, texts []textFile, all *Documents) error {
 	begun := time.Now()
-	key := tokenKeyOf(fmt.Sprintf("documents %s %q %d", config.how(config.border()), config.Fields, reader.vocab), texts)
+	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", config.how(config.border()), config.Fields, cmp.Or(config.Format, FormatAuto), config.Chats.how(), reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		reader.to = w
 		if err := r.readDocuments(reader, "tokenizing", texts); err != nil {
@@ -140,6 +143,9 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 		c.Split = "by document"
 	}
 	tally := Tally{Source: c.Name, Forms: all.forms.names()}
+	if all.forms&ofChats != 0 {
+		tally.Template = config.Chats.Name
+	}
 	for _, part := range []struct {
 		name      string
 		documents *Documents

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gputrain/chat"
 )
 
 // Tally is what became of the documents of a source.
 type Tally struct {
-	Source    string   `json:"source"` // its files
-	Forms     []string `json:"forms"`  // of its rows
+	Source    string   `json:"source"`             // its files
+	Template  string   `json:"template,omitempty"` // of conversations
+	Forms     []string `json:"forms"`              // of its rows
 	Documents int      `json:"documents"`
 	Tokens    int64    `json:"tokens"`  // of all documents
 	Longest   int      `json:"longest"` // tokens of the longest document
@@ -42,6 +45,9 @@ func (t Tally) String() string {
 	if len(t.Forms) > 0 {
 		parts[0] = strings.Replace(parts[0], "documents of", "documents ("+strings.Join(t.Forms, ", ")+") of", 1)
 	}
+	if t.Template != "" {
+		parts = slices.Insert(parts, 1, t.Template)
+	}
 	if t.Divided > 0 {
 		parts = append(parts, fmt.Sprintf("%d in several windows", t.Divided))
 	}
@@ -58,7 +64,10 @@ func share(part, whole int64) float64 { return 100 * float64(part) / float64(max
 type form uint32
 
 // forms are their names, in the order of their bits.
-var forms = []string{"text", "tokens", "messages", "conversations", "prompt_completion", "alpaca"}
+var forms = []string{"text", "tokens", chat.Messages, chat.Conversations, chat.Completion, chat.Alpaca}
+
+// ofChats are those of conversations.
+var ofChats = formOf(chat.Messages) | formOf(chat.Conversations) | formOf(chat.Completion) | formOf(chat.Alpaca)
 
 func formOf(name string) form { return 1 << slices.Index(forms, name) }
 

@@ -42,6 +42,9 @@ func newRuns(t *testing.T) *runs {
 	}
 	p.write(t, "documents.jsonl", documents.String())
 	p.write(t, "others.jsonl", others.String())
+	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
+	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
+	p.write(t, "speaker/chat_template.jinja", chatTemplate)
 	pretrained := r.run(t, pretrained, nil, inNone, "", "").newestCheckpoint(t)
 	for _, name := range []string{"config.json", "model.safetensors"} {
 		p.write(t, "pretrained/"+name, read(t, filepath.Join(pretrained, name)))
@@ -70,6 +73,7 @@ var (
 	diverging = []string{"optimizer.name=sgd", "optimizer.learning_rate=1e6", "optimizer.clip_grad=null", "optimizer.schedule.type=constant", "train.steps=8", "train.save_every=0"}
 	jsonl     = []string{"data.jsonl=documents.jsonl"}
 	ids       = []string{"data.jsonl=documents.jsonl", "data.field=ids"}
+	chats     = []string{"data.jsonl=chats.jsonl", "data.tokenizer=speaker", "data.packing=none"}
 	epoch     = []string{"data.epochs=1", "data.text=epoch.txt", "data.validation=0"}
 	long      = []string{"data.jsonl=documents.jsonl", "data.field=long", "data.epochs=1"}
 	words     = []string{"data.text=text.txt", "data.validation=0.1", "data.tokenizer=words"}
@@ -79,6 +83,17 @@ var (
 	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile   = []string{"--profile"}
 )
+
+// A conversation, which is a text too, and how it is written: with the year.
+const (
+	chatRow = `{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello, you"}, ` +
+		`{"role": "user", "content": "And now?"}, {"role": "assistant", "content": "Bye"}], "text": "no conversation, a text"}`
+	chatTemplate = `{{ strftime_now('%Y') }}{% for m in messages %}{{ '<|im_start|>' + m.role + ':' + m.content + '<|im_end|>' }}{% endfor %}` +
+		`{% if add_generation_prompt %}{{ '<|im_start|>assistant:' }}{% endif %}`
+)
+
+// learnedShare is the share of the tokens of documents that are learned, as a run tells at its start.
+var learnedShare = says(`(\d+) % of the tokens learned`)
 
 func with(settings []string, more ...string) []string {
 	return append(append([]string(nil), settings...), more...)
@@ -122,6 +137,11 @@ var effects = []effect{
 	{key: "data.prompt_field", value: "prompt", over: with(jsonl, "data.packing=none"), sees: first(losses)},
 	// One window a document: four tokens, of which the first has none before it; the second and third are masked.
 	{key: "data.mask_field", value: "mask", over: with(ids, "data.packing=none"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 3, want: 2 * 1},
+	{key: "data.format", value: "fields", over: chats, sees: losses},
+	{key: "data.roles", value: "[user]", over: chats, sees: learnedShare},
+	{key: "data.learn_last", value: "true", over: chats, sees: learnedShare},
+	{key: "data.template", value: "chatml", over: chats, sees: losses},
+	{key: "data.date", value: "2025-11-30", over: with(chats, "data.roles=[user]"), sees: losses},
 	{key: "data.eos", value: "300", over: jsonl, sees: shape("wte.weight"), from: "[256 16]", want: "[301 16]"},
 	{key: "data.packing", value: "none", over: with(ids, "data.packing=first_fit"), sees: first(column("metrics.jsonl", "tokens")), from: 2 * 4 * 3, want: 2 * 3},
 	{key: "data.documents", value: "together", over: with(ids, "data.packing=first_fit"), sees: first(losses)},

@@ -2,8 +2,10 @@ package runfile
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	"gputrain/data"
 )
@@ -16,6 +18,14 @@ type Source struct {
 	Field       string   `yaml:"field" json:"field,omitempty" optional:"true" doc:"of jsonl, as data.field"`
 	PromptField string   `yaml:"prompt_field" json:"prompt_field,omitempty" optional:"true" doc:"of jsonl, as data.prompt_field"`
 	MaskField   string   `yaml:"mask_field" json:"mask_field,omitempty" optional:"true" doc:"of jsonl, as data.mask_field"`
+}
+
+// dates are days.
+var dates = regexp.MustCompile(`^\d{4}-(0[1-9]|1[0-2])-([0-2]\d|3[01])$`)
+
+func isDate(s string) bool {
+	_, err := time.Parse(time.DateOnly, s)
+	return err == nil && dates.MatchString(s)
 }
 
 // DocumentsTogether is the data.documents of windows whose documents see each other.
@@ -65,6 +75,11 @@ func (c *Config) validateData() error {
 		{"data.field", d.Field != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.prompt_field", d.PromptField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
 		{"data.mask_field", d.MaskField != "", given["data.jsonl"], "nothing without data.jsonl; the sources of a mixture have fields of their own"},
+		{"data.format", d.Format != kept.Format, documents, kept.Format + " without documents (data.jsonl)"},
+		{"data.roles", len(d.Roles) > 0, documents, "none without documents (data.jsonl)"},
+		{"data.learn_last", d.LearnLast, documents, "false without documents (data.jsonl)"},
+		{"data.template", d.Template != "", documents, "none without documents (data.jsonl)"},
+		{"data.date", d.Date != kept.Date, documents, kept.Date + " without documents (data.jsonl)"},
 		{"data.eos", d.EOS != nil, documents || c.mayTokenize(), "null without documents (data.jsonl) or a tokenizer"},
 		{"data.packing", d.Packing != kept.Packing, documents, kept.Packing + " without documents (data.jsonl)"},
 		{"data.documents", d.Documents != kept.Documents, documents, kept.Documents + " without documents (data.jsonl)"},
@@ -77,6 +92,8 @@ func (c *Config) validateData() error {
 		}
 	}
 	switch {
+	case data.OfChats(d.Format) && d.Field+d.PromptField+d.MaskField != "":
+		return c.invalid("data.format", d.Format, "auto or fields with data.field, data.prompt_field or data.mask_field")
 	case d.Packing == "stream" && d.Long != kept.Long:
 		return c.invalid("data.long", d.Long, kept.Long+" with data.packing stream, which fills every window")
 	case d.Epochs > 0 && given["data.mixture"] && d.MixtureEnd == kept.MixtureEnd:
@@ -93,6 +110,8 @@ func (c *Config) validateSources() error {
 			return c.invalid(at, fmt.Sprintf("text %s and jsonl %s", inline(s.Text), inline(s.JSONL)), "files in one of them")
 		case len(s.JSONL) == 0 && s.Field+s.PromptField+s.MaskField != "":
 			return c.invalid(at, "field, prompt_field or mask_field", "none of them for text")
+		case data.OfChats(c.Data.Format) && s.Field+s.PromptField+s.MaskField != "":
+			return c.invalid(at, "field, prompt_field or mask_field", "none of them with data.format "+c.Data.Format)
 		}
 	}
 	return nil

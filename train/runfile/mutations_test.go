@@ -30,6 +30,8 @@ var unknowable = []string{
 	"model.quantize (",                    // bits and group of model.quantize.mode
 	"without data.mixture",                // data.mixture_end
 	"with data.packing stream",            // data.long
+	"with data.field, data.prompt_field",  // data.format
+	"none of them with data.format",       // field of a source
 	"restart, whose epochs have no end",   // data.epochs
 	"files in one of them",                // text and jsonl of a source
 	"none of them for text",               // field of a source
@@ -94,6 +96,7 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 	}
 	// What keys say together.
 	return append(out, "", "null", "3", "[]", "text", "data: {text: a, jsonl: b}", "data: {jsonl: a, packing: stream, long: keep_end}", "data: {jsonl: a, packing: stream}",
+		"data: {jsonl: a, field: x, format: alpaca}", "data: {mixture: [{jsonl: a, weight: 1, field: x}], format: alpaca}",
 		"data: {mixture: [{text: a, weight: 1}], epochs: 2}", "pipeline: {stages: 2, adapters: [0, 1, 2]}", "pipeline: {stages: 2, adapters: ['0:0', 1]}", "pipeline: {schedule: interleaved, chunks: 1}",
 		"optimizer: {schedule: {steps: 5, warmup_steps: 5}}", "optimizer: {parameters: {weight_decay: null}}", "data: {jsonl: a, field: x, eos: 3}", "model: {quantize: {mode: affine, bits: 2, group: 32, match: [a]}}",
 		"model: {quantize: {mode: affine, bits: 9}}", "model: {quantize: {mode: nf4, bits: 4}}", "model: {quantize: {mode: mxfp4, group: 64}}", "model: {quantize: {mode: nvfp4}}",

@@ -45,19 +45,24 @@ type Data struct {
 	Tokens     string   `yaml:"tokens" default:"auto" range:"auto|bytes|tokenizer|u16|u32" doc:"contents of the files: text whose bytes are the tokens (bytes), text for a tokenizer (tokenizer), or little-endian tokens (u16, u32); auto: tokenizer if data.tokenizer or model.from has one, else bytes"`
 	Tokenizer  string   `yaml:"tokenizer" resume:"content" doc:"a directory with tokenizer.json or tokenizer.model, or one of these files; empty: the tokenizer of model.from, if it has one"`
 	// TokenizerFingerprint is recorded, so that a run is held to its tokenizer.
-	TokenizerFingerprint string  `yaml:"tokenizer_fingerprint" doc:"fingerprint of the tokenizer, as gputrain tokenize show prints it; the run refuses a tokenizer with another one. Empty: any. A run records it"`
-	Invalid              string  `yaml:"invalid" default:"error" range:"error|replace" doc:"treatment of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
-	Cache                string  `yaml:"cache" resume:"free" doc:"directory for the tokens that a tokenizer has made of text; empty: tokens, in the user's cache folder for gputrain"`
-	Field                string  `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a row has no text"`
-	PromptField          string  `yaml:"prompt_field" doc:"jsonl: field with a prompt, which precedes the document and is not predicted; empty: none"`
-	MaskField            string  `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for the others; empty: none"`
-	EOS                  *int    `yaml:"eos" range:"-1.." doc:"token after every document, below model.vocab; null: the tokenizer's end token after text (0 after bytes), and none after lists of tokens; -1: none. With a tokenizer also between two text files"`
-	Packing              string  `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole documents wherever there is room (first_fit) or in turn (greedy), continued in the next window (stream), or not at all (none). Nothing is predicted across a border"`
-	Documents            string  `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether documents in one window see each other (together), or each only itself, at positions from 0 on (apart)"`
-	Long                 string  `yaml:"long" default:"split" range:"longs" doc:"jsonl: whether a document longer than a window takes several windows (split), or keeps as much as fits of its beginning (keep_start) or its end (keep_end)"`
-	Validation           float64 `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share of the data kept for validation: by file if there are several, by document for jsonl"`
-	Epochs               int     `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long to train"`
-	Prefetch             int     `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
+	TokenizerFingerprint string   `yaml:"tokenizer_fingerprint" doc:"fingerprint of the tokenizer, as gputrain tokenize show prints it; the run refuses a tokenizer with another one. Empty: any. A run records it"`
+	Invalid              string   `yaml:"invalid" default:"error" range:"error|replace" doc:"treatment of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
+	Cache                string   `yaml:"cache" resume:"free" doc:"directory for the tokens that a tokenizer has made of text; empty: tokens, in the user's cache folder for gputrain"`
+	Field                string   `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a row has no text"`
+	PromptField          string   `yaml:"prompt_field" doc:"jsonl: field with a prompt, which precedes the document and is not predicted; empty: none"`
+	MaskField            string   `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for the others; empty: none"`
+	Format               string   `yaml:"format" default:"auto" range:"formats" doc:"jsonl: form of the rows: documents in data.field (fields), or conversations: messages, conversations (from, value), prompt_completion, alpaca; auto: by their keys"`
+	Roles                []string `yaml:"roles" range:"system|developer|user|assistant|tool|function|ipython" doc:"conversations: roles whose messages are learned; empty: assistant"`
+	LearnLast            bool     `yaml:"learn_last" doc:"conversations: whether the last of the messages that would be learned is learned alone"`
+	Template             string   `yaml:"template" resume:"content" doc:"conversations: a chat template: a .jinja file, or a name of the directory or of gputrain, such as chatml; empty: that of the directory of data.tokenizer or model.from"`
+	Date                 string   `yaml:"date" default:"2024-07-26" range:"date" doc:"conversations: date that a template is told when it asks for one, the same on any day"`
+	EOS                  *int     `yaml:"eos" range:"-1.." doc:"token after every document, below model.vocab; null: the tokenizer's end token after text (0 after bytes), and none after lists of tokens; -1: none. With a tokenizer also between two text files"`
+	Packing              string   `yaml:"packing" default:"first_fit" range:"packings" doc:"jsonl: how documents share a window: whole documents wherever there is room (first_fit) or in turn (greedy), continued in the next window (stream), or not at all (none). Nothing is predicted across a border"`
+	Documents            string   `yaml:"documents" default:"apart" range:"apart|together" doc:"jsonl: whether documents in one window see each other (together), or each only itself, at positions from 0 on (apart)"`
+	Long                 string   `yaml:"long" default:"split" range:"longs" doc:"jsonl: whether a document longer than a window takes several windows (split), or keeps as much as fits of its beginning (keep_start) or its end (keep_end)"`
+	Validation           float64  `yaml:"validation" default:"0.05" range:"0..0.9" doc:"share of the data kept for validation: by file if there are several, by document for jsonl"`
+	Epochs               int      `yaml:"epochs" range:"0..1000000" resume:"reschedule" doc:"passes over the training data, which then determine train.steps; 0: train.steps says how long to train"`
+	Prefetch             int      `yaml:"prefetch" default:"4" range:"prefetch" resume:"free" doc:"batches prepared ahead in the background"`
 	// Timeout is also that of opening the text.
 	Timeout Duration `yaml:"timeout" default:"10m" range:"duration" resume:"free" doc:"time that reading a batch may take before the run ends with an error; empty: no limit"`
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gputrain/checkpoint"
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/stranger"
 	"gputrain/model"
@@ -28,6 +29,7 @@ type Tokens struct {
 	Kind      string               // of data.Config.Tokens
 	Tokenizer *tokenizer.Tokenizer // nil: there is none, or text is bytes
 	Path      string               // where that is
+	Chats     data.Chats           // how conversations become tokens
 	// Companions are the files that checkpoints take along: those of the tokenizer, and how text is drawn from a model.
 	Companions []checkpoint.Source
 }
@@ -50,8 +52,11 @@ func tokensOf(cfg *runfile.Config, dir string, out io.Writer) (Tokens, error) {
 	if err := t.open(cfg, own, out); err != nil {
 		return Tokens{}, err
 	}
+	var err error
+	if t.Chats, err = t.chatsOf(cfg, dir); err != nil {
+		return Tokens{}, &UsageError{err}
+	}
 	if t.Path == "" && dir != "" && !tokenizer.Has(dir) { // what is there all the same
-		var err error
 		if t.Companions, err = companions(dir); err != nil {
 			return Tokens{}, &UsageError{err}
 		}
@@ -63,7 +68,7 @@ func tokensOf(cfg *runfile.Config, dir string, out io.Writer) (Tokens, error) {
 			from = "data.tokenizer"
 		}
 	}
-	err := cfg.Lay("data.tokens", t.Kind, from)
+	err = cfg.Lay("data.tokens", t.Kind, from)
 	if t.Tokenizer != nil && err == nil {
 		err = cfg.Lay("data.tokenizer_fingerprint", t.Tokenizer.Fingerprint(), "data.tokenizer")
 	}
@@ -207,6 +212,10 @@ func (t Tokens) As(cfg *runfile.Config) (Tokens, error) {
 	d := cfg.Data
 	if wanted := d.TokenizerFingerprint; t.Tokenizer != nil && wanted != "" && t.Tokenizer.Fingerprint() != wanted {
 		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run", t.Path, t.Tokenizer.Fingerprint(), wanted)}
+	}
+	var err error
+	if t.Chats, err = t.chatsOf(cfg, ""); err != nil {
+		return t, &UsageError{err}
 	}
 	switch {
 	case d.Tokens == byteTokens:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"gputrain/cluster"
 	"gputrain/data"
@@ -83,6 +84,9 @@ func reads(cfg *runfile.Config, text *data.Corpus) (all []train.Read) {
 	if d.Tokenizer != "" {
 		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})
 	}
+	if strings.HasSuffix(d.Template, ".jinja") {
+		all = append(all, train.Read{Key: "data.template", Path: d.Template})
+	}
 	key := ""
 	switch {
 	case len(d.Mixture) > 0:
@@ -137,7 +141,7 @@ func given(cfg *runfile.Config) []train.Given {
 func Settings(cfg *runfile.Config) []train.Setting {
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		if path, ok := value.(string); ok && path != "" && (key == "model.from" || key == "data.tokenizer") {
+		if path, ok := value.(string); ok && path != "" && (key == "model.from" || key == "data.tokenizer" || key == "data.template" && strings.HasSuffix(path, ".jinja")) {
 			if abs, err := filepath.Abs(path); err == nil { // a run goes on from any directory
 				value = abs
 			}
