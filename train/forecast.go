@@ -96,6 +96,9 @@ func (f *forecast) count(c Config, from int64) {
 	if c.Sample.Tokens > 0 {
 		f.samples.many = timesDue(from, c.Steps, c.SampleEvery)
 	}
+	if c.samplesBefore() && from == 0 {
+		f.samples.many++
+	}
 	f.checkpoints.many = savesDue(c.SaveEvery, from, c.Steps)
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -70,6 +71,7 @@ func (r report) write(dir string) error {
 	writeEvals(&out, evals)
 	if len(samples) > 0 {
 		out.WriteString("\n## Samples\n")
+		writeSides(&out, samples)
 		for _, s := range samples[max(0, len(samples)-3):] {
 			fmt.Fprintf(&out, "\nStep %d, temperature %g, top %d%s, seed %d:\n\n%s\n", s.Step, s.Temperature, s.TopK, s.further(), s.Seed, indented(s.Prompt+s.Text))
 		}
@@ -81,6 +83,34 @@ func (r report) write(dir string) error {
 	fmt.Fprintf(&out, "\n## Settings\n\n```yaml\n%s```\n", text)
 	return ReplaceFile(filepath.Join(dir, reportFile), out.Bytes())
 }
+
+// writeSides puts what the model wrote to a prompt before training beside what it writes to it last.
+func writeSides(out *bytes.Buffer, samples []Sample) {
+	title := "\n| prompt | before training | after |\n|---|---|---|\n"
+	for i, before := range samples {
+		same := func(s Sample) bool { return s.Prompt == before.Prompt }
+		if before.Step > 0 || slices.ContainsFunc(samples[:i], same) {
+			continue
+		}
+		var last Sample
+		for _, s := range samples[i:] {
+			if same(s) {
+				last = s
+			}
+		}
+		if last.Step > 0 {
+			fmt.Fprintf(out, "%s| %s | %s | %s (step %d) |\n", title, sideCell(before.Prompt), sideCell(before.Text), sideCell(last.Text), last.Step)
+			title = ""
+		}
+	}
+}
+
+// sideCell is a text that a model made, in a table, where none of it is markup.
+func sideCell(s string) string {
+	return strings.Join(strings.Fields(markup.ReplaceAllString(strings.Map(Shown, s), `\$0`)), " ")
+}
+
+var markup = regexp.MustCompile("[\\\\`*_\\[\\]<>|#~&!]")
 
 // further names what else has chosen among tokens, where it did.
 func (s Sample) further() (text string) {

@@ -30,6 +30,9 @@ func TestReport(t *testing.T) {
 	require.NoError(t, log.close())
 	samples, err := openLines(nil, filepath.Join(dir, samplesFile), 0)
 	require.NoError(t, err)
+	for _, before := range []Sample{{Prompt: "func ", Text: "a|b\n\x1b<i>\\"}, {Prompt: "func ", Text: "again"}, {Prompt: "if ", Text: "never after"}, {Step: 9, Prompt: "for ", Text: "never before"}} {
+		require.NoError(t, samples.write(before))
+	}
 	require.NoError(t, samples.write(Sample{Step: 50, Prompt: "func ", Text: "main() {\n\x00}\n```\n", Temperature: .8, TopK: 40, TopP: .9}))
 	require.NoError(t, samples.close())
 
@@ -44,6 +47,7 @@ func TestReport(t *testing.T) {
 		"# GPT-2 on text", "](loss.svg)", `| adapter | a\|b |`, "| steps | 50 |", "| tokens | 51,200 |",
 		"| tokens a second in steps | 10,240 in the loss, 20,480 computed |", "| updates left out (not finite) | 1 |",
 		"0.8485 at step 50; best 0.8485 at step 50", "| 25 | 1.2000 | 3.320 | 5,000 |", "    func main() {\n    \ufffd}\n    ```", "layers: 4",
+		"|---|---|---|\n| func | a\\|b \ufffd\\<i\\>\\\\ | main() { \ufffd} \\`\\`\\` (step 50) |\n\nStep 0",
 	} {
 		assert.Contains(t, string(text), want)
 	}

@@ -90,6 +90,35 @@ func undisturbed(t *testing.T, dev *gpu.Device) outcome {
 	return outcomeOf(t, dir)
 }
 
+// A run of a model that there is shows first what that wrote.
+func TestRunSamplesBeforeTraining(t *testing.T) {
+	dev := gputest.Device(t)
+	first := t.TempDir()
+	_, err := Run(t.Context(), dev, tinyRun(t, first))
+	require.NoError(t, err)
+	steps := func(dir string) (all []int64) {
+		samples, _, err := readSamples(filepath.Join(dir, samplesFile))
+		require.NoError(t, err)
+		for _, s := range samples {
+			all = append(all, s.Step)
+		}
+		return all
+	}
+	scratch := steps(first)
+	require.NotContains(t, scratch, int64(0))
+	c := tinyRun(t, t.TempDir())
+	c.From = filepath.Join(first, checkpointsDir, checkpoint.DirName(12))
+	for range 2 { // the second time it has lost its checkpoints, and begins again with its logs
+		_, err = Run(t.Context(), dev, c)
+		require.NoError(t, err)
+		require.Equal(t, append([]int64{0}, scratch...), steps(c.Dir))
+		require.NoError(t, os.RemoveAll(filepath.Join(c.Dir, checkpointsDir)))
+	}
+	var f forecast
+	f.count(c, 0)
+	require.EqualValues(t, len(scratch)+1, f.samples.many)
+}
+
 func TestRun(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		dir := t.TempDir()

@@ -230,7 +230,7 @@ func (t *trainer) due(ctx context.Context) error {
 		return step > 0 && done != step && (step == c.Steps || every > 0 && step%every == 0)
 	}
 	evaluate := t.validation != nil && at(c.EvalEvery, t.evaluated)
-	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled)
+	sample := c.Sample.Tokens > 0 && at(c.SampleEvery, t.sampled) || step == 0 && c.samplesBefore() && t.sampled != 0
 	save, _ := t.saveDue()
 	if !evaluate && !sample && !save {
 		return nil
@@ -255,6 +255,9 @@ func (t *trainer) due(ctx context.Context) error {
 	}
 	return nil
 }
+
+// samplesBefore says that a run samples before its first step: what its model wrote before it was trained here.
+func (c Config) samplesBefore() bool { return c.Sample.Tokens > 0 && c.From != "" }
 
 func (t *trainer) evaluate(ctx context.Context) error {
 	if err := t.tell(ctx, Event{Kind: Evaluating}); err != nil {

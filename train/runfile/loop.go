@@ -18,7 +18,7 @@ type Loop struct {
 	SaveAsync      bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, which takes as much host memory as the checkpoint has bytes"`
 	Keep           int       `yaml:"keep" default:"3" range:"1.." resume:"free" doc:"permanent checkpoints to keep, besides the best"`
 	KeepBest       int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
-	SampleEvery    int64     `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end"`
+	SampleEvery    int64     `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end. A run from a model also has one before its first update"`
 	Sample         Sample    `yaml:",inline"`
 	HistogramEvery int64     `yaml:"histogram_every" range:"0.." resume:"free" doc:"updates between histograms of parameters and gradients, computed on the device and written to histograms.jsonl; 0: none"`
 	HistogramMatch []string  `yaml:"histogram_match" range:"pattern" resume:"free" doc:"regular expressions on params/PATH and grads/PATH that get histograms; empty: all"`

@@ -43,10 +43,10 @@ func (b *browser) text(selector string) string {
 func pageShowsWhatWasMeasured(t *testing.T, b *browser) {
 	dir := filepath.Join(t.TempDir(), "first")
 	writeRun(t, dir, 1001, 0) // loss 5 - s/1001
-	writeFile(t, dir, samplesFile, `{"step":500,"prompt":"once ","text":"<img src=x onerror=\"document.title='broken'\"> upon","temperature":0.5,"top_k":7,"seed":42}`+"\n")
+	writeFile(t, dir, samplesFile, `{"step":0,"prompt":"twice ","text":"never"}`+"\n"+`{"step":0,"prompt":"once ","text":"<b>nothing</b>"}`+"\n"+`{"step":500,"prompt":"once ","text":"<img src=x onerror=\"document.title='broken'\"> upon","temperature":0.5,"top_k":7,"seed":42}`+"\n")
 	writeFile(t, dir, histogramsFile, `{"step":5,"name":"params/<b>","min":-2,"max":2,"mean":0.25,"std":1,"counts":[1,2,3,4]}`+"\n"+
 		`{"step":900,"name":"params/<b>","min":-3,"max":1,"mean":0.5,"std":1,"counts":[4,2,2,4]}`+"\n")
-	writeFile(t, dir, reportFile, "# A title\n\n| | |\n|---|---|\n| adapter | a\\|b <i> |\n\n    code\n")
+	writeFile(t, dir, reportFile, "# A title\n\n| | |\n|---|---|\n| adapter | a\\|b \\<i> \\\\ |\n\n    code\n")
 	url := serveTest(t, dir)
 	b = b.tab(t, 1280, 900, "light")
 	b.open(url)
@@ -69,13 +69,14 @@ func pageShowsWhatWasMeasured(t *testing.T, b *browser) {
 	assert.Equal(t, "60 %", b.text("[data-series='stage_busy.1'] b"))
 
 	// What comes from files is text.
-	assert.Equal(t, "once <img src=x onerror=\"document.title='broken'\"> upon", b.text("#samples .sample"))
+	assert.Equal(t, "once <img src=x onerror=\"document.title='broken'\"> upon", b.text("#samples .sample:not(.before)"))
+	assert.Equal(t, "once <b>nothing</b>", b.text("#samples .before"), "what was before, beside it")
 	assert.Equal(t, "params/<b>", b.text("#histograms option"))
 	assert.Contains(t, b.text("#histograms dl"), "0.5")
 	assert.Contains(t, b.text("#papers"), "width\t96\trun.yaml:2")
 	assert.NotContains(t, b.text("#papers"), "default", "given values first")
 	b.eval("document.querySelector('[data-tab=report]').click()")
-	assert.Equal(t, "a|b <i>", b.text(".report td:last-child"))
+	assert.Equal(t, `a|b <i> \`, b.text(".report td:last-child"))
 	assert.Equal(t, "first – gputrain", b.eval("document.title"))
 	b.hover("loss", 0.25)
 	b.shot("test-light")

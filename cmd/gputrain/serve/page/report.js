@@ -40,4 +40,4 @@ export function drawReport(source) {
   return out;
 }
 
-const cells = (line) => line.slice(1, line.lastIndexOf('|')).split(/(?<!\\)\|/).map((c) => c.trim().replace(/\\\|/g, '|'));
+const cells = (line) => line.slice(1, line.lastIndexOf('|')).split(/(?<!\\)\|/).map((c) => c.trim().replace(/\\([!-/:-@[-`{-~])/g, '$1'));
