@@ -112,9 +112,7 @@ func openAdapted(dir string, m adapted, b bases) (*Stored, error) {
 		return nil, errors.Join(fmt.Errorf("model: read adapter %q: %w", filepath.Join(dir, AdapterWeightsFile), err), s.Close())
 	}
 	for _, name := range s.names {
-		t := &tensor{name: name, file: f}
-		t.dtype, t.shape, _ = f.Info(name)
-		s.in[name] = t
+		s.in[name] = tensorIn(f, name)
 	}
 	if err := s.openAdapterBase(dir, m, b); err != nil {
 		return nil, errors.Join(err, s.Close())
