@@ -27,7 +27,7 @@ func writePacked(t *testing.T, dir string, def Definition, hosts []array.Host, d
 	}
 	var tensors []safetensors.Tensor
 	for _, h := range hosts {
-		if len(h.Shape) != 2 || !matrixOfLayer.MatchString(h.Path) {
+		if !(array.Spec{Path: h.Path, Shape: h.Shape}).MatrixOfLayer() {
 			stands, tensors = append(stands, h), append(tensors, safetensors.Float32s(h.Path, h.Shape, h.Data))
 			continue
 		}
