@@ -214,9 +214,6 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if c.FrozenDType, err = array.ParseDType(cfg.Model.Base); err != nil {
 		return state.Config{}, err
 	}
-	if c.FrozenDType == buffers.NF4 && len(c.Frozen) > 0 && cfg.Train.SaveFrozen {
-		return state.Config{}, fmt.Errorf("run file: model.base (%s): found nf4 and checkpoints that have all parameters, wanted those of the directory whole: set train.save_frozen to false", cfg.Origin("model.base"))
-	}
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
 		return state.Config{}, fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)
 	}
