@@ -223,7 +223,7 @@ func (s *Stored) all() (hosts []array.Host, err error) {
 		if hosts[i].Data, err = s.Read(h.Path); err != nil {
 			return nil, err
 		}
-		hosts[i].Read = nil
+		hosts[i].Read, hosts[i].NF4 = nil, nil
 	}
 	return hosts, nil
 }
