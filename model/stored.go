@@ -178,14 +178,23 @@ func (s *Stored) Read(path string) ([]float32, error) {
 // Params are all parameters, in canonical order, to be read from the files when they are used: until Close. Those that are not stored are drawn as Init
 // draws them from seed, and drawn names them.
 func (s *Stored) Params(seed uint64) (hosts []array.Host, drawn []string) {
-	for _, p := range s.params {
+	return s.hosts(s.params, seed)
+}
+
+// ParamsOf is Params of a network around that of the files, such as one of WithLoRA.
+func (s *Stored) ParamsOf(def Definition, seed uint64) (hosts []array.Host, drawn []string) {
+	return s.hosts(def.Params(), seed)
+}
+
+func (s *Stored) hosts(params []Param, seed uint64) (hosts []array.Host, drawn []string) {
+	for _, p := range params {
 		host, stored := s.param(p)
 		if !stored {
 			host, drawn = p.drawn(seed), append(drawn, p.Path)
 		}
 		hosts = append(hosts, host)
 	}
-	begin(s.params, hosts, func(i int) bool { return slices.Contains(drawn, s.params[i].Path) })
+	begin(params, hosts, func(i int) bool { return slices.Contains(drawn, params[i].Path) })
 	return hosts, drawn
 }
 

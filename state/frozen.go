@@ -57,13 +57,25 @@ func (c Config) WithBase(params []buffers.Host) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	fingerprint, err := c.frozenFingerprint(params)
-	c.base = &model.Base{Directory: dir, Fingerprint: fingerprint}
+	fingerprint, err := model.Fingerprint(c.frozenOf(params))
+	c.base = &model.Base{Directory: dir, Fingerprint: fingerprint, DType: c.FrozenDType.String()}
 	return c, err
 }
 
-func (c Config) frozenFingerprint(params []buffers.Host) (string, error) {
-	return model.Fingerprint(slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) }))
+// BaseOf is what checkpoints say of Base; nil until WithBase has seen the parameters.
+func (c Config) BaseOf() *model.Base { return c.base }
+
+// frozenOf are those of params that are frozen.
+func (c Config) frozenOf(params []buffers.Host) []buffers.Host {
+	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+}
+
+// Fingerprint is that of some of the parameters that training begins with. It is known, and nothing is read, where they are those that WithBase has seen.
+func (c Config) Fingerprint(params []buffers.Host) (string, error) {
+	if c.base != nil && len(params) == len(c.Frozen) && len(c.frozenOf(params)) == len(params) {
+		return c.base.Fingerprint, nil
+	}
+	return model.Fingerprint(params)
 }
 
 // leftToBase is WithBase of the parameters of a checkpoint that has all of them: Base, which it knows nothing of, has to have the same frozen ones.
@@ -78,7 +90,7 @@ func (c Config) leftToBase(params []buffers.Host) (Config, error) {
 	}
 	defer weights.Close()
 	there, _ := weights.Params(0)
-	found, err := c.frozenFingerprint(there)
+	found, err := model.Fingerprint(c.frozenOf(there))
 	if err == nil && found != c.base.Fingerprint {
 		err = fmt.Errorf("base %q: found frozen parameters of fingerprint %s, wanted %s, as the checkpoint has them: let checkpoints go on having all parameters (train.save_frozen)",
 			c.Base, found, c.base.Fingerprint)
@@ -113,7 +125,7 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 	own, rest := params, []buffers.Host(nil)
 	if len(c.Frozen) > 0 {
 		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return slices.Contains(c.Frozen, h.Path) })
-		rest = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+		rest = c.frozenOf(params)
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {

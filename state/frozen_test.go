@@ -128,27 +128,36 @@ func roomOf(specs []buffers.Spec) (bytes uint64) {
 // Gradients, moments and params are what the trained leaves take, to the byte; what is planned is what is taken; and nothing is made after the first
 // steps.
 func TestPlanOfFrozenParameters(t *testing.T) {
+	c := plannedConfig(t)
 	for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
-		t.Run(dtype.String(), func(t *testing.T) { testPlanOfFrozenParameters(t, dtype) })
+		part := c
+		part.FrozenDType = dtype
+		part.Frozen = matching(c.Definition, "wte", "wpe", "h.0.", "h.1.")
+		t.Run(dtype.String(), func(t *testing.T) { testPlanOfFrozenParameters(t, c, part) })
 	}
+	adapters := c
+	var err error
+	adapters.Definition, err = model.WithLoRA(c.Definition, model.LoRA{Rank: 3, DoRA: true})
+	require.NoError(t, err)
+	t.Run("adapters", func(t *testing.T) { testPlanOfFrozenParameters(t, c, adapters) })
 }
 
-func testPlanOfFrozenParameters(t *testing.T, dtype buffers.DType) {
-	dev := gputest.Device(t)
-	c := plannedConfig(t)
-	c.FrozenDType = dtype
-	c.Frozen = matching(c.Definition, "wte", "wpe", "h.0.", "h.1.")
-	whole := c
-	whole.Frozen = nil
+func testPlanOfFrozenParameters(t *testing.T, whole, c Config) {
+	dev, dtype := gputest.Device(t), c.FrozenDType
 	all, err := Plan(t.Context(), whole, dev.Limits())
 	require.NoError(t, err)
 	plan, err := Plan(t.Context(), c, dev.Limits())
 	require.NoError(t, err)
-	trained, frozen := c.Divide()
+	trained, frozen := c.WithDefaults().Divide()
 	assert.Equal(t, roomOf(trained), plan.Params)
 	assert.Equal(t, roomOf(trained), plan.Gradients)
 	assert.Equal(t, roomOf(frozen)*uint64(dtype.Bits())/32, plan.Frozen)
-	assert.Equal(t, all.Params, plan.Params+roomOf(frozen))
+	if model.AdapterParams(c.Definition) == nil {
+		assert.Equal(t, all.Params, plan.Params+roomOf(frozen))
+	} else {
+		assert.Equal(t, all.Params, roomOf(frozen))
+		assert.Less(t, 8*plan.Params, all.Params)
+	}
 	if dtype == buffers.F32 {
 		assert.Less(t, plan.Step, all.Step)
 	}
@@ -431,7 +440,7 @@ func TestBaseOfACheckpoint(t *testing.T) {
 	c.BaseAt = at("moved")
 	base, err = again(c, "part", "followed")
 	require.NoError(t, err)
-	assert.Equal(t, &model.Base{Directory: at("moved"), Fingerprint: first.Fingerprint}, base)
+	assert.Equal(t, &model.Base{Directory: at("moved"), Fingerprint: first.Fingerprint, DType: "f32"}, base)
 	c.BaseAt = at("other")
 	_, err = again(c, "part", "none")
 	require.ErrorContains(t, err, "wanted "+first.Fingerprint)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -103,6 +104,9 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.adapted() && s.Base == nil {
+		return nil, errors.New("found adapters and no base, wanted the directory of the model that they belong to: Config.Base")
+	}
 	var out []stored
 	for i, p := range s.Definition.Params() {
 		t, ok := byPath[p.Path]
@@ -114,7 +118,9 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 		case t.dtype != buffers.F32 && (t.dtype != buffers.BF16 || !slices.Contains(s.Frozen, p.Path)):
 			return nil, fmt.Errorf("%q: dtype %v, want f32", p.Path, t.dtype)
 		}
-		t.Tensor = names[i]
+		if t.Tensor = names[i]; s.adapted() {
+			t.Tensor.Name = p.Path
+		}
 		out = append(out, t)
 	}
 	return out, nil

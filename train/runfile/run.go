@@ -18,6 +18,7 @@ import "gputrain/model"
 //	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families} stands for their names
 type Run struct {
 	Model     Model     `yaml:"model" doc:"the network"`
+	LoRA      LoRA      `yaml:"lora" doc:"adapters, which are trained in place of the model"`
 	Data      Data      `yaml:"data" doc:"the text to learn from"`
 	Optimizer Optimizer `yaml:"optimizer" doc:"how the model learns"`
 	Train     Train     `yaml:"train" doc:"how long to train, how often to report and save"`
