@@ -272,3 +272,15 @@ func (r *Recipe) Last(steps int64) {
 
 // RateEnd is the rate of the last step.
 func (r Recipe) RateEnd() float64 { return r.Rate / 10 }
+
+// Stored is the type of the model's weights in their file.
+func (r Recipe) Stored() string { return r.facts.Model.Stored }
+
+// Share is the share of so many conversations that is kept for evaluation: a tenth, at most 100 of them.
+func Share(conversations int) (float64, error) {
+	if conversations < 2 {
+		return 0, fmt.Errorf("tune: conversations: found %d, wanted 2 or more: some are held out, and the rest is trained on", conversations)
+	}
+	held := min(max(conversations/10, 1), 100)
+	return math.Ceil(float64(held)/float64(conversations)*1e4) / 1e4, nil
+}

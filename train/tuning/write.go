@@ -105,9 +105,22 @@ func (r Recipe) whyBase() string {
 // sections is their order in the run file.
 var sections = []string{"model", "lora", "data", "optimizer", "train"}
 
+// Begin writes the run file before anything is chosen.
+func Begin(w io.Writer, model string, rows []string, validation float64) error {
+	return write(w, given(model, rows, validation))
+}
+
+// given is what the run file says of a model and files of rows.
+func given(model string, rows []string, validation float64) Choice {
+	return Choice{Keys: []Key{key("model.from", model), key("data.jsonl", rows), key("data.validation", validation)}}
+}
+
 // Write writes the run file that says the same of a model and files of rows. Choices stand above their keys.
 func (r Recipe) Write(w io.Writer, model string, rows []string, validation float64) error {
-	choices := append([]Choice{{Keys: []Key{key("model.from", model), key("data.jsonl", rows), key("data.validation", validation)}}}, r.Choices()...)
+	return write(w, append([]Choice{given(model, rows, validation)}, r.Choices()...)...)
+}
+
+func write(w io.Writer, choices ...Choice) error {
 	var b strings.Builder
 	b.WriteString("# How gputrain tune trains this model. The same command resumes with these choices; --set changes one.\n")
 	for _, section := range sections {
