@@ -124,9 +124,7 @@ func openAdapterFile(dir string, m adapted) (*Stored, error) {
 		return nil, errors.Join(fmt.Errorf("model: read adapter %q: %w", filepath.Join(dir, AdapterWeightsFile), err), s.Close())
 	}
 	for _, name := range s.names {
-		t := &tensor{name: name, file: f}
-		t.dtype, t.shape, _ = f.Info(name)
-		s.in[name] = t
+		s.in[name] = tensorIn(f, name)
 	}
 	return s, nil
 }

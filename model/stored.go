@@ -204,12 +204,16 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 	if !ok && s.base != nil {
 		return s.base.param(p)
 	}
-	return array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
+	host = array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
 		if err := s.in[name].read(dst, first); err != nil {
 			return fmt.Errorf("model: weights: %w", err)
 		}
 		return s.check(name, dst)
-	}}, ok
+	}}
+	if ok && s.in[name].nf4 != nil {
+		host.NF4 = s.in[name].nf4
+	}
+	return host, ok
 }
 
 // all reads every parameter.
@@ -219,7 +223,7 @@ func (s *Stored) all() (hosts []array.Host, err error) {
 		if hosts[i].Data, err = s.Read(h.Path); err != nil {
 			return nil, err
 		}
-		hosts[i].Read = nil
+		hosts[i].Read, hosts[i].NF4 = nil, nil
 	}
 	return hosts, nil
 }

@@ -15,6 +15,9 @@ import (
 	"gputrain/optim"
 )
 
+// frozenTypes are those in which frozen parameters may be kept.
+var frozenTypes = []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4}
+
 // checkFrozen says what is wrong with the parameters that are not to be trained.
 func (c Config) checkFrozen() error {
 	var paths []string
@@ -29,8 +32,8 @@ func (c Config) checkFrozen() error {
 			return fmt.Errorf("frozen: %q: given twice", path)
 		}
 	}
-	if c.FrozenDType != buffers.F32 && c.FrozenDType != buffers.BF16 {
-		return fmt.Errorf("frozen: dtype: found %v, wanted f32 or bf16", c.FrozenDType)
+	if !slices.Contains(frozenTypes, c.FrozenDType) {
+		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16 or nf4", c.FrozenDType)
 	}
 	if len(c.Frozen) == len(paths) {
 		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))
@@ -116,7 +119,7 @@ func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err er
 	if trained, err = c.Layout(own, lim); err != nil || len(rest) == 0 {
 		return trained, nil, err
 	}
-	frozen, err = buffers.NewLayout(rest, lim)
+	frozen, err = buffers.NewLayoutFor(c.FrozenDType, rest, lim)
 	return trained, frozen, err
 }
 
@@ -190,12 +193,16 @@ func (f Fields) dividedAs(c Config, trained *buffers.Layout) bool {
 	return f.frozenAs(c) && (found.Equal(trained) || !sameLeaves(found, trained))
 }
 
-// narrow are the paths of the parameters that are kept in bf16.
-func (c Config) narrow() []string {
-	if c.FrozenDType == buffers.BF16 {
-		return c.Frozen
+// narrow are the types of the parameters that are not kept in f32.
+func (c Config) narrow() map[string]buffers.DType {
+	if c.FrozenDType == buffers.F32 {
+		return nil
 	}
-	return nil
+	out := map[string]buffers.DType{}
+	for _, path := range c.Frozen {
+		out[path] = c.FrozenDType
+	}
+	return out
 }
 
 // divided are the fields with the parameters divided as the configuration does: copies, where they are not yet. After an error

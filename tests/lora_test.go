@@ -43,8 +43,12 @@ func TestARunOfAdapters(t *testing.T) {
 	require.NoError(t, os.RemoveAll(last("whole")))
 	ok(t, train("whole", "--set", "train.save_every=2"))
 	assert.Equal(t, want, files("whole"), "resumed")
-	ok(t, train("staged", "--set", "pipeline.stages=3", "--set", "pipeline.microbatches=1", "--set", "train.recompute=layers"))
+	ok(t, train("staged", "--set", "pipeline.stages=3", "--set", "train.recompute=layers"))
 	assert.Equal(t, want, files("staged"))
+	t.Run("ranks", func(t *testing.T) {
+		ok(t, train("ranks", "--set", "train.recompute=attention").onRanks(t, 2))
+		assert.Equal(t, want, files("ranks"))
+	})
 
 	assert.Contains(t, ok(t, p.command(append([]string{"plan", "run.yaml", "--set", "optimizer.schedule.warmup_steps=0"}, sets...)...)).out, ", frozen ")
 	shown := ok(t, p.command("inspect", "whole")).out

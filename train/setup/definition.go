@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -225,8 +226,8 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
-	if cfg.Model.Base == "bf16" {
-		c.FrozenDType = buffers.BF16
+	if c.FrozenDType, err = array.ParseDType(cfg.Model.Base); err != nil {
+		return state.Config{}, err
 	}
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
 		return state.Config{}, fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)

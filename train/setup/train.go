@@ -145,9 +145,9 @@ func given(cfg *runfile.Config) []train.Given {
 func Settings(cfg *runfile.Config) []train.Setting {
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		path, ok := value.(string)
-		place := slices.Contains([]string{"model.from", "lora.from", "data.tokenizer"}, key) || key == "data.template" && strings.HasSuffix(path, ".jinja")
-		if ok && path != "" && place {
+		path, text := value.(string)
+		file := slices.Contains([]string{"model.from", "lora.from", "data.tokenizer"}, key) || key == "data.template" && strings.HasSuffix(path, ".jinja")
+		if text && path != "" && file {
 			if abs, err := filepath.Abs(path); err == nil { // a run goes on from any directory
 				value = abs
 			}
