@@ -77,8 +77,7 @@ type Options struct {
 	head   func(path string)
 }
 
-// Names of the inputs of a graph. Which of them there are follows from Options. With a Preference the loss scale is 1 over the labels of the chosen rows of a
-// whole update, for ORPO alone.
+// Names of the inputs of a graph. Which of them there are follows from Options. With a Preference, pairs count instead of labels.
 const (
 	InputTokens     = "tokens"      // i32 [batch, seq]
 	InputLabels     = "labels"      // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
@@ -89,14 +88,16 @@ const (
 	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
 	InputWeights    = "weights"     // f32 [batch*seq], of each label in the log-probability of its completion; with a Preference
-	InputPairScale  = "pair_scale"  // f32 [batch/2]: 1 over the pairs of a whole update; with a Preference
+	InputPairs      = "pairs"       // f32 [batch/2]: 1 for a pair that counts, else 0; with a Preference
+	// InputLearnedScale is f32 []: the pairs of a whole update over the labels of its chosen rows; with ORPO.
+	InputLearnedScale = "learned_scale"
 )
 
 // Built is a graph and its ends.
 type Built struct {
 	Graph *graph.Graph
-	// LossSum [] is the sum of the losses of the counted labels, Loss [] is LossSum times InputLossScale. With a Preference Loss is its own, and there is no
-	// LossSum.
+	// LossSum [] is the sum of the losses of the counted labels, Loss [] is LossSum times InputLossScale. With a Preference they are of
+	// pairs.
 	LossSum, Loss *graph.Value
 	// Pairs is what is known of pairs, with a Preference.
 	Pairs *Pairs

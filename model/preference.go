@@ -65,16 +65,13 @@ func (p Preference) Validate() error {
 // Averages tells whether the log-probability of a completion is a mean over its tokens, not a sum.
 func (p Preference) Averages() bool { return p.Loss != PreferSigmoid }
 
-// Prompts tells whether a chosen completion's prompt learns too.
-func (p Preference) Prompts() bool { return p.Loss == PreferORPO }
-
 // Pairs is what a graph finds of the pairs of a batch. All are [batch/2] but NLL.
 type Pairs struct {
 	Chosen, Rejected                   *graph.Value // log-probabilities
 	ReferenceChosen, ReferenceRejected *graph.Value // those of the reference; nil without one
 	RewardChosen, RewardRejected       *graph.Value
 	LogOdds                            *graph.Value // o of ORPO; else nil
-	NLL                                *graph.Value // [], the mean loss of ORPO's tokens; else nil
+	NLL                                *graph.Value // [], the loss of ORPO's tokens, summed and scaled as in LossSum; else nil
 }
 
 // checkPreference refuses graphs that an objective on pairs has no meaning for.
@@ -112,15 +109,15 @@ func (b *Builder) prefer(built *Built, losses *graph.Value) error {
 	p, pairs := *b.o.Preference, &Pairs{}
 	built.Pairs = pairs
 	pairs.Chosen, pairs.Rejected = b.logProbabilities(losses)
-	scale := b.Input(InputPairScale, graph.F32(b.batch/2))
-	mean := func(of *graph.Value) *graph.Value { return b.Sum(b.Mul(of, scale)) }
+	counts := b.Input(InputPairs, graph.F32(b.batch/2))
+	sum := func(of *graph.Value) *graph.Value { return b.Sum(b.Mul(of, counts)) }
 	switch p.Loss {
 	case PreferORPO:
 		pairs.RewardChosen, pairs.RewardRejected = b.Scale(pairs.Chosen, p.Lambda), b.Scale(pairs.Rejected, p.Lambda)
 		pairs.LogOdds = b.Sub(b.Sub(pairs.Chosen, pairs.Rejected), b.Sub(b.logComplement(pairs.Chosen), b.logComplement(pairs.Rejected)))
 		learned := b.Sum(b.Slice(b.Reshape(losses, b.batch/2, 2, b.seq), 1, 0, 1))
-		pairs.NLL = b.Mul(learned, b.Input(InputLossScale, graph.F32()))
-		built.Loss = b.Add(pairs.NLL, b.Scale(mean(b.softplus(b.Apply("neg", pairs.LogOdds))), p.Lambda))
+		pairs.NLL = b.Mul(learned, b.Input(InputLearnedScale, graph.F32()))
+		b.scaled(built, b.Add(pairs.NLL, b.Scale(sum(b.softplus(b.Apply("neg", pairs.LogOdds))), p.Lambda)))
 		return nil
 	case PreferSigmoid:
 		reference, err := b.o.adapted.Definition.Build(b.batch, b.seq, Options{tokenLosses: true, into: b.Graph})
@@ -141,7 +138,7 @@ func (b *Builder) prefer(built *Built, losses *graph.Value) error {
 	if p.LabelSmoothing != 0 {
 		loss = b.Add(loss, b.Scale(z, p.LabelSmoothing))
 	}
-	built.Loss = mean(loss)
+	b.scaled(built, sum(loss))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,33 +11,23 @@ import (
 	"gputrain/graph"
 )
 
-// TestPreferenceBatch lays out two pairs: what learns of each row, with which weight, and what is padding.
-func TestPreferenceBatch(t *testing.T) {
-	pairs := []Pair{{Prompt: []int32{1, 2}, Chosen: []int32{3, 4}, Rejected: []int32{5}}, {Prompt: []int32{6}, Chosen: []int32{7}, Rejected: []int32{8, 9, 10, 11}}}
+// TestPairInputs has two pairs and the row of one, which does not count: what learns of each, and with which weight.
+func TestPairInputs(t *testing.T) {
 	const no = graph.IgnoreLabel
-	sums, err := Preference{Loss: PreferSigmoid}.Batch(pairs, 4)
-	require.NoError(t, err)
-	assert.Equal(t, PairBatch{
-		Tokens:  []int32{1, 2, 3, 0, 1, 2, 0, 0, 6, 0, 0, 0, 6, 8, 9, 10},
-		Labels:  []int32{no, 3, 4, no, no, 5, no, no, 7, no, no, no, 8, 9, 10, 11},
-		Weights: []float32{0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1},
-		Learned: 3,
-	}, sums)
-	means, err := Preference{Loss: PreferORPO}.Batch(pairs, 4)
-	require.NoError(t, err)
-	assert.Equal(t, PairBatch{
-		Tokens:  sums.Tokens,
-		Labels:  []int32{2, 3, 4, no, no, 5, no, no, 7, no, no, no, 8, 9, 10, 11},
-		Weights: []float32{0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25},
-		Learned: 4,
-	}, means)
-	for want, pair := range map[string]Pair{
-		"pair 0: found a prompt or a completion without tokens":    {Prompt: []int32{1}, Chosen: []int32{1}},
-		"pair 0: found 5 tokens and one to come, wanted at most 4": {Prompt: []int32{1, 2, 3}, Chosen: []int32{1, 2, 3}, Rejected: []int32{1}},
-	} {
-		_, err := Preference{Loss: PreferSimPO}.Batch([]Pair{pair}, 4)
-		require.ErrorContains(t, err, want)
-	}
+	tokens := []int32{1, 2, 3, 0, 1, 2, 0, 0, 6, 0, 0, 0, 6, 8, 9, 10, 1, 2, 3, 0, 0, 0, 0, 0}
+	labels := []int32{no, 3, 4, no, no, 5, no, no, 7, no, no, no, 8, 9, 10, 11, no, 3, 4, no, no, no, no, no}
+	counted := slices.Clone(labels)
+	counted[17], counted[18] = no, no
+	assert.Equal(t, PairInputs{
+		Labels: counted, Weights: []float32{0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0},
+		Counts: []float32{1, 1, 0}, Pairs: 2, Learned: 3,
+	}, Preference{Loss: PreferSigmoid}.Inputs(tokens, labels, 6))
+	learned := slices.Clone(counted)
+	learned[0] = 2
+	assert.Equal(t, PairInputs{
+		Labels: learned, Weights: []float32{0, 0.5, 0.5, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0.25, 0.25, 0.25, 0.25, 0, 0, 0, 0, 0, 0, 0, 0},
+		Counts: []float32{1, 1, 0}, Pairs: 2, Learned: 4,
+	}, Preference{Loss: PreferORPO}.Inputs(tokens, labels, 6))
 }
 
 func TestPreferenceRefuses(t *testing.T) {

@@ -35,13 +35,39 @@ type preferenceCase struct {
 		GradNorm tolerance `json:"grad_norm"`
 	} `json:"-"`
 
-	pairs []model.Pair
+	pairs []pair
+}
+
+// pair is a row of rows.jsonl.
+type pair struct {
+	Prompt   []int32 `json:"prompt"`
+	Chosen   []int32 `json:"chosen"`
+	Rejected []int32 `json:"rejected"`
+}
+
+// rows are the pair's sequences.
+func (p pair) rows() [2][]int32 {
+	return [2][]int32{slices.Concat(p.Prompt, p.Chosen), slices.Concat(p.Prompt, p.Rejected)}
+}
+
+// batch lays pairs into rows of seq tokens, with the labels of their completions.
+func batch(pairs []pair, seq int) (tokens, labels []int32) {
+	for _, p := range pairs {
+		for _, row := range p.rows() {
+			at := len(tokens)
+			tokens = append(tokens, make([]int32, seq)...)
+			labels = append(labels, slices.Repeat([]int32{graph.IgnoreLabel}, seq)...)
+			copy(tokens[at:], row[:len(row)-1])
+			copy(labels[at+len(p.Prompt)-1:], row[len(p.Prompt):])
+		}
+	}
+	return tokens, labels
 }
 
 // pairRun is a modelRun whose steps learn pairs, and tell the figures of them by name.
 type pairRun interface {
 	modelRun
-	stepPairs(in model.PairBatch, lossScale float32, pairScale []float32) (map[string][]float32, error)
+	stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error)
 }
 
 // runPreference trains the adapter of a case on the device.
@@ -88,14 +114,19 @@ func (p *preferenceCase) readPairs(dir fs.FS) error {
 		return err
 	}
 	for in := json.NewDecoder(bytes.NewReader(raw)); ; {
-		var pair model.Pair
-		if err := in.Decode(&pair); err == io.EOF {
+		var one pair
+		if err := in.Decode(&one); err == io.EOF {
 			break
 		} else if err != nil {
 			return fmt.Errorf("rows.jsonl: row %d: %w", len(p.pairs), err)
 		}
-		p.pairs = append(p.pairs, pair)
-		p.SeqLen = max(p.SeqLen, pair.Length())
+		if len(one.Prompt) == 0 || len(one.Chosen) == 0 || len(one.Rejected) == 0 {
+			return fmt.Errorf("rows.jsonl: row %d: found a prompt or a completion without tokens, wanted at least one in each", len(p.pairs))
+		}
+		p.pairs = append(p.pairs, one)
+		for _, row := range one.rows() {
+			p.SeqLen = max(p.SeqLen, len(row)-1)
+		}
 	}
 	if p.Steps < 1 || p.Batch < 1 || len(p.pairs) != p.Steps*p.Batch || len(p.Metrics) != p.Steps || len(p.Losses) != p.Steps || len(p.Params) != len(p.initial) {
 		return fmt.Errorf("case.json: %d steps of batch %d, %d rows, %d metrics, %d losses, %d params: want a row for each of a batch, a metric and a loss a step, and the adapter's %d params",
@@ -138,16 +169,13 @@ func (c *goldenCase) trainPairs(p *preferenceCase, run pairRun) (*comparison, er
 	seen := &comparison{}
 	for step := range p.Steps {
 		pairs := p.pairs[step*p.Batch/2 : (step+1)*p.Batch/2]
-		in, err := p.prefer.Batch(pairs, p.SeqLen)
-		if err != nil {
-			return nil, err
-		}
+		tokens, labels := batch(pairs, p.SeqLen)
 		if step == 0 {
-			if err := c.firstLogits(p, seen, pairs[0], in, run); err != nil {
+			if err := c.firstLogits(p, seen, pairs[0], tokens, run); err != nil {
 				return nil, err
 			}
 		}
-		found, err := run.stepPairs(in, 1/float32(in.Learned), slices.Repeat([]float32{1 / float32(len(pairs))}, len(pairs)))
+		found, err := run.stepPairs(tokens, p.prefer.Inputs(tokens, labels, p.Batch))
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}
@@ -171,8 +199,8 @@ func (c *goldenCase) trainPairs(p *preferenceCase, run pairRun) (*comparison, er
 }
 
 // firstLogits compares the logits of the first pair.
-func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, pair model.Pair, in model.PairBatch, run pairRun) error {
-	got, err := run.logits(in.Tokens)
+func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair, tokens []int32, run pairRun) error {
+	got, err := run.logits(tokens)
 	if err != nil {
 		return err
 	}
@@ -182,7 +210,7 @@ func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, pair model
 		if err != nil {
 			return err
 		}
-		length := len(pair.Prompt) + len([][]int32{pair.Chosen, pair.Rejected}[row]) - 1
+		length := len(first.rows()[row]) - 1
 		from := row * p.SeqLen * vocab
 		seen.tensor("step 0 logits "+side, got[from:from+length*vocab], want, p.Tolerance.Logits)
 	}
@@ -221,6 +249,7 @@ func (c *goldenCase) compareFigures(p *preferenceCase, seen *comparison, step in
 	for name, values := range found {
 		got[name] = mean(values, func(i int) float64 { return float64(values[i]) })
 	}
+	got["nll"] /= float64(p.Batch / 2) // a share of the sum over the pairs
 	chosen, rejected := found["rewards_chosen"], found["rewards_rejected"]
 	got["margin"] = got["rewards_chosen"] - got["rewards_rejected"]
 	got["accuracy"] = mean(chosen, func(i int) float64 {
@@ -275,20 +304,22 @@ func norm(of []buffers.Host) float64 {
 	return math.Sqrt(sum)
 }
 
-func (d *deviceModel) stepPairs(in model.PairBatch, lossScale float32, pairScale []float32) (map[string][]float32, error) {
+func (d *deviceModel) stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error) {
 	for name := range d.loss.Inputs() {
 		var err error
 		switch name {
 		case model.InputTokens:
-			err = d.loss.WriteInts(name, in.Tokens)
+			err = d.loss.WriteInts(name, tokens)
 		case model.InputLabels:
 			err = d.loss.WriteInts(name, in.Labels)
 		case model.InputWeights:
 			err = d.loss.WriteFloats(name, in.Weights)
+		case model.InputPairs:
+			err = d.loss.WriteFloats(name, in.Counts)
 		case model.InputLossScale:
-			err = d.loss.WriteFloats(name, []float32{lossScale})
-		case model.InputPairScale:
-			err = d.loss.WriteFloats(name, pairScale)
+			err = d.loss.WriteFloats(name, []float32{1 / float32(in.Pairs)})
+		case model.InputLearnedScale:
+			err = d.loss.WriteFloats(name, []float32{float32(in.Pairs) / float32(in.Learned)})
 		default:
 			err = fmt.Errorf("input %q: nothing to write", name)
 		}

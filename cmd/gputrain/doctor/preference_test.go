@@ -22,12 +22,13 @@ import (
 )
 
 // stepPairs is that of the graph of the objective, in float64.
-func (d *twinModel) stepPairs(in model.PairBatch, lossScale float32, pairScale []float32) (map[string][]float32, error) {
-	feeds := d.feeds(in.Tokens)
+func (d *twinModel) stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error) {
+	feeds := d.feeds(tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
 	feeds[model.InputWeights] = widened([]int{len(in.Weights)}, in.Weights)
-	feeds[model.InputLossScale] = widened([]int{}, []float32{lossScale})
-	feeds[model.InputPairScale] = widened([]int{len(pairScale)}, pairScale)
+	feeds[model.InputPairs] = widened([]int{len(in.Counts)}, in.Counts)
+	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Pairs)}}
+	feeds[model.InputLearnedScale] = &graph.Array{Shape: []int{}, Data: []float64{float64(in.Pairs) / float64(in.Learned)}}
 	values := append([]*graph.Value{d.loss.Loss}, d.grads...)
 	figures := pairFigures(d.loss.Pairs)
 	for _, f := range figures {
@@ -84,10 +85,10 @@ func logP(logits *graph.Array, i int, id int32) float64 {
 
 func sigma(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-func (h *byHand) stepPairs(in model.PairBatch, _ float32, _ []float32) (map[string][]float32, error) {
+func (h *byHand) stepPairs(ids []int32, _ model.PairInputs) (map[string][]float32, error) {
 	pairs := h.p.pairs[h.done*h.p.Batch/2 : (h.done+1)*h.p.Batch/2]
 	h.done++
-	feeds := h.feeds(in.Tokens)
+	feeds := h.feeds(ids)
 	base, err := graph.Eval(h.base.Graph, feeds, h.base.Logits)
 	require.NoError(h.t, err)
 	policy, err := graph.Eval(h.policy.Graph, feeds, h.policy.Logits)
@@ -154,7 +155,7 @@ func (h *byHand) stepPairs(in model.PairBatch, _ float32, _ []float32) (map[stri
 		note("rewards_rejected", reward[1])
 	}
 	if h.p.LossType == "orpo" {
-		note("nll", nll)
+		note("nll", nll*n)
 	}
 	note("loss", loss+nll)
 	feeds["slopes"] = slopes
@@ -211,24 +212,24 @@ func TestTwinFollowsPreferences(t *testing.T) {
 
 // madePairs is a case of which byHand tells all that is expected.
 func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*goldenCase, *preferenceCase) {
-	const steps, batch = 2, 2
+	const steps, rows = 2, 2
 	random := rand.New(rand.NewPCG(61, 62))
 	p := &preferenceCase{LossType: prefer.Loss, LogPs: "sum", Beta: prefer.Beta, LabelSmoothing: prefer.LabelSmoothing, Lambda: prefer.Lambda, Gamma: prefer.Gamma}
 	if prefer.Averages() {
 		p.LogPs = "mean"
 	}
-	p.def, p.prefer, p.Batch, p.Steps, p.SeqLen = def, &prefer, 2*batch, steps, 9
+	p.def, p.prefer, p.Batch, p.Steps, p.SeqLen = def, &prefer, 2*rows, steps, 9
 	p.Optimizer, p.WeightDecay = "adamw", 0.1
 	p.Config = json.RawMessage(`{"b1":0.9,"b2":0.999,"eps":1e-5,"eps_root":0,"mu_dtype":null}`)
 	p.Schedule = optim.ScheduleConfig{Type: "constant", LearningRate: 0.003}
-	for range steps * batch {
+	for range steps * rows {
 		ids := func(n int) (ids []int32) {
 			for range 1 + random.IntN(n) {
 				ids = append(ids, random.Int32N(int32(def.Vocab())))
 			}
 			return ids
 		}
-		p.pairs = append(p.pairs, model.Pair{Prompt: ids(3), Chosen: ids(7), Rejected: ids(7)})
+		p.pairs = append(p.pairs, pair{Prompt: ids(3), Chosen: ids(7), Rejected: ids(7)})
 	}
 	own := model.AdapterParams(def)
 	for _, h := range model.Init(def, 12) {
@@ -245,12 +246,11 @@ func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*go
 	var tensors []safetensors.Tensor
 	hand := newByHand(t, p)
 	for step := range steps {
-		pairs := p.pairs[step*batch : (step+1)*batch]
-		in, err := prefer.Batch(pairs, p.SeqLen)
+		pairs := p.pairs[step*rows : (step+1)*rows]
+		tokens, _ := batch(pairs, p.SeqLen)
+		logits, err := hand.logits(tokens)
 		require.NoError(t, err)
-		logits, err := hand.logits(in.Tokens)
-		require.NoError(t, err)
-		found, err := hand.stepPairs(in, 0, nil)
+		found, err := hand.stepPairs(tokens, model.PairInputs{})
 		require.NoError(t, err)
 		metrics := map[string]float64{"grad_norm": norm(hand.last), "accuracy": 0}
 		for name, values := range found {
@@ -258,14 +258,15 @@ func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*go
 				metrics[name] += float64(v) / float64(len(values))
 			}
 		}
+		metrics["nll"] /= rows
 		metrics["margin"] = metrics["rewards_chosen"] - metrics["rewards_rejected"]
 		for i, c := range found["rewards_chosen"] {
 			if c > found["rewards_rejected"][i] {
-				metrics["accuracy"] += 1.0 / batch
+				metrics["accuracy"] += 1.0 / rows
 			}
 		}
 		for _, o := range found["log_odds"] {
-			metrics["log_odds_ratio"] += math.Log(sigma(float64(o))) / batch
+			metrics["log_odds_ratio"] += math.Log(sigma(float64(o))) / rows
 		}
 		p.Metrics, p.Losses = append(p.Metrics, metrics), append(p.Losses, metrics["loss"])
 		if step > 0 {
@@ -273,12 +274,12 @@ func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*go
 		}
 		for side, name := range []string{"chosen", "rejected"} {
 			v := def.Vocab()
-			length := len(pairs[0].Prompt) + len([][]int32{pairs[0].Chosen, pairs[0].Rejected}[side]) - 1
+			length := len(pairs[0].rows()[side]) - 1
 			part := logits[side*p.SeqLen*v:][:length*v]
 			tensors = append(tensors, safetensors.Float32s("expect/0/logits/"+name, []int{length, v}, part),
-				safetensors.Float32s("expect/0/logps/"+name, []int{batch}, found["logps_"+name]))
+				safetensors.Float32s("expect/0/logps/"+name, []int{rows}, found["logps_"+name]))
 			if reference, there := found["reference_"+name]; there {
-				tensors = append(tensors, safetensors.Float32s("expect/0/reference_logps/"+name, []int{batch}, reference))
+				tensors = append(tensors, safetensors.Float32s("expect/0/reference_logps/"+name, []int{rows}, reference))
 			}
 		}
 		for _, h := range hand.last {
