@@ -116,14 +116,14 @@ func startedOver(dir string) bool {
 	return err == nil && m.Launch != "" && m.Launch == launch.ID() // of a marker that cannot be read, the run tells
 }
 
-// config is setup.Train of a run that may go on in dir: then it needs nothing of model.from and data.tokenizer, which may be gone, but that they are what
-// they were.
+// config is setup.Train of a run that may go on in dir: then it needs nothing of model.from, lora.from and data.tokenizer, which may be gone, but that they
+// are what they were.
 func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) (train.Config, func(), error) {
 	if c.Fresh {
 		return setup.Train(ctx, cfg, c.out)
 	}
-	from, tokenizer := cfg.Model.From, cfg.Data.Tokenizer
-	if !gone(from) && !gone(tokenizer) {
+	from, adapters, tokenizer := cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer
+	if !gone(from) && !gone(adapters) && !gone(tokenizer) {
 		return setup.Train(ctx, cfg, c.out)
 	}
 	found, err := setup.Checkpoints(dir).Newest()
@@ -136,7 +136,7 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 			return train.Config{}, nil, err
 		}
 	}
-	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "data.tokenizer": &cfg.Data.Tokenizer} {
+	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "lora.from": &cfg.LoRA.From, "data.tokenizer": &cfg.Data.Tokenizer} {
 		if gone(*place) {
 			fmt.Fprintf(c.out, "gputrain: %s (%s): %s is not there any more; the run goes on without it\n", key, cfg.Origin(key), *place)
 			*place = found.Path
@@ -146,7 +146,7 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 		cfg.Model.From = begin
 	}
 	run, release, err := setup.Train(ctx, cfg, c.out)
-	cfg.Model.From, cfg.Data.Tokenizer = from, tokenizer
+	cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer = from, adapters, tokenizer
 	if run.Settings != nil {
 		run.Settings = setup.Settings(cfg)
 	}
