@@ -103,7 +103,11 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	if err := cfg.Record(path); err != nil {
 		return usageError{err}
 	}
-	if found := cfg.Model.From; found != model {
+	switch found := cfg.Model.From; {
+	case found == model:
+	case gone(found) && !gone(model): // it has moved: the run compares its parameters
+		c.Set = append(slices.Clone(c.Set), "model.from="+model)
+	default:
 		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir, or remove this one", c.RunDir, found, model)}
 	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
