@@ -32,6 +32,7 @@ type cli struct {
 	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds, for a table and a picture; the same command again resumes."`
 	Serve      serveCmd      `cmd:"" help:"Show runs as a live page in the browser: curves, stages, histograms, samples, settings."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
+	Chat       chatCmd       `cmd:"" help:"Talk with a model, by its chat template."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`
 	Export     exportCmd     `cmd:"" help:"Write a trained model in the Hugging Face layout, in a type of your choice."`
