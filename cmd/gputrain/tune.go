@@ -26,6 +26,7 @@ type tuneCmd struct {
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
 	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 	Progress string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
+	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
 }
 
 // Help says what the command does.
@@ -46,19 +47,19 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 	}
 	path := filepath.Join(c.RunDir, tuneFile)
 	switch _, err := os.Stat(path); {
-	case err == nil:
+	case err == nil && !c.Fresh:
 		err = c.recorded(path, model, rows)
 		if err != nil {
 			return err
 		}
-	case !errors.Is(err, fs.ErrNotExist):
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	default:
 		if err := c.choose(ctx, path, model, rows); err != nil {
 			return err
 		}
 	}
-	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress}
+	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
 	t.extend = func(run *train.Config) error { return ask(run, os.Stdout) }
 	if err := t.Run(ctx); err != nil {
 		return err
@@ -103,7 +104,11 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	if err := cfg.Record(path); err != nil {
 		return usageError{err}
 	}
-	if found := cfg.Model.From; found != model {
+	switch found := cfg.Model.From; {
+	case found == model:
+	case gone(found) && !gone(model): // it has moved: the run compares its parameters
+		c.Set = append(slices.Clone(c.Set), "model.from="+model)
+	default:
 		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir, or remove this one", c.RunDir, found, model)}
 	}
 	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {

@@ -36,6 +36,9 @@ func ask(run *train.Config, out io.Writer) error {
 		}
 	}
 	sample, tokens := run.Sample, run.Tokenizer
+	if len(questions) > 0 { // the run's own samples go on from one too
+		run.Sample.Prompt = said(tokens, nil, questions[0].prompt)
+	}
 	run.Hooks = append(run.Hooks, train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
 		case e.Kind == train.Started && e.Step == 0:

@@ -18,6 +18,7 @@ import (
 	"gputrain/model"
 	"gputrain/pipeline"
 	"gputrain/state"
+	"gputrain/tokenizer"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -122,7 +123,7 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 	if err != nil {
 		return nil, f, err
 	}
-	text, _, err := h.text(ctx, cfg, told)
+	text, err := h.text(ctx, cfg, told)
 	if err != nil {
 		return nil, f, err
 	}
@@ -135,7 +136,7 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 		if cfg, err = h.config(nil); err != nil {
 			return nil, f, err
 		}
-		if text, _, err = h.text(ctx, cfg, io.Discard); err != nil {
+		if text, err = h.text(ctx, cfg, io.Discard); err != nil {
 			return nil, f, err
 		}
 	}
@@ -166,18 +167,18 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 }
 
 // text opens the conversations, of a model that has a tokenizer.
-func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*data.Corpus, setup.Tokens, error) {
+func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*data.Corpus, error) {
 	def, err := model.ReadConfig(h.model)
 	if err != nil {
-		return nil, setup.Tokens{}, &setup.ModelError{Err: err}
+		return nil, &setup.ModelError{Err: err}
 	}
 	h.definition = def
-	text, tokens, _, err := setup.Text(ctx, cfg, out)
-	if err == nil && tokens.Tokenizer == nil {
-		text.Close()
-		err = usageError{fmt.Errorf("tune: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: copy it from where the model is from, or name one with --set data.tokenizer=DIR", h.model)}
+	if cfg.Data.Tokenizer == "" && !tokenizer.Has(h.model) {
+		return nil, usageError{fmt.Errorf("tune: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: copy it from where the model is from, "+
+			"or name one with --set data.tokenizer=DIR", h.model)}
 	}
-	return text, tokens, err
+	text, _, _, err := setup.Text(ctx, cfg, out)
+	return text, err
 }
 
 // longestRun is the longest stretch of what is learned.
@@ -298,10 +299,11 @@ func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
 	if cfg.Pipeline.Stages > 1 {
 		return false, usageError{errors.New("tune: pipeline.stages: found more than 1, wanted 1: gputrain train takes a run file with stages")}
 	}
-	c, err := setup.Plan(cfg, io.Discard)
+	c, begin, err := setup.State(cfg, io.Discard)
 	if err != nil {
 		return false, err
 	}
+	begin.Release()
 	c = c.WithDefaults()
 	c.Sampling = cfg.Train.Sample.Tokens > 0
 	if cfg.Data.Validation > 0 {

@@ -120,7 +120,7 @@ const enough = 1024
 func (f Facts) recipes() (all []Recipe) {
 	for _, context := range f.contexts() {
 		for _, base := range f.bases() {
-			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Rate: f.rate(), Answer: min(256, max(16, 2*f.Answer))}
+			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Rate: f.rate(), Answer: min(f.Machine.mostAnswer(), max(16, 2*f.Answer))}
 			for _, n := range f.Lengths {
 				if n > context {
 					r.Cut++
@@ -166,6 +166,14 @@ func (m Machine) mostTokens() int {
 		return 2048
 	}
 	return 8192
+}
+
+// mostAnswer is how many tokens an answer to a held-out question is shown at most: on processors each takes long.
+func (m Machine) mostAnswer() int {
+	if m.Software {
+		return 48
+	}
+	return 256
 }
 
 // bases are the types in which the base may be kept, the best first. A base that is stored in bf16 is the same in bf16 and in f32; on processors f32 needs
