@@ -18,7 +18,7 @@ const (
 	fillers      = 8
 )
 
-// WriteAll stores every leaf of an F32 or BF16 tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
+// WriteAll stores every leaf of an F32, BF16 or NF4 tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
 // at most 64 MiB of the host's memory, however large the tree. Nothing is written unless the arrays are exactly the tree's leaves. Where one cannot be
 // read, what the tree then has is not defined.
 func (t *Tree) WriteAll(hosts []Host) error {
@@ -39,7 +39,7 @@ func (t *Tree) WriteAll(hosts []Host) error {
 	for i := range errs {
 		all.Go(func() {
 			errs[i] = caught.Do(func() error {
-				floats, raw := make([]float32, size), make([]byte, t.dtype.Bytes(uint64(size)))
+				floats, raw := make([]float32, size), make([]byte, 4*size)
 				for {
 					n := int(next.Add(1)) - 1
 					if n >= len(work) {
@@ -139,16 +139,23 @@ func (t *Tree) fill(p piece, floats []float32, raw []byte, one *sync.Mutex) erro
 	floats = floats[:p.to-p.from]
 	clear(floats)
 	for _, part := range p.parts {
+		if t.packs(part) {
+			continue
+		}
 		from, to := max(p.from, part.Offset), min(p.to, part.Offset+part.Count)
 		if err := part.host.Copy(floats[from-p.from:to-p.from], part.first+from-part.Offset); err != nil {
 			return fmt.Errorf("buffers: write all: tree %q: leaf %q: %w", t.label, part.host.Path, err)
 		}
 	}
-	raw = raw[:t.dtype.Bytes(uint64(len(floats)))]
-	array.Encode(t.dtype, raw, floats)
+	d := t.layout.SlabType(t.dtype, p.slab)
+	if d == NF4 {
+		return t.fillNF4(p, floats, one)
+	}
+	raw = raw[:d.Bytes(uint64(len(floats)))]
+	array.Encode(d, raw, floats)
 	one.Lock()
 	defer one.Unlock()
-	if err := t.device.Write(t.slabs[p.slab].Range(t.dtype.Bytes(uint64(p.from)), uint64(len(raw))), raw); err != nil {
+	if err := t.device.Write(t.slabs[p.slab].Range(d.Bytes(uint64(p.from)), uint64(len(raw))), raw); err != nil {
 		return fmt.Errorf("buffers: write all: tree %q: slab %d: %w", t.label, p.slab, err)
 	}
 	return nil

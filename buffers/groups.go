@@ -11,12 +11,21 @@ import (
 // NewGroupedLayout is NewLayout with the leaves of each group in slabs of their own, group after group, so that a tree can be taken apart by groups
 // without a copy. A leaf has the parts that it has in any layout. A group may be empty.
 func NewGroupedLayout(groups [][]Spec, lim gpu.Limits) (*Layout, error) {
-	l := &Layout{index: map[string]int{}}
+	var layouts []*Layout
 	for _, specs := range groups {
 		group, err := NewLayout(specs, lim)
 		if err != nil {
 			return nil, err
 		}
+		layouts = append(layouts, group)
+	}
+	return grouped(layouts)
+}
+
+// grouped puts layouts one after the other.
+func grouped(groups []*Layout) (*Layout, error) {
+	l := &Layout{index: map[string]int{}}
+	for _, group := range groups {
 		for _, leaf := range group.leaves {
 			leaf.Parts = slices.Clone(leaf.Parts)
 			for i := range leaf.Parts {

@@ -57,12 +57,18 @@ type Layout struct {
 	slabs    []int
 	elements int
 	groups   []*Layout // of NewGroupedLayout, each with its own slabs
+	packed   int       // slabs, the first ones, that a tree in NF4 has in NF4; the others are in BF16
 }
 
 // NewLayout sorts specs by path in order of Unicode code points and places them in slabs. A slab holds at most as many
 // elements as one binding (and one buffer) of the device has in f32. A leaf that is larger than a slab is split by rows. Errors: a
 // path that is empty or given twice, a negative dimension, a size that overflows, a row larger than a slab.
 func NewLayout(specs []Spec, lim gpu.Limits) (*Layout, error) {
+	return newLayout(specs, lim, BlockElements)
+}
+
+// newLayout begins each part at a multiple of align elements.
+func newLayout(specs []Spec, lim gpu.Limits, align int) (*Layout, error) {
 	capacity, err := slabCapacity(lim)
 	if err != nil {
 		return nil, err
@@ -82,7 +88,7 @@ func NewLayout(specs []Spec, lim gpu.Limits) (*Layout, error) {
 			return nil, fmt.Errorf("buffers: layout: leaf %q: %w", s.Path, err)
 		}
 		leaf := Leaf{Path: s.Path, Shape: slices.Clone(s.Shape), Index: i}
-		if leaf.Parts, err = l.place(leaf, n, capacity); err != nil {
+		if leaf.Parts, err = l.place(leaf, n, capacity/align*align, align); err != nil {
 			return nil, err
 		}
 		l.index[s.Path] = i
@@ -126,7 +132,7 @@ func elementCount(shape []int) (int, error) {
 }
 
 // place puts the n elements of a leaf into the first slabs with room for them, opening new ones at need.
-func (l *Layout) place(leaf Leaf, n, capacity int) ([]Part, error) {
+func (l *Layout) place(leaf Leaf, n, capacity, align int) ([]Part, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -141,9 +147,10 @@ func (l *Layout) place(leaf Leaf, n, capacity int) ([]Part, error) {
 		if take > capacity/width {
 			take = alignedRows(capacity / width)
 		}
-		slab := l.slabWithRoom(take*width, capacity)
+		room := (take*width + align - 1) / align * align
+		slab := l.slabWithRoom(room, capacity)
 		parts = append(parts, Part{Slab: slab, Offset: l.slabs[slab], Count: take * width, Row: row, Rows: take})
-		l.slabs[slab] += roundUp(take * width)
+		l.slabs[slab] += room
 		row += take
 	}
 	return parts, nil
@@ -159,9 +166,9 @@ func alignedRows(rows int) int {
 	return rows / tile * tile
 }
 
-func (l *Layout) slabWithRoom(n, capacity int) int {
+func (l *Layout) slabWithRoom(room, capacity int) int {
 	for s, used := range l.slabs {
-		if used+roundUp(n) <= capacity {
+		if used+room <= capacity {
 			return s
 		}
 	}
@@ -192,8 +199,8 @@ func (l *Layout) Elements() int { return l.elements }
 // Bytes is the device memory of a tree with this layout, padding included.
 func (l *Layout) Bytes(d DType) uint64 {
 	var n uint64
-	for _, s := range l.slabs {
-		n += d.Bytes(uint64(s))
+	for i := range l.slabs {
+		n += l.slabBytes(d, i)
 	}
 	return n
 }
@@ -258,7 +265,7 @@ func (l *Layout) StagingBytes(d DType) uint64 {
 	largest := uint64(0)
 	for _, leaf := range l.leaves {
 		for _, part := range leaf.Parts {
-			largest = max(largest, wordBytes(d, part.Count))
+			largest = max(largest, wordBytes(l.SlabType(d, part.Slab), part.Count))
 		}
 	}
 	return gpu.StagingBytes(largest)

@@ -2,7 +2,6 @@ package buffers
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -26,17 +25,9 @@ func (t *Tree) Write(path string, data []float32) error {
 	return t.WriteRaw(path, raw)
 }
 
-// WriteInts stores a leaf of an I32 or U32 tree; U32 takes the bits as they are.
-func (t *Tree) WriteInts(path string, data []int32) error {
-	if t.dtype != I32 && t.dtype != U32 {
-		return fmt.Errorf("buffers: write ints: tree %q: dtype %v, want i32 or u32", t.label, t.dtype)
-	}
-	return t.WriteRaw(path, gpu.Bytes(data))
-}
-
 // WriteRaw stores a leaf's bytes as the tree keeps them: little-endian, row-major, two bytes an element for BF16.
 func (t *Tree) WriteRaw(path string, raw []byte) error {
-	leaf, err := t.leaf("write", path)
+	leaf, err := t.rawLeaf("write", path)
 	if err != nil {
 		return err
 	}
@@ -59,11 +50,14 @@ func (t *Tree) WriteRaw(path string, raw []byte) error {
 	return nil
 }
 
-// Read waits for submitted work and gives a leaf of an F32 or BF16 tree.
+// Read waits for submitted work and gives a leaf of an F32, BF16 or NF4 tree.
 func (t *Tree) Read(ctx context.Context, path string) ([]float32, error) {
 	leaf, err := t.floatLeaf("read", path)
 	if err != nil {
 		return nil, err
+	}
+	if t.dtype == NF4 {
+		return t.readMixed(ctx, leaf)
 	}
 	raw, err := t.ReadRaw(ctx, path)
 	if err != nil {
@@ -74,25 +68,9 @@ func (t *Tree) Read(ctx context.Context, path string) ([]float32, error) {
 	return data, nil
 }
 
-// ReadInts gives a leaf of an I32 or U32 tree, U32 as its bits.
-func (t *Tree) ReadInts(ctx context.Context, path string) ([]int32, error) {
-	if t.dtype != I32 && t.dtype != U32 {
-		return nil, fmt.Errorf("buffers: read ints: tree %q: dtype %v, want i32 or u32", t.label, t.dtype)
-	}
-	raw, err := t.ReadRaw(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	data := make([]int32, len(raw)/4)
-	for i := range data {
-		data[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return data, nil
-}
-
 // ReadRaw gives a leaf's bytes as the tree keeps them.
 func (t *Tree) ReadRaw(ctx context.Context, path string) ([]byte, error) {
-	leaf, err := t.leaf("read", path)
+	leaf, err := t.rawLeaf("read", path)
 	if err != nil {
 		return nil, err
 	}
@@ -123,14 +101,22 @@ func (t *Tree) leaf(operation, path string) (Leaf, error) {
 	return leaf, nil
 }
 
-func (t *Tree) floatLeaf(operation, path string) (Leaf, error) {
-	if t.dtype != F32 && t.dtype != BF16 {
-		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want f32 or bf16", operation, t.label, path, t.dtype)
+// rawLeaf is a leaf of a tree that keeps all of them in one type.
+func (t *Tree) rawLeaf(operation, path string) (Leaf, error) {
+	if t.dtype == NF4 {
+		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: found its bytes in nf4, wanted whole elements: WriteAll and Read have its numbers", operation, t.label, path)
 	}
 	return t.leaf(operation, path)
 }
 
-// Upload makes a tree of the arrays, in F32 or BF16, with one transfer a slab.
+func (t *Tree) floatLeaf(operation, path string) (Leaf, error) {
+	if t.dtype != F32 && t.dtype != BF16 && t.dtype != NF4 {
+		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want f32, bf16 or nf4", operation, t.label, path, t.dtype)
+	}
+	return t.leaf(operation, path)
+}
+
+// Upload makes a tree of the arrays, in F32, BF16 or NF4, with one transfer a slab.
 func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("buffers: upload %q: device: found none, wanted one of gpu.Open", label)
@@ -139,7 +125,7 @@ func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, er
 	for i, h := range hosts {
 		specs[i] = Spec{Path: h.Path, Shape: h.Shape}
 	}
-	layout, err := NewLayout(specs, dev.Limits())
+	layout, err := NewLayoutFor(dtype, specs, dev.Limits())
 	if err != nil {
 		return nil, err
 	}
@@ -167,6 +153,9 @@ func (t *Tree) Download(ctx context.Context) ([]Host, error) {
 			return nil, err
 		}
 		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), Data: make([]float32, leaf.Elements())}
+	}
+	if t.dtype == NF4 {
+		return out, t.downloadMixed(ctx, out)
 	}
 	for s := range t.slabs {
 		image := make([]byte, t.slabs[s].Bytes())

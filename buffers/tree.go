@@ -25,8 +25,8 @@ func NewTree(dev *gpu.Device, label string, layout *Layout, dtype DType) (*Tree,
 		return nil, fmt.Errorf("buffers: tree %q: dtype %v is unknown", label, dtype)
 	}
 	t := &Tree{device: dev, label: label, layout: layout, dtype: dtype}
-	for i, n := range layout.Slabs() {
-		b, err := t.newSlab(i, dtype.Bytes(uint64(n)))
+	for i := range layout.Slabs() {
+		b, err := t.newSlab(i, layout.slabBytes(dtype, i))
 		if err != nil {
 			t.Release()
 			return nil, fmt.Errorf("buffers: tree %q: %d bytes in %d slabs of %v: %w",
@@ -53,7 +53,7 @@ func Given(trees ...*Tree) []*Tree {
 // Layout says where the leaves are.
 func (t *Tree) Layout() *Layout { return t.layout }
 
-// DType is the storage type of every leaf.
+// DType is the storage type of every leaf; in a tree in NF4, of the matrices of layers.
 func (t *Tree) DType() DType { return t.dtype }
 
 // Device is where the tree lives.
@@ -69,9 +69,10 @@ func (t *Tree) Bytes() uint64 { return t.layout.Bytes(t.dtype) }
 func (t *Tree) Slab(i int) gpu.Range { return t.slabs[i].All() }
 
 // Part is the range of a part, which can be bound on its own. For BF16 it is rounded up to whole words: the upper half of
-// the last one is padding when the count is odd, and a kernel that writes it must write zero.
+// the last one is padding when the count is odd, and a kernel that writes it must write zero. For NF4 it is that of the codes.
 func (t *Tree) Part(p Part) gpu.Range {
-	return t.slabs[p.Slab].Range(t.dtype.Bytes(uint64(p.Offset)), wordBytes(t.dtype, p.Count))
+	d := t.layout.SlabType(t.dtype, p.Slab)
+	return t.slabs[p.Slab].Range(d.Bytes(uint64(p.Offset)), wordBytes(d, p.Count))
 }
 
 // wordBytes is the size of n elements, rounded up to the four bytes that transfers and bindings go by.

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+
+	"gputrain/model"
 )
 
 // Source is one file of a checkpoint that is being written.
@@ -131,7 +133,7 @@ func isCheckpointFile(name string) bool {
 	case ConfigFile, IndexFile, OptimizerFile, OtherFile, RecordFile, manifestName:
 		return true
 	}
-	return isSafetensors(name) && strings.HasPrefix(name, "model")
+	return isSafetensors(name) && (strings.HasPrefix(name, "model") || name == model.AdapterWeightsFile)
 }
 
 // CheckSpace tells whether a checkpoint of these sources below dir, which is there, would fit the disk: a *SaveError with a *SpaceError where it

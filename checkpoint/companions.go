@@ -35,5 +35,5 @@ func Companions(dir string) ([]Source, error) {
 
 // isBeside tells files that a checkpoint may have beside those of every one. The manifest names them, unless the save was interrupted before.
 func isBeside(name string) bool {
-	return name == model.BaseFile || slices.Contains(companionNames, name)
+	return name == model.BaseFile || name == model.AdapterConfigFile || slices.Contains(companionNames, name)
 }

@@ -175,6 +175,7 @@ func TestCompressedJSONL(t *testing.T) {
 func FuzzJSONL(f *testing.F) {
 	f.Add([]byte(`{"text": "a"}`+"\n"+`{"input_ids": [1, 2], "m": [0, 1], "q": "x"}`), uint8(0))
 	f.Add([]byte("{\"text\": \"\\ud800\"}\n\xff"), uint8(1))
+	f.Add([]byte(` [{"text": "a"}, {"text": [1, 2], "m": [1, 0]} ]`), uint8(2))
 	f.Add([]byte(squeeze(f, `{"q": [3], "text": [1,2]}`)), uint8(7))
 	f.Fuzz(func(t *testing.T, raw []byte, how uint8) {
 		frugal.Parse(t, len(raw), func() {

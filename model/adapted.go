@@ -45,6 +45,10 @@ func (a adapter) a() string         { return peftPrefix + a.module + loraA }
 func (a adapter) b() string         { return peftPrefix + a.module + loraB }
 func (a adapter) magnitude() string { return peftPrefix + a.module + magnitudeVector }
 
+// LoRAPlus is a regular expression of the paths that LoRA+ (Hayou et al. 2024, arXiv:2402.12354) gives a rate of their own: those of the matrices B and, as
+// in PEFT, of the lengths of rows.
+const LoRAPlus = `\.lora_B\.weight$|\.lora_magnitude_vector$`
+
 // WithLoRA is def with adapters, whose parameters and those of modules that are trained whole it has besides, under PEFT's names (see AdapterParams). All
 // others stay as they are. An adapter begins as PEFT begins it: A uniform in +-1/sqrt(in), B zero, so that the network computes what def does.
 func WithLoRA(def Definition, l LoRA) (Definition, error) {

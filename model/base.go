@@ -30,6 +30,8 @@ const BaseFile = "base.json"
 type Base struct {
 	Directory   string `json:"directory"`   // absolute, in the Hugging Face layout
 	Fingerprint string `json:"fingerprint"` // of the parameters left out
+	// DType is how they were kept in training: rounded to it, where it is not f32.
+	DType string `json:"dtype"`
 }
 
 // Fingerprint tells parameters from others by paths, shapes and every bit, whatever their order. It reads each once, a part at a time, several at once.

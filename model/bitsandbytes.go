@@ -81,9 +81,7 @@ func tensorsOf(files []*safetensors.File) (weights, error) {
 			packed[of] = true
 			continue
 		}
-		t := &tensor{name: name, file: f}
-		t.dtype, t.shape, _ = f.Info(name)
-		w[name] = t
+		w[name] = tensorIn(f, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(packed)) {
 		m, err := bitsandbytes.Open(func(tensor string) *safetensors.File { return in[tensor] }, name)
@@ -96,6 +94,13 @@ func tensorsOf(files []*safetensors.File) (weights, error) {
 		w[name].nf4, w[name].shape, w[name].dtype = m, m.Shape, wholeTypes[m.DType]
 	}
 	return w, nil
+}
+
+// tensorIn is a tensor that a file has whole.
+func tensorIn(f *safetensors.File, name string) *tensor {
+	t := &tensor{name: name, file: f}
+	t.dtype, t.shape, _ = f.Info(name)
+	return t
 }
 
 // read gives numbers from one on, widened.

@@ -27,7 +27,7 @@ func writePacked(t *testing.T, dir string, def Definition, hosts []array.Host, d
 	}
 	var tensors []safetensors.Tensor
 	for _, h := range hosts {
-		if len(h.Shape) != 2 || !matrixOfLayer.MatchString(h.Path) {
+		if !(array.Spec{Path: h.Path, Shape: h.Shape}).MatrixOfLayer() {
 			stands, tensors = append(stands, h), append(tensors, safetensors.Float32s(h.Path, h.Shape, h.Data))
 			continue
 		}
@@ -89,6 +89,7 @@ func TestPackedWeights(t *testing.T) {
 			first := len(want[j].Data) - len(part)
 			require.NoError(t, h.Copy(part, first))
 			require.Equal(t, want[j].Data[first:], part)
+			assert.Equal(t, array.Spec{Path: h.Path, Shape: h.Shape}.MatrixOfLayer(), h.NF4 != nil, h.Path)
 		}
 		out := filepath.Join(t.TempDir(), "out")
 		require.NoError(t, Export(out, read, s.Read, ExportOptions{Like: s}))

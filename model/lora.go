@@ -11,15 +11,15 @@ import (
 // PEFT's terms. A matrix W [out, in] with an adapter gives W x + scale B (A x), with A [rank, in] and B [out, rank]. The tags are those of package
 // train/runfile.
 type LoRA struct {
-	Rank         int                `yaml:"rank" range:"0.." doc:"rank of the adapters; 0: 8"`
-	Alpha        float64            `yaml:"alpha" range:"0.." doc:"an adapter's product is multiplied by alpha / rank; 0: 2 x rank"`
+	Rank         int                `yaml:"rank" range:"0..1000000" doc:"rank of the adapters; 0: no adapters"`
+	Alpha        float64            `yaml:"alpha" range:"0..1e30" doc:"an adapter's product is multiplied by alpha / rank; 0: 2 x rank"`
 	RSLoRA       bool               `yaml:"rslora" doc:"multiply by alpha / sqrt(rank) instead"`
-	DoRA         bool               `yaml:"dora" doc:"train the length of each row of a matrix apart from its direction"`
-	Dropout      float64            `yaml:"dropout" range:"0..0.999" doc:"probability of dropping a number of an adapter's input in training"`
-	Target       []string           `yaml:"target" doc:"modules with an adapter: names or ends of names (q_proj), one regular expression of whole names, or all-linear; empty: what PEFT takes, the queries and values"`
+	DoRA         bool               `yaml:"dora" doc:"DoRA: train the length of each row of a matrix apart from its direction"`
+	Dropout      float64            `yaml:"dropout" range:"0..0.999" doc:"probability of dropping an element of an adapter's input in training"`
+	Target       []string           `yaml:"target" doc:"modules with an adapter: names or ends of names (q_proj), one regular expression of whole names, or all-linear; empty: as PEFT, the queries and values"`
 	RankPattern  map[string]int     `yaml:"rank_pattern" doc:"ranks of some modules, by the end of their names or a regular expression of it"`
 	AlphaPattern map[string]float64 `yaml:"alpha_pattern" doc:"alphas of some modules, in the same way"`
-	Layers       []int              `yaml:"layers" doc:"layers with adapters, counted from 0; empty: all"`
+	Layers       []int              `yaml:"layers" range:"0.." doc:"layers with adapters, counted from 0; empty: all"`
 	Save         []string           `yaml:"save" doc:"ends of names of modules that are trained whole, such as lm_head or embed_tokens"`
 
 	rankOrder, alphaOrder []string // the keys of the patterns in the order of a file, where the first that matches counts

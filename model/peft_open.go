@@ -100,6 +100,18 @@ func readAdapted(dir, at string) (Definition, error) {
 
 // openAdapted opens the adapters of m in dir, and the weights of their base.
 func openAdapted(dir string, m adapted, b bases) (*Stored, error) {
+	s, err := openAdapterFile(dir, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openAdapterBase(dir, m, b); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// openAdapterFile opens the adapters of m in dir.
+func openAdapterFile(dir string, m adapted) (*Stored, error) {
 	f, err := safetensors.Open(filepath.Join(dir, AdapterWeightsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%q: found no %s, wanted the adapters that %s tells of: %w", dir, AdapterWeightsFile, AdapterConfigFile, fs.ErrNotExist)
@@ -112,12 +124,7 @@ func openAdapted(dir string, m adapted, b bases) (*Stored, error) {
 		return nil, errors.Join(fmt.Errorf("model: read adapter %q: %w", filepath.Join(dir, AdapterWeightsFile), err), s.Close())
 	}
 	for _, name := range s.names {
-		t := &tensor{name: name, file: f}
-		t.dtype, t.shape, _ = f.Info(name)
-		s.in[name] = t
-	}
-	if err := s.openAdapterBase(dir, m, b); err != nil {
-		return nil, errors.Join(err, s.Close())
+		s.in[name] = tensorIn(f, name)
 	}
 	return s, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/graph"
 )
 
@@ -28,9 +29,6 @@ const quantizationKey = "fake_quantization"
 
 // longestMatch bounds the expressions of a config.json that came from a stranger, which are held against all paths.
 const longestMatch = 4096
-
-// matrixOfLayer are the paths that are quantized unless a Quantization says otherwise; vectors among them are not.
-var matrixOfLayer = regexp.MustCompile(`(^|\.)[0-9]+\.`)
 
 // quantized is a network that reads some of its parameters through graph.Quantize.
 type quantized struct {
@@ -65,7 +63,7 @@ func WithQuantization(def Definition, q Quantization) (Definition, error) {
 	q.Bits, q.Group, q.Match = op.Bits, op.Group, slices.Clone(q.Match)
 	m := quantized{Definition: def, q: q, paths: map[string]bool{}}
 	for _, p := range def.Params() {
-		m.paths[p.Path] = len(q.Match) == 0 && len(p.Shape) > 1 && matrixOfLayer.MatchString(p.Path)
+		m.paths[p.Path] = len(q.Match) == 0 && array.Spec{Path: p.Path, Shape: p.Shape}.MatrixOfLayer()
 	}
 	if n := len(strings.Join(q.Match, "")); n > longestMatch {
 		return nil, fmt.Errorf("model: quantize: match: expressions of %d bytes, want at most %d", n, longestMatch)

@@ -178,14 +178,23 @@ func (s *Stored) Read(path string) ([]float32, error) {
 // Params are all parameters, in canonical order, to be read from the files when they are used: until Close. Those that are not stored are drawn as Init
 // draws them from seed, and drawn names them.
 func (s *Stored) Params(seed uint64) (hosts []array.Host, drawn []string) {
-	for _, p := range s.params {
+	return s.hosts(s.params, seed)
+}
+
+// ParamsOf is Params of a network around that of the files, such as one of WithLoRA.
+func (s *Stored) ParamsOf(def Definition, seed uint64) (hosts []array.Host, drawn []string) {
+	return s.hosts(def.Params(), seed)
+}
+
+func (s *Stored) hosts(params []Param, seed uint64) (hosts []array.Host, drawn []string) {
+	for _, p := range params {
 		host, stored := s.param(p)
 		if !stored {
 			host, drawn = p.drawn(seed), append(drawn, p.Path)
 		}
 		hosts = append(hosts, host)
 	}
-	begin(s.params, hosts, func(i int) bool { return slices.Contains(drawn, s.params[i].Path) })
+	begin(params, hosts, func(i int) bool { return slices.Contains(drawn, params[i].Path) })
 	return hosts, drawn
 }
 
@@ -195,12 +204,16 @@ func (s *Stored) param(p Param) (host array.Host, stored bool) {
 	if !ok && s.base != nil {
 		return s.base.param(p)
 	}
-	return array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
+	host = array.Host{Path: p.Path, Shape: p.Shape, Read: func(dst []float32, first int) error {
 		if err := s.in[name].read(dst, first); err != nil {
 			return fmt.Errorf("model: weights: %w", err)
 		}
 		return s.check(name, dst)
-	}}, ok
+	}}
+	if ok && s.in[name].nf4 != nil {
+		host.NF4 = s.in[name].nf4
+	}
+	return host, ok
 }
 
 // all reads every parameter.
@@ -210,7 +223,7 @@ func (s *Stored) all() (hosts []array.Host, err error) {
 		if hosts[i].Data, err = s.Read(h.Path); err != nil {
 			return nil, err
 		}
-		hosts[i].Read = nil
+		hosts[i].Read, hosts[i].NF4 = nil, nil
 	}
 	return hosts, nil
 }

@@ -148,10 +148,13 @@ func (l *line) buffer(s *stage, label string, bytes uint64) (*gpu.Buffer, error)
 // plans are the memory plans of the passes that run on a stage.
 func (l *line) plans(ctx context.Context, s *stage) ([]compile.Plan, error) {
 	var out []compile.Plan
-	var narrow []string
+	narrow := map[string]buffers.DType{}
 	for _, tree := range []*buffers.Tree{s.frozen, s.lent} {
-		if tree != nil && tree.DType() == buffers.BF16 {
-			narrow = append(narrow, state.Paths(tree)...)
+		if tree == nil || tree.DType() == buffers.F32 {
+			continue
+		}
+		for _, path := range state.Paths(tree) {
+			narrow[path] = tree.DType()
 		}
 	}
 	for _, p := range l.parts {

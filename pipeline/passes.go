@@ -131,7 +131,9 @@ func (p *passes) allocate(ctx context.Context, st *stage, tx optim.Transform, ho
 		if len(tree.specs) == 0 && tree.to != &st.params {
 			continue
 		}
-		layout := buffers.NewLayout
+		layout := func(specs []buffers.Spec, lim gpu.Limits) (*buffers.Layout, error) {
+			return buffers.NewLayoutFor(tree.dtype, specs, lim)
+		}
 		if tree.to == &st.params {
 			layout = p.config.State.Layout
 		}

@@ -36,6 +36,7 @@ fn bf16_round4(x: vec4<f32>) -> vec4<u32> { return bf16_round_bits(bitcast<vec4<
 
 #if WORKGROUP
 #import "shared/product_memory.wgsl" PITCH=17 FOURS=4
+fn b_at(i: u32) -> vec4<f32> { return {{B_LOAD}}(b[i]); }
 #endif
 
 @compute @workgroup_size({{LANES}}, 1, 1)
@@ -97,7 +98,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let bbase = z * p.sb;
     let begin = 0u;
     let end = p.k;
-#import "shared/product_loop.wgsl" A_LOAD={{A_LOAD}} B_LOAD={{B_LOAD}} SIDE=8 SPOTS=2 QUADS=16 STEP=16 FOURS=4 LOADS=4
+#import "shared/product_loop.wgsl" A_LOAD={{A_LOAD}} SIDE=8 SPOTS=2 QUADS=16 STEP=16 FOURS=4 LOADS=4
 #if KEEP
     if (keep[z] != 0u) {
         return;

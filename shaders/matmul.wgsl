@@ -15,11 +15,29 @@ struct Params {
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
+// b_at is a quad of B: of f32, or of bf16 or nf4, of which a load has several.
+#if B_WHOLE
 @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+fn b_at(i: u32) -> vec4<f32> { return b[i]; }
+#endif
+#if B_BF16
+#import "shared/bf16.wgsl"
+@group(0) @binding(2) var<storage, read> b: array<vec4<u32>>;
+fn b_at(i: u32) -> vec4<f32> {
+    let w = b[i / 2u];
+    return bf16_unpack4(select(w.xy, w.zw, (i & 1u) == 1u));
+}
+#endif
+#if B_NF4
+#import "shared/nf4.wgsl"
+@group(0) @binding(2) var<storage, read> b: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> b_maxima: array<f32>; // of 64 elements each
+fn b_at(i: u32) -> vec4<f32> { return b_maxima[i / 16u] * nf4_levels(b[i / 8u][i / 2u % 4u] >> (16u * (i % 2u))); }
+#endif
 #if STORE_SCALAR
-@group(0) @binding(3) var<storage, read_write> c: array<f32>;
+@group(0) @binding({{C}}) var<storage, read_write> c: array<f32>;
 #else
-@group(0) @binding(3) var<storage, read_write> c: array<vec4<f32>>;
+@group(0) @binding({{C}}) var<storage, read_write> c: array<vec4<f32>>;
 #endif
 
 @compute @workgroup_size({{WX}}, {{WY}}, 1)
@@ -84,6 +102,9 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
 #endif
+#if B_LOOP
+#import "shared/packed_loop.wgsl"
+#else
     for (var k = begin; k < end; k += 4u) {
         let k4 = k / 4u;
 #for K in 0..4
@@ -112,14 +133,14 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #for J in 0..COLS
 #if TRANS_B
 #for I in 0..4
-        let t{{J}}_{{I}} = b[b_{{J}}_{{I}} + k4];
+        let t{{J}}_{{I}} = b_at(b_{{J}}_{{I}} + k4);
 #end
 #for K in 0..4
         let rb{{J}}_{{K}} = vec4<f32>(t{{J}}_0[{{K}}], t{{J}}_1[{{K}}], t{{J}}_2[{{K}}], t{{J}}_3[{{K}}]);
 #end
 #else
 #for K in 0..4
-        let rb{{J}}_{{K}} = b[b_{{J}} + k_{{K}} * p.ldb];
+        let rb{{J}}_{{K}} = b_at(b_{{J}} + k_{{K}} * p.ldb);
 #end
 #endif
 #for Q in 0..QUADS
@@ -135,6 +156,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #end
     }
+#endif
     let cbase = p.c0 + z * p.sc;
 #for Q in 0..QUADS
 #for I in 0..LANES

@@ -14,14 +14,32 @@ struct Params {
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
+// b_at is a quad of B: of f32, bf16 or nf4.
+#if B_WHOLE
 @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+fn b_at(i: u32) -> vec4<f32> { return b[i]; }
+#endif
+#if B_BF16
+#import "shared/bf16.wgsl"
+@group(0) @binding(2) var<storage, read> b: array<vec2<u32>>;
+fn b_at(i: u32) -> vec4<f32> { return bf16_unpack4(b[i]); }
+#endif
+#if B_NF4
+@group(0) @binding(2) var<storage, read> b: array<u32>; // eight codes each, the first of two in the high half of a byte
+@group(0) @binding(3) var<storage, read> b_maxima: array<f32>; // of 64 elements each
+var<workgroup> b_levels: array<f32, 16>; // which codes stand for. Twin: nf4.Levels
+fn b_at(i: u32) -> vec4<f32> {
+    let c = (vec4<u32>(b[i / 2u] >> (16u * (i % 2u))) >> vec4<u32>(4u, 0u, 12u, 8u)) & vec4<u32>(15u);
+    return b_maxima[i / 16u] * vec4<f32>(b_levels[c.x], b_levels[c.y], b_levels[c.z], b_levels[c.w]);
+}
+#endif
 #if EPILOGUE
 #import "shared/epilogue.wgsl"
 #else
 #if STORE_SCALAR
-@group(0) @binding(3) var<storage, read_write> c: array<f32>;
+@group(0) @binding({{C}}) var<storage, read_write> c: array<f32>;
 #else
-@group(0) @binding(3) var<storage, read_write> c: array<vec4<f32>>;
+@group(0) @binding({{C}}) var<storage, read_write> c: array<vec4<f32>>;
 #endif
 #endif
 
@@ -75,6 +93,13 @@ fn put(line: u32, i: u32, v: vec4<f32>) {
 
 @compute @workgroup_size({{SIDE}}, {{SIDE}}, 1)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>, @builtin(local_invocation_index) index: u32) {
+#if B_NF4
+    if (index < 16u) {
+        var levels = array<f32, 16>({{LEVELS}});
+        b_levels[index] = levels[index];
+    }
+    workgroupBarrier();
+#endif
     let m = p.m;
     let n = p.n;
     let row4 = wg.y * {{QUADS}}u; // of the tile, in quads
@@ -107,7 +132,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
 #end
 #end
 #endif
-#import "shared/product_loop.wgsl" A_LOAD=vec4<f32> B_LOAD=vec4<f32>
+#import "shared/product_loop.wgsl" A_LOAD=vec4<f32>
     let cbase = p.c0 + z * p.sc;
 #for Q in 0..SPOTS
 #for I in 0..4

@@ -184,7 +184,7 @@ func storedType(d buffers.DType) (string, error) {
 
 // reconcileModel fills in the definition, or compares it.
 func (c Config) reconcileModel(dir string) (Config, error) {
-	saved, err := model.ReadConfig(dir)
+	saved, err := model.ReadConfigOn(dir, c.BaseAt)
 	if err != nil {
 		return c, loadError(dir, "%w", err)
 	}
@@ -192,16 +192,21 @@ func (c Config) reconcileModel(dir string) (Config, error) {
 		c.Definition = saved
 		c = c.WithDefaults()
 	}
-	found, err := model.ConfigJSON(saved, "F32")
-	if err != nil {
-		return c, loadError(dir, "%w", err)
-	}
-	wanted, err := model.ConfigJSON(c.Definition, "F32")
-	if err != nil {
-		return c, loadError(dir, "%w", err)
-	}
-	if err := sameJSON("model", found, wanted); err != nil && !model.Same(saved, c.Definition) {
-		return c, loadError(dir, "%w", err)
+	for _, part := range []struct {
+		name string
+		json func(model.Definition) ([]byte, error)
+	}{{"model", func(def model.Definition) ([]byte, error) { return model.ConfigJSON(def, "F32") }}, {"adapters", adaptersJSON}} {
+		found, err := part.json(saved)
+		if err != nil {
+			return c, loadError(dir, "%w", err)
+		}
+		wanted, err := part.json(c.Definition)
+		if err != nil {
+			return c, loadError(dir, "%w", err)
+		}
+		if err := sameJSON(part.name, found, wanted); err != nil && !model.Same(saved, c.Definition) {
+			return c, loadError(dir, "%w", err)
+		}
 	}
 	return c, nil
 }
@@ -216,7 +221,7 @@ func (c Config) reconcile(dir string, record checkpoint.Record) (Config, error) 
 	if err != nil {
 		return c, loadError(dir, "%w", err)
 	}
-	if c.Optimizer.Name == "" && c.Frozen == nil {
+	if nothing := (Config{Definition: c.Definition}); c.Optimizer.Name == "" && slices.Equal(c.Frozen, nothing.withFrozenBase()) {
 		c.Frozen = record.Frozen
 	}
 	if err := sameFrozen(record.Frozen, c.Frozen); err != nil {

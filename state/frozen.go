@@ -15,6 +15,9 @@ import (
 	"gputrain/optim"
 )
 
+// frozenTypes are those in which frozen parameters may be kept.
+var frozenTypes = []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4}
+
 // checkFrozen says what is wrong with the parameters that are not to be trained.
 func (c Config) checkFrozen() error {
 	var paths []string
@@ -29,8 +32,8 @@ func (c Config) checkFrozen() error {
 			return fmt.Errorf("frozen: %q: given twice", path)
 		}
 	}
-	if c.FrozenDType != buffers.F32 && c.FrozenDType != buffers.BF16 {
-		return fmt.Errorf("frozen: dtype: found %v, wanted f32 or bf16", c.FrozenDType)
+	if !slices.Contains(frozenTypes, c.FrozenDType) {
+		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16 or nf4", c.FrozenDType)
 	}
 	if len(c.Frozen) == len(paths) {
 		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))
@@ -57,13 +60,25 @@ func (c Config) WithBase(params []buffers.Host) (Config, error) {
 	if err != nil {
 		return c, err
 	}
-	fingerprint, err := c.frozenFingerprint(params)
-	c.base = &model.Base{Directory: dir, Fingerprint: fingerprint}
+	fingerprint, err := model.Fingerprint(c.frozenOf(params))
+	c.base = &model.Base{Directory: dir, Fingerprint: fingerprint, DType: c.FrozenDType.String()}
 	return c, err
 }
 
-func (c Config) frozenFingerprint(params []buffers.Host) (string, error) {
-	return model.Fingerprint(slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) }))
+// BaseOf is what checkpoints say of Base; nil until WithBase has seen the parameters.
+func (c Config) BaseOf() *model.Base { return c.base }
+
+// frozenOf are those of params that are frozen.
+func (c Config) frozenOf(params []buffers.Host) []buffers.Host {
+	return slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+}
+
+// Fingerprint is that of some of the parameters that training begins with. It is known, and nothing is read, where they are those that WithBase has seen.
+func (c Config) Fingerprint(params []buffers.Host) (string, error) {
+	if c.base != nil && len(params) == len(c.Frozen) && len(c.frozenOf(params)) == len(params) {
+		return c.base.Fingerprint, nil
+	}
+	return model.Fingerprint(params)
 }
 
 // leftToBase is WithBase of the parameters of a checkpoint that has all of them: Base, which it knows nothing of, has to have the same frozen ones.
@@ -78,7 +93,7 @@ func (c Config) leftToBase(params []buffers.Host) (Config, error) {
 	}
 	defer weights.Close()
 	there, _ := weights.Params(0)
-	found, err := c.frozenFingerprint(there)
+	found, err := model.Fingerprint(c.frozenOf(there))
 	if err == nil && found != c.base.Fingerprint {
 		err = fmt.Errorf("base %q: found frozen parameters of fingerprint %s, wanted %s, as the checkpoint has them: let checkpoints go on having all parameters (train.save_frozen)",
 			c.Base, found, c.base.Fingerprint)
@@ -104,7 +119,7 @@ func (c Config) layouts(lim gpu.Limits) (trained, frozen *buffers.Layout, err er
 	if trained, err = c.Layout(own, lim); err != nil || len(rest) == 0 {
 		return trained, nil, err
 	}
-	frozen, err = buffers.NewLayout(rest, lim)
+	frozen, err = buffers.NewLayoutFor(c.FrozenDType, rest, lim)
 	return trained, frozen, err
 }
 
@@ -113,7 +128,7 @@ func (c Config) upload(dev *gpu.Device, params []buffers.Host) (trained, frozen 
 	own, rest := params, []buffers.Host(nil)
 	if len(c.Frozen) > 0 {
 		own = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return slices.Contains(c.Frozen, h.Path) })
-		rest = slices.DeleteFunc(slices.Clone(params), func(h buffers.Host) bool { return !slices.Contains(c.Frozen, h.Path) })
+		rest = c.frozenOf(params)
 	}
 	var leaves []buffers.Spec
 	for _, h := range own {
@@ -178,12 +193,16 @@ func (f Fields) dividedAs(c Config, trained *buffers.Layout) bool {
 	return f.frozenAs(c) && (found.Equal(trained) || !sameLeaves(found, trained))
 }
 
-// narrow are the paths of the parameters that are kept in bf16.
-func (c Config) narrow() []string {
-	if c.FrozenDType == buffers.BF16 {
-		return c.Frozen
+// narrow are the types of the parameters that are not kept in f32.
+func (c Config) narrow() map[string]buffers.DType {
+	if c.FrozenDType == buffers.F32 {
+		return nil
 	}
-	return nil
+	out := map[string]buffers.DType{}
+	for _, path := range c.Frozen {
+		out[path] = c.FrozenDType
+	}
+	return out
 }
 
 // divided are the fields with the parameters divided as the configuration does: copies, where they are not yet. After an error

@@ -14,6 +14,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/array"
+	"gputrain/buffers/nf4"
 	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
@@ -128,27 +129,36 @@ func roomOf(specs []buffers.Spec) (bytes uint64) {
 // Gradients, moments and params are what the trained leaves take, to the byte; what is planned is what is taken; and nothing is made after the first
 // steps.
 func TestPlanOfFrozenParameters(t *testing.T) {
+	c := plannedConfig(t)
 	for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
-		t.Run(dtype.String(), func(t *testing.T) { testPlanOfFrozenParameters(t, dtype) })
+		part := c
+		part.FrozenDType = dtype
+		part.Frozen = matching(c.Definition, "wte", "wpe", "h.0.", "h.1.")
+		t.Run(dtype.String(), func(t *testing.T) { testPlanOfFrozenParameters(t, c, part) })
 	}
+	adapters := c
+	var err error
+	adapters.Definition, err = model.WithLoRA(c.Definition, model.LoRA{Rank: 3, DoRA: true})
+	require.NoError(t, err)
+	t.Run("adapters", func(t *testing.T) { testPlanOfFrozenParameters(t, c, adapters) })
 }
 
-func testPlanOfFrozenParameters(t *testing.T, dtype buffers.DType) {
-	dev := gputest.Device(t)
-	c := plannedConfig(t)
-	c.FrozenDType = dtype
-	c.Frozen = matching(c.Definition, "wte", "wpe", "h.0.", "h.1.")
-	whole := c
-	whole.Frozen = nil
+func testPlanOfFrozenParameters(t *testing.T, whole, c Config) {
+	dev, dtype := gputest.Device(t), c.FrozenDType
 	all, err := Plan(t.Context(), whole, dev.Limits())
 	require.NoError(t, err)
 	plan, err := Plan(t.Context(), c, dev.Limits())
 	require.NoError(t, err)
-	trained, frozen := c.Divide()
+	trained, frozen := c.WithDefaults().Divide()
 	assert.Equal(t, roomOf(trained), plan.Params)
 	assert.Equal(t, roomOf(trained), plan.Gradients)
 	assert.Equal(t, roomOf(frozen)*uint64(dtype.Bits())/32, plan.Frozen)
-	assert.Equal(t, all.Params, plan.Params+roomOf(frozen))
+	if model.AdapterParams(c.Definition) == nil {
+		assert.Equal(t, all.Params, plan.Params+roomOf(frozen))
+	} else {
+		assert.Equal(t, all.Params, roomOf(frozen))
+		assert.Less(t, 8*plan.Params, all.Params)
+	}
 	if dtype == buffers.F32 {
 		assert.Less(t, plan.Step, all.Step)
 	}
@@ -182,11 +192,32 @@ func testPlanOfFrozenParameters(t *testing.T, dtype buffers.DType) {
 	assert.Equal(t, []any{made.Pipelines, made.BindGroups, made.Buffers, made.LiveBytes}, []any{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes})
 }
 
-// Frozen parameters in bf16 are read as those that f32 has of them when they are rounded, by training, evaluation and samples, quantized or not, in
-// half of the memory: planned as it is taken.
-func TestFrozenParametersInBF16(t *testing.T) {
+// standFor is what a tree in nf4 has of a matrix of a layer, and one in bf16 of everything.
+func standFor(kept buffers.DType, h buffers.Host) []float32 {
+	out := slices.Clone(h.Data)
+	if kept == buffers.NF4 && (buffers.Spec{Path: h.Path, Shape: h.Shape}).MatrixOfLayer() {
+		codes, maxima := make([]byte, (len(out)+1)/2), make([]float32, nf4.Blocks(len(out)))
+		nf4.Quantize(codes, maxima, h.Data)
+		for i := range out {
+			out[i] = nf4.Number(nf4.Code(codes, i), maxima[i/nf4.Block])
+		}
+		return out
+	}
+	for i, v := range out {
+		out[i] = array.DecodeBF16(array.EncodeBF16(v))
+	}
+	return out
+}
+
+// Frozen parameters in bf16 and nf4 are read as those that f32 has of them when they are rounded, by training, evaluation and samples, quantized or not,
+// in half of the memory or less: planned as it is taken.
+func TestFrozenParametersInFewerBits(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
-		for i, prefixes := range [][]string{{"wte", "wpe", "h.0."}, {"h.", "ln_f.weight"}} {
+		for i, prefixes := range [][]string{{"wte", "wpe", "h.0."}, {"h.", "ln_f.weight"}, {"wte", "h."}} {
+			kept := buffers.BF16
+			if i == 2 {
+				kept = buffers.NF4
+			}
 			c := plannedConfig(t)
 			if i == 1 {
 				var err error
@@ -203,21 +234,23 @@ func TestFrozenParametersInBF16(t *testing.T) {
 			rounded := slices.Clone(params)
 			for i, h := range rounded {
 				if slices.Contains(c.Frozen, h.Path) {
-					rounded[i].Data = slices.Clone(h.Data)
-					for k, v := range h.Data {
-						rounded[i].Data[k] = array.DecodeBF16(array.EncodeBF16(v))
-					}
+					rounded[i].Data = standFor(kept, h)
 				}
 			}
 			full, err := CreateFrom(t.Context(), dev, c, rounded)
 			require.NoError(t, err)
 			t.Cleanup(full.Release)
 			fullPlan := full.Memory()[0]
-			c.FrozenDType = buffers.BF16
+			c.FrozenDType = kept
 			half, err := CreateFrom(t.Context(), dev, c, params)
 			require.NoError(t, err)
 			t.Cleanup(half.Release)
-			assert.Equal(t, fullPlan.Frozen, 2*half.Memory()[0].Frozen)
+			if planned := half.Memory()[0].Frozen; kept == buffers.BF16 {
+				assert.Equal(t, fullPlan.Frozen, 2*planned)
+			} else {
+				assert.Less(t, 2*planned, fullPlan.Frozen)
+				assert.Equal(t, frozenOf(half)[0].Bytes(), planned)
+			}
 			assert.Equal(t, fullPlan.Gradients, half.Memory()[0].Gradients)
 			for range 3 {
 				for _, s := range []*TrainState{full, half} {
@@ -431,7 +464,7 @@ func TestBaseOfACheckpoint(t *testing.T) {
 	c.BaseAt = at("moved")
 	base, err = again(c, "part", "followed")
 	require.NoError(t, err)
-	assert.Equal(t, &model.Base{Directory: at("moved"), Fingerprint: first.Fingerprint}, base)
+	assert.Equal(t, &model.Base{Directory: at("moved"), Fingerprint: first.Fingerprint, DType: "f32"}, base)
 	c.BaseAt = at("other")
 	_, err = again(c, "part", "none")
 	require.ErrorContains(t, err, "wanted "+first.Fingerprint)

@@ -12,7 +12,7 @@ import (
 	"gputrain/model"
 )
 
-// A state learns the same bits whatever it computes again, with dropout, microbatches, frozen and quantized parameters, and each choice takes less
+// A state learns the same bits whatever it computes again, with dropout, microbatches, frozen and quantized parameters, and adapters, and each choice takes less
 // memory than the one before.
 func TestRecomputeLearnsTheSameBits(t *testing.T) {
 	dev := gputest.Device(t)
@@ -22,7 +22,9 @@ func TestRecomputeLearnsTheSameBits(t *testing.T) {
 	require.NoError(t, err)
 	quantized, err := model.WithQuantization(llama, model.Quantization{Mode: "affine"})
 	require.NoError(t, err)
-	for i, def := range []model.Definition{gpt2, llama, quantized} {
+	adapted, err := model.WithLoRA(gpt2, model.LoRA{Rank: 3, Target: []string{model.AllLinear}, Dropout: 0.1, DoRA: true})
+	require.NoError(t, err)
+	for i, def := range []model.Definition{gpt2, llama, quantized, adapted} {
 		t.Run(fmt.Sprint(def.Kind(), i), func(t *testing.T) {
 			c := tinyConfig(t)
 			c.Definition, c.Microbatches = def, 1+i%2

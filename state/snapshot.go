@@ -118,11 +118,10 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 	if err != nil {
 		return nil, err
 	}
-	shards, index, err := safetensors.Split("model", tensorsIn(ctx, t.weights), cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
+	out, err := s.modelFiles(ctx, t.weights)
 	if err != nil {
 		return nil, err
 	}
-	var out []checkpoint.Source
 	if s.Definition != nil {
 		config, err := model.ConfigJSON(s.Definition, cmp.Or(s.DType, "F32"))
 		if err != nil {
@@ -137,12 +136,6 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 		}
 		out = append(out, checkpoint.TextFile(model.BaseFile, text))
 	}
-	for _, shard := range shards {
-		out = append(out, safetensorsFile(shard.Name, shard.Tensors, model.Metadata()))
-	}
-	if index != nil {
-		out = append(out, checkpoint.TextFile(checkpoint.IndexFile, index))
-	}
 	if len(s.Other) > 0 {
 		out = append(out, safetensorsFile(checkpoint.OtherFile, tensorsIn(ctx, t.other), nil))
 	}
@@ -150,6 +143,30 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 		out = append(out, safetensorsFile(checkpoint.OptimizerFile, tensorsIn(ctx, t.optimizer), nil))
 	}
 	return append(append(out, s.Companions...), recordSource), nil
+}
+
+// modelFiles are those of the weights: adapters as other programs read them, or a model.
+func (s Snapshot) modelFiles(ctx context.Context, weights []stored) (out []checkpoint.Source, err error) {
+	if s.adapted() {
+		config, err := model.AdapterConfig(s.Definition, s.Base.Directory)
+		if err != nil {
+			return nil, err
+		}
+		return []checkpoint.Source{
+			checkpoint.TextFile(model.AdapterConfigFile, config), safetensorsFile(model.AdapterWeightsFile, tensorsIn(ctx, weights), model.Metadata()),
+		}, nil
+	}
+	shards, index, err := safetensors.Split("model", tensorsIn(ctx, weights), cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
+	if err != nil {
+		return nil, err
+	}
+	for _, shard := range shards {
+		out = append(out, safetensorsFile(shard.Name, shard.Tensors, model.Metadata()))
+	}
+	if index != nil {
+		out = append(out, checkpoint.TextFile(checkpoint.IndexFile, index))
+	}
+	return out, nil
 }
 
 func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[string]string) checkpoint.Source {

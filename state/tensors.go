@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
+	"gputrain/gpu"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -103,6 +105,9 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.adapted() && s.Base == nil {
+		return nil, errors.New("found adapters and no base, wanted the directory of the model that they belong to: Config.Base")
+	}
 	var out []stored
 	for i, p := range s.Definition.Params() {
 		t, ok := byPath[p.Path]
@@ -114,7 +119,9 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 		case t.dtype != buffers.F32 && (t.dtype != buffers.BF16 || !slices.Contains(s.Frozen, p.Path)):
 			return nil, fmt.Errorf("%q: dtype %v, want f32", p.Path, t.dtype)
 		}
-		t.Tensor = names[i]
+		if t.Tensor = names[i]; s.adapted() {
+			t.Tensor.Name = p.Path
+		}
 		out = append(out, t)
 	}
 	return out, nil
@@ -149,18 +156,24 @@ func (s Snapshot) leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
 	var out []stored
 	for _, path := range slices.Sorted(maps.Keys(owners)) {
 		tree := owners[path]
-		dtype, err := storedType(tree.DType())
+		kept, read := tree.DType(), func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) }
+		if kept == buffers.NF4 { // saved as what it stands for, which is quantized to the same codes and maxima again
+			kept, read = buffers.F32, func(ctx context.Context) ([]byte, error) {
+				data, err := tree.Read(ctx, path)
+				return gpu.Bytes(data), err
+			}
+		}
+		dtype, err := storedType(kept)
 		if err != nil {
 			return nil, err
 		}
 		leaf, _ := tree.Layout().Leaf(path)
 		one := stored{
 			Tensor: safetensors.Tensor{Name: path, DType: dtype, Shape: leaf.Shape},
-			scan:   kind + "/" + path, dtype: tree.DType(),
-			read: func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) },
+			scan:   kind + "/" + path, dtype: kept, read: read,
 		}
 		if s.carry != nil {
-			one.read = s.carry(0, s.stages[tree], int(tree.DType().Bytes(uint64(leaf.Elements()))), one.read)
+			one.read = s.carry(0, s.stages[tree], int(kept.Bytes(uint64(leaf.Elements()))), one.read)
 		}
 		out = append(out, one)
 	}

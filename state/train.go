@@ -43,6 +43,7 @@ func Train(ctx context.Context, v Value, c Config) (*TrainState, error) {
 			c.FrozenDType = h.Frozen.DType()
 		}
 	}
+	c.Frozen = c.withFrozenBase()
 	layout, _, err := c.layouts(h.device().Limits())
 	if err != nil {
 		return nil, fmt.Errorf("state: train: %w", err)

@@ -53,7 +53,7 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	if dev == nil {
 		return nil, errNoDevice
 	}
-	c, err := c.fits(ctx, dev, 0)
+	c, err := c.WithDefaults().fits(ctx, dev, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -170,6 +170,17 @@ func copyAs(ctx context.Context, label string, dtype buffers.DType, from []*buff
 }
 
 func copyLeaves(ctx context.Context, to *buffers.Tree, owners map[string]*buffers.Tree) error {
+	if to.DType() == buffers.NF4 { // which is written whole
+		var hosts []buffers.Host
+		for _, leaf := range to.Layout().Leaves() {
+			data, err := owners[leaf.Path].Read(ctx, leaf.Path)
+			if err != nil {
+				return err
+			}
+			hosts = append(hosts, buffers.Host{Path: leaf.Path, Shape: leaf.Shape, Data: data})
+		}
+		return to.WriteAll(hosts)
+	}
 	for _, leaf := range to.Layout().Leaves() {
 		if owners[leaf.Path].DType() != to.DType() {
 			data, err := owners[leaf.Path].Read(ctx, leaf.Path)

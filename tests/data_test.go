@@ -43,7 +43,7 @@ train: {batch: 4, eval_tokens: 0, sample_tokens: 4}
 	train := p.command("train", "mixture.yaml", "--run-dir", dir, "--progress", "plain")
 	r := ok(t, train)
 	// 96 documents are for training, in an epoch that ends with their windows: packed 3 to 5 into each, they are two of three.
-	assert.Regexp(t, `data: sums.jsonl.gz: 120 documents of \d+ tokens in (2\d|3\d|4\d) windows of 32`, r.err)
+	assert.Regexp(t, `data: sums.jsonl.gz: 120 documents \(text\) of \d+ tokens in (2\d|3\d|4\d) windows of 32`, r.err)
 	assert.Regexp(t, `done at step (7|8|9|1\d)\b`, r.err)
 	assert.Contains(t, ok(t, train).err, "steps are made")
 	refused(t, train.with(func(c *command) { c.args = append(c.args, "--set", "train.steps=3") }), 2, "train.steps (--set): found 3, wanted nothing beside data.epochs (mixture.yaml:7): 1 epochs are")

@@ -49,6 +49,10 @@ func newRuns(t *testing.T) *runs {
 	for _, name := range []string{"config.json", "model.safetensors"} {
 		p.write(t, "pretrained/"+name, read(t, filepath.Join(pretrained, name)))
 	}
+	adapters := r.run(t, with(adapted, "lora.rank=3"), nil, inNone, "", "").newestCheckpoint(t)
+	for _, name := range []string{model.AdapterConfigFile, model.AdapterWeightsFile} {
+		p.write(t, "adapters/"+name, read(t, filepath.Join(adapters, name)))
+	}
 	p.write(t, "lacking/model.safetensors", read(t, filepath.Join(r.run(t, nil, nil, inNone, "", "").newestCheckpoint(t), "model.safetensors")))
 	two, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 16, Vocab: 256, Context: 16})
 	require.NoError(t, err)
@@ -80,6 +84,8 @@ var (
 	mixture   = []string{"data.mixture=[{text: text.txt, weight: 1}, {text: other.txt, weight: 1}]"}
 	spikes    = []string{"train.steps=12", "train.spike_window=3"}
 	losing    = []string{"train.steps=12", "train.spike_window=3", "train.spike_loss=0.001", "optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0"}
+	adapted   = []string{"model.from=pretrained"}
+	lora      = []string{"model.from=pretrained", "lora.rank=2"}
 	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile   = []string{"--profile"}
 )
@@ -100,6 +106,9 @@ func with(settings []string, more ...string) []string {
 }
 
 func list(items ...any) []any { return items }
+
+// adapterOfQ begins the names of a layer's adapter.
+const adapterOfQ = "base_model.model.model.layers.0.self_attn.q_proj."
 
 // effects are in the order of the run file.
 var effects = []effect{
@@ -123,6 +132,19 @@ var effects = []effect{
 	{key: "model.quantize.bits", value: "2", over: affine, sees: first(losses)},
 	{key: "model.quantize.group", value: "16", over: affine, sees: first(losses)},
 	{key: "model.quantize.match", value: "wte", over: affine, sees: first(losses)},
+
+	{key: "lora.from", value: "adapters", over: adapted, sees: says(`adapters, rank (\d+)`), want: list("3")},
+	{key: "lora.rank", value: "2", over: adapted, sees: parameters("lora_A"), from: 0, want: 2},
+	{key: "lora.alpha", value: "1", over: lora, sees: losses},
+	{key: "lora.rslora", value: "true", over: lora, sees: losses},
+	{key: "lora.dora", value: "true", over: lora, sees: parameters("lora_magnitude_vector"), from: 0, want: 2},
+	{key: "lora.dropout", value: "0.5", over: lora, sees: losses},
+	{key: "lora.target", value: "k_proj", over: lora, sees: parameters(`k_proj\.lora_A`), from: 0, want: 1},
+	{key: "lora.rank_pattern", value: "{q_proj: 3}", over: lora, sees: shape(adapterOfQ + "lora_A.weight"), from: "[2 16]", want: "[3 16]"},
+	{key: "lora.alpha_pattern", value: "{q_proj: 1}", over: lora, sees: losses},
+	{key: "lora.layers", value: "[1]", over: lora, sees: exit, from: 0, want: 2},
+	{key: "lora.save", value: "lm_head", over: lora, sees: parameters(`lm_head\.weight`), from: 0, want: 1},
+	{key: "lora.b_rate", value: "16", over: lora, sees: losses},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"gputrain/model"
 )
 
 // look is what a run has left and said.
@@ -153,16 +155,25 @@ func (l look) tensors(t *testing.T, file string) map[string]string {
 	return out
 }
 
+// weightsFile is that of the newest checkpoint.
+func (l look) weightsFile(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(l.newestCheckpoint(t), model.AdapterWeightsFile)); err == nil {
+		return model.AdapterWeightsFile
+	}
+	return "model.safetensors"
+}
+
 // shape is that of a parameter.
 func shape(name string) func(*testing.T, look) any {
-	return func(t *testing.T, l look) any { return l.tensors(t, "model.safetensors")[name] }
+	return func(t *testing.T, l look) any { return l.tensors(t, l.weightsFile(t))[name] }
 }
 
 // parameters is how many there are whose names an expression matches.
 func parameters(expression string) func(*testing.T, look) any {
 	return func(t *testing.T, l look) any {
 		n := 0
-		for name := range l.tensors(t, "model.safetensors") {
+		for name := range l.tensors(t, l.weightsFile(t)) {
 			if regexp.MustCompile(expression).MatchString(name) {
 				n++
 			}

@@ -39,7 +39,7 @@ func keysOf(t reflect.Type, prefix string) []string {
 	var keys []string
 	for _, f := range reflect.VisibleFields(t) {
 		name := f.Tag.Get("yaml")
-		if f.Anonymous || name == "-" {
+		if f.Anonymous || name == "-" || !f.IsExported() {
 			continue
 		}
 		key := prefix + name

@@ -31,7 +31,9 @@ type Config struct {
 	Params []buffers.Host // where training begins; nil draws the parameters from State.Seed
 	Loaded func()         // is called once Params are on the devices, or not needed: they may be of files that are open until then; may be nil
 	From   string         // the directory that Params are from; "": none, or nobody's business
-	Drawn  []string       // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
+	// LoRAFrom is a directory whose adapters are among Params: what they were trained upon is compared with what From has. "": none.
+	LoRAFrom string
+	Drawn    []string // those of Params that were not found where the others are from but drawn (model.OpenPartial), to be told
 
 	Train       data.Source
 	Validation  data.Source   // nil: no evaluation

@@ -268,8 +268,13 @@ func (t *opening) loaded() {
 // begin makes the state of step 0.
 func (t *opening) begin(ctx context.Context) error {
 	defer t.times.span(spanCreate)()
-	c := t.config
+	c := &t.config
 	t.run = checkpoint.Run{Seed: c.State.Seed, Fingerprint: c.Fingerprint}
+	var err error
+	if c.State, err = c.State.WithBase(c.Params); err != nil { // noteOrigin reads nothing again
+		return fmt.Errorf("train: %w", err)
+	}
+	t.compareBases()
 	created, err := t.team.target.Create(ctx, c.State, c.Params)
 	if err == nil {
 		t.state = created

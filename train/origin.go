@@ -18,11 +18,15 @@ import (
 // originForm is the line at the head of run.yaml that says what a run began with, so that it is known again in another place.
 const originForm = "# what model.from had: %s"
 
+// modelFrom is the key of the directory that a run begins with.
+const modelFrom = "model.from"
+
 var originLine = regexp.MustCompile(`(?m)^` + fmt.Sprintf(regexp.QuoteMeta(originForm), `(sha256:[0-9a-f]{64})`) + `$`)
 
-// origin is the fingerprint of what the directory of Params has.
+// origin is the fingerprint of what the directory From has.
 func (c Config) origin() (string, error) {
-	found, err := model.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(c.Drawn, h.Path) }))
+	others := slices.Concat(c.Drawn, model.AdapterParams(c.State.Definition))
+	found, err := c.State.Fingerprint(slices.DeleteFunc(slices.Clone(c.Params), func(h buffers.Host) bool { return slices.Contains(others, h.Path) }))
 	if err != nil {
 		return "", fmt.Errorf("train: model.from %q: %w", c.From, err)
 	}
@@ -35,6 +39,31 @@ func (t *opening) noteOrigin() (err error) {
 		t.decided.origin, err = c.origin()
 	}
 	return err
+}
+
+// compareBases warns where the adapters that training goes on with were trained upon something else.
+func (t *opening) compareBases() {
+	c := t.config
+	own := c.State.BaseOf()
+	if c.LoRAFrom == "" || own == nil {
+		return
+	}
+	was, err := model.ReadBase(c.LoRAFrom)
+	switch {
+	case err != nil:
+		t.say("warning: lora.from: %s: what it was trained upon cannot be read: %v", c.LoRAFrom, err)
+	case was == nil:
+		named, err := model.AdapterBase(c.LoRAFrom, "")
+		if found, gone := os.Stat(named); err == nil && gone == nil {
+			if here, err := os.Stat(c.From); err == nil && !os.SameFile(found, here) {
+				t.say("warning: lora.from: %s names %s as its base, model.from is %s", c.LoRAFrom, named, c.From)
+			}
+		}
+	case was.Fingerprint != own.Fingerprint:
+		t.say("warning: lora.from: %s was trained upon %s, %.19s, and model.from, %s, has other parameters, %.19s", c.LoRAFrom, was.Directory, was.Fingerprint, c.From, own.Fingerprint)
+	case was.DType != own.DType:
+		t.say("warning: lora.from: %s was trained upon a base in %s, and model.base is %s", c.LoRAFrom, was.DType, own.DType)
+	}
 }
 
 // follow says that a directory has moved, if what is in the new place is what the run began with; else it is a *ChangedError.

@@ -43,7 +43,10 @@ func (t *opening) plan(ctx context.Context) error {
 		t.say("parameters quantized, %s", text)
 		t.reporter.facts.add("parameters quantized", "%s", text)
 	}
-	if n := len(t.config.State.Frozen); n > 0 {
+	if text := model.DescribeLoRA(def); text != "" {
+		t.say("adapters, %s", text)
+		t.reporter.facts.add("adapters", "%s", text)
+	} else if n := len(t.config.State.Frozen); n > 0 {
 		text := fmt.Sprintf("%d of %d: no gradients and no optimizer state", n, len(def.Params()))
 		t.say("parameters frozen, %s", text)
 		t.reporter.facts.add("parameters frozen", "%s", text)

@@ -18,9 +18,9 @@ type Read struct{ Key, Path string }
 func (c Config) reads() []Read {
 	all := c.Reads
 	if c.From != "" {
-		all = append([]Read{{"model.from", c.From}}, all...)
+		all = append([]Read{{modelFrom, c.From}}, all...)
 		for _, dir := range model.Bases(c.From) {
-			all = append(all, Read{"model.from", dir})
+			all = append(all, Read{modelFrom, dir})
 		}
 	}
 	return all
@@ -66,6 +66,9 @@ func (c Config) checkBase() error {
 	own := resolved(c.Dir)
 	for _, dir := range append([]string{c.State.Base}, model.Bases(c.State.Base)...) {
 		if slices.ContainsFunc(files(dir), func(path string) bool { return below(path, own) }) {
+			if model.AdapterParams(c.State.Definition) != nil {
+				return &DirError{c.Dir, fmt.Errorf("model.from: found what the adapters belong to in %s, wanted it outside of the run's own directory, where checkpoints are removed: choose another run directory", dir)}
+			}
 			return &DirError{c.Dir, fmt.Errorf("train.save_frozen: found false and the frozen parameters in %s, wanted them outside of the run's own directory, where checkpoints are removed: choose another run directory, or true", dir)}
 		}
 	}

@@ -59,8 +59,11 @@ func readReschedule(c Config) (reschedule, error) {
 	if m := originLine.FindSubmatch(text); m != nil {
 		r.origin = string(m[1])
 	}
-	if len(moved) > 0 {
-		r.moved, err = c.follow(moved[0], r.origin)
+	for _, m := range moved {
+		if m.key != modelFrom {
+			return r, &ChangedError{Dir: c.Dir, Key: m.key, Found: m.was, Wanted: m.is}
+		}
+		r.moved, err = c.follow(m, r.origin)
 	}
 	return r, err
 }

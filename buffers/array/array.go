@@ -2,6 +2,8 @@
 // what describes a model needs no more.
 package array
 
+import "regexp"
+
 // Spec names an array and gives its shape: row-major, any rank, zero dimensions allowed.
 type Spec struct {
 	Path  string // like "h.0.attn.c_attn.weight"
@@ -16,7 +18,23 @@ type Host struct {
 	// Read gives the elements from first on, as many as fit dst, of an array whose Data is nil: one in a file, which is as large as it likes.
 	// It is called from several goroutines at once.
 	Read func(dst []float32, first int) error
+	// NF4 is the array as a file has it in nf4; nil: the file has it otherwise. Read gives what that stands for.
+	NF4 NF4Source
 }
+
+// NF4Source are the codes and maxima of an array in nf4, with the levels of package nf4.
+type NF4Source interface {
+	// ReadCodes gives the codes of the elements from an even one on, two a byte.
+	ReadCodes(dst []byte, first int) error
+	// ReadMaxima gives the maxima of blocks of 64 elements, from one on.
+	ReadMaxima(dst []float32, first int) error
+}
+
+// ofLayer are the paths of what is below a number: a layer.
+var ofLayer = regexp.MustCompile(`(^|\.)[0-9]+\.`)
+
+// MatrixOfLayer tells whether an array is a matrix of a layer: neither a vector, nor an embedding or an output head.
+func (s Spec) MatrixOfLayer() bool { return len(s.Shape) == 2 && ofLayer.MatchString(s.Path) }
 
 // Elements is the product of the shape, 1 for a scalar.
 func (h Host) Elements() int {

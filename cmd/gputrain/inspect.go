@@ -190,8 +190,8 @@ func (c *inspectCmd) describe(dir string, base *model.Base) error {
 		return &setup.ModelError{Err: c.advised(err)}
 	}
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
-	if n := len(model.AdapterScales(def)); n > 0 {
-		fmt.Printf("adapters on %d matrices, %d parameters that are trained\n", n, model.Parameters(def)-model.Parameters(model.BaseOf(def)))
+	if text := model.DescribeLoRA(def); text != "" {
+		fmt.Printf("adapters: %s\n", terminal.Text(text))
 	}
 	if tokens, err := setup.ModelTokens(textDir(dir, c.Base), def); err != nil {
 		fmt.Println(terminal.Text(err.Error()))

@@ -26,6 +26,7 @@ import (
 // and progress to standard error.
 type cli struct {
 	Train      trainCmd      `cmd:"" help:"Train a model; the same command again resumes it."`
+	Tune       tuneCmd       `cmd:"" help:"Tune a model to conversations: chooses how, says why, and trains adapters; the same command again resumes."`
 	Launch     launchCmd     `cmd:"" help:"Train on several ranks, on one machine or many: start them with Open MPI's mpirun, and start them again after one has died."`
 	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, schedule."`
 	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds, for a table and a picture; the same command again resumes."`

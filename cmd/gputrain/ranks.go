@@ -49,7 +49,7 @@ func (r *together) open() error {
 	return nil
 }
 
-// close ends the command on all ranks, and tells of its error once.
+// close ends the command on all ranks, and tells of its error once: before it lets go of the others, as mpirun ends them all with the first that ends badly.
 func (r *together) close(ctx context.Context, err error) error {
 	if r.group == nil {
 		return err
@@ -57,17 +57,19 @@ func (r *together) close(ctx context.Context, err error) error {
 	if !r.entered {
 		err = r.group.Conclude(ctx, err, mesh.Fatal)
 	}
-	tells := r.group.Tells(err)
+	if err != nil {
+		if r.group.Tells(err) {
+			tell(err)
+		}
+		err = toldError{err}
+	}
 	if left := r.group.Close(); err == nil {
 		err = left
-	}
-	if err != nil && !tells {
-		return toldError{err}
 	}
 	return err
 }
 
-// toldError is one that another rank tells of.
+// toldError is one that is told already, by this rank or another.
 type toldError struct{ error }
 
 func (e toldError) Unwrap() error { return e.error }

@@ -37,7 +37,9 @@ type trainCmd struct {
 	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
 	together `kong:"-"`
-	begun    atomic.Bool // a step
+	begun    atomic.Bool                   // a step
+	extend   func(run *train.Config) error // nil: the run is as the run file says
+	result   train.Result                  // of the run
 }
 
 // Run trains, on several ranks where mpirun or srun has started them.
@@ -88,6 +90,11 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		}
 		return nil
 	}))
+	if c.extend != nil {
+		if err := c.extend(&run); err != nil {
+			return err
+		}
+	}
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}
@@ -116,14 +123,14 @@ func startedOver(dir string) bool {
 	return err == nil && m.Launch != "" && m.Launch == launch.ID() // of a marker that cannot be read, the run tells
 }
 
-// config is setup.Train of a run that may go on in dir: then it needs nothing of model.from and data.tokenizer, which may be gone, but that they are what
-// they were.
+// config is setup.Train of a run that may go on in dir: then it needs nothing of model.from, lora.from and data.tokenizer, which may be gone, but that they
+// are what they were.
 func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) (train.Config, func(), error) {
 	if c.Fresh {
 		return setup.Train(ctx, cfg, c.out)
 	}
-	from, tokenizer := cfg.Model.From, cfg.Data.Tokenizer
-	if !gone(from) && !gone(tokenizer) {
+	from, adapters, tokenizer := cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer
+	if !gone(from) && !gone(adapters) && !gone(tokenizer) {
 		return setup.Train(ctx, cfg, c.out)
 	}
 	found, err := setup.Checkpoints(dir).Newest()
@@ -136,7 +143,7 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 			return train.Config{}, nil, err
 		}
 	}
-	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "data.tokenizer": &cfg.Data.Tokenizer} {
+	for key, place := range map[string]*string{"model.from": &cfg.Model.From, "lora.from": &cfg.LoRA.From, "data.tokenizer": &cfg.Data.Tokenizer} {
 		if gone(*place) {
 			fmt.Fprintf(c.out, "gputrain: %s (%s): %s is not there any more; the run goes on without it\n", key, cfg.Origin(key), *place)
 			*place = found.Path
@@ -146,7 +153,7 @@ func (c *trainCmd) config(ctx context.Context, cfg *runfile.Config, dir string) 
 		cfg.Model.From = begin
 	}
 	run, release, err := setup.Train(ctx, cfg, c.out)
-	cfg.Model.From, cfg.Data.Tokenizer = from, tokenizer
+	cfg.Model.From, cfg.LoRA.From, cfg.Data.Tokenizer = from, adapters, tokenizer
 	if run.Settings != nil {
 		run.Settings = setup.Settings(cfg)
 	}
@@ -190,7 +197,7 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 		run.Profile = func(w io.Writer) error { return writeProfile(w, dev) }
 	}
 	c.entered = true
-	_, err = train.Run(ctx, dev, run)
+	c.result, err = train.Run(ctx, dev, run)
 	return err
 }
 
@@ -224,7 +231,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 		}
 	}
 	c.entered = true
-	_, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
+	c.result, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
 	return err
 }
 

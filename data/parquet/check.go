@@ -152,7 +152,7 @@ func (f *File) checkPacked(codec format.CompressionCodec, at int64, h pageHeader
 		}
 	}
 	if claims > f.most.page {
-		return fmt.Errorf("%d bytes unpacked, wanted at most %d", claims, f.most.page)
+		return fmt.Errorf("packed from %d bytes, wanted at most %d", claims, f.most.page)
 	}
 	return nil
 }

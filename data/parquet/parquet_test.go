@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -142,6 +143,17 @@ func TestWhatIsRefused(t *testing.T) {
 	end(assert.AnError)
 	_, err := all(ended, whole, usual)
 	assert.ErrorIs(t, err, assert.AnError)
+}
+
+// A packed page that says that it unpacks to more than its header does is not unpacked.
+func TestPackedPages(t *testing.T) {
+	for codec, begin := range map[format.CompressionCodec]string{
+		format.Snappy: "\xff\xff\xff\xff\x0f\x00",
+		format.Zstd:   "\x28\xb5\x2f\xfd\xe0\x00\x00\x00\x00\x00\x01\x00\x00\x01\x00\x00",
+	} {
+		f := &File{from: strings.NewReader(begin), size: int64(len(begin)), most: usual}
+		assert.ErrorContains(t, f.checkPacked(codec, 0, pageHeader{packed: int64(len(begin)), unpacked: 10}), "packed from", codec)
+	}
 }
 
 func FuzzParquet(f *testing.F) {

@@ -13,8 +13,8 @@ import (
 // rowsAtOnce is how many bytes of rows are handed on together.
 const rowsAtOnce = 256 << 10
 
-// batch is some rows of a group.
-type batch struct {
+// bunch is some rows of a group.
+type bunch struct {
 	rows [][]byte
 	err  error // after them
 }
@@ -25,11 +25,11 @@ func (f *File) Rows(ctx context.Context, yield func(first int, rows [][]byte) bo
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer cancel()
-	running := make(chan chan batch, runtime.GOMAXPROCS(0)-1)
+	running := make(chan chan bunch, runtime.GOMAXPROCS(0)-1)
 	all.Go(func() {
 		defer close(running)
 		for index := range f.file.RowGroups() {
-			out := make(chan batch, 2)
+			out := make(chan bunch, 2)
 			select {
 			case running <- out:
 			case <-ctx.Done():
@@ -37,7 +37,7 @@ func (f *File) Rows(ctx context.Context, yield func(first int, rows [][]byte) bo
 			}
 			all.Go(func() {
 				defer close(out)
-				send := func(b batch) error {
+				send := func(b bunch) error {
 					select {
 					case out <- b:
 						return nil
@@ -46,7 +46,7 @@ func (f *File) Rows(ctx context.Context, yield func(first int, rows [][]byte) bo
 					}
 				}
 				if err := caught.Do(func() error { return f.group(index, send) }); err != nil {
-					_ = send(batch{err: err}) // it fails once nobody waits for it
+					_ = send(bunch{err: err}) // it fails once nobody waits for it
 				}
 			})
 		}
@@ -67,7 +67,7 @@ func (f *File) Rows(ctx context.Context, yield func(first int, rows [][]byte) bo
 }
 
 // group reads the rows of a row group.
-func (f *File) group(index int, send func(batch) error) (err error) {
+func (f *File) group(index int, send func(bunch) error) (err error) {
 	a := &assembler{most: f.most.row}
 	defer func() {
 		for _, c := range a.columns {
@@ -84,7 +84,7 @@ func (f *File) group(index int, send func(batch) error) (err error) {
 		}
 		a.columns = append(a.columns, &cursor{name: name, pages: chunk.Pages()})
 	}
-	var some batch
+	var some bunch
 	size := 0
 	for range group.NumRows() {
 		if some.err = caught.Do(func() error { return a.row(f.root) }); some.err != nil {
@@ -95,7 +95,7 @@ func (f *File) group(index int, send func(batch) error) (err error) {
 			if err := send(some); err != nil {
 				return err
 			}
-			some, size = batch{}, 0
+			some, size = bunch{}, 0
 		}
 	}
 	return send(some)

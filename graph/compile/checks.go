@@ -30,7 +30,7 @@ func Checks() []gpu.Check {
 			out = append(out, gpu.Check{Name: "graph " + k.Name, Run: k.run})
 		}
 	}
-	return out
+	return append(out, keptChecks()...)
 }
 
 func (k Check) run(ctx context.Context, d *gpu.Device) (gpu.Result, error) {

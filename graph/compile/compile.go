@@ -23,7 +23,7 @@ type Options struct {
 	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
 	Targets    []Target
 	Accumulate bool                  // leaf targets add to Grads instead of overwriting
-	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32 or bf16, nil ones are none
+	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32, bf16 or nf4, nil ones are none
 	Bind       map[string]gpu.Range  // f32 inputs and named targets that lie in buffers of the caller's, Type.Bytes long
 	Arena      *Arena                // scratch shared with other programs; nil for buffers of the program's own
 	Progress   func(done, total int) // of pipeline compilation; may be nil
@@ -52,8 +52,8 @@ func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, lim
 	for _, tree := range o.params() {
 		c.params = append(c.params, tree.Layout())
 		switch {
-		case tree.DType() == buffers.BF16 && tree != o.Params:
-			c.narrow[tree.Layout()] = true
+		case (tree.DType() == buffers.BF16 || tree.DType() == buffers.NF4) && tree != o.Params:
+			c.narrow[tree.Layout()] = tree.DType()
 		case tree.DType() != buffers.F32:
 			return nil, fmt.Errorf("graph: compile: params: dtype %v, want f32", tree.DType())
 		}
@@ -83,9 +83,9 @@ type Plan struct {
 // Total is the bytes of every buffer of the program.
 func (p Plan) Total() uint64 { return p.Inputs + p.Activations + p.Workspace + p.Outputs }
 
-// PlanNarrow is what New would take for these targets on a device with these limits, with the params of the narrow paths in bf16, and inputs and targets
+// PlanNarrow is what New would take for these targets on a device with these limits, with the narrow params, by path, in trees of those types, and inputs and targets
 // of the bound names left out; it needs no device. A value that fits a binding neither whole nor in parts is a gpu.LimitError naming it.
-func PlanNarrow(ctx context.Context, g *graph.Graph, targets []Target, narrow []string, lim gpu.Limits, bound ...string) (Plan, error) {
+func PlanNarrow(ctx context.Context, g *graph.Graph, targets []Target, narrow map[string]buffers.DType, lim gpu.Limits, bound ...string) (Plan, error) {
 	c, err := newCompiler(g, targets, lim)
 	if err != nil {
 		return Plan{}, err
@@ -98,14 +98,10 @@ func PlanNarrow(ctx context.Context, g *graph.Graph, targets []Target, narrow []
 	if c.grads, err = leafLayout(c.live, targets, lim); err != nil {
 		return Plan{}, err
 	}
-	c.params = []*buffers.Layout{c.grads}
-	if len(narrow) > 0 {
-		layout, err := narrowLayout(c.live, narrow, lim)
-		if err != nil {
-			return Plan{}, err
-		}
-		c.params, c.narrow[layout] = []*buffers.Layout{layout, c.grads}, true
+	if err := c.narrowLayouts(narrow); err != nil {
+		return Plan{}, err
 	}
+	c.params = append(c.params, c.grads)
 	if err := c.run(); err != nil {
 		return Plan{}, err
 	}

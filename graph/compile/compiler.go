@@ -17,12 +17,12 @@ type Compiler struct {
 	named   []Target // those without a leaf
 	limits  gpu.Limits
 
-	ctx         context.Context          // looked at between nodes, units and storages
-	dev         *gpu.Device              // nil when only planning; for lowerings that choose between variants by measuring
-	materialize bool                     // constant tables are wanted, not just their sizes
-	accumulate  bool                     // leaf targets add
-	params      []*buffers.Layout        // each param is in one of them, the first that has it
-	narrow      map[*buffers.Layout]bool // those in bf16
+	ctx         context.Context                   // looked at between nodes, units and storages
+	dev         *gpu.Device                       // nil when only planning; for lowerings that choose between variants by measuring
+	materialize bool                              // constant tables are wanted, not just their sizes
+	accumulate  bool                              // leaf targets add
+	params      []*buffers.Layout                 // each param is in one of them, the first that has it
+	narrow      map[*buffers.Layout]buffers.DType // of those that are not in f32: BF16, or NF4 with the rest in BF16
 	grads       *buffers.Layout
 	bound       map[string]gpu.Range // inputs and targets in the caller's buffers
 
@@ -67,7 +67,7 @@ func newCompiler(g *graph.Graph, targets []Target, lim gpu.Limits) (*Compiler, e
 		targets: targets, limits: lim, ctx: context.Background(),
 		readers: map[*graph.Value][]*graph.Node{}, reshaped: map[*graph.Value][]*graph.Value{}, names: map[*graph.Value]bool{}, pins: map[*graph.Value]bool{}, sinks: map[*graph.Value][]*sink{}, dropped: map[*graph.Node]bool{},
 		inlined: map[*graph.Node]bool{}, lastUse: map[*graph.Value]int{}, places: map[*graph.Value]Tensor{}, inputs: map[string]*programInput{},
-		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]bool{},
+		constants: map[string]Tensor{}, slabs: map[slabKey]*storage{}, narrow: map[*buffers.Layout]buffers.DType{},
 	}
 	if c.limits.StorageAlign == 0 {
 		c.limits = gpu.DefaultLimits()
@@ -323,8 +323,8 @@ func (c *Compiler) slab(layout *buffers.Layout, kind storageKind, index int) *st
 		kind: kind, label: fmt.Sprintf("%s.%d", name, index), bytes: uint64(layout.Slabs()[index]) * 4, slab: index,
 		first: -1, last: -1, buffer: -1,
 	}
-	if kind == paramStorage && c.narrow[layout] {
-		st.narrow = layout
+	if d, ok := c.narrow[layout]; ok && kind == paramStorage {
+		st.narrow, st.kept = layout, layout.SlabType(d, index)
 	}
 	c.slabs[key] = st
 	return st

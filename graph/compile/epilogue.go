@@ -68,7 +68,7 @@ func (c *Compiler) addEpilogue(u *unit, d *dependencies) {
 		if left > 1 || c.wanted(v) || c.pinned(v) {
 			stored++ // the result, unless the other readers follow too
 		}
-		if len(reads)+stored > min(maxEpilogueBuffers, c.limits.StorageBuffers) {
+		if len(reads)+c.maximaRead(n)+stored > min(maxEpilogueBuffers, c.limits.StorageBuffers) {
 			continue
 		}
 		left--

@@ -2,6 +2,7 @@ package compile
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 
 	"gputrain/buffers"
@@ -255,7 +256,7 @@ type gemmVariant struct {
 // chooseGemm is the table of variants, a function of the kind of adapter and the shape.
 func (c *Compiler) chooseGemm(g gemm) gemmVariant {
 	if c.limits.Software && g.loadsVec4() {
-		return registerTile(g, 8)
+		return packedTile(g)
 	}
 	v, _ := c.gpuChoice(g) // for what vec4 cannot load there is one kernel
 	return v
@@ -353,29 +354,38 @@ func registerTile(g gemm, lanes int) gemmVariant {
 
 // kernel specialises the variant's kernel to the form of g, whose spans come with it.
 func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
-	spans := []Span{g.a.span, g.b.span, g.c.span}
 	if v.file == "matmul_scalar" {
-		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "CONTINUE": g.continues}}), spans
+		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "CONTINUE": g.continues}}), []Span{g.a.span, g.b.span, g.c.span}
 	}
 	form := []byte("_nn")
-	flags := map[string]bool{"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "CONTINUE": g.continues, "STORE_SCALAR": !g.storesVec4()}
+	variant := shaders.Variant{Constants: map[string]string{}, Flags: map[string]bool{
+		"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "CONTINUE": g.continues, "STORE_SCALAR": !g.storesVec4(),
+	}}
 	if g.transA {
 		form[1] = 't'
 	}
 	if g.transB {
 		form[2] = 't'
 	}
+	kept, b := v.specialise(g, variant, c.limits.Software)
+	reads := append([]Span{g.a.span}, b...)
+	if g.epilogue == nil {
+		variant.Constants["C"] = strconv.Itoa(1 + len(reads))
+	}
 	if v.file == "matmul_tiled" {
 		constants, wide := v.tile()
-		flags["WIDE"] = wide
-		variant := shaders.Variant{Flags: flags, Constants: constants}
-		suffix, spans := g.results(c, variant, spans[:2]...)
-		return c.kernel(v.file, fmt.Sprintf("%s_%d%s", form, v.tileM, suffix), variant), spans
+		variant.Flags["WIDE"] = wide
+		maps.Copy(variant.Constants, constants)
+		suffix, spans := g.results(c, variant, reads...)
+		return c.kernel(v.file, fmt.Sprintf("%s_%d%s%s", form, v.tileM, kept, suffix), variant), spans
 	}
-	flags["K_EDGE"] = g.k%4 != 0
+	variant.Flags["K_EDGE"] = g.k%4 != 0
+	if variant.Flags["B_LOOP"] = g.packedLoop(v); variant.Flags["B_LOOP"] && !g.transB {
+		variant.Flags["PAIR"] = v.cols == 4
+	}
 	lanes := min(v.rows, 4)
-	return c.kernel(v.file, fmt.Sprintf("%s_%dx%d", form, v.rows, v.cols), shaders.Variant{Flags: flags, Constants: map[string]string{
-		"QUADS": strconv.Itoa(v.rows / lanes), "LANES": strconv.Itoa(lanes), "COLS": strconv.Itoa(v.cols),
-		"WX": strconv.Itoa(v.wx), "WY": strconv.Itoa(v.wy),
-	}}), spans
+	for name, n := range map[string]int{"QUADS": v.rows / lanes, "LANES": lanes, "COLS": v.cols, "WX": v.wx, "WY": v.wy} {
+		variant.Constants[name] = strconv.Itoa(n)
+	}
+	return c.kernel(v.file, fmt.Sprintf("%s_%dx%d%s", form, v.rows, v.cols, kept), variant), append(reads, g.c.span)
 }

@@ -34,7 +34,8 @@ type storage struct {
 	workspace bool            // a transient that belongs to one node alone
 	slab      int             // of a param or grad storage
 	data      []byte          // of a constant storage
-	narrow    *buffers.Layout // of a slab in bf16, whose bytes are counted as those of f32 until widen
+	narrow    *buffers.Layout // of a slab that is not in f32, whose bytes are counted as if it were
+	kept      buffers.DType   // of such a slab: BF16 or NF4
 
 	first, last int // the first and last command that use it; -1 while there is none
 	buffer      int // of a transient: the planned buffer it lives in
@@ -52,6 +53,7 @@ type Span struct {
 	st     *storage
 	Offset uint64
 	Bytes  uint64
+	asKept bool // counted as the slab of a param is kept, not as f32
 }
 
 // at is the run of bytes [offset, offset+bytes) of the span, rounded up to 16; offset must be a multiple of the device's

@@ -1,4 +1,4 @@
-    // The products of a tile of C along K, {{STEP}} of K at a time, through workgroup memory. In scope: a[abase...] and b[bbase...], row
+    // The products of a tile of C along K, {{STEP}} of K at a time, through workgroup memory. In scope: a[abase...] and b_at(bbase...), row
     // strides p.lda and p.ldb; K from begin to end; m rows and n columns of C, row4 and col4 the first quads of the tile; index, of the
     // invocation, which has quads y4, y4 + {{SIDE}}, ... by x4, x4 + {{SIDE}}, ... of the tile; c0_0_0, ... that the products add to, k ascending.
     // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all; past the end of K is 0.
@@ -36,7 +36,7 @@
 #endif
 #if !TRANS_B
 #for I in 0..LOADS
-        let b{{I}} = select(vec4<f32>(), {{B_LOAD}}(b[min(at_b + {{I}}u * p.ldb, edge_b)]), k + part + {{I}}u < end);
+        let b{{I}} = select(vec4<f32>(), b_at(min(at_b + {{I}}u * p.ldb, edge_b)), k + part + {{I}}u < end);
 #end
         at_b += {{STEP}}u * p.ldb;
 #endif
@@ -61,7 +61,7 @@
         {
 #endif
 #for I in 0..4
-            let b{{I}} = select(vec4<f32>(), {{B_LOAD}}(b[at_b{{I}} + quad]), within);
+            let b{{I}} = select(vec4<f32>(), b_at(at_b{{I}} + quad), within);
 #end
 #for I in 0..4
             tile_b[fast][{{I}}][slow] = vec4<f32>(b0[{{I}}], b1[{{I}}], b2[{{I}}], b3[{{I}}]);

@@ -19,6 +19,7 @@ type use struct {
 	name   string // in the table
 	model  func() (model.Definition, error)
 	config state.Config
+	base   buffers.DType // in which the matrices of layers are kept, and not trained; F32: they are trained
 }
 
 // models have the widths, heads and vocabularies of published ones: GPT-2 (but on bytes), Llama 3.2 1B and Phi-3 mini with Llama's 32,000 tokens,
@@ -59,7 +60,7 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 const longest = 1024 // tokens a sequence
 
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of wide heads also on packed
-// documents; and, for what the update itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
+// documents, two on a base in bf16 and nf4; and, for what the update itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
 func uses() []use {
 	var all []use
 	for _, m := range models {
@@ -72,6 +73,13 @@ func uses() []use {
 		m.name += "-documents"
 		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Evaluation: 2, Documents: true}
 		all = append(all, m)
+	}
+	for _, base := range []buffers.DType{buffers.BF16, buffers.NF4} {
+		for _, m := range []use{models[0], models[2]} {
+			m.name, m.base = fmt.Sprint(m.name, "-", base), base
+			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Sampling: true}
+			all = append(all, m)
+		}
 	}
 	for _, m := range []use{models[0], models[5]} {
 		add := func(name string, o optim.Config) {
@@ -127,15 +135,34 @@ func (u use) kernels(ctx context.Context, a gpu.Adapter) ([]*gpu.Kernel, error) 
 		return nil, err
 	}
 	dev := gpu.DryOf(a, a.Limits)
-	layout, err := buffers.NewLayout(model.Specs(def), dev.Limits())
-	if err != nil {
-		return nil, err
+	u.config.Definition = def
+	if u.base != buffers.F32 {
+		u.config.FrozenDType = u.base
+		for _, s := range model.Specs(def) {
+			if s.MatrixOfLayer() {
+				u.config.Frozen = append(u.config.Frozen, s.Path)
+			}
+		}
 	}
-	params, err := buffers.NewTree(dev, "params", layout, buffers.F32)
-	if err != nil {
-		return nil, err
+	own, rest := u.config.Divide()
+	f := state.Fields{Definition: def}
+	for _, tree := range []struct {
+		to    **buffers.Tree
+		specs []buffers.Spec
+		dtype buffers.DType
+	}{{&f.Params, own, buffers.F32}, {&f.Frozen, rest, u.base}} {
+		if len(tree.specs) == 0 {
+			continue
+		}
+		layout, err := buffers.NewLayoutFor(tree.dtype, tree.specs, dev.Limits())
+		if err != nil {
+			return nil, err
+		}
+		if *tree.to, err = buffers.NewTree(dev, "params", layout, tree.dtype); err != nil {
+			return nil, err
+		}
 	}
-	v, err := state.New(state.Fields{Definition: def, Params: params})
+	v, err := state.New(f)
 	if err != nil {
 		return nil, err
 	}

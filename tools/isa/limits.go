@@ -30,6 +30,9 @@ var limits = []limit{
 	{kernel: `graph\.attention_(d\w+_)?tiled_.*`, waves: [2]int{2, 1}, narrow: 2, share: 64},
 	// The keys of 64 positions are read, not multiplied with much: what counts is waves.
 	{kernel: `graph\.attention_cached_tiled_.*`, waves: [2]int{10, 5}},
+	// A quad of B is 8 bytes of bf16, or half a word of nf4 and the maximum of its block; the levels of nf4 are read once.
+	{kernel: `graph\.matmul_tiled_.*_bf16(_.*)?`, waves: [2]int{4, 2}, narrow: 4, share: 94},
+	{kernel: `graph\.matmul_tiled_.*_nf4(_.*)?`, waves: [2]int{4, 2}, narrow: 9, share: 94},
 	// A tile of 64x64 takes 16 accumulators and the operands of a step on their way: 128 registers. A check or an address in the innermost loop
 	// shows in its share.
 	{kernel: `graph\.matmul_tiled_.*|kron\.product_.*`, waves: [2]int{4, 2}, share: 94},

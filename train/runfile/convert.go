@@ -77,7 +77,7 @@ type converter interface {
 // convert turns a decoded YAML value into a field's type without losing
 // anything: a fraction is no whole number and null is no value, except where
 // the field is a pointer or a list. One value where a list is wanted is a list
-// of one. A mapping has every key of its struct, but for those that are optional, and no other.
+// of one. Names with values have values of one type. A mapping has every key of its struct, but for those that are optional, and no other.
 func convert(v any, t reflect.Type) (reflect.Value, bool) {
 	out := reflect.New(t).Elem()
 	if own, ok := out.Addr().Interface().(converter); ok {
@@ -137,6 +137,19 @@ func convert(v any, t reflect.Type) (reflect.Value, bool) {
 			out = reflect.Append(out, elem)
 		}
 		return out, true
+	case reflect.Map:
+		values, ok := v.(map[string]any)
+		if len(values) > 0 {
+			out.Set(reflect.MakeMap(t))
+		}
+		for name, value := range values {
+			elem, ok := convert(value, t.Elem())
+			if !ok {
+				return out, false
+			}
+			out.SetMapIndex(reflect.ValueOf(name), elem)
+		}
+		return out, ok || v == nil
 	case reflect.Struct:
 		values, ok := v.(map[string]any)
 		if !ok {
@@ -212,6 +225,8 @@ func kindName(t reflect.Type) string {
 		return kindName(t.Elem()) + " or null"
 	case reflect.Slice:
 		return "a list, each " + kindName(t.Elem())
+	case reflect.Map:
+		return "names, each with " + kindName(t.Elem())
 	case reflect.Array:
 		return fmt.Sprintf("a list of %d, each %s", t.Len(), kindName(t.Elem()))
 	case reflect.Struct:

@@ -49,7 +49,7 @@ func keysOf(t reflect.Type) (keys []reflect.StructField) {
 				in.Index = append([]int{i}, in.Index...)
 				keys = append(keys, in)
 			}
-		case key == "-":
+		case key == "-" || !f.IsExported():
 		case after != "":
 			at := slices.IndexFunc(keys, func(f reflect.StructField) bool { return keyOf(f) == after })
 			keys = slices.Insert(keys, at+1, f)
@@ -100,6 +100,12 @@ func find(key string) (field, bool) {
 		}
 	}
 	return field{}, false
+}
+
+// IsKey tells whether there is such a key.
+func IsKey(key string) bool {
+	_, ok := find(key)
+	return ok
 }
 
 // isSection tells whether key names a group of keys, such as "train".

@@ -24,6 +24,10 @@ func mismatch(key, at string, node ast.Node, t reflect.Type) error {
 			if err := mismatchItem(key, at, node, t.Elem()); err != nil {
 				return err
 			}
+		case reflect.Map:
+			if err := mismatchNamed(key, at, node, t.Elem()); err != nil {
+				return err
+			}
 		case reflect.Struct:
 			if err := mismatchField(key, at, node, t); err != nil {
 				return err
@@ -45,6 +49,17 @@ func mismatchItem(key, at string, node ast.Node, t reflect.Type) error {
 	for i, item := range list.Values {
 		if v, err := decode(item); err != nil || !converts(v, t) {
 			return mismatch(key, fmt.Sprintf("%s[%d]", at, i), item, t)
+		}
+	}
+	return nil
+}
+
+// mismatchNamed finds the value of a name.
+func mismatchNamed(key, at string, node ast.Node, t reflect.Type) error {
+	pairs, _ := mapping(node)
+	for _, kv := range pairs {
+		if v, err := decode(kv.Value); err != nil || !converts(v, t) {
+			return mismatch(key+".", fmt.Sprintf("%s: %q", at, kv.Key.GetToken().Value), kv.Value, t)
 		}
 	}
 	return nil

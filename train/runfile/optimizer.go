@@ -7,6 +7,7 @@ import (
 	"reflect"
 
 	"gputrain/internal/suggest"
+	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -30,6 +31,9 @@ func (c *Config) OptimizerConfig() (optim.Config, error) {
 	var rates []optim.PathRate
 	for _, r := range o.Rates {
 		rates = append(rates, optim.PathRate{Pattern: r.Match, Multiplier: r.Multiplier})
+	}
+	if b := c.LoRA.BRate; c.LoRA.On() && b != 1 {
+		rates = append(rates, optim.PathRate{Pattern: model.LoRAPlus, Multiplier: b})
 	}
 	parameters, err := json.Marshal(o.Parameters)
 	if err != nil {

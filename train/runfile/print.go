@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -71,10 +72,9 @@ func inline(v any) string {
 			return string(out)
 		}
 		return "[]"
-	case map[string]any:
-		if len(v) == 0 {
-			return "{}"
-		}
+	}
+	if of := reflect.ValueOf(v); of.Kind() == reflect.Map && of.Len() == 0 {
+		return "{}"
 	}
 	out, err := yaml.MarshalWithOptions(v, yaml.Flow(true), yaml.JSON())
 	if err != nil {

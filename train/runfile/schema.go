@@ -66,7 +66,10 @@ func schemaOf(t reflect.Type, key string) schema {
 	var s schema
 	switch t.Kind() {
 	case reflect.Map:
-		s = schema{"type": []string{"object", "null"}} // of tellOptimizers
+		s = schema{"type": []string{"object", "null"}}
+		if t.Elem().Kind() != reflect.Interface { // tellOptimizers has those
+			s["additionalProperties"] = schemaOf(t.Elem(), key+".")
+		}
 	case reflect.Int, reflect.Int64:
 		s = schema{"type": "integer"}
 		if _, own := find(key); own || t.Kind() == reflect.Int { // as convert takes it; an optimizer's own parameters may be larger

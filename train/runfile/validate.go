@@ -23,6 +23,9 @@ func (c *Config) Validate() error {
 	if err := c.validateQuantize(); err != nil {
 		return err
 	}
+	if err := c.validateLoRA(); err != nil {
+		return err
+	}
 	if err := c.validatePipeline(); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/model"
 	"gputrain/optim"
 	"gputrain/state"
@@ -21,7 +22,10 @@ type Weights struct {
 	Dir    string         // where they are from
 	Drawn  []string       // those of them that model.from lacks
 	Tokens Tokens         // how text becomes tokens for them
+	// LoRAFrom is the directory whose adapters are among them; "": there are none, or new ones.
+	LoRAFrom string
 
+	stored  *model.Stored // the files in Dir; nil: a plan needs none
 	release func()
 }
 
@@ -48,6 +52,9 @@ func definition(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, i
 		}
 		if def, err = model.WithDropout(def, m.Dropout); err == nil {
 			def, err = quantized(cfg, def)
+		}
+		if err == nil {
+			def, err = adapted(cfg, def, &weights, out)
 		}
 		if err == nil {
 			err = weights.Tokens.Fit(def, fmt.Sprintf("run file: model.from (%s): %s", cfg.Origin("model.from"), m.From))
@@ -118,6 +125,15 @@ func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error)
 	if err != nil {
 		return nil, Weights{}, err
 	}
+	switch base, err := model.AdapterBase(dir, ""); {
+	case err != nil:
+		leave()
+		return nil, Weights{}, &ModelError{err}
+	case base != "":
+		leave()
+		return nil, Weights{}, &UsageError{fmt.Errorf("run file: model.from (%s): found adapters in %s, wanted a model: model.from=%s with lora.from=%s goes on with them",
+			cfg.Origin("model.from"), dir, base, cfg.Model.From)}
+	}
 	tokens, err := tokensOf(cfg, dir, out)
 	if err != nil {
 		leave()
@@ -135,7 +151,7 @@ func from(cfg *runfile.Config, out io.Writer) (model.Definition, Weights, error)
 		leave()
 		return nil, Weights{}, err
 	}
-	w := Weights{Dir: dir, Tokens: tokens, release: sync.OnceFunc(func() {
+	w := Weights{Dir: dir, Tokens: tokens, stored: stored, release: sync.OnceFunc(func() {
 		_ = stored.Close() // nothing was written
 		leave()
 	})}
@@ -210,8 +226,8 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
-	if cfg.Model.Base == "bf16" {
-		c.FrozenDType = buffers.BF16
+	if c.FrozenDType, err = array.ParseDType(cfg.Model.Base); err != nil {
+		return state.Config{}, err
 	}
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
 		return state.Config{}, fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)
@@ -219,11 +235,13 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	return c, c.Validate()
 }
 
-// leaveFrozen leaves what is frozen out of checkpoints, where a run file wants that and the directory that it begins with has it.
+// leaveFrozen leaves what is frozen out of checkpoints, where there are adapters or a run file wants that, and the directory that it begins with has it.
 func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
 	drawn := func(path string) bool { return slices.Contains(begin.Drawn, path) }
 	switch i := slices.IndexFunc(c.Frozen, drawn); {
-	case cfg.Train.SaveFrozen:
+	case cfg.Train.SaveFrozen && cfg.LoRA.On() && cfg.Origin("train.save_frozen") != "default":
+		return errors.New("found true with adapters, wanted nothing: their checkpoints have what is trained alone")
+	case cfg.Train.SaveFrozen && !cfg.LoRA.On():
 		return nil
 	case len(c.Frozen) == 0:
 		return errors.New("found false and no frozen parameters, wanted some: optimizer.rates with a multiplier of 0")
@@ -249,6 +267,7 @@ func freeze(cfg *runfile.Config, c *state.Config) (err error) {
 	if c.Frozen, err = optim.AtRateZero(c.Optimizer.Options.Rates, model.Specs(c.Definition)); err != nil {
 		return err
 	}
+	c.Frozen = c.WithDefaults().Frozen // what adapters stand on too
 	if len(c.Frozen) == len(c.Definition.Params()) {
 		return fmt.Errorf("found a multiplier of 0 for all %d parameters, wanted one or more left to train", len(c.Frozen))
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -55,9 +56,11 @@ func TestDataConfig(t *testing.T) {
 		assert.Equal(t, c.vocab, def.Vocab())
 		got := Data(cfg, begin.Tokens, def, 32)
 		c.want.Validation, c.want.Context, c.want.Invalid, c.want.Cache = 0.25, 32, "error", filepath.Join(gpu.CacheDir(), "tokens")
+		c.want.Format, c.want.Chats.Options.Now = "auto", time.Date(2024, 7, 26, 0, 0, 0, 0, time.UTC)
 		if c.want.MixtureEnd == "" {
 			c.want.MixtureEnd = "restart"
 		}
+		got.Chats.Lacking = nil // there is no template, which only conversations miss
 		assert.Equal(t, c.want, got)
 		assert.NoError(t, got.Validate())
 	}

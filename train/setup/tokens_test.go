@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/chat"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/tokenizer"
@@ -253,5 +254,33 @@ func TestARunWithATokenizer(t *testing.T) {
 	_, notes, err = trained(filepath.Join(folder, "mixture"), 0,
 		"data.mixture=[{text: "+filepath.Join(folder, "text.txt")+", weight: 2}, {jsonl: "+filepath.Join(folder, "more.jsonl")+", weight: 1, prompt_field: q}]")
 	require.NoError(t, err)
-	assert.Contains(t, notes, "more.jsonl: 30 documents of")
+	assert.Contains(t, notes, "more.jsonl: 30 documents (text) of")
+
+	// Conversations go on to the same bits too, and not with another template or other roles.
+	template := filepath.Join(folder, "spoken.jinja")
+	write := func(path, content string) { require.NoError(t, os.WriteFile(path, []byte(content), 0o666)) }
+	write(template, "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}")
+	write(filepath.Join(folder, "chats.json"), "["+strings.Repeat(`{"messages": [{"role": "user", "content": "ships?"}, {"role": "assistant", "content": "17"}]},`, 29)+
+		`{"instruction": "lamp?", "output": "night"}]`)
+	chats := []string{"data.jsonl=" + filepath.Join(folder, "chats.json"), "data.template=" + template}
+	whole, notes, err = trained(filepath.Join(folder, "talks"), 0, chats...)
+	require.NoError(t, err)
+	assert.Regexp(t, `chats\.json: 30 documents \(messages, alpaca\) of \d+ tokens in \d+ windows of 16, \d+ % full, template `+template+`, \d+ % of the tokens learned`, notes)
+	_, _, err = trained(filepath.Join(folder, "talk"), 3, chats...)
+	require.ErrorContains(t, err, "enough")
+	require.NoError(t, os.RemoveAll(filepath.Join(folder, "talk", "checkpoints", "step-00000003")))
+	resumed, _, err = trained(filepath.Join(folder, "talk"), 0, chats...)
+	require.NoError(t, err)
+	assert.Equal(t, contents(whole), contents(resumed), "conversations")
+	spoken, err := os.ReadFile(template)
+	require.NoError(t, err)
+	saved, err := os.ReadFile(filepath.Join(whole, chat.File))
+	require.NoError(t, err)
+	assert.Equal(t, spoken, saved, "whoever talks with the model finds what it has learned from, not the template of model.from")
+	_, _, err = trained(filepath.Join(folder, "talk"), 0, append(chats, "data.roles=[user]")...)
+	require.ErrorAs(t, err, &changed)
+	assert.Equal(t, "data.roles", changed.Key)
+	write(template, "{% for m in messages %}{{ m.role + '> ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant> ' }}{% endif %}")
+	_, _, err = trained(filepath.Join(folder, "talk"), 0, chats...)
+	require.ErrorContains(t, err, "fingerprint")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gputrain/cluster"
@@ -65,7 +66,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	run = train.Config{
 		Options: cfg.Train.Loop,
 		Sums:    cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
-		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, Reads: reads(cfg, text),
+		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRAFrom: begin.LoRAFrom, Reads: reads(cfg, text),
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
 		DataTimeout: from.Timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
@@ -81,6 +82,9 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 // reads are the files that a run file names, besides model.from.
 func reads(cfg *runfile.Config, text *data.Corpus) (all []train.Read) {
 	d := cfg.Data
+	if cfg.LoRA.From != "" {
+		all = append(all, train.Read{Key: "lora.from", Path: cfg.LoRA.From})
+	}
 	if d.Tokenizer != "" {
 		all = append(all, train.Read{Key: "data.tokenizer", Path: d.Tokenizer})
 	}
@@ -141,7 +145,9 @@ func given(cfg *runfile.Config) []train.Given {
 func Settings(cfg *runfile.Config) []train.Setting {
 	var out []train.Setting
 	for key, value := range cfg.Values() {
-		if path, ok := value.(string); ok && path != "" && (key == "model.from" || key == "data.tokenizer" || key == "data.template" && strings.HasSuffix(path, ".jinja")) {
+		path, text := value.(string)
+		file := slices.Contains([]string{"model.from", "lora.from", "data.tokenizer"}, key) || key == "data.template" && strings.HasSuffix(path, ".jinja")
+		if text && path != "" && file {
 			if abs, err := filepath.Abs(path); err == nil { // a run goes on from any directory
 				value = abs
 			}

@@ -204,12 +204,6 @@ func readFloats(r io.ReaderAt, dst []float32, first int) error {
 	return nil
 }
 
-// Standard tells whether the levels are nf4.Levels, and for nested maxima nf4.Map with groups of nf4.Group and blocks of nf4.Block, so that
-// the codes can be kept as they are.
-func (m *Matrix) Standard() (levels, maxima bool) {
-	return m.levels == nf4.Levels, m.nested != nil && m.nested.levels == nf4.Map && m.nested.group == nf4.Group && m.Block == nf4.Block
-}
-
 // Elements is how many the matrix has.
 func (m *Matrix) Elements() int {
 	n := 1
@@ -225,13 +219,30 @@ func (m *Matrix) ReadCodes(dst []byte, first int) error {
 	return err
 }
 
-// ReadMaxima gives the maxima of the matrix's own blocks from one on.
+// ReadMaxima gives the maxima of blocks of nf4.Block elements, from one on. Files with other levels than nf4.Levels, or
+// shorter blocks, have none.
 func (m *Matrix) ReadMaxima(dst []float32, first int) error {
+	if m.levels != nf4.Levels || m.Block < nf4.Block {
+		return fmt.Errorf("bitsandbytes: read: found levels of its own, or blocks of %d elements, wanted the usual levels and blocks of %d or more to keep it in nf4: model.base f32 or bf16 takes it", m.Block, nf4.Block)
+	}
+	per := m.Block / nf4.Block
+	own := make([]float32, (first+len(dst)-1)/per-first/per+1)
+	if err := m.maximaOf(own, first/per); err != nil {
+		return err
+	}
+	for i := range dst {
+		dst[i] = own[(first+i)/per-first/per]
+	}
+	return nil
+}
+
+// maximaOf gives the maxima of the matrix's own blocks from one on.
+func (m *Matrix) maximaOf(dst []float32, first int) error {
 	n := m.nested
 	if n == nil {
 		return readFloats(m.maxima, dst, first)
 	}
-	codes, offset := make([]byte, len(dst)), n.offset
+	codes := make([]byte, len(dst))
 	if _, err := m.maxima.ReadAt(codes, int64(first)); err != nil {
 		return err
 	}
@@ -241,17 +252,9 @@ func (m *Matrix) ReadMaxima(dst []float32, first int) error {
 		return err
 	}
 	for i, code := range codes {
-		dst[i] = nf4.NestedMaximum(n.levels[code], tops[(first+i)/n.group-group], offset)
+		dst[i] = nf4.NestedMaximum(n.levels[code], tops[(first+i)/n.group-group], n.offset)
 	}
 	return nil
-}
-
-// ReadNested gives the nested maxima of all blocks.
-func (m *Matrix) ReadNested() (nf4.Nested, error) {
-	blocks := (m.Elements() + m.Block - 1) / m.Block
-	out := nf4.Nested{Codes: make([]byte, blocks), Tops: make([]float32, (blocks+m.nested.group-1)/m.nested.group), Offset: m.nested.offset}
-	_, err := m.maxima.ReadAt(out.Codes, 0)
-	return out, errors.Join(err, readFloats(m.nested.tops, out.Tops, 0))
 }
 
 // Read gives the numbers from one on that the matrix stands for, rounded to its dtype. It allocates nothing that grows with
@@ -272,7 +275,7 @@ func (m *Matrix) readSome(dst []float32, first int) error {
 	end := first + len(dst)
 	codes := make([]byte, (end+1)/2-first/2)
 	maxima := make([]float32, (end-1)/m.Block-first/m.Block+1)
-	if err := errors.Join(m.ReadCodes(codes, first), m.ReadMaxima(maxima, first/m.Block)); err != nil {
+	if err := errors.Join(m.ReadCodes(codes, first), m.maximaOf(maxima, first/m.Block)); err != nil {
 		return err
 	}
 	for i := range dst {

@@ -131,9 +131,17 @@ func TestRead(t *testing.T) {
 		m, err := open(t, s.file(t))
 		require.NoError(t, err)
 		require.Equal(t, c.shape, m.Shape)
-		levels, nested := m.Standard()
-		assert.True(t, levels)
-		assert.Equal(t, c.double && c.block == 64, nested)
+		short := make([]float32, nf4.Blocks(n))
+		if err := m.ReadMaxima(short, 0); c.block < nf4.Block {
+			require.ErrorContains(t, err, "blocks of 32 elements, wanted the usual levels and blocks of 64 or more")
+		} else {
+			require.NoError(t, err)
+			for i, v := range short {
+				require.Equal(t, maxima[i*nf4.Block/c.block], v)
+			}
+			require.NoError(t, m.ReadMaxima(short[len(short)-1:], len(short)-1))
+			require.Equal(t, maxima[len(maxima)-1], short[len(short)-1])
+		}
 		for _, first := range []int{0, 1, n / 2, n - 1} {
 			got := make([]float32, n-first)
 			require.NoError(t, m.Read(got, first))
@@ -224,11 +232,6 @@ func FuzzOpen(f *testing.F) {
 			}
 			if err := m.Read(make([]float32, min(m.Elements(), 1000)), 0); err != nil {
 				t.Errorf("%v: opened, and not readable: %v", m.Shape, err)
-			}
-			if _, nested := m.Standard(); nested {
-				if _, err := m.ReadNested(); err != nil {
-					t.Error(err)
-				}
 			}
 		})
 	})

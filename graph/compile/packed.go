@@ -1,0 +1,89 @@
+package compile
+
+import (
+	"strconv"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/buffers/nf4"
+	"gputrain/graph"
+	"gputrain/shaders"
+)
+
+// A product reads a param that is kept in bf16 or nf4 as it is kept, as its operand B. Lowering takes spans of such a param
+// for f32; the spans that a product binds are those of what is there. All other readers get copies: see narrow.go.
+
+// kept is the type that the elements of an operand have in their slab.
+func (o operand) kept() buffers.DType {
+	if o.span.st == nil || o.span.st.narrow == nil {
+		return buffers.F32
+	}
+	return o.span.st.kept
+}
+
+// stored are the spans of a part of a param as it is kept: of its elements, and in nf4 of the maxima of its blocks.
+func (s Span) stored() []Span {
+	at := func(offset, bytes uint64) Span {
+		return Span{st: s.st, Offset: offset, Bytes: roundUp(bytes, spanAlign), asKept: true}
+	}
+	first, count := s.Offset/4, s.Bytes/4
+	if s.st.kept == buffers.BF16 {
+		return []Span{at(2*first, 2*count)}
+	}
+	codes, maxima := buffers.NF4Bytes(first, s.st.bytes/4)
+	return []Span{at(codes, (count+1)/2), at(maxima, 4*uint64(nf4.Blocks(int(count))))}
+}
+
+// specialise gives a product kernel the form of its operand B, and what it binds for it.
+func (v gemmVariant) specialise(g gemm, variant shaders.Variant, software bool) (suffix string, spans []Span) {
+	kept := g.b.kept()
+	variant.Flags["B_WHOLE"], variant.Flags["B_BF16"], variant.Flags["B_NF4"] = kept == buffers.F32, kept == buffers.BF16, kept == buffers.NF4
+	if kept == buffers.F32 {
+		return "", []Span{g.b.span}
+	}
+	if kept == buffers.NF4 {
+		variant.Constants["LEVELS"] = nf4LevelsText()
+		if v.file == "matmul" {
+			variant.Flags["NF4_TABLE"] = software
+		}
+	}
+	return "_" + kept.String(), g.b.span.stored()
+}
+
+// nf4LevelsText are the levels as numbers of WGSL.
+func nf4LevelsText() string {
+	var levels []string
+	for _, level := range nf4.Levels {
+		levels = append(levels, strconv.FormatFloat(float64(level), 'e', -1, 32))
+	}
+	return strings.Join(levels, ", ")
+}
+
+// packedLoop tells whether packed_loop.wgsl suits the rows of B: they are whole blocks, and begin at one.
+func (g gemm) packedLoop(v gemmVariant) bool {
+	whole := g.b.kept() == buffers.NF4 && g.b.row%nf4.Block == 0 && g.b.offset%nf4.Block == 0 && !g.transA
+	if g.transB {
+		return whole && g.k%nf4.Block == 0
+	}
+	return whole && g.n%nf4.Block == 0 && v.cols > 1 && g.k%4 == 0
+}
+
+// packedTile has twice the rows of other tiles: each number of B takes arithmetic to decode, which more rows share.
+func packedTile(g gemm) gemmVariant {
+	v := registerTile(g, 8)
+	if wide := (gemmVariant{file: "matmul", rows: 32, cols: 4, wx: 8, wy: 1, tileM: 32, tileN: 128}); g.m > 16 && g.n >= 128 && g.packedLoop(wide) {
+		return wide
+	}
+	return v
+}
+
+// maximaRead is how many bindings more than operands the product of a node has.
+func (c *Compiler) maximaRead(n *graph.Node) int {
+	for _, v := range n.Inputs {
+		v = c.root(v)
+		if _, ok := v.Node().Op.(graph.Param); ok && len(c.place(v).Parts) > 0 && c.place(v).Parts[0].Span.st.kept == buffers.NF4 {
+			return 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,89 @@
+package compile
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gputrain/buffers"
+	"gputrain/buffers/array"
+	"gputrain/gpu"
+	"gputrain/graph"
+)
+
+// keptChecks compare products of a matrix that is kept in bf16 or nf4 with those of its numbers in float64: rows of whole blocks, which have a loop of
+// their own, blocks across rows, and one row.
+func keptChecks() (out []gpu.Check) {
+	for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4} {
+		out = append(out, gpu.Check{Name: fmt.Sprintf("graph products of %v", kept), Run: func(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
+			result := gpu.Result{Tolerance: 256.0 / (1 << 23)}
+			for _, s := range [][3]int{{70, 192, 128}, {33, 132, 68}, {1, 64, 260}} {
+				if err := checkKept(ctx, d, kept, s, &result); err != nil {
+					return result, err
+				}
+			}
+			return result, nil
+		}})
+	}
+	return out
+}
+
+func checkKept(ctx context.Context, d *gpu.Device, kept buffers.DType, s [3]int, result *gpu.Result) error {
+	rng := rand.New(rand.NewPCG(1, 2))
+	w := make([]float32, s[1]*s[2])
+	for i := range w {
+		w[i] = float32(rng.NormFloat64())
+	}
+	const path = "h.0.w" // a matrix of a layer
+	tree, err := buffers.Upload(d, "check", []buffers.Host{{Path: path, Shape: s[1:], Data: w}}, kept)
+	if err != nil {
+		return err
+	}
+	defer tree.Release()
+	numbers, err := tree.Read(ctx, path)
+	if err != nil {
+		return err
+	}
+	g := graph.New()
+	x, dy, weights := checkedInput(g, "x", s[0], s[2]), checkedInput(g, "dy", s[0], s[1]), g.Param(path, s[1:]...)
+	values := []*graph.Value{g.MatMul(x, weights, false, true), g.MatMul(dy, weights, false, false)}
+	p, err := New(ctx, d, g, Options{Label: "check", Beside: []*buffers.Tree{tree}, Targets: []Target{{Name: "0", Value: values[0]}, {Name: "1", Value: values[1]}}})
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	feeds := (Check{}).feeds(g)
+	for name, typ := range p.Inputs() {
+		if err := p.writeArray(name, typ.DType, feeds[name]); err != nil {
+			return err
+		}
+	}
+	rec := d.Record("gputrain.graph.check")
+	p.Record(rec)
+	if err := rec.Submit(ctx); err != nil {
+		return err
+	}
+	feeds[path] = graph.NewArray(s[1:])
+	for i, v := range numbers {
+		feeds[path].Data[i] = float64(v)
+	}
+	want, err := graph.Eval(g, feeds, values...)
+	if err != nil {
+		return err
+	}
+	for i := range values {
+		at := p.Output(fmt.Sprint(i))
+		raw, got := make([]byte, at.Bytes), make([]float32, at.Bytes/4)
+		if err := d.Read(ctx, raw, at); err != nil {
+			return err
+		}
+		array.Decode(buffers.F32, got, raw)
+		for j, w := range want[i].Data {
+			if e := math.Abs(float64(got[j])-w) / (1 + math.Abs(w)); !(e <= result.MaxError) {
+				result.MaxError, result.Worst = e, fmt.Sprintf("%v, output %d element %d: %g, want %g", s, i, j, got[j], w)
+			}
+		}
+	}
+	return nil
+}

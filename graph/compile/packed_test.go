@@ -1,0 +1,126 @@
+package compile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+)
+
+// keptProducts are a program of the products of a matrix w [n, k] that is kept in a tree: x w^T of m rows, x2 w, and the sum of w.
+type keptProducts struct {
+	tree    *buffers.Tree
+	program *Program
+}
+
+func newKeptProducts(t testing.TB, d *gpu.Device, software bool, kept buffers.DType, w []float32, m, n, k int) keptProducts {
+	p, err := buffers.Upload(d, "beside", []buffers.Host{{Path: "h.0.w", Shape: []int{n, k}, Data: w}, {Path: "wte", Shape: []int{3}, Data: []float32{1, 2, 3}}}, kept)
+	require.NoError(t, err)
+	t.Cleanup(p.Release)
+	g := graph.New()
+	weights := g.Param("h.0.w", n, k)
+	values := []*graph.Value{
+		g.MatMul(checkedInput(g, "x", m, k), weights, false, true), g.MatMul(checkedInput(g, "dy", m, n), weights, false, false),
+		g.Sum(g.Apply("tanh", weights), 0), g.Add(g.Sum(g.Param("wte", 3)), g.Constant(1)),
+	}
+	values[1] = g.Add(values[1], g.Apply("tanh", values[1])) // which follows the product where kernels do that
+	var targets []Target
+	for i, v := range values {
+		targets = append(targets, Target{Name: fmt.Sprint(i), Value: v})
+	}
+	program, err := newFor(t.Context(), d, g, Options{Beside: []*buffers.Tree{p}, Targets: targets}, limitsAs(d, software))
+	require.NoError(t, err)
+	t.Cleanup(program.Release)
+	for name, a := range (Check{}).feeds(g) {
+		require.NoError(t, program.WriteFloats(name, numbers[float32](a)))
+	}
+	return keptProducts{p, program}
+}
+
+func (p keptProducts) results(t *testing.T, d *gpu.Device) (out [][]float64) {
+	rec := d.Record("test")
+	p.program.Record(rec)
+	require.NoError(t, rec.Submit(t.Context()), rec.String())
+	for i := range 4 {
+		at := p.program.Output(fmt.Sprint(i))
+		out = append(out, readRange(t, d, at, int(at.Bytes/4)))
+	}
+	return out
+}
+
+func normal(n int) []float32 {
+	rng, w := rand.New(rand.NewPCG(1, 2)), make([]float32, n)
+	for i := range w {
+		w[i] = float32(rng.NormFloat64())
+	}
+	return w
+}
+
+// Products of matrices that are kept in bf16 and nf4 have the bits of products of the same numbers in f32, on adapters of both kinds, in one part and in
+// several; and they read no copies.
+func TestKeptProducts(t *testing.T) {
+	for _, c := range []struct {
+		m, n, k int
+		binding uint64
+	}{
+		{m: 70, n: 192, k: 128}, // rows of whole blocks
+		{m: 7, n: 100, k: 36},   // blocks across rows
+		{m: 5, n: 36, k: 1028},  // K in slices
+		{m: 9, n: 35, k: 13},    // nothing to load by four: products read a copy too
+		{m: 16, n: 256, k: 64, binding: 32 << 10},
+	} {
+		d := gputest.Device(t, gputest.WithLimits(gpu.Limits{BindingBytes: c.binding}))
+		for _, software := range []bool{true, false} {
+			for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4} {
+				name := fmt.Sprintf("%d x %d x %d in %v, software %v", c.m, c.n, c.k, kept, software)
+				p := newKeptProducts(t, d, software, kept, normal(c.n*c.k), c.m, c.n, c.k)
+				w, err := p.tree.Read(t.Context(), "h.0.w")
+				require.NoError(t, err)
+				whole := newKeptProducts(t, d, software, buffers.F32, w, c.m, c.n, c.k)
+				want, got := whole.results(t, d), p.results(t, d)
+				for i := range want {
+					assert.Equal(t, want[i], got[i], "%s: %d", name, i)
+				}
+				copies := 0
+				for _, cmd := range p.program.commands {
+					if cmd.kernel != nil && strings.HasSuffix(cmd.kernel.Label, "_widen") {
+						copies++
+					}
+				}
+				leaf, _ := p.tree.Layout().Leaf("h.0.w")
+				if want := 1 + len(leaf.Parts); c.k%4 == 0 { // of wte, and of what the sum reads
+					assert.Equal(t, want, copies, name)
+				}
+			}
+		}
+	}
+}
+
+// BenchmarkKeptProducts measures x w^T and dy w in each type that w may be kept in.
+func BenchmarkKeptProducts(b *testing.B) {
+	d := gputest.Device(b)
+	for _, s := range [][3]int{{64, 576, 1536}, {256, 576, 1536}, {64, 2048, 8192}, {256, 2048, 8192}} {
+		for _, kept := range []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4} {
+			b.Run(fmt.Sprintf("%dx%dx%d/%v", s[0], s[1], s[2], kept), func(b *testing.B) {
+				p := newKeptProducts(b, d, true, kept, normal(s[1]*s[2]), s[0], s[1], s[2])
+				rec := d.Record("products")
+				p.program.Record(rec)
+				program, err := rec.Program(b.Context())
+				require.NoError(b, err)
+				defer program.Release()
+				for b.Loop() {
+					require.NoError(b, program.Submit(b.Context()))
+					require.NoError(b, d.Wait(b.Context()))
+				}
+			})
+		}
+	}
+}

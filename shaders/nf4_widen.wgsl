@@ -1,0 +1,27 @@
+// nf4_widen: dst[i] = what code i of src stands for in its block, eight an invocation. Twin: nf4.Number.
+#import "shared/grid.wgsl"
+#import "shared/nf4.wgsl"
+
+struct Params {
+    words: u32, // of eight codes
+    quads: u32, // of dst
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> src: array<u32>;
+@group(0) @binding(2) var<storage, read> maxima: array<f32>; // of 64 elements each
+@group(0) @binding(3) var<storage, read_write> dst: array<vec4<f32>>;
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
+        @builtin(local_invocation_index) local: u32) {
+    let i = grid_index(workgroup, workgroups, local, 64u);
+    if (i < params.words) {
+        let w = src[i];
+        let maximum = maxima[i / 8u];
+        dst[2u * i] = maximum * nf4_levels(w);
+        if (2u * i + 1u < params.quads) {
+            dst[2u * i + 1u] = maximum * nf4_levels(w >> 16u);
+        }
+    }
+}

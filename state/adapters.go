@@ -1,0 +1,38 @@
+package state
+
+import (
+	"slices"
+
+	"gputrain/model"
+)
+
+// adapted tells whether only adapters are saved, and what is trained whole beside them.
+func (s Snapshot) adapted() bool {
+	return s.Definition != nil && model.AdapterParams(s.Definition) != nil
+}
+
+// adaptersJSON is what a definition says of its adapters, whatever their base is called; {} where it has none.
+func adaptersJSON(def model.Definition) ([]byte, error) {
+	if model.AdapterParams(def) == nil {
+		return []byte("{}"), nil
+	}
+	return model.AdapterConfig(def, "the same")
+}
+
+// withFrozenBase is Frozen, and what the definition's adapters stand on.
+func (c Config) withFrozenBase() []string {
+	if c.Definition == nil {
+		return c.Frozen
+	}
+	own := model.AdapterParams(c.Definition)
+	if own == nil {
+		return c.Frozen
+	}
+	frozen := slices.Clone(c.Frozen)
+	for _, p := range c.Definition.Params() {
+		if !slices.Contains(own, p.Path) && !slices.Contains(c.Frozen, p.Path) {
+			frozen = append(frozen, p.Path)
+		}
+	}
+	return frozen
+}
