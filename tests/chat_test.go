@@ -38,6 +38,7 @@ train: {steps: 40, batch: 4, sample_tokens: 0}
 	assert.Equal(t, "Grüß dich 👍\n", ok(t, chat("", "run", "--temperature", "0", "--prompt", "Hi")).out)
 
 	ok(t, p.command("export", "run", "--to", "model"))
+	require.NoError(t, os.Remove(p.path("model", "chat_template.jinja")))
 	refused(t, chat("Hi", "model"), 2, "no chat template", "chatml", "here --template does")
 	base, err := model.ReadConfig(p.path("model"))
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/term"
@@ -14,7 +13,6 @@ import (
 	"gputrain/chat"
 	"gputrain/cmd/gputrain/converse"
 	"gputrain/model"
-	"gputrain/train/runfile"
 )
 
 type chatCmd struct {
@@ -26,7 +24,7 @@ type chatCmd struct {
 	Prompt   *string  `help:"One message: the command ends with its answer." placeholder:"TEXT"`
 	Tokens   int      `help:"Most tokens of an answer." default:"1024"`
 	Window   int      `help:"Tokens that the model sees at most: where the conversation is longer, its oldest turns are left out. 0 = its context, and at most 4096." default:"0"`
-	Template string   `help:"Chat template: a .jinja file, one of those that the model has, or chatml or alpaca; none = as the run was trained, else the model's own." placeholder:"NAME|FILE"`
+	Template string   `help:"Chat template: a .jinja file, one of those that the model has, or chatml or alpaca; none = the model's own; a run's checkpoints have the one that it learned by." placeholder:"NAME|FILE"`
 	JSON     bool     `help:"One JSON object an answer on standard output."`
 }
 
@@ -132,7 +130,10 @@ func (c *chatCmd) encoder(of *modelFlags) (*chat.Encoder, error) {
 	case of.tokens.Tokenizer == nil:
 		return nil, usageError{fmt.Errorf("chat: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: a model of bytes has no tokens for the turns of a conversation", of.Model)}
 	}
-	t, err := c.template(of)
+	t, err := chat.Open(of.tokens.Path, c.Template) // checkpoints have the one of their run
+	if errors.Is(err, chat.ErrNone) {
+		err = fmt.Errorf("%w; here --template does", err)
+	}
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -141,26 +142,4 @@ func (c *chatCmd) encoder(of *modelFlags) (*chat.Encoder, error) {
 		return nil, usageError{err}
 	}
 	return e, nil
-}
-
-// template is the one that --template names, else that of the run that the model is from, else the model's own.
-func (c *chatCmd) template(of *modelFlags) (*chat.Template, error) {
-	what := c.Template
-	if what == "" {
-		run := of.Model // or, of a checkpoint, the folder over that of all checkpoints
-		if has(filepath.Join(run, "..", ".."), "run.yaml") && !has(run, "run.yaml") {
-			run = filepath.Join(run, "..", "..")
-		}
-		cfg := runfile.New()
-		err := cfg.Record(filepath.Join(run, "run.yaml"))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		what = cfg.Data.Template
-	}
-	t, err := chat.Open(of.tokens.Path, what)
-	if errors.Is(err, chat.ErrNone) {
-		err = fmt.Errorf("%w; here --template does", err)
-	}
-	return t, err
 }
