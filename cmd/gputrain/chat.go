@@ -37,8 +37,11 @@ func (c *chatCmd) flags() (modelFlags, error) {
 	directory := ""
 	for _, given := range c.Adapter {
 		to, what := &f.Adapter, "selectors of an adapter"
-		if hasAdapters(given) {
+		switch {
+		case hasAdapters(given):
 			to, what = &directory, "directories of adapters"
+		case has(given, "config.json"):
+			return f, usageError{fmt.Errorf("chat: --adapter: %s: found a whole model, wanted adapters (%s) for one", given, model.AdapterConfigFile)}
 		}
 		if *to != "" {
 			return f, usageError{fmt.Errorf("chat: --adapter: found %s and %s, wanted no two %s", *to, given, what)}

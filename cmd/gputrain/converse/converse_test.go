@@ -240,6 +240,16 @@ func TestSessionsEnd(t *testing.T) {
 	require.ErrorContains(t, err, "line 2: chat: message: found nothing, or bytes that are not UTF-8")
 }
 
+// A line that is too long is an error, and what follows it is no message: the session ends, for a person too.
+func TestLongestLine(t *testing.T) {
+	d, _ := talking(t, 4096, 100, "")
+	_, _, err := session(t, d, strings.Repeat("a", mostLine+1), nil)
+	require.ErrorContains(t, err, "line 1: chat: standard input: found a line of 16777216 bytes or more")
+	_, notes, err := session(t, d, strings.Repeat("a", mostLine+1), person)
+	require.NoError(t, err)
+	require.Contains(t, notes, "found a line of 16777216 bytes or more")
+}
+
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrShortWrite }

@@ -94,10 +94,13 @@ func (s *Session) read(lines chan<- line, over <-chan struct{}) {
 		}
 	}
 	err := in.Err()
-	if err == nil {
-		err = io.EOF
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = &MessageError{fmt.Errorf("found a line of %d bytes or more, wanted a shorter message", mostLine)}
 	}
-	hand(line{err: fmt.Errorf("chat: standard input: %w", err)})
+	if err != nil && !hand(line{err: fmt.Errorf("chat: standard input: %w", err)}) {
+		return
+	}
+	hand(line{err: io.EOF})
 }
 
 // turn waits for a line and does what it says.
