@@ -128,7 +128,7 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 		"head loss of each row": func(p *problem) (*Value, *Value) {
 			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
 			row := func(i int, label float64) *Value {
-				return p.Reshape(p.HeadLoss(p.Slice(x, 0, i, 1), w, p.integers([]int{1}, label)), 1)
+				return p.Reshape(p.one(HeadLoss{}, p.Slice(x, 0, i, 1), w, p.integers([]int{1}, label)), 1)
 			}
 			return p.one(HeadLoss{Each: true}, x, w, labels), p.Concat(0, row(0, 2), row(1, IgnoreLabel), row(2, 4))
 		},
