@@ -145,8 +145,10 @@ func TestTuningPage(t *testing.T) {
 	assert.GreaterOrEqual(t, 10*right, 9*of, "the base: %d of %d", right, of)
 	for _, dir := range []string{newest.Path, page("merged"), page("adapters")} {
 		right, of := w.right(t, dir, ", sir.")
-		assert.GreaterOrEqual(t, 10*right, 9*of, "%s: %d of %d", dir, right, of)
+		t.Logf("%s: %d of %d", filepath.Base(dir), right, of)
+		assert.GreaterOrEqual(t, 10*right, 9*of, dir)
 	}
 	said := read(t, page("said.txt"))
+	t.Log(said)
 	assert.Regexp(t, `(?s)\nbefore tuning\n  question  .*\n  answer    The .* is .*\.\n.*\nafter tuning\n  question  .*\n  answer    The .* is .*, sir\.\n`, said)
 }

@@ -343,7 +343,7 @@ func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tunin
 	for _, c := range r.Choices() {
 		lines = append(lines, c.Text)
 	}
-	lines = append(lines, fmt.Sprintf("takes      %s of %s memory, and about %s; that is measured before the first step", gpu.SizeText(h.memory), of, takes))
+	lines = append(lines, fmt.Sprintf("takes      %s of %s memory, and about %s at half of its peak; measured before the first step", gpu.SizeText(h.memory), of, takes))
 	for _, line := range lines {
 		text := []rune(terminal.Text(line))
 		if len(text) > widest {

@@ -116,16 +116,18 @@ func Choose(f Facts, fits func(Recipe) (bool, error)) (Recipe, error) {
 // enough is how many tokens a batch needs to keep an adapter busy, which is rather reached than that nothing is computed again.
 const enough = 1024
 
-// recipes are the ways to tune, the best first: what comes later takes less memory, but more time, or rounds the base, or cuts conversations.
+// recipes are the ways to tune, the best first: what comes later takes less memory, but more time, or rounds the base, or cuts conversations. These are cut
+// where all else takes least.
 func (f Facts) recipes() (all []Recipe) {
-	for _, context := range f.contexts() {
+	for i, context := range f.contexts() {
+		if i > 0 {
+			least := all[len(all)-1]
+			least.Context = context
+			all = append(all, least.counted())
+			continue
+		}
 		for _, base := range f.bases() {
 			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Rate: f.rate(), Answer: min(f.Machine.mostAnswer(), max(16, 2*f.Answer))}
-			for _, n := range f.Lengths {
-				if n > context {
-					r.Cut++
-				}
-			}
 			rows := cmp.Or(f.Wanted.Batch, r.rowsAnUpdate())
 			for _, r.Recompute = range recomputes(f.Wanted.Recompute) {
 				for _, r.Batch = range batches(rows, f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
@@ -133,7 +135,7 @@ func (f Facts) recipes() (all []Recipe) {
 						continue
 					}
 					r.Accumulate = cmp.Or(f.Wanted.Accumulate, max(1, (rows+r.Batch/2)/r.Batch))
-					all = append(all, r.lasting())
+					all = append(all, r.counted())
 				}
 			}
 		}
@@ -203,7 +205,7 @@ func (f Facts) contexts() (all []int) {
 		longest = most
 	}
 	least := min((sorted[len(sorted)/2]+step-1)/step*step, f.Model.Context)
-	for n := min((longest+step-1)/step*step, f.Model.Context); ; n = max(least, n/2/step*step) {
+	for n := min((longest+step-1)/step*step, f.Model.Context); ; n = max(least, n*3/4/step*step) {
 		all = append(all, n)
 		if n <= least {
 			return all
@@ -254,8 +256,14 @@ func (r Recipe) rowsAnUpdate() int {
 // leastSteps is what adapters need to learn at all.
 const leastSteps = 150
 
-// lasting is r with its epochs, and the steps that they are about.
-func (r Recipe) lasting() Recipe {
+// counted is r with what its window cuts, its epochs, and the steps that they are about.
+func (r Recipe) counted() Recipe {
+	r.Cut = 0
+	for _, n := range r.facts.Lengths {
+		if n > r.Context {
+			r.Cut++
+		}
+	}
 	windows := max(1, math.Ceil(float64(r.tokens())/float64(r.Context)/0.9))
 	each := max(1, int64(windows)/int64(r.Batch*r.Accumulate))
 	n := 3
