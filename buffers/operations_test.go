@@ -48,16 +48,16 @@ func TestMapIntegers(t *testing.T) {
 	layout, err := NewLayout([]Spec{{Path: "v", Shape: []int{5}}}, dev.Limits())
 	require.NoError(t, err)
 	ids, words, floats := newTree(t, dev, "ids", layout, I32), newTree(t, dev, "words", layout, U32), newTree(t, dev, "floats", layout, F32)
-	require.NoError(t, ids.WriteInts("v", []int32{-2, -1, 0, 1, 2}))
+	require.NoError(t, ids.WriteRaw("v", gpu.Bytes([]int32{-2, -1, 0, 1, 2})))
 	submit(t, dev, func(rec *gpu.Recording) error {
 		if err := Map(rec, words, "bitcast<vec4<u32>>(a * 3)", ids); err != nil {
 			return err
 		}
 		return Map(rec, floats, "vec4<f32>(a) + 0.5", ids)
 	})
-	got, err := words.ReadInts(context.Background(), "v")
+	got, err := words.ReadRaw(context.Background(), "v")
 	require.NoError(t, err)
-	assert.Equal(t, []int32{-6, -3, 0, 3, 6}, got)
+	assert.Equal(t, gpu.Bytes([]int32{-6, -3, 0, 3, 6}), got)
 	f, err := floats.Read(context.Background(), "v")
 	require.NoError(t, err)
 	assert.Equal(t, []float32{-1.5, -0.5, 0.5, 1.5, 2.5}, f)
@@ -85,9 +85,9 @@ func TestFill(t *testing.T) {
 		tree := newTree(t, dev, "fill", layout, d)
 		for _, v := range values {
 			submit(t, dev, func(rec *gpu.Recording) error { return Fill(rec, tree, v) })
-			got, err := tree.ReadInts(context.Background(), "v")
+			got, err := tree.ReadRaw(context.Background(), "v")
 			require.NoError(t, err)
-			assert.Equal(t, []int32{int32(int64(v)), int32(int64(v))}, got)
+			assert.Equal(t, gpu.Bytes([]int32{int32(int64(v)), int32(int64(v))}), got)
 		}
 		for _, v := range []float64{0.5, math.NaN(), math.Inf(1), 1 << 40, -1 << 40} {
 			assert.ErrorContains(t, Fill(dev.Record("x"), tree, v), "want a whole number that fits "+d.String())

@@ -2,7 +2,6 @@ package buffers
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
@@ -24,14 +23,6 @@ func (t *Tree) Write(path string, data []float32) error {
 	raw := make([]byte, t.dtype.Bytes(uint64(len(data))))
 	array.Encode(t.dtype, raw, data)
 	return t.WriteRaw(path, raw)
-}
-
-// WriteInts stores a leaf of an I32 or U32 tree; U32 takes the bits as they are.
-func (t *Tree) WriteInts(path string, data []int32) error {
-	if t.dtype != I32 && t.dtype != U32 {
-		return fmt.Errorf("buffers: write ints: tree %q: dtype %v, want i32 or u32", t.label, t.dtype)
-	}
-	return t.WriteRaw(path, gpu.Bytes(data))
 }
 
 // WriteRaw stores a leaf's bytes as the tree keeps them: little-endian, row-major, two bytes an element for BF16.
@@ -74,22 +65,6 @@ func (t *Tree) Read(ctx context.Context, path string) ([]float32, error) {
 	}
 	data := make([]float32, leaf.Elements())
 	array.Decode(t.dtype, data, raw)
-	return data, nil
-}
-
-// ReadInts gives a leaf of an I32 or U32 tree, U32 as its bits.
-func (t *Tree) ReadInts(ctx context.Context, path string) ([]int32, error) {
-	if t.dtype != I32 && t.dtype != U32 {
-		return nil, fmt.Errorf("buffers: read ints: tree %q: dtype %v, want i32 or u32", t.label, t.dtype)
-	}
-	raw, err := t.ReadRaw(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	data := make([]int32, len(raw)/4)
-	for i := range data {
-		data[i] = int32(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
 	return data, nil
 }
 

@@ -18,12 +18,12 @@ const (
 	BF16 Wire = "bf16"
 )
 
-// Wires are the values of Wire.
-var Wires = []string{string(F32), string(BF16)}
+// wires are the values of Wire.
+var wires = []string{string(F32), string(BF16)}
 
 func (w Wire) validate() error {
-	if !slices.Contains(Wires, string(w)) {
-		return fmt.Errorf("cluster: wire: found %q, wanted one of %q", w, Wires)
+	if !slices.Contains(wires, string(w)) {
+		return fmt.Errorf("cluster: wire: found %q, wanted one of %q", w, wires)
 	}
 	return nil
 }

@@ -68,9 +68,6 @@ func (g *Graph) Mul(a, b *Value) *Value { return g.Apply("mul", a, b) }
 // Div is a/b with broadcasting.
 func (g *Graph) Div(a, b *Value) *Value { return g.Apply("div", a, b) }
 
-// Maximum is the larger of a and b with broadcasting; where they are equal each gets half of the gradient.
-func (g *Graph) Maximum(a, b *Value) *Value { return g.Apply("max", a, b) }
-
 // Scale is x times a number.
 func (g *Graph) Scale(x *Value, by float64) *Value {
 	return g.one(Elementwise{Fn: "scale", Arg: by}, x)
@@ -79,11 +76,6 @@ func (g *Graph) Scale(x *Value, by float64) *Value {
 // AddConst is x plus a number.
 func (g *Graph) AddConst(x *Value, c float64) *Value {
 	return g.one(Elementwise{Fn: "add_const", Arg: c}, x)
-}
-
-// Pow is x to a power that is a number.
-func (g *Graph) Pow(x *Value, p float64) *Value {
-	return g.one(Elementwise{Fn: "pow_const", Arg: p}, x)
 }
 
 // StopGradient is x, taken as a constant in the backward pass.
@@ -180,12 +172,7 @@ func (g *Graph) RMSNorm(x, gamma *Value, eps float64) *Value {
 	return g.one(RMSNorm{Eps: eps}, x, gamma)
 }
 
-// Attention of q [B,T,heads headDim] to k and v [B,T,kvHeads headDim]; see the operation Attention.
-func (g *Graph) Attention(q, k, v *Value, heads, kvHeads, headDim int, causal bool) *Value {
-	return g.one(Attention{Heads: heads, KVHeads: kvHeads, HeadDim: headDim, Causal: causal}, q, k, v)
-}
-
-// PackedAttention is Attention with q, k and v side by side in qkv [B,T,(heads+2 kvHeads) headDim].
+// PackedAttention is the operation Attention with q, k and v side by side in qkv [B,T,(heads+2 kvHeads) headDim].
 func (g *Graph) PackedAttention(qkv *Value, heads, kvHeads, headDim int, causal bool) *Value {
 	return g.one(Attention{Heads: heads, KVHeads: kvHeads, HeadDim: headDim, Packed: true, Causal: causal}, qkv)
 }
@@ -212,9 +199,6 @@ func (g *Graph) Embedding(table, ids *Value) *Value { return g.one(Embedding{}, 
 func (g *Graph) CrossEntropy(logits, labels *Value) *Value {
 	return g.one(CrossEntropy{}, logits, labels)
 }
-
-// HeadLoss is CrossEntropy of the logits x W^T, x [N,D] and W [V,D], without holding them whole.
-func (g *Graph) HeadLoss(x, w, labels *Value) *Value { return g.one(HeadLoss{}, x, w, labels) }
 
 // Dropout puts zeros into x with probability p, by the counter-based generator: key is u32 [2], salt tells dropouts apart.
 func (g *Graph) Dropout(x, key *Value, p float64, salt uint32) *Value {

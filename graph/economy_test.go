@@ -43,7 +43,7 @@ func TestBackwardOfTiedHeadAndScaledLoss(t *testing.T) {
 	p := newProblem()
 	w := p.Param("wte.weight", 9, 4)
 	x := p.Embedding(w, p.Input("ids", Type{[]int{2, 3}, array.I32}))
-	sum := p.HeadLoss(p.Reshape(x, 6, 4), w, p.Input("labels", Type{[]int{6}, array.I32}))
+	sum := p.one(HeadLoss{}, p.Reshape(x, 6, 4), w, p.Input("labels", Type{[]int{6}, array.I32}))
 	loss := p.Mul(sum, p.Input("loss_scale", F32()))
 	// dloss is loss_scale; labels and ids get nothing; the two gradients of the table are added.
 	assert.Equal(t, `%8 = constant() 1 : f32 [] "1"

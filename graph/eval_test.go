@@ -58,7 +58,7 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 		"attention": func(p *problem) (*Value, *Value) {
 			q, k, v := p.x(1, 4, 3), p.x(1, 4, 3), p.x(1, 4, 3)
 			m := func(x *Value) *Value { return p.Reshape(x, 4, 3) }
-			return m(p.Attention(q, k, v, 1, 1, 3, false)), attention(p, m(q), m(k), m(v), false)
+			return m(p.one(Attention{Heads: 1, KVHeads: 1, HeadDim: 3}, q, k, v)), attention(p, m(q), m(k), m(v), false)
 		},
 		"attention grouped": func(p *problem) (*Value, *Value) { // heads 0 and 1 share the first key and value head
 			q, k, v := p.x(1, 4, 12), p.x(1, 4, 6), p.x(1, 4, 6)
@@ -67,11 +67,11 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 				part := func(x *Value, i int) *Value { return p.Slice(p.Reshape(x, 4, x.Shape()[2]), 1, 3*i, 3) }
 				out = append(out, attention(p, part(q, h), part(k, h/2), part(v, h/2), true))
 			}
-			return p.Reshape(p.Attention(q, k, v, 4, 2, 3, true), 4, 12), p.Concat(1, out...)
+			return p.Reshape(p.one(Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true}, q, k, v), 4, 12), p.Concat(1, out...)
 		},
 		"packed attention": func(p *problem) (*Value, *Value) {
 			q, k, v := p.x(2, 4, 12), p.x(2, 4, 6), p.x(2, 4, 6)
-			return p.PackedAttention(p.Concat(2, q, k, v), 4, 2, 3, true), p.Attention(q, k, v, 4, 2, 3, true)
+			return p.PackedAttention(p.Concat(2, q, k, v), 4, 2, 3, true), p.one(Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true}, q, k, v)
 		},
 		"attention of a cap, a scale, a window and documents": func(p *problem) (*Value, *Value) {
 			q, k, v := p.x(1, 5, 3), p.x(1, 5, 3), p.x(1, 5, 3)
@@ -118,7 +118,7 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 		},
 		"head loss": func(p *problem) (*Value, *Value) {
 			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
-			return p.HeadLoss(x, w, labels), p.CrossEntropy(p.MatMul(x, w, false, true), labels)
+			return p.one(HeadLoss{}, x, w, labels), p.CrossEntropy(p.MatMul(x, w, false, true), labels)
 		},
 		"head loss of a cap": func(p *problem) (*Value, *Value) {
 			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
@@ -128,7 +128,7 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 		"head loss of each row": func(p *problem) (*Value, *Value) {
 			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
 			row := func(i int, label float64) *Value {
-				return p.Reshape(p.HeadLoss(p.Slice(x, 0, i, 1), w, p.integers([]int{1}, label)), 1)
+				return p.Reshape(p.one(HeadLoss{}, p.Slice(x, 0, i, 1), w, p.integers([]int{1}, label)), 1)
 			}
 			return p.one(HeadLoss{Each: true}, x, w, labels), p.Concat(0, row(0, 2), row(1, IgnoreLabel), row(2, 4))
 		},
@@ -207,7 +207,7 @@ func TestFunctionValues(t *testing.T) {
 func TestAttentionLogSumExp(t *testing.T) {
 	p := newProblem()
 	q, k := p.x(1, 3, 2), p.x(1, 3, 2)
-	lse := p.Attention(q, k, k, 1, 1, 2, false).Node().Outputs[1]
+	lse := p.one(Attention{Heads: 1, KVHeads: 1, HeadDim: 2}, q, k, k).Node().Outputs[1]
 	sums := p.Apply("log", p.Sum(p.Apply("exp", p.Scale(p.MatMul(q, k, false, true), 1/math.Sqrt2)), 2))
 	y := p.evaluate(t, p.Reshape(lse, 1, 3), sums)
 	assert.NoError(t, near(y[0], y[1]))
@@ -291,7 +291,7 @@ func TestZeroLength(t *testing.T) {
 		func(p *problem) *Value { return p.LayerNorm(p.x(0, 3), p.x(3), p.x(3), 1e-5) },
 		func(p *problem) *Value { return p.PackedAttention(p.x(2, 0, 6), 1, 1, 2, true) },
 		func(p *problem) *Value { return p.Embedding(p.x(5, 3), p.integers([]int{0})) },
-		func(p *problem) *Value { return p.HeadLoss(p.x(0, 3), p.x(5, 3), p.integers([]int{0})) },
+		func(p *problem) *Value { return p.one(HeadLoss{}, p.x(0, 3), p.x(5, 3), p.integers([]int{0})) },
 		func(p *problem) *Value { return p.Softmax(p.x(2, 0)) },
 		func(p *problem) *Value { return p.Slice(p.x(2, 3), 1, 3, 0) },
 	} {

@@ -112,7 +112,7 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"abs":                func(p *problem) *Value { return p.Apply("abs", p.x(9)) },
 	"scale":              func(p *problem) *Value { return p.Scale(p.x(5), -2.5) },
 	"add_const":          func(p *problem) *Value { return p.AddConst(p.x(5), 3) },
-	"pow_const":          func(p *problem) *Value { return p.Pow(p.positive(5), 2.5) },
+	"pow_const":          func(p *problem) *Value { return p.one(Elementwise{Fn: "pow_const", Arg: 2.5}, p.positive(5)) },
 	"add":                func(p *problem) *Value { return p.Add(p.x(2, 3), p.x(2, 3)) },
 	"add row":            func(p *problem) *Value { return p.Add(p.x(2, 4, 3), p.x(3)) },
 	"add middle":         func(p *problem) *Value { return p.Add(p.x(4, 1), p.x(2, 4, 3)) },
@@ -130,7 +130,7 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"div":                func(p *problem) *Value { return p.Div(p.x(2, 3), p.positive(2, 3)) },
 	"div row":            func(p *problem) *Value { return p.Div(p.x(2, 3), p.positive(3)) },
 	"div column":         func(p *problem) *Value { return p.Div(p.x(3), p.positive(2, 1)) },
-	"max":                func(p *problem) *Value { return p.Maximum(p.x(4, 3), p.x(3)) },
+	"max":                func(p *problem) *Value { return p.Apply("max", p.x(4, 3), p.x(3)) },
 	"equal": func(p *problem) *Value {
 		a := p.x(4)
 		return p.Add(a, p.Apply("equal", a, p.fixed(func() float64 { return 9 }, 4)))
@@ -197,15 +197,17 @@ var gradientCases = map[string]func(p *problem) *Value{
 	},
 	"layer norm sum": func(p *problem) *Value { return p.Sum(p.LayerNorm(p.x(3, 6), p.x(6), p.x(6), 0.5)) },
 	"rms norm":       func(p *problem) *Value { return p.RMSNorm(p.x(2, 3, 6), p.x(6), 1e-5) },
-	"attention":      func(p *problem) *Value { return p.Attention(p.x(2, 4, 6), p.x(2, 4, 6), p.x(2, 4, 6), 2, 2, 3, true) },
+	"attention": func(p *problem) *Value {
+		return p.one(Attention{Heads: 2, KVHeads: 2, HeadDim: 3, Causal: true}, p.x(2, 4, 6), p.x(2, 4, 6), p.x(2, 4, 6))
+	},
 	"attention not causal": func(p *problem) *Value {
-		return p.Attention(p.x(2, 4, 6), p.x(2, 4, 6), p.x(2, 4, 6), 2, 2, 3, false)
+		return p.one(Attention{Heads: 2, KVHeads: 2, HeadDim: 3}, p.x(2, 4, 6), p.x(2, 4, 6), p.x(2, 4, 6))
 	},
 	"attention grouped": func(p *problem) *Value {
-		return p.Attention(p.x(1, 5, 12), p.x(1, 5, 6), p.x(1, 5, 6), 4, 2, 3, true)
+		return p.one(Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true}, p.x(1, 5, 12), p.x(1, 5, 6), p.x(1, 5, 6))
 	},
 	"attention one kv head": func(p *problem) *Value {
-		return p.Attention(p.x(1, 3, 8), p.x(1, 3, 2), p.x(1, 3, 2), 4, 1, 2, false)
+		return p.one(Attention{Heads: 4, KVHeads: 1, HeadDim: 2}, p.x(1, 3, 8), p.x(1, 3, 2), p.x(1, 3, 2))
 	},
 	"attention packed":            func(p *problem) *Value { return p.PackedAttention(p.x(2, 4, 18), 2, 2, 3, true) },
 	"attention packed grouped":    func(p *problem) *Value { return p.PackedAttention(p.x(1, 4, 24), 4, 2, 3, true) },
@@ -240,10 +242,10 @@ var gradientCases = map[string]func(p *problem) *Value{
 		return p.CrossEntropy(p.x(2, 5), p.integers([]int{2}, -100, -100))
 	},
 	"head loss": func(p *problem) *Value {
-		return p.Mul(p.Constant(0.25), p.HeadLoss(p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4)))
+		return p.Mul(p.Constant(0.25), p.one(HeadLoss{}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4)))
 	},
 	"head loss all ignored": func(p *problem) *Value {
-		return p.HeadLoss(p.x(2, 3), p.x(5, 3), p.integers([]int{2}, -100, -100))
+		return p.one(HeadLoss{}, p.x(2, 3), p.x(5, 3), p.integers([]int{2}, -100, -100))
 	},
 	"head loss of a cap": func(p *problem) *Value {
 		return p.one(HeadLoss{Cap: 1.5}, p.x(4, 3), p.x(5, 3), p.integers([]int{4}, 2, -100, 2, 4))
@@ -253,7 +255,7 @@ var gradientCases = map[string]func(p *problem) *Value{
 		return p.Sum(p.Mul(each, p.Add(each, p.x(4))))
 	},
 	"head loss fixed": func(p *problem) *Value {
-		return p.HeadLoss(p.x(2, 3), p.fixed(p.random.NormFloat64, 5, 3), p.integers([]int{2}, 1, 0))
+		return p.one(HeadLoss{}, p.x(2, 3), p.fixed(p.random.NormFloat64, 5, 3), p.integers([]int{2}, 1, 0))
 	},
 	"quantize": func(p *problem) *Value { // its own gradient is none that differences show
 		return p.Mul(p.x(3, 40), p.Quantize(p.fixed(p.random.NormFloat64, 3, 40), Quantize{Mode: "nf4", Group: 32}))
@@ -261,7 +263,7 @@ var gradientCases = map[string]func(p *problem) *Value{
 	"dropout": func(p *problem) *Value { return p.Dropout(p.x(4, 6), p.key(), 0.4, 7) },
 	"tied": func(p *problem) *Value { // embedding and head share the matrix
 		w := p.x(5, 3)
-		return p.HeadLoss(p.Embedding(w, p.integers([]int{3}, 4, 1, 4)), w, p.integers([]int{3}, 1, 4, 0))
+		return p.one(HeadLoss{}, p.Embedding(w, p.integers([]int{3}, 4, 1, 4)), w, p.integers([]int{3}, 1, 4, 0))
 	},
 }
 

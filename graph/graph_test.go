@@ -54,7 +54,7 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 			g.PackedAttention(x(g, 1, 4, 24), 4, 4, 3, true)
 		},
 		`graph: attention #1: k has shape [1 4 12], want [1 4 6]`: func(g *Graph) {
-			g.Attention(x(g, 1, 4, 12), x(g, 1, 4, 12), x(g, 1, 4, 12), 4, 2, 3, true)
+			g.one(Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true}, x(g, 1, 4, 12), x(g, 1, 4, 12), x(g, 1, 4, 12))
 		},
 		`graph: attention #1: heads 4, kv heads 3, head dim 3: want them positive, and heads a multiple of kv heads`: func(g *Graph) {
 			g.PackedAttention(x(g, 1, 4, 30), 4, 3, 3, true)
@@ -78,7 +78,7 @@ func TestShapeErrorsNameNodeFoundAndWanted(t *testing.T) {
 		},
 		`graph: cross_entropy #2: labels has shape [3], want [2]`: func(g *Graph) { g.CrossEntropy(x(g, 2, 5), i32(g, 3)) },
 		`graph: head_loss "lm_head": weight has shape [9 4], want [vocab 5]`: func(g *Graph) {
-			g.HeadLoss(x(g, 2, 5), g.Param("lm_head.weight", 9, 4), i32(g, 2))
+			g.one(HeadLoss{}, x(g, 2, 5), g.Param("lm_head.weight", 9, 4), i32(g, 2))
 		},
 		`graph: dropout #2: p 1, want 0 or more and less than 1`: func(g *Graph) {
 			g.Dropout(x(g, 2), g.Input("key", Type{[]int{2}, array.U32}), 1, 0)
@@ -178,14 +178,14 @@ func TestStringAndFLOPs(t *testing.T) {
 
 func TestFLOPsOfAttentionAndHead(t *testing.T) {
 	p := newProblem()
-	y := p.Attention(p.x(2, 4, 12), p.x(2, 4, 6), p.x(2, 4, 6), 4, 2, 3, true)
+	y := p.one(Attention{Heads: 4, KVHeads: 2, HeadDim: 3, Causal: true}, p.x(2, 4, 12), p.x(2, 4, 6), p.x(2, 4, 6))
 	assert.EqualValues(t, 2*4*10*(4*3+4), p.FLOPs(y))
 	z := p.PackedAttention(p.x(2, 4, 24), 4, 2, 3, false)
 	assert.EqualValues(t, 2*4*16*(4*3+4), p.FLOPs(z))
 	window := p.one(Attention{Heads: 4, KVHeads: 4, HeadDim: 3, Packed: true, Causal: true, Window: 2}, p.x(2, 4, 36))
 	assert.EqualValues(t, 2*4*7*(4*3+4), p.FLOPs(window))
 	x, w := p.x(8, 3), p.x(5, 3)
-	loss := p.HeadLoss(x, w, p.integers([]int{8}, 0, 1, 2, 3, 4, 0, 1, 2))
+	loss := p.one(HeadLoss{}, x, w, p.integers([]int{8}, 0, 1, 2, 3, 4, 0, 1, 2))
 	assert.EqualValues(t, 8*5*(2*3+4), p.FLOPs(loss))
 	grads, err := Gradients(p.Graph, loss, []*Value{x, w})
 	require.NoError(t, err)
@@ -197,7 +197,7 @@ func TestPackageExample(t *testing.T) {
 	x := g.Input("x", Type{Shape: []int{8, 784}, DType: array.F32})
 	h := g.Apply("relu", g.Add(g.MatMul(x, g.Param("fc1.weight", 784, 64), false, false), g.Param("fc1.bias", 64)))
 	labels := g.Input("labels", Type{Shape: []int{8}, DType: array.I32})
-	loss := g.Scale(g.HeadLoss(h, g.Param("fc2.weight", 10, 64), labels), 1.0/8)
+	loss := g.Scale(g.one(HeadLoss{}, h, g.Param("fc2.weight", 10, 64), labels), 1.0/8)
 	grads, err := Gradients(g, loss, []*Value{g.Param("fc1.weight", 784, 64)})
 	require.NoError(t, err)
 	assert.Equal(t, []int{784, 64}, grads[0].Shape())

@@ -147,7 +147,7 @@ func llama(g *Graph, m modelConfig, c golden) (x, head *Value) {
 		q := g.Rope(linear(n, h+".self_attn.q_proj", d, m.LlamaHeads*hd), hd, m.Theta)
 		k := g.Rope(linear(n, h+".self_attn.k_proj", d, m.KVHeads*hd), hd, m.Theta)
 		v := linear(n, h+".self_attn.v_proj", d, m.KVHeads*hd)
-		a := g.Attention(q, k, v, m.LlamaHeads, m.KVHeads, hd, true)
+		a := g.one(Attention{Heads: m.LlamaHeads, KVHeads: m.KVHeads, HeadDim: hd, Causal: true}, q, k, v)
 		x = g.Add(x, linear(a, h+".self_attn.o_proj", m.LlamaHeads*hd, d))
 		n = norm(x, h+".post_attention_layernorm")
 		gate := g.Apply("silu", linear(n, h+".mlp.gate_proj", d, m.Inner))
@@ -169,7 +169,7 @@ func goldenModel(c golden, m modelConfig, fused bool) (g *Graph, logits, loss *V
 	labels := g.Input("labels", Type{[]int{c.Batch * c.SeqLen}, array.I32})
 	logits = g.MatMul(x, head, false, true)
 	if fused {
-		loss = g.HeadLoss(x, head, labels)
+		loss = g.one(HeadLoss{}, x, head, labels)
 	} else {
 		loss = g.CrossEntropy(logits, labels)
 	}

@@ -119,7 +119,7 @@ func TestBoundFollowsTheTwin(t *testing.T) {
 					require.NoError(t, rec.Submit(t.Context()))
 					got := downloadStack(t, d, out)
 					for i, m := range matrices {
-						want := Bound(keys[i], m, n, skew, config)
+						want := twinBound(keys[i], m, n, skew, config)
 						// Seven products of n terms, six quotients: some 1e-6; nothing amplifies.
 						assert.True(t, math.Abs(got[i]-want) <= 2e-5*want, "n %d skew %v matrix %d: %g, want %g", n, skew, i, got[i], want)
 					}
@@ -154,7 +154,7 @@ func TestBoundBeginsWithTheFirstOfEqualRows(t *testing.T) {
 		key := prng.NewKey(5)
 		got, err := Bounds(t.Context(), d, [][]float32{narrow}, n, []prng.Key{key}, false)
 		require.NoError(t, err)
-		assert.InEpsilon(t, Bound(key, m, n, false, Config{BlockSize: n}), got[0], 3e-6, "from row 150 it is 1.6e-5 more")
+		assert.InEpsilon(t, twinBound(key, m, n, false, Config{BlockSize: n}), got[0], 3e-6, "from row 150 it is 1.6e-5 more")
 	})
 }
 
@@ -179,7 +179,7 @@ func TestBoundInStorage(t *testing.T) {
 				for k, x := range m {
 					wide[k] = float64(x)
 				}
-				assert.InEpsilon(t, Bound(keys[i], wide, n, false, Config{BlockSize: n}), got[i], 2e-5)
+				assert.InEpsilon(t, twinBound(keys[i], wide, n, false, Config{BlockSize: n}), got[i], 2e-5)
 			}
 		}
 	}, gputest.WithLimits(gpu.Limits{WorkgroupBytes: 1024, Workgroups: 3}))
@@ -215,7 +215,7 @@ func TestProcrustesFollowsTheTwin(t *testing.T) {
 				for k, x := range got[i] {
 					wide[k] = float64(x)
 				}
-				requireNear(t, fmt.Sprintf("n %d matrix %d", n, i), wide, ProcrustesTwin(keys[i], m, n, Config{BlockSize: n}), 3e-5)
+				requireNear(t, fmt.Sprintf("n %d matrix %d", n, i), wide, procrustesTwin(keys[i], m, n, Config{BlockSize: n}), 3e-5)
 			}
 		}
 	})

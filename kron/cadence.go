@@ -10,7 +10,7 @@ import (
 // Cadence says in which updates the factors are refreshed; in the others they are only applied, two products instead of a refresh. It is a
 // pure function of its fields and the number of the update: a resumed run and every stage of a pipeline decide alike.
 //
-// The first update always refreshes, and so does every one that balances the factors (Balances).
+// The first update always refreshes, and so does every one that balances the factors (balances).
 type Cadence struct {
 	Every          int     `json:"every" doc:"one update in this many refreshes the factors; 0 and 1: every update"`
 	Anneal         bool    `json:"anneal" doc:"refresh at random instead, in update n with probability exp(-decay (n - flat_start)), at most 1"`
@@ -47,17 +47,17 @@ const cadenceSeed = 47
 
 // Refreshes tells whether update n, counted from 1, refreshes the factors.
 func (c Cadence) Refreshes(n int64) bool {
-	if n <= 1 || Balances(n) {
+	if n <= 1 || balances(n) {
 		return true
 	}
 	if c.Anneal {
-		return float64(prng.NewKey(cadenceSeed).Uniform(uint64(n))) < c.Probability(n)
+		return float64(prng.NewKey(cadenceSeed).Uniform(uint64(n))) < c.probability(n)
 	}
 	return (n-1)%int64(max(c.Every, 1)) == 0
 }
 
-// Probability is the probability of a refresh in update n; without Anneal it is one over Every.
-func (c Cadence) Probability(n int64) float64 {
+// probability is the probability of a refresh in update n; without Anneal it is one over Every.
+func (c Cadence) probability(n int64) float64 {
 	if !c.Anneal {
 		return 1 / float64(max(c.Every, 1))
 	}

@@ -28,8 +28,8 @@ func TestCadenceEvery(t *testing.T) {
 		assert.Equal(t, n%5 == 1, Cadence{Every: 5}.Refreshes(n), "update %d", n)
 	}
 	assert.Equal(t, 200/5+2, refreshes(Cadence{Every: 5}, 1, 200), "updates 100 and 200 balance")
-	assert.Equal(t, 0.2, Cadence{Every: 5}.Probability(7))
-	assert.Equal(t, 1.0, Cadence{}.Probability(7))
+	assert.Equal(t, 0.2, Cadence{Every: 5}.probability(7))
+	assert.Equal(t, 1.0, Cadence{}.probability(7))
 }
 
 // TestCadenceAnneals compares rates with the published schedule, clip(exp(-0.001 (n - 500)), 0.03, 1).
@@ -39,15 +39,15 @@ func TestCadenceAnneals(t *testing.T) {
 	c.Anneal = true
 	assert.Equal(t, 500, refreshes(c, 1, 500))
 	for n, want := range map[int64]float64{1: 1, 500: 1, 1500: 0.367879441, 2500: 0.135335283, 4000: 0.0301973834, 4007: 0.03, 1e9: 0.03} {
-		assert.InDelta(t, want, c.Probability(n), 1e-8, "update %d", n)
+		assert.InDelta(t, want, c.probability(n), 1e-8, "update %d", n)
 	}
 	// The number of refreshes among n draws of probability p has a deviation of sqrt(sum p (1-p)); five of them are allowed. Of updates that balance,
 	// one in a hundred, all refresh.
 	for _, span := range [][2]int64{{501, 1500}, {1501, 2500}, {2501, 4000}, {10001, 110000}} {
 		mean, variance := 0.0, 0.0
 		for n := span[0]; n <= span[1]; n++ {
-			p := c.Probability(n)
-			if Balances(n) {
+			p := c.probability(n)
+			if balances(n) {
 				p = 1
 			}
 			mean, variance = mean+p, variance+p*(1-p)

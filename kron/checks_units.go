@@ -120,7 +120,7 @@ func checkBound(ctx context.Context, d *gpu.Device, f *follower, skew bool) erro
 	if err != nil {
 		return err
 	}
-	f.compare("bound", got, []float32{float32(Bound(key, m, n, skew, Config{BlockSize: n}))})
+	f.compare("bound", got, []float32{float32(twinBound(key, m, n, skew, Config{BlockSize: n}))})
 	return nil
 }
 
@@ -133,7 +133,7 @@ func checkProcrustes(ctx context.Context, d *gpu.Device, f *follower) error {
 		return err
 	}
 	want := make([]float32, n*n)
-	for i, x := range ProcrustesTwin(key, wide, n, Config{BlockSize: n}) {
+	for i, x := range procrustesTwin(key, wide, n, Config{BlockSize: n}) {
 		want[i] = float32(x)
 	}
 	f.compare("procrustes", got[0], want)

@@ -68,8 +68,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Method != Quad && c.Method != Skew:
 		return fmt.Errorf("method: found %q, wanted quad or skew", string(c.Method))
-	case c.BlockSize < 1 || c.BlockSize > MaxBlockSize:
-		return fmt.Errorf("block_size: found %d, wanted 1 to %d", c.BlockSize, MaxBlockSize)
+	case c.BlockSize < 1 || c.BlockSize > maxBlockSize:
+		return fmt.Errorf("block_size: found %d, wanted 1 to %d", c.BlockSize, maxBlockSize)
 	case c.MaxSizeDense < 0:
 		return fmt.Errorf("max_size_dense: found %d, wanted 0 or more", c.MaxSizeDense)
 	case c.DType != buffers.F32 && c.DType != buffers.BF16:
@@ -85,14 +85,14 @@ func (c Config) Validate() error {
 	return positive("preconditioner_init_scale", c.InitScale)
 }
 
-// MaxBlockSize is the largest block that the kernels of the norm bound hold in workgroup memory.
-const MaxBlockSize = 1024
+// maxBlockSize is the largest block that the kernels of the norm bound hold in workgroup memory.
+const maxBlockSize = 1024
 
 // rateFloor is the least rate of the preconditioner, whatever is configured: eformer's.
 const rateFloor = 0.4
 
-// Rate is the preconditioner's rate of update n, counted from 1.
-func (c Config) Rate(n int64) float64 {
+// rate is the preconditioner's rate of update n, counted from 1.
+func (c Config) rate(n int64) float64 {
 	floor := rateFloor
 	if c.Rules.NoRateFloor {
 		floor = min(floor, c.PreconditionerLR)
@@ -103,5 +103,5 @@ func (c Config) Rate(n int64) float64 {
 // balanceEvery is the number of updates after which the two factors of dense blocks are brought to one size.
 const balanceEvery = 100
 
-// Balances tells whether update n, counted from 1, balances the factors first.
-func Balances(n int64) bool { return n%balanceEvery == 0 }
+// balances tells whether update n, counted from 1, balances the factors first.
+func balances(n int64) bool { return n%balanceEvery == 0 }

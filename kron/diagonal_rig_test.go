@@ -103,8 +103,8 @@ func (r *pathRig) gradients(random *rand.Rand) []buffers.Host {
 // update does update n on both sides and gives what they make of the gradients. With skip the flag is set.
 func (r *pathRig) update(grads []buffers.Host, reuse, skip bool) (got, want []buffers.Host) {
 	r.n++
-	raw := []uint32{uint32(r.n), 0, math.Float32bits(float32(r.plan.Config.Rate(r.n))), 0}
-	if Balances(r.n) {
+	raw := []uint32{uint32(r.n), 0, math.Float32bits(float32(r.plan.Config.rate(r.n))), 0}
+	if balances(r.n) {
 		raw[1] = 1
 	}
 	for c := uint64(42); c <= 46; c++ {

@@ -34,7 +34,7 @@ func Bounds(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, k
 	return out, nil
 }
 
-// Procrustes turns n by n matrices towards symmetric ones on a device, as ProcrustesTwin does in the numerics of eformer with blocks of
+// Procrustes turns n by n matrices towards symmetric ones on a device, as procrustesTwin does in the numerics of eformer with blocks of
 // n. There is a key a matrix.
 func Procrustes(ctx context.Context, dev *gpu.Device, matrices [][]float32, n int, keys []prng.Key) ([][]float32, error) {
 	u, err := newUnits(dev, matrices, n, keys)

@@ -224,11 +224,11 @@ func TestBoundAndProcrustesGolden(t *testing.T) {
 			want := float32Tensor(t, file, fmt.Sprintf("expect/%d/%s", e.Index, name))
 			assert.LessOrEqual(t, c.Tolerance.compare(got, want), 1.0, "%s of %d", name, e.Index)
 		}
-		check("norm_lower_bound_sym", []float32{float32(Bound(e.Key, load("sym"), e.Valid, false, config))})
+		check("norm_lower_bound_sym", []float32{float32(twinBound(e.Key, load("sym"), e.Valid, false, config))})
 		if e.Valid > 1 {
-			check("norm_lower_bound_skew", []float32{float32(Bound(e.Key, load("skew"), e.Valid, true, config))})
+			check("norm_lower_bound_skew", []float32{float32(twinBound(e.Key, load("skew"), e.Valid, true, config))})
 		}
-		turned := ProcrustesTwin(e.Key, load("q"), e.Valid, config)
+		turned := procrustesTwin(e.Key, load("q"), e.Valid, config)
 		check("procrustes", padMatrices(buffers.Host{Shape: []int{1, e.Valid, e.Valid}, Data: narrow(turned)}, e.N))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"gputrain/shaders"
 )
 
-// procrustes turns every matrix of a stack towards a symmetric one, as ProcrustesTwin: Q + (a R + a²/2 R R) Q with R = Qᵀ - Q divided
+// procrustes turns every matrix of a stack towards a symmetric one, as procrustesTwin: Q + (a R + a²/2 R R) Q with R = Qᵀ - Q divided
 // by its largest element. R R = -R Rᵀ is symmetric and so half a product; the definition's R (R Q) would be a whole one.
 type procrustes struct {
 	q, out       Stack

@@ -37,9 +37,9 @@ func TestAlignedBound(t *testing.T) {
 	require.Less(t, lambda, 0.6)
 
 	c := plain(Quad, n)
-	assert.InDelta(t, lambda, Bound(key, a, n, false, c), 0.01, "the largest eigenvalue is not seen")
+	assert.InDelta(t, lambda, twinBound(key, a, n, false, c), 0.01, "the largest eigenvalue is not seen")
 	c.Rules.AlignedBound = true
-	assert.InDelta(t, 1, Bound(key, a, n, false, c), 1e-3)
+	assert.InDelta(t, 1, twinBound(key, a, n, false, c), 1e-3)
 }
 
 // awayFrom is the unit vector that has the same, most negative product with each of the rows: the point nearest to 0 of the plane through
@@ -89,13 +89,13 @@ func TestBoundIsALowerBound(t *testing.T) {
 		for _, aligned := range []bool{false, true} {
 			c := plain(Quad, 16)
 			c.Rules.AlignedBound = aligned
-			bound := Bound(prng.NewKey(seed), gram, n, false, c)
+			bound := twinBound(prng.NewKey(seed), gram, n, false, c)
 			assert.LessOrEqual(t, bound, norm*(1+1e-12), "n %d", n)
 			assert.Greater(t, bound, 0.8*norm, "n %d", n)
 		}
 	}
-	assert.Zero(t, Bound(prng.NewKey(1), make([]float64, 9), 3, false, plain(Quad, 4)))
-	assert.Zero(t, Bound(prng.NewKey(1), make([]float64, 9), 3, true, plain(Quad, 4)))
+	assert.Zero(t, twinBound(prng.NewKey(1), make([]float64, 9), 3, false, plain(Quad, 4)))
+	assert.Zero(t, twinBound(prng.NewKey(1), make([]float64, 9), 3, true, plain(Quad, 4)))
 }
 
 // power is a to the power of 2^k.

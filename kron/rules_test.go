@@ -176,10 +176,10 @@ func TestNoRateFloor(t *testing.T) {
 	stable := Rules{NoRateFloor: true}
 	assert.Equal(t, moved(0.4, Rules{}), moved(0.1, Rules{}), "a rate below the floor changes nothing")
 	assert.InDelta(t, 0.25, moved(0.1, stable)/moved(0.4, stable), 1e-5)
-	assert.Equal(t, 0.4, Config{PreconditionerLR: 0.7}.Rate(1e9), "the floor of eformer stays where the rate begins above it")
-	assert.Equal(t, 0.4, Config{PreconditionerLR: 0.7, Rules: stable}.Rate(1e9))
-	assert.InDelta(t, 0.699965, Config{PreconditionerLR: 0.7}.Rate(1), 1e-7)
-	assert.Equal(t, 0.1, Config{PreconditionerLR: 0.1, Rules: stable}.Rate(1e9))
+	assert.Equal(t, 0.4, Config{PreconditionerLR: 0.7}.rate(1e9), "the floor of eformer stays where the rate begins above it")
+	assert.Equal(t, 0.4, Config{PreconditionerLR: 0.7, Rules: stable}.rate(1e9))
+	assert.InDelta(t, 0.699965, Config{PreconditionerLR: 0.7}.rate(1), 1e-7)
+	assert.Equal(t, 0.1, Config{PreconditionerLR: 0.1, Rules: stable}.rate(1e9))
 }
 
 // TestIndependentNoise: two leaves outside the dense stack that have the same gradient.

@@ -119,10 +119,10 @@ func (s *State) Prepare(n int64) error {
 // updateWords is Update of update n.
 func updateWords(c Config, n int64) []byte {
 	balance := uint32(0)
-	if Balances(n) {
+	if balances(n) {
 		balance = 1
 	}
-	words := []uint32{uint32(n), balance, math.Float32bits(float32(c.Rate(n))), 0}
+	words := []uint32{uint32(n), balance, math.Float32bits(float32(c.rate(n))), 0}
 	for seed := uint64(42); seed <= 46; seed++ {
 		key := prng.NewKey(seed).FoldIn(uint32(n))
 		words = append(words, key[0], key[1])

@@ -59,7 +59,7 @@ func (b *twinBlock) at(r int) int {
 // refresh is update n of the factors.
 func (b *twinBlock) refresh(n int64, g []float64) {
 	keys := b.keys(n)
-	if b.right != nil && Balances(n) {
+	if b.right != nil && balances(n) {
 		balance(b.config, b.left, b.right)
 	}
 	noise := b.config.NoiseScale
@@ -81,7 +81,7 @@ func (b *twinBlock) refresh(n int64, g []float64) {
 	p := apply(b.left, b.right, noisy)
 
 	// Both sides follow the same P. s is mn/m on the left and mn/n on the right.
-	rate := b.config.Rate(n)
+	rate := b.config.rate(n)
 	if b.config.Rules.HalvedPair && b.right != nil {
 		rate /= 2
 	}

@@ -14,7 +14,7 @@ const (
 	boundIterations = 5
 )
 
-// Bound is a lower bound of the spectral norm of a matrix a [n, n], near to it in most cases, by power iteration: for a positive
+// twinBound is a lower bound of the spectral norm of a matrix a [n, n], near to it in most cases, by power iteration: for a positive
 // semidefinite one, or with skew for one whose transpose is its negative. Of c it takes BlockSize, DType and Rules.
 //
 //	σ = max diag(A), with skew max|A|; A ← A/σ;  a matrix with σ of zero has bound 0
@@ -22,7 +22,7 @@ const (
 //	x_i = (A_j/sqrt(ms) + r_i) A, for 4 rows r_i of draws (i, 0..BlockSize); with Rules.AlignedBound r_i has the sign of <r_i, A_j>
 //	5 times:  x ← x/max|x| A, the maximum over all rows, with Rules.AlignedBound over each, which keeps small rows in range
 //	max_i |x_i/|x_i| A| σ, norms of rows
-func Bound(key prng.Key, a []float64, n int, skew bool, c Config) float64 {
+func twinBound(key prng.Key, a []float64, n int, skew bool, c Config) float64 {
 	sigma := largest(a)
 	if !skew {
 		sigma = 0
@@ -90,13 +90,13 @@ func divide(x []float64, by float64) {
 	}
 }
 
-// ProcrustesTwin turns q [n, n] towards a symmetric matrix by a rotation: one step of at most second order that raises its trace. Of c
-// it takes what Bound takes.
+// procrustesTwin turns q [n, n] towards a symmetric matrix by a rotation: one step of at most second order that raises its trace. Of c
+// it takes what twinBound takes.
 //
 //	R = Qᵀ - Q; R ← R/max|R|; τ = tr(R Q);  no change where R is zero or τ not more than 0
 //	a = 1/(8 Bound(R));  τ₂ = tr(R R Q); where τ₂ < 0, a ← min(a, -τ/τ₂)
 //	Q ← Q + a (R Q + a/2 R R Q)
-func ProcrustesTwin(key prng.Key, q []float64, n int, c Config) []float64 {
+func procrustesTwin(key prng.Key, q []float64, n int, c Config) []float64 {
 	r := transpose(q, n, n)
 	for i := range r {
 		r[i] -= q[i]
@@ -107,7 +107,7 @@ func ProcrustesTwin(key prng.Key, q []float64, n int, c Config) []float64 {
 	}
 	divide(r, size)
 	rq := matmul(r, q, n)
-	along, bound := trace(rq, n), Bound(key, r, n, true, c)
+	along, bound := trace(rq, n), twinBound(key, r, n, true, c)
 	if !(along > 0 && bound > tiny) {
 		return q
 	}

@@ -74,7 +74,7 @@ func (f *factor) update(c Config, p []float64, s, rate float64, key, rounding pr
 		bound = largest(t)
 	} else {
 		t = matmul(p, transpose(p, f.n, len(p)/f.n), f.n)
-		bound = Bound(draws[0], t, f.n, false, c)
+		bound = twinBound(draws[0], t, f.n, false, c)
 	}
 	l := bound + s
 	f.l = float64(float32(max(lipschitzMemory*f.l+(1-lipschitzMemory)*l, l)))
@@ -104,7 +104,7 @@ func (f *factor) update(c Config, p []float64, s, rate float64, key, rounding pr
 		q = matmul(q, w, f.n)
 		q = half(q, transpose(q, f.n, f.n))
 	} else {
-		q = ProcrustesTwin(draws[1], q, f.n, c)
+		q = procrustesTwin(draws[1], q, f.n, c)
 	}
 	for i := range q {
 		row, col := i/f.n, i%f.n

@@ -153,7 +153,7 @@ func TestTwinBalances(t *testing.T) {
 	balance(c, left, right)
 	assert.InDeltaSlice(t, []float64{1, -0.125, 0.25, -2}, left.q, 1e-6)
 	assert.Equal(t, []float64{0, 0, 0}, right.q)
-	assert.Equal(t, []bool{false, true, false, true}, []bool{Balances(99), Balances(100), Balances(101), Balances(200)})
+	assert.Equal(t, []bool{false, true, false, true}, []bool{balances(99), balances(100), balances(101), balances(200)})
 }
 
 // TestTwinRoundsStorage: what is kept is of the dtype, and L is f32.

@@ -168,12 +168,12 @@ func (b *Builder) objective(built *Built, losses *graph.Value) error {
 // softplus is log(1 + exp x) = max(x, 0) + log(1 + exp -|x|), which no x is too large for.
 func (b *Builder) softplus(x *graph.Value) *graph.Value {
 	rest := b.Apply("log", b.AddConst(b.Apply("exp", b.Apply("neg", b.Apply("abs", x))), 1))
-	return b.Add(b.Maximum(x, b.Constant(0)), rest)
+	return b.Add(b.Apply("max", x, b.Constant(0)), rest)
 }
 
 // logComplement is log(1 - exp x) for x <= 0, without the difference of numbers near 1: with t = tanh(-x/2) it is log t + log(1 + exp x). A completion
 // that is certain, x = 0, has odds that are finite, and no gradient of them.
 func (b *Builder) logComplement(x *graph.Value) *graph.Value {
-	t := b.Maximum(b.Apply("tanh", b.Scale(x, -0.5)), b.Constant(1e-20))
+	t := b.Apply("max", b.Apply("tanh", b.Scale(x, -0.5)), b.Constant(1e-20))
 	return b.Add(b.Apply("log", t), b.Apply("log", b.AddConst(b.Apply("exp", x), 1)))
 }

@@ -4,7 +4,7 @@
 //   FACTOR, for the Gram T of a side:   L <- max(0.95 L + 0.05 l, l) with l = bound + s;  z = step rate/L;  (-z, 1 + z s)
 //   TURN, for R of Procrustes:          1/max|R|; the first step length 1/(8 bound); tr(R Q) = |R|^2/2 max|R|; 1 where there is a turn
 //   neither:                            the bound
-// Twins: Bound, (*factor).update, ProcrustesTwin.
+// Twins: twinBound, (*factor).update, procrustesTwin.
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/normal.wgsl"

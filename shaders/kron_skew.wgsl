@@ -1,5 +1,5 @@
 // kron_skew: R = Q' - Q of every matrix of a stack; exactly the negative of its own transpose. An invocation makes a quad of rows and
-// columns above the diagonal, and the one that mirrors it. Twin: ProcrustesTwin.
+// columns above the diagonal, and the one that mirrors it. Twin: procrustesTwin.
 #import "shared/grid.wgsl"
 
 struct Params {

@@ -1,6 +1,6 @@
 // kron_turn: how far Procrustes turns each factor and by what, a workgroup a matrix: curve = tr(R R Q), where that is negative
 // a <- min(a, -tr(R Q)/curve), and M = a R + a^2/2 R R, so that the factor becomes Q + M Q. R is not yet divided by its largest element,
-// and R R once. Twin: ProcrustesTwin.
+// and R R once. Twin: procrustesTwin.
 
 struct Params {
     count: u32, // of matrices

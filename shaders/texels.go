@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// TexelRow is the texels in a row of a texture that holds an array: texel i is at (i % TexelRow, i / TexelRow).
-const TexelRow = 4096
+// texelRow is the texels in a row of a texture that holds an array: texel i is at (i % texelRow, i / texelRow).
+const texelRow = 4096
 
 var arrayForm = `@group\(0\)\s*@binding\(%d\)\s*var<storage(?:,\s*read)?>\s*(\w+)\s*:\s*array<((?:vec4<)?)(f32|u32|i32)>{1,2};`
 
@@ -32,7 +32,7 @@ func Texels(source string, binding int) (string, bool) {
 
 // texelDeclaration declares the texture and the function that reads an element of it.
 func texelDeclaration(name string, binding int, vector bool, scalar string) string {
-	load := fmt.Sprintf("textureLoad(%s, vec2<u32>(%%[1]s & %du, %%[1]s >> %du))", name, TexelRow-1, 12)
+	load := fmt.Sprintf("textureLoad(%s, vec2<u32>(%%[1]s & %du, %%[1]s >> %du))", name, texelRow-1, 12)
 	texel := func(index string) string {
 		text := fmt.Sprintf(load, index)
 		if scalar != "f32" {

@@ -68,32 +68,20 @@ var widen = map[string]func(dst []float32, src []byte){
 
 // Int32 reads a tensor of dtype I32.
 func (f *File) Int32(name string) ([]int32, error) {
-	return integersOf(f, name, "I32", func(dst []int32, src []byte) {
-		for i := range dst {
-			dst[i] = int32(binary.LittleEndian.Uint32(src[4*i:]))
-		}
-	})
-}
-
-// Uint32 reads a tensor of dtype U32.
-func (f *File) Uint32(name string) ([]uint32, error) {
-	return integersOf(f, name, "U32", func(dst []uint32, src []byte) {
-		for i := range dst {
-			dst[i] = binary.LittleEndian.Uint32(src[4*i:])
-		}
-	})
-}
-
-func integersOf[T any](f *File, name, want string, elements func(dst []T, src []byte)) ([]T, error) {
 	rows, rowBytes, err := f.rows(name)
 	if err != nil {
 		return nil, err
 	}
+	const want = "I32"
 	if dtype := f.header.entries[name].dtype; dtype != want {
 		return nil, f.errorf(name, "dtype %s, want %s", dtype, want)
 	}
-	out := make([]T, uint64(rows)*rowBytes/elementBytes[want])
-	return out, decode(f, name, out, 0, elements)
+	out := make([]int32, uint64(rows)*rowBytes/elementBytes[want])
+	return out, decode(f, name, out, 0, func(dst []int32, src []byte) {
+		for i := range dst {
+			dst[i] = int32(binary.LittleEndian.Uint32(src[4*i:]))
+		}
+	})
 }
 
 // rows gives the number of rows of a tensor's view [shape[0], rest] and the bytes of each.
