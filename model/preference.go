@@ -80,7 +80,7 @@ var PairFigures = []string{"rewards_chosen", "rewards_rejected", "accuracy", "lo
 
 // sums makes Pairs.Sums with the pairs that count.
 func (p *Pairs) sums(b *Builder, counts *graph.Value) *graph.Value {
-	more := b.Maximum(b.Sub(p.RewardChosen, p.RewardRejected), b.Constant(0))
+	more := b.Apply("max", b.Sub(p.RewardChosen, p.RewardRejected), b.Constant(0))
 	right := b.AddConst(b.Apply("neg", b.Apply("equal", more, b.Constant(0))), 1)
 	var all []*graph.Value
 	for _, of := range []*graph.Value{p.RewardChosen, p.RewardRejected, right, p.Chosen, p.Rejected} {
