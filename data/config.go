@@ -42,7 +42,7 @@ type Config struct {
 	Vocab  int
 	Fields Fields // of JSONL
 	Layout Layout // of JSONL
-	// Format is what the rows of JSONL are: one of Formats; "" is FormatAuto. Where fields are named, rows are documents in these.
+	// Format is what the rows of JSONL are: one of Formats, or FormatPairs; "" is FormatAuto. Where fields are named, rows are documents in these.
 	Format string
 	Chats  Chats // of rows that are conversations
 	// Validation is the share of the tokens, or of the documents, kept for validation, in [0, 1).
@@ -95,7 +95,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("data: invalid: %q, want one of %q", c.Invalid, Invalids)
 	case c.MixtureEnd != "" && !slices.Contains(Ends, c.MixtureEnd):
 		return fmt.Errorf("data: mixture end: %q, want one of %q", c.MixtureEnd, Ends)
-	case c.Format != "" && !slices.Contains(Formats, c.Format):
+	case c.Format != "" && c.Format != FormatPairs && !slices.Contains(Formats, c.Format):
 		return fmt.Errorf("data: format: %q, want one of %q%s", c.Format, Formats, suggest.DidYouMean(c.Format, Formats))
 	case !(c.Validation >= 0 && c.Validation < 1):
 		return fmt.Errorf("data: validation: %v, want a share in [0, 1)", c.Validation)

@@ -70,6 +70,7 @@ type Documents struct {
 	vocab  int
 	layout Layout
 	forms  form    // of the rows that they were
+	paired bool    // every two are the completions of one prompt
 	laid   *packed // into the windows that Open was asked for
 }
 
@@ -87,7 +88,12 @@ func (d *Documents) Vocab() int { return d.vocab }
 func (d *Documents) split(share float64) (train, validation *Documents) {
 	first, second := *d, *d
 	first.spans, second.spans = nil, nil
+	together := 1
+	if d.paired {
+		together = 2
+	}
 	for i, s := range d.spans {
+		i /= together
 		if int64(float64(i+1)*share) > int64(float64(i)*share) {
 			second.spans = append(second.spans, s)
 		} else {
@@ -122,7 +128,11 @@ func (d *Documents) walk(context int, seed uint64) (walk, error) {
 func (w documentWalk) length(uint64) uint64 { return uint64(w.windows()) }
 
 func (w documentWalk) fill(b *Batch, row int, s State) error {
-	return w.packed.fill(b, row, int64(newOrder(uint64(w.windows()), w.seed, s.Epoch).at(s.Position)))
+	n := uint64(w.windows())
+	if w.paired {
+		return w.packed.fill(b, row, int64(inPairs(s.Position, newOrder(n/2, w.seed, s.Epoch).at)))
+	}
+	return w.packed.fill(b, row, int64(newOrder(n, w.seed, s.Epoch).at(s.Position)))
 }
 
 func (d *Documents) shelf(context int) (shelf, error) { return d.pack(context) }

@@ -12,6 +12,7 @@ type Evaluation struct {
 	used    int64 // windows read, evenly spaced
 	first   int   // the batch of the whole that is batch 0
 	batches int
+	paired  bool // every two windows stay together
 }
 
 // NewEvaluation evaluates a source in batches of batch windows of context tokens. When limit is above 0 and the source has more windows,
@@ -31,8 +32,20 @@ func NewEvaluation(source Source, context, batch, limit int) (*Evaluation, error
 	if limit > 0 {
 		e.used = min(e.used, int64(limit))
 	}
+	if p, ok := shelf.(*packed); ok && p.paired {
+		e.paired, e.used = true, max(2, e.used/2*2)
+	}
 	e.batches = int((e.used + int64(batch) - 1) / int64(batch))
 	return e, nil
+}
+
+// window is which of the whole is the one at i.
+func (e *Evaluation) window(i int64) int64 {
+	n := e.shelf.windows()
+	if e.paired {
+		return int64(inPairs(uint64(i), func(pair uint64) uint64 { return pair * uint64(n/2) / uint64(e.used/2) }))
+	}
+	return i * n / e.used
 }
 
 // Windows is the number of windows of the whole that are read.
@@ -62,7 +75,7 @@ func (e *Evaluation) Batch(i int) (Batch, error) {
 		if w >= e.used {
 			break
 		}
-		if err := e.shelf.fill(&b, row, w*e.shelf.windows()/e.used); err != nil {
+		if err := e.shelf.fill(&b, row, e.window(w)); err != nil {
 			return Batch{}, fmt.Errorf("data: evaluation: batch %d: %w", i, err)
 		}
 	}

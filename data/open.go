@@ -18,7 +18,10 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	if err != nil {
 		return err
 	}
-	all := &Documents{layout: config.Layout}
+	all := &Documents{layout: config.Layout, paired: config.Format == FormatPairs}
+	if all.paired {
+		all.layout = Layout{End: config.Layout.End, Packing: PackNone}
+	}
 	print := newFingerprint("documents", string(how))
 	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
 	if err != nil {

@@ -27,6 +27,7 @@ type packed struct {
 	cut, divided    int   // documents of which tokens are left out, and those in several windows
 	filled, learned int64 // tokens in windows, and labels that count
 	apart           bool  // the documents of a window do not see each other
+	paired          bool  // every two windows stay together
 }
 
 // pack lays the documents into windows of size tokens. Which window a document is in depends on the documents, the layout and size only.
@@ -39,8 +40,8 @@ func (d *Documents) pack(size int) (*packed, error) {
 	}
 	layout := d.layout.withDefaults()
 	p := &packer{store: d.store, size: size, open: map[string]int{PackGreedy: 1, PackFirstFit: openWindows}[layout.Packing]}
-	out := &packed{store: d.store, size: size, apart: layout.Packing != PackNone && !layout.Together}
-	for _, s := range d.spans {
+	out := &packed{store: d.store, size: size, apart: layout.Packing != PackNone && !layout.Together, paired: d.paired}
+	for i, s := range d.spans {
 		used := p.used
 		place := p.place
 		if layout.Packing == PackStream {
@@ -48,6 +49,9 @@ func (d *Documents) pack(size int) (*packed, error) {
 		}
 		kept := s.kept(size, layout.Long)
 		if err := place(kept); err != nil {
+			return nil, err
+		}
+		if err := d.onePiece(i, p.used-used, s, size); err != nil {
 			return nil, err
 		}
 		if kept.count < s.count {

@@ -196,11 +196,19 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 			if len(bytes.TrimSpace(row)) == 0 {
 				continue
 			}
-			d, err := j.document(row)
-			if err != nil {
-				return nil, fmt.Errorf("%s %d: %w%s", file.row, some.first+i, err, wayOut(err))
+			number := some.first + i
+			read := func(row []byte) ([]document, error) {
+				d, err := j.document(row)
+				return []document{d}, err
 			}
-			parsed = append(parsed, d)
+			if j.format == FormatPairs {
+				read = j.pair
+			}
+			made, err := read(row)
+			if err != nil {
+				return nil, fmt.Errorf("%s %d: %w%s", file.row, number, err, wayOut(err))
+			}
+			parsed = append(parsed, made...)
 		}
 		return parsed, nil
 	}

@@ -72,6 +72,21 @@ type Pairs struct {
 	RewardChosen, RewardRejected       *graph.Value
 	LogOdds                            *graph.Value // o of ORPO; else nil
 	NLL                                *graph.Value // [], the loss of ORPO's tokens, summed and scaled as in LossSum; else nil
+	Sums                               *graph.Value // [5], over the pairs that count: see PairFigures
+}
+
+// PairFigures are the names of Pairs.Sums: the rewards, how often that of the chosen completion is the greater, and the log-probabilities.
+var PairFigures = []string{"rewards_chosen", "rewards_rejected", "accuracy", "logps_chosen", "logps_rejected"}
+
+// sums makes Pairs.Sums with the pairs that count.
+func (p *Pairs) sums(b *Builder, counts *graph.Value) *graph.Value {
+	more := b.Apply("max", b.Sub(p.RewardChosen, p.RewardRejected), b.Constant(0))
+	right := b.AddConst(b.Apply("neg", b.Apply("equal", more, b.Constant(0))), 1)
+	var all []*graph.Value
+	for _, of := range []*graph.Value{p.RewardChosen, p.RewardRejected, right, p.Chosen, p.Rejected} {
+		all = append(all, b.Reshape(b.Sum(b.Mul(of, counts)), 1))
+	}
+	return b.Concat(0, all...)
 }
 
 // checkPreference refuses graphs that an objective on pairs has no meaning for.
@@ -106,6 +121,14 @@ func (b *Builder) logProbabilities(losses *graph.Value) (chosen, rejected *graph
 
 // prefer makes the objective of the loss of each label.
 func (b *Builder) prefer(built *Built, losses *graph.Value) error {
+	if err := b.objective(built, losses); err != nil {
+		return err
+	}
+	built.Pairs.Sums = built.Pairs.sums(b, b.Input(InputPairs, graph.F32(b.batch/2)))
+	return nil
+}
+
+func (b *Builder) objective(built *Built, losses *graph.Value) error {
 	p, pairs := *b.o.Preference, &Pairs{}
 	built.Pairs = pairs
 	pairs.Chosen, pairs.Rejected = b.logProbabilities(losses)

@@ -62,6 +62,9 @@ func (c Config) Validate() error {
 	if err := c.State.Validate(); err != nil {
 		return err
 	}
+	if p := c.State.Preference; p != nil {
+		return fmt.Errorf("pipeline: preference: found %s on stages, wanted one device: an objective on pairs is not computed in parts", p.Loss)
+	}
 	if c.Assignment.Stages == 0 && c.Assignment.Parts == 0 {
 		return fmt.Errorf("pipeline: assignment: found none, wanted one: partition.Auto and partition.ByRules make it")
 	}

@@ -50,7 +50,12 @@ func (c Config) Feed(in Inputs, i int) Feed {
 	if in.Batch.Positions != nil {
 		b.Positions = in.Batch.Positions[from:to]
 	}
-	return Feed{Batch: b, LossScale: float32(1 / float64(in.Count)), DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
+	f := Feed{Batch: b, LossScale: float32(1 / float64(in.Count)), DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
+	if p := c.Preference; p != nil {
+		own := p.Inputs(b.Tokens, b.Labels, b.Rows)
+		f.Pairs, f.LearnedScale = &own, learnedScale(p.Inputs(in.Batch.Tokens, in.Batch.Labels, in.Batch.Rows))
+	}
+	return f
 }
 
 // onDevice are the passes of a model in training on one device.
@@ -65,6 +70,7 @@ type onDevice struct {
 	compute *gpu.Program
 	sums    *Sums
 	sum     func(i int) *gpu.Program // behind the passes of microbatch i; nil where nothing is
+	pairs   gpu.Range                // the sums of the pairs of each microbatch, with a Preference
 	collect []*gpu.Program           // puts the loss of microbatch i where the optimizer looks for it; of a dry device the first alone, as all are alike
 }
 
@@ -115,7 +121,14 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	if d.sum, err = d.sums.Programs(ctx, "state", nil); err != nil {
 		return err
 	}
-	loss := d.micro.Output(lossTarget)
+	loss, pairs := d.micro.Output(lossTarget), d.micro.Output(pairsTarget)
+	if size := c.pairRoom(); size > 0 {
+		b, err := d.device.NewBuffer("gputrain.state.pairs", size)
+		if err != nil {
+			return err
+		}
+		d.pairs = b.All()
+	}
 	losing := c.Share().Count
 	if d.device.Dry() {
 		losing = min(losing, 1)
@@ -123,6 +136,9 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	for i := range uint64(losing) {
 		p, err := program("collect", func(rec *gpu.Recording) {
 			rec.Copy(losses.Buffer.Range(losses.Offset+4*i, 4), loss.Buffer.Range(loss.Offset, 4))
+			if c.Preference != nil {
+				rec.Copy(d.pairs.Buffer.Range(pairBytes*i, pairBytes), pairs.Buffer.Range(pairs.Offset, pairBytes))
+			}
 		})
 		if err != nil {
 			return err
@@ -256,6 +272,9 @@ func (d *onDevice) Release() {
 	d.sums.Release()
 	if d.grads != nil {
 		d.grads.Release()
+	}
+	if d.pairs.Buffer != nil {
+		d.pairs.Buffer.Release()
 	}
 	if d.shard != nil {
 		d.shard.Release()

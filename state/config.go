@@ -31,7 +31,10 @@ type Config struct {
 	Sequence     int // tokens a sequence; 0 is the definition's context
 	// Documents: the sequences of batches are made of documents, which data.Batch.Positions keep apart; without positions each is one.
 	Documents bool
-	Seed      uint64 // of the first parameters and of dropout
+	// Preference makes the loss one of pairs: rows 2i and 2i+1 of a batch are the chosen and the rejected completion of a prompt, with the labels of the
+	// completion, and pairs count where labels do otherwise. nil: one of labels.
+	Preference *model.Preference
+	Seed       uint64 // of the first parameters and of dropout
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need. Beside adapters all others are frozen, named here or not.
 	Frozen []string
@@ -92,6 +95,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("state: config: evaluation: %d sequences, want at least 0", c.Evaluation)
 	case c.Optimizer.Options.AccumulationSteps > 1:
 		return fmt.Errorf("state: config: optimizer: accumulation_steps: %d: use microbatches here, which weigh by tokens", c.Optimizer.Options.AccumulationSteps)
+	}
+	if err := c.checkPreference(); err != nil {
+		return err
 	}
 	_, replicas := c.replicas()
 	if replicas > 1 && c.Reducer == nil {
@@ -197,6 +203,9 @@ func (c Config) countLabels(b data.Batch) (int64, error) {
 		}
 		count++
 	}
+	if c.Preference != nil {
+		return c.countPairs(b)
+	}
 	if count == 0 && !c.joined() {
 		return 0, errNoLabels
 	}
@@ -215,7 +224,7 @@ const dropoutStream = 0xd20907
 
 // Build is the model as an update computes it, a microbatch at a time.
 func (c Config) Build() (*model.Built, error) {
-	return c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true, Documents: c.Documents})
+	return c.Definition.Build(c.Batch, c.Sequence, model.Options{Loss: true, Training: true, Documents: c.Documents, Preference: c.Preference})
 }
 
 // Training is the graph of one microbatch, forward and backward.
@@ -223,6 +232,7 @@ type Training struct {
 	Graph     *graph.Graph
 	Forward   int              // nodes of the forward pass, which come first
 	LossSum   *graph.Value     // the sum of the losses
+	PairSums  *graph.Value     // of model.Pairs; nil without a Preference
 	Gradients []compile.Target // of the parameters that are trained, in the order of the definition
 }
 
@@ -235,6 +245,9 @@ func (c Config) Training(part map[string]int) (t Training, err error) {
 		return t, err
 	}
 	t = Training{Graph: built.Graph, Forward: len(built.Graph.Nodes()), LossSum: built.LossSum}
+	if built.Pairs != nil {
+		t.PairSums = built.Pairs.Sums
+	}
 	var wanted []*graph.Value
 	for i, p := range c.Definition.Params() {
 		if !slices.Contains(c.Frozen, p.Path) {
@@ -256,6 +269,9 @@ func (c Config) Training(part map[string]int) (t Training, err error) {
 		return t, err
 	}
 	t.Graph, t.LossSum = e.Graph, e.Value(t.LossSum)
+	if t.PairSums != nil {
+		t.PairSums = e.Value(t.PairSums)
+	}
 	for i := range t.Gradients {
 		t.Gradients[i].Value = e.Value(t.Gradients[i].Value)
 	}
@@ -268,18 +284,23 @@ func (c Config) step() (*graph.Graph, []compile.Target, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return t.Graph, append([]compile.Target{{Name: lossTarget, Value: t.LossSum}}, t.Gradients...), nil
+	targets := []compile.Target{{Name: lossTarget, Value: t.LossSum}}
+	if t.PairSums != nil {
+		targets = append(targets, compile.Target{Name: pairsTarget, Value: t.PairSums})
+	}
+	return t.Graph, append(targets, t.Gradients...), nil
 }
 
 // Names of targets that are read back.
 const (
 	lossTarget   = "loss"
+	pairsTarget  = "pairs"
 	logitsTarget = "logits"
 )
 
 // evaluation is the graph of the loss alone.
-func evaluation(def model.Definition, batch, sequence int, documents bool) (*graph.Graph, []compile.Target, error) {
-	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents})
+func evaluation(def model.Definition, prefer *model.Preference, batch, sequence int, documents bool) (*graph.Graph, []compile.Target, error) {
+	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents, Preference: prefer})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -50,10 +50,11 @@ func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(sum 
 			}
 			m.documents = true
 		}
-		if err := m.evaluate(ctx, batch); err != nil {
+		count, err := m.evaluate(ctx, batch)
+		if err != nil {
 			return err
 		}
-		counts = append(counts, batch.Count)
+		counts = append(counts, count)
 		if more, err := await(min(1, e.Batches()-1-i)); !more { // one may be under way while the next one is made
 			return err
 		}
@@ -61,15 +62,20 @@ func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(sum 
 	return nil
 }
 
-// evaluate submits a batch.
-func (m *passes) evaluate(ctx context.Context, batch data.Batch) error {
+// evaluate submits a batch, and counts its labels or pairs.
+func (m *passes) evaluate(ctx context.Context, batch data.Batch) (count int, err error) {
 	if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
-		return err
+		return 0, err
 	}
-	if err := (Feed{Batch: batch}).Write(m.evaluator.graph); err != nil {
-		return err
+	f, count := Feed{Batch: batch}, batch.Count
+	if m.prefer != nil {
+		in := m.prefer.Inputs(batch.Tokens, batch.Labels, batch.Rows)
+		f.Pairs, f.LearnedScale, count = &in, learnedScale(in), in.Pairs
 	}
-	return m.evaluator.run.Submit(context.WithoutCancel(ctx))
+	if err := f.Write(m.evaluator.graph); err != nil {
+		return 0, err
+	}
+	return count, m.evaluator.run.Submit(context.WithoutCancel(ctx))
 }
 
 func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) error {
@@ -79,7 +85,7 @@ func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) erro
 	}
 	m.evaluator.release()
 	m.evaluator = nil
-	g, targets, err := evaluation(m.def, rows, sequence, m.documents)
+	g, targets, err := evaluation(m.def, m.prefer, rows, sequence, m.documents)
 	if err != nil {
 		return err
 	}

@@ -10,10 +10,13 @@ import (
 
 // Feed is the values of a model's inputs.
 type Feed struct {
-	Batch      data.Batch // without positions, every row is a document of its own
-	Rows       []int32    // of the batch's tokens, whose logits are wanted
-	LossScale  float32
-	DropoutKey [2]uint32
+	Batch     data.Batch // without positions, every row is a document of its own
+	Rows      []int32    // of the batch's tokens, whose logits are wanted
+	LossScale float32
+	// Pairs are what a Preference reads besides, in place of the batch's labels, and LearnedScale is model.InputLearnedScale.
+	Pairs        *model.PairInputs
+	LearnedScale float32
+	DropoutKey   [2]uint32
 }
 
 // Write sets those inputs of a program that it has.
@@ -24,7 +27,17 @@ func (f Feed) Write(to *compile.Program) error {
 		case model.InputTokens:
 			err = to.WriteInts(name, f.Batch.Tokens)
 		case model.InputLabels:
-			err = to.WriteInts(name, f.Batch.Labels)
+			labels := f.Batch.Labels
+			if f.Pairs != nil {
+				labels = f.Pairs.Labels
+			}
+			err = to.WriteInts(name, labels)
+		case model.InputWeights:
+			err = to.WriteFloats(name, f.Pairs.Weights)
+		case model.InputPairs:
+			err = to.WriteFloats(name, f.Pairs.Counts)
+		case model.InputLearnedScale:
+			err = to.WriteFloats(name, []float32{f.LearnedScale})
 		case model.InputPositions:
 			positions := f.Batch.Positions
 			if positions == nil {

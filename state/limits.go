@@ -29,16 +29,16 @@ func (s *TrainState) SetLimits(l Limits) { s.limits = l }
 // resultBytes is the size of what a step leaves.
 func (c Config) resultBytes() uint64 {
 	if c.MeasureUpdates {
-		return c.lossRoom() + 2*optim.StatisticsBytes
+		return c.lossRoom() + c.pairRoom() + 2*optim.StatisticsBytes
 	}
-	return c.lossRoom() + optim.StatisticsBytes
+	return c.lossRoom() + c.pairRoom() + optim.StatisticsBytes
 }
 
 func (c Config) lossRoom() uint64 { return (4*uint64(c.losses()) + 15) / 16 * 16 }
 
 // recordResults records that what a step leaves is copied to dst, of resultBytes.
 func (c Config) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.State) {
-	losses, offset := opt.Losses(), c.lossRoom()
+	losses, offset := opt.Losses(), c.lossRoom()+c.pairRoom()
 	rec.Copy(dst.Range(0, losses.Bytes), losses)
 	all, update := opt.Statistics(), opt.UpdateStatistics()
 	rec.Copy(dst.Range(offset, optim.StatisticsBytes), all.Buffer.Range(all.Offset, optim.StatisticsBytes))
@@ -49,7 +49,7 @@ func (c Config) recordResults(rec *gpu.Recording, dst *gpu.Buffer, opt *optim.St
 
 // parse reads what a step has left. Tokens must be set.
 func (m *Metrics) parse(c Config, results []byte) error {
-	losses, statistics := results[:4*c.losses()], results[c.lossRoom():]
+	losses, statistics := results[:4*c.losses()], results[c.lossRoom()+c.pairRoom():]
 	gradient, err := optim.ParseStatistics(statistics)
 	if err != nil {
 		return err
@@ -65,6 +65,7 @@ func (m *Metrics) parse(c Config, results []byte) error {
 	for ; len(losses) > 0; losses = losses[4:] {
 		sum += float64(math.Float32frombits(binary.LittleEndian.Uint32(losses)))
 	}
+	m.Pairs = c.parsePairs(results[c.lossRoom():][:c.pairRoom()], m.Tokens)
 	m.Loss, m.GradNorm = sum/float64(m.Tokens), float64(gradient.Norm)
 	m.Finite, m.Spikes = !gradient.NonFinite, gradient.Spikes
 	return nil

@@ -14,6 +14,7 @@ import (
 type passes struct {
 	device *gpu.Device
 	def    model.Definition
+	prefer *model.Preference // nil: the loss is of labels
 	params *buffers.Tree
 	frozen *buffers.Tree // nil: none
 	window int           // tokens it sees at most

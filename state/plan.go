@@ -145,7 +145,7 @@ func (c Config) StepBytes(ctx context.Context, lim gpu.Limits) (uint64, error) {
 
 // EvaluationBytes is what evaluations in batches of so many sequences take there: MemoryPlan.Evaluation.
 func (c Config) EvaluationBytes(ctx context.Context, rows int, lim gpu.Limits) (uint64, error) {
-	g, targets, err := evaluation(c.Definition, rows, c.Sequence, c.Documents)
+	g, targets, err := evaluation(c.Definition, c.Preference, rows, c.Sequence, c.Documents)
 	return c.planned(ctx, g, targets, err, lim)
 }
 

@@ -18,7 +18,8 @@ const inFlight = 2
 type Metrics struct {
 	Step         int64
 	Loss         float64 // nats a token: the sum over the tokens that count, divided by their number
-	Tokens       int64   // that count
+	Tokens       int64   // that count; with a Preference, pairs that do, whose mean the loss is
+	Pairs        PairMetrics
 	LearningRate float64
 	GradNorm     float64 // global L2 norm of the gradient of Loss, before any clip
 	UpdateNorm   float64 // global L2 norm of the update; 0 where it is not measured

@@ -98,7 +98,7 @@ func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
 			return nil, fmt.Errorf("optimizer state of %s as one of %s: %w", h.Transform.Name(), f.Transform.Name(), err)
 		}
 	}
-	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
+	d := &onDevice{passes: &passes{device: f.device(), def: f.Definition, prefer: c.Preference, params: f.Params, frozen: f.Frozen, window: c.Sequence, documents: c.Documents}, config: c}
 	s.passes = d
 	opt := f.OptimizerState
 	if c.sharded() {
@@ -112,6 +112,7 @@ func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
 	if err = d.build(ctx, s.losses); err != nil {
 		return nil, err
 	}
+	s.pairs = d.pairs
 	s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: opt}}
 	if err = s.build(ctx, gpu.Range{}, 0); err != nil {
 		return nil, err

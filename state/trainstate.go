@@ -27,6 +27,7 @@ type TrainState struct {
 
 	updater *Updater
 	told    int           // the stage that results are read of
+	pairs   gpu.Range     // sums over the pairs of each of them, with a Preference
 	losses  gpu.Range     // of the microbatches, once they are computed
 	results *gpu.Buffer   // what a step leaves to be read
 	ring    *gpu.Readback // results of the steps in flight
@@ -126,6 +127,9 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 		End: func(rec *gpu.Recording, stage int) {
 			if stage == s.told {
 				s.config.recordResults(rec, s.results, s.stages[stage].State)
+				if s.pairs.Bytes > 0 {
+					rec.Copy(s.results.Range(s.config.lossRoom(), s.pairs.Bytes), s.pairs)
+				}
 				rec.ReadBack(s.ring, s.results.All())
 			}
 		},

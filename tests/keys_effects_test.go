@@ -41,6 +41,7 @@ func newRuns(t *testing.T) *runs {
 		fmt.Fprintf(&others, "{\"text\": %q}\n", short+short)
 	}
 	p.write(t, "documents.jsonl", documents.String())
+	p.write(t, "pairs.jsonl", strings.Repeat(`{"prompt": "2 + 2 =", "chosen": " 4", "rejected": " five"}`+"\n", 20))
 	p.write(t, "others.jsonl", others.String())
 	p.write(t, "chats.jsonl", strings.Repeat(chatRow+"\n", 20))
 	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
@@ -86,6 +87,8 @@ var (
 	losing    = []string{"train.steps=12", "train.spike_window=3", "train.spike_loss=0.001", "optimizer.learning_rate=0", "optimizer.schedule.learning_rate_end=0"}
 	adapted   = []string{"model.from=pretrained"}
 	lora      = []string{"model.from=pretrained", "lora.rank=2"}
+	orpo      = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=orpo"}
+	simpo     = []string{"model.from=pretrained", "lora.rank=2", "data.jsonl=pairs.jsonl", "preference.loss=simpo"}
 	stages    = []string{"pipeline.stages=2", "model.layers=4", "train.batch=4", "pipeline.microbatches=4"}
 	profile   = []string{"--profile"}
 )
@@ -145,6 +148,12 @@ var effects = []effect{
 	{key: "lora.layers", value: "[1]", over: lora, sees: exit, from: 0, want: 2},
 	{key: "lora.save", value: "lm_head", over: lora, sees: parameters(`lm_head\.weight`), from: 0, want: 1},
 	{key: "lora.b_rate", value: "16", over: lora, sees: losses},
+
+	{key: "preference.loss", value: "sigmoid", over: orpo, sees: losses},
+	{key: "preference.beta", value: "2", over: simpo, sees: losses},
+	{key: "preference.label_smoothing", value: "0.2", over: simpo, sees: losses},
+	{key: "preference.orpo_lambda", value: "2", over: orpo, sees: losses},
+	{key: "preference.simpo_gamma", value: "2", over: simpo, sees: losses},
 
 	{key: "data.text", value: "other.txt", over: []string{"data.validation=0.1"}, sees: losses, like: []string{"data.text=[other.txt]", "data.validation=0.1"}},
 	{key: "data.jsonl", value: "others.jsonl", over: jsonl, sees: losses},

@@ -33,6 +33,9 @@ func EvaluationRows(ctx context.Context, c state.Config, tokens int64) int {
 	if windows := evaluationWindows(c, tokens); windows > 0 {
 		rows = min(rows, windows)
 	}
+	if c.Preference != nil {
+		return max(c.Batch, rows/2*2) // whole pairs
+	}
 	if rows <= c.Batch {
 		return rows
 	}

@@ -59,6 +59,9 @@ type Metrics struct {
 	LeftOut         string `json:"left_out,omitempty"`          // why this step's update was: "not finite", or what was beyond: "loss, gradient norm"
 	UpdateNorm      Number `json:"update_norm,omitempty"`       // global L2 norm of the update, where SpikeConfig asks for it
 
+	// Pairs are the means over the pairs of the step, by name, with an objective on pairs.
+	Pairs map[string]Number `json:"pairs,omitempty"`
+
 	Watched map[string]Number `json:"watched,omitempty"` // figures of Config.Watchers, "NAME/params/PATH/KEY"
 
 	Cost

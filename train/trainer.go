@@ -200,7 +200,7 @@ func (t *trainer) take(ctx context.Context, metrics []state.Metrics) (hooks erro
 		t.last = Metrics{
 			Step: m.Step, Loss: Number(m.Loss), LearningRate: Number(m.LearningRate), GradNorm: Number(m.GradNorm), GradNormClipped: t.config.clipped(m.GradNorm),
 			Tokens: t.run.Tokens, Epoch: Number(given.epoch), Skipped: m.Skipped, UpdateNorm: Number(m.UpdateNorm), LeftOut: leftOut(m),
-			Watched: t.watching.figures(m.Step), Cost: cost,
+			Pairs: pairFigures(t.config.State, m.Pairs), Watched: t.watching.figures(m.Step), Cost: cost,
 		}
 		if t.run.Guard != nil {
 			t.last.Spikes = t.run.Guard.Spikes

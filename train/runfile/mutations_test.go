@@ -29,6 +29,9 @@ var unknowable = []string{
 	"nothing without model.quantize.mode", // its other keys
 	"nothing without lora.rank",           // or lora.from: other keys of lora
 	"nothing beside lora.from",            // likewise
+	"with preference.loss",                // its other keys, and those that say nothing of pairs
+	"without data.jsonl, the rows",        // preference.loss
+	"without adapters (lora.rank",         // the same
 	"model.quantize (",                    // bits and group of model.quantize.mode
 	"without data.mixture",                // data.mixture_end
 	"with data.packing stream",            // data.long
@@ -103,7 +106,9 @@ null|""|text|"1"|-2|-1|0|1|2|3|5|1.5|0.5|1.0|1e3|1e7|3000000000|3000000000000000
 		"optimizer: {schedule: {steps: 5, warmup_steps: 5}}", "optimizer: {parameters: {weight_decay: null}}", "data: {jsonl: a, field: x, eos: 3}", "model: {quantize: {mode: affine, bits: 2, group: 32, match: [a]}}",
 		"model: {quantize: {mode: affine, bits: 9}}", "model: {quantize: {mode: nf4, bits: 4}}", "model: {quantize: {mode: mxfp4, group: 64}}", "model: {quantize: {mode: nvfp4}}",
 		"train: {batch: 4}\npipeline: {microbatches: 3}", "model: {from: a}\nlora: {from: b, rank: 1}", "model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 3}, layers: [0, 2]}",
-		"model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 0.5}}")
+		"model: {from: a}\nlora: {rank: 2, rank_pattern: {q_proj: 0.5}}",
+		"data: {jsonl: a}\npreference: {loss: simpo, beta: 2, simpo_gamma: 1}", "data: {jsonl: a}\npreference: {loss: sigmoid}", "data: {jsonl: a}\npreference: {loss: orpo, beta: 2}",
+		"data: {jsonl: a}\npreference: {loss: orpo}\ntrain: {batch: 3}", "data: {jsonl: a, packing: none}\npreference: {loss: orpo}")
 }
 
 // A file that the program takes is one of the schema, and one that it refuses is none but for what a schema cannot know.

@@ -29,6 +29,7 @@ var rules = rulesBelow("", reflect.TypeFor[Run](), map[string]rule{})
 // namedRanges are the values of the tag range that are no interval and no list of words: ranges that other packages decide, and forms of text.
 var namedRanges = map[string]rule{
 	"formats":       oneOf(data.Formats),
+	"preferences":   preferences,
 	"date":          form{dates, isDate, "a date such as 2024-07-26"},
 	"quantizations": oneOf(quantizeModes),
 	"mixture_ends":  oneOf(data.Ends),

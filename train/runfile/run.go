@@ -17,14 +17,15 @@ import "gputrain/model"
 //	after    the key that it stands after, where that is a field of an embedded struct; none: after the field before it
 //	doc      what it means, as `gputrain config template` prints above it and docs/run-file.md says it; {families} stands for their names
 type Run struct {
-	Model     Model     `yaml:"model" doc:"the network"`
-	LoRA      LoRA      `yaml:"lora" doc:"adapters, which are trained in place of the model"`
-	Data      Data      `yaml:"data" doc:"the text to learn from"`
-	Optimizer Optimizer `yaml:"optimizer" doc:"how the model learns"`
-	Train     Train     `yaml:"train" doc:"how long to train, how often to report and save"`
-	Pipeline  Pipeline  `yaml:"pipeline" doc:"stages and adapters"`
-	Device    Device    `yaml:"device" doc:"how adapters are used"`
-	Cluster   Cluster   `yaml:"cluster" doc:"how several ranks, started by mpirun or srun, train one model"`
+	Model      Model      `yaml:"model" doc:"the network"`
+	LoRA       LoRA       `yaml:"lora" doc:"adapters, which are trained in place of the model"`
+	Data       Data       `yaml:"data" doc:"the text to learn from"`
+	Preference Preference `yaml:"preference" doc:"learning from pairs of completions, of which one is preferred"`
+	Optimizer  Optimizer  `yaml:"optimizer" doc:"how the model learns"`
+	Train      Train      `yaml:"train" doc:"how long to train, how often to report and save"`
+	Pipeline   Pipeline   `yaml:"pipeline" doc:"stages and adapters"`
+	Device     Device     `yaml:"device" doc:"how adapters are used"`
+	Cluster    Cluster    `yaml:"cluster" doc:"how several ranks, started by mpirun or srun, train one model"`
 }
 
 // Model chooses a network by kind and size, or takes one from a directory.

@@ -81,7 +81,7 @@ data: {text: "books/*.txt"}
 
 func TestEveryKeyCanBeSet(t *testing.T) {
 	values := map[reflect.Type]string{
-		reflect.TypeFor[int](): "7", reflect.TypeFor[uint64](): "7", reflect.TypeFor[float64](): "0.5", reflect.TypeFor[bool](): "true",
+		reflect.TypeFor[int](): "7", reflect.TypeFor[uint64](): "7", reflect.TypeFor[float64](): "0.25", reflect.TypeFor[bool](): "true",
 		reflect.TypeFor[string](): "some text", reflect.TypeFor[[]string](): "[a, b]", reflect.TypeFor[[]Adapter](): "[1, 2]",
 		reflect.TypeFor[*float64](): "2.5", reflect.TypeFor[map[string]any](): "{b1: 0.5}",
 		reflect.TypeFor[map[string]int](): "{a: 3}", reflect.TypeFor[map[string]float64](): "{a: 2.5}", reflect.TypeFor[[]int](): "[1, 2]",

@@ -26,6 +26,9 @@ func (c *Config) Validate() error {
 	if err := c.validateLoRA(); err != nil {
 		return err
 	}
+	if err := c.validatePreference(); err != nil {
+		return err
+	}
 	if err := c.validatePipeline(); err != nil {
 		return err
 	}

@@ -220,7 +220,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	c := state.Config{Definition: def, Optimizer: optimizer, Batch: t.Batch / n, Microbatches: t.Accumulate * n, Seed: t.Seed}
 	c.ShardOptimizer = cfg.Cluster.ShardOptimizer
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
-	c.Documents = cfg.KeepsApart()
+	c.Documents, c.Preference = cfg.KeepsApart() && !cfg.Preference.On(), cfg.Preference.Model()
 	c.Companions = begin.Tokens.Companions
 	c.Sequence = sequence(cfg, def)
 	if err := freeze(cfg, &c); err != nil {

@@ -27,6 +27,9 @@ func Data(cfg *runfile.Config, tokens Tokens, def model.Definition, context int)
 		Fields: data.Fields{Text: d.Field, Prompt: d.PromptField, Mask: d.MaskField}, Format: d.Format, Chats: tokens.Chats,
 		Layout: data.Layout{End: d.EOS, Packing: d.Packing, Long: d.Long, Together: d.Documents == runfile.DocumentsTogether}, Validation: d.Validation, Context: context,
 	}
+	if cfg.Preference.On() {
+		out.Format = data.FormatPairs
+	}
 	if tokens.Kind == tokenizerTokens {
 		out.Tokenizer = tokens.Tokenizer
 	}

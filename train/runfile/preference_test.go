@@ -1,0 +1,43 @@
+package runfile
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/model"
+)
+
+// TestPreference has what goes with an objective on pairs, what does not, and the objective that comes of it.
+func TestPreference(t *testing.T) {
+	for _, row := range []struct {
+		set    []string
+		wanted string // "": it is valid
+		prefer *model.Preference
+	}{
+		{nil, "", &model.Preference{Loss: "sigmoid", Beta: 0.1}},
+		{[]string{"preference.loss=simpo", "lora.rank=0", "preference.simpo_gamma=1", "preference.label_smoothing=0.2"}, "", &model.Preference{Loss: "simpo", Beta: 0.1, Gamma: 1, LabelSmoothing: 0.2}},
+		{[]string{"preference.loss=orpo", "lora.rank=0"}, "", &model.Preference{Loss: "orpo", Lambda: 0.1}},
+		{[]string{"preference.loss=none"}, "", nil},
+		{[]string{"lora.rank=0"}, "preference.loss (--set): found sigmoid, wanted orpo or simpo without adapters", nil},
+		{[]string{"data.jsonl=[]"}, "preference.loss (--set): found sigmoid, wanted none without data.jsonl", nil},
+		{[]string{"data.field=x"}, "data.field (--set): found \"x\", wanted nothing with preference.loss sigmoid", nil},
+		{[]string{"preference.orpo_lambda=2"}, "preference.orpo_lambda (--set): found 2.0, wanted nothing with preference.loss sigmoid", nil},
+		{[]string{"preference.loss=none", "preference.beta=2"}, "preference.beta (--set): found 2.0, wanted nothing with preference.loss none", nil},
+		{[]string{"pipeline.stages=2"}, "pipeline.stages (--set): found 2, wanted 1 with preference.loss sigmoid", nil},
+		{[]string{"train.batch=6", "pipeline.microbatches=2"}, "train.batch (--set): found 6, wanted an even number of sequences a microbatch", nil},
+	} {
+		c := New()
+		for _, s := range append([]string{"model.from=a", "lora.rank=2", "data.jsonl=[a]", "preference.loss=sigmoid", "train.batch=4"}, row.set...) {
+			require.NoError(t, c.Set(s))
+		}
+		err := c.Validate()
+		if row.wanted != "" {
+			require.ErrorContains(t, err, row.wanted)
+			continue
+		}
+		require.NoError(t, err)
+		assert.Equal(t, row.prefer, c.Preference.Model())
+	}
+}
