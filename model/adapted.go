@@ -143,7 +143,11 @@ func (m *adapted) choose(all []adapter, family Family) error {
 			return err
 		}
 		if a.rank > min(a.in, a.out) {
-			return fmt.Errorf("model: lora: rank: found %d for %q, whose matrix has %d outputs and %d inputs, wanted at most %d", a.rank, a.module, a.out, a.in, min(a.in, a.out))
+			key := "rank"
+			if a.rank != m.lora.Rank {
+				key = "rank_pattern"
+			}
+			return fmt.Errorf("model: lora: %s: found %d for %q, whose matrix has %d outputs and %d inputs, wanted at most %d", key, a.rank, a.module, a.out, a.in, min(a.in, a.out))
 		}
 		a.scale = m.lora.scale(a.rank, alpha)
 		m.modules = append(m.modules, a)

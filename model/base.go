@@ -34,6 +34,16 @@ type Base struct {
 	DType string `json:"dtype"`
 }
 
+// Kept is DType.
+func (b Base) Kept() (array.DType, error) {
+	types := []array.DType{array.F32, array.BF16, array.NF4}
+	i := slices.IndexFunc(types, func(d array.DType) bool { return d.String() == b.DType })
+	if i < 0 {
+		return 0, fmt.Errorf("%s: dtype: found %q, wanted f32, bf16 or nf4", BaseFile, b.DType)
+	}
+	return types[i], nil
+}
+
 // Fingerprint tells parameters from others by paths, shapes and every bit, whatever their order. It reads each once, a part at a time, several at once.
 func Fingerprint(params []array.Host) (string, error) {
 	sorted := slices.SortedFunc(slices.Values(params), func(a, b array.Host) int { return strings.Compare(a.Path, b.Path) })

@@ -19,6 +19,11 @@ var usualTargets = []string{"q_proj", "v_proj", "qkv_proj", "c_attn"}
 
 // target chooses among modules those that have an adapter: names are all modules of the network that could.
 func (l LoRA) target(names []string, head string) ([]string, error) {
+	for _, layer := range l.Layers {
+		if !slices.ContainsFunc(names, func(name string) bool { return layerNumber(name) == layer }) {
+			return nil, fmt.Errorf("model: lora: layers: found %d, wanted numbers of layers that the model has, 0 to %d", layer, lastLayer(names))
+		}
+	}
 	targets := l.Target
 	switch {
 	case len(targets) == 0:
@@ -104,6 +109,15 @@ func layerNumber(name string) int {
 		}
 	}
 	return -1
+}
+
+// lastLayer is the highest of the layers' numbers.
+func lastLayer(names []string) int {
+	last := -1
+	for _, name := range names {
+		last = max(last, layerNumber(name))
+	}
+	return last
 }
 
 // compileName compiles an expression that has to match the whole of a name.

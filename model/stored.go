@@ -231,6 +231,16 @@ func (s *Stored) all() (hosts []array.Host, err error) {
 // Base is where those parameters are that the files lack; nil where they lack none.
 func (s *Stored) Base() *Base { return s.from }
 
+// LeftOut are the paths of the parameters that the base has.
+func (s *Stored) LeftOut() (paths []string) {
+	for _, p := range s.params {
+		if _, stored := s.names[p.Path]; !stored && s.base != nil {
+			paths = append(paths, p.Path)
+		}
+	}
+	return paths
+}
+
 // Below are the weights of the base, which has what the files lack; nil where they lack nothing.
 func (s *Stored) Below() *Stored { return s.base }
 

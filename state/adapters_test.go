@@ -48,6 +48,36 @@ func adaptedConfig(t *testing.T, l model.LoRA) (c Config, params []buffers.Host,
 	return c, params, reads
 }
 
+// A checkpoint of adapters computes what its run did, with the base as that run kept it.
+func TestCheckpointsKeepTheirBaseAsTheirRunDid(t *testing.T) {
+	dev := gputest.Device(t)
+	for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4} {
+		c, params, _ := adaptedConfig(t, model.LoRA{Rank: 3, DoRA: true})
+		c.FrozenDType = dtype
+		s, err := CreateFrom(t.Context(), dev, c, params)
+		require.NoError(t, err)
+		train(t, s, 2)
+		dir := filepath.Join(t.TempDir(), "checkpoint")
+		require.NoError(t, s.Save(t.Context(), dir, checkpoint.Run{}))
+		want, err := s.Logits(t.Context(), []int32{1, 2, 3})
+		require.NoError(t, err)
+		s.Release()
+		m, err := LoadModel(dev, dir)
+		require.NoError(t, err)
+		found, err := m.Logits(t.Context(), []int32{1, 2, 3})
+		require.NoError(t, err)
+		assert.Equal(t, want, found, dtype)
+		m.Release()
+
+		require.NoError(t, os.Remove(filepath.Join(dir, "manifest.json")))
+		text, err := model.Base{Directory: c.Base, Fingerprint: s.config.base.Fingerprint, DType: "i32"}.Text()
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, model.BaseFile), text, 0o666))
+		_, err = LoadModel(dev, dir)
+		assert.ErrorContains(t, err, `base.json: dtype: found "i32", wanted f32, bf16 or nf4`)
+	}
+}
+
 // A checkpoint of adapters has them alone, as other programs read them, and names their base, of which a save reads nothing. A run goes on from it with every
 // bit, and it is a model to sample from.
 func TestCheckpointsOfAdapters(t *testing.T) {

@@ -36,6 +36,20 @@ func NewModel(dev *gpu.Device, def model.Definition, params []buffers.Host) (*Mo
 	return m, nil
 }
 
+// newModelOn uploads parameters in f32, besides those at the paths of frozen, which are kept in a type.
+func newModelOn(dev *gpu.Device, def model.Definition, params []buffers.Host, frozen []string, dtype buffers.DType) (*Model, error) {
+	if dtype == buffers.F32 || len(frozen) == 0 {
+		return NewModel(dev, def, params)
+	}
+	own, rest, err := Config{Definition: def, Frozen: frozen, FrozenDType: dtype}.upload(dev, params)
+	if err != nil {
+		return nil, fmt.Errorf("state: new model: %w", err)
+	}
+	m := borrowing(def, own, rest, def.Context())
+	m.borrowed = false
+	return m, nil
+}
+
 // borrowing is the model with parameters that stay another's, which sees so many tokens.
 func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *Model {
 	p := &passes{device: params.Device(), def: def, params: params, frozen: frozen, window: window}
@@ -46,7 +60,8 @@ func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *
 // there is one.
 func LoadModel(dev *gpu.Device, dir string) (*Model, error) { return LoadModelOn(dev, dir, "") }
 
-// LoadModelOn is LoadModel of a directory whose model.Base is in another place than it says: in at. "": where it says.
+// LoadModelOn is LoadModel of a directory whose model.Base is in another place than it says: in at. "": where it says. What a run had from its base is kept in
+// the type in which that run kept it, so that the model computes what the run did.
 func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err
@@ -62,7 +77,13 @@ func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
 	defer weights.Close()
 	weights.AllowNotFinite()
 	hosts, _ := weights.Params(0)
-	m, err := NewModel(dev, def, hosts)
+	dtype := buffers.F32
+	if b := weights.Base(); b != nil {
+		if dtype, err = b.Kept(); err != nil {
+			return nil, loadError(dir, "%w", err)
+		}
+	}
+	m, err := newModelOn(dev, def, hosts, weights.LeftOut(), dtype)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +110,16 @@ func (m *Model) Narrow(window int) error {
 // Definition is the model's.
 func (m *Model) Definition() model.Definition { return m.passes.def }
 
-// Params is the device-resident tree of parameters, f32; of a model that a value trains, of those that are trained. Writing to it changes the model.
+// Params is the device-resident tree of parameters, f32; of a model that a value trains, or whose base is kept in fewer bytes, of those that are trained. Writing to it changes the model.
 func (m *Model) Params() *buffers.Tree { return m.passes.params }
 
 // Release gives the memory back.
 func (m *Model) Release() {
 	if !m.borrowed {
 		m.passes.params.Release()
+		if m.passes.frozen != nil {
+			m.passes.frozen.Release()
+		}
 	}
 	m.passes.release()
 }

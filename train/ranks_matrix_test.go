@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
@@ -32,14 +33,14 @@ var (
 	}
 )
 
-// matrixCell is a place of the matrix: indices, and whether the update is divided and the model cut in two.
+// matrixCell is a place of the matrix: indices, and whether the update is divided, the model cut in two, and adapters are trained upon a base in nf4.
 type matrixCell struct {
 	ranks, batches, optimizer int
-	divided, staged           bool
+	divided, staged, adapted  bool
 }
 
 func (m matrixCell) String() string {
-	return fmt.Sprintf("%v ranks, %d batches, %s, divided %v, staged %v", matrixRanks[m.ranks], matrixBatches[m.batches], matrixOptimizers[m.optimizer].name, m.divided, m.staged)
+	return fmt.Sprintf("%v ranks, %d batches, %s, divided %v, staged %v, adapted %v", matrixRanks[m.ranks], matrixBatches[m.batches], matrixOptimizers[m.optimizer].name, m.divided, m.staged, m.adapted)
 }
 
 // matrixCells are all of them, or so many that each two values of anything meet in one.
@@ -48,12 +49,12 @@ func matrixCells(all bool) (cells []matrixCell) {
 		for optimizer := range matrixOptimizers {
 			if !all {
 				sum := ranks + optimizer
-				cells = append(cells, matrixCell{ranks, sum % len(matrixBatches), optimizer, sum%2 == 0, (sum/2+ranks)%2 == 0})
+				cells = append(cells, matrixCell{ranks, sum % len(matrixBatches), optimizer, sum%2 == 0, (sum/2+ranks)%2 == 0, (optimizer/2+ranks)%2 == 1})
 				continue
 			}
 			for batches := range matrixBatches {
-				for i := range 4 {
-					cells = append(cells, matrixCell{ranks, batches, optimizer, i&1 != 0, i&2 != 0})
+				for i := range 8 {
+					cells = append(cells, matrixCell{ranks, batches, optimizer, i&1 != 0, i&2 != 0, i&4 != 0})
 				}
 			}
 		}
@@ -65,7 +66,7 @@ func matrixCells(all bool) (cells []matrixCell) {
 func TestMatrixOfRanksMeetsEachTwo(t *testing.T) {
 	met := map[string]bool{}
 	for _, c := range matrixCells(false) {
-		values := []string{fmt.Sprint("r", c.ranks), fmt.Sprint("b", c.batches), fmt.Sprint("o", c.optimizer), fmt.Sprint("s", c.staged)}
+		values := []string{fmt.Sprint("r", c.ranks), fmt.Sprint("b", c.batches), fmt.Sprint("o", c.optimizer), fmt.Sprint("s", c.staged), fmt.Sprint("a", c.adapted)}
 		if c.ranks > 0 { // one rank has nothing to divide
 			values = append(values, fmt.Sprint("d", c.divided))
 		}
@@ -76,7 +77,7 @@ func TestMatrixOfRanksMeetsEachTwo(t *testing.T) {
 		}
 	}
 	r, b, o := len(matrixRanks), len(matrixBatches), len(matrixOptimizers)
-	assert.Len(t, met, r*b+r*o+r*2+(r-1)*2+b*o+b*2+b*2+o*2+o*2+2*2)
+	assert.Len(t, met, r*b+r*o+r*2+(r-1)*2+b*o+b*2+b*2+o*2+o*2+2*2+2*(r+b+o+2+2))
 }
 
 // Steps of a run of the matrix: one for each of its processes, and one more.
@@ -99,27 +100,54 @@ func matrixRun(t *testing.T, of matrixCell) Config {
 	return c
 }
 
+// upon is c with adapters of its network and a norm that is trained whole, upon a base that is in a directory.
+func upon(t *testing.T, c Config, base string) Config {
+	t.Helper()
+	def, err := model.WithLoRA(c.State.Definition, model.LoRA{Rank: 3, Target: []string{model.AllLinear}, DoRA: true, Dropout: 0.1, Save: []string{"ln_f"}})
+	require.NoError(t, err)
+	weights, err := model.OpenWeights(base, c.State.Definition)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, weights.Close()) })
+	c.Params, _ = weights.ParamsOf(def, c.State.Seed)
+	c.From, c.State.Base, c.State.Definition, c.State.FrozenDType = base, base, def, buffers.NF4
+	c.State = c.State.WithDefaults() // what adapters stand on is frozen
+	return c
+}
+
 // Whatever the number of ranks, of batches, of stages, and the optimizer, with its update divided or not, and whoever goes on with what others have begun: a run
 // leaves what one process leaves that nothing has disturbed, byte for byte. GPUTRAIN_SOAK=1 takes all cells, otherwise each two values meet in one, and with
 // -short each value is in some.
 func TestSoakMatrixOfRanks(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off") // this is about the sums of ranks, and texels have the same bits
 	dev := gputest.Device(t)
-	wants := map[[2]int]map[string]string{}
+	base, network := filepath.Join(t.TempDir(), "base"), matrixRun(t, matrixCell{}).State.Definition
+	hosts := model.Init(network, 5)
+	require.NoError(t, model.Export(base, network, func(path string) ([]float32, error) {
+		return hosts[slices.IndexFunc(hosts, func(h buffers.Host) bool { return h.Path == path })].Data, nil
+	}, model.ExportOptions{}))
+	run := func(t *testing.T, of matrixCell) Config {
+		t.Helper()
+		c := matrixRun(t, of)
+		if of.adapted {
+			c = upon(t, c, base)
+		}
+		return c
+	}
+	wants := map[matrixCell]map[string]string{}
 	all := os.Getenv("GPUTRAIN_SOAK") == "1"
 	for _, cell := range matrixCells(all) {
 		if testing.Short() && !all && (2*cell.ranks+cell.optimizer)%5 > 1 {
 			continue // two of each number of ranks, and two of each optimizer
 		}
-		of := [2]int{cell.batches, cell.optimizer}
+		of := matrixCell{batches: cell.batches, optimizer: cell.optimizer, adapted: cell.adapted}
 		if wants[of] == nil {
-			c := matrixRun(t, cell)
+			c := run(t, of)
 			_, err := Run(t.Context(), dev, c)
 			require.NoError(t, err)
 			wants[of] = leftBy(t, c.Dir)
 		}
 		t.Run(cell.String(), func(t *testing.T) {
-			c := matrixRun(t, cell)
+			c := run(t, cell)
 			runCell(t, dev, c, cell)
 			requireSame(t, wants[of], leftBy(t, c.Dir))
 			left, err := filepath.Glob(filepath.Join(c.Dir, ".gputrain*"))
