@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 
-	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -96,7 +95,7 @@ func (c *Compiler) rowLosses(labels, lse *graph.Value) rowLosses {
 	n := labels.Shape()[0]
 	return rowLosses{
 		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"),
-		carried: c.One(c.workspace("carried", buffers.F32, n, 4), "carried"), losses: c.One(c.workspace("losses", buffers.F32, n), "losses"),
+		carried: c.One(c.workspace("carried", n, 4), "carried"), losses: c.One(c.workspace("losses", n), "losses"),
 	}
 }
 
@@ -265,7 +264,7 @@ func (h *head) makeRoom(c *Compiler) {
 		h.rows = h.rows / 16 * 16
 	}
 	for i, stride := range h.strides {
-		h.logits = append(h.logits, c.workspace(fmt.Sprintf("logits.%d", i), buffers.F32, h.rows, stride))
+		h.logits = append(h.logits, c.workspace(fmt.Sprintf("logits.%d", i), h.rows, stride))
 	}
 }
 
