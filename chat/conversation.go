@@ -25,3 +25,11 @@ func (c *Conversation) role(i int) string {
 	s, _ := role.(string)
 	return s
 }
+
+// Add adds a message.
+func (c *Conversation) Add(role, content string) {
+	m := &template.Object{}
+	m.Set("role", role)
+	m.Set("content", content)
+	c.Messages, c.Train = append(c.Messages, m), append(c.Train, nil)
+}

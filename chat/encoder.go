@@ -161,8 +161,8 @@ func (e *Encoder) Prompt(c *Conversation) ([]int32, error) {
 // Ends are the tokens that end an answer: the one that the template writes after it, then those that end any text.
 func (e *Encoder) Ends() []int32 {
 	probe := &Conversation{}
-	probe.add("user", "question")
-	probe.add("assistant", "answer")
+	probe.Add("user", "question")
+	probe.Add("assistant", "answer")
 	ends := e.tokenizer.EndTokens()
 	made, err := e.render(probe, 2, false)
 	if err != nil { // a template that wants other messages tells nothing

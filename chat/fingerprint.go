@@ -31,7 +31,7 @@ func Fingerprint(dir, what string) (string, error) {
 	} else {
 		fmt.Fprintf(sum, "%q %q\n", what, builtIn[what])
 	}
-	names := []string{"chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json", "chat_template.json"}
+	names := []string{File, "tokenizer_config.json", "special_tokens_map.json", "chat_template.json"}
 	more, err := additional(dir)
 	if err != nil {
 		return "", fmt.Errorf("chat: open %q: %w", dir, err)

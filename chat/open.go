@@ -21,6 +21,7 @@ import (
 type Template struct {
 	name    string                        // of what was asked for
 	all     map[string]*template.Template // by name; "default" and "tool_use" have a meaning
+	sources map[string]string             // of all
 	special template.Object               // tokens, by the names that templates have for them
 	builtin bool
 	dir     string
@@ -32,7 +33,7 @@ var ErrNone = errors.New("no chat template")
 // Open reads the template of a model's directory. What may be "" for the template of the directory, the name of another
 // that the directory has, the name of a built-in one, or the path of a file that ends in .jinja.
 func Open(dir, what string) (*Template, error) {
-	t := &Template{name: what, all: map[string]*template.Template{}, dir: dir}
+	t := &Template{name: what, all: map[string]*template.Template{}, sources: map[string]string{}, dir: dir}
 	if err := t.open(what); err != nil {
 		return nil, fmt.Errorf("chat: open %q: %w", dir, err)
 	}
@@ -65,7 +66,7 @@ func (t *Template) open(what string) error {
 		return nil
 	}
 	if own, ok := t.all[what]; ok {
-		t.all = map[string]*template.Template{"default": own}
+		t.all, t.sources["default"] = map[string]*template.Template{"default": own}, t.sources[what]
 		return nil
 	}
 	source, ok := builtIn[what]
@@ -85,9 +86,16 @@ func beside(dir, name string, into any) error {
 }
 
 func (t *Template) parse(name, called, source string) (err error) {
+	t.sources[name] = source
 	t.all[name], err = template.Parse(called, source)
 	return err
 }
+
+// File is the name of a directory's template.
+const File = "chat_template.jinja"
+
+// Source is the text of the template, as it stands in a [File].
+func (t *Template) Source() string { return t.sources["default"] }
 
 // ofDirectory reads what lies in the directory. A file of its own wins over what the configuration says.
 func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
@@ -107,7 +115,7 @@ func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	files := map[string]string{"default": "chat_template.jinja"}
+	files := map[string]string{"default": File}
 	for _, name := range names {
 		files[strings.TrimSuffix(name, ".jinja")] = filepath.Join(folder, name)
 	}

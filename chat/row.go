@@ -107,7 +107,7 @@ func (c *Conversation) shared(row *template.Object) error {
 		return err
 	}
 	if system != "" {
-		c.add("system", system)
+		c.Add("system", system)
 	}
 	return c.messages(row, "conversations", nil)
 }
@@ -144,22 +144,15 @@ func (c *Conversation) alpaca(row *template.Object) error {
 		}
 	}
 	if parts[0] != "" {
-		c.add("system", parts[0])
+		c.Add("system", parts[0])
 	}
 	task := parts[1]
 	if strings.TrimSpace(parts[2]) != "" {
 		task += "\n\n" + parts[2]
 	}
-	c.add("user", task)
-	c.add("assistant", parts[3])
+	c.Add("user", task)
+	c.Add("assistant", parts[3])
 	return nil
-}
-
-func (c *Conversation) add(role, content string) {
-	m := &template.Object{}
-	m.Set("role", role)
-	m.Set("content", content)
-	c.Messages, c.Train = append(c.Messages, m), append(c.Train, nil)
 }
 
 // passed are the keys of a row that become variables of the template, as programs give them to transformers.

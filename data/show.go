@@ -66,3 +66,28 @@ func (t *Tokens) show(i, context int) (s Shown, err error) {
 	}
 	return s, t.Read(s.Tokens, begin)
 }
+
+// Held returns the first documents that are kept for validation, as Show does; none where the source has no documents.
+func (c *Corpus) Held(count, context int) (all []Shown, err error) {
+	d, ok := c.Validation.(*Documents)
+	if !ok {
+		return nil, nil
+	}
+	for i := range min(count, len(d.spans)) {
+		s, err := d.show(i, context)
+		if err != nil {
+			return nil, fmt.Errorf("data: held out: %s: %d: %w", c.Name, i+1, err)
+		}
+		s.Source, s.Number = c.Name, i+1
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// Lengths are the tokens of each document.
+func (d *Documents) Lengths() (all []int) {
+	for _, s := range d.spans {
+		all = append(all, int(s.count))
+	}
+	return all
+}

@@ -125,6 +125,13 @@ func TestOperationsFromSimplerOnes(t *testing.T) {
 			logits := p.Scale(p.Apply("tanh", p.Scale(p.MatMul(x, w, false, true), 1/1.5)), 1.5)
 			return p.one(HeadLoss{Cap: 1.5}, x, w, labels), p.CrossEntropy(logits, labels)
 		},
+		"head loss of each row": func(p *problem) (*Value, *Value) {
+			x, w, labels := p.x(3, 4), p.x(5, 4), p.integers([]int{3}, 2, IgnoreLabel, 4)
+			row := func(i int, label float64) *Value {
+				return p.Reshape(p.one(HeadLoss{}, p.Slice(x, 0, i, 1), w, p.integers([]int{1}, label)), 1)
+			}
+			return p.one(HeadLoss{Each: true}, x, w, labels), p.Concat(0, row(0, 2), row(1, IgnoreLabel), row(2, 4))
+		},
 		"embedding": func(p *problem) (*Value, *Value) {
 			w := p.x(5, 2)
 			return p.Embedding(w, p.integers([]int{3}, 4, 0, 4)), p.Concat(0, p.Slice(w, 0, 4, 1), p.Slice(w, 0, 0, 1), p.Slice(w, 0, 4, 1))

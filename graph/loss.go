@@ -63,9 +63,10 @@ func (CrossEntropyGrad) Infer(in []*Value) ([]Type, error) {
 func (CrossEntropyGrad) FLOPs(n *Node) int64 { return 3 * int64(n.Inputs[0].typ.Elements()) }
 
 // HeadLoss is the cross entropy of the logits z = x W^T, or with a Cap of Cap tanh(z/Cap), which it never holds whole: x [N,D], W [V,D], labels [N]
-// to the sum over the counted rows, and lse [N].
+// to the sum over the counted rows, and lse [N]. With Each it is not summed: [N], 0 in ignored rows.
 type HeadLoss struct {
-	Cap float64 `json:"cap,omitempty"`
+	Cap  float64 `json:"cap,omitempty"`
+	Each bool    `json:"each,omitempty"`
 }
 
 func (HeadLoss) Kind() string { return "head_loss" }
@@ -75,7 +76,15 @@ func (o HeadLoss) Infer(in []*Value) ([]Type, error) {
 		return nil, err
 	}
 	n, err := headInputs(in[0], in[1], in[2])
-	return []Type{F32(), F32(n)}, err
+	return []Type{F32(o.lossShape(n)...), F32(n)}, err
+}
+
+// lossShape is that of the loss of n rows.
+func (o HeadLoss) lossShape(n int) []int {
+	if o.Each {
+		return []int{n}
+	}
+	return []int{}
 }
 
 func (o HeadLoss) validate() error {
@@ -102,7 +111,7 @@ func headLogits(n *Node) int64 {
 	return int64(n.Inputs[0].Shape()[0]) * int64(n.Inputs[1].Shape()[0])
 }
 
-// HeadLossGrad takes (x, W, labels, lse, dloss []) of the HeadLoss of the same fields to dx [N,D] and dW [V,D].
+// HeadLossGrad takes (x, W, labels, lse, dloss) of the HeadLoss of the same fields to dx [N,D] and dW [V,D]; dloss is [], or [N] with Each.
 type HeadLossGrad HeadLoss
 
 func (HeadLossGrad) Kind() string { return "head_loss_grad" }
@@ -118,7 +127,7 @@ func (o HeadLossGrad) Infer(in []*Value) ([]Type, error) {
 	if err := wantShape("lse", in[3], n); err != nil {
 		return nil, err
 	}
-	return []Type{in[0].typ, in[1].typ}, wantShape("dloss", in[4])
+	return []Type{in[0].typ, in[1].typ}, wantShape("dloss", in[4], HeadLoss(o).lossShape(n)...)
 }
 
 // FLOPs is 4 N V D of the two products and 3 a logit; the logits that are made again do not count.

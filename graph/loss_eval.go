@@ -44,7 +44,7 @@ func (HeadLossGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.
 func (CrossEntropy) Eval(node *Node, in []*Array, e *Env) []*Array {
 	logits, labels := in[0], in[1]
 	n, v := Rows(logits.Shape)
-	loss, lse := NewArray([]int{}), NewArray([]int{n})
+	loss, lse := NewArray(node.Outputs[0].Shape()), NewArray([]int{n})
 	for r := range n {
 		row := logits.Data[r*v : (r+1)*v]
 		lse.Data[r] = logSumExp(row)
@@ -54,14 +54,14 @@ func (CrossEntropy) Eval(node *Node, in []*Array, e *Env) []*Array {
 		if !e.inRange(node, "label", r, labels.Data[r], v) {
 			return nil
 		}
-		loss.Data[0] += lse.Data[r] - row[int(labels.Data[r])]
+		loss.Data[r%len(loss.Data)] += lse.Data[r] - row[int(labels.Data[r])]
 	}
 	return []*Array{loss, lse}
 }
 
 // Eval is the definition.
 func (CrossEntropyGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
-	logits, labels, lse, dloss := in[0], in[1], in[2], in[3].Data[0]
+	logits, labels, lse, dlosses := in[0], in[1], in[2], in[3].Data
 	n, v := Rows(logits.Shape)
 	d := NewArray(logits.Shape)
 	for r := range n {
@@ -71,6 +71,7 @@ func (CrossEntropyGrad) Eval(node *Node, in []*Array, e *Env) []*Array {
 		if !e.inRange(node, "label", r, labels.Data[r], v) {
 			return nil
 		}
+		dloss := dlosses[r%len(dlosses)] // one for all rows, or one each
 		for i := r * v; i < (r+1)*v; i++ {
 			d.Data[i] = dloss * math.Exp(logits.Data[i]-lse.Data[r])
 		}

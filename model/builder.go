@@ -25,7 +25,7 @@ type Builder struct {
 // NewBuilder checks sizes and options against def. A network that cannot go on with sequences refuses Options.Window itself.
 func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	switch {
-	case !o.Loss && !o.Logits:
+	case !o.Loss && !o.Logits && !o.tokenLosses:
 		return nil, fmt.Errorf("model: %s: build: %w", def.Kind(), errNothing)
 	case batch < 1 || seq < 1:
 		return nil, fmt.Errorf("model: %s: build: batch %d, sequence %d: want at least 1", def.Kind(), batch, seq)
@@ -36,6 +36,11 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	case o.Window != 0 && (o.Loss || o.Training || o.Documents || o.Window < seq || o.Window > def.Context()):
 		return nil, fmt.Errorf("model: %s: build: window %d: want %d to the context %d, for logits alone", def.Kind(), o.Window, seq, def.Context())
 	}
+	if o.Preference != nil {
+		if err := checkPreference(def, batch, o); err != nil {
+			return nil, err
+		}
+	}
 	params := def.Params()
 	if o.adapted != nil {
 		params = o.adapted.params
@@ -43,7 +48,10 @@ func NewBuilder(def Definition, batch, seq int, o Options) (*Builder, error) {
 	if !slices.IsSortedFunc(params, byPath) {
 		return nil, fmt.Errorf("model: %s: build: parameters: found them out of order, want them sorted by path", def.Kind())
 	}
-	b := &Builder{Graph: graph.New(), def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}, params: params}
+	if o.into == nil {
+		o.into = graph.New()
+	}
+	b := &Builder{Graph: o.into, def: def, batch: batch, seq: seq, o: o, shapes: map[string][]int{}, quantized: map[string]*graph.Value{}, params: params}
 	for _, p := range params {
 		b.shapes[p.Path] = p.Shape
 	}
@@ -165,9 +173,16 @@ func (b *Builder) Finish(x, head *graph.Value) (*Built, error) { return b.finish
 func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 	x, head = b.adaptHead(x, head)
 	built := &Built{Graph: b.Graph}
-	if b.o.Loss {
-		labels := b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: array.I32})
-		b.scaled(built, b.Append(graph.HeadLoss{Cap: limit}, x, head, labels).Outputs[0])
+	if b.o.tokenLosses || b.o.Preference != nil {
+		built.tokenLosses = b.Append(graph.HeadLoss{Cap: limit, Each: true}, x, head, b.labels()).Outputs[0]
+	}
+	switch {
+	case b.o.Preference != nil:
+		if err := b.prefer(built, built.tokenLosses); err != nil {
+			return nil, err
+		}
+	case b.o.Loss:
+		b.scaled(built, b.Append(graph.HeadLoss{Cap: limit}, x, head, b.labels()).Outputs[0])
 	}
 	if b.o.Logits {
 		if b.o.Rows > 0 {
@@ -179,6 +194,10 @@ func (b *Builder) finish(x, head *graph.Value, limit float64) (*Built, error) {
 		}
 	}
 	return b.end(built)
+}
+
+func (b *Builder) labels() *graph.Value {
+	return b.Input(InputLabels, graph.Type{Shape: []int{b.batch * b.seq}, DType: array.I32})
 }
 
 func (b *Builder) scaled(built *Built, sum *graph.Value) {

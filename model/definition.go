@@ -65,15 +65,19 @@ type Options struct {
 	Documents bool
 	// Training applies dropout where the definition has it; evaluation and sampling leave it out.
 	Training bool
+	// Preference makes the loss one of pairs, see there: rows 2i and 2i+1 are the chosen and the rejected completion of one prompt. nil: one of labels.
+	Preference *Preference
 
-	quantized *quantized // the network that builds through another; nil for none
-	adapted   *adapted   // likewise
+	tokenLosses bool         // make Built.tokenLosses
+	into        *graph.Graph // the graph to build in; nil: a new one
+	quantized   *quantized   // the network that builds through another; nil for none
+	adapted     *adapted     // likewise
 	// linear is told of each matrix that rows are multiplied by, conv of one that is [in, out], and head of the output head; nil: nobody is.
 	linear func(path string, conv bool)
 	head   func(path string)
 }
 
-// Names of the inputs of a graph. Which of them there are follows from Options.
+// Names of the inputs of a graph. Which of them there are follows from Options. With a Preference, pairs count instead of labels.
 const (
 	InputTokens     = "tokens"      // i32 [batch, seq]
 	InputLabels     = "labels"      // i32 [batch*seq], graph.IgnoreLabel does not count; with Loss
@@ -83,13 +87,20 @@ const (
 	InputPositions  = "positions"   // i32 [batch, seq], each below Window and no two of a sequence the same; with Documents from 0 on in each; with either
 	InputFeatures   = "features"    // f32 [batch, in]; MLP, instead of tokens
 	InputTargets    = "targets"     // f32 [batch, out]; MLP with mean squared error, instead of labels
+	InputWeights    = "weights"     // f32 [batch*seq], of each label in the log-probability of its completion; with a Preference
+	InputPairs      = "pairs"       // f32 [batch/2]: 1 for a pair that counts, else 0; with a Preference
+	// InputLearnedScale is f32 []: the pairs of a whole update over the labels of its chosen rows; with ORPO.
+	InputLearnedScale = "learned_scale"
 )
 
 // Built is a graph and its ends.
 type Built struct {
 	Graph *graph.Graph
-	// LossSum [] is the sum of the losses of the counted labels, Loss [] is LossSum times InputLossScale.
+	// LossSum [] is the sum of the losses of the counted labels, Loss [] is LossSum times InputLossScale. With a Preference they are of
+	// pairs.
 	LossSum, Loss *graph.Value
+	// Pairs is what is known of pairs, with a Preference.
+	Pairs *Pairs
 	// Logits is [batch*seq, vocab], or [Rows, vocab].
 	Logits *graph.Value
 	// Caches are inputs [batch, Window, width], one for each attention: an input that the graph changes in place, so that it finds there what
@@ -97,6 +108,8 @@ type Built struct {
 	Caches []*graph.Value
 	// Params are the parameters, in the order of Definition.Params.
 	Params []*graph.Value
+
+	tokenLosses *graph.Value // [batch*seq], of each label
 }
 
 // Specs are the parameters of def as a layout takes them.

@@ -1,12 +1,13 @@
 // cross_entropy_grad: dlogits = dloss (exp(logits - lse) - [column = label]), 0 in rows of label -100; IN_PLACE over the
-// logits, padding set to 0. A quad of columns an invocation. Twin: graph.CrossEntropyGrad.Eval.
+// logits, padding set to 0. dloss is one number, or with EACH one a row. A quad of columns an invocation. Twin:
+// graph.CrossEntropyGrad.Eval.
 #import "shared/grid.wgsl"
 struct Params {
     rows: u32,
     columns: u32,
     stride: u32,  // of a row, in the unit of logits
     column0: u32, // the first, of the label's
-    row0: u32,    // of the chunk, in labels and lse
+    row0: u32,    // of the chunk, in labels, lse and the dloss of EACH
 #if CAPPED
     cap: f32, pad1: u32, pad2: u32,
 #else
@@ -42,7 +43,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
     let column = i % quads * 4u;
     let label = labels[p.row0 + row];
     let total = lse[p.row0 + row];
+#if EACH
+    var scale = dloss[p.row0 + row];
+#else
     var scale = dloss[0];
+#endif
     if (label == -100) {
         scale = 0.0;
     }

@@ -32,11 +32,11 @@ type Piece struct {
 	row               int // of the token whose successor is asked for
 }
 
-// pieces cuts a window into runs of rows tokens. The last one ends with the window, and so may begin with tokens that the one before it has;
-// where the window is shorter than a run, what follows it is never seen.
-func pieces(window []int32, rows int) []Piece {
+// pieces cuts what follows the first tokens of a window into runs of rows tokens. The last one ends with the window, and so may begin with tokens that
+// came before; where the window is shorter than a run, what follows it is never seen.
+func pieces(window []int32, first, rows int) []Piece {
 	var out []Piece
-	for end := rows; ; end += rows {
+	for end := first + rows; ; end += rows {
 		first := max(0, min(end, len(window))-rows)
 		p := Piece{tokens: make([]int32, rows), row: min(rows, len(window)-first) - 1}
 		copy(p.tokens, window[first:])

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -188,6 +189,60 @@ func TestDecodeDoesWhatItMust(t *testing.T) {
 	}
 }
 
+// Extend takes in only what follows the tokens that the caches have, and gives the logits of the whole window.
+func TestExtend(t *testing.T) {
+	dev := gputest.Device(t)
+	def := generating(t)["llama"]
+	hosts := model.Init(def, 5)
+	m, err := NewModel(dev, def, hosts)
+	require.NoError(t, err)
+	defer m.Release()
+	text := tinyBatch(1, 24, false).Tokens
+	window := slices.Clone(text[:100])
+	_, kept, err := m.Extend(t.Context(), window)
+	require.NoError(t, err)
+	require.Zero(t, kept, "the caches have nothing yet")
+	_, err = m.Decode(t.Context(), text[100])
+	require.NoError(t, err)
+	other := slices.Clone(text[:140])
+	other[110] = (other[110] + 1) % testV
+	for _, c := range []struct {
+		window        []int32
+		kept, submits int
+	}{
+		{text[:130], 101, 1}, // what was decoded counts too
+		{text[:130], 129, 1}, // all but the token whose logits they are
+		{other, 110, 1},
+		{text[:60], 59, 1},
+		{text[:140], 60, 2},
+		{text[1:100], 0, 2},
+	} {
+		before := dev.Counters().Submits
+		logits, kept, err := m.Extend(t.Context(), c.window)
+		require.NoError(t, err)
+		assert.Equal(t, c.kept, kept)
+		if kept > 0 {
+			assert.EqualValues(t, c.submits, dev.Counters().Submits-before)
+		}
+		want := evaluated(t, def, hosts, c.window)
+		largest := max(slices.Max(want), -slices.Min(want))
+		for i, w := range want { // the tolerance of TestDecode
+			require.InDelta(t, w, logits[i], 1e-5*largest, "%d tokens, logit %d", len(c.window), i)
+		}
+	}
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	_, _, err = m.Extend(over, text[1:130])
+	require.ErrorIs(t, err, context.Canceled)
+	_, kept, err = m.Extend(t.Context(), text[1:140])
+	require.NoError(t, err)
+	assert.Equal(t, 99, kept, "what was taken in before stays")
+	for says, window := range map[string][]int32{"window: 0 tokens": {}, "token id at position 1": {text[1], testV}, "window: 151 tokens": make([]int32, 151)} {
+		_, _, err := m.Extend(t.Context(), window)
+		require.ErrorContains(t, err, says)
+	}
+}
+
 // Sampling between steps leaves no trace in what is trained; a step ends the window.
 func TestDecodeBesideTraining(t *testing.T) {
 	dev := gputest.Device(t)
@@ -226,12 +281,25 @@ func TestDecodeBesideTraining(t *testing.T) {
 // A window is cut into runs that end with it.
 func TestPieces(t *testing.T) {
 	for _, c := range []struct {
-		window, rows int
-		first        []int
-		row          int
-	}{{1, 4, []int{0}, 0}, {3, 4, []int{0}, 2}, {4, 4, []int{0}, 3}, {5, 4, []int{0, 1}, 3}, {8, 4, []int{0, 4}, 3}, {9, 4, []int{0, 4, 5}, 3}, {3, 1, []int{0, 1, 2}, 0}} {
+		window, from, rows int
+		first              []int
+		row                int
+	}{
+		{1, 0, 4, []int{0}, 0},
+		{3, 0, 4, []int{0}, 2},
+		{4, 0, 4, []int{0}, 3},
+		{5, 0, 4, []int{0, 1}, 3},
+		{8, 0, 4, []int{0, 4}, 3},
+		{9, 0, 4, []int{0, 4, 5}, 3},
+		{3, 0, 1, []int{0, 1, 2}, 0},
+		{3, 2, 4, []int{0}, 2},
+		{9, 2, 4, []int{2, 5}, 3},
+		{9, 5, 4, []int{5}, 3},
+		{9, 8, 4, []int{5}, 3},
+		{3, 1, 1, []int{1, 2}, 0},
+	} {
 		window := tinyBatch(0, 1, false).Tokens[:c.window]
-		pieces := pieces(window, c.rows)
+		pieces := pieces(window, c.from, c.rows)
 		require.Len(t, pieces, len(c.first))
 		for i, p := range pieces {
 			require.Len(t, p.tokens, c.rows)
@@ -271,8 +339,8 @@ func BenchmarkToken(b *testing.B) {
 	})
 	b.Run("cache", func(b *testing.B) {
 		for b.Loop() {
-			if m.held == len(window) {
-				m.held = 1
+			if len(m.held) == len(window) {
+				m.held = m.held[:1]
 			}
 			_, err := m.Decode(b.Context(), 3)
 			require.NoError(b, err)

@@ -22,7 +22,7 @@ type Forward interface {
 type Reader struct {
 	forward       Forward
 	vocab, window int
-	held          int // tokens of the window that the caches have
+	held          []int32 // tokens of the window that the caches have
 }
 
 // EvalResult is a loss on a text.
@@ -131,21 +131,49 @@ func (r *Reader) Logits(ctx context.Context, window []int32) ([]float32, error) 
 	return logits, nil
 }
 
-func (r *Reader) logits(ctx context.Context, window []int32) (logits []float32, err error) {
-	if len(window) < 1 || len(window) > r.window {
-		return nil, fmt.Errorf("window: %d tokens, want 1 to %d", len(window), r.window)
-	}
-	if err := KnownTokens(r.vocab, window...); err != nil {
+func (r *Reader) logits(ctx context.Context, window []int32) ([]float32, error) {
+	if err := r.check(window); err != nil {
 		return nil, err
 	}
-	r.held = 0
-	for _, p := range pieces(window, PrefillRows(r.window)) {
-		if logits, err = r.forward.Take(ctx, p); err != nil {
+	return r.take(ctx, window, 0)
+}
+
+func (r *Reader) check(window []int32) error {
+	if len(window) < 1 || len(window) > r.window {
+		return fmt.Errorf("window: %d tokens, want 1 to %d", len(window), r.window)
+	}
+	return KnownTokens(r.vocab, window...)
+}
+
+// take takes in what follows the first tokens of a window, which the caches have.
+func (r *Reader) take(ctx context.Context, window []int32, first int) (logits []float32, err error) {
+	r.held = r.held[:first]
+	for _, p := range pieces(window, first, PrefillRows(r.window)) {
+		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
+		if logits, err = r.forward.Take(ctx, p); err != nil {
+			r.forget()
+			return nil, err
+		}
+		r.held = append(r.held, window[len(r.held):min(len(window), int(p.positions[0])+p.Tokens())]...)
 	}
-	r.held = len(window)
 	return logits, nil
+}
+
+// Extend is Logits for a window that begins as the last one: what the caches have of its begin is not computed again. It also says how many tokens that
+// are. Between pieces of the window it looks whether ctx is over. After a change of parameters other than by a step, call Logits instead.
+func (r *Reader) Extend(ctx context.Context, window []int32) (logits []float32, kept int, err error) {
+	for kept < min(len(r.held), len(window)-1) && r.held[kept] == window[kept] { // the last token is what the logits are of
+		kept++
+	}
+	if err = r.check(window); err == nil {
+		logits, err = r.take(ctx, window, kept)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("state: extend: %w", err)
+	}
+	return logits, kept, nil
 }
 
 // ErrNoWindow says that there is nothing to go on with: Logits comes first, and anew once the parameters have changed.
@@ -163,17 +191,17 @@ func (r *Reader) Decode(ctx context.Context, token int32) ([]float32, error) {
 
 func (r *Reader) decode(ctx context.Context, token int32) ([]float32, error) {
 	switch {
-	case r.held == 0:
+	case len(r.held) == 0:
 		return nil, ErrNoWindow
-	case r.held == r.window:
-		return nil, fmt.Errorf("window: full with %d tokens", r.held)
+	case len(r.held) == r.window:
+		return nil, fmt.Errorf("window: full with %d tokens", r.window)
 	}
 	if err := KnownTokens(r.vocab, token); err != nil {
 		return nil, err
 	}
-	logits, err := r.forward.Take(ctx, oneToken(token, r.held))
+	logits, err := r.forward.Take(ctx, oneToken(token, len(r.held)))
 	if err == nil {
-		r.held++
+		r.held = append(r.held, token)
 	}
 	return logits, err
 }
@@ -189,4 +217,4 @@ func KnownTokens(vocab int, tokens ...int32) error {
 }
 
 // forget makes the next text begin with Logits: what the caches have is of other parameters.
-func (r *Reader) forget() { r.held = 0 }
+func (r *Reader) forget() { r.held = nil }

@@ -27,6 +27,7 @@ type command struct {
 	args         []string
 	env          []string // over the test's own, without its GPUTRAIN_ variables
 	bare         bool     // needs no adapter
+	in           string   // standard input
 	stderr       *os.File // instead of what is collected
 }
 
@@ -122,6 +123,9 @@ func (c command) start(t *testing.T) *process {
 	p := &process{cmd: exec.Command(c.program, c.args...), out: &output{}, err: &output{}, over: make(chan struct{})}
 	p.cmd.Dir, p.cmd.Env = c.dir, c.environment(t)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
+	if c.in != "" {
+		p.cmd.Stdin = strings.NewReader(c.in)
+	}
 	if c.stderr != nil {
 		p.cmd.Stderr = c.stderr
 	}

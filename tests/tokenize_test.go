@@ -19,12 +19,12 @@ import (
 const tokenizers = "../tokenizer/testdata"
 
 // What docs/tokenizers.md shows is what the commands print.
-func TestTokenizersPage(t *testing.T) { runPage(t, "../docs/tokenizers.md", 7) }
+func TestTokenizersPage(t *testing.T) { runPage(t, "../docs/tokenizers.md", 7, nil) }
 
 // The commands of docs/from-scratch.md go from a text to a directory for others, and its figures.
 func TestFromScratchPage(t *testing.T) {
 	t.Parallel()
-	p := runPage(t, "../docs/from-scratch.md", 10, "GPUTRAIN_ADAPTER="+adapter(t), "GPUTRAIN_CACHE="+workshop)
+	p := runPage(t, "../docs/from-scratch.md", 10, nil, "GPUTRAIN_ADAPTER="+adapter(t), "GPUTRAIN_CACHE="+workshop)
 	assert.Regexp(t, `^The sea`, read(t, p.path("page", "sample.txt")))
 	figures := objects(t, read(t, p.path("page", "figures.json")))[0]
 	bytes := len(read(t, p.path("page", "text.txt")))
@@ -41,14 +41,17 @@ func TestFromScratchPage(t *testing.T) {
 	assert.Equal(t, read(t, p.path("page", "ours", "tokenizer.json")), read(t, p.path("page", "model", "tokenizer.json")))
 }
 
-// runPage runs the commands of a page beside a page of English, and compares what they print with what it shows.
-func runPage(t *testing.T, page string, least int, env ...string) *place {
+// runPage runs the commands of a page beside a page of English and what prepare writes, and compares what they print with what it shows.
+func runPage(t *testing.T, page string, least int, prepare func(dir string), env ...string) *place {
 	t.Helper()
 	p := newPlace(t)
 	require.NoError(t, os.CopyFS(p.path("page"), os.DirFS(filepath.Join(tokenizers, "train"))))
 	require.NoError(t, os.Rename(p.path("page", "corpus.txt"), p.path("page", "text.txt")))
 	require.NoError(t, os.Mkdir(p.path("page", "bin"), 0o755))
 	require.NoError(t, os.Symlink(program, p.path("page", "bin", "gputrain")))
+	if prepare != nil {
+		prepare(p.path("page"))
+	}
 	commands := 0
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
 		for _, shown := range strings.Split("\n"+block[1], "\n$ ")[1:] {

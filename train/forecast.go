@@ -132,6 +132,22 @@ func paced(a gpu.Adapter, flops float64) gpu.Speed {
 // ofPeak is the share of their peak that processors reach in a step.
 const ofPeak = 0.5
 
+// Expected is about how long so many steps take on an adapter with that peak in f32 products, for people.
+func Expected(c state.Config, steps int64, a gpu.Adapter, peak float64) (string, error) {
+	flops, err := c.FLOPs()
+	if err != nil {
+		return "", err
+	}
+	all := 0.0
+	for _, n := range flops {
+		all += float64(n)
+	}
+	speed := paced(a, peak*ofPeak)
+	f := forecast{steps: errand{many: steps}}
+	err = f.update(c, time.Duration(all/speed.FLOPS*float64(time.Second)), speed)
+	return durationText(f.left()), err
+}
+
 // guessed is a forecast for devices of that speed, whose passes of an update are so many operations.
 func guessed(c Config, from int64, flops float64, speed gpu.Speed) (f forecast, err error) {
 	f.count(c, from)

@@ -26,11 +26,13 @@ import (
 // and progress to standard error.
 type cli struct {
 	Train      trainCmd      `cmd:"" help:"Train a model; the same command again resumes it."`
+	Tune       tuneCmd       `cmd:"" help:"Tune a model to conversations: chooses how, says why, and trains adapters; the same command again resumes."`
 	Launch     launchCmd     `cmd:"" help:"Train on several ranks, on one machine or many: start them with Open MPI's mpirun, and start them again after one has died."`
 	Plan       planCmd       `cmd:"" help:"Show how a run would be cut into stages: adapters, layers, memory, expected shares of a step, schedule."`
 	Compare    compareCmd    `cmd:"" help:"Train the same run with several optimizers and seeds, for a table and a picture; the same command again resumes."`
 	Serve      serveCmd      `cmd:"" help:"Show runs as a live page in the browser: curves, stages, histograms, samples, settings."`
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
+	Chat       chatCmd       `cmd:"" help:"Talk with a model, by its chat template."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
 	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`
 	Export     exportCmd     `cmd:"" help:"Write a trained model in the Hugging Face layout, in a type of your choice."`

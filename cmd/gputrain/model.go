@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
+	"gputrain/checkpoint"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
@@ -44,10 +47,10 @@ type modelFlags struct {
 	unspoken error        // why that has none
 }
 
-// openedModel is a model on its adapter, and the directory that it is from.
+// openedModel is a model on its adapter, and the directory that says how text is drawn from it.
 type openedModel struct {
 	*state.Model
-	dir string
+	drawn string
 }
 
 // tellNotFinite says in one line that a model is damaged, and where.
@@ -93,13 +96,27 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 	}
 	tellNotFinite(loaded.NotFinite())
 	f.tokens, f.unspoken = setup.ModelTokens(textDir(dir, base), loaded.Definition())
-	return &openedModel{loaded, dir}, func() { loaded.Release(); dev.Release(); unhold() }, nil
+	return &openedModel{loaded, drawnDir(dir, base)}, func() { loaded.Release(); dev.Release(); unhold() }, nil
 }
 
 // textDir is the directory with a model's tokenizer: that of the base where one of adapters has none.
-func textDir(dir, at string) string {
-	if base, err := model.AdapterBase(dir, at); err == nil && base != "" && !tokenizer.Has(dir) {
+func textDir(dir, at string) string { return dirOf(dir, at, tokenizer.Has) }
+
+// drawnDir is that with its generation_config.json, likewise.
+func drawnDir(dir, at string) string {
+	return dirOf(dir, at, func(dir string) bool { return has(dir, checkpoint.GenerationFile) })
+}
+
+// dirOf is the directory of a model, or of adapters that lack something the one of their base, which is in at unless that is "".
+func dirOf(dir, at string, there func(dir string) bool) string {
+	if base, err := model.AdapterBase(dir, at); err == nil && base != "" && !there(dir) {
 		return base
 	}
 	return dir
+}
+
+// has tells whether something of that name lies in a directory.
+func has(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
 }

@@ -19,7 +19,12 @@ type sampleCmd struct {
 	modelFlags
 	Prompt string `help:"Text to begin with." default:"func "`
 	Tokens int    `help:"Number of tokens to write." default:"240"`
-	Seed   uint64 `help:"The same seed writes the same text on the same adapter." default:"42"`
+	samplingFlags
+}
+
+// samplingFlags say how text is drawn from a model.
+type samplingFlags struct {
+	Seed uint64 `help:"The same seed writes the same text on the same adapter." default:"42"`
 
 	Temperature *float64 `help:"0 = always the likeliest token. Without this flag or those below, as in generation_config.json next to the model, else 0.8." placeholder:"0.8"`
 	TopK        *int     `help:"Choose among the k likeliest tokens; 0 = all." placeholder:"40"`
@@ -31,15 +36,15 @@ type sampleCmd struct {
 
 // sampling is how text is drawn from the model of a directory: as the flags say, else its generation_config.json, which standard error names. Of no
 // directory yet it is as the flags say alone.
-func (c *sampleCmd) sampling(dir string) (train.SampleConfig, error) {
-	s := train.SampleConfig{Prompt: c.Prompt, Tokens: c.Tokens, Temperature: 0.8, TopK: 40, Seed: c.Seed}
+func (c *samplingFlags) sampling(command, dir, prompt string, tokens int) (train.SampleConfig, error) {
+	s := train.SampleConfig{Prompt: prompt, Tokens: tokens, Temperature: 0.8, TopK: 40, Seed: c.Seed}
 	if dir != "" {
 		says, err := setup.Sampling(dir, &s)
 		if err != nil {
 			return s, err
 		}
 		if says != "" {
-			say("gputrain: sample: generation_config.json: %s\n", says)
+			say("gputrain: %s: generation_config.json: %s\n", command, says)
 		}
 	}
 	lay(&s.Temperature, c.Temperature)
@@ -61,7 +66,7 @@ func lay[V any](to *V, flag *V) {
 }
 
 func (c *sampleCmd) Run(ctx context.Context) error {
-	if _, err := c.sampling(""); err != nil {
+	if _, err := c.sampling("sample", "", c.Prompt, c.Tokens); err != nil {
 		return err
 	}
 	m, release, err := c.open(ctx)
@@ -69,7 +74,7 @@ func (c *sampleCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	sampling, err := c.sampling(m.dir)
+	sampling, err := c.sampling("sample", m.drawn, c.Prompt, c.Tokens)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,9 @@ type trainCmd struct {
 	Reschedule bool `help:"Resume with another train.steps, data.epochs, optimizer.learning_rate or optimizer.schedule; if --set changes them, name the run directory with --run-dir." xor:"start"`
 
 	together `kong:"-"`
-	begun    atomic.Bool // a step
+	begun    atomic.Bool                   // a step
+	extend   func(run *train.Config) error // nil: the run is as the run file says
+	result   train.Result                  // of the run
 }
 
 // Run trains, on several ranks where mpirun or srun has started them.
@@ -88,6 +90,11 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		}
 		return nil
 	}))
+	if c.extend != nil {
+		if err := c.extend(&run); err != nil {
+			return err
+		}
+	}
 	if cfg.Train.TensorBoard {
 		run.Hooks = append(run.Hooks, tensorboard.NewHook(dir))
 	}
@@ -190,7 +197,7 @@ func (c *trainCmd) onOne(ctx context.Context, cfg *runfile.Config, run train.Con
 		run.Profile = func(w io.Writer) error { return writeProfile(w, dev) }
 	}
 	c.entered = true
-	_, err = train.Run(ctx, dev, run)
+	c.result, err = train.Run(ctx, dev, run)
 	return err
 }
 
@@ -224,7 +231,7 @@ func (c *trainCmd) onStages(ctx context.Context, cfg *runfile.Config, run train.
 		}
 	}
 	c.entered = true
-	_, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
+	c.result, err = train.RunOn(ctx, train.Pipelined(devices, p), run)
 	return err
 }
 

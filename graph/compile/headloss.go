@@ -37,6 +37,12 @@ var lossChecks = []Check{
 		d := g.Append(graph.HeadLossGrad{}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss"))
 		return []*graph.Value{f.Outputs[0], f.Outputs[1], d.Outputs[0], d.Outputs[1]}
 	}},
+	{Name: "loss head by row", Tolerance: 1024, Below: 65, Build: func(g *graph.Graph) []*graph.Value {
+		x, w, labels := checkedInput(g, "x", 70, 16), checkedInput(g, "w", 65, 16), checkedInts(g, "labels", 70)
+		f := g.Append(graph.HeadLoss{Each: true}, x, w, labels)
+		d := g.Append(graph.HeadLossGrad{Each: true}, x, w, labels, f.Outputs[1], checkedInput(g, "dloss", 70))
+		return []*graph.Value{f.Outputs[0], d.Outputs[0], d.Outputs[1]}
+	}},
 }
 
 // logitsBytes is what the logits of one chunk of rows may take.
@@ -69,6 +75,7 @@ type logitsRun struct {
 	stride        int     // of a row, in elements
 	row0, column0 int     // where they stand among all rows and columns
 	limit         float64 // the cap of logits; 0 for none
+	each          bool    // the loss of each row has a gradient of its own
 }
 
 func (l logitsRun) scalar() bool { return l.stride%4 != 0 }
@@ -91,12 +98,18 @@ func (l logitsRun) params() lossGradParams {
 // rowLosses are the buffers that the loss of each row goes through; all [N].
 type rowLosses struct{ labels, carried, lse, losses Span }
 
-func (c *Compiler) rowLosses(labels, lse *graph.Value) rowLosses {
+// rowLosses are those of a loss, which the rows' are where each is wanted.
+func (c *Compiler) rowLosses(labels, loss, lse *graph.Value, each bool) rowLosses {
 	n := labels.Shape()[0]
-	return rowLosses{
-		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"),
-		carried: c.One(c.workspace("carried", n, 4), "carried"), losses: c.One(c.workspace("losses", n), "losses"),
+	r := rowLosses{
+		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"), carried: c.One(c.workspace("carried", n, 4), "carried"),
 	}
+	if each {
+		r.losses = c.One(c.Out(loss), "losses")
+	} else {
+		r.losses = c.One(c.workspace("losses", n), "losses")
+	}
+	return r
 }
 
 // rowLoss appends the loss of the rows over one run of columns.
@@ -139,7 +152,7 @@ func (c *Compiler) rowLossGrad(l logitsRun, labels, lse, dloss, dlogits Span) {
 	}
 	k := c.kernel("cross_entropy_grad", "", shaders.Variant{
 		Constants: map[string]string{"ELEMENT": l.element(), "OUT": name},
-		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace, "CAPPED": l.limit > 0},
+		Flags:     map[string]bool{"SCALAR": l.scalar(), "IN_PLACE": inPlace, "CAPPED": l.limit > 0, "EACH": l.each},
 	})
 	params := any(l.params())
 	if l.limit > 0 {
@@ -156,7 +169,7 @@ func lowerCrossEntropy(c *Compiler, n *graph.Node) {
 		c.zero(total)
 		return
 	}
-	r := c.rowLosses(n.Inputs[1], n.Outputs[1])
+	r := c.rowLosses(n.Inputs[1], n.Outputs[0], n.Outputs[1], false)
 	c.rowLoss(logitsRun{span: c.One(logits, "logits"), rows: rows, columns: columns, stride: columns}, r, true, true)
 	c.lossSum(rows, r.losses, total)
 }
@@ -180,7 +193,7 @@ type head struct {
 	rows    int // a chunk
 	logits  []Tensor
 	strides []int
-	limit   float64 // the cap of logits; 0 for none
+	op      graph.HeadLoss
 }
 
 // lowerHead lowers HeadLoss, HeadLossGrad, or both together with the logits made once; the node that is not there is nil.
@@ -189,7 +202,7 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	if node == nil {
 		node = gradient
 	}
-	h := head{x: c.In(node.Inputs[0]), w: c.In(node.Inputs[1]), limit: capOf(node)}
+	h := head{x: c.In(node.Inputs[0]), w: c.In(node.Inputs[1]), op: headLossOf(node)}
 	h.n, h.d = h.x.Shape[0], h.x.Shape[1]
 	labels := node.Inputs[2]
 	checkIDs(c, labels, "label", h.w.rows(), true)
@@ -200,7 +213,7 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 	h.makeRoom(c)
 	var r rowLosses
 	if forward != nil {
-		r = c.rowLosses(labels, forward.Outputs[1])
+		r = c.rowLosses(labels, forward.Outputs[0], forward.Outputs[1], h.op.Each)
 	} else {
 		r = rowLosses{labels: c.One(c.In(labels), "labels"), lse: c.One(c.In(gradient.Inputs[3]), "lse")}
 	}
@@ -216,17 +229,17 @@ func lowerHead(c *Compiler, forward, gradient *graph.Node) {
 			h.backward(c, gradient, chunk, r)
 		}
 	}
-	if forward != nil {
+	if forward != nil && !h.op.Each {
 		c.lossSum(h.n, r.losses, c.One(c.Out(forward.Outputs[0]), "loss"))
 	}
 }
 
-// capOf is that of the logits of a HeadLoss or its gradient.
-func capOf(n *graph.Node) float64 {
+// headLossOf is a HeadLoss, or the one that a gradient is of.
+func headLossOf(n *graph.Node) graph.HeadLoss {
 	if op, ok := n.Op.(graph.HeadLoss); ok {
-		return op.Cap
+		return op
 	}
-	return n.Op.(graph.HeadLossGrad).Cap
+	return graph.HeadLoss(n.Op.(graph.HeadLossGrad))
 }
 
 // emptyHead is the loss of no rows, or of rows of no width.
@@ -235,7 +248,7 @@ func (c *Compiler) emptyHead(h head, forward, gradient *graph.Node) {
 		c.fail("head of width %d and %d classes, want them positive", h.d, h.w.rows())
 		return
 	}
-	if forward != nil {
+	if forward != nil && !h.op.Each {
 		c.zero(c.One(c.Out(forward.Outputs[0]), "loss"))
 	}
 	if gradient == nil {
@@ -271,7 +284,7 @@ func (h *head) makeRoom(c *Compiler) {
 // run is the logits of a chunk for part i of W.
 func (h *head) run(chunk run, i int) logitsRun {
 	p := h.w.Parts[i]
-	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, limit: h.limit}
+	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, limit: h.op.Cap, each: h.op.Each}
 }
 
 // product makes the logits of a chunk for part i of W.

@@ -80,18 +80,18 @@ func TestCrossEntropyAllIgnored(t *testing.T) {
 
 // headGraph is a loss head and its gradient; the lowering makes one unit of both unless the backward pass waits for something
 // made of the loss.
-func headGraph(n, d, v int, apart bool) *twin { return cappedHeadGraph(n, d, v, apart, 0) }
+func headGraph(n, d, v int, apart bool) *twin { return headGraphOf(graph.HeadLoss{}, n, d, v, apart) }
 
-func cappedHeadGraph(n, d, v int, apart bool, limit float64) *twin {
+func headGraphOf(op graph.HeadLoss, n, d, v int, apart bool) *twin {
 	g := graph.New()
 	x, labels := g.Input("x", graph.F32(n, d)), g.Input("labels", graph.Type{Shape: []int{n}, DType: buffers.I32})
 	w := g.Param("wte", v, d)
-	f := g.Append(graph.HeadLoss{Cap: limit}, x, w, labels)
-	dloss := g.Input("dloss", graph.F32())
+	f := g.Append(op, x, w, labels)
+	dloss := g.Input("dloss", f.Outputs[0].Type())
 	if apart {
 		dloss = g.Mul(dloss, g.AddConst(g.Scale(f.Outputs[0], 0), 1))
 	}
-	grad := g.Append(graph.HeadLossGrad{Cap: limit}, x, w, labels, f.Outputs[1], dloss)
+	grad := g.Append(graph.HeadLossGrad(op), x, w, labels, f.Outputs[1], dloss)
 	return &twin{graph: g, values: []*graph.Value{f.Outputs[0], f.Outputs[1], grad.Outputs[0]}, leaves: map[string]*graph.Value{"wte": grad.Outputs[1]}}
 }
 
@@ -120,7 +120,7 @@ func TestHeadLossCapped(t *testing.T) {
 		for _, columns := range gputest.Some(t, d, []int{7, 64}) {
 			for _, apart := range []bool{false, true} {
 				rng := rand.New(rand.NewPCG(53, 54))
-				w := cappedHeadGraph(6, 8, columns, apart, 2)
+				w := headGraphOf(graph.HeadLoss{Cap: 2}, 6, 8, columns, apart)
 				w.feeds = map[string]*graph.Array{"labels": someLabels(rng, columns, 6)}
 				w.feed(rng)
 				w.check(t, d, lossTolerance(6, 8))
@@ -129,13 +129,26 @@ func TestHeadLossCapped(t *testing.T) {
 	})
 }
 
+// TestHeadLossEach has a loss and a gradient a row: made in one unit, after the losses, and capped.
+func TestHeadLossEach(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for i, s := range [][3]int{{6, 8, 12}, {7, 3, 5}, {17, 16, 65}, {0, 4, 8}} {
+			rng := rand.New(rand.NewPCG(55, 56))
+			w := headGraphOf(graph.HeadLoss{Each: true, Cap: float64(i % 2)}, s[0], s[1], s[2], i%2 == 0)
+			w.feeds = map[string]*graph.Array{"labels": someLabels(rng, s[2], s[0])}
+			w.feed(rng)
+			w.check(t, d, lossTolerance(1, s[1]))
+		}
+	})
+}
+
 // TestHeadLossParts has a table in several parts and logits in several chunks of rows.
 func TestHeadLossParts(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		for _, apart := range gputest.Some(t, d, []bool{false, true}) {
+		for _, c := range gputest.Some(t, d, []struct{ each, apart bool }{{}, {each: true}, {apart: true}}) {
 			rng := rand.New(rand.NewPCG(49, 50))
 			const n, width, vocab = 150, 32, 1201
-			w := headGraph(n, width, vocab, apart)
+			w := headGraphOf(graph.HeadLoss{Each: c.each}, n, width, vocab, c.apart)
 			w.feeds = map[string]*graph.Array{"labels": someLabels(rng, vocab, n)}
 			w.feed(rng)
 			w.check(t, d, lossTolerance(n, width))

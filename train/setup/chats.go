@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"gputrain/chat"
+	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/train/runfile"
 )
@@ -15,6 +17,11 @@ import (
 // chatsOf is how conversations become tokens: by the template that the run file names, else by that beside the tokenizer, else by that of the model's
 // directory. That there is none is an error only where data.template names one, or later where a row needs it.
 func (t Tokens) chatsOf(cfg *runfile.Config, dir string) (data.Chats, error) {
+	return t.chatsBy(cfg, dir, cfg.Data.Template)
+}
+
+// chatsBy is chatsOf by a template that is called what.
+func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (data.Chats, error) {
 	d := cfg.Data
 	c := data.Chats{Options: chat.Options{LastOnly: d.LearnLast}}
 	if len(d.Roles) > 0 {
@@ -25,9 +32,9 @@ func (t Tokens) chatsOf(cfg *runfile.Config, dir string) (data.Chats, error) {
 		return c, fmt.Errorf("run file: data.date: %w", err)
 	}
 	if t.Tokenizer == nil {
-		if d.Template != "" {
+		if what != "" {
 			return c, fmt.Errorf("run file: data.template (%s): found %s, wanted none without a tokenizer: data.tokenizer, or a directory in model.from that has one",
-				cfg.Origin("data.template"), d.Template)
+				cfg.Origin("data.template"), what)
 		}
 		return c, nil
 	}
@@ -35,21 +42,39 @@ func (t Tokens) chatsOf(cfg *runfile.Config, dir string) (data.Chats, error) {
 	if info, err := os.Stat(beside); err == nil && !info.IsDir() {
 		beside = filepath.Dir(beside)
 	}
-	c.Template, c.Lacking = chat.Open(beside, d.Template)
+	c.Template, c.Lacking = chat.Open(beside, what)
 	if errors.Is(c.Lacking, chat.ErrNone) && dir != "" && dir != beside {
 		beside = dir
-		c.Template, c.Lacking = chat.Open(beside, d.Template)
+		c.Template, c.Lacking = chat.Open(beside, what)
 	}
 	if c.Lacking != nil {
 		c.Template = nil
-		if d.Template != "" {
+		if what != "" {
 			return c, fmt.Errorf("run file: data.template (%s): %w", cfg.Origin("data.template"), c.Lacking)
 		}
 		return c, nil
 	}
-	if c.Name = "template " + d.Template; d.Template == "" {
+	if c.Name = "template " + what; what == "" {
 		c.Name = "template of " + beside
 	}
-	c.Fingerprint, err = chat.Fingerprint(beside, d.Template)
+	c.Fingerprint, err = chat.Fingerprint(beside, what)
 	return c, err
+}
+
+// withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds that one
+// beside it.
+func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
+	if cfg.Data.Template == "" || t.Chats.Template == nil {
+		return t.Companions
+	}
+	others := slices.DeleteFunc(slices.Clone(t.Companions), func(s checkpoint.Source) bool { return s.Name == chat.File })
+	return append(others, checkpoint.TextFile(chat.File, []byte(t.Chats.Template.Source())))
+}
+
+// savedWith is the template that a checkpoint beside t has of its run; "": the directory's own.
+func (t Tokens) savedWith(cfg *runfile.Config) string {
+	if _, err := os.Stat(filepath.Join(t.Path, chat.File)); err == nil {
+		return ""
+	}
+	return cfg.Data.Template
 }

@@ -61,6 +61,7 @@ func tokensOf(cfg *runfile.Config, dir string, out io.Writer) (Tokens, error) {
 			return Tokens{}, &UsageError{err}
 		}
 	}
+	t.Companions = t.withTemplate(cfg)
 	from := cfg.Origin("data.tokens")
 	if d.Tokens == autoTokens && t.Kind == tokenizerTokens {
 		from = "model.from"
@@ -214,7 +215,7 @@ func (t Tokens) As(cfg *runfile.Config) (Tokens, error) {
 		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run", t.Path, t.Tokenizer.Fingerprint(), wanted)}
 	}
 	var err error
-	if t.Chats, err = t.chatsOf(cfg, ""); err != nil {
+	if t.Chats, err = t.chatsBy(cfg, "", t.savedWith(cfg)); err != nil {
 		return t, &UsageError{err}
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/chat"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/tokenizer"
@@ -271,6 +272,11 @@ func TestARunWithATokenizer(t *testing.T) {
 	resumed, _, err = trained(filepath.Join(folder, "talk"), 0, chats...)
 	require.NoError(t, err)
 	assert.Equal(t, contents(whole), contents(resumed), "conversations")
+	spoken, err := os.ReadFile(template)
+	require.NoError(t, err)
+	saved, err := os.ReadFile(filepath.Join(whole, chat.File))
+	require.NoError(t, err)
+	assert.Equal(t, spoken, saved, "whoever talks with the model finds what it has learned from, not the template of model.from")
 	_, _, err = trained(filepath.Join(folder, "talk"), 0, append(chats, "data.roles=[user]")...)
 	require.ErrorAs(t, err, &changed)
 	assert.Equal(t, "data.roles", changed.Key)

@@ -65,7 +65,7 @@ type header struct {
 }
 
 // kinds that the format has.
-var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model", "lora", "nf4", "packed"}
+var kinds = []string{"optimizer", "prng", "schedule", "clip", "wk_unit", "model", "lora", "dpo", "nf4", "packed"}
 
 // Folder is a folder of cases on disk. A case may read what lies beside it.
 type Folder string
@@ -135,6 +135,8 @@ func runCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (seen *comparison,
 		seen, err = runModel(ctx, dev, c, dir)
 	case "lora":
 		seen, err = runLoRA(ctx, dev, c, dir)
+	case "dpo":
+		seen, err = runPreference(ctx, dev, c, dir)
 	case "nf4":
 		seen, err = runNF4(ctx, dev, c)
 	case "packed":

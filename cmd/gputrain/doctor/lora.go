@@ -51,9 +51,17 @@ func loadLoRA(c *goldenCase, dir fs.FS) (*loraCase, error) {
 	if err := c.decode(l); err != nil {
 		return nil, err
 	}
+	if err := l.readAdapter(dir); err != nil {
+		return nil, err
+	}
+	return l, l.loadBatches(c)
+}
+
+// readAdapter reads the base, which is frozen, and the adapter, and at which rates that is trained.
+func (l *loraCase) readAdapter(dir fs.FS) error {
 	all, err := l.read(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	own := model.AdapterParams(l.def)
 	for _, h := range all {
@@ -66,7 +74,7 @@ func loadLoRA(c *goldenCase, dir fs.FS) (*loraCase, error) {
 	if l.Ratio > 0 {
 		l.rates = []optim.PathRate{{Pattern: fasterLeaves, Multiplier: l.Ratio}}
 	}
-	return l, l.loadBatches(c)
+	return nil
 }
 
 // read reads the base and the adapter.

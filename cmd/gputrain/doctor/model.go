@@ -33,8 +33,9 @@ type modelCase struct {
 	def     model.Definition
 	initial []buffers.Host // of what is trained
 	frozen  []buffers.Host // of what is not
-	tokens  []int32        // [steps, batch, seq_len+1]
-	labels  []int32        // [steps, batch, seq_len]; nil: the tokens, shifted by one
+	prefer  *model.Preference
+	tokens  []int32 // [steps, batch, seq_len+1]
+	labels  []int32 // [steps, batch, seq_len]; nil: the tokens, shifted by one
 }
 
 // modelRun is a model and its optimizer at work on the batches of a case.

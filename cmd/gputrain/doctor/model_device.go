@@ -21,6 +21,7 @@ type deviceModel struct {
 	dev           *gpu.Device
 	frozen        *buffers.Tree // nil: everything is trained
 	loss, forward *compile.Program
+	figures       []string // the outputs of loss, but for gradients
 	backward      *gpu.Program
 }
 
@@ -48,7 +49,7 @@ func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*device
 }
 
 func (d *deviceModel) compile(m *modelCase) error {
-	built, err := m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true})
+	built, err := m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true, Preference: m.prefer})
 	if err != nil {
 		return err
 	}
@@ -58,6 +59,12 @@ func (d *deviceModel) compile(m *modelCase) error {
 		return err
 	}
 	targets := []compile.Target{{Name: "loss", Value: built.Loss}}
+	for _, f := range pairFigures(built.Pairs) {
+		targets = append(targets, compile.Target{Name: f.name, Value: f.value})
+	}
+	for _, t := range targets {
+		d.figures = append(d.figures, t.Name)
+	}
 	for i, path := range paths {
 		targets = append(targets, compile.Target{Value: grads[i], Leaf: path})
 	}
@@ -96,11 +103,7 @@ func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, erro
 	if err := (state.Feed{Batch: data.Batch{Tokens: tokens, Labels: labels}, LossScale: scale}).Write(d.loss); err != nil {
 		return 0, err
 	}
-	phase, err := d.opt.Prepare()
-	if err != nil {
-		return 0, err
-	}
-	if err := d.dev.Submit(d.ctx, d.backward, d.programs[phase]); err != nil {
+	if err := d.update(); err != nil {
 		return 0, err
 	}
 	loss, err := d.read(d.loss.Output("loss"))
@@ -108,6 +111,15 @@ func (d *deviceModel) step(tokens, labels []int32, scale float32) (float32, erro
 		return 0, err
 	}
 	return loss[0], nil
+}
+
+// update computes the gradients and applies them.
+func (d *deviceModel) update() error {
+	phase, err := d.opt.Prepare()
+	if err != nil {
+		return err
+	}
+	return d.dev.Submit(d.ctx, d.backward, d.programs[phase])
 }
 
 func (d *deviceModel) gradients() ([]buffers.Host, error) { return d.deviceRun.grads.Download(d.ctx) }

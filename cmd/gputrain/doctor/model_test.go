@@ -28,7 +28,10 @@ var modelCases = []string{"gpt2_tied", "llama_mha", "llama_gqa"}
 const families = "../../../model/testdata"
 
 // familyCases have between them what needs kernels: caps, windows, documents, parts of heads turned, adapters. The graphs of all are tested in package model.
-var familyCases = []string{"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus"}
+var familyCases = []string{
+	"models/gemma2_small", "models/phi3_fused", "packed/packed_qwen3", "lora/lora_llama_dora", "lora/lora_llama_plus",
+	"dpo/dpo_llama_sigmoid", "dpo/orpo_qwen2",
+}
 
 func loadEmbeddedModel(t *testing.T, name string) (*goldenCase, *modelCase) {
 	t.Helper()
@@ -58,7 +61,7 @@ func newTwinModel(t *testing.T, m *modelCase) *twinModel {
 	require.NoError(t, err)
 	d.forward, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Logits: true})
 	require.NoError(t, err)
-	d.loss, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true})
+	d.loss, err = m.def.Build(m.Batch, m.SeqLen, model.Options{Loss: true, Preference: m.prefer})
 	require.NoError(t, err)
 	_, values := m.trained(d.loss)
 	d.grads, err = graph.Gradients(d.loss.Graph, d.loss.Loss, values)

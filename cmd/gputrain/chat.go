@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/term"
+
+	"gputrain/chat"
+	"gputrain/cmd/gputrain/converse"
+	"gputrain/model"
+	"gputrain/train/runfile"
+)
+
+type chatCmd struct {
+	baseFlag
+	samplingFlags
+	Model    string   `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or PEFT directory." type:"existingdir"`
+	Adapter  []string `help:"A directory with low-rank adapters (adapter_config.json, or a run of them) for the model; or, as for other commands, an adapter's index, part of its name, or backend:part. Twice for both." placeholder:"DIR|SEL" sep:"none"`
+	System   string   `help:"Message of the system, with which the conversation begins." placeholder:"TEXT"`
+	Prompt   *string  `help:"One message: the command ends with its answer." placeholder:"TEXT"`
+	Tokens   int      `help:"Most tokens of an answer." default:"1024"`
+	Window   int      `help:"Tokens that the model sees at most: where the conversation is longer, its oldest turns are left out. 0 = its context, and at most 4096." default:"0"`
+	Template string   `help:"Chat template: a .jinja file, one of those that the model has, or chatml or alpaca; none = as the run was trained, else the model's own." placeholder:"NAME|FILE"`
+	JSON     bool     `help:"One JSON object an answer on standard output."`
+}
+
+// mostWindow is the default of --window, as keys and values take memory for each token.
+const mostWindow = 4096
+
+// flags are those of the model: the directory of adapters stands before the one of the model, which is their base then.
+func (c *chatCmd) flags() (modelFlags, error) {
+	f := modelFlags{Model: c.Model, baseFlag: c.baseFlag}
+	directory := ""
+	for _, given := range c.Adapter {
+		to, what := &f.Adapter, "selectors of an adapter"
+		if hasAdapters(given) {
+			to, what = &directory, "directories of adapters"
+		}
+		if *to != "" {
+			return f, usageError{fmt.Errorf("chat: --adapter: found %s and %s, wanted no two %s", *to, given, what)}
+		}
+		*to = given
+	}
+	if directory != "" {
+		if f.Base != "" {
+			return f, usageError{errors.New("chat: --base: found a model before the adapters too, wanted one base")}
+		}
+		f.Model, f.Base = directory, c.Model
+	}
+	return f, nil
+}
+
+// hasAdapters tells directories of low-rank adapters, and those of runs, from selectors.
+func hasAdapters(dir string) bool {
+	return has(dir, model.AdapterConfigFile) || has(dir, "checkpoints")
+}
+
+func (c *chatCmd) Run(ctx context.Context) error {
+	const unused = "-" // prompt of the sampling: a template writes it
+	if _, err := c.sampling("chat", "", unused, c.Tokens); err != nil {
+		return err
+	}
+	if c.Window < 0 {
+		return usageError{fmt.Errorf("chat: --window: found %d, wanted 0 or more", c.Window)}
+	}
+	of, err := c.flags()
+	if err != nil {
+		return err
+	}
+	m, release, err := of.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	def := m.Definition()
+	if c.Window > def.Context() {
+		return usageError{fmt.Errorf("chat: --window: found %d, wanted at most the context of %d", c.Window, def.Context())}
+	}
+	dialogue := converse.Config{Model: m, Tokenizer: of.tokens.Tokenizer, System: c.System, Window: c.Window}
+	if dialogue.Window == 0 {
+		dialogue.Window = min(def.Context(), mostWindow)
+	}
+	if dialogue.Encoder, err = c.encoder(&of); err != nil {
+		return err
+	}
+	if dialogue.Sampling, err = c.sampling("chat", m.drawn, unused, c.Tokens); err != nil {
+		return err
+	}
+	if err := m.Narrow(model.Window(def, dialogue.Window)); err != nil {
+		return err
+	}
+	d, err := converse.New(dialogue)
+	if err != nil {
+		return refusedMessage(err)
+	}
+	s := &converse.Session{Dialogue: d, In: os.Stdin, Out: os.Stdout, Notes: say, JSON: c.JSON}
+	if term.IsTerminal(int(os.Stdout.Fd())) {
+		s.Out = &shown{to: os.Stdout}
+	}
+	if c.Prompt != nil {
+		return refusedMessage(s.Ask(ctx, *c.Prompt))
+	}
+	if s.Person = term.IsTerminal(int(os.Stdin.Fd())); s.Person {
+		interrupts := make(chan os.Signal, 1)
+		signal.Notify(interrupts, os.Interrupt)
+		defer signal.Stop(interrupts)
+		s.Interrupts = interrupts
+	}
+	return refusedMessage(s.Run(ctx))
+}
+
+// refusedMessage makes a mistake in what was said to the model one of the command line.
+func refusedMessage(err error) error {
+	var wrong *converse.MessageError
+	if errors.As(err, &wrong) {
+		return usageError{err}
+	}
+	return err
+}
+
+// encoder writes conversations for the model.
+func (c *chatCmd) encoder(of *modelFlags) (*chat.Encoder, error) {
+	switch {
+	case of.unspoken != nil:
+		return nil, of.unspoken
+	case of.tokens.Tokenizer == nil:
+		return nil, usageError{fmt.Errorf("chat: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: a model of bytes has no tokens for the turns of a conversation", of.Model)}
+	}
+	t, err := c.template(of)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	e, err := chat.NewEncoder(of.tokens.Tokenizer, t, chat.Options{Now: time.Now()}) // the same all the time, so that a conversation begins as before
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return e, nil
+}
+
+// template is the one that --template names, else that of the run that the model is from, else the model's own.
+func (c *chatCmd) template(of *modelFlags) (*chat.Template, error) {
+	what := c.Template
+	if what == "" {
+		run := of.Model // or, of a checkpoint, the folder over that of all checkpoints
+		if has(filepath.Join(run, "..", ".."), "run.yaml") && !has(run, "run.yaml") {
+			run = filepath.Join(run, "..", "..")
+		}
+		cfg := runfile.New()
+		err := cfg.Record(filepath.Join(run, "run.yaml"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		what = cfg.Data.Template
+	}
+	t, err := chat.Open(of.tokens.Path, what)
+	if errors.Is(err, chat.ErrNone) {
+		err = fmt.Errorf("%w; here --template does", err)
+	}
+	return t, err
+}

@@ -1,0 +1,214 @@
+package converse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"gputrain/chat"
+	"gputrain/chat/template"
+	"gputrain/tokenizer"
+	"gputrain/train"
+)
+
+// Model continues text: *state.Model is one.
+type Model interface {
+	// Extend gives the logits of the token that follows a window, and how many of its tokens were not computed again.
+	Extend(ctx context.Context, window []int32) (logits []float32, kept int, err error)
+	// Decode appends a token to that window and gives the logits of the next one.
+	Decode(ctx context.Context, token int32) ([]float32, error)
+}
+
+// Config is what a dialogue consists of.
+type Config struct {
+	Model     Model
+	Tokenizer *tokenizer.Tokenizer
+	Encoder   *chat.Encoder
+	Sampling  train.SampleConfig // its tokens are the most that an answer has
+	Window    int                // tokens that the model sees at most
+	System    string             // a message of the system; "": none
+}
+
+// Dialogue is a conversation with a model. It is used from one goroutine.
+type Dialogue struct {
+	config  Config
+	text    train.Tokenizer
+	talk    chat.Conversation
+	answers int
+}
+
+// How an answer has ended.
+const (
+	EndOfTurn   = "end"         // by the model
+	EndOfTokens = "tokens"      // it has as many tokens as it may have
+	EndOfWindow = "context"     // the window is full
+	Interrupted = "interrupted" // by the user
+)
+
+// Answer is what a model has said, with its figures.
+type Answer struct {
+	Message      string  `json:"message"`
+	Text         string  `json:"answer"`
+	End          string  `json:"end"`
+	PromptTokens int     `json:"prompt_tokens"` // of the conversation up to the answer
+	KeptTokens   int     `json:"kept_tokens"`   // of these, known from the turn before
+	Tokens       int     `json:"answer_tokens"`
+	Speed        float64 `json:"tokens_per_second,omitempty"` // from the first token to the last
+	DroppedTurns int     `json:"dropped_turns,omitempty"`     // the oldest, for which the window has no room
+
+	decoded int // tokens that the seconds were for
+	seconds float64
+}
+
+// MessageError says that a message cannot be answered. The dialogue is as it was before.
+type MessageError struct{ Err error }
+
+func (e *MessageError) Error() string { return e.Err.Error() }
+
+// Unwrap is what is wrong with the message.
+func (e *MessageError) Unwrap() error { return e.Err }
+
+// New begins a dialogue. A template that refuses such a conversation is an error.
+func New(c Config) (*Dialogue, error) {
+	c.Sampling.Stop = append(slices.Clone(c.Sampling.Stop), c.Encoder.Ends()...)
+	d := &Dialogue{config: c, text: train.NewTokenizer(c.Tokenizer)}
+	return d, d.Begin(c.System)
+}
+
+// Begin forgets what was said, and begins anew with a message of the system; "": without one.
+func (d *Dialogue) Begin(system string) error {
+	talk := chat.Conversation{}
+	if system != "" {
+		talk.Add("system", system)
+	}
+	probe := chat.Conversation{Messages: slices.Clone(talk.Messages)}
+	probe.Add("user", "?")
+	ids, err := d.config.Encoder.Prompt(&probe)
+	if err == nil && d.room(ids) < 1 {
+		err = fmt.Errorf("chat: the system's message: found %d tokens with what the template adds, wanted fewer than the window of %d (--window)", len(ids), d.config.Window)
+	}
+	if err != nil {
+		return &MessageError{err}
+	}
+	d.config.System, d.talk = system, talk
+	return nil
+}
+
+// System is the message of the system.
+func (d *Dialogue) System() string { return d.config.System }
+
+// Ask gives the model a message. yield gets the answer as it comes, in whole characters. An answer that ctx ends is kept as far as it has come.
+func (d *Dialogue) Ask(ctx context.Context, message string, yield func(text string) error) (*Answer, error) {
+	if strings.TrimSpace(message) == "" || !utf8.ValidString(message) {
+		return nil, &MessageError{errors.New("chat: message: found nothing, or bytes that are not UTF-8, wanted a text")}
+	}
+	talk, prompt, dropped, err := d.fit(message)
+	if err != nil {
+		return nil, &MessageError{err}
+	}
+	a := &Answer{Message: message, PromptTokens: len(prompt), DroppedTurns: dropped}
+	sampling := d.config.Sampling
+	sampling.Tokens = min(sampling.Tokens, d.room(prompt))
+	sampling.Seed += uint64(d.answers)
+	stream, m := d.text.Continue(prompt), &measured{Model: d.config.Model, vocabulary: d.config.Tokenizer.VocabSize()}
+	var text strings.Builder
+	var broken error
+	say := func(more string) bool {
+		text.WriteString(more)
+		if more != "" && broken == nil {
+			broken = yield(more)
+		}
+		return broken == nil
+	}
+	err = train.GenerateTokens(ctx, sampling, prompt, m, func(token int32) bool {
+		a.Tokens++
+		return say(stream.Next(token))
+	})
+	say(stream.End())
+	switch {
+	case broken != nil:
+		return nil, broken
+	case err != nil && ctx.Err() != nil:
+		a.End = Interrupted
+	case err != nil:
+		return nil, err
+	case a.Tokens < sampling.Tokens:
+		a.End = EndOfTurn
+	case sampling.Tokens < d.config.Sampling.Tokens:
+		a.End = EndOfWindow
+	default:
+		a.End = EndOfTokens
+	}
+	a.Text, a.KeptTokens = text.String(), m.kept
+	if a.decoded = m.decoded; a.decoded > 0 {
+		a.seconds = max(time.Since(m.begun).Seconds(), 1e-9) // some clocks are coarse
+		a.Speed = float64(a.decoded) / a.seconds
+	}
+	if a.Text != "" || a.End != Interrupted {
+		talk.Add("assistant", a.Text)
+		d.talk = talk
+	}
+	d.answers++
+	return a, nil
+}
+
+// room is how many tokens an answer to a prompt may have in the window.
+func (d *Dialogue) room(prompt []int32) int { return d.config.Window - len(prompt) }
+
+// least is the room that an answer is to have: a quarter of the window, if it may be as long.
+func (d *Dialogue) least() int { return max(1, min(d.config.Sampling.Tokens, d.config.Window/4)) }
+
+// fit is the conversation with one more message, and its tokens, without as many of the oldest turns as the window has no room for.
+func (d *Dialogue) fit(message string) (talk chat.Conversation, prompt []int32, dropped int, err error) {
+	talk = chat.Conversation{Messages: slices.Clone(d.talk.Messages), Train: slices.Clone(d.talk.Train)}
+	talk.Add("user", message)
+	for {
+		if prompt, err = d.config.Encoder.Prompt(&talk); err != nil || d.room(prompt) >= d.least() {
+			return talk, prompt, dropped, err
+		}
+		first := 0
+		if d.config.System != "" {
+			first = 1
+		}
+		next := slices.IndexFunc(talk.Messages[first+1:], fromUser)
+		if next < 0 {
+			return talk, nil, 0, fmt.Errorf("chat: message: found %d tokens with what the template adds, wanted at most %d: the window of %d (--window) with room for an answer",
+				len(prompt), d.config.Window-d.least(), d.config.Window)
+		}
+		talk.Messages = slices.Delete(talk.Messages, first, first+1+next)
+		talk.Train = slices.Delete(talk.Train, first, first+1+next)
+		dropped++
+	}
+}
+
+func fromUser(m *template.Object) bool {
+	role, _ := m.Get("role")
+	return role == "user"
+}
+
+// measured is a model that the tokenizer has a token for every logit of, and what it was asked for.
+type measured struct {
+	Model
+	vocabulary    int
+	kept, decoded int
+	begun         time.Time // of the first token after the prompt
+}
+
+// Window bounds nothing: a dialogue keeps to its own.
+func (m *measured) Window() int { return int(^uint(0) >> 1) }
+
+func (m *measured) Logits(ctx context.Context, window []int32) (logits []float32, err error) {
+	logits, m.kept, err = m.Extend(ctx, window)
+	m.begun = time.Now()
+	return logits[:min(m.vocabulary, len(logits))], err
+}
+
+func (m *measured) Decode(ctx context.Context, token int32) ([]float32, error) {
+	logits, err := m.Model.Decode(ctx, token)
+	m.decoded++
+	return logits[:min(m.vocabulary, len(logits))], err
+}

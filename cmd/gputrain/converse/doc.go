@@ -1,0 +1,2 @@
+// Package converse talks with a model: a [Dialogue] asks it and keeps what was said, a [Session] reads messages and writes answers as they come.
+package converse

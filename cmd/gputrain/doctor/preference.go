@@ -1,0 +1,341 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math"
+	"slices"
+
+	"gputrain/buffers"
+	"gputrain/gpu"
+	"gputrain/graph"
+	"gputrain/model"
+)
+
+// preferenceCase is case.json of kind dpo: an adapter that is trained on pairs of completions.
+type preferenceCase struct {
+	loraCase
+	LossType       string               `json:"loss_type"`
+	LogPs          string               `json:"logps"` // sum or mean
+	Beta           float64              `json:"beta"`
+	LabelSmoothing float64              `json:"label_smoothing"`
+	Lambda         float64              `json:"orpo_lambda"`
+	Gamma          float64              `json:"simpo_gamma"`
+	Metrics        []map[string]float64 `json:"metrics"` // of each step
+	GradNorms      map[string]float64   `json:"grad_norms"`
+	Tolerances     struct {
+		LogPs    tolerance `json:"logps"`
+		Rewards  tolerance `json:"rewards"`
+		Accuracy tolerance `json:"accuracy"`
+		GradNorm tolerance `json:"grad_norm"`
+	} `json:"-"`
+
+	pairs []pair
+}
+
+// pair is a row of rows.jsonl.
+type pair struct {
+	Prompt   []int32 `json:"prompt"`
+	Chosen   []int32 `json:"chosen"`
+	Rejected []int32 `json:"rejected"`
+}
+
+// rows are the pair's sequences.
+func (p pair) rows() [2][]int32 {
+	return [2][]int32{slices.Concat(p.Prompt, p.Chosen), slices.Concat(p.Prompt, p.Rejected)}
+}
+
+// batch lays pairs into rows of seq tokens, with the labels of their completions.
+func batch(pairs []pair, seq int) (tokens, labels []int32) {
+	for _, p := range pairs {
+		for _, row := range p.rows() {
+			at := len(tokens)
+			tokens = append(tokens, make([]int32, seq)...)
+			labels = append(labels, slices.Repeat([]int32{graph.IgnoreLabel}, seq)...)
+			copy(tokens[at:], row[:len(row)-1])
+			copy(labels[at+len(p.Prompt)-1:], row[len(p.Prompt):])
+		}
+	}
+	return tokens, labels
+}
+
+// pairRun is a modelRun whose steps learn pairs, and tell the figures of them by name.
+type pairRun interface {
+	modelRun
+	stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error)
+}
+
+// runPreference trains the adapter of a case on the device.
+func runPreference(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+	p, err := loadPreference(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	run, err := newDeviceModel(ctx, dev, &p.modelCase)
+	if err != nil {
+		return nil, err
+	}
+	defer run.release()
+	return c.trainPairs(p, run)
+}
+
+func loadPreference(c *goldenCase, dir fs.FS) (*preferenceCase, error) {
+	p := &preferenceCase{}
+	if err := c.decode(p); err != nil {
+		return nil, err
+	}
+	if err := c.decode(&struct {
+		Tolerance any `json:"tolerance"`
+	}{&p.Tolerances}); err != nil {
+		return nil, err
+	}
+	p.prefer = &model.Preference{Loss: p.LossType, Beta: p.Beta, LabelSmoothing: p.LabelSmoothing, Lambda: p.Lambda, Gamma: p.Gamma}
+	if err := p.prefer.Validate(); err != nil {
+		return nil, fmt.Errorf("case.json: %w", err)
+	}
+	if wanted := map[bool]string{false: "sum", true: "mean"}[p.prefer.Averages()]; p.LogPs != wanted {
+		return nil, fmt.Errorf("case.json: logps: found %q, wanted %q for loss_type %s", p.LogPs, wanted, p.LossType)
+	}
+	if err := p.readAdapter(dir); err != nil {
+		return nil, err
+	}
+	return p, p.readPairs(dir)
+}
+
+// readPairs reads rows.jsonl, and makes rows of two for each pair, as long as the longest.
+func (p *preferenceCase) readPairs(dir fs.FS) error {
+	raw, err := fs.ReadFile(dir, "rows.jsonl")
+	if err != nil {
+		return err
+	}
+	for in := json.NewDecoder(bytes.NewReader(raw)); ; {
+		var one pair
+		if err := in.Decode(&one); err == io.EOF {
+			break
+		} else if err != nil {
+			return fmt.Errorf("rows.jsonl: row %d: %w", len(p.pairs), err)
+		}
+		if len(one.Prompt) == 0 || len(one.Chosen) == 0 || len(one.Rejected) == 0 {
+			return fmt.Errorf("rows.jsonl: row %d: found a prompt or a completion without tokens, wanted at least one in each", len(p.pairs))
+		}
+		p.pairs = append(p.pairs, one)
+		for _, row := range one.rows() {
+			p.SeqLen = max(p.SeqLen, len(row)-1)
+		}
+	}
+	if p.Steps < 1 || p.Batch < 1 || len(p.pairs) != p.Steps*p.Batch || len(p.Metrics) != p.Steps || len(p.Losses) != p.Steps || len(p.Params) != len(p.initial) {
+		return fmt.Errorf("case.json: %d steps of batch %d, %d rows, %d metrics, %d losses, %d params: want a row for each of a batch, a metric and a loss a step, and the adapter's %d params",
+			p.Steps, p.Batch, len(p.pairs), len(p.Metrics), len(p.Losses), len(p.Params), len(p.initial))
+	}
+	p.Batch *= 2
+	return nil
+}
+
+// pairFigure is an output that a graph has of its pairs.
+type pairFigure struct {
+	name  string
+	value *graph.Value
+}
+
+// pairFigures are those that there are.
+func pairFigures(p *model.Pairs) (there []pairFigure) {
+	if p == nil {
+		return nil
+	}
+	for _, f := range []pairFigure{
+		{"logps_chosen", p.Chosen},
+		{"logps_rejected", p.Rejected},
+		{"reference_chosen", p.ReferenceChosen},
+		{"reference_rejected", p.ReferenceRejected},
+		{"rewards_chosen", p.RewardChosen},
+		{"rewards_rejected", p.RewardRejected},
+		{"log_odds", p.LogOdds},
+		{"nll", p.NLL},
+	} {
+		if f.value != nil {
+			there = append(there, f)
+		}
+	}
+	return there
+}
+
+// trainPairs makes all steps of a case and compares what is expected of the first, of the figures of each and at the end.
+func (c *goldenCase) trainPairs(p *preferenceCase, run pairRun) (*comparison, error) {
+	seen := &comparison{}
+	for step := range p.Steps {
+		pairs := p.pairs[step*p.Batch/2 : (step+1)*p.Batch/2]
+		tokens, labels := batch(pairs, p.SeqLen)
+		if step == 0 {
+			if err := c.firstLogits(p, seen, pairs[0], tokens, run); err != nil {
+				return nil, err
+			}
+		}
+		found, err := run.stepPairs(tokens, p.prefer.Inputs(tokens, labels, p.Batch))
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", step, err)
+		}
+		grads, err := run.gradients()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.compareFigures(p, seen, step, found, grads); err != nil {
+			return nil, err
+		}
+		if step == 0 {
+			if err := c.firstPairs(p, seen, found, grads, run); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := c.merged(&p.loraCase, seen); err != nil {
+		return nil, err
+	}
+	return seen, c.compareTree(&p.modelCase, seen, "final params", "expect/final/params", run.params, p.Tolerance.FinalParams)
+}
+
+// firstLogits compares the logits of the first pair.
+func (c *goldenCase) firstLogits(p *preferenceCase, seen *comparison, first pair, tokens []int32, run pairRun) error {
+	got, err := run.logits(tokens)
+	if err != nil {
+		return err
+	}
+	vocab := p.def.Vocab()
+	for row, side := range []string{"chosen", "rejected"} {
+		want, err := c.tensors.Float32("expect/0/logits/" + side)
+		if err != nil {
+			return err
+		}
+		length := len(first.rows()[row]) - 1
+		from := row * p.SeqLen * vocab
+		seen.tensor("step 0 logits "+side, got[from:from+length*vocab], want, p.Tolerance.Logits)
+	}
+	return nil
+}
+
+// firstPairs compares what is expected of each pair of the first step, and of its gradients.
+func (c *goldenCase) firstPairs(p *preferenceCase, seen *comparison, found map[string][]float32, grads []buffers.Host, run pairRun) error {
+	for _, t := range []struct{ name, figure string }{
+		{"logps/chosen", "logps_chosen"},
+		{"logps/rejected", "logps_rejected"},
+		{"reference_logps/chosen", "reference_chosen"},
+		{"reference_logps/rejected", "reference_rejected"},
+	} {
+		got, there := found[t.figure]
+		if !there {
+			continue
+		}
+		want, err := c.tensors.Float32("expect/0/" + t.name)
+		if err != nil {
+			return err
+		}
+		seen.tensor("step 0 "+t.name, got, want, p.Tolerances.LogPs)
+	}
+	for _, g := range grads {
+		if want, ok := p.GradNorms[g.Path]; ok {
+			seen.near("step 0 gradient norm of "+g.Path, norm([]buffers.Host{g}), want, p.Tolerances.GradNorm)
+		}
+	}
+	return c.compareTree(&p.modelCase, seen, "step 0 grads", "expect/0/grads", run.gradients, p.Tolerance.Grads)
+}
+
+// compareFigures compares the means over the pairs of a step, its loss and the length of its gradient.
+func (c *goldenCase) compareFigures(p *preferenceCase, seen *comparison, step int, found map[string][]float32, grads []buffers.Host) error {
+	got := map[string]float64{"grad_norm": norm(grads)}
+	for name, values := range found {
+		got[name] = mean(values, func(i int) float64 { return float64(values[i]) })
+	}
+	got["nll"] /= float64(p.Batch / 2) // a share of the sum over the pairs
+	chosen, rejected := found["rewards_chosen"], found["rewards_rejected"]
+	got["margin"] = got["rewards_chosen"] - got["rewards_rejected"]
+	got["accuracy"] = mean(chosen, func(i int) float64 {
+		if chosen[i] > rejected[i] {
+			return 1
+		}
+		return 0
+	})
+	if odds, there := found["log_odds"]; there {
+		got["log_odds_ratio"] = mean(odds, func(i int) float64 { return -math.Log1p(math.Exp(-float64(odds[i]))) })
+	}
+	l := p.Tolerances
+	within := map[string]tolerance{
+		"loss": p.Tolerance.Loss, "rewards_chosen": l.Rewards, "rewards_rejected": l.Rewards, "margin": l.Rewards, "accuracy": l.Accuracy,
+		"logps_chosen": l.LogPs, "logps_rejected": l.LogPs, "grad_norm": l.GradNorm,
+	}
+	if p.prefer.Loss == model.PreferORPO {
+		within["nll"], within["log_odds"], within["log_odds_ratio"] = p.Tolerance.Loss, p.Tolerance.Loss, p.Tolerance.Loss
+	}
+	for _, name := range slices.Sorted(maps.Keys(within)) {
+		want, there := p.Metrics[step][name]
+		if !there {
+			return fmt.Errorf("case.json: metrics: step %d: found no %q, wanted one", step, name)
+		}
+		seen.near(fmt.Sprintf("step %d %s", step, name), got[name], want, within[name])
+	}
+	seen.near(fmt.Sprintf("step %d loss of losses", step), got["loss"], p.Losses[step], p.Tolerance.Loss)
+	return nil
+}
+
+// near compares one number that has no others beside it.
+func (c *comparison) near(where string, got, want float64, tol tolerance) {
+	c.number(where, got, want, tol.ATol+(tol.RTol+tol.ATolRelMax)*math.Abs(want))
+}
+
+func mean(of []float32, value func(i int) float64) float64 {
+	sum := 0.0
+	for i := range of {
+		sum += value(i)
+	}
+	return sum / float64(len(of))
+}
+
+// norm is the Euclidean length of all arrays together.
+func norm(of []buffers.Host) float64 {
+	sum := 0.0
+	for _, h := range of {
+		for _, x := range h.Data {
+			sum += float64(x) * float64(x)
+		}
+	}
+	return math.Sqrt(sum)
+}
+
+func (d *deviceModel) stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error) {
+	for name := range d.loss.Inputs() {
+		var err error
+		switch name {
+		case model.InputTokens:
+			err = d.loss.WriteInts(name, tokens)
+		case model.InputLabels:
+			err = d.loss.WriteInts(name, in.Labels)
+		case model.InputWeights:
+			err = d.loss.WriteFloats(name, in.Weights)
+		case model.InputPairs:
+			err = d.loss.WriteFloats(name, in.Counts)
+		case model.InputLossScale:
+			err = d.loss.WriteFloats(name, []float32{1 / float32(in.Pairs)})
+		case model.InputLearnedScale:
+			err = d.loss.WriteFloats(name, []float32{float32(in.Pairs) / float32(in.Learned)})
+		default:
+			err = fmt.Errorf("input %q: nothing to write", name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := d.update(); err != nil {
+		return nil, err
+	}
+	found := map[string][]float32{}
+	for _, name := range d.figures {
+		var err error
+		if found[name], err = d.read(d.loss.Output(name)); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}

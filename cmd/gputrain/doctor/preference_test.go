@@ -1,0 +1,346 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
+	"gputrain/buffers/safetensors"
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/graph"
+	"gputrain/model"
+	"gputrain/optim"
+)
+
+// stepPairs is that of the graph of the objective, in float64.
+func (d *twinModel) stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error) {
+	feeds := d.feeds(tokens)
+	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
+	feeds[model.InputWeights] = widened([]int{len(in.Weights)}, in.Weights)
+	feeds[model.InputPairs] = widened([]int{len(in.Counts)}, in.Counts)
+	feeds[model.InputLossScale] = &graph.Array{Shape: []int{}, Data: []float64{1 / float64(in.Pairs)}}
+	feeds[model.InputLearnedScale] = &graph.Array{Shape: []int{}, Data: []float64{float64(in.Pairs) / float64(in.Learned)}}
+	values := append([]*graph.Value{d.loss.Loss}, d.grads...)
+	figures := pairFigures(d.loss.Pairs)
+	for _, f := range figures {
+		values = append(values, f.value)
+	}
+	got, err := graph.Eval(d.loss.Graph, feeds, values...)
+	if err != nil {
+		return nil, err
+	}
+	d.last = nil
+	for i, p := range d.m.initial {
+		d.last = append(d.last, buffers.Host{Path: p.Path, Shape: p.Shape, Data: narrowed(got[1+i])})
+	}
+	found := map[string][]float32{"loss": narrowed(got[0])}
+	for i, f := range figures {
+		found[f.name] = narrowed(got[1+len(d.grads)+i])
+	}
+	return found, d.optimizer.Update(d.last)
+}
+
+// byHand is a pairRun of the equations themselves: log-probabilities of the logits of the network and of its base, and of the logits' gradients, which are
+// written down here, those of the parameters.
+type byHand struct {
+	*twinModel
+	p            *preferenceCase
+	base, policy *model.Built
+	grads        []*graph.Value
+	done         int // steps
+}
+
+func newByHand(t *testing.T, p *preferenceCase) *byHand {
+	h := &byHand{twinModel: newTwinModel(t, &p.modelCase), p: p}
+	var err error
+	h.base, err = model.BaseOf(p.def).Build(p.Batch, p.SeqLen, model.Options{Logits: true})
+	require.NoError(t, err)
+	h.policy, err = p.def.Build(p.Batch, p.SeqLen, model.Options{Logits: true})
+	require.NoError(t, err)
+	g := h.policy.Graph
+	_, values := p.trained(h.policy)
+	h.grads, err = graph.Gradients(g, g.Sum(g.Mul(h.policy.Logits, g.Input("slopes", h.policy.Logits.Type()))), values)
+	require.NoError(t, err)
+	return h
+}
+
+// logP is log softmax of row i of logits at id.
+func logP(logits *graph.Array, i int, id int32) float64 {
+	v := logits.Shape[1]
+	sum := 0.0
+	for _, z := range logits.Data[i*v : (i+1)*v] {
+		sum += math.Exp(z)
+	}
+	return logits.Data[i*v+int(id)] - math.Log(sum)
+}
+
+func sigma(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+func (h *byHand) stepPairs(ids []int32, _ model.PairInputs) (map[string][]float32, error) {
+	pairs := h.p.pairs[h.done*h.p.Batch/2 : (h.done+1)*h.p.Batch/2]
+	h.done++
+	feeds := h.feeds(ids)
+	base, err := graph.Eval(h.base.Graph, feeds, h.base.Logits)
+	require.NoError(h.t, err)
+	policy, err := graph.Eval(h.policy.Graph, feeds, h.policy.Logits)
+	require.NoError(h.t, err)
+	logits, slopes, n := policy[0], graph.NewArray(policy[0].Shape), float64(len(pairs))
+	learn := func(row, at int, ids []int32, slope float64) { // adds slope times the gradient of the log-probability of ids[at]
+		i, v := row*h.p.SeqLen+at-1, logits.Shape[1]
+		for id := range v {
+			slopes.Data[i*v+id] -= slope * math.Exp(logP(logits, i, int32(id)))
+		}
+		slopes.Data[i*v+int(ids[at])] += slope
+	}
+	found, loss, nll, tokens := map[string][]float32{}, 0.0, 0.0, 0.0
+	note := func(name string, x float64) { found[name] = append(found[name], float32(x)) }
+	for _, p := range pairs {
+		tokens += float64(len(p.Prompt) + len(p.Chosen) - 1)
+	}
+	for i, p := range pairs {
+		var ids [2][]int32
+		var weight, own, ref [2]float64
+		for side, completion := range [][]int32{p.Chosen, p.Rejected} {
+			ids[side], weight[side] = slices.Concat(p.Prompt, completion), 1
+			if h.p.LogPs == "mean" {
+				weight[side] = 1 / float64(len(completion))
+			}
+			for at := len(p.Prompt); at < len(ids[side]); at++ {
+				own[side] += weight[side] * logP(logits, (2*i+side)*h.p.SeqLen+at-1, ids[side][at])
+				ref[side] += weight[side] * logP(base[0], (2*i+side)*h.p.SeqLen+at-1, ids[side][at])
+			}
+		}
+		var reward, slope [2]float64 // of the loss by own
+		c, r, e, beta := own[0], own[1], h.p.LabelSmoothing, h.p.Beta
+		switch h.p.LossType {
+		case "orpo":
+			o := (c - r) - (math.Log(1-math.Exp(c)) - math.Log(1-math.Exp(r)))
+			loss -= h.p.Lambda * math.Log(sigma(o)) / n
+			reward = [2]float64{h.p.Lambda * c, h.p.Lambda * r}
+			slope = [2]float64{-h.p.Lambda * sigma(-o) / n / (1 - math.Exp(c)), h.p.Lambda * sigma(-o) / n / (1 - math.Exp(r))}
+			note("log_odds", o)
+			for at := 1; at < len(ids[0]); at++ {
+				nll -= logP(logits, 2*i*h.p.SeqLen+at-1, ids[0][at]) / tokens
+				learn(2*i, at, ids[0], -1/tokens)
+			}
+		default:
+			reward = [2]float64{beta * c, beta * r}
+			if h.p.LossType == "sigmoid" {
+				reward = [2]float64{beta * (c - ref[0]), beta * (r - ref[1])}
+				note("reference_chosen", ref[0])
+				note("reference_rejected", ref[1])
+			}
+			z := reward[0] - reward[1] - h.p.Gamma
+			loss += (-(1-e)*math.Log(sigma(z)) - e*math.Log(sigma(-z))) / n
+			dz := (-(1-e)*sigma(-z) + e*sigma(z)) / n
+			slope = [2]float64{beta * dz, -beta * dz}
+		}
+		for side := range 2 {
+			for at := len(p.Prompt); at < len(ids[side]); at++ {
+				learn(2*i+side, at, ids[side], slope[side]*weight[side])
+			}
+		}
+		note("logps_chosen", c)
+		note("logps_rejected", r)
+		note("rewards_chosen", reward[0])
+		note("rewards_rejected", reward[1])
+	}
+	if h.p.LossType == "orpo" {
+		note("nll", nll*n)
+	}
+	note("loss", loss+nll)
+	feeds["slopes"] = slopes
+	grads, err := graph.Eval(h.policy.Graph, feeds, h.grads...)
+	require.NoError(h.t, err)
+	h.last = nil
+	for i, p := range h.m.initial {
+		h.last = append(h.last, buffers.Host{Path: p.Path, Shape: p.Shape, Data: narrowed(grads[i])})
+	}
+	return found, h.optimizer.Update(h.last)
+}
+
+func loadPairs(t *testing.T, name string) (*goldenCase, *preferenceCase) {
+	t.Helper()
+	dir := Folder(filepath.Join(families, "dpo", name))
+	c, err := loadCase(dir)
+	require.NoError(t, err)
+	p, err := loadPreference(c, dir)
+	require.NoError(t, err)
+	return c, p
+}
+
+// TestTwinFollowsPreferences holds the graph of the objectives against cases, in float64, and the equations of this file too; and what a case must catch.
+func TestTwinFollowsPreferences(t *testing.T) {
+	twin := func(t *testing.T, p *preferenceCase) pairRun { return newTwinModel(t, &p.modelCase) }
+	hand := func(t *testing.T, p *preferenceCase) pairRun { return newByHand(t, p) }
+	for _, row := range []struct {
+		name, what string
+		run        func(t *testing.T, p *preferenceCase) pairRun
+		spoil      func(p *preferenceCase)
+	}{
+		{"dpo_llama_sigmoid", "", twin, func(*preferenceCase) {}},
+		{"orpo_qwen2", "", twin, func(*preferenceCase) {}},
+		{"dpo_llama_sigmoid", "", hand, func(*preferenceCase) {}},
+		{"orpo_qwen2", "", hand, func(*preferenceCase) {}},
+		{"dpo_llama_sigmoid", "another beta", twin, func(p *preferenceCase) { p.prefer.Beta = 0.301 }},
+		{"dpo_llama_sigmoid", "smoothed", twin, func(p *preferenceCase) { p.prefer.LabelSmoothing = 0.001 }},
+		{"dpo_llama_sigmoid", "an accuracy", twin, func(p *preferenceCase) { p.Metrics[1]["accuracy"] = 0 }},
+		{"dpo_llama_sigmoid", "a token of a prompt", twin, func(p *preferenceCase) { p.pairs[11].Prompt[0] ^= 1 }},
+		{"orpo_qwen2", "another lambda", twin, func(p *preferenceCase) { p.prefer.Lambda = 0.401 }},
+		{"orpo_qwen2", "the odds", twin, func(p *preferenceCase) { p.Metrics[3]["log_odds"] += 0.001 }},
+		{"orpo_qwen2", "the length of a gradient", twin, func(p *preferenceCase) { p.Metrics[2]["grad_norm"] *= 1.001 }},
+	} {
+		t.Run(row.name+" "+row.what, func(t *testing.T) {
+			c, p := loadPairs(t, row.name)
+			row.spoil(p)
+			seen, err := c.trainPairs(p, row.run(t, p))
+			require.NoError(t, err)
+			pass, found, allowed, where := seen.result()
+			assert.Equal(t, row.what == "", pass, "%s: %g, allowed %g", where, found, allowed)
+		})
+	}
+}
+
+// madePairs is a case of which byHand tells all that is expected.
+func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*goldenCase, *preferenceCase) {
+	const steps, rows = 2, 2
+	random := rand.New(rand.NewPCG(61, 62))
+	p := &preferenceCase{LossType: prefer.Loss, LogPs: "sum", Beta: prefer.Beta, LabelSmoothing: prefer.LabelSmoothing, Lambda: prefer.Lambda, Gamma: prefer.Gamma}
+	if prefer.Averages() {
+		p.LogPs = "mean"
+	}
+	p.def, p.prefer, p.Batch, p.Steps, p.SeqLen = def, &prefer, 2*rows, steps, 9
+	p.Optimizer, p.WeightDecay = "adamw", 0.1
+	p.Config = json.RawMessage(`{"b1":0.9,"b2":0.999,"eps":1e-5,"eps_root":0,"mu_dtype":null}`)
+	p.Schedule = optim.ScheduleConfig{Type: "constant", LearningRate: 0.003}
+	for range steps * rows {
+		ids := func(n int) (ids []int32) {
+			for range 1 + random.IntN(n) {
+				ids = append(ids, random.Int32N(int32(def.Vocab())))
+			}
+			return ids
+		}
+		p.pairs = append(p.pairs, pair{Prompt: ids(3), Chosen: ids(7), Rejected: ids(7)})
+	}
+	own := model.AdapterParams(def)
+	for _, h := range model.Init(def, 12) {
+		for i := range h.Data {
+			h.Data[i] += float32(0.3 * random.NormFloat64())
+		}
+		if slices.Contains(own, h.Path) {
+			p.initial = append(p.initial, h)
+			p.Params = append(p.Params, paramSpec{Name: h.Path, Shape: h.Shape})
+		} else {
+			p.frozen = append(p.frozen, h)
+		}
+	}
+	var tensors []safetensors.Tensor
+	hand := newByHand(t, p)
+	for step := range steps {
+		pairs := p.pairs[step*rows : (step+1)*rows]
+		tokens, _ := batch(pairs, p.SeqLen)
+		logits, err := hand.logits(tokens)
+		require.NoError(t, err)
+		found, err := hand.stepPairs(tokens, model.PairInputs{})
+		require.NoError(t, err)
+		metrics := map[string]float64{"grad_norm": norm(hand.last), "accuracy": 0}
+		for name, values := range found {
+			for _, v := range values {
+				metrics[name] += float64(v) / float64(len(values))
+			}
+		}
+		metrics["nll"] /= rows
+		metrics["margin"] = metrics["rewards_chosen"] - metrics["rewards_rejected"]
+		for i, c := range found["rewards_chosen"] {
+			if c > found["rewards_rejected"][i] {
+				metrics["accuracy"] += 1.0 / rows
+			}
+		}
+		for _, o := range found["log_odds"] {
+			metrics["log_odds_ratio"] += math.Log(sigma(float64(o))) / rows
+		}
+		p.Metrics, p.Losses = append(p.Metrics, metrics), append(p.Losses, metrics["loss"])
+		if step > 0 {
+			continue
+		}
+		for side, name := range []string{"chosen", "rejected"} {
+			v := def.Vocab()
+			length := len(pairs[0].rows()[side]) - 1
+			part := logits[side*p.SeqLen*v:][:length*v]
+			tensors = append(tensors, safetensors.Float32s("expect/0/logits/"+name, []int{length, v}, part),
+				safetensors.Float32s("expect/0/logps/"+name, []int{rows}, found["logps_"+name]))
+			if reference, there := found["reference_"+name]; there {
+				tensors = append(tensors, safetensors.Float32s("expect/0/reference_logps/"+name, []int{rows}, reference))
+			}
+		}
+		for _, h := range hand.last {
+			tensors = append(tensors, safetensors.Float32s("expect/0/grads/"+h.Path, h.Shape, h.Data))
+		}
+	}
+	for _, h := range hand.optimizer.Params() {
+		tensors = append(tensors, safetensors.Float32s("expect/final/params/"+h.Path, h.Shape, h.Data))
+	}
+	p.Tolerance.Loss, p.Tolerance.Logits = tolerance{RTol: 1e-5, ATol: 2e-5}, tolerance{RTol: 2e-5, ATol: 5e-5}
+	p.Tolerance.Grads, p.Tolerance.FinalParams = tolerance{RTol: 1e-4, ATol: 1e-8, ATolRelMax: 5e-5}, tolerance{RTol: 1e-5, ATol: 2e-4}
+	p.Tolerances.LogPs, p.Tolerances.Rewards = tolerance{RTol: 1e-5, ATol: 5e-5}, tolerance{RTol: 1e-5, ATol: 5e-5}
+	p.Tolerances.Accuracy, p.Tolerances.GradNorm = tolerance{ATol: 1e-6}, tolerance{RTol: 1e-4, ATol: 1e-7}
+	file, err := safetensors.Parse(stored(t, tensors))
+	require.NoError(t, err)
+	return &goldenCase{tensors: file}, p
+}
+
+// TestPreferencesOfOtherModels holds objectives that no case has, and networks of other kinds: a tied head with an adapter, a head and an embedding that are
+// trained whole, products [in, out], capped logits.
+func TestPreferencesOfOtherModels(t *testing.T) {
+	adapted := func(def model.Definition, err error) func(l model.LoRA) model.Definition {
+		require.NoError(t, err)
+		return func(l model.LoRA) model.Definition {
+			def, err := model.WithLoRA(def, l)
+			require.NoError(t, err)
+			return def
+		}
+	}
+	gpt2 := adapted(model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 3, Width: 15, Vocab: 23, Context: 9}))
+	llama := adapted(model.NewLlama(model.LlamaConfig{Layers: 1, Heads: 4, KVHeads: 1, Width: 18, HeadDim: 6, Vocab: 29, Context: 9, Intermediate: 21}))
+	cases := []struct {
+		name   string
+		def    model.Definition
+		prefer model.Preference
+	}{
+		{"simpo smoothed", llama(model.LoRA{Rank: 2, Save: []string{"lm_head", "embed_tokens"}}), model.Preference{Loss: "simpo", Beta: 2, Gamma: 0.7, LabelSmoothing: 0.2}},
+		{"sigmoid smoothed", gpt2(model.LoRA{Rank: 2, Target: []string{"c_attn", "lm_head"}}), model.Preference{Loss: "sigmoid", Beta: 0.2, LabelSmoothing: 0.3}},
+		{"simpo", gpt2(model.LoRA{Rank: 1, DoRA: true, Target: []string{"c_fc"}}), model.Preference{Loss: "simpo", Beta: 1.5}},
+		{"sigmoid, copies", llama(model.LoRA{Rank: 3, Save: []string{"lm_head", "norm"}}), model.Preference{Loss: "sigmoid", Beta: 0.1}},
+		{"orpo", gpt2(model.LoRA{Rank: 2, Target: []string{"all-linear"}}), model.Preference{Loss: "orpo", Lambda: 0.7}},
+	}
+	for _, row := range cases {
+		t.Run(row.name, func(t *testing.T) {
+			c, p := madePairs(t, row.def, row.prefer)
+			seen, err := c.trainPairs(p, newTwinModel(t, &p.modelCase))
+			require.NoError(t, err)
+			pass, found, allowed, where := seen.result()
+			assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+			assert.Less(t, seen.ratio, 0.2, "float64 throughout, but for what is stored")
+		})
+	}
+	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
+		row := cases[0]
+		c, p := madePairs(t, row.def, row.prefer)
+		run, err := newDeviceModel(context.Background(), dev, &p.modelCase)
+		require.NoError(t, err)
+		defer run.release()
+		seen, err := c.trainPairs(p, run)
+		require.NoError(t, err)
+		pass, found, allowed, where := seen.result()
+		assert.True(t, pass, "%s: %g, allowed %g", where, found, allowed)
+	})
+}

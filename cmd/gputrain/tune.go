@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gputrain/internal/terminal"
+	"gputrain/train"
+	"gputrain/train/runfile"
+)
+
+// tuneFile is the run file that tune writes into the run directory.
+const tuneFile = "tune.yaml"
+
+type tuneCmd struct {
+	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, with its tokenizer and chat template." type:"existingdir"`
+	Data     []string `arg:"" help:"Files of conversations: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
+	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
+	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`
+	Adapter  string   `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
+	Progress string   `help:"auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
+	Fresh    bool     `help:"Choose anew, and start over: remove an earlier run's files from the run directory."`
+}
+
+// Help says what the command does.
+func (*tuneCmd) Help() string {
+	return "Chooses adapters (LoRA), the storage of the base, window, batch, rate and steps from the model, the conversations and the memory, says why, writes " +
+		"them as " + tuneFile + " into the run directory, and trains. The same command resumes with these choices."
+}
+
+func (c *tuneCmd) Run(ctx context.Context) error {
+	model, rows, err := c.places()
+	if err != nil {
+		return err
+	}
+	if c.RunDir == "" {
+		if c.RunDir, err = c.runDir(model, rows); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(c.RunDir, tuneFile)
+	switch _, err := os.Stat(path); {
+	case err == nil && !c.Fresh:
+		err = c.recorded(path, model, rows)
+		if err != nil {
+			return err
+		}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	default:
+		if err := c.choose(ctx, path, model, rows); err != nil {
+			return err
+		}
+	}
+	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
+	t.extend = func(run *train.Config) error { return ask(run, os.Stdout) }
+	if err := t.Run(ctx); err != nil {
+		return err
+	}
+	return c.farewell(os.Stdout, t.result)
+}
+
+// places are the model and the files of rows, from wherever the command is given again.
+func (c *tuneCmd) places() (model string, rows []string, err error) {
+	if model, err = filepath.Abs(c.Model); err != nil {
+		return "", nil, err
+	}
+	for _, file := range c.Data {
+		switch ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(file, ".gz"))); ext {
+		case ".txt", ".md":
+			return "", nil, usageError{fmt.Errorf("tune: %s: found text, wanted rows of conversations (.jsonl, .json, .parquet); "+
+				"gputrain train --set model.from=%s --set data.text=%s --set lora.rank=16 trains adapters on text", file, c.Model, file)}
+		}
+		abs, err := filepath.Abs(file)
+		if err != nil {
+			return "", nil, err
+		}
+		rows = append(rows, abs)
+	}
+	return model, rows, nil
+}
+
+// runDir is the directory of the run below runs/: named for the model and the first file.
+func (c *tuneCmd) runDir(model string, rows []string) (string, error) {
+	cfg, err := runfile.ReadAll(nil, os.Environ(), c.Set)
+	if err != nil {
+		return "", usageError{err}
+	}
+	file := filepath.Base(rows[0])
+	name, _, _ := strings.Cut(file, ".")
+	return runDirOf([]string{filepath.Base(model) + "-" + name + ".yaml"}, cfg), nil
+}
+
+// recorded holds the command to the model and the files that the run was begun with.
+func (c *tuneCmd) recorded(path, model string, rows []string) error {
+	cfg := runfile.New()
+	if err := cfg.Record(path); err != nil {
+		return usageError{err}
+	}
+	switch found := cfg.Model.From; {
+	case found == model:
+	case gone(found) && !gone(model): // it has moved: the run compares its parameters
+		c.Set = append(slices.Clone(c.Set), "model.from="+model)
+	default:
+		return usageError{fmt.Errorf("tune: run directory %q: found a run of the model %s, wanted %s: name another directory with --run-dir, or remove this one", c.RunDir, found, model)}
+	}
+	if found := cfg.Data.JSONL; !slices.Equal(found, rows) {
+		return usageError{fmt.Errorf("tune: run directory %q: found a run on %s, wanted %s: name another directory with --run-dir, or remove this one",
+			c.RunDir, strings.Join(found, ", "), strings.Join(rows, ", "))}
+	}
+	say("gputrain: tune: as chosen before: %s\n", path)
+	return nil
+}
+
+// farewell says what may be done with the result.
+func (c *tuneCmd) farewell(out io.Writer, r train.Result) error {
+	at, note := c.RunDir, ""
+	if r.BestStep > 0 && r.BestStep != r.Step {
+		at = filepath.Join(c.RunDir, "checkpoints", fmt.Sprintf("step-%08d", r.BestStep))
+		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
+	}
+	name := shellWord(filepath.Base(c.RunDir))
+	_, err := fmt.Fprintf(out, "\nthe adapters are in %s%s\n  gputrain chat %s\n  gputrain merge %s --to %s-merged\n  gputrain export %s --to %s-adapters\n",
+		terminal.Text(at), note, shellWord(at), shellWord(at), name, shellWord(at), name)
+	return err
+}
+
+// shellWord is a path as a shell takes it.
+func shellWord(path string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+,:@%", r)
+	}
+	if path != "" && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/internal/ondisk"
+	"gputrain/internal/stranger"
+	"gputrain/internal/terminal"
+	"gputrain/model"
+	"gputrain/pipeline"
+	"gputrain/state"
+	"gputrain/tokenizer"
+	"gputrain/train"
+	"gputrain/train/runfile"
+	"gputrain/train/setup"
+	"gputrain/train/tuning"
+)
+
+// choosing is what tune knows when it chooses.
+type choosing struct {
+	set         []string
+	model       string
+	rows        []string
+	validation  float64
+	device      *gpu.Device
+	planned     state.Config // what was last asked about
+	memory      uint64       // that it takes
+	definition  model.Definition
+	description string // of the conversations
+}
+
+// choose chooses, says so, and writes the run file.
+func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) error {
+	h := &choosing{set: c.Set, model: model, rows: rows}
+	text, facts, err := h.read(ctx)
+	if err != nil {
+		return err
+	}
+	defer text.Close()
+	if err := h.open(ctx, c.Adapter, &facts); err != nil {
+		return err
+	}
+	defer h.device.Release()
+	recipe, err := tuning.Choose(facts, func(r tuning.Recipe) (bool, error) { return h.fits(ctx, r) })
+	if err != nil {
+		return err
+	}
+	cfg, err := h.config(&recipe)
+	if err != nil {
+		return err
+	}
+	steps, err := data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs)
+	if err != nil {
+		return usageError{err}
+	}
+	recipe.Last(steps)
+	if err := h.tell(ctx, os.Stdout, c.Model, recipe); err != nil {
+		return err
+	}
+	var file bytes.Buffer
+	if err := recipe.Write(&file, h.model, h.rows, h.validation); err != nil {
+		return err
+	}
+	fmt.Printf("run file   %s\n\n", terminal.Text(path))
+	return writeWhole(path, file.Bytes())
+}
+
+// writeWhole writes a file that is there as a whole or not at all.
+func writeWhole(path string, content []byte) error {
+	if err := ondisk.MkdirAll(filepath.Dir(path)); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", content, 0o666); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// config is the run file of a recipe, nil for none yet, with what the user sets over it.
+func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
+	var text bytes.Buffer
+	var err error
+	if r != nil {
+		err = r.Write(&text, h.model, h.rows, h.validation)
+	} else {
+		err = tuning.Begin(&text, h.model, h.rows, h.validation)
+	}
+	if err != nil {
+		return nil, err
+	}
+	cfg := runfile.New()
+	err = cfg.Parse(tuneFile, text.Bytes())
+	if err == nil {
+		err = cfg.Environment(os.Environ())
+	}
+	for _, s := range h.set {
+		if err == nil {
+			err = cfg.Set(s)
+		}
+	}
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return cfg, nil
+}
+
+// read reads the model's description and the conversations.
+func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error) {
+	var f tuning.Facts
+	cfg, err := h.config(nil)
+	if err != nil {
+		return nil, f, err
+	}
+	text, err := h.text(ctx, cfg, told)
+	if err != nil {
+		return nil, f, err
+	}
+	if all, ok := text.Train.(*data.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
+		if h.validation, err = tuning.Share(len(all.Lengths())); err != nil {
+			text.Close()
+			return nil, f, usageError{err}
+		}
+		text.Close()
+		if cfg, err = h.config(nil); err != nil {
+			return nil, f, err
+		}
+		if text, err = h.text(ctx, cfg, io.Discard); err != nil {
+			return nil, f, err
+		}
+	}
+	documents, ok := text.Train.(*data.Documents)
+	if !ok {
+		text.Close()
+		return nil, f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of conversations")}
+	}
+	f.Lengths = documents.Lengths()
+	if held, ok := text.Validation.(*data.Documents); ok {
+		f.Held = len(held.Lengths())
+		shown, err := text.Held(f.Held, h.definition.Context())
+		if err != nil {
+			text.Close()
+			return nil, f, err
+		}
+		for _, s := range shown {
+			f.Answer = max(f.Answer, longestRun(s.Learned))
+		}
+	}
+	f.Wanted = wanted(cfg)
+	if f.Model, err = h.facts(); err != nil {
+		text.Close()
+		return nil, f, err
+	}
+	h.description = describe(text.Tallies)
+	return text, f, nil
+}
+
+// text opens the conversations, of a model that has a tokenizer.
+func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*data.Corpus, error) {
+	def, err := model.ReadConfig(h.model)
+	if err != nil {
+		return nil, &setup.ModelError{Err: err}
+	}
+	h.definition = def
+	if cfg.Data.Tokenizer == "" && !tokenizer.Has(h.model) {
+		return nil, usageError{fmt.Errorf("tune: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: copy it from where the model is from, "+
+			"or name one with --set data.tokenizer=DIR", h.model)}
+	}
+	text, _, _, err := setup.Text(ctx, cfg, out)
+	return text, err
+}
+
+// longestRun is the longest stretch of what is learned.
+func longestRun(learned []bool) (most int) {
+	n := 0
+	for _, l := range learned {
+		if n++; !l {
+			n = 0
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// describe says what the conversations are, in a line.
+func describe(tallies []data.Tally) string {
+	var parts []string
+	for _, t := range tallies {
+		text := fmt.Sprintf("%d documents (%s), longest %d tokens, %.0f %% of the tokens learned", t.Documents, strings.Join(t.Forms, ", "), t.Longest, 100*float64(t.Learned)/float64(max(t.Tokens, 1)))
+		if t.Unlearned > 0 {
+			text += fmt.Sprintf(", %d left out", t.Unlearned)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// wanted are the choices that the user has made.
+func wanted(cfg *runfile.Config) (w tuning.Wanted) {
+	given := func(key string) bool {
+		from := string(cfg.Origin(key))
+		return from != "default" && !strings.HasPrefix(from, tuneFile+":")
+	}
+	for key, lay := range map[string]func(){
+		"lora.rank":               func() { w.Rank = cfg.LoRA.Rank },
+		"lora.target":             func() { w.Target = cfg.LoRA.Target },
+		"lora.from":               func() { w.From = cfg.LoRA.From },
+		"model.base":              func() { w.Base = cfg.Model.Base },
+		"model.context":           func() { w.Context = cfg.Model.Context },
+		"train.batch":             func() { w.Batch = cfg.Train.Batch },
+		"train.accumulate":        func() { w.Accumulate = cfg.Train.Accumulate },
+		"train.recompute":         func() { w.Recompute = cfg.Train.Recompute },
+		"data.epochs":             func() { w.Epochs = cfg.Data.Epochs },
+		"optimizer.learning_rate": func() { w.Rate = cfg.Optimizer.LearningRate },
+	} {
+		if given(key) {
+			lay()
+		}
+	}
+	return w
+}
+
+// facts are the model's sizes.
+func (h *choosing) facts() (tuning.Model, error) {
+	def := h.definition
+	m := tuning.Model{Parameters: model.Parameters(def), Context: def.Context(), Stored: "f32"}
+	for _, p := range def.Params() {
+		if len(p.Shape) != 2 {
+			continue
+		}
+		a, b := p.Shape[0], p.Shape[1]
+		if a == def.Vocab() {
+			m.Width = b
+			continue
+		}
+		if side := min(a, b); m.Side == 0 || side < m.Side {
+			m.Side = side
+		}
+	}
+	var stored struct {
+		Old string `json:"torch_dtype"`
+		New string `json:"dtype"`
+	}
+	if err := stranger.ReadJSON(filepath.Join(h.model, "config.json"), &stored); err != nil {
+		return m, &setup.ModelError{Err: err}
+	}
+	for _, name := range []string{stored.Old, stored.New} {
+		if short, ok := map[string]string{"bfloat16": "bf16", "float16": "f16"}[name]; ok {
+			m.Stored = short
+		}
+	}
+	return m, nil
+}
+
+// open opens the adapter, and says what it can give.
+func (h *choosing) open(ctx context.Context, sel string, f *tuning.Facts) error {
+	cfg, err := h.config(nil)
+	if err != nil {
+		return err
+	}
+	adapters, err := setup.Adapters(cfg, sel)
+	if err != nil {
+		return err
+	}
+	options, err := setup.DeviceOptions(cfg, adapters...)
+	if err != nil {
+		return err
+	}
+	if h.device, err = gpu.Open(ctx, adapters[0], options); err != nil {
+		return err
+	}
+	f.Machine.Memory, _, _ = h.device.Available()
+	f.Machine.Software = h.device.Adapter().Class() != gpu.Hardware
+	for _, base := range []string{"f32", "bf16", "nf4"} {
+		if cfg.Set("model.base="+base) == nil && cfg.Validate() == nil {
+			f.Machine.Bases = append(f.Machine.Bases, base)
+		}
+	}
+	return nil
+}
+
+// fits tells whether the plan of a recipe fits the adapter.
+func (h *choosing) fits(ctx context.Context, r tuning.Recipe) (bool, error) {
+	cfg, err := h.config(&r)
+	if err != nil {
+		return false, err
+	}
+	if cfg.Pipeline.Stages > 1 {
+		return false, usageError{errors.New("tune: pipeline.stages: found more than 1, wanted 1: gputrain train takes a run file with stages")}
+	}
+	c, begin, err := setup.State(cfg, io.Discard)
+	if err != nil {
+		return false, err
+	}
+	begin.Release()
+	c = c.WithDefaults()
+	c.Sampling = cfg.Train.Sample.Tokens > 0
+	if cfg.Data.Validation > 0 {
+		c.Evaluation = train.EvaluationRows(ctx, c, cfg.Train.EvalTokens)
+	}
+	dry, err := state.Dry(ctx, c, h.device.AsDry())
+	if err != nil {
+		return false, err
+	}
+	defer dry.Release()
+	h.planned, h.memory = c, 0
+	for _, m := range dry.Memory() {
+		h.memory += m.Total()
+	}
+	return state.FitsMemory([]*gpu.Device{h.device}, dry.Memory()), nil
+}
+
+// tell says what was chosen, and how long it takes.
+func (h *choosing) tell(ctx context.Context, out io.Writer, name string, r tuning.Recipe) error {
+	peak, err := pipeline.Peak(ctx, []*gpu.Device{h.device})
+	if err != nil {
+		return err
+	}
+	takes, err := train.Expected(h.planned, r.Steps, h.device.Adapter(), peak)
+	if err != nil {
+		return err
+	}
+	of := "unknown"
+	if bytes, _, known := h.device.Available(); known {
+		of = gpu.SizeText(bytes)
+	}
+	lines := []string{
+		fmt.Sprintf("model      %s: %s, %d parameters, stored as %s", name, h.definition.Kind(), model.Parameters(h.definition), r.Stored()),
+		"data       " + h.description,
+		fmt.Sprintf("adapter    %s", h.device.Adapter()),
+	}
+	for _, c := range r.Choices() {
+		lines = append(lines, c.Text)
+	}
+	lines = append(lines, fmt.Sprintf("takes      %s of %s memory, and about %s; that is measured before the first step", gpu.SizeText(h.memory), of, takes))
+	for _, line := range lines {
+		text := []rune(terminal.Text(line))
+		if len(text) > widest {
+			text = append(text[:widest-1], '…')
+		}
+		if _, err := fmt.Fprintln(out, string(text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// widest is how many characters a line of choices has at most.
+const widest = 120

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+	"gputrain/train/runfile"
+)
+
+// speaker is a directory with a small model, a tokenizer of letters and a template.
+func speaker(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "speaker")
+	def, err := model.New("llama", model.Keys{Layers: 1, Heads: 2, Width: 8, Vocab: 64, Context: 64, RopeTheta: 1e4, TieHead: true})
+	require.NoError(t, err)
+	values := map[string][]float32{}
+	for _, h := range model.Init(def, 3) {
+		values[h.Path] = h.Data
+	}
+	require.NoError(t, model.Export(dir, def, func(path string) ([]float32, error) { return values[path], nil }, model.ExportOptions{DType: "BF16"}))
+	vocab := map[string]int{"<end>": 0}
+	for i, letter := range strings.Split("abcdefghijklmnopqrstuvwxyz.?:Ġ", "") {
+		vocab[letter] = i + 1
+	}
+	raw, err := json.Marshal(map[string]any{
+		"added_tokens":  []any{map[string]any{"id": 0, "content": "<end>", "special": true}},
+		"pre_tokenizer": map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+		"decoder":       map[string]any{"type": "ByteLevel"},
+		"model":         map[string]any{"type": "BPE", "vocab": vocab, "merges": []any{}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokenizer.json"), raw, 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chat_template.jinja"),
+		[]byte("{% for m in messages %}{{ m.role[0] + ':' + m.content + '<end>' }}{% endfor %}{% if add_generation_prompt %}a:{% endif %}"), 0o666))
+	return dir
+}
+
+// chatsFile has so many conversations.
+func chatsFile(t *testing.T, n int) string {
+	t.Helper()
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `{"messages": [{"role": "user", "content": "what is %c?"}, {"role": "assistant", "content": "it is %c."}]}`+"\n", 'a'+i%26, 'b'+i%25)
+	}
+	path := filepath.Join(t.TempDir(), "chats.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(text.String()), 0o666))
+	return path
+}
+
+// What is wrong with inputs is said before training starts, and leaves no run behind.
+func TestTuneRefuses(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	without := func(name string) string {
+		dir := speaker(t)
+		require.NoError(t, os.Remove(filepath.Join(dir, name)))
+		return dir
+	}
+	file := func(name, content string) string {
+		path := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
+		return path
+	}
+	sound, chats := speaker(t), chatsFile(t, 30)
+	for _, c := range []struct {
+		model, data string
+		set         []string
+		want        string
+		code        int
+	}{
+		{without("tokenizer.json"), chats, nil, "found no tokenizer, wanted tokenizer.json or tokenizer.model", 2},
+		{without("chat_template.jinja"), chats, nil, "no chat template", 2},
+		{without("config.json"), chats, nil, "config.json", 6},
+		{without("model.safetensors"), chats, nil, "found no weights, wanted model.safetensors", 6},
+		{sound, file("a.txt", "it is a.\n"), nil, "found text, wanted rows of conversations", 2},
+		{sound, filepath.Join(t.TempDir(), "none.jsonl"), nil, "none.jsonl", 2},
+		{sound, file("a.jsonl", `{"question": "a", "reply": "b"}`+"\n"), nil, "found", 2},
+		{sound, file("a.jsonl", strings.Repeat(`{"messages": [{"role": "user", "content": "a"}]}`+"\n", 9)), nil, "a.jsonl", 2},
+		{sound, chatsFile(t, 1), nil, "found 1, wanted 2 or more", 2},
+		{sound, chats, []string{"lora.target=q_prj"}, "q_prj", 2},
+		{sound, chats, []string{"lora.rank=9"}, "rank", 2},
+		{sound, chats, []string{"lora.rang=4"}, `did you mean "lora.rank"`, 2},
+		{sound, chats, []string{"train.memory_limit=10KiB"}, "found no way that fits, down to model.base ", 5},
+		{sound, chats, []string{"pipeline.stages=2"}, "pipeline.stages: found more than 1", 2},
+	} {
+		dir := filepath.Join(t.TempDir(), "run")
+		err := (&tuneCmd{Model: c.model, Data: []string{c.data}, Set: c.set, RunDir: dir, Progress: "none"}).Run(context.Background())
+		require.ErrorContains(t, err, c.want, "%v", c)
+		assert.Equal(t, c.code, exitCode(err), "%v: %v", c, err)
+		assert.NoDirExists(t, dir)
+		assert.NotContains(t, err.Error(), "\n")
+	}
+}
+
+// A run that was tuned goes on with what was chosen, and not with another model or other conversations.
+func TestTuneAsChosenBefore(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	base, chats := speaker(t), chatsFile(t, 30)
+	dir := filepath.Join(t.TempDir(), "run")
+	tune := func(model, data string, set ...string) error {
+		return (&tuneCmd{Model: model, Data: []string{data}, Set: append([]string{"data.epochs=1", "lora.rank=3"}, set...), RunDir: dir, Progress: "none"}).Run(context.Background())
+	}
+	require.NoError(t, tune(base, chats))
+	path := filepath.Join(dir, tuneFile)
+	chosen, err := os.ReadFile(path)
+	require.NoError(t, err)
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(path))
+	assert.Equal(t, []any{3, 64, 1}, []any{cfg.LoRA.Rank, cfg.Model.Context, cfg.Data.Epochs}, "the choices of --set are recorded with those that follow them")
+
+	require.NoError(t, tune(base, chats), "there is nothing left to do")
+	again, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, chosen, again)
+	require.ErrorContains(t, tune(base, chats, "lora.rank=4"), "lora.rank")
+	err = tune(speaker(t), chats)
+	require.ErrorContains(t, err, "found a run of the model "+base)
+	assert.Equal(t, 2, exitCode(err))
+	require.ErrorContains(t, tune(base, chatsFile(t, 30)), "found a run on "+chats)
+
+	moved := base + "-moved"
+	require.NoError(t, os.Rename(base, moved))
+	require.NoError(t, tune(moved, chats))
+	require.ErrorContains(t, tune(base, chats), base+", which is not there, wanted "+moved)
+	merge := func() error {
+		return (&mergeCmd{Model: dir, writeFlags: writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}}).Run(context.Background())
+	}
+	require.NoError(t, merge(), "the run has found where the base is now")
+	require.NoError(t, os.Rename(moved, base))
+	require.ErrorContains(t, merge(), moved)
+	raw, err := os.ReadFile(filepath.Join(base, "model.safetensors"))
+	require.NoError(t, err)
+	raw[len(raw)-1] ^= 0x10
+	require.NoError(t, os.WriteFile(filepath.Join(base, "model.safetensors"), raw, 0o666))
+	err = tune(base, chats)
+	require.ErrorContains(t, err, "has parameters of fingerprint sha256:")
+	again, err = os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, chosen, again, "whatever was refused")
+}
+
+func TestShellWord(t *testing.T) {
+	for path, want := range map[string]string{"runs/a-b": "runs/a-b", "a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$x": "'$x'"} {
+		assert.Equal(t, want, shellWord(path))
+	}
+}

@@ -1,0 +1,66 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/model"
+)
+
+// A model that has learned a conversation has it: line by line, as JSON, with adapters beside their base, and with the template that the run had.
+func TestChat(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	require.NoError(t, os.CopyFS(p.path("speaker"), os.DirFS(filepath.Join(tokenizers, "qwen2"))))
+	p.write(t, "chats.jsonl", strings.Repeat(strings.ReplaceAll(chatRow, "Hello, you", "Grüß dich 👍")+"\n", 40))
+	p.write(t, "chats.yaml", `
+model: {kind: llama, layers: 1, heads: 2, width: 32, context: 64}
+data: {jsonl: chats.jsonl, tokenizer: speaker, template: chatml, format: messages, validation: 0}
+optimizer: {name: adamw, learning_rate: 0.01, schedule: {warmup_steps: 2}}
+train: {steps: 40, batch: 4, sample_tokens: 0}
+`)
+	ok(t, p.command("train", "chats.yaml", "--run-dir", p.runDir(t, "run"), "--progress", "plain"))
+	chat := func(input string, args ...string) command {
+		return p.command(append([]string{"chat"}, args...)...).with(func(c *command) { c.in = input })
+	}
+	r := ok(t, chat("Hi\n\nAnd now?", "run", "--temperature", "0"))
+	assert.Equal(t, "Grüß dich 👍\nBye\n", r.out)
+	assert.Regexp(t, `2 answers, \d+ tokens, \S+ tokens a second\n$`, r.err)
+	turns := objects(t, ok(t, chat("Hi\nAnd now?\n", "run/checkpoints/step-00000040", "--temperature", "0", "--json")).out)
+	require.Len(t, turns, 2)
+	assert.Equal(t, []any{"Bye", "end", turns[0]["prompt_tokens"].(float64) + turns[0]["answer_tokens"].(float64)},
+		[]any{turns[1]["answer"], turns[1]["end"], turns[1]["kept_tokens"]}, "the second turn computes none of the first")
+	assert.Equal(t, "Grüß dich 👍\n", ok(t, chat("", "run", "--temperature", "0", "--prompt", "Hi")).out)
+
+	ok(t, p.command("export", "run", "--to", "model"))
+	refused(t, chat("Hi", "model"), 2, "no chat template", "chatml", "here --template does")
+	base, err := model.ReadConfig(p.path("model"))
+	require.NoError(t, err)
+	adapted, err := model.WithLoRA(base, model.LoRA{Rank: 2})
+	require.NoError(t, err)
+	loud := map[string][]float32{}
+	for _, h := range model.Init(adapted, 3) {
+		for i := range h.Data {
+			h.Data[i] = 1
+		}
+		loud[h.Path] = h.Data
+	}
+	read := func(path string) ([]float32, error) { return loud[path], nil }
+	require.NoError(t, model.Export(p.path("peft"), adapted, read, model.ExportOptions{Base: p.path("model")}))
+	with := []string{"--temperature", "0", "--template", "chatml", "--tokens", "9"}
+	plain := ok(t, chat("Hi", append(with, "model")...)).out
+	assert.Equal(t, "Grüß dich 👍\n", plain)
+	tuned := ok(t, chat("Hi", append(with, "peft")...)).out
+	assert.NotEqual(t, plain, tuned)
+	assert.Equal(t, tuned, ok(t, chat("Hi", append(with, "model", "--adapter", "peft", "--adapter", adapter(t))...)).out)
+	refused(t, chat("Hi", "model", "--adapter", "peft", "--adapter", "peft"), 2, "wanted no two directories of adapters")
+	refused(t, chat("Hi", "model", "--adapter", "no such adapter"), 2, "no such adapter")
+	refused(t, chat("Hi", "model", "--adapter", "peft", "--base", "model"), 2, "wanted one base")
+	refused(t, chat("Hi", "run", "--window", "65"), 2, "--window: found 65, wanted at most the context of 64")
+	refused(t, chat("Hi", "run", "--prompt", " "), 2, "chat: message: found nothing")
+}
