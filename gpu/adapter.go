@@ -21,7 +21,6 @@ type Adapter struct {
 	Backend    string // vulkan, metal, d3d12, gl
 	Type       string // discrete, integrated, cpu, other
 	Driver     string
-	Vendor     string
 	Limits     Limits
 	Timestamps bool // can profile
 
@@ -146,15 +145,4 @@ func quietRuntimeDir() {
 	if runtime.GOOS == "linux" && os.Getenv("XDG_RUNTIME_DIR") == "" {
 		os.Setenv("XDG_RUNTIME_DIR", os.TempDir())
 	}
-}
-
-func vendorName(id uint32, fallback string) string {
-	names := map[uint32]string{
-		0x10de: "NVIDIA", 0x1002: "AMD", 0x8086: "Intel", 0x106b: "Apple", 0x13b5: "ARM", 0x5143: "Qualcomm",
-		0x10005: "Mesa", 0x1ae0: "Google", 0x1414: "Microsoft", 0x1010: "Imagination", 0x14e4: "Broadcom",
-	}
-	if n, ok := names[id]; ok {
-		return n
-	}
-	return fallback
 }

@@ -14,8 +14,7 @@ typedef struct gt_error {
 
 typedef struct gt_adapter_info {
     char name[256];
-    char vendor[64];
-    uint32_t backend, type, vendor_id, timestamps, texels;
+    uint32_t backend, type, timestamps, texels;
     WGPULimits limits;
 } gt_adapter_info;
 

@@ -86,7 +86,6 @@ func describe(h C.WGPUAdapter) Adapter {
 	C.gt_adapter_describe(h, &info)
 	a := Adapter{
 		Name:       strings.TrimSpace(C.GoString(&info.name[0])),
-		Vendor:     vendorName(uint32(info.vendor_id), strings.TrimSpace(C.GoString(&info.vendor[0]))),
 		Timestamps: info.timestamps != 0,
 	}
 	switch info.backend {

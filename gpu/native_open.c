@@ -40,10 +40,8 @@ void gt_adapter_describe(WGPUAdapter adapter, gt_adapter_info *out) {
     wgpuAdapterGetInfo(adapter, &info);
     // This version of the library puts the name into description and the device's number into device.
     gt_copy(out->name, sizeof out->name, info.description && info.description[0] ? info.description : info.device);
-    gt_copy(out->vendor, sizeof out->vendor, info.vendor);
     out->backend = info.backendType;
     out->type = info.adapterType;
-    out->vendor_id = info.vendorID;
     wgpuAdapterInfoFreeMembers(info);
     WGPUNativeLimits native;
     gt_limits(adapter, &out->limits, &native);

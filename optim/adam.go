@@ -32,7 +32,7 @@ func ScaleByAdam(o Adam, n Numerics) Transform {
 	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
 	}
-	first := moment("mu", storage(o.MuDType), "b1", o.B1, n)
+	first := moment(storage(o.MuDType), "b1", o.B1, n)
 	correction := func(b float64, ahead int64) func(int64) float64 {
 		return func(t int64) float64 { return 1 - math.Pow(b, float64(t+1+ahead)) }
 	}

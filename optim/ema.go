@@ -26,7 +26,7 @@ func EMA(o EMAOptions) Transform {
 	if err := firstError(inInterval("decay", o.Decay, "[0,1)"), momentDType("dtype", o.DType)); err != nil {
 		return failed(name, "%w", err)
 	}
-	mu := moment("mu", o.DType, "decay", o.Decay, o.Numerics)
+	mu := moment(o.DType, "decay", o.Decay, o.Numerics)
 	correction := func(t int64) float64 {
 		if !o.Debias {
 			return 1

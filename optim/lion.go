@@ -27,7 +27,7 @@ func ScaleByLion(o Lion, n Numerics) Transform {
 	if err := checkRanges(&o); err != nil {
 		return failed(name, "%w", err)
 	}
-	look, keep := moment("mu", storage(o.MuDType), "b1", o.B1, n), moment("mu", storage(o.MuDType), "b2", o.B2, n)
+	look, keep := moment(storage(o.MuDType), "b1", o.B1, n), moment(storage(o.MuDType), "b2", o.B2, n)
 	return Elementwise(Element{
 		Name: name, Slots: []Slot{keep.slot}, FLOPs: 8,
 		Scalars: []Scalar{Fixed("b1", look.keep), Fixed("b1c", 1-o.B1), Fixed("b2", keep.keep), Fixed("b2c", 1-o.B2)},

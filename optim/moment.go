@@ -30,9 +30,9 @@ type halved struct {
 	shrink  func(float64) float64
 }
 
-// moment is a slot that decays by b, whose scalar has the name decay.
-func moment(name string, dtype buffers.DType, decay string, b float64, n Numerics) halved {
-	h := halved{slot: Slot{Name: name, DType: dtype}, keep: b, product: "$" + decay + " * $" + name, shrink: func(x float64) float64 { return x }}
+// moment is the slot mu, which decays by b, whose scalar has the name decay.
+func moment(dtype buffers.DType, decay string, b float64, n Numerics) halved {
+	h := halved{slot: Slot{Name: "mu", DType: dtype}, keep: b, product: "$" + decay + " * $mu", shrink: func(x float64) float64 { return x }}
 	if dtype != buffers.BF16 {
 		return h
 	}

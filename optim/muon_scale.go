@@ -60,7 +60,7 @@ func (o MuonOptions) momentum() Transform {
 	correction := func(ahead int64) func(int64) float64 {
 		return func(t int64) float64 { return 1 - math.Pow(o.Beta, float64(t+1+ahead)) }
 	}
-	mu := moment("mu", o.MuDType, "beta", o.Beta, o.Numerics)
+	mu := moment(o.MuDType, "beta", o.Beta, o.Numerics)
 	e := Element{
 		Name: "momentum", Slots: []Slot{mu.slot}, FLOPs: 4,
 		Scalars: []Scalar{Fixed("beta", mu.keep), Fixed("rest", 1-o.Beta), {Name: "correction", At: correction(0)}},

@@ -32,7 +32,6 @@ type spModel struct {
 	dummyPrefix   bool
 	squeeze       bool // of several spaces one is left, and none at the ends
 	escape        bool // spaces are marked
-	denormalize   int  // bytes of the rules for decoding
 }
 
 type spPiece struct {
@@ -105,8 +104,6 @@ func (m *spModel) read(raw []byte) error {
 			return fields(f.bytes, m.trainer)
 		case 3:
 			return fields(f.bytes, m.normalizer)
-		case 5:
-			m.denormalize = len(f.bytes)
 		}
 		return nil
 	})

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/shaders"
@@ -261,7 +260,7 @@ func lowerAttentionGrad(c *Compiler, n *graph.Node) {
 	}
 	results := c.rowOperands("result", n.Outputs...)
 	operands := c.rowOperands("operand", slices.Concat(n.Inputs[:op.Operands()], n.Inputs[len(n.Inputs)-3:])...)
-	delta := rowOperand{tensor: c.workspace("delta", buffers.F32, shape[0], op.Heads, shape[1]), name: "delta"}
+	delta := rowOperand{tensor: c.workspace("delta", shape[0], op.Heads, shape[1]), name: "delta"}
 	c.rowwise(slices.Concat(operands, results, []rowOperand{delta}, c.seen(op, n)), func(share func(int) int, spans []Span) {
 		a := attentionKernel{op: op, batch: share(shape[0]), t: shape[1], cpu: c.limits.Software}
 		in, spans := spans[:len(operands)], spans[len(operands):]

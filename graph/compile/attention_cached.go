@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/shaders"
@@ -133,8 +132,8 @@ func lowerCachedAttention(c *Compiler, n *graph.Node) {
 	constants["PARTS_COUNT"] = strconv.Itoa(a.parts())
 	k := c.kernel(name, fmt.Sprintf("_%d_parts", op.HeadDim), shaders.Variant{Flags: flags, Constants: constants})
 	joined := a.batch * a.t * op.Heads
-	sums := c.One(c.workspace("sums", buffers.F32, joined, a.parts(), 4*quads), "sums")
-	stats := c.One(c.workspace("stats", buffers.F32, joined, a.parts(), 2), "stats")
+	sums := c.One(c.workspace("sums", joined, a.parts(), 4*quads), "sums")
+	stats := c.One(c.workspace("stats", joined, a.parts(), 2), "stats")
 	c.Dispatch(k, grid, params, at, operands[0], in, sums, stats)
 	k = c.kernel("attention_merge", "", shaders.Variant{})
 	c.Dispatch(k, c.Linear(joined*quads), mergeParams{uint32(joined * quads), uint32(quads), uint32(a.parts()), uint32(op.HeadDim)}, sums, stats, out)

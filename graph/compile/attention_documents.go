@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 
-	"gputrain/buffers"
 	"gputrain/graph"
 )
 
@@ -15,7 +14,7 @@ func (c *Compiler) seen(op graph.Attention, n *graph.Node) []rowOperand {
 	}
 	positions := n.Inputs[op.Operands()]
 	b, t := positions.Shape()[0], positions.Shape()[1]
-	table := c.derived(positions, fmt.Sprintf("seen.%d", op.Window), buffers.U32, []int{b, t, 2}, func(dst []byte, src []int32) error {
+	table := c.derived(positions, fmt.Sprintf("seen.%d", op.Window), []int{b, t, 2}, func(dst []byte, src []int32) error {
 		for first := 0; first < len(src); first += t {
 			if err := checkDocuments(src[first:first+t], first); err != nil {
 				return err

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -70,12 +69,12 @@ func lowerEmbeddingGrad(c *Compiler, n *graph.Node) {
 		}
 		return
 	}
-	order := c.derived(n.Inputs[1], fmt.Sprintf("runs.%d.order", vocab), buffers.U32, []int{ids.elements()}, func(dst []byte, src []int32) error {
+	order := c.derived(n.Inputs[1], fmt.Sprintf("runs.%d.order", vocab), []int{ids.elements()}, func(dst []byte, src []int32) error {
 		order, _ := tokenRuns(src, vocab)
 		putUints(dst, order)
 		return nil
 	})
-	offsets := c.derived(n.Inputs[1], fmt.Sprintf("runs.%d.offsets", vocab), buffers.U32, []int{vocab + 1}, func(dst []byte, src []int32) error {
+	offsets := c.derived(n.Inputs[1], fmt.Sprintf("runs.%d.offsets", vocab), []int{vocab + 1}, func(dst []byte, src []int32) error {
 		_, offsets := tokenRuns(src, vocab)
 		putUints(dst, offsets)
 		return nil

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"strconv"
 
-	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/shaders"
 )
@@ -91,7 +90,7 @@ func (c *Compiler) gemmAlong(g gemm, v gemmVariant, depth int, pieces []gemm) {
 	// K in slices, each to a product of its own, then their sum in order.
 	n4 := (g.n + 3) / 4
 	slices := (g.k + depth - 1) / depth
-	partial := c.One(c.workspace("slices", buffers.F32, slices, g.m, 4*n4), "slices")
+	partial := c.One(c.workspace("slices", slices, g.m, 4*n4), "slices")
 	to := operand{span: partial, row: 4 * n4, batch: g.m * 4 * n4}
 	g.accumulate = g.accumulate || g.continues
 	if len(pieces) == 1 {

@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 
-	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -103,12 +102,12 @@ type rowLosses struct{ labels, carried, lse, losses Span }
 func (c *Compiler) rowLosses(labels, loss, lse *graph.Value, each bool) rowLosses {
 	n := labels.Shape()[0]
 	r := rowLosses{
-		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"), carried: c.One(c.workspace("carried", buffers.F32, n, 4), "carried"),
+		labels: c.One(c.In(labels), "labels"), lse: c.One(c.Out(lse), "lse"), carried: c.One(c.workspace("carried", n, 4), "carried"),
 	}
 	if each {
 		r.losses = c.One(c.Out(loss), "losses")
 	} else {
-		r.losses = c.One(c.workspace("losses", buffers.F32, n), "losses")
+		r.losses = c.One(c.workspace("losses", n), "losses")
 	}
 	return r
 }
@@ -278,7 +277,7 @@ func (h *head) makeRoom(c *Compiler) {
 		h.rows = h.rows / 16 * 16
 	}
 	for i, stride := range h.strides {
-		h.logits = append(h.logits, c.workspace(fmt.Sprintf("logits.%d", i), buffers.F32, h.rows, stride))
+		h.logits = append(h.logits, c.workspace(fmt.Sprintf("logits.%d", i), h.rows, stride))
 	}
 }
 

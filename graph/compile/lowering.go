@@ -90,11 +90,11 @@ func (c *Compiler) One(t Tensor, subject string) Span {
 	return t.Parts[0].Span
 }
 
-// workspace is memory for the node being lowered alone: contents undefined at first, one part.
-func (c *Compiler) workspace(label string, d buffers.DType, shape ...int) Tensor {
-	st := c.newStorage(transientStorage, c.group+"."+label, typeBytes(shape, d))
+// workspace is f32 memory for the node being lowered alone: contents undefined at first, one part.
+func (c *Compiler) workspace(label string, shape ...int) Tensor {
+	st := c.newStorage(transientStorage, c.group+"."+label, typeBytes(shape, buffers.F32))
 	st.workspace = true
-	return wholeTensor(st, shape, d)
+	return wholeTensor(st, shape, buffers.F32)
 }
 
 // constant is a table computed on the host at compile time and written to the device once. Tables of one label are
@@ -112,25 +112,25 @@ func (c *Compiler) constant(label string, d buffers.DType, shape []int, data fun
 	return t
 }
 
-// derived is a tensor that the host computes from the elements of an I32 or U32 Input each time it is written (sorted
+// derived is a u32 tensor that the host computes from the elements of an I32 or U32 Input each time it is written (sorted
 // token runs, say). source must be an Input or a view of a whole one. derive gets the source's elements and fills dst,
 // of exactly the tensor's bytes; its error becomes Program.Write's. Derivations of one source and label are shared, so
 // the label must determine the function.
-func (c *Compiler) derived(source *graph.Value, label string, d buffers.DType, shape []int, derive func(dst []byte, src []int32) error) Tensor {
+func (c *Compiler) derived(source *graph.Value, label string, shape []int, derive func(dst []byte, src []int32) error) Tensor {
 	in := c.inputOf(source)
 	if in == nil {
 		c.fail("%s: input of %s: found a computed value, want an Input (or a view of a whole one)", label, source.Node().Op.Kind())
-		return Tensor{Shape: shape, DType: d}
+		return Tensor{Shape: shape, DType: buffers.U32}
 	}
 	key := in.name + "." + label
 	for _, known := range in.derived {
 		if known.storage.label == key {
-			return wholeTensor(known.storage, shape, d)
+			return wholeTensor(known.storage, shape, buffers.U32)
 		}
 	}
-	st := c.newStorage(inputStorage, key, typeBytes(shape, d))
-	in.derived = append(in.derived, derivation{storage: st, bytes: typeBytes(shape, d), derive: derive})
-	return wholeTensor(st, shape, d)
+	st := c.newStorage(inputStorage, key, typeBytes(shape, buffers.U32))
+	in.derived = append(in.derived, derivation{storage: st, bytes: typeBytes(shape, buffers.U32), derive: derive})
+	return wholeTensor(st, shape, buffers.U32)
 }
 
 // check registers a condition on the elements of an I32 or U32 Input (token ids in range, say), tested by Program.Write.

@@ -98,7 +98,7 @@ func (c *Compiler) norm(n *graph.Node, eps float64, rms bool) {
 	if rms {
 		suffix = "_rms"
 	}
-	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.wholeOperands("scale", n.Inputs[1:]...), c.rowOperands("output", n.Outputs...))
+	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.scales(n.Inputs[1:]...), c.rowOperands("output", n.Outputs...))
 	c.rowwise(operands, func(share func(int) int, spans []Span) {
 		rows := share(count)
 		k, grid, items := c.rowKernel("norm", suffix, rows, width, map[string]bool{"RMS": rms})
@@ -113,7 +113,7 @@ func lowerNormGrad(c *Compiler, n *graph.Node, e *epilogue) {
 	if rms {
 		name = "_rms"
 	}
-	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.wholeOperands("scale", n.Inputs[1]), c.rowOperands("input", n.Inputs[2:]...))
+	operands := slices.Concat(c.rowOperands("input", n.Inputs[0]), c.scales(n.Inputs[1]), c.rowOperands("input", n.Inputs[2:]...))
 	if e == nil {
 		operands = append(operands, c.rowOperands("output", n.Outputs...)...)
 	}

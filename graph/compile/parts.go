@@ -167,9 +167,9 @@ func (c *Compiler) rowOperands(name string, values ...*graph.Value) []rowOperand
 	return out
 }
 
-// wholeOperands are values that every row needs.
-func (c *Compiler) wholeOperands(name string, values ...*graph.Value) []rowOperand {
-	out := c.rowOperands(name, values...)
+// scales are values that every row needs.
+func (c *Compiler) scales(values ...*graph.Value) []rowOperand {
+	out := c.rowOperands("scale", values...)
 	for i := range out {
 		out[i].whole = true
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"gputrain/buffers"
 	"gputrain/buffers/nf4"
 	"gputrain/graph"
 	"gputrain/shaders"
@@ -38,7 +37,7 @@ func lowerQuantize(c *Compiler, n *graph.Node) {
 	}
 	operands := []Span{c.One(c.In(x), "x")}
 	if op.Mode == "nvfp4" {
-		whole := c.workspace("largest", buffers.F32, 1)
+		whole := c.workspace("largest", 1)
 		c.reduce(reduction{outer: 1, length: count * width, inner: 1, maximum: true}, x.Shape(), func(f *fused) *ir {
 			return f.call("abs", 0, f.value(x, f.identity()))
 		}, whole, 1)

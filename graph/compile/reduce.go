@@ -67,7 +67,7 @@ func lowerReduce(c *Compiler, n *graph.Node) {
 		r.maximum = op.Fn == "max"
 		to, last := out, k == len(groups)-1
 		if !last {
-			to = c.workspace("reduced", buffers.F32, r.outer*r.inner)
+			to = c.workspace("reduced", r.outer*r.inner)
 		}
 		build := func(f *fused) *ir { return f.value(v, f.identity()) }
 		domain := v.Shape()
@@ -127,7 +127,7 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 		runs := f.runs()
 		to, level := out, scale
 		if parts > 1 || len(runs) > 1 {
-			to, level = c.workspace("partial", buffers.F32, r.outer, parts, r.inner), 1
+			to, level = c.workspace("partial", r.outer, parts, r.inner), 1
 		}
 		start, outType := "0.0", "f32"
 		if r.maximum {

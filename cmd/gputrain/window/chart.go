@@ -11,8 +11,8 @@ import (
 // series is a curve of a chart.
 type series struct {
 	label  string
-	color  Color
-	points []Point
+	color  rgba
+	points []point
 	width  float64
 	dots   bool // a dot at each point too
 }
@@ -97,15 +97,15 @@ func (h chart) extent(from, to float64) (axis, bool) {
 }
 
 // draw draws the chart into a box. mouse is where the pointer is.
-func (h chart) draw(c *Canvas, b Box, mouse *[2]float64) {
+func (h chart) draw(c *canvas, b box, mouse *[2]float64) {
 	u := c.Unit
-	c.Fill(b, panelColor)
-	c.Text(b.X+8*u, b.Y+7*u, 1, textColor, h.title)
-	c.Text(b.X+8*u+c.Width(1, h.title+"  "), b.Y+7*u, 1, dimColor, h.unit)
-	plot := Box{b.X + 46*u, b.Y + 24*u, b.W - 58*u, b.H - 44*u}
+	c.fill(b, panelColor)
+	c.text(b.X+8*u, b.Y+7*u, 1, textColor, h.title)
+	c.text(b.X+8*u+c.width(1, h.title+"  "), b.Y+7*u, 1, dimColor, h.unit)
+	plot := box{b.X + 46*u, b.Y + 24*u, b.W - 58*u, b.H - 44*u}
 	y, any := h.extent(plot.Y+plot.H, plot.Y)
 	if !any || plot.W < 20 || plot.H < 10 {
-		c.Text(b.X+(b.W-c.Width(1, h.empty))/2, b.Y+b.H/2, 1, dimColor, h.empty)
+		c.text(b.X+(b.W-c.width(1, h.empty))/2, b.Y+b.H/2, 1, dimColor, h.empty)
 		return
 	}
 	x := h.steps(plot)
@@ -114,17 +114,17 @@ func (h chart) draw(c *Canvas, b Box, mouse *[2]float64) {
 		s.draw(c, plot, x, y)
 	}
 	var at *int64
-	if mouse != nil && plot.Contains(mouse[0], mouse[1]) {
+	if mouse != nil && plot.contains(mouse[0], mouse[1]) {
 		step := int64(math.Round(x.low + (mouse[0]-x.from)/(x.to-x.from)*(x.high-x.low)))
 		at = &step
-		c.Line(mouse[0], plot.Y, mouse[0], plot.Y+plot.H, 1, dimColor)
-		c.Text(min(mouse[0]+4*u, plot.X+plot.W-c.Width(0.9, "step "+grouped(step))), plot.Y+plot.H-9*u, 0.9, textColor, "step "+grouped(step))
+		c.line(mouse[0], plot.Y, mouse[0], plot.Y+plot.H, 1, dimColor)
+		c.text(min(mouse[0]+4*u, plot.X+plot.W-c.width(0.9, "step "+grouped(step))), plot.Y+plot.H-9*u, 0.9, textColor, "step "+grouped(step))
 	}
 	h.legend(c, b, at)
 }
 
 // steps is the axis of the steps.
-func (h chart) steps(plot Box) axis {
+func (h chart) steps(plot box) axis {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, s := range h.series {
 		if n := len(s.points); n > 0 {
@@ -134,13 +134,13 @@ func (h chart) steps(plot Box) axis {
 	return axis{low: float64(first), high: float64(max(last, first+1)), from: plot.X, to: plot.X + plot.W}
 }
 
-func (h chart) grid(c *Canvas, plot Box, x, y axis) {
+func (h chart) grid(c *canvas, plot box, x, y axis) {
 	u := c.Unit
 	for _, v := range y.ticks(max(2, int(plot.H/(30*u)))) {
 		at := math.Round(y.at(v))
-		c.Fill(Box{plot.X, at, plot.W, 1}, gridColor)
+		c.fill(box{plot.X, at, plot.W, 1}, gridColor)
 		label := number(v)
-		c.Text(plot.X-6*u-c.Width(0.9, label), at-2.7*u, 0.9, dimColor, label)
+		c.text(plot.X-6*u-c.width(0.9, label), at-2.7*u, 0.9, dimColor, label)
 	}
 	for _, v := range x.ticks(max(2, int(plot.W/(80*u)))) {
 		if v != math.Round(v) {
@@ -148,31 +148,31 @@ func (h chart) grid(c *Canvas, plot Box, x, y axis) {
 		}
 		at := math.Round(x.at(v))
 		label := grouped(int64(v))
-		c.Fill(Box{at, plot.Y, 1, plot.H}, gridColor)
-		c.Text(min(max(at-c.Width(0.9, label)/2, plot.X-4*u), plot.X+plot.W+8*u-c.Width(0.9, label)), plot.Y+plot.H+6*u, 0.9, dimColor, label)
+		c.fill(box{at, plot.Y, 1, plot.H}, gridColor)
+		c.text(min(max(at-c.width(0.9, label)/2, plot.X-4*u), plot.X+plot.W+8*u-c.width(0.9, label)), plot.Y+plot.H+6*u, 0.9, dimColor, label)
 	}
 }
 
-func (s series) draw(c *Canvas, plot Box, x, y axis) {
+func (s series) draw(c *canvas, plot box, x, y axis) {
 	width := s.width * max(1, c.Unit)
 	runs, broken := decimate(s.points, func(step int64) int { return int(x.at(float64(step)) - plot.X) })
 	for _, run := range runs {
 		for i, p := range run {
 			from := run[max(0, i-1)]
-			c.Line(x.at(float64(from.Step)), y.at(from.Value), x.at(float64(p.Step)), y.at(p.Value), width, s.color)
+			c.line(x.at(float64(from.Step)), y.at(from.Value), x.at(float64(p.Step)), y.at(p.Value), width, s.color)
 			if s.dots {
-				c.Line(x.at(float64(p.Step)), y.at(p.Value), x.at(float64(p.Step)), y.at(p.Value), 3*width, s.color)
+				c.line(x.at(float64(p.Step)), y.at(p.Value), x.at(float64(p.Step)), y.at(p.Value), 3*width, s.color)
 			}
 		}
 	}
 	for _, p := range broken {
 		at := x.at(float64(p.Step))
-		c.Line(at, plot.Y, at, plot.Y+6*c.Unit, 2, alarmColor)
+		c.line(at, plot.Y, at, plot.Y+6*c.Unit, 2, alarmColor)
 	}
 }
 
 // legend names the curves with their newest value, or that of a step.
-func (h chart) legend(c *Canvas, b Box, step *int64) {
+func (h chart) legend(c *canvas, b box, step *int64) {
 	right := b.X + b.W - 12*c.Unit
 	for _, s := range slices.Backward(h.series) {
 		if len(s.points) == 0 {
@@ -180,15 +180,15 @@ func (h chart) legend(c *Canvas, b Box, step *int64) {
 		}
 		p := s.points[len(s.points)-1]
 		if step != nil {
-			i, _ := slices.BinarySearchFunc(s.points, *step, func(p Point, step int64) int { return int(p.Step - step) })
+			i, _ := slices.BinarySearchFunc(s.points, *step, func(p point, step int64) int { return int(p.Step - step) })
 			p = s.points[min(i, len(s.points)-1)]
 		}
 		text := strings.TrimSpace(s.label + " " + number(p.Value))
-		right -= c.Width(1, text)
-		if right < b.X+8*c.Unit+c.Width(1, h.title+"  "+h.unit+"   ") {
+		right -= c.width(1, text)
+		if right < b.X+8*c.Unit+c.width(1, h.title+"  "+h.unit+"   ") {
 			return
 		}
-		c.Text(right, b.Y+7*c.Unit, 1, s.color, text)
+		c.text(right, b.Y+7*c.Unit, 1, s.color, text)
 		right -= 14 * c.Unit
 	}
 }

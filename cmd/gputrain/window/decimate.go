@@ -4,8 +4,8 @@ import "gputrain/cmd/gputrain/follow"
 
 // decimate keeps of each column of a chart the extremes of the points that fall into it. A point that is not finite ends a run of them;
 // broken are the first of each column.
-func decimate(points []Point, column func(step int64) int) (runs [][]Point, broken []Point) {
-	var run []Point
+func decimate(points []point, column func(step int64) int) (runs [][]point, broken []point) {
+	var run []point
 	flush := func() {
 		if len(run) > 0 {
 			runs, run = append(runs, run), nil

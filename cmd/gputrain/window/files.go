@@ -13,20 +13,20 @@ import (
 	"gputrain/train"
 )
 
-// Files reads what a run writes down, as far as it has come, and tells a Board.
-type Files struct {
+// files reads what a run writes down, as far as it has come, and tells a board.
+type files struct {
 	board            *Board
 	dir              string
 	metrics, samples follow.Lines
 }
 
-// NewFiles follows the run of a run directory, which need not be there yet.
-func NewFiles(dir string, board *Board) *Files {
-	return &Files{board: board, dir: dir, metrics: follow.Lines{Name: "metrics.jsonl"}, samples: follow.Lines{Name: "samples.jsonl"}}
+// newFiles follows the run of a run directory, which need not be there yet.
+func newFiles(dir string, board *Board) *files {
+	return &files{board: board, dir: dir, metrics: follow.Lines{Name: "metrics.jsonl"}, samples: follow.Lines{Name: "samples.jsonl"}}
 }
 
-// Read reads what is new. A run that went back to an earlier step is read again from its beginning.
-func (f *Files) Read() error {
+// read reads what is new. A run that went back to an earlier step is read again from its beginning.
+func (f *files) read() error {
 	root, err := os.OpenRoot(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -60,29 +60,29 @@ func (f *Files) Read() error {
 		return err
 	}
 	if again {
-		f.board.Restart()
-		*f = *NewFiles(f.dir, f.board)
-		return f.Read()
+		f.board.restart()
+		*f = *newFiles(f.dir, f.board)
+		return f.read()
 	}
 	if sample != nil {
-		f.board.Sampled(*sample)
+		f.board.sampled(*sample)
 	}
 	return nil
 }
 
-func (f *Files) figures(line []byte) error {
+func (f *files) figures(line []byte) error {
 	if bytes.Contains(line, []byte(`"eval_loss"`)) {
 		var m train.EvalMetrics
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err
 		}
-		f.board.Evaluated(m)
+		f.board.evaluated(m)
 		return nil
 	}
 	var m train.Metrics
 	if err := json.Unmarshal(line, &m); err != nil {
 		return err
 	}
-	f.board.Add(m)
+	f.board.add(m)
 	return nil
 }

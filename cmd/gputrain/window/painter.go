@@ -27,8 +27,8 @@ var (
 )
 
 var (
-	backColor   = Color{13, 17, 23}
-	weightColor = Color{190, 148, 235}
+	backColor   = rgba{13, 17, 23}
+	weightColor = rgba{190, 148, 235}
 )
 
 // maxPanels is how many histograms are drawn.
@@ -53,7 +53,7 @@ type painter struct {
 	done   chan struct{}
 }
 
-// weights are the histograms of one Tally, as the painter's device has them.
+// weights are the histograms of one tally, as the painter's device has them.
 type weights struct {
 	sheet  *surface.Sheet
 	panels *gpu.Buffer
@@ -61,8 +61,8 @@ type weights struct {
 	groups int
 }
 
-// Show begins to draw, with the first of the devices that can; where none can, with one opened for that on whatever adapter does.
-func (v *View) Show(ctx context.Context, devices ...*gpu.Device) error {
+// show begins to draw, with the first of the devices that can; where none can, with one opened for that on whatever adapter does.
+func (v *View) show(ctx context.Context, devices ...*gpu.Device) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.closed.Load() {
@@ -121,8 +121,8 @@ func (p *painter) open(ctx context.Context, devices []*gpu.Device) error {
 	return fmt.Errorf("window: no adapter can show on it: %w", errors.Join(refusals...))
 }
 
-// Weights draws the histograms of tallies from now on, in place of others. The board's histograms must be theirs, in their order.
-func (v *View) Weights(tallies []*Tally) error {
+// weights draws the histograms of tallies from now on, in place of others. The board's histograms must be theirs, in their order.
+func (v *View) weights(tallies []*tally) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p := v.painter
@@ -199,7 +199,7 @@ type look struct {
 }
 
 func (p *painter) look() look {
-	l := look{version: p.view.board.Version(), size: p.view.size.Load(), scale: p.view.scale.Load()}
+	l := look{version: p.view.board.changes(), size: p.view.size.Load(), scale: p.view.scale.Load()}
 	if m := p.view.mouse.Load(); m != nil {
 		l.hovers, l.mouse = true, *m
 	}
@@ -221,8 +221,8 @@ func (p *painter) draw(ctx context.Context, now look) (bool, error) {
 	if now.hovers {
 		mouse = &now.mouse
 	}
-	seen := p.view.board.Seen()
-	picture := Lay(seen, width, height, math.Float64frombits(now.scale), mouse)
+	seen := p.view.board.snapshot()
+	picture := layOut(seen, width, height, math.Float64frombits(now.scale), mouse)
 	layers := []surface.Layer{{Sheet: p.sheet, Vertices: 4, Instances: len(picture.Shapes) / shapeBytes}}
 	if err := p.surface.Write(p.uniform.Range(0, 8), gpu.Bytes([2]float32{float32(width), float32(height)})); err != nil {
 		return false, err
@@ -250,7 +250,7 @@ func (p *painter) draw(ctx context.Context, now look) (bool, error) {
 }
 
 // panels puts the bars of a tally where they belong.
-func (p *painter) panels(w *weights, bars []Box, histograms []Histogram) (surface.Layer, error) {
+func (p *painter) panels(w *weights, bars []box, histograms []histogram) (surface.Layer, error) {
 	if len(bars) == 0 {
 		return surface.Layer{Sheet: w.sheet}, nil
 	}
@@ -269,7 +269,7 @@ func (p *painter) panels(w *weights, bars []Box, histograms []Histogram) (surfac
 			return surface.Layer{}, err
 		}
 	}
-	return surface.Layer{Sheet: w.sheet, Vertices: 4, Instances: len(bars) * Bins}, nil
+	return surface.Layer{Sheet: w.sheet, Vertices: 4, Instances: len(bars) * binCount}, nil
 }
 
 // release ends the drawing. A device that computes stays.
@@ -286,4 +286,11 @@ func (p *painter) release() {
 	if p.own != nil {
 		p.own.Release()
 	}
+}
+
+// changes grows with every change.
+func (b *Board) changes() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.version
 }

@@ -16,9 +16,9 @@ import (
 // A spike of one step among 100,000 is in what is drawn, at any width; so are the ends, in order.
 func TestDecimateKeepsSpikes(t *testing.T) {
 	const n, spike, dip = 100_000, 54_321, 77_777
-	points := make([]Point, n)
+	points := make([]point, n)
 	for i := range points {
-		points[i] = Point{int64(i), math.Sin(float64(i) / 5000)}
+		points[i] = point{int64(i), math.Sin(float64(i) / 5000)}
 	}
 	points[spike].Value, points[dip].Value = 100, -100
 	for _, columns := range []int{1, 2, 77, 640, 4000} {
@@ -38,9 +38,9 @@ func TestDecimateKeepsSpikes(t *testing.T) {
 }
 
 func TestDecimateBreaksAtWhatIsNotFinite(t *testing.T) {
-	points := []Point{{1, 1}, {2, 2}, {3, math.NaN()}, {4, math.Inf(1)}, {5, 5}}
+	points := []point{{1, 1}, {2, 2}, {3, math.NaN()}, {4, math.Inf(1)}, {5, 5}}
 	runs, broken := decimate(points, func(step int64) int { return int(step) })
-	assert.Equal(t, [][]Point{{{1, 1}, {2, 2}}, {{5, 5}}}, runs)
+	assert.Equal(t, [][]point{{{1, 1}, {2, 2}}, {{5, 5}}}, runs)
 	require.Len(t, broken, 2)
 	assert.EqualValues(t, 3, broken[0].Step)
 	assert.EqualValues(t, 4, broken[1].Step)
@@ -91,7 +91,7 @@ func TestNumbers(t *testing.T) {
 }
 
 func TestTicksAreRoundAndWithin(t *testing.T) {
-	near := chart{series: []series{{points: []Point{{Value: 0.05893313240041345}, {Value: math.Nextafter(0.05893313240041345, 1)}}}}}
+	near := chart{series: []series{{points: []point{{Value: 0.05893313240041345}, {Value: math.Nextafter(0.05893313240041345, 1)}}}}}
 	one, _ := near.extent(0, 1)
 	assert.Greater(t, one.high-one.low, 1e-3, "values that differ by their rounding are one value")
 	assert.InDeltaSlice(t, []float64{2.5, 3, 3.5, 4}, axis{low: 2.4, high: 4.1}.ticks(4), 1e-12)
@@ -103,10 +103,10 @@ func TestTicksAreRoundAndWithin(t *testing.T) {
 func TestBoardMeansTheLast32(t *testing.T) {
 	b := NewBoard("", 0)
 	for i := 1; i <= 40; i++ {
-		b.Add(train.Metrics{Step: int64(i), Loss: train.Number(i)})
+		b.add(train.Metrics{Step: int64(i), Loss: train.Number(i)})
 	}
-	b.Add(train.Metrics{Step: 41, Loss: train.Number(math.NaN())})
-	s := b.Seen()
+	b.add(train.Metrics{Step: 41, Loss: train.Number(math.NaN())})
+	s := b.snapshot()
 	require.Len(t, s.Mean, 40)
 	assert.InDelta(t, 1, s.Mean[0].Value, 1e-12)
 	assert.InDelta(t, 16.5, s.Mean[31].Value, 1e-12) // of 1 to 32
@@ -117,25 +117,25 @@ func TestBoardMeansTheLast32(t *testing.T) {
 // Whatever a run is called or has to show, and however small the window is, nothing is drawn outside.
 func TestNothingIsDrawnOutside(t *testing.T) {
 	b := NewBoard(strings.Repeat("name ", 4), 1000)
-	b.Status("training")
+	b.status("training")
 	for i := range 500 {
 		loss := 5 / float64(i+1)
 		if i == 100 {
 			loss = math.NaN()
 		}
-		b.Add(train.Metrics{Step: int64(i), Loss: train.Number(loss), GradNorm: train.Number(math.Exp(float64(i % 9)))})
+		b.add(train.Metrics{Step: int64(i), Loss: train.Number(loss), GradNorm: train.Number(math.Exp(float64(i % 9)))})
 	}
-	b.Evaluated(train.EvalMetrics{Step: 300, Loss: 3})
-	b.Sampled(train.Sample{Step: 200, Prompt: "func\n", Text: strings.Repeat("func main() {\n\tpanic(\"语\")\n}\n", 100)})
-	var histograms []Histogram
+	b.evaluated(train.EvalMetrics{Step: 300, Loss: 3})
+	b.sampled(train.Sample{Step: 200, Prompt: "func\n", Text: strings.Repeat("func main() {\n\tpanic(\"语\")\n}\n", 100)})
+	var histograms []histogram
 	for i := range 12 {
-		h := Histogram{Label: fmt.Sprintf("model.layers.*.self_attention.projection_%d.weight", i), Elements: 100}
+		h := histogram{Label: fmt.Sprintf("model.layers.*.self_attention.projection_%d.weight", i), Elements: 100}
 		h.words[rangeAt], h.words[binsAt+i], h.words[255] = 120, 100, uint32(i)
 		histograms = append(histograms, h)
 	}
-	b.Counted(histograms, "after step 3")
+	b.counted(histograms, "after step 3")
 	for _, size := range [][2]int{{1280, 800}, {900, 500}, {600, 900}, {3000, 2000}} {
-		picture := Lay(b.Seen(), size[0], size[1], 1, &[2]float64{float64(size[0]) / 4, float64(size[1]) / 4})
+		picture := layOut(b.snapshot(), size[0], size[1], 1, &[2]float64{float64(size[0]) / 4, float64(size[1]) / 4})
 		require.Len(t, picture.Bars, 12)
 		for i := 0; i < len(picture.Shapes); i += shapeBytes {
 			at := func(k int) float64 {
@@ -147,10 +147,10 @@ func TestNothingIsDrawnOutside(t *testing.T) {
 		}
 		for _, bar := range picture.Bars {
 			require.True(t, bar.X >= 0 && bar.Y >= 0 && bar.X+bar.W <= float64(size[0]) && bar.Y+bar.H <= float64(size[1]), "%v", bar)
-			require.True(t, bar == Box{} && size[0] < 1000 || bar.W > 20 && bar.H > 15, "%v: %v", size, bar)
+			require.True(t, bar == box{} && size[0] < 1000 || bar.W > 20 && bar.H > 15, "%v: %v", size, bar)
 		}
 	}
 	for _, size := range [][2]int{{1, 1}, {50, 20}, {200, 100}} {
-		Lay(b.Seen(), size[0], size[1], 2, nil) // no panic
+		layOut(b.snapshot(), size[0], size[1], 2, nil) // no panic
 	}
 }

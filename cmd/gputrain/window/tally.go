@@ -15,13 +15,13 @@ import (
 	"gputrain/gpu"
 )
 
-// Bins is the number of bins of a histogram.
-const Bins = 64
+// binCount is the number of bins of a histogram.
+const binCount = 64
 
-// A group has these words in the counts of a Tally.
+// A group has these words in the counts of a tally.
 const (
 	binsAt  = 256 // behind the counts of the exponents
-	rangeAt = binsAt + Bins
+	rangeAt = binsAt + binCount
 	stride  = rangeAt + 16
 )
 
@@ -94,8 +94,8 @@ func pattern(path string) string {
 	return strings.Join(parts, ".")
 }
 
-// Tally counts the elements of a tree's leaves in histograms, on the tree's device.
-type Tally struct {
+// tally counts the elements of a tree's leaves in histograms, on the tree's device.
+type tally struct {
 	device  *gpu.Device
 	groups  []group
 	counts  *gpu.Buffer
@@ -105,12 +105,12 @@ type Tally struct {
 	show    *gpu.Program
 }
 
-// NewTally prepares histograms of at most so many groups of an F32 tree.
-func NewTally(ctx context.Context, tree *buffers.Tree, most int) (*Tally, error) {
+// newTally prepares histograms of at most so many groups of an F32 tree.
+func newTally(ctx context.Context, tree *buffers.Tree, most int) (*tally, error) {
 	if tree.DType() != buffers.F32 {
 		return nil, fmt.Errorf("window: tally: tree %q: found dtype %v, wanted %v", tree.Label(), tree.DType(), buffers.F32)
 	}
-	t := &Tally{device: tree.Device(), groups: groups(tree.Layout().Leaves(), most)}
+	t := &tally{device: tree.Device(), groups: groups(tree.Layout().Leaves(), most)}
 	bytes := max(uint64(4*stride*len(t.groups)), 4)
 	var err error
 	if t.counts, err = t.device.NewBuffer("gputrain.window.counts", bytes); err != nil {
@@ -123,7 +123,7 @@ func NewTally(ctx context.Context, tree *buffers.Tree, most int) (*Tally, error)
 	return t, nil
 }
 
-func (t *Tally) make(ctx context.Context, tree *buffers.Tree, bytes uint64) (err error) {
+func (t *tally) make(ctx context.Context, tree *buffers.Tree, bytes uint64) (err error) {
 	if t.shown, err = t.device.NewBuffer("gputrain.window.shown", bytes); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (t *Tally) make(ctx context.Context, tree *buffers.Tree, bytes uint64) (err
 	return err
 }
 
-func (t *Tally) record(tree *buffers.Tree) *gpu.Recording {
+func (t *tally) record(tree *buffers.Tree) *gpu.Recording {
 	r := t.device.Record("tally")
 	r.Zero(t.counts.All())
 	leaves := func(k *gpu.Kernel) {
@@ -159,18 +159,18 @@ func (t *Tally) record(tree *buffers.Tree) *gpu.Recording {
 	return r
 }
 
-// Count submits a count of the tree as it is after what has been submitted before. Take must have taken the one before.
-func (t *Tally) Count(ctx context.Context) error { return t.program.Submit(ctx) }
+// count submits a count of the tree as it is after what has been submitted before. take must have taken the one before.
+func (t *tally) count(ctx context.Context) error { return t.program.Submit(ctx) }
 
-// Take waits for the counts, and shows them where they are drawn.
-func (t *Tally) Take(ctx context.Context) ([]Histogram, error) {
+// take waits for the counts, and shows them where they are drawn.
+func (t *tally) take(ctx context.Context) ([]histogram, error) {
 	raw, err := t.ring.Next(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("window: tally: %w", err)
 	}
-	out := make([]Histogram, len(t.groups))
+	out := make([]histogram, len(t.groups))
 	for i, g := range t.groups {
-		h := Histogram{Label: g.label, Elements: g.elements}
+		h := histogram{Label: g.label, Elements: g.elements}
 		for w := range stride {
 			h.words[w] = binary.LittleEndian.Uint32(raw[4*(i*stride+w):])
 		}
@@ -183,7 +183,7 @@ func (t *Tally) Take(ctx context.Context) ([]Histogram, error) {
 }
 
 // Release gives everything back.
-func (t *Tally) Release() {
+func (t *tally) Release() {
 	t.program.Release()
 	t.show.Release()
 	if t.ring != nil {
@@ -193,18 +193,15 @@ func (t *Tally) Release() {
 	t.counts.Release()
 }
 
-// Histogram is the counts of one group.
-type Histogram struct {
+// histogram is the counts of one group.
+type histogram struct {
 	Label    string
 	Elements int
 	words    [stride]uint32
 }
 
-// Range is r where the bins go from -r to r.
-func (h Histogram) Range() float64 { return math.Ldexp(1, int(h.words[rangeAt])-126) }
+// rangeOf is r where the bins go from -r to r.
+func (h histogram) rangeOf() float64 { return math.Ldexp(1, int(h.words[rangeAt])-126) }
 
-// Counts are the bins.
-func (h Histogram) Counts() []uint32 { return h.words[binsAt:rangeAt] }
-
-// NonFinite is how many elements are NaN or infinite.
-func (h Histogram) NonFinite() uint32 { return h.words[255] }
+// nonFinite is how many elements are NaN or infinite.
+func (h histogram) nonFinite() uint32 { return h.words[255] }

@@ -15,7 +15,7 @@ import (
 )
 
 // tally is the twin of the three kernels, in float64.
-func tally(data []float32) (limit float64, bins [Bins]uint32, nonFinite uint32) {
+func tallied(data []float32) (limit float64, bins [binCount]uint32, nonFinite uint32) {
 	finite := 0
 	for _, x := range data {
 		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
@@ -56,8 +56,8 @@ func TestTallyIsItsTwin(t *testing.T) {
 	}
 	wild := normal(5000, 1)
 	copy(wild, []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1)), math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32})
-	edges := make([]float32, 0, 2*Bins)
-	for i := -Bins; i < Bins; i++ {
+	edges := make([]float32, 0, 2*binCount)
+	for i := -binCount; i < binCount; i++ {
 		edges = append(edges, float32(i)/32, math.Nextafter32(float32(i)/32, -9))
 	}
 	leaves := map[string][]float32{
@@ -73,23 +73,23 @@ func TestTallyIsItsTwin(t *testing.T) {
 	tree, err := buffers.Upload(dev, "params", hosts, buffers.F32)
 	require.NoError(t, err)
 	defer tree.Release()
-	counts, err := NewTally(context.Background(), tree, 20)
+	counts, err := newTally(context.Background(), tree, 20)
 	require.NoError(t, err)
 	defer counts.Release()
 	leaves["h.*.weight"] = append(leaves["h.0.weight"], leaves["h.1.weight"]...)
 	for round := range 2 { // the second begins from nothing too
-		require.NoError(t, counts.Count(context.Background()))
-		found, err := counts.Take(context.Background())
+		require.NoError(t, counts.count(context.Background()))
+		found, err := counts.take(context.Background())
 		require.NoError(t, err)
 		require.Len(t, found, 8)
 		for _, h := range found {
 			data := leaves[h.Label]
-			limit, bins, nonFinite := tally(data)
+			limit, bins, nonFinite := tallied(data)
 			name := fmt.Sprintf("%s, round %d", h.Label, round)
 			assert.Equal(t, len(data), h.Elements, name)
-			assert.Equal(t, limit, h.Range(), name)
-			assert.Equal(t, bins[:], h.Counts(), name)
-			assert.Equal(t, nonFinite, h.NonFinite(), name)
+			assert.Equal(t, limit, h.rangeOf(), name)
+			assert.Equal(t, bins[:], h.words[binsAt:rangeAt], name)
+			assert.Equal(t, nonFinite, h.nonFinite(), name)
 		}
 	}
 }

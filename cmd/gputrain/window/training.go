@@ -19,7 +19,7 @@ type Training struct {
 	view    *View
 	dir     string
 	trees   []*buffers.Tree
-	tallies []*Tally
+	tallies []*tally
 	every   time.Duration // at most a count in this time
 	counted time.Time
 	step    int64 // of the newest count
@@ -39,28 +39,28 @@ func (t *Training) Event(ctx context.Context, e train.Event) error {
 	case train.Started:
 		return t.begin(ctx, e)
 	case train.Stepped:
-		board.Add(*e.Metrics)
+		board.add(*e.Metrics)
 		return t.count(ctx, e)
 	case train.Evaluated:
-		board.Evaluated(*e.Eval)
+		board.evaluated(*e.Eval)
 	case train.Sampled:
-		board.Sampled(*e.Sample)
+		board.sampled(*e.Sample)
 	}
 	return nil
 }
 
 // begin shows what earlier processes of the run have done, and prepares the histograms.
 func (t *Training) begin(ctx context.Context, e train.Event) error {
-	if err := NewFiles(t.dir, t.view.board).Read(); err != nil {
+	if err := newFiles(t.dir, t.view.board).read(); err != nil {
 		return err
 	}
-	t.view.board.Status("training")
+	t.view.board.status("training")
 	t.every = 250 * time.Millisecond
 	var devices []*gpu.Device
 	for _, tree := range parameters(e.State) {
 		devices = append(devices, tree.Device())
 	}
-	if err := t.view.Show(ctx, devices...); err != nil {
+	if err := t.view.show(ctx, devices...); err != nil {
 		return err
 	}
 	return t.prepare(ctx, e)
@@ -74,7 +74,7 @@ func (t *Training) prepare(ctx context.Context, e train.Event) error {
 		if tree.Layout().Elements() == 0 { // nothing is trained there
 			continue
 		}
-		tally, err := NewTally(ctx, tree, most)
+		tally, err := newTally(ctx, tree, most)
 		if err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (t *Training) prepare(ctx context.Context, e train.Event) error {
 		}
 		t.tallies = append(t.tallies, tally)
 	}
-	if err := t.view.Weights(t.tallies); err != nil {
+	if err := t.view.weights(t.tallies); err != nil {
 		return err
 	}
 	return t.submit(ctx, e.Step)
@@ -114,21 +114,21 @@ func (t *Training) count(ctx context.Context, e train.Event) error {
 	if t.behind++; t.behind < lateness || time.Since(t.counted) < t.every {
 		return nil
 	}
-	var all []Histogram
+	var all []histogram
 	for _, tally := range t.tallies {
-		found, err := tally.Take(ctx)
+		found, err := tally.take(ctx)
 		if err != nil {
 			return err
 		}
 		all = append(all, found...)
 	}
-	t.view.board.Counted(all, "after step "+grouped(t.step))
+	t.view.board.counted(all, "after step "+grouped(t.step))
 	return t.submit(ctx, e.Step)
 }
 
 func (t *Training) submit(ctx context.Context, step int64) error {
 	for _, tally := range t.tallies {
-		if err := tally.Count(ctx); err != nil {
+		if err := tally.count(ctx); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ func Open(board *Board) (v *View, err error) {
 		return nil, fmt.Errorf("window: %w", err)
 	}
 	glfw.WindowHint(glfw.ClientAPI, glfw.NoAPI)
-	glass, err := glfw.CreateWindow(1280, 800, "gputrain: "+board.Seen().Title, nil, nil)
+	glass, err := glfw.CreateWindow(1280, 800, "gputrain: "+board.snapshot().Title, nil, nil)
 	if err != nil {
 		glfw.Terminate()
 		return nil, fmt.Errorf("window: %w", err)

@@ -23,7 +23,7 @@ import (
 )
 
 // find is the pixels of a color in a box, column by column from its left.
-func find(picture *image.RGBA, b Box, c Color) (columns [][]int) {
+func find(picture *image.RGBA, b box, c rgba) (columns [][]int) {
 	want := color.RGBA{c[0], c[1], c[2], 255}
 	for x := int(b.X); x < int(b.X+b.W); x++ {
 		var rows []int
@@ -38,14 +38,14 @@ func find(picture *image.RGBA, b Box, c Color) (columns [][]int) {
 }
 
 // display shows a board until what is wanted is on the screen.
-func display(t *testing.T, server *screen.Screen, b *Board, devices []*gpu.Device, tallies []*Tally, wanted func(*image.RGBA) bool) *image.RGBA {
+func display(t *testing.T, server *screen.Screen, b *Board, devices []*gpu.Device, tallies []*tally, wanted func(*image.RGBA) bool) *image.RGBA {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	view, err := Open(b)
 	require.NoError(t, err)
 	defer view.Close()
-	require.NoError(t, view.Show(context.Background(), devices...))
-	require.NoError(t, view.Weights(tallies))
+	require.NoError(t, view.show(context.Background(), devices...))
+	require.NoError(t, view.weights(tallies))
 	done := make(chan struct{})
 	var picture *image.RGBA
 	go func() {
@@ -80,8 +80,8 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 	for i := range data["1: c"] {
 		data["1: c"][i] = float32(random.Float64() * random.Float64())
 	}
-	var tallies []*Tally
-	var histograms []Histogram
+	var tallies []*tally
+	var histograms []histogram
 	for i, names := range [][]string{{"0: a", "0: b"}, {"1: c"}} {
 		var hosts []buffers.Host
 		for _, name := range names {
@@ -90,29 +90,29 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 		var err error
 		trees[i], err = buffers.Upload(devices[i], "params", hosts, buffers.F32)
 		require.NoError(t, err)
-		tally, err := NewTally(context.Background(), trees[i], maxPanels)
+		tally, err := newTally(context.Background(), trees[i], maxPanels)
 		require.NoError(t, err)
-		require.NoError(t, tally.Count(context.Background()))
-		found, err := tally.Take(context.Background())
+		require.NoError(t, tally.count(context.Background()))
+		found, err := tally.take(context.Background())
 		require.NoError(t, err)
 		tallies, histograms = append(tallies, tally), append(histograms, found...)
 	}
 
 	b := NewBoard("a test", 200)
-	b.Status("training")
+	b.status("training")
 	for step := range int64(101) {
 		norm := 2.0
 		if step == 25 {
 			norm = 6
 		}
-		b.Add(train.Metrics{Step: step, Loss: train.Number(9 - float64(step)/20), GradNorm: train.Number(norm), Cost: train.Cost{TokensPerSecond: 12345, StepMS: 2}})
+		b.add(train.Metrics{Step: step, Loss: train.Number(9 - float64(step)/20), GradNorm: train.Number(norm), Cost: train.Cost{TokensPerSecond: 12345, StepMS: 2}})
 		if step%50 == 0 {
-			b.Evaluated(train.EvalMetrics{Step: step, Loss: train.Number(9 - 8*float64(step)/100)})
+			b.evaluated(train.EvalMetrics{Step: step, Loss: train.Number(9 - 8*float64(step)/100)})
 		}
 	}
-	b.Sampled(train.Sample{Step: 100, Prompt: "func ", Text: "main() {\n\tprintln(\"Hello, world\")\n}"})
-	b.Counted(histograms, "after step 100")
-	laid := Lay(b.Seen(), 1280, 800, 1, nil)
+	b.sampled(train.Sample{Step: 100, Prompt: "func ", Text: "main() {\n\tprintln(\"Hello, world\")\n}"})
+	b.counted(histograms, "after step 100")
+	laid := layOut(b.snapshot(), 1280, 800, 1, nil)
 	last := laid.Bars[2]
 	picture := display(t, server, b, devices, tallies, func(p *image.RGBA) bool {
 		for _, rows := range find(p, last, weightColor) {
@@ -125,25 +125,25 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 	screen.Keep(t, picture, "view")
 
 	for i, h := range histograms {
-		_, bins, _ := tally(data[h.Label])
+		_, bins, _ := tallied(data[h.Label])
 		tallest := uint32(0)
 		for _, n := range bins {
 			tallest = max(tallest, n)
 		}
-		box := laid.Bars[i]
-		columns := find(picture, Box{box.X, box.Y - 3, box.W, box.H + 3}, weightColor) // a bar that is too high shows
+		area := laid.Bars[i]
+		columns := find(picture, box{area.X, area.Y - 3, area.W, area.H + 3}, weightColor) // a bar that is too high shows
 		for k, n := range bins {
-			want := box.H * float64(n) / float64(tallest)
+			want := area.H * float64(n) / float64(tallest)
 			if n > 0 {
 				want = max(want, 1)
 			}
-			got := columns[int((float64(k)+0.5)*box.W/Bins)]
+			got := columns[int((float64(k)+0.5)*area.W/binCount)]
 			assert.InDelta(t, want, len(got), 1.01, "%s: bin %d", h.Label, k)
 		}
 	}
 
 	boxes := lay(1280, 800, 1.25)
-	below := func(b Box) Box { return Box{b.X, b.Y + 25, b.W, b.H - 25} } // without title and legend
+	below := func(b box) box { return box{b.X, b.Y + 25, b.W, b.H - 25} } // without title and legend
 	// The line of the gradient norm is 2 but for a spike a quarter of the way.
 	norms := find(picture, below(boxes.norm), normColor)
 	left, right, top, spike := len(norms), 0, math.MaxInt, 0
@@ -178,11 +178,11 @@ func TestViewShowsWhatThereIs(t *testing.T) {
 	}
 	// There is text where the sample belongs, and nothing where it has ended.
 	letters := 0
-	for _, rows := range find(picture, Box{boxes.sample.X, boxes.sample.Y + 25, boxes.sample.W, 60}, textColor) {
+	for _, rows := range find(picture, box{boxes.sample.X, boxes.sample.Y + 25, boxes.sample.W, 60}, textColor) {
 		letters += len(rows)
 	}
 	assert.Greater(t, letters, 100)
-	for _, rows := range find(picture, Box{boxes.sample.X, boxes.sample.Y + 120, boxes.sample.W, boxes.sample.H - 125}, textColor) {
+	for _, rows := range find(picture, box{boxes.sample.X, boxes.sample.Y + 120, boxes.sample.W, boxes.sample.H - 125}, textColor) {
 		assert.Empty(t, rows)
 	}
 }
@@ -201,17 +201,17 @@ func TestViewOutlivesItsDevice(t *testing.T) {
 	dev, err := gpu.Open(context.Background(), adapter, gpu.Options{})
 	require.NoError(t, err)
 	b := NewBoard("a test", 0)
-	b.Status("training")
+	b.status("training")
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	view, err := Open(b)
 	require.NoError(t, err)
-	require.NoError(t, view.Show(context.Background(), dev))
+	require.NoError(t, view.show(context.Background(), dev))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for i := range int64(40) {
-			b.Add(train.Metrics{Step: i, Loss: 3})
+			b.add(train.Metrics{Step: i, Loss: 3})
 			time.Sleep(10 * time.Millisecond)
 			if i == 30 {
 				dev.Release()

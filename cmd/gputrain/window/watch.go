@@ -18,15 +18,15 @@ import (
 // Watch shows the run of a run directory, whatever process it belongs to, until ctx ends: what its files say, and histograms of its
 // newest checkpoint, counted on a device of this process.
 func (v *View) Watch(ctx context.Context, dev *gpu.Device, dir string) error {
-	if err := v.Show(ctx, dev); err != nil {
+	if err := v.show(ctx, dev); err != nil {
 		return err
 	}
-	files := NewFiles(dir, v.board)
+	files := newFiles(dir, v.board)
 	weights := &checkpointWeights{view: v, device: dev, store: checkpoint.Store{FS: checkpoint.OS, Dir: filepath.Join(dir, "checkpoints")}}
 	defer weights.release()
-	v.board.Status("watching " + dir)
+	v.board.status("watching " + dir)
 	for {
-		if err := files.Read(); err != nil {
+		if err := files.read(); err != nil {
 			return err
 		}
 		if err := weights.read(ctx); err != nil {
@@ -47,7 +47,7 @@ type checkpointWeights struct {
 	store  checkpoint.Store
 	step   int64 // of the checkpoint that is shown; 0: none
 	tree   *buffers.Tree
-	tally  *Tally
+	tally  *tally
 }
 
 // read counts a checkpoint that is newer than the one shown.
@@ -73,14 +73,14 @@ func (w *checkpointWeights) read(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := w.tally.Count(ctx); err != nil {
+	if err := w.tally.count(ctx); err != nil {
 		return err
 	}
-	counts, err := w.tally.Take(ctx)
+	counts, err := w.tally.take(ctx)
 	if err != nil {
 		return err
 	}
-	w.view.board.Counted(counts, "checkpoint of step "+grouped(found.Step))
+	w.view.board.counted(counts, "checkpoint of step "+grouped(found.Step))
 	return nil
 }
 
@@ -89,10 +89,10 @@ func (w *checkpointWeights) prepare(ctx context.Context, hosts []buffers.Host) (
 	if w.tree, err = buffers.Upload(w.device, "params", hosts, buffers.F32); err != nil {
 		return fmt.Errorf("window: %w", err)
 	}
-	if w.tally, err = NewTally(ctx, w.tree, maxPanels); err != nil {
+	if w.tally, err = newTally(ctx, w.tree, maxPanels); err != nil {
 		return err
 	}
-	return w.view.Weights([]*Tally{w.tally})
+	return w.view.weights([]*tally{w.tally})
 }
 
 // release gives back the weights. The counts stay: the window may still draw them.

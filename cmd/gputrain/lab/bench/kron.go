@@ -129,6 +129,6 @@ func measureKron(ctx context.Context, dev *gpu.Device, method kron.Method, reuse
 		}
 		defer p.Release()
 	}
-	d, err := best(ctx, dev, p, 7)
+	d, err := best(ctx, dev, p)
 	return d, p.Dispatches() - 1, err
 }

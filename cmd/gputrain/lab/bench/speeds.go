@@ -15,7 +15,8 @@ import (
 
 // best runs a program a few times and returns the shortest time of one run:
 // what the machine can do when nothing else disturbs it.
-func best(ctx context.Context, dev *gpu.Device, p *gpu.Program, runs int) (time.Duration, error) {
+func best(ctx context.Context, dev *gpu.Device, p *gpu.Program) (time.Duration, error) {
+	const runs = 7
 	var shortest time.Duration
 	for i := range runs + 1 {
 		start := time.Now()
@@ -67,7 +68,7 @@ func Copy(ctx context.Context, dev *gpu.Device) (float64, error) {
 		return 0, err
 	}
 	defer p.Release()
-	d, err := best(ctx, dev, p, 7)
+	d, err := best(ctx, dev, p)
 	return 2 * 4 * figureElements / d.Seconds() / 1e9, err
 }
 
@@ -113,7 +114,7 @@ func measureMatmul(ctx context.Context, dev *gpu.Device, s matmulShape) (float64
 		return 0, err
 	}
 	defer program.Release()
-	d, err := best(ctx, dev, program, 7)
+	d, err := best(ctx, dev, program)
 	return float64(repeat) * s.flops() / d.Seconds() / 1e9, err
 }
 
@@ -129,7 +130,7 @@ func measureOptimizer(ctx context.Context, dev *gpu.Device, name string, rows, c
 		return optimizerFigure{}, err
 	}
 	defer release()
-	d, err := best(ctx, dev, p, 7)
+	d, err := best(ctx, dev, p)
 	return optimizerFigure{Seconds: d.Seconds(), Dispatches: p.Dispatches()}, err
 }
 
