@@ -131,7 +131,7 @@ func (f Facts) recipes() (all []Recipe) {
 			rows := cmp.Or(f.Wanted.Batch, r.rowsAnUpdate())
 			for _, r.Recompute = range recomputes(f.Wanted.Recompute) {
 				for _, r.Batch = range batches(rows, f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
-					if r.Recompute != "layers" && r.Batch*context < enough && r.Batch > 1 && r.Batch < rows {
+					if r.Recompute != "layers" && r.Batch*context < enough && r.Batch < rows {
 						continue
 					}
 					r.Accumulate = cmp.Or(f.Wanted.Accumulate, max(1, (rows+r.Batch/2)/r.Batch))

@@ -146,7 +146,18 @@ func TestChoicesOfData(t *testing.T) {
 	assert.Equal(t, []string{"f32", "layers"}, []string{w.Base, w.Recompute})
 	assert.InDelta(t, 0.1, w.Rate, 1e-12)
 
-	_, err := Choose(Facts{}, nil)
+	small := 0
+	_, err := Choose(some.facts, func(r Recipe) (bool, error) {
+		if r.Batch*r.Context < 1024 {
+			small++
+			assert.Equal(t, "layers", r.Recompute, "an adapter is rather kept busy than that nothing is computed again: %d x %d", r.Batch, r.Context)
+		}
+		return false, nil
+	})
+	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+	assert.Positive(t, small)
+
+	_, err = Choose(Facts{}, nil)
 	require.ErrorContains(t, err, "found none to train on")
 	broken := errors.New("broken")
 	_, err = Choose(few.facts, func(Recipe) (bool, error) { return false, broken })
