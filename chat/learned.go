@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,6 +53,10 @@ func (e *Encoder) parts(c *Conversation, whole *template.Rendering) ([][2]int, e
 	return parts, nil
 }
 
+// ErrRewritten is what Encode says of an answer that the template writes otherwise where messages follow, so that it cannot be told from the text what
+// of it learns. The last answer of a conversation can be told (Options.LastOnly).
+var ErrRewritten = errors.New("the template writes it otherwise when messages follow, as those do that drop earlier thoughts")
+
 // turn is the part of the text that a message adds: after what stands before it, which for an answer is what asks for
 // it, up to the token that ends it.
 func (e *Encoder) turn(c *Conversation, i int, whole string) ([2]int, error) {
@@ -64,12 +69,12 @@ func (e *Encoder) turn(c *Conversation, i int, whole string) ([2]int, error) {
 		return [2]int{}, fmt.Errorf("the messages up to it: %w", err)
 	}
 	const wayOut = "; wanted the same text in front. A template with {% generation %} tells what learns; or let the last message learn " +
-		"alone, by \"train\": false on those before it"
+		"alone, by data.learn_last or \"train\": false on those before it"
 	if !strings.HasPrefix(with.Text, before.Text) {
 		return [2]int{}, fmt.Errorf("the template writes what asks for the answer otherwise than the answer%s%s", differ(with.Text, before.Text), wayOut)
 	}
 	if !strings.HasPrefix(whole, with.Text) {
-		return [2]int{}, fmt.Errorf("the template writes it otherwise when messages follow, as those do that drop earlier thoughts%s%s", differ(whole, with.Text), wayOut)
+		return [2]int{}, fmt.Errorf("%w%s%s", ErrRewritten, differ(whole, with.Text), wayOut)
 	}
 	begin := characters(before.Text)
 	return [2]int{begin, begin + characters(e.ended(with.Text[len(before.Text):]))}, nil

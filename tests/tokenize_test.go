@@ -107,7 +107,7 @@ func TestDoctorOnTokenizers(t *testing.T) {
 		assert.Equal(t, says, broken[name]["worst"], name)
 		delete(broken, name)
 	}
-	assert.Equal(t, `kind "tokeniser", want one of decode, sentencepiece, split, tokenizer, train, did you mean "tokenizer"?`, broken["other.json"]["error"])
+	assert.Equal(t, `kind "tokeniser", want one of chat, decode, sentencepiece, sft, split, tokenizer, train, did you mean "tokenizer"?`, broken["other.json"]["error"])
 	delete(broken, "other.json")
 	for name, v := range broken {
 		assert.Equal(t, true, v["pass"], name)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gputrain/chat"
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/ondisk"
@@ -28,9 +29,7 @@ import (
 // choosing is what tune knows when it chooses.
 type choosing struct {
 	set         []string
-	model       string
-	rows        []string
-	validation  float64
+	given       tuning.Given
 	device      *gpu.Device
 	planned     state.Config // what was last asked about
 	memory      uint64       // that it takes
@@ -40,7 +39,7 @@ type choosing struct {
 
 // choose chooses, says so, and writes the run file.
 func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string) error {
-	h := &choosing{set: c.Set, model: model, rows: rows}
+	h := &choosing{set: c.Set, given: tuning.Given{Model: model, Rows: rows}}
 	text, facts, err := h.read(ctx)
 	if err != nil {
 		return err
@@ -67,7 +66,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 		return err
 	}
 	var file bytes.Buffer
-	if err := recipe.Write(&file, h.model, h.rows, h.validation); err != nil {
+	if err := recipe.Write(&file, h.given); err != nil {
 		return err
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
@@ -90,9 +89,9 @@ func (h *choosing) config(r *tuning.Recipe) (*runfile.Config, error) {
 	var text bytes.Buffer
 	var err error
 	if r != nil {
-		err = r.Write(&text, h.model, h.rows, h.validation)
+		err = r.Write(&text, h.given)
 	} else {
-		err = tuning.Begin(&text, h.model, h.rows, h.validation)
+		err = h.given.Write(&text)
 	}
 	if err != nil {
 		return nil, err
@@ -124,11 +123,18 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 		return nil, f, err
 	}
 	text, err := h.text(ctx, cfg, told)
+	if errors.Is(err, chat.ErrRewritten) && cfg.Origin("data.learn_last") == "default" {
+		h.given.LastOnly = true
+		say("gputrain: tune: %v\ngputrain: tune: so of each conversation the last answer learns alone (data.learn_last)\n", err)
+		if cfg, err = h.config(nil); err == nil {
+			text, err = h.text(ctx, cfg, told)
+		}
+	}
 	if err != nil {
 		return nil, f, err
 	}
 	if all, ok := text.Train.(*data.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
-		if h.validation, err = tuning.Share(len(all.Lengths())); err != nil {
+		if h.given.Validation, err = tuning.Share(len(all.Lengths())); err != nil {
 			text.Close()
 			return nil, f, usageError{err}
 		}
@@ -162,20 +168,22 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 		text.Close()
 		return nil, f, err
 	}
-	h.description = describe(text.Tallies)
+	if h.description = describe(text.Tallies); h.given.LastOnly {
+		h.description += ": the last answers"
+	}
 	return text, f, nil
 }
 
 // text opens the conversations, of a model that has a tokenizer.
 func (h *choosing) text(ctx context.Context, cfg *runfile.Config, out io.Writer) (*data.Corpus, error) {
-	def, err := model.ReadConfig(h.model)
+	def, err := model.ReadConfig(h.given.Model)
 	if err != nil {
 		return nil, &setup.ModelError{Err: err}
 	}
 	h.definition = def
-	if cfg.Data.Tokenizer == "" && !tokenizer.Has(h.model) {
+	if cfg.Data.Tokenizer == "" && !tokenizer.Has(h.given.Model) {
 		return nil, usageError{fmt.Errorf("tune: %s: found no tokenizer, wanted tokenizer.json or tokenizer.model: copy it from where the model is from, "+
-			"or name one with --set data.tokenizer=DIR", h.model)}
+			"or name one with --set data.tokenizer=DIR", h.given.Model)}
 	}
 	text, _, _, err := setup.Text(ctx, cfg, out)
 	return text, err
@@ -252,7 +260,7 @@ func (h *choosing) facts() (tuning.Model, error) {
 		Old string `json:"torch_dtype"`
 		New string `json:"dtype"`
 	}
-	if err := stranger.ReadJSON(filepath.Join(h.model, "config.json"), &stored); err != nil {
+	if err := stranger.ReadJSON(filepath.Join(h.given.Model, "config.json"), &stored); err != nil {
 		return m, &setup.ModelError{Err: err}
 	}
 	for _, name := range []string{stored.Old, stored.New} {

@@ -12,9 +12,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/chat"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
 	"gputrain/train/runfile"
+	"gputrain/train/tuning"
 )
 
 // speaker is a directory with a small model, a tokenizer of letters and a template.
@@ -99,6 +101,29 @@ func TestTuneRefuses(t *testing.T) {
 		assert.Equal(t, c.code, exitCode(err), "%v: %v", c, err)
 		assert.NoDirExists(t, dir)
 		assert.NotContains(t, err.Error(), "\n")
+	}
+}
+
+// Of a template that drops the thoughts of earlier answers the last answers learn alone, unless the user says otherwise.
+func TestTuneByTheLastAnswers(t *testing.T) {
+	base := speaker(t)
+	require.NoError(t, os.WriteFile(filepath.Join(base, "chat_template.jinja"), []byte("{% for m in messages %}{{ m.role[0] + ':' + ('hm' if loop.last and m.role == 'assistant' else '') + m.content + '<end>' }}"+
+		"{% endfor %}{% if add_generation_prompt %}a:{% endif %}"), 0o666))
+	rows := filepath.Join(t.TempDir(), "turns.jsonl")
+	turn := `{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}`
+	require.NoError(t, os.WriteFile(rows, []byte(strings.Repeat(`{"messages": [`+turn+", "+turn+"]}\n", 20)), 0o666))
+	for _, set := range [][]string{nil, {"data.learn_last=false"}} {
+		h := &choosing{set: set, given: tuning.Given{Model: base, Rows: []string{rows}}}
+		text, _, err := h.read(t.Context())
+		if set != nil {
+			require.ErrorIs(t, err, chat.ErrRewritten)
+			require.ErrorContains(t, err, "turns.jsonl")
+			continue
+		}
+		require.NoError(t, err)
+		text.Close()
+		assert.True(t, h.given.LastOnly)
+		assert.Contains(t, h.description, "of the tokens learned: the last answers")
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 //	recipe, err := tuning.Choose(facts, func(r tuning.Recipe) (fits bool, err error) { ... })
 //	recipe.Last(steps)
-//	recipe.Write(file, model, rows, share) // a run file
+//	recipe.Write(file, given) // a run file
 //
 // The same facts give the same recipe.
 package tuning

@@ -182,10 +182,11 @@ func TestWrite(t *testing.T) {
 	r.Last(120)
 	var file bytes.Buffer
 	rows := []string{`/a b/"chats": 1.jsonl`, "/c.parquet"}
-	require.NoError(t, r.Write(&file, "/models/Qwen3 #1", rows, 0.05))
+	require.NoError(t, r.Write(&file, Given{"/models/Qwen3 #1", rows, 0.05, true}))
 	c := runfile.New()
 	require.NoError(t, c.Parse("tune.yaml", file.Bytes()), file.String())
 	require.NoError(t, c.Validate(), file.String())
+	assert.True(t, c.Data.LearnLast)
 	assert.Equal(t, "/models/Qwen3 #1", c.Model.From)
 	assert.Equal(t, rows, c.Data.JSONL)
 	assert.Equal(t, []any{"bf16", r.Context, 16, 32.0, []string{"all-linear"}}, []any{c.Model.Base, c.Model.Context, c.LoRA.Rank, c.LoRA.Alpha, c.LoRA.Target})

@@ -105,19 +105,28 @@ func (r Recipe) whyBase() string {
 // sections is their order in the run file.
 var sections = []string{"model", "lora", "data", "optimizer", "train"}
 
-// Begin writes the run file before anything is chosen.
-func Begin(w io.Writer, model string, rows []string, validation float64) error {
-	return write(w, given(model, rows, validation))
+// Given is what is tuned, and with what.
+type Given struct {
+	Model      string   // its directory
+	Rows       []string // files of conversations
+	Validation float64  // the share of them that is held out
+	LastOnly   bool     // of each conversation only the last answer learns
 }
 
-// given is what the run file says of a model and files of rows.
-func given(model string, rows []string, validation float64) Choice {
-	return Choice{Keys: []Key{key("model.from", model), key("data.jsonl", rows), key("data.validation", validation)}}
+// Write writes the run file before anything is chosen.
+func (g Given) Write(w io.Writer) error { return write(w, g.choice()) }
+
+func (g Given) choice() Choice {
+	keys := []Key{key("model.from", g.Model), key("data.jsonl", g.Rows), key("data.validation", g.Validation)}
+	if g.LastOnly {
+		keys = append(keys, key("data.learn_last", true))
+	}
+	return Choice{Keys: keys}
 }
 
-// Write writes the run file that says the same of a model and files of rows. Choices stand above their keys.
-func (r Recipe) Write(w io.Writer, model string, rows []string, validation float64) error {
-	return write(w, append([]Choice{given(model, rows, validation)}, r.Choices()...)...)
+// Write writes the run file that says the same of what is given. Choices stand above their keys.
+func (r Recipe) Write(w io.Writer, g Given) error {
+	return write(w, append([]Choice{g.choice()}, r.Choices()...)...)
 }
 
 func write(w io.Writer, choices ...Choice) error {
