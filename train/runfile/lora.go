@@ -26,8 +26,9 @@ func (c *Config) validateLoRA() error {
 		}
 		return c.invalid(key, found, "nothing without model.from, which adapters belong to")
 	}
+	kept := New()
 	for _, f := range fields {
-		if !strings.HasPrefix(f.key, "lora.") || f.key == "lora.from" || reflect.DeepEqual(c.value(f), New().value(f)) {
+		if !strings.HasPrefix(f.key, "lora.") || f.key == "lora.from" || reflect.DeepEqual(c.value(f), kept.value(f)) {
 			continue
 		}
 		switch {

@@ -45,10 +45,10 @@ func (c *Config) validatePreference() error {
 		"preference.loss": true, "preference.beta": p.On() && p.Loss != model.PreferORPO, "preference.label_smoothing": p.On() && p.Loss != model.PreferORPO,
 		"preference.orpo_lambda": p.Loss == model.PreferORPO, "preference.simpo_gamma": p.Loss == model.PreferSimPO,
 	}
+	kept := New()
 	for _, f := range fields {
-		same := reflect.DeepEqual(c.value(f), New().value(f))
 		switch {
-		case same:
+		case reflect.DeepEqual(c.value(f), kept.value(f)):
 		case strings.HasPrefix(f.key, "preference.") && !effect[f.key]:
 			return c.invalid(f.key, inline(c.value(f)), "nothing with preference.loss "+p.Loss)
 		case !p.On():
