@@ -50,10 +50,11 @@ test: adapter
 test-page:
 	GPUTRAIN_REQUIRE_BROWSER=1 $(GO) test -timeout $(TEST_TIMEOUT) -run Page ./cmd/gputrain/serve
 
-# test-window runs the tests that look at a window, on an X server without hardware (Xvfb).
+# test-window runs the tests that look at a window, on an X server without hardware (Xvfb). One package at a time: two servers that begin and end
+# together can take each other's display.
 test-window: adapter $(WINDOW)
 	$(GO) vet -tags window ./cmd/gputrain/... ./tests
-	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_REQUIRE_WINDOW=1 $(GO) test -timeout $(TEST_TIMEOUT) -tags window -run 'Surface|ABI|View|Window' ./cmd/gputrain/window/... ./tests
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_REQUIRE_WINDOW=1 $(GO) test -p 1 -timeout $(TEST_TIMEOUT) -tags window -run 'Surface|ABI|View|Window' ./cmd/gputrain/window/... ./tests
 
 check: adapter
 	@$(tests)
