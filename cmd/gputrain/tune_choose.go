@@ -57,11 +57,13 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 	if err != nil {
 		return err
 	}
-	steps, err := data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs)
-	if err != nil {
-		return usageError{err}
+	if recipe.Epochs > 0 {
+		steps, err := data.Steps(text.Train, h.planned.Sequence, h.planned.Batch*h.planned.Microbatches, h.planned.Seed, cfg.Data.Epochs)
+		if err != nil {
+			return usageError{err}
+		}
+		recipe.Last(steps)
 	}
-	recipe.Last(steps)
 	if err := h.tell(ctx, os.Stdout, c.Model, recipe); err != nil {
 		return err
 	}
@@ -230,6 +232,7 @@ func wanted(cfg *runfile.Config) (w tuning.Wanted) {
 		"train.accumulate":        func() { w.Accumulate = cfg.Train.Accumulate },
 		"train.recompute":         func() { w.Recompute = cfg.Train.Recompute },
 		"data.epochs":             func() { w.Epochs = cfg.Data.Epochs },
+		"train.steps":             func() { w.Steps = cfg.Train.Steps },
 		"optimizer.learning_rate": func() { w.Rate = cfg.Optimizer.LearningRate },
 	} {
 		if given(key) {

@@ -127,6 +127,18 @@ func TestTuneByTheLastAnswers(t *testing.T) {
 	}
 }
 
+// Steps that the user sets take the place of epochs.
+func TestTuneForSteps(t *testing.T) {
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	gputest.Device(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	require.NoError(t, (&tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, Set: []string{"train.steps=2"}, RunDir: dir, Progress: "none"}).Run(t.Context()))
+	cfg := runfile.New()
+	require.NoError(t, cfg.File(filepath.Join(dir, tuneFile)))
+	assert.Equal(t, []any{int64(2), 0, int64(1)}, []any{cfg.Train.Steps, cfg.Data.Epochs, cfg.Train.EvalEvery})
+	assert.DirExists(t, filepath.Join(dir, "checkpoints", "step-00000002"))
+}
+
 // A run that was tuned goes on with what was chosen, and not with another model or other conversations.
 func TestTuneAsChosenBefore(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())

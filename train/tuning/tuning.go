@@ -49,6 +49,7 @@ type Wanted struct {
 	Base, Recompute, From                    string // From: adapters that are there
 	Target                                   []string
 	Rate                                     float64
+	Steps                                    int64 // in place of Epochs
 }
 
 // Recipe is how a model is tuned.
@@ -61,8 +62,8 @@ type Recipe struct {
 	Accumulate int
 	Recompute  string
 	Rate       float64
-	Epochs     int
-	Steps      int64 // estimated, until Last
+	Epochs     int   // 0: the user has said Steps
+	Steps      int64 // estimated from Epochs, until Last
 	Warmup     int64
 	Every      int64 // steps between evaluations, each with a checkpoint
 	Answer     int   // tokens that an answer is given
@@ -263,6 +264,10 @@ func (r Recipe) counted() Recipe {
 		if n > r.Context {
 			r.Cut++
 		}
+	}
+	if f := r.facts; f.Wanted.Steps > 0 && f.Wanted.Epochs == 0 {
+		r.Last(f.Wanted.Steps)
+		return r
 	}
 	windows := max(1, math.Ceil(float64(r.tokens())/float64(r.Context)/0.9))
 	each := max(1, int64(windows)/int64(r.Batch*r.Accumulate))

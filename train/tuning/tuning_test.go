@@ -146,6 +146,9 @@ func TestChoicesOfData(t *testing.T) {
 	assert.Equal(t, []string{"f32", "layers"}, []string{w.Base, w.Recompute})
 	assert.InDelta(t, 0.1, w.Rate, 1e-12)
 
+	w = of(chats(2000, 50, 200), Wanted{Steps: 30})
+	assert.Equal(t, []any{0, int64(30), int64(3)}, []any{w.Epochs, w.Steps, w.Every})
+
 	small := 0
 	_, err := Choose(some.facts, func(r Recipe) (bool, error) {
 		if r.Batch*r.Context < 1024 {

@@ -40,11 +40,19 @@ func (r Recipe) Choices() []Choice {
 			key("optimizer.name", "adamw"), key("optimizer.learning_rate", r.Rate), {"optimizer.schedule", fmt.Sprintf(
 				"{type: cosine, warmup_steps: %d, learning_rate_end: %.3g}", r.Warmup, r.RateEnd())}, key("optimizer.weight_decay", 0),
 		}},
-		{fmt.Sprintf("steps      %d: the conversations %s", r.Steps, times(r.Epochs)), []Key{key("data.epochs", r.Epochs)}},
+		r.length(),
 		{fmt.Sprintf("held out   %d conversations, evaluated every %d steps; the best checkpoint is kept", f.Held, r.Every), []Key{
 			key("train.eval_every", r.Every), key("train.save_every", r.Every), key("train.sample_tokens", r.Answer), key("train.temperature", 0),
 		}},
 	}
+}
+
+// length says how long it trains.
+func (r Recipe) length() Choice {
+	if r.Epochs == 0 {
+		return Choice{fmt.Sprintf("steps      %d: as wanted", r.Steps), []Key{key("train.steps", r.Steps)}}
+	}
+	return Choice{fmt.Sprintf("steps      %d: the conversations %s", r.Steps, times(r.Epochs)), []Key{key("data.epochs", r.Epochs)}}
 }
 
 // adapters says which adapters are trained.
