@@ -13,7 +13,9 @@ type (
 const (
 	F32  = array.F32
 	BF16 = array.BF16
-	NF4  = array.NF4
 	I32  = array.I32
 	U32  = array.U32
+
+	NF4       = array.NF4
+	NF4Nested = array.NF4Nested
 )

@@ -18,8 +18,8 @@ const (
 	fillers      = 8
 )
 
-// WriteAll stores every leaf of an F32, BF16 or NF4 tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
-// at most 64 MiB of the host's memory, however large the tree. Nothing is written unless the arrays are exactly the tree's leaves. Where one cannot be
+// WriteAll stores every leaf of an F32, BF16 or nf4 tree, in any order. Arrays that are yet to be read are read, a part at a time, on all processors: it takes
+// at most 64 MiB of the host's memory, however large the tree, and for NF4Nested the maxima of the leaves that are under way. Nothing is written unless the arrays are exactly the tree's leaves. Where one cannot be
 // read, what the tree then has is not defined.
 func (t *Tree) WriteAll(hosts []Host) error {
 	byLeaf, err := t.match(hosts)
@@ -34,7 +34,7 @@ func (t *Tree) WriteAll(hosts []Host) error {
 	}
 	at := make([]int, len(errs)) // which piece each has been at
 	var next atomic.Int64
-	var one sync.Mutex // to write to the device
+	f := &filling{whole: map[int]*wholeMaxima{}}
 	var all sync.WaitGroup
 	for i := range errs {
 		all.Go(func() {
@@ -46,7 +46,7 @@ func (t *Tree) WriteAll(hosts []Host) error {
 						return nil
 					}
 					at[i] = n
-					if err := t.fill(work[n], floats, raw, &one); err != nil {
+					if err := t.fill(work[n], floats, raw, f); err != nil {
 						next.Store(int64(len(work)))
 						return err
 					}
@@ -66,6 +66,12 @@ func (t *Tree) WriteAll(hosts []Host) error {
 		return nil
 	}
 	return errs[first]
+}
+
+// filling is what those who fill a tree share.
+type filling struct {
+	mu    sync.Mutex           // to write to the device
+	whole map[int]*wholeMaxima // of the leaves under way in NF4Nested, by their index
 }
 
 // match finds the array of each leaf.
@@ -103,6 +109,7 @@ type piece struct {
 // hostPart is a part of a leaf, and from which element of which array it is.
 type hostPart struct {
 	Part
+	leaf  Leaf
 	host  Host
 	first int
 }
@@ -112,7 +119,7 @@ func (t *Tree) pieces(byLeaf []Host) (out []piece) {
 	bySlab := make([][]hostPart, len(t.slabs))
 	for _, leaf := range t.layout.leaves {
 		for _, p := range leaf.Parts {
-			bySlab[p.Slab] = append(bySlab[p.Slab], hostPart{p, byLeaf[leaf.Index], p.Row * leaf.rowElements()})
+			bySlab[p.Slab] = append(bySlab[p.Slab], hostPart{p, leaf, byLeaf[leaf.Index], p.Row * leaf.rowElements()})
 		}
 	}
 	for slab, parts := range bySlab {
@@ -135,7 +142,7 @@ func (t *Tree) pieces(byLeaf []Host) (out []piece) {
 }
 
 // fill reads a piece, encodes it and writes it; what lies between the leaves is zero.
-func (t *Tree) fill(p piece, floats []float32, raw []byte, one *sync.Mutex) error {
+func (t *Tree) fill(p piece, floats []float32, raw []byte, f *filling) error {
 	floats = floats[:p.to-p.from]
 	clear(floats)
 	for _, part := range p.parts {
@@ -148,15 +155,12 @@ func (t *Tree) fill(p piece, floats []float32, raw []byte, one *sync.Mutex) erro
 		}
 	}
 	d := t.layout.SlabType(t.dtype, p.slab)
-	if d == NF4 {
-		return t.fillNF4(p, floats, one)
+	if d.Packed() {
+		return t.fillPacked(p, floats, f)
 	}
 	raw = raw[:d.Bytes(uint64(len(floats)))]
 	array.Encode(d, raw, floats)
-	one.Lock()
-	defer one.Unlock()
-	if err := t.device.Write(t.slabs[p.slab].Range(d.Bytes(uint64(p.from)), uint64(len(raw))), raw); err != nil {
-		return fmt.Errorf("buffers: write all: tree %q: slab %d: %w", t.label, p.slab, err)
-	}
-	return nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return t.writeSlab(p.slab, d.Bytes(uint64(p.from)), raw)
 }

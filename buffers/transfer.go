@@ -50,13 +50,13 @@ func (t *Tree) WriteRaw(path string, raw []byte) error {
 	return nil
 }
 
-// Read waits for submitted work and gives a leaf of an F32, BF16 or NF4 tree.
+// Read waits for submitted work and gives a leaf of an F32, BF16 or nf4 tree.
 func (t *Tree) Read(ctx context.Context, path string) ([]float32, error) {
 	leaf, err := t.floatLeaf("read", path)
 	if err != nil {
 		return nil, err
 	}
-	if t.dtype == NF4 {
+	if t.dtype.Packed() {
 		return t.readMixed(ctx, leaf)
 	}
 	raw, err := t.ReadRaw(ctx, path)
@@ -103,20 +103,20 @@ func (t *Tree) leaf(operation, path string) (Leaf, error) {
 
 // rawLeaf is a leaf of a tree that keeps all of them in one type.
 func (t *Tree) rawLeaf(operation, path string) (Leaf, error) {
-	if t.dtype == NF4 {
+	if t.dtype.Packed() {
 		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: found its bytes in nf4, wanted whole elements: WriteAll and Read have its numbers", operation, t.label, path)
 	}
 	return t.leaf(operation, path)
 }
 
 func (t *Tree) floatLeaf(operation, path string) (Leaf, error) {
-	if t.dtype != F32 && t.dtype != BF16 && t.dtype != NF4 {
+	if t.dtype != F32 && t.dtype != BF16 && !t.dtype.Packed() {
 		return Leaf{}, fmt.Errorf("buffers: %s: tree %q: leaf %q: dtype %v, want f32, bf16 or nf4", operation, t.label, path, t.dtype)
 	}
 	return t.leaf(operation, path)
 }
 
-// Upload makes a tree of the arrays, in F32, BF16 or NF4, with one transfer a slab.
+// Upload makes a tree of the arrays, in F32, BF16 or nf4, with one transfer a slab.
 func Upload(dev *gpu.Device, label string, hosts []Host, dtype DType) (*Tree, error) {
 	if dev == nil {
 		return nil, fmt.Errorf("buffers: upload %q: device: found none, wanted one of gpu.Open", label)
@@ -154,7 +154,7 @@ func (t *Tree) Download(ctx context.Context) ([]Host, error) {
 		}
 		out[i] = Host{Path: leaf.Path, Shape: slices.Clone(leaf.Shape), Data: make([]float32, leaf.Elements())}
 	}
-	if t.dtype == NF4 {
+	if t.dtype.Packed() {
 		return out, t.downloadMixed(ctx, out)
 	}
 	for s := range t.slabs {

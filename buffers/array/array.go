@@ -2,7 +2,11 @@
 // what describes a model needs no more.
 package array
 
-import "regexp"
+import (
+	"regexp"
+
+	"gputrain/buffers/nf4"
+)
 
 // Spec names an array and gives its shape: row-major, any rank, zero dimensions allowed.
 type Spec struct {
@@ -28,6 +32,8 @@ type NF4Source interface {
 	ReadCodes(dst []byte, first int) error
 	// ReadMaxima gives the maxima of blocks of 64 elements, from one on.
 	ReadMaxima(dst []float32, first int) error
+	// Nested gives the maxima as eight bits keep them; nil: they are kept as numbers.
+	Nested() (*nf4.Nested, error)
 }
 
 // ofLayer are the paths of what is below a number: a layer.

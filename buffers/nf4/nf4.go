@@ -10,8 +10,8 @@ import "math"
 // Block is how many elements have a maximum in common here. Files may have longer blocks.
 const Block = 64
 
-// group is how many nested maxima have a maximum in common.
-const group = 256
+// Group is how many nested maxima have a maximum in common.
+const Group = 256
 
 // Levels are what codes stand for in a block whose largest magnitude is 1.
 var Levels = [16]float32{
@@ -113,21 +113,21 @@ type Nested struct {
 
 // Nest gives maxima in eight bits: what is left of each without their mean, to the nearest level of Map, of two the lower.
 func Nest(maxima []float32) Nested {
-	n := Nested{Codes: make([]byte, len(maxima)), Tops: make([]float32, (len(maxima)+group-1)/group)}
+	n := Nested{Codes: make([]byte, len(maxima)), Tops: make([]float32, (len(maxima)+Group-1)/Group)}
 	sum := 0.0
 	for _, v := range maxima {
 		sum += float64(v)
 	}
 	n.Offset = float32(sum / float64(max(1, len(maxima))))
 	for g := range n.Tops {
-		part := maxima[g*group : min(len(maxima), (g+1)*group)]
+		part := maxima[g*Group : min(len(maxima), (g+1)*Group)]
 		top := float32(0)
 		for _, v := range part {
 			top = max(top, float32(math.Abs(float64(v-n.Offset))))
 		}
 		n.Tops[g] = top
 		for i, v := range part {
-			n.Codes[g*group+i] = nearestOfMap(v-n.Offset, top)
+			n.Codes[g*Group+i] = nearestOfMap(v-n.Offset, top)
 		}
 	}
 	return n
@@ -150,7 +150,7 @@ func nearestOfMap(v, top float32) byte {
 
 // Maximum is that of block i.
 func (n Nested) Maximum(i int) float32 {
-	return NestedMaximum(Map[n.Codes[i]], n.Tops[i/group], n.Offset)
+	return NestedMaximum(Map[n.Codes[i]], n.Tops[i/Group], n.Offset)
 }
 
 // NestedMaximum is Offset + level top: the product is rounded, and then the sum.

@@ -62,13 +62,13 @@ func TestNest(t *testing.T) {
 			maxima[i] = float32(math.Abs(rng.NormFloat64()))
 		}
 		nested := Nest(maxima)
-		require.Len(t, nested.Tops, (n+group-1)/group)
+		require.Len(t, nested.Tops, (n+Group-1)/Group)
 		for i, m := range maxima {
 			least := math.Inf(1)
 			for _, l := range Map {
-				least = min(least, math.Abs(float64(NestedMaximum(l, nested.Tops[i/group], nested.Offset))-float64(m)))
+				least = min(least, math.Abs(float64(NestedMaximum(l, nested.Tops[i/Group], nested.Offset))-float64(m)))
 			}
-			assert.InDelta(t, 0, math.Abs(float64(nested.Maximum(i))-float64(m))-least, 4e-7*float64(nested.Tops[i/group]+nested.Offset), "%d of %d", i, n)
+			assert.InDelta(t, 0, math.Abs(float64(nested.Maximum(i))-float64(m))-least, 4e-7*float64(nested.Tops[i/Group]+nested.Offset), "%d of %d", i, n)
 		}
 	}
 	same := Nest([]float32{3, 3, 3})

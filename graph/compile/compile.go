@@ -23,7 +23,7 @@ type Options struct {
 	Grads      *buffers.Tree // f32; may be nil when no target has a Leaf
 	Targets    []Target
 	Accumulate bool                  // leaf targets add to Grads instead of overwriting
-	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32, bf16 or nf4, nil ones are none
+	Beside     []*buffers.Tree       // of params that are not in Params: frozen ones, copies of another device's; f32, bf16 or in nf4, nil ones are none
 	Bind       map[string]gpu.Range  // f32 inputs and named targets that lie in buffers of the caller's, Type.Bytes long
 	Arena      *Arena                // scratch shared with other programs; nil for buffers of the program's own
 	Progress   func(done, total int) // of pipeline compilation; may be nil
@@ -52,7 +52,7 @@ func newFor(ctx context.Context, dev *gpu.Device, g *graph.Graph, o Options, lim
 	for _, tree := range o.params() {
 		c.params = append(c.params, tree.Layout())
 		switch {
-		case (tree.DType() == buffers.BF16 || tree.DType() == buffers.NF4) && tree != o.Params:
+		case (tree.DType() == buffers.BF16 || tree.DType().Packed()) && tree != o.Params:
 			c.narrow[tree.Layout()] = tree.DType()
 		case tree.DType() != buffers.F32:
 			return nil, fmt.Errorf("graph: compile: params: dtype %v, want f32", tree.DType())

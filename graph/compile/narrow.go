@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/nf4"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/shaders"
@@ -12,13 +13,17 @@ import (
 
 // Params in bf16 and nf4 are shorter than what most kernels read. Lowering takes them for f32. Products read them as they
 // are kept (packed.go); afterwards each unit that reads one otherwise gets a copy in f32, made before its first reader and
-// dropped after its last, so that no more than a few of them are there at once.
+// dropped after its last, so that no more than a few of them are there at once. So does each unit that reads nested maxima:
+// a copy of these has a sixteenth of a byte for each element of one matrix.
 
 // castParams are those of cast.wgsl.
 type castParams struct{ Quads uint32 }
 
 // nf4Params are those of nf4_widen.wgsl.
 type nf4Params struct{ Words, Quads uint32 }
+
+// maximaParams are those of nf4_maxima.wgsl.
+type maximaParams struct{ Quads, First uint32 }
 
 // castQuads is how many quads a workgroup of cast.wgsl handles.
 const castQuads = 1024
@@ -28,30 +33,11 @@ func (c *Compiler) widen() {
 	if len(c.narrow) == 0 {
 		return
 	}
-	type place struct {
-		unit int
-		slab *storage
-		at   int
-	}
-	copies := map[place]*storage{}
-	var commands []command
+	w := widening{c: c, copies: map[place]*storage{}}
 	for _, cmd := range c.commands {
-		cmd.bind = slices.Clone(cmd.bind)
-		for i, s := range cmd.bind {
-			if s.st.narrow == nil || s.asKept {
-				continue
-			}
-			path, part := partAt(s.st.narrow, s.st.slab, int(s.Offset/4))
-			at := place{cmd.unit, s.st, part.Offset}
-			if copies[at] == nil {
-				copies[at] = c.newStorage(transientStorage, path+".f32", 16*uint64((part.Count+3)/4))
-				commands = append(commands, c.copyOf(cmd, s.st, part, copies[at]))
-			}
-			cmd.bind[i] = Span{st: copies[at], Offset: s.Offset - 4*uint64(part.Offset), Bytes: s.Bytes}
-		}
-		commands = append(commands, cmd)
+		w.add(cmd)
 	}
-	c.commands = commands
+	c.commands = w.commands
 	for _, t := range c.targets {
 		if p, ok := c.root(t.Value).Node().Op.(graph.Param); ok && t.Leaf == "" {
 			if d, narrow := c.narrow[c.layoutOf(p.Path)]; narrow {
@@ -59,6 +45,42 @@ func (c *Compiler) widen() {
 			}
 		}
 	}
+}
+
+// place is a part of a slab, or its maxima, in a unit.
+type place struct {
+	unit   int
+	slab   *storage
+	at     int
+	maxima bool
+}
+
+// widening are commands that read no narrow params but as they are kept, and the copies they read.
+type widening struct {
+	c        *Compiler
+	copies   map[place]*storage
+	commands []command
+}
+
+// add appends a command, after those that make what it reads.
+func (w *widening) add(cmd command) {
+	cmd.bind = slices.Clone(cmd.bind)
+	for i, s := range cmd.bind {
+		if s.st.narrow == nil || s.asKept {
+			continue
+		}
+		path, part := partAt(s.st.narrow, s.st.slab, int(s.Offset/4))
+		at := place{cmd.unit, s.st, part.Offset, s.maxima}
+		if w.copies[at] == nil && s.maxima {
+			w.copies[at] = w.c.newStorage(transientStorage, path+".maxima", s.Bytes)
+			w.add(w.c.maximaOf(cmd, s.st, part, w.copies[at]))
+		} else if w.copies[at] == nil {
+			w.copies[at] = w.c.newStorage(transientStorage, path+".f32", 16*uint64((part.Count+3)/4))
+			w.add(w.c.copyOf(cmd, s.st, part, w.copies[at]))
+		}
+		cmd.bind[i] = Span{st: w.copies[at], Offset: s.Offset - 4*uint64(part.Offset), Bytes: s.Bytes}
+	}
+	w.commands = append(w.commands, cmd)
 }
 
 // partAt is the part of a leaf that has an element of a slab.
@@ -78,7 +100,7 @@ func (c *Compiler) copyOf(reader command, slab *storage, part buffers.Part, to *
 	count := uint64(part.Count)
 	cmd := command{group: reader.group, unit: reader.unit}
 	cmd.bind = append(Span{st: slab, Offset: 4 * uint64(part.Offset), Bytes: 4 * count}.stored(), Span{st: to, Bytes: to.bytes})
-	if slab.kept == buffers.NF4 {
+	if slab.kept.Packed() {
 		words := (count + 7) / 8
 		variant := shaders.Variant{Flags: map[string]bool{"NF4_TABLE": false}, Constants: map[string]string{"LEVELS": nf4LevelsText()}}
 		cmd.kernel, cmd.grid, cmd.params = c.kernel("nf4_widen", "", variant), gpu.Linear(words, 64, c.limits), nf4Params{uint32(words), uint32((count + 3) / 4)}
@@ -91,9 +113,25 @@ func (c *Compiler) copyOf(reader command, slab *storage, part buffers.Part, to *
 	return cmd
 }
 
+// maximaOf is the command that widens the nested maxima of a part of a slab for one that reads them.
+func (c *Compiler) maximaOf(reader command, slab *storage, part buffers.Part, to *storage) command {
+	elements := slab.bytes / 4
+	quads := to.bytes / 16
+	_, maxima, groups := buffers.PackedBytes(slab.kept, uint64(part.Offset), elements)
+	levels := c.constant("nf4.map", buffers.F32, []int{len(nf4.Map)}, func() []byte { return gpu.Bytes(nf4.Map[:]) })
+	kept := func(offset, bytes uint64) Span {
+		return Span{st: slab, Offset: offset, Bytes: roundUp(bytes, spanAlign), asKept: true}
+	}
+	return command{
+		group: reader.group, unit: reader.unit, kernel: c.kernel("nf4_maxima", "", shaders.Variant{}), grid: gpu.Linear(quads, 64, c.limits),
+		params: maximaParams{uint32(quads), uint32(part.Offset / (nf4.Group * nf4.Block))},
+		bind:   []Span{kept(maxima, 4*quads), kept(groups, buffers.GroupBytes(slab.kept, elements)), levels.Parts[0].Span, {st: to, Bytes: to.bytes}},
+	}
+}
+
 // narrowLayouts lays out the params that are kept in each type among nodes, as a tree of them alone would.
 func (c *Compiler) narrowLayouts(narrow map[string]buffers.DType) error {
-	for _, d := range []buffers.DType{buffers.BF16, buffers.NF4} {
+	for _, d := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
 		var specs []buffers.Spec
 		for _, n := range c.live {
 			if p, ok := n.Op.(graph.Param); ok && narrow[p.Path] == d {

@@ -21,7 +21,8 @@ func (o operand) kept() buffers.DType {
 	return o.span.st.kept
 }
 
-// stored are the spans of a part of a param as it is kept: of its elements, and in nf4 of the maxima of its blocks.
+// stored are the spans of a part of a param as it is kept: of its elements, and in nf4 of the maxima of its blocks: where these
+// are nested, a copy in f32 takes their place (narrow.go).
 func (s Span) stored() []Span {
 	at := func(offset, bytes uint64) Span {
 		return Span{st: s.st, Offset: offset, Bytes: roundUp(bytes, spanAlign), asKept: true}
@@ -30,22 +31,29 @@ func (s Span) stored() []Span {
 	if s.st.kept == buffers.BF16 {
 		return []Span{at(2*first, 2*count)}
 	}
-	codes, maxima := buffers.NF4Bytes(first, s.st.bytes/4)
-	return []Span{at(codes, (count+1)/2), at(maxima, 4*uint64(nf4.Blocks(int(count))))}
+	codes, maxima, _ := buffers.PackedBytes(s.st.kept, first, s.st.bytes/4)
+	blocks := uint64(nf4.Blocks(int(count)))
+	if s.st.kept == buffers.NF4Nested {
+		return []Span{at(codes, (count+1)/2), {st: s.st, Offset: s.Offset, Bytes: roundUp(4*blocks, spanAlign), maxima: true}}
+	}
+	return []Span{at(codes, (count+1)/2), at(maxima, 4*blocks)}
 }
 
 // specialise gives a product kernel the form of its operand B, and what it binds for it.
 func (v gemmVariant) specialise(g gemm, variant shaders.Variant, software bool) (suffix string, spans []Span) {
 	kept := g.b.kept()
-	variant.Flags["B_WHOLE"], variant.Flags["B_BF16"], variant.Flags["B_NF4"] = kept == buffers.F32, kept == buffers.BF16, kept == buffers.NF4
+	variant.Flags["B_WHOLE"], variant.Flags["B_BF16"], variant.Flags["B_NF4"] = kept == buffers.F32, kept == buffers.BF16, kept.Packed()
 	if kept == buffers.F32 {
 		return "", []Span{g.b.span}
 	}
-	if kept == buffers.NF4 {
+	if kept.Packed() {
 		variant.Constants["LEVELS"] = nf4LevelsText()
 		if v.file == "matmul" {
 			variant.Flags["NF4_TABLE"] = software
 		}
+	}
+	if kept == buffers.NF4Nested {
+		kept = buffers.NF4 // which its maxima are widened to
 	}
 	return "_" + kept.String(), g.b.span.stored()
 }
@@ -61,7 +69,7 @@ func nf4LevelsText() string {
 
 // packedLoop tells whether packed_loop.wgsl suits the rows of B: they are whole blocks, and begin at one.
 func (g gemm) packedLoop(v gemmVariant) bool {
-	whole := g.b.kept() == buffers.NF4 && g.b.row%nf4.Block == 0 && g.b.offset%nf4.Block == 0 && !g.transA
+	whole := g.b.kept().Packed() && g.b.row%nf4.Block == 0 && g.b.offset%nf4.Block == 0 && !g.transA
 	if g.transB {
 		return whole && g.k%nf4.Block == 0
 	}
@@ -81,7 +89,7 @@ func packedTile(g gemm) gemmVariant {
 func (c *Compiler) maximaRead(n *graph.Node) int {
 	for _, v := range n.Inputs {
 		v = c.root(v)
-		if _, ok := v.Node().Op.(graph.Param); ok && len(c.place(v).Parts) > 0 && c.place(v).Parts[0].Span.st.kept == buffers.NF4 {
+		if _, ok := v.Node().Op.(graph.Param); ok && len(c.place(v).Parts) > 0 && c.place(v).Parts[0].Span.st.kept.Packed() {
 			return 1
 		}
 	}

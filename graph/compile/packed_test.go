@@ -71,15 +71,15 @@ func TestKeptProducts(t *testing.T) {
 		m, n, k int
 		binding uint64
 	}{
-		{m: 70, n: 192, k: 128}, // rows of whole blocks
-		{m: 7, n: 100, k: 36},   // blocks across rows
-		{m: 5, n: 36, k: 1028},  // K in slices
-		{m: 9, n: 35, k: 13},    // nothing to load by four: products read a copy too
-		{m: 16, n: 256, k: 64, binding: 32 << 10},
+		{m: 70, n: 192, k: 128},                   // rows of whole blocks
+		{m: 7, n: 100, k: 36},                     // blocks across rows
+		{m: 5, n: 36, k: 1028},                    // K in slices
+		{m: 9, n: 35, k: 13},                      // nothing to load by four: products read a copy too
+		{m: 16, n: 512, k: 64, binding: 64 << 10}, // a group of nested maxima a part
 	} {
 		d := gputest.Device(t, gputest.WithLimits(gpu.Limits{BindingBytes: c.binding}))
 		for _, software := range []bool{true, false} {
-			for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4} {
+			for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
 				name := fmt.Sprintf("%d x %d x %d in %v, software %v", c.m, c.n, c.k, kept, software)
 				p := newKeptProducts(t, d, software, kept, normal(c.n*c.k), c.m, c.n, c.k)
 				w, err := p.tree.Read(t.Context(), "h.0.w")

@@ -236,6 +236,36 @@ func (m *Matrix) ReadMaxima(dst []float32, first int) error {
 	return nil
 }
 
+// Nested gives the maxima of blocks of nf4.Block elements as the file keeps them in eight bits; nil where it has them as numbers. Files with levels of
+// their own, or groups that are no whole ones of nf4, have none.
+func (m *Matrix) Nested() (*nf4.Nested, error) {
+	n := m.nested
+	if n == nil {
+		return nil, nil
+	}
+	per := m.Block / nf4.Block // blocks here for one of the file's
+	if per == 0 || n.group*per%nf4.Group != 0 || n.levels != nf4.Map {
+		return nil, fmt.Errorf("bitsandbytes: read: found maxima nested with levels of their own, or in groups of %d blocks of %d, wanted the usual levels and groups of %d elements or more to keep them so: model.base nf4 takes it",
+			n.group, m.Block, nf4.Group*nf4.Block)
+	}
+	own := make([]byte, m.maxima.Size())
+	if _, err := m.maxima.ReadAt(own, 0); err != nil {
+		return nil, err
+	}
+	tops := make([]float32, n.tops.Size()/4)
+	if err := readFloats(n.tops, tops, 0); err != nil {
+		return nil, err
+	}
+	out := &nf4.Nested{Codes: make([]byte, nf4.Blocks(m.Elements())), Offset: n.offset}
+	for i := range out.Codes {
+		out.Codes[i] = own[i/per]
+		if i%nf4.Group == 0 {
+			out.Tops = append(out.Tops, tops[i/per/n.group])
+		}
+	}
+	return out, nil
+}
+
 // maximaOf gives the maxima of the matrix's own blocks from one on.
 func (m *Matrix) maximaOf(dst []float32, first int) error {
 	n := m.nested

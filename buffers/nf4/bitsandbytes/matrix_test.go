@@ -142,6 +142,16 @@ func TestRead(t *testing.T) {
 			require.NoError(t, m.ReadMaxima(short[len(short)-1:], len(short)-1))
 			require.Equal(t, maxima[len(maxima)-1], short[len(short)-1])
 		}
+		nested, err := m.Nested()
+		switch {
+		case !c.double:
+			require.Nil(t, nested)
+		case c.block*256%(nf4.Group*nf4.Block) == 0:
+			require.NoError(t, err)
+			for i := range short {
+				require.Equal(t, maxima[i*nf4.Block/c.block], nested.Maximum(i), "%v block %d", c.shape, i)
+			}
+		}
 		for _, first := range []int{0, 1, n / 2, n - 1} {
 			got := make([]float32, n-first)
 			require.NoError(t, m.Read(got, first))
@@ -159,6 +169,30 @@ func TestRead(t *testing.T) {
 				require.InDelta(t, float64(x[at]), float64(v), 0.2*top+0.01, "%v element %d", c.shape, at)
 			}
 		}
+	}
+}
+
+// Nested maxima that nf4 has no place for are refused, not nested again.
+func TestNestedOfItsOwn(t *testing.T) {
+	for want, change := range map[string]func(s stored){
+		"in groups of 128 blocks of 64": func(s stored) {
+			s.state["nested_blocksize"] = 128
+			s.floats("w.weight.nested_absmax", 1, 2)
+		},
+		"nested with levels of their own": func(s stored) { s.floats("w.weight.nested_quant_map", make([]float32, 256)...) },
+		"groups of 256 blocks of 32": func(s stored) {
+			s.state["blocksize"] = 32
+			s.bytes("w.weight.absmax", "U8", make([]byte, 400), 400)
+			s.floats("w.weight.nested_absmax", 1, 2)
+		},
+	} {
+		s, _ := store(normal(200*64), 64, "float32", true, 200, 64)
+		change(s)
+		m, err := open(t, s.file(t))
+		require.NoError(t, err)
+		_, err = m.Nested()
+		assert.ErrorContains(t, err, want)
+		assert.ErrorContains(t, err, "model.base nf4 takes it")
 	}
 }
 
@@ -232,6 +266,9 @@ func FuzzOpen(f *testing.F) {
 			}
 			if err := m.Read(make([]float32, min(m.Elements(), 1000)), 0); err != nil {
 				t.Errorf("%v: opened, and not readable: %v", m.Shape, err)
+			}
+			if n, err := m.Nested(); err == nil && n != nil {
+				n.Maximum(nf4.Blocks(m.Elements()) - 1)
 			}
 		})
 	})
