@@ -36,10 +36,10 @@ type Base struct {
 
 // Kept is DType.
 func (b Base) Kept() (array.DType, error) {
-	types := []array.DType{array.F32, array.BF16, array.NF4}
+	types := []array.DType{array.F32, array.BF16, array.NF4, array.NF4Nested}
 	i := slices.IndexFunc(types, func(d array.DType) bool { return d.String() == b.DType })
 	if i < 0 {
-		return 0, fmt.Errorf("%s: dtype: found %q, wanted f32, bf16 or nf4", BaseFile, b.DType)
+		return 0, fmt.Errorf("%s: dtype: found %q, wanted f32, bf16, nf4 or nf4-nested", BaseFile, b.DType)
 	}
 	return types[i], nil
 }

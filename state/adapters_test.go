@@ -51,7 +51,7 @@ func adaptedConfig(t *testing.T, l model.LoRA) (c Config, params []buffers.Host,
 // A checkpoint of adapters computes what its run did, with the base as that run kept it.
 func TestCheckpointsKeepTheirBaseAsTheirRunDid(t *testing.T) {
 	dev := gputest.Device(t)
-	for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4} {
+	for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4, buffers.NF4Nested} {
 		c, params, _ := adaptedConfig(t, model.LoRA{Rank: 3, DoRA: true})
 		c.FrozenDType = dtype
 		s, err := CreateFrom(t.Context(), dev, c, params)
@@ -74,7 +74,7 @@ func TestCheckpointsKeepTheirBaseAsTheirRunDid(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, model.BaseFile), text, 0o666))
 		_, err = LoadModel(dev, dir)
-		assert.ErrorContains(t, err, `base.json: dtype: found "i32", wanted f32, bf16 or nf4`)
+		assert.ErrorContains(t, err, `base.json: dtype: found "i32", wanted f32, bf16, nf4 or nf4-nested`)
 	}
 }
 

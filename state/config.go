@@ -38,8 +38,8 @@ type Config struct {
 	// Frozen are the paths of parameters that are read and not trained: they have no gradient, no share in its norm and no optimizer state, and the
 	// backward pass goes no further than the trained ones need. Beside adapters all others are frozen, named here or not.
 	Frozen []string
-	// FrozenDType is how devices keep the frozen parameters: buffers.F32, BF16, to which they are rounded, or NF4, to which the matrices of layers are
-	// quantized and all else is rounded to BF16.
+	// FrozenDType is how devices keep the frozen parameters: buffers.F32, BF16, to which they are rounded, or NF4 or NF4Nested, to which the matrices of layers
+	// are quantized and all else is rounded to BF16.
 	FrozenDType buffers.DType
 	// Recompute is what of each layer the backward pass computes again instead of keeping it, with the same bits: one of model.Recomputes,
 	// RecomputeAuto, or "" for none.

@@ -16,7 +16,7 @@ import (
 )
 
 // frozenTypes are those in which frozen parameters may be kept.
-var frozenTypes = []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4}
+var frozenTypes = []buffers.DType{buffers.F32, buffers.BF16, buffers.NF4, buffers.NF4Nested}
 
 // checkFrozen says what is wrong with the parameters that are not to be trained.
 func (c Config) checkFrozen() error {
@@ -33,7 +33,7 @@ func (c Config) checkFrozen() error {
 		}
 	}
 	if !slices.Contains(frozenTypes, c.FrozenDType) {
-		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16 or nf4", c.FrozenDType)
+		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16, nf4 or nf4-nested", c.FrozenDType)
 	}
 	if len(c.Frozen) == len(paths) {
 		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))

@@ -157,7 +157,12 @@ func (s Snapshot) leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
 	for _, path := range slices.Sorted(maps.Keys(owners)) {
 		tree := owners[path]
 		kept, read := tree.DType(), func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) }
-		if kept == buffers.NF4 { // saved as what it stands for, which is quantized to the same codes and maxima again
+		switch kept {
+		case buffers.NF4Nested: // what it stands for is not nested to the same again
+			kept, read = buffers.F32, func(context.Context) ([]byte, error) {
+				return nil, errors.New("found it in nf4-nested and no base, wanted the directory that has it, Config.Base, or nf4")
+			}
+		case buffers.NF4: // saved as what it stands for, which is quantized to the same codes and maxima again
 			kept, read = buffers.F32, func(ctx context.Context) ([]byte, error) {
 				data, err := tree.Read(ctx, path)
 				return gpu.Bytes(data), err

@@ -91,8 +91,8 @@ func (e *TooLargeError) Error() string {
 // Unwrap says that it is memory that is lacking.
 func (e *TooLargeError) Unwrap() error { return gpu.ErrOutOfMemory }
 
-// bytesOf is what a parameter of the base takes. nf4 has a scale for 64 of them.
-var bytesOf = map[string]float64{"f32": 4, "bf16": 2, "nf4": 0.5 + 4./64}
+// bytesOf is what a parameter of the base takes. nf4 has a scale for 64 of them; nested, a byte for each scale and two numbers for 256.
+var bytesOf = map[string]float64{"f32": 4, "bf16": 2, "nf4": 0.5 + 4./64, "nf4-nested": 0.5 + 1./64 + 8./16384}
 
 // kept is what the weights of the base take.
 func (r Recipe) kept() uint64 { return uint64(float64(r.facts.Model.Parameters) * bytesOf[r.Base]) }

@@ -15,7 +15,7 @@ import (
 )
 
 // runNF4 compares the matrix that bitsandbytes has stored with what it stands for: as the host reads it, and as the products of the device do, forward and
-// backward. What was quantized must get the codes of the file.
+// backward, with nested maxima also as they are. What was quantized must get the codes of the file.
 func runNF4(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, error) {
 	var file struct {
 		Weight    string    `json:"weight"`
@@ -49,15 +49,21 @@ func runNF4(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, e
 	if len(m.Shape) != 2 || m.Block < nf4.Block {
 		return seen, nil // no device keeps it so
 	}
-	forward, backward, err := throughProducts(ctx, dev, m)
-	if err != nil {
-		return nil, err
+	types := []buffers.DType{buffers.NF4}
+	if n, err := m.Nested(); err == nil && n != nil {
+		types = append(types, buffers.NF4Nested)
 	}
-	for i := range want {
-		forward[i], backward[i] = bitsandbytes.Round(m.DType, forward[i]), bitsandbytes.Round(m.DType, backward[i])
+	for _, kept := range types {
+		forward, backward, err := throughProducts(ctx, dev, m, kept)
+		if err != nil {
+			return nil, err
+		}
+		for i := range want {
+			forward[i], backward[i] = bitsandbytes.Round(m.DType, forward[i]), bitsandbytes.Round(m.DType, backward[i])
+		}
+		seen.tensor(fmt.Sprintf("%v on the device, forward", kept), forward, want, file.Tolerance)
+		seen.tensor(fmt.Sprintf("%v on the device, backward", kept), backward, want, file.Tolerance)
 	}
-	seen.tensor("device, forward", forward, want, file.Tolerance)
-	seen.tensor("device, backward", backward, want, file.Tolerance)
 	return seen, nil
 }
 
@@ -84,11 +90,11 @@ func (c *goldenCase) quantizes(seen *comparison, m *bitsandbytes.Matrix) error {
 	return nil
 }
 
-// throughProducts reads a matrix w as products do that have it in nf4: the transpose of 1 w^T, and 1 w, whose sums have one term that is not zero.
-func throughProducts(ctx context.Context, dev *gpu.Device, m *bitsandbytes.Matrix) (forward, backward []float32, err error) {
+// throughProducts reads a matrix w as products do that have it in nf4, nested or not: the transpose of 1 w^T, and 1 w, whose sums have one term that is not zero.
+func throughProducts(ctx context.Context, dev *gpu.Device, m *bitsandbytes.Matrix, kept buffers.DType) (forward, backward []float32, err error) {
 	const path = "0.w" // a matrix of a layer
 	rows, cols := m.Shape[0], m.Shape[1]
-	tree, err := buffers.Upload(dev, "case.nf4", []buffers.Host{{Path: path, Shape: m.Shape, Read: m.Read, NF4: m}}, buffers.NF4)
+	tree, err := buffers.Upload(dev, "case.nf4", []buffers.Host{{Path: path, Shape: m.Shape, Read: m.Read, NF4: m}}, kept)
 	if err != nil {
 		return nil, nil, err
 	}
