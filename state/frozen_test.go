@@ -192,12 +192,18 @@ func testPlanOfFrozenParameters(t *testing.T, whole, c Config) {
 	assert.Equal(t, []any{made.Pipelines, made.BindGroups, made.Buffers, made.LiveBytes}, []any{after.Pipelines, after.BindGroups, after.Buffers, after.LiveBytes})
 }
 
-// standFor is what a tree in nf4 has of a matrix of a layer, and one in bf16 of everything.
+// standFor is what a packed tree has of a matrix of a layer, and one in bf16 of everything.
 func standFor(kept buffers.DType, h buffers.Host) []float32 {
 	out := slices.Clone(h.Data)
-	if kept == buffers.NF4 && (buffers.Spec{Path: h.Path, Shape: h.Shape}).MatrixOfLayer() {
+	if kept.Packed() && (buffers.Spec{Path: h.Path, Shape: h.Shape}).MatrixOfLayer() {
 		codes, maxima := make([]byte, (len(out)+1)/2), make([]float32, nf4.Blocks(len(out)))
 		nf4.Quantize(codes, maxima, h.Data)
+		if kept == buffers.NF4Nested {
+			nested := nf4.Nest(maxima)
+			for i := range maxima {
+				maxima[i] = nested.Maximum(i)
+			}
+		}
 		for i := range out {
 			out[i] = nf4.Number(nf4.Code(codes, i), maxima[i/nf4.Block])
 		}
@@ -209,22 +215,19 @@ func standFor(kept buffers.DType, h buffers.Host) []float32 {
 	return out
 }
 
-// Frozen parameters in bf16 and nf4 are read as those that f32 has of them when they are rounded, by training, evaluation and samples, quantized or not,
+// Frozen parameters in bf16, nf4 and nf4-nested are read as those that f32 has of them when they are rounded, by training, evaluation and samples, quantized or not,
 // in half of the memory or less: planned as it is taken.
 func TestFrozenParametersInFewerBits(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
-		for i, prefixes := range [][]string{{"wte", "wpe", "h.0."}, {"h.", "ln_f.weight"}, {"wte", "h."}} {
-			kept := buffers.BF16
-			if i == 2 {
-				kept = buffers.NF4
-			}
+		for i, prefixes := range [][]string{{"wte", "wpe", "h.0."}, {"h.", "ln_f.weight"}, {"wte", "h."}, {"wte", "h."}} {
+			kept := []buffers.DType{buffers.BF16, buffers.BF16, buffers.NF4, buffers.NF4Nested}[i]
 			c := plannedConfig(t)
 			if i == 1 {
 				var err error
 				c.Definition, err = model.WithQuantization(c.Definition, model.Quantization{Mode: "nf4", Match: []string{"attn.*weight"}})
 				require.NoError(t, err)
 			}
-			c.Frozen, c.Microbatches = matching(c.Definition, prefixes...), 1+i
+			c.Frozen, c.Microbatches = matching(c.Definition, prefixes...), 1+i%3
 			params := model.Init(c.Definition, 3)
 			for _, h := range params {
 				for k := range h.Data { // also of what is drawn as ones and zeros
@@ -277,8 +280,12 @@ func TestFrozenParametersInFewerBits(t *testing.T) {
 			assert.Equal(t, one, other)
 			whole, narrow := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "narrow")
 			require.NoError(t, full.Save(t.Context(), whole, checkpoint.Run{}))
-			require.NoError(t, half.Save(t.Context(), narrow, checkpoint.Run{}))
-			assert.Equal(t, contents(t, whole), contents(t, narrow))
+			if err := half.Save(t.Context(), narrow, checkpoint.Run{}); kept == buffers.NF4Nested {
+				require.ErrorContains(t, err, "found it in nf4-nested and no base")
+			} else {
+				require.NoError(t, err)
+				assert.Equal(t, contents(t, whole), contents(t, narrow))
+			}
 			full.Release()
 			half.Release()
 		}
@@ -374,6 +381,51 @@ func TestValueWithFrozenParameters(t *testing.T) {
 		assert.Equal(t, before, read(t, params...))
 		s.Release()
 	})
+}
+
+// Frozen parameters in fewer bits have them wherever a value goes, and are rounded from those in f32 as those of a directory are.
+func TestValueWithFrozenParametersInFewerBits(t *testing.T) {
+	dev := gputest.Device(t)
+	for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
+		c := tinyConfig(t)
+		c.Frozen = matching(c.Definition, "wte", "h.")
+		whole := create(t, dev, c)
+		v, err := whole.Value(t.Context())
+		require.NoError(t, err)
+		c.FrozenDType = kept
+		straight := create(t, dev, c)
+		want := read(t, frozenOf(straight)...)
+		bytes := frozenOf(straight)[0].Bytes()
+		straight.Release()
+		narrow := func(v Value) {
+			frozen := fieldsOf(t, v).Frozen
+			assert.Equal(t, want, read(t, frozen), kept)
+			assert.Equal(t, bytes, frozen.Bytes(), kept)
+		}
+		s, err := Train(t.Context(), v, c)
+		require.NoError(t, err)
+		v, err = s.Value(t.Context())
+		require.NoError(t, err)
+		narrow(v)
+		clone, err := v.Clone(t.Context())
+		require.NoError(t, err)
+		narrow(clone)
+		v.Release()
+		two := Placement{Devices: []*gpu.Device{dev, dev}, Stage: map[string]int{}}
+		for _, p := range c.Definition.Params() {
+			if strings.HasPrefix(p.Path, "h.1.") || strings.HasPrefix(p.Path, "ln_f") {
+				two.Stage[p.Path] = 1
+			} else {
+				two.Stage[p.Path] = 0
+			}
+		}
+		apart, err := clone.Place(t.Context(), two)
+		require.NoError(t, err)
+		again, err := apart.Place(t.Context(), Placement{Devices: []*gpu.Device{dev}})
+		require.NoError(t, err)
+		narrow(again)
+		again.Release()
+	}
 }
 
 func TestWrongFrozenParameters(t *testing.T) {

@@ -140,7 +140,7 @@ func (p Placement) copyTree(ctx context.Context, stage int, from []*buffers.Tree
 	if len(from) == 0 || len(specs) == 0 && len(p.Devices) > 1 {
 		return nil, nil
 	}
-	layout, err := buffers.NewLayout(specs, p.Devices[stage].Limits())
+	layout, err := buffers.NewLayoutFor(from[0].DType(), specs, p.Devices[stage].Limits())
 	if err != nil {
 		return nil, err
 	}
@@ -170,28 +170,18 @@ func copyAs(ctx context.Context, label string, dtype buffers.DType, from []*buff
 }
 
 func copyLeaves(ctx context.Context, to *buffers.Tree, owners map[string]*buffers.Tree) error {
-	if to.DType() == buffers.NF4 { // which is written whole
-		var hosts []buffers.Host
+	if to.DType().Packed() || slices.ContainsFunc(slices.Collect(maps.Values(owners)), func(t *buffers.Tree) bool { return t.DType() != to.DType() }) {
+		var hosts []buffers.Host // which are read a part at a time
 		for _, leaf := range to.Layout().Leaves() {
-			data, err := owners[leaf.Path].Read(ctx, leaf.Path)
+			host, err := owners[leaf.Path].Host(ctx, leaf.Path)
 			if err != nil {
 				return err
 			}
-			hosts = append(hosts, buffers.Host{Path: leaf.Path, Shape: leaf.Shape, Data: data})
+			hosts = append(hosts, host)
 		}
 		return to.WriteAll(hosts)
 	}
 	for _, leaf := range to.Layout().Leaves() {
-		if owners[leaf.Path].DType() != to.DType() {
-			data, err := owners[leaf.Path].Read(ctx, leaf.Path)
-			if err == nil {
-				err = to.Write(leaf.Path, data)
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
 		raw, err := owners[leaf.Path].ReadRaw(ctx, leaf.Path)
 		if err != nil {
 			return err
