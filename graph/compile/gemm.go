@@ -13,6 +13,7 @@ import (
 type operand struct {
 	span               Span
 	offset, row, batch int
+	copied             bool // read as f32, however it is kept
 }
 
 // fitsVec4 is whether every row starts at a whole vec4.

@@ -70,6 +70,7 @@ func lowerMatMul(c *Compiler, n *graph.Node, e *epilogue) {
 		return
 	}
 	g.accumulate, g.epilogue = y.Accumulate, e
+	g.b.copied = c.copies(g, b)
 	for i, t := range []Tensor{a, b, y} {
 		if len(t.Shape) > 2 {
 			c.One(t, []string{"a", "b", "y"}[i])

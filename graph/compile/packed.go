@@ -15,7 +15,7 @@ import (
 
 // kept is the type that the elements of an operand have in their slab.
 func (o operand) kept() buffers.DType {
-	if o.span.st == nil || o.span.st.narrow == nil {
+	if o.copied || o.span.st == nil || o.span.st.narrow == nil {
 		return buffers.F32
 	}
 	return o.span.st.kept
@@ -37,6 +37,15 @@ func (s Span) stored() []Span {
 		return []Span{at(codes, (count+1)/2), {st: s.st, Offset: s.Offset, Bytes: roundUp(4*blocks, spanAlign), maxima: true}}
 	}
 	return []Span{at(codes, (count+1)/2), at(maxima, 4*blocks)}
+}
+
+// On processors a product of many rows with the transpose of a small packed matrix reads a copy in f32: to decode it once costs less than once for each 32
+// rows. Products with larger ones wait for memory anyway, and a copy would take what packing saves.
+const copiedRows, copiedElements = 256, 1 << 20
+
+// copies tells whether a product reads a copy of its operand B.
+func (c *Compiler) copies(g gemm, b Tensor) bool {
+	return c.limits.Software && b.Parts[0].Span.st.kept.Packed() && g.transB && g.m >= copiedRows && g.n*g.k <= copiedElements
 }
 
 // specialise gives a product kernel the form of its operand B, and what it binds for it.

@@ -60,7 +60,7 @@ func llama(c model.LlamaConfig) func() (model.Definition, error) {
 const longest = 1024 // tokens a sequence
 
 // uses are every model with AdamW, with one and with several batches an update, with evaluation and sampling, those of wide heads also on packed
-// documents, two on a base in bf16 and nf4; and, for what the update itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
+// documents, two on a base in bf16, nf4 and nf4-nested; and, for what the update itself takes, the smallest model and one with a large vocabulary with every optimizer, those with blocks also with blocks of 256.
 func uses() []use {
 	var all []use
 	for _, m := range models {
@@ -74,7 +74,7 @@ func uses() []use {
 		m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Evaluation: 2, Documents: true}
 		all = append(all, m)
 	}
-	for _, base := range []buffers.DType{buffers.BF16, buffers.NF4} {
+	for _, base := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
 		for _, m := range []use{models[0], models[2]} {
 			m.name, m.base = fmt.Sprint(m.name, "-", base), base
 			m.config = state.Config{Optimizer: optimizer("adamw", "{}"), Batch: 2, Sampling: true}
