@@ -162,6 +162,8 @@ func TestCheckpointsWithoutWhatIsFrozen(t *testing.T) {
 
 	refused(t, p.train("none", "--set", without), 2, "train.save_frozen (--set): found false and no frozen parameters")
 	refused(t, p.train("none", "--set", without, "--set", "optimizer.rates=[{match: wte, multiplier: 0}]"), 2, "weights that are drawn from the seed", "model.from")
+	refused(t, p.train("none", "--set", "model.base=nf4-nested", "--set", "optimizer.rates=[{match: wte, multiplier: 0}]"), 2,
+		"train.save_frozen (default): found true and model.base nf4-nested, wanted false")
 	deeper := strings.Replace(read(t, p.path("elsewhere", "config.json")), `"n_layer": 2`, `"n_layer": 3`, 1)
 	require.Contains(t, deeper, `"n_layer": 3`)
 	p.write(t, "elsewhere/config.json", deeper)
