@@ -201,6 +201,9 @@ func (s *Stored) openBase(def Definition, dir string, b Base, from bases) (err e
 	case len(above) > mostBases:
 		return failed(fmt.Errorf("found more than %d bases behind each other", mostBases))
 	}
+	if config, err := readConfigFile(b.Directory); err == nil && config.Kind() != def.Kind() {
+		return failed(fmt.Errorf("found a model of kind %s, wanted %s: it is not what was trained upon", config.Kind(), def.Kind()))
+	}
 	if s.base, err = openWeights(b.Directory, def, nil, bases{above: above}); err != nil {
 		return failed(err)
 	}

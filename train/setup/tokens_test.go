@@ -284,3 +284,29 @@ func TestARunWithATokenizer(t *testing.T) {
 	_, _, err = trained(filepath.Join(folder, "talk"), 0, chats...)
 	require.ErrorContains(t, err, "fingerprint")
 }
+
+// letters is a tokenizer of "ab", whose first token is no text.
+type letters struct{ train.Tokenizer }
+
+func (letters) Size() int { return 3 }
+
+func (letters) Encode(text string) ([]int32, error) {
+	if strings.Trim(text, "ab") != "" {
+		return nil, errors.New("unknown letter")
+	}
+	return make([]int32, len(text)), nil
+}
+
+func (letters) Continue([]int32) train.TextStream { return spelt{} }
+
+type spelt struct{}
+
+func (spelt) Next(token int32) string { return []string{"", "a", "b"}[token] }
+func (spelt) End() string             { return "" }
+
+// A prompt that nobody has chosen is one that the tokenizer knows.
+func TestPromptIsKnown(t *testing.T) {
+	assert.Equal(t, "a", known(letters{}, "\n"))
+	assert.Equal(t, "b", known(letters{}, "b"))
+	assert.Equal(t, "\n", known(train.Bytes, "\n"))
+}
