@@ -310,3 +310,19 @@ func TestPromptIsKnown(t *testing.T) {
 	assert.Equal(t, "b", known(letters{}, "b"))
 	assert.Equal(t, "\n", known(train.Bytes, "\n"))
 }
+
+// A checkpoint has the template that its run learned by beside its tokenizer, whether that is named as a directory or as a file; where there is no tokenizer,
+// a template that lies in the working directory is none of the run's.
+func TestTemplateThatWasSaved(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := filepath.Join(dir, "tokenizer.json")
+	for _, name := range []string{"chat_template.jinja", "tokenizer.json"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
+	}
+	cfg := runfile.New()
+	cfg.Data.Template = "chatml"
+	assert.Empty(t, Tokens{Path: dir}.savedWith(cfg))
+	assert.Empty(t, Tokens{Path: file}.savedWith(cfg))
+	assert.Equal(t, "chatml", Tokens{}.savedWith(cfg))
+}
