@@ -108,7 +108,7 @@ func TestBadJSONL(t *testing.T) {
 		`end token (data.eos): 256, want less than the vocabulary 256 (model.`: {Config{Vocab: 256, Layout: Layout{End: new256()}}, good},
 		`no document has a label that counts`:                                  {Config{Fields: Fields{Mask: "m"}}, `{"text": [1, 2], "m": [0, 0]}`},
 		`validation 0.5 of 1 documents leaves 0 for validation: no document`:   {Config{Validation: 0.5}, good},
-		`validation 0 of 0 documents leaves 0 for training: no document`:       {Config{}, "\n"},
+		`: found no rows, wanted at least one`:                                 {Config{}, "\n"},
 		`found text, wanted a list of tokens, as data.tokens says`:             {Config{Tokens: "u16"}, good},
 		`packing: "best", want one of`:                                         {Config{Layout: Layout{Packing: "best"}}, good},
 		`long documents: "keep", want one of`:                                  {Config{Layout: Layout{Long: "keep"}}, good},

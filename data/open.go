@@ -139,6 +139,9 @@ func (c countedReader) ReadAt(p []byte, at int64) (int, error) {
 
 // splitDocuments parts the documents and lays each part into windows.
 func (c *Corpus) splitDocuments(config Config, all *Documents) error {
+	if len(all.spans) == 0 {
+		return fmt.Errorf("data: jsonl %s: found no rows, wanted at least one", c.Name)
+	}
 	train, validation := all, (*Documents)(nil)
 	c.Split = "none"
 	if config.Validation > 0 {

@@ -190,6 +190,13 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 	}
 	var unread error
 	all := func(yield func(rowRun) bool) { unread = file.read(yield) }
+	read := func(row []byte) ([]document, error) {
+		d, err := j.document(row)
+		return []document{d}, err
+	}
+	if j.format == FormatPairs {
+		read = j.pair
+	}
 	parse := func(some rowRun) ([]document, error) {
 		var parsed []document
 		for i, row := range some.rows {
@@ -197,13 +204,6 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 				continue
 			}
 			number := some.first + i
-			read := func(row []byte) ([]document, error) {
-				d, err := j.document(row)
-				return []document{d}, err
-			}
-			if j.format == FormatPairs {
-				read = j.pair
-			}
 			made, err := read(row)
 			if err != nil {
 				return nil, fmt.Errorf("%s %d: %w%s", file.row, number, err, wayOut(err))

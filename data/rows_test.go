@@ -42,7 +42,7 @@ func TestBadRows(t *testing.T) {
 		"twice.json":     {`[{"text": "a", "text": "b"}]`, "row 1: found 2 keys, 1 of them different"},
 		"no.parquet":     {good, "at the end, wanted \"PAR1\""},
 		"torn.parquet":   {string(packed[:len(packed)-9]), "at the end, wanted"},
-		"no.json":        {"[]", "no document has a label that counts"},
+		"no.json":        {"[]", "found no rows, wanted at least one"},
 		"column.parquet": {string(packed), `row 1: found fields ["half" "id" "messages" "small" "tags" "text"], wanted ["score"]`},
 		"lacks.parquet":  {string(packed), `found columns ["text" "messages" "id" "score" "small" "half" "ok" "tags"], wanted "body"`},
 	} {

@@ -20,22 +20,35 @@ func (c *Corpus) Show(count, context int) (all []Shown, err error) {
 		}
 		all = append(all, some...)
 	}
-	var show func(i int) (Shown, error)
 	switch source := c.Train.(type) {
 	case *Documents:
-		count, show = min(count, len(source.spans)), func(i int) (Shown, error) { return source.show(i, context) }
+		all, err = source.Show(count, context)
 	case *Tokens:
 		windows := (source.Len() + int64(context) - 1) / int64(context)
-		count, show = int(min(int64(count), windows)), func(i int) (Shown, error) { return source.show(i, context) }
-	default:
-		return all, nil
+		all, err = shown(int(min(int64(count), windows)), func(i int) (Shown, error) { return source.show(i, context) })
 	}
+	if err != nil {
+		return nil, fmt.Errorf("data: show: %s: %w", c.Name, err)
+	}
+	for i := range all {
+		all[i].Source = c.Name
+	}
+	return all, nil
+}
+
+// Show returns the first of the documents, as Corpus.Show does.
+func (d *Documents) Show(count, context int) ([]Shown, error) {
+	return shown(min(count, len(d.spans)), func(i int) (Shown, error) { return d.show(i, context) })
+}
+
+// shown are the first of what show gives.
+func shown(count int, show func(i int) (Shown, error)) (all []Shown, err error) {
 	for i := range count {
 		s, err := show(i)
 		if err != nil {
-			return nil, fmt.Errorf("data: show: %s: %d: %w", c.Name, i+1, err)
+			return nil, fmt.Errorf("%d: %w", i+1, err)
 		}
-		s.Source, s.Number = c.Name, i+1
+		s.Number = i + 1
 		all = append(all, s)
 	}
 	return all, nil
@@ -65,23 +78,6 @@ func (t *Tokens) show(i, context int) (s Shown, err error) {
 		s.Learned[j] = begin > 0 || j > 0
 	}
 	return s, t.Read(s.Tokens, begin)
-}
-
-// Held returns the first documents that are kept for validation, as Show does; none where the source has no documents.
-func (c *Corpus) Held(count, context int) (all []Shown, err error) {
-	d, ok := c.Validation.(*Documents)
-	if !ok {
-		return nil, nil
-	}
-	for i := range min(count, len(d.spans)) {
-		s, err := d.show(i, context)
-		if err != nil {
-			return nil, fmt.Errorf("data: held out: %s: %d: %w", c.Name, i+1, err)
-		}
-		s.Source, s.Number = c.Name, i+1
-		all = append(all, s)
-	}
-	return all, nil
 }
 
 // Lengths are the tokens of each document.

@@ -26,10 +26,14 @@ import (
 // BaseFile is the file in which a directory that has only some of a model's parameters says where the others are.
 const BaseFile = "base.json"
 
+// FingerprintFile is a file beside exported adapters that says what they were trained upon, wherever that is: a Base without a directory. It is a file of
+// our own, as older versions of PEFT refuse keys of adapter_config.json that they do not know.
+const FingerprintFile = "base_fingerprint.json"
+
 // Base is where parameters are that a directory of weights leaves out, and what they are.
 type Base struct {
-	Directory   string `json:"directory"`   // absolute, in the Hugging Face layout
-	Fingerprint string `json:"fingerprint"` // of the parameters left out
+	Directory   string `json:"directory,omitempty"` // absolute, in the Hugging Face layout
+	Fingerprint string `json:"fingerprint"`         // of the parameters left out
 	// DType is how they were kept in training: rounded to it, where it is not f32.
 	DType string `json:"dtype"`
 }
@@ -93,7 +97,24 @@ func (b Base) Text() ([]byte, error) {
 
 // ReadBase reads what a directory says of parameters that it leaves out; nil where it says nothing.
 func ReadBase(dir string) (*Base, error) {
-	raw, err := stranger.Read(filepath.Join(dir, BaseFile))
+	b, err := readBase(dir, BaseFile)
+	if b != nil && !filepath.IsAbs(b.Directory) {
+		return nil, fmt.Errorf("%s: directory: found %q, wanted an absolute path", BaseFile, b.Directory)
+	}
+	return b, err
+}
+
+// TrainedUpon reads what the adapters in a directory were trained upon: BaseFile, else FingerprintFile; nil where neither is there.
+func TrainedUpon(dir string) (*Base, error) {
+	b, err := ReadBase(dir)
+	if b != nil || err != nil {
+		return b, err
+	}
+	return readBase(dir, FingerprintFile)
+}
+
+func readBase(dir, name string) (*Base, error) {
+	raw, err := stranger.Read(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -102,11 +123,8 @@ func ReadBase(dir string) (*Base, error) {
 	}
 	b, d := &Base{}, json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	switch err := d.Decode(b); {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", BaseFile, stranger.Told(raw, err))
-	case !filepath.IsAbs(b.Directory):
-		return nil, fmt.Errorf("%s: directory: found %q, wanted an absolute path", BaseFile, b.Directory)
+	if err := d.Decode(b); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, stranger.Told(raw, err))
 	}
 	return b, nil
 }
@@ -183,9 +201,25 @@ func (s *Stored) openBase(def Definition, dir string, b Base, from bases) (err e
 	case len(above) > mostBases:
 		return failed(fmt.Errorf("found more than %d bases behind each other", mostBases))
 	}
+	if config, err := readConfigFile(b.Directory); err == nil && config.Kind() != def.Kind() {
+		return failed(fmt.Errorf("found a model of kind %s, wanted %s: it is not what was trained upon", config.Kind(), def.Kind()))
+	}
 	if s.base, err = openWeights(b.Directory, def, nil, bases{above: above}); err != nil {
 		return failed(err)
 	}
+	found, n, err := s.belowFingerprint()
+	if err != nil {
+		return failed(err)
+	}
+	if found != b.Fingerprint {
+		return failed(fmt.Errorf("found %d parameters of fingerprint %s, wanted %s: it is not, or no longer, what was trained upon", n, found, b.Fingerprint))
+	}
+	s.from = &b
+	return nil
+}
+
+// belowFingerprint is that of the parameters that the base has, and how many they are.
+func (s *Stored) belowFingerprint() (string, int, error) {
 	var missing []array.Host
 	for _, p := range s.params {
 		if _, stored := s.names[p.Path]; stored {
@@ -195,12 +229,20 @@ func (s *Stored) openBase(def Definition, dir string, b Base, from bases) (err e
 		missing = append(missing, host)
 	}
 	found, err := Fingerprint(missing)
-	if err != nil {
-		return failed(err)
+	return found, len(missing), err
+}
+
+// Doubt says why the base of adapters may not be what they were trained upon; "": it is, as is known since it was opened or is found now.
+func (s *Stored) Doubt() (string, error) {
+	switch {
+	case s.from != nil || s.base == nil:
+		return "", nil
+	case s.upon == nil:
+		return fmt.Sprintf("%s: found no %s, so whether the adapters were trained upon %s is not known", s.dir, FingerprintFile, s.base.dir), nil
 	}
-	if found != b.Fingerprint {
-		return failed(fmt.Errorf("found %d parameters of fingerprint %s, wanted %s: it is not, or no longer, what was trained upon", len(missing), found, b.Fingerprint))
+	found, n, err := s.belowFingerprint()
+	if err != nil || found == s.upon.Fingerprint {
+		return "", err
 	}
-	s.from = &b
-	return nil
+	return fmt.Sprintf("%s has %d parameters of fingerprint %s, and the adapters of %s were trained upon %s", s.base.dir, n, found, s.dir, s.upon.Fingerprint), nil
 }

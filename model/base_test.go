@@ -94,6 +94,10 @@ func TestWeightsWithABase(t *testing.T) {
 	changed[0].Data[3]++
 	part(t, at("changed"), def, changed, func(string) bool { return true }, nil)
 	refused("found 14 parameters of fingerprint sha256:", model.Base{Directory: at("changed"), Fingerprint: top.Fingerprint})
+	llama, err := model.New("llama", model.Keys{Layers: 1, Heads: 1, Width: 8, Vocab: 16, Context: 4})
+	require.NoError(t, err)
+	part(t, at("llama"), llama, model.Init(llama, 1), func(string) bool { return true }, nil)
+	refused("found a model of kind llama, wanted gpt2", model.Base{Directory: at("llama"), Fingerprint: top.Fingerprint})
 	refused("no such file", model.Base{Directory: at("gone"), Fingerprint: top.Fingerprint})
 	refused("wanted an absolute path", model.Base{Directory: "whole", Fingerprint: top.Fingerprint})
 	refused("found the directory itself", model.Base{Directory: at("top"), Fingerprint: top.Fingerprint})

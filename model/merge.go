@@ -83,9 +83,11 @@ func Merge(def Definition, read func(path string) ([]float32, error)) func(path 
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(m.modules, func(a adapter) bool {
-			return a.module == family.module(path) && family.module(path)+".weight" == family.name(path, true)
-		})
+		module := family.module(path)
+		if module+".weight" != family.name(path, true) {
+			return w, nil
+		}
+		i := slices.IndexFunc(m.modules, func(a adapter) bool { return a.module == module })
 		if i < 0 {
 			return w, nil
 		}

@@ -15,6 +15,11 @@ type PairInputs struct {
 	Learned int       // labels of their chosen rows, which are those of ORPO's mean
 }
 
+// LearnedScale is InputLearnedScale of a step, or of an evaluation's batch, with so many pairs and so many labels of ORPO's mean.
+func LearnedScale(pairs, learned int64) float32 {
+	return float32(float64(pairs) / float64(max(1, learned)))
+}
+
 // Inputs are those of a batch of rows of tokens and labels: rows 2i and 2i+1 are the chosen and the rejected completion of pair i, each after its prompt. The
 // labels are those of the completions; the others are graph.IgnoreLabel.
 func (p Preference) Inputs(tokens, labels []int32, rows int) PairInputs {

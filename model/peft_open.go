@@ -142,6 +142,9 @@ func (s *Stored) openAdapterBase(dir string, m adapted, b bases) error {
 	if err != nil {
 		return err
 	}
+	if s.upon, err = readBase(dir, FingerprintFile); err != nil {
+		return fmt.Errorf("model: read adapter: %w (%s)", err, dir)
+	}
 	if s.base, err = openWeights(base, m.Definition, nil, bases{}); err != nil {
 		return &BaseError{Dir: dir, Base: base, Err: err}
 	}

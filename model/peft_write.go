@@ -8,7 +8,7 @@ import (
 )
 
 // AdapterFiles are the files of a PEFT directory with the adapters of def, by their names; read is called for each parameter that is trained when its turn
-// comes. Of the options those of DType, Like and Base count.
+// comes. Of the options those of DType, Like and Base count: where Like knows what the adapters were trained upon, a FingerprintFile says it.
 func AdapterFiles(def Definition, read func(path string) ([]float32, error), o ExportOptions) (map[string]func(io.Writer) error, error) {
 	m, ok := def.(adapted)
 	if !ok {
@@ -33,8 +33,18 @@ func AdapterFiles(def Definition, read func(path string) ([]float32, error), o E
 		t.Data = dataAs(t.DType, p.Path, read)
 		tensors = append(tensors, t)
 	}
-	return map[string]func(io.Writer) error{
+	files := map[string]func(io.Writer) error{
 		AdapterConfigFile:  textWriter(config),
 		AdapterWeightsFile: func(w io.Writer) error { return safetensors.Write(w, tensors, Metadata()) },
-	}, nil
+	}
+	if o.Like != nil {
+		if upon := cmp.Or(o.Like.from, o.Like.upon); upon != nil {
+			text, err := Base{Fingerprint: upon.Fingerprint, DType: upon.DType}.Text()
+			if err != nil {
+				return nil, err
+			}
+			files[FingerprintFile] = textWriter(text)
+		}
+	}
+	return files, nil
 }

@@ -76,7 +76,7 @@ type Pairs struct {
 }
 
 // PairFigures are the names of Pairs.Sums: the rewards, how often that of the chosen completion is the greater, and the log-probabilities.
-var PairFigures = []string{"rewards_chosen", "rewards_rejected", "accuracy", "logps_chosen", "logps_rejected"}
+var PairFigures = [...]string{"rewards_chosen", "rewards_rejected", "accuracy", "logps_chosen", "logps_rejected"}
 
 // sums makes Pairs.Sums with the pairs that count.
 func (p *Pairs) sums(b *Builder, counts *graph.Value) *graph.Value {

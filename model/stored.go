@@ -23,6 +23,7 @@ type Stored struct {
 	files  []*safetensors.File
 	base   *Stored // has those that are not in the files; nil: there are none
 	from   *Base   // what base is
+	upon   *Base   // what adapters without a BaseFile were trained upon; nil: that is not known
 
 	tiedCopy string // what the files call a copy of a tied head; "" for none
 

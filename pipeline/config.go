@@ -62,9 +62,6 @@ func (c Config) Validate() error {
 	if err := c.State.Validate(); err != nil {
 		return err
 	}
-	if p := c.State.Preference; p != nil {
-		return fmt.Errorf("pipeline: preference: found %s on stages, wanted one device: an objective on pairs is not computed in parts", p.Loss)
-	}
 	if c.Assignment.Stages == 0 && c.Assignment.Parts == 0 {
 		return fmt.Errorf("pipeline: assignment: found none, wanted one: partition.Auto and partition.ByRules make it")
 	}
@@ -93,6 +90,7 @@ func (c Config) schedule() (*schedule.Schedule, error) {
 // Names of outputs.
 const (
 	lossOutput   = "loss"
+	pairsOutput  = "pairs"
 	logitsOutput = "logits"
 )
 
@@ -102,7 +100,11 @@ func (c Config) training() (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	cut, err := partition.NewCut(t.Graph, t.Forward, c.Assignment.Part, c.Assignment.Parts, t.Gradients, []partition.Output{{Name: lossOutput, Value: t.LossSum}})
+	wanted := []partition.Output{{Name: lossOutput, Value: t.LossSum}}
+	if t.PairSums != nil {
+		wanted = append(wanted, partition.Output{Name: pairsOutput, Value: t.PairSums})
+	}
+	cut, err := partition.NewCut(t.Graph, t.Forward, c.Assignment.Part, c.Assignment.Parts, t.Gradients, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +136,11 @@ func (c Config) forwardLine(label string, n int, built *model.Built, wanted part
 const evaluated = 8
 
 func (c Config) evaluation() (*line, error) {
-	built, err := c.State.Definition.Build(c.State.Evaluation, c.State.Sequence, model.Options{Loss: true, Documents: c.State.Documents})
+	built, losses, err := state.Evaluation(c.State.Definition, c.State.Preference, c.State.Evaluation, c.State.Sequence, c.State.Documents)
 	if err != nil {
 		return nil, err
 	}
-	return c.forwardLine("evaluation", evaluated, built, partition.Output{Name: lossOutput, Value: built.LossSum})
+	return c.forwardLine("evaluation", evaluated, built, partition.Output{Name: lossOutput, Value: losses})
 }
 
 // prefill is the line that takes a piece of a window in, decode the one that goes on with a token.

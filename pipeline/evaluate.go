@@ -2,10 +2,8 @@ package pipeline
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 
 	"gputrain/data"
 	"gputrain/graph/compile"
@@ -14,17 +12,17 @@ import (
 )
 
 // Losses computes the losses of an evaluation, several batches under way at once; see state.Forward.
-func (p *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(sum float32, count int) bool) error {
+func (p *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(state.BatchLoss) bool) error {
 	for first := 0; first < e.Batches(); first += evaluated {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		losses, counts, err := p.losses(context.WithoutCancel(ctx), e, first, min(first+evaluated, e.Batches()))
+		losses, err := p.losses(context.WithoutCancel(ctx), e, first, min(first+evaluated, e.Batches()))
 		if err != nil {
 			return err
 		}
-		for i, loss := range losses {
-			if !yield(loss, counts[i]) {
+		for _, loss := range losses {
+			if !yield(loss) {
 				return nil
 			}
 		}
@@ -32,38 +30,41 @@ func (p *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(sum 
 	return nil
 }
 
-// losses computes those of the batches from first to end, all under way at once, and tells how many tokens count in each.
-func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int) (losses []float32, counts []int, err error) {
+// losses computes those of the batches from first to end, all under way at once.
+func (p *passes) losses(ctx context.Context, e *data.Evaluation, first, end int) (losses []state.BatchLoss, err error) {
 	if p.evaluation == nil {
-		return nil, nil, errors.New("the configuration has no evaluation")
+		return nil, errors.New("the configuration has no evaluation")
 	}
 	l, c := p.evaluation, p.config.State
-	var batches []data.Batch
+	var feeds []state.Feed
+	var counts []int
 	for i := first; i < end; i++ {
 		b, err := e.Batch(i)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if b.Rows != c.Evaluation || len(b.Tokens) != b.Rows*c.Sequence {
-			return nil, nil, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), c.Evaluation, c.Sequence)
+			return nil, fmt.Errorf("batch %d: %d rows of %d tokens in all, want %d rows of %d", i, b.Rows, len(b.Tokens), c.Evaluation, c.Sequence)
 		}
 		if err := state.KnownTokens(c.Definition.Vocab(), b.Tokens...); err != nil {
-			return nil, nil, fmt.Errorf("batch %d: %w", i, err)
+			return nil, fmt.Errorf("batch %d: %w", i, err)
 		}
 		if b.Positions != nil && !c.Documents {
-			return nil, nil, fmt.Errorf("batch %d: positions of documents, want Config.Documents, or none", i)
+			return nil, fmt.Errorf("batch %d: positions of documents, want Config.Documents, or none", i)
 		}
-		batches, counts = append(batches, b), append(counts, b.Count)
+		f, count := state.EvaluationFeed(c.Preference, b)
+		feeds, counts = append(feeds, f), append(counts, count)
 	}
-	write := func(to *compile.Program, i int) error { return state.Feed{Batch: batches[i]}.Write(to) }
-	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(batches)), write)
+	write := func(to *compile.Program, i int) error { return feeds[i].Write(to) }
+	raw, err := p.result(ctx, l, schedule.ForwardOnly(len(p.stages), p.config.Assignment.Parts, len(feeds)), write)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for i := range batches {
-		losses = append(losses, math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+	size := int(l.results[0].size)
+	for i, count := range counts {
+		losses = append(losses, state.ParseBatchLoss(raw[i*size:][:size], count))
 	}
-	return losses, counts, nil
+	return losses, nil
 }
 
 // Take takes a piece of a window in; see state.Forward.

@@ -335,7 +335,9 @@ func (l *line) programs(a schedule.Action) (out []*gpu.Program) {
 
 // result is where a named output is collected, microbatch by microbatch.
 type result struct {
-	part    int // that makes it
+	name    string
+	size    uint64 // of a microbatch's, in bytes
+	part    int    // that makes it
 	buffer  *gpu.Buffer
 	collect []*gpu.Program // by microbatch
 }
@@ -353,7 +355,7 @@ func (l *line) buildResults(ctx context.Context) error {
 		if !l.trains() { // read through the device's own buffer; those of training come with a step's metrics
 			s.memory.Transfer = max(s.memory.Transfer, gpu.StagingBytes(b.Bytes()))
 		}
-		r := &result{part: o.Part, buffer: b}
+		r := &result{name: o.Name, size: size, part: o.Part, buffer: b}
 		l.results = append(l.results, r)
 		for i := range l.schedule.Microbatches {
 			from := p.outputPlace(o, i)

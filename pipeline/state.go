@@ -68,7 +68,7 @@ func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*g
 	}
 	s := &State{passes: p}
 	if err == nil {
-		s.TrainState, err = state.OnStages(ctx, c.State, p.residents(), p, p.lossRange(), p.last.index)
+		s.TrainState, err = state.OnStages(ctx, c.State, p.residents(), p, p.resultRange(lossOutput), p.resultRange(pairsOutput), p.last.index)
 	}
 	if err != nil {
 		p.Release()
@@ -81,11 +81,14 @@ func (c Config) build(ctx context.Context, devices []*gpu.Device, kernels [][]*g
 	return s, nil
 }
 
-// lossRange is where an update leaves the losses of its microbatches.
-func (p *passes) lossRange() gpu.Range {
-	r := p.training.results[0].buffer.All()
-	r.Bytes = 4 * uint64(p.config.State.Share().Count)
-	return r
+// resultRange is where an update leaves an output of its microbatches, one behind the other; nowhere, if it has none of that name.
+func (p *passes) resultRange(name string) gpu.Range {
+	for _, r := range p.training.results {
+		if r.name == name {
+			return r.buffer.Range(0, r.size*uint64(p.config.State.Share().Count))
+		}
+	}
+	return gpu.Range{}
 }
 
 // Load restores the state that a checkpoint holds, whatever number of stages wrote it, and returns the record saved with it; see

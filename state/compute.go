@@ -8,6 +8,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/model"
 	"gputrain/optim"
 )
 
@@ -38,9 +39,10 @@ type Passes interface {
 
 // Inputs are what the microbatches of a replica's share of an update read.
 type Inputs struct {
-	Batch data.Batch
-	Count int64 // labels that count, of all replicas
-	Step  int64 // updates before this one
+	Batch   data.Batch
+	Count   int64 // labels that count, of all replicas; with a Preference, pairs
+	Learned int64 // with a Preference, labels of ORPO's mean, of all replicas
+	Step    int64 // updates before this one
 }
 
 // Feed is what microbatch i of the share reads.
@@ -53,7 +55,7 @@ func (c Config) Feed(in Inputs, i int) Feed {
 	f := Feed{Batch: b, LossScale: float32(1 / float64(in.Count)), DropoutKey: c.dropoutKey(in.Step, c.Share().First+i)}
 	if p := c.Preference; p != nil {
 		own := p.Inputs(b.Tokens, b.Labels, b.Rows)
-		f.Pairs, f.LearnedScale = &own, learnedScale(p.Inputs(in.Batch.Tokens, in.Batch.Labels, in.Batch.Rows))
+		f.Pairs, f.LearnedScale = &own, model.LearnedScale(in.Count, in.Learned)
 	}
 	return f
 }

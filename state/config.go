@@ -175,41 +175,47 @@ func (c Config) Transform() (optim.Transform, error) {
 	return optim.Freeze(frozen, t), nil
 }
 
+// counts are what the loss of an update is divided by.
+type counts struct {
+	tokens  int64 // Metrics.Tokens
+	learned int64 // labels of ORPO's mean, with a Preference
+}
+
 // countLabels checks a batch, so that a wrong one is refused before anything is submitted, and counts the labels that are not ignored.
-func (c Config) countLabels(b data.Batch) (int64, error) {
+func (c Config) countLabels(b data.Batch) (n counts, err error) {
 	c = c.WithDefaults()
 	share := c.Share()
 	rows, seq := c.Batch*share.Count, c.Sequence
 	if b.Rows != rows || len(b.Tokens) != rows*seq || len(b.Labels) != rows*seq {
-		return 0, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x %d microbatches)",
+		return n, fmt.Errorf("batch: %d rows, %d tokens, %d labels, want %d rows of %d tokens (batch %d x %d microbatches)",
 			b.Rows, len(b.Tokens), len(b.Labels), rows, seq, c.Batch, share.Count)
 	}
 	if b.Positions != nil && !c.Documents {
-		return 0, errors.New("batch: positions of documents: found some, want none without Config.Documents (or data.Layout.Together)")
+		return n, errors.New("batch: positions of documents: found some, want none without Config.Documents (or data.Layout.Together)")
 	}
 	if b.Positions != nil && len(b.Positions) != rows*seq {
-		return 0, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
+		return n, fmt.Errorf("batch: %d positions of documents, want %d", len(b.Positions), rows*seq)
 	}
-	count, vocab := int64(0), int32(c.Definition.Vocab())
+	vocab := int32(c.Definition.Vocab())
 	for i, label := range b.Labels {
 		if token := b.Tokens[i]; token < 0 || token >= vocab {
-			return 0, fmt.Errorf("batch: row %d: token %d: found %d, wanted 0 to %d", i/seq, i%seq, token, vocab-1)
+			return n, fmt.Errorf("batch: row %d: token %d: found %d, wanted 0 to %d", i/seq, i%seq, token, vocab-1)
 		}
 		if label == graph.IgnoreLabel {
 			continue
 		}
 		if label < 0 || label >= vocab {
-			return 0, fmt.Errorf("batch: row %d: label %d: found %d, wanted 0 to %d, or %d for one that does not count", i/seq, i%seq, label, vocab-1, graph.IgnoreLabel)
+			return n, fmt.Errorf("batch: row %d: label %d: found %d, wanted 0 to %d, or %d for one that does not count", i/seq, i%seq, label, vocab-1, graph.IgnoreLabel)
 		}
-		count++
+		n.tokens++
 	}
 	if c.Preference != nil {
 		return c.countPairs(b)
 	}
-	if count == 0 && !c.joined() {
-		return 0, errNoLabels
+	if n.tokens == 0 && !c.joined() {
+		return n, errNoLabels
 	}
-	return count, nil
+	return n, nil
 }
 
 var errNoLabels = errors.New("batch: 0 labels count in the loss")
@@ -297,12 +303,3 @@ const (
 	pairsTarget  = "pairs"
 	logitsTarget = "logits"
 )
-
-// evaluation is the graph of the loss alone.
-func evaluation(def model.Definition, prefer *model.Preference, batch, sequence int, documents bool) (*graph.Graph, []compile.Target, error) {
-	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents, Preference: prefer})
-	if err != nil {
-		return nil, nil, err
-	}
-	return built.Graph, []compile.Target{{Name: lossTarget, Value: built.LossSum}}, nil
-}

@@ -6,31 +6,33 @@ import (
 	"math"
 
 	"gputrain/data"
+	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/model"
 )
 
 // Losses hands out the loss of each batch while the next one is under way; see Forward.
-func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(sum float32, count int) bool) error {
+func (m *passes) Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error {
 	var counts []int // of the batches under way, two at most
-	next := func() (float32, int, error) {
+	next := func() (BatchLoss, error) {
 		raw, err := m.evaluator.ring.Next(context.WithoutCancel(ctx))
 		if err != nil {
-			return 0, 0, err
+			return BatchLoss{}, err
 		}
 		count := counts[0]
 		counts = counts[1:]
-		return math.Float32frombits(binary.LittleEndian.Uint32(raw)), count, nil
+		return ParseBatchLoss(raw, count), nil
 	}
 	defer func() { // the ring is empty for the next evaluation
 		for len(counts) > 0 {
-			if _, _, err := next(); err != nil {
+			if _, err := next(); err != nil {
 				return
 			}
 		}
 	}()
 	await := func(under int) (more bool, err error) {
 		for len(counts) > under {
-			if loss, count, err := next(); err != nil || !yield(loss, count) {
+			if loss, err := next(); err != nil || !yield(loss) {
 				return false, err
 			}
 		}
@@ -67,11 +69,7 @@ func (m *passes) evaluate(ctx context.Context, batch data.Batch) (count int, err
 	if err := m.prepareEvaluation(ctx, batch.Rows, len(batch.Tokens)/batch.Rows); err != nil {
 		return 0, err
 	}
-	f, count := Feed{Batch: batch}, batch.Count
-	if m.prefer != nil {
-		in := m.prefer.Inputs(batch.Tokens, batch.Labels, batch.Rows)
-		f.Pairs, f.LearnedScale, count = &in, learnedScale(in), in.Pairs
-	}
+	f, count := EvaluationFeed(m.prefer, batch)
 	if err := f.Write(m.evaluator.graph); err != nil {
 		return 0, err
 	}
@@ -85,11 +83,12 @@ func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) erro
 	}
 	m.evaluator.release()
 	m.evaluator = nil
-	g, targets, err := evaluation(m.def, m.prefer, rows, sequence, m.documents)
+	built, losses, err := Evaluation(m.def, m.prefer, rows, sequence, m.documents)
 	if err != nil {
 		return err
 	}
-	m.evaluator, err = m.compile(ctx, lossTarget, 2, g, compile.Options{Label: "evaluation", Targets: targets})
+	targets := []compile.Target{{Name: lossTarget, Value: losses}}
+	m.evaluator, err = m.compile(ctx, lossTarget, 2, built.Graph, compile.Options{Label: "evaluation", Targets: targets})
 	m.shape = shape
 	return err
 }
@@ -98,4 +97,35 @@ func (m *passes) prepareEvaluation(ctx context.Context, rows, sequence int) erro
 type evaluatorShape struct {
 	rows, sequence int
 	documents      bool
+}
+
+// Evaluation is the graph of a batch without gradients, and what ParseBatchLoss reads: the sum of the losses, and behind it those of the pairs.
+func Evaluation(def model.Definition, prefer *model.Preference, batch, sequence int, documents bool) (*model.Built, *graph.Value, error) {
+	built, err := def.Build(batch, sequence, model.Options{Loss: true, Documents: documents, Preference: prefer})
+	if err != nil {
+		return nil, nil, err
+	}
+	losses := built.LossSum
+	if built.Pairs != nil {
+		losses = built.Graph.Concat(0, built.Graph.Reshape(losses, 1), built.Pairs.Sums)
+	}
+	return built, losses, nil
+}
+
+// EvaluationFeed is what a batch of an evaluation reads; count is how many of its labels count, or with a preference how many of its pairs.
+func EvaluationFeed(prefer *model.Preference, b data.Batch) (f Feed, count int) {
+	if prefer == nil {
+		return Feed{Batch: b}, b.Count
+	}
+	in := prefer.Inputs(b.Tokens, b.Labels, b.Rows)
+	return Feed{Batch: b, Pairs: &in, LearnedScale: model.LearnedScale(int64(in.Pairs), int64(in.Learned))}, in.Pairs
+}
+
+// ParseBatchLoss reads what a batch of an evaluation has left.
+func ParseBatchLoss(raw []byte, count int) BatchLoss {
+	l := BatchLoss{Sum: math.Float32frombits(binary.LittleEndian.Uint32(raw)), Tokens: count}
+	if raw = raw[4:]; len(raw) > 0 {
+		l.Pairs = pairSums(raw)
+	}
+	return l
 }

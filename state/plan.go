@@ -145,8 +145,11 @@ func (c Config) StepBytes(ctx context.Context, lim gpu.Limits) (uint64, error) {
 
 // EvaluationBytes is what evaluations in batches of so many sequences take there: MemoryPlan.Evaluation.
 func (c Config) EvaluationBytes(ctx context.Context, rows int, lim gpu.Limits) (uint64, error) {
-	g, targets, err := evaluation(c.Definition, c.Preference, rows, c.Sequence, c.Documents)
-	return c.planned(ctx, g, targets, err, lim)
+	built, losses, err := Evaluation(c.Definition, c.Preference, rows, c.Sequence, c.Documents)
+	if err != nil {
+		return 0, err
+	}
+	return c.planned(ctx, built.Graph, []compile.Target{{Name: lossTarget, Value: losses}}, nil, lim)
 }
 
 // planned is what a program takes for a graph, which may not have been made.

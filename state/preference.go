@@ -20,8 +20,38 @@ type PairMetrics struct {
 // Margin is by how much the chosen completions' rewards are greater.
 func (p PairMetrics) Margin() float64 { return p.RewardsChosen - p.RewardsRejected }
 
-// pairBytes are those of model.Pairs.Sums.
-var pairBytes = 4 * uint64(len(model.PairFigures))
+// PairSums are model.Pairs.Sums of a batch.
+type PairSums [len(model.PairFigures)]float32
+
+const pairBytes = uint64(4 * len(PairSums{}))
+
+// pairSums reads them.
+func pairSums(raw []byte) (s PairSums) {
+	for i := range s {
+		s[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return s
+}
+
+// add adds sums, divided by a number of pairs.
+func (p *PairMetrics) add(s PairSums, count int64) {
+	for i, to := range p.figures() {
+		*to += float64(s[i]) / float64(count)
+	}
+}
+
+// over is the mean of sums over so many pairs.
+func (p PairMetrics) over(count int64) PairMetrics {
+	for _, figure := range p.figures() {
+		*figure /= float64(count)
+	}
+	return p
+}
+
+// figures are those of model.PairFigures.
+func (p *PairMetrics) figures() [len(PairSums{})]*float64 {
+	return [...]*float64{&p.RewardsChosen, &p.RewardsRejected, &p.Accuracy, &p.LogPsChosen, &p.LogPsRejected}
+}
 
 // pairRoom is what the sums over the pairs of a step's microbatches take.
 func (c Config) pairRoom() uint64 {
@@ -36,19 +66,11 @@ func (c Config) parsePairs(raw []byte, count int64) (m PairMetrics) {
 	if len(raw) == 0 {
 		return m
 	}
-	to := []*float64{&m.RewardsChosen, &m.RewardsRejected, &m.Accuracy, &m.LogPsChosen, &m.LogPsRejected}
 	for range c.losses() {
-		for i, figure := range to {
-			*figure += float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))) / float64(count)
-		}
+		m.add(pairSums(raw), count)
 		raw = raw[pairBytes:]
 	}
 	return m
-}
-
-// learnedScale is model.InputLearnedScale.
-func learnedScale(in model.PairInputs) float32 {
-	return float32(float64(in.Pairs) / float64(max(1, in.Learned)))
 }
 
 // checkPreference refuses what an objective on pairs does not go with.
@@ -66,19 +88,17 @@ func (c Config) checkPreference() error {
 		return fmt.Errorf("state: config: preference: found evaluations of %d sequences, wanted an even number: a pair has two", c.Evaluation)
 	case c.Documents:
 		return errors.New("state: config: preference: found sequences of documents, wanted a sequence for each completion")
-	case c.joined() || c.Mesh != nil:
-		return errors.New("state: config: preference: found several ranks, wanted one")
 	}
 	return nil
 }
 
 // countPairs counts the pairs of a batch, each of which has labels in both of its rows.
-func (c Config) countPairs(b data.Batch) (int64, error) {
+func (c Config) countPairs(b data.Batch) (counts, error) {
 	in := c.Preference.Inputs(b.Tokens, b.Labels, b.Rows)
-	for pair, counts := range in.Counts {
-		if counts == 0 {
-			return 0, fmt.Errorf("batch: pair %d: found a completion without labels, wanted some in both", pair)
+	for pair, count := range in.Counts {
+		if count == 0 {
+			return counts{}, fmt.Errorf("batch: pair %d: found a completion without labels, wanted some in both", pair)
 		}
 	}
-	return int64(in.Pairs), nil
+	return counts{int64(in.Pairs), int64(in.Learned)}, nil
 }

@@ -117,7 +117,6 @@ func TestPairsRefused(t *testing.T) {
 		"preference: found evaluations of 5 sequences":     func(c *Config) { c.Evaluation = 5 },
 		"preference: found sequences of documents":         func(c *Config) { c.Documents = true },
 		"model: preference: orpo_lambda: found 0":          func(c *Config) { c.Preference = &model.Preference{Loss: model.PreferORPO} },
-		"preference: found several ranks, wanted one":      func(c *Config) { c.Reducer = noReducer{} },
 	} {
 		wrong := c
 		spoil(&wrong)
@@ -129,6 +128,3 @@ func TestPairsRefused(t *testing.T) {
 	_, err := c.countLabels(batch)
 	require.ErrorContains(t, err, "batch: pair 0: found a completion without labels, wanted some in both")
 }
-
-// noReducer is one of several ranks.
-type noReducer struct{ Reducer }

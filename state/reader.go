@@ -11,9 +11,9 @@ import (
 
 // Forward is a language model's forward passes, wherever the model lies.
 type Forward interface {
-	// Losses computes the losses of all batches of an evaluation in their order, sums over the tokens that count, and hands each out with the
-	// number of these; yield returns false to end it early. Between batches it looks whether ctx is over.
-	Losses(ctx context.Context, e *data.Evaluation, yield func(sum float32, count int) bool) error
+	// Losses computes the losses of all batches of an evaluation in their order and hands each out; yield returns false to end it early.
+	// Between batches it looks whether ctx is over.
+	Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error
 	// Take takes a piece of a window in and gives the logits of the token that follows.
 	Take(ctx context.Context, p Piece) ([]float32, error)
 }
@@ -28,7 +28,8 @@ type Reader struct {
 // EvalResult is a loss on a text.
 type EvalResult struct {
 	Loss   float64 // nats a token, the mean over all tokens that count
-	Tokens int64
+	Tokens int64   // that count; with a Preference, pairs that do, whose mean the loss is
+	Pairs  PairMetrics
 }
 
 // ErrNoLabels says that a text has no token that counts in the loss.
@@ -47,8 +48,9 @@ func (r *Reader) Evaluate(ctx context.Context, e *data.Evaluation) (last EvalRes
 
 // BatchLoss is what one batch gives to an evaluation.
 type BatchLoss struct {
-	Sum    float32 // over the tokens that count
-	Tokens int     // that count
+	Sum    float32  // over the tokens that count
+	Tokens int      // that count; with a Preference, pairs
+	Pairs  PairSums // zero without a Preference
 }
 
 // BatchLosses are the losses of the batches of an evaluation, for MeanLoss: of a part of one, where others compute the rest.
@@ -56,8 +58,8 @@ func (r *Reader) BatchLosses(ctx context.Context, e *data.Evaluation) (losses []
 	if e == nil {
 		return nil, fmt.Errorf("state: evaluate: %w", errNoEvaluation)
 	}
-	err = r.forward.Losses(ctx, e, func(sum float32, tokens int) bool {
-		losses = append(losses, BatchLoss{sum, tokens})
+	err = r.forward.Losses(ctx, e, func(l BatchLoss) bool {
+		losses = append(losses, l)
 		return true
 	})
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -72,36 +74,49 @@ func (r *Reader) BatchLosses(ctx context.Context, e *data.Evaluation) (losses []
 var errNoEvaluation = errors.New("found no evaluation, wanted one of data.NewEvaluation")
 
 // MeanLoss is what Evaluate gives of batches with these losses, in their order.
-func MeanLoss(losses []BatchLoss) (result EvalResult, err error) {
-	sum := 0.0
+func MeanLoss(losses []BatchLoss) (EvalResult, error) {
+	var all lossSum
 	for _, l := range losses {
-		sum = result.add(sum, l)
+		all.add(l)
 	}
-	if result.Tokens == 0 {
+	if all.count == 0 {
 		return EvalResult{}, fmt.Errorf("state: evaluate: %w", ErrNoLabels)
 	}
-	return result, nil
+	return all.mean(), nil
 }
 
-// add takes one more batch in, and returns the sum of all losses so far.
-func (r *EvalResult) add(sum float64, l BatchLoss) float64 {
-	sum += float64(l.Sum)
-	r.Tokens += int64(l.Tokens)
-	r.Loss = sum / float64(r.Tokens)
-	return sum
+// lossSum is the sum over the batches of an evaluation so far.
+type lossSum struct {
+	loss  float64
+	count int64
+	pairs PairMetrics
+}
+
+func (e *lossSum) add(l BatchLoss) {
+	e.loss += float64(l.Sum)
+	e.count += int64(l.Tokens)
+	e.pairs.add(l.Pairs, 1)
+}
+
+func (e *lossSum) mean() EvalResult {
+	r := EvalResult{Loss: e.loss / float64(e.count), Tokens: e.count}
+	if e.count > 0 {
+		r.Pairs = e.pairs.over(e.count)
+	}
+	return r
 }
 
 // Evaluations is Evaluate as it goes: after each batch it gives the result over all batches so far (NaN while no token counts), so that the
 // last one is that of the whole text. An error comes last. Breaking out of the loop ends the evaluation; the model stays usable.
 func (r *Reader) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[EvalResult, error] {
 	return func(yield func(EvalResult, error) bool) {
-		var result EvalResult
-		sum, broken := 0.0, false
+		var all lossSum
+		broken := false
 		err := errNoEvaluation
 		if e != nil {
-			err = r.forward.Losses(ctx, e, func(loss float32, count int) bool {
-				sum = result.add(sum, BatchLoss{loss, count})
-				broken = !yield(result, nil)
+			err = r.forward.Losses(ctx, e, func(l BatchLoss) bool {
+				all.add(l)
+				broken = !yield(all.mean(), nil)
 				return !broken
 			})
 		}
@@ -110,7 +125,7 @@ func (r *Reader) Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[
 			return
 		case err != nil && cause != nil:
 			err = cause // also where a compilation noticed it first
-		case err == nil && result.Tokens == 0:
+		case err == nil && all.count == 0:
 			err = ErrNoLabels
 		}
 		if err != nil {

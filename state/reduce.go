@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/gpu"
 )
 
 // Reducer adds up what the replicas of Config.Mesh have computed, each of its Share of the microbatches of every update. It stands between the passes
@@ -27,21 +28,21 @@ type Reducer interface {
 // losses is how many losses an update has, of the microbatches of all replicas.
 func (c Config) losses() int { return max(c.Microbatches, 1) }
 
-// countAll is how many labels count in an update, of which own are this replica's; none is an error.
-func (s *TrainState) countAll(ctx context.Context, own int64) (int64, error) {
+// countAll is what counts in an update, of which own is this replica's; nothing is an error.
+func (s *TrainState) countAll(ctx context.Context, own counts) (sum counts, err error) {
 	if !s.config.joined() {
 		return own, nil // countLabels has refused none
 	}
-	all, err := s.gather(ctx, binary.LittleEndian.AppendUint64(nil, uint64(own)))
+	all, err := s.gather(ctx, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(own.tokens)), uint64(own.learned)))
 	if err != nil {
-		return 0, fmt.Errorf("reduce: tokens: %w", err)
+		return sum, fmt.Errorf("reduce: tokens: %w", err)
 	}
-	sum := int64(0)
 	for _, one := range all {
-		sum += int64(binary.LittleEndian.Uint64(one))
+		sum.tokens += int64(binary.LittleEndian.Uint64(one))
+		sum.learned += int64(binary.LittleEndian.Uint64(one[8:]))
 	}
-	if sum == 0 {
-		return 0, errNoLabels
+	if sum.tokens == 0 {
+		return sum, errNoLabels
 	}
 	return sum, nil
 }
@@ -54,23 +55,35 @@ func (s *TrainState) reduce(ctx context.Context) error {
 		}
 	}
 	last := s.updater.config.LossStage
-	var own []byte
-	if s.hasLosses() {
-		own = make([]byte, s.losses.Bytes)
+	kinds := []gpu.Range{s.losses}
+	if s.config.Preference != nil {
+		kinds = append(kinds, s.pairs)
 	}
-	if len(own) > 0 {
-		if err := s.stages[last].Params.Device().Read(ctx, own, s.losses); err != nil {
-			return s.passes.Failed(last, err)
+	all := make([][]byte, len(kinds)) // of the microbatches of all replicas
+	for i, at := range kinds {
+		var own []byte
+		if s.hasLosses() {
+			own = make([]byte, at.Bytes)
 		}
-	}
-	all, err := s.gather(ctx, own)
-	if err != nil {
-		return fmt.Errorf("reduce: losses: %w", err)
+		if len(own) > 0 {
+			if err := s.stages[last].Params.Device().Read(ctx, own, at); err != nil {
+				return s.passes.Failed(last, err)
+			}
+		}
+		parts, err := s.gather(ctx, own)
+		if err != nil {
+			return fmt.Errorf("reduce: losses: %w", err)
+		}
+		all[i] = slices.Concat(parts...)
 	}
 	for i, r := range s.stages {
-		if err := r.Params.Device().Write(r.State.Losses(), slices.Concat(all...)); err != nil {
+		if err := r.Params.Device().Write(r.State.Losses(), all[0]); err != nil {
 			return s.passes.Failed(i, err)
 		}
 	}
-	return nil
+	if s.config.Preference == nil {
+		return nil
+	}
+	at := s.results.Range(s.config.lossRoom(), uint64(len(all[1])))
+	return s.passes.Failed(s.told, s.stages[s.told].Params.Device().Write(at, all[1]))
 }

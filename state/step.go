@@ -74,19 +74,20 @@ func (s *TrainState) TrainStep(ctx context.Context, batch data.Batch) ([]Metrics
 	return s.take(), nil
 }
 
-func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int64) error {
+func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, own counts) error {
 	// A step once begun is finished: whoever wants to stop does so between steps.
 	ctx = context.WithoutCancel(ctx)
 	if !s.hasLosses() {
-		count = 0 // another rank says how many
+		own = counts{} // another rank says how many
 	}
-	count, err := s.countAll(ctx, count)
+	all, err := s.countAll(ctx, own)
 	if err != nil {
 		return err
 	}
 	if err := s.updater.Prepare(ctx, nil); err != nil {
 		return err
 	}
+	count := all.tokens
 	if l := s.limits.Of(count); l != s.limited {
 		for i, opt := range s.Optimizers() {
 			if err := opt.SetLimits(l); err != nil {
@@ -96,7 +97,7 @@ func (s *TrainState) trainStep(ctx context.Context, batch data.Batch, count int6
 		s.limited = l
 	}
 	begun := time.Now()
-	in := Inputs{Batch: batch, Count: count, Step: s.own.Step}
+	in := Inputs{Batch: batch, Count: count, Learned: all.learned, Step: s.own.Step}
 	if s.updater.whole() && !s.config.joined() {
 		// The update goes with the last microbatch. The ring has room for the steps in flight only.
 		err := s.passes.Compute(ctx, in, func() (*gpu.Program, error) { return s.updater.Program(), s.read(inFlight - 1) })

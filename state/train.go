@@ -112,7 +112,9 @@ func start(ctx context.Context, v Value, c Config) (_ *TrainState, err error) {
 	if err = d.build(ctx, s.losses); err != nil {
 		return nil, err
 	}
-	s.pairs = d.pairs
+	if d.pairs.Buffer != nil {
+		s.pairs = d.pairs.Buffer.Range(0, pairBytes*uint64(c.Share().Count))
+	}
 	s.stages = []Resident{{Params: f.Params, Frozen: f.Frozen, Grads: d.grads, State: opt}}
 	if err = s.build(ctx, gpu.Range{}, 0); err != nil {
 		return nil, err

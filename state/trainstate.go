@@ -81,11 +81,11 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	return s, nil
 }
 
-// OnStages makes a training state of passes over stages that together have a model, with the optimizer's state of step 0. losses are where
-// stage last has the losses of an update once Compute is done. The state takes passes over, which own the stages, unless there is an error.
-func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, losses gpu.Range, last int) (*TrainState, error) {
+// OnStages makes a training state of passes over stages that together have a model, with the optimizer's state of step 0. losses and
+// pairs are where stage last has the losses of an update, and with a Preference the sums of its pairs, once Compute is done. The state takes passes over, which own the stages, unless there is an error.
+func OnStages(ctx context.Context, c Config, stages []Resident, passes Passes, losses, pairs gpu.Range, last int) (*TrainState, error) {
 	c = c.WithDefaults()
-	s := &TrainState{config: c, stages: stages, passes: passes, losses: losses, own: Fields{Definition: c.Definition, Optimizer: c.Optimizer}}
+	s := &TrainState{config: c, stages: stages, passes: passes, losses: losses, pairs: pairs, own: Fields{Definition: c.Definition, Optimizer: c.Optimizer}}
 	if c.joined() {
 		losses = gpu.Range{} // reduce brings those of all replicas to the stages
 	}
@@ -127,7 +127,7 @@ func (s *TrainState) build(ctx context.Context, losses gpu.Range, last int) (err
 		End: func(rec *gpu.Recording, stage int) {
 			if stage == s.told {
 				s.config.recordResults(rec, s.results, s.stages[stage].State)
-				if s.pairs.Bytes > 0 {
+				if s.pairs.Bytes > 0 && !s.config.joined() { // reduce writes those of all replicas
 					rec.Copy(s.results.Range(s.config.lossRoom(), s.pairs.Bytes), s.pairs)
 				}
 				rec.ReadBack(s.ring, s.results.All())
@@ -155,7 +155,7 @@ func (s *TrainState) usable() error {
 // usable are the forward passes of a state, as long as it is usable.
 type usable struct{ *TrainState }
 
-func (u usable) Losses(ctx context.Context, e *data.Evaluation, yield func(sum float32, count int) bool) error {
+func (u usable) Losses(ctx context.Context, e *data.Evaluation, yield func(BatchLoss) bool) error {
 	if err := u.usable(); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -16,22 +17,66 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"gputrain/data"
+	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
 
 // A process killed at any time, ten times over, ends with the same bits. The saves of every step make it likely that some of the kills
 // meet one.
 func TestKilled(t *testing.T) {
-	if dir := os.Getenv("GPUTRAIN_TEST_KILLED"); dir != "" {
-		c := killedRun(t, dir)
-		_, err := Run(t.Context(), gputest.Device(t), c)
-		require.NoError(t, err)
+	if row, dir, ok := strings.Cut(os.Getenv("GPUTRAIN_TEST_KILLED"), "="); ok {
+		require.NoError(t, toBeKilled[row](t, dir))
 		return
 	}
-	dev := gputest.Device(t)
-	whole := t.TempDir()
-	_, err := Run(t.Context(), dev, killedRun(t, whole))
+	gputest.Device(t)
+	for row, run := range toBeKilled {
+		t.Run(row, func(t *testing.T) { testKilled(t, row, run) })
+	}
+}
+
+// toBeKilled are runs in a directory, by name.
+var toBeKilled = map[string]func(t *testing.T, dir string) error{
+	"a network": func(t *testing.T, dir string) error {
+		_, err := Run(t.Context(), gputest.Device(t), killedRun(t, dir))
+		return err
+	},
+	"adapters": func(t *testing.T, dir string) error {
+		_, err := Run(t.Context(), gputest.Device(t), killedAdapters(t, dir))
+		return err
+	},
+	"adapters on two stages": func(t *testing.T, dir string) error {
+		dev, c := gputest.Device(t), killedAdapters(t, dir)
+		_, err := RunOn(t.Context(), Pipelined([]*gpu.Device{dev, dev}, twoStages(t, c.State)), c)
+		return err
+	},
+}
+
+// killedAdapters is killedRun of adapters upon a base beside the directory, which learn the completions of packed documents.
+func killedAdapters(t *testing.T, dir string) Config {
+	t.Helper()
+	c, base := killedRun(t, dir), filepath.Join(filepath.Dir(dir), "base")
+	if _, err := os.Stat(base); err != nil {
+		exportDrawn(t, base, c.State.Definition)
+	}
+	var rows strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&rows, "{\"prompt\": [%d, 7], \"completion\": [%d, 9, %d]}\n", i+1, 3*i+1, 2*i+5)
+	}
+	file := filepath.Join(t.TempDir(), "rows.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte(rows.String()), 0o666))
+	corpus, err := data.Open(t.Context(), data.Config{
+		JSONL: []string{file}, Format: data.FormatFields, Fields: data.Fields{Prompt: "prompt", Text: "completion"}, Vocab: 256, Validation: 0.2, Context: 16,
+	})
 	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, corpus.Close()) })
+	c.Train, c.Validation, c.State.Documents = corpus.Train, corpus.Validation, true
+	return upon(t, c, base)
+}
+
+func testKilled(t *testing.T, row string, run func(t *testing.T, dir string) error) {
+	whole := t.TempDir()
+	require.NoError(t, run(t, whole))
 	want := outcomeOf(t, whole)
 
 	dir := t.TempDir()
@@ -44,7 +89,7 @@ func TestKilled(t *testing.T) {
 	for try := 0; kills < most; try++ {
 		require.Less(t, try, 40)
 		cmd := exec.Command(program, "-test.run=^TestKilled$", "-test.v")
-		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_KILLED="+dir)
+		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_KILLED="+row+"="+dir)
 		require.NoError(t, cmd.Start())
 		over := make(chan error, 1)
 		go func() { over <- cmd.Wait() }()
@@ -67,9 +112,8 @@ func TestKilled(t *testing.T) {
 	}
 	t.Logf("%d kills, found at steps %v", kills, seen)
 	require.Greater(t, kills, 3)
-	_, err = Run(t.Context(), dev, killedRun(t, dir))
-	require.NoError(t, err)
-	require.Equal(t, want, outcomeOf(t, dir))
+	require.NoError(t, run(t, dir))
+	sameOutcome(t, want, outcomeOf(t, dir))
 }
 
 // A process that gets a signal finishes its step, saves and exits with 3, whatever it is doing; in the end the bits are the same.

@@ -117,8 +117,10 @@ func (m *Metrics) usual(line []byte) bool {
 type EvalMetrics struct {
 	Step   int64  `json:"step"`
 	Loss   Number `json:"eval_loss"`   // nats a token, the mean over all tokens evaluated
-	Tokens int64  `json:"eval_tokens"` // how many they were
+	Tokens int64  `json:"eval_tokens"` // how many they were; with an objective on pairs, pairs
 	MS     Number `json:"eval_ms"`
+
+	Pairs map[string]Number `json:"eval_pairs,omitempty"` // as in Metrics
 }
 
 // Sample is one line of samples.jsonl.

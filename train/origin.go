@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (t *opening) compareBases() {
 	if c.LoRAFrom == "" || own == nil {
 		return
 	}
-	was, err := model.ReadBase(c.LoRAFrom)
+	was, err := model.TrainedUpon(c.LoRAFrom)
 	switch {
 	case err != nil:
 		t.say("warning: lora.from: %s: what it was trained upon cannot be read: %v", c.LoRAFrom, err)
@@ -60,7 +61,7 @@ func (t *opening) compareBases() {
 			}
 		}
 	case was.Fingerprint != own.Fingerprint:
-		t.say("warning: lora.from: %s was trained upon %s, %.19s, and model.from, %s, has other parameters, %.19s", c.LoRAFrom, was.Directory, was.Fingerprint, c.From, own.Fingerprint)
+		t.say("warning: lora.from: %s was trained upon %s, %.19s, and model.from, %s, has other parameters, %.19s", c.LoRAFrom, cmp.Or(was.Directory, "a base"), was.Fingerprint, c.From, own.Fingerprint)
 	case was.DType != own.DType:
 		t.say("warning: lora.from: %s was trained upon a base in %s, and model.base is %s", c.LoRAFrom, was.DType, own.DType)
 	}

@@ -2,7 +2,7 @@ package train
 
 import "gputrain/state"
 
-// pairFigures are what a step's pairs come to, by name; nil without an objective on pairs.
+// pairFigures are what the pairs of a step or an evaluation come to, by name; nil without an objective on pairs.
 func pairFigures(c state.Config, m state.PairMetrics) map[string]Number {
 	if c.Preference == nil {
 		return nil

@@ -100,6 +100,15 @@ func matrixRun(t *testing.T, of matrixCell) Config {
 	return c
 }
 
+// exportDrawn writes a network with drawn parameters into a directory.
+func exportDrawn(t *testing.T, dir string, network model.Definition) {
+	t.Helper()
+	hosts := model.Init(network, 5)
+	require.NoError(t, model.Export(dir, network, func(path string) ([]float32, error) {
+		return hosts[slices.IndexFunc(hosts, func(h buffers.Host) bool { return h.Path == path })].Data, nil
+	}, model.ExportOptions{}))
+}
+
 // upon is c with adapters of its network and a norm that is trained whole, upon a base that is in a directory.
 func upon(t *testing.T, c Config, base string) Config {
 	t.Helper()
@@ -120,11 +129,8 @@ func upon(t *testing.T, c Config, base string) Config {
 func TestSoakMatrixOfRanks(t *testing.T) {
 	t.Setenv("GPUTRAIN_TEXELS", "off") // this is about the sums of ranks, and texels have the same bits
 	dev := gputest.Device(t)
-	base, network := filepath.Join(t.TempDir(), "base"), matrixRun(t, matrixCell{}).State.Definition
-	hosts := model.Init(network, 5)
-	require.NoError(t, model.Export(base, network, func(path string) ([]float32, error) {
-		return hosts[slices.IndexFunc(hosts, func(h buffers.Host) bool { return h.Path == path })].Data, nil
-	}, model.ExportOptions{}))
+	base := filepath.Join(t.TempDir(), "base")
+	exportDrawn(t, base, matrixRun(t, matrixCell{}).State.Definition)
 	run := func(t *testing.T, of matrixCell) Config {
 		t.Helper()
 		c := matrixRun(t, of)

@@ -45,12 +45,16 @@ func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluatio
 	}
 	var whole []state.BatchLoss
 	for _, one := range all {
-		var bits [][2]uint32
+		var bits []lossBits
 		if err := json.Unmarshal(one, &bits); err != nil {
 			return state.EvalResult{}, fmt.Errorf("train: evaluation: %w", err)
 		}
 		for _, b := range bits {
-			whole = append(whole, state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1])})
+			l := state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1])}
+			for i, sum := range b[2:] {
+				l.Pairs[i] = math.Float32frombits(sum)
+			}
+			whole = append(whole, l)
 		}
 	}
 	return state.MeanLoss(whole)
@@ -79,11 +83,16 @@ func (m *team) cost(took time.Duration) *ClusterCost {
 	return c
 }
 
-// bitsOfLosses are the losses as they travel, not finite ones too.
-func bitsOfLosses(losses []state.BatchLoss) [][2]uint32 {
-	out := make([][2]uint32, len(losses))
+// lossBits is a loss as it travels, also if it is not finite.
+type lossBits [2 + len(state.PairSums{})]uint32
+
+func bitsOfLosses(losses []state.BatchLoss) []lossBits {
+	out := make([]lossBits, len(losses))
 	for i, l := range losses {
-		out[i] = [2]uint32{math.Float32bits(l.Sum), uint32(l.Tokens)}
+		out[i] = lossBits{math.Float32bits(l.Sum), uint32(l.Tokens)}
+		for k, sum := range l.Pairs {
+			out[i][2+k] = math.Float32bits(sum)
+		}
 	}
 	return out
 }

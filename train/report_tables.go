@@ -18,7 +18,7 @@ func figures(steps []Metrics, evals []EvalMetrics) facts {
 			ms += float64(m.StepMS)
 		}
 		f.add("steps", "%s", grouped(last.Step))
-		f.add("tokens", "%s", grouped(last.Tokens))
+		f.add(countedName(last.Pairs != nil), "%s", grouped(last.Tokens))
 		if last.Epoch > 0 {
 			f.add("epochs", "%.3f", float64(last.Epoch))
 		}
@@ -51,7 +51,7 @@ func figures(steps []Metrics, evals []EvalMetrics) facts {
 func speed(steps []Metrics) (f facts) {
 	var s Status
 	s.mean(steps)
-	f.add("tokens a second in steps", "%s in the loss, %s computed", rate(float64(s.TokensPerSecond)), rate(float64(s.PaddedTokensPerSecond)))
+	f.add(s.counted()+" a second in steps", "%s in the loss, %s tokens computed", rate(float64(s.TokensPerSecond)), rate(float64(s.PaddedTokensPerSecond)))
 	if s.MFU > 0 {
 		f.add("model operations", "%.1f%% of the peak (mfu)", 100*float64(s.MFU))
 	}
@@ -66,7 +66,15 @@ func writeEvals(out io.Writer, evals []EvalMetrics) {
 	if len(evals) == 0 {
 		return
 	}
-	fmt.Fprint(out, "\n## Validation\n\n| step | loss (nats a token) | perplexity | tokens |\n|---:|---:|---:|---:|\n")
+	fmt.Fprint(out, "\n## Validation\n\n")
+	if evals[0].Pairs != nil {
+		fmt.Fprint(out, "| step | loss | margin | accuracy | pairs |\n|---:|---:|---:|---:|---:|\n")
+		for _, e := range evals {
+			fmt.Fprintf(out, "| %d | %.4f | %.4f | %s | %s |\n", e.Step, float64(e.Loss), float64(e.Pairs["margin"]), percent(float64(e.Pairs["accuracy"])), grouped(e.Tokens))
+		}
+		return
+	}
+	fmt.Fprint(out, "| step | loss (nats a token) | perplexity | tokens |\n|---:|---:|---:|---:|\n")
 	for _, e := range evals {
 		fmt.Fprintf(out, "| %d | %.4f | %.3f | %s |\n", e.Step, float64(e.Loss), perplexity(e.Loss), grouped(e.Tokens))
 	}

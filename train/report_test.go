@@ -45,7 +45,7 @@ func TestReport(t *testing.T) {
 	require.NoError(t, err)
 	for _, want := range []string{
 		"# GPT-2 on text", "](loss.svg)", `| adapter | a\|b |`, "| steps | 50 |", "| tokens | 51,200 |",
-		"| tokens a second in steps | 10,240 in the loss, 20,480 computed |", "| updates left out (not finite) | 1 |",
+		"| tokens a second in steps | 10,240 in the loss, 20,480 tokens computed |", "| updates left out (not finite) | 1 |",
 		"0.8485 at step 50; best 0.8485 at step 50", "| 25 | 1.2000 | 3.320 | 5,000 |", "    func main() {\n    \ufffd}\n    ```", "layers: 4",
 		"|---|---|---|\n| func | a\\|b \ufffd\\<i\\>\\\\ | main() { \ufffd} \\`\\`\\` (step 50) |\n\nStep 0",
 	} {

@@ -90,7 +90,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	if !c.leads() {
 		return t.result(), err
 	}
-	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: KindOf(err).Reason(), Err: err}))
+	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: KindOf(err).Reason(), Err: err, BestStep: t.run.BestStep}))
 	if t.checkpoint != "" && t.dir.check() == nil {
 		t.say("%s at step %s; model in %s, report in %s", KindOf(err).Reason(), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
 	}

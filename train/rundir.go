@@ -124,6 +124,23 @@ func dirError(path string, err error) error {
 	return &DirError{path, err}
 }
 
+// CheckFree refuses a run directory in which another process trains: it is a *DirError.
+func CheckFree(path string) error {
+	if _, err := os.Lstat(filepath.Join(path, ".lock")); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return dirError(path, err)
+	}
+	defer file.Close()
+	unlock, err := lockDir(path, file)
+	if err != nil {
+		return dirError(path, err)
+	}
+	return unlock()
+}
+
 func (d *runDir) release() {
 	_ = errors.Join(d.unlock(), d.file.Close()) // nothing was written
 }

@@ -21,6 +21,7 @@ type Status struct {
 	DataWait              Number        `json:"data_wait,omitempty"`      // share of the time in which the loop waited for data, mean
 	Clipped               Number        `json:"clipped,omitempty"`        // share of the last steps whose gradient was clipped
 	StageBusy             []Number      `json:"stage_busy,omitempty"`     // share of the time in which each stage computed, mean; none where the model is not cut
+	Pairs                 bool          `json:"pairs,omitempty"`          // what counts in the loss, here as tokens, are pairs
 	Left                  time.Duration `json:"-"`                        // negative when not known
 }
 
@@ -40,7 +41,7 @@ func (s Status) fit(width int) string {
 		{fmt.Sprintf("step %d/%d", s.Step, s.Steps), 9},
 		{fmt.Sprintf("loss %.4f", float64(s.Loss)), 8},
 		{fmt.Sprintf("lr %.3g", float64(s.LearningRate)), 4},
-		{rate(float64(s.TokensPerSecond)) + " tokens/s", 6},
+		{rate(float64(s.TokensPerSecond)) + " " + s.counted() + "/s", 6},
 	}
 	if len(s.StageBusy) > 0 {
 		parts = append(parts, part{"stages " + busyText(s.StageBusy), 2})
@@ -69,11 +70,21 @@ func (s Status) fit(width int) string {
 	}
 }
 
+// counted names what counts in the loss.
+func (s Status) counted() string { return countedName(s.Pairs) }
+
+func countedName(pairs bool) string {
+	if pairs {
+		return "pairs"
+	}
+	return "tokens"
+}
+
 // mean makes the means of lines of metrics; NaN and 0 where there are none.
 func (s *Status) mean(lines []Metrics) {
 	ms, wait, clipped := 0.0, 0.0, 0.0
 	for _, m := range lines {
-		ms, wait = ms+float64(m.StepMS), wait+float64(m.DataWaitMS)
+		ms, wait, s.Pairs = ms+float64(m.StepMS), wait+float64(m.DataWaitMS), m.Pairs != nil
 		if m.GradNormClipped < m.GradNorm && m.GradNormClipped > 0 {
 			clipped++
 		}

@@ -270,7 +270,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		return err
 	}
 	took, step := time.Since(begin), t.state.Step()
-	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took))}
+	m := EvalMetrics{Step: step, Loss: Number(r.Loss), Tokens: r.Tokens, MS: Number(milliseconds(took)), Pairs: pairFigures(t.config.State, r.Pairs)}
 	hooks := t.tell(ctx, Event{Kind: Evaluated, Eval: &m, seen: seen{eval: r, took: took}})
 	if hooks != nil && !isSound(hooks) {
 		return hooks

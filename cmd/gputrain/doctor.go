@@ -25,6 +25,7 @@ import (
 type doctorCmd struct {
 	Adapter string `help:"Index, part of a name, backend:part, or all." placeholder:"SEL"`
 	Cases   string `help:"Folder of golden cases, or one case, instead of the built-in ones." type:"existingdir" placeholder:"DIR"`
+	Stages  int    `help:"Cut the models of cases into so many stages, each on a device of its own on the adapter, as training on stages does." default:"1" placeholder:"N"`
 	JSON    bool   `help:"One JSON object a case on standard output."`
 	Shaders string `help:"Write the WGSL of every kernel that was compiled into this folder." type:"path" placeholder:"DIR"`
 }
@@ -36,6 +37,9 @@ type doctorLine struct {
 }
 
 func (c *doctorCmd) Run(ctx context.Context) error {
+	if c.Stages < 1 {
+		return usageError{fmt.Errorf("doctor: --stages: found %d, wanted at least 1", c.Stages)}
+	}
 	cases, texts, err := c.cases()
 	if err != nil {
 		return err
@@ -135,24 +139,28 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 		}
 		return report(doctorLine{Result: r, Figure: figure})
 	}
-	var devices []*gpu.Device
+	var devices [][]*gpu.Device // for each use of texels those of all stages
 	for _, use := range []gpu.TexelUse{gpu.TexelsAuto, gpu.TexelsOff, gpu.TexelsForce} {
 		if use == gpu.TexelsForce && a.Limits.TexelBindings == 0 {
 			continue
 		}
-		dev, err := gpu.Open(ctx, a, gpu.Options{Texels: use})
-		if err != nil {
-			return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
+		var stages []*gpu.Device
+		for range c.Stages {
+			dev, err := gpu.Open(ctx, a, gpu.Options{Texels: use})
+			if err != nil {
+				return errors.Join(err, report(doctorLine{Result: doctor.Failed("open", a, err)}))
+			}
+			defer dev.Release()
+			stages = append(stages, dev)
 		}
-		defer dev.Release()
-		devices = append(devices, dev)
+		devices = append(devices, stages)
 	}
 	if err := c.check(ctx, devices[1:], cases, next); err != nil {
 		return err
 	}
 	for _, s := range bench.Speeds() {
 		r := doctor.Result{Case: "speed/" + s.Name, Adapter: doctor.AdapterName(a), Pass: true}
-		rate, err := s.Measure(ctx, devices[0])
+		rate, err := s.Measure(ctx, devices[0][0])
 		if err != nil {
 			r = doctor.Failed(r.Case, a, err)
 		}
@@ -165,15 +173,15 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 
 // check runs the golden cases and every kernel's check on each of the devices,
 // and writes the shaders that these took.
-func (c *doctorCmd) check(ctx context.Context, devices []*gpu.Device, cases map[string]fs.FS, next func(doctor.Result, string) error) error {
+func (c *doctorCmd) check(ctx context.Context, devices [][]*gpu.Device, cases map[string]fs.FS, next func(doctor.Result, string) error) error {
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		r := worstOf(devices, func(dev *gpu.Device) doctor.Result { return doctor.RunCase(ctx, dev, name, cases[name]) })
+		r := worstOf(devices, func(stages []*gpu.Device) doctor.Result { return doctor.RunCase(ctx, stages, name, cases[name]) })
 		if err := next(r, ""); err != nil {
 			return err
 		}
 	}
 	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), compile.Checks()) {
-		r := worstOf(devices, func(dev *gpu.Device) doctor.Result { return doctor.RunCheck(ctx, dev, check) })
+		r := worstOf(devices, func(stages []*gpu.Device) doctor.Result { return doctor.RunCheck(ctx, stages[0], check) })
 		if err := next(r, ""); err != nil {
 			return err
 		}
@@ -181,7 +189,7 @@ func (c *doctorCmd) check(ctx context.Context, devices []*gpu.Device, cases map[
 	if c.Shaders == "" {
 		return nil
 	}
-	for _, dev := range devices {
+	for _, dev := range slices.Concat(devices...) {
 		if err := writeShaders(dev, c.Shaders); err != nil {
 			return err
 		}
@@ -191,13 +199,13 @@ func (c *doctorCmd) check(ctx context.Context, devices []*gpu.Device, cases map[
 
 // worstOf is the first result that fails, else the one with the largest error.
 // Where that is one with texels, what is worst says so.
-func worstOf(devices []*gpu.Device, run func(*gpu.Device) doctor.Result) (worst doctor.Result) {
-	for i, dev := range devices {
-		r := run(dev)
+func worstOf(devices [][]*gpu.Device, run func([]*gpu.Device) doctor.Result) (worst doctor.Result) {
+	for i, stages := range devices {
+		r := run(stages)
 		if i > 0 && r.Pass && r.MaxError <= worst.MaxError {
 			continue
 		}
-		if dev.Limits().Texels > gpu.TexelsOff {
+		if stages[0].Limits().Texels > gpu.TexelsOff {
 			r.Worst = strings.TrimSpace("texels: " + r.Worst)
 		}
 		if worst = r; !r.Pass {

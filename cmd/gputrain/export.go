@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -72,49 +71,28 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	if _, err := c.options("export"); err != nil {
 		return err
 	}
-	dir, release, err := setup.HoldModel(c.Model, told)
+	m, err := c.baseFlag.open(c.Model)
 	if err != nil {
 		return err
 	}
-	defer release()
-	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
-		return err
-	}
-	base, letBase, err := c.baseFlag.dir()
-	if err != nil {
-		return err
-	}
-	defer letBase()
-	def, err := model.ReadConfigOn(dir, base)
-	if err != nil {
-		return &setup.ModelError{Err: c.advised(err)}
-	}
-	weights, err := model.OpenWeightsOn(dir, def, base)
-	if err != nil {
-		return &setup.ModelError{Err: c.advised(err)}
-	}
-	weights.AllowNotFinite()
+	defer m.release()
+	dir, def := m.dir, m.def
 	o, err := c.options("export", dir)
 	if err != nil {
-		return errors.Join(err, weights.Close())
+		return errors.Join(err, m.weights.Close())
 	}
-	like, leave, err := setup.Original(dir, base, told)
+	like, leave, err := setup.Original(dir, m.at, told)
 	if err != nil {
-		return errors.Join(err, weights.Close())
+		return errors.Join(err, m.weights.Close())
 	}
 	defer leave()
 	if like == nil || len(model.AdapterParams(def)) > 0 {
-		like = weights
+		like = m.weights
 	}
 	o.Like = like
-	err = model.Export(c.To, def, reading(ctx, weights), o)
-	if errors.Is(err, fs.ErrExist) {
-		err = usageError{err}
-	}
-	if err = errors.Join(err, weights.Close()); err != nil {
+	if err := m.export(c.To, def, reading(ctx, m.weights), o); err != nil {
 		return err
 	}
-	tellNotFinite(weights.NotFinite())
 	if own := model.AdapterParams(def); len(own) > 0 {
 		_, err = fmt.Printf("%s, adapters of %d parameters, from %s to %s; gputrain merge writes the whole model\n", def.Kind(), model.Parameters(def)-model.Parameters(model.BaseOf(def)), dir, c.To)
 		return err

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 
-	"gputrain/checkpoint"
 	"gputrain/model"
 	"gputrain/train/setup"
 )
@@ -34,56 +32,45 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 		}
 		from, c.Base = c.Adapter, c.Model
 	}
-	dir, release, err := setup.HoldModel(from, told)
+	m, err := c.baseFlag.open(from)
 	if err != nil {
 		return err
 	}
-	defer release()
-	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
-		return err
-	}
-	at, letBase, err := c.baseFlag.dir()
+	defer m.release()
+	o, merged, base, err := c.prepare(m)
 	if err != nil {
-		return err
-	}
-	defer letBase()
-	def, err := model.ReadConfigOn(dir, at)
-	if err != nil {
-		return &setup.ModelError{Err: c.advised(err)}
-	}
-	merged, err := model.Merged(def)
-	if err != nil {
-		return usageError{fmt.Errorf("merge: %s: %w", dir, err)}
-	}
-	base, err := model.AdapterBase(dir, at)
-	if err != nil {
-		return &setup.ModelError{Err: c.advised(err)}
-	}
-	weights, err := model.OpenWeightsOn(dir, def, at)
-	if err != nil {
-		return &setup.ModelError{Err: c.advised(err)}
-	}
-	weights.AllowNotFinite()
-	o, err := c.options("merge", dir, base)
-	if err != nil {
-		return errors.Join(err, weights.Close())
-	}
-	o.Like = weights.Below()
-	err = model.Export(c.To, merged, model.Merge(def, reading(ctx, weights)), o)
-	if errors.Is(err, fs.ErrExist) {
-		err = usageError{err}
+		return errors.Join(err, m.weights.Close())
 	}
 	dtype := o.Like.DType()
-	if err = errors.Join(err, weights.Close()); err != nil {
+	if err := m.export(c.To, merged, model.Merge(m.def, reading(ctx, m.weights)), o); err != nil {
 		return err
 	}
-	tellNotFinite(weights.NotFinite())
-	if len(merged.Params()) > len(model.BaseOf(def).Params()) {
+	if len(merged.Params()) > len(model.BaseOf(m.def).Params()) {
 		fmt.Println("the head is a matrix of its own now (tie_word_embeddings: false): it and the embedding were one in the base, and are not the same any more")
 	}
 	if o.DType != "" {
 		dtype = o.DType
 	}
-	_, err = fmt.Printf("%s, %d parameters in %s, from %s with the adapters of %s to %s\n", merged.Kind(), model.Parameters(merged), strings.ToLower(dtype), base, dir, c.To)
+	_, err = fmt.Printf("%s, %d parameters in %s, from %s with the adapters of %s to %s\n", merged.Kind(), model.Parameters(merged), strings.ToLower(dtype), base, m.dir, c.To)
 	return err
+}
+
+// prepare finds what is to be written and how, and says where the base may be another than that of the adapters.
+func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.Definition, base string, err error) {
+	if merged, err = model.Merged(m.def); err != nil {
+		return o, nil, "", usageError{fmt.Errorf("merge: %s: %w", m.dir, err)}
+	}
+	if base, err = model.AdapterBase(m.dir, m.at); err != nil {
+		return o, nil, "", &setup.ModelError{Err: c.advised(err)}
+	}
+	doubt, err := m.weights.Doubt()
+	if err != nil {
+		return o, nil, "", &setup.ModelError{Err: err}
+	}
+	if doubt != "" {
+		say("gputrain: merge: warning: %s\n", doubt)
+	}
+	o, err = c.options("merge", m.dir, base)
+	o.Like = m.weights.Below()
+	return o, merged, base, err
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
 	"gputrain/model"
 )
@@ -72,4 +74,51 @@ func TestMergeOfTheCommand(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got, name)
 	}
+}
+
+// Exported adapters say what they were trained upon: another base of the same shapes is doubted by name, and so is one that nothing is known of.
+func TestBaseIsDoubted(t *testing.T) {
+	base, adapter := onDisk(t)
+	open := func(dir, base string) *model.Stored {
+		m, err := baseFlag{Base: base}.open(dir)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			assert.NoError(t, m.weights.Close())
+			m.release()
+		})
+		return m.weights
+	}
+	doubt := func(adapter, base string) string {
+		found, err := open(adapter, base).Doubt()
+		require.NoError(t, err)
+		return found
+	}
+	export := func(adapter, base string) (to string) {
+		to = filepath.Join(t.TempDir(), "exported")
+		c := &exportCmd{Model: adapter, baseFlag: baseFlag{Base: base}, writeFlags: writeFlags{To: to, DType: "auto", ShardSize: "5GB"}}
+		require.NoError(t, c.Run(context.Background()))
+		return to
+	}
+	assert.Contains(t, doubt(adapter, base), adapter+": found no base_fingerprint.json, so whether the adapters were trained upon "+base)
+
+	hosts, _ := open(base, "").Params(0)
+	fingerprint, err := model.Fingerprint(hosts)
+	require.NoError(t, err)
+	text, err := model.Base{Directory: base, Fingerprint: fingerprint, DType: "f32"}.Text()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(adapter, model.BaseFile), text, 0o666)) // as a checkpoint has it
+	once := export(adapter, "")
+	assert.Empty(t, doubt(once, base))
+	again := export(once, base)
+	assert.Empty(t, doubt(again, base))
+
+	other := filepath.Join(t.TempDir(), "other")
+	def, err := model.ReadConfig(base)
+	require.NoError(t, err)
+	drawn := model.Init(def, 4)
+	require.NoError(t, model.Export(other, def, func(path string) ([]float32, error) {
+		return drawn[slices.IndexFunc(drawn, func(h buffers.Host) bool { return h.Path == path })].Data, nil
+	}, model.ExportOptions{DType: "BF16"}))
+	assert.Contains(t, doubt(again, other), other+" has ")
+	assert.Contains(t, doubt(again, other), "and the adapters of "+again+" were trained upon "+fingerprint)
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gputrain/checkpoint"
 	"gputrain/gpu"
@@ -33,6 +35,64 @@ func (f baseFlag) advised(err error) error {
 	var base *model.BaseError
 	if f.Base == "" && errors.As(err, &base) {
 		return fmt.Errorf("%w; if it has moved, say where it is with --base", err)
+	}
+	return err
+}
+
+// storedModel is a model in its files.
+type storedModel struct {
+	dir, at string // at is where its base was said to be; "" for nowhere
+	def     model.Definition
+	weights *model.Stored
+	release func()
+}
+
+// open opens a model's files, whose checksums hold, to be read whatever numbers they have.
+func (f baseFlag) open(from string) (_ *storedModel, err error) {
+	s := &storedModel{}
+	var releases []func()
+	s.release = func() {
+		for _, release := range slices.Backward(releases) {
+			release()
+		}
+	}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	dir, leave, err := setup.HoldModel(from, told)
+	if err != nil {
+		return nil, err
+	}
+	releases = append(releases, leave)
+	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
+		return nil, err
+	}
+	at, leave, err := f.dir()
+	if err != nil {
+		return nil, err
+	}
+	releases = append(releases, leave)
+	s.dir, s.at = dir, at
+	if s.def, err = model.ReadConfigOn(dir, at); err != nil {
+		return nil, &setup.ModelError{Err: f.advised(err)}
+	}
+	if s.weights, err = model.OpenWeightsOn(dir, s.def, at); err != nil {
+		return nil, &setup.ModelError{Err: f.advised(err)}
+	}
+	s.weights.AllowNotFinite()
+	return s, nil
+}
+
+// export writes a model of these weights, and says which of them are not finite. It closes them.
+func (s *storedModel) export(to string, def model.Definition, read func(path string) ([]float32, error), o model.ExportOptions) error {
+	err := model.Export(to, def, read, o)
+	if errors.Is(err, fs.ErrExist) {
+		err = usageError{err}
+	}
+	if err = errors.Join(err, s.weights.Close()); err == nil {
+		tellNotFinite(s.weights.NotFinite())
 	}
 	return err
 }

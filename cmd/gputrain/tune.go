@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/checkpoint"
 	"gputrain/internal/terminal"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -55,14 +56,23 @@ func (c *tuneCmd) Run(ctx context.Context) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	default:
+		if err := c.replaceable(path); err != nil {
+			return err
+		}
 		if err := c.choose(ctx, path, model, rows); err != nil {
 			return err
 		}
 	}
 	t := trainCmd{runFlags: runFlags{Files: []string{path}, Set: c.Set}, RunDir: c.RunDir, Adapter: c.Adapter, Progress: c.Progress, Fresh: c.Fresh}
-	t.extend = func(run *train.Config) error { return ask(run, os.Stdout) }
+	a := &asker{out: os.Stdout}
+	t.extend = a.ask
 	if err := t.Run(ctx); err != nil {
 		return err
+	}
+	if a.best {
+		if err := c.askBest(ctx, a, model, t.result); err != nil {
+			return err
+		}
 	}
 	return c.farewell(os.Stdout, t.result)
 }
@@ -119,11 +129,27 @@ func (c *tuneCmd) recorded(path, model string, rows []string) error {
 	return nil
 }
 
+// best is the checkpoint whose evaluation had the lowest loss.
+func (c *tuneCmd) best(r train.Result) string {
+	return filepath.Join(c.RunDir, "checkpoints", checkpoint.DirName(r.BestStep))
+}
+
+// askBest puts the questions to the best checkpoint, which is not the last.
+func (c *tuneCmd) askBest(ctx context.Context, a *asker, base string, r train.Result) error {
+	f := modelFlags{baseFlag: baseFlag{Base: base}, Model: c.best(r), Adapter: c.Adapter}
+	m, release, err := f.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return a.put(ctx, after, m)
+}
+
 // farewell says what may be done with the result.
 func (c *tuneCmd) farewell(out io.Writer, r train.Result) error {
 	at, note := c.RunDir, ""
 	if r.BestStep > 0 && r.BestStep != r.Step {
-		at = filepath.Join(c.RunDir, "checkpoints", fmt.Sprintf("step-%08d", r.BestStep))
+		at = c.best(r)
 		note = fmt.Sprintf(" (step %d had the lowest loss on what is held out, %.3f)", r.BestStep, r.BestLoss)
 	}
 	name := shellWord(filepath.Base(c.RunDir))

@@ -18,33 +18,51 @@ const asked = 2
 // question is the beginning of a conversation that is held out, and how it goes on there.
 type question struct{ prompt, answer []int32 }
 
-// ask makes a run put held-out questions to its model, before the first step and after the last.
-func ask(run *train.Config, out io.Writer) error {
-	if run.Tokenizer == nil || run.Validation == nil || run.Sample.Tokens == 0 {
+// When questions are put.
+const (
+	before = "before tuning"
+	after  = "after tuning"
+)
+
+// asker puts held-out questions to the model of a run.
+type asker struct {
+	out       io.Writer
+	questions []question
+	sample    train.SampleConfig
+	tokens    train.Tokenizer
+	best      bool // the run is done, and another checkpoint than the last is the best: that one is yet to be asked
+}
+
+// ask makes a run put them, before the first step and after the last.
+func (a *asker) ask(run *train.Config) error {
+	held, ok := run.Validation.(*data.Documents)
+	if run.Tokenizer == nil || !ok || run.Sample.Tokens == 0 {
 		return nil
 	}
-	held, err := (&data.Corpus{Validation: run.Validation}).Held(50, run.State.Sequence)
+	shown, err := held.Show(50, run.State.Sequence)
 	if err != nil {
 		return err
 	}
-	var questions []question
-	for _, s := range held {
-		if q, ok := firstQuestion(s, run.State.Sequence-run.Sample.Tokens); ok && len(questions) < asked && !slices.ContainsFunc(questions, func(o question) bool {
+	for _, s := range shown {
+		if q, ok := firstQuestion(s, run.State.Sequence-run.Sample.Tokens); ok && len(a.questions) < asked && !slices.ContainsFunc(a.questions, func(o question) bool {
 			return slices.Equal(o.prompt, q.prompt)
 		}) {
-			questions = append(questions, q)
+			a.questions = append(a.questions, q)
 		}
 	}
-	sample, tokens := run.Sample, run.Tokenizer
-	if len(questions) > 0 { // the run's own samples go on from one too
-		run.Sample.Prompt = said(tokens, nil, questions[0].prompt)
+	a.sample, a.tokens = run.Sample, run.Tokenizer
+	if len(a.questions) > 0 { // the run's own samples go on from one too
+		run.Sample.Prompt = said(a.tokens, nil, a.questions[0].prompt)
 	}
 	run.Hooks = append(run.Hooks, train.HookFunc(func(ctx context.Context, e train.Event) error {
 		switch {
 		case e.Kind == train.Started && e.Step == 0:
-			return put(ctx, out, "before tuning", questions, sample, tokens, e.State)
-		case e.Kind == train.Ended && e.Err == nil && e.State != nil:
-			return put(ctx, out, "after tuning", questions, sample, tokens, e.State)
+			return a.put(ctx, before, e.State)
+		case e.Kind != train.Ended || e.Err != nil || e.State == nil:
+		case e.BestStep > 0 && e.BestStep != e.Step:
+			a.best = true
+		default:
+			return a.put(ctx, after, e.State)
 		}
 		return nil
 	}))
@@ -64,10 +82,10 @@ func firstQuestion(s data.Shown, most int) (question, bool) {
 	return question{s.Tokens[:from], s.Tokens[from:to]}, true
 }
 
-// put writes questions with the answers of a model, beside those of the conversations.
-func put(ctx context.Context, out io.Writer, when string, questions []question, c train.SampleConfig, t train.Tokenizer, m train.Decoder) error {
-	for _, q := range questions {
-		c := c
+// put writes the questions with the answers of a model, beside those of the conversations.
+func (a *asker) put(ctx context.Context, when string, m train.Decoder) error {
+	for _, q := range a.questions {
+		c, t := a.sample, a.tokens
 		c.Stop = append(slices.Clone(c.Stop), q.answer[len(q.answer)-1]) // what ends the turn
 		var answer []int32
 		if err := train.GenerateTokens(ctx, c, q.prompt, m, func(token int32) bool {
@@ -76,7 +94,7 @@ func put(ctx context.Context, out io.Writer, when string, questions []question, 
 		}); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when, said(t, nil, q.prompt), said(t, q.prompt, answer), said(t, q.prompt, q.answer)); err != nil {
+		if _, err := fmt.Fprintf(a.out, "%s\n  question  %s\n  answer    %s\n  held out  %s\n", when, said(t, nil, q.prompt), said(t, q.prompt, answer), said(t, q.prompt, q.answer)); err != nil {
 			return err
 		}
 	}

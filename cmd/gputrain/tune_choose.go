@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,18 +73,25 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 		return err
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
-	return writeWhole(path, file.Bytes())
+	if err := ondisk.MkdirAll(c.RunDir); err != nil {
+		return err
+	}
+	return train.ReplaceFile(path, file.Bytes())
 }
 
-// writeWhole writes a file that is there as a whole or not at all.
-func writeWhole(path string, content []byte) error {
-	if err := ondisk.MkdirAll(filepath.Dir(path)); err != nil {
+// replaceable refuses to choose anew in the place of a file that this command has not written, and of a run that another process trains.
+func (c *tuneCmd) replaceable(path string) error {
+	text, err := stranger.Read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && !tuning.Wrote(text) {
+		err = usageError{fmt.Errorf("tune: --fresh: %s: found a file of others, wanted one that tune has written: name another directory with --run-dir, or move the file", path)}
+	}
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(path+".new", content, 0o666); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return train.CheckFree(c.RunDir)
 }
 
 // config is the run file of a recipe, nil for none yet, with what the user sets over it.
@@ -156,7 +164,7 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 	f.Lengths = documents.Lengths()
 	if held, ok := text.Validation.(*data.Documents); ok {
 		f.Held = len(held.Lengths())
-		shown, err := text.Held(f.Held, h.definition.Context())
+		shown, err := held.Show(f.Held, h.definition.Context())
 		if err != nil {
 			text.Close()
 			return nil, f, err

@@ -13,9 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/chat"
+	"gputrain/data"
 	"gputrain/gpu/gputest"
+	"gputrain/internal/ondisk"
 	"gputrain/model"
+	"gputrain/train"
 	"gputrain/train/runfile"
+	"gputrain/train/setup"
 	"gputrain/train/tuning"
 )
 
@@ -185,6 +189,61 @@ func TestTuneAsChosenBefore(t *testing.T) {
 	again, err = os.ReadFile(path)
 	require.NoError(t, err)
 	assert.Equal(t, chosen, again, "whatever was refused")
+}
+
+// Choosing anew replaces what tune has written, not a file of others, and not below a run that goes on.
+func TestTuneFreshRefuses(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, tuneFile)
+	c := &tuneCmd{Model: dir, Data: []string{"chats.jsonl"}, RunDir: dir, Fresh: true, Progress: "none"}
+	require.NoError(t, c.replaceable(path), "nothing is there")
+	require.NoError(t, os.WriteFile(path, []byte("train: {steps: 7}\n"), 0o666))
+	err := c.Run(context.Background())
+	require.ErrorContains(t, err, path+": found a file of others, wanted one that tune has written")
+	assert.Equal(t, 2, exitCode(err))
+	var written strings.Builder
+	require.NoError(t, tuning.Given{}.Write(&written))
+	require.NoError(t, os.WriteFile(path, []byte(written.String()), 0o666))
+	require.NoError(t, c.replaceable(path))
+
+	lock, err := os.Create(filepath.Join(dir, ".lock"))
+	require.NoError(t, err)
+	require.NoError(t, c.replaceable(path), "nobody holds it")
+	require.NoError(t, ondisk.Lock(lock, true))
+	err = c.Run(context.Background())
+	require.ErrorContains(t, err, "another process is training in it")
+	require.NoError(t, lock.Close())
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, written.String(), string(raw))
+}
+
+// After the run its best checkpoint answers, also if that is not the last.
+func TestBestCheckpointAnswers(t *testing.T) {
+	gputest.Device(t)
+	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
+	base, dir := speaker(t), filepath.Join(t.TempDir(), "run")
+	c := &tuneCmd{Model: base, Data: []string{chatsFile(t, 30)}, RunDir: dir, Progress: "none", Set: []string{"data.epochs=1", "train.keep=9"}}
+	require.NoError(t, c.Run(t.Context()))
+	found, err := setup.Checkpoints(dir).Newest()
+	require.NoError(t, err)
+	for _, row := range []struct {
+		best, step int64
+		later      bool
+	}{{2, 3, true}, {3, 3, false}, {0, 3, false}} {
+		var out strings.Builder
+		a := &asker{out: &out}
+		run := train.Config{Tokenizer: train.Bytes, Validation: &data.Documents{}}
+		run.Sample.Tokens = 3
+		require.NoError(t, a.ask(&run))
+		e := train.Event{Kind: train.Ended, Step: row.step, BestStep: row.best, State: struct{ train.State }{}}
+		require.NoError(t, run.Hooks[0].Event(t.Context(), e))
+		assert.Equal(t, row.later, a.best, row)
+		a.questions = []question{{[]int32{1, 2}, []int32{3, 0}}}
+		require.NoError(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step}))
+		assert.Contains(t, out.String(), "after tuning\n  question  ")
+		require.Error(t, c.askBest(t.Context(), a, base, train.Result{BestStep: found.Step + 1}), "it is not there")
+	}
 }
 
 func TestShellWord(t *testing.T) {

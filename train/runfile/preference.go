@@ -65,8 +65,6 @@ func (c *Config) validatePreference() error {
 		return c.invalid("preference.loss", p.Loss, "none without data.jsonl, the rows with pairs")
 	case p.Loss == model.PreferSigmoid && !c.LoRA.On():
 		return c.invalid("preference.loss", p.Loss, "orpo or simpo without adapters (lora.rank, lora.from): the reference is the model without them")
-	case c.Pipeline.Stages > 1:
-		return c.invalid("pipeline.stages", c.Pipeline.Stages, "1 with preference.loss "+p.Loss)
 	case c.Train.Batch/c.Pipeline.Microbatches%2 != 0:
 		return c.invalid("train.batch", c.Train.Batch, "an even number of sequences a microbatch with preference.loss "+p.Loss+": a pair has two")
 	}

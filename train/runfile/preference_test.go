@@ -25,7 +25,6 @@ func TestPreference(t *testing.T) {
 		{[]string{"data.field=x"}, "data.field (--set): found \"x\", wanted nothing with preference.loss sigmoid", nil},
 		{[]string{"preference.orpo_lambda=2"}, "preference.orpo_lambda (--set): found 2.0, wanted nothing with preference.loss sigmoid", nil},
 		{[]string{"preference.loss=none", "preference.beta=2"}, "preference.beta (--set): found 2.0, wanted nothing with preference.loss none", nil},
-		{[]string{"pipeline.stages=2"}, "pipeline.stages (--set): found 2, wanted 1 with preference.loss sigmoid", nil},
 		{[]string{"train.batch=6", "pipeline.microbatches=2"}, "train.batch (--set): found 6, wanted an even number of sequences a microbatch", nil},
 	} {
 		c := New()

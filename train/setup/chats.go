@@ -38,10 +38,7 @@ func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (data.Chats, erro
 		}
 		return c, nil
 	}
-	beside := t.Path
-	if info, err := os.Stat(beside); err == nil && !info.IsDir() {
-		beside = filepath.Dir(beside)
-	}
+	beside := t.beside()
 	c.Template, c.Lacking = chat.Open(beside, what)
 	if errors.Is(c.Lacking, chat.ErrNone) && dir != "" && dir != beside {
 		beside = dir
@@ -61,6 +58,14 @@ func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (data.Chats, erro
 	return c, err
 }
 
+// beside is the directory that the tokenizer is in; "" for none.
+func (t Tokens) beside() string {
+	if info, err := os.Stat(t.Path); err == nil && !info.IsDir() {
+		return filepath.Dir(t.Path)
+	}
+	return t.Path
+}
+
 // withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds that one
 // beside it.
 func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
@@ -73,8 +78,10 @@ func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
 
 // savedWith is the template that a checkpoint beside t has of its run; "": the directory's own.
 func (t Tokens) savedWith(cfg *runfile.Config) string {
-	if _, err := os.Stat(filepath.Join(t.Path, chat.File)); err == nil {
-		return ""
+	if dir := t.beside(); dir != "" {
+		if _, err := os.Stat(filepath.Join(dir, chat.File)); err == nil {
+			return ""
+		}
 	}
 	return cfg.Data.Template
 }

@@ -284,3 +284,45 @@ func TestARunWithATokenizer(t *testing.T) {
 	_, _, err = trained(filepath.Join(folder, "talk"), 0, chats...)
 	require.ErrorContains(t, err, "fingerprint")
 }
+
+// letters is a tokenizer of "ab", whose first token is no text.
+type letters struct{ train.Tokenizer }
+
+func (letters) Size() int { return 3 }
+
+func (letters) Encode(text string) ([]int32, error) {
+	if strings.Trim(text, "ab") != "" {
+		return nil, errors.New("unknown letter")
+	}
+	return make([]int32, len(text)), nil
+}
+
+func (letters) Continue([]int32) train.TextStream { return spelt{} }
+
+type spelt struct{}
+
+func (spelt) Next(token int32) string { return []string{"", "a", "b"}[token] }
+func (spelt) End() string             { return "" }
+
+// A prompt that nobody has chosen is one that the tokenizer knows.
+func TestPromptIsKnown(t *testing.T) {
+	assert.Equal(t, "a", known(letters{}, "\n"))
+	assert.Equal(t, "b", known(letters{}, "b"))
+	assert.Equal(t, "\n", known(train.Bytes, "\n"))
+}
+
+// A checkpoint has the template that its run learned by beside its tokenizer, whether that is named as a directory or as a file; where there is no tokenizer,
+// a template that lies in the working directory is none of the run's.
+func TestTemplateThatWasSaved(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	file := filepath.Join(dir, "tokenizer.json")
+	for _, name := range []string{"chat_template.jinja", "tokenizer.json"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
+	}
+	cfg := runfile.New()
+	cfg.Data.Template = "chatml"
+	assert.Empty(t, Tokens{Path: dir}.savedWith(cfg))
+	assert.Empty(t, Tokens{Path: file}.savedWith(cfg))
+	assert.Equal(t, "chatml", Tokens{}.savedWith(cfg))
+}

@@ -73,6 +73,9 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	}
 	run.Tokenizer = begin.Tokens.Text()
 	run.Sample.Prompt, run.Sample.Stop, run.Sample.Seed = prompt(cfg), begin.Tokens.Ends(), cfg.Train.Seed
+	if run.Tokenizer != nil && cfg.Train.Sample.Prompt == "" {
+		run.Sample.Prompt = known(run.Tokenizer, run.Sample.Prompt)
+	}
 	if run.Tokenizer == nil || begin.Tokens.Tokenizer == nil && text.Tokens != byteTokens { // nothing makes text of tokens
 		run.Sample.Tokens = 0
 	}
@@ -129,6 +132,21 @@ func prompt(cfg *runfile.Config) string {
 		return "func "
 	}
 	return "\n"
+}
+
+// known is a prompt that nobody has chosen, or the first text of a token if the tokenizer does not have what that is made of.
+func known(t train.Tokenizer, prompt string) string {
+	encodes := func(text string) bool {
+		ids, err := t.Encode(text)
+		return err == nil && len(ids) > 0
+	}
+	for id := int32(0); !encodes(prompt) && int(id) < t.Size(); id++ {
+		s := t.Continue(nil)
+		if text := s.Next(id) + s.End(); text != "" && encodes(text) {
+			return text
+		}
+	}
+	return prompt
 }
 
 // given are the run files as they were.

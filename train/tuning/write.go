@@ -1,6 +1,7 @@
 package tuning
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -137,9 +138,15 @@ func (r Recipe) Write(w io.Writer, g Given) error {
 	return write(w, append([]Choice{g.choice()}, r.Choices()...)...)
 }
 
+// head is what a run file of choices begins with.
+const head = "# How gputrain tune trains this model. The same command resumes with these choices; --set changes one.\n"
+
+// Wrote tells a run file of choices from others by how it begins.
+func Wrote(text []byte) bool { return bytes.HasPrefix(text, []byte(head)) }
+
 func write(w io.Writer, choices ...Choice) error {
 	var b strings.Builder
-	b.WriteString("# How gputrain tune trains this model. The same command resumes with these choices; --set changes one.\n")
+	b.WriteString(head)
 	for _, section := range sections {
 		begun := false
 		for _, c := range choices {

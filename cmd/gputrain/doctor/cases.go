@@ -82,14 +82,15 @@ func (f Folder) Open(name string) (fs.File, error) {
 	return file, nil
 }
 
-// RunCase runs the case in dir, a folder called name, on dev. An unknown kind or optimizer, another format version or a damaged case is
-// a failure of that case.
-func RunCase(ctx context.Context, dev *gpu.Device, name string, dir fs.FS) Result {
-	seen, err := runCase(ctx, dev, dir)
+// RunCase runs the case in dir, a folder called name, on the first of the devices. Models, with or without adapters, are cut into a stage for each.
+// An unknown kind or optimizer, another format version or a damaged case is a failure of that case.
+func RunCase(ctx context.Context, devices []*gpu.Device, name string, dir fs.FS) Result {
+	adapter := devices[0].Adapter()
+	seen, err := runCase(ctx, devices, dir)
 	if err != nil {
-		return Failed(name, dev.Adapter(), err)
+		return Failed(name, adapter, err)
 	}
-	r := Result{Case: name, Adapter: AdapterName(dev.Adapter())}
+	r := Result{Case: name, Adapter: AdapterName(adapter)}
 	r.Pass, r.MaxError, r.Tolerance, r.Worst = seen.result()
 	return r
 }
@@ -115,7 +116,8 @@ func finite(x float64) float64 {
 	return max(-math.MaxFloat64, min(x, math.MaxFloat64))
 }
 
-func runCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (seen *comparison, err error) {
+func runCase(ctx context.Context, devices []*gpu.Device, dir fs.FS) (seen *comparison, err error) {
+	dev := devices[0]
 	c, err := loadCase(dir)
 	if err != nil {
 		return nil, err
@@ -132,15 +134,15 @@ func runCase(ctx context.Context, dev *gpu.Device, dir fs.FS) (seen *comparison,
 	case "wk_unit":
 		seen, err = runUnit(ctx, dev, c)
 	case "model":
-		seen, err = runModel(ctx, dev, c, dir)
+		seen, err = runModel(ctx, devices, c, dir)
 	case "lora":
-		seen, err = runLoRA(ctx, dev, c, dir)
+		seen, err = runLoRA(ctx, devices, c, dir)
 	case "dpo":
-		seen, err = runPreference(ctx, dev, c, dir)
+		seen, err = runPreference(ctx, devices, c, dir)
 	case "nf4":
 		seen, err = runNF4(ctx, dev, c)
 	case "packed":
-		seen, err = runPacked(ctx, dev, c, dir)
+		seen, err = runPacked(ctx, devices, c, dir)
 	}
 	return seen, err
 }

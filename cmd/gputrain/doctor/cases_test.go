@@ -172,7 +172,7 @@ func TestCasesOnDevice(t *testing.T) {
 		cases, err := Cases()
 		require.NoError(t, err)
 		for _, name := range embeddedOf(t, "optimizer", "clip", "schedule", "prng", "wk_unit") {
-			r := RunCase(t.Context(), d, name, cases[name])
+			r := RunCase(t.Context(), []*gpu.Device{d}, name, cases[name])
 			require.Empty(t, r.Error, name)
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 			assert.Equal(t, name, r.Case)
@@ -232,13 +232,13 @@ func TestRunCaseRefuses(t *testing.T) {
 		`{"format_version":1,"name":"x","kind":"clip"}`: "tensors.safetensors",
 		`{"format_version":1,`:                          "case.json",
 	} {
-		r := RunCase(t.Context(), dry, "x", fstest.MapFS{"case.json": {Data: []byte(text)}})
+		r := RunCase(t.Context(), []*gpu.Device{dry}, "x", fstest.MapFS{"case.json": {Data: []byte(text)}})
 		assert.Contains(t, r.Error, want)
 		assert.False(t, r.Pass)
 	}
 	empty := &fstest.MapFile{Data: append([]byte{8, 0, 0, 0, 0, 0, 0, 0}, "{}      "...)}
 	run := func(text string) Result {
-		return RunCase(context.Background(), dry, "x", fstest.MapFS{"case.json": {Data: []byte(text)}, "tensors.safetensors": empty})
+		return RunCase(context.Background(), []*gpu.Device{dry}, "x", fstest.MapFS{"case.json": {Data: []byte(text)}, "tensors.safetensors": empty})
 	}
 	assert.Contains(t, run(`{"format_version":1,"name":"x","kind":"optimizer","optimizer":"adamv"}`).Error, `did you mean "adamw"?`)
 	assert.Contains(t, run(`{"format_version":1,"name":"x","kind":"prng"}`).Error, "entries: found none")

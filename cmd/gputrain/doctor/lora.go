@@ -28,13 +28,13 @@ type loraCase struct {
 // fasterLeaves are those of an adapter whose rate LoRA+ multiplies (Hayou et al. 2024, arXiv:2402.12354).
 const fasterLeaves = `\.(lora_B\.weight|lora_magnitude_vector)$`
 
-// runLoRA trains the adapter of a case on the device.
-func runLoRA(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+// runLoRA trains the adapter of a case on the devices.
+func runLoRA(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
 	l, err := loadLoRA(c, dir)
 	if err != nil {
 		return nil, err
 	}
-	run, err := newDeviceModel(ctx, dev, &l.modelCase)
+	run, err := newModelRun(ctx, devices, &l.modelCase)
 	if err != nil {
 		return nil, err
 	}

@@ -46,13 +46,25 @@ type modelRun interface {
 	params() ([]buffers.Host, error)
 }
 
-// runModel trains the model of a case on the device.
-func runModel(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+// newModelRun is one on a device, or on a stage for each of several.
+func newModelRun(ctx context.Context, devices []*gpu.Device, m *modelCase) (interface {
+	pairRun
+	release()
+}, error,
+) {
+	if len(devices) == 1 {
+		return newDeviceModel(ctx, devices[0], m)
+	}
+	return newStagedModel(ctx, devices, m)
+}
+
+// runModel trains the model of a case on the devices.
+func runModel(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
 	m, err := loadModel(c, dir)
 	if err != nil {
 		return nil, err
 	}
-	run, err := newDeviceModel(ctx, dev, m)
+	run, err := newModelRun(ctx, devices, m)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 type deviceModel struct {
 	*deviceRun
 	dev           *gpu.Device
+	m             *modelCase
 	frozen        *buffers.Tree // nil: everything is trained
 	loss, forward *compile.Program
 	figures       []string // the outputs of loss, but for gradients
@@ -34,7 +35,7 @@ func newDeviceModel(ctx context.Context, dev *gpu.Device, m *modelCase) (*device
 	if err != nil {
 		return nil, err
 	}
-	d := &deviceModel{deviceRun: run, dev: dev}
+	d := &deviceModel{deviceRun: run, dev: dev, m: m}
 	if len(m.frozen) > 0 {
 		d.frozen, err = buffers.Upload(dev, "case.frozen", m.frozen, buffers.F32)
 	}

@@ -136,7 +136,7 @@ func TestTwinFollowsGoldenModels(t *testing.T) {
 func TestDeviceFollowsFamilies(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for _, name := range gputest.Some(t, dev, familyCases) {
-			r := RunCase(context.Background(), dev, name, Folder(filepath.Join(families, filepath.FromSlash(name))))
+			r := RunCase(context.Background(), []*gpu.Device{dev}, name, Folder(filepath.Join(families, filepath.FromSlash(name))))
 			require.Empty(t, r.Error, name)
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 			t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
@@ -180,7 +180,7 @@ func TestDeviceFollowsGoldenModels(t *testing.T) {
 		cases, err := Cases()
 		require.NoError(t, err)
 		for _, name := range gputest.Some(t, dev, modelCases) {
-			r := RunCase(context.Background(), dev, name, cases[name])
+			r := RunCase(context.Background(), []*gpu.Device{dev}, name, cases[name])
 			require.Empty(t, r.Error, name)
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 			t.Logf("%s: worst %s: %g of %g", name, r.Worst, r.MaxError, r.Tolerance)
@@ -286,7 +286,7 @@ func TestDeviceFollowsOtherModels(t *testing.T) {
 	cases := unseenModels(t)
 	gputest.Each(t, func(t *testing.T, dev *gpu.Device) {
 		for name, dir := range cases {
-			r := RunCase(context.Background(), dev, name, dir)
+			r := RunCase(context.Background(), []*gpu.Device{dev}, name, dir)
 			require.Empty(t, r.Error, name)
 			assert.True(t, r.Pass, "%s: %s: %g, allowed %g", name, r.Worst, r.MaxError, r.Tolerance)
 		}

@@ -75,6 +75,15 @@ func (o *optimizerCase) translate(config map[string]any) {
 
 // transform builds the optimizer of the case.
 func (o *optimizerCase) transform() (optim.Transform, error) {
+	c, err := o.optimizer()
+	if err != nil {
+		return optim.Transform{}, err
+	}
+	return c.Build()
+}
+
+// optimizer says which one that is.
+func (o *optimizerCase) optimizer() (c optim.Config, err error) {
 	options := optim.Options{
 		Schedule: o.Schedule, ClipGrad: o.ClipGrad, WeightDecay: o.WeightDecay,
 		AccumulationSteps: o.AccumulationSteps, Numerics: optim.EFormer, Rates: o.rates,
@@ -88,15 +97,15 @@ func (o *optimizerCase) transform() (optim.Transform, error) {
 	config := map[string]any{}
 	if raw := bytes.TrimSpace(o.Config); len(raw) > 0 {
 		if err := json.Unmarshal(raw, &config); err != nil {
-			return optim.Transform{}, fmt.Errorf("config: %w", err)
+			return c, fmt.Errorf("config: %w", err)
 		}
 	}
 	o.translate(config)
 	parameters, err := json.Marshal(config)
 	if err != nil {
-		return optim.Transform{}, fmt.Errorf("config: %w", err)
+		return c, fmt.Errorf("config: %w", err)
 	}
-	return optim.Build(o.Optimizer, options, parameters)
+	return optim.Config{Name: o.Optimizer, Parameters: parameters, Options: options}, nil
 }
 
 // runOptimizer makes all calls of a case on the device.

@@ -59,8 +59,8 @@ func loadPacked(c *goldenCase, dir fs.FS) (*packedCase, error) {
 	return p, nil
 }
 
-// runPacked compares logits, loss and gradients on the device.
-func runPacked(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+// runPacked compares logits, loss and gradients on the devices.
+func runPacked(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
 	p, err := loadPacked(c, dir)
 	if err != nil {
 		return nil, err
@@ -69,6 +69,10 @@ func runPacked(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (
 	if err != nil {
 		return nil, err
 	}
+	if len(devices) > 1 {
+		return p.onStages(ctx, devices, c, names)
+	}
+	dev := devices[0]
 	tree, err := buffers.Upload(dev, "params", p.initial, buffers.F32)
 	if err != nil {
 		return nil, err

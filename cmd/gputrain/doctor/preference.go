@@ -12,9 +12,11 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/model"
+	"gputrain/state"
 )
 
 // preferenceCase is case.json of kind dpo: an adapter that is trained on pairs of completions.
@@ -64,19 +66,19 @@ func batch(pairs []pair, seq int) (tokens, labels []int32) {
 	return tokens, labels
 }
 
-// pairRun is a modelRun whose steps learn pairs, and tell the figures of them by name.
+// pairRun is a modelRun whose steps learn pairs, and tell the figures of them by name: of each pair, or with an "accuracy" among them their means.
 type pairRun interface {
 	modelRun
-	stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error)
+	stepPairs(tokens, labels []int32) (map[string][]float32, error)
 }
 
-// runPreference trains the adapter of a case on the device.
-func runPreference(ctx context.Context, dev *gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
+// runPreference trains the adapter of a case on the devices.
+func runPreference(ctx context.Context, devices []*gpu.Device, c *goldenCase, dir fs.FS) (*comparison, error) {
 	p, err := loadPreference(c, dir)
 	if err != nil {
 		return nil, err
 	}
-	run, err := newDeviceModel(ctx, dev, &p.modelCase)
+	run, err := newModelRun(ctx, devices, &p.modelCase)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +177,7 @@ func (c *goldenCase) trainPairs(p *preferenceCase, run pairRun) (*comparison, er
 				return nil, err
 			}
 		}
-		found, err := run.stepPairs(tokens, p.prefer.Inputs(tokens, labels, p.Batch))
+		found, err := run.stepPairs(tokens, labels)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", step, err)
 		}
@@ -226,7 +228,7 @@ func (c *goldenCase) firstPairs(p *preferenceCase, seen *comparison, found map[s
 		{"reference_logps/rejected", "reference_rejected"},
 	} {
 		got, there := found[t.figure]
-		if !there {
+		if _, means := found["accuracy"]; means || !there {
 			continue
 		}
 		want, err := c.tensors.Float32("expect/0/" + t.name)
@@ -252,12 +254,15 @@ func (c *goldenCase) compareFigures(p *preferenceCase, seen *comparison, step in
 	got["nll"] /= float64(p.Batch / 2) // a share of the sum over the pairs
 	chosen, rejected := found["rewards_chosen"], found["rewards_rejected"]
 	got["margin"] = got["rewards_chosen"] - got["rewards_rejected"]
-	got["accuracy"] = mean(chosen, func(i int) float64 {
-		if chosen[i] > rejected[i] {
-			return 1
-		}
-		return 0
-	})
+	_, means := found["accuracy"]
+	if !means {
+		got["accuracy"] = mean(chosen, func(i int) float64 {
+			if chosen[i] > rejected[i] {
+				return 1
+			}
+			return 0
+		})
+	}
 	if odds, there := found["log_odds"]; there {
 		got["log_odds_ratio"] = mean(odds, func(i int) float64 { return -math.Log1p(math.Exp(-float64(odds[i]))) })
 	}
@@ -266,7 +271,7 @@ func (c *goldenCase) compareFigures(p *preferenceCase, seen *comparison, step in
 		"loss": p.Tolerance.Loss, "rewards_chosen": l.Rewards, "rewards_rejected": l.Rewards, "margin": l.Rewards, "accuracy": l.Accuracy,
 		"logps_chosen": l.LogPs, "logps_rejected": l.LogPs, "grad_norm": l.GradNorm,
 	}
-	if p.prefer.Loss == model.PreferORPO {
+	if p.prefer.Loss == model.PreferORPO && !means {
 		within["nll"], within["log_odds"], within["log_odds_ratio"] = p.Tolerance.Loss, p.Tolerance.Loss, p.Tolerance.Loss
 	}
 	for _, name := range slices.Sorted(maps.Keys(within)) {
@@ -304,28 +309,14 @@ func norm(of []buffers.Host) float64 {
 	return math.Sqrt(sum)
 }
 
-func (d *deviceModel) stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error) {
-	for name := range d.loss.Inputs() {
-		var err error
-		switch name {
-		case model.InputTokens:
-			err = d.loss.WriteInts(name, tokens)
-		case model.InputLabels:
-			err = d.loss.WriteInts(name, in.Labels)
-		case model.InputWeights:
-			err = d.loss.WriteFloats(name, in.Weights)
-		case model.InputPairs:
-			err = d.loss.WriteFloats(name, in.Counts)
-		case model.InputLossScale:
-			err = d.loss.WriteFloats(name, []float32{1 / float32(in.Pairs)})
-		case model.InputLearnedScale:
-			err = d.loss.WriteFloats(name, []float32{float32(in.Pairs) / float32(in.Learned)})
-		default:
-			err = fmt.Errorf("input %q: nothing to write", name)
-		}
-		if err != nil {
-			return nil, err
-		}
+func (d *deviceModel) stepPairs(tokens, labels []int32) (map[string][]float32, error) {
+	rows := d.m.Batch
+	in := d.m.prefer.Inputs(tokens, labels, rows)
+	f := state.Feed{
+		Batch: data.Batch{Rows: rows, Tokens: tokens}, Pairs: &in, LossScale: 1 / float32(in.Pairs), LearnedScale: model.LearnedScale(int64(in.Pairs), int64(in.Learned)),
+	}
+	if err := f.Write(d.loss); err != nil {
+		return nil, err
 	}
 	if err := d.update(); err != nil {
 		return nil, err

@@ -22,7 +22,8 @@ import (
 )
 
 // stepPairs is that of the graph of the objective, in float64.
-func (d *twinModel) stepPairs(tokens []int32, in model.PairInputs) (map[string][]float32, error) {
+func (d *twinModel) stepPairs(tokens, labels []int32) (map[string][]float32, error) {
+	in := d.m.prefer.Inputs(tokens, labels, d.m.Batch)
 	feeds := d.feeds(tokens)
 	feeds[model.InputLabels] = widened([]int{len(in.Labels)}, in.Labels)
 	feeds[model.InputWeights] = widened([]int{len(in.Weights)}, in.Weights)
@@ -85,7 +86,7 @@ func logP(logits *graph.Array, i int, id int32) float64 {
 
 func sigma(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-func (h *byHand) stepPairs(ids []int32, _ model.PairInputs) (map[string][]float32, error) {
+func (h *byHand) stepPairs(ids, _ []int32) (map[string][]float32, error) {
 	pairs := h.p.pairs[h.done*h.p.Batch/2 : (h.done+1)*h.p.Batch/2]
 	h.done++
 	feeds := h.feeds(ids)
@@ -250,7 +251,7 @@ func madePairs(t *testing.T, def model.Definition, prefer model.Preference) (*go
 		tokens, _ := batch(pairs, p.SeqLen)
 		logits, err := hand.logits(tokens)
 		require.NoError(t, err)
-		found, err := hand.stepPairs(tokens, model.PairInputs{})
+		found, err := hand.stepPairs(tokens, nil)
 		require.NoError(t, err)
 		metrics := map[string]float64{"grad_norm": norm(hand.last), "accuracy": 0}
 		for name, values := range found {

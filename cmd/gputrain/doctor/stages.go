@@ -1,0 +1,179 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gputrain/buffers"
+	"gputrain/data"
+	"gputrain/gpu"
+	"gputrain/optim"
+	"gputrain/pipeline"
+	"gputrain/pipeline/partition"
+	"gputrain/state"
+)
+
+// stagedModel is a modelRun on the stages of a pipeline, with the passes, schedule and updates of a run.
+type stagedModel struct {
+	ctx   context.Context
+	state *pipeline.State
+}
+
+func newStagedModel(ctx context.Context, devices []*gpu.Device, m *modelCase) (*stagedModel, error) {
+	optimizer, err := m.optimizer()
+	if err != nil {
+		return nil, err
+	}
+	return onStages(ctx, devices, slices.Concat(m.initial, m.frozen), state.Config{
+		Definition: m.def, Optimizer: optimizer, Batch: m.Batch, Sequence: m.SeqLen, Preference: m.prefer,
+	})
+}
+
+// onStages makes a model with a stage on each of the devices.
+func onStages(ctx context.Context, devices []*gpu.Device, params []buffers.Host, c state.Config) (*stagedModel, error) {
+	c.Sampling = true
+	built, err := c.Build()
+	if err != nil {
+		return nil, err
+	}
+	units, err := partition.Units(built)
+	if err != nil {
+		return nil, err
+	}
+	assignment, err := partition.Auto(units, len(devices), 1, nil)
+	if err != nil {
+		return nil, err
+	}
+	s, err := pipeline.Create(ctx, devices, pipeline.Config{State: c, Assignment: assignment}, params)
+	if err != nil {
+		return nil, err
+	}
+	return &stagedModel{ctx, s}, nil
+}
+
+// logits takes each row in token by token.
+func (s *stagedModel) logits(tokens []int32) ([]float32, error) {
+	var all []float32
+	for row := range slices.Chunk(tokens, s.state.Config().Sequence) {
+		some, err := s.logitsOf(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+func (s *stagedModel) logitsOf(text []int32) (all []float32, err error) {
+	for i, token := range text {
+		var some []float32
+		if i == 0 {
+			some, err = s.state.Logits(s.ctx, text[:1])
+		} else {
+			some, err = s.state.Decode(s.ctx, token)
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// train makes an update.
+func (s *stagedModel) train(b data.Batch) (m state.Metrics, err error) {
+	b.Rows = s.state.Config().Batch
+	made, err := s.state.TrainStep(s.ctx, b)
+	if err != nil {
+		return m, err
+	}
+	rest, err := s.state.Drain(s.ctx)
+	if made = append(made, rest...); err == nil && len(made) != 1 {
+		err = fmt.Errorf("found the metrics of %d steps, wanted those of one", len(made))
+	}
+	if err != nil {
+		return m, err
+	}
+	return made[0], nil
+}
+
+func (s *stagedModel) step(tokens, labels []int32, _ float32) (float32, error) {
+	m, err := s.train(data.Batch{Tokens: tokens, Labels: labels})
+	return float32(m.Loss), err
+}
+
+func (s *stagedModel) stepPairs(tokens, labels []int32) (map[string][]float32, error) {
+	m, err := s.train(data.Batch{Tokens: tokens, Labels: labels})
+	found := map[string][]float32{}
+	for name, mean := range map[string]float64{
+		"loss": m.Loss, "rewards_chosen": m.Pairs.RewardsChosen, "rewards_rejected": m.Pairs.RewardsRejected,
+		"accuracy": m.Pairs.Accuracy, "logps_chosen": m.Pairs.LogPsChosen, "logps_rejected": m.Pairs.LogPsRejected,
+	} {
+		found[name] = []float32{float32(mean)}
+	}
+	return found, err
+}
+
+func (s *stagedModel) gradients() ([]buffers.Host, error) {
+	_, grads := s.state.Trees()
+	return downloaded(s.ctx, grads)
+}
+
+func (s *stagedModel) params() ([]buffers.Host, error) {
+	params, _ := s.state.Trees()
+	return downloaded(s.ctx, params)
+}
+
+func (s *stagedModel) release() { s.state.Release() }
+
+// downloaded are the leaves of all trees.
+func downloaded(ctx context.Context, trees []*buffers.Tree) (all []buffers.Host, err error) {
+	for _, tree := range buffers.Given(trees...) {
+		some, err := tree.Download(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	slices.SortFunc(all, func(a, b buffers.Host) int { return strings.Compare(a.Path, b.Path) })
+	return all, nil
+}
+
+// onStages compares what a step on stages computes, and the logits of each document as a text of its own.
+func (p *packedCase) onStages(ctx context.Context, devices []*gpu.Device, c *goldenCase, names []string) (*comparison, error) {
+	run, err := onStages(ctx, devices, p.initial, state.Config{
+		Definition: p.def, Optimizer: optim.Config{Name: "sgd"}, Batch: p.Batch, Sequence: p.SeqLen, Documents: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer run.release()
+	found := map[string][]float32{}
+	for from := 0; from < len(p.tokens); {
+		to := from + 1
+		for to < len(p.tokens) && p.positions[to] > 0 {
+			to++
+		}
+		some, err := run.logitsOf(p.tokens[from:to])
+		if err != nil {
+			return nil, err
+		}
+		found["logits"] = append(found["logits"], some...)
+		from = to
+	}
+	m, err := run.train(data.Batch{Tokens: p.tokens, Labels: p.labels, Positions: p.positions})
+	if err != nil {
+		return nil, err
+	}
+	found["loss"] = []float32{float32(m.Loss)}
+	grads, err := run.gradients()
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range grads {
+		found[h.Path] = h.Data
+	}
+	return p.compare(c, names, func(name string) ([]float32, error) { return found[name], nil })
+}
