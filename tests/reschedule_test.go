@@ -34,7 +34,7 @@ func TestReschedule(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, steps, 8)
 	assert.InDelta(t, 1e-2, float64(steps[0].LearningRate), 1e-9)
-	assert.InDelta(t, (2e-2+0.00015)/2, float64(steps[4].LearningRate), 1e-9, "half of the cosine, which ends at the default")
+	assert.InDelta(t, (2e-2+2e-3)/2, float64(steps[4].LearningRate), 1e-9, "half of the cosine, which ends at a tenth of the peak")
 	ok(t, short("8", "--set", "optimizer.learning_rate=2e-2"))
 	ok(t, p.command("eval", "run"))
 }

@@ -69,6 +69,11 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		dir = runDirOf(c.Files, cfg)
 	}
 	c.Fresh = c.Fresh && !startedOver(dir)
+	if !c.Fresh {
+		if err := setup.AsBegun(cfg, dir, c.Reschedule); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(c.out, "preparing the run in %s\n", dir)
 	if limit := cfg.Train.TimeLimit.Time(); limit > 0 { // of the command, of which the run is only a part
 		within, cancel := context.WithDeadlineCause(ctx, begin.Add(limit), &train.TimeLimitError{Limit: limit})

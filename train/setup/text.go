@@ -105,7 +105,7 @@ func layEpochs(cfg *runfile.Config, text *data.Corpus, c state.Config) error {
 	if err != nil {
 		return err
 	}
-	if from := cfg.Origin("train.steps"); from != "default" && cfg.Train.Steps != steps {
+	if from := cfg.Origin("train.steps"); !from.IsDefault() && cfg.Train.Steps != steps {
 		return fmt.Errorf("run file: train.steps (%s): found %d, wanted nothing beside data.epochs (%s): %d epochs are %d steps",
 			from, cfg.Train.Steps, cfg.Origin("data.epochs"), cfg.Data.Epochs, steps)
 	}
