@@ -242,7 +242,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
 	c.Documents, c.Preference = cfg.KeepsApart() && !cfg.Preference.On(), cfg.Preference.Model()
 	c.Companions = begin.Tokens.Companions
-	c.Sequence = sequence(cfg, def)
+	c.Sequence = Context(cfg, def)
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
@@ -274,9 +274,9 @@ func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
 	return nil
 }
 
-// sequence is how many tokens a window has. A run file that was not read by runfile.ReadAll, and a run of a program that did not tell new models from
+// Context is how many tokens a window has. A run file that was not read by runfile.ReadAll, and a run of a program that did not tell new models from
 // read ones, name no context where they have the default: it is then the model's own.
-func sequence(cfg *runfile.Config, def model.Definition) int {
+func Context(cfg *runfile.Config, def model.Definition) int {
 	if cfg.Origin("model.context") != "default" {
 		return min(def.Context(), cfg.Model.Context)
 	}

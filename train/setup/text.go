@@ -48,7 +48,7 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *data.C
 		return nil, tokens, 0, err
 	}
 	defer begin.Release()
-	context = sequence(cfg, def)
+	context = Context(cfg, def)
 	from := Data(cfg, begin.Tokens, def, context)
 	from.Timeout = cfg.Data.Timeout.Time()
 	text, err = OpenText(ctx, from, out)
