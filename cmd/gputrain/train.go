@@ -48,7 +48,7 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	ctx, stop := train.NamedSignals(ctx, c.out, os.Exit, launch.SignalName)
+	ctx, stop := train.NamedSignals(ctx, c.out, os.Exit, launch.SignalName, c.begun.Load)
 	defer stop()
 	if c.group == nil { // several ranks end together
 		defer leaveEarly(ctx, &c.begun, leavePatience, func(err error) {
