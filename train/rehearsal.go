@@ -18,9 +18,9 @@ type rehearsal struct {
 	validation *data.Evaluation
 	times      *times
 	display    *display
-	flops      float64 // of an update, but for the optimizer's
-	peak       float64 // of the devices, a second; 0: nobody knows
-	long       bool    // a pass takes so long that one is enough
+	flops      float64       // of an update, but for the optimizer's
+	peak       float64       // of the devices, a second; 0: nobody knows
+	pass       time.Duration // about what the passes that are measured take, by counts alone
 }
 
 // run tells how long the run will take, before its first step: each kind of work is done once for what drivers compile at its first use,
@@ -48,10 +48,12 @@ func (r *rehearsal) run(ctx context.Context) error {
 		}
 		return each, err
 	}
-	r.long = r.expected() >= measureFor && !r.team.spread()
+	r.pass = r.expected()
 	times := 1 // at first, for what is compiled then; after that as many as training has in flight
 	passes, err := measured(func() (time.Duration, error) {
-		defer func() { times = 2 }()
+		if !r.long() {
+			defer func() { times = 2 }()
+		}
 		return r.state.Rehearse(ctx, times)
 	})
 	if err != nil {
@@ -63,7 +65,7 @@ func (r *rehearsal) run(ctx context.Context) error {
 	}
 	if f.evaluations.many > 0 {
 		once := func() (time.Duration, error) { return r.evaluationTime(ctx, passes) }
-		if r.long { // as the passes were
+		if r.long() { // as the passes were
 			_, own := r.team.part(r.validation)
 			once = func() (time.Duration, error) { return evaluating(c.State, passes, own), nil }
 		}
@@ -101,6 +103,9 @@ func (r *rehearsal) tell() {
 	r.display.say("%s", f.text())
 }
 
+// long tells that passes take long enough for one to be measured alone. Ranks with stages of one model measure equally often.
+func (r *rehearsal) long() bool { return r.pass >= measureFor && !r.team.spread() }
+
 // expected is about how long the passes that are measured take, by counts alone.
 func (r *rehearsal) expected() time.Duration {
 	s := gpu.Typical(r.team.target.Devices()[0].Adapter())
@@ -119,7 +124,7 @@ func (r *rehearsal) expect(ctx context.Context) (err error) {
 }
 
 // Something is measured until so much time has gone, but not more often than that: a machine that does other things as well makes one time a
-// chance. Where passes take that long, all is measured once, with what drivers compile at its first use.
+// chance. Where passes take that long all is measured once, and passes again if the first took twice what they should, as it does where drivers compile.
 const (
 	measureFor      = time.Second
 	measureMost     = 5
@@ -130,13 +135,13 @@ const (
 func (r *rehearsal) measured(once func() (time.Duration, error)) (time.Duration, error) {
 	begin := time.Now()
 	told, err := once()
-	if r.team.note(err) != nil || r.long {
+	first := time.Since(begin)
+	if r.team.note(err) != nil || r.long() && first < 2*r.pass {
 		return told, err
 	}
-	first := time.Since(begin)
 	begin = time.Now()
 	sum, n := time.Duration(0), 0
-	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor }
+	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor && !r.long() }
 	if r.team.spread() { // equally often on all
 		again = func() bool { return n < measureTogether }
 	}

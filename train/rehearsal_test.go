@@ -16,18 +16,22 @@ import (
 	"gputrain/gpu/gputest"
 )
 
-// Where a pass takes long one is enough.
+// Where a pass takes long one is enough, or two where the first takes twice as long as it should: that was compiled.
 func TestLongPassesAreMeasuredOnce(t *testing.T) {
-	r := &rehearsal{team: &team{}, display: &display{}, long: true}
-	calls := 0
-	each, err := r.measured(func() (time.Duration, error) {
-		calls++
-		return time.Hour, nil
-	})
-	require.NoError(t, err)
-	assert.Equal(t, 1, calls)
-	assert.Equal(t, time.Hour, each)
-	assert.Zero(t, r.display.forecast.compiling, "which one time does not tell apart")
+	for compiles, want := range map[time.Duration]int{0: 1, 2*measureFor + time.Millisecond: 2} {
+		r := &rehearsal{team: &team{}, display: &display{}, pass: measureFor}
+		calls := 0
+		each, err := r.measured(func() (time.Duration, error) {
+			if calls++; calls == 1 {
+				time.Sleep(compiles)
+			}
+			return time.Duration(calls) * time.Hour, nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, want, calls)
+		assert.Equal(t, time.Duration(want)*time.Hour, each, "the last")
+		assert.InDelta(t, compiles.Seconds(), r.display.forecast.compiling.Seconds(), 1)
+	}
 }
 
 // The rehearsal shows how far it is. A run that goes on where steps take long knows the times of an earlier start, unless they are of another program or

@@ -40,13 +40,13 @@ func (c *Config) layRead() {
 		part, what = ofAdapters, "model with adapters"
 	}
 	built := cmp.Or(row.Rate, Default().Optimizer.LearningRate)
-	c.Optimizer.LearningRate = decimal(built / float64(part))
+	c.Optimizer.LearningRate = decimal(built/float64(part), 2)
 	c.origin[rateKey] = Origin(fmt.Sprintf("%s: 1/%d of %s's %g, for a %s", byDefault, part, row.Name, built, what))
 }
 
-// decimal is a number as 15 digits say it: a tenth of 0.0015 is 0.00015, which the floats' quotient is not.
-func decimal(v float64) float64 {
-	out, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 15, 64), 64) // what FormatFloat writes is a number
+// decimal is a number as so many digits say it: a tenth of 0.0015 is 0.00015, which the product of the floats is not.
+func decimal(v float64, digits int) float64 {
+	out, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64) // what FormatFloat writes is a number
 	return out
 }
 
@@ -55,7 +55,7 @@ func (o Optimizer) RateEnd() float64 {
 	if end := o.Schedule.LearningRateEnd; end != nil {
 		return *end
 	}
-	return decimal(o.LearningRate * o.Schedule.LearningRateEndRatio)
+	return decimal(o.LearningRate*o.Schedule.LearningRateEndRatio, 15)
 }
 
 // CheckRates refuses a rate that ends above its peak, unless the run began with it (AsBegun).

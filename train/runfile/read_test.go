@@ -61,6 +61,7 @@ func TestRateOfReadModels(t *testing.T) {
 		{[]string{"optimizer.name=lion"}, 0.0015, "default"},
 		{[]string{"model.from=m"}, 5e-5, "default: 1/30 of adamw's 0.0015, for a model that was read"},
 		{[]string{"model.from=m", "optimizer.name=lion"}, 1e-5, "default: 1/30 of lion's 0.0003, for a model that was read"},
+		{[]string{"model.from=m", "optimizer.name=sgd"}, 0.0033, "default: 1/30 of sgd's 0.1, for a model that was read"},
 		{[]string{"model.from=m", "lora.rank=8"}, 1.5e-4, "default: 1/10 of adamw's 0.0015, for a model with adapters"},
 		{[]string{"model.from=m", "optimizer.learning_rate=0.0015"}, 0.0015, "--set"},
 	} {
