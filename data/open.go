@@ -134,7 +134,7 @@ type countedReader struct {
 
 // ReadAt is a read that may hang.
 func (c countedReader) ReadAt(p []byte, at int64) (int, error) {
-	return c.do(c.name, func() (int, error) { return c.from.ReadAt(p, at) })
+	return c.do(c.name, at, func() (int, error) { return c.from.ReadAt(p, at) })
 }
 
 // splitDocuments parts the documents and lays each part into windows.

@@ -16,8 +16,9 @@ type reading struct {
 	config Config
 
 	mu       sync.Mutex
-	progress Progress       // without the time
-	under    []*readRequest // under way, the oldest first
+	progress Progress         // without the time
+	under    []*readRequest   // under way, the oldest first
+	reached  map[string]int64 // bytes of each file that this phase has read: what is read twice, for its fingerprint, counts once
 
 	unfinished unfinished
 }
@@ -81,7 +82,7 @@ func (r *reading) begin(phase string, files []file) {
 		p.Of += f.size
 	}
 	r.mu.Lock()
-	r.progress = p
+	r.progress, r.reached = p, nil
 	r.mu.Unlock()
 }
 
@@ -95,8 +96,8 @@ func (r *reading) late() error {
 	return nil
 }
 
-// do makes one read of a file, unless the reading is over.
-func (r *reading) do(name string, read func() (int, error)) (int, error) {
+// do makes one read of a file from an offset on, unless the reading is over.
+func (r *reading) do(name string, offset int64, read func() (int, error)) (int, error) {
 	if r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
 	}
@@ -108,14 +109,20 @@ func (r *reading) do(name string, read func() (int, error)) (int, error) {
 	r.mu.Lock()
 	i := slices.Index(r.under, now)
 	r.under = slices.Delete(r.under, i, i+1)
-	r.progress.Bytes += int64(n)
+	if end, was := offset+int64(n), r.reached[name]; end > was {
+		if r.reached == nil {
+			r.reached = map[string]int64{}
+		}
+		r.reached[name] = end
+		r.progress.Bytes += min(int64(n), end-was)
+	}
 	r.mu.Unlock()
 	return n, err
 }
 
 // file reads a whole file.
 func (r *reading) file(name string) (content []byte, err error) {
-	_, err = r.do(name, func() (int, error) {
+	_, err = r.do(name, 0, func() (int, error) {
 		content, err = os.ReadFile(name)
 		return len(content), err
 	})
@@ -124,6 +131,6 @@ func (r *reading) file(name string) (content []byte, err error) {
 
 // at fills dst from offset on.
 func (r *reading) at(name string, from io.ReaderAt, dst []byte, offset int64) error {
-	_, err := r.do(name, func() (int, error) { return len(dst), readBytes(from, dst, offset) })
+	_, err := r.do(name, offset, func() (int, error) { return len(dst), readBytes(from, dst, offset) })
 	return err
 }

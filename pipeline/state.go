@@ -53,9 +53,6 @@ func (c Config) create(ctx context.Context, devices []*gpu.Device, kernels [][]*
 	if c.State, err = c.State.WithBase(params); err != nil {
 		return nil, err
 	}
-	if params == nil {
-		params = model.Drawn(c.State.Definition, c.State.Seed)
-	}
 	return c.build(ctx, devices, kernels, c.State.Told(params))
 }
 

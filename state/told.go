@@ -4,15 +4,22 @@ import (
 	"sync"
 
 	"gputrain/buffers"
+	"gputrain/model"
 )
 
 // toldBytes is from how many bytes on the progress of loading parameters is told.
 const toldBytes = 256 << 20
 
-// Told are parameters that tell Progress how much of them has been read, where they are large and yet to be read.
-func (c Config) Told(params []buffers.Host) []buffers.Host { return c.told(params, toldBytes) }
+// Told are parameters, nil drawn from Seed, that tell Progress how much of them has been read or drawn, where they are large and yet to be.
+func (c Config) Told(params []buffers.Host) []buffers.Host {
+	return c.told(params, toldBytes)
+}
 
 func (c Config) told(params []buffers.Host, from int) []buffers.Host {
+	phase := "load parameters, MiB"
+	if params == nil {
+		phase, params = "draw parameters, MiB", model.Drawn(c.Definition, c.Seed)
+	}
 	total, done := 0, 0
 	for _, h := range params {
 		if h.Read != nil {
@@ -33,7 +40,7 @@ func (c Config) told(params []buffers.Host, from int) []buffers.Host {
 				before := done >> 20
 				done = min(total, done+4*len(dst)) // stages may share a parameter
 				if now := done >> 20; now > before {
-					c.Progress("load parameters, MiB", now, total>>20)
+					c.Progress(phase, now, total>>20)
 				}
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/model"
 )
 
 // Progress tells how much has been read of what is large and yet to be read, a mebibyte at a time, once each.
@@ -28,4 +29,16 @@ func TestTold(t *testing.T) {
 		require.NoError(t, of[0].Copy(dst, i<<16%(12<<16)))
 	}
 	assert.Equal(t, [][2]int{{1, 3}, {2, 3}, {3, 3}}, seen)
+}
+
+// What is drawn is not said to be loaded.
+func TestToldOfWhatIsDrawn(t *testing.T) {
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 1, Heads: 1, Width: 64, Vocab: 8192, Context: 8})
+	require.NoError(t, err)
+	said := map[string]bool{}
+	c := Config{Definition: def, Progress: func(phase string, _, _ int) { said[phase] = true }}
+	for _, h := range c.told(nil, 1<<20) {
+		require.NoError(t, h.Copy(make([]float32, h.Elements()), 0))
+	}
+	assert.Equal(t, map[string]bool{"draw parameters, MiB": true}, said)
 }

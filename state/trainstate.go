@@ -61,9 +61,6 @@ func CreateFrom(ctx context.Context, dev *gpu.Device, c Config, params []buffers
 	if c, err = c.WithBase(params); err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)
 	}
-	if params == nil {
-		params = model.Drawn(c.Definition, c.Seed)
-	}
 	f := Fields{Definition: c.Definition}
 	if f.Params, f.Frozen, err = c.upload(dev, c.Told(params)); err != nil {
 		return nil, fmt.Errorf("state: create: %w", err)

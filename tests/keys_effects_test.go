@@ -188,6 +188,7 @@ var effects = []effect{
 	{key: "optimizer.schedule.warmup_steps", value: "2", over: linear, sees: first(rates), from: 0.01},
 	{key: "optimizer.schedule.steps", value: "6", over: linear, sees: rates, want: list(0.01, 0.0085, 0.007)},
 	{key: "optimizer.schedule.learning_rate_end", value: "0.004", over: linear, sees: rates, want: list(0.01, 0.008, 0.006)},
+	{key: "optimizer.schedule.learning_rate_end_ratio", value: "0.4", over: append([]string{"optimizer.schedule.learning_rate_end=null"}, linear...), sees: rates, want: list(0.01, 0.008, 0.006)},
 	{key: "optimizer.schedule.exponent", value: "2", sees: rates},
 	{key: "optimizer.weight_decay", value: "0.5", sees: weights},
 	{key: "optimizer.decay_mask", value: "ln_1", sees: weights},

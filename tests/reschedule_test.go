@@ -2,11 +2,13 @@ package tests
 
 import (
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/checkpoint"
 	"gputrain/train"
 )
 
@@ -34,7 +36,28 @@ func TestReschedule(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, steps, 8)
 	assert.InDelta(t, 1e-2, float64(steps[0].LearningRate), 1e-9)
-	assert.InDelta(t, (2e-2+0.00015)/2, float64(steps[4].LearningRate), 1e-9, "half of the cosine, which ends at the default")
+	assert.InDelta(t, (2e-2+2e-3)/2, float64(steps[4].LearningRate), 1e-9, "half of the cosine, which ends at a tenth of the peak")
 	ok(t, short("8", "--set", "optimizer.learning_rate=2e-2"))
 	ok(t, p.command("eval", "run"))
+}
+
+// A run of a program whose rates ended at 0.00015 by default goes on to that end.
+func TestRunGoesOnWithTheDefaultsOfItsRecord(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	dir := p.runDir(t, "run")
+	short := []string{"--set", "train.steps=4", "--set", "train.save_every=2", "--set", "optimizer.schedule.warmup_steps=0", "--set", "train.sample_tokens=0"}
+	ok(t, p.train("run", append(short, "--set", "optimizer.schedule.learning_rate_end=0.00015")...))
+	record := read(t, p.path("run", "run.yaml"))
+	line := regexp.MustCompile(`(learning_rate_end: 0.00015 *# )--set`)
+	require.Regexp(t, line, record)
+	record = regexp.MustCompile(`(?m)^ *learning_rate_end_ratio:.*\n`).ReplaceAllString(line.ReplaceAllString(record, "${1}default"), "")
+	p.write(t, "run/run.yaml", record)
+	require.NoError(t, os.RemoveAll(p.path("run", "checkpoints", checkpoint.DirName(4))))
+	ok(t, p.train("run", short...))
+	steps, _, err := train.ReadMetrics(dir)
+	require.NoError(t, err)
+	require.Len(t, steps, 4)
+	assert.InDelta(t, (1e-2+0.00015)/2, float64(steps[2].LearningRate), 1e-9)
+	assert.Contains(t, read(t, p.path("run", "run.yaml")), "learning_rate_end: 0.00015 ")
 }

@@ -56,7 +56,8 @@ func TestSignalsStopAndSave(t *testing.T) {
 		ended := run.wait(t)
 		require.Equal(t, 3, ended.code, "%s: %s", stop.phase, ended.err)
 		if !stop.unread {
-			assert.Contains(t, ended.err, stop.name+": finishing the step and saving")
+			does := map[bool]string{false: "leaving before the first step", true: "finishing the step and saving"}[stop.saves]
+			assert.Contains(t, ended.err, stop.name+": "+does)
 			assert.Contains(t, ended.err, "gputrain: train: stopped: signal "+stop.name)
 			requireResumed(t, ended.err, expected)
 		}

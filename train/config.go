@@ -40,6 +40,7 @@ type Config struct {
 	Fingerprint string        // of the text (data.Corpus.Fingerprint); a resumed run compares it
 	Notes       []string      // what is said of the text at the start, and in the report (data.Corpus.Notes)
 	Prefetch    int           // batches read ahead
+	Before      []Span        // where time went before the run, as reading its text; it is in the account and in the forecast
 	DataTimeout time.Duration // that a batch may take to be read, or the run ends with a *data.TimeoutError; 0: as long as it takes
 	// Batches makes batches of the caller's own instead of those of Train, from a place on: what it hands out has to be a function of that
 	// place if a stopped run is to go on to the same bits.

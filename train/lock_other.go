@@ -10,7 +10,7 @@ import (
 
 // lockDir takes a run directory for this process: an open file cannot be removed here.
 func lockDir(path string, _ *os.File) (unlock func() error, err error) {
-	path = filepath.Join(path, ".lock")
+	path = filepath.Join(path, lockFileName)
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return nil, fmt.Errorf("%w: %w", errLocked, err)
 	}

@@ -17,7 +17,7 @@ func lockDir(path string, dir *os.File) (unlock func() error, err error) {
 	if err := lockFile(dir); errors.Is(err, errLocked) { // any other error is of a file system that does not lock directories
 		return nil, err
 	}
-	f, err := stranger.OpenFile(filepath.Join(path, ".lock"), os.O_RDWR|os.O_CREATE)
+	f, err := stranger.OpenFile(filepath.Join(path, lockFileName), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type opening struct {
 	*trainer
 	decided reschedule
 	notes   []string // what there is to say of ranks
+	fits    bool     // by plan the devices have what the run takes; else it is refused where it would take that, and nothing is measured for it
 }
 
 // start takes the run directory, makes sure that all ranks are of one run, and opens it.
@@ -291,7 +292,7 @@ func (t *opening) resume(record checkpoint.Record, path string) {
 }
 
 // adapter names the adapters of the run, as checkpoints do.
-func (t *opening) adapter() string { return cmp.Or(t.config.State.Adapter, t.team.target.Adapter()) }
+func (t *trainer) adapter() string { return cmp.Or(t.config.State.Adapter, t.team.target.Adapter()) }
 
 // openLogs rewinds the logs to the state's step.
 func (t *opening) openLogs() (err error) {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"gputrain/gpu"
 	"gputrain/model"
@@ -83,7 +84,7 @@ func (t *opening) faster() (string, error) {
 
 // findPeak asks for what the devices can do.
 func (t *opening) findPeak(ctx context.Context) {
-	if t.config.Peak == nil {
+	if t.config.Peak == nil || !t.fits {
 		return
 	}
 	defer t.times.span(spanPeak)()
@@ -125,12 +126,16 @@ func (t *opening) estimate(from int64) error {
 	if t.meter.peak == 0 || from >= c.Steps {
 		return nil
 	}
-	f, err := guessed(c, from, ownFLOPs(c.State, t.meter.flops), paced(t.team.target.Devices()[0].Adapter(), t.meter.peak*ofPeak))
+	flops := ownFLOPs(c.State, t.meter.flops)
+	speed := paced(t.team.target.Devices()[0].Adapter(), t.meter.peak*ofPeak)
+	f, err := guessed(c, from, flops, speed)
 	if err != nil {
 		return err
 	}
+	pass := time.Duration(flops / float64(max(1, c.State.Share().Count)) / speed.FLOPS * float64(time.Second))
+	rehearsal := max(pass, min(measureMost*pass, measureFor))
 	t.say("at %s of that peak the run takes about %s, and up to a minute more if the driver has yet to compile its kernels; it is measured before the first step",
-		percent(ofPeak), durationText(f.left()))
+		percent(ofPeak), durationText(whole(t.times.list())+rehearsal+f.left()))
 	return nil
 }
 

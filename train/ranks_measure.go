@@ -19,10 +19,18 @@ func (m *team) part(of *data.Evaluation) (first, n int) {
 	return first, (replica+1)*all/replicas - first
 }
 
-// evaluate computes the loss of the validation text, each replica that of some batches; its bits are those of one that computes all.
-func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluation) (state.EvalResult, error) {
+// evaluate computes the loss of the validation text, each replica that of some batches; its bits are those of one that computes all. Of a run that is alone
+// show shows how many batches are done.
+func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluation, show func(done, all int)) (r state.EvalResult, err error) {
 	if m.group == nil {
-		return s.Evaluate(ctx, validation)
+		done, all := 0, validation.Batches()
+		for r, err = range s.Evaluations(ctx, validation) {
+			if done++; err != nil {
+				return state.EvalResult{}, err
+			}
+			show(done, all)
+		}
+		return r, nil
 	}
 	part, err := validation.Part(m.part(validation))
 	if err != nil {

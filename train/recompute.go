@@ -35,7 +35,7 @@ func (t *opening) fit(ctx context.Context) error {
 		if i == 0 {
 			kept = takes
 		}
-		if fits {
+		if t.fits = fits; fits {
 			break
 		}
 	}

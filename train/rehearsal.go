@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gputrain/data"
+	"gputrain/gpu"
 	"gputrain/state"
 )
 
@@ -17,7 +18,9 @@ type rehearsal struct {
 	validation *data.Evaluation
 	times      *times
 	display    *display
-	flops      float64 // of an update, but for the optimizer's
+	flops      float64       // of an update, but for the optimizer's
+	peak       float64       // of the devices, a second; 0: nobody knows
+	pass       time.Duration // about what the passes that are measured take, by counts alone
 }
 
 // run tells how long the run will take, before its first step: each kind of work is done once for what drivers compile at its first use,
@@ -33,9 +36,24 @@ func (r *rehearsal) run(ctx context.Context) error {
 	defer r.times.span(spanForecast)()
 	f := &r.display.forecast
 	f.count(c, from)
+	kinds, done := 1, 0
+	for _, e := range []errand{f.evaluations, f.samples} {
+		kinds += int(min(1, e.many))
+	}
+	r.display.Phase(spanForecast, 0, kinds)
+	measured := func(once func() (time.Duration, error)) (time.Duration, error) {
+		each, err := r.measured(once)
+		if done++; err == nil {
+			r.display.Phase(spanForecast, done, kinds)
+		}
+		return each, err
+	}
+	r.pass = r.expected()
 	times := 1 // at first, for what is compiled then; after that as many as training has in flight
-	passes, err := r.measured(func() (time.Duration, error) {
-		defer func() { times = 2 }()
+	passes, err := measured(func() (time.Duration, error) {
+		if !r.long() {
+			defer func() { times = 2 }()
+		}
 		return r.state.Rehearse(ctx, times)
 	})
 	if err != nil {
@@ -46,12 +64,17 @@ func (r *rehearsal) run(ctx context.Context) error {
 		return err
 	}
 	if f.evaluations.many > 0 {
-		if f.evaluations.each, err = r.measured(func() (time.Duration, error) { return r.evaluationTime(ctx, passes) }); err != nil {
+		once := func() (time.Duration, error) { return r.evaluationTime(ctx, passes) }
+		if r.long() { // as the passes were
+			_, own := r.team.part(r.validation)
+			once = func() (time.Duration, error) { return evaluating(c.State, passes, own), nil }
+		}
+		if f.evaluations.each, err = measured(once); err != nil {
 			return err
 		}
 	}
 	if f.samples.many > 0 {
-		if f.samples.each, err = r.measured(func() (time.Duration, error) { return r.sampleTime(ctx) }); err != nil {
+		if f.samples.each, err = measured(func() (time.Duration, error) { return r.sampleTime(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -59,10 +82,38 @@ func (r *rehearsal) run(ctx context.Context) error {
 		return err
 	}
 	r.tellSubmits()
+	r.tell()
+	return nil
+}
+
+// recall is run with what was measured at an earlier start of the run, at that step.
+func (r *rehearsal) recall(m measured, step int64) {
+	f := &r.display.forecast
+	f.count(r.config, r.state.Step())
+	f.steps.each, f.evaluations.each, f.samples.each, f.checkpoints.each = m.Step, m.Evaluation, m.Sample, m.Checkpoint
+	r.display.say("times as they were measured at step %s", grouped(step))
+	r.tell()
+}
+
+// tell tells the forecast.
+func (r *rehearsal) tell() {
+	f := &r.display.forecast
 	f.spent = whole(r.times.list())
 	f.compiling += r.times.compiled()
 	r.display.say("%s", f.text())
-	return nil
+}
+
+// long tells that passes take long enough for one to be measured alone. Ranks with stages of one model measure equally often.
+func (r *rehearsal) long() bool { return r.pass >= measureFor && !r.team.spread() }
+
+// expected is about how long the passes that are measured take, by counts alone.
+func (r *rehearsal) expected() time.Duration {
+	s := gpu.Typical(r.team.target.Devices()[0].Adapter())
+	if r.peak > 0 {
+		s.FLOPS = r.peak * ofPeak
+	}
+	c := r.config.State
+	return time.Duration(ownFLOPs(c, r.flops) / float64(max(1, c.Share().Count)) / s.FLOPS * float64(time.Second))
 }
 
 // expect makes the forecast that of all ranks, whose slowest the others wait for.
@@ -73,7 +124,7 @@ func (r *rehearsal) expect(ctx context.Context) (err error) {
 }
 
 // Something is measured until so much time has gone, but not more often than that: a machine that does other things as well makes one time a
-// chance.
+// chance. Where passes take that long all is measured once, and passes again if the first took twice what they should, as it does where drivers compile.
 const (
 	measureFor      = time.Second
 	measureMost     = 5
@@ -83,13 +134,14 @@ const (
 // measured is the mean of what once tells, but for the first time: what that took longer than the others went into compiling.
 func (r *rehearsal) measured(once func() (time.Duration, error)) (time.Duration, error) {
 	begin := time.Now()
-	if _, err := once(); r.team.note(err) != nil {
-		return 0, err
-	}
+	told, err := once()
 	first := time.Since(begin)
+	if r.team.note(err) != nil || r.long() && first < 2*r.pass {
+		return told, err
+	}
 	begin = time.Now()
 	sum, n := time.Duration(0), 0
-	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor }
+	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor && !r.long() }
 	if r.team.spread() { // equally often on all
 		again = func() bool { return n < measureTogether }
 	}

@@ -78,11 +78,15 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 	}
 	defer progress.Close()
 	spent := newTimes(time.Now)
+	for _, s := range c.Before {
+		spent.spent[s.Name] += s.Spent
+	}
 	c.State.Progress = spent.phase(progress.Phase)
 	t := newTrainer(c, together, progress, spent)
 	defer t.release()
 	if err := (&opening{trainer: t}).start(ctx); err != nil {
 		_, err = together.agree(ctx, err, false)
+		t.dir.undo()
 		return nothing, together.end(ctx, err)
 	}
 	err = together.end(ctx, t.loop(ctx))
@@ -91,15 +95,17 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		return t.result(), err
 	}
 	err = errors.Join(err, t.tell(context.WithoutCancel(ctx), Event{Kind: Ended, Reason: KindOf(err).Reason(), Err: err, BestStep: t.run.BestStep}))
+	reportErr := t.dir.check()
+	if reportErr == nil {
+		end := t.times.span(spanReport)
+		reportErr = t.reporter.write(KindOf(err).Reason(), t.state.Step())
+		end()
+	}
 	if t.checkpoint != "" && t.dir.check() == nil {
 		t.say("%s at step %s; model in %s, report in %s", KindOf(err).Reason(), grouped(t.state.Step()), t.checkpoint, t.dir.join(reportFile))
 	}
 	progress.Times(t.times.list())
 	progress.Close()
-	reportErr := t.dir.check()
-	if reportErr == nil {
-		reportErr = t.reporter.write(KindOf(err).Reason(), t.state.Step())
-	}
 	if err == nil {
 		err = reportErr
 	}

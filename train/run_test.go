@@ -467,11 +467,25 @@ func (f fullAfter) RemoveAll(path string) error {
 
 func TestOutOfMemoryBeforeTheFirstStep(t *testing.T) {
 	dev := gputest.Device(t, gputest.WithMemoryLimit(300<<10))
-	result, err := Run(t.Context(), dev, tinyRun(t, t.TempDir()))
+	var out bytes.Buffer
+	c := tinyRun(t, filepath.Join(t.TempDir(), "run"))
+	c.Output = &out
+	c.Peak = func(context.Context) (float64, error) {
+		t.Error("what does not fit is measured")
+		return 1e9, nil
+	}
+	result, err := Run(t.Context(), dev, c)
 	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
 	assert.Equal(t, OutOfMemory, result.Reason)
 	assert.Equal(t, 5, result.Reason.ExitCode())
 	assert.ErrorContains(t, err, "lower")
+	assert.NotContains(t, out.String(), "the run takes about")
+	assert.NoDirExists(t, c.Dir)
+
+	c.Dir = t.TempDir() // of somebody
+	_, err = Run(t.Context(), dev, c)
+	require.ErrorIs(t, err, gpu.ErrOutOfMemory)
+	assert.DirExists(t, c.Dir)
 }
 
 func TestConfigErrors(t *testing.T) {

@@ -17,6 +17,9 @@ import (
 // markerFile makes a directory a run directory. It begins with a dot, as what is beside it is for people.
 const markerFile = ".gputrain"
 
+// lockFileName is a file whose lock holds the directory.
+const lockFileName = ".lock"
+
 // markerFormat is the version of markerFile that this program writes and reads.
 const markerFormat = 1
 
@@ -88,11 +91,13 @@ type runDir struct {
 	file   *os.File
 	info   fs.FileInfo
 	unlock func() error
+	made   bool // by this process
 }
 
 // takeDir makes a run directory, or takes one that is there. A directory with files of others under names that a
 // run writes is refused, and so is one of another process.
 func takeDir(path string) (*runDir, error) {
+	_, there := os.Lstat(path)
 	if err := os.MkdirAll(path, 0o777); err != nil {
 		return nil, dirError(path, err)
 	}
@@ -100,7 +105,7 @@ func takeDir(path string) (*runDir, error) {
 	if err != nil {
 		return nil, dirError(path, err)
 	}
-	d := &runDir{path: path, file: file, unlock: func() error { return nil }}
+	d := &runDir{path: path, file: file, unlock: func() error { return nil }, made: errors.Is(there, fs.ErrNotExist)}
 	if d.info, err = file.Stat(); err == nil {
 		err = d.claim()
 	}
@@ -143,6 +148,22 @@ func CheckFree(path string) error {
 
 func (d *runDir) release() {
 	_ = errors.Join(d.unlock(), d.file.Close()) // nothing was written
+}
+
+// undo removes a directory that this process made and that has no run: only what claim put there.
+func (d *runDir) undo() {
+	if d == nil || !d.made || d.check() != nil {
+		return
+	}
+	for _, name := range []string{runFile, metricsFile} {
+		if _, err := os.Lstat(d.join(name)); err == nil {
+			return
+		}
+	}
+	for _, name := range []string{markerFile, lockFileName} {
+		_ = os.Remove(d.join(name)) // a directory that stays is no harm
+	}
+	_ = os.Remove(d.path)
 }
 
 // claim makes sure that the directory is a run's or has nothing of one, locks it and marks it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"gputrain/internal/stranger"
@@ -20,6 +21,74 @@ type session struct {
 	Step    int64     `json:"step"` // that the process went on from; 0: it began
 	Time    time.Time `json:"time"`
 	Adapter string    `json:"adapter"`
+	// Measured is what the process measured before its first step; nil: nothing.
+	Measured *measured `json:"measured,omitempty"`
+}
+
+// measured is how long everything takes that a run does, in nanoseconds, and what that holds for.
+type measured struct {
+	Program      string        `json:"program"`
+	Memory       []uint64      `json:"memory"` // planned bytes of each stage, which tell shapes apart
+	SampleTokens int           `json:"sample_tokens"`
+	Step         time.Duration `json:"step"`
+	Evaluation   time.Duration `json:"evaluation"`
+	Sample       time.Duration `json:"sample"`
+	Checkpoint   time.Duration `json:"checkpoint"`
+}
+
+// measuring is what a measurement of this process would hold for.
+func (t *trainer) measuring() measured {
+	m := measured{Program: programText(), SampleTokens: t.config.Sample.Tokens}
+	for _, s := range t.reporter.planned {
+		m.Memory = append(m.Memory, s.Bytes)
+	}
+	return m
+}
+
+// measuredBefore is what an earlier process of this run measured, and at which step, where that holds for this one: on processors, and where a step takes
+// long. What takes a moment is measured again, and submits to a card are planned by what is measured.
+func (t *trainer) measuredBefore() (found *measured, step int64) {
+	if t.resumed == 0 || t.config.Ranks != nil || t.state.Step() >= t.config.Steps {
+		return nil, 0
+	}
+	for _, d := range t.team.own() {
+		if !d.Limits().Software {
+			return nil, 0
+		}
+	}
+	text, _ := stranger.Read(t.dir.join(sessionsFile)) // where it cannot be read, all is measured
+	want := t.measuring()
+	for line := range bytes.Lines(text) {
+		var s session
+		if json.Unmarshal(line, &s) != nil || s.Measured == nil || s.Adapter != t.adapter() || s.Measured.Step < measureFor {
+			continue
+		}
+		if m := s.Measured; m.Program == want.Program && m.SampleTokens == want.SampleTokens && slices.Equal(m.Memory, want.Memory) {
+			found, step = m, s.Step
+		}
+	}
+	return found, step
+}
+
+// noteMeasured writes what was measured into the line of this process.
+func (t *trainer) noteMeasured() error {
+	f := t.display.forecast
+	if t.session == nil || f.steps.each == 0 {
+		return nil
+	}
+	m := t.measuring()
+	m.Step, m.Evaluation, m.Sample, m.Checkpoint = f.steps.each, f.evaluations.each, f.samples.each, f.checkpoints.each
+	t.session.Measured = &m
+	text, err := stranger.Read(t.dir.join(sessionsFile))
+	if err != nil {
+		return fmt.Errorf("train: run directory: %w", err)
+	}
+	line, err := json.Marshal(t.session)
+	if err != nil {
+		return fmt.Errorf("train: %s: %w", sessionsFile, err)
+	}
+	text = text[:bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n')+1]
+	return t.dir.replace(sessionsFile, append(append(text, line...), '\n'))
 }
 
 // logSession adds a line for this process, unless there is nothing left for it to do.
@@ -32,7 +101,8 @@ func (t *opening) logSession() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("train: run directory: %w", err)
 	}
-	line, err := json.Marshal(session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.adapter()})
+	t.session = &session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.adapter()}
+	line, err := json.Marshal(t.session)
 	if err != nil {
 		return fmt.Errorf("train: %s: %w", sessionsFile, err)
 	}

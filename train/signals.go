@@ -22,11 +22,12 @@ func (e *SignalError) Error() string { return "signal " + e.Name }
 // the process at once, by exit(1); a hangup does not, as a closing terminal may send several. Call stop when the run is over. From the call on
 // the process does not end because nobody reads its output any more.
 func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context.Context, stop func()) {
-	return NamedSignals(ctx, w, exit, os.Signal.String)
+	return NamedSignals(ctx, w, exit, os.Signal.String, func() bool { return true })
 }
 
 // NamedSignals is Signals where signals have names of the caller's: that of a process to which another hands on what the user has sent is not its own.
-func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name func(os.Signal) string) (run context.Context, stop func()) {
+// begun tells whether a step has begun, which is then finished.
+func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name func(os.Signal) string, begun func() bool) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 2)
 	signal.Notify(received, wanted(stopSignals)...)
@@ -38,7 +39,11 @@ func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name fu
 		select {
 		case s := <-received:
 			cancel(&SignalError{s, name(s)})
-			fmt.Fprintf(w, "%s: finishing the step and saving; once more to leave at once\n", name(s))
+			does := "leaving before the first step"
+			if begun() {
+				does = "finishing the step and saving"
+			}
+			fmt.Fprintf(w, "%s: %s; once more to leave at once\n", name(s), does)
 		case <-over:
 			return
 		}

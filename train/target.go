@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ type State interface {
 	SetLimits(l state.Limits)
 	Drain(ctx context.Context) ([]state.Metrics, error)
 	Evaluate(ctx context.Context, e *data.Evaluation) (state.EvalResult, error)
+	Evaluations(ctx context.Context, e *data.Evaluation) iter.Seq2[state.EvalResult, error]
 	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
 	Decoder
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)

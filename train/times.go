@@ -31,6 +31,7 @@ const (
 	spanCopy       = "copy for a checkpoint"
 	spanSaveWait   = "wait for a checkpoint"
 	spanSaveWrite  = "write checkpoints"
+	spanReport     = "report"
 )
 
 // times is where the time of a run goes. A span within another one is taken out of it, so that all together are the whole. It is used from

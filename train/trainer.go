@@ -43,6 +43,7 @@ type trainer struct {
 	sampled    int64 // and of the newest sample
 	evalLoss   float64
 	checkpoint string
+	session    *session // the line of this process; nil: nothing is left to do
 }
 
 func newTrainer(c Config, m *team, p Progress, spent *times) *trainer {
@@ -85,9 +86,14 @@ func (t *trainer) loop(ctx context.Context) error {
 func (t *trainer) steps(ctx context.Context) error {
 	r := rehearsal{
 		config: t.config, team: t.team, state: t.state, validation: t.validation, times: t.times, display: t.display, flops: t.meter.flops,
+		peak: t.meter.peak,
 	}
-	if err := r.run(ctx); err != nil {
+	if known, step := t.measuredBefore(); known != nil {
+		r.recall(*known, step)
+	} else if err := r.run(ctx); err != nil {
 		_, err = t.team.agree(ctx, err, false)
+		return err
+	} else if err := t.noteMeasured(); err != nil {
 		return err
 	}
 	err := t.tell(ctx, Event{Kind: Started})
@@ -265,7 +271,14 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	}
 	defer t.times.span(spanEvaluation)()
 	begin := time.Now()
-	r, err := t.team.evaluate(ctx, t.state, t.validation)
+	long := t.display.forecast.evaluations.each >= measureFor
+	show := func(done, all int) {
+		if long || time.Since(begin) >= measureFor {
+			t.display.Phase(spanEvaluation, done, all)
+		}
+	}
+	show(0, t.validation.Batches())
+	r, err := t.team.evaluate(ctx, t.state, t.validation, show)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"gputrain/cmd/gputrain/lab/compare"
 	"gputrain/gpu"
@@ -130,11 +131,11 @@ func (c *compareCmd) comparison(ctx context.Context, all []entrant, configs []*r
 		result.Entrants = append(result.Entrants, e.describe(configs[i]))
 	}
 	for key, value := range common.Values() {
-		if own(key) || key == "optimizer.schedule.learning_rate_end" {
+		if own(key) || strings.HasPrefix(key, endKey) {
 			continue
 		}
 		result.Settings[key] = value
-		if from := common.Origin(key); from != "default" {
+		if from := common.Origin(key); !from.IsDefault() {
 			result.Origins[key] = string(from)
 		}
 	}

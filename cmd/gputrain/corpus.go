@@ -29,18 +29,16 @@ type textFlags struct {
 	ChangedText bool     `help:"Measure the run's own text even if it has changed since the run learned from it."`
 }
 
-// open opens what the flags name, else the text that the run of a model learned from. Files are read as the run reads its own, as far as
-// it has such.
-func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definition) (text *data.Corpus, tokens data.Source, err error) {
-	cfg, path := runfile.New(), of.Model
-	err = cfg.Record(filepath.Join(path, "run.yaml"))
+// open opens what the flags name, else the text that the run of a model learned from, for windows of so many tokens. Files are read as the run (nil: there
+// is none) reads its own, as far as it has such.
+func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Config, def model.Definition, window int) (text *data.Corpus, tokens data.Source, err error) {
+	cfg, path := run, of.Model
 	given := len(f.Text)+len(f.JSONL) > 0
-	switch {
-	case errors.Is(err, os.ErrNotExist) && given:
-	case errors.Is(err, os.ErrNotExist):
-		return nil, nil, usageError{fmt.Errorf("eval: %s: found no run.yaml that names a text, wanted --text or --jsonl", path)}
-	case err != nil:
-		return nil, nil, err
+	if run == nil {
+		if !given {
+			return nil, nil, usageError{fmt.Errorf("eval: %s: found no run.yaml that names a text, wanted --text or --jsonl", path)}
+		}
+		cfg = runfile.New()
 	}
 	if of.unspoken != nil {
 		return nil, nil, of.unspoken
@@ -49,7 +47,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, def model.Definiti
 	if err != nil {
 		return nil, nil, err
 	}
-	config := setup.Data(cfg, how, def, def.Context())
+	config := setup.Data(cfg, how, def, window)
 	config.Invalid = cmp.Or(f.Invalid, config.Invalid)
 	if fields := (data.Fields{Text: f.Field, Prompt: f.PromptField, Mask: f.MaskField}); fields != (data.Fields{}) {
 		if len(f.JSONL) == 0 {

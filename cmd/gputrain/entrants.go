@@ -73,6 +73,9 @@ func entrants(optimizers, rates []string) ([]entrant, error) {
 	return all, nil
 }
 
+// endKey is the rate at the end, which follows the peak in a comparison.
+const endKey = "optimizer.schedule.learning_rate_end"
+
 // own tells whether a key belongs to the optimizer itself, and cannot be common to all.
 func own(key string) bool {
 	return key == "optimizer.name" || key == "optimizer.learning_rate" || strings.HasPrefix(key, "optimizer.parameters.")
@@ -85,7 +88,7 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 		return nil, err
 	}
 	for key := range cfg.Values() {
-		if from := string(cfg.Origin(key)); own(key) && from != "default" && !c.inFiles(from) {
+		if from := string(cfg.Origin(key)); own(key) && !cfg.Origin(key).IsDefault() && !c.inFiles(from) {
 			return nil, fmt.Errorf("%s (%s): is of one optimizer, but what is laid over a comparison is common to all; wanted --rate NAME=RATE, or --optimizers NAME=FILE with a file of its own", key, from)
 		}
 	}
@@ -99,7 +102,7 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 		if o.value == 0 {
 			continue
 		}
-		if from := cfg.Origin(o.key); from != "default" && !c.inFiles(string(from)) && o.found != o.value {
+		if from := cfg.Origin(o.key); !from.IsDefault() && !c.inFiles(string(from)) && o.found != o.value {
 			return nil, fmt.Errorf("%s %d: %s says %s=%d, wanted one of the two", o.flag, o.value, from, o.key, o.found)
 		}
 		if err := cfg.Lay(o.key, strconv.FormatInt(o.value, 10), runfile.Origin(o.flag)); err != nil {
@@ -108,7 +111,7 @@ func (c *compareCmd) common() (*runfile.Config, error) {
 	}
 	// What a comparison does otherwise than a single run, unless the user has said how.
 	for key, value := range map[string]int64{"train.sample_tokens": 0, "train.keep": 1, "train.eval_every": max(1, cfg.Train.Steps/20)} {
-		if cfg.Origin(key) == "default" {
+		if cfg.Origin(key).IsDefault() {
 			if err := cfg.Lay(key, strconv.FormatInt(value, 10), "compare"); err != nil {
 				return nil, err
 			}
@@ -138,7 +141,7 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	theirs := cfg.Optimizer // of the run files
 	rateFrom, part := cfg.Origin("optimizer.learning_rate"), 0.0
 	if theirs.LearningRate > 0 {
-		part = theirs.Schedule.LearningRateEnd / theirs.LearningRate
+		part = theirs.RateEnd() / theirs.LearningRate
 	}
 	name := e.name
 	if e.part < 1 {
@@ -162,7 +165,7 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 	if err := cfg.Lay("optimizer.name", name, "--optimizers"); err != nil {
 		return nil, err
 	}
-	if name != theirs.Name || rateFrom == "default" {
+	if name != theirs.Name || rateFrom.IsDefault() {
 		ok := row.Rate > 0
 		if !ok && e.rate == "" && e.file == "" {
 			return nil, fmt.Errorf("compare: %s has no built-in learning rate, wanted --rate %s=RATE", name, e.label)
@@ -173,13 +176,18 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 			}
 		}
 	}
-	endFrom := runfile.Origin("")
+	ownEnd := false
 	if e.file != "" {
 		if err := c.ownFile(cfg, e); err != nil {
 			return nil, err
 		}
-		if from := cfg.Origin("optimizer.schedule.learning_rate_end"); strings.HasPrefix(string(from), e.file+":") {
-			endFrom = from
+		inFile := func(key string) bool { return strings.HasPrefix(string(cfg.Origin(key)), e.file+":") }
+		ownEnd = inFile(endKey)
+		if inFile(endKey+"_ratio") && !ownEnd {
+			if err := cfg.Lay(endKey, "null", "compare"); err != nil {
+				return nil, err
+			}
+			ownEnd = true
 		}
 	}
 	if e.rate != "" {
@@ -187,9 +195,9 @@ func (c *compareCmd) config(e entrant) (*runfile.Config, error) {
 			return nil, err
 		}
 	}
-	if endFrom == "" {
+	if !ownEnd {
 		end := strconv.FormatFloat(part*cfg.Optimizer.LearningRate, 'g', 6, 64)
-		if err := cfg.Lay("optimizer.schedule.learning_rate_end", end, "compare"); err != nil {
+		if err := cfg.Lay(endKey, end, "compare"); err != nil {
 			return nil, err
 		}
 	}
@@ -202,7 +210,7 @@ func optimizerIn(e entrant) (string, error) {
 	if err := cfg.File(e.file); err != nil {
 		return "", err
 	}
-	if cfg.Origin("optimizer.name") == "default" {
+	if cfg.Origin("optimizer.name").IsDefault() {
 		return e.name, nil
 	}
 	return cfg.Optimizer.Name, nil
@@ -228,7 +236,7 @@ func (c *compareCmd) ownFile(cfg *runfile.Config, e entrant) error {
 func (e entrant) describe(cfg *runfile.Config) *compare.Entrant {
 	o := cfg.Optimizer
 	return &compare.Entrant{
-		Label: e.label, Steps: cfg.Train.Steps, Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.Schedule.LearningRateEnd,
+		Label: e.label, Steps: cfg.Train.Steps, Optimizer: o.Name, LearningRate: o.LearningRate, RateEnd: o.RateEnd(),
 		RateFrom: string(cfg.Origin("optimizer.learning_rate")), Parameters: maps.Clone(o.Parameters),
 	}
 }

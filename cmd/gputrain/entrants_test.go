@@ -66,7 +66,7 @@ func TestEntrantsHaveTheirOwnSettings(t *testing.T) {
 	require.NoError(t, err)
 	for i, name := range []string{"adamw", "sgd"} {
 		assert.InDelta(t, rateOf(t, name), configs[i].Optimizer.LearningRate, 0)
-		assert.InEpsilon(t, rateOf(t, name)/10, configs[i].Optimizer.Schedule.LearningRateEnd, 1e-6)
+		assert.InEpsilon(t, rateOf(t, name)/10, configs[i].Optimizer.RateEnd(), 1e-6)
 	}
 }
 

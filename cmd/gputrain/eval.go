@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"time"
 
 	"gputrain/data"
+	"gputrain/model"
+	"gputrain/train/runfile"
 	"gputrain/train/setup"
 )
 
@@ -19,8 +22,8 @@ type evalCmd struct {
 	modelFlags
 	textFlags
 	Batch  int  `help:"Sequences at once; the loss does not depend on it." default:"8"`
-	Limit  int  `help:"Most tokens to read, evenly spaced; 0 = all." default:"0"`
-	Window int  `help:"Tokens that the model sees at once; 0 = its context, and at most 2048 for a model that is no run of gputrain." default:"0"`
+	Limit  int  `help:"Most tokens to read, evenly spaced, in windows of at most as many; 0 = all." default:"0"`
+	Window int  `help:"Tokens that the model sees at once; 0 = as many as in its run; its context, but at most 2048, for a model that is no run of gputrain." default:"0"`
 	Stride int  `help:"Tokens from the start of one window of text to the start of the next, so that each token has at least the window less this before it; 0 = windows side by side, each of which predicts the first token of the next." default:"0"`
 	JSON   bool `help:"One JSON object on standard output."`
 }
@@ -37,15 +40,15 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	window := m.Definition().Context()
-	if c.Window < 0 || c.Window > window || c.Stride < 0 {
-		return usageError{fmt.Errorf("eval: --window %d, --stride %d: wanted at most the context %d, and nothing below 0", c.Window, c.Stride, window)}
+	run, err := c.run()
+	if err != nil {
+		return err
 	}
-	if _, err := os.Stat(filepath.Join(c.Model, "run.yaml")); err != nil {
-		window = min(window, strangersWindow)
+	window, err := c.window(run, m.Definition())
+	if err != nil {
+		return usageError{fmt.Errorf("eval: %w", err)}
 	}
-	window = cmp.Or(c.Window, window)
-	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, m.Definition())
+	text, tokens, err := c.textFlags.open(ctx, &c.modelFlags, run, m.Definition(), window)
 	if err != nil {
 		return err
 	}
@@ -64,10 +67,7 @@ func (c *evalCmd) Run(ctx context.Context) error {
 	}
 	windows := 0
 	if c.Limit > 0 {
-		windows = max(1, c.Limit/window)
-	}
-	if c.Stride > window && len(c.Text) > 0 {
-		return usageError{fmt.Errorf("eval: --stride: found %d, wanted at most the window of %d", c.Stride, window)}
+		windows = c.Limit / window
 	}
 	evaluation, err := batches(tokens, window, c.Batch, windows)
 	if err != nil {
@@ -107,6 +107,38 @@ func (c *evalCmd) Run(ctx context.Context) error {
 		fmt.Printf("%.4f bits a byte, perplexity %.4f a byte, %d bytes\n", bits, math.Exp2(bits), whole.bytes)
 	}
 	return nil
+}
+
+// run is the record of the run whose model is measured; nil where it is no run's.
+func (c *evalCmd) run() (*runfile.Config, error) {
+	run := runfile.New()
+	err := run.Record(filepath.Join(c.Model, "run.yaml"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return run, err
+}
+
+// window is how many tokens the model sees at once: as many as in its run, and no more than are to be read.
+func (c *evalCmd) window(run *runfile.Config, def model.Definition) (int, error) {
+	most := def.Context()
+	window := min(most, strangersWindow)
+	if run != nil {
+		window = setup.Context(run, def)
+	}
+	if c.Limit > 0 {
+		window = min(window, c.Limit)
+	}
+	window = cmp.Or(c.Window, window)
+	switch {
+	case window < 0 || window > most || c.Stride < 0:
+		return 0, fmt.Errorf("--window %d, --stride %d: wanted at most the context %d, and nothing below 0", c.Window, c.Stride, most)
+	case c.Limit > 0 && window > c.Limit:
+		return 0, fmt.Errorf("--limit: found %d tokens, wanted at least --window, %d", c.Limit, window)
+	case c.Stride > window && len(c.Text) > 0:
+		return 0, fmt.Errorf("--stride: found %d, wanted at most the window of %d", c.Stride, window)
+	}
+	return window, nil
 }
 
 // wholeText is a text of which every token counts, but for the first where nothing stands before it.

@@ -48,7 +48,7 @@ func (c *trainCmd) Run(ctx context.Context) error {
 	if err := c.open(); err != nil {
 		return err
 	}
-	ctx, stop := train.NamedSignals(ctx, c.out, os.Exit, launch.SignalName)
+	ctx, stop := train.NamedSignals(ctx, c.out, os.Exit, launch.SignalName, c.begun.Load)
 	defer stop()
 	if c.group == nil { // several ranks end together
 		defer leaveEarly(ctx, &c.begun, leavePatience, func(err error) {
@@ -69,6 +69,11 @@ func (c *trainCmd) train(ctx context.Context, begin time.Time) error {
 		dir = runDirOf(c.Files, cfg)
 	}
 	c.Fresh = c.Fresh && !startedOver(dir)
+	if !c.Fresh {
+		if err := setup.AsBegun(cfg, dir, c.Reschedule); err != nil {
+			return err
+		}
+	}
 	fmt.Fprintf(c.out, "preparing the run in %s\n", dir)
 	if limit := cfg.Train.TimeLimit.Time(); limit > 0 { // of the command, of which the run is only a part
 		within, cancel := context.WithDeadlineCause(ctx, begin.Add(limit), &train.TimeLimitError{Limit: limit})

@@ -16,15 +16,24 @@ import (
 	"gputrain/internal/suggest"
 )
 
-// Origin says where a value came from: "default", "runs/a.yaml:12",
-// "GPUTRAIN_TRAIN_STEPS" or "--set".
+// Origin says where a value came from: "default", also with why behind a colon,
+// "runs/a.yaml:12", "GPUTRAIN_TRAIN_STEPS" or "--set".
 type Origin string
+
+// byDefault begins the origin of a value that no layer names; one that is made for other values goes on with why.
+const byDefault = "default"
+
+// IsDefault says that no layer names the value.
+func (o Origin) IsDefault() bool {
+	return o == byDefault || strings.HasPrefix(string(o), byDefault+": ")
+}
 
 // Config is a run with the origin of each of its values.
 type Config struct {
 	Run
 	Read   []Text // the files that were laid, as they were
 	origin map[string]Origin
+	begun  bool // it is of a run that has begun: AsBegun
 }
 
 // Text is a file as it was read.
@@ -37,7 +46,7 @@ type Text struct {
 func New() *Config {
 	c := &Config{Run: Default(), origin: map[string]Origin{}}
 	for _, f := range fields {
-		c.origin[f.key] = "default"
+		c.origin[f.key] = byDefault
 	}
 	return c
 }
@@ -54,14 +63,18 @@ func (c *Config) Origin(key string) Origin {
 // mostBytes is what a run file may have: far more than all keys with long lists take, and less than what else may be named by mistake.
 const mostBytes = 1 << 20
 
-// Record is File of the run.yaml of a run directory, which may be anybody's.
+// Record is File of the run.yaml of a run directory, which may be anybody's. Values that were defaults then have that origin.
 func (c *Config) Record(path string) error {
 	text, err := stranger.Read(path)
 	if err != nil {
 		return fmt.Errorf("run file: %w", err)
 	}
 	c.Read = append(c.Read, Text{path, text})
-	return c.Parse(path, text)
+	if err := c.Parse(path, text); err != nil {
+		return err
+	}
+	c.defaultsOf(path, text)
+	return nil
 }
 
 // File lays the values of a YAML file over the present ones.
@@ -370,7 +383,7 @@ func (c *Config) Apart(files []string) []string {
 func (c *Config) laid(files []string, tells func(key string, value any) (any, bool)) (out []string) {
 	for key, value := range c.Values() {
 		from := string(c.Origin(key))
-		if from == "default" || slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(from, file+":") }) {
+		if c.Origin(key).IsDefault() || slices.ContainsFunc(files, func(file string) bool { return strings.HasPrefix(from, file+":") }) {
 			continue
 		}
 		ok := true
@@ -440,5 +453,6 @@ func ReadAll(files []string, environ, sets []string) (*Config, error) {
 			return nil, err
 		}
 	}
+	c.layRead()
 	return c, c.Validate()
 }

@@ -73,7 +73,7 @@ type Data struct {
 // stand beside, as `gputrain optimizers NAME` lists them.
 type Optimizer struct {
 	Name         string         `yaml:"name" default:"adamw" range:"optimizers" doc:"the optimizer; gputrain optimizers lists all"`
-	LearningRate float64        `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate"`
+	LearningRate float64        `yaml:"learning_rate" default:"0.0015" range:"0..1e6" resume:"reschedule" doc:"peak learning rate. With model.from the default is a thirtieth of the optimizer's rate for a new model (gputrain optimizers), and a tenth for adapters: 0.00005 and 0.00015 for adamw"`
 	Schedule     Schedule       `yaml:"schedule" doc:"the rate over the run"`
 	WeightDecay  float64        `yaml:"weight_decay" default:"0.1" range:"0..1e6" doc:"decoupled weight decay, scaled by the learning rate"`
 	DecayMask    []string       `yaml:"decay_mask" range:"pattern" doc:"regular expressions of the parameter paths that decay; empty: all matrices, no vectors"`
@@ -91,11 +91,12 @@ type Rate struct {
 
 // Schedule is the learning rate as a function of the update.
 type Schedule struct {
-	Type            string  `yaml:"type" default:"cosine" range:"schedules" resume:"reschedule" doc:"constant, linear, cosine or polynomial"`
-	WarmupSteps     int     `yaml:"warmup_steps" default:"-1" range:"-1.." resume:"reschedule" doc:"updates from almost 0 to the peak; -1: a twelfth of the steps, at most 50"`
-	Steps           int     `yaml:"steps" range:"0.." resume:"reschedule" doc:"updates until the end value; 0: train.steps"`
-	LearningRateEnd float64 `yaml:"learning_rate_end" default:"0.00015" range:"0..1e6" resume:"reschedule" doc:"learning rate at the end"`
-	Exponent        float64 `yaml:"exponent" default:"1" range:"0..100" resume:"reschedule" doc:"cosine, polynomial: exponent of the decay"`
+	Type                 string   `yaml:"type" default:"cosine" range:"schedules" resume:"reschedule" doc:"constant, linear, cosine or polynomial"`
+	WarmupSteps          int      `yaml:"warmup_steps" default:"-1" range:"-1.." resume:"reschedule" doc:"updates from almost 0 to the peak; -1: a twelfth of the steps, at most 50"`
+	Steps                int      `yaml:"steps" range:"0.." resume:"reschedule" doc:"updates until the end value; 0: train.steps"`
+	LearningRateEndRatio float64  `yaml:"learning_rate_end_ratio" default:"0.1" range:"0..1" resume:"reschedule" doc:"learning rate at the end, as a share of the peak"`
+	LearningRateEnd      *float64 `yaml:"learning_rate_end" range:"0..1e6" resume:"reschedule" doc:"learning rate at the end itself, at most the peak, instead of a share; null: the share"`
+	Exponent             float64  `yaml:"exponent" default:"1" range:"0..100" resume:"reschedule" doc:"cosine, polynomial: exponent of the decay"`
 }
 
 // Train is the section of the loop. Its keys stand in the order of Loop; one that is for another package stands after the key that its tag names.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"sync"
 
@@ -190,6 +191,19 @@ func State(cfg *runfile.Config, out io.Writer) (state.Config, Weights, error) {
 	return described(cfg, out, from)
 }
 
+// AsBegun makes a run file that of the run in dir, where that has checkpoints and a record: its defaults are those that the run began with. With reschedule
+// the run is to have another schedule.
+func AsBegun(cfg *runfile.Config, dir string, reschedule bool) error {
+	steps, err := Checkpoints(dir).Steps()
+	if err != nil || len(steps) == 0 {
+		return nil // training says what is wrong with them
+	}
+	if err := cfg.AsBegun(filepath.Join(dir, "run.yaml"), reschedule); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &UsageError{err}
+	}
+	return nil
+}
+
 // Plan is State of a run that is not to be trained: model.from may have a config.json alone, which is told.
 func Plan(cfg *runfile.Config, out io.Writer) (state.Config, error) {
 	c, begin, err := described(cfg, out, planned)
@@ -207,6 +221,12 @@ func described(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, io
 		begin.Release()
 		return state.Config{}, Weights{}, &UsageError{err}
 	}
+	for _, key := range []string{"optimizer.learning_rate", "model.context"} {
+		found := map[string]any{"optimizer.learning_rate": cfg.Optimizer.LearningRate, "model.context": c.Sequence}
+		if from := cfg.Origin(key); from.IsDefault() && from != "default" {
+			fmt.Fprintf(out, "gputrain: %s %v (%s)\n", key, found[key], from)
+		}
+	}
 	return c, begin, nil
 }
 
@@ -222,7 +242,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	c.MeasureUpdates, c.Recompute, c.Accumulation = t.Spikes.UpdateNorm > 0, t.Recompute, t.Accumulation
 	c.Documents, c.Preference = cfg.KeepsApart() && !cfg.Preference.On(), cfg.Preference.Model()
 	c.Companions = begin.Tokens.Companions
-	c.Sequence = sequence(cfg, def)
+	c.Sequence = Context(cfg, def)
 	if err := freeze(cfg, &c); err != nil {
 		return state.Config{}, fmt.Errorf("run file: optimizer.rates (%s): %w", cfg.Origin("optimizer.rates"), err)
 	}
@@ -239,7 +259,7 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
 	drawn := func(path string) bool { return slices.Contains(begin.Drawn, path) }
 	switch i := slices.IndexFunc(c.Frozen, drawn); {
-	case cfg.Train.SaveFrozen && cfg.LoRA.On() && cfg.Origin("train.save_frozen") != "default":
+	case cfg.Train.SaveFrozen && cfg.LoRA.On() && !cfg.Origin("train.save_frozen").IsDefault():
 		return errors.New("found true with adapters, wanted nothing: their checkpoints have what is trained alone")
 	case cfg.Train.SaveFrozen && !cfg.LoRA.On() && len(c.Frozen) > 0 && c.FrozenDType == array.NF4Nested:
 		return errors.New("found true and model.base nf4-nested, wanted false: what nested maxima stand for is not nested to the same again, or nf4, which can be saved")
@@ -256,8 +276,9 @@ func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
 	return nil
 }
 
-// sequence is how many tokens a window has.
-func sequence(cfg *runfile.Config, def model.Definition) int {
+// Context is how many tokens a window has. A run file that was not read by runfile.ReadAll, and a run of a program that did not tell new models from
+// read ones, name no context where they have the default: it is then the model's own.
+func Context(cfg *runfile.Config, def model.Definition) int {
 	if cfg.Origin("model.context") != "default" {
 		return min(def.Context(), cfg.Model.Context)
 	}
@@ -280,6 +301,9 @@ func freeze(cfg *runfile.Config, c *state.Config) (err error) {
 func fittingOptimizer(cfg *runfile.Config, def model.Definition) (optim.Config, error) {
 	c, err := cfg.OptimizerConfig()
 	if err != nil {
+		return c, err
+	}
+	if err := cfg.CheckRates(); err != nil {
 		return c, err
 	}
 	tx, err := c.Build()

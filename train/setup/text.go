@@ -48,7 +48,7 @@ func Text(ctx context.Context, cfg *runfile.Config, out io.Writer) (text *data.C
 		return nil, tokens, 0, err
 	}
 	defer begin.Release()
-	context = sequence(cfg, def)
+	context = Context(cfg, def)
 	from := Data(cfg, begin.Tokens, def, context)
 	from.Timeout = cfg.Data.Timeout.Time()
 	text, err = OpenText(ctx, from, out)
@@ -105,7 +105,7 @@ func layEpochs(cfg *runfile.Config, text *data.Corpus, c state.Config) error {
 	if err != nil {
 		return err
 	}
-	if from := cfg.Origin("train.steps"); from != "default" && cfg.Train.Steps != steps {
+	if from := cfg.Origin("train.steps"); !from.IsDefault() && cfg.Train.Steps != steps {
 		return fmt.Errorf("run file: train.steps (%s): found %d, wanted nothing beside data.epochs (%s): %d epochs are %d steps",
 			from, cfg.Train.Steps, cfg.Origin("data.epochs"), cfg.Data.Epochs, steps)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"gputrain/cluster"
 	"gputrain/data"
@@ -17,6 +18,7 @@ import (
 // Train turns a run file into a run: its text is opened until release, its model and optimizer are checked. Nothing is taken of a device yet.
 // The caller says where the run is kept (Dir), and what else a run file does not. What there is to say meanwhile is written to out.
 func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.Config, release func(), err error) {
+	begun := time.Now()
 	c, begin, err := State(cfg, out)
 	if err != nil {
 		return run, nil, err
@@ -35,10 +37,12 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 	}
 	from := Data(cfg, begin.Tokens, c.Definition, c.Sequence)
 	from.Timeout = cfg.Data.Timeout.Time()
+	described := time.Now()
 	text, err := OpenText(ctx, from, out)
 	if err != nil {
 		return run, nil, err
 	}
+	read := time.Now()
 	release = func() {
 		begin.Release()
 		_ = text.Close()
@@ -68,6 +72,7 @@ func Train(ctx context.Context, cfg *runfile.Config, out io.Writer) (run train.C
 		Sums:    cluster.Sums{Wire: cluster.Wire(cfg.Cluster.Wire), Bucket: int(bucket)},
 		State:   c, Params: begin.Params, From: begin.Dir, Loaded: begin.Release, Drawn: begin.Drawn, LoRAFrom: begin.LoRAFrom, Reads: reads(cfg, text),
 		Train: text.Train, Validation: text.Validation, Fingerprint: text.Fingerprint, Prefetch: cfg.Data.Prefetch,
+		Before:      []train.Span{{Name: "read the model's description", Spent: described.Sub(begun)}, {Name: "read the text", Spent: read.Sub(described)}},
 		DataTimeout: from.Timeout, Notes: append([]string{provenance(text, begin.Tokens)}, text.Notes...),
 		Settings: Settings(cfg), Given: given(cfg), Title: fmt.Sprintf("%s on %s", c.Definition.Kind(), text.Name),
 	}

@@ -194,7 +194,7 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, rows, c.Data.JSONL)
 	assert.Equal(t, []any{"bf16", r.Context, 16, 32.0, []string{"all-linear"}}, []any{c.Model.Base, c.Model.Context, c.LoRA.Rank, c.LoRA.Alpha, c.LoRA.Target})
 	assert.Equal(t, []any{r.Batch, r.Accumulate, "none"}, []any{c.Train.Batch, c.Train.Accumulate, c.Train.Recompute})
-	assert.InDelta(t, c.Optimizer.LearningRate/10, c.Optimizer.Schedule.LearningRateEnd, 1e-9, "the end is a tenth of the peak")
+	assert.InDelta(t, c.Optimizer.LearningRate/10, c.Optimizer.RateEnd(), 1e-9, "the end is a tenth of the peak")
 	assert.Equal(t, []any{3, int64(12), 256}, []any{c.Optimizer.Schedule.WarmupSteps, c.Train.EvalEvery, c.Train.Sample.Tokens})
 	for _, choice := range r.Choices() {
 		assert.LessOrEqual(t, len(choice.Text), 120)

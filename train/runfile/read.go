@@ -1,0 +1,103 @@
+package runfile
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gputrain/optim"
+)
+
+// A model that was read is tuned at a part of the rate that its optimizer has for new models: 1/30 for all of it, 5e-5 with AdamW, and 1/10 for adapters,
+// which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4.
+const ofWhole, ofAdapters = 30, 10
+
+// Keys whose defaults are others for a model that was read.
+const (
+	rateKey    = "optimizer.learning_rate"
+	endKey     = "optimizer.schedule.learning_rate_end"
+	ratioKey   = "optimizer.schedule.learning_rate_end_ratio"
+	contextKey = "model.context"
+)
+
+// layRead lays the defaults for a model that was read. The context is then the default too, where the model has more: published ones have a context that
+// few machines train with.
+func (c *Config) layRead() {
+	if c.Model.From == "" {
+		return
+	}
+	if c.Origin(contextKey).IsDefault() {
+		c.origin[contextKey] = byDefault + ": as for a new model, or the context of model.from if that is less"
+	}
+	row, err := optim.Find(c.Optimizer.Name)
+	if err != nil || !c.Origin(rateKey).IsDefault() { // Validate tells of a name that is none
+		return
+	}
+	part, what := ofWhole, "model that was read"
+	if c.LoRA.On() {
+		part, what = ofAdapters, "model with adapters"
+	}
+	built := cmp.Or(row.Rate, Default().Optimizer.LearningRate)
+	c.Optimizer.LearningRate = decimal(built/float64(part), 2)
+	c.origin[rateKey] = Origin(fmt.Sprintf("%s: 1/%d of %s's %g, for a %s", byDefault, part, row.Name, built, what))
+}
+
+// decimal is a number as so many digits say it: a tenth of 0.0015 is 0.00015, which the product of the floats is not.
+func decimal(v float64, digits int) float64 {
+	out, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64) // what FormatFloat writes is a number
+	return out
+}
+
+// RateEnd is the learning rate at the end of the schedule.
+func (o Optimizer) RateEnd() float64 {
+	if end := o.Schedule.LearningRateEnd; end != nil {
+		return *end
+	}
+	return decimal(o.LearningRate*o.Schedule.LearningRateEndRatio, 15)
+}
+
+// CheckRates refuses a rate that ends above its peak, unless the run began with it (AsBegun).
+func (c *Config) CheckRates() error {
+	o := c.Optimizer
+	if o.Schedule.Type == "constant" || c.begun || o.RateEnd() <= o.LearningRate {
+		return nil
+	}
+	return fmt.Errorf("run file: %s (%s): found %g, above the peak of %g, %s (%s): wanted at most that, or null for a share of it, %s",
+		endKey, c.Origin(endKey), o.RateEnd(), o.LearningRate, rateKey, c.Origin(rateKey), ratioKey)
+}
+
+// AsBegun lays the defaults that a run's record has, which may be of an earlier program, over those of this one: what nobody named stays as it was.
+// With reschedule the rates are those of a new schedule, which CheckRates holds to its rule.
+func (c *Config) AsBegun(path string, reschedule bool) error {
+	was := New()
+	if err := was.Record(path); err != nil {
+		return err
+	}
+	for _, key := range []string{rateKey, endKey, contextKey} {
+		if !c.Origin(key).IsDefault() || !was.Origin(key).IsDefault() {
+			continue
+		}
+		f, _ := find(key)
+		reflect.ValueOf(&c.Run).Elem().FieldByIndex(f.index).Set(reflect.ValueOf(was.Run).FieldByIndex(f.index))
+		c.origin[key] = was.origin[key]
+	}
+	c.begun = !reschedule
+	return nil
+}
+
+// defaultsOf gives values of a record that nobody named the origins that stand behind them.
+func (c *Config) defaultsOf(path string, record []byte) {
+	for i, line := range strings.Split(string(record), "\n") {
+		at := strings.LastIndex(line, " # "+byDefault)
+		if at < 0 || !Origin(line[at+3:]).IsDefault() {
+			continue
+		}
+		for key, from := range c.origin {
+			if from == Origin(fmt.Sprintf("%s:%d", path, i+1)) {
+				c.origin[key] = Origin(line[at+3:])
+			}
+		}
+	}
+}
