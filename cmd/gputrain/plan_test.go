@@ -184,15 +184,16 @@ func TestPlanOfARun(t *testing.T) {
 		"pipeline.stages (--set): pipeline: 7 stages: the model has 6 pieces":   {"pipeline.stages=7"},
 		`pipeline.rules (--set): pipeline: rules: pattern "lm_head" matches no`: {"pipeline.stages=2", `pipeline.rules=[{match: '^w|^h\.[01]', stage: 0}, {match: '^h\.[23]|^ln_f', stage: 1}, {match: lm_head, stage: 1}]`},
 		"pipeline.adapters (--set): found adapter 99, wanted 0 to":              {"pipeline.stages=2", "pipeline.adapters=[0,99]"},
-		"no cut in 2 parts found that fits: parameters, gradients and optim":    {"pipeline.stages=2", "train.memory_limit=64KiB"},
 	} {
 		_, err := plan(sets...)
 		require.ErrorContains(t, err, want)
 	}
 	_, err = plan("pipeline.stages=7")
 	assert.Equal(t, 2, exitCode(err))
-	_, err = plan("pipeline.stages=2", "train.memory_limit=64KiB")
-	assert.Equal(t, 5, exitCode(err))
+	p, err = plan("pipeline.stages=2", "train.memory_limit=64KiB")
+	require.NoError(t, err)
+	assert.Equal(t, 5, exitCode(p.refused))
+	assert.ErrorContains(t, p.refused, "wanted for 2 stages, the memory limit is 64.0 KiB; stage 0: ")
 }
 
 // A run that says where its text is needs none to be planned.
