@@ -68,6 +68,14 @@ func (e *MemoryError) total() (bytes uint64) {
 	return bytes
 }
 
+// Kept is what of that is there from step to step, whatever the batch and the context.
+func (e *MemoryError) Kept() (bytes uint64) {
+	for _, m := range e.Memory {
+		bytes += m.kept()
+	}
+	return bytes
+}
+
 // CheckMemory refuses stages that their devices have no room for: a *MemoryError, which advises the least change that fits. memory is what they
 // take by plan; taken of its bytes are on the device already. plan tells what another configuration would take.
 func (c Config) CheckMemory(devices []*gpu.Device, memory []MemoryPlan, taken uint64, plan func(c Config) ([]MemoryPlan, error)) error {
@@ -159,11 +167,7 @@ func (e *MemoryError) exceeds(r room) bool {
 
 // hint finds the least change that fits: the same updates with more computed again or from smaller microbatches, or a shorter context.
 func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), fits func([]MemoryPlan) bool) string {
-	kept := uint64(0)
-	for _, m := range e.Memory {
-		kept += m.kept()
-	}
-	if kept >= e.Available {
+	if kept := e.Kept(); kept >= e.Available {
 		return fmt.Sprintf("params, gradients and optimizer alone take %s: %s", gpu.SizeText(kept), e.last())
 	}
 	more := model.Recomputes[max(0, slices.Index(model.Recomputes, c.Recompute)):]

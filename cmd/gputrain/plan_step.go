@@ -22,20 +22,6 @@ import (
 	"gputrain/train/setup"
 )
 
-// card is an adapter's name and limits.
-type card struct {
-	Name string `json:"name"`
-	gpu.Speed
-}
-
-// cards are by published figures, which docs/benchmarks.md derives.
-var cards = []card{
-	{"AMD RX 6800 XT", gpu.Speed{FLOPS: 20.7e12, BytesPerSecond: 512e9}},
-	{"Intel Arc A770", gpu.Speed{FLOPS: 19.7e12, BytesPerSecond: 560e9}},
-	{"NVIDIA RTX 3060", gpu.Speed{FLOPS: 12.7e12, BytesPerSecond: 360e9}},
-	{"Apple M2", gpu.Speed{FLOPS: 3.6e12, BytesPerSecond: 100e9}},
-}
-
 // plannedStep is the work of a training step and the time that it takes at the limits of cards: computed, not measured.
 type plannedStep struct {
 	Model      string        `json:"model"`
@@ -94,15 +80,15 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 	if err != nil {
 		return nil, err
 	}
-	on, rated := someCard(), cards
+	on, all := someCard(), rated()
 	if c.Adapter != "" {
 		var measured card
 		if on, measured, err = measuredCard(ctx, cfg, c.Adapter); err != nil {
 			return nil, err
 		}
-		rated = append(slices.Clone(cards), measured)
+		all = append(all, measured)
 	}
-	return stepOf(ctx, st.WithDefaults(), on, options.SubmitLimit, rated)
+	return stepOf(ctx, st.WithDefaults(), on, options.SubmitLimit, all)
 }
 
 // someCard is an adapter like the discrete cards of the last years: they bind 2 GiB, and more buffers than a kernel has.
