@@ -109,7 +109,7 @@ func (c *planCmd) ways(cfg *runfile.Config, st state.Config, short *state.Memory
 	}
 	for n := 2 * cfg.Pipeline.Stages; n <= mostCards; n *= 2 {
 		if short.Kept()/uint64(n) < short.Available { // else all the cards together have too little
-			add(fmt.Sprintf("%d cards", n), fmt.Sprintf("pipeline.stages=%d", n))
+			add("more cards", fmt.Sprintf("pipeline.stages=%d", n))
 		}
 	}
 	return out
@@ -163,32 +163,7 @@ func writeAdvice(out io.Writer, all []advised) error {
 		if a.Fits {
 			fits = "yes"
 		}
-		for i, line := range wrapped(strings.Join(a.Set, " "), 60) {
-			if i == 0 {
-				line = fmt.Sprintf("%s\t%s\t%s\t%s", a.means, gpu.SizeText(a.Planned), fits, line)
-			} else {
-				line = "\t\t\t" + line
-			}
-			fmt.Fprintln(w, line)
-		}
+		row(w, 60, a.means, gpu.SizeText(a.Planned), fits, strings.Join(a.Set, " "))
 	}
 	return w.Flush()
-}
-
-// pageWidth is the columns of what is printed for people.
-const pageWidth = 120
-
-// wrapped cuts text at blanks into lines of at most so many letters, where words are not longer.
-func wrapped(text string, columns int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len(line)+1+len(word) > columns {
-			lines, line = append(lines, line), ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
 }

@@ -93,9 +93,7 @@ func TestAdviceHolds(t *testing.T) {
 		assert.Equal(t, memory == "115MiB", found["one moment a parameter"], "%s", memory)
 		var out bytes.Buffer
 		require.NoError(t, p.write(&out))
-		for line := range strings.Lines(out.String()) {
-			assert.LessOrEqual(t, len(line)-1, pageWidth, line)
-		}
+		assertPage(t, out.String())
 		assert.Contains(t, out.String(), "optimizer.name=lion")
 	}
 	p := plannedWith(t, "160MiB", append(set, "train.batch=64")...)

@@ -197,13 +197,7 @@ func (p *planned) write(out io.Writer) error {
 		for _, names := range s.Parts {
 			parts = append(parts, span(names))
 		}
-		for i, line := range wrapped(strings.Join(parts, " | "), 60) {
-			if i > 0 {
-				fmt.Fprintf(w, "\t%s\n", line)
-				continue
-			}
-			fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%s\t%.0f %%\n", s.Stage, line, s.Params, gpu.SizeText(s.Planned), available, 100*s.Busy)
-		}
+		row(w, 60, fmt.Sprint(s.Stage), strings.Join(parts, " | "), fmt.Sprint(s.Params), gpu.SizeText(s.Planned), available, fmt.Sprintf("%.0f %%", 100*s.Busy))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -181,10 +181,10 @@ func (p *plannedStep) write(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "GROUP\tOPERATION\tKERNELS\tDISPATCHES\tMIB\tMULTIPLY-ADDS, MILLIONS")
+	fmt.Fprintln(w, "GROUP\tOPERATION\tDISPATCHES\tMIB\tM MULTIPLY-ADDS\tKERNELS")
 	all, rest := compile.Work{Group: "all"}, compile.Work{}
 	line := func(r compile.Work) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f\t%.1f\n", r.Group, r.Kind, r.Kernels, r.Dispatches, r.Bytes/(1<<20), r.FLOPs/2/1e6)
+		row(w, 49, r.Group, r.Kind, fmt.Sprint(r.Dispatches), fmt.Sprintf("%.1f", r.Bytes/(1<<20)), fmt.Sprintf("%.1f", r.FLOPs/2/1e6), r.Kernels)
 	}
 	for _, r := range p.Work {
 		line(r.Work)
@@ -201,13 +201,13 @@ func (p *plannedStep) write(out io.Writer) error {
 		for _, g := range c.Groups[:min(3, len(c.Groups))] {
 			parts = append(parts, fmt.Sprintf("%s %.0f %%", g.Group, 100*g.Share))
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.3g\t%.1f\t%.0f\t%d\t%.1f\t%s\n", c.Name, c.BytesPerSecond/1e9, c.FLOPS/1e12, 1e3*c.Seconds, c.TokensPerSecond,
-			c.Submits, 1e3*c.LongestSubmit, strings.Join(parts, ", "))
+		row(w, 34, c.Name, fmt.Sprintf("%.0f", c.BytesPerSecond/1e9), fmt.Sprintf("%.3g", c.FLOPS/1e12), fmt.Sprintf("%.1f", 1e3*c.Seconds),
+			fmt.Sprintf("%.0f", c.TokensPerSecond), fmt.Sprint(c.Submits), fmt.Sprintf("%.1f", 1e3*c.LongestSubmit), strings.Join(parts, ", "))
 	}
 	fmt.Fprintf(w, "\nsubmits, and the longest, as planned with %.0f %% of these limits\n", 100*ofLimits)
 	for _, c := range p.Cards {
 		if c.TooLong != "" {
-			fmt.Fprintf(w, "on %s %s\n", c.Name, c.TooLong)
+			fmt.Fprintln(w, strings.Join(wrapped(fmt.Sprintf("on %s %s", c.Name, c.TooLong), pageWidth), "\n"))
 		}
 	}
 	return w.Flush()

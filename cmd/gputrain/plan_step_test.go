@@ -81,6 +81,7 @@ func TestPlanOfAStep(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, p.write(&out))
 	assert.Contains(t, out.String(), fmt.Sprintf("train.recompute layers: %.2f of a forward pass is computed again\n", p.Again))
+	assertPage(t, out.String())
 
 	c.Adapter = "no such adapter"
 	_, err = c.planStep(t.Context(), cfg)
@@ -111,5 +112,6 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	p.Cards[0].plannedSubmits = summed([]gpu.Planned{{Takes: 2 * limit, Longest: "matmul", LongestTakes: 2 * limit}}, limit)
 	var out bytes.Buffer
 	require.NoError(t, p.write(&out))
-	assert.Contains(t, out.String(), "on ten matmul is expected to take 1 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: lower train.batch")
+	assertPage(t, out.String())
+	assert.Contains(t, strings.ReplaceAll(out.String(), "\n", " "), "on ten matmul is expected to take 1 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: lower train.batch")
 }
