@@ -53,7 +53,7 @@ func (e *MemoryError) Unwrap() error { return gpu.ErrOutOfMemory }
 func (e *MemoryError) last() string {
 	switch {
 	case len(e.Stages) == 0 || e.Adapter == "":
-		return "choose a smaller model"
+		return "choose a smaller model, or one of the ways to train this one that gputrain plan lists"
 	case len(e.Stages) > 1:
 		return "give one of the stages another adapter (pipeline.adapters), or choose a smaller model"
 	}
