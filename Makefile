@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window licenses train test test-page test-window check mixed netns slurm isa fmt fuzz soak matrix bench adapter clean
+.PHONY: build window licenses train test test-page test-window check sizes mixed netns slurm isa fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -62,6 +62,11 @@ check: adapter
 	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); test -z "$$files" || { echo "gofumpt: not formatted:" $$files >&2; exit 1; }
 	$(TOOL) staticcheck ./...
 	@tools/shaders.sh $(BIN)
+
+# sizes holds the plans of published models, up to 8B, to limits: memory, work of a step, and how much is made to plan them. No weights are read and no
+# adapter is needed; check runs it too.
+sizes:
+	$(GO) test -count=1 -run '^TestSizes$$' ./cmd/gputrain
 
 # mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
 mixed: adapter

@@ -138,6 +138,9 @@ func (d *Device) AsDry() *Device {
 	return out
 }
 
+// AssumeMemory is what a dry device is taken to have for buffers: Available tells it. Devices made of it (AsDry), which plans are made on, are not bound.
+func (d *Device) AssumeMemory(bytes uint64) { d.account.limit = bytes }
+
 // Dry tells whether the device is without hardware: what is written to it is dropped, and need not be made.
 func (d *Device) Dry() bool { return d.native == nil }
 

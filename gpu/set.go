@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // Set makes buffers that live and go together. It keeps the first error, with which everything after it makes nothing: Err is asked once,
 // when all are made.
@@ -45,10 +48,10 @@ func (s *Set) add(make func(label string, bytes uint64) (*Buffer, error), name s
 
 // Filled is a storage buffer with a table in it, see Bytes.
 func (s *Set) Filled(name string, table any) *Buffer {
-	raw := Bytes(table)
-	b := s.Zeros(name, uint64(len(raw)))
-	if s.err == nil && len(raw) > 0 {
-		s.err = s.device.Write(b.Range(0, uint64(len(raw))), raw)
+	size := uint64(binary.Size(table))
+	b := s.Zeros(name, size)
+	if s.err == nil && size > 0 && !s.device.Dry() { // which drops what is written
+		s.err = s.device.Write(b.Range(0, size), Bytes(table))
 	}
 	return b
 }

@@ -69,7 +69,7 @@ func newDense(dev *gpu.Device, plan *Plan, layout *buffers.Layout, of part) (pat
 
 func (d *dense) open(layout *buffers.Layout) error {
 	blocks := make([]Block, len(d.part.dense))
-	order := map[int]int{} // of the blocks in the tensors, by global index
+	order := make([]int, d.plan.drawn) // of the blocks in the tensors, by global index
 	for i, b := range d.part.dense {
 		blocks[i] = d.plan.Blocks[b]
 		order[blocks[i].Stack] = i

@@ -54,7 +54,7 @@ const noSpot = math.MaxUint32
 
 // newChunk lays out blocks that are ordered by class. align is the alignment of bindings in bytes.
 func newChunk(blocks []Block, blockSize, align int) chunk {
-	var c chunk
+	c := chunk{spots: make([]spot, 0, len(blocks))}
 	for _, b := range blocks {
 		height, width := sizeClass(b.Rows, blockSize), sizeClass(b.Cols, blockSize)
 		last := len(c.groups) - 1
@@ -157,7 +157,7 @@ func (c *chunk) eachSide(f func(spot, side int, r run, valid int)) {
 }
 
 // spotTable and sideTable are what kernels look up.
-func (c *chunk) spotTable() []byte {
+func (c *chunk) spotTable() []spotEntry {
 	entries := make([]spotEntry, len(c.spots))
 	for i, s := range c.spots {
 		entries[i] = spotEntry{
@@ -173,10 +173,10 @@ func (c *chunk) spotTable() []byte {
 			e.Right, e.RightAt, e.RightQuad = uint32(r.number), uint32(r.at/4), uint32(r.size*r.size/4)
 		}
 	})
-	return gpu.Bytes(entries)
+	return entries
 }
 
-func (c *chunk) sideTable() []byte {
+func (c *chunk) sideTable() []sideEntry {
 	entries := make([]sideEntry, c.sides)
 	for i := range entries {
 		entries[i] = sideEntry{Spot: noSpot, S: math.Float32bits(1)}
@@ -189,5 +189,5 @@ func (c *chunk) sideTable() []byte {
 		}
 		entries[r.number] = sideEntry{Spot: uint32(spot), Side: uint32(side), Stack: uint32(b.Stack), S: math.Float32bits(s)}
 	})
-	return gpu.Bytes(entries)
+	return entries
 }

@@ -129,7 +129,7 @@ func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) {
 		return b.Range(uint64(s.number*bytes), uint64(s.count*bytes))
 	}
 	sides, keep, coefficients := number(ch.sideTable, 16), number(d.keep, 4), number(d.coefficients, 8)
-	t, q, moved := d.sides(d.gram, s), d.sides(ch.q, s), d.sides(d.moved, s)
+	t, q, moved := d.sides(d.gram, s), d.factors(ch, s), d.sides(d.moved, s)
 	rec.Group("kron.bound")
 	bounding{
 		t: t, use: boundFactor, step: step, update: c.scalars, sides: sides,
@@ -155,7 +155,7 @@ func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) {
 
 // square derives QᵀQ; with scalars in updates that balance only.
 func (d *dense) square(rec *gpu.Recording, ch *denseChunk, s sideStack, scalars gpu.Range) {
-	q := d.sides(ch.q, s)
+	q := d.factors(ch, s)
 	Product{
 		A: q, B: q, TransA: true, C: d.sides(ch.squares, s), Symmetric: true, Alpha: 1,
 		update: scalars, balancing: scalars.Bytes > 0,
@@ -170,27 +170,26 @@ func (d *dense) derive(rec *gpu.Recording) {
 	}
 }
 
-// blocks, sides and runs are stacks in the buffers of a chunk.
+// factors are the sides of a chunk in their own type; blocks, sides and runs are stacks in f32.
+func (d *dense) factors(ch *denseChunk, s sideStack) Stack {
+	return d.stack(ch.q, d.dtype, s.at, s.count, s.size, s.size)
+}
+
 func (d *dense) blocks(b *gpu.Buffer, g group) Stack {
-	return d.stack(b, g.at, g.count, g.height, g.width)
+	return d.stack(b, buffers.F32, g.at, g.count, g.height, g.width)
 }
 
 func (d *dense) sides(b *gpu.Buffer, s sideStack) Stack {
-	return d.stack(b, s.at, s.count, s.size, s.size)
+	return d.stack(b, buffers.F32, s.at, s.count, s.size, s.size)
 }
 
 func (d *dense) runs(b *gpu.Buffer, r run, count int) Stack {
-	return d.stack(b, r.at, count, r.size, r.size)
+	return d.stack(b, buffers.F32, r.at, count, r.size, r.size)
 }
 
-func (d *dense) stack(b *gpu.Buffer, at, count, rows, cols int) Stack {
-	s := Stack{Count: count, Rows: rows, Cols: cols}
-	for _, ch := range d.chunks {
-		if b == ch.q {
-			s.DType = d.dtype
-		}
-	}
-	bytes := s.DType.Bits() / 8
+func (d *dense) stack(b *gpu.Buffer, dtype buffers.DType, at, count, rows, cols int) Stack {
+	s := Stack{Count: count, Rows: rows, Cols: cols, DType: dtype}
+	bytes := dtype.Bits() / 8
 	s.Range = b.Range(uint64(at*bytes), uint64(s.elements()*bytes))
 	return s
 }

@@ -76,6 +76,12 @@ func NewPlan(leaves []Leaf, c Config) (*Plan, error) {
 	leaves = slices.Clone(leaves)
 	slices.SortFunc(leaves, func(a, b Leaf) int { return strings.Compare(a.Path, b.Path) })
 	p := &Plan{Config: c}
+	elements := 0
+	for _, leaf := range leaves {
+		m := merge(leaf, c.MaxSizeDense)
+		elements += m.Batch * m.Rows * m.Cols
+	}
+	p.Blocks = make([]Block, 0, elements/(c.BlockSize*c.BlockSize)+4*len(leaves)) // a large model has very many, and most are whole
 	for i, leaf := range leaves {
 		if i > 0 && leaf.Path == leaves[i-1].Path {
 			return nil, fmt.Errorf("kron: plan: leaf %q: given twice", leaf.Path)

@@ -103,6 +103,9 @@ func newTransport(set *gpu.Set, layout *buffers.Layout, plan *Plan, spots []spot
 	var table []tile
 	for slab := range layout.Slabs() {
 		for _, vector := range []bool{true, false} {
+			if len(bySlab[slab]) == 0 {
+				continue
+			}
 			tiles := slices.DeleteFunc(slices.Clone(bySlab[slab]), func(t tile) bool { return t.isVector() != vector })
 			if len(tiles) == 0 {
 				continue

@@ -137,7 +137,7 @@ func TestUnitsOfFrozenParameters(t *testing.T) {
 		require.NoError(t, err)
 		tx, err := c.Transform()
 		require.NoError(t, err)
-		require.NoError(t, partition.AddOptimizer(units, tx, 0, model.Specs(c.Definition), gpu.DefaultLimits()))
+		require.NoError(t, partition.AddOptimizer(units, tx, 0, c.FrozenDType, model.Specs(c.Definition), gpu.DefaultLimits()))
 		for _, u := range units {
 			out = append(out, u.Memory-u.Bytes)
 		}
@@ -162,6 +162,19 @@ func TestUnitsOfFrozenParameters(t *testing.T) {
 		if i != 1 && i != 2 {
 			assert.Equal(t, whole[i]-8*uint64(len(c.Frozen)), part[i], "eight bytes a leaf go to a norm")
 		}
+	}
+	var frozen []buffers.Spec
+	for _, s := range model.Specs(c.Definition) {
+		if strings.HasPrefix(s.Path, "h.0.") {
+			frozen = append(frozen, s)
+		}
+	}
+	for _, c.FrozenDType = range []buffers.DType{buffers.BF16, buffers.NF4} {
+		layout, err := buffers.NewLayoutFor(c.FrozenDType, frozen, gpu.DefaultLimits())
+		require.NoError(t, err)
+		f32, err := buffers.NewLayout(frozen, gpu.DefaultLimits())
+		require.NoError(t, err)
+		assert.Equal(t, f32.Bytes(buffers.F32)-layout.Bytes(c.FrozenDType), part[1]-memory()[1], "%v: what is frozen counts by its type", c.FrozenDType)
 	}
 }
 

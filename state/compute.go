@@ -87,15 +87,7 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 	if d.grads, err = buffers.NewTree(d.device, "grads", d.params.Layout(), buffers.F32); err != nil {
 		return err
 	}
-	g, targets, err := c.step()
-	if err != nil {
-		return err
-	}
-	d.micro, err = compile.New(ctx, d.device, g, compile.Options{
-		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: c.InPlace(),
-		Progress: func(done, total int) { c.Progress("compile kernels", done, total) },
-	})
-	if err != nil {
+	if err := d.compileMicro(ctx); err != nil {
 		return err
 	}
 	program := func(name string, record func(*gpu.Recording)) (*gpu.Program, error) {
@@ -156,6 +148,33 @@ func (d *onDevice) build(ctx context.Context, losses gpu.Range) (err error) {
 		return d.prepareSampling(ctx)
 	}
 	return nil
+}
+
+// compileMicro makes the program of a microbatch.
+func (d *onDevice) compileMicro(ctx context.Context) error {
+	g, targets, err := d.config.step()
+	if err != nil {
+		return err
+	}
+	d.micro, err = compile.New(ctx, d.device, g, compile.Options{
+		Label: "step", Params: d.params, Beside: []*buffers.Tree{d.frozen}, Grads: d.grads, Targets: targets, Accumulate: d.config.InPlace(),
+		Progress: func(done, total int) { d.config.Progress("compile kernels", done, total) },
+	})
+	return err
+}
+
+// again makes the passes of a dry device for another choice of what is computed again. All else is as it was, and takes what it did.
+func (d *onDevice) again(ctx context.Context, recompute string) (err error) {
+	d.compute.Release()
+	d.micro.Release()
+	d.compute, d.config.Recompute = nil, recompute
+	if err := d.compileMicro(ctx); err != nil {
+		return err
+	}
+	rec := d.device.Record("gputrain.state.compute")
+	d.micro.Record(rec)
+	d.compute, err = rec.Program(ctx)
+	return err
 }
 
 // Compute submits the microbatches one by one; see Passes.

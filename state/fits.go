@@ -53,7 +53,7 @@ func (e *MemoryError) Unwrap() error { return gpu.ErrOutOfMemory }
 func (e *MemoryError) last() string {
 	switch {
 	case len(e.Stages) == 0 || e.Adapter == "":
-		return "choose a smaller model"
+		return "choose a smaller model, or one of the ways to train this one that gputrain plan lists"
 	case len(e.Stages) > 1:
 		return "give one of the stages another adapter (pipeline.adapters), or choose a smaller model"
 	}
@@ -64,6 +64,14 @@ func (e *MemoryError) last() string {
 func (e *MemoryError) total() (bytes uint64) {
 	for _, m := range e.Memory {
 		bytes += m.Total()
+	}
+	return bytes
+}
+
+// Kept is what of that is there from step to step, whatever the batch and the context.
+func (e *MemoryError) Kept() (bytes uint64) {
+	for _, m := range e.Memory {
+		bytes += m.kept()
 	}
 	return bytes
 }
@@ -159,11 +167,7 @@ func (e *MemoryError) exceeds(r room) bool {
 
 // hint finds the least change that fits: the same updates with more computed again or from smaller microbatches, or a shorter context.
 func (c Config) hint(e *MemoryError, plan func(c Config) ([]MemoryPlan, error), fits func([]MemoryPlan) bool) string {
-	kept := uint64(0)
-	for _, m := range e.Memory {
-		kept += m.kept()
-	}
-	if kept >= e.Available {
+	if kept := e.Kept(); kept >= e.Available {
 		return fmt.Sprintf("params, gradients and optimizer alone take %s: %s", gpu.SizeText(kept), e.last())
 	}
 	more := model.Recomputes[max(0, slices.Index(model.Recomputes, c.Recompute)):]

@@ -118,6 +118,36 @@ func (c Config) dry(ctx context.Context, dev *gpu.Device) (*TrainState, error) {
 	return start(ctx, v, c)
 }
 
+// DryChoices makes a dry state for each of the choices of what is computed again, and hands it out until visit has seen enough: it belongs to DryChoices.
+// The optimizer, evaluation and sampling are planned once, but where they read operands from textures, which all programs share.
+func DryChoices(ctx context.Context, choices []Config, dev *gpu.Device, visit func(c Config, s *TrainState) (more bool, err error)) (err error) {
+	var s *TrainState
+	defer func() {
+		if s != nil {
+			s.Release()
+		}
+	}()
+	for i, c := range choices {
+		if i > 0 && s.passes.(*onDevice).device.TexelBytes() == 0 {
+			s.config.Recompute = c.Recompute
+			if err := s.passes.(*onDevice).again(ctx, c.Recompute); err != nil {
+				return fmt.Errorf("state: plan: %w", err)
+			}
+		} else {
+			if s != nil {
+				s.Release()
+			}
+			if s, err = Dry(ctx, c, dev.AsDry()); err != nil {
+				return err
+			}
+		}
+		if more, err := visit(c, s); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
 // Memory is what the state takes of its device.
 func (s *TrainState) Memory() []MemoryPlan {
 	d, r := s.passes.(*onDevice), s.stages[0]
@@ -164,13 +194,17 @@ func (c Config) planned(ctx context.Context, g *graph.Graph, targets []compile.T
 // fits is the first of the choices whose plan fits the device before anything is taken, but for bytes that the plan has too.
 func (c Config) fits(ctx context.Context, dev *gpu.Device, taken uint64) (_ Config, err error) {
 	devices := []*gpu.Device{dev}
-	var p MemoryPlan
-	for _, c = range c.Choices() {
-		if p, err = Plan(ctx, c, dev.Limits()); err != nil || comparison(devices, taken)([]MemoryPlan{p}) == nil {
-			return c, err
-		}
+	var memory []MemoryPlan
+	fitting := false
+	err = DryChoices(ctx, c.Choices(), dev, func(choice Config, s *TrainState) (more bool, err error) {
+		c, memory = choice, s.Memory()
+		fitting = comparison(devices, taken)(memory) == nil
+		return !fitting, nil
+	})
+	if err != nil || fitting {
+		return c, err
 	}
-	return c, c.CheckMemory(devices, []MemoryPlan{p}, taken, func(c Config) ([]MemoryPlan, error) {
+	return c, c.CheckMemory(devices, memory, taken, func(c Config) ([]MemoryPlan, error) {
 		p, err := Plan(ctx, c, dev.Limits())
 		return []MemoryPlan{p}, err
 	})

@@ -111,7 +111,8 @@ func TestPipelinesThatDoNotFit(t *testing.T) {
 			assert.Less(t, number(t, s[1]), 1200.0, "alone it would fit")
 		}
 	}
-	r := refused(t, p.staged("run", "device.texels=off", "pipeline.stages=2", "train.memory_limit=300KiB"), 5, "no cut in 2 parts found that fits", "more memory")
+	r := refused(t, p.staged("run", "device.texels=off", "pipeline.stages=2", "train.memory_limit=300KiB"), 5,
+		"wanted for 2 stages, the memory limit is 300.0 KiB", "params, gradients and optimizer alone take ")
 	assert.NotContains(t, r.err, "compile kernels")
 	assert.Empty(t, metricsOf(t, p.path("run")))
 	// The limit is the adapter's: what is planned in all does fit.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -40,21 +41,9 @@ func (c *optimizersCmd) Run() error {
 	if c.Name != "" {
 		names = []string{c.Name}
 	}
-	var all []optimizerLine
-	for _, name := range names {
-		d, err := optim.Describe(name)
-		if err != nil {
-			return usageError{err}
-		}
-		states, err := statesOf(name)
-		if err != nil {
-			return err
-		}
-		o, err := optim.Find(name)
-		if err != nil {
-			return err
-		}
-		all = append(all, optimizerLine{d, states, o.CountedFor})
+	all, err := optimizerLines(names)
+	if err != nil {
+		return err
 	}
 	switch {
 	case c.JSON:
@@ -62,37 +51,51 @@ func (c *optimizersCmd) Run() error {
 	case c.Name != "":
 		return optimizerTemplate(all[0])
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	return writeOptimizers(os.Stdout, all)
+}
+
+// optimizerLines plans the state of optimizers.
+func optimizerLines(names []string) (all []optimizerLine, err error) {
+	for _, name := range names {
+		d, err := optim.Describe(name)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		states, err := statesOf(name)
+		if err != nil {
+			return nil, err
+		}
+		o, err := optim.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, optimizerLine{d, states, o.CountedFor})
+	}
+	return all, nil
+}
+
+// writeOptimizers prints what the optimizers cost.
+func writeOptimizers(out io.Writer, all []optimizerLine) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(w, "NAME\tTRAFFIC BYTES\tFLOPS")
 	for _, s := range all[0].StateOf {
 		fmt.Fprintf(w, "\tSTATE OF %s", strings.ToUpper(s.Of))
 	}
-	fmt.Fprintln(w, "\tPARAMETERS\t")
+	fmt.Fprintln(w)
 	for _, d := range all {
 		fmt.Fprintf(w, "%s\t%g\t%g", d.Name, d.Cost.TrafficBytes, d.Cost.FLOPs)
 		for _, s := range d.StateOf {
 			fmt.Fprintf(w, "\t%.4g", s.Saved)
 		}
-		for i, p := range d.Parameters {
-			value, err := json.Marshal(p.Default)
-			if err != nil {
-				return err
-			}
-			separator := " "
-			if i == 0 {
-				separator = "\t"
-			}
-			fmt.Fprintf(w, "%s%s=%s", separator, p.Name, value)
-		}
-		fmt.Fprintln(w, "\t")
+		fmt.Fprintln(w)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Println("bytes and operations are per parameter and update; gputrain optimizers NAME explains the parameters")
+	fmt.Fprintln(out, "bytes and operations are per parameter and update; gputrain optimizers NAME shows the parameters")
 	for _, d := range all {
 		if d.countedFor != "" {
-			fmt.Printf("%s: operations and traffic of %s\n", d.Name, d.countedFor)
+			fmt.Fprintf(out, "%s: operations and traffic of %s\n", d.Name, d.countedFor)
 		}
 	}
 	return nil

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,6 +24,26 @@ func TestCostsSayWhatTheyAreOf(t *testing.T) {
 			require.NoError(t, err)
 			assert.NotEmpty(t, o.CountedFor, name)
 		}
+	}
+}
+
+// The table has every optimizer, and keeps to the width of a page.
+func TestTableOfOptimizers(t *testing.T) {
+	all, err := optimizerLines(optim.Names())
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, writeOptimizers(&out, all))
+	assertPage(t, out.String())
+	for _, name := range optim.Names() {
+		assert.Regexp(t, "(?m)^"+name+" +[0-9]", out.String())
+	}
+}
+
+// assertPage wants no line of a text to be wider than a page.
+func assertPage(t *testing.T, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), pageWidth, line)
 	}
 }
 

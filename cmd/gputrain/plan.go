@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
 	"gputrain/pipeline/schedule"
+	"gputrain/state"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -20,7 +22,8 @@ import (
 
 type planCmd struct {
 	runFlags
-	Adapter string `help:"Adapter of every stage: index, part of a name, or backend:part." placeholder:"SEL"`
+	Adapter string `help:"Adapter of every stage: index, part of a name, or backend:part." placeholder:"SEL" xor:"adapter"`
+	Memory  string `help:"Plan for cards that are not here, one for every stage: of so much memory, or a card's name." placeholder:"24GiB|CARD" xor:"adapter"`
 	Step    bool   `help:"Show the work of one training step instead, kernel by kernel, and its time at the limits of cards; with --adapter, of that adapter too."`
 	Ranks   int    `help:"Show also how the run scales to up to this many such ranks, computed from this plan and from speeds."`
 	Network string `help:"Speed of the network between ranks, such as 10Gbit." default:"10Gbit" placeholder:"SPEED"`
@@ -39,6 +42,7 @@ type planned struct {
 	Stages       []plannedStage  `json:"stages"`
 	Recompute    string          `json:"recompute"` // the choice that the stages are planned with
 	Choices      []plannedChoice `json:"choices"`
+	Advice       []advised       `json:"advice,omitempty"` // where nothing fits
 	Picture      string          `json:"picture"`
 	Note         string          `json:"note,omitempty"`
 	Ranks        *scaling.Table  `json:"ranks,omitempty"`
@@ -102,7 +106,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if n := cfg.Pipeline.PerReplica(); c.Ranks%n != 0 {
 		return nil, usageError{fmt.Errorf("--ranks: found %d, wanted a multiple of the %d that the stages are on (pipeline.adapters)", c.Ranks, n)}
 	}
-	st, err := setup.Plan(cfg, told)
+	st, err := plannedState(ctx, cfg, told)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +114,7 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err != nil {
 		return nil, err
 	}
-	devices, adapters, release, err := setup.OpenPlanned(ctx, cfg, c.Adapter)
+	devices, adapters, release, err := c.open(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +122,6 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	cut, powers, err := setup.Cut(ctx, cfg, st, units, devices)
 	if err != nil {
 		return nil, err
-	}
-	st = st.WithDefaults()
-	st.Sampling = cfg.Train.Sample.Tokens > 0
-	if cfg.Data.Validation > 0 {
-		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)
 	}
 	order, err := schedule.New(schedule.Config{
 		Name: cfg.Pipeline.Schedule, Stages: cut.Stages, Chunks: cut.Parts / cut.Stages, Microbatches: scaling.Played(st.Microbatches, cut.Stages), Ahead: cfg.Pipeline.Ahead,
@@ -134,7 +133,15 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	if err := out.addMemory(ctx, cfg, st, cut, devices); err != nil {
 		return nil, err
 	}
-	out.onRanks(cfg.Pipeline.Ranks(), adapters)
+	if c.Memory == "" {
+		out.onRanks(cfg.Pipeline.Ranks(), adapters)
+	}
+	var short *state.MemoryError
+	if errors.As(out.refused, &short) {
+		if out.Advice, err = c.advice(ctx, cfg, st, devices, short); err != nil {
+			return nil, err
+		}
+	}
 	out.expect(order, units, cut, powers)
 	if c.Ranks == 0 {
 		return out, nil
@@ -153,32 +160,58 @@ func (c *planCmd) plan(ctx context.Context, cfg *runfile.Config) (*planned, erro
 	return out, err
 }
 
+// open opens what the stages are planned on.
+func (c *planCmd) open(ctx context.Context, cfg *runfile.Config) (devices []*gpu.Device, adapters []gpu.Adapter, release func(), err error) {
+	if c.Memory == "" {
+		return setup.OpenPlanned(ctx, cfg, c.Adapter)
+	}
+	devices, err = devicesOn(cfg, c.Memory)
+	return devices, nil, func() {}, err
+}
+
+// plannedState is what a run trains, with what it needs beside steps.
+func plannedState(ctx context.Context, cfg *runfile.Config, out io.Writer) (state.Config, error) {
+	st, err := setup.Plan(cfg, out)
+	if err != nil {
+		return st, err
+	}
+	st = st.WithDefaults()
+	st.Sampling = cfg.Train.Sample.Tokens > 0
+	if cfg.Data.Validation > 0 {
+		st.Evaluation = train.EvaluationRows(ctx, st, cfg.Train.EvalTokens)
+	}
+	return st, nil
+}
+
 func (p *planned) write(out io.Writer) error {
-	fmt.Fprintf(out, "%s, %d parameters; microbatches an update: %d, of %d x %d tokens; schedule %s, %.0f %% bubble expected\n\n",
+	fmt.Fprintf(out, "%s, %d parameters; microbatches an update: %d, of %d x %d tokens\nschedule %s, %.0f %% bubble expected\n\n",
 		p.Model, p.Parameters, p.Microbatches, p.Rows, p.Sequence, p.Schedule, 100*p.Bubble)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "STAGE\tADAPTER\tLAYERS\tPARAMETERS\tPLANNED\tOF\tBUSY")
+	fmt.Fprintln(w, "STAGE\tLAYERS\tPARAMETERS\tPLANNED\tOF\tBUSY")
 	for _, s := range p.Stages {
 		available := "unknown"
 		if s.Available != nil {
-			available = size(*s.Available)
+			available = gpu.SizeText(*s.Available)
 		}
 		var parts []string
 		for _, names := range s.Parts {
 			parts = append(parts, span(names))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%.0f %%\n", s.Stage, s.place(p.Note != ""), strings.Join(parts, " | "), s.Params, size(s.Planned), available, 100*s.Busy)
+		row(w, 60, fmt.Sprint(s.Stage), strings.Join(parts, " | "), fmt.Sprint(s.Params), gpu.SizeText(s.Planned), available, fmt.Sprintf("%.0f %%", 100*s.Busy))
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if p.Note != "" {
-		fmt.Fprintf(out, "\n%s\n", p.Note)
+		fmt.Fprintf(out, "\n%s\n", strings.Join(wrapped(p.Note, pageWidth), "\n"))
 	}
+	fmt.Fprintln(out)
 	for _, s := range p.Stages {
-		fmt.Fprintf(out, "\nstage %d: %s\nstage %d: %s", s.Stage, s.Memory, s.Stage, s.submitsText())
+		for _, text := range []string{s.place(p.Note != ""), s.Memory, s.submitsText()} {
+			fmt.Fprintln(out, strings.Join(wrapped(fmt.Sprintf("stage %d: %s", s.Stage, text), pageWidth-2), "\n  "))
+		}
 	}
-	fmt.Fprint(out, "\n\n")
+	fmt.Fprintln(out)
 	fmt.Fprintln(w, "RECOMPUTE\tACTIVATIONS\tPLANNED\tFITS\tWORK")
 	for _, c := range p.Choices {
 		fits, chosen := "no", ""
@@ -188,10 +221,16 @@ func (p *planned) write(out io.Writer) error {
 		if c.Recompute == p.Recompute {
 			chosen = ", planned with above"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t+%.0f %%%s\n", c.Recompute, size(c.Activations), size(c.Planned), fits, 100*c.Again/3, chosen)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t+%.0f %%%s\n", c.Recompute, gpu.SizeText(c.Activations), gpu.SizeText(c.Planned), fits, 100*c.Again/3, chosen)
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if len(p.Advice) > 0 {
+		fmt.Fprintln(out)
+		if err := writeAdvice(out, p.Advice); err != nil {
+			return err
+		}
 	}
 	if _, err := fmt.Fprintf(out, "\n%s", p.Picture); err != nil || p.Ranks == nil {
 		return err

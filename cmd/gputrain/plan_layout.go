@@ -40,30 +40,29 @@ func layOut(order *schedule.Schedule, c state.Config, units []partition.Unit, cu
 // addMemory says where each stage lives, what training would take there with each choice of what is computed again, what there is, and how each is given
 // its work.
 func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Config, cut partition.Assignment, devices []*gpu.Device) error {
-	run := setup.Pipeline(cfg, cut)
+	run, wanted := setup.Pipeline(cfg, cut), c.Recompute
 	run.State = c
 	var chosen []state.MemoryPlan
 	fits := false
-	for _, run.State.Recompute = range model.Recomputes {
-		s, err := dry(ctx, run, devices)
-		if err != nil {
-			return err
-		}
+	err := dryChoices(ctx, run, devices, func(c state.Config, s dryState) (err error) {
 		memory := s.Memory()
-		choice := plannedChoice{Recompute: run.State.Recompute, Fits: state.FitsMemory(devices, memory)}
+		choice := plannedChoice{Recompute: c.Recompute, Fits: state.FitsMemory(devices, memory)}
 		for _, m := range memory {
 			choice.Activations += m.Step + m.Activations + m.Scratch
 			choice.Planned += m.Total()
 		}
-		if choice.Again, err = run.State.Again(); err != nil {
+		if choice.Again, err = c.Again(); err != nil {
 			return err
 		}
 		p.Choices = append(p.Choices, choice)
-		if c.Recompute == choice.Recompute || c.Recompute == state.RecomputeAuto && !fits {
+		if wanted == choice.Recompute || wanted == state.RecomputeAuto && !fits {
 			p.Recompute, p.again, chosen, fits = choice.Recompute, choice.Again, memory, choice.Fits
 			p.addSubmits(s.Submits(), devices)
 		}
-		s.Release()
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	for i, m := range chosen {
 		s := &p.Stages[i]
@@ -102,6 +101,29 @@ func dry(ctx context.Context, run pipeline.Config, devices []*gpu.Device) (drySt
 		return pipeline.Dry(ctx, run, devices)
 	}
 	return state.Dry(ctx, run.State, devices[0].AsDry())
+}
+
+// dryChoices is dry with each choice of what is computed again in turn.
+func dryChoices(ctx context.Context, run pipeline.Config, devices []*gpu.Device, visit func(c state.Config, s dryState) error) error {
+	var choices []state.Config
+	for _, run.State.Recompute = range model.Recomputes {
+		choices = append(choices, run.State)
+	}
+	if len(devices) == 1 {
+		return state.DryChoices(ctx, choices, devices[0], func(c state.Config, s *state.TrainState) (bool, error) { return true, visit(c, s) })
+	}
+	for _, run.State = range choices {
+		s, err := pipeline.Dry(ctx, run, devices)
+		if err != nil {
+			return err
+		}
+		err = visit(run.State, s)
+		s.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // memoryOf is what each stage takes.

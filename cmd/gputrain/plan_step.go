@@ -22,20 +22,6 @@ import (
 	"gputrain/train/setup"
 )
 
-// card is an adapter's name and limits.
-type card struct {
-	Name string `json:"name"`
-	gpu.Speed
-}
-
-// cards are by published figures, which docs/benchmarks.md derives.
-var cards = []card{
-	{"AMD RX 6800 XT", gpu.Speed{FLOPS: 20.7e12, BytesPerSecond: 512e9}},
-	{"Intel Arc A770", gpu.Speed{FLOPS: 19.7e12, BytesPerSecond: 560e9}},
-	{"NVIDIA RTX 3060", gpu.Speed{FLOPS: 12.7e12, BytesPerSecond: 360e9}},
-	{"Apple M2", gpu.Speed{FLOPS: 3.6e12, BytesPerSecond: 100e9}},
-}
-
 // plannedStep is the work of a training step and the time that it takes at the limits of cards: computed, not measured.
 type plannedStep struct {
 	Model      string        `json:"model"`
@@ -94,15 +80,15 @@ func (c *planCmd) planStep(ctx context.Context, cfg *runfile.Config) (*plannedSt
 	if err != nil {
 		return nil, err
 	}
-	on, rated := someCard(), cards
+	on, all := someCard(), rated()
 	if c.Adapter != "" {
 		var measured card
 		if on, measured, err = measuredCard(ctx, cfg, c.Adapter); err != nil {
 			return nil, err
 		}
-		rated = append(slices.Clone(cards), measured)
+		all = append(all, measured)
 	}
-	return stepOf(ctx, st.WithDefaults(), on, options.SubmitLimit, rated)
+	return stepOf(ctx, st.WithDefaults(), on, options.SubmitLimit, all)
 }
 
 // someCard is an adapter like the discrete cards of the last years: they bind 2 GiB, and more buffers than a kernel has.
@@ -195,10 +181,10 @@ func (p *plannedStep) write(out io.Writer) error {
 	}
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "GROUP\tOPERATION\tKERNELS\tDISPATCHES\tMIB\tMULTIPLY-ADDS, MILLIONS")
+	fmt.Fprintln(w, "GROUP\tOPERATION\tDISPATCHES\tMIB\tM MULTIPLY-ADDS\tKERNELS")
 	all, rest := compile.Work{Group: "all"}, compile.Work{}
 	line := func(r compile.Work) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%.1f\t%.1f\n", r.Group, r.Kind, r.Kernels, r.Dispatches, r.Bytes/(1<<20), r.FLOPs/2/1e6)
+		row(w, 49, r.Group, r.Kind, fmt.Sprint(r.Dispatches), fmt.Sprintf("%.1f", r.Bytes/(1<<20)), fmt.Sprintf("%.1f", r.FLOPs/2/1e6), r.Kernels)
 	}
 	for _, r := range p.Work {
 		line(r.Work)
@@ -215,13 +201,13 @@ func (p *plannedStep) write(out io.Writer) error {
 		for _, g := range c.Groups[:min(3, len(c.Groups))] {
 			parts = append(parts, fmt.Sprintf("%s %.0f %%", g.Group, 100*g.Share))
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.3g\t%.1f\t%.0f\t%d\t%.1f\t%s\n", c.Name, c.BytesPerSecond/1e9, c.FLOPS/1e12, 1e3*c.Seconds, c.TokensPerSecond,
-			c.Submits, 1e3*c.LongestSubmit, strings.Join(parts, ", "))
+		row(w, 34, c.Name, fmt.Sprintf("%.0f", c.BytesPerSecond/1e9), fmt.Sprintf("%.3g", c.FLOPS/1e12), fmt.Sprintf("%.1f", 1e3*c.Seconds),
+			fmt.Sprintf("%.0f", c.TokensPerSecond), fmt.Sprint(c.Submits), fmt.Sprintf("%.1f", 1e3*c.LongestSubmit), strings.Join(parts, ", "))
 	}
 	fmt.Fprintf(w, "\nsubmits, and the longest, as planned with %.0f %% of these limits\n", 100*ofLimits)
 	for _, c := range p.Cards {
 		if c.TooLong != "" {
-			fmt.Fprintf(w, "on %s %s\n", c.Name, c.TooLong)
+			fmt.Fprintln(w, strings.Join(wrapped(fmt.Sprintf("on %s %s", c.Name, c.TooLong), pageWidth), "\n"))
 		}
 	}
 	return w.Flush()

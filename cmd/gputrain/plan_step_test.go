@@ -23,7 +23,7 @@ func TestTimeOfAStepOnACard(t *testing.T) {
 		{Work: compile.Work{Group: "the rest", Work: gpu.Work{Bytes: 300, FLOPs: 1000}, Least: 150}},
 		{Work: compile.Work{Group: "products", Work: gpu.Work{Bytes: 200, FLOPs: 200}}},
 	}}
-	c := p.on(card{"one", gpu.Speed{BytesPerSecond: 100, FLOPS: 1000}})
+	c := p.on(card{Name: "one", Speed: gpu.Speed{BytesPerSecond: 100, FLOPS: 1000}})
 	assert.Equal(t, 8.0+3+2, c.Seconds)
 	assert.InDelta(t, 600.0/13, c.TokensPerSecond, 1e-9)
 	require.Len(t, c.Groups, 2)
@@ -53,7 +53,7 @@ func TestPlanOfAStep(t *testing.T) {
 		}
 	}
 	assert.Len(t, groups, 5)
-	require.Len(t, p.Cards, len(cards))
+	require.Len(t, p.Cards, len(rated()))
 	for _, on := range p.Cards {
 		assert.InDelta(t, on.TokensPerSecond*on.Seconds, p.Tokens, 1e-6)
 	}
@@ -81,6 +81,7 @@ func TestPlanOfAStep(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, p.write(&out))
 	assert.Contains(t, out.String(), fmt.Sprintf("train.recompute layers: %.2f of a forward pass is computed again\n", p.Again))
+	assertPage(t, out.String())
 
 	c.Adapter = "no such adapter"
 	_, err = c.planStep(t.Context(), cfg)
@@ -98,7 +99,7 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	st, err := setup.Plan(cfg, io.Discard)
 	require.NoError(t, err)
 	const limit = time.Second / 2
-	p, err := stepOf(t.Context(), st.WithDefaults(), someCard(), limit, []card{{"ten", gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
+	p, err := stepOf(t.Context(), st.WithDefaults(), someCard(), limit, []card{{Name: "ten", Speed: gpu.Speed{BytesPerSecond: 360e9, FLOPS: 10e12}}})
 	require.NoError(t, err)
 	on := p.Cards[0]
 	assert.Empty(t, on.TooLong)
@@ -111,5 +112,6 @@ func TestSubmitsOfGPT2OnACard(t *testing.T) {
 	p.Cards[0].plannedSubmits = summed([]gpu.Planned{{Takes: 2 * limit, Longest: "matmul", LongestTakes: 2 * limit}}, limit)
 	var out bytes.Buffer
 	require.NoError(t, p.write(&out))
-	assert.Contains(t, out.String(), "on ten matmul is expected to take 1 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: lower train.batch")
+	assertPage(t, out.String())
+	assert.Contains(t, strings.ReplaceAll(out.String(), "\n", " "), "on ten matmul is expected to take 1 s, wanted at most 0.5 s (device.submit_limit), and is not to be cut: lower train.batch")
 }

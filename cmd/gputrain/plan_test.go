@@ -44,6 +44,7 @@ func TestPlanAsText(t *testing.T) {
 		Recompute: "attention", Choices: []plannedChoice{
 			{Recompute: "none", Activations: 1 << 30, Planned: 5 << 30}, {Recompute: "attention", Activations: 1 << 20, Planned: 1026 << 10, Again: 0.3, Fits: true},
 		},
+		Advice: []advised{{Set: []string{"optimizer.name=lion", "optimizer.parameters={}"}, Planned: 1023 << 20, Fits: true, means: "one moment a parameter"}},
 		Stages: []plannedStage{
 			{Adapter: "0: one", Parts: [][]string{{"embedding"}, {"h.1"}}, Params: 600, Planned: 1 << 20, Available: &available, Busy: 0.8, Memory: "params 1.0 MiB", plannedSubmits: plannedSubmits{Submits: 12, LongestSubmit: 0.493}, Speed: gpu.Speed{FLOPS: 1e12, BytesPerSecond: 100e9}},
 			{Stage: 1, Adapter: "1: another", Parts: [][]string{{"h.0"}, {"h.2", "head"}}, Params: 400, Planned: 2048, Busy: 0.7, Index: 1, Memory: "params 2.0 KiB", plannedSubmits: plannedSubmits{Submits: 1, LongestSubmit: 2, TooLong: "and so on"}, Speed: gpu.Speed{FLOPS: 3e10, BytesPerSecond: 10e9}},
@@ -52,20 +53,26 @@ func TestPlanAsText(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, p.write(&out))
 	assert.Equal(t, strings.Join([]string{
-		"gpt2, 1000 parameters; microbatches an update: 4, of 2 x 16 tokens; schedule interleaved, 25 % bubble expected",
+		"gpt2, 1000 parameters; microbatches an update: 4, of 2 x 16 tokens",
+		"schedule interleaved, 25 % bubble expected",
 		"",
-		"STAGE  ADAPTER     LAYERS           PARAMETERS  PLANNED  OF       BUSY",
-		"0      0: one      embedding | h.1  600         1 MiB    3 MiB    80 %",
-		"1      1: another  h.0 | h.2, head  400         2 KiB    unknown  70 %",
+		"STAGE  LAYERS           PARAMETERS  PLANNED  OF       BUSY",
+		"0      embedding | h.1  600         1.0 MiB  3.0 MiB  80 %",
+		"1      h.0 | h.2, head  400         2.0 KiB  unknown  70 %",
 		"",
+		"stage 0: 0: one",
 		"stage 0: params 1.0 MiB",
 		"stage 0: 12 submits a step, the longest of 0.49 s at 1 TFLOP/s and 100 GB/s, which training measures",
+		"stage 1: 1: another",
 		"stage 1: params 2.0 KiB",
 		"stage 1: 1 submits a step, the longest of 2 s at 0.03 TFLOP/s and 10 GB/s, which training measures; and so on",
 		"",
-		"RECOMPUTE  ACTIVATIONS  PLANNED    FITS  WORK",
-		"none       1 GiB        5 GiB      no    +0 %",
-		"attention  1 MiB        1.002 MiB  yes   +10 %, planned with above",
+		"RECOMPUTE  ACTIVATIONS  PLANNED   FITS  WORK",
+		"none       1.00 GiB     5.00 GiB  no    +0 %",
+		"attention  1.0 MiB      1.0 MiB   yes   +10 %, planned with above",
+		"",
+		"INSTEAD                 PLANNED     FITS  WITH",
+		"one moment a parameter  1023.0 MiB  yes   optimizer.name=lion optimizer.parameters={}",
 		"",
 		"stage 0  00'",
 		"",
@@ -184,15 +191,16 @@ func TestPlanOfARun(t *testing.T) {
 		"pipeline.stages (--set): pipeline: 7 stages: the model has 6 pieces":   {"pipeline.stages=7"},
 		`pipeline.rules (--set): pipeline: rules: pattern "lm_head" matches no`: {"pipeline.stages=2", `pipeline.rules=[{match: '^w|^h\.[01]', stage: 0}, {match: '^h\.[23]|^ln_f', stage: 1}, {match: lm_head, stage: 1}]`},
 		"pipeline.adapters (--set): found adapter 99, wanted 0 to":              {"pipeline.stages=2", "pipeline.adapters=[0,99]"},
-		"no cut in 2 parts found that fits: parameters, gradients and optim":    {"pipeline.stages=2", "train.memory_limit=64KiB"},
 	} {
 		_, err := plan(sets...)
 		require.ErrorContains(t, err, want)
 	}
 	_, err = plan("pipeline.stages=7")
 	assert.Equal(t, 2, exitCode(err))
-	_, err = plan("pipeline.stages=2", "train.memory_limit=64KiB")
-	assert.Equal(t, 5, exitCode(err))
+	p, err = plan("pipeline.stages=2", "train.memory_limit=64KiB")
+	require.NoError(t, err)
+	assert.Equal(t, 5, exitCode(p.refused))
+	assert.ErrorContains(t, p.refused, "wanted for 2 stages, the memory limit is 64.0 KiB; stage 0: ")
 }
 
 // A run that says where its text is needs none to be planned.

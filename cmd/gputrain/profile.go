@@ -4,15 +4,29 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 
 	"gputrain/gpu"
 	"gputrain/pipeline/timeline"
 )
 
+// layersTogether gives spans of layers the names that they have without the layers' numbers: what a model does in all its layers is one group of the
+// table. The trace has each by itself.
+func layersTogether(spans []gpu.Span) []gpu.Span {
+	spans = slices.Clone(spans)
+	for i := range spans {
+		spans[i].Group = layerNumber.ReplaceAllString(spans[i].Group, ".*.")
+	}
+	return spans
+}
+
+var layerNumber = regexp.MustCompile(`\.\d+\.`)
+
 // writeProfile prints the time of each group of passes and writes the trace.
 func writeProfile(w io.Writer, dev *gpu.Device) error {
 	spans := dev.Profile()
-	if err := gpu.ProfileTable(os.Stderr, spans); err != nil {
+	if err := gpu.ProfileTable(os.Stderr, layersTogether(spans)); err != nil {
 		return err
 	}
 	return gpu.WriteTrace(w, spans)
@@ -30,7 +44,7 @@ func writeTimeline(w io.Writer, r *timeline.Recorder, devices []*gpu.Device) err
 		spans := d.Profile()
 		passes = append(passes, timeline.Passes{Stage: stage, Spans: spans, Origin: d.ProfileOrigin()})
 		fmt.Fprintf(os.Stderr, "stage %d, %s\n", stage, d.Adapter())
-		if err := gpu.ProfileTable(os.Stderr, spans); err != nil {
+		if err := gpu.ProfileTable(os.Stderr, layersTogether(spans)); err != nil {
 			return err
 		}
 	}

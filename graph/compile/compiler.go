@@ -35,6 +35,7 @@ type Compiler struct {
 	dropped  map[*graph.Node]bool            // adds replaced by accumulation into a leaf
 	inlined  map[*graph.Node]bool            // fusable nodes computed inside their readers' kernels
 	units    []*unit
+	chosen   map[gemmForm]gemmChoice
 	current  int                  // index of the unit being lowered
 	lastUse  map[*graph.Value]int // the last unit that reads the storage behind a root value
 

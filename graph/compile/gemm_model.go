@@ -53,7 +53,32 @@ func (v gemmVariant) time(g gemm, slices int, simds float64) float64 {
 
 // gpuChoice is the variant and the slices with the least time among the variants that suit the form of g; what comes later in the list, or
 // takes more slices and with them more memory, has to save a twentieth. The products of all slices fit one binding.
-func (c *Compiler) gpuChoice(g gemm) (best gemmVariant, slices int) {
+func (c *Compiler) gpuChoice(g gemm) (gemmVariant, int) {
+	of := gemmForm{m: g.m, n: g.n, k: g.k, count: g.count, transA: g.transA, transB: g.transB, vec4: g.loadsVec4()}
+	chosen, known := c.chosen[of]
+	if !known {
+		chosen.variant, chosen.slices = c.chooseGPU(g)
+		if c.chosen == nil {
+			c.chosen = map[gemmForm]gemmChoice{}
+		}
+		c.chosen[of] = chosen
+	}
+	return chosen.variant, chosen.slices
+}
+
+// gemmForm is what the choice for a product depends on: layers have the same products, and are asked about several times each.
+type gemmForm struct {
+	m, n, k, count       int
+	transA, transB, vec4 bool
+}
+
+type gemmChoice struct {
+	variant gemmVariant
+	slices  int
+}
+
+// chooseGPU is gpuChoice of a product that was not asked about before.
+func (c *Compiler) chooseGPU(g gemm) (best gemmVariant, slices int) {
 	shortest := 256 // of K a slice; of the tiles' less, as what they wait for is counted
 	var variants []gemmVariant
 	switch {

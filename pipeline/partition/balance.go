@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"gputrain/gpu"
 )
@@ -157,9 +158,9 @@ func (b balance) tooLarge() error {
 	for s, p := range b.power {
 		have[s] = "unknown"
 		if p.Memory > 0 {
-			have[s] = fmt.Sprint(p.Memory)
+			have[s] = gpu.SizeText(p.Memory)
 		}
 	}
-	return fmt.Errorf("pipeline: balance: no cut in %d parts found that fits: parameters, gradients and optimizer take %d bytes (%q alone %d), the stages have %v: more stages, or adapters with more memory: %w",
-		b.parts, b.memory(0, len(b.units)), largest.Name, largest.Memory, have, gpu.ErrOutOfMemory)
+	return fmt.Errorf("pipeline: balance: no cut in %d parts found that fits: parameters, gradients and optimizer take %s (%q alone %s), the stages have %s: more stages, or adapters with more memory: %w",
+		b.parts, gpu.SizeText(b.memory(0, len(b.units))), largest.Name, gpu.SizeText(largest.Memory), strings.Join(have, ", "), gpu.ErrOutOfMemory)
 }

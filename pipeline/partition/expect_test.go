@@ -71,13 +71,13 @@ func TestMemoryOfUnitsWithAnOptimizer(t *testing.T) {
 	units := unitsOf(t, b)
 	tx, err := optim.Build("adamw", optim.Options{Schedule: optim.ScheduleConfig{Type: "constant", LearningRate: 1e-3}}, nil)
 	require.NoError(t, err)
-	require.NoError(t, AddOptimizer(units, tx, 2, b.Graph.Parameters(), gpu.DefaultLimits()))
+	require.NoError(t, AddOptimizer(units, tx, 2, buffers.F32, b.Graph.Parameters(), gpu.DefaultLimits()))
 	for _, u := range units {
 		assert.GreaterOrEqual(t, u.Memory, 6*u.Bytes, u.Name)
 		if u.Name != "head" { // two vectors
 			assert.Less(t, u.Memory, 13*u.Bytes/2, u.Name)
 		}
 	}
-	err = AddOptimizer(units, tx, 0, []buffers.Spec{{Path: "wte.weight", Shape: []int{32, 8}}}, gpu.DefaultLimits())
+	err = AddOptimizer(units, tx, 0, buffers.F32, []buffers.Spec{{Path: "wte.weight", Shape: []int{32, 8}}}, gpu.DefaultLimits())
 	assert.ErrorContains(t, err, `parameter "wpe.weight" of "embedding" is not one of the model's 1`)
 }

@@ -11,8 +11,9 @@ import (
 )
 
 // AddOptimizer adds to the memory of each unit what an optimizer's state for its parameters takes on a device with these limits, and so many partial
-// sums of their gradients; what the optimizer leaves frozen has none, and no gradient either. whole is the leaves of the model.
-func AddOptimizer(units []Unit, tx optim.Transform, sums int, whole []buffers.Spec, lim gpu.Limits) error {
+// sums of their gradients; what the optimizer leaves frozen has none, and no gradient either, and is kept in a type of its own. whole is the leaves of
+// the model.
+func AddOptimizer(units []Unit, tx optim.Transform, sums int, frozen buffers.DType, whole []buffers.Spec, lim gpu.Limits) error {
 	shapes := map[string][]int{}
 	for _, s := range whole {
 		shapes[s.Path] = s.Shape
@@ -27,23 +28,27 @@ func AddOptimizer(units []Unit, tx optim.Transform, sums int, whole []buffers.Sp
 			own = append(own, buffers.Spec{Path: path, Shape: shape})
 		}
 		trained := tx.Trained(own)
-		for _, s := range own {
-			if !slices.ContainsFunc(trained, func(t buffers.Spec) bool { return t.Path == s.Path }) {
-				units[i].Memory -= 4 * uint64(graph.Elements(s.Shape))
-			}
+		rest := slices.DeleteFunc(slices.Clone(own), func(s buffers.Spec) bool {
+			return slices.ContainsFunc(trained, func(t buffers.Spec) bool { return t.Path == s.Path })
+		})
+		for _, s := range rest {
+			units[i].Memory -= 2 * 4 * uint64(graph.Elements(s.Shape))
 		}
 		for _, s := range trained {
 			units[i].Memory += 4 * uint64(sums*graph.Elements(s.Shape))
 		}
 		layout, err := buffers.NewLayout(trained, lim)
-		bytes := uint64(0)
+		kept, bytes := (*buffers.Layout)(nil), uint64(0)
+		if err == nil {
+			kept, err = buffers.NewLayoutFor(frozen, rest, lim)
+		}
 		if err == nil {
 			bytes, err = tx.StageBytes(layout, whole, lim)
 		}
 		if err != nil {
 			return fmt.Errorf("pipeline: units: %q: %w", u.Name, err)
 		}
-		units[i].Memory += bytes
+		units[i].Memory += kept.Bytes(frozen) + bytes
 	}
 	return nil
 }

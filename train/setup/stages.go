@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gputrain/gpu"
@@ -137,17 +138,26 @@ func Cut(ctx context.Context, cfg *runfile.Config, c state.Config, units []parti
 	return a, powers, err
 }
 
-// cutBy is Cut for stages of these powers, the first with these limits.
+// cutBy is Cut for stages of these powers, the first with these limits. Where it finds no cut that fits, it is the fastest: the memory plan of that tells
+// what does not fit, and what to lower.
 func cutBy(cfg *runfile.Config, c state.Config, units []partition.Unit, lim gpu.Limits, powers []partition.Power) (partition.Assignment, error) {
 	if cfg.Pipeline.Stages*cfg.Pipeline.PartsPerStage() == 1 { // the memory plan tells whether it fits, and what to lower
 		return assign(cfg, units, nil)
 	}
 	tx, err := c.Transform()
 	if err == nil {
-		err = partition.AddOptimizer(units, tx, c.PartialSums(), model.Specs(c.Definition), lim)
+		err = partition.AddOptimizer(units, tx, c.PartialSums(), c.FrozenDType, model.Specs(c.Definition), lim)
 	}
 	if err != nil {
 		return partition.Assignment{}, err
+	}
+	a, err := assign(cfg, units, powers)
+	if !errors.Is(err, gpu.ErrOutOfMemory) {
+		return a, err
+	}
+	powers = slices.Clone(powers)
+	for i := range powers {
+		powers[i].Memory = 0
 	}
 	return assign(cfg, units, powers)
 }

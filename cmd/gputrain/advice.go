@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"gputrain/gpu"
+	"gputrain/model"
+	"gputrain/optim"
+	"gputrain/state"
+	"gputrain/train/runfile"
+	"gputrain/train/setup"
+)
+
+// advised is another way to train a model that does not fit, and what it takes.
+type advised struct {
+	Set     []string `json:"set"`           // of the run file
+	Planned uint64   `json:"planned_bytes"` // of the stage that takes most, with as much as possible computed again
+	Fits    bool     `json:"fits"`
+
+	means string
+}
+
+// advice plans other ways to train, from those that change least. Those that the run file leaves no room for are not there.
+func (c *planCmd) advice(ctx context.Context, cfg *runfile.Config, st state.Config, devices []*gpu.Device, short *state.MemoryError) (out []advised, err error) {
+	for _, way := range c.ways(cfg, st, short) {
+		if n := len(out); n > 0 && out[n-1].means == way.means && out[n-1].Fits {
+			continue // a larger one of the kind fits
+		}
+		other, err := (&runFlags{Files: c.Files, Set: slices.Concat(c.Set, way.Set)}).load()
+		if err != nil {
+			continue // the key is not one of this run's
+		}
+		on := devices
+		if n := other.Pipeline.Stages; n != len(devices) {
+			if on, err = devicesOn(other, c.Memory); err != nil {
+				return nil, err
+			}
+		}
+		memory, err := least(ctx, other, on)
+		if err != nil {
+			continue // such as adapters in a network that has no linear layers
+		}
+		for _, m := range memory {
+			way.Planned = max(way.Planned, m.Total())
+		}
+		way.Fits = state.FitsMemory(on, memory)
+		if n := len(out); n > 0 && out[n-1].means == way.means && !out[n-1].Fits {
+			out = out[:n-1] // the larger one of the kind
+		}
+		out = append(out, way)
+	}
+	return out, nil
+}
+
+// mostCards is how many are advised at most: their stages are planned one by one.
+const mostCards = 8
+
+// ways are what to try.
+func (c *planCmd) ways(cfg *runfile.Config, st state.Config, short *state.MemoryError) (out []advised) {
+	kept := short.Kept() < short.Available // so a smaller microbatch may fit
+	add := func(means string, set ...string) { out = append(out, advised{Set: set, means: means}) }
+	if kept && st.Batch > 1 {
+		add("one sequence at once", "train.batch=1", fmt.Sprintf("train.accumulate=%d", cfg.Train.Batch*cfg.Train.Accumulate), "pipeline.microbatches=1")
+	}
+	if kept {
+		for n := st.Sequence / 2; n >= 64; n /= 2 {
+			add("a smaller context", fmt.Sprintf("model.context=%d", n))
+		}
+	}
+	narrow := func(name string) (set []string) {
+		d, err := optim.Describe(name)
+		if err != nil {
+			return nil
+		}
+		for _, p := range d.Parameters {
+			if strings.Contains(p.Name, "dtype") {
+				set = append(set, "optimizer.parameters."+p.Name+"=bf16")
+			}
+		}
+		return set
+	}
+	if set := narrow(cfg.Optimizer.Name); len(set) > 0 {
+		add("state of the optimizer in bf16", set...)
+	}
+	if cfg.Optimizer.Name != "lion" && cfg.Optimizer.Name != "sgd" {
+		add("one moment a parameter", "optimizer.name=lion", "optimizer.parameters={}")
+		add("one moment a parameter, in bf16", "optimizer.name=lion", "optimizer.parameters={mu_dtype: bf16}")
+	}
+	if st.Frozen == nil {
+		if last := lastLayers(st.Definition); last != "" {
+			add("all but two layers frozen, in bf16", "optimizer.rates=[{match: '"+last+"', multiplier: 1}, {match: '.', multiplier: 0}]", "model.base=bf16")
+		}
+	}
+	for _, base := range []string{"f32", "bf16", "nf4"} {
+		if cfg.Model.From != "" && !cfg.LoRA.On() {
+			add("adapters, beside a base in "+base, "lora.rank=8", "model.base="+base)
+		} else if cfg.LoRA.On() && base != cfg.Model.Base {
+			add("the base in "+base, "model.base="+base)
+		}
+	}
+	if c.Memory == "" {
+		return out
+	}
+	for n := 2 * cfg.Pipeline.Stages; n <= mostCards; n *= 2 {
+		if short.Kept()/uint64(n) < short.Available { // else all the cards together have too little
+			add("more cards", fmt.Sprintf("pipeline.stages=%d", n))
+		}
+	}
+	return out
+}
+
+// lastLayers is a pattern of the parameters of the last two layers; "" where there are fewer than three.
+func lastLayers(def model.Definition) string {
+	built, err := def.Build(1, 1, model.Options{Loss: true})
+	if err != nil {
+		return ""
+	}
+	pieces, _, _ := model.Units(built)
+	var layers []string
+	for _, p := range pieces {
+		if p.Layer != "" {
+			layers = append(layers, p.Layer)
+		}
+	}
+	n := len(layers)
+	if n < 3 {
+		return ""
+	}
+	return "^" + regexp.QuoteMeta(layers[n-2]) + `\.|^` + regexp.QuoteMeta(layers[n-1]) + `\.`
+}
+
+// least is what a run takes where as much is computed again as the run file allows.
+func least(ctx context.Context, cfg *runfile.Config, devices []*gpu.Device) ([]state.MemoryPlan, error) {
+	st, err := plannedState(ctx, cfg, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	units, err := setup.Units(cfg, st)
+	if err != nil {
+		return nil, err
+	}
+	cut, _, err := setup.Cut(ctx, cfg, st, units, devices)
+	if err != nil {
+		return nil, err
+	}
+	run, choices := setup.Pipeline(cfg, cut), st.Choices()
+	run.State = choices[len(choices)-1]
+	return memoryOf(ctx, run, devices)
+}
+
+// writeAdvice prints what to set.
+func writeAdvice(out io.Writer, all []advised) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "INSTEAD\tPLANNED\tFITS\tWITH")
+	for _, a := range all {
+		fits := "no"
+		if a.Fits {
+			fits = "yes"
+		}
+		row(w, 60, a.means, gpu.SizeText(a.Planned), fits, strings.Join(a.Set, " "))
+	}
+	return w.Flush()
+}

@@ -1,0 +1,45 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/gpu/gputest"
+	"gputrain/model"
+)
+
+// What choices take is what each takes by itself, and without textures the optimizer is planned once for all of them.
+func TestDryChoices(t *testing.T) {
+	for name, dev := range map[string]*gpu.Device{
+		"no textures": gpu.Dry(gpu.DefaultLimits()),
+		"textures":    gputest.Device(t, func(o *gpu.Options) { o.Texels = gpu.TexelsForce }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := plannedConfig(t)
+			c.Optimizer.Name, c.Optimizer.Parameters = "quad", nil
+			var choices []Config
+			for _, c.Recompute = range model.Recomputes {
+				choices = append(choices, c)
+			}
+			var made []uint64
+			err := DryChoices(t.Context(), choices, dev, func(c Config, s *TrainState) (bool, error) {
+				alone, err := Dry(t.Context(), c, dev.AsDry())
+				require.NoError(t, err)
+				defer alone.Release()
+				assert.Equal(t, alone.Memory(), s.Memory(), c.Recompute)
+				assert.Equal(t, alone.Submits(), s.Submits(), c.Recompute)
+				assert.Equal(t, alone.Work(), s.Work(), c.Recompute)
+				made = append(made, s.stages[0].Params.Device().Counters().Buffers)
+				return true, nil
+			})
+			require.NoError(t, err)
+			require.Len(t, made, len(model.Recomputes))
+			if name == "no textures" {
+				assert.Less(t, made[2], 2*made[0], "buffers made for all choices")
+			}
+		})
+	}
+}
