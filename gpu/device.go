@@ -42,8 +42,6 @@ type Device struct {
 	profiler  *profiler // nil unless profiling
 	texels    texelPool
 
-	texelKernels texelKernels
-
 	counts struct {
 		bindGroups, dispatches, submits, readbacks, written, read, refreshes, refreshed atomic.Uint64
 	}

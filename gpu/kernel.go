@@ -44,6 +44,7 @@ type Kernel struct {
 	err       error
 	known     *sync.Map // types of Go that match params: thousands of dispatches have few
 	passes    *passes   // see Moved
+	forms     *sync.Map // that read texels, by their number
 }
 
 var kernels sync.Map // of label, file and variant, *Kernel: a big tile is a hundred kilobytes of text
@@ -73,7 +74,7 @@ func NewKernel(label, file string, v shaders.Variant) *Kernel {
 
 // KernelOf is a kernel of final WGSL: bindings in group 0, in order from 0.
 func KernelOf(label, source string) *Kernel {
-	k := &Kernel{Label: label, Source: source, known: &sync.Map{}, passes: &passes{}}
+	k := &Kernel{Label: label, Source: source, known: &sync.Map{}, passes: &passes{}, forms: &sync.Map{}}
 	k.err = k.reflect()
 	return k
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"gputrain/shaders"
 )
@@ -71,7 +70,7 @@ func (d *Device) formOf(c *command) *Kernel {
 	if !d.hasTexels() || !d.limits.Texels.pays(c) {
 		return c.kernel
 	}
-	return d.texelKernels.of(c.kernel, d.limits.TexelBindings)
+	return c.kernel.texelForm(d.limits.TexelBindings)
 }
 
 // Kernels are those that a program of the recording runs on its device.
@@ -87,23 +86,13 @@ func (r *Recording) Kernels() []*Kernel {
 	return out
 }
 
-// texelKernels remembers the form of each kernel that reads texels.
-type texelKernels struct {
-	mu    sync.Mutex
-	known map[string]*Kernel
-}
-
-func (t *texelKernels) of(k *Kernel, most int) *Kernel {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if known, ok := t.known[k.Source]; ok {
-		return known
+// texelForm is k with up to most of its operands as texels, made once a process.
+func (k *Kernel) texelForm(most int) *Kernel {
+	if known, ok := k.forms.Load(most); ok {
+		return known.(*Kernel)
 	}
-	if t.known == nil {
-		t.known = map[string]*Kernel{}
-	}
-	t.known[k.Source] = withTexels(k, most)
-	return t.known[k.Source]
+	form, _ := k.forms.LoadOrStore(most, withTexels(k, most))
+	return form.(*Kernel)
 }
 
 // withTexels is k with up to most of its operands as texels, k itself where there are none.

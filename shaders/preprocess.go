@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // node is a line of text, or a directive with the nodes it governs.
@@ -27,42 +28,61 @@ func (n *node) errorf(format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", n.file, n.line, fmt.Errorf(format, args...))
 }
 
+// parsed is a file as it stands, whatever the variant, with the flags and constants that it names in whatever branch.
+type parsed struct {
+	nodes            []node
+	flags, constants map[string]bool
+}
+
+// library keeps the files that are parsed: a few dozen of them make thousands of kernels.
+type library struct {
+	files fs.FS
+	known sync.Map // by name, *parsed
+}
+
 type preprocessor struct {
-	files            fs.FS
+	library          *library
 	variant          Variant
 	imported         map[string]bool
 	flags, constants map[string]bool // that the files use, in whatever branch
 }
 
 var (
-	placeholder = regexp.MustCompile(`\{\{\s*(\w+)\s*\}\}`)
-	importForm  = regexp.MustCompile(`^#import\s+"([^"]+)"((?:\s+[A-Z_]+=\S+)*)$`)
-	ifForm      = regexp.MustCompile(`^#if\s+(!?)\s*([A-Za-z_]\w*)$`)
-	forForm     = regexp.MustCompile(`^#for\s+([A-Za-z_]\w*)\s+in\s+(\S+?)\.\.(\S+)$`)
+	importForm = regexp.MustCompile(`^#import\s+"([^"]+)"((?:\s+[A-Z_]+=\S+)*)$`)
+	ifForm     = regexp.MustCompile(`^#if\s+(!?)\s*([A-Za-z_]\w*)$`)
+	forForm    = regexp.MustCompile(`^#for\s+([A-Za-z_]\w*)\s+in\s+(\S+?)\.\.(\S+)$`)
 )
 
-func (p *preprocessor) load(name string) ([]node, error) {
-	raw, err := fs.ReadFile(p.files, name)
+func (l *library) load(name string) (*parsed, error) {
+	if known, ok := l.known.Load(name); ok {
+		return known.(*parsed), nil
+	}
+	raw, err := fs.ReadFile(l.files, name)
 	if err != nil {
 		return nil, fmt.Errorf("no file %q", name)
 	}
 	lines := strings.Split(strings.TrimSuffix(string(raw), "\n"), "\n")
 	at := 0
-	nodes, end, err := p.parse(name, lines, &at)
-	if err == nil && end != "" {
-		err = fmt.Errorf("%s:%d: %s without its beginning", name, at, end)
+	p := &parsed{flags: map[string]bool{}, constants: map[string]bool{}}
+	var end string
+	if p.nodes, end, err = p.parse(name, lines, &at); err != nil {
+		return nil, err
 	}
-	return nodes, err
+	if end != "" {
+		return nil, fmt.Errorf("%s:%d: %s without its beginning", name, at, end)
+	}
+	l.known.Store(name, p)
+	return p, nil
 }
 
 // parse reads nodes up to the directive that ends the block it is in, which it returns.
-func (p *preprocessor) parse(file string, lines []string, at *int) (nodes []node, end string, err error) {
+func (p *parsed) parse(file string, lines []string, at *int) (nodes []node, end string, err error) {
 	for *at < len(lines) {
 		text := lines[*at]
 		*at++
 		n := node{file: file, line: *at, kind: "text", text: text}
-		for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
-			p.constants[m[1]] = true
+		for _, name, rest, ok := cutPlaceholder(text); ok; _, name, rest, ok = cutPlaceholder(rest) {
+			p.constants[name] = true
 		}
 		directive := strings.TrimSpace(text)
 		if i := strings.Index(directive, "//"); i > 0 && strings.HasPrefix(directive, "#") {
@@ -90,7 +110,7 @@ func (p *preprocessor) parse(file string, lines []string, at *int) (nodes []node
 	return nodes, "", nil
 }
 
-func (p *preprocessor) parseIf(n *node, form, lines []string, at *int) (err error) {
+func (p *parsed) parseIf(n *node, form, lines []string, at *int) (err error) {
 	n.kind, n.negated, n.text = "if", form[1] == "!", form[2]
 	p.flags[n.text] = true
 	var end string
@@ -108,7 +128,7 @@ func (p *preprocessor) parseIf(n *node, form, lines []string, at *int) (err erro
 	return nil
 }
 
-func (p *preprocessor) parseFor(n *node, form, lines []string, at *int) (err error) {
+func (p *parsed) parseFor(n *node, form, lines []string, at *int) (err error) {
 	n.kind, n.variable, n.a, n.b = "for", form[1], form[2], form[3]
 	for _, bound := range []string{n.a, n.b} {
 		p.constants[strings.Trim(bound, "{} ")] = true
@@ -167,21 +187,24 @@ func (p *preprocessor) emitImport(out *strings.Builder, n *node, vars map[string
 		return nil
 	}
 	p.imported[n.text+given] = true
-	inner, constants := map[string]string{}, p.constants
-	p.constants = map[string]bool{}
-	nodes, err := p.load(n.text)
+	file, err := p.library.load(n.text)
 	if err != nil {
 		return n.errorf("import: %w", err)
 	}
+	maps.Copy(p.flags, file.flags)
+	inner := map[string]string{}
 	for _, pair := range strings.Fields(given) {
 		name, text, _ := strings.Cut(pair, "=")
-		if inner[name] = text; !p.constants[name] {
+		if inner[name] = text; !file.constants[name] {
 			return n.errorf("import: %q has no {{%s}}", n.text, name)
 		}
-		delete(p.constants, name)
 	}
-	maps.Copy(p.constants, constants)
-	return p.emit(out, nodes, inner)
+	for name := range file.constants {
+		if _, taken := inner[name]; !taken {
+			p.constants[name] = true
+		}
+	}
+	return p.emit(out, file.nodes, inner)
 }
 
 func (p *preprocessor) emitFor(out *strings.Builder, n *node, vars map[string]string) error {
@@ -199,9 +222,10 @@ func (p *preprocessor) emitFor(out *strings.Builder, n *node, vars map[string]st
 	if b-a > 4096 {
 		return n.errorf("%d iterations, at most 4096", b-a)
 	}
+	inner := map[string]string{}
+	maps.Copy(inner, vars)
 	for i := a; i < b; i++ {
-		inner := map[string]string{n.variable: strconv.Itoa(i)}
-		maps.Copy(inner, vars)
+		inner[n.variable] = strconv.Itoa(i)
 		if err := p.emit(out, n.body, inner); err != nil {
 			return err
 		}
@@ -236,27 +260,51 @@ func (p *preprocessor) expand(n *node, text string, vars map[string]string, dept
 	if depth > 8 {
 		return "", n.errorf("constants that hold each other")
 	}
-	var err error
-	text = placeholder.ReplaceAllStringFunc(text, func(match string) string {
-		name := placeholder.FindStringSubmatch(match)[1]
+	var out strings.Builder
+	for {
+		before, name, rest, found := cutPlaceholder(text)
+		out.WriteString(before)
+		if !found {
+			break
+		}
 		value, ok := vars[name]
 		if !ok {
 			p.constants[name] = true
 			value, ok = p.variant.Constants[name]
 		}
-		if !ok && err == nil {
-			err = n.errorf("unknown constant %s, the variant gives %v", name, sortedKeys(p.variant.Constants))
+		if !ok {
+			return "", n.errorf("unknown constant %s, the variant gives %v", name, sortedKeys(p.variant.Constants))
 		}
-		value, inner := p.expand(n, value, vars, depth+1)
-		if err == nil {
-			err = inner
+		value, err := p.expand(n, value, vars, depth+1)
+		if err != nil {
+			return "", err
 		}
-		return value
-	})
-	if err == nil && strings.Contains(text, "{{") {
-		err = n.errorf("%q: want {{NAME}}", strings.TrimSpace(text))
+		out.WriteString(value)
+		text = rest
 	}
-	return text, err
+	if strings.Contains(out.String(), "{{") {
+		return "", n.errorf("%q: want {{NAME}}", strings.TrimSpace(out.String()))
+	}
+	return out.String(), nil
+}
+
+// cutPlaceholder cuts a text around its first {{NAME}}, spaces in which do not count.
+func cutPlaceholder(text string) (before, name, rest string, found bool) {
+	for at := 0; ; at++ {
+		i := strings.Index(text[at:], "{{")
+		if i < 0 {
+			return text, "", "", false
+		}
+		at += i
+		inner, rest, closed := strings.Cut(text[at+2:], "}}")
+		if name = strings.TrimSpace(inner); closed && isWord(name) {
+			return text[:at], name, rest, true
+		}
+	}
+}
+
+func isWord(s string) bool {
+	return s != "" && strings.Trim(s, "_0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

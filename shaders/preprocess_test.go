@@ -13,7 +13,7 @@ func run(t *testing.T, v Variant, main string, shared ...string) (string, error)
 	for i, s := range shared {
 		files["shared/"+string(rune('a'+i))+".wgsl"] = &fstest.MapFile{Data: []byte(s)}
 	}
-	return process(files, "main.wgsl", v)
+	return (&library{files: files}).process("main.wgsl", v)
 }
 
 func TestDirectives(t *testing.T) {

@@ -15,7 +15,7 @@ package shaders
 import (
 	"embed"
 	"fmt"
-	"io/fs"
+	"maps"
 	"strings"
 )
 
@@ -29,7 +29,9 @@ type Variant struct {
 }
 
 // Source is the final WGSL of a kernel file, "matmul.wgsl", for a variant.
-func Source(name string, v Variant) (string, error) { return process(sources, name, v) }
+func Source(name string, v Variant) (string, error) { return own.process(name, v) }
+
+var own = &library{files: sources}
 
 // Reuses tells the kernel files that read each element of their operands many times.
 func Reuses(name string) bool { return reused[name] }
@@ -38,17 +40,17 @@ var reused = map[string]bool{
 	"matmul": true, "matmul_scalar": true, "matmul_tiled": true, "attention": true, "attention_dq": true, "attention_dkv": true, "kron_product": true,
 }
 
-func process(files fs.FS, name string, v Variant) (string, error) {
-	p := &preprocessor{
-		files: files, variant: v,
-		imported: map[string]bool{name: true}, flags: map[string]bool{}, constants: map[string]bool{},
-	}
-	nodes, err := p.load(name)
+func (l *library) process(name string, v Variant) (string, error) {
+	main, err := l.load(name)
 	if err != nil {
 		return "", fmt.Errorf("shaders: %w", err)
 	}
+	p := &preprocessor{
+		library: l, variant: v,
+		imported: map[string]bool{name: true}, flags: maps.Clone(main.flags), constants: maps.Clone(main.constants),
+	}
 	var out strings.Builder
-	if err := p.emit(&out, nodes, nil); err != nil {
+	if err := p.emit(&out, main.nodes, nil); err != nil {
 		return "", fmt.Errorf("shaders: %w", err)
 	}
 	for _, f := range sortedKeys(v.Flags) {

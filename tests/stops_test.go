@@ -85,6 +85,8 @@ func TestStoppedAtRandomMomentsKill(t *testing.T) {
 				moments = 50
 			case s.adapter: // takes seconds
 				moments = 2
+			case testing.Short():
+				moments = 3 // one for each signal
 			}
 			for i := range moments {
 				signal := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGINT}[i%3]

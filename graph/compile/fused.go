@@ -234,11 +234,11 @@ func (f *fused) dispatch(root *ir) {
 	f.vec = f.vec && start%4 == 0
 	f.chooseBindings(root, 1)
 	part = f.takeOver(f.result, f.out, part, "result")
-	k := f.kernel("elementwise", f.suffix(root), root, shaders.Variant{
+	k, salts := f.kernel("elementwise", f.suffix(root), root, shaders.Variant{
 		Flags:     map[string]bool{"ACCUMULATE": f.out.Accumulate},
 		Constants: map[string]string{"START": strconv.Itoa(start / f.lanes()), "COUNT": strconv.Itoa(f.items())},
 	})
-	c.Dispatch(k, c.Linear(f.items()), nil, append(f.spans(), part.Span)...)
+	c.Dispatch(k, c.Linear(f.items()), salts, append(f.spans(), part.Span)...)
 }
 
 // paddable is whether a last vec4 may run over the end: every storage is a multiple of 16 bytes, but the padding of a

@@ -106,17 +106,24 @@ func (f *fused) spans() []Span {
 	return out
 }
 
-// kernel specialises a shader that calls value(i) for the i-th item of the domain; v has what else the shader wants.
-func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) *gpu.Kernel {
-	v.Flags["DROPOUT"] = false
-	f.visit(root, func(x *ir) { v.Flags["DROPOUT"] = v.Flags["DROPOUT"] || x.kind == irDropout })
-	v.Constants["T"] = f.typeName(f.vec)
-	v.Constants["RESULT"] = strconv.Itoa(len(f.bound))
-	v.Constants["BINDINGS"] = f.declarations(0)
+// kernel specialises a shader that calls value(i) for the i-th item of the domain; v has what else the shader wants. The salts of dropouts are its
+// params, nil where there are none, so that the layers of a model share kernels.
+func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) (k *gpu.Kernel, salts any) {
 	b := body{f: f, used: map[int]bool{}}
 	value := b.emit(root, &scope{names: map[*ir]string{}})
+	first, uniform := 0, ""
+	if v.Flags["DROPOUT"] = b.salts != nil; b.salts != nil {
+		first, salts = 1, b.salts
+		for i := range b.salts {
+			uniform += fmt.Sprintf(" s%d: u32,", i)
+		}
+		uniform = "struct Salts {" + uniform + " }\n@group(0) @binding(0) var<uniform> salts: Salts;\n"
+	}
+	v.Constants["T"] = f.typeName(f.vec)
+	v.Constants["RESULT"] = strconv.Itoa(first + len(f.bound))
+	v.Constants["BINDINGS"] = uniform + f.declarations(first)
 	v.Constants["BODY"] = f.coordinates(b.used) + b.text.String() + "    return " + value + ";"
-	return f.c.kernel(name, suffix, v)
+	return f.c.kernel(name, suffix, v), salts
 }
 
 // declarations are those of the operands, bound from first on.

@@ -37,6 +37,7 @@ type body struct {
 	text  strings.Builder
 	count int
 	used  map[int]bool // coordinates
+	salts []uint32     // of dropouts
 }
 
 // scope holds the names of what has been computed in a block and those around it.
@@ -104,8 +105,9 @@ func (b *body) emit(x *ir, s *scope) string {
 		if f.vec {
 			at = fmt.Sprintf("vec4<u32>(%s) + %du * vec4<u32>(0u, 1u, 2u, 3u)", at, x.index.coef[len(f.dims)-1])
 		}
-		text = fmt.Sprintf("dropout%d(%s, %s, %s[0], %s[1], %du, %du, %s)", f.lanes(), in, at, f.name(x.load), f.name(x.load), x.salt,
+		text = fmt.Sprintf("dropout%d(%s, %s, %s[0], %s[1], salts.s%d, %du, %s)", f.lanes(), in, at, f.name(x.load), f.name(x.load), len(b.salts),
 			uint32(math.Ceil(x.arg*(1<<23))), float32Text(1/(1-x.arg)))
+		b.salts = append(b.salts, x.salt)
 	}
 	name := b.name(x, s)
 	b.line("let %s = %s;", name, text)

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/graph"
@@ -40,6 +43,20 @@ func TestFunctionsOnDevice(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d", fn, size), func(t *testing.T) { w.check(t, d, 8*eps) })
 			}
 		}
+	})
+}
+
+// Dropouts share a kernel whatever their salts, alone and two in one kernel, each with masks of its own: a model compiles no more for more layers.
+func TestDropoutsShareAKernel(t *testing.T) {
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		w := &twin{graph: graph.New()}
+		g := w.graph
+		a, key := x(g, "a", 8, 12), g.Input("key", graph.Type{Shape: []int{2}, DType: buffers.U32})
+		drop := func(salt uint32) *graph.Value { return g.Dropout(a, key, 0.3, salt) }
+		w.values = []*graph.Value{drop(1), drop(2), drop(1 << 31), g.Mul(drop(4), drop(5)), g.Mul(drop(5), drop(6))}
+		w.feed(rand.New(rand.NewPCG(43, 44)))
+		p := w.check(t, d, 4*eps)
+		require.Len(t, kernelsNamed(p, "elementwise"), 2)
 	})
 }
 

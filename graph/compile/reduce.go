@@ -149,8 +149,8 @@ func (c *Compiler) reduce(r reduction, domain []int, build func(f *fused) *ir, o
 		if len(runs) > 1 {
 			c.reduceRuns(r, domain, runs, build, c.One(to, "result"), v)
 		} else {
-			k := f.kernel("reduce", "_"+r.name(parts), root, v)
-			c.Dispatch(k, c.Linear(r.outer*parts*inner), nil, append(f.spans(), c.One(to, "result"))...)
+			k, salts := f.kernel("reduce", "_"+r.name(parts), root, v)
+			c.Dispatch(k, c.Linear(r.outer*parts*inner), salts, append(f.spans(), c.One(to, "result"))...)
 		}
 		if parts == 1 && len(runs) == 1 || c.err != nil {
 			return
@@ -198,7 +198,8 @@ func (c *Compiler) reduceRuns(r reduction, domain []int, runs []run, build func(
 		for name, n := range map[string]int{"PART0": first, "FROM": from, "TO": end, "COUNT": count} {
 			run.Constants[name] = strconv.Itoa(n)
 		}
-		c.Dispatch(f.kernel("reduce", "_"+r.name(2), root, run), c.Linear(count), nil, append(f.spans(), to)...)
+		k, salts := f.kernel("reduce", "_"+r.name(2), root, run)
+		c.Dispatch(k, c.Linear(count), salts, append(f.spans(), to)...)
 	}
 }
 
