@@ -13,7 +13,7 @@ type reporter struct {
 	team    *team
 	times   *times
 	facts   facts
-	planned []StagePlan
+	planned Planned
 	work    []work
 	decided []decision // of the schedule
 	resumed int64      // the step that this process went on from
@@ -62,7 +62,7 @@ func (r *reporter) memory() (rows []memory) {
 		}
 		for stage, at := range devices {
 			if at == d {
-				m.planned += r.planned[stage].Bytes
+				m.planned += r.planned.Stages[stage].Bytes
 			}
 		}
 		counted := d.Counters()
