@@ -56,7 +56,7 @@ func TestMemoryGroups(t *testing.T) {
 		"version 2, the one above is less": {files{
 			"proc/self/mountinfo": v1 + v2, "proc/self/cgroup": "3:cpuset:/\n0::/a/b\n",
 			"sys/fs/cgroup/a/b/memory.max": "1000\n", "sys/fs/cgroup/a/b/memory.current": "100\n",
-			"sys/fs/cgroup/a/memory.max": "900\n", "sys/fs/cgroup/a/memory.current": "500\n", "sys/fs/cgroup/a/memory.stat": "anon 100\ninactive_file 250\n",
+			"sys/fs/cgroup/a/memory.max": "900\n", "sys/fs/cgroup/a/memory.current": "500\n", "sys/fs/cgroup/a/memory.stat": "anon 100\ninactive_file 200\nactive_file 50\n",
 		}, 650, 900},
 		"version 1, nested": {files{
 			"proc/self/mountinfo": v1 + v2, "proc/self/cgroup": "4:memory:/a/b\n0::/\n",

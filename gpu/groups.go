@@ -11,12 +11,12 @@ import (
 // way up counts.
 type memoryGroups struct{ root string } // "" on a real machine, a folder in tests
 
-// memoryFields are the files of a version, and the field of memory.stat that is file pages which the group can drop.
-type memoryFields struct{ limit, used, droppable string }
+// memoryFields are the files of a version, and what stands before the fields of memory.stat: file pages, which the group can drop.
+type memoryFields struct{ limit, used, stat string }
 
 var (
-	groupsV1 = memoryFields{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
-	groupsV2 = memoryFields{"memory.max", "memory.current", "inactive_file"}
+	groupsV1 = memoryFields{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"}
+	groupsV2 = memoryFields{"memory.max", "memory.current", ""}
 )
 
 // available is what the groups can still take, and the least limit of them; MaxUint64 where there is none.
@@ -78,8 +78,10 @@ func (f memoryFields) read(dir string) (limit, free uint64) {
 	if errLimit != nil || errUsed != nil {
 		return math.MaxUint64, math.MaxUint64
 	}
-	if droppable := meminfo(dir+"/memory.stat", f.droppable); droppable <= used {
-		used -= droppable
+	for _, pages := range []string{"inactive_file", "active_file"} { // a checkpoint that was written or read is among the active ones
+		if droppable := meminfo(dir+"/memory.stat", f.stat+pages); droppable <= used {
+			used -= droppable
+		}
 	}
 	return limit, limit - min(used, limit)
 }

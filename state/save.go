@@ -65,18 +65,16 @@ func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkp
 // SaveBytes is the most that saves have held of the host at once so far: a copy, or what is read through.
 func (s *TrainState) SaveBytes() uint64 { return uint64(s.staging.most.Load()) }
 
-// CheckSpace tells, before training begins, whether a checkpoint below dir, which is there, would fit the disk: a *checkpoint.SaveError with a
-// *checkpoint.SpaceError where it would not.
-func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
-	if err := s.usable(); err != nil {
-		return &checkpoint.SaveError{Path: dir, Err: err}
-	}
+// CheckSpace tells, before training begins, whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
+func (s *TrainState) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	shot := s.snapshot()
-	var err error
-	if shot.pieces, err = s.pieces(unread); err != nil {
-		return &checkpoint.SaveError{Path: dir, Err: err}
+	if err = s.usable(); err == nil {
+		shot.pieces, err = s.pieces(unread)
 	}
-	return shot.CheckSpace(ctx, dir)
+	if err != nil {
+		return 0, 0, &checkpoint.SaveError{Path: dir, Err: err}
+	}
+	return shot.CheckSpace(ctx, dir, count)
 }
 
 // FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite, as

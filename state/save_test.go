@@ -247,9 +247,14 @@ func TestSaveToFullDisk(t *testing.T) {
 	var space *checkpoint.SpaceError
 	require.ErrorAs(t, err, &space)
 	require.ErrorIs(t, err, checkpoint.Err)
-	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &space)
-	s.config.FS = disk{checkpoint.OS, 1 << 30}
-	require.NoError(t, s.CheckSpace(t.Context(), t.TempDir()))
+	_, _, err = s.CheckSpace(t.Context(), t.TempDir(), 1)
+	require.ErrorAs(t, err, &space)
+	s.config.FS = disk{checkpoint.OS, 2*space.Wanted - 1}
+	each, free, err := s.CheckSpace(t.Context(), t.TempDir(), 1)
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{space.Wanted, 2*space.Wanted - 1}, []uint64{each, free})
+	_, _, err = s.CheckSpace(t.Context(), t.TempDir(), 2)
+	require.ErrorIs(t, err, checkpoint.Err, "there is room for one of two")
 	params, optimizer, _ := s.own.size()
 	assert.Greater(t, space.Wanted, params+optimizer/2)
 }

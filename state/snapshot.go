@@ -50,14 +50,13 @@ func (s Snapshot) Save(ctx context.Context, path string, run checkpoint.Run) err
 	return checkpoint.Commit(s.fs(), path, s.Step, sources)
 }
 
-// CheckSpace tells whether a checkpoint below dir, which is there, would fit the disk: a *checkpoint.SaveError with a
-// *checkpoint.SpaceError where it would not.
-func (s Snapshot) CheckSpace(ctx context.Context, dir string) error {
+// CheckSpace tells whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
+func (s Snapshot) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	sources, err := s.sources(ctx, checkpoint.Run{})
 	if err != nil {
-		return &checkpoint.SaveError{Path: dir, Err: err}
+		return 0, 0, &checkpoint.SaveError{Path: dir, Err: err}
 	}
-	return checkpoint.CheckSpace(s.fs(), dir, sources)
+	return checkpoint.CheckSpace(s.fs(), dir, sources, count)
 }
 
 // FirstNonFinite names the first tensor that has an element that is not finite: parameters in the order of their paths

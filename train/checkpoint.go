@@ -166,7 +166,7 @@ func (t *trainer) finishSave(ctx context.Context, wait bool) error {
 		}, saving.Err)
 	}
 	if saving.Err != nil {
-		return saving.Err
+		return t.config.withSpaceKeys(saving.Err)
 	}
 	t.checkpoint = saving.Path
 	return t.tell(ctx, Event{Kind: Saved, Step: saving.Step, Checkpoint: saving.Path})

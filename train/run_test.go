@@ -446,6 +446,25 @@ func TestNoRoomForTheFirstCheckpoint(t *testing.T) {
 	require.ErrorAs(t, err, &space)
 	assert.Equal(t, BadCheckpoint, result.Reason)
 	assert.Zero(t, result.Step, "said before any work is done")
+	assert.ErrorContains(t, err, "train.keep 2, train.keep_best 1, and the one being written")
+}
+
+// A run has room for all checkpoints that it will have at once, not for one.
+func TestRoomForAllCheckpoints(t *testing.T) {
+	c := Config{}
+	c.Steps, c.SaveEvery, c.Keep, c.KeepBest = 100, Every(10), 3, 2
+	assert.Equal(t, 4, c.mostCheckpoints())
+	assert.Equal(t, 4, c.savesAfter(0))
+	assert.Equal(t, 2, c.savesAfter(80))
+	assert.Equal(t, 1, c.savesAfter(99))
+	assert.Zero(t, c.savesAfter(100))
+	c.SaveEvery = Intervals{{Every: 40, Until: 80}, {Every: 90}}
+	assert.Equal(t, 4, c.savesAfter(0), "40, 80, 90 and 100")
+	assert.Equal(t, 2, c.savesAfter(80))
+	c.Validation = tinyRun(t, "").Validation
+	assert.Equal(t, 6, c.mostCheckpoints(), "and the best")
+	c.SaveEvery = Every(0)
+	assert.Equal(t, 1, c.savesAfter(0), "at the end")
 }
 
 type noRoom struct{ checkpoint.FileSystem }

@@ -33,7 +33,7 @@ type State interface {
 	Decoder
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
 	Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error
-	CheckSpace(ctx context.Context, dir string) error
+	CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error)
 	FirstNonFinite(ctx context.Context) (string, error)
 	Release()
 }
