@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -530,4 +531,10 @@ func TestConfigErrors(t *testing.T) {
 func TestRunWithoutADevice(t *testing.T) {
 	_, err := Run(t.Context(), nil, tinyRun(t, t.TempDir()))
 	require.EqualError(t, err, "train: device: found none, wanted one of gpu.Open")
+}
+
+// Tokens of a text that the disk has no room for end a run as checkpoints do.
+func TestFullCacheIsAFullDisk(t *testing.T) {
+	assert.Equal(t, 6, KindOf(fmt.Errorf("data: %w", &data.CacheError{Err: syscall.ENOSPC})).ExitCode())
+	assert.Equal(t, 1, KindOf(&data.CacheError{Err: syscall.ENOTDIR}).ExitCode())
 }
