@@ -80,9 +80,30 @@ func joined(pieces []Tensor) Tensor {
 			if len(raw) != t.Bytes() {
 				return nil, fmt.Errorf("buffers: join: tensor %q: %d bytes, want %d of %v %v", t.Name, len(raw), t.Bytes(), t.DType, t.Shape)
 			}
-			t.eachRun(func(at, in, bytes int) { copy(out[at:at+bytes], raw[in:]) })
+			t.eachRun(0, len(t.Rows), func(at, in, bytes int) { copy(out[at:at+bytes], raw[in:]) })
 		}
 		return out, nil
+	}
+	if !slices.ContainsFunc(pieces, func(t Tensor) bool { return t.ReadAt == nil }) {
+		whole.ReadAt = func(ctx context.Context, dst []byte, at int) error {
+			clear(dst)
+			for _, t := range pieces {
+				if err := t.readRows(ctx, dst, at); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	if !slices.ContainsFunc(pieces, func(t Tensor) bool { return t.WriteAt == nil }) {
+		whole.WriteAt = func(raw []byte, at int) error {
+			for _, t := range pieces {
+				if err := t.writeRows(raw, at); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 	}
 	whole.Write = func(raw []byte) error {
 		if len(raw) != whole.Bytes() {
@@ -90,7 +111,7 @@ func joined(pieces []Tensor) Tensor {
 		}
 		for _, t := range pieces {
 			part := make([]byte, t.Bytes())
-			t.eachRun(func(at, in, bytes int) { copy(part[in:in+bytes], raw[at:]) })
+			t.eachRun(0, len(t.Rows), func(at, in, bytes int) { copy(part[in:in+bytes], raw[at:]) })
 			if err := t.Write(part); err != nil {
 				return err
 			}
@@ -111,11 +132,57 @@ func elements(shape []int) int {
 	return n
 }
 
-// eachRun calls f with each run of bytes of the tensor's rows: where it begins in the whole and in the tensor, and its length.
-func (t Tensor) eachRun(f func(at, in, bytes int)) {
+// readRows fills dst, the bytes of the whole from byte at on, with what the tensor's rows have of them.
+func (t Tensor) readRows(ctx context.Context, dst []byte, at int) error {
+	return t.rowsIn(at, len(dst), func(from, to, here int) error {
+		raw := make([]byte, (to-from)*here)
+		if err := t.ReadAt(ctx, raw, from*here); err != nil {
+			return err
+		}
+		t.eachRun(from, to, func(begin, in, bytes int) {
+			if first, last := max(begin, at), min(begin+bytes, at+len(dst)); first < last {
+				copy(dst[first-at:last-at], raw[in-from*here+first-begin:])
+			}
+		})
+		return nil
+	})
+}
+
+// writeRows writes those of the tensor's rows that raw has, which is rows of the whole from byte at on.
+func (t Tensor) writeRows(raw []byte, at int) error {
+	return t.rowsIn(at, len(raw), func(from, to, here int) error {
+		part := make([]byte, (to-from)*here)
+		t.eachRun(from, to, func(begin, in, bytes int) { copy(part[in-from*here:][:bytes], raw[begin-at:]) })
+		return t.WriteAt(part, from*here)
+	})
+}
+
+// rowsIn calls f with the rows [from, to) of the tensor that have some of bytes [at, at+n) of the whole, as long as they lie one after the other, and with the
+// bytes of a row here.
+func (t Tensor) rowsIn(at, n int, f func(from, to, here int) error) error {
+	size := t.DType.Bits() / 8
+	there, here := size*elements(t.Whole[1:]), size*elements(t.Shape[1:])
+	for from := 0; from < len(t.Rows); from++ {
+		to := from
+		for to < len(t.Rows) && t.Rows[to]*there < at+n && (t.Rows[to]+1)*there > at {
+			to++
+		}
+		if from < to {
+			if err := f(from, to, here); err != nil {
+				return err
+			}
+			from = to
+		}
+	}
+	return nil
+}
+
+// eachRun calls f with each run of bytes of the tensor's rows [from, to): where it begins in the whole and in the tensor, and its length.
+func (t Tensor) eachRun(from, to int, f func(at, in, bytes int)) {
 	size := t.DType.Bits() / 8
 	there, here := elements(t.Whole[1:]), elements(t.Shape[1:])
-	for i, row := range t.Rows {
+	for i := from; i < to; i++ {
+		row := t.Rows[i]
 		runs(t.Whole[1:], t.Shape[1:], func(at, in, count int) {
 			f((row*there+at)*size, (i*here+in)*size, count*size)
 		})

@@ -35,17 +35,45 @@ func (t *Tree) WriteRaw(path string, raw []byte) error {
 		return fmt.Errorf("buffers: write: tree %q: leaf %q: %d bytes, want %d of %v %v",
 			t.label, path, len(raw), want, t.dtype, leaf.Shape)
 	}
-	for _, p := range leaf.Parts {
-		dst := t.Part(p)
-		n := t.dtype.Bytes(uint64(p.Count))
-		part := raw[:n]
-		raw = raw[n:]
-		if n < dst.Bytes { // an odd number of halves: the padding after it is written too
-			part = append(slices.Clip(part), make([]byte, dst.Bytes-n)...)
+	return t.WriteRawAt(path, raw, 0)
+}
+
+// WriteRawAt stores bytes of a leaf from byte at on, as the tree keeps them. Where they end before the leaf, that is at a whole word, and they begin at one.
+func (t *Tree) WriteRawAt(path string, raw []byte, at int) error {
+	leaf, err := t.rawLeaf("write", path)
+	if err != nil {
+		return err
+	}
+	return t.eachRange(leaf, at, len(raw), func(dst gpu.Range, from, to int) error {
+		part := raw[from:to]
+		if uint64(len(part)) < dst.Bytes { // an odd number of halves: the padding after it is written too
+			part = append(slices.Clip(part), make([]byte, dst.Bytes-uint64(len(part)))...)
 		}
 		if err := t.device.Write(dst, part); err != nil {
 			return fmt.Errorf("buffers: write: tree %q: leaf %q: %w", t.label, path, err)
 		}
+		return nil
+	})
+}
+
+// eachRange calls f with where a leaf's bytes [at, at+n) lie, in whole words, and which of these n bytes each range begins with.
+func (t *Tree) eachRange(leaf Leaf, at, n int, f func(r gpu.Range, from, to int) error) error {
+	size := t.dtype.Bits() / 8
+	if whole := size * leaf.Elements(); at < 0 || at+n > whole || n < whole && (at%4 != 0 || !t.inWords(leaf)) {
+		return fmt.Errorf("buffers: tree %q: leaf %q: found bytes [%d, %d), wanted some of its %d, in whole words", t.label, leaf.Path, at, at+n, whole)
+	}
+	begin := 0 // of a part, in the leaf
+	for _, p := range leaf.Parts {
+		end := begin + size*p.Count
+		from, to := max(at, begin), min(at+n, end)
+		if from < to {
+			whole := t.Part(p)
+			words := uint64(to-from+3) / 4 * 4
+			if err := f(whole.Buffer.Range(whole.Offset+uint64(from-begin), words), from-at, to-at); err != nil {
+				return err
+			}
+		}
+		begin = end
 	}
 	return nil
 }
@@ -74,23 +102,32 @@ func (t *Tree) ReadRaw(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// One word more than the leaf, for the last part of an odd number of halves.
-	raw := make([]byte, t.dtype.Bytes(uint64(leaf.Elements())), t.dtype.Bytes(uint64(leaf.Elements()))+4)
-	at := uint64(0)
-	for _, p := range leaf.Parts {
-		src := t.Part(p)
-		n := t.dtype.Bytes(uint64(p.Count))
-		part := raw[at : at+n]
-		if n < src.Bytes {
+	raw := make([]byte, t.dtype.Bytes(uint64(leaf.Elements())))
+	return raw, t.ReadRawAt(ctx, path, raw, 0)
+}
+
+// ReadRawAt fills dst with a leaf's bytes from byte at on, a multiple of 4, as the tree keeps them.
+func (t *Tree) ReadRawAt(ctx context.Context, path string, dst []byte, at int) error {
+	leaf, err := t.rawLeaf("read", path)
+	if err != nil {
+		return err
+	}
+	return t.eachRange(leaf, at, len(dst), func(src gpu.Range, from, to int) error {
+		part := dst[from:to]
+		if uint64(len(part)) < src.Bytes {
 			part = make([]byte, src.Bytes)
 		}
 		if err := t.device.Read(ctx, part, src); err != nil {
-			return nil, fmt.Errorf("buffers: read: tree %q: leaf %q: %w", t.label, path, err)
+			return fmt.Errorf("buffers: read: tree %q: leaf %q: %w", t.label, path, err)
 		}
-		copy(raw[at:at+n], part)
-		at += n
-	}
-	return raw, nil
+		copy(dst[from:to], part)
+		return nil
+	})
+}
+
+// inWords tells whether every part of a leaf but the last ends at a whole word.
+func (t *Tree) inWords(leaf Leaf) bool {
+	return !slices.ContainsFunc(leaf.Parts[:max(0, len(leaf.Parts)-1)], func(p Part) bool { return p.Count*t.dtype.Bits()%32 != 0 })
 }
 
 func (t *Tree) leaf(operation, path string) (Leaf, error) {

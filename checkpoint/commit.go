@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gputrain/internal/ondisk"
 	"gputrain/model"
 )
 
@@ -63,10 +64,16 @@ func Commit(fsys FileSystem, path string, step int64, sources []Source) error {
 	if err == nil {
 		err = replace(fsys, temporary, path)
 	}
-	if err != nil {
-		return &SaveError{path, errors.Join(err, fsys.RemoveAll(temporary))}
+	if err == nil {
+		return nil
 	}
-	return nil
+	removed := fsys.RemoveAll(temporary)
+	if ondisk.Full(err) { // others write there too
+		if free, unknown := fsys.Free(filepath.Dir(path)); unknown == nil {
+			err = fmt.Errorf("%w: %w", err, &SpaceError{Wanted: bytesOf(sources), Free: free})
+		}
+	}
+	return &SaveError{path, errors.Join(err, removed)}
 }
 
 // distinct wants a file inside the checkpoint for each source, and another one than the manifest.
@@ -95,7 +102,8 @@ func makeRoom(fsys FileSystem, path string, sources []Source) error {
 	if err := fsys.RemoveAll(path + temporarySuffix); err != nil {
 		return err
 	}
-	return enough(fsys, parent, sources)
+	_, err := enough(fsys, parent, bytesOf(sources))
+	return err
 }
 
 // replaceable says why what is at path must not be removed: it is neither a checkpoint nor what is left of one, or has more in it.
@@ -136,29 +144,31 @@ func isCheckpointFile(name string) bool {
 	return isSafetensors(name) && (strings.HasPrefix(name, "model") || name == model.AdapterWeightsFile)
 }
 
-// CheckSpace tells whether a checkpoint of these sources below dir, which is there, would fit the disk: a *SaveError with a *SpaceError where it
-// would not.
-func CheckSpace(fsys FileSystem, dir string, sources []Source) error {
-	if err := enough(fsys, dir, sources); err != nil {
-		return &SaveError{dir, err}
+// CheckSpace tells whether so many checkpoints of these sources below dir, which is there, would fit the disk: a *SaveError with a *SpaceError where they
+// would not. It returns the bytes of one, and those that are free.
+func CheckSpace(fsys FileSystem, dir string, sources []Source, count int) (each, free uint64, err error) {
+	each = bytesOf(sources)
+	if free, err = enough(fsys, dir, uint64(count)*each); err != nil {
+		err = &SaveError{dir, err}
 	}
-	return nil
+	return each, free, err
 }
 
-// enough compares the bytes of sources with the bytes free below dir.
-func enough(fsys FileSystem, dir string, sources []Source) error {
-	wanted := uint64(spaceMargin)
+// bytesOf is about what a checkpoint of these sources takes.
+func bytesOf(sources []Source) uint64 {
+	bytes := uint64(spaceMargin)
 	for _, s := range sources {
-		wanted += s.Bytes
+		bytes += s.Bytes
 	}
-	free, err := fsys.Free(dir)
-	if err != nil {
-		return err
+	return bytes
+}
+
+// enough compares the bytes wanted with the bytes free below dir.
+func enough(fsys FileSystem, dir string, wanted uint64) (free uint64, err error) {
+	if free, err = fsys.Free(dir); err == nil && free < wanted {
+		err = &SpaceError{Wanted: wanted, Free: free}
 	}
-	if free < wanted {
-		return &SpaceError{Wanted: wanted, Free: free}
-	}
-	return nil
+	return free, err
 }
 
 // writeAll writes the files and the manifest into a new directory, all synced.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 
+	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
 )
 
@@ -40,6 +41,8 @@ type File interface {
 var OS FileSystem = osFileSystem{}
 
 type osFileSystem struct{}
+
+func (osFileSystem) Free(dir string) (uint64, error) { return ondisk.Free(dir) }
 
 func (osFileSystem) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o777) }
 

@@ -7,21 +7,11 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
 )
 
 func (osFileSystem) SyncDir(dir string) error { return ondisk.SyncDir(dir) }
-
-func (osFileSystem) Free(dir string) (uint64, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
-	}
-	return uint64(s.Bavail) * uint64(s.Bsize), nil
-}
 
 func (osFileSystem) Lock(path string, exclusive bool) (io.Closer, error) {
 	open := stranger.Open

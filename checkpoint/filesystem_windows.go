@@ -11,18 +11,6 @@ import (
 // SyncDir does nothing: NTFS journals directory entries and has no call for it.
 func (osFileSystem) SyncDir(string) error { return nil }
 
-func (osFileSystem) Free(dir string) (uint64, error) {
-	p, err := windows.UTF16PtrFromString(dir)
-	if err != nil {
-		return 0, err
-	}
-	var free uint64
-	if err := windows.GetDiskFreeSpaceEx(p, &free, nil, nil); err != nil {
-		return 0, &os.PathError{Op: "free space", Path: dir, Err: err}
-	}
-	return free, nil
-}
-
 // Lock opens the file so that others may read it, or so that nobody may. The exclusive one only looks whether others have the file and lets go
 // at once, since a directory with an open file in it cannot be renamed here: a reader that comes later makes the rename fail.
 func (osFileSystem) Lock(path string, exclusive bool) (io.Closer, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // hostCopy is a copy of the state of a step, made by hand.
-func hostCopy(step int64) HostCopy { return HostCopy{step, sources(step)} }
+func hostCopy(step int64) HostCopy { return HostCopy{Step: step, Sources: sources(step)} }
 
 // Every single call of an asynchronous save and of the rotation behind it is broken in turn, by a stop of the process or the machine or by a
 // full disk: the error comes out, and discovery finds a whole checkpoint.

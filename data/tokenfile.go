@@ -14,6 +14,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"gputrain/internal/ondisk"
 )
 
 // A token file keeps what a tokenizer has made of text, so that it is made once. Its name is its key, the hash of what the tokens follow from. All
@@ -241,16 +243,34 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 		err = w.finish(key)
 	}
 	if failing.err != nil { // the disk, whatever else it led to
-		return nil, &CacheError{failing.err}
+		return nil, r.cacheError(file, failing.err, int64(w.width)*w.count)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if err = file.Sync(); err != nil {
-		return nil, &CacheError{err}
+		return nil, r.cacheError(file, err, int64(w.width)*w.count)
 	}
 	whole = true
 	return file, nil
+}
+
+// cacheError is an error of writing a token file, with so many bytes of tokens so far. Of a full disk it says what was free for the file, and about what
+// the whole text would take.
+func (r *reading) cacheError(file *os.File, err error, made int64) error {
+	info, unknown := file.Stat()
+	free, noDisk := ondisk.Free(filepath.Dir(file.Name()))
+	r.mu.Lock()
+	text := r.progress
+	r.mu.Unlock()
+	if unknown != nil || noDisk != nil || !ondisk.Full(err) {
+		return &CacheError{err}
+	}
+	found, wanted := float64(free)+float64(info.Size()), float64(made)
+	if text.Bytes > 0 && text.Of > text.Bytes {
+		wanted *= float64(text.Of) / float64(text.Bytes)
+	}
+	return &CacheError{fmt.Errorf("%w: found %.1f MiB free, wanted about %.1f MiB", err, found/(1<<20), max(wanted, found)/(1<<20))}
 }
 
 // A CacheError says why tokens of text cannot be kept, and what to do.
@@ -268,7 +288,7 @@ func (e *CacheError) Error() string {
 func (e *CacheError) Unwrap() error { return e.Err }
 
 // Full tells whether the disk is full.
-func (e *CacheError) Full() bool { return isFull(e.Err) }
+func (e *CacheError) Full() bool { return ondisk.Full(e.Err) }
 
 // failing remembers the error of what it writes to.
 type failing struct {

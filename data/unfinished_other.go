@@ -3,9 +3,7 @@
 package data
 
 import (
-	"errors"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -29,9 +27,4 @@ func renameUnfinished(file *os.File, to string) error {
 		return err
 	}
 	return os.Rename(file.Name(), to)
-}
-
-// isFull tells whether an error is of a disk that is full: ERROR_DISK_FULL or ERROR_HANDLE_DISK_FULL.
-func isFull(err error) bool {
-	return errors.Is(err, syscall.Errno(112)) || errors.Is(err, syscall.Errno(39))
 }

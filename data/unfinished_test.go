@@ -126,4 +126,12 @@ func TestFullCache(t *testing.T) {
 	assert.True(t, cache.Full())
 	assert.ErrorContains(t, cache, "no space left on device: make room there, or name another directory in data.cache, or for all that is kept in GPUTRAIN_CACHE")
 	assert.False(t, (&CacheError{syscall.ENOTDIR}).Full())
+
+	file, err := os.Create(filepath.Join(t.TempDir(), "tokens"))
+	require.NoError(t, err)
+	defer file.Close()
+	r := &reading{progress: Progress{Bytes: 1, Of: 1 << 30}}
+	said := r.cacheError(file, syscall.ENOSPC, 1<<30)
+	assert.True(t, said.(*CacheError).Full())
+	assert.Regexp(t, `found [0-9.]+ MiB free, wanted about 1099511627776\.0 MiB: make room there`, said.Error())
 }

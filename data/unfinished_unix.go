@@ -26,6 +26,3 @@ func removeOpen(file *os.File) { _ = os.Remove(file.Name()) }
 func renameUnfinished(file *os.File, to string) error {
 	return errors.Join(os.Rename(file.Name(), to), file.Close())
 }
-
-// isFull tells whether an error is of a disk that is full.
-func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -68,26 +68,14 @@ var hostLive atomic.Int64
 // availableMemory is what the machine, or the control group this process is in, can still give to buffers; unknown = no
 // bound. Buffers take their pages when they are first used, so what is live beyond this process's resident pages is already promised.
 func availableMemory() uint64 {
-	free := min(meminfo("/proc/meminfo", "MemAvailable"), groupAvailable("/sys/fs/cgroup"))
+	free, _ := memoryGroups{}.available()
+	free = min(free, meminfo("/proc/meminfo", "MemAvailable"))
 	resident, err := residentBytes()
 	if err != nil || free == math.MaxUint64 {
 		return free
 	}
 	promised := uint64(max(hostLive.Load()-int64(resident), 0))
 	return free - min(promised, free)
-}
-
-// groupAvailable is what the control group (version 2) of that folder can still take; file pages it can drop count as free.
-func groupAvailable(dir string) uint64 {
-	limit, errLimit := readUint(dir + "/memory.max") // "max" is no number, hence no bound
-	used, errUsed := readUint(dir + "/memory.current")
-	if errLimit != nil || errUsed != nil {
-		return math.MaxUint64
-	}
-	if droppable := meminfo(dir+"/memory.stat", "inactive_file"); droppable <= used {
-		used -= droppable
-	}
-	return limit - min(used, limit)
 }
 
 func residentBytes() (uint64, error) {

@@ -24,6 +24,19 @@ func MachineMemory() (bytes uint64, known bool) {
 	return bytes, bytes != math.MaxUint64
 }
 
+// MachineReserve is what plans leave of the machine's memory, or of the control group's that this process is in: a twentieth, and no less than 512 MiB. The
+// system's own caches and other programs grow while a run goes on for days, and where nothing is left the system kills a process.
+func MachineReserve() uint64 {
+	_, all := memoryGroups{}.available()
+	if all = min(all, meminfo("/proc/meminfo", "MemTotal")); all == math.MaxUint64 {
+		return 0
+	}
+	return max(all/20, 512<<20)
+}
+
+// Shares tells whether the adapter's buffers are in the machine's memory, as those of processors and of cards without memory of their own are.
+func (a Adapter) Shares() bool { return a.Limits.Software || a.Type == "integrated" }
+
 // HostBytes is what this process has of the machine's memory; 0 where nothing tells.
 func HostBytes() uint64 {
 	bytes, err := residentBytes()

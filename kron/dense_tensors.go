@@ -3,6 +3,7 @@ package kron
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"gputrain/buffers"
@@ -40,6 +41,13 @@ func (d *dense) tensors() []buffers.Tensor {
 		t.Read = func(ctx context.Context) ([]byte, error) {
 			raw := make([]byte, size)
 			return raw, d.readTensor(ctx, raw, move)
+		}
+		each := size / spec.shape[0] // a block
+		t.ReadAt = func(ctx context.Context, dst []byte, first int) error {
+			return d.readBlocks(ctx, dst, first, each, move)
+		}
+		if slot := spec.slot; slot == "Ql" || slot == "Qr" {
+			t.WriteAt = func(raw []byte, first int) error { return d.writeFactors(raw, first, each, slot == "Qr", move) }
 		}
 		t.Write = func(raw []byte) error {
 			if len(raw) != size {
@@ -160,6 +168,53 @@ func (d *dense) readTensor(ctx context.Context, raw []byte, m mover) error {
 					copy(raw[tensor:tensor+bytes], image[buffer:])
 				})
 			}
+		}
+	}
+	return nil
+}
+
+// readBlocks fills dst with the bytes of a tensor from byte first on, of which a block has each. It reads what the blocks there have, one after the other.
+func (d *dense) readBlocks(ctx context.Context, dst []byte, first, each int, m mover) error {
+	clear(dst)
+	end := first + len(dst)
+	for block := first / each; block*each < end; block++ {
+		at := d.at[block]
+		var runs []placedRun
+		from, to := math.MaxInt, 0
+		m.rows(block, at, func(tensor, buffer, bytes int) {
+			if lo, hi := max(tensor, first), min(tensor+bytes, end); lo < hi {
+				buffer += lo - tensor
+				runs = append(runs, placedRun{at: lo - first, in: buffer, bytes: hi - lo})
+				from, to = min(from, buffer/4*4), max(to, (buffer+hi-lo+3)/4*4)
+			}
+		})
+		if len(runs) == 0 {
+			continue
+		}
+		image := make([]byte, to-from)
+		if err := d.Device().Read(ctx, image, m.buffer(d.chunks[at.chunk]).Range(uint64(from), uint64(to-from))); err != nil {
+			return fmt.Errorf("kron: read: %w", err)
+		}
+		for _, r := range runs {
+			copy(dst[r.at:r.at+r.bytes], image[r.in-from:])
+		}
+	}
+	return nil
+}
+
+// writeFactors writes the factors of the blocks whose bytes, each of them, raw has from byte first of the tensor on.
+func (d *dense) writeFactors(raw []byte, first, each int, right bool, m mover) error {
+	if first%each != 0 || len(raw)%each != 0 {
+		return fmt.Errorf("kron: write: found bytes [%d, %d), wanted whole blocks of %d", first, first+len(raw), each)
+	}
+	for block := first / each; block < (first+len(raw))/each; block++ {
+		at := d.at[block]
+		r, _ := d.side(at, right)
+		from, bytes := r.at*d.dtype.Bits()/8, r.size*r.size*d.dtype.Bits()/8
+		image := make([]byte, bytes)
+		m.rows(block, at, func(tensor, buffer, bytes int) { copy(image[buffer-from:][:bytes], raw[tensor-first:]) })
+		if err := d.Device().Write(m.buffer(d.chunks[at.chunk]).Range(uint64(from), uint64(bytes)), image); err != nil {
+			return fmt.Errorf("kron: write: %w", err)
 		}
 	}
 	return nil

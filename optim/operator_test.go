@@ -110,7 +110,7 @@ func (s *summingState) Tensors() []buffers.Tensor {
 	var out []buffers.Tensor
 	for _, l := range s.Leaves {
 		if s.Chosen[l.Index] {
-			out = append(out, treeTensor("sum", s.sum, l))
+			out = append(out, s.sum.Tensor("sum/"+l.Path, l))
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package optim
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -56,7 +55,7 @@ func (s *State) Tensors() []buffers.Tensor {
 	var out []buffers.Tensor
 	for _, t := range s.trees {
 		for _, leaf := range t.Tree.Layout().Leaves() {
-			out = append(out, treeTensor(t.Name, t.Tree, leaf))
+			out = append(out, t.Tree.Tensor(t.Name+"/"+leaf.Path, leaf))
 		}
 	}
 	for _, o := range s.operations {
@@ -71,15 +70,6 @@ func (s *State) ModelLeaves() int { return len(s.whole) }
 // Counts tells how often events have happened: "updates", "mini_step" where gradients are accumulated, and one count
 // for each element of the chain that has scalars.
 func (s *State) Counts() map[string]int64 { return maps.Clone(s.counts) }
-
-// treeTensor is a leaf of a tree as it is saved.
-func treeTensor(name string, tree *buffers.Tree, leaf buffers.Leaf) buffers.Tensor {
-	return buffers.Tensor{
-		Name: name + "/" + leaf.Path, DType: tree.DType(), Shape: leaf.Shape,
-		Read:  func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, leaf.Path) },
-		Write: func(raw []byte) error { return tree.WriteRaw(leaf.Path, raw) },
-	}
-}
 
 // SetCounts restores counts: exactly those that Counts has.
 func (s *State) SetCounts(counts map[string]int64) error {

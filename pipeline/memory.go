@@ -64,11 +64,17 @@ func (c Config) own(memory []state.MemoryPlan) []state.MemoryPlan {
 	return memory
 }
 
-// Plan is what everything takes of each stage's device, and whether these have it.
-func Plan(ctx context.Context, c Config, devices []*gpu.Device) (memory []state.MemoryPlan, fits bool, err error) {
-	memory, err = planned(ctx, c, devices)
+// Plan is what everything takes of each stage's device, and of this rank's host, and whether these have it.
+func Plan(ctx context.Context, c Config, devices []*gpu.Device) (memory []state.MemoryPlan, host state.HostPlan, fits bool, err error) {
+	var copied uint64
+	s, err := Dry(ctx, c, devices)
+	if err == nil {
+		memory = s.Memory()
+		copied, err = s.CopyBytes()
+		s.Release()
+	}
 	fits, err = c.agree(ctx, err == nil && state.FitsMemory(devices, c.own(memory)), err)
-	return memory, fits, err
+	return memory, state.PlanHost(devices, c.own(memory), copied), fits, err
 }
 
 // planned is what everything takes of each stage's device.

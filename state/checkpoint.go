@@ -123,7 +123,7 @@ func (c *Checkpoint) restore(states []*optim.State, pieces []buffers.Tensor) err
 	}
 	for _, t := range tensors {
 		known[t.Name] = true
-		if err := restoreTensor(f, t, own[t.Name]); err != nil {
+		if err := restoreTensor(f, t, own[t.Name], c.Config.piece()); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", checkpoint.OptimizerFile, t.Name, err)
 		}
 	}
@@ -140,8 +140,8 @@ func (c *Checkpoint) restore(states []*optim.State, pieces []buffers.Tensor) err
 	return nil
 }
 
-// restoreTensor checks that a tensor is there, and writes it if it is wanted.
-func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool) error {
+// restoreTensor checks that a tensor is there, and writes it if it is wanted, about so many bytes at a time.
+func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool, piece int) error {
 	dtype, err := storedType(t.DType)
 	if err != nil {
 		return err
@@ -160,11 +160,24 @@ func restoreTensor(f *safetensors.File, t buffers.Tensor, wanted bool) error {
 	if err != nil {
 		return err
 	}
-	raw := make([]byte, section.Size())
-	if _, err := io.ReadFull(section, raw); err != nil {
-		return err
+	step := t.Bytes()
+	if t.WriteAt != nil && step > 0 && len(t.Shape) > 0 {
+		rows := 4 * step / t.Shape[0] // four rows, which are whole words of any type
+		step = min(step, max(1, piece/rows)*rows)
 	}
-	return t.Write(raw)
+	raw := make([]byte, step)
+	for at := 0; ; at += step {
+		part := raw[:min(step, t.Bytes()-at)]
+		if _, err := io.ReadFull(section, part); err != nil {
+			return err
+		}
+		if len(part) == t.Bytes() {
+			return t.Write(part)
+		}
+		if err := t.WriteAt(part, at); err != nil || at+len(part) == t.Bytes() {
+			return err
+		}
+	}
 }
 
 // storedType is a tree's type in the words of safetensors.

@@ -72,7 +72,8 @@ type Config struct {
 	FS       checkpoint.FileSystem              // nil is checkpoint.OS
 	Progress func(what string, done, total int) // of kernel compilation and of loading parameters, from one goroutine at a time; may be nil
 
-	base *model.Base // of Base, once WithBase has seen the parameters
+	base       *model.Base // of Base, once WithBase has seen the parameters
+	pieceBytes int         // of a tensor that are on the host at once while it is saved or loaded; 0: stagingBytes
 }
 
 // Validate reports the first value that cannot be meant, after the defaults.

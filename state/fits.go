@@ -101,8 +101,8 @@ func comparison(devices []*gpu.Device, taken uint64) func(memory []MemoryPlan) *
 		rooms[i].bytes, rooms[i].bound, rooms[i].known = d.Available()
 		rooms[i].bytes += taken
 	}
-	machine := room{bound: "the machine's available memory"}
-	machine.bytes, machine.known = gpu.MachineMemory()
+	machine := room{bound: fmt.Sprintf("the machine's available memory, without %s for others and what the program itself takes,", gpu.SizeText(gpu.MachineReserve()))}
+	machine.bytes, machine.known = hostRoom()
 	machine.bytes += taken
 	return func(memory []MemoryPlan) *MemoryError { return compare(adapters, rooms, machine, memory) }
 }
@@ -115,7 +115,7 @@ type room struct {
 }
 
 // compare finds stages that do not fit. Those on one adapter share what it has, and a memory limit holds for an adapter, however many devices
-// of it are open. Software adapters share the machine's memory.
+// of it are open. Software adapters, and integrated ones, share the machine's memory with the program.
 func compare(adapters []gpu.Adapter, rooms []room, machine room, memory []MemoryPlan) *MemoryError {
 	var done []int
 	for _, a := range adapters {
@@ -138,7 +138,7 @@ func compare(adapters []gpu.Adapter, rooms []room, machine room, memory []Memory
 			return e
 		}
 	}
-	if e := together(memory, func(i int) bool { return adapters[i].Limits.Software }); e.exceeds(machine) {
+	if e := together(memory, func(i int) bool { return shares(adapters[i]) }); e.exceeds(machine) {
 		return e
 	}
 	return nil

@@ -5,32 +5,76 @@ import (
 	"fmt"
 
 	"gputrain/checkpoint"
+	"gputrain/gpu"
 )
 
-// CopyToHost copies the state to the host, which takes as much memory there until the result is dropped; run is what the loop wants to find
+// hostCopy is memory of the host that has the bytes of tensors, one after the other.
+type hostCopy struct {
+	memory  []byte // nil once it is released
+	release func()
+	counted *staging
+}
+
+func (h *hostCopy) Release() {
+	if h.memory != nil {
+		h.counted.count(-len(h.memory))
+		h.memory = nil
+		h.release()
+	}
+}
+
+// copied is a part of a tensor's copy; nil: it has none.
+func (t *stored) copied(at, n int) []byte {
+	if t.copy == nil {
+		return nil
+	}
+	return t.copy.memory[t.copyAt+at:][:n]
+}
+
+// CopyToHost copies the state to the host, which takes CopyBytes there until the result is released; run is what the loop wants to find
 // again. What of it is not finite is found when it is written, as in Save.
 func (s Snapshot) CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
-	sources, err := s.copied(ctx, run)
+	out, err := s.copyToHost(ctx, run)
 	if err != nil {
 		return checkpoint.HostCopy{}, fmt.Errorf("state: copy of step %d: %w", s.Step, err)
 	}
-	return checkpoint.HostCopy{Step: s.Step, Sources: sources}, nil
+	return out, nil
 }
 
-// copied are the sources, with the bytes that tensors have now.
-func (s Snapshot) copied(ctx context.Context, run checkpoint.Run) ([]checkpoint.Source, error) {
+func (s Snapshot) copyToHost(ctx context.Context, run checkpoint.Run) (out checkpoint.HostCopy, err error) {
+	s = s.withStaging()
 	t, err := s.tensors()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	for _, list := range [][]stored{t.weights, t.other, t.optimizer} {
-		for i, t := range list {
-			raw, err := t.read(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", t.scan, err)
+	memory, release, err := hold(int(t.bytes()))
+	if err != nil {
+		return out, fmt.Errorf("%s of the host's memory: %w: %w", gpu.SizeText(t.bytes()), err, gpu.ErrOutOfMemory)
+	}
+	h := &hostCopy{memory, release, s.staging}
+	s.staging.count(len(memory))
+	order, err := s.inOrder(t)
+	at := 0
+	for _, one := range order {
+		if err == nil {
+			step := s.staging.pieces(one.bytes, one.whole)
+			for from := 0; from < one.bytes && err == nil; from += step {
+				err = one.read(ctx, memory[at+from:][:min(step, one.bytes-from)], from)
 			}
-			list[i].read = func(context.Context) ([]byte, error) { return raw, nil }
+			if err != nil {
+				err = fmt.Errorf("%s: %w", one.scan, err)
+			}
+			one.copy, one.copyAt = h, at
+			at += one.bytes
 		}
 	}
-	return s.files(context.WithoutCancel(ctx), t, run)
+	if err == nil {
+		out.Sources, err = s.files(context.WithoutCancel(ctx), t, run)
+	}
+	if err != nil {
+		h.Release()
+		return checkpoint.HostCopy{}, err
+	}
+	out.Step, out.Release = s.Step, h.Release
+	return out, nil
 }

@@ -81,35 +81,46 @@ func (s *TrainState) deliver(ctx context.Context, replica, stage int, b []byte) 
 	return err
 }
 
-// reader reads the bytes of a tensor.
-type reader func(ctx context.Context) ([]byte, error)
+// relay counts what goes from one rank to another of a checkpoint.
+type relay struct {
+	state      *TrainState
+	done, skip int // reads that were made, and that are not to be made again
+	err        error
+}
 
-// deliverBytes is how much of a tensor goes from one rank to another at once.
-const deliverBytes = 16 << 20
-
-// carry reads a tensor of a replica's stage where it is, and gives it to the rank that leads, in pieces; elsewhere it reads nothing. All ranks read the
-// same tensors in the same order.
-func (s *TrainState) carry(replica, stage, bytes int, read reader) reader {
-	return func(ctx context.Context) (raw []byte, err error) {
-		if s.config.Mesh.Has(replica, stage) {
-			raw, err = read(ctx)
-		} else {
-			raw = make([]byte, bytes)
+// carry reads a tensor of a replica's stage where it is, and gives it to the rank that leads; elsewhere it reads nothing. All ranks read the
+// same tensors in the same order and in the same pieces.
+func (r *relay) carry(replica, stage int, read reader) reader {
+	return func(ctx context.Context, dst []byte, at int) error {
+		if r.skip > 0 {
+			r.skip--
+			return nil
 		}
-		for piece := range slices.Chunk(raw, deliverBytes) {
-			if err == nil {
-				err = s.deliver(ctx, replica, stage, piece)
+		if r.state.config.Mesh.Has(replica, stage) {
+			r.err = read(ctx, dst, at)
+		}
+		for piece := range slices.Chunk(dst, stagingBytes) {
+			if r.err == nil {
+				r.err = r.state.deliver(ctx, replica, stage, piece)
 			}
 		}
-		return raw, err
+		r.done++
+		return r.err
 	}
+}
+
+// relayed is the snapshot with what other processes have of it.
+func (s *TrainState) relayed() (shot Snapshot, r *relay, err error) {
+	shot, r = s.snapshot(), &relay{state: s}
+	shot.carry = r.carry
+	shot.pieces, err = s.pieces(r.carry)
+	return shot, r, err
 }
 
 // copyDivided is CopyToHost where other processes have parts of the state: they hand them to the one that leads, tensor by tensor.
 func (s *TrainState) copyDivided(ctx context.Context, run checkpoint.Run) (all checkpoint.HostCopy, err error) {
-	shot := s.snapshot()
-	shot.carry = s.carry
-	if shot.pieces, err = s.pieces(s.carry); err == nil {
+	shot, _, err := s.relayed()
+	if err == nil {
 		if s.config.Mesh.Leads() {
 			all, err = shot.CopyToHost(ctx, run)
 		} else {
@@ -119,13 +130,32 @@ func (s *TrainState) copyDivided(ctx context.Context, run checkpoint.Run) (all c
 	return all, s.config.Mesh.FailRow(err)
 }
 
+// streamDivided is Stream where other processes have parts of the state. What write has left unread is read after it, so that the others are never kept waiting.
+func (s *TrainState) streamDivided(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error {
+	shot, r, err := s.relayed()
+	if err == nil && s.config.Mesh.Leads() {
+		var sources []checkpoint.Source
+		if sources, err = shot.sources(ctx, run); err == nil {
+			write(checkpoint.HostCopy{Step: s.own.Step, Sources: sources})
+			r.skip, err = r.done, r.err
+		}
+	}
+	if err == nil {
+		err = shot.give(ctx)
+	}
+	return s.config.Mesh.FailRow(err)
+}
+
 // give reads all tensors for others.
 func (s Snapshot) give(ctx context.Context) error {
+	s = s.withStaging()
 	t, err := s.tensors()
-	for _, list := range [][]stored{t.weights, t.optimizer} {
-		for _, one := range list {
+	if err == nil {
+		var order []*stored
+		order, err = s.inOrder(t)
+		for _, one := range order {
 			if err == nil {
-				_, err = one.read(ctx)
+				err = one.each(ctx, s.staging, func([]byte, int) error { return nil })
 			}
 		}
 	}
@@ -133,15 +163,6 @@ func (s Snapshot) give(ctx context.Context) error {
 		return fmt.Errorf("state: copy of step %d: %w", s.Step, err)
 	}
 	return nil
-}
-
-// saveDivided is Save where other processes have parts of the state.
-func (s *TrainState) saveDivided(ctx context.Context, path string, run checkpoint.Run) error {
-	all, err := s.copyDivided(ctx, run)
-	if err != nil || !s.config.Mesh.Leads() {
-		return err
-	}
-	return checkpoint.Commit(s.config.FS, path, all.Step, all.Sources)
 }
 
 // firstDivided is FirstNonFinite where other processes have parts of the state: each looks through what it has, and the first of what they find is what all
@@ -154,11 +175,14 @@ func (s *TrainState) firstDivided(ctx context.Context) (string, error) {
 	}
 	shot.Grads = here(shot.Grads)
 	var err error
-	shot.pieces, err = s.pieces(func(replica, stage, bytes int, read reader) reader {
+	shot.pieces, err = s.pieces(func(replica, stage int, read reader) reader {
 		if m := s.config.Mesh; m.Has(replica, stage) || !s.config.sharded() && m.Here(stage) {
 			return read
 		}
-		return func(context.Context) ([]byte, error) { return make([]byte, bytes), nil }
+		return func(_ context.Context, dst []byte, _ int) error {
+			clear(dst)
+			return nil
+		}
 	})
 	var found string
 	if err == nil {

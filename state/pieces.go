@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 
 // pieces are the optimizer's tensors of all replicas and stages, in one order everywhere, each read through what is made of its own way. Those that other replicas
 // have are without their numbers, as states on devices without hardware tell, and are not written.
-func (s *TrainState) pieces(through func(replica, stage, bytes int, read reader) reader) (out []buffers.Tensor, err error) {
+func (s *TrainState) pieces(through func(replica, stage int, read reader) reader) (out []buffers.Tensor, err error) {
 	own, replicas := 0, 1 // each has all of them
 	if s.config.sharded() {
 		own, replicas = s.config.replicas()
@@ -26,9 +27,19 @@ func (s *TrainState) pieces(through func(replica, stage, bytes int, read reader)
 				}
 			}
 			for _, t := range list {
-				t.Read = through(replica, stage, t.Bytes(), t.Read)
+				read, bytes := through(replica, stage, t.Fill), t.Bytes()
+				t.Read = func(ctx context.Context) ([]byte, error) {
+					raw := make([]byte, bytes)
+					return raw, read(ctx, raw, 0)
+				}
+				if t.ReadAt != nil {
+					t.ReadAt = read
+				}
 				if replica != own {
 					t.Write = func([]byte) error { return nil }
+					if t.WriteAt != nil {
+						t.WriteAt = func([]byte, int) error { return nil }
+					}
 				}
 				out = append(out, t)
 			}
@@ -38,7 +49,7 @@ func (s *TrainState) pieces(through func(replica, stage, bytes int, read reader)
 }
 
 // unread is for pieces whose numbers do not matter.
-func unread(_, _, _ int, read reader) reader { return read }
+func unread(_, _ int, read reader) reader { return read }
 
 // tensorsLike are the tensors that a replica has of the optimizer on a stage.
 func (s *TrainState) tensorsLike(r Resident, replica int) ([]buffers.Tensor, error) {

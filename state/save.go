@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,10 +23,31 @@ func (s *TrainState) Save(ctx context.Context, path string, run checkpoint.Run) 
 	if err := s.settle(); err != nil {
 		return fmt.Errorf("state: save %q: %w", path, err)
 	}
-	if s.divided() {
-		return s.saveDivided(context.WithoutCancel(ctx), path, run)
+	if !s.divided() {
+		return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
 	}
-	return s.snapshot().Save(context.WithoutCancel(ctx), path, run)
+	var failed error
+	err := s.streamDivided(context.WithoutCancel(ctx), run, func(c checkpoint.HostCopy) { failed = checkpoint.Commit(s.config.FS, path, c.Step, c.Sources) })
+	return errors.Join(err, failed)
+}
+
+// Stream hands write the files of a checkpoint of this step, which read each tensor from its device when its turn comes: it takes StagingBytes of the host. They
+// are good until write returns. It waits for the steps in flight. Where replicas divide the update, or the stages are on several ranks, all of
+// them call it, and write is the first's; what write does not read is read after it.
+func (s *TrainState) Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error {
+	if err := s.settle(); err != nil {
+		return fmt.Errorf("state: step %d: %w", s.own.Step, err)
+	}
+	ctx = context.WithoutCancel(ctx)
+	if s.divided() {
+		return s.streamDivided(ctx, run, write)
+	}
+	sources, err := s.snapshot().sources(ctx, run)
+	if err != nil {
+		return fmt.Errorf("state: step %d: %w", s.own.Step, err)
+	}
+	write(checkpoint.HostCopy{Step: s.own.Step, Sources: sources})
+	return nil
 }
 
 // CopyToHost copies the state of this step to the host, to be written while training goes on; see Snapshot.CopyToHost. It waits for the steps
@@ -40,18 +62,19 @@ func (s *TrainState) CopyToHost(ctx context.Context, run checkpoint.Run) (checkp
 	return s.snapshot().CopyToHost(context.WithoutCancel(ctx), run)
 }
 
-// CheckSpace tells, before training begins, whether a checkpoint below dir, which is there, would fit the disk: a *checkpoint.SaveError with a
-// *checkpoint.SpaceError where it would not.
-func (s *TrainState) CheckSpace(ctx context.Context, dir string) error {
-	if err := s.usable(); err != nil {
-		return &checkpoint.SaveError{Path: dir, Err: err}
-	}
+// SaveBytes is the most that saves have held of the host at once so far: a copy, or what is read through.
+func (s *TrainState) SaveBytes() uint64 { return uint64(s.staging.most.Load()) }
+
+// CheckSpace tells, before training begins, whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
+func (s *TrainState) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	shot := s.snapshot()
-	var err error
-	if shot.pieces, err = s.pieces(unread); err != nil {
-		return &checkpoint.SaveError{Path: dir, Err: err}
+	if err = s.usable(); err == nil {
+		shot.pieces, err = s.pieces(unread)
 	}
-	return shot.CheckSpace(ctx, dir)
+	if err != nil {
+		return 0, 0, &checkpoint.SaveError{Path: dir, Err: err}
+	}
+	return shot.CheckSpace(ctx, dir, count)
 }
 
 // FirstNonFinite waits for the steps in flight and names the first tensor that has an element that is not finite, as
@@ -70,6 +93,7 @@ func (s *TrainState) snapshot() Snapshot {
 	out := s.own.snapshot(s.stages)
 	out.Adapter, out.Companions, out.FS, out.Base = cmp.Or(s.config.Adapter, out.Adapter), s.config.Companions, s.config.FS, s.config.base
 	_, out.Grads = s.Trees()
+	s.staging.piece, out.staging = s.config.piece(), &s.staging
 	out.stages = map[*buffers.Tree]int{}
 	for i, r := range s.stages {
 		out.stages[r.Params], out.stages[r.Frozen] = i, i

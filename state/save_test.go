@@ -247,9 +247,14 @@ func TestSaveToFullDisk(t *testing.T) {
 	var space *checkpoint.SpaceError
 	require.ErrorAs(t, err, &space)
 	require.ErrorIs(t, err, checkpoint.Err)
-	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &space)
-	s.config.FS = disk{checkpoint.OS, 1 << 30}
-	require.NoError(t, s.CheckSpace(t.Context(), t.TempDir()))
+	_, _, err = s.CheckSpace(t.Context(), t.TempDir(), 1)
+	require.ErrorAs(t, err, &space)
+	s.config.FS = disk{checkpoint.OS, 2*space.Wanted - 1}
+	each, free, err := s.CheckSpace(t.Context(), t.TempDir(), 1)
+	require.NoError(t, err)
+	assert.Equal(t, []uint64{space.Wanted, 2*space.Wanted - 1}, []uint64{each, free})
+	_, _, err = s.CheckSpace(t.Context(), t.TempDir(), 2)
+	require.ErrorIs(t, err, checkpoint.Err, "there is room for one of two")
 	params, optimizer, _ := s.own.size()
 	assert.Greater(t, space.Wanted, params+optimizer/2)
 }
@@ -295,6 +300,60 @@ func TestSaveInShards(t *testing.T) {
 	assert.Equal(t, contents(t, whole), contents(t, again))
 	require.NoError(t, os.Remove(found[1]))
 	require.ErrorIs(t, checkpoint.Verify(checkpoint.OS, sharded), checkpoint.ErrCorrupt)
+}
+
+// A save holds a piece of one tensor, a copy all bytes once until it is released: neither grows with the number of saves. Read and written in pieces,
+// every optimizer's tensors are the bytes that they are at once.
+func TestSavesHoldPieces(t *testing.T) {
+	for name, parameters := range map[string]string{
+		"adamw":     `{"mu_dtype":"bf16"}`,
+		"quad":      `{"block_size":12,"max_size_dense":40,"dtype":"bf16"}`,
+		"skew":      `{"block_size":12}`,
+		"muon":      `{}`,
+		"adafactor": `{"min_dim_size_to_factor":16,"momentum":0.9}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dev, dir := gputest.Device(t), t.TempDir()
+			c := tinyConfig(t)
+			c.Optimizer.Name, c.Optimizer.Parameters = name, json.RawMessage(parameters)
+			at := func(name string) string { return filepath.Join(dir, name) }
+			s := create(t, dev, c)
+			train(t, s, 2)
+			require.NoError(t, s.Save(t.Context(), at("whole"), checkpoint.Run{}))
+			want := contents(t, at("whole"))
+			const piece = 60
+			c.pieceBytes = piece
+			loaded, _, err := Load(t.Context(), dev, c, at("whole"))
+			require.NoError(t, err)
+			t.Cleanup(loaded.Release)
+			largest, all := uint64(piece), uint64(0) // of what cannot be had in pieces
+			for _, o := range loaded.Optimizers() {
+				for _, tensor := range o.Tensors() {
+					if tensor.ReadAt == nil {
+						largest = max(largest, uint64(tensor.Bytes()))
+					}
+					all += uint64(tensor.Bytes())
+				}
+			}
+			all += loaded.Params().Layout().Bytes(buffers.F32)
+			for range 3 {
+				require.NoError(t, loaded.Stream(t.Context(), checkpoint.Run{}, func(c checkpoint.HostCopy) {
+					require.NoError(t, checkpoint.Commit(checkpoint.OS, at("streamed"), c.Step, c.Sources))
+				}))
+				require.Equal(t, want, contents(t, at("streamed")))
+				require.LessOrEqual(t, loaded.SaveBytes(), largest)
+			}
+			for range 3 {
+				copied, err := loaded.CopyToHost(t.Context(), checkpoint.Run{})
+				require.NoError(t, err)
+				require.NoError(t, checkpoint.Commit(checkpoint.OS, at("copied"), copied.Step, copied.Sources))
+				require.Equal(t, want, contents(t, at("copied")))
+				copied.Release()
+				require.LessOrEqual(t, loaded.SaveBytes(), all+largest, "the copy before is released")
+			}
+			require.Greater(t, loaded.SaveBytes(), all/2)
+		})
+	}
 }
 
 // What was copied to the host is what was saved at that moment, however training has gone on since.

@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"path/filepath"
 	"slices"
@@ -165,7 +166,7 @@ func TestDividedUpdatesHaveTheSameBits(t *testing.T) {
 			wantFirst := replicated(t, 1, c, learn("", "a"))[0]
 			wantSecond := replicated(t, 1, c, learn("a", "b"))[0]
 			a, b := contents(t, filepath.Join(dir, "a")), contents(t, filepath.Join(dir, "b"))
-			c.ShardOptimizer = true
+			c.ShardOptimizer, c.pieceBytes = true, 48 // so that every tensor is carried, saved and loaded in pieces
 			for rank, got := range replicated(t, k.replicas[0], c, learn("", "c")) {
 				require.Equal(t, wantFirst, got, "replica %d", rank)
 			}
@@ -231,4 +232,40 @@ func TestReplicasFindWhatIsNotFinite(t *testing.T) {
 	}) {
 		assert.Equal(t, "nu/"+path, found)
 	}
+}
+
+// fullOnce is a disk that is full once the optimizer's tensors come.
+type fullOnce struct {
+	checkpoint.FileSystem
+	failed *bool
+}
+
+func (f fullOnce) Create(path string) (checkpoint.File, error) {
+	if filepath.Base(path) == checkpoint.OptimizerFile && !*f.failed {
+		*f.failed = true
+		return nil, errFull
+	}
+	return f.FileSystem.Create(path)
+}
+
+var errFull = errors.New("full")
+
+// A first replica whose disk is full takes from the others what it no longer writes, so that all make the next call together.
+func TestFailedSaveKeepsNobodyWaiting(t *testing.T) {
+	dev, dir := gputest.Device(t), t.TempDir()
+	c := tinyConfig(t)
+	c.Batch, c.Microbatches, c.ShardOptimizer, c.pieceBytes = 1, 2, true, 48
+	c.FS = fullOnce{checkpoint.OS, new(bool)}
+	failed := replicated(t, 2, c, func(c Config) (failed error, err error) {
+		s, err := Create(t.Context(), dev, c)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Release()
+		failed = s.Save(t.Context(), filepath.Join(dir, "a"), checkpoint.Run{})
+		return failed, s.Save(t.Context(), filepath.Join(dir, "b"), checkpoint.Run{})
+	})
+	require.ErrorIs(t, failed[0], errFull)
+	require.NoError(t, failed[1])
+	require.NoError(t, checkpoint.Verify(checkpoint.OS, filepath.Join(dir, "b")))
 }

@@ -32,10 +32,11 @@ type Snapshot struct {
 	Companions    []checkpoint.Source   // files for other programs, such as those of the tokenizer
 	FS            checkpoint.FileSystem // nil is checkpoint.OS
 
-	pieces     []buffers.Tensor                                    // of the optimizer's, where other processes have some; nil: those of States
-	carry      func(replica, stage, bytes int, read reader) reader // of parameters, where other processes have some; nil: none have
-	stages     map[*buffers.Tree]int                               // of the parameters
-	shardBytes uint64                                              // weights that take more are in several files; 0: as Hugging Face does it
+	pieces     []buffers.Tensor                             // of the optimizer's, where other processes have some; nil: those of States
+	carry      func(replica, stage int, read reader) reader // of parameters, where other processes have some; nil: none have
+	stages     map[*buffers.Tree]int                        // of the parameters
+	staging    *staging                                     // nil: one of its own
+	shardBytes uint64                                       // weights that take more are in several files; 0: as Hugging Face does it
 }
 
 // Save writes the checkpoint directory path, whole or not at all, in the Hugging Face layout with the optimizer and the record beside it; run
@@ -49,20 +50,19 @@ func (s Snapshot) Save(ctx context.Context, path string, run checkpoint.Run) err
 	return checkpoint.Commit(s.fs(), path, s.Step, sources)
 }
 
-// CheckSpace tells whether a checkpoint below dir, which is there, would fit the disk: a *checkpoint.SaveError with a
-// *checkpoint.SpaceError where it would not.
-func (s Snapshot) CheckSpace(ctx context.Context, dir string) error {
+// CheckSpace tells whether so many checkpoints below dir, which is there, would fit the disk, as checkpoint.CheckSpace does.
+func (s Snapshot) CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error) {
 	sources, err := s.sources(ctx, checkpoint.Run{})
 	if err != nil {
-		return &checkpoint.SaveError{Path: dir, Err: err}
+		return 0, 0, &checkpoint.SaveError{Path: dir, Err: err}
 	}
-	return checkpoint.CheckSpace(s.fs(), dir, sources)
+	return checkpoint.CheckSpace(s.fs(), dir, sources, count)
 }
 
 // FirstNonFinite names the first tensor that has an element that is not finite: parameters in the order of their paths
 // ("params/h.0.ln_1.weight"), then gradients ("grads/..."), other variables ("other/..."), and the optimizer's in the order of their names. "" for none.
 func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
-	var all []stored
+	var all []*stored
 	for _, kind := range []struct {
 		name  string
 		trees []*buffers.Tree
@@ -77,16 +77,29 @@ func (s Snapshot) FirstNonFinite(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("state: scan: %w", err)
 	}
+	through := s.withStaging().staging
 	for _, t := range append(all, optimizer...) {
-		raw, err := t.read(ctx)
+		found := false
+		err := t.each(ctx, through, func(raw []byte, _ int) error {
+			found = found || nonFinite(t.dtype, raw) >= 0
+			return nil
+		})
 		if err != nil {
 			return "", fmt.Errorf("state: scan: %w", err)
 		}
-		if nonFinite(t.dtype, raw) >= 0 {
+		if found {
 			return t.scan, nil
 		}
 	}
 	return "", nil
+}
+
+// withStaging is the snapshot with memory that its tensors are read through.
+func (s Snapshot) withStaging() Snapshot {
+	if s.staging == nil {
+		s.staging = &staging{piece: stagingBytes}
+	}
+	return s
 }
 
 func (s Snapshot) fs() checkpoint.FileSystem {
@@ -110,6 +123,7 @@ func (s Snapshot) sources(ctx context.Context, run checkpoint.Run) ([]checkpoint
 
 // files are the sources of a checkpoint of these tensors.
 func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]checkpoint.Source, error) {
+	s = s.withStaging()
 	record, err := s.record(run)
 	if err != nil {
 		return nil, err
@@ -137,26 +151,24 @@ func (s Snapshot) files(ctx context.Context, t tensors, run checkpoint.Run) ([]c
 		out = append(out, checkpoint.TextFile(model.BaseFile, text))
 	}
 	if len(s.Other) > 0 {
-		out = append(out, safetensorsFile(checkpoint.OtherFile, tensorsIn(ctx, t.other), nil))
+		out = append(out, safetensorsFile(checkpoint.OtherFile, s.tensorsIn(ctx, t.other), nil))
 	}
 	if len(s.States) > 0 {
-		out = append(out, safetensorsFile(checkpoint.OptimizerFile, tensorsIn(ctx, t.optimizer), nil))
+		out = append(out, safetensorsFile(checkpoint.OptimizerFile, s.tensorsIn(ctx, t.optimizer), nil))
 	}
 	return append(append(out, s.Companions...), recordSource), nil
 }
 
 // modelFiles are those of the weights: adapters as other programs read them, or a model.
-func (s Snapshot) modelFiles(ctx context.Context, weights []stored) (out []checkpoint.Source, err error) {
+func (s Snapshot) modelFiles(ctx context.Context, weights []*stored) (out []checkpoint.Source, err error) {
 	if s.adapted() {
 		config, err := model.AdapterConfig(s.Definition, s.Base.Directory)
 		if err != nil {
 			return nil, err
 		}
-		return []checkpoint.Source{
-			checkpoint.TextFile(model.AdapterConfigFile, config), safetensorsFile(model.AdapterWeightsFile, tensorsIn(ctx, weights), model.Metadata()),
-		}, nil
+		out = append(out, checkpoint.TextFile(model.AdapterConfigFile, config))
 	}
-	shards, index, err := safetensors.Split("model", tensorsIn(ctx, weights), cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
+	shards, index, err := s.shards(ctx, weights)
 	if err != nil {
 		return nil, err
 	}
@@ -167,6 +179,15 @@ func (s Snapshot) modelFiles(ctx context.Context, weights []stored) (out []check
 		out = append(out, checkpoint.TextFile(checkpoint.IndexFile, index))
 	}
 	return out, nil
+}
+
+// shards divide the weights over files; those of adapters are one.
+func (s Snapshot) shards(ctx context.Context, weights []*stored) (shards []safetensors.Shard, index []byte, err error) {
+	list := s.tensorsIn(ctx, weights)
+	if s.adapted() {
+		return []safetensors.Shard{{Name: model.AdapterWeightsFile, Tensors: list}}, nil, nil
+	}
+	return safetensors.Split("model", list, cmp.Or(s.shardBytes, safetensors.DefaultShardBytes))
 }
 
 func safetensorsFile(name string, tensors []safetensors.Tensor, metadata map[string]string) checkpoint.Source {

@@ -244,8 +244,10 @@ func TestSnapshotOfPartsIsScannedAndMeasuredAsTheWhole(t *testing.T) {
 	p := newParts(t, dev, c, mustHosts(t, s), 3, 3)
 	got := p.snapshot(s.snapshot())
 	var whole, divided *checkpoint.SpaceError
-	require.ErrorAs(t, s.CheckSpace(t.Context(), t.TempDir()), &whole)
-	require.ErrorAs(t, got.CheckSpace(t.Context(), t.TempDir()), &divided)
+	_, _, err := s.CheckSpace(t.Context(), t.TempDir(), 1)
+	require.ErrorAs(t, err, &whole)
+	_, _, err = got.CheckSpace(t.Context(), t.TempDir(), 1)
+	require.ErrorAs(t, err, &divided)
 	assert.Equal(t, whole, divided)
 
 	first := func() string {

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
-	"gputrain/gpu"
 	"gputrain/internal/suggest"
 	"gputrain/model"
 	"gputrain/optim"
@@ -23,42 +23,53 @@ type stored struct {
 	safetensors.Tensor
 	scan  string // what FirstNonFinite calls it
 	dtype buffers.DType
-	read  func(ctx context.Context) ([]byte, error)
+	bytes int  // as it is kept
+	whole bool // it is only to be had at once
+	read  reader
+
+	copy   *hostCopy // that has its bytes; nil: none has
+	copyAt int
 }
 
-// write reads the tensor and writes it, unless an element is not finite.
-func (t stored) write(ctx context.Context, w io.Writer) error {
-	raw, err := t.read(ctx)
-	if err != nil {
-		return err
-	}
-	if i := nonFinite(t.dtype, raw); i >= 0 {
-		return &checkpoint.NonFiniteError{Tensor: t.scan, Element: i}
-	}
-	if kept, err := storedType(t.dtype); err != nil || kept == t.DType {
-		_, err = w.Write(raw)
-		return err
-	}
-	kept := buffers.Tensor{Name: t.Name, DType: t.dtype, Shape: t.Shape, Read: func(context.Context) ([]byte, error) { return raw, nil }}
-	floats, err := kept.Floats(ctx)
-	if err != nil {
-		return err
-	}
-	return model.WriteFloats(w, t.DType, floats)
+// write reads the tensor and writes it, a piece at a time, unless an element is not finite.
+func (t *stored) write(ctx context.Context, w io.Writer, through *staging) error {
+	kept, err := storedType(t.dtype)
+	narrowed := err == nil && kept != t.DType
+	return t.each(ctx, through, func(raw []byte, at int) error {
+		if i := nonFinite(t.dtype, raw); i >= 0 {
+			return &checkpoint.NonFiniteError{Tensor: t.scan, Element: at/(t.dtype.Bits()/8) + i}
+		}
+		if !narrowed {
+			_, err := w.Write(raw)
+			return err
+		}
+		floats := make([]float32, len(raw)/(t.dtype.Bits()/8))
+		array.Decode(t.dtype, floats, raw)
+		return model.WriteFloats(w, t.DType, floats)
+	})
 }
 
 // tensorsIn are tensors to be written, each read when its turn comes.
-func tensorsIn(ctx context.Context, list []stored) []safetensors.Tensor {
+func (s Snapshot) tensorsIn(ctx context.Context, list []*stored) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for _, t := range list {
-		t.Data = func(w io.Writer) error { return t.write(ctx, w) }
-		out = append(out, t.Tensor)
+		one := t.Tensor
+		one.Data = func(w io.Writer) error { return t.write(ctx, w, s.staging) }
+		out = append(out, one)
 	}
 	return out
 }
 
 // tensors are all that a checkpoint has.
-type tensors struct{ weights, other, optimizer []stored }
+type tensors struct{ weights, other, optimizer []*stored }
+
+// bytes are those of a copy.
+func (t tensors) bytes() (sum uint64) {
+	for _, one := range slices.Concat(t.weights, t.other, t.optimizer) {
+		sum += uint64(one.bytes)
+	}
+	return sum
+}
 
 func (s Snapshot) tensors() (t tensors, err error) {
 	if t.weights, err = s.weights(); err != nil {
@@ -73,8 +84,23 @@ func (s Snapshot) tensors() (t tensors, err error) {
 	return t, nil
 }
 
+// inOrder are the tensors in the order in which the files are written: all processes read them in this one.
+func (s Snapshot) inOrder(t tensors) (out []*stored, err error) {
+	byName := map[string]*stored{}
+	for _, one := range t.weights {
+		byName[one.Name] = one
+	}
+	shards, _, err := s.shards(context.Background(), t.weights)
+	for _, shard := range shards {
+		for _, one := range slices.SortedFunc(slices.Values(shard.Tensors), func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) }) {
+			out = append(out, byName[one.Name])
+		}
+	}
+	return slices.Concat(out, t.other, t.optimizer), err
+}
+
 // weights are the parameters, named as in the Hugging Face layout where there is a definition.
-func (s Snapshot) weights() ([]stored, error) {
+func (s Snapshot) weights() ([]*stored, error) {
 	out, err := s.leaves(s.Params, "params")
 	if err != nil {
 		return nil, err
@@ -96,8 +122,8 @@ func (s Snapshot) weights() ([]stored, error) {
 }
 
 // named are the weights of the definition, in its order.
-func (s Snapshot) named(all []stored) ([]stored, error) {
-	byPath := map[string]stored{}
+func (s Snapshot) named(all []*stored) ([]*stored, error) {
+	byPath := map[string]*stored{}
 	for _, t := range all {
 		byPath[t.Name] = t
 	}
@@ -108,7 +134,7 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 	if s.adapted() && s.Base == nil {
 		return nil, errors.New("found adapters and no base, wanted the directory of the model that they belong to: Config.Base")
 	}
-	var out []stored
+	var out []*stored
 	for i, p := range s.Definition.Params() {
 		t, ok := byPath[p.Path]
 		switch {
@@ -128,61 +154,57 @@ func (s Snapshot) named(all []stored) ([]stored, error) {
 }
 
 // optimizer are the optimizer's tensors, "mu/h.0.ln_1.weight", in the type they are kept in.
-func (s Snapshot) optimizer() ([]stored, error) {
+func (s Snapshot) optimizer() (out []*stored, err error) {
 	whole, err := wholeOf(s.States, s.pieces)
 	if err != nil {
 		return nil, err
 	}
-	var out []stored
 	for _, t := range whole {
-		dtype, err := storedType(t.DType)
+		one, err := newStored(t, t.Name)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Name, err)
+			return nil, err
 		}
-		out = append(out, stored{
-			Tensor: safetensors.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape},
-			scan:   t.Name, dtype: t.DType, read: t.Read,
-		})
+		out = append(out, one)
 	}
 	return out, nil
 }
 
 // leaves are those of trees, of some kind, in the order of their paths and named by them.
-func (s Snapshot) leaves(trees []*buffers.Tree, kind string) ([]stored, error) {
+func (s Snapshot) leaves(trees []*buffers.Tree, kind string) (out []*stored, err error) {
 	owners, err := leavesOf(trees)
 	if err != nil {
 		return nil, err
 	}
-	var out []stored
 	for _, path := range slices.Sorted(maps.Keys(owners)) {
 		tree := owners[path]
-		kept, read := tree.DType(), func(ctx context.Context) ([]byte, error) { return tree.ReadRaw(ctx, path) }
-		switch kept {
-		case buffers.NF4Nested: // what it stands for is not nested to the same again
-			kept, read = buffers.F32, func(context.Context) ([]byte, error) {
-				return nil, errors.New("found it in nf4-nested and no base, wanted the directory that has it, Config.Base, or nf4")
-			}
-		case buffers.NF4: // saved as what it stands for, which is quantized to the same codes and maxima again
-			kept, read = buffers.F32, func(ctx context.Context) ([]byte, error) {
-				data, err := tree.Read(ctx, path)
-				return gpu.Bytes(data), err
-			}
-		}
-		dtype, err := storedType(kept)
+		leaf, _ := tree.Layout().Leaf(path)
+		one, err := newStored(tree.Tensor(path, leaf), kind+"/"+path)
 		if err != nil {
 			return nil, err
 		}
-		leaf, _ := tree.Layout().Leaf(path)
-		one := stored{
-			Tensor: safetensors.Tensor{Name: path, DType: dtype, Shape: leaf.Shape},
-			scan:   kind + "/" + path, dtype: kept, read: read,
+		if tree.DType() == buffers.NF4Nested { // what it stands for is not nested to the same again
+			one.read = func(context.Context, []byte, int) error {
+				return errors.New("found it in nf4-nested and no base, wanted the directory that has it, Config.Base, or nf4")
+			}
 		}
 		if s.carry != nil {
-			one.read = s.carry(0, s.stages[tree], int(kept.Bytes(uint64(leaf.Elements()))), one.read)
+			one.read = s.carry(0, s.stages[tree], one.read)
 		}
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// newStored is a tensor in the type that it is kept in.
+func newStored(t buffers.Tensor, scan string) (*stored, error) {
+	dtype, err := storedType(t.DType)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Name, err)
+	}
+	return &stored{
+		Tensor: safetensors.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape},
+		scan:   scan, dtype: t.DType, bytes: t.Bytes(), whole: t.ReadAt == nil, read: t.Fill,
+	}, nil
 }
 
 // leavesOf finds the tree of each path; one that is in two trees is refused.

@@ -41,6 +41,7 @@ type TrainState struct {
 	ready   []Metrics // read, not yet handed out
 	broken  error     // a step that failed half way: what the devices hold is not known
 	turn    turn
+	staging staging // of saves
 }
 
 // Create makes the state of step 0 with parameters drawn from the configuration's seed. Nothing is taken of a device that the plan does not

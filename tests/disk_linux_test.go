@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"gputrain/internal/ondisk"
 )
 
 // mountSmall puts a file system of its own on dir, where the machine lets us.
@@ -22,6 +25,21 @@ func mountSmall(t *testing.T, dir, size string) bool {
 	}
 	t.Cleanup(func() { assert.NoError(t, unix.Unmount(dir, 0)) })
 	return true
+}
+
+// fill takes what is free below dir but for the logs' growth: less than a checkpoint.
+func fill(t *testing.T, dir string) {
+	t.Helper()
+	const left = 200 << 10
+	free, err := ondisk.Free(dir)
+	require.NoError(t, err)
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	require.NoError(t, err)
+	n, err := filler.Write(make([]byte, free-left))
+	if ondisk.Full(err) { // a checkpoint has taken some of it since
+		err = filler.Truncate(int64(max(0, n-left)))
+	}
+	require.NoError(t, errors.Join(err, filler.Close()))
 }
 
 func resize(t *testing.T, dir, size string) {
@@ -53,17 +71,31 @@ func TestDiskFillsUp(t *testing.T) {
 	assert.Regexp(t, `\d+ bytes wanted, \d+ bytes free on the disk`, r.err)
 	assert.Zero(t, lastStep(t, runDir), "refused before the first step")
 
+	// Room for two is not room for the two that are kept, the best and the one being written.
 	resize(t, runDir, "1200k")
 	r = p.train("full").run(t)
-	fullDisk(t, runDir, r, 2*saveEvery, "bytes free on the disk")
+	require.Equal(t, 6, r.code, r.err)
+	assert.Contains(t, r.err, "train.keep 2, train.keep_best 1, and the one being written")
+	assert.Zero(t, newest(t, runDir), "refused before the first step")
+
+	// Another program takes the room of the next checkpoint.
+	resize(t, runDir, "64m")
+	run := p.train("full").start(t)
+	require.True(t, run.until(t, "two checkpoints", func() bool { return newest(t, runDir) >= 2*saveEvery }))
+	fill(t, runDir)
+	r = run.wait(t)
+	reached := newest(t, runDir)
+	fullDisk(t, runDir, r, reached, "bytes free on the disk")
+	assert.Contains(t, r.err, "lower train.keep, or give --run-dir on another disk")
 	// Again, and it is as full as before.
 	r = p.train("full").run(t)
 	require.Equal(t, 6, r.code, r.err)
-	require.Equal(t, int64(2*saveEvery), newest(t, runDir))
+	require.Equal(t, reached, newest(t, runDir))
+	require.NoError(t, os.Remove(filepath.Join(runDir, "filler")))
 
 	// Another program takes all that is left, the blocks of the logs too.
 	resize(t, runDir, "64m")
-	run := p.train("full").start(t)
+	run = p.train("full").start(t)
 	run.until(t, "more checkpoints", func() bool { return lastStep(t, runDir) > 5*saveEvery })
 	resize(t, runDir, "1300k")
 	other, err := os.Create(filepath.Join(runDir, "other"))
@@ -105,17 +137,21 @@ func TestDiskOfRanksFillsUp(t *testing.T) {
 	p, want := undisturbedRun(t)
 	runDir := p.runDir(t, "ranks' full")
 	require.NoError(t, os.Mkdir(runDir, 0o777))
-	if !mountSmall(t, runDir, "1200k") {
+	if !mountSmall(t, runDir, "64m") {
 		t.Skip("skipped, needs a small file system")
 	}
 	ranks := p.train(runDir).onRanksThatOnlyRead(t, runDir)
-	r := ranks.run(t)
-	fullDisk(t, runDir, r, 2*saveEvery, "bytes free on the disk")
+	run := ranks.start(t)
+	require.True(t, run.until(t, "two checkpoints", func() bool { return newest(t, runDir) >= 2*saveEvery }))
+	fill(t, runDir)
+	r := run.wait(t)
+	reached := newest(t, runDir)
+	fullDisk(t, runDir, r, reached, "bytes free on the disk")
 	assert.Equal(t, 1, strings.Count(r.err, "gputrain: "), r.err)
 
-	resize(t, runDir, "64m")
+	require.NoError(t, os.Remove(filepath.Join(runDir, "filler")))
 	r = ranks.run(t)
 	require.Zero(t, r.code, r.err)
-	requireResumed(t, r.err, 2*saveEvery)
+	requireResumed(t, r.err, reached)
 	requireSame(t, want, outcomeOf(t, runDir))
 }

@@ -21,6 +21,7 @@ func saveDueAt(v Intervals, step int64) bool {
 // saves is what a run knows of its checkpoints.
 type saves struct {
 	saver     *checkpoint.Saver
+	copies    bool      // training goes on while a checkpoint is written
 	permanent int64     // the step of the newest permanent checkpoint, begun or found
 	temporary int64     // and of the newest temporary one
 	begun     time.Time // when the newest of both was begun, or the run
@@ -74,8 +75,8 @@ func (t *trainer) overdue() bool {
 	return interval > 0 && time.Since(t.saves.begun) >= interval
 }
 
-// save begins a checkpoint of this step, unless there is one, and nothing has to be learned: it takes a copy, and a goroutine writes it. It
-// waits for the save before, whose error it returns.
+// save begins a checkpoint of this step, unless there is one, and nothing has to be learned: it takes a copy, which a goroutine writes, or where there is no room
+// for one writes it from the devices. It waits for the save before, whose error it returns.
 func (t *trainer) save(ctx context.Context, temporary bool) error {
 	step := t.state.Step()
 	if !t.saves.again && (step == 0 || step == t.saves.permanent || temporary && step == t.saves.temporary) {
@@ -86,23 +87,42 @@ func (t *trainer) save(ctx context.Context, temporary bool) error {
 	}
 	run := t.run
 	run.Temporary = temporary
-	host, err := t.copyToHost(ctx, run)
-	if err != nil || !t.config.leads() {
-		t.saved(step, temporary)
-		return err
-	}
-	// A checkpoint never knows more than the logs.
-	durable := func() error {
-		return errors.Join(t.journal.sync(), t.syncHooks())
-	}
-	if err := t.saves.saver.Start(host, t.keep(), durable); err != nil {
+	if err := t.beginSave(ctx, run); err != nil {
 		return err
 	}
 	t.saved(step, temporary)
-	if !t.config.SaveAsync {
-		return t.finishSave(ctx, true)
+	if t.saves.copies {
+		return nil
 	}
-	return nil
+	return t.finishSave(ctx, true)
+}
+
+// beginSave copies the state and begins to write it, or writes it.
+func (t *trainer) beginSave(ctx context.Context, run checkpoint.Run) (err error) {
+	// A checkpoint never knows more than the logs.
+	durable := func() error { return errors.Join(t.journal.sync(), t.syncHooks()) }
+	// Other ranks than the first have nothing to write, but each may have its part of the optimizer's state, or stages of the first replica.
+	replica, _ := t.team.replica()
+	shared := t.config.Ranks != nil && t.config.State.ShardOptimizer || t.team.spread() && replica == 0
+	switch {
+	case !t.config.leads() && !shared:
+		return nil
+	case t.saves.copies && t.config.leads():
+		var host checkpoint.HostCopy
+		if host, err = t.copyToHost(ctx, run); err == nil {
+			return t.saves.saver.Start(host, t.keep(), durable)
+		}
+	default: // as a rank that follows, whatever the first does
+		var refused error
+		stop := t.times.span(spanSaveWait)
+		err = t.state.Stream(ctx, run, func(c checkpoint.HostCopy) { refused = t.saves.saver.Write(c, t.keep(), durable) })
+		stop()
+		if err == nil {
+			return refused
+		}
+	}
+	t.team.apart = t.team.apart || shared
+	return err
 }
 
 // keep is what rotation leaves.
@@ -110,18 +130,9 @@ func (t *trainer) keep() checkpoint.Keep {
 	return checkpoint.Keep{Last: t.config.Keep, Best: t.config.KeepBest, Protect: []int64{t.run.BestStep}}
 }
 
-// copyToHost copies the state. Other ranks than the first have nothing to write, but each may have its part of the optimizer's state, or stages of
-// the first replica.
 func (t *trainer) copyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error) {
 	defer t.times.span(spanCopy)()
-	replica, _ := t.team.replica()
-	shared := t.config.Ranks != nil && t.config.State.ShardOptimizer || t.team.spread() && replica == 0
-	if !t.config.leads() && !shared {
-		return checkpoint.HostCopy{}, nil
-	}
-	host, err := t.state.CopyToHost(ctx, run)
-	t.team.apart = t.team.apart || err != nil && shared
-	return host, err
+	return t.state.CopyToHost(ctx, run)
 }
 
 // saved takes note of a checkpoint that is begun.
@@ -145,7 +156,7 @@ func (t *trainer) finishSave(ctx context.Context, wait bool) error {
 	if !ok {
 		return nil
 	}
-	if t.config.SaveAsync {
+	if t.saves.copies {
 		t.times.beside[spanSaveWrite] += saving.Took
 	}
 	var bad *checkpoint.NonFiniteError
@@ -155,7 +166,7 @@ func (t *trainer) finishSave(ctx context.Context, wait bool) error {
 		}, saving.Err)
 	}
 	if saving.Err != nil {
-		return saving.Err
+		return t.config.withSpaceKeys(saving.Err)
 	}
 	t.checkpoint = saving.Path
 	return t.tell(ctx, Event{Kind: Saved, Step: saving.Step, Checkpoint: saving.Path})

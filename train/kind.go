@@ -7,6 +7,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/cluster"
+	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/internal/caught"
 	"gputrain/mesh"
@@ -112,7 +113,7 @@ func KindOf(err error) Kind {
 		return KindDiverged
 	case errors.Is(err, gpu.ErrOutOfMemory), is[*gpu.LimitError](err):
 		return KindMemory
-	case errors.Is(err, checkpoint.Err), is[*model.NotFiniteError](err):
+	case errors.Is(err, checkpoint.Err), is[*model.NotFiniteError](err), fullCache(err):
 		return KindCheckpoint
 	case errors.Is(err, gpu.ErrNoAdapter):
 		return KindNoAdapter
@@ -122,6 +123,12 @@ func KindOf(err error) Kind {
 		return KindDeviceLost
 	}
 	return KindFailed
+}
+
+// fullCache tells whether the disk has no room for tokens.
+func fullCache(err error) bool {
+	var cache *data.CacheError
+	return errors.As(err, &cache) && cache.Full()
 }
 
 // is tells whether an error is, or wraps, one of a type.

@@ -163,7 +163,7 @@ func (t *opening) openDirectory(ctx context.Context, settings []byte) error {
 	if err := t.restore(ctx); err != nil {
 		return err
 	}
-	if err := t.state.CheckSpace(ctx, t.config.Dir); err != nil {
+	if err := t.checkSpace(ctx); err != nil {
 		return err
 	}
 	if err := t.noteOrigin(); err != nil {

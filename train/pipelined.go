@@ -30,13 +30,14 @@ func (p pipelined) with(c state.Config) pipeline.Config {
 }
 
 // Plan tells what the stages are to take, in their order.
-func (p pipelined) Plan(ctx context.Context, c state.Config) (out []StagePlan, fits bool, err error) {
-	memory, fits, err := pipeline.Plan(ctx, p.with(c), p.devices)
+func (p pipelined) Plan(ctx context.Context, c state.Config) (out Planned, err error) {
+	memory, host, fits, err := pipeline.Plan(ctx, p.with(c), p.devices)
+	out.Fits, out.Host = fits, host
 	for i, m := range memory {
 		a := p.devices[i].Adapter()
-		out = append(out, StagePlan{Adapter: where(c.Mesh, i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
+		out.Stages = append(out.Stages, StagePlan{Adapter: where(c.Mesh, i) + a.String() + ", driver " + a.Driver, Holds: p.holds(c, i), Bytes: m.Total(), Memory: m.String()})
 	}
-	return out, fits, err
+	return out, err
 }
 
 // where names the ranks that have a stage, one of each replica but of no more than namedReplicas; "" where they all are in one process.

@@ -16,7 +16,7 @@ import (
 
 // plan says where the run is to be, what it is to take and what it has to compute.
 func (t *opening) plan(ctx context.Context) error {
-	def, stages := t.config.State.Definition, t.reporter.planned
+	def, stages := t.config.State.Definition, t.reporter.planned.Stages
 	parameters := grouped(model.Parameters(def))
 	where := ": " + stages[0].Memory
 	advice, err := t.faster()
@@ -37,7 +37,7 @@ func (t *opening) plan(ctx context.Context) error {
 			t.say("all stages are on one adapter%s", advice)
 		}
 	}
-	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(total(stages)), where)
+	t.say("model %s, %s parameters; memory planned %s%s", def.Kind(), parameters, gpu.SizeText(t.reporter.planned.bytes()), where)
 	t.reporter.facts.add("model", "%s, %s parameters", def.Kind(), parameters)
 	if q, n := model.QuantizationOf(def); n > 0 {
 		text := fmt.Sprintf("%d of %d read as %v", n, len(def.Params()), q)

@@ -27,18 +27,19 @@ func (t *opening) fit(ctx context.Context) error {
 	}
 	var kept, takes uint64
 	for i := max(0, slices.Index(model.Recomputes, had)); i < len(choices); i++ {
-		stages, fits, err := t.team.target.Plan(ctx, choices[i])
+		planned, err := t.team.target.Plan(ctx, choices[i])
 		if err != nil {
 			return err
 		}
-		c.State, t.reporter.planned, takes = choices[i], stages, total(stages)
+		c.State, t.reporter.planned, takes = choices[i], planned, planned.bytes()
 		if i == 0 {
 			kept = takes
 		}
-		if t.fits = fits; fits {
+		if t.fits = planned.Fits; planned.Fits {
 			break
 		}
 	}
+	t.planCopy()
 	if len(choices) == 1 {
 		return nil
 	}
@@ -53,11 +54,11 @@ func (t *opening) fit(ctx context.Context) error {
 		return nil
 	}
 	if kept == 0 { // the run has begun with less
-		stages, _, err := t.team.target.Plan(ctx, choices[0])
+		planned, err := t.team.target.Plan(ctx, choices[0])
 		if err != nil {
 			return err
 		}
-		kept = total(stages)
+		kept = planned.bytes()
 	}
 	text := fmt.Sprintf("%s, which takes %s instead of %s", what, gpu.SizeText(takes), gpu.SizeText(kept))
 	if what == had {
@@ -68,12 +69,20 @@ func (t *opening) fit(ctx context.Context) error {
 	return nil
 }
 
-// total is what stages are to take together.
-func total(stages []StagePlan) (bytes uint64) {
-	for _, s := range stages {
-		bytes += s.Bytes
+// planCopy decides whether training goes on while a checkpoint is written: where there is room for a copy of it.
+func (t *opening) planCopy() {
+	h := t.reporter.planned.Host
+	t.saves.copies = t.config.SaveAsync && h.CopyFits()
+	if !t.saves.copies {
+		h.Copy = 0
 	}
-	return bytes
+	t.reporter.facts.add("host memory planned", "%s", h)
+	if !t.saves.copies && t.config.SaveAsync && t.config.leads() {
+		text := fmt.Sprintf("a copy of a checkpoint takes %s, the host has %s left: training waits while a checkpoint is written",
+			gpu.SizeText(t.reporter.planned.Host.Copy), gpu.SizeText(h.Free))
+		t.say("train.save_async: %s", text)
+		t.reporter.facts.add("checkpoints", "%s", text)
+	}
 }
 
 // recomputed is what the run of the directory computed again; "" where there is none.

@@ -33,9 +33,9 @@ func TestRunRecomputesWhatItMust(t *testing.T) {
 	c.Dir, c.State.Recompute = dir, state.RecomputeAuto
 	bytesOf := map[string]uint64{}
 	for _, choice := range c.withDefaults().withRows(t.Context()).State.Choices() {
-		plan, _, err := oneDevice{dev}.Plan(t.Context(), choice)
+		plan, err := oneDevice{dev}.Plan(t.Context(), choice)
 		require.NoError(t, err)
-		bytesOf[choice.Recompute] = plan[0].Bytes
+		bytesOf[choice.Recompute] = plan.bytes()
 	}
 	require.Less(t, bytesOf[model.RecomputeAttention], bytesOf[model.RecomputeNone])
 	require.Less(t, bytesOf[model.RecomputeLayers], bytesOf[model.RecomputeAttention])

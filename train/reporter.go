@@ -13,7 +13,7 @@ type reporter struct {
 	team    *team
 	times   *times
 	facts   facts
-	planned []StagePlan
+	planned Planned
 	work    []work
 	decided []decision // of the schedule
 	resumed int64      // the step that this process went on from
@@ -62,7 +62,7 @@ func (r *reporter) memory() (rows []memory) {
 		}
 		for stage, at := range devices {
 			if at == d {
-				m.planned += r.planned[stage].Bytes
+				m.planned += r.planned.Stages[stage].Bytes
 			}
 		}
 		counted := d.Counters()
@@ -70,7 +70,22 @@ func (r *reporter) memory() (rows []memory) {
 		rows = append(rows, m)
 	}
 	if most := gpu.HostPeakBytes(); most > 0 {
-		rows = append(rows, memory{name: "process, in the machine's memory", now: gpu.HostBytes(), most: most})
+		rows = append(rows, memory{name: "process, in the machine's memory", planned: r.processBytes(), now: gpu.HostBytes(), most: most})
 	}
 	return rows
+}
+
+// processBytes is what was planned for the process: with the buffers of devices that share the machine's memory.
+func (r *reporter) processBytes() uint64 {
+	h := r.planned.Host
+	bytes := h.Program + h.Staging
+	if r.config.SaveAsync && h.CopyFits() {
+		bytes += h.Copy
+	}
+	for stage, d := range r.team.target.Devices() {
+		if !d.Dry() && d.Adapter().Shares() {
+			bytes += r.planned.Stages[stage].Bytes
+		}
+	}
+	return bytes
 }

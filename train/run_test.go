@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -446,6 +447,25 @@ func TestNoRoomForTheFirstCheckpoint(t *testing.T) {
 	require.ErrorAs(t, err, &space)
 	assert.Equal(t, BadCheckpoint, result.Reason)
 	assert.Zero(t, result.Step, "said before any work is done")
+	assert.ErrorContains(t, err, "train.keep 2, train.keep_best 1, and the one being written")
+}
+
+// A run has room for all checkpoints that it will have at once, not for one.
+func TestRoomForAllCheckpoints(t *testing.T) {
+	c := Config{}
+	c.Steps, c.SaveEvery, c.Keep, c.KeepBest = 100, Every(10), 3, 2
+	assert.Equal(t, 4, c.mostCheckpoints())
+	assert.Equal(t, 4, c.savesAfter(0))
+	assert.Equal(t, 2, c.savesAfter(80))
+	assert.Equal(t, 1, c.savesAfter(99))
+	assert.Zero(t, c.savesAfter(100))
+	c.SaveEvery = Intervals{{Every: 40, Until: 80}, {Every: 90}}
+	assert.Equal(t, 4, c.savesAfter(0), "40, 80, 90 and 100")
+	assert.Equal(t, 2, c.savesAfter(80))
+	c.Validation = tinyRun(t, "").Validation
+	assert.Equal(t, 6, c.mostCheckpoints(), "and the best")
+	c.SaveEvery = Every(0)
+	assert.Equal(t, 1, c.savesAfter(0), "at the end")
 }
 
 type noRoom struct{ checkpoint.FileSystem }
@@ -511,4 +531,10 @@ func TestConfigErrors(t *testing.T) {
 func TestRunWithoutADevice(t *testing.T) {
 	_, err := Run(t.Context(), nil, tinyRun(t, t.TempDir()))
 	require.EqualError(t, err, "train: device: found none, wanted one of gpu.Open")
+}
+
+// Tokens of a text that the disk has no room for end a run as checkpoints do.
+func TestFullCacheIsAFullDisk(t *testing.T) {
+	assert.Equal(t, 6, KindOf(fmt.Errorf("data: %w", &data.CacheError{Err: syscall.ENOSPC})).ExitCode())
+	assert.Equal(t, 1, KindOf(&data.CacheError{Err: syscall.ENOTDIR}).ExitCode())
 }

@@ -39,7 +39,7 @@ type measured struct {
 // measuring is what a measurement of this process would hold for.
 func (t *trainer) measuring() measured {
 	m := measured{Program: programText(), SampleTokens: t.config.Sample.Tokens}
-	for _, s := range t.reporter.planned {
+	for _, s := range t.reporter.planned.Stages {
 		m.Memory = append(m.Memory, s.Bytes)
 	}
 	return m

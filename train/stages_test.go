@@ -34,14 +34,15 @@ func (s stagedState) StageUse() (state.StageUse, bool) {
 	return state.StageUse{Busy: []float64{n, 2 * n}, Bubble: 1 - 1.5*n, Transfer: n / 2}, s.Step() > 0
 }
 
-func (s stagedTarget) Plan(ctx context.Context, c state.Config) ([]StagePlan, bool, error) {
-	plan, fits, err := s.oneDevice.Plan(ctx, c)
+func (s stagedTarget) Plan(ctx context.Context, c state.Config) (Planned, error) {
+	plan, err := s.oneDevice.Plan(ctx, c)
 	if err != nil {
-		return nil, false, err
+		return plan, err
 	}
-	first, second := plan[0], plan[0]
+	first, second := plan.Stages[0], plan.Stages[0]
 	first.Holds, second.Holds = "wte to h.0", "ln_f"
-	return []StagePlan{first, second}, fits, nil
+	plan.Stages = []StagePlan{first, second}
+	return plan, nil
 }
 
 func (s stagedTarget) Create(ctx context.Context, c state.Config, params []buffers.Host) (State, error) {
@@ -131,9 +132,9 @@ func TestRunOnStages(t *testing.T) {
 	report, err := os.ReadFile(filepath.Join(dir, reportFile))
 	require.NoError(t, err)
 	assert.Contains(t, string(report), "| stage 1 | ln_f: ")
-	planned, _, err := stagedTarget{oneDevice{dev}}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
+	planned, err := stagedTarget{oneDevice{dev}}.Plan(t.Context(), c.withDefaults().withRows(t.Context()).State)
 	require.NoError(t, err)
-	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned[0].Bytes+planned[1].Bytes)), "two stages on one device")
+	assert.Contains(t, string(report), fmt.Sprintf("| device: %s | %s | ", dev.Adapter(), gpu.SizeText(planned.bytes())), "two stages on one device")
 	assert.Contains(t, string(report), "| stages | busy ")
 }
 

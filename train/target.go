@@ -32,16 +32,17 @@ type State interface {
 	BatchLosses(ctx context.Context, e *data.Evaluation) ([]state.BatchLoss, error)
 	Decoder
 	CopyToHost(ctx context.Context, run checkpoint.Run) (checkpoint.HostCopy, error)
-	CheckSpace(ctx context.Context, dir string) error
+	Stream(ctx context.Context, run checkpoint.Run, write func(checkpoint.HostCopy)) error
+	CheckSpace(ctx context.Context, dir string, count int) (each, free uint64, err error)
 	FirstNonFinite(ctx context.Context) (string, error)
 	Release()
 }
 
 // Target is what a run trains on: one device (Run makes it), or several. It belongs to the caller, and outlives the states it makes.
 type Target interface {
-	// Plan tells what a state would take, stage by stage, before anything is taken, and whether the devices have it; one stage where the
-	// model is not cut. An error is one of the configuration; what does not fit is for Create and Load to refuse.
-	Plan(ctx context.Context, c state.Config) (stages []StagePlan, fits bool, err error)
+	// Plan tells what a state would take, before anything is taken. An error is one of the configuration; what does not fit is for Create and Load to
+	// refuse.
+	Plan(ctx context.Context, c state.Config) (Planned, error)
 	// Adapter names the adapters as state.AdapterName does: checkpoints of another name were computed with other bits.
 	Adapter() string
 	// Create makes the state of step 0; params nil draws the parameters from the configuration's seed.
@@ -50,6 +51,21 @@ type Target interface {
 	Load(ctx context.Context, c state.Config, dir string) (State, checkpoint.Record, error)
 	// Devices are those of the stages, in their order; one may be several stages'.
 	Devices() []*gpu.Device
+}
+
+// Planned is what a state would take.
+type Planned struct {
+	Stages []StagePlan // one where the model is not cut
+	Fits   bool        // there is room for it
+	Host   state.HostPlan
+}
+
+// bytes is what the stages take together.
+func (p Planned) bytes() (sum uint64) {
+	for _, s := range p.Stages {
+		sum += s.Bytes
+	}
+	return sum
 }
 
 // StagePlan says in words and figures what a stage is to take.
@@ -65,17 +81,22 @@ var errNoDevice = errors.New("train: device: found none, wanted one of gpu.Open"
 // oneDevice is the target of Run.
 type oneDevice struct{ device *gpu.Device }
 
-func (o oneDevice) Plan(ctx context.Context, c state.Config) ([]StagePlan, bool, error) {
+func (o oneDevice) Plan(ctx context.Context, c state.Config) (p Planned, err error) {
 	if o.device == nil {
-		return nil, false, errNoDevice
+		return p, errNoDevice
 	}
-	plan, err := state.Plan(ctx, c, o.device.Limits())
+	dry, err := state.Dry(ctx, c, gpu.Dry(o.device.Limits()))
 	if err != nil {
-		return nil, false, err
+		return p, err
 	}
+	defer dry.Release()
+	memory := dry.Memory()
+	copied, err := dry.CopyBytes()
 	a := o.device.Adapter()
-	stages := []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: plan.Total(), Memory: plan.String()}}
-	return stages, state.FitsMemory(o.Devices(), []state.MemoryPlan{plan}), nil
+	return Planned{
+		Stages: []StagePlan{{Adapter: a.String() + ", driver " + a.Driver, Bytes: memory[0].Total(), Memory: memory[0].String()}},
+		Fits:   state.FitsMemory(o.Devices(), memory), Host: state.PlanHost(o.Devices(), memory, copied),
+	}, err
 }
 
 func (o oneDevice) Adapter() string { return state.AdapterName(o.device) }

@@ -40,6 +40,7 @@ type planned struct {
 	Sequence     int             `json:"sequence"`     // tokens
 	Bubble       float64         `json:"bubble"`       // mean share of a step in which stages wait, as expected
 	Stages       []plannedStage  `json:"stages"`
+	Host         plannedHost     `json:"host"`
 	Recompute    string          `json:"recompute"` // the choice that the stages are planned with
 	Choices      []plannedChoice `json:"choices"`
 	Advice       []advised       `json:"advice,omitempty"` // where nothing fits
@@ -211,6 +212,7 @@ func (p *planned) write(out io.Writer) error {
 			fmt.Fprintln(out, strings.Join(wrapped(fmt.Sprintf("stage %d: %s", s.Stage, text), pageWidth-2), "\n  "))
 		}
 	}
+	fmt.Fprintln(out, strings.Join(wrapped("host: "+p.Host.text, pageWidth-2), "\n  "))
 	fmt.Fprintln(out)
 	fmt.Fprintln(w, "RECOMPUTE\tACTIVATIONS\tPLANNED\tFITS\tWORK")
 	for _, c := range p.Choices {

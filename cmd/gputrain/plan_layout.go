@@ -43,6 +43,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 	run, wanted := setup.Pipeline(cfg, cut), c.Recompute
 	run.State = c
 	var chosen []state.MemoryPlan
+	var copied uint64
 	fits := false
 	err := dryChoices(ctx, run, devices, func(c state.Config, s dryState) (err error) {
 		memory := s.Memory()
@@ -58,6 +59,9 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 		if wanted == choice.Recompute || wanted == state.RecomputeAuto && !fits {
 			p.Recompute, p.again, chosen, fits = choice.Recompute, choice.Again, memory, choice.Fits
 			p.addSubmits(s.Submits(), devices)
+			if copied, err = s.CopyBytes(); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -71,6 +75,7 @@ func (p *planned) addMemory(ctx context.Context, cfg *runfile.Config, c state.Co
 			s.Available = &bytes
 		}
 	}
+	p.Host = hostOf(state.PlanHost(devices, chosen, copied), cfg.Train.SaveAsync)
 	run.State.Recompute = p.Recompute
 	p.refused = run.State.CheckMemory(devices, chosen, 0, func(c state.Config) ([]state.MemoryPlan, error) {
 		other := run
@@ -92,6 +97,7 @@ func (p *planned) onRanks(ranks []int, adapters []gpu.Adapter) {
 type dryState interface {
 	Memory() []state.MemoryPlan
 	Submits() [][]gpu.Planned
+	CopyBytes() (uint64, error)
 	Release()
 }
 

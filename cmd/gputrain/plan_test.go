@@ -15,6 +15,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 	"gputrain/model"
+	"gputrain/state"
 )
 
 func TestSpan(t *testing.T) {
@@ -41,6 +42,7 @@ func TestPlanAsText(t *testing.T) {
 	available := uint64(3 << 20)
 	p := planned{
 		Model: "gpt2", Parameters: 1000, Schedule: "interleaved", Microbatches: 4, Rows: 2, Sequence: 16, Bubble: 0.25, Picture: "stage 0  00'\n",
+		Host:      hostOf(state.HostPlan{Program: 3 << 20, Staging: 2 << 20, Copy: 6 << 20, Free: 5 << 20, Reserve: 1 << 20}, true),
 		Recompute: "attention", Choices: []plannedChoice{
 			{Recompute: "none", Activations: 1 << 30, Planned: 5 << 30}, {Recompute: "attention", Activations: 1 << 20, Planned: 1026 << 10, Again: 0.3, Fits: true},
 		},
@@ -66,6 +68,8 @@ func TestPlanAsText(t *testing.T) {
 		"stage 1: 1: another",
 		"stage 1: params 2.0 KiB",
 		"stage 1: 1 submits a step, the longest of 2 s at 0.03 TFLOP/s and 10 GB/s, which training measures; and so on",
+		"host: program 3.0 MiB, staging of checkpoints 2.0 MiB, copy of a checkpoint 6.0 MiB, of 5 MiB left beside devices and",
+		"  a reserve of 1 MiB: not taken, training waits while a checkpoint is written (train.save_async)",
 		"",
 		"RECOMPUTE  ACTIVATIONS  PLANNED   FITS  WORK",
 		"none       1.00 GiB     5.00 GiB  no    +0 %",
@@ -129,6 +133,12 @@ func TestPlanOfARun(t *testing.T) {
 	assert.Equal(t, 2, p.Rows)
 	require.Len(t, p.Stages, 2)
 	assert.Equal(t, p.Parameters, p.Stages[0].Params+p.Stages[1].Params)
+	assert.Equal(t, 12*uint64(p.Parameters), p.Host.Copy, "parameters and two moments")
+	assert.True(t, p.Host.Copies)
+	waiting, err := plan("pipeline.stages=2", "pipeline.microbatches=2", "train.save_async=false", "optimizer.name=lion")
+	require.NoError(t, err)
+	assert.Equal(t, 8*uint64(p.Parameters), waiting.Host.Copy)
+	assert.False(t, waiting.Host.Copies)
 	for _, s := range p.Stages {
 		assert.Greater(t, s.Planned, 16*uint64(s.Params), "parameters, gradients, two moments, and activations")
 		assert.Contains(t, s.Memory, "activations")

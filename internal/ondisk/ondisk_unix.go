@@ -56,3 +56,15 @@ func Together(a, b string) (bool, error) {
 	}
 	return devices[0] == devices[1], nil
 }
+
+// Free is the number of bytes that this process may still write below dir.
+func Free(dir string) (uint64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return uint64(s.Bavail) * uint64(s.Bsize), nil
+}
+
+// Full tells whether an error is of a disk that is full.
+func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

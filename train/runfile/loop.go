@@ -15,7 +15,7 @@ type Loop struct {
 	EvalTokens     int64     `yaml:"eval_tokens" default:"32768" range:"0.." doc:"most validation tokens that an evaluation reads; 0: all of them"`
 	SaveEvery      Intervals `yaml:"save_every" default:"200" resume:"free" doc:"updates between permanent checkpoints: a number, or a list such as [{every: 100, until: 1000}, {every: 1000}]; 0: only at the end"`
 	SaveInterval   Duration  `yaml:"save_interval" range:"duration" resume:"free" doc:"time between temporary checkpoints, such as 15m. Each is removed once there is a newer one. Empty: none"`
-	SaveAsync      bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, which takes as much host memory as the checkpoint has bytes"`
+	SaveAsync      bool      `yaml:"save_async" default:"true" resume:"free" doc:"keep training while a checkpoint is written, from a copy in host memory where there is room for one; false: training waits, and no copy is taken"`
 	Keep           int       `yaml:"keep" default:"3" range:"1.." resume:"free" doc:"permanent checkpoints to keep, besides the best"`
 	KeepBest       int       `yaml:"keep_best" default:"1" range:"1.." resume:"free" doc:"checkpoints with the lowest validation losses to keep as well"`
 	SampleEvery    int64     `yaml:"sample_every" range:"0.." resume:"free" doc:"updates between samples; 0: only at the end. A run from a model also has one before its first update"`
