@@ -1,13 +1,11 @@
 package data
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -114,21 +112,20 @@ func (r *reading) find(c Config) (files []file, name string, err error) {
 }
 
 func (c *Corpus) load(r *reading, config Config, files []file) error {
+	texts, err := c.hashFiles(r, files, func(f file, from io.ReaderAt) (stretch, error) { return c.segment(config, f, from) })
+	if err != nil {
+		return err
+	}
 	print := newFingerprint("data", fmt.Sprintf("%s %d %v", c.Tokens, len(files), config.Validation))
+	open := &openFiles{}
+	c.files = append(c.files, open)
 	segments := make([]stretch, 0, len(files))
 	vocab := 0
-	for _, f := range files {
-		s, v, err := c.segment(r, config, f)
-		if err != nil {
-			return err
-		}
-		segments, vocab = append(segments, s), max(vocab, v)
-		sum, err := contentHash(r, s, f.size, v)
-		if err != nil {
-			return err
-		}
-		c.noteSampled(f)
-		print.file(f, sum)
+	for _, t := range texts {
+		t.bytes = openFile{open, t.path, t.info}
+		segments, vocab = append(segments, t.stretch), max(vocab, t.vocab)
+		c.noteSampled(t.file)
+		print.file(t.file, t.sum)
 	}
 	return c.part(config, print, newTokens(vocab, segments), segments)
 }
@@ -158,64 +155,19 @@ func (c *Corpus) part(config Config, print fingerprint, all *Tokens, segments []
 	return nil
 }
 
-// segment opens one file and returns its tokens and their vocabulary.
-func (c *Corpus) segment(r *reading, config Config, f file) (stretch, int, error) {
+// segment is the tokens of one file.
+func (c *Corpus) segment(config Config, f file, from io.ReaderAt) (stretch, error) {
 	if c.Tokens == "bytes" {
-		s := stretch{name: f.path, width: 1, count: f.size}
-		err := c.attach(r, &s, f, f.size >= heapLimit)
-		if kind := compression(s.bytes, err); kind != "" {
-			err = compressedError(f.path, kind)
-		}
-		if err == nil && s.looksLikeTokens() {
-			err = tokensError(f.path)
-		}
-		return s, 256, err
+		return isText(f, from)
 	}
-	s := stretch{name: f.path}
 	if f.size == 0 {
-		return s, 0, fmt.Errorf("data: tokens %q: 0 bytes: empty, want %s tokens", f.path, c.Tokens)
+		return stretch{}, fmt.Errorf("data: tokens %q: 0 bytes: empty, want %s tokens", f.path, c.Tokens)
 	}
-	if err := c.attach(r, &s, f, f.size >= heapLimit); err != nil {
-		return s, 0, err
-	}
-	h, err := tokenHeader(s.bytes, f.size, c.width(), config.Vocab)
+	h, err := tokenHeader(from, f.size, c.width(), config.Vocab)
 	if err != nil {
-		return s, 0, fmt.Errorf("data: tokens %q: %w", f.path, err)
+		return stretch{}, fmt.Errorf("data: tokens %q: %w", f.path, err)
 	}
-	s.width, s.count, s.offset = h.width, h.count, h.offset
-	return s, h.vocab, nil
-}
-
-// attach gives s the bytes of f: on the disk, or in memory.
-func (c *Corpus) attach(r *reading, s *stretch, f file, onDisk bool) error {
-	if onDisk {
-		open, err := os.Open(f.path)
-		if err != nil {
-			return fmt.Errorf("data: open %q: %w", f.path, err)
-		}
-		c.files = append(c.files, open)
-		info, err := open.Stat()
-		if err != nil {
-			return fmt.Errorf("data: open %q: %w", f.path, err)
-		}
-		if info.Size() != f.size {
-			return fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", f.path, info.Size(), f.size)
-		}
-		s.bytes = diskFile{open, info}
-		return nil
-	}
-	content := f.content
-	if content == nil {
-		var err error
-		if content, err = r.file(f.path); err != nil {
-			return fmt.Errorf("data: text %q: %w", f.path, err)
-		}
-	}
-	if int64(len(content)) != f.size {
-		return fmt.Errorf("data: text %q: %d bytes, was %d a moment ago", f.path, len(content), f.size)
-	}
-	s.bytes = bytes.NewReader(content)
-	return nil
+	return stretch{name: f.path, width: h.width, count: h.count, offset: h.offset, vocab: h.vocab}, nil
 }
 
 // compressions are how compressed files begin.
@@ -223,11 +175,8 @@ var compressions = map[string]string{
 	"gzip": "\x1f\x8b\x08", "zstd": "\x28\xb5\x2f\xfd", "xz": "\xfd7zXZ\x00", "zip": "PK\x03\x04", "bzip2": "BZh91AY&SY",
 }
 
-// compression tells how the bytes of a file, opened without err, are compressed.
-func compression(r io.ReaderAt, err error) string {
-	if err != nil {
-		return ""
-	}
+// compression tells how the bytes of a file are compressed.
+func compression(r io.ReaderAt) string {
 	var begin [10]byte
 	n, _ := r.ReadAt(begin[:], 0) // a shorter file is read as far as it goes
 	for kind, with := range compressions {
@@ -246,10 +195,6 @@ func tokensError(path string) error {
 	return fmt.Errorf("data: text %q: is a token file, not text: set data.tokens to u16 or u32", path)
 }
 
-func (s stretch) looksLikeTokens() bool {
-	return s.count >= binHeaderSize && hasMagic(s.bytes)
-}
-
 // width is the number of bytes a token.
 func (c *Corpus) width() int {
 	return map[string]int{"bytes": 1, "u16": 2, "u32": 4}[c.Tokens]
@@ -264,7 +209,7 @@ const (
 )
 
 // contentHash hashes a file, and holds the tokens of one that it reads as a whole to their vocabulary.
-func contentHash(r *reading, s stretch, size int64, vocab int) ([]byte, error) {
+func contentHash(r *reading, s stretch, size int64) ([]byte, error) {
 	hash := sha256.New()
 	if size > hashLimit {
 		block := make([]byte, hashBlock)
@@ -287,7 +232,7 @@ func contentHash(r *reading, s stretch, size int64, vocab int) ([]byte, error) {
 			return nil, fmt.Errorf("data: read %q: %w", s.name, err)
 		}
 		hash.Write(block)
-		if err := s.check(block, at, vocab); err != nil {
+		if err := s.check(block, at); err != nil {
 			return nil, err
 		}
 	}
@@ -295,14 +240,14 @@ func contentHash(r *reading, s stretch, size int64, vocab int) ([]byte, error) {
 }
 
 // check holds the tokens in bytes of the file, from an offset on, to their vocabulary.
-func (s stretch) check(raw []byte, at int64, vocab int) error {
-	if s.width == 1 || s.width == 2 && vocab >= 1<<16 {
+func (s stretch) check(raw []byte, at int64) error {
+	if s.width == 1 || s.width == 2 && s.vocab >= 1<<16 {
 		return nil
 	}
 	skip := max(0, s.offset-at)
 	for i := skip; i+int64(s.width) <= int64(len(raw)); i += int64(s.width) {
-		if v := s.token(raw[i:]); uint64(v) >= uint64(vocab) {
-			return s.beyond((at+i-s.offset)/int64(s.width), v, vocab)
+		if v := s.token(raw[i:]); uint64(v) >= uint64(s.vocab) {
+			return s.beyond((at+i-s.offset)/int64(s.width), v, s.vocab)
 		}
 	}
 	return nil

@@ -27,5 +27,6 @@
 //  7. The fingerprint changes when a file's name, size or content does, or the split, or how documents are read.
 //  8. What a tokenizer makes of text is that of the tokenizer for each file or document, however it is read and by however many goroutines. It is kept,
 //     and made again only where it is damaged.
-//  9. A file that is written to while it is read is an error: nothing is learned from bytes that the fingerprint does not say.
+//  9. What is in memory does not grow with the text. A file is read as a whole once, and again where its size, its time or a sample of it differs.
+//  10. A file that is written to while it is read is an error: nothing is learned from bytes that the fingerprint does not say.
 package data

@@ -13,10 +13,9 @@ import (
 
 // file is one input file: where it is, what it is called in messages (its path below the fixed part of the pattern), and its size.
 type file struct {
-	path    string
-	name    string
-	size    int64
-	content []byte // of files that were read while they were looked for, else nil
+	path string
+	name string
+	size int64
 }
 
 // findFiles expands patterns into regular files in path order, each file once.

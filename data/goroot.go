@@ -37,7 +37,6 @@ func goSourceBelow(r *reading, goroot string) ([]file, error) {
 			return nil, fmt.Errorf("data: built-in text: %w", err)
 		}
 		if !generated.Match(header(content)) {
-			f.content, f.size = content, int64(len(content))
 			kept = append(kept, f)
 		}
 	}

@@ -23,7 +23,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 		all.layout = Layout{End: config.Layout.End, Packing: PackNone}
 	}
 	print := newFingerprint("documents", string(how))
-	texts, err := r.hashFiles(files, func(*textFile, io.ReaderAt) error { return nil })
+	texts, err := c.hashFiles(r, files, bytesOf)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, texts []textFile, all
 func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) error {
 	r.begin(phase, filesOf(texts))
 	for _, t := range texts {
-		err := t.reading(func(from io.ReaderAt) error {
+		err := t.reading(r, func(from io.ReaderAt) error {
 			return reader.file(r.ctx, t.path, countedReader{r, t.path, from}, t.size)
 		})
 		if err != nil {

@@ -179,10 +179,6 @@ func (c *Corpus) tokenFile(r *reading, key tokenKey, width int, write func(w *to
 		f, err := c.temporaryTokens(r, key, width, write)
 		return f, false, err
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, false, &CacheError{err}
-	}
-	removeDead(dir)
 	path := filepath.Join(dir, key.name())
 	f, err = c.openTokenFile(r, path, key)
 	if err == nil {
@@ -194,18 +190,31 @@ func (c *Corpus) tokenFile(r *reading, key tokenKey, width int, write func(w *to
 	if !errors.Is(err, fs.ErrNotExist) {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s: %v: it is made again", path, err))
 	}
-	file, err := r.writeTokenFile(dir, key, width, write)
-	if err != nil {
+	if err := r.keepTokens(key, width, write); err != nil {
 		return nil, false, err
-	}
-	if err := renameUnfinished(file, path); err != nil {
-		_ = os.Remove(file.Name()) // that it cannot be removed says less
-		return nil, false, &CacheError{err}
 	}
 	if f, err = c.openTokenFile(r, path, key); err != nil {
 		err = &CacheError{err}
 	}
 	return f, false, err
+}
+
+// keepTokens writes the token file of a key to the cache.
+func (r *reading) keepTokens(key tokenKey, width int, write func(w *tokenWriter) error) error {
+	dir := r.config.Cache
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return &CacheError{err}
+	}
+	removeDead(dir)
+	file, err := r.writeTokenFile(dir, key, width, write)
+	if err != nil {
+		return err
+	}
+	if err := renameUnfinished(file, filepath.Join(dir, key.name())); err != nil {
+		_ = os.Remove(file.Name()) // that it cannot be removed says less
+		return &CacheError{err}
+	}
+	return nil
 }
 
 // temporaryTokens is a new token file without a name, where the system allows that.

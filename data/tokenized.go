@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -85,10 +84,11 @@ func (c Config) how(around border) string {
 	return fmt.Sprintf("tokenizer %s %v %s", c.Tokenizer.Fingerprint(), around, c.invalid())
 }
 
-// A textFile is a file of text whose content has been hashed: what is read of it later is what was hashed, or an error.
+// A textFile is a file whose content has been hashed: what is read of it later is what was hashed, or an error.
 type textFile struct {
 	file
-	info os.FileInfo // nil where the content is in memory
+	stretch
+	info os.FileInfo // as it was hashed
 	sum  []byte
 }
 
@@ -100,41 +100,42 @@ func filesOf(texts []textFile) (files []file) {
 	return files
 }
 
-// isText says why a file is no text.
-func (t *textFile) isText(from io.ReaderAt) error {
-	if kind := compression(from, nil); kind != "" {
-		return compressedError(t.path, kind)
+// isText is the bytes of a file, or says why it is no text.
+func isText(f file, from io.ReaderAt) (stretch, error) {
+	if kind := compression(from); kind != "" {
+		return stretch{}, compressedError(f.path, kind)
 	}
-	if t.size >= binHeaderSize && hasMagic(from) {
-		return tokensError(t.path)
+	if f.size >= binHeaderSize && hasMagic(from) {
+		return stretch{}, tokensError(f.path)
 	}
-	return nil
+	return bytesOf(f, from)
+}
+
+// bytesOf is the bytes of a file, whatever they are.
+func bytesOf(f file, _ io.ReaderAt) (stretch, error) {
+	return stretch{name: f.path, width: 1, count: f.size, vocab: 256}, nil
 }
 
 // reading opens the file for a while.
-func (t *textFile) reading(read func(from io.ReaderAt) error) error {
-	if t.content != nil {
-		return read(bytes.NewReader(t.content))
-	}
-	open, err := os.Open(t.path)
+func (t *textFile) reading(r *reading, read func(from io.ReaderAt) error) error {
+	var open diskFile
+	_, err := r.do(t.path, func() (_ int, err error) {
+		open, err = openDisk(t.path, t.info)
+		return 0, err
+	})
 	if err != nil {
-		return fmt.Errorf("data: open %q: %w", t.path, err)
+		return err
 	}
 	defer open.Close()
-	if t.info == nil {
-		if t.info, err = open.Stat(); err != nil {
-			return fmt.Errorf("data: open %q: %w", t.path, err)
-		}
-	}
-	if t.info.Size() != t.size {
+	if t.info = open.opened; t.info.Size() != t.size {
 		return fmt.Errorf("data: open %q: %d bytes, was %d a moment ago", t.path, t.info.Size(), t.size)
 	}
-	return read(diskFile{open, t.info})
+	return read(open)
 }
 
 // loadTokenized makes a text of files that a tokenizer encodes, or takes it from where it was kept.
 func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
-	texts, err := r.hashFiles(files, (*textFile).isText)
+	texts, err := c.hashFiles(r, files, isText)
 	if err != nil {
 		return err
 	}
@@ -165,27 +166,6 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 	}
 	c.noteTokens(texts, kept, from, time.Since(begun))
 	return c.part(config, print, newTokens(config.limit(), segments), segments)
-}
-
-// hashFiles hashes all files, once look has seen what they are.
-func (r *reading) hashFiles(files []file, look func(t *textFile, from io.ReaderAt) error) ([]textFile, error) {
-	r.begin("reading", files)
-	texts := make([]textFile, len(files))
-	for i, f := range files {
-		t := &texts[i]
-		t.file = f
-		err := t.reading(func(from io.ReaderAt) (err error) {
-			if err = look(t, from); err != nil {
-				return err
-			}
-			t.sum, err = contentHash(r, stretch{name: f.path, bytes: from, width: 1, count: f.size}, f.size, 256)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return texts, nil
 }
 
 // noteTokens tells what became of texts.
@@ -243,9 +223,9 @@ type encodedText struct {
 
 func (r *reading) encodeShort(config Config, one textFile) (e encodedText, err error) {
 	e.path = one.path
-	err = one.reading(func(from io.ReaderAt) error {
+	err = one.reading(r, func(from io.ReaderAt) error {
 		text := make([]byte, one.size)
-		if err := r.at(one.path, from, text, 0); err != nil && one.size > 0 { // of nothing in memory it is the end
+		if err := r.at(one.path, from, text, 0); err != nil {
 			return err
 		}
 		e.ids, err = config.Tokenizer.Encode(string(text), config.options())
@@ -255,7 +235,7 @@ func (r *reading) encodeShort(config Config, one textFile) (e encodedText, err e
 }
 
 func (r *reading) encodeLong(config Config, one textFile, emit func([]int32) error) error {
-	return textError(one.path, one.reading(func(from io.ReaderAt) error {
+	return textError(one.path, one.reading(r, func(from io.ReaderAt) error {
 		in := io.NewSectionReader(countedReader{r, one.path, from}, 0, one.size)
 		return config.Tokenizer.EncodeReader(r.ctx, in, tokenizer.StreamOptions{Options: config.options()}, emit)
 	}))

@@ -60,12 +60,12 @@ func TestTextOfATokenizer(t *testing.T) {
 	assert.NotEqual(t, corpus.Fingerprint, joined.Fingerprint)
 }
 
-// The built-in text, which is in memory, is encoded too, empty files among it.
-func TestTextInMemoryOfATokenizer(t *testing.T) {
+// A short file is encoded as a whole, an empty one too.
+func TestShortTextOfATokenizer(t *testing.T) {
 	tok := tokenizerOf(t, "gpt2")
 	r := &reading{ctx: t.Context()}
 	for _, content := range []string{"", "package main"} {
-		got, err := r.encodeShort(Config{Tokens: "tokenizer", Tokenizer: tok}, textFile{file: file{path: "x", size: int64(len(content)), content: []byte(content)}})
+		got, err := r.encodeShort(Config{Tokens: "tokenizer", Tokenizer: tok}, textFile{file: file{path: tree(t, map[string]string{"x": content}) + "/x", size: int64(len(content))}})
 		require.NoError(t, err)
 		assert.Equal(t, encoded(t, tok, content), got.ids)
 	}

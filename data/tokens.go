@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"sort"
-	"time"
 )
 
 // Tokens is a sequence of token ids with random access: the tokens of its files,
@@ -27,10 +24,8 @@ type stretch struct {
 	offset int64 // of the first token, bytes
 	width  int   // bytes a token: 1, 2 or 4, little-endian
 	count  int64 // tokens
+	vocab  int   // of the file's own: every token is below it
 }
-
-// heapLimit is the size from which a file stays on the disk instead of being read at once.
-const heapLimit = 16 << 20
 
 func newTokens(vocab int, segments []stretch) *Tokens {
 	t := &Tokens{vocab: vocab, starts: []int64{0}}
@@ -113,28 +108,6 @@ func readBytes(r io.ReaderAt, dst []byte, offset int64) error {
 		err = fmt.Errorf("the file shrank while it was in use: %w", io.ErrUnexpectedEOF)
 	}
 	return err
-}
-
-// diskFile is a file that stays on the disk. The fingerprint was made of what it held when it was opened, so a read fails once it has
-// been written to since. A file that was renamed or removed is read on: it is open.
-type diskFile struct {
-	*os.File
-	opened fs.FileInfo
-}
-
-// ReadAt looks after the read, so that what was written meanwhile is seen too.
-func (f diskFile) ReadAt(dst []byte, offset int64) (int, error) {
-	n, err := f.File.ReadAt(dst, offset)
-	now, lost := f.Stat()
-	switch {
-	case lost != nil:
-		return n, lost
-	case now.Size() != f.opened.Size():
-		return n, fmt.Errorf("the file changed while it was in use: %d bytes, was %d when it was opened", now.Size(), f.opened.Size())
-	case !now.ModTime().Equal(f.opened.ModTime()):
-		return n, fmt.Errorf("the file changed while it was in use: written at %s, was opened as of %s", now.ModTime().Format(time.RFC3339Nano), f.opened.ModTime().Format(time.RFC3339Nano))
-	}
-	return n, err
 }
 
 // slice returns the tokens [from, to) as a sequence of their own.
