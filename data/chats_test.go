@@ -148,7 +148,7 @@ func TestConversationsAreKept(t *testing.T) {
 		assert.NotEqual(t, first.Fingerprint, other.Fingerprint, name)
 		assert.Equal(t, plain, opened(`{"text": "no chat"}`, change).Fingerprint, name)
 	}
-	files, err := filepath.Glob(filepath.Join(cache, "*"+tokenFileSuffix))
+	files, err := filepath.Glob(filepath.Join(cache, "*.tokens"))
 	require.NoError(t, err)
 	assert.Len(t, files, 10)
 }

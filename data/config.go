@@ -34,8 +34,8 @@ type Config struct {
 	// Invalid is what becomes of text that is not UTF-8 where it has to be, for a tokenizer or in JSON: an error (InvalidError, also ""), or U+FFFD in its
 	// place (InvalidReplace).
 	Invalid string
-	// Cache is a directory that keeps what the tokenizer has made of text (tokenfile.go), by the text's content and the tokenizer. "": it is made in a
-	// temporary file each time.
+	// Cache is a directory that keeps what has been made of files (tokenfile.go): tokens of text and of rows, by content and by how they are encoded, windows
+	// of documents, and hashes of contents. "": it is made in temporary files each time, and every file is read as a whole.
 	Cache string
 	// Vocab is the vocabulary of bare tokens and of lists of tokens: every id is below it. 0 is 65536 for
 	// u16, an error for u32, 256 for lists. Text and files with a header know their own.
@@ -60,8 +60,8 @@ type Config struct {
 
 // Progress is how far Open is.
 type Progress struct {
-	Phase     string // "reading" or "tokenizing"
-	Bytes, Of int64  // of text in this phase; Of is 0 where nobody knows
+	Phase     string // "reading", "tokenizing" or "packing"
+	Bytes, Of int64  // of files in this phase; Of is 0 where nobody knows
 	Took      time.Duration
 }
 

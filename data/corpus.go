@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"gputrain/internal/caught"
 )
@@ -29,8 +30,9 @@ type Corpus struct {
 	// whatever they are called: a resumed run compares it.
 	Fingerprint string
 
-	files []io.Closer
-	parts []*Corpus // of a mixture
+	files   []io.Closer
+	packing sync.Mutex // one at a time
+	parts   []*Corpus  // of a mixture
 }
 
 // Close closes the files and removes the temporary ones.

@@ -1,6 +1,7 @@
 package data
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -65,12 +66,16 @@ func (l Layout) validate() error {
 // Documents is a sequence of documents with random access, cut into windows so that no label crosses from one into the next: every
 // token but a document's first is a label once, unless its document masks it or Layout.Long leaves it out.
 type Documents struct {
-	store  store
-	spans  []span
+	corpus *Corpus // that closes the files
+	config Config
+	tokens *tokenFile
+	key    tokenKey // of tokens
 	vocab  int
 	layout Layout
 	forms  form    // of the rows that they were
 	paired bool    // every two are the completions of one prompt
+	share  float64 // that is held for validation; 0: these are all
+	held   bool    // these are that share, and not the others
 	laid   *packed // into the windows that Open was asked for
 }
 
@@ -87,29 +92,40 @@ func (d *Documents) Vocab() int { return d.vocab }
 // split parts documents into training and validation: every n-th document, where n is one over the share.
 func (d *Documents) split(share float64) (train, validation *Documents) {
 	first, second := *d, *d
-	first.spans, second.spans = nil, nil
-	together := 1
-	if d.paired {
-		together = 2
-	}
-	for i, s := range d.spans {
-		i /= together
-		if int64(float64(i+1)*share) > int64(float64(i)*share) {
-			second.spans = append(second.spans, s)
-		} else {
-			first.spans = append(first.spans, s)
-		}
-	}
+	first.share, second.share, second.held = share, share, true
 	return &first, &second
 }
 
-// tokens is the number of tokens of all documents.
-func (d *Documents) tokens() (n int64) {
-	for _, s := range d.spans {
-		n += int64(s.count)
+// has tells whether document i of the files is one of these.
+func (d *Documents) has(i int64) bool {
+	if d.paired {
+		i /= 2
 	}
+	return d.share == 0 || d.held == (int64(float64(i+1)*d.share) > int64(float64(i)*d.share))
+}
+
+// each takes one document after the other, until take says that it has enough.
+func (d *Documents) each(r *reading, take func(i int, s span) (more bool, err error)) error {
+	start, own := int64(0), 0
+	return d.tokens.parts.each(r, func(i int64, part uint64) (bool, error) {
+		s := span{start: start, count: int32(part >> 1), masked: part&1 == 1}
+		start += int64(s.count)
+		if !d.has(i) {
+			return true, nil
+		}
+		own++
+		return take(own-1, s)
+	})
+}
+
+// count is how many there are.
+func (d *Documents) count(r *reading) (n int) {
+	_ = d.each(r, func(int, span) (bool, error) { n++; return true, nil }) // what cannot be read says so elsewhere
 	return n
 }
+
+// later is what reads when the opening is over.
+func (d *Documents) later() *reading { return &reading{ctx: context.Background(), config: d.config} }
 
 // documentWalk takes the packed windows in a shuffled order.
 type documentWalk struct {
@@ -117,8 +133,8 @@ type documentWalk struct {
 	seed uint64
 }
 
-func (d *Documents) walk(context int, seed uint64) (walk, error) {
-	p, err := d.pack(context)
+func (d *Documents) walk(size int, seed uint64) (walk, error) {
+	p, err := d.pack(d.later(), size)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +151,7 @@ func (w documentWalk) fill(b *Batch, row int, s State) error {
 	return w.packed.fill(b, row, int64(newOrder(n, w.seed, s.Epoch).at(s.Position)))
 }
 
-func (d *Documents) shelf(context int) (shelf, error) { return d.pack(context) }
+func (d *Documents) shelf(size int) (shelf, error) { return d.pack(d.later(), size) }
 
 // unlabelled marks a stored token that is not to be predicted.
 const unlabelled = 1 << 31

@@ -1,9 +1,9 @@
 package data
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"os"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -11,21 +11,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// documentsOf makes documents of what add writes, in a temporary file, which the system closes.
+func documentsOf(layout Layout, vocab int, add func(w *tokenWriter) error) (*Documents, error) {
+	c, r := &Corpus{}, &reading{ctx: context.Background()}
+	tokens, _, err := c.tokenFile(r, tokenKey{}, tokenWidth(vocab), add)
+	return &Documents{corpus: c, tokens: tokens, vocab: vocab, layout: layout}, err
+}
+
 // numbered makes documents whose tokens tell document and place: document d has the tokens 1000 d, 1000 d + 1, ...
 func numbered(layout Layout, lengths ...int) *Documents {
-	spool := newSpool(1<<30, spoolLimit)
-	d := &Documents{vocab: 1 << 30, layout: layout}
-	for i, n := range lengths {
-		var tokens []uint32
-		for j := range n {
-			tokens = append(tokens, uint32(1000*i+j))
+	d, err := documentsOf(layout, 1<<30, func(w *tokenWriter) error {
+		for i, n := range lengths {
+			one := document{}
+			for j := range n {
+				one.tokens = append(one.tokens, uint32(1000*i+j))
+			}
+			if err := errors.Join(w.add(one.tokens), w.part(one.part())); err != nil {
+				return err
+			}
 		}
-		d.spans = append(d.spans, span{start: spool.count, count: int32(n)})
-		if err := spool.add(tokens); err != nil {
-			panic(err)
-		}
+		return nil
+	})
+	if err != nil {
+		panic(err)
 	}
-	d.store, _ = spool.store()
 	return d
 }
 
@@ -41,40 +50,6 @@ func rows(t *testing.T, source Source, context int) (tokens, labels [][]int32) {
 		tokens, labels = append(tokens, b.Tokens), append(labels, b.Labels)
 	}
 	return tokens, labels
-}
-
-// What outgrows memory goes to a file that leaves nothing behind, and is the same.
-func TestSpoolOnDisk(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("TMPDIR", dir)
-	t.Setenv("TMP", dir)
-	for _, vocab := range []int{300, 1 << 20} {
-		var stores []store
-		for _, limit := range []int{1 << 20, 100} {
-			s := newSpool(vocab, limit)
-			defer s.Close()
-			for i := range 1000 {
-				require.NoError(t, s.add([]uint32{uint32(i % vocab), uint32(i%vocab) | unlabelled}))
-			}
-			require.Equal(t, limit == 100, s.file != nil)
-			stored, err := s.store()
-			require.NoError(t, err)
-			stores = append(stores, stored)
-			require.Error(t, stored.read(make([]uint32, 3), 1998), "past the end")
-		}
-		for at := range int64(1990) {
-			a, b := make([]uint32, 10), make([]uint32, 10)
-			require.NoError(t, stores[0].read(a, at))
-			require.NoError(t, stores[1].read(b, at))
-			require.Equal(t, a, b)
-			require.Equal(t, uint32(at/2%int64(vocab))|uint32(at%2)<<31, a[0])
-		}
-	}
-	if runtime.GOOS != "windows" {
-		left, err := os.ReadDir(dir)
-		require.NoError(t, err)
-		assert.Empty(t, left)
-	}
 }
 
 func TestDocumentsAreSplitEvenly(t *testing.T) {

@@ -58,19 +58,18 @@ type jsonl struct {
 	vocab   int // every token is below it
 	ofText  int // and those of text below this
 	text    bool
-	replace bool                                    // what is not UTF-8
-	encode  func(text string) ([]int32, error)      // nil: bytes are tokens
-	around  border                                  // of documents of text that is encoded
-	format  string                                  // of rows
-	chats   *chat.Encoder                           // of conversations; nil: there is no tokenizer
-	lacking error                                   // why there is no template; nil: there is
-	limit   int                                     // bytes a row
-	to      interface{ add(tokens []uint32) error } // where tokens go
+	replace bool                               // what is not UTF-8
+	encode  func(text string) ([]int32, error) // nil: bytes are tokens
+	around  border                             // of documents of text that is encoded
+	format  string                             // of rows
+	chats   *chat.Encoder                      // of conversations; nil: there is no tokenizer
+	lacking error                              // why there is no template; nil: there is
+	limit   int                                // bytes a row
+	to      *tokenWriter                       // where documents go
 
-	count int64
-	spans []span
-	forms form // of the rows
-	learn int  // documents with a label that counts
+	documents int
+	forms     form // of the rows
+	learn     int  // documents with a label that counts
 }
 
 // newJSONL reads as a configuration says.
@@ -118,12 +117,14 @@ func (j *jsonl) add(documents []document) error {
 		if int64(len(d.tokens)) > math.MaxInt32 {
 			return fmt.Errorf("a document of %d tokens, wanted at most %d", len(d.tokens), math.MaxInt32)
 		}
-		j.spans = append(j.spans, span{start: j.count, count: int32(len(d.tokens)), masked: d.masked})
-		j.count, j.forms = j.count+int64(len(d.tokens)), j.forms|d.form
+		j.documents, j.forms = j.documents+1, j.forms|d.form
 		if d.learns() {
 			j.learn++
 		}
 		if err := j.to.add(d.tokens); err != nil {
+			return err
+		}
+		if err := j.to.part(d.part()); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,10 @@
 package data
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -136,9 +138,12 @@ func TestBadJSONL(t *testing.T) {
 		assert.NoError(t, err, text)
 	}
 	long := good + `{"text": "` + strings.Repeat("a", 200) + `"}`
-	reader := jsonl{vocab: 256, text: true, limit: 100, to: newSpool(256, 100)}
+	reader := jsonl{vocab: 256, text: true, limit: 100, to: discarded()}
 	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(long), int64(len(long))), "line 2: longer than 100 bytes")
 }
+
+// discarded takes documents that nobody reads.
+func discarded() *tokenWriter { return &tokenWriter{out: bufio.NewWriter(io.Discard), width: 2} }
 
 func new256() *int {
 	n := 256
@@ -179,9 +184,7 @@ func FuzzJSONL(f *testing.F) {
 	f.Add([]byte(squeeze(f, `{"q": [3], "text": [1,2]}`)), uint8(7))
 	f.Fuzz(func(t *testing.T, raw []byte, how uint8) {
 		frugal.Parse(t, len(raw), func() {
-			spool := newSpool(256, 1<<10)
-			j := jsonl{vocab: 256, text: how&8 == 0, limit: 1 << 12, to: spool}
-			defer spool.Close()
+			j := jsonl{vocab: 256, text: how&8 == 0, limit: 1 << 12}
 			if how&1 > 0 {
 				j.fields.Prompt = "q"
 			}
@@ -192,19 +195,22 @@ func FuzzJSONL(f *testing.F) {
 			if how&4 > 0 {
 				name += ".gz"
 			}
-			if j.file(t.Context(), name, bytes.NewReader(raw), int64(len(raw))) != nil {
+			d, err := documentsOf(Layout{Packing: Packings[int(how>>4)%len(Packings)]}, 256, func(w *tokenWriter) error {
+				j.to = w
+				return j.file(t.Context(), name, bytes.NewReader(raw), int64(len(raw)))
+			})
+			if err != nil {
 				return
 			}
+			defer d.corpus.Close()
 			total := int64(0)
-			for _, s := range j.spans {
+			require.NoError(t, d.each(d.later(), func(_ int, s span) (bool, error) {
 				require.Equal(t, total, s.start)
 				total += int64(s.count)
-			}
-			require.Equal(t, total, spool.count)
-			stored, err := spool.store()
-			require.NoError(t, err)
-			d := &Documents{store: stored, spans: j.spans, vocab: 256, layout: Layout{Packing: Packings[int(how>>4)%len(Packings)]}}
-			p, err := d.pack(7)
+				return true, nil
+			}))
+			require.Equal(t, total, d.tokens.count)
+			p, err := d.pack(d.later(), 7)
 			if err != nil {
 				return
 			}

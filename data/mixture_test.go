@@ -216,7 +216,7 @@ func TestSeekingReadsOnlyTheBatch(t *testing.T) {
 	text := counting(50001)
 	text.segments[0].bytes = &counted{ReaderAt: text.segments[0].bytes}
 	documents := numbered(Layout{Packing: PackNone}, 5, 5, 5, 5, 5)
-	documents.store.bytes = &counted{ReaderAt: documents.store.bytes}
+	documents.tokens.store.bytes = &counted{ReaderAt: documents.tokens.store.bytes}
 	mixture, err := newMixture([]Source{text, documents}, []float64{1, 1}, EndRestart)
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
@@ -227,7 +227,7 @@ func TestSeekingReadsOnlyTheBatch(t *testing.T) {
 		"documents": {documents, State{1 << 40, 3}},
 		"mixture":   {mixture, State{0, 1 << 50}},
 	} {
-		reads := func() int { return text.segments[0].bytes.(*counted).n + documents.store.bytes.(*counted).n }
+		reads := func() int { return text.segments[0].bytes.(*counted).n + documents.tokens.store.bytes.(*counted).n }
 		before := reads()
 		batches(t, c.source, LoaderConfig{Context: 4, Batch: 8, State: c.at}, 1)
 		assert.Equal(t, 8, reads()-before, name)

@@ -18,7 +18,7 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	if err != nil {
 		return err
 	}
-	all := &Documents{layout: config.Layout, paired: config.Format == FormatPairs}
+	all := &Documents{corpus: c, config: config, layout: config.Layout, paired: config.Format == FormatPairs}
 	if all.paired {
 		all.layout = Layout{End: config.Layout.End, Packing: PackNone}
 	}
@@ -29,11 +29,8 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	}
 	if config.tokenizes() {
 		print.add("%s\n", config.how(config.border()))
-		err = c.tokenizeDocuments(r, config, reader, texts, all)
-	} else {
-		err = c.spoolDocuments(r, reader, texts, all)
 	}
-	if err != nil {
+	if err := c.encodeDocuments(r, config, reader, texts, all); err != nil {
 		return err
 	}
 	for _, t := range texts {
@@ -47,27 +44,11 @@ func (c *Corpus) loadDocuments(r *reading, config Config, files []file) error {
 	} else {
 		c.Tokens = "ids"
 	}
-	if err := c.splitDocuments(config, all); err != nil {
+	if err := c.splitDocuments(r, config, all); err != nil {
 		return err
 	}
 	print.set(c)
 	return nil
-}
-
-// spoolDocuments reads documents into memory or a temporary file.
-func (c *Corpus) spoolDocuments(r *reading, reader *jsonl, texts []textFile, all *Documents) (err error) {
-	spool := newSpool(reader.vocab, spoolLimit)
-	c.files = append(c.files, spool)
-	reader.to = spool
-	if err := r.readDocuments(reader, "reading", texts); err != nil {
-		return err
-	}
-	for _, t := range texts {
-		c.noteSampled(t.file)
-	}
-	all.spans = reader.spans
-	all.store, err = spool.store()
-	return err
 }
 
 // readDocuments reads all files.
@@ -84,45 +65,48 @@ func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) e
 	return nil
 }
 
-// tokenizeDocuments reads documents into a token file, or takes them from where they were kept.
-func (c *Corpus) tokenizeDocuments(r *reading, config Config, reader *jsonl, texts []textFile, all *Documents) error {
-	begun := time.Now()
-	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", config.how(config.border()), config.Fields, cmp.Or(config.Format, FormatAuto), config.Chats.how(), reader.vocab), texts)
+// encodeDocuments reads documents into a token file, or takes them from where they were kept.
+func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts []textFile, all *Documents) error {
+	begun, phase, how := time.Now(), "reading", fmt.Sprintf("%s %s %s", c.Tokens, config.Layout.ending(), config.invalid())
+	if config.tokenizes() {
+		phase, how = "tokenizing", config.how(config.border())
+	}
+	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, FormatAuto), config.Chats.how(), reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		reader.to = w
-		if err := r.readDocuments(reader, "tokenizing", texts); err != nil {
-			return err
-		}
-		for _, s := range reader.spans {
-			w.parts = append(w.parts, s.part())
-		}
+		err := r.readDocuments(reader, phase, texts)
 		w.forms = reader.forms
-		return nil
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	all.store, all.spans, reader.forms = tokens.store, spansOf(tokens.parts), tokens.forms
-	c.noteTokens(texts, kept, all.tokens(), time.Since(begun))
+	all.tokens, all.key, reader.forms = tokens, key, tokens.forms
+	if config.tokenizes() {
+		c.noteTokens(texts, kept, tokens.count, time.Since(begun))
+		return nil
+	}
+	for _, t := range texts {
+		c.noteSampled(t.file)
+	}
 	return nil
 }
 
-// part is a span as a token file has it.
-func (s span) part() uint64 {
-	masked := uint64(0)
-	if s.masked {
-		masked = 1
+// ending is the end token as a key has it.
+func (l Layout) ending() string {
+	if l.End == nil {
+		return "as it suits"
 	}
-	return uint64(s.count)<<1 | masked
+	return fmt.Sprint(*l.End)
 }
 
-func spansOf(parts []uint64) []span {
-	spans, start := make([]span, len(parts)), int64(0)
-	for i, p := range parts {
-		spans[i] = span{start: start, count: int32(p >> 1), masked: p&1 == 1}
-		start += int64(p >> 1)
+// part is a document as a token file has it.
+func (d document) part() uint64 {
+	masked := uint64(0)
+	if d.masked {
+		masked = 1
 	}
-	return spans
+	return uint64(len(d.tokens))<<1 | masked
 }
 
 // countedReader tells how far a file has been read.
@@ -138,8 +122,8 @@ func (c countedReader) ReadAt(p []byte, at int64) (int, error) {
 }
 
 // splitDocuments parts the documents and lays each part into windows.
-func (c *Corpus) splitDocuments(config Config, all *Documents) error {
-	if len(all.spans) == 0 {
+func (c *Corpus) splitDocuments(r *reading, config Config, all *Documents) error {
+	if all.tokens.parts.count == 0 {
 		return fmt.Errorf("data: jsonl %s: found no rows, wanted at least one", c.Name)
 	}
 	train, validation := all, (*Documents)(nil)
@@ -159,12 +143,13 @@ func (c *Corpus) splitDocuments(config Config, all *Documents) error {
 		if part.documents == nil {
 			continue
 		}
-		laid, err := part.documents.pack(config.Context)
+		laid, err := part.documents.pack(r, config.Context)
 		if err != nil {
-			return fmt.Errorf("data: jsonl %s: validation %v of %d documents leaves %d for %s: %w", c.Name, config.Validation, len(all.spans), len(part.documents.spans), part.name, err)
+			return fmt.Errorf("data: jsonl %s: validation %v of %d documents leaves %d for %s: %w",
+				c.Name, config.Validation, all.tokens.parts.count, part.documents.count(r), part.name, err)
 		}
 		part.documents.laid = laid
-		tally.of(part.documents, laid)
+		tally.of(laid)
 	}
 	c.Train = train
 	if validation != nil {

@@ -1,8 +1,10 @@
 package data
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // openWindows is how many windows first_fit keeps open for documents that still fit.
@@ -16,22 +18,33 @@ type piece struct {
 	ends   bool
 }
 
-// packed is documents laid into windows.
+// packed is documents laid into windows. Where these lie is kept as a token file, made once: three words of four bytes a piece, window after window; as parts
+// the first piece of each window, their number, and the figures.
 type packed struct {
-	store  store
-	size   int     // tokens a window
-	pieces []piece // window after window
-	starts []int   // of each window in pieces, then their number
-	left   int     // documents without a label that counts
+	store store
+	size  int // tokens a window
+	index *tokenFile
+	figures
+	apart  bool // the documents of a window do not see each other
+	paired bool // every two windows stay together
+}
 
-	cut, divided    int   // documents of which tokens are left out, and those in several windows
-	filled, learned int64 // tokens in windows, and labels that count
-	apart           bool  // the documents of a window do not see each other
-	paired          bool  // every two windows stay together
+// figures are what packing counts.
+type figures struct {
+	documents, longest int64
+	left               int64 // documents without a label that counts
+	cut, divided       int64 // documents of which tokens are left out, and those in several windows
+	tokens             int64 // of all documents
+	filled, learned    int64 // tokens in windows, and labels that count
+}
+
+// all is their order in the file.
+func (f *figures) all() []*int64 {
+	return []*int64{&f.documents, &f.longest, &f.left, &f.cut, &f.divided, &f.tokens, &f.filled, &f.learned}
 }
 
 // pack lays the documents into windows of size tokens. Which window a document is in depends on the documents, the layout and size only.
-func (d *Documents) pack(size int) (*packed, error) {
+func (d *Documents) pack(r *reading, size int) (*packed, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("a window of %d tokens, want at least 1", size)
 	}
@@ -39,47 +52,94 @@ func (d *Documents) pack(size int) (*packed, error) {
 		return d.laid, nil
 	}
 	layout := d.layout.withDefaults()
-	p := &packer{store: d.store, size: size, open: map[string]int{PackGreedy: 1, PackFirstFit: openWindows}[layout.Packing]}
-	out := &packed{store: d.store, size: size, apart: layout.Packing != PackNone && !layout.Together, paired: d.paired}
-	for i, s := range d.spans {
+	key := tokenKey{kind: windowsKind}
+	key.sum = sha256.Sum256(fmt.Appendf(nil, "gputrain windows 1\n%x %d %s %s %v %v %v", d.key.sum, size, layout.Packing, layout.Long, d.paired, d.share, d.held))
+	d.corpus.packing.Lock()
+	defer d.corpus.packing.Unlock()
+	index, _, err := d.corpus.tokenFile(r, key, 4, func(w *tokenWriter) error {
+		r.begin("packing", []file{{size: 8 * d.tokens.parts.count}})
+		return d.lay(r, w, layout, size)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &packed{store: d.tokens.store, size: size, index: index, apart: layout.Packing != PackNone && !layout.Together, paired: d.paired}
+	all := p.all()
+	last := make([]uint64, len(all))
+	if err := index.parts.read(last, index.parts.count-int64(len(last))); err != nil {
+		return nil, err
+	}
+	for i, to := range all {
+		*to = int64(last[i])
+	}
+	return p, nil
+}
+
+// lay writes the windows of size tokens. In memory are the open ones.
+func (d *Documents) lay(r *reading, w *tokenWriter, layout Layout, size int) error {
+	p := &packer{store: d.tokens.store, size: size, open: map[string]int{PackGreedy: 1, PackFirstFit: openWindows}[layout.Packing], to: w}
+	place := p.place
+	if layout.Packing == PackStream {
+		place = p.stream
+	}
+	err := d.each(r, func(i int, s span) (bool, error) {
 		used := p.used
-		place := p.place
-		if layout.Packing == PackStream {
-			place = p.stream
-		}
 		kept := s.kept(size, layout.Long)
 		if err := place(kept); err != nil {
-			return nil, err
+			return false, err
 		}
 		if err := d.onePiece(i, p.used-used, s, size); err != nil {
-			return nil, err
+			return false, err
 		}
+		p.documents, p.tokens, p.longest = p.documents+1, p.tokens+int64(s.count), max(p.longest, int64(s.count))
 		if kept.count < s.count {
-			out.cut++
+			p.cut++
 		}
 		switch p.used - used {
 		case 0:
-			out.left++
+			p.left++
 		case 1:
 		default:
-			out.divided++
+			p.divided++
+		}
+		return true, p.err
+	})
+	p.closeAll()
+	switch {
+	case err != nil:
+		return err
+	case p.err != nil:
+		return p.err
+	case w.count > 0:
+	case p.cut > 0:
+		return fmt.Errorf("no document has a label that counts: %d of %d are longer than a window of %d tokens and cut to it (data.long %s)", p.cut, p.documents, size, layout.Long)
+	default:
+		return errors.New("no document has a label that counts")
+	}
+	if err := w.part(uint64(w.count / pieceWords)); err != nil {
+		return err
+	}
+	for _, figure := range p.all() {
+		if err := w.part(uint64(*figure)); err != nil {
+			return err
 		}
 	}
-	p.closeAll()
-	out.filled, out.learned = p.filled, p.learned
-	switch {
-	case len(p.done) > 0:
-	case out.cut > 0:
-		return nil, fmt.Errorf("no document has a label that counts: %d of %d are longer than a window of %d tokens and cut to it (data.long %s)", out.cut, len(d.spans), size, layout.Long)
-	default:
-		return nil, errors.New("no document has a label that counts")
+	return nil
+}
+
+// pieceWords is how many words a piece is on the disk: the two halves of its start, with ends as the highest bit, and its tokens.
+const pieceWords = 3
+
+func (p piece) words() []uint32 {
+	ends := uint32(0)
+	if p.ends {
+		ends = 1 << 31
 	}
-	for _, w := range p.done {
-		out.starts = append(out.starts, len(out.pieces))
-		out.pieces = append(out.pieces, w.pieces...)
-	}
-	out.starts = append(out.starts, len(out.pieces))
-	return out, nil
+	return []uint32{uint32(p.start), uint32(p.start>>32) | ends, uint32(p.inputs)}
+}
+
+func pieceOf(words []uint32) piece {
+	return piece{start: int64(words[0]) | int64(words[1]&^(1<<31))<<32, inputs: int32(words[2]), ends: words[1]>>31 == 1}
 }
 
 // kept is the document without what long says to leave out. A window has a label behind its last token.
@@ -104,10 +164,11 @@ type packer struct {
 	size    int
 	open    int // windows that may be open
 	current []openWindow
-	done    []openWindow
 	used    int // pieces placed
+	to      *tokenWriter
+	err     error // of writing
 
-	filled, learned int64 // tokens of these, and labels that count
+	figures
 }
 
 // place cuts a document into pieces of at most a window and puts each into the first open window that has room for all of it. A last
@@ -173,8 +234,14 @@ func (p *packer) put(i int, next piece) {
 }
 
 func (p *packer) close(i int) {
-	if w := p.current[i]; len(w.pieces) > 0 {
-		p.done = append(p.done, w)
+	if w := p.current[i]; len(w.pieces) > 0 && p.err == nil {
+		var words []uint32
+		for _, piece := range w.pieces {
+			words = append(words, piece.words()...)
+		}
+		if p.err = p.to.part(uint64(p.to.count / pieceWords)); p.err == nil {
+			p.err = p.to.add(words)
+		}
 	}
 	p.current = append(p.current[:i], p.current[i+1:]...)
 }
@@ -221,12 +288,33 @@ func (p piece) read(s store) (tokens, labels []int32, err error) {
 	return tokens, labels, nil
 }
 
-func (p *packed) windows() int64 { return int64(len(p.starts) - 1) }
+func (p *packed) windows() int64 { return p.index.parts.count - 1 - int64(len(p.all())) }
+
+// pieces are those of window i.
+func (p *packed) pieces(i int64) ([]piece, error) {
+	var ends [2]uint64
+	if err := p.index.parts.read(ends[:], i); err != nil {
+		return nil, err
+	}
+	words := make([]uint32, pieceWords*(ends[1]-ends[0]))
+	if err := p.index.store.read(words, pieceWords*int64(ends[0])); err != nil {
+		return nil, err
+	}
+	var all []piece
+	for w := range slices.Chunk(words, pieceWords) {
+		all = append(all, pieceOf(w))
+	}
+	return all, nil
+}
 
 // fill reads window i into a row of b.
 func (p *packed) fill(b *Batch, row int, i int64) error {
+	pieces, err := p.pieces(i)
+	if err != nil {
+		return fmt.Errorf("data: read windows: window %d: %w", i, err)
+	}
 	at := 0
-	for _, piece := range p.pieces[p.starts[i]:p.starts[i+1]] {
+	for _, piece := range pieces {
 		tokens, labels, err := piece.read(p.store)
 		if err != nil {
 			return err

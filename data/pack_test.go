@@ -82,10 +82,12 @@ func TestPackings(t *testing.T) {
 		assert.Equal(t, c.tokens, tokens, "%s %s", c.packing, c.long)
 		assert.Equal(t, c.labels, labels, "%s %s", c.packing, c.long)
 	}
-	p, err := numbered(Layout{}, 1, 0, 3).pack(4)
+	d := numbered(Layout{}, 1, 0, 3)
+	p, err := d.pack(d.later(), 4)
 	require.NoError(t, err)
-	assert.Equal(t, 2, p.left, "documents without a label")
-	_, err = numbered(Layout{}, 1, 0).pack(4)
+	assert.EqualValues(t, 2, p.left, "documents without a label")
+	d = numbered(Layout{}, 1, 0)
+	_, err = d.pack(d.later(), 4)
 	require.ErrorContains(t, err, "no document has a label that counts")
 }
 
@@ -98,7 +100,8 @@ func TestPackingFillsWindows(t *testing.T) {
 	}
 	windows := map[string]int{}
 	for _, packing := range Packings {
-		p, err := numbered(Layout{Packing: packing}, lengths...).pack(128)
+		d := numbered(Layout{Packing: packing}, lengths...)
+		p, err := d.pack(d.later(), 128)
 		require.NoError(t, err)
 		windows[packing] = int(p.windows())
 	}

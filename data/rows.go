@@ -212,11 +212,11 @@ func (j *jsonl) file(ctx context.Context, name string, from io.ReaderAt, size in
 		}
 		return parsed, nil
 	}
-	documents, learn := len(j.spans), j.learn
+	documents, learn := j.documents, j.learn
 	if err = inOrder(ctx, all, parse, j.add); err == nil {
 		err = unread
 	}
-	if n := len(j.spans) - documents; err == nil && n > 0 && j.learn == learn {
+	if n := j.documents - documents; err == nil && n > 0 && j.learn == learn {
 		err = fmt.Errorf("no document has a label that counts: found %d documents of which nothing is to be learned", n)
 	}
 	if err != nil {

@@ -53,7 +53,7 @@ func TestBadRows(t *testing.T) {
 			assert.Contains(t, err.Error(), name)
 		}
 	}
-	reader := jsonl{vocab: 256, text: true, limit: 100, to: newSpool(256, 100)}
+	reader := jsonl{vocab: 256, text: true, limit: 100, to: discarded()}
 	long := "[" + good + `,{"text": "` + strings.Repeat("a", 200) + `"}]`
 	require.ErrorContains(t, reader.file(t.Context(), "x", strings.NewReader(long), int64(len(long))), "row 2: longer than 100 bytes")
 }

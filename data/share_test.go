@@ -81,8 +81,8 @@ func TestASharesReads(t *testing.T) {
 	reads := &counted{ReaderAt: text.segments[0].bytes}
 	text.segments[0].bytes = reads
 	documents := numbered(Layout{Packing: PackNone}, 5, 5, 5, 5, 5)
-	stored := &counted{ReaderAt: documents.store.bytes}
-	documents.store.bytes = stored
+	stored := &counted{ReaderAt: documents.tokens.store.bytes}
+	documents.tokens.store.bytes = stored
 	mixture, err := newMixture([]Source{text, documents}, []float64{1, 1}, EndRestart)
 	require.NoError(t, err)
 	for name, source := range map[string]Source{"text": text, "documents": documents, "mixture": mixture} {

@@ -38,7 +38,11 @@ func (c *Corpus) Show(count, context int) (all []Shown, err error) {
 
 // Show returns the first of the documents, as Corpus.Show does.
 func (d *Documents) Show(count, context int) ([]Shown, error) {
-	return shown(min(count, len(d.spans)), func(i int) (Shown, error) { return d.show(i, context) })
+	first, err := d.first(count)
+	if err != nil {
+		return nil, err
+	}
+	return shown(len(first), func(i int) (Shown, error) { return d.show(first[i], context) })
 }
 
 // shown are the first of what show gives.
@@ -54,15 +58,27 @@ func shown(count int, show func(i int) (Shown, error)) (all []Shown, err error) 
 	return all, nil
 }
 
+// first are the first documents, so many or all.
+func (d *Documents) first(count int) (all []span, err error) {
+	if count == 0 {
+		return nil, nil
+	}
+	err = d.each(d.later(), func(_ int, s span) (bool, error) {
+		all = append(all, s)
+		return len(all) < count, nil
+	})
+	return all, err
+}
+
 // show is a document as it is laid into windows of so many tokens.
-func (d *Documents) show(i, context int) (s Shown, err error) {
+func (d *Documents) show(document span, context int) (s Shown, err error) {
 	layout := d.layout.withDefaults()
-	kept := d.spans[i].kept(context, layout.Long)
+	kept := document.kept(context, layout.Long)
 	raw := make([]uint32, kept.count)
-	if err := d.store.read(raw, kept.start); err != nil {
+	if err := d.tokens.store.read(raw, kept.start); err != nil {
 		return s, err
 	}
-	s.Left = int(d.spans[i].count - kept.count)
+	s.Left = int(document.count - kept.count)
 	for j, token := range raw {
 		s.Tokens, s.Learned = append(s.Tokens, int32(token&^unlabelled)), append(s.Learned, j > 0 && token&unlabelled == 0)
 	}
@@ -80,10 +96,14 @@ func (t *Tokens) show(i, context int) (s Shown, err error) {
 	return s, t.Read(s.Tokens, begin)
 }
 
+// Count is how many documents there are, as Open has counted them.
+func (d *Documents) Count() int { return int(d.laid.documents) }
+
 // Lengths are the tokens of each document.
-func (d *Documents) Lengths() (all []int) {
-	for _, s := range d.spans {
+func (d *Documents) Lengths() (all []int, err error) {
+	err = d.each(d.later(), func(_ int, s span) (bool, error) {
 		all = append(all, int(s.count))
-	}
-	return all
+		return true, nil
+	})
+	return all, err
 }

@@ -101,7 +101,9 @@ func (r *reading) sample(f file, from io.ReaderAt) (uint64, error) {
 	hash := sha256.New()
 	block := make([]byte, min(f.size, sampleBlock))
 	for i := range int64(sampleBlocks) {
-		if err := r.at(f.path, from, block, (f.size-int64(len(block)))*i/(sampleBlocks-1)); err != nil {
+		at := (f.size - int64(len(block))) * i / (sampleBlocks - 1)
+		_, err := r.do(f.path, -sampleBlock, func() (int, error) { return len(block), readBytes(from, block, at) }) // it gets nobody further
+		if err != nil {
 			return 0, fmt.Errorf("data: read %q: %w", f.path, err)
 		}
 		hash.Write(block)
@@ -120,7 +122,7 @@ func (c *Corpus) sumsKey(config Config, files []file) (tokenKey, error) {
 		}
 		fmt.Fprintf(hash, "%q\n", path)
 	}
-	return tokenKey(hash.Sum(nil)), nil
+	return tokenKey{[sha256.Size]byte(hash.Sum(nil)), sumsKind}, nil
 }
 
 // keptSums are those of a key, or zeros: what is not there, or damaged, is made again.
@@ -129,8 +131,8 @@ func (r *reading) keptSums(key tokenKey, files int) []uint64 {
 		c := &Corpus{}
 		defer c.Close()
 		kept, err := c.openTokenFile(r, filepath.Join(r.config.Cache, key.name()), key)
-		if err == nil && len(kept.parts) == sumParts*files {
-			return kept.parts
+		if known := make([]uint64, sumParts*files); err == nil && kept.parts.count == int64(len(known)) && kept.parts.read(known, 0) == nil {
+			return known
 		}
 	}
 	return make([]uint64, sumParts*files)
@@ -138,7 +140,11 @@ func (r *reading) keptSums(key tokenKey, files int) []uint64 {
 
 func (r *reading) keepSums(key tokenKey, sums []uint64) error {
 	return r.keepTokens(key, 2, func(w *tokenWriter) error {
-		w.parts = sums
+		for _, s := range sums {
+			if err := w.part(s); err != nil {
+				return err
+			}
+		}
 		return nil
 	})
 }

@@ -26,12 +26,9 @@ type Tally struct {
 }
 
 // of adds what windows hold.
-func (t *Tally) of(d *Documents, p *packed) {
-	for _, s := range d.spans {
-		t.Tokens, t.Longest = t.Tokens+int64(s.count), max(t.Longest, int(s.count))
-	}
-	t.Documents += len(d.spans)
-	t.Cut, t.Divided, t.Unlearned = t.Cut+p.cut, t.Divided+p.divided, t.Unlearned+p.left
+func (t *Tally) of(p *packed) {
+	t.Documents, t.Tokens, t.Longest = t.Documents+int(p.documents), t.Tokens+p.tokens, max(t.Longest, int(p.longest))
+	t.Cut, t.Divided, t.Unlearned = t.Cut+int(p.cut), t.Divided+int(p.divided), t.Unlearned+int(p.left)
 	t.Windows, t.Room = t.Windows+p.windows(), t.Room+p.windows()*int64(p.size)
 	t.Filled, t.Learned = t.Filled+p.filled, t.Learned+p.learned
 }

@@ -3,6 +3,7 @@ package data
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -18,8 +19,9 @@ import (
 	"gputrain/internal/ondisk"
 )
 
-// A token file keeps what a tokenizer has made of text, so that it is made once. Its name is its key, the hash of what the tokens follow from. All
-// that describes the tokens stands behind them, because it is known only then; numbers are little-endian:
+// A token file keeps what has been made of text or of rows, so that it is made once; other numbers are kept in its form too (pack.go, sums.go). Its name
+// is its key, the hash of what the tokens follow from. All that describes the tokens stands behind them, because it is known only then; numbers are
+// little-endian:
 //
 //	tokens   of two or four bytes, whose highest bit is unlabelled in documents
 //	parts    uint64 each: the tokens of a file; of a document twice that, and one more where it has masked tokens
@@ -34,20 +36,31 @@ const (
 	tokenFileVersion = 2 // of this form, and of what tokenizers make of text
 	tokenFileTrailer = 72
 	tokenFileBlock   = 1 << 20
-	tokenFileSuffix  = ".tokens"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // tokenKey is the hash of all that tokens follow from.
-type tokenKey [sha256.Size]byte
+type tokenKey struct {
+	sum  [sha256.Size]byte
+	kind string // what is kept, and how the file's name ends; "": tokens
+}
 
-func (k tokenKey) name() string { return hex.EncodeToString(k[:16]) + tokenFileSuffix }
+// Kinds of what is kept beside tokens.
+const (
+	windowsKind = "windows" // of documents (pack.go)
+	sumsKind    = "sums"    // of files (sums.go)
+)
+
+func (k tokenKey) name() string {
+	return hex.EncodeToString(k.sum[:16]) + "." + cmp.Or(k.kind, "tokens")
+}
 
 // tokenFile is one that is open.
 type tokenFile struct {
 	store
-	parts []uint64
+	count int64 // tokens
+	parts numbers
 	forms form // of the rows that documents were
 }
 
@@ -59,9 +72,20 @@ type tokenWriter struct {
 	sum   uint32
 	block int // bytes in it so far
 	sums  []uint32
-	parts []uint64
+	parts spill
 	forms form
 	raw   []byte
+}
+
+// part adds a part.
+func (w *tokenWriter) part(p uint64) error { return w.parts.add(p) }
+
+// tokenWidth is how many bytes a token below vocab takes that may be unlabelled.
+func tokenWidth(vocab int) int {
+	if vocab <= 1<<15 {
+		return 2
+	}
+	return 4
 }
 
 func (w *tokenWriter) add(tokens []uint32) error {
@@ -91,10 +115,11 @@ func (w *tokenWriter) finish(key tokenKey) error {
 	if w.block > 0 {
 		w.closeBlock()
 	}
-	var tail []byte
-	for _, p := range w.parts {
-		tail = binary.LittleEndian.AppendUint64(tail, p)
+	check := crc32.New(castagnoli)
+	if err := w.parts.copyTo(io.MultiWriter(w.out, check)); err != nil {
+		return err
 	}
+	var tail []byte
 	for _, s := range w.sums {
 		tail = binary.LittleEndian.AppendUint32(tail, s)
 	}
@@ -102,10 +127,11 @@ func (w *tokenWriter) finish(key tokenKey) error {
 	tail = binary.LittleEndian.AppendUint32(tail, tokenFileVersion)
 	tail = binary.LittleEndian.AppendUint32(tail, uint32(w.width))
 	tail = binary.LittleEndian.AppendUint64(tail, uint64(w.count))
-	tail = binary.LittleEndian.AppendUint64(tail, uint64(len(w.parts)))
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(w.parts.count))
 	tail = binary.LittleEndian.AppendUint32(tail, uint32(w.forms))
-	tail = append(tail, key[:]...)
-	tail = binary.LittleEndian.AppendUint32(tail, crc32.Checksum(tail, castagnoli))
+	tail = append(tail, key.sum[:]...)
+	check.Write(tail)
+	tail = binary.LittleEndian.AppendUint32(tail, check.Sum32())
 	if _, err := w.out.Write(tail); err != nil {
 		return err
 	}
@@ -131,30 +157,37 @@ func readTokenFile(r *reading, name string, file io.ReaderAt, size int64, key to
 		return nil, fmt.Errorf("the last bytes are not those of a token file: cut off, or something else")
 	case binary.LittleEndian.Uint32(trailer[8:]) != tokenFileVersion || width != 2 && width != 4:
 		return nil, fmt.Errorf("version %d of %d bytes a token, wanted %d", binary.LittleEndian.Uint32(trailer[8:]), width, tokenFileVersion)
-	case !bytes.Equal(trailer[36:68], key[:]):
+	case !bytes.Equal(trailer[36:68], key.sum[:]):
 		return nil, errors.New("it is of another text or tokenizer")
 	case tokens > uint64(size) || parts > uint64(size) || body+behind+tokenFileTrailer != uint64(size):
 		return nil, fmt.Errorf("%d bytes found, wanted %d tokens in %d parts", size, tokens, parts)
 	}
-	tail := make([]byte, behind)
-	if err := r.at(name, file, tail, int64(body)); err != nil {
-		return nil, err
+	check, tail := uint32(0), make([]byte, min(behind, tokenFileBlock))
+	var sums []byte
+	for at := uint64(0); at < behind; at += uint64(len(tail)) {
+		tail = tail[:min(uint64(len(tail)), behind-at)]
+		if err := r.at(name, file, tail, int64(body+at)); err != nil {
+			return nil, err
+		}
+		check = crc32.Update(check, castagnoli, tail)
+		if end := at + uint64(len(tail)); end > parts*8 {
+			sums = append(sums, tail[max(at, parts*8)-at:]...)
+		}
 	}
-	if found := crc32.Update(crc32.Checksum(tail, castagnoli), castagnoli, trailer[:68]); found != binary.LittleEndian.Uint32(trailer[68:]) {
+	if crc32.Update(check, castagnoli, trailer[:68]) != binary.LittleEndian.Uint32(trailer[68:]) {
 		return nil, errors.New("the checksum of what describes its tokens differs")
 	}
-	f := &tokenFile{store: store{bytes: file, width: int(width)}, parts: make([]uint64, parts), forms: form(forms)}
-	for i := range f.parts {
-		f.parts[i] = binary.LittleEndian.Uint64(tail[8*i:])
+	f := &tokenFile{
+		store: store{bytes: file, width: int(width)}, count: int64(tokens), parts: numbers{name, file, int64(body), int64(parts)}, forms: form(forms),
 	}
-	return f, compareBlocks(r, name, file, int64(body), tail[8*parts:])
+	return f, compareBlocks(r, name, file, int64(body), sums)
 }
 
 // compareBlocks compares the bytes of tokens with the sums of their blocks.
 func compareBlocks(r *reading, name string, file io.ReaderAt, body int64, sums []byte) error {
 	const most = hashLimit / tokenFileBlock
 	blocks := int64(len(sums) / 4)
-	block := make([]byte, tokenFileBlock)
+	block := make([]byte, min(body, tokenFileBlock))
 	for i := range min(blocks, most) {
 		k := i
 		if blocks > most {
@@ -247,18 +280,21 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 		}
 	}()
 	failing := &failing{to: file}
-	w := &tokenWriter{out: bufio.NewWriterSize(failing, 1<<20), width: width}
+	w := &tokenWriter{out: bufio.NewWriterSize(failing, 256<<10), width: width, parts: spill{create: func() (*os.File, error) { return createUnfinished(dir, key) }}}
+	defer w.parts.Close()
 	if err = write(w); err == nil {
 		err = w.finish(key)
 	}
-	if failing.err != nil { // the disk, whatever else it led to
-		return nil, r.cacheError(file, failing.err, int64(w.width)*w.count)
+	if disk := errors.Join(failing.err, w.parts.err); disk != nil { // whatever else it led to
+		return nil, r.cacheError(file, disk, int64(w.width)*w.count)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err = file.Sync(); err != nil {
-		return nil, r.cacheError(file, err, int64(w.width)*w.count)
+	if dir != "" {
+		if err = file.Sync(); err != nil {
+			return nil, r.cacheError(file, err, int64(w.width)*w.count)
+		}
 	}
 	whole = true
 	return file, nil
@@ -341,4 +377,20 @@ func (t temporary) Close() error {
 		err = errors.Join(err, gone)
 	}
 	return err
+}
+
+// encodeToken appends a token, which may be unlabelled, in so many bytes.
+func encodeToken(dst []byte, width int, token uint32) []byte {
+	if width == 4 {
+		return binary.LittleEndian.AppendUint32(dst, token)
+	}
+	return binary.LittleEndian.AppendUint16(dst, uint16(token|token>>16&(unlabelled>>16)))
+}
+
+func (s store) decode(raw []byte) uint32 {
+	if s.width == 4 {
+		return binary.LittleEndian.Uint32(raw)
+	}
+	t := uint32(binary.LittleEndian.Uint16(raw))
+	return t&(1<<15-1) | t>>15<<31
 }

@@ -65,7 +65,7 @@ func tokenKeyOf(how string, texts []textFile) tokenKey {
 	for _, t := range texts {
 		fmt.Fprintf(hash, "%d %x\n", t.size, t.sum)
 	}
-	return tokenKey(hash.Sum(nil))
+	return tokenKey{sum: [sha256.Size]byte(hash.Sum(nil))}
 }
 
 func (c Config) invalid() string {
@@ -119,7 +119,7 @@ func bytesOf(f file, _ io.ReaderAt) (stretch, error) {
 // reading opens the file for a while.
 func (t *textFile) reading(r *reading, read func(from io.ReaderAt) error) error {
 	var open diskFile
-	_, err := r.do(t.path, func() (_ int, err error) {
+	_, err := r.do(t.path, 0, func() (_ int, err error) {
 		open, err = openDisk(t.path, t.info)
 		return 0, err
 	})
@@ -158,9 +158,15 @@ func (c *Corpus) loadTokenized(r *reading, config Config, files []file) error {
 		return err
 	}
 	print := newFingerprint("data", fmt.Sprintf("%s %d %v", config.how(between), len(files), config.Validation))
-	segments, from := make([]stretch, len(files)), int64(0)
+	segments, from, counts := make([]stretch, len(files)), int64(0), make([]uint64, len(files))
+	if tokens.parts.count != int64(len(files)) {
+		return fmt.Errorf("data: text %s: %d parts in %s, wanted one of each of %d files", c.Name, tokens.parts.count, tokens.parts.name, len(files))
+	}
+	if err := tokens.parts.read(counts, 0); err != nil {
+		return err
+	}
 	for i, t := range texts {
-		segments[i] = stretch{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(tokens.parts[i])}
+		segments[i] = stretch{name: t.path, bytes: tokens.bytes, offset: from * int64(width), width: width, count: int64(counts[i])}
 		from += segments[i].count
 		print.file(t.file, t.sum)
 	}
@@ -211,8 +217,7 @@ func (r *reading) encodeTexts(config Config, texts []textFile, w *tokenWriter) e
 		}
 		rest = rest[1:]
 	}
-	t.end()
-	return nil
+	return t.end()
 }
 
 // encodedText is what became of a short file.
@@ -276,14 +281,17 @@ func (t *texting) begin() error {
 	if err := t.ids(t.between.behind); err != nil {
 		return err
 	}
-	t.end()
+	if err := t.end(); err != nil {
+		return err
+	}
 	return t.ids(t.between.before)
 }
 
 // end ends it.
-func (t *texting) end() {
-	t.parts = append(t.parts, uint64(t.count-t.begun))
+func (t *texting) end() error {
+	n := t.count - t.begun
 	t.begun = t.count
+	return t.part(uint64(n))
 }
 
 func (t *texting) ids(ids []int32) error {

@@ -95,8 +95,8 @@ func TestDocumentsOfATokenizer(t *testing.T) {
 		corpus, err := lines(t, c, line)
 		require.NoError(t, err)
 		d := corpus.Train.(*Documents)
-		raw := make([]uint32, d.tokens())
-		require.NoError(t, d.store.read(raw, 0))
+		raw := make([]uint32, d.tokens.count)
+		require.NoError(t, d.tokens.store.read(raw, 0))
 		for _, v := range raw {
 			tokens, counts = append(tokens, int32(v&^unlabelled)), append(counts, v&unlabelled == 0)
 		}
@@ -126,7 +126,7 @@ func TestTokensAreKept(t *testing.T) {
 	root, cache := tree(t, map[string]string{"a.txt": strings.Repeat("some text of it. ", 40), "b.jsonl": strings.Repeat(`{"text": "a line", "q": "ask"}`+"\n", 20)}), filepath.Join(t.TempDir(), "new")
 	kept := func(note string) bool { return strings.HasSuffix(note, "as they were kept") }
 	files := func() []string {
-		found, err := filepath.Glob(cache + "/*")
+		found, err := filepath.Glob(cache + "/*.tokens")
 		require.NoError(t, err)
 		return found
 	}
@@ -172,7 +172,7 @@ func TestDamagedTokensAreMadeAgain(t *testing.T) {
 	root := tree(t, map[string]string{"a.txt": strings.Repeat("some text of it. ", 40)})
 	c := Config{Text: []string{root + "/a.txt"}, Tokens: "tokenizer", Tokenizer: tokenizerOf(t, "gpt2"), Context: 8, Cache: cache}
 	want := read(t, open(t, c).Train)
-	found, err := filepath.Glob(cache + "/*")
+	found, err := filepath.Glob(cache + "/*.tokens")
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	whole, err := os.ReadFile(found[0])
@@ -189,7 +189,7 @@ func TestDamagedTokensAreMadeAgain(t *testing.T) {
 	other := c
 	other.Cache, other.Text = t.TempDir(), []string{tree(t, map[string]string{"a.txt": strings.Repeat("some other text. ", 40)}) + "/a.txt"}
 	open(t, other)
-	foreign, err := filepath.Glob(other.Cache + "/*")
+	foreign, err := filepath.Glob(other.Cache + "/*.tokens")
 	require.NoError(t, err)
 	damaged["of another text"], err = os.ReadFile(foreign[0])
 	require.NoError(t, err)

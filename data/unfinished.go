@@ -17,7 +17,7 @@ import (
 // A token file that is being written has a name of its own: the one that it will have, the machine of its writer, a number, and .tmp. The writer holds
 // a lock on it, which the system releases however the writer ends. So any process removes at once what a dead one of its own machine has left. Locks of
 // other machines may not be seen here, and some file systems have none: there a file counts as left once nothing was written to it for a day.
-var unfinishedName = regexp.MustCompile(`^[0-9a-f]{32}\.tokens\.([0-9a-f]{8})\.[0-9]+\.tmp$`)
+var unfinishedName = regexp.MustCompile(`^[0-9a-f]{32}\.(?:tokens|windows|sums)\.([0-9a-f]{8})\.[0-9]+\.tmp$`)
 
 // unfinishedStale is that day.
 const unfinishedStale = 24 * time.Hour

@@ -144,7 +144,7 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 		return nil, f, err
 	}
 	if all, ok := text.Train.(*data.Documents); ok && cfg.Origin("data.validation") != "default" && cfg.Data.Validation == 0 {
-		if h.given.Validation, err = tuning.Share(len(all.Lengths())); err != nil {
+		if h.given.Validation, err = tuning.Share(all.Count()); err != nil {
 			text.Close()
 			return nil, f, usageError{err}
 		}
@@ -161,9 +161,12 @@ func (h *choosing) read(ctx context.Context) (*data.Corpus, tuning.Facts, error)
 		text.Close()
 		return nil, f, usageError{fmt.Errorf("tune: data: found no rows, wanted files of conversations")}
 	}
-	f.Lengths = documents.Lengths()
+	if f.Lengths, err = documents.Lengths(); err != nil {
+		text.Close()
+		return nil, f, err
+	}
 	if held, ok := text.Validation.(*data.Documents); ok {
-		f.Held = len(held.Lengths())
+		f.Held = held.Count()
 		shown, err := held.Show(f.Held, h.definition.Context())
 		if err != nil {
 			text.Close()

@@ -49,7 +49,7 @@ type Data struct {
 	// TokenizerFingerprint is recorded, so that a run is held to its tokenizer.
 	TokenizerFingerprint string   `yaml:"tokenizer_fingerprint" doc:"fingerprint of the tokenizer, as gputrain tokenize show prints it; the run refuses a tokenizer with another one. Empty: any. A run records it"`
 	Invalid              string   `yaml:"invalid" default:"error" range:"error|replace" doc:"treatment of text that is not UTF-8, for a tokenizer or in jsonl: an error that says where (error), or U+FFFD in its place (replace)"`
-	Cache                string   `yaml:"cache" resume:"free" doc:"directory for the tokens that a tokenizer has made of text; empty: tokens, in the user's cache folder for gputrain"`
+	Cache                string   `yaml:"cache" resume:"free" doc:"directory for what a run makes of its data once: tokens of text and of rows, windows of documents, hashes of files; empty: tokens, in the user's cache folder for gputrain"`
 	Field                string   `yaml:"field" doc:"jsonl: field with the document, text or a list of tokens; empty: text, or input_ids if a row has no text"`
 	PromptField          string   `yaml:"prompt_field" doc:"jsonl: field with a prompt, which precedes the document and is not predicted; empty: none"`
 	MaskField            string   `yaml:"mask_field" doc:"jsonl: field with a list of 1 for tokens to predict and 0 for the others; empty: none"`
