@@ -1,11 +1,12 @@
-// matmul: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), one product or partial product a z.
+// matmul: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), one product or partial product a z. BLOCKS: the
+// sum of each block of K is added to C, one block after the other.
 // An invocation keeps ROWS = QUADS*LANES rows by 4*COLS columns of C in registers and goes along K four at a time; nothing
 // goes through workgroup memory, which costs on software adapters. Loads are the bottleneck there, so the tile is large and
 // each quad of columns is finished before the next one's B is loaded. Twin: graph.MatMul.Eval.
 // A is [M,K] with K contiguous, or TRANS_A [K,M]; B is [K,N], or TRANS_B [N,K].
 struct Params {
     m: u32, n: u32, k: u32,      // of the whole product
-    depth: u32,                  // of K a slice z: slice z covers [z*depth, (z+1)*depth) when slices is set
+    depth: u32,                  // of K a slice z: slice z covers [z*depth, (z+1)*depth) when slices is set; of K a block of BLOCKS
     lda: u32, ldb: u32, ldc: u32, // row strides in vec4 (ldc in f32 with STORE_SCALAR)
     slices: u32,                 // 0: z is a batch index; 1: z is a slice of K
     a0: u32, b0: u32, c0: u32,   // offsets, in the unit of the strides
@@ -51,7 +52,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let z = p.z0 + id.z;
     let abase = p.a0 + z * p.sa;
     let bbase = p.b0 + z * p.sb;
+#if BLOCKS
+    for (var begin = 0u; begin < p.k; begin += p.depth) {
+#else
     let begin = z * p.depth * p.slices;
+#endif
     let end = min(p.k, begin + p.depth);
     // Rows and columns past the edge read the last ones and are not stored.
 #for Q in 0..QUADS
@@ -183,7 +188,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #if ACCUMULATE
                 c[line + col + {{J}}u] += c{{Q}}_{{I}}_{{J}};
 #else
+#if BLOCKS
+                c[line + col + {{J}}u] = select(c{{Q}}_{{I}}_{{J}}, c[line + col + {{J}}u] + c{{Q}}_{{I}}_{{J}}, begin > 0u);
+#else
                 c[line + col + {{J}}u] = c{{Q}}_{{I}}_{{J}};
+#endif
 #endif
             }
 #endif
@@ -192,4 +201,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     }
 #end
 #end
+#if BLOCKS
+    }
+#endif
 }

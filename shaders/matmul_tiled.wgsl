@@ -1,7 +1,7 @@
 // matmul_tiled: C[M,N] = op(A) op(B), or C += it (CONTINUE: the sums go on from C), for GPUs: a workgroup of SIDE x SIDE invocations makes a square tile of C through workgroup
 // memory, STEP of K at a time; an invocation keeps SPOTS quads of rows by SPOTS quads of columns. Both tiles are stored k-major, in quads along
 // M and N: operands that are contiguous along K are transposed in registers, 4x4 an invocation, on their way in.
-// Params and forms as in matmul.wgsl. Twin: graph.MatMul.Eval.
+// Params, forms and BLOCKS as in matmul.wgsl. Twin: graph.MatMul.Eval.
 struct Params {
     m: u32, n: u32, k: u32,
     depth: u32,
@@ -64,8 +64,12 @@ fn held(line: u32, i: u32) -> vec4<f32> {
 }
 
 #endif
-// Writes it, or adds to it.
+// Writes it, or adds to it; later: in a block that is not the first.
+#if BLOCKS
+fn put(line: u32, i: u32, v: vec4<f32>, later: bool) {
+#else
 fn put(line: u32, i: u32, v: vec4<f32>) {
+#endif
 #if STORE_SCALAR
 #for E in 0..4
     if (4u * i + {{E}}u < p.n) {
@@ -84,7 +88,11 @@ fn put(line: u32, i: u32, v: vec4<f32>) {
 #if ACCUMULATE
         c[line + i] += v;
 #else
+#if BLOCKS
+        c[line + i] = select(v, c[line + i] + v, later);
+#else
         c[line + i] = v;
+#endif
 #endif
 #endif
     }
@@ -109,7 +117,11 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
     let z = p.z0 + wg.z;
     let abase = p.a0 + z * p.sa;
     let bbase = p.b0 + z * p.sb;
+#if BLOCKS
+    for (var begin = 0u; begin < p.k; begin += p.depth) {
+#else
     let begin = z * p.depth * p.slices;
+#endif
     let end = min(p.k, begin + p.depth);
 #for Q in 0..SPOTS
 #for I in 0..4
@@ -140,10 +152,17 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_id) loca
         let r = 4u * (row4 + y4 + {{Q}}u * {{SIDE}}u) + {{I}}u;
         if (r < p.m) {
 #for J in 0..SPOTS
+#if BLOCKS
+            put(cbase + r * p.ldc, col4 + x4 + {{J}}u * {{SIDE}}u, c{{Q}}_{{I}}_{{J}}, begin > 0u);
+#else
             put(cbase + r * p.ldc, col4 + x4 + {{J}}u * {{SIDE}}u, c{{Q}}_{{I}}_{{J}});
+#endif
 #end
         }
     }
 #end
 #end
+#if BLOCKS
+    }
+#endif
 }

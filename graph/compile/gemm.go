@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strconv"
@@ -27,6 +28,9 @@ type gemm struct {
 	accumulate     bool // C is added to
 	continues      bool // the sums along K go on from what C holds
 	a, b, c        operand
+
+	block int // C is the sum of the sums over so much of K each, added up in order; 0: one sum along K
+	alike int // K is cut into slices as for so many rows; 0: m
 
 	// paddedA: the rows of A (not transposed) are followed by zeros up to a multiple of four.
 	// paddedC: the rows of C may be written up to a multiple of four.
@@ -67,6 +71,10 @@ func (c *Compiler) gemmAs(g gemm, v gemmVariant) { c.gemmAlong(g, v, c.depth(g),
 
 // depth is the K of a slice, K itself where there is one.
 func (c *Compiler) depth(g gemm) int {
+	if g.block > 0 {
+		return g.k
+	}
+	g.m = cmp.Or(g.alike, g.m)
 	slices := c.slices(g)
 	if slices == 1 {
 		return g.k
@@ -173,6 +181,7 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 	if depth < g.k {
 		sliced = 1
 	}
+	step := cmp.Or(g.block, depth)
 	grid := gpu.Grid{X: tiles(g.n, v.tileN), Y: tiles(g.m, v.tileM)}
 	limit := int(c.limits.Workgroups)
 	if rows := limit * v.tileM; g.m > rows { // tall: in pieces that a grid can count
@@ -213,7 +222,7 @@ func (c *Compiler) gemmSlice(g gemm, v gemmVariant, depth int) {
 		}
 		k, spans := v.kernel(c, g)
 		c.Dispatch(k, grid, gemmParams{
-			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(depth),
+			M: uint32(g.m), N: uint32(g.n), K: uint32(g.k), Depth: uint32(step),
 			LDA: uint32(g.a.row / 4), LDB: uint32(g.b.row / 4), LDC: uint32(g.c.row / unit), Slices: sliced,
 			A0: uint32(g.a.offset / 4), B0: uint32(g.b.offset / 4), C0: uint32(g.c.offset / unit), Z0: uint32(z),
 			SA: uint32(g.a.batch / 4), SB: uint32(g.b.batch / 4), SC: uint32(g.c.batch / unit),
@@ -359,7 +368,7 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	}
 	form := []byte("_nn")
 	variant := shaders.Variant{Constants: map[string]string{}, Flags: map[string]bool{
-		"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "CONTINUE": g.continues, "STORE_SCALAR": !g.storesVec4(),
+		"TRANS_A": g.transA, "TRANS_B": g.transB, "ACCUMULATE": g.accumulate, "CONTINUE": g.continues, "STORE_SCALAR": !g.storesVec4(), "BLOCKS": g.block > 0,
 	}}
 	if g.transA {
 		form[1] = 't'
@@ -368,6 +377,9 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 		form[2] = 't'
 	}
 	kept, b := v.specialise(g, variant, c.limits.Software)
+	if g.block > 0 {
+		kept += "_blocks"
+	}
 	reads := append([]Span{g.a.span}, b...)
 	if g.epilogue == nil {
 		variant.Constants["C"] = strconv.Itoa(1 + len(reads))

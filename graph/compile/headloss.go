@@ -45,8 +45,10 @@ var lossChecks = []Check{
 	}},
 }
 
-// logitsBytes is what the logits of one chunk of rows may take.
-const logitsBytes = 64 << 20
+// A chunk has as few blocks of rows as come to chunkRows. Every chunk reads W twice and dW once, and writes it: products of some 200 rows have the 40
+// operations a byte that cards' limits ask for. A block has as many rows as have blockBytes of logits. dW adds up blocks, one after the other, so that its
+// bits do not depend on the chunks. Variables for tests.
+var chunkRows, blockBytes = 256, 64 << 20
 
 // lossGradParams is Params of cross_entropy_grad.wgsl, and the start of those of cross_entropy.wgsl.
 type lossGradParams struct{ Rows, Columns, Stride, Column0, Row0 uint32 }
@@ -190,7 +192,8 @@ type head struct {
 	x       Tensor
 	w       Tensor
 	n, d    int
-	rows    int // a chunk
+	rows    int // a chunk: whole blocks
+	block   int // of rows
 	logits  []Tensor
 	strides []int
 	op      graph.HeadLoss
@@ -262,7 +265,8 @@ func (c *Compiler) emptyHead(h head, forward, gradient *graph.Node) {
 	}
 }
 
-// makeRoom takes the workspaces: as many rows as fit in logitsBytes, and each part's logits in a binding, in whole tiles.
+// makeRoom takes the workspaces. A block has as many rows as fit in blockBytes, and each part's logits in a binding, in whole tiles; a chunk has as
+// few blocks as come to chunkRows, if a binding has them.
 func (h *head) makeRoom(c *Compiler) {
 	width, widest := 0, 0
 	for _, p := range h.w.Parts {
@@ -271,10 +275,17 @@ func (h *head) makeRoom(c *Compiler) {
 		width += stride
 		widest = max(widest, stride)
 	}
-	limit := int(min(c.limits.BindingBytes, c.limits.BufferBytes))
-	h.rows = max(1, min(logitsBytes/(4*width), limit/(4*widest), h.n))
-	if h.rows < h.n && h.rows > 16 {
-		h.rows = h.rows / 16 * 16
+	most := min(int(c.largest())/(4*widest), h.n)
+	h.block = max(1, min(blockBytes/(4*width), most))
+	if h.block < h.n && h.block > 16 {
+		h.block = h.block / 16 * 16
+	}
+	h.rows = h.block
+	if h.addsBlocks(c) {
+		h.rows = min((chunkRows+h.block-1)/h.block*h.block, most)
+		if h.rows < h.n {
+			h.rows = h.rows / h.block * h.block
+		}
 	}
 	for i, stride := range h.strides {
 		h.logits = append(h.logits, c.workspace(fmt.Sprintf("logits.%d", i), h.rows, stride))
@@ -287,10 +298,48 @@ func (h *head) run(chunk run, i int) logitsRun {
 	return logitsRun{span: h.logits[i].Parts[0].Span, rows: chunk.length, columns: p.Rows, stride: h.strides[i], row0: chunk.start, column0: p.Row, limit: h.op.Cap, each: h.op.Each}
 }
 
+// addsBlocks is whether a product can add up the blocks of dW. Scalar products cannot, nor those that cut a block into slices.
+func (h *head) addsBlocks(c *Compiler) bool {
+	for i, p := range h.w.Parts {
+		for _, rows := range []int{h.block, h.n % h.block} {
+			g := h.gradW(i)
+			g.m, g.n, g.k = p.Rows, h.d, rows
+			if !g.loadsVec4() || !g.storesVec4() || rows > 0 && c.depth(g) < rows {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// gradW is what some rows add to the rows of dW for part i of W.
+func (h *head) gradW(i int) gemm {
+	return gemm{count: 1, transA: true, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
+}
+
+// products calls do with rows of a chunk, N columns each, whose products take slices of K as those of a block do: whole blocks, as many as the slices'
+// products fit a binding, and what is left of one.
+func (h *head) products(c *Compiler, g gemm, chunk run, n, k int, do func(g gemm, rows run)) {
+	for at, end := chunk.start, chunk.start+chunk.length; at < end; {
+		g.alike = min(h.block, end-at)
+		g.m, g.n, g.k = g.alike, n, k
+		rows := (end - at) / g.alike
+		if depth := c.depth(g); depth < k {
+			slices := (k + depth - 1) / depth
+			rows = max(1, min(rows, int(c.largest())/(16*slices*((n+3)/4)*g.alike)))
+		}
+		do(g, run{start: at, length: rows * g.alike})
+		at += rows * g.alike
+	}
+}
+
 // product makes the logits of a chunk for part i of W.
 func (h *head) product(c *Compiler, chunk run, i int) {
 	g := gemm{count: 1, transB: true, paddedC: true, a: operand{row: h.d}, b: operand{row: h.d}, c: operand{row: h.strides[i]}}
-	c.product(g, chunk.length, h.w.Parts[i].Rows, h.d, matrix{h.x, chunk.start}, h.part(i), matrix{h.logits[i], 0})
+	columns := h.w.Parts[i].Rows
+	h.products(c, g, chunk, columns, h.d, func(g gemm, rows run) {
+		c.product(g, rows.length, columns, h.d, matrix{h.x, rows.start}, h.part(i), matrix{h.logits[i], rows.start - chunk.start})
+	})
 }
 
 // part is part i of W alone.
@@ -308,14 +357,31 @@ func (h *head) backward(c *Compiler, gradient *graph.Node, chunk run, r rowLosse
 		c.rowLossGrad(h.run(chunk, i), r.labels, r.lse, dloss, Span{})
 		if c.used(gradient.Outputs[0]) {
 			g := gemm{count: 1, paddedA: true, accumulate: dx.Accumulate && i == 0, continues: i > 0, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
-			c.product(g, chunk.length, h.d, p.Rows, matrix{h.logits[i], 0}, h.part(i), matrix{dx, chunk.start})
+			h.products(c, g, chunk, h.d, p.Rows, func(g gemm, rows run) {
+				c.product(g, rows.length, h.d, p.Rows, matrix{h.logits[i], rows.start - chunk.start}, h.part(i), matrix{dx, rows.start})
+			})
 		}
 		if !c.used(gradient.Outputs[1]) {
 			continue
 		}
-		to := dw
-		to.Accumulate = dw.Accumulate || chunk.start > 0
-		g := gemm{count: 1, transA: true, accumulate: to.Accumulate, a: operand{row: h.strides[i]}, b: operand{row: h.d}, c: operand{row: h.d}}
-		c.product(g, p.Rows, h.d, chunk.length, matrix{h.logits[i], 0}, matrix{h.x, chunk.start}, matrix{to, p.Row})
+		for at, end := chunk.start, chunk.start+chunk.length; at < end; {
+			rows := h.blocks(at, end)
+			to, g := dw, h.gradW(i)
+			to.Accumulate = dw.Accumulate || at > 0
+			if g.accumulate = to.Accumulate; rows > h.block {
+				g.block = h.block
+			}
+			c.product(g, p.Rows, h.d, rows, matrix{h.logits[i], at - chunk.start}, matrix{h.x, at}, matrix{to, p.Row})
+			at += rows
+		}
 	}
+}
+
+// blocks is the number of rows from one on that a product can add up block by block: those of the blocks in the same part of x, or of one block.
+func (h *head) blocks(from, end int) int {
+	to := min(from+h.block, end)
+	for to < end && len(runs(min(to+h.block, end)-from, []matrix{{h.x, from}})) == 1 {
+		to = min(to+h.block, end)
+	}
+	return to - from
 }

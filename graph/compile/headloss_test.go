@@ -160,6 +160,37 @@ func TestHeadLossParts(t *testing.T) {
 	}, gputest.WithLimits(gpu.Limits{BindingBytes: 64 << 10}))
 }
 
+// TestHeadLossChunks has blocks of 16 rows: chunks of one, of two and of as many as fit a binding have the same bits, with x in one part and in two, in
+// the kernels of processors and of GPUs.
+func TestHeadLossChunks(t *testing.T) {
+	const width, vocab, rows, n = 32, 260, 16, 43*16 + 7
+	chunk, block := chunkRows, blockBytes
+	t.Cleanup(func() { chunkRows, blockBytes = chunk, block })
+	blockBytes = 4 * vocab * rows
+	for _, c := range []struct {
+		binding              uint64
+		hardware, accumulate bool
+	}{{128 << 20, false, false}, {128 << 20, true, false}, {64 << 10, false, true}} {
+		gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+			rng := rand.New(rand.NewPCG(57, 58))
+			w := headGraph(n, width, vocab, false)
+			w.feeds, w.hardware, w.accumulate = map[string]*graph.Array{"labels": someLabels(rng, vocab, n)}, c.hardware, c.accumulate
+			w.feed(rng)
+			chunkRows = rows
+			want, p := w.run(t, d)
+			dispatches := p.Plan().Dispatches
+			for _, blocks := range []int{2, n} {
+				chunkRows = blocks * rows
+				got, p := w.run(t, d)
+				require.Equal(t, want, got, "%d blocks", blocks)
+				require.Less(t, p.Plan().Dispatches, dispatches, "%d blocks", blocks)
+				dispatches = p.Plan().Dispatches
+			}
+			w.check(t, d, lossTolerance(n, width))
+		}, gputest.WithLimits(gpu.Limits{BindingBytes: c.binding}))
+	}
+}
+
 func TestLossRefusesLabels(t *testing.T) {
 	d := gputest.Device(t)
 	w := crossEntropyGraph(4, 8)
