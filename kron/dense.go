@@ -34,6 +34,7 @@ type dense struct {
 	// Scratch, as large as the largest chunk wants.
 	gradient, work, half *gpu.Buffer // stacks of blocks: G; G + N, then P and the output; what lies between two products
 	gram, moved, turned  *gpu.Buffer // stacks of sides: T, with Skew then R; W Q; with Skew R R
+	squares              *gpu.Buffer // stacks of sides: QᵀQ of the chunk at work, of factors in bf16
 	coefficients         *gpu.Buffer // by side: two f32
 	keep                 *gpu.Buffer // by side: not zero where the state stays
 	turns                *gpu.Buffer // by side, with Skew: four f32
@@ -49,7 +50,7 @@ type denseChunk struct {
 	carrier    *transport
 	spotTable  *gpu.Buffer
 	sideTable  *gpu.Buffer
-	q, squares *gpu.Buffer // stacks of sides
+	q, squares *gpu.Buffer // stacks of sides; squares of factors in bf16 are those of all chunks
 	lipschitz  *gpu.Buffer // by side
 	rms        *gpu.Buffer // by block, with RelativeDamping
 }
@@ -101,26 +102,34 @@ func (d *dense) openChunk(ch *denseChunk, layout *buffers.Layout) error {
 		return err
 	}
 	ch.spotTable, ch.sideTable = d.Filled("spots", ch.chunk.spotTable()), d.Filled("sides", ch.chunk.sideTable())
-	qBytes, squareBytes := ch.sideElements*d.dtype.Bits()/8, 4*ch.sideElements
-	if d.Device().Dry() { // which drops what is written
-		ch.q, ch.squares = d.Zeros("q", uint64(qBytes)), d.Zeros("squares", uint64(squareBytes))
-	} else {
-		q, squares := make([]byte, qBytes), make([]byte, squareBytes)
-		start := float32(d.plan.Config.nearest(d.plan.Config.InitScale))
-		ch.eachSide(func(_, _ int, r run, valid int) {
-			for i := range valid {
-				at := r.at + i*(r.size+1)
-				putElement(d.dtype, q, at, start)
-				putElement(buffers.F32, squares, at, start*start)
-			}
-		})
-		ch.q, ch.squares = d.Filled("q", q), d.Filled("squares", squares)
+	start := float32(d.plan.Config.nearest(d.plan.Config.InitScale))
+	ch.q = d.diagonal("q", ch, d.dtype, start)
+	if !d.squaresAnew() {
+		ch.squares = d.diagonal("squares", ch, buffers.F32, start*start)
 	}
 	ch.lipschitz = d.Zeros("lipschitz", uint64(4*ch.sides))
 	if d.plan.Config.Rules.RelativeDamping {
 		ch.rms = d.Zeros("rms", uint64(4*len(ch.spots)))
 	}
 	return d.Err()
+}
+
+// squaresAnew tells whether squares are scratch.
+func (d *dense) squaresAnew() bool { return d.dtype == buffers.BF16 }
+
+// diagonal is the sides of a chunk, x times the identity.
+func (d *dense) diagonal(name string, ch *denseChunk, dtype buffers.DType, x float32) *gpu.Buffer {
+	bytes := ch.sideElements * dtype.Bits() / 8
+	if d.Device().Dry() { // which drops what is written
+		return d.Zeros(name, uint64(bytes))
+	}
+	raw := make([]byte, bytes)
+	ch.eachSide(func(_, _ int, r run, valid int) {
+		for i := range valid {
+			putElement(dtype, raw, r.at+i*(r.size+1), x)
+		}
+	})
+	return d.Filled(name, raw)
 }
 
 func (d *dense) openScratch() {
@@ -132,6 +141,12 @@ func (d *dense) openScratch() {
 	words := func(name string, n int) *gpu.Buffer { return d.Zeros(name, uint64(4*n)) }
 	d.gradient, d.work, d.half = words("gradient", blocks), words("work", blocks), words("half", blocks)
 	d.gram, d.moved = words("gram", sides), words("moved", sides)
+	if d.squaresAnew() {
+		d.squares = words("squares", sides)
+		for _, ch := range d.chunks {
+			ch.squares = d.squares
+		}
+	}
 	if d.plan.Config.Method == Skew {
 		d.turned, d.turns = words("turned", sides), words("turns", 4*side)
 	}

@@ -109,14 +109,19 @@ func gcd(a, b int) int {
 	return a
 }
 
-// chunkElements is the most of G or of the factors that a chunk has, where blocks are not larger: 2^22 elements are 32 pairs of
-// factors of blocks of 256. Scratch is a few times that, whatever the model; smaller stacks would not fill a large GPU.
-const chunkElements = 1 << 22
+// A chunk has chunkElements of G or of the factors at most, where blocks are not larger, or the share of one of mostChunks: 2^22 elements are 128 pairs
+// of factors of blocks of 128. Scratch is a few times that; smaller stacks would not fill a large GPU, and each chunk takes some 15 dispatches.
+var chunkElements, mostChunks = 1 << 22, 32 // variables for tests
 
 // newChunks cuts blocks, ordered by class, into chunks that can be bound. Errors: a block whose factors cannot.
 func newChunks(blocks []Block, blockSize int, lim gpu.Limits) ([]chunk, error) {
 	align := int(lim.StorageAlign)
-	most := min(chunkElements, int(min(lim.BindingBytes, lim.BufferBytes)/4))
+	share := 0
+	for _, b := range blocks {
+		height, width := sizeClass(b.Rows, blockSize), sizeClass(b.Cols, blockSize)
+		share += max(height*width, height*height+width*width)
+	}
+	most := min(max(chunkElements, share/mostChunks), int(min(lim.BindingBytes, lim.BufferBytes)/4))
 	var out []chunk
 	for len(blocks) > 0 {
 		// The size grows with the number of blocks: double the step, then halve it. So a chunk costs the work of a few, however many blocks there are.

@@ -14,6 +14,8 @@ func (d *dense) record(rec *gpu.Recording, c call) {
 		ch.carrier.gather(rec, d.gradient.All(), c.updates)
 		if !c.reuse {
 			d.refresh(rec, c, ch)
+		} else if d.squaresAnew() {
+			d.square(rec, ch)
 		}
 		rec.Group("kron.apply")
 		for _, g := range ch.groups {
@@ -28,11 +30,8 @@ func (d *dense) record(rec *gpu.Recording, c call) {
 func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 	rec.Group("kron.begin")
 	d.begin(rec, c, ch)
-	if d.dtype == buffers.BF16 {
-		// Balancing rounds again. Without rounding QlᵀQl and QrᵀQr change by factors that cancel in P.
-		for _, s := range ch.stacks {
-			d.square(rec, ch, s, c.scalars)
-		}
+	if d.squaresAnew() { // after balancing, which rounds again. Without rounding QlᵀQl and QrᵀQr change by factors that cancel in P.
+		d.square(rec, ch)
 	}
 	rec.Group("kron.noise")
 	noisy := d.noise(rec, c, ch)
@@ -51,9 +50,8 @@ func (d *dense) refresh(rec *gpu.Recording, c call, ch *denseChunk) {
 	}
 	for _, s := range ch.stacks {
 		d.move(rec, c, ch, s)
-		rec.Group("kron.square")
-		d.square(rec, ch, s, gpu.Range{})
 	}
+	d.square(rec, ch)
 }
 
 // begin decides which blocks keep their state, and balances.
@@ -153,19 +151,19 @@ func (d *dense) move(rec *gpu.Recording, c call, ch *denseChunk, s sideStack) {
 	last.Record(rec, d.Device())
 }
 
-// square derives QᵀQ; with scalars in updates that balance only.
-func (d *dense) square(rec *gpu.Recording, ch *denseChunk, s sideStack, scalars gpu.Range) {
-	q := d.factors(ch, s)
-	Product{
-		A: q, B: q, TransA: true, C: d.sides(ch.squares, s), Symmetric: true, Alpha: 1,
-		update: scalars, balancing: scalars.Bytes > 0,
-	}.Record(rec, d.Device())
+// square derives QᵀQ of a chunk.
+func (d *dense) square(rec *gpu.Recording, ch *denseChunk) {
+	rec.Group("kron.square")
+	for _, s := range ch.stacks {
+		q := d.factors(ch, s)
+		Product{A: q, B: q, TransA: true, C: d.sides(ch.squares, s), Symmetric: true, Alpha: 1}.Record(rec, d.Device())
+	}
 }
 
 func (d *dense) derive(rec *gpu.Recording) {
 	for _, ch := range d.chunks {
-		for _, s := range ch.stacks {
-			d.square(rec, ch, s, gpu.Range{})
+		if !d.squaresAnew() {
+			d.square(rec, ch)
 		}
 	}
 }

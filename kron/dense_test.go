@@ -137,6 +137,30 @@ func TestDenseInSlabs(t *testing.T) {
 	}, gputest.WithLimits(gpu.Limits{BindingBytes: 256 << 10, Workgroups: 100}))
 }
 
+// TestDenseChunks: one chunk and many have the same bits, in updates that refresh, balance and reuse.
+func TestDenseChunks(t *testing.T) {
+	elements, most := chunkElements, mostChunks
+	t.Cleanup(func() { chunkElements, mostChunks = elements, most })
+	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
+		for _, method := range []Method{Quad, Skew} {
+			for _, dtype := range []buffers.DType{buffers.F32, buffers.BF16} {
+				c := denseConfig(method, dtype, Stable())
+				chunkElements, mostChunks = elements, most
+				one := newRig(t, d, c, denseLeaves...)
+				require.Len(t, one.state.paths[0].(*dense).chunks, 1)
+				chunkElements, mostChunks = 1, 2
+				many := newRig(t, d, c, denseLeaves...)
+				require.Greater(t, len(many.state.paths[0].(*dense).chunks), 1)
+				for n := int64(98); n <= 101; n++ {
+					g := one.gradientsOf(n, 0.1)
+					require.Equal(t, one.run(n, g, n == 99, false), many.run(n, g, n == 99, false), "%s %s, update %d", method, dtype, n)
+					require.Equal(t, one.raw(), many.raw())
+				}
+			}
+		}
+	})
+}
+
 // TestDenseSkips: with the flag set all state keeps every bit, also in an update that balances and with gradients that are not finite.
 func TestDenseSkips(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {

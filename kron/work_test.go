@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers"
 )
 
 // Counts of single blocks, worked out by hand; docs say 10 and 12 b³ for full ones.
@@ -35,6 +37,9 @@ func TestWork(t *testing.T) {
 		assert.Equal(t, map[string]float64{
 			"bias": 0, "block": block, "four": 4 * block, "frozen": 0, "huge": 0, "ragged": 2.5*(cube/2+cube/4) + factor*128*128 + small, "tall": tall, "wide": tall,
 		}, work, method)
+		p.Config.DType = buffers.BF16
+		block128, _ := p.Leaf("block")
+		assert.Equal(t, block+cube, p.Work(block128), "two squares more, of which half is made")
 		assert.InDelta(t, map[Method]float64{Quad: 10, Skew: 12}[method], work["block"]/cube, 0.6)
 	}
 }

@@ -33,7 +33,7 @@ type Kron struct {
 	MaxSizeDense     int          `json:"max_size_dense" default:"16384" doc:"longest side of a matrix with a dense factor; a longer one has a diagonal factor"`
 	PreconditionerLR float64      `json:"preconditioner_lr" default:"0.7" doc:"step of the factors"`
 	InitScale        float64      `json:"preconditioner_init_scale" default:"1" doc:"initial factors are this times the identity"`
-	DType            string       `json:"dtype" range:"f32|bf16|" doc:"storage of the factors, with eformer numerics of the momentum too: f32 or bf16; \"\" = f32, with eformer numerics bf16"`
+	DType            string       `json:"dtype" range:"f32|bf16|" doc:"storage of the factors, with eformer numerics of the momentum too: f32, 16 bytes a parameter with what is derived, or bf16, 4 bytes and a tenth more work; \"\" = f32, with eformer numerics bf16"`
 	Damping          float64      `json:"damping" default:"0.03" doc:"stable numerics: noise on the gradient, relative to its running RMS"`
 	NoiseScale       float64      `json:"noise_scale" default:"1e-9" doc:"eformer numerics: standard deviation of the noise on the gradient"`
 	NormalizeGrads   bool         `json:"normalize_grads" doc:"divide the momentum of each leaf by its norm first"`
@@ -230,12 +230,16 @@ func (w *kronTwin) Update(t int64, u, _ [][]float64, skip bool) {
 // (tiles that read again do not count), and 10 b³ multiply-adds for Quad, 12 for Skew.
 //
 //	gather 8, noise 8, two products each before and after the refresh 2 (16 + 8 of squares), two Grams 12
-//	bounds 8, W Q 24, W Q W or the turn 32, squares 16, scatter 8
+//	bounds 8, W Q 24, W Q W or the turn 32, squares 16, scatter 8; with factors in bf16 squares once more, b³ and 12
 func (o kronOperator) Cost() Cost {
 	b, factor := float64(o.config.BlockSize), float64(o.config.DType.Bits())/8
 	c := Cost{StateBytes: 2 * factor, TrafficBytes: 8 + 8 + 2*24 + 12 + 8 + 24 + 32 + 16 + 8, FLOPs: 2 * 10 * b}
 	if o.config.Method == kron.Skew {
 		c.FLOPs = 2 * 12 * b
+	}
+	if o.config.DType == buffers.BF16 {
+		c.FLOPs += 2 * b
+		c.TrafficBytes += 12
 	}
 	return c
 }
