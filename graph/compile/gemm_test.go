@@ -159,9 +159,9 @@ func TestGemmModel(t *testing.T) {
 	batch := product(128, 128, 1024)
 	batch.count = 12
 	require.Equal(t, 1, c.slices(batch), "of one product only")
-	c.limits.BindingBytes = 128 * 128 * 4 * 3
+	c.limits.BindingBytes, c.chosen = 128*128*4*3, nil
 	require.LessOrEqual(t, c.slices(product(128, 128, 1024)), 3, "what a binding holds")
-	c.limits.Invocations = 128
+	c.limits.Invocations, c.chosen = 128, nil
 	require.Equal(t, tiled(64), c.chooseGemm(product(4096, 4096, 4096)))
 }
 
