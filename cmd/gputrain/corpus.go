@@ -43,7 +43,13 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Confi
 	if of.unspoken != nil {
 		return nil, nil, of.unspoken
 	}
-	how, err := of.tokens.As(cfg)
+	var marker train.Marker
+	if run != nil {
+		if marker, err = train.ReadMarker(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, nil, err
+		}
+	}
+	how, err := of.tokens.As(cfg, marker.From)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -62,6 +68,7 @@ func (f *textFlags) open(ctx context.Context, of *modelFlags, run *runfile.Confi
 		}
 		text, err = openCorpus(ctx, config)
 	} else {
+		config.Dir = marker.From
 		text, err = f.openOwn(ctx, path, config)
 	}
 	if err != nil {
@@ -88,11 +95,6 @@ func openCorpus(ctx context.Context, config data.Config) (*data.Corpus, error) {
 // openOwn opens the text that the run at path learned from: where the run has found it, else, told, seen from here. Whether it is that text is
 // known by its content.
 func (f *textFlags) openOwn(ctx context.Context, path string, config data.Config) (*data.Corpus, error) {
-	marker, err := train.ReadMarker(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	config.Dir = marker.From
 	text, err := openCorpus(ctx, config)
 	if errors.Is(err, os.ErrNotExist) && config.Dir != "" {
 		say("gputrain: eval: the text of %s is not where the run has found it, in %s: looked for from here\n", path, config.Dir)

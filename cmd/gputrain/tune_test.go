@@ -135,12 +135,14 @@ func TestTuneByTheLastAnswers(t *testing.T) {
 func TestTuneForSteps(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	gputest.Device(t)
-	dir := filepath.Join(t.TempDir(), "run")
-	require.NoError(t, (&tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, Set: []string{"train.steps=2"}, RunDir: dir, Progress: "none"}).Run(t.Context()))
+	dir, other := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "other.jinja")
+	require.NoError(t, os.WriteFile(other, []byte("{% for m in messages %}{{ m.content + '<end>' }}{% endfor %}"), 0o666))
+	require.NoError(t, (&tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, Set: []string{"train.steps=2", "data.template=" + other}, RunDir: dir, Progress: "none"}).Run(t.Context()))
 	cfg := runfile.New()
 	require.NoError(t, cfg.File(filepath.Join(dir, tuneFile)))
 	assert.Equal(t, []any{int64(2), 0, int64(1)}, []any{cfg.Train.Steps, cfg.Data.Epochs, cfg.Train.EvalEvery})
 	assert.DirExists(t, filepath.Join(dir, "checkpoints", "step-00000002"))
+	require.NoError(t, (&evalCmd{modelFlags: modelFlags{Model: dir}, Batch: 8}).Run(t.Context()), "by the template that the run names, which its checkpoints have under another name")
 }
 
 // A run that was tuned goes on with what was chosen, and not with another model or other conversations.

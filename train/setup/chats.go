@@ -1,11 +1,13 @@
 package setup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"gputrain/chat"
@@ -74,6 +76,26 @@ func (t Tokens) withTemplate(cfg *runfile.Config) []checkpoint.Source {
 	}
 	others := slices.DeleteFunc(slices.Clone(t.Companions), func(s checkpoint.Source) bool { return s.Name == chat.File })
 	return append(others, checkpoint.TextFile(chat.File, []byte(t.Chats.Template.Source())))
+}
+
+// fingerprintAsBegun is that of a template which the run file names, where the run found its tokenizer: a checkpoint has the template under another name.
+// If that place is gone, it is the saved one's.
+func fingerprintAsBegun(cfg *runfile.Config, dir, saved string) string {
+	from := func(path string) string {
+		if path == "" || filepath.IsAbs(path) {
+			return path
+		}
+		return filepath.Join(dir, path)
+	}
+	what := cfg.Data.Template
+	if strings.HasSuffix(what, ".jinja") {
+		what = from(what)
+	}
+	begun, err := chat.Fingerprint(Tokens{Path: from(cmp.Or(cfg.Data.Tokenizer, cfg.Model.From))}.beside(), what)
+	if err != nil {
+		return saved
+	}
+	return begun
 }
 
 // savedWith is the template that a checkpoint beside t has of its run; "": the directory's own.

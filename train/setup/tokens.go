@@ -208,8 +208,8 @@ func ModelTokens(dir string, def model.Definition) (Tokens, error) {
 	return t, nil
 }
 
-// As is how the run of a run file made tokens, with the tokenizer of its model.
-func (t Tokens) As(cfg *runfile.Config) (Tokens, error) {
+// As is how the run of a run file made tokens, with the tokenizer of its model. Relative paths of the run file begin in dir.
+func (t Tokens) As(cfg *runfile.Config, dir string) (Tokens, error) {
 	d := cfg.Data
 	if wanted := d.TokenizerFingerprint; t.Tokenizer != nil && wanted != "" && t.Tokenizer.Fingerprint() != wanted {
 		return t, &ModelError{fmt.Errorf("%s: found a tokenizer of fingerprint %s, wanted %s, that of the run", t.Path, t.Tokenizer.Fingerprint(), wanted)}
@@ -217,6 +217,9 @@ func (t Tokens) As(cfg *runfile.Config) (Tokens, error) {
 	var err error
 	if t.Chats, err = t.chatsBy(cfg, "", t.savedWith(cfg)); err != nil {
 		return t, &UsageError{err}
+	}
+	if t.Chats.Template != nil && d.Template != "" {
+		t.Chats.Fingerprint = fingerprintAsBegun(cfg, dir, t.Chats.Fingerprint)
 	}
 	switch {
 	case d.Tokens == byteTokens:
