@@ -11,11 +11,14 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"gputrain/train/table"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
 const (
 	metricsFile = "metrics.jsonl"
+	columnsFile = table.File
 	samplesFile = "samples.jsonl"
 	reportFile  = "report.md"
 )
