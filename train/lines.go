@@ -278,17 +278,32 @@ func readLines(path string, take func(line []byte) error) (damaged []int, err er
 		return nil, fmt.Errorf("train: log: %w", err)
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<16)
-	for number := 1; ; number++ {
-		line, err := in.ReadBytes('\n')
+	number := 0
+	err = eachLine(f, func(line []byte) error {
+		number++
 		if len(bytes.TrimSpace(line)) > 0 && take(line) != nil {
 			damaged = append(damaged, number)
 		}
+		return nil
+	})
+	return damaged, err
+}
+
+// eachLine gives the lines of a log, the last also where it has no end.
+func eachLine(log io.Reader, take func(line []byte) error) error {
+	in := bufio.NewReaderSize(log, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			if err := take(line); err != nil {
+				return err
+			}
+		}
 		if errors.Is(err, io.EOF) {
-			return damaged, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("train: log: %w", err)
+			return fmt.Errorf("train: log: %w", err)
 		}
 	}
 }
