@@ -27,13 +27,14 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, step int64) {
 		require.NoError(t, os.WriteFile(name, raw, 0o666))
 		frugal.Parse(t, len(raw), func() {
-			found, err := linesUpTo(bytes.NewReader(raw), step)
-			require.NoError(t, err)
+			var found, again extent
+			var taken []byte
+			require.NoError(t, found.upTo(bytes.NewReader(raw), step, func(line []byte) error { taken = append(taken, line...); return nil }))
 			require.LessOrEqual(t, found.keep, int64(len(raw)))
 			require.True(t, found.keep == 0 || raw[found.keep-1] == '\n')
 			require.True(t, found.keep == 0 || found.last <= step)
-			again, err := linesUpTo(bytes.NewReader(raw[:found.keep]), step)
-			require.NoError(t, err)
+			require.True(t, bytes.Equal(raw[:found.keep], taken))
+			require.NoError(t, again.upTo(bytes.NewReader(raw[:found.keep]), step, func([]byte) error { return nil }))
 			require.Equal(t, found, again)
 
 			steps, evals, _, err := readMetrics(name)

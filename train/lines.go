@@ -12,6 +12,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/internal/stranger"
+	"gputrain/train/table"
 )
 
 // lineLog is a file of JSON objects, one a line, each with a "step" that never goes down: metrics.jsonl, samples.jsonl.
@@ -19,26 +20,91 @@ type lineLog struct {
 	file   *os.File
 	dir    *runDir // nil: of no run
 	extent         // of what was in it when it was opened
+	index  *index  // nil: it has none
+}
+
+// index is the table of a log that this process writes.
+type index struct {
+	*table.Table
+	end int64 // of the log
 }
 
 // openLines opens a line log to go on after a step: later lines, and what a kill has cut short, are cut off, so that the finished file is that
 // of a run that was never interrupted. What is cut off goes into a file beside it.
 func openLines(dir *runDir, path string, step int64) (*lineLog, error) {
+	return openIndexed(dir, path, "", step)
+}
+
+// openIndexed is openLines of a log with an index: of what that has only its last line is read.
+func openIndexed(dir *runDir, path, indexPath string, step int64) (_ *lineLog, err error) {
 	if err := dir.check(); err != nil {
 		return nil, err
 	}
-	f, err := stranger.OpenFile(path, os.O_RDWR|os.O_CREATE)
-	if err != nil {
+	l := &lineLog{dir: dir}
+	if l.file, err = stranger.OpenFile(path, os.O_RDWR|os.O_CREATE); err != nil {
 		return nil, fmt.Errorf("train: open log: %w", err)
 	}
-	found, err := linesUpTo(f, step)
-	if err == nil {
-		err = cutOff(f, found.keep)
+	if err = l.resume(indexPath, step); err == nil {
+		err = cutOff(l.file, l.keep)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("train: open log %q: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("train: open log %q: %w", path, err), l.close())
 	}
-	return &lineLog{file: f, dir: dir, extent: found}, nil
+	return l, nil
+}
+
+// resume finds what of the log belongs to a step.
+func (l *lineLog) resume(indexPath string, step int64) (err error) {
+	l.last = -1
+	if indexPath != "" {
+		if l.index, err = openIndex(l.file, indexPath, step); err == nil && l.index.end > 0 {
+			l.extent, err = l.index.extent(l.file)
+		}
+	}
+	if err == nil {
+		_, err = l.file.Seek(l.keep, io.SeekStart)
+	}
+	if err == nil {
+		err = l.upTo(l.file, step, l.index.add)
+	}
+	return err
+}
+
+// openIndex opens the index of a log up to a step. There is none before the log has lines for a block.
+func openIndex(log *os.File, path string, step int64) (*index, error) {
+	x := &index{Table: table.New(func() (*os.File, error) { return stranger.OpenFile(path, os.O_RDWR|os.O_CREATE) })}
+	file, err := stranger.OpenFile(path, os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) {
+		return x, nil
+	}
+	if err == nil {
+		err = x.Resume(log, file, step)
+		x.end = x.End()
+	}
+	return x, err
+}
+
+// extent is how much of the log the index has.
+func (x *index) extent(log io.ReaderAt) (extent, error) {
+	last, training, eval := x.Last()
+	found := extent{keep: x.End(), last: int64(last), lastOfStep: training, damaged: len(x.Damaged())}
+	if eval[1] > 0 {
+		found.eval = make([]byte, eval[1])
+		if _, err := log.ReadAt(found.eval, eval[0]); err != nil {
+			return extent{}, err
+		}
+	}
+	return found, nil
+}
+
+// add takes the next line of the log.
+func (x *index) add(line []byte) error {
+	if x == nil {
+		return nil
+	}
+	_, err := x.Add(line, x.end, int64(len(line))) // what is wrong with a line, those say who read it
+	x.end += int64(len(line))
+	return err
 }
 
 // cutOff ends a file at keep, once what is behind it is in the file of what was cut off.
@@ -81,34 +147,38 @@ type extent struct {
 	damaged    int    // lines among them that cannot be read, and are left as they are
 }
 
-// linesUpTo finds the last line of a step up to step that no line of a later one stands before. Lines that cannot be read are passed over; those
-// behind the last one that can belong to nothing.
-func linesUpTo(r io.Reader, step int64) (found extent, err error) {
-	in := bufio.NewReader(r)
-	found.last = -1
-	at, damaged := int64(0), 0
+// upTo goes on from keep to the last line of a step up to step that no line of a later one stands before, and hands over the lines. Those that cannot
+// be read are passed over; those behind the last one that can belong to nothing.
+func (e *extent) upTo(r io.Reader, step int64, take func(line []byte) error) error {
+	in := bufio.NewReaderSize(r, 1<<16)
+	var unread [][]byte
 	for {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return found, nil
+			return nil
 		}
 		if err != nil {
-			return extent{}, err
+			return err
 		}
-		at += int64(len(line))
 		of, ok := stepOf(line)
-		switch {
-		case !ok:
-			damaged++
-		case of > step:
-			return found, nil
-		default:
-			found.keep, found.last, found.damaged = at, of, damaged
-			if isEval(line) {
-				found.eval = line
-			} else {
-				found.lastOfStep = of
+		if !ok {
+			unread = append(unread, line)
+			continue
+		}
+		if of > step {
+			return nil
+		}
+		for _, line := range append(unread, line) {
+			e.keep += int64(len(line))
+			if err := take(line); err != nil {
+				return err
 			}
+		}
+		e.last, e.damaged, unread = of, e.damaged+len(unread), nil
+		if isEval(line) {
+			e.eval = line
+		} else {
+			e.lastOfStep = of
 		}
 	}
 }
@@ -136,7 +206,12 @@ func (l *lineLog) write(v any) error {
 	if err := l.dir.check(); err != nil {
 		return err
 	}
-	if _, err := l.file.Write(append(data, '\n')); err != nil {
+	data = append(data, '\n')
+	_, err = l.file.Write(data)
+	if err == nil {
+		err = l.index.add(data)
+	}
+	if err != nil {
 		return logError{err}
 	}
 	return nil
@@ -160,7 +235,13 @@ type logError struct{ err error }
 func (e logError) Error() string   { return "train: log: " + e.err.Error() }
 func (e logError) Unwrap() []error { return []error{checkpoint.Err, e.err} }
 
-func (l *lineLog) close() error { return l.file.Close() }
+func (l *lineLog) close() error {
+	err := l.file.Close()
+	if l.index != nil {
+		err = errors.Join(err, l.index.Close())
+	}
+	return err
+}
 
 // readMetrics reads metrics.jsonl. A file that is not there has no lines; damaged are the numbers of those that cannot be read.
 func readMetrics(path string) (steps []Metrics, evals []EvalMetrics, damaged []int, err error) {
@@ -197,17 +278,32 @@ func readLines(path string, take func(line []byte) error) (damaged []int, err er
 		return nil, fmt.Errorf("train: log: %w", err)
 	}
 	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<16)
-	for number := 1; ; number++ {
-		line, err := in.ReadBytes('\n')
+	number := 0
+	err = eachLine(f, func(line []byte) error {
+		number++
 		if len(bytes.TrimSpace(line)) > 0 && take(line) != nil {
 			damaged = append(damaged, number)
 		}
+		return nil
+	})
+	return damaged, err
+}
+
+// eachLine gives the lines of a log, the last also where it has no end.
+func eachLine(log io.Reader, take func(line []byte) error) error {
+	in := bufio.NewReaderSize(log, 1<<16)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			if err := take(line); err != nil {
+				return err
+			}
+		}
 		if errors.Is(err, io.EOF) {
-			return damaged, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("train: log: %w", err)
+			return fmt.Errorf("train: log: %w", err)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/internal/stranger"
 	"gputrain/internal/svg"
+	"gputrain/train/table"
 )
 
 // ProfileFile is the trace that a profiled run leaves in its directory.
@@ -37,6 +38,7 @@ var written = []struct {
 }{
 	{runFile, false, isRecord},
 	{metricsFile, true, isLog(`"step"`, `"loss"`, `"grad_norm"`)},
+	{columnsFile, false, table.Known},
 	{samplesFile, true, isLog(`"step"`, `"prompt"`, `"text"`)},
 	{histogramsFile, true, isLog(`"step"`, `"name"`, `"counts"`)},
 	{sessionsFile, true, isLog(`"step"`, `"time"`, `"adapter"`)},

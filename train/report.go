@@ -11,11 +11,14 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"gputrain/train/table"
 )
 
 // Files of a run directory beside run.yaml and checkpoints.
 const (
 	metricsFile = "metrics.jsonl"
+	columnsFile = table.File
 	samplesFile = "samples.jsonl"
 	reportFile  = "report.md"
 )
@@ -41,7 +44,7 @@ type report struct {
 
 // write writes report.md of a run directory and its pictures. It can be written again at any time; an older one is replaced whole.
 func (r report) write(dir string) error {
-	steps, evals, damaged, err := readMetrics(filepath.Join(dir, metricsFile))
+	h, damaged, err := readHistory(dir)
 	if err != nil {
 		return err
 	}
@@ -57,10 +60,10 @@ func (r report) write(dir string) error {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# %s\n\n", r.title)
-	if err := writePictures(&out, dir, r.title, steps, evals); err != nil {
+	if err := h.writePictures(&out, dir, r.title); err != nil {
 		return err
 	}
-	table := append(slices.Clone(r.facts), figures(steps, evals)...)
+	table := append(slices.Clone(r.facts), h.figures()...)
 	out.WriteString("| | |\n|---|---|\n")
 	for _, f := range table {
 		fmt.Fprintf(&out, "| %s | %s |\n", cell(f.name), cell(f.value))
@@ -68,7 +71,7 @@ func (r report) write(dir string) error {
 	writeTimes(&out, r.spans)
 	writeMemory(&out, r.memory)
 	writeWork(&out, r.work)
-	writeEvals(&out, evals)
+	writeEvals(&out, h.evals)
 	if len(samples) > 0 {
 		out.WriteString("\n## Samples\n")
 		writeSides(&out, samples)

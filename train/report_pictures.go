@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"gputrain/internal/svg"
 )
@@ -32,15 +30,15 @@ const (
 var stageColors = []string{blue, red, green, amber, violet}
 
 // writePictures writes the pictures that there is something to see in, and shows them.
-func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []EvalMetrics) error {
+func (h *history) writePictures(out io.Writer, dir, title string) error {
 	for _, p := range []struct {
 		name, alt string
 		panels    []svg.Panel
 	}{
-		{lossPicture, "loss over steps", []svg.Panel{lossPanel(steps, evals)}},
-		{gradientPicture, "learning rate and norm of the gradient over steps", gradientPanels(steps)},
-		{speedPicture, "tokens a second and time of a step over steps", speedPanels(steps)},
-		{usePicture, "use of the devices over steps", usePanels(steps)},
+		{lossPicture, "loss over steps", []svg.Panel{h.lossPanel()}},
+		{gradientPicture, "learning rate and norm of the gradient over steps", h.gradientPanels()},
+		{speedPicture, "tokens a second and time of a step over steps", h.speedPanels()},
+		{usePicture, "use of the devices over steps", h.usePanels()},
 	} {
 		path := filepath.Join(dir, p.name)
 		if len(p.panels) == 0 {
@@ -62,137 +60,70 @@ func writePictures(out io.Writer, dir, title string, steps []Metrics, evals []Ev
 }
 
 // lossPanel draws training loss, its running mean and validation loss over steps.
-func lossPanel(steps []Metrics, evals []EvalMetrics) svg.Panel {
-	var mean, validation []svg.Point
-	var w window
-	for _, m := range steps {
-		w.add(float64(m.Loss))
-		mean = append(mean, svg.Point{X: float64(m.Step), Y: w.mean()})
-	}
-	for _, e := range evals {
+func (h *history) lossPanel() svg.Panel {
+	panel := svg.Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []svg.Series{
+		{Name: "training", Color: light, Faint: true, Points: h.loss.points},
+		{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: h.meanLoss.points},
+	}}
+	var validation []svg.Point
+	for _, e := range h.evals {
 		validation = append(validation, svg.Point{X: float64(e.Step), Y: float64(e.Loss)})
 	}
-	raw := points(steps, func(m Metrics) Number { return m.Loss })
-	panel := svg.Panel{XLabel: "step", YLabel: "loss, nats a token", Series: []svg.Series{
-		{Name: "training", Color: light, Faint: true, Points: raw},
-		{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: mean},
-	}}
 	if len(validation) > 0 {
 		panel.Series = append(panel.Series, svg.Series{Name: "validation", Color: red, Dots: true, Points: validation})
 	}
 	return panel
 }
 
-func gradientPanels(steps []Metrics) []svg.Panel {
-	if len(steps) == 0 {
+func (h *history) gradientPanels() []svg.Panel {
+	if h.lines == 0 {
 		return nil
 	}
 	norm := svg.Panel{XLabel: "step", YLabel: "global norm of the gradient", Series: []svg.Series{
-		{Name: "norm", Color: blue, Points: points(steps, func(m Metrics) Number { return m.GradNorm })},
+		{Name: "norm", Color: blue, Points: h.gradNorm.points},
 	}}
-	if steps[len(steps)-1].GradNormClipped > 0 {
+	if h.last.GradNormClipped > 0 {
 		norm.Series[0].Faint = true
-		norm.Series = append(norm.Series, svg.Series{Name: "clipped", Color: blue, Points: points(steps, func(m Metrics) Number { return m.GradNormClipped })})
+		norm.Series = append(norm.Series, svg.Series{Name: "clipped", Color: blue, Points: h.clippedNorm.points})
 	}
-	rate := svg.Panel{XLabel: "step", YLabel: "learning rate", Series: []svg.Series{
-		{Color: blue, Points: points(steps, func(m Metrics) Number { return m.LearningRate })},
-	}}
-	return []svg.Panel{rate, norm}
+	return []svg.Panel{{XLabel: "step", YLabel: "learning rate", Series: []svg.Series{{Color: blue, Points: h.rate.points}}}, norm}
 }
 
-func speedPanels(steps []Metrics) []svg.Panel {
-	if len(steps) == 0 {
+func (h *history) speedPanels() []svg.Panel {
+	if h.lines == 0 {
 		return nil
 	}
-	computed := func(m Metrics) Number { return m.PaddedTokensPerSecond }
-	counted := func(m Metrics) Number { return m.TokensPerSecond }
-	tokens := svg.Panel{XLabel: "step", YLabel: "tokens a second", Top: usual(points(steps, computed)), Series: []svg.Series{
-		{Color: light, Faint: true, Points: points(steps, counted)},
-		{Name: fmt.Sprintf("in the loss, mean of %d", windowSize), Color: blue, Points: means(steps, counted)},
+	tokens := svg.Panel{XLabel: "step", YLabel: "tokens a second", Top: h.usualComputed.usual(), Series: []svg.Series{
+		{Color: light, Faint: true, Points: h.counted.points},
+		{Name: fmt.Sprintf("in the loss, mean of %d", windowSize), Color: blue, Points: h.meanCounted.points},
 	}}
-	if slices.ContainsFunc(steps, func(m Metrics) bool { return m.PaddedTokensPerSecond > m.TokensPerSecond }) {
-		tokens.Series = append(tokens.Series, svg.Series{Name: "computed", Color: violet, Points: means(steps, computed)})
+	if h.padding {
+		tokens.Series = append(tokens.Series, svg.Series{Name: "computed", Color: violet, Points: h.meanComputed.points})
 	}
-	step := points(steps, func(m Metrics) Number { return m.StepMS })
-	ms := svg.Panel{XLabel: "step", YLabel: "milliseconds a step", Top: usual(step), Series: []svg.Series{
-		{Name: "step", Color: blue, Points: step},
-		{Name: "device", Color: green, Dashed: true, Points: points(steps, func(m Metrics) Number { return m.DeviceMS })},
-		{Name: "wait for data", Color: red, Points: points(steps, func(m Metrics) Number { return m.DataWaitMS })},
+	ms := svg.Panel{XLabel: "step", YLabel: "milliseconds a step", Top: h.usualMS.usual(), Series: []svg.Series{
+		{Name: "step", Color: blue, Points: h.stepMS.points},
+		{Name: "device", Color: green, Dashed: true, Points: h.deviceMS.points},
+		{Name: "wait for data", Color: red, Points: h.waitMS.points},
 	}}
 	return []svg.Panel{tokens, ms}
 }
 
 // usePanels are how much of the peak is made use of, and how much of their time stages work, as far as either is known.
-func usePanels(steps []Metrics) (panels []svg.Panel) {
-	if len(steps) == 0 {
-		return nil
-	}
-	last := steps[len(steps)-1]
-	if last.MFU > 0 {
-		mfu := func(m Metrics) Number { return 100 * m.MFU }
-		each := points(steps, mfu)
-		panels = append(panels, svg.Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Top: usual(each), Series: []svg.Series{
-			{Name: "each step", Color: light, Faint: true, Points: each},
-			{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: means(steps, mfu)},
+func (h *history) usePanels() (panels []svg.Panel) {
+	if h.last.MFU > 0 {
+		panels = append(panels, svg.Panel{XLabel: "step", YLabel: "% of the peak (mfu)", Top: h.usualMFU.usual(), Series: []svg.Series{
+			{Name: "each step", Color: light, Faint: true, Points: h.mfu100.points},
+			{Name: fmt.Sprintf("mean of %d", windowSize), Color: blue, Points: h.meanMFU.points},
 		}})
 	}
-	if len(last.StageBusy) > 0 {
+	if len(h.last.StageBusy) > 0 {
 		busy := svg.Panel{XLabel: "step", YLabel: "% of the time in which a stage computes"}
-		for i := range last.StageBusy {
+		for i := range h.last.StageBusy {
 			busy.Series = append(busy.Series, svg.Series{
-				Name: fmt.Sprintf("stage %d", i), Color: stageColors[i%len(stageColors)], Dashed: i >= len(stageColors),
-				Points: points(steps, func(m Metrics) Number {
-					if i >= len(m.StageBusy) {
-						return Number(math.NaN())
-					}
-					return 100 * m.StageBusy[i]
-				}),
+				Name: fmt.Sprintf("stage %d", i), Color: stageColors[i%len(stageColors)], Dashed: i >= len(stageColors), Points: h.stagesBusy[i].points,
 			})
 		}
 		panels = append(panels, busy)
 	}
 	return panels
-}
-
-func points(steps []Metrics, of func(m Metrics) Number) []svg.Point {
-	out := make([]svg.Point, 0, len(steps))
-	for _, m := range steps {
-		out = append(out, svg.Point{X: float64(m.Step), Y: float64(of(m))})
-	}
-	return out
-}
-
-// means are those of a rate or share over the last steps, by time.
-func means(steps []Metrics, of func(m Metrics) Number) []svg.Point {
-	value, took := make([]float64, len(steps)), make([]float64, len(steps))
-	out := make([]svg.Point, 0, len(steps))
-	for i, m := range steps {
-		value[i], took[i] = float64(of(m))*float64(m.StepMS), float64(m.StepMS)
-		from := max(0, i+1-windowSize)
-		out = append(out, svg.Point{X: float64(m.Step), Y: sum(value[from:i+1]) / sum(took[from:i+1])})
-	}
-	return out
-}
-
-func sum(values []float64) (s float64) {
-	for _, v := range values {
-		s += v
-	}
-	return s
-}
-
-// usual is what few of the values are above: steps that take many times as long as others, or seem to take no
-// time, would make all the others look alike.
-func usual(points []svg.Point) float64 {
-	var values []float64
-	for _, p := range points {
-		if finite(p.Y) {
-			values = append(values, p.Y)
-		}
-	}
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	return 2 * values[len(values)*95/100]
 }

@@ -9,54 +9,50 @@ import (
 )
 
 // figures are the rows that come from the metrics.
-func figures(steps []Metrics, evals []EvalMetrics) facts {
+func (h *history) figures() facts {
 	var f facts
-	if len(steps) > 0 {
-		first, last := steps[0], steps[len(steps)-1]
-		ms := 0.0
-		for _, m := range steps {
-			ms += float64(m.StepMS)
-		}
+	if h.lines > 0 {
+		first, last := h.first, h.last
 		f.add("steps", "%s", grouped(last.Step))
 		f.add(countedName(last.Pairs != nil), "%s", grouped(last.Tokens))
 		if last.Epoch > 0 {
 			f.add("epochs", "%.3f", float64(last.Epoch))
 		}
 		f.add("training loss", "%.4f at step %d, %.4f at step %d (one step each)", float64(first.Loss), first.Step, float64(last.Loss), last.Step)
-		f.add("time in steps", "%s", leftText(time.Duration(ms*float64(time.Millisecond))))
-		if ms > 0 {
-			f = append(f, speed(steps)...)
+		f.add("time in steps", "%s", leftText(time.Duration(h.ms*float64(time.Millisecond))))
+		if h.ms > 0 {
+			f = append(f, h.speed()...)
 		}
-		if use := meanUse(steps); use.Busy != nil {
+		if use := h.use(); use.Busy != nil {
 			f.add("stages", "busy %s of the time in steps; nothing to do %s, transfers %s", busyText(use.Busy), percent(use.Bubble), percent(use.Transfer))
 		}
 		if last.Skipped > 0 {
 			f.add("updates left out (not finite)", "%s", grouped(last.Skipped))
 		}
 	}
-	if len(evals) > 0 {
-		best := evals[0]
-		for _, e := range evals {
+	if len(h.evals) > 0 {
+		best := h.evals[0]
+		for _, e := range h.evals {
 			if e.Loss < best.Loss {
 				best = e
 			}
 		}
-		last := evals[len(evals)-1]
+		last := h.evals[len(h.evals)-1]
 		f.add("validation loss", "%.4f at step %d; best %.4f at step %d", float64(last.Loss), last.Step, float64(best.Loss), best.Step)
 	}
 	return f
 }
 
 // speed is what the lines of metrics tell of it, as means over the time of their steps.
-func speed(steps []Metrics) (f facts) {
+func (h *history) speed() (f facts) {
 	var s Status
-	s.mean(steps)
+	h.mean(&s)
 	f.add(s.counted()+" a second in steps", "%s in the loss, %s tokens computed", rate(float64(s.TokensPerSecond)), rate(float64(s.PaddedTokensPerSecond)))
 	if s.MFU > 0 {
 		f.add("model operations", "%.1f%% of the peak (mfu)", 100*float64(s.MFU))
 	}
 	f.add("wait for data", "%.1f%% of the time in steps", 100*float64(s.DataWait))
-	if steps[len(steps)-1].GradNormClipped > 0 {
+	if h.last.GradNormClipped > 0 {
 		f.add("clipped", "%s of the steps", percent(float64(s.Clipped)))
 	}
 	return f

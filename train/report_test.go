@@ -61,7 +61,7 @@ func TestReport(t *testing.T) {
 
 // A step that seems to take no time, as its end was noticed with that of the step before, neither decides the axis nor the mean.
 func TestPicturesOfSpeed(t *testing.T) {
-	var steps []Metrics
+	var h history
 	for i := range 100 {
 		ms := 20.0
 		switch i {
@@ -70,11 +70,11 @@ func TestPicturesOfSpeed(t *testing.T) {
 		case 50:
 			ms = 0.01
 		}
-		steps = append(steps, Metrics{Step: int64(i + 1), Cost: Cost{
+		h.add(Metrics{Step: int64(i + 1), Cost: Cost{
 			StepMS: Number(ms), TokensPerSecond: Number(1e5 / ms), PaddedTokensPerSecond: Number(2e5 / ms), MFU: Number(2 / ms),
 		}})
 	}
-	for _, p := range append(speedPanels(steps)[:1], usePanels(steps)...) {
+	for _, p := range append(h.speedPanels()[:1], h.usePanels()...) {
 		t.Run(p.YLabel, func(t *testing.T) {
 			most := map[string]float64{"tokens a second": 10e3, "% of the peak (mfu)": 10}[p.YLabel]
 			require.NotZero(t, most)

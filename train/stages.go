@@ -27,39 +27,6 @@ func (c *Cost) put(use state.StageUse) {
 	c.Bubble, c.Transfer = Number(use.Bubble), Number(use.Transfer)
 }
 
-// meanUse is the mean over the lines that have as many stages as the last one that has any: a run may go on with other stages. Busy is nil
-// where no line has.
-func meanUse(steps []Metrics) (mean state.StageUse) {
-	n := 0.0
-	for i := len(steps) - 1; i >= 0; i-- {
-		m := steps[i]
-		if len(m.StageBusy) == 0 {
-			continue
-		}
-		if mean.Busy == nil {
-			mean.Busy = make([]float64, len(m.StageBusy))
-		}
-		if len(m.StageBusy) != len(mean.Busy) {
-			break
-		}
-		n++
-		for stage, share := range m.StageBusy {
-			mean.Busy[stage] += float64(share)
-		}
-		mean.Bubble += float64(m.Bubble)
-		mean.Transfer += float64(m.Transfer)
-	}
-	if n == 0 {
-		return mean
-	}
-	for stage := range mean.Busy {
-		mean.Busy[stage] /= n
-	}
-	mean.Bubble /= n
-	mean.Transfer /= n
-	return mean
-}
-
 // busyText is "93% 88%".
 func busyText[T ~float64](shares []T) string {
 	var parts []string

@@ -142,14 +142,23 @@ func TestMeanUse(t *testing.T) {
 	line := func(bubble, transfer Number, busy ...Number) Metrics {
 		return Metrics{Cost: Cost{StageBusy: busy, Bubble: bubble, Transfer: transfer}}
 	}
-	assert.Nil(t, meanUse(nil).Busy)
-	assert.Nil(t, meanUse([]Metrics{{}, {}}).Busy)
-	got := meanUse([]Metrics{line(0.9, 0.9, 1, 1, 1), line(0.2, 0, 0.5, 1), {}, line(0.4, 0.5, 0.7, 0.5)})
+	of := func(lines ...Metrics) state.StageUse {
+		var s sums
+		for _, m := range lines {
+			s.add(m)
+		}
+		return s.use()
+	}
+	assert.Nil(t, of().Busy)
+	assert.Nil(t, of(Metrics{}, Metrics{}).Busy)
+	got := of(line(0.9, 0.9, 1, 1, 1), line(0.2, 0, 0.5, 1), Metrics{}, line(0.4, 0.5, 0.7, 0.5))
 	assert.InDeltaSlice(t, []float64{0.6, 0.75}, got.Busy, 1e-12, "of the lines with two stages; those without any do not count")
 	assert.InDelta(t, 0.3, got.Bubble, 1e-12)
 	assert.InDelta(t, 0.25, got.Transfer, 1e-12)
 
-	rows := figures([]Metrics{line(0.3, 0.25, 0.6, 0.75)}, nil)
+	var h history
+	h.add(line(0.3, 0.25, 0.6, 0.75))
+	rows := h.figures()
 	assert.Equal(t, fact{"stages", "busy 60% 75% of the time in steps; nothing to do 30%, transfers 25%"}, rows[len(rows)-1])
 	s := status(7)
 	s.StageBusy = []Number{0.934, 0.88}

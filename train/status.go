@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gputrain/state"
 )
 
 // Status is where training is. What is a mean is one of the last steps of this process.
@@ -82,30 +84,64 @@ func countedName(pairs bool) string {
 
 // mean makes the means of lines of metrics; NaN and 0 where there are none.
 func (s *Status) mean(lines []Metrics) {
-	ms, wait, clipped := 0.0, 0.0, 0.0
+	var all sums
 	for _, m := range lines {
-		ms, wait, s.Pairs = ms+float64(m.StepMS), wait+float64(m.DataWaitMS), m.Pairs != nil
-		if m.GradNormClipped < m.GradNorm && m.GradNormClipped > 0 {
-			clipped++
-		}
+		all.add(m)
 	}
-	s.TokensPerSecond = byTime(lines, func(m Metrics) Number { return m.TokensPerSecond })
-	s.PaddedTokensPerSecond = byTime(lines, func(m Metrics) Number { return m.PaddedTokensPerSecond })
-	s.MFU = byTime(lines, func(m Metrics) Number { return m.MFU })
-	s.DataWait, s.Clipped = Number(wait/ms), Number(clipped/float64(len(lines)))
-	for _, share := range meanUse(lines).Busy {
-		s.StageBusy = append(s.StageBusy, Number(share))
+	all.mean(s)
+}
+
+// sums are of lines of metrics. Rates and shares are summed by the time that each step took: one that was noticed with the step before it seems to have
+// taken none, and its rate alone would be that of all.
+type sums struct {
+	lines, clipped                int
+	ms, wait, tokens, padded, mfu float64
+	pairs                         bool
+	stages                        float64 // lines of the sums below: those with as many stages as the last that has any
+	busy                          []float64
+	bubble, transfer              float64
+}
+
+func (s *sums) add(m Metrics) {
+	took := float64(m.StepMS)
+	s.lines, s.ms, s.wait, s.pairs = s.lines+1, s.ms+took, s.wait+float64(m.DataWaitMS), m.Pairs != nil
+	if m.GradNormClipped < m.GradNorm && m.GradNormClipped > 0 {
+		s.clipped++
+	}
+	s.tokens += float64(m.TokensPerSecond) * took
+	s.padded += float64(m.PaddedTokensPerSecond) * took
+	s.mfu += float64(m.MFU) * took
+	if len(m.StageBusy) == 0 {
+		return
+	}
+	if len(m.StageBusy) != len(s.busy) { // the run went on with other stages
+		s.stages, s.busy, s.bubble, s.transfer = 0, make([]float64, len(m.StageBusy)), 0, 0
+	}
+	s.stages++
+	for stage, share := range m.StageBusy {
+		s.busy[stage] += float64(share)
+	}
+	s.bubble, s.transfer = s.bubble+float64(m.Bubble), s.transfer+float64(m.Transfer)
+}
+
+func (s *sums) mean(to *Status) {
+	to.Pairs = s.pairs
+	to.TokensPerSecond, to.PaddedTokensPerSecond, to.MFU = Number(s.tokens/s.ms), Number(s.padded/s.ms), Number(s.mfu/s.ms)
+	to.DataWait, to.Clipped = Number(s.wait/s.ms), Number(float64(s.clipped)/float64(s.lines))
+	for _, share := range s.use().Busy {
+		to.StageBusy = append(to.StageBusy, Number(share))
 	}
 }
 
-// byTime is the mean of a rate or share over steps, each by the time it took: one that was noticed with the step before it seems to have taken
-// none, and its rate alone would be that of all.
-func byTime(lines []Metrics, of func(m Metrics) Number) Number {
-	sum, took := 0.0, 0.0
-	for _, m := range lines {
-		sum, took = sum+float64(of(m))*float64(m.StepMS), took+float64(m.StepMS)
+// use is the mean of the stages; Busy is nil where no line has any.
+func (s *sums) use() (mean state.StageUse) {
+	for _, busy := range s.busy {
+		mean.Busy = append(mean.Busy, busy/s.stages)
 	}
-	return Number(sum / took)
+	if mean.Busy != nil {
+		mean.Bubble, mean.Transfer = s.bubble/s.stages, s.transfer/s.stages
+	}
+	return mean
 }
 
 func rate(v float64) string {

@@ -7,12 +7,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	"gputrain/internal/stranger"
+	"gputrain/train/table"
 )
 
 // longestLine is the length in bytes of which no more of a line is looked at: a histogram of 64 bins has some 500.
@@ -21,31 +22,43 @@ const longestLine = 1 << 20
 // mostLine is the length in bytes beyond which what is no line is not read any further.
 const mostLine = 64 << 20
 
-var lineSeed = maphash.MakeSeed()
-
 // Lines reads the lines that are new in a file to which another process appends, and which that process may cut back or replace.
 type Lines struct {
-	Name  string // below the directory of Poll
-	taken []mark
+	Name  string       // below the directory of Poll
+	taken []table.Mark // of one line each, but for those that are long past
+	past  int          // how many of taken have more
 }
 
-// mark is what is remembered of a line.
-type mark struct {
-	end  int64 // offset behind its newline
-	hash uint64
-}
+// together is how many lines that are long past share a mark, so that a million take no memory.
+const together = 4096
+
+// Skip takes lines as handed over before that are known by their marks.
+func (l *Lines) Skip(marks []table.Mark) { l.taken, l.past = marks, len(marks) }
 
 func (l *Lines) end() int64 {
 	if len(l.taken) == 0 {
 		return 0
 	}
-	return l.taken[len(l.taken)-1].end
+	return l.taken[len(l.taken)-1].End
+}
+
+// add takes a line.
+func (l *Lines) add(m table.Mark) {
+	l.taken = append(l.taken, m)
+	if len(l.taken)-l.past == 2*together {
+		joined := l.taken[l.past]
+		for _, m := range l.taken[l.past+1 : l.past+together] {
+			joined = joined.Join(m)
+		}
+		l.taken = slices.Replace(l.taken, l.past, l.past+together, joined)
+		l.past++
+	}
 }
 
 // Poll hands over the whole lines behind those taken before. Where the file does not have those any more, rewind is called first with
 // the number of leading lines that it still has. The bytes of a line are valid during the call only; of one that is longer than any that a run writes
 // they are the beginning. A file that is not there has no lines.
-func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte, offset int64)) error {
+func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte, offset, length int64)) error {
 	file, err := stranger.OpenIn(root, l.Name)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.cut(0, rewind)
@@ -67,8 +80,8 @@ func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte
 	}
 	err = wholeLines(file, func(line []byte, length int64) bool {
 		offset := l.end()
-		l.taken = append(l.taken, mark{end: offset + length, hash: maphash.Bytes(lineSeed, line)})
-		take(line, offset)
+		l.add(table.MarkOf(line, offset, length))
+		take(line, offset, length)
 		return true
 	})
 	if err != nil {
@@ -77,37 +90,44 @@ func (l *Lines) Poll(root *os.Root, rewind func(keep int), take func(line []byte
 	return nil
 }
 
-// unchanged says whether the last line taken still stands where it stood. Lines carry times, so what was written anew differs.
+// unchanged says whether the last line taken still stands where it stood.
 func (l *Lines) unchanged(file io.ReaderAt) bool {
-	if len(l.taken) == 0 {
-		return true
-	}
-	begin := int64(0)
-	if n := len(l.taken); n > 1 {
-		begin = l.taken[n-2].end
-	}
-	line := make([]byte, min(l.end()-begin, longestLine))
-	_, err := file.ReadAt(line, begin)
-	return err == nil && maphash.Bytes(lineSeed, line) == l.taken[len(l.taken)-1].hash
+	return len(l.taken) == 0 || l.taken[len(l.taken)-1].In(file)
 }
 
-// common is the number of leading lines that are those taken.
-func (l *Lines) common(file io.Reader) (int, error) {
-	keep := 0
-	err := wholeLines(file, func(line []byte, _ int64) bool {
-		if keep == len(l.taken) || maphash.Bytes(lineSeed, line) != l.taken[keep].hash {
+// common is the number of leading marks that the file still has.
+func (l *Lines) common(file *os.File) (int, error) {
+	keep, at := 0, int64(0)
+	for keep < l.past && l.taken[keep].In(file) {
+		at = l.taken[keep].End
+		keep++
+	}
+	if keep < l.past {
+		return keep, nil
+	}
+	if _, err := file.Seek(at, io.SeekStart); err != nil {
+		return 0, err
+	}
+	err := wholeLines(file, func(line []byte, length int64) bool {
+		if keep == len(l.taken) || table.MarkOf(line, at, length) != l.taken[keep] {
 			return false
 		}
+		at += length
 		keep++
 		return true
 	})
 	return keep, err
 }
 
+// cut forgets all but the first marks.
 func (l *Lines) cut(keep int, rewind func(keep int)) {
 	if keep < len(l.taken) {
-		l.taken = l.taken[:keep]
-		rewind(keep)
+		l.taken, l.past = l.taken[:keep], min(keep, l.past)
+		lines := 0
+		for _, m := range l.taken {
+			lines += m.Lines
+		}
+		rewind(lines)
 	}
 }
 

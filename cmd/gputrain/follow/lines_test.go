@@ -26,7 +26,7 @@ func (r *reading) poll(t *testing.T, dir string) {
 	defer root.Close()
 	require.NoError(t, r.Lines.Poll(root, func(keep int) {
 		r.lines, r.rewinds = r.lines[:keep], append(r.rewinds, keep)
-	}, func(line []byte, offset int64) {
+	}, func(line []byte, offset, _ int64) {
 		assert.EqualValues(t, len(strings.Join(r.lines, "")), offset)
 		r.lines = append(r.lines, string(line))
 	}))
@@ -100,7 +100,7 @@ func TestLinesRefuse(t *testing.T) {
 	defer root.Close()
 	poll := func(name string) error {
 		l := Lines{Name: name}
-		return l.Poll(root, func(int) {}, func([]byte, int64) {})
+		return l.Poll(root, func(int) {}, func([]byte, int64, int64) {})
 	}
 	endless, err := os.Create(filepath.Join(dir, "endless"))
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestLongLines(t *testing.T) {
 	var lines []string
 	var offsets []int64
 	poll := func() {
-		require.NoError(t, l.Poll(root, func(int) { t.Error("rewound") }, func(line []byte, offset int64) {
+		require.NoError(t, l.Poll(root, func(int) { t.Error("rewound") }, func(line []byte, offset, _ int64) {
 			lines, offsets = append(lines, string(line)), append(offsets, offset)
 		}))
 	}

@@ -1,11 +1,15 @@
 package serve
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math"
 	"net/http"
 	"strconv"
+
+	"gputrain/train/table"
 )
 
 // mostBuckets bounds what one request may cost.
@@ -14,14 +18,18 @@ const mostBuckets = 20_000
 // serveCurves answers run, x (step, tokens, time), from, to (of x; all by default), bucket (width in x), span (of the mean, in points) and
 // key (the name of a series, any number of times; all by default).
 func serveCurves(r *run, q *http.Request) ([]byte, error) {
+	if r.table == nil { // found, and not yet read
+		return nil, fs.ErrNotExist
+	}
 	query := q.URL.Query()
-	x, err := r.table.axis(query.Get("x"))
+	axis, err := table.Axis(cmp.Or(query.Get("x"), "step"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("serve: %w", err)
 	}
 	low, high := 0.0, 0.0
-	if len(x) > 0 {
-		low, high = x[0], x[len(x)-1]
+	if n := r.table.Blocks(); n > 0 {
+		low, _ = r.table.Range(0, axis)
+		_, high = r.table.Range(n-1, axis)
 	}
 	v := view{from: low, to: high}
 	for name, into := range map[string]*float64{"from": &v.from, "to": &v.to, "bucket": &v.bucket, "span": &v.span} {
@@ -39,15 +47,14 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 	if !(v.bucket > 0) || (min(v.to, high)-max(v.from, low))/v.bucket > mostBuckets {
 		return nil, fmt.Errorf("serve: bucket: found %g, wanted at most %d of them from %g to %g", v.bucket, mostBuckets, v.from, v.to)
 	}
-	names := r.table.names
+	names := r.table.Names()
 	if keys := query["key"]; keys != nil {
 		names = keys
 	}
 	out := fmt.Appendf(nil, `{"version":%d,"rewound":%d,"low":%s,"high":%s,"series":{`, r.version, r.rewound, appendNumber(nil, low, 12), appendNumber(nil, high, 12))
 	written := 0
 	for _, name := range names {
-		points := r.table.series[name]
-		if points == nil {
+		if _, known := r.table.Newest(name); !known {
 			continue
 		}
 		key, err := json.Marshal(name)
@@ -57,8 +64,10 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 		if written++; written > 1 {
 			out = append(out, ',')
 		}
-		v.weight = r.table.seconds(name)
-		c := decimate(x, points.line, points.value, v)
+		c := decimate(pointsOf(r.table, name, axis, v, &err), v)
+		if err != nil {
+			return nil, fmt.Errorf("serve: %w", err)
+		}
 		out = append(append(out, key...), ":{\"x\":"...)
 		out = append(appendNumbers(out, c.x, 12), ",\"y\":"...)
 		out = append(appendNumbers(out, c.y, 7), ",\"bad\":"...)

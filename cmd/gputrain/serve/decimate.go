@@ -1,8 +1,8 @@
 package serve
 
 import (
+	"iter"
 	"math"
-	"sort"
 
 	"gputrain/cmd/gputrain/follow"
 )
@@ -17,53 +17,81 @@ type curve struct {
 // behind come with them, so that lines reach the edges.
 type view struct {
 	from, to, bucket float64
-	span             float64   // of the mean in points; below 2: none
-	weight           []float64 // of each point in the mean; nil: all weigh the same
+	span             float64 // of the mean in points; below 2: none
 }
 
-// decimate makes a curve of the points (x[line[i]], value[i]), x ascending: the extremes of each bucket [k w, (k+1) w), and the first point of
-// it that is not finite.
-func decimate(x []float64, line []int32, value []float64, v view) curve {
-	at := func(i int) float64 { return x[line[i]] }
-	begin := sort.Search(len(line), func(i int) bool { return at(i) >= v.from })
-	end := begin + sort.Search(len(line)-begin, func(i int) bool { return at(begin+i) > v.to })
-	begin, end = max(0, begin-1), min(len(line), end+1)
+// decimate makes a curve of points, whose x ascend: the extremes of each bucket [k w, (k+1) w), and the first point of it that is not finite.
+func decimate(points iter.Seq[point], v view) curve {
 	if v.span >= 2 {
-		value = smooth(value[:end], v.weight, v.span)
+		points = smooth(points, v.span)
 	}
 	var c curve
-	bucket := func(i int) float64 { return math.Floor(at(i) / v.bucket) }
-	for kept, bad := range follow.Extremes(begin, end, bucket, func(i int) float64 { return value[i] }) {
-		if bad >= 0 {
-			c.bad = append(c.bad, at(bad))
+	var part []point // of one bucket
+	flush := func() {
+		for kept, bad := range follow.Extremes(0, len(part), func(int) float64 { return 0 }, func(i int) float64 { return part[i].y }) {
+			if bad >= 0 {
+				c.bad = append(c.bad, part[bad].x)
+			}
+			for _, i := range kept {
+				c.x, c.y = append(c.x, part[i].x), append(c.y, part[i].y)
+			}
 		}
-		for _, i := range kept {
-			c.x, c.y = append(c.x, at(i)), append(c.y, value[i])
+		part = part[:0]
+	}
+	bucket := math.NaN()
+	for p := range v.clip(points) {
+		if k := math.Floor(p.x / v.bucket); k != bucket {
+			flush()
+			bucket = k
+		}
+		part = append(part, p)
+	}
+	flush()
+	return c
+}
+
+// clip are the points from from to to, with one before and one behind.
+func (v view) clip(points iter.Seq[point]) iter.Seq[point] {
+	return func(yield func(point) bool) {
+		var before point
+		waits, within := false, false
+		for p := range points {
+			if !within && p.x < v.from {
+				before, waits = p, true
+				continue
+			}
+			if within = true; waits {
+				if waits = false; !yield(before) {
+					return
+				}
+			}
+			if !yield(p) || p.x > v.to {
+				return
+			}
+		}
+		if waits {
+			yield(before)
 		}
 	}
-	return c
 }
 
 // smooth is the exponential mean of all values up to each: value n weighs 2/(s+1) against what was before it, where s grows by a quarter with
 // each value until it is span, so that the fall at the beginning of a run is not smoothed away. With weights it is such a mean of value times
 // weight over one of the weights: tokens a second weigh by their seconds. A value that is not finite stays what it is, and out of the mean.
-func smooth(value, weight []float64, span float64) []float64 {
-	out := make([]float64, len(value))
-	sum, weights, n := 0.0, 0.0, 0
-	for i, v := range value {
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			out[i] = v
-			continue
+func smooth(points iter.Seq[point], span float64) iter.Seq[point] {
+	return func(yield func(point) bool) {
+		sum, weights, n := 0.0, 0.0, 0
+		for p := range points {
+			if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
+				share := 2 / (min(span, 1+float64(n)/4) + 1)
+				sum += (p.y*p.weight - sum) * share
+				weights += (p.weight - weights) * share
+				p.y = sum / weights
+				n++
+			}
+			if !yield(p) {
+				return
+			}
 		}
-		w := 1.0
-		if weight != nil {
-			w = weight[i]
-		}
-		share := 2 / (min(span, 1+float64(n)/4) + 1)
-		sum += (v*w - sum) * share
-		weights += (w - weights) * share
-		out[i] = sum / weights
-		n++
 	}
-	return out
 }

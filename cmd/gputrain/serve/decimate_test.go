@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/train/table"
 )
 
 // walk is a random series over steps 1 .. n.
@@ -21,6 +25,25 @@ func walk(n int, random *rand.Rand) (x []float64, line []int32, value []float64)
 	return x, line, value
 }
 
+// over are the points of values on an axis.
+func over(x []float64, line []int32, value []float64) iter.Seq[point] {
+	return func(yield func(point) bool) {
+		for i, l := range line {
+			if !yield(point{x[l], value[i], 1}) {
+				return
+			}
+		}
+	}
+}
+
+// smoothed are the means of points.
+func smoothed(points iter.Seq[point], span float64) (out []float64) {
+	for p := range smooth(points, span) {
+		out = append(out, p.y)
+	}
+	return out
+}
+
 func TestSpikeOfOneStepIsSentAtAnyZoom(t *testing.T) {
 	const n, spike = 100_000, 61_803
 	random := rand.New(rand.NewPCG(1, 2))
@@ -31,7 +54,7 @@ func TestSpikeOfOneStepIsSentAtAnyZoom(t *testing.T) {
 		size := math.Exp(random.Float64() * math.Log(n))
 		from := max(0, spike-random.Float64()*size)
 		v := view{from: from, to: from + size + 1, bucket: math.Exp(random.Float64() * math.Log(n))}
-		c := decimate(x, line, value, v)
+		c := decimate(over(x, line, value), v)
 		require.Contains(t, c.y, 1e6, "%+v", v)
 		require.Contains(t, c.y, -1e6, "%+v", v)
 		require.LessOrEqual(t, float64(len(c.x)), 4*((v.to-v.from)/v.bucket+4), "%+v", v)
@@ -68,7 +91,7 @@ func TestBucketsKeepThePicture(t *testing.T) {
 		}
 		return out
 	}
-	c := decimate(x, line, value, view{from: 1, to: 10_000, bucket: bucket})
+	c := decimate(over(x, line, value), view{from: 1, to: 10_000, bucket: bucket})
 	assert.Less(t, len(c.x), 4*(10_000/bucket+2))
 	assert.Equal(t, extremes(x, value), extremes(c.x, c.y))
 }
@@ -83,10 +106,10 @@ func TestTailIsTheEndOfAll(t *testing.T) {
 			now := old + random.IntN(5001-old)
 			bucket := math.Exp2(float64(random.IntN(8)))
 			all := func(n int) curve {
-				return decimate(x, line[:n], value[:n], view{from: 1, to: float64(n), bucket: bucket, span: span})
+				return decimate(over(x, line[:n], value[:n]), view{from: 1, to: float64(n), bucket: bucket, span: span})
 			}
 			from := math.Floor(float64(old)/bucket) * bucket
-			tail := decimate(x, line[:now], value[:now], view{from: from, to: float64(now), bucket: bucket, span: span})
+			tail := decimate(over(x, line[:now], value[:now]), view{from: from, to: float64(now), bucket: bucket, span: span})
 			before := all(old)
 			keep, skip := below(before.x, from), below(tail.x, from)
 			joined := curve{x: append(before.x[:keep], tail.x[skip:]...), y: append(before.y[:keep], tail.y[skip:]...)}
@@ -104,22 +127,22 @@ func TestWhatIsNotFiniteIsMarkedAndNotDrawn(t *testing.T) {
 	x, line, value := walk(100, rand.New(rand.NewPCG(7, 8)))
 	value[0], value[40], value[41], value[99] = math.NaN(), math.Inf(1), math.NaN(), math.Inf(-1)
 	for _, bucket := range []float64{1, 8, 1000} {
-		c := decimate(x, line, value, view{from: 1, to: 100, bucket: bucket, span: 8})
+		c := decimate(over(x, line, value), view{from: 1, to: 100, bucket: bucket, span: 8})
 		for _, y := range c.y {
 			assert.False(t, math.IsNaN(y) || math.IsInf(y, 0))
 		}
 		assert.Contains(t, c.bad, 1.0)
 		assert.Equal(t, bucket == 1, slices.Contains(c.bad, 42), "the second of a bucket")
 	}
-	empty := decimate(nil, nil, nil, view{bucket: 1})
+	empty := decimate(over(nil, nil, nil), view{bucket: 1})
 	assert.Empty(t, empty.x)
 }
 
 // TestSmooth compares with the definition: a sum of all values, each with its own weight and what the later ones leave of it.
 func TestSmooth(t *testing.T) {
-	_, _, value := walk(90, rand.New(rand.NewPCG(9, 10)))
+	x, line, value := walk(90, rand.New(rand.NewPCG(9, 10)))
 	const span = 8
-	got := smooth(value, nil, span)
+	got := smoothed(over(x, line, value), span)
 	weight := func(i int) float64 { return 2 / (min(span, 1+float64(i)/4) + 1) }
 	for n := range value {
 		sum, weights := 0.0, 0.0
@@ -133,7 +156,7 @@ func TestSmooth(t *testing.T) {
 		assert.InDelta(t, 1, weights, 1e-12)
 		assert.InDelta(t, sum, got[n], 1e-12)
 	}
-	got = smooth([]float64{2, math.NaN(), 2}, nil, span)
+	got = smoothed(over(x, line[:3], []float64{2, math.NaN(), 2}), span)
 	assert.True(t, math.IsNaN(got[1]))
 	assert.Equal(t, 2.0, got[2])
 }
@@ -141,16 +164,25 @@ func TestSmooth(t *testing.T) {
 // A step whose end was noticed with that of the step before seems to take no time. The mean of a rate is that of all their tokens over all their
 // time, whatever share of it each has.
 func TestMeanOfARateIsByTime(t *testing.T) {
-	var r table
-	for step, ms := range []float64{20, 20, 39.99, 0.01, 20} {
-		require.NoError(t, r.add(fmt.Appendf(nil, `{"step":%d,"tokens_per_second":%g,"mfu":%g,"loss":%d,"step_ms":%g}`, step+1, 200e3/ms, 2/ms, step, ms)))
+	r := table.New(table.Temporary)
+	add := func(line []byte) {
+		bad, err := r.Add(line, r.End(), int64(len(line)))
+		require.NoError(t, errors.Join(bad, err))
 	}
-	points := r.series["tokens_per_second"]
-	got := smooth(points.value, r.seconds("tokens_per_second"), 4)
+	for step, ms := range []float64{20, 20, 39.99, 0.01, 20} {
+		add(fmt.Appendf(nil, `{"step":%d,"tokens_per_second":%g,"mfu":%g,"loss":%d,"step_ms":%g}`, step+1, 200e3/ms, 2/ms, step, ms))
+	}
+	mean := func(name string) []float64 {
+		var failed error
+		got := smoothed(pointsOf(r, name, 0, view{span: 4}, &failed), 4)
+		require.NoError(t, failed)
+		return got
+	}
+	got := mean("tokens_per_second")
 	assert.InDelta(t, 10e3, got[4], 3000)
 	assert.Less(t, slices.Max(got), 30e3, "the mean of the rates themselves goes beyond 5e6")
-	assert.InDelta(t, 0.1, smooth(r.series["mfu"].value, r.seconds("mfu"), 4)[4], 0.03)
-	assert.Nil(t, r.seconds("loss"))
-	require.NoError(t, r.add([]byte(`{"step":6,"mfu":1}`)))
-	assert.Nil(t, r.seconds("mfu"), "where no time is told")
+	assert.InDelta(t, 0.1, mean("mfu")[4], 0.03)
+	assert.False(t, weighed(r, "loss"))
+	add([]byte(`{"step":6,"mfu":1}`))
+	assert.False(t, weighed(r, "mfu"), "where no time is told")
 }

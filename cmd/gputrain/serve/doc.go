@@ -7,7 +7,8 @@
 //
 // What holds:
 //
-//  1. Nothing is written and nothing is locked. The page is made of the files that a run leaves, and a run does not know of it.
+//  1. Nothing is written and nothing is locked. The page is made of the files that a run leaves, and a run does not know of it. Of a long
+//     metrics.jsonl without an index the numbers go into a temporary file.
 //  2. Requests name a run by its number and one of a few fixed things of it, never a path. Files are opened below the run directory; a
 //     link that leads out of it is refused.
 //  3. Every extreme is sent. A bucket of the curve has its first, lowest, highest and last point, so that a spike of one step is drawn at any zoom.

@@ -27,7 +27,7 @@ func (l *list) poll(root *os.Root) (changed bool, err error) {
 	var first error
 	err = l.lines.Poll(root, func(keep int) {
 		l.items, changed = l.items[:keep], true
-	}, func(line []byte, offset int64) {
+	}, func(line []byte, offset, _ int64) {
 		var head struct {
 			Step int64  `json:"step"`
 			Name string `json:"name"`

@@ -2,7 +2,9 @@ package serve
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 	"time"
 
 	"gputrain/cmd/gputrain/follow"
+	"gputrain/internal/stranger"
+	"gputrain/train/table"
 )
 
 // Files of a run directory, the only ones that are read.
@@ -32,9 +36,9 @@ type run struct {
 
 	mu          sync.Mutex
 	metrics     follow.Lines
+	table       *table.Table // of its lines; nil: none have been read
 	samples     list
 	histograms  list
-	table       table
 	sessions    list // of processes, each with the step that it went on from
 	settings    []setting
 	settingsAge time.Time // of the run file
@@ -47,7 +51,7 @@ type run struct {
 
 func newRun(id int, dir string) *run {
 	return &run{
-		id: id, dir: dir, metrics: follow.Lines{Name: metricsFile},
+		id: id, dir: dir,
 		samples: list{lines: follow.Lines{Name: samplesFile}}, histograms: list{lines: follow.Lines{Name: histogramsFile}}, sessions: list{lines: follow.Lines{Name: sessionsFile}},
 	}
 }
@@ -82,16 +86,13 @@ func (r *run) poll(next func() int64) {
 		failed(err)
 		r.settingsAge, changed = info.ModTime(), true
 	}
-	failed(r.metrics.Poll(root, func(keep int) {
-		r.table.rewind(keep)
-		r.version = next()
-		r.rewound = r.version
-	}, func(line []byte, _ int64) {
-		if err := r.table.add(line); err != nil {
-			failed(fmt.Errorf("%s: line %d: %w", metricsFile, len(r.table.steps), err))
-		}
+	failed(r.pollMetrics(root, func(rewound bool) {
 		changed = true
-	}))
+		if rewound {
+			r.version = next()
+			r.rewound = r.version
+		}
+	}, failed))
 	for _, l := range []*list{&r.samples, &r.histograms, &r.sessions} {
 		grown, err := l.poll(root)
 		failed(err)
@@ -111,18 +112,67 @@ func (r *run) poll(next func() int64) {
 	}
 }
 
+// pollMetrics reads the lines of metrics.jsonl that are new: of those in its index only the marks.
+func (r *run) pollMetrics(root *os.Root, changed func(rewound bool), failed func(error)) error {
+	if r.table == nil {
+		r.table = table.New(table.Temporary)
+		r.metrics = follow.Lines{Name: metricsFile}
+		if err := r.loadIndex(root); err != nil {
+			failed(err)
+		}
+		if r.table.Lines() > 0 {
+			changed(false)
+		}
+	}
+	lost := false
+	err := r.metrics.Poll(root, func(keep int) {
+		if err := r.table.Rewind(keep); err != nil { // its blocks were cut off as well
+			lost = true
+		}
+		changed(true)
+	}, func(line []byte, offset, length int64) {
+		if lost {
+			return
+		}
+		bad, err := r.table.Add(line, offset, length)
+		if bad != nil {
+			failed(fmt.Errorf("%s: line %d: %w", metricsFile, r.table.Lines(), bad))
+		}
+		failed(err)
+		changed(false)
+	})
+	if lost {
+		failed(r.table.Close())
+		r.table = nil
+		return errors.Join(err, r.pollMetrics(root, changed, failed))
+	}
+	return err
+}
+
+// loadIndex takes what the index beside metrics.jsonl has of it.
+func (r *run) loadIndex(root *os.Root) error {
+	index, err := stranger.OpenIn(root, table.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	log, err := stranger.OpenIn(root, metricsFile)
+	if err != nil {
+		return errors.Join(err, index.Close())
+	}
+	defer log.Close()
+	r.table.Load(log, index)
+	r.metrics.Skip(r.table.Marks())
+	return nil
+}
+
 // warn replaces the warnings.
 func (r *run) warn(next func() int64, warnings []string) {
 	if strings.Join(warnings, "\n") != strings.Join(r.warnings, "\n") {
 		r.warnings, r.version = warnings, next()
 	}
-}
-
-func (r *run) lastStep() float64 {
-	if n := len(r.table.steps); n > 0 {
-		return r.table.steps[n-1]
-	}
-	return 0
 }
 
 // resumes are the steps from which processes went on, but for what a later one has taken back.
@@ -165,17 +215,19 @@ func (r *run) summary() summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := summary{
-		ID: r.id, Dir: r.dir, Version: r.version, Rewound: r.rewound, Step: r.lastStep(), Now: time.Now().UnixMilli(), Last: map[string]value{},
-		Series: append([]string{}, r.table.names...), Resumes: r.resumes(),
+		ID: r.id, Dir: r.dir, Version: r.version, Rewound: r.rewound, Now: time.Now().UnixMilli(), Last: map[string]value{},
+		Series: []string{}, Resumes: r.resumes(),
 		Samples: len(r.samples.items), Histograms: len(r.histograms.items), Warnings: append([]string{}, r.warnings...),
 		Changed: stamp(r.changed), Report: stamp(r.reportAge), Settings: stamp(r.settingsAge),
 	}
-	if n := len(r.table.time); n > 0 {
-		s.Time = r.table.time[n-1]
-	}
-	for _, name := range s.Series {
-		v, _ := r.table.last(name)
-		s.Last[name] = value(v)
+	if r.table != nil && r.table.Lines() > 0 {
+		newest := r.table.Blocks() - 1
+		_, s.Step = r.table.Range(newest, 0)
+		_, s.Time = r.table.Range(newest, 2)
+		for _, name := range r.table.Names() {
+			v, _ := r.table.Newest(name)
+			s.Series, s.Last[name] = append(s.Series, name), value(v)
+		}
 	}
 	for _, set := range r.settings {
 		if set.Key == "train.steps" {
