@@ -232,17 +232,18 @@ func (s *Stored) belowFingerprint() (string, int, error) {
 	return found, len(missing), err
 }
 
-// Doubt says why the base of adapters may not be what they were trained upon; "": it is, as is known since it was opened or is found now.
-func (s *Stored) Doubt() (string, error) {
+// Doubt says why the base of adapters may not be what they were trained upon; "": it is, as is known since it was opened or is found now. It is not
+// known where the directory says nothing of what that was.
+func (s *Stored) Doubt() (doubt string, known bool, err error) {
 	switch {
 	case s.from != nil || s.base == nil:
-		return "", nil
+		return "", true, nil
 	case s.upon == nil:
-		return fmt.Sprintf("%s: found no %s, so whether the adapters were trained upon %s is not known", s.dir, FingerprintFile, s.base.dir), nil
+		return fmt.Sprintf("%s: found no %s, so whether the adapters were trained upon %s is not known", s.dir, FingerprintFile, s.base.dir), false, nil
 	}
 	found, n, err := s.belowFingerprint()
 	if err != nil || found == s.upon.Fingerprint {
-		return "", err
+		return "", true, err
 	}
-	return fmt.Sprintf("%s has %d parameters of fingerprint %s, and the adapters of %s were trained upon %s", s.base.dir, n, found, s.dir, s.upon.Fingerprint), nil
+	return fmt.Sprintf("%s has %d parameters of fingerprint %s, and the adapters of %s were trained upon %s", s.base.dir, n, found, s.dir, s.upon.Fingerprint), true, nil
 }

@@ -1,5 +1,5 @@
 // embedding: y[i] = W[ids[i]] for the ids in rows [row0, row0+rows) of W, which this part of W holds; other rows of y are left
-// as they are. ELEMENT by element, or a vec4 an invocation. Twin: graph.Embedding.Eval.
+// as they are. ELEMENT by element, or a vec4 an invocation; W in f32 or, two to a word, in bf16. Twin: graph.Embedding.Eval.
 #import "shared/grid.wgsl"
 struct Params {
     count: u32, // ids
@@ -8,7 +8,19 @@ struct Params {
     rows: u32,
 }
 @group(0) @binding(0) var<uniform> p: Params;
+#if BF16
+#import "shared/bf16.wgsl"
+#if SCALAR
+@group(0) @binding(1) var<storage, read> weight: array<u32>;
+fn weight_at(i: u32) -> f32 { return bf16_unpack2(weight[i / 2u])[i % 2u]; }
+#else
+@group(0) @binding(1) var<storage, read> weight: array<vec2<u32>>;
+fn weight_at(i: u32) -> vec4<f32> { return bf16_unpack4(weight[i]); }
+#endif
+#else
 @group(0) @binding(1) var<storage, read> weight: array<{{ELEMENT}}>;
+fn weight_at(i: u32) -> {{ELEMENT}} { return weight[i]; }
+#endif
 @group(0) @binding(2) var<storage, read> ids: array<i32>;
 @group(0) @binding(3) var<storage, read_write> y: array<{{ELEMENT}}>;
 
@@ -20,6 +32,6 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
     }
     let row = u32(ids[i / p.width]) - p.row0; // wraps for what lies before the part
     if (row < p.rows) {
-        y[i] = weight[row * p.width + i % p.width];
+        y[i] = weight_at(row * p.width + i % p.width);
     }
 }

@@ -14,7 +14,14 @@ struct Params {
 }
 @group(0) @binding(0) var<uniform> p: Params;
 @group(0) @binding(1) var<storage, read> a: array<f32>;
+#if B_BF16
+#import "shared/bf16.wgsl"
+@group(0) @binding(2) var<storage, read> b: array<u32>;
+fn b_at(i: u32) -> f32 { return bf16_unpack2(b[i / 2u])[i % 2u]; }
+#else
 @group(0) @binding(2) var<storage, read> b: array<f32>;
+fn b_at(i: u32) -> f32 { return b[i]; }
+#endif
 @group(0) @binding(3) var<storage, read_write> c: array<f32>;
 
 @compute @workgroup_size(8, 8, 1)
@@ -42,7 +49,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 #end
 #endif
     for (var k = begin; k < end; k++) {
-        let rb = vec4<f32>(b[b_0 + k * p.bk], b[b_1 + k * p.bk], b[b_2 + k * p.bk], b[b_3 + k * p.bk]);
+        let rb = vec4<f32>(b_at(b_0 + k * p.bk), b_at(b_1 + k * p.bk), b_at(b_2 + k * p.bk), b_at(b_3 + k * p.bk));
 #for I in 0..4
         c_{{I}} += a[a_{{I}} + k * p.ak] * rb;
 #end

@@ -76,6 +76,11 @@ func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
 	}
 	defer weights.Close()
 	weights.AllowNotFinite()
+	return LoadStored(dev, dir, def, weights)
+}
+
+// LoadStored is LoadModelOn of the weights of dir, which are open and stay so.
+func LoadStored(dev *gpu.Device, dir string, def model.Definition, weights *model.Stored) (_ *Model, err error) {
 	hosts, _ := weights.Params(0)
 	dtype := buffers.F32
 	if b := weights.Base(); b != nil {

@@ -192,6 +192,9 @@ func (c *inspectCmd) describe(dir string, base *model.Base) error {
 	fmt.Printf("%s\n%s, %d parameters, context %d, vocabulary %d\n", dir, def.Kind(), model.Parameters(def), def.Context(), def.Vocab())
 	if text := model.DescribeLoRA(def); text != "" {
 		fmt.Printf("adapters: %s\n", terminal.Text(text))
+		if err := c.doubt(dir, def); err != nil {
+			return err
+		}
 	}
 	if tokens, err := setup.ModelTokens(textDir(dir, c.Base), def); err != nil {
 		fmt.Println(terminal.Text(err.Error()))
@@ -225,6 +228,18 @@ func (c *inspectCmd) describe(dir string, base *model.Base) error {
 	}
 	fmt.Printf("optimizer %s %s, numerics %s, %d updates left out; every checksum holds\n", o.Name, terminal.Text(parameters.String()), o.Options.Numerics, r.Skipped)
 	return nil
+}
+
+// doubt compares the base of exported adapters with what they were trained upon.
+func (c *inspectCmd) doubt(dir string, def model.Definition) error {
+	if !has(dir, model.FingerprintFile) {
+		return nil
+	}
+	weights, err := model.OpenWeightsOn(dir, def, c.Base)
+	if err != nil {
+		return &setup.ModelError{Err: c.advised(err)}
+	}
+	return errors.Join(tellDoubt(weights, false), weights.Close())
 }
 
 // tensors writes a line for each tensor of a file.

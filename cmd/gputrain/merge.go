@@ -63,12 +63,8 @@ func (c *mergeCmd) prepare(m *storedModel) (o model.ExportOptions, merged model.
 	if base, err = model.AdapterBase(m.dir, m.at); err != nil {
 		return o, nil, "", &setup.ModelError{Err: c.advised(err)}
 	}
-	doubt, err := m.weights.Doubt()
-	if err != nil {
-		return o, nil, "", &setup.ModelError{Err: err}
-	}
-	if doubt != "" {
-		say("gputrain: merge: warning: %s\n", doubt)
+	if err := tellDoubt(m.weights, true); err != nil {
+		return o, nil, "", err
 	}
 	o, err = c.options("merge", m.dir, base)
 	o.Like = m.weights.Below()

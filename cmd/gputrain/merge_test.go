@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +14,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/buffers/safetensors"
+	"gputrain/gpu/gputest"
 	"gputrain/model"
 )
 
@@ -89,7 +92,7 @@ func TestBaseIsDoubted(t *testing.T) {
 		return m.weights
 	}
 	doubt := func(adapter, base string) string {
-		found, err := open(adapter, base).Doubt()
+		found, _, err := open(adapter, base).Doubt()
 		require.NoError(t, err)
 		return found
 	}
@@ -121,4 +124,34 @@ func TestBaseIsDoubted(t *testing.T) {
 	}, model.ExportOptions{DType: "BF16"}))
 	assert.Contains(t, doubt(again, other), other+" has ")
 	assert.Contains(t, doubt(again, other), "and the adapters of "+again+" were trained upon "+fingerprint)
+
+	gputest.Device(t)
+	for name, run := range map[string]func(of, base string) error{
+		"sample, chat, eval": func(of, base string) error {
+			_, release, err := (&modelFlags{Model: of, baseFlag: baseFlag{Base: base}}).open(t.Context())
+			if err == nil {
+				release()
+			}
+			return err
+		},
+		"inspect": func(of, base string) error { return (&inspectCmd{Path: of, baseFlag: baseFlag{Base: base}}).Run() },
+		"merge": func(of, base string) error {
+			to := writeFlags{To: filepath.Join(t.TempDir(), "merged"), DType: "auto", ShardSize: "5GB"}
+			return (&mergeCmd{Model: of, baseFlag: baseFlag{Base: base}, writeFlags: to}).Run(t.Context())
+		},
+	} {
+		said := func(of, base string) string {
+			var out bytes.Buffer
+			was := told
+			told = &out
+			defer func() { told = was }()
+			require.NoError(t, run(of, base), name)
+			return out.String()
+		}
+		assert.Contains(t, said(again, other), "gputrain: warning: "+other+" has ", name)
+		assert.NotContains(t, said(again, base), "warning", name)
+		require.NoError(t, os.Remove(filepath.Join(adapter, model.BaseFile)))
+		assert.Equal(t, name == "merge", strings.Contains(said(adapter, base), "is not known"), name)
+		require.NoError(t, os.WriteFile(filepath.Join(adapter, model.BaseFile), text, 0o666))
+	}
 }

@@ -85,6 +85,18 @@ func (f baseFlag) open(from string) (_ *storedModel, err error) {
 	return s, nil
 }
 
+// tellDoubt warns where the base of adapters is not what they were trained upon, and with unknown where nothing tells.
+func tellDoubt(weights *model.Stored, unknown bool) error {
+	doubt, known, err := weights.Doubt()
+	if err != nil {
+		return &setup.ModelError{Err: err}
+	}
+	if doubt != "" && (known || unknown) {
+		say("gputrain: warning: %s\n", doubt)
+	}
+	return nil
+}
+
 // export writes a model of these weights, and says which of them are not finite. It closes them.
 func (s *storedModel) export(to string, def model.Definition, read func(path string) ([]float32, error), o model.ExportOptions) error {
 	err := model.Export(to, def, read, o)
@@ -125,22 +137,21 @@ func tellNotFinite(found []*model.NotFiniteError) {
 	say("gputrain: %v%s: gputrain inspect counts them\n", found[0], more)
 }
 
-// open finds the model's directory, which stays there until release, and puts the model on its adapter.
+// open opens the model's files, whose directory stays there until release, and puts the model on its adapter.
 func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), err error) {
-	dir, unhold, err := setup.HoldModel(f.Model, told)
+	s, err := f.baseFlag.open(f.Model)
 	if err != nil {
 		return nil, nil, err
 	}
+	defer s.weights.Close()
 	defer func() {
 		if err != nil {
-			unhold()
+			s.release()
 		}
 	}()
-	base, leave, err := f.baseFlag.dir()
-	if err != nil {
+	if err := tellDoubt(s.weights, false); err != nil {
 		return nil, nil, err
 	}
-	defer leave() // its parameters are on the device by then
 	adapter, err := selectAdapter(f.Adapter)
 	if err != nil {
 		return nil, nil, err
@@ -149,14 +160,14 @@ func (f *modelFlags) open(ctx context.Context) (m *openedModel, release func(), 
 	if err != nil {
 		return nil, nil, err
 	}
-	loaded, err := state.LoadModelOn(dev, dir, base)
+	loaded, err := state.LoadStored(dev, s.dir, s.def, s.weights)
 	if err != nil {
 		dev.Release()
-		return nil, nil, f.advised(err)
+		return nil, nil, err
 	}
 	tellNotFinite(loaded.NotFinite())
-	f.tokens, f.unspoken = setup.ModelTokens(textDir(dir, base), loaded.Definition())
-	return &openedModel{loaded, drawnDir(dir, base)}, func() { loaded.Release(); dev.Release(); unhold() }, nil
+	f.tokens, f.unspoken = setup.ModelTokens(textDir(s.dir, s.at), s.def)
+	return &openedModel{loaded, drawnDir(s.dir, s.at)}, func() { loaded.Release(); dev.Release(); s.release() }, nil
 }
 
 // textDir is the directory with a model's tokenizer: that of the base where one of adapters has none.

@@ -26,6 +26,7 @@ type optimizersCmd struct {
 type optimizerLine struct {
 	optim.Description
 	StateOf    []shapedState `json:"state_of"`
+	Rate       float64       `json:"learning_rate"` // to begin with for a new model
 	countedFor string        // the shapes that the cost is of
 }
 
@@ -69,7 +70,7 @@ func optimizerLines(names []string) (all []optimizerLine, err error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, optimizerLine{d, states, o.CountedFor})
+		all = append(all, optimizerLine{d, states, o.Rate, o.CountedFor})
 	}
 	return all, nil
 }
@@ -152,7 +153,7 @@ func optimizerTemplate(d optimizerLine) error {
 	if d.countedFor != "" {
 		of = ", of " + d.countedFor
 	}
-	fmt.Printf("# %s\n# %g bytes of traffic, %g operations a parameter and update%s\n", d.Doc, d.Cost.TrafficBytes, d.Cost.FLOPs, of)
+	fmt.Printf("# %s\n# %g is a learning rate to begin with for a new model\n# %g bytes of traffic, %g operations a parameter and update%s\n", d.Doc, d.Rate, d.Cost.TrafficBytes, d.Cost.FLOPs, of)
 	for _, s := range d.StateOf {
 		fmt.Printf("# %.4g bytes of state a parameter of %s, %.4g of device memory\n", s.Saved, s.Of, s.Device)
 	}

@@ -144,3 +144,25 @@ func TestSizes(t *testing.T) {
 		})
 	}
 }
+
+// A base in fewer bits never takes more: what reads it reads it as it is kept, on cards and on processors, whatever is computed again. The copies
+// of maxima that nested ones need are those of a matrix or a few at a time: a model of a few layers would not make up for them.
+func TestBaseSizes(t *testing.T) {
+	gputest.Adapters(t)
+	small := realSize{config: llamaShape("llama", "LlamaForCausalLM", 8, 128, 4, 2, 32, 512, 1024, 1024, true), stored: "BF16"}
+	for i, s := range []realSize{small, realSizes[3]} {
+		from := sparseModel(t, s)
+		for _, on := range [][2]string{{"64GiB", "auto"}, {"", "auto"}, {"", "off"}} {
+			var last []plannedChoice
+			for _, base := range []string{"f32", "bf16", "nf4", "nf4-nested"} {
+				p := plannedWith(t, on[0], "device.texels="+on[1], "model.from="+from, "model.base="+base, "lora.rank=16", "model.context=1024", "train.batch=1", "data.text=absent.txt")
+				for j, c := range last {
+					assert.LessOrEqual(t, p.Choices[j].Planned, c.Planned, "%d %v: %s, %s", i, on, base, c.Recompute)
+					assert.LessOrEqual(t, p.Choices[j].Activations, c.Activations+8<<20, "%d %v: %s, %s: f32 copies of small matrices alone", i, on, base, c.Recompute)
+				}
+				last = p.Choices
+			}
+			require.Len(t, last, 3)
+		}
+	}
+}

@@ -244,6 +244,7 @@ func wanted(cfg *runfile.Config) (w tuning.Wanted) {
 		"train.recompute":         func() { w.Recompute = cfg.Train.Recompute },
 		"data.epochs":             func() { w.Epochs = cfg.Data.Epochs },
 		"train.steps":             func() { w.Steps = cfg.Train.Steps },
+		"optimizer.name":          func() { w.Optimizer = cfg.Optimizer.Name },
 		"optimizer.learning_rate": func() { w.Rate = cfg.Optimizer.LearningRate },
 	} {
 		if given(key) {

@@ -131,18 +131,20 @@ func TestTuneByTheLastAnswers(t *testing.T) {
 	}
 }
 
-// Steps that the user sets take the place of epochs.
+// Steps that the user sets take the place of epochs, and an optimizer that of AdamW, with its rate.
 func TestTuneForSteps(t *testing.T) {
 	t.Setenv("GPUTRAIN_CACHE", t.TempDir())
 	gputest.Device(t)
 	dir, other := filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "other.jinja")
 	require.NoError(t, os.WriteFile(other, []byte("{% for m in messages %}{{ m.content + '<end>' }}{% endfor %}"), 0o666))
-	require.NoError(t, (&tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, Set: []string{"train.steps=2", "data.template=" + other}, RunDir: dir, Progress: "none"}).Run(t.Context()))
+	require.NoError(t, (&tuneCmd{Model: speaker(t), Data: []string{chatsFile(t, 30)}, Set: []string{"train.steps=2", "data.template=" + other, "optimizer.name=lion"}, RunDir: dir, Progress: "none"}).Run(t.Context()))
 	cfg := runfile.New()
 	require.NoError(t, cfg.File(filepath.Join(dir, tuneFile)))
 	assert.Equal(t, []any{int64(2), 0, int64(1)}, []any{cfg.Train.Steps, cfg.Data.Epochs, cfg.Train.EvalEvery})
 	assert.DirExists(t, filepath.Join(dir, "checkpoints", "step-00000002"))
 	require.NoError(t, (&evalCmd{modelFlags: modelFlags{Model: dir}, Batch: 8}).Run(t.Context()), "by the template that the run names, which its checkpoints have under another name")
+	assert.Equal(t, "lion", cfg.Optimizer.Name)
+	assert.InDelta(t, 9e-4, cfg.Optimizer.LearningRate, 1e-12, "a fifth of 2e-4 sqrt(4096/8), as 0.0003 is of 0.0015")
 }
 
 // A run that was tuned goes on with what was chosen, and not with another model or other conversations.

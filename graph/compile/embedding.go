@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"gputrain/buffers"
 	"gputrain/graph"
 	"gputrain/shaders"
 )
@@ -44,12 +45,18 @@ func lowerEmbedding(c *Compiler, n *graph.Node) {
 		return
 	}
 	kind, units := rowElement(w.width())
-	k := c.kernel("embedding", "", shaders.Variant{Constants: map[string]string{"ELEMENT": kind}})
 	for _, p := range w.Parts {
+		rows, suffix, packed := p.Span, "", p.Span.kept() == buffers.BF16
+		if packed {
+			rows, suffix = rows.stored()[0], "_bf16"
+		}
+		k := c.kernel("embedding", suffix, shaders.Variant{
+			Constants: map[string]string{"ELEMENT": kind}, Flags: map[string]bool{"BF16": packed, "SCALAR": kind == "f32"},
+		})
 		c.rowwise(append(c.rowOperands("ids", n.Inputs[1]), c.rowOperands("y", n.Outputs[0])...), func(share func(int) int, spans []Span) {
 			count := share(ids.elements())
 			c.Dispatch(k, c.Linear(count*units), embeddingParams{Count: uint32(count), Width: uint32(units), Row0: uint32(p.Row), Rows: uint32(p.Rows)},
-				append([]Span{p.Span}, spans...)...)
+				append([]Span{rows}, spans...)...)
 		})
 	}
 }

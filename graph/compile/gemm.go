@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strconv"
 
+	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/shaders"
 )
@@ -364,7 +365,14 @@ func registerTile(g gemm, lanes int) gemmVariant {
 // kernel specialises the variant's kernel to the form of g, whose spans come with it.
 func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 	if v.file == "matmul_scalar" {
-		return c.kernel(v.file, "", shaders.Variant{Flags: map[string]bool{"ACCUMULATE": g.accumulate, "CONTINUE": g.continues}}), []Span{g.a.span, g.b.span, g.c.span}
+		suffix, b := "", g.b.span
+		packed := g.b.kept() == buffers.BF16 // of nf4 it reads a copy
+		if packed {
+			suffix, b = "_bf16", b.stored()[0]
+		}
+		return c.kernel(v.file, suffix, shaders.Variant{Flags: map[string]bool{
+			"ACCUMULATE": g.accumulate, "CONTINUE": g.continues, "B_BF16": packed,
+		}}), []Span{g.a.span, b, g.c.span}
 	}
 	form := []byte("_nn")
 	variant := shaders.Variant{Constants: map[string]string{}, Flags: map[string]bool{

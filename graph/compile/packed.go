@@ -10,15 +10,24 @@ import (
 	"gputrain/shaders"
 )
 
-// A product reads a param that is kept in bf16 or nf4 as it is kept, as its operand B. Lowering takes spans of such a param
-// for f32; the spans that a product binds are those of what is there. All other readers get copies: see narrow.go.
+// A product reads a param that is kept in bf16 or nf4 as it is kept, as its operand B, and an embedding one in bf16. Lowering
+// takes spans of such a param for f32; the spans that these bind are those of what is there. All other readers get copies: see
+// narrow.go.
 
-// kept is the type that the elements of an operand have in their slab.
-func (o operand) kept() buffers.DType {
-	if o.copied || o.span.st == nil || o.span.st.narrow == nil {
+// kept is the type that elements have in their slab.
+func (s Span) kept() buffers.DType {
+	if s.st == nil || s.st.narrow == nil {
 		return buffers.F32
 	}
-	return o.span.st.kept
+	return s.st.kept
+}
+
+// kept is the type in which a product reads the elements of an operand.
+func (o operand) kept() buffers.DType {
+	if o.copied {
+		return buffers.F32
+	}
+	return o.span.kept()
 }
 
 // stored are the spans of a part of a param as it is kept: of its elements, and in nf4 of the maxima of its blocks: where these

@@ -12,13 +12,13 @@ import (
 	"gputrain/graph"
 )
 
-// keptChecks compare products of a matrix that is kept in bf16 or nf4 with those of its numbers in float64: rows of whole blocks, which have a loop of
-// their own, blocks across rows, and one row.
+// keptChecks compare products and rows of a matrix that is kept in bf16 or nf4 with those of its numbers in float64: rows of whole blocks, which have a
+// loop of their own, blocks across rows, one row, and sides that are no multiples of four.
 func keptChecks() (out []gpu.Check) {
 	for _, kept := range []buffers.DType{buffers.BF16, buffers.NF4, buffers.NF4Nested} {
 		out = append(out, gpu.Check{Name: fmt.Sprintf("graph products of %v", kept), Run: func(ctx context.Context, d *gpu.Device) (gpu.Result, error) {
 			result := gpu.Result{Tolerance: 256.0 / (1 << 23)}
-			for _, s := range [][3]int{{70, 192, 192}, {33, 132, 68}, {1, 64, 260}} {
+			for _, s := range [][3]int{{70, 192, 192}, {33, 132, 68}, {1, 64, 260}, {9, 35, 13}} {
 				if err := checkKept(ctx, d, kept, s, &result); err != nil {
 					return result, err
 				}
@@ -47,13 +47,15 @@ func checkKept(ctx context.Context, d *gpu.Device, kept buffers.DType, s [3]int,
 	}
 	g := graph.New()
 	x, dy, weights := checkedInput(g, "x", s[0], s[2]), checkedInput(g, "dy", s[0], s[1]), g.Param(path, s[1:]...)
-	values := []*graph.Value{g.MatMul(x, weights, false, true), g.MatMul(dy, weights, false, false)}
-	p, err := New(ctx, d, g, Options{Label: "check", Beside: []*buffers.Tree{tree}, Targets: []Target{{Name: "0", Value: values[0]}, {Name: "1", Value: values[1]}}})
+	values := []*graph.Value{g.MatMul(x, weights, false, true), g.MatMul(dy, weights, false, false), g.Embedding(weights, checkedInts(g, "ids", 2, 11))}
+	p, err := New(ctx, d, g, Options{Label: "check", Beside: []*buffers.Tree{tree}, Targets: []Target{
+		{Name: "0", Value: values[0]}, {Name: "1", Value: values[1]}, {Name: "2", Value: values[2]},
+	}})
 	if err != nil {
 		return err
 	}
 	defer p.Release()
-	feeds := (Check{}).feeds(g)
+	feeds := (Check{Below: s[1]}).feeds(g)
 	for name, typ := range p.Inputs() {
 		if err := p.writeArray(name, typ.DType, feeds[name]); err != nil {
 			return err

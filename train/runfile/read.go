@@ -11,8 +11,9 @@ import (
 )
 
 // A model that was read is tuned at a part of the rate that its optimizer has for new models: 1/30 for all of it, 5e-5 with AdamW, and 1/10 for adapters,
-// which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4.
-const ofWhole, ofAdapters = 30, 10
+// which are new themselves: 1.5e-4. Published models are tuned at 1e-5 to 5e-5, adapters at 1e-4 to 3e-4. Preferences, which a model is to learn without
+// leaving what it is, take a tenth of that: DPO of adapters is published at 5e-6 to 5e-5.
+const ofWhole, ofAdapters, ofPreferences = 30, 10, 10
 
 // Keys whose defaults are others for a model that was read.
 const (
@@ -35,13 +36,16 @@ func (c *Config) layRead() {
 	if err != nil || !c.Origin(rateKey).IsDefault() { // Validate tells of a name that is none
 		return
 	}
-	part, what := ofWhole, "model that was read"
+	part, what := ofWhole, "a model that was read"
 	if c.LoRA.On() {
-		part, what = ofAdapters, "model with adapters"
+		part, what = ofAdapters, "a model with adapters"
+	}
+	if c.Preference.On() {
+		part, what = part*ofPreferences, "preferences of "+what
 	}
 	built := cmp.Or(row.Rate, Default().Optimizer.LearningRate)
 	c.Optimizer.LearningRate = decimal(built/float64(part), 2)
-	c.origin[rateKey] = Origin(fmt.Sprintf("%s: 1/%d of %s's %g, for a %s", byDefault, part, row.Name, built, what))
+	c.origin[rateKey] = Origin(fmt.Sprintf("%s: 1/%d of %s's %g, for %s", byDefault, part, row.Name, built, what))
 }
 
 // decimal is a number as so many digits say it: a tenth of 0.0015 is 0.00015, which the product of the floats is not.

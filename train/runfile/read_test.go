@@ -63,6 +63,9 @@ func TestRateOfReadModels(t *testing.T) {
 		{[]string{"model.from=m", "optimizer.name=lion"}, 1e-5, "default: 1/30 of lion's 0.0003, for a model that was read"},
 		{[]string{"model.from=m", "optimizer.name=sgd"}, 0.0033, "default: 1/30 of sgd's 0.1, for a model that was read"},
 		{[]string{"model.from=m", "lora.rank=8"}, 1.5e-4, "default: 1/10 of adamw's 0.0015, for a model with adapters"},
+		{[]string{"model.from=m", "lora.rank=8", "preference.loss=sigmoid", "data.jsonl=[p]"}, 1.5e-5, "default: 1/100 of adamw's 0.0015, for preferences of a model with adapters"},
+		{[]string{"model.from=m", "preference.loss=orpo", "data.jsonl=[p]", "optimizer.name=lion"}, 1e-6, "default: 1/300 of lion's 0.0003, for preferences of a model that was read"},
+		{[]string{"model.from=m", "lora.rank=8", "preference.loss=none"}, 1.5e-4, "default: 1/10 of adamw's 0.0015, for a model with adapters"},
 		{[]string{"model.from=m", "optimizer.learning_rate=0.0015"}, 0.0015, "--set"},
 	} {
 		found, from := rate(c.sets...)

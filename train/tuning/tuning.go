@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"gputrain/gpu"
+	"gputrain/optim"
 )
 
 // Facts are what the choice is made from.
@@ -47,6 +48,7 @@ type Machine struct {
 type Wanted struct {
 	Rank, Context, Batch, Accumulate, Epochs int
 	Base, Recompute, From                    string // From: adapters that are there
+	Optimizer                                string // "": AdamW
 	Target                                   []string
 	Rate                                     float64
 	Steps                                    int64 // in place of Epochs
@@ -61,6 +63,7 @@ type Recipe struct {
 	Batch      int
 	Accumulate int
 	Recompute  string
+	Optimizer  string
 	Rate       float64
 	Epochs     int   // 0: the user has said Steps
 	Steps      int64 // estimated from Epochs, until Last
@@ -128,7 +131,7 @@ func (f Facts) recipes() (all []Recipe) {
 			continue
 		}
 		for _, base := range f.bases() {
-			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Rate: f.rate(), Answer: min(f.Machine.mostAnswer(), max(16, 2*f.Answer))}
+			r := Recipe{facts: f, Base: base, Context: context, Rank: f.rank(), Optimizer: f.optimizer(), Rate: f.rate(), Answer: min(f.Machine.mostAnswer(), max(16, 2*f.Answer))}
 			rows := cmp.Or(f.Wanted.Batch, r.rowsAnUpdate())
 			for _, r.Recompute = range recomputes(f.Wanted.Recompute) {
 				for _, r.Batch = range batches(rows, f.Wanted.Batch > 0, f.Machine.mostTokens()/context) {
@@ -229,12 +232,25 @@ func (f Facts) rank() int {
 	return min(r, f.Model.Side)
 }
 
-// rate is 2e-4 for models 4,096 wide, and higher for narrower ones by the root: adapters take ten times the rate of whole models. It has one digit.
+// adamw is the optimizer whose rate is known for models of any width.
+const adamw = "adamw"
+
+// optimizer is AdamW, or what the user names.
+func (f Facts) optimizer() string { return cmp.Or(f.Wanted.Optimizer, adamw) }
+
+// ofAdamW is what an optimizer's rate for new models is of AdamW's; 1 where it has none of its own.
+func ofAdamW(name string) float64 {
+	of, _ := optim.Find(name) // an unknown name is told of where the run file is read
+	than, _ := optim.Find(adamw)
+	return cmp.Or(of.Rate, than.Rate) / than.Rate
+}
+
+// rate is 2e-4 for AdamW and models 4,096 wide, and higher for narrower ones by the root: adapters take ten times the rate of whole models. It has one digit.
 func (f Facts) rate() float64 {
 	if f.Wanted.Rate > 0 {
 		return f.Wanted.Rate
 	}
-	v := 2e-4 * math.Sqrt(4096/float64(max(f.Model.Width, 1)))
+	v := 2e-4 * math.Sqrt(4096/float64(max(f.Model.Width, 1))) * ofAdamW(f.optimizer())
 	digit := math.Pow(10, math.Floor(math.Log10(v)))
 	return math.Round(v/digit) * digit
 }

@@ -3,6 +3,7 @@ package tuning
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -134,6 +135,13 @@ func TestChoicesOfData(t *testing.T) {
 		assert.Equal(t, 256, r.Context)
 		assert.Less(t, r.Warmup, r.Steps)
 		assert.GreaterOrEqual(t, r.Steps/r.Every, int64(8), "about ten evaluations")
+	}
+	for name, rate := range map[string]float64{"adamw": 4e-4, "lion": 8e-5, "sgd": 3e-2} {
+		r := of(chats(2000, 50, 200), Wanted{Optimizer: name})
+		assert.InDelta(t, rate, r.Rate, 1e-12, "4e-4 as 0.0015 is to the rate of %s", name)
+		assert.Equal(t, name == "adamw", !strings.Contains(r.Choices()[4].Text, "with "+name), "%s", r.Choices()[4].Text)
+		assert.LessOrEqual(t, len(r.Choices()[4].Text), 120)
+		assert.Contains(t, r.Choices()[4].Keys, key("optimizer.name", name))
 	}
 	outlier := of(append(chats(1000, 50, 200), 30_000), Wanted{})
 	assert.Equal(t, 256, outlier.Context, "one that is far longer than all others does not decide")

@@ -37,8 +37,8 @@ func (r Recipe) Choices() []Choice {
 		{fmt.Sprintf("batch      %d x %d windows, about %d conversations an update; %s", r.Batch, r.Accumulate, r.conversations(), again[r.Recompute]), []Key{
 			key("train.batch", r.Batch), key("train.accumulate", r.Accumulate), key("train.recompute", r.Recompute),
 		}},
-		{fmt.Sprintf("rate       %.2g down to %.2g, as suits adapters on a model %d wide", r.Rate, r.RateEnd(), f.Model.Width), []Key{
-			key("optimizer.name", "adamw"), key("optimizer.learning_rate", r.Rate), {"optimizer.schedule", fmt.Sprintf(
+		{fmt.Sprintf("rate       %.2g down to %.2g, %s", r.Rate, r.RateEnd(), r.whyRate()), []Key{
+			key("optimizer.name", r.Optimizer), key("optimizer.learning_rate", r.Rate), {"optimizer.schedule", fmt.Sprintf(
 				"{type: cosine, warmup_steps: %d, learning_rate_end: %.3g}", r.Warmup, r.RateEnd())}, key("optimizer.weight_decay", 0),
 		}},
 		r.length(),
@@ -46,6 +46,18 @@ func (r Recipe) Choices() []Choice {
 			key("train.eval_every", r.Every), key("train.save_every", r.Every), key("train.sample_tokens", r.Answer), key("train.temperature", 0),
 		}},
 	}
+}
+
+// whyRate says what the rate suits.
+func (r Recipe) whyRate() string {
+	if r.facts.Wanted.Rate > 0 {
+		return "as wanted"
+	}
+	why := fmt.Sprintf("as suits adapters on a model %d wide", r.facts.Model.Width)
+	if r.Optimizer != adamw {
+		why += fmt.Sprintf(" with %s: %.2g x adamw's, as for new models", r.Optimizer, ofAdamW(r.Optimizer))
+	}
+	return why
 }
 
 // length says how long it trains.
