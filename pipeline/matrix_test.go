@@ -137,7 +137,7 @@ func TestMatrixMeetsEachTwo(t *testing.T) {
 // deep is a GPT-2 of eight units with a tied head: enough for four stages of two parts.
 func deep(t testing.TB) model.Definition {
 	t.Helper()
-	def, err := model.NewGPT2(model.GPT2Config{Layers: 6, Heads: 1, Width: 8, Vocab: tinyVocab, Context: 4})
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 6, Heads: 2, Width: 8, Vocab: tinyVocab, Context: 4})
 	require.NoError(t, err)
 	return def
 }

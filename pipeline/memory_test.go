@@ -143,7 +143,7 @@ func TestPlanIsWhatIsTaken(t *testing.T) {
 // Logits may be larger than any parameter of the stage that makes them.
 func TestPlanHasRoomForReadingLogits(t *testing.T) {
 	const vocab = 17000
-	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 1, Width: 4, Vocab: vocab, Context: 2})
+	def, err := model.NewGPT2(model.GPT2Config{Layers: 2, Heads: 2, Width: 8, Vocab: vocab, Context: 4})
 	require.NoError(t, err)
 	c := order(t, steep(def, "sgd", `{}`, 1, 1), schedule.GPipe, 2)
 	c.State.Sampling = true

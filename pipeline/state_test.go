@@ -20,7 +20,7 @@ import (
 	"gputrain/state"
 )
 
-const tinyLayers, tinyVocab, tinySequence = 4, 29, 12
+const tinyLayers, tinyVocab, tinySequence = 4, 29, 16
 
 // tiny is a GPT-2 whose head is its embedding.
 func tiny(t testing.TB) model.Definition {

@@ -167,7 +167,7 @@ func (p *process) running() bool {
 // until waits for something to become true while the process runs, and says whether it did before the process ended.
 func (p *process) until(t *testing.T, what string, is func() bool) bool {
 	t.Helper()
-	for deadline := time.Now().Add(patience); p.running(); time.Sleep(200 * time.Microsecond) {
+	for deadline := time.Now().Add(patience); p.running(); time.Sleep(time.Millisecond) {
 		if is() {
 			return true
 		}

@@ -67,7 +67,7 @@ func TestPipelinesWithoutTheirAdapters(t *testing.T) {
 		t.Skip("skipped, needs two adapters: one to lose")
 	}
 	last := strconv.Itoa(all - 1)
-	short := []string{"train.steps=6", "train.save_every=3", "pipeline.stages=2"}
+	short := []string{"train.steps=6", "train.save_every=3", "train.sample_tokens=0", "pipeline.stages=2"}
 	ok(t, p.staged("run", append(short, "pipeline.adapters=["+last+"]")...))
 	removeCheckpoint(t, p.path("run"), 6)
 	// The driver of the first adapters is away, the others move up.

@@ -100,8 +100,11 @@ func TestRunsGoOnAfterALostStage(t *testing.T) {
 // A long run in three stages holds no more at its end than after its first tenth.
 func TestSoakPipelineIsFlat(t *testing.T) {
 	total := int64(300)
-	if soak() {
+	switch {
+	case soak():
 		total = 2000
+	case testing.Short():
+		total = 150
 	}
 	p := newPlace(t)
 	c := stagedRun(t, p, "run", total)

@@ -89,7 +89,7 @@ func readBy(t *testing.T) (in *os.File, leave func()) {
 func TestSecondSignalLeavesAtOnce(t *testing.T) {
 	p := newPlace(t)
 	// A step that takes much longer than a process takes to end.
-	run := p.train("run", "--set", "train.accumulate=200").start(t)
+	run := p.train("run", "--set", "train.accumulate=100").start(t)
 	// The metrics of a step are read while the next one is under way.
 	run.until(t, "a step", func() bool { return lastStep(t, p.path("run")) > 0 })
 	step := time.Duration(metricsOf(t, p.path("run"))[0]["step_ms"].(float64) * float64(time.Millisecond))

@@ -50,12 +50,15 @@ func footprintOf(t *testing.T, devices ...*gpu.Device) footprint {
 	return f
 }
 
-// A long run holds no more at its end than after its first tenth: 20,000 steps in the long form, 500 in the short one, with evaluation,
+// A long run holds no more at its end than after its first tenth: 20,000 steps in the long form, otherwise 500, with -short 300, with evaluation,
 // samples, histograms, event files, spike guards, accumulation and dropout, and checkpoints that are written beside the steps and rotated.
 func TestSoakMemoryIsFlat(t *testing.T) {
 	total := int64(500)
-	if soak() {
+	switch {
+	case soak():
 		total = 20_000
+	case testing.Short():
+		total = 300
 	}
 	p := newPlace(t)
 	corpus, err := data.Open(t.Context(), data.Config{Text: []string{p.path("text.txt")}, Validation: 0.1, Context: 16})
