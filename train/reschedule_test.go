@@ -131,6 +131,28 @@ func TestReschedule(t *testing.T) {
 	})
 }
 
+// One change alone is decided and recorded too.
+func TestRescheduleOfTheRateAlone(t *testing.T) {
+	dev, dir := gputest.Device(t), t.TempDir()
+	ctx, hook := stopAt(StepBegin, 3)
+	for _, rate := range []float64{1e-2, 2e-2} {
+		c := scheduled(t, dir, 4, optim.ScheduleConfig{Type: "constant", LearningRate: rate})
+		c.Reschedule = rate == 2e-2
+		if !c.Reschedule {
+			c.Hooks = []Hook{hook}
+		}
+		_, err := Run(ctx, dev, c)
+		if ctx = t.Context(); !c.Reschedule {
+			require.ErrorIs(t, err, ErrStopped)
+			continue
+		}
+		require.NoError(t, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, runFile))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "rescheduled at step 3: optimizer.options.schedule.learning_rate 0.01 -> 0.02\n")
+}
+
 func TestRescheduleNeedsARun(t *testing.T) {
 	dev, dir := gputest.Device(t), t.TempDir()
 	c := scheduled(t, dir, 6, optim.ScheduleConfig{Type: "linear", LearningRate: 6e-3})
