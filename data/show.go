@@ -60,7 +60,7 @@ func shown(count int, show func(i int) (Shown, error)) (all []Shown, err error) 
 
 // first are the first documents, so many or all.
 func (d *Documents) first(count int) (all []span, err error) {
-	if count == 0 {
+	if count == 0 || d.tokens == nil {
 		return nil, nil
 	}
 	err = d.each(d.later(), func(_ int, s span) (bool, error) {

@@ -77,11 +77,6 @@ func NewPlan(leaves []Leaf, c Config) (*Plan, error) {
 	slices.SortFunc(leaves, func(a, b Leaf) int { return strings.Compare(a.Path, b.Path) })
 	p := &Plan{Config: c}
 	elements := 0
-	for _, leaf := range leaves {
-		m := merge(leaf, c.MaxSizeDense)
-		elements += m.Batch * m.Rows * m.Cols
-	}
-	p.Blocks = make([]Block, 0, elements/(c.BlockSize*c.BlockSize)+4*len(leaves)) // a large model has very many, and most are whole
 	for i, leaf := range leaves {
 		if i > 0 && leaf.Path == leaves[i-1].Path {
 			return nil, fmt.Errorf("kron: plan: leaf %q: given twice", leaf.Path)
@@ -90,16 +85,21 @@ func NewPlan(leaves []Leaf, c Config) (*Plan, error) {
 			return nil, fmt.Errorf("kron: plan: leaf %q: scanned, but a scalar has no axis to scan", leaf.Path)
 		}
 		m := merge(leaf, c.MaxSizeDense)
+		p.Leaves = append(p.Leaves, m)
+		elements += m.Batch * m.Rows * m.Cols
+	}
+	p.Blocks = make([]Block, 0, elements/(c.BlockSize*c.BlockSize)+4*len(leaves)) // a large model has very many, and most are whole
+	for i, m := range p.Leaves {
 		m.Index, m.First = i, len(p.Blocks)
 		p.cut(m)
-		if leaf.Frozen {
+		if leaves[i].Frozen {
 			p.Blocks, m.Kind = p.Blocks[:m.First], Empty
 		}
 		m.Blocks = len(p.Blocks) - m.First
 		if m.Kind == Dense {
 			p.dense += m.Blocks
 		}
-		p.Leaves = append(p.Leaves, m)
+		p.Leaves[i] = m
 	}
 	return p, nil
 }
