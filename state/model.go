@@ -56,21 +56,18 @@ func borrowing(def model.Definition, params, frozen *buffers.Tree, window int) *
 	return &Model{Reader: Reader{forward: p, vocab: def.Vocab(), window: window}, passes: p, borrowed: true}
 }
 
-// LoadModel reads any directory in the Hugging Face layout, such as a checkpoint, also where weights are not finite: NotFinite names them. It first compares the files with the manifest, where
-// there is one.
-func LoadModel(dev *gpu.Device, dir string) (*Model, error) { return LoadModelOn(dev, dir, "") }
-
-// LoadModelOn is LoadModel of a directory whose model.Base is in another place than it says: in at. "": where it says. What a run had from its base is kept in
-// the type in which that run kept it, so that the model computes what the run did.
-func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
+// LoadModel reads any directory in the Hugging Face layout, such as a checkpoint, also where weights are not finite: NotFinite names them. It first compares the
+// files with the manifest, where there is one. What a run had from its base is kept in the type in which that run kept it, so that the model computes what the
+// run did.
+func LoadModel(dev *gpu.Device, dir string) (*Model, error) {
 	if err := checkpoint.VerifyModel(checkpoint.OS, dir); err != nil {
 		return nil, err
 	}
-	def, err := model.ReadConfigOn(dir, at)
+	def, err := model.ReadConfig(dir)
 	if err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
-	weights, err := model.OpenWeightsOn(dir, def, at)
+	weights, err := model.OpenWeightsOn(dir, def, "")
 	if err != nil {
 		return nil, loadError(dir, "%w", err)
 	}
@@ -79,7 +76,7 @@ func LoadModelOn(dev *gpu.Device, dir, at string) (*Model, error) {
 	return LoadStored(dev, dir, def, weights)
 }
 
-// LoadStored is LoadModelOn of the weights of dir, which are open and stay so.
+// LoadStored is LoadModel of the weights of dir, which are open and stay so.
 func LoadStored(dev *gpu.Device, dir string, def model.Definition, weights *model.Stored) (_ *Model, err error) {
 	hosts, _ := weights.Params(0)
 	dtype := buffers.F32

@@ -29,14 +29,10 @@ type index struct {
 	end int64 // of the log
 }
 
-// openLines opens a line log to go on after a step: later lines, and what a kill has cut short, are cut off, so that the finished file is that
-// of a run that was never interrupted. What is cut off goes into a file beside it.
-func openLines(dir *runDir, path string, step int64) (*lineLog, error) {
-	return openIndexed(dir, path, "", step)
-}
-
-// openIndexed is openLines of a log with an index: of what that has only its last line is read.
-func openIndexed(dir *runDir, path, indexPath string, step int64) (_ *lineLog, err error) {
+// openLines opens a line log to resume after a step: later lines, and a line that a kill has cut short, are cut off, so that the finished file is
+// equal to the file of a run that was never interrupted. What is cut off goes into a file beside it. Of the lines that an index has, only the last is read;
+// "": there is no index.
+func openLines(dir *runDir, path, indexPath string, step int64) (_ *lineLog, err error) {
 	if err := dir.check(); err != nil {
 		return nil, err
 	}

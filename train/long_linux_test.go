@@ -55,7 +55,7 @@ func TestLongRunReadsTheEndAlone(t *testing.T) {
 	require.NoError(t, f.Close())
 
 	open := func(step int64) *lineLog {
-		l, err := openIndexed(nil, path, index, step)
+		l, err := openLines(nil, path, index, step)
 		require.NoError(t, err)
 		require.NoError(t, l.close())
 		return l

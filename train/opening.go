@@ -334,7 +334,7 @@ func (t *opening) openHistograms(ctx context.Context) (err error) {
 
 // openLog rewinds a log to the state's step, and says what is damaged in it.
 func (t *opening) openLog(name, index string) (*lineLog, error) {
-	l, err := openIndexed(t.dir, t.dir.join(name), index, t.state.Step())
+	l, err := openLines(t.dir, t.dir.join(name), index, t.state.Step())
 	if err == nil && l.damaged > 0 {
 		t.say("warning: %s: %d lines cannot be read and are passed over", name, l.damaged)
 	}
