@@ -35,8 +35,8 @@ func PlanHost(devices []*gpu.Device, memory []MemoryPlan, copied uint64) HostPla
 	return h
 }
 
-// CopyFits tells whether there is room for a copy of a checkpoint.
-func (h HostPlan) CopyFits() bool { return h.Copy <= h.Free }
+// Copies tells whether training goes on while a checkpoint is written: async asks for that, and there is room for the copy.
+func (h HostPlan) Copies(async bool) bool { return async && h.Copy <= h.Free }
 
 // String is the plan in one line.
 func (h HostPlan) String() string {

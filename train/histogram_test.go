@@ -145,9 +145,7 @@ func twoStages(t *testing.T, c state.Config) pipeline.Config {
 	t.Helper()
 	built, err := c.Definition.Build(c.Batch, c.Definition.Context(), model.Options{Loss: true, Training: true})
 	require.NoError(t, err)
-	units, err := partition.Units(built)
-	require.NoError(t, err)
-	assignment, err := partition.Auto(units, 2, 1, nil)
+	assignment, err := partition.Even(built, 2)
 	require.NoError(t, err)
 	return pipeline.Config{Assignment: assignment}
 }

@@ -72,7 +72,7 @@ func (t *opening) fit(ctx context.Context) error {
 // planCopy decides whether training goes on while a checkpoint is written: where there is room for a copy of it.
 func (t *opening) planCopy() {
 	h := t.reporter.planned.Host
-	t.saves.copies = t.config.SaveAsync && h.CopyFits()
+	t.saves.copies = h.Copies(t.config.SaveAsync)
 	if !t.saves.copies {
 		h.Copy = 0
 	}

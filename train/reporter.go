@@ -79,7 +79,7 @@ func (r *reporter) memory() (rows []memory) {
 func (r *reporter) processBytes() uint64 {
 	h := r.planned.Host
 	bytes := h.Program + h.Staging
-	if r.config.SaveAsync && h.CopyFits() {
+	if h.Copies(r.config.SaveAsync) {
 		bytes += h.Copy
 	}
 	for stage, d := range r.team.target.Devices() {

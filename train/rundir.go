@@ -131,7 +131,7 @@ func dirError(path string, err error) error {
 
 // CheckFree refuses a run directory in which another process trains: it is a *DirError.
 func CheckFree(path string) error {
-	if _, err := os.Lstat(filepath.Join(path, ".lock")); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(path, lockFileName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	file, err := os.Open(path)

@@ -21,7 +21,7 @@ type plannedHost struct {
 
 // hostOf is the host's part of a plan; async is train.save_async.
 func hostOf(h state.HostPlan, async bool) plannedHost {
-	out := plannedHost{Program: h.Program, Staging: h.Staging, Copy: h.Copy, Copies: async && h.CopyFits(), Reserve: h.Reserve}
+	out := plannedHost{Program: h.Program, Staging: h.Staging, Copy: h.Copy, Copies: h.Copies(async), Reserve: h.Reserve}
 	left := "of what is not known"
 	if h.Free != math.MaxUint64 {
 		out.Available = &h.Free

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gputrain/gpu"
+	"gputrain/model"
 )
 
 // Power is what a stage can do.
@@ -17,6 +18,15 @@ type Power struct {
 
 // backwardWork is what a backward pass costs in forward passes: a product has two gradients.
 const backwardWork = 2
+
+// Even is Auto of a built model for stages that are alike, with one part each.
+func Even(built *model.Built, stages int) (Assignment, error) {
+	units, err := Units(built)
+	if err != nil {
+		return Assignment{}, err
+	}
+	return Auto(units, stages, 1, nil)
+}
 
 // Auto cuts a model so that the slowest stage takes as little time as possible, in computing and in moving activations, and no stage
 // is given more than its memory, as far as Unit.Memory and Power.Memory tell. With one part a stage the cut is the best there is, and among

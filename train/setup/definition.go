@@ -221,10 +221,12 @@ func described(cfg *runfile.Config, out io.Writer, open func(*runfile.Config, io
 		begin.Release()
 		return state.Config{}, Weights{}, &UsageError{err}
 	}
-	for _, key := range []string{"optimizer.learning_rate", "model.context"} {
-		found := map[string]any{"optimizer.learning_rate": cfg.Optimizer.LearningRate, "model.context": c.Sequence}
-		if from := cfg.Origin(key); from.IsDefault() && from != "default" {
-			fmt.Fprintf(out, "gputrain: %s %v (%s)\n", key, found[key], from)
+	for _, v := range []struct {
+		key   string
+		found any
+	}{{"optimizer.learning_rate", cfg.Optimizer.LearningRate}, {"model.context", c.Sequence}} {
+		if from := cfg.Origin(v.key); from.IsDefault() && from != "default" {
+			fmt.Fprintf(out, "gputrain: %s %v (%s)\n", v.key, v.found, from)
 		}
 	}
 	return c, begin, nil

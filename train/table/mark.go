@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// longestLine is the length in bytes of which no more of a line is looked at: a histogram of 64 bins has some 500.
-const longestLine = 1 << 20
+// LongestLine is the length in bytes of which no more of a line is looked at: a histogram of 64 bins has some 500.
+const LongestLine = 1 << 20
 
 // Mark is what is remembered of lines that lie together in a log: where they end, and the last of them, by which a log that was cut back or replaced
 // is known. Lines carry times, so what was written anew differs.
@@ -30,11 +30,11 @@ func (m Mark) Join(next Mark) Mark {
 
 // In says whether the last line still stands where it stood.
 func (m Mark) In(log io.ReaderAt) bool {
-	line := make([]byte, min(m.Length, longestLine))
+	line := make([]byte, min(m.Length, LongestLine))
 	_, err := log.ReadAt(line, m.End-m.Length)
 	return err == nil && checksum(line) == m.Check
 }
 
 func checksum(line []byte) uint32 {
-	return crc32.Checksum(line[:min(len(line), longestLine)], castagnoli)
+	return crc32.Checksum(line[:min(len(line), LongestLine)], castagnoli)
 }

@@ -38,11 +38,7 @@ func onStages(ctx context.Context, devices []*gpu.Device, params []buffers.Host,
 	if err != nil {
 		return nil, err
 	}
-	units, err := partition.Units(built)
-	if err != nil {
-		return nil, err
-	}
-	assignment, err := partition.Auto(units, len(devices), 1, nil)
+	assignment, err := partition.Even(built, len(devices))
 	if err != nil {
 		return nil, err
 	}

@@ -16,9 +16,6 @@ import (
 	"gputrain/train/table"
 )
 
-// longestLine is the length in bytes of which no more of a line is looked at: a histogram of 64 bins has some 500.
-const longestLine = 1 << 20
-
 // mostLine is the length in bytes beyond which what is no line is not read any further.
 const mostLine = 64 << 20
 
@@ -131,7 +128,7 @@ func (l *Lines) cut(keep int, rewind func(keep int)) {
 	}
 }
 
-// wholeLines hands over the lines that end in a newline, with it and their length, until use says no. Of a line longer than longestLine that many
+// wholeLines hands over the lines that end in a newline, with it and their length, until use says no. Of a line longer than table.LongestLine that many
 // bytes are handed over.
 func wholeLines(r io.Reader, use func(line []byte, length int64) bool) error {
 	in := bufio.NewReaderSize(r, 64<<10)
@@ -148,7 +145,7 @@ func wholeLines(r io.Reader, use func(line []byte, length int64) bool) error {
 		case length > mostLine:
 			return fmt.Errorf("found a line of more than %d bytes, wanted lines of JSON", mostLine)
 		case err != nil || len(long) > 0:
-			long = append(long, part[:min(len(part), longestLine-len(long))]...)
+			long = append(long, part[:min(len(part), table.LongestLine-len(long))]...)
 			part = long
 		}
 		if err != nil {
@@ -168,7 +165,7 @@ func At(root *os.Root, name string, from, to int64) ([]byte, error) {
 		return nil, fmt.Errorf("follow: open: %w", err)
 	}
 	defer file.Close()
-	line := make([]byte, min(to-from, longestLine))
+	line := make([]byte, min(to-from, table.LongestLine))
 	if _, err := file.ReadAt(line, from); err != nil {
 		return nil, fmt.Errorf("follow: read %q: %w", name, err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/train/table"
 )
 
 // reading is Lines with the lines it has handed over and not taken back.
@@ -119,7 +121,7 @@ func TestLinesRefuse(t *testing.T) {
 func TestLongLines(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "log")
-	long := strings.Repeat("x", longestLine+64<<10+1)
+	long := strings.Repeat("x", table.LongestLine+64<<10+1)
 	require.NoError(t, os.WriteFile(path, []byte("a\n"+long+"\nb\n"), 0o666))
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
@@ -136,6 +138,6 @@ func TestLongLines(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte("a\n"+long+"\nb\n"+long+"\n"), 0o666))
 	poll()
 	poll()
-	assert.Equal(t, []string{"a\n", long[:longestLine], "b\n", long[:longestLine]}, lines)
+	assert.Equal(t, []string{"a\n", long[:table.LongestLine], "b\n", long[:table.LongestLine]}, lines)
 	assert.Equal(t, []int64{0, 2, int64(len(long)) + 3, int64(len(long)) + 5}, offsets)
 }

@@ -50,11 +50,7 @@ func newPipelineBench(ctx context.Context, devices []*gpu.Device, ahead int) (*p
 	if err != nil {
 		return nil, err
 	}
-	units, err := partition.Units(built)
-	if err != nil {
-		return nil, err
-	}
-	cut, err := partition.Auto(units, len(devices), 1, nil)
+	cut, err := partition.Even(built, len(devices))
 	if err != nil {
 		return nil, err
 	}
