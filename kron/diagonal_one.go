@@ -13,6 +13,7 @@ import (
 // treated in batches of one length and one class of the dense side, with the long side going down whichever way it goes in the leaf, and
 // a batch in strips of the long side that fit the scratch. With D the dense factor and q the diagonal one a refresh is, for each batch,
 //
+//	the sums of squares of all strips, a dispatch for each slab
 //	in updates that balance: q and D get one largest magnitude;  DᵀD
 //	for each strip: x = G + N (a dispatch for each slab);  y = x DᵀD;  y <- q² y, which is P, and T of the diagonal side;
 //	                the Gram matrices of slices of y;  their sums, added to the sums of the strips before
@@ -60,6 +61,7 @@ type oneBatch struct {
 	bank        int
 	slice       int // rows whose Gram matrix is computed on its own
 	strips      []*oneStrip
+	measured    []*stripShares // of all strips: sums of squares need no scratch
 	patches     []patch
 
 	table, places, patchTable *gpu.Buffer
@@ -175,6 +177,9 @@ func (o *oneDiagonal) allocate(d *diagonals) {
 		n := len(b.sides)
 		b.q = d.Filled(name("q"), b.initial(d))
 		b.p = d.Filled(name("p"), b.initialSquare(d))
+		for j, g := range b.measured {
+			g.table = d.Filled(name(fmt.Sprintf("measured.%d", j)), g.items)
+		}
 		for k, s := range b.strips {
 			for j, g := range s.shares {
 				g.table = d.Filled(name(fmt.Sprintf("shares.%d.%d", k, j)), g.items)

@@ -24,9 +24,9 @@ func (s *oneScratch) allocate(d *diagonals, strip, slices, square, blocks int) {
 	}
 }
 
-// shares records a kernel for all workgroups of a strip; flags get ALIGNED.
-func (b *oneBatch) shares(d *diagonals, rec *gpu.Recording, s *oneStrip, name string, flags map[string]bool, bind func(g *stripShares) []gpu.Range) {
-	for _, g := range s.shares {
+// eachShares records a kernel for all workgroups of a list; flags get ALIGNED.
+func eachShares(d *diagonals, rec *gpu.Recording, all []*stripShares, name string, flags map[string]bool, bind func(g *stripShares) []gpu.Range) {
+	for _, g := range all {
 		flags["ALIGNED"] = g.aligned
 		d.dispatch(rec, name, flags, d.groups(len(g.items)), uint32(len(g.items)), bind(g)...)
 	}
@@ -44,14 +44,12 @@ func (o *oneDiagonal) balance(d *diagonals, rec *gpu.Recording, c call) {
 	}
 }
 
-// measure records the sums of squares of the gradients.
+// measure records the sums of squares of the gradients, all strips of a batch in one dispatch for each slab.
 func (o *oneDiagonal) measure(d *diagonals, rec *gpu.Recording, c call) {
 	for _, b := range o.batches {
-		for _, s := range b.strips {
-			b.shares(d, rec, s, "diagonal_strip_squares", map[string]bool{}, func(g *stripShares) []gpu.Range {
-				return []gpu.Range{g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.squares.All()}
-			})
-		}
+		eachShares(d, rec, b.measured, "diagonal_strip_squares", map[string]bool{}, func(g *stripShares) []gpu.Range {
+			return []gpu.Range{g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.squares.All()}
+		})
 	}
 }
 
@@ -61,7 +59,7 @@ func (o *oneDiagonal) load(d *diagonals, rec *gpu.Recording, c call, b *oneBatch
 	if flags["NOISE"] {
 		flags["BF16"], flags["INDEPENDENT"] = d.bf16(), d.config.Rules.IndependentNoise
 	}
-	b.shares(d, rec, s, "diagonal_gather", flags, func(g *stripShares) []gpu.Range {
+	eachShares(d, rec, s.shares, "diagonal_gather", flags, func(g *stripShares) []gpu.Range {
 		return []gpu.Range{c.scalars, g.table.All(), b.patchTable.All(), c.updates.Slab(g.slab), d.amplitude.All(), o.scratch.x.All()}
 	})
 	n := len(b.sides)
@@ -152,7 +150,7 @@ func (o *oneDiagonal) apply(d *diagonals, rec *gpu.Recording, c call) {
 	for _, b := range o.batches {
 		for _, s := range b.strips {
 			o.load(d, rec, c, b, s, false)
-			b.shares(d, rec, s, "diagonal_scatter", map[string]bool{"BF16": d.bf16()}, func(g *stripShares) []gpu.Range {
+			eachShares(d, rec, s.shares, "diagonal_scatter", map[string]bool{"BF16": d.bf16()}, func(g *stripShares) []gpu.Range {
 				return []gpu.Range{g.table.All(), b.patchTable.All(), d.banks[b.bank].q.All(), o.scratch.y.All(), c.updates.Slab(g.slab)}
 			})
 		}

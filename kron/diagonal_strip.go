@@ -66,6 +66,12 @@ func (b *oneBatch) cut(d *diagonals, capacity int, squares uint32) uint32 {
 		}
 		block.sums = squares - block.squares
 	}
+	for _, strip := range b.strips {
+		for _, g := range strip.shares {
+			whole := sharesOf(&b.measured, g.slab, g.aligned)
+			whole.items = append(whole.items, g.items...)
+		}
+	}
 	return squares
 }
 
@@ -118,15 +124,21 @@ func (s *oneSide) named(d *diagonals, p patch) patch {
 // share adds the workgroups of a patch.
 func (s *oneStrip) share(slab int, number uint32, p patch, squares uint32) uint32 {
 	aligned := p.dense == 1 && p.place%4 == 0 && p.long%4 == 0 && p.end%4 == 0
-	i := slices.IndexFunc(s.shares, func(g *stripShares) bool { return g.slab == slab && g.aligned == aligned })
-	if i < 0 {
-		i = len(s.shares)
-		s.shares = append(s.shares, &stripShares{slab: slab, aligned: aligned})
-	}
+	g := sharesOf(&s.shares, slab, aligned)
 	across := (p.fill+3)/4 - p.begin/4
 	for first := uint32(0); first < across*p.rows; first += shareFours {
-		s.shares[i].items = append(s.shares[i].items, [3]uint32{number, first, squares})
+		g.items = append(g.items, [3]uint32{number, first, squares})
 		squares++
 	}
 	return squares
+}
+
+// sharesOf is the workgroups for a slab, which it adds if there are none yet.
+func sharesOf(all *[]*stripShares, slab int, aligned bool) *stripShares {
+	i := slices.IndexFunc(*all, func(g *stripShares) bool { return g.slab == slab && g.aligned == aligned })
+	if i < 0 {
+		i = len(*all)
+		*all = append(*all, &stripShares{slab: slab, aligned: aligned})
+	}
+	return (*all)[i]
 }
