@@ -161,7 +161,7 @@ var encoders = map[string]func([]byte, float32) ([]byte, error){
 		if math.Abs(float64(v)) >= 65520 && !math.IsInf(float64(v), 0) {
 			return b, fmt.Errorf("value %g does not fit F16: export as BF16 or F32", v)
 		}
-		return binary.LittleEndian.AppendUint16(b, encodeF16(v)), nil
+		return binary.LittleEndian.AppendUint16(b, array.EncodeF16(v)), nil
 	},
 }
 
@@ -192,22 +192,4 @@ func writeFloats(w io.Writer, data []float32, encode func([]byte, float32) ([]by
 		data = data[n:]
 	}
 	return nil
-}
-
-// encodeF16 rounds to IEEE half precision, ties to even. Denormals are kept; too large
-// becomes infinite; NaN stays NaN.
-func encodeF16(v float32) uint16 {
-	bits := math.Float32bits(v)
-	sign := uint16(bits >> 16 & 0x8000)
-	magnitude := bits & 0x7fffffff
-	switch {
-	case magnitude > 0x7f800000:
-		return sign | 0x7e00
-	case magnitude >= 0x477ff000: // 65520, halfway to the next power
-		return sign | 0x7c00
-	case magnitude < 0x38800000: // below 2^-14: multiples of 2^-24
-		return sign | uint16(math.RoundToEven(float64(math.Float32frombits(magnitude))*0x1p24))
-	}
-	rounded := magnitude + 0xfff + magnitude>>13&1
-	return sign | uint16((rounded-112<<23)>>13)
 }

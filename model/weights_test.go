@@ -85,19 +85,19 @@ func TestEncodeF16(t *testing.T) {
 	}
 	for h := range uint16(0x7c00) {
 		for _, sign := range []uint16{0, 0x8000} {
-			require.Equal(t, h|sign, encodeF16(float32(widen(h|sign))), "%#x", h|sign)
+			require.Equal(t, h|sign, array.EncodeF16(float32(widen(h|sign))), "%#x", h|sign)
 		}
 		if h+1 < 0x7c00 {
 			half := float32((widen(h) + widen(h+1)) / 2)
-			require.Equal(t, (h+1)&^1, encodeF16(half), "between %#x and the next", h)
-			require.Equal(t, h, encodeF16(math.Nextafter32(half, 0)))
-			require.Equal(t, h+1, encodeF16(math.Nextafter32(half, 1e9)))
+			require.Equal(t, (h+1)&^1, array.EncodeF16(half), "between %#x and the next", h)
+			require.Equal(t, h, array.EncodeF16(math.Nextafter32(half, 0)))
+			require.Equal(t, h+1, array.EncodeF16(math.Nextafter32(half, 1e9)))
 		}
 	}
-	assert.Equal(t, uint16(0x7bff), encodeF16(65519))
-	assert.Equal(t, uint16(0x7c00), encodeF16(65520))
-	assert.Equal(t, uint16(0xfc00), encodeF16(float32(math.Inf(-1))))
-	assert.Equal(t, uint16(0x7e00), encodeF16(float32(math.NaN())))
+	assert.Equal(t, uint16(0x7bff), array.EncodeF16(65519))
+	assert.Equal(t, uint16(0x7c00), array.EncodeF16(65520))
+	assert.Equal(t, uint16(0xfc00), array.EncodeF16(float32(math.Inf(-1))))
+	assert.Equal(t, uint16(0x7e00), array.EncodeF16(float32(math.NaN())))
 	def := byteGPT(t)
 	hosts := Init(def, 1)
 	hosts[3].Data[5] = 70000

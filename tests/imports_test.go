@@ -15,7 +15,7 @@ import (
 
 // layers is the order of ARCHITECTURE.md, top first: a package imports from
 // layers below its own only, or from its own folder.
-var layers = []string{"cmd", "train", "cluster", "pipeline", "state", "checkpoint", "mesh", "transport", "data", "chat", "tokenizer", "model", "graph", "optim", "kron", "buffers", "gpu", "shaders", "internal"}
+var layers = []string{"cmd", "train", "cluster", "pipeline", "state", "checkpoint", "mesh", "transport", "data", "chat", "tokenizer", "model", "graph", "optim", "kron", "gguf", "buffers", "gpu", "shaders", "internal"}
 
 // imported is what `go list -json` says of a package.
 type imported struct {

@@ -41,18 +41,3 @@ func byteLength(dtype string, shape []int) (uint64, error) {
 	}
 	return n, nil
 }
-
-// float16 widens an IEEE half: five bits of exponent, ten of mantissa.
-func float16(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	exponent := uint32(h>>10) & 0x1f
-	mantissa := uint32(h & 0x3ff)
-	switch exponent {
-	case 0: // zero and denormals: mantissa x 2^-24
-		v := float32(mantissa) * 0x1p-24
-		return math.Float32frombits(sign | math.Float32bits(v))
-	case 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | mantissa<<13)
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | mantissa<<13)
-}

@@ -61,7 +61,7 @@ var widen = map[string]func(dst []float32, src []byte){
 	"BF16": func(dst []float32, src []byte) { array.Decode(array.BF16, dst, src) },
 	"F16": func(dst []float32, src []byte) {
 		for i := range dst {
-			dst[i] = float16(binary.LittleEndian.Uint16(src[2*i:]))
+			dst[i] = array.DecodeF16(binary.LittleEndian.Uint16(src[2*i:]))
 		}
 	},
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/buffers/array"
 )
 
 // file puts a header (padded or not, as given) before data.
@@ -272,7 +274,7 @@ func TestFloat16(t *testing.T) {
 	for h := range 1 << 16 {
 		sign := 1 - 2*float64(h>>15)
 		exponent, mantissa := h>>10&0x1f, float64(h&0x3ff)
-		got := float64(float16(uint16(h)))
+		got := float64(array.DecodeF16(uint16(h)))
 		switch {
 		case exponent == 0x1f && mantissa != 0:
 			require.True(t, math.IsNaN(got), "%04x", h)

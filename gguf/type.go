@@ -1,0 +1,148 @@
+package gguf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Type is how the elements of a tensor are stored, by ggml's numbers.
+type Type uint32
+
+// The types that are read.
+const (
+	F32   Type = 0
+	F16   Type = 1
+	Q4_0  Type = 2
+	Q4_1  Type = 3
+	Q5_0  Type = 6
+	Q5_1  Type = 7
+	Q8_0  Type = 8
+	Q4_K  Type = 12
+	Q5_K  Type = 13
+	Q6_K  Type = 14
+	IQ4NL Type = 20
+	BF16  Type = 30
+)
+
+// types has a row for each type of ggml. Those without a decoder are known by name alone.
+var types = map[Type]struct {
+	name            string
+	elements, bytes int // of a block
+	decode          func(dst []float32, src []byte)
+	encode          func(dst []byte, src []float32)
+}{
+	F32:   {"f32", 1, 4, decodeF32, encodeF32},
+	F16:   {"f16", 1, 2, decodeF16, encodeF16},
+	BF16:  {"bf16", 1, 2, decodeBF16, encodeBF16},
+	Q8_0:  {"q8_0", 32, 34, decodeQ8, encodeQ8},
+	Q4_0:  {"q4_0", 32, 18, decodeQ4, encodeQ4},
+	Q4_1:  {"q4_1", 32, 20, decodeQ41, nil},
+	Q5_0:  {"q5_0", 32, 22, decodeQ50, nil},
+	Q5_1:  {"q5_1", 32, 24, decodeQ51, nil},
+	IQ4NL: {"iq4_nl", 32, 18, decodeIQ4NL, nil},
+	Q4_K:  {"q4_k", 256, 144, decodeQ4K, nil},
+	Q5_K:  {"q5_k", 256, 176, decodeQ5K, nil},
+	Q6_K:  {"q6_k", 256, 210, decodeQ6K, nil},
+	9:     {name: "q8_1"}, 10: {name: "q2_k"}, 11: {name: "q3_k"}, 15: {name: "q8_k"},
+	16: {name: "iq2_xxs"}, 17: {name: "iq2_xs"}, 18: {name: "iq3_xxs"}, 19: {name: "iq1_s"}, 21: {name: "iq3_s"}, 22: {name: "iq2_s"}, 23: {name: "iq4_xs"},
+	24: {name: "i8"}, 25: {name: "i16"}, 26: {name: "i32"}, 27: {name: "i64"}, 28: {name: "f64"}, 29: {name: "iq1_m"},
+	34: {name: "tq1_0"}, 35: {name: "tq2_0"}, 39: {name: "mxfp4"},
+}
+
+// String is the name of a type in lower case: "q8_0".
+func (t Type) String() string {
+	if row, ok := types[t]; ok {
+		return row.name
+	}
+	return fmt.Sprintf("type %d", uint32(t))
+}
+
+// ParseType finds a type by its name, in either case.
+func ParseType(name string) (Type, error) {
+	for t, row := range types {
+		if strings.EqualFold(row.name, name) {
+			return t, nil
+		}
+	}
+	return 0, fmt.Errorf("gguf: type: found %q, wanted one of %s", name, strings.Join(readable(), ", "))
+}
+
+// readable are the names of the types that are read, in the order of ggml's numbers.
+func readable() (names []string) {
+	for t := range Type(64) {
+		if t.Readable() {
+			names = append(names, t.String())
+		}
+	}
+	return names
+}
+
+// Readable says whether Decode has the type.
+func (t Type) Readable() bool { return types[t].decode != nil }
+
+// Writable says whether Encode has the type.
+func (t Type) Writable() bool { return types[t].encode != nil }
+
+// Block is the number of elements of a block, and its length in bytes: 32 and 34 of Q8_0, 1 and 4 of F32. Of a type that is not read it is 0 and 0.
+func (t Type) Block() (elements, bytes int) { return types[t].elements, types[t].bytes }
+
+// RowBytes is the length of a row of n elements, which must be whole blocks.
+func (t Type) RowBytes(n int) (int64, error) {
+	elements, bytes := t.Block()
+	if elements == 0 {
+		return 0, fmt.Errorf("type %s: found one that is not read, wanted one of %s", t, strings.Join(readable(), ", "))
+	}
+	if n%elements != 0 {
+		return 0, fmt.Errorf("type %s: found rows of %d elements, wanted a multiple of %d", t, n, elements)
+	}
+	return int64(n/elements) * int64(bytes), nil
+}
+
+// Decode widens whole blocks, with the bits of ggml's dequantization. dst has an element for each of theirs.
+func Decode(t Type, dst []float32, src []byte) error {
+	return t.convert(len(dst), len(src), "decode", t.Readable(), func() { types[t].decode(dst, src) })
+}
+
+// Encode stores floats in whole blocks, with the bytes of ggml's reference quantization: F32, F16, BF16, Q8_0 and Q4_0. Numbers that do not fit F16 become
+// infinite. What is not finite has no blocks in Q8_0 and Q4_0: callers check for it.
+func Encode(t Type, dst []byte, src []float32) error {
+	return t.convert(len(src), len(dst), "encode", t.Writable(), func() { types[t].encode(dst, src) })
+}
+
+func (t Type) convert(floats, bytes int, what string, can bool, do func()) error {
+	if !can {
+		return fmt.Errorf("gguf: %s: found %s, wanted another type", what, t)
+	}
+	want, err := t.RowBytes(floats)
+	if err != nil {
+		return fmt.Errorf("gguf: %s: %w", what, err)
+	}
+	if int64(bytes) != want {
+		return fmt.Errorf("gguf: %s: %s: found %d bytes for %d elements, wanted %d", what, t, bytes, floats, want)
+	}
+	do()
+	return nil
+}
+
+// bytesOf is the length of a tensor of this type, whose rows must be whole blocks. Shapes come from strangers.
+func (t Type) bytesOf(shape []int) (int64, error) {
+	row := 1
+	if len(shape) > 0 {
+		row = shape[len(shape)-1]
+	}
+	n, err := t.RowBytes(row)
+	for _, d := range shape[:max(0, len(shape)-1)] {
+		if err == nil && d > 0 && n > mostBytes/int64(d) {
+			err = fmt.Errorf("shape %v: found more elements than any file can have", shape)
+		}
+		n *= int64(d)
+	}
+	if slices.Contains(shape, 0) && err == nil {
+		err = fmt.Errorf("shape %v: found no elements, wanted some", shape)
+	}
+	return n, err
+}
+
+// mostBytes is more than any tensor has.
+const mostBytes = 1 << 50
