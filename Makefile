@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window licenses train test test-page test-window check sizes mixed netns slurm isa fmt fuzz soak matrix bench adapter clean
+.PHONY: build window licenses train test test-page test-window check sizes mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -90,6 +90,11 @@ slurm:
 isa:
 	$(GO) test -C tools/isa -count=1 .
 	$(GO) run -C tools/isa . $(ARGS)
+
+# llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js and npm.
+llama: adapter
+	tools/llama/install.sh bin/llama
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA=$(CURDIR)/bin/llama $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp$$' ./tests
 
 fmt:
 	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

@@ -20,12 +20,13 @@ import (
 type exportCmd struct {
 	baseFlag
 	writeFlags
+	Type  string `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0; f16 where none is named." placeholder:"TYPE"`
 	Model string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout. Of adapters, their PEFT directory is written: merge writes the whole model." type:"existingdir"`
 }
 
 // writeFlags say how a model is written.
 type writeFlags struct {
-	To        string `help:"Directory to make; it may exist if it is empty." required:"" type:"path" placeholder:"DIR"`
+	To        string `help:"Directory to make; it may exist if it is empty. Of export also a file to make, for llama.cpp, if it ends in .gguf." required:"" type:"path" placeholder:"DIR"`
 	DType     string `name:"dtype" help:"Type of the weights: f32, bf16 or f16, rounded to nearest, ties to even; or auto, the type of the weights that training began with, f32 from scratch." default:"auto" enum:"auto,f32,bf16,f16"`
 	ShardSize string `help:"Largest size of a weights file; larger models are split into several files with an index." default:"5GB" placeholder:"SIZE"`
 }
@@ -77,6 +78,12 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	}
 	defer m.release()
 	dir, def := m.dir, m.def
+	if !strings.HasSuffix(c.To, ggufSuffix) && c.Type != "" {
+		return errors.Join(usageError{fmt.Errorf("export: --type: found %s for a directory, wanted --dtype, or a --to that ends in %s", c.Type, ggufSuffix)}, m.weights.Close())
+	}
+	if strings.HasSuffix(c.To, ggufSuffix) {
+		return errors.Join(c.exportGGUF(ctx, m), m.weights.Close())
+	}
 	o, err := c.options("export", dir)
 	if err != nil {
 		return errors.Join(err, m.weights.Close())

@@ -25,6 +25,9 @@ func (c *mergeCmd) Run(ctx context.Context) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if strings.HasSuffix(c.To, ggufSuffix) {
+		return usageError{fmt.Errorf("merge: --to: found %s, wanted a directory: gputrain export writes a GGUF file of it", c.To)}
+	}
 	from := c.Model
 	if c.Adapter != "" {
 		if c.Base != "" {

@@ -1,0 +1,189 @@
+package llamacpp
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"gputrain/gguf"
+)
+
+// config is a config.json.
+type config struct{ fields map[string]any }
+
+func parseConfig(raw []byte) (*config, error) {
+	c := &config{}
+	if err := json.Unmarshal(raw, &c.fields); err != nil {
+		return nil, fmt.Errorf("config.json: %w", err)
+	}
+	return c, nil
+}
+
+func (c *config) has(key string) bool { _, ok := c.fields[key]; return ok }
+
+func (c *config) text(key string) string { s, _ := c.fields[key].(string); return s }
+
+func (c *config) number(key string, absent float64) float64 {
+	if v, ok := c.fields[key].(float64); ok {
+		return v
+	}
+	return absent
+}
+
+// integer is a number, 0 where there is none.
+func (c *config) integer(keys ...string) int {
+	for _, key := range keys {
+		if v, ok := c.fields[key].(float64); ok {
+			return int(v)
+		}
+	}
+	return 0
+}
+
+func (c *config) context() int { return c.integer("max_position_embeddings", "n_positions", "n_ctx") }
+
+func list[T, U any](v any, of func(T) U) (out []U) {
+	items, _ := v.([]any)
+	for _, item := range items {
+		if t, ok := item.(T); ok {
+			out = append(out, of(t))
+		}
+	}
+	return out
+}
+
+func (c *config) texts(key string) []string {
+	return list(c.fields[key], func(s string) string { return s })
+}
+
+func (c *config) integers(key string) []int {
+	return list(c.fields[key], func(v float64) int { return int(v) })
+}
+
+// headDim is the width of a head.
+func (c *config) headDim() int {
+	if d := c.integer("head_dim"); d > 0 {
+		return d
+	}
+	switch c.text("model_type") {
+	case "qwen3":
+		return 128
+	case "gemma2", "gemma3_text":
+		return 256
+	}
+	return c.integer("hidden_size", "n_embd") / max(1, c.integer("num_attention_heads", "n_head"))
+}
+
+// sizes are the keys that say how large a model is.
+func (c *config) sizes(f family) []gguf.Key {
+	heads, width := c.integer("num_attention_heads", "n_head"), c.integer("hidden_size", "n_embd")
+	kv := c.integer("num_key_value_heads")
+	if kv == 0 {
+		kv = heads
+		if f.plusOne {
+			kv = 4
+		}
+	}
+	inner := c.integer("intermediate_size", "n_inner")
+	if inner == 0 {
+		inner = 4 * width
+	}
+	count := func(name string, n int) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: uint32(n)} }
+	real := func(name string, v float64) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: float32(v)} }
+	keys := []gguf.Key{
+		count("vocab_size", c.integer("vocab_size")), count("context_length", c.context()), count("embedding_length", width),
+		count("block_count", c.integer("num_hidden_layers", "n_layer")), count("feed_forward_length", inner),
+		count("attention.head_count", heads), count("attention.head_count_kv", kv),
+	}
+	if f.arch == "gpt2" {
+		return append(keys, real("attention.layer_norm_epsilon", c.number("layer_norm_epsilon", 1e-5)))
+	}
+	eps := 1e-6
+	if f.arch == "olmo2" {
+		eps = 1e-5
+	}
+	return append(keys, real("attention.layer_norm_rms_epsilon", c.number("rms_norm_eps", eps)),
+		count("attention.key_length", c.headDim()), count("attention.value_length", c.headDim()), count("rope.dimension_count", c.headDim()))
+}
+
+// rotation are the keys of positions, and the factors by which frequencies are divided, or nil.
+func (c *config) rotation(f family) (keys []gguf.Key, factors []float32, err error) {
+	if f.arch == "gpt2" {
+		return nil, nil, nil
+	}
+	theta := c.number("rope_theta", map[string]float64{"smollm3": 2e6, "gemma3": 1e6}[f.arch])
+	scaling, _ := c.fields["rope_scaling"].(map[string]any)
+	if parameters, ok := c.fields["rope_parameters"].(map[string]any); ok {
+		scaling = parameters
+		if full, ok := parameters["full_attention"].(map[string]any); ok {
+			scaling = full
+			if local, ok := parameters["sliding_attention"].(map[string]any); ok {
+				s := &config{local}
+				if kind := s.text("rope_type"); kind != "" && kind != "default" {
+					return nil, nil, fmt.Errorf("rope_parameters: sliding_attention: found %q, wanted default: llama.cpp scales full attention alone", kind)
+				}
+				c.fields["rope_local_base_freq"] = s.number("rope_theta", 10000)
+			}
+		}
+	}
+	s := &config{scaling}
+	theta = s.number("rope_theta", theta)
+	if theta == 0 {
+		theta = 10000
+	}
+	keys = append(keys, gguf.Key{Name: f.arch + ".rope.freq_base", Value: float32(theta)})
+	kind := s.text("rope_type")
+	if kind == "" {
+		kind = s.text("type")
+	}
+	switch kind {
+	case "", "default":
+	case "linear":
+		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.type", Value: "linear"}, gguf.Key{Name: f.arch + ".rope.scaling.factor", Value: float32(s.number("factor", 1))})
+	case "llama3":
+		if f.arch != "llama" {
+			return nil, nil, fmt.Errorf("rope_scaling: found llama3 in a %s, wanted it in a llama: llama.cpp reads its factors there", f.arch)
+		}
+		factors = s.llama3(theta, c.headDim())
+	default:
+		return nil, nil, fmt.Errorf("rope_scaling: found %q, wanted default, linear or llama3: others are not written as GGUF", kind)
+	}
+	return keys, factors, nil
+}
+
+// llama3 are the factors of Llama 3.1: 1 for frequencies that turn often within the original context, factor for those that turn seldom, and between them a
+// mixture.
+func (c *config) llama3(theta float64, dim int) (factors []float32) {
+	factor, low, high := c.number("factor", 8), c.number("low_freq_factor", 1), c.number("high_freq_factor", 4)
+	original := c.number("original_max_position_embeddings", 8192)
+	for i := 0; i < dim; i += 2 {
+		length := 2 * math.Pi * math.Pow(theta, float64(i)/float64(dim))
+		switch {
+		case length < original/high:
+			factors = append(factors, 1)
+		case length > original/low:
+			factors = append(factors, float32(factor))
+		default:
+			smooth := (original/length - low) / (high - low)
+			factors = append(factors, float32(1/((1-smooth)/factor+smooth)))
+		}
+	}
+	return factors
+}
+
+// windows are the keys of Gemma's windows and caps.
+func (c *config) windows(f family) (keys []gguf.Key) {
+	if !f.plusOne {
+		return nil
+	}
+	window := c.integer("sliding_window")
+	if window == 0 {
+		window = 4096
+	}
+	keys = append(keys, gguf.Key{Name: f.arch + ".attention.sliding_window", Value: uint32(window)})
+	if f.arch == "gemma3" {
+		return append(keys, gguf.Key{Name: "gemma3.rope.freq_base_swa", Value: float32(c.number("rope_local_base_freq", 10000))})
+	}
+	return append(keys, gguf.Key{Name: "gemma2.attn_logit_softcapping", Value: float32(c.number("attn_logit_softcapping", 50))},
+		gguf.Key{Name: "gemma2.final_logit_softcapping", Value: float32(c.number("final_logit_softcapping", 30))})
+}

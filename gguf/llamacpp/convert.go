@@ -1,0 +1,166 @@
+package llamacpp
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"sync"
+
+	"gputrain/gguf"
+)
+
+// Model is what is converted: a Hugging Face directory, or what stands for one.
+type Model struct {
+	Name    string
+	Config  []byte   // config.json
+	Tensors []Tensor // by Hugging Face's names
+	// Read reads a file of the tokenizer by its name; where there is none, the error is fs.ErrNotExist.
+	Read func(name string) ([]byte, error)
+	// Tell is told where llama.cpp may read a text otherwise; nil: nobody is.
+	Tell func(what string)
+}
+
+// Tensor is a parameter; Read is called when its turn to be written comes.
+type Tensor struct {
+	Name  string
+	Shape []int
+	Read  func() ([]float32, error)
+}
+
+// fileTypes are llama.cpp's numbers of what most of a file is.
+var fileTypes = map[gguf.Type]uint32{gguf.F32: 0, gguf.F16: 1, gguf.Q4_0: 2, gguf.Q8_0: 7, gguf.BF16: 32}
+
+// Convert gives the keys and tensors of a file whose matrices are of a type: F32, F16, BF16, Q8_0 or Q4_0. Vectors and norms are F32, and a matrix whose rows
+// are no whole blocks is F16. Biases, norms and the tensors of rotations are what llama.cpp computes with.
+func Convert(m Model, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
+	number, ok := fileTypes[as]
+	if !ok {
+		return nil, nil, fmt.Errorf("llamacpp: convert: type: found %s, wanted f32, f16, bf16, q8_0 or q4_0; for others quantize an f16 file: llama-quantize MODEL-f16.gguf MODEL.gguf %s", as, strings.ToUpper(as.String()))
+	}
+	keys, tensors, err := convert(m, as)
+	if err != nil {
+		return nil, nil, fmt.Errorf("llamacpp: convert: %w", err)
+	}
+	head := []gguf.Key{{Name: "general.architecture", Value: ""}, {Name: "general.type", Value: "model"}, {Name: "general.name", Value: m.Name}, {Name: "general.file_type", Value: number}, {Name: "general.quantization_version", Value: uint32(2)}}
+	c, err := parseConfig(m.Config)
+	if err == nil {
+		head[0].Value = families[c.text("model_type")].arch
+	}
+	return append(head, keys...), tensors, err
+}
+
+func convert(m Model, as gguf.Type) (keys []gguf.Key, tensors []gguf.Tensor, err error) {
+	c, err := parseConfig(m.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := familyOf(c)
+	if err != nil {
+		return nil, nil, fmt.Errorf("config.json: %w", err)
+	}
+	rotation, factors, err := c.rotation(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("config.json: %w", err)
+	}
+	vocab, err := vocabulary(m, c, c.integer("vocab_size"))
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range m.Tensors {
+		name, err := f.tensorName(t.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		tensors = append(tensors, f.tensor(c, t, name, as))
+		if tied, _ := c.fields["tie_word_embeddings"].(bool); tied && f.untied && name == "token_embd.weight" {
+			tensors = append(tensors, f.tensor(c, t, "output.weight", as))
+		}
+	}
+	if factors != nil {
+		tensors = append(tensors, gguf.Tensor{Name: "rope_freqs.weight", Type: gguf.F32, Shape: []int{len(factors)}, Write: func(w io.Writer) error { return write(w, gguf.F32, factors) }})
+	}
+	keys = append(append(c.sizes(f), rotation...), c.windows(f)...)
+	return append(keys, vocab...), tensors, nil
+}
+
+// tensor is t as it is written.
+func (f family) tensor(c *config, t Tensor, name string, as gguf.Type) gguf.Tensor {
+	shape := t.Shape
+	if f.arch == "gpt2" && conv.MatchString(t.Name) {
+		shape = []int{shape[1], shape[0]}
+	}
+	kind := as
+	if len(shape) == 1 || strings.HasSuffix(name, "norm.weight") || !strings.HasSuffix(name, ".weight") || name == "position_embd.weight" {
+		kind = gguf.F32
+	} else if _, err := as.RowBytes(shape[len(shape)-1]); err != nil {
+		kind = gguf.F16
+	}
+	return gguf.Tensor{Name: name, Type: kind, Shape: shape, Write: func(w io.Writer) error {
+		x, err := t.Read()
+		if err != nil {
+			return err
+		}
+		_, x = f.transform(c, t.Name, t.Shape, x)
+		return write(w, kind, x)
+	}}
+}
+
+// pieceElements is how many elements are encoded at once by one core: a multiple of every block.
+const pieceElements = 1 << 18
+
+// write encodes elements on all cores, some pieces at a time.
+func write(w io.Writer, kind gguf.Type, x []float32) error {
+	block, size := kind.Block()
+	pieces := make([][]byte, runtime.GOMAXPROCS(0))
+	errs := make([]error, len(pieces))
+	for len(x) > 0 {
+		var all sync.WaitGroup
+		n := 0
+		for ; n < len(pieces) && len(x) > 0; n++ {
+			part, i := x[:min(pieceElements, len(x))], n
+			x = x[len(part):]
+			all.Go(func() {
+				if cap(pieces[i]) == 0 {
+					pieces[i] = make([]byte, pieceElements/block*size)
+				}
+				pieces[i] = pieces[i][:len(part)/block*size]
+				if errs[i] = representable(kind, part); errs[i] == nil {
+					errs[i] = gguf.Encode(kind, pieces[i], part)
+				}
+			})
+		}
+		all.Wait()
+		for i := range n {
+			if errs[i] != nil {
+				return errs[i]
+			}
+			if _, err := w.Write(pieces[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// representable refuses numbers that a type would turn into something else: what is not finite in blocks, and what overflows f16.
+func representable(kind gguf.Type, x []float32) error {
+	var most float64
+	switch kind {
+	case gguf.F16:
+		most = 65520
+	case gguf.Q8_0:
+		most = 65520 * 127
+	case gguf.Q4_0:
+		most = 65520 * 8
+	default:
+		return nil
+	}
+	for i, v := range x {
+		if a := math.Abs(float64(v)); !(a < most) && (kind != gguf.F16 || !math.IsInf(a, 0) && !math.IsNaN(a)) {
+			return fmt.Errorf("element %d: found %g, which has no %s: write f32 or bf16", i, v, kind)
+		}
+	}
+	return nil
+}

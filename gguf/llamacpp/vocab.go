@@ -1,0 +1,310 @@
+package llamacpp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"gputrain/gguf"
+)
+
+// Kinds of tokens.
+const (
+	normalToken  = int32(1)
+	controlToken = int32(3)
+	userToken    = int32(4)
+	unusedToken  = int32(5)
+	byteToken    = int32(6)
+)
+
+// tokenizerFile is what is read of a tokenizer.json.
+type tokenizerFile struct {
+	Added []struct {
+		ID      int    `json:"id"`
+		Content string `json:"content"`
+		Special bool   `json:"special"`
+		Left    bool   `json:"lstrip"`
+		Right   bool   `json:"rstrip"`
+		Single  bool   `json:"single_word"`
+	} `json:"added_tokens"`
+	Normalizer   *textStage      `json:"normalizer"`
+	PreTokenizer *textStage      `json:"pre_tokenizer"`
+	PostProcess  json.RawMessage `json:"post_processor"`
+	Model        struct {
+		Type         string            `json:"type"`
+		ByteFallback bool              `json:"byte_fallback"`
+		IgnoreMerges bool              `json:"ignore_merges"`
+		Unknown      string            `json:"unk_token"`
+		Vocab        map[string]int    `json:"vocab"`
+		Merges       []json.RawMessage `json:"merges"`
+	} `json:"model"`
+}
+
+// textStage is a pre-tokenizer or a normalizer.
+type textStage struct {
+	Type     string      `json:"type"`
+	Stages   []textStage `json:"pretokenizers"`
+	Behavior string      `json:"behavior"`
+	Invert   bool        `json:"invert"`
+	Pattern  struct {
+		Regex string `json:"Regex"`
+	} `json:"pattern"`
+	UseRegex *bool `json:"use_regex"`
+	Single   bool  `json:"individual_digits"`
+	Prefix   bool  `json:"add_prefix_space"`
+}
+
+// Splits of words, as the files of published models have them.
+const (
+	gpt2Split  = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	gpt2Older  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	llamaSplit = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	qwenSplit  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+)
+
+// pre is what llama.cpp calls the way in which a byte-level tokenizer splits text.
+func (t *tokenizerFile) pre() (string, error) {
+	stages := []textStage{}
+	if p := t.PreTokenizer; p != nil {
+		if stages = p.Stages; p.Type != "Sequence" {
+			stages = []textStage{*p}
+		}
+	}
+	var said []string
+	if len(stages) == 0 || stages[len(stages)-1].Type != "ByteLevel" {
+		return "", errors.New("pre_tokenizer: found no ByteLevel at the end, wanted one")
+	}
+	for _, s := range stages {
+		switch {
+		case s.Type == "Split" && (s.Behavior != "Isolated" || s.Invert):
+			return "", fmt.Errorf("pre_tokenizer: Split: found behavior %s, invert %v, wanted Isolated, false", s.Behavior, s.Invert)
+		case s.Type == "Split":
+			said = append(said, s.Pattern.Regex)
+		case s.Type == "Digits" && s.Single:
+			said = append(said, "digits")
+		case s.Type == "ByteLevel" && s.Prefix:
+			return "", errors.New("pre_tokenizer: ByteLevel: add_prefix_space: found true, wanted false: llama.cpp adds no space")
+		case s.Type == "ByteLevel" && (s.UseRegex == nil || *s.UseRegex):
+			said = append(said, gpt2Split)
+		case s.Type != "ByteLevel":
+			said = append(said, s.Type)
+		}
+	}
+	split := strings.Join(said, " then ")
+	if t.Model.IgnoreMerges && split != llamaSplit {
+		return "", errors.New("model: ignore_merges: found true, wanted false: llama.cpp has it with the splits of Llama 3 alone")
+	}
+	switch {
+	case split == gpt2Split, split == gpt2Older:
+		return "gpt-2", nil
+	case split == llamaSplit && t.Model.IgnoreMerges:
+		return "llama-bpe", nil
+	case split == llamaSplit:
+		return "dbrx", nil
+	case split == qwenSplit:
+		return "qwen2", nil
+	case split == "digits then "+gpt2Split:
+		return "smollm", nil
+	default:
+		return "", fmt.Errorf("pre_tokenizer: found %.120q, wanted the splits of GPT-2, Llama 3, Qwen 2 or SmolLM: llama.cpp knows splits by name alone, and others are not written", split)
+	}
+}
+
+// vocabulary are the keys of a tokenizer with ids below size.
+func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
+	raw, err := m.Read("tokenizer.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("tokenizer.json: found none, wanted one: llama.cpp cannot run a model without a tokenizer, and one of tokenizer.model alone is not written yet")
+	}
+	if err != nil {
+		return nil, err
+	}
+	t := &tokenizerFile{}
+	if err := json.Unmarshal(raw, t); err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	if t.Model.Type != "BPE" || t.Model.ByteFallback {
+		return nil, fmt.Errorf("tokenizer.json: found a model of type %s with byte_fallback %v, wanted a byte-level BPE: others are not written as GGUF yet", t.Model.Type, t.Model.ByteFallback)
+	}
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	if t.Normalizer != nil && m.Tell != nil {
+		m.Tell("the tokenizer composes letters and accents (NFC), which llama.cpp leaves to whoever writes the text: texts in NFC have the same ids")
+	}
+	pre, err := t.pre()
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	tokens, kinds, err := t.tokens(size)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	merges, err := t.merges()
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	keys := []gguf.Key{
+		{Name: "tokenizer.ggml.model", Value: "gpt2"},
+		{Name: "tokenizer.ggml.pre", Value: pre},
+		{Name: "tokenizer.ggml.tokens", Value: tokens},
+		{Name: "tokenizer.ggml.token_type", Value: kinds},
+		{Name: "tokenizer.ggml.merges", Value: merges},
+	}
+	special, err := t.special(m.Read, c, tokens)
+	return append(keys, special...), err
+}
+
+// check refuses what llama.cpp does not do to a text.
+func (t *tokenizerFile) check() error {
+	if n := t.Normalizer; n != nil && n.Type != "NFC" {
+		return fmt.Errorf("normalizer: found %s, wanted none or NFC: llama.cpp takes a text as it is", n.Type)
+	}
+	for _, a := range t.Added {
+		if a.Left || a.Right || a.Single {
+			return fmt.Errorf("added token %q: found lstrip %v, rstrip %v, single_word %v, wanted none of these: llama.cpp finds such a token wherever it stands", a.Content, a.Left, a.Right, a.Single)
+		}
+	}
+	return nil
+}
+
+// tokens are the texts of all ids, and their kinds. Ids that the tokenizer lacks are there for the model's sake.
+func (t *tokenizerFile) tokens(size int) ([]string, []int32, error) {
+	tokens, kinds := make([]string, size), make([]int32, size)
+	for i := range tokens {
+		tokens[i], kinds[i] = fmt.Sprintf("[PAD%d]", i), unusedToken
+	}
+	set := func(id int, text string, kind int32) error {
+		if id < 0 || id >= size {
+			return fmt.Errorf("token %q: found id %d, wanted one below the %d of the model", text, id, size)
+		}
+		tokens[id], kinds[id] = text, kind
+		return nil
+	}
+	for text, id := range t.Model.Vocab {
+		if err := set(id, text, normalToken); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, a := range t.Added {
+		kind := userToken
+		if a.Special {
+			kind = controlToken
+		}
+		if err := set(a.ID, a.Content, kind); err != nil {
+			return nil, nil, err
+		}
+	}
+	return tokens, kinds, nil
+}
+
+// merges are pairs with a space between: the older form of tokenizer.json.
+func (t *tokenizerFile) merges() ([]string, error) {
+	out := make([]string, len(t.Model.Merges))
+	for i, raw := range t.Model.Merges {
+		var pair [2]string
+		if json.Unmarshal(raw, &out[i]) == nil {
+			continue
+		}
+		if err := json.Unmarshal(raw, &pair); err != nil {
+			return nil, fmt.Errorf("merges: %d: found %.80s, wanted a pair of texts", i, raw)
+		}
+		if strings.Contains(pair[0]+pair[1], " ") {
+			return nil, fmt.Errorf("merges: %d: found a space in %q, which GGUF cannot tell from the one between the two", i, pair)
+		}
+		out[i] = pair[0] + " " + pair[1]
+	}
+	return out, nil
+}
+
+// turnEnds are tokens that end an answer, where a tokenizer has them.
+var turnEnds = []string{"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"}
+
+// special are the keys of tokens with a meaning, and the template of chats.
+func (t *tokenizerFile) special(read func(string) ([]byte, error), c *config, tokens []string) (keys []gguf.Key, err error) {
+	said := &config{fields: map[string]any{}}
+	if raw, err := read("tokenizer_config.json"); err == nil {
+		if said, err = parseConfig(raw); err != nil {
+			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	id := func(name string) int {
+		text := said.text(name + "_token")
+		if object, ok := said.fields[name+"_token"].(map[string]any); ok {
+			text, _ = object["content"].(string)
+		}
+		if i := slices.Index(tokens, text); text != "" && i >= 0 {
+			return i
+		}
+		switch v := c.fields[name+"_token_id"].(type) {
+		case float64:
+			return int(v)
+		case []any:
+			if len(v) > 0 {
+				if first, ok := v[0].(float64); ok {
+					return int(first)
+				}
+			}
+		}
+		return -1
+	}
+	for _, row := range [][2]string{{"bos", "bos"}, {"eos", "eos"}, {"unk", "unknown"}, {"pad", "padding"}} {
+		if i := id(row[0]); i >= 0 && i < len(tokens) {
+			keys = append(keys, gguf.Key{Name: "tokenizer.ggml." + row[1] + "_token_id", Value: uint32(i)})
+		}
+	}
+	for _, text := range turnEnds {
+		if i := slices.Index(tokens, text); i >= 0 {
+			keys = append(keys, gguf.Key{Name: "tokenizer.ggml.eot_token_id", Value: uint32(i)})
+			break
+		}
+	}
+	bos, _ := said.fields["add_bos_token"].(bool)
+	if _, told := said.fields["add_bos_token"]; !told {
+		bos, _ = t.around()
+	}
+	eos, _ := said.fields["add_eos_token"].(bool)
+	if _, told := said.fields["add_eos_token"]; !told {
+		_, eos = t.around()
+	}
+	keys = append(keys, gguf.Key{Name: "tokenizer.ggml.add_bos_token", Value: bos}, gguf.Key{Name: "tokenizer.ggml.add_eos_token", Value: eos})
+	template := said.text("chat_template")
+	if raw, err := read("chat_template.jinja"); err == nil {
+		template = string(raw)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if template != "" {
+		keys = append(keys, gguf.Key{Name: "tokenizer.chat_template", Value: template})
+	}
+	return keys, nil
+}
+
+// around says whether the post-processor puts a token before a text, and one after it.
+func (t *tokenizerFile) around() (before, after bool) {
+	type part struct {
+		Special *struct{} `json:"SpecialToken"`
+	}
+	type processor struct {
+		Type   string `json:"type"`
+		Single []part `json:"single"`
+	}
+	var p struct {
+		processor
+		Of []processor `json:"processors"`
+	}
+	if json.Unmarshal(t.PostProcess, &p) != nil {
+		return false, false
+	}
+	for _, one := range append(p.Of, p.processor) {
+		if n := len(one.Single); one.Type == "TemplateProcessing" && n > 0 {
+			before, after = before || one.Single[0].Special != nil, after || one.Single[n-1].Special != nil
+		}
+	}
+	return before, after
+}

@@ -1,0 +1,145 @@
+package tests
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// llamaFolder has llama.cpp, as tools/llama/install.sh installs it: GPUTRAIN_LLAMA. Without it the test is skipped.
+func llamaFolder(t *testing.T) string {
+	t.Helper()
+	folder := os.Getenv("GPUTRAIN_LLAMA")
+	if folder == "" {
+		t.Skip("no llama.cpp: GPUTRAIN_LLAMA is not set (make llama installs it)")
+	}
+	return folder
+}
+
+// judge is llama.cpp with a model.
+type judge struct {
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func newJudge(t *testing.T, folder, path string) *judge {
+	t.Helper()
+	cmd := exec.Command("node", "../tools/llama/judge.mjs", folder, path)
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { assert.NoError(t, in.Close()); assert.NoError(t, cmd.Wait()) })
+	j := &judge{in, bufio.NewScanner(out)}
+	j.out.Buffer(nil, 1<<20)
+	return j
+}
+
+func (j *judge) ask(t *testing.T, question map[string]any, answer any) {
+	t.Helper()
+	raw, err := json.Marshal(question)
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(j.in, "%s\n", raw)
+	require.NoError(t, err)
+	require.True(t, j.out.Scan(), "llama.cpp has ended: %v", j.out.Err())
+	require.NoError(t, json.Unmarshal(j.out.Bytes(), answer), "%s", j.out.Bytes())
+}
+
+// varied are texts that tokenizers have stumbled over, and some of random signs.
+func varied() []string {
+	texts := []string{
+		"Hello world", " leading", "trailing ", "a\nb\n\nc", "tabs\t\tx", "don't I'LL they've", "1234567 3.14", "naïve café", "日本語のテキスト", "emoji 😀👍🏽", "a  b   c    d",
+		"\n\n  x", "ABC_def-ghi", "<|endoftext|>hi", "Привет мир", "مرحبا", "\r\n\r\nz", "'s 'S", "e\u0301", "½ ²",
+	}
+	signs := []rune("abc DE 12 \n\t.,'!é日😀-_")
+	random := rand.New(rand.NewPCG(1, 2))
+	for len(texts) < 200 {
+		var b strings.Builder
+		for range 1 + random.IntN(40) {
+			b.WriteRune(signs[random.IntN(len(signs))])
+		}
+		texts = append(texts, b.String())
+	}
+	return texts
+}
+
+// TestLlamaCpp: what export writes is what llama.cpp runs, for every family: the same ids, the same loss. Models have learned 200 steps, so that a row or a
+// gain out of place shows.
+func TestLlamaCpp(t *testing.T) {
+	folder := llamaFolder(t)
+	splits := map[string]bool{}
+	for kind, pattern := range map[string]string{
+		"llama": "llama3", "qwen2": "qwen2", "qwen3": "gpt2", "smollm3": "gpt2", "olmo2": "gpt2", "gpt2": "gpt2", "mistral": "gpt2", "gemma2": "gpt2", "gemma3_text": "gpt2",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			p := newPlace(t)
+			text, err := os.ReadFile("../ARCHITECTURE.md")
+			require.NoError(t, err)
+			p.write(t, "text.txt", string(text))
+			const passage = 200
+			p.write(t, "passage.txt", string(text[5000:5000+passage]))
+			p.write(t, "run.yaml", fmt.Sprintf(`{data: {text: [text.txt], tokenizer: tokenizer}, model: {kind: %s, layers: 4, heads: 4, width: 64, context: 128, tie_head: true}, train: {steps: 200, batch: 2, eval_every: 0, save_every: 200, sample_every: 0}}`, kind))
+			ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "500", "--pattern", pattern, "--special", "<|endoftext|>").withoutAdapter())
+			ok(t, p.train("run"))
+			var own struct {
+				Loss float64 `json:"eval_loss"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path("run"), "--text", p.path("passage.txt"), "--window", "128", "--json")).out), &own))
+			require.Less(t, own.Loss, 5.5, "it has learned something")
+			encode := func(text string) (ids []int) {
+				c := p.command("tokenize", "encode", p.path("tokenizer"), "--json").withoutAdapter().with(func(c *command) { c.in = text })
+				require.NoError(t, json.Unmarshal([]byte(ok(t, c).out), &ids))
+				return ids
+			}
+			judged := !splits[pattern] // each way to split once
+			splits[pattern] = true
+			passageIDs := encode(string(text[5000 : 5000+passage]))
+			for kind, most := range map[string]float64{"f32": 1e-5, "f16": 2e-3, "bf16": 2e-3, "q8_0": 1e-2, "q4_0": 5e-2} {
+				to := p.path(kind + ".gguf")
+				ok(t, p.command("export", p.path("run"), "--to", to, "--type", kind).withoutAdapter())
+				j := newJudge(t, folder, to)
+				var loss float64
+				j.ask(t, map[string]any{"loss": passageIDs}, &loss)
+				assert.False(t, !(math.Abs(loss-own.Loss) <= most), "%s: found a loss of %.7f, wanted %.7f +- %g", kind, loss, own.Loss, most)
+				if kind != "f32" || !judged {
+					continue
+				}
+				for _, text := range varied() {
+					var found []int
+					j.ask(t, map[string]any{"tokenize": text}, &found)
+					assert.Equal(t, encode(text), found, "%q", text)
+				}
+			}
+		})
+	}
+}
+
+// TestExportGGUF: the file is new and whole, or nothing is there.
+func TestExportGGUF(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ok(t, p.train("run"))
+	bytes := p.command("export", p.path("run"), "--to", p.path("m.gguf")).withoutAdapter().run(t)
+	assert.Equal(t, 6, bytes.code)
+	assert.Contains(t, bytes.err, "tokenizer.json: found none, wanted one: llama.cpp cannot run a model without a tokenizer")
+	p.write(t, "there.gguf", "mine")
+	there := p.command("export", p.path("run"), "--to", p.path("there.gguf"), "--type", "q9").withoutAdapter().run(t)
+	assert.Equal(t, 2, there.code)
+	assert.Contains(t, there.err, `export: --type: gguf: type: found "q9", wanted one of f32`)
+	left, err := filepath.Glob(p.path(".*.gguf*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
