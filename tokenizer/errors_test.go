@@ -80,7 +80,7 @@ func TestRefusedModels(t *testing.T) {
 		"found no pieces":                       nil,
 		"model_type: found unigram, wanted bpe": append(bytes.Clone(raw), inner(2, field(3, 0, 1))...),
 		`normalizer_spec: found the rules`:      append(bytes.Clone(raw), inner(3, field(2, 2, 1, 'x'))...),
-		"found type 5, wanted normal":           append(bytes.Clone(raw), inner(1, append(field(1, 2, 1, 'Q'), field(3, 0, 5)...))...),
+		"found type 7, wanted normal":           append(bytes.Clone(raw), inner(1, append(field(1, 2, 1, 'Q'), field(3, 0, 7)...))...),
 		`found "Q" twice, wanted it once`:       append(bytes.Clone(raw), append(inner(1, field(1, 2, 1, 'Q')), inner(1, field(1, 2, 1, 'Q'))...)...),
 	} {
 		_, err := parseModel(raw, &settings{})

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"gputrain/internal/protobuf"
 )
 
 // Types of SentencePiece's pieces, as in sentencepiece_model.proto.
@@ -15,6 +17,7 @@ const (
 	spUnknown     = 2
 	spControl     = 3
 	spUserDefined = 4
+	spUnused      = 5 // a row of the model that no text has
 	spByte        = 6
 )
 
@@ -83,73 +86,60 @@ func parseModel(raw []byte, s *settings) (*Tokenizer, error) {
 }
 
 func (m *spModel) read(raw []byte) error {
-	return fields(raw, func(f field) error {
-		switch f.number {
+	return protobuf.Fields(raw, func(f protobuf.Field) error {
+		switch f.Number {
 		case 1:
 			p := spPiece{kind: spNormal}
-			err := fields(f.bytes, func(f field) error {
-				switch f.number {
+			err := protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
+				switch f.Number {
 				case 1:
-					p.text = string(f.bytes)
+					p.text = string(f.Bytes)
 				case 2:
-					p.score = math.Float32frombits(uint32(f.value))
+					p.score = math.Float32frombits(uint32(f.Value))
 				case 3:
-					p.kind = f.value
+					p.kind = f.Value
 				}
 				return nil
 			})
 			m.pieces = append(m.pieces, p)
 			return err
 		case 2:
-			return fields(f.bytes, m.trainer)
+			return protobuf.Fields(f.Bytes, m.trainer)
 		case 3:
-			return fields(f.bytes, m.normalizer)
+			return protobuf.Fields(f.Bytes, m.normalizer)
 		}
 		return nil
 	})
 }
 
-func fields(raw []byte, visit func(f field) error) error {
-	m := message{raw}
-	for {
-		f, ok, err := m.next()
-		if err == nil && ok {
-			err = visit(f)
-		}
-		if err != nil || !ok {
-			return err
-		}
-	}
-}
-
-func (m *spModel) trainer(f field) error {
-	switch f.number {
+func (m *spModel) trainer(f protobuf.Field) error {
+	switch f.Number {
 	case 3:
-		m.kind = f.value
+		m.kind = f.Value
 	case 24:
-		m.asSuffix = f.value != 0
+		m.asSuffix = f.Value != 0
 	case 35:
-		m.byteFallback = f.value != 0
+		m.byteFallback = f.Value != 0
 	case 41:
-		m.bos = int32(f.value)
+		m.bos = int32(f.Value)
 	case 42:
-		m.eos = int32(f.value)
+		m.eos = int32(f.Value)
 	}
 	return nil
 }
 
-func (m *spModel) normalizer(f field) error {
-	switch f.number {
+func (m *spModel) normalizer(f protobuf.Field) error {
+	switch f.Number {
 	case 1:
-		m.normalization = string(f.bytes)
+		m.normalization = string(f.Bytes)
 	case 2:
-		m.charsmap = len(f.bytes)
+		m.charsmap = len(f.Bytes)
 	case 3:
-		m.dummyPrefix = f.value != 0
+		m.dummyPrefix = f.Value != 0
 	case 4:
-		m.squeeze = f.value != 0
+		m.squeeze = f.Value != 0
 	case 5:
-		m.escape = f.value != 0
+		m.escape = f.Value != 0
 	}
 	return nil
 }
@@ -203,9 +193,9 @@ func (m *spModel) vocabulary() (*vocabulary, []addedToken, error) {
 			added = append(added, addedToken{id: id, content: p.text, special: true, hidden: true})
 		case spUserDefined:
 			added = append(added, addedToken{id: id, content: p.text, normalized: true, asIs: true})
-		case spByte:
+		case spByte, spUnused:
 		default:
-			return nil, nil, fmt.Errorf("piece %d: %q: found type %d, wanted normal, unknown, control, user-defined or byte", i, p.text, p.kind)
+			return nil, nil, fmt.Errorf("piece %d: %q: found type %d, wanted normal, unknown, control, user-defined, unused or byte", i, p.text, p.kind)
 		}
 		v.ids[p.text] = id
 		v.tokens = append(v.tokens, p.text)
