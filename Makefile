@@ -94,7 +94,7 @@ isa:
 # llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js and npm.
 llama: adapter
 	tools/llama/install.sh bin/llama
-	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA=$(CURDIR)/bin/llama $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp$$' ./tests
+	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA=$(CURDIR)/bin/llama $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests
 
 fmt:
 	$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

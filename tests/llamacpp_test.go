@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/tokenizer"
 )
 
 // llamaFolder has llama.cpp, as tools/llama/install.sh installs it: GPUTRAIN_LLAMA. Without it the test is skipped.
@@ -106,6 +108,13 @@ func TestLlamaCpp(t *testing.T) {
 			}
 			judged := !splits[pattern] // each way to split once
 			splits[pattern] = true
+			back := p.path("back.gguf")
+			ok(t, p.command("export", p.path("run"), "--to", back, "--type", "f32").withoutAdapter())
+			var read struct {
+				Loss float64 `json:"eval_loss"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", back, "--text", p.path("passage.txt"), "--window", "128", "--json")).out), &read))
+			assert.InDelta(t, own.Loss, read.Loss, 1e-7, "read back")
 			passageIDs := encode(string(text[5000 : 5000+passage]))
 			for kind, most := range map[string]float64{"f32": 1e-5, "f16": 2e-3, "bf16": 2e-3, "q8_0": 1e-2, "q4_0": 5e-2} {
 				to := p.path(kind + ".gguf")
@@ -127,6 +136,38 @@ func TestLlamaCpp(t *testing.T) {
 	}
 }
 
+// TestLlamaCppTokenizers: ids of tokenizers that runs do not make: SentencePiece's, as a model and as a tokenizer.json, and the split of GPT-4o.
+func TestLlamaCppTokenizers(t *testing.T) {
+	folder := llamaFolder(t)
+	p := newPlace(t)
+	text, err := filepath.Abs("../ARCHITECTURE.md")
+	require.NoError(t, err)
+	ok(t, p.command("tokenize", "train", p.path("o200k"), "--text", text, "--vocab-size", "500", "--pattern", "o200k").withoutAdapter())
+	for name, dir := range map[string]string{"llama2": "../tokenizer/testdata/llama2", "spm_bpe": "../tokenizer/testdata/spm_bpe", "o200k": p.path("o200k")} {
+		dir, err := filepath.Abs(dir)
+		require.NoError(t, err)
+		p.write(t, "run.yaml", fmt.Sprintf(`{data: {text: [%q], tokenizer: %q}, model: {kind: llama, layers: 1, heads: 2, width: 32, context: 32, tie_head: true}, train: {steps: 1, batch: 1, eval_every: 0, sample_every: 0}}`, text, dir))
+		ok(t, p.train(name))
+		to := p.path(name + ".gguf")
+		ok(t, p.command("export", p.path(name), "--to", to).withoutAdapter())
+		own, err := tokenizer.Open(dir)
+		require.NoError(t, err)
+		back, err := tokenizer.Open(to)
+		require.NoError(t, err)
+		j := newJudge(t, folder, to)
+		for _, text := range varied() {
+			want, err := own.Encode(text, tokenizer.Options{})
+			require.NoError(t, err)
+			var found []int32
+			j.ask(t, map[string]any{"tokenize": text}, &found)
+			assert.Equal(t, want, found, "%s: %q", name, text)
+			found, err = back.Encode(text, tokenizer.Options{})
+			require.NoError(t, err)
+			assert.Equal(t, want, found, "%s: %q, read back", name, text)
+		}
+	}
+}
+
 // TestExportGGUF: the file is new and whole, or nothing is there.
 func TestExportGGUF(t *testing.T) {
 	t.Parallel()
@@ -134,7 +175,7 @@ func TestExportGGUF(t *testing.T) {
 	ok(t, p.train("run"))
 	bytes := p.command("export", p.path("run"), "--to", p.path("m.gguf")).withoutAdapter().run(t)
 	assert.Equal(t, 6, bytes.code)
-	assert.Contains(t, bytes.err, "tokenizer.json: found none, wanted one: llama.cpp cannot run a model without a tokenizer")
+	assert.Contains(t, bytes.err, "found neither tokenizer.json nor tokenizer.model, wanted one: llama.cpp cannot run a model without a tokenizer")
 	p.write(t, "there.gguf", "mine")
 	there := p.command("export", p.path("run"), "--to", p.path("there.gguf"), "--type", "q9").withoutAdapter().run(t)
 	assert.Equal(t, 2, there.code)

@@ -180,11 +180,11 @@ func TestConvertRefuses(t *testing.T) {
 	_, _, err := Convert(m, gguf.F32)
 	assert.ErrorContains(t, err, `tensor "model.layers.0.odd.weight": found one that llama.cpp has no name for in a llama`)
 	for text, want := range map[string]string{
-		`{"model": {"type": "Unigram"}}`:                                                                                                                                                   "wanted a byte-level BPE",
+		`{"model": {"type": "Unigram"}}`:                                                                                                                                                   "found the type Unigram, wanted BPE",
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Whitespace"}}`:                                                                                                              "found no ByteLevel at the end",
 		`{"model": {"type": "BPE", "merges": [7]}, "pre_tokenizer": {"type": "ByteLevel"}}`:                                                                                                "merges: 0: found 7, wanted a pair of texts",
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "ByteLevel"}, "normalizer": {"type": "Lowercase"}}`:                                                                          "normalizer: found Lowercase, wanted none or NFC",
-		`{"model": {"type": "BPE", "ignore_merges": true}, "pre_tokenizer": {"type": "ByteLevel"}}`:                                                                                        "ignore_merges: found true",
+		`{"model": {"type": "BPE", "ignore_merges": true}, "pre_tokenizer": {"type": "ByteLevel"}}`:                                                                                        "with ignore_merges true",
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "ByteLevel"}, "added_tokens": [{"id": 0, "content": "x", "lstrip": true}]}`:                                                  `added token "x": found lstrip`,
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "x"}}}`:                                                                                        "found no ByteLevel at the end",
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "x"}, "behavior": "Removed"}, {"type": "ByteLevel"}]}}`: "found behavior Removed",
@@ -197,7 +197,7 @@ func TestConvertRefuses(t *testing.T) {
 	}
 	m.Read = files(nil)
 	_, _, err = Convert(m, gguf.F32)
-	assert.ErrorContains(t, err, "tokenizer.json: found none")
+	assert.ErrorContains(t, err, "found neither tokenizer.json nor tokenizer.model")
 }
 
 // TestPre: the names of splits as published tokenizers have them.

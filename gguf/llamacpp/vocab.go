@@ -18,6 +18,7 @@ const (
 	userToken    = int32(4)
 	unusedToken  = int32(5)
 	byteToken    = int32(6)
+	unknownToken = int32(2)
 )
 
 // tokenizerFile is what is read of a tokenizer.json.
@@ -47,23 +48,22 @@ type tokenizerFile struct {
 type textStage struct {
 	Type     string      `json:"type"`
 	Stages   []textStage `json:"pretokenizers"`
+	Norms    []textStage `json:"normalizers"`
 	Behavior string      `json:"behavior"`
 	Invert   bool        `json:"invert"`
 	Pattern  struct {
-		Regex string `json:"Regex"`
+		Regex  string `json:"Regex"`
+		String string `json:"String"`
 	} `json:"pattern"`
-	UseRegex *bool `json:"use_regex"`
-	Single   bool  `json:"individual_digits"`
-	Prefix   bool  `json:"add_prefix_space"`
+	UseRegex    *bool  `json:"use_regex"`
+	Single      bool   `json:"individual_digits"`
+	Prefix      bool   `json:"add_prefix_space"`
+	Prepend     string `json:"prepend"`
+	Content     string `json:"content"`
+	Replacement string `json:"replacement"`
+	Scheme      string `json:"prepend_scheme"`
+	Splits      *bool  `json:"split"`
 }
-
-// Splits of words, as the files of published models have them.
-const (
-	gpt2Split  = `'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	gpt2Older  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	llamaSplit = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	qwenSplit  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-)
 
 // pre is what llama.cpp calls the way in which a byte-level tokenizer splits text.
 func (t *tokenizerFile) pre() (string, error) {
@@ -94,68 +94,74 @@ func (t *tokenizerFile) pre() (string, error) {
 		}
 	}
 	split := strings.Join(said, " then ")
-	if t.Model.IgnoreMerges && split != llamaSplit {
-		return "", errors.New("model: ignore_merges: found true, wanted false: llama.cpp has it with the splits of Llama 3 alone")
+	if split == gpt2Older {
+		split = gpt2Split
 	}
-	switch {
-	case split == gpt2Split, split == gpt2Older:
-		return "gpt-2", nil
-	case split == llamaSplit && t.Model.IgnoreMerges:
-		return "llama-bpe", nil
-	case split == llamaSplit:
-		return "dbrx", nil
-	case split == qwenSplit:
-		return "qwen2", nil
-	case split == "digits then "+gpt2Split:
-		return "smollm", nil
-	default:
-		return "", fmt.Errorf("pre_tokenizer: found %.120q, wanted the splits of GPT-2, Llama 3, Qwen 2 or SmolLM: llama.cpp knows splits by name alone, and others are not written", split)
+	for _, s := range splits {
+		if s.text == split && s.whole == t.Model.IgnoreMerges {
+			return s.name, nil
+		}
 	}
+	return "", fmt.Errorf("pre_tokenizer: found %.120q with ignore_merges %v, wanted the splits of GPT-2, GPT-4o, Llama 3, Mistral Nemo, OLMo 2, Qwen 2 or SmolLM: llama.cpp knows splits by name alone, and others are not written", split, t.Model.IgnoreMerges)
 }
 
 // vocabulary are the keys of a tokenizer with ids below size.
 func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	raw, err := m.Read("tokenizer.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("tokenizer.json: found none, wanted one: llama.cpp cannot run a model without a tokenizer, and one of tokenizer.model alone is not written yet")
+		return modelVocabulary(m, c, size)
 	}
 	if err != nil {
 		return nil, err
 	}
 	t := &tokenizerFile{}
-	if err := json.Unmarshal(raw, t); err != nil {
+	err = json.Unmarshal(raw, t)
+	var keys []gguf.Key
+	switch {
+	case err != nil:
+	case t.Model.Type != "BPE":
+		err = fmt.Errorf("model: found the type %s, wanted BPE: others are not written as GGUF", t.Model.Type)
+	case t.Model.ByteFallback:
+		keys, err = t.pieces(m, size)
+	default:
+		keys, err = t.byteLevel(m, size)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
-	if t.Model.Type != "BPE" || t.Model.ByteFallback {
-		return nil, fmt.Errorf("tokenizer.json: found a model of type %s with byte_fallback %v, wanted a byte-level BPE: others are not written as GGUF yet", t.Model.Type, t.Model.ByteFallback)
-	}
+	tokens, _ := keys[tokensAt].Value.([]string)
+	begins, ends := t.around()
+	special, err := special(m.Read, c, tokens, begins, ends)
+	return append(keys, special...), err
+}
+
+// tokensAt is where the texts are among the first keys of a tokenizer.
+const tokensAt = 2
+
+// byteLevel are the keys of a tokenizer that merges bytes.
+func (t *tokenizerFile) byteLevel(m Model, size int) ([]gguf.Key, error) {
 	if err := t.check(); err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
+		return nil, err
 	}
 	if t.Normalizer != nil && m.Tell != nil {
 		m.Tell("the tokenizer composes letters and accents (NFC), which llama.cpp leaves to whoever writes the text: texts in NFC have the same ids")
 	}
 	pre, err := t.pre()
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
+		return nil, err
 	}
 	tokens, kinds, err := t.tokens(size)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
+		return nil, err
 	}
 	merges, err := t.merges()
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer.json: %w", err)
-	}
-	keys := []gguf.Key{
+	return []gguf.Key{
 		{Name: "tokenizer.ggml.model", Value: "gpt2"},
 		{Name: "tokenizer.ggml.pre", Value: pre},
 		{Name: "tokenizer.ggml.tokens", Value: tokens},
 		{Name: "tokenizer.ggml.token_type", Value: kinds},
 		{Name: "tokenizer.ggml.merges", Value: merges},
-	}
-	special, err := t.special(m.Read, c, tokens)
-	return append(keys, special...), err
+	}, err
 }
 
 // check refuses what llama.cpp does not do to a text.
@@ -223,8 +229,11 @@ func (t *tokenizerFile) merges() ([]string, error) {
 // turnEnds are tokens that end an answer, where a tokenizer has them.
 var turnEnds = []string{"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"}
 
+// specialTokens are Hugging Face's and llama.cpp's names of the same.
+var specialTokens = [][2]string{{"bos", "bos"}, {"eos", "eos"}, {"unk", "unknown"}, {"pad", "padding"}}
+
 // special are the keys of tokens with a meaning, and the template of chats.
-func (t *tokenizerFile) special(read func(string) ([]byte, error), c *config, tokens []string) (keys []gguf.Key, err error) {
+func special(read func(string) ([]byte, error), c *config, tokens []string, begins, ends bool) (keys []gguf.Key, err error) {
 	said := &config{fields: map[string]any{}}
 	if raw, err := read("tokenizer_config.json"); err == nil {
 		if said, err = parseConfig(raw); err != nil {
@@ -253,7 +262,7 @@ func (t *tokenizerFile) special(read func(string) ([]byte, error), c *config, to
 		}
 		return -1
 	}
-	for _, row := range [][2]string{{"bos", "bos"}, {"eos", "eos"}, {"unk", "unknown"}, {"pad", "padding"}} {
+	for _, row := range specialTokens {
 		if i := id(row[0]); i >= 0 && i < len(tokens) {
 			keys = append(keys, gguf.Key{Name: "tokenizer.ggml." + row[1] + "_token_id", Value: uint32(i)})
 		}
@@ -264,15 +273,15 @@ func (t *tokenizerFile) special(read func(string) ([]byte, error), c *config, to
 			break
 		}
 	}
-	bos, _ := said.fields["add_bos_token"].(bool)
-	if _, told := said.fields["add_bos_token"]; !told {
-		bos, _ = t.around()
+	for _, row := range []struct {
+		key string
+		is  *bool
+	}{{"add_bos_token", &begins}, {"add_eos_token", &ends}} {
+		if told, ok := said.fields[row.key].(bool); ok {
+			*row.is = told
+		}
+		keys = append(keys, gguf.Key{Name: "tokenizer.ggml." + row.key, Value: *row.is})
 	}
-	eos, _ := said.fields["add_eos_token"].(bool)
-	if _, told := said.fields["add_eos_token"]; !told {
-		_, eos = t.around()
-	}
-	keys = append(keys, gguf.Key{Name: "tokenizer.ggml.add_bos_token", Value: bos}, gguf.Key{Name: "tokenizer.ggml.add_eos_token", Value: eos})
 	template := said.text("chat_template")
 	if raw, err := read("chat_template.jinja"); err == nil {
 		template = string(raw)

@@ -1,0 +1,238 @@
+package llamacpp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+
+	"gputrain/gguf"
+	"gputrain/internal/protobuf"
+)
+
+// spaceMark stands for a space in a tokenizer of SentencePiece's kind.
+const spaceMark = "▁"
+
+// pieceKeys are the keys of a tokenizer that merges by scores.
+func pieceKeys(tokens []string, kinds []int32, scores []float32, prefix, squeeze bool) []gguf.Key {
+	return []gguf.Key{
+		{Name: "tokenizer.ggml.model", Value: "llama"},
+		{Name: "tokenizer.ggml.pre", Value: "default"},
+		{Name: "tokenizer.ggml.tokens", Value: tokens},
+		{Name: "tokenizer.ggml.token_type", Value: kinds},
+		{Name: "tokenizer.ggml.scores", Value: scores},
+		{Name: "tokenizer.ggml.add_space_prefix", Value: prefix},
+		{Name: "tokenizer.ggml.remove_extra_whitespaces", Value: squeeze},
+	}
+}
+
+// pieces are the keys of a tokenizer.json that was made of a SentencePiece model: of characters, with bytes for those it lacks.
+func (t *tokenizerFile) pieces(m Model, size int) ([]gguf.Key, error) {
+	prefix, err := t.marks(m)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range t.Added {
+		if a.Left || a.Right || a.Single {
+			return nil, fmt.Errorf("added token %q: found lstrip %v, rstrip %v, single_word %v, wanted none of these: llama.cpp finds such a token wherever it stands", a.Content, a.Left, a.Right, a.Single)
+		}
+	}
+	tokens, kinds, err := t.tokens(size)
+	if err != nil {
+		return nil, err
+	}
+	bytes := 0
+	for i, text := range tokens {
+		switch _, in := t.Model.Vocab[text]; {
+		case !in:
+		case text == t.Model.Unknown:
+			kinds[i] = unknownToken
+		case isByte(text):
+			kinds[i] = byteToken
+			bytes++
+		}
+	}
+	if bytes != 256 {
+		return nil, fmt.Errorf("model: vocab: found %d of the tokens <0x00> to <0xFF>, wanted all 256: llama.cpp writes unknown characters in bytes", bytes)
+	}
+	scores, err := t.scores(m, tokens)
+	return pieceKeys(tokens, kinds, scores, prefix, false), err
+}
+
+func isByte(text string) bool {
+	var b byte
+	n, err := fmt.Sscanf(text, "<0x%02X>", &b)
+	return n == 1 && err == nil && text == fmt.Sprintf("<0x%02X>", b)
+}
+
+// marks says whether a space is put before a text, and refuses what llama.cpp does not do to one: it marks spaces, and nothing else.
+func (t *tokenizerFile) marks(m Model) (prefix bool, err error) {
+	norms, pres := flat(t.Normalizer, func(s textStage) []textStage { return s.Norms }), flat(t.PreTokenizer, func(s textStage) []textStage { return s.Stages })
+	marked := false
+	for _, n := range norms {
+		switch {
+		case n.Type == "Prepend" && n.Prepend == spaceMark:
+			prefix = true
+		case n.Type == "Replace" && n.Pattern.String == " " && n.Content == spaceMark:
+			marked = true
+		default:
+			return false, fmt.Errorf("normalizer: found %s, wanted Prepend and Replace of a space by %s: llama.cpp takes a text as it is", n.Type, spaceMark)
+		}
+	}
+	for _, p := range pres {
+		switch {
+		case p.Type == "Split" && p.Pattern.String == " " && marked: // there is none left
+		case p.Type == "Metaspace" && p.Replacement == spaceMark && p.Splits != nil && !*p.Splits:
+			marked, prefix = true, prefix || p.Scheme == "always" || p.Scheme == "first" || p.Scheme == "" && p.Prefix
+			if p.Scheme == "first" && m.Tell != nil {
+				m.Tell("the tokenizer puts a space before a text alone (prepend_scheme first), llama.cpp also behind special tokens: texts without them have the same ids")
+			}
+		default:
+			return false, fmt.Errorf("pre_tokenizer: found %s, wanted none, or Metaspace without splits: llama.cpp merges across words", p.Type)
+		}
+	}
+	if !marked {
+		return false, errors.New("normalizer: found none that replaces spaces, wanted one")
+	}
+	return prefix, nil
+}
+
+// flat are the parts of a sequence, or the one that there is.
+func flat(s *textStage, parts func(textStage) []textStage) []textStage {
+	if s == nil {
+		return nil
+	}
+	if s.Type == "Sequence" {
+		return parts(*s)
+	}
+	return []textStage{*s}
+}
+
+// scores orders tokens as merges do: llama.cpp merges the two neighbours whose whole has the highest score, whichever two they are.
+func (t *tokenizerFile) scores(m Model, tokens []string) ([]float32, error) {
+	merges, err := t.merges()
+	if err != nil {
+		return nil, err
+	}
+	first, listed := map[string]int{}, map[[2]string]bool{}
+	last := ""
+	for rank, merge := range merges {
+		left, right, _ := strings.Cut(merge, " ")
+		listed[[2]string{left, right}] = true
+		whole := left + right
+		if _, seen := first[whole]; seen && last != whole {
+			return nil, fmt.Errorf("merges: %d: found %q, whose whole another merge makes earlier, with others between, wanted one place for each whole: llama.cpp ranks wholes", rank, merge)
+		}
+		if _, seen := first[whole]; !seen {
+			first[whole] = len(first)
+		}
+		last = whole
+	}
+	scores, unlisted := make([]float32, len(tokens)), 0
+	for i, text := range tokens {
+		rank, ok := first[text]
+		if !ok {
+			rank = len(first)
+		}
+		scores[i] = -float32(rank)
+		if _, in := t.Model.Vocab[text]; !in || isByte(text) {
+			continue
+		}
+		for at := range text {
+			_, left := t.Model.Vocab[text[:at]]
+			_, right := t.Model.Vocab[text[at:]]
+			if left && right && at > 0 && !listed[[2]string{text[:at], text[at:]}] {
+				unlisted++
+			}
+		}
+	}
+	if unlisted > 0 && m.Tell != nil {
+		m.Tell(fmt.Sprintf("%d pairs of tokens make another token without a merge that says so: llama.cpp merges them all the same, so some words have other ids there", unlisted))
+	}
+	return scores, nil
+}
+
+// modelVocabulary are the keys of a tokenizer.model alone.
+func modelVocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
+	raw, err := m.Read("tokenizer.model")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("found neither tokenizer.json nor tokenizer.model, wanted one: llama.cpp cannot run a model without a tokenizer")
+	}
+	if err != nil {
+		return nil, err
+	}
+	keys, err := sentencePieces(raw, size)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer.model: %w", err)
+	}
+	tokens, _ := keys[tokensAt].Value.([]string)
+	special, err := special(m.Read, c, tokens, true, false)
+	return append(keys, special...), err
+}
+
+// sentencePieces are the keys of a SentencePiece model.
+func sentencePieces(raw []byte, size int) ([]gguf.Key, error) {
+	var tokens []string
+	var kinds []int32
+	var scores []float32
+	prefix, squeeze, algorithm := true, true, uint64(1)
+	err := protobuf.Fields(raw, func(f protobuf.Field) error {
+		switch f.Number {
+		case 1:
+			text, score, kind := "", float32(0), normalToken
+			err := protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
+				switch f.Number {
+				case 1:
+					text = string(f.Bytes)
+				case 2:
+					score = math.Float32frombits(uint32(f.Value))
+				case 3:
+					kind = int32(f.Value)
+				}
+				return nil
+			})
+			if kind == userToken {
+				text = strings.ReplaceAll(text, spaceMark, " ") // llama.cpp finds such a token before it marks spaces
+			}
+			tokens, kinds, scores = append(tokens, text), append(kinds, kind), append(scores, score)
+			return err
+		case 2:
+			return protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
+				if f.Number == 3 {
+					algorithm = f.Value
+				}
+				return nil
+			})
+		case 3:
+			return protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
+				switch f.Number {
+				case 3:
+					prefix = f.Value != 0
+				case 4:
+					squeeze = f.Value != 0
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case algorithm != 2:
+		return nil, errors.New("model_type: found another than bpe, wanted bpe: others are not written as GGUF")
+	case squeeze:
+		return nil, errors.New("normalizer_spec: remove_extra_whitespaces: found true, wanted false: llama.cpp leaves spaces as they are")
+	case len(tokens) > size:
+		return nil, fmt.Errorf("found %d pieces, wanted at most the %d of the model", len(tokens), size)
+	}
+	for i := len(tokens); i < size; i++ {
+		tokens, kinds, scores = append(tokens, fmt.Sprintf("[PAD%d]", i)), append(kinds, unusedToken), append(scores, 0)
+	}
+	if n := len(slices.DeleteFunc(slices.Clone(kinds), func(k int32) bool { return k != byteToken })); n != 256 {
+		return nil, fmt.Errorf("found %d pieces for bytes, wanted 256: llama.cpp writes unknown characters in bytes", n)
+	}
+	return pieceKeys(tokens, kinds, scores, prefix, squeeze), nil
+}
