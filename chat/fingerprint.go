@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/stranger"
 )
 
@@ -40,7 +41,7 @@ func Fingerprint(dir, what string) (string, error) {
 		names = append(names, filepath.Join(folder, name))
 	}
 	for _, name := range names {
-		raw, err := stranger.Read(filepath.Join(dir, name))
+		raw, err := modeldir.Read(filepath.Join(dir, name))
 		if err := read(filepath.ToSlash(name), raw, err); err != nil {
 			return "", err
 		}

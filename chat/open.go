@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"gputrain/chat/template"
+	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/stranger"
 	"gputrain/internal/suggest"
 )
@@ -79,7 +81,7 @@ func (t *Template) open(what string) error {
 }
 
 func beside(dir, name string, into any) error {
-	if err := stranger.ReadJSON(filepath.Join(dir, name), into); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := modeldir.ReadJSON(filepath.Join(dir, name), into); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -120,7 +122,7 @@ func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
 		files[strings.TrimSuffix(name, ".jinja")] = filepath.Join(folder, name)
 	}
 	for i, name := range append([]string{"default"}, slices.Sorted(maps.Keys(files))...) {
-		raw, err := stranger.Read(filepath.Join(t.dir, files[name]))
+		raw, err := modeldir.Read(filepath.Join(t.dir, files[name]))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
@@ -142,7 +144,7 @@ const folder = "additional_chat_templates"
 func additional(dir string) (names []string, err error) {
 	info, err := os.Lstat(filepath.Join(dir, folder))
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), err != nil && gguf.Is(dir):
 		return nil, nil
 	case err != nil:
 		return nil, err

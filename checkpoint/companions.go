@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"gputrain/internal/stranger"
+	"gputrain/gguf/modeldir"
 	"gputrain/model"
 	"gputrain/tokenizer"
 )
@@ -21,7 +21,7 @@ var companionNames = append(tokenizer.FileNames(), GenerationFile)
 func Companions(dir string) ([]Source, error) {
 	var out []Source
 	for _, name := range companionNames {
-		raw, err := stranger.Read(filepath.Join(dir, name))
+		raw, err := modeldir.Read(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

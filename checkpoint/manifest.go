@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/gguf"
 	"gputrain/internal/stranger"
 )
 
@@ -125,7 +126,7 @@ func Verify(fsys FileSystem, dir string) error {
 
 // VerifyModel is Verify of a checkpoint; any other directory, which has no manifest, passes.
 func VerifyModel(fsys FileSystem, dir string) error {
-	if _, err := fsys.Size(manifestPath(dir)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := fsys.Size(manifestPath(dir)); errors.Is(err, fs.ErrNotExist) || gguf.Is(dir) {
 		return nil
 	}
 	return Verify(fsys, dir)

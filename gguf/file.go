@@ -133,6 +133,9 @@ func (f *File) Value(name string) (value any, ok bool) {
 	return value, ok
 }
 
+// Integer is the value of a key that is a whole number of any kind.
+func (f *File) Integer(name string) (int64, bool) { return integer(f.values[name]) }
+
 // Tensors are all tensors, in the order of the file.
 func (f *File) Tensors() []Info { return slices.Clone(f.infos) }
 

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 
 	"gputrain/buffers/array"
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/caught"
 	"gputrain/internal/stranger"
 )
@@ -114,7 +115,7 @@ func TrainedUpon(dir string) (*Base, error) {
 }
 
 func readBase(dir, name string) (*Base, error) {
-	raw, err := stranger.Read(filepath.Join(dir, name))
+	raw, err := modeldir.Read(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -48,13 +48,14 @@ func (c *ConfigReader) bitsandbytes() string {
 	return ""
 }
 
-// tensor is a parameter in a file.
+// tensor is a parameter in a file: a safetensors file, or another that reads it.
 type tensor struct {
 	name  string
 	dtype string // "F32", "BF16" or "F16" of what can be read; of a matrix in nf4 what its numbers are rounded to
 	shape []int
 	file  *safetensors.File
 	nf4   *bitsandbytes.Matrix // nil: it is whole
+	other func(dst []float32, first int) error
 }
 
 // weights are the tensors of files, by their full names.
@@ -105,8 +106,11 @@ func tensorIn(f *safetensors.File, name string) *tensor {
 
 // read gives numbers from one on, widened.
 func (t *tensor) read(dst []float32, first int) error {
-	if t.nf4 != nil {
+	switch {
+	case t.nf4 != nil:
 		return t.nf4.Read(dst, first)
+	case t.other != nil:
+		return t.other(dst, first)
 	}
 	return t.file.Float32At(t.name, dst, first)
 }

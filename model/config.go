@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
 	"gputrain/internal/terminal"
@@ -37,7 +38,7 @@ func ReadConfigOn(dir, at string) (Definition, error) {
 
 func readConfigFile(dir string) (Definition, error) {
 	name := filepath.Join(dir, "config.json")
-	raw, err := stranger.Read(name)
+	raw, err := modeldir.Read(name)
 	if err != nil {
 		return nil, fmt.Errorf("model: read config %w", err)
 	}

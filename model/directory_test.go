@@ -48,7 +48,7 @@ func TestDirectoriesThatAreNoModel(t *testing.T) {
 		"no weights":             {func(*testing.T, string) {}, []string{"found no weights, wanted model.safetensors, or model.safetensors.index.json and the files it names: "}},
 		"pickles":                {write("pytorch_model.bin", "x"), []string{"pytorch_model.bin is a pickle", "save the model as safetensors"}},
 		"pickles in pieces":      {write("pytorch_model-00001-of-00002.bin", "x"), []string{"pytorch_model-00001-of-00002.bin is a pickle"}},
-		"for inference":          {write("model-Q4_K_M.gguf", "GGUF"), []string{"model-Q4_K_M.gguf is for inference"}},
+		"for inference":          {write("model-Q4_K_M.gguf", "GGUF"), []string{"model-Q4_K_M.gguf is a model of its own: name the file"}},
 		"an adapter":             {write("adapter_model.safetensors", "x"), []string{"adapter_model.safetensors is an adapter, and there is no adapter_config.json"}},
 		"another name":           {write("consolidated.safetensors", "x"), []string{"consolidated.safetensors is not named as Hugging Face"}},
 		"a pointer for weights":  {write("model.safetensors", pointer), []string{"model.safetensors", "Git LFS pointer, wanted a file of 988097824 bytes"}},

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"gputrain/buffers/safetensors"
+	"gputrain/gguf"
 	"gputrain/internal/stranger"
 )
 
@@ -26,10 +27,13 @@ const (
 )
 
 // WeightFiles are the files with the weights in dir: model.safetensors, or those that model.safetensors.index.json names, sorted. Where there are both,
-// they must have the same tensors. Of adapters it is adapter_model.safetensors.
+// they must have the same tensors. Of adapters it is adapter_model.safetensors, of a GGUF file the file itself.
 func WeightFiles(dir string) ([]string, error) {
 	if is, err := isAdapter(dir); err != nil || is {
 		return []string{filepath.Join(dir, AdapterWeightsFile)}, err
+	}
+	if gguf.Is(dir) {
+		return []string{dir}, nil
 	}
 	index, err := indexOf(dir)
 	if err != nil {

@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,10 +12,14 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
+	"gputrain/gguf"
 )
 
 // isAdapter tells whether dir has adapters: a PEFT directory, or a checkpoint of them.
 func isAdapter(dir string) (bool, error) {
+	if gguf.Is(dir) {
+		return false, nil
+	}
 	_, err := os.Lstat(filepath.Join(dir, AdapterConfigFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -119,7 +124,7 @@ func openAdapterFile(dir string, m adapted) (*Stored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: read adapter: %w", err)
 	}
-	s := &Stored{params: m.Params(), in: weights{}, files: []*safetensors.File{f}, dir: dir}
+	s := &Stored{params: m.Params(), in: weights{}, files: []io.Closer{f}, dir: dir}
 	if s.names, err = m.tensors(f); err != nil {
 		return nil, errors.Join(fmt.Errorf("model: read adapter %q: %w", filepath.Join(dir, AdapterWeightsFile), err), s.Close())
 	}

@@ -1,8 +1,10 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,6 +15,8 @@ import (
 
 	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
+	"gputrain/gguf"
+	"gputrain/gguf/llamacpp"
 )
 
 // Stored are the weights of a model in its files.
@@ -20,7 +24,7 @@ type Stored struct {
 	params []Param
 	names  map[string]string // in the files, by path
 	in     weights
-	files  []*safetensors.File
+	files  []io.Closer
 	base   *Stored // has those that are not in the files; nil: there are none
 	from   *Base   // what base is
 	upon   *Base   // what adapters without a BaseFile were trained upon; nil: that is not known
@@ -56,14 +60,15 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp, b bases) 
 	if base != nil {
 		allowed = []*regexp.Regexp{anything}
 	}
-	files, err := openFiles(dir)
+	in, files, err := openTensors(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model: read weights: %w", err)
 	}
-	s, err := storedIn(def, files, allowed)
+	s, err := storedIn(def, in, allowed)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w (%s)", err, dir), closeAll(files))
 	}
+	s.files = files
 	s.dir = dir
 	if base != nil {
 		if err := s.openBase(def, dir, *base, b); err != nil {
@@ -71,6 +76,41 @@ func openWeights(dir string, def Definition, allowed []*regexp.Regexp, b bases) 
 		}
 	}
 	return s, nil
+}
+
+// openTensors opens the files of weights in dir, or the GGUF file that stands for one.
+func openTensors(dir string) (weights, []io.Closer, error) {
+	if gguf.Is(dir) {
+		return ggufTensors(dir)
+	}
+	files, err := openFiles(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	var closers []io.Closer
+	for _, f := range files {
+		closers = append(closers, f)
+	}
+	in, err := tensorsOf(files)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeAll(closers))
+	}
+	return in, closers, nil
+}
+
+// ggufTypes are the types that safetensors has too. Blocks are widened to F32.
+var ggufTypes = map[gguf.Type]string{gguf.BF16: "BF16", gguf.F16: "F16"}
+
+func ggufTensors(path string) (weights, []io.Closer, error) {
+	d, err := llamacpp.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	w := weights{}
+	for _, p := range d.Parameters() {
+		w[p.Name] = &tensor{name: p.Name, dtype: cmp.Or(ggufTypes[p.Type], "F32"), shape: p.Shape, other: p.Read}
+	}
+	return w, []io.Closer{d}, nil
 }
 
 // openFiles opens the files of weights in dir, and compares them with their index.
@@ -88,7 +128,9 @@ func openFiles(dir string) (files []*safetensors.File, err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, closeAll(files))
+			for _, f := range files {
+				err = errors.Join(err, f.Close())
+			}
 		}
 	}()
 	tensors := map[string][]string{} // by file
@@ -118,7 +160,7 @@ var others = []struct{ suffix, what string }{
 	{AdapterWeightsFile, "is an adapter, and there is no " + AdapterConfigFile + " that says of what"},
 	{".safetensors", "is not named as Hugging Face names weights"},
 	{".safetensors.index.json", "is not named as Hugging Face names an index"},
-	{".gguf", "is for inference: take the model that it was made of"},
+	{".gguf", "is a model of its own: name the file"},
 	{".bin", "is a pickle, which may run code and is never read: save the model as safetensors"},
 	{".pt", "is a pickle, which may run code and is never read: save the model as safetensors"},
 	{".pth", "is a pickle, which may run code and is never read: save the model as safetensors"},
@@ -140,12 +182,8 @@ func noWeights(dir string) error {
 	return errors.Join(err, fmt.Errorf("%q: found no weights, wanted %s, or %s and the files it names%s: %w", dir, singleFile, indexFile, found, fs.ErrNotExist))
 }
 
-func storedIn(def Definition, files []*safetensors.File, allowed []*regexp.Regexp) (*Stored, error) {
-	in, err := tensorsOf(files)
-	if err != nil {
-		return nil, fmt.Errorf("model: weights: %w", err)
-	}
-	s := &Stored{params: def.Params(), in: in, files: files}
+func storedIn(def Definition, in weights, allowed []*regexp.Regexp) (_ *Stored, err error) {
+	s := &Stored{params: def.Params(), in: in}
 	if s.names, err = s.in.match(def, allowed); err != nil {
 		return nil, fmt.Errorf("model: weights: %w", err)
 	}
@@ -256,7 +294,7 @@ func (s *Stored) Close() error {
 	return errors.Join(closeAll(s.files), s.base.Close())
 }
 
-func closeAll(files []*safetensors.File) error {
+func closeAll(files []io.Closer) error {
 	var wrong []error
 	for _, f := range files {
 		wrong = append(wrong, f.Close())

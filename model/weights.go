@@ -36,7 +36,11 @@ func ReadWeights(dir string, def Definition) ([]array.Host, error) {
 
 // Weights is ReadWeights of open files, which stay the caller's.
 func Weights(def Definition, files ...*safetensors.File) ([]array.Host, error) {
-	s, err := storedIn(def, files, nil)
+	in, err := tensorsOf(files)
+	if err != nil {
+		return nil, fmt.Errorf("model: weights: %w", err)
+	}
+	s, err := storedIn(def, in, nil)
 	if err != nil {
 		return nil, err
 	}

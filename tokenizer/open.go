@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
 )
@@ -40,8 +42,8 @@ func open(path string) (*Tokenizer, error) {
 		return nil, err
 	}
 	dir, read := filepath.Dir(path), stranger.ReadNamed
-	if info.IsDir() {
-		dir, read = path, stranger.Read
+	if info.IsDir() || gguf.Is(path) {
+		dir, read = path, modeldir.Read
 		if path = firstOf(dir, tokenizerFiles...); path == "" {
 			return nil, errors.New("found neither, wanted tokenizer.json or tokenizer.model")
 		}
@@ -86,7 +88,7 @@ var tokenizerFiles = []string{"tokenizer.json", "tokenizer.model"}
 // firstOf is the first of some names that a directory has, whatever it is that has the name: who reads it says what is wrong with it.
 func firstOf(dir string, names ...string) string {
 	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+		if modeldir.Has(dir, name) {
 			return filepath.Join(dir, name)
 		}
 	}
@@ -128,7 +130,7 @@ func readSettings(dir string) (*settings, error) {
 }
 
 func readBeside(dir, name string, into any) error {
-	if err := stranger.ReadJSON(filepath.Join(dir, name), into); !errors.Is(err, fs.ErrNotExist) {
+	if err := modeldir.ReadJSON(filepath.Join(dir, name), into); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil

@@ -3,11 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
+
+	"gputrain/gguf"
 )
 
 // areText refuses arguments that are not UTF-8: on their way to a value other bytes would take the place of theirs.
@@ -47,6 +50,18 @@ func somePath(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 	target.SetString(kong.ExpandPath(path))
 	return nil
+}
+
+// someModel takes an argument that names a directory, or a GGUF file in the place of one.
+func someModel(ctx *kong.DecodeContext, target reflect.Value) error {
+	if err := somePath(ctx, target); err != nil {
+		return err
+	}
+	info, err := os.Stat(target.String())
+	if err == nil && !info.IsDir() && !gguf.Is(target.String()) {
+		err = fmt.Errorf("%q: found a file, wanted a directory, or a GGUF file", target.String())
+	}
+	return err
 }
 
 // haveValues refuses flags that were given with an empty list: they would count as not given.

@@ -18,7 +18,7 @@ import (
 type chatCmd struct {
 	baseFlag
 	samplingFlags
-	Model    string   `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or PEFT directory." type:"existingdir"`
+	Model    string   `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, GGUF file, or PEFT directory." type:"model"`
 	Adapter  []string `help:"A directory with low-rank adapters (adapter_config.json, or a run of them) for the model; or, as for other commands, an adapter's index, part of its name, or backend:part. Twice for both." placeholder:"DIR|SEL" sep:"none"`
 	System   string   `help:"Message of the system, with which the conversation begins." placeholder:"TEXT"`
 	Prompt   *string  `help:"One message: the command ends with its answer." placeholder:"TEXT"`

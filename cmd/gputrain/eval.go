@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -111,12 +110,11 @@ func (c *evalCmd) Run(ctx context.Context) error {
 
 // run is the record of the run whose model is measured; nil where it is no run's.
 func (c *evalCmd) run() (*runfile.Config, error) {
-	run := runfile.New()
-	err := run.Record(filepath.Join(c.Model, "run.yaml"))
-	if errors.Is(err, fs.ErrNotExist) {
+	if !has(c.Model, "run.yaml") {
 		return nil, nil
 	}
-	return run, err
+	run := runfile.New()
+	return run, run.Record(filepath.Join(c.Model, "run.yaml"))
 }
 
 // window is how many tokens the model sees at once: as many as in its run, and no more than are to be read.

@@ -21,7 +21,7 @@ type exportCmd struct {
 	baseFlag
 	writeFlags
 	Type  string `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0; f16 where none is named." placeholder:"TYPE"`
-	Model string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout. Of adapters, their PEFT directory is written: merge writes the whole model." type:"existingdir"`
+	Model string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or GGUF file. Of adapters, their PEFT directory is written: merge writes the whole model." type:"model"`
 }
 
 // writeFlags say how a model is written.

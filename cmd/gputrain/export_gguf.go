@@ -14,8 +14,8 @@ import (
 
 	"gputrain/gguf"
 	"gputrain/gguf/llamacpp"
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/ondisk"
-	"gputrain/internal/stranger"
 	"gputrain/model"
 	"gputrain/train/setup"
 )
@@ -70,7 +70,7 @@ func ggufModel(ctx context.Context, m *storedModel) (llamacpp.Model, error) {
 		out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: named[i].Name, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 	}
 	text := textDir(m.dir, m.at)
-	out.Read = func(name string) ([]byte, error) { return stranger.Read(filepath.Join(text, name)) }
+	out.Read = func(name string) ([]byte, error) { return modeldir.Read(filepath.Join(text, name)) }
 	return out, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"gputrain/buffers/safetensors"
 	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/lab/inspect"
+	"gputrain/gguf"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/optim"
@@ -26,7 +27,7 @@ import (
 
 type inspectCmd struct {
 	baseFlag
-	Path      string `arg:"" help:"Run directory, checkpoint, model directory, .safetensors file, a run's tensorboard folder, or an event file in it." type:"path"`
+	Path      string `arg:"" help:"Run directory, checkpoint, model directory, .safetensors or GGUF file, a run's tensorboard folder, or an event file in it." type:"path"`
 	Optimizer bool   `help:"Show the optimizer's state instead of the parameters, one line a parameter."`
 	JSON      bool   `help:"One JSON object a tensor, or a parameter with --optimizer, on standard output."`
 	Plot      string `help:"With --optimizer, for quad and skew: draw the Lipschitz estimates and the conditions of the factors." type:"path" placeholder:"FILE.svg"`
@@ -61,7 +62,7 @@ func (c *inspectCmd) Run() error {
 		return usageError{fmt.Errorf("inspect: %w", err)}
 	}
 	names := []string{path}
-	if info.IsDir() {
+	if info.IsDir() || gguf.Is(path) {
 		dir, release, err := setup.HoldModel(c.Path, told)
 		if err != nil {
 			return err
@@ -90,6 +91,12 @@ func (c *inspectCmd) Run() error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	if !c.JSON {
 		fmt.Fprintln(w, "TENSOR\tDTYPE\tSHAPE\tMEAN\tRMS\tMAX\tNOT FINITE")
+	}
+	if gguf.Is(path) {
+		if err := c.ggufTensors(w, path); err != nil {
+			return err
+		}
+		return w.Flush()
 	}
 	for _, name := range names {
 		f, err := safetensors.Open(name)
@@ -254,15 +261,42 @@ func (c *inspectCmd) tensors(w io.Writer, f *safetensors.File) error {
 			}
 			l.measure(values)
 		}
-		if c.JSON {
-			if err := json.NewEncoder(os.Stdout).Encode(l); err != nil {
-				return err
-			}
-			continue
+		if err := c.line(w, l); err != nil {
+			return err
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", terminal.Name(l.Name), l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
 	}
 	return nil
+}
+
+// ggufTensors writes a line for each tensor of a GGUF file, under the names and in the order of the file.
+func (c *inspectCmd) ggufTensors(w io.Writer, path string) error {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return &setup.ModelError{Err: err}
+	}
+	defer f.Close()
+	for _, info := range f.Tensors() {
+		l := tensorLine{Name: info.Name, DType: strings.ToUpper(info.Type.String()), Shape: info.Shape}
+		if info.Type.Readable() {
+			values := make([]float32, info.Elements())
+			if err := f.Floats(info.Name, values, 0); err != nil {
+				return &setup.ModelError{Err: err}
+			}
+			l.measure(values)
+		}
+		if err := c.line(w, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *inspectCmd) line(w io.Writer, l tensorLine) error {
+	if c.JSON {
+		return json.NewEncoder(os.Stdout).Encode(l)
+	}
+	_, err := fmt.Fprintf(w, "%s\t%s\t%v\t%.3g\t%.3g\t%.3g\t%d\n", terminal.Name(l.Name), l.DType, l.Shape, l.Mean, l.RMS, l.MaxAbs, l.NonFinite)
+	return err
 }
 
 // measure sets the figures; elements that are not finite are counted and left

@@ -73,6 +73,7 @@ func run(args []string) (code int) {
 		kong.UsageOnError(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.NamedMapper("path", kong.MapperFunc(somePath)),
+		kong.NamedMapper("model", kong.MapperFunc(someModel)),
 	)
 	if err := cmp.Or(areText(args), noneRemoved(args)); err != nil {
 		say("gputrain: %v\n", err)

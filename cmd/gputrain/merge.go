@@ -16,8 +16,8 @@ import (
 type mergeCmd struct {
 	baseFlag
 	writeFlags
-	Model   string `arg:"" help:"Run directory (its newest checkpoint), checkpoint or PEFT directory with adapters; or, before an ADAPTER, the model that it stands on." type:"existingdir"`
-	Adapter string `arg:"" optional:"" help:"PEFT directory, run directory or checkpoint with adapters, for MODEL as their base." type:"existingdir"`
+	Model   string `arg:"" help:"Run directory (its newest checkpoint), checkpoint or PEFT directory with adapters; or, before an ADAPTER, the model that it stands on." type:"model"`
+	Adapter string `arg:"" optional:"" help:"PEFT directory, run directory or checkpoint with adapters, for MODEL as their base." type:"model"`
 }
 
 // Run writes the model that computes what the base does with the adapters.

@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"gputrain/checkpoint"
+	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
 	"gputrain/model"
 	"gputrain/state"
@@ -19,7 +18,7 @@ import (
 
 // baseFlag says where a base is that has moved.
 type baseFlag struct {
-	Base string `help:"Where the directory is now that has what a checkpoint leaves out (base.json), if it has moved: it is known by its fingerprint." type:"existingdir" placeholder:"DIR"`
+	Base string `help:"Where the directory is now that has what a checkpoint leaves out (base.json), if it has moved: it is known by its fingerprint." type:"model" placeholder:"DIR"`
 }
 
 // dir is the directory of the base, which stays there until release; "" where none is given.
@@ -112,7 +111,7 @@ func (s *storedModel) export(to string, def model.Definition, read func(path str
 // modelFlags name a trained model and where to run it.
 type modelFlags struct {
 	baseFlag
-	Model   string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, or model directory in the Hugging Face layout." type:"existingdir"`
+	Model   string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or GGUF file." type:"model"`
 	Adapter string `help:"Index, part of a name, or backend:part." placeholder:"SEL"`
 
 	tokens   setup.Tokens // of the model's directory
@@ -188,6 +187,5 @@ func dirOf(dir, at string, there func(dir string) bool) string {
 
 // has tells whether something of that name lies in a directory.
 func has(dir, name string) bool {
-	_, err := os.Stat(filepath.Join(dir, name))
-	return err == nil
+	return modeldir.Has(dir, name)
 }

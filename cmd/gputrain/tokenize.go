@@ -29,7 +29,7 @@ type tokenizeCmd struct {
 
 // tokenizerFlags name a tokenizer and a text.
 type tokenizerFlags struct {
-	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, or one of these files." type:"path" placeholder:"TOKENIZER"`
+	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, one of these files, or a GGUF file." type:"path" placeholder:"TOKENIZER"`
 	Text      string `help:"The file to read; standard input without it." type:"path" placeholder:"FILE"`
 }
 

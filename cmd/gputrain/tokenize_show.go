@@ -10,7 +10,7 @@ import (
 )
 
 type showCmd struct {
-	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, or one of these files." type:"path" placeholder:"TOKENIZER"`
+	Tokenizer string `arg:"" help:"A directory with tokenizer.json or tokenizer.model, one of these files, or a GGUF file." type:"path" placeholder:"TOKENIZER"`
 	Text      string `help:"File with a text to cut, or - for standard input; without it, an example sentence." placeholder:"FILE"`
 	JSON      bool   `help:"One JSON object on standard output."`
 }

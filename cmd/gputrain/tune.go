@@ -21,7 +21,7 @@ import (
 const tuneFile = "tune.yaml"
 
 type tuneCmd struct {
-	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, with its tokenizer and chat template." type:"existingdir"`
+	Model    string   `arg:"" help:"Model directory in the Hugging Face layout, or GGUF file, with its tokenizer and chat template." type:"model"`
 	Data     []string `arg:"" help:"Files of conversations: a JSON object a line, an array of objects (both also .gz), or Parquet." placeholder:"DATA"`
 	Set      []string `help:"Override one value of the run file, such as --set lora.rank=4." placeholder:"KEY=VALUE" sep:"none"`
 	RunDir   string   `help:"Run directory; by default one below runs/, named for the model, the first file and the changes of --set, so that the same command resumes its run." type:"path" placeholder:"DIR"`

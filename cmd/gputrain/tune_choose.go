@@ -13,6 +13,7 @@ import (
 
 	"gputrain/chat"
 	"gputrain/data"
+	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
 	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
@@ -275,7 +276,7 @@ func (h *choosing) facts() (tuning.Model, error) {
 		Old string `json:"torch_dtype"`
 		New string `json:"dtype"`
 	}
-	if err := stranger.ReadJSON(filepath.Join(h.given.Model, "config.json"), &stored); err != nil {
+	if err := modeldir.ReadJSON(filepath.Join(h.given.Model, "config.json"), &stored); err != nil {
 		return m, &setup.ModelError{Err: err}
 	}
 	for _, name := range []string{stored.Old, stored.New} {

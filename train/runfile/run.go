@@ -30,7 +30,7 @@ type Run struct {
 
 // Model chooses a network by kind and size, or takes one from a directory.
 type Model struct {
-	From         string   `yaml:"from" resume:"directory" doc:"Hugging Face directory (config.json, model.safetensors) whose weights training begins with; empty: a new model of the kind below"`
+	From         string   `yaml:"from" resume:"directory" doc:"Hugging Face directory (config.json, model.safetensors) or GGUF file whose weights training begins with; empty: a new model of the kind below"`
 	AllowMissing []string `yaml:"allow_missing" range:"pattern" doc:"with model.from: regular expressions of parameter paths that the directory may lack, such as ^lm_head. Missing parameters are initialised and named. Empty: every parameter must be there"`
 	Base         string   `yaml:"base" default:"f32" range:"f32|bf16|nf4|nf4-nested" doc:"type in which devices keep the parameters that are not trained: f32; bf16, rounded, in half of the memory; nf4, quantized on loading unless the directory has them so, in a seventh of it, with all but the matrices of layers in bf16; or nf4-nested, with the largest magnitudes of blocks in eight bits, in less still"`
 	Kind         string   `yaml:"kind" default:"gpt2" range:"families" doc:"{families}"`

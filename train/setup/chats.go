@@ -13,6 +13,7 @@ import (
 	"gputrain/chat"
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/gguf"
 	"gputrain/train/runfile"
 )
 
@@ -62,7 +63,7 @@ func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (data.Chats, erro
 
 // beside is the directory that the tokenizer is in; "" for none.
 func (t Tokens) beside() string {
-	if info, err := os.Stat(t.Path); err == nil && !info.IsDir() {
+	if info, err := os.Stat(t.Path); err == nil && !info.IsDir() && !gguf.Is(t.Path) {
 		return filepath.Dir(t.Path)
 	}
 	return t.Path

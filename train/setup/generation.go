@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gputrain/internal/stranger"
+	"gputrain/gguf/modeldir"
 	"gputrain/train"
 )
 
@@ -81,7 +81,7 @@ func Sampling(dir string, c *train.SampleConfig) (says string, err error) {
 
 // readBeside reads a file of a stranger, if there is one.
 func readBeside(dir, name string, into any) error {
-	if err := stranger.ReadJSON(filepath.Join(dir, name), into); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := modeldir.ReadJSON(filepath.Join(dir, name), into); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &ModelError{err}
 	}
 	return nil

@@ -11,11 +11,11 @@ import (
 	"gputrain/model"
 )
 
-// HoldModel is path itself where it holds a config.json or an adapter_config.json, the newest whole checkpoint where path is a run directory; out is told of damaged
+// HoldModel is path itself where it is a GGUF file, or holds a config.json or an adapter_config.json, the newest whole checkpoint where path is a run directory; out is told of damaged
 // ones. A training run that goes on leaves the checkpoint until release.
 func HoldModel(path string, out io.Writer) (dir string, release func(), err error) {
 	if gguf.Is(path) {
-		return "", nil, &UsageError{fmt.Errorf("setup: hold model: %q: found a GGUF file, wanted a model directory: take the model that it was made of", path)}
+		return path, func() {}, nil
 	}
 	let := func(unlock func() error) func() {
 		return func() { _ = unlock() } // nothing was written

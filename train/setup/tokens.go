@@ -9,6 +9,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/data"
+	"gputrain/gguf"
 	"gputrain/gpu"
 	"gputrain/internal/stranger"
 	"gputrain/model"
@@ -121,7 +122,7 @@ func companions(path string) ([]checkpoint.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
+	if info.IsDir() || gguf.Is(path) {
 		return checkpoint.Companions(path)
 	}
 	raw, err := stranger.ReadNamed(path)

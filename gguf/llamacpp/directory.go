@@ -1,0 +1,152 @@
+package llamacpp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"gputrain/gguf"
+)
+
+// Directory is a GGUF file as the Hugging Face directory that it stands for.
+type Directory struct {
+	file    *gguf.File
+	kind    string // model_type
+	family  family
+	stated  facts
+	tensors []Parameter
+}
+
+// Parameter is a tensor under Hugging Face's name, with the shape and the order of rows that it has there.
+type Parameter struct {
+	Name  string
+	Shape []int
+	Type  gguf.Type // as it is stored
+	// Read gives elements from one on, widened.
+	Read func(dst []float32, first int) error
+}
+
+// Open opens a file, or all parts of a split one, and finds a place for each of its tensors.
+func Open(path string) (*Directory, error) {
+	file, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	d := &Directory{file: file}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("gguf: open %q: %w", path, err), file.Close())
+	}
+	return d, nil
+}
+
+// Close closes the file.
+func (d *Directory) Close() error { return d.file.Close() }
+
+// Parameters are all tensors, in the order of the file.
+func (d *Directory) Parameters() []Parameter { return slices.Clone(d.tensors) }
+
+// kinds are the model types of llama.cpp's architectures.
+var kinds = func() map[string]string {
+	of := map[string]string{}
+	for _, kind := range Families() {
+		if kind != "mistral" { // which llama.cpp computes as a llama
+			of[families[kind].arch] = kind
+		}
+	}
+	return of
+}()
+
+func (d *Directory) open() error {
+	whole := facts{d.file, ""}
+	if what := whole.text("general.type"); what != "" && what != "model" {
+		return fmt.Errorf("key general.type: found %q, wanted a model", what)
+	}
+	arch := whole.text("general.architecture")
+	kind, ok := kinds[arch]
+	if !ok {
+		return fmt.Errorf("key general.architecture: found %q, wanted one of %s: others are not read", arch, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+	}
+	d.kind, d.family, d.stated = kind, families[kind], facts{d.file, arch + "."}
+	for _, info := range d.file.Tensors() {
+		if constants[info.Name] {
+			continue
+		}
+		name, err := d.family.huggingFaceName(info.Name)
+		if err != nil {
+			return err
+		}
+		if _, err := info.Type.RowBytes(0); err != nil {
+			return fmt.Errorf("tensor %q: %w", info.Name, err)
+		}
+		p, err := d.parameter(name, info)
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", info.Name, err)
+		}
+		d.tensors = append(d.tensors, p)
+	}
+	return nil
+}
+
+// constants are tensors that config.json says in numbers.
+var constants = map[string]bool{ropeFactors: true}
+
+const ropeFactors = "rope_freqs.weight"
+
+// Read makes a file of the directory: config.json, generation_config.json, or one of the tokenizer's. Others are fs.ErrNotExist.
+func (d *Directory) Read(name string) ([]byte, error) {
+	make, ok := map[string]func() ([]byte, error){
+		"config.json": d.config, "generation_config.json": d.generation,
+		"tokenizer.json": d.byteLevel, "tokenizer.model": d.sentencePiece, "tokenizer_config.json": d.tokenizerConfig,
+	}[name]
+	if !ok {
+		return nil, fmt.Errorf("gguf: %q: %s: %w", d.file.Path(), name, fs.ErrNotExist)
+	}
+	raw, err := make()
+	if err != nil {
+		return nil, fmt.Errorf("gguf: %q: as %s: %w", d.file.Path(), name, err)
+	}
+	return raw, nil
+}
+
+// facts are the keys of a file with one beginning.
+type facts struct {
+	file   *gguf.File
+	prefix string
+}
+
+func (f facts) text(key string) string {
+	v, _ := f.file.Value(f.prefix + key)
+	s, _ := v.(string)
+	return s
+}
+
+func (f facts) number(key string) (float64, bool) {
+	v, _ := f.file.Value(f.prefix + key)
+	switch v := v.(type) {
+	case float32:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	n, ok := f.file.Integer(f.prefix + key)
+	return float64(n), ok
+}
+
+// id is a token's number; -1 where there is none.
+func (f facts) id(key string) int {
+	if n, ok := f.file.Integer(f.prefix + key); ok {
+		return int(n)
+	}
+	return -1
+}
+
+func (f facts) flag(key string, absent bool) bool {
+	v, _ := f.file.Value(f.prefix + key)
+	if b, ok := v.(bool); ok {
+		return b
+	}
+	return absent
+}

@@ -1,0 +1,47 @@
+package tests
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A GGUF file does wherever a model directory does: it is measured, sampled, tuned with adapters that stand on it, merged and exported again.
+func TestGGUFForAModel(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	ok(t, p.command("tokenize", "train", p.path("tok"), "--text", p.path("text.txt"), "--vocab-size", "300", "--special", "<|endoftext|>").withoutAdapter())
+	p.write(t, "run.yaml", `{data: {text: [text.txt], tokenizer: tok}, model: {kind: llama, layers: 1, heads: 2, width: 32, context: 32, tie_head: true}, train: {steps: 2, batch: 1, eval_every: 0, save_every: 2, sample_every: 0}}`)
+	ok(t, p.train("made"))
+	ok(t, p.command("export", p.path("made"), "--to", p.path("made.gguf"), "--type", "f32").withoutAdapter())
+	ok(t, p.command("export", p.path("made"), "--to", p.path("q8.gguf"), "--type", "q8_0").withoutAdapter())
+	loss := func(model string) float64 {
+		var figures struct {
+			Loss float64 `json:"eval_loss"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path(model), "--text", p.path("text.txt"), "--limit", "256", "--window", "32", "--json")).out), &figures))
+		return figures.Loss
+	}
+	assert.Equal(t, loss("made"), loss("made.gguf"))
+	assert.InDelta(t, loss("made"), loss("q8.gguf"), 1e-2)
+
+	p.write(t, "run.yaml", `{data: {text: [text.txt]}, model: {from: q8.gguf}, lora: {rank: 2}, train: {steps: 2, batch: 1, eval_every: 0, save_every: 2, sample_every: 0}}`)
+	ok(t, p.train("tuned"))
+	ok(t, p.command("sample", p.path("tuned"), "--prompt", "the", "--tokens", "2"))
+	ok(t, p.command("merge", p.path("tuned"), "--to", p.path("merged")).withoutAdapter())
+	assert.InDelta(t, loss("tuned"), loss("merged"), 1e-5)
+	ok(t, p.command("export", p.path("merged"), "--to", p.path("merged.gguf"), "--type", "f32").withoutAdapter())
+	assert.Equal(t, loss("merged"), loss("merged.gguf"))
+
+	raw, err := os.ReadFile(p.path("q8.gguf"))
+	require.NoError(t, err)
+	p.write(t, "short.gguf", string(raw[:len(raw)/2]))
+	for model, says := range map[string]string{"short.gguf": "it is cut off, so download it again", "text.txt": "found a file, wanted a directory, or a GGUF file"} {
+		r := p.command("eval", p.path(model), "--text", p.path("text.txt")).run(t)
+		assert.Contains(t, r.err, says)
+		assert.NotZero(t, r.code)
+	}
+}
