@@ -35,9 +35,9 @@ type judge struct {
 	out *bufio.Scanner
 }
 
-func newJudge(t *testing.T, folder, path string) *judge {
+func newJudge(t *testing.T, folder string, files ...string) *judge {
 	t.Helper()
-	cmd := exec.Command("node", "../tools/llama/judge.mjs", folder, path)
+	cmd := exec.Command("node", append([]string{"../tools/llama/judge.mjs", folder}, files...)...)
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -133,6 +133,42 @@ func TestLlamaCpp(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLlamaCppAdapter: adapters of a run, laid over the model by llama.cpp, have the loss of the run; and a model that llama.cpp gets on without.
+func TestLlamaCppAdapter(t *testing.T) {
+	folder := llamaFolder(t)
+	p := newPlace(t)
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	require.NoError(t, err)
+	p.write(t, "text.txt", string(text))
+	p.write(t, "passage.txt", string(text[5000:5100]))
+	ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "500").withoutAdapter())
+	for kind, lora := range map[string]string{
+		"llama": "{rank: 4, alpha: 32, rslora: true, target: all-linear, rank_pattern: {q_proj: 8}, alpha_pattern: {k_proj: 64}}", "gpt2": "{rank: 4, target: all-linear}",
+	} {
+		p.write(t, "run.yaml", fmt.Sprintf(`{data: {text: [text.txt], tokenizer: tokenizer}, model: {kind: %s, layers: 2, heads: 4, width: 64, context: 128}, train: {steps: 20, batch: 2, eval_every: 0, sample_every: 0}}`, kind))
+		ok(t, p.train(kind))
+		ok(t, p.command("export", p.path(kind), "--to", p.path(kind+".gguf"), "--type", "f32").withoutAdapter())
+		p.write(t, "run.yaml", fmt.Sprintf(`{data: {text: [text.txt]}, model: {from: %s.gguf}, lora: %s, optimizer: {learning_rate: 0.01}, train: {steps: 20, batch: 2, eval_every: 0, sample_every: 0}}`, kind, lora))
+		ok(t, p.train(kind+"-lora"))
+		ok(t, p.command("export", p.path(kind+"-lora"), "--to", p.path(kind+"-lora.gguf")).withoutAdapter())
+		loss := func(model string) (loss float64) {
+			var figures struct {
+				Loss float64 `json:"eval_loss"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path(model), "--text", p.path("passage.txt"), "--window", "128", "--json")).out), &figures))
+			return figures.Loss
+		}
+		tok, err := tokenizer.Open(p.path("tokenizer"))
+		require.NoError(t, err)
+		ids, err := tok.Encode(string(text[5000:5100]), tokenizer.Options{})
+		require.NoError(t, err)
+		var found float64
+		newJudge(t, folder, p.path(kind+".gguf"), p.path(kind+"-lora.gguf")).ask(t, map[string]any{"loss": ids}, &found)
+		assert.InDelta(t, loss(kind+"-lora"), found, 1e-5, kind)
+		assert.Greater(t, math.Abs(loss(kind+".gguf")-found), 1e-4, "%s: they have learned something", kind)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"gputrain/gguf"
@@ -25,22 +27,27 @@ const ggufSuffix = ".gguf"
 
 // exportGGUF writes a model as a file that llama.cpp runs.
 func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
-	kind, err := gguf.ParseType(cmp.Or(c.Type, "f16"))
+	own := model.AdapterParams(m.def)
+	usual := "f16"
+	if len(own) > 0 {
+		usual = "f32" // they are small
+	}
+	kind, err := gguf.ParseType(cmp.Or(c.Type, usual))
 	if err != nil {
 		return usageError{fmt.Errorf("export: --type: %w", err)}
 	}
 	if c.DType != "auto" {
 		return usageError{fmt.Errorf("export: --dtype: found %s beside a .gguf, wanted --type", c.DType)}
 	}
-	if own := model.AdapterParams(m.def); len(own) > 0 {
-		return usageError{fmt.Errorf("export: %s: found adapters, wanted a whole model: first gputrain merge %s --to DIR, then export DIR", m.dir, c.Model)}
+	var keys []gguf.Key
+	var tensors []gguf.Tensor
+	what, parameters := "", model.Parameters(m.def)
+	if len(own) > 0 {
+		what, parameters = " adapters of", parameters-model.Parameters(model.BaseOf(m.def))
+		keys, tensors, err = ggufAdapter(ctx, m, own, kind)
+	} else {
+		keys, tensors, err = ggufModel(ctx, m, kind)
 	}
-	converted, err := ggufModel(ctx, m)
-	if err != nil {
-		return err
-	}
-	converted.Tell = func(what string) { say("gputrain: export: %s\n", what) }
-	keys, tensors, err := llamacpp.Convert(converted, kind)
 	if err != nil {
 		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir, err)}
 	}
@@ -50,28 +57,52 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		return fmt.Errorf("export: %w", err)
 	}
 	seconds := max(time.Since(begin).Seconds(), 1e-3)
-	_, err = fmt.Printf("%s, %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n", m.def.Kind(), model.Parameters(m.def), kind, m.dir, c.To, float64(written)/1e6, float64(written)/1e6/seconds)
+	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n", m.def.Kind(), what, parameters, kind, m.dir, c.To, float64(written)/1e6, float64(written)/1e6/seconds)
 	return err
 }
 
-// ggufModel is the model of a directory as it is converted.
-func ggufModel(ctx context.Context, m *storedModel) (llamacpp.Model, error) {
+// ggufName is what a model is called: its file or directory, of a checkpoint that of the run.
+func ggufName(dir string) string {
+	if at := filepath.Dir(dir); filepath.Base(at) == "checkpoints" {
+		dir = filepath.Dir(at)
+	}
+	return strings.TrimSuffix(filepath.Base(dir), ggufSuffix)
+}
+
+// ggufAdapter are the adapters of a directory as they are written.
+func ggufAdapter(ctx context.Context, m *storedModel, own []string, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
+	out := llamacpp.Adapter{Name: ggufName(m.dir), Scales: model.AdapterScales(m.def)}
+	var err error
+	if out.Config, err = model.ConfigJSON(model.BaseOf(m.def), "F32"); err != nil {
+		return nil, nil, err
+	}
 	read := reading(ctx, m.weights)
-	out := llamacpp.Model{Name: filepath.Base(m.dir)}
+	for _, p := range m.def.Params() {
+		if slices.Contains(own, p.Path) {
+			out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: p.Path, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
+		}
+	}
+	return llamacpp.ConvertAdapter(out, kind)
+}
+
+// ggufModel is the model of a directory as it is written.
+func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
+	read := reading(ctx, m.weights)
+	out := llamacpp.Model{Name: ggufName(m.dir), Tell: func(what string) { say("gputrain: export: %s\n", what) }}
 	var err error
 	if out.Config, err = model.ConfigJSON(m.def, "F32"); err != nil {
-		return out, err
+		return nil, nil, err
 	}
 	named, err := model.Tensors(m.def, "F32", read)
 	if err != nil {
-		return out, err
+		return nil, nil, err
 	}
 	for i, p := range m.def.Params() { // in the order of named
 		out.Tensors = append(out.Tensors, llamacpp.Tensor{Name: named[i].Name, Shape: p.Shape, Read: func() ([]float32, error) { return read(p.Path) }})
 	}
 	text := textDir(m.dir, m.at)
 	out.Read = func(name string) ([]byte, error) { return modeldir.Read(filepath.Join(text, name)) }
-	return out, nil
+	return llamacpp.Convert(out, kind)
 }
 
 // writeGGUF writes a file beside its place and moves it there when it is whole. A file that is there already is refused.

@@ -15,11 +15,7 @@ var conv = regexp.MustCompile(`\.(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_pro
 func (f family) transform(c *config, name string, shape []int, x []float32) ([]int, []float32) {
 	switch m := turned.FindStringSubmatch(name); {
 	case f.permuted && m != nil:
-		heads := c.integer("num_attention_heads")
-		if kv := c.integer("num_key_value_heads"); m[1] == "k" && kv > 0 {
-			heads = kv
-		}
-		return shape, permute(x, shape[0], heads)
+		return shape, permute(x, shape[0], c.heads(m[1]))
 	case f.plusOne && strings.HasSuffix(name, "norm.weight"):
 		out := make([]float32, len(x))
 		for i, v := range x {
@@ -30,6 +26,14 @@ func (f family) transform(c *config, name string, shape []int, x []float32) ([]i
 		return []int{shape[1], shape[0]}, transpose(x, shape[0], shape[1])
 	}
 	return shape, x
+}
+
+// heads are those of queries, "q", or of keys, "k".
+func (c *config) heads(of string) int {
+	if kv := c.integer("num_key_value_heads"); of == "k" && kv > 0 {
+		return kv
+	}
+	return c.integer("num_attention_heads")
 }
 
 // permute moves the rows of each head. Hugging Face turns row i together with row i + d/2, llama.cpp rows 2i and 2i + 1.
