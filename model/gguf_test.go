@@ -65,6 +65,10 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 		"olmo2":       `"model_type": "olmo2", "tie_word_embeddings": false`,
 		"gemma2":      `"model_type": "gemma2", "query_pre_attn_scalar": 32, "sliding_window": 16`,
 		"gemma3_text": `"model_type": "gemma3_text", "query_pre_attn_scalar": 32, "sliding_window": 16, "rope_local_base_freq": 5000`,
+		"phi3":        `"model_type": "phi3", "tie_word_embeddings": false, "original_max_position_embeddings": 64`,
+		"longrope":    `"model_type": "phi3", "tie_word_embeddings": true, "partial_rotary_factor": 0.25, "original_max_position_embeddings": 32, "rope_scaling": {"type": "longrope", "short_factor": [1, 1.1, 1.4, 4], "long_factor": [1, 2, 4, 24.5]}`,
+		"yarn":        `"model_type": "qwen2", "tie_word_embeddings": true, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64}`,
+		"yarn by 0.9": `"model_type": "qwen3", "tie_word_embeddings": true, "rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 32, "attention_factor": 0.9}`,
 		"gpt2":        `"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2, "vocab_size": 13, "n_positions": 64`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +137,7 @@ func TestGGUFRefused(t *testing.T) {
 		`key general.type: found "adapter", wanted a model`:                        {key: "general.type", value: "adapter"},
 		`key qwen3.block_count: found <nil>, wanted one number from 1`:             {key: "qwen3.block_count"},
 		`key qwen3.attention.head_count_kv: found [1 2], wanted one number from 1`: {key: "qwen3.attention.head_count_kv", value: []int32{1, 2}},
-		`key qwen3.rope.scaling.type: found "yarn", wanted none or linear`:         {key: "qwen3.rope.scaling.type", value: "yarn"},
+		`key qwen3.rope.scaling.type: found "mystery", wanted none, linear`:        {key: "qwen3.rope.scaling.type", value: "mystery"},
 		`"model.layers.1.mlp.up_proj.weight" is missing`:                           {drop: "blk.1.ffn_up.weight"},
 		`tensor "blk.1.ffn_odd.weight": found one that has no place in a qwen3`:    {drop: "blk.1.ffn_up.weight", name: "blk.1.ffn_odd.weight"},
 		`tensor token_embd.weight: found none, wanted a matrix`:                    {drop: "token_embd.weight"},

@@ -35,9 +35,11 @@ type judge struct {
 	out *bufio.Scanner
 }
 
-func newJudge(t *testing.T, folder string, files ...string) *judge {
+func newJudge(t *testing.T, folder string, settings map[string]any) *judge {
 	t.Helper()
-	cmd := exec.Command("node", append([]string{"../tools/llama/judge.mjs", folder}, files...)...)
+	raw, err := json.Marshal(settings)
+	require.NoError(t, err)
+	cmd := exec.Command("node", "../tools/llama/judge.mjs", folder, string(raw))
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -119,7 +121,7 @@ func TestLlamaCpp(t *testing.T) {
 			for kind, most := range map[string]float64{"f32": 1e-5, "f16": 2e-3, "bf16": 2e-3, "q8_0": 1e-2, "q4_0": 5e-2} {
 				to := p.path(kind + ".gguf")
 				ok(t, p.command("export", p.path("run"), "--to", to, "--type", kind).withoutAdapter())
-				j := newJudge(t, folder, to)
+				j := newJudge(t, folder, map[string]any{"model": to})
 				var loss float64
 				j.ask(t, map[string]any{"loss": passageIDs}, &loss)
 				assert.False(t, !(math.Abs(loss-own.Loss) <= most), "%s: found a loss of %.7f, wanted %.7f +- %g", kind, loss, own.Loss, most)
@@ -166,7 +168,7 @@ func TestLlamaCppAdapter(t *testing.T) {
 		ids, err := tok.Encode(string(text[5000:5100]), tokenizer.Options{})
 		require.NoError(t, err)
 		var found float64
-		newJudge(t, folder, p.path(kind+".gguf"), p.path(kind+"-lora.gguf")).ask(t, map[string]any{"loss": ids}, &found)
+		newJudge(t, folder, map[string]any{"model": p.path(kind + ".gguf"), "adapter": p.path(kind + "-lora.gguf")}).ask(t, map[string]any{"loss": ids}, &found)
 		assert.InDelta(t, loss(kind+"-lora"), found, 1e-5, kind)
 		assert.Greater(t, math.Abs(loss(kind+".gguf")-found), 1e-4, "%s: they have learned something", kind)
 	}
@@ -190,7 +192,7 @@ func TestLlamaCppTokenizers(t *testing.T) {
 		require.NoError(t, err)
 		back, err := tokenizer.Open(to)
 		require.NoError(t, err)
-		j := newJudge(t, folder, to)
+		j := newJudge(t, folder, map[string]any{"model": to})
 		for _, text := range varied() {
 			want, err := own.Encode(text, tokenizer.Options{})
 			require.NoError(t, err)

@@ -3,7 +3,6 @@ package llamacpp
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 
 	"gputrain/gguf"
 )
@@ -91,7 +90,7 @@ func (c *config) sizes(f family) []gguf.Key {
 	count := func(name string, n int) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: uint32(n)} }
 	real := func(name string, v float64) gguf.Key { return gguf.Key{Name: f.arch + "." + name, Value: float32(v)} }
 	keys := []gguf.Key{
-		count("vocab_size", c.integer("vocab_size")), count("context_length", c.context()), count("embedding_length", width),
+		count("vocab_size", c.integer("vocab_size")), count("context_length", c.reach()), count("embedding_length", width),
 		count("block_count", c.integer("num_hidden_layers", "n_layer")), count("feed_forward_length", inner),
 		count("attention.head_count", heads), count("attention.head_count_kv", kv),
 	}
@@ -99,82 +98,17 @@ func (c *config) sizes(f family) []gguf.Key {
 		return append(keys, real("attention.layer_norm_epsilon", c.number("layer_norm_epsilon", 1e-5)))
 	}
 	eps := 1e-6
-	if f.arch == "olmo2" {
+	if f.arch == "olmo2" || f.arch == "phi3" {
 		eps = 1e-5
 	}
 	return append(keys, real("attention.layer_norm_rms_epsilon", c.number("rms_norm_eps", eps)),
-		count("attention.key_length", c.headDim()), count("attention.value_length", c.headDim()), count("rope.dimension_count", c.headDim()))
-}
-
-// rotation are the keys of positions, and the factors by which frequencies are divided, or nil.
-func (c *config) rotation(f family) (keys []gguf.Key, factors []float32, err error) {
-	if f.arch == "gpt2" {
-		return nil, nil, nil
-	}
-	theta := c.number("rope_theta", map[string]float64{"smollm3": 2e6, "gemma3": 1e6}[f.arch])
-	scaling, _ := c.fields["rope_scaling"].(map[string]any)
-	if parameters, ok := c.fields["rope_parameters"].(map[string]any); ok {
-		scaling = parameters
-		if full, ok := parameters["full_attention"].(map[string]any); ok {
-			scaling = full
-			if local, ok := parameters["sliding_attention"].(map[string]any); ok {
-				s := &config{local}
-				if kind := s.text("rope_type"); kind != "" && kind != "default" {
-					return nil, nil, fmt.Errorf("rope_parameters: sliding_attention: found %q, wanted default: llama.cpp scales full attention alone", kind)
-				}
-				c.fields["rope_local_base_freq"] = s.number("rope_theta", 10000)
-			}
-		}
-	}
-	s := &config{scaling}
-	theta = s.number("rope_theta", theta)
-	if theta == 0 {
-		theta = 10000
-	}
-	keys = append(keys, gguf.Key{Name: f.arch + ".rope.freq_base", Value: float32(theta)})
-	kind := s.text("rope_type")
-	if kind == "" {
-		kind = s.text("type")
-	}
-	switch kind {
-	case "", "default":
-	case "linear":
-		keys = append(keys, gguf.Key{Name: f.arch + ".rope.scaling.type", Value: "linear"}, gguf.Key{Name: f.arch + ".rope.scaling.factor", Value: float32(s.number("factor", 1))})
-	case "llama3":
-		if f.arch != "llama" {
-			return nil, nil, fmt.Errorf("rope_scaling: found llama3 in a %s, wanted it in a llama: llama.cpp reads its factors there", f.arch)
-		}
-		factors = s.llama3(theta, c.headDim())
-	default:
-		return nil, nil, fmt.Errorf("rope_scaling: found %q, wanted default, linear or llama3: others are not written as GGUF", kind)
-	}
-	return keys, factors, nil
-}
-
-// llama3 are the factors of Llama 3.1: 1 for frequencies that turn often within the original context, factor for those that turn seldom, and between them a
-// mixture.
-func (c *config) llama3(theta float64, dim int) (factors []float32) {
-	factor, low, high := c.number("factor", 8), c.number("low_freq_factor", 1), c.number("high_freq_factor", 4)
-	original := c.number("original_max_position_embeddings", 8192)
-	for i := 0; i < dim; i += 2 {
-		length := 2 * math.Pi * math.Pow(theta, float64(i)/float64(dim))
-		switch {
-		case length < original/high:
-			factors = append(factors, 1)
-		case length > original/low:
-			factors = append(factors, float32(factor))
-		default:
-			smooth := (original/length - low) / (high - low)
-			factors = append(factors, float32(1/((1-smooth)/factor+smooth)))
-		}
-	}
-	return factors
+		count("attention.key_length", c.headDim()), count("attention.value_length", c.headDim()), count("rope.dimension_count", int(float64(c.headDim())*c.share())))
 }
 
 // windows are the keys of Gemma's windows and caps.
-func (c *config) windows(f family) (keys []gguf.Key) {
+func (c *config) windows(f family) (keys []gguf.Key, err error) {
 	if !f.plusOne {
-		return nil
+		return nil, nil
 	}
 	window := c.integer("sliding_window")
 	if window == 0 {
@@ -182,8 +116,9 @@ func (c *config) windows(f family) (keys []gguf.Key) {
 	}
 	keys = append(keys, gguf.Key{Name: f.arch + ".attention.sliding_window", Value: uint32(window)})
 	if f.arch == "gemma3" {
-		return append(keys, gguf.Key{Name: "gemma3.rope.freq_base_swa", Value: float32(c.number("rope_local_base_freq", 10000))})
+		theta, err := c.local()
+		return append(keys, gguf.Key{Name: "gemma3.rope.freq_base_swa", Value: float32(theta)}), err
 	}
 	return append(keys, gguf.Key{Name: "gemma2.attn_logit_softcapping", Value: float32(c.number("attn_logit_softcapping", 50))},
-		gguf.Key{Name: "gemma2.final_logit_softcapping", Value: float32(c.number("final_logit_softcapping", 30))})
+		gguf.Key{Name: "gemma2.final_logit_softcapping", Value: float32(c.number("final_logit_softcapping", 30))}), nil
 }

@@ -43,7 +43,7 @@ func Convert(m Model, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("llamacpp: convert: %w", err)
 	}
-	head := []gguf.Key{{Name: "general.architecture", Value: ""}, {Name: "general.type", Value: "model"}, {Name: "general.name", Value: m.Name}, {Name: "general.file_type", Value: number}, {Name: "general.quantization_version", Value: uint32(2)}}
+	head := []gguf.Key{{Name: "general.architecture", Value: ""}, {Name: "general.type", Value: "model"}, {Name: "general.file_type", Value: number}, {Name: "general.quantization_version", Value: uint32(2)}}
 	c, err := parseConfig(m.Config)
 	if err == nil {
 		head[0].Value = families[c.text("model_type")].arch
@@ -64,6 +64,10 @@ func convert(m Model, as gguf.Type) (keys []gguf.Key, tensors []gguf.Tensor, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("config.json: %w", err)
 	}
+	windows, err := c.windows(f)
+	if err != nil {
+		return nil, nil, fmt.Errorf("config.json: %w", err)
+	}
 	vocab, err := vocabulary(m, c, c.integer("vocab_size"))
 	if err != nil {
 		return nil, nil, err
@@ -78,11 +82,8 @@ func convert(m Model, as gguf.Type) (keys []gguf.Key, tensors []gguf.Tensor, err
 			tensors = append(tensors, f.tensor(c, t, "output.weight", as))
 		}
 	}
-	if factors != nil {
-		tensors = append(tensors, gguf.Tensor{Name: "rope_freqs.weight", Type: gguf.F32, Shape: []int{len(factors)}, Write: func(w io.Writer) error { return write(w, gguf.F32, factors) }})
-	}
-	keys = append(append(c.sizes(f), rotation...), c.windows(f)...)
-	return append(keys, vocab...), tensors, nil
+	keys = append(append(c.sizes(f), rotation...), windows...)
+	return append(keys, vocab...), append(tensors, factors...), nil
 }
 
 // tensor is t as it is written.

@@ -158,9 +158,9 @@ func TestConvertRefuses(t *testing.T) {
 		return string(raw)
 	}
 	for changes, want := range map[string]string{
-		`{"model_type": "phi3"}`:                                                                                      `model_type: found "phi3", wanted one of gemma2`,
+		`{"model_type": "mixtral"}`:                                                                                   `model_type: found "mixtral", wanted one of gemma2`,
 		`{"model_type": "mistral", "sliding_window": 8}`:                                                              "sliding_window: found 8, below the context of 64",
-		`{"rope_scaling": {"rope_type": "yarn", "factor": 2}}`:                                                        `rope_scaling: found "yarn"`,
+		`{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}`:                                                     `rope_scaling: found "dynamic"`,
 		`{"model_type": "smollm3", "no_rope_layers": [0], "rope_scaling": null}`:                                      "no_rope_layers: found layer 0 with positions: false, wanted true",
 		`{"model_type": "gemma2", "query_pre_attn_scalar": 7, "rope_scaling": null}`:                                  "query_pre_attn_scalar: found 7, wanted 4",
 		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 4, "sliding_window": 8, "sliding_window_pattern": 1}`: "layer 0: found a window: false, wanted true",

@@ -91,9 +91,7 @@ func (d *Directory) open() error {
 }
 
 // constants are tensors that config.json says in numbers.
-var constants = map[string]bool{ropeFactors: true}
-
-const ropeFactors = "rope_freqs.weight"
+var constants = map[string]bool{ropeFactors: true, ropeShort: true, ropeLong: true}
 
 // Read makes a file of the directory: config.json, generation_config.json, or one of the tokenizer's. Others are fs.ErrNotExist.
 func (d *Directory) Read(name string) ([]byte, error) {

@@ -12,6 +12,7 @@ type family struct {
 	arch     string
 	permuted bool // rows of q and k: see permute
 	plusOne  bool // gains are stored less 1
+	fused    bool // queries, keys and values are one matrix, and gate and up
 	untied   bool // the head must be there, if need be as a copy of the embedding
 	check    func(c *config) error
 }
@@ -25,6 +26,7 @@ var families = map[string]family{
 	"olmo2":       {arch: "olmo2", untied: true, check: noWindow},
 	"gemma2":      {arch: "gemma2", plusOne: true, check: gemma},
 	"gemma3_text": {arch: "gemma3", plusOne: true, check: gemma},
+	"phi3":        {arch: "phi3", fused: true, check: noWindow},
 	"gpt2":        {arch: "gpt2", check: func(*config) error { return nil }},
 }
 
@@ -58,11 +60,8 @@ func fixed(c *config) error {
 			return fmt.Errorf("%s: found %q, wanted %s: llama.cpp has no other in a %s", key, found, wanted, kind)
 		}
 	}
-	parameters, _ := c.fields["rope_parameters"].(map[string]any)
-	for _, from := range []*config{c, {parameters}} {
-		if part := from.number("partial_rotary_factor", 1); part != 1 {
-			return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
-		}
+	if part := c.share(); part != 1 && kind != "phi3" {
+		return fmt.Errorf("partial_rotary_factor: found %g, wanted 1: others are not written as GGUF", part)
 	}
 	for key, kinds := range map[string][]string{"attention_bias": {"llama", "mistral"}, "mlp_bias": {"llama", "mistral"}} {
 		if has, _ := c.fields[key].(bool); has && !slices.Contains(kinds, kind) {

@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // outside are tensors outside of layers, by Hugging Face's names.
@@ -17,8 +18,15 @@ var inside = map[string]string{
 	"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
 	"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
 	"mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+	"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up",
 	"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
 }
+
+// fusable are the matrices of which families have either these or those.
+var (
+	fusable = []string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}
+	fused   = []string{"self_attn.qkv_proj", "mlp.gate_up_proj"}
+)
 
 // normedBehind are the names of norms in families that have them behind a part.
 var normedBehind = map[string]string{
@@ -42,7 +50,7 @@ func (f family) tensorName(name string) (string, error) {
 		if behind, is := normedBehind[m[2]]; is && (f.plusOne || f.arch == "olmo2") {
 			to, ok = behind, true
 		}
-		if ok {
+		if ok && !slices.Contains(map[bool][]string{true: fusable, false: fused}[f.fused], m[2]) {
 			return "blk." + m[1] + "." + to + "." + m[3], nil
 		}
 	}

@@ -34,11 +34,6 @@ func (t *tokenizerFile) pieces(m Model, size int) ([]gguf.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range t.Added {
-		if a.Left || a.Right || a.Single {
-			return nil, fmt.Errorf("added token %q: found lstrip %v, rstrip %v, single_word %v, wanted none of these: llama.cpp finds such a token wherever it stands", a.Content, a.Left, a.Right, a.Single)
-		}
-	}
 	tokens, kinds, err := t.tokens(size)
 	if err != nil {
 		return nil, err
@@ -169,7 +164,7 @@ func modelVocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	}
 	tokens, _ := keys[tokensAt].Value.([]string)
 	special, err := special(m.Read, c, tokens, true, false)
-	return append(keys, special...), err
+	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, false)}), err
 }
 
 // sentencePieces are the keys of a SentencePiece model.

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // architectures are the classes that Hugging Face has for a model_type.
 var architectures = map[string]string{
 	"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "smollm3": "SmolLM3ForCausalLM", "olmo2": "Olmo2ForCausalLM",
-	"gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM", "gpt2": "GPT2LMHeadModel",
+	"gemma2": "Gemma2ForCausalLM", "gemma3_text": "Gemma3ForCausalLM", "gpt2": "GPT2LMHeadModel", "phi3": "Phi3ForCausalLM",
 }
 
 // config is the config.json of the model.
@@ -84,8 +85,6 @@ func (d *Directory) sizes() (map[string]any, error) {
 	head := c["hidden_size"].(int) / c["num_attention_heads"].(int)
 	if n, ok := d.file.Integer(d.stated.prefix + "attention.key_length"); ok {
 		head = int(n)
-	} else if n, ok := d.file.Integer(d.stated.prefix + "rope.dimension_count"); ok {
-		head = int(n)
 	}
 	c["head_dim"] = head
 	if n, ok := d.file.Integer(d.stated.prefix + "rope.dimension_count"); ok && int(n) != head && head > 0 {
@@ -120,15 +119,17 @@ func (d *Directory) rotation(c map[string]any) error {
 	case "linear":
 		factor, _ := d.stated.number("rope.scaling.factor")
 		c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": short(factor)}
+	case "yarn":
+		return d.yarn(c)
+	case "longrope": // which the tensors say
 	default:
-		return fmt.Errorf("key %srope.scaling.type: found %q, wanted none or linear: others are not read", d.stated.prefix, rule)
+		return fmt.Errorf("key %srope.scaling.type: found %q, wanted none, linear, yarn or longrope: others are not read", d.stated.prefix, rule)
 	}
-	info, ok := d.file.Info(ropeFactors)
-	if !ok {
-		return nil
+	if d.kind == "phi3" {
+		return d.longRope(c)
 	}
-	factors := make([]float32, info.Elements())
-	if err := d.file.Floats(ropeFactors, factors, 0); err != nil {
+	factors, err := d.factors(ropeFactors)
+	if factors == nil || err != nil {
 		return err
 	}
 	rule, err := llama3Rule(factors, theta, c["head_dim"].(int))
@@ -138,6 +139,62 @@ func (d *Directory) rotation(c map[string]any) error {
 	if rule != nil {
 		c["rope_scaling"] = rule
 	}
+	return nil
+}
+
+// factors are what frequencies are divided by; nil where a file has no such tensor.
+func (d *Directory) factors(name string) ([]float32, error) {
+	info, ok := d.file.Info(name)
+	if !ok {
+		return nil, nil
+	}
+	factors := make([]float32, info.Elements())
+	return factors, d.file.Floats(name, factors, 0)
+}
+
+func (d *Directory) yarn(c map[string]any) error {
+	factor, ok := d.stated.number("rope.scaling.factor")
+	original, begun := d.file.Integer(d.stated.prefix + "rope.scaling.original_context_length")
+	if !ok || !begun || original < 1 {
+		return fmt.Errorf("key %srope.scaling.original_context_length: found no such number, or no rope.scaling.factor, wanted both for yarn", d.stated.prefix)
+	}
+	rule := map[string]any{"rope_type": "yarn", "factor": short(factor), "original_max_position_embeddings": original}
+	for _, row := range []struct {
+		key, to string
+		usual   float64
+	}{{"yarn_beta_fast", "beta_fast", yarnFast}, {"yarn_beta_slow", "beta_slow", yarnSlow}} {
+		if v, ok := d.stated.number("rope.scaling." + row.key); ok && v != row.usual {
+			rule[row.to] = short(v)
+		}
+	}
+	if by, ok := d.stated.number("rope.scaling.attn_factor"); ok && by != 1 {
+		rule["attention_factor"], _ = strconv.ParseFloat(strconv.FormatFloat(by*yarnAmplify(factor), 'g', 7, 64), 64) // as many digits as by has
+	}
+	c["rope_scaling"] = rule
+	return nil
+}
+
+// longRope are the factors of Phi 3 for short texts and for long ones.
+func (d *Directory) longRope(c map[string]any) error {
+	within, err := d.factors(ropeShort)
+	if err != nil || within == nil {
+		return err
+	}
+	beyond, err := d.factors(ropeLong)
+	if err != nil {
+		return err
+	}
+	original, ok := d.file.Integer(d.stated.prefix + "rope.scaling.original_context_length")
+	if !ok || original < 1 || beyond == nil {
+		return fmt.Errorf("tensor %s: found no %s beside it, or no key %srope.scaling.original_context_length, wanted both", ropeShort, ropeLong, d.stated.prefix)
+	}
+	c["original_max_position_embeddings"] = original
+	rule := map[string]any{"type": "longrope", "short_factor": within, "long_factor": beyond}
+	usual := longAmplify(c["max_position_embeddings"].(int), float64(original))
+	if by, ok := d.stated.number("rope.scaling.attn_factor"); ok && math.Abs(by-usual) > 1e-6 {
+		rule["attention_factor"] = short(by)
+	}
+	c["rope_scaling"] = rule
 	return nil
 }
 

@@ -185,6 +185,9 @@ func (d *Directory) sentencePiece() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if has := func(text string) bool { return slices.Contains(tokens, text) }; phi3.MatchString((facts{d.file, ""}).text(nameKey)) && has("<|endoftext|>") && has("</s>") {
+		return nil, fmt.Errorf("key %s: found a Phi 3, whose special tokens take the spaces behind them, wanted another: name the tokenizer of the model that the file was made of with data.tokenizer", nameKey)
+	}
 	v, _ := d.file.Value("tokenizer.ggml.scores")
 	scores, _ := v.([]float32)
 	if len(scores) != len(tokens) {

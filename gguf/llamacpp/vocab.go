@@ -114,9 +114,13 @@ func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	if err != nil {
 		return nil, err
 	}
+	strips := false
 	t := &tokenizerFile{}
 	err = json.Unmarshal(raw, t)
-	var keys []gguf.Key
+	if err == nil {
+		strips, err = t.stripsRight()
+	}
+	keys := []gguf.Key{}
 	switch {
 	case err != nil:
 	case t.Model.Type != "BPE":
@@ -132,8 +136,11 @@ func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	tokens, _ := keys[tokensAt].Value.([]string)
 	begins, ends := t.around()
 	special, err := special(m.Read, c, tokens, begins, ends)
-	return append(keys, special...), err
+	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, strips)}), err
 }
+
+// nameKey is the name of a model, which tells llama.cpp something of its tokenizer.
+const nameKey = "general.name"
 
 // tokensAt is where the texts are among the first keys of a tokenizer.
 const tokensAt = 2
@@ -168,11 +175,6 @@ func (t *tokenizerFile) byteLevel(m Model, size int) ([]gguf.Key, error) {
 func (t *tokenizerFile) check() error {
 	if n := t.Normalizer; n != nil && n.Type != "NFC" {
 		return fmt.Errorf("normalizer: found %s, wanted none or NFC: llama.cpp takes a text as it is", n.Type)
-	}
-	for _, a := range t.Added {
-		if a.Left || a.Right || a.Single {
-			return fmt.Errorf("added token %q: found lstrip %v, rstrip %v, single_word %v, wanted none of these: llama.cpp finds such a token wherever it stands", a.Content, a.Left, a.Right, a.Single)
-		}
 	}
 	return nil
 }

@@ -1,7 +1,5 @@
-// Asks llama.cpp about a GGUF file: node judge.mjs FOLDER-WITH-node_modules MODEL.gguf [ADAPTER.gguf], then a question a line on standard input, an answer a line on
-// standard output, both JSON.
-//
-// A third argument is a LoRA adapter that is laid over the model.
+// Asks llama.cpp about a GGUF file: node judge.mjs FOLDER-WITH-node_modules SETTINGS, then a question a line on standard input, an answer a
+// line on standard output, all JSON. Settings are {"model": FILE, "adapter": FILE laid over it, "context": TOKENS}.
 //
 //   {"tokenize": TEXT}                    the ids
 //   {"loss": [IDS]}                       the mean of -log p of each id after those before it
@@ -10,12 +8,13 @@ import {createRequire} from "node:module";
 import {pathToFileURL} from "node:url";
 import readline from "node:readline";
 
-const [folder, path, adapter] = process.argv.slice(2);
+const [folder, settings] = process.argv.slice(2);
+const {model: path, adapter, context: tokens} = JSON.parse(settings);
 const {getLlama} = await import(pathToFileURL(createRequire(folder + "/").resolve("node-llama-cpp")));
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
 const model = await llama.loadModel({modelPath: path, gpuLayers: 0});
 const lora = adapter && {adapters: [{filePath: adapter}]};
-const context = await model.createContext({lora, contextSize: Math.min(model.trainContextSize, 4096), batchSize: 4096, flashAttention: false, experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32"});
+const context = await model.createContext({lora, contextSize: tokens ?? Math.min(model.trainContextSize, 4096), batchSize: 4096, flashAttention: false, experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32"});
 const sequence = context.getSequence();
 
 // next gives the probabilities after the last of some ids, and with all those after each.
