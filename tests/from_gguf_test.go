@@ -36,6 +36,12 @@ func TestGGUFForAModel(t *testing.T) {
 	ok(t, p.command("export", p.path("merged"), "--to", p.path("merged.gguf"), "--type", "f32").withoutAdapter())
 	assert.Equal(t, loss("merged"), loss("merged.gguf"))
 
+	shown := ok(t, p.command("show", p.path("q8.gguf"), "--tensors").withoutAdapter()).out
+	for _, line := range []string{`family +llama, \d+ parameters`, `head width +16`, `tokenizer +byte-pair encoding, 300 tokens`, `q8_0 +8 +\d+ +\d+`, `tokenizer.ggml.pre +gpt-2`, `blk.0.attn_q.weight +q8_0 +\[32 32\] +1088`} {
+		assert.Regexp(t, line, shown)
+	}
+	assert.Regexp(t, `family +llama(.|\n)*adapters +rank 2`, ok(t, p.command("show", p.path("tuned")).withoutAdapter()).out)
+
 	raw, err := os.ReadFile(p.path("q8.gguf"))
 	require.NoError(t, err)
 	p.write(t, "short.gguf", string(raw[:len(raw)/2]))

@@ -34,7 +34,8 @@ type cli struct {
 	Sample     sampleCmd     `cmd:"" help:"Write text with a trained model."`
 	Chat       chatCmd       `cmd:"" help:"Talk with a model, by its chat template."`
 	Eval       evalCmd       `cmd:"" help:"Measure a model's loss on text."`
-	Inspect    inspectCmd    `cmd:"" help:"Show what is in a checkpoint, a model directory or a safetensors file."`
+	Show       showModelCmd  `cmd:"" help:"Show what a GGUF file, a safetensors file or a model directory is, by its headers."`
+	Inspect    inspectCmd    `cmd:"" help:"Show the numbers of a checkpoint, a model directory or a safetensors file."`
 	Export     exportCmd     `cmd:"" help:"Write a trained model in the Hugging Face layout, in a type of your choice."`
 	Merge      mergeCmd      `cmd:"" help:"Write the model that adapters (LoRA) make of their base, whole, in the Hugging Face layout."`
 	Devices    devicesCmd    `cmd:"" help:"List the adapters."`
