@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gputrain/chat"
 )
 
 // A GGUF file does wherever a model directory does: it is measured, sampled, tuned with adapters that stand on it, merged and exported again.
@@ -35,6 +37,16 @@ func TestGGUFForAModel(t *testing.T) {
 	assert.InDelta(t, loss("tuned"), loss("merged"), 1e-5)
 	ok(t, p.command("export", p.path("merged"), "--to", p.path("merged.gguf"), "--type", "f32").withoutAdapter())
 	assert.Equal(t, loss("merged"), loss("merged.gguf"))
+
+	p.write(t, "merged/"+chat.File, `{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}`)
+	ok(t, p.command("export", p.path("merged"), "--to", p.path("ollama", "m.gguf"), "--ollama", "me/it").withoutAdapter())
+	modelfile, err := os.ReadFile(p.path("ollama", "Modelfile"))
+	require.NoError(t, err)
+	assert.Regexp(t, `^FROM ./m.gguf\nTEMPLATE """(.|\n)*"<assistant>"(.|\n)*PARAMETER stop "<.endoftext.>"\n`, string(modelfile))
+	again := p.command("export", p.path("merged"), "--to", p.path("ollama", "n.gguf"), "--ollama", "me/it").withoutAdapter().run(t)
+	assert.Equal(t, 2, again.code)
+	assert.Contains(t, again.err, "Modelfile: found something there, wanted a new file")
+	assert.NoFileExists(t, p.path("ollama", "n.gguf"))
 
 	shown := ok(t, p.command("show", p.path("q8.gguf"), "--tensors").withoutAdapter()).out
 	for _, line := range []string{`family +llama, \d+ parameters`, `head width +16`, `tokenizer +byte-pair encoding, 300 tokens`, `q8_0 +8 +\d+ +\d+`, `tokenizer.ggml.pre +gpt-2`, `blk.0.attn_q.weight +q8_0 +\[32 32\] +1088`} {

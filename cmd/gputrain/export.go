@@ -20,8 +20,9 @@ import (
 type exportCmd struct {
 	baseFlag
 	writeFlags
-	Type  string `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0; f16 where none is named." placeholder:"TYPE"`
-	Model string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or GGUF file. Of adapters, their PEFT directory is written: merge writes the whole model." type:"model"`
+	Type   string `help:"Type of the matrices of a .gguf: f32, f16, bf16, q8_0 or q4_0; f16 where none is named." placeholder:"TYPE"`
+	Ollama string `help:"Of a .gguf: write a Modelfile beside it, by which Ollama makes a model of this name." placeholder:"NAME"`
+	Model  string `arg:"" help:"Run directory (its newest checkpoint), checkpoint, model directory in the Hugging Face layout, or GGUF file. Of adapters, their PEFT directory is written: merge writes the whole model." type:"model"`
 }
 
 // writeFlags say how a model is written.
@@ -80,6 +81,9 @@ func (c *exportCmd) Run(ctx context.Context) error {
 	dir, def := m.dir, m.def
 	if !strings.HasSuffix(c.To, ggufSuffix) && c.Type != "" {
 		return errors.Join(usageError{fmt.Errorf("export: --type: found %s for a directory, wanted --dtype, or a --to that ends in %s", c.Type, ggufSuffix)}, m.weights.Close())
+	}
+	if !strings.HasSuffix(c.To, ggufSuffix) && c.Ollama != "" {
+		return errors.Join(usageError{fmt.Errorf("export: --ollama: found %s for a directory, wanted a --to that ends in %s", c.Ollama, ggufSuffix)}, m.weights.Close())
 	}
 	if strings.HasSuffix(c.To, ggufSuffix) {
 		return errors.Join(c.exportGGUF(ctx, m), m.weights.Close())

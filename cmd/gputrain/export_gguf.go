@@ -51,12 +51,27 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	if err != nil {
 		return &setup.ModelError{Err: fmt.Errorf("export: %s: %w", m.dir, err)}
 	}
+	var beside string
+	var text []byte
+	if c.Ollama != "" && len(own) > 0 {
+		return usageError{fmt.Errorf("export: --ollama: found adapters, wanted a whole model: gputrain merge writes it")}
+	} else if c.Ollama != "" {
+		if beside, text, err = c.modelfile(m, keys); err != nil {
+			return err
+		}
+	}
 	begin := time.Now()
 	written, err := writeGGUF(c.To, keys, tensors)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	seconds := max(time.Since(begin).Seconds(), 1e-3)
+	if c.Ollama != "" {
+		if err := os.WriteFile(beside, text, 0o666); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		defer fmt.Printf("%s written; in its directory:\n  ollama create %s -f %s\n  ollama run %s\n", beside, c.Ollama, modelfileName, c.Ollama)
+	}
 	_, err = fmt.Printf("%s,%s %d parameters in %s, from %s to %s: %.1f MB at %.0f MB/s\n", m.def.Kind(), what, parameters, kind, m.dir, c.To, float64(written)/1e6, float64(written)/1e6/seconds)
 	return err
 }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"gputrain/chat"
+	"gputrain/chat/modelfile"
+	"gputrain/checkpoint"
+	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
+	"gputrain/tokenizer"
+	"gputrain/train/setup"
+)
+
+// ollamaName is what Ollama takes for a name: NAMESPACE/MODEL:TAG.
+var ollamaName = regexp.MustCompile(`^([A-Za-z0-9][A-Za-z0-9._-]*/)*[A-Za-z0-9][A-Za-z0-9._-]*(:[A-Za-z0-9._-]+)?$`)
+
+// modelfileName is the file by which Ollama makes a model.
+const modelfileName = "Modelfile"
+
+// modelfile is the text of a Modelfile for the model with some keys, and its path.
+func (c *exportCmd) modelfile(m *storedModel, keys []gguf.Key) (path string, text []byte, err error) {
+	if !ollamaName.MatchString(c.Ollama) {
+		return "", nil, usageError{fmt.Errorf("export: --ollama: found %q, wanted a name such as my-model or me/my-model:latest", c.Ollama)}
+	}
+	path = filepath.Join(filepath.Dir(c.To), modelfileName)
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return "", nil, usageError{fmt.Errorf("export: --ollama: %s: found something there, wanted a new file: %w", path, errors.Join(err, fs.ErrExist))}
+	}
+	text, err = c.modelfileText(m, keys)
+	if err != nil {
+		err = &setup.ModelError{Err: fmt.Errorf("export: --ollama: %w", err)}
+	}
+	return path, text, err
+}
+
+func (c *exportCmd) modelfileText(m *storedModel, keys []gguf.Key) ([]byte, error) {
+	text := textDir(m.dir, m.at)
+	tok, err := tokenizer.Open(text)
+	if err != nil {
+		return nil, err
+	}
+	ends := tok.EndTokens()
+	out := modelfile.Model{From: "./" + filepath.Base(c.To), Begin: beginToken(keys)}
+	switch out.Template, err = chat.Open(text, ""); {
+	case errors.Is(err, chat.ErrNone):
+		out.Template = nil
+		say("gputrain: export: found no chat template: Ollama completes text with this model\n")
+	case err != nil:
+		return nil, err
+	default:
+		encoder, err := chat.NewEncoder(tok, out.Template, chat.Options{Now: time.Now()})
+		if err != nil {
+			return nil, err
+		}
+		ends = encoder.Ends()
+	}
+	for _, id := range ends {
+		token, err := tok.Token(id)
+		if err != nil {
+			return nil, err
+		}
+		out.Stops = append(out.Stops, token)
+	}
+	if out.Parameters, err = ollamaParameters(drawnDir(m.dir, m.at)); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	notes, err := modelfile.Write(&b, out, time.Now())
+	for _, note := range notes {
+		say("gputrain: export: %s\n", note)
+	}
+	return b.Bytes(), err
+}
+
+// beginToken is the token that a file's reader puts before a text; "" for none.
+func beginToken(keys []gguf.Key) string {
+	values := map[string]any{}
+	for _, k := range keys {
+		values[k.Name] = k.Value
+	}
+	tokens, _ := values["tokenizer.ggml.tokens"].([]string)
+	id, ok := values["tokenizer.ggml.bos_token_id"].(uint32)
+	if add, _ := values["tokenizer.ggml.add_bos_token"].(bool); !add || !ok || int(id) >= len(tokens) {
+		return ""
+	}
+	return tokens[id]
+}
+
+// ollamaParameters are what generation_config.json says of drawing text, by Ollama's names.
+func ollamaParameters(dir string) (out []modelfile.Parameter, err error) {
+	var g map[string]any
+	if err := modeldir.ReadJSON(filepath.Join(dir, checkpoint.GenerationFile), &g); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if draws, said := g["do_sample"].(bool); said && !draws {
+		g["temperature"] = 0.0
+	}
+	for _, row := range [][2]string{{"temperature", "temperature"}, {"top_k", "top_k"}, {"top_p", "top_p"}, {"min_p", "min_p"}, {"repetition_penalty", "repeat_penalty"}} {
+		if v, ok := g[row[0]].(float64); ok {
+			out = append(out, modelfile.Parameter{Name: row[1], Value: strconv.FormatFloat(v, 'g', -1, 64)})
+		}
+	}
+	return out, nil
+}
