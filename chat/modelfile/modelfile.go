@@ -165,8 +165,11 @@ func (p program) check(text string, knowsSystem bool) error {
 	user := func(s string) message { return message{"user", s} }
 	model := func(s string) message { return message{"assistant", s} }
 	conversations := [][]message{
-		{user("Hello")}, {user("Write {{ .System }} in \"Go\":\n\tx := 1")}, {user("a"), model("b"), user("c"), model("d\n\ne"), user("f")},
-		{system, user("Hello")}, {system, user("a"), model("{% if %}"), user("<|x|>"), model("naïve 日本"), user("f")},
+		{user("Hello")},
+		{user("Write {{ .System }} in \"Go\":\n\tx := 1")},
+		{user("a"), model("b"), user("c"), model("d\n\ne"), user("f")},
+		{system, user("Hello")},
+		{system, user("a"), model("{% if %}"), user("<|x|>"), model("naïve 日本"), user("f")},
 	}
 	for _, c := range conversations {
 		if c[0].Role == "system" && !knowsSystem {

@@ -173,8 +173,12 @@ var sizesShown = []struct {
 	what string
 	keys []string
 }{
-	{"layers", []string{"num_hidden_layers", "n_layer"}}, {"width", []string{"hidden_size", "n_embd"}}, {"heads", []string{"num_attention_heads", "n_head"}},
-	{"key heads", []string{"num_key_value_heads"}}, {"head width", []string{"head_dim"}}, {"feed-forward", []string{"intermediate_size", "n_inner"}},
+	{"layers", []string{"num_hidden_layers", "n_layer"}},
+	{"width", []string{"hidden_size", "n_embd"}},
+	{"heads", []string{"num_attention_heads", "n_head"}},
+	{"key heads", []string{"num_key_value_heads"}},
+	{"head width", []string{"head_dim"}},
+	{"feed-forward", []string{"intermediate_size", "n_inner"}},
 }
 
 // describe reads what a directory says of its model beside the weights. What cannot be read is said, and hides nothing else.
