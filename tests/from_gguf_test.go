@@ -2,13 +2,18 @@ package tests
 
 import (
 	"encoding/json"
+	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gputrain/chat"
+	"gputrain/gguf"
+	"gputrain/tokenizer"
 )
 
 // A GGUF file does wherever a model directory does: it is measured, sampled, tuned with adapters that stand on it, merged and exported again.
@@ -62,4 +67,62 @@ func TestGGUFForAModel(t *testing.T) {
 		assert.Contains(t, r.err, says)
 		assert.NotZero(t, r.code)
 	}
+}
+
+// What llama.cpp says of some files (tools/llama/golden.py) is what gputrain says of them: ids, losses, the likeliest continuation. A file that is read and
+// written again has the same tensors.
+func TestGGUFAsLlamaCpp(t *testing.T) {
+	t.Parallel()
+	for name, within := range map[string]float64{"llama": 1e-5, "gemma2": 2e-3, "phi3": 1e-5} {
+		path, err := filepath.Abs("testdata/gguf/" + name + ".gguf")
+		require.NoError(t, err)
+		raw, err := os.ReadFile("testdata/gguf/" + name + ".json")
+		require.NoError(t, err)
+		var said struct {
+			Passage, Prompt string
+			IDs, Greedy     []int32
+			Loss            float64
+		}
+		require.NoError(t, json.Unmarshal(raw, &said))
+		tok, err := tokenizer.Open(path)
+		require.NoError(t, err)
+		ids, err := tok.Encode(said.Passage, tokenizer.Options{})
+		require.NoError(t, err)
+		assert.Equal(t, said.IDs, ids, name)
+		text, err := tok.Decode(said.Greedy, false)
+		require.NoError(t, err)
+
+		p := newPlace(t)
+		p.write(t, "passage.txt", said.Passage)
+		var figures struct {
+			Loss float64 `json:"eval_loss"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", path, "--text", p.path("passage.txt"), "--window", "128", "--json")).out), &figures))
+		assert.InDelta(t, said.Loss, figures.Loss, within, name)
+		drawn := ok(t, p.command("sample", path, "--prompt", said.Prompt, "--tokens", "20", "--temperature", "0")).out
+		assert.Equal(t, said.Prompt+text, strings.TrimSuffix(drawn, "\n"), name)
+
+		ok(t, p.command("export", path, "--to", p.path("dir")).withoutAdapter())
+		first, err := gguf.Open(path)
+		require.NoError(t, err)
+		defer first.Close()
+		kind := map[string]string{"llama": "f32", "gemma2": "q8_0", "phi3": "f16"}[name]
+		ok(t, p.command("export", p.path("dir"), "--to", p.path("again.gguf"), "--type", kind).withoutAdapter())
+		second, err := gguf.Open(p.path("again.gguf"))
+		require.NoError(t, err)
+		defer second.Close()
+		require.Len(t, second.Tensors(), len(first.Tensors()), name)
+		for _, info := range first.Tensors() {
+			assert.Equal(t, bytesOf(t, first, info.Name), bytesOf(t, second, info.Name), "%s: %s", name, info.Name)
+		}
+	}
+}
+
+func bytesOf(t *testing.T, f *gguf.File, name string) []byte {
+	t.Helper()
+	r, err := f.Bytes(name)
+	require.NoError(t, err)
+	raw, err := io.ReadAll(r)
+	require.NoError(t, err)
+	return raw
 }

@@ -25,6 +25,9 @@ import (
 // ggufSuffix is what the name of a GGUF file ends with.
 const ggufSuffix = ".gguf"
 
+// wholeShards is --shard-size where none is given.
+const wholeShards = "5GB"
+
 // exportGGUF writes a model as a file that llama.cpp runs.
 func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	own := model.AdapterParams(m.def)
@@ -35,6 +38,9 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 	kind, err := gguf.ParseType(cmp.Or(c.Type, usual))
 	if err != nil {
 		return usageError{fmt.Errorf("export: --type: %w", err)}
+	}
+	if c.ShardSize != wholeShards {
+		return usageError{fmt.Errorf("export: --shard-size: found %s beside a .gguf, wanted none: llama-gguf-split splits a file", c.ShardSize)}
 	}
 	if c.DType != "auto" {
 		return usageError{fmt.Errorf("export: --dtype: found %s beside a .gguf, wanted --type", c.DType)}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -198,6 +199,16 @@ func TestConvertRefuses(t *testing.T) {
 	m.Read = files(nil)
 	_, _, err = Convert(m, gguf.F32)
 	assert.ErrorContains(t, err, "found neither tokenizer.json nor tokenizer.model")
+}
+
+// TestConvertSecondEnd: a token that ends an answer, of a tokenizer whose names say nothing.
+func TestConvertSecondEnd(t *testing.T) {
+	m := small(llama, nil)
+	m.Read = files(map[string]string{"tokenizer.json": strings.ReplaceAll(tokenizer, "im_end", "stop"), "generation_config.json": `{"eos_token_id": [1, 4]}`, "tokenizer_config.json": `{"eos_token": "b"}`})
+	keys, _, err := Convert(m, gguf.F32)
+	require.NoError(t, err)
+	assert.Contains(t, keys, gguf.Key{Name: "tokenizer.ggml.eos_token_id", Value: uint32(1)})
+	assert.Contains(t, keys, gguf.Key{Name: "tokenizer.ggml.eot_token_id", Value: uint32(4)})
 }
 
 // TestPre: the names of splits as published tokenizers have them.

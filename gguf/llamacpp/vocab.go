@@ -269,11 +269,20 @@ func special(read func(string) ([]byte, error), c *config, tokens []string, begi
 			keys = append(keys, gguf.Key{Name: "tokenizer.ggml." + row[1] + "_token_id", Value: uint32(i)})
 		}
 	}
+	turn := -1
 	for _, text := range turnEnds {
 		if i := slices.Index(tokens, text); i >= 0 {
-			keys = append(keys, gguf.Key{Name: "tokenizer.ggml.eot_token_id", Value: uint32(i)})
+			turn = i
 			break
 		}
+	}
+	if turn < 0 {
+		if turn, err = secondEnd(read, id("eos")); err != nil {
+			return nil, err
+		}
+	}
+	if turn >= 0 && turn < len(tokens) {
+		keys = append(keys, gguf.Key{Name: "tokenizer.ggml.eot_token_id", Value: uint32(turn)})
 	}
 	for _, row := range []struct {
 		key string
@@ -294,6 +303,27 @@ func special(read func(string) ([]byte, error), c *config, tokens []string, begi
 		keys = append(keys, gguf.Key{Name: "tokenizer.chat_template", Value: template})
 	}
 	return keys, nil
+}
+
+// secondEnd is a token by which generation_config.json ends an answer besides the one that ends a text; -1: there is none.
+func secondEnd(read func(string) ([]byte, error), first int) (int, error) {
+	raw, err := read("generation_config.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, nil
+	}
+	if err != nil {
+		return -1, err
+	}
+	said, err := parseConfig(raw)
+	if err != nil {
+		return -1, fmt.Errorf("generation_config.json: %w", err)
+	}
+	for _, id := range said.integers("eos_token_id") {
+		if id != first {
+			return id, nil
+		}
+	}
+	return -1, nil
 }
 
 // around says whether the post-processor puts a token before a text, and one after it.

@@ -11,7 +11,8 @@ import readline from "node:readline";
 const [folder, settings] = process.argv.slice(2);
 const {model: path, adapter, context: tokens} = JSON.parse(settings);
 const {getLlama} = await import(pathToFileURL(createRequire(folder + "/").resolve("node-llama-cpp")));
-const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
+// Two threads wait for each other by spinning: on two busy cores one is forty times as fast.
+const llama = await getLlama({maxThreads: 1, gpu: false, build: "never", logLevel: "error"});
 const model = await llama.loadModel({modelPath: path, gpuLayers: 0});
 const lora = adapter && {adapters: [{filePath: adapter}]};
 const context = await model.createContext({lora, contextSize: tokens ?? Math.min(model.trainContextSize, 4096), batchSize: 4096, flashAttention: false, experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32"});

@@ -1,0 +1,135 @@
+package llamacpp
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gguf"
+	"gputrain/tests/frugal"
+)
+
+// made is a file with some keys beside those of a small Llama.
+func made(t testing.TB, more ...gguf.Key) []byte {
+	t.Helper()
+	m := small(llama, map[string][]int{"model.embed_tokens.weight": {6, 4}, "model.layers.0.self_attn.q_proj.weight": {8, 4}, "model.layers.0.input_layernorm.weight": {4}})
+	keys, tensors, err := Convert(m, gguf.F16)
+	require.NoError(t, err)
+	named := map[string]any{}
+	for _, k := range more {
+		named[k.Name] = k.Value
+	}
+	var all []gguf.Key
+	for _, k := range keys {
+		v, ok := named[k.Name]
+		if delete(named, k.Name); !ok {
+			v = k.Value
+		}
+		if v != nil {
+			all = append(all, gguf.Key{Name: k.Name, Value: v})
+		}
+	}
+	for _, k := range more {
+		if v, left := named[k.Name]; left && v != nil {
+			all = append(all, k)
+		}
+	}
+	var b bytes.Buffer
+	require.NoError(t, gguf.Write(&b, all, tensors))
+	return b.Bytes()
+}
+
+func open(t testing.TB, raw []byte) (*Directory, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "m.gguf")
+	require.NoError(t, os.WriteFile(path, raw, 0o666))
+	d, err := Open(path)
+	if err == nil {
+		t.Cleanup(func() { _ = d.Close() })
+	}
+	return d, err
+}
+
+// The files beside a model say what the keys do.
+func TestDirectoryFiles(t *testing.T) {
+	d, err := open(t, made(t, gguf.Key{Name: "tokenizer.ggml.pre", Value: "llama-bpe"}, gguf.Key{Name: "tokenizer.ggml.bos_token_id", Value: uint32(4)},
+		gguf.Key{Name: "tokenizer.ggml.add_bos_token"}, gguf.Key{Name: "tokenizer.ggml.eot_token_id", Value: uint32(1)}, gguf.Key{Name: "tokenizer.chat_template.tool_use", Value: "U"}))
+	require.NoError(t, err)
+	read := func(name string) map[string]any {
+		raw, err := d.Read(name)
+		require.NoError(t, err)
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(raw, &fields))
+		return fields
+	}
+	config := read("config.json")
+	assert.Equal(t, map[string]any{"rope_type": "llama3", "factor": 4., "low_freq_factor": 1., "high_freq_factor": 4., "original_max_position_embeddings": 32.}, config["rope_scaling"])
+	assert.Equal(t, []any{"llama", 4., 1., 3.}, []any{config["model_type"], config["hidden_size"], config["num_key_value_heads"], config["eos_token_id"]})
+	assert.Equal(t, []any{3., 1.}, read("generation_config.json")["eos_token_id"])
+	tokenizer := read("tokenizer.json")
+	assert.Equal(t, true, tokenizer["model"].(map[string]any)["ignore_merges"])
+	assert.Equal(t, "<x>", tokenizer["post_processor"].(map[string]any)["single"].([]any)[0].(map[string]any)["SpecialToken"].(map[string]any)["id"], "a Llama 3 begins texts, unless a file says otherwise")
+	assert.NotContains(t, tokenizer["model"].(map[string]any)["vocab"], "[PAD5]")
+	said := read("tokenizer_config.json")
+	assert.Equal(t, []any{true, "<x>", "<|im_end|>"}, []any{said["add_bos_token"], said["bos_token"], said["eos_token"]})
+	assert.Len(t, said["chat_template"], 2)
+	for _, name := range []string{"tokenizer.model", "model.safetensors", "base.json"} {
+		_, err := d.Read(name)
+		assert.ErrorIs(t, err, fs.ErrNotExist, name)
+	}
+}
+
+// A tokenizer that is not understood is an error of the tokenizer's file, with what was found.
+func TestDirectoryRefusesTokenizers(t *testing.T) {
+	key := func(name string, value any) gguf.Key { return gguf.Key{Name: "tokenizer.ggml." + name, Value: value} }
+	for want, keys := range map[string][]gguf.Key{
+		`key tokenizer.ggml.pre: found "mystery", wanted one of gpt-2`:                        {key("pre", "mystery")},
+		`key tokenizer.ggml.model: found "bert", wanted gpt2 or llama`:                        {key("model", "bert")},
+		`key tokenizer.ggml.merges: found none`:                                               {key("merges", nil)},
+		`key tokenizer.ggml.tokens: found 7, wanted at most 6, the rows of token_embd.weight`: {key("tokens", make([]string, 7))},
+		`key tokenizer.ggml.token_type: found 1, wanted one for each of 6`:                    {key("token_type", []int32{1})},
+	} {
+		d, err := open(t, made(t, keys...))
+		require.NoError(t, err)
+		_, err = d.Read("tokenizer.json")
+		assert.ErrorContains(t, err, want)
+	}
+	d, err := open(t, made(t, key("model", "llama")))
+	require.NoError(t, err)
+	_, err = d.Read("tokenizer.model")
+	assert.ErrorContains(t, err, "key tokenizer.ggml.scores: found 0, wanted one for each of 6 tokens")
+}
+
+// Whatever a file says, it is read or refused, in memory that its length bounds.
+func FuzzDirectory(f *testing.F) {
+	scores := gguf.Key{Name: "tokenizer.ggml.scores", Value: make([]float32, 6)}
+	for _, raw := range [][]byte{
+		made(f), made(f, gguf.Key{Name: "tokenizer.ggml.model", Value: "llama"}, scores), made(f, gguf.Key{Name: "general.architecture", Value: "phi3"}),
+		made(f, gguf.Key{Name: "llama.rope.scaling.type", Value: "yarn"}),
+	} {
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		path := filepath.Join(t.TempDir(), "m.gguf")
+		require.NoError(t, os.WriteFile(path, raw, 0o666))
+		frugal.Parse(t, len(raw), func() {
+			d, err := Open(path)
+			if err != nil {
+				return
+			}
+			defer d.Close()
+			for _, name := range []string{"config.json", "generation_config.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json"} {
+				_, _ = d.Read(name)
+			}
+			for _, p := range d.Parameters() {
+				_ = p.Read(make([]float32, 3), 0)
+			}
+		})
+	})
+}
