@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -121,6 +122,42 @@ func TestRefusedTexts(t *testing.T) {
 	} {
 		_, err := Train(context.Background(), []io.Reader{strings.NewReader("ab\n\xff")}, c)
 		assert.ErrorContains(t, err, want)
+	}
+}
+
+// Settings beside a model say which of its pieces texts make, and add tokens behind them.
+func TestPiecesThatTextsMake(t *testing.T) {
+	raw, err := os.ReadFile("testdata/spm_bpe/tokenizer.model")
+	require.NoError(t, err)
+	plain, err := parseModel(raw, &settings{})
+	require.NoError(t, err)
+	hidden, err := plain.Encode("a</s> b", Options{})
+	require.NoError(t, err)
+	end, _ := plain.ID("</s>")
+	assert.NotContains(t, hidden, end)
+	with := func(text string) (*Tokenizer, error) {
+		s := &settings{}
+		require.NoError(t, json.Unmarshal([]byte(`{"added_tokens_decoder": `+text+`}`), s))
+		return parseModel(raw, s)
+	}
+	n := plain.VocabSize()
+	shown, err := with(fmt.Sprintf(`{"%d": {"content": "</s>", "special": true}, "%d": {"content": "<|x|>", "rstrip": true, "special": true}}`, end, n))
+	require.NoError(t, err)
+	ids, err := shown.Encode("a</s> b<|x|> c", Options{})
+	require.NoError(t, err)
+	assert.Contains(t, ids, end)
+	assert.Contains(t, ids, int32(n))
+	assert.Equal(t, n+1, shown.VocabSize())
+	taken, err := shown.Encode("b<|x|>c", Options{})
+	require.NoError(t, err)
+	spaced, err := shown.Encode("b<|x|>  c", Options{})
+	require.NoError(t, err)
+	assert.Equal(t, taken, spaced, "it takes the spaces behind it")
+	for says, text := range map[string]string{
+		`found id 1 for "<|x|>", wanted that of its piece`: `{"1": {"content": "<|x|>"}}`, `found "x" for "<|x|>", wanted the id of a token`: `{"x": {"content": "<|x|>"}}`,
+	} {
+		_, err := with(text)
+		assert.ErrorContains(t, err, says)
 	}
 }
 

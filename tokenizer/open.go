@@ -100,6 +100,15 @@ type settings struct {
 	AddBOS *bool           `json:"add_bos_token"`
 	AddEOS *bool           `json:"add_eos_token"`
 	EOS    json.RawMessage `json:"eos_token"` // a text or {"content": ...}
+	// Added are tokens of a SentencePiece model that texts make, by their ids. A tokenizer.json has its own.
+	Added map[string]struct {
+		Content    string `json:"content"`
+		LStrip     bool   `json:"lstrip"`
+		RStrip     bool   `json:"rstrip"`
+		SingleWord bool   `json:"single_word"`
+		Normalized bool   `json:"normalized"`
+		Special    bool   `json:"special"`
+	} `json:"added_tokens_decoder"`
 
 	ids []int32 // eos_token_id of generation_config.json, then of config.json
 }

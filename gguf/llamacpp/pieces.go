@@ -1,11 +1,13 @@
 package llamacpp
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gputrain/gguf"
@@ -163,8 +165,41 @@ func modelVocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 		return nil, fmt.Errorf("tokenizer.model: %w", err)
 	}
 	tokens, _ := keys[tokensAt].Value.([]string)
+	kinds, _ := keys[tokensAt+1].Value.([]int32)
+	strips, err := addedBehind(m, tokens, kinds)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %w", err)
+	}
 	special, err := special(m.Read, c, tokens, true, false)
-	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, false)}), err
+	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, strips)}), err
+}
+
+// addedBehind adds the tokens that tokenizer_config.json has besides the pieces, and says whether they take the spaces behind them.
+func addedBehind(m Model, tokens []string, kinds []int32) (strips bool, err error) {
+	var said struct {
+		Added map[string]addedToken `json:"added_tokens_decoder"`
+	}
+	raw, err := m.Read("tokenizer_config.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &said)
+	}
+	if err != nil {
+		return false, err
+	}
+	t := &tokenizerFile{}
+	for key, a := range said.Added {
+		id, err := strconv.Atoi(key)
+		if err != nil || id < 0 || id >= len(tokens) {
+			return false, fmt.Errorf("found %.20q for %.80q, wanted an id below the %d of the model", key, a.Content, len(tokens))
+		}
+		if t.Added = append(t.Added, a); kinds[id] == unusedToken {
+			tokens[id], kinds[id] = a.Content, map[bool]int32{true: controlToken, false: userToken}[a.Special]
+		}
+	}
+	return t.stripsRight()
 }
 
 // sentencePieces are the keys of a SentencePiece model.

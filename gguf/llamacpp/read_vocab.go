@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gputrain/internal/protobuf"
@@ -139,7 +140,7 @@ func (d *Directory) around(tokens []string, begins bool) any {
 
 // tokenizerConfig says which tokens have a meaning, and how conversations become text.
 func (d *Directory) tokenizerConfig() ([]byte, error) {
-	tokens, _, err := d.texts()
+	tokens, kinds, err := d.texts()
 	if d.vocab().text("model") == "" {
 		return nil, fmt.Errorf("tokenizer_config.json: %w", fs.ErrNotExist)
 	}
@@ -160,6 +161,9 @@ func (d *Directory) tokenizerConfig() ([]byte, error) {
 	if n, ok := d.file.Integer(d.stated.prefix + "context_length"); ok {
 		c["model_max_length"] = n
 	}
+	if d.vocab().text("model") == "llama" {
+		c["tokenizer_class"], c["added_tokens_decoder"] = "LlamaTokenizer", d.looked(tokens, kinds)
+	}
 	const key = "tokenizer.chat_template"
 	var named []map[string]string
 	for _, k := range d.file.Keys() {
@@ -176,6 +180,24 @@ func (d *Directory) tokenizerConfig() ([]byte, error) {
 	return json.Marshal(c)
 }
 
+// looked are the tokens of a tokenizer.model that are looked for in texts: a model alone does not say it.
+func (d *Directory) looked(tokens []string, kinds []int32) map[string]any {
+	strips := phi3.MatchString((facts{d.file, ""}).text(nameKey))
+	out := map[string]any{}
+	for id, text := range tokens {
+		kind := kinds[id]
+		if kind != controlToken && kind != userToken && kind != unknownToken {
+			continue
+		}
+		marked := strings.ReplaceAll(text, " ", spaceMark)
+		out[strconv.Itoa(id)] = map[string]any{
+			"content": marked, "special": kind != userToken, "lstrip": false, "rstrip": strips && !slices.Contains(phi3Plain, text), "single_word": false,
+			"normalized": kind == userToken && marked != text, // spaces are marked where it is looked for
+		}
+	}
+	return out
+}
+
 // sentencePiece is the tokenizer.model of a tokenizer that merges by scores.
 func (d *Directory) sentencePiece() ([]byte, error) {
 	if err := d.is("llama", "tokenizer.model"); err != nil {
@@ -184,9 +206,6 @@ func (d *Directory) sentencePiece() ([]byte, error) {
 	tokens, kinds, err := d.texts()
 	if err != nil {
 		return nil, err
-	}
-	if has := func(text string) bool { return slices.Contains(tokens, text) }; phi3.MatchString((facts{d.file, ""}).text(nameKey)) && has("<|endoftext|>") && has("</s>") {
-		return nil, fmt.Errorf("key %s: found a Phi 3, whose special tokens take the spaces behind them, wanted another: name the tokenizer of the model that the file was made of with data.tokenizer", nameKey)
 	}
 	v, _ := d.file.Value("tokenizer.ggml.scores")
 	scores, _ := v.([]float32)

@@ -23,14 +23,7 @@ const (
 
 // tokenizerFile is what is read of a tokenizer.json.
 type tokenizerFile struct {
-	Added []struct {
-		ID      int    `json:"id"`
-		Content string `json:"content"`
-		Special bool   `json:"special"`
-		Left    bool   `json:"lstrip"`
-		Right   bool   `json:"rstrip"`
-		Single  bool   `json:"single_word"`
-	} `json:"added_tokens"`
+	Added        []addedToken    `json:"added_tokens"`
 	Normalizer   *textStage      `json:"normalizer"`
 	PreTokenizer *textStage      `json:"pre_tokenizer"`
 	PostProcess  json.RawMessage `json:"post_processor"`
@@ -42,6 +35,16 @@ type tokenizerFile struct {
 		Vocab        map[string]int    `json:"vocab"`
 		Merges       []json.RawMessage `json:"merges"`
 	} `json:"model"`
+}
+
+// addedToken is one that is looked for in texts.
+type addedToken struct {
+	ID      int    `json:"id"`
+	Content string `json:"content"`
+	Special bool   `json:"special"`
+	Left    bool   `json:"lstrip"`
+	Right   bool   `json:"rstrip"`
+	Single  bool   `json:"single_word"`
 }
 
 // textStage is a pre-tokenizer or a normalizer.
