@@ -52,6 +52,7 @@ func TestTemplates(t *testing.T) {
 func TestTemplatesThatDoMore(t *testing.T) {
 	for says, source := range map[string]string{
 		"it looks at more than roles":                             `{% for m in messages %}{{ m.role }}: {{ m.content if m.content | length < 12 else m.content | upper }};{% endfor %}`,
+		"it writes \"userA;assistantb":                            `{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}{{ m.role + (m.content if messages | length != 5 or m.content != 'a' else 'A') }};{% endfor %}`,
 		"of a conversation of 5 messages":                         `{% for m in messages %}{{ loop.index }} {{ m.role }}: {{ m.content }};{% endfor %}`,
 		"found no content of the user's message in its text":      `{% for m in messages %}{{ m.content | upper }};{% endfor %}`,
 		"found no content of the assistant's message in its text": `{% for m in messages if m.role != 'assistant' %}{{ m.content }};{% endfor %}`,

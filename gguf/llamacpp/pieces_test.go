@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -103,4 +104,29 @@ func TestPiecesRefuse(t *testing.T) {
 	_, said, err := vocabularyOf(t, pieces(t, func(f map[string]any) { model(f)["merges"] = []any{"▁ ab"} }))
 	require.NoError(t, err)
 	assert.Contains(t, said, "1 pairs of tokens make another token without a merge that says so")
+}
+
+// llama.cpp reads Phi 3's rule off a model's name, and cannot load one of such a name without its tokens.
+func TestNamed(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		strips bool
+		want   string
+	}{{"my-Phi3-run", false, "my-phi_3-run"}, {"phi-3", false, "phi_3"}, {"it", true, "phi-3 it"}, {"Phi-3 mini", true, "Phi-3 mini"}, {"phi-4", false, "phi-4"}} {
+		assert.Equal(t, c.want, named(c.name, c.strips))
+	}
+	added := func(rstrip ...string) *tokenizerFile {
+		f := &tokenizerFile{}
+		for i, s := range append([]string{"</s>", "<|end|>"}, phi3Plain...) {
+			f.Added = append(f.Added, addedToken{ID: i, Content: s, Right: slices.Contains(rstrip, s)})
+		}
+		return f
+	}
+	strips, err := added("</s>", "<|end|>").stripsRight()
+	require.NoError(t, err)
+	assert.True(t, strips)
+	for _, f := range []*tokenizerFile{added("</s>"), added("</s>", "<|end|>", "<s>"), {Added: []addedToken{{Content: "</s>", Right: true}}}} {
+		_, err := f.stripsRight()
+		assert.ErrorContains(t, err, "wanted none of these")
+	}
 }
