@@ -105,7 +105,7 @@ func (c *tuneCmd) runDir(model string, rows []string) (string, error) {
 	}
 	file := filepath.Base(rows[0])
 	name, _, _ := strings.Cut(file, ".")
-	return runDirOf([]string{filepath.Base(model) + "-" + name + ".yaml"}, cfg), nil
+	return runDirOf([]string{strings.TrimSuffix(filepath.Base(model), ggufSuffix) + "-" + name + ".yaml"}, cfg), nil
 }
 
 // recorded holds the command to the model and the files that the run was begun with.

@@ -70,7 +70,7 @@ func TestDirectoryFiles(t *testing.T) {
 	}
 	config := read("config.json")
 	assert.Equal(t, map[string]any{"rope_type": "llama3", "factor": 4., "low_freq_factor": 1., "high_freq_factor": 4., "original_max_position_embeddings": 32.}, config["rope_scaling"])
-	assert.Equal(t, []any{"llama", 4., 1., 3.}, []any{config["model_type"], config["hidden_size"], config["num_key_value_heads"], config["eos_token_id"]})
+	assert.Equal(t, []any{"float16", "llama", 4., 1., 3.}, []any{config["torch_dtype"], config["model_type"], config["hidden_size"], config["num_key_value_heads"], config["eos_token_id"]})
 	assert.Equal(t, []any{3., 1.}, read("generation_config.json")["eos_token_id"])
 	tokenizer := read("tokenizer.json")
 	assert.Equal(t, true, tokenizer["model"].(map[string]any)["ignore_merges"])

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"gputrain/gguf"
 )
 
 // architectures are the classes that Hugging Face has for a model_type.
@@ -28,6 +30,9 @@ func (d *Directory) config() ([]byte, error) {
 	}
 	_, headed := d.file.Info("output.weight")
 	c["model_type"], c["architectures"], c["tie_word_embeddings"] = d.kind, []string{architectures[d.kind]}, !headed
+	if embedding, _ := d.file.Info("token_embd.weight"); embedding.Type == gguf.BF16 || embedding.Type == gguf.F16 {
+		c["torch_dtype"] = map[gguf.Type]string{gguf.BF16: "bfloat16", gguf.F16: "float16"}[embedding.Type]
+	}
 	tokens := facts{d.file, "tokenizer.ggml."}
 	for _, name := range []string{"bos", "eos"} {
 		c[name+"_token_id"] = nil
