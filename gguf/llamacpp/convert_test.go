@@ -186,7 +186,6 @@ func TestConvertRefuses(t *testing.T) {
 		`{"model": {"type": "BPE", "merges": [7]}, "pre_tokenizer": {"type": "ByteLevel"}}`:                                                                                                "merges: 0: found 7, wanted a pair of texts",
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "ByteLevel"}, "normalizer": {"type": "Lowercase"}}`:                                                                          "normalizer: found Lowercase, wanted none or NFC",
 		`{"model": {"type": "BPE", "ignore_merges": true}, "pre_tokenizer": {"type": "ByteLevel"}}`:                                                                                        "with ignore_merges true",
-		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "ByteLevel"}, "added_tokens": [{"id": 0, "content": "x", "lstrip": true}]}`:                                                  `added token "x": found lstrip`,
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "x"}}}`:                                                                                        "found no ByteLevel at the end",
 		`{"model": {"type": "BPE"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "x"}, "behavior": "Removed"}, {"type": "ByteLevel"}]}}`: "found behavior Removed",
 		`{`: "tokenizer.json: ",
@@ -199,6 +198,17 @@ func TestConvertRefuses(t *testing.T) {
 	m.Read = files(nil)
 	_, _, err = Convert(m, gguf.F32)
 	assert.ErrorContains(t, err, "found neither tokenizer.json nor tokenizer.model")
+}
+
+// TestConvertImages: a tokenizer may have tokens for images beyond the rows of a model that sees none.
+func TestConvertImages(t *testing.T) {
+	m := small(llama, nil)
+	m.Read = files(map[string]string{"tokenizer.json": strings.Replace(tokenizer, `"added_tokens": [`, `"added_tokens": [{"id": 6, "content": "<image>", "special": true}, `, 1)})
+	_, _, err := Convert(m, gguf.F32)
+	require.NoError(t, err)
+	m.Read = files(map[string]string{"tokenizer.json": strings.Replace(tokenizer, `"added_tokens": [`, `"added_tokens": [{"id": 6, "content": "<other>", "special": true}, `, 1)})
+	_, _, err = Convert(m, gguf.F32)
+	assert.ErrorContains(t, err, `token "<other>": found id 6, wanted one below the 6 of the model`)
 }
 
 // TestConvertSecondEnd: a token that ends an answer, of a tokenizer whose names say nothing.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -71,7 +72,7 @@ func (d *Directory) open() error {
 	}
 	d.kind, d.family, d.stated = kind, families[kind], facts{d.file, arch + "."}
 	for _, info := range d.file.Tensors() {
-		if constants[info.Name] {
+		if constants[info.Name] || arch == "gemma3" && ofImages.MatchString(info.Name) {
 			continue
 		}
 		name, err := d.family.huggingFaceName(info.Name)
@@ -89,6 +90,9 @@ func (d *Directory) open() error {
 	}
 	return nil
 }
+
+// ofImages are the tensors by which a Gemma 3 sees images, in files that Ollama has made: the text part is read without them, as from a directory.
+var ofImages = regexp.MustCompile(`^(v|mm)\.`)
 
 // constants are tensors that config.json says in numbers.
 var constants = map[string]bool{ropeFactors: true, ropeShort: true, ropeLong: true}

@@ -25,29 +25,24 @@ func named(name string, stripsRight bool) string {
 	return name
 }
 
-// stripsRight says whether special tokens take the spaces behind them, by Phi 3's rule. llama.cpp has no other.
-func (t *tokenizerFile) stripsRight() (bool, error) {
-	wrong := func(i int) error {
-		a := t.Added[i]
-		return fmt.Errorf("added token %q: found lstrip %v, rstrip %v, single_word %v, wanted none of these: llama.cpp finds such a token wherever it stands", a.Content, a.Left, a.Right, a.Single)
-	}
-	some, lacking := -1, slices.Clone(phi3Tokens)
-	for i, a := range t.Added {
-		if a.Left || a.Single {
-			return false, wrong(i)
+// stripsRight says whether special tokens take the spaces behind them, by Phi 3's rule. llama.cpp has no other: tell is told where a tokenizer has.
+func (t *tokenizerFile) stripsRight(tell func(string)) bool {
+	odd, other, lacking := "", "", slices.Clone(phi3Tokens)
+	for _, a := range t.Added {
+		if a.Left || a.Right || a.Single {
+			odd = a.Content
 		}
-		if a.Right {
-			some = i
+		if a.Left || a.Single || a.Right == slices.Contains(phi3Plain, a.Content) {
+			other = a.Content
 		}
 		lacking = slices.DeleteFunc(lacking, func(s string) bool { return s == a.Content })
 	}
-	if some < 0 {
-		return false, nil
+	if odd == "" {
+		return false
 	}
-	for i, a := range t.Added {
-		if len(lacking) > 0 || a.Right == slices.Contains(phi3Plain, a.Content) {
-			return false, wrong(max(some, i))
-		}
+	byRule := other == "" && len(lacking) == 0
+	if !byRule && tell != nil {
+		tell(fmt.Sprintf("tokens such as %s take the spaces around them, or stand apart from words, which llama.cpp does not heed: where such a token touches spaces or words a text has other ids", odd))
 	}
-	return true, nil
+	return byRule
 }

@@ -192,6 +192,9 @@ func addedBehind(m Model, tokens []string, kinds []int32) (strips bool, err erro
 	t := &tokenizerFile{}
 	for key, a := range said.Added {
 		id, err := strconv.Atoi(key)
+		if err == nil && id >= len(tokens) && a.forImages() {
+			continue
+		}
 		if err != nil || id < 0 || id >= len(tokens) {
 			return false, fmt.Errorf("found %.20q for %.80q, wanted an id below the %d of the model", key, a.Content, len(tokens))
 		}
@@ -199,7 +202,7 @@ func addedBehind(m Model, tokens []string, kinds []int32) (strips bool, err erro
 			tokens[id], kinds[id] = a.Content, map[bool]int32{true: controlToken, false: userToken}[a.Special]
 		}
 	}
-	return t.stripsRight()
+	return t.stripsRight(m.Tell), nil
 }
 
 // sentencePieces are the keys of a SentencePiece model.

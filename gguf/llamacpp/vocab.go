@@ -47,6 +47,9 @@ type addedToken struct {
 	Single  bool   `json:"single_word"`
 }
 
+// forImages tells special tokens that a tokenizer may have beyond the rows of a model that sees no images, as Gemma 3's has.
+func (a addedToken) forImages() bool { return a.Special && strings.Contains(a.Content, "image") }
+
 // textStage is a pre-tokenizer or a normalizer.
 type textStage struct {
 	Type     string      `json:"type"`
@@ -117,12 +120,8 @@ func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	strips := false
 	t := &tokenizerFile{}
 	err = json.Unmarshal(raw, t)
-	if err == nil {
-		strips, err = t.stripsRight()
-	}
 	keys := []gguf.Key{}
 	switch {
 	case err != nil:
@@ -139,7 +138,7 @@ func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	tokens, _ := keys[tokensAt].Value.([]string)
 	begins, ends := t.around()
 	special, err := special(m.Read, c, tokens, begins, ends)
-	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, strips)}), err
+	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, t.stripsRight(m.Tell))}), err
 }
 
 // nameKey is the name of a model, which tells llama.cpp something of its tokenizer.
@@ -201,6 +200,9 @@ func (t *tokenizerFile) tokens(size int) ([]string, []int32, error) {
 		}
 	}
 	for _, a := range t.Added {
+		if a.ID >= size && a.forImages() {
+			continue
+		}
 		kind := userToken
 		if a.Special {
 			kind = controlToken
