@@ -3,56 +3,24 @@ package tokenizer
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"gputrain/internal/protobuf"
+	"gputrain/internal/sentencepiece"
 )
 
-// Types of SentencePiece's pieces, as in sentencepiece_model.proto.
-const (
-	spNormal      = 1
-	spUnknown     = 2
-	spControl     = 3
-	spUserDefined = 4
-	spUnused      = 5 // a row of the model that no text has
-	spByte        = 6
-)
-
-// spModel is what a SentencePiece model says.
-type spModel struct {
-	pieces []spPiece
-
-	kind         uint64 // of the model: 1 unigram, 2 bpe, 3 word, 4 char
-	byteFallback bool
-	asSuffix     bool // spaces are marked behind words
-	bos, eos     int32
-
-	normalization string
-	charsmap      int // bytes
-	dummyPrefix   bool
-	squeeze       bool // of several spaces one is left, and none at the ends
-	escape        bool // spaces are marked
-}
-
-type spPiece struct {
-	text  string
-	score float32
-	kind  uint64
-}
+// spModel is a SentencePiece model as a tokenizer.
+type spModel struct{ *sentencepiece.Model }
 
 // parseModel reads a SentencePiece model of the BPE kind.
 func parseModel(raw []byte, s *settings) (*Tokenizer, error) {
-	m := &spModel{kind: 1, bos: 1, eos: 2, dummyPrefix: true, squeeze: true, escape: true}
-	if err := m.read(raw); err != nil {
+	model, err := sentencepiece.Parse(raw)
+	if err != nil {
 		return nil, err
 	}
-	if err := m.check(); err != nil {
-		return nil, err
-	}
+	m := spModel{model}
 	v, added, err := m.vocabulary()
 	if err != nil {
 		return nil, err
@@ -61,18 +29,18 @@ func parseModel(raw []byte, s *settings) (*Tokenizer, error) {
 		return nil, err
 	}
 	p := &parsed{kind: "SentencePiece, byte-pair encoding", vocabulary: v, added: added}
-	if m.squeeze {
+	if m.Squeeze {
 		p.normalizer = normalizers{squeeze{}}
 	}
 	all, _ := p.normalizer.(normalizers)
-	if m.dummyPrefix {
+	if m.DummyPrefix {
 		all = append(all, prepend{" "})
 	}
-	if all = append(all, replace{literal(" "), string(spaceMark)}); m.squeeze {
+	if all = append(all, replace{literal(" "), string(spaceMark)}); m.Squeeze {
 		all = append(all, withoutEnd(spaceMark))
 	}
 	p.normalizer = all
-	d := spDecoder{control: map[string]bool{}, unknown: v.unknown, strips: m.dummyPrefix || m.squeeze, all: m.squeeze}
+	d := spDecoder{control: map[string]bool{}, unknown: v.unknown, strips: m.DummyPrefix || m.Squeeze, all: m.Squeeze}
 	for _, a := range added {
 		if a.hidden {
 			d.control[a.content] = true
@@ -80,129 +48,50 @@ func parseModel(raw []byte, s *settings) (*Tokenizer, error) {
 	}
 	p.decoders = []decoder{d}
 	// What puts these tokens around a text is not in the model. A tokenizer of Llama's or Gemma's kind puts the first there unless told not to.
-	if on := s.AddBOS; m.bos >= 0 && (on == nil || *on) {
-		p.post.around.before = []int32{m.bos}
+	if on := s.AddBOS; m.BOS >= 0 && (on == nil || *on) {
+		p.post.around.before = []int32{m.BOS}
 	}
-	if on := s.AddEOS; m.eos >= 0 && on != nil && *on {
-		p.post.around.behind = []int32{m.eos}
+	if on := s.AddEOS; m.EOS >= 0 && on != nil && *on {
+		p.post.around.behind = []int32{m.EOS}
 	}
 	return build(p)
-}
-
-func (m *spModel) read(raw []byte) error {
-	return protobuf.Fields(raw, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			p := spPiece{kind: spNormal}
-			err := protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
-				switch f.Number {
-				case 1:
-					p.text = string(f.Bytes)
-				case 2:
-					p.score = math.Float32frombits(uint32(f.Value))
-				case 3:
-					p.kind = f.Value
-				}
-				return nil
-			})
-			m.pieces = append(m.pieces, p)
-			return err
-		case 2:
-			return protobuf.Fields(f.Bytes, m.trainer)
-		case 3:
-			return protobuf.Fields(f.Bytes, m.normalizer)
-		}
-		return nil
-	})
-}
-
-func (m *spModel) trainer(f protobuf.Field) error {
-	switch f.Number {
-	case 3:
-		m.kind = f.Value
-	case 24:
-		m.asSuffix = f.Value != 0
-	case 35:
-		m.byteFallback = f.Value != 0
-	case 41:
-		m.bos = int32(f.Value)
-	case 42:
-		m.eos = int32(f.Value)
-	}
-	return nil
-}
-
-func (m *spModel) normalizer(f protobuf.Field) error {
-	switch f.Number {
-	case 1:
-		m.normalization = string(f.Bytes)
-	case 2:
-		m.charsmap = len(f.Bytes)
-	case 3:
-		m.dummyPrefix = f.Value != 0
-	case 4:
-		m.squeeze = f.Value != 0
-	case 5:
-		m.escape = f.Value != 0
-	}
-	return nil
-}
-
-// check refuses what would give other ids.
-func (m *spModel) check() error {
-	kinds := []string{"", "unigram", "bpe", "word", "char"}
-	switch {
-	case len(m.pieces) == 0:
-		return fmt.Errorf("found no pieces, wanted a SentencePiece model")
-	case m.kind != 2 && m.kind < uint64(len(kinds)) && m.kind > 0:
-		return fmt.Errorf("model_type: found %s, wanted bpe", kinds[m.kind])
-	case m.kind != 2:
-		return fmt.Errorf("model_type: found %d, wanted bpe", m.kind)
-	case m.charsmap > 0:
-		return fmt.Errorf("normalizer_spec: found the rules %q, wanted identity", m.normalization)
-	case m.asSuffix:
-		return fmt.Errorf("treat_whitespace_as_suffix: found true, wanted false")
-	case !m.escape:
-		return fmt.Errorf("escape_whitespaces: found false, wanted true")
-	}
-	return nil
 }
 
 // longestPiece is as SentencePiece has it: 512 characters.
 const longestPiece = 2048
 
 // vocabulary says the model in merges: of every way to cut a piece into two pieces, ranked by the score of the whole.
-func (m *spModel) vocabulary() (*vocabulary, []addedToken, error) {
-	v := &vocabulary{ids: map[string]int32{}, fuse: true, byteFallback: m.byteFallback}
+func (m spModel) vocabulary() (*vocabulary, []addedToken, error) {
+	v := &vocabulary{ids: map[string]int32{}, fuse: true, byteFallback: m.ByteFallback}
 	var added []addedToken
 	ids, ranks := map[string]int32{}, map[float32]int32{}
-	for i, p := range m.pieces {
+	for i, p := range m.Pieces {
 		id := int32(i)
-		if !utf8.ValidString(p.text) || p.text == "" {
-			return nil, nil, fmt.Errorf("piece %d: found %q, wanted a text", i, p.text)
+		if !utf8.ValidString(p.Text) || p.Text == "" {
+			return nil, nil, fmt.Errorf("piece %d: found %q, wanted a text", i, p.Text)
 		}
-		if _, twice := v.ids[p.text]; twice {
-			return nil, nil, fmt.Errorf("piece %d: found %q twice, wanted it once", i, p.text)
+		if _, twice := v.ids[p.Text]; twice {
+			return nil, nil, fmt.Errorf("piece %d: found %q twice, wanted it once", i, p.Text)
 		}
-		switch p.kind {
-		case spNormal:
-			if len(p.text) > longestPiece {
-				return nil, nil, fmt.Errorf("piece %d: %s: found %d bytes, wanted at most %d", i, excerpt(p.text), len(p.text), longestPiece)
+		switch p.Kind {
+		case sentencepiece.Normal:
+			if len(p.Text) > longestPiece {
+				return nil, nil, fmt.Errorf("piece %d: %s: found %d bytes, wanted at most %d", i, excerpt(p.Text), len(p.Text), longestPiece)
 			}
-			ids[p.text] = id
-			ranks[p.score] = 0
-		case spUnknown:
-			v.unknown = p.text
-		case spControl:
-			added = append(added, addedToken{id: id, content: p.text, special: true, hidden: true})
-		case spUserDefined:
-			added = append(added, addedToken{id: id, content: p.text, normalized: true, asIs: true})
-		case spByte, spUnused:
+			ids[p.Text] = id
+			ranks[p.Score] = 0
+		case sentencepiece.Unknown:
+			v.unknown = p.Text
+		case sentencepiece.Control:
+			added = append(added, addedToken{id: id, content: p.Text, special: true, hidden: true})
+		case sentencepiece.UserDefined:
+			added = append(added, addedToken{id: id, content: p.Text, normalized: true, asIs: true})
+		case sentencepiece.Byte, sentencepiece.Unused:
 		default:
-			return nil, nil, fmt.Errorf("piece %d: %q: found type %d, wanted normal, unknown, control, user-defined, unused or byte", i, p.text, p.kind)
+			return nil, nil, fmt.Errorf("piece %d: %q: found type %d, wanted normal, unknown, control, user-defined, unused or byte", i, p.Text, p.Kind)
 		}
-		v.ids[p.text] = id
-		v.tokens = append(v.tokens, p.text)
+		v.ids[p.Text] = id
+		v.tokens = append(v.tokens, p.Text)
 	}
 	for rank, score := range slices.Backward(slices.Sorted(maps.Keys(ranks))) {
 		ranks[score] = int32(len(ranks) - 1 - rank)
@@ -211,7 +100,7 @@ func (m *spModel) vocabulary() (*vocabulary, []addedToken, error) {
 		for at := range text {
 			left, ok := ids[text[:at]]
 			if right, both := ids[text[at:]]; ok && both && at > 0 {
-				v.merges = append(v.merges, merge{left, right, id, ranks[m.pieces[id].score]})
+				v.merges = append(v.merges, merge{left, right, id, ranks[m.Pieces[id].Score]})
 			}
 		}
 	}

@@ -5,20 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 
 	"gputrain/gguf"
-	"gputrain/internal/protobuf"
+	"gputrain/internal/sentencepiece"
 )
 
 // spaceMark stands for a space in a tokenizer of SentencePiece's kind.
 const spaceMark = "▁"
 
 // pieceKeys are the keys of a tokenizer that merges by scores.
-func pieceKeys(tokens []string, kinds []int32, scores []float32, prefix, squeeze bool) []gguf.Key {
+func pieceKeys(tokens []string, kinds []int32, scores []float32, prefix bool) []gguf.Key {
 	return []gguf.Key{
 		{Name: "tokenizer.ggml.model", Value: "llama"},
 		{Name: "tokenizer.ggml.pre", Value: "default"},
@@ -26,7 +24,7 @@ func pieceKeys(tokens []string, kinds []int32, scores []float32, prefix, squeeze
 		{Name: "tokenizer.ggml.token_type", Value: kinds},
 		{Name: "tokenizer.ggml.scores", Value: scores},
 		{Name: "tokenizer.ggml.add_space_prefix", Value: prefix},
-		{Name: "tokenizer.ggml.remove_extra_whitespaces", Value: squeeze},
+		{Name: "tokenizer.ggml.remove_extra_whitespaces", Value: false},
 	}
 }
 
@@ -55,7 +53,7 @@ func (t *tokenizerFile) pieces(m Model, size int) ([]gguf.Key, error) {
 		return nil, fmt.Errorf("model: vocab: found %d of the tokens <0x00> to <0xFF>, wanted all 256: llama.cpp writes unknown characters in bytes", bytes)
 	}
 	scores, err := t.scores(m, tokens)
-	return pieceKeys(tokens, kinds, scores, prefix, false), err
+	return pieceKeys(tokens, kinds, scores, prefix), err
 }
 
 func isByte(text string) bool {
@@ -207,65 +205,28 @@ func addedBehind(m Model, tokens []string, kinds []int32) (strips bool, err erro
 
 // sentencePieces are the keys of a SentencePiece model.
 func sentencePieces(raw []byte, size int) ([]gguf.Key, error) {
-	var tokens []string
-	var kinds []int32
-	var scores []float32
-	prefix, squeeze, algorithm := true, true, uint64(1)
-	err := protobuf.Fields(raw, func(f protobuf.Field) error {
-		switch f.Number {
-		case 1:
-			text, score, kind := "", float32(0), normalToken
-			err := protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
-				switch f.Number {
-				case 1:
-					text = string(f.Bytes)
-				case 2:
-					score = math.Float32frombits(uint32(f.Value))
-				case 3:
-					kind = int32(f.Value)
-				}
-				return nil
-			})
-			if kind == userToken {
-				text = strings.ReplaceAll(text, spaceMark, " ") // llama.cpp finds such a token before it marks spaces
-			}
-			tokens, kinds, scores = append(tokens, text), append(kinds, kind), append(scores, score)
-			return err
-		case 2:
-			return protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
-				if f.Number == 3 {
-					algorithm = f.Value
-				}
-				return nil
-			})
-		case 3:
-			return protobuf.Fields(f.Bytes, func(f protobuf.Field) error {
-				switch f.Number {
-				case 3:
-					prefix = f.Value != 0
-				case 4:
-					squeeze = f.Value != 0
-				}
-				return nil
-			})
-		}
-		return nil
-	})
+	m, err := sentencepiece.Parse(raw)
 	switch {
 	case err != nil:
 		return nil, err
-	case algorithm != 2:
-		return nil, errors.New("model_type: found another than bpe, wanted bpe: others are not written as GGUF")
-	case squeeze:
+	case m.Squeeze:
 		return nil, errors.New("normalizer_spec: remove_extra_whitespaces: found true, wanted false: llama.cpp leaves spaces as they are")
-	case len(tokens) > size:
-		return nil, fmt.Errorf("found %d pieces, wanted at most the %d of the model", len(tokens), size)
+	case len(m.Pieces) > size:
+		return nil, fmt.Errorf("found %d pieces, wanted at most the %d of the model", len(m.Pieces), size)
 	}
-	for i := len(tokens); i < size; i++ {
-		tokens, kinds, scores = append(tokens, fmt.Sprintf("[PAD%d]", i)), append(kinds, unusedToken), append(scores, 0)
+	tokens, kinds := unused(size)
+	scores, bytes := make([]float32, size), 0
+	for i, p := range m.Pieces {
+		tokens[i], kinds[i], scores[i] = p.Text, int32(p.Kind), p.Score
+		switch p.Kind {
+		case sentencepiece.UserDefined:
+			tokens[i] = strings.ReplaceAll(p.Text, spaceMark, " ") // llama.cpp finds such a token before it marks spaces
+		case sentencepiece.Byte:
+			bytes++
+		}
 	}
-	if n := len(slices.DeleteFunc(slices.Clone(kinds), func(k int32) bool { return k != byteToken })); n != 256 {
-		return nil, fmt.Errorf("found %d pieces for bytes, wanted 256: llama.cpp writes unknown characters in bytes", n)
+	if bytes != 256 {
+		return nil, fmt.Errorf("found %d pieces for bytes, wanted 256: llama.cpp writes unknown characters in bytes", bytes)
 	}
-	return pieceKeys(tokens, kinds, scores, prefix, squeeze), nil
+	return pieceKeys(tokens, kinds, scores, m.DummyPrefix), nil
 }

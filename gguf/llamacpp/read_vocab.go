@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gputrain/internal/protobuf"
+	"gputrain/internal/sentencepiece"
 )
 
 // vocab are the keys of a tokenizer.
@@ -212,30 +212,17 @@ func (d *Directory) sentencePiece() ([]byte, error) {
 	if len(scores) != len(tokens) {
 		return nil, fmt.Errorf("key tokenizer.ggml.scores: found %d, wanted one for each of %d tokens", len(scores), len(tokens))
 	}
-	var out protobuf.Message
-	fallback := false
+	m := &sentencepiece.Model{
+		ByteFallback: slices.Contains(kinds, byteToken),
+		UNK:          int32(d.vocab().id("unknown_token_id")), BOS: int32(d.vocab().id("bos_token_id")),
+		EOS: int32(d.vocab().id("eos_token_id")), Pad: int32(d.vocab().id("padding_token_id")),
+		DummyPrefix: d.vocab().flag("add_space_prefix", true), Squeeze: d.vocab().flag("remove_extra_whitespaces", false),
+	}
 	for i, text := range tokens {
 		if kinds[i] == userToken {
 			text = strings.ReplaceAll(text, " ", spaceMark)
 		}
-		var piece protobuf.Message
-		piece.Bytes(1, []byte(text))
-		piece.Float(2, scores[i])
-		piece.Number(3, uint64(kinds[i])) // the kinds have SentencePiece's numbers
-		out.Bytes(1, piece)
-		fallback = fallback || kinds[i] == byteToken
+		m.Pieces = append(m.Pieces, sentencepiece.Piece{Text: text, Score: scores[i], Kind: uint64(kinds[i])})
 	}
-	var trainer, normalizer protobuf.Message
-	trainer.Number(3, 2) // byte-pair encoding
-	trainer.Flag(35, fallback)
-	for i, name := range []string{"unknown", "bos", "eos", "padding"} {
-		trainer.Number(40+i, uint64(int64(d.vocab().id(name+"_token_id"))))
-	}
-	normalizer.Bytes(1, []byte("identity"))
-	normalizer.Flag(3, d.vocab().flag("add_space_prefix", true))
-	normalizer.Flag(4, d.vocab().flag("remove_extra_whitespaces", false))
-	normalizer.Flag(5, true)
-	out.Bytes(2, trainer)
-	out.Bytes(3, normalizer)
-	return out, nil
+	return m.Bytes(), nil
 }

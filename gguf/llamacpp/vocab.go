@@ -9,16 +9,17 @@ import (
 	"strings"
 
 	"gputrain/gguf"
+	"gputrain/internal/sentencepiece"
 )
 
-// Kinds of tokens.
+// Kinds of tokens: those of SentencePiece's pieces.
 const (
-	normalToken  = int32(1)
-	controlToken = int32(3)
-	userToken    = int32(4)
-	unusedToken  = int32(5)
-	byteToken    = int32(6)
-	unknownToken = int32(2)
+	normalToken  = int32(sentencepiece.Normal)
+	unknownToken = int32(sentencepiece.Unknown)
+	controlToken = int32(sentencepiece.Control)
+	userToken    = int32(sentencepiece.UserDefined)
+	unusedToken  = int32(sentencepiece.Unused)
+	byteToken    = int32(sentencepiece.Byte)
 )
 
 // tokenizerFile is what is read of a tokenizer.json.
@@ -73,12 +74,7 @@ type textStage struct {
 
 // pre is what llama.cpp calls the way in which a byte-level tokenizer splits text.
 func (t *tokenizerFile) pre() (string, error) {
-	stages := []textStage{}
-	if p := t.PreTokenizer; p != nil {
-		if stages = p.Stages; p.Type != "Sequence" {
-			stages = []textStage{*p}
-		}
-	}
+	stages := flat(t.PreTokenizer, func(s textStage) []textStage { return s.Stages })
 	var said []string
 	if len(stages) == 0 || stages[len(stages)-1].Type != "ByteLevel" {
 		return "", errors.New("pre_tokenizer: found no ByteLevel at the end, wanted one")
@@ -183,10 +179,7 @@ func (t *tokenizerFile) check() error {
 
 // tokens are the texts of all ids, and their kinds. Ids that the tokenizer lacks are there for the model's sake.
 func (t *tokenizerFile) tokens(size int) ([]string, []int32, error) {
-	tokens, kinds := make([]string, size), make([]int32, size)
-	for i := range tokens {
-		tokens[i], kinds[i] = fmt.Sprintf("[PAD%d]", i), unusedToken
-	}
+	tokens, kinds := unused(size)
 	set := func(id int, text string, kind int32) error {
 		if id < 0 || id >= size {
 			return fmt.Errorf("token %q: found id %d, wanted one below the %d of the model", text, id, size)
@@ -212,6 +205,15 @@ func (t *tokenizerFile) tokens(size int) ([]string, []int32, error) {
 		}
 	}
 	return tokens, kinds, nil
+}
+
+// unused are ids that no text has, there for the model's sake.
+func unused(size int) (tokens []string, kinds []int32) {
+	tokens, kinds = make([]string, size), make([]int32, size)
+	for i := range tokens {
+		tokens[i], kinds[i] = fmt.Sprintf("[PAD%d]", i), unusedToken
+	}
+	return tokens, kinds
 }
 
 // merges are pairs with a space between: the older form of tokenizer.json.
