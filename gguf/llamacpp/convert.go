@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -39,19 +40,14 @@ func Convert(m Model, as gguf.Type) ([]gguf.Key, []gguf.Tensor, error) {
 	if !ok {
 		return nil, nil, fmt.Errorf("llamacpp: convert: type: found %s, wanted f32, f16, bf16, q8_0 or q4_0; for others quantize an f16 file: llama-quantize MODEL-f16.gguf MODEL.gguf %s", as, strings.ToUpper(as.String()))
 	}
-	keys, tensors, err := convert(m, as)
+	keys, tensors, err := convert(m, as, number)
 	if err != nil {
 		return nil, nil, fmt.Errorf("llamacpp: convert: %w", err)
 	}
-	head := []gguf.Key{{Name: "general.architecture", Value: ""}, {Name: "general.type", Value: "model"}, {Name: "general.file_type", Value: number}, {Name: "general.quantization_version", Value: uint32(2)}}
-	c, err := parseConfig(m.Config)
-	if err == nil {
-		head[0].Value = families[c.text("model_type")].arch
-	}
-	return append(head, keys...), tensors, err
+	return keys, tensors, nil
 }
 
-func convert(m Model, as gguf.Type) (keys []gguf.Key, tensors []gguf.Tensor, err error) {
+func convert(m Model, as gguf.Type, fileType uint32) (keys []gguf.Key, tensors []gguf.Tensor, err error) {
 	c, err := parseConfig(m.Config)
 	if err != nil {
 		return nil, nil, err
@@ -82,8 +78,13 @@ func convert(m Model, as gguf.Type) (keys []gguf.Key, tensors []gguf.Tensor, err
 			tensors = append(tensors, f.tensor(c, t, "output.weight", as))
 		}
 	}
-	keys = append(append(c.sizes(f), rotation...), windows...)
-	return append(keys, vocab...), append(tensors, factors...), nil
+	keys = []gguf.Key{
+		{Name: "general.architecture", Value: f.arch},
+		{Name: "general.type", Value: "model"},
+		{Name: "general.file_type", Value: fileType},
+		{Name: "general.quantization_version", Value: uint32(2)},
+	}
+	return slices.Concat(keys, c.sizes(f), rotation, windows, vocab), append(tensors, factors...), nil
 }
 
 // tensor is t as it is written.

@@ -61,11 +61,11 @@ var kinds = func() map[string]string {
 }()
 
 func (d *Directory) open() error {
-	whole := facts{d.file, ""}
-	if what := whole.text("general.type"); what != "" && what != "model" {
+	general := facts{d.file, "general."}
+	if what := general.text("type"); what != "" && what != "model" {
 		return fmt.Errorf("key general.type: found %q, wanted a model", what)
 	}
-	arch := whole.text("general.architecture")
+	arch := general.text("architecture")
 	kind, ok := kinds[arch]
 	if !ok {
 		return fmt.Errorf("key general.architecture: found %q, wanted one of %s: others are not read", arch, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
@@ -97,16 +97,32 @@ var ofImages = regexp.MustCompile(`^(v|mm)\.`)
 // constants are tensors that config.json says in numbers.
 var constants = map[string]bool{ropeFactors: true, ropeShort: true, ropeLong: true}
 
-// Read makes a file of the directory: config.json, generation_config.json, or one of the tokenizer's. Others are fs.ErrNotExist.
+// Has tells whether the directory has a file of a name: config.json, generation_config.json, or one of the tokenizer's. Of a tokenizer that is not read it has
+// all, and to read them says why.
+func (d *Directory) Has(name string) bool {
+	kind := d.vocab().text("model")
+	switch name {
+	case "config.json", "generation_config.json":
+		return true
+	case "tokenizer.json":
+		return kind != "" && kind != "none" && kind != "llama"
+	case "tokenizer.model":
+		return kind != "" && kind != "none" && kind != "gpt2"
+	case "tokenizer_config.json":
+		return kind != ""
+	}
+	return false
+}
+
+// Read makes a file that the directory has. Others are fs.ErrNotExist.
 func (d *Directory) Read(name string) ([]byte, error) {
-	make, ok := map[string]func() ([]byte, error){
-		"config.json": d.config, "generation_config.json": d.generation,
-		"tokenizer.json": d.byteLevel, "tokenizer.model": d.sentencePiece, "tokenizer_config.json": d.tokenizerConfig,
-	}[name]
-	if !ok {
+	if !d.Has(name) {
 		return nil, fmt.Errorf("gguf: %q: %s: %w", d.file.Path(), name, fs.ErrNotExist)
 	}
-	raw, err := make()
+	raw, err := map[string]func() ([]byte, error){
+		"config.json": d.config, "generation_config.json": d.generation,
+		"tokenizer.json": d.byteLevel, "tokenizer.model": d.sentencePiece, "tokenizer_config.json": d.tokenizerConfig,
+	}[name]()
 	if err != nil {
 		return nil, fmt.Errorf("gguf: %q: as %s: %w", d.file.Path(), name, err)
 	}
@@ -137,10 +153,24 @@ func (f facts) number(key string) (float64, bool) {
 	return float64(n), ok
 }
 
+// or is a number, or absent, as the shortest decimal that is the same float32: 1e-5 and not 9.999999747378752e-06.
+func (f facts) or(key string, absent float64) float64 {
+	v, ok := f.number(key)
+	if !ok {
+		return absent
+	}
+	return short(v)
+}
+
+func (f facts) integer(key string) (int, bool) {
+	n, ok := f.file.Integer(f.prefix + key)
+	return int(n), ok
+}
+
 // id is a token's number; -1 where there is none.
 func (f facts) id(key string) int {
-	if n, ok := f.file.Integer(f.prefix + key); ok {
-		return int(n)
+	if n, ok := f.integer(key); ok {
+		return n
 	}
 	return -1
 }

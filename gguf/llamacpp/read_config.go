@@ -33,10 +33,9 @@ func (d *Directory) config() ([]byte, error) {
 	if embedding, _ := d.file.Info("token_embd.weight"); embedding.Type == gguf.BF16 || embedding.Type == gguf.F16 {
 		c["torch_dtype"] = map[gguf.Type]string{gguf.BF16: "bfloat16", gguf.F16: "float16"}[embedding.Type]
 	}
-	tokens := facts{d.file, "tokenizer.ggml."}
 	for _, name := range []string{"bos", "eos"} {
 		c[name+"_token_id"] = nil
-		if id := tokens.id(name + "_token_id"); id >= 0 {
+		if id := d.vocab().id(name + "_token_id"); id >= 0 {
 			c[name+"_token_id"] = id
 		}
 	}
@@ -52,12 +51,12 @@ func (d *Directory) sizes() (map[string]any, error) {
 	c := map[string]any{"vocab_size": embedding.Shape[0]}
 	var failed error
 	size := func(key string) int {
-		n, ok := d.file.Integer(d.stated.prefix + key)
+		n, ok := d.stated.integer(key)
 		if (!ok || n < 1 || n > math.MaxInt32) && failed == nil {
 			v, _ := d.file.Value(d.stated.prefix + key)
 			failed = fmt.Errorf("key %s%s: found %.40s, wanted one number from 1: models whose layers differ are not read", d.stated.prefix, key, fmt.Sprint(v))
 		}
-		return int(n)
+		return n
 	}
 	put := func(name, key string) { c[name] = size(key) }
 	eps := func(name, key string) {
@@ -88,17 +87,15 @@ func (d *Directory) sizes() (map[string]any, error) {
 		return nil, failed
 	}
 	head := c["hidden_size"].(int) / c["num_attention_heads"].(int)
-	if n, ok := d.file.Integer(d.stated.prefix + "attention.key_length"); ok {
-		head = int(n)
+	if n, ok := d.stated.integer("attention.key_length"); ok {
+		head = n
 	}
 	c["head_dim"] = head
-	if n, ok := d.file.Integer(d.stated.prefix + "rope.dimension_count"); ok && int(n) != head && head > 0 {
+	if n, ok := d.stated.integer("rope.dimension_count"); ok && n != head && head > 0 {
 		c["partial_rotary_factor"] = float64(n) / float64(head)
 	}
-	for _, kind := range []string{"llama", "qwen3"} {
-		if d.kind == kind {
-			_, c["attention_bias"] = d.file.Info("blk.0.attn_q.bias")
-		}
+	if d.kind == "llama" || d.kind == "qwen3" {
+		_, c["attention_bias"] = d.file.Info("blk.0.attn_q.bias")
 	}
 	if d.kind == "llama" {
 		_, c["mlp_bias"] = d.file.Info("blk.0.ffn_up.bias")
@@ -108,22 +105,15 @@ func (d *Directory) sizes() (map[string]any, error) {
 
 // rotation are the keys of positions.
 func (d *Directory) rotation(c map[string]any) error {
-	theta, said := d.stated.number("rope.freq_base")
-	if !said {
-		theta = 10000
-	}
-	c["rope_theta"] = short(theta)
+	theta := d.stated.or("rope.freq_base", 10000)
+	c["rope_theta"] = theta
 	if d.kind == "gemma3_text" {
-		c["rope_local_base_freq"] = 10000.0
-		if v, ok := d.stated.number("rope.freq_base_swa"); ok {
-			c["rope_local_base_freq"] = short(v)
-		}
+		c["rope_local_base_freq"] = d.stated.or("rope.freq_base_swa", 10000)
 	}
 	switch rule := d.stated.text("rope.scaling.type"); rule {
 	case "", "none":
 	case "linear":
-		factor, _ := d.stated.number("rope.scaling.factor")
-		c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": short(factor)}
+		c["rope_scaling"] = map[string]any{"rope_type": "linear", "factor": d.stated.or("rope.scaling.factor", 0)}
 	case "yarn":
 		return d.yarn(c)
 	case "longrope": // which the tensors say
@@ -159,7 +149,7 @@ func (d *Directory) factors(name string) ([]float32, error) {
 
 func (d *Directory) yarn(c map[string]any) error {
 	factor, ok := d.stated.number("rope.scaling.factor")
-	original, begun := d.file.Integer(d.stated.prefix + "rope.scaling.original_context_length")
+	original, begun := d.stated.integer("rope.scaling.original_context_length")
 	if !ok || !begun || original < 1 {
 		return fmt.Errorf("key %srope.scaling.original_context_length: found no such number, or no rope.scaling.factor, wanted both for yarn", d.stated.prefix)
 	}
@@ -189,7 +179,7 @@ func (d *Directory) longRope(c map[string]any) error {
 	if err != nil {
 		return err
 	}
-	original, ok := d.file.Integer(d.stated.prefix + "rope.scaling.original_context_length")
+	original, ok := d.stated.integer("rope.scaling.original_context_length")
 	if !ok || original < 1 || beyond == nil {
 		return fmt.Errorf("tensor %s: found no %s beside it, or no key %srope.scaling.original_context_length, wanted both", ropeShort, ropeLong, d.stated.prefix)
 	}
@@ -230,31 +220,24 @@ func (d *Directory) windows(c map[string]any) {
 	if !d.family.plusOne {
 		return
 	}
-	number := func(key string, absent float64) float64 {
-		if v, ok := d.stated.number(key); ok {
-			return short(v)
-		}
-		return absent
-	}
 	scale := c["head_dim"].(int)
 	if c["num_hidden_layers"] == map[string]int{"gemma2": 46, "gemma3_text": 62}[d.kind] {
 		scale = c["hidden_size"].(int) / c["num_attention_heads"].(int)
 	}
 	c["query_pre_attn_scalar"] = scale
-	c["sliding_window"] = int(number("attention.sliding_window", map[string]float64{"gemma2": 4096, "gemma3_text": 1024}[d.kind]))
+	c["sliding_window"] = int(d.stated.or("attention.sliding_window", map[string]float64{"gemma2": 4096, "gemma3_text": 1024}[d.kind]))
 	if d.kind == "gemma3_text" {
 		c["sliding_window_pattern"] = 6
 		return
 	}
-	c["attn_logit_softcapping"], c["final_logit_softcapping"] = number("attn_logit_softcapping", 50), number("final_logit_softcapping", 30)
+	c["attn_logit_softcapping"], c["final_logit_softcapping"] = d.stated.or("attn_logit_softcapping", 50), d.stated.or("final_logit_softcapping", 30)
 }
 
 // generation says which tokens end a text: more than one, where turns have an end of their own.
 func (d *Directory) generation() ([]byte, error) {
-	tokens := facts{d.file, "tokenizer.ggml."}
 	var ends []int
 	for _, key := range []string{"eos_token_id", "eot_token_id"} {
-		if id := tokens.id(key); id >= 0 && !slices.Contains(ends, id) {
+		if id := d.vocab().id(key); id >= 0 && !slices.Contains(ends, id) {
 			ends = append(ends, id)
 		}
 	}

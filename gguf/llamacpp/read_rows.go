@@ -38,16 +38,16 @@ func (d *Directory) parameter(name string, info gguf.Info) (Parameter, error) {
 	p := Parameter{Name: name, Shape: info.Shape, Type: info.Type, Read: func(dst []float32, first int) error { return d.file.Floats(info.Name, dst, first) }}
 	switch m := turned.FindStringSubmatch(name); {
 	case d.family.permuted && m != nil:
-		heads, _ := d.file.Integer(d.stated.prefix + "attention.head_count")
-		if kv, ok := d.file.Integer(d.stated.prefix + "attention.head_count_kv"); ok && m[1] == "k" {
+		heads, _ := d.stated.integer("attention.head_count")
+		if kv, ok := d.stated.integer("attention.head_count_kv"); ok && m[1] == "k" {
 			heads = kv
 		}
 		rows := info.Shape[0]
-		if heads < 1 || int64(rows)%(2*heads) != 0 {
+		if heads < 1 || rows%(2*heads) != 0 {
 			return p, fmt.Errorf("found %d rows for %d heads, wanted pairs of rows in each head", rows, heads)
 		}
 		p.Read = d.rows(info, func(row int) int {
-			width := rows / int(heads)
+			width := rows / heads
 			h, i := row/width, row%width
 			return h*width + 2*(i%(width/2)) + i/(width/2)
 		})

@@ -3,7 +3,6 @@ package llamacpp
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,21 +39,27 @@ func (d *Directory) texts() (tokens []string, kinds []int32, err error) {
 	return tokens, kinds, nil
 }
 
-// is says whether the tokenizer is of a kind; a file without one has none of any kind.
-func (d *Directory) is(kind, file string) error {
-	switch found := d.vocab().text("model"); {
-	case found == kind:
-		return nil
-	case found == "gpt2" || found == "llama" || found == "" || found == "none":
-		return fmt.Errorf("%s: %w", file, fs.ErrNotExist)
-	default:
+// is refuses a tokenizer of another kind.
+func (d *Directory) is(kind string) error {
+	if found := d.vocab().text("model"); found != kind {
 		return fmt.Errorf("key tokenizer.ggml.model: found %q, wanted gpt2 or llama: others are not read", found)
 	}
+	return nil
+}
+
+// split is how a byte-level tokenizer splits text.
+func (d *Directory) split() (split, bool) {
+	pre := d.vocab().text("pre")
+	at := slices.IndexFunc(splits, func(s split) bool { return s.name == pre })
+	if at < 0 {
+		return split{}, false
+	}
+	return splits[at], true
 }
 
 // byteLevel is the tokenizer.json of a byte-level tokenizer.
 func (d *Directory) byteLevel() ([]byte, error) {
-	if err := d.is("gpt2", "tokenizer.json"); err != nil {
+	if err := d.is("gpt2"); err != nil {
 		return nil, err
 	}
 	tokens, kinds, err := d.texts()
@@ -66,14 +71,13 @@ func (d *Directory) byteLevel() ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("key tokenizer.ggml.merges: found none, wanted a list of pairs")
 	}
-	pre := d.vocab().text("pre")
-	at := slices.IndexFunc(splits, func(s split) bool { return s.name == pre })
-	if at < 0 {
+	by, ok := d.split()
+	if !ok {
 		var names []string
 		for _, s := range splits {
 			names = append(names, s.name)
 		}
-		return nil, fmt.Errorf("key tokenizer.ggml.pre: found %q, wanted one of %s: how others split text is not known", pre, strings.Join(names, ", "))
+		return nil, fmt.Errorf("key tokenizer.ggml.pre: found %q, wanted one of %s: how others split text is not known", d.vocab().text("pre"), strings.Join(names, ", "))
 	}
 	vocab, added := map[string]int{}, []map[string]any{}
 	for id, text := range tokens {
@@ -89,14 +93,14 @@ func (d *Directory) byteLevel() ([]byte, error) {
 	}
 	file := map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "normalizer": nil,
-		"pre_tokenizer": preTokenizer(splits[at].text), "post_processor": d.around(tokens, splits[at].begins),
+		"pre_tokenizer": preTokenizer(by.text), "post_processor": d.around(tokens, by.begins),
 		"decoder": byteLevelStage(true),
 		"model": map[string]any{
 			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil, "end_of_word_suffix": nil, "fuse_unk": false, "byte_fallback": false,
-			"ignore_merges": splits[at].whole, "vocab": vocab, "merges": merges,
+			"ignore_merges": by.whole, "vocab": vocab, "merges": merges,
 		},
 	}
-	if splits[at].composed {
+	if by.composed {
 		file["normalizer"] = map[string]any{"type": "NFC"}
 	}
 	return json.Marshal(file)
@@ -141,27 +145,22 @@ func (d *Directory) around(tokens []string, begins bool) any {
 // tokenizerConfig says which tokens have a meaning, and how conversations become text.
 func (d *Directory) tokenizerConfig() ([]byte, error) {
 	tokens, kinds, err := d.texts()
-	if d.vocab().text("model") == "" {
-		return nil, fmt.Errorf("tokenizer_config.json: %w", fs.ErrNotExist)
-	}
 	if err != nil {
 		return nil, err
 	}
 	c := map[string]any{"tokenizer_class": "PreTrainedTokenizerFast"}
-	begins := d.vocab().text("model") == "llama"
-	for _, s := range splits {
-		begins = begins || s.begins && s.name == d.vocab().text("pre")
-	}
-	c["add_bos_token"], c["add_eos_token"] = d.vocab().flag("add_bos_token", begins), d.vocab().flag("add_eos_token", false)
+	pieces := d.vocab().text("model") == "llama"
+	by, _ := d.split()
+	c["add_bos_token"], c["add_eos_token"] = d.vocab().flag("add_bos_token", pieces || by.begins), d.vocab().flag("add_eos_token", false)
 	for _, row := range specialTokens {
 		if id := d.vocab().id(row[1] + "_token_id"); id >= 0 && id < len(tokens) {
 			c[row[0]+"_token"] = tokens[id]
 		}
 	}
-	if n, ok := d.file.Integer(d.stated.prefix + "context_length"); ok {
+	if n, ok := d.stated.integer("context_length"); ok {
 		c["model_max_length"] = n
 	}
-	if d.vocab().text("model") == "llama" {
+	if pieces {
 		c["tokenizer_class"], c["added_tokens_decoder"] = "LlamaTokenizer", d.looked(tokens, kinds)
 	}
 	const key = "tokenizer.chat_template"
@@ -171,7 +170,7 @@ func (d *Directory) tokenizerConfig() ([]byte, error) {
 			named = append(named, map[string]string{"name": strings.TrimPrefix(k.Name, key+"."), "template": text})
 		}
 	}
-	switch text := (facts{d.file, ""}).text(key); {
+	switch text := (facts{d.file, "tokenizer."}).text("chat_template"); {
 	case text != "" && named != nil:
 		c["chat_template"] = append(named, map[string]string{"name": "default", "template": text})
 	case text != "":
@@ -182,7 +181,7 @@ func (d *Directory) tokenizerConfig() ([]byte, error) {
 
 // looked are the tokens of a tokenizer.model that are looked for in texts: a model alone does not say it.
 func (d *Directory) looked(tokens []string, kinds []int32) map[string]any {
-	strips := phi3.MatchString((facts{d.file, ""}).text(nameKey))
+	strips := phi3.MatchString(facts{d.file, ""}.text(nameKey))
 	out := map[string]any{}
 	for id, text := range tokens {
 		kind := kinds[id]
@@ -200,7 +199,7 @@ func (d *Directory) looked(tokens []string, kinds []int32) map[string]any {
 
 // sentencePiece is the tokenizer.model of a tokenizer that merges by scores.
 func (d *Directory) sentencePiece() ([]byte, error) {
-	if err := d.is("llama", "tokenizer.model"); err != nil {
+	if err := d.is("llama"); err != nil {
 		return nil, err
 	}
 	tokens, kinds, err := d.texts()
