@@ -44,7 +44,7 @@ func Open(dir, what string) (*Template, error) {
 
 func (t *Template) open(what string) error {
 	var config map[string]json.RawMessage
-	if err := beside(t.dir, "tokenizer_config.json", &config); err != nil {
+	if err := modeldir.Beside(t.dir, "tokenizer_config.json", &config); err != nil {
 		return err
 	}
 	if err := t.tokens(config); err != nil {
@@ -80,13 +80,6 @@ func (t *Template) open(what string) error {
 	return t.parse("default", what, source)
 }
 
-func beside(dir, name string, into any) error {
-	if err := modeldir.ReadJSON(filepath.Join(dir, name), into); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 func (t *Template) parse(name, called, source string) (err error) {
 	t.sources[name] = source
 	t.all[name], err = template.Parse(called, source)
@@ -106,7 +99,7 @@ func (t *Template) ofDirectory(config map[string]json.RawMessage) error {
 	}
 	if len(t.all) == 0 {
 		var processor map[string]json.RawMessage
-		if err := beside(t.dir, "chat_template.json", &processor); err != nil {
+		if err := modeldir.Beside(t.dir, "chat_template.json", &processor); err != nil {
 			return err
 		}
 		if err := t.configured(processor["chat_template"], "chat_template.json"); err != nil {
@@ -185,7 +178,7 @@ var tokenNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", "p
 
 func (t *Template) tokens(config map[string]json.RawMessage) error {
 	var older map[string]json.RawMessage
-	if err := beside(t.dir, "special_tokens_map.json", &older); err != nil {
+	if err := modeldir.Beside(t.dir, "special_tokens_map.json", &older); err != nil {
 		return err
 	}
 	for _, name := range tokenNames {

@@ -6,13 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"gputrain/gguf"
 	"gputrain/gguf/modeldir"
 	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
@@ -37,12 +35,11 @@ func Open(path string) (*Tokenizer, error) {
 }
 
 func open(path string) (*Tokenizer, error) {
-	info, err := os.Stat(path)
-	if err != nil {
+	if _, err := os.Stat(path); err != nil {
 		return nil, err
 	}
 	dir, read := filepath.Dir(path), stranger.ReadNamed
-	if info.IsDir() || gguf.Is(path) {
+	if modeldir.Is(path) {
 		dir, read = path, modeldir.Read
 		if path = firstOf(dir, tokenizerFiles...); path == "" {
 			return nil, errors.New("found neither, wanted tokenizer.json or tokenizer.model")
@@ -115,14 +112,14 @@ type settings struct {
 
 func readSettings(dir string) (*settings, error) {
 	s := &settings{}
-	if err := readBeside(dir, "tokenizer_config.json", s); err != nil {
+	if err := modeldir.Beside(dir, "tokenizer_config.json", s); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"generation_config.json", "config.json"} {
 		var c struct {
 			EOS json.RawMessage `json:"eos_token_id"` // an id or a list of ids
 		}
-		if err := readBeside(dir, name, &c); err != nil {
+		if err := modeldir.Beside(dir, name, &c); err != nil {
 			return nil, err
 		}
 		ids, one := []int32(nil), int32(0)
@@ -136,13 +133,6 @@ func readSettings(dir string) (*settings, error) {
 		s.ids = append(s.ids, ids...)
 	}
 	return s, nil
-}
-
-func readBeside(dir, name string, into any) error {
-	if err := modeldir.ReadJSON(filepath.Join(dir, name), into); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // endNames are what tokens that end a text are called, in tokenizers that nothing lies beside.

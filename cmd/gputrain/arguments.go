@@ -10,7 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 )
 
 // areText refuses arguments that are not UTF-8: on their way to a value other bytes would take the place of theirs.
@@ -57,8 +57,8 @@ func someModel(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err := somePath(ctx, target); err != nil {
 		return err
 	}
-	info, err := os.Stat(target.String())
-	if err == nil && !info.IsDir() && !gguf.Is(target.String()) {
+	_, err := os.Stat(target.String())
+	if err == nil && !modeldir.Is(target.String()) {
 		err = fmt.Errorf("%q: found a file, wanted a directory, or a GGUF file", target.String())
 	}
 	return err

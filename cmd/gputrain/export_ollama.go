@@ -98,7 +98,7 @@ func beginToken(keys []gguf.Key) string {
 // ollamaParameters are what generation_config.json says of drawing text, by Ollama's names.
 func ollamaParameters(dir string) (out []modelfile.Parameter, err error) {
 	var g map[string]any
-	if err := modeldir.ReadJSON(filepath.Join(dir, checkpoint.GenerationFile), &g); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := modeldir.Beside(dir, checkpoint.GenerationFile, &g); err != nil {
 		return nil, err
 	}
 	if draws, said := g["do_sample"].(bool); said && !draws {

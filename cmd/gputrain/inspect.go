@@ -18,6 +18,7 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/cmd/gputrain/lab/inspect"
 	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/optim"
@@ -62,7 +63,7 @@ func (c *inspectCmd) Run() error {
 		return usageError{fmt.Errorf("inspect: %w", err)}
 	}
 	names := []string{path}
-	if info.IsDir() || gguf.Is(path) {
+	if modeldir.Is(path) {
 		dir, release, err := setup.HoldModel(c.Path, told)
 		if err != nil {
 			return err

@@ -44,14 +44,29 @@ func ReadJSON(path string, into any) error {
 	return nil
 }
 
+// Beside is ReadJSON of a file that a directory may lack: into stays as it is.
+func Beside(dir, name string, into any) error {
+	if err := ReadJSON(filepath.Join(dir, name), into); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Is tells whether a path is a directory, or a GGUF file that stands for one.
+func Is(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && (info.IsDir() || gguf.Is(path))
+}
+
 // Has tells whether a directory has something under a name, whatever it is: who reads it says what is wrong with it.
 func Has(dir, name string) bool {
-	if gguf.Is(dir) {
-		_, err := Read(filepath.Join(dir, name))
-		return !errors.Is(err, fs.ErrNotExist)
+	if !gguf.Is(dir) {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
 	}
-	_, err := os.Lstat(filepath.Join(dir, name))
-	return err == nil
+	mutex.Lock()
+	defer mutex.Unlock()
+	return open(dir) != nil || last.as.Has(name)
 }
 
 // last is the model that was read last: a command asks for many files of one, whose header is large.

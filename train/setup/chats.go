@@ -13,7 +13,7 @@ import (
 	"gputrain/chat"
 	"gputrain/checkpoint"
 	"gputrain/data"
-	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 	"gputrain/train/runfile"
 )
 
@@ -63,10 +63,10 @@ func (t Tokens) chatsBy(cfg *runfile.Config, dir, what string) (data.Chats, erro
 
 // beside is the directory that the tokenizer is in; "" for none.
 func (t Tokens) beside() string {
-	if info, err := os.Stat(t.Path); err == nil && !info.IsDir() && !gguf.Is(t.Path) {
-		return filepath.Dir(t.Path)
+	if _, err := os.Stat(t.Path); err != nil || modeldir.Is(t.Path) {
+		return t.Path
 	}
-	return t.Path
+	return filepath.Dir(t.Path)
 }
 
 // withTemplate are the companions of a model that learns from conversations by the template that the run file names: whoever talks with it finds that one

@@ -1,11 +1,9 @@
 package setup
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"strings"
 
 	"gputrain/gguf/modeldir"
@@ -49,11 +47,8 @@ func Sampling(dir string, c *train.SampleConfig) (says string, err error) {
 	var config struct {
 		Ends endIDs `json:"eos_token_id"`
 	}
-	if err := readBeside(dir, generationFile, &g); err != nil {
-		return "", err
-	}
-	if err := readBeside(dir, "config.json", &config); err != nil {
-		return "", err
+	if err := cmp.Or(modeldir.Beside(dir, generationFile, &g), modeldir.Beside(dir, "config.json", &config)); err != nil {
+		return "", &ModelError{err}
 	}
 	if c.Stop = g.Ends; c.Stop == nil {
 		c.Stop = config.Ends
@@ -77,12 +72,4 @@ func Sampling(dir string, c *train.SampleConfig) (says string, err error) {
 	lay("min_p", g.MinP, &c.MinP)
 	lay("repetition_penalty", g.Repetition, &c.RepetitionPenalty)
 	return strings.Join(names, ", "), nil
-}
-
-// readBeside reads a file of a stranger, if there is one.
-func readBeside(dir, name string, into any) error {
-	if err := modeldir.ReadJSON(filepath.Join(dir, name), into); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &ModelError{err}
-	}
-	return nil
 }

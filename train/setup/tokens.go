@@ -3,13 +3,12 @@ package setup
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"gputrain/checkpoint"
 	"gputrain/data"
-	"gputrain/gguf"
+	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
 	"gputrain/internal/stranger"
 	"gputrain/model"
@@ -118,11 +117,7 @@ func (t *Tokens) open(cfg *runfile.Config, own bool, out io.Writer) (err error) 
 
 // companions are the files of the tokenizer at a path, a directory or a file, under the names by which other programs know them.
 func companions(path string) ([]checkpoint.Source, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if info.IsDir() || gguf.Is(path) {
+	if modeldir.Is(path) {
 		return checkpoint.Companions(path)
 	}
 	raw, err := stranger.ReadNamed(path)
