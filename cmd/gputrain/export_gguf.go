@@ -126,7 +126,7 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 	return llamacpp.Convert(out, kind)
 }
 
-// writeGGUF writes a file beside its place and moves it there when it is whole. A file that is there already is refused.
+// writeGGUF writes a file beside its place, and gives it its name when it is whole. A file that is there already is refused.
 func writeGGUF(to string, keys []gguf.Key, tensors []gguf.Tensor) (int64, error) {
 	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
 		return 0, usageError{fmt.Errorf("%s: found something there, wanted a new file: %w", to, errors.Join(err, fs.ErrExist))}
@@ -138,7 +138,7 @@ func writeGGUF(to string, keys []gguf.Key, tensors []gguf.Tensor) (int64, error)
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(f.Name()) // not there any more after the move
+	defer os.Remove(f.Name())
 	w := bufio.NewWriterSize(f, 1<<20)
 	err = gguf.Write(w, keys, tensors)
 	if err == nil {
@@ -151,7 +151,7 @@ func writeGGUF(to string, keys []gguf.Key, tensors []gguf.Tensor) (int64, error)
 	if err = errors.Join(err, failed, f.Close()); err != nil {
 		return 0, err
 	}
-	if err := os.Rename(f.Name(), to); err != nil {
+	if err := placeNew(f.Name(), to, os.Link); err != nil {
 		return 0, err
 	}
 	return info.Size(), ondisk.SyncDir(filepath.Dir(to))

@@ -244,7 +244,11 @@ func (s *shownModel) print(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\n", what, terminal.Text(fmt.Sprintf(format, args...)))
 	}
 	row("file", "%s", s.Path)
-	row("format", "%s, %d tensors, %s", s.Format, len(s.Tensors)+s.unlisted(), size(uint64(s.Bytes)))
+	tensors := 0
+	for _, t := range s.Types {
+		tensors += t.Tensors
+	}
+	row("format", "%s, %d tensors, %s", s.Format, tensors, size(uint64(s.Bytes)))
 	if s.Family != "" {
 		row("family", "%s, %d parameters", s.Family, s.Parameters)
 		for _, r := range sizesShown {
@@ -290,14 +294,4 @@ func (s *shownModel) print(out io.Writer) error {
 		}
 	}
 	return w.Flush()
-}
-
-// unlisted is how many tensors there are if they are not listed.
-func (s *shownModel) unlisted() (n int) {
-	if len(s.Tensors) == 0 {
-		for _, t := range s.Types {
-			n += t.Tensors
-		}
-	}
-	return n
 }
