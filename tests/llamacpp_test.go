@@ -85,6 +85,7 @@ func varied() []string {
 // gain out of place shows.
 func TestLlamaCpp(t *testing.T) {
 	folder := llamaFolder(t)
+	gelu := []string{"gpt2", "gemma2", "gemma3_text"} // which llama.cpp takes from a table of f16
 	judged := []string{"llama", "qwen2", "qwen3"}                                        // one for each way to split
 	window := map[string]string{"gemma2": ", window: 16", "gemma3_text": ", window: 16"} // shorter than the passage
 	for kind, pattern := range map[string]string{
@@ -128,6 +129,9 @@ func TestLlamaCpp(t *testing.T) {
 				j := newJudge(t, folder, map[string]any{"model": to})
 				var loss float64
 				j.ask(t, map[string]any{"loss": passageIDs}, &loss)
+				if kind == "f32" && slices.Contains(gelu, family) {
+					most = 1e-4
+				}
 				assert.False(t, !(math.Abs(loss-own.Loss) <= most), "%s: found a loss of %.7f, wanted %.7f +- %g", kind, loss, own.Loss, most)
 				if kind != "f32" {
 					continue
