@@ -20,6 +20,9 @@ import (
 	"gputrain/tokenizer"
 )
 
+// learnedText is what the models learn from: of such a length that tokenizers learn merges, and of no page that is written anew.
+const learnedText = "../docs/tuning/world.jsonl"
+
 // llamaFolder has llama.cpp, as tools/llama/install.sh installs it: GPUTRAIN_LLAMA. Without it the test is skipped.
 func llamaFolder(t *testing.T) string {
 	t.Helper()
@@ -85,7 +88,7 @@ func varied() []string {
 // gain out of place shows.
 func TestLlamaCpp(t *testing.T) {
 	folder := llamaFolder(t)
-	gelu := []string{"gpt2", "gemma2", "gemma3_text"} // which llama.cpp takes from a table of f16
+	gelu := []string{"gpt2", "gemma2", "gemma3_text"}                                    // llama.cpp reads GELU from a table of f16: docs/gguf.md
 	judged := []string{"llama", "qwen2", "qwen3"}                                        // one for each way to split
 	window := map[string]string{"gemma2": ", window: 16", "gemma3_text": ", window: 16"} // shorter than the passage
 	for kind, pattern := range map[string]string{
@@ -94,7 +97,7 @@ func TestLlamaCpp(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			text, err := os.ReadFile("../ARCHITECTURE.md")
+			text, err := os.ReadFile(learnedText)
 			require.NoError(t, err)
 			p.write(t, "text.txt", string(text))
 			const passage = 200
@@ -160,7 +163,7 @@ func TestLlamaCpp(t *testing.T) {
 func TestLlamaCppAdapter(t *testing.T) {
 	folder := llamaFolder(t)
 	p := newPlace(t)
-	text, err := os.ReadFile("../ARCHITECTURE.md")
+	text, err := os.ReadFile(learnedText)
 	require.NoError(t, err)
 	p.write(t, "text.txt", string(text))
 	p.write(t, "passage.txt", string(text[5000:5100]))
@@ -196,7 +199,7 @@ func TestLlamaCppAdapter(t *testing.T) {
 func TestLlamaCppTokenizers(t *testing.T) {
 	folder := llamaFolder(t)
 	p := newPlace(t)
-	text, err := filepath.Abs("../ARCHITECTURE.md")
+	text, err := filepath.Abs(learnedText)
 	require.NoError(t, err)
 	ok(t, p.command("tokenize", "train", p.path("o200k"), "--text", text, "--vocab-size", "500", "--pattern", "o200k").withoutAdapter())
 	for name, dir := range map[string]string{"llama2": "../tokenizer/testdata/llama2", "spm_bpe": "../tokenizer/testdata/spm_bpe", "o200k": p.path("o200k")} {
