@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -24,15 +25,20 @@ func bytesRead(t *testing.T, do func()) int64 {
 		require.NoError(t, err)
 		return n
 	}
-	before := count()
+	before, began := count(), time.Now()
 	do()
-	return count() - before
+	read := count() - before
+	t.Logf("%.1f MB read, %v", float64(read)/1e6, time.Since(began).Round(time.Millisecond))
+	return read
 }
 
-// A run of very many steps resumes by the end of metrics.jsonl, and its report is made of the columns in the index.
-func TestLongRunReadsTheEndAlone(t *testing.T) {
+// A run of very many steps resumes by the end of metrics.jsonl, and its report is made of the columns in the index. GPUTRAIN_SOAK takes ten million.
+func TestSoakLongRunReadsTheEndAlone(t *testing.T) {
 	steps := int64(1_000_000)
-	if testing.Short() {
+	switch {
+	case os.Getenv("GPUTRAIN_SOAK") == "1":
+		steps = 10_000_000
+	case testing.Short():
 		steps = 100_000
 	}
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 )
 
 // magic is what an index begins with; its number changes with the layout.
-const magic = "gputrain columns 1\n"
+const magic = "gputrain columns 2\n"
 
 // Known tells an index from another file by its first bytes.
 func Known(text []byte) bool { return bytes.HasPrefix(text, []byte(magic)) }
@@ -41,16 +41,18 @@ type header struct {
 	size int64 // of the columns
 }
 
-// column says where the values of a name lie: the places of their lines, two bytes each, unless every line has one, then the values.
+// column says where the values of a name lie: the places of their lines, two bytes each, unless every line has one, then the values, then the strips of a
+// series.
 type column struct {
-	Name  string `json:"name"`
-	N     int    `json:"n"`
-	At    int64  `json:"at"`
-	Width int    `json:"width"` // bytes of a value: 8; 4 where float32 has them all; 0: all are Last
-	Check uint32 `json:"check"`
-	First bits   `json:"first"`
-	Last  bits   `json:"last"`
-	Timed bool   `json:"timed,omitempty"` // each of its lines has a time that the step took
+	Name        string `json:"name"`
+	N           int    `json:"n"`
+	At          int64  `json:"at"`
+	Width       int    `json:"width"` // bytes of a value: 8; 4 where float32 has them all; 0: all are Last
+	Check       uint32 `json:"check"`
+	StripsCheck uint32 `json:"strips,omitempty"` // of those behind the values
+	First       bits   `json:"first"`
+	Last        bits   `json:"last"`
+	Timed       bool   `json:"timed,omitempty"` // each of its lines has a time that the step took
 }
 
 // bits is a float64 in JSON, where NaN has no number.
@@ -93,6 +95,9 @@ func (h *header) valid() bool {
 		if i < len(axes) && (c.Name != axes[i] || c.N != h.Lines) {
 			return false
 		}
+		if i >= len(axes) && c.At+c.size(h.Lines) > h.size-int64(c.strips()*stripBytes) {
+			return false
+		}
 	}
 	for i, d := range h.Damaged {
 		if d < 0 || d >= h.Lines || i > 0 && d <= h.Damaged[i-1] {
@@ -106,8 +111,8 @@ func (h *header) valid() bool {
 func (b *block) write(file *os.File, at int64) (*header, error) {
 	var data []byte
 	h := b.header
-	add := func(name string, s *series, timed bool) {
-		c := column{Name: name, N: len(s.value), At: int64(len(data)), Width: width(s.value), Timed: timed}
+	add := func(name string, s *series, took *series) {
+		c := column{Name: name, N: len(s.value), At: int64(len(data)), Width: width(s.value), Timed: took != nil}
 		c.First, c.Last = bits(math.Float64bits(s.value[0])), bits(math.Float64bits(s.value[c.N-1]))
 		if c.N < h.Lines {
 			for _, line := range s.line {
@@ -123,14 +128,22 @@ func (b *block) write(file *os.File, at int64) (*header, error) {
 			}
 		}
 		c.Check = crc32.Checksum(data[c.At:], castagnoli)
+		if c.strips() > 0 && s.line != nil {
+			raw := s.strips(took)
+			c.StripsCheck, data = crc32.Checksum(raw, castagnoli), append(data, raw...)
+		}
 		h.Columns = append(h.Columns, c)
 	}
 	for i, values := range [][]float64{b.steps, b.tokens, b.time} {
-		add(axes[i], &series{value: values}, false)
+		add(axes[i], &series{value: values}, nil)
 	}
 	for _, name := range b.names {
 		s := b.series[name]
-		add(name, s, s.timed(b.series[stepMS]))
+		took := b.series[stepMS]
+		if !s.timed(took) {
+			took = nil
+		}
+		add(name, s, took)
 	}
 	text, err := json.Marshal(h)
 	if err != nil {

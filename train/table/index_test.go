@@ -151,7 +151,80 @@ func damaged(tab *Table) bool {
 			}
 		}
 	}
+	for b := range tab.blocks {
+		for _, name := range tab.Names() {
+			if tab.ReadStrips(b, name, new(Strips)) != nil {
+				return true
+			}
+		}
+	}
 	return false
+}
+
+// Strips are what their points say.
+func TestStripsAreOfTheirPoints(t *testing.T) {
+	tab := rest(t, New(Temporary), made(2*blockLines+100))
+	defer tab.Close()
+	var points, took Column
+	var strips Strips
+	for b := range tab.Blocks() {
+		require.NoError(t, tab.ReadSeries(b, stepMS, &took))
+		for _, name := range tab.Names() {
+			require.NoError(t, tab.ReadSeries(b, name, &points))
+			require.NoError(t, tab.ReadStrips(b, name, &strips))
+			if b == len(tab.blocks) || len(points.Value) <= StripPoints {
+				require.Empty(t, strips.Strip)
+				continue
+			}
+			_, timed := tab.Has(b, name)
+			require.Equal(t, name != "eval_loss" && name != "eval_tokens", timed, name)
+			from := 0
+			for _, s := range strips.Strip {
+				var finite []float64
+				sum, weighed, weights := 0.0, 0.0, 0.0
+				bad := math.NaN()
+				end := min(from+StripPoints, len(points.Value))
+				for i := from; i < end; i++ {
+					y := points.Value[i]
+					if math.IsNaN(y) || math.IsInf(y, 0) {
+						if math.IsNaN(bad) {
+							bad = float64(points.Line[i])
+						}
+						continue
+					}
+					finite, sum = append(finite, y), sum+y
+					if timed {
+						w := took.Value[slices.Index(took.Line, points.Line[i])]
+						weighed, weights = weighed+y*w, weights+w
+					}
+				}
+				n := float64(len(finite))
+				require.Equal(t, len(finite), s.Count)
+				require.InDelta(t, sum/n, s.Mean, 1e-9*math.Abs(sum/n))
+				if timed {
+					require.InDelta(t, weighed/weights, s.TimedMean, 1e-9*math.Abs(weighed/weights))
+					require.InDelta(t, weights/n, s.StepMS, 1e-9)
+				}
+				var values []float64
+				last := int32(-1)
+				for _, p := range s.Points {
+					require.Greater(t, p.At, last)
+					last = p.At
+					require.Equal(t, math.Float64bits(points.Value[slices.Index(points.Line, p.At)]), math.Float64bits(p.Value))
+					if p.Finite() {
+						values = append(values, p.Value)
+					} else {
+						require.Equal(t, bad, float64(p.At))
+						bad = math.NaN()
+					}
+				}
+				require.True(t, math.IsNaN(bad), "the first that is not finite is there")
+				require.Equal(t, []float64{finite[0], slices.Min(finite), slices.Max(finite), finite[len(finite)-1]}, []float64{values[0], slices.Min(values), slices.Max(values), values[len(values)-1]})
+				from = end
+			}
+			require.Equal(t, len(points.Value), from)
+		}
+	}
 }
 
 // A run that resumes goes on with the index up to its step, and what it writes is what an undisturbed run has written.

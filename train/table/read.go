@@ -81,6 +81,9 @@ func (t *Table) header(block int) *header {
 	return &t.tail.header
 }
 
+// BlockLines is the number of lines of a block.
+func (t *Table) BlockLines(block int) int { return t.header(block).Lines }
+
 // Range is where the lines of a block begin and end on an axis.
 func (t *Table) Range(block, axis int) (first, last float64) {
 	if block < len(t.blocks) {

@@ -11,6 +11,7 @@
 //     are lines that do not fill a block: they are read from metrics.jsonl.
 //  3. A block holds as long as its last line stands in metrics.jsonl where it stood. From the first on that does not hold the lines are read.
 //  4. In memory are the headers of blocks and the lines behind them. The columns of a block are read when somebody asks for them.
+//  5. Beside each column are strips of it, a fifteenth of its bytes: extremes and means of 256 points each. A picture of a long run is made of these.
 package table
 
 import (

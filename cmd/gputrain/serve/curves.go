@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"gputrain/train/table"
@@ -52,21 +53,21 @@ func serveCurves(r *run, q *http.Request) ([]byte, error) {
 		names = keys
 	}
 	out := fmt.Appendf(nil, `{"version":%d,"rewound":%d,"low":%s,"high":%s,"series":{`, r.version, r.rewound, appendNumber(nil, low, 12), appendNumber(nil, high, 12))
-	written := 0
-	for _, name := range names {
-		if _, known := r.table.Newest(name); !known {
-			continue
-		}
-		key, err := json.Marshal(name)
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, known := r.table.Newest(name)
+		return !known
+	})
+	curves, err := drawAll(r.table, names, axis, v)
+	if err != nil {
+		return nil, fmt.Errorf("serve: %w", err)
+	}
+	for i, c := range curves {
+		key, err := json.Marshal(names[i])
 		if err != nil {
 			return nil, err
 		}
-		if written++; written > 1 {
+		if i > 0 {
 			out = append(out, ',')
-		}
-		c := decimate(pointsOf(r.table, name, axis, v, &err), v)
-		if err != nil {
-			return nil, fmt.Errorf("serve: %w", err)
 		}
 		out = append(append(out, key...), ":{\"x\":"...)
 		out = append(appendNumbers(out, c.x, 12), ",\"y\":"...)

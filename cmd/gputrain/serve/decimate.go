@@ -1,10 +1,9 @@
 package serve
 
 import (
-	"iter"
 	"math"
 
-	"gputrain/cmd/gputrain/follow"
+	"gputrain/train/table"
 )
 
 // curve is what is drawn of a series: at most four points a bucket, in their order, and where values stand that are not finite.
@@ -20,78 +19,101 @@ type view struct {
 	span             float64 // of the mean in points; below 2: none
 }
 
-// decimate makes a curve of points, whose x ascend: the extremes of each bucket [k w, (k+1) w), and the first point of it that is not finite.
-func decimate(points iter.Seq[point], v view) curve {
-	if v.span >= 2 {
-		points = smooth(points, v.span)
-	}
-	var c curve
-	var part []point // of one bucket
-	flush := func() {
-		for kept, bad := range follow.Extremes(0, len(part), func(int) float64 { return 0 }, func(i int) float64 { return part[i].y }) {
-			if bad >= 0 {
-				c.bad = append(c.bad, part[bad].x)
-			}
-			for _, i := range kept {
-				c.x, c.y = append(c.x, part[i].x), append(c.y, part[i].y)
-			}
-		}
-		part = part[:0]
-	}
-	bucket := math.NaN()
-	for p := range v.clip(points) {
-		if k := math.Floor(p.x / v.bucket); k != bucket {
-			flush()
-			bucket = k
-		}
-		part = append(part, p)
-	}
-	flush()
-	return c
+// drawing makes a curve of points that come one by one, whose x ascend: the extremes of each bucket [k w, (k+1) w). It keeps no point but these.
+type drawing struct {
+	view
+	curve
+	mean   mean
+	before point // the newest before the view
+	waits  bool  // it is to be drawn
+	within bool
+	over   bool // what comes is behind the view
+	bucket float64
+	kept   table.Extremes[float64]
+	points []table.Point[float64]
 }
 
-// clip are the points from from to to, with one before and one behind.
-func (v view) clip(points iter.Seq[point]) iter.Seq[point] {
-	return func(yield func(point) bool) {
-		var before point
-		waits, within := false, false
-		for p := range points {
-			if !within && p.x < v.from {
-				before, waits = p, true
-				continue
-			}
-			if within = true; waits {
-				if waits = false; !yield(before) {
-					return
-				}
-			}
-			if !yield(p) || p.x > v.to {
-				return
-			}
-		}
-		if waits {
-			yield(before)
-		}
+func newDrawing(v view) *drawing {
+	return &drawing{view: v, mean: mean{span: v.span}, bucket: math.NaN()}
+}
+
+// add takes the next point.
+func (d *drawing) add(p point) {
+	if d.over {
+		return
+	}
+	if d.span >= 2 {
+		p.y = d.mean.add(p)
+	}
+	if !d.within && p.x < d.from {
+		d.before, d.waits = p, true
+		return
+	}
+	d.within = true
+	d.drawBefore()
+	d.draw(p)
+	d.over = p.x > d.to
+}
+
+func (d *drawing) drawBefore() {
+	if d.waits {
+		d.waits = false
+		d.draw(d.before)
 	}
 }
 
-// smooth is the exponential mean of all values up to each: value n weighs 2/(s+1) against what was before it, where s grows by a quarter with
+func (d *drawing) draw(p point) {
+	if k := math.Floor(p.x / d.view.bucket); k != d.bucket {
+		d.flush()
+		d.bucket = k
+	}
+	d.kept.Add(p.x, p.y)
+}
+
+// flush ends a bucket.
+func (d *drawing) flush() {
+	d.points = d.kept.Take(d.points[:0])
+	for _, p := range d.points {
+		if p.Finite() {
+			d.x, d.y = append(d.x, p.At), append(d.y, p.Value)
+		} else {
+			d.bad = append(d.bad, p.At)
+		}
+	}
+}
+
+// finish is the curve of all points.
+func (d *drawing) finish() curve {
+	d.drawBefore()
+	d.flush()
+	return d.curve
+}
+
+// mean is the exponential mean of all values so far: value n weighs 2/(s+1) against what was before it, where s grows by a quarter with
 // each value until it is span, so that the fall at the beginning of a run is not smoothed away. With weights it is such a mean of value times
-// weight over one of the weights: tokens a second weigh by their seconds. A value that is not finite stays what it is, and out of the mean.
-func smooth(points iter.Seq[point], span float64) iter.Seq[point] {
-	return func(yield func(point) bool) {
-		sum, weights, n := 0.0, 0.0, 0
-		for p := range points {
-			if !math.IsNaN(p.y) && !math.IsInf(p.y, 0) {
-				share := 2 / (min(span, 1+float64(n)/4) + 1)
-				sum += (p.y*p.weight - sum) * share
-				weights += (p.weight - weights) * share
-				p.y = sum / weights
-				n++
-			}
-			if !yield(p) {
-				return
-			}
+// weight over one of the weights: tokens a second weigh by their seconds. A value that is not finite stays what it is, and out of the mean. A point that
+// stands for several counts as so many of its value.
+type mean struct {
+	span         float64
+	sum, weights float64
+	n            int
+}
+
+func (m *mean) add(p point) float64 {
+	if math.IsNaN(p.y) || math.IsInf(p.y, 0) {
+		return p.y
+	}
+	left := 1.0 // of what was before
+	if full := 1 + float64(m.n)/4; full >= m.span {
+		left = math.Pow(1-2/(m.span+1), float64(p.count))
+		m.n += p.count
+	} else {
+		for range p.count {
+			left *= 1 - 2/(min(m.span, 1+float64(m.n)/4)+1)
+			m.n++
 		}
 	}
+	m.sum += (p.y*p.weight - m.sum) * (1 - left)
+	m.weights += (p.weight - m.weights) * (1 - left)
+	return m.sum / m.weights
 }

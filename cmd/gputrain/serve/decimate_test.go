@@ -29,17 +29,27 @@ func walk(n int, random *rand.Rand) (x []float64, line []int32, value []float64)
 func over(x []float64, line []int32, value []float64) iter.Seq[point] {
 	return func(yield func(point) bool) {
 		for i, l := range line {
-			if !yield(point{x[l], value[i], 1}) {
+			if !yield(point{x[l], value[i], 1, 1}) {
 				return
 			}
 		}
 	}
 }
 
+// decimate makes a curve of points.
+func decimate(points iter.Seq[point], v view) curve {
+	d := newDrawing(v)
+	for p := range points {
+		d.add(p)
+	}
+	return d.finish()
+}
+
 // smoothed are the means of points.
 func smoothed(points iter.Seq[point], span float64) (out []float64) {
-	for p := range smooth(points, span) {
-		out = append(out, p.y)
+	m := mean{span: span}
+	for p := range points {
+		out = append(out, m.add(p))
 	}
 	return out
 }
@@ -173,10 +183,9 @@ func TestMeanOfARateIsByTime(t *testing.T) {
 		add(fmt.Appendf(nil, `{"step":%d,"tokens_per_second":%g,"mfu":%g,"loss":%d,"step_ms":%g}`, step+1, 200e3/ms, 2/ms, step, ms))
 	}
 	mean := func(name string) []float64 {
-		var failed error
-		got := smoothed(pointsOf(r, name, 0, view{span: 4}, &failed), 4)
-		require.NoError(t, failed)
-		return got
+		curves, err := drawAll(r, []string{name}, 0, view{to: 6, bucket: 1, span: 4})
+		require.NoError(t, err)
+		return curves[0].y
 	}
 	got := mean("tokens_per_second")
 	assert.InDelta(t, 10e3, got[4], 3000)

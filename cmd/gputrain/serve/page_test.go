@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,7 @@ func TestPage(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *browser){
 		"shows what was measured": pageShowsWhatWasMeasured, "follows a run": pageFollowsARun,
 		"draws a spike": pageDrawsTheSpike, "what a step takes": pageShowsWhatAStepTakes, "fits a phone": pageOfManyRunsFitsAPhone,
-		"asks for what it draws": pageAsksForWhatItDraws,
+		"asks for what it draws": pageAsksForWhatItDraws, "a long run": pageOfALongRun,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, b) })
 	}
@@ -257,5 +258,27 @@ func pageAsksForWhatItDraws(t *testing.T, b *browser) {
 	b.eval("document.getElementById('more-button').click()")
 	b.eval("(document.getElementById('more-filter').value = 'norm/0', document.getElementById('more-filter').dispatchEvent(new Event('input')))")
 	b.until("document.querySelector('[data-series=\"watched.norm/0, &=\"] .now')?.innerText.trim()")
+	assert.Empty(t, b.console)
+}
+
+// A run of a million steps is drawn with its spike of one step. GPUTRAIN_SOAK takes ten million.
+func pageOfALongRun(t *testing.T, b *browser) {
+	steps := 1_000_000
+	if os.Getenv("GPUTRAIN_SOAK") == "1" {
+		steps = 10_000_000
+	}
+	dir := filepath.Join(t.TempDir(), "long")
+	require.NoError(t, os.Mkdir(dir, 0o777))
+	longRun(t, dir, steps)
+	began := time.Now()
+	url := serveTest(t, dir)
+	b = b.tab(t, 1280, 900, "light")
+	b.open(url)
+	b.until(ready)
+	t.Logf("%d steps: drawn after %v", steps, time.Since(began).Round(time.Millisecond))
+	b.until(fmt.Sprintf("document.querySelector('[data-series=loss] .plot').dataset.range.replaceAll(' ', '') === '1,%d'", steps))
+	b.hover("loss", float64(steps/3-1)/float64(steps-1))
+	b.shot("test-long")
+	assert.Contains(t, b.text("[data-series=loss] .now"), "99")
 	assert.Empty(t, b.console)
 }
