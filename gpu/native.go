@@ -6,6 +6,7 @@ package gpu
 /*
 #include <stdlib.h>
 #include "native.h"
+#include "native_library.h"
 
 void gputrain_log(uint32_t level, char *message);
 */
@@ -32,6 +33,9 @@ type (
 	nativeList     = C.gt_list
 	nativeTexels   = C.gt_texels
 )
+
+// Library is the version of wgpu that is linked, the one that native_library.h says this system has.
+const Library = C.GT_LIBRARY
 
 // Usages of buffers.
 const (

@@ -1,6 +1,7 @@
-// The part of the C interface of wgpu-native 0.19 (webgpu.h and wgpu.h of github.com/cogentcore/webgpu v0.23.0) that this
+// The part of the C interface of wgpu-native (webgpu.h and wgpu.h of github.com/cogentcore/webgpu v0.23.0) that this
 // package calls, declared by hand because cgo cannot include a header from the module cache. The binding brings the static
-// library. Names are the library's; TestABI compares every struct, offset and constant with the binding's own headers.
+// libraries, of two versions (native_library.h). Names are the library's; TestABI compares every struct, offset and constant
+// with the headers of both.
 #ifndef GPUTRAIN_NATIVE_ABI_H
 #define GPUTRAIN_NATIVE_ABI_H
 

@@ -1,5 +1,6 @@
 // Finding adapters and opening devices.
 #include "native_device.h"
+#include "native_library.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,7 @@ void gt_adapter_describe(WGPUAdapter adapter, gt_adapter_info *out) {
     memset(out, 0, sizeof *out);
     WGPUAdapterInfo info = {0};
     wgpuAdapterGetInfo(adapter, &info);
-    // This version of the library puts the name into description and the device's number into device.
-    gt_copy(out->name, sizeof out->name, info.description && info.description[0] ? info.description : info.device);
+    gt_copy(out->name, sizeof out->name, info.GT_ADAPTER_NAME);
     out->backend = info.backendType;
     out->type = info.adapterType;
     wgpuAdapterInfoFreeMembers(info);
