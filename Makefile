@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window licenses train test test-page test-window check sizes mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build window licenses train test test-page test-window check sizes corpus mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -67,6 +67,12 @@ check: adapter
 # adapter is needed; check runs it too.
 sizes:
 	$(GO) test -count=1 -run '^TestSizes$$' ./cmd/gputrain
+
+# corpus opens a made corpus of SIZE GiB as bytes, and a fortieth of it with a tokenizer and as JSONL, and tells what each start reads and takes. It needs
+# an eighth of SIZE on the disk of temporary files.
+SIZE ?= 20
+corpus:
+	GPUTRAIN_CORPUS=$(SIZE) $(GO) test -count=1 -timeout 3h -v -run '^TestCorpusIsNotInMemory$$' ./data
 
 # mixed runs the tests of stages on adapters of several kinds once more, with SwiftShader where Chromium's package has brought it.
 mixed: adapter

@@ -67,10 +67,11 @@ func (r *reading) readDocuments(reader *jsonl, phase string, texts []textFile) e
 
 // encodeDocuments reads documents into a token file, or takes them from where they were kept.
 func (c *Corpus) encodeDocuments(r *reading, config Config, reader *jsonl, texts []textFile, all *Documents) error {
-	begun, phase, how := time.Now(), "reading", fmt.Sprintf("%s %s %s", c.Tokens, config.Layout.ending(), config.invalid())
+	begun, phase, how := time.Now(), "reading", fmt.Sprintf("%s %s", c.Tokens, config.invalid())
 	if config.tokenizes() {
 		phase, how = "tokenizing", config.how(config.border())
 	}
+	how += " " + config.Layout.ending() // of lists of ids, which have no end of their own, also where a tokenizer has the same one
 	key := tokenKeyOf(fmt.Sprintf("documents %s %q %q %s %d", how, config.Fields, cmp.Or(config.Format, FormatAuto), config.Chats.how(), reader.vocab), texts)
 	tokens, kept, err := c.tokenFile(r, key, tokenWidth(reader.vocab), func(w *tokenWriter) error {
 		reader.to = w

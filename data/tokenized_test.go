@@ -166,6 +166,26 @@ func TestTokensAreKept(t *testing.T) {
 	}
 }
 
+// Lists of ids have an end where one is named: also the tokenizer's own, which text has in any case.
+func TestKeptIDsHaveTheirEnd(t *testing.T) {
+	tok := tokenizerOf(t, "gpt2")
+	own, ok := tok.EndOfText()
+	require.True(t, ok)
+	named := int(own)
+	c := Config{
+		JSONL:  []string{filepath.Join(tree(t, map[string]string{"a.jsonl": strings.Repeat(`{"input_ids": [1, 2]}`+"\n", 20)}), "a.jsonl")},
+		Tokens: "tokenizer", Tokenizer: tok, Context: 8, Cache: t.TempDir(),
+	}
+	for _, end := range []*int{nil, &named, nil} {
+		c.Layout.End = end
+		want := int64(2 * 20)
+		if end != nil {
+			want += 20
+		}
+		assert.Equal(t, want, open(t, c).Train.(*Documents).tokens.count)
+	}
+}
+
 // A kept file that is damaged anywhere is noticed and made again.
 func TestDamagedTokensAreMadeAgain(t *testing.T) {
 	cache := t.TempDir()
