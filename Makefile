@@ -41,8 +41,10 @@ export GO TEST_TIMEOUT
 tests = { $(GO) list $(LONGEST); $(GO) list ./...; } | awk '!listed[$$0]++' | GPUTRAIN_REQUIRE_ADAPTER=1 xargs -P 2 -n 1 tools/test.sh
 
 # test is short: of long tables it takes some rows, and of two drivers that both run on the processor one. check takes all. Mesa's drivers do not
-# optimize the machine code that they make of kernels: that takes half the time, and such small kernels run as fast, to the same bits.
+# optimize the machine code that they make of kernels: that takes half the time, and such small kernels run as fast, to the same bits. Garbage is
+# collected less often: programs that soon end need their memory less than their time.
 test: export GALLIVM_PERF = nopt
+test: export GOGC = 400
 test: adapter
 	@$(tests) -short
 
