@@ -284,28 +284,35 @@ func TestKroneckerUpdatesTranspose(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
 		for _, name := range []string{"quad", "skew"} {
 			tx := built(t, name, optim.Options{Schedule: rate(0.1)}, `{"block_size":32,"damping":0}`)
-			r := rand.New(rand.NewPCG(45, 46))
-			zero := func(m, n int) []buffers.Host {
-				return []buffers.Host{{Path: "w", Shape: []int{m, n}, Data: make([]float32, m*n)}}
-			}
-			a, b := newRig(t, d, tx, zero(29, 21), buffers.F32), newRig(t, d, tx, zero(21, 29), buffers.F32)
-			for range 5 {
-				g, h := zero(29, 21), zero(21, 29)
-				for i := range 29 {
-					for j := range 21 {
-						v := float32(r.NormFloat64())
-						g[0].Data[i*21+j], h[0].Data[j*29+i] = v, v
-					}
-				}
-				a.call(g)
-				b.call(h)
-			}
-			got, want := a.download(a.params)[0].Data, b.download(b.params)[0].Data
-			for i := range 29 {
-				for j := range 21 {
-					require.InDelta(t, want[j*29+i], got[i*21+j], 1e-6, "%s %d %d", name, i, j)
-				}
-			}
+			transposes(t, d, tx, [2]int{29, 21}, 5, 1e-6)
 		}
 	}, small)
+}
+
+// transposes asserts that a transformation makes of the transposes of some gradients, of that shape, the transposed update, within a difference.
+func transposes(t *testing.T, d *gpu.Device, tx optim.Transform, shape [2]int, calls int, within float64) {
+	t.Helper()
+	m, n := shape[0], shape[1]
+	r := rand.New(rand.NewPCG(45, 46))
+	zero := func(m, n int) []buffers.Host {
+		return []buffers.Host{{Path: "w", Shape: []int{m, n}, Data: make([]float32, m*n)}}
+	}
+	a, b := newRig(t, d, tx, zero(m, n), buffers.F32), newRig(t, d, tx, zero(n, m), buffers.F32)
+	for range calls {
+		g, h := zero(m, n), zero(n, m)
+		for i := range m {
+			for j := range n {
+				v := float32(r.NormFloat64())
+				g[0].Data[i*n+j], h[0].Data[j*m+i] = v, v
+			}
+		}
+		a.call(g)
+		b.call(h)
+	}
+	got, want := a.download(a.params)[0].Data, b.download(b.params)[0].Data
+	for i := range m {
+		for j := range n {
+			require.InDelta(t, want[j*m+i], got[i*n+j], within, "%d %d", i, j)
+		}
+	}
 }

@@ -184,30 +184,9 @@ func TestMuonDecays(t *testing.T) {
 // The transposed gradient gives the transposed update, where the shape's factor is the same for both.
 func TestMuonTransposes(t *testing.T) {
 	gputest.Each(t, func(t *testing.T, d *gpu.Device) {
-		r := rand.New(rand.NewPCG(51, 52))
 		tx := optim.ScaleByMuon(optim.MuonOptions{Coefficients: [3]float64{3.4445, -4.775, 2.0315}, Steps: 5, Beta: 0.95, Eps: 1e-8, Nesterov: true, ConsistentRMS: 1})
-		zero := func(m, n int) []buffers.Host {
-			return []buffers.Host{{Path: "w", Shape: []int{m, n}, Data: make([]float32, m*n)}}
-		}
-		a, b := newRig(t, d, tx, zero(23, 41), buffers.F32), newRig(t, d, tx, zero(41, 23), buffers.F32)
-		for range 2 {
-			g, h := zero(23, 41), zero(41, 23)
-			for i := range 23 {
-				for j := range 41 {
-					v := float32(r.NormFloat64())
-					g[0].Data[i*41+j], h[0].Data[j*23+i] = v, v
-				}
-			}
-			a.call(g)
-			b.call(h)
-		}
-		got, want := a.download(a.params)[0].Data, b.download(b.params)[0].Data
-		for i := range 23 {
-			for j := range 41 {
-				// The same bits except for the norm, whose terms are in another order; it goes in with a power of 485.
-				require.InDelta(t, want[j*23+i], got[i*41+j], 1e-4)
-			}
-		}
+		// The same bits except for the norm, whose terms are in another order; it goes in with a power of 485.
+		transposes(t, d, tx, [2]int{23, 41}, 2, 1e-4)
 	}, small)
 }
 

@@ -52,36 +52,43 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	if soak() {
 		kills = 10
 	}
-	const seed = 20260729
-	t.Logf("seed %d", seed)
-	chance := rand.New(rand.NewPCG(seed, 0))
 	runDir := p.runDir(t, "killed")
-	expected, inside := int64(0), 0
-	for kill := range kills {
-		moment := moments[kill%len(moments)]
-		run := p.train("killed").start(t)
-		moment.wait(t, run, runDir, chance)
-		require.True(t, run.running(), "the run has ended before kill %d, %s:\n%s", kill, moment.name, run.err)
-		require.NoError(t, run.cmd.Process.Kill())
-		ended := run.wait(t)
-		require.Equal(t, -1, ended.code, "killed")
-		requireResumed(t, ended.err, expected)
-		left := len(unfinished(t, runDir))
-		inside += left
-		reached := lastStep(t, runDir)
-		expected = newest(t, runDir)
-		t.Logf("kill %d, %s: at step %d, checkpoint of step %d, %d unfinished", kill, moment.name, reached, expected, left)
-		assert.LessOrEqual(t, reached-expected, int64(2*saveEvery), "no more is lost than the steps since the last checkpoint and those made while the next was written")
-	}
+	expected, inside := killAgain(t, runDir, 20260729, kills, func(int) command { return p.train("killed") })
 	assert.Positive(t, inside, "no kill has met a checkpoint being written")
-	ended := p.train("killed").run(t)
-	require.Zero(t, ended.code, ended.err)
+	ended := ok(t, p.train("killed"))
 	requireResumed(t, ended.err, expected)
 	require.Empty(t, unfinished(t, runDir))
 	requireSame(t, want, outcomeOf(t, runDir))
 	names, err := os.ReadDir(filepath.Join(runDir, "checkpoints"))
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(names), 3, "rotated: two, and the best besides")
+}
+
+// killAgain kills the processes of a run one after the other, each at another moment, and returns the step of the newest checkpoint that is
+// left, and how many checkpoints the kills have met unfinished.
+func killAgain(t *testing.T, runDir string, seed uint64, kills int, next func(kill int) command) (step int64, inside int) {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	chance := rand.New(rand.NewPCG(seed, 0))
+	for kill := range kills {
+		moment := moments[kill%len(moments)]
+		c := next(kill)
+		run := c.start(t)
+		moment.wait(t, run, runDir, chance)
+		require.True(t, run.running(), "the run has ended before kill %d, %s:\n%s", kill, moment.name, run.err)
+		require.NoError(t, run.cmd.Process.Kill())
+		ended := run.wait(t)
+		require.Equal(t, -1, ended.code, "killed")
+		requireResumed(t, ended.err, step)
+		assert.NotContains(t, ended.err, "not to the same bits")
+		left := len(unfinished(t, runDir))
+		inside += left
+		reached := lastStep(t, runDir)
+		step = newest(t, runDir)
+		t.Logf("kill %d, %v, %s: at step %d, checkpoint of step %d, %d unfinished", kill, c.args, moment.name, reached, step, left)
+		assert.LessOrEqual(t, reached-step, int64(2*saveEvery), "no more is lost than the steps since the last checkpoint and those made while the next was written")
+	}
+	return step, inside
 }
 
 // requireResumed compares the step that a run says it goes on from with the newest checkpoint there was. A run that was killed before it

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,26 +31,8 @@ func TestPipelineKilledAndResumedInOtherStages(t *testing.T) {
 	if soak() {
 		kills = 12
 	}
-	const seed = 20260801
-	t.Logf("seed %d", seed)
-	chance := rand.New(rand.NewPCG(seed, 0))
 	runDir := p.runDir(t, "stages killed")
-	expected := int64(0)
-	for kill := range kills {
-		moment := moments[kill%len(moments)]
-		run := p.staged("stages killed", cuts[kill%len(cuts)]...).start(t)
-		moment.wait(t, run, runDir, chance)
-		require.True(t, run.running(), "the run has ended before kill %d, %s:\n%s", kill, moment.name, run.err)
-		require.NoError(t, run.cmd.Process.Kill())
-		ended := run.wait(t)
-		require.Equal(t, -1, ended.code, "killed")
-		requireResumed(t, ended.err, expected)
-		assert.NotContains(t, ended.err, "not to the same bits")
-		reached := lastStep(t, runDir)
-		expected = newest(t, runDir)
-		t.Logf("kill %d, %v, %s: at step %d, checkpoint of step %d", kill, cuts[kill%len(cuts)], moment.name, reached, expected)
-		assert.LessOrEqual(t, reached-expected, int64(2*saveEvery), "no more is lost than the steps since the last checkpoint and those made while the next was written")
-	}
+	expected, _ := killAgain(t, runDir, 20260801, kills, func(kill int) command { return p.staged("stages killed", cuts[kill%len(cuts)]...) })
 	ended := ok(t, p.staged("stages killed", cuts[kills%len(cuts)]...))
 	requireResumed(t, ended.err, expected)
 	requireSame(t, want, outcomeOf(t, runDir))

@@ -60,6 +60,13 @@ func TestSeveral(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
+func TestFails(t *testing.T) {
+	assert.True(t, gputest.Fails(t, func(t testing.TB) { require.Equal(t, 1, 2) }))
+	assert.True(t, gputest.Fails(t, func(t testing.TB) { assert.Equal(t, 1, 2) }))
+	assert.False(t, gputest.Fails(t, func(t testing.TB) { require.Equal(t, 1, 1) }))
+	assert.PanicsWithValue(t, "no failure", func() { gputest.Fails(t, func(testing.TB) { panic("no failure") }) })
+}
+
 // Some cases are left out on an adapter whose processor another adapter has already, and on no other.
 func TestSome(t *testing.T) {
 	cases := []int{0, 1, 2, 3, 4, 5, 6}
