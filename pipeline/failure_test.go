@@ -306,8 +306,11 @@ func TestDevicesLost(t *testing.T) {
 	t.Logf("seed %d", seed)
 	chance := rand.New(rand.NewPCG(seed, 0))
 	cases := 2
-	if os.Getenv("GPUTRAIN_SOAK") == "1" {
+	switch {
+	case os.Getenv("GPUTRAIN_SOAK") == "1":
 		cases = 25
+	case testing.Short():
+		cases = 1
 	}
 	for _, s := range shapes {
 		devices := disturbed(t, s.stages, gputest.Patience)

@@ -71,6 +71,9 @@ func TestPageQuotesTheExamples(t *testing.T) {
 // Another module imports this one as the page says.
 func TestAnotherModuleImportsThisOne(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("without -short: TestOutside builds another module")
+	}
 	own := regexp.MustCompile("(?s)```\n(module .*?)```").FindStringSubmatch(read(t, embeddingPage))
 	require.NotNil(t, own)
 	root, err := filepath.Abs("..")

@@ -16,16 +16,16 @@ import (
 // A run's model in f32 is the checkpoint's, byte for byte; in bf16 and in several files it is read like any other, by us and by its index.
 func TestExport(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	ok(t, p.train("run"))
-	f32 := ok(t, p.command("export", p.path("run"), "--to", p.path("f32")).withoutAdapter())
+	from, _ := undisturbedRun(t)
+	p, run := newPlace(t), from.path("whole")
+	f32 := ok(t, p.command("export", run, "--to", p.path("f32")).withoutAdapter())
 	assert.Contains(t, f32.out, "parameters in f32, from ")
 	weights := func(dir string) []byte {
 		raw, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
 		require.NoError(t, err)
 		return raw
 	}
-	found, err := filepath.Glob(p.path("run", "checkpoints", "step-*"))
+	found, err := filepath.Glob(filepath.Join(run, "checkpoints", "step-*"))
 	require.NoError(t, err)
 	newest := found[len(found)-1]
 	assert.Equal(t, weights(newest), weights(p.path("f32")))
@@ -81,11 +81,11 @@ func TestExport(t *testing.T) {
 		code int
 		says string
 	}{
-		"there already": {[]string{p.path("run"), "--to", p.path("f32")}, 2, "wanted a new or empty directory"},
-		"a file":        {[]string{p.path("run"), "--to", p.path("text.txt")}, 2, "found a file there, wanted a new or empty directory"},
-		"no such size":  {[]string{p.path("run"), "--to", p.path("x"), "--shard-size", "many"}, 2, `--shard-size: found "many"`},
+		"there already": {[]string{run, "--to", p.path("f32")}, 2, "wanted a new or empty directory"},
+		"a file":        {[]string{run, "--to", p.path("text.txt")}, 2, "found a file there, wanted a new or empty directory"},
+		"no such size":  {[]string{run, "--to", p.path("x"), "--shard-size", "many"}, 2, `--shard-size: found "many"`},
 		"no model":      {[]string{p.dir, "--to", p.path("x")}, 2, "found neither config.json nor checkpoints"},
-		"no such type":  {[]string{p.path("run"), "--to", p.path("x"), "--dtype", "f64"}, 2, "--dtype"},
+		"no such type":  {[]string{run, "--to", p.path("x"), "--dtype", "f64"}, 2, "--dtype"},
 	} {
 		r := p.command(append([]string{"export"}, c.args...)...).withoutAdapter().run(t)
 		assert.Equal(t, c.code, r.code, name)

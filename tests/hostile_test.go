@@ -81,12 +81,16 @@ func TestHostileModels(t *testing.T) {
 			m := newPlace(t)
 			m.write(t, "model/config.json", read(t, filepath.Join(checkpoint, "config.json")))
 			m.write(t, "model/model.safetensors", c.content)
-			for _, args := range [][]string{{"train", "run.yaml", "--set", "model.from=model"}, {"eval", "model", "--text", "text.txt"}} {
+			reads := [][]string{{"train", "run.yaml", "--set", "model.from=model"}, {"eval", "model", "--text", "text.txt"}}
+			if name != "other shape" && name != "one missing" { // whole in themselves, but not this model's
+				reads = append(reads, []string{"inspect", "--json", "model"})
+			}
+			if testing.Short() { // one of the commands, each of which meets a third of the files
+				reads = reads[len(name)%len(reads):][:1]
+			}
+			for _, args := range reads {
 				r := refused(t, m.command(args...), 6, "model", c.says)
 				assert.NotContains(t, r.err, "compile kernels")
-			}
-			if name != "other shape" && name != "one missing" { // whole in themselves, but not this model's
-				refused(t, m.command("inspect", "--json", "model"), 6, "model.safetensors", c.says)
 			}
 			assert.NoDirExists(t, m.path("runs"))
 		})

@@ -132,7 +132,7 @@ func (r *runs) run(t *testing.T, over, flags []string, layer int, key, value str
 }
 
 // Every key of the run file does what its description says, wherever it stands: it is changed in a run of the program, and the change is
-// seen. A key that has no entry fails. With -short every twelfth is changed: that each layer reaches each key is seen without a process, and what
+// seen. A key that has no entry fails. With -short every 40th is changed: that each layer reaches each key is seen without a process, and what
 // a key does to a run in the tests of the package that does it.
 func TestEveryKeyHasItsEffect(t *testing.T) {
 	adapter(t)
@@ -141,7 +141,7 @@ func TestEveryKeyHasItsEffect(t *testing.T) {
 	for i, e := range effects {
 		keys = append(keys, e.key)
 		t.Run(e.key, func(t *testing.T) {
-			if testing.Short() && i%12 != 0 {
+			if testing.Short() && i%40 != 0 {
 				t.Skip("without -short")
 			}
 			t.Parallel()

@@ -45,6 +45,9 @@ func TestOutside(t *testing.T) {
 // What it compares can differ: an operator that does not save its state comes to other bits when it is resumed.
 func TestOutsideCanFail(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("without -short: builds and trains once more what TestOutside does")
+	}
 	p := newPlace(t)
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)

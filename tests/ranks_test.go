@@ -42,6 +42,9 @@ func savedStep(dir string) int64 {
 
 // A run on three ranks, of which one is killed, goes on with two, and ends as one that was never disturbed, on one.
 func TestRanksAreKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("without -short: TestKilledRanksAreLaunchedAgain kills one of three ranks, TestStagesOnRanksAreKilled resumes on another number")
+	}
 	p, want := undisturbedRun(t)
 	dir := p.runDir(t, "ranks")
 	three := p.train("ranks").onRanks(t, 3).start(t)

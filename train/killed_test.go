@@ -31,8 +31,8 @@ func TestKilled(t *testing.T) {
 	}
 	gputest.Device(t)
 	for row, run := range toBeKilled {
-		if testing.Short() && row == "adapters" {
-			continue // which the two stages have too
+		if testing.Short() && row != "adapters on two stages" {
+			continue // tests.TestKilledAtRandomMoments kills a network, as a program
 		}
 		t.Run(row, func(t *testing.T) { testKilled(t, row, run) })
 	}
@@ -87,7 +87,7 @@ func testKilled(t *testing.T, row string, run func(t *testing.T, dir string) err
 	require.NoError(t, err)
 	kills, most, seen := 0, 10, map[int64]bool{}
 	if testing.Short() {
-		most = 5
+		most = 4
 	}
 	for try := 0; kills < most; try++ {
 		require.Less(t, try, 40)
@@ -127,6 +127,9 @@ func TestSignalled(t *testing.T) {
 		result, err := Run(ctx, gputest.Device(t), killedRun(t, dir))
 		fmt.Fprintln(os.Stderr, result, err)
 		os.Exit(result.Reason.ExitCode())
+	}
+	if testing.Short() {
+		t.Skip("without -short: tests.TestSignalsStopAndSave sends the program every signal")
 	}
 	dev := gputest.Device(t)
 	whole := t.TempDir()
