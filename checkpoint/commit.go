@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 	"gputrain/model"
 )
 
@@ -68,7 +68,7 @@ func Commit(fsys FileSystem, path string, step int64, sources []Source) error {
 		return nil
 	}
 	removed := fsys.RemoveAll(temporary)
-	if ondisk.Full(err) { // others write there too
+	if system.Full(err) { // others write there too
 		if free, unknown := fsys.Free(filepath.Dir(path)); unknown == nil {
 			err = fmt.Errorf("%w: %w", err, &SpaceError{Wanted: bytesOf(sources), Free: free})
 		}

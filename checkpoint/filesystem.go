@@ -4,8 +4,8 @@ import (
 	"io"
 	"os"
 
-	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
+	"gputrain/internal/system"
 )
 
 // FileSystem is every call that writing, finding and removing checkpoints makes, so that a test can stop or fail it between
@@ -42,7 +42,7 @@ var OS FileSystem = osFileSystem{}
 
 type osFileSystem struct{}
 
-func (osFileSystem) Free(dir string) (uint64, error) { return ondisk.Free(dir) }
+func (osFileSystem) Free(dir string) (uint64, error) { return system.Free(dir) }
 
 func (osFileSystem) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o777) }
 
@@ -75,6 +75,8 @@ func (osFileSystem) Size(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-func (osFileSystem) Rename(from, to string) error { return os.Rename(from, to) }
+func (osFileSystem) Rename(from, to string) error { return system.Rename(from, to) }
 
-func (osFileSystem) RemoveAll(path string) error { return os.RemoveAll(path) }
+func (osFileSystem) RemoveAll(path string) error { return system.RemoveAll(path) }
+
+func (osFileSystem) SyncDir(dir string) error { return system.SyncDir(dir) }

@@ -7,11 +7,9 @@ import (
 	"io"
 	"os"
 
-	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
+	"gputrain/internal/system"
 )
-
-func (osFileSystem) SyncDir(dir string) error { return ondisk.SyncDir(dir) }
 
 func (osFileSystem) Lock(path string, exclusive bool) (io.Closer, error) {
 	open := stranger.Open
@@ -22,10 +20,10 @@ func (osFileSystem) Lock(path string, exclusive bool) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch err = ondisk.Lock(f, exclusive); {
-	case err == nil, errors.Is(err, ondisk.ErrNoLocks):
+	switch err = system.Lock(f, exclusive); {
+	case err == nil, errors.Is(err, system.ErrNoLocks):
 		return f, nil
-	case errors.Is(err, ondisk.ErrLocked):
+	case errors.Is(err, system.ErrLocked):
 		err = ErrInUse
 	}
 	return nil, errors.Join(&os.PathError{Op: "lock", Path: path, Err: err}, f.Close())

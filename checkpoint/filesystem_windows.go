@@ -8,9 +8,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// SyncDir does nothing: NTFS journals directory entries and has no call for it.
-func (osFileSystem) SyncDir(string) error { return nil }
-
 // Lock opens the file so that others may read it, or so that nobody may. The exclusive one only looks whether others have the file and lets go
 // at once, since a directory with an open file in it cannot be renamed here: a reader that comes later makes the rename fail.
 func (osFileSystem) Lock(path string, exclusive bool) (io.Closer, error) {

@@ -16,7 +16,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 )
 
 // A token file keeps what has been made of text or of rows, so that it is made once; other numbers are kept in its form too (pack.go, sums.go). Its name
@@ -304,11 +304,11 @@ func (r *reading) writeTokenFile(dir string, key tokenKey, width int, write func
 // the whole text would take.
 func (r *reading) cacheError(file *os.File, err error, made int64) error {
 	info, unknown := file.Stat()
-	free, noDisk := ondisk.Free(filepath.Dir(file.Name()))
+	free, noDisk := system.Free(filepath.Dir(file.Name()))
 	r.mu.Lock()
 	text := r.progress
 	r.mu.Unlock()
-	if unknown != nil || noDisk != nil || !ondisk.Full(err) {
+	if unknown != nil || noDisk != nil || !system.Full(err) {
 		return &CacheError{err}
 	}
 	found, wanted := float64(free)+float64(info.Size()), float64(made)
@@ -333,7 +333,7 @@ func (e *CacheError) Error() string {
 func (e *CacheError) Unwrap() error { return e.Err }
 
 // Full tells whether the disk is full.
-func (e *CacheError) Full() bool { return ondisk.Full(e.Err) }
+func (e *CacheError) Full() bool { return system.Full(e.Err) }
 
 // failing remembers the error of what it writes to.
 type failing struct {

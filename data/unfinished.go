@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"gputrain/internal/system"
 )
 
 // A token file that is being written has a name of its own: the one that it will have, the machine of its writer, a number, and .tmp. The writer holds
@@ -80,10 +82,48 @@ func removeUnlocked(path string, stale bool) {
 		return
 	}
 	lock := lockUnfinished(file)
+	if !system.RenamesOpen && lock == taken && lately(file) {
+		lock = held
+	}
 	if lock == taken || lock == unknown && stale {
 		removeOpen(file) // another process may have done it
 	}
 	_ = file.Close()
+}
+
+func lockUnfinished(file *os.File) lockState {
+	switch err := system.Lock(file, true); {
+	case err == nil:
+		return taken
+	case errors.Is(err, system.ErrLocked):
+		return held
+	}
+	return unknown
+}
+
+// removeOpen removes a file, if it can be while its lock keeps others from it.
+func removeOpen(file *os.File) {
+	if !system.RenamesOpen {
+		_ = file.Close()
+	}
+	_ = os.Remove(file.Name())
+}
+
+// renameUnfinished gives a file its last name, if it can be before it loses its lock.
+func renameUnfinished(file *os.File, to string) error {
+	if system.RenamesOpen {
+		return errors.Join(os.Rename(file.Name(), to), file.Close())
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return system.Rename(file.Name(), to)
+}
+
+// lately tells whether a file may have been closed just now, to get its last name.
+func lately(file *os.File) bool {
+	info, err := file.Stat()
+	return err != nil || time.Since(info.ModTime()) < time.Minute
 }
 
 // lockState is what became of a wish for a lock.

@@ -1,14 +1,12 @@
 package gpu
 
 import (
-	"bufio"
 	"fmt"
 	"math"
-	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
+
+	"gputrain/internal/system"
 )
 
 // account counts the bytes of a device's buffers, its own staging and uniform buffers included.
@@ -68,59 +66,12 @@ var hostLive atomic.Int64
 // availableMemory is what the machine, or the control group this process is in, can still give to buffers; unknown = no
 // bound. Buffers take their pages when they are first used, so what is live beyond this process's resident pages is already promised.
 func availableMemory() uint64 {
-	free, _ := memoryGroups{}.available()
-	free = min(free, meminfo("/proc/meminfo", "MemAvailable"))
-	resident, err := residentBytes()
-	if err != nil || free == math.MaxUint64 {
+	free, resident := system.AvailableMemory(), system.ResidentMemory()
+	if resident == 0 || free == math.MaxUint64 {
 		return free
 	}
 	promised := uint64(max(hostLive.Load()-int64(resident), 0))
 	return free - min(promised, free)
-}
-
-func residentBytes() (uint64, error) {
-	raw, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		return 0, err
-	}
-	fields := strings.Fields(string(raw))
-	if len(fields) < 2 {
-		return 0, fmt.Errorf("statm has %d fields", len(fields))
-	}
-	pages, err := strconv.ParseUint(fields[1], 10, 64)
-	return pages * uint64(os.Getpagesize()), err
-}
-
-// meminfo is a field of a file of lines "Name: 12 kB" or "name 12"; MaxUint64 when it is not there.
-func meminfo(path, field string) uint64 {
-	f, err := os.Open(path)
-	if err != nil {
-		return math.MaxUint64
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		words := strings.Fields(lines.Text())
-		if len(words) < 2 || strings.TrimSuffix(words[0], ":") != field {
-			continue
-		}
-		n, err := strconv.ParseUint(words[1], 10, 64)
-		if err != nil {
-			break
-		}
-		if len(words) == 3 && words[2] == "kB" {
-			n <<= 10
-		}
-		return n
-	}
-	return math.MaxUint64
-}
-
-func readUint(path string) (uint64, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
 }
 
 // SizeText is a number of bytes for people.

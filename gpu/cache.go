@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"gputrain/internal/system"
 )
 
 // CacheDir is $GPUTRAIN_CACHE or else the program's own in the user's cache folder; "": there is no such folder.
@@ -45,5 +47,5 @@ func WriteCache(path string, raw []byte) error {
 	if err := errors.Join(err, temp.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temp.Name(), path)
+	return system.Rename(temp.Name(), path)
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 )
 
 // An export is written into a directory of its own, which nobody has had before:
@@ -60,7 +60,7 @@ func newExportDir(target string, files []string, tell func(string)) (*exportDir,
 		return nil, d.abandon(err)
 	}
 	if d.there {
-		switch together, err := ondisk.Together(d.target, parent); {
+		switch together, err := system.Together(d.target, parent); {
 		case err != nil:
 			return nil, err
 		case !together:
@@ -140,12 +140,12 @@ func (d *exportDir) claim() (err error) {
 		return err
 	}
 	for range lockTries { // another export may be looking at it
-		if err = ondisk.Lock(d.lock, true); !errors.Is(err, ondisk.ErrLocked) {
+		if err = system.Lock(d.lock, true); !errors.Is(err, system.ErrLocked) {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err != nil && !errors.Is(err, ondisk.ErrNoLocks) {
+	if err != nil && !errors.Is(err, system.ErrNoLocks) {
 		return err
 	}
 	return json.NewEncoder(d.lock).Encode(d.owner)
@@ -158,11 +158,11 @@ func (d *exportDir) finish() error {
 			return err
 		}
 	}
-	if err := ondisk.SyncDir(d.path()); err != nil {
+	if err := system.SyncDir(d.path()); err != nil {
 		return err
 	}
 	_ = os.Remove(d.target) // where it is there and empty
-	if err := os.Rename(d.path(), d.target); err != nil {
+	if err := system.Rename(d.path(), d.target); err != nil {
 		if d.there {
 			_ = os.Mkdir(d.target, d.mode) // as it was, unless another export has it now
 		}
@@ -172,7 +172,7 @@ func (d *exportDir) finish() error {
 		}
 		return err
 	}
-	return ondisk.SyncDir(filepath.Dir(d.target))
+	return system.SyncDir(filepath.Dir(d.target))
 }
 
 // abandon removes all that was made, after an error. A parent stays if somebody else has put something there.
@@ -253,7 +253,7 @@ func removeIfDead(dir string) (removed bool, err error) {
 		return false, err
 	}
 	defer lock.Close()
-	if err := ondisk.Lock(lock, true); errors.Is(err, ondisk.ErrLocked) {
+	if err := system.Lock(lock, true); errors.Is(err, system.ErrLocked) {
 		return false, nil
 	} else if err != nil {
 		return false, err

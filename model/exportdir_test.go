@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 )
 
 // put writes a file, and the directories that it lies in.
@@ -167,7 +167,7 @@ func TestExportRemovesWhatDeadOnesLeft(t *testing.T) {
 			f, err := os.Open(filepath.Join(dir, exportOwner))
 			require.NoError(t, err)
 			t.Cleanup(func() { f.Close() })
-			if err := ondisk.Lock(f, true); errors.Is(err, ondisk.ErrNoLocks) {
+			if err := system.Lock(f, true); errors.Is(err, system.ErrNoLocks) {
 				t.Skip(err)
 			} else {
 				require.NoError(t, err)

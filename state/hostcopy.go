@@ -6,6 +6,7 @@ import (
 
 	"gputrain/checkpoint"
 	"gputrain/gpu"
+	"gputrain/internal/system"
 )
 
 // hostCopy is memory of the host that has the bytes of tensors, one after the other.
@@ -47,7 +48,7 @@ func (s Snapshot) copyToHost(ctx context.Context, run checkpoint.Run) (out check
 	if err != nil {
 		return out, err
 	}
-	memory, release, err := hold(int(t.bytes()))
+	memory, release, err := system.Hold(int(t.bytes()))
 	if err != nil {
 		return out, fmt.Errorf("%s of the host's memory: %w: %w", gpu.SizeText(t.bytes()), err, gpu.ErrOutOfMemory)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 )
 
 // mountSmall puts a file system of its own on dir, where the machine lets us.
@@ -31,12 +31,12 @@ func mountSmall(t *testing.T, dir, size string) bool {
 func fill(t *testing.T, dir string) {
 	t.Helper()
 	const left = 200 << 10
-	free, err := ondisk.Free(dir)
+	free, err := system.Free(dir)
 	require.NoError(t, err)
 	filler, err := os.Create(filepath.Join(dir, "filler"))
 	require.NoError(t, err)
 	n, err := filler.Write(make([]byte, free-left))
-	if ondisk.Full(err) { // a checkpoint has taken some of it since
+	if system.Full(err) { // a checkpoint has taken some of it since
 		err = filler.Truncate(int64(max(0, n-left)))
 	}
 	require.NoError(t, errors.Join(err, filler.Close()))

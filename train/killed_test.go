@@ -20,6 +20,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
+	"gputrain/internal/system"
 )
 
 // A process killed at any time, ten times over, ends with the same bits. The saves of every step make it likely that some of the kills
@@ -138,7 +139,7 @@ func TestSignalled(t *testing.T) {
 	dir := t.TempDir()
 	program, err := os.Executable()
 	require.NoError(t, err)
-	for i, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, stopSignals[len(stopSignals)-1].(syscall.Signal), syscall.SIGTERM} {
+	for i, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, system.StopSignals[len(system.StopSignals)-1].(syscall.Signal), syscall.SIGTERM} {
 		cmd := exec.Command(program, "-test.run=^TestSignalled$")
 		cmd.Env = append(os.Environ(), "GPUTRAIN_TEST_SIGNALLED="+dir)
 		out := &lockedBuffer{}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode"
 
+	"gputrain/internal/system"
 	"gputrain/train/table"
 )
 
@@ -171,7 +172,7 @@ func ReplaceFile(path string, data []byte) error {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(temporary, path)
+		err = system.Rename(temporary, path)
 	}
 	if err != nil {
 		return fmt.Errorf("train: write: %w", errors.Join(err, os.Remove(temporary)))

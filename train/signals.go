@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+
+	"gputrain/internal/system"
 )
 
 // SignalError is the cause of a stop that a signal has asked for.
@@ -30,9 +32,9 @@ func Signals(ctx context.Context, w io.Writer, exit func(code int)) (run context
 func NamedSignals(ctx context.Context, w io.Writer, exit func(code int), name func(os.Signal) string, begun func() bool) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(ctx)
 	received := make(chan os.Signal, 2)
-	signal.Notify(received, wanted(stopSignals)...)
-	if len(outputSignals) > 0 { // a write to a pipe without a reader is then an error like any other
-		signal.Notify(make(chan os.Signal, 1), outputSignals...)
+	signal.Notify(received, wanted(system.StopSignals)...)
+	if len(system.OutputSignals) > 0 { // a write to a pipe without a reader is then an error like any other
+		signal.Notify(make(chan os.Signal, 1), system.OutputSignals...)
 	}
 	over := make(chan struct{})
 	go func() {
@@ -72,4 +74,4 @@ func wanted(signals []os.Signal) []os.Signal {
 }
 
 // isHangup tells the signal of a terminal that closes.
-func isHangup(s os.Signal) bool { return slices.Contains(hangups, s) }
+func isHangup(s os.Signal) bool { return slices.Contains(system.Hangups, s) }

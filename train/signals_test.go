@@ -20,11 +20,12 @@ import (
 	"gputrain/checkpoint"
 	"gputrain/data"
 	"gputrain/gpu/gputest"
+	"gputrain/internal/system"
 	"gputrain/state"
 )
 
 func TestSignals(t *testing.T) {
-	for _, s := range stopSignals {
+	for _, s := range system.StopSignals {
 		exited := make(chan int, 1)
 		var out bytes.Buffer
 		ctx, stop := Signals(context.Background(), &out, func(code int) { exited <- code })
@@ -60,7 +61,7 @@ func TestSignals(t *testing.T) {
 func TestHangupThatIsIgnored(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	defer signal.Reset(syscall.SIGHUP)
-	assert.Len(t, wanted(stopSignals), len(stopSignals)-1)
+	assert.Len(t, wanted(system.StopSignals), len(system.StopSignals)-1)
 	ctx, stop := Signals(context.Background(), io.Discard, func(int) { t.Error("ended") })
 	defer stop()
 	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP))

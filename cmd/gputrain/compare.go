@@ -12,7 +12,7 @@ import (
 
 	"gputrain/cmd/gputrain/lab/compare"
 	"gputrain/gpu"
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 	"gputrain/train"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -57,7 +57,7 @@ func (c *compareCmd) run(ctx context.Context) error {
 	}
 	defer dev.Release()
 	result.Adapter = fmt.Sprintf("%s, driver %s", dev.Adapter(), dev.Adapter().Driver)
-	if err := ondisk.MkdirAll(c.Out); errors.Is(err, fs.ErrExist) {
+	if err := system.MkdirAll(c.Out); errors.Is(err, fs.ErrExist) {
 		return usageError{fmt.Errorf("compare: --out: %w", err)}
 	} else if err != nil {
 		return err

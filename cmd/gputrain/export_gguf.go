@@ -17,7 +17,7 @@ import (
 	"gputrain/gguf"
 	"gputrain/gguf/llamacpp"
 	"gputrain/gguf/modeldir"
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/train/setup"
 )
@@ -154,5 +154,5 @@ func writeGGUF(to string, keys []gguf.Key, tensors []gguf.Tensor) (int64, error)
 	if err := placeNew(f.Name(), to, os.Link); err != nil {
 		return 0, err
 	}
-	return info.Size(), ondisk.SyncDir(filepath.Dir(to))
+	return info.Size(), system.SyncDir(filepath.Dir(to))
 }

@@ -13,8 +13,8 @@ import (
 	"syscall"
 
 	"gputrain/checkpoint"
-	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
+	"gputrain/internal/system"
 	"gputrain/tokenizer"
 )
 
@@ -59,7 +59,7 @@ func (c *trainTokenizeCmd) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := ondisk.MkdirAll(filepath.Dir(path)); errors.Is(err, fs.ErrExist) {
+	if err := system.MkdirAll(filepath.Dir(path)); errors.Is(err, fs.ErrExist) {
 		return usageError{fmt.Errorf("tokenize: train: %w", err)}
 	} else if err != nil {
 		return err
@@ -144,7 +144,7 @@ func placeNew(temporary, path string, link func(from, to string) error) error {
 	if err != nil {
 		return errors.Join(linked, err)
 	}
-	if err := errors.Join(taken.Close(), os.Rename(temporary, path)); err != nil {
+	if err := errors.Join(taken.Close(), system.Rename(temporary, path)); err != nil {
 		return errors.Join(linked, err, os.Remove(path))
 	}
 	return nil

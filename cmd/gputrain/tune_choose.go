@@ -15,8 +15,8 @@ import (
 	"gputrain/data"
 	"gputrain/gguf/modeldir"
 	"gputrain/gpu"
-	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
+	"gputrain/internal/system"
 	"gputrain/internal/terminal"
 	"gputrain/model"
 	"gputrain/pipeline"
@@ -74,7 +74,7 @@ func (c *tuneCmd) choose(ctx context.Context, path, model string, rows []string)
 		return err
 	}
 	fmt.Printf("run file   %s\n\n", terminal.Text(path))
-	if err := ondisk.MkdirAll(c.RunDir); err != nil {
+	if err := system.MkdirAll(c.RunDir); err != nil {
 		return err
 	}
 	return train.ReplaceFile(path, file.Bytes())

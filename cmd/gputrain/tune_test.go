@@ -15,7 +15,7 @@ import (
 	"gputrain/chat"
 	"gputrain/data"
 	"gputrain/gpu/gputest"
-	"gputrain/internal/ondisk"
+	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/train"
 	"gputrain/train/runfile"
@@ -213,7 +213,7 @@ func TestTuneFreshRefuses(t *testing.T) {
 	lock, err := os.Create(filepath.Join(dir, ".lock"))
 	require.NoError(t, err)
 	require.NoError(t, c.replaceable(path), "nobody holds it")
-	require.NoError(t, ondisk.Lock(lock, true))
+	require.NoError(t, system.Lock(lock, true))
 	err = c.Run(context.Background())
 	require.ErrorContains(t, err, "another process is training in it")
 	require.NoError(t, lock.Close())

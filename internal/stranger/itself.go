@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"gputrain/internal/system"
 )
 
 // OpenFile is os.OpenFile of a regular file itself: no link is followed, and with os.O_CREATE nothing is made but at the path. It takes no os.O_TRUNC, which
@@ -32,7 +34,7 @@ func itself(path string, flag int) (*os.File, error) {
 	if err := regular(there); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, flag&^os.O_CREATE|nonblock, 0)
+	f, err := os.OpenFile(path, flag&^os.O_CREATE|system.NonBlock, 0)
 	if err != nil {
 		return nil, reason(err)
 	}

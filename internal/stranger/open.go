@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"gputrain/internal/system"
 )
 
 // Open opens a regular file for reading. Links lead to what is in the file's own directory, or, in Hugging Face's cache, to what is there of the same
@@ -64,7 +66,7 @@ func in(root *os.Root, name string) (*os.File, error) {
 	if err := regular(info); err != nil {
 		return nil, err
 	}
-	f, err := root.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|system.NonBlock, 0)
 	if err != nil {
 		return nil, reason(err)
 	}

@@ -1,12 +1,12 @@
 //go:build unix
 
-package state
+package system
 
 import "golang.org/x/sys/unix"
 
-// hold takes memory of the system, so that release gives it back at once: the collector would keep the copy before beside the next one, and let garbage
+// Hold takes memory of the system, so that release gives it back at once: the collector would keep the copy before beside the next one, and let garbage
 // grow with its size.
-func hold(bytes int) (memory []byte, release func(), err error) {
+func Hold(bytes int) (memory []byte, release func(), err error) {
 	if bytes == 0 {
 		return []byte{}, func() {}, nil
 	}

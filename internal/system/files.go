@@ -1,6 +1,6 @@
-// Package ondisk is what package os lacks for files that must outlast a crash and be one process's alone: locks of open files, directories whose
-// entries are durable, links in the way of new directories, and which directories share a file system.
-package ondisk
+// Package system is what differs between operating systems and package os does not have: files that must outlast a crash and be one process's alone, the
+// signals that stop a run, memory of the machine and of the process.
+package system
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package ondisk
+package system
 
 import (
 	"errors"
@@ -9,6 +9,13 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+)
+
+const (
+	// NonBlock opens a pipe without waiting for who writes to it.
+	NonBlock = unix.O_NONBLOCK
+	// RenamesOpen says that open files can be renamed and removed.
+	RenamesOpen = true
 )
 
 // Lock takes the lock of an open file, shared with other readers or exclusive, without waiting. It ends with the file, and with the process however
@@ -65,6 +72,12 @@ func Free(dir string) (uint64, error) {
 	}
 	return uint64(s.Bavail) * uint64(s.Bsize), nil
 }
+
+// Rename is os.Rename.
+func Rename(from, to string) error { return os.Rename(from, to) }
+
+// RemoveAll is os.RemoveAll.
+func RemoveAll(path string) error { return os.RemoveAll(path) }
 
 // Full tells whether an error is of a disk that is full.
 func Full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -1,5 +1,3 @@
-//go:build unix
-
 package train
 
 import (
@@ -7,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"gputrain/internal/ondisk"
 	"gputrain/internal/stranger"
+	"gputrain/internal/system"
 )
 
 // lockDir takes a run directory, which is open, for this process. The lock ends with the process, however it ends. Both the directory and a file in
@@ -29,10 +27,10 @@ func lockDir(path string, dir *os.File) (unlock func() error, err error) {
 
 // lockFile takes the lock of an open file. A file system without locks has none to hold.
 func lockFile(f *os.File) error {
-	switch err := ondisk.Lock(f, true); {
-	case errors.Is(err, ondisk.ErrNoLocks):
+	switch err := system.Lock(f, true); {
+	case errors.Is(err, system.ErrNoLocks):
 		return nil
-	case errors.Is(err, ondisk.ErrLocked):
+	case errors.Is(err, system.ErrLocked):
 		return errLocked
 	default:
 		return err

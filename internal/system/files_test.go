@@ -1,4 +1,4 @@
-package ondisk
+package system
 
 import (
 	"errors"
