@@ -73,11 +73,14 @@ func (r *reading) open(c Config) (*Corpus, error) {
 	if len(c.Mixture) > 0 {
 		return r.openMixture(c)
 	}
-	files, name, err := r.find(c)
+	files, name, note, err := r.find(c)
 	if err != nil {
 		return nil, err
 	}
 	corpus := &Corpus{Name: name, Tokens: c.kind(), Files: len(files)}
+	if note != "" {
+		corpus.Notes = append(corpus.Notes, note)
+	}
 	for _, f := range files {
 		corpus.Paths = append(corpus.Paths, f.path)
 	}
@@ -100,17 +103,16 @@ func (r *reading) open(c Config) (*Corpus, error) {
 	return corpus, nil
 }
 
-func (r *reading) find(c Config) (files []file, name string, err error) {
+func (r *reading) find(c Config) (files []file, name, note string, err error) {
 	patterns := slices.Concat(c.Text, c.JSONL)
 	if len(patterns) == 0 {
-		files, err = goSource(r)
-		return files, "Go source of the toolchain", err
+		return builtIn(r)
 	}
 	files, err = findFiles(c.Dir, patterns)
 	if len(patterns) == 1 {
-		return files, patterns[0], err
+		return files, patterns[0], "", err
 	}
-	return files, fmt.Sprintf("%q", patterns), err
+	return files, fmt.Sprintf("%q", patterns), "", err
 }
 
 func (c *Corpus) load(r *reading, config Config, files []file) error {

@@ -113,3 +113,21 @@ func TestGoSourceLeavesOutTestsAndGenerated(t *testing.T) {
 	_, err = goSourceBelow(&reading{ctx: t.Context()}, filepath.Join(root, "elsewhere"))
 	require.ErrorContains(t, err, "built-in text")
 }
+
+// Where there is no Go toolchain, the built-in text is the one beside the program, and a note tells; without that it is an error that says what to do.
+func TestBuiltInWithoutToolchain(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, _, _, err := builtIn(&reading{ctx: t.Context()})
+	require.ErrorContains(t, err, "install Go, or name text of your own")
+	program, err := os.Executable()
+	require.NoError(t, err)
+	beside := filepath.Join(filepath.Dir(program), "text")
+	require.NoError(t, os.Mkdir(beside, 0o777))
+	t.Cleanup(func() { _ = os.RemoveAll(beside) })
+	require.NoError(t, os.WriteFile(filepath.Join(beside, "small.txt"), []byte("a small text"), 0o666))
+	files, name, note, err := builtIn(&reading{ctx: t.Context()})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"small.txt"}, names(files))
+	assert.Equal(t, "small.txt", name)
+	assert.Contains(t, note, "no Go toolchain found")
+}

@@ -2,7 +2,9 @@ package data
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -12,8 +14,23 @@ import (
 // generated is the line by which generated Go files are known (go help generate).
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.\r?$`)
 
-// goSource lists the built-in corpus: the Go source of the toolchain at hand,
-// src/**/*.go without tests and without generated files.
+// builtIn lists the built-in corpus: the Go source of the toolchain at hand. Without a toolchain it is the text that the archives of the program have beside
+// it, and the note says so.
+func builtIn(r *reading) (files []file, name, note string, err error) {
+	files, err = goSource(r)
+	if !errors.Is(err, exec.ErrNotFound) {
+		return files, "Go source of the toolchain", "", err
+	}
+	program, noProgram := os.Executable()
+	beside, noText := findFiles(filepath.Dir(program), []string{"text/*.txt"})
+	if noProgram != nil || noText != nil {
+		return nil, "", "", err
+	}
+	name = filepath.Base(beside[0].path)
+	return beside, name, fmt.Sprintf("no Go toolchain found, whose source is the built-in text: learning from %s, beside the program; data.text='books/*.txt' names text of your own", name), nil
+}
+
+// goSource is src/**/*.go without tests and without generated files.
 func goSource(r *reading) ([]file, error) {
 	out, err := exec.CommandContext(r.ctx, "go", "env", "GOROOT").Output()
 	if err != nil {

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +62,7 @@ func (t *opening) plan(ctx context.Context) error {
 		t.reporter.facts.add("limits", "%s", limitsText(d.Limits()))
 	}
 	t.findPeak(ctx)
-	t.reporter.facts.add("program", "%s", programText())
+	t.reporter.facts.add("program", "%s", Program())
 	return t.countWork()
 }
 
@@ -156,28 +154,3 @@ func limitsText(l gpu.Limits) string {
 	return fmt.Sprintf("buffer %s, binding %s, %d storage buffers a kernel, %d invocations and %s of memory a workgroup, texels: %s",
 		gpu.SizeText(l.BufferBytes), gpu.SizeText(l.BindingBytes), l.StorageBuffers, l.Invocations, gpu.SizeText(uint64(l.WorkgroupBytes)), texels)
 }
-
-// programText names what trains: the version of this module where it is known, and of Go.
-func programText() string {
-	version, revision := "of a source tree", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		own := info.Main
-		for _, d := range info.Deps {
-			if d.Path == modulePath {
-				own = *d
-			}
-		}
-		if own.Path == modulePath && own.Version != "" && own.Version != "(devel)" {
-			version = own.Version
-		}
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && info.Main.Path == modulePath {
-				revision = ", revision " + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	return fmt.Sprintf("%s %s%s, %s, %s/%s", modulePath, version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-}
-
-// modulePath is the module that this package is of.
-const modulePath = "gputrain"

@@ -47,7 +47,7 @@ func (c Config) checkSpread() error {
 // join compares the ranks, and makes what adds up their gradients.
 func (t *opening) join(ctx context.Context) error {
 	c := &t.config
-	facts := cluster.Facts{Program: programText(), Data: c.Fingerprint}
+	facts := cluster.Facts{Program: Program(), Data: c.Fingerprint}
 	for _, s := range c.Settings {
 		if r := runfile.ResumeOf(s.Key); r == runfile.ByContent || r == runfile.ByPlace || s.Dir {
 			continue // a path, which may be another on another machine

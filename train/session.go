@@ -21,6 +21,7 @@ type session struct {
 	Step    int64     `json:"step"` // that the process went on from; 0: it began
 	Time    time.Time `json:"time"`
 	Adapter string    `json:"adapter"`
+	Program string    `json:"program,omitempty"`
 	// Measured is what the process measured before its first step; nil: nothing.
 	Measured *measured `json:"measured,omitempty"`
 }
@@ -38,7 +39,7 @@ type measured struct {
 
 // measuring is what a measurement of this process would hold for.
 func (t *trainer) measuring() measured {
-	m := measured{Program: programText(), SampleTokens: t.config.Sample.Tokens}
+	m := measured{Program: Program(), SampleTokens: t.config.Sample.Tokens}
 	for _, s := range t.reporter.planned.Stages {
 		m.Memory = append(m.Memory, s.Bytes)
 	}
@@ -101,7 +102,7 @@ func (t *opening) logSession() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("train: run directory: %w", err)
 	}
-	t.session = &session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.adapter()}
+	t.session = &session{Step: step, Time: time.Now().UTC().Truncate(time.Second), Adapter: t.adapter(), Program: Program()}
 	line, err := json.Marshal(t.session)
 	if err != nil {
 		return fmt.Errorf("train: %s: %w", sessionsFile, err)

@@ -48,7 +48,10 @@ type cli struct {
 
 	Data dataCmd `cmd:"" help:"Show what a run learns from its data."`
 
-	Licenses licensesCmd `cmd:"" help:"Print the licences of the code that is linked into this program."`
+	Version    versionCmd    `cmd:"" help:"Show the version of the program, of Go and of wgpu, and the adapters."`
+	Licenses   licensesCmd   `cmd:"" help:"Print the licences of the code that is linked into this program."`
+	Completion completionCmd `cmd:"" help:"Print a script with which a shell completes commands, options and their values."`
+	Complete   completeCmd   `cmd:"" hidden:""`
 	windowCommands
 
 	LogLevel slog.Level `help:"Lowest level of log lines on standard error: DEBUG, INFO, WARN or ERROR." default:"WARN" env:"GPUTRAIN_LOG_LEVEL"`

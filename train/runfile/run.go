@@ -40,7 +40,7 @@ type Model struct {
 
 // Data names the text; with none it is the Go source of the toolchain at hand.
 type Data struct {
-	Text       []string `yaml:"text" resume:"content" doc:"files or globs (** crosses folders); empty: the Go source of your toolchain"`
+	Text       []string `yaml:"text" resume:"content" doc:"files or globs (** crosses folders); empty: the Go source of your toolchain, without one the text beside the program"`
 	JSONL      []string `yaml:"jsonl" resume:"content" doc:"files or globs of documents: a JSON object a line, an array of JSON objects (both also .gz), or Parquet; instead of text"`
 	Mixture    []Source `yaml:"mixture" resume:"content" doc:"several sources by weight, such as [{text: 'books/*.txt', weight: 3}, {jsonl: chats.jsonl, prompt_field: question, field: answer, weight: 1}]; instead of text"`
 	MixtureEnd string   `yaml:"mixture_end" default:"restart" range:"mixture_ends" doc:"when an epoch of the mixture ends: never, because a used-up source begins again (restart), or when the first or the last source is used up (first_exhausted, all_exhausted)"`
