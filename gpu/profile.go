@@ -11,6 +11,7 @@ import (
 type Span struct {
 	Label      string // of the recording
 	Group      string // the last Group before the pass, "" for none
+	Operation  string // that the group belongs to, "" for none
 	Begin, End time.Duration
 }
 
@@ -31,7 +32,7 @@ const (
 )
 
 // spanName is what a pass belongs to.
-type spanName struct{ label, group string }
+type spanName struct{ label, group, operation string }
 
 // profiler collects timestamps of passes: one query set for each submit that may be under way, read when it is done.
 type profiler struct {
@@ -166,7 +167,7 @@ func (d *Device) Profile() []Span {
 	period := p.period()
 	spans := make([]Span, len(p.passes))
 	for i, t := range p.passes {
-		spans[i] = Span{Label: t.name.label, Group: t.name.group, Begin: p.since(t.begin, period), End: p.since(t.end, period)}
+		spans[i] = Span{Label: t.name.label, Group: t.name.group, Operation: t.name.operation, Begin: p.since(t.begin, period), End: p.since(t.end, period)}
 	}
 	p.passes = p.passes[:0]
 	slices.SortStableFunc(spans, func(a, b Span) int { return int(a.Begin - b.Begin) })

@@ -129,7 +129,7 @@ func (p *Program) build(ctx context.Context) error {
 	}
 	// The first group carries the recording's label, for what comes before any Group call.
 	out := []nativeCommand{{kind: kindGroup, label: p.label}}
-	p.names, p.groups = []spanName{{p.label, ""}}, []int{0}
+	p.names, p.groups = []spanName{{label: p.label}}, []int{0}
 	shared := map[string]nativeGroup{}
 	for i := range p.commands {
 		c := &p.commands[i]
@@ -141,7 +141,7 @@ func (p *Program) build(ctx context.Context) error {
 				return fmt.Errorf("command %d: %s: %w", i, c.label, err)
 			}
 		case kindGroup:
-			p.names, p.groups = append(p.names, spanName{p.label, c.label}), append(p.groups, i+1)
+			p.names, p.groups = append(p.names, spanName{p.label, c.label, c.operation}), append(p.groups, i+1)
 		default:
 			n.bytes = max(c.src.Bytes, c.dst.Bytes)
 			if c.src.Buffer != nil {

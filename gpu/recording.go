@@ -18,15 +18,16 @@ const (
 
 // command is one entry of a recording.
 type command struct {
-	kind     commandKind
-	label    string // of the kernel or the group
-	kernel   *Kernel
-	grid     Grid
-	params   []byte // contents of binding 0, nil when the caller binds all
-	bind     []Range
-	dst, src Range
-	readback *Readback
-	work     Work
+	kind      commandKind
+	label     string // of the kernel or the group
+	operation string // of the group
+	kernel    *Kernel
+	grid      Grid
+	params    []byte // contents of binding 0, nil when the caller binds all
+	bind      []Range
+	dst, src  Range
+	readback  *Readback
+	work      Work
 }
 
 // Recording lists commands. Every command is checked when it is recorded; the first error is kept with the index and the
@@ -113,8 +114,11 @@ func (r *Recording) ReadBack(rb *Readback, src Range) {
 }
 
 // Group names the commands that follow, for the profile and for debuggers.
-func (r *Recording) Group(name string) {
-	r.add(command{kind: kindGroup, label: name}, nil)
+func (r *Recording) Group(name string) { r.GroupOf("", name) }
+
+// GroupOf is Group of commands that belong to an operation, such as "products", under which the profile adds up groups; "": the group is one of its own.
+func (r *Recording) GroupOf(operation, name string) {
+	r.add(command{kind: kindGroup, label: name, operation: operation}, nil)
 }
 
 // Fail refuses what would be recorded next, as a command that is wrong does.

@@ -36,11 +36,20 @@ type TraceSpan struct {
 	Args       map[string]any // shown when the bar is chosen
 }
 
+// args are what a trace shows of a span besides its name.
+func (s Span) args() map[string]any {
+	args := map[string]any{"recording": s.Label}
+	if s.Operation != "" {
+		args["operation"] = s.Operation
+	}
+	return args
+}
+
 // PassLane is the lane of a profile, its times moved by shift.
 func PassLane(process, name string, spans []Span, shift time.Duration) TraceLane {
 	lane := TraceLane{Process: process, Name: name}
 	for _, s := range spans {
-		lane.Spans = append(lane.Spans, TraceSpan{s.name(), s.Begin + shift, s.End + shift, map[string]any{"recording": s.Label}})
+		lane.Spans = append(lane.Spans, TraceSpan{s.name(), s.Begin + shift, s.End + shift, s.args()})
 	}
 	return lane
 }
@@ -103,8 +112,20 @@ func traceEvents(lanes []TraceLane) []traceEvent {
 	return events
 }
 
-// ProfileTable writes a table of spans: a line a group, the longest first.
+// ProfileTable writes two tables of spans, the longest first: a line an operation, and a line a group.
 func ProfileTable(w io.Writer, spans []Span) error {
+	out := bufio.NewWriter(w)
+	profileTable(out, "operation", spans, func(s Span) string { return cmp.Or(s.Operation, s.name()) })
+	fmt.Fprintln(out)
+	profileTable(out, "group", spans, Span.name)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("gpu: profile table: %w", err)
+	}
+	return nil
+}
+
+// profileTable writes a table of spans by a name that they have.
+func profileTable(out io.Writer, heading string, spans []Span, nameOf func(Span) string) {
 	type row struct {
 		name         string
 		passes       int
@@ -113,10 +134,10 @@ func ProfileTable(w io.Writer, spans []Span) error {
 	rows := map[string]*row{}
 	var total time.Duration
 	for _, s := range spans {
-		r := rows[s.name()]
+		r := rows[nameOf(s)]
 		if r == nil {
-			r = &row{name: s.name()}
-			rows[s.name()] = r
+			r = &row{name: nameOf(s)}
+			rows[nameOf(s)] = r
 		}
 		took := s.End - s.Begin
 		r.passes++
@@ -127,12 +148,11 @@ func ProfileTable(w io.Writer, spans []Span) error {
 	sorted := slices.SortedFunc(maps.Values(rows), func(a, b *row) int {
 		return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.name, b.name))
 	})
-	width := len("group")
+	width := len(heading)
 	for _, r := range sorted {
 		width = max(width, len(r.name))
 	}
-	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%-*s  %8s  %10s  %6s  %10s  %10s\n", width, "group", "passes", "total ms", "share", "mean us", "worst us")
+	fmt.Fprintf(out, "%-*s  %8s  %10s  %6s  %10s  %10s\n", width, heading, "passes", "total ms", "share", "mean us", "worst us")
 	for _, r := range sorted {
 		share := 100 * float64(r.total) / float64(max(total, 1))
 		mean := float64(r.total.Nanoseconds()) / float64(r.passes) / 1e3
@@ -140,8 +160,4 @@ func ProfileTable(w io.Writer, spans []Span) error {
 			float64(r.total.Nanoseconds())/1e6, share, mean, float64(r.worst.Nanoseconds())/1e3)
 	}
 	fmt.Fprintf(out, "%-*s  %8d  %10.3f\n", width, "all", len(spans), float64(total.Nanoseconds())/1e6)
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("gpu: profile table: %w", err)
-	}
-	return nil
 }

@@ -196,13 +196,13 @@ func (p *Program) buffer(label string, size uint64) (gpu.Range, error) {
 	return b.All(), nil
 }
 
-// Record appends the program's dispatches to a recording, in profile groups named for the graph's labels.
+// Record appends the program's dispatches to a recording, in profile groups named for the graph's labels, each of one operation.
 func (p *Program) Record(rec *gpu.Recording) {
-	group := ""
+	group, operation := "", ""
 	for i, cmd := range p.commands {
-		if i == 0 || cmd.group != group {
-			group = cmd.group
-			rec.Group(group)
+		if does := p.units[cmd.unit].operation(); i == 0 || cmd.group != group || does != operation {
+			group, operation = cmd.group, does
+			rec.GroupOf(operation, group)
 		}
 		if cmd.kernel == nil {
 			rec.Zero(cmd.ranges[0])

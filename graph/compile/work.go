@@ -128,6 +128,14 @@ type unitWork struct {
 	follow *unitWork // of its epilogue
 }
 
+// operation is what a profile adds up the unit under.
+func (u unitWork) operation() string {
+	if u.Group != Rest {
+		return u.Group
+	}
+	return u.Kind
+}
+
 // unitWorks counts each node once: in the first unit that computes it, or for an add that accumulation has replaced in the last unit that
 // has a term of it.
 func (c *Compiler) unitWorks() []unitWork {

@@ -8,6 +8,7 @@ import (
 
 	"gputrain/buffers"
 	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 	"gputrain/graph"
 )
 
@@ -33,4 +34,30 @@ func TestWorkOfAProgram(t *testing.T) {
 		assert.Equal(t, want, work[i])
 	}
 	assert.Contains(t, work[1].Kernels, "matmul")
+}
+
+// A profile tells what each pass does, also where several operations of a part of the model follow each other.
+func TestOperationsOfAProfile(t *testing.T) {
+	d := gputest.Device(t, gputest.WithProfile())
+	if !d.Adapter().Timestamps {
+		t.Skip("skipped, needs an adapter with timestamps")
+	}
+	g := graph.New()
+	square := graph.Type{Shape: []int{32, 32}, DType: buffers.F32}
+	a := g.Input("a", square)
+	end := g.Scope("h.0.mlp")
+	y := g.Softmax(g.MatMul(a, a, false, false))
+	end()
+	p, err := New(t.Context(), d, g, Options{Targets: []Target{{Name: "y", Value: y}}})
+	require.NoError(t, err)
+	defer p.Release()
+	rec := d.Record("step")
+	p.Record(rec)
+	require.NoError(t, rec.Submit(t.Context()))
+	require.NoError(t, d.Wait(t.Context()))
+	var found []string
+	for _, s := range d.Profile() {
+		found = append(found, s.Group+": "+s.Operation)
+	}
+	assert.Equal(t, []string{"h.0.mlp: products", "h.0.mlp: softmax"}, found)
 }
