@@ -97,7 +97,9 @@ func TestDiskFillsUp(t *testing.T) {
 	resize(t, runDir, "64m")
 	run = p.train("full").start(t)
 	run.until(t, "more checkpoints", func() bool { return lastStep(t, runDir) > 5*saveEvery })
-	resize(t, runDir, "1300k")
+	run.until(t, "fewer checkpoints than the new size has room for", func() bool {
+		return unix.Mount("tmpfs", runDir, "tmpfs", unix.MS_REMOUNT, "size=1300k") == nil
+	})
 	other, err := os.Create(filepath.Join(runDir, "other"))
 	require.NoError(t, err)
 	_, err = other.Write(make([]byte, 2<<20))

@@ -277,6 +277,8 @@ func pageOfALongRun(t *testing.T, b *browser) {
 	b.until(ready)
 	t.Logf("%d steps: drawn after %v", steps, time.Since(began).Round(time.Millisecond))
 	b.until(fmt.Sprintf("document.querySelector('[data-series=loss] .plot').dataset.range.replaceAll(' ', '') === '1,%d'", steps))
+	b.eval("(document.getElementById('smooth').value = 0, document.getElementById('smooth').dispatchEvent(new Event('input')))")
+	b.until("document.getElementById('smooth-value').innerText === 'off'")
 	b.hover("loss", float64(steps/3-1)/float64(steps-1))
 	b.shot("test-long")
 	assert.Contains(t, b.text("[data-series=loss] .now"), "99")
