@@ -104,21 +104,3 @@ func (c *config) sizes(f family) []gguf.Key {
 	return append(keys, real("attention.layer_norm_rms_epsilon", c.number("rms_norm_eps", eps)),
 		count("attention.key_length", c.headDim()), count("attention.value_length", c.headDim()), count("rope.dimension_count", int(float64(c.headDim())*c.share())))
 }
-
-// windows are the keys of Gemma's windows and caps.
-func (c *config) windows(f family) (keys []gguf.Key, err error) {
-	if !f.plusOne {
-		return nil, nil
-	}
-	window := c.integer("sliding_window")
-	if window == 0 {
-		window = 4096
-	}
-	keys = append(keys, gguf.Key{Name: f.arch + ".attention.sliding_window", Value: uint32(window)})
-	if f.arch == "gemma3" {
-		theta, err := c.local()
-		return append(keys, gguf.Key{Name: "gemma3.rope.freq_base_swa", Value: float32(theta)}), err
-	}
-	return append(keys, gguf.Key{Name: "gemma2.attn_logit_softcapping", Value: float32(c.number("attn_logit_softcapping", 50))},
-		gguf.Key{Name: "gemma2.final_logit_softcapping", Value: float32(c.number("final_logit_softcapping", 30))}), nil
-}

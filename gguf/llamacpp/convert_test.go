@@ -159,20 +159,25 @@ func TestConvertRefuses(t *testing.T) {
 		return string(raw)
 	}
 	for changes, want := range map[string]string{
-		`{"model_type": "mixtral"}`:                                                                                   `model_type: found "mixtral", wanted one of gemma2`,
-		`{"model_type": "mistral", "sliding_window": 8}`:                                                              "sliding_window: found 8, below the context of 64",
-		`{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}`:                                                     `rope_scaling: found "dynamic"`,
-		`{"model_type": "smollm3", "no_rope_layers": [0], "rope_scaling": null}`:                                      "no_rope_layers: found layer 0 with positions: false, wanted true",
-		`{"model_type": "gemma2", "query_pre_attn_scalar": 7, "rope_scaling": null}`:                                  "query_pre_attn_scalar: found 7, wanted 4",
-		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 4, "sliding_window": 8, "sliding_window_pattern": 1}`: "layer 0: found a window: false, wanted true",
-		`{"model_type": "mistral", "max_position_embeddings": 8192}`:                                                  "sliding_window: found 4096, below the context of 8192",
-		`{"partial_rotary_factor": 0.5}`:                                                                              "partial_rotary_factor: found 0.5, wanted 1",
-		`{"hidden_act": "gelu"}`:                                                                                      `hidden_act: found "gelu", wanted silu`,
-		`{"model_type": "gpt2", "activation_function": "gelu"}`:                                                       `activation_function: found "gelu", wanted gelu_new`,
-		`{"model_type": "qwen3", "attention_bias": true}`:                                                             "attention_bias: found true, wanted false",
-		`{"model_type": "gemma2", "query_pre_attn_scalar": 4, "attn_logit_softcapping": null}`:                        "attn_logit_softcapping: found none, wanted one",
-		`{"model_type": "qwen3"}`:                                                                                     "rope_scaling: found llama3 in a qwen3",
-		`{"vocab_size": 3}`:                                                                                           `token "<|im_end|>": found id 3, wanted one below the 3 of the model`,
+		`{"model_type": "mixtral"}`:                                                                                                             `model_type: found "mixtral", wanted one of gemma2`,
+		`{"model_type": "mistral", "sliding_window": 8}`:                                                                                        "sliding_window: found 8 in layer 0, below the context of 64",
+		`{"rope_scaling": {"rope_type": "dynamic", "factor": 2}}`:                                                                               `rope_scaling: found "dynamic"`,
+		`{"model_type": "smollm3", "no_rope_layers": [0], "rope_scaling": null}`:                                                                "no_rope_layers: found layer 0 with positions: false, wanted true",
+		`{"model_type": "gemma2", "query_pre_attn_scalar": 7, "rope_scaling": null}`:                                                            "query_pre_attn_scalar: found 7, wanted 4",
+		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 4, "sliding_window": 8, "sliding_window_pattern": 1}`:                           "layer 0: found a window: false, wanted true",
+		`{"model_type": "gemma2", "query_pre_attn_scalar": 4, "rope_scaling": null, "layer_types": ["full_attention"]}`:                         "layer 0: found a window: false, wanted true",
+		`{"model_type": "gemma3_text", "query_pre_attn_scalar": 4, "rope_scaling": null, "num_hidden_layers": 3, "_sliding_window_pattern": 3}`: "layer 2: found a window: false, wanted true",
+		`{"model_type": "qwen2", "rope_scaling": null, "use_sliding_window": true, "sliding_window": 8, "max_window_layers": 0}`:                "sliding_window: found 8 in layer 0, below the context of 64, wanted none: llama.cpp computes qwen2 without windows",
+		`{"model_type": "smollm3", "rope_scaling": null, "num_hidden_layers": 4, "use_sliding_window": true, "sliding_window": 8}`:              "sliding_window: found 8 in layer 3",
+		`{"model_type": "phi3", "rope_scaling": null, "sliding_window": 8}`:                                                                     "sliding_window: found 8 in layer 0",
+		`{"model_type": "mistral", "max_position_embeddings": 8192}`:                                                                            "sliding_window: found 4096 in layer 0, below the context of 8192",
+		`{"partial_rotary_factor": 0.5}`:                                                                                                        "partial_rotary_factor: found 0.5, wanted 1",
+		`{"hidden_act": "gelu"}`:                                                                                                                `hidden_act: found "gelu", wanted silu`,
+		`{"model_type": "gpt2", "activation_function": "gelu"}`:                                                                                 `activation_function: found "gelu", wanted gelu_new`,
+		`{"model_type": "qwen3", "attention_bias": true}`:                                                                                       "attention_bias: found true, wanted false",
+		`{"model_type": "gemma2", "query_pre_attn_scalar": 4, "attn_logit_softcapping": null}`:                                                  "attn_logit_softcapping: found none, wanted one",
+		`{"model_type": "qwen3"}`: "rope_scaling: found llama3 in a qwen3",
+		`{"vocab_size": 3}`:       `token "<|im_end|>": found id 3, wanted one below the 3 of the model`,
 	} {
 		_, _, err := Convert(small(with(changes), nil), gguf.F32)
 		assert.ErrorContains(t, err, want)
@@ -198,6 +203,22 @@ func TestConvertRefuses(t *testing.T) {
 	m.Read = files(nil)
 	_, _, err = Convert(m, gguf.F32)
 	assert.ErrorContains(t, err, "found neither tokenizer.json nor tokenizer.model")
+}
+
+// TestConvertWindows: windows that llama.cpp has too, and settings of windows that no layer uses.
+func TestConvertWindows(t *testing.T) {
+	for kind, more := range map[string]string{
+		"gemma2":      `"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]`,
+		"gemma3_text": `"num_hidden_layers": 7, "sliding_window": 8`,
+		"qwen2":       `"use_sliding_window": true, "sliding_window": 8, "max_window_layers": 1`,
+		"qwen3":       `"use_sliding_window": true, "sliding_window": 8, "layer_types": ["full_attention"]`,
+		"mistral":     `"sliding_window": 64`,
+		"smollm3":     `"sliding_window": 8, "use_sliding_window": false`,
+	} {
+		c := `{"model_type": "` + kind + `", "hidden_size": 4, "num_attention_heads": 1, "head_dim": 4, "query_pre_attn_scalar": 4, "num_hidden_layers": 1, "vocab_size": 6, "max_position_embeddings": 64, ` + more + `}`
+		_, _, err := Convert(small(c, nil), gguf.F32)
+		assert.NoError(t, err, kind)
+	}
 }
 
 // TestConvertImages: a tokenizer may have tokens for images beyond the rows of a model that sees none.

@@ -14,20 +14,21 @@ type family struct {
 	plusOne  bool // gains are stored less 1
 	fused    bool // queries, keys and values are one matrix, and gate and up
 	untied   bool // the head must be there, if need be as a copy of the embedding
+	full     int  // every full-th layer sees all tokens, the others a window; 0: all layers do
 	check    func(c *config) error
 }
 
 var families = map[string]family{
-	"llama":       {arch: "llama", permuted: true, check: noWindow},
-	"mistral":     {arch: "llama", permuted: true, check: noWindow},
-	"qwen2":       {arch: "qwen2", check: noWindow},
-	"qwen3":       {arch: "qwen3", check: noWindow},
+	"llama":       {arch: "llama", permuted: true},
+	"mistral":     {arch: "llama", permuted: true},
+	"qwen2":       {arch: "qwen2"},
+	"qwen3":       {arch: "qwen3"},
 	"smollm3":     {arch: "smollm3", permuted: true, check: everyFourth},
-	"olmo2":       {arch: "olmo2", untied: true, check: noWindow},
-	"gemma2":      {arch: "gemma2", plusOne: true, check: gemma},
-	"gemma3_text": {arch: "gemma3", plusOne: true, check: gemma},
-	"phi3":        {arch: "phi3", fused: true, check: noWindow},
-	"gpt2":        {arch: "gpt2", check: func(*config) error { return nil }},
+	"olmo2":       {arch: "olmo2", untied: true},
+	"gemma2":      {arch: "gemma2", plusOne: true, full: 2, check: gemma},
+	"gemma3_text": {arch: "gemma3", plusOne: true, full: 6, check: gemma},
+	"phi3":        {arch: "phi3", fused: true},
+	"gpt2":        {arch: "gpt2"},
 }
 
 // Families are the model types that are written.
@@ -42,7 +43,12 @@ func familyOf(c *config) (family, error) {
 	if err := fixed(c); err != nil {
 		return f, err
 	}
-	return f, f.check(c)
+	if f.check != nil {
+		if err := f.check(c); err != nil {
+			return f, err
+		}
+	}
+	return f, c.sameWindows(f)
 }
 
 // fixed refuses what llama.cpp computes in one way whatever a file says.
@@ -71,44 +77,29 @@ func fixed(c *config) error {
 	return nil
 }
 
-// noWindow refuses a window below the context: llama.cpp computes these families without one.
-func noWindow(c *config) error {
-	sliding := slices.Contains(c.texts("layer_types"), "sliding_attention")
-	uses, said := c.fields["use_sliding_window"].(bool)
-	window, context := c.integer("sliding_window"), c.context()
-	if c.text("model_type") == "mistral" && !c.has("sliding_window") {
-		window = 4096 // as Hugging Face has it
-	}
-	switch {
-	case window == 0 || window >= context || said && !uses:
-		return nil
-	case len(c.texts("layer_types")) > 0 && !sliding:
-		return nil
-	}
-	return fmt.Errorf("sliding_window: found %d, below the context of %d, wanted none: llama.cpp computes %s without windows", window, context, c.text("model_type"))
-}
-
 // everyFourth refuses layers without positions where llama.cpp does not have them.
 func everyFourth(c *config) error {
-	layers := c.integer("num_hidden_layers")
-	rotates := c.integers("no_rope_layers")
+	for i := range c.integer("num_hidden_layers") {
+		if has, want := c.rotates(i), (i+1)%4 != 0; has != want {
+			return fmt.Errorf("no_rope_layers: found layer %d with positions: %v, wanted %v: llama.cpp leaves them out in every fourth layer", i, has, want)
+		}
+	}
+	return nil
+}
+
+// rotates tells whether a layer of a SmolLM3 has positions.
+func (c *config) rotates(layer int) bool {
+	if has := c.integers("no_rope_layers"); layer < len(has) {
+		return has[layer] != 0
+	}
 	interval := c.integer("no_rope_layer_interval")
 	if interval == 0 {
 		interval = 4
 	}
-	for i := range layers {
-		has := (i+1)%interval != 0
-		if i < len(rotates) {
-			has = rotates[i] != 0
-		}
-		if want := (i+1)%4 != 0; has != want {
-			return fmt.Errorf("no_rope_layers: found layer %d with positions: %v, wanted %v: llama.cpp leaves them out in every fourth layer", i, has, want)
-		}
-	}
-	return noWindow(c)
+	return (layer+1)%interval != 0
 }
 
-// gemma refuses scales and patterns of windows that llama.cpp has fixed.
+// gemma refuses scales and caps that llama.cpp has fixed.
 func gemma(c *config) error {
 	scale := c.number("head_dim", 256)
 	if layers := c.integer("num_hidden_layers"); layers == map[string]int{"gemma2": 46, "gemma3_text": 62}[c.text("model_type")] { // those of 27B
@@ -117,31 +108,13 @@ func gemma(c *config) error {
 	if by := c.number("query_pre_attn_scalar", 256); by != scale {
 		return fmt.Errorf("query_pre_attn_scalar: found %g, wanted %g, by which llama.cpp scales", by, scale)
 	}
-	pattern := 2
 	for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
 		if c.text("model_type") == "gemma2" && c.has(key) && c.number(key, 0) == 0 {
 			return fmt.Errorf("%s: found none, wanted one: llama.cpp has no gemma2 without", key)
 		}
 	}
-	if c.text("model_type") == "gemma3_text" {
-		pattern = 6
-		if c.number("attn_logit_softcapping", 0) != 0 || c.number("final_logit_softcapping", 0) != 0 {
-			return fmt.Errorf("softcapping: found it in a gemma3_text, wanted none: llama.cpp leaves it out")
-		}
-	}
-	types := c.texts("layer_types")
-	own := pattern
-	if p := c.integer("sliding_window_pattern"); p > 0 && pattern == 6 {
-		own = p
-	}
-	for i := range c.integer("num_hidden_layers") {
-		slides := (i+1)%own != 0
-		if i < len(types) {
-			slides = types[i] == "sliding_attention"
-		}
-		if want := (i+1)%pattern != 0; slides != want && c.integer("sliding_window") > 0 {
-			return fmt.Errorf("layer %d: found a window: %v, wanted %v: llama.cpp has full attention in every layer whose number, from 1, is a multiple of %d", i, slides, want, pattern)
-		}
+	if c.text("model_type") == "gemma3_text" && (c.number("attn_logit_softcapping", 0) != 0 || c.number("final_logit_softcapping", 0) != 0) {
+		return fmt.Errorf("softcapping: found it in a gemma3_text, wanted none: llama.cpp leaves it out")
 	}
 	if c.integer("sliding_window") == 0 && c.has("sliding_window") {
 		return fmt.Errorf("sliding_window: found none, wanted one: llama.cpp has no %s without windows", c.text("model_type"))
