@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gputrain/chat"
 	"gputrain/tokenizer"
 )
 
@@ -229,6 +230,25 @@ func TestLlamaCppTokenizers(t *testing.T) {
 			assert.Equal(t, want, found, "%s: %q, read back", name, text)
 		}
 	}
+}
+
+// TestLlamaCppEnds: of a directory with a tokenizer.json and a template alone, llama.cpp ends answers with the token that ends a text, and with the one that the
+// template writes behind an answer.
+func TestLlamaCppEnds(t *testing.T) {
+	folder := llamaFolder(t)
+	p := newPlace(t)
+	ok(t, p.command("tokenize", "train", p.path("tok"), "--text", p.path("text.txt"), "--vocab-size", "300", "--special", "<|endoftext|>", "--special", "<done>").withoutAdapter())
+	p.write(t, "tok/"+chat.File, `{% for m in messages %}{{ m.role }}: {{ m.content }}{% if m.role == 'assistant' %}<done>{% endif %}{% endfor %}`)
+	p.write(t, "run.yaml", `{data: {text: [text.txt], tokenizer: tok}, model: {kind: llama, layers: 1, heads: 2, width: 32, context: 32, tie_head: true}, train: {steps: 1, batch: 1, eval_every: 0, sample_every: 0}}`)
+	ok(t, p.train("run"))
+	ok(t, p.command("export", p.path("run"), "--to", p.path("m.gguf")).withoutAdapter())
+	tok, err := tokenizer.Open(p.path("tok"))
+	require.NoError(t, err)
+	text, _ := tok.ID("<|endoftext|>")
+	done, _ := tok.ID("<done>")
+	var ends []bool
+	newJudge(t, folder, map[string]any{"model": p.path("m.gguf")}).ask(t, map[string]any{"ends": []int32{text, done, 11}}, &ends)
+	assert.Equal(t, []bool{true, true, false}, ends, "11 is what llama.cpp takes where nothing is said")
 }
 
 // TestExportGGUF: the file is new and whole, or nothing is there.

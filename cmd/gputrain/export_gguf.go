@@ -14,11 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"gputrain/chat"
 	"gputrain/gguf"
 	"gputrain/gguf/llamacpp"
 	"gputrain/gguf/modeldir"
 	"gputrain/internal/system"
 	"gputrain/model"
+	"gputrain/tokenizer"
 	"gputrain/train/setup"
 )
 
@@ -123,7 +125,34 @@ func ggufModel(ctx context.Context, m *storedModel, kind gguf.Type) ([]gguf.Key,
 	}
 	text := textDir(m.dir, m.at)
 	out.Read = func(name string) ([]byte, error) { return modeldir.Read(filepath.Join(text, name)) }
+	if tok, err := tokenizer.Open(text); err == nil { // Convert says what is wrong with it
+		template, ends, err := answerEnds(text, tok)
+		switch {
+		case err != nil:
+			out.Tell(fmt.Sprintf("the chat template is not understood, so the token that ends an answer is taken by its name: %v", err))
+		case template != nil:
+			for _, id := range ends {
+				out.Ends = append(out.Ends, int(id))
+			}
+		}
+	}
 	return llamacpp.Convert(out, kind)
+}
+
+// answerEnds are the chat template of a directory, nil if it has none, and the tokens that end an answer.
+func answerEnds(dir string, tok *tokenizer.Tokenizer) (*chat.Template, []int32, error) {
+	template, err := chat.Open(dir, "")
+	if errors.Is(err, chat.ErrNone) {
+		return nil, tok.EndTokens(), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	encoder, err := chat.NewEncoder(tok, template, chat.Options{Now: time.Now()})
+	if err != nil {
+		return nil, nil, err
+	}
+	return template, encoder.Ends(), nil
 }
 
 // writeGGUF writes a file beside its place, and gives it its name when it is whole. A file that is there already is refused.

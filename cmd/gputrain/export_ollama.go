@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"gputrain/chat"
 	"gputrain/chat/modelfile"
 	"gputrain/checkpoint"
 	"gputrain/gguf"
@@ -48,21 +47,14 @@ func (c *exportCmd) modelfileText(m *storedModel, keys []gguf.Key) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	ends := tok.EndTokens()
-	out := modelfile.Model{From: "./" + filepath.Base(c.To), Begin: beginToken(keys)}
-	switch out.Template, err = chat.Open(text, ""); {
-	case errors.Is(err, chat.ErrNone):
-		out.Template = nil
-		say("gputrain: export: found no chat template: Ollama completes text with this model\n")
-	case err != nil:
+	template, ends, err := answerEnds(text, tok)
+	if err != nil {
 		return nil, err
-	default:
-		encoder, err := chat.NewEncoder(tok, out.Template, chat.Options{Now: time.Now()})
-		if err != nil {
-			return nil, err
-		}
-		ends = encoder.Ends()
 	}
+	if template == nil {
+		say("gputrain: export: found no chat template: Ollama completes text with this model\n")
+	}
+	out := modelfile.Model{From: "./" + filepath.Base(c.To), Begin: beginToken(keys), Template: template}
 	for _, id := range ends {
 		token, err := tok.Token(id)
 		if err != nil {

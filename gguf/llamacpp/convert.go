@@ -19,6 +19,8 @@ type Model struct {
 	Tensors []Tensor // by Hugging Face's names
 	// Read reads a file of the tokenizer by its name; where there is none, the error is fs.ErrNotExist.
 	Read func(name string) ([]byte, error)
+	// Ends are tokens that end an answer, the one that the chat template writes there first; nil: no template is known.
+	Ends []int
 	// Tell is told where llama.cpp may read a text otherwise; nil: nobody is.
 	Tell func(what string)
 }

@@ -242,6 +242,44 @@ func TestConvertSecondEnd(t *testing.T) {
 	assert.Contains(t, keys, gguf.Key{Name: "tokenizer.ggml.eot_token_id", Value: uint32(4)})
 }
 
+// TestConvertEnds: the tokens that end a text and an answer, of a directory with no more than a tokenizer.json; and what is said where none does.
+func TestConvertEnds(t *testing.T) {
+	for _, c := range []struct {
+		token    string
+		ends     []int // that whoever converts knows
+		eos, eot any
+	}{
+		{token: "<|im_end|>", eos: uint32(3), eot: uint32(3)},
+		{token: "<|endoftext|>", eos: uint32(3)},
+		{token: "</s>", eos: uint32(3)},
+		{token: "<stop>"},
+		{token: "<stop>", ends: []int{3}, eos: uint32(3), eot: uint32(3)},
+		{token: "<|endoftext|>", ends: []int{4, 3}, eos: uint32(3), eot: uint32(4)},
+		{token: "<|endoftext|>", ends: []int{77}, eos: uint32(3)},
+	} {
+		said := ""
+		m := small(llama, nil)
+		m.Read, m.Ends, m.Tell = files(map[string]string{"tokenizer.json": strings.ReplaceAll(tokenizer, "<|im_end|>", c.token)}), c.ends, func(what string) { said += what }
+		f := written(t, m, gguf.F32)
+		for key, want := range map[string]any{"eos": c.eos, "eot": c.eot} {
+			found, _ := f.Value("tokenizer.ggml." + key + "_token_id")
+			assert.Equal(t, want, found, "%s of %s, %v", key, c.token, c.ends)
+		}
+		assert.Equal(t, c.eos == nil, strings.Contains(said, "no token that ends a text"), "%s: %s", c.token, said)
+	}
+}
+
+// TestConvertTemplates: of several templates, the one for everything and the others by name.
+func TestConvertTemplates(t *testing.T) {
+	m := small(llama, nil)
+	m.Read = files(map[string]string{"tokenizer.json": tokenizer, "tokenizer_config.json": `{"chat_template": [{"name": "tool_use", "template": "U"}, {"name": "default", "template": "D"}]}`})
+	f := written(t, m, gguf.F32)
+	for key, want := range map[string]any{"tokenizer.chat_template": "D", "tokenizer.chat_template.tool_use": "U", "tokenizer.chat_templates": []string{"tool_use"}} {
+		found, _ := f.Value(key)
+		assert.Equal(t, want, found, key)
+	}
+}
+
 // TestPre: the names of splits as published tokenizers have them.
 func TestPre(t *testing.T) {
 	quote := func(s string) string { raw, _ := json.Marshal(s); return string(raw) }

@@ -14,8 +14,8 @@ var (
 	phi3Tokens = append([]string{"</s>"}, phi3Plain...)
 )
 
-// named is the name under which llama.cpp does what the tokenizer does.
-func named(name string, stripsRight bool) string {
+// phiName is the name under which llama.cpp does what the tokenizer does.
+func phiName(name string, stripsRight bool) string {
 	switch {
 	case !stripsRight:
 		return phi3.ReplaceAllString(name, "phi_3")

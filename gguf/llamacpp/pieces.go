@@ -168,8 +168,8 @@ func modelVocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer_config.json: added_tokens_decoder: %w", err)
 	}
-	special, err := special(m.Read, c, tokens, true, false)
-	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, strips)}), err
+	special, err := special(m, c, tokens, kinds, true, false)
+	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: phiName(m.Name, strips)}), err
 }
 
 // addedBehind adds the tokens that tokenizer_config.json has besides the pieces, and says whether they take the spaces behind them.

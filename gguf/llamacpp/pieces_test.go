@@ -42,7 +42,7 @@ func vocabularyOf(t *testing.T, text string) (map[string]any, string, error) {
 	t.Helper()
 	said := ""
 	m := Model{Read: files(map[string]string{"tokenizer.json": text}), Tell: func(what string) { said += what }}
-	keys, err := vocabulary(m, &config{map[string]any{}}, 265)
+	keys, err := vocabulary(m, &config{map[string]any{"eos_token_id": 1.}}, 265)
 	found := map[string]any{}
 	for _, k := range keys {
 		found[k.Name] = k.Value
@@ -114,7 +114,7 @@ func TestNamed(t *testing.T) {
 		strips bool
 		want   string
 	}{{"my-Phi3-run", false, "my-phi_3-run"}, {"phi-3", false, "phi_3"}, {"it", true, "phi-3 it"}, {"Phi-3 mini", true, "Phi-3 mini"}, {"phi-4", false, "phi-4"}} {
-		assert.Equal(t, c.want, named(c.name, c.strips))
+		assert.Equal(t, c.want, phiName(c.name, c.strips))
 	}
 	added := func(rstrip ...string) *tokenizerFile {
 		f := &tokenizerFile{}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 
 	"gputrain/gguf"
@@ -132,15 +131,16 @@ func vocabulary(m Model, c *config, size int) ([]gguf.Key, error) {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	tokens, _ := keys[tokensAt].Value.([]string)
+	kinds, _ := keys[tokensAt+1].Value.([]int32)
 	begins, ends := t.around()
-	special, err := special(m.Read, c, tokens, begins, ends)
-	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: named(m.Name, t.stripsRight(m.Tell))}), err
+	special, err := special(m, c, tokens, kinds, begins, ends)
+	return append(append(keys, special...), gguf.Key{Name: nameKey, Value: phiName(m.Name, t.stripsRight(m.Tell))}), err
 }
 
 // nameKey is the name of a model, which tells llama.cpp something of its tokenizer.
 const nameKey = "general.name"
 
-// tokensAt is where the texts are among the first keys of a tokenizer.
+// tokensAt is where the texts are among the first keys of a tokenizer; their kinds come next.
 const tokensAt = 2
 
 // byteLevel are the keys of a tokenizer that merges bytes.
@@ -233,104 +233,6 @@ func (t *tokenizerFile) merges() ([]string, error) {
 		out[i] = pair[0] + " " + pair[1]
 	}
 	return out, nil
-}
-
-// turnEnds are tokens that end an answer, where a tokenizer has them.
-var turnEnds = []string{"<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"}
-
-// specialTokens are Hugging Face's and llama.cpp's names of the same.
-var specialTokens = [][2]string{{"bos", "bos"}, {"eos", "eos"}, {"unk", "unknown"}, {"pad", "padding"}}
-
-// special are the keys of tokens with a meaning, and the template of chats.
-func special(read func(string) ([]byte, error), c *config, tokens []string, begins, ends bool) (keys []gguf.Key, err error) {
-	said := &config{fields: map[string]any{}}
-	if raw, err := read("tokenizer_config.json"); err == nil {
-		if said, err = parseConfig(raw); err != nil {
-			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	id := func(name string) int {
-		text := said.text(name + "_token")
-		if object, ok := said.fields[name+"_token"].(map[string]any); ok {
-			text, _ = object["content"].(string)
-		}
-		if i := slices.Index(tokens, text); text != "" && i >= 0 {
-			return i
-		}
-		switch v := c.fields[name+"_token_id"].(type) {
-		case float64:
-			return int(v)
-		case []any:
-			if len(v) > 0 {
-				if first, ok := v[0].(float64); ok {
-					return int(first)
-				}
-			}
-		}
-		return -1
-	}
-	for _, row := range specialTokens {
-		if i := id(row[0]); i >= 0 && i < len(tokens) {
-			keys = append(keys, gguf.Key{Name: "tokenizer.ggml." + row[1] + "_token_id", Value: uint32(i)})
-		}
-	}
-	turn := -1
-	for _, text := range turnEnds {
-		if i := slices.Index(tokens, text); i >= 0 {
-			turn = i
-			break
-		}
-	}
-	if turn < 0 {
-		if turn, err = secondEnd(read, id("eos")); err != nil {
-			return nil, err
-		}
-	}
-	if turn >= 0 && turn < len(tokens) {
-		keys = append(keys, gguf.Key{Name: "tokenizer.ggml.eot_token_id", Value: uint32(turn)})
-	}
-	for _, row := range []struct {
-		key string
-		is  *bool
-	}{{"add_bos_token", &begins}, {"add_eos_token", &ends}} {
-		if told, ok := said.fields[row.key].(bool); ok {
-			*row.is = told
-		}
-		keys = append(keys, gguf.Key{Name: "tokenizer.ggml." + row.key, Value: *row.is})
-	}
-	template := said.text("chat_template")
-	if raw, err := read("chat_template.jinja"); err == nil {
-		template = string(raw)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if template != "" {
-		keys = append(keys, gguf.Key{Name: "tokenizer.chat_template", Value: template})
-	}
-	return keys, nil
-}
-
-// secondEnd is a token by which generation_config.json ends an answer besides the one that ends a text; -1: there is none.
-func secondEnd(read func(string) ([]byte, error), first int) (int, error) {
-	raw, err := read("generation_config.json")
-	if errors.Is(err, fs.ErrNotExist) {
-		return -1, nil
-	}
-	if err != nil {
-		return -1, err
-	}
-	said, err := parseConfig(raw)
-	if err != nil {
-		return -1, fmt.Errorf("generation_config.json: %w", err)
-	}
-	for _, id := range said.integers("eos_token_id") {
-		if id != first {
-			return id, nil
-		}
-	}
-	return -1, nil
 }
 
 // around says whether the post-processor puts a token before a text, and one after it.

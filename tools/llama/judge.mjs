@@ -2,6 +2,7 @@
 // line on standard output, all JSON. Settings are {"model": FILE, "adapter": FILE laid over it, "context": TOKENS}.
 //
 //   {"tokenize": TEXT}                    the ids
+//   {"ends": [IDS]}                       whether each ends an answer
 //   {"loss": [IDS]}                       the mean of -log p of each id after those before it
 //   {"greedy": [IDS], "tokens": N}        the N likeliest ids, one after another
 import {createRequire} from "node:module";
@@ -26,6 +27,7 @@ async function next(ids, all) {
 
 const answers = {
     async tokenize({tokenize}) { return [...model.tokenize(tokenize, true)].map(Number); },
+    async ends({ends}) { return ends.map(id => model.isEogToken(id)); },
     async loss({loss}) {
         await sequence.clearHistory();
         const after = await next(loss.slice(0, -1), true);
