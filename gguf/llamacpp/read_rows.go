@@ -64,7 +64,7 @@ func (d *Directory) parameter(name string, info gguf.Info) (Parameter, error) {
 			return p, fmt.Errorf("found shape %v, wanted a matrix", info.Shape)
 		}
 		p.Shape = []int{info.Shape[1], info.Shape[0]}
-		p.Read = d.columns(info)
+		p.Read = transposed(info.Shape[0], info.Shape[1], p.Read)
 	}
 	return p, nil
 }
@@ -85,17 +85,21 @@ func (d *Directory) rows(info gguf.Info, from func(row int) int) func(dst []floa
 	}
 }
 
-// columns reads a matrix as its transpose. It reads all of it, whatever part is asked for: the matrices of GPT-2 are small.
-func (d *Directory) columns(info gguf.Info) func(dst []float32, first int) error {
-	rows, width := info.Shape[0], info.Shape[1]
+// transposed reads a matrix of some rows as its transpose. Of each row it reads what is asked for and no more.
+func transposed(rows, width int, read func(dst []float32, first int) error) func(dst []float32, first int) error {
 	return func(dst []float32, first int) error {
-		row := make([]float32, width)
+		part := make([]float32, len(dst)/rows+1)
 		for r := range rows {
-			if err := d.file.Floats(info.Name, row, r*width); err != nil {
+			at := (r - first%rows + rows) % rows // where an element of this row is in dst, and then each rows-th
+			if at >= len(dst) {
+				continue
+			}
+			n := (len(dst) - at + rows - 1) / rows
+			if err := read(part[:n], r*width+(first+at)/rows); err != nil {
 				return err
 			}
-			for i := (r - first%rows + rows) % rows; i < len(dst); i += rows {
-				dst[i] = row[(first+i)/rows]
+			for i, v := range part[:n] {
+				dst[at+i*rows] = v
 			}
 		}
 		return nil
