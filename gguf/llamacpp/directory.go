@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -173,6 +174,25 @@ func (f facts) id(key string) int {
 		return n
 	}
 	return -1
+}
+
+// ids are the tokens of one meaning, such as eos: the one that llama.cpp has, and those that Ollama has beside it.
+func (f facts) ids(name string) (ids []int) {
+	if id := f.id(name + "_token_id"); id >= 0 {
+		ids = append(ids, id)
+	}
+	v, _ := f.file.Value(f.prefix + name + "_token_ids")
+	signed, _ := v.([]int32)
+	unsigned, _ := v.([]uint32)
+	for _, id := range unsigned {
+		signed = append(signed, int32(min(id, math.MaxInt32)))
+	}
+	for _, id := range signed {
+		if id >= 0 && !slices.Contains(ids, int(id)) {
+			ids = append(ids, int(id))
+		}
+	}
+	return ids
 }
 
 func (f facts) flag(key string, absent bool) bool {

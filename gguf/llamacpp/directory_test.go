@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gguf"
+	"gputrain/internal/sentencepiece"
 	"gputrain/tests/frugal"
 )
 
@@ -82,6 +84,88 @@ func TestDirectoryFiles(t *testing.T) {
 	for _, name := range []string{"tokenizer.model", "model.safetensors", "base.json"} {
 		_, err := d.Read(name)
 		assert.ErrorIs(t, err, fs.ErrNotExist, name)
+	}
+}
+
+// Ollama's own keys: several tokens that end a text, and the rotations and windows of Gemma 3.
+func TestDirectoryOfOllama(t *testing.T) {
+	key := func(name string, value any) gguf.Key { return gguf.Key{Name: name, Value: value} }
+	read := func(name string, keys ...gguf.Key) map[string]any {
+		raw := made(t, keys...)
+		if keys[0].Value == "gemma3" {
+			var b bytes.Buffer
+			require.NoError(t, gguf.Write(&b, keys, []gguf.Tensor{{Name: "token_embd.weight", Type: gguf.F32, Shape: []int{1, 4}, Write: func(w io.Writer) error {
+				_, err := w.Write(make([]byte, 16))
+				return err
+			}}}))
+			raw = b.Bytes()
+		}
+		d, err := open(t, raw)
+		require.NoError(t, err)
+		raw, err = d.Read(name)
+		require.NoError(t, err)
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(raw, &fields))
+		return fields
+	}
+	eos := []gguf.Key{key("tokenizer.ggml.eos_token_ids", []int32{2, 3}), key("tokenizer.ggml.eom_token_id", uint32(0)), key("tokenizer.ggml.eot_token_id", uint32(1))}
+	assert.Equal(t, []any{3., 2., 1., 0.}, read("generation_config.json", eos...)["eos_token_id"])
+	eos = append(eos, key("tokenizer.ggml.eos_token_id", nil))
+	assert.Equal(t, []any{2., 3., 1., 0.}, read("generation_config.json", eos...)["eos_token_id"], "none of llama.cpp's beside it")
+	assert.Equal(t, 2., read("config.json", eos...)["eos_token_id"])
+
+	gemma := []gguf.Key{key("general.architecture", "gemma3")}
+	for _, k := range []string{"context_length", "embedding_length", "block_count", "feed_forward_length", "attention.head_count", "attention.head_count_kv", "attention.key_length"} {
+		gemma = append(gemma, key("gemma3."+k, uint32(4)))
+	}
+	config := read("config.json", gemma...)
+	assert.Equal(t, []any{1e6, 10000., 6.}, []any{config["rope_theta"], config["rope_local_base_freq"], config["sliding_window_pattern"]})
+	config = read("config.json", append(gemma, key("gemma3.rope.global.freq_base", float32(5)), key("gemma3.rope.local.freq_base", float32(7)),
+		key("gemma3.attention.sliding_window_pattern", []bool{true, false}))...)
+	assert.Equal(t, []any{5., 7., []any{"sliding_attention", "full_attention"}}, []any{config["rope_theta"], config["rope_local_base_freq"], config["layer_types"]})
+	config = read("config.json", append(gemma, key("gemma3.rope.freq_base", float32(8)), key("gemma3.rope.global.freq_base", float32(5)), key("gemma3.rope.freq_base_swa", float32(9)),
+		key("gemma3.rope.local.freq_base", float32(7)), key("gemma3.attention.sliding_window_pattern", uint32(3)))...)
+	assert.Equal(t, []any{8., 9., 3.}, []any{config["rope_theta"], config["rope_local_base_freq"], config["sliding_window_pattern"]}, "llama.cpp's keys come first")
+}
+
+// A Gemma puts no space before a text, where a file does not say it; other models of SentencePiece's kind do.
+func TestDirectorySpacePrefix(t *testing.T) {
+	for arch, want := range map[string]bool{"gemma2": false, "llama": true} {
+		d, err := open(t, made(t, gguf.Key{Name: "tokenizer.ggml.model", Value: "llama"}, gguf.Key{Name: "tokenizer.ggml.scores", Value: make([]float32, 6)}))
+		require.NoError(t, err)
+		d.family = families[arch]
+		raw, err := d.Read("tokenizer.model")
+		require.NoError(t, err)
+		m, err := sentencepiece.Parse(raw)
+		require.NoError(t, err)
+		assert.Equal(t, want, m.DummyPrefix, arch)
+	}
+}
+
+// A transpose is read in pieces of any size; each element of the file is read once.
+func TestTransposed(t *testing.T) {
+	const rows, width = 5, 7
+	for size := 1; size <= rows*width; size++ {
+		asked := make([]int, rows*width)
+		read := transposed(rows, width, func(dst []float32, first int) error {
+			for i := range dst {
+				dst[i] = float32(first + i)
+				asked[first+i]++
+			}
+			return nil
+		})
+		var all []float32
+		for first := 0; first < rows*width; first += size {
+			part := make([]float32, min(size, rows*width-first))
+			require.NoError(t, read(part, first))
+			all = append(all, part...)
+		}
+		for i, v := range all {
+			require.InDelta(t, i%rows*width+i/rows, v, 0, "pieces of %d: element %d", size, i)
+		}
+		for i, n := range asked {
+			require.Equal(t, 1, n, "pieces of %d: element %d of the file", size, i)
+		}
 	}
 }
 

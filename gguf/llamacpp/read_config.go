@@ -35,8 +35,8 @@ func (d *Directory) config() ([]byte, error) {
 	}
 	for _, name := range []string{"bos", "eos"} {
 		c[name+"_token_id"] = nil
-		if id := d.vocab().id(name + "_token_id"); id >= 0 {
-			c[name+"_token_id"] = id
+		if ids := d.vocab().ids(name); len(ids) > 0 {
+			c[name+"_token_id"] = ids[0]
 		}
 	}
 	return json.MarshalIndent(c, "", "  ")
@@ -106,10 +106,11 @@ func (d *Directory) sizes() (map[string]any, error) {
 // rotation are the keys of positions.
 func (d *Directory) rotation(c map[string]any) error {
 	theta := d.stated.or("rope.freq_base", 10000)
-	c["rope_theta"] = theta
-	if d.kind == "gemma3_text" {
-		c["rope_local_base_freq"] = d.stated.or("rope.freq_base_swa", 10000)
+	if d.kind == "gemma3_text" { // Ollama leaves bases out, or has names of its own for them
+		theta = d.stated.or("rope.freq_base", d.stated.or("rope.global.freq_base", 1e6))
+		c["rope_local_base_freq"] = d.stated.or("rope.freq_base_swa", d.stated.or("rope.local.freq_base", 10000))
 	}
+	c["rope_theta"] = theta
 	switch rule := d.stated.text("rope.scaling.type"); rule {
 	case "", "none":
 	case "linear":
@@ -227,18 +228,32 @@ func (d *Directory) windows(c map[string]any) {
 	c["query_pre_attn_scalar"] = scale
 	c["sliding_window"] = int(d.stated.or("attention.sliding_window", map[string]float64{"gemma2": 4096, "gemma3_text": 1024}[d.kind]))
 	if d.kind == "gemma3_text" {
-		c["sliding_window_pattern"] = 6
+		const key = "attention.sliding_window_pattern"
+		c["sliding_window_pattern"] = int(d.stated.or(key, 6))
+		v, _ := d.file.Value(d.stated.prefix + key)
+		if each, ok := v.([]bool); ok { // as Ollama has it
+			c["layer_types"] = layerTypes(each)
+		}
 		return
 	}
 	c["attn_logit_softcapping"], c["final_logit_softcapping"] = d.stated.or("attn_logit_softcapping", 50), d.stated.or("final_logit_softcapping", 30)
 }
 
+func layerTypes(slides []bool) (types []string) {
+	for _, is := range slides {
+		types = append(types, map[bool]string{true: "sliding_attention", false: "full_attention"}[is])
+	}
+	return types
+}
+
 // generation says which tokens end a text: more than one, where turns have an end of their own.
 func (d *Directory) generation() ([]byte, error) {
-	var ends []int
-	for _, key := range []string{"eos_token_id", "eot_token_id"} {
-		if id := d.vocab().id(key); id >= 0 && !slices.Contains(ends, id) {
-			ends = append(ends, id)
+	ends := []int{}
+	for _, name := range []string{"eos", "eot", "eom"} {
+		for _, id := range d.vocab().ids(name) {
+			if !slices.Contains(ends, id) {
+				ends = append(ends, id)
+			}
 		}
 	}
 	return json.Marshal(map[string]any{"eos_token_id": ends})

@@ -215,7 +215,8 @@ func (d *Directory) sentencePiece() ([]byte, error) {
 		ByteFallback: slices.Contains(kinds, byteToken),
 		UNK:          int32(d.vocab().id("unknown_token_id")), BOS: int32(d.vocab().id("bos_token_id")),
 		EOS: int32(d.vocab().id("eos_token_id")), Pad: int32(d.vocab().id("padding_token_id")),
-		DummyPrefix: d.vocab().flag("add_space_prefix", true), Squeeze: d.vocab().flag("remove_extra_whitespaces", false),
+		DummyPrefix: d.vocab().flag("add_space_prefix", !d.family.plusOne), // Ollama leaves it out of Gemma's files
+		Squeeze:     d.vocab().flag("remove_extra_whitespaces", false),
 	}
 	for i, text := range tokens {
 		if kinds[i] == userToken {
