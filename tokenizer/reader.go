@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
+	"unsafe"
 
 	"gputrain/internal/caught"
 )
@@ -37,7 +39,7 @@ func (t *Tokenizer) EncodeReader(ctx context.Context, r io.Reader, o StreamOptio
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	work, order := make(chan *block), make(chan *block, 2*workers)
+	work, order := make(chan *block), make(chan *block, workers)
 	var all sync.WaitGroup
 	all.Go(func() {
 		defer close(order)
@@ -133,10 +135,12 @@ func (t *Tokenizer) collect(ctx context.Context, o StreamOptions, order <-chan *
 				return err
 			}
 		}
-		if begun {
-			held = nil
+		if begun || len(held) == 0 {
+			held = b.ids
+		} else {
+			held = append(held[:len(held):len(held)], b.ids...)
 		}
-		held, begun = append(held[:len(held):len(held)], b.ids...), true
+		begun = true
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -149,10 +153,11 @@ func (t *Tokenizer) collect(ctx context.Context, o StreamOptions, order <-chan *
 
 // block encodes a part of a text.
 func (e *encoder) block(b *block, o Options) error {
-	text, err := o.utf8(string(b.text), b.begin)
+	text, err := o.utf8(unsafe.String(unsafe.SliceData(b.text), len(b.text)), b.begin) // nobody writes to it any more
 	if err != nil {
 		return err
 	}
+	e.ids = slices.Grow(e.ids[:0], len(text)/2) // grown little by little it leaves several times as much behind
 	err = placed(e.encode(text, b.begin > 0, o), b.begin)
 	b.ids, b.text = append([]int32(nil), e.ids...), nil
 	return err
