@@ -41,6 +41,8 @@ type Config struct {
 	// FrozenDType is how devices keep the frozen parameters: buffers.F32, BF16, to which they are rounded, or NF4 or NF4Nested, to which the matrices of layers
 	// are quantized and all else is rounded to BF16.
 	FrozenDType buffers.DType
+	// SaveFrozenAs is how checkpoints have the frozen parameters: buffers.F32, or BF16 where devices keep them so.
+	SaveFrozenAs buffers.DType
 	// Recompute is what of each layer the backward pass computes again instead of keeping it, with the same bits: one of model.Recomputes,
 	// RecomputeAuto, or "" for none.
 	Recompute string

@@ -35,6 +35,9 @@ func (c Config) checkFrozen() error {
 	if !slices.Contains(frozenTypes, c.FrozenDType) {
 		return fmt.Errorf("frozen: dtype: found %v, wanted f32, bf16, nf4 or nf4-nested", c.FrozenDType)
 	}
+	if c.SaveFrozenAs != buffers.F32 && (c.SaveFrozenAs != buffers.BF16 || c.FrozenDType != buffers.BF16) {
+		return fmt.Errorf("frozen: saved as %v, wanted f32, or bf16 where dtype is bf16 and not %v", c.SaveFrozenAs, c.FrozenDType)
+	}
 	if len(c.Frozen) == len(paths) {
 		return fmt.Errorf("frozen: found all %d parameters, wanted one or more left to train", len(paths))
 	}

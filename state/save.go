@@ -93,6 +93,7 @@ func (s *TrainState) snapshot() Snapshot {
 	out := s.own.snapshot(s.stages)
 	out.Adapter, out.Companions, out.FS, out.Base = cmp.Or(s.config.Adapter, out.Adapter), s.config.Companions, s.config.FS, s.config.base
 	_, out.Grads = s.Trees()
+	out.FrozenAs = s.config.SaveFrozenAs
 	s.staging.piece, out.staging = s.config.piece(), &s.staging
 	out.stages = map[*buffers.Tree]int{}
 	for i, r := range s.stages {

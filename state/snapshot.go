@@ -25,6 +25,7 @@ type Snapshot struct {
 	Params        []*buffers.Tree       // each parameter of the definition, f32, is in one of them
 	Frozen        []string              // paths of those that are not trained, sorted
 	Base          *model.Base           // that has the frozen ones, which are then not saved; nil: all are
+	FrozenAs      buffers.DType         // how the frozen ones are saved: F32, or BF16 where they are kept so
 	Other         []*buffers.Tree       // variables without gradients
 	Grads         []*buffers.Tree       // of the last step, for FirstNonFinite; none where there are none
 	States        []*optim.State        // of one transformation, in the same step; none where nothing is remembered

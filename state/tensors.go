@@ -148,6 +148,9 @@ func (s Snapshot) named(all []*stored) ([]*stored, error) {
 		if t.Tensor = names[i]; s.adapted() {
 			t.Tensor.Name = p.Path
 		}
+		if t.dtype == buffers.BF16 && s.FrozenAs == buffers.BF16 {
+			t.DType = "BF16"
+		}
 		out = append(out, t)
 	}
 	return out, nil

@@ -170,3 +170,50 @@ func TestCheckpointsWithoutWhatIsFrozen(t *testing.T) {
 	refused(t, p.train("none", "--set", without, "--set", `optimizer.rates=[{match: '^h\.2\.ln_1', multiplier: 0}]`, "--set", "model.from=elsewhere",
 		"--set", `model.allow_missing=['^h\.2\.']`), 2, `"h.2.ln_1.`, "frozen, which model.from lacks")
 }
+
+// What devices keep in bf16 is saved in bf16 where that is asked for, in half the bytes, and a run that goes on from it, on one device or on stages, has the
+// bits of one that saves it in f32.
+func TestCheckpointsOfWhatIsFrozenInBF16(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	sets := []string{
+		"--set", "model.base=bf16", "--set", "optimizer.schedule.warmup_steps=0", "--set", "train.save_every=2", "--set", "train.eval_every=0", "--set", "train.sample_tokens=0", "--set", "train.keep=9",
+		"--set", `optimizer.rates=[{match: '^wte|^wpe|^h\.0\.', multiplier: 0}]`,
+	}
+	const as = "train.save_frozen_as=bf16"
+	train := func(dir string, more ...string) command {
+		return p.train(dir, slices.Concat(sets, []string{"--set", "train.steps=4"}, more)...)
+	}
+	at := func(dir string, step int64, name ...string) string {
+		return p.path(append([]string{dir, "checkpoints", checkpoint.DirName(step)}, name...)...)
+	}
+	ok(t, train("wide"))
+	ok(t, train("half", "--set", as))
+	ok(t, train("staged", "--set", as, "--set", "pipeline.stages=2", "--set", "train.save_async=false"))
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		assert.Equal(t, read(t, at("half", 4, name)), read(t, at("staged", 4, name)), name)
+	}
+	stored, err := safetensors.Open(at("half", 4, "model.safetensors"))
+	require.NoError(t, err)
+	defer stored.Close()
+	for name, want := range map[string]string{"wte.weight": "BF16", "h.0.mlp.c_fc.weight": "BF16", "h.1.mlp.c_fc.weight": "F32", "ln_f.weight": "F32"} {
+		dtype, _, _ := stored.Info(name)
+		assert.Equal(t, want, dtype, name)
+	}
+	_, wide, err := model.ReadHF(at("wide", 4))
+	require.NoError(t, err)
+	_, half, err := model.ReadHF(at("half", 4))
+	require.NoError(t, err)
+	assert.Equal(t, wide, half)
+
+	want := read(t, at("wide", 4, "model.safetensors"))
+	require.NoError(t, os.RemoveAll(at("half", 4)))
+	ok(t, train("half")) // from one in bf16 to one in f32
+	assert.Equal(t, want, read(t, at("half", 4, "model.safetensors")))
+	assert.Equal(t, read(t, at("wide", 4, "optimizer.safetensors")), read(t, at("half", 4, "optimizer.safetensors")))
+	assert.Equal(t, ok(t, p.command("sample", "wide", "--tokens", "8")).out, ok(t, p.command("sample", "staged", "--tokens", "8")).out)
+
+	refused(t, p.train("none", "--set", as), 2, "train.save_frozen_as (--set): found bf16 and no frozen parameters")
+	refused(t, p.train("none", "--set", as, "--set", "optimizer.rates=[{match: wte, multiplier: 0}]"), 2, "found bf16 and model.base f32, wanted both bf16")
+	refused(t, p.train("none", "--set", as, "--set", "model.from=wide", "--set", "lora.rank=2", "--set", "model.base=bf16"), 2, "found bf16 and checkpoints without frozen parameters")
+}

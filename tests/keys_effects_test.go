@@ -21,6 +21,7 @@ var apart = map[string]string{
 	"data.prefetch":           "TestPrefetchReadsAhead",
 	"train.save_async":        "TestSavingBesideAndInBetween",
 	"train.save_frozen":       "TestCheckpointsWithoutWhatIsFrozen",
+	"train.save_frozen_as":    "TestCheckpointsOfWhatIsFrozenInBF16",
 }
 
 // newRuns makes the files that effects read: texts, documents, a model.

@@ -254,6 +254,9 @@ func training(cfg *runfile.Config, def model.Definition, begin Weights) (state.C
 	if err := leaveFrozen(cfg, &c, begin); err != nil {
 		return state.Config{}, fmt.Errorf("run file: train.save_frozen (%s): %w", cfg.Origin("train.save_frozen"), err)
 	}
+	if err := saveFrozenAs(cfg, &c); err != nil {
+		return state.Config{}, fmt.Errorf("run file: train.save_frozen_as (%s): %w", cfg.Origin("train.save_frozen_as"), err)
+	}
 	return c, c.Validate()
 }
 
@@ -275,6 +278,22 @@ func leaveFrozen(cfg *runfile.Config, c *state.Config, begin Weights) error {
 		return fmt.Errorf("found false, and %q frozen, which model.from lacks, wanted it there or trained", c.Frozen[i])
 	}
 	c.Base = begin.Dir
+	return nil
+}
+
+// saveFrozenAs is the type of what is frozen in checkpoints: one that loses nothing.
+func saveFrozenAs(cfg *runfile.Config, c *state.Config) (err error) {
+	if c.SaveFrozenAs, err = array.ParseDType(cfg.Train.FrozenAs); err != nil || c.SaveFrozenAs == array.F32 {
+		return err
+	}
+	switch {
+	case len(c.Frozen) == 0:
+		return fmt.Errorf("found %v and no frozen parameters, wanted some: optimizer.rates with a multiplier of 0; what is trained is saved in f32, and gputrain export rounds it", c.SaveFrozenAs)
+	case c.Base != "":
+		return fmt.Errorf("found %v and checkpoints without frozen parameters, wanted nothing", c.SaveFrozenAs)
+	case c.FrozenDType != c.SaveFrozenAs:
+		return fmt.Errorf("found %v and model.base %v, wanted both %v, so that a resumed run has the same bits", c.SaveFrozenAs, c.FrozenDType, c.SaveFrozenAs)
+	}
 	return nil
 }
 
