@@ -21,12 +21,9 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> cache: array<{{ELEMENT}}>;
 #endif
 
-#import "shared/grid.wgsl"
-
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < p.count) {
         let row = i / (2u * p.width);
         let at = i % (2u * p.width);

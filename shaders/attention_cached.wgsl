@@ -23,9 +23,8 @@ var<workgroup> handed_stats: array<vec2<f32>, {{WX}}>;
 
 #import "shared/alternating.wgsl"
 
-@compute @workgroup_size({{WX}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{WX}}
+{
     let h = workgroup.x;
     let row = alternating(workgroup.y, workgroups.y); // later rows see more
     let sees = u32(positions[row]) + 1u;

@@ -25,13 +25,13 @@ var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
 
 #import "shared/attention_quad_store.wgsl" FN=store_dv TO={{DV}}
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let kvheads = p.heads / p.group;
     let b = workgroup.y / kvheads;
     let kv = workgroup.y % kvheads;
-    let team = local / SPLIT;
-    let part = local % SPLIT;
+    let team = lane / SPLIT;
+    let part = lane % SPLIT;
     let first = workgroup.x * TEAMS * ROWS; // of the workgroup
     let row = first + team * ROWS;          // of the team
     // Keys past the end repeat the last one and are not stored.

@@ -1,6 +1,5 @@
 // cast: dst[i] = src[i] over one slab, by quads of four elements, four quads an invocation, and by integers alone: f32 to
 // bf16 to nearest even, bf16 to f32 without loss. Twins: array.EncodeBF16, DecodeBF16.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 
 struct Params {
@@ -16,10 +15,9 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> dst: array<vec2<u32>>;
 #endif
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let first = grid_index(workgroup, workgroups, local, 1024u);
+#import "shared/main.wgsl" LANES=256
+{
+    let first = grid_index(workgroup, workgroups, lane, 1024u);
     let end = min(params.quads, first + 1024u);
     for (var i = first; i < end; i = i + 256u) {
 #if WIDEN

@@ -1,7 +1,6 @@
 // cross_entropy: lse = log(sum(exp(logits))) and loss = lse - logits[label] a row; 0 for the label -100. The columns may come
 // in several runs, one dispatch each, which carry (maximum, sum of exponentials, logit of the label) on in `carried`. A row an
 // invocation, or with GROUP a row a workgroup of 64. -3e38 stands for minus infinity. Twin: graph.CrossEntropy.Eval.
-#import "shared/grid.wgsl"
 struct Params {
     rows: u32,
     columns: u32,  // of this run
@@ -59,14 +58,14 @@ fn load(row: u32, quad: u32) -> vec4<f32> {
     return v;
 }
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+#import "shared/main.wgsl" LANES=64
+{
 #if GROUP
-    let group = wg.y * wgs.x + wg.x;
+    let group = workgroup.y * workgroups.x + workgroup.x;
     let row = min(group, p.rows - 1u); // past the end the last row again, not stored: barriers want uniform control flow
-    let start = local;
+    let start = lane;
 #else
-    let row = grid_index(wg, wgs, local, 64u);
+    let row = grid_index(workgroup, workgroups, lane, 64u);
     let start = 0u;
     if (row >= p.rows) {
         return;
@@ -88,19 +87,19 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
         m = n;
     }
 #if GROUP
-    maxima[local] = m;
-    sums[local] = l;
+    maxima[lane] = m;
+    sums[lane] = l;
     for (var half = 32u; half > 0u; half /= 2u) {
         workgroupBarrier();
-        if (local < half) {
-            let other = maxima[local + half];
-            let n = max(maxima[local], other);
-            sums[local] = sums[local] * exp(maxima[local] - n) + sums[local + half] * exp(other - n);
-            maxima[local] = n;
+        if (lane < half) {
+            let other = maxima[lane + half];
+            let n = max(maxima[lane], other);
+            sums[lane] = sums[lane] * exp(maxima[lane] - n) + sums[lane + half] * exp(other - n);
+            maxima[lane] = n;
         }
     }
     workgroupBarrier();
-    if (local > 0u || group >= p.rows) {
+    if (lane > 0u || group >= p.rows) {
         return;
     }
     m = maxima[0];

@@ -1,7 +1,6 @@
 // cross_entropy_grad: dlogits = dloss (exp(logits - lse) - [column = label]), 0 in rows of label -100; IN_PLACE over the
 // logits, padding set to 0. dloss is one number, or with EACH one a row. A quad of columns an invocation. Twin:
 // graph.CrossEntropyGrad.Eval.
-#import "shared/grid.wgsl"
 struct Params {
     rows: u32,
     columns: u32,
@@ -32,9 +31,9 @@ struct Params {
 #import "shared/functions.wgsl" T=vec4<f32>
 #endif
 #endif
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(wg, wgs, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     let quads = (p.columns + 3u) / 4u;
     if (i >= p.rows * quads) {
         return;
@@ -66,14 +65,14 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3
 #end
 #else
     let at = row * p.stride + i % quads;
-    let lane = vec4<u32>(0u, 1u, 2u, 3u);
-    let one = select(vec4<f32>(0.0), vec4<f32>(1.0), lane == vec4<u32>(hit));
+    let lanes = vec4<u32>(0u, 1u, 2u, 3u);
+    let one = select(vec4<f32>(0.0), vec4<f32>(1.0), lanes == vec4<u32>(hit));
 #if CAPPED
     let bounded = f_tanh(logits[at] / p.cap);
     let d = scale * (exp(p.cap * bounded - total) - one) * (1.0 - bounded * bounded);
 #else
     let d = scale * (exp(logits[at] - total) - one);
 #endif
-    {{OUT}}[at] = select(vec4<f32>(0.0), d, vec4<u32>(column) + lane < vec4<u32>(p.columns));
+    {{OUT}}[at] = select(vec4<f32>(0.0), d, vec4<u32>(column) + lanes < vec4<u32>(p.columns));
 #endif
 }

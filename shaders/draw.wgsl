@@ -1,6 +1,5 @@
 // draw: element i of the streams of a key, to check the generator on an adapter: random words, and as f32 the uniform, the
 // normal and the bfloat16 normal draw. Twin: package buffers/prng.
-#import "shared/grid.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/normal.wgsl"
 
@@ -14,10 +13,9 @@ struct Params {
 // Four words an element.
 @group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < params.count) {
         let bits = threefry_bits(params.key, params.first + vec2<u32>(0u, i));
         out[i] = vec4<u32>(bits, bitcast<u32>(threefry_uniform(bits)), bitcast<u32>(normal_f32(bits)),

@@ -4,7 +4,6 @@
 {{BINDINGS}}
 @group(0) @binding({{RESULT}}) var<storage, read_write> result: array<{{T}}>;
 
-#import "shared/grid.wgsl"
 #import "shared/functions.wgsl"
 #if DROPOUT
 #import "shared/dropout.wgsl"
@@ -14,10 +13,9 @@ fn value(i: u32) -> {{T}} {
 {{BODY}}
 }
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < {{COUNT}}u) {
 #if ACCUMULATE
         result[i + {{START}}u] += value(i);

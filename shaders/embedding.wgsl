@@ -1,6 +1,5 @@
 // embedding: y[i] = W[ids[i]] for the ids in rows [row0, row0+rows) of W, which this part of W holds; other rows of y are left
 // as they are. ELEMENT by element, or a vec4 an invocation; W in f32 or, two to a word, in bf16. Twin: graph.Embedding.Eval.
-#import "shared/grid.wgsl"
 struct Params {
     count: u32, // ids
     width: u32, // of a row, in elements
@@ -24,9 +23,9 @@ fn weight_at(i: u32) -> {{ELEMENT}} { return weight[i]; }
 @group(0) @binding(2) var<storage, read> ids: array<i32>;
 @group(0) @binding(3) var<storage, read_write> y: array<{{ELEMENT}}>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(wg, wgs, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i >= p.count * p.width) {
         return;
     }

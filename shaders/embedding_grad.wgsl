@@ -1,7 +1,6 @@
 // embedding_grad: dW[r] = sum of the rows of dy whose id is r, or dW[r] += it, for rows [row0, row0+rows) of dW. The rows of
 // dy come sorted by id, in their order: order[offsets[r]] to order[offsets[r+1]-1] are those of id r, so that the sum has one
 // order. An ELEMENT an invocation. PART: dy is the rows [first, first+count) alone; CONTINUE: the sums go on from dW. Twin: graph.EmbeddingGrad.Eval.
-#import "shared/grid.wgsl"
 struct Params {
     width: u32, // of a row, in elements
     row0: u32,
@@ -16,9 +15,9 @@ struct Params {
 @group(0) @binding(3) var<storage, read> offsets: array<u32>;
 @group(0) @binding(4) var<storage, read_write> dweight: array<{{ELEMENT}}>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(wg, wgs, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i >= p.rows * p.width) {
         return;
     }

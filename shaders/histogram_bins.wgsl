@@ -28,9 +28,8 @@ fn sum_of() -> f32 {
     return sum;
 }
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let index = workgroup.y * workgroups.x + workgroup.x;
     var group = vec4<u32>(0u);
     if (index < params.count) {

@@ -25,9 +25,8 @@ fn sum_of() -> f32 {
     return sum;
 }
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let leaf = workgroup.y * workgroups.x + workgroup.x;
     let words = leaf * HISTOGRAM_WORDS;
     var first = 0u;

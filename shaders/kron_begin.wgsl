@@ -36,9 +36,8 @@ fn largest(v: vec4<f32>) -> f32 {
 
 fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
 
-@compute @workgroup_size({{LANES}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let number = workgroup.y * workgroups.x + workgroup.x;
     let here = number < p.count; // those past the end go along, as there are barriers
     let spot = spots[min(number, p.count - 1u)];

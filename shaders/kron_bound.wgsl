@@ -60,9 +60,8 @@ fn meet() {
 
 fn draw(key: vec2<u32>, index: u32) -> f32 { return {{NORMAL}}(threefry_bits(key, vec2<u32>(0u, index))); }
 
-@compute @workgroup_size({{LANES}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let group = workgroup.y * workgroups.x + workgroup.x;
     // Those past the end go along with nothing to do, as there are barriers.
     let number = min(group, p.count - 1u);

@@ -20,9 +20,8 @@ struct Params {
 
 const lanes = 64u;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let number = workgroup.y * workgroups.x + workgroup.x;
     if (number >= p.count) {
         return;

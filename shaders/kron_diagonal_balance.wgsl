@@ -3,7 +3,6 @@
 //     q <- q sqrt(l r)/l, o <- o sqrt(l r)/r,  l = max|q|, r = max|o|
 //
 // where q is a diagonal one and o the other, which is diagonal too, or DENSE. Twin: balance in kron/twin_block.go.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
@@ -69,9 +68,8 @@ fn keep_other(i: u32, v: vec4<f32>) { o[i] = v; }
 #endif
 #endif
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     if (update.balance != 0u) {
         let index = grid_index(workgroup, workgroups, 0u, 1u);
         let pair = pairs[min(index, params.pairs - 1u)];

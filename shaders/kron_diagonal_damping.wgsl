@@ -3,7 +3,6 @@
 //     r = sqrt(mean G^2);  rms <- max(r, decay rms);  amplitude = damping rms, -1 where r is next to 0
 //
 // Twin: (*twinBlock).refresh.
-#import "shared/grid.wgsl"
 #import "shared/kron_rms.wgsl"
 
 struct Params {
@@ -28,10 +27,9 @@ struct Block {
 
 const least = 1e-15; // a gradient whose squares are next to zero is none: noise alone would make the factors grow without bound
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < params.blocks && skip[1] == 0u) {
         let block = blocks[i];
         var sum = vec4<f32>();

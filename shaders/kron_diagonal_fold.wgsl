@@ -1,6 +1,5 @@
 // The largest element of T of diagonal factors in each chunk; PARTIALS: and T itself, out of partial sums, in a fixed order. Twin: rowSquares in
 // kron/twin_matrix.go.
-#import "shared/grid.wgsl"
 #import "shared/kron_factor.wgsl"
 
 struct Params {
@@ -17,9 +16,8 @@ struct Params {
 
 var<workgroup> tops: array<f32, 64>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     var top = 0.0;
     if (index < params.items) {

@@ -1,6 +1,5 @@
 // Strips of matrices with one diagonal side, out of a slab: x = G + N; zeros where a strip is padding. What a patch does not have of a
 // four stays: another patch has it. ALIGNED: the fours of the patches are fours of the slab too. Twin: (*twinBlock).read, refresh.
-#import "shared/grid.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/kron.wgsl"
@@ -26,9 +25,8 @@ struct Params {
 #import "shared/kron_draw.wgsl"
 #endif
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     if (index >= params.shares) { return; }
     let share = shares[index];

@@ -11,12 +11,9 @@ struct Params {
 @group(0) @binding(1) var<storage, read> partials: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> grams: array<vec4<f32>>;
 
-#import "shared/grid.wgsl"
-
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     let block = i / params.fours;
     if (block < params.blocks) {
         var sum = vec4<f32>(0.0);

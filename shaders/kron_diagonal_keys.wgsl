@@ -1,6 +1,5 @@
 // The keys of the dense sides of blocks with one diagonal side: of the norm bound, and with SPLIT of that of the Procrustes step.
 // Twin: (*twinBlock).keys, (*factor).update.
-#import "shared/grid.wgsl"
 #import "shared/kron_side.wgsl"
 #import "shared/kron_draw.wgsl"
 
@@ -16,10 +15,9 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> turns: array<vec2<u32>>;
 #endif
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < params.count) {
         let key = threefry_fold(block_key(sides[i].kind, sides[i].stack, sides[i].leaf), 0u);
 #if SPLIT

@@ -3,7 +3,6 @@
 //     l = max T + s;  L <- max(0.95 L + 0.05 l, l);  z = share rate / L
 //
 // Twin: (*factor).update.
-#import "shared/grid.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/kron.wgsl"
@@ -23,10 +22,9 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> lipschitz: array<f32>;
 @group(0) @binding(7) var<storage, read_write> rates: array<f32>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < params.factors) {
         let factor = factors[i];
         if (skip[1] != 0u || amplitude[factor.block] < 0.0) {

@@ -1,6 +1,5 @@
 // The diagonal side of strips of matrices, row by row: y <- q^2 y, which makes it P, and T = the sum of the row's squares. Twin:
 // (*factor).applyLeft, rowSquares.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 
 struct Params {
@@ -31,10 +30,9 @@ fn element(i: u32) -> f32 {
 #endif
 }
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     let block = i / params.rows;
     let row = i % params.rows;
     if (block < params.blocks && row < params.longs) { // what is below is zero

@@ -1,6 +1,5 @@
 // Strips of matrices with one diagonal side, back to a slab, times the square of the diagonal factor: u = q^2 y. ALIGNED: the fours of
 // the patches are fours of the slab too. Twin: apply in kron/twin_factor.go, (*twinBlock).write.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/kron_strip.wgsl"
 
@@ -34,9 +33,8 @@ fn element(i: u32) -> f32 {
 #endif
 }
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     if (index >= params.shares) { return; }
     let share = shares[index];

@@ -3,7 +3,6 @@
 //     l = bound + s;  L <- max(0.95 L + 0.05 l, l);  z = share rate / L;  W Q = -z T Q + (1 + z s) Q
 //
 // Twin: (*factor).update.
-#import "shared/grid.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/kron.wgsl"
@@ -24,10 +23,9 @@ struct Params {
 @group(0) @binding(7) var<storage, read_write> coefficients: array<vec2<f32>>;
 @group(0) @binding(8) var<storage, read_write> keep: array<u32>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < params.count) {
         let side = sides[i];
         let l = bounds[i] + side.s;

@@ -3,7 +3,6 @@
 //     q <- q (1 - z (T - s)), QUAD: q (1 - z (T - s))^2
 //
 // Twin: (*factor).update; of the rounding Config.round.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
@@ -31,9 +30,8 @@ struct Params {
 
 const largest = 1e18; // so that what never has a gradient stays finite, and its square too
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     if (index >= params.items) { return; }
     let item = items[index];

@@ -1,6 +1,5 @@
 // Dense factors of blocks with one diagonal side, rounded to their storage: q = next, where the block does not keep every bit. Twin:
 // Config.round.
-#import "shared/grid.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/kron.wgsl"
@@ -28,10 +27,9 @@ struct Params {
 
 const largest = vec4<f32>(1e9); // so that what never has a gradient stays finite, and its products with Gram matrices too
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     let block = i / (4u * params.width * params.width);
     if (block < params.count && keep[block] == 0u) {
 #if DITHER

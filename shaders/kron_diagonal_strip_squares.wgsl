@@ -1,6 +1,5 @@
 // Sums of squares of the gradients of matrices with one diagonal side, one a workgroup. ALIGNED: the fours of the patches are fours of the
 // slab too. Twin: rootMeanSquare in kron/twin_matrix.go.
-#import "shared/grid.wgsl"
 #import "shared/kron_rms.wgsl"
 #import "shared/kron_strip.wgsl"
 
@@ -20,9 +19,8 @@ struct Params {
 
 var<workgroup> sums: array<vec4<f32>, 64>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     var sum = vec4<f32>();
     if (index < params.shares) {

@@ -3,7 +3,6 @@
 //     P^2,  P = ql^2 (G + N) qr^2
 //
 // Twin: (*twinBlock).refresh, (*factor).update.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
@@ -40,9 +39,8 @@ fn four(i: u32) -> vec4<f32> {
 
 const largest = vec4<f32>(1e15); // what has a square in f32, and sums of squares
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     if (index >= params.groups) { return; }
     let group = groups[index];

@@ -27,9 +27,8 @@ const lanes = 64u;
 
 fn draw(key: vec2<u32>, index: u32) -> f32 { return {{NORMAL}}(threefry_bits(key, vec2<u32>(0u, index))); }
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let number = workgroup.y * workgroups.x + workgroup.x;
     if (number >= p.count) {
         return;

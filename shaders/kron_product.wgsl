@@ -4,7 +4,6 @@
 // tile of 64x64 through workgroup memory, sixteen of K at a time, as matmul_tiled.wgsl does.
 // SYMMETRIC: the tiles on and above the diagonal, each stored twice. Op is a transposition with TRANS_A, TRANS_B. KEEP: matrices that are
 // not stored. BALANCING: nothing is done in updates that do not balance. DITHER: rounded at random, as a factor. Twin: plain sums in the test.
-#import "shared/grid.wgsl"
 #if BF16
 #import "shared/bf16.wgsl"
 #endif
@@ -39,9 +38,8 @@ fn bf16_round4(x: vec4<f32>) -> vec4<u32> { return bf16_round_bits(bitcast<vec4<
 fn b_at(i: u32) -> vec4<f32> { return {{B_LOAD}}(b[i]); }
 #endif
 
-@compute @workgroup_size({{LANES}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
 #if BALANCING
     if (update.balance == 0u) {
         return;
@@ -50,7 +48,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #if WORKGROUP
     let item = grid_index(workgroup, workgroups, 0u, 1u);
 #else
-    let item = grid_index(workgroup, workgroups, local, {{LANES}}u);
+    let item = grid_index(workgroup, workgroups, lane, {{LANES}}u);
 #endif
     let z = item / p.tiles;
     if (z >= p.count) {
@@ -68,8 +66,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
     let right = t % p.across;
 #endif
 #if WORKGROUP
-    let row = down * 16u + local / 8u; // quads row, row+8 and col, col+8 are the invocation's
-    let col = right * 16u + local % 8u;
+    let row = down * 16u + lane / 8u; // quads row, row+8 and col, col+8 are the invocation's
+    let col = right * 16u + lane % 8u;
 #else
 #if KEEP
     if (keep[z] != 0u) {
@@ -87,13 +85,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
 #end
 #end
 #if WORKGROUP
-    let index = local;
+    let index = lane;
     let m = 4u * p.m;
     let n = 4u * p.n;
     let row4 = down * 16u;
     let col4 = right * 16u;
-    let y4 = local / 8u;
-    let x4 = local % 8u;
+    let y4 = lane / 8u;
+    let x4 = lane % 8u;
     let abase = z * p.sa;
     let bbase = z * p.sb;
     let begin = 0u;

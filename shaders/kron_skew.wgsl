@@ -1,7 +1,5 @@
 // kron_skew: R = Q' - Q of every matrix of a stack; exactly the negative of its own transpose. An invocation makes a quad of rows and
 // columns above the diagonal, and the one that mirrors it. Twin: procrustesTwin.
-#import "shared/grid.wgsl"
-
 struct Params {
     count: u32, // of matrices
     size: u32,  // of a matrix, in quads
@@ -12,10 +10,9 @@ struct Params {
 @group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
 @group(0) @binding(2) var<storage, read_write> r: array<vec4<f32>>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let item = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let item = grid_index(workgroup, workgroups, lane, 64u);
     let z = item / p.tiles;
     if (z >= p.count) {
         return;

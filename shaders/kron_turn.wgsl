@@ -16,9 +16,8 @@ struct Params {
 const lanes = {{LANES}}u;
 var<workgroup> parts: array<f32, {{LANES}}>;
 
-@compute @workgroup_size({{LANES}}, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let group = workgroup.y * workgroups.x + workgroup.x;
     let number = min(group, p.count - 1u);
     let quads = select(0u, p.quads, group < p.count); // those past the end go along, as there is a barrier

@@ -1,5 +1,4 @@
 // The updates of vectors: u <- q^2 u. Twin: apply in kron/twin_factor.go.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/kron_factor.wgsl"
 
@@ -19,9 +18,8 @@ struct Params {
 // What a parameter may get that had no gradient for so long that its factor is as large as can be: finite, and so is its square.
 const largest = 1e15;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     if (index >= params.items) { return; }
     let item = items[index];

@@ -3,7 +3,6 @@
 //     T = P^2,  P = q^2 (G + N)
 //
 // Twin: (*twinBlock).refresh, (*factor).update.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
@@ -35,9 +34,8 @@ const largest = vec4<f32>(1e15); // what has a square in f32
 
 var<workgroup> tops: array<f32, 64>;
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES=64
+{
     let index = grid_index(workgroup, workgroups, 0u, 1u);
     var top = 0.0;
     if (index < params.items) {

@@ -1,7 +1,6 @@
 // map: dst[i] = expression(a[i], b[i], ...) over one slab of trees, by quads of four elements, four quads an
 // invocation; fill is a map of no trees.
 // Twin: the expression itself, in Go. Bindings, loads and the expression come from buffers/map.go.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 
 struct Params {
@@ -12,10 +11,9 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 {{BINDINGS}}
 
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let first = grid_index(workgroup, workgroups, local, 1024u);
+#import "shared/main.wgsl" LANES=256
+{
+    let first = grid_index(workgroup, workgroups, lane, 1024u);
     let end = min(params.quads, first + 1024u);
     for (var i = first; i < end; i = i + 256u) {
         {{LOADS}}

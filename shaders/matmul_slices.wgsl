@@ -1,5 +1,4 @@
 // matmul_slices: C[M,N] = sum over the slices of K of partial[slice,M,N] in order, or C += it. Twin: graph.MatMul.Eval.
-#import "shared/grid.wgsl"
 struct Params {
     m: u32,
     n4: u32,     // columns in vec4, of partial
@@ -21,9 +20,9 @@ struct Params {
 #endif
 #endif
 
-@compute @workgroup_size(64, 1, 1)
-fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(num_workgroups) wgs: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(wg, wgs, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i >= p.m * p.n4) {
         return;
     }

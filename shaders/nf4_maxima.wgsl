@@ -1,6 +1,4 @@
 // nf4_maxima: dst[i] = levels[code i of src] * top + offset, those of the group of 256 that i is in, four an invocation. Twin: nf4.NestedMaximum.
-#import "shared/grid.wgsl"
-
 struct Params {
     quads: u32,
     first: u32, // group
@@ -12,10 +10,9 @@ struct Params {
 @group(0) @binding(3) var<storage, read> levels: array<f32, 256>; // Twin: nf4.Map
 @group(0) @binding(4) var<storage, read_write> dst: array<vec4<f32>>;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < params.quads) {
         let w = src[i];
         let g = groups[params.first + i / 64u];

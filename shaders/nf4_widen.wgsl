@@ -1,5 +1,4 @@
 // nf4_widen: dst[i] = what code i of src stands for in its block, eight an invocation. Twin: nf4.Number.
-#import "shared/grid.wgsl"
 #import "shared/nf4.wgsl"
 
 struct Params {
@@ -12,10 +11,9 @@ struct Params {
 @group(0) @binding(2) var<storage, read> maxima: array<f32>; // of 64 elements each
 @group(0) @binding(3) var<storage, read_write> dst: array<vec4<f32>>;
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let i = grid_index(workgroup, workgroups, lane, 64u);
     if (i < params.words) {
         let w = src[i];
         let maximum = maxima[i / 8u];

@@ -22,34 +22,33 @@ struct Params {
 
 #import "shared/row.wgsl"
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let row = row_index(workgroup, workgroups, local);
-    let lane = row_lane(local);
+#import "shared/main.wgsl" LANES=64
+{
+    let row = row_index(workgroup, workgroups, lane);
+    let begin = row_lane(lane);
     if (row < params.rows) {
         let first = row * params.width;
         var total = {{T}}(0.0);
 #if RMS
         let mean = 0.0;
 #else
-        for (var k = lane; k < params.width; k += row_lanes) { total += x[first + k]; }
-        let mean = row_sum(total, lane) * params.reciprocal;
+        for (var k = begin; k < params.width; k += row_lanes) { total += x[first + k]; }
+        let mean = row_sum(total, begin) * params.reciprocal;
         total = {{T}}(0.0);
 #endif
-        for (var k = lane; k < params.width; k += row_lanes) {
+        for (var k = begin; k < params.width; k += row_lanes) {
             let d = x[first + k] - mean;
             total += d * d;
         }
-        let rstd = 1.0 / sqrt(row_sum(total, lane) * params.reciprocal + params.eps);
-        for (var k = lane; k < params.width; k += row_lanes) {
+        let rstd = 1.0 / sqrt(row_sum(total, begin) * params.reciprocal + params.eps);
+        for (var k = begin; k < params.width; k += row_lanes) {
 #if RMS
             y[first + k] = x[first + k] * rstd * gamma[k];
 #else
             y[first + k] = (x[first + k] - mean) * rstd * gamma[k] + beta[k];
 #endif
         }
-        if (lane == 0u) {
+        if (begin == 0u) {
 #if RMS
             stats[row] = rstd;
 #else

@@ -20,11 +20,10 @@ struct Params {
 
 #import "shared/row.wgsl"
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let row = row_index(workgroup, workgroups, local);
-    let lane = row_lane(local);
+#import "shared/main.wgsl" LANES=64
+{
+    let row = row_index(workgroup, workgroups, lane);
+    let begin = row_lane(lane);
     if (row < params.rows) {
         let first = row * params.width;
 #if RMS
@@ -36,20 +35,20 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) wo
         var total = {{T}}(0.0);
 #endif
         var moment = {{T}}(0.0);
-        for (var k = lane; k < params.width; k += row_lanes) {
+        for (var k = begin; k < params.width; k += row_lanes) {
             let g = dy[first + k] * gamma[k];
             moment += g * (x[first + k] - mean);
 #if !RMS
             total += g;
 #endif
         }
-        let along = row_sum(moment, lane) * params.reciprocal * rstd * rstd;
+        let along = row_sum(moment, begin) * params.reciprocal * rstd * rstd;
 #if RMS
         let level = 0.0;
 #else
-        let level = row_sum(total, lane) * params.reciprocal;
+        let level = row_sum(total, begin) * params.reciprocal;
 #endif
-        for (var k = lane; k < params.width; k += row_lanes) {
+        for (var k = begin; k < params.width; k += row_lanes) {
 #if EPILOGUE
             finish(first + k, rstd * (dy[first + k] * gamma[k] - level - (x[first + k] - mean) * along));
 #else

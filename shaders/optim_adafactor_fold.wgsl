@@ -69,9 +69,8 @@ fn cols(at: u32, stride: u32, count: u32) -> {{T}} {
     return (s0 + s1) + (s2 + s3);
 }
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let i = workgroup.y * workgroups.x + workgroup.x;
     if (i >= params.blocks) { return; }
     let block = table[i];

@@ -18,16 +18,15 @@ struct Matrix {
 @group(0) @binding(2) var<storage, read> values: array<f32>;
 @group(0) @binding(3) var<storage, read_write> means: array<f32>;
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let i = row_index(workgroup, workgroups, local);
-    let lane = row_lane(local);
+#import "shared/main.wgsl" LANES={{LANES}}
+{
+    let i = row_index(workgroup, workgroups, lane);
+    let begin = row_lane(lane);
     if (i < params.matrices) {
         let m = matrices[i];
         var total = 0.0;
-        for (var k = lane; k < m.count; k += row_lanes) { total += values[m.first + k * m.stride]; }
-        let sum = row_sum(total, lane);
-        if (lane == 0u) { means[i] = sum * m.over_n; }
+        for (var k = begin; k < m.count; k += row_lanes) { total += values[m.first + k * m.stride]; }
+        let sum = row_sum(total, begin);
+        if (begin == 0u) { means[i] = sum * m.over_n; }
     }
 }

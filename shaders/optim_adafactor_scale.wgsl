@@ -1,6 +1,5 @@
 // u <- u (r / mean)^-1/2 c^-1/2 over tiles of matrices, an invocation a tile; r and c are the statistics of its rows and its columns, of
 // which either may be v_row: the product is the same. Twin: (*optim.factoredTwin).update.
-#import "shared/grid.wgsl"
 #import "shared/adafactor.wgsl"
 
 struct Params {
@@ -14,9 +13,8 @@ struct Params {
 @group(0) @binding(4) var<storage, read> cols: array<{{T}}>; // the same
 @group(0) @binding(5) var<storage, read> means: array<f32>;
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let i = grid_index(workgroup, workgroups, lane, {{LANES}}u);
     if (i >= params.tiles) { return; }
     let tile = table[i];

@@ -1,6 +1,5 @@
 // Sums of squares of tiles of matrices over their rows and over their columns, an invocation a tile: each element is read once. What is
 // left, one number a row and tile across, and one a column and tile down, optim_adafactor_fold adds up. Twin: (*optim.factoredTwin).update.
-#import "shared/grid.wgsl"
 #import "shared/adafactor.wgsl"
 
 struct Params {
@@ -13,9 +12,8 @@ struct Params {
 @group(0) @binding(3) var<storage, read_write> row_sums: array<f32>;
 @group(0) @binding(4) var<storage, read_write> col_sums: array<{{T}}>;
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let i = grid_index(workgroup, workgroups, lane, {{LANES}}u);
     if (i >= params.tiles) { return; }
     let tile = table[i];

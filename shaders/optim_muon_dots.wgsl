@@ -11,9 +11,8 @@ struct Params {
 @group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read_write> partial: array<f32>; // one an invocation
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let group = workgroup.y * workgroups.x + workgroup.x;
     if (group >= params.total) { return; }
     let matrix = group / params.groups;

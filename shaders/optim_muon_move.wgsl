@@ -32,9 +32,8 @@ struct Run {
 @group(0) @binding(4) var<storage, read> factors: array<f32>;
 #endif
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let i = workgroup.y * workgroups.x + workgroup.x;
     if (i >= params.runs) { return; }
     let run = table[i];

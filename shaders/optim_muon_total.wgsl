@@ -19,9 +19,8 @@ struct Params {
 
 var<workgroup> lane_sums: array<f32, {{LANES}}>;
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let matrix = workgroup.y * workgroups.x + workgroup.x;
     var total = 0.0;
     if (matrix < params.matrices) {

@@ -1,6 +1,5 @@
 // Sum of squares and non-finite flag of the update u as it stands before an element of a chain, or of the parameters, over one slab: a
 // pair a group of elements, which never has two leaves. Twin: (*optim.Twin).measure. The elements and loads are put in by optim/fuse.go.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/optim.wgsl"
@@ -24,9 +23,8 @@ struct Scalars {
 var<workgroup> sums: array<f32, {{LANES}}>;
 var<workgroup> flags: array<u32, {{LANES}}>;
 
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let group = workgroup.y * workgroups.x + workgroup.x;
     let words = params.first + group * 3u;
     var vecs = 0u;

@@ -1,6 +1,5 @@
 // One run of elements of an optimizer's chain over one slab: u = g, or what the run before left, through the elements and
 // their state; then p <- p + u, or u for the next run; or the accumulation of g alone. Twin: optim.Twin. The elements, loads and stores are put in by optim/fuse.go.
-#import "shared/grid.wgsl"
 #import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/optim.wgsl"
@@ -22,9 +21,8 @@ struct Scalars {
 // word 0 = leaf << 8 | elements in use; then, where something is rounded at random, the key of the path and the index in the leaf of
 // the block's first vec4; then, for each route, the block of the route's own trees.
 {{BINDINGS}}
-@compute @workgroup_size({{LANES}})
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) lane: u32) {
+#import "shared/main.wgsl" LANES={{LANES}}
+{
     let i = grid_index(workgroup, workgroups, lane, {{LANES}}u);
     if (i >= params.vecs) { return; }
     let entry = (i >> 5u) * {{STRIDE}}u;

@@ -18,8 +18,6 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 #endif
 
-#import "shared/grid.wgsl"
-
 const tiny = 0x1p-100f;
 
 #if AFFINE
@@ -87,10 +85,9 @@ fn quantize(first: u32, end: u32) {
 #endif
 #endif
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let group = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let group = grid_index(workgroup, workgroups, lane, 64u);
     if (group < params.groups) {
         let column = group % params.across * params.size;
         let first = group / params.across * params.width + column;

@@ -7,7 +7,6 @@
 {{BINDINGS}}
 @group(0) @binding({{RESULT}}) var<storage, read_write> result: array<{{OUT}}>;
 
-#import "shared/grid.wgsl"
 #import "shared/functions.wgsl"
 #if DROPOUT
 #import "shared/dropout.wgsl"
@@ -31,10 +30,9 @@ const length = {{LENGTH}}u; // R, in items where COLUMNS is not set
 const inner = {{INNER}}u; // I, in items
 #endif
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let item = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let item = grid_index(workgroup, workgroups, lane, 64u);
     if (item < {{COUNT}}u) {
         var total = {{T}}({{START}});
 #if COLUMNS

@@ -25,12 +25,9 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> y: array<{{T}}>;
 #endif
 
-#import "shared/grid.wgsl"
-
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let pair = grid_index(workgroup, workgroups, local, 64u);
+#import "shared/main.wgsl" LANES=64
+{
+    let pair = grid_index(workgroup, workgroups, lane, 64u);
     if (pair < params.pairs) {
 #if PARTIAL // pairs (x[i], x[i + half]) do not fill the head
         let head = pair / (params.half + params.rest);

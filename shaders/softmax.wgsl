@@ -12,23 +12,22 @@ struct Params {
 #import "shared/row.wgsl"
 #import "shared/row_max.wgsl"
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let row = row_index(workgroup, workgroups, local);
-    let lane = row_lane(local);
+#import "shared/main.wgsl" LANES=64
+{
+    let row = row_index(workgroup, workgroups, lane);
+    let begin = row_lane(lane);
     if (row < params.rows) {
         let first = row * params.width;
         var top = {{T}}(-3.4028234e38);
-        for (var k = lane; k < params.width; k += row_lanes) { top = max(top, x[first + k]); }
-        let peak = row_max(top, lane);
+        for (var k = begin; k < params.width; k += row_lanes) { top = max(top, x[first + k]); }
+        let peak = row_max(top, begin);
         var total = {{T}}(0.0);
-        for (var k = lane; k < params.width; k += row_lanes) {
+        for (var k = begin; k < params.width; k += row_lanes) {
             let e = exp(x[first + k] - peak);
             total += e;
             y[first + k] = e;
         }
-        let scale = 1.0 / row_sum(total, lane);
-        for (var k = lane; k < params.width; k += row_lanes) { y[first + k] = y[first + k] * scale; }
+        let scale = 1.0 / row_sum(total, begin);
+        for (var k = begin; k < params.width; k += row_lanes) { y[first + k] = y[first + k] * scale; }
     }
 }

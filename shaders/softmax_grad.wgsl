@@ -12,16 +12,15 @@ struct Params {
 
 #import "shared/row.wgsl"
 
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>,
-        @builtin(local_invocation_index) local: u32) {
-    let row = row_index(workgroup, workgroups, local);
-    let lane = row_lane(local);
+#import "shared/main.wgsl" LANES=64
+{
+    let row = row_index(workgroup, workgroups, lane);
+    let begin = row_lane(lane);
     if (row < params.rows) {
         let first = row * params.width;
         var total = {{T}}(0.0);
-        for (var k = lane; k < params.width; k += row_lanes) { total += y[first + k] * dy[first + k]; }
-        let level = row_sum(total, lane);
-        for (var k = lane; k < params.width; k += row_lanes) { dx[first + k] = y[first + k] * (dy[first + k] - level); }
+        for (var k = begin; k < params.width; k += row_lanes) { total += y[first + k] * dy[first + k]; }
+        let level = row_sum(total, begin);
+        for (var k = begin; k < params.width; k += row_lanes) { dx[first + k] = y[first + k] * (dy[first + k] - level); }
     }
 }

@@ -3,12 +3,12 @@
     // invocation, which has quads y4, y4 + {{SIDE}}, ... by x4, x4 + {{SIDE}}, ... of the tile; c0_0_0, ... that the products add to, k ascending.
     // Rows and columns past an edge read the last ones, so that loads need no branch and one wait serves them all; past the end of K is 0.
     let last = max(end, 1u) - 1u;
-    let lane = index % {{QUADS}}u; // contiguous along M or N: quad `lane` of {{LOADS}} rows from k = part on
+    let spot = index % {{QUADS}}u; // contiguous along M or N: quad `spot` of {{LOADS}} rows from k = part on
     let part = index / {{QUADS}}u * {{LOADS}}u;
     let fast = index % {{FOURS}}u; // contiguous along K: quad `slow` of four rows at k = 4*fast
     let slow = index / {{FOURS}}u % {{QUADS}}u;
 #if TRANS_A
-    let column_a = abase + min(row4 + lane, (m + 3u) / 4u - 1u);
+    let column_a = abase + min(row4 + spot, (m + 3u) / 4u - 1u);
     let edge_a = column_a + last * p.lda;
     var at_a = column_a + (begin + part) * p.lda; // moves with k
 #else
@@ -21,7 +21,7 @@
     let at_b{{I}} = bbase + min(4u * (col4 + slow) + {{I}}u, n - 1u) * p.ldb;
 #end
 #else
-    let column_b = bbase + min(col4 + lane, (n + 3u) / 4u - 1u);
+    let column_b = bbase + min(col4 + spot, (n + 3u) / 4u - 1u);
     let edge_b = column_b + last * p.ldb;
     var at_b = column_b + (begin + part) * p.ldb; // moves with k
 #endif
@@ -70,19 +70,19 @@
 #endif
 #if TRANS_A
 #if WIDE
-        tile_a[part / 4u][part % 4u][lane] = a0;
+        tile_a[part / 4u][part % 4u][spot] = a0;
 #else
 #for I in 0..4
-        tile_a[part / 4u][{{I}}][lane] = a{{I}};
+        tile_a[part / 4u][{{I}}][spot] = a{{I}};
 #end
 #endif
 #endif
 #if !TRANS_B
 #if WIDE
-        tile_b[part / 4u][part % 4u][lane] = b0;
+        tile_b[part / 4u][part % 4u][spot] = b0;
 #else
 #for I in 0..4
-        tile_b[part / 4u][{{I}}][lane] = b{{I}};
+        tile_b[part / 4u][{{I}}][spot] = b{{I}};
 #end
 #endif
 #endif
