@@ -81,15 +81,9 @@ func add(all []Work, w Work) []Work {
 }
 
 // workOfCommands is what each command does. The operations of a unit go to its products, by theirs, where it has any; else to its commands by the bytes
-// that they move. A trial of a product has no units.
+// that they move.
 func (p *Program) workOfCommands() []gpu.Work {
 	work := make([]gpu.Work, len(p.commands))
-	if len(p.units) == 0 {
-		for i, cmd := range p.commands {
-			work[i] = gpu.Work{FLOPs: cmd.flops, Bytes: float64(cmd.moved(unitWork{}))}
-		}
-		return work
-	}
 	products, moved := make([]float64, len(p.units)), make([]float64, len(p.units))
 	for i, cmd := range p.commands {
 		work[i].Bytes = float64(cmd.moved(p.units[cmd.unit]))
@@ -139,7 +133,7 @@ func (u unitWork) operation() string {
 // unitWorks counts each node once: in the first unit that computes it, or for an add that accumulation has replaced in the last unit that
 // has a term of it.
 func (c *Compiler) unitWorks() []unitWork {
-	out := make([]unitWork, len(c.units))
+	out := make([]unitWork, max(1, len(c.units))) // a product on trial belongs to none
 	unitOf := map[*graph.Node]int{}
 	for i, u := range c.units {
 		root := u.nodes[len(u.nodes)-1]
