@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -67,13 +68,16 @@ func TestGGUFIsItsDirectory(t *testing.T) {
 		"gemma2":      `"model_type": "gemma2", "query_pre_attn_scalar": 32, "sliding_window": 16`,
 		"gemma3_text": `"model_type": "gemma3_text", "query_pre_attn_scalar": 32, "sliding_window": 16, "rope_local_base_freq": 5000`,
 		"phi3":        `"model_type": "phi3", "tie_word_embeddings": false, "original_max_position_embeddings": 64`,
-		"longrope":    `"model_type": "phi3", "tie_word_embeddings": true, "partial_rotary_factor": 0.25, "original_max_position_embeddings": 32, "rope_scaling": {"type": "longrope", "short_factor": [1, 1.1, 1.4, 4], "long_factor": [1, 2, 4, 24.5]}`,
+		"longrope":    `"model_type": "phi3", "tie_word_embeddings": true, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 32, "rope_scaling": {"type": "longrope", "short_factor": [1, 1.1, 1.4, 4], "long_factor": [1, 2, 4, 24.5]}`,
 		"yarn":        `"model_type": "qwen2", "tie_word_embeddings": true, "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 64}`,
 		"yarn by 0.9": `"model_type": "qwen3", "tie_word_embeddings": true, "rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 32, "attention_factor": 0.9}`,
 		"gpt2":        `"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2, "vocab_size": 13, "n_positions": 64`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if name != "gpt2" {
+			switch {
+			case strings.Contains(config, "qwen2") || strings.Contains(config, "olmo2") || strings.Contains(config, "phi3"): // their heads are as wide as the model
+				config += ", " + strings.Replace(decoder, "32", "16", 1)
+			case name != "gpt2":
 				config += ", " + decoder
 			}
 			path := filepath.Join(t.TempDir(), "m.gguf")

@@ -14,6 +14,7 @@ type family struct {
 	plusOne  bool // gains are stored less 1
 	fused    bool // queries, keys and values are one matrix, and gate and up
 	untied   bool // the head must be there, if need be as a copy of the embedding
+	square   bool // heads are together as wide as the model
 	full     int  // every full-th layer sees all tokens, the others a window; 0: all layers do
 	check    func(c *config) error
 }
@@ -21,13 +22,13 @@ type family struct {
 var families = map[string]family{
 	"llama":       {arch: "llama", permuted: true},
 	"mistral":     {arch: "llama", permuted: true},
-	"qwen2":       {arch: "qwen2"},
+	"qwen2":       {arch: "qwen2", square: true},
 	"qwen3":       {arch: "qwen3"},
 	"smollm3":     {arch: "smollm3", permuted: true, check: everyFourth},
-	"olmo2":       {arch: "olmo2", untied: true},
+	"olmo2":       {arch: "olmo2", untied: true, square: true},
 	"gemma2":      {arch: "gemma2", plusOne: true, full: 2, check: gemma},
 	"gemma3_text": {arch: "gemma3", plusOne: true, full: 6, check: gemma},
-	"phi3":        {arch: "phi3", fused: true},
+	"phi3":        {arch: "phi3", fused: true, square: true},
 	"gpt2":        {arch: "gpt2"},
 }
 
@@ -47,6 +48,9 @@ func familyOf(c *config) (family, error) {
 		if err := f.check(c); err != nil {
 			return f, err
 		}
+	}
+	if heads, width := c.integer("num_attention_heads"), c.integer("hidden_size"); f.square && heads*c.headDim() != width {
+		return f, fmt.Errorf("head_dim: found %d heads of %d in a width of %d, wanted heads that are together as wide as the model: llama.cpp cannot load another %s", heads, c.headDim(), width, kind)
 	}
 	return f, c.sameWindows(f)
 }

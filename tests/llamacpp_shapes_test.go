@@ -1,0 +1,164 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/model"
+	"gputrain/tokenizer"
+)
+
+// settings are some of a config.json.
+type settings map[string]any
+
+// rotations are the rules of positions that a family has, by name.
+var rotations = map[string]settings{
+	"as is":  {},
+	"linear": {"rope_scaling": settings{"rope_type": "linear", "factor": 3}},
+	"llama3": {"rope_scaling": settings{"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64}},
+	"yarn":   {"rope_scaling": settings{"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 32}},
+	"yarn by 0.8": {"rope_scaling": settings{
+		"rope_type": "yarn", "factor": 2, "original_max_position_embeddings": 64, "attention_factor": 0.8,
+	}},
+}
+
+// odd draws a model of a family whose sizes no published one has: heads of another width than the model's over their number, one head of keys or all, rows that are
+// no whole blocks, a vocabulary beyond the tokenizer's, biases or none, a head of its own or not.
+func odd(r *rand.Rand, kind, rotation string) settings {
+	pick := func(from ...int) int { return from[r.IntN(len(from))] }
+	heads := pick(1, 2, 3, 6)
+	keys := []int{1, heads}[r.IntN(2)]
+	c := settings{"model_type": kind, "vocab_size": 311 + pick(0, 1, 18), "tie_word_embeddings": r.IntN(2) == 0, "rms_norm_eps": []float64{1e-5, 1e-6}[r.IntN(2)]}
+	if kind == "gpt2" {
+		maps.Copy(c, settings{"n_positions": 256, "n_embd": heads * pick(7, 10, 16), "n_head": heads, "n_layer": pick(1, 2, 3), "n_inner": pick(33, 70), "layer_norm_epsilon": c["rms_norm_eps"]})
+		delete(c, "rms_norm_eps")
+		return c
+	}
+	maps.Copy(c, settings{
+		"max_position_embeddings": 256, "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": pick(6, 10, 16, 32), "hidden_size": pick(35, 48, 66),
+		"num_hidden_layers": pick(1, 2, 5), "intermediate_size": pick(33, 70, 96), "rope_theta": pick(50, 10000, 500000),
+	})
+	if slices.Contains([]string{"qwen2", "olmo2", "phi3"}, kind) { // llama.cpp has no others
+		c["hidden_size"] = heads * c["head_dim"].(int)
+	}
+	maps.Copy(c, rotations[rotation])
+	switch kind {
+	case "llama":
+		c["attention_bias"], c["mlp_bias"] = r.IntN(2) == 0, r.IntN(2) == 0
+	case "mistral":
+		c["sliding_window"] = nil
+	case "gemma2", "gemma3_text":
+		c["tie_word_embeddings"], c["query_pre_attn_scalar"], c["sliding_window"], c["num_hidden_layers"] = true, c["head_dim"], pick(1, 7, 40), pick(2, 7)
+		c["rope_local_base_freq"] = pick(50, 10000)
+		if kind == "gemma2" {
+			delete(c, "rope_local_base_freq")
+			c["attn_logit_softcapping"], c["final_logit_softcapping"] = pick(1, 50), pick(2, 30)
+		}
+	case "phi3":
+		c["partial_rotary_factor"] = []float64{1, 0.5}[r.IntN(2)]
+		turned := int(float64(c["head_dim"].(int))*c["partial_rotary_factor"].(float64)) / 2 * 2
+		c["partial_rotary_factor"] = float64(turned) / float64(c["head_dim"].(int))
+		if began, is := map[string]int{"longrope, short": 1024, "longrope, long": 64}[rotation]; is {
+			var short, long []float64
+			for i := range turned / 2 {
+				short, long = append(short, 1+float64(i)/7), append(long, 1+3*float64(i))
+			}
+			c["original_max_position_embeddings"], c["max_position_embeddings"] = began, 2048
+			c["rope_scaling"] = settings{"type": "longrope", "short_factor": short, "long_factor": long}
+		}
+	}
+	return c
+}
+
+// write writes a model of random numbers under a name, with a tokenizer: of such sizes that each of them counts.
+func (c settings) write(t *testing.T, p *place, name string, r *rand.Rand) model.Definition {
+	t.Helper()
+	raw, err := json.Marshal(c)
+	require.NoError(t, err)
+	def, err := model.ParseConfig(raw)
+	require.NoError(t, err, "%s", raw)
+	read := func(path string) ([]float32, error) {
+		at := slices.IndexFunc(def.Params(), func(p model.Param) bool { return p.Path == path })
+		shape := def.Params()[at].Shape
+		x, by, mean := make([]float32, elementsOf(shape)), 0.3, 0.0
+		if len(shape) > 1 {
+			by = 1 / math.Sqrt(float64(min(shape[0], shape[1])))
+		} else if strings.HasSuffix(path, "weight") && !strings.HasPrefix(def.Kind(), "gemma") {
+			mean = 1
+		}
+		for i := range x {
+			x[i] = float32(mean + by*r.NormFloat64())
+		}
+		return x, nil
+	}
+	require.NoError(t, model.Export(p.path(name), def, read, model.ExportOptions{DType: "F32"}))
+	text, err := os.ReadFile(p.path("tokenizer", "tokenizer.json"))
+	require.NoError(t, err)
+	p.write(t, name+"/tokenizer.json", string(text))
+	return def
+}
+
+func elementsOf(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// TestLlamaCppShapes: models of random numbers and odd sizes, with every rule of positions, have the same loss in llama.cpp.
+func TestLlamaCppShapes(t *testing.T) {
+	folder := llamaFolder(t)
+	p := newPlace(t)
+	text, err := os.ReadFile(learnedText)
+	require.NoError(t, err)
+	p.write(t, "text.txt", string(text))
+	ok(t, p.command("tokenize", "train", p.path("tokenizer"), "--text", p.path("text.txt"), "--vocab-size", "311", "--special", "<|endoftext|>").withoutAdapter())
+	const passage = 220 // characters, more than a hundred tokens
+	p.write(t, "passage.txt", string(text[5000:5000+passage]))
+	tok, err := tokenizer.Open(p.path("tokenizer"))
+	require.NoError(t, err)
+	ids, err := tok.Encode(string(text[5000:5000+passage]), tokenizer.Options{})
+	require.NoError(t, err)
+	for kind, rules := range map[string][]string{
+		"llama": {"as is", "as is", "linear", "llama3", "yarn", "yarn by 0.8"}, "mistral": {"as is"}, "qwen2": {"as is", "linear", "yarn"}, "qwen3": {"as is", "as is", "yarn by 0.8"},
+		"smollm3": {"as is", "yarn"}, "olmo2": {"as is", "linear"}, "gemma2": {"as is", "as is"}, "gemma3_text": {"as is", "linear"},
+		"phi3": {"as is", "longrope, short", "longrope, long"}, "gpt2": {"as is", "as is"},
+	} {
+		for i, rule := range rules {
+			t.Run(fmt.Sprintf("%s %d %s", kind, i, rule), func(t *testing.T) {
+				t.Parallel()
+				r := rand.New(rand.NewPCG(uint64(i), uint64(kind[0])<<8+uint64(kind[len(kind)-1])))
+				c := odd(r, kind, rule)
+				name := fmt.Sprintf("%s %d", kind, i)
+				c.write(t, p, name, r)
+				var own struct {
+					Loss float64 `json:"eval_loss"`
+				}
+				require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path(name), "--text", p.path("passage.txt"), "--window", "256", "--json")).out), &own))
+				most := map[string]float64{"f32": 1e-5, "q8_0": 2e-2}
+				if kind == "gpt2" || strings.HasPrefix(kind, "gemma") { // TestLlamaCppGELU
+					most["f32"] = 1e-4
+				}
+				for as, most := range most {
+					to := p.path(name + " " + as + ".gguf")
+					ok(t, p.command("export", p.path(name), "--to", to, "--type", as).withoutAdapter())
+					var loss float64
+					newJudge(t, folder, map[string]any{"model": to, "context": 256}).ask(t, map[string]any{"loss": ids}, &loss)
+					assert.False(t, !(math.Abs(loss-own.Loss) <= most), "%v as %s: found a loss of %.7f, wanted %.7f +- %g", c, as, loss, own.Loss, most)
+					t.Logf("%s: %.7f, %.1e from gputrain's", as, loss, loss-own.Loss)
+				}
+			})
+		}
+	}
+}
