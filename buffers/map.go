@@ -95,8 +95,7 @@ func recordMap(rec *gpu.Recording, dst *Tree, expression string, value uint32, s
 func mapKernel(dst *Tree, expression string, inputs, srcs []*Tree, padded bool) *gpu.Kernel {
 	var declarations, loads []string
 	declare := func(name string, access gpu.Access, element string) {
-		declarations = append(declarations, fmt.Sprintf("@group(0) @binding(%d) var<storage, %v> %s: array<%s>;",
-			1+len(declarations), access, name, element))
+		declarations = append(declarations, fmt.Sprintf("@bind var<storage, %v> %s: array<%s>;", access, name, element))
 	}
 	for i, in := range inputs {
 		declare(fmt.Sprintf("src%d", i), gpu.Read, storage[in.dtype].memory)

@@ -82,7 +82,7 @@ func (b bounding) record(rec *gpu.Recording, dev *gpu.Device, c Config) {
 		if r.Bytes == 0 {
 			return
 		}
-		more = append(more, fmt.Sprintf("@group(0) @binding(%d) var<%s> %s: %s;", 1+len(bind), space, name, element))
+		more = append(more, fmt.Sprintf("@bind var<%s> %s: %s;", space, name, element))
 		bind = append(bind, r)
 	}
 	const read, write = "storage, read", "storage, read_write"

@@ -228,7 +228,7 @@ func (p Product) kernel(v productVariant) *gpu.Kernel {
 	var more []string
 	declare := func(there bool, space, name, element string) {
 		if there {
-			more = append(more, fmt.Sprintf("@group(0) @binding(%d) var<%s> %s: %s;", 4+len(more), space, name, element))
+			more = append(more, fmt.Sprintf("@bind var<%s> %s: %s;", space, name, element))
 		}
 	}
 	d := memory[buffers.F32]

@@ -187,7 +187,10 @@ func scalarWord(i int) string { return fmt.Sprintf("scalars.words[%d].%c", i/4, 
 
 // kernel puts the parts into the source file of the job's kind.
 func (f *fusion) kernel() *fused {
-	var bindings declarations
+	bindings := ""
+	bind := func(access gpu.Access, name, kind string) {
+		bindings += fmt.Sprintf("@bind var<storage, %s> %s: array<%s>;\n", access, name, kind)
+	}
 	loads, stores := "var u = g;\n", ""
 	for _, o := range f.operands {
 		access, kind := gpu.Read, "vec4<f32>"
@@ -198,17 +201,17 @@ func (f *fusion) kernel() *fused {
 		if o.dtype == buffers.BF16 {
 			kind = "vec2<u32>"
 		}
-		bindings.add(access, o.name+"_data", kind)
+		bind(access, o.name+"_data", kind)
 		if !o.written {
 			loads = load(o) + loads
 		}
 	}
-	bindings.add(gpu.Read, "table", "u32")
+	bind(gpu.Read, "table", "u32")
 	if f.statistics {
-		bindings.add(gpu.Read, "statistics", "vec4<u32>")
+		bind(gpu.Read, "statistics", "vec4<u32>")
 	}
 	if f.pairs {
-		bindings.add(gpu.Read, "pairs", "vec2<u32>")
+		bind(gpu.Read, "pairs", "vec2<u32>")
 	}
 	constants := map[string]string{
 		"LOADS": f.memberships() + loads, "BODY": f.body.String(), "LANES": fmt.Sprint(lanes),
@@ -218,11 +221,11 @@ func (f *fusion) kernel() *fused {
 	file := "optim_update"
 	if f.job.kind == measureJob {
 		file = "optim_norm"
-		bindings.add(gpu.ReadWrite, "partials", "vec2<u32>")
+		bind(gpu.ReadWrite, "partials", "vec2<u32>")
 	} else {
 		constants["STORES"] = stores
 	}
-	constants["BINDINGS"] = strings.Join(bindings, "")
+	constants["BINDINGS"] = bindings
 	return &fused{gpu.NewKernel("gputrain.optim."+f.label(), file, shaders.Variant{Constants: constants}), f.operands}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
-	"gputrain/gpu"
 )
 
 // at is the index of an operand's vec4.
@@ -53,11 +52,4 @@ func (f *fusion) store(o operand) string {
 		text = "if (statistics[0].y == 0u) { " + text + "}\n"
 	}
 	return text
-}
-
-// declarations are the storage bindings, which follow the two uniforms.
-type declarations []string
-
-func (d *declarations) add(access gpu.Access, name, kind string) {
-	*d = append(*d, fmt.Sprintf("@group(0) @binding(%d) var<storage, %s> %s: array<%s>;\n", len(*d)+2, access, name, kind))
 }

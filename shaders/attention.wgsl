@@ -2,17 +2,17 @@
 // matrix of scores is kept. An invocation owns ROWS positions of one head and goes through the keys, KEYS at a time, that any
 // of them sees. -3e38 stands for minus infinity. Twin: graph.Attention.Eval.
 // GPUs run attention_tiled, but for very wide heads.
-#import "shared/attention_bindings.wgsl"
+#import "shared/attention_operands.wgsl"
+@bind var<storage, read_write> o: array<{{ELEMENT}}>;
+@bind var<storage, read_write> lse: array<f32>;
+#import "shared/attention_limits.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
 const LOWEST = -3.0e38;
 
 #import "shared/attention_load.wgsl" FN=load_q FROM={{Q}}
-
 #import "shared/attention_load.wgsl" FN=load_k FROM={{K}}
-
 #import "shared/attention_load.wgsl" FN=load_v FROM={{V}}
-
 #import "shared/attention_store.wgsl" FN=store_o TO=o
 
 #if BY_HEAD

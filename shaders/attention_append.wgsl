@@ -10,16 +10,13 @@ struct Params {
     k0: u32,     // where k starts in a row
     v0: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> positions: array<i32>;
-#if PACKED
-@group(0) @binding(2) var<storage, read> qkv: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read_write> cache: array<{{ELEMENT}}>;
-#else
-@group(0) @binding(2) var<storage, read> k: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> v: array<{{ELEMENT}}>;
-@group(0) @binding(4) var<storage, read_write> cache: array<{{ELEMENT}}>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> positions: array<i32>;
+@bind var<storage, read> {{K}}: array<{{ELEMENT}}>;
+#if !PACKED
+@bind var<storage, read> v: array<{{ELEMENT}}>;
 #endif
+@bind var<storage, read_write> cache: array<{{ELEMENT}}>;
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -14,7 +14,6 @@ var<workgroup> handed: array<vec4<f32>, {{HANDED}}>;
 var<workgroup> handed_stats: array<vec2<f32>, {{WX}}>;
 
 #import "shared/attention_load.wgsl" FN=load_q FROM=q
-
 #import "shared/attention_load.wgsl" FN=load FROM=cache
 
 #if !PARTS

@@ -19,7 +19,6 @@ var<workgroup> shares: array<f32, 64>; // exp(score - m)
 var<workgroup> handed: array<vec4<f32>, {{HANDED}}>; // each team's sums
 
 #import "shared/attention_load.wgsl" FN=load_q FROM=q
-
 #import "shared/attention_load.wgsl" FN=load FROM=cache
 
 #if !PARTS

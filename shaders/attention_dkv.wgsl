@@ -2,20 +2,23 @@
 // and dS = P * (dout v^T - delta): dv = P^T dout, dk = scale dS^T q, summed over the query heads that share the key head. An
 // invocation owns ROWS keys of one key head and goes through the positions that see any of them. Twin: graph.AttentionGrad.Eval.
 // GPUs run attention_dkv_tiled, but for very wide heads.
-#import "shared/attention_dkv_bindings.wgsl"
+#import "shared/attention_operands.wgsl"
+@bind var<storage, read> lse: array<f32>;
+@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read> delta: array<f32>;
+@bind var<storage, read_write> {{DK}}: array<{{ELEMENT}}>;
+#if !PACKED
+@bind var<storage, read_write> dv: array<{{ELEMENT}}>;
+#endif
+#import "shared/attention_limits.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
 
 #import "shared/attention_load.wgsl" FN=load_q FROM={{Q}}
-
 #import "shared/attention_load.wgsl" FN=load_k FROM={{K}}
-
 #import "shared/attention_load.wgsl" FN=load_v FROM={{V}}
-
 #import "shared/attention_load.wgsl" FN=load_dout FROM=dout
-
 #import "shared/attention_store.wgsl" FN=store_dk TO={{DK}}
-
 #import "shared/attention_store.wgsl" FN=store_dv TO={{DV}}
 
 #if BY_HEAD

@@ -1,7 +1,15 @@
 // attention_dkv_tiled: the gradients of attention for k and v on a GPU, after attention_dq_tiled has written delta. With
 // P = exp(scale q k^T - lse) and dS = P * (dout v^T - delta): dv = P^T dout, dk = scale dS^T q, summed over the query heads that share the
 // key head. Rows are keys, and meet the positions that see any of the workgroup's. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_dkv_bindings.wgsl"
+#import "shared/attention_operands.wgsl"
+@bind var<storage, read> lse: array<f32>;
+@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read> delta: array<f32>;
+@bind var<storage, read_write> {{DK}}: array<{{ELEMENT}}>;
+#if !PACKED
+@bind var<storage, read_write> dv: array<{{ELEMENT}}>;
+#endif
+#import "shared/attention_limits.wgsl"
 
 #import "shared/attention_tile.wgsl"
 
@@ -14,15 +22,10 @@ var<workgroup> weights: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
 var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
 
 #import "shared/attention_quad.wgsl" FN=load_q FROM={{Q}}
-
 #import "shared/attention_quad.wgsl" FN=load_k FROM={{K}}
-
 #import "shared/attention_quad.wgsl" FN=load_v FROM={{V}}
-
 #import "shared/attention_quad.wgsl" FN=load_dout FROM=dout
-
 #import "shared/attention_quad_store.wgsl" FN=store_dk TO={{DK}}
-
 #import "shared/attention_quad_store.wgsl" FN=store_dv TO={{DV}}
 
 #import "shared/main.wgsl" LANES=64

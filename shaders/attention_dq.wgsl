@@ -2,20 +2,21 @@
 // dS = P * (dP - delta), dq = scale dS k. Writes delta for attention_dkv. An invocation owns ROWS positions of one head and
 // goes through the keys that any of them sees. Twin: graph.AttentionGrad.Eval.
 // GPUs run attention_dq_tiled, but for very wide heads.
-#import "shared/attention_dq_bindings.wgsl"
+#import "shared/attention_operands.wgsl"
+@bind var<storage, read> o: array<{{ELEMENT}}>;
+@bind var<storage, read> lse: array<f32>;
+@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read_write> {{DQ}}: array<{{ELEMENT}}>;
+@bind var<storage, read_write> delta: array<f32>;
+#import "shared/attention_limits.wgsl"
 
 const HEAD_DIM = {{HEAD_DIM}}u;
 
 #import "shared/attention_load.wgsl" FN=load_q FROM={{Q}}
-
 #import "shared/attention_load.wgsl" FN=load_k FROM={{K}}
-
 #import "shared/attention_load.wgsl" FN=load_v FROM={{V}}
-
 #import "shared/attention_load.wgsl" FN=load_o FROM=o
-
 #import "shared/attention_load.wgsl" FN=load_dout FROM=dout
-
 #import "shared/attention_store.wgsl" FN=store_dq TO={{DQ}}
 
 #if BY_HEAD

@@ -1,7 +1,13 @@
 // attention_dq_tiled: the gradient of attention for q on a GPU, and what attention_dkv_tiled needs of each position. With
 // P = exp(scale q k^T - lse): delta = sum(dout o), dS = P * (dout v^T - delta), dq = scale dS k. Rows are positions, and meet the
 // keys that any of the workgroup sees. Twin: graph.AttentionGrad.Eval.
-#import "shared/attention_dq_bindings.wgsl"
+#import "shared/attention_operands.wgsl"
+@bind var<storage, read> o: array<{{ELEMENT}}>;
+@bind var<storage, read> lse: array<f32>;
+@bind var<storage, read> dout: array<{{ELEMENT}}>;
+@bind var<storage, read_write> {{DQ}}: array<{{ELEMENT}}>;
+@bind var<storage, read_write> delta: array<f32>;
+#import "shared/attention_limits.wgsl"
 
 #import "shared/attention_tile.wgsl"
 
@@ -12,15 +18,10 @@ var<workgroup> shares: array<array<array<array<vec4<f32>, PITCH>, 2>, {{ROWS}}>,
 var<workgroup> dscores: array<array<array<vec2<f32>, 2>, {{ROWS}}>, {{TEAMS}}>;
 
 #import "shared/attention_quad.wgsl" FN=load_q FROM={{Q}}
-
 #import "shared/attention_quad.wgsl" FN=load_k FROM={{K}}
-
 #import "shared/attention_quad.wgsl" FN=load_v FROM={{V}}
-
 #import "shared/attention_quad.wgsl" FN=load_o FROM=o
-
 #import "shared/attention_quad.wgsl" FN=load_dout FROM=dout
-
 #import "shared/attention_quad_store.wgsl" FN=store_dq TO={{DQ}}
 
 #import "shared/main.wgsl" LANES=64

@@ -6,10 +6,10 @@ struct Params {
     parts: u32,
     dim: u32,   // of a head
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> sums: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> stats: array<vec2<f32>>;
-@group(0) @binding(3) var<storage, read_write> o: array<f32>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> sums: array<vec4<f32>>;
+@bind var<storage, read> stats: array<vec2<f32>>;
+@bind var<storage, read_write> o: array<f32>;
 
 #import "shared/main.wgsl" LANES=64
 {

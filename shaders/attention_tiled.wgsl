@@ -1,7 +1,10 @@
 // attention_tiled: attention of a GPU, o = softmax(scale q k^T) v head by head, and lse = log(sum(exp(scale q k^T))) a position,
 // by online softmax: no matrix of scores is kept. Rows are positions, and meet the keys that any of the workgroup sees.
 // -2e38 stands for minus infinity. Twin: graph.Attention.Eval.
-#import "shared/attention_bindings.wgsl"
+#import "shared/attention_operands.wgsl"
+@bind var<storage, read_write> o: array<{{ELEMENT}}>;
+@bind var<storage, read_write> lse: array<f32>;
+#import "shared/attention_limits.wgsl"
 
 #import "shared/attention_tile.wgsl"
 
@@ -13,11 +16,8 @@ var<workgroup> weights: array<array<vec4<f32>, {{ROWS}}>, {{TEAMS}}>;
 var<workgroup> factors: array<array<f32, {{ROWS}}>, {{TEAMS}}>;
 
 #import "shared/attention_quad.wgsl" FN=load_q FROM={{Q}}
-
 #import "shared/attention_quad.wgsl" FN=load_k FROM={{K}}
-
 #import "shared/attention_quad.wgsl" FN=load_v FROM={{V}}
-
 #import "shared/attention_quad_store.wgsl" FN=store_o TO=o
 
 #import "shared/main.wgsl" LANES=64

@@ -6,13 +6,13 @@ struct Params {
     quads: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
+@bind var<uniform> params: Params;
 #if WIDEN
-@group(0) @binding(1) var<storage, read> src: array<vec2<u32>>;
-@group(0) @binding(2) var<storage, read_write> dst: array<vec4<u32>>;
+@bind var<storage, read> src: array<vec2<u32>>;
+@bind var<storage, read_write> dst: array<vec4<u32>>;
 #else
-@group(0) @binding(1) var<storage, read> src: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read_write> dst: array<vec2<u32>>;
+@bind var<storage, read> src: array<vec4<u32>>;
+@bind var<storage, read_write> dst: array<vec2<u32>>;
 #endif
 
 #import "shared/main.wgsl" LANES=256

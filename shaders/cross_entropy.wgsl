@@ -15,12 +15,12 @@ struct Params {
     pad: u32,
 #endif
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> logits: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> labels: array<i32>;
-@group(0) @binding(3) var<storage, read_write> carried: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(5) var<storage, read_write> losses: array<f32>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> logits: array<{{ELEMENT}}>;
+@bind var<storage, read> labels: array<i32>;
+@bind var<storage, read_write> carried: array<vec4<f32>>;
+@bind var<storage, read_write> lse: array<f32>;
+@bind var<storage, read_write> losses: array<f32>;
 
 const LOWEST = -3.0e38;
 #if CAPPED // logits are cap tanh(logits/cap)

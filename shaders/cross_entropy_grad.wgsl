@@ -13,15 +13,15 @@ struct Params {
     pad0: u32, pad1: u32, pad2: u32,
 #endif
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> labels: array<i32>;
-@group(0) @binding(2) var<storage, read> lse: array<f32>;
-@group(0) @binding(3) var<storage, read> dloss: array<f32>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> labels: array<i32>;
+@bind var<storage, read> lse: array<f32>;
+@bind var<storage, read> dloss: array<f32>;
 #if IN_PLACE
-@group(0) @binding(4) var<storage, read_write> logits: array<{{ELEMENT}}>;
+@bind var<storage, read_write> logits: array<{{ELEMENT}}>;
 #else
-@group(0) @binding(4) var<storage, read> logits: array<{{ELEMENT}}>;
-@group(0) @binding(5) var<storage, read_write> dlogits: array<{{ELEMENT}}>;
+@bind var<storage, read> logits: array<{{ELEMENT}}>;
+@bind var<storage, read_write> dlogits: array<{{ELEMENT}}>;
 #endif
 
 #if CAPPED // logits are cap tanh(logits/cap)

@@ -9,9 +9,9 @@ struct Params {
     count: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
+@bind var<uniform> params: Params;
 // Four words an element.
-@group(0) @binding(1) var<storage, read_write> out: array<vec4<u32>>;
+@bind var<storage, read_write> out: array<vec4<u32>>;
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -2,7 +2,7 @@
 // Twin: the Eval of each operation in package graph, whose compiler writes BINDINGS and BODY.
 
 {{BINDINGS}}
-@group(0) @binding({{RESULT}}) var<storage, read_write> result: array<{{T}}>;
+@bind var<storage, read_write> result: array<{{T}}>;
 
 #import "shared/functions.wgsl"
 #if DROPOUT

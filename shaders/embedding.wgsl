@@ -6,22 +6,22 @@ struct Params {
     row0: u32,
     rows: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
+@bind var<uniform> p: Params;
 #if BF16
 #import "shared/bf16.wgsl"
 #if SCALAR
-@group(0) @binding(1) var<storage, read> weight: array<u32>;
+@bind var<storage, read> weight: array<u32>;
 fn weight_at(i: u32) -> f32 { return bf16_unpack2(weight[i / 2u])[i % 2u]; }
 #else
-@group(0) @binding(1) var<storage, read> weight: array<vec2<u32>>;
+@bind var<storage, read> weight: array<vec2<u32>>;
 fn weight_at(i: u32) -> vec4<f32> { return bf16_unpack4(weight[i]); }
 #endif
 #else
-@group(0) @binding(1) var<storage, read> weight: array<{{ELEMENT}}>;
+@bind var<storage, read> weight: array<{{ELEMENT}}>;
 fn weight_at(i: u32) -> {{ELEMENT}} { return weight[i]; }
 #endif
-@group(0) @binding(2) var<storage, read> ids: array<i32>;
-@group(0) @binding(3) var<storage, read_write> y: array<{{ELEMENT}}>;
+@bind var<storage, read> ids: array<i32>;
+@bind var<storage, read_write> y: array<{{ELEMENT}}>;
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -9,11 +9,11 @@ struct Params {
     count: u32,
     pad0: u32, pad1: u32, pad2: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> dy: array<{{ELEMENT}}>;
-@group(0) @binding(2) var<storage, read> order: array<u32>;
-@group(0) @binding(3) var<storage, read> offsets: array<u32>;
-@group(0) @binding(4) var<storage, read_write> dweight: array<{{ELEMENT}}>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> dy: array<{{ELEMENT}}>;
+@bind var<storage, read> order: array<u32>;
+@bind var<storage, read> offsets: array<u32>;
+@bind var<storage, read_write> dweight: array<{{ELEMENT}}>;
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -9,10 +9,10 @@ struct Params {
     leaves: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> firsts: array<u32>; // the first group of each leaf, and behind the last
-@group(0) @binding(2) var<storage, read> partials: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> leaves: array<u32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> firsts: array<u32>; // the first group of each leaf, and behind the last
+@bind var<storage, read> partials: array<vec4<u32>>;
+@bind var<storage, read_write> leaves: array<u32>;
 
 var<workgroup> sums: array<f32, {{LANES}}>;
 var<workgroup> mean: f32;

@@ -7,10 +7,10 @@ struct Params {
     count: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> groups: array<vec4<u32>>; // first vec4 in the slab, elements, leaf, -
-@group(0) @binding(2) var<storage, read> data: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> leaves: array<atomic<u32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> groups: array<vec4<u32>>; // first vec4 in the slab, elements, leaf, -
+@bind var<storage, read> data: array<vec4<u32>>;
+@bind var<storage, read_write> leaves: array<atomic<u32>>;
 
 var<workgroup> lows: array<u32, {{LANES}}>;
 var<workgroup> highs: array<u32, {{LANES}}>;

@@ -14,16 +14,16 @@ struct Params {
     decay: f32,
 }
 
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> spots: array<Spot>;
-@group(0) @binding(3) var<storage, read> flag: vec4<u32>; // word 1 not zero: keep everything
-@group(0) @binding(4) var<storage, read_write> q: array<{{Q_TYPE}}>;
-@group(0) @binding(5) var<storage, read_write> keep: array<u32>; // by side
+@bind var<uniform> p: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> spots: array<Spot>;
+@bind var<storage, read> flag: vec4<u32>; // word 1 not zero: keep everything
+@bind var<storage, read_write> q: array<{{Q_TYPE}}>;
+@bind var<storage, read_write> keep: array<u32>; // by side
 #if RMS
-@group(0) @binding(6) var<storage, read> g: array<vec4<f32>>;
-@group(0) @binding(7) var<storage, read_write> rms: array<f32>;
-@group(0) @binding(8) var<storage, read_write> deviation: array<f32>;
+@bind var<storage, read> g: array<vec4<f32>>;
+@bind var<storage, read_write> rms: array<f32>;
+@bind var<storage, read_write> deviation: array<f32>;
 #endif
 
 const lanes = {{LANES}}u;
@@ -72,13 +72,12 @@ fn total(v: vec4<f32>) -> f32 { return (v.x + v.y) + (v.z + v.w); }
             if (!skip) { rms[number] = next; }
             deviation[number] = p.damping * next;
         }
-    }
 #else
     if (lane == 0u && here) {
         keep[spot.left] = select(0u, 1u, skip);
         keep[spot.right] = select(0u, 1u, skip);
-    }
 #endif
+    }
     if (update.balance != 0u) {
         workgroupBarrier();
         var l = 0.0;

@@ -18,8 +18,8 @@ struct Params {
     products: u32,   // of the iteration; not a constant, as drivers unroll that and compile five times as long
 }
 
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> t: array<vec4<f32>>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> t: array<vec4<f32>>;
 // update and sides (spot, side, stack, bits of s), or keys; then for FACTOR keep, l and coefficients, for TURN turns and coefficients, else
 // bounds; and x where it is too long for the workgroup's memory. All by matrix.
 {{MORE}}

@@ -8,14 +8,14 @@ struct Params {
     count: u32,
 }
 
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> tiles: array<Tile>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> tiles: array<Tile>;
 #if SCATTER
-@group(0) @binding(2) var<storage, read_write> slab: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> stacks: array<vec4<f32>>;
+@bind var<storage, read_write> slab: array<{{ELEMENT}}>;
+@bind var<storage, read> stacks: array<vec4<f32>>;
 #else
-@group(0) @binding(2) var<storage, read> slab: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read_write> stacks: array<vec4<f32>>;
+@bind var<storage, read> slab: array<{{ELEMENT}}>;
+@bind var<storage, read_write> stacks: array<vec4<f32>>;
 #endif
 
 const lanes = 64u;

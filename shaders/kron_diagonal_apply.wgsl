@@ -6,15 +6,15 @@ struct Params {
     groups: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> groups: array<Group>;
-@group(0) @binding(2) var<storage, read> areas: array<Area>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> groups: array<Group>;
+@bind var<storage, read> areas: array<Area>;
 #if BF16
-@group(0) @binding(3) var<storage, read> q: array<vec2<u32>>;
+@bind var<storage, read> q: array<vec2<u32>>;
 #else
-@group(0) @binding(3) var<storage, read> q: array<vec4<f32>>;
+@bind var<storage, read> q: array<vec4<f32>>;
 #endif
-@group(0) @binding(4) var<storage, read_write> updates: array<f32>;
+@bind var<storage, read_write> updates: array<f32>;
 
 fn four(i: u32) -> vec4<f32> {
 #if BF16

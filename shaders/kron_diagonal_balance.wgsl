@@ -19,20 +19,20 @@ struct Pair {
     others: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> pairs: array<Pair>;
-@group(0) @binding(3) var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
+@bind var<uniform> params: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> pairs: array<Pair>;
+@bind var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
 #if BF16
-@group(0) @binding(4) var<storage, read_write> q: array<vec2<u32>>;
+@bind var<storage, read_write> q: array<vec2<u32>>;
 #else
-@group(0) @binding(4) var<storage, read_write> q: array<vec4<f32>>;
+@bind var<storage, read_write> q: array<vec4<f32>>;
 #endif
 #if DENSE
 #if BF16
-@group(0) @binding(5) var<storage, read_write> o: array<vec2<u32>>;
+@bind var<storage, read_write> o: array<vec2<u32>>;
 #else
-@group(0) @binding(5) var<storage, read_write> o: array<vec4<f32>>;
+@bind var<storage, read_write> o: array<vec4<f32>>;
 #endif
 #endif
 

@@ -18,12 +18,12 @@ struct Block {
     unused: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> blocks: array<Block>;
-@group(0) @binding(2) var<storage, read> squares: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
-@group(0) @binding(4) var<storage, read_write> rms: array<f32>;
-@group(0) @binding(5) var<storage, read_write> amplitude: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> blocks: array<Block>;
+@bind var<storage, read> squares: array<vec4<f32>>;
+@bind var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
+@bind var<storage, read_write> rms: array<f32>;
+@bind var<storage, read_write> amplitude: array<f32>;
 
 const least = 1e-15; // a gradient whose squares are next to zero is none: noise alone would make the factors grow without bound
 

@@ -6,12 +6,12 @@ struct Params {
     items: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> items: array<Item>;
-@group(0) @binding(2) var<storage, read_write> maxima: array<f32>;
-@group(0) @binding(3) var<storage, read_write> t: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> items: array<Item>;
+@bind var<storage, read_write> maxima: array<f32>;
+@bind var<storage, read_write> t: array<f32>;
 #if PARTIALS
-@group(0) @binding(4) var<storage, read> partials: array<f32>;
+@bind var<storage, read> partials: array<f32>;
 #endif
 
 var<workgroup> tops: array<f32, 64>;

@@ -9,17 +9,17 @@ struct Params {
     shares: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> shares: array<Share>;
-@group(0) @binding(3) var<storage, read> patches: array<Patch>;
+@bind var<uniform> params: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> shares: array<Share>;
+@bind var<storage, read> patches: array<Patch>;
 #if ALIGNED
-@group(0) @binding(4) var<storage, read> updates: array<vec4<f32>>;
+@bind var<storage, read> updates: array<vec4<f32>>;
 #else
-@group(0) @binding(4) var<storage, read> updates: array<f32>;
+@bind var<storage, read> updates: array<f32>;
 #endif
-@group(0) @binding(5) var<storage, read> amplitude: array<f32>; // of the noise of each block
-@group(0) @binding(6) var<storage, read_write> x: array<vec4<f32>>;
+@bind var<storage, read> amplitude: array<f32>; // of the noise of each block
+@bind var<storage, read_write> x: array<vec4<f32>>;
 
 #if NOISE
 #import "shared/kron_draw.wgsl"

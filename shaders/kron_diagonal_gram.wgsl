@@ -7,9 +7,9 @@ struct Params {
     add: u32,    // 1: to what is there
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> partials: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> grams: array<vec4<f32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> partials: array<vec4<f32>>;
+@bind var<storage, read_write> grams: array<vec4<f32>>;
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -7,12 +7,12 @@ struct Params {
     count: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> sides: array<Side>;
-@group(0) @binding(3) var<storage, read_write> bounds: array<vec2<u32>>;
+@bind var<uniform> params: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> sides: array<Side>;
+@bind var<storage, read_write> bounds: array<vec2<u32>>;
 #if SPLIT
-@group(0) @binding(4) var<storage, read_write> turns: array<vec2<u32>>;
+@bind var<storage, read_write> turns: array<vec2<u32>>;
 #endif
 
 #import "shared/main.wgsl" LANES=64

@@ -10,15 +10,15 @@ struct Params {
     width: u32, // fours of a row
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> places: array<u32>; // of the diagonal factor of each block, in fours of q and t
+@bind var<uniform> params: Params;
+@bind var<storage, read> places: array<u32>; // of the diagonal factor of each block, in fours of q and t
 #if BF16
-@group(0) @binding(2) var<storage, read> q: array<vec2<u32>>;
+@bind var<storage, read> q: array<vec2<u32>>;
 #else
-@group(0) @binding(2) var<storage, read> q: array<vec4<f32>>;
+@bind var<storage, read> q: array<vec4<f32>>;
 #endif
-@group(0) @binding(3) var<storage, read_write> y: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> t: array<f32>;
+@bind var<storage, read_write> y: array<vec4<f32>>;
+@bind var<storage, read_write> t: array<f32>;
 
 const largest = vec4<f32>(1e12); // so that Gram matrices, times factors that are as large as can be, stay finite
 

@@ -7,19 +7,19 @@ struct Params {
     shares: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> shares: array<Share>;
-@group(0) @binding(2) var<storage, read> patches: array<Patch>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> shares: array<Share>;
+@bind var<storage, read> patches: array<Patch>;
 #if BF16
-@group(0) @binding(3) var<storage, read> q: array<vec2<u32>>;
+@bind var<storage, read> q: array<vec2<u32>>;
 #else
-@group(0) @binding(3) var<storage, read> q: array<vec4<f32>>;
+@bind var<storage, read> q: array<vec4<f32>>;
 #endif
-@group(0) @binding(4) var<storage, read> y: array<vec4<f32>>;
+@bind var<storage, read> y: array<vec4<f32>>;
 #if ALIGNED
-@group(0) @binding(5) var<storage, read_write> updates: array<vec4<f32>>;
+@bind var<storage, read_write> updates: array<vec4<f32>>;
 #else
-@group(0) @binding(5) var<storage, read_write> updates: array<f32>;
+@bind var<storage, read_write> updates: array<f32>;
 #endif
 
 // What a parameter may get that had no gradient for so long that its factors are as large as can be: finite, and so is its square.

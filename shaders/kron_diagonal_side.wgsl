@@ -13,15 +13,15 @@ struct Params {
     share: f32, // of the preconditioner's rate
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> sides: array<Side>;
-@group(0) @binding(3) var<storage, read> bounds: array<f32>;
-@group(0) @binding(4) var<storage, read> amplitude: array<f32>; // of each block, below 0 where it is to be left alone
-@group(0) @binding(5) var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
-@group(0) @binding(6) var<storage, read_write> lipschitz: array<f32>;
-@group(0) @binding(7) var<storage, read_write> coefficients: array<vec2<f32>>;
-@group(0) @binding(8) var<storage, read_write> keep: array<u32>;
+@bind var<uniform> params: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> sides: array<Side>;
+@bind var<storage, read> bounds: array<f32>;
+@bind var<storage, read> amplitude: array<f32>; // of each block, below 0 where it is to be left alone
+@bind var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
+@bind var<storage, read_write> lipschitz: array<f32>;
+@bind var<storage, read_write> coefficients: array<vec2<f32>>;
+@bind var<storage, read_write> keep: array<u32>;
 
 #import "shared/main.wgsl" LANES=64
 {

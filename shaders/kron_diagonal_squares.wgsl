@@ -7,11 +7,11 @@ struct Params {
     groups: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> groups: array<Group>;
-@group(0) @binding(2) var<storage, read> areas: array<Area>;
-@group(0) @binding(3) var<storage, read> updates: array<f32>;
-@group(0) @binding(4) var<storage, read_write> squares: array<vec4<f32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> groups: array<Group>;
+@bind var<storage, read> areas: array<Area>;
+@bind var<storage, read> updates: array<f32>;
+@bind var<storage, read_write> squares: array<vec4<f32>>;
 
 var<workgroup> sums: array<vec4<f32>, 64>;
 

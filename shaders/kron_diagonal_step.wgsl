@@ -12,16 +12,16 @@ struct Params {
     items: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> items: array<Item>;
-@group(0) @binding(3) var<storage, read> factors: array<Factor>;
-@group(0) @binding(4) var<storage, read> t: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read> rates: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> items: array<Item>;
+@bind var<storage, read> factors: array<Factor>;
+@bind var<storage, read> t: array<vec4<f32>>;
+@bind var<storage, read> rates: array<f32>;
 #if BF16
-@group(0) @binding(6) var<storage, read_write> q: array<vec2<u32>>;
+@bind var<storage, read_write> q: array<vec2<u32>>;
 #else
-@group(0) @binding(6) var<storage, read_write> q: array<vec4<f32>>;
+@bind var<storage, read_write> q: array<vec4<f32>>;
 #endif
 
 #if DITHER

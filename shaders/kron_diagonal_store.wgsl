@@ -10,15 +10,15 @@ struct Params {
     width: u32, // fours of a row
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> sides: array<Side>;
-@group(0) @binding(3) var<storage, read> keep: array<u32>;
-@group(0) @binding(4) var<storage, read> next: array<vec4<f32>>;
+@bind var<uniform> params: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> sides: array<Side>;
+@bind var<storage, read> keep: array<u32>;
+@bind var<storage, read> next: array<vec4<f32>>;
 #if BF16
-@group(0) @binding(5) var<storage, read_write> q: array<vec2<u32>>;
+@bind var<storage, read_write> q: array<vec2<u32>>;
 #else
-@group(0) @binding(5) var<storage, read_write> q: array<vec4<f32>>;
+@bind var<storage, read_write> q: array<vec4<f32>>;
 #endif
 
 #if DITHER

@@ -7,15 +7,15 @@ struct Params {
     shares: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> shares: array<Share>;
-@group(0) @binding(2) var<storage, read> patches: array<Patch>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> shares: array<Share>;
+@bind var<storage, read> patches: array<Patch>;
 #if ALIGNED
-@group(0) @binding(3) var<storage, read> updates: array<vec4<f32>>;
+@bind var<storage, read> updates: array<vec4<f32>>;
 #else
-@group(0) @binding(3) var<storage, read> updates: array<f32>;
+@bind var<storage, read> updates: array<f32>;
 #endif
-@group(0) @binding(4) var<storage, read_write> squares: array<vec4<f32>>;
+@bind var<storage, read_write> squares: array<vec4<f32>>;
 
 var<workgroup> sums: array<vec4<f32>, 64>;
 
@@ -32,12 +32,11 @@ var<workgroup> sums: array<vec4<f32>, 64>;
 #if ALIGNED
             if (here.row < p.longs && 4u * here.four < p.end) {
                 sum = rms_join(sum, rms_of4(updates[(p.place + here.row * p.long) / 4u + here.four]));
-            }
 #else
             for (var c = max(4u * here.four, p.begin); c < min(4u * here.four + 4u, p.end) && here.row < p.longs; c++) {
                 sum = rms_join(sum, rms_of(updates[p.place + here.row * p.long + c * p.dense]));
-            }
 #endif
+            }
             here = place_next(here, p, step);
         }
     }

@@ -12,18 +12,18 @@ struct Params {
     groups: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> groups: array<Group>;
-@group(0) @binding(3) var<storage, read> areas: array<Area>;
-@group(0) @binding(4) var<storage, read> updates: array<f32>;
-@group(0) @binding(5) var<storage, read> amplitude: array<f32>; // of the noise of each block
+@bind var<uniform> params: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> groups: array<Group>;
+@bind var<storage, read> areas: array<Area>;
+@bind var<storage, read> updates: array<f32>;
+@bind var<storage, read> amplitude: array<f32>; // of the noise of each block
 #if BF16
-@group(0) @binding(6) var<storage, read> q: array<vec2<u32>>;
+@bind var<storage, read> q: array<vec2<u32>>;
 #else
-@group(0) @binding(6) var<storage, read> q: array<vec4<f32>>;
+@bind var<storage, read> q: array<vec4<f32>>;
 #endif
-@group(0) @binding(7) var<storage, read_write> partials: array<f32>;
+@bind var<storage, read_write> partials: array<f32>;
 
 #if NOISE
 #import "shared/kron_draw.wgsl"

@@ -13,14 +13,14 @@ struct Params {
     deviation: f32,
 }
 
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<uniform> update: Update;
-@group(0) @binding(2) var<storage, read> tiles: array<Tile>;
-@group(0) @binding(3) var<storage, read> spots: array<Spot>;
-@group(0) @binding(4) var<storage, read> g: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> noisy: array<vec4<f32>>;
+@bind var<uniform> p: Params;
+@bind var<uniform> update: Update;
+@bind var<storage, read> tiles: array<Tile>;
+@bind var<storage, read> spots: array<Spot>;
+@bind var<storage, read> g: array<vec4<f32>>;
+@bind var<storage, read_write> noisy: array<vec4<f32>>;
 #if BLOCKWISE
-@group(0) @binding(6) var<storage, read> deviation: array<f32>;
+@bind var<storage, read> deviation: array<f32>;
 #endif
 
 const lanes = 64u;

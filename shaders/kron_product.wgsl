@@ -22,10 +22,10 @@ struct Params {
     alpha: f32, beta: f32,
 }
 
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<{{A_TYPE}}>;
-@group(0) @binding(2) var<storage, read> b: array<{{B_TYPE}}>;
-@group(0) @binding(3) var<storage, read_write> c: array<{{C_TYPE}}>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> a: array<{{A_TYPE}}>;
+@bind var<storage, read> b: array<{{B_TYPE}}>;
+@bind var<storage, read_write> c: array<{{C_TYPE}}>;
 // d, coefficients (alpha, beta), keep (not zero: not stored), update, sides (as in kron_bound.wgsl), those that there are.
 {{MORE}}
 

@@ -6,9 +6,9 @@ struct Params {
     tiles: u32, // size (size + 1)/2
 }
 
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read_write> r: array<vec4<f32>>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> q: array<vec4<f32>>;
+@bind var<storage, read_write> r: array<vec4<f32>>;
 
 #import "shared/main.wgsl" LANES=64
 {

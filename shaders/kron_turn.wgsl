@@ -7,11 +7,11 @@ struct Params {
     quads: u32, // of a matrix
 }
 
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> r: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> turns: array<vec4<f32>>; // as kron_bound.wgsl leaves them
-@group(0) @binding(4) var<storage, read_write> m: array<vec4<f32>>; // R R, which is symmetric; then M
+@bind var<uniform> p: Params;
+@bind var<storage, read> r: array<vec4<f32>>;
+@bind var<storage, read> q: array<vec4<f32>>;
+@bind var<storage, read> turns: array<vec4<f32>>; // as kron_bound.wgsl leaves them
+@bind var<storage, read_write> m: array<vec4<f32>>; // R R, which is symmetric; then M
 
 const lanes = {{LANES}}u;
 var<workgroup> parts: array<f32, {{LANES}}>;

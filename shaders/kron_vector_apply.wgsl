@@ -6,14 +6,14 @@ struct Params {
     items: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> items: array<Item>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> items: array<Item>;
 #if BF16
-@group(0) @binding(2) var<storage, read> q: array<vec2<u32>>;
+@bind var<storage, read> q: array<vec2<u32>>;
 #else
-@group(0) @binding(2) var<storage, read> q: array<vec4<f32>>;
+@bind var<storage, read> q: array<vec4<f32>>;
 #endif
-@group(0) @binding(3) var<storage, read_write> updates: array<f32>;
+@bind var<storage, read_write> updates: array<f32>;
 
 // What a parameter may get that had no gradient for so long that its factor is as large as can be: finite, and so is its square.
 const largest = 1e15;

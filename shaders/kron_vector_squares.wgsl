@@ -6,10 +6,10 @@ struct Params {
     items: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> items: array<Item>;
-@group(0) @binding(2) var<storage, read> updates: array<f32>;
-@group(0) @binding(3) var<storage, read_write> squares: array<vec4<f32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> items: array<Item>;
+@bind var<storage, read> updates: array<f32>;
+@bind var<storage, read_write> squares: array<vec4<f32>>;
 
 var<workgroup> sums: array<vec4<f32>, 64>;
 

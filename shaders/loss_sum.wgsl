@@ -3,9 +3,9 @@ struct Params {
     rows: u32,
     pad0: u32, pad1: u32, pad2: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> losses: array<f32>;
-@group(0) @binding(2) var<storage, read_write> total: array<f32>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> losses: array<f32>;
+@bind var<storage, read_write> total: array<f32>;
 
 var<workgroup> sums: array<f32, 64>;
 

@@ -8,7 +8,7 @@ struct Params {
     value: u32, // bits of the value of fill
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
+@bind var<uniform> params: Params;
 {{BINDINGS}}
 
 #import "shared/main.wgsl" LANES=256

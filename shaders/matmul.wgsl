@@ -14,16 +14,16 @@ struct Params {
     sa: u32, sb: u32, sc: u32,   // strides a z
     pad: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> a: array<vec4<f32>>;
 // b_at is a quad of B: of f32, or of bf16 or nf4, of which a load has several.
 #if B_WHOLE
-@group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+@bind var<storage, read> b: array<vec4<f32>>;
 fn b_at(i: u32) -> vec4<f32> { return b[i]; }
 #endif
 #if B_BF16
 #import "shared/bf16.wgsl"
-@group(0) @binding(2) var<storage, read> b: array<vec4<u32>>;
+@bind var<storage, read> b: array<vec4<u32>>;
 fn b_at(i: u32) -> vec4<f32> {
     let w = b[i / 2u];
     return bf16_unpack4(select(w.xy, w.zw, (i & 1u) == 1u));
@@ -31,14 +31,14 @@ fn b_at(i: u32) -> vec4<f32> {
 #endif
 #if B_NF4
 #import "shared/nf4.wgsl"
-@group(0) @binding(2) var<storage, read> b: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> b_maxima: array<f32>; // of 64 elements each
+@bind var<storage, read> b: array<vec4<u32>>;
+@bind var<storage, read> b_maxima: array<f32>; // of 64 elements each
 fn b_at(i: u32) -> vec4<f32> { return b_maxima[i / 16u] * nf4_levels(b[i / 8u][i / 2u % 4u] >> (16u * (i % 2u))); }
 #endif
 #if STORE_SCALAR
-@group(0) @binding({{C}}) var<storage, read_write> c: array<f32>;
+@bind var<storage, read_write> c: array<f32>;
 #else
-@group(0) @binding({{C}}) var<storage, read_write> c: array<vec4<f32>>;
+@bind var<storage, read_write> c: array<vec4<f32>>;
 #endif
 
 @compute @workgroup_size({{WX}}, {{WY}}, 1)

@@ -12,17 +12,17 @@ struct Params {
     sa: u32, sb: u32, sc: u32,   // strides a z
     pad0: u32, pad1: u32, pad2: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<f32>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> a: array<f32>;
 #if B_BF16
 #import "shared/bf16.wgsl"
-@group(0) @binding(2) var<storage, read> b: array<u32>;
+@bind var<storage, read> b: array<u32>;
 fn b_at(i: u32) -> f32 { return bf16_unpack2(b[i / 2u])[i % 2u]; }
 #else
-@group(0) @binding(2) var<storage, read> b: array<f32>;
+@bind var<storage, read> b: array<f32>;
 fn b_at(i: u32) -> f32 { return b[i]; }
 #endif
-@group(0) @binding(3) var<storage, read_write> c: array<f32>;
+@bind var<storage, read_write> c: array<f32>;
 
 @compute @workgroup_size(8, 8, 1)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

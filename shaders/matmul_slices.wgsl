@@ -8,15 +8,15 @@ struct Params {
     ldc: u32,
     pad0: u32, pad1: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> partial: array<vec4<f32>>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> partial: array<vec4<f32>>;
 #if EPILOGUE
 #import "shared/epilogue.wgsl"
 #else
 #if STORE_SCALAR
-@group(0) @binding(2) var<storage, read_write> c: array<f32>;
+@bind var<storage, read_write> c: array<f32>;
 #else
-@group(0) @binding(2) var<storage, read_write> c: array<vec4<f32>>;
+@bind var<storage, read_write> c: array<vec4<f32>>;
 #endif
 #endif
 

@@ -12,21 +12,21 @@ struct Params {
     sa: u32, sb: u32, sc: u32,
     pad: u32,
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> a: array<vec4<f32>>;
 // b_at is a quad of B: of f32, bf16 or nf4.
 #if B_WHOLE
-@group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
+@bind var<storage, read> b: array<vec4<f32>>;
 fn b_at(i: u32) -> vec4<f32> { return b[i]; }
 #endif
 #if B_BF16
 #import "shared/bf16.wgsl"
-@group(0) @binding(2) var<storage, read> b: array<vec2<u32>>;
+@bind var<storage, read> b: array<vec2<u32>>;
 fn b_at(i: u32) -> vec4<f32> { return bf16_unpack4(b[i]); }
 #endif
 #if B_NF4
-@group(0) @binding(2) var<storage, read> b: array<u32>; // eight codes each, the first of two in the high half of a byte
-@group(0) @binding(3) var<storage, read> b_maxima: array<f32>; // of 64 elements each
+@bind var<storage, read> b: array<u32>; // eight codes each, the first of two in the high half of a byte
+@bind var<storage, read> b_maxima: array<f32>; // of 64 elements each
 var<workgroup> b_levels: array<f32, 16>; // which codes stand for. Twin: nf4.Levels
 fn b_at(i: u32) -> vec4<f32> {
     let c = (vec4<u32>(b[i / 2u] >> (16u * (i % 2u))) >> vec4<u32>(4u, 0u, 12u, 8u)) & vec4<u32>(15u);
@@ -37,9 +37,9 @@ fn b_at(i: u32) -> vec4<f32> {
 #import "shared/epilogue.wgsl"
 #else
 #if STORE_SCALAR
-@group(0) @binding({{C}}) var<storage, read_write> c: array<f32>;
+@bind var<storage, read_write> c: array<f32>;
 #else
-@group(0) @binding({{C}}) var<storage, read_write> c: array<vec4<f32>>;
+@bind var<storage, read_write> c: array<vec4<f32>>;
 #endif
 #endif
 

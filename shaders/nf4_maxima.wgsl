@@ -4,11 +4,11 @@ struct Params {
     first: u32, // group
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> src: array<u32>; // four codes each, the first in the low byte
-@group(0) @binding(2) var<storage, read> groups: array<vec2<f32>>; // the largest magnitude of each, and the offset
-@group(0) @binding(3) var<storage, read> levels: array<f32, 256>; // Twin: nf4.Map
-@group(0) @binding(4) var<storage, read_write> dst: array<vec4<f32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> src: array<u32>; // four codes each, the first in the low byte
+@bind var<storage, read> groups: array<vec2<f32>>; // the largest magnitude of each, and the offset
+@bind var<storage, read> levels: array<f32, 256>; // Twin: nf4.Map
+@bind var<storage, read_write> dst: array<vec4<f32>>;
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -6,10 +6,10 @@ struct Params {
     quads: u32, // of dst
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> src: array<u32>;
-@group(0) @binding(2) var<storage, read> maxima: array<f32>; // of 64 elements each
-@group(0) @binding(3) var<storage, read_write> dst: array<vec4<f32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> src: array<u32>;
+@bind var<storage, read> maxima: array<f32>; // of 64 elements each
+@bind var<storage, read_write> dst: array<vec4<f32>>;
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -8,17 +8,14 @@ struct Params {
     eps: f32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> x: array<{{T}}>;
-@group(0) @binding(2) var<storage, read> gamma: array<{{T}}>;
-#if RMS
-@group(0) @binding(3) var<storage, read_write> y: array<{{T}}>;
-@group(0) @binding(4) var<storage, read_write> stats: array<f32>;
-#else
-@group(0) @binding(3) var<storage, read> beta: array<{{T}}>;
-@group(0) @binding(4) var<storage, read_write> y: array<{{T}}>;
-@group(0) @binding(5) var<storage, read_write> stats: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> x: array<{{T}}>;
+@bind var<storage, read> gamma: array<{{T}}>;
+#if !RMS
+@bind var<storage, read> beta: array<{{T}}>;
 #endif
+@bind var<storage, read_write> y: array<{{T}}>;
+@bind var<storage, read_write> stats: array<f32>;
 
 #import "shared/row.wgsl"
 

@@ -7,15 +7,15 @@ struct Params {
     reciprocal: f32, // of the width in elements
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> x: array<{{T}}>;
-@group(0) @binding(2) var<storage, read> gamma: array<{{T}}>;
-@group(0) @binding(3) var<storage, read> stats: array<f32>;
-@group(0) @binding(4) var<storage, read> dy: array<{{T}}>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> x: array<{{T}}>;
+@bind var<storage, read> gamma: array<{{T}}>;
+@bind var<storage, read> stats: array<f32>;
+@bind var<storage, read> dy: array<{{T}}>;
 #if EPILOGUE
 #import "shared/epilogue.wgsl"
 #else
-@group(0) @binding(5) var<storage, read_write> dx: array<{{T}}>;
+@bind var<storage, read_write> dx: array<{{T}}>;
 #endif
 
 #import "shared/row.wgsl"

@@ -23,15 +23,15 @@ struct Block {
     pad: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> scalars: Scalars;
-@group(0) @binding(2) var<storage, read> table: array<Block>;
-@group(0) @binding(3) var<storage, read> row_sums: array<{{T}}>;
-@group(0) @binding(4) var<storage, read> col_sums: array<{{T}}>;
-@group(0) @binding(5) var<storage, read_write> carry: array<{{T}}>;
-@group(0) @binding(6) var<storage, read_write> values: array<{{T}}>;
+@bind var<uniform> params: Params;
+@bind var<uniform> scalars: Scalars;
+@bind var<storage, read> table: array<Block>;
+@bind var<storage, read> row_sums: array<{{T}}>;
+@bind var<storage, read> col_sums: array<{{T}}>;
+@bind var<storage, read_write> carry: array<{{T}}>;
+@bind var<storage, read_write> values: array<{{T}}>;
 #if SKIP
-@group(0) @binding(7) var<storage, read> statistics: array<vec4<u32>>;
+@bind var<storage, read> statistics: array<vec4<u32>>;
 #endif
 
 // Four running sums: shorter chains of additions, each less rounding.

@@ -13,10 +13,10 @@ struct Matrix {
     over_n: f32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> matrices: array<Matrix>;
-@group(0) @binding(2) var<storage, read> values: array<f32>;
-@group(0) @binding(3) var<storage, read_write> means: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> matrices: array<Matrix>;
+@bind var<storage, read> values: array<f32>;
+@bind var<storage, read_write> means: array<f32>;
 
 #import "shared/main.wgsl" LANES={{LANES}}
 {

@@ -6,12 +6,12 @@ struct Params {
     tiles: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> update: array<{{T}}>;
-@group(0) @binding(2) var<storage, read> table: array<Tile>;
-@group(0) @binding(3) var<storage, read> rows: array<f32>; // the statistics
-@group(0) @binding(4) var<storage, read> cols: array<{{T}}>; // the same
-@group(0) @binding(5) var<storage, read> means: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read_write> update: array<{{T}}>;
+@bind var<storage, read> table: array<Tile>;
+@bind var<storage, read> rows: array<f32>; // the statistics
+@bind var<storage, read> cols: array<{{T}}>; // the same
+@bind var<storage, read> means: array<f32>;
 
 #import "shared/main.wgsl" LANES={{LANES}}
 {

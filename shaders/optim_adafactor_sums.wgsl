@@ -6,11 +6,11 @@ struct Params {
     tiles: u32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> update: array<{{T}}>;
-@group(0) @binding(2) var<storage, read> table: array<Tile>;
-@group(0) @binding(3) var<storage, read_write> row_sums: array<f32>;
-@group(0) @binding(4) var<storage, read_write> col_sums: array<{{T}}>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> update: array<{{T}}>;
+@bind var<storage, read> table: array<Tile>;
+@bind var<storage, read_write> row_sums: array<f32>;
+@bind var<storage, read_write> col_sums: array<{{T}}>;
 
 #import "shared/main.wgsl" LANES={{LANES}}
 {

@@ -6,9 +6,9 @@ struct Params {
     update: u32,   // 1: the norm is the update's
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> guard: array<f32>; // limits of the loss, the gradient's norm and the update's; 0; the losses
-@group(0) @binding(2) var<storage, read_write> statistics: array<vec4<u32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> guard: array<f32>; // limits of the loss, the gradient's norm and the update's; 0; the losses
+@bind var<storage, read_write> statistics: array<vec4<u32>>;
 
 @compute @workgroup_size({{LANES}})
 fn main(@builtin(local_invocation_index) lane: u32) {

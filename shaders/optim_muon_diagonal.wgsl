@@ -5,8 +5,8 @@ struct Params {
     a: f32,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read_write> stack: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read_write> stack: array<f32>;
 
 #import "shared/main.wgsl" LANES={{LANES}}
 {

@@ -6,10 +6,10 @@ struct Params {
     base: u32,   // of theirs in partial
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> a: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> b: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read_write> partial: array<f32>; // one an invocation
+@bind var<uniform> params: Params;
+@bind var<storage, read> a: array<vec4<f32>>;
+@bind var<storage, read> b: array<vec4<f32>>;
+@bind var<storage, read_write> partial: array<f32>; // one an invocation
 
 #import "shared/main.wgsl" LANES={{LANES}}
 {

@@ -19,17 +19,17 @@ struct Run {
     across: u32, // and from column to column
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> table: array<Run>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> table: array<Run>;
 #if GATHER
-@group(0) @binding(2) var<storage, read> update: array<{{T}}>;
-@group(0) @binding(3) var<storage, read_write> stack: array<{{T}}>;
+@bind var<storage, read> update: array<{{T}}>;
+@bind var<storage, read_write> stack: array<{{T}}>;
 #else
-@group(0) @binding(2) var<storage, read_write> update: array<{{T}}>;
-@group(0) @binding(3) var<storage, read> stack: array<{{T}}>;
+@bind var<storage, read_write> update: array<{{T}}>;
+@bind var<storage, read> stack: array<{{T}}>;
 #endif
 #if ADAPTIVE
-@group(0) @binding(4) var<storage, read> factors: array<f32>;
+@bind var<storage, read> factors: array<f32>;
 #endif
 
 #import "shared/main.wgsl" LANES={{LANES}}

@@ -7,14 +7,14 @@ struct Params {
     a: f32, // first coefficient of the step
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> partial: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> partial: array<f32>;
 #if NORM
-@group(0) @binding(2) var<storage, read_write> grams: array<vec2<f32>>;
-@group(0) @binding(3) var<storage, read_write> steps: array<vec2<f32>>;
-@group(0) @binding(4) var<storage, read_write> sums: array<vec2<f32>>;
+@bind var<storage, read_write> grams: array<vec2<f32>>;
+@bind var<storage, read_write> steps: array<vec2<f32>>;
+@bind var<storage, read_write> sums: array<vec2<f32>>;
 #else
-@group(0) @binding(2) var<storage, read_write> factors: array<f32>;
+@bind var<storage, read_write> factors: array<f32>;
 #endif
 
 var<workgroup> lane_sums: array<f32, {{LANES}}>;

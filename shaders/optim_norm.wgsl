@@ -17,8 +17,8 @@ struct Scalars {
     words: array<vec4<u32>, {{SCALARS}}>,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> scalars: Scalars;
+@bind var<uniform> params: Params;
+@bind var<uniform> scalars: Scalars;
 {{BINDINGS}}
 var<workgroup> sums: array<f32, {{LANES}}>;
 var<workgroup> flags: array<u32, {{LANES}}>;

@@ -7,9 +7,9 @@ struct Params {
     skips: u32, // 1 where an update with the flag is skipped and counted
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> pairs: array<vec2<u32>>;
-@group(0) @binding(2) var<storage, read_write> statistics: array<vec4<u32>>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> pairs: array<vec2<u32>>;
+@bind var<storage, read_write> statistics: array<vec4<u32>>;
 
 var<workgroup> sums: array<f32, {{LANES}}>;
 var<workgroup> flags: array<u32, {{LANES}}>;

@@ -15,8 +15,8 @@ struct Scalars {
     words: array<vec4<u32>, {{SCALARS}}>,
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<uniform> scalars: Scalars;
+@bind var<uniform> params: Params;
+@bind var<uniform> scalars: Scalars;
 // g_data and the other trees, slab by slab; table: a few words a block of 128 elements, then the values of the leaves, then groups:
 // word 0 = leaf << 8 | elements in use; then, where something is rounded at random, the key of the path and the index in the leaf of
 // the block's first vec4; then, for each route, the block of the route's own trees.

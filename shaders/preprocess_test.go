@@ -30,6 +30,11 @@ func TestDirectives(t *testing.T) {
 		{"nested", "#if F\n#if G\na\n#else\nb\n#endif\n#endif\n", Variant{Flags: map[string]bool{"F": true, "G": false}}, "b\n"},
 		{"comment behind a directive", "  #if F // why\na\n  #endif // F\n", Variant{Flags: map[string]bool{"F": true}}, "a\n"},
 		{"constant", "x = {{N}} + {{ N }};", Variant{Constants: map[string]string{"N": "4"}}, "x = 4 + 4;\n"},
+		{
+			"bindings", "#if F\n@bind a\n#endif\n@bind {{B}}\n@bind c",
+			Variant{Flags: map[string]bool{"F": false}, Constants: map[string]string{"B": "b\n@bind d"}},
+			"@group(0) @binding(0) b\n@group(0) @binding(1) d\n@group(0) @binding(2) c\n",
+		},
 		{"constant of lines", "{{BODY}}\nend", Variant{Constants: map[string]string{"BODY": "a;\nb;"}}, "a;\nb;\nend\n"},
 		{"constant in a constant", "{{B}}", Variant{Constants: map[string]string{"B": "f({{N}})", "N": "2"}}, "f(2)\n"},
 		{"constant in a branch not taken", "#if F\n{{N}}\n#endif\nx", Variant{Flags: map[string]bool{"F": false}}, "x\n"},

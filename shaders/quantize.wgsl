@@ -9,14 +9,12 @@ struct Params {
     size: u32,   // elements a group
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> x: array<f32>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> x: array<f32>;
 #if NVFP4
-@group(0) @binding(2) var<storage, read> whole: array<f32>; // [1], the largest magnitude of all groups
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
-#else
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+@bind var<storage, read> whole: array<f32>; // [1], the largest magnitude of all groups
 #endif
+@bind var<storage, read_write> y: array<f32>;
 
 const tiny = 0x1p-100f;
 
@@ -35,7 +33,6 @@ fn quantize(first: u32, end: u32) {
         per = {{STEPS}} / (hi - lo);
     }
     for (var i = first; i < end; i++) { y[i] = lo + s * round((x[i] - lo) * per); }
-}
 #else
 fn largest_magnitude(first: u32, end: u32) -> f32 {
     var top = 0.0;
@@ -56,7 +53,6 @@ fn quantize(first: u32, end: u32) {
 #end
         y[i] = top * level;
     }
-}
 #else
 // near is the number nearest to v of a format with `mantissa` bits of mantissa, whose smallest normal numbers have the biased exponent `least`.
 // Products with powers of two are exact, and round is to even.
@@ -81,9 +77,9 @@ fn quantize(first: u32, end: u32) {
 #endif
     }
     for (var i = first; i < end; i++) { y[i] = s * near(x[i] * per, {{MANTISSA}}u, {{LEAST}}u, {{LARGEST}}); }
+#endif
+#endif
 }
-#endif
-#endif
 
 #import "shared/main.wgsl" LANES=64
 {

@@ -5,7 +5,7 @@
 // else (I = 1): result[o,p] = reduction of value(o,r) over r = p, p + PARTS, ..., r in items of T.
 
 {{BINDINGS}}
-@group(0) @binding({{RESULT}}) var<storage, read_write> result: array<{{OUT}}>;
+@bind var<storage, read_write> result: array<{{OUT}}>;
 
 #import "shared/functions.wgsl"
 #if DROPOUT
@@ -45,15 +45,14 @@ const inner = {{INNER}}u; // I, in items
         }
         for (var r = max({{FROM}}u, part * {{CHUNK}}u); r < end; r++) {
             total = join(total, value((r - {{FROM}}u) * inner + i));
-        }
 #else
         let part = (item / inner) % parts;
         let first = item / (inner * parts) * length;
         let end = min(length, (part + 1u) * {{CHUNK}}u);
         for (var r = part * {{CHUNK}}u; r < end; r++) {
             total = join(total, value((first + r) * inner + i));
-        }
 #endif
+        }
         let whole = total;
 #else
         let part = item % parts;

@@ -12,18 +12,14 @@ struct Params {
 #endif
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> x: array<{{T}}>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> x: array<{{T}}>;
 #if POSITIONS
-@group(0) @binding(2) var<storage, read> positions: array<i32>;
-@group(0) @binding(3) var<storage, read> cosines: array<{{T}}>;
-@group(0) @binding(4) var<storage, read> sines: array<{{T}}>;
-@group(0) @binding(5) var<storage, read_write> y: array<{{T}}>;
-#else
-@group(0) @binding(2) var<storage, read> cosines: array<{{T}}>;
-@group(0) @binding(3) var<storage, read> sines: array<{{T}}>;
-@group(0) @binding(4) var<storage, read_write> y: array<{{T}}>;
+@bind var<storage, read> positions: array<i32>;
 #endif
+@bind var<storage, read> cosines: array<{{T}}>;
+@bind var<storage, read> sines: array<{{T}}>;
+@bind var<storage, read_write> y: array<{{T}}>;
 
 #import "shared/main.wgsl" LANES=64
 {

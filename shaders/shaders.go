@@ -8,7 +8,8 @@
 //	#for I in A..B                with #end: the lines between for I = A, A+1, ..., B-1; A and B integers or names of constants
 //
 // and {{NAME}} anywhere: a constant of the variant, which may be several lines long and hold other constants, or the
-// variable of a #for. Everything else is an error that names file and line: an unknown directive, a flag or constant that
+// variable of a #for. @bind is @group(0) @binding(0) where it comes first, @group(0) @binding(1) where it comes next, and
+// so on: bindings are numbered in the order in which a variant has them. Everything else is an error that names file and line: an unknown directive, a flag or constant that
 // the variant does not give, one that it gives and the file never uses.
 package shaders
 
@@ -63,5 +64,18 @@ func (l *library) process(name string, v Variant) (string, error) {
 			return "", fmt.Errorf("shaders: %s: constant %s given, but never used", name, c)
 		}
 	}
-	return out.String(), nil
+	return numbered(out.String()), nil
+}
+
+// numbered puts the group and the number of each binding in place of @bind.
+func numbered(source string) string {
+	var out strings.Builder
+	for i := 0; ; i++ {
+		before, rest, found := strings.Cut(source, "@bind ")
+		if out.WriteString(before); !found {
+			return out.String()
+		}
+		fmt.Fprintf(&out, "@group(0) @binding(%d) ", i)
+		source = rest
+	}
 }

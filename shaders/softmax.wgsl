@@ -5,9 +5,9 @@ struct Params {
     width: u32, // of a row, in items of T
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> x: array<{{T}}>;
-@group(0) @binding(2) var<storage, read_write> y: array<{{T}}>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> x: array<{{T}}>;
+@bind var<storage, read_write> y: array<{{T}}>;
 
 #import "shared/row.wgsl"
 #import "shared/row_max.wgsl"

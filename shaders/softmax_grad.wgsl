@@ -5,10 +5,10 @@ struct Params {
     width: u32, // of a row, in items of T
 }
 
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> y: array<{{T}}>;
-@group(0) @binding(2) var<storage, read> dy: array<{{T}}>;
-@group(0) @binding(3) var<storage, read_write> dx: array<{{T}}>;
+@bind var<uniform> params: Params;
+@bind var<storage, read> y: array<{{T}}>;
+@bind var<storage, read> dy: array<{{T}}>;
+@bind var<storage, read_write> dx: array<{{T}}>;
 
 #import "shared/row.wgsl"
 

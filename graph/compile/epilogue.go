@@ -170,11 +170,10 @@ func (e *epilogue) finish(c *Compiler, v shaders.Variant, reads ...Span) (suffix
 	for i, x := range all.in {
 		stores += fmt.Sprintf("    result%d[i] = %s;\n", i, b.emit(x, names))
 	}
-	first := 1 + len(reads) // after the params
-	declarations := f.declarations(first)
+	declarations := f.declarations()
 	spans = append(slices.Clone(reads), f.spans()...)
 	for i, s := range results {
-		declarations += fmt.Sprintf("@group(0) @binding(%d) var<storage, read_write> result%d: array<vec4<f32>>;\n", 1+len(spans), i)
+		declarations += fmt.Sprintf("@bind var<storage, read_write> result%d: array<vec4<f32>>;\n", i)
 		spans = append(spans, s)
 	}
 	v.Constants["OPERANDS"] = declarations

@@ -3,7 +3,6 @@ package compile
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gputrain/gpu"
@@ -111,30 +110,29 @@ func (f *fused) spans() []Span {
 func (f *fused) kernel(name, suffix string, root *ir, v shaders.Variant) (k *gpu.Kernel, salts any) {
 	b := body{f: f, used: map[int]bool{}}
 	value := b.emit(root, &scope{names: map[*ir]string{}})
-	first, uniform := 0, ""
+	uniform := ""
 	if v.Flags["DROPOUT"] = b.salts != nil; b.salts != nil {
-		first, salts = 1, b.salts
+		salts = b.salts
 		for i := range b.salts {
 			uniform += fmt.Sprintf(" s%d: u32,", i)
 		}
-		uniform = "struct Salts {" + uniform + " }\n@group(0) @binding(0) var<uniform> salts: Salts;\n"
+		uniform = "struct Salts {" + uniform + " }\n@bind var<uniform> salts: Salts;\n"
 	}
 	v.Constants["T"] = f.typeName(f.vec)
-	v.Constants["RESULT"] = strconv.Itoa(first + len(f.bound))
-	v.Constants["BINDINGS"] = uniform + f.declarations(first)
+	v.Constants["BINDINGS"] = uniform + f.declarations()
 	v.Constants["BODY"] = f.coordinates(b.used) + b.text.String() + "    return " + value + ";"
 	return f.c.kernel(name, suffix, v), salts
 }
 
-// declarations are those of the operands, bound from first on.
-func (f *fused) declarations(first int) string {
+// declarations are those of the operands.
+func (f *fused) declarations() string {
 	var text strings.Builder
 	for i, bound := range f.bound {
 		elem := f.typeName(bound.vector)
 		if bound.raw {
 			elem = "u32"
 		}
-		fmt.Fprintf(&text, "@group(0) @binding(%d) var<storage, read> in%d: array<%s>;\n", first+i, i, elem)
+		fmt.Fprintf(&text, "@bind var<storage, read> in%d: array<%s>;\n", i, elem)
 	}
 	return text.String()
 }

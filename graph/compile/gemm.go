@@ -389,9 +389,6 @@ func (v gemmVariant) kernel(c *Compiler, g gemm) (*gpu.Kernel, []Span) {
 		kept += "_blocks"
 	}
 	reads := append([]Span{g.a.span}, b...)
-	if g.epilogue == nil {
-		variant.Constants["C"] = strconv.Itoa(1 + len(reads))
-	}
 	if v.file == "matmul_tiled" {
 		constants, wide := v.tile()
 		variant.Flags["WIDE"] = wide

@@ -15,14 +15,14 @@ struct Params {
     cap: f32,
 #endif
 }
-@group(0) @binding(0) var<uniform> p: Params;
-@group(0) @binding(1) var<storage, read> positions: array<i32>;
-@group(0) @binding(2) var<storage, read> q: array<{{ELEMENT}}>;
-@group(0) @binding(3) var<storage, read> cache: array<{{ELEMENT}}>;
+@bind var<uniform> p: Params;
+@bind var<storage, read> positions: array<i32>;
+@bind var<storage, read> q: array<{{ELEMENT}}>;
+@bind var<storage, read> cache: array<{{ELEMENT}}>;
 #if PARTS
 // Of each row, head and part: the sum of exp(score - m) v; m and the sum of exp(score - m). attention_merge joins them.
-@group(0) @binding(4) var<storage, read_write> sums: array<vec4<f32>>;
-@group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
+@bind var<storage, read_write> sums: array<vec4<f32>>;
+@bind var<storage, read_write> stats: array<vec2<f32>>;
 #else
-@group(0) @binding(4) var<storage, read_write> o: array<{{ELEMENT}}>;
+@bind var<storage, read_write> o: array<{{ELEMENT}}>;
 #endif

@@ -1,3 +1,6 @@
+#if DOCUMENTS
+@bind var<storage, read> seen: array<vec2<u32>>;
+#endif
 #if LOCAL
 // The first key that a position of a sequence sees.
 fn keys_first(sequence: u32, position: u32) -> u32 {

@@ -6,7 +6,6 @@ var<private> nf4_table: array<f32, 16> = array<f32, 16>({{LEVELS}});
 // nf4_levels are those of the first four of the eight codes of w.
 fn nf4_levels(w: u32) -> vec4<f32> {
     return vec4<f32>(nf4_table[(w >> 4u) & 15u], nf4_table[w & 15u], nf4_table[(w >> 12u) & 15u], nf4_table[(w >> 8u) & 15u]);
-}
 #else
 const nf4_level = array<f32, 16>({{LEVELS}});
 
@@ -24,5 +23,5 @@ fn nf4_levels(w: u32) -> vec4<f32> {
     let low = select(select(x0, x1, b1), select(x2, x3, b1), b2);
     let high = select(select(x4, x5, b1), select(x6, x7, b1), b2);
     return select(low, high, b3);
-}
 #endif
+}

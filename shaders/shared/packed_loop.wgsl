@@ -41,7 +41,6 @@
 #end
             }
         }
-    }
 #else
     // Rows of B lie across K: the columns of an invocation, 8 or (PAIR) 16, are of one load and one block.
 #if PAIR
@@ -78,5 +77,5 @@
 #end
         }
 #end
-    }
 #endif
+    }

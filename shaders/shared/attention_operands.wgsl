@@ -12,3 +12,9 @@ struct Params {
     cap: f32,
 #endif
 }
+@bind var<uniform> p: Params;
+@bind var<storage, read> {{Q}}: array<{{ELEMENT}}>;
+#if !PACKED
+@bind var<storage, read> k: array<{{ELEMENT}}>;
+@bind var<storage, read> v: array<{{ELEMENT}}>;
+#endif
