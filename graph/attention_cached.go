@@ -53,9 +53,6 @@ func (o CachedAttention) FLOPs(n *Node) int64 {
 	return int64(rows) * int64(window) * int64(o.Heads) * int64(4*o.HeadDim+4)
 }
 
-// Gradient fails.
-func (CachedAttention) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
-
 // Eval is the definition.
 func (o CachedAttention) Eval(n *Node, in []*Array, e *Env) []*Array {
 	a := Attention(o)

@@ -121,9 +121,6 @@ func addScaled(y []float64, a float64, x []float64) {
 	}
 }
 
-// Gradient fails.
-func (AttentionGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
-
 // Eval is, with P = exp(S - lse) and S' the slope of the score S: dV = P^T dO, dP = dO V^T, dS = S' P (dP - sum(dO O)), dQ = dS K, dK = dS^T Q.
 func (o AttentionGrad) Eval(n *Node, in []*Array, e *Env) []*Array {
 	a := Attention(o)

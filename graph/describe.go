@@ -37,7 +37,7 @@ func (g *Graph) FLOPsByKind(values ...*Value) map[string]int64 {
 	}
 	out := map[string]int64{}
 	for _, n := range nodes {
-		if flops := n.Op.FLOPs(n); flops > 0 {
+		if flops := n.FLOPs(); flops > 0 {
 			out[n.Op.Kind()] += flops
 		}
 	}

@@ -25,9 +25,6 @@ func (Embedding) Infer(in []*Value) ([]Type, error) {
 	return []Type{F32(append(slices.Clone(in[1].Shape()), in[0].Shape()[1])...)}, nil
 }
 
-// FLOPs is 0.
-func (Embedding) FLOPs(*Node) int64 { return 0 }
-
 // EmbeddingGrad takes dy [..,D] and ids [..] to dW [Vocab,D]: the sum of the rows of dy by id.
 type EmbeddingGrad struct {
 	Vocab int `json:"vocab"`
@@ -81,9 +78,6 @@ func (e *Env) inRange(n *Node, what string, i int, index float64, v int) bool {
 	}
 	return true
 }
-
-// Gradient fails.
-func (EmbeddingGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
 
 // Eval is the definition.
 func (o EmbeddingGrad) Eval(n *Node, in []*Array, e *Env) []*Array {

@@ -15,7 +15,7 @@ import (
 //
 // The gradient that flows back to a value may have a smaller shape that broadcasts to the value's: that of a sum is not spread
 // out until something needs it whole. Operations that are Broadcasting take such a gradient as it is; for the others it is
-// spread out by a BroadcastTo. What Op.Gradient returns may have a smaller shape likewise. Op.Gradient makes no node for an
+// spread out by a BroadcastTo. What Differentiable.Gradient returns may have a smaller shape likewise. It makes no node for an
 // input that Graph.wants does not name, and no zeros.
 func Gradients(g *Graph, loss *Value, wrt []*Value) ([]*Value, error) {
 	if g.err != nil {
@@ -84,7 +84,13 @@ func (g *Graph) gradientOf(n *Node, dy []*Value) []*Value {
 			dy[i] = g.spread(v, n.Outputs[i].Shape())
 		}
 	}
-	return n.Op.Gradient(g, n, dy)
+	if d, ok := n.Op.(Differentiable); ok {
+		return d.Gradient(g, n, dy)
+	}
+	if len(n.Inputs) > 0 {
+		return g.noGradient(n)
+	}
+	return nil
 }
 
 func (g *Graph) checkGradients(loss *Value, wrt []*Value) error {

@@ -73,13 +73,29 @@ type Op interface {
 	Kind() string
 	// Infer gives the types of the outputs, or says which shapes or types do not fit.
 	Infer(in []*Value) ([]Type, error)
+	// Eval is the definition of the operation, in float64.
+	Eval(n *Node, in []*Array, e *Env) []*Array
+}
+
+// Differentiable is an operation that has a gradient; those that only appear in backward passes have none.
+type Differentiable interface {
 	// Gradient adds the nodes that compute the gradient of the inputs from dy, the gradient of the outputs, and returns it
 	// input by input. A nil in dy is zero; a nil returned is none. See gradient.go for what is asked of it.
 	Gradient(g *Graph, n *Node, dy []*Value) []*Value
-	// Eval is the definition of the operation, in float64.
-	Eval(n *Node, in []*Array, e *Env) []*Array
+}
+
+// Counted is an operation that computes; others hold or move numbers.
+type Counted interface {
 	// FLOPs counts additions, multiplications and function values of the mathematics, without recomputation.
 	FLOPs(n *Node) int64
+}
+
+// FLOPs counts what the operation of a node computes.
+func (n *Node) FLOPs() int64 {
+	if c, ok := n.Op.(Counted); ok {
+		return c.FLOPs(n)
+	}
+	return 0
 }
 
 // Remade is what an operation implements that is made again wherever it is read, in every pass and every part of a cut model, rather than
@@ -225,7 +241,7 @@ func (g *Graph) wants(v *Value) bool { return g.wanted[v] }
 
 var errGradientOfGradient = errors.New("has no second derivative")
 
-// noGradient is the Gradient of operations that only appear in backward passes.
+// noGradient refuses to differentiate what only appears in backward passes.
 func (g *Graph) noGradient(n *Node) []*Value {
 	g.fail(fmt.Errorf("graph: gradients: %v: %w", n, errGradientOfGradient))
 	return make([]*Value, len(n.Inputs))

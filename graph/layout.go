@@ -28,9 +28,6 @@ func (o Reshape) Infer(in []*Value) ([]Type, error) {
 	return []Type{{Shape: slices.Clone(o.Shape), DType: in[0].DType()}}, nil
 }
 
-// FLOPs is 0.
-func (Reshape) FLOPs(*Node) int64 { return 0 }
-
 // Gradient is the reshape back.
 func (Reshape) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	return []*Value{g.Reshape(dy[0], n.Inputs[0].Shape()...)}
@@ -68,9 +65,6 @@ func (o Transpose) Infer(in []*Value) ([]Type, error) {
 	}
 	return []Type{F32(shape...)}, nil
 }
-
-// FLOPs is 0.
-func (Transpose) FLOPs(*Node) int64 { return 0 }
 
 // Gradient is the transposition back.
 func (o Transpose) Gradient(g *Graph, _ *Node, dy []*Value) []*Value {
@@ -120,9 +114,6 @@ func (o Slice) Infer(in []*Value) ([]Type, error) {
 	return []Type{F32(shape...)}, nil
 }
 
-// FLOPs is 0.
-func (Slice) FLOPs(*Node) int64 { return 0 }
-
 // Gradient puts dy in its place among zeros; Gradients itself handles several slices of one value.
 func (o Slice) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	return []*Value{g.Pad(dy[0], o.Axis, o.Start, n.Inputs[0].Shape()[o.Axis]-o.Start-o.Length)}
@@ -158,9 +149,6 @@ func (o Pad) Infer(in []*Value) ([]Type, error) {
 	shape[o.Axis] += o.Before + o.After
 	return []Type{F32(shape...)}, checkShape(shape)
 }
-
-// FLOPs is 0.
-func (Pad) FLOPs(*Node) int64 { return 0 }
 
 // Gradient is the slice without the zeros.
 func (o Pad) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
@@ -203,9 +191,6 @@ func (o Concat) Infer(in []*Value) ([]Type, error) {
 	}
 	return []Type{F32(shape...)}, nil
 }
-
-// FLOPs is 0.
-func (Concat) FLOPs(*Node) int64 { return 0 }
 
 // Gradient is a slice for each input.
 func (o Concat) Gradient(g *Graph, n *Node, dy []*Value) []*Value {

@@ -70,29 +70,11 @@ func finite(what string, x float64) error {
 	return nil
 }
 
-// FLOPs is 0.
-func (Input) FLOPs(*Node) int64 { return 0 }
-
-// Gradient is none.
-func (Input) Gradient(*Graph, *Node, []*Value) []*Value { return nil }
-
 // Eval is what was given.
 func (o Input) Eval(n *Node, _ []*Array, e *Env) []*Array { return e.feed(n, o.Name) }
 
-// FLOPs is 0.
-func (Param) FLOPs(*Node) int64 { return 0 }
-
-// Gradient is none.
-func (Param) Gradient(*Graph, *Node, []*Value) []*Value { return nil }
-
 // Eval is what was given.
 func (o Param) Eval(n *Node, _ []*Array, e *Env) []*Array { return e.feed(n, o.Path) }
-
-// FLOPs is 0.
-func (Constant) FLOPs(*Node) int64 { return 0 }
-
-// Gradient is none.
-func (Constant) Gradient(*Graph, *Node, []*Value) []*Value { return nil }
 
 // Eval is the number.
 func (o Constant) Eval(*Node, []*Array, *Env) []*Array {

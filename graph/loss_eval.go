@@ -34,12 +34,6 @@ func (o HeadLoss) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	return []*Value{grad.Outputs[0], grad.Outputs[1], nil}
 }
 
-// Gradient fails.
-func (CrossEntropyGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
-
-// Gradient fails.
-func (HeadLossGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
-
 // Eval is the definition.
 func (CrossEntropy) Eval(node *Node, in []*Array, e *Env) []*Array {
 	logits, labels := in[0], in[1]

@@ -87,14 +87,8 @@ func (o RMSNorm) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 	return []*Array{y, stats}
 }
 
-// Gradient fails.
-func (LayerNormGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
-
 // Eval is the definition.
 func (LayerNormGrad) Eval(_ *Node, in []*Array, _ *Env) []*Array { return normGradEval(in, true) }
-
-// Gradient fails.
-func (RMSNormGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
 
 // Eval is the definition.
 func (RMSNormGrad) Eval(_ *Node, in []*Array, _ *Env) []*Array { return normGradEval(in, false) }
@@ -121,9 +115,6 @@ func normGradEval(in []*Array, centred bool) []*Array {
 	}
 	return []*Array{dx}
 }
-
-// Gradient fails.
-func (NormGammaGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
 
 // Eval is the definition.
 func (NormGammaGrad) Eval(n *Node, in []*Array, _ *Env) []*Array {

@@ -85,8 +85,5 @@ func (o Quantize) Infer(in []*Value) ([]Type, error) {
 	return []Type{F32(in[0].Shape()...)}, wantRank("x", in[0], 1)
 }
 
-// FLOPs is 0: as a cast, it is no work of the mathematics.
-func (Quantize) FLOPs(*Node) int64 { return 0 }
-
 // Gradient is dy, straight through.
 func (Quantize) Gradient(_ *Graph, _ *Node, dy []*Value) []*Value { return dy }

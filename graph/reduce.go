@@ -145,9 +145,6 @@ func (o BroadcastTo) Infer(in []*Value) ([]Type, error) {
 	return []Type{F32(o.Shape...)}, nil
 }
 
-// FLOPs is 0.
-func (BroadcastTo) FLOPs(*Node) int64 { return 0 }
-
 // Gradient is the sum over the axes along which x is repeated.
 func (o BroadcastTo) Gradient(g *Graph, n *Node, dy []*Value) []*Value {
 	return []*Value{g.unbroadcast(dy[0], o.Shape, n.Inputs[0].Shape())}

@@ -69,9 +69,6 @@ func logSumExp(x []float64) float64 {
 	return largest + math.Log(sum)
 }
 
-// Gradient fails.
-func (SoftmaxGrad) Gradient(g *Graph, n *Node, _ []*Value) []*Value { return g.noGradient(n) }
-
 // Eval is the definition.
 func (SoftmaxGrad) Eval(_ *Node, in []*Array, _ *Env) []*Array {
 	y, dy, dx := in[0], in[1], NewArray(in[0].Shape)

@@ -120,5 +120,5 @@ func isCheap(n *graph.Node) bool {
 	for _, v := range slices.Concat(n.Inputs, n.Outputs) {
 		elements += v.Type().Elements()
 	}
-	return n.Op.FLOPs(n) <= cheapFLOPs*int64(elements)
+	return n.FLOPs() <= cheapFLOPs*int64(elements)
 }

@@ -86,13 +86,13 @@ func BenchmarkAttention(b *testing.B) {
 		forward.values = w.values[:2]
 		n := w.values[0].Node()
 		b.Run(s.String()+"_forward", func(b *testing.B) {
-			benchmarkProgram(b, d, forward.compiled(b, d), float64(n.Op.FLOPs(n)))
+			benchmarkProgram(b, d, forward.compiled(b, d), float64(n.FLOPs()))
 		})
 		backward := *w
 		backward.values = w.values[2:]
 		g := backward.values[0].Node()
 		b.Run(s.String()+"_both", func(b *testing.B) {
-			benchmarkProgram(b, d, backward.compiled(b, d), float64(n.Op.FLOPs(n)+g.Op.FLOPs(g)))
+			benchmarkProgram(b, d, backward.compiled(b, d), float64(n.FLOPs()+g.FLOPs()))
 		})
 	}
 }
@@ -103,7 +103,7 @@ func BenchmarkHeadLoss(b *testing.B) {
 		w := headGraph(s[0], s[1], s[2], false)
 		f, g := w.values[0].Node(), w.values[2].Node()
 		b.Run(fmt.Sprintf("%dx%dx%d", s[0], s[1], s[2]), func(b *testing.B) {
-			benchmarkProgram(b, d, w.compiled(b, d), float64(f.Op.FLOPs(f)+g.Op.FLOPs(g)))
+			benchmarkProgram(b, d, w.compiled(b, d), float64(f.FLOPs()+g.FLOPs()))
 		})
 	}
 }

@@ -154,7 +154,7 @@ func (c *Compiler) unitWorks() []unitWork {
 				_, counted := unitOf[n]
 				if !counted {
 					unitOf[n] = i
-					w.FLOPs += float64(n.Op.FLOPs(n))
+					w.FLOPs += float64(n.FLOPs())
 				}
 				return !counted
 			})
@@ -177,7 +177,7 @@ func (c *Compiler) unitWorks() []unitWork {
 		for _, v := range n.Inputs {
 			unitOf[n] = max(unitOf[n], unitOf[v.Node()])
 		}
-		out[unitOf[n]].FLOPs += float64(n.Op.FLOPs(n))
+		out[unitOf[n]].FLOPs += float64(n.FLOPs())
 	}
 	c.addLeast(out)
 	return out

@@ -29,7 +29,7 @@ func spare(units []Unit, nodes []*graph.Node, place map[*graph.Node]int, frozen 
 		}
 		reads[n], learns[n] = all > 0, left < all
 		if left > 0 {
-			units[place[n]].Spared += backwardWork * n.Op.FLOPs(n) * int64(left) / int64(all)
+			units[place[n]].Spared += backwardWork * n.FLOPs() * int64(left) / int64(all)
 		}
 	}
 	sent(nodes, place, func(unit int, v *graph.Value) {

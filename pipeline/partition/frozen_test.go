@@ -46,9 +46,9 @@ func TestWorkFollowsWhatIsTrained(t *testing.T) {
 						continue
 					}
 					if i < before {
-						ahead += float64(n.Op.FLOPs(n))
+						ahead += float64(n.FLOPs())
 					} else {
-						back += float64(n.Op.FLOPs(n))
+						back += float64(n.FLOPs())
 					}
 				}
 				assert.InDelta(t, back/ahead, float64(u.work()-u.FLOPs)/float64(u.FLOPs), 0.1, u.Name)

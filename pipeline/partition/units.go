@@ -42,7 +42,7 @@ func Units(built *model.Built, frozen ...string) ([]Unit, error) {
 		if _, ok := n.Op.(graph.Param); ok {
 			u.Bytes += 4 * uint64(n.Outputs[0].Type().Elements())
 		}
-		u.FLOPs += n.Op.FLOPs(n)
+		u.FLOPs += n.FLOPs()
 	}
 	for i := range units {
 		units[i].Memory = 2 * units[i].Bytes
