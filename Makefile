@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build window licenses train test test-page test-window check sizes corpus mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again window licenses train test test-page test-window check sizes corpus mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -21,6 +21,25 @@ window: $(WINDOW)
 $(WINDOW): $(SOURCES)
 	@test "$$(uname)" != Linux || printf '#include <X11/Xcursor/Xcursor.h>\n#include <X11/extensions/Xrandr.h>\n#include <X11/extensions/Xinerama.h>\n#include <X11/extensions/XInput2.h>\n#include <X11/extensions/xf86vmode.h>\n#include <GL/gl.h>\n' | $${CC:-cc} -E - >/dev/null 2>&1 || { echo "gputrain: no headers of X11 found (Debian, Ubuntu: apt-get install libx11-dev libxcursor-dev libxrandr-dev libxinerama-dev libxi-dev libgl1-mesa-dev libxxf86vm-dev)" >&2; exit 1; }
 	$(GO) build -tags window -o $@ ./cmd/gputrain
+
+# dist makes archives of the program for other machines in bin/dist, with checksums: the same bytes for the same commit and the same compilers.
+# docs/install.md says what they need. Each has a target of its own; that of macOS needs a Mac.
+DIST         := dist-linux-amd64 dist-linux-arm64 dist-windows-amd64
+DIST_VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+DIST_TIME    ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+dist:
+	@rm -rf bin/dist
+	@$(MAKE) --no-print-directory $(DIST)
+	@$(GO) run -C tools ./dist -sums $(CURDIR)/bin/dist/gputrain-*
+
+.PHONY: $(DIST)
+$(DIST) dist-darwin-arm64:
+	@tools/dist/dist.sh $(@:dist-%=%) $(DIST_VERSION) $(DIST_TIME)
+
+# dist-again makes them once more, from a copy of the source in another folder and without anything kept of the build, and compares.
+dist-again:
+	@tools/dist/again.sh $(DIST_VERSION) $(DIST_TIME)
 
 # adapter makes sure that WebGPU finds something to run on, if need be Mesa's software driver.
 adapter: $(BIN)
