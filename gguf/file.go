@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"gputrain/internal/placeholder"
 	"gputrain/internal/stranger"
@@ -28,10 +30,13 @@ type part struct {
 	file io.Closer
 }
 
-// Is says whether path is a regular file that begins as a GGUF does.
+// Is says whether path is a regular file that begins as a GGUF does, or is named as one: Open says what else it is.
 func Is(path string) bool {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return false
+	}
+	if strings.EqualFold(filepath.Ext(path), ".gguf") {
+		return true
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -121,7 +121,7 @@ func TestDamaged(t *testing.T) {
 		"found 9 dimensions, wanted 1 to 4":           with(at("plain", 0), 9, 4),
 		"shape [2 1125899906842620]: found more":      with(at("plain", 4), 1<<50-4, 8),
 		"shape [2 0]: found no elements":              with(at("plain", 4), 0, 8),
-		"type 99: found one that is not read":         with(at("plain", 20), 99, 4),
+		"type 99: found one that is not known, wanted one of f32":         with(at("plain", 20), 99, 4),
 		"rows of 3 elements, wanted a multiple of 32": with(at("plain", 20), 8, 4),
 		"offset 5, wanted a multiple of 32":           with(at("plain", 24), 5, 8),
 		"lies in the tensor before, which ends at":    with(at("packed", 24), 0, 8),

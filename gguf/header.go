@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 )
 
 const (
@@ -17,6 +16,12 @@ const (
 	defaultAlignment = 32
 	alignmentKey     = "general.alignment"
 )
+
+// older is what files begin with that llama.cpp wrote before GGUF.
+var older = []string{"lmgg", "fmgg", "tjgg", "algg"}
+
+// damaged is why a number cannot be true.
+const damaged = "cut off or damaged, so download it again"
 
 // A Key is a fact about a file. Value is a bool, a string, an int or uint of 8 to 64 bits, a float32 or float64, or a slice of one of these.
 type Key struct {
@@ -58,7 +63,7 @@ func (c *cursor) fail(format string, args ...any) {
 // bytes reads n bytes, which the file must have.
 func (c *cursor) bytes(n uint64) []byte {
 	if c.err == nil && n > uint64(c.left) {
-		c.fail("found the end of the file, wanted %d bytes more: it is cut off", n-uint64(c.left))
+		c.fail("found the end of the file, wanted %d bytes more: it is cut off, so download it again", n-uint64(c.left))
 	}
 	if c.err != nil {
 		return make([]byte, 8)
@@ -79,7 +84,7 @@ func (c *cursor) uint64() uint64 { return binary.LittleEndian.Uint64(c.bytes(8))
 func (c *cursor) count(what string, size int64) int {
 	n := c.uint64()
 	if c.err == nil && n > uint64(c.left/size) {
-		c.fail("%s: found a count of %d, wanted at most %d in the %d bytes that follow", what, n, c.left/size, c.left)
+		c.fail("%s: found a count of %d, wanted at most %d in the %d bytes that follow: the file is %s", what, n, c.left/size, c.left, damaged)
 	}
 	if c.err != nil {
 		return 0
@@ -199,6 +204,8 @@ func (c *cursor) version() error {
 	switch {
 	case c.err != nil:
 		return c.err
+	case slices.Contains(older, found):
+		return fmt.Errorf("found a file of GGML's, which begins with %q, wanted %q: convert the model again with a llama.cpp of 2024 or newer", found, magic)
 	case found != magic:
 		return fmt.Errorf("found a file that begins with %q, wanted %q", found, magic)
 	case v == 1:
@@ -206,7 +213,7 @@ func (c *cursor) version() error {
 	case v>>16 != 0 && v&0xffff == 0:
 		return errors.New("byte order: found a big-endian file, wanted a little-endian one: convert the model again without --bigendian")
 	case v != 2 && v != version:
-		return fmt.Errorf("version: found %d, wanted 2 or 3", v)
+		return fmt.Errorf("version: found %d, wanted 2 or 3: it is damaged, or of a newer program", v)
 	}
 	return nil
 }
@@ -223,7 +230,7 @@ func (c *cursor) info() (Info, error) {
 	for i := uint32(0); i < dims && c.err == nil; i++ {
 		d := c.uint64()
 		if d > mostBytes {
-			c.fail("found a dimension of %d", d)
+			c.fail("found a dimension of %d: the file is %s", d, damaged)
 		}
 		t.Shape = append(t.Shape, int(d))
 	}
@@ -234,11 +241,11 @@ func (c *cursor) info() (Info, error) {
 		return t, c.err
 	}
 	var err error
-	if t.bytes, err = t.Type.bytesOf(t.Shape); err != nil && (t.Type.Readable() || !t.Type.known()) { // others are an error when they are read
+	if t.bytes, err = t.Type.bytesOf(t.Shape); err != nil {
 		return t, err
 	}
 	if offset > math.MaxInt64/2 {
-		return t, fmt.Errorf("offset: found %d", offset)
+		return t, fmt.Errorf("offset: found %d: the file is %s", offset, damaged)
 	}
 	t.offset = int64(offset)
 	return t, nil
@@ -267,9 +274,9 @@ func (h *header) place(end, size int64) error {
 	for _, t := range order {
 		switch {
 		case t.offset%alignment != 0:
-			return fmt.Errorf("tensor %.100q: offset %d, wanted a multiple of %d", t.Name, t.offset, alignment)
+			return fmt.Errorf("tensor %.100q: offset %d, wanted a multiple of %d: the file is %s", t.Name, t.offset, alignment, damaged)
 		case t.offset < before:
-			return fmt.Errorf("tensor %.100q: offset %d lies in the tensor before, which ends at %d", t.Name, t.offset, before)
+			return fmt.Errorf("tensor %.100q: offset %d lies in the tensor before, which ends at %d: the file is %s", t.Name, t.offset, before, damaged)
 		case h.base+t.offset+t.bytes > size:
 			return fmt.Errorf("tensor %.100q: found a file of %d bytes, wanted %d: it is cut off, so download it again", t.Name, size, h.base+t.offset+t.bytes)
 		}
@@ -279,6 +286,3 @@ func (h *header) place(end, size int64) error {
 }
 
 func aligned(at, alignment int64) int64 { return (at + alignment - 1) / alignment * alignment }
-
-// known says whether ggml has such a type, whether or not it is read here.
-func (t Type) known() bool { return !strings.HasPrefix(t.String(), "type ") }

@@ -21,8 +21,7 @@ func (f *File) Floats(name string, dst []float32, first int) error {
 	if !ok {
 		return f.errorf(name, "found no such tensor")
 	}
-	if !t.Type.Readable() {
-		_, err := t.Type.RowBytes(0)
+	if err := t.Type.Refuse(); err != nil {
 		return f.errorf(name, "%w", err)
 	}
 	n := t.Elements()
@@ -72,7 +71,7 @@ func (t Info) Elements() int {
 	return n
 }
 
-// Length is the number of bytes of a tensor; 0 of a type that is not read.
+// Length is the number of bytes of a tensor; 0 of a type that is not known.
 func (t Info) Length() int64 { return t.bytes }
 
 func (f *File) errorf(name, format string, args ...any) error {

@@ -45,10 +45,18 @@ func partsOf(path string) ([]string, error) {
 // checkPart compares what a part says of itself with its place among the parts.
 func (h *header) checkPart(i, parts int) error {
 	said := map[string]int64{splitCount: int64(parts), splitNumber: int64(i)}
+	number, count := i, parts
+	for _, k := range h.keys {
+		if n, ok := integer(k.Value); ok && k.Name == splitNumber {
+			number = int(n)
+		} else if ok && k.Name == splitCount {
+			count = int(n)
+		}
+	}
 	for _, k := range h.keys {
 		want, asked := said[k.Name]
 		if found, ok := integer(k.Value); asked && (!ok || found != want) && (parts > 1 || k.Name == splitCount && found > 1) {
-			return fmt.Errorf("key %s: found %v, wanted %d: a part of a split model is named NAME-%05d-of-%05d.gguf and lies beside the others", k.Name, k.Value, want, i+1, parts)
+			return fmt.Errorf("key %s: found %v, wanted %d: a part of a split model is named NAME-%05d-of-%05d.gguf and lies beside the others", k.Name, k.Value, want, number+1, count)
 		}
 	}
 	return nil

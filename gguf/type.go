@@ -25,7 +25,7 @@ const (
 	BF16  Type = 30
 )
 
-// types has a row for each type of ggml. Those without a decoder are known by name alone.
+// types has a row for each type of ggml. Those without a decoder are known by name and size alone.
 var types = map[Type]struct {
 	name            string
 	elements, bytes int // of a block
@@ -44,10 +44,34 @@ var types = map[Type]struct {
 	Q4_K:  {"q4_k", 256, 144, decodeQ4K, nil},
 	Q5_K:  {"q5_k", 256, 176, decodeQ5K, nil},
 	Q6_K:  {"q6_k", 256, 210, decodeQ6K, nil},
-	9:     {name: "q8_1"}, 10: {name: "q2_k"}, 11: {name: "q3_k"}, 15: {name: "q8_k"},
-	16: {name: "iq2_xxs"}, 17: {name: "iq2_xs"}, 18: {name: "iq3_xxs"}, 19: {name: "iq1_s"}, 21: {name: "iq3_s"}, 22: {name: "iq2_s"}, 23: {name: "iq4_xs"},
-	24: {name: "i8"}, 25: {name: "i16"}, 26: {name: "i32"}, 27: {name: "i64"}, 28: {name: "f64"}, 29: {name: "iq1_m"},
-	34: {name: "tq1_0"}, 35: {name: "tq2_0"}, 39: {name: "mxfp4"},
+	9:     {name: "q8_1", elements: 32, bytes: 36},
+	10:    {name: "q2_k", elements: 256, bytes: 84},
+	11:    {name: "q3_k", elements: 256, bytes: 110},
+	15:    {name: "q8_k", elements: 256, bytes: 292},
+	16:    {name: "iq2_xxs", elements: 256, bytes: 66},
+	17:    {name: "iq2_xs", elements: 256, bytes: 74},
+	18:    {name: "iq3_xxs", elements: 256, bytes: 98},
+	19:    {name: "iq1_s", elements: 256, bytes: 50},
+	21:    {name: "iq3_s", elements: 256, bytes: 110},
+	22:    {name: "iq2_s", elements: 256, bytes: 82},
+	23:    {name: "iq4_xs", elements: 256, bytes: 136},
+	24:    {name: "i8", elements: 1, bytes: 1},
+	25:    {name: "i16", elements: 1, bytes: 2},
+	26:    {name: "i32", elements: 1, bytes: 4},
+	27:    {name: "i64", elements: 1, bytes: 8},
+	28:    {name: "f64", elements: 1, bytes: 8},
+	29:    {name: "iq1_m", elements: 256, bytes: 56},
+	34:    {name: "tq1_0", elements: 256, bytes: 54},
+	35:    {name: "tq2_0", elements: 256, bytes: 66},
+	39:    {name: "mxfp4", elements: 32, bytes: 17},
+	40:    {name: "nvfp4", elements: 64, bytes: 36},
+	41:    {name: "q1_0", elements: 128, bytes: 18},
+	42:    {name: "q2_0", elements: 64, bytes: 18},
+}
+
+// gone are types that llama.cpp has given up.
+var gone = map[Type]string{
+	4: "q4_2", 5: "q4_3", 31: "q4_0_4_4", 32: "q4_0_4_8", 33: "q4_0_8_8", 36: "iq4_nl_4_4", 37: "iq4_nl_4_8", 38: "iq4_nl_8_8",
 }
 
 // String is the name of a type in lower case: "q8_0".
@@ -84,14 +108,30 @@ func (t Type) Readable() bool { return types[t].decode != nil }
 // Writable says whether Encode has the type.
 func (t Type) Writable() bool { return types[t].encode != nil }
 
-// Block is the number of elements of a block, and its length in bytes: 32 and 34 of Q8_0, 1 and 4 of F32. Of a type that is not read it is 0 and 0.
+// Refuse is nil for a type that is read. For others it says what would help.
+func (t Type) Refuse() error {
+	const again = "llama-quantize --allow-requantize FILE.gguf NEW.gguf F16"
+	wanted := strings.Join(readable(), ", ")
+	_, known := types[t]
+	switch {
+	case t.Readable():
+		return nil
+	case gone[t] != "":
+		return fmt.Errorf("type %s: llama.cpp has given it up, wanted one of %s: take a newer file of the model", gone[t], wanted)
+	case !known:
+		return fmt.Errorf("type %d: found one that is not known, wanted one of %s: where a newer llama.cpp has made the file, %s widens it", uint32(t), wanted, again)
+	}
+	return fmt.Errorf("type %s: found one that is not read, wanted one of %s: take another file of the model, or widen this one: %s", t, wanted, again)
+}
+
+// Block is the number of elements of a block, and its length in bytes: 32 and 34 of Q8_0, 1 and 4 of F32. Of a type that is not known it is 0 and 0.
 func (t Type) Block() (elements, bytes int) { return types[t].elements, types[t].bytes }
 
 // RowBytes is the length of a row of n elements, which must be whole blocks.
 func (t Type) RowBytes(n int) (int64, error) {
 	elements, bytes := t.Block()
 	if elements == 0 {
-		return 0, fmt.Errorf("type %s: found one that is not read, wanted one of %s", t, strings.Join(readable(), ", "))
+		return 0, t.Refuse()
 	}
 	if n%elements != 0 {
 		return 0, fmt.Errorf("type %s: found rows of %d elements, wanted a multiple of %d", t, n, elements)

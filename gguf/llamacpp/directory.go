@@ -64,10 +64,13 @@ var kinds = func() map[string]string {
 func (d *Directory) open() error {
 	general := facts{d.file, "general."}
 	if what := general.text("type"); what != "" && what != "model" {
-		return fmt.Errorf("key general.type: found %q, wanted a model", what)
+		return fmt.Errorf("key general.type: found %q, wanted a model%s", what, otherFiles[what])
 	}
 	arch := general.text("architecture")
 	kind, ok := kinds[arch]
+	if arch == "" {
+		return errors.New("key general.architecture: found none, wanted one: it is no model of llama.cpp's")
+	}
 	if !ok {
 		return fmt.Errorf("key general.architecture: found %q, wanted one of %s: others are not read", arch, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
@@ -80,7 +83,7 @@ func (d *Directory) open() error {
 		if err != nil {
 			return err
 		}
-		if _, err := info.Type.RowBytes(0); err != nil {
+		if err := info.Type.Refuse(); err != nil {
 			return fmt.Errorf("tensor %q: %w", info.Name, err)
 		}
 		p, err := d.parameter(name, info)
@@ -90,6 +93,13 @@ func (d *Directory) open() error {
 		d.tensors = append(d.tensors, p)
 	}
 	return nil
+}
+
+// otherFiles are what GGUF files have besides models.
+var otherFiles = map[string]string{
+	"adapter": ": these are low-rank adapters, which llama.cpp lays over a model; gputrain takes adapters as a PEFT directory, from gputrain export or from where they were trained",
+	"mmproj":  ": this is the part of a model that sees images; its text has a file of its own",
+	"imatrix": ": these are statistics by which llama-quantize quantizes a model",
 }
 
 // ofImages are the tensors by which a Gemma 3 sees images, in files that Ollama has made: the text part is read without them, as from a directory.
