@@ -21,24 +21,9 @@ const HEAD_DIM = {{HEAD_DIM}}u;
 #import "shared/attention_store.wgsl" FN=store_dk TO={{DK}}
 #import "shared/attention_store.wgsl" FN=store_dv TO={{DV}}
 
-#if BY_HEAD
-#import "shared/alternating.wgsl"
-#endif
-
-@compute @workgroup_size({{WX}}, 1, 1)
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    // Neighbours work on one block of positions in several heads where there are enough of these, since they then see the
-    // same number of keys; else on neighbouring blocks of one head.
-#if BY_HEAD
-    let index = id.x;
-    let first = alternating(id.y, (p.t + {{ROWS}}u - 1u) / {{ROWS}}u) * {{ROWS}}u;
-#else
-    let index = id.y;
-    let first = id.x * {{ROWS}}u;
-#endif
-    if (index >= p.count || first >= p.t) {
-        return;
-    }
+#import "shared/attention_main.wgsl"
+{
+#import "shared/attention_rows.wgsl"
     let kvheads = p.heads / p.group;
     let b = index / kvheads;
     let kv = index % kvheads;
