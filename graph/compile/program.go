@@ -200,7 +200,7 @@ func (p *Program) buffer(label string, size uint64) (gpu.Range, error) {
 func (p *Program) Record(rec *gpu.Recording) {
 	group, operation := "", ""
 	for i, cmd := range p.commands {
-		if does := p.operationOf(cmd); i == 0 || cmd.group != group || does != operation {
+		if does := p.units[cmd.unit].operation(); i == 0 || cmd.group != group || does != operation {
 			group, operation = cmd.group, does
 			rec.GroupOf(operation, group)
 		}

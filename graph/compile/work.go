@@ -122,15 +122,12 @@ type unitWork struct {
 	follow *unitWork // of its epilogue
 }
 
-// operationOf is what a profile adds up a command under; "" where it is of no unit, as in tests of kernels alone.
-func (p *Program) operationOf(cmd boundCommand) string {
-	if cmd.unit >= len(p.units) {
-		return ""
-	}
-	if u := p.units[cmd.unit]; u.Group != Rest {
+// operation is what a profile adds up the unit under.
+func (u unitWork) operation() string {
+	if u.Group != Rest {
 		return u.Group
 	}
-	return p.units[cmd.unit].Kind
+	return u.Kind
 }
 
 // unitWorks counts each node once: in the first unit that computes it, or for an add that accumulation has replaced in the last unit that
