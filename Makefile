@@ -139,7 +139,8 @@ fuzz:
 	  done; \
 	done; rm -f bin/fuzz.log
 
-# soak runs the long forms: 100,000 read-backs, 20,000 steps with flat memory, a stop at every step, ten kills, all of the matrix of ranks.
+# soak runs the long forms: 100,000 read-backs, 20,000 steps with flat memory, a stop at every step, ten kills, all of the matrix of ranks, a model of the
+# shapes of SmolLM2-135M in the memory that was planned for it.
 soak: adapter
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_SOAK=1 $(GO) test -count=1 -timeout 5h -run 'Soak|Kill|TestResumeAtEveryStep' ./...
 
