@@ -38,7 +38,7 @@ func TestPlainProgress(t *testing.T) {
 
 func TestJSONProgress(t *testing.T) {
 	var out bytes.Buffer
-	p, err := newProgress("json", &out, 0)
+	p, err := NewProgress("json", &out, 0)
 	require.NoError(t, err)
 	p.Line("hello")
 	p.Phase("compile", 1, 2)
@@ -65,7 +65,7 @@ func TestJSONProgress(t *testing.T) {
 
 func TestBarProgress(t *testing.T) {
 	var out bytes.Buffer
-	p, err := newProgress("bar", &out, 0)
+	p, err := NewProgress("bar", &out, 0)
 	require.NoError(t, err)
 	p.Line("before")
 	p.Phase("compile kernels", 1, 2)
@@ -100,14 +100,14 @@ func TestStatusFits(t *testing.T) {
 
 func TestProgressKinds(t *testing.T) {
 	for _, kind := range append(ProgressKinds, "") {
-		p, err := newProgress(kind, io.Discard, time.Second)
+		p, err := NewProgress(kind, io.Discard, time.Second)
 		require.NoError(t, err, kind)
 		p.Step(status(1))
 		p.Close()
 	}
-	_, err := newProgress("tqdm", io.Discard, 0)
+	_, err := NewProgress("tqdm", io.Discard, 0)
 	assert.ErrorContains(t, err, `"tqdm"`)
-	auto, err := newProgress("auto", io.Discard, 0)
+	auto, err := NewProgress("auto", io.Discard, 0)
 	require.NoError(t, err)
 	assert.IsType(t, &plainProgress{}, auto, "not a terminal")
 }
@@ -149,7 +149,7 @@ func (l lost) Write([]byte) (int, error) {
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	for _, kind := range ProgressKinds {
 		l := lost{make(chan struct{}, 1)}
-		p, err := newProgress(kind, l, time.Nanosecond)
+		p, err := NewProgress(kind, l, time.Nanosecond)
 		require.NoError(t, err)
 		for step := range int64(3) {
 			p.Phase("compile kernels", int(step), 2)

@@ -30,9 +30,9 @@ type Progress interface {
 // ProgressKinds are the values of Config.Progress.
 var ProgressKinds = []string{"auto", "bar", "plain", "json", "none"}
 
-// newProgress makes the display named kind on w; plain shows a line at most every interval. auto (also "") is a bar when w is a
+// NewProgress makes the display named kind on w; plain shows a line at most every interval. auto (also "") is a bar when w is a
 // terminal that may be drawn on, and plain otherwise. What cannot be written is no error: a run goes on without anybody who reads.
-func newProgress(kind string, w io.Writer, interval time.Duration) (Progress, error) {
+func NewProgress(kind string, w io.Writer, interval time.Duration) (Progress, error) {
 	if kind == "" || kind == "auto" {
 		kind = "plain"
 		if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && moves(os.Getenv) {

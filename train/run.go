@@ -72,7 +72,7 @@ func run(ctx context.Context, target Target, c Config) (Result, error) {
 		replica, _ := c.Ranks.Replica()
 		c = c.follower(replica == 0)
 	}
-	progress, err := newProgress(c.Progress, c.Output, c.Interval)
+	progress, err := NewProgress(c.Progress, c.Output, c.Interval)
 	if err != nil {
 		return nothing, err
 	}

@@ -32,7 +32,7 @@ func TestSubmitsAreTold(t *testing.T) {
 	}
 	told := func(d *gpu.Device, all ...gpu.Planned) string {
 		var out strings.Builder
-		p, err := newProgress("plain", &out, 0)
+		p, err := NewProgress("plain", &out, 0)
 		require.NoError(t, err)
 		s := submitting{stages: [][]gpu.Planned{nil, all}, devices: []*gpu.Device{d, d}}
 		(&rehearsal{state: s, team: &team{target: s}, display: &display{Progress: p}}).tellSubmits()

@@ -76,14 +76,14 @@ func TestTimesAreShown(t *testing.T) {
 	spans := []Span{{"steps", seconds(9), false}, {"other", seconds(1), false}, {"write checkpoints", seconds(2), true}}
 	for _, kind := range []string{"plain", "bar", "none"} {
 		var out bytes.Buffer
-		p, err := newProgress(kind, &out, time.Second)
+		p, err := NewProgress(kind, &out, time.Second)
 		require.NoError(t, err)
 		p.Times(spans)
 		p.Close()
 		assert.Equal(t, "time 10s: steps 90%, other 10%, write checkpoints 2s beside\n", out.String(), kind)
 	}
 	var out bytes.Buffer
-	p, err := newProgress("json", &out, time.Second)
+	p, err := NewProgress("json", &out, time.Second)
 	require.NoError(t, err)
 	p.Times(spans)
 	var event map[string]any
