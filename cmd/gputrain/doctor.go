@@ -6,20 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
-	"gputrain/buffers"
-	"gputrain/buffers/histogram"
 	"gputrain/cmd/gputrain/doctor"
 	"gputrain/cmd/gputrain/lab/bench"
 	"gputrain/gpu"
-	"gputrain/graph/compile"
-	"gputrain/kron"
-	"gputrain/optim"
 )
 
 type doctorCmd struct {
@@ -155,8 +148,19 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 		}
 		devices = append(devices, stages)
 	}
-	if err := c.check(ctx, devices[1:], cases, next); err != nil {
+	proved := func(r doctor.Result) error { return next(r, "") }
+	if err := doctor.RunCases(ctx, devices[1:], cases, proved); err != nil {
 		return err
+	}
+	if err := doctor.RunChecks(ctx, devices[1:], doctor.Checks(), proved); err != nil {
+		return err
+	}
+	if c.Shaders != "" {
+		for _, dev := range slices.Concat(devices[1:]...) {
+			if err := writeShaders(dev, c.Shaders); err != nil {
+				return err
+			}
+		}
 	}
 	for _, s := range bench.Speeds() {
 		r := doctor.Result{Case: "speed/" + s.Name, Adapter: doctor.AdapterName(a), Pass: true}
@@ -169,50 +173,6 @@ func (c *doctorCmd) examine(ctx context.Context, a gpu.Adapter, cases map[string
 		}
 	}
 	return nil
-}
-
-// check runs the golden cases and every kernel's check on each of the devices,
-// and writes the shaders that these took.
-func (c *doctorCmd) check(ctx context.Context, devices [][]*gpu.Device, cases map[string]fs.FS, next func(doctor.Result, string) error) error {
-	for _, name := range slices.Sorted(maps.Keys(cases)) {
-		r := worstOf(devices, func(stages []*gpu.Device) doctor.Result { return doctor.RunCase(ctx, stages, name, cases[name]) })
-		if err := next(r, ""); err != nil {
-			return err
-		}
-	}
-	for _, check := range slices.Concat(buffers.Checks(), histogram.Checks(), kron.Checks(), optim.Checks(), compile.Checks()) {
-		r := worstOf(devices, func(stages []*gpu.Device) doctor.Result { return doctor.RunCheck(ctx, stages[0], check) })
-		if err := next(r, ""); err != nil {
-			return err
-		}
-	}
-	if c.Shaders == "" {
-		return nil
-	}
-	for _, dev := range slices.Concat(devices...) {
-		if err := writeShaders(dev, c.Shaders); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// worstOf is the first result that fails, else the one with the largest error.
-// Where that is one with texels, what is worst says so.
-func worstOf(devices [][]*gpu.Device, run func([]*gpu.Device) doctor.Result) (worst doctor.Result) {
-	for i, stages := range devices {
-		r := run(stages)
-		if i > 0 && r.Pass && r.MaxError <= worst.MaxError {
-			continue
-		}
-		if stages[0].Limits().Texels > gpu.TexelsOff {
-			r.Worst = strings.TrimSpace("texels: " + r.Worst)
-		}
-		if worst = r; !r.Pass {
-			break
-		}
-	}
-	return worst
 }
 
 // writeShaders writes each compiled kernel as LABEL-N.wgsl; those that read
