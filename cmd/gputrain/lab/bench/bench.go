@@ -20,7 +20,20 @@ type Figure struct {
 	Bytes      uint64  `json:"bytes,omitempty"` // moved between host and device
 	Ratio      float64 `json:"ratio,omitempty"`
 	Of         string  `json:"of,omitempty"`
+	Kernels    string  `json:"kernels,omitempty"` // of a product: their names tell the tile
 }
+
+// sizes are what is measured: usually those of the tables, of a card what fits it.
+type sizes struct {
+	products  []matmulShape // the first is what others are compared with
+	flops     float64       // of a submit of products, at least
+	attention []attentionShape
+	elements  int // of the trees in figures of memory
+	side      int // of the matrix that optimizers work on which wait for arithmetic
+	kron      int // of that whose factors are refreshed
+}
+
+var tableSizes = sizes{products: benchShapes, flops: 2e9, elements: figureElements, side: 768, kron: 1024}
 
 // benchShapes are the products that are measured: the square one, and those of
 // the default model's step (1,024 tokens, width 128).
@@ -47,6 +60,7 @@ func Names() []string {
 
 // measurement is a run of the figures of one adapter.
 type measurement struct {
+	sizes
 	only   string // what alone is measured; "" for all
 	report func(Figure) error
 }
@@ -55,7 +69,7 @@ func (r measurement) wants(name string) bool { return r.only == "" || r.only == 
 
 // Adapter measures what only names, one of Names, or all where it is empty, and reports each figure at once. dev is a device of a.
 func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, report func(Figure) error) error {
-	r := measurement{only: only, report: func(f Figure) error {
+	r := measurement{sizes: tableSizes, only: only, report: func(f Figure) error {
 		f.Adapter = a.Name + " " + a.Backend
 		return report(f)
 	}}
@@ -63,10 +77,10 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 		wanted  bool
 		measure func() error
 	}{
-		{r.wants("matmul"), func() error { return r.products(ctx, dev) }},
+		{r.wants("matmul"), func() error { return r.productFigures(ctx, dev) }},
 		{true, func() error { return r.memory(ctx, dev) }},
 		{true, func() error { return r.arithmetic(ctx, dev) }},
-		{r.wants("kron"), func() error { return kronFigures(ctx, dev, r.report) }},
+		{r.wants("kron"), func() error { return r.kronFigures(ctx, dev) }},
 		{r.wants("train"), func() error { return trainingFigures(ctx, dev, r.report) }},
 		{r.wants("pipeline"), func() error { return pipelineFigures(ctx, a, r.report) }},
 		{r.wants("texels"), func() error { return texelFigures(ctx, a, r.report) }},
@@ -81,14 +95,14 @@ func Adapter(ctx context.Context, a gpu.Adapter, dev *gpu.Device, only string, r
 	return nil
 }
 
-// products measures the products of benchShapes.
-func (r measurement) products(ctx context.Context, dev *gpu.Device) error {
-	for _, s := range benchShapes {
-		rate, err := measureMatmul(ctx, dev, s)
+// productFigures measures the products.
+func (r measurement) productFigures(ctx context.Context, dev *gpu.Device) error {
+	for _, s := range r.products {
+		rate, kernels, err := measureMatmul(ctx, dev, s, r.flops)
 		if err != nil {
 			return err
 		}
-		if err := r.report(Figure{Bench: "matmul " + s.String(), Value: rate, Unit: "GFLOP/s"}); err != nil {
+		if err := r.report(Figure{Bench: "matmul " + s.String(), Value: rate, Unit: "GFLOP/s", Kernels: kernels}); err != nil {
 			return err
 		}
 	}
@@ -120,7 +134,7 @@ func (r measurement) memory(ctx context.Context, dev *gpu.Device) error {
 	if err != nil || len(wanted) == 0 && !r.wants("copy") {
 		return err
 	}
-	rate, err := Copy(ctx, dev)
+	rate, err := copyRate(ctx, dev, r.elements)
 	if err != nil {
 		return err
 	}
@@ -128,11 +142,11 @@ func (r measurement) memory(ctx context.Context, dev *gpu.Device) error {
 		return err
 	}
 	for _, d := range wanted {
-		f, err := measureOptimizer(ctx, dev, d.Name, figureElements/4096, 4096)
+		f, err := measureOptimizer(ctx, dev, d.Name, r.elements/4096, 4096)
 		if err != nil {
 			return err
 		}
-		value := d.Cost.TrafficBytes * figureElements / f.Seconds / 1e9
+		value := d.Cost.TrafficBytes * float64(r.elements) / f.Seconds / 1e9
 		if err := r.report(Figure{Bench: d.Name, Value: value, Unit: "GB/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches, Ratio: value / rate, Of: "copy"}); err != nil {
 			return err
 		}
@@ -146,20 +160,19 @@ func (r measurement) arithmetic(ctx context.Context, dev *gpu.Device) error {
 	if err != nil || len(wanted) == 0 {
 		return err
 	}
-	const side = 768 // of the matrices that muon's operations are counted for
-	rate, err := measureMatmul(ctx, dev, benchShapes[0])
+	rate, _, err := measureMatmul(ctx, dev, r.products[0], r.flops)
 	if err != nil {
 		return err
 	}
 	for _, d := range wanted {
-		f, err := measureOptimizer(ctx, dev, d.Name, side, side)
+		f, err := measureOptimizer(ctx, dev, d.Name, r.side, r.side)
 		if err != nil {
 			return err
 		}
-		value := d.Cost.FLOPs * side * side / f.Seconds / 1e9
+		value := d.Cost.FLOPs * float64(r.side*r.side) / f.Seconds / 1e9
 		line := Figure{
-			Bench: fmt.Sprintf("%s, %dx%d", d.Name, side, side), Value: value, Unit: "GFLOP/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches,
-			Ratio: value / rate, Of: fmt.Sprintf("matmul %s's %.1f", benchShapes[0], rate),
+			Bench: fmt.Sprintf("%s, %dx%d", d.Name, r.side, r.side), Value: value, Unit: "GFLOP/s", Millis: f.Seconds * 1e3, Dispatches: f.Dispatches,
+			Ratio: value / rate, Of: fmt.Sprintf("matmul %s's %.1f", r.products[0], rate),
 		}
 		if err := r.report(line); err != nil {
 			return err

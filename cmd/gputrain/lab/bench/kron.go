@@ -11,8 +11,8 @@ import (
 	"gputrain/kron"
 )
 
-// kronSide and kronBlock make 64 dense blocks: one parameter of 1024x1024 in blocks of 128.
-const kronSide, kronBlock = 1024, 128
+// kronBlock makes 64 dense blocks of one parameter of 1024x1024.
+const kronBlock = 128
 
 // kronConfig is an engine as the optimizers make it of their defaults.
 func kronConfig(method kron.Method) kron.Config {
@@ -35,20 +35,20 @@ func kronFlops(method kron.Method, reuse bool) float64 {
 	return 2 * products * kronBlock * kronBlock * kronBlock
 }
 
-// benchKron reports refreshes of 64 dense blocks, and updates that apply what they have, as ratios to the square product.
-func kronFigures(ctx context.Context, dev *gpu.Device, report func(Figure) error) error {
-	square := benchShapes[0]
-	rate, err := measureMatmul(ctx, dev, square)
+// kronFigures reports refreshes of dense blocks, and updates that apply what they have, as ratios to the square product.
+func (r measurement) kronFigures(ctx context.Context, dev *gpu.Device) error {
+	square := r.products[0]
+	rate, _, err := measureMatmul(ctx, dev, square, r.flops)
 	if err != nil {
 		return err
 	}
 	for _, method := range []kron.Method{kron.Quad, kron.Skew} {
 		for _, reuse := range []bool{false, true} {
-			d, dispatches, err := measureKron(ctx, dev, method, reuse)
+			d, dispatches, err := measureKron(ctx, dev, method, reuse, r.kron)
 			if err != nil {
 				return err
 			}
-			plan, err := kronPlanOfBench(method)
+			plan, err := kronPlanOfBench(method, r.kron)
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ func kronFigures(ctx context.Context, dev *gpu.Device, report func(Figure) error
 				Bench: fmt.Sprintf("kron %s %s, %dx%d", method, what, blocks, kronBlock), Value: gflops, Unit: "GFLOP/s",
 				Millis: d.Seconds() * 1e3, Dispatches: dispatches, Ratio: gflops / rate, Of: fmt.Sprintf("matmul %s's %.1f", square, rate),
 			}
-			if err := report(f); err != nil {
+			if err := r.report(f); err != nil {
 				return err
 			}
 		}
@@ -70,17 +70,17 @@ func kronFigures(ctx context.Context, dev *gpu.Device, report func(Figure) error
 	return nil
 }
 
-func kronPlanOfBench(method kron.Method) (*kron.Plan, error) {
-	return kron.NewPlan([]kron.Leaf{{Path: "w", Shape: []int{kronSide, kronSide}}}, kronConfig(method))
+func kronPlanOfBench(method kron.Method, side int) (*kron.Plan, error) {
+	return kron.NewPlan([]kron.Leaf{{Path: "w", Shape: []int{side, side}}}, kronConfig(method))
 }
 
 // measureKron is the shortest time of one update, and its dispatches. Gradients are copied in anew for each.
-func measureKron(ctx context.Context, dev *gpu.Device, method kron.Method, reuse bool) (time.Duration, int, error) {
-	plan, err := kronPlanOfBench(method)
+func measureKron(ctx context.Context, dev *gpu.Device, method kron.Method, reuse bool, side int) (time.Duration, int, error) {
+	plan, err := kronPlanOfBench(method, side)
 	if err != nil {
 		return 0, 0, err
 	}
-	gradient := buffers.Host{Path: "w", Shape: []int{kronSide, kronSide}, Data: make([]float32, kronSide*kronSide)}
+	gradient := buffers.Host{Path: "w", Shape: []int{side, side}, Data: make([]float32, side*side)}
 	key := prng.NewKey(1)
 	for i := range gradient.Data {
 		gradient.Data[i] = key.Normal(uint64(i))

@@ -105,6 +105,27 @@ func contests() []contest {
 	)
 }
 
+// attentionFigures measures attention, forward and with its gradient.
+func (r measurement) attentionFigures(ctx context.Context, dev *gpu.Device) error {
+	for _, s := range r.attention {
+		for _, c := range []contest{s.contest(false), s.contest(true)} {
+			run, release, err := c.prepare(ctx, dev)
+			if err != nil {
+				return err
+			}
+			took, err := shortest(run)
+			release()
+			if err != nil {
+				return err
+			}
+			if err := r.report(Figure{Bench: c.name, Value: c.work / took.Seconds(), Unit: c.unit, Millis: took.Seconds() * 1e3}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // An attentionShape is causal attention of some sequences.
 type attentionShape struct{ batch, tokens, heads, width int }
 

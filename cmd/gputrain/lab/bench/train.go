@@ -34,13 +34,13 @@ type trainFigure struct {
 	Bytes           uint64
 }
 
-// stepper is the default model with one optimizer.
+// stepper makes steps on random tokens.
 type stepper struct {
 	state  *state.TrainState
 	tokens data.Batch
 	times  []time.Duration
 	// What the timed steps have taken together.
-	dispatches, bytes uint64
+	dispatches, submits, bytes uint64
 }
 
 func newStepper(ctx context.Context, dev *gpu.Device, v trainVariant, batch int) (*stepper, error) {
@@ -58,8 +58,14 @@ func newStepper(ctx context.Context, dev *gpu.Device, v trainVariant, batch int)
 		optimizer.Parameters = []byte(v.parameters)
 	}
 	sequence := cfg.Model.Context
-	s := &stepper{tokens: randomBatch(batch, sequence, def.Vocab())}
-	s.state, err = state.Create(ctx, dev, state.Config{Definition: def, Optimizer: optimizer, Batch: batch, Sequence: sequence, Seed: 1})
+	return stepperOf(ctx, dev, state.Config{Definition: def, Optimizer: optimizer, Batch: batch, Sequence: sequence, Seed: 1})
+}
+
+// stepperOf is one of any configuration.
+func stepperOf(ctx context.Context, dev *gpu.Device, c state.Config) (s *stepper, err error) {
+	c = c.WithDefaults()
+	s = &stepper{tokens: randomBatch(c.Batch*c.Microbatches, c.Sequence, c.Definition.Vocab())}
+	s.state, err = state.Create(ctx, dev, c)
 	return s, err
 }
 
@@ -75,6 +81,7 @@ func (s *stepper) step(ctx context.Context, dev *gpu.Device, timed bool) error {
 	s.times = append(s.times, time.Since(start))
 	after := dev.Counters()
 	s.dispatches += after.Dispatches - before.Dispatches
+	s.submits += after.Submits - before.Submits
 	s.bytes += after.WrittenBytes - before.WrittenBytes + after.ReadBytes - before.ReadBytes
 	return nil
 }
