@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,9 +18,19 @@ type benchCmd struct {
 	Name    string `arg:"" optional:"" help:"Only one: copy, matmul, kron, train, pipeline, texels, or an optimizer; none = all."`
 	Adapter string `help:"Index, part of a name, backend:part, or all." placeholder:"SEL"`
 	JSON    bool   `help:"One JSON object a figure on standard output."`
+
+	Card     bool   `help:"Measure the adapter whole, in ten minutes at most, and write a page and a JSON file: checks, speeds, steps of models beside what is computed, memory, the largest gaps."`
+	Out      string `help:"With --card: folder of the two files; by default one that is named for the adapter." type:"path" placeholder:"DIR"`
+	Progress string `help:"With --card: auto, bar, plain, json or none." default:"auto" enum:"auto,bar,plain,json,none"`
 }
 
 func (c *benchCmd) Run(ctx context.Context) error {
+	if c.Card {
+		return c.runCard(ctx)
+	}
+	if c.Out != "" {
+		return usageError{errors.New("bench: --out: found it without --card, wanted both")}
+	}
 	names := bench.Names()
 	if c.Name != "" && !slices.Contains(names, c.Name) {
 		return usageError{fmt.Errorf("bench: found %q, wanted one of %s%s", c.Name, strings.Join(names, ", "), suggest.DidYouMean(c.Name, names))}

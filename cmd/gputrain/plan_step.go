@@ -112,14 +112,20 @@ func measuredCard(ctx context.Context, cfg *runfile.Config, sel string) (a gpu.A
 		return a, c, err
 	}
 	defer dev.Release()
-	a, c.Name = dev.Adapter(), dev.Adapter().Name+", measured"
+	a = dev.Adapter()
 	a.Limits = dev.Limits()
+	c, err = measuredOn(ctx, dev)
+	return a, c, err
+}
+
+func measuredOn(ctx context.Context, dev *gpu.Device) (c card, err error) {
+	c.Name = dev.Adapter().Name + ", measured"
 	if c.FLOPS, err = pipeline.Peak(ctx, []*gpu.Device{dev}); err != nil {
-		return a, c, err
+		return c, err
 	}
 	gigabytes, err := bench.Copy(ctx, dev)
 	c.BytesPerSecond = gigabytes * 1e9
-	return a, c, err
+	return c, err
 }
 
 // stepOf computes the work of a step on an adapter, its times on cards and the submits that it is cut into there.

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"context"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gputrain/gpu"
+	"gputrain/graph/compile"
+	"gputrain/model"
+	"gputrain/train"
+)
+
+// The models of a card are of the published sizes.
+func TestCardModels(t *testing.T) {
+	sizes := map[string]int64{"GPT-2 124M": 124_439_808, "SmolLM2-135M": 134_515_008, "Qwen3-0.6B": 596_049_920}
+	require.Len(t, FullScale().models, len(sizes))
+	for _, m := range FullScale().models {
+		st, err := m.config()
+		require.NoError(t, err, m.name)
+		assert.Equal(t, sizes[m.name], model.Parameters(st.Definition), m.name)
+		assert.Equal(t, "adamw", st.Optimizer.Name)
+		assert.Equal(t, 1024, st.Sequence)
+	}
+	full := FullScale()
+	all := time.Duration(0)
+	for _, p := range (&Meter{Scale: full}).list() {
+		if b, ok := full.budgets[p.name]; ok {
+			all += b
+		} else {
+			all += full.rest
+		}
+	}
+	assert.LessOrEqual(t, all, 10*time.Minute)
+}
+
+// What is computed in another's kernel counts there, as a profile has it.
+func TestPredictedOperations(t *testing.T) {
+	one := gpu.Work{Bytes: 100}
+	p := Prediction{Speed: gpu.Speed{FLOPS: 1, BytesPerSecond: 100}, Work: []compile.Work{
+		{Group: compile.Rest, Kind: "elementwise", Kernels: "in matmul_nn_add", Work: one},
+		{Group: compile.Products, Kind: "matmul", Kernels: "matmul_nn_add", Work: one},
+		{Group: compile.Rest, Kind: "elementwise", Kernels: "elementwise_add", Work: one},
+		{Group: "optimizer", Kind: "update", Kernels: "adamw", Work: one},
+		{Group: compile.Rest, Kind: "gradients", Kernels: "sum", Work: one},
+	}}
+	found := predicted(p)
+	assert.Equal(t, map[string]float64{compile.Products: 2, "elementwise": 1, updating: 2}, found)
+	all := compared(map[string]float64{"elementwise": 3, compile.Products: 8, "rope": 1}, found)
+	assert.Equal(t, []Operation{{compile.Products, 8, 2, 4}, {"elementwise", 3, 1, 3}, {"rope", 1, 0, 0}}, all)
+}
+
+// Gaps are named with what to try, the largest first.
+func TestGaps(t *testing.T) {
+	m := CardModel{
+		Name: "m", Profiled: 10, Planned: 100 << 20, Taken: 111 << 20, SubmitLimit: 0.5, LongestSubmit: 0.6,
+		Operations: []Operation{{compile.Products, 5, 2, 2.5}, {compile.Attention, 1.4, 1, 1.4}, {"rope", 0.4, 0.01, 40}, {updating, 2, 0.5, 4}},
+	}
+	c := Card{Adapter: CardAdapter{Class: gpu.Hardware.String()}, Models: []CardModel{m, m}}
+	c.Parts = []CardPart{{Name: "products", Figures: []Figure{{Bench: "matmul a", Value: 10}, {Bench: "matmul b", Value: 4}}}}
+	var texts []string
+	for _, g := range gaps(c) {
+		texts = append(texts, g.What)
+	}
+	assert.Equal(t, []string{
+		"m: a submit takes 0.60 s, more than device.submit_limit", "m: took 111.0 MiB of memory, planned 100.0 MiB",
+		"m: a submit takes 0.60 s, more than device.submit_limit", "m: took 111.0 MiB of memory, planned 100.0 MiB",
+		"m: products: 2.5 times what the limits of the adapter allow, 50 % of a step",
+		"m: update and sums: 4.0 times what the limits of the adapter allow, 20 % of a step",
+		"m: 12 % of a step is between passes",
+		"products b (0.40 of the best) are slow",
+	}, texts)
+	c.Models[0].Taken, c.Models = 110<<20, c.Models[:1]
+	assert.False(t, slices.ContainsFunc(gaps(c), func(g Gap) bool { return g.What == "m: took 110.0 MiB of memory, planned 100.0 MiB" }))
+}
+
+// A part ends when it has had its time, and says what is missing.
+func TestPartBudget(t *testing.T) {
+	progress, err := train.NewProgress("none", io.Discard, 0)
+	require.NoError(t, err)
+	m := Meter{Progress: progress, card: Card{Parts: []CardPart{{Name: "p", Budget: 3600, Of: 3}}}, begun: time.Now()}
+	add := func(*Card, *CardPart) {}
+	require.NoError(t, m.done(t.Context(), add))
+	m.begun = time.Now().Add(-2 * time.Hour)
+	err = m.done(t.Context(), add)
+	require.ErrorIs(t, err, errBudget)
+	m.end(err)
+	assert.Equal(t, "2 of 3 done in the 3600 s of this part", m.card.Parts[0].Short)
+	require.NoError(t, m.done(t.Context(), add), "nothing is missing")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, m.done(ctx, add), context.Canceled)
+}
