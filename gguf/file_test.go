@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gputrain/tests/frugal"
 )
 
 // sample is a file with a key of each kind and three tensors.
@@ -109,24 +107,24 @@ func TestDamaged(t *testing.T) {
 	}
 	at := func(text string, beyond int) int { return bytes.Index(whole, []byte(text)) + len(text) + beyond }
 	for want, raw := range map[string][]byte{
-		`begins with "GGML", wanted "GGUF"`:           with(0, 0x4c4d4747, 4),
-		"version: found 1, wanted 2 or 3":             with(4, 1, 4),
-		"found a big-endian file":                     with(4, 3<<24, 4),
-		"version: found 4, wanted 2 or 3":             with(4, 4, 4),
-		"tensors: found a count of 1099511627776":     with(8, 1<<40, 8),
-		"keys: found a count of 1099511627776":        with(16, 1<<40, 8),
-		"a key: found a count of 9223372036854775808": with(24, 1<<63, 8),
-		"found a value of kind 77":                    with(at("general.architecture", 0), 77, 4),
-		`key "a": found it twice`:                     with(at("general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00llama\x01\x00\x00\x00\x00\x00\x00\x00a\x00\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00\x00\x00", 0), 'a', 1),
-		"found 9 dimensions, wanted 1 to 4":           with(at("plain", 0), 9, 4),
-		"shape [2 1125899906842620]: found more":      with(at("plain", 4), 1<<50-4, 8),
-		"shape [2 0]: found no elements":              with(at("plain", 4), 0, 8),
-		"type 99: found one that is not known, wanted one of f32":         with(at("plain", 20), 99, 4),
-		"rows of 3 elements, wanted a multiple of 32": with(at("plain", 20), 8, 4),
-		"offset 5, wanted a multiple of 32":           with(at("plain", 24), 5, 8),
-		"lies in the tensor before, which ends at":    with(at("packed", 24), 0, 8),
-		"found a file of":                             with(at("packed", 24), 1<<20, 8),
-		"offset: found 9223372036854775808":           with(at("plain", 24), 1<<63, 8),
+		`begins with "GGML", wanted "GGUF"`:                       with(0, 0x4c4d4747, 4),
+		"version: found 1, wanted 2 or 3":                         with(4, 1, 4),
+		"found a big-endian file":                                 with(4, 3<<24, 4),
+		"version: found 4, wanted 2 or 3":                         with(4, 4, 4),
+		"tensors: found a count of 1099511627776":                 with(8, 1<<40, 8),
+		"keys: found a count of 1099511627776":                    with(16, 1<<40, 8),
+		"a key: found a count of 9223372036854775808":             with(24, 1<<63, 8),
+		"found a value of kind 77":                                with(at("general.architecture", 0), 77, 4),
+		`key "a": found it twice`:                                 with(at("general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00llama\x01\x00\x00\x00\x00\x00\x00\x00a\x00\x00\x00\x00\x01\x01\x00\x00\x00\x00\x00\x00\x00", 0), 'a', 1),
+		"found 9 dimensions, wanted 1 to 4":                       with(at("plain", 0), 9, 4),
+		"shape [2 1125899906842620]: found more":                  with(at("plain", 4), 1<<50-4, 8),
+		"shape [2 0]: found no elements":                          with(at("plain", 4), 0, 8),
+		"type 99: found one that is not known, wanted one of f32": with(at("plain", 20), 99, 4),
+		"rows of 3 elements, wanted a multiple of 32":             with(at("plain", 20), 8, 4),
+		"offset 5, wanted a multiple of 32":                       with(at("plain", 24), 5, 8),
+		"lies in the tensor before, which ends at":                with(at("packed", 24), 0, 8),
+		"found a file of":                                         with(at("packed", 24), 1<<20, 8),
+		"offset: found 9223372036854775808":                       with(at("plain", 24), 1<<63, 8),
 	} {
 		_, err := parse(raw)
 		assert.ErrorContains(t, err, want)
@@ -156,22 +154,4 @@ func TestWriteRefuses(t *testing.T) {
 		assert.ErrorContains(t, Write(io.Discard, nil, tensors), want)
 	}
 	assert.ErrorContains(t, Write(io.Discard, []Key{{"k", 1}}, nil), "found a value of type int")
-}
-
-func FuzzHeader(f *testing.F) {
-	f.Add(sample(f))
-	f.Add(sample(f)[:100])
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		frugal.Parse(t, len(raw), func() {
-			file, err := parse(raw)
-			if err != nil {
-				return
-			}
-			for _, info := range file.Tensors() {
-				if info.Type.Readable() && info.Elements() <= 8*len(raw) {
-					_ = file.Floats(info.Name, make([]float32, info.Elements()), 0)
-				}
-			}
-		})
-	})
 }

@@ -17,11 +17,17 @@ const (
 // Parse calls parse, and fails the test where that allocates more than an input of so many bytes justifies. Nothing else may run meanwhile.
 func Parse(t testing.TB, input int, parse func()) {
 	t.Helper()
+	Within(t, Fixed, PerByte, input, parse)
+}
+
+// Within is Parse with a bound of its own.
+func Within(t testing.TB, fixed, perByte, input int, parse func()) {
+	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	parse()
 	runtime.ReadMemStats(&after)
-	if taken, most := after.TotalAlloc-before.TotalAlloc, uint64(Fixed+PerByte*input); taken > most {
+	if taken, most := after.TotalAlloc-before.TotalAlloc, uint64(fixed+perByte*input); taken > most {
 		t.Errorf("frugal: an input of %d bytes: found %d bytes allocated, wanted at most %d", input, taken, most)
 	}
 }
