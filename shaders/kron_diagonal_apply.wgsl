@@ -1,5 +1,4 @@
 // The updates of matrices whose factors are both diagonal: u <- ql^2 u qr^2. Twin: apply in kron/twin_factor.go.
-#import "shared/bf16.wgsl"
 #import "shared/kron_area.wgsl"
 
 struct Params {
@@ -9,20 +8,8 @@ struct Params {
 @bind var<uniform> params: Params;
 @bind var<storage, read> groups: array<Group>;
 @bind var<storage, read> areas: array<Area>;
-#if BF16
-@bind var<storage, read> q: array<vec2<u32>>;
-#else
-@bind var<storage, read> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_fours.wgsl" NAME=q ACCESS=read
 @bind var<storage, read_write> updates: array<f32>;
-
-fn four(i: u32) -> vec4<f32> {
-#if BF16
-    return bf16_unpack4(q[i]);
-#else
-    return q[i];
-#endif
-}
 
 // What a parameter may get that had no gradient for so long that its factors are as large as can be: finite, and so is its square.
 const largest = 1e15;
@@ -38,10 +25,10 @@ const largest = 1e15;
     for (var k = 0u; k < tile_fours; k++) {
         let col = 4u * (across + k * area.across);
         if (col < area.cols) {
-            let right = four(area.right + col / 4u);
+            let right = q_at(area.right + col / 4u);
             for (var r = first; r < min(first + tile_rows, area.rows); r++) {
                 let i = area.left + area.row + r;
-                let left = four(i / 4u)[i % 4u];
+                let left = q_at(i / 4u)[i % 4u];
 #for C in 0..4
                 if (col + {{C}}u < area.cols) {
                     let at = area.place + r * area.cols + col + {{C}}u;

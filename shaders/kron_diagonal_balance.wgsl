@@ -3,7 +3,6 @@
 //     q <- q sqrt(l r)/l, o <- o sqrt(l r)/r,  l = max|q|, r = max|o|
 //
 // where q is a diagonal one and o the other, which is diagonal too, or DENSE. Twin: balance in kron/twin_block.go.
-#import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
 
@@ -23,17 +22,12 @@ struct Pair {
 @bind var<uniform> update: Update;
 @bind var<storage, read> pairs: array<Pair>;
 @bind var<storage, read> skip: array<u32>; // word 1 is not 0: keep all state
-#if BF16
-@bind var<storage, read_write> q: array<vec2<u32>>;
-#else
-@bind var<storage, read_write> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_kept.wgsl" NAME=q
 #if DENSE
-#if BF16
-@bind var<storage, read_write> o: array<vec2<u32>>;
+#import "shared/kron_kept.wgsl" NAME=o
 #else
-@bind var<storage, read_write> o: array<vec4<f32>>;
-#endif
+fn o_at(i: u32) -> vec4<f32> { return q_at(i); }
+fn o_keep(i: u32, v: vec4<f32>) { q_keep(i, v); }
 #endif
 
 var<workgroup> tops: array<vec2<f32>, 64>;
@@ -43,47 +37,22 @@ fn size(v: vec4<f32>) -> f32 {
     return max(max(a.x, a.y), max(a.z, a.w));
 }
 
-#if BF16
-fn factor(i: u32) -> vec4<f32> { return bf16_unpack4(q[i]); }
-
-fn keep(i: u32, v: vec4<f32>) { q[i] = bf16_pack4(v); }
-#else
-fn factor(i: u32) -> vec4<f32> { return q[i]; }
-
-fn keep(i: u32, v: vec4<f32>) { q[i] = v; }
-#endif
-#if !DENSE
-fn other(i: u32) -> vec4<f32> { return factor(i); }
-
-fn keep_other(i: u32, v: vec4<f32>) { keep(i, v); }
-#else
-#if BF16
-fn other(i: u32) -> vec4<f32> { return bf16_unpack4(o[i]); }
-
-fn keep_other(i: u32, v: vec4<f32>) { o[i] = bf16_pack4(v); }
-#else
-fn other(i: u32) -> vec4<f32> { return o[i]; }
-
-fn keep_other(i: u32, v: vec4<f32>) { o[i] = v; }
-#endif
-#endif
-
 #import "shared/main.wgsl" LANES=64
 {
     if (update.balance != 0u) {
         let index = grid_index(workgroup, workgroups, 0u, 1u);
         let pair = pairs[min(index, params.pairs - 1u)];
         var top = vec2<f32>(0.0);
-        for (var i = lane; i < pair.fours; i += 64u) { top.x = max(top.x, size(factor(pair.first + i))); }
-        for (var i = lane; i < pair.others; i += 64u) { top.y = max(top.y, size(other(pair.other + i))); }
+        for (var i = lane; i < pair.fours; i += 64u) { top.x = max(top.x, size(q_at(pair.first + i))); }
+        for (var i = lane; i < pair.others; i += 64u) { top.y = max(top.y, size(o_at(pair.other + i))); }
         tops[lane] = top;
         workgroupBarrier();
         for (var k = 0u; k < 64u; k++) { top = max(top, tops[k]); }
         if (top.x > kron_tiny && top.y > kron_tiny && skip[1] == 0u && index < params.pairs) {
             // sqrt(l r) of large factors overflows, the quotient of the roots does not.
             let roots = sqrt(top);
-            for (var i = lane; i < pair.fours; i += 64u) { keep(pair.first + i, factor(pair.first + i) * (roots.y / roots.x)); }
-            for (var i = lane; i < pair.others; i += 64u) { keep_other(pair.other + i, other(pair.other + i) * (roots.x / roots.y)); }
+            for (var i = lane; i < pair.fours; i += 64u) { q_keep(pair.first + i, q_at(pair.first + i) * (roots.y / roots.x)); }
+            for (var i = lane; i < pair.others; i += 64u) { o_keep(pair.other + i, o_at(pair.other + i) * (roots.x / roots.y)); }
         }
     }
 }

@@ -1,6 +1,5 @@
 // Strips of matrices with one diagonal side, back to a slab, times the square of the diagonal factor: u = q^2 y. ALIGNED: the fours of
 // the patches are fours of the slab too. Twin: apply in kron/twin_factor.go, (*twinBlock).write.
-#import "shared/bf16.wgsl"
 #import "shared/kron_strip.wgsl"
 
 struct Params {
@@ -10,11 +9,7 @@ struct Params {
 @bind var<uniform> params: Params;
 @bind var<storage, read> shares: array<Share>;
 @bind var<storage, read> patches: array<Patch>;
-#if BF16
-@bind var<storage, read> q: array<vec2<u32>>;
-#else
-@bind var<storage, read> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_fours.wgsl" NAME=q ACCESS=read
 @bind var<storage, read> y: array<vec4<f32>>;
 #if ALIGNED
 @bind var<storage, read_write> updates: array<vec4<f32>>;
@@ -24,14 +19,6 @@ struct Params {
 
 // What a parameter may get that had no gradient for so long that its factors are as large as can be: finite, and so is its square.
 const largest = 1e15;
-
-fn element(i: u32) -> f32 {
-#if BF16
-    return bf16_unpack4(q[i / 4u])[i % 4u];
-#else
-    return q[i / 4u][i % 4u];
-#endif
-}
 
 #import "shared/main.wgsl" LANES=64
 {
@@ -45,7 +32,8 @@ fn element(i: u32) -> f32 {
         let row = here.row;
         let four = here.four;
         if (row < p.longs && 4u * four < p.end) {
-            let f = element(p.q + row);
+            let at = p.q + row;
+            let f = q_at(at / 4u)[at % 4u];
             let v = f * (f * y[p.at + row * p.width + four]);
 #if ALIGNED
             updates[(p.place + row * p.long) / 4u + four] = select(v, sign(v) * largest, abs(v) > vec4<f32>(largest));

@@ -33,11 +33,5 @@ var<workgroup> sums: array<vec4<f32>, 64>;
             }
         }
     }
-    sums[lane] = sum;
-    workgroupBarrier(); // one, and lane 0 adds up: on software adapters a barrier costs as much as hundreds of loads
-    if (lane == 0u && index < params.groups) {
-        var total = vec4<f32>();
-        for (var k = 0u; k < 64u; k++) { total = rms_join(total, sums[k]); }
-        squares[groups[index].sum] = total;
-    }
+#import "shared/kron_sums.wgsl" COUNT=params.groups TO=groups[index].sum
 }

@@ -3,7 +3,6 @@
 //     q <- q (1 - z (T - s)), QUAD: q (1 - z (T - s))^2
 //
 // Twin: (*factor).update; of the rounding Config.round.
-#import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
 #import "shared/kron_factor.wgsl"
@@ -18,11 +17,7 @@ struct Params {
 @bind var<storage, read> factors: array<Factor>;
 @bind var<storage, read> t: array<vec4<f32>>;
 @bind var<storage, read> rates: array<f32>;
-#if BF16
-@bind var<storage, read_write> q: array<vec2<u32>>;
-#else
-@bind var<storage, read_write> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_kept.wgsl" NAME=q
 
 #if DITHER
 #import "shared/kron_draw.wgsl"
@@ -47,20 +42,12 @@ const largest = 1e18; // so that what never has a gradient stays finite, and its
 #if QUAD
         w = w * w;
 #endif
-#if BF16
-        var x = bf16_unpack4(q[four]) * w;
-#else
-        var x = q[four] * w;
-#endif
+        var x = q_at(four) * w;
         x = select(x, vec4<f32>(largest), x > vec4<f32>(largest));
 #if DITHER
         q[four] = bf16_join(kron_round_bits(x, key, 0u, (item.first + i) / 4u));
 #else
-#if BF16
-        q[four] = bf16_pack4(x);
-#else
-        q[four] = x;
-#endif
+        q_keep(four, x);
 #endif
     }
 }

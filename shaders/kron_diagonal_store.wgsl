@@ -1,7 +1,6 @@
 // Dense factors of blocks with one diagonal side, rounded to their storage: q = next, where the block does not keep every bit. Twin:
 // Config.round.
 #import "shared/threefry.wgsl"
-#import "shared/bf16.wgsl"
 #import "shared/kron.wgsl"
 #import "shared/kron_side.wgsl"
 
@@ -15,11 +14,7 @@ struct Params {
 @bind var<storage, read> sides: array<Side>;
 @bind var<storage, read> keep: array<u32>;
 @bind var<storage, read> next: array<vec4<f32>>;
-#if BF16
-@bind var<storage, read_write> q: array<vec2<u32>>;
-#else
-@bind var<storage, read_write> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_kept.wgsl" NAME=q
 
 #if DITHER
 #import "shared/kron_draw.wgsl"
@@ -49,11 +44,7 @@ const largest = vec4<f32>(1e9); // so that what never has a gradient stays finit
 #endif
         q[i] = bf16_join(bits);
 #else
-#if BF16
-        q[i] = bf16_pack4(clamp(next[i], -largest, largest));
-#else
-        q[i] = clamp(next[i], -largest, largest);
-#endif
+        q_keep(i, clamp(next[i], -largest, largest));
 #endif
     }
 }

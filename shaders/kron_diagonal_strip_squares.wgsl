@@ -40,11 +40,5 @@ var<workgroup> sums: array<vec4<f32>, 64>;
             here = place_next(here, p, step);
         }
     }
-    sums[lane] = sum;
-    workgroupBarrier(); // one, and lane 0 adds up: on software adapters a barrier costs as much as hundreds of loads
-    if (lane == 0u && index < params.shares) {
-        var total = vec4<f32>();
-        for (var k = 0u; k < 64u; k++) { total = rms_join(total, sums[k]); }
-        squares[shares[index].sum] = total;
-    }
+#import "shared/kron_sums.wgsl" COUNT=params.shares TO=shares[index].sum
 }

@@ -3,7 +3,6 @@
 //     P^2,  P = ql^2 (G + N) qr^2
 //
 // Twin: (*twinBlock).refresh, (*factor).update.
-#import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
 #import "shared/kron_area.wgsl"
@@ -18,24 +17,12 @@ struct Params {
 @bind var<storage, read> areas: array<Area>;
 @bind var<storage, read> updates: array<f32>;
 @bind var<storage, read> amplitude: array<f32>; // of the noise of each block
-#if BF16
-@bind var<storage, read> q: array<vec2<u32>>;
-#else
-@bind var<storage, read> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_fours.wgsl" NAME=q ACCESS=read
 @bind var<storage, read_write> partials: array<f32>;
 
 #if NOISE
 #import "shared/kron_draw.wgsl"
 #endif
-
-fn four(i: u32) -> vec4<f32> {
-#if BF16
-    return bf16_unpack4(q[i]);
-#else
-    return q[i];
-#endif
-}
 
 const largest = vec4<f32>(1e15); // what has a square in f32, and sums of squares
 
@@ -57,12 +44,12 @@ const largest = vec4<f32>(1e15); // what has a square in f32, and sums of square
 #for K in 0..4
     let f{{K}} = across + {{K}}u * area.across;
     var right{{K}} = vec4<f32>(0.0);
-    if (f{{K}} < fours) { right{{K}} = four(area.right + f{{K}}); }
+    if (f{{K}} < fours) { right{{K}} = q_at(area.right + f{{K}}); }
     var down{{K}} = vec4<f32>(0.0);
 #end
     for (var r = first; r < min(first + tile_rows, area.rows); r++) {
         let i = area.left + area.row + r;
-        let left = four(i / 4u)[i % 4u];
+        let left = q_at(i / 4u)[i % 4u];
         var along = vec4<f32>(0.0);
 #for K in 0..4
         if (f{{K}} < fours) {

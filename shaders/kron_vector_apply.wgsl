@@ -1,5 +1,4 @@
 // The updates of vectors: u <- q^2 u. Twin: apply in kron/twin_factor.go.
-#import "shared/bf16.wgsl"
 #import "shared/kron_factor.wgsl"
 
 struct Params {
@@ -8,11 +7,7 @@ struct Params {
 
 @bind var<uniform> params: Params;
 @bind var<storage, read> items: array<Item>;
-#if BF16
-@bind var<storage, read> q: array<vec2<u32>>;
-#else
-@bind var<storage, read> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_fours.wgsl" NAME=q ACCESS=read
 @bind var<storage, read_write> updates: array<f32>;
 
 // What a parameter may get that had no gradient for so long that its factor is as large as can be: finite, and so is its square.
@@ -24,11 +19,7 @@ const largest = 1e15;
     if (index >= params.items) { return; }
     let item = items[index];
     for (var i = 4u * lane; i < item.count; i += 256u) {
-#if BF16
-        let f = bf16_unpack4(q[item.four + i / 4u]);
-#else
-        let f = q[item.four + i / 4u];
-#endif
+        let f = q_at(item.four + i / 4u);
         let left = item.count - i;
 #for K in 0..4
         if (left > {{K}}u) {

@@ -3,7 +3,6 @@
 //     T = P^2,  P = q^2 (G + N)
 //
 // Twin: (*twinBlock).refresh, (*factor).update.
-#import "shared/bf16.wgsl"
 #import "shared/threefry.wgsl"
 #import "shared/kron.wgsl"
 #import "shared/kron_factor.wgsl"
@@ -18,11 +17,7 @@ struct Params {
 @bind var<storage, read> factors: array<Factor>;
 @bind var<storage, read> updates: array<f32>;
 @bind var<storage, read> amplitude: array<f32>; // of the noise of each block
-#if BF16
-@bind var<storage, read> q: array<vec2<u32>>;
-#else
-@bind var<storage, read> q: array<vec4<f32>>;
-#endif
+#import "shared/kron_fours.wgsl" NAME=q ACCESS=read
 @bind var<storage, read_write> t: array<vec4<f32>>;
 @bind var<storage, read_write> maxima: array<f32>;
 
@@ -57,11 +52,7 @@ var<workgroup> tops: array<f32, 64>;
             }
 #end
             let four = item.four + i / 4u;
-#if BF16
-            let f = bf16_unpack4(q[four]);
-#else
-            let f = q[four];
-#endif
+            let f = q_at(four);
             let p = clamp(f * (f * x), -largest, largest);
             let squares = p * p;
             t[four] = squares;

@@ -23,11 +23,5 @@ var<workgroup> sums: array<vec4<f32>, 64>;
             sum = rms_join(sum, rms_of(updates[item.place + i]));
         }
     }
-    sums[lane] = sum;
-    workgroupBarrier(); // one, and lane 0 adds up: on software adapters a barrier costs as much as hundreds of loads
-    if (lane == 0u && index < params.items) {
-        var total = vec4<f32>();
-        for (var k = 0u; k < 64u; k++) { total = rms_join(total, sums[k]); }
-        squares[items[index].chunk] = total;
-    }
+#import "shared/kron_sums.wgsl" COUNT=params.items TO=items[index].chunk
 }
