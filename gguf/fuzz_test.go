@@ -51,6 +51,7 @@ func FuzzKeys(f *testing.F) {
 	whole := sample(f)
 	f.Add(uint64(16), whole[24:bytes.Index(whole, []byte("plain"))-8])
 	f.Add(uint64(1), append(binary.LittleEndian.AppendUint64(nil, 1), "a\x09\x00\x00\x00\x04\x00\x00\x00\xff\xff\xff\x00\x00\x00\x00\x00"...))
+	f.Add(uint64(1), binary.LittleEndian.AppendUint64(nil, 1<<24)) // the name of a key
 	f.Fuzz(func(t *testing.T, n uint64, raw []byte) {
 		file, err := open(t, append(head(0, n), raw...))
 		if err == nil {
@@ -63,7 +64,7 @@ func FuzzKeys(f *testing.F) {
 func FuzzTensors(f *testing.F) {
 	whole := sample(f)
 	f.Add(uint64(3), whole[bytes.Index(whole, []byte("plain"))-8:])
-	f.Add(uint64(1), whole[bytes.Index(whole, []byte("one"))-8:])
+	f.Add(uint64(3), whole[bytes.Index(whole, []byte("plain"))-8:len(whole)-100])
 	f.Fuzz(func(t *testing.T, n uint64, raw []byte) {
 		file, err := open(t, append(head(n, 0), raw...))
 		if err == nil {
