@@ -89,7 +89,7 @@ func varied() []string {
 // gain out of place shows.
 func TestLlamaCpp(t *testing.T) {
 	folder := llamaFolder(t)
-	gelu := []string{"gpt2", "gemma2", "gemma3_text"}                                    // llama.cpp reads GELU from a table of f16: docs/gguf.md
+	gelu := []string{"gpt2", "gemma2", "gemma3_text"}                                    // TestLlamaCppGELU says why
 	judged := []string{"llama", "qwen2", "qwen3"}                                        // one for each way to split
 	window := map[string]string{"gemma2": ", window: 16", "gemma3_text": ", window: 16"} // shorter than the passage
 	for kind, pattern := range map[string]string{
