@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gputrain/state"
 	"gputrain/train/jsonline"
 )
 
@@ -175,3 +176,14 @@ func ReadMetrics(dir string) ([]Metrics, []EvalMetrics, error) {
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// pairFigures are what the pairs of a step or an evaluation come to, by name; nil without an objective on pairs.
+func pairFigures(c state.Config, m state.PairMetrics) map[string]Number {
+	if c.Preference == nil {
+		return nil
+	}
+	return map[string]Number{
+		"rewards_chosen": Number(m.RewardsChosen), "rewards_rejected": Number(m.RewardsRejected), "margin": Number(m.Margin()),
+		"accuracy": Number(m.Accuracy), "logps_chosen": Number(m.LogPsChosen), "logps_rejected": Number(m.LogPsRejected),
+	}
+}

@@ -8,9 +8,137 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
+	"gputrain/gpu"
 	"gputrain/internal/svg"
 )
+
+// figures are the rows that come from the metrics.
+func (h *history) figures() facts {
+	var f facts
+	if h.lines > 0 {
+		first, last := h.first, h.last
+		f.add("steps", "%s", grouped(last.Step))
+		f.add(countedName(last.Pairs != nil), "%s", grouped(last.Tokens))
+		if last.Epoch > 0 {
+			f.add("epochs", "%.3f", float64(last.Epoch))
+		}
+		f.add("training loss", "%.4f at step %d, %.4f at step %d (one step each)", float64(first.Loss), first.Step, float64(last.Loss), last.Step)
+		f.add("time in steps", "%s", leftText(time.Duration(h.ms*float64(time.Millisecond))))
+		if h.ms > 0 {
+			f = append(f, h.speed()...)
+		}
+		if use := h.use(); use.Busy != nil {
+			f.add("stages", "busy %s of the time in steps; nothing to do %s, transfers %s", busyText(use.Busy), percent(use.Bubble), percent(use.Transfer))
+		}
+		if last.Skipped > 0 {
+			f.add("updates left out (not finite)", "%s", grouped(last.Skipped))
+		}
+	}
+	if len(h.evals) > 0 {
+		best := h.evals[0]
+		for _, e := range h.evals {
+			if e.Loss < best.Loss {
+				best = e
+			}
+		}
+		last := h.evals[len(h.evals)-1]
+		f.add("validation loss", "%.4f at step %d; best %.4f at step %d", float64(last.Loss), last.Step, float64(best.Loss), best.Step)
+	}
+	return f
+}
+
+// speed is what the lines of metrics tell of it, as means over the time of their steps.
+func (h *history) speed() (f facts) {
+	var s Status
+	h.mean(&s)
+	f.add(s.counted()+" a second in steps", "%s in the loss, %s tokens computed", rate(float64(s.TokensPerSecond)), rate(float64(s.PaddedTokensPerSecond)))
+	if s.MFU > 0 {
+		f.add("model operations", "%.1f%% of the peak (mfu)", 100*float64(s.MFU))
+	}
+	f.add("wait for data", "%.1f%% of the time in steps", 100*float64(s.DataWait))
+	if h.last.GradNormClipped > 0 {
+		f.add("clipped", "%s of the steps", percent(float64(s.Clipped)))
+	}
+	return f
+}
+
+func writeEvals(out io.Writer, evals []EvalMetrics) {
+	if len(evals) == 0 {
+		return
+	}
+	fmt.Fprint(out, "\n## Validation\n\n")
+	if evals[0].Pairs != nil {
+		fmt.Fprint(out, "| step | loss | margin | accuracy | pairs |\n|---:|---:|---:|---:|---:|\n")
+		for _, e := range evals {
+			fmt.Fprintf(out, "| %d | %.4f | %.4f | %s | %s |\n", e.Step, float64(e.Loss), float64(e.Pairs["margin"]), percent(float64(e.Pairs["accuracy"])), grouped(e.Tokens))
+		}
+		return
+	}
+	fmt.Fprint(out, "| step | loss (nats a token) | perplexity | tokens |\n|---:|---:|---:|---:|\n")
+	for _, e := range evals {
+		fmt.Fprintf(out, "| %d | %.4f | %.3f | %s |\n", e.Step, float64(e.Loss), perplexity(e.Loss), grouped(e.Tokens))
+	}
+}
+
+// writeTimes tells where the time of this process went.
+func writeTimes(out io.Writer, spans []Span) {
+	all := whole(spans)
+	if all == 0 {
+		return
+	}
+	fmt.Fprint(out, "\n## Time\n\n| | seconds | share |\n|---|---:|---:|\n")
+	for _, s := range spans {
+		share := "beside"
+		if !s.Beside {
+			share = fmt.Sprintf("%.1f%%", 100*float64(s.Spent)/float64(all))
+		}
+		fmt.Fprintf(out, "| %s | %.3f | %s |\n", s.Name, s.Spent.Seconds(), share)
+	}
+	fmt.Fprintf(out, "| **all of it, since the last resume** | %.3f | |\n", all.Seconds())
+}
+
+// memory is what one place gives: a device, or the process.
+type memory struct {
+	name               string
+	planned, now, most uint64 // planned 0: nobody has
+}
+
+func writeMemory(out io.Writer, rows []memory) {
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprint(out, "\n## Memory\n\n| | planned | at the end | at most |\n|---|---:|---:|---:|\n")
+	for _, m := range rows {
+		planned := ""
+		if m.planned > 0 {
+			planned = gpu.SizeText(m.planned)
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %s |\n", cell(m.name), planned, gpu.SizeText(m.now), gpu.SizeText(m.most))
+	}
+}
+
+// work is the operations of one kind, forward and backward.
+type work struct {
+	kind  string
+	flops float64 // a token
+}
+
+func writeWork(out io.Writer, rows []work) {
+	all := 0.0
+	for _, w := range rows {
+		all += w.flops
+	}
+	if all == 0 {
+		return
+	}
+	fmt.Fprint(out, "\n## Operations a token\n\nForward and backward pass, counted one by one; those of the optimizer come besides.\n\n| | operations | share |\n|---|---:|---:|\n")
+	for _, w := range rows {
+		fmt.Fprintf(out, "| %s | %s | %.1f%% |\n", w.kind, grouped(int64(w.flops+.5)), 100*w.flops/all)
+	}
+	fmt.Fprintf(out, "| **all** | %s | |\n", grouped(int64(all+.5)))
+}
 
 // Pictures of a report.
 const (
