@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"gputrain/cmd/gputrain/lab/scaling"
 	"gputrain/gpu"
@@ -262,4 +264,69 @@ func span(names []string) string {
 		layers = []string{layers[0] + " to " + layers[n-1]}
 	}
 	return strings.Join(slices.Concat(names[:from], layers, names[to:]), ", ")
+}
+
+// plannedHost is what a run takes of the host's memory beside the devices' buffers. Sizes in bytes.
+type plannedHost struct {
+	Program   uint64  `json:"program_bytes"`
+	Staging   uint64  `json:"staging_bytes"`
+	Copy      uint64  `json:"copy_bytes"`      // of a checkpoint, which is written while training goes on
+	Copies    bool    `json:"copies"`          // it is taken: train.save_async, and there is room; else training waits
+	Available *uint64 `json:"available_bytes"` // for a copy, beside all else and the reserve; null where nothing tells
+	Reserve   uint64  `json:"reserve_bytes"`   // that is left to others
+
+	text string
+}
+
+// hostOf is the host's part of a plan; async is train.save_async.
+func hostOf(h state.HostPlan, async bool) plannedHost {
+	out := plannedHost{Program: h.Program, Staging: h.Staging, Copy: h.Copy, Copies: h.Copies(async), Reserve: h.Reserve}
+	left := "of what is not known"
+	if h.Free != math.MaxUint64 {
+		out.Available = &h.Free
+		left = fmt.Sprintf("of %s left beside devices and a reserve of %s", size(h.Free), size(h.Reserve))
+	}
+	waits := ""
+	if !out.Copies {
+		waits = ": not taken, training waits while a checkpoint is written (train.save_async)"
+	}
+	out.text = fmt.Sprintf("%s, %s%s", h, left, waits)
+	return out
+}
+
+// plannedSubmits is what a step is submitted in, to one device.
+type plannedSubmits struct {
+	Submits       int     `json:"submits"`
+	LongestSubmit float64 `json:"longest_submit_s"`          // as expected
+	TooLong       string  `json:"submit_too_long,omitempty"` // the command that is beyond device.submit_limit by itself, and what to do
+}
+
+// summed is what submits planned with a limit come to.
+func summed(all []gpu.Planned, limit time.Duration) (out plannedSubmits) {
+	for _, s := range all {
+		out.Submits += s.Times
+		out.LongestSubmit = max(out.LongestSubmit, s.Takes.Seconds())
+	}
+	out.TooLong = train.TooLong(all, limit)
+	return out
+}
+
+// addSubmits says how each stage is given its work, at the speed that its device is taken for until training measures it.
+func (p *planned) addSubmits(all [][]gpu.Planned, devices []*gpu.Device) {
+	for i, submits := range all {
+		limit := devices[i].SubmitLimit()
+		if devices[i].Limits().Software {
+			limit = -1 // nothing resets a processor
+		}
+		p.Stages[i].plannedSubmits = summed(submits, limit)
+		p.Stages[i].Speed, _ = devices[i].Speed()
+	}
+}
+
+func (s plannedStage) submitsText() string {
+	text := fmt.Sprintf("%d submits a step, the longest of %.2g s at %.3g TFLOP/s and %.0f GB/s, which training measures", s.Submits, s.LongestSubmit, s.FLOPS/1e12, s.BytesPerSecond/1e9)
+	if s.TooLong != "" {
+		text += "; " + s.TooLong
+	}
+	return text
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -292,4 +294,39 @@ func (c *trainCmd) device(ctx context.Context, cfg *runfile.Config) (*gpu.Device
 	}
 	options.Profile = c.Profile
 	return gpu.Open(ctx, adapter, options)
+}
+
+// runDirOf is the directory of a run below runs/: named for the run file, with a short hash of what was laid over it and makes it another run.
+func runDirOf(files []string, cfg *runfile.Config) string {
+	name := "default"
+	if len(files) > 0 {
+		base := filepath.Base(files[len(files)-1])
+		name = strings.TrimSuffix(base, filepath.Ext(base))
+	}
+	if laid := cfg.Apart(files); len(laid) > 0 {
+		name = fmt.Sprintf("%s-%08x", name, crc32.ChecksumIEEE([]byte(strings.Join(laid, "\n"))))
+	}
+	return filepath.Join("runs", name)
+}
+
+// leavePatience is how long a run that has made no step may take to end at a signal: with what it does to the end of a second.
+const leavePatience = 800 * time.Millisecond
+
+// leaveEarly calls leave where a run that is asked to end before its first step is still there after a time: in a driver, say, which nobody can break
+// off. It has nothing that is not saved. begun tells that a step has begun; the run calls ended when it is over.
+func leaveEarly(ctx context.Context, begun *atomic.Bool, patience time.Duration, leave func(err error)) (ended func()) {
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-over:
+		case <-time.After(patience):
+			if !begun.Load() {
+				leave(train.Stopping(ctx, context.Cause(ctx)))
+			}
+		}
+	})
+	return func() {
+		stop()
+		close(over)
+	}
 }

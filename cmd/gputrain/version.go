@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -41,4 +42,16 @@ func (c *versionCmd) Run() error {
 		fmt.Println("no adapter: " + line.Error)
 	}
 	return nil
+}
+
+// licenses is made by tools/licenses; tests/licenses_test.go holds it to the module graph.
+//
+//go:embed LICENSES
+var licenses string
+
+type licensesCmd struct{}
+
+func (*licensesCmd) Run() error {
+	_, err := fmt.Print(licenses)
+	return err
 }

@@ -1,14 +1,20 @@
 package serve
 
 import (
+	"bytes"
 	"embed"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
+
+	"gputrain/cmd/gputrain/follow"
+	"gputrain/internal/stranger"
 )
 
 //go:embed page
@@ -121,4 +127,120 @@ func serveHistograms(r *run, q *http.Request) ([]byte, error) {
 	}
 	defer root.Close()
 	return r.histograms.read(root, 28, func(i item) bool { return i.name == name })
+}
+
+// setting is one value in force, as run.yaml records it.
+type setting struct {
+	Key    string          `json:"key"`
+	Value  json.RawMessage `json:"value"`
+	Origin string          `json:"origin"`
+}
+
+// parseSettings reads run.yaml as a run writes it: sections by indentation, values in JSON, origins behind "#".
+func parseSettings(text []byte) ([]setting, error) {
+	out, sections := []setting{}, []string{}
+	for n, line := range strings.Split(string(text), "\n") {
+		trimmed := strings.TrimLeft(line, " ")
+		if trimmed == "" || trimmed[0] == '#' {
+			continue
+		}
+		depth := (len(line) - len(trimmed)) / 2
+		name, rest, found := strings.Cut(trimmed, ":")
+		if !found || depth > len(sections) {
+			return out, fmt.Errorf("serve: %s: line %d: found %q, wanted a key of section %q", settingsFile, n+1, line, strings.Join(sections, "."))
+		}
+		sections = append(sections[:depth:depth], name)
+		if strings.TrimSpace(rest) == "" {
+			continue
+		}
+		d := json.NewDecoder(strings.NewReader(rest))
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return out, fmt.Errorf("serve: %s: line %d: %w", settingsFile, n+1, err)
+		}
+		origin := strings.TrimSpace(rest[d.InputOffset():])
+		out = append(out, setting{strings.Join(sections, "."), value, strings.TrimPrefix(origin, "# ")})
+	}
+	return out, nil
+}
+
+// readSmall reads a file that people read.
+func readSmall(root *os.Root, name string) ([]byte, error) {
+	const most = 4 << 20
+	file, err := stranger.OpenIn(root, name)
+	if err != nil {
+		return nil, fmt.Errorf("serve: open: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("found more than %d bytes", most)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("serve: read %q: %w", name, err)
+	}
+	return text, nil
+}
+
+// list is a file of JSON objects, one a line, of which only places and steps are remembered: samples, histograms, sessions.
+type list struct {
+	lines follow.Lines
+	items []item
+}
+
+// item is where a line stands and what it is chosen by.
+type item struct {
+	from, to int64
+	step     int64
+	name     string // of a histogram
+}
+
+// poll says whether anything came or went.
+func (l *list) poll(root *os.Root) (changed bool, err error) {
+	var first error
+	err = l.lines.Poll(root, func(keep int) {
+		l.items, changed = l.items[:keep], true
+	}, func(line []byte, offset, _ int64) {
+		var head struct {
+			Step int64  `json:"step"`
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal(line, &head); err != nil && first == nil {
+			first = fmt.Errorf("%s: line %d: %w", l.lines.Name, len(l.items)+1, err)
+		}
+		l.items, changed = append(l.items, item{offset, offset + int64(len(line)), head.Step, head.Name}), true
+	})
+	if err == nil {
+		err = first
+	}
+	return changed, err
+}
+
+// read writes those items that take wants, at most so many evenly spread with the first and the last, as a JSON array.
+func (l *list) read(root *os.Root, most int, want func(item) bool) ([]byte, error) {
+	var chosen []item
+	for _, i := range l.items {
+		if want(i) {
+			chosen = append(chosen, i)
+		}
+	}
+	out := []byte{'['}
+	for k, n := 0, min(most, len(chosen)); k < n; k++ {
+		i := chosen[len(chosen)-1]
+		if n > 1 {
+			i = chosen[k*(len(chosen)-1)/(n-1)]
+		}
+		line, err := follow.At(root, l.lines.Name, i.from, i.to)
+		if err != nil {
+			return nil, err
+		}
+		if !json.Valid(line) { // cut back since it was found
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, bytes.TrimSpace(line)...)
+	}
+	return append(out, ']'), nil
 }
