@@ -3,9 +3,174 @@ package model
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+
+	"gputrain/internal/suggest"
 )
+
+// plainName is a module's name or the end of one; anything else is a regular expression.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// usualTargets are what PEFT adapts where nothing is said.
+var usualTargets = []string{"q_proj", "v_proj", "qkv_proj", "c_attn"}
+
+// target chooses among modules those that have an adapter: names are all modules of the network that could.
+func (l LoRA) target(names []string, head string) ([]string, error) {
+	for _, layer := range l.Layers {
+		if !slices.ContainsFunc(names, func(name string) bool { return layerNumber(name) == layer }) {
+			return nil, fmt.Errorf("model: lora: layers: found %d, wanted numbers of layers that the model has, 0 to %d", layer, lastLayer(names))
+		}
+	}
+	targets := l.Target
+	switch {
+	case len(targets) == 0:
+		targets = usualTargets
+		if found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isTarget(name, targets) }); len(found) == 0 {
+			return nil, fmt.Errorf("model: lora: target: found none, wanted some of %q", lastNames(names))
+		}
+	case slices.Contains(targets, AllLinear):
+		if len(targets) > 1 {
+			return nil, fmt.Errorf("model: lora: target: found %q among others, wanted it alone", AllLinear)
+		}
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == head })
+	case len(targets) == 1 && !plainName.MatchString(targets[0]):
+		return l.matching(names)
+	default:
+		for _, t := range targets {
+			if !plainName.MatchString(t) {
+				return nil, fmt.Errorf("model: lora: target: found %q among others, wanted names, or one regular expression alone", t)
+			}
+			if !slices.ContainsFunc(names, func(name string) bool { return isTarget(name, []string{t}) }) {
+				return nil, noTarget(t, names)
+			}
+		}
+	}
+	var found []string
+	for _, name := range names {
+		if (slices.Contains(targets, AllLinear) || isTarget(name, targets)) && l.inLayers(name) {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("model: lora: layers: found %v, wanted numbers of layers that have %q", l.Layers, targets)
+	}
+	return found, nil
+}
+
+func (l LoRA) inLayers(name string) bool {
+	return len(l.Layers) == 0 || slices.Contains(l.Layers, layerNumber(name))
+}
+
+// matching are the modules whose whole names a regular expression matches.
+func (l LoRA) matching(names []string) ([]string, error) {
+	pattern, err := compileName(l.Target[0])
+	if err != nil {
+		return nil, fmt.Errorf("model: lora: target: %w", err)
+	}
+	var found []string
+	for _, name := range names {
+		if pattern.MatchString(name) && l.inLayers(name) {
+			found = append(found, name)
+		}
+	}
+	if len(found) == 0 {
+		return nil, noTarget(l.Target[0], names)
+	}
+	return found, nil
+}
+
+func noTarget(target string, names []string) error {
+	known := lastNames(names)
+	return fmt.Errorf("model: lora: target: %q matches no matrix of a linear layer, wanted one of %q%s", target, known, suggest.DidYouMean(target, known))
+}
+
+// isTarget tells whether name is one of targets, or ends in one.
+func isTarget(name string, targets []string) bool {
+	return slices.ContainsFunc(targets, func(t string) bool { return name == t || strings.HasSuffix(name, "."+t) })
+}
+
+// lastNames are the last parts of names, each once.
+func lastNames(names []string) []string {
+	var last []string
+	for _, name := range names {
+		last = append(last, name[strings.LastIndexByte(name, '.')+1:])
+	}
+	return slices.Compact(slices.Sorted(slices.Values(last)))
+}
+
+// layerNumber is the first number in a module's name; -1 for none.
+func layerNumber(name string) int {
+	for part := range strings.SplitSeq(name, ".") {
+		if n, err := strconv.Atoi(part); err == nil {
+			return n
+		}
+	}
+	return -1
+}
+
+// lastLayer is the highest of the layers' numbers.
+func lastLayer(names []string) int {
+	last := -1
+	for _, name := range names {
+		last = max(last, layerNumber(name))
+	}
+	return last
+}
+
+// compileName compiles an expression that has to match the whole of a name.
+func compileName(pattern string) (*regexp.Regexp, error) {
+	if len(pattern) > longestMatch {
+		return nil, fmt.Errorf("an expression of %d bytes, want at most %d", len(pattern), longestMatch)
+	}
+	return regexp.Compile("^(?:" + pattern + ")$")
+}
+
+// of chooses for a module the value of a pattern's key, as PEFT matches it: (.*\.)?(key)$. The first key of order counts; where no order is known, all that
+// match have to say the same.
+func patternOf[T comparable](what, module string, pattern map[string]T, order []string, absent T) (T, error) {
+	known := len(order) > 0
+	if !known {
+		order = slices.Sorted(maps.Keys(pattern))
+	}
+	value, by := absent, ""
+	for _, key := range order {
+		matches, err := compileName(`(?:.*\.)?(?:` + key + `)`)
+		if err != nil {
+			return value, fmt.Errorf("model: lora: %s: %q: %w", what, key, err)
+		}
+		if !matches.MatchString(module) {
+			continue
+		}
+		if known {
+			return pattern[key], nil
+		}
+		if by != "" && value != pattern[key] {
+			return value, fmt.Errorf("model: lora: %s: %q: found %v by %q and %v by %q, wanted keys that agree", what, module, value, by, pattern[key], key)
+		}
+		value, by = pattern[key], key
+	}
+	return value, nil
+}
+
+// unmatched names a key that matches none of modules.
+func unmatched[T any](what string, pattern map[string]T, modules []string) error {
+	for _, key := range slices.Sorted(maps.Keys(pattern)) {
+		matches, err := compileName(`(?:.*\.)?(?:` + key + `)`)
+		if err != nil {
+			return fmt.Errorf("model: lora: %s: %q: %w", what, key, err)
+		}
+		if !slices.ContainsFunc(modules, matches.MatchString) {
+			known := lastNames(modules)
+			return fmt.Errorf("model: lora: %s: %q matches no module with an adapter, wanted one of %q%s", what, key, known, suggest.DidYouMean(key, known))
+		}
+	}
+	return nil
+}
 
 // LoRA says which matrices of a network have an adapter, and of which kind (Hu et al. 2021, arXiv:2106.09685; Liu et al. 2024, arXiv:2402.09353), in
 // PEFT's terms. A matrix W [out, in] with an adapter gives W x + scale B (A x), with A [rank, in] and B [out, rank]. The tags are those of package

@@ -2,10 +2,80 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 
+	"gputrain/buffers/array"
 	"gputrain/buffers/safetensors"
 )
+
+// OpenAdapter is def with the adapters of a PEFT directory, and these alone, to be read until Close: nothing is read of the base that the directory names.
+func OpenAdapter(dir string, def Definition) (Definition, *Stored, error) {
+	p, err := readPEFT(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if def, err = p.adapt(def); err != nil {
+		return nil, nil, fmt.Errorf("%w (%s)", err, filepath.Join(dir, AdapterConfigFile))
+	}
+	s, err := openAdapterFile(dir, def.(adapted))
+	return def, s, err
+}
+
+// Adapters are the parameters of adapters in their file.
+func (s *Stored) Adapters() (own []array.Host) {
+	for _, p := range s.params {
+		if host, here := s.param(p); here {
+			own = append(own, host)
+		}
+	}
+	return own
+}
+
+// AdapterConfig is adapter_config.json of def's adapters, on a base in that directory.
+func AdapterConfig(def Definition, base string) ([]byte, error) {
+	m, ok := def.(adapted)
+	if !ok {
+		return nil, errNoAdapters
+	}
+	return m.adapterConfig(base)
+}
+
+// DescribeLoRA says which adapters def has, such as "rank 8, alpha 16 on 14 matrices (q_proj, v_proj), 4096 parameters on 125248 that are not trained"; "" where
+// it has none.
+func DescribeLoRA(def Definition) string {
+	m, ok := def.(adapted)
+	if !ok {
+		return ""
+	}
+	l := m.lora
+	kind := ""
+	if l.DoRA {
+		kind = " with dora"
+	}
+	if l.RSLoRA {
+		kind += " with rslora"
+	}
+	if l.Dropout > 0 {
+		kind += fmt.Sprintf(" with dropout %g", l.Dropout)
+	}
+	var names []string
+	for _, a := range m.modules {
+		names = append(names, a.module)
+	}
+	trained := int64(0)
+	for _, p := range m.own() {
+		trained += elements(p.Shape)
+	}
+	saved := ""
+	if len(l.Save) > 0 {
+		saved = fmt.Sprintf(" and %s as a whole", strings.Join(l.Save, ", "))
+	}
+	return fmt.Sprintf("rank %d, alpha %g%s on %d matrices (%s)%s: %d parameters, on %d that are not trained",
+		l.Rank, l.Alpha, kind, len(m.modules), strings.Join(lastNames(names), ", "), saved, trained, Parameters(m.Definition))
+}
 
 // AdapterFiles are the files of a PEFT directory with the adapters of def, by their names; read is called for each parameter that is trained when its turn
 // comes. Of the options those of DType, Like and Base count: where Like knows what the adapters were trained upon, a FingerprintFile says it.

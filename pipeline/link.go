@@ -3,7 +3,193 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gputrain/gpu"
 )
+
+// HostLink is a Link through the host's memory. It allocates nothing after it was made.
+type HostLink struct {
+	name   string
+	sizes  []uint64
+	frames []frame
+	empty  chan int // frames that nobody has
+	full   chan sent
+	once   sync.Once
+	closed chan struct{}
+}
+
+// frame is the memory of one message. Its turn goes up whenever it changes hands, so that a stale message is recognised; a ticket is
+// turn x number of frames + frame.
+type frame struct {
+	turn    atomic.Uint64
+	bytes   []byte // of the message as it travels between ranks: its number, eight bytes, and its tensors
+	tensors [][]byte
+}
+
+// numberBytes is what the number of a microbatch takes.
+const numberBytes = 8
+
+type sent struct{ frame, microbatch int }
+
+// NewHostLink makes a link for messages of the given sizes, bytes a tensor. It holds capacity messages that are sent and not yet
+// received, in memory for one more, which is being filled or emptied meanwhile: capacity messages can always be sent to a receiver
+// that does not hold one.
+func NewHostLink(name string, capacity int, sizes []uint64) (*HostLink, error) {
+	if capacity < 1 {
+		return nil, fmt.Errorf("pipeline: link %s: capacity %d, wanted at least 1", name, capacity)
+	}
+	n := capacity + 1
+	l := &HostLink{
+		name: name, sizes: append([]uint64(nil), sizes...), frames: make([]frame, n),
+		empty: make(chan int, n), full: make(chan sent, capacity), closed: make(chan struct{}),
+	}
+	whole := uint64(numberBytes)
+	for _, size := range sizes {
+		whole += size
+	}
+	for i := range l.frames {
+		f := &l.frames[i]
+		f.bytes = make([]byte, whole)
+		rest := f.bytes[numberBytes:]
+		for _, size := range sizes {
+			f.tensors = append(f.tensors, rest[:size:size])
+			rest = rest[size:]
+		}
+		l.frames[i].turn.Store(1) // so that the ticket of a zero message is nobody's
+		l.empty <- i
+	}
+	return l, nil
+}
+
+// Buffer implements Link.
+func (l *HostLink) Buffer(ctx context.Context) (Message, error) {
+	if l.isClosed() {
+		return Message{}, l.fail("buffer", ErrLinkClosed)
+	}
+	start := time.Now()
+	select {
+	case i := <-l.empty:
+		l.frames[i].turn.Add(1) // from nobody to the sender
+		return l.message(sent{frame: i}), nil
+	case <-l.closed:
+		return Message{}, l.fail("buffer", ErrLinkClosed)
+	case <-ctx.Done():
+		return Message{}, l.late(ctx, "buffer", start)
+	}
+}
+
+// Send implements Link. It refuses a message that is not the sender's to send, or whose tensors are not the link's.
+func (l *HostLink) Send(ctx context.Context, m Message) error {
+	i, err := l.take(m)
+	if err != nil {
+		return l.fail(fmt.Sprintf("send microbatch %d", m.Microbatch), err)
+	}
+	if err := l.push(ctx, sent{i, m.Microbatch}); err != nil {
+		l.frames[i].turn.Add(^uint64(0)) // the sender's again
+		return err
+	}
+	return nil
+}
+
+func (l *HostLink) push(ctx context.Context, s sent) error {
+	if l.isClosed() {
+		return l.fail("send", ErrLinkClosed)
+	}
+	start := time.Now()
+	select {
+	case l.full <- s:
+		return nil
+	case <-l.closed:
+		return l.fail("send", ErrLinkClosed)
+	case <-ctx.Done():
+		return l.late(ctx, "send", start)
+	}
+}
+
+// take takes a message from its sender and is the frame of it.
+func (l *HostLink) take(m Message) (int, error) {
+	n := uint64(len(l.frames))
+	f := &l.frames[m.Ticket%n]
+	if found, wanted := len(m.Tensors), len(l.sizes); found != wanted {
+		return 0, fmt.Errorf("%d tensors, wanted %d", found, wanted)
+	}
+	for i, t := range m.Tensors {
+		if uint64(len(t)) != l.sizes[i] {
+			return 0, fmt.Errorf("tensor %d: %d bytes, wanted %d", i, len(t), l.sizes[i])
+		}
+		if len(t) > 0 && &t[0] != &f.tensors[i][0] {
+			return 0, fmt.Errorf("tensor %d: memory of somebody else, wanted that of a message from Buffer", i)
+		}
+	}
+	turn := m.Ticket / n
+	if !f.turn.CompareAndSwap(turn, turn+1) {
+		return 0, fmt.Errorf("the message was given up before, wanted one from Buffer")
+	}
+	return int(m.Ticket % n), nil
+}
+
+// Receive implements Link.
+func (l *HostLink) Receive(ctx context.Context) (Message, error) {
+	if l.isClosed() {
+		return Message{}, l.fail("receive", ErrLinkClosed)
+	}
+	start := time.Now()
+	select {
+	case s := <-l.full:
+		return l.message(s), nil
+	case <-l.closed:
+		return Message{}, l.fail("receive", ErrLinkClosed)
+	case <-ctx.Done():
+		return Message{}, l.late(ctx, "receive", start)
+	}
+}
+
+// Free implements Link.
+func (l *HostLink) Free(m Message) {
+	n := uint64(len(l.frames))
+	turn := m.Ticket / n
+	if len(m.Tensors) == len(l.sizes) && l.frames[m.Ticket%n].turn.CompareAndSwap(turn, turn+1) {
+		l.empty <- int(m.Ticket % n) // never waits: there is room for every frame
+	}
+}
+
+// Close implements Link.
+func (l *HostLink) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+// isClosed is asked before each wait: with several things to wait for, any that is ready might be taken.
+func (l *HostLink) isClosed() bool {
+	select {
+	case <-l.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *HostLink) message(s sent) Message {
+	f := &l.frames[s.frame]
+	return Message{s.microbatch, f.tensors, f.turn.Load()*uint64(len(l.frames)) + uint64(s.frame)}
+}
+
+func (l *HostLink) fail(operation string, err error) error {
+	return fmt.Errorf("pipeline: link %s: %s: %w", l.name, operation, err)
+}
+
+// late is the error of a wait that the context ended: its cause, and gpu.ErrTimeout where that was a deadline.
+func (l *HostLink) late(ctx context.Context, operation string, start time.Time) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, context.DeadlineExceeded) {
+		cause = fmt.Errorf("%w after %s: %w", gpu.ErrTimeout, time.Since(start).Round(time.Millisecond), cause)
+	}
+	return l.fail(operation, cause)
+}
 
 // ErrLinkClosed says that a link was closed while, or before, it was used; test with errors.Is.
 var ErrLinkClosed = errors.New("link is closed")

@@ -1,8 +1,15 @@
 package state
 
 import (
+	"context"
+	"fmt"
+	"time"
+
+	"gputrain/data"
 	"gputrain/gpu"
+	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/model"
 )
 
 // Work counts what an update does on one device, kernel by kernel. The operations of the passes add up to FLOPs and what Recompute has them compute
@@ -26,4 +33,100 @@ func (s *TrainState) Work() []compile.Work {
 	return append(work, compile.Work{
 		Group: "optimizer", Kind: "update", Kernels: tx.Name(), Dispatches: s.updater.Program().Dispatches(), Work: tx.Cost().Work(s.own.Params.Layout().Elements()),
 	})
+}
+
+// Submits are those of an update, by stage, as the devices cut them at present. Where updates differ they are those of the longest.
+func (s *TrainState) Submits() [][]gpu.Planned {
+	if s.updater.whole() && !s.config.joined() {
+		return s.passes.Submits(s.updater.longest(0)[0])
+	}
+	out := s.passes.Submits(nil)
+	for i, st := range s.stages {
+		for _, piece := range s.updater.longest(i) {
+			out[i] = append(out[i], st.Params.Device().Plan(piece)...)
+		}
+	}
+	return out
+}
+
+// longest are the pieces of the update of a stage that takes longest.
+func (u *Updater) longest(stage int) (longest []*gpu.Program) {
+	s, most := u.stages[stage], time.Duration(-1)
+	for _, phase := range s.State.Phases() {
+		takes := time.Duration(0)
+		for _, piece := range s.pieces[phase] {
+			for _, p := range s.Params.Device().Plan(piece) {
+				takes += p.Takes
+			}
+		}
+		if takes > most {
+			longest, most = s.pieces[phase], takes
+		}
+	}
+	return longest
+}
+
+// Rehearse makes forward and backward passes of a step, without its update, times over, and tells how long those of a step take. The state is as
+// before: every step makes its gradients anew. The first call also waits for whatever a driver compiles only when a kernel first runs.
+func (s *TrainState) Rehearse(ctx context.Context, times int) (time.Duration, error) {
+	err := s.settle()
+	if err == nil {
+		var took time.Duration
+		if took, err = s.passes.Rehearse(context.WithoutCancel(ctx), times); err == nil {
+			return took, nil
+		}
+		s.broken = err
+	}
+	return 0, fmt.Errorf("state: rehearse: %w", err)
+}
+
+// Rehearsal is one microbatch to measure with, of tokens spread over the vocabulary.
+func (c Config) Rehearsal() data.Batch {
+	b := data.Batch{Tokens: make([]int32, c.Batch*c.Sequence), Labels: make([]int32, c.Batch*c.Sequence), Rows: c.Batch}
+	for i := range b.Tokens {
+		b.Tokens[i] = int32(uint64(i) * 7919 % uint64(c.Definition.Vocab()))
+		b.Labels[i] = b.Tokens[i]
+	}
+	return b
+}
+
+// FLOPs counts the floating point operations of an update but for the optimizer's: forward and backward pass of all its microbatches, at their
+// real shape, padding included, by kind of operation ("matmul"). What is computed a second time to save memory does not count.
+func (c Config) FLOPs() (map[string]int64, error) {
+	c = c.WithDefaults()
+	c.Recompute = model.RecomputeNone
+	t, err := c.Training(nil)
+	if err != nil {
+		return nil, fmt.Errorf("state: flops: %w", err)
+	}
+	flops := t.Graph.FLOPsByKind(t.values()...)
+	for kind := range flops {
+		flops[kind] *= int64(c.Microbatches)
+	}
+	return flops, nil
+}
+
+// Again is the share of a forward pass that a backward pass computes again, by operations: 0 where Recompute is none.
+func (c Config) Again() (float64, error) {
+	c = c.WithDefaults()
+	again, err := c.Training(nil)
+	if err != nil {
+		return 0, fmt.Errorf("state: flops: %w", err)
+	}
+	c.Recompute = model.RecomputeNone
+	once, err := c.Training(nil)
+	if err != nil {
+		return 0, fmt.Errorf("state: flops: %w", err)
+	}
+	more := again.Graph.FLOPs(again.values()...) - once.Graph.FLOPs(once.values()...)
+	return float64(more) / float64(once.Graph.FLOPs(once.LossSum)), nil
+}
+
+// values are what is wanted of the graph.
+func (t Training) values() []*graph.Value {
+	out := []*graph.Value{t.LossSum}
+	for _, g := range t.Gradients {
+		out = append(out, g.Value)
+	}
+	return out
 }

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -166,4 +167,98 @@ type withoutEnd rune
 func (r withoutEnd) normalize(s *span) error {
 	*s = s.cut(0, len(strings.TrimRight(s.text, string(rune(r)))))
 	return nil
+}
+
+// spDecoder makes text of SentencePiece's tokens: control tokens are nothing, the unknown token is ⁇, bytes are characters as far as they
+// make such, and the space that was put in front of a text is taken off again.
+type spDecoder struct {
+	control map[string]bool
+	unknown string
+	strips  bool // a space at the beginning
+	all     bool // all spaces at the beginning
+}
+
+func (spDecoder) fuses() bool                       { return true }
+func (d spDecoder) begin(bool, *allowance) decoding { return &spStage{spDecoder: d} }
+
+type spStage struct {
+	spDecoder
+	bytes   []byte
+	started bool // what comes is not the beginning of the text
+}
+
+func (s *spStage) token(token string, next func(string) error) error {
+	if b, ok := byteToken(token); ok {
+		s.bytes = append(s.bytes, b)
+		s.started = true
+		return s.characters(false, next)
+	}
+	if err := s.end(next); err != nil {
+		return err
+	}
+	switch {
+	case s.control[token]:
+		return nil
+	case token == s.unknown:
+		s.started = true
+		return next(" ⁇ ")
+	}
+	if !s.started && s.strips {
+		text, cut := strings.CutPrefix(token, string(spaceMark))
+		token, s.started = text, cut && !s.all
+	}
+	s.started = s.started || token != ""
+	return next(strings.ReplaceAll(token, string(spaceMark), " "))
+}
+
+func (s *spStage) end(next func(string) error) error { return s.characters(true, next) }
+
+// characters hands on what the bytes make; those that may be the beginning of a character wait, unless they are the last.
+func (s *spStage) characters(last bool, next func(string) error) error {
+	for len(s.bytes) > 0 && (last || utf8.FullRune(s.bytes)) {
+		r, size := utf8.DecodeRune(s.bytes)
+		s.bytes = s.bytes[size:]
+		if err := next(string(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// metaspace writes spaces as a visible character and cuts before it. It is a decoder too.
+type metaspace struct {
+	replacement string
+	scheme      string // when a replacement is put in front: always, first (of the whole text), never
+	cut         bool
+}
+
+func readMetaspace(o *object) metaspace {
+	m := metaspace{replacement: string(o.char("replacement")), scheme: "always", cut: o.flag("split", true)}
+	o.raw("str_rep") // of old files: the replacement once more
+	prefix := o.flag("add_prefix_space", true)
+	if o.raw("prepend_scheme") != nil {
+		m.scheme = o.one("prepend_scheme", []string{"always", "first", "never"})
+	} else if !prefix {
+		m.scheme = "never"
+	}
+	if !prefix && m.scheme != "never" {
+		o.fail("%w", errors.New(`add_prefix_space: found false, wanted true or no prepend_scheme beside it but "never"`))
+	}
+	return m
+}
+
+func (m metaspace) split(s span, next func(span) error) error {
+	at := s.at
+	if err := (replace{literal(" "), m.replacement}).normalize(&s); err != nil {
+		return fmt.Errorf("pre_tokenizer: Metaspace: %w", err)
+	}
+	if !strings.HasPrefix(s.text, m.replacement) && (m.scheme == "always" || m.scheme == "first" && at == 0) {
+		if err := s.prepend(m.replacement); err != nil {
+			return fmt.Errorf("pre_tokenizer: Metaspace: %w", err)
+		}
+	}
+	if !m.cut {
+		return next(s)
+	}
+	return split{pattern: literal(m.replacement), behavior: "MergedWithNext"}.split(s, next)
 }

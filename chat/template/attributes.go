@@ -1,6 +1,11 @@
 package template
 
-import "strings"
+import (
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+)
 
 // attribute is of.NAME: what Python calls an attribute, else the element of that name.
 func (r *run) attribute(of any, name string) any {
@@ -175,4 +180,140 @@ func limits(bounds [3]*int, step, length int) (begin, end int) {
 		return at(bounds[0], most), at(bounds[1], least)
 	}
 	return at(bounds[0], least), at(bounds[1], most)
+}
+
+// objectMethods are those of dict that change nothing.
+var objectMethods = map[string]*builtin{
+	"get": takes("d key default=None", func(r *run, a values, _ arguments) any {
+		hash, ok := r.hash(a[1])
+		if !ok {
+			r.fail("unhashable type: '%s'", kind(a[1]))
+		}
+		if value, there := a[0].(*Object).get(hash); there {
+			return value
+		}
+		return a[2]
+	}),
+	"keys":   takes("d", func(_ *run, a values, _ arguments) any { return view{"dict_keys", a[0].(*Object).keys} }),
+	"values": takes("d", func(_ *run, a values, _ arguments) any { return view{"dict_values", a[0].(*Object).values} }),
+	"items":  takes("d", func(r *run, a values, _ arguments) any { return view{"dict_items", r.pairs(a[0].(*Object))} }),
+	"copy":   takes("d", func(_ *run, a values, _ arguments) any { return a[0] }), // nothing changes either
+}
+
+// pairs are the keys of an object with their values.
+func (r *run) pairs(o *Object) []any {
+	r.made(64 * o.Len())
+	all := make([]any, o.Len())
+	for i, key := range o.keys {
+		all[i] = tuple{key, o.values[i]}
+	}
+	return all
+}
+
+// listMethods are those of list and tuple that change nothing.
+var listMethods = map[string]*builtin{
+	"index": takes("l value", func(r *run, a values, _ arguments) any {
+		list, _ := sequence(a[0])
+		for i, item := range list {
+			if r.equal(item, a[1]) {
+				return int64(i)
+			}
+		}
+		r.fail("%s is not in list", r.repr(a[1]))
+		return nil
+	}),
+	"count": takes("l value", func(r *run, a values, _ arguments) any {
+		n := int64(0)
+		list, _ := sequence(a[0])
+		for _, item := range list {
+			if r.equal(item, a[1]) {
+				n++
+			}
+		}
+		return n
+	}),
+	"copy": takes("l", func(_ *run, a values, _ arguments) any { return a[0] }),
+}
+
+// An Object is an ordered map, a dict of Python. Its zero value is empty. What a template is given must not change while it runs.
+type Object struct {
+	keys, values []any
+	places       map[string]int // by hash
+}
+
+// Set puts a value under a key: in its place if it is there, else at the end.
+func (o *Object) Set(key string, value any) { o.set(key, "s"+key, value) }
+
+func (o *Object) set(key any, hash string, value any) {
+	if i, ok := o.places[hash]; ok {
+		o.values[i] = value
+		return
+	}
+	if o.places == nil {
+		o.places = map[string]int{}
+	}
+	o.places[hash] = len(o.keys)
+	o.keys, o.values = append(o.keys, key), append(o.values, value)
+}
+
+// Get is the value under a key.
+func (o *Object) Get(key string) (any, bool) { return o.get("s" + key) }
+
+func (o *Object) get(hash string) (any, bool) {
+	if o == nil {
+		return nil, false
+	}
+	i, ok := o.places[hash]
+	if !ok {
+		return nil, false
+	}
+	return o.values[i], true
+}
+
+// Len is the number of keys.
+func (o *Object) Len() int { return len(o.keys) }
+
+// Keys are the keys in order.
+func (o *Object) Keys() []string {
+	all := make([]string, len(o.keys))
+	for i, k := range o.keys {
+		all[i] = fmt.Sprint(k)
+	}
+	return all
+}
+
+// hash is equal for keys that are equal: 1, 1.0 and true are. Lists and objects have none.
+func (r *run) hash(key any) (string, bool) {
+	switch k := key.(type) {
+	case string:
+		return "s" + k, true
+	case nil:
+		return "none", true
+	case bool, int64, *big.Int, float64:
+		return "n" + hashNumber(k), true
+	case tuple:
+		all := "("
+		for _, item := range k {
+			one, ok := r.hash(item)
+			if !ok {
+				return "", false
+			}
+			all += strconv.Itoa(len(one)) + ":" + one
+			r.made(len(all))
+		}
+		return all + ")", true
+	case undefined:
+		return "undefined", true
+	}
+	return "", false
+}
+
+func hashNumber(n any) string {
+	if f, ok := n.(float64); ok {
+		if i, ok := whole(f); ok {
+			return i.String()
+		}
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return integer(n).String()
 }

@@ -50,3 +50,47 @@ func isDuration(s string) bool {
 	_, err := parseDuration(s)
 	return err == nil
 }
+
+// sizes are numbers with a unit of bytes.
+var sizes = regexp.MustCompile(`^(?:([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?) *(B|kB|KB|MB|GB|KiB|MiB|GiB)?)?$`)
+
+const sizeForm = "bytes such as 800MB or 6GiB"
+
+var unitBytes = map[string]float64{
+	"": 1, "B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30,
+}
+
+// ParseBytes reads a size such as "800MB", "6GiB" or "123456"; "" is 0. All of the text must be one.
+func ParseBytes(s string) (uint64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	parts, wrong := sizes.FindStringSubmatch(s), fmt.Errorf("found %q, wanted %s", s, sizeForm)
+	if parts == nil {
+		return 0, wrong
+	}
+	v, err := strconv.ParseFloat(parts[1], 64)
+	if bytes := v * unitBytes[parts[2]]; err == nil && bytes < 1<<63 {
+		return uint64(bytes), nil
+	}
+	return 0, wrong
+}
+
+func isSize(s string) bool {
+	_, err := ParseBytes(s)
+	return err == nil
+}
+
+// FormatBytes writes bytes with a binary unit.
+func FormatBytes(b uint64) string {
+	const unit = 1024
+	if b < unit {
+		return fmt.Sprintf("%d B", b)
+	}
+	v, i := float64(b), -1
+	for v >= unit && i < 4 {
+		v /= unit
+		i++
+	}
+	return fmt.Sprintf("%.4g %ciB", v, "KMGTP"[i])
+}
