@@ -9,6 +9,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"gputrain/internal/system"
 )
 
 // What a load from a buffer costs relative to one from a texture differs tenfold between versions of one driver and
@@ -154,14 +156,14 @@ func probe(ctx context.Context, adapter Adapter, log *slog.Logger) (loadRatio, e
 	}
 	for range 1 + rounds { // the first compiles
 		for i, p := range programs {
-			start := time.Now()
+			took := system.Stopwatch()
 			if err := p.Submit(ctx); err != nil {
 				return r, err
 			}
 			if err := d.Wait(ctx); err != nil {
 				return r, err
 			}
-			best[i] = min(best[i], time.Since(start))
+			best[i] = min(best[i], took())
 		}
 	}
 	r.Ratio = math.Round(10*float64(best[0])/float64(best[1])) / 10

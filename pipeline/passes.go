@@ -9,6 +9,7 @@ import (
 	"gputrain/buffers"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/internal/system"
 	"gputrain/mesh"
 	"gputrain/optim"
 	"gputrain/pipeline/schedule"
@@ -378,13 +379,13 @@ func (p *passes) Rehearse(ctx context.Context, times int) (time.Duration, error)
 	n := p.training.schedule.Microbatches
 	b.Tokens, b.Labels = slices.Repeat(b.Tokens, n), slices.Repeat(b.Labels, n)
 	write := p.feed(state.Inputs{Batch: b, Count: int64(len(b.Labels))})
-	begun := time.Now()
+	watch := system.Stopwatch()
 	for range times {
 		if err := p.run(ctx, p.training, p.training.schedule, write, p.begin, nil); err != nil {
 			return 0, err
 		}
 	}
-	took := time.Since(begun) / time.Duration(times)
+	took := watch() / time.Duration(times)
 	for _, st := range p.stages {
 		if st.away {
 			continue

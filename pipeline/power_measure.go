@@ -8,6 +8,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/system"
 )
 
 const (
@@ -40,11 +41,11 @@ func measurePower(ctx context.Context, dev *gpu.Device) (gpu.Speed, error) {
 func shortest(run func() error) (time.Duration, error) {
 	best := time.Duration(0)
 	for i := range powerRuns + 1 {
-		start := time.Now()
+		watch := system.Stopwatch()
 		if err := run(); err != nil {
 			return 0, err
 		}
-		if took := max(time.Since(start), 1); i > 0 && (best == 0 || took < best) {
+		if took := max(watch(), 1); i > 0 && (best == 0 || took < best) {
 			best = took
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"gputrain/data"
 	"gputrain/gpu"
 	"gputrain/graph/compile"
+	"gputrain/internal/system"
 	"gputrain/model"
 	"gputrain/optim"
 )
@@ -260,7 +261,7 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 	if err := d.device.Wait(ctx); err != nil {
 		return 0, err
 	}
-	begun := time.Now()
+	watch := system.Stopwatch()
 	programs := append(d.begin[:len(d.begin):len(d.begin)], d.compute)
 	if sum := d.sum(0); sum != nil {
 		programs = append(programs, sum)
@@ -273,7 +274,7 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 	if err := d.device.Wait(ctx); err != nil {
 		return 0, err
 	}
-	took := time.Since(begun) / time.Duration(times)
+	took := watch() / time.Duration(times)
 	d.device.Measured(took, programs...)
 	return took * time.Duration(d.config.Share().Count), nil
 }

@@ -10,6 +10,7 @@ import (
 	"gputrain/gpu"
 	"gputrain/graph"
 	"gputrain/graph/compile"
+	"gputrain/internal/system"
 	"gputrain/optim"
 )
 
@@ -23,12 +24,12 @@ func shortest(run func() error) (time.Duration, error) {
 	const runs = 7
 	var least time.Duration
 	for i := range runs + 1 {
-		start := time.Now()
+		took := system.Stopwatch()
 		if err := run(); err != nil {
 			return 0, err
 		}
 		// The first run warms up.
-		if d := time.Since(start); i > 0 && (least == 0 || d < least) {
+		if d := took(); i > 0 && (least == 0 || d < least) {
 			least = d
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"gputrain/data"
 	"gputrain/gpu"
+	"gputrain/internal/system"
 	"gputrain/state"
 	"gputrain/train/runfile"
 	"gputrain/train/setup"
@@ -71,14 +72,14 @@ func stepperOf(ctx context.Context, dev *gpu.Device, c state.Config) (s *stepper
 
 // step makes one step alone, and keeps its time where it is told to.
 func (s *stepper) step(ctx context.Context, dev *gpu.Device, timed bool) error {
-	before, start := dev.Counters(), time.Now()
+	before, took := dev.Counters(), system.Stopwatch()
 	if _, err := s.state.TrainStep(ctx, s.tokens); err != nil {
 		return err
 	}
 	if err := dev.Wait(ctx); err != nil || !timed {
 		return err
 	}
-	s.times = append(s.times, time.Since(start))
+	s.times = append(s.times, took())
 	after := dev.Counters()
 	s.dispatches += after.Dispatches - before.Dispatches
 	s.submits += after.Submits - before.Submits
