@@ -5,7 +5,7 @@ BIN     := bin/gputrain
 TOOL    := $(GO) tool -modfile=tools/go.mod
 SOURCES := $(shell find . -name '*.go' -o -name '*.wgsl' -o -name '*.c' -o -name '*.h' -o -name LICENSES | grep -v '^./tools/') go.mod go.sum
 
-.PHONY: build dist dist-darwin-arm64 dist-again window licenses train test test-page test-window check sizes corpus mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
+.PHONY: build dist dist-darwin-arm64 dist-again test-windows window licenses train test test-page test-window check sizes corpus mixed netns slurm isa llama fmt fuzz soak matrix bench adapter clean
 
 build: $(BIN)
 
@@ -40,6 +40,10 @@ $(DIST) dist-darwin-arm64:
 # dist-again makes them once more, from a copy of the source in another folder and without anything kept of the build, and compares.
 dist-again:
 	@tools/dist/again.sh $(DIST_VERSION) $(DIST_TIME)
+
+# test-windows runs the program of Windows' archive, and the tests of what is that system's, by wine. What wine cannot do stands in docs/install.md.
+test-windows: adapter dist-windows-amd64
+	tools/wine/test.sh
 
 # adapter makes sure that WebGPU finds something to run on, if need be Mesa's software driver.
 adapter: $(BIN)
