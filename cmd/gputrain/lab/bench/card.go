@@ -99,10 +99,11 @@ type Scale struct {
 // Limit is how long all of it takes at most.
 func (s Scale) Limit() time.Duration { return s.limit }
 
-// cardModel is a model by what sets a run file to it.
+// cardModel is a model by what sets a run file to it, but for its batch: half of it is tried where memory is too small for the whole.
 type cardModel struct {
-	name string
-	set  []string
+	name  string
+	set   []string
+	batch int
 }
 
 var cardShapes = sizes{
@@ -138,16 +139,16 @@ func FullScale() Scale {
 		budgets: map[string]time.Duration{"start": time.Minute, "doctor": 150 * time.Second, "GPT-2 124M": 70 * time.Second, "SmolLM2-135M": 70 * time.Second, "Qwen3-0.6B": 70 * time.Second},
 		models: []cardModel{
 			{"GPT-2 124M", []string{
-				"model.kind=gpt2", "model.layers=12", "model.heads=12", "model.width=768", "model.vocab=50257", "model.context=1024", "train.batch=4",
-			}},
+				"model.kind=gpt2", "model.layers=12", "model.heads=12", "model.width=768", "model.vocab=50257", "model.context=1024",
+			}, 4},
 			{"SmolLM2-135M", []string{
 				"model.kind=llama", "model.layers=30", "model.heads=9", "model.kv_heads=3", "model.width=576", "model.intermediate=1536",
-				"model.vocab=49152", "model.tie_head=true", "model.context=1024", "train.batch=4",
-			}},
+				"model.vocab=49152", "model.tie_head=true", "model.context=1024",
+			}, 4},
 			{"Qwen3-0.6B", []string{
 				"model.kind=qwen3", "model.layers=28", "model.heads=16", "model.kv_heads=8", "model.head_dim=128", "model.width=1024", "model.intermediate=3072",
-				"model.vocab=151936", "model.tie_head=true", "model.context=1024", "train.batch=1",
-			}},
+				"model.vocab=151936", "model.tie_head=true", "model.context=1024",
+			}, 1},
 		},
 	}
 }
@@ -180,9 +181,9 @@ func smallModels(layers, width, vocab, context int) []cardModel {
 	small := func(kind string, more ...string) cardModel {
 		set := []string{
 			"model.kind=" + kind, fmt.Sprintf("model.layers=%d", layers), "model.heads=4", fmt.Sprintf("model.width=%d", width),
-			fmt.Sprintf("model.vocab=%d", vocab), fmt.Sprintf("model.context=%d", context), "train.batch=2",
+			fmt.Sprintf("model.vocab=%d", vocab), fmt.Sprintf("model.context=%d", context),
 		}
-		return cardModel{"small " + kind, append(set, more...)}
+		return cardModel{"small " + kind, append(set, more...), 2}
 	}
 	return []cardModel{
 		small("gpt2"),

@@ -67,10 +67,15 @@ const updating = "update and sums"
 // cardSteps are the most steps that are timed.
 const cardSteps = 10
 
+// settings are all of the run file's.
+func (c cardModel) settings() []string {
+	return append(slices.Clip(c.set), fmt.Sprintf("train.batch=%d", c.batch))
+}
+
 // config is how a model is trained.
 func (c cardModel) config() (st state.Config, err error) {
 	cfg := runfile.New()
-	for _, set := range append([]string{"data.text=none.txt"}, c.set...) {
+	for _, set := range append([]string{"data.text=none.txt"}, c.settings()...) {
 		if err := cfg.Set(set); err != nil {
 			return st, err
 		}
@@ -88,8 +93,12 @@ func (m *Meter) model(ctx context.Context, c cardModel) error {
 	if err != nil {
 		return err
 	}
-	out := CardModel{Name: c.name, Set: c.set, Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Operations: []Operation{}}
+	out := CardModel{Name: c.name, Set: c.settings(), Parameters: model.Parameters(st.Definition), Tokens: st.Batch * st.Microbatches * st.Sequence, Operations: []Operation{}}
 	p, err := m.steps(ctx, st, &out)
+	if errors.Is(err, gpu.ErrOutOfMemory) && c.batch > 1 {
+		c.batch /= 2
+		return m.model(ctx, c)
+	}
 	if err != nil {
 		return err
 	}

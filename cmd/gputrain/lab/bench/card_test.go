@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/gpu"
+	"gputrain/gpu/gputest"
 	"gputrain/graph/compile"
 	"gputrain/model"
+	"gputrain/state"
 	"gputrain/train"
 )
 
@@ -37,6 +39,29 @@ func TestCardModels(t *testing.T) {
 		}
 	}
 	assert.LessOrEqual(t, all, 10*time.Minute)
+}
+
+// Where memory is too small for a model's batch, half of it is measured.
+func TestCardModelThatDoesNotFit(t *testing.T) {
+	progress, err := train.NewProgress("none", io.Discard, 0)
+	require.NoError(t, err)
+	var tried []int
+	m := Meter{
+		Adapter: gputest.Adapters(t)[0], Progress: progress, card: Card{Parts: []CardPart{{Name: "p", Budget: 3600, Of: 1}}}, begun: time.Now(),
+		Predict: func(_ context.Context, c state.Config, _ *gpu.Device) (Prediction, error) {
+			if tried = append(tried, c.Batch); c.Batch > 1 {
+				return Prediction{}, gpu.ErrOutOfMemory
+			}
+			return Prediction{Seconds: 1, Speed: gpu.Speed{FLOPS: 1, BytesPerSecond: 1}}, nil
+		},
+	}
+	c := smallModels(1, 32, 64, 32)[0]
+	c.batch = 4
+	require.NoError(t, m.model(t.Context(), c))
+	assert.Equal(t, []int{4, 2, 1}, tried)
+	require.Len(t, m.card.Models, 1)
+	assert.Equal(t, 32, m.card.Models[0].Tokens)
+	assert.Contains(t, m.card.Models[0].Set, "train.batch=1")
 }
 
 // What is computed in another's kernel counts there, as a profile has it.
