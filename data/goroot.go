@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -44,20 +45,53 @@ func goSourceBelow(r *reading, goroot string) ([]file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data: built-in text: GOROOT %q: %w", goroot, err)
 	}
-	kept := files[:0]
-	for _, f := range files {
-		if strings.HasSuffix(f.path, "_test.go") {
-			continue
+	type looked struct {
+		file
+		written bool // by people
+	}
+	var kept []file
+	source := slices.DeleteFunc(files, func(f file) bool { return strings.HasSuffix(f.path, "_test.go") })
+	err = inOrder(r.ctx, slices.Values(source), func(f file) (looked, error) {
+		text, err := r.header(f)
+		made := bytes.Contains(text, []byte("// Code generated ")) && generated.Match(text) // the first is much quicker, and hardly any has it
+		return looked{f, !made}, err
+	}, func(l looked) error {
+		if l.written {
+			kept = append(kept, l.file)
 		}
-		content, err := r.file(f.path)
-		if err != nil {
-			return nil, fmt.Errorf("data: built-in text: %w", err)
-		}
-		if !generated.Match(header(content)) {
-			kept = append(kept, f)
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("data: built-in text: %w", err)
 	}
 	return kept, nil
+}
+
+// headerBytes of a file nearly always have its header.
+const headerBytes = 4 << 10
+
+// header reads the header of a file: more than headerBytes of it only where these have no line of code.
+func (r *reading) header(f file) ([]byte, error) {
+	if f.size > headerBytes {
+		start := make([]byte, headerBytes)
+		_, err := r.do(f.path, -headerBytes, func() (int, error) { // it gets nobody further
+			from, err := os.Open(f.path)
+			if err != nil {
+				return 0, err
+			}
+			defer from.Close()
+			return len(start), readBytes(from, start, 0)
+		})
+		if err != nil {
+			return nil, err
+		}
+		start = start[:bytes.LastIndexByte(start, '\n')+1] // in whole lines
+		if text := header(start); len(text) < len(start) {
+			return text, nil
+		}
+	}
+	content, err := r.file(f.path)
+	return header(content), err
 }
 
 // header returns the comments and blank lines before the first line of code:

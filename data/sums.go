@@ -104,6 +104,10 @@ func (r *reading) sample(f file, from io.ReaderAt) (uint64, error) {
 	block := make([]byte, min(f.size, sampleBlock))
 	for i := range int64(sampleBlocks) {
 		at := (f.size - int64(len(block))) * i / (sampleBlocks - 1)
+		if i > 0 && f.size == int64(len(block)) { // it is there already
+			hash.Write(block)
+			continue
+		}
 		_, err := r.do(f.path, -sampleBlock, func() (int, error) { return len(block), readBytes(from, block, at) }) // it gets nobody further
 		if err != nil {
 			return 0, fmt.Errorf("data: read %q: %w", f.path, err)
