@@ -122,7 +122,7 @@ isa:
 	$(GO) test -C tools/isa -count=1 .
 	$(GO) run -C tools/isa . $(ARGS)
 
-# llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js and npm.
+# llama installs llama.cpp from npm, for a processor, and lets it judge what export writes for it. It needs Node.js, npm and Python.
 llama: adapter
 	tools/llama/install.sh bin/llama
 	GPUTRAIN_REQUIRE_ADAPTER=1 GPUTRAIN_LLAMA=$(CURDIR)/bin/llama $(GO) test -count=1 -timeout $(TEST_TIMEOUT) -run '^TestLlamaCpp' ./tests

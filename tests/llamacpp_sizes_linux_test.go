@@ -24,6 +24,9 @@ import (
 // quantize quantizes a file with llama.cpp, or widens it, to one of its types of files; pure: all matrices to the one type.
 func quantize(t *testing.T, folder, from, to string, kind int, pure bool) {
 	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("no python3, by which llama.cpp is asked to quantize")
+	}
 	args := []string{"../tools/llama/quantize.py", folder, from, to, fmt.Sprint(kind)}
 	if pure {
 		args = append(args, "pure")
