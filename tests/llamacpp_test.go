@@ -260,9 +260,12 @@ func TestExportGGUF(t *testing.T) {
 	assert.Equal(t, 6, bytes.code)
 	assert.Contains(t, bytes.err, "found neither tokenizer.json nor tokenizer.model, wanted one: llama.cpp cannot run a model without a tokenizer")
 	p.write(t, "there.gguf", "mine")
-	there := p.command("export", p.path("run"), "--to", p.path("there.gguf"), "--type", "q9").withoutAdapter().run(t)
-	assert.Equal(t, 2, there.code)
-	assert.Contains(t, there.err, `export: --type: gguf: type: found "q9", wanted one of f32`)
+	for kind, command := range map[string]string{"q9": "Q9", "q4_k_m": "Q4_K_M", "q6_k": "Q6_K"} {
+		there := p.command("export", p.path("run"), "--to", p.path("there.gguf"), "--type", kind).withoutAdapter().run(t)
+		assert.Equal(t, 2, there.code)
+		assert.Contains(t, there.err, `export: --type: found "`+kind+`", wanted f32, f16, bf16, q8_0 or q4_0`)
+		assert.Contains(t, there.err, "llama-quantize MODEL-f16.gguf MODEL.gguf "+command)
+	}
 	left, err := filepath.Glob(p.path(".*.gguf*"))
 	require.NoError(t, err)
 	assert.Empty(t, left)

@@ -38,8 +38,8 @@ func (c *exportCmd) exportGGUF(ctx context.Context, m *storedModel) error {
 		usual = "f32" // they are small
 	}
 	kind, err := gguf.ParseType(cmp.Or(c.Type, usual))
-	if err != nil {
-		return usageError{fmt.Errorf("export: --type: %w", err)}
+	if err != nil || !kind.Writable() {
+		return usageError{fmt.Errorf("export: --type: found %q, wanted f32, f16, bf16, q8_0 or q4_0: types that search for better scales are left to llama.cpp: llama-quantize MODEL-f16.gguf MODEL.gguf %s", c.Type, strings.ToUpper(c.Type))}
 	}
 	if c.ShardSize != wholeShards {
 		return usageError{fmt.Errorf("export: --shard-size: found %s beside a .gguf, wanted none: llama-gguf-split splits a file", c.ShardSize)}
