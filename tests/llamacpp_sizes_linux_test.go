@@ -104,6 +104,7 @@ func TestLlamaCppQuantized(t *testing.T) {
 func peakOf(t *testing.T, cmd *exec.Cmd) (bytes float64) {
 	t.Helper()
 	var said strings.Builder
+	cmd.Env = append(os.Environ(), "GOGC=100") // as users have it
 	cmd.Stdout, cmd.Stderr = &said, &said
 	require.NoError(t, cmd.Start())
 	ended := make(chan error, 1)
@@ -188,12 +189,17 @@ func TestLlamaCppTrueShapes(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(ok(t, p.command("eval", p.path(model), "--text", p.path("passage.txt"), "--window", "512", "--json")).out), &figures))
 		return figures.Loss
 	}
-	own := loss("model")
 	quantize(t, folder, p.path("f16.gguf"), p.path("q4_k_m.gguf"), 15, false)
-	for kind, most := range map[string]float64{"f32": 1e-5, "f16": 2e-3, "q8_0": 1e-2, "q4_0": 5e-2, "q4_k_m": 5e-2} {
+	// Where matrices are quantized, llama.cpp multiplies them with activations in eight bits.
+	for kind, most := range map[string]float64{"f32": 1e-5, "f16": 2e-3, "q8_0": 5e-3, "q4_0": 5e-3, "q4_k_m": 5e-3} {
 		j := newJudge(t, folder, map[string]any{"model": p.path(kind + ".gguf"), "context": 512})
 		var theirs float64
 		j.ask(t, map[string]any{"loss": ids}, &theirs)
+		from := kind + ".gguf"
+		if kind == "f32" || kind == "f16" {
+			from = "model"
+		}
+		own := loss(from)
 		t.Logf("%s: llama.cpp's loss %.7f, gputrain's %.7f", kind, theirs, own)
 		assert.False(t, !(math.Abs(theirs-own) <= most), "%s: found a loss of %.7f, wanted %.7f +- %g", kind, theirs, own, most)
 		if kind != "f32" {
