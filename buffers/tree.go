@@ -80,6 +80,9 @@ func wordBytes(d DType, n int) uint64 { return (d.Bytes(uint64(n)) + 3) / 4 * 4 
 
 // Release gives the memory back. Every later use of the tree is an error that says so.
 func (t *Tree) Release() {
+	if t == nil {
+		return
+	}
 	for _, b := range t.slabs {
 		b.Release() // and stays here, to be refused
 	}

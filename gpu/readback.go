@@ -194,6 +194,9 @@ func (rb *Readback) Pending() int {
 
 // Release gives the ring's buffers back; results outstanding are dropped.
 func (rb *Readback) Release() {
+	if rb == nil {
+		return
+	}
 	rb.turn.Lock()
 	defer rb.turn.Unlock()
 	rb.mu.Lock()

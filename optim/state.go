@@ -200,7 +200,7 @@ func (s *State) Released() bool { return s.released }
 
 // Release gives the memory back. Every later use of the state is an error that says so.
 func (s *State) Release() {
-	if s.released {
+	if s == nil || s.released {
 		return
 	}
 	s.released = true // what it has stays here, to be refused
@@ -214,9 +214,7 @@ func (s *State) Release() {
 	for _, o := range s.operations {
 		o.Release()
 	}
-	if s.updates != nil {
-		s.updates.Release()
-	}
+	s.updates.Release()
 	if s.measurements != nil {
 		s.measurements.Release()
 	}

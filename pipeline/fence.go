@@ -81,13 +81,7 @@ func (w *worker) watch(ctx context.Context, n int) error {
 }
 
 func (f *fence) release() {
-	if f.run != nil {
-		f.run.Release()
-	}
-	if f.ring != nil {
-		f.ring.Release()
-	}
-	if f.word != nil {
-		f.word.Release()
-	}
+	f.run.Release()
+	f.ring.Release()
+	f.word.Release()
 }

@@ -407,9 +407,7 @@ func (p *passes) Broken() error { return p.broken }
 // Release gives everything back.
 func (p *passes) Release() {
 	for _, b := range p.begin {
-		if b != nil {
-			b.Release()
-		}
+		b.Release()
 	}
 	for _, l := range p.lines() {
 		l.release()

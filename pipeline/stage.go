@@ -44,14 +44,10 @@ func stageName(index int, where, adapter string) string {
 
 func (s *stage) release() {
 	for _, t := range []*buffers.Tree{s.params, s.frozen, s.mirrors, s.lent, s.grads} {
-		if t != nil {
-			t.Release()
-		}
+		t.Release()
 	}
 	s.sums.Release()
-	if s.opt != nil {
-		s.opt.Release()
-	}
+	s.opt.Release()
 	s.arena.Release()
 	for _, b := range s.caches {
 		b.Release()

@@ -283,23 +283,13 @@ func (d *onDevice) Rehearse(ctx context.Context, times int) (time.Duration, erro
 func (d *onDevice) Release() {
 	for _, programs := range [][]*gpu.Program{d.begin, d.collect, {d.compute}} {
 		for _, p := range programs {
-			if p != nil {
-				p.Release()
-			}
+			p.Release()
 		}
 	}
-	if d.micro != nil {
-		d.micro.Release()
-	}
+	d.micro.Release()
 	d.sums.Release()
-	if d.grads != nil {
-		d.grads.Release()
-	}
-	if d.pairs.Buffer != nil {
-		d.pairs.Buffer.Release()
-	}
-	if d.shard != nil {
-		d.shard.Release()
-	}
+	d.grads.Release()
+	d.pairs.Buffer.Release()
+	d.shard.Release()
 	d.passes.release()
 }

@@ -120,11 +120,12 @@ func (m *Model) Params() *buffers.Tree { return m.passes.params }
 
 // Release gives the memory back.
 func (m *Model) Release() {
+	if m == nil {
+		return
+	}
 	if !m.borrowed {
 		m.passes.params.Release()
-		if m.passes.frozen != nil {
-			m.passes.frozen.Release()
-		}
+		m.passes.frozen.Release()
 	}
 	m.passes.release()
 }
@@ -178,12 +179,8 @@ func (f *pass) release() {
 	if f == nil {
 		return
 	}
-	if f.run != nil {
-		f.run.Release()
-	}
-	if f.ring != nil {
-		f.ring.Release()
-	}
+	f.run.Release()
+	f.ring.Release()
 	f.graph.Release()
 }
 

@@ -123,9 +123,7 @@ func (c Config) dry(ctx context.Context, dev *gpu.Device) (*TrainState, error) {
 func DryChoices(ctx context.Context, choices []Config, dev *gpu.Device, visit func(c Config, s *TrainState) (more bool, err error)) (err error) {
 	var s *TrainState
 	defer func() {
-		if s != nil {
-			s.Release()
-		}
+		s.Release()
 	}()
 	for i, c := range choices {
 		if i > 0 && s.passes.(*onDevice).device.TexelBytes() == 0 {
@@ -134,9 +132,7 @@ func DryChoices(ctx context.Context, choices []Config, dev *gpu.Device, visit fu
 				return fmt.Errorf("state: plan: %w", err)
 			}
 		} else {
-			if s != nil {
-				s.Release()
-			}
+			s.Release()
 			if s, err = Dry(ctx, c, dev.AsDry()); err != nil {
 				return err
 			}

@@ -208,6 +208,9 @@ func (s *TrainState) Bytes(stage int) uint64 {
 
 // Release gives the memory back.
 func (s *TrainState) Release() {
+	if s == nil {
+		return
+	}
 	s.releaseStep()
 	s.own.releaseUnless(Fields{})
 	if s.broken == nil {
@@ -221,12 +224,8 @@ func (s *TrainState) releaseStep() {
 		s.end() // whoever still waits for results
 	}
 	s.updater.Release()
-	if s.ring != nil {
-		s.ring.Release()
-	}
-	if s.results != nil {
-		s.results.Release()
-	}
+	s.ring.Release()
+	s.results.Release()
 	if s.passes != nil {
 		s.passes.Release()
 	}

@@ -409,7 +409,5 @@ func (u *Updater) Release() {
 			s.Grads.Release()
 		}
 	}
-	if u.losses != nil {
-		u.losses.Release()
-	}
+	u.losses.Release()
 }

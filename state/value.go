@@ -107,9 +107,7 @@ func (v Value) Release() {
 // forget drops what was made of the parts.
 func (h *content) forget() {
 	h.updater.Release()
-	if h.view != nil {
-		h.view.Release()
-	}
+	h.view.Release()
 	h.updater, h.grads, h.view = nil, nil, nil
 }
 

@@ -97,11 +97,7 @@ func (c *Counter) Take(ctx context.Context) ([]Histogram, error) {
 
 // Release gives everything back. A count that has not been taken is dropped.
 func (c *Counter) Release() {
-	if c.program != nil {
-		c.program.Release()
-	}
-	if c.ring != nil {
-		c.ring.Release()
-	}
+	c.program.Release()
+	c.ring.Release()
 	c.set.Release()
 }

@@ -304,6 +304,9 @@ func (p *Program) Inputs() map[string]graph.Type {
 
 // Release frees the program's buffers; what was recorded from it must not be submitted any more.
 func (p *Program) Release() {
+	if p == nil {
+		return
+	}
 	for _, b := range p.buffers {
 		b.Release()
 	}

@@ -22,12 +22,8 @@ func clipped(limit float64, apply ApplyFunc) ApplyFunc {
 		inner.Stages = slices.Clone(a.Stages)
 		defer func() {
 			for _, r := range clip.Stages {
-				if r.Params != nil {
-					r.Params.Release()
-				}
-				if r.State != nil {
-					r.State.Release()
-				}
+				r.Params.Release()
+				r.State.Release()
 			}
 		}()
 		for i, r := range a.Stages {

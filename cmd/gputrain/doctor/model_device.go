@@ -138,16 +138,10 @@ func (d *deviceModel) read(r gpu.Range) ([]float32, error) {
 }
 
 func (d *deviceModel) release() {
-	if d.backward != nil {
-		d.backward.Release()
-	}
+	d.backward.Release()
 	for _, p := range []*compile.Program{d.loss, d.forward} {
-		if p != nil {
-			p.Release()
-		}
+		p.Release()
 	}
-	if d.frozen != nil {
-		d.frozen.Release()
-	}
+	d.frozen.Release()
 	d.deviceRun.release()
 }

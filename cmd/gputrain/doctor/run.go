@@ -97,13 +97,9 @@ func (r *deviceRun) release() {
 	for _, p := range r.programs {
 		p.Release()
 	}
-	if r.opt != nil {
-		r.opt.Release()
-	}
+	r.opt.Release()
 	for _, t := range []*buffers.Tree{r.tree, r.grads} {
-		if t != nil {
-			t.Release()
-		}
+		t.Release()
 	}
 }
 

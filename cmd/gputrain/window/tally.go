@@ -186,9 +186,7 @@ func (t *tally) take(ctx context.Context) ([]histogram, error) {
 func (t *tally) Release() {
 	t.program.Release()
 	t.show.Release()
-	if t.ring != nil {
-		t.ring.Release()
-	}
+	t.ring.Release()
 	t.shown.Release()
 	t.counts.Release()
 }
