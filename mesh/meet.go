@@ -89,14 +89,14 @@ func (m *Mesh) GatherRow(ctx context.Context, what string, own []byte) ([][]byte
 	return all[row[0]:][:len(row)], nil
 }
 
-// Share gives every rank what rank 0 has.
-func (m *Mesh) Share(ctx context.Context, what string, own []byte) ([]byte, error) {
+// Share gives every rank what rank 0 tells.
+func Share[T any](ctx context.Context, m *Mesh, what string, own T) (T, error) {
 	if !m.Leads() {
-		own = nil
+		own = *new(T)
 	}
-	all, err := m.Gather(ctx, what, own)
+	all, err := Tell(ctx, m, what, own)
 	if err != nil {
-		return nil, err
+		return own, err
 	}
 	return all[0], nil
 }

@@ -89,8 +89,8 @@ func TestMeetings(t *testing.T) {
 		assert.Equal(t, [][]byte{fmt.Append(nil, first), fmt.Append(nil, first+1)}, row)
 		assert.Equal(t, "note 3", string(m.Notes()[3]))
 		assert.False(t, m.Met().Before(begun))
-		shared, err := m.Share(t.Context(), "place", fmt.Append(nil, "of ", rank))
-		assert.Equal(t, "of 0", string(shared))
+		shared, err := Share(t.Context(), m, "place", fmt.Sprint("of ", rank))
+		assert.Equal(t, "of 0", shared)
 		return err
 	}) {
 		require.NoError(t, err, "rank %d", rank)

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"gputrain/data"
+	"gputrain/mesh"
 	"gputrain/state"
 )
 
@@ -24,19 +26,11 @@ func (m *team) expect(ctx context.Context, step, between time.Duration) (time.Du
 	if m.group == nil {
 		return step, nil
 	}
-	raw, err := json.Marshal([]time.Duration{step, between})
+	all, err := mesh.Tell(ctx, m.group, "forecast", [2]time.Duration{step, between})
 	if err != nil {
 		return 0, err
 	}
-	all, err := m.group.Gather(ctx, "forecast", raw)
-	if err != nil {
-		return 0, err
-	}
-	for _, one := range all {
-		var of []time.Duration
-		if err := json.Unmarshal(one, &of); err != nil {
-			return 0, fmt.Errorf("train: forecast: %w", err)
-		}
+	for _, of := range all {
 		step, between = max(step, of[0]), max(between, of[1])
 	}
 	m.group.Expect(workPatience * (step + between))
@@ -130,27 +124,17 @@ func (m *team) evaluate(ctx context.Context, s State, validation *data.Evaluatio
 	if in, _ := m.group.InRow(); in > 0 {
 		losses = nil // the replica's first rank gives them
 	}
-	raw, err := json.Marshal(bitsOfLosses(losses))
-	if err != nil {
-		return state.EvalResult{}, err
-	}
-	all, err := m.group.Gather(ctx, "losses of an evaluation", raw)
+	all, err := mesh.Tell(ctx, m.group, "losses of an evaluation", bitsOfLosses(losses))
 	if err != nil {
 		return state.EvalResult{}, likewise(err)
 	}
 	var whole []state.BatchLoss
-	for _, one := range all {
-		var bits []lossBits
-		if err := json.Unmarshal(one, &bits); err != nil {
-			return state.EvalResult{}, fmt.Errorf("train: evaluation: %w", err)
+	for _, b := range slices.Concat(all...) {
+		l := state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1])}
+		for i, sum := range b[2:] {
+			l.Pairs[i] = math.Float32frombits(sum)
 		}
-		for _, b := range bits {
-			l := state.BatchLoss{Sum: math.Float32frombits(b[0]), Tokens: int(b[1])}
-			for i, sum := range b[2:] {
-				l.Pairs[i] = math.Float32frombits(sum)
-			}
-			whole = append(whole, l)
-		}
+		whole = append(whole, l)
 	}
 	return state.MeanLoss(whole)
 }

@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -26,13 +25,9 @@ type restart struct {
 
 // loadAsTold makes the state that rank 0 makes.
 func (t *opening) loadAsTold(ctx context.Context) error {
-	raw, err := t.config.Ranks.Share(ctx, "checkpoint to go on from", nil)
+	from, err := mesh.Share(ctx, t.config.Ranks, "checkpoint to go on from", restart{})
 	if err != nil {
 		return err
-	}
-	var from restart
-	if err := json.Unmarshal(raw, &from); err != nil {
-		return fmt.Errorf("train: checkpoint to go on from: %w", err)
 	}
 	c := t.config
 	if from.Checkpoint == "" {
@@ -71,11 +66,7 @@ func (t *opening) tellCheckpoint(ctx context.Context, path string) error {
 		}
 		from.Checkpoint, from.Fingerprint = filepath.Base(path), fingerprint
 	}
-	raw, err := json.Marshal(from)
-	if err != nil {
-		return fmt.Errorf("train: checkpoint to go on from: %w", err)
-	}
-	_, err = t.config.Ranks.Share(ctx, "checkpoint to go on from", raw)
+	_, err := mesh.Share(ctx, t.config.Ranks, "checkpoint to go on from", from)
 	return err
 }
 
@@ -93,23 +84,13 @@ func (t *opening) makeEqual(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
-	raw, err := json.Marshal(logged{t.evaluated, t.sampled, Number(t.evalLoss), Number(t.meter.peak)})
+	all, err := mesh.Tell(ctx, g, "place in the run", logged{t.evaluated, t.sampled, Number(t.evalLoss), Number(t.meter.peak)})
 	if err != nil {
 		return err
 	}
-	all, err := g.Gather(ctx, "place in the run", raw)
-	if err != nil {
-		return err
-	}
+	t.evaluated, t.sampled, t.evalLoss = all[0].Evaluated, all[0].Sampled, float64(all[0].EvalLoss)
 	peak := 0.0
-	for rank, one := range all {
-		var l logged
-		if err := json.Unmarshal(one, &l); err != nil {
-			return fmt.Errorf("train: place in the run: %w", err)
-		}
-		if rank == 0 {
-			t.evaluated, t.sampled, t.evalLoss = l.Evaluated, l.Sampled, float64(l.EvalLoss)
-		}
+	for _, l := range all {
 		if peak += float64(l.Peak); l.Peak == 0 {
 			peak = math.NaN() // one does not know its own
 		}
@@ -141,9 +122,9 @@ func (m *team) share(ctx context.Context, path string, taken *runDir) error {
 	if _, err := g.Agree(ctx, failed, mesh.Fatal, nil); err != nil {
 		return err
 	}
-	raw, err := g.Share(ctx, "probe of the run directory", []byte(name))
+	name, err := mesh.Share(ctx, g, "probe of the run directory", name)
 	if err == nil && taken == nil {
-		failed = m.finds(path, string(raw))
+		failed = m.finds(path, name)
 	}
 	if err == nil {
 		_, err = g.Agree(ctx, failed, mesh.Fatal, nil)
