@@ -2,6 +2,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -144,7 +145,7 @@ func runCase(ctx context.Context, devices []*gpu.Device, dir fs.FS) (seen *compa
 	case "packed":
 		seen, err = runPacked(ctx, devices, c, dir)
 	}
-	return seen, err
+	return seen, cmp.Or(c.err, err)
 }
 
 // goldenCase is a case as it lies in its folder.
@@ -152,7 +153,18 @@ type goldenCase struct {
 	header
 	raw     []byte
 	tensors *safetensors.File // nil for schedules
+	err     error             // the first of its tensors that could not be read
 }
+
+// floats reads a tensor, to compare with: none where it cannot be read, which ends the case with that error.
+func (c *goldenCase) floats(name string) []float32 {
+	data, err := c.tensors.Float32(name)
+	c.note(err)
+	return data
+}
+
+// note keeps the first error.
+func (c *goldenCase) note(err error) { c.err = cmp.Or(c.err, err) }
 
 func loadCase(dir fs.FS) (*goldenCase, error) {
 	raw, err := fs.ReadFile(dir, "case.json")

@@ -63,8 +63,8 @@ func embeddedOf(t *testing.T, kinds ...string) []string {
 func runTwin(t *testing.T, c *goldenCase, o *optimizerCase) *comparison {
 	tx, err := o.transform()
 	require.NoError(t, err)
-	params, err := c.leaves(o.Params, "params")
-	require.NoError(t, err)
+	params := c.leaves(o.Params, "params")
+	require.NoError(t, c.err)
 	twin, err := optim.NewTwin(tx, params)
 	require.NoError(t, err)
 	seen, err := c.follow(o, twinRun{twin})

@@ -186,11 +186,7 @@ func (c *goldenCase) train(m *modelCase, run modelRun) (*comparison, error) {
 			if err != nil {
 				return nil, err
 			}
-			want, err := c.tensors.Float32("expect/0/logits")
-			if err != nil {
-				return nil, err
-			}
-			seen.tensor("step 0 logits", got, want, m.Tolerance.Logits)
+			seen.tensor("step 0 logits", got, c.floats("expect/0/logits"), m.Tolerance.Logits)
 		}
 		loss, err := run.step(tokens, labels, scale)
 		if err != nil {
@@ -200,26 +196,19 @@ func (c *goldenCase) train(m *modelCase, run modelRun) (*comparison, error) {
 		want := m.Losses[step]
 		seen.number(fmt.Sprintf("step %d loss", step), float64(loss), want, tol.ATol+(tol.RTol+tol.ATolRelMax)*want)
 		if step == 0 {
-			if err := c.compareTree(m, seen, "step 0 grads", "expect/0/grads", run.gradients, m.Tolerance.Grads); err != nil {
-				return nil, err
-			}
+			c.compareTree(m, seen, "step 0 grads", "expect/0/grads", run.gradients, m.Tolerance.Grads)
 		}
 	}
-	return seen, c.compareTree(m, seen, "final params", "expect/final/params", run.params, m.Tolerance.FinalParams)
+	c.compareTree(m, seen, "final params", "expect/final/params", run.params, m.Tolerance.FinalParams)
+	return seen, c.err
 }
 
-func (c *goldenCase) compareTree(m *modelCase, seen *comparison, where, prefix string, read func() ([]buffers.Host, error), tol tolerance) error {
+func (c *goldenCase) compareTree(m *modelCase, seen *comparison, where, prefix string, read func() ([]buffers.Host, error), tol tolerance) {
 	got, err := read()
-	if err != nil {
-		return err
-	}
-	want, err := c.leaves(m.Params, prefix)
-	if err != nil {
-		return err
-	}
+	c.note(err)
+	want := c.leaves(m.Params, prefix)
 	for i := range want {
 		want[i].Path = m.path(want[i].Path)
 	}
 	seen.leaves(where, got, want, tol)
-	return nil
 }

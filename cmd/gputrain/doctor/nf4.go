@@ -33,9 +33,9 @@ func runNF4(ctx context.Context, dev *gpu.Device, c *goldenCase) (*comparison, e
 	if err != nil {
 		return nil, err
 	}
-	want, err := c.tensors.Float32("expect/w")
-	if err != nil {
-		return nil, err
+	want := c.floats("expect/w")
+	if c.err != nil {
+		return nil, c.err
 	}
 	host := make([]float32, m.Elements())
 	if err := m.Read(host, 0); err != nil {

@@ -118,9 +118,9 @@ func runOptimizer(ctx context.Context, dev *gpu.Device, c *goldenCase) (*compari
 	if err != nil {
 		return nil, err
 	}
-	params, err := c.leaves(o.Params, "params")
-	if err != nil {
-		return nil, err
+	params := c.leaves(o.Params, "params")
+	if c.err != nil {
+		return nil, c.err
 	}
 	run, err := newDeviceRun(ctx, dev, tx, params)
 	if err != nil {
@@ -141,9 +141,9 @@ func (c *goldenCase) follow(o *optimizerCase, run optimizerRun) (*comparison, er
 		seen.number(fmt.Sprintf("learning_rates[%d]", i), schedule(int64(i)), lr, 1e-5*math.Abs(lr)+3e-7*o.Schedule.LearningRate)
 	}
 	for step := range o.Steps {
-		grads, err := c.leaves(o.Params, fmt.Sprintf("grads/%d", step))
-		if err != nil {
-			return nil, err
+		grads := c.leaves(o.Params, fmt.Sprintf("grads/%d", step))
+		if c.err != nil {
+			return nil, c.err
 		}
 		if err := run.call(grads); err != nil {
 			return nil, fmt.Errorf("call %d: %w", step, err)
@@ -170,13 +170,9 @@ func (c *goldenCase) compare(o *optimizerCase, run optimizerRun, e expectation, 
 	if err != nil {
 		return err
 	}
-	want, err := c.leaves(o.Params, prefix+"/params")
-	if err != nil {
-		return err
-	}
-	seen.leaves(fmt.Sprintf("step %d params", e.Step), got, want, o.Tolerance.Params)
+	seen.leaves(fmt.Sprintf("step %d params", e.Step), got, c.leaves(o.Params, prefix+"/params"), o.Tolerance.Params)
 	if !e.State {
-		return nil
+		return c.err
 	}
 	state, err := run.tensors()
 	if err != nil {
@@ -186,10 +182,7 @@ func (c *goldenCase) compare(o *optimizerCase, run optimizerRun, e expectation, 
 		for _, leaf := range o.StateSlots[slot] {
 			where := fmt.Sprintf("step %d state/%s/%s", e.Step, slot, leaf)
 			name := prefix + "/state/" + slot + "/" + leaf
-			want, err := c.tensors.Float32(name)
-			if err != nil {
-				return err
-			}
+			want := c.floats(name)
 			_, shape, _ := c.tensors.Info(name)
 			got, ok := find(state, slot, leaf)
 			if !ok {
@@ -207,7 +200,7 @@ func (c *goldenCase) compare(o *optimizerCase, run optimizerRun, e expectation, 
 			}
 		}
 	}
-	return nil
+	return c.err
 }
 
 // find is the tensor of a slot and leaf. The factors of quad and skew lie by leaf, and dense ones in one stack.
