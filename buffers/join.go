@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"gputrain/buffers/array"
 )
 
 // Join lists the whole tensors of a state that lies in several places, in order of their names. Tensors with one name
@@ -122,15 +124,7 @@ func joined(pieces []Tensor) Tensor {
 }
 
 // Bytes is the size of the tensor.
-func (t Tensor) Bytes() int { return elements(t.Shape) * t.DType.Bits() / 8 }
-
-func elements(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
+func (t Tensor) Bytes() int { return array.Elements(t.Shape) * t.DType.Bits() / 8 }
 
 // readRows fills dst, the bytes of the whole from byte at on, with what the tensor's rows have of them.
 func (t Tensor) readRows(ctx context.Context, dst []byte, at int) error {
@@ -161,7 +155,7 @@ func (t Tensor) writeRows(raw []byte, at int) error {
 // bytes of a row here.
 func (t Tensor) rowsIn(at, n int, f func(from, to, here int) error) error {
 	size := t.DType.Bits() / 8
-	there, here := size*elements(t.Whole[1:]), size*elements(t.Shape[1:])
+	there, here := size*array.Elements(t.Whole[1:]), size*array.Elements(t.Shape[1:])
 	for from := 0; from < len(t.Rows); from++ {
 		to := from
 		for to < len(t.Rows) && t.Rows[to]*there < at+n && (t.Rows[to]+1)*there > at {
@@ -180,7 +174,7 @@ func (t Tensor) rowsIn(at, n int, f func(from, to, here int) error) error {
 // eachRun calls f with each run of bytes of the tensor's rows [from, to): where it begins in the whole and in the tensor, and its length.
 func (t Tensor) eachRun(from, to int, f func(at, in, bytes int)) {
 	size := t.DType.Bits() / 8
-	there, here := elements(t.Whole[1:]), elements(t.Shape[1:])
+	there, here := array.Elements(t.Whole[1:]), array.Elements(t.Shape[1:])
 	for i := from; i < to; i++ {
 		row := t.Rows[i]
 		runs(t.Whole[1:], t.Shape[1:], func(at, in, count int) {
@@ -197,7 +191,7 @@ func runs(outer, inner []int, f func(at, in, count int)) {
 	case 1:
 		f(0, 0, inner[0])
 	default:
-		there, here := elements(outer[1:]), elements(inner[1:])
+		there, here := array.Elements(outer[1:]), array.Elements(inner[1:])
 		for i := range inner[0] {
 			runs(outer[1:], inner[1:], func(at, in, count int) { f(i*there+at, i*here+in, count) })
 		}

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 )
 
@@ -25,13 +26,7 @@ type Leaf struct {
 }
 
 // Elements is the product of the shape, 1 for a scalar.
-func (l Leaf) Elements() int {
-	n := 1
-	for _, d := range l.Shape {
-		n *= d
-	}
-	return n
-}
+func (l Leaf) Elements() int { return array.Elements(l.Shape) }
 
 // rowElements is the length of a row of the leaf's two-dimensional view [Shape[0], rest].
 func (l Leaf) rowElements() int {

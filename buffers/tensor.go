@@ -57,7 +57,7 @@ func (t Tensor) Floats(ctx context.Context) ([]float32, error) {
 	if len(raw) != t.Bytes() {
 		return nil, t.lengthError(len(raw))
 	}
-	out := make([]float32, elements(t.Shape))
+	out := make([]float32, array.Elements(t.Shape))
 	switch t.DType {
 	case I32:
 		for i := range out {

@@ -12,13 +12,7 @@ import (
 var errOverflow = errors.New("more elements than an int holds")
 
 // Elements is the product of the dimensions of a shape; 1 for a scalar.
-func Elements(shape []int) int {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
+func Elements(shape []int) int { return array.Elements(shape) }
 
 // F32 is the type of nearly every value.
 func F32(shape ...int) Type { return Type{Shape: slices.Clone(shape), DType: array.F32} }

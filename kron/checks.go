@@ -72,7 +72,7 @@ func compareWithTwin(ctx context.Context, d *gpu.Device, c Config) (gpu.Result, 
 	}
 	var zeros []buffers.Host
 	for _, l := range checkLeaves {
-		zeros = append(zeros, buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, product(l.Shape))})
+		zeros = append(zeros, buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, array.Elements(l.Shape))})
 	}
 	if f.tree, err = buffers.Upload(d, "kron.check", zeros, buffers.F32); err != nil {
 		return f.result, err
@@ -105,7 +105,7 @@ func (f *follower) update(ctx context.Context, n int64, reuse bool) error {
 	u := map[string][]float64{}
 	var hosts []buffers.Host
 	for i, l := range checkLeaves {
-		h := buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, product(l.Shape))}
+		h := buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, array.Elements(l.Shape))}
 		for k := range h.Data {
 			h.Data[k] = 0.1 * key.FoldIn(uint32(i)).Normal(uint64(k))
 			u[l.Path] = append(u[l.Path], float64(h.Data[k]))

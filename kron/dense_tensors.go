@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 )
 
@@ -37,7 +38,7 @@ func (d *dense) tensors() []buffers.Tensor {
 			out = append(out, d.validTensor(t))
 			continue
 		}
-		size := product(spec.shape) * t.DType.Bits() / 8
+		size := array.Elements(spec.shape) * t.DType.Bits() / 8
 		t.Read = func(ctx context.Context) ([]byte, error) {
 			raw := make([]byte, size)
 			return raw, d.readTensor(ctx, raw, move)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu/gputest"
 )
 
@@ -46,7 +47,7 @@ func BenchmarkPaths(b *testing.B) {
 				program := r.program(kind == "reuse")
 				elements := 0
 				for _, l := range c.leaves {
-					elements += product(l.Shape)
+					elements += array.Elements(l.Shape)
 				}
 				run := func() {
 					require.NoError(b, program.Submit(b.Context()))

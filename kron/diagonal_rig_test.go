@@ -90,7 +90,7 @@ func (r *pathRig) program(reuse bool) *gpu.Program {
 func (r *pathRig) gradients(random *rand.Rand) []buffers.Host {
 	var out []buffers.Host
 	for i, l := range r.leaves {
-		h := buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, product(l.Shape))}
+		h := buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, array.Elements(l.Shape))}
 		scale := []float64{1, 0.03, 7, 0.4}[i%4]
 		for k := range h.Data {
 			h.Data[k] = float32(random.NormFloat64() * scale)
@@ -146,7 +146,7 @@ func (r *pathRig) state() []buffers.Host {
 		raw, err := tensor.Read(r.t.Context())
 		require.NoError(r.t, err)
 		h := buffers.Host{Path: tensor.Name, Shape: tensor.Shape}
-		for k := range product(tensor.Shape) {
+		for k := range array.Elements(tensor.Shape) {
 			if tensor.DType == buffers.BF16 {
 				h.Data = append(h.Data, array.DecodeBF16(binary.LittleEndian.Uint16(raw[2*k:])))
 			} else {

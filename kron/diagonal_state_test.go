@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 )
 
 // A set flag, as of a gradient that is not finite, and an update that reuses factors leave every bit of the state.
@@ -153,7 +154,7 @@ func TestPathsOfStages(t *testing.T) {
 		}
 		whole := r.raw()
 		for i, leaf := range r.leaves {
-			if product(leaf.Shape) == 0 {
+			if array.Elements(leaf.Shape) == 0 {
 				continue
 			}
 			alone := newPathRig(t, r.dev, r.make, r.plan.Config, r.whole, r.leaves[i:i+1])

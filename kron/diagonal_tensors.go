@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 )
 
@@ -25,7 +26,7 @@ type spanFunc func(span gpu.Range, runs []placedRun) error
 
 // placedTensor is a tensor that lies in the spans that each calls a function with. What is between its runs is written as zeros.
 func placedTensor(dev *gpu.Device, name string, dtype buffers.DType, shape []int, each func(spanFunc) error) buffers.Tensor {
-	size := product(shape) * dtype.Bits() / 8
+	size := array.Elements(shape) * dtype.Bits() / 8
 	return buffers.Tensor{
 		Name: name, DType: dtype, Shape: shape,
 		Read: func(ctx context.Context) ([]byte, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 )
 
@@ -44,7 +45,7 @@ func (r *rig) gradientsOf(n int64, scale float64) map[string][]float32 {
 	rng := rand.New(rand.NewPCG(uint64(n), 77))
 	out := map[string][]float32{}
 	for _, m := range r.plan.Leaves {
-		data := make([]float32, product(m.Shape))
+		data := make([]float32, array.Elements(m.Shape))
 		for i := range data {
 			data[i] = float32(rng.NormFloat64() * scale)
 			if m.Cols > 0 && i/m.Cols%7 == 1 {
@@ -116,7 +117,7 @@ func (r *rig) raw() map[string][]byte {
 	for _, t := range r.state.Tensors() {
 		raw, err := t.Read(r.t.Context())
 		require.NoError(r.t, err)
-		require.Len(r.t, raw, product(t.Shape)*t.DType.Bits()/8, t.Name)
+		require.Len(r.t, raw, array.Elements(t.Shape)*t.DType.Bits()/8, t.Name)
 		out[t.Name] = raw
 	}
 	return out

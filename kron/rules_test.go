@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/buffers/prng"
 )
 
@@ -70,7 +71,7 @@ func TestRelativeDampingOfDeadLeaves(t *testing.T) {
 				c := plain(method, 8)
 				c.NoiseScale, c.Rules = noise, rules
 				twin := newTwin(t, c, Leaf{Path: "w", Shape: shape})
-				zero, spike := make([]float64, product(shape)), draws(1, product(shape), 1e-2)
+				zero, spike := make([]float64, array.Elements(shape)), draws(1, array.Elements(shape), 1e-2)
 				for n := int64(1); n <= 200; n++ {
 					all = append(all, step(t, twin, n, zero)...)
 				}
@@ -189,7 +190,7 @@ func TestIndependentNoise(t *testing.T) {
 			c := plain(Quad, 4)
 			c.MaxSizeDense, c.NoiseScale, c.Rules = 8, 0.3, rules
 			twin := newTwin(t, c, Leaf{Path: "a", Shape: shape}, Leaf{Path: "b", Shape: shape})
-			u := map[string][]float64{"a": make([]float64, product(shape)), "b": make([]float64, product(shape))}
+			u := map[string][]float64{"a": make([]float64, array.Elements(shape)), "b": make([]float64, array.Elements(shape))}
 			require.NoError(t, twin.Update(1, u, false, false))
 			return slices.Equal(tensor(t, twin, "leaf/a/Ql"), tensor(t, twin, "leaf/b/Ql"))
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gputrain/buffers"
+	"gputrain/buffers/array"
 	"gputrain/gpu"
 	"gputrain/gpu/gputest"
 )
@@ -46,7 +47,7 @@ func numbered(t testing.TB, d *gpu.Device, leaves []Leaf) *buffers.Tree {
 	var hosts []buffers.Host
 	next := float32(1)
 	for _, l := range leaves {
-		h := buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, product(l.Shape))}
+		h := buffers.Host{Path: l.Path, Shape: l.Shape, Data: make([]float32, array.Elements(l.Shape))}
 		for i := range h.Data {
 			h.Data[i] = next
 			next++

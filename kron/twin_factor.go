@@ -31,7 +31,7 @@ func newFactor(c Config, n int, diagonal bool) *factor {
 
 // padded is Q in f32 with zeros to a shape.
 func (f *factor) padded(shape []int) []float32 {
-	out := make([]float32, product(shape))
+	out := make([]float32, array.Elements(shape))
 	for i, q := range f.q {
 		out[i/f.n*shape[len(shape)-1]+i%f.n] = float32(q)
 	}

@@ -75,11 +75,3 @@ func largest(a []float64) float64 {
 func rootMeanSquare(a []float64) float64 {
 	return math.Sqrt(rowSquares(a, 1)[0] / float64(len(a)))
 }
-
-func product(shape []int) int {
-	out := 1
-	for _, d := range shape {
-		out *= d
-	}
-	return out
-}

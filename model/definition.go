@@ -168,13 +168,7 @@ func sortParams(params []Param) []Param {
 
 func byPath(a, b Param) int { return cmp.Compare(a.Path, b.Path) }
 
-func elements(shape []int) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= int64(d)
-	}
-	return n
-}
+func elements(shape []int) int64 { return int64(array.Elements(shape)) }
 
 // largest bounds every size in a configuration, so that the elements of all parameters fit an int64.
 const largest = 1 << 20

@@ -42,14 +42,17 @@ var ofLayer = regexp.MustCompile(`(^|\.)[0-9]+\.`)
 // MatrixOfLayer tells whether an array is a matrix of a layer: neither a vector, nor an embedding or an output head.
 func (s Spec) MatrixOfLayer() bool { return len(s.Shape) == 2 && ofLayer.MatchString(s.Path) }
 
-// Elements is the product of the shape, 1 for a scalar.
-func (h Host) Elements() int {
+// Elements is the product of a shape, 1 for a scalar.
+func Elements(shape []int) int {
 	n := 1
-	for _, d := range h.Shape {
+	for _, d := range shape {
 		n *= d
 	}
 	return n
 }
+
+// Elements is the product of the shape, 1 for a scalar.
+func (h Host) Elements() int { return Elements(h.Shape) }
 
 // Copy gives the elements from first on, as many as fit dst, wherever they are.
 func (h Host) Copy(dst []float32, first int) error {

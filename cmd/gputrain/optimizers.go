@@ -136,11 +136,7 @@ func statesOf(name string) ([]shapedState, error) {
 		}
 		saved, each := 0, float64(layout.Elements())
 		for _, t := range state.Tensors() {
-			elements := 1
-			for _, d := range t.Shape {
-				elements *= d
-			}
-			saved += elements * t.DType.Bits() / 8
+			saved += t.Bytes()
 		}
 		out = append(out, shapedState{of.name, float64(saved) / each, float64(state.Bytes()) / each})
 	}

@@ -205,13 +205,7 @@ func readFloats(r io.ReaderAt, dst []float32, first int) error {
 }
 
 // Elements is how many the matrix has.
-func (m *Matrix) Elements() int {
-	n := 1
-	for _, d := range m.Shape {
-		n *= d
-	}
-	return n
-}
+func (m *Matrix) Elements() int { return array.Elements(m.Shape) }
 
 // ReadCodes gives the codes of the elements from an even one on, two a byte.
 func (m *Matrix) ReadCodes(dst []byte, first int) error {
