@@ -131,7 +131,7 @@ func (t *opening) estimate(from int64) error {
 		return err
 	}
 	pass := time.Duration(flops / float64(max(1, c.State.Share().Count)) / speed.FLOPS * float64(time.Second))
-	rehearsal := max(pass, min(measureMost*pass, measureFor))
+	rehearsal := max(pass, min(measureMost*pass, measureAgain))
 	t.say("at %s of that peak the run takes about %s, and up to a minute more if the driver has yet to compile its kernels; it is measured before the first step",
 		percent(ofPeak), durationText(whole(t.times.list())+rehearsal+f.left()))
 	return nil

@@ -124,10 +124,12 @@ func (r *rehearsal) expect(ctx context.Context) (err error) {
 	return err
 }
 
-// Something is measured until so much time has gone, but not more often than that: a machine that does other things as well makes one time a
-// chance. Where passes take that long all is measured once, and passes again if the first took twice what they should, as it does where drivers compile.
+// Something is measured again until measureAgain has gone, but not more often than measureMost: a machine that does other things as well makes one time
+// a chance, and every start waits for it. Where passes take measureFor all is measured once, and passes again if the first took twice what they should, as
+// it does where drivers compile.
 const (
 	measureFor      = time.Second
+	measureAgain    = measureFor / 4
 	measureMost     = 5
 	measureTogether = 2 // by ranks that have stages of one model
 )
@@ -142,7 +144,7 @@ func (r *rehearsal) measured(once func() (time.Duration, error)) (time.Duration,
 	}
 	begin = time.Now()
 	sum, n := time.Duration(0), 0
-	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureFor && !r.long() }
+	again := func() bool { return n == 0 || n < measureMost && time.Since(begin) < measureAgain && !r.long() }
 	if r.team.spread() { // equally often on all
 		again = func() bool { return n < measureTogether }
 	}
