@@ -26,6 +26,14 @@ type group struct {
 	left, right   run
 }
 
+// side are the left sides of the blocks, or the right ones.
+func (g group) side(right bool) run {
+	if right {
+		return g.right
+	}
+	return g.left
+}
+
 // A run is one side of all blocks of a group: sides from number `number` on, elements from at.
 type run struct{ size, number, at int }
 

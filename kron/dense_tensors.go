@@ -78,11 +78,11 @@ func (d *dense) rows() []int {
 	return rows
 }
 
-// A mover tells how a tensor lies in chunks: the buffer of a chunk, the ranges of it that are the tensor's, and for a block the runs of
+// A mover tells how a tensor lies in chunks: the buffer of a chunk, what of it is the tensor's for a group, and for a block the runs of
 // bytes that go from the tensor to the buffer.
 type mover struct {
 	buffer func(ch *denseChunk) *gpu.Buffer
-	ranges func(ch *denseChunk) [][2]int // begin and length in bytes
+	span   func(g group) (begin, length int) // in bytes
 	rows   func(block int, at place, f func(tensor, buffer, bytes int))
 }
 
@@ -91,9 +91,8 @@ func (d *dense) side(at place, right bool) (r run, valid int) {
 	ch := d.chunks[at.chunk]
 	for _, g := range ch.groups {
 		if i := at.spot - g.first; i >= 0 && i < g.count {
-			r, valid = g.left, ch.spots[at.spot].block.Rows
-			if right {
-				r, valid = g.right, ch.spots[at.spot].block.Cols
+			if r, valid = g.side(right), ch.spots[at.spot].block.Rows; right {
+				valid = ch.spots[at.spot].block.Cols
 			}
 			return run{size: r.size, number: r.number + i, at: r.at + i*r.size*r.size}, valid
 		}
@@ -105,16 +104,9 @@ func (d *dense) factorMover(shape []int, right bool) mover {
 	bytes := d.dtype.Bits() / 8
 	return mover{
 		buffer: func(ch *denseChunk) *gpu.Buffer { return ch.q },
-		ranges: func(ch *denseChunk) [][2]int {
-			var out [][2]int
-			for _, g := range ch.groups {
-				r := g.left
-				if right {
-					r = g.right
-				}
-				out = append(out, [2]int{r.at * bytes, g.count * r.size * r.size * bytes})
-			}
-			return out
+		span: func(g group) (begin, length int) {
+			r := g.side(right)
+			return r.at * bytes, g.count * r.size * r.size * bytes
 		},
 		rows: func(block int, at place, f func(tensor, buffer, bytes int)) {
 			r, valid := d.side(at, right)
@@ -128,17 +120,7 @@ func (d *dense) factorMover(shape []int, right bool) mover {
 func (d *dense) boundMover(right bool) mover {
 	return mover{
 		buffer: func(ch *denseChunk) *gpu.Buffer { return ch.lipschitz },
-		ranges: func(ch *denseChunk) [][2]int {
-			var out [][2]int
-			for _, g := range ch.groups {
-				r := g.left
-				if right {
-					r = g.right
-				}
-				out = append(out, [2]int{4 * r.number, 4 * g.count})
-			}
-			return out
-		},
+		span:   func(g group) (begin, length int) { return 4 * g.side(right).number, 4 * g.count },
 		rows: func(block int, at place, f func(tensor, buffer, bytes int)) {
 			r, _ := d.side(at, right)
 			f(4*block, 4*r.number, 4)
@@ -149,7 +131,7 @@ func (d *dense) boundMover(right bool) mover {
 func (d *dense) rmsMover() mover {
 	return mover{
 		buffer: func(ch *denseChunk) *gpu.Buffer { return ch.rms },
-		ranges: func(ch *denseChunk) [][2]int { return [][2]int{{0, 4 * len(ch.spots)}} },
+		span:   func(g group) (begin, length int) { return 4 * g.first, 4 * g.count },
 		rows: func(block int, at place, f func(tensor, buffer, bytes int)) {
 			f(4*block, 4*at.spot, 4)
 		},
@@ -232,8 +214,9 @@ func (d *dense) writeTensor(raw []byte, m mover) error {
 				})
 			}
 		}
-		for _, r := range m.ranges(ch) {
-			if err := d.Device().Write(b.Range(uint64(r[0]), uint64(r[1])), image[r[0]:r[0]+r[1]]); err != nil {
+		for _, g := range ch.groups {
+			begin, length := m.span(g)
+			if err := d.Device().Write(b.Range(uint64(begin), uint64(length)), image[begin:begin+length]); err != nil {
 				return err
 			}
 		}
